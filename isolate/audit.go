@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -126,48 +125,15 @@ func refusalOf(r *wire.Result) *job.Refusal {
 	return &job.Refusal{Step: r.Step, Errno: int(r.Errno), Message: r.Message}
 }
 
-// ending says in the log's words what became of a job.
+// ending says in the log's words what became of a job: of sensitive paths, how many.
 func ending(who audit.Who, of uint64, r *wire.Result) *audit.Ending {
 	e := &audit.Ending{Who: who, Of: of}
-	if r.Outcome == wire.Refused {
+	var err error
+	if e.Result, err = r.Became(); err != nil {
 		e.Refusal = refusalOf(r)
 		return e
 	}
-	e.Result = job.Result{
-		Status: job.Failure, Signal: int(unix.SIGKILL), ExitCode: -1, Cgroup: r.Cgroup,
-		SensitiveMore: strings.Count(r.Sensitive, "\x00") + int(r.More),
-		Usage: job.Usage{
-			Wall: time.Duration(r.Wall), CPU: time.Duration(r.CPU), User: time.Duration(r.User), System: time.Duration(r.System),
-			PeakMemory: r.PeakMemory, PeakPIDs: r.PeakPIDs, ReadBytes: r.ReadBytes, WriteBytes: r.WriteBytes,
-		},
-	}
-	switch r.Outcome {
-	case wire.Exited:
-		status := syscall.WaitStatus(r.WaitStatus)
-		e.Result.Signal, e.Result.ExitCode = int(max(0, status.Signal())), status.ExitStatus()
-		if status.Exited() && status.ExitStatus() == 0 {
-			e.Result.Status = job.Success
-		}
-	case wire.Deadline:
-		e.Result.Status = job.Timeout
-	case wire.Killed:
-		e.Result.Status = job.Cancelled
-	case wire.OverDisk:
-		e.Result.Limit = job.LimitDisk
-	case wire.OverFiles:
-		e.Result.Limit = job.LimitFiles
-	case wire.Vanished:
-		e.Result.Status = job.Lost
-	}
-	switch {
-	case r.OOM:
-		e.Result.Limit = job.LimitMemory
-		if e.Result.Status != job.Timeout && e.Result.Status != job.Cancelled {
-			e.Result.Status = job.Failure
-		}
-	case r.PIDsMax && e.Result.Limit == "":
-		e.Result.Limit = job.LimitPIDs
-	}
+	e.Result.SensitiveMore += strings.Count(r.Sensitive, "\x00")
 	return e
 }
 

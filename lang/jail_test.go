@@ -34,7 +34,7 @@ var serial atomic.Uint32
 // newBench starts a supervisor that shows toolchains, and ends it with the test.
 func newBench(t testing.TB, toolchains ...string) *bench {
 	t.Helper()
-	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Cgroups, sandboxtest.CgroupKill, sandboxtest.UserNamespaces)
+	sandboxtest.RequireJails(t)
 	dir := t.TempDir()
 	b := &bench{
 		t: t, repo: filepath.Join(dir, "repo"), ended: make(chan struct{}),

@@ -18,26 +18,6 @@ import (
 // What the tests of corral mcp have in common: a repository, supervisors, and hosts that speak the protocol to the built
 // program over its standard streams.
 
-func needJails(t *testing.T) {
-	t.Helper()
-	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Cgroups, sandboxtest.CgroupKill, sandboxtest.UserNamespaces)
-}
-
-// slow stretches a wait on a machine that is known to be slow.
-func slow(d time.Duration) time.Duration {
-	return min(d*time.Duration(1000/sandboxtest.Scale(1000)), max(d, 2*time.Minute))
-}
-
-// eventually polls until ok, at most for d on an ordinary machine.
-func eventually(t *testing.T, d time.Duration, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(slow(d)); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", slow(d), what)
-		}
-	}
-}
-
 // A host is a client of one server, as agent hosts are.
 type host struct {
 	t     *testing.T
@@ -120,7 +100,7 @@ func connect(t *testing.T, cmd *exec.Cmd) *host {
 		h.to.Close()
 		select {
 		case <-h.ended:
-		case <-time.After(slow(20 * time.Second)):
+		case <-time.After(sandboxtest.Slow(20 * time.Second)):
 			t.Error("the end of its input has not ended the server")
 			_ = cmd.Process.Kill()
 			<-h.ended
@@ -201,7 +181,7 @@ func (h *host) must(method string, params any) *response {
 			h.t.Fatalf("%s: %+v", method, *a.Error)
 		}
 		return a
-	case <-time.After(slow(3 * time.Minute)):
+	case <-time.After(sandboxtest.Slow(3 * time.Minute)):
 		h.t.Fatalf("%s: no answer", method)
 	}
 	return nil

@@ -17,7 +17,7 @@ import (
 
 // TestLoad: many calls at once from several clients, of which the server runs a few at a time: each gets one answer.
 func TestLoad(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	p := newPlace(t)
 	d := p.daemon(t)
 	config := p.config(t, "runtime: {max_concurrent_jobs: 8, queue_wait: 60s, queue_length: 100}\n")
@@ -49,7 +49,7 @@ func TestLoad(t *testing.T) {
 					t.Fatalf("want %q: %+v, %s", want, o, o.text)
 				}
 				handles[*o.ArtifactHandle] = true
-			case <-time.After(slow(2 * time.Minute)):
+			case <-time.After(sandboxtest.Slow(2 * time.Minute)):
 				t.Fatalf("call %d of client %d has no answer", call, n)
 			}
 		}
@@ -92,7 +92,7 @@ func TestConcurrency(t *testing.T) {
 	for n := range 2 {
 		_, answer := h.started(object{"runtime": hold["runtime"], "code": hold["code"], "args": []string{strconv.Itoa(n)}})
 		answers = append(answers, answer)
-		eventually(t, 20*time.Second, "it runs", func() bool {
+		sandboxtest.Eventually(t, 20*time.Second, "it runs", func() bool {
 			_, err := os.Stat(filepath.Join(p.repo, fmt.Sprintf("started-%d", n)))
 			return err == nil
 		})
@@ -170,7 +170,7 @@ func TestFlood(t *testing.T) {
 	}
 	slices.Sort(all)
 	t.Logf("%d pings: half in %v, the worst %v", len(all), all[len(all)/2], worst)
-	if worst > slow(100*time.Millisecond)+busy {
+	if worst > sandboxtest.Slow(100*time.Millisecond)+busy {
 		t.Errorf("a ping was answered after %v", worst)
 	}
 }
@@ -189,7 +189,7 @@ func marked(mark string) int {
 
 // TestDeaths: whoever is killed, at whatever time, no job goes on, and who is left goes on serving.
 func TestDeaths(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	p := newPlace(t)
 	d := p.daemon(t)
 	config := p.config(t, "")
@@ -201,7 +201,7 @@ func TestDeaths(t *testing.T) {
 			_, answer := h.started(object{"runtime": "shell", "code": "setsid sleep 600 & exec -a \"$1\" sleep 600", "args": []string{mark}})
 			answers = append(answers, answer)
 		}
-		time.Sleep(rand.N(slow(100 * time.Millisecond))) // the time is what is tested
+		time.Sleep(rand.N(sandboxtest.Slow(100 * time.Millisecond))) // the time is what is tested
 		if err := h.cmd.Process.Kill(); err != nil {
 			t.Error(err)
 		}
@@ -210,23 +210,23 @@ func TestDeaths(t *testing.T) {
 				t.Errorf("answered: %s", a.Result.Structured)
 			}
 		}
-		eventually(t, time.Second+busy, "the jobs of a killed server are gone", func() bool { return marked(mark) == 0 })
+		sandboxtest.Eventually(t, time.Second+busy, "the jobs of a killed server are gone", func() bool { return marked(mark) == 0 })
 	}
 	h := connect(t, p.front("mcp", "--config", config, "--supervisor", d.socket))
 	for range sandboxtest.Scale(3) {
 		mark := fmt.Sprintf("mark-%d-%d", os.Getpid(), serial.Add(1))
 		_, answer := h.started(object{"runtime": "shell", "code": "exec -a \"$1\" sleep 600", "args": []string{mark}})
-		time.Sleep(rand.N(slow(100 * time.Millisecond))) // the time is what is tested
+		time.Sleep(rand.N(sandboxtest.Slow(100 * time.Millisecond))) // the time is what is tested
 		d.stop(t, syscall.SIGKILL)
 		select {
 		case a := <-answer:
 			if o := h.outcome(a); o.Code != "UNAVAILABLE" || !o.isError {
 				t.Errorf("%s", o.text)
 			}
-		case <-time.After(slow(10 * time.Second)):
+		case <-time.After(sandboxtest.Slow(10 * time.Second)):
 			t.Fatal("no answer after the supervisor was killed")
 		}
-		eventually(t, time.Second+busy, "the jobs of a killed supervisor are gone", func() bool { return marked(mark) == 0 })
+		sandboxtest.Eventually(t, time.Second+busy, "the jobs of a killed supervisor are gone", func() bool { return marked(mark) == 0 })
 		if o := h.shell("true"); o.Code != "UNAVAILABLE" {
 			t.Errorf("without a supervisor: %s", o.text)
 		}
@@ -240,7 +240,7 @@ func TestDeaths(t *testing.T) {
 
 // TestClientGone: what a client has asked for ends with the server that is told to end, or whose client has died.
 func TestClientGone(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	p := newPlace(t)
 	d := p.daemon(t)
 	config := p.config(t, "")
@@ -255,19 +255,19 @@ func TestClientGone(t *testing.T) {
 		mark := fmt.Sprintf("mark-%d-%d", os.Getpid(), serial.Add(1))
 		h := connect(t, p.front("mcp", "--config", config, "--supervisor", d.socket))
 		h.started(object{"runtime": "shell", "code": "exec -a \"$1\" sleep 600", "args": []string{mark}})
-		eventually(t, 20*time.Second, "the job runs", func() bool { return marked(mark) > 0 })
+		sandboxtest.Eventually(t, 20*time.Second, "the job runs", func() bool { return marked(mark) > 0 })
 		begun := time.Now()
 		end(h)
 		select {
 		case <-h.ended:
-		case <-time.After(slow(20 * time.Second)):
+		case <-time.After(sandboxtest.Slow(20 * time.Second)):
 			t.Fatalf("%s: the server goes on", name)
 		}
 		took := time.Since(begun)
 		t.Logf("%s: ended after %v", name, took)
-		if took > slow(time.Second)+busy {
+		if took > sandboxtest.Slow(time.Second)+busy {
 			t.Errorf("%s: ended after %v", name, took)
 		}
-		eventually(t, time.Second+busy, "its jobs are gone", func() bool { return marked(mark) == 0 })
+		sandboxtest.Eventually(t, time.Second+busy, "its jobs are gone", func() bool { return marked(mark) == 0 })
 	}
 }

@@ -136,7 +136,7 @@ func (d *daemon) start(t *testing.T) {
 	case <-serving:
 	case <-ended:
 		t.Fatal("corrald has ended")
-	case <-time.After(slow(time.Minute)):
+	case <-time.After(sandboxtest.Slow(time.Minute)):
 		t.Fatal("corrald does not serve")
 	}
 	if err := os.Chmod(d.socket, 0o666); err != nil {
@@ -149,7 +149,7 @@ func (d *daemon) stop(t *testing.T, s syscall.Signal) {
 	_ = d.cmd.Process.Signal(s)
 	select {
 	case <-d.ended:
-	case <-time.After(slow(time.Minute)):
+	case <-time.After(sandboxtest.Slow(time.Minute)):
 		t.Errorf("%v has not ended corrald", s)
 		_ = d.cmd.Process.Kill()
 		<-d.ended

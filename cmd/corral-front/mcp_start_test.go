@@ -15,7 +15,7 @@ import (
 
 // TestStartChangesNothing: hosts start a server to see what it has, and throw it away.
 func TestStartChangesNothing(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	p := newPlace(t)
 	d := p.daemon(t)
 	before := files(t, p.dir)
@@ -57,7 +57,7 @@ func files(t *testing.T, dir string) []string {
 
 // TestDottedNames: either name is accepted, and the flag says which is published.
 func TestDottedNames(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	p := newPlace(t)
 	d := p.daemon(t)
 	h := connect(t, p.front("mcp", "--repo", p.repo, "--supervisor", d.socket, "--tool-names", "dotted"))
@@ -75,7 +75,7 @@ func TestDottedNames(t *testing.T) {
 
 // TestEmbedded: root's server has a supervisor of its own, and is root no more.
 func TestEmbedded(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	p := newPlace(t)
 	root := func(args ...string) *exec.Cmd {
 		cmd := p.front(args...)
@@ -104,7 +104,7 @@ func TestEmbedded(t *testing.T) {
 	if !killed {
 		t.Fatal("it has no child")
 	}
-	eventually(t, 20*time.Second, "the server knows", func() bool { return h.shell("true").Code != "" })
+	sandboxtest.Eventually(t, 20*time.Second, "the server knows", func() bool { return h.shell("true").Code != "" })
 	if o := h.shell("echo again"); o.Code != "UNAVAILABLE" || !strings.Contains(o.Message, "supervisor") {
 		t.Errorf("%s", o.text)
 	}

@@ -8,12 +8,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"corral/internal/sandboxtest"
 )
 
 // served starts a daemon, and a server for the place's repository.
 func served(t *testing.T, sections string) (*place, *daemon, *host) {
 	t.Helper()
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	p := newPlace(t)
 	d := p.daemon(t)
 	return p, d, connect(t, p.front("mcp", "--config", p.config(t, sections), "--supervisor", d.socket))
@@ -84,7 +86,7 @@ func TestTimeout(t *testing.T) {
 		if o.Status != "timeout" || o.ExitCode != nil || o.out() != "early\n" || o.isError {
 			t.Errorf("%+v", o)
 		}
-		if late > slow(250*time.Millisecond)+busy {
+		if late > sandboxtest.Slow(250*time.Millisecond)+busy {
 			t.Errorf("the reply came %v after the deadline", late)
 		}
 	}
@@ -103,7 +105,7 @@ func TestCancel(t *testing.T) {
 	h.shell("true")
 	beat := filepath.Join(p.repo, "beat")
 	id, answer := h.started(object{"runtime": "shell", "code": "while :; do date +%N > beat; done"})
-	eventually(t, 20*time.Second, "the job runs", func() bool { _, err := os.Stat(beat); return err == nil })
+	sandboxtest.Eventually(t, 20*time.Second, "the job runs", func() bool { _, err := os.Stat(beat); return err == nil })
 	h.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d,"reason":"enough"}}`, id))
 	begun := time.Now()
 	still(t, beat)
@@ -123,7 +125,7 @@ func TestCancel(t *testing.T) {
 func still(t *testing.T, path string) {
 	t.Helper()
 	var last []byte
-	eventually(t, 500*time.Millisecond+busy, "the job is killed", func() bool {
+	sandboxtest.Eventually(t, 500*time.Millisecond+busy, "the job is killed", func() bool {
 		before, _ := os.ReadFile(path)
 		time.Sleep(100 * time.Millisecond) // it writes every few milliseconds
 		last, _ = os.ReadFile(path)

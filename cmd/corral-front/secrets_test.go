@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"corral/internal/sandboxtest"
 	"corral/job"
 )
 
@@ -118,7 +119,7 @@ class Program { static void Main(string[] a) {
 
 // TestSecrets: a server has secrets in its environment, and an agent's socket. No runtime finds them.
 func TestSecrets(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	p := newPlace(t)
 	agent := filepath.Join(p.dir, "agent.sock")
 	l, err := net.Listen("unix", agent)

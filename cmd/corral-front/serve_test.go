@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"corral/config"
+	"corral/internal/sandboxtest"
 )
 
 // A web is corral serve while it runs.
@@ -53,7 +54,7 @@ func (p *place) web(t *testing.T, d *daemon, sections string) *web {
 			t.Logf("corral serve has said:\n%s", said.String())
 		}
 	})
-	eventually(t, 20*time.Second, "corral serve listens", func() bool {
+	sandboxtest.Eventually(t, 20*time.Second, "corral serve listens", func() bool {
 		c, err := net.Dial("tcp", address)
 		if err == nil {
 			c.Close()
@@ -114,7 +115,7 @@ func (w *web) call(token, session, tool, arguments string) *response {
 
 // TestServe: over HTTP who has a token is served, with what it is for.
 func TestServe(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	p := newPlace(t)
 	d := p.daemon(t)
 	var sections strings.Builder
@@ -160,7 +161,7 @@ func TestServe(t *testing.T) {
 	begun := time.Now()
 	w.stop(syscall.SIGTERM)
 	<-w.ended
-	if took := time.Since(begun); took > slow(time.Second)+busy {
+	if took := time.Since(begun); took > sandboxtest.Slow(time.Second)+busy {
 		t.Errorf("ended after %v", took)
 	}
 }
@@ -201,7 +202,7 @@ func TestTokensFirst(t *testing.T) {
 
 // TestServeNobody: without a principal there is nobody to serve.
 func TestServeNobody(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	p := newPlace(t)
 	d := p.daemon(t)
 	out, err := p.front("serve", "--listen", "127.0.0.1:0", "--config", p.config(t, ""), "--supervisor", d.socket).CombinedOutput()

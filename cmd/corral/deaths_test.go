@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"corral/internal/sandboxtest"
 )
 
 // Whoever dies, and however: no process of a job outlives corral or its supervisor by more than a second.
@@ -13,14 +15,14 @@ import (
 // gone waits for the end of every process that has mark.
 func gone(t *testing.T, mark string) {
 	t.Helper()
-	eventually(t, time.Second, "the job's processes are gone", func() bool { return len(marked(mark)) == 0 })
+	sandboxtest.Eventually(t, time.Second, "the job's processes are gone", func() bool { return len(marked(mark)) == 0 })
 }
 
 // cleared waits until nothing is left of an instance.
 func cleared(t *testing.T, instance string) {
 	t.Helper()
-	for end := time.Now().Add(slow(10 * time.Second)); ; time.Sleep(10 * time.Millisecond) {
-		left := leftovers(instance)
+	for end := time.Now().Add(sandboxtest.Slow(10 * time.Second)); ; time.Sleep(10 * time.Millisecond) {
+		left := sandboxtest.Leftovers(instance)
 		if len(left) == 0 {
 			return
 		}
@@ -39,7 +41,7 @@ func running(t *testing.T, socket, mark string, more ...string) *process {
 	}
 	p := start(t, command(t, "corral", append(append(args, "--"), stubborn(mark)...)...))
 	p.ready(t)
-	eventually(t, time.Minute, "all processes of the job run", func() bool { return len(marked(mark)) >= 4 })
+	sandboxtest.Eventually(t, time.Minute, "all processes of the job run", func() bool { return len(marked(mark)) >= 4 })
 	return p
 }
 
@@ -52,13 +54,13 @@ func instanceOf(t *testing.T, p *process) string {
 // each runs f with a supervisor of its own ("") and with one that listens.
 func each(t *testing.T, f func(t *testing.T, socket string)) {
 	t.Helper()
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	t.Run("own supervisor", func(t *testing.T) { f(t, "") })
 	t.Run("daemon", func(t *testing.T) { f(t, serve(t).socket) })
 }
 
 func TestInterrupt(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	d, repo := serve(t), repository(t)
 	for _, tt := range []struct {
 		name, script string
@@ -95,7 +97,7 @@ func TestStubborn(t *testing.T) {
 		if got.code != 137 || !strings.Contains(got.stderr, "corral: the job was ended: it did not heed the signal\n") {
 			t.Errorf("%+v", got)
 		}
-		if d := time.Since(began); d < patience/2 || d > slow(10*time.Second) {
+		if d := time.Since(began); d < patience/2 || d > sandboxtest.Slow(10*time.Second) {
 			t.Errorf("ended after %v", d)
 		}
 		gone(t, m)
@@ -108,7 +110,7 @@ func TestStubborn(t *testing.T) {
 		if got := p.ends(t); got.code != 130 && got.code != 143 { // in whichever order they arrived
 			t.Errorf("%+v", got)
 		}
-		if d := time.Since(began); d > slow(patience/2) {
+		if d := time.Since(began); d > sandboxtest.Slow(patience/2) {
 			t.Errorf("ended only after %v", d)
 		}
 		gone(t, m)
@@ -117,7 +119,7 @@ func TestStubborn(t *testing.T) {
 
 // TestIgnoredHangUp: what corral was started to ignore does not end the job (nohup(1)).
 func TestIgnoredHangUp(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	m := mark()
 	cmd := command(t, "corral", append([]string{"run", "--repo", repository(t), "--"}, stubborn(m)...)...)
 	cmd.Args = append([]string{"sh", "-c", `trap '' HUP; exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
@@ -162,7 +164,7 @@ func TestSupervisorKilled(t *testing.T) {
 			t.Errorf("afterwards: %+v", got)
 		}
 	}
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	t.Run("own supervisor", func(t *testing.T) {
 		m := mark()
 		p := running(t, "", m)
@@ -184,7 +186,7 @@ func TestSupervisorKilled(t *testing.T) {
 	t.Run("with --json", func(t *testing.T) {
 		d := serve(t)
 		p := start(t, command(t, "corral", "run", "--json", "--repo", repository(t), "--supervisor", d.socket, "sh", "-c", "echo partly; sleep 1000"))
-		eventually(t, time.Minute, "the job runs", func() bool {
+		sandboxtest.Eventually(t, time.Minute, "the job runs", func() bool {
 			got := corral(t, "ps", "--supervisor", d.socket)
 			return strings.Contains(got.stdout, "job-")
 		})
@@ -199,11 +201,11 @@ func TestSupervisorKilled(t *testing.T) {
 // TestSupervisorStopped: a supervisor that is stopped at the deadline does not keep the job alive, and says timeout when
 // it goes on.
 func TestSupervisorStopped(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	d, m := serve(t), mark()
-	p := running(t, d.socket, m, "--timeout", fmt.Sprint(slow(1500*time.Millisecond)))
+	p := running(t, d.socket, m, "--timeout", fmt.Sprint(sandboxtest.Slow(1500*time.Millisecond)))
 	d.signal(t, syscall.SIGSTOP)
-	eventually(t, 10*time.Second, "the job is ended without its supervisor", func() bool { return len(marked(m)) == 0 })
+	sandboxtest.Eventually(t, 10*time.Second, "the job is ended without its supervisor", func() bool { return len(marked(m)) == 0 })
 	select {
 	case <-p.done:
 		t.Error("corral ended while its supervisor was stopped")
@@ -217,7 +219,7 @@ func TestSupervisorStopped(t *testing.T) {
 
 // TestThreeSupervisors: one that is killed takes nothing of the others with it, and neither does who clears after it.
 func TestThreeSupervisors(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	type one struct {
 		*process
 		instance string
@@ -253,7 +255,7 @@ func TestThreeSupervisors(t *testing.T) {
 	}
 	cleared(t, instance)
 	for _, o := range others {
-		if len(leftovers(o.instance)) == 0 {
+		if len(sandboxtest.Leftovers(o.instance)) == 0 {
 			t.Errorf("%s was cleared while it lived", o.instance)
 		}
 	}

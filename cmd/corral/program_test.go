@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -34,27 +33,6 @@ func TestMain(m *testing.M) {
 
 // path is the environment of the programs under test, but for what a test adds: nothing of the tester's.
 const path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-// needJails is what every test needs that runs a job.
-func needJails(t *testing.T) {
-	t.Helper()
-	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Cgroups, sandboxtest.CgroupKill, sandboxtest.UserNamespaces)
-}
-
-// slow stretches a wait on a machine that is known to be slow. Waits are for what never comes, so they are bounded there.
-func slow(d time.Duration) time.Duration {
-	return min(d*time.Duration(1000/sandboxtest.Scale(1000)), max(d, 2*time.Minute))
-}
-
-// eventually polls until ok, at most for d on an ordinary machine.
-func eventually(t *testing.T, d time.Duration, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(slow(d)); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", slow(d), what)
-		}
-	}
-}
 
 // A buffer is written by a process and read meanwhile.
 type buffer struct {
@@ -100,7 +78,7 @@ func start(t *testing.T, cmd *exec.Cmd) *process {
 	if cmd.Stderr == nil {
 		cmd.Stderr = &p.err
 	}
-	cmd.WaitDelay = slow(20 * time.Second)
+	cmd.WaitDelay = sandboxtest.Slow(20 * time.Second)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +97,7 @@ func start(t *testing.T, cmd *exec.Cmd) *process {
 func (p *process) ready(t *testing.T) {
 	t.Helper()
 	const text = "ready"
-	for end := time.Now().Add(slow(time.Minute)); !strings.Contains(p.out.String(), text); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(sandboxtest.Slow(time.Minute)); !strings.Contains(p.out.String(), text); time.Sleep(5 * time.Millisecond) {
 		select {
 		case <-p.done:
 		default:
@@ -151,7 +129,7 @@ func (p *process) ends(t *testing.T) outcome {
 	t.Helper()
 	select {
 	case <-p.done:
-	case <-time.After(slow(time.Minute)):
+	case <-time.After(sandboxtest.Slow(time.Minute)):
 		t.Fatalf("%q runs on; stdout: %.2000q stderr: %s", p.Args, p.out.String(), p.err.String())
 	}
 	code := p.ProcessState.ExitCode()
@@ -225,7 +203,7 @@ func serve(t *testing.T) *daemon {
 		_ = d.Process.Signal(syscall.SIGTERM)
 		d.ends(t)
 	})
-	eventually(t, time.Minute, "the supervisor serves", func() bool {
+	sandboxtest.Eventually(t, time.Minute, "the supervisor serves", func() bool {
 		return strings.Contains(d.err.String(), `"serving"`)
 	})
 	return d
@@ -281,28 +259,6 @@ func stubborn(mark string) []string {
 (setsid sh -c 'sleep ` + mark + ` & exec sleep ` + mark + `' &)
 echo ready
 while :; do sleep ` + mark + `; done`}
-}
-
-// leftovers returns what an instance has on the host.
-func leftovers(instance string) []string {
-	var found []string
-	if dir := filepath.Join("/run/corral/instances", instance); !errors.Is(stat(dir), os.ErrNotExist) {
-		found = append(found, dir)
-	}
-	mounts, _ := os.ReadFile("/proc/self/mountinfo")
-	for line := range strings.Lines(string(mounts)) {
-		before, after, _ := strings.Cut(line, " - ")
-		if !strings.HasPrefix(after, "cgroup") {
-			continue
-		}
-		root := strings.Fields(before)[4]
-		for depth, pattern := 0, root; depth < 5; depth++ {
-			pattern += "/*"
-			dirs, _ := filepath.Glob(filepath.Join(filepath.Dir(pattern), instance))
-			found = append(found, dirs...)
-		}
-	}
-	return found
 }
 
 func stat(name string) error {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"corral/internal/sandboxtest"
 )
 
 const jobEnvironment = `HOME=/home/job
@@ -123,7 +125,7 @@ TERM=dumb
 }
 
 func TestScripts(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	d := serve(t)
 	for _, s := range scripts {
 		t.Run(s.name, func(t *testing.T) {
@@ -135,7 +137,7 @@ func TestScripts(t *testing.T) {
 
 // TestOwnSupervisor runs what is different when root has named no supervisor: who reads the repository, and who ends.
 func TestOwnSupervisor(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	for _, s := range scripts {
 		switch s.name {
 		case "output", "exit 1", "no such program", "timeout", "memory", "cwd", "cwd that leaves by a link", "a sensitive path",
@@ -150,7 +152,7 @@ func TestOwnSupervisor(t *testing.T) {
 
 // TestCommands are uses without a job.
 func TestCommands(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	for _, s := range []script{
 		{name: "nothing", code: 125, stderr: []string{"Usage:"}},
 		{name: "help", args: []string{"help"}, stdout: usage},

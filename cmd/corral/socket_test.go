@@ -9,12 +9,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/sandboxtest"
 	"corral/isolate/wire"
 )
 
 // TestForeignSocket: whatever listens where the supervisor should, corral ends, with a message that says so.
 func TestForeignSocket(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	repo := repository(t)
 	for _, tt := range []struct {
 		name string

@@ -20,7 +20,7 @@ const jobDefaults = "0022\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\
 
 // TestOddState: whoever starts corral, and with what: the job sees the defaults.
 func TestOddState(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	for _, tt := range []struct {
 		name string
 		wrap []string // executes its arguments
@@ -63,7 +63,7 @@ func lookPath(t *testing.T, name string) string {
 // TestStreamsClosed: without standard output the job runs, and its output goes nowhere, least of all into a file that
 // happens to get the number.
 func TestStreamsClosed(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	repo := repository(t)
 	cmd := command(t, "corral", "run", "--repo", repo, "--", "sh", "-c", "echo out; echo err >&2; echo done >file")
 	cmd.Args = append([]string{"sh", "-c", `exec "$@" <&- >&- 2>&-`, "-", cmd.Path}, cmd.Args[1:]...)
@@ -78,7 +78,7 @@ func TestStreamsClosed(t *testing.T) {
 
 // TestLeakedDescriptors: what corral's caller left open is closed before anybody else could have it.
 func TestLeakedDescriptors(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	repo := repository(t)
 	secret, err := os.Open(filepath.Join(repo, "plain"))
 	if err != nil {
@@ -115,7 +115,7 @@ func TestLeakedDescriptors(t *testing.T) {
 
 // TestRootIsGivenUp: while the job runs, corral is nobody, without a group or a way back; its supervisor alone is root.
 func TestRootIsGivenUp(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	for _, tt := range []struct {
 		env  []string
 		want string // of the user id; "" is any but root's
@@ -173,7 +173,7 @@ func checkThread(t *testing.T, file, uid string) {
 
 // TestNoDirectory: corral works from a directory that is gone, if the repository is named, and else says why not.
 func TestNoDirectory(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	repo := repository(t)
 	for _, tt := range []struct {
 		args []string

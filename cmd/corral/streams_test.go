@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"corral/internal/sandboxtest"
 )
 
 func random(n int) []byte {
@@ -22,7 +24,7 @@ func random(n int) []byte {
 
 // TestBinary: what a job writes arrives as it was, whatever it is and however long.
 func TestBinary(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	repo, content := repository(t), random(10<<20)
 	if err := os.WriteFile(filepath.Join(repo, "big"), content, 0o644); err != nil {
 		t.Fatal(err)
@@ -43,7 +45,7 @@ func TestBinary(t *testing.T) {
 }
 
 func TestStandardInput(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	d, repo, content := serve(t), repository(t), random(2<<20)
 	run := func(stdin []byte, args ...string) outcome {
 		cmd := command(t, "corral", append([]string{"run", "--supervisor", d.socket, "--repo", repo, "--stdin", "--"}, args...)...)
@@ -75,9 +77,9 @@ func TestStandardInput(t *testing.T) {
 
 // TestEndlessOutput: a reader that is slow, or gone, or has no room holds nobody up for ever.
 func TestEndlessOutput(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	d, repo := serve(t), repository(t)
-	args := []string{"run", "--supervisor", d.socket, "--repo", repo, "--timeout", fmt.Sprint(slow(400 * time.Millisecond))}
+	args := []string{"run", "--supervisor", d.socket, "--repo", repo, "--timeout", fmt.Sprint(sandboxtest.Slow(400 * time.Millisecond))}
 	endless := []string{"--", "sh", "-c", `tr '\0' x </dev/zero`}
 
 	cmd := command(t, "corral", append(append(args, "--json", "--output-limit", "100"), endless...)...)
@@ -111,7 +113,7 @@ func TestEndlessOutput(t *testing.T) {
 	if got := p.ends(t); got.code != 128+13 {
 		t.Errorf("the reader is gone: %+v", got)
 	}
-	eventually(t, time.Second, "the job is gone", func() bool { return len(marked(mark)) == 0 })
+	sandboxtest.Eventually(t, time.Second, "the job is gone", func() bool { return len(marked(mark)) == 0 })
 }
 
 // decode reads the object that --json prints.
@@ -127,7 +129,7 @@ func decode(t *testing.T, got outcome) object {
 }
 
 func TestJSON(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	d, repo := serve(t), repository(t)
 	for _, tt := range []struct {
 		name string
@@ -142,7 +144,7 @@ func TestJSON(t *testing.T) {
 		}},
 		{"failure", []string{"sh", "-c", "exit 7"}, 7, "failure 7 - - -", nil},
 		{"signal", []string{"sh", "-c", "kill -TERM $$"}, 143, "failure - SIGTERM - -", nil},
-		{"timeout", []string{"--timeout", fmt.Sprint(slow(200 * time.Millisecond)), "sh", "-c", "echo before; sleep 1000"}, 124, "timeout - SIGKILL - -", func(o object) bool {
+		{"timeout", []string{"--timeout", fmt.Sprint(sandboxtest.Slow(200 * time.Millisecond)), "sh", "-c", "echo before; sleep 1000"}, 124, "timeout - SIGKILL - -", func(o object) bool {
 			return o.Stdout == "before\n" && o.Usage.WallMS >= 200
 		}},
 		{"memory", []string{"--memory", "48MiB", "tail", "/dev/zero"}, 137, "failure - SIGKILL memory -", nil},

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"corral/internal/sandboxtest"
 )
 
 // A terminal is one for corral to be typed at.
@@ -77,7 +79,7 @@ func (term *terminal) types(t *testing.T, keys string) {
 
 func (term *terminal) shows(t *testing.T, text string) {
 	t.Helper()
-	for end := time.Now().Add(slow(30 * time.Second)); !strings.Contains(term.out.String(), text); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(sandboxtest.Slow(30 * time.Second)); !strings.Contains(term.out.String(), text); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the terminal shows %q, not %q", term.out.String(), text)
 		}
@@ -107,7 +109,7 @@ func (term *terminal) ended(t *testing.T, p *process, code int) {
 }
 
 func TestTerminal(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	term := newTerminal(t, 33, 101)
 	p := term.run(t, `tty; stty size; echo $TERM
 trap 'echo resized to $(stty size)' WINCH; trap 'echo interrupted' INT
@@ -133,7 +135,7 @@ echo ready; read line; echo got $line; while :; do sleep 0.05; [ -e stop ] && ex
 
 // TestTerminalRestored: whichever way it ends, the terminal is as it was.
 func TestTerminalRestored(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	for _, tt := range []struct {
 		name, script string
 		act          func(t *testing.T, p *process, term *terminal)
@@ -143,7 +145,7 @@ func TestTerminalRestored(t *testing.T) {
 		{name: "exit", script: "echo ready; exit 9", code: 9},
 		{name: "output up to the end", script: "seq 20000; echo ready", code: 0},
 		{name: "killed job", script: "echo ready; kill -KILL $$", code: 137},
-		{name: "timeout", script: "echo ready; sleep 1000", code: 124, more: []string{"--timeout", fmt.Sprint(slow(time.Second))}},
+		{name: "timeout", script: "echo ready; sleep 1000", code: 124, more: []string{"--timeout", fmt.Sprint(sandboxtest.Slow(time.Second))}},
 		{name: "no such program", script: "", code: 125, more: []string{"--cwd", "nowhere"}},
 		{name: "end of input", script: "echo ready; cat", code: 0, act: func(t *testing.T, _ *process, term *terminal) { term.types(t, "\x04") }},
 		// A shell that is about to wait for a child keeps the signal to itself: there is none.

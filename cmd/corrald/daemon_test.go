@@ -17,25 +17,6 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-func needJails(t *testing.T) {
-	t.Helper()
-	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Cgroups, sandboxtest.CgroupKill, sandboxtest.UserNamespaces)
-}
-
-// slow stretches a wait on a machine that is known to be slow.
-func slow(d time.Duration) time.Duration {
-	return min(d*time.Duration(1000/sandboxtest.Scale(1000)), max(d, 2*time.Minute))
-}
-
-func eventually(t *testing.T, d time.Duration, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(slow(d)); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", slow(d), what)
-		}
-	}
-}
-
 var serial atomic.Uint32
 
 // place makes a directory that every user can reach; t.TempDir's is root's.
@@ -95,7 +76,7 @@ func serve(t *testing.T, args ...string) *server {
 		d.stop(t)
 		d.log.Close()
 	})
-	eventually(t, time.Minute, "the supervisor serves", func() bool { return strings.Contains(d.said(t), `"serving"`) })
+	sandboxtest.Eventually(t, time.Minute, "the supervisor serves", func() bool { return strings.Contains(d.said(t), `"serving"`) })
 	checkMode(t, d.socket)
 	if err := os.Chmod(d.socket, 0o666); err != nil {
 		t.Fatal(err)
@@ -123,7 +104,7 @@ func (d *server) stop(t *testing.T) {
 	_ = d.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-d.ended:
-	case <-time.After(slow(time.Minute)):
+	case <-time.After(sandboxtest.Slow(time.Minute)):
 		_ = d.cmd.Process.Kill()
 		<-d.ended
 		t.Errorf("SIGTERM has not ended the supervisor: %s", d.said(t))
@@ -182,28 +163,9 @@ func (d *server) hold(t *testing.T, uid uint32, repo string) {
 	}
 }
 
-// leftovers returns what an instance has on the host.
-func leftovers(instance string) []string {
-	found, _ := filepath.Glob("/run/corral/instances/" + instance)
-	mounts, _ := os.ReadFile("/proc/self/mountinfo")
-	for line := range strings.Lines(string(mounts)) {
-		before, after, _ := strings.Cut(line, " - ")
-		if !strings.HasPrefix(after, "cgroup") {
-			continue
-		}
-		pattern := strings.Fields(before)[4]
-		for range 5 {
-			dirs, _ := filepath.Glob(filepath.Join(pattern, instance))
-			found = append(found, dirs...)
-			pattern += "/*"
-		}
-	}
-	return found
-}
-
 // TestStop: SIGTERM ends every job and removes all there is on the host.
 func TestStop(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	d := serve(t)
 	repo := directory(t, filepath.Join(filepath.Dir(d.socket), "repo"), 61234, 0o755)
 	d.hold(t, 61234, repo)
@@ -220,8 +182,8 @@ func TestStop(t *testing.T) {
 	if _, err := io.ReadFull(output, make([]byte, len("ready\n"))); err != nil {
 		t.Fatal(err)
 	}
-	if len(leftovers(d.instance)) < 2 {
-		t.Errorf("the instance has only %q", leftovers(d.instance))
+	if len(sandboxtest.Leftovers(d.instance)) < 2 {
+		t.Errorf("the instance has only %q", sandboxtest.Leftovers(d.instance))
 	}
 	d.stop(t)
 	_, _ = io.Copy(io.Discard, output)
@@ -229,7 +191,7 @@ func TestStop(t *testing.T) {
 	if code := cmd.ProcessState.ExitCode(); code != 125 || !strings.HasPrefix(errs.String(), "corral: ") {
 		t.Errorf("the job's corral: exit code %d, %q", code, errs.String())
 	}
-	if left := leftovers(d.instance); len(left) > 0 {
+	if left := sandboxtest.Leftovers(d.instance); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
 	if _, err := os.Lstat(d.socket); !errors.Is(err, os.ErrNotExist) {
@@ -242,7 +204,7 @@ func TestStop(t *testing.T) {
 
 // TestStart: what is wrong with a command line is said, and nothing is left.
 func TestStart(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	d := serve(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
@@ -274,7 +236,7 @@ func TestStart(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %d; %q, want %q", tt.name, code, tt.code, out, tt.want)
 		}
 	}
-	if left := leftovers("test-other"); len(left) > 0 {
+	if left := sandboxtest.Leftovers("test-other"); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
 	cmd := exec.Command(d.exe, "ps", "--supervisor", d.socket)

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"corral/internal/sandboxtest"
 	"corral/isolate/client"
 	"corral/job"
 )
@@ -45,7 +46,7 @@ func byPath(socket, repo string) int {
 
 // TestWhoIsServed: each row is an attempt of alice's to have a job in a directory, and the supervisor's answer.
 func TestWhoIsServed(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	top := place(t)
 	at := func(name string) string { return filepath.Join(top, name) }
 	directory(t, at("hers"), alice, 0o700)
@@ -110,7 +111,7 @@ func TestWhoIsServed(t *testing.T) {
 
 // TestConfigured: what root serves is served to all, and nothing else is, be it one's own.
 func TestConfigured(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	top := place(t)
 	served := directory(t, filepath.Join(top, "served"), bob, 0o700)
 	own := directory(t, filepath.Join(top, "own"), alice, 0o755)
@@ -136,7 +137,7 @@ func TestConfigured(t *testing.T) {
 
 // TestPs: each sees the jobs that are theirs, and root sees all.
 func TestPs(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	d := serve(t)
 	top := place(t)
 	a, b := directory(t, filepath.Join(top, "a"), alice, 0o755), directory(t, filepath.Join(top, "b\nb"), bob, 0o755)
@@ -161,7 +162,7 @@ func TestPs(t *testing.T) {
 
 // TestClosedSocket: who may not connect is told what to do.
 func TestClosedSocket(t *testing.T) {
-	needJails(t)
+	sandboxtest.RequireJails(t)
 	d := serve(t)
 	if err := os.Chmod(d.socket, 0o600); err != nil {
 		t.Fatal(err)

@@ -333,56 +333,9 @@ func (c *Client) Run(ctx context.Context, spec job.Spec, stdio job.Stdio) (job.R
 
 // result turns the wire's words into the job's.
 func result(m wire.Result) (job.Result, error) {
-	if m.Outcome == wire.Refused {
-		return job.Result{}, &job.Refusal{Step: m.Step, Errno: int(m.Errno), Message: m.Message, Hint: m.Hint}
-	}
-	r := job.Result{
-		ID: m.Job, Cgroup: m.Cgroup, ExitCode: -1,
-		SensitiveMore: int(m.More), SensitiveIncomplete: m.Incomplete,
-		Usage: job.Usage{
-			Wall: time.Duration(m.Wall), CPU: time.Duration(m.CPU), User: time.Duration(m.User), System: time.Duration(m.System),
-			PeakMemory: m.PeakMemory, PeakPIDs: m.PeakPIDs, ReadBytes: m.ReadBytes, WriteBytes: m.WriteBytes,
-		},
-	}
-	if m.Sensitive != "" {
+	r, err := m.Became()
+	if err == nil && m.Sensitive != "" {
 		r.Sensitive = strings.Split(strings.TrimSuffix(m.Sensitive, "\x00"), "\x00")
 	}
-	r.Status = job.Failure
-	switch m.Outcome {
-	case wire.Deadline:
-		r.Status = job.Timeout
-	case wire.Killed:
-		r.Status = job.Cancelled
-	case wire.OverDisk:
-		r.Limit = job.LimitDisk
-	case wire.OverFiles:
-		r.Limit = job.LimitFiles
-	case wire.Vanished:
-		r.Status = job.Lost
-	}
-	ended(&r, m)
-	return r, nil
-}
-
-// ended fills in how the first process ended and which limit was met.
-func ended(r *job.Result, m wire.Result) {
-	if m.Outcome == wire.Exited {
-		status := syscall.WaitStatus(m.WaitStatus)
-		if status.Signaled() {
-			r.Signal = int(status.Signal())
-		} else if r.ExitCode = status.ExitStatus(); r.ExitCode == 0 {
-			r.Status = job.Success
-		}
-	} else {
-		r.Signal = int(unix.SIGKILL)
-	}
-	switch {
-	case m.OOM:
-		r.Limit = job.LimitMemory
-		if r.Status != job.Timeout && r.Status != job.Cancelled {
-			r.Status = job.Failure
-		}
-	case m.PIDsMax && r.Limit == "":
-		r.Limit = job.LimitPIDs
-	}
+	return r, err
 }

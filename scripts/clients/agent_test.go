@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"corral/internal/sandboxtest"
 )
 
 // An agent is a client of a few lines that speaks to one server over stdio, for tests that kill one of the two. Calls may
@@ -65,7 +67,7 @@ func (h *host) agent(t *testing.T, config string, wrapper ...string) *agent {
 		a.to.Close()
 		select {
 		case <-a.ended:
-		case <-time.After(slow(30 * time.Second)):
+		case <-time.After(sandboxtest.Slow(30 * time.Second)):
 			t.Error("the end of its input has not ended the server")
 			_ = a.cmd.Process.Kill()
 			<-a.ended

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"corral/internal/sandboxtest"
 )
@@ -124,7 +125,7 @@ func (h *host) records(t *testing.T) []record {
 func (h *host) audited(t *testing.T) {
 	t.Helper()
 	open := map[uint64]bool{}
-	eventually(t, "every decided job has its end in the audit log", func() bool {
+	sandboxtest.Eventually(t, time.Minute, "every decided job has its end in the audit log", func() bool {
 		clear(open)
 		for _, r := range h.records(t) {
 			switch r.Event {

@@ -39,16 +39,10 @@ type host struct {
 	daemon   *exec.Cmd
 }
 
-func needJails(t *testing.T) {
-	t.Helper()
-	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Cgroups, sandboxtest.CgroupKill, sandboxtest.UserNamespaces,
-		sandboxtest.Program("setpriv"))
-}
-
 // newHost starts a supervisor. It ends with the test, and leaves nothing.
 func newHost(t *testing.T) *host {
 	t.Helper()
-	needJails(t)
+	sandboxtest.RequireJails(t, sandboxtest.Program("setpriv"))
 	top, err := os.MkdirTemp("", "corral-clients-") //nolint:usetesting // t.TempDir() lies in a directory that only root enters
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +83,7 @@ func (h *host) supervise(t *testing.T, wrapper ...string) {
 		t.Fatal(err)
 	}
 	// The socket is given to alice when it is there; a test's user is in no group.
-	eventually(t, "the supervisor serves", func() bool {
+	sandboxtest.Eventually(t, time.Minute, "the supervisor serves", func() bool {
 		c, err := net.Dial("unixpacket", h.socket)
 		if err != nil {
 			return false
@@ -110,7 +104,7 @@ func (h *host) stop(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(slow(time.Minute)):
+	case <-time.After(sandboxtest.Slow(time.Minute)):
 		t.Error("SIGTERM has not ended the supervisor")
 		_ = h.daemon.Process.Kill()
 		<-done
@@ -165,13 +159,13 @@ func (h *host) listen(t *testing.T, config string, args ...string) string {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-ended:
-		case <-time.After(slow(30 * time.Second)):
+		case <-time.After(sandboxtest.Slow(30 * time.Second)):
 			t.Error("SIGTERM has not ended corral serve")
 			_ = cmd.Process.Kill()
 			<-ended
 		}
 	})
-	eventually(t, "corral serve listens", func() bool {
+	sandboxtest.Eventually(t, time.Minute, "corral serve listens", func() bool {
 		select {
 		case <-ended:
 			t.Fatal("corral serve has ended")
@@ -195,20 +189,6 @@ func freeAddress(t *testing.T) string {
 	}
 	defer l.Close()
 	return l.Addr().String()
-}
-
-// slow stretches a wait on a machine that is known to be slow.
-func slow(d time.Duration) time.Duration {
-	return min(d*time.Duration(1000/sandboxtest.Scale(1000)), max(d, 2*time.Minute))
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(slow(time.Minute)); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
 }
 
 // principals are the tokens of ada and of a stranger, who may do all, and of a reader, who may read output only. The section

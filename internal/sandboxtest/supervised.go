@@ -1,0 +1,49 @@
+package sandboxtest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// RequireJails is Require for a test that runs jobs, with what else it needs.
+func RequireJails(t testing.TB, more ...Need) {
+	t.Helper()
+	Require(t, append([]Need{Root, Cgroups, CgroupKill, UserNamespaces}, more...)...)
+}
+
+// Slow stretches a wait on a machine that is known to be slow. Waits are for what never comes, so they are bounded there.
+func Slow(d time.Duration) time.Duration {
+	return min(d*time.Duration(1000/Scale(1000)), max(d, 2*time.Minute))
+}
+
+// Eventually polls until ok, at most for d on an ordinary machine.
+func Eventually(t testing.TB, d time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(Slow(d)); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", Slow(d), what)
+		}
+	}
+}
+
+// Leftovers returns what a supervisor's instance has on the host: its directory, and its cgroups in every hierarchy.
+func Leftovers(instance string) []string {
+	found, _ := filepath.Glob("/run/corral/instances/" + instance)
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.Lines(string(mounts)) {
+		before, after, _ := strings.Cut(line, " - ")
+		if !strings.HasPrefix(after, "cgroup") {
+			continue
+		}
+		pattern := strings.Fields(before)[4]
+		for range 5 {
+			dirs, _ := filepath.Glob(filepath.Join(pattern, instance))
+			found = append(found, dirs...)
+			pattern += "/*"
+		}
+	}
+	return found
+}

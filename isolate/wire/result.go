@@ -1,0 +1,63 @@
+package wire
+
+import (
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/job"
+)
+
+// Became says in the words of package job what became of a job; the error is a *job.Refusal. Sensitive is left as it is: its
+// names are bytes that a job chose, which the supervisor does not take apart.
+func (r *Result) Became() (job.Result, error) {
+	if r.Outcome == Refused {
+		return job.Result{}, &job.Refusal{Step: r.Step, Errno: int(r.Errno), Message: r.Message, Hint: r.Hint}
+	}
+	j := job.Result{
+		ID: r.Job, Cgroup: r.Cgroup, Status: job.Failure, ExitCode: -1,
+		SensitiveMore: int(r.More), SensitiveIncomplete: r.Incomplete,
+		Usage: job.Usage{
+			Wall: time.Duration(r.Wall), CPU: time.Duration(r.CPU), User: time.Duration(r.User), System: time.Duration(r.System),
+			PeakMemory: r.PeakMemory, PeakPIDs: r.PeakPIDs, ReadBytes: r.ReadBytes, WriteBytes: r.WriteBytes,
+		},
+	}
+	switch r.Outcome {
+	case Deadline:
+		j.Status = job.Timeout
+	case Killed:
+		j.Status = job.Cancelled
+	case OverDisk:
+		j.Limit = job.LimitDisk
+	case OverFiles:
+		j.Limit = job.LimitFiles
+	case Vanished:
+		j.Status = job.Lost
+	}
+	r.ended(&j)
+	return j, nil
+}
+
+// ended fills in how the first process ended and which limit was met.
+func (r *Result) ended(j *job.Result) {
+	if r.Outcome == Exited {
+		status := syscall.WaitStatus(r.WaitStatus)
+		if status.Signaled() {
+			j.Signal = int(status.Signal())
+		} else if j.ExitCode = status.ExitStatus(); j.ExitCode == 0 {
+			j.Status = job.Success
+		}
+	} else {
+		j.Signal = int(unix.SIGKILL)
+	}
+	switch {
+	case r.OOM:
+		j.Limit = job.LimitMemory
+		if j.Status != job.Timeout && j.Status != job.Cancelled {
+			j.Status = job.Failure
+		}
+	case r.PIDsMax && j.Limit == "":
+		j.Limit = job.LimitPIDs
+	}
+}
