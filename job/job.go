@@ -23,12 +23,17 @@ const (
 	Direct Workspace = iota
 	// ReadOnly lets nothing be changed: EROFS.
 	ReadOnly
+	// Overlay writes to the layer of the job's session; the repository stays as it is.
+	Overlay
 )
 
 // String returns the word that command lines and configuration use.
 func (w Workspace) String() string {
-	if w == ReadOnly {
+	switch w {
+	case ReadOnly:
 		return "readonly"
+	case Overlay:
+		return "overlay"
 	}
 	return "direct"
 }
@@ -40,8 +45,10 @@ func ParseWorkspace(s string) (Workspace, error) {
 		return Direct, nil
 	case "readonly":
 		return ReadOnly, nil
+	case "overlay":
+		return Overlay, nil
 	}
-	return Direct, fmt.Errorf("workspace %q is not known: direct or readonly", s)
+	return Direct, fmt.Errorf("workspace %q is not known: direct, overlay or readonly", s)
 }
 
 // Limits bound a job. A zero field takes the supervisor's default, see Defaults; where a limit can be lifted, Unlimited
@@ -80,7 +87,13 @@ type Spec struct {
 	Args      []string // the program and its arguments; a program without a slash is looked for in PATH of Env
 	Env       []string // the whole environment, NAME=value
 	Workspace Workspace
-	Profile   string // of system calls: "default" or "strict"; "" is default
+	// Session is the id of an open session that the job runs in, or of a kept layer; "" is none. Workspace Overlay needs one.
+	// Repo and Profile must be the session's, or "".
+	Session string
+	// Protect keeps sensitive paths read-only that are in the repository when the job starts; with Workspace Direct.
+	Protect bool
+	Tool    Tool   // a program of corral's own in place of Args[0]; "" is none
+	Profile string // of system calls: "default" or "strict"; "" is default
 	Limits    Limits
 	Terminal  Size // non-zero: the job gets a terminal of its own, and Stdio is not used
 	Files     []File
