@@ -51,6 +51,7 @@ type Captured struct {
 	Stderr Captive
 	// Excerpts are those of the View's terms, never nil.
 	Excerpts []Excerpt
+	Over     bool // the job wrote more than View.Whole
 }
 
 // A Captive is what a reply tells of one stream.
@@ -59,6 +60,7 @@ type Captive struct {
 	Lines     int64  // newlines, and one for a last line without
 	Truncated bool   // it is longer than Options.StreamBytes: not all of it is stored, or would have been
 	Summary   string // as the View wants it; valid UTF-8
+	Whole     string // all of it after redaction, with View.Whole: as far as it came before there was too much
 }
 
 // Begin returns an Output. Nothing is made on disk, and no goroutine is started, before it has to be. A nil Store stores
@@ -102,8 +104,9 @@ func (o *Output) Streams() (stdout, stderr *os.File, err error) {
 		patterns, literals = newRuleset(nil), nil
 	}
 	first, second := o.begin.View.wanted()
+	whole := o.begin.View.whole()
 	for i, w := range [...]wanted{first, second} {
-		o.streams[i] = &stream{total: &o.totals[i], hide: newRedactor(patterns, literals), view: newLineReader(w), keep: o.spool(i)}
+		o.streams[i] = &stream{total: &o.totals[i], hide: newRedactor(patterns, literals), view: newLineReader(w), keep: o.spool(i), whole: whole}
 	}
 	if stdout, err = o.streams[0].open(); err != nil {
 		o.streams = [2]*stream{}
@@ -179,6 +182,8 @@ func (o *Output) capture() {
 		to := [...]*Captive{&c.Stdout, &c.Stderr}[i]
 		to.Bytes, to.Lines = s.total.Load(), s.view.n
 		to.Truncated = s.passed > o.limit
+		to.Whole = string(s.shown)
+		c.Over = s.whole.isOver()
 	}
 	if v.Lines > 0 {
 		c.Stdout.Summary = stdout.view.summary(v.Lines/2, v.Lines-v.Lines/2, true)

@@ -26,6 +26,8 @@ type stream struct {
 	hide  *redactor
 	view  *lineReader
 	keep  *spool // nil: it is not stored
+	whole *whole // nil: it is not shown as it is
+	shown []byte // of who reads, until done
 	// passed is how many bytes were shown, or stored: those after redaction. Of who reads, until done.
 	passed int64
 	done   chan struct{}
@@ -112,6 +114,7 @@ func (s *stream) take(b *buffers, n int) {
 		return
 	}
 	s.total.Add(int64(n))
+	s.whole.count(n)
 	b.out = s.hide.write(b.out[:0], b.in[:n], false)
 	s.out(b.out)
 }
@@ -119,6 +122,9 @@ func (s *stream) take(b *buffers, n int) {
 // out takes what may be shown.
 func (s *stream) out(p []byte) {
 	s.passed += int64(len(p))
+	if s.whole != nil && !s.whole.isOver() {
+		s.shown = append(s.shown, p...)
+	}
 	s.view.write(p)
 	if s.keep != nil {
 		s.keep.write(p)

@@ -17,6 +17,10 @@ type View struct {
 	Terms []string
 	// Fallback shows the first lines when Terms are in none.
 	Fallback bool
+	// Whole is how many bytes the job may write, to both streams together, to be shown all of them; 0 shows none. Over is
+	// called once, as soon as it has written more, and must not block.
+	Whole int64
+	Over  func()
 }
 
 // Names of the streams.

@@ -53,6 +53,7 @@ type Config struct {
 	MaxJobsPerUser int           // jobs at once, and connections, of one user who is not root
 	MaxJails       int           // standing at once
 	Audit          Audit
+	Layers         Layers
 	Profiles       map[string]Profile // by name; nil is none but those of seccomp, "default" and "strict"
 
 	// What front-ends obey. The supervisor refuses a file in which it is wrong, and uses nothing of it.
@@ -62,6 +63,8 @@ type Config struct {
 	Artifacts  Artifacts
 	Principals Principals
 	HTTP       HTTP
+	ExecServer ExecServer
+	Sandbox    Sandbox
 }
 
 // UIDs is the range of host user and group ids that jails are made of.
@@ -75,6 +78,7 @@ type Repo struct {
 	Users     []uint32       // user ids that may have jobs in it; nil is everybody who reaches the socket
 	Profile   string         // "default", "strict" or a key of Config.Profiles; "" is default
 	Workspace *job.Workspace // nil leaves it unsaid
+	Protect   job.Protection // of sensitive paths: the least that jobs have which write here
 	Defaults  job.Limits     // zero fields are unsaid
 	Ceilings  job.Limits     // zero fields are unsaid
 	Env       []string       // names of variables that are passed on, instead of Runtime.Env; nil is unsaid
@@ -99,12 +103,18 @@ func Default() Config {
 		MaxJobsPerUser: 256,
 		MaxJails:       256,
 		Audit:          Audit{Fsync: Group, MaxSize: 64 << 20},
+		Layers:         defaultLayers(),
 		Runtime: Runtime{
 			Enabled: true, Runtimes: job.Runtimes(), MaxDuration: time.Minute, MaxConcurrentJobs: 8, QueueLength: 64,
 		},
-		Output:    Output{Keep: 64 << 20, Redact: true},
-		Artifacts: Artifacts{TTL: 24 * time.Hour, MaxCount: 1000, MaxBytes: 1 << 30, Fsync: Group},
-		HTTP:      HTTP{Listen: "127.0.0.1:7070", MaxBody: 10 << 20, SessionIdle: 30 * time.Minute},
+		Output:     Output{Keep: 64 << 20, Redact: true},
+		Artifacts:  Artifacts{TTL: 24 * time.Hour, MaxCount: 1000, MaxBytes: 1 << 30, Fsync: Group},
+		HTTP:       HTTP{Listen: "127.0.0.1:7070", MaxBody: 10 << 20, SessionIdle: 30 * time.Minute},
+		ExecServer: ExecServer{Listen: []Listen{{Kind: ListenStdio}}, OutputBudget: 256 << 20},
+		Sandbox: Sandbox{
+			Enabled: true, Timeout: 2 * time.Minute, MaxTimeout: time.Hour, OutputLimit: 2 << 20, SessionTimeout: 5 * time.Minute,
+			MaxSessions: 16,
+		},
 	}
 }
 

@@ -32,6 +32,7 @@ repos:
     id: Das B
     profile: tight
     workspace: direct
+    protect: all
     defaults: {memory: 1GiB}
     ceilings: {timeout: 10s}
     env: {allow: []}
@@ -53,6 +54,7 @@ max_jobs: 10
 max_jobs_per_user: 4
 max_jails: 6
 audit: {fsync: each, max_size: 1MiB, keep: 3}
+layers: {disk: 1GiB, inodes: 1000, max_disk: 2GiB, max_inodes: 2000, idle: 1m, max_idle: 1h, keep: 24h}
 runtime:
   enabled: false
   runtimes: [python, shell, go]
@@ -77,6 +79,23 @@ http:
   allowed_origins: ["https://a.example", "vscode-webview://x1"]
   max_body: 64KiB
   session_idle: 1m
+exec_server:
+  listen: [stdio, "unix:///run/x/s", "ws://[::1]:0"]
+  allowed_hosts: [c.example]
+  peers: [alice, 7]
+  output_budget: 32MiB
+  full_access: tight
+sandbox:
+  enabled: false
+  repo: Das B
+  timeout: 30s
+  max_timeout: 3h
+  output_limit: 1MiB
+  partial_output: true
+  session_timeout: 1m
+  image: debian-12
+  disk: 1GiB
+  max_sessions: 3
 `
 
 // SHA-256 of "1" and "2".
@@ -94,7 +113,7 @@ func TestFull(t *testing.T) {
 			{ID: "app", Path: "/srv/projects/app", Users: []uint32{1500, 1001}},
 			{ID: "a b", Path: "/srv/a b"},
 			{
-				ID: "Das B", Path: "/srv/b", Profile: "tight", Workspace: &direct, Defaults: job.Limits{Memory: 1 << 30},
+				ID: "Das B", Path: "/srv/b", Profile: "tight", Workspace: &direct, Protect: job.ProtectAll, Defaults: job.Limits{Memory: 1 << 30},
 				Ceilings: job.Limits{Wall: 10 * time.Second}, Env: []string{}, Runtimes: []string{"shell", "python"},
 			},
 		},
@@ -107,7 +126,8 @@ func TestFull(t *testing.T) {
 		Ceilings: job.Limits{Memory: 4 << 30, MilliCPUs: 3500, Wall: time.Hour, Disk: job.Unlimited},
 		JailIdle: 90 * time.Second,
 		MaxJobs:  10, MaxJobsPerUser: 4, MaxJails: 6,
-		Audit: Audit{Fsync: Each, MaxSize: 1 << 20, Keep: 3},
+		Audit:  Audit{Fsync: Each, MaxSize: 1 << 20, Keep: 3},
+		Layers: Layers{Disk: 1 << 30, Inodes: 1000, MaxDisk: 2 << 30, MaxInodes: 2000, Idle: time.Minute, MaxIdle: time.Hour, Keep: 24 * time.Hour},
 		Profiles: map[string]Profile{
 			"tight": {"strict", &readonly, job.Limits{PIDs: 10}, job.Limits{PIDs: 20}}, "empty": {},
 		},
@@ -128,6 +148,14 @@ func TestFull(t *testing.T) {
 		HTTP: HTTP{
 			Listen: "[::1]:80", AllowedHosts: []string{"a.example", "b.example:8080"},
 			AllowedOrigins: []string{"https://a.example", "vscode-webview://x1"}, MaxBody: 64 << 10, SessionIdle: time.Minute,
+		},
+		ExecServer: ExecServer{
+			Listen:       []Listen{{Kind: ListenStdio}, {ListenUnix, "/run/x/s"}, {ListenWeb, "[::1]:0"}},
+			AllowedHosts: []string{"c.example"}, Peers: []uint32{1500, 7}, OutputBudget: 32 << 20, FullAccess: "tight",
+		},
+		Sandbox: Sandbox{
+			Repo: "Das B", Timeout: 30 * time.Second, MaxTimeout: 3 * time.Hour, OutputLimit: 1 << 20, PartialOutput: true,
+			SessionTimeout: time.Minute, Image: "debian-12", Disk: 1 << 30, MaxSessions: 3,
 		},
 	}
 	got, err := parseOne("f", []byte(full), lookup)

@@ -8,7 +8,7 @@ import (
 )
 
 const topKeys = "version, uids, repos, toolchains, own_directories, defaults, ceilings, profiles, jail_idle, max_jobs, " +
-	"max_jobs_per_user, max_jails, audit, runtime, output, artifacts, principals, http"
+	"max_jobs_per_user, max_jails, audit, layers, runtime, output, artifacts, principals, http, exec_server, sandbox"
 
 func TestErrors(t *testing.T) {
 	const v = "version: 1\n" // what is tested begins on line 2
@@ -66,8 +66,9 @@ func TestErrors(t *testing.T) {
 		{"one id", v + "repos: [{path: /a, id: z}, {path: /b, id: z}]\n", "f:2:28: two repositories are called \"z\", \"/a\" and \"/b\": give one an `id` of its own"},
 		{"id of controls", v + "repos: [{path: /a, id: \"a\\nb\"}]\n", "f:2:24: `id`: a name of 1 to 128 characters is wanted, not \"a\\nb\""},
 		{"id as a number", v + "repos: [{path: /a, id: 5}]\n", "f:2:24: `id`: text is wanted, not 5"},
-		{"overlay", v + "repos: [{path: /a, workspace: overlay}]\n", "f:2:31: `workspace`: overlay is not available yet: direct or readonly"},
-		{"workspace", v + "repos: [{path: /a, workspace: rw}]\n", "f:2:31: `workspace`: direct or readonly is wanted, not \"rw\""},
+		{"workspace of another kind", v + "repos: [{path: /a, workspace: copy}]\n", "f:2:31: `workspace`: direct, readonly or overlay is wanted, not \"copy\""},
+		{"workspace", v + "repos: [{path: /a, workspace: rw}]\n", "f:2:31: `workspace`: direct, readonly or overlay is wanted, not \"rw\""},
+		{"protection", v + "repos: [{path: /a, protect: hook}]\n", "f:2:29: `protect`: none, hooks or all is wanted, not \"hook\""},
 		{"runtime, near", v + "repos: [{path: /a, runtimes: [pyton]}]\n", "f:2:31: unknown runtime `pyton`: did you mean `python`?"},
 		{"runtime, far", v + "runtime: {runtimes: [python, cobol]}\n", "f:2:30: unknown runtime `cobol`: known are node, typescript, python, shell, go, java, kotlin, rust, c, cpp, csharp, ruby, php, perl, r, elixir"},
 		{"runtime, twice", v + "runtime: {runtimes: [go, go]}\n", "f:2:26: `runtimes`: \"go\" is there twice"},
@@ -131,6 +132,17 @@ func TestErrors(t *testing.T) {
 		{"origin", v + "http: {allowed_origins: [\"*\"]}\n", "f:2:26: `allowed_origins`: an origin such as https://build.example.org (no wildcards) is wanted, not \"*\""},
 		{"origin, path", v + "http: {allowed_origins: [\"https://a/b\"]}\n", "f:2:26: `allowed_origins`: an origin such as https://build.example.org (no wildcards) is wanted, not \"https://a/b\""},
 		{"body", v + "http: {max_body: 1GiB}\n", "f:2:18: `max_body`: 1GiB is not between 1KiB and 10MiB"},
+		{"exec listen", v + "exec_server: {listen: [\"ws://localhost\"]}\n", "f:2:24: `listen`: stdio, unix:///PATH or ws://HOST:PORT is wanted, not \"ws://localhost\""},
+		{"exec listen, relative", v + "exec_server: {listen: [\"unix://x\"]}\n", "f:2:24: `listen`: stdio, unix:///PATH or ws://HOST:PORT is wanted, not \"unix://x\""},
+		{"exec listen, twice", v + "exec_server: {listen: [stdio, \"stdio://\"]}\n", "f:2:23: `listen`: \"stdio://\" is there twice"},
+		{"exec peers", v + "exec_server: {peers: []}\n", "f:2:22: `peers` is empty: name those who may connect too, or leave it out"},
+		{"exec peer", v + "exec_server: {peers: [bob]}\n", "f:2:23: `peers`: no user \"bob\" here"},
+		{"exec budget", v + "exec_server: {output_budget: 1MiB}\n", "f:2:30: `output_budget`: 1MiB is not between 16MiB and 1TiB"},
+		{"exec profile", v + "exec_server: {full_access: tight}\n", "f:2:28: unknown profile `tight`: known are default, strict"},
+		{"sandbox timeout", v + "sandbox: {timeout: 10ms}\n", "f:2:20: `timeout`: 10ms is not between 1s and 24h0m0s"},
+		{"sandbox output", v + "sandbox: {output_limit: 5MiB}\n", "f:2:25: `output_limit`: 5MiB is not between 1KiB and 4MiB"},
+		{"sandbox image", v + "sandbox: {image: ../x}\n", "f:2:18: `image`: the name of a root file system such as debian-12 is wanted, not \"../x\""},
+		{"sandbox repository", v + "sandbox: {repo: /}\n", "f:2:17: `repo`: a repository's id is wanted, not \"/\""},
 		{"session", v + "http: {session_idle: 1ms}\n", "f:2:22: `session_idle`: 1ms is not between 1s and 168h0m0s"},
 		{"a screen", v + "\"a\\e[2J\": 1\n", "f:2:1: unknown key `a\\x1b[2J`: known are " + topKeys},
 		{

@@ -17,12 +17,13 @@ func (r *Repo) keys() []key {
 	return []key{
 		{"path", func(p *parser, n *yaml.Node) { r.Path = p.path("path", n) }},
 		{"id", func(p *parser, n *yaml.Node) { r.ID = p.id(n) }},
-		{"users", func(p *parser, n *yaml.Node) { r.Users = p.users(n) }},
+		{"users", func(p *parser, n *yaml.Node) { r.Users = p.users("users", n) }},
 		{"profile", func(p *parser, n *yaml.Node) {
 			r.Profile = p.text("profile", n)
 			p.check(func(c *Config) { c.checkProfile(p, n, r.Profile) })
 		}},
 		{"workspace", func(p *parser, n *yaml.Node) { r.Workspace = p.workspace(n) }},
+		{"protect", func(p *parser, n *yaml.Node) { r.Protect = p.protection(n) }},
 		limitsKey("defaults", &r.Defaults),
 		limitsKey("ceilings", &r.Ceilings),
 		{"env", func(p *parser, n *yaml.Node) { p.mapping("env", n, envKeys(&r.Env)) }},
@@ -107,13 +108,18 @@ func (p *parser) workspace(n *yaml.Node) *job.Workspace {
 		return nil
 	}
 	w, err := job.ParseWorkspace(word)
-	switch {
-	case word == "overlay":
-		p.fail(n, "`workspace`: overlay is not available yet: direct or readonly")
-	case err != nil:
-		p.wanted("workspace", "direct or readonly", n)
+	if err != nil {
+		p.wanted("workspace", "direct, readonly or overlay", n)
 	}
 	return &w
+}
+
+func (p *parser) protection(n *yaml.Node) job.Protection {
+	protect, err := job.ParseProtection(p.text("protect", n))
+	if err != nil {
+		p.wanted("protect", "none, hooks or all", n)
+	}
+	return protect
 }
 
 // keys fill in f.

@@ -35,6 +35,8 @@ func TestSchemaKeys(t *testing.T) {
 		{"artifacts", s.Properties["artifacts"], c.Artifacts.keys()},
 		{"principals", s.Properties["principals"].Items, new(Principal).keys()},
 		{"http", s.Properties["http"], c.HTTP.keys()},
+		{"exec_server", s.Properties["exec_server"], c.ExecServer.keys()},
+		{"sandbox", s.Properties["sandbox"], c.Sandbox.keys()},
 		{"env", s.Defs["env"], envKeys(new([]string))},
 		{"limits", s.Defs["limits"], limitKeys(&c.Defaults)},
 	} {
@@ -64,6 +66,11 @@ func TestSchemaWords(t *testing.T) {
 	}
 	for _, word := range s.Defs["workspace"].Enum {
 		if _, err := job.ParseWorkspace(word); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, word := range s.Properties["repos"].Items.Properties["protect"].Enum {
+		if _, err := job.ParseProtection(word); err != nil {
 			t.Error(err)
 		}
 	}
@@ -171,7 +178,7 @@ func TestSchemaAgrees(t *testing.T) {
 		{"version: 1\nrepos: [{path: /x, id: ''}]", false},
 		{"version: 1\nrepos: [{path: /x, id: " + strings.Repeat("ä", 129) + "}]", false},
 		{"version: 1\nrepos: [{path: /x, id: " + strings.Repeat("ä", 128) + "}]", true},
-		{"version: 1\nrepos: [{path: /x, workspace: overlay}]", false},
+		{"version: 1\nrepos: [{path: /x, workspace: overlay}]", true},
 		{"version: 1\nrepos: [{path: /x, runtimes: []}]", false},
 		{"version: 1\nrepos: [{path: /x, runtimes: [basic]}]", false},
 		{"version: 1\nrepos: [{path: /x, env: {allow: []}}]", true},
@@ -204,6 +211,18 @@ func TestSchemaAgrees(t *testing.T) {
 		{"version: 1\nhttp: {allowed_hosts: ['*.example.org']}", false},
 		{"version: 1\nhttp: {allowed_origins: [example.org]}", false},
 		{"version: 1\nhttp: {allowed_origins: ['https://example.org/']}", false},
+		{"version: 1\nexec_server: {listen: []}", false},
+		{"version: 1\nexec_server: {listen: stdio}", false},
+		{"version: 1\nexec_server: {listen: ['unix://run/x']}", false},
+		{"version: 1\nexec_server: {listen: ['ws://localhost']}", false},
+		{"version: 1\nexec_server: {listen: ['wss://localhost:1']}", false},
+		{"version: 1\nexec_server: {listen: ['stdio://', 'ws://localhost:0']}", true},
+		{"version: 1\nexec_server: {peers: []}", false},
+		{"version: 1\nexec_server: {full_access: ''}", false},
+		{"version: 1\nsandbox: {image: Debian}", false},
+		{"version: 1\nsandbox: {image: debian-12, max_sessions: 128}", true},
+		{"version: 1\nsandbox: {max_sessions: 129}", false},
+		{"version: 1\nsandbox: {max_sessions: 0}", false},
 	} {
 		_, err := parseOne("f", []byte(tt.file), lookup)
 		why := s.wrong(s, decoded(t, tt.file))
@@ -231,12 +250,14 @@ func TestExample(t *testing.T) {
 	c.Repos, c.Toolchains, c.Profiles, c.Principals, c.OwnDirectories = nil, nil, nil, nil, nil
 	c.Ceilings, c.Runtime.Executables, c.Runtime.Rules, c.Runtime.Defaults = d.Ceilings, nil, "", d.Runtime.Defaults
 	c.Runtime.Env, c.HTTP.AllowedHosts, c.HTTP.AllowedOrigins = nil, nil, nil
+	c.ExecServer.AllowedHosts, c.ExecServer.Peers, c.ExecServer.FullAccess = nil, nil, ""
+	c.Sandbox.Repo, c.Sandbox.Image, c.Sandbox.Disk = "", "", 0
 	if !reflect.DeepEqual(c, d) {
 		t.Errorf("got %+v, want %+v", c, d)
 	}
 	for _, keys := range [][]key{
 		c.keys(), limitKeys(&c.Defaults), new(Repo).keys(), new(Profile).keys(), c.Audit.keys(), c.Runtime.keys(),
-		c.Output.keys(), c.Artifacts.keys(), new(Principal).keys(), c.HTTP.keys(),
+		c.Output.keys(), c.Artifacts.keys(), new(Principal).keys(), c.HTTP.keys(), c.ExecServer.keys(), c.Sandbox.keys(),
 	} {
 		for _, k := range keys {
 			if !strings.Contains(live, k.name+":") {
@@ -256,6 +277,7 @@ func TestReference(t *testing.T) {
 	for section, keys := range map[string][]key{
 		"":         slices.Concat(c.keys(), limitKeys(&c.Defaults), new(Repo).keys(), new(Profile).keys(), c.Audit.keys(), new(Principal).keys()),
 		"runtime.": c.Runtime.keys(), "output.": c.Output.keys(), "artifacts.": c.Artifacts.keys(), "http.": c.HTTP.keys(),
+		"exec_server.": c.ExecServer.keys(), "sandbox.": c.Sandbox.keys(),
 	} {
 		for _, k := range keys {
 			if !slices.ContainsFunc([]string{"`" + section + k.name + "`", k.name + ":"}, func(s string) bool { return strings.Contains(string(page), s) }) &&
@@ -268,5 +290,5 @@ func TestReference(t *testing.T) {
 
 // sectioned are keys that the reference has as the first word of their own keys.
 func sectioned(name string) bool {
-	return slices.Contains([]string{"runtime", "output", "artifacts", "http"}, name)
+	return slices.Contains([]string{"runtime", "output", "artifacts", "http", "exec_server", "sandbox"}, name)
 }

@@ -11,9 +11,10 @@ type Setting struct {
 	Defaults  job.Limits // for what a request does not ask; no field is zero, and none is above Ceilings
 	Ceilings  job.Limits // the most that can be asked for; a zero field bounds nothing, and Wall is never zero
 	Workspace job.Workspace
-	Syscalls  string   // a profile of seccomp, never ""
-	Env       []string // names of the front-end's variables that a job may have
-	Runtimes  []string // that may be used, in the order of Runtime.Runtimes
+	Protect   job.Protection // of sensitive paths, where the workspace is direct
+	Syscalls  string         // a profile of seccomp, never ""
+	Env       []string       // names of the front-end's variables that a job may have
+	Runtimes  []string       // that may be used, in the order of Runtime.Runtimes
 }
 
 // For returns what holds in a repository, which need not be one of the file's. What the repository says comes first, then
@@ -24,6 +25,7 @@ func (c Config) For(r Repo) Setting {
 	s := Setting{
 		Ceilings:  lowest(lowest(floor.Ceilings, c.Ceilings), job.Limits{Wall: c.Runtime.MaxDuration}),
 		Workspace: floor.Workspace,
+		Protect:   floor.Protect,
 		Syscalls:  floor.Syscalls,
 		Env:       slices.Clone(r.Env),
 	}
@@ -43,13 +45,14 @@ func (c Config) For(r Repo) Setting {
 type Floor struct {
 	Ceilings  job.Limits // beside Config.Ceilings; a zero field bounds nothing
 	Workspace job.Workspace
-	Syscalls  string // a profile of seccomp, never ""
+	Protect   job.Protection // at least
+	Syscalls  string         // a profile of seccomp, never ""
 }
 
 // Floor returns what a repository and its profile say.
 func (c Config) Floor(r Repo) Floor {
 	profile := c.profile(r.Profile)
-	f := Floor{Ceilings: lowest(r.Ceilings, profile.Ceilings), Syscalls: profile.Syscalls}
+	f := Floor{Ceilings: lowest(r.Ceilings, profile.Ceilings), Protect: r.Protect, Syscalls: profile.Syscalls}
 	switch {
 	case r.Workspace != nil:
 		f.Workspace = *r.Workspace

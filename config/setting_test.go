@@ -20,6 +20,7 @@ repos:
   - path: /own
     profile: tight
     workspace: direct
+    protect: hooks
     defaults: {memory: 64MiB, timeout: 5s}
     ceilings: {pids: 30, timeout: 20s, memory: 64GiB}
     env: {allow: [X]}
@@ -47,6 +48,7 @@ runtime: {runtimes: [python, shell], env: {allow: [A]}, max_duration: 30s, defau
 		},
 		"own": func(s *Setting) {
 			s.Syscalls, s.Defaults.PIDs, s.Ceilings.PIDs, s.Defaults.Memory = "strict", 10, 20, 64<<20
+			s.Protect = job.ProtectHooks
 			s.Ceilings.Disk, s.Defaults.Disk = 1<<30, 1<<30
 			s.Defaults.Wall, s.Ceilings.Wall = 5*time.Second, 20*time.Second
 			s.Env = []string{"X"}

@@ -39,6 +39,7 @@ func (c Config) String() string {
 	w.line("max_jobs_per_user: %d", c.MaxJobsPerUser)
 	w.line("max_jails: %d", c.MaxJails)
 	w.section("audit", func() { w.audit(c.Audit) })
+	w.section("layers", func() { w.layers(c.Layers) })
 	w.section("runtime", func() { w.runtime(c.Runtime) })
 	w.section("output", func() { w.line("keep: %s\nredact: %t", job.FormatSize(c.Output.Keep), c.Output.Redact) })
 	w.section("artifacts", func() {
@@ -47,6 +48,8 @@ func (c Config) String() string {
 	})
 	writeAll(w, "principals", c.Principals, func(r Principal) { w.item(func() { w.principal(r) }) })
 	w.section("http", func() { w.http(c.HTTP) })
+	w.section("exec_server", func() { w.execServer(c.ExecServer) })
+	w.section("sandbox", func() { w.sandbox(c.Sandbox) })
 	return w.b.String()
 }
 
@@ -127,13 +130,14 @@ func (w *writer) repo(r Repo) {
 	if r.ID != filepath.Base(r.Path) {
 		w.line("id: %s", quote(r.ID))
 	}
-	if r.Users != nil {
-		w.line("users: [%s]", strings.Trim(strings.ReplaceAll(fmt.Sprint(r.Users), " ", ", "), "[]"))
-	}
+	w.users("users", r.Users)
 	if r.Profile != "" {
 		w.line("profile: %s", quote(r.Profile))
 	}
 	w.workspace(r.Workspace)
+	if r.Protect != job.ProtectNone {
+		w.line("protect: %v", r.Protect)
+	}
 	w.limits("defaults", r.Defaults)
 	w.limits("ceilings", r.Ceilings)
 	w.env(r.Env)
@@ -197,6 +201,26 @@ func (w *writer) http(h HTTP) {
 	w.list("allowed_hosts", h.AllowedHosts)
 	w.list("allowed_origins", h.AllowedOrigins)
 	w.line("max_body: %s\nsession_idle: %s", job.FormatSize(h.MaxBody), h.SessionIdle)
+}
+
+func (w *writer) execServer(e ExecServer) {
+	var addresses []string
+	for _, l := range e.Listen {
+		addresses = append(addresses, l.String())
+	}
+	w.list("listen", addresses)
+	w.list("allowed_hosts", e.AllowedHosts)
+	w.users("peers", e.Peers)
+	w.line("output_budget: %s", job.FormatSize(e.OutputBudget))
+	if e.FullAccess != "" {
+		w.line("full_access: %s", quote(e.FullAccess))
+	}
+}
+
+func (w *writer) users(name string, ids []uint32) {
+	if ids != nil {
+		w.line("%s: [%s]", name, strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ", "), "[]"))
+	}
 }
 
 // quote writes a string as YAML's double-quoted form, which has Go's escapes, unless it is plainly text: a word or a path.

@@ -27,11 +27,14 @@ func (c *Config) keys() []key {
 		supervisor(countKey("max_jobs_per_user", &c.MaxJobsPerUser, 65536)),
 		supervisor(countKey("max_jails", &c.MaxJails, 65536)),
 		supervisor(sectionKey("audit", c.Audit.keys())),
+		supervisor(sectionKey("layers", c.Layers.keys())),
 		sectionKey("runtime", c.Runtime.keys()),
 		sectionKey("output", c.Output.keys()),
 		sectionKey("artifacts", c.Artifacts.keys()),
 		{"principals", func(p *parser, n *yaml.Node) { c.readPrincipals(p, n) }},
 		sectionKey("http", c.HTTP.keys()),
+		sectionKey("exec_server", c.ExecServer.keys()),
+		sectionKey("sandbox", c.Sandbox.keys()),
 	}
 }
 
@@ -98,26 +101,33 @@ func (c *Config) readToolchains(p *parser, n *yaml.Node) {
 }
 
 // users reads names and numbers into ids. An empty list could be taken for everybody as for nobody.
-func (p *parser) users(n *yaml.Node) []uint32 {
+func (p *parser) users(key string, n *yaml.Node) []uint32 {
 	ids := []uint32{}
-	ok := p.list("users", n, func(n *yaml.Node) {
+	ok := p.list(key, n, func(n *yaml.Node) {
 		switch tag := n.ShortTag(); {
 		case n.Kind == yaml.ScalarNode && tag == "!!int":
-			ids = append(ids, uint32(p.number("users", "id", n, 0, 1<<32-2)))
+			ids = append(ids, uint32(p.number(key, "id", n, 0, 1<<32-2)))
 		case n.Kind == yaml.ScalarNode && tag == "!!str" && n.Value != "":
 			id, err := p.lookup(n.Value)
 			if err != nil {
-				p.fail(n, "`users`: no user %q here", shorten(n.Value))
+				p.fail(n, "`%s`: no user %q here", key, shorten(n.Value))
 			}
 			ids = append(ids, id)
 		default:
-			p.wanted("users", "a user's name or number", n)
+			p.wanted(key, "a user's name or number", n)
 		}
 	})
 	if ok && len(n.Content) == 0 {
-		p.fail(n, "`users` is empty: name those who may have jobs there, or leave it out for everybody")
+		p.fail(n, "`%s` is empty: %s", key, emptyUsers(key))
 	}
 	return ids
+}
+
+func emptyUsers(key string) string {
+	if key == "users" {
+		return "name those who may have jobs there, or leave it out for everybody"
+	}
+	return "name those who may connect too, or leave it out"
 }
 
 func (p *parser) boolean(name string, n *yaml.Node) *bool {

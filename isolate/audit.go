@@ -84,15 +84,24 @@ func (s *Supervisor) decide(r *run, q *Request, repo, profile string) error {
 		Who: s.who(r.peer, r.id), Repo: repo, Dir: q.Dir, Profile: profile, Terminal: q.Flags&wire.FlagTerminal != 0,
 		Limits: r.limits, Claim: q.Claim,
 	}
-	if q.Flags&wire.FlagReadOnly != 0 {
+	switch {
+	case q.Flags&wire.FlagReadOnly != 0:
 		d.Workspace = job.ReadOnly
+	case q.Flags&wire.FlagOverlay != 0:
+		d.Workspace = job.Overlay
 	}
 	var err error
 	if r.decided, err = s.audit.Decided(&d); err != nil { // it may be written: then record closes it
-		message, hint, _ := strings.Cut(err.Error(), "\nhint: ")
+		message, hint := splitHint(err)
 		return &job.Refusal{Step: "audit", Errno: int(errnoOf(err)), Message: message, Hint: hint}
 	}
 	return nil
+}
+
+// splitHint takes an error's text and its hint apart.
+func splitHint(err error) (message, hint string) {
+	message, hint, _ = strings.Cut(err.Error(), "\nhint: ")
+	return message, hint
 }
 
 func errnoOf(err error) unix.Errno {

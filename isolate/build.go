@@ -16,6 +16,7 @@ import (
 
 	inside "corral/isolate/jail"
 	"corral/isolate/wire"
+	"corral/job"
 	"corral/rootfs"
 )
 
@@ -45,6 +46,11 @@ func (j *jail) build(u *undo) error {
 		return err
 	}
 	u.push(func() { j.report("directory", removeAll(dir)) })
+	if j.session != nil {
+		if err := j.makeLayer(u, dir); err != nil {
+			return err
+		}
+	}
 	root := filepath.Join(dir, "root")
 	tree, err := j.makeRoot(root)
 	if err != nil {
@@ -68,11 +74,26 @@ func (j *jail) build(u *undo) error {
 			return fmt.Errorf("umount %s: %w", path, err)
 		}
 	}
+	if j.session != nil {
+		if err := j.assemble(u, dir); err != nil {
+			return fmt.Errorf("the session's layer: %w", err)
+		}
+	}
+	if !j.scanned() {
+		return nil
+	}
 	j.scanner, err = j.startScanner()
 	if err != nil {
 		return fmt.Errorf("the process that looks for changed sensitive paths: %w", err)
 	}
 	return nil
+}
+
+// scanned says whether jobs of the jail write to the repository itself, or are to leave something in it alone when what a
+// session wrote is taken over.
+func (j *jail) scanned() bool {
+	ss := j.session
+	return ss == nil || !ss.imports() && (ss.workspace == job.Direct || j.s.config.protects(j.repo.path) != job.ProtectNone)
 }
 
 // report logs what could not be removed; the next supervisor's recovery finds it by name.
@@ -105,10 +126,14 @@ func makeDevices(path string) error {
 
 // makeRoot makes the tree of directories, links and files that the jail's root consists of.
 func (j *jail) makeRoot(path string) (rootfs.Tree, error) {
-	tree, err := rootfs.Host(rootfs.Options{
+	options := rootfs.Options{
 		Repo: j.repo.path, Toolchains: j.s.config.Toolchains, Hold: j.s.tools.source,
 		JobUIDs: rootfs.IDRange{First: firstJobUID, Count: jobUIDs},
-	})
+	}
+	if j.repo.common != nil {
+		options.Common = j.repo.common.path
+	}
+	tree, err := rootfs.Host(options)
 	if err != nil {
 		return tree, err
 	}

@@ -25,12 +25,14 @@ type Config struct {
 	UIDBase    uint32        // first host user id for jails; 0 is DefaultUIDBase
 	UIDSize    uint32        // number of them; 0 is DefaultUIDSize
 	Repos      []Repo        // directories served
+	Commons    []string      // git directories that repositories are worktrees of, for an embedded supervisor's
 	Toolchains []string      // further host directories, read-only at their own path in every jail
 	Own        bool          // also serve to each client the directories it owns
 	Defaults   job.Limits    // for fields a request leaves 0; zero fields are job.Defaults
 	Ceilings   job.Limits    // the most a request may ask for; zero fields bound nothing
 	StateDir   string        // of what outlives the supervisor, absolute; "" is DefaultStateDir
 	Audit      Audit         // how the audit log is kept
+	Layers     Layers        // what sessions may have
 	JailIdle   time.Duration // an unused jail is dropped after it; 0 is five minutes
 	MaxJobs    int           // at once; 0 is 1,024
 	MaxPerUser int           // jobs and connections of one user who is not root; 0 is 256
@@ -41,7 +43,8 @@ type Config struct {
 
 	skip uint64 // steps of the confinement left out: for tests that show what a step is good for
 
-	pinned map[string]inode // of Repos, when the supervisor was made
+	pinned  map[string]inode // of Repos, when the supervisor was made
+	commons map[string]inode // of Commons, likewise
 }
 
 // A Repo is a directory that the operator serves.
@@ -50,9 +53,10 @@ type Repo struct {
 	// UIDs are the users that may have jobs in it; nil is everybody who reaches the supervisor's socket.
 	UIDs []uint32
 	// Whatever a front-end asks for:
-	Ceilings job.Limits // the most for its jobs, below those of the Config; zero fields bound nothing
-	ReadOnly bool       // no job writes to it
-	Profile  string     // of system calls, that its jobs have; "" leaves it to them
+	Ceilings job.Limits     // the most for its jobs, below those of the Config; zero fields bound nothing
+	ReadOnly bool           // no job writes to it
+	Profile  string         // of system calls, that its jobs have; "" leaves it to them
+	Protect  job.Protection // of sensitive paths, the least that jobs which write to it have
 }
 
 type inode struct{ dev, ino uint64 }
@@ -107,6 +111,9 @@ func (c *Config) complete() error {
 	if c.UIDBase < 1<<16 || c.UIDSize < 2*uidBlock || uint64(c.UIDBase)+uint64(c.UIDSize) > 1<<32-2 {
 		return fmt.Errorf("user ids %d+%d: a range of at least %d above 65535", c.UIDBase, c.UIDSize, 2*uidBlock)
 	}
+	if err := c.Layers.complete(); err != nil {
+		return err
+	}
 	c.capCeilings()
 	c.Defaults = c.Defaults.Or(job.Defaults()).AtMost(c.Ceilings) // who asks for nothing asks for nothing that is refused
 	return c.pin()
@@ -127,6 +134,7 @@ func (c *Config) capCeilings() {
 const maxJobPIDs = 1 << 19
 
 func (c *Config) pin() error {
+	c.pinCommons()
 	c.pinned = map[string]inode{}
 	for i := range c.Repos {
 		path, err := filepath.EvalSymlinks(c.Repos[i].Path)

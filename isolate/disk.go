@@ -76,7 +76,12 @@ func (w *diskWatch) loop(stop <-chan struct{}) {
 
 func (w *diskWatch) free() error {
 	var st unix.Statfs_t
-	err := unix.Fstatfs(int(w.slot.jail.repo.dir.Fd()), &st)
+	var err error
+	if ss := w.slot.jail.session; ss != nil && w.slot.jail.merged != "" {
+		err = unix.Statfs(ss.layer.Path(), &st)
+	} else {
+		err = unix.Fstatfs(int(w.slot.jail.repo.dir.Fd()), &st)
+	}
 	w.bytes, w.inodes = int64(st.Bfree)*st.Bsize, int64(st.Ffree)
 	return err
 }

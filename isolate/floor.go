@@ -28,7 +28,7 @@ func (c *Config) floor(path string, q *Request, limits job.Limits) (job.Limits, 
 			return limits, "", err
 		}
 		limits = limits.AtMost(r.Ceilings)
-		if r.ReadOnly && q.Flags&wire.FlagReadOnly == 0 {
+		if r.ReadOnly && q.Flags&(wire.FlagReadOnly|wire.FlagOverlay) == 0 {
 			return limits, "", &job.Refusal{
 				Step: "workspace", Message: fmt.Sprintf("jobs may not write to %q: its workspace is readonly", path),
 				Hint: "ask for workspace readonly, or have it changed in the supervisor's configuration",

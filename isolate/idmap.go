@@ -54,13 +54,13 @@ func (h *holder) end() {
 	}
 }
 
-// idmap makes a user namespace that serves as a map only: ids uid and gid of files appear as host id to, all others as
-// nobody's. The namespace lives as long as the returned descriptor and the mounts made with it.
-func (p *programs) idmap(uid, gid, to uint32) (*os.File, error) {
+// idmap makes a user namespace that serves as a map only: count ids from uid and gid of files appear as those from host id
+// to, all others as nobody's. The namespace lives as long as the returned descriptor and the mounts made with it.
+func (p *programs) idmap(uid, gid, to uint32, count int) (*os.File, error) {
 	h, err := p.hold([]string{"hold"}, &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: int(uid), HostID: int(to), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: int(gid), HostID: int(to), Size: 1}},
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: int(uid), HostID: int(to), Size: count}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: int(gid), HostID: int(to), Size: count}},
 	})
 	if err != nil {
 		return nil, err

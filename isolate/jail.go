@@ -3,6 +3,7 @@ package isolate
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	inside "corral/isolate/jail"
 	"corral/isolate/wire"
 	"corral/job"
+	"corral/seccomp"
 )
 
 // JailInit is libcontainer's side of building a jail, which runs in a process of its own: this program with the
@@ -21,10 +23,17 @@ func JailInit() { libcontainer.Init() }
 
 // A jailKey names a jail: jobs of one key share one.
 type jailKey struct {
+	repoIdentity
+	common  repoIdentity // zero: the repository is no worktree
+	profile string
+	session string // "" is the jail that jobs without a session share
+}
+
+// A repoIdentity tells a repository from another that was at the same place.
+type repoIdentity struct {
 	dev, ino uint64
 	uid, gid uint32 // of its owner: the map is made for them
 	path     string
-	profile  string
 }
 
 // A jail is the prepared environment of one repository and profile.
@@ -37,6 +46,7 @@ type jail struct {
 	built   chan struct{} // closed when the jail stands or failed
 	failure error         // why it failed; read after built
 	ended   chan struct{} // closed when its process 1 is gone
+	gone    chan struct{} // closed when nothing of it is left
 
 	base      uint32 // first host user id
 	container *libcontainer.Container
@@ -44,6 +54,11 @@ type jail struct {
 	groups    *cgroup.Jail
 	scanner   *scanner
 	late      []inside.Bind // toolchains that each job binds for itself
+
+	session  *session // whose jail it is, or nil; the following are those of a session
+	layerMap *os.File // user namespace that maps the owners on a layer to the jail's root and its first user
+	merged   string   // where the overlay over the repository is mounted, or ""
+	roots    []place  // what a root of the session's own consists of
 
 	initMu   sync.Mutex     // one slot request at a time
 	requests uint32         // guarded by initMu
@@ -61,7 +76,7 @@ type jail struct {
 
 // enter returns the jail for r and profile, which is built if it does not stand. The caller must leave it.
 func (s *Supervisor) enter(peer Peer, r *repo, profile string) (*jail, error) {
-	key := jailKey{r.dev, r.ino, r.uid, r.gid, r.path, profile}
+	key := r.key(profile, "")
 	s.mu.Lock()
 	if s.ended {
 		s.mu.Unlock()
@@ -121,10 +136,13 @@ func (s *Supervisor) roomForJail(peer Peer) error {
 func (s *Supervisor) newJail(key jailKey, r *repo) *jail {
 	j := &jail{
 		s: s, key: key, name: s.name("jail-"), repo: r, users: 1,
-		built: make(chan struct{}), ended: make(chan struct{}), idmaps: map[uint32]*os.File{},
+		built: make(chan struct{}), ended: make(chan struct{}), gone: make(chan struct{}), idmaps: map[uint32]*os.File{},
 	}
 	for n := uint32(jobUIDs); n > 0; n-- {
 		j.free = append(j.free, n-1)
+	}
+	if key.session != "" {
+		j.free = j.free[:jobUIDs-1] // the first is the session's
 	}
 	return j
 }
@@ -204,11 +222,16 @@ func (j *jail) condemn(onlyUnused bool) bool {
 // live builds the jail, waits for its end and removes what it had on the host.
 func (j *jail) live() {
 	defer j.s.work.Done()
+	defer close(j.gone)
 	var u undo
 	j.failure = j.build(&u)
 	if j.failure != nil {
 		j.condemn(false)
-		j.s.config.Log.Error("jail not built", "jail", j.name, "repo", j.repo.path, "error", j.failure)
+		level := slog.LevelError
+		if errors.As(j.failure, new(*job.Refusal)) {
+			level = slog.LevelInfo // who asked is told
+		}
+		j.s.config.Log.Log(j.s.ctx, level, "jail not built", "jail", j.name, "repo", j.repo.path, "error", j.failure)
 	}
 	close(j.built)
 	if j.failure == nil {
@@ -225,11 +248,17 @@ func (j *jail) live() {
 	}
 	j.s.mu.Unlock()
 	u.run()
+	if j.session != nil {
+		j.s.forget(j.session)
+	}
 	j.s.config.Log.Info("jail ended", "jail", j.name)
 }
 
-// takeUser returns the number of a user that no live slot has.
-func (j *jail) takeUser() (uint32, error) {
+// takeUser returns the number of a user that no live slot has; the jobs of a session are all of one.
+func (j *jail) takeUser(profile string) (uint32, error) {
+	if j.session != nil && profile != seccomp.Scanner {
+		return 0, nil
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.free) == 0 {
@@ -241,6 +270,9 @@ func (j *jail) takeUser() (uint32, error) {
 }
 
 func (j *jail) returnUser(n uint32) {
+	if j.session != nil && n == 0 {
+		return
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.free = append(j.free, n)
@@ -254,7 +286,7 @@ func (j *jail) idmap(n uint32) (*os.File, error) {
 	if m != nil {
 		return m, nil
 	}
-	m, err := j.s.programs.idmap(j.repo.uid, j.repo.gid, j.base+1+n)
+	m, err := j.s.programs.idmap(j.repo.uid, j.repo.gid, j.base+1+n, 1)
 	if err != nil {
 		return nil, err
 	}

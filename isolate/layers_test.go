@@ -22,6 +22,8 @@ var untried = map[string]string{
 	"files":          "these jobs come with none",
 	"exec":           "there is no program without",
 	"repo":           "there is nowhere to be without",
+	"common":         "these jobs have none",
+	"protect":        "it has a table of its own, see TestWithoutProtect",
 	"terminal":       "these jobs have none",
 	"private-mounts": "the jail's mounts are slaves already, so nothing shows",
 	"dispositions":   "the jail's process 1 leaves them alone, so nothing shows",

@@ -16,12 +16,12 @@ const maxProgram = 16 << 20
 
 // programs are what runs inside jails, as sealed memfds: no file that a job could ever reach or replace (CVE-2019-5736),
 // and one copy in memory however many jails there are.
-type programs struct{ init, stub *os.File }
+type programs struct{ init, stub, layer *os.File }
 
 // loadPrograms reads corral-init and corral-stub from dir, which must be root's alone to write.
 func loadPrograms(dir string) (*programs, error) {
 	var p programs
-	for name, to := range map[string]**os.File{"corral-init": &p.init, "corral-stub": &p.stub} {
+	for name, to := range map[string]**os.File{"corral-init": &p.init, "corral-stub": &p.stub, "corral-layer": &p.layer} {
 		f, err := loadProgram(filepath.Join(dir, name))
 		if err != nil {
 			p.close()
@@ -52,4 +52,4 @@ func loadProgram(path string) (*os.File, error) {
 	return wire.Seal(filepath.Base(path), content, 0o111)
 }
 
-func (p *programs) close() { wire.CloseAll([]*os.File{p.init, p.stub}) }
+func (p *programs) close() { wire.CloseAll([]*os.File{p.init, p.stub, p.layer}) }

@@ -2,10 +2,12 @@ package isolate
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,8 +28,8 @@ const (
 	victimState   = "CORRAL_TEST_VICTIM_STATE"
 )
 
-// beVictim serves a job that starts more, in sessions of their own, and says on standard output when all are up. It never
-// ends by itself.
+// beVictim serves a job of a session that starts more, in sessions of their own, and says on standard output when all are up.
+// It never ends by itself.
 func beVictim(instance string) error {
 	s, err := New(Config{Instance: instance, Programs: os.Getenv(victimProgram), StateDir: os.Getenv(victimState), Own: true})
 	if err != nil {
@@ -57,10 +59,14 @@ func beVictim(instance string) error {
 		}
 	}
 	c := frontend.New(ours)
+	ss, err := c.OpenSession(context.Background(), job.SessionSpec{Repo: os.Getenv(victimRepo), Workspace: job.Overlay, Root: true, Disk: small})
+	if err != nil {
+		return err
+	}
 	run, err := c.Start(job.Spec{
-		Repo: os.Getenv(victimRepo), Env: environment, Args: []string{
+		Repo: os.Getenv(victimRepo), Session: ss.ID, Workspace: job.Overlay, Env: environment, Args: []string{
 			"perl", "-MPOSIX", "-e",
-			`for (1..3) { next if fork; setsid; exit if fork; sleep 1000 while 1 } $| = 1; print "up\n"; sleep 1000 while 1`,
+			`open my $f, ">", "/etc/mine"; print $f "x"; for (1..3) { next if fork; setsid; exit if fork; sleep 1000 while 1 } $| = 1; print "up\n"; sleep 1000 while 1`,
 		},
 	}, job.Stdio{Stdin: stdin, Stdout: os.Stdout, Stderr: stderr}, nil)
 	if err != nil {
@@ -77,6 +83,7 @@ func kill(t *testing.T, change ...func(*Config)) (instance string, pids []int) {
 	for _, f := range change {
 		f(&c)
 	}
+	loops := len(layers(t))
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), victimVar+"="+c.Instance, victimRepo+"="+newRepo(t), victimProgram+"="+c.Programs, victimState+"="+c.StateDir)
 	cmd.Stderr = os.Stderr
@@ -89,6 +96,9 @@ func kill(t *testing.T, change ...func(*Config)) (instance string, pids []int) {
 	}
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	pids = descendants(t, cmd.Process.Pid)
+	if len(layers(t)) <= loops {
+		t.Error("no layer is in use: does this test test anything?")
+	}
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	if line != "up\n" || err != nil {
@@ -125,6 +135,7 @@ func TestKilledSupervisor(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	f := newFront(t)
 	l := f.waiting()
+	before := layers(t)
 	instance, pids := kill(t)
 	begin := time.Now()
 	if len(pids) < 6 {
@@ -140,6 +151,14 @@ func TestKilledSupervisor(t *testing.T) {
 		return strings.Join(alive, ", ")
 	})
 	took := time.Since(begin)
+	eventually(t, func() string {
+		for _, l := range layers(t) {
+			if strings.Contains(l, "(deleted)") && !slices.Contains(before, l) {
+				return l
+			}
+		}
+		return ""
+	})
 	t.Logf("%d processes gone after %v", len(pids), took)
 	if took > time.Duration(sandboxtest.Scale(1))*5*time.Second {
 		t.Errorf("gone after %v", took)

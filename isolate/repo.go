@@ -19,6 +19,7 @@ type repo struct {
 	dir      *os.File // O_PATH
 	dev, ino uint64
 	uid, gid uint32 // its owner: the only ids of the host that a job's user is mapped to
+	common   *repo  // the git directory that it is a worktree of, or nil
 }
 
 // pin opens path, which must be absolute and clean and have no link in it, as the directory with this device and inode.
@@ -49,7 +50,23 @@ func pin(path string, dev, ino uint64) (*repo, error) {
 	return r, nil
 }
 
-func (r *repo) close() { r.dir.Close() }
+// close takes a repository without a descriptor, too: see importDir.
+func (r *repo) close() {
+	r.dir.Close()
+	if r.common != nil {
+		r.common.close()
+	}
+}
+
+func (r *repo) identity() repoIdentity { return repoIdentity{r.dev, r.ino, r.uid, r.gid, r.path} }
+
+func (r *repo) key(profile, session string) jailKey {
+	key := jailKey{repoIdentity: r.identity(), profile: profile, session: session}
+	if r.common != nil {
+		key.common = r.common.identity()
+	}
+	return key
+}
 
 func refuseRepo(path string, err error) error {
 	refusal := &job.Refusal{Step: "repo", Message: fmt.Sprintf("%q: %v", path, err)}

@@ -20,11 +20,11 @@ import (
 // A Request is a job to run: what the wire message says, and its descriptors.
 type Request struct {
 	wire.Run
-	Payload, Stdin, Stdout, Stderr, RepoDir *os.File // taken over
+	Payload, Stdin, Stdout, Stderr, RepoDir, CommonDir *os.File // taken over
 }
 
 func (r *Request) close() {
-	wire.CloseAll([]*os.File{r.Payload, r.Stdin, r.Stdout, r.Stderr, r.RepoDir})
+	wire.CloseAll([]*os.File{r.Payload, r.Stdin, r.Stdout, r.Stderr, r.RepoDir, r.CommonDir})
 }
 
 // A run is a live job.
@@ -34,6 +34,7 @@ type run struct {
 	repo    string    // guarded by Supervisor.mu while it is listed; set before the job begins
 	started time.Time // likewise
 	limits  job.Limits
+	protect job.Protection
 	decided uint64            // of the record in the audit log; 0 as long as there is none
 	end     chan wire.Outcome // asks for the job's end; the first counts
 	orders  chan wire.Signal
@@ -119,36 +120,19 @@ func (s *Supervisor) run(ctx context.Context, r *run, q *Request, terminal func(
 	if err != nil {
 		return wire.Result{}, err
 	}
-	if q.Profile != "" && !slices.Contains(seccomp.Profiles(), q.Profile) {
-		return wire.Result{}, &job.Refusal{
-			Step: "profile", Message: fmt.Sprintf("profile %q is not known", q.Profile),
-			Hint: fmt.Sprintf("one of %q", seccomp.Profiles()),
-		}
+	if q.Profile != "" && !known(q.Profile) {
+		return wire.Result{}, unknownProfile(q.Profile)
 	}
-	repo, err := s.serves(r.peer, q.Repo, q.RepoDir)
+	admit := s.admit
+	if q.Session != "" {
+		admit = s.admitToSession
+	}
+	j, leave, err := admit(r, q, limits)
 	if err != nil {
 		return wire.Result{}, err
 	}
-	limits, profile, err := s.config.floor(repo.path, q, limits)
-	if err != nil {
-		repo.close()
-		return wire.Result{}, err
-	}
-	if profile == "" {
-		profile = seccomp.Profiles()[0]
-	}
-	s.setRepo(r, repo.path)
-	r.limits = limits
-	if err := s.decide(r, q, repo.path, profile); err != nil {
-		repo.close()
-		return wire.Result{}, err
-	}
-	j, err := s.enter(r.peer, repo, profile)
-	if err != nil {
-		return wire.Result{}, err
-	}
-	defer j.leave()
-	sl, err := j.takeSlot()
+	defer leave()
+	sl, err := j.takeSlot(q.Tool != string(job.ToolNone))
 	if err != nil {
 		return wire.Result{}, err
 	}
@@ -163,6 +147,48 @@ func (s *Supervisor) run(ctx context.Context, r *run, q *Request, terminal func(
 	return s.runIn(ctx, sl, r, q, terminal)
 }
 
+// admit decides about a job without a session, and returns its jail, which the caller must leave.
+func (s *Supervisor) admit(r *run, q *Request, limits job.Limits) (*jail, func(), error) {
+	switch {
+	case q.Flags&wire.FlagOverlay != 0:
+		return nil, nil, &job.Refusal{Step: "workspace", Message: "workspace overlay takes a session, whose layer is written to"}
+	case q.Tool != string(job.ToolNone):
+		return nil, nil, sessionRefusal("%.40q works on the layer of a session", q.Tool)
+	}
+	repo, err := s.serves(r.peer, q.Repo, q.RepoDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	repo.common = s.common(r.peer, q.Common, q.CommonDir, repo)
+	limits, profile, err := s.config.floor(repo.path, q, limits)
+	if err != nil {
+		repo.close()
+		return nil, nil, err
+	}
+	if profile == "" {
+		profile = seccomp.Profiles()[0]
+	}
+	s.setRepo(r, repo.path)
+	r.limits, r.protect = limits, s.config.protection(repo, q)
+	if err := s.decide(r, q, repo.path, profile); err != nil {
+		repo.close()
+		return nil, nil, err
+	}
+	j, err := s.enter(r.peer, repo, profile)
+	if err != nil {
+		return nil, nil, err
+	}
+	return j, j.leave, nil
+}
+
+func known(profile string) bool { return slices.Contains(seccomp.Profiles(), profile) }
+
+func unknownProfile(name string) error {
+	return &job.Refusal{
+		Step: "profile", Message: fmt.Sprintf("profile %q is not known", name), Hint: fmt.Sprintf("one of %q", seccomp.Profiles()),
+	}
+}
+
 // check refuses what does not depend on the repository, and returns the job's limits with nothing left open.
 func (s *Supervisor) check(peer Peer, q *Request) (job.Limits, error) {
 	l := asked(q)
@@ -173,7 +199,8 @@ func (s *Supervisor) check(peer Peer, q *Request) (job.Limits, error) {
 	if err := l.Within(s.config.Ceilings); err != nil {
 		return l, err
 	}
-	if strings.HasPrefix(q.Dir, "/") || strings.IndexByte(q.Dir, 0) >= 0 {
+	// Only a session with a root of its own has working directories elsewhere: see admitToSession.
+	if strings.HasPrefix(q.Dir, "/") && q.Session == "" || strings.IndexByte(q.Dir, 0) >= 0 {
 		return l, &job.Refusal{Step: "cwd", Message: "the working directory must be a path relative to the repository"}
 	}
 	if !wire.Sealed(q.Payload) {
@@ -216,7 +243,11 @@ func (s *Supervisor) place(sl *slot, r *run, q *Request) error {
 			return err
 		}
 	}
-	mount, err := sl.mount(q.Flags&wire.FlagReadOnly != 0)
+	kept, err := sl.jail.keep(r.protect)
+	if err != nil {
+		return err
+	}
+	mount, err := sl.workspace(q)
 	if err != nil {
 		return err
 	}
@@ -224,11 +255,23 @@ func (s *Supervisor) place(sl *slot, r *run, q *Request) error {
 	plan := inside.Plan{
 		Terminal: q.Flags&wire.FlagTerminal != 0, ReadOnly: q.Flags&wire.FlagReadOnly != 0, Stdin: q.Stdin != nil,
 		TmpBytes: r.limits.Tmp, TmpInodes: r.limits.TmpInodes, Rows: q.Rows, Cols: q.Cols,
-		Rlimits: rlimits(r.limits), Repo: r.repo, Dir: q.Dir,
+		Rlimits: rlimits(r.limits), Repo: r.repo, Dir: q.Dir, Kept: kept != nil,
 	}
 	if r.limits.Wall != job.Unlimited {
 		plan.Wall = r.limits.Wall + stubGrace
 	}
+	dir, inRoot := strings.CutPrefix(q.Dir, "/")
+	plan.Dir, plan.RootDir = dir, inRoot
+	extra, err := sl.tool(q, &plan)
+	if err != nil {
+		return err
+	}
+	defer wire.CloseAll(extra.owned)
+	common, err := sl.addCommon(&plan, r.commonReadOnly(q))
+	if err != nil {
+		return err
+	}
+	defer wire.CloseAll(common)
 	files := []*os.File{mount, q.Payload}
 	for _, f := range []*os.File{q.Stdout, q.Stderr, q.Stdin} {
 		if f == nil {
@@ -240,7 +283,7 @@ func (s *Supervisor) place(sl *slot, r *run, q *Request) error {
 		}
 		files = append(files, f)
 	}
-	return sl.stub.Send(plan.Append(), files...)
+	return sl.send(&plan, kept, slices.Concat(files, extra.files, common))
 }
 
 // stubGrace is how long after the deadline the stub ends the job itself: the supervisor is first unless it is stopped.

@@ -32,7 +32,7 @@ type scanner struct {
 // startScanner starts the jail's scanner and has it remember the repository as it is.
 func (j *jail) startScanner() (*scanner, error) {
 	limits := cgroup.Limits{MemoryBytes: 1 << 30, PIDs: 64}
-	sl, err := j.newSlot(limits, seccomp.Scanner)
+	sl, err := j.newSlot(limits, seccomp.Scanner, true)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,11 @@ func (j *jail) startScanner() (*scanner, error) {
 	}
 	defer theirs.Close()
 	u.push(func() { ours.Close() })
-	payload, err := wire.NewPayload([]string{"scan"}, []string{"GOMAXPROCS=1", "GOMEMLIMIT=768MiB"})
+	args := []string{"scan"}
+	if j.repo.common != nil {
+		args = append(args, j.repo.common.path)
+	}
+	payload, err := wire.NewPayload(args, []string{"GOMAXPROCS=1", "GOMEMLIMIT=768MiB"})
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +68,13 @@ func (j *jail) startScanner() (*scanner, error) {
 		ReadOnly: true, Stdin: true, ExecFD: true, SayStarted: true, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1],
 		Rlimits: rlimits(job.Defaults()), Repo: j.repo.path,
 	}
-	if err := sl.stub.Send(plan.Append(), mount, payload, null, null, theirs, j.s.programs.init); err != nil {
+	files, err := sl.addCommon(&plan, true)
+	if err != nil {
+		return nil, err
+	}
+	defer wire.CloseAll(files)
+	files = append([]*os.File{mount, payload, null, null, theirs, j.s.programs.init}, files...)
+	if err := sl.stub.Send(plan.Append(), files...); err != nil {
 		return nil, err
 	}
 	theirs.Close() // so that the end of the scanner is the end of the socket
@@ -96,35 +106,45 @@ func (sl *slot) started() error {
 
 var errNoScanner = errors.New("the scanner is gone")
 
-// ask sends a request and waits for its answer. After a failure the scanner is not asked again.
-func (s *scanner) ask(op scan.Op, since time.Time) (scan.Answer, error) {
+// ask sends a request and waits for its answer.
+func (s *scanner) ask(op scan.Op, since time.Time) (a scan.Answer, err error) {
+	err = s.exchange(op, since, func(b []byte) (err error) {
+		a, err = scan.ReadAnswer(b)
+		return err
+	})
+	return a, err
+}
+
+// exchange sends a request and has its answer read. After a failure the scanner is not asked again.
+func (s *scanner) exchange(op scan.Op, since time.Time, read func([]byte) error) error {
 	if s == nil {
-		return scan.Answer{}, errNoScanner
+		return errNoScanner
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dead {
-		return scan.Answer{}, errNoScanner
+		return errNoScanner
 	}
-	a, err := s.exchange(op, since)
-	s.dead = err != nil
-	return a, err
+	b, err := s.answer(op, since)
+	if err == nil {
+		err = read(b)
+	}
+	s.dead = err != nil && !errors.Is(err, scan.ErrTooMany) // which is an answer like any other
+	return err
 }
 
-func (s *scanner) exchange(op scan.Op, since time.Time) (scan.Answer, error) {
+// answer is what the scanner says, until the next one.
+func (s *scanner) answer(op scan.Op, since time.Time) ([]byte, error) {
 	if since.IsZero() {
 		since = time.Unix(0, 0)
 	}
 	s.socket.SetDeadline(time.Now().Add(scannerPatience))
 	if err := s.socket.Send(scan.AppendRequest(op, since)); err != nil {
-		return scan.Answer{}, err
+		return nil, err
 	}
 	b, files, err := s.socket.Receive()
 	wire.CloseAll(files)
-	if err != nil {
-		return scan.Answer{}, err
-	}
-	return scan.ReadAnswer(b)
+	return b, err
 }
 
 // close ends the scanner.

@@ -105,7 +105,7 @@ func (s *Supervisor) ServeConn(conn *wire.Conn, peer Peer) {
 	defer s.work.Done()
 	ctx, cancel := context.WithCancel(s.ctx)
 	conn.Patience = s.config.patience
-	c := &client{s: s, conn: conn, peer: peer, runs: map[uint32]*run{}, denials: make(chan struct{}, maxClientDenials), unwanted: make(chan []*os.File)}
+	c := &client{s: s, conn: conn, peer: peer, runs: map[uint32]*run{}, denials: make(chan struct{}, maxClientDenials), opening: make(chan struct{}, maxClientSessions), unwanted: make(chan []*os.File)}
 	go c.discard()
 	defer close(c.unwanted)
 	// When the supervisor ends it reads no more requests; the jobs under way still get their answer.
@@ -117,6 +117,7 @@ func (s *Supervisor) ServeConn(conn *wire.Conn, peer Peer) {
 		conn.Close() // who breaks the protocol hears no more
 	}
 	c.work.Wait() // what is under way is still answered
+	c.endSessions()
 	conn.Close()
 	if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
 		s.config.Log.Warn("client dropped", "uid", peer.UID, "error", err)
@@ -131,12 +132,14 @@ type client struct {
 	work sync.WaitGroup
 
 	denials chan struct{} // one for each record that is being written
+	opening chan struct{} // one for each session that is being opened or closed
 	became  uint32        // who an embedded supervisor's front-end said it became
 
 	unwanted chan []*os.File // descriptors to be closed
 
-	mu   sync.Mutex
-	runs map[uint32]*run // guarded by mu: by tag
+	mu       sync.Mutex
+	runs     map[uint32]*run // guarded by mu: by tag
+	sessions []*session      // guarded by mu: that end with the connection
 }
 
 // sendPatience is how long a client may leave an answer unread before the connection ends.
@@ -176,8 +179,11 @@ func (c *client) serve(ctx context.Context) error {
 
 // handle takes over files when it returns nil.
 func (c *client) handle(ctx context.Context, head wire.Header, body []byte, files []*os.File) error {
-	if head.Op == wire.OpRun {
+	switch head.Op {
+	case wire.OpRun:
 		return c.run(ctx, head.Tag, body, files)
+	case wire.OpOpen:
+		return c.open(head.Tag, body, files)
 	}
 	if len(files) > 0 {
 		return wire.ErrMalformed
@@ -195,6 +201,14 @@ func (c *client) handle(ctx context.Context, head wire.Header, body []byte, file
 		return c.denied(ctx, head.Tag, body)
 	case wire.OpState:
 		return c.state(head.Tag, body)
+	case wire.OpClose:
+		return c.closeSession(head.Tag, body)
+	case wire.OpSessions:
+		return c.listSessions(head.Tag)
+	case wire.OpImages:
+		return c.listImages(head.Tag)
+	case wire.OpRemoveImage:
+		return c.removeImage(head.Tag, body)
 	}
 	return fmt.Errorf("operation %d: %w", head.Op, wire.ErrMalformed)
 }
@@ -220,6 +234,7 @@ func (c *client) run(ctx context.Context, tag uint32, body []byte, files []*os.F
 	take(&q.Stderr, streams)
 	take(&q.Stdin, q.Flags&wire.FlagStdin != 0)
 	take(&q.RepoDir, q.Flags&wire.FlagRepo != 0)
+	take(&q.CommonDir, q.Flags&wire.FlagCommon != 0)
 	r, err := c.begin(tag)
 	if err != nil {
 		return err

@@ -25,6 +25,7 @@ const slotPatience = 20 * time.Second
 // before the job is known, waiting. It is used once.
 type slot struct {
 	jail   *jail
+	plain  bool   // in the jail's own root
 	user   uint32 // number of the job's user in the jail
 	limits cgroup.Limits
 	tmp    [2]int64 // bytes and inodes of each private directory
@@ -37,10 +38,11 @@ type slot struct {
 // hostUID is the job's user on the host.
 func (sl *slot) hostUID() uint32 { return sl.jail.base + 1 + sl.user }
 
-// newSlot makes a slot with limits and prepares it. The caller must destroy it.
-func (j *jail) newSlot(limits cgroup.Limits, profile string) (*slot, error) {
+// newSlot makes a slot with limits and prepares it; plain is for programs of ours, which are in the jail's own root
+// whatever the session has. The caller must destroy it.
+func (j *jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*slot, error) {
 	d := j.s.config.Defaults
-	sl := &slot{jail: j, limits: limits, tmp: [2]int64{d.Tmp, d.TmpInodes}}
+	sl := &slot{jail: j, limits: limits, tmp: [2]int64{d.Tmp, d.TmpInodes}, plain: plain}
 	if !j.hold() {
 		return nil, errJailEnded
 	}
@@ -48,7 +50,7 @@ func (j *jail) newSlot(limits cgroup.Limits, profile string) (*slot, error) {
 	defer u.run()
 	u.push(j.work.Done)
 	var err error
-	if sl.user, err = j.takeUser(); err != nil {
+	if sl.user, err = j.takeUser(profile); err != nil {
 		return nil, err
 	}
 	u.push(func() { j.returnUser(sl.user) })
@@ -87,7 +89,7 @@ func (j *jail) startStub(sl *slot, u *undo) error {
 		defer dir.Close()
 		files = append(files, dir)
 	}
-	sl.pidfd, err = j.ask(files)
+	sl.pidfd, err = j.askSlot(files)
 	if err != nil {
 		ours.Close()
 		return err
@@ -104,21 +106,21 @@ func (j *jail) startStub(sl *slot, u *undo) error {
 	return sl.group.Attach(pid)
 }
 
-// ask sends a slot request to the init and returns the pidfd of the stub it started.
-func (j *jail) ask(files []*os.File) (*os.File, error) {
+// ask sends the init a request and returns the descriptor that it answers with.
+func (j *jail) ask(what uint32, files ...*os.File) (*os.File, error) {
 	j.initMu.Lock()
 	defer j.initMu.Unlock()
 	j.requests++
-	if err := j.init.Send(inside.AppendSlot(j.requests, 0), files...); err != nil {
+	if err := j.init.Send(inside.AppendRequest(j.requests, what), files...); err != nil {
 		return nil, fmt.Errorf("the jail's init: %w", err)
 	}
 	answer, got, err := j.init.Receive()
 	if err != nil {
 		return nil, fmt.Errorf("the jail's init: %w", err)
 	}
-	number, errno, err := inside.ReadSlot(answer)
+	number, errno, err := inside.ReadRequest(answer)
 	if err == nil && errno != 0 {
-		err = fmt.Errorf("start the stub: %w", unix.Errno(errno))
+		err = fmt.Errorf("the jail's init: %w", unix.Errno(errno))
 	}
 	if err == nil && (number != j.requests || len(got) != 1) {
 		err = errors.New("the jail's init answered something else than was asked")
@@ -127,7 +129,16 @@ func (j *jail) ask(files []*os.File) (*os.File, error) {
 		wire.CloseAll(got)
 		return nil, err
 	}
-	return pollable(got[0])
+	return got[0], nil
+}
+
+// askSlot has the init start a stub and returns its pidfd.
+func (j *jail) askSlot(files []*os.File) (*os.File, error) {
+	f, err := j.ask(inside.AskSlot, files...)
+	if err != nil {
+		return nil, err
+	}
+	return pollable(f)
 }
 
 // pollable returns f anew, so that the runtime's poller can wait for it.
@@ -182,6 +193,12 @@ func pidOf(pidfd *os.File) (int, error) {
 // prepare has the stub do everything that does not depend on the job.
 func (j *jail) prepare(sl *slot, profile string) error {
 	p := inside.Prepare{UID: firstJobUID + sl.user, Skip: j.s.config.skip, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1], Binds: j.late}
+	if len(j.roots) > 0 && !sl.plain {
+		p.Binds = nil
+		for _, r := range j.roots {
+			p.Roots = append(p.Roots, inside.Root{Target: r.target})
+		}
+	}
 	if err := sl.stub.Send(p.Append(), j.s.filters[profile]); err != nil {
 		return fmt.Errorf("the stub: %w", err)
 	}
@@ -189,6 +206,9 @@ func (j *jail) prepare(sl *slot, profile string) error {
 		if err := sl.stub.Send(b.Append()); err != nil {
 			return fmt.Errorf("the stub: %w", err)
 		}
+	}
+	if err := j.sendRoots(sl, p.Roots); err != nil {
+		return fmt.Errorf("the stub: %w", err)
 	}
 	for {
 		r, files, err := sl.report()
@@ -206,6 +226,24 @@ func (j *jail) prepare(sl *slot, profile string) error {
 			return fmt.Errorf("the stub: %w", inside.ErrReport)
 		}
 	}
+}
+
+// sendRoots sends the mounts of a root of the session's own.
+func (j *jail) sendRoots(sl *slot, roots []inside.Root) error {
+	if len(roots) == 0 {
+		return nil
+	}
+	mounts, err := j.pieces()
+	if err != nil {
+		return err
+	}
+	defer wire.CloseAll(mounts)
+	for n, r := range roots {
+		if err := sl.stub.Send(r.Append(), mounts[n]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (sl *slot) report() (inside.Report, []*os.File, error) {
@@ -251,7 +289,10 @@ func (sl *slot) destroy() {
 }
 
 // takeSlot returns a prepared slot: one that waits, or a new one.
-func (j *jail) takeSlot() (*slot, error) {
+func (j *jail) takeSlot(plain bool) (*slot, error) {
+	if plain && len(j.roots) > 0 {
+		return j.newSlot(groupLimits(j.s.config.Defaults), j.key.profile, true)
+	}
 	j.mu.Lock()
 	if n := len(j.ready); n > 0 {
 		sl := j.ready[n-1]
@@ -260,7 +301,7 @@ func (j *jail) takeSlot() (*slot, error) {
 		return sl, nil
 	}
 	j.mu.Unlock()
-	return j.newSlot(groupLimits(j.s.config.Defaults), j.key.profile)
+	return j.newSlot(groupLimits(j.s.config.Defaults), j.key.profile, false)
 }
 
 // spareSlots is how many slots of a jail wait at most.
@@ -269,7 +310,7 @@ const spareSlots = 2
 // refill makes slots ahead until enough wait or are being made.
 func (j *jail) refill() {
 	for j.wantsSlot() {
-		sl, err := j.newSlot(groupLimits(j.s.config.Defaults), j.key.profile)
+		sl, err := j.newSlot(groupLimits(j.s.config.Defaults), j.key.profile, false)
 		if !j.addSlot(sl, err) {
 			return
 		}

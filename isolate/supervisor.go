@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/audit"
+	"corral/isolate/layer"
 	"corral/job"
 	"corral/rootfs"
 	"corral/seccomp"
@@ -23,7 +24,10 @@ type Supervisor struct {
 	tools    *toolchains
 	programs *programs
 	audit    *audit.Log
-	users    *os.File            // the directory of users' state directories
+	users    *os.File // the directory of users' state directories
+	layers   *layer.Store
+	images   *images
+	hidden   hidden
 	refused  []rootfs.Place      // beside rootfs.Places
 	filters  map[string]*os.File // compiled seccomp programs by profile, sealed
 
@@ -31,13 +35,14 @@ type Supervisor struct {
 	denials  denials
 
 	mu                   sync.Mutex
-	jails                map[jailKey]*jail  // guarded by mu
-	jobs                 map[string]*run    // guarded by mu: live jobs by id
-	perUser, connections map[uint32]int     // guarded by mu: of each user, jobs and connections
-	ended                bool               // guarded by mu: no more jobs
-	work                 sync.WaitGroup     // everything that Close waits for
-	ctx                  context.Context    // ends with the supervisor
-	stop                 context.CancelFunc //
+	jails                map[jailKey]*jail   // guarded by mu
+	jobs                 map[string]*run     // guarded by mu: live jobs by id
+	sessions             map[string]*session // guarded by mu: open ones, by id
+	perUser, connections map[uint32]int      // guarded by mu: of each user, jobs and connections
+	ended                bool                // guarded by mu: no more jobs
+	work                 sync.WaitGroup      // everything that Close waits for
+	ctx                  context.Context     // ends with the supervisor
+	stop                 context.CancelFunc  //
 }
 
 // New makes the instance's directories and cgroups, clears what a killed supervisor left, compiles the system call
@@ -58,7 +63,7 @@ func New(c Config) (*Supervisor, error) {
 		return nil, fmt.Errorf("setrlimit: %w", err)
 	}
 	unix.Umask(0o077)
-	s := &Supervisor{config: c, jails: map[jailKey]*jail{}, jobs: map[string]*run{}, perUser: map[uint32]int{}, connections: map[uint32]int{}, filters: map[string]*os.File{}}
+	s := &Supervisor{config: c, jails: map[jailKey]*jail{}, jobs: map[string]*run{}, sessions: map[string]*session{}, perUser: map[uint32]int{}, connections: map[uint32]int{}, filters: map[string]*os.File{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	var u undo
 	defer u.run()
@@ -88,6 +93,10 @@ func New(c Config) (*Supervisor, error) {
 		return nil, err
 	}
 	u.push(func() { s.users.Close() })
+	if err := s.openLayers(); err != nil {
+		return nil, err
+	}
+	u.push(func() { _ = s.closeLayers() })
 	if err := s.openAudit(); err != nil {
 		return nil, err
 	}
@@ -143,6 +152,9 @@ func (s *Supervisor) Close() error {
 	jails := make([]*jail, 0, len(s.jails))
 	for _, j := range s.jails {
 		jails = append(jails, j)
+		if j.session != nil {
+			j.session.condemn(j.session.lasts())
+		}
 	}
 	s.mu.Unlock()
 	for _, j := range jails {
@@ -155,7 +167,7 @@ func (s *Supervisor) Close() error {
 	s.programs.close()
 	s.users.Close()
 	// The log comes before the lock: who holds that takes what is open in this instance's name for lost.
-	return errors.Join(s.closeAudit(), s.tools.close(), s.instance.close())
+	return errors.Join(s.closeAudit(), s.closeLayers(), s.tools.close(), s.instance.close())
 }
 
 // begin counts a piece of work that Close waits for, or says that it is too late.

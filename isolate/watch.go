@@ -23,15 +23,22 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *Request, te
 	if err := s.place(sl, r, q); err != nil {
 		return wire.Result{}, err
 	}
+	var layer wire.Result
+	stopLayer := func() {}
+	if ss := sl.jail.session; ss != nil {
+		stopLayer = ss.watchLayer(&layer)
+	}
 	q.close() // the job has its own now: a pipe's other end must see the job's end
 	start := time.Now()
 	result, err := s.watch(ctx, sl, r, terminal)
+	stopLayer()
 	if err != nil {
 		return result, err
 	}
 	result.Wall = int64(time.Since(start))
+	result.LayerFull, result.FilesFull = layer.LayerFull, layer.FilesFull
 	var scanned sync.WaitGroup
-	if q.Flags&wire.FlagReadOnly == 0 {
+	if q.Flags&(wire.FlagReadOnly|wire.FlagOverlay) == 0 && sl.jail.scanned() {
 		scanned.Go(func() { sl.jail.sensitive(since, &result) })
 	}
 	sl.account(&result)

@@ -33,7 +33,7 @@ type Output interface {
 	// Written is how much the job has written so far, in bytes.
 	Written() (stdout, stderr int64)
 	// Finish takes what is left in the pipes, and stores all with what became of the job. It does not wait for who else
-	// holds a pipe open. It is called once after Streams. A record whose output could not be stored is as good as any.
+	// holds a pipe open. It is called once after Streams, or where Screen's Terminal stands for it. A record whose output could not be stored is as good as any.
 	Finish(r *Record)
 	// Discard ends an Output without Finish. It may be called at any time.
 	Discard()
@@ -50,6 +50,10 @@ type Engine struct {
 	Auditor Auditor
 	Queue   *Queue        // nil bounds nothing
 	Every   time.Duration // between two calls of a Watch; 0 is five seconds
+	// Sessions has the sessions of those requests that need one; nil is none, and such a request fails.
+	Sessions Lender
+	// Changes lists what was changed in the session that spec names, behind its overlay; nil lists nothing.
+	Changes func(ctx context.Context, spec Spec) (*Changes, error)
 }
 
 // Run takes r through its life. The supervisor writes the job's beginning and end into the audit log itself; what no job
@@ -127,19 +131,12 @@ func (r *Record) claim(artifact string) Claim {
 func (e *Engine) run(ctx context.Context, record *Record, out Output) error {
 	spec := record.Decision.Spec
 	spec.Claim = record.claim(out.Handle())
-	stdin, fed, err := feed(record.Request.Stdin)
+	stdio, fed, err := connect(record.Request, out)
 	if err != nil {
 		return err
 	}
 	defer fed()
-	stdout, stderr, err := out.Streams()
-	if err != nil {
-		if stdin != nil {
-			stdin.Close()
-		}
-		return err
-	}
-	record.Result, err = e.Runner.Run(ctx, spec, Stdio{Stdin: stdin, Stdout: stdout, Stderr: stderr})
+	record.Result, err = e.launch(ctx, record, spec, stdio)
 	var refusal *Refusal
 	switch {
 	case errors.As(err, &refusal):
@@ -161,7 +158,7 @@ const (
 // refused makes the supervisor's refusal a record, where the client can do something about it; else it is corral's own
 // failure. The supervisor has written it down.
 func (r *Record) refused(refusal *Refusal) error {
-	r.Result.ExitCode = -1
+	r.Refusal, r.Result.ExitCode = refusal, -1
 	errno := syscall.Errno(refusal.Errno)
 	switch refusal.Step {
 	case "cwd":
@@ -192,27 +189,6 @@ func directoryRefused(dir string, errno syscall.Errno) string {
 		return "Working directory is not a directory: " + dir
 	}
 	return fmt.Sprintf("Working directory cannot be entered: %s: %v", dir, errno)
-}
-
-// feed returns the reading end of a pipe that has text in it, nil for none. fed ends the feeding and waits for that.
-func feed(text string) (stdin *os.File, fed func(), err error) {
-	if text == "" {
-		return nil, func() {}, nil
-	}
-	stdin, w, err := os.Pipe()
-	if err != nil {
-		return nil, nil, err
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_, _ = w.WriteString(text) // a job need not read it
-		w.Close()
-	}()
-	return stdin, func() {
-		w.Close() // somebody may hold the other end open without reading
-		<-done
-	}, nil
 }
 
 // watch calls w at intervals, until stop is called.

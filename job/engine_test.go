@@ -50,11 +50,7 @@ func (s *stage) Denied(ctx context.Context, c Claim) error {
 func (s *stage) Run(ctx context.Context, spec Spec, stdio Stdio) (Result, error) {
 	s.note("run")
 	s.claims = append(s.claims, spec.Claim)
-	defer stdio.Stdout.Close()
-	defer stdio.Stderr.Close()
-	if stdio.Stdin != nil {
-		defer stdio.Stdin.Close()
-	}
+	defer stdio.close()
 	return s.run(ctx, spec, stdio)
 }
 
@@ -152,6 +148,9 @@ func TestEngine(t *testing.T) {
 			says := r.Message
 			if n := len(r.Decision.Reasons); n > 0 {
 				says = r.Decision.Reasons[n-1]
+			}
+			if ran := slices.Contains(s.steps, "run"); (r.Refusal != nil) != (ran && !slices.Contains(s.steps, "finish")) {
+				t.Errorf("refusal %+v", r.Refusal)
 			}
 			if r.Status != tt.status || r.Decision.Rule != tt.rule || says != tt.says || r.Result.ExitCode != tt.code {
 				t.Errorf("%s, rule %q, %q, exit code %d", r.Status, r.Decision.Rule, says, r.Result.ExitCode)

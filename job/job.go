@@ -90,19 +90,24 @@ type Spec struct {
 	// Session is the id of an open session that the job runs in, or of a kept layer; "" is none. Workspace Overlay needs one.
 	// Repo and Profile must be the session's, or "".
 	Session string
-	// Protect keeps sensitive paths read-only that are in the repository when the job starts; with Workspace Direct.
-	Protect bool
-	Tool    Tool   // a program of corral's own in place of Args[0]; "" is none
-	Profile string // of system calls: "default" or "strict"; "" is default
-	Limits    Limits
-	Terminal  Size // non-zero: the job gets a terminal of its own, and Stdio is not used
-	Files     []File
-	Claim     Claim // for the audit log
+	// Protect keeps sensitive paths read-only; with Workspace Direct. The operator may have said more for the repository.
+	Protect  Protection
+	Tool     Tool   // a program of corral's own in place of Args[0]; "" is none
+	Profile  string // of system calls: "default" or "strict"; "" is default
+	Limits   Limits
+	Terminal Size // non-zero: the job gets a terminal of its own, and Stdio is not used
+	Files    []File
+	Claim    Claim // for the audit log
 }
 
 // Stdio is what a job reads and writes. Each is the job's end of a pipe, which the runner takes over: it is closed when
-// the job has it. A nil Stdin is /dev/null.
-type Stdio struct{ Stdin, Stdout, Stderr *os.File }
+// the job has it. A nil Stdin is /dev/null. A job with a terminal has no pipes.
+type Stdio struct {
+	Stdin, Stdout, Stderr *os.File
+	// Terminal is called with the master of the job's terminal, which it takes over, before Run returns; once, or never if
+	// the job does not come to be. It must not block. nil closes the master.
+	Terminal func(master *os.File)
+}
 
 // A Status says how a job ended.
 type Status string

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"corral/internal/nearest"
+	"corral/internal/strictjson"
 )
 
 // A field is a row of a tool's table of arguments: what decodes an argument, and what is said of it in the published
@@ -29,6 +30,9 @@ type field struct {
 	expr     string // the pattern, as a regular expression for the schema
 	noNUL    bool
 	fields   []field // of an object
+	// own says that the tool itself checks bounds, which are for the schema alone, and that null stands for an argument that
+	// is not there.
+	own bool
 }
 
 // maxShown is how many bytes of what a client wrote are in an error.
@@ -45,7 +49,7 @@ func invalid(argument, format string, values ...any) *Error {
 }
 
 // decodeArguments reads one JSON object into the fields of a table. An unknown key is an error, one in another case or
-// there twice as well; so is null: an argument that is not given is not there.
+// there twice as well; so is null, where it is not the tool's own affair: an argument that is not given is not there.
 func decodeArguments(raw json.RawMessage, fields []field) error {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		raw = json.RawMessage("{}")
@@ -62,17 +66,20 @@ func decodeObject(raw json.RawMessage, prefix string, fields []field) error {
 		return invalid(strings.TrimSuffix(prefix, "."), "an object is wanted, not %s", kind(raw))
 	}
 	seen := make([]bool, len(fields))
-	for _, e := range entries(raw) {
-		n := slices.IndexFunc(fields, func(f field) bool { return f.name == e.key })
+	for _, e := range strictjson.Entries(raw) {
+		n := slices.IndexFunc(fields, func(f field) bool { return f.name == e.Key })
 		if n < 0 {
-			return unknown(prefix, e.key, fields)
+			return unknown(prefix, e.Key, fields)
 		}
-		name := prefix + e.key
+		name := prefix + e.Key
 		if seen[n] {
 			return invalid(name, "it is there twice")
 		}
 		seen[n] = true
-		if err := fields[n].decode(name, e.value); err != nil {
+		if fields[n].own && kind(e.Value) == "null" {
+			continue
+		}
+		if err := fields[n].decode(name, e.Value); err != nil {
 			return err
 		}
 	}
@@ -130,7 +137,7 @@ func (f *field) decodeString(name string, raw json.RawMessage, into *string) err
 	if loneSurrogate(raw) {
 		return invalid(name, "it has half of a surrogate pair, which is no text")
 	}
-	s := unquote(raw)
+	s := strictjson.Unquote(raw)
 	if err := f.checkString(name, s); err != nil {
 		return err
 	}
@@ -147,6 +154,7 @@ func (f *field) checkString(name, s string) error {
 	switch {
 	case f.enum != nil && !slices.Contains(f.enum, s):
 		return invalid(name, "%q is none of: %s", shown(s), strings.Join(f.enum, ", "))
+	case f.own:
 	case length < f.min:
 		return invalid(name, "%d %s, at least %d are wanted", length, unit, f.min)
 	case f.max > 0 && length > f.max:
@@ -168,7 +176,9 @@ func (f *field) decodeInt(name string, raw json.RawMessage, into *int) error {
 	if err != nil || n != math.Trunc(n) {
 		return invalid(name, "%s is no whole number", shown(string(raw)))
 	}
-	if n < float64(f.min) || n > float64(f.max) {
+	if f.own {
+		n = max(min(n, float64(f.max)), -1)
+	} else if n < float64(f.min) || n > float64(f.max) {
 		return invalid(name, "%s is out of range: %d to %d", shown(string(raw)), f.min, f.max)
 	}
 	*into = int(n)
@@ -179,7 +189,7 @@ func (f *field) decodeList(name string, raw json.RawMessage, into *[]string) err
 	if kind(raw) != "an array" {
 		return invalid(name, "an array of strings is wanted, not %s", kind(raw))
 	}
-	items := elements(raw, f.items)
+	items := strictjson.Elements(raw, f.items)
 	if len(items) > f.items {
 		return invalid(name, "more than %d entries", f.items)
 	}

@@ -14,6 +14,8 @@ import (
 
 	sdk "github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
+
+	"corral/internal/strictjson"
 )
 
 // A call is one request on its way through mcp-go, and what its tool has to say.
@@ -42,6 +44,9 @@ func (k *call) run(ctx context.Context, s *Server, t *tool) {
 	if err = k.checkArguments(t); err == nil {
 		k.result, err = guard(ctx, s.log, t, k.arguments)
 	}
+	if e, ok := k.result.Structured.(*Error); ok && err == nil {
+		k.code = e.Code
+	}
 	if err != nil {
 		e := fail(err)
 		if e.Code == CodeInternal && !errors.Is(err, context.Canceled) {
@@ -57,9 +62,9 @@ func (k *call) checkArguments(t *tool) error {
 	if k.fault != nil {
 		return &Error{Code: CodeInvalid, Message: "the arguments: " + k.fault.Error()}
 	}
-	for _, e := range entries(k.arguments) {
-		if word := misspelled(e.key, t.keys); word != "" {
-			return &Error{Code: CodeInvalid, Message: fmt.Sprintf("the argument %q is spelled %q", shown(e.key), word)}
+	for _, e := range strictjson.Entries(k.arguments) {
+		if word := misspelled(e.Key, t.keys); word != "" {
+			return &Error{Code: CodeInvalid, Message: fmt.Sprintf("the argument %q is spelled %q", shown(e.Key), word)}
 		}
 	}
 	return nil

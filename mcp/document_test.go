@@ -13,13 +13,16 @@ import (
 
 // TestDocuments: each tool's page has every argument and every key of a reply, and no others.
 func TestDocuments(t *testing.T) {
-	for _, tool := range []Tool{&Execute{}, &QueryOutput{}} {
+	for _, tool := range []Tool{&Execute{}, &QueryOutput{}, &Sandbox{}} {
 		d := tool.Definition()
 		page, err := os.ReadFile(filepath.Join(sandboxtest.ModuleRoot(t), "docs", "interfaces", d.Name+".md"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for section, raw := range map[string][]byte{"Arguments": d.Input, "Reply": d.Output} {
+			if raw == nil {
+				continue
+			}
 			var want []string
 			for _, p := range readSchema(t, raw).Properties {
 				if section == "Reply" && (p.name == "code" || p.name == "details" || p.name == "message" && d.Name != "runtime_execute") {
@@ -47,7 +50,7 @@ func documented(page, section string) []string {
 	var names []string
 	for line := range strings.Lines(rest) {
 		if first, _, ok := strings.Cut(strings.TrimPrefix(line, "|"), "|"); ok && strings.HasPrefix(line, "|") {
-			for _, m := range regexp.MustCompile("`([A-Za-z]+)`").FindAllStringSubmatch(first, -1) {
+			for _, m := range regexp.MustCompile("`([A-Za-z_]+)`").FindAllStringSubmatch(first, -1) {
 				names = append(names, m[1])
 			}
 		}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	sdk "github.com/mark3labs/mcp-go/mcp"
+
+	"corral/internal/gate"
 )
 
 // Path is where Serve has the server: http://127.0.0.1:7070/mcp.
@@ -57,7 +59,7 @@ const (
 // A web is the HTTP side of a Server.
 type web struct {
 	*Server
-	gate
+	door
 	sessions *sessions
 	bodies   *budget
 	maxBody  int64
@@ -72,8 +74,8 @@ func (s *Server) Handler(o HTTPOptions) http.Handler {
 	}
 	return &web{
 		Server:   s,
-		gate:     gate{hosts: o.Hosts, origins: o.Origins, authenticate: o.Authenticate},
-		sessions: &sessions{idle: orDuration(o.Idle, 30*time.Minute), max: orInt(o.MaxSessions, 64), all: map[string]*session{}},
+		door:     door{Gate: gate.Gate{Hosts: o.Hosts, Origins: o.Origins}, authenticate: o.Authenticate},
+		sessions: &sessions{idle: orDuration(o.Idle, 30*time.Minute), max: orInt(o.MaxSessions, 64), ended: s.ended, all: map[string]*session{}},
 		bodies:   newBudget(maxShare),
 		maxBody:  maxBody(o.MaxBody),
 	}
@@ -102,11 +104,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, o HTTPOptions) error
 		IdleTimeout:       keepTime,
 		MaxHeaderBytes:    maxHeader,
 		BaseContext:       func(net.Listener) context.Context { return calls },
-		ConnContext:       withConn,
+		ConnContext:       gate.WithConn,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(limitConns(l, orInt(o.MaxConns, 512))) }()
+	go func() { served <- server.Serve(gate.Limit(l, orInt(o.MaxConns, 512))) }()
 	select {
 	case err := <-served:
 		return fmt.Errorf("serve http: %w", err)
@@ -142,10 +144,10 @@ func orDuration(d, otherwise time.Duration) time.Duration {
 // whose it is.
 func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
-	case !h.host(r):
+	case !h.Host(r):
 		h.refuse(w, r, http.StatusForbidden, "this server is not called %q: names other than localhost are in its configuration", shown(r.Host))
 		return
-	case !h.origin(r):
+	case !h.Origin(r):
 		h.refuse(w, r, http.StatusForbidden, "pages of %q may not call this server", shown(r.Header.Get("Origin")))
 		return
 	}
@@ -159,7 +161,7 @@ func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, http.StatusUnauthorized, "a valid bearer token is wanted: Authorization: Bearer TOKEN")
 		return
 	}
-	admit(r.Context())
+	gate.Admit(r.Context())
 	if name := repeated(r.Header); name != "" {
 		h.refuse(w, r, http.StatusBadRequest, "the header %s is there twice", name)
 		return

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	sdk "github.com/mark3labs/mcp-go/mcp"
+
+	"corral/internal/gate"
 )
 
 // A site is a server over HTTP with two principals: tokens "a" and "b", the second of which may use echo only.
@@ -134,7 +136,7 @@ func TestHTTP(t *testing.T) {
 		{"empty token", "POST", ping, in("Authorization", "Bearer "), 401, ""},
 		{"another scheme", "POST", ping, in("Authorization", "Basic a"), 401, ""},
 		{"a scheme in another case", "POST", ping, in("Authorization", "bearer a"), 200, ""},
-		{"token too long", "POST", ping, in("Authorization", "Bearer "+strings.Repeat("a", maxToken+1)), 401, ""},
+		{"token too long", "POST", ping, in("Authorization", "Bearer "+strings.Repeat("a", gate.MaxToken+1)), 401, ""},
 		{"initialize without a token", "POST", initialize("2025-06-18"), []string{"Authorization", "-"}, 401, ""},
 		{"rebound name", "POST", ping, in("Host", "evil.example"), 403, "not called"},
 		{"rebound name that begins well", "POST", ping, in("Host", "localhost.evil.example"), 403, ""},

@@ -13,69 +13,9 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"corral/internal/gate"
 )
-
-// TestLimitConns: one more than there may be takes the place of the oldest that nobody knows, and waits when all are known.
-func TestLimitConns(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	limited := limitConns(l, 2)
-	accept := func() (client, served net.Conn) {
-		t.Helper()
-		client, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = client.Close() })
-		if served, err = limited.Accept(); err != nil {
-			t.Fatal(err)
-		}
-		return client, served
-	}
-	_, friend := accept()
-	admit(withConn(t.Context(), friend))
-	gone, evicted := accept()
-	_, stays := accept()
-	_ = gone.SetReadDeadline(time.Now().Add(patience))
-	if _, err := gone.Read(make([]byte, 1)); err == nil || isTimeout(err) {
-		t.Errorf("the oldest is still there: %v", err)
-	}
-	_ = evicted.Close() // once more makes no more room
-	admit(withConn(t.Context(), stays))
-
-	waiting, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = waiting.Close() }()
-	third := make(chan error, 1)
-	accepting := func() {
-		_, err := limited.Accept()
-		third <- err
-	}
-	go accepting()
-	select {
-	case err := <-third:
-		t.Errorf("three connections, and two are allowed: %v", err)
-	case <-time.After(50 * time.Millisecond):
-	}
-	_, _ = friend.Close(), friend.Close()
-	if err := <-third; err != nil {
-		t.Errorf("%v", err)
-	}
-	go accepting()
-	_ = limited.Close()
-	if err := <-third; err == nil {
-		t.Error("a closed listener accepts")
-	}
-}
-
-func isTimeout(err error) bool {
-	var e net.Error
-	return errors.As(err, &e) && e.Timeout()
-}
 
 // TestStrangers: who has no token keeps a connection only until others come, whatever was answered.
 func TestStrangers(t *testing.T) {
@@ -84,8 +24,8 @@ func TestStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSite(t, testServer(t), HTTPOptions{})
-	server := &http.Server{Handler: s.web, ConnContext: withConn} //nolint:gosec // it serves this test
-	go func() { _ = server.Serve(limitConns(l, 2)) }()
+	server := &http.Server{Handler: s.web, ConnContext: gate.WithConn} //nolint:gosec // it serves this test
+	go func() { _ = server.Serve(gate.Limit(l, 2)) }()
 	defer func() { _ = server.Close() }()
 	for range 6 {
 		c, err := net.Dial("tcp", l.Addr().String())

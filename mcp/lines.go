@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"unicode/utf8"
+
+	"corral/internal/strictjson"
 )
 
 // maxLine is how many bytes a client's message may have, over stdio as over HTTP.
@@ -141,7 +143,7 @@ func (f *idFinder) end(c byte) {
 func keyLikeID(key []byte) string {
 	name := key
 	if bytes.IndexByte(key, '\\') >= 0 && len(key) <= len(`"\u0069\u0064"`) && json.Valid(key) && key[0] == '"' {
-		name = []byte(`"` + unquote(key) + `"`)
+		name = []byte(`"` + strictjson.Unquote(key) + `"`)
 	}
 	if !bytes.EqualFold(name, []byte(`"id"`)) {
 		return ""

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	sdk "github.com/mark3labs/mcp-go/mcp"
+
+	"corral/internal/strictjson"
 )
 
 // Codes of JSON-RPC errors that are our own to give; what mcp-go finds has codes from its table.
@@ -40,14 +42,14 @@ var (
 type message struct {
 	id     json.RawMessage // as it was written; nil is a notification
 	method string
-	params []entry
+	params []strictjson.Entry
 	meta   meta
 
 	// Of tools/call, of notifications/cancelled.
 	tool      string
-	arguments json.RawMessage // of tools/call only; an object, if there is no fault
-	fault     *fault          // what is wrong with the arguments
-	cancels   json.RawMessage // id of the request
+	arguments json.RawMessage   // of tools/call only; an object, if there is no fault
+	fault     *strictjson.Fault // what is wrong with the arguments
+	cancels   json.RawMessage   // id of the request
 }
 
 // meta is what of params._meta is ours to read.
@@ -83,18 +85,18 @@ func parseMessage(data []byte) (*message, *rpcError) {
 	m := &message{}
 	f, within := checkJSON(data)
 	switch { // of what has a fault nothing but the id is read: it may be far larger in memory than it was written
-	case f != nil && f.syntax:
+	case f != nil && f.Syntax:
 		m.id = findID(data)
 		return m, refused(codeParse, "%v", f)
 	case bytes.TrimLeft(data, " \t\r\n")[0] != '{':
 		return m, refused(codeRequest, "a message is one JSON object")
-	case f != nil && len(f.path) == 0: // a key of the envelope: not even the id can be trusted
+	case f != nil && len(f.Path) == 0: // a key of the envelope: not even the id can be trusted
 		return m, refused(codeRequest, "%v", f)
 	case f != nil:
 		m.id = findID(data)
 		return m, refused(codeRequest, "%v", f)
 	}
-	top := entries(data)
+	top := strictjson.Entries(data)
 	m.id = idOf(top)
 	if err := m.readEnvelope(top); err != nil {
 		return m, err
@@ -106,27 +108,27 @@ func parseMessage(data []byte) (*message, *rpcError) {
 	return m, m.readParams()
 }
 
-func (m *message) readEnvelope(top []entry) *rpcError {
+func (m *message) readEnvelope(top []strictjson.Entry) *rpcError {
 	var version, method string
 	var answer bool
 	for _, e := range top {
-		if word := misspelled(e.key, envelopeKeys); word != "" {
-			return refused(codeRequest, "the key %q is spelled %q", shown(e.key), word)
+		if word := misspelled(e.Key, envelopeKeys); word != "" {
+			return refused(codeRequest, "the key %q is spelled %q", shown(e.Key), word)
 		}
-		switch e.key {
+		switch e.Key {
 		case "jsonrpc":
-			version = stringOf(e.value)
+			version = stringOf(e.Value)
 		case "id":
 			if m.id == nil {
 				return refused(codeRequest, "an id is a string or a number of at most %d bytes", maxID)
 			}
 		case "method":
-			method = stringOf(e.value)
+			method = stringOf(e.Value)
 			if method == "" {
 				return refused(codeRequest, "a method is a string")
 			}
 		case "params":
-			m.params = entries(e.value)
+			m.params = strictjson.Entries(e.Value)
 			if m.params == nil {
 				return refused(codeParams, "params are an object")
 			}
@@ -151,58 +153,58 @@ func (m *message) readParams() *rpcError {
 		m.arguments = json.RawMessage("{}")
 	}
 	for _, e := range m.params {
-		if word := misspelled(e.key, paramKeys); word != "" {
-			return refused(codeParams, "params: the key %q is spelled %q", shown(e.key), word)
+		if word := misspelled(e.Key, paramKeys); word != "" {
+			return refused(codeParams, "params: the key %q is spelled %q", shown(e.Key), word)
 		}
 		switch {
-		case e.key == "_meta":
-			if err := m.meta.read(e.value); err != nil {
+		case e.Key == "_meta":
+			if err := m.meta.read(e.Value); err != nil {
 				return err
 			}
-		case e.key == "name" && m.isCall():
-			m.tool = stringOf(e.value)
-		case e.key == "arguments" && m.isCall():
-			m.arguments = e.value
-		case e.key == "requestId":
-			m.cancels = e.value
+		case e.Key == "name" && m.isCall():
+			m.tool = stringOf(e.Value)
+		case e.Key == "arguments" && m.isCall():
+			m.arguments = e.Value
+		case e.Key == "requestId":
+			m.cancels = e.Value
 		}
 	}
 	if m.isCall() && m.tool == "" {
 		return refused(codeParams, "params.name is to be the name of a tool")
 	}
 	if m.isCall() && m.arguments[0] != '{' { // whoever wrote them reads results, and perhaps no errors
-		m.fault = &fault{what: "one JSON object is wanted"}
+		m.fault = &strictjson.Fault{What: "one JSON object is wanted"}
 	}
 	return nil
 }
 
 func (m *meta) read(raw json.RawMessage) *rpcError {
-	for _, e := range entries(raw) {
-		switch e.key {
+	for _, e := range strictjson.Entries(raw) {
+		switch e.Key {
 		case "progressToken":
-			if m.progress = scalar(e.value); m.progress == nil {
+			if m.progress = scalar(e.Value); m.progress == nil {
 				return refused(codeParams, "a progressToken is a string or a number of at most %d bytes", maxID)
 			}
 		case sdk.MetaKeyProtocolVersion:
-			m.version = stringOf(e.value)
+			m.version = stringOf(e.Value)
 		case "corral/session":
-			m.session = stringOf(e.value)
+			m.session = stringOf(e.Value)
 			if m.session == "" || len(m.session) > maxLabel {
 				return refused(codeParams, "_meta corral/session is a string of 1 to %d bytes", maxLabel)
 			}
 		case "traceparent":
-			m.trace = stringOf(e.value)
+			m.trace = stringOf(e.Value)
 		}
 	}
 	return nil
 }
 
-func idOf(top []entry) json.RawMessage {
-	n := slices.IndexFunc(top, func(e entry) bool { return e.key == "id" })
+func idOf(top []strictjson.Entry) json.RawMessage {
+	n := slices.IndexFunc(top, func(e strictjson.Entry) bool { return e.Key == "id" })
 	if n < 0 {
 		return nil
 	}
-	return scalar(top[n].value)
+	return scalar(top[n].Value)
 }
 
 // scalar returns a value that can name a request: a string or a number, not too long; else nil.
@@ -219,13 +221,13 @@ func stringOf(raw json.RawMessage) string {
 	if len(raw) == 0 || raw[0] != '"' {
 		return ""
 	}
-	return unquote(raw)
+	return strictjson.Unquote(raw)
 }
 
 // idKey is the same for two ids that are the same: "a" and "\u0061".
 func idKey(raw json.RawMessage) string {
 	if len(raw) > 0 && raw[0] == '"' {
-		return `"` + unquote(raw)
+		return `"` + strictjson.Unquote(raw)
 	}
 	return string(raw)
 }
@@ -237,15 +239,15 @@ func (m *message) envelope(tool string) json.RawMessage {
 	fmt.Fprintf(&b, `{"jsonrpc":"2.0","id":%s,"method":%s,"params":{`, m.id, jsonOf(m.method))
 	separator := ""
 	for _, e := range m.params {
-		value := e.value
+		value := e.Value
 		switch {
 		case !m.isCall():
-		case e.key == "name":
+		case e.Key == "name":
 			value = jsonOf(tool)
-		case e.key != "_meta":
+		case e.Key != "_meta":
 			continue
 		}
-		fmt.Fprintf(&b, "%s%s:%s", separator, jsonOf(e.key), value)
+		fmt.Fprintf(&b, "%s%s:%s", separator, jsonOf(e.Key), value)
 		separator = ","
 	}
 	b.WriteString("}}")

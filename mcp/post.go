@@ -187,8 +187,8 @@ func checkHeaders(head http.Header, m *message) *rpcError {
 	}
 	named := map[string]json.RawMessage{}
 	for _, e := range m.params {
-		if e.key == "name" || e.key == "uri" {
-			named[e.key] = e.value
+		if e.Key == "name" || e.Key == "uri" {
+			named[e.Key] = e.Value
 		}
 	}
 	params := jsonOf(named)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"corral/artifact"
+	"corral/internal/strictjson"
 )
 
 // Artifacts are what jobs wrote; *artifact.Store has them.
@@ -156,9 +157,9 @@ func given(object json.RawMessage, name string) json.RawMessage {
 	if object == nil {
 		return nil
 	}
-	for _, e := range entries(object) {
-		if e.key == name {
-			return e.value
+	for _, e := range strictjson.Entries(object) {
+		if e.Key == name {
+			return e.Value
 		}
 	}
 	return nil

@@ -37,6 +37,7 @@ type executeReply struct {
 	Sensitive      []string            `json:"sensitiveChanges,omitempty"`
 	SensitiveMore  int                 `json:"sensitiveChangesMore,omitempty"`
 	Incomplete     bool                `json:"sensitiveChangesIncomplete,omitempty"`
+	overlay
 }
 
 type truncation struct {
@@ -76,6 +77,10 @@ func outcome(r *job.Record) *executeReply {
 			ReadBytes: known(u.ReadBytes), WriteBytes: known(u.WriteBytes), QueuedMs: r.Queued.Milliseconds(),
 		},
 		Limit: r.Result.Limit, SensitiveMore: r.Result.SensitiveMore, Incomplete: r.Result.SensitiveIncomplete,
+	}
+	reply.overlay = overlayOf(r)
+	if r.Anew && reply.Message == "" {
+		reply.Message = anew
 	}
 	for _, path := range r.Result.Sensitive {
 		reply.Sensitive = append(reply.Sensitive, clean(path))

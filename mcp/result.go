@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	sdk "github.com/mark3labs/mcp-go/mcp"
+
+	"corral/internal/strictjson"
 )
 
 const (
@@ -55,7 +57,10 @@ func (k *call) encodeResult(decorated any) []byte {
 // write copies structured once: it may be large, and there may be many.
 func (k *call) write(structured json.RawMessage, tail resultTail) []byte {
 	tail.IsError = k.result.IsError
-	text, rest := jsonOf(textOf(structured, k.result.Text)), jsonOf(tail)
+	text, rest := jsonOf(k.result.Text), jsonOf(tail)
+	if !k.result.Whole {
+		text = jsonOf(textOf(structured, k.result.Text))
+	}
 	parts := [][]byte{
 		[]byte(`{"jsonrpc":"2.0","id":`), k.id, []byte(`,"result":{"content":[{"type":"text","text":`), text, []byte(`}]`),
 	}
@@ -112,12 +117,12 @@ func short(structured json.RawMessage) string {
 	var b strings.Builder
 	var left []string
 	b.WriteByte('{')
-	for _, e := range entries(structured) {
+	for _, e := range strictjson.Entries(structured) {
 		switch {
-		case len(e.value) > maxShort || b.Len() > maxText/2:
-			left = append(left, shown(e.key))
+		case len(e.Value) > maxShort || b.Len() > maxText/2:
+			left = append(left, shown(e.Key))
 		default:
-			fmt.Fprintf(&b, "%s:%s,", jsonOf(e.key), e.value)
+			fmt.Fprintf(&b, "%s:%s,", jsonOf(e.Key), e.Value)
 		}
 	}
 	if len(left) > 20 {

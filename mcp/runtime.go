@@ -91,7 +91,7 @@ func (a *executeArgs) fields() []field {
 // oneLine is what of a line can be found.
 func oneLine(s string) bool { return !strings.ContainsRune(s, '\n') }
 
-const executeDescription = `Run code or a program in a sandbox on one repository. 16 runtimes; no network; memory, processes and time are bounded. Files the code writes in the repository stay; everything else is gone when it ends.
+const executeDescription = `Run code or a program in a sandbox on one repository. 16 runtimes; no network; memory, processes and time are bounded. Files the code writes in the repository stay; everything else is gone when it ends. When a reply has changesHandle, they stay in a copy of this session's, until a person applies them.
 
 Give code (source text; args go to it) or args (for the runtime's executable, e.g. runtime "node", args ["--version"]). For shell commands use runtime "shell" with code.
 
@@ -115,7 +115,7 @@ func (t *Execute) Definition() Definition {
 }
 
 func executeSchema() json.RawMessage {
-	return replySchema(properties{
+	return replySchema(slices.Concat(properties{
 		{"status", &schema{Type: "string", Enum: []string{"success", "failure", "timeout", "cancelled", "denied"}}},
 		{"exitCode", &schema{Type: nullable("integer")}},
 		{"signal", &schema{Type: nullable("string"), Description: "that ended it: SIGTERM"}},
@@ -156,7 +156,7 @@ func executeSchema() json.RawMessage {
 		}},
 		{"sensitiveChangesMore", integer("how many more")},
 		{"sensitiveChangesIncomplete", boolean("not everything was looked at")},
-	})
+	}, overlaySchema()))
 }
 
 // Call implements Tool.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"corral/artifact"
+	"corral/internal/strictjson"
 	"corral/job"
 )
 
@@ -26,6 +27,7 @@ type stage struct {
 	stdout   string
 	stderr   string
 	run      func(ctx context.Context) // while the job runs
+	anew     bool                      // the session is
 
 	request *job.Request // that was decided on
 	spec    job.Spec     // that was run
@@ -300,8 +302,8 @@ func TestKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []string
-		for _, e := range entries(raw) {
-			got = append(got, e.key)
+		for _, e := range strictjson.Entries(raw) {
+			got = append(got, e.Key)
 		}
 		want = slices.Concat([]string{"status", "exitCode", "signal", "durationMs"}, want, []string{"artifactHandle", "truncation", "policyDecision", "usage"})
 		if !slices.Equal(got, want) {

@@ -25,6 +25,10 @@ type Options struct {
 	Instructions string
 	// Log takes one line per call of a tool; nil drops them.
 	Log *slog.Logger
+	// Ended is called when a client's session has ended, with what its Callers had as Principal and Session: when its
+	// connection or HTTP session has, and its calls have or were told to. Who has no session (2026-07-28) has no end. It may
+	// be called by several goroutines at once; nil is nothing to be told.
+	Ended func(principal, session string)
 }
 
 // A Server has tools, and answers the messages of any number of clients. To make one starts nothing.
@@ -32,6 +36,7 @@ type Server struct {
 	sdk   *server.MCPServer
 	tools map[string]*tool // by each name
 	log   *slog.Logger
+	ended func(principal, session string)
 }
 
 // A tool is a Tool as it is published.
@@ -45,9 +50,12 @@ type tool struct {
 // New makes a server. It panics when two tools share a name or a schema is not a JSON object: that is a mistake in the
 // program, which its first start shows.
 func New(o Options) *Server {
-	s := &Server{tools: map[string]*tool{}, log: o.Log}
+	s := &Server{tools: map[string]*tool{}, log: o.Log, ended: o.Ended}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.ended == nil {
+		s.ended = func(string, string) {}
 	}
 	s.sdk = server.NewMCPServer("corral", o.Version,
 		server.WithTitle("corral"),

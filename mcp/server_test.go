@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"unicode/utf8"
+
+	"corral/internal/strictjson"
 )
 
 // TestProtocol: rows of what a client sends and what must come back, over stdio.
@@ -89,7 +91,7 @@ func TestProtocol(t *testing.T) {
 		{name: "argument twice far within", send: toCall("1", "echo", `{"x":[{"y":{"z":1,"z":2}}]}`), want: []string{`"INVALID_REQUEST"`, `x.[].y: `}},
 		{name: "arguments nested deeply", send: toCall("1", "echo", `{"x":`+strings.Repeat("[", 70)+strings.Repeat("]", 70)+`}`), want: []string{`"INVALID_REQUEST"`, "nested deeper"}},
 		{name: "nested very deeply", send: toCall("1", "echo", strings.Repeat("[", 20_000)+strings.Repeat("]", 20_000)), code: -32700, want: []string{`"id":1`}},
-		{name: "many keys", send: toCall("1", "echo", `{"x":[`+strings.Repeat("0,", maxEntries)+`0]}`), want: []string{`"INVALID_REQUEST"`, "more than 10000 entries"}},
+		{name: "many keys", send: toCall("1", "echo", `{"x":[`+strings.Repeat("0,", strictjson.MaxEntries)+`0]}`), want: []string{`"INVALID_REQUEST"`, "more than 10000 entries"}},
 		{name: "a token that is an object", send: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","_meta":{"progressToken":{}}}}`, code: -32602},
 		{name: "traceparent", send: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","_meta":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}}`, want: []string{`"trace":"0af7651916cd43dd8448eb211c80319c"`}},
 		{name: "batch without initialize", send: `[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, code: -32600},

@@ -40,8 +40,9 @@ func digest(s string) string {
 
 // sessions are those of one HTTP server.
 type sessions struct {
-	idle time.Duration
-	max  int // of one principal
+	idle  time.Duration
+	max   int                             // of one principal
+	ended func(principal, session string) // is called without mu; see Options
 
 	mu  sync.Mutex
 	all map[string]*session // guarded by mu
@@ -50,10 +51,18 @@ type sessions struct {
 // open makes a session for a principal. When it has too many, the one that has been idle for longest ends; when none is
 // idle, ok is false.
 func (t *sessions) open(principal, version string) (s *session, ok bool) {
+	s, oldest := t.add(principal, version)
+	if oldest != nil {
+		t.ended(oldest.principal, oldest.key())
+	}
+	return s, s != nil
+}
+
+// add returns the one that was ended for it, too.
+func (t *sessions) add(principal, version string) (s, oldest *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	count := 0
-	var oldest *session
 	for _, other := range t.all {
 		if other.principal != principal {
 			continue
@@ -63,17 +72,19 @@ func (t *sessions) open(principal, version string) (s *session, ok bool) {
 			oldest = other
 		}
 	}
-	if count >= t.max {
-		if oldest == nil {
-			return nil, false
-		}
+	switch {
+	case count < t.max:
+		oldest = nil
+	case oldest == nil:
+		return nil, nil
+	default:
 		t.drop(oldest)
 	}
 	s = &session{id: randomHex(32), principal: principal, version: version, used: time.Now()}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	s.timer = time.AfterFunc(t.idle, func() { t.expire(s) })
 	t.all[s.id] = s
-	return s, true
+	return s, oldest
 }
 
 // enter returns a principal's session, which does not end for being idle until leave. Another's is none.
@@ -116,20 +127,29 @@ func (t *sessions) hear(s *session) {
 
 // remove ends a session and what is under way in it.
 func (t *sessions) remove(s *session) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.drop(s)
-}
-
-func (t *sessions) expire(s *session) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if s.busy == 0 && time.Since(s.used) >= t.idle {
-		t.drop(s)
+	if t.end(s, func() bool { return true }) {
+		t.ended(s.principal, s.key())
 	}
 }
 
-// drop is called with mu held.
+func (t *sessions) expire(s *session) {
+	if t.end(s, func() bool { return s.busy == 0 && time.Since(s.used) >= t.idle }) {
+		t.ended(s.principal, s.key())
+	}
+}
+
+// end ends a session if it is there and due, which is asked with mu held. It returns whether it has.
+func (t *sessions) end(s *session, due func() bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all[s.id] != s || !due() {
+		return false
+	}
+	t.drop(s)
+	return true
+}
+
+// drop is called with mu held. Who calls it tells ended.
 func (t *sessions) drop(s *session) {
 	delete(t.all, s.id)
 	s.timer.Stop()

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	sdk "github.com/mark3labs/mcp-go/mcp"
+
+	"corral/internal/strictjson"
 )
 
 const (
@@ -58,6 +60,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, c 
 	case <-ctx.Done():
 	}
 	l.end(cancel)
+	s.ended(c.Principal, c.Session)
 	if failure := l.out.failure(); failure != nil {
 		return fmt.Errorf("write to the client: %w", failure)
 	}
@@ -200,7 +203,7 @@ func (l *line) batch(ctx context.Context, data []byte) {
 	refuse := func(code int, format string, values ...any) {
 		l.out.put(nil, errorOf(nil, refused(code, format, values...)))
 	}
-	if f := syntaxOf(data); f != nil {
+	if f := strictjson.Syntax(data); f != nil {
 		refuse(codeParse, "%v", f)
 		return
 	}
@@ -208,7 +211,7 @@ func (l *line) batch(ctx context.Context, data []byte) {
 		refuse(codeRequest, "batches ended with protocol version %s: send each message by itself", sdk.ProtocolVersion20250326)
 		return
 	}
-	list := elements(data, maxBatch)
+	list := strictjson.Elements(data, maxBatch)
 	if len(list) == 0 || len(list) > maxBatch {
 		refuse(codeRequest, "a batch has 1 to %d messages", maxBatch)
 		return

@@ -10,41 +10,6 @@ import (
 	"testing/iotest"
 )
 
-// TestEntries: what is in an object is found as it was written.
-func TestEntries(t *testing.T) {
-	got := entries([]byte(` { "a" : [1, {"b":"}"} ] , "c\u0064":"\\\"," ,"e":-1.5e3,"f":{},"g":true } `))
-	want := []entry{{"a", json.RawMessage(`[1, {"b":"}"} ]`)}, {"cd", json.RawMessage(`"\\\","`)}, {"e", json.RawMessage(`-1.5e3`)}, {"f", json.RawMessage(`{}`)}, {"g", json.RawMessage(`true`)}}
-	if len(got) != len(want) {
-		t.Fatalf("%s", got)
-	}
-	for n := range want {
-		if got[n].key != want[n].key || !bytes.Equal(got[n].value, want[n].value) {
-			t.Errorf("%d: %s = %s, want %s", n, got[n].key, got[n].value, want[n].value)
-		}
-	}
-	if entries([]byte(`[]`)) != nil || entries([]byte(`{}`)) == nil {
-		t.Error("an object without keys is an object, and an array is none")
-	}
-}
-
-// TestKeySet: small and large sets know their keys.
-func TestKeySet(t *testing.T) {
-	var s keySet
-	for n := range 100 {
-		key := strings.Repeat("k", n+1)
-		if !s.add(key) || s.add(key) || s.add(strings.ToUpper(key)) {
-			t.Fatalf("key %d", n)
-		}
-	}
-	for _, pair := range [][2]string{{"ſ", "S"}, {"\u212a", "k1"}} {
-		var s keySet
-		s.add(pair[0])
-		if got := s.add(pair[1]); got == strings.EqualFold(pair[0], pair[1]) {
-			t.Errorf("%q and %q: new %v", pair[0], pair[1], got)
-		}
-	}
-}
-
 // TestLines: lines come whole from a stream that gives a byte at a time.
 func TestLines(t *testing.T) {
 	l := newLineReader(iotest.OneByteReader(strings.NewReader("a\nbb\r\n\n"+strings.Repeat("x", 11)+"\n0123456789\nlast")), 10)
@@ -98,53 +63,6 @@ func FuzzMessage(f *testing.F) {
 			}
 		}
 	})
-}
-
-// FuzzStrict: what is called strict has no key twice for the standard decoder, which is asked token by token.
-func FuzzStrict(f *testing.F) {
-	for _, seed := range []string{`{"a":1,"b":{"a":2}}`, `{"a":1,"A":2}`, `[[[{"x":"\"\\"}]]]`, `"x"`, `12`, ` null `, `{"a":[1,2,{}]}`} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		fault, arguments := checkJSON(data)
-		if (fault != nil && fault.syntax) == (json.Valid(data) && bytes.Equal(bytes.ToValidUTF8(data, nil), data)) {
-			t.Fatalf("%v: %q", fault, data)
-		}
-		if fault != nil || arguments != nil {
-			return
-		}
-		d := json.NewDecoder(bytes.NewReader(data))
-		d.UseNumber()
-		if err := once(d); err != nil {
-			t.Fatalf("%v: %s", err, data)
-		}
-	})
-}
-
-// once reads a value, and reports a key that is there twice.
-func once(d *json.Decoder) error {
-	token, err := d.Token()
-	if err != nil || token != json.Delim('{') && token != json.Delim('[') {
-		return err
-	}
-	seen := map[string]bool{}
-	for d.More() {
-		if token == json.Delim('{') {
-			key, err := d.Token()
-			if err != nil {
-				return err
-			}
-			if seen[key.(string)] {
-				return errors.New("a key is there twice")
-			}
-			seen[key.(string)] = true
-		}
-		if err := once(d); err != nil {
-			return err
-		}
-	}
-	_, err = d.Token()
-	return err
 }
 
 // FuzzLines: whatever comes, lines are those of the text, and what is too long is passed over.

@@ -34,6 +34,7 @@ type Definition struct {
 type ToolResult struct {
 	Structured any    // structuredContent: a JSON object
 	Text       string // the text block where the JSON of Structured is not it: above 64 KiB, or without Structured
+	Whole      bool   // Text is the text block, whatever Structured is and however long it is
 	IsError    bool
 }
 

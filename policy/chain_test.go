@@ -18,6 +18,9 @@ func TestChain(t *testing.T) {
 	with := func(executable string) func(*Rules, *job.Request) {
 		return func(_ *Rules, r *job.Request) { r.Executable = executable }
 	}
+	wants := func(repo string, w job.Workspace) func(*Rules, *job.Request) {
+		return func(_ *Rules, r *job.Request) { r.Repo, r.Workspace = repo, &w }
+	}
 	only := func(asked string, list ...string) func(*Rules, *job.Request) {
 		return func(rules *Rules, r *job.Request) { rules.Executables, r.Executable = list, asked }
 	}
@@ -112,6 +115,13 @@ func TestChain(t *testing.T) {
 		{"several, of which the first counts", func(rules *Rules, r *job.Request) {
 			rules.Operator, r.Dir, r.Executable = verdict{Denied: true, Reason: "x"}, "..", "node"
 		}, "executable.compatible", `Executable "node" is not compatible with runtime "python"`},
+		{"an absolute directory of a session", func(_ *Rules, r *job.Request) { r.Root, r.Dir = true, "/tmp" }, "", "python3"},
+		{
+			"a relative directory of a session", func(_ *Rules, r *job.Request) { r.Root = true },
+			"cwd", `Relative CWD "src" contains path traversal or absolute path components`,
+		},
+		{"writing through", wants("app", job.Direct), "", "python3"},
+		{"reading only", wants("app", job.ReadOnly), "", "python3"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			rules, r := rules(), request()

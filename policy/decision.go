@@ -25,25 +25,33 @@ func (c *chain) decision(rule string, reasons []string) job.Decision {
 // spec is what to run. The last steps know the memory, by which some programs size themselves.
 func (c *chain) spec() job.Spec {
 	c.choice.Memory = c.limits.Memory
-	argv, files, env := c.choice.Plan(c.r.Code, c.r.Args)
-	c.env = c.environment(env)
-	return job.Spec{
-		Repo: c.repo.Path, Dir: c.dir, Args: argv, Env: c.env.list(), Files: files, Limits: c.limits,
-		Profile: c.repo.Profile, Workspace: c.repo.Workspace,
+	argv, files, env := c.r.Command, []job.File(nil), []string(nil)
+	if !c.isCommand() {
+		argv, files, env = c.choice.Plan(c.r.Code, c.r.Args)
 	}
+	c.env = c.environment(env)
+	s := job.Spec{
+		Repo: c.repo.Path, Dir: c.dir, Args: argv, Env: c.env.list(), Files: files, Limits: c.limits,
+		Profile: c.repo.Profile, Workspace: c.workspace, Terminal: c.r.Terminal,
+	}
+	if s.Workspace == job.Direct {
+		s.Protect = c.protect()
+	}
+	return s
 }
 
-// version begins each encoding. A change of what is encoded, or how, changes it.
+// version begins each encoding. A change of what is encoded, or how, changes it; what is encoded in addition, for requests
+// that there were none of, does not.
 const version = "corral decision 1"
 
-// An identity is what a decision's hash covers, in the order in which it is encoded. Values of variables, and
-// what differs between two equal requests (their ids and sessions) are not in it.
+// An identity is what a decision's hash covers, in the order in which it is encoded. Values of variables but for those that
+// the client sets, and what differs between two equal requests (their ids and sessions) are not in it.
 type identity struct {
 	version    string
 	principal  string
 	repo       string   // its id
 	path       string   // its path
-	workspace  string   // "" if there is no such repository
+	workspace  string   // that holds; "" if there is no such repository
 	profile    string   // of system calls
 	rootfs     string   // see Rules
 	runtime    string   // as asked for
@@ -54,13 +62,55 @@ type identity struct {
 	hasCode    bool     // there is code
 	code       string   // SHA-256 of it
 	args       []string // as asked for
-	stdin      string   // SHA-256 of the input, "" without
+	stdin      string   // SHA-256 of the input, "" without, or job.StdinStreamed
 	env        []string // names, sorted; none if the chain ended before
 	dir        string   // as asked for
 	asked      job.Limits
 	limits     job.Limits // that hold; zero if the chain ended before
 	rule       string     // that was against it, "" if it is allowed
 	reasons    []string   // why
+	more       extra
+}
+
+// extra is what not every request has. Nothing of it is encoded if all of it is empty.
+type extra struct {
+	command   []string
+	env       []string // of the client: a name, "set" or "unset", and its value, for each
+	rows      int64    // of the terminal
+	cols      int64
+	workspace string // that was asked for, "" if none was
+	protect   string // that holds, "" for none
+	root      int64  // 1: in a root file system of the client's session
+}
+
+func (c *chain) extra() extra {
+	a := extra{command: c.r.Command, rows: int64(c.r.Terminal.Rows), cols: int64(c.r.Terminal.Cols)}
+	for _, name := range sortedNames(c.r.Env) {
+		if value := c.r.Env[name]; value != nil {
+			a.env = append(a.env, name, "set", *value)
+		} else {
+			a.env = append(a.env, name, "unset", "")
+		}
+	}
+	if c.r.Workspace != nil {
+		a.workspace = c.r.Workspace.String()
+	}
+	if p := c.protect(); p != job.ProtectNone {
+		a.protect = p.String()
+	}
+	if c.r.Root {
+		a.root = 1
+	}
+	return a
+}
+
+func (a extra) encode(b []byte) []byte {
+	if len(a.command)+len(a.env) == 0 && a.rows == 0 && a.cols == 0 && a.workspace == "" && a.protect == "" && a.root == 0 {
+		return b
+	}
+	b = appendTexts(appendTexts(b, a.command), a.env)
+	b = appendNumber(appendNumber(b, a.rows), a.cols)
+	return appendNumber(appendText(appendText(b, a.workspace), a.protect), a.root)
 }
 
 func (c *chain) identity(d *job.Decision) identity {
@@ -68,10 +118,10 @@ func (c *chain) identity(d *job.Decision) identity {
 		version: version, principal: c.r.Principal, repo: c.r.Repo, path: c.repo.Path, profile: c.repo.Profile,
 		rootfs: c.p.rules.Rootfs, runtime: c.r.Runtime, executable: c.r.Executable, program: c.choice.Path, real: c.choice.Real,
 		missing: c.missing, hasCode: c.r.Code != nil, code: c.code, args: c.r.Args, stdin: c.stdin, env: c.env.names(), dir: c.r.Dir,
-		asked: c.r.Limits, limits: c.limits, rule: d.Rule, reasons: d.Reasons,
+		asked: c.r.Limits, limits: c.limits, rule: d.Rule, reasons: d.Reasons, more: c.extra(),
 	}
 	if c.repo.ID != "" {
-		i.workspace = c.repo.Workspace.String()
+		i.workspace = c.workspace.String()
 	}
 	return i
 }
@@ -96,7 +146,7 @@ func (i identity) encode() []byte {
 			b = appendNumber(b, *f.Value)
 		}
 	}
-	return appendTexts(appendText(b, i.rule), i.reasons)
+	return i.more.encode(appendTexts(appendText(b, i.rule), i.reasons))
 }
 
 func appendNumber(b []byte, n int64) []byte { return binary.BigEndian.AppendUint64(b, uint64(n)) }
@@ -112,7 +162,12 @@ func appendTexts(b []byte, list []string) []byte {
 }
 
 // argsEncoding is what the hash of arguments alone is of.
-func (c *chain) argsEncoding() []byte { return appendTexts(nil, c.r.Args) }
+func (c *chain) argsEncoding() []byte {
+	if c.isCommand() {
+		return appendTexts(nil, c.r.Command)
+	}
+	return appendTexts(nil, c.r.Args)
+}
 
 func hexSum(b []byte) string {
 	sum := sha256.Sum256(b)

@@ -63,6 +63,18 @@ func TestHashCovers(t *testing.T) {
 		"denied":                func(rules *Rules, _ *job.Request) { rules.Operator = verdict{Denied: true, Reason: "x"} },
 		"denied otherwise":      func(rules *Rules, _ *job.Request) { rules.Operator = verdict{Denied: true, Reason: "y"} },
 		"disabled":              func(rules *Rules, _ *job.Request) { rules.Enabled = false },
+		"streamed input":        func(_ *Rules, r *job.Request) { r.Stdin, r.Streamed = "", true },
+		"command":               command("true"),
+		"command of two":        command("true", "x"),
+		"no such runtime":       func(_ *Rules, r *job.Request) { r.Runtime = "" },
+		"variable of theirs":    func(_ *Rules, r *job.Request) { r.Env = map[string]*string{"X": &empty} },
+		"its value":             func(_ *Rules, r *job.Request) { r.Env = map[string]*string{"X": &code} },
+		"without it":            func(_ *Rules, r *job.Request) { r.Env = map[string]*string{"X": nil} },
+		"terminal":              func(_ *Rules, r *job.Request) { r.Terminal.Rows = 1 },
+		"workspace asked for":   func(_ *Rules, r *job.Request) { r.Workspace = new(job.Workspace) },
+		"protection":            func(_ *Rules, r *job.Request) { r.Protect = job.ProtectAll },
+		"protection by rule":    func(rules *Rules, _ *job.Request) { rules.Repos[0].Protect = job.ProtectHooks },
+		"root file system":      func(_ *Rules, r *job.Request) { r.Root, r.Dir = true, "/" },
 	} {
 		try(what, installed, change)
 	}
@@ -139,6 +151,9 @@ func decode(b []byte) (i identity, ok bool) {
 		}
 	}
 	i.rule, i.reasons = text(), texts()
+	if len(b) > 0 {
+		i.more = extra{command: texts(), env: texts(), rows: number(), cols: number(), workspace: text(), protect: text(), root: number()}
+	}
 	return i, len(b) == 0
 }
 
@@ -161,6 +176,7 @@ func FuzzEncoding(f *testing.F) {
 			job.Limits{Memory: r.Int64()},
 			job.Limits{OpenFiles: -1},
 			word(), words(),
+			extra{words(), words(), r.Int64N(2), r.Int64N(2), word(), word(), r.Int64N(2)},
 		}
 		if got, ok := decode(i.encode()); !ok || !reflect.DeepEqual(got, i) {
 			t.Errorf("%+v became %+v", i, got)
@@ -217,7 +233,10 @@ func FuzzDecide(f *testing.F) {
 			Repo: repo, Runtime: runtime, Executable: executable, Args: []string{arg}, Dir: dir,
 			Limits: job.Limits{Wall: time.Duration(wall), Memory: memory},
 		}
-		if hasCode {
+		switch {
+		case runtime == "":
+			r.Executable, r.Args, r.Command, r.Env = "", nil, []string{executable, arg}, map[string]*string{arg: &code, code: nil}
+		case hasCode:
 			r.Code = &code
 		}
 		without := decide(t, rules(), installed, r)

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"corral/job"
 )
 
 // An environment is one that is being built, by name.
@@ -20,10 +22,15 @@ func base() environment {
 	}
 }
 
+// terminalType is TERM of a job with a terminal: what nearly all of them understand.
+const terminalType = "xterm-256color"
+
 // own are those that are never the front-end's: they name directories of the job.
 var own = []string{"PATH", "HOME", "TMPDIR"}
 
-func (e environment) names() []string { return slices.Sorted(maps.Keys(e)) }
+func (e environment) names() []string { return sortedNames(e) }
+
+func sortedNames[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
 
 // list is the environment as programs get it, sorted.
 func (e environment) list() []string {
@@ -42,8 +49,12 @@ func (e environment) add(list []string) {
 	}
 }
 
-// buildEnvironment refuses variables that are configured for the runtime, and that the list does not have.
+// buildEnvironment refuses variables that are configured for the runtime, and that the list does not have. What the client
+// sets is of its own making, as its arguments are: the list is about the front-end's.
 func buildEnvironment(_ context.Context, c *chain) []string {
+	if reasons := c.askedEnv(); reasons != nil {
+		return reasons
+	}
 	configured := c.p.rules.RuntimeEnv[c.r.Runtime]
 	var outside []string
 	for _, name := range slices.Sorted(maps.Keys(configured)) {
@@ -60,9 +71,12 @@ func buildEnvironment(_ context.Context, c *chain) []string {
 }
 
 // environment is what the job has: the base, then the front-end's variables that are on the list, then the runtime's own,
-// then what is configured for it, of which a later one holds before an earlier.
+// then what is configured for it, then what the client asks for, of which a later one holds before an earlier.
 func (c *chain) environment(runtimes []string) environment {
 	e := base()
+	if c.r.Terminal != (job.Size{}) {
+		e["TERM"] = terminalType
+	}
 	if zone, ok := c.p.environ["TZ"]; ok {
 		e["TZ"] = zone
 	}
@@ -72,13 +86,18 @@ func (c *chain) environment(runtimes []string) environment {
 		}
 	}
 	switch {
-	case c.missing != "":
+	case c.missing != "", c.isCommand():
 		e["PATH"] = c.p.installed.Path()
 	case runtimes == nil:
 		_, _, runtimes = c.choice.Plan(nil, nil)
 	}
 	e.add(runtimes)
 	maps.Copy(e, c.p.rules.RuntimeEnv[c.r.Runtime])
+	for name, value := range c.r.Env {
+		if delete(e, name); value != nil {
+			e[name] = *value
+		}
+	}
 	return e
 }
 

@@ -28,6 +28,9 @@ func compatible(_ context.Context, c *chain) []string {
 
 // allowedExecutable chooses the program. That there is none is no reason against the request.
 func allowedExecutable(_ context.Context, c *chain) []string {
+	if c.isCommand() {
+		return allowedCommand(c)
+	}
 	for _, try := range c.tries() {
 		choice, missing := c.p.installed.Choose(c.r.Runtime, try.executable, try.allowed)
 		if missing == "" {
@@ -84,6 +87,8 @@ func (c *chain) tries() []try {
 // program says what was chosen, for people.
 func (c *chain) program() string {
 	switch {
+	case c.isCommand():
+		return oneLine(c.r.Command[0])
 	case c.missing != "":
 		return "missing: " + oneLine(c.missing)
 	case c.choice.Path == c.choice.Real:

@@ -12,7 +12,7 @@ type Explanation struct {
 	Decision job.Decision
 	Limits   job.Limits // that hold; zero if the chain ended before they were known
 	Env      []string   // names of the job's variables, sorted; nil if the chain ended before
-	Program  string     // the path that would be executed, "" without one
+	Program  string     // the path that would be executed, or a command's program as it is asked for; "" without one
 }
 
 // A Step is one rule, and what it said.
@@ -53,6 +53,9 @@ func (p *Policy) Explain(ctx context.Context, r *job.Request) Explanation {
 	}
 	e.Decision = c.decision(rule, reasons)
 	e.Limits, e.Program = c.limits, c.choice.Path
+	if c.isCommand() {
+		e.Program = c.r.Command[0]
+	}
 	if c.env != nil {
 		e.Env = c.env.names()
 	}

@@ -12,8 +12,12 @@
 // A decision has a hash, which identifies it and the request it is about in replies, in the audit log and in stored
 // output. It is SHA-256 over an encoding that begins with its version, "corral decision 1". Texts follow as eight bytes of
 // their length, big endian, and their bytes; lists as eight bytes of their count and their texts; numbers as eight bytes;
-// yes and no as the numbers 1 and 0. The order is that of the fields of type identity. All is there, always, so that no
-// two different requests are encoded alike.
+// yes and no as the numbers 1 and 0. The order is that of the fields of type identity. All is there, always, but for the
+// fields from command on, of which all are there if one is not empty: no two different requests are encoded alike.
+//
+// A request with a Command goes through the same steps. It has no runtime, and its program is looked for in the job's own
+// PATH: where the operator has a list of executables, the program must be on it by a name that the job's PATH finds in
+// the system's and the toolchains' directories, or by its path.
 package policy
 
 import (
@@ -23,6 +27,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"corral/job"
 	"corral/lang"
@@ -45,13 +50,16 @@ type Rules struct {
 
 // A Repo is what holds in one repository.
 type Repo struct {
-	ID, Path  string
-	Runtimes  []string   // of Rules.Runtimes, those that may be used here; nil is all of them
-	Env       []string   // names of the front-end's variables that a job may have; nil is none
-	Defaults  job.Limits // for what a request does not ask
-	Ceilings  job.Limits // the most that can be asked for; a zero field bounds nothing
+	ID, Path string
+	Runtimes []string   // of Rules.Runtimes, those that may be used here; nil is all of them
+	Env      []string   // names of the front-end's variables that a job may have; nil is none
+	Defaults job.Limits // for what a request does not ask
+	Ceilings job.Limits // the most that can be asked for; a zero field bounds nothing
+	// RootWall is Ceilings.Wall for a request with a root file system of its own; 0 is that itself.
+	RootWall  time.Duration
 	Workspace job.Workspace
-	Profile   string // of system calls: "default" or "strict"
+	Protect   job.Protection // the least of it, with Workspace Direct
+	Profile   string         // of system calls: "default" or "strict"
 }
 
 // An Operator narrows what the other steps allow; *starlark.File is one. A verdict that would widen it denies.

@@ -25,19 +25,28 @@ type chain struct {
 	choice  lang.Choice // of the program; zero while missing
 	missing string      // why there is none
 	env     environment
-	dir     string     // clean; "" is the repository
-	limits  job.Limits // no field is zero after the step
-	lowered []string   // what the operator's rules lowered, for people
-	code    string     // SHA-256 in hex, "" without code
-	stdin   string     // the same of the input
+	dir     string // clean; "" is the repository
+	// workspace is the repository's, and after its step the request's.
+	workspace job.Workspace
+	limits    job.Limits // no field is zero after the step
+	lowered   []string   // what the operator's rules lowered, for people
+	code      string     // SHA-256 in hex, "" without code
+	stdin     string     // the same of the input, or job.StdinStreamed
 }
 
 func (p *Policy) chain(r *job.Request) *chain {
 	c := &chain{p: p, r: r, repo: p.repos[r.Repo]}
+	c.workspace = c.repo.Workspace
+	if r.Root && c.repo.RootWall != 0 {
+		c.repo.Ceilings.Wall = c.repo.RootWall
+	}
 	if r.Code != nil {
 		c.code = hexSum([]byte(*r.Code))
 	}
-	if r.Stdin != "" {
+	switch {
+	case r.Streamed:
+		c.stdin = job.StdinStreamed
+	case r.Stdin != "":
 		c.stdin = hexSum([]byte(r.Stdin))
 	}
 	return c
@@ -71,6 +80,10 @@ var steps = []step{
 	{
 		"cwd", "the repository is all that a job works in; the supervisor follows the links", lexicalDirectory,
 		func(c *chain) string { return cmp.Or(c.dir, ".") },
+	},
+	{
+		"workspace", "what the operator says of a repository can be narrowed, never widened", narrowerWorkspace,
+		func(c *chain) string { return c.workspace.String() },
 	},
 	{
 		"timeout", "a place is held for no longer than the operator allows", withinTimeout,
@@ -110,6 +123,12 @@ func (c *chain) runtimes() []string {
 }
 
 func allowedRuntime(_ context.Context, c *chain) []string {
+	if c.isCommand() {
+		if c.r.Runtime != "" || c.r.Executable != "" || c.r.Args != nil || c.r.Code != nil {
+			return []string{"A command has no runtime, and neither executable, arguments nor code beside it"}
+		}
+		return nil
+	}
 	list := c.runtimes()
 	var ok bool
 	if c.runtime, ok = lang.Lookup(c.r.Runtime); !ok || !slices.Contains(list, c.r.Runtime) {
@@ -119,6 +138,9 @@ func allowedRuntime(_ context.Context, c *chain) []string {
 }
 
 func arguments(_ context.Context, c *chain) []string {
+	if c.isCommand() {
+		return commandWords(c)
+	}
 	if c.r.Code == nil && len(c.r.Args) == 0 {
 		return []string{"code or args is required"}
 	}
@@ -132,7 +154,7 @@ func arguments(_ context.Context, c *chain) []string {
 
 func lexicalDirectory(_ context.Context, c *chain) []string {
 	dir := c.r.Dir
-	if filepath.IsAbs(dir) || strings.IndexByte(dir, 0) >= 0 || slices.Contains(strings.Split(dir, "/"), "..") {
+	if filepath.IsAbs(dir) != c.r.Root || strings.IndexByte(dir, 0) >= 0 || slices.Contains(strings.Split(dir, "/"), "..") {
 		return []string{fmt.Sprintf("Relative CWD %q contains path traversal or absolute path components", dir)}
 	}
 	if dir = filepath.Clean(dir); dir != "." {
@@ -143,7 +165,7 @@ func lexicalDirectory(_ context.Context, c *chain) []string {
 
 func withinTimeout(_ context.Context, c *chain) []string {
 	// The ceilings lower the defaults: what nobody asked for is not refused.
-	c.limits = c.r.Limits.Or(c.repo.Defaults.Or(job.Defaults()).AtMost(c.repo.Ceilings))
+	c.limits = c.r.Limits.Or(c.r.Usual.Or(c.repo.Defaults).Or(job.Defaults()).AtMost(c.repo.Ceilings))
 	most := job.Limits{Wall: c.repo.Ceilings.Wall}
 	if c.r.Limits.Within(most) != nil {
 		return []string{fmt.Sprintf("Requested timeout (%s) exceeds maximum (%s)", milliseconds(c.r.Limits.Wall), milliseconds(most.Wall))}
@@ -220,8 +242,14 @@ func (c *chain) query() starlark.Query {
 	q := starlark.Query{
 		Tool: c.r.Tool, Principal: c.r.Principal, Session: c.r.Session, Repo: c.r.Repo, Runtime: c.r.Runtime,
 		Executable: c.choice.Executable, Path: c.choice.Real, Args: c.r.Args, Dir: c.dir, Code: c.code,
-		Stdin: c.stdin, StdinBytes: len(c.r.Stdin), Env: c.env.names(), Workspace: c.repo.Workspace.String(), Profile: c.repo.Profile,
+		Stdin: c.stdin, StdinBytes: len(c.r.Stdin), Env: c.env.names(), Workspace: c.workspace.String(), Profile: c.repo.Profile,
 		Limits: c.limits,
+	}
+	if c.isCommand() {
+		q.Executable, q.Args = c.r.Command[0], c.r.Command[1:]
+	}
+	if c.r.Streamed {
+		q.StdinBytes = -1
 	}
 	if c.r.Code != nil {
 		q.CodeBytes = len(*c.r.Code)

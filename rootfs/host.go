@@ -22,6 +22,9 @@ type Options struct {
 	// unless it lies in a directory of [Private], where each job's launcher
 	// makes it, or in a bind, where it exists.
 	Repo string
+	// Common is where the git directory will be mounted that Repo is a
+	// worktree of, likewise.
+	Common string
 	// Toolchains are more host directories that jobs may read and execute,
 	// at their own paths. Those within a bind or another toolchain add
 	// nothing and are dropped.
@@ -32,6 +35,9 @@ type Options struct {
 	// source is the toolchain's own path, which whoever owns a directory
 	// above it can have lead elsewhere by the time that it is bound.
 	Hold func(path string, dir int) (source string, err error)
+	// Lasting makes the tree of a session's own root: its directories for
+	// temporary files and homes are among the entries, with their modes.
+	Lasting bool
 	// JobUIDs are the uids of jobs, as they are numbered inside of the jail.
 	JobUIDs IDRange
 }
@@ -65,7 +71,13 @@ var emptyDirs = []struct{ path, reason string }{
 	{"/sys", "programs that look for hardware find none"},
 	{"/var", "holds /var/tmp"},
 	{MaskDir, "what directories of /proc are covered with"},
+	{LayerDir, "mount point of a session's layer, for what looks at it"},
+	{lowerDir, "mount point of what lies below an overlay, while it is made"},
+	{rootDir, "mount point of a session's own root"},
 }
+
+// lastingDirs are empty in a session's own root, for programs to write to: hier(7).
+var lastingDirs = []string{"/media", "/mnt", "/opt", "/srv", "/var/cache", "/var/lib", "/var/log", "/var/spool"}
 
 // builder puts a tree together.
 type builder struct {
@@ -107,13 +119,16 @@ func (o Options) check() error {
 	if why := badPath(o.Host); why != "" {
 		return fmt.Errorf("%w: host %q: %s", ErrPath, o.Host, why)
 	}
-	if o.Repo != "" {
-		if err := CheckRepoPath(o.Repo); err != nil {
+	for _, p := range []string{o.Repo, o.Common} {
+		if p == "" {
+			continue
+		}
+		if err := CheckRepoPath(p); err != nil {
 			return err
 		}
 	}
 	for _, t := range o.Toolchains {
-		if err := checkToolchain(t, o.Repo); err != nil {
+		if err := errors.Join(checkToolchain(t, o.Repo), checkOverlap(t, o.Common)); err != nil {
 			return err
 		}
 	}
@@ -124,6 +139,12 @@ func (o Options) check() error {
 func (b *builder) build(o Options) (Tree, error) {
 	for _, d := range emptyDirs {
 		b.dir(d.path)
+	}
+	if o.Lasting {
+		b.privateDirs()
+		for _, p := range lastingDirs {
+			b.dir(p)
+		}
 	}
 	for _, d := range Private {
 		if !below(d.Path, "/dev") { // /dev is mounted over; WriteDev makes them there
@@ -143,8 +164,10 @@ func (b *builder) build(o Options) (Tree, error) {
 			return Tree{}, err
 		}
 	}
-	if o.Repo != "" && !isPrivate(o.Repo) && !b.bound(o.Repo) {
-		b.dir(o.Repo)
+	for _, p := range []string{o.Common, o.Repo} {
+		if p != "" && !isPrivate(p) && !b.bound(p) {
+			b.dir(p)
+		}
 	}
 	b.generate(o.JobUIDs)
 	if err := b.copyEtc(); err != nil {
@@ -231,6 +254,37 @@ func (b *builder) toolchain(p string) error {
 	b.bind(source, aside)
 	b.tree.Late = append(b.tree.Late, Bind{aside, p})
 	return nil
+}
+
+// Mount points of the jail's init and of its jobs' reapers, which know them by the same names.
+const (
+	// LayerDir is where a job that looks at a session's layer finds it.
+	LayerDir = "/var/layer"
+
+	lowerDir = "/var/lower"
+	rootDir  = "/var/root"
+)
+
+// Image is what a root file system of any origin must have so that jobs can run in it: mount points, what /proc is covered
+// with, a home, and temporary directories. It goes over what is there.
+func Image() Tree {
+	b := &builder{seen: map[string]bool{}}
+	for _, p := range []string{"/dev", "/proc", "/sys", "/run", "/var", MaskDir} {
+		b.dir(p)
+	}
+	b.add(Entry{Path: MaskFile})
+	b.privateDirs()
+	return b.tree
+}
+
+// privateDirs adds the directories that a root of a session's own has in place of Private's, and the home in them.
+func (b *builder) privateDirs() {
+	for _, d := range Private {
+		if !below(d.Path, "/dev") {
+			b.add(Entry{Path: d.Path, Mode: fs.ModeDir | d.Mode})
+		}
+	}
+	b.add(Entry{Path: HomeDir, Mode: fs.ModeDir | 0o700})
 }
 
 // lateDir holds the toolchains that lie in private directories.

@@ -116,12 +116,20 @@ func TestRepoMountPoint(t *testing.T) {
 		"/opt/app":       "absent", // bound: exists
 		"/usr/src/app":   "absent",
 	} {
-		if got := describe(must(t, Options{Host: host, Repo: repo}), repo); got != want {
-			t.Errorf("%s: %s, want %s", repo, got, want)
+		for _, o := range []Options{{Host: host, Repo: repo}, {Host: host, Repo: "/work/wt", Common: repo}} {
+			if got := describe(must(t, o), repo); got != want {
+				t.Errorf("%+v: %s, want %s", o, got, want)
+			}
 		}
 	}
-	if _, err := Host(Options{Host: host, Repo: "/etc/x"}); !errors.Is(err, ErrRepo) {
-		t.Errorf("/etc/x: %v", err)
+	for _, o := range []Options{{Host: host, Repo: "/etc/x"}, {Host: host, Repo: "/work/wt", Common: "/etc/x"}} {
+		if _, err := Host(o); !errors.Is(err, ErrRepo) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	overlap := Options{Host: host, Repo: "/work/wt", Common: "/opt/app/x", Toolchains: []string{"/opt/app"}}
+	if _, err := Host(overlap); !errors.Is(err, ErrToolchain) {
+		t.Errorf("%+v: %v", overlap, err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -26,6 +27,23 @@ func (t Tree) Write(dirfd int) error {
 	for _, e := range t.Entries {
 		if err := w.make(e); err != nil {
 			return fmt.Errorf("make %s: %w", e.Path, err)
+		}
+	}
+	return nil
+}
+
+// Own gives what Write made below dirfd, and the directories above each entry, to the user and group id.
+func (t Tree) Own(dirfd, id int) error {
+	if err := unix.Fchown(dirfd, id, id); err != nil {
+		return fmt.Errorf("chown: %w", err)
+	}
+	done := map[string]bool{"/": true}
+	for _, e := range t.Entries {
+		for p := e.Path; !done[p]; p = path.Dir(p) {
+			done[p] = true
+			if err := unix.Fchownat(dirfd, p[1:], id, id, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+				return fmt.Errorf("chown %s: %w", p, err)
+			}
 		}
 	}
 	return nil

@@ -12,12 +12,12 @@ import (
 // A Query is what the rules see of a request.
 type Query struct {
 	Tool, Principal, Session, Repo, Runtime string
-	Executable                              string   // name of the program that was chosen; "" if there is none here
-	Path                                    string   // of that program
+	Executable                              string   // name of the program that was chosen, or as a command asks for it; "" if there is none here
+	Path                                    string   // of that program; "" of a command
 	Args                                    []string // not to be changed during Decide
 	Dir                                     string   // relative to the repository; "" is the repository
 	Code                                    string   // SHA-256 in hex, "" without code
-	Stdin                                   string   // the same of the input
+	Stdin                                   string   // the same of the input, or job.StdinStreamed, of which StdinBytes is -1
 	CodeBytes, StdinBytes                   int
 	Env                                     []string // names of the job's variables; not to be changed during Decide
 	Workspace, Profile                      string

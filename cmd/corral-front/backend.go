@@ -13,6 +13,8 @@ import (
 	"corral/internal/version"
 	"corral/job"
 	"corral/mcp"
+	"corral/rpc"
+	"corral/session"
 )
 
 // A backend is all that a server serves with.
@@ -22,19 +24,25 @@ type backend struct {
 	supervisor *supervisor
 	engine     *engine
 	outputs    *outputs
-	server     *mcp.Server
+	sessions   *session.Keeper
+	server     *mcp.Server // of corral mcp and corral serve
+	exec       *rpc.Server // of corral exec-server
 }
 
 // instructions tell an agent what the server is for.
 const instructions = "corral runs code in a sandbox on one repository of this machine: runtime_execute runs it, " +
-	"runtime_query_output reads what it wrote. There is no network. Files written in the repository stay."
+	"runtime_query_output reads what it wrote. There is no network. Files written in the repository stay. sandbox_exec, " +
+	"where it is listed, runs commands in a system of this session's own."
 
 // maxTold is how many repositories instructions name.
 const maxTold = 50
 
 // backend finds or starts a supervisor, gives up root, reads the configuration, and puts the server together. Nothing is
 // made on the host by it but the process of an embedded supervisor.
-func (s *serving) backend() (*backend, error) {
+func (s *serving) backend() (*backend, error) { return s.assemble(s.build) }
+
+// assemble is backend with the rest put together by build.
+func (s *serving) assemble(build func(b *backend) error) (*backend, error) {
 	// What jobs write passes through a few buffers; the more often they are collected, the fewer are there at once.
 	debug.SetGCPercent(40)
 	b := &backend{log: logger(s.level)}
@@ -42,7 +50,8 @@ func (s *serving) backend() (*backend, error) {
 	if b.supervisor, b.config, err = s.connect(); err != nil {
 		return nil, err
 	}
-	if err := s.build(b); err != nil {
+	b.sessions = s.keeper(b)
+	if err := build(b); err != nil {
 		b.supervisor.Close()
 		return nil, err
 	}
@@ -63,25 +72,30 @@ func (s *serving) build(b *backend) error {
 	r := b.config.Runtime
 	b.engine = &engine{Engine: job.Engine{
 		Policy: rules, Runner: b.supervisor, Auditor: b.supervisor,
-		Queue: job.NewQueue(r.MaxConcurrentJobs, r.QueueLength, r.QueueWait),
+		Queue:    job.NewQueue(r.MaxConcurrentJobs, r.QueueLength, r.QueueWait),
+		Sessions: b.sessions, Changes: b.supervisor.changes,
 	}}
+	tools, err := s.chosen(append([]mcp.Tool{
+		&mcp.Execute{Engine: b.engine, Outputs: b.outputs, Secrets: rules.Secrets(), Repos: ids},
+		&mcp.QueryOutput{Artifacts: b.outputs, Repos: ids},
+	}, b.sandbox(rules.Secrets())...))
+	if err != nil {
+		return err
+	}
 	b.server = mcp.New(mcp.Options{
-		Version: version.Version, Dotted: s.names == "dotted", Instructions: about, Log: b.log,
-		Tools: []mcp.Tool{
-			&mcp.Execute{
-				Engine: b.engine, Outputs: b.outputs, Secrets: rules.Secrets(), Repos: ids,
-			},
-			&mcp.QueryOutput{Artifacts: b.outputs, Repos: ids},
-		},
+		Version: version.Version, Dotted: s.names == "dotted", Instructions: about, Log: b.log, Ended: b.sessions.End, Tools: tools,
 	})
 	return nil
 }
 
 // close ends what runs still, which is little after the server has ended, and waits for it.
 func (b *backend) close() {
+	b.sessions.Close() // in order, while there is a supervisor to ask
 	b.supervisor.Close()
-	b.engine.running.Wait()
-	b.outputs.close()
+	if b.server != nil {
+		b.engine.running.Wait()
+		b.outputs.close()
+	}
 }
 
 // An engine knows whether somebody uses it: the store is closed after all that is written to it.

@@ -47,12 +47,14 @@ func policyRules(c config.Config, environ []string) policy.Rules {
 		Rootfs: strings.Join(append([]string{"host"}, c.Toolchains...), "\x00"),
 	}
 	total := memory()
+	rooted := c
+	rooted.Runtime.MaxDuration = c.Sandbox.MaxTimeout
 	for _, r := range c.Repos {
 		s := c.For(r)
 		bound(&s, total)
 		rules.Repos = append(rules.Repos, policy.Repo{
 			ID: r.ID, Path: r.Path, Runtimes: s.Runtimes, Env: s.Env, Defaults: s.Defaults, Ceilings: s.Ceilings,
-			Workspace: s.Workspace, Profile: s.Syscalls,
+			RootWall: rooted.For(r).Ceilings.Wall, Workspace: s.Workspace, Protect: s.Protect, Profile: s.Syscalls,
 		})
 	}
 	if c.Runtime.Rules != "" {
@@ -98,12 +100,15 @@ func serveDirectory(c config.Config, dir string) (config.Config, error) {
 	return c, nil
 }
 
-// userPrincipal is who asks on this machine, as requests and the audit log have it. It is looked up by number: user.Current
-// believes USER of the environment where the number has no entry.
-func userPrincipal() string {
-	uid := strconv.Itoa(os.Getuid())
-	if u, err := user.LookupId(uid); err == nil && u.Username != "" {
+// userPrincipal is who asks on this machine, as requests and the audit log have it.
+func userPrincipal() string { return principalOf(uint32(os.Getuid())) }
+
+// principalOf is what a user of this machine is called in requests and the audit log. It is looked up by number:
+// user.Current believes USER of the environment where the number has no entry.
+func principalOf(uid uint32) string {
+	id := strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(id); err == nil && u.Username != "" {
 		return "user:" + u.Username
 	}
-	return "user:" + uid
+	return "user:" + id
 }

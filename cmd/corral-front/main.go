@@ -24,11 +24,13 @@ const usage = `corral-front has the commands of corral that are not needed for e
 Usage:
   corral mcp                        serve agent hosts, over standard input and output
   corral serve                      serve agent hosts, over HTTP
+  corral exec-server                serve clients of command/exec
   corral doctor                     find out what this host can enforce
   corral config check|show|init     the configuration
   corral repo add|list|remove       the repositories in it
   corral policy test REQUEST.json   what would be decided on a request, and why
   corral output [HANDLE]            what earlier jobs of servers wrote
+  corral rootfs import|list|remove  root file systems for sessions
   corral audit tail|show|verify     the log of what was run for whom
   corral version                    print the version
 
@@ -43,7 +45,7 @@ type command func(args []string) (int, error)
 
 func commands() map[string]command {
 	return map[string]command{
-		"mcp": mcpCommand, "serve": serveCommand, "doctor": doctorCommand, "config": configCommand, "repo": repoCommand, "policy": policyCommand, editor: editorCommand, finder: finderCommand, "audit": auditCommand, "output": outputCommand, "version": versionCommand,
+		"mcp": mcpCommand, "serve": serveCommand, execServer: execServerCommand, "doctor": doctorCommand, "config": configCommand, "repo": repoCommand, "policy": policyCommand, editor: editorCommand, finder: finderCommand, embed.FindCommon: findCommonCommand, "audit": auditCommand, "output": outputCommand, "rootfs": rootfsCommand, "version": versionCommand,
 	}
 }
 
@@ -73,6 +75,9 @@ func dispatch(args []string) (int, error) {
 	}
 	return failure, fmt.Errorf("%q is not a command\n%s", args[0], strings.TrimSpace(usage))
 }
+
+// findCommonCommand is a child of an embedded supervisor's front-end, see embed.
+func findCommonCommand(args []string) (int, error) { return 0, embed.FindCommand(args) }
 
 func versionCommand([]string) (int, error) {
 	if err := dropRoot(); err != nil {

@@ -19,12 +19,15 @@ const serverOptions = `  --repo DIR            serve this directory, under the i
   --config FILE         a configuration that holds above the operator's and the user's
   --supervisor SOCKET   have jobs run by the supervisor there (default ` + client.DefaultSocket + `; root starts one of its own)
   --tool-names WORD     plain: runtime_execute, as hosts want it (default); dotted: sdl.runtime.execute. Calls may use either
+  --tools NAME,...      serve these tools only (default all that the configuration has): runtime_execute,
+                        runtime_query_output, sandbox_exec
   --log-level LEVEL     debug, info (default), warn or error; the log goes to standard error
 `
 
 const mcpHelp = `corral mcp serves agent hosts over the Model Context Protocol, on its standard input and output.
 
-Usage: corral mcp [--repo DIR]... [--config FILE] [--supervisor SOCKET] [--tool-names WORD] [--log-level LEVEL]
+Usage: corral mcp [--repo DIR]... [--config FILE] [--supervisor SOCKET] [--tool-names WORD] [--tools NAME,...]
+                  [--log-level LEVEL]
 
 ` + serverOptions + `
 It needs no configuration: corral mcp --repo DIR serves DIR with safe defaults. Nothing is made or changed before the
@@ -59,8 +62,10 @@ func mcpCommand(args []string) (int, error) {
 	return 0, nil
 }
 
-// untilStopped returns a context that ends when this process is told to end, or when nobody reads its output any more: by
-// that signal it would end at once, and its jobs' records would say no more than that.
+// untilStopped returns a context that ends when this process is told to end. A pipe or a socket that nobody reads is told
+// of by the write: the signal would end the process at once when it is standard output, and says not which one it is, of
+// clients' and of jobs' that have not read their input.
 func untilStopped() (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGPIPE)
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
+	return signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 }

@@ -28,7 +28,7 @@ func TestStartChangesNothing(t *testing.T) {
 			t.Errorf("%s: the description has %d bytes", tool.Name, len(tool.Description))
 		}
 	}
-	if want := []string{"runtime_execute", "runtime_query_output"}; !slices.Equal(names, want) {
+	if want := []string{"runtime_execute", "runtime_query_output", "sandbox_exec"}; !slices.Equal(names, want) {
 		t.Errorf("tools %q", names)
 	}
 	if after := files(t, p.dir); !slices.Equal(before, after) {
@@ -62,7 +62,7 @@ func TestDottedNames(t *testing.T) {
 	d := p.daemon(t)
 	h := connect(t, p.front("mcp", "--repo", p.repo, "--supervisor", d.socket, "--tool-names", "dotted"))
 	tools := h.must("tools/list", object{}).Result.Tools
-	if len(tools) != 2 || tools[0].Name != "sdl.runtime.execute" || tools[1].Name != "sdl.runtime.queryOutput" {
+	if len(tools) != 3 || tools[0].Name != "sandbox_exec" || tools[1].Name != "sdl.runtime.execute" || tools[2].Name != "sdl.runtime.queryOutput" {
 		t.Errorf("%+v", tools)
 	}
 	for _, name := range []string{"sdl.runtime.execute", "runtime_execute"} {

@@ -126,11 +126,7 @@ func (o *repoOptions) repo(dir string) (config.Repo, error) {
 	if r.ID == "" {
 		r.ID = filepath.Base(path)
 	}
-	switch o.workspace {
-	case "":
-	case "overlay":
-		return config.Repo{}, errors.New("workspace overlay is not available yet: direct or readonly")
-	default:
+	if o.workspace != "" {
 		w, err := job.ParseWorkspace(o.workspace)
 		if err != nil {
 			return config.Repo{}, err

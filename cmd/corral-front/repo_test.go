@@ -111,7 +111,7 @@ func TestRepoOfUser(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
 		{"repo add " + app, `repository ` + app + ` is there already, as "mine"`},
 		{"repo add " + dir + " --id app", `there is a repository "app" already: ` + other},
-		{"repo add " + dir + " --workspace overlay", "overlay is not available yet: direct or readonly"},
+		{"repo add " + dir + " --workspace copy", `workspace "copy" is not known: direct, overlay or readonly`},
 		{"repo add " + dir + " --workspace rw", `workspace "rw" is not known`},
 		{"repo add " + dir + " --profile strikt", "did you mean `strict`?"},
 		{"repo add " + dir + "/none", "there is no directory"},

@@ -16,7 +16,7 @@ import (
 const serveHelp = `corral serve serves agent hosts over the Model Context Protocol, on HTTP (Streamable HTTP).
 
 Usage: corral serve [--listen HOST:PORT] [--repo DIR]... [--config FILE] [--supervisor SOCKET] [--tool-names WORD]
-                    [--log-level LEVEL]
+                    [--tools NAME,...] [--log-level LEVEL]
 
   --listen HOST:PORT    listen there (default 127.0.0.1:7070); the server is at ` + mcp.Path + `
 ` + serverOptions + `

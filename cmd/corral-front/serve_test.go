@@ -29,13 +29,19 @@ type web struct {
 // web starts corral serve, and waits until it listens.
 func (p *place) web(t *testing.T, d *daemon, sections string) *web {
 	t.Helper()
+	return p.webAt(t, d, p.config(t, sections))
+}
+
+// webAt is web with the configuration in a file.
+func (p *place) webAt(t *testing.T, d *daemon, file string) *web {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	address := l.Addr().String()
 	l.Close()
-	cmd := p.front("serve", "--listen", address, "--config", p.config(t, sections), "--supervisor", d.socket)
+	cmd := p.front("serve", "--listen", address, "--config", file, "--supervisor", d.socket)
 	var said log
 	cmd.Stderr = &said
 	if err := cmd.Start(); err != nil {
@@ -99,6 +105,25 @@ func (w *web) post(token, session, message string) (int, string, *response) {
 		}
 	}
 	return answer.StatusCode, answer.Header.Get("Mcp-Session-Id"), a
+}
+
+// end ends a session with DELETE.
+func (w *web) end(token, session string) {
+	w.t.Helper()
+	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodDelete, w.url, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Mcp-Session-Id", session)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusNoContent {
+		w.t.Errorf("DELETE: %d", answer.StatusCode)
+	}
 }
 
 const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -18,6 +19,7 @@ type serving struct {
 	repos                     []config.Repo // that the command line names
 	config, supervisor, names string
 	level                     slog.Level
+	tools                     []string // that are served, by their names without dots; nil is all
 	// alone says that there is one client, who may use every repository: it is told of them. Others learn of theirs by an
 	// error.
 	alone bool
@@ -35,7 +37,14 @@ func parseServing(f *flag.FlagSet, args []string, help string) (s *serving, ende
 	})
 	f.StringVar(&s.config, "config", "", "")
 	f.StringVar(&s.supervisor, "supervisor", "", "")
-	f.StringVar(&s.names, "tool-names", "plain", "")
+	s.names = "plain"
+	if f.Name() != execServer { // which has no tools
+		f.StringVar(&s.names, "tool-names", s.names, "")
+		f.Func("tools", "", func(list string) error {
+			s.tools = strings.Split(list, ",")
+			return nil
+		})
+	}
 	f.TextVar(&s.level, "log-level", slog.LevelInfo, "")
 	if ended, code, err = parseFlags(f, args, help); ended {
 		return nil, true, code, err
@@ -56,11 +65,14 @@ func (s *serving) check(f *flag.FlagSet) error {
 	return nil
 }
 
+// errNoTokens is a server for those who have a token, and nobody has.
+var errNoTokens = errors.New("nobody has a token, and without one nobody is served\nhint: corral config token NAME makes one")
+
 // only makes c serve the directories of the command line and no others, if there are any. What c says of one of them
 // holds; another is served under its base name. Without a directory, or anybody to serve, it is an error.
 func (s *serving) only(c *config.Config) error {
 	if s.tokens && len(c.Principals) == 0 {
-		return errors.New("nobody has a token, and without one nobody is served\nhint: corral config token NAME makes one")
+		return errNoTokens
 	}
 	if s.repos == nil {
 		if len(c.Repos) == 0 {

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"corral/isolate/jail"
 	"corral/isolate/scan"
@@ -13,7 +14,7 @@ import (
 func main() {
 	run := jail.Run
 	if len(os.Args) > 0 && os.Args[0] == "scan" {
-		run = func() error { return scan.Serve(0) }
+		run = func() error { return scan.Serve(0, strings.Join(os.Args[1:], "")) }
 	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "corral-init:", err)

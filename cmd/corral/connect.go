@@ -14,7 +14,7 @@ import (
 // connect returns a client of the supervisor that o names, and a function to be called when the job is over. Root, when
 // it names none, gets one of its own for the repository it named, and is root no more when connect returns.
 func connect(o *runOptions) (*client.Client, func(), error) {
-	if os.Geteuid() == 0 && o.supervisor == "" {
+	if os.Geteuid() == 0 && o.supervisor == "" && o.spec.Session == "" {
 		return embedded(o)
 	}
 	if len(o.toolchains) > 0 {

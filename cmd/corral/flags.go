@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -20,8 +19,11 @@ Usage: corral run [OPTIONS] [--] PROGRAM [ARG]...
 
   --repo DIR            the repository; it is the working directory (default the current directory)
   --cwd DIR             working directory in it, relative to it or absolute
-  --workspace MODE      direct: the job writes to the repository (default); readonly: it cannot
+  --workspace MODE      direct: the job writes to the repository (default); readonly: it cannot; overlay: it writes to a
+                        copy, of which what changed is kept for corral changes, under the name that standard error has
+  --protect WHAT        leave read-only what is sensitive: hooks, or all: and git directories as a whole (default none)
   --profile NAME        of system calls: default, or strict (no ptrace, and more removed)
+  --session ID          run it in that session, see corral session; its repository and workspace hold
 
   --timeout 30s         end the job then (default none)
   --memory 1GiB         of all its processes together (default 2GiB); there is no swap
@@ -49,6 +51,9 @@ error.
 `
 
 type runOptions struct {
+	changes    string // the session whose layer with changes was kept
+	notKept    error  // why it was not
+	moded      bool   // the command line names the workspace
 	spec       job.Spec
 	supervisor string
 	toolchains []string
@@ -67,9 +72,8 @@ func parseRun(args []string) (*runOptions, error) {
 	o := &runOptions{limit: -2}
 	f := flag.NewFlagSet("run", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
-	o.spec.Repo = "."
 	for name, to := range map[string]*string{
-		"repo": &o.spec.Repo, "cwd": &o.cwd, "profile": &o.spec.Profile, "supervisor": &o.supervisor,
+		"repo": &o.spec.Repo, "cwd": &o.cwd, "profile": &o.spec.Profile, "supervisor": &o.supervisor, "session": &o.spec.Session,
 	} {
 		f.Func(name, "", named(to))
 	}
@@ -77,7 +81,12 @@ func parseRun(args []string) (*runOptions, error) {
 	f.BoolVar(&o.tty, "tty", false, "")
 	f.BoolVar(&o.json, "json", false, "")
 	f.Func("workspace", "", func(s string) (err error) {
+		o.moded = true
 		o.spec.Workspace, err = job.ParseWorkspace(s)
+		return err
+	})
+	f.Func("protect", "", func(s string) (err error) {
+		o.spec.Protect, err = job.ParseProtection(s)
 		return err
 	})
 	l := &o.spec.Limits
@@ -177,16 +186,15 @@ func (o *runOptions) complete() error {
 // directories makes the repository's name absolute and free of links, and the working directory's relative to it. Both
 // are names only: who opens them decides again.
 func (o *runOptions) directories() error {
+	if o.spec.Session != "" && o.spec.Repo == "" {
+		return o.inSession()
+	}
 	named, err := filepath.Abs(o.spec.Repo)
 	if err != nil {
 		return err
 	}
-	o.spec.Repo, err = filepath.EvalSymlinks(named)
-	if err != nil {
-		return fmt.Errorf("repository %q: %w", named, errnoOf(err))
-	}
-	if info, err := os.Stat(o.spec.Repo); err == nil && !info.IsDir() {
-		return fmt.Errorf("repository %q is no directory", o.spec.Repo)
+	if o.spec.Repo, err = realDirectory(named); err != nil {
+		return err
 	}
 	for i, dir := range o.toolchains {
 		if o.toolchains[i], err = filepath.Abs(dir); err != nil {
@@ -200,6 +208,17 @@ func (o *runOptions) directories() error {
 	}
 	if o.spec.Dir == ".." || strings.HasPrefix(o.spec.Dir, "../") {
 		return fmt.Errorf("working directory %q is not in the repository %q", o.cwd, o.spec.Repo)
+	}
+	if len(o.spec.Dir) > wire.MaxPath {
+		return fmt.Errorf("working directory %.40q...: %d bytes, more than %d", o.spec.Dir, len(o.spec.Dir), wire.MaxPath)
+	}
+	return nil
+}
+
+// inSession takes the working directory as it is: only the session knows what it lies in.
+func (o *runOptions) inSession() error {
+	if o.spec.Dir = o.cwd; o.cwd != "" {
+		o.spec.Dir = filepath.Clean(o.cwd)
 	}
 	if len(o.spec.Dir) > wire.MaxPath {
 		return fmt.Errorf("working directory %.40q...: %d bytes, more than %d", o.spec.Dir, len(o.spec.Dir), wire.MaxPath)

@@ -17,7 +17,7 @@ import (
 func TestParseRun(t *testing.T) {
 	repo := t.TempDir()
 	o, err := parseRun([]string{
-		"--repo", repo, "--workspace", "readonly", "--cwd", "a/../b", "--profile=strict", "--timeout", "1m30s", "--memory",
+		"--repo", repo, "--workspace", "readonly", "--protect", "all", "--cwd", "a/../b", "--profile=strict", "--timeout", "1m30s", "--memory",
 		"1.5GiB", "--cpus", "1.5", "--pids", "256", "--disk", "1g", "--inodes", "7", "--file-size", "1MB", "--nofile", "99",
 		"--tmp", "1MiB", "--env", "A=1", "--env", "A=2", "-env", "B=", "--stdin", "--json", "--output-limit", "5", "prog",
 		"--repo", "-x",
@@ -27,6 +27,7 @@ func TestParseRun(t *testing.T) {
 	}
 	want := job.Spec{
 		Repo: repo, Dir: "b", Args: []string{"prog", "--repo", "-x"}, Workspace: job.ReadOnly, Profile: "strict",
+		Protect: job.ProtectAll,
 		Limits: job.Limits{
 			Memory: 3 << 29, MilliCPUs: 1500, PIDs: 256, Wall: 90 * time.Second, Tmp: 1 << 20, Disk: 1 << 30, Inodes: 7,
 			FileSize: 1_000_000, OpenFiles: 99,
@@ -86,6 +87,7 @@ func TestParseRunRefuses(t *testing.T) {
 		{"--memory GiB x", "--memory"},
 		{"--memory inf x", "--memory"},
 		{"--cpus 0 x", "--cpus"},
+		{"--protect hook x", "none, hooks or all"},
 		{"--cpus NaN x", "--cpus"},
 		{"--cpus 1e9 x", "--cpus"},
 		{"--pids 0 x", "--pids"},

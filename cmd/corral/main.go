@@ -1,5 +1,5 @@
 // Corral is the command people type. It is thin, for it is started once per job: what it does not do itself (run, ps,
-// version) it leaves to corral-front, beside it or in the library directory of the same release.
+// session, version) it leaves to corral-front, beside it or in the library directory of the same release.
 package main
 
 import (
@@ -15,6 +15,7 @@ import (
 
 	"corral/internal/nearest"
 	"corral/internal/version"
+	"corral/isolate/client/embed"
 	"corral/job"
 )
 
@@ -22,14 +23,17 @@ const usage = `corral runs other people's programs on your machine without trust
 
 Usage:
   corral run [OPTIONS] -- PROGRAM [ARG]...   run a program in a jail of its own
-  corral ps                                  list the jobs that run
+  corral session open|exec|list|close        jails that stay open, with a layer of their own
+  corral ps                                  list the jobs that run, and sessions
   corral mcp [--repo DIR]                    serve an agent host, over standard input and output
   corral serve [--listen ADDRESS]            serve agent hosts, over HTTP
+  corral exec-server [--repo DIR]            serve clients of command/exec, over JSON-RPC
   corral output [HANDLE]                     what earlier jobs of agents wrote
   corral audit tail|show|verify|export       the log of what was run for whom
   corral policy test REQUEST.json            what would be decided on a request, and why
   corral repo add|list|remove                the repositories that are served
   corral config check|show|init|token        the configuration
+  corral rootfs import|list|remove           root file systems for sessions
   corral doctor                              find out what this host can enforce
   corral version                             print the version
   corral help COMMAND                        explain a command
@@ -63,8 +67,12 @@ func dispatch(args []string) int {
 		code, err = runCommand(args[1:])
 	case "ps":
 		err = psCommand(args[1:])
+	case "session":
+		code, err = sessionCommand(args[1:])
 	case "version", "--version", "-v":
 		err = say("corral " + version.Version + "\n")
+	case embed.FindCommon:
+		err = embed.FindCommand(args[1:])
 	case "help", "--help", "-h":
 		err = help(args[1:])
 	default:
@@ -91,6 +99,8 @@ func help(args []string) error {
 		return say(runUsage)
 	case args[0] == "ps":
 		return say(psUsage)
+	case args[0] == "session":
+		return say(sessionUsage)
 	case args[0] == "version", args[0] == "help":
 		return say(usage)
 	}
@@ -121,8 +131,8 @@ func errorCode(err error) int {
 
 // commands are all of corral's; it is corral-front that knows those which are not in dispatch.
 var commands = []string{
-	"run", "ps", "version", "help",
-	"audit", "changes", "config", "doctor", "exec-server", "mcp", "output", "policy", "repo", "rootfs", "serve", "session",
+	"run", "ps", "session", "version", "help",
+	"audit", "changes", "config", "doctor", "exec-server", "mcp", "output", "policy", "repo", "rootfs", "serve",
 	"top",
 }
 

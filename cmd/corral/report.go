@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -37,6 +38,7 @@ type object struct {
 	SensitiveChanges []string    `json:"sensitiveChanges,omitempty"`
 	SensitiveMore    int         `json:"sensitiveChangesMore,omitempty"`
 	Incomplete       bool        `json:"sensitiveChangesIncomplete,omitempty"`
+	Changes          string      `json:"changes,omitempty"` // what corral changes knows them by
 	Cgroup           string      `json:"cgroup,omitempty"`
 	Error            *errorJSON  `json:"error,omitempty"`
 }
@@ -65,9 +67,10 @@ type errorJSON struct {
 	Hint    string `json:"hint,omitempty"`
 }
 
-func resultObject(r job.Result, out *streams) object {
+func resultObject(r job.Result, run *runOptions, out *streams) object {
 	o := object{
-		Status: r.Status, Stdout: string(out.stdout.kept), Stderr: string(out.stderr.kept), Limit: r.Limit, Cgroup: r.Cgroup,
+		Changes: run.changes,
+		Status:  r.Status, Stdout: string(out.stdout.kept), Stderr: string(out.stderr.kept), Limit: r.Limit, Cgroup: r.Cgroup,
 		SensitiveChanges: r.Sensitive, SensitiveMore: r.SensitiveMore, Incomplete: r.SensitiveIncomplete,
 		Usage: &usageJSON{
 			WallMS: ms(r.Usage.Wall), CPUMS: ms(r.Usage.CPU), UserMS: ms(r.Usage.User), SystemMS: ms(r.Usage.System),
@@ -78,6 +81,9 @@ func resultObject(r job.Result, out *streams) object {
 			StdoutTruncated: out.stdout.dropped > 0, StderrTruncated: out.stderr.dropped > 0,
 			TotalStdoutBytes: out.stdout.total, TotalStderrBytes: out.stderr.total,
 		},
+	}
+	if run.notKept != nil {
+		o.Error = errorObject(run.notKept, out).Error
 	}
 	if r.Signal != 0 {
 		name := signalName(r.Signal)
@@ -113,7 +119,7 @@ func known(n int64) *int64 {
 	return &n
 }
 
-const psUsage = `corral ps lists the jobs that run: yours, or for root all.
+const psUsage = `corral ps lists the jobs that run and the sessions that are open: yours, or for root all.
 
 Usage: corral ps [--supervisor SOCKET]
 `
@@ -145,5 +151,15 @@ func psCommand(args []string) error {
 		age := time.Since(time.Unix(0, e.Started)).Truncate(time.Second / 10)
 		fmt.Fprintf(w, "%s\t%d\t%v\t%s\n", e.Job, e.UID, age, printable(e.Repo))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	sessions, err := c.ListSessions(context.Background())
+	if err != nil || len(sessions) == 0 {
+		return err
+	}
+	if err := say("\n"); err != nil {
+		return err
+	}
+	return printSessions(sessions)
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/terminal"
 	"corral/isolate/client"
 	"corral/job"
 )
@@ -37,36 +38,51 @@ func runCommand(args []string) (int, error) {
 		}
 		return 0, err
 	}
+	code := exitCode(result)
+	if o.notKept != nil {
+		code = exitFailure
+	}
 	if o.json {
-		return exitCode(result), printJSON(resultObject(result, out))
+		return code, printJSON(resultObject(result, o, out))
 	}
 	tell(result, o, out)
-	return exitCode(result), out.failed()
+	return code, out.failed()
 }
 
 // connectAndRun returns when the job is over and, if the supervisor was its alone, that too.
 func (o *runOptions) connectAndRun(out *streams) (job.Result, error) {
 	o.spec.Claim.Tool = "run"
+	var t *terminal.Terminal
 	if o.tty {
 		var err error
-		if o.spec.Terminal, err = terminalSize(); err != nil {
+		if t, err = openTerminal(); err != nil {
 			return job.Result{}, err
 		}
+		o.spec.Terminal = t.Size()
 	}
 	c, finish, err := connect(o)
 	if err != nil {
 		return job.Result{}, err
 	}
 	defer finish()
-	result, err := o.run(c, out)
+	leave, err := o.enter(c)
+	if err != nil {
+		return job.Result{}, explain(err, o)
+	}
+	var result job.Result
+	if o.tty {
+		result, err = o.runTerminal(c, t)
+	} else {
+		result, err = o.run(c, out)
+	}
+	if left := leave(); err == nil {
+		o.notKept = left
+	}
 	return result, explain(err, o)
 }
 
 // run starts the job, passes its streams, and waits for it.
 func (o *runOptions) run(c *client.Client, out *streams) (job.Result, error) {
-	if o.tty {
-		return o.runTerminal(c)
-	}
 	signals := newObedience(func() {})
 	out.first = signals.begin // who reacts to what the job says can signal it
 	stdio, err := out.open(o.stdin)
@@ -96,6 +112,7 @@ const patience = 2 * time.Second
 // started to ignore (nohup(1)) it does.
 type obedience struct {
 	leave   func()
+	more    []os.Signal // beside interrupt, termination and hang-up
 	signals chan os.Signal
 	run     *client.Run
 	started chan struct{} // closed when run is set
@@ -108,8 +125,8 @@ type obedience struct {
 // threads, a quarter of what a short job takes. Until then a signal ends this process, and the job with it.
 const obeyAfter = 20 * time.Millisecond
 
-func newObedience(leave func()) *obedience {
-	return &obedience{leave: leave, signals: make(chan os.Signal, 4), started: make(chan struct{})}
+func newObedience(leave func(), more ...os.Signal) *obedience {
+	return &obedience{leave: leave, more: more, signals: make(chan os.Signal, 4), started: make(chan struct{})}
 }
 
 // follow says which job it is about, and returns what ends the obedience.
@@ -131,7 +148,7 @@ func (o *obedience) begin() {
 		return
 	}
 	o.begun = true
-	for _, s := range []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP} {
+	for _, s := range append([]os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP}, o.more...) {
 		if !signal.Ignored(s) {
 			signal.Notify(o.signals, s)
 		}

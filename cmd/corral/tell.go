@@ -38,6 +38,12 @@ func tell(r job.Result, o *runOptions, out *streams) {
 	if r.SensitiveMore > 0 {
 		fmt.Fprintf(os.Stderr, "corral: and %d more sensitive paths changed\n", r.SensitiveMore)
 	}
+	if o.changes != "" {
+		fmt.Fprintln(os.Stderr, "corral: changes:", o.changes)
+	}
+	if o.notKept != nil {
+		complain(o.notKept)
+	}
 	if r.SensitiveIncomplete {
 		fmt.Fprintln(os.Stderr, "corral: not everything in the repository was looked at for changed sensitive paths")
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,19 +15,37 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// A terminal is one for corral to be typed at.
-type terminal struct {
+// A console is a terminal for corral to be typed at.
+type console struct {
 	master, slave *os.File
 	out           buffer // what it shows
 	before        unix.Termios
 }
 
-func newTerminal(t *testing.T, rows, cols uint16) *terminal {
+// newConsole returns a console whose output goes to its buffer.
+func newConsole(t *testing.T, rows, cols uint16) *console {
+	t.Helper()
+	term := openConsole(t, rows, cols)
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		_, _ = io.Copy(&term.out, term.master)
+	}()
+	t.Cleanup(func() {
+		term.slave.Close()
+		<-read // EIO: everybody has closed it
+	})
+	return term
+}
+
+// openConsole returns a console that the test reads itself.
+func openConsole(t testing.TB, rows, cols uint16) *console {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { master.Close() })
 	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
 	if err == nil {
 		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
@@ -38,30 +57,21 @@ func newTerminal(t *testing.T, rows, cols uint16) *terminal {
 	if err != nil {
 		t.Fatal(err)
 	}
-	term := &terminal{master: master, slave: slave}
+	t.Cleanup(func() { slave.Close() })
+	term := &console{master: master, slave: slave}
 	term.resize(t, rows, cols)
 	term.before = term.state(t)
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		_, _ = io.Copy(&term.out, master)
-	}()
-	t.Cleanup(func() {
-		slave.Close()
-		<-read // EIO: everybody has closed it
-		master.Close()
-	})
 	return term
 }
 
-func (term *terminal) resize(t *testing.T, rows, cols uint16) {
+func (term *console) resize(t testing.TB, rows, cols uint16) {
 	t.Helper()
 	if err := unix.IoctlSetWinsize(int(term.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (term *terminal) state(t *testing.T) unix.Termios {
+func (term *console) state(t testing.TB) unix.Termios {
 	t.Helper()
 	s, err := unix.IoctlGetTermios(int(term.slave.Fd()), unix.TCGETS)
 	if err != nil {
@@ -70,14 +80,14 @@ func (term *terminal) state(t *testing.T) unix.Termios {
 	return *s
 }
 
-func (term *terminal) types(t *testing.T, keys string) {
+func (term *console) types(t *testing.T, keys string) {
 	t.Helper()
 	if _, err := term.master.WriteString(keys); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (term *terminal) shows(t *testing.T, text string) {
+func (term *console) shows(t *testing.T, text string) {
 	t.Helper()
 	for end := time.Now().Add(sandboxtest.Slow(30 * time.Second)); !strings.Contains(term.out.String(), text); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -87,18 +97,23 @@ func (term *terminal) shows(t *testing.T, text string) {
 }
 
 // run starts a job on the terminal, as a shell would.
-func (term *terminal) run(t *testing.T, script string, more ...string) *process {
+func (term *console) run(t *testing.T, script string, more ...string) *process {
 	t.Helper()
 	args := append([]string{"run", "--repo", repository(t), "--tty"}, more...)
-	cmd := command(t, "corral", append(args, "--", "sh", "-c", script)...)
+	cmd := term.attach(command(t, "corral", append(args, "--", "sh", "-c", script)...))
 	cmd.Env = append(cmd.Env, "TERM=vt220")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.slave, term.slave, term.slave
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	return start(t, cmd)
 }
 
+// attach gives cmd the terminal, which it controls.
+func (term *console) attach(cmd *exec.Cmd) *exec.Cmd {
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.slave, term.slave, term.slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	return cmd
+}
+
 // ended waits for corral's end, and checks that it left the terminal as it was.
-func (term *terminal) ended(t *testing.T, p *process, code int) {
+func (term *console) ended(t *testing.T, p *process, code int) {
 	t.Helper()
 	if got := p.ends(t); got.code != code {
 		t.Errorf("exit code %d, want %d; the terminal shows %q", got.code, code, term.out.String())
@@ -110,7 +125,7 @@ func (term *terminal) ended(t *testing.T, p *process, code int) {
 
 func TestTerminal(t *testing.T) {
 	sandboxtest.RequireJails(t)
-	term := newTerminal(t, 33, 101)
+	term := newConsole(t, 33, 101)
 	p := term.run(t, `tty; stty size; echo $TERM
 trap 'echo resized to $(stty size)' WINCH; trap 'echo interrupted' INT
 echo ready; read line; echo got $line; while :; do sleep 0.05; [ -e stop ] && exit 7; done`)
@@ -138,20 +153,25 @@ func TestTerminalRestored(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	for _, tt := range []struct {
 		name, script string
-		act          func(t *testing.T, p *process, term *terminal)
+		act          func(t *testing.T, p *process, term *console)
 		code         int
 		more         []string
+		program      string // in place of the script
 	}{
 		{name: "exit", script: "echo ready; exit 9", code: 9},
 		{name: "output up to the end", script: "seq 20000; echo ready", code: 0},
 		{name: "killed job", script: "echo ready; kill -KILL $$", code: 137},
 		{name: "timeout", script: "echo ready; sleep 1000", code: 124, more: []string{"--timeout", fmt.Sprint(sandboxtest.Slow(time.Second))}},
 		{name: "no such program", script: "", code: 125, more: []string{"--cwd", "nowhere"}},
-		{name: "end of input", script: "echo ready; cat", code: 0, act: func(t *testing.T, _ *process, term *terminal) { term.types(t, "\x04") }},
+		{name: "end of input", script: "echo ready; cat", code: 0, act: func(t *testing.T, _ *process, term *console) { term.types(t, "\x04") }},
 		// A shell that is about to wait for a child keeps the signal to itself: there is none.
-		{name: "Ctrl-C", script: "echo ready; exec sleep 1000", code: 130, act: func(t *testing.T, _ *process, term *terminal) { term.types(t, "\x03") }},
-		{name: "hang-up of corral", script: "echo ready; sleep 1000", code: 129, act: func(t *testing.T, p *process, _ *terminal) { p.signal(t, syscall.SIGHUP) }},
-		{name: "corral told twice", script: "trap '' TERM; echo ready; while :; do sleep 1000; done", code: 143, act: func(t *testing.T, p *process, _ *terminal) {
+		{name: "Ctrl-C", script: "echo ready; exec sleep 1000", code: 130, act: func(t *testing.T, _ *process, term *console) { term.types(t, "\x03") }},
+		{name: "program that cannot be executed", script: "", code: 127, program: "nowhere"},
+		{name: "Ctrl-\\", script: "echo ready; exec sleep 1000", code: 131, act: func(t *testing.T, _ *process, term *console) { term.types(t, "\x1c") }},
+		{name: "interrupt of corral", script: "echo ready; sleep 1000", code: 130, act: func(t *testing.T, p *process, _ *console) { p.signal(t, syscall.SIGINT) }},
+		{name: "quit of corral", script: "echo ready; sleep 1000", code: 131, act: func(t *testing.T, p *process, _ *console) { p.signal(t, syscall.SIGQUIT) }},
+		{name: "hang-up of corral", script: "echo ready; sleep 1000", code: 129, act: func(t *testing.T, p *process, _ *console) { p.signal(t, syscall.SIGHUP) }},
+		{name: "corral told twice", script: "trap '' TERM; echo ready; while :; do sleep 1000; done", code: 143, act: func(t *testing.T, p *process, _ *console) {
 			for {
 				_ = p.Process.Signal(syscall.SIGTERM)
 				select {
@@ -161,14 +181,17 @@ func TestTerminalRestored(t *testing.T) {
 				}
 			}
 		}},
-		{name: "killed supervisor", script: "echo ready; sleep 1000", code: 125, act: func(t *testing.T, p *process, _ *terminal) {
+		{name: "killed supervisor", script: "echo ready; sleep 1000", code: 125, act: func(t *testing.T, p *process, _ *console) {
 			if err := syscall.Kill(supervisor(t, p.Process.Pid), syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			term := newTerminal(t, 24, 80)
+			term := newConsole(t, 24, 80)
+			if tt.program != "" {
+				tt.more = append(tt.more, "--", tt.program)
+			}
 			p := term.run(t, tt.script, tt.more...)
 			if tt.script != "" {
 				term.shows(t, "ready\r\n")

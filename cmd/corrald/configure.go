@@ -39,6 +39,10 @@ func (o *options) take(c config.Config) {
 	s.MaxPerUser, s.MaxJails = c.MaxJobsPerUser, c.MaxJails
 	s.Audit = isolate.Audit{Each: c.Audit.Fsync == config.Each, MaxSize: c.Audit.MaxSize, Keep: c.Audit.Keep}
 	s.Audit = isolate.Audit{Each: c.Audit.Fsync == config.Each, MaxSize: c.Audit.MaxSize, Keep: c.Audit.Keep}
+	l := c.Layers
+	s.Layers = isolate.Layers{
+		Disk: l.Disk, Inodes: l.Inodes, MaxDisk: l.MaxDisk, MaxInodes: l.MaxInodes, Idle: l.Idle, MaxIdle: l.MaxIdle, Keep: l.Keep,
+	}
 	if o.embedded >= 0 {
 		return
 	}
@@ -49,7 +53,7 @@ func (o *options) take(c config.Config) {
 }
 
 func served(r config.Repo, f config.Floor) isolate.Repo {
-	repo := isolate.Repo{Path: r.Path, UIDs: r.Users, Ceilings: f.Ceilings, ReadOnly: f.Workspace == job.ReadOnly}
+	repo := isolate.Repo{Path: r.Path, UIDs: r.Users, Ceilings: f.Ceilings, ReadOnly: f.Workspace == job.ReadOnly, Protect: f.Protect}
 	if f.Syscalls != "default" {
 		repo.Profile = f.Syscalls
 	}

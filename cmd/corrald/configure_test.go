@@ -33,7 +33,7 @@ func TestDefaultsAgree(t *testing.T) {
 func TestTake(t *testing.T) {
 	no := false
 	file := config.Default()
-	file.Repos = []config.Repo{{Path: "/srv/a", Users: []uint32{7}}, {Path: "/srv/b"}}
+	file.Repos = []config.Repo{{Path: "/srv/a", Users: []uint32{7}}, {Path: "/srv/b", Protect: job.ProtectHooks}}
 	file.Toolchains = []string{"/opt/go"}
 	file.Ceilings.PIDs = 99
 	file.JailIdle, file.MaxJobs, file.MaxJobsPerUser, file.MaxJails = time.Minute, 5, 3, 2
@@ -46,7 +46,7 @@ func TestTake(t *testing.T) {
 	file.Repos = append(file.Repos, config.Repo{Path: "/srv/c", Profile: "tight", Ceilings: bound})
 	served := []isolate.Repo{
 		{Path: "/srv/a", UIDs: []uint32{7}},
-		{Path: "/srv/b"},
+		{Path: "/srv/b", Protect: job.ProtectHooks},
 		{Path: "/srv/c", Ceilings: bound, ReadOnly: true, Profile: "strict"},
 	}
 	tests := []struct {

@@ -72,6 +72,10 @@ func parse(args []string) (*options, error) {
 		o.supervisor.Repos = append(o.supervisor.Repos, isolate.Repo{Path: dir})
 		return nil
 	})
+	f.Func("common", "", func(dir string) error {
+		o.supervisor.Commons = append(o.supervisor.Commons, dir)
+		return nil
+	})
 	f.Func("toolchain", "", func(dir string) error {
 		o.supervisor.Toolchains = append(o.supervisor.Toolchains, dir)
 		return nil

@@ -45,14 +45,34 @@ var owners = []owner{
 		"gzip at about twice the speed of the standard library's, which every byte of every job pays for; any gzip reads what is written",
 	},
 	{
+		"github.com/klauspost/compress/zstd",
+		[]string{"image"},
+		"the standard library has no zstd, which layers of images are compressed with; of what it opens little is kept",
+	},
+	{
+		"github.com/google/go-containerregistry",
+		[]string{"image"},
+		"manifests of container images are read in one place, and what is imported is files and nothing else of them",
+	},
+	{
 		"github.com/mark3labs/mcp-go",
 		[]string{"mcp"},
 		"the protocol is one package's, and its types are not the words of tools",
 	},
 	{
+		"github.com/coder/websocket",
+		[]string{"rpc/transport"},
+		"the frames of clients who may be anybody are read in one place, and bounded there",
+	},
+	{
 		"go.starlark.net",
 		[]string{"starlark"},
 		"one package knows the interpreter, and puts bounds around it",
+	},
+	{
+		"github.com/hinshun/vt10x",
+		[]string{"internal/screentest"},
+		"only tests look at a screen; what a job writes to a terminal is nothing that a program of ours understands",
 	},
 	{
 		"go.yaml.in/yaml",
@@ -90,6 +110,10 @@ var bounds = []bound{
 		reason: "it keeps what jobs wrote, for whichever front-end: it starts nothing and asks nobody",
 	},
 	{
+		from: "session", only: []string{"std", "job"},
+		reason: "whose session is whose is bookkeeping: what a session is made of is the supervisor's",
+	},
+	{
 		from: "lang", only: []string{"std", sys, "job"},
 		reason: "what runs a language is a table and a look at directories: it starts nothing and asks nobody",
 	},
@@ -111,7 +135,7 @@ var bounds = []bound{
 	},
 	{
 		from: "cmd/corral",
-		only: []string{"std", sys, "isolate/client/...", "isolate/wire", "job", "internal/nearest", "internal/version"},
+		only: []string{"std", sys, "isolate/client/...", "isolate/wire", "job", "internal/nearest", "internal/terminal", "internal/version"},
 		reason: "it is started for each job: linked with everything, a Go program starts in 4.9 ms, which is more than " +
 			"all of bubblewrap's run",
 	},
@@ -123,6 +147,15 @@ var bounds = []bound{
 	{
 		from: "cmd/corral-front", never: supervisor,
 		reason: "a front-end has no privileges: what needs some is asked of corrald",
+	},
+	{
+		from:   "image",
+		only:   []string{"std", sys, "image/unpack", "github.com/google/go-containerregistry/...", "github.com/klauspost/compress/..."},
+		reason: "it reads what strangers packed, as who imports it: it starts nothing, asks nobody, and fills nothing but a stream",
+	},
+	{
+		from: "image/unpack", only: []string{"std", sys},
+		reason: "it runs inside a jail, in a program that is to be small and easy to audit",
 	},
 	{
 		from: "config", only: []string{"std", "go.yaml.in/yaml/v3", "job", "internal/nearest"},
@@ -141,6 +174,18 @@ var bounds = []bound{
 		reason: "a protocol's front-end reaches jobs through job.Runner",
 	},
 	{
+		from: "rpc/transport", only: []string{"std", sys, "github.com/coder/websocket", "internal/gate", "internal/strictjson", "job", "rpc"},
+		reason: "it carries messages and knows who sends them: what they say, and what is run, is none of its affair",
+	},
+	{
+		from: "internal/strictjson", only: []string{"std"},
+		reason: "it reads what anybody sent: it is to be easy to audit",
+	},
+	{
+		from: "internal/gate", only: []string{"std"},
+		reason: "who may speak to a server is to be easy to audit",
+	},
+	{
 		from: "policy", never: append([]string{"config", "isolate/...", "mcp/...", "net/http"}, supervisor...),
 		reason: "a decision is a pure function of rules and request",
 	},
@@ -157,7 +202,7 @@ var bounds = []bound{
 		reason: "programs are wiring, and nothing is built on wiring",
 	},
 	{
-		from: "...", never: []string{"internal/sandboxtest", "internal/layers"},
+		from: "...", never: []string{"internal/sandboxtest", "internal/layers", "internal/screentest"},
 		reason: "what tests need has no place in a program",
 	},
 }

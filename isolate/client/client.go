@@ -30,6 +30,9 @@ type Client struct {
 	// ByPath names repositories to the supervisor by their path: it is one that root started for them. Otherwise the
 	// client opens the directory and passes the descriptor. Set it before the first Run.
 	ByPath bool
+	// Commons are the git directories that repositories are worktrees of, both by their paths, as such a supervisor was
+	// started for them; with ByPath. Set it before the first Run.
+	Commons map[string]string
 
 	mu      sync.Mutex
 	next    uint32                   // guarded by mu: the next tag
@@ -228,7 +231,7 @@ func (c *Client) Start(spec job.Spec, stdio job.Stdio, terminal func(master *os.
 	} else {
 		m.Flags |= wire.FlagTerminal
 	}
-	if !c.ByPath {
+	if !c.ByPath && spec.Session == "" {
 		dir, err := openRepo(spec.Repo)
 		if err != nil {
 			return nil, err
@@ -236,6 +239,15 @@ func (c *Client) Start(spec job.Spec, stdio job.Stdio, terminal func(master *os.
 		defer dir.Close()
 		m.Flags |= wire.FlagRepo
 		files = append(files, dir)
+	}
+	if spec.Session == "" { // which has its own
+		path, dir, flag := c.common(spec.Repo)
+		m.Common = path
+		m.Flags |= flag
+		if dir != nil {
+			defer dir.Close()
+			files = append(files, dir)
+		}
 	}
 	tag, answers, err := c.register()
 	if err != nil {
@@ -256,9 +268,21 @@ func message(spec job.Spec) wire.Run {
 		Rows: spec.Terminal.Rows, Cols: spec.Terminal.Cols, Profile: spec.Profile, Repo: spec.Repo, Dir: spec.Dir,
 		Claim: spec.Claim,
 	}
-	if spec.Workspace == job.ReadOnly {
+	switch spec.Workspace {
+	case job.ReadOnly:
 		m.Flags |= wire.FlagReadOnly
+	case job.Overlay:
+		m.Flags |= wire.FlagOverlay
+	case job.Direct:
 	}
+	switch spec.Protect {
+	case job.ProtectHooks:
+		m.Flags |= wire.FlagProtectHooks
+	case job.ProtectAll:
+		m.Flags |= wire.FlagProtectAll
+	case job.ProtectNone:
+	}
+	m.Session, m.Tool = spec.Session, string(spec.Tool)
 	return m
 }
 
@@ -322,7 +346,7 @@ func (r *Run) Wait() (job.Result, error) {
 
 // Run implements job.Runner.
 func (c *Client) Run(ctx context.Context, spec job.Spec, stdio job.Stdio) (job.Result, error) {
-	r, err := c.Start(spec, stdio, nil)
+	r, err := c.Start(spec, stdio, stdio.Terminal)
 	if err != nil {
 		return job.Result{}, err
 	}

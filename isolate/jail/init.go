@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Run is the jail's init: process 1 of the jail's PID namespace, root in the jail's user namespace. On each request
-// of the supervisor it starts one stub in fresh namespaces; it reaps what ends; and it ends with the supervisor, which
+// Run is the jail's init: process 1 of the jail's PID namespace, root in the jail's user namespace. On request of the
+// supervisor it makes an overlay, or starts one stub in fresh namespaces; it reaps what ends; and it ends with the supervisor, which
 // ends every process of the jail. It reads nothing but the supervisor's requests.
 //
 // Descriptors: 3 the supervisor's socket, 4 the stub's program. Run returns when the socket closes, or with an error
@@ -44,7 +44,7 @@ func Run() error {
 		return err
 	}
 	supervisor := socket.(*net.UnixConn)
-	buffer, control := make([]byte, slotSize+1), make([]byte, unix.CmsgSpace(2*4))
+	buffer, control := make([]byte, requestSize+1), make([]byte, unix.CmsgSpace(2*4))
 	for {
 		n, cn, _, _, err := supervisor.ReadMsgUnix(buffer, control)
 		if err == nil {
@@ -65,9 +65,9 @@ func ended(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)
 }
 
-// answer starts a stub for one request and says how that went.
+// answer does what one request asks for and says how that went.
 func answer(supervisor *net.UnixConn, request, control []byte, null int) error {
-	number, _, err := ReadSlot(request)
+	number, what, err := ReadRequest(request)
 	if err != nil {
 		return err
 	}
@@ -76,17 +76,23 @@ func answer(supervisor *net.UnixConn, request, control []byte, null int) error {
 		return err
 	}
 	defer closeAll(fds)
-	pidfd, err := startStub(fds, null)
+	fd, err := -1, error(unix.ENOSYS)
+	switch what {
+	case AskSlot:
+		fd, err = startStub(fds, null)
+	case AskOverlay:
+		fd, err = overlay(fds)
+	}
 	if err != nil {
 		var errno syscall.Errno
 		if !errors.As(err, &errno) {
 			errno = unix.EIO
 		}
-		_, _, err = supervisor.WriteMsgUnix(AppendSlot(number, uint32(errno)), nil, nil)
+		_, _, err = supervisor.WriteMsgUnix(AppendRequest(number, uint32(errno)), nil, nil)
 		return err
 	}
-	defer unix.Close(pidfd)
-	_, _, err = supervisor.WriteMsgUnix(AppendSlot(number, 0), unix.UnixRights(pidfd), nil)
+	defer unix.Close(fd)
+	_, _, err = supervisor.WriteMsgUnix(AppendRequest(number, 0), unix.UnixRights(fd), nil)
 	return err
 }
 

@@ -24,11 +24,14 @@ const (
 	bindSize     = 4168
 	bindSource   = 8
 	bindTarget   = 72
-	planSize     = 8488
+	planSize     = 12584
 	planSoft     = 40
 	planHard     = 168
 	planRepo     = 296
 	planDir      = 4392
+	planCommon   = 8488
+	keptSize     = 57352 // at most
+	keptList     = 8
 	orderSize    = 16
 	reportSize   = 40
 	controlFD    = 3 // of a stub and of the init
@@ -38,6 +41,10 @@ const (
 	planStdin    = 4
 	planExecFD   = 8
 	planStarted  = 16
+	planLayer    = 32
+	planRootCwd  = 64
+	planKept     = 128
+	planCommonFD = 256
 )
 
 // Prepare is what a slot needs to be made ready. Its one descriptor is the compiled seccomp program.
@@ -47,7 +54,15 @@ type Prepare struct {
 	TmpBytes  int64  // size of each private directory
 	TmpInodes int64
 	Binds     []Bind // sent after it, see Bind.Append
+	Roots     []Root // sent after those, each with the mount as its descriptor
 }
+
+// A Root is a mount of which the job's root consists, in place of the jail's: Target is "/" for the first, and shorter
+// than 4096 bytes.
+type Root struct{ Target string }
+
+// Append encodes r.
+func (r Root) Append() []byte { return Bind{Target: r.Target}.Append() }
 
 // A Bind is a directory of the jail that a job sees at another place too, over its private directories: Source is
 // shorter than 64 bytes, Target than 4096.
@@ -70,7 +85,8 @@ func (p Prepare) Append() []byte {
 	for _, n := range []uint64{p.Skip, uint64(p.TmpBytes), uint64(p.TmpInodes)} {
 		b = binary.LittleEndian.AppendUint64(b, n)
 	}
-	return binary.LittleEndian.AppendUint64(b, uint64(len(p.Binds)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(p.Binds)))
+	return binary.LittleEndian.AppendUint32(b, uint32(len(p.Roots)))
 }
 
 // Rlimit is one resource limit of setrlimit(2): both values in the resource's own unit.
@@ -80,23 +96,27 @@ type Rlimit struct {
 }
 
 // Plan is one job for a ready slot. Its descriptors are, in this order: the repository's mount, the payload, stdout and
-// stderr unless Terminal, stdin if Stdin, the program if ExecFD.
+// stderr unless Terminal, stdin if Stdin, the program if ExecFD, the layer's mount if Layer, the common directory's if Common is not "".
 type Plan struct {
 	Terminal, ReadOnly, Stdin, ExecFD bool
 	SayStarted                        bool          // report Started
+	Layer                             bool          // the layer is mounted at /var/layer
+	RootDir                           bool          // Dir is relative to the root, not to the repository
+	Kept                              bool          // a Kept follows
 	Wall                              time.Duration // the stub's own deadline; 0 none
 	TmpBytes, TmpInodes               int64
 	Rows, Cols                        uint16
 	Rlimits                           []Rlimit
 	Repo                              string // absolute path of the mount, shorter than 4096 bytes
 	Dir                               string // relative to it, likewise
+	Common                            string // absolute path of the git directory that it is a worktree of, likewise
 }
 
 // Append encodes p.
 func (p *Plan) Append() []byte {
 	b := make([]byte, planSize)
 	flags := uint32(0)
-	for flag, on := range map[uint32]bool{planTTY: p.Terminal, planReadOnly: p.ReadOnly, planStdin: p.Stdin, planExecFD: p.ExecFD, planStarted: p.SayStarted} {
+	for flag, on := range map[uint32]bool{planTTY: p.Terminal, planReadOnly: p.ReadOnly, planStdin: p.Stdin, planExecFD: p.ExecFD, planStarted: p.SayStarted, planLayer: p.Layer, planRootCwd: p.RootDir, planKept: p.Kept, planCommonFD: p.Common != ""} {
 		if on {
 			flags |= flag
 		}
@@ -121,7 +141,24 @@ func (p *Plan) Append() []byte {
 	}
 	copy(b[planRepo:planRepo+pathSize-1], p.Repo)
 	copy(b[planDir:planDir+pathSize-1], dir)
+	copy(b[planCommon:planCommon+pathSize-1], p.Common)
 	return b
+}
+
+// Kept is what the job is to leave alone, see scan.KeptAnswer: List is at most MaxKept bytes, which the stub reads.
+type Kept struct {
+	Count uint32
+	List  string
+}
+
+// MaxKept is how long the list of a Kept can be.
+const MaxKept = keptSize - keptList
+
+// Append encodes k.
+func (k Kept) Append() []byte {
+	b := binary.LittleEndian.AppendUint32(make([]byte, 0, keptList+len(k.List)), planVersion)
+	b = binary.LittleEndian.AppendUint32(b, k.Count)
+	return append(b, k.List[:min(len(k.List), MaxKept)]...)
 }
 
 // Order signals a running job.
@@ -190,23 +227,33 @@ func ReadReport(b []byte) (Report, error) {
 	return r, nil
 }
 
-// slot request of the supervisor to the init: a number, with the stub's socket and, where there is a unified cgroup
-// hierarchy, the job's cgroup directory. The answer is the number and an errno, with a pidfd of the stub when it is 0.
-const slotSize = 12
+// A request of the supervisor to the init is a number and what is asked for; the answer is the number and an errno, with
+// one descriptor when it is 0.
+const requestSize = 12
 
-// AppendSlot encodes a request (errno 0) or an answer.
-func AppendSlot(number uint32, errno uint32) []byte {
-	b := make([]byte, slotSize)
+// What is asked of the init.
+const (
+	// AskSlot comes with the stub's socket and, where there is a unified cgroup hierarchy, the job's cgroup directory. The
+	// answer has a pidfd of the stub.
+	AskSlot = iota
+	// AskOverlay comes with two detached mounts: what is below, and a directory with upper and work in it. The answer has a
+	// detached mount of the two, merged.
+	AskOverlay
+)
+
+// AppendRequest encodes a request, or the answer to one: then word is an errno.
+func AppendRequest(number, word uint32) []byte {
+	b := make([]byte, requestSize)
 	binary.LittleEndian.PutUint32(b, planVersion)
 	binary.LittleEndian.PutUint32(b[4:], number)
-	binary.LittleEndian.PutUint32(b[8:], errno)
+	binary.LittleEndian.PutUint32(b[8:], word)
 	return b
 }
 
-// ReadSlot decodes a request or an answer.
-func ReadSlot(b []byte) (number, errno uint32, err error) {
-	if len(b) != slotSize || binary.LittleEndian.Uint32(b) != planVersion {
-		return 0, 0, errors.New("a message about a slot that is none")
+// ReadRequest decodes a request or an answer.
+func ReadRequest(b []byte) (number, word uint32, err error) {
+	if len(b) != requestSize || binary.LittleEndian.Uint32(b) != planVersion {
+		return 0, 0, errors.New("a message with the jail's init that is none")
 	}
 	return binary.LittleEndian.Uint32(b[4:]), binary.LittleEndian.Uint32(b[8:]), nil
 }

@@ -13,7 +13,7 @@ import (
 func TestPlanAppend(t *testing.T) {
 	p := Plan{
 		Terminal: true, ReadOnly: true, Stdin: true, ExecFD: true, Wall: time.Second, TmpBytes: 2, TmpInodes: 3, Rows: 4, Cols: 5,
-		Rlimits: []Rlimit{{unix.RLIMIT_CORE, 0, 1}, {unix.RLIMIT_NOFILE, 6, 7}}, Repo: "/srv/repo", Dir: "a/b",
+		Rlimits: []Rlimit{{unix.RLIMIT_CORE, 0, 1}, {unix.RLIMIT_NOFILE, 6, 7}}, Repo: "/srv/repo", Dir: "a/b", Kept: true, Common: "/srv/main/.git",
 	}
 	b := p.Append()
 	u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
@@ -21,12 +21,13 @@ func TestPlanAppend(t *testing.T) {
 	for what, ok := range map[string]bool{
 		"size":    len(b) == planSize,
 		"version": u32(0) == planVersion,
-		"flags":   u32(4) == planTTY|planReadOnly|planStdin|planExecFD,
+		"flags":   u32(4) == planTTY|planReadOnly|planStdin|planExecFD|planKept|planCommonFD,
 		"numbers": u64(8) == 1e9 && u64(16) == 2 && u64(24) == 3,
 		"limits":  u32(32) == 1<<unix.RLIMIT_CORE|1<<unix.RLIMIT_NOFILE && u64(planSoft+8*unix.RLIMIT_NOFILE) == 6 && u64(planHard+8*unix.RLIMIT_NOFILE) == 7,
 		"window":  b[36] == 4 && b[38] == 5,
 		"repo":    text(b[planRepo:]) == "/srv/repo",
 		"dir":     text(b[planDir:]) == "a/b",
+		"common":  text(b[planCommon:]) == "/srv/main/.git",
 	} {
 		if !ok {
 			t.Errorf("%s: %x", what, b[:planRepo])
@@ -46,8 +47,8 @@ func TestPlanPaths(t *testing.T) {
 		t.Errorf("no directory is %q", got)
 	}
 	long := strings.Repeat("x", 2*pathSize)
-	b := (&Plan{Repo: long, Dir: long}).Append()
-	if len(b) != planSize || b[planRepo+pathSize-1] != 0 || b[planDir+pathSize-1] != 0 {
+	b := (&Plan{Repo: long, Dir: long, Common: long}).Append()
+	if len(b) != planSize || b[planRepo+pathSize-1] != 0 || b[planDir+pathSize-1] != 0 || b[planCommon+pathSize-1] != 0 {
 		t.Error("a long path runs into the next field")
 	}
 }
@@ -64,6 +65,12 @@ func TestPrepareAndOrder(t *testing.T) {
 	long := strings.Repeat("x", 2*pathSize)
 	if b = (Bind{Source: long, Target: long}).Append(); len(b) != bindSize || b[bindTarget-1] != 0 || b[bindSize-1] != 0 {
 		t.Error("a long path runs into the next field")
+	}
+	if b = (Kept{3, "rab\x00"}).Append(); len(b) != keptList+4 || b[4] != 3 || text(b[keptList:]) != "rab" {
+		t.Errorf("kept %x", b)
+	}
+	if b = (Kept{1, strings.Repeat("x", 2*keptSize)}).Append(); len(b) != keptSize {
+		t.Errorf("kept of %d bytes", len(b))
 	}
 	b = Order{Signal: 15, Everyone: true}.Append()
 	if len(b) != orderSize || b[4] != 15 || b[8] != 1 {
@@ -106,15 +113,15 @@ func TestReadReport(t *testing.T) {
 	}
 }
 
-func TestReadSlot(t *testing.T) {
-	number, errno, err := ReadSlot(AppendSlot(1<<31, 12))
+func TestReadRequest(t *testing.T) {
+	number, errno, err := ReadRequest(AppendRequest(1<<31, 12))
 	if number != 1<<31 || errno != 12 || err != nil {
 		t.Errorf("%d, %d, %v", number, errno, err)
 	}
 	for name, b := range map[string][]byte{
-		"nothing": nil, "short": AppendSlot(1, 0)[:11], "long": append(AppendSlot(1, 0), 0), "other version": make([]byte, slotSize),
+		"nothing": nil, "short": AppendRequest(1, 0)[:11], "long": append(AppendRequest(1, 0), 0), "other version": make([]byte, requestSize),
 	} {
-		if _, _, err := ReadSlot(b); err == nil {
+		if _, _, err := ReadRequest(b); err == nil {
 			t.Errorf("%s is accepted", name)
 		}
 	}
@@ -137,10 +144,10 @@ func FuzzReport(f *testing.F) {
 
 // FuzzSlot: what is accepted has one encoding.
 func FuzzSlot(f *testing.F) {
-	f.Add(AppendSlot(1, 2))
+	f.Add(AppendRequest(1, 2))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		number, errno, err := ReadSlot(b)
-		if err == nil && !bytes.Equal(AppendSlot(number, errno), b) {
+		number, errno, err := ReadRequest(b)
+		if err == nil && !bytes.Equal(AppendRequest(number, errno), b) {
 			t.Errorf("%x", b)
 		}
 	})

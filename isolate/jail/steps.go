@@ -4,16 +4,16 @@ package jail
 // first SlotSteps are done before the job is known, the next PlaceSteps by process 1 when it is, the rest by process 2.
 var Steps = []string{
 	"private-mounts", "cgroup-namespace", "host-name", "loopback", "proc", "proc-masks", "proc-sys", "devpts",
-	"private-directories", "toolchains", "home", "bounding-set", "dispositions",
-	"tmp-size", "repo", "terminal",
+	"private-directories", "toolchains", "home", "root", "bounding-set", "dispositions",
+	"tmp-size", "common", "repo", "protect", "layer", "terminal",
 	"session", "identity", "keyring", "capabilities", "payload", "files", "rlimits", "cwd", "no-new-privs", "landlock",
 	"descriptors", "seccomp", "exec",
 }
 
 // How many of Steps belong to the first two phases.
 const (
-	SlotSteps  = 13
-	PlaceSteps = 3
+	SlotSteps  = 14
+	PlaceSteps = 6
 )
 
 // Step returns the bit of Prepare.Skip for a step's name, or 0 when there is none of that name.

@@ -53,10 +53,11 @@ func TestLayout(t *testing.T) {
 	header := source(t, "plan.h")
 	ours := map[string]int{
 		"sizeof(struct prepare)": prepareSize, "sizeof(struct plan)": planSize, "sizeof(struct order)": orderSize,
-		"sizeof(struct bind)": bindSize, "sizeof(struct report)": reportSize, "sizeof(struct payload)": 16,
+		"sizeof(struct bind)": bindSize, "sizeof(struct kept)": keptSize, "offsetof(struct kept, list)": keptList, "sizeof(struct report)": reportSize, "sizeof(struct payload)": 16,
 		"offsetof(struct plan, wall_ns)": 8, "offsetof(struct plan, rlimit_mask)": 32,
 		"offsetof(struct plan, soft)": planSoft, "offsetof(struct plan, hard)": planHard,
 		"offsetof(struct plan, repo)": planRepo, "offsetof(struct plan, cwd)": planDir,
+		"offsetof(struct plan, common)": planCommon,
 	}
 	seen := 0
 	for _, m := range regexp.MustCompile(`_Static_assert\((.*) == (\d+), "`).FindAllStringSubmatch(header, -1) {
@@ -76,7 +77,9 @@ func TestConstants(t *testing.T) {
 	ours := map[string]int{
 		"PLAN_VERSION": planVersion, "PATH_SIZE": pathSize, "STEP_SIZE": stepSize, "RLIMITS": rlimits,
 		"FD_CONTROL": controlFD, "PLAN_TTY": planTTY, "PLAN_READONLY": planReadOnly, "PLAN_STDIN": planStdin,
-		"PLAN_EXEC_FD": planExecFD, "PLAN_SAY_STARTED": planStarted, "PAYLOAD_MAGIC": 0x4c524f43,
+		"PLAN_EXEC_FD": planExecFD, "PLAN_LAYER": planLayer, "PLAN_ROOT_CWD": planRootCwd,
+		"PLAN_KEPT": planKept, "PLAN_COMMON": planCommonFD, "KEPT_BYTES": MaxKept,
+		"PLAN_SAY_STARTED": planStarted, "PAYLOAD_MAGIC": 0x4c524f43,
 		"REPORT_HELLO": int(Hello), "REPORT_READY": int(Ready), "REPORT_TTY": int(Terminal), "REPORT_STARTED": int(Started),
 		"REPORT_FAILED": int(Failed), "REPORT_EXITED": int(Exited), "REPORT_DEADLINE": int(DeadlineOver),
 		"REPORT_GONE": int(Gone),

@@ -104,14 +104,14 @@ func (w *walk) entries(z *zone, fd int) (marks uint8, whole bool) {
 			return true
 		case len(w.ents) >= limit:
 			whole = false
-			w.rep.Incomplete = true
+			w.crowded, w.rep.Incomplete = true, true
 			return true // a sensitive name may be lost, but not what makes a look-alike
 		}
 		w.ents = append(w.ents, entry{string(name), k})
 		return true
 	})
 	if err != nil {
-		w.rep.Incomplete = true
+		w.crowded, w.rep.Incomplete = true, true
 		whole = false
 	}
 	return marks, whole
@@ -162,7 +162,7 @@ func (w *walk) mergeDir(m *merge, name string, k *kid, st *stat) {
 		limit += limit/8 + 64
 	}
 	if w.s.nodes >= limit {
-		w.rep.Incomplete = true
+		w.crowded, w.rep.Incomplete = true, true
 		m.n.racy = true
 		if c.track && fresh {
 			w.report(name, k.row)

@@ -4,7 +4,8 @@
 //
 // A [Scanner] belongs to one repository. [Scanner.Baseline] walks the tree once and remembers each directory and the state of
 // each sensitive path. [Scanner.Changed], called after a job, asks for the state of the known directories and sensitive paths,
-// reads again only the directories that changed, and names the differences. [Table] says what is sensitive, and why.
+// reads again only the directories that changed, and names the differences. [Scanner.Keep], called before one, names those
+// that it is not to change. [Table] says what is sensitive, and why.
 //
 // Words: a git directory is a directory named .git, one below .git/modules or .git/worktrees, or a look-alike: a directory
 // which git would take for a bare repository, whatever its name. Names are compared as the laxest file system would compare
@@ -21,8 +22,9 @@
 //   - sensitive directories are walked before others and shallow ones before deep ones, and a report that must leave paths out
 //     keeps some of every row of the table: a flood hides neither the root's hooks nor a change of another kind.
 //
-// The system calls after [New]: openat2, newfstatat, fstat, getdents64, close. The walk holds one descriptor per level, at
-// most [MaxDepth] + 2. The package logs nothing, writes nothing, starts no goroutine and never runs git.
+// The system calls after [New]: openat2, newfstatat, fstat, getdents64, close, and readlinkat by [Scanner.Keep]. The walk
+// holds one descriptor per level, at most [MaxDepth] + 2. The package logs nothing, writes nothing, starts no goroutine and
+// never runs git.
 //
 // Not seen: git objects, references and logs, ordinary commits, sources (a Makefile runs code as well, but only as source
 // does), what is below a mount point, and what is below the directory to which a sensitive symbolic link leads.
@@ -117,13 +119,21 @@ type Scanner struct {
 	last    time.Time
 	// owed is the earliest since (nanoseconds) whose pass ended before all was looked at; noDebt if none. The
 	// next pass reports from then on.
-	owed int64
-	buf  []byte // for getdents64
+	owed   int64
+	buf    []byte   // for getdents64
+	keeper *Scanner // what Keep remembers; nil before the first
 }
 
 // New returns a scanner of the directory repo, which may be opened with O_PATH. It takes repo over and closes it, also when it
 // fails. It fails if the kernel has no openat2(2) (before 5.6) or repo is not a directory that can be read.
-func New(repo *os.File, b Bounds) (*Scanner, error) {
+func New(repo *os.File, b Bounds) (*Scanner, error) { return newScanner(repo, b, compile(Table)) }
+
+// NewGitDir returns a scanner of the git directory dir, whatever its name, as New does of a repository.
+func NewGitDir(dir *os.File, b Bounds) (*Scanner, error) {
+	return newScanner(dir, b, compile(Table).kids[".git"].dir)
+}
+
+func newScanner(repo *os.File, b Bounds, rules *zone) (*Scanner, error) {
 	defer repo.Close()
 	dir := int(repo.Fd())
 	fd, err := openAt(dir, ".", unix.O_PATH)
@@ -138,7 +148,7 @@ func New(repo *os.File, b Bounds) (*Scanner, error) {
 	exact := timesExact(probe)
 	unix.Close(probe)
 	return &Scanner{
-		fd: fd, bounds: b.withDefaults(), exact: exact, tree: compile(Table), owed: noDebt, buf: make([]byte, 64<<10),
+		fd: fd, bounds: b.withDefaults(), exact: exact, tree: rules, owed: noDebt, buf: make([]byte, 64<<10),
 	}, nil
 }
 
@@ -150,7 +160,7 @@ func (s *Scanner) Close() error {
 		return nil
 	}
 	err := unix.Close(s.fd)
-	s.fd, s.root = -1, nil
+	s.fd, s.root, s.keeper = -1, nil, nil
 	return err
 }
 
@@ -162,7 +172,7 @@ func (s *Scanner) Baseline() (Report, error) {
 	if s.fd < 0 {
 		return Report{}, ErrClosed
 	}
-	s.root, s.nodes, s.tracked, s.owed = nil, 0, 0, noDebt
+	s.root, s.nodes, s.tracked, s.owed, s.keeper = nil, 0, 0, noDebt, nil
 	now := time.Now()
 	st, err := fstat(s.fd)
 	if err != nil {

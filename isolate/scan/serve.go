@@ -12,14 +12,17 @@ import (
 )
 
 // An Op is a request to a scanner that runs as a process of its own, over a SOCK_SEQPACKET socket. A request is 12
-// bytes: the op and, as nanoseconds since the epoch, since; an answer is a header and then paths, each ended by NUL.
+// bytes: the op and, as nanoseconds since the epoch, since; an answer is a header and then paths, each ended by NUL. Those
+// to OpKeepHooks and OpKeepAll have a shape of their own.
 type Op uint32
 
 // The requests.
 const (
-	OpBaseline Op = iota + 1 // remember the tree as it is
-	OpChanged                // report what changed since
-	OpUsage                  // sum up what was made since
+	OpBaseline  Op = iota + 1 // remember the tree as it is
+	OpChanged                 // report what changed since
+	OpUsage                   // sum up what was made since
+	OpKeepHooks               // list what a job is to leave alone, see ReadKept
+	OpKeepAll                 // likewise, with all of git directories
 )
 
 const (
@@ -77,13 +80,10 @@ func (a *Answer) append() []byte {
 }
 
 // Serve answers requests from socket, a descriptor number, about the tree below the working directory, until the
-// socket's end. It runs as a job: nobody, without a way to write the tree.
-func Serve(socket int) error {
-	dir, err := os.Open(".")
-	if err != nil {
-		return err
-	}
-	s, err := New(dir, Bounds{Time: serveTime})
+// socket's end. common is the path of the git directory that it is a worktree of, "" if it is none: what is in that counts,
+// by its absolute path. It runs as a job: nobody, without a way to write either.
+func Serve(socket int, common string) error {
+	s, err := newServer(common)
 	if err != nil {
 		return err
 	}
@@ -101,15 +101,75 @@ func Serve(socket int) error {
 			return ErrProtocol
 		}
 		since := time.Unix(0, int64(binary.LittleEndian.Uint64(request[4:])))
-		answer := s.answer(Op(binary.LittleEndian.Uint32(request)), since)
-		if _, err := unix.Write(socket, answer.append()); err != nil {
+		if _, err := unix.Write(socket, s.answer(Op(binary.LittleEndian.Uint32(request)), since)); err != nil {
 			return errors.Join(err, io.ErrClosedPipe)
 		}
 	}
 }
 
-func (s *Scanner) answer(op Op, since time.Time) Answer {
-	var a Answer
+// A server is what is looked at for one jail.
+type server struct {
+	repo   *Scanner
+	common *Scanner // nil: there is none
+	path   string   // of common
+}
+
+func newServer(common string) (*server, error) {
+	s := &server{path: common}
+	dir, err := os.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	if s.repo, err = New(dir, Bounds{Time: serveTime}); err != nil || common == "" {
+		return s, err
+	}
+	if dir, err = os.Open(common); err != nil {
+		return nil, err
+	}
+	s.common, err = NewGitDir(dir, Bounds{Time: serveTime})
+	return s, err
+}
+
+func (s *server) answer(op Op, since time.Time) []byte {
+	if op == OpKeepHooks || op == OpKeepAll {
+		return appendKept(s.keep(op == OpKeepAll))
+	}
+	a := s.repo.answer(op, since)
+	if s.common != nil {
+		b := s.common.answer(op, since)
+		for i, p := range b.paths {
+			b.paths[i] = s.path + "/" + p
+		}
+		a.paths = append(a.paths, b.paths...)
+		a.More += b.More
+		a.Incomplete = a.Incomplete || b.Incomplete
+		a.Bytes, a.Inodes = a.Bytes+b.Bytes, a.Inodes+b.Inodes
+	}
+	a.join()
+	return a.append()
+}
+
+// keep lists what is to be kept in both. A common directory that is kept as a whole is mounted so.
+func (s *server) keep(all bool) ([]Kept, error) {
+	list, err := s.repo.Keep(all)
+	if err != nil || s.common == nil || all {
+		return list, err
+	}
+	more, err := s.common.Keep(false)
+	for _, k := range more {
+		list = append(list, Kept{k.Hold.common(), k.Path})
+	}
+	return list, err
+}
+
+// found is an Answer before its paths are joined.
+type found struct {
+	Answer
+	paths []string
+}
+
+func (s *Scanner) answer(op Op, since time.Time) found {
+	var a found
 	var r Report
 	var err error
 	switch op {
@@ -121,9 +181,14 @@ func (s *Scanner) answer(op Op, since time.Time) Answer {
 		a.Bytes, a.Inodes, err = s.Usage(since)
 	}
 	a.Incomplete = r.Incomplete || err != nil
-	a.More = uint32(r.More)
+	a.More, a.paths = uint32(r.More), r.Paths
+	return a
+}
+
+// join puts together the paths that an answer has room for.
+func (a *found) join() {
 	var paths strings.Builder
-	for _, p := range r.Paths {
+	for _, p := range a.paths {
 		if paths.Len()+len(p)+1 > MaxAnswer-headerSize {
 			a.More++
 			continue
@@ -132,5 +197,4 @@ func (s *Scanner) answer(op Op, since time.Time) Answer {
 		paths.WriteByte(0)
 	}
 	a.Paths = paths.String()
-	return a
 }

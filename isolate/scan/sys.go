@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -85,6 +88,47 @@ func target(root int, path string) (ident, int64) {
 	}
 	return st.id, st.ctime
 }
+
+// resolve returns the path, relative to root, of what the link leads to: "" if that is not there any more, "." the root.
+func resolve(root int, link string) (path string, dir bool, err error) {
+	fd, err := -1, error(unix.EAGAIN)
+	for try := 0; try < 10000 && errors.Is(err, unix.EAGAIN); try++ { // see target
+		fd, err = unix.Openat2(root, link, &unix.OpenHow{
+			Flags:   unix.O_PATH | unix.O_CLOEXEC,
+			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
+		})
+	}
+	switch {
+	case errors.Is(err, unix.EAGAIN):
+		return "", false, err
+	case err != nil:
+		return "", false, nil
+	}
+	defer unix.Close(fd)
+	st, err := fstat(fd)
+	if err != nil {
+		return "", false, err
+	}
+	top, err := nameOf(root)
+	if err != nil {
+		return "", false, err
+	}
+	full, err := nameOf(fd)
+	if err != nil {
+		return "", false, err
+	}
+	if full == top {
+		return ".", true, nil
+	}
+	below, ok := strings.CutPrefix(full, strings.TrimSuffix(top, "/")+"/")
+	if !ok || strings.HasSuffix(below, " (deleted)") {
+		return "", false, nil
+	}
+	return below, st.is(unix.S_IFDIR), nil
+}
+
+// nameOf is where the kernel says that an open file lies.
+func nameOf(fd int) (string, error) { return os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)) }
 
 // list reads the directory fd to its end or until f returns false. The name is valid during the call only. buf holds the kernel's
 // linux_dirent64 records, see getdents64(2): inode and offset (8 bytes each), length (2), type (1), name.

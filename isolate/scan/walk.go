@@ -65,6 +65,7 @@ type walk struct {
 	level    int  // down to this depth
 	full     bool // MaxEntries was reached: directories stay unread
 	late     bool // Time was reached: the pass ends
+	crowded  bool // a bound other than these left something out
 	owes     bool // the tree changed during the pass
 	tick     int
 	path     []byte // of the directory at hand, with a slash at its end
@@ -107,7 +108,8 @@ func (w *walk) run() (Report, error) {
 		s.owed = w.since
 	}
 	s.last = time.Now()
-	if w.full || w.late || s.root.pending || s.tracked >= maxTracked {
+	w.crowded = w.crowded || s.tracked >= maxTracked
+	if w.full || w.late || s.root.pending || w.crowded {
 		w.rep.Incomplete = true
 	}
 	w.choose()

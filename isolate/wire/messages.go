@@ -4,10 +4,14 @@ import "corral/job"
 
 // Flags of a Run.
 const (
-	FlagReadOnly = 1 << iota // the repository cannot be written
-	FlagStdin                // a descriptor for standard input is there; else it is /dev/null
-	FlagTerminal             // the job gets a terminal; no stdio descriptors
-	FlagRepo                 // a descriptor of the repository is there; else Repo names one the supervisor serves
+	FlagReadOnly     = 1 << iota // the repository cannot be written
+	FlagStdin                    // a descriptor for standard input is there; else it is /dev/null
+	FlagTerminal                 // the job gets a terminal; no stdio descriptors
+	FlagRepo                     // a descriptor of the repository is there; else Repo names one the supervisor serves
+	FlagOverlay                  // the repository is written to on the session's layer
+	FlagProtectHooks             // sensitive paths are read-only, see job.ProtectHooks
+	FlagProtectAll               // likewise, see job.ProtectAll
+	FlagCommon                   // a descriptor of Common is there, after all others; else Common names one the supervisor serves
 	flagsEnd
 )
 
@@ -27,8 +31,11 @@ type Run struct {
 	OpenFiles  int64
 	Rows, Cols uint16
 	Profile    string // at most MaxName
+	Session    string // at most MaxName; "" is none
+	Tool       string // at most MaxName: a job.Tool
 	Repo       string // at most MaxPath
 	Dir        string // relative to the repository, at most MaxPath
+	Common     string // the git directory that Repo is a worktree of, at most MaxPath; "" is none
 	Claim      job.Claim
 }
 
@@ -49,8 +56,11 @@ func (r *Run) Append(tag uint32) []byte {
 	e.u16(r.Rows)
 	e.u16(r.Cols)
 	e.text(r.Profile, MaxName)
+	e.text(r.Session, MaxName)
+	e.text(r.Tool, MaxName)
 	e.text(r.Repo, MaxPath)
 	e.text(r.Dir, MaxPath)
+	e.text(r.Common, MaxPath)
 	e.claim(r.Claim)
 	return e.b
 }
@@ -63,16 +73,17 @@ func ReadRun(body []byte) (Run, error) {
 		*n = d.i64()
 	}
 	r.Rows, r.Cols = d.u16(), d.u16()
-	r.Profile, r.Repo, r.Dir = d.text(MaxName), d.text(MaxPath), d.text(MaxPath)
+	r.Profile, r.Session, r.Tool = d.text(MaxName), d.text(MaxName), d.text(MaxName)
+	r.Repo, r.Dir, r.Common = d.text(MaxPath), d.text(MaxPath), d.text(MaxPath)
 	r.Claim = d.claim()
-	d.bad = d.bad || r.Flags >= flagsEnd
+	d.bad = d.bad || r.Flags >= flagsEnd || r.Flags&FlagCommon != 0 && r.Common == ""
 	return r, d.done()
 }
 
 // Descriptors is the number that must come with r.
 func (r *Run) Descriptors() int {
 	n := 1
-	for flag, more := range map[uint32]int{FlagStdin: 1, FlagRepo: 1} {
+	for flag, more := range map[uint32]int{FlagStdin: 1, FlagRepo: 1, FlagCommon: 1} {
 		if r.Flags&flag != 0 {
 			n += more
 		}
@@ -158,6 +169,8 @@ type Result struct {
 	OOM        bool
 	PIDsMax    bool
 	Incomplete bool // not everything was looked at for Sensitive
+	LayerFull  bool // no byte was left on the session's layer
+	FilesFull  bool // no file was left on it
 	More       uint32
 	Errno      uint32
 	Wall       int64 // nanoseconds, as User and System
@@ -192,7 +205,7 @@ func (r *Result) Append(tag uint32) []byte {
 	e := encoder{b: make([]byte, 0, 256+len(r.Sensitive))}
 	e.header(OpResult, tag)
 	e.u8(uint8(r.Outcome))
-	e.u8(bit(r.OOM, 1) | bit(r.PIDsMax, 2) | bit(r.Incomplete, 4))
+	e.u8(bit(r.OOM, 1) | bit(r.PIDsMax, 2) | bit(r.Incomplete, 4) | bit(r.LayerFull, 8) | bit(r.FilesFull, 16))
 	e.u32(r.WaitStatus)
 	e.u32(r.More)
 	e.u32(r.Errno)
@@ -213,14 +226,14 @@ func ReadResult(body []byte) (Result, error) {
 	d := decoder{b: body}
 	r := Result{Outcome: Outcome(d.u8())}
 	flags := d.u8()
-	r.OOM, r.PIDsMax, r.Incomplete = flags&1 != 0, flags&2 != 0, flags&4 != 0
+	r.OOM, r.PIDsMax, r.Incomplete, r.LayerFull, r.FilesFull = flags&1 != 0, flags&2 != 0, flags&4 != 0, flags&8 != 0, flags&16 != 0
 	r.WaitStatus, r.More, r.Errno = d.u32(), d.u32(), d.u32()
 	for _, n := range r.numbers() {
 		*n = d.i64()
 	}
 	r.Job, r.Cgroup, r.Step = d.text(MaxName), d.text(MaxName), d.text(MaxName)
 	r.Message, r.Hint, r.Sensitive = d.text(MaxText), d.text(MaxText), d.text(MaxSensitive)
-	d.bad = d.bad || r.Outcome == 0 || r.Outcome >= outcomeEnd || flags > 7
+	d.bad = d.bad || r.Outcome == 0 || r.Outcome >= outcomeEnd || flags > 31
 	return r, d.done()
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"corral/job"
 )
@@ -31,6 +32,32 @@ var codecs = []struct {
 	}},
 	{"Answer", OpAnswer, Answer{"no\nhint: do"}.Append(7), func(body []byte, tag uint32) ([]byte, error) {
 		m, err := ReadAnswer(body)
+		return m.Append(tag), err
+	}},
+	{"Open", OpOpen, fullOpen.Append(7), func(body []byte, tag uint32) ([]byte, error) {
+		m, err := ReadOpen(body)
+		return m.Append(tag), err
+	}},
+	{
+		"CloseSession", OpClose, CloseSession{Keep: true, ID: "0f"}.Append(7), func(body []byte, tag uint32) ([]byte, error) {
+			m, err := ReadCloseSession(body)
+			return m.Append(tag), err
+		},
+	},
+	{"Closed", OpClosed, Closed{true}.Append(7), func(body []byte, tag uint32) ([]byte, error) {
+		m, err := ReadClosed(body)
+		return m.Append(tag), err
+	}},
+	{"Session", OpSession, AppendSession(fullSession, 7), func(body []byte, tag uint32) ([]byte, error) {
+		m, err := ReadSession(body)
+		return AppendSession(&m, tag), err
+	}},
+	{"Image", OpImage, AppendImage(&job.Image{Name: "debian", Bytes: 1, Made: time.Unix(0, 2)}, 7), func(body []byte, tag uint32) ([]byte, error) {
+		m, err := ReadImage(body)
+		return AppendImage(&m, tag), err
+	}},
+	{"RemoveImage", OpRemoveImage, RemoveImage{"debian"}.Append(7), func(body []byte, tag uint32) ([]byte, error) {
+		m, err := ReadRemoveImage(body)
 		return m.Append(tag), err
 	}},
 	{"Signal", OpSignal, Signal{Number: 15, Everyone: true}.Append(7), func(body []byte, tag uint32) ([]byte, error) {
@@ -66,7 +93,18 @@ var codecs = []struct {
 
 var fullRun = &Run{
 	Flags: flagsEnd - 1, Memory: 1, MilliCPUs: -1, PIDs: 3, Wall: 1 << 62, Tmp: 5, TmpInodes: 6, Disk: 7, Inodes: 8,
-	FileSize: 9, OpenFiles: 10, Rows: 24, Cols: 1<<16 - 1, Profile: "strict", Repo: "/srv/ü", Dir: "a/../b", Claim: fullClaim,
+	FileSize: 9, OpenFiles: 10, Rows: 24, Cols: 1<<16 - 1, Profile: "strict", Session: "0f", Tool: "changes", Repo: "/srv/ü", Dir: "a/../b",
+	Common: "/srv/main/.git", Claim: fullClaim,
+}
+
+var fullOpen = &Open{
+	Flags: FlagReadOnly | FlagOverlay | FlagRepo | FlagCommon | OpenRoot | OpenLasting, Disk: 1, Inodes: -1, Idle: 3, Repo: "/srv/ü",
+	Common: "/srv/main/.git", Profile: "strict", Name: "mine", Image: "debian", Import: "other",
+}
+
+var fullSession = &job.Session{
+	ID: "0f", Name: "mine", Repo: "/srv/a\nb", Image: "debian", Workspace: job.Overlay, Root: true, Kept: true, UID: 2,
+	Opened: time.Unix(0, 3), Used: time.Unix(0, 4), Jobs: 5, Disk: 6, DiskUsed: 7,
 }
 
 var fullClaim = job.Claim{
@@ -75,7 +113,7 @@ var fullClaim = job.Claim{
 }
 
 var fullResult = &Result{
-	Outcome: Refused, WaitStatus: 0x8b, OOM: true, PIDsMax: true, Incomplete: true, More: 3, Errno: 13,
+	Outcome: Refused, WaitStatus: 0x8b, OOM: true, PIDsMax: true, Incomplete: true, LayerFull: true, FilesFull: true, More: 3, Errno: 13,
 	Wall: 1, CPU: 2, User: 3, System: 4, PeakMemory: -1, PeakPIDs: 6, ReadBytes: 7, WriteBytes: 8,
 	Job: "job-1", Cgroup: "hybrid", Step: "cwd", Message: "no", Hint: "do", Sensitive: ".git/config\x00\xff\x00",
 }
@@ -134,17 +172,22 @@ func TestMalformed(t *testing.T) {
 		name string
 		err  error
 	}{
-		{"run: unknown flag", second(ReadRun(set(fullRun.Append(1), 0, flagsEnd)))},
+		{"run: unknown flag", second(ReadRun(set(fullRun.Append(1), 1, flagsEnd>>8)))},
 		{"run: flag of the highest bit", second(ReadRun(set(fullRun.Append(1), 3, 0x80)))},
+		{"run: a descriptor of no directory", second(ReadRun((&Run{Flags: FlagCommon}).Append(1)[headerSize:]))},
 		{"run: long profile", second(ReadRun(set(fullRun.Append(1), profile, MaxName+1)))},
 		{"run: string beyond the end", second(ReadRun(set(fullRun.Append(1), profile+1, 0xff)))},
 		{"denied: long tool", second(ReadDenied(set(denied, 1, job.MaxClaim/256+1)))},
+		{"open: flag of a run", second(ReadOpen((&Open{Flags: FlagTerminal}).Append(1)[headerSize:]))},
+		{"open: flag of the future", second(ReadOpen((&Open{Flags: openEnd}).Append(1)[headerSize:]))},
+		{"close: keep 2", second(ReadCloseSession(set(CloseSession{}.Append(1), 0, 2)))},
+		{"session: workspace of the future", second(ReadSession(set(AppendSession(fullSession, 1), 1, byte(job.Overlay)+1)))},
 		{"signal: 65", second(ReadSignal(set(signal, 0, 65)))},
 		{"signal: everyone 2", second(ReadSignal(set(signal, 1, 2)))},
 		{"fact: present 2", second(ReadFact(set(fact, 0, 2)))},
 		{"result: outcome 0", second(ReadResult(set(fullResult.Append(1), 0, 0)))},
 		{"result: outcome of the future", second(ReadResult(set(fullResult.Append(1), 0, byte(outcomeEnd))))},
-		{"result: flag of the future", second(ReadResult(set(fullResult.Append(1), 1, 8)))},
+		{"result: flag of the future", second(ReadResult(set(fullResult.Append(1), 1, 32)))},
 	} {
 		if !errors.Is(tt.err, ErrMalformed) {
 			t.Errorf("%s: %v", tt.name, tt.err)
@@ -204,7 +247,9 @@ func TestDescriptors(t *testing.T) {
 		{FlagStdin | FlagRepo, 5},
 		{FlagTerminal, 1},
 		{FlagTerminal | FlagRepo, 2},
-		{flagsEnd - 1, 3},
+		{FlagTerminal | FlagRepo | FlagCommon, 3},
+		{flagsEnd - 1, 4},
+		{(flagsEnd - 1) &^ FlagTerminal, 6},
 	} {
 		if got := (&Run{Flags: tt.flags}).Descriptors(); got != tt.want || got > MaxDescriptors {
 			t.Errorf("flags %#x: %d, want %d", tt.flags, got, tt.want)

@@ -57,7 +57,12 @@ func (r *Result) ended(j *job.Result) {
 		if j.Status != job.Timeout && j.Status != job.Cancelled {
 			j.Status = job.Failure
 		}
-	case r.PIDsMax && j.Limit == "":
+	case j.Limit != "":
+	case r.PIDsMax:
 		j.Limit = job.LimitPIDs
+	case r.LayerFull:
+		j.Limit = job.LimitDisk
+	case r.FilesFull:
+		j.Limit = job.LimitFiles
 	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // Version is the first field of every message; the two sides are of one release.
-const Version = 2
+const Version = 3
 
 // Limits of a message's parts, in bytes.
 const (
@@ -31,7 +31,7 @@ const (
 // An Op is the kind of a message.
 type Op uint16
 
-// The operations. Hello to State are requests.
+// The operations. Hello to RemoveImage are requests.
 const (
 	OpHello Op = iota + 1
 	OpRun
@@ -40,12 +40,20 @@ const (
 	OpFacts
 	OpDenied
 	OpState
+	OpOpen
+	OpClose
+	OpSessions
+	OpImages
+	OpRemoveImage
 	OpWelcome
 	OpTerminal
 	OpResult
 	OpEntry
 	OpFact
 	OpAnswer
+	OpSession
+	OpClosed
+	OpImage
 	OpEnd
 )
 
@@ -134,7 +142,7 @@ func ReadHeader(message []byte) (Header, []byte, error) {
 	return Header{Op: Op(op), Tag: tag}, d.b, nil
 }
 
-// Empty is a message that has nothing but its header: Hello, List, Facts, End.
+// Empty is a message that has nothing but its header: Hello, List, Facts, Sessions, Images, End.
 func Empty(op Op, tag uint32) []byte {
 	e := encoder{b: make([]byte, 0, headerSize)}
 	e.header(op, tag)

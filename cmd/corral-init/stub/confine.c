@@ -210,10 +210,16 @@ static int directory(struct job *j)
 {
 	enum { TRIES = 10000 };
 	struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS };
-	int at = -EAGAIN;
+	int at = -EAGAIN, from = j->repo;
+	if (j->plan.flags & PLAN_ROOT_CWD) {
+		how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
+		from = (int)SYS4(__NR_openat, AT_FDCWD, "/", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+		if (from < 0)
+			return from;
+	}
 	/* EAGAIN: anything was renamed or mounted, anywhere on the machine, while the way had a "..". */
 	for (int i = 0; i < TRIES && (at == -EAGAIN || at == -EINTR); i++)
-		at = (int)SYS4(__NR_openat2, j->repo, j->plan.cwd, &how, sizeof how);
+		at = (int)SYS4(__NR_openat2, from, j->plan.cwd, &how, sizeof how);
 	if (at < 0)
 		return at;
 	return (int)SYS1(__NR_fchdir, at);
@@ -271,9 +277,10 @@ static int landlock(struct job *j)
 		const char *path;
 		u64 access;
 	} list[] = {
-		{ "/", read }, { "/dev", device }, { "/proc", rules.fs & (read | LL_WRITE | LL_TRUNCATE) },
+		{ "/", j->prepare.roots ? write : read }, { "/dev", device }, { "/proc", rules.fs & (read | LL_WRITE | LL_TRUNCATE) },
 		{ "/tmp", write }, { "/var/tmp", write }, { "/home", write }, { "/dev/shm", write },
 		{ j->plan.repo, j->plan.flags & PLAN_READONLY ? read : write },
+		{ j->plan.flags & PLAN_COMMON ? j->plan.common : j->plan.repo, j->plan.flags & PLAN_READONLY ? read : write },
 	};
 	for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
 		int r = allow(set, list[i].path, list[i].access);

@@ -20,11 +20,12 @@ struct prepare {
 	u64 tmp_bytes; /* size of each private tmpfs */
 	u64 tmp_inodes;
 	u32 binds;
-	u32 unused;
+	u32 roots; /* not 0: the job has a root of its own, of so many mounts */
 };
 _Static_assert(sizeof(struct prepare) == 40, "prepare");
 
-/* struct bind, a toolchain that a private directory would hide: bound from aside. */
+/* struct bind, a toolchain that a private directory would hide: bound from aside. After those, one for each of roots, with
+ * its mount as descriptor and an empty source: the first is "/". */
 struct bind {
 	u32 version;
 	u32 unused;
@@ -33,10 +34,10 @@ struct bind {
 };
 _Static_assert(sizeof(struct bind) == 4168, "bind");
 
-enum { PLAN_TTY = 1, PLAN_READONLY = 2, PLAN_STDIN = 4, PLAN_EXEC_FD = 8, PLAN_SAY_STARTED = 16 };
+enum { PLAN_TTY = 1, PLAN_READONLY = 2, PLAN_STDIN = 4, PLAN_EXEC_FD = 8, PLAN_SAY_STARTED = 16, PLAN_LAYER = 32, PLAN_ROOT_CWD = 64, PLAN_KEPT = 128, PLAN_COMMON = 256 };
 
 /* struct plan, with the descriptors repo, payload, stdout, stderr and, with PLAN_STDIN, stdin; with PLAN_EXEC_FD the
- * program comes last. With PLAN_TTY there is no stdio: the stub sends the master of a new terminal back. */
+ * program comes next, with PLAN_LAYER the mount of the session's layer. With PLAN_TTY there is no stdio: the stub sends the master of a new terminal back. */
 struct plan {
 	u32 version;
 	u32 flags;
@@ -48,7 +49,8 @@ struct plan {
 	u64 soft[RLIMITS];
 	u64 hard[RLIMITS];
 	char repo[PATH_SIZE]; /* absolute: where the repo is mounted */
-	char cwd[PATH_SIZE]; /* relative to the repo, "." for itself */
+	char cwd[PATH_SIZE]; /* relative to the repo, "." for itself; with PLAN_ROOT_CWD to the job's root */
+	char common[PATH_SIZE]; /* absolute: where the git directory is mounted that the repo is a worktree of */
 };
 _Static_assert(offsetof(struct plan, wall_ns) == 8, "wall_ns");
 _Static_assert(offsetof(struct plan, rlimit_mask) == 32, "rlimit_mask");
@@ -56,7 +58,20 @@ _Static_assert(offsetof(struct plan, soft) == 40, "soft");
 _Static_assert(offsetof(struct plan, hard) == 168, "hard");
 _Static_assert(offsetof(struct plan, repo) == 296, "repo");
 _Static_assert(offsetof(struct plan, cwd) == 4392, "cwd");
-_Static_assert(sizeof(struct plan) == 8488, "plan");
+_Static_assert(offsetof(struct plan, common) == 8488, "common");
+_Static_assert(sizeof(struct plan) == 12584, "plan");
+
+enum { KEPT_BYTES = 57344 };
+
+/* struct kept, after the plan with PLAN_KEPT: what the job is to leave alone, as the jail's scanner found it. Each is a
+ * letter and a path, ended by NUL: r read-only, p pinned in its place; in capitals, below the common directory. */
+struct kept {
+	u32 version;
+	u32 count;
+	char list[KEPT_BYTES]; /* as much of it as there is */
+};
+_Static_assert(offsetof(struct kept, list) == 8, "list");
+_Static_assert(sizeof(struct kept) == 57352, "kept");
 
 /* struct order, without descriptors, any time after the plan: send a signal. */
 struct order {

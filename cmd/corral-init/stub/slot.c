@@ -9,6 +9,11 @@
 
 enum { MODE_DIR = 0040000 };
 
+/* Where the jail's root has room for another one, see rootfs. */
+#define ROOT_DIR "/var/root"
+
+enum { MNT_DETACH = 2 }; /* umount2(2); not in the kernel's uapi */
+
 #ifndef MS_NOSUID
 #error "linux/mount.h lacks the mount flags"
 #endif
@@ -136,10 +141,16 @@ static char *put_size(char *at, u64 bytes, u64 inodes)
 	return put_number(put(at, ",nr_inodes="), inodes);
 }
 
+/* A root of the session's own has its directories but the last, whose content is no file of anybody's. */
+static size_t first_private(const struct job *j)
+{
+	return j->prepare.roots ? sizeof private_dirs / sizeof *private_dirs - 1 : 0;
+}
+
 static int private_directories(struct job *j)
 {
 	char data[96];
-	for (size_t i = 0; i < sizeof private_dirs / sizeof *private_dirs; i++) {
+	for (size_t i = first_private(j); i < sizeof private_dirs / sizeof *private_dirs; i++) {
 		char *at = put(put(data, "mode="), private_dirs[i].mode);
 		put_size(put(at, ","), j->prepare.tmp_bytes, j->prepare.tmp_inodes);
 		int r = mount_at("tmpfs", private_dirs[i].path, "tmpfs", MS_NOSUID | MS_NODEV, data);
@@ -156,7 +167,7 @@ static int toolchains(struct job *j)
 {
 	struct bind b;
 	for (u32 i = 0; i < j->prepare.binds; i++) {
-		int r = receive_bind(&b);
+		int r = receive_bind(&b, 0);
 		if (r >= 0)
 			r = make_way(b.target);
 		if (r >= 0)
@@ -169,10 +180,58 @@ static int toolchains(struct job *j)
 
 static int home(struct job *j)
 {
+	if (j->prepare.roots)
+		return 0; /* the session has one */
 	long r = SYS3(__NR_mkdirat, AT_FDCWD, "/home/job", 0700);
 	if (r < 0)
 		return (int)r;
 	return (int)SYS5(__NR_fchownat, AT_FDCWD, "/home/job", j->prepare.uid, j->prepare.uid, 0);
+}
+
+static int mount_over(int mount, const char *path);
+
+/* graft has a directory of the jail, with all that is mounted in it, in the new root too. */
+static int graft(const char *from, const char *to)
+{
+	enum { RECURSIVE = 0x8000 }; /* AT_RECURSIVE */
+	int copy = (int)SYS3(__NR_open_tree, AT_FDCWD, from, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | RECURSIVE);
+	if (copy < 0)
+		return copy;
+	int r = mount_over(copy, to);
+	SYS1(__NR_close, copy);
+	return r;
+}
+
+/* own_root has the job in a root of its session, if that has one: the mounts that it consists of came by descriptor. Jobs
+ * wrote to it, and do meanwhile, so everything else is ready by now: no path in it is followed but to what is mounted
+ * there, and that by no link. */
+static int own_root(struct job *j)
+{
+	struct bind b;
+	char path[sizeof ROOT_DIR + PATH_SIZE];
+	if (!j->prepare.roots)
+		return 0;
+	for (u32 i = 0; i < j->prepare.roots; i++) {
+		int mount, r = receive_bind(&b, &mount);
+		if (r < 0)
+			return r;
+		put(put(path, ROOT_DIR), i ? b.target : "");
+		r = mount_over(mount, path);
+		SYS1(__NR_close, mount);
+		if (r < 0)
+			return r;
+	}
+	int r = graft("/dev", ROOT_DIR "/dev");
+	if (r >= 0)
+		r = graft("/proc", ROOT_DIR "/proc");
+	if (r >= 0)
+		r = (int)SYS1(__NR_chdir, ROOT_DIR);
+	/* The old root lies over the new one then, and goes (pivot_root(2), "pivot_root(".", ".")"). */
+	if (r >= 0)
+		r = (int)SYS2(__NR_pivot_root, ".", ".");
+	if (r >= 0)
+		r = (int)SYS2(__NR_umount2, ".", MNT_DETACH);
+	return r < 0 ? r : (int)SYS1(__NR_chdir, "/");
 }
 
 static int bounding_set(struct job *j)
@@ -209,7 +268,7 @@ static int sizes(struct job *j)
 	if (j->plan.tmp_bytes == j->prepare.tmp_bytes && j->plan.tmp_inodes == j->prepare.tmp_inodes)
 		return 0;
 	put_size(data, j->plan.tmp_bytes, j->plan.tmp_inodes);
-	for (size_t i = 0; i < sizeof private_dirs / sizeof *private_dirs; i++) {
+	for (size_t i = first_private(j); i < sizeof private_dirs / sizeof *private_dirs; i++) {
 		int r = mount_at(0, private_dirs[i].path, 0, MS_REMOUNT | MS_NOSUID | MS_NODEV, data);
 		if (r < 0)
 			return r;
@@ -256,14 +315,30 @@ static int mount_over(int mount, const char *path)
 	return (int)r;
 }
 
-static int repo(struct job *j)
+/* mount_own mounts what the host has at path there, in a private directory too. */
+static int mount_own(const struct job *j, int mount, char *path)
 {
-	if (below_private(j->plan.repo)) {
-		int r = make_way(j->plan.repo);
+	if (!j->prepare.roots && below_private(path)) {
+		int r = make_way(path);
 		if (r < 0)
 			return r;
 	}
-	return mount_over(j->repo, j->plan.repo);
+	return mount_over(mount, path);
+}
+
+static int common(struct job *j)
+{
+	return j->plan.flags & PLAN_COMMON ? mount_own(j, j->common, j->plan.common) : 0;
+}
+
+static int repo(struct job *j)
+{
+	return mount_own(j, j->repo, j->plan.repo);
+}
+
+static int layer(struct job *j)
+{
+	return j->plan.flags & PLAN_LAYER ? mount_over(j->layer, "/var/layer") : 0;
 }
 
 static int terminal(struct job *j)
@@ -299,6 +374,7 @@ const struct step slot_steps[] = {
 	{ "private-directories", "temporary files nobody else sees, bounded in bytes and inodes", private_directories },
 	{ "toolchains", "what the operator shows read-only, where a private directory would hide it", toolchains },
 	{ "home", "a home directory that is the job's own and ends with it", home },
+	{ "root", "a session's own system, in place of the jail's", own_root },
 	{ "bounding-set", "no executed file can bring a capability back", bounding_set },
 	{ "dispositions", "signal actions and priority are inherited through execve: all default", dispositions },
 };
@@ -306,7 +382,10 @@ const int slot_count = sizeof slot_steps / sizeof *slot_steps;
 
 const struct step place_steps[] = {
 	{ "tmp-size", "the sizes this job asked for", sizes },
+	{ "common", "the git directory that the repository is a worktree of; before the repository, which may lie in it", common },
 	{ "repo", "the repository, with its owner mapped to this job's user; by descriptor, never by a path a job could swap", repo },
+	{ "protect", "what was sensitive when the job came stays as it is; each path is looked up once, and mounted over itself", keep },
+	{ "layer", "what a session's jobs wrote, for what looks at it; read-only", layer },
 	{ "terminal", "a terminal of the job's own; the host's is never handed in", terminal },
 };
 const int place_count = sizeof place_steps / sizeof *place_steps;

@@ -63,7 +63,7 @@ static _Noreturn void leave(int code)
 
 /* --- messages --- */
 
-enum { MAX_FDS = 6, SOL_SOCKET_ = 1, SCM_RIGHTS_ = 1, NOSIGNAL = 0x4000, CMSG_CLOEXEC = 0x40000000, TRUNCATED = 0x28 };
+enum { MAX_FDS = 8, SOL_SOCKET_ = 1, SCM_RIGHTS_ = 1, NOSIGNAL = 0x4000, CMSG_CLOEXEC = 0x40000000, TRUNCATED = 0x28 };
 
 struct vector {
 	void *base;
@@ -104,14 +104,17 @@ static long receive(void *to, size_t size, int *fds, int *count)
 	return r > 0 && (m.flags & TRUNCATED) ? -EMSGSIZE : r;
 }
 
-int receive_bind(struct bind *b)
+int receive_bind(struct bind *b, int *mount)
 {
-	long r = receive(b, sizeof *b, 0, 0);
+	int fds[MAX_FDS], count = 0;
+	long r = receive(b, sizeof *b, fds, &count);
 	if (r == 0)
 		leave(0);
-	if (r != sizeof *b || b->version != PLAN_VERSION || b->source[0] != '/' || b->target[0] != '/' ||
-	    b->source[sizeof b->source - 1] || b->target[sizeof b->target - 1])
+	if (r != sizeof *b || b->version != PLAN_VERSION || b->source[0] != (mount ? 0 : '/') || b->target[0] != '/' ||
+	    b->source[sizeof b->source - 1] || b->target[sizeof b->target - 1] || count != (mount ? 1 : 0))
 		return r < 0 ? (int)r : -EINVAL;
+	if (mount)
+		*mount = fds[0];
 	return 0;
 }
 
@@ -167,6 +170,18 @@ static _Noreturn void child(struct job *j, int pipe)
 	leave(1);
 }
 
+/* take_kept waits for the list that comes after the plan. */
+static void take_kept(struct job *j)
+{
+	enum { HEAD = offsetof(struct kept, list) };
+	long r = receive(&j->kept, sizeof j->kept, 0, 0);
+	if (r == 0)
+		leave(0);
+	if (r < HEAD || j->kept.version != PLAN_VERSION || (r > HEAD && j->kept.list[r - HEAD - 1]))
+		fail("plan", r < 0 ? (int)r : -EINVAL);
+	j->kept_bytes = (u32)r - HEAD;
+}
+
 /* take_plan waits for the plan and takes over its descriptors. */
 static void take_plan(struct job *j)
 {
@@ -177,8 +192,10 @@ static void take_plan(struct job *j)
 	if (r != sizeof j->plan || j->plan.version != PLAN_VERSION)
 		fail("plan", r < 0 ? (int)r : -EINVAL);
 	u32 f = j->plan.flags;
-	int want = 2 + (f & PLAN_TTY ? 0 : 2) + (f & PLAN_STDIN ? 1 : 0) + (f & PLAN_EXEC_FD ? 1 : 0);
-	if (count != want || j->plan.repo[0] != '/' || j->plan.repo[PATH_SIZE - 1] || j->plan.cwd[PATH_SIZE - 1])
+	int want = 2 + (f & PLAN_TTY ? 0 : 2) + (f & PLAN_STDIN ? 1 : 0) + (f & PLAN_EXEC_FD ? 1 : 0) + (f & PLAN_LAYER ? 1 : 0) +
+		   (f & PLAN_COMMON ? 1 : 0);
+	if (count != want || j->plan.repo[0] != '/' || j->plan.repo[PATH_SIZE - 1] || j->plan.cwd[PATH_SIZE - 1] ||
+	    j->plan.common[PATH_SIZE - 1] || (f & PLAN_COMMON && j->plan.common[0] != '/'))
 		fail("plan", -EINVAL);
 	j->repo = fds[0];
 	j->payload = fds[1];
@@ -192,6 +209,12 @@ static void take_plan(struct job *j)
 		j->in = (int)SYS4(__NR_openat, AT_FDCWD, "/dev/null", O_CLOEXEC, 0);
 	if (f & PLAN_EXEC_FD)
 		j->exec = fds[next++];
+	if (f & PLAN_LAYER)
+		j->layer = fds[next++];
+	if (f & PLAN_COMMON)
+		j->common = fds[next++];
+	if (f & PLAN_KEPT)
+		take_kept(j);
 }
 
 static long start(struct job *j, int *pipe)
@@ -214,7 +237,7 @@ static long start(struct job *j, int *pipe)
 	if (pid < 0)
 		fail("fork", (int)pid);
 	/* What the job has is not held open here: a pipe's other end must see the job close it. */
-	int mine[] = { pipe[1], j->repo, j->payload, j->in, j->out, j->err, j->exec, j->terminal };
+	int mine[] = { pipe[1], j->repo, j->payload, j->in, j->out, j->err, j->exec, j->layer, j->common, j->terminal };
 	for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
 		if (mine[i] >= 0)
 			SYS1(__NR_close, mine[i]);
@@ -371,7 +394,7 @@ _Noreturn void run(long *stack)
 		hold();
 	if (name[0] == 'o' && stack[0] > 1)
 		own((const char *)stack[2]);
-	j->repo = j->payload = j->in = j->out = j->err = j->exec = j->terminal = -1;
+	j->repo = j->payload = j->in = j->out = j->err = j->exec = j->layer = j->common = j->terminal = -1;
 	SYS5(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
 	u64 child_mask = 1ull << (SIGCHLD - 1);
 	SYS4(__NR_rt_sigprocmask, SIG_SETMASK, &child_mask, 0, 8);

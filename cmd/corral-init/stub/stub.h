@@ -10,7 +10,9 @@
 struct job {
 	struct prepare prepare;
 	struct plan plan;
-	int repo, payload, in, out, err, exec; /* owned; marked close-on-exec */
+	struct kept kept;
+	u32 kept_bytes; /* of its list */
+	int repo, payload, in, out, err, exec, layer, common; /* owned; marked close-on-exec */
 	int terminal; /* the slave side of the job's own terminal */
 	void *filter; /* the seccomp program, mapped */
 	u32 filter_bytes;
@@ -35,8 +37,11 @@ extern const int slot_count, place_count, confine_count;
 /* run_steps runs a table whose first step has number base. It returns 0, or -errno with *failed at the step. */
 int run_steps(const struct step *table, int count, int base, struct job *j, const struct step **failed);
 
-/* receive_bind takes the next struct bind from the supervisor. */
-int receive_bind(struct bind *b);
+/* keep is a step of place_steps. */
+int keep(struct job *j);
+
+/* receive_bind takes the next struct bind from the supervisor, and its descriptor when mount is not 0. */
+int receive_bind(struct bind *b, int *mount);
 
 static inline int is_error(long r)
 {

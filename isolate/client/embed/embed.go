@@ -4,6 +4,8 @@
 // Start returns, this process is root no more: it is who asked sudo, else user corral, else an id that is nobody's (see
 // Choose). A program that needs no supervisor calls Choose and Become alone.
 //
+// A program that calls Start must call FindCommand when its first argument is FindCommon.
+//
 // It imports little, for corral, which is started once per job, does.
 package embed
 
@@ -21,7 +23,7 @@ import (
 // Options say what the supervisor serves.
 type Options struct {
 	Program    string   // path of corrald
-	Repos      []string // directories to serve
+	Repos      []string // directories to serve, and the git directories of those that are worktrees
 	Toolchains []string // directories to show read-only in every jail
 	// Prepare, if there is one, is called while this process is root, with who it is about to become. Its error ends it
 	// all.
@@ -35,7 +37,8 @@ func Start(o Options) (*client.Client, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	supervisor := o.command(theirs)
+	commons := o.commons()
+	supervisor := o.command(theirs, commons)
 	err = supervisor.Start()
 	theirs.Close()
 	if err != nil {
@@ -43,7 +46,7 @@ func Start(o Options) (*client.Client, func(), error) {
 		return nil, nil, err
 	}
 	c := client.New(ours)
-	c.ByPath = true
+	c.ByPath, c.Commons = true, commons
 	finish := func() {
 		_ = c.Close()
 		wait(supervisor)
@@ -56,10 +59,13 @@ func Start(o Options) (*client.Client, func(), error) {
 }
 
 // command is the supervisor's; its end of the socket is descriptor 3.
-func (o *Options) command(socket *os.File) *exec.Cmd {
+func (o *Options) command(socket *os.File, commons map[string]string) *exec.Cmd {
 	args := []string{"--embedded", "3"}
 	for _, dir := range o.Repos {
 		args = append(args, "--repo", dir)
+		if common := commons[dir]; common != "" {
+			args = append(args, "--common", common)
+		}
 	}
 	for _, dir := range o.Toolchains {
 		args = append(args, "--toolchain", dir)

@@ -114,8 +114,8 @@ func TestChoose(t *testing.T) {
 
 func TestCommand(t *testing.T) {
 	o := Options{Program: "/x/corrald", Repos: []string{"/a", "/b c"}, Toolchains: []string{"/go"}}
-	cmd := o.command(os.Stdin)
-	want := []string{"/x/corrald", "--embedded", "3", "--repo", "/a", "--repo", "/b c", "--toolchain", "/go"}
+	cmd := o.command(os.Stdin, map[string]string{"/a": "/m/.git", "/c": "/d"})
+	want := []string{"/x/corrald", "--embedded", "3", "--repo", "/a", "--common", "/m/.git", "--repo", "/b c", "--toolchain", "/go"}
 	if !slices.Equal(cmd.Args, want) {
 		t.Errorf("got %q, want %q", cmd.Args, want)
 	}

@@ -1,0 +1,250 @@
+package layer
+
+import (
+	"encoding/binary"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/changes/stream"
+	"corral/job"
+)
+
+// clockStep is how far a file's time may lie behind the clock: files are stamped with the time of the last tick, and the
+// slowest tick is CONFIG_HZ=100.
+const clockStep = 10 * time.Millisecond
+
+// A checker finds what is in the way of applying, and writes nothing.
+type checker struct {
+	walk     *walk
+	since    int64 // nanoseconds; what the repository's owner changed from then on is not overwritten
+	touched  map[ident]int64
+	conflict func(path string, r stream.Reason) error
+	planned  func(*stream.Entry) error
+
+	// A file that was copied from the repository and is not there any more was either moved by a job or removed by the
+	// repository's owner. It was moved if the file that it came from is still there at a path that the layer has removed or put
+	// something else at: seen has those.
+	moved []suspect
+	seen  map[uint64]bool
+}
+
+// ident tells one inode from all others that exist at the same time.
+type ident struct{ dev, ino uint64 }
+
+func identOf(st *unix.Stat_t) ident { return ident{st.Dev, st.Ino} }
+
+// A suspect is a file of the layer that may have been removed from the repository.
+type suspect struct {
+	path   string
+	origin []byte
+}
+
+func (v *checker) enter(*pair) error      { return nil }
+func (v *checker) leave(*pair) error      { return nil }
+func (v *checker) wants(*change) bool     { return true }
+func (v *checker) closed(c *change) error { return v.conflict(c.path, stream.NoAccess) }
+
+func (v *checker) visit(c *change) (bool, error) {
+	if c.kind == "" && c.barred == 0 {
+		return true, nil
+	}
+	r, path := v.reason(c)
+	if r == 0 && c.class() != deletes && c.l == nil && c.marks.copied && !isDir(c.u) && v.uncertain(c.at) {
+		v.moved = append(v.moved, suspect{c.path, c.marks.origin})
+	}
+	if r != 0 {
+		return r != stream.Gone, v.conflict(path, r)
+	}
+	if c.kind == "" {
+		return true, nil
+	}
+	return true, v.planned(v.walk.entry(c))
+}
+
+// reason is why c cannot be applied, and where; 0 if it can.
+func (v *checker) reason(c *change) (stream.Reason, string) {
+	switch {
+	case c.kind == "" && c.barred == 0, typeOf(orElse(c.u, c.l)) == job.TypeOther && c.u != nil:
+		return 0, ""
+	case c.barred != 0:
+		return c.barred, c.path
+	case isDir(c.u) && c.marks.copied && !isDir(c.l):
+		return stream.Gone, c.path // a directory that came from the repository cannot be moved
+	case c.l != nil:
+		if r, path := v.changed(c); r != 0 {
+			return r, path
+		}
+	}
+	if c.kind == job.ChangeMode && !own(c.l) || c.kind != job.ChangeMode && !v.writable(c.at) {
+		return stream.Unwritable, c.path
+	}
+	return 0, ""
+}
+
+func orElse(a, b *unix.Stat_t) *unix.Stat_t {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// changed says whether what is in the repository was changed since.
+func (v *checker) changed(c *change) (r stream.Reason, path string) {
+	if !isDir(c.l) {
+		v.note(c.l)
+		if v.late(c.l) {
+			return stream.Changed, c.path
+		}
+		return 0, ""
+	}
+	if isDir(c.u) {
+		// Whatever is put into a directory changes its times, both alike; then nothing is known of its permissions.
+		if v.late(c.l) && c.l.Ctim != c.l.Mtim {
+			return stream.Changed, c.path
+		}
+		return 0, ""
+	}
+	before := v.walk.incomplete
+	v.walk.incomplete = false
+	v.walk.subtree(c, func(d *dir, name, p string, st *unix.Stat_t, _ bool) {
+		v.note(st)
+		switch {
+		case r != 0:
+		case !isDir(st) && v.late(st), isDir(st) && v.made(d, name):
+			r, path = stream.Changed, p
+		case isDir(st) && !own(st) && unix.Faccessat(d.fd, name, unix.W_OK|unix.X_OK, 0) != nil:
+			r, path = stream.Unwritable, p
+		}
+	})
+	if v.walk.incomplete && r == 0 {
+		r, path = stream.NoAccess, c.path
+	}
+	v.walk.incomplete = v.walk.incomplete || before
+	return r, path
+}
+
+// note remembers what a file may have been moved from.
+func (v *checker) note(st *unix.Stat_t) {
+	if v.seen != nil && !isDir(st) {
+		v.seen[st.Ino] = true
+	}
+}
+
+// late says whether a file of the repository was changed since the session was opened, by somebody else than this program:
+// a file that has several names gets a new time when one of them is replaced.
+func (v *checker) late(st *unix.Stat_t) bool {
+	return !v.mine(st) && latest(st.Ctim.Nano()) >= v.since
+}
+
+// mine says whether a file of several names has its time by what this program did to another one.
+func (v *checker) mine(st *unix.Stat_t) bool {
+	at, ok := v.touched[identOf(st)]
+	return ok && at == st.Ctim.Nano()
+}
+
+// latest is the latest time that a file system may have meant: one that keeps whole seconds counts, at the worst, by twos.
+func latest(ctime int64) int64 {
+	if ctime%int64(time.Second) == 0 {
+		return ctime + int64(2*time.Second)
+	}
+	return ctime
+}
+
+// made says whether a directory was made since. Its time of change says nothing: it is that of what was last put into it.
+func (v *checker) made(d *dir, name string) bool {
+	var st unix.Statx_t
+	err := unix.Statx(d.fd, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BTIME, &st)
+	if err != nil || st.Mask&unix.STATX_BTIME == 0 {
+		return false
+	}
+	return st.Btime.Sec*int64(time.Second)+int64(st.Btime.Nsec) >= v.since
+}
+
+// uncertain says whether the repository's owner may have removed something from the directory: then its time is late.
+func (v *checker) uncertain(p *pair) bool {
+	if p.lower == nil {
+		return false
+	}
+	st, err := fstat(p.lower.fd)
+	return err != nil || v.late(st)
+}
+
+// vanished calls conflict for each suspect that was not moved.
+func (v *checker) vanished() error {
+	for _, s := range v.moved {
+		if ino, ok := inode(s.origin); ok && v.seen[ino] {
+			continue
+		}
+		if err := v.conflict(s.path, stream.Gone); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A use is what is known of a directory of the repository that is written to.
+type use struct {
+	asked    bool
+	writable bool
+	opened   bool   // its permissions were lifted while it is written to
+	mode     uint32 // what they were
+	dirty    bool
+	made     *unix.Stat_t // as what it was made, by this walk
+}
+
+// writable says whether the directory of the repository can be written to, if need be after its permissions were lifted.
+// One that is not yet there can.
+func (v *checker) writable(p *pair) bool {
+	if p.lower == nil || p.use.asked {
+		return p.lower == nil || p.use.writable
+	}
+	p.use.asked = true
+	p.use.writable = unix.Faccessat(p.lower.fd, ".", unix.W_OK|unix.X_OK, 0) == nil
+	if !p.use.writable {
+		st, err := fstat(p.lower.fd)
+		p.use.writable = err == nil && own(st)
+	}
+	return p.use.writable
+}
+
+// own says whether something is this program's user's, so that its permissions can be changed.
+func own(st *unix.Stat_t) bool { return int(st.Uid) == unix.Geteuid() }
+
+// How file systems write an inode's number into a file handle: the type of the handle, its length and the number's place
+// and length in it. See include/linux/exportfs.h, fs/xfs/xfs_export.h, fs/btrfs/export.h and shmem_encode_fh.
+var handles = []struct {
+	kind      byte
+	size      int
+	at, bytes int
+}{
+	{0x01, 8, 0, 4},  // ext4 and most others: number, generation
+	{0x01, 12, 4, 8}, // tmpfs: generation, number
+	{0x81, 12, 0, 8}, // xfs: number, generation
+	{0x4d, 20, 0, 8}, // btrfs: number, subvolume, generation
+}
+
+// The head of what the kernel keeps in user.overlay.origin: struct ovl_fb in fs/overlayfs/overlayfs.h.
+const (
+	originMagic = 0xfb
+	originType  = 4
+	originHead  = 21
+)
+
+// inode returns the number of the file that origin stands for, if it tells.
+func inode(origin []byte) (ino uint64, ok bool) {
+	if len(origin) < originHead || origin[1] != originMagic {
+		return 0, false
+	}
+	handle := origin[originHead:]
+	for _, h := range handles {
+		if h.kind != origin[originType] || h.size != len(handle) {
+			continue
+		}
+		if h.bytes == 4 {
+			return uint64(binary.NativeEndian.Uint32(handle[h.at:])), true
+		}
+		return binary.NativeEndian.Uint64(handle[h.at:]), true
+	}
+	return 0, false
+}

@@ -1,0 +1,168 @@
+package layer
+
+import (
+	"bytes"
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"corral/changes/stream"
+	"corral/job"
+)
+
+// permissions are the bits that are compared and applied. Set-id bits and the sticky bit are not a job's to give.
+const permissions = 0o777
+
+// classify finds out what kind of difference c is, "" if it is none.
+func (w *walk) classify(c *change) {
+	switch c.class() {
+	case deletes:
+		c.kind = job.ChangeDeleted
+		if isLink(c.l) {
+			c.old, _ = c.at.lower.readlink(c.name)
+		}
+		return
+	case adds:
+		c.kind = job.ChangeAdded
+	default:
+		c.kind = w.alteration(c)
+	}
+	w.links(c)
+	if isFile(c.u) && c.kind != "" {
+		w.readable(c)
+	}
+}
+
+// alteration is the kind of a path that is in both trees.
+func (w *walk) alteration(c *change) job.ChangeKind {
+	if c.u.Mode&unix.S_IFMT != c.l.Mode&unix.S_IFMT {
+		return job.ChangeReplaced
+	}
+	switch {
+	case isLink(c.u):
+		if w.links(c) {
+			return ""
+		}
+		return job.ChangeModified
+	case isFile(c.u):
+		if c.u.Size != c.l.Size || !w.same(c) {
+			return job.ChangeModified
+		}
+	case !isDir(c.u):
+		return "" // a FIFO is as good as another
+	}
+	if (c.u.Mode^c.l.Mode)&permissions != 0 {
+		return job.ChangeMode
+	}
+	return ""
+}
+
+// links reads what links lead to, and says whether both are links that lead to the same.
+func (w *walk) links(c *change) bool {
+	var errs [2]error
+	if isLink(c.u) {
+		c.link, errs[0] = c.at.upper.readlink(c.name)
+	}
+	if isLink(c.l) {
+		c.old, errs[1] = c.at.lower.readlink(c.name)
+	}
+	if errors.Join(errs[:]...) != nil {
+		w.incomplete = true
+		return false
+	}
+	return isLink(c.u) && isLink(c.l) && c.link == c.old
+}
+
+// readable reads the marks of a file, and finds out whether it can be read.
+func (w *walk) readable(c *change) {
+	fd, _, err := c.at.upper.file(c.name)
+	if err == nil {
+		c.marks, err = readMarks(fd)
+		unix.Close(fd)
+	}
+	switch {
+	case err != nil:
+		c.barred = stream.NoAccess
+	case c.marks.unknown:
+		c.barred = stream.Unknown
+	default:
+		return
+	}
+	w.incomplete = true
+}
+
+// same says whether the two files, of one size, have the same content. What cannot be found out is another content.
+func (w *walk) same(c *change) bool {
+	if c.u.Size == 0 {
+		return true
+	}
+	if !w.compare {
+		return false
+	}
+	u, _, err := c.at.upper.file(c.name)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(u)
+	// What metacopy leaves in the layer has the size of the file and none of its content.
+	if m, err := readMarks(u); err != nil || m.unknown {
+		return false
+	}
+	l, _, err := c.at.lower.file(c.name)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(l)
+	same, whole := w.sameContent(u, l, c.u.Size)
+	w.incomplete = w.incomplete || !whole
+	return same
+}
+
+// sparse is the size from which holes are looked for.
+const sparse = 1 << 20
+
+// sameContent compares size bytes of two files. whole is false if the bounds ended it.
+func (w *walk) sameContent(a, b int, size int64) (same, whole bool) {
+	bufs := [2][]byte{make([]byte, 64<<10), make([]byte, 64<<10)}
+	for at := int64(0); at < size; {
+		if size > sparse {
+			if at = min(nextData(a, at, size), nextData(b, at, size)); at >= size {
+				break
+			}
+		}
+		if w.over() || w.bytes <= 0 {
+			return false, false
+		}
+		n := int(min(size-at, int64(len(bufs[0]))))
+		if !readAt(a, bufs[0][:n], at) || !readAt(b, bufs[1][:n], at) || !bytes.Equal(bufs[0][:n], bufs[1][:n]) {
+			return false, true
+		}
+		at += int64(n)
+		w.bytes -= int64(n)
+	}
+	return true, true
+}
+
+// nextData returns where the next data of a file are from at on, at most size.
+func nextData(fd int, at, size int64) int64 {
+	n, err := unix.Seek(fd, at, unix.SEEK_DATA)
+	switch {
+	case errors.Is(err, unix.ENXIO):
+		return size
+	case err != nil:
+		return at // a file system without holes
+	}
+	return min(n, size)
+}
+
+// readAt fills p, and returns false if it cannot.
+func readAt(fd int, p []byte, at int64) bool {
+	for len(p) > 0 {
+		n, err := retry(func() (int, error) { return unix.Pread(fd, p, at) })
+		if err != nil || n <= 0 {
+			return false
+		}
+		p, at = p[n:], at+int64(n)
+	}
+	return true
+}

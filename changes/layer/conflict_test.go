@@ -1,0 +1,286 @@
+package layer
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/changes/stream"
+)
+
+// TestConflicts has the repository's owner work on it while the session is open.
+func TestConflicts(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		jobs  func(m at)
+		owner func(r at)
+		want  []string // conflicts; nil: it is applied
+	}{
+		{"another file", func(m at) { m.write("b", "2") }, func(r at) { r.write("d/x", "owner") }, nil},
+		{"another file in a directory", func(m at) { m.write("d/x", "X") }, func(r at) { r.write("d/y", "owner"); r.write("d/n", "owner") }, nil},
+		{"the same file", func(m at) { m.write("b", "2") }, func(r at) { r.write("b", "owner") }, []string{"b: changed"}},
+		{"the same file, the same way", func(m at) { m.write("b", "2") }, func(r at) { r.write("b", "2") }, nil},
+		{"the same file, with its time set back", func(m at) { m.write("b", "2") }, func(r at) {
+			r.write("b", "own\n")
+			check(r.t, os.Chtimes(r.path("b"), time.Unix(1, 0), time.Unix(1, 0)))
+		}, []string{"b: changed"}},
+		{"its permissions", func(m at) { m.write("b", "2") }, func(r at) { r.chmod("b", 0o600) }, []string{"b: changed"}},
+		{"both its permissions", func(m at) { m.chmod("b", 0o755) }, func(r at) { r.chmod("b", 0o600) }, []string{"b: changed"}},
+		{"both a directory's permissions", func(m at) { m.chmod("d", 0o755&^0o5) }, func(r at) { r.chmod("d", 0o700) }, []string{"d: changed"}},
+		{"a file moved there", func(m at) { m.write("b", "2") }, func(r at) { r.move("a", "b") }, []string{"b: changed"}},
+		{"a file moved there, which is old", func(m at) { m.write("b", "2") }, func(r at) { r.remove("b"); r.move("d/x", "b") }, []string{"b: changed"}},
+		{"both add", func(m at) { m.write("n", "job") }, func(r at) { r.write("n", "owner") }, []string{"n: changed"}},
+		{"both add the same", func(m at) { m.write("n", "same") }, func(r at) { r.write("n", "same") }, nil},
+		{"both add a directory", func(m at) { m.write("n/job", "") }, func(r at) { r.write("n/owner", "") }, nil},
+		{"a file where the job has a directory", func(m at) { m.write("n/job", "") }, func(r at) { r.write("n", "owner") }, []string{"n: changed"}},
+		{"deleted and changed", func(m at) { m.remove("b") }, func(r at) { r.write("b", "owner") }, []string{"b: changed"}},
+		{"deleted by both", func(m at) { m.remove("b") }, func(r at) { r.remove("b") }, nil},
+		{"changed and deleted", func(m at) { m.write("b", "2") }, func(r at) { r.remove("b") }, []string{"b: gone"}},
+		{"changed and moved away", func(m at) { m.write("b", "2") }, func(r at) { r.move("b", "d/b") }, []string{"b: gone"}},
+		{"moved, and another one deleted", func(m at) { m.move("b", "bb") }, func(r at) { r.remove("run") }, nil},
+		{"moved away from what is deleted, and another one made", func(m at) { m.move("d/x", "x"); m.remove("d") }, func(r at) { r.write("n", "owner") }, nil},
+		{"moved and deleted", func(m at) { m.move("b", "bb") }, func(r at) { r.remove("b") }, []string{"bb: gone"}},
+		{"in a deleted directory", func(m at) { m.write("d/sub/z", "Z") }, func(r at) { r.remove("d") }, []string{"d: gone"}},
+		{"in a directory that is a link now", func(m at) { m.write("d/x", "X") }, func(r at) { r.move("d", "dd"); r.link("dd", "d") }, []string{"d: gone"}},
+		{"new in a deleted directory", func(m at) { m.remove("d") }, func(r at) { r.write("d/sub/n", "owner") }, []string{"d/sub/n: changed"}},
+		{"a new directory in a deleted directory", func(m at) { m.remove("d") }, func(r at) { r.mkdir("d/sub/n") }, []string{"d/sub/n: changed"}},
+		{"changed in a deleted directory", func(m at) { m.remove("d"); m.write("d", "d") }, func(r at) { r.write("d/sub/z", "owner") }, []string{"d/sub/z: changed"}},
+		{"new in a directory made anew", func(m at) { m.remove("d"); m.write("d/n", "n") }, func(r at) { r.write("d/o", "owner") }, []string{"d/o: changed"}},
+		{"several", func(m at) { m.write("a", "1"); m.write("b", "2"); m.write("d/x", "X"); m.write("n", "") }, func(r at) {
+			r.write("d/x", "owner")
+			r.write("b", "owner")
+		}, []string{"b: changed", "d/x: changed"}},
+		{"a link", func(m at) { m.remove("l"); m.link("b", "l") }, func(r at) { r.remove("l"); r.link("c", "l") }, []string{"l: changed"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, project(t))
+			tt.jobs(at{t, w.merged})
+			tt.owner(at{t, w.repo})
+			before := tree(t, w.repo)
+			dry := w.run("apply", "-dry-run")
+			same(t, tree(t, w.repo), before)
+			all := w.run("apply")
+			for _, got := range []*told{dry, all} {
+				if words := conflicts(got); !slices.Equal(words, tt.want) || got.sum.Conflicts != int64(len(tt.want)) {
+					t.Errorf("%q, want %q", words, tt.want)
+				}
+			}
+			if tt.want != nil {
+				same(t, tree(t, w.repo), before)
+				return
+			}
+			if all.sum.Failed != "" {
+				t.Error(all.sum.Failed)
+			}
+			if left := w.run("list"); len(left.entries) > 0 {
+				t.Errorf("left: %q", left.lines())
+			}
+			if again := w.run("apply"); len(again.entries)+len(again.conflicts) > 0 {
+				t.Errorf("again: %q %q", again.lines(), conflicts(again))
+			}
+		})
+	}
+}
+
+func conflicts(all *told) []string {
+	var words []string
+	for _, c := range all.conflicts {
+		word := map[stream.Reason]string{
+			stream.Changed: "changed", stream.Gone: "gone", stream.NoAccess: "no access", stream.Unwritable: "unwritable",
+			stream.Unknown: "unknown", stream.Moving: "moving",
+		}[c.Reason]
+		words = append(words, c.Path+": "+word)
+	}
+	slices.Sort(words)
+	return words
+}
+
+// TestPartly holds that an apply goes on where another one was ended: at each path in turn it is ended.
+func TestPartly(t *testing.T) {
+	for _, tt := range edits {
+		// What becomes of one name of a file gives the other a new time, and nothing tells whose doing that was.
+		if len(tt.want) < 2 || strings.HasPrefix(tt.name, "both names") {
+			continue
+		}
+		t.Run(tt.name, func(t *testing.T) {
+			for n := 0; n < len(tt.want); n += 1 + len(tt.want)/5 {
+				w := newWorld(t, project(t))
+				tt.edit(at{t, w.merged})
+				if err := w.stopped(n); !errors.Is(err, errStopped) {
+					t.Fatalf("after %d: %v", n, err)
+				}
+				past(t)
+				w.applied()
+			}
+		})
+	}
+}
+
+// stopped applies n changes.
+func (w *world) stopped(n int) error {
+	tr, err := Options{Upper: w.upper, Repo: w.repo}.open()
+	if err != nil {
+		return err
+	}
+	defer tr.close()
+	a := &applier{w: stream.NewWriter(discard{}), temps: newTemps(), left: 1000}
+	a.checker = checker{since: w.opened.Add(-clockStep).UnixNano(), touched: map[ident]int64{}, conflict: a.conflict}
+	b := Bounds{}.withDefaults(time.Hour)
+	for _, a.phase = range []class{adds, alters, deletes} {
+		k := newWalk(w.t.Context(), b, nil, &stopper{a, &n})
+		k.compare, a.walk = true, k
+		if err := k.run(tr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A stopper is an applier that is ended after some changes.
+type stopper struct {
+	*applier
+	left *int
+}
+
+func (s *stopper) visit(c *change) (bool, error) {
+	if c.kind != "" {
+		if *s.left == 0 {
+			return false, errStopped
+		}
+		*s.left--
+	}
+	return s.applier.visit(c)
+}
+
+var errStopped = errors.New("stopped")
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+// TestKilled kills applies at any moment. The last one cleans up and ends the work.
+func TestKilled(t *testing.T) {
+	exe, err := os.Executable()
+	check(t, err)
+	w := newWorld(t, func(repo string) {
+		r := at{t, repo}
+		for i := range 300 {
+			r.write(name("gone", i), "x")
+			r.write(name("old", i), strings.Repeat("x", i*300))
+		}
+	})
+	m := at{t, w.merged}
+	for i := range 300 {
+		m.remove(name("gone", i))
+		m.write(name("old", i), strings.Repeat("y", i*300))
+		m.write(name("new", i), strings.Repeat("z", i*300))
+	}
+	want := tree(t, w.merged)
+	left := 0
+	for i := range 12 {
+		cmd := exec.Command(exe, w.args([]string{"apply"})...)
+		cmd.Env = append(os.Environ(), asTool+"=1")
+		check(t, cmd.Start())
+		time.Sleep(time.Duration(i) * 7 * time.Millisecond) // any moment will do
+		check(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+		left = max(left, temporaries(t, w.repo))
+	}
+	t.Logf("up to %d left behind", left)
+	all := w.run("apply")
+	if len(all.conflicts) > 0 || all.sum.Failed != "" {
+		t.Fatalf("%q %+v", conflicts(all), all.sum)
+	}
+	same(t, tree(t, w.repo), want)
+}
+
+func name(dir string, i int) string {
+	return filepath.Join(dir, string(rune('a'+i%7)), strings.Repeat("n", 1+i/7))
+}
+
+func temporaries(t *testing.T, repo string) (n int) {
+	for path := range tree(t, repo) {
+		if isTemp(filepath.Base(path)) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestLeftovers holds that what a killed apply has left is no change, and is removed by the next.
+func TestLeftovers(t *testing.T) {
+	leftover := tempPrefix + "0123456789abcdef.7"
+	w := newWorld(t, project(t))
+	r, m := at{t, w.repo}, at{t, w.merged}
+	m.write("d/x", "X")
+	m.remove("e/.git/hooks")
+	m.write("e/.git/hooks/n", "")
+	m.remove("empty")
+	for _, dir := range []string{"", "d", "e/.git/hooks", "empty"} {
+		r.write(filepath.Join(dir, leftover), "half")
+		r.write(filepath.Join(dir, tempPrefix+"mine"), "no leftover")
+	}
+	all := w.run("list")
+	for _, line := range all.lines() {
+		if strings.Contains(line, leftover) {
+			t.Error(line)
+		}
+	}
+	if got, want := conflicts(w.run("apply")), []string{"e/.git/hooks/.corral-apply-mine: changed", "empty/.corral-apply-mine: changed"}; !slices.Equal(got, want) {
+		t.Fatalf("%q", got)
+	}
+	if temporaries(t, w.repo) != 4 {
+		t.Error("something was removed before everything was checked")
+	}
+	r.remove("empty/" + tempPrefix + "mine")
+	r.remove("e/.git/hooks/" + tempPrefix + "mine")
+	if all := w.run("apply"); len(all.conflicts) > 0 || all.sum.Failed != "" {
+		t.Fatalf("%q %+v", conflicts(all), all.sum)
+	}
+	if n := temporaries(t, w.repo); n != 0 {
+		t.Errorf("%d left", n)
+	}
+}
+
+// TestLock holds that two applies to a repository do not run at once.
+func TestLock(t *testing.T) {
+	w := newWorld(t, project(t))
+	d, err := os.Open(w.repo)
+	check(t, err, unix.Flock(int(d.Fd()), unix.LOCK_EX))
+	if err := Run(t.Context(), w.args([]string{"apply"}), discard{}); err == nil || !strings.Contains(err.Error(), "locked") {
+		t.Error(err)
+	}
+	w.run("apply", "-dry-run")
+	d.Close()
+	w.run("apply")
+}
+
+// TestOrigins holds that a file handle's inode is found.
+func TestOrigins(t *testing.T) {
+	head := "\x00\xfb\x00\x00\x01" + strings.Repeat("\x00", 16)
+	for _, tt := range []struct {
+		name, origin string
+		want         uint64
+		ok           bool
+	}{
+		{"ext4", head + "\x12\x34\x00\x00gene", 0x3412, true},
+		{"tmpfs", head + "gene\x12\x34\x00\x00\x00\x00\x00\x00", 0x3412, true},
+		{"xfs", head[:4] + "\x81" + head[5:] + "\x12\x34\x00\x00\x01\x00\x00\x00gene", 0x100003412, true},
+		{"btrfs", head[:4] + "\x4d" + head[5:] + "\x12\x34\x00\x00\x01\x00\x00\x00subvolumgene", 0x100003412, true},
+		{"nothing", "", 0, false},
+		{"unknown", head[:4] + "\x77" + head[5:] + "12345678", 0, false},
+		{"short", head + "123", 0, false},
+		{"not the kernel's", "\x00\xfc" + head[2:] + "12345678", 0, false},
+	} {
+		if got, ok := inode([]byte(tt.origin)); got != tt.want || ok != tt.ok {
+			t.Errorf("%s: %x %v", tt.name, got, ok)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package layer
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Names of temporaries are this, 16 hex digits that are the program run's own, a dot and a number.
+const tempPrefix = ".corral-apply-"
+
+const tempDigits = 16
+
+// isTemp says whether a name is that of a temporary. Nothing else is given such a name, and whatever has one is no change:
+// the next apply removes it.
+func isTemp(name string) bool {
+	rest, ok := strings.CutPrefix(name, tempPrefix)
+	if !ok || len(rest) < tempDigits+2 || rest[tempDigits] != '.' {
+		return false
+	}
+	_, err := strconv.ParseUint(rest[:tempDigits], 16, 64)
+	_, err2 := strconv.ParseUint(rest[tempDigits+1:], 10, 64)
+	return err == nil && err2 == nil
+}
+
+// temps makes the temporaries of one apply.
+type temps struct {
+	run  string
+	next int
+}
+
+func newTemps() *temps {
+	var b [tempDigits / 2]byte
+	_, _ = rand.Read(b[:]) // it does not fail
+	return &temps{run: hex.EncodeToString(b[:])}
+}
+
+// A temp is a file or link that has no name of the repository's yet.
+type temp struct {
+	at     *dir
+	name   string
+	fd     int // of a file, else -1
+	placed bool
+}
+
+func (t *temps) name() string {
+	t.next++
+	return tempPrefix + t.run + "." + strconv.Itoa(t.next)
+}
+
+func (t *temps) file(d *dir) (*temp, error) {
+	name := t.name()
+	fd, err := d.openat(name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("make a temporary beside it: %w", err)
+	}
+	return &temp{at: d, name: name, fd: fd}, nil
+}
+
+func (t *temps) link(d *dir, to string) (*temp, error) {
+	name := t.name()
+	if err := unix.Symlinkat(to, d.fd, name); err != nil {
+		return nil, fmt.Errorf("make a temporary beside it: %w", err)
+	}
+	return &temp{at: d, name: name, fd: -1}, nil
+}
+
+// setTime sets the time of modification.
+func (t *temp) setTime(mtime unix.Timespec) error {
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, mtime}
+	if err := unix.UtimesNanoAt(t.at.fd, t.name, times, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return fmt.Errorf("set its time: %w", err)
+	}
+	return nil
+}
+
+// discard ends the use of a temporary, and removes it unless it was given a name.
+func (t *temp) discard() {
+	if t.fd >= 0 {
+		unix.Close(t.fd)
+	}
+	if !t.placed {
+		_ = unix.Unlinkat(t.at.fd, t.name, 0) // else the next apply does
+	}
+}
+
+// clean removes what a killed apply has left in a directory.
+func (a *applier) clean(p *pair) error {
+	for _, name := range a.walk.names(p.lower) {
+		if !isTemp(name) {
+			continue
+		}
+		err := a.lift(p)
+		if err == nil {
+			err = unix.Unlinkat(p.lower.fd, name, 0)
+		}
+		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EISDIR) {
+			return fmt.Errorf("%q: remove what an apply has left: %w", p.join(name), err)
+		}
+	}
+	return nil
+}
+
+// copyContent copies size bytes; holes stay holes.
+func copyContent(dst, src int, size int64) error {
+	if err := unix.Ftruncate(dst, size); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	buf := make([]byte, 256<<10)
+	for at := nextData(src, 0, size); at < size; at = nextData(src, at, size) {
+		end := holeAfter(src, at, size)
+		for at < end {
+			n := int(min(end-at, int64(len(buf))))
+			if !readAt(src, buf[:n], at) {
+				return errors.New("read: it was cut meanwhile")
+			}
+			if err := writeAt(dst, buf[:n], at); err != nil {
+				return fmt.Errorf("write: %w", err)
+			}
+			at += int64(n)
+		}
+	}
+	return nil
+}
+
+// holeAfter returns where the data at at end.
+func holeAfter(fd int, at, size int64) int64 {
+	n, err := unix.Seek(fd, at, unix.SEEK_HOLE)
+	if err != nil || n <= at {
+		return size
+	}
+	return min(n, size)
+}
+
+func writeAt(fd int, p []byte, at int64) error {
+	for len(p) > 0 {
+		n, err := retry(func() (int, error) { return unix.Pwrite(fd, p, at) })
+		if err != nil {
+			return err
+		}
+		p, at = p[n:], at+int64(n)
+	}
+	return nil
+}

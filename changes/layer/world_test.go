@@ -1,0 +1,214 @@
+package layer
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/changes/stream"
+	"corral/internal/sandboxtest"
+)
+
+// Words of the environment by which a test runs itself as the program.
+const asTool = "CORRAL_TEST_AS_TOOL"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asTool) != "" {
+		unix.Umask(0o22)
+		if err := Run(contextOf(), os.Args[1:], os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(sandboxtest.PrivateMounts(m))
+}
+
+// A world is a repository and a session's overlay over it.
+type world struct {
+	t                   testing.TB
+	repo, merged, upper string
+	opened              time.Time
+}
+
+// newWorld builds a repository and opens a session on it.
+func newWorld(t testing.TB, build func(repo string)) *world {
+	t.Helper()
+	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.FileSystem("overlay"))
+	w := &world{t: t, repo: filepath.Join(t.TempDir(), "repo")}
+	check(t, os.Mkdir(w.repo, 0o755))
+	build(w.repo)
+	w.opened = past(t)
+	w.merged, w.upper = sandboxtest.Overlay(t, w.repo)
+	return w
+}
+
+// past waits until what was written so far is not ahead of the clock, and returns the time.
+func past(t testing.TB) time.Time {
+	written := time.Now()
+	sandboxtest.Eventually(t, time.Minute, "the clock goes on", func() bool { return time.Since(written) > 3*clockStep })
+	return time.Now()
+}
+
+func check(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A told is what a stream says.
+type told struct {
+	entries   []stream.Entry
+	contents  map[string]string // "old a", "new a", or why not
+	conflicts []stream.Conflict
+	sum       *stream.Sum
+}
+
+// run runs the tool in this process.
+func (w *world) run(args ...string) *told {
+	w.t.Helper()
+	var out bytes.Buffer
+	if err := Run(w.t.Context(), w.args(args), &out); err != nil {
+		w.t.Fatalf("%s: %v", args, err)
+	}
+	return readAll(w.t, out.Bytes())
+}
+
+// args completes a command line: its first word, options that begin with a dash, and paths.
+func (w *world) args(args []string) []string {
+	n := 1
+	for n < len(args) && strings.HasPrefix(args[n], "-") {
+		n++
+	}
+	all := append(slices.Clone(args[:n]), "-layer", w.upper, "-opened", fmt.Sprint(w.opened.UnixNano()), w.repo)
+	return append(all, args[n:]...)
+}
+
+func readAll(t testing.TB, b []byte) *told {
+	t.Helper()
+	r := stream.NewReader(bytes.NewReader(b))
+	all := &told{contents: map[string]string{}}
+	key := ""
+	for all.sum == nil {
+		rec, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch rec := rec.(type) {
+		case *stream.Entry:
+			all.entries = append(all.entries, *rec)
+		case stream.Content:
+			key = map[bool]string{false: "old ", true: "new "}[rec.New] + all.entries[len(all.entries)-1].Path
+			all.contents[key] = ""
+			if rec.Left != stream.Here {
+				all.contents[key] = fmt.Sprintf("left out: %d", rec.Left)
+			}
+		case []byte:
+			all.contents[key] += string(rec)
+		case stream.Conflict:
+			all.conflicts = append(all.conflicts, rec)
+		case *stream.Sum:
+			all.sum = rec
+		}
+	}
+	return all
+}
+
+// lines are the entries in short.
+func (a *told) lines() []string {
+	var lines []string
+	for _, e := range a.entries {
+		s := fmt.Sprintf("%s %s %s", e.Kind, e.Type, e.Path)
+		if e.OldType != "" && e.OldType != e.Type {
+			s += " was " + string(e.OldType)
+		}
+		if e.Sensitive {
+			s += " !"
+		}
+		lines = append(lines, s)
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// tree is all that is below a directory: what each path is, its permissions and its content.
+func tree(t testing.TB, root string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == root {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		s := info.Mode().String()
+		switch {
+		case info.Mode().IsRegular():
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			s += fmt.Sprintf(" %d %x", len(b), sha256.Sum256(b))
+		case info.Mode()&fs.ModeSymlink != 0:
+			to, err := os.Readlink(path)
+			if err != nil {
+				return err
+			}
+			s = "-> " + to
+		}
+		all[strings.TrimPrefix(path, root+"/")] = s
+		return nil
+	})
+	check(t, err)
+	return all
+}
+
+// same says where two trees differ.
+func same(t testing.TB, got, want map[string]string) {
+	t.Helper()
+	var wrong []string
+	for path, s := range want {
+		if got[path] != s {
+			wrong = append(wrong, fmt.Sprintf("%q: got %q, want %q", path, got[path], s))
+		}
+	}
+	for path := range got {
+		if _, ok := want[path]; !ok {
+			wrong = append(wrong, fmt.Sprintf("%q is left: %s", path, got[path]))
+		}
+	}
+	slices.Sort(wrong)
+	for _, s := range wrong[:min(len(wrong), 20)] {
+		t.Error(s)
+	}
+}
+
+// applied applies everything and holds that the repository is what the jobs have seen, and nothing is left to apply.
+func (w *world) applied() *told {
+	w.t.Helper()
+	want := tree(w.t, w.merged)
+	all := w.run("apply")
+	if len(all.conflicts) > 0 || all.sum.Failed != "" {
+		w.t.Fatalf("not applied: %v, %+v", all.conflicts, all.sum)
+	}
+	same(w.t, tree(w.t, w.repo), want)
+	for _, word := range []string{"list", "apply"} {
+		if again := w.run(word); len(again.entries)+len(again.conflicts) > 0 || again.sum.Failed != "" || again.sum.Incomplete {
+			w.t.Fatalf("%s afterwards: %v %v %+v", word, again.lines(), again.conflicts, again.sum)
+		}
+	}
+	return all
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"corral/config"
+	"corral/internal/version"
+	"corral/job"
+	"corral/rpc"
+)
+
+// buildExec makes the server of corral exec-server, which was started in the directory started.
+func (b *backend) buildExec(started string) error {
+	c := b.config
+	c.Runtime.MaxDuration = 0 // is of one call of a tool, which a client waits for; a command may be a shell that somebody sits at
+	b.exec = &rpc.Server{
+		Version: version.Version, Log: b.log, Budget: c.ExecServer.OutputBudget, Dir: execDirectory(c.Repos, started),
+		Ended: b.sessions.End,
+	}
+	for _, r := range c.Repos {
+		b.exec.Repos = append(b.exec.Repos, rpc.Repo{ID: r.ID, Path: r.Path})
+	}
+	var err error
+	if b.exec.Engine, err = b.execEngine(c); err != nil {
+		return err
+	}
+	if c.ExecServer.FullAccess == "" {
+		return nil
+	}
+	// A client that says it is sandboxed from outside asks for the same: that sandbox is this one.
+	b.exec.FullAccess, err = b.execEngine(withProfile(c, c.ExecServer.FullAccess))
+	b.exec.External = b.exec.FullAccess
+	return err
+}
+
+// execEngine runs commands by the rules of c. There is no queue: who starts a command talks to it, and does not wait for
+// another's to end. The supervisor bounds how many there are.
+func (b *backend) execEngine(c config.Config) (rpc.Engine, error) {
+	rules, err := newPolicy(c)
+	if err != nil {
+		return nil, err
+	}
+	return &job.Engine{Policy: rules, Runner: b.supervisor, Auditor: b.supervisor, Sessions: b.sessions}, nil
+}
+
+// withProfile returns c with a profile for every repository, in place of its own and of how jobs may write to it. Ceilings
+// stay.
+func withProfile(c config.Config, profile string) config.Config {
+	c.Repos = slices.Clone(c.Repos)
+	for i := range c.Repos {
+		c.Repos[i].Profile, c.Repos[i].Workspace = profile, nil
+	}
+	return c
+}
+
+// execDirectory is where commands run whose client names no place: the directory in which the server was started, if it
+// lies in a repository, else the first repository.
+func execDirectory(repos []config.Repo, started string) string {
+	for _, r := range repos {
+		if started == r.Path || strings.HasPrefix(started, r.Path+"/") {
+			return filepath.Clean(started)
+		}
+	}
+	return repos[0].Path
+}

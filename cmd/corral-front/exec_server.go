@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"corral/config"
+	"corral/internal/gate"
+	"corral/rpc"
+	"corral/rpc/transport"
+)
+
+const execServer = "exec-server"
+
+const execServerHelp = `corral exec-server serves clients of command/exec and process/*, which are JSON-RPC.
+
+Usage: corral exec-server [--listen ADDRESS]... [--repo DIR]... [--config FILE] [--supervisor SOCKET] [--log-level LEVEL]
+
+  --listen ADDRESS      where clients reach it; repeatable, instead of those of the configuration:
+                          stdio              standard input and output, a message a line (default)
+                          unix:///PATH       a unix socket, a message a line; for this user and root, and the peers of
+                                             the configuration
+                          ws://HOST:PORT     a WebSocket, a message a text frame; for those who have a token. Port 0 is
+                                             one that is free
+  --repo DIR            serve this directory, under the id of its base name; repeatable. Without it, the repositories of
+                        the configuration are served
+  --config FILE         a configuration that holds above the operator's and the user's
+  --supervisor SOCKET   have jobs run by the supervisor there (default: a daemon's; root starts one of its own)
+  --log-level LEVEL     debug, info (default), warn or error; the log goes to standard error
+
+Commands run in the first repository, or where the server was started if that lies in one that is served. Where it
+listens is said on standard error. It ends with its standard input, if that is a client, and by SIGTERM; with it every
+process that it has started.
+
+Examples:
+  corral exec-server --repo ~/src/app
+  corral exec-server --repo ~/src/app --listen unix://$XDG_RUNTIME_DIR/corral-exec.sock
+  corral exec-server --repo ~/src/app --listen ws://127.0.0.1:0
+`
+
+func execServerCommand(args []string) (int, error) {
+	f := flag.NewFlagSet(execServer, flag.ContinueOnError)
+	var asked []config.Listen
+	f.Func("listen", "", func(address string) error {
+		l, err := config.ParseListen(address)
+		asked = append(asked, l)
+		return err
+	})
+	started, _ := unix.Getwd() // by its real name; one that is gone lies in no repository
+	s, ended, code, err := parseServing(f, args, execServerHelp)
+	if ended {
+		return code, err
+	}
+	s.tokens = slices.ContainsFunc(asked, func(l config.Listen) bool { return l.Kind == config.ListenWeb })
+	ctx, stop := untilStopped()
+	defer stop()
+	b, err := s.assemble(func(b *backend) error { return b.buildExec(started) })
+	if err != nil {
+		return failure, err
+	}
+	defer b.close()
+	e := &execListeners{backend: b, options: b.config.ExecServer}
+	if asked != nil {
+		e.options.Listen = asked
+	}
+	defer e.close()
+	if err := e.open(); err != nil {
+		return failure, err
+	}
+	if err := e.serve(ctx, b.exec.Serve); err != nil {
+		return failure, err
+	}
+	return 0, nil
+}
+
+// execListeners are the places where clients reach the server.
+type execListeners struct {
+	backend *backend
+	options config.ExecServer
+	serves  []func(ctx context.Context, serve transport.Handler) error
+	closes  []func() error
+}
+
+// open listens everywhere, or is an error.
+func (e *execListeners) open() error {
+	for _, l := range e.options.Listen {
+		var err error
+		switch l.Kind {
+		case config.ListenStdio:
+			err = e.openStdio()
+		case config.ListenUnix:
+			err = e.openUnix(l.Address)
+		case config.ListenWeb:
+			err = e.openWeb(l.Address)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *execListeners) close() {
+	for _, c := range e.closes {
+		_ = c()
+	}
+}
+
+// errStdioEnded ends a server whose client on standard input is gone.
+var errStdioEnded = errors.New("the client on standard input is gone")
+
+func (e *execListeners) openStdio() error {
+	e.serves = append(e.serves, func(ctx context.Context, serve transport.Handler) error {
+		conn, err := transport.Stdio(os.Stdin, os.Stdout)
+		if err != nil {
+			return err
+		}
+		err = serve(ctx, conn, rpc.Caller{Principal: userPrincipal()})
+		if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, os.ErrClosed) {
+			return errStdioEnded
+		}
+		return err
+	})
+	return nil
+}
+
+func (e *execListeners) openUnix(path string) error {
+	mode := os.FileMode(0o600)
+	if e.options.Peers != nil {
+		mode = 0o666 // who may is known by SO_PEERCRED
+	}
+	socket, err := transport.ListenUnix(path, mode)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	e.closes = append(e.closes, socket.Close)
+	e.backend.log.Info("serving", "url", "unix://"+socket.Path())
+	e.serves = append(e.serves, func(ctx context.Context, serve transport.Handler) error {
+		return transport.ServeUnix(ctx, socket, transport.UnixOptions{
+			Peers: e.options.Peers, Principal: principalOf, Log: e.backend.log,
+		}, serve)
+	})
+	return nil
+}
+
+func (e *execListeners) openWeb(address string) error {
+	if len(e.backend.config.Principals) == 0 {
+		return errNoTokens
+	}
+	host, _, _ := net.SplitHostPort(address)
+	if g := (gate.Gate{Hosts: e.options.AllowedHosts}); !g.Named(address) {
+		return fmt.Errorf("--listen: %s is not this machine's alone\nhint: put %s into exec_server.allowed_hosts of the configuration; who listens there reads every token", address, host)
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	e.closes = append(e.closes, l.Close)
+	e.backend.log.Info("serving", "url", "ws://"+l.Addr().String())
+	e.serves = append(e.serves, func(ctx context.Context, serve transport.Handler) error {
+		return transport.ServeWeb(ctx, l, transport.WebOptions{
+			Authenticate: execAuthenticate(e.backend.config.Principals), Log: e.backend.log,
+			Hosts: append(ownHosts(address, l.Addr()), e.options.AllowedHosts...),
+		}, serve)
+	})
+	return nil
+}
+
+// execAuthenticate knows callers by their tokens. Who may use some tools only must have this one among them.
+func execAuthenticate(ps config.Principals) func(token string) (rpc.Caller, bool) {
+	known := authenticate(ps)
+	return func(token string) (rpc.Caller, bool) {
+		c, ok := known(token)
+		ok = ok && (c.Tools == nil || slices.Contains(c.Tools, "command_exec"))
+		return rpc.Caller{Principal: c.Principal, Repos: c.Repos}, ok
+	}
+}
+
+// serve serves everywhere until ctx ends, one of them fails, or the client on standard input is gone; then all end.
+func (e *execListeners) serve(ctx context.Context, serve transport.Handler) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var all sync.WaitGroup
+	for _, one := range e.serves {
+		all.Go(func() { cancel(one(ctx, serve)) })
+	}
+	all.Wait()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) && !errors.Is(err, errStdioEnded) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"corral/internal/sandboxtest"
+)
+
+// TestExecOrder: the answer to each of many commands comes after all of its output, and nothing of that is missing.
+func TestExecOrder(t *testing.T) {
+	everywhere(t, "", func(t *testing.T, _ *place, s *execSite) {
+		c := s.client()
+		const size, atOnce = 400_000, 8
+		runs := sandboxtest.Scale(1000)
+		if s.over != overStdio {
+			runs = sandboxtest.Scale(200)
+		}
+		stream := func(id string) object {
+			return object{"processId": id, "streamStdoutStderr": true, "timeoutMs": 120_000}
+		}
+		var answers []<-chan *execMessage
+		id := func(n int) string { return fmt.Sprintf("run-%d", n) }
+		for n := range runs + atOnce {
+			if n >= atOnce {
+				done := n - atOnce
+				r := c.result(id(done), answers[done])
+				d := c.of(id(done))
+				if *r.ExitCode != 0 || d.total != [2]int{size, 6} || d.last > r.nth || d.caps != [2]bool{} {
+					t.Fatalf("run %d: exit code %d, %v bytes, the last of them is message %d, the answer %d", done, *r.ExitCode, d.total, d.last, r.nth)
+				}
+				c.forget(id(done))
+			}
+			if n < runs {
+				answers = append(answers, c.start(stream(id(n)), "sh", "-c", "head -c 400000 /dev/zero; echo there >&2"))
+			}
+		}
+	})
+}
+
+// TestExecBurst: what controls a command may be sent with it, before anything is answered.
+func TestExecBurst(t *testing.T) {
+	everywhere(t, "", func(t *testing.T, _ *place, s *execSite) {
+		c := s.client()
+		many := sandboxtest.Scale(100)
+		var runs, controls []<-chan *execMessage
+		for n := range many {
+			id := fmt.Sprintf("burst-%d", n)
+			runs = append(runs, c.start(object{"processId": id, "streamStdin": true, "tty": n%4 == 3, "disableTimeout": true}, "sleep", "600"))
+			if n%2 == 0 {
+				controls = append(controls, c.ask("command/exec/write", object{"processId": id, "deltaBase64": base64Of("x")}))
+			}
+			controls = append(controls, c.ask("command/exec/terminate", object{"processId": id}))
+		}
+		for n, control := range controls {
+			if m := c.answer("control", control); m.Error != nil {
+				t.Errorf("control %d: %+v", n, *m.Error)
+			}
+		}
+		for n, run := range runs {
+			if r := c.result("run", run); *r.ExitCode != 137 {
+				t.Errorf("run %d: %d", n, *r.ExitCode)
+			}
+		}
+		// They run in parallel.
+		runs = nil
+		for n := range many {
+			runs = append(runs, c.start(object{"processId": fmt.Sprintf("at-once-%d", n), "streamStdin": true, "disableTimeout": true}, "sh", "-c", "read x; echo $x"))
+		}
+		for n := range many {
+			c.ask("command/exec/write", object{"processId": fmt.Sprintf("at-once-%d", n), "deltaBase64": base64Of(fmt.Sprintf("%d\n", n))})
+		}
+		for n, run := range runs {
+			if r := c.result("at once", run); *r.Stdout != fmt.Sprintf("%d\n", n) {
+				t.Errorf("run %d: %d %q %q", n, *r.ExitCode, *r.Stdout, *r.Stderr)
+			}
+		}
+	})
+}
+
+// TestExecLarge: much input and output, and programs that want none of it.
+func TestExecLarge(t *testing.T) {
+	everywhere(t, "", func(t *testing.T, _ *place, s *execSite) {
+		c := s.client()
+		const size = 1_900_000
+		large := make([]byte, size)
+		for n := range large {
+			large[n] = byte(rand.Uint32())
+		}
+		feed := func(id string) <-chan *execMessage {
+			return c.ask("command/exec/write", object{"processId": id, "deltaBase64": base64Of(string(large)), "closeStdin": true})
+		}
+		long := func(id string) object {
+			return object{"processId": id, "streamStdin": true, "streamStdoutStderr": true, "outputBytesCap": size, "timeoutMs": 60_000}
+		}
+		run := c.start(long("cat"), "cat")
+		fed := feed("cat")
+		r := c.result("cat", run)
+		if d := c.of("cat"); *r.ExitCode != 0 || !bytes.Equal(d.data[0], large) || d.caps[0] {
+			t.Errorf("%d, %d bytes, capReached %t", *r.ExitCode, d.total[0], d.caps[0])
+		}
+		if m := c.answer("write", fed); m.Error != nil {
+			t.Errorf("%+v", *m.Error)
+		}
+		// Nobody reads it.
+		run = c.start(long("true"), "true")
+		fed = feed("true")
+		if r := c.result("true", run); *r.ExitCode != 0 {
+			t.Errorf("%+v", r)
+		}
+		c.answer("write", fed)
+		run = c.start(long("sleep"), "sleep", "600")
+		fed = feed("sleep")
+		if r := c.shell("echo meanwhile"); *r.Stdout != "meanwhile\n" {
+			t.Errorf("%+v", r)
+		}
+		c.must("command/exec/terminate", object{"processId": "sleep"})
+		if r := c.result("sleep", run); *r.ExitCode != 137 {
+			t.Errorf("%+v", r)
+		}
+		c.answer("write", fed)
+		// It writes without end.
+		for name, params := range map[string]object{
+			"buffered": {"timeoutMs": 1000}, "capped": {"processId": "capped", "streamStdoutStderr": true, "timeoutMs": 1000},
+			"streamed": {"processId": "streamed", "streamStdoutStderr": true, "disableOutputCap": true, "timeoutMs": 1000},
+		} {
+			r := c.exec(params, "yes")
+			d := c.of(name)
+			if *r.ExitCode != 124 || name == "buffered" && len(*r.Stdout) != 1<<20 || name == "capped" && (d.total[0] != 1<<20 || !d.caps[0]) ||
+				name == "streamed" && (d.total[0] < 2<<20 || d.caps[0]) || d.last > r.nth {
+				t.Errorf("%s: %d, %d bytes, %v, %v", name, *r.ExitCode, len(*r.Stdout), d.total, d.caps)
+			}
+		}
+	})
+}
+
+// TestExecBudget: what is held for answers is bounded, and who has too much of it is told so.
+func TestExecBudget(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	c := p.execSite(t, p.daemon(t), overStdio, "exec_server: {output_budget: 16MiB}\n").client()
+	m := c.answer("yes", c.start(object{"disableOutputCap": true, "timeoutMs": 60_000}, "yes"))
+	if m.Error == nil || m.Error.Code != -32603 && m.Error.Code != -32001 {
+		t.Errorf("%.200s", m.raw)
+	} else {
+		t.Logf("%d %s", m.Error.Code, m.Error.Message)
+	}
+	if r := c.exec(object{"disableOutputCap": true}, "head", "-c", "8000000", "/dev/zero"); len(*r.Stdout) != 8_000_000 {
+		t.Errorf("%d bytes", len(*r.Stdout))
+	}
+}
+
+// TestExecStalled: a client that does not read stalls its own processes. The server's memory stays, others are served, and
+// nothing is lost to who reads again.
+func TestExecStalled(t *testing.T) {
+	everywhere(t, "", func(t *testing.T, _ *place, s *execSite) {
+		warm := s.client()
+		warm.exec(object{"processId": "warm", "streamStdoutStderr": true, "disableOutputCap": true}, "head", "-c", "20000000", "/dev/zero")
+		const many = 4
+		stalled, other := warm, warm
+		if s.over == overStdio {
+			other = nil // there is one client
+			stalled.held.Lock()
+		} else {
+			stalled = s.dial()
+			stalled.held.Lock()
+			go stalled.receive()
+			_ = stalled.write([]byte(`{"id":"i","method":"initialize","params":{"clientInfo":{"name":"t","version":"1"}}}`))
+		}
+		var answers []<-chan *execMessage
+		stalled.mu.Lock()
+		stalled.pending[`"i"`] = make(chan *execMessage, 1)
+		for n := range many {
+			answer := make(chan *execMessage, 1)
+			stalled.pending[fmt.Sprintf(`"s%d"`, n)] = answer
+			answers = append(answers, answer)
+		}
+		stalled.mu.Unlock()
+		before := status(t, s.pid(), "VmHWM")
+		for n := range many {
+			_ = stalled.write(fmt.Appendf(nil, `{"id":"s%d","method":"command/exec","params":{"command":["head","-c","30000000","/dev/zero"],"processId":"s%d",`+
+				`"streamStdoutStderr":true,"disableOutputCap":true,"disableTimeout":true}}`, n, n))
+		}
+		if other != nil {
+			for range sandboxtest.Scale(50) {
+				if r := other.shell("echo served"); *r.Stdout != "served\n" {
+					t.Fatalf("%+v", r)
+				}
+			}
+		} else {
+			time.Sleep(sandboxtest.Slow(time.Second)) // in which the server could hold more and more
+		}
+		grown := status(t, s.pid(), "VmHWM") - before
+		t.Logf("the server's memory has grown by %d kB from %d kB", grown, before)
+		if grown > 16<<10 {
+			t.Errorf("the server's memory has grown by %d kB", grown)
+		}
+		stalled.held.Unlock()
+		for n, answer := range answers {
+			r := stalled.result("stalled", answer)
+			if d := stalled.of(fmt.Sprintf("s%d", n)); *r.ExitCode != 0 || d.total[0] != 30_000_000 || d.last > r.nth {
+				t.Errorf("%d, %d bytes", *r.ExitCode, d.total[0])
+			}
+		}
+	})
+}
+
+// TestExecGone: whatever its processes do, they are gone when the client is, and others go on.
+func TestExecGone(t *testing.T) {
+	everywhere(t, "", func(t *testing.T, _ *place, s *execSite) {
+		for range sandboxtest.Scale(3) {
+			mark := fmt.Sprintf("mark-%d-%d", os.Getpid(), serial.Add(1))
+			c := s.client()
+			scripts := []string{
+				"exec -a MARK sleep 600", "trap '' TERM HUP INT; (setsid bash -c 'exec -a MARK sleep 600' &); exec -a MARK sleep 600",
+				"exec -a MARK yes", "exec -a MARK cat", "for n in 1 2 3 4 5; do bash -c 'exec -a MARK sleep 600' & done; wait",
+			}
+			for n, script := range scripts {
+				c.start(object{
+					"processId": itoa(n), "tty": n%2 == 1, "streamStdin": true, "streamStdoutStderr": n%2 == 0, "disableTimeout": true, "disableOutputCap": true,
+				}, "bash", "-c", strings.ReplaceAll(script, "MARK", mark))
+			}
+			sandboxtest.Eventually(t, 20*time.Second, "they run", func() bool { return marked(mark) >= 9 })
+			c.close()
+			sandboxtest.Eventually(t, time.Second+busy, "the processes of a client that is gone are gone", func() bool { return marked(mark) == 0 })
+			if s.over == overStdio {
+				sandboxtest.Eventually(t, 2*time.Second+busy, "the server ends with its only client", func() bool {
+					select {
+					case <-s.ended:
+						return true
+					default:
+						return false
+					}
+				})
+			}
+		}
+		if r := s.client().shell("echo still"); *r.Stdout != "still\n" {
+			t.Errorf("%+v", r)
+		}
+	})
+}

@@ -1,0 +1,257 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/config"
+	"corral/internal/sandboxtest"
+)
+
+// dialAs connects to a unix socket as a user, which this thread is meanwhile.
+func dialAs(t *testing.T, uid int, path string) (net.Conn, error) {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	become := func(uid int) {
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); errno != 0 {
+			panic(errno) // this thread would be somebody else's
+		}
+	}
+	become(uid)
+	defer become(0)
+	return net.Dial("unix", path)
+}
+
+// TestExecPeers: who connects to a unix socket is who the kernel says; others are not served.
+func TestExecPeers(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	d := p.daemon(t)
+	dir := filepath.Join(p.dir, "sockets")
+	if err := errors.Join(os.Mkdir(dir, 0o711), os.Chown(dir, p.uid, p.uid)); err != nil {
+		t.Fatal(err)
+	}
+	for n, tt := range []struct {
+		sections string
+		mode     os.FileMode
+		served   map[int]bool
+	}{
+		{"", 0o600, map[int]bool{0: true, p.uid: true, 61301: false}},
+		{"exec_server: {peers: [61301]}\n", 0o666, map[int]bool{0: true, p.uid: true, 61301: true, 61302: false}},
+	} {
+		s := &execSite{t: t, p: p, over: overUnix, args: []string{"exec-server", "--config", p.config(t, tt.sections), "--supervisor", d.socket}}
+		path := filepath.Join(dir, itoa(n))
+		s.listen("unix://" + path)
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != tt.mode {
+			t.Errorf("%v, %v", info, err)
+		}
+		for uid, want := range tt.served {
+			conn, err := dialAs(t, uid, path)
+			if err == nil {
+				_, _ = io.WriteString(conn, `{"id":1,"method":"initialize","params":{"clientInfo":{"name":"t","version":"1"}}}`+"\n")
+				_ = conn.SetReadDeadline(time.Now().Add(sandboxtest.Slow(20 * time.Second)))
+				_, err = conn.Read(make([]byte, 1))
+				_ = conn.Close()
+			}
+			if got := err == nil; got != want || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%q: user %d: %v", tt.sections, uid, err)
+			}
+		}
+		if c := s.client(); *c.shell("true").ExitCode != 0 {
+			t.Error("root's command")
+		}
+	}
+	if log := audited(t, d); !strings.Contains(log, `"principal":"user:root"`) {
+		t.Errorf("the log has no principal: %s", log)
+	}
+}
+
+// TestExecWeb: over HTTP who has a token for it is served, and pages are not.
+func TestExecWeb(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	d := p.daemon(t)
+	var sections strings.Builder
+	sections.WriteString("principals:\n")
+	tokens := map[string]string{}
+	for name, more := range map[string]string{"all": "", "other": ", repos: [other]", "reader": ", tools: [runtime_query_output]", "runner": ", tools: [command_exec]"} {
+		token, hash := config.NewToken()
+		tokens[name] = token
+		fmt.Fprintf(&sections, "  - {name: %s, token_sha256: \"%x\"%s}\n", name, hash, more)
+	}
+	s := &execSite{t: t, p: p, over: overWeb, args: []string{"exec-server", "--config", p.config(t, sections.String()), "--supervisor", d.socket}}
+	s.listen("ws://127.0.0.1:0")
+	for name, want := range map[string]string{"all": "ok\n", "runner": "ok\n", "other": ""} {
+		s.token = tokens[name]
+		c := s.client()
+		if want == "" {
+			c.refused("command/exec", `{"command":["true"]}`, -32600, "…")
+		} else if r := c.shell("echo ok"); *r.Stdout != want {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	url := "http" + strings.TrimPrefix(s.address, "ws")
+	get := func(path string, headers ...string) int {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := 0; n < len(headers); n += 2 {
+			r.Header.Set(headers[n], headers[n+1])
+		}
+		if r.Header.Get("Host") != "" {
+			r.Host = r.Header.Get("Host")
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		return answer.StatusCode
+	}
+	for _, tt := range []struct {
+		path    string
+		headers []string
+		want    int
+	}{
+		{"/readyz", nil, 200},
+		{"/healthz", nil, 200},
+		{"/readyz", []string{"Origin", "http://localhost"}, 403},
+		{"/", []string{"Authorization", "Bearer " + tokens["all"], "Origin", "http://localhost"}, 403},
+		{"/", []string{"Authorization", "Bearer " + tokens["all"], "Host", "evil.example"}, 403},
+		{"/", []string{"Authorization", "Bearer " + tokens["all"]}, 426},
+		{"/", []string{"Authorization", "Bearer " + tokens["reader"]}, 401},
+		{"/", []string{"Authorization", "Bearer corral_wrong"}, 401},
+		{"/", nil, 401},
+	} {
+		if got := get(tt.path, tt.headers...); got != tt.want {
+			t.Errorf("%s %q: %d, want %d", tt.path, tt.headers, got, tt.want)
+		}
+	}
+	if log := audited(t, d); !strings.Contains(log, `"principal":"token:runner"`) {
+		t.Errorf("the log has no principal: %s", log)
+	}
+}
+
+// TestExecSignal: a server that is told to end ends everything of it, and leaves no socket.
+func TestExecSignal(t *testing.T) {
+	everywhere(t, "", func(t *testing.T, _ *place, s *execSite) {
+		c := s.client()
+		mark := fmt.Sprintf("mark-%d-%d", os.Getpid(), serial.Add(1))
+		c.start(object{"disableTimeout": true}, "bash", "-c", "trap '' TERM; exec -a "+mark+" sleep 600")
+		sandboxtest.Eventually(t, 20*time.Second, "it runs", func() bool { return marked(mark) > 0 })
+		begun := time.Now()
+		_ = s.cmd.Process.Signal(syscall.SIGTERM)
+		<-s.ended
+		if took := time.Since(begun); took > sandboxtest.Slow(2*time.Second)+busy {
+			t.Errorf("ended after %v", took)
+		}
+		if code := s.cmd.ProcessState.ExitCode(); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+		if marked(mark) > 0 {
+			t.Error("its process goes on")
+		}
+		<-c.ended
+		if path, isUnix := strings.CutPrefix(s.address, "unix://"); isUnix {
+			if _, err := os.Stat(path); err == nil {
+				t.Error("the socket is left")
+			}
+		}
+	})
+}
+
+// TestExecEndOfInput: `printf … | corral exec-server` ends, and what came before has its answer.
+func TestExecEndOfInput(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	cmd := p.front("exec-server", "--repo", p.repo, "--supervisor", p.daemon(t).socket)
+	cmd.Stdin = strings.NewReader(`{"id":1,"method":"initialize","params":{"clientInfo":{"name":"t","version":"1"}}}` + "\n" +
+		`{"id":2,"method":"command/exec","params":{"command":["sleep","600"],"disableTimeout":true}}` + "\n")
+	begun := time.Now()
+	out, err := cmd.Output()
+	if err != nil || !strings.HasPrefix(string(out), `{"id":1,"result":{`) || time.Since(begun) > sandboxtest.Slow(30*time.Second) {
+		t.Errorf("%v, %s", err, out)
+	}
+	for line := range strings.Lines(string(out)) {
+		if !strings.HasPrefix(line, `{"`) || !strings.HasSuffix(line, "}\n") {
+			t.Errorf("standard output has %q", line)
+		}
+	}
+}
+
+// TestExecEmbedded: root's server has a supervisor of its own, is root no more, and runs where it was started.
+func TestExecEmbedded(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	p.file(t, "sub/here", "x\n", 0o644)
+	for dir, want := range map[string]string{"/": p.repo, p.repo + "/sub": p.repo + "/sub"} {
+		s := &execSite{t: t, p: p, over: overStdio}
+		c := &execClient{t: t, ended: make(chan struct{}), pending: map[string]chan<- *execMessage{}, streams: map[string]*deltas{}, exited: map[string]chan<- *execMessage{}}
+		cmd := p.front("exec-server", "--repo", p.repo)
+		cmd.Path, cmd.Dir = sandboxtest.Bin(t, "corral-front"), dir
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		s.run(c, cmd)
+		t.Cleanup(c.close)
+		go c.receive()
+		c.must("initialize", object{"clientInfo": object{"name": "test", "version": "1"}})
+		if r := c.shell("pwd"); *r.Stdout != want+"\n" {
+			t.Errorf("%s: %+v", dir, *r.Stdout)
+		}
+		b, err := os.ReadFile("/proc/" + itoa(s.pid()) + "/status")
+		if err != nil || !strings.Contains(string(b), "NoNewPrivs:\t1\n") || strings.Contains(string(b), "\nUid:\t0\t") {
+			t.Errorf("it is root: %v\n%s", err, b)
+		}
+	}
+}
+
+// TestExecServerCommandLine: mistakes end it before it serves, and say what can be done.
+func TestExecServerCommandLine(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	d := p.daemon(t)
+	file := filepath.Join(p.dir, "state", "file")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Chown(file, p.uid, p.uid)); err != nil {
+		t.Fatal(err)
+	}
+	named := p.config(t, "principals:\n  - {name: ci, token_sha256: \""+strings.Repeat("ab", 32)+"\"}\n")
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--help"}, "Usage: corral exec-server"},
+		{[]string{"--listen", "tcp://x:1"}, "stdio, unix:///PATH or ws://HOST:PORT is wanted"},
+		{[]string{"--listen", "unix://relative"}, "stdio, unix:///PATH or ws://HOST:PORT is wanted"},
+		{[]string{"--listen", "ws://localhost"}, "stdio, unix:///PATH or ws://HOST:PORT is wanted"},
+		{[]string{"--tool-names", "plain"}, "flag provided but not defined"},
+		{[]string{"extra"}, `unexpected argument "extra"`},
+		{[]string{"--listen", "ws://127.0.0.1:0"}, "corral config token"},
+		{[]string{"--config", named, "--listen", "ws://0.0.0.0:0"}, "exec_server.allowed_hosts"},
+		{[]string{"--config", named, "--listen", "ws://192.0.2.1:0"}, "exec_server.allowed_hosts"},
+		{[]string{"--listen", "unix://" + p.dir + "/none/socket"}, "no such file"},
+		{[]string{"--listen", "unix://" + p.dir + "/socket"}, "permission denied"},
+		{[]string{"--listen", "unix://" + file}, "is no socket"},
+	} {
+		args := append([]string{"exec-server", "--supervisor", d.socket, "--repo", p.repo}, tt.args...)
+		cmd := p.front(args...)
+		var exit *exec.ExitError
+		out, err := cmd.CombinedOutput()
+		if !strings.Contains(string(out), tt.want) || (tt.args[0] != "--help") != errors.As(err, &exit) {
+			t.Errorf("%q: %v, %s, want %q", tt.args, err, out, tt.want)
+		}
+	}
+}

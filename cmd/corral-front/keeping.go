@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"corral/job"
+	"corral/mcp"
+	"corral/session"
+)
+
+// keeper returns what keeps the sessions of this server's clients. Over HTTP they end when nobody uses them; whose
+// connection is the session ends it with that.
+func (s *serving) keeper(b *backend) *session.Keeper {
+	c := b.config
+	o := session.Options{
+		Sessions: b.supervisor, PerPrincipal: c.Sandbox.MaxSessions, Log: b.log,
+		Root: job.SessionSpec{Image: c.Sandbox.Image, Disk: c.Sandbox.Disk},
+	}
+	if !s.alone {
+		o.RootIdle, o.OverlayIdle = c.Sandbox.SessionTimeout, c.HTTP.SessionIdle
+	}
+	return session.New(o)
+}
+
+// sandbox is sandbox_exec for the repositories in which a shell may be run; without any there is none.
+func (b *backend) sandbox(secrets []string) []mcp.Tool {
+	c := b.config
+	if !c.Sandbox.Enabled || !c.Runtime.Enabled {
+		return nil
+	}
+	var ids []string
+	for _, r := range c.Repos {
+		if slices.Contains(c.For(r).Runtimes, "shell") {
+			ids = append(ids, r.ID)
+		}
+	}
+	if len(ids) == 0 || c.Sandbox.Repo != "" && !slices.Contains(ids, c.Sandbox.Repo) {
+		return nil
+	}
+	return []mcp.Tool{&mcp.Sandbox{
+		Engine: b.engine, Outputs: b.outputs, Secrets: secrets, Repos: ids, Repo: c.Sandbox.Repo,
+		Timeout: c.Sandbox.Timeout, OutputLimit: c.Sandbox.OutputLimit, Partial: c.Sandbox.PartialOutput,
+	}}
+}
+
+// chosen are the tools that the command line names, of those that there are.
+func (s *serving) chosen(tools []mcp.Tool) ([]mcp.Tool, error) {
+	if s.tools == nil {
+		return tools, nil
+	}
+	var names []string
+	for _, t := range tools {
+		names = append(names, t.Name())
+	}
+	for _, name := range s.tools {
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("--tools %q: the tools are %s", name, strings.Join(names, ", "))
+		}
+	}
+	return slices.DeleteFunc(tools, func(t mcp.Tool) bool { return !slices.Contains(s.tools, t.Name()) }), nil
+}
+
+// OpenSession implements job.Sessions.
+func (s *supervisor) OpenSession(ctx context.Context, spec job.SessionSpec) (job.Session, error) {
+	c, err := s.current()
+	if err != nil {
+		return job.Session{}, err
+	}
+	return c.OpenSession(ctx, spec)
+}
+
+// CloseSession implements job.Sessions.
+func (s *supervisor) CloseSession(ctx context.Context, id string, keep bool) (bool, error) {
+	c, err := s.current()
+	if err != nil {
+		return false, err
+	}
+	return c.CloseSession(ctx, id, keep)
+}
+
+// ListSessions implements job.Sessions.
+func (s *supervisor) ListSessions(ctx context.Context) ([]job.Session, error) {
+	c, err := s.current()
+	if err != nil {
+		return nil, err
+	}
+	return c.ListSessions(ctx)
+}
+
+// changes lists what was changed behind the overlay of a session.
+func (s *supervisor) changes(context.Context, job.Spec) (*job.Changes, error) {
+	return nil, nil
+}

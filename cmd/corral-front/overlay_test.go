@@ -1,0 +1,194 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"corral/config"
+	"corral/internal/sandboxtest"
+)
+
+// overlay is what a reply of runtime_execute says of a workspace that is one.
+type overlay struct {
+	ChangesHandle, ChangesReason, Message string
+	Changes                               []struct {
+		Path, Kind, Type string
+		Bytes            int64
+	}
+}
+
+// behind runs a script in mode summary, in a repository whose workspace is overlay.
+func (h *host) behind(code string) (*outcome, *overlay) {
+	h.t.Helper()
+	a := h.must("tools/call", object{"name": "runtime_execute", "arguments": object{
+		"repoId": "app", "runtime": "shell", "code": code, "outputMode": "summary",
+	}})
+	return h.outcome(a), overlayOf(h.t, a)
+}
+
+func overlayOf(t *testing.T, a *response) *overlay {
+	t.Helper()
+	v := &overlay{}
+	if err := json.Unmarshal(a.Result.Structured, v); err != nil {
+		t.Fatalf("%s: %v", a.Result.Structured, err)
+	}
+	return v
+}
+
+// overlaid writes a configuration in which app's workspace is overlay.
+func (p *place) overlaid(t *testing.T, sections string) string {
+	t.Helper()
+	path := filepath.Join(p.dir, fmt.Sprintf("overlay-%d.yaml", serial.Add(1)))
+	text := fmt.Sprintf("version: 1\nrepos:\n  - {id: app, path: %s, workspace: overlay}\n%s", p.repo, sections)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// kept are the sessions whose changes are kept, by id.
+func (p *place) kept(t *testing.T, d *daemon) []string {
+	t.Helper()
+	var ids []string
+	for _, line := range p.sessions(t, d) {
+		var s struct {
+			ID   string
+			Kept bool
+		}
+		if err := json.Unmarshal([]byte(line), &s); err != nil {
+			t.Fatal(err)
+		}
+		if s.Kept {
+			ids = append(ids, s.ID)
+		}
+	}
+	return ids
+}
+
+// TestOverlay: later calls of a client see what earlier ones wrote, others and the repository do not, and the changes are
+// named, and kept at the end.
+func TestOverlay(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	d := p.daemon(t)
+	p.file(t, "a", "before\n", 0o644)
+	file := p.overlaid(t, "")
+	h := connect(t, p.front("mcp", "--config", file, "--supervisor", d.socket))
+	other := connect(t, p.front("mcp", "--config", file, "--supervisor", d.socket))
+	o, v := h.behind("cat a; echo after > a; echo new > b")
+	if o.out() != "before\n" || v.ChangesHandle == "" || v.Message != "" {
+		t.Fatalf("%+v, %+v", o, v)
+	}
+	handle := v.ChangesHandle
+	if o, v = h.behind("cat a b"); o.out() != "after\nnew\n" || v.ChangesHandle != handle {
+		t.Errorf("%+v, %+v", o, v)
+	}
+	if o, v = other.behind("cat a; ls"); o.out() != "before\na\n" || v.ChangesHandle == handle || len(v.Changes) != 0 {
+		t.Errorf("another client: %+v, %+v", o, v)
+	}
+	b, err := os.ReadFile(filepath.Join(p.repo, "a"))
+	_, made := os.Stat(filepath.Join(p.repo, "b"))
+	if string(b) != "before\n" || err != nil || !errors.Is(made, os.ErrNotExist) {
+		t.Errorf("the repository has %q, %v, %v", b, err, made)
+	}
+	for _, one := range []*host{h, other} {
+		one.to.Close()
+		<-one.ended
+	}
+	if got := p.kept(t, d); !slices.Equal(got, []string{handle}) {
+		t.Errorf("kept %q, want %q", got, handle)
+	}
+}
+
+// TestOverlayChanges: a reply lists what differs so far.
+func TestOverlayChanges(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	d := p.daemon(t)
+	p.file(t, "a", "before\n", 0o644)
+	p.file(t, "gone", "x", 0o644)
+	h := connect(t, p.front("mcp", "--config", p.overlaid(t, ""), "--supervisor", d.socket))
+	_, v := h.behind("echo after > a; rm gone; mkdir dir; echo new > dir/b")
+	got := map[string]string{}
+	for _, c := range v.Changes {
+		got[c.Path] = c.Kind + " " + c.Type
+	}
+	for path, want := range map[string]string{"a": "modified file", "gone": "deleted file", "dir/b": "added file"} {
+		if got[path] != want {
+			t.Errorf("%s: %q, want %q; %+v", path, got[path], want, v)
+		}
+	}
+	if _, v = h.behind("printf 'before\\n' > a; echo x > /tmp/y"); slices.ContainsFunc(v.Changes, func(c struct {
+		Path, Kind, Type string
+		Bytes            int64
+	},
+	) bool {
+		return c.Path == "a"
+	}) {
+		t.Errorf("what is as it was is listed: %+v", v)
+	}
+}
+
+// TestOverlayHTTP: DELETE ends a session in order, and the end of the server does.
+func TestOverlayHTTP(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	d := p.daemon(t)
+	token, hash := config.NewToken()
+	section := fmt.Sprintf("principals:\n  - {name: all, token_sha256: \"%x\"}\n", hash)
+	w := p.webAt(t, d, p.overlaid(t, section))
+	call := func(session string) string {
+		a := w.call(token, session, "runtime_execute", `{"repoId":"app","runtime":"shell","code":"echo x > y"}`)
+		v := overlayOf(t, a)
+		if v.ChangesHandle == "" {
+			t.Fatalf("%s", a.Result.Structured)
+		}
+		return v.ChangesHandle
+	}
+	_, one, _ := w.post(token, "", hello)
+	_, two, _ := w.post(token, "", hello)
+	first, second := call(one), call(two)
+	if again := call(one); again != first || first == second {
+		t.Errorf("%s, %s, %s", first, second, again)
+	}
+	w.end(token, one)
+	if got := p.kept(t, d); !slices.Equal(got, []string{first}) {
+		t.Errorf("after DELETE: kept %q, want %q", got, first)
+	}
+	w.stop(15)
+	<-w.ended
+	sandboxtest.Eventually(t, 10*time.Second, "the other is not kept", func() bool {
+		return strings.Contains(strings.Join(p.kept(t, d), " "), second)
+	})
+}
+
+// TestOverlaySandbox: a session with a system of its own leaves what was changed in the repository, and nothing else.
+func TestOverlaySandbox(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	d := p.daemon(t)
+	p.file(t, "a", "before\n", 0o644)
+	file := p.overlaid(t, "")
+	h := connect(t, p.front("mcp", "--config", file, "--supervisor", d.socket))
+	h.sandbox(object{"command": "cat a; echo after > a; echo x > /etc/x; cat a /etc/x", "working_directory": p.repo}).want(t, 0, "before\nafter\nx\n")
+	h.sandbox(object{"command": "cat a", "working_directory": p.repo}).want(t, 0, "after\n")
+	h.to.Close()
+	<-h.ended
+	if got := p.kept(t, d); len(got) != 1 {
+		t.Errorf("kept %q", got)
+	}
+	h = connect(t, p.front("mcp", "--config", file, "--supervisor", d.socket))
+	h.sh("echo x > /etc/x").want(t, 0, "")
+	h.to.Close()
+	<-h.ended
+	if got := p.sessions(t, d); len(got) != 1 {
+		t.Errorf("of a session that changed nothing in the repository: %q", got)
+	}
+}

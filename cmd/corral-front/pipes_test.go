@@ -1,0 +1,40 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+
+	"corral/config"
+	"corral/internal/sandboxtest"
+)
+
+// TestUnreadInput: a job that does not read its input is no reason for its server to end.
+func TestUnreadInput(t *testing.T) {
+	_, _, h := served(t, "")
+	for range 3 {
+		if o := h.execute(object{"runtime": "shell", "code": "exec <&-; sleep 0.2", "stdin": strings.Repeat("x", 500_000)}); o.Status != "success" {
+			t.Errorf("%+v", o)
+		}
+	}
+	h.must("ping", object{})
+}
+
+// TestBrokenPipe: neither is a client that does not read its answer.
+func TestBrokenPipe(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	token, hash := config.NewToken()
+	w := p.web(t, p.daemon(t), "principals:\n  - {name: ci, token_sha256: \""+fmt.Sprintf("%x", hash)+"\"}\n")
+	w.stop(syscall.SIGPIPE) // which is what the kernel sends
+	if status, _, _ := w.post(token, "", hello); status != http.StatusOK {
+		t.Errorf("status %d", status)
+	}
+	select {
+	case <-w.ended:
+		t.Error("it has ended")
+	default:
+	}
+}

@@ -1,0 +1,290 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/image"
+	"corral/image/unpack"
+	"corral/isolate/client"
+	"corral/job"
+)
+
+// imports is what an import needs of a supervisor.
+type imports interface {
+	job.Sessions
+	job.Images
+	job.Runner
+}
+
+// An importer makes a root file system: it has a session opened for it, whose layer is filled by a job with what is read
+// here, and becomes the root file system when the session is closed.
+type importer struct {
+	host    imports
+	name    string
+	source  string
+	options rootfsOptions
+	pipes   [3]pipe // the unpacker's standard streams
+}
+
+// A pipe is one of a job's standard streams.
+type pipe struct{ r, w *os.File }
+
+// connect makes the pipes. A job's are to be its client's, and who connects as root is that no more when it reads what is
+// imported.
+func (i *importer) connect() (err error) {
+	for n := range i.pipes {
+		if i.pipes[n].r, i.pipes[n].w, err = os.Pipe(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// disconnect closes what no job has taken over.
+func (i *importer) disconnect() {
+	for _, p := range i.pipes {
+		_, _ = p.r.Close(), p.w.Close()
+	}
+}
+
+// maxUnpackerSays is how much of the unpacker's output is kept: a line, or an error with two names.
+const maxUnpackerSays = 16 << 10
+
+// closing is how long a session that is not wanted any more may take to end.
+const closing = time.Minute
+
+func (i *importer) run(ctx context.Context, c *client.Client) error {
+	i.host = c
+	return i.make(ctx)
+}
+
+func (i *importer) make(ctx context.Context) (err error) {
+	defer i.disconnect()
+	if err := i.free(ctx); err != nil {
+		return err
+	}
+	s, err := i.host.OpenSession(ctx, job.SessionSpec{Import: i.name, Disk: i.options.disk, Inodes: i.options.inodes})
+	if err != nil {
+		return err
+	}
+	kept := false
+	defer func() {
+		if !kept {
+			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closing)
+			defer cancel()
+			_, closed := i.host.CloseSession(ending, s.ID, false)
+			err = errors.Join(err, closed)
+		}
+	}()
+	sum, err := i.fill(ctx, s)
+	if err != nil {
+		return err
+	}
+	if kept, err = i.host.CloseSession(ctx, s.ID, true); err != nil {
+		return err
+	}
+	if !kept {
+		return fmt.Errorf("the supervisor did not keep %s", i.name)
+	}
+	return i.report(sum)
+}
+
+// free says early what would be known late: that the name is taken, or that there is nothing to import.
+func (i *importer) free(ctx context.Context) error {
+	list, err := i.host.ListImages(ctx)
+	if err != nil {
+		return err
+	}
+	for _, image := range list {
+		if image.Name == i.name {
+			return fmt.Errorf("there is a root file system %s already\nhint: corral rootfs remove %s", i.name, i.name)
+		}
+	}
+	if i.source == "-" {
+		return nil
+	}
+	if _, err := os.Stat(i.source); err != nil {
+		return i.unreadable(err)
+	}
+	return nil
+}
+
+// unreadable adds who it is that may not read, when that is why.
+func (i *importer) unreadable(err error) error {
+	if errors.Is(err, os.ErrPermission) {
+		return fmt.Errorf("%w\nhint: it is read as user %d; as root, pass it through a pipe: corral rootfs import %s - <FILE",
+			err, os.Getuid(), i.name)
+	}
+	return err
+}
+
+func (i *importer) open(s job.Session) (*image.Source, error) {
+	o := image.Options{Ref: i.options.ref, Limits: image.Limits{
+		Entries: min(cmp.Or(i.options.inodes, job.DefaultLayerInodes), unpack.MaxEntries), Bytes: s.Disk,
+	}}
+	if i.source == "-" {
+		return image.OpenFile(os.Stdin, o)
+	}
+	source, err := image.Open(i.source, o)
+	if err != nil {
+		return nil, i.unreadable(err)
+	}
+	return source, nil
+}
+
+// fill has the layer of a session filled.
+func (i *importer) fill(ctx context.Context, s job.Session) (image.Summary, error) {
+	source, err := i.open(s)
+	if err != nil {
+		return image.Summary{}, fmt.Errorf("%s: %w", plain(i.source), err)
+	}
+	defer source.Close() //nolint:errcheck // it was read
+	feed := i.start(ctx, job.Spec{
+		Session: s.ID, Tool: job.ToolUnpack, Args: []string{string(job.ToolUnpack), "."},
+		Claim: job.Claim{Tool: "rootfs_import"},
+	})
+	out := bufio.NewWriterSize(feed.stdin, 256<<10)
+	sum, writing := source.Write(out)
+	if writing == nil {
+		writing = out.Flush()
+	}
+	totals, unpacking := feed.wait() // an archive that has no end is refused
+	switch {
+	case ctx.Err() != nil:
+		return sum, errors.New("interrupted")
+	case writing != nil && !errors.Is(writing, unix.EPIPE):
+		return sum, fmt.Errorf("%s, a %s: %w", plain(i.source), source.Kind(), writing)
+	case unpacking != nil:
+		return sum, unpacking
+	case writing != nil:
+		return sum, writing
+	case totals != sum.Totals:
+		return sum, fmt.Errorf("the unpacker has another count: %s, and not %s", totals, sum.Totals)
+	}
+	return sum, nil
+}
+
+// A feed is the job that unpacks.
+type feed struct {
+	stdin          io.WriteCloser
+	stdout, stderr *said
+	ended          chan error
+	result         job.Result
+}
+
+// A said is what a job wrote to one of its streams, as far as it is kept.
+type said struct {
+	text bytes.Buffer
+	done chan struct{}
+}
+
+func listen(r *os.File) *said {
+	s := &said{done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		defer r.Close()
+		_, _ = io.CopyN(&s.text, r, maxUnpackerSays)
+		_, _ = io.Copy(io.Discard, r)
+	}()
+	return s
+}
+
+// start starts a job whose input is fed.
+func (i *importer) start(ctx context.Context, spec job.Spec) *feed {
+	in, out, errs := i.pipes[0], i.pipes[1], i.pipes[2]
+	f := &feed{stdin: in.w, ended: make(chan error, 1), stdout: listen(out.r), stderr: listen(errs.r)}
+	go func() {
+		var err error
+		f.result, err = i.host.Run(ctx, spec, job.Stdio{Stdin: in.r, Stdout: out.w, Stderr: errs.w})
+		f.ended <- err
+	}()
+	return f
+}
+
+// wait ends the input and waits for the end of the job.
+func (f *feed) wait() (unpack.Totals, error) {
+	closed := f.stdin.Close()
+	err := <-f.ended
+	<-f.stdout.done
+	<-f.stderr.done
+	if err := errors.Join(err, closed); err != nil {
+		return unpack.Totals{}, err
+	}
+	if f.result.Status != job.Success {
+		return unpack.Totals{}, f.failure()
+	}
+	line, _ := strings.CutSuffix(f.stdout.text.String(), "\n")
+	return unpack.ParseTotals(line)
+}
+
+// failure is why nothing was made, in the unpacker's words: it may quote the archive.
+func (f *feed) failure() error {
+	text := strings.TrimSpace(strings.TrimPrefix(f.stderr.text.String(), "corral-layer: "))
+	switch {
+	case text != "":
+		return errors.New("unpacking: " + escaped(text))
+	case f.result.Limit == job.LimitDisk || f.result.Limit == job.LimitFiles:
+		return fmt.Errorf("unpacking: there was no room for it (%s)\nhint: --disk and --inodes set how much there is", f.result.Limit)
+	case f.result.Limit != "":
+		return fmt.Errorf("unpacking met the limit of %s", f.result.Limit)
+	}
+	return fmt.Errorf("unpacking ended with status %s, signal %d", f.result.Status, f.result.Signal)
+}
+
+// escaped is text without what would control a terminal.
+func escaped(text string) string {
+	var b bytes.Buffer
+	e := &escaper{w: bufio.NewWriter(&b)}
+	_, err := io.WriteString(e, text)
+	if errors.Join(err, e.flush()) != nil { // a buffer takes all
+		return ""
+	}
+	return b.String()
+}
+
+// report says what there is now, and what of the source is not in it.
+func (i *importer) report(sum image.Summary) error {
+	for _, left := range []struct {
+		count int64
+		what  string
+		names []string
+	}{
+		{sum.Unreadable.Count, fmt.Sprintf("left out, which user %d may not read", os.Getuid()), sum.Unreadable.First},
+		{sum.Mounts.Count, "empty, for something else is mounted there", sum.Mounts.First},
+		{sum.Devices, "left out: devices, pipes and sockets", nil},
+		{sum.SetID, "without their set-id bits", nil},
+	} {
+		if left.count == 0 {
+			continue
+		}
+		for n, name := range left.names {
+			left.names[n] = plain(name)
+		}
+		text := fmt.Sprintf("%d %s", left.count, left.what)
+		if len(left.names) > 0 {
+			text += ": " + strings.Join(left.names, ", ")
+		}
+		if left.count > int64(len(left.names)) && len(left.names) > 0 {
+			text += ", …"
+		}
+		note(text)
+	}
+	if sum.Unreadable.Count > 0 {
+		fmt.Fprintf(os.Stderr, "hint: to have all of it, remove it and have root read: sudo tar -C %s -c . | sudo corral rootfs import %s -\n",
+			plain(i.source), i.name)
+	}
+	_, err := say(fmt.Sprintf("root file system %s: %d files, %d directories, %d links, %s\n",
+		i.name, sum.Files, sum.Directories, sum.Symlinks+sum.Links, about(sum.Bytes)))
+	return err
+}

@@ -1,0 +1,298 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"corral/image/unpack"
+	"corral/internal/sandboxtest"
+	"corral/job"
+)
+
+// A storeroom is a supervisor that unpacks into a directory, without a jail.
+type storeroom struct {
+	dir     string
+	names   []string // of the images there are
+	spec    job.SessionSpec
+	run     func(stdin io.Reader, stdout, stderr io.Writer) job.Result // nil: the unpacker
+	refuse  error                                                      // what opening a session comes to
+	lost    bool                                                       // closing keeps nothing
+	closed  []bool                                                     // with which word sessions were closed
+	runSpec job.Spec
+}
+
+func (k *storeroom) ListImages(context.Context) ([]job.Image, error) {
+	var list []job.Image
+	for _, name := range k.names {
+		list = append(list, job.Image{Name: name})
+	}
+	return list, nil
+}
+
+func (k *storeroom) RemoveImage(context.Context, string) error { return errors.ErrUnsupported }
+
+func (k *storeroom) OpenSession(_ context.Context, spec job.SessionSpec) (job.Session, error) {
+	k.spec = spec
+	if spec.Disk == 0 {
+		spec.Disk = 1 << 20
+	}
+	return job.Session{ID: "0123", Disk: spec.Disk}, k.refuse
+}
+
+func (k *storeroom) CloseSession(_ context.Context, _ string, keep bool) (bool, error) {
+	k.closed = append(k.closed, keep)
+	return keep && !k.lost, nil
+}
+
+func (k *storeroom) ListSessions(context.Context) ([]job.Session, error) { return nil, nil }
+
+func (k *storeroom) Run(_ context.Context, spec job.Spec, stdio job.Stdio) (job.Result, error) {
+	defer stdio.Stdin.Close()
+	defer stdio.Stdout.Close()
+	defer stdio.Stderr.Close()
+	k.runSpec = spec
+	if k.run != nil {
+		return k.run(stdio.Stdin, stdio.Stdout, stdio.Stderr), nil
+	}
+	if err := unpack.Run([]string{k.dir}, stdio.Stdin, stdio.Stdout); err != nil {
+		_, err = io.WriteString(stdio.Stderr, "corral-layer: "+err.Error()+"\n")
+		return job.Result{Status: job.Failure, ExitCode: 1}, err
+	}
+	return job.Result{Status: job.Success}, nil
+}
+
+// rootArchive writes a small root file system as an archive.
+func rootArchive(t *testing.T, names ...string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, name := range names {
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644}
+		if strings.HasSuffix(name, "/") {
+			h.Typeflag, h.Mode = tar.TypeDir, 0o755
+		}
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "root.tar")
+	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestImport(t *testing.T) {
+	good := rootArchive(t, "etc/", "etc/passwd")
+	says := func(status job.Status, limit, stdout, stderr string) func(io.Reader, io.Writer, io.Writer) job.Result {
+		return func(stdin io.Reader, out, errs io.Writer) job.Result {
+			_, _ = io.Copy(io.Discard, stdin)
+			_, _ = io.WriteString(out, stdout)
+			_, _ = io.WriteString(errs, stderr)
+			return job.Result{Status: status, Limit: limit}
+		}
+	}
+	tests := []struct {
+		name   string
+		host   storeroom
+		source string
+		err    string // "" is none
+		closed string // the words that the session was closed with
+	}{
+		{"good", storeroom{}, good, "", "keep"},
+		{"taken", storeroom{names: []string{"other", "image"}}, good, "there is a root file system image already\nhint: corral rootfs remove image", ""},
+		{"no source", storeroom{}, "/nonexistent/x", "no such file", ""},
+		{"refused", storeroom{refuse: &job.Refusal{Step: "session", Message: "no"}}, good, "no", ""},
+		{"no archive", storeroom{}, rootArchive(t), "there is nothing in it", "discard"},
+		{"a trick", storeroom{}, rootArchive(t, "../x"), `root.tar, a tar archive: entry "../x": a name with ".."`, "discard"},
+		{"too large", storeroom{}, rootArchive(t, strings.Repeat("n", 300)), "a component of 300 bytes", "discard"},
+		{"not kept", storeroom{lost: true}, good, "the supervisor did not keep image", "keep discard"},
+		{"refused by the unpacker", storeroom{run: says(job.Failure, "", "", "corral-layer: not \x1b[31mso\n")}, good, `unpacking: not \u001b[31mso`, "discard"},
+		{"no room", storeroom{run: says(job.Failure, job.LimitDisk, "", "")}, good, "no room for it (disk)\nhint: --disk", "discard"},
+		{"another limit", storeroom{run: says(job.Failure, job.LimitMemory, "", "")}, good, "met the limit of memory", "discard"},
+		{"lost", storeroom{run: says(job.Lost, "", "", "")}, good, "status lost", "discard"},
+		{"no totals", storeroom{run: says(job.Success, "", "", "")}, good, `"" is not what the unpacker says`, "discard"},
+		{"other totals", storeroom{run: says(job.Success, "", unpack.Totals{Entries: 1}.String()+"\n", "")}, good, "another count", "discard"},
+		{"endless talk", storeroom{run: says(job.Success, "", strings.Repeat("x", 1<<20), "")}, good, "is not what the unpacker says", "discard"},
+		{"deaf", storeroom{run: func(io.Reader, io.Writer, io.Writer) job.Result { return job.Result{Status: job.Failure} }}, good, "status failure", "discard"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.host.dir = t.TempDir()
+			i := &importer{name: "image", source: tt.source, host: &tt.host}
+			if err := i.connect(); err != nil {
+				t.Fatal(err)
+			}
+			err := i.make(t.Context())
+			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("got %v, want %q", err, tt.err)
+			}
+			var closed []string
+			for _, keep := range tt.host.closed {
+				closed = append(closed, map[bool]string{true: "keep", false: "discard"}[keep])
+			}
+			if got := strings.Join(closed, " "); got != tt.closed {
+				t.Errorf("the session was closed with %q, want %q", got, tt.closed)
+			}
+			if tt.err != "" {
+				return
+			}
+			if s := tt.host.runSpec; tt.host.spec.Import != "image" || s.Session != "0123" || s.Tool != job.ToolUnpack || strings.Join(s.Args, " ") != "unpack ." {
+				t.Errorf("%+v, %+v", tt.host.spec, s)
+			}
+			if _, err := os.Stat(tt.host.dir + "/etc/passwd"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestImportInterrupted: a signal ends the job, and nothing is left of it.
+func TestImportInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	host := storeroom{run: func(io.Reader, io.Writer, io.Writer) job.Result {
+		cancel()
+		return job.Result{Status: job.Cancelled}
+	}}
+	i := &importer{name: "image", source: rootArchive(t, "a"), host: &host}
+	if err := i.connect(); err != nil {
+		t.Fatal(err)
+	}
+	if err := i.make(ctx); err == nil || err.Error() != "interrupted" || len(host.closed) != 1 || host.closed[0] {
+		t.Errorf("%v, closed %v", err, host.closed)
+	}
+}
+
+// TestImportLimits: what the session has is what may be written.
+func TestImportLimits(t *testing.T) {
+	host := storeroom{dir: t.TempDir()}
+	i := &importer{name: "image", source: rootArchive(t, "a", "b", "c"), host: &host, options: rootfsOptions{disk: 1 << 30, inodes: 2}}
+	if err := i.connect(); err != nil {
+		t.Fatal(err)
+	}
+	if err := i.make(t.Context()); err == nil || !strings.Contains(err.Error(), "more than 2 files") {
+		t.Errorf("got %v", err)
+	}
+	if host.spec.Disk != 1<<30 || host.spec.Inodes != 2 {
+		t.Errorf("%+v", host.spec)
+	}
+}
+
+func TestRootfsCommandLine(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Root)
+	p := newPlace(t)
+	for _, tt := range []struct {
+		args, stderr string
+		asRoot       bool
+	}{
+		{"rootfs", "hint: corral rootfs --help", false},
+		{"rootfs burn", "hint: corral rootfs --help", true},
+		{"rootfs list x", "hint: corral rootfs --help", false},
+		{"rootfs list --disk 1g", "hint: corral rootfs --help", false},
+		{"rootfs import x", "hint: corral rootfs --help", true},
+		{"rootfs import x y --disk much", "a size such as 512MiB", true},
+		{"rootfs import ../x y", `"../x" is no name of a root file system`, true},
+		{"rootfs import Debian y", "hint: up to 64 of a-z", true},
+		{"rootfs remove .", "is no name of a root file system", true},
+		{"rootfs import x y", "only root imports and removes root file systems\nhint: run it with sudo", false},
+		{"rootfs remove x", "only root imports", false},
+		{"rootfs list --supervisor /nonexistent/socket", "no supervisor at /nonexistent/socket", false},
+		{"rootfs import x y --supervisor /nonexistent/socket", "no supervisor at /nonexistent/socket", true},
+	} {
+		cmd := p.front(strings.Fields(tt.args)...)
+		if tt.asRoot {
+			cmd.SysProcAttr.Credential = nil
+		}
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		if err := cmd.Run(); cmd.ProcessState.ExitCode() != failure || !strings.Contains(stderr.String(), tt.stderr) {
+			t.Errorf("%s: %v, %s", tt.args, err, stderr.String())
+		}
+	}
+	code, stdout, _ := front(t, "rootfs", "--help")
+	if code != 0 || !strings.HasPrefix(stdout, "corral rootfs is about") {
+		t.Errorf("help: %d, %s", code, stdout)
+	}
+}
+
+// TestRootfs imports through a supervisor, as root and as others.
+func TestRootfs(t *testing.T) {
+	sandboxtest.RequireJails(t, sandboxtest.FileSystem("ext4"), sandboxtest.Program("mkfs.ext4"))
+	p := newPlace(t)
+	d := p.daemon(t)
+	archive := rootArchive(t, "etc/", "etc/passwd", "usr/")
+	content, err := os.ReadFile(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := filepath.Join(p.dir, "root.tar")
+	if err := os.WriteFile(public, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	rootfs := func(stdin string, uid int, args ...string) (int, string, string) {
+		cmd := p.front(append(append([]string{"rootfs"}, args...), "--supervisor", d.socket)...)
+		if cmd.SysProcAttr.Credential = nil; uid != 0 {
+			cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
+		}
+		var out, errs strings.Builder
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
+		var exit *exec.ExitError
+		if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+	}
+	steps := []struct {
+		name   string
+		uid    int
+		args   []string
+		code   int
+		stdout string
+		stderr string
+	}{
+		{"none", p.uid, []string{"list"}, 0, "", "there is no root file system"},
+		{"unreadable", 0, []string{"import", "small", archive}, failure, "", "as root, pass it through a pipe"},
+		{"import", 0, []string{"import", "small", public, "--disk", "64MiB"}, 0, "root file system small: 1 files, 2 directories, 0 links, 0 bytes\n", ""},
+		{"taken", 0, []string{"import", "small", public}, failure, "", "there is a root file system small already"},
+		{"through a pipe", 0, []string{"import", "piped", "-", "--disk", "64MiB"}, 0, "root file system piped: 1 files", ""},
+		{"no archive", 0, []string{"import", "bad", filepath.Join(p.dir, "corral-front")}, failure, "", "no tar archive"},
+		{"no room", 0, []string{"import", "bad", public, "--disk", "1"}, failure, "", "a layer of 1 bytes"},
+		{"listed", p.uid, []string{"list"}, 0, "small", ""},
+		{"remove", 0, []string{"remove", "small"}, 0, "root file system small is removed\n", ""},
+		{"removed", 0, []string{"remove", "small"}, failure, "", `no root file system "small"`},
+		{"listed again", 0, []string{"list"}, 0, "piped", ""},
+	}
+	for _, s := range steps {
+		code, stdout, stderr := rootfs(string(content), s.uid, s.args...)
+		if code != s.code || !part(stdout, s.stdout) || !part(stderr, s.stderr) {
+			t.Errorf("%s: exit %d, %q, %q", s.name, code, stdout, stderr)
+		}
+	}
+	if left, err := os.ReadDir(filepath.Join(d.state(), "images")); err != nil || len(left) != 1 || left[0].Name() != "piped" {
+		t.Errorf("the supervisor has %v, %v", left, err)
+	}
+}
+
+// TestAbout: sizes as people say them.
+func TestAbout(t *testing.T) {
+	for n, want := range map[int64]string{
+		0: "0 bytes", 1023: "1023 bytes", 1024: "1.0 KiB", 999 << 10: "999.0 KiB", 1000 << 10: "1.0 MiB", 5 << 30: "5.0 GiB",
+		1 << 62: "4096.0 PiB",
+	} {
+		if got := about(n); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}

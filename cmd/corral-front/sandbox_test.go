@@ -1,0 +1,287 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"corral/config"
+	"corral/internal/sandboxtest"
+)
+
+// A ran is what sandbox_exec answers.
+type ran struct {
+	Stdout, Stderr string
+	ExitCode       int   `json:"exit_code"`
+	Duration       int64 `json:"exec_duration_ms"`
+
+	error string // of an answer that is an error
+}
+
+func ranOf(t *testing.T, a *response) *ran {
+	t.Helper()
+	if len(a.Result.Content) != 1 {
+		t.Fatalf("%+v", a.Result)
+	}
+	text := a.Result.Content[0].Text
+	r := &ran{}
+	if a.Result.IsError {
+		r.error = text
+	} else if err := json.Unmarshal([]byte(text), r); err != nil {
+		t.Fatalf("%.300s: %v", text, err)
+	}
+	return r
+}
+
+// sandbox calls sandbox_exec.
+func (h *host) sandbox(arguments object) *ran {
+	h.t.Helper()
+	return ranOf(h.t, h.must("tools/call", object{"name": "sandbox_exec", "arguments": arguments}))
+}
+
+// sh runs a line of shell in the session.
+func (h *host) sh(line string) *ran {
+	h.t.Helper()
+	return h.sandbox(object{"command": line})
+}
+
+// want holds a reply against what is wanted of it.
+func (r *ran) want(t *testing.T, code int, stdout string) {
+	t.Helper()
+	if r.error != "" || r.ExitCode != code || r.Stdout != stdout {
+		t.Errorf("%+.600v", *r)
+	}
+}
+
+// TestSandbox: what lasts for a session and what for a call, and how commands end.
+func TestSandbox(t *testing.T) {
+	_, _, h := served(t, "")
+	h.sh("echo one > /home/x; echo two > /etc/y; echo three > /usr/local/bin/z; chmod +x /usr/local/bin/z; echo four > /tmp/w; mkdir /new; cd /new; export A=b; sleep 1000 &").want(t, 0, "")
+	h.sh("cat /home/x /etc/y /usr/local/bin/z /tmp/w; ls -d /new; pwd; echo \"A=$A\"; pgrep sleep").want(t, 1, "one\ntwo\nthree\nfour\n/new\n/\nA=\n")
+	h.sandbox(object{"args": []string{"sh", "-c", `echo "$0 $1"`, "a b", "*"}}).want(t, 0, "a b *\n")
+	h.sandbox(object{"command": "cat", "stdin": "given"}).want(t, 0, "given")
+	h.sandbox(object{"command": "cat"}).want(t, 0, "")
+	h.sandbox(object{"command": "pwd", "working_directory": "/new"}).want(t, 0, "/new\n")
+	if r := h.sandbox(object{"command": "pwd", "working_directory": "/nowhere"}); !strings.Contains(r.error, "/nowhere") {
+		t.Errorf("%+v", *r)
+	}
+	for _, tt := range []struct {
+		arguments object
+		code      int
+	}{
+		{object{"command": "exit 3"}, 3},
+		{object{"command": "nonesuch"}, 127},
+		{object{"args": []string{"nonesuch"}}, 127},
+		{object{"command": "/etc/passwd"}, 126},
+		{object{"args": []string{"/etc/passwd"}}, 126},
+		{object{"command": "kill -SEGV $$"}, 139},
+	} {
+		if r := h.sandbox(tt.arguments); r.error != "" || r.ExitCode != tt.code {
+			t.Errorf("%v: %+v", tt.arguments, *r)
+		}
+	}
+	begun := time.Now()
+	r := h.sandbox(object{"command": "echo lost; (trap '' TERM; sleep 1000) & sleep 1000", "timeout": 1})
+	if r.ExitCode != 124 || r.Stdout != "" || r.Stderr != "[kilntainers: command timed out after 1s]" {
+		t.Errorf("%+v", *r)
+	}
+	if took := time.Since(begun); took > sandboxtest.Slow(3*time.Second) {
+		t.Errorf("it took %v", took)
+	}
+	h.sh("pgrep sleep").want(t, 1, "")
+}
+
+// TestSandboxUser: an ordinary user owns the system, and sees nothing of the host's that is not everybody's.
+func TestSandboxUser(t *testing.T) {
+	p, _, h := served(t, "")
+	p.file(t, "here", "of the repository", 0o644)
+	h.sh("cat "+p.repo+"/here; echo x >> "+p.repo+"/here; stat -c %u / /etc /usr/bin /home | uniq; id -u").want(t, 0, "of the repository1000\n1000\n")
+	if b, err := os.ReadFile(filepath.Join(p.repo, "here")); err != nil || string(b) != "of the repositoryx\n" {
+		t.Errorf("%q, %v", b, err)
+	}
+	h.sh("echo '#!/bin/sh' > /usr/bin/true; echo echo changed >> /usr/bin/true; /usr/bin/true; cat /etc/shadow; chown 0:1 /home; mount -t tmpfs x /mnt; chmod u+s /usr/bin/env; test -u /usr/bin/env; grep CapEff /proc/self/status; ls /root /sys/kernel").
+		want(t, 2, "changed\nCapEff:\t0000000000000000\n")
+	if b, err := os.ReadFile("/usr/bin/true"); err != nil || !strings.HasPrefix(string(b), "\x7fELF") {
+		t.Errorf("the host's program: %.20q, %v", b, err)
+	}
+}
+
+// TestSandboxStreams: what others hang on.
+func TestSandboxStreams(t *testing.T) {
+	_, _, h := served(t, "")
+	h.sh("true")
+	whole := strings.Repeat("0123456789abcde\n", 1_900_000/16)
+	begun := time.Now()
+	h.sandbox(object{"command": "cat", "stdin": whole}).want(t, 0, whole)
+	if took := time.Since(begun); took > sandboxtest.Slow(2*time.Second) {
+		t.Errorf("1.9 MB through cat took %v", took)
+	}
+	h.sandbox(object{"command": "true", "stdin": whole[:1_000_000]}).want(t, 0, "")
+	h.sh("head -c 2097152 /dev/zero | tr '\\0' x").want(t, 0, strings.Repeat("x", 2<<20))
+	const much = "[kilntainers: output limit exceeded (2097152 bytes). Command terminated. No output returned. Re-run with head, tail, or grep to manage output size.]"
+	for _, line := range []string{"yes", "yes >&2", "head -c 2097152 /dev/zero; echo; sleep 1000"} {
+		if r := h.sh(line); r.ExitCode != 1 || r.Stdout != "" || r.Stderr != much {
+			t.Errorf("%s: %d, %d bytes, %.300q", line, r.ExitCode, len(r.Stdout), r.Stderr)
+		}
+	}
+	h.sh("pgrep yes").want(t, 1, "")
+	h.sh(`printf 'a\377b'`).want(t, 0, "a\uFFFDb")
+}
+
+// TestSandboxParallel: calls of one session run at once, and share its files.
+func TestSandboxParallel(t *testing.T) {
+	_, _, h := served(t, "")
+	h.sh("mkfifo /tmp/f")
+	_, reads := h.ask("tools/call", object{"name": "sandbox_exec", "arguments": object{"command": "cat /tmp/f"}})
+	h.sh("echo through > /tmp/f").want(t, 0, "")
+	ranOf(t, <-reads).want(t, 0, "through\n")
+}
+
+// TestSandboxContained: a command that takes all it can harms neither the next call nor another session.
+func TestSandboxContained(t *testing.T) {
+	p, d, h := served(t, "sandbox: {disk: 64MiB}\ndefaults: {memory: 256MiB}\n")
+	other := connect(t, p.front("mcp", "--config", p.config(t, ""), "--supervisor", d.socket))
+	other.sh("echo mine > /home/x").want(t, 0, "")
+	if r := h.sandbox(object{"command": "f() { f | f & }; f; sleep 1000", "timeout": 2}); r.error != "" || r.ExitCode == 0 {
+		t.Errorf("a fork bomb: %+.300v", *r)
+	}
+	h.sh("echo next").want(t, 0, "next\n")
+	if r := h.sandbox(object{"command": `python3 -c 'x = b"x" * (8 << 30)'`, "timeout": 60}); r.ExitCode == 0 {
+		t.Errorf("8 GiB of memory: %+.300v", *r)
+	}
+	h.sh("echo next").want(t, 0, "next\n")
+	if r := h.sandbox(object{"command": "cat /dev/zero > /home/full", "timeout": 60}); r.ExitCode == 0 {
+		t.Errorf("a full disk: %+.300v", *r)
+	}
+	h.sh("echo next; rm /home/full; echo room > /home/y; cat /home/y").want(t, 0, "next\nroom\n")
+	other.sh("cat /home/x; echo new > /home/y; cat /home/y").want(t, 0, "mine\nnew\n")
+}
+
+// TestSandboxApart: two sessions write the same paths at the same time, and each sees its own alone.
+func TestSandboxApart(t *testing.T) {
+	p, d, first := served(t, "runtime: {max_concurrent_jobs: 16}\n")
+	second := connect(t, p.front("mcp", "--config", p.config(t, "runtime: {max_concurrent_jobs: 16}\n"), "--supervisor", d.socket))
+	var work sync.WaitGroup
+	for who, h := range []*host{first, second} {
+		for n := range 4 {
+			work.Go(func() {
+				for i := range sandboxtest.Scale(1000) / 8 {
+					path := fmt.Sprintf("/home/f%d", n)
+					r := h.sh(fmt.Sprintf("[ ! -e %s ] || read last < %s; echo %d %d > %s; echo ${last:-none}", path, path, who, i, path))
+					want := fmt.Sprintf("%d %d\n", who, i-1)
+					if i == 0 {
+						want = "none\n"
+					}
+					if r.Stdout != want || r.error != "" {
+						t.Errorf("session %d, %s, %d: %+v", who, path, i, *r)
+						return
+					}
+				}
+			})
+		}
+	}
+	work.Wait()
+}
+
+// TestSandboxLazy: to look at a server opens no session, and its end leaves nothing.
+func TestSandboxLazy(t *testing.T) {
+	p, d, h := served(t, "")
+	h.must("tools/list", object{})
+	h.shell("true")
+	if list := p.sessions(t, d); len(list) != 0 {
+		t.Errorf("sessions without a command: %q", list)
+	}
+	h.sh("echo x > /home/x")
+	if list := p.sessions(t, d); len(list) != 1 {
+		t.Errorf("sessions: %q", list)
+	}
+	h.to.Close()
+	<-h.ended
+	sandboxtest.Eventually(t, 10*time.Second, "the session is still there", func() bool { return len(p.sessions(t, d)) == 0 })
+}
+
+// sessions are those of the place's user.
+func (p *place) sessions(t *testing.T, d *daemon) []string {
+	t.Helper()
+	program := filepath.Join(p.dir, "corral")
+	if _, err := os.Stat(program); err != nil {
+		if err := copyFile(sandboxtest.Bin(t, "corral"), program); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := p.front("session", "list", "--json", "--supervisor", d.socket)
+	cmd.Path = program
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' })
+}
+
+// TestSandboxKilled: a server that is killed takes its session with it.
+func TestSandboxKilled(t *testing.T) {
+	p, d, h := served(t, "")
+	h.sh("sleep 1000 & echo x > /home/x")
+	_ = h.cmd.Process.Signal(syscall.SIGKILL)
+	<-h.ended
+	sandboxtest.Eventually(t, 10*time.Second, "the session is still there", func() bool { return len(p.sessions(t, d)) == 0 })
+}
+
+// TestSandboxHTTP: each session of the protocol has a system of its own, which ends with it or when it is idle.
+func TestSandboxHTTP(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	d := p.daemon(t)
+	token, hash := config.NewToken()
+	w := p.web(t, d, fmt.Sprintf("sandbox: {session_timeout: 1s}\nprincipals:\n  - {name: all, token_sha256: \"%x\"}\n", hash))
+	_, one, _ := w.post(token, "", hello)
+	_, two, _ := w.post(token, "", hello)
+	sh := func(session, line string) *ran {
+		arguments, _ := json.Marshal(object{"command": line})
+		return ranOf(t, w.call(token, session, "sandbox_exec", string(arguments)))
+	}
+	sh(one, "echo one > /home/x; cat /home/x").want(t, 0, "one\n")
+	sh(two, "ls /home/x").want(t, 2, "")
+	sandboxtest.Eventually(t, 20*time.Second, "idle sessions are still there", func() bool { return len(p.sessions(t, d)) == 0 })
+	r := sh(one, "ls /home/x")
+	r.want(t, 2, "")
+	if !strings.Contains(r.Stderr, "corral: the session had ended: its file system began anew\n") {
+		t.Errorf("%q", r.Stderr)
+	}
+	if r = sh(one, "true"); r.Stderr != "" && len(p.sessions(t, d)) > 0 {
+		t.Errorf("told twice: %q", r.Stderr)
+	}
+}
+
+// TestSandboxSettings: what the configuration says of it.
+func TestSandboxSettings(t *testing.T) {
+	p, d, h := served(t, "sandbox: {timeout: 1s, max_timeout: 3s, output_limit: 1KiB, partial_output: true}\n")
+	r := h.sandbox(object{"command": "echo some; echo more >&2; sleep 1000"})
+	if r.ExitCode != 124 || r.Stdout != "some\n" || r.Stderr != "more\n[kilntainers: command timed out after 1s]" {
+		t.Errorf("%+v", *r)
+	}
+	if r = h.sandbox(object{"command": "true", "timeout": 4}); r.error != "Requested timeout (4000ms) exceeds maximum (3000ms)" {
+		t.Errorf("%+v", *r)
+	}
+	if r = h.sh("head -c 1025 /dev/zero"); !strings.Contains(r.Stderr, "(1024 bytes)") {
+		t.Errorf("%+v", *r)
+	}
+	for _, sections := range []string{"sandbox: {enabled: false}\n", "runtime: {enabled: false}\n", "runtime: {runtimes: [python]}\n"} {
+		other := connect(t, p.front("mcp", "--config", p.config(t, sections), "--supervisor", d.socket))
+		for _, tool := range other.must("tools/list", object{}).Result.Tools {
+			if tool.Name == "sandbox_exec" {
+				t.Errorf("%s: it is served", sections)
+			}
+		}
+	}
+	only := connect(t, p.front("mcp", "--config", p.config(t, ""), "--tools", "sandbox_exec", "--supervisor", d.socket))
+	if tools := only.must("tools/list", object{}).Result.Tools; len(tools) != 1 || tools[0].Name != "sandbox_exec" {
+		t.Errorf("%+v", tools)
+	}
+}

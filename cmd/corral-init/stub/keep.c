@@ -1,0 +1,53 @@
+/* What a job is to leave alone in its repository, and in the git directory that this is a worktree of. */
+#include "stub.h"
+
+#include <linux/mount.h>
+#include <linux/openat2.h>
+
+enum { READ_ONLY = 'r', PINNED = 'p', OF_COMMON = 'a' - 'A' };
+
+/* hold mounts what is at path, below the mount root, over itself: nothing in its mount namespace can move or remove it
+ * then. It is looked up once, and what was found is what is mounted. */
+static int hold(int root, const char *path, int read_only)
+{
+	struct open_how how = {
+		.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+	};
+	struct mount_attr attr = { .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (read_only ? MOUNT_ATTR_RDONLY : 0) };
+	int at = (int)SYS4(__NR_openat2, root, path, &how, sizeof how);
+	if (at < 0)
+		return at;
+	long r = SYS3(__NR_open_tree, at, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+	if (r >= 0) {
+		int copy = (int)r;
+		r = SYS5(__NR_mount_setattr, copy, "", AT_EMPTY_PATH, &attr, sizeof attr);
+		if (r >= 0)
+			r = SYS5(__NR_move_mount, copy, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
+		SYS1(__NR_close, copy);
+	}
+	SYS1(__NR_close, at);
+	return (int)r;
+}
+
+/* keep holds each path of the list, which begins with those above. What went away meanwhile is not there to be kept. */
+int keep(struct job *j)
+{
+	const char *at = j->kept.list, *end = at + j->kept_bytes;
+	for (u32 i = 0; i < j->kept.count; i++) {
+		if (end - at < 3)
+			return -EINVAL;
+		int what = *at, root = j->repo;
+		if (what == READ_ONLY - OF_COMMON || what == PINNED - OF_COMMON) {
+			what += OF_COMMON;
+			root = j->common;
+		}
+		if (root < 0 || (what != READ_ONLY && what != PINNED))
+			return -EINVAL;
+		int r = hold(root, at + 1, what == READ_ONLY);
+		if (r < 0 && r != -ENOENT && r != -ENOTDIR)
+			return r;
+		at += 1 + length(at + 1) + 1; /* ends in the list: its last byte is NUL */
+	}
+	return at == end ? 0 : -EINVAL;
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"os/exec"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"corral/internal/sandboxtest"
+	"corral/internal/screentest"
+)
+
+// A seat is a console with a corral on it and a person before it.
+type seat struct {
+	*console
+	t        *testing.T
+	p        *process
+	after    unix.Termios // read when corral has ended
+	restored chan struct{}
+}
+
+// sit starts corral on a console.
+func sit(t *testing.T, rows, cols uint16, args ...string) *seat {
+	t.Helper()
+	s := &seat{console: openConsole(t, rows, cols), t: t, restored: make(chan struct{})}
+	s.start(s.attach(command(t, "corral", args...)))
+	return s
+}
+
+func (s *seat) start(cmd *exec.Cmd) {
+	s.t.Helper()
+	s.p = start(s.t, cmd)
+	go func() {
+		defer close(s.restored)
+		<-s.p.done
+		if state, err := unix.IoctlGetTermios(int(s.slave.Fd()), unix.TCGETS); err == nil {
+			s.after = *state
+		}
+		s.slave.Close() // and then reading the master ends
+	}()
+}
+
+func (s *seat) Read(b []byte) (int, error)  { return s.master.Read(b) }
+func (s *seat) Write(b []byte) (int, error) { return s.master.Write(b) }
+
+func (s *seat) Resize(rows, cols uint16) error {
+	return unix.IoctlSetWinsize(int(s.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
+}
+
+func (s *seat) Wait() int {
+	s.t.Helper()
+	<-s.restored
+	if s.after != s.before {
+		s.t.Errorf("the terminal was left as %+v, it was %+v", s.after, s.before)
+	}
+	return s.p.ends(s.t).code
+}
+
+// TestInteractive plays real programs on a terminal of corral run.
+func TestInteractive(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	screentest.Test(t, repository, func(t *testing.T, repo string, args, env []string, rows, cols uint16) screentest.Session {
+		line := []string{"run", "--tty", "--repo", repo}
+		for _, e := range env {
+			line = append(line, "--env", e)
+		}
+		return sit(t, rows, cols, append(append(line, "--"), args...)...)
+	})
+}

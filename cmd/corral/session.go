@@ -1,0 +1,304 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"corral/isolate/client"
+	"corral/job"
+)
+
+const sessionUsage = `corral session keeps a jail open whose jobs share a writable layer on disk.
+
+Usage:
+  corral session open [--repo DIR] [OPTIONS]   open one, and print its id
+  corral session exec ID [OPTIONS] -- PROGRAM [ARG]...
+                                               run a program in it: corral run --session ID
+  corral session list [--json]                 list those that are open, and the changes that others left
+  corral session close ID... [--discard]       end it, and every job in it
+
+  --repo DIR            the repository (default the current directory)
+  --workspace MODE      direct: its jobs write to the repository (default); readonly: they cannot; overlay: they write to
+                        the layer, and corral changes shows and applies what they have changed
+  --root                a root file system of its own, all of which its jobs may write to
+  --image NAME          begin with that root file system, see corral rootfs (default the host's system directories)
+  --name NAME           what people call it; commands take it in place of the id
+  --profile NAME        of system calls: default, or strict
+  --disk SIZE           of the layer (default the supervisor's)
+  --idle 30m            end it when it ran no job for so long (default the supervisor's)
+  --discard             do not keep what was changed behind an overlay
+  --supervisor SOCKET   use the supervisor there (default ` + "`" + client.DefaultSocket + "`" + `)
+
+A session outlives the command that opened it, hence needs a supervisor that runs as a service. What its jobs changed
+behind an overlay is kept when it ends; close prints the id then, for corral changes.
+
+Examples:
+  id=$(corral session open --repo ~/src/app --workspace overlay)
+  corral session exec $id -- make
+  corral session close $id
+  corral changes diff $id
+`
+
+func sessionCommand(args []string) (int, error) {
+	if len(args) == 0 {
+		return 0, errors.New("no command given\nhint: corral session --help")
+	}
+	switch args[0] {
+	case "open":
+		return 0, sessionOpen(args[1:])
+	case "exec":
+		return sessionExec(args[1:])
+	case "list":
+		return 0, sessionList(args[1:])
+	case "close":
+		return 0, sessionClose(args[1:])
+	case "help", "--help", "-h":
+		return 0, say(sessionUsage)
+	}
+	return 0, fmt.Errorf("session: %q is no command\nhint: open, exec, list or close", args[0])
+}
+
+// sessionFlags reads a command's options. It is asked for help if ended is true.
+func sessionFlags(name string, args []string, more func(f *flag.FlagSet)) (rest []string, socket string, ended bool, err error) {
+	f := flag.NewFlagSet("session "+name, flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.Func("supervisor", "", named(&socket))
+	if more != nil {
+		more(f)
+	}
+	// Options may come after an id.
+	for {
+		err := parseFlags(f, args)
+		if errors.Is(err, flag.ErrHelp) {
+			return nil, "", true, say(sessionUsage)
+		}
+		if err != nil || f.NArg() == 0 {
+			return rest, socket, false, err
+		}
+		rest, args = append(rest, f.Arg(0)), f.Args()[1:]
+	}
+}
+
+// lasting connects to a supervisor that outlives this process.
+func lasting(socket string) (*client.Client, error) {
+	c, err := dial(socket)
+	if err != nil && socket == "" {
+		message, _, _ := strings.Cut(err.Error(), "\nhint: ")
+		if os.Geteuid() == 0 {
+			return nil, fmt.Errorf("%s\nhint: a session outlives this command: start corrald as a service", message)
+		}
+	}
+	return c, err
+}
+
+func sessionOpen(args []string) error {
+	spec := job.SessionSpec{Repo: ".", Lasting: true}
+	rest, socket, ended, err := sessionFlags("open", args, func(f *flag.FlagSet) { openFlags(f, &spec) })
+	switch {
+	case ended || err != nil:
+		return err
+	case len(rest) > 0:
+		return fmt.Errorf("unexpected argument %q\nhint: corral session --help", rest[0])
+	}
+	spec.Root = spec.Root || spec.Image != ""
+	if spec.Repo, err = realDirectory(spec.Repo); err != nil {
+		return err
+	}
+	c, err := lasting(socket)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	s, err := c.OpenSession(context.Background(), spec)
+	if err != nil {
+		return err
+	}
+	return say(s.ID + "\n")
+}
+
+func openFlags(f *flag.FlagSet, spec *job.SessionSpec) {
+	for name, to := range map[string]*string{
+		"repo": &spec.Repo, "image": &spec.Image, "name": &spec.Name, "profile": &spec.Profile,
+	} {
+		f.Func(name, "", named(to))
+	}
+	f.BoolVar(&spec.Root, "root", false, "")
+	f.Func("workspace", "", func(s string) (err error) {
+		spec.Workspace, err = job.ParseWorkspace(s)
+		return err
+	})
+	f.Func("disk", "", into(&spec.Disk, job.ParseSize))
+	f.Func("idle", "", func(s string) (err error) {
+		spec.Idle, err = job.ParseDuration(s)
+		return err
+	})
+}
+
+// realDirectory makes the name of a directory absolute and free of links.
+func realDirectory(dir string) (string, error) {
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", fmt.Errorf("repository %q: %w", path, errnoOf(err))
+	}
+	if info, err := os.Stat(real); err == nil && !info.IsDir() {
+		return "", fmt.Errorf("repository %q is no directory", real)
+	}
+	return real, nil
+}
+
+// sessionExec is run with the session named first.
+func sessionExec(args []string) (int, error) {
+	switch {
+	case len(args) > 0 && (args[0] == "--help" || args[0] == "-h"):
+		return 0, say(runUsage)
+	case len(args) == 0 || strings.HasPrefix(args[0], "-") || args[0] == "":
+		return 0, errors.New("no session given\nhint: corral session exec ID -- PROGRAM [ARG]")
+	}
+	return runCommand(append([]string{"--session", args[0]}, args[1:]...))
+}
+
+func sessionClose(args []string) error {
+	discard := false
+	ids, socket, ended, err := sessionFlags("close", args, func(f *flag.FlagSet) { f.BoolVar(&discard, "discard", false, "") })
+	switch {
+	case ended || err != nil:
+		return err
+	case len(ids) == 0:
+		return errors.New("no session given\nhint: corral session list")
+	}
+	c, err := lasting(socket)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var errs []error
+	for _, id := range ids {
+		errs = append(errs, closeOne(c, id, !discard))
+	}
+	return errors.Join(errs...)
+}
+
+func closeOne(c job.Sessions, id string, keep bool) error {
+	s, err := findSession(c, id)
+	switch {
+	case err != nil:
+		return err
+	case s.Kept && keep:
+		return fmt.Errorf("session %q has ended, and its changes are kept\nhint: corral changes show %s; --discard removes them", id, s.ID)
+	}
+	kept, err := c.CloseSession(context.Background(), s.ID, keep)
+	if err == nil && kept {
+		err = say(s.ID + "\n")
+	}
+	return err
+}
+
+// findSession looks for a session by its id, or by its name if that is one's alone.
+func findSession(c job.Sessions, id string) (job.Session, error) {
+	list, err := c.ListSessions(context.Background())
+	if err != nil {
+		return job.Session{}, err
+	}
+	var found []job.Session
+	for _, s := range list {
+		if s.ID == id {
+			return s, nil
+		}
+		if s.Name == id {
+			found = append(found, s)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return job.Session{}, fmt.Errorf("there is no session %q\nhint: it may have ended: corral session list", id)
+	case 1:
+		return found[0], nil
+	}
+	return job.Session{}, fmt.Errorf("%d sessions are called %q\nhint: take the id: corral session list", len(found), id)
+}
+
+// sessionJSON is a session as list --json prints it.
+type sessionJSON struct {
+	ID        string    `json:"id"`
+	Name      string    `json:"name,omitempty"`
+	Repo      string    `json:"repo"`
+	Image     string    `json:"image,omitempty"`
+	Workspace string    `json:"workspace"`
+	Root      bool      `json:"root"`
+	Kept      bool      `json:"kept"`
+	UID       uint32    `json:"uid"`
+	Opened    time.Time `json:"opened"`
+	Used      time.Time `json:"used"`
+	Jobs      int       `json:"jobs"`
+	Disk      int64     `json:"diskBytes"`
+	DiskUsed  int64     `json:"diskUsedBytes"`
+}
+
+func sessionList(args []string) error {
+	asJSON := false
+	rest, socket, ended, err := sessionFlags("list", args, func(f *flag.FlagSet) { f.BoolVar(&asJSON, "json", false, "") })
+	switch {
+	case ended || err != nil:
+		return err
+	case len(rest) > 0:
+		return fmt.Errorf("unexpected argument %q\nhint: corral session --help", rest[0])
+	}
+	c, err := lasting(socket)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	list, err := c.ListSessions(context.Background())
+	if err != nil {
+		return err
+	}
+	if !asJSON {
+		return printSessions(list)
+	}
+	for _, s := range list {
+		if err := printJSON(sessionJSON{
+			s.ID, s.Name, s.Repo, s.Image, s.Workspace.String(), s.Root, s.Kept, s.UID, s.Opened, s.Used, s.Jobs, s.Disk, s.DiskUsed,
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printSessions prints a table of sessions.
+func printSessions(list []job.Session) error {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "SESSION\tNAME\tUSER\tSTATE\tLAYER\tWORKSPACE\tREPOSITORY")
+	for _, s := range list {
+		state := fmt.Sprintf("%d jobs", s.Jobs)
+		since := time.Since(s.Used).Truncate(time.Second)
+		switch {
+		case s.Kept:
+			state = fmt.Sprintf("kept %v", since)
+		case s.Jobs == 0:
+			state = fmt.Sprintf("idle %v", since)
+		}
+		kind := s.Workspace.String()
+		if s.Root {
+			kind += ", root"
+			if s.Image != "" {
+				kind += " " + printable(s.Image)
+			}
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d of %d MiB\t%s\t%s\n",
+			s.ID, printable(s.Name), s.UID, state, s.DiskUsed>>20, s.Disk>>20, kind, printable(s.Repo))
+	}
+	return w.Flush()
+}

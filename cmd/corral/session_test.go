@@ -1,0 +1,283 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"corral/internal/sandboxtest"
+)
+
+// session runs a command of corral session at the daemon's socket.
+func (d *daemon) session(t *testing.T, args ...string) outcome {
+	t.Helper()
+	return corral(t, append([]string{"session", args[0], "--supervisor", d.socket}, args[1:]...)...)
+}
+
+// open opens a session and returns its id.
+func (d *daemon) open(t *testing.T, args ...string) string {
+	t.Helper()
+	got := d.session(t, append([]string{"open"}, args...)...)
+	id := strings.TrimSuffix(got.stdout, "\n")
+	if got.code != 0 || got.stderr != "" || !regexp.MustCompile("^[0-9a-f]{32}$").MatchString(id) {
+		t.Fatalf("open %q: %+v", args, got)
+	}
+	return id
+}
+
+// exec runs a line of shell in a session.
+func (d *daemon) exec(t *testing.T, id, line string, more ...string) outcome {
+	t.Helper()
+	args := append([]string{"session", "exec", id, "--supervisor", d.socket}, more...)
+	return corral(t, append(args, "--", "sh", "-c", line)...)
+}
+
+// listed are the sessions, by id.
+func (d *daemon) listed(t *testing.T) map[string]sessionJSON {
+	t.Helper()
+	got := d.session(t, "list", "--json")
+	if got.code != 0 || got.stderr != "" {
+		t.Fatalf("%+v", got)
+	}
+	all := map[string]sessionJSON{}
+	for line := range strings.Lines(got.stdout) {
+		var s sessionJSON
+		if err := json.Unmarshal([]byte(line), &s); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		all[s.ID] = s
+	}
+	return all
+}
+
+func (o outcome) want(t *testing.T, code int, stdout string) {
+	t.Helper()
+	if o.code != code || o.stdout != stdout {
+		t.Errorf("%+v, want %d, %q", o, code, stdout)
+	}
+}
+
+func content(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+// TestSession: jobs of a session behind an overlay see what others of it wrote, and the repository does not.
+func TestSession(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	repo, d := repository(t), serve(t)
+	file := filepath.Join(repo, "a")
+	if err := os.WriteFile(file, []byte("before\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	id := d.open(t, "--repo", repo, "--workspace", "overlay", "--name", "n1", "--disk", "64MiB")
+	d.exec(t, id, "cat a; echo after > a; echo new > b").want(t, 0, "before\n")
+	d.exec(t, "n1", "cat a b; pwd").want(t, 0, "after\nnew\n"+repo+"\n")
+	d.exec(t, id, "exit 7").want(t, 7, "")
+	d.exec(t, id, "kill -TERM $$").want(t, 143, "")
+	if got := d.exec(t, id, "echo x > a", "--workspace", "readonly"); got.code == 0 {
+		t.Errorf("a readonly job of it writes: %+v", got)
+	}
+	if got := content(t, file); got != "before\n" {
+		t.Errorf("the repository has %q", got)
+	}
+	s := d.listed(t)[id]
+	if s.Name != "n1" || s.Repo != repo || s.Workspace != "overlay" || s.Root || s.Kept || s.Jobs != 0 || s.Disk != 64<<20 {
+		t.Errorf("%+v", s)
+	}
+	for _, args := range [][]string{{"ps", "--supervisor", d.socket}, {"session", "list", "--supervisor", d.socket}} {
+		if got := corral(t, args...); got.code != 0 || !strings.Contains(got.stdout, id) || !strings.Contains(got.stdout, "n1") {
+			t.Errorf("%q: %+v", args, got)
+		}
+	}
+	d.session(t, "close", "n1").want(t, 0, id+"\n")
+	if s := d.listed(t)[id]; !s.Kept {
+		t.Errorf("%+v", s)
+	}
+	if got := d.session(t, "close", id); got.code != 125 || !strings.Contains(got.stderr, "corral changes show "+id) {
+		t.Errorf("%+v", got)
+	}
+	d.exec(t, id, "cat a").want(t, 0, "after\n") // it goes on
+	sandboxtest.Eventually(t, time.Minute, "it ends again", func() bool { return d.listed(t)[id].Kept })
+	d.session(t, "close", id, "--discard").want(t, 0, "")
+	if all := d.listed(t); len(all) != 0 {
+		t.Errorf("%+v", all)
+	}
+}
+
+// TestSessionRoot: a whole system of its own, which is gone with the session.
+func TestSessionRoot(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	repo, d := repository(t), serve(t)
+	id := d.open(t, "--repo", repo, "--root")
+	d.exec(t, id, "echo x > /etc/x; echo y > /usr/local/y; echo z > z").want(t, 0, "")
+	d.exec(t, id, "cat x /usr/local/y; pwd", "--cwd", "/etc").want(t, 0, "x\ny\n/etc\n")
+	if got := content(t, filepath.Join(repo, "z")); got != "z\n" {
+		t.Errorf("the repository, which is written through to, has %q", got)
+	}
+	if _, err := os.Stat("/etc/x"); err == nil {
+		t.Error("the host has /etc/x")
+	}
+	other := d.open(t, "--repo", repo, "--root", "--idle", "1s")
+	d.exec(t, other, "cat /etc/x").want(t, 1, "")
+	sandboxtest.Eventually(t, time.Minute, "the idle one ends", func() bool { return len(d.listed(t)) == 1 })
+	if got := d.exec(t, other, "true"); got.code != 125 || !strings.Contains(got.stderr, "there is no session") {
+		t.Errorf("%+v", got)
+	}
+	d.session(t, "close", id, other).want(t, 125, "")
+	if all := d.listed(t); len(all) != 0 {
+		t.Errorf("%+v", all)
+	}
+}
+
+// TestSessionsApart: two sessions write the same paths at once, many times; each sees its own alone.
+func TestSessionsApart(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	repo, d := repository(t), serve(t)
+	ids := []string{d.open(t, "--repo", repo, "--workspace", "overlay"), d.open(t, "--repo", repo, "--workspace", "overlay")}
+	var work sync.WaitGroup
+	for who, id := range ids {
+		for n := range 3 {
+			work.Go(func() {
+				for i := range sandboxtest.Scale(1000) / 20 {
+					want := fmt.Sprintf("%d %d\n", who, i-1)
+					if i == 0 {
+						want = "none\n"
+					}
+					got := d.exec(t, id, fmt.Sprintf("[ ! -e f%d ] || read last < f%d; echo %d %d > f%d; echo ${last:-none}", n, n, who, i, n))
+					if got.code != 0 || got.stdout != want {
+						t.Errorf("session %d, file %d, run %d: %+v", who, n, i, got)
+						return
+					}
+				}
+			})
+		}
+	}
+	work.Wait()
+	if list, err := filepath.Glob(filepath.Join(repo, "f*")); len(list) > 0 || err != nil {
+		t.Errorf("the repository has %q, %v", list, err)
+	}
+}
+
+// TestRunOverlay: what one job changes is kept beside the repository, and told of.
+func TestRunOverlay(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	repo, d := repository(t), serve(t)
+	run := func(line string, more ...string) outcome {
+		args := append([]string{"run", "--supervisor", d.socket, "--repo", repo, "--workspace", "overlay"}, more...)
+		return corral(t, append(args, "--", "sh", "-c", line)...)
+	}
+	got := run("echo x > new; cat new")
+	told := regexp.MustCompile(`^corral: changes: ([0-9a-f]{32})\n$`).FindStringSubmatch(got.stderr)
+	if got.code != 0 || got.stdout != "x\n" || told == nil {
+		t.Fatalf("%+v", got)
+	}
+	if s := d.listed(t)[told[1]]; !s.Kept || s.Repo != repo {
+		t.Errorf("%+v", s)
+	}
+	run("cat new").want(t, 1, "") // another layer
+	if got := run("true"); got.code != 0 || got.stderr != "" {
+		t.Errorf("nothing was changed: %+v", got)
+	}
+	var o object
+	got = run("echo x > new", "--json")
+	if err := json.Unmarshal([]byte(got.stdout), &o); err != nil || !d.listed(t)[o.Changes].Kept || got.stderr != "" {
+		t.Errorf("%v, %+v", err, got)
+	}
+	if _, err := os.Stat(filepath.Join(repo, "new")); err == nil {
+		t.Error("the repository was written to")
+	}
+	if got := run("cat /dev/zero > full", "--disk", "32MiB"); got.code == 0 || !strings.Contains(got.stderr, "disk limit reached") {
+		t.Errorf("a full layer: %+v", got)
+	}
+}
+
+// TestSessionRefused: what is wrong is said, with what helps.
+func TestSessionRefused(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	repo, d := repository(t), serve(t)
+	for range 2 {
+		d.open(t, "--repo", repo, "--name", "twice", "--disk", "32MiB")
+	}
+	none := filepath.Join(t.TempDir(), "none")
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"session"}, "no command given\nhint: corral session --help"},
+		{[]string{"session", "dance"}, `"dance" is no command`},
+		{[]string{"session", "exec"}, "no session given\nhint: corral session exec ID"},
+		{[]string{"session", "exec", "--tty"}, "no session given"},
+		{[]string{"session", "exec", "x", "--supervisor", d.socket, "--", "true"}, `there is no session "x"`},
+		{[]string{"session", "exec", "twice", "--supervisor", d.socket, "--", "true"}, `2 sessions are called "twice"`},
+		{[]string{"session", "exec", "x", "--supervisor", d.socket}, "no program given"},
+		{[]string{"session", "open", "x"}, `unexpected argument "x"`},
+		{[]string{"session", "open", "--repo", "/nowhere"}, "no such file or directory"},
+		{[]string{"session", "open", "--repo", repo, "--workspace", "copy"}, `workspace "copy" is not known`},
+		{[]string{"session", "open", "--loud"}, "unknown option --loud\nhint: corral session open --help"},
+		{[]string{"session", "open", "--repo", repo, "--supervisor", none}, "no supervisor at " + none},
+		{[]string{"session", "open", "--repo", repo, "--supervisor", d.socket, "--image", "nonesuch"}, "nonesuch"},
+		{[]string{"session", "open", "--repo", repo, "--supervisor", d.socket, "--disk", "100TiB"}, "at most"},
+		{[]string{"session", "close"}, "no session given\nhint: corral session list"},
+		{[]string{"session", "close", "x", "--supervisor", d.socket}, `there is no session "x"`},
+		{[]string{"session", "list", "x"}, `unexpected argument "x"`},
+	} {
+		got := corral(t, tt.args...)
+		if got.code != 125 || !strings.Contains(got.stderr, tt.want) || got.stdout != "" {
+			t.Errorf("%q: %+v", tt.args, got)
+		}
+	}
+	for _, args := range [][]string{{"session", "--help"}, {"session", "open", "--help"}, {"help", "session"}} {
+		if got := corral(t, args...); got.code != 0 || got.stdout != sessionUsage {
+			t.Errorf("%q: %+v", args, got)
+		}
+	}
+}
+
+// TestSessionOutlives: a session lasts when its opener and its jobs are gone, and not when its supervisor is.
+func TestSessionOutlives(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	repo, d := repository(t), serve(t)
+	id := d.open(t, "--repo", repo, "--root")
+	p := start(t, command(t, "corral", "session", "exec", id, "--supervisor", d.socket, "--", "sh", "-c", "echo x > /x; echo ready; sleep 1000"))
+	p.ready(t)
+	if s := d.listed(t)[id]; s.Jobs != 1 {
+		t.Errorf("%+v", s)
+	}
+	p.signal(t, syscall.SIGKILL)
+	sandboxtest.Eventually(t, time.Minute, "its job ends", func() bool { return d.listed(t)[id].Jobs == 0 })
+	d.exec(t, id, "cat /x; pgrep sleep").want(t, 1, "x\n")
+	if n := d.loops(t); n != 1 {
+		t.Errorf("%d layers in use", n)
+	}
+	d.signal(t, syscall.SIGKILL)
+	<-d.done
+	sandboxtest.Eventually(t, time.Minute, "its layer's device is gone", func() bool { return d.loops(t) == 0 })
+}
+
+// loops counts the loop devices that are in use for layers of the daemon.
+func (d *daemon) loops(t *testing.T) int {
+	t.Helper()
+	list, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, name := range list {
+		if strings.Contains(content(t, name), filepath.Dir(d.socket)) {
+			n++
+		}
+	}
+	return n
+}

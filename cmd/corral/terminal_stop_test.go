@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/internal/sandboxtest"
+	"corral/internal/screentest"
+)
+
+// state is the letter of proc_pid_stat(5), "" of a process that is gone.
+func state(pid int) string {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return ""
+	}
+	return strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))[0]
+}
+
+func (term *console) becomes(t *testing.T, what string, p *process, ok func() bool) {
+	t.Helper()
+	sandboxtest.Eventually(t, 30*time.Second, what, func() bool {
+		select {
+		case <-p.done:
+			t.Fatalf("corral has ended before %s; the terminal shows %q", what, term.out.String())
+		default:
+		}
+		return ok()
+	})
+}
+
+// TestTerminalKeys: what is a signal on a terminal is one to the job, whose own handlers get it.
+func TestTerminalKeys(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	term := newConsole(t, 24, 80)
+	p := term.run(t, `trap 'echo interrupted' INT; trap 'echo suspended' TSTP; trap 'echo quit; exit 6' QUIT
+echo ready; while :; do sleep 0.05; done`)
+	term.shows(t, "ready\r\n")
+	for _, k := range []struct{ key, said string }{
+		{"\x03", "interrupted\r\n"}, {"\x1a", "suspended\r\n"}, {"\x03", "interrupted\r\n^Zsuspended\r\n^Cinterrupted\r\n"}, {"\x1c", "quit\r\n"},
+	} {
+		term.types(t, k.key)
+		term.shows(t, k.said)
+	}
+	term.ended(t, p, 6)
+}
+
+// TestTerminalStopped: while corral is stopped, the terminal is as it was; then it is the job's again, which is told to
+// draw.
+func TestTerminalStopped(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	term := newConsole(t, 24, 80)
+	p := term.run(t, `trap 'echo drawn' WINCH; echo ready; while :; do sleep 0.05; done`)
+	term.shows(t, "ready\r\n")
+	for n, s := range []syscall.Signal{syscall.SIGTSTP, syscall.SIGSTOP, syscall.SIGTSTP} {
+		p.signal(t, s)
+		term.becomes(t, "corral stopped", p, func() bool { return state(p.Process.Pid) == "T" })
+		if got := term.state(t); s == syscall.SIGTSTP && got != term.before {
+			t.Errorf("stopped, the terminal is left as %+v, it was %+v", got, term.before)
+		}
+		// What a shell does, whatever was left.
+		if err := unix.IoctlSetTermios(int(term.slave.Fd()), unix.TCSETS, &term.before); err != nil {
+			t.Fatal(err)
+		}
+		drawn := strings.Count(term.out.String(), "drawn")
+		p.signal(t, syscall.SIGCONT)
+		term.becomes(t, "the terminal raw again", p, func() bool { return term.state(t) != term.before })
+		term.becomes(t, fmt.Sprintf("drawn again after stop %d", n), p, func() bool { return strings.Count(term.out.String(), "drawn") > drawn })
+	}
+	p.signal(t, syscall.SIGTSTP)
+	term.becomes(t, "corral stopped", p, func() bool { return state(p.Process.Pid) == "T" })
+	p.signal(t, syscall.SIGTERM)
+	p.signal(t, syscall.SIGCONT)
+	term.ended(t, p, 143)
+}
+
+// TestTerminalOutputClosed: who reads what the job writes went away.
+func TestTerminalOutputClosed(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	term := newConsole(t, 24, 80)
+	cmd := term.attach(command(t, "corral", "run", "--repo", repository(t), "--tty", "--", "sh", "-c", "while echo line; do :; done"))
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout = write
+	p := start(t, cmd)
+	write.Close()
+	if line, err := bufio.NewReader(read).ReadString('\n'); line != "line\r\n" {
+		t.Errorf("read %q (%v)", line, err)
+	}
+	read.Close()
+	term.ended(t, p, 128+int(syscall.SIGPIPE))
+}
+
+// TestTerminalUnderShell: a shell with job control has corral as a job, in the foreground and not.
+func TestTerminalUnderShell(t *testing.T) {
+	sandboxtest.RequireJails(t, sandboxtest.Program("bash"))
+	screen := screentest.New(t, 24, 80)
+	s := &seat{console: openConsole(t, 24, 80), t: t, restored: make(chan struct{})}
+	cmd := s.attach(command(t, "corral"))
+	cmd.Path, cmd.Args = "/bin/bash", []string{"bash", "--norc", "--noprofile", "-i"}
+	cmd.Env = append(cmd.Env, "PS1=outside> ", "HISTFILE=", "TERM="+screentest.Term,
+		"RUN="+sandboxtest.Bin(t, "corral")+" run --tty --env PS1=inside> -- bash --norc --noprofile -i")
+	cmd.Dir = repository(t)
+	s.start(cmd)
+	screen.Attach(s)
+
+	screen.Prompts("outside> ")
+	screen.Type("$RUN\r")
+	screen.Prompts("inside>")
+	corral := supervisor(t, s.p.Process.Pid)
+	stop := func() {
+		t.Helper()
+		if err := syscall.Kill(corral, syscall.SIGTSTP); err != nil {
+			t.Fatal(err)
+		}
+		screen.Await("that corral is stopped", func(v screentest.View) bool {
+			return strings.HasPrefix(v.Line(v.Row-1), "[1]+  Stopped ") && v.Prompt() == "outside>"
+		})
+	}
+	stop()
+	screen.Type("stty -a | grep -c ' icanon'; fg\r")
+	screen.Shows("1")
+	screen.Prompts("inside>")
+	screen.Type("echo $((6 * 7))\r")
+	screen.Shows("42")
+	stop()
+	// In the background it has nothing to restore, and is not stopped for trying.
+	screen.Type("kill %1\r")
+	screen.Await("why it ended", func(v screentest.View) bool {
+		return v.Holds("corral: the job was ended: it did not heed the signal") // that shell does not
+	})
+	screen.Type("\r")
+	screen.Prompts("outside> ")
+	screen.Type("exit 5\r")
+	screen.Ends()
+	if code := s.Wait(); code != 5 {
+		t.Errorf("exit code %d, want 5", code)
+	}
+}

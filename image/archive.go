@@ -1,0 +1,224 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// An extent is where in an archive the content of an entry lies, or, of a link, where it leads.
+type extent struct {
+	at, size int64
+	link     string
+}
+
+// A contents is what an archive has, as far as it was looked at.
+type contents struct {
+	files map[string]extent
+	root  bool // it has directories of a root file system: it is one, whatever else it has
+}
+
+// openArchive finds out what kind of archive f is.
+func (s *Source) openArchive(f *os.File, o Options) error {
+	f, size, err := s.seekable(f, o.Limits)
+	if err != nil {
+		return err
+	}
+	head := make([]byte, 6)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	c, err := look(f, size, compressed(head[:n]), o.Limits)
+	if err != nil {
+		return err
+	}
+	isLayout := !c.root && c.has(layoutFile) && c.has(indexFile)
+	isDocker := !c.root && c.has(manifestFile)
+	if !isLayout && !isDocker {
+		s.kind = "tar archive"
+		l := &layer{open: func() (io.ReadCloser, error) { return io.NopCloser(io.NewSectionReader(f, 0, size)), nil }}
+		s.write = func(w io.Writer) (Summary, error) { return flatten(w, []*layer{l}, false, o.Limits) }
+		return nil
+	}
+	if compressed(head[:n]) {
+		if f, size, err = s.decompressed(f, size, o.Limits); err != nil {
+			return err
+		}
+		if c, err = look(f, size, false, o.Limits); err != nil {
+			return err
+		}
+	}
+	blobs := archiveBlobs{f, c.files}
+	if isLayout {
+		return s.openLayout(blobs, o)
+	}
+	return s.openDocker(blobs, o)
+}
+
+func (c *contents) has(name string) bool { _, ok := c.files[name]; return ok }
+
+// rootNames are directories, or links to them, that root file systems have and images do not.
+var rootNames = []string{"bin", "etc", "lib", "sbin", "usr", "var"}
+
+// look lists the entries of an archive until it is seen to be a root file system. Extents are right unless it is packed.
+func look(f *os.File, size int64, packed bool, limits Limits) (*contents, error) {
+	section := io.NewSectionReader(f, 0, size)
+	var r io.Reader = section
+	if packed {
+		plain, err := decompress(section)
+		if err != nil {
+			return nil, err
+		}
+		defer plain.Close()
+		r = metered{plain, newMeter(limits)}
+	}
+	c := &contents{files: map[string]extent{}}
+	m, text := newMeter(limits), 0
+	err := entries(r, m, func(_ int, h *tar.Header, _ io.Reader) error {
+		name := path.Clean(strings.TrimLeft(h.Name, "/"))
+		if text += len(name) + len(h.Linkname); text > maxText {
+			return errText
+		}
+		top, _, _ := strings.Cut(name, "/")
+		if slices.Contains(rootNames, top) {
+			c.root = true
+			return errSeen
+		}
+		switch h.Typeflag {
+		case tar.TypeReg:
+			// The reader has read the header and nothing behind it, for it can seek.
+			at, err := section.Seek(0, io.SeekCurrent)
+			if err != nil {
+				return err
+			}
+			c.files[name] = extent{at: at, size: h.Size}
+		case tar.TypeSymlink:
+			c.files[name] = extent{link: path.Join(path.Dir(name), h.Linkname)}
+		case tar.TypeLink:
+			c.files[name] = extent{link: path.Clean(strings.TrimLeft(h.Linkname, "/"))}
+		}
+		return nil
+	})
+	if errors.Is(err, errSeen) {
+		err = nil
+	}
+	return c, err
+}
+
+var errSeen = errors.New("enough was seen")
+
+// seekable returns f if it is a regular file, else a copy of what is in it.
+func (s *Source) seekable(f *os.File, limits Limits) (*os.File, int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	switch {
+	case info.Mode().IsRegular():
+		return f, info.Size(), nil
+	case info.Mode()&os.ModeNamedPipe == 0 && info.Mode()&os.ModeSocket == 0:
+		return nil, 0, fmt.Errorf("%s is neither a directory, nor a file, nor a pipe", f.Name())
+	}
+	return s.spool(metered{f, newMeter(limits)})
+}
+
+// decompressed returns a copy of what is in f, which is compressed.
+func (s *Source) decompressed(f *os.File, size int64, limits Limits) (*os.File, int64, error) {
+	plain, err := decompress(io.NewSectionReader(f, 0, size))
+	if err != nil {
+		return nil, 0, err
+	}
+	defer plain.Close()
+	return s.spool(metered{plain, newMeter(limits)})
+}
+
+// spool copies r to a file without a name, which lasts as long as the Source.
+func (s *Source) spool(r io.Reader) (*os.File, int64, error) {
+	f, err := os.CreateTemp("", "corral-image-*")
+	if err != nil {
+		return nil, 0, err
+	}
+	s.close = append(s.close, f)
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, 0, err
+	}
+	n, err := io.Copy(f, r)
+	if err != nil {
+		return nil, 0, fmt.Errorf("a copy in %s (TMPDIR is another place): %w", os.TempDir(), err)
+	}
+	return f, n, nil
+}
+
+// blobs are the files of an image.
+type blobs interface {
+	// open opens a regular file, by its clean name, and tells its size.
+	open(name string) (io.ReadCloser, int64, error)
+}
+
+// directoryBlobs are those in a directory; links are followed in it.
+type directoryBlobs struct{ root *os.Root }
+
+func (d directoryBlobs) open(name string) (io.ReadCloser, int64, error) {
+	// Not to wait for a pipe.
+	f, err := d.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file", name)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, 0, err
+	}
+	return f, info.Size(), nil
+}
+
+// archiveBlobs are those in an archive.
+type archiveBlobs struct {
+	file  io.ReaderAt
+	files map[string]extent
+}
+
+func (a archiveBlobs) open(name string) (io.ReadCloser, int64, error) {
+	at := name
+	// Docker made links of layers that an image has twice.
+	for range 8 {
+		e, ok := a.files[at]
+		if !ok {
+			return nil, 0, fmt.Errorf("%.200q is not in the archive", name)
+		}
+		if e.link == "" {
+			return io.NopCloser(io.NewSectionReader(a.file, e.at, e.size)), e.size, nil
+		}
+		at = e.link
+	}
+	return nil, 0, fmt.Errorf("%.200q is a link that leads nowhere", name)
+}
+
+// document returns a small file as a whole.
+func document(b blobs, name string) ([]byte, error) {
+	f, size, err := b.open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if size > MaxDocument {
+		return nil, fmt.Errorf("%s has %d bytes, more than %d", name, size, MaxDocument)
+	}
+	var buffer bytes.Buffer
+	if _, err := io.Copy(&buffer, io.LimitReader(f, MaxDocument)); err != nil {
+		return nil, err
+	}
+	return buffer.Bytes(), nil
+}

@@ -1,0 +1,186 @@
+package image
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"corral/internal/sandboxtest"
+)
+
+// TestDirectory: all kinds of files, none of which is followed.
+func TestDirectory(t *testing.T) {
+	top := t.TempDir()
+	outside, where := filepath.Join(top, "outside"), filepath.Join(top, "in")
+	err := errors.Join(
+		os.Mkdir(outside, 0o755), os.WriteFile(outside+"/secret", []byte("confidential"), 0o600),
+		os.Mkdir(where, 0o755), os.Mkdir(where+"/d", 0o750), os.WriteFile(where+"/d/f", []byte("f"), 0o640),
+		os.Link(where+"/d/f", where+"/e"), os.WriteFile(where+"/.wh.x", []byte("w"), 0o600), os.WriteFile(where+"/caf\xe9", nil, 0o600),
+		os.Symlink("../outside", where+"/up"), os.Symlink(outside+"/secret", where+"/abs"), os.Symlink("up", where+"/chain"),
+		unix.Mkfifo(where+"/pipe", 0o644), os.WriteFile(where+"/s", []byte("s"), 0o600), os.Chmod(where+"/s", os.ModeSetuid|os.ModeSetgid|0o755),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind, data, sum, err := flat(t, where, generous)
+	if err != nil || kind != "directory" {
+		t.Fatalf("a %s: %v", kind, err)
+	}
+	sameListing(t, listing(t, data), map[string]string{
+		"d": "/750", "d/f": "f", "e": "= d/f", ".wh.x": "w", "caf\xe9": "", "up": "-> ../outside", "abs": "-> " + outside + "/secret",
+		"chain": "-> up", "s": "s",
+	})
+	if bytes.Contains(data, []byte("confidential")) {
+		t.Error("what is outside is in it")
+	}
+	if sum.Devices != 1 || sum.SetID != 1 {
+		t.Errorf("%+v", sum)
+	}
+	unpacked(t, data, sum)
+	_, again, _, err := flat(t, where, generous)
+	if err != nil || !bytes.Equal(data, again) {
+		t.Errorf("another archive of the same: %v", err)
+	}
+}
+
+// TestUnreadable: what the caller may not read is told, and the rest is there.
+func TestUnreadable(t *testing.T) {
+	where := t.TempDir()
+	err := errors.Join(os.WriteFile(where+"/a", []byte("a"), 0o644), os.WriteFile(where+"/shadow", []byte("x"), 0o000),
+		os.Mkdir(where+"/root", 0o755), os.WriteFile(where+"/root/in", nil, 0o644), os.Chmod(where+"/root", 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(where+"/root", 0o755) })
+	s, err := Open(where, generous)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var b bytes.Buffer
+	var sum Summary
+	asNobody(t, func() { sum, err = s.Write(&b) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameListing(t, listing(t, b.Bytes()), map[string]string{"a": "a", "root": "/0"})
+	if got := strings.Join(sum.Unreadable.First, " "); got != "root shadow" || sum.Unreadable.Count != 2 {
+		t.Errorf("%d: %s", sum.Unreadable.Count, got)
+	}
+}
+
+// asNobody calls f without the rights that root has on files.
+func asNobody(t *testing.T, f func()) {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		// The thread is not unlocked, and so ends with this function: nothing else runs on it.
+		runtime.LockOSThread()
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var none [2]unix.CapUserData
+		err := unix.Capset(&header, &none[0])
+		if err == nil {
+			_, _, errno := syscall.RawSyscall(unix.SYS_SETFSUID, 54321, 0, 0)
+			if errno != 0 {
+				err = errno
+			}
+		}
+		if err == nil {
+			f()
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMounts: what is mounted in a directory is not of it: /proc, of a system that somebody works in.
+func TestMounts(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Root)
+	where := t.TempDir()
+	if err := errors.Join(os.Mkdir(where+"/proc", 0o555), os.WriteFile(where+"/a", nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", where+"/proc", "tmpfs", 0, "size=1m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(where+"/proc", unix.MNT_DETACH) })
+	if err := os.WriteFile(where+"/proc/kcore", []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, data, sum, err := flat(t, where, generous)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameListing(t, listing(t, data), map[string]string{"a": "", "proc": "/1777"})
+	if sum.Mounts.Count != 1 || sum.Mounts.First[0] != "proc" {
+		t.Errorf("%+v", sum.Mounts)
+	}
+}
+
+func TestDirectoryLimits(t *testing.T) {
+	where := t.TempDir()
+	for _, name := range []string{"a", "b", "c"} {
+		if err := os.WriteFile(filepath.Join(where, name), make([]byte, 100), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for want, limits := range map[string]Limits{"more than 2 files": {Entries: 2, Bytes: 1000}, "more than 250 bytes": {Entries: 10, Bytes: 250}} {
+		if _, _, _, err := flat(t, where, Options{Limits: limits}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	deep := where
+	for range 130 { // 260 components
+		deep += "/d/d"
+	}
+	if err := os.MkdirAll(deep, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, _, err := flat(t, where, generous); err == nil || !strings.Contains(err.Error(), "257 components") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestSwapped: a directory that becomes a link while it is walked leads nowhere else.
+func TestSwapped(t *testing.T) {
+	where, outside := t.TempDir(), t.TempDir()
+	err := errors.Join(os.WriteFile(where+"/a", bytes.Repeat([]byte("a"), 4096), 0o600), os.Mkdir(where+"/d", 0o755),
+		os.WriteFile(where+"/d/x", []byte("x"), 0o600), os.WriteFile(outside+"/x", []byte("secret"), 0o600),
+		os.Mkdir(where+"/other", 0o755))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range []string{outside, "other"} {
+		s, err := Open(where, generous)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		swapped := false
+		_, err = s.Write(writerFunc(func(p []byte) (int, error) {
+			// "a" is on its way: the directory is listed, and "d" not looked at.
+			if !swapped {
+				swapped = true
+				if err := errors.Join(os.Rename(where+"/d", where+"/was"), os.Symlink(target, where+"/d")); err != nil {
+					t.Error(err)
+				}
+			}
+			return b.Write(p)
+		}))
+		if bytes.Contains(b.Bytes(), []byte("secret")) {
+			t.Errorf("%s: what is outside is in it, %v", target, err)
+		}
+		if err := errors.Join(s.Close(), os.Remove(where+"/d"), os.Rename(where+"/was", where+"/d")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,24 @@
+package unpack
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Run is the program: args is the directory to fill, stdin the archive. At the end it writes one line to stdout, see
+// Totals.
+func Run(args []string, stdin io.Reader, stdout io.Writer) error {
+	if len(args) != 1 {
+		return fmt.Errorf("usage: unpack DIR <ARCHIVE: %d arguments", len(args))
+	}
+	totals, err := Unpack(stdin, args[0])
+	if errors.Is(err, ErrFull) {
+		return fmt.Errorf("%w\nhint: --disk and --inodes set how much room there is", err)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(stdout, totals)
+	return err
+}

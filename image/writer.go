@@ -1,0 +1,98 @@
+package image
+
+import (
+	"archive/tar"
+	"fmt"
+	"io"
+	"time"
+
+	"corral/image/unpack"
+)
+
+// The set-id bits, see inode(7).
+const setID = 0o6000
+
+// A writer writes an archive of package unpack's form, within limits, and counts.
+type writer struct {
+	tar    *tar.Writer
+	limits Limits
+	sum    Summary
+}
+
+func newWriter(w io.Writer, limits Limits) *writer {
+	return &writer{tar: tar.NewWriter(w), limits: limits}
+}
+
+func (w *writer) header(h *tar.Header) error {
+	if w.sum.Entries++; w.sum.Entries > w.limits.Entries {
+		return tooMany(w.limits.Entries)
+	}
+	if err := w.tar.WriteHeader(h); err != nil {
+		return fmt.Errorf("%.200q: %w", h.Name, err)
+	}
+	return nil
+}
+
+func tooMany(limit int64) error {
+	return fmt.Errorf("the root file system has more than %d files\nhint: --inodes sets how many there may be", limit)
+}
+
+func tooLarge(limit int64) error {
+	return fmt.Errorf("the root file system has more than %d bytes\nhint: --disk sets how many there may be", limit)
+}
+
+// drop counts the set-id bits of a mode that are not kept.
+func (w *writer) drop(mode uint32) {
+	if mode&setID != 0 {
+		w.sum.SetID++
+	}
+}
+
+func (w *writer) directory(name string, mode uint32, mtime int64) error {
+	w.drop(mode)
+	w.sum.Directories++
+	return w.header(&tar.Header{
+		Typeflag: tar.TypeDir, Name: name + "/", Mode: int64(mode & unpack.DirectoryMode), ModTime: time.Unix(mtime, 0),
+	})
+}
+
+// file writes size bytes of content.
+func (w *writer) file(name string, mode uint32, mtime, size int64, content io.Reader) error {
+	w.drop(mode)
+	w.sum.Files++
+	if size > w.limits.Bytes-w.sum.Bytes {
+		return tooLarge(w.limits.Bytes)
+	}
+	w.sum.Bytes += size
+	err := w.header(&tar.Header{
+		Typeflag: tar.TypeReg, Name: name, Mode: int64(mode & unpack.FileMode), Size: size, ModTime: time.Unix(mtime, 0),
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := io.CopyN(w.tar, content, size); err != nil {
+		return fmt.Errorf("%.200q: %w", name, err)
+	}
+	return nil
+}
+
+func (w *writer) symlink(name, target string) error {
+	w.sum.Symlinks++
+	return w.header(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777})
+}
+
+func (w *writer) link(name, target string) error {
+	w.sum.Links++
+	return w.header(&tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: target})
+}
+
+// end makes the archive whole.
+func (w *writer) end() (Summary, error) {
+	if w.sum.Entries == 0 {
+		return w.sum, errEmpty
+	}
+	if err := w.tar.WriteHeader(unpack.End(w.sum.Entries)); err != nil {
+		return w.sum, err
+	}
+	return w.sum, w.tar.Close()
+}

@@ -1,0 +1,271 @@
+package screentest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"corral/internal/sandboxtest"
+)
+
+// A Session is a program on a terminal.
+type Session interface {
+	Driver
+	// Wait waits for the program's end and returns its exit code, 128+n for signal n.
+	Wait() int
+}
+
+// A Start starts a program in the directory repo, with env beside what jobs have, on a terminal of that size. It sees to
+// the end of it.
+type Start func(t *testing.T, repo string, args, env []string, rows, cols uint16) Session
+
+// A Program is one that wants a terminal, and what a person does with it.
+type Program struct {
+	Name  string
+	Args  []string
+	Needs []sandboxtest.Need // beside the program
+	Env   []string
+	Files map[string]string // of its working directory, by their names
+	Rows  uint16
+	Cols  uint16
+	Exit  int
+	// Play uses it, from its start to its end. Repo is its working directory.
+	Play func(s *Screen, repo string)
+}
+
+// Programs are played by every front-end that has terminals. Each of them is resized while it runs.
+func Programs() []Program {
+	shell := []string{"bash", "--norc", "--noprofile", "-i"}
+	prompt := []string{"PS1=> ", "HISTFILE="}
+	var numbers strings.Builder
+	for n := range 200 {
+		fmt.Fprintf(&numbers, "line %d\n", n+1)
+	}
+	// pydoc3 is of the whole of Python, as readline is.
+	return []Program{
+		{Name: "bash, line editing", Args: shell, Env: prompt, Rows: 24, Cols: 60, Exit: 3, Play: bashEditing},
+		{Name: "bash, job control", Args: shell, Env: prompt, Rows: 24, Cols: 80, Play: bashJobs},
+		{Name: "python3", Args: []string{"python3", "-q"}, Needs: []sandboxtest.Need{sandboxtest.Program("pydoc3")}, Rows: 24, Cols: 80, Exit: 4, Play: python},
+		{Name: "vi", Args: []string{"vi", "poem"}, Rows: 12, Cols: 60, Play: vi},
+		{Name: "less", Args: []string{"less", "numbers"}, Files: map[string]string{"numbers": numbers.String()}, Rows: 10, Cols: 60, Play: less},
+		{Name: "top", Args: []string{"top", "-d", "0.5"}, Rows: 12, Cols: 48, Play: top},
+	}
+}
+
+// Test plays all programs, each in a directory that repo makes.
+func Test(t *testing.T, repo func(*testing.T) string, start Start) {
+	t.Helper()
+	for _, p := range Programs() {
+		t.Run(p.Name, func(t *testing.T) {
+			sandboxtest.Require(t, append(p.Needs, sandboxtest.Program(p.Args[0]))...)
+			dir := repo(t)
+			for name, text := range p.Files {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s := New(t, p.Rows, p.Cols)
+			session := start(t, dir, p.Args, append([]string{"TERM=" + Term}, p.Env...), p.Rows, p.Cols)
+			s.Attach(session)
+			p.Play(s, dir)
+			s.Ends()
+			if code := session.Wait(); code != p.Exit {
+				t.Errorf("exit code %d, want %d\n%s", code, p.Exit, s.dump(s.Look()))
+			}
+		})
+	}
+}
+
+// Keys that are more than one byte.
+const (
+	up   = "\x1b[A"
+	left = "\x1b[D"
+)
+
+// after waits until the line before the cursor's is last, and the cursor at the end of prompt. Nobody types before: what is
+// typed while a shell hands the terminal over may be lost, with corral or without.
+func (s *Screen) after(last, prompt string) {
+	s.t.Helper()
+	s.Await(fmt.Sprintf("%q after %q", prompt, last), func(v View) bool {
+		return v.Line(v.Row-1) == last && v.Prompt() == strings.TrimRight(prompt, " ") && v.Col == len(prompt)
+	})
+}
+
+func bashEditing(s *Screen, _ string) {
+	s.Prompts("> ")
+	s.Type("cho one")
+	s.Prompts("> cho one")
+	s.Type("\x01e")    // Ctrl-A: to the line's beginning
+	s.Type("\x05 two") // Ctrl-E: to its end
+	s.Prompts("> echo one two")
+	s.Type("\r")
+	s.after("one two", "> ")
+	s.Type("echo keep drop" + strings.Repeat(left, len(" drop")))
+	s.Await("the cursor before what is dropped", func(v View) bool {
+		return v.Prompt() == "> echo keep drop" && v.Col == len("> echo keep")
+	})
+	s.Type("\x0b") // Ctrl-K: what is behind the cursor
+	s.Prompts("> echo keep")
+	s.Type("\r")
+	s.after("keep", "> ")
+	s.Type(up)
+	s.Prompts("> echo keep")
+	s.Type(up)
+	s.Prompts("> echo one two")
+	s.Type("\x15\r") // Ctrl-U drops the line
+	s.after(">", "> ")
+	s.Type("\x12ke") // Ctrl-R: the line with "ke"
+	s.Await("the line that is searched for", func(v View) bool { return v.Prompt() == "(reverse-i-search)`ke': echo keep" })
+	s.Type("\x05er") // ends the search
+	s.Prompts("> echo keeper")
+	s.Type("\r")
+	s.Shows("keeper")
+	s.after("keeper", "> ")
+	s.Type("stty size; echo $LINES/$COLUMNS\r")
+	s.Shows("24 60")
+	s.after("24/60", "> ")
+	s.Resize(20, 100)
+	long := "echo " + strings.Repeat("0123456789", 8)
+	s.Type(long) // more than a line of 60
+	s.Prompts("> " + long)
+	s.Type("\x15stty size; echo $LINES/$COLUMNS\r") // Ctrl-U
+	s.Shows("20 100")
+	s.after("20/100", "> ")
+	s.Type("exit 3\r")
+}
+
+func bashJobs(s *Screen, _ string) {
+	s.Prompts("> ")
+	s.Type("sleep 1000 &\r")
+	s.Await("the job's number", func(v View) bool { return strings.HasPrefix(v.Line(v.Row-1), "[1] ") && v.Prompt() == ">" })
+	s.Type("jobs\r")
+	s.after("[1]+  Running                 sleep 1000 &", "> ")
+	s.Type("fg\r")
+	s.after("sleep 1000", "")
+	s.Type("\x1a") // Ctrl-Z
+	s.after("[1]+  Stopped                 sleep 1000", "> ")
+	s.Type("bg\r")
+	s.after("[1]+ sleep 1000 &", "> ")
+	s.Type("fg %1\r")
+	s.after("sleep 1000", "")
+	s.Type("\x03") // Ctrl-C
+	s.after("^C", "> ")
+	s.Type("jobs; echo status $?\r")
+	s.after("status 0", "> ")
+	s.Type("echo cat; cat\r") // what is said first is said when the shell has handed the terminal over
+	s.after("cat", "")
+	s.Resize(30, 90)
+	s.Type("through cat\r")
+	s.Await("what was typed, twice", func(v View) bool {
+		return v.Prompt() == "" && v.Line(v.Row-1) == "through cat" && v.Line(v.Row-2) == "through cat"
+	})
+	s.Type("\x1c") // Ctrl-\
+	s.after("^\\Quit", "> ")
+	s.Type("stty size\r")
+	s.after("30 90", "> ")
+	s.Type("echo cat; cat\r") // what is said first is said when the shell has handed the terminal over
+	s.after("cat", "")
+	s.Type("\x04") // Ctrl-D
+	s.after("cat", "> ")
+	s.Type("\x04")
+}
+
+func python(s *Screen, _ string) {
+	const prompt = ">>> "
+	s.Prompts(prompt)
+	s.Type("6 * 7\r")
+	s.after("42", prompt)
+	s.Type(up + left + "1\r")
+	s.Shows(prompt + "6 * 17")
+	s.after("102", prompt)
+	s.Type("import os; tuple(os.get_terminal_size())\r")
+	s.after("(80, 24)", prompt)
+	s.Resize(30, 70)
+	s.Type("tuple(os.get_terminal_size())\r")
+	s.after("(70, 30)", prompt)
+	s.Type("for i in range(3):\r    print(i, 'x')\r\r")
+	s.after("2 x", prompt)
+	s.Type("import time; time.sleep(1000)\r")
+	s.after(prompt+"import time; time.sleep(1000)", "")
+	s.Type("\x03")
+	s.after("KeyboardInterrupt", prompt)
+	s.Type("exit(4)\r")
+}
+
+func vi(s *Screen, repo string) {
+	empty := func(v View, rows int) bool { // the tildes below the text's end
+		for row := 1; row < rows-1; row++ {
+			if v.Line(row) != "~" {
+				return false
+			}
+		}
+		return len(v.Lines) == rows
+	}
+	s.Await("an empty text", func(v View) bool { return v.Line(0) == "" && empty(v, 12) && strings.Contains(v.Line(-1), "poem") })
+	s.Type("iroses are red")
+	s.Await("what was typed", func(v View) bool { return v.Line(0) == "roses are red" && v.Row == 0 && v.Col == len("roses are red") })
+	s.Type("\x1b:w\r")
+	s.Await("that it is written", func(v View) bool { return strings.Contains(v.Line(-1), "written") })
+	if got, err := os.ReadFile(filepath.Join(repo, "poem")); string(got) != "roses are red\n" {
+		s.t.Errorf("the file holds %q (%v)", got, err)
+	}
+	s.Resize(20, 90)
+	s.Await("the text on the larger screen", func(v View) bool { return v.Line(0) == "roses are red" && empty(v, 20) })
+	s.Type(":set lines? columns?\r")
+	s.Await("the new size", func(v View) bool { return v.Holds("lines=20") && v.Holds("columns=90") })
+	s.Type("\r")
+	s.Resize(8, 40)
+	s.Await("the text on the smaller screen", func(v View) bool { return v.Line(0) == "roses are red" && empty(v, 8) })
+	s.Type(":q\r")
+}
+
+func less(s *Screen, _ string) {
+	// numbered reports whether the rows but the last one show the lines of the file from first on.
+	numbered := func(first, rows int) func(View) bool {
+		return func(v View) bool {
+			for row := range rows - 1 {
+				if v.Line(row) != fmt.Sprintf("line %d", first+row) {
+					return false
+				}
+			}
+			return len(v.Lines) == rows && v.Row == rows-1
+		}
+	}
+	s.Await("the beginning", numbered(1, 10))
+	s.Type(" ")
+	s.Await("the second page", numbered(10, 10))
+	s.Type("j")
+	s.Await("a line further", numbered(11, 10))
+	s.Type("k")
+	s.Await("a line back", numbered(10, 10))
+	s.Type("/line 42\r")
+	s.Await("what was searched for", numbered(42, 10))
+	s.Resize(16, 90)
+	s.Type("\x0c") // Ctrl-L: a resize just before less waits for a key is seen at the key
+	s.Await("more lines on the larger screen", numbered(42, 16))
+	s.Type("G")
+	s.Await("the end", numbered(200-14, 16))
+	s.Type("q")
+}
+
+func top(s *Screen, _ string) {
+	titles := func(v View) (row int) {
+		for row, line := range v.Lines {
+			if strings.HasPrefix(strings.TrimSpace(line), "PID USER") {
+				return row
+			}
+		}
+		return -1
+	}
+	s.Await("processes, cut at the right", func(v View) bool {
+		return strings.HasPrefix(v.Line(0), "top - ") && titles(v) > 0 && !v.Holds("COMMAND")
+	})
+	s.Resize(20, 110)
+	s.Await("the names, for which there is room now", func(v View) bool {
+		return titles(v) > 0 && strings.HasSuffix(v.Line(titles(v)), "COMMAND") && slices.ContainsFunc(v.Lines, func(line string) bool { return strings.HasSuffix(line, " top") })
+	})
+	s.Type("q")
+}

@@ -1,0 +1,213 @@
+package terminal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"corral/job"
+)
+
+// pair returns both ends of a terminal.
+func pair(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { master.Close() })
+	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { slave.Close() })
+	return master, slave
+}
+
+func modes(t *testing.T, f *os.File) unix.Termios {
+	t.Helper()
+	m, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *m
+}
+
+func TestOpen(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	defer write.Close()
+	if _, err := Open(read, write); !errors.Is(err, ErrNone) {
+		t.Errorf("a pipe: %v", err)
+	}
+	_, slave := pair(t)
+	if _, err := Open(slave, write); err != nil {
+		t.Errorf("a terminal: %v", err)
+	}
+}
+
+func TestSize(t *testing.T) {
+	master, slave := pair(t)
+	term, err := Open(slave, slave)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ rows, cols, wantRows, wantCols uint16 }{
+		{0, 0, 24, 80}, {0, 80, 24, 80}, {10, 0, 24, 80}, {1, 1, 1, 1}, {65535, 65535, 65535, 65535},
+	} {
+		ws := &unix.Winsize{Row: tt.rows, Col: tt.cols}
+		if err := unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, ws); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := term.Size(), (job.Size{Rows: tt.wantRows, Cols: tt.wantCols}); got != want {
+			t.Errorf("%d rows of %d: %+v, want %+v", tt.rows, tt.cols, got, want)
+		}
+	}
+}
+
+func TestRestore(t *testing.T) {
+	_, slave := pair(t)
+	before := modes(t, slave)
+	for _, tt := range []struct {
+		name    string
+		leave   func(*Terminal)
+		forGood bool
+	}{
+		{"pause", (*Terminal).pause, false},
+		{"restore", (*Terminal).Restore, true},
+		{"restore twice", func(term *Terminal) { term.Restore(); term.Restore() }, true},
+		{"panic", func(term *Terminal) {
+			defer func() {
+				if p := recover(); p != "a bug" {
+					t.Errorf("recovered %v", p)
+				}
+			}()
+			defer term.guard()
+			panic("a bug")
+		}, true},
+	} {
+		term, err := Open(slave, slave)
+		if err == nil {
+			err = term.Raw()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := modes(t, slave); got.Lflag&(unix.ECHO|unix.ICANON|unix.ISIG) != 0 || got.Oflag&unix.OPOST != 0 {
+			t.Errorf("%s: not raw: %+v", tt.name, got)
+		}
+		tt.leave(term)
+		if got := modes(t, slave); got != before {
+			t.Errorf("%s: left as %+v, it was %+v", tt.name, got, before)
+		}
+		if err := term.Raw(); err != nil {
+			t.Fatal(err)
+		}
+		if isRaw := modes(t, slave) != before; isRaw == tt.forGood {
+			t.Errorf("%s: raw afterwards: %v", tt.name, isRaw)
+		}
+		term.Restore()
+	}
+}
+
+// A far is a job's terminal that a test plays.
+type far struct {
+	io.Reader
+	typed  io.Writer
+	sizes  chan job.Size
+	closed chan struct{}
+}
+
+func (f far) Write(b []byte) (int, error) { return f.typed.Write(b) }
+func (f far) Close() error                { close(f.closed); return nil }
+func (f far) Resize(s job.Size) error     { f.sizes <- s; return nil }
+
+// TestJoin carries bytes and sizes, and ends with what the job writes or with who reads it.
+func TestJoin(t *testing.T) {
+	master, slave := pair(t)
+	show, shown, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shown.Close()
+	term, err := Open(slave, shown)
+	if err == nil {
+		err = term.Raw()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, job1 := io.Pipe()
+	keys, typed := io.Pipe()
+	f := far{Reader: output, typed: typed, sizes: make(chan job.Size, 8), closed: make(chan struct{})}
+	joined := make(chan error, 1)
+	go func() { joined <- term.Join(f) }()
+	if got := <-f.sizes; got != (job.Size{Rows: 24, Cols: 80}) {
+		t.Errorf("the first size is %+v", got)
+	}
+	if _, err := master.WriteString("\x03k"); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 2)
+	if _, err := io.ReadFull(keys, got); string(got) != "\x03k" {
+		t.Errorf("typed %q (%v)", got, err)
+	}
+	if _, err := job1.Write([]byte("said")); err != nil {
+		t.Fatal(err)
+	}
+	got = make([]byte, 4)
+	if _, err := io.ReadFull(show, got); string(got) != "said" {
+		t.Errorf("shown %q (%v)", got, err)
+	}
+	// Nobody's controlling terminal, so nobody is told: the next key is late enough.
+	if err := unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 30, Col: 90}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := master.WriteString("k"); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-f.sizes; got != (job.Size{Rows: 30, Cols: 90}) {
+		t.Errorf("the next size is %+v", got)
+	}
+	if _, err := io.ReadFull(keys, make([]byte, 1)); err != nil {
+		t.Error(err)
+	}
+	// One that is told is told once.
+	if err := unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 31, Col: 91}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := unix.Kill(os.Getpid(), unix.SIGWINCH); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := <-f.sizes; got != (job.Size{Rows: 31, Cols: 91}) {
+		t.Errorf("the last size is %+v", got)
+	}
+	show.Close()
+	if _, err := job1.Write([]byte("unheard")); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-joined; !errors.Is(err, unix.EPIPE) {
+		t.Errorf("nobody reads it: %v", err)
+	}
+	<-f.closed
+	if len(f.sizes) > 0 {
+		t.Errorf("told again: %+v", <-f.sizes)
+	}
+	term.Restore()
+}

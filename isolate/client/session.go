@@ -1,0 +1,138 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"corral/isolate/wire"
+	"corral/job"
+)
+
+// OpenSession implements job.Sessions.
+func (c *Client) OpenSession(ctx context.Context, spec job.SessionSpec) (job.Session, error) {
+	m := wire.Open{
+		Disk: spec.Disk, Inodes: spec.Inodes, Idle: int64(spec.Idle), Repo: spec.Repo, Profile: spec.Profile,
+		Name: spec.Name, Image: spec.Image, Import: spec.Import,
+	}
+	for flag, on := range map[uint32]bool{
+		wire.FlagReadOnly: spec.Workspace == job.ReadOnly, wire.FlagOverlay: spec.Workspace == job.Overlay,
+		wire.OpenRoot: spec.Root, wire.OpenLasting: spec.Lasting,
+	} {
+		if on {
+			m.Flags |= flag
+		}
+	}
+	if err := sessionFits(spec); err != nil {
+		return job.Session{}, err
+	}
+	var files []*os.File
+	if !c.ByPath && spec.Import == "" {
+		dir, err := openRepo(spec.Repo)
+		if err != nil {
+			return job.Session{}, err
+		}
+		defer dir.Close()
+		m.Flags |= wire.FlagRepo
+		files = append(files, dir)
+	}
+	if spec.Import == "" {
+		path, dir, flag := c.common(spec.Repo)
+		m.Common = path
+		m.Flags |= flag
+		if dir != nil {
+			defer dir.Close()
+			files = append(files, dir)
+		}
+	}
+	a, err := c.one(ctx, wire.OpSession, m.Append, files...)
+	if err != nil {
+		return job.Session{}, err
+	}
+	return wire.ReadSession(a.body)
+}
+
+// sessionFits refuses what a message has no room for: cut, it would name something else.
+func sessionFits(spec job.SessionSpec) error {
+	for _, f := range []struct {
+		what, value string
+		most        int
+	}{
+		{"repo", spec.Repo, wire.MaxPath},
+		{"profile", spec.Profile, wire.MaxName},
+		{"session name", spec.Name, wire.MaxLabel},
+		{"root file system", spec.Image, wire.MaxLabel},
+		{"root file system", spec.Import, wire.MaxLabel},
+	} {
+		if len(f.value) > f.most {
+			return &job.Refusal{Step: "session", Message: fmt.Sprintf("%s %.40q… has %d bytes, more than %d", f.what, f.value, len(f.value), f.most)}
+		}
+	}
+	return nil
+}
+
+// CloseSession implements job.Sessions.
+func (c *Client) CloseSession(ctx context.Context, id string, keep bool) (bool, error) {
+	if len(id) > wire.MaxName {
+		return false, &job.Refusal{Step: "session", Message: fmt.Sprintf("no session %.40q…", id)}
+	}
+	a, err := c.one(ctx, wire.OpClosed, wire.CloseSession{Keep: keep, ID: id}.Append)
+	if err != nil {
+		return false, err
+	}
+	m, err := wire.ReadClosed(a.body)
+	return m.Kept, err
+}
+
+// ListSessions implements job.Sessions.
+func (c *Client) ListSessions(context.Context) ([]job.Session, error) {
+	return all(c, wire.OpSessions, wire.ReadSession)
+}
+
+// ListImages implements job.Images.
+func (c *Client) ListImages(context.Context) ([]job.Image, error) {
+	return all(c, wire.OpImages, wire.ReadImage)
+}
+
+// RemoveImage implements job.Images.
+func (c *Client) RemoveImage(ctx context.Context, name string) error {
+	if len(name) > wire.MaxLabel {
+		return &job.Refusal{Step: "session", Message: fmt.Sprintf("no root file system %.40q…", name)}
+	}
+	_, err := c.one(ctx, wire.OpClosed, wire.RemoveImage{Name: name}.Append)
+	return err
+}
+
+// one sends a request and waits for its one answer, which is of kind want or a refusal.
+func (c *Client) one(ctx context.Context, want wire.Op, request func(tag uint32) []byte, files ...*os.File) (answer, error) {
+	tag, answers, err := c.register()
+	if err != nil {
+		return answer{}, err
+	}
+	defer c.unregister(tag)
+	if err := c.conn.Send(request(tag), files...); err != nil {
+		return answer{}, fmt.Errorf("%w: %w", job.ErrUnavailable, reason(err))
+	}
+	select {
+	case <-ctx.Done():
+		return answer{}, ctx.Err()
+	case a, ok := <-answers:
+		if !ok {
+			return answer{}, c.ended()
+		}
+		wire.CloseAll(a.files)
+		if a.op == wire.OpResult {
+			m, err := wire.ReadResult(a.body)
+			if err == nil {
+				_, err = m.Became()
+			}
+			if err != nil {
+				return answer{}, err
+			}
+		}
+		if a.op != want {
+			return answer{}, wire.ErrMalformed
+		}
+		return a, nil
+	}
+}

@@ -1,0 +1,111 @@
+package client
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"corral/internal/sandboxtest"
+)
+
+// git runs a script with git in dir.
+func git(t *testing.T, dir, script string) {
+	t.Helper()
+	cmd := exec.Command("sh", "-euc", script)
+	cmd.Dir = dir
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org",
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s\n%v\n%s", script, err, out)
+	}
+}
+
+// TestCommon: main is a repository, wt a worktree of it. A worktree counts whose git directory knows it, and no other.
+func TestCommon(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("git"))
+	for _, tt := range []struct {
+		name, made string
+		repo       string // "" is wt
+		want       string // "" is none
+	}{
+		{"worktree", "", "", "main/.git"},
+		{"repository", "", "main", ""},
+		{"no repository", "mkdir x", "x", ""},
+		{"not there", "", "x", ""},
+		{"in the repository", "git -C main worktree add -q in/side", "main/in/side", "main/.git"},
+		{"of a bare repository", "git clone -q --bare main b.git; git -C b.git worktree add -q ../x", "x", "b.git"},
+		{"in a bare repository", "git clone -q --bare main b.git; git -C b.git worktree add -q x", "b.git/x", "b.git"},
+		{"relative", "echo gitdir: ../main/.git/worktrees/wt >wt/.git; echo ../../../../wt/.git >main/.git/worktrees/wt/gitdir", "", "main/.git"},
+		{"no line's end", "printf 'gitdir: %s' $PWD/main/.git/worktrees/wt >wt/.git", "", "main/.git"},
+		{"moved", "mv wt x", "x", ""},
+		{"its git directory moved", "mv main x", "", ""},
+		{"by a link", "ln -s wt link", "link", "main/.git"},
+		{"submodule", "git -c protocol.file.allow=always -C wt submodule --quiet add ../main sub", "wt/sub", ""},
+
+		{"no such directory", "echo gitdir: $PWD/no/.git/worktrees/wt >wt/.git", "", ""},
+		{"no worktree's", "echo gitdir: $PWD/main/.git >wt/.git", "", ""},
+		{"another's", "git -C main worktree add -q ../other; cp other/.git wt/.git", "", ""},
+		{"that does not know it", "git init -q x; git -C x commit -q --allow-empty -m x; git -C x worktree add -q ../y; cp y/.git wt/.git", "", ""},
+		{"no back pointer", "rm main/.git/worktrees/wt/gitdir", "", ""},
+		{"empty back pointer", ": >main/.git/worktrees/wt/gitdir", "", ""},
+		{"back pointer that is a link", "mv main/.git/worktrees/wt/gitdir main/.git/g; ln -s ../../g main/.git/worktrees/wt/gitdir", "", ""},
+		{"back pointer that is a pipe", "rm main/.git/worktrees/wt/gitdir; mkfifo main/.git/worktrees/wt/gitdir", "", ""},
+		{"another common directory", "echo ../.. >x; echo $PWD/other >main/.git/worktrees/wt/commondir", "", ""},
+		{"no common directory", "rm main/.git/worktrees/wt/commondir", "", ""},
+		{"no git directory", "mkdir -p home/worktrees/wt; echo gitdir: $PWD/home/worktrees/wt >wt/.git; echo $PWD/wt/.git >home/worktrees/wt/gitdir; echo ../.. >home/worktrees/wt/commondir", "", ""},
+		{"without refs", "rm -r main/.git/refs", "", ""},
+		{"objects that are a link", "mv main/.git/objects x; ln -s ../../x main/.git/objects", "", ""},
+		{"through a link", "ln -s main link; echo gitdir: $PWD/link/.git/worktrees/wt >wt/.git", "", ""},
+		{"through a link in it", "mv main/.git/worktrees x; ln -s ../../x main/.git/worktrees", "", ""},
+		{"through ..", "echo gitdir: $PWD/main/.git/worktrees/../../.git/worktrees/wt >wt/.git", "", "main/.git"},
+		{"in the worktree itself", "cp -r main/.git wt/g; echo gitdir: $PWD/wt/g/worktrees/wt >wt/.git; echo $PWD/wt/.git >wt/g/worktrees/wt/gitdir", "", ""},
+		{"a .git that is a link", "mv wt/.git x; ln -s ../x wt/.git", "", ""},
+		{"a .git that is a pipe", "rm wt/.git; mkfifo wt/.git", "", ""},
+		{"an empty .git", ": >wt/.git", "", ""},
+		{"a .git of two lines", "echo >>wt/.git; echo x >>wt/.git", "", ""},
+		{"a long .git", "printf 'gitdir: /%s' $(head -c 9000 /dev/zero | tr '\\0' x) >wt/.git", "", ""},
+		{"another word", "sed -i s/gitdir/gitfile/ wt/.git", "", ""},
+		{"nothing but the word", "echo 'gitdir: ' >wt/.git", "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			top, err := filepath.EvalSymlinks(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			git(t, top, "git init -q -b main main; git -C main commit -q --allow-empty -m one; git -C main worktree add -q ../wt\n"+tt.made)
+			repo := tt.repo
+			if repo == "" {
+				repo = "wt"
+			}
+			path, dir, err := Common(filepath.Join(top, repo))
+			switch {
+			case tt.want == "":
+				if err == nil {
+					t.Errorf("%s", path)
+				}
+			case err != nil || path != filepath.Join(top, tt.want):
+				t.Errorf("%q, %v", path, err)
+			case !same(t, dir, path):
+				t.Error("another directory is open")
+			}
+			dir.Close()
+		})
+	}
+}
+
+func same(t *testing.T, f *os.File, path string) bool {
+	t.Helper()
+	open, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	there, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return os.SameFile(open, there)
+}

@@ -1,0 +1,143 @@
+package isolate
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/isolate/layer"
+	"corral/job"
+)
+
+// images are the root file systems that sessions may begin with: layers that were kept under their names. One that is used
+// is mounted once, read-only.
+type images struct {
+	store *layer.Store
+	dir   string // of mount points
+	path  string // of the store
+
+	mu   sync.Mutex
+	open map[string]*image // guarded by mu
+}
+
+type image struct {
+	of    *images
+	name  string
+	layer *layer.Layer
+	users int // guarded by of.mu
+}
+
+func noImage(name string) error {
+	return &job.Refusal{
+		Step: "session", Message: fmt.Sprintf("no root file system %q", name),
+		Hint: "see `corral rootfs list`; one is made with `corral rootfs import`",
+	}
+}
+
+// use mounts an image, if it is not mounted. The caller must leave it.
+func (m *images) use(name string) (*image, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if i := m.open[name]; i != nil {
+		i.users++
+		return i, nil
+	}
+	path := filepath.Join(m.dir, name)
+	if err := makeDir(path); err != nil {
+		return nil, err
+	}
+	l, err := m.store.OpenReadOnly(name, path)
+	if err != nil {
+		_ = os.Remove(path)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, noImage(name)
+		}
+		return nil, refuseLayer(err)
+	}
+	i := &image{of: m, name: name, layer: l, users: 1}
+	m.open[name] = i
+	return i, nil
+}
+
+// leave ends a use; the last one unmounts the image.
+func (i *image) leave() {
+	i.of.mu.Lock()
+	defer i.of.mu.Unlock()
+	if i.users--; i.users > 0 {
+		return
+	}
+	delete(i.of.open, i.name)
+	path := i.layer.Path()
+	_ = i.layer.Close()
+	_ = os.Remove(path)
+}
+
+// list lists the images by name.
+func (m *images) list() ([]job.Image, error) {
+	entries, err := os.ReadDir(m.path)
+	if err != nil {
+		return nil, err
+	}
+	var list []job.Image
+	for _, e := range entries {
+		var st unix.Stat_t
+		if unix.Lstat(filepath.Join(m.path, e.Name()), &st) != nil || !imagePattern.MatchString(e.Name()) {
+			continue
+		}
+		list = append(list, job.Image{Name: e.Name(), Bytes: st.Blocks * 512, Made: time.Unix(st.Mtim.Unix())})
+	}
+	return list, nil
+}
+
+func (m *images) has(name string) bool {
+	var st unix.Stat_t
+	return unix.Lstat(filepath.Join(m.path, name), &st) == nil
+}
+
+// mayManage says whether a client may make and remove root file systems: root, by whichever way.
+func (p Peer) mayManage() bool { return p.UID == 0 || p.Embedded }
+
+func onlyRoot(what string) error {
+	return &job.Refusal{Step: "session", Message: "only root " + what, Hint: "run it with sudo"}
+}
+
+// removeImage removes an image for a client.
+func (s *Supervisor) removeImage(peer Peer, name string) error {
+	if !peer.mayManage() {
+		return onlyRoot("removes a root file system")
+	}
+	if !imagePattern.MatchString(name) || !s.images.has(name) {
+		return noImage(name)
+	}
+	return s.images.store.Remove(name)
+}
+
+// openLayers opens the stores of layers and of images.
+func (s *Supervisor) openLayers() error {
+	for _, dir := range []string{"layers", "images"} {
+		if err := makeDir(filepath.Join(s.instance.dir, dir)); err != nil {
+			return err
+		}
+	}
+	var err error
+	if s.layers, err = layer.Open(s.layersDir()); err != nil {
+		return err
+	}
+	path := filepath.Join(s.config.StateDir, "images")
+	store, err := layer.Open(path)
+	if err != nil {
+		return errors.Join(err, s.layers.Close())
+	}
+	s.images = &images{store: store, dir: filepath.Join(s.instance.dir, "images"), path: path, open: map[string]*image{}}
+	s.expireKept()
+	return nil
+}
+
+func (s *Supervisor) closeLayers() error {
+	return errors.Join(s.layers.Close(), s.images.store.Close())
+}

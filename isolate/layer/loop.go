@@ -1,0 +1,112 @@
+package layer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A loop is a loop device, loop(4). It ends by itself when nobody uses it any more.
+type loop struct {
+	number int
+	device *os.File // until letGo
+}
+
+// attachTries bounds the attempts at a free device: others may take one between the question and the answer.
+const attachTries = 64
+
+// attach makes a loop device of file.
+func attach(file *os.File, readOnly bool) (*loop, error) {
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w\nhint: load the loop driver (modprobe loop)", ErrHost, err)
+	}
+	defer control.Close()
+	for range attachTries {
+		number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+		if err != nil {
+			return nil, fmt.Errorf("%w: a free loop device: %w", ErrHost, err)
+		}
+		l := &loop{number: number}
+		switch err := l.configure(file, readOnly); {
+		case err == nil:
+			return l, nil
+		case !errors.Is(err, unix.EBUSY):
+			return nil, fmt.Errorf("loop device %d: %w", number, err)
+		}
+	}
+	return nil, fmt.Errorf("%w: no loop device was to be had", ErrHost)
+}
+
+// node is the device's file. It is there as soon as the device is: devtmpfs makes it, nobody waits for udev.
+func (l *loop) node() string { return "/dev/loop" + strconv.Itoa(l.number) }
+
+func (l *loop) configure(file *os.File, readOnly bool) error {
+	mode, flags := os.O_RDWR, uint32(unix.LO_FLAGS_AUTOCLEAR)
+	if readOnly {
+		mode, flags = os.O_RDONLY, flags|unix.LO_FLAGS_READ_ONLY
+	}
+	device, err := os.OpenFile(l.node(), mode, 0)
+	if err != nil {
+		return err
+	}
+	config := unix.LoopConfig{Fd: uint32(file.Fd())}
+	// Past the page cache, which has the layer's own pages already.
+	config.Info.Flags = flags | unix.LO_FLAGS_DIRECT_IO
+	err = unix.IoctlLoopConfigure(int(device.Fd()), &config)
+	if errors.Is(err, unix.EINVAL) { // a file system without direct reading and writing
+		config.Info.Flags = flags
+		err = unix.IoctlLoopConfigure(int(device.Fd()), &config)
+	}
+	if err != nil {
+		device.Close()
+		return err
+	}
+	l.device = device
+	return nil
+}
+
+func (l *loop) letGo() { l.device.Close() }
+
+// ended waits until the device is no longer of this layer: its last mount is gone, in every namespace.
+func (l *loop) ended(file *os.File, patience time.Duration) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
+		return err
+	}
+	end := time.Now().Add(patience)
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		used, err := l.uses(st.Dev, st.Ino)
+		switch {
+		case err != nil || !used:
+			return err
+		case time.Now().After(end):
+			return fmt.Errorf("loop device %d is still in use after %v", l.number, patience)
+		}
+		time.Sleep(wait)
+	}
+}
+
+// uses says whether the device is one of the file with this inode; meanwhile it may have become another's.
+func (l *loop) uses(dev, ino uint64) (bool, error) {
+	device, err := os.OpenFile(l.node(), os.O_RDONLY, 0)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENXIO) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer device.Close()
+	info, err := unix.IoctlLoopGetStatus64(int(device.Fd()))
+	if errors.Is(err, unix.ENXIO) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("loop device %d: %w", l.number, err)
+	}
+	return info.Device == dev && info.Inode == ino, nil
+}

@@ -1,0 +1,333 @@
+package isolate
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"corral/internal/sandboxtest"
+	inside "corral/isolate/jail"
+	"corral/isolate/scan"
+	"corral/isolate/wire"
+	"corral/job"
+)
+
+// guarded makes a repository with sensitive paths and a nested one.
+const guarded = `
+git init -q -b main . && git init -q -b main libs/dep
+echo x >file; git add file; git commit -qm one
+mkdir .vscode .github .github/workflows; echo '{}' >.vscode/tasks.json; echo on >.github/workflows/ci.yml
+echo a >AGENTS.md; ln -s AGENTS.md CLAUDE.md; echo b >.envrc; ln file linked
+`
+
+// shell runs a script in a directory, which is all the owner's afterwards, and returns what it wrote.
+func shell(t testing.TB, dir, script string) string {
+	t.Helper()
+	cmd := exec.Command("sh", "-euc", fmt.Sprintf("umask 022\n%s\nchown -hR %d:%d .", script, owner, owner))
+	cmd.Dir, cmd.Env = dir, gitEnvironment
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s\n%v\n%s", script, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// gitEnvironment has git do what the tests say and nothing else.
+var gitEnvironment = []string{
+	"PATH=/usr/bin:/bin", "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=a",
+	"GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org", "LC_ALL=C",
+	"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
+}
+
+// A change is what a job tries on protected paths, in Perl as in attempts. The kernel's answer is want with hooks, and all,
+// if that is another one, when the whole of git directories is protected.
+type change struct {
+	name, code string
+	want, all  string
+}
+
+const rdwr = unix.O_WRONLY | unix.O_APPEND
+
+// changes are tried one after the other. None of those that are refused changes anything.
+var changes = []change{
+	{"write", `sysopen(my $f, ".git/config", ` + fmt.Sprint(rdwr) + `) ? "ok" : kernel(-1)`, "EROFS", ""},
+	{"truncate", call(unix.SYS_TRUNCATE, `".git/config"`, 0), "EROFS", ""},
+	{"change mode", `kernel(chmod(0777, ".git/config") ? 0 : -1)`, "EROFS", ""},
+	{"change times", `kernel(utime(1, 1, ".git/config") ? 0 : -1)`, "EROFS", ""},
+	{"extended attribute", call(unix.SYS_SETXATTR, `".git/config"`, `"user.x"`, `"x"`, 1, 0), "EROFS", ""},
+	{"remove", `kernel(unlink(".git/config") ? 0 : -1)`, "EBUSY", "EROFS"},
+	{"rename", `kernel(rename(".git/config", ".git/c") ? 0 : -1)`, "EBUSY", "EROFS"},
+	{"rename over", `open(my $f, ">", "new"); kernel(rename("new", ".envrc") ? 0 : -1)`, "EBUSY", ""},
+	{"exchange", `open(my $f, ">", "new"); ` + call(unix.SYS_RENAMEAT2, -100, `"new"`, -100, `".envrc"`, unix.RENAME_EXCHANGE), "EBUSY", ""},
+	{"another name, to write to", `kernel(link(".envrc", "hard") ? 0 : -1)`, "EXDEV", ""},
+	{"through its descriptor", `open(my $f, "<", ".envrc"); sysopen(my $g, "/proc/self/fd/" . fileno($f), ` + fmt.Sprint(rdwr) + `) ? "ok" : kernel(-1)`, "EROFS", ""},
+	{"through its descriptor, by another process", `open(my $f, "<", ".envrc"); my $p = "/proc/$$/fd/" . fileno($f); pipe(my $r, my $w); if (!fork) { syswrite($w, sysopen(my $g, $p, ` + fmt.Sprint(rdwr) + `) ? "ok" : kernel(-1)); POSIX::_exit(0) } sysread($r, my $b, 9); $b`, "EROFS", ""},
+	{"hook", `sysopen(my $f, ".git/hooks/pre-commit", ` + fmt.Sprint(unix.O_CREAT|unix.O_WRONLY) + `) ? "ok" : kernel(-1)`, "EROFS", ""},
+	{"hook by rename", `open(my $f, ">", "new"); kernel(rename("new", ".git/hooks/pre-commit") ? 0 : -1)`, "EXDEV", ""},
+	{"hook by link", `kernel(symlink("../../file", ".git/hooks/pre-commit") ? 0 : -1)`, "EROFS", ""},
+	{"hook by another name", `kernel(link("file", ".git/hooks/pre-commit") ? 0 : -1)`, "EROFS", ""},
+	{"hook without a name, then with", `my $f = syscall(` + fmt.Sprintf("%d, -100, my $d = '.', %d, 0600", unix.SYS_OPENAT, unix.O_TMPFILE|unix.O_WRONLY) + `); ` +
+		call(unix.SYS_LINKAT, -100, `"/proc/self/fd/$f"`, -100, `".git/hooks/pre-commit"`, unix.AT_SYMLINK_FOLLOW), "EROFS", ""},
+	{"file without a name", call(unix.SYS_OPENAT, -100, `".git/hooks"`, unix.O_TMPFILE|unix.O_WRONLY, 0o600), "EROFS", ""},
+	{"directory", `kernel(rename(".git/hooks", ".git/h") ? 0 : -1)`, "EBUSY", "EROFS"},
+	{"directory, removed", `kernel(rmdir(".git/hooks") ? 0 : -1)`, "EBUSY", "EROFS"},
+	{"directory above", `kernel(rename(".git", ".g") ? 0 : -1)`, "EBUSY", ""},
+	{"directory above, exchanged", `mkdir("g"); ` + call(unix.SYS_RENAMEAT2, -100, `".git"`, -100, `"g"`, unix.RENAME_EXCHANGE), "EBUSY", ""},
+	{"nested, two above", `kernel(rename("libs", "l") ? 0 : -1)`, "EBUSY", ""},
+	{"nested", `sysopen(my $f, "libs/dep/.git/config", ` + fmt.Sprint(rdwr) + `) ? "ok" : kernel(-1)`, "EROFS", ""},
+	{"settings", `open(my $f, ">", ".vscode/new") ? "ok" : kernel(-1)`, "EROFS", ""},
+	{"workflow", `kernel(unlink(".github/workflows/ci.yml") ? 0 : -1)`, "EROFS", ""},
+	{"workflow, above", `kernel(rename(".github", ".g") ? 0 : -1)`, "EBUSY", ""},
+	{"link", `kernel(unlink("CLAUDE.md") ? 0 : -1)`, "EBUSY", ""},
+	{"link, replaced", `symlink("file", "new2"); kernel(rename("new2", "CLAUDE.md") ? 0 : -1)`, "EBUSY", ""},
+	{"what a link leads to", `sysopen(my $f, "CLAUDE.md", ` + fmt.Sprint(rdwr) + `) ? "ok" : kernel(-1)`, "EROFS", ""},
+	{"memory map", `open(my $f, "+<", ".envrc") ? "ok" : kernel(-1)`, "EROFS", ""},
+	{"allocate", `open(my $f, "<", ".envrc"); ` + call(unix.SYS_FALLOCATE, "fileno($f)", 0, 0, 4096), "EBADF", "EBADF"},
+	{"unmount", call(unix.SYS_UMOUNT2, `".envrc"`, unix.MNT_DETACH), "EPERM", "EPERM"},
+
+	{"index of git", `sysopen(my $f, ".git/index", ` + fmt.Sprint(rdwr) + `) ? "ok" : kernel(-1)`, "ok", "EROFS"},
+	{"branch", `open(my $f, ">", ".git/refs/heads/x") ? "ok" : kernel(-1)`, "ok", "EROFS"},
+	{"git directory", `mkdir(".git/new") ? "ok" : kernel(-1)`, "ok", "EROFS"},
+	{"beside", `mkdir("libs/new") && open(my $f, ">", "libs/dep/new") ? "ok" : kernel(-1)`, "ok", "ok"},
+}
+
+// tries is the Perl that makes some of the changes.
+func tries(list []change) string {
+	var b strings.Builder
+	b.WriteString(prelude)
+	for _, c := range list {
+		fmt.Fprintf(&b, "attempt(%q, sub { no warnings; no strict; %s });\n", c.name, c.code)
+	}
+	return b.String()
+}
+
+// answers makes changes in one job and returns what came of each.
+func (f *front) answers(list []change, p job.Protection) map[string]string {
+	f.t.Helper()
+	spec := f.spec("/usr/bin/perl", "-e", tries(list))
+	spec.Protect = p
+	d := f.run(spec)
+	if d.Status != job.Success {
+		f.t.Errorf("%+v\n%s", d.Result, d.err)
+	}
+	got := map[string]string{}
+	for line := range strings.Lines(d.out) {
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		if n, err := strconv.Atoi(value); err == nil {
+			value = unix.ErrnoName(unix.Errno(n))
+		}
+		got[name] = value
+	}
+	return got
+}
+
+func guardedFront(t *testing.T, change ...func(*Config)) *front {
+	t.Helper()
+	sandboxtest.Require(t, sandboxtest.Program("perl"), sandboxtest.Program("git"))
+	f := newFront(t, change...)
+	shell(t, f.repo, guarded)
+	return f
+}
+
+func TestProtect(t *testing.T) {
+	for _, p := range []job.Protection{job.ProtectHooks, job.ProtectAll} {
+		t.Run(p.String(), func(t *testing.T) {
+			f := guardedFront(t)
+			got := f.answers(changes, p)
+			for _, c := range changes {
+				want := c.want
+				if p == job.ProtectAll && c.all != "" {
+					want = c.all
+				}
+				if got[c.name] != want {
+					t.Errorf("%s: %s, want %s", c.name, got[c.name], want)
+				}
+			}
+		})
+	}
+}
+
+// TestWithoutProtect: what is refused is refused by this step alone, but for what nobody may do.
+func TestWithoutProtect(t *testing.T) {
+	f := guardedFront(t, skip([]string{"protect"}))
+	aside := filepath.Join(filepath.Dir(f.repo), "aside")
+	if out, err := exec.Command("cp", "-a", f.repo, aside).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for i, c := range changes {
+		shell(t, f.repo, "find . -mindepth 1 -delete; cp -a "+aside+"/. .")
+		got := f.answers(changes[i:i+1], job.ProtectHooks)[c.name]
+		if guarded := c.want != "ok" && c.want != c.all; guarded == (got == c.want) {
+			t.Errorf("%s: %s", c.name, got)
+		}
+	}
+}
+
+// TestProtectGit: with hooks a job commits, with all it does not; neither configures git, and what it makes is named.
+func TestProtectGit(t *testing.T) {
+	const commit = "echo y >>file; git -c user.name=a -c user.email=a commit -qam two && echo committed; " +
+		"git config core.pager evil 2>/dev/null || echo refused; echo >.npmrc; git -c core.hooksPath=.git/hooks status -s file"
+	for p, want := range map[job.Protection]string{job.ProtectHooks: "committed\nrefused", job.ProtectAll: "refused\n M file"} {
+		f := guardedFront(t)
+		spec := f.spec("sh", "-c", commit)
+		spec.Protect = p
+		spec.Env = append(slices.Clone(environment), "GIT_CONFIG_GLOBAL=/dev/null", "HOME=/home/job")
+		d := f.run(spec)
+		if strings.TrimRight(d.out, "\n") != want || !slices.Equal(d.Sensitive, []string{".npmrc"}) {
+			t.Errorf("%v: %q %q, %+v", p, d.out, d.err, d.Result)
+		}
+	}
+}
+
+// TestProtectFloor: a front-end can ask for more than the operator says, and never for less.
+func TestProtectFloor(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("git"))
+	for _, tt := range []struct {
+		operator, asked job.Protection
+		workspace       job.Workspace
+		want            string // what comes of a write to the configuration, and to the index
+	}{
+		{job.ProtectNone, job.ProtectNone, job.Direct, "written written"},
+		{job.ProtectNone, job.ProtectHooks, job.Direct, "refused written"},
+		{job.ProtectNone, job.ProtectAll, job.Direct, "refused refused"},
+		{job.ProtectHooks, job.ProtectNone, job.Direct, "refused written"},
+		{job.ProtectHooks, job.ProtectHooks, job.Direct, "refused written"},
+		{job.ProtectHooks, job.ProtectAll, job.Direct, "refused refused"},
+		{job.ProtectAll, job.ProtectNone, job.Direct, "refused refused"},
+		{job.ProtectAll, job.ProtectHooks, job.Direct, "refused refused"},
+		{job.ProtectAll, job.ProtectNone, job.ReadOnly, "refused refused"},
+	} {
+		repo := newRepo(t)
+		shell(t, repo, guarded)
+		s := supervise(t, func(c *Config) { c.Repos = []Repo{{Path: repo, Protect: tt.operator}, {Path: repo}} })
+		f := &front{t, s, connect(t, s, Peer{UID: owner}), repo}
+		spec := f.spec("sh", "-c", `w() { (echo >>"$1") 2>/dev/null && printf written || printf refused; }; w .git/config; printf " "; w .git/index`)
+		spec.Protect, spec.Workspace = tt.asked, tt.workspace
+		if d := f.run(spec); d.out != tt.want {
+			t.Errorf("%v, asked for %v in workspace %v: %q, want %q", tt.operator, tt.asked, tt.workspace, d.out, tt.want)
+		}
+	}
+}
+
+// TestProtectTooMuch: what cannot be protected as a whole is refused.
+func TestProtectTooMuch(t *testing.T) {
+	f := guardedFront(t)
+	shell(t, f.repo, fmt.Sprintf("for i in $(seq %d); do mkdir -p many/$i/.git/hooks; done", scan.MaxKept))
+	spec := f.spec("true")
+	spec.Protect = job.ProtectHooks
+	_, err := f.try(spec)
+	var refusal *job.Refusal
+	if !errors.As(err, &refusal) || refusal.Step != "protect" || refusal.Hint == "" {
+		t.Errorf("%v", err)
+	}
+	spec.Protect = job.ProtectNone
+	f.run(spec)
+	shell(t, f.repo, "rm -rf many")
+	spec.Protect = job.ProtectHooks
+	f.run(spec)
+}
+
+// TestProtectSwapped: somebody on the host swaps a directory on the way for a link, over and over. A job is refused, or it
+// finds what is in the way where it lies; never is anything mounted elsewhere.
+func TestProtectSwapped(t *testing.T) {
+	f := guardedFront(t)
+	shell(t, f.repo, "ln -s /etc libs-link; mkdir -p libs/other/.git; echo >libs/other/.envrc")
+	end := exchange(f.repo+"/libs", f.repo+"/libs-link")
+	defer end()
+	ran, refused := 0, 0
+	for range sandboxtest.Scale(40) {
+		spec := f.spec("sh", "-c", "grep -c ' /etc/' /proc/self/mountinfo; (echo >>.envrc) 2>/dev/null || echo refused")
+		spec.Protect = job.ProtectHooks
+		d, err := f.try(spec)
+		var refusal *job.Refusal
+		switch {
+		case err == nil && d.out == "0\nrefused\n":
+			ran++
+		case errors.As(err, &refusal) && refusal.Step == "protect" && refusal.Errno == int(unix.ELOOP):
+			refused++
+		default:
+			t.Fatalf("%q, %v", d.out, err)
+		}
+	}
+	t.Logf("%d ran, %d were refused", ran, refused)
+}
+
+// TestProtectGone: what the scanner named and is not there any more is no reason to refuse a job; what is no list of its
+// making is.
+func TestProtectGone(t *testing.T) {
+	f := guardedFront(t)
+	f.run(f.spec("true"))
+	for _, tt := range []struct {
+		name  string
+		count uint32
+		list  string
+		want  string // the error, or "" if the job runs
+	}{
+		{"nothing", 0, "", ""},
+		{"gone", 3, "rgone\x00pgone/x\x00rfile/x\x00", ""},
+		{"a path twice", 2, "r.envrc\x00r.envrc\x00", ""},
+		{"upwards", 1, "r..\x00", "EXDEV"},
+		{"absolute", 1, "r/etc\x00", "EXDEV"},
+		{"through a link", 1, "rabroad/passwd\x00", "ELOOP"},
+		{"by a magic link", 1, "rproc/self/root\x00", ""},
+		{"no such hold", 1, "xfile\x00", "EINVAL"},
+		{"of no common directory", 1, "Rfile\x00", "EINVAL"},
+		{"more than are said", 1, "rfile\x00rx\x00", "EINVAL"},
+		{"fewer", 2, "rfile\x00", "EINVAL"},
+		{"no path", 1, "r\x00", "EINVAL"},
+	} {
+		shell(t, f.repo, "ln -sfn /etc abroad")
+		err := f.place(inside.Kept{Count: tt.count, List: tt.list})
+		var refusal *job.Refusal
+		errors.As(err, &refusal)
+		if (tt.want == "") != (err == nil) || err != nil && (refusal.Step != "protect" || unix.ErrnoName(unix.Errno(refusal.Errno)) != tt.want) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+}
+
+// place has a slot of the front's jail run true with a list of the test's own.
+func (f *front) place(kept inside.Kept) error {
+	f.t.Helper()
+	f.s.mu.Lock()
+	var j *jail
+	for _, one := range f.s.jails {
+		j = one
+	}
+	f.s.mu.Unlock()
+	sl, err := j.takeSlot(false)
+	if err != nil {
+		return err
+	}
+	defer sl.destroy()
+	payload, err := wire.NewPayload([]string{"true"}, environment)
+	if err != nil {
+		return err
+	}
+	defer payload.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	mount, err := sl.mount(false)
+	if err != nil {
+		return err
+	}
+	defer mount.Close()
+	plan := inside.Plan{
+		SayStarted: true, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1], Rlimits: rlimits(job.Defaults()), Repo: f.repo, Kept: true,
+	}
+	if err := sl.send(&plan, &kept, []*os.File{mount, payload, null, null}); err != nil {
+		return err
+	}
+	return sl.started()
+}

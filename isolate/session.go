@@ -1,0 +1,400 @@
+package isolate
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"regexp"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"corral/isolate/layer"
+	"corral/isolate/wire"
+	"corral/job"
+	"corral/seccomp"
+)
+
+// A session is a jail of one client with a layer of its own: what its jobs write lasts until it ends. Its jobs run in
+// parallel under one user.
+type session struct {
+	s         *Supervisor
+	id        string
+	spec      wire.Open
+	peer      Peer
+	workspace job.Workspace
+	profile   string
+	opened    time.Time
+	idle      time.Duration
+	from      string // the kept layer that it goes on with, or ""
+	layer     *layer.Layer
+	jail      *jail
+
+	mu     sync.Mutex
+	used   time.Time   // guarded by mu
+	jobs   int         // guarded by mu
+	timer  *time.Timer // guarded by mu: ends an idle session
+	ending bool        // guarded by mu: no more jobs
+	keep   bool        // guarded by mu: its layer is to be kept, if there is something on it
+	kept   bool        // set before the jail has gone
+	err    error       // likewise: why it was not kept
+}
+
+func (ss *session) root() bool    { return ss.spec.Flags&wire.OpenRoot != 0 }
+func (ss *session) lasts() bool   { return ss.spec.Flags&wire.OpenLasting != 0 }
+func (ss *session) imports() bool { return ss.spec.Import != "" }
+
+var (
+	labelPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{0,64}$`)
+	imagePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+)
+
+func sessionRefusal(format string, a ...any) *job.Refusal {
+	return &job.Refusal{Step: "session", Message: fmt.Sprintf(format, a...)}
+}
+
+// noSession is what is said of a session that is not there and of one that is somebody else's.
+func noSession(id string) error {
+	r := sessionRefusal("no session %.40q", id)
+	r.Hint = "it has ended, or was never yours"
+	return r
+}
+
+func sessionID() string {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // never fails, see crypto/rand
+	return hex.EncodeToString(b)
+}
+
+// open opens a session for a client. Every job in it comes from who has the same user id.
+func (s *Supervisor) open(peer Peer, spec wire.Open, dir, common *os.File) (*session, error) {
+	if !s.begin() {
+		return nil, errEnding
+	}
+	defer s.work.Done()
+	ss := &session{s: s, id: sessionID(), spec: spec, peer: peer, opened: time.Now(), used: time.Now()}
+	if err := ss.check(); err != nil {
+		return nil, err
+	}
+	if ss.workspace == job.Overlay {
+		if err := s.roomToKeep(peer); err != nil {
+			return nil, err
+		}
+	}
+	r, err := ss.place(dir, common)
+	if err != nil {
+		return nil, err
+	}
+	return ss, s.start(ss, r)
+}
+
+// check refuses what does not depend on the repository, and fills in defaults.
+func (ss *session) check() error {
+	spec := &ss.spec
+	switch {
+	case !labelPattern.MatchString(spec.Name):
+		return sessionRefusal("session name %q: letters, digits, dots, dashes and underscores, at most %d", spec.Name, wire.MaxLabel)
+	case spec.Profile != "" && !known(spec.Profile):
+		return unknownProfile(spec.Profile)
+	case ss.imports() && !imagePattern.MatchString(spec.Import):
+		return sessionRefusal("root file system %q: a name is letters, digits, dots, dashes and underscores, small, at most %d", spec.Import, wire.MaxLabel)
+	case ss.imports() && !ss.peer.mayManage():
+		return onlyRoot("imports a root file system")
+	case ss.imports() && ss.s.images.has(spec.Import):
+		r := sessionRefusal("there is a root file system %q already", spec.Import)
+		r.Hint = "choose another name, or remove it: corral rootfs remove " + spec.Import
+		return r
+	case spec.Image != "" && (!imagePattern.MatchString(spec.Image) || !ss.root()):
+		return sessionRefusal("root file system %q: the session does not ask for one of its own", spec.Image)
+	case spec.Disk < 0 || spec.Inodes < 0 || spec.Idle < 0:
+		return sessionRefusal("a session's bounds are not negative")
+	}
+	ss.workspace = job.Direct
+	if spec.Flags&wire.FlagReadOnly != 0 {
+		ss.workspace = job.ReadOnly
+	}
+	if spec.Flags&wire.FlagOverlay != 0 {
+		ss.workspace = job.Overlay
+	}
+	l := ss.s.config.Layers
+	if spec.Disk == 0 {
+		spec.Disk = l.Disk
+	}
+	if spec.Inodes == 0 {
+		spec.Inodes = min(l.Inodes, spec.Disk/8192)
+	}
+	if spec.Disk > l.MaxDisk || spec.Inodes > l.MaxInodes {
+		return &job.Refusal{Step: "limits", Message: fmt.Sprintf("a layer of %d bytes and %d files: at most %d and %d", spec.Disk, spec.Inodes, l.MaxDisk, l.MaxInodes)}
+	}
+	if ss.idle = time.Duration(spec.Idle); ss.idle == 0 || ss.idle > l.MaxIdle {
+		ss.idle = l.Idle
+	}
+	return nil
+}
+
+// place pins the repository and holds the session to what the operator said of it.
+func (ss *session) place(dir, common *os.File) (*repo, error) {
+	if ss.imports() {
+		return &repo{path: importDir}, nil
+	}
+	r, err := ss.s.serves(ss.peer, ss.spec.Repo, dir)
+	if err != nil {
+		return nil, err
+	}
+	q := &Request{Run: wire.Run{Flags: ss.spec.Flags & (wire.FlagReadOnly | wire.FlagOverlay), Profile: ss.spec.Profile}}
+	if _, ss.profile, err = ss.s.config.floor(r.path, q, ss.s.config.Defaults); err != nil {
+		r.close()
+		return nil, err
+	}
+	ss.spec.Repo = r.path
+	if !ss.root() { // whose tree has no place for it
+		r.common = ss.s.common(ss.peer, ss.spec.Common, common, r)
+	}
+	return r, nil
+}
+
+// start builds the session's jail, with the layer in it. It takes over r.
+func (s *Supervisor) start(ss *session, r *repo) error {
+	if ss.profile == "" {
+		ss.profile = seccomp.Profiles()[0]
+	}
+	s.mu.Lock()
+	err := s.roomForSession(ss.peer)
+	if err != nil {
+		s.mu.Unlock()
+		r.close()
+		return err
+	}
+	j := s.newJail(r.key(ss.profile, ss.id), r)
+	j.by, j.session, ss.jail = ss.peer.UID, ss, j
+	s.jails[j.key] = j
+	s.sessions[ss.id] = ss
+	s.work.Add(1)
+	s.mu.Unlock()
+	go j.live()
+	<-j.built
+	if j.failure != nil {
+		<-j.gone
+		return j.failure
+	}
+	ss.rest()
+	return nil
+}
+
+func (s *Supervisor) roomForSession(peer Peer) error {
+	if s.ended {
+		return errEnding
+	}
+	return s.roomForJail(peer)
+}
+
+// forget takes an ended session out of the list.
+func (s *Supervisor) forget(ss *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sessions, ss.id)
+}
+
+// sessionOf returns a session of peer's: an open one, or one that goes on with a kept layer. The caller must leave it.
+func (s *Supervisor) sessionOf(peer Peer, id string) (*session, error) {
+	s.mu.Lock()
+	ss := s.sessions[id]
+	s.mu.Unlock()
+	if ss == nil {
+		return s.resume(peer, id)
+	}
+	if !ss.of(peer) || !ss.use() {
+		return nil, noSession(id)
+	}
+	return ss, nil
+}
+
+// of says whether peer may use the session: it is its own, or peer is root at a daemon's socket.
+func (ss *session) of(peer Peer) bool {
+	return peer.UID == ss.peer.UID && peer.Embedded == ss.peer.Embedded || peer.UID == 0 && !peer.Embedded
+}
+
+// use counts one more job, unless the session is ending.
+func (ss *session) use() bool {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.ending {
+		return false
+	}
+	ss.jobs++
+	ss.used = time.Now()
+	if ss.timer != nil {
+		ss.timer.Stop()
+		ss.timer = nil
+	}
+	return true
+}
+
+func (ss *session) leave() {
+	ss.mu.Lock()
+	ss.jobs--
+	ss.used = time.Now()
+	ss.mu.Unlock()
+	ss.rest()
+}
+
+// rest starts the clock of a session without jobs.
+func (ss *session) rest() {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.jobs > 0 || ss.ending || ss.timer != nil {
+		return
+	}
+	ss.timer = time.AfterFunc(ss.idle, ss.tire)
+}
+
+// tire ends a session that ran no job for its time. What its owner has not looked at yet is kept.
+func (ss *session) tire() {
+	ss.mu.Lock()
+	busy := ss.jobs > 0
+	ss.mu.Unlock()
+	if !busy && ss.s.begin() {
+		defer ss.s.work.Done()
+		_, _ = ss.end(true)
+	}
+}
+
+// end ends the session and every job in it, and waits for that. With keep, an overlay with something on it stays; so does
+// a root file system that was imported. It says whether it did.
+func (ss *session) end(keep bool) (bool, error) {
+	ss.condemn(keep)
+	ss.jail.drop()
+	<-ss.jail.gone
+	return ss.kept, ss.err
+}
+
+// condemn lets no more jobs begin, and says what becomes of the layer; who is first decides.
+func (ss *session) condemn(keep bool) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if !ss.ending {
+		ss.ending, ss.keep = true, keep
+	}
+	if ss.timer != nil {
+		ss.timer.Stop()
+		ss.timer = nil
+	}
+}
+
+// admitToSession decides about a job in a session, and returns its jail, which the caller must leave. The session was
+// served its repository when it was opened.
+func (s *Supervisor) admitToSession(r *run, q *Request, limits job.Limits) (*jail, func(), error) {
+	ss, err := s.sessionOf(r.peer, q.Session)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := ss.admits(r, q, limits); err != nil {
+		ss.leave()
+		return nil, nil, err
+	}
+	return ss.jail, ss.leave, nil
+}
+
+func (ss *session) admits(r *run, q *Request, limits job.Limits) error {
+	if err := ss.fits(q); err != nil {
+		return err
+	}
+	path := ss.jail.repo.path
+	var err error
+	if !ss.imports() {
+		if limits, _, err = ss.s.config.floor(path, q, limits); err != nil {
+			return err
+		}
+	}
+	ss.s.setRepo(r, path)
+	r.limits, r.protect = limits, ss.s.config.protection(ss.jail.repo, q)
+	return ss.s.decide(r, q, path, ss.profile)
+}
+
+// fits refuses a job that asks for another workspace, profile or tool than the session has.
+func (ss *session) fits(q *Request) error {
+	tool, overlay, readOnly := job.Tool(q.Tool), q.Flags&wire.FlagOverlay != 0, q.Flags&wire.FlagReadOnly != 0
+	switch {
+	case q.Profile != "" && q.Profile != ss.profile:
+		return &job.Refusal{Step: "profile", Message: fmt.Sprintf("the session has profile %q, not %q", ss.profile, q.Profile)}
+	case q.Repo != "" && q.Repo != ss.jail.repo.path:
+		return sessionRefusal("the session is one of %q, not of %q", ss.jail.repo.path, q.Repo)
+	case strings.HasPrefix(q.Dir, "/") && !ss.root():
+		return &job.Refusal{Step: "cwd", Message: "the working directory must be a path relative to the repository"}
+	case tool == job.ToolUnpack != ss.imports() || tool == job.ToolChanges && (ss.workspace != job.Overlay || overlay):
+		return sessionRefusal("tool %.40q does not work on this session", q.Tool)
+	case tool == job.ToolChanges || tool == job.ToolUnpack:
+		return nil
+	case tool != job.ToolNone:
+		return sessionRefusal("no tool %.40q", q.Tool)
+	case readOnly:
+		return nil
+	case overlay != (ss.workspace == job.Overlay) || ss.workspace == job.ReadOnly:
+		return &job.Refusal{Step: "workspace", Message: fmt.Sprintf("the session's workspace is %v", ss.workspace)}
+	}
+	return nil
+}
+
+// words is the session in the words of package job.
+func (ss *session) words() job.Session {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	w := job.Session{
+		ID: ss.id, Name: ss.spec.Name, Repo: ss.spec.Repo, Image: ss.spec.Image, Workspace: ss.workspace, Root: ss.root(),
+		UID: ss.peer.UID, Opened: ss.opened, Used: ss.used, Jobs: ss.jobs, Disk: ss.spec.Disk,
+	}
+	if u, err := ss.layer.Usage(); err == nil {
+		w.DiskUsed = u.Bytes - u.Free
+	}
+	return w
+}
+
+// sessionsOf lists the sessions of a client's user, and for root all: open ones and kept layers.
+func (s *Supervisor) sessionsOf(peer Peer) []job.Session {
+	s.mu.Lock()
+	var open []*session
+	busy := map[string]bool{}
+	for _, ss := range s.sessions {
+		busy[ss.from] = true
+		if ss.of(peer) && isClosed(ss.jail.built) {
+			open = append(open, ss)
+		}
+	}
+	s.mu.Unlock()
+	var list []job.Session
+	for _, ss := range open {
+		list = append(list, ss.words())
+	}
+	for _, k := range s.keptOf(peer) {
+		if !busy[k.ID] {
+			list = append(list, k.words())
+		}
+	}
+	sort.Slice(list, func(i, k int) bool { return list[i].Opened.Before(list[k].Opened) })
+	return list
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// closeSession ends a session of peer's, or removes a kept layer of its.
+func (s *Supervisor) closeSession(peer Peer, id string, keep bool) (bool, error) {
+	s.mu.Lock()
+	ss := s.sessions[id]
+	s.mu.Unlock()
+	if ss == nil && !keep {
+		return false, s.removeKept(peer, id)
+	}
+	if ss == nil || !ss.of(peer) {
+		return false, noSession(id)
+	}
+	return ss.end(keep)
+}

@@ -1,0 +1,391 @@
+package isolate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"corral/isolate/wire"
+	"corral/job"
+)
+
+// small is the layer of a test.
+const small = 64 << 20
+
+// session opens a session of the front's repository, which must be possible.
+func (f *front) session(spec job.SessionSpec) job.Session {
+	f.t.Helper()
+	spec.Repo = f.repo
+	if spec.Disk == 0 {
+		spec.Disk = small
+	}
+	ss, err := f.c.OpenSession(context.Background(), spec)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return ss
+}
+
+// in runs a shell in a session.
+func (f *front) in(ss job.Session, script string) did {
+	f.t.Helper()
+	spec := f.spec("/bin/sh", "-c", script)
+	spec.Session, spec.Workspace = ss.ID, ss.Workspace
+	return f.run(spec)
+}
+
+// must runs a shell in a session, which must succeed, and returns what it wrote.
+func (f *front) must(ss job.Session, script string) string {
+	f.t.Helper()
+	d := f.in(ss, script)
+	if d.ExitCode != 0 {
+		f.t.Fatalf("%s: exit code %d, limit %q: %s%s", script, d.ExitCode, d.Limit, d.out, d.err)
+	}
+	return d.out
+}
+
+func (f *front) close(ss job.Session, keep bool) bool {
+	f.t.Helper()
+	kept, err := f.c.CloseSession(context.Background(), ss.ID, keep)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return kept
+}
+
+// TestOverlay: what a session's jobs write is there for the next one, and not in the repository.
+func TestOverlay(t *testing.T) {
+	f := newFront(t)
+	put(t, filepath.Join(f.repo, "old"), "old\n", 0o644, owner)
+	put(t, filepath.Join(f.repo, "gone"), "gone\n", 0o644, owner)
+	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
+	f.must(ss, "echo new >new && echo more >>old && rm gone && mkdir -p a/b && ln -s old link && chmod 755 old")
+	if got := f.must(ss, "cat new old link; ls a; ls; stat -c '%U %a' old new"); got != "new\nold\nmore\nold\nmore\nb\na\nlink\nnew\nold\njob 755\njob 644\n" {
+		t.Errorf("the next job sees %q", got)
+	}
+	names, err := os.ReadDir(f.repo)
+	if err != nil || len(names) != 2 {
+		t.Errorf("the repository has %v, %v", names, err)
+	}
+	if b, err := os.ReadFile(filepath.Join(f.repo, "old")); string(b) != "old\n" {
+		t.Errorf("old is %q, %v", b, err)
+	}
+	if got := f.run(f.spec("/bin/ls")).out; got != "gone\nold\n" {
+		t.Errorf("a job without the session sees %q", got)
+	}
+	if f.close(ss, false) {
+		t.Error("a layer was kept")
+	}
+	spec := f.spec("/bin/true")
+	spec.Session, spec.Workspace = ss.ID, ss.Workspace
+	refusedAt(t, t.Name(), second(f.try(spec)), "session", 0)
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// TestKeep: a layer with something on it can outlive its session, and be gone on with.
+func TestKeep(t *testing.T) {
+	f := newFront(t)
+	empty := f.session(job.SessionSpec{Workspace: job.Overlay})
+	if f.close(empty, true) {
+		t.Error("a layer with nothing on it was kept")
+	}
+	ss := f.session(job.SessionSpec{Workspace: job.Overlay, Name: "mine"})
+	f.must(ss, "echo 1 >file")
+	if !f.close(ss, true) {
+		t.Fatal("the layer was not kept")
+	}
+	list, err := f.c.ListSessions(context.Background())
+	if err != nil || len(list) != 1 || list[0].ID != ss.ID || !list[0].Kept || list[0].Name != "mine" || list[0].Repo != f.repo {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	for range 3 {
+		f.must(ss, "echo 2 >>file")
+	}
+	if got := f.must(ss, "cat file"); got != "1\n2\n2\n2\n" {
+		t.Errorf("the layer has %q", got)
+	}
+	f.close(ss, false)
+	if list, _ := f.c.ListSessions(context.Background()); len(list) != 0 {
+		t.Errorf("still there: %+v", list)
+	}
+	if _, err := os.Stat(filepath.Join(f.s.layersDir(), ss.ID+layerSuffix)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file: %v", err)
+	}
+}
+
+// TestRootSession: the whole system is the session's to write, and the next session's is a new one.
+func TestRootSession(t *testing.T) {
+	f := newFront(t)
+	ss := f.session(job.SessionSpec{Root: true})
+	f.must(ss, `set -e
+id -u >/id; echo a >/etc/mine; echo b >/usr/bin/tool; chmod +x /usr/bin/tool; mkdir /srv/x
+echo c >$HOME/c; echo d >/tmp/d; echo e >/var/tmp/e; echo f >/dev/shm/f; echo changed >>/usr/bin/env; echo here >in-repo; rm /usr/bin/yes
+export X=1; cd /tmp; sleep 1000 &`)
+	want := "1000 a b c d e here gone \n"
+	got := f.must(ss, `set -e; cat /id /etc/mine /usr/bin/tool $HOME/c /tmp/d /var/tmp/e in-repo | tr '\n' ' '
+test -e /usr/bin/yes || printf 'gone '; test -d /srv/x; test ! -e /dev/shm/f; tail -1 /usr/bin/env | grep -q changed; echo $X`)
+	if got != want {
+		t.Errorf("the next call sees %q, want %q", got, want)
+	}
+	if b, err := os.ReadFile(filepath.Join(f.repo, "in-repo")); string(b) != "here\n" {
+		t.Errorf("in the repository: %q, %v", b, err)
+	}
+	other := f.session(job.SessionSpec{Root: true})
+	if got := f.must(other, "ls / /etc /tmp /srv /home/job; test -e /usr/bin/yes && ! grep -q changed /usr/bin/env"); strings.Contains(got, "mine") || strings.Contains(got, "id\n") {
+		t.Errorf("another session sees %q", got)
+	}
+	spec := f.spec("/bin/pwd")
+	spec.Session, spec.Dir = ss.ID, "/srv/x"
+	if got := f.run(spec).out; got != "/srv/x\n" {
+		t.Errorf("working directory %q", got)
+	}
+	spec.Dir = "/no/such"
+	refusedAt(t, t.Name(), second(f.try(spec)), "cwd", 0)
+}
+
+// TestRootSessionHides: what on the host is not everybody's to read is not the session's either, whose user owns the
+// rest.
+func TestRootSessionHides(t *testing.T) {
+	f := newFront(t)
+	list, err := f.s.hidden.of("/usr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ss := f.session(job.SessionSpec{Root: true})
+	for _, p := range list {
+		if d := f.in(ss, "ls -ld '/usr/"+p+"'"); d.ExitCode == 0 {
+			t.Errorf("%s is there: %s", p, d.out)
+		}
+	}
+	if got := f.must(ss, `find / -xdev ! -perm -o=r ! -type l -path '/usr/*' 2>/dev/null | head -3`); got != "" {
+		t.Errorf("not everybody's: %s", got)
+	}
+	for _, p := range []string{"/etc/shadow", "/root", "/var/lib/dpkg", "/boot", "/etc/corral"} {
+		if d := f.in(ss, "ls -d "+p); d.ExitCode == 0 {
+			t.Errorf("%s is there", p)
+		}
+	}
+}
+
+// TestSessionQuota: a full layer is the session's own matter.
+func TestSessionQuota(t *testing.T) {
+	f := newFront(t)
+	for _, spec := range []job.SessionSpec{{Workspace: job.Overlay}, {Root: true}} {
+		ss := f.session(spec)
+		at := "."
+		if spec.Root {
+			at = "/var/tmp"
+		}
+		if d := f.in(ss, "head -c 200M /dev/zero >"+at+"/big"); d.ExitCode == 0 || d.Limit != job.LimitDisk || !strings.Contains(d.err, "No space left") {
+			t.Errorf("%+v: %+v %s", spec, d.Result, d.err)
+		}
+		f.must(ss, "rm -f "+at+"/big")
+		if d := f.in(ss, "i=0; while :; do i=$((i+1)); : >"+at+"/f$i || exit 3; done"); d.ExitCode == 0 || d.Limit != job.LimitFiles {
+			t.Errorf("%+v: %+v %s", spec, d.Result, d.err)
+		}
+		next := f.session(spec)
+		f.must(next, "echo 1 >"+at+"/file")
+		f.close(ss, false)
+		f.must(next, "cat "+at+"/file")
+	}
+}
+
+// TestSessionsApart: two sessions that write the same paths see their own.
+func TestSessionsApart(t *testing.T) {
+	f := newFront(t)
+	var work sync.WaitGroup
+	for n := range 2 {
+		ss := f.session(job.SessionSpec{Workspace: job.Overlay, Root: true})
+		work.Go(func() {
+			d := f.in(ss, fmt.Sprintf(`i=0; while test $i -lt 1000; do i=$((i+1)); echo %d.$i >same; echo %d.$i >/etc/same
+read a <same; read b </etc/same; test "$a $b" = "%d.$i %d.$i" || exit 9; done`, n, n, n, n))
+			if d.ExitCode != 0 {
+				t.Errorf("session %d: %+v %s", n, d.Result, d.err)
+			}
+		})
+	}
+	work.Wait()
+}
+
+// TestSessionParallel: the calls of one session do not wait for each other.
+func TestSessionParallel(t *testing.T) {
+	f := newFront(t)
+	ss := f.session(job.SessionSpec{Workspace: job.Overlay, Root: true})
+	f.must(ss, "mkfifo pipe")
+	reader := f.spec("/bin/sh", "-c", "cat pipe")
+	reader.Session, reader.Workspace = ss.ID, ss.Workspace
+	l, err := f.start(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.must(ss, "echo through >pipe")
+	if d, err := l.end(); err != nil || d.out != "through\n" {
+		t.Errorf("%q, %v", d.out, err)
+	}
+}
+
+// TestSessionOfOthers: a session is its user's, and root's.
+func TestSessionOfOthers(t *testing.T) {
+	f := newFront(t)
+	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
+	f.must(ss, ": >x")
+	other := &front{t, f.s, connect(t, f.s, Peer{UID: owner + 1}), newRepo(t)}
+	if err := os.Chown(other.repo, owner+1, owner+1); err != nil {
+		t.Fatal(err)
+	}
+	check := func(kept bool) {
+		spec := other.spec("/bin/true")
+		spec.Repo, spec.Session, spec.Workspace = "", ss.ID, ss.Workspace
+		refusedAt(t, t.Name(), second(other.try(spec)), "session", 0)
+		refusedAt(t, t.Name(), second(other.c.CloseSession(context.Background(), ss.ID, false)), "session", 0)
+		if list, err := other.c.ListSessions(context.Background()); err != nil || len(list) != 0 {
+			t.Errorf("kept %v: another user sees %+v, %v", kept, list, err)
+		}
+	}
+	check(false)
+	f.close(ss, true)
+	check(true)
+	root := connect(t, f.s, Peer{})
+	if list, err := root.ListSessions(context.Background()); err != nil || len(list) != 1 || list[0].UID != owner {
+		t.Errorf("root sees %+v, %v", list, err)
+	}
+	if _, err := root.CloseSession(context.Background(), ss.ID, false); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSessionLife: a session ends with its connection, unless it lasts, and when nothing happens in it.
+func TestSessionLife(t *testing.T) {
+	f := newFront(t)
+	of := connect(t, f.s, Peer{UID: owner})
+	open := func(spec job.SessionSpec) job.Session {
+		spec.Repo, spec.Disk, spec.Workspace = f.repo, small, job.Overlay
+		ss, err := of.OpenSession(context.Background(), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ss
+	}
+	bound, lasting := open(job.SessionSpec{}), open(job.SessionSpec{Lasting: true})
+	f.must(bound, "echo 1 >x")
+	f.must(lasting, "echo 1 >x")
+	idle := f.session(job.SessionSpec{Idle: time.Millisecond, Workspace: job.Overlay})
+	eventually(t, func() string {
+		list, _ := f.c.ListSessions(context.Background())
+		for _, ss := range list {
+			if ss.ID == idle.ID {
+				return "the idle session is there"
+			}
+		}
+		return ""
+	})
+	of.Close()
+	eventually(t, func() string {
+		list, err := f.c.ListSessions(context.Background())
+		if err != nil || len(list) != 1 || list[0].ID != lasting.ID {
+			return fmt.Sprintf("%+v, %v", list, err)
+		}
+		return ""
+	})
+	f.must(lasting, "cat x")
+}
+
+// TestSessionRefusals: what a session cannot be, and what a job in one cannot ask for.
+func TestSessionRefusals(t *testing.T) {
+	f := newFront(t)
+	for name, tt := range map[string]struct {
+		step   string
+		change func(*job.SessionSpec)
+	}{
+		"name":           {"session", func(s *job.SessionSpec) { s.Name = "a b" }},
+		"long name":      {"session", func(s *job.SessionSpec) { s.Name = strings.Repeat("x", wire.MaxLabel+1) }},
+		"profile":        {"profile", func(s *job.SessionSpec) { s.Profile = "none" }},
+		"huge":           {"limits", func(s *job.SessionSpec) { s.Disk = 1 << 50 }},
+		"negative":       {"session", func(s *job.SessionSpec) { s.Inodes = -1 }},
+		"no such image":  {"session", func(s *job.SessionSpec) { s.Root, s.Image = true, "nothing" }},
+		"image, no root": {"session", func(s *job.SessionSpec) { s.Image = "nothing" }},
+		"image, a path":  {"session", func(s *job.SessionSpec) { s.Root, s.Image = true, "../layers" }},
+		"import":         {"session", func(s *job.SessionSpec) { s.Import = "mine" }},
+		"repository":     {"repo", func(s *job.SessionSpec) { s.Repo = "/" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := job.SessionSpec{Repo: f.repo, Disk: small, Workspace: job.Overlay}
+			tt.change(&spec)
+			refusedAt(t, t.Name(), second(f.c.OpenSession(context.Background(), spec)), tt.step, 0)
+		})
+	}
+	direct, overlay := f.session(job.SessionSpec{Root: true}), f.session(job.SessionSpec{Workspace: job.Overlay})
+	for name, tt := range map[string]struct {
+		in     job.Session
+		step   string
+		change func(*job.Spec)
+	}{
+		"no session":           {job.Session{}, "workspace", func(s *job.Spec) { s.Workspace = job.Overlay }},
+		"unknown session":      {job.Session{ID: strings.Repeat("0", 32)}, "session", func(*job.Spec) {}},
+		"a path for a session": {job.Session{ID: "../../etc/passwd"}, "session", func(*job.Spec) {}},
+		"overlay in direct":    {direct, "workspace", func(s *job.Spec) { s.Workspace = job.Overlay }},
+		"direct in overlay":    {overlay, "workspace", func(s *job.Spec) { s.Workspace = job.Direct }},
+		"another profile":      {overlay, "profile", func(s *job.Spec) { s.Profile = "strict" }},
+		"another repository":   {overlay, "session", func(s *job.Spec) { s.Repo = "/srv" }},
+		"absolute directory":   {overlay, "cwd", func(s *job.Spec) { s.Dir = "/etc" }},
+		"unknown tool":         {overlay, "session", func(s *job.Spec) { s.Tool = "rm" }},
+		"unpack":               {overlay, "session", func(s *job.Spec) { s.Tool = job.ToolUnpack }},
+		"changes of direct":    {direct, "session", func(s *job.Spec) { s.Tool = job.ToolChanges }},
+		"tool, no session":     {job.Session{}, "session", func(s *job.Spec) { s.Tool = job.ToolChanges }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := f.spec("/bin/true")
+			spec.Session, spec.Workspace = tt.in.ID, tt.in.Workspace
+			tt.change(&spec)
+			refusedAt(t, t.Name(), second(f.try(spec)), tt.step, 0)
+		})
+	}
+}
+
+// TestSessionJailDies: a session ends with its jail, and nothing of it is left.
+func TestSessionJailDies(t *testing.T) {
+	f := newFront(t)
+	before := layers(t)
+	ss := f.session(job.SessionSpec{Workspace: job.Overlay, Root: true})
+	f.must(ss, ": >x")
+	f.s.mu.Lock()
+	j := f.s.sessions[ss.ID].jail
+	f.s.mu.Unlock()
+	j.init.Close()
+	<-j.gone
+	spec := f.spec("/bin/true")
+	spec.Session, spec.Workspace = ss.ID, ss.Workspace
+	refusedAt(t, t.Name(), second(f.try(spec)), "session", 0)
+	eventually(t, func() string {
+		for _, l := range layers(t) {
+			if !slices.Contains(before, l) {
+				return l
+			}
+		}
+		return ""
+	})
+}
+
+// layers lists the loop devices of the machine, with their files.
+func layers(t testing.TB) []string {
+	t.Helper()
+	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, f := range files {
+		if b, err := os.ReadFile(f); err == nil {
+			list = append(list, f+": "+strings.TrimSpace(string(b)))
+		}
+	}
+	return list
+}

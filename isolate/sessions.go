@@ -1,0 +1,130 @@
+package isolate
+
+import (
+	"io"
+	"os"
+
+	"corral/isolate/wire"
+)
+
+// maxClientSessions bounds the sessions that one connection opens or closes at a time: beyond, it is not read on.
+const maxClientSessions = 64
+
+// begun starts a piece of a connection's work that takes its time.
+func (c *client) begun(work func()) error {
+	select {
+	case c.opening <- struct{}{}:
+	case <-c.s.ctx.Done():
+		return io.EOF
+	}
+	c.work.Go(func() {
+		defer func() { <-c.opening }()
+		work()
+	})
+	return nil
+}
+
+// open answers with a new session. It ends with the connection, unless it was asked to last.
+func (c *client) open(tag uint32, body []byte, files []*os.File) error {
+	m, err := wire.ReadOpen(body)
+	if err != nil {
+		return err
+	}
+	if len(files) != m.Descriptors() {
+		return wire.ErrMalformed
+	}
+	var dir, common *os.File
+	if m.Flags&wire.FlagRepo != 0 {
+		dir = files[0]
+	}
+	if m.Flags&wire.FlagCommon != 0 {
+		common = files[len(files)-1]
+	}
+	return c.begun(func() {
+		ss, err := c.s.open(c.peer, m, dir, common)
+		if len(files) > 0 {
+			c.unwanted <- files
+		}
+		if err != nil {
+			c.refuse(tag, err)
+			return
+		}
+		if !ss.lasts() {
+			c.mu.Lock()
+			c.sessions = append(c.sessions, ss)
+			c.mu.Unlock()
+		}
+		words := ss.words()
+		c.answer(wire.AppendSession(&words, tag))
+	})
+}
+
+// refuse answers a request that is not about a job with why it came to nothing.
+func (c *client) refuse(tag uint32, err error) {
+	r := refused(err)
+	c.answer(r.Append(tag))
+}
+
+func (c *client) closeSession(tag uint32, body []byte) error {
+	m, err := wire.ReadCloseSession(body)
+	if err != nil {
+		return err
+	}
+	return c.begun(func() {
+		kept, err := c.s.closeSession(c.peer, m.ID, m.Keep)
+		if err != nil {
+			c.refuse(tag, err)
+			return
+		}
+		c.answer(wire.Closed{Kept: kept}.Append(tag))
+	})
+}
+
+// endSessions ends what the connection opened for itself.
+func (c *client) endSessions() {
+	c.mu.Lock()
+	sessions := c.sessions
+	c.sessions = nil
+	c.mu.Unlock()
+	for _, ss := range sessions {
+		if _, err := ss.end(false); err != nil {
+			c.s.config.Log.Error("session", "session", ss.id, "error", err)
+		}
+	}
+}
+
+func (c *client) listSessions(tag uint32) error {
+	for _, s := range c.s.sessionsOf(c.peer) {
+		if err := c.conn.Send(wire.AppendSession(&s, tag)); err != nil {
+			return err
+		}
+	}
+	return c.conn.Send(wire.Empty(wire.OpEnd, tag))
+}
+
+func (c *client) listImages(tag uint32) error {
+	list, err := c.s.images.list()
+	if err != nil {
+		c.refuse(tag, err)
+		return nil
+	}
+	for _, i := range list {
+		if err := c.conn.Send(wire.AppendImage(&i, tag)); err != nil {
+			return err
+		}
+	}
+	return c.conn.Send(wire.Empty(wire.OpEnd, tag))
+}
+
+func (c *client) removeImage(tag uint32, body []byte) error {
+	m, err := wire.ReadRemoveImage(body)
+	if err != nil {
+		return err
+	}
+	if err := c.s.removeImage(c.peer, m.Name); err != nil {
+		c.refuse(tag, err)
+		return nil
+	}
+	c.answer(wire.Closed{}.Append(tag))
+	return nil
+}

@@ -1,0 +1,186 @@
+package isolate
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"corral/image/unpack"
+	"corral/internal/sandboxtest"
+	"corral/job"
+)
+
+// tool runs a program of ours on a session.
+func (f *front) tool(ss job.Session, tool job.Tool, ws job.Workspace, input []byte, args ...string) did {
+	f.t.Helper()
+	spec := f.spec(args...)
+	spec.Session, spec.Tool, spec.Workspace, spec.Repo = ss.ID, tool, ws, ""
+	return f.feed(spec, input)
+}
+
+// feed runs a job with an input, which must start.
+func (f *front) feed(spec job.Spec, input []byte) did {
+	f.t.Helper()
+	l, err := f.start(spec)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	_, _ = io.Copy(l.in, bytes.NewReader(input)) // its output is read meanwhile
+	d, err := l.end()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return d
+}
+
+// TestChangesTool: the tool sees what was written to the layer and the repository below it, of open sessions and of kept
+// layers, whatever the session's own root has become.
+func TestChangesTool(t *testing.T) {
+	f := newFront(t)
+	put(t, filepath.Join(f.repo, "old"), "old\n", 0o644, owner)
+	for _, root := range []bool{false, true} {
+		ss := f.session(job.SessionSpec{Workspace: job.Overlay, Root: root})
+		f.must(ss, "echo new >new-file; rm old")
+		if root {
+			f.must(ss, "rm -rf /var/* /etc 2>/dev/null; ln -s /dev/null /var/layer; true")
+		}
+		for range 2 {
+			d := f.tool(ss, job.ToolChanges, job.ReadOnly, nil, "changes", "list", f.repo)
+			if d.ExitCode != 0 || !strings.Contains(d.out, "new-file") || !strings.Contains(d.out, "old") {
+				t.Errorf("root %v: %+v %q %q", root, d.Result, d.out, d.err)
+			}
+			if _, err := f.c.CloseSession(context.Background(), ss.ID, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.close(ss, false)
+	}
+}
+
+// TestApplyTool: what is applied is in the repository, its owner's, and the session's tool cannot write where the operator
+// lets no job write.
+func TestApplyTool(t *testing.T) {
+	f := newFront(t)
+	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
+	f.must(ss, "mkdir d && echo new >d/file")
+	opened := ss.Opened.UnixNano()
+	d := f.tool(ss, job.ToolChanges, job.Direct, nil, "changes", "apply", "-opened", strconv.FormatInt(opened, 10), f.repo)
+	if b, err := os.ReadFile(filepath.Join(f.repo, "d", "file")); d.ExitCode != 0 || string(b) != "new\n" {
+		t.Errorf("%q, %v, %+v %s%s", b, err, d.Result, d.out, d.err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Join(f.repo, "d", "file"), &st); err != nil || st.Uid != owner {
+		t.Errorf("it belongs to %d, %v", st.Uid, err)
+	}
+	f.must(ss, "cat d/file")
+}
+
+// archiveOf makes an archive of a small root file system from the host's own shell.
+func archiveOf(t *testing.T) []byte {
+	t.Helper()
+	sandboxtest.Require(t, sandboxtest.Program("ldd"))
+	out, err := exec.Command("ldd", "/bin/sh").Output()
+	if err != nil {
+		t.Skipf("ldd: %v", err)
+	}
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	var entries int64
+	made := map[string]bool{".": true}
+	write := func(h *tar.Header) {
+		entries++
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var parents func(dir string)
+	parents = func(dir string) {
+		if !made[dir] {
+			made[dir] = true
+			parents(filepath.Dir(dir))
+			write(&tar.Header{Name: dir + "/", Mode: 0o755, Typeflag: tar.TypeDir})
+		}
+	}
+	add := func(name string, mode int64, content []byte) {
+		parents(filepath.Dir(name))
+		write(&tar.Header{Name: name, Mode: mode, Size: int64(len(content)), Typeflag: tar.TypeReg})
+		if _, err := w.Write(content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files := []string{"/bin/sh"}
+	for _, word := range strings.Fields(string(out)) {
+		if strings.HasPrefix(word, "/") {
+			files = append(files, word)
+		}
+	}
+	for _, f := range files {
+		content, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		add(f[1:], 0o755, content)
+	}
+	add("etc/marker", 0o644, []byte("from the image\n"))
+	add("etc/secret", 0o600, []byte("of its root\n"))
+	if err := w.WriteHeader(unpack.End(entries)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// TestImage: root imports a root file system, and everybody's sessions begin with it.
+func TestImage(t *testing.T) {
+	f := newFront(t)
+	archive := archiveOf(t)
+	root := &front{t, f.s, connect(t, f.s, Peer{}), t.TempDir()}
+	ctx := context.Background()
+	for _, keep := range []bool{false, true} {
+		ss, err := root.c.OpenSession(ctx, job.SessionSpec{Import: "mine", Disk: small})
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := root.spec("unpack", "/image")
+		spec.Repo, spec.Session, spec.Tool = "", ss.ID, job.ToolUnpack
+		if d := root.feed(spec, archive); d.ExitCode != 0 {
+			t.Fatalf("%+v %s%s", d.Result, d.out, d.err)
+		}
+		if kept, err := root.c.CloseSession(ctx, ss.ID, keep); err != nil || kept != keep {
+			t.Errorf("kept: %v, %v", kept, err)
+		}
+	}
+	list, err := f.c.ListImages(ctx)
+	if err != nil || len(list) != 1 || list[0].Name != "mine" || list[0].Bytes == 0 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	refusedAt(t, "twice", second(root.c.OpenSession(ctx, job.SessionSpec{Import: "mine", Disk: small})), "session", 0)
+	a := f.session(job.SessionSpec{Root: true, Image: "mine"})
+	b := f.session(job.SessionSpec{Root: true, Image: "mine", Workspace: job.Overlay})
+	script := "read x </etc/marker; echo $x; echo changed >/etc/marker; echo >/etc/new; read x </etc/secret; echo $x; : >in-repo; test ! -e /usr/bin/env"
+	for _, ss := range []job.Session{a, b} {
+		if got := f.must(ss, script); got != "from the image\nof its root\n" {
+			t.Errorf("%q", got)
+		}
+		if got := f.must(ss, "read x </etc/marker; echo $x; test -e /etc/new"); got != "changed\n" {
+			t.Errorf("%q", got)
+		}
+	}
+	refusedAt(t, "another user", f.c.RemoveImage(ctx, "mine"), "session", 0)
+	if err := root.c.RemoveImage(ctx, "mine"); err != nil {
+		t.Error(err)
+	}
+	f.must(a, "test -e /etc/new")
+	refusedAt(t, "removed", root.c.RemoveImage(ctx, "mine"), "session", 0)
+}

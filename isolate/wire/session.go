@@ -1,0 +1,189 @@
+package wire
+
+import (
+	"time"
+
+	"corral/job"
+)
+
+// MaxLabel bounds the names that people give to sessions and root file systems, in bytes.
+const MaxLabel = 64
+
+// Flags of an Open. FlagReadOnly, FlagOverlay, FlagRepo and FlagCommon are those of a Run.
+const (
+	OpenRoot = flagsEnd << iota // a whole root file system on the layer
+	OpenLasting
+	openEnd
+)
+
+// Open asks for a session. Its descriptors are the repository's, with FlagRepo, and Common's, with FlagCommon. A Session follows, or a Result that
+// says why there is none. The fields are those of job.SessionSpec; Idle is in nanoseconds.
+type Open struct {
+	Flags               uint32
+	Disk, Inodes, Idle  int64
+	Repo, Common        string // at most MaxPath; see Run
+	Profile             string // at most MaxName
+	Name, Image, Import string // at most MaxLabel
+}
+
+func (o *Open) numbers() []*int64 { return []*int64{&o.Disk, &o.Inodes, &o.Idle} }
+func (o *Open) labels() []*string { return []*string{&o.Name, &o.Image, &o.Import} }
+
+// Append encodes o as a message with tag.
+func (o *Open) Append(tag uint32) []byte {
+	e := encoder{}
+	e.header(OpOpen, tag)
+	e.u32(o.Flags)
+	for _, n := range o.numbers() {
+		e.i64(*n)
+	}
+	e.text(o.Repo, MaxPath)
+	e.text(o.Common, MaxPath)
+	e.text(o.Profile, MaxName)
+	for _, s := range o.labels() {
+		e.text(*s, MaxLabel)
+	}
+	return e.b
+}
+
+// ReadOpen decodes what follows the header of an Open.
+func ReadOpen(body []byte) (Open, error) {
+	d := decoder{b: body}
+	o := Open{Flags: d.u32()}
+	for _, n := range o.numbers() {
+		*n = d.i64()
+	}
+	o.Repo, o.Common, o.Profile = d.text(MaxPath), d.text(MaxPath), d.text(MaxName)
+	for _, s := range o.labels() {
+		*s = d.text(MaxLabel)
+	}
+	d.bad = d.bad || o.Flags >= openEnd || o.Flags&^uint32(FlagReadOnly|FlagOverlay|FlagRepo|FlagCommon|OpenRoot|OpenLasting) != 0 ||
+		o.Flags&FlagCommon != 0 && o.Common == ""
+	return o, d.done()
+}
+
+// Descriptors is the number that must come with o.
+func (o *Open) Descriptors() int {
+	n := 0
+	for _, flag := range []uint32{FlagRepo, FlagCommon} {
+		if o.Flags&flag != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// CloseSession asks to end a session or to remove a kept layer. A Closed follows, or a Result that says why not.
+type CloseSession struct {
+	Keep bool
+	ID   string // at most MaxName
+}
+
+// Append encodes m as a message with tag.
+func (m CloseSession) Append(tag uint32) []byte {
+	e := encoder{}
+	e.header(OpClose, tag)
+	e.u8(bit(m.Keep, 1))
+	e.text(m.ID, MaxName)
+	return e.b
+}
+
+// ReadCloseSession decodes what follows the header of a CloseSession.
+func ReadCloseSession(body []byte) (CloseSession, error) {
+	d := decoder{b: body}
+	keep := d.u8()
+	m := CloseSession{Keep: keep == 1, ID: d.text(MaxName)}
+	d.bad = d.bad || keep > 1
+	return m, d.done()
+}
+
+// Closed says that a session has ended, and whether its layer was kept.
+type Closed struct{ Kept bool }
+
+// Append encodes m as the answer to tag.
+func (m Closed) Append(tag uint32) []byte {
+	e := encoder{}
+	e.header(OpClosed, tag)
+	e.u8(bit(m.Kept, 1))
+	return e.b
+}
+
+// ReadClosed decodes what follows the header of a Closed.
+func ReadClosed(body []byte) (Closed, error) {
+	d := decoder{b: body}
+	kept := d.u8()
+	d.bad = d.bad || kept > 1
+	return Closed{kept == 1}, d.done()
+}
+
+// Session flags.
+const (
+	sessionRoot = 1 << iota
+	sessionKept
+	sessionEnd
+)
+
+// AppendSession encodes a session as an answer to tag.
+func AppendSession(s *job.Session, tag uint32) []byte {
+	e := encoder{}
+	e.header(OpSession, tag)
+	e.u8(bit(s.Root, sessionRoot) | bit(s.Kept, sessionKept))
+	e.u8(uint8(s.Workspace))
+	e.u32(s.UID)
+	for _, n := range []int64{s.Opened.UnixNano(), s.Used.UnixNano(), int64(s.Jobs), s.Disk, s.DiskUsed} {
+		e.i64(n)
+	}
+	e.text(s.ID, MaxName)
+	e.text(s.Name, MaxLabel)
+	e.text(s.Image, MaxLabel)
+	e.text(s.Repo, MaxPath)
+	return e.b
+}
+
+// ReadSession decodes what follows the header of a session.
+func ReadSession(body []byte) (job.Session, error) {
+	d := decoder{b: body}
+	flags, workspace := d.u8(), d.u8()
+	s := job.Session{
+		Root: flags&sessionRoot != 0, Kept: flags&sessionKept != 0, Workspace: job.Workspace(workspace), UID: d.u32(),
+		Opened: time.Unix(0, d.i64()), Used: time.Unix(0, d.i64()), Jobs: int(d.i64()), Disk: d.i64(), DiskUsed: d.i64(),
+	}
+	s.ID, s.Name, s.Image, s.Repo = d.text(MaxName), d.text(MaxLabel), d.text(MaxLabel), d.text(MaxPath)
+	d.bad = d.bad || flags >= sessionEnd || s.Workspace > job.Overlay
+	return s, d.done()
+}
+
+// AppendImage encodes a root file system as part of the answer to tag.
+func AppendImage(i *job.Image, tag uint32) []byte {
+	e := encoder{}
+	e.header(OpImage, tag)
+	e.i64(i.Bytes)
+	e.i64(i.Made.UnixNano())
+	e.text(i.Name, MaxLabel)
+	return e.b
+}
+
+// ReadImage decodes what follows the header of an image.
+func ReadImage(body []byte) (job.Image, error) {
+	d := decoder{b: body}
+	i := job.Image{Bytes: d.i64(), Made: time.Unix(0, d.i64()), Name: d.text(MaxLabel)}
+	return i, d.done()
+}
+
+// RemoveImage asks to remove a root file system. A Closed follows, or a Result that says why not.
+type RemoveImage struct{ Name string } // at most MaxLabel
+
+// Append encodes m as a message with tag.
+func (m RemoveImage) Append(tag uint32) []byte {
+	e := encoder{}
+	e.header(OpRemoveImage, tag)
+	e.text(m.Name, MaxLabel)
+	return e.b
+}
+
+// ReadRemoveImage decodes what follows the header of a RemoveImage.
+func ReadRemoveImage(body []byte) (RemoveImage, error) {
+	d := decoder{b: body}
+	m := RemoveImage{d.text(MaxLabel)}
+	return m, d.done()
+}

@@ -1,0 +1,122 @@
+package isolate
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	inside "corral/isolate/jail"
+	"corral/isolate/wire"
+	"corral/job"
+)
+
+// A worktree of git has its branches and objects in a git directory elsewhere, the common one. A job in a worktree has it
+// mounted too, at its own path. Front-ends find it, and see to it that it knows the worktree; here it is served or not, by
+// the rules for repositories.
+
+// common returns the git directory at path, of which the repository is a worktree; a client that is no embedding one passes a
+// descriptor too. nil is that there is none, or none that
+// is served to the peer: the job runs without, and git in it says so.
+func (s *Supervisor) common(peer Peer, path string, dir *os.File, r *repo) *repo {
+	if path == "" {
+		return nil
+	}
+	c, err := s.servesCommon(peer, path, dir)
+	if err == nil && c.uid != r.uid && peer.Embedded && !s.config.servesTo(peer, c.path) {
+		c.close()
+		err = fmt.Errorf("%q is user %d's, and %q is user %d's", c.path, c.uid, r.path, r.uid)
+	}
+	if err != nil {
+		s.config.Log.Info("git directory of a worktree not served", "uid", peer.UID, "repo", r.path, "error", err)
+		return nil
+	}
+	if strings.HasPrefix(c.path+"/", r.path+"/") { // it is mounted with the repository
+		c.close()
+		return nil
+	}
+	return c
+}
+
+// servesCommon decides whether a client may have jobs in the git directory it named, and pins it. Besides what serves does,
+// the .git of a directory is served with that, and what root named on the command line for this alone.
+func (s *Supervisor) servesCommon(peer Peer, path string, dir *os.File) (*repo, error) {
+	top := filepath.Dir(path)
+	switch {
+	case peer.Embedded && s.config.commons[path] != (inode{}):
+		if err := s.checkPath(path); err != nil {
+			return nil, err
+		}
+		known := s.config.commons[path]
+		return pin(path, known.dev, known.ino)
+	case filepath.Base(path) != ".git" || s.config.servesTo(peer, path) || !s.config.servesTo(peer, top):
+		return s.serves(peer, path, dir)
+	}
+	above, err := s.servesPath(peer, top)
+	if err != nil {
+		return nil, err
+	}
+	above.close()
+	var st unix.Stat_t
+	if dir != nil {
+		if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+			return nil, refuseRepo(path, err)
+		}
+	}
+	return pin(path, st.Dev, st.Ino)
+}
+
+// pinCommons notes which directories root named for worktrees. What is none any more is no reason not to start.
+func (c *Config) pinCommons() {
+	c.commons = map[string]inode{}
+	for _, path := range c.Commons {
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			c.commons[path] = inode{st.Dev, st.Ino}
+		}
+	}
+}
+
+// ofCommon are the entries of the operator's about the common directory at path, or about the directory it is the .git of.
+func (c *Config) ofCommon(path string) []Repo {
+	var list []Repo
+	for _, r := range c.Repos {
+		if r.Path == path || filepath.Join(r.Path, ".git") == path {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// addCommon has the plan mount the common directory, if there is one, and returns its mount. It is read-only if the
+// repository is, or if the operator says so of either; and as a whole for a job that leaves git directories alone.
+func (sl *slot) addCommon(plan *inside.Plan, readOnly bool) ([]*os.File, error) {
+	c := sl.jail.repo.common
+	if c == nil {
+		return nil, nil
+	}
+	for _, r := range sl.jail.s.config.ofCommon(c.path) {
+		readOnly = readOnly || r.ReadOnly
+	}
+	ids := sl.idmap
+	if c.uid != sl.jail.repo.uid || c.gid != sl.jail.repo.gid {
+		var err error
+		if ids, err = sl.jail.s.programs.idmap(c.uid, c.gid, sl.hostUID(), 1); err != nil {
+			return nil, err
+		}
+		defer ids.Close()
+	}
+	mount, err := c.clone(ids, readOnly)
+	if err != nil {
+		return nil, fmt.Errorf("the git directory of the worktree: %w", err)
+	}
+	plan.Common = c.path
+	return []*os.File{mount}, nil
+}
+
+// commonReadOnly says whether a job is not to write to the common directory at all.
+func (r *run) commonReadOnly(q *Request) bool {
+	return q.Flags&(wire.FlagReadOnly|wire.FlagOverlay) != 0 || r.protect == job.ProtectAll
+}

@@ -1,0 +1,146 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+)
+
+// A Lender has the sessions that requests run in; package session has one for front-ends.
+type Lender interface {
+	// Lend returns the session that r is to run in as spec says, and opens it if there is none. Errors are a *Refusal, one
+	// that wraps ErrUnavailable, or that ctx has ended.
+	Lend(ctx context.Context, r *Request, spec Spec) (Loan, error)
+}
+
+// A Loan is the use of a session by one job.
+type Loan struct {
+	ID string // of the session
+	// Anew says that the client had a session like this one before, and that what was in its layer is not in this one's.
+	Anew bool
+	// Return gives the session back, once. gone says that the supervisor does not know it any more.
+	Return func(gone bool)
+}
+
+// errNoSessions is a front-end without a Lender.
+var errNoSessions = errors.New("there are no sessions here")
+
+// launch has spec run, in a session if it needs one. stdio is taken over.
+func (e *Engine) launch(ctx context.Context, record *Record, spec Spec, stdio Stdio) (Result, error) {
+	if spec.Session != "" || spec.Workspace != Overlay && !record.Request.Root {
+		return e.Runner.Run(ctx, spec, stdio)
+	}
+	again, ok := stdio.again(record.Request)
+	result, lost, err := e.inSession(ctx, record, spec, stdio)
+	if !lost || !ok {
+		again.close()
+		return result, err
+	}
+	record.Anew = true
+	result, _, err = e.inSession(ctx, record, spec, again)
+	return result, err
+}
+
+// inSession has spec run in a session of the request's client. lost says that the job was refused because the supervisor
+// has ended the session.
+func (e *Engine) inSession(ctx context.Context, record *Record, spec Spec, stdio Stdio) (result Result, lost bool, err error) {
+	loan, err := e.lend(ctx, record, spec)
+	if err != nil {
+		stdio.close()
+		result, err = e.notLent(ctx, record, err)
+		return result, false, err
+	}
+	record.Anew = record.Anew || loan.Anew
+	spec.Session = loan.ID
+	result, err = e.Runner.Run(ctx, spec, stdio)
+	var refusal *Refusal
+	if err == nil {
+		record.Session = loan.ID
+		e.listChanges(ctx, record, spec)
+	} else {
+		lost = errors.As(err, &refusal) && refusal.Step == "session"
+	}
+	loan.Return(lost)
+	return result, lost, err
+}
+
+// notLent has a request written down that no job is made of, for there is no session for it.
+func (e *Engine) notLent(ctx context.Context, record *Record, err error) (Result, error) {
+	cancelled := ctx.Err() != nil
+	if record.Message = err.Error(); cancelled {
+		record.Message = "cancelled before it started"
+	}
+	switch written := e.denied(ctx, record); {
+	case written != nil:
+		return Result{}, written
+	case cancelled:
+		return Result{Status: Cancelled, ExitCode: -1}, nil
+	}
+	return Result{}, err
+}
+
+// listChanges notes what the jobs of the session have changed so far.
+func (e *Engine) listChanges(ctx context.Context, record *Record, spec Spec) {
+	if spec.Workspace != Overlay || record.Request.Root || e.Changes == nil || ctx.Err() != nil {
+		return
+	}
+	var err error
+	if record.Changes, err = e.Changes(ctx, spec); err != nil {
+		record.Changes, record.ChangesReason = nil, err.Error()
+	}
+}
+
+func (e *Engine) lend(ctx context.Context, record *Record, spec Spec) (Loan, error) {
+	if e.Sessions == nil {
+		return Loan{}, errNoSessions
+	}
+	return e.Sessions.Lend(ctx, record.Request, spec)
+}
+
+// again returns what a second attempt has for its streams: descriptors of its own of the same pipes. It is not ok where
+// others write to the input while the job runs: they are to notice when nobody reads it.
+func (s Stdio) again(r *Request) (two Stdio, ok bool) {
+	if r.Streamed {
+		return Stdio{}, false
+	}
+	var errs [3]error
+	two.Stdin, errs[0] = duplicate(s.Stdin)
+	two.Stdout, errs[1] = duplicate(s.Stdout)
+	two.Stderr, errs[2] = duplicate(s.Stderr)
+	two.Terminal = s.Terminal
+	if errors.Join(errs[:]...) != nil {
+		two.close()
+		return Stdio{}, false
+	}
+	return two, true
+}
+
+func duplicate(f *os.File) (*os.File, error) {
+	if f == nil {
+		return nil, nil
+	}
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var fd uintptr
+	var errno syscall.Errno
+	err = raw.Control(func(from uintptr) {
+		fd, _, errno = syscall.Syscall(syscall.SYS_FCNTL, from, syscall.F_DUPFD_CLOEXEC, 3)
+	})
+	if err == nil && errno != 0 {
+		err = os.NewSyscallError("fcntl", errno)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(fd, f.Name()), nil
+}
+
+// close closes what there is.
+func (s Stdio) close() {
+	for _, f := range []*os.File{s.Stdin, s.Stdout, s.Stderr} {
+		_ = f.Close() // of a nil *os.File it is an error, and does nothing
+	}
+}

@@ -1,0 +1,89 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"testing"
+)
+
+// A live stage has an input and a screen, too.
+type live struct {
+	*stage
+	stdin    *os.File
+	terminal *os.File
+	broken   error
+}
+
+func (l *live) Stdin() (*os.File, error) {
+	l.note("stdin")
+	return l.stdin, l.broken
+}
+
+func (l *live) Terminal(master *os.File) {
+	l.note("terminal")
+	l.terminal = master
+}
+
+// TestLive: streamed input comes from the output, and a terminal goes to it, in place of pipes.
+func TestLive(t *testing.T) {
+	master, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer master.Close()
+	size := Size{Rows: 1, Cols: 2}
+	broken := errors.New("broken")
+	for _, tt := range []struct {
+		name    string
+		request Request
+		broken  error
+		streams error
+		steps   []string
+		err     error
+	}{
+		{"streamed", Request{Streamed: true, Stdin: "unused"}, nil, nil, []string{"decide", "stdin", "streams", "run", "finish", "discard"}, nil},
+		{"broken input", Request{Streamed: true}, broken, nil, []string{"decide", "stdin", "discard"}, broken},
+		{"no pipes", Request{Streamed: true}, nil, broken, []string{"decide", "stdin", "streams", "discard"}, broken},
+		{"terminal", Request{Terminal: size}, nil, nil, []string{"decide", "run", "terminal", "finish", "discard"}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			s := &stage{decision: allowed(), streams: tt.streams}
+			l := &live{stage: s, stdin: r, broken: tt.broken}
+			s.run = func(_ context.Context, _ Spec, stdio Stdio) (Result, error) {
+				if stdio.Terminal != nil {
+					stdio.Terminal(master)
+				} else if stdio.Stdin != r {
+					t.Error("another input")
+				}
+				return Result{Status: Success}, nil
+			}
+			_, err = s.engine().Run(t.Context(), &tt.request, l, nil)
+			if !errors.Is(err, tt.err) || !slices.Equal(s.steps, tt.steps) {
+				t.Errorf("%v, steps %q, want %v, %q", err, s.steps, tt.err, tt.steps)
+			}
+			if tt.request.Terminal == size && l.terminal != master {
+				t.Error("no terminal")
+			}
+			if tt.streams != nil && r.Close() == nil {
+				t.Error("the job's end of the input was open")
+			}
+		})
+	}
+}
+
+// TestNotLive: an output that can do less than the request needs is a mistake, and nothing runs.
+func TestNotLive(t *testing.T) {
+	for _, r := range []Request{{Streamed: true}, {Terminal: Size{Rows: 1, Cols: 1}}} {
+		s := &stage{decision: allowed(), run: succeed}
+		if _, err := s.engine().Run(t.Context(), &r, s, nil); err == nil || !slices.Equal(s.steps, []string{"decide", "discard"}) {
+			t.Errorf("%+v: %v, %q", r, err, s.steps)
+		}
+	}
+}

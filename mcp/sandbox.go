@@ -1,0 +1,231 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"corral/artifact"
+	"corral/job"
+)
+
+// Sandbox is the tool sandbox_exec: a command in a system that is the client session's own. Its words are those of
+// kilntainers, whose clients find here what they know.
+type Sandbox struct {
+	Engine  Engine
+	Outputs Outputs       // takes the output, and stores none of it; nil is one of its own
+	Repos   []string      // ids of the repositories that are served
+	Repo    string        // the one that commands see; "" is the first that the caller may use
+	Secrets []string      // values that no reply shows
+	Timeout time.Duration // of a command that names none; 0 is DefaultSandboxTimeout
+	// OutputLimit is how many bytes a command may write to both streams together; 0 is DefaultSandboxOutput.
+	OutputLimit int64
+	Partial     bool // what was written before a timeout is in the reply
+}
+
+// What holds for sandbox_exec where nothing else is said.
+const (
+	DefaultSandboxTimeout = 2 * time.Minute
+	DefaultSandboxOutput  = 2 << 20
+)
+
+const (
+	maxSandboxStdin   = 2 << 20
+	maxSandboxArgs    = 4096
+	maxSandboxCommand = 128<<10 - 1 // MAX_ARG_STRLEN, with its NUL (execve(2))
+	sandboxShell      = "/bin/bash"
+)
+
+// Exit codes of what is no end of the command's own.
+const (
+	exitTimedOut = 124
+	exitTooMuch  = 1
+)
+
+// sandboxArgs are the arguments of sandbox_exec. "", [] and null are as if they were not there.
+type sandboxArgs struct {
+	command   string
+	args      []string
+	stdin     string
+	directory string
+	timeout   int // seconds; untimed if it is not there
+}
+
+const untimed = math.MinInt32
+
+func (a *sandboxArgs) fields() []field {
+	return []field{
+		{
+			name: "command", into: &a.command, own: true, max: maxSandboxCommand, bytes: true,
+			about: "shell command, run by /bin/bash -c. Use either this or args",
+		},
+		{
+			name: "args", into: &a.args, own: true, items: maxSandboxArgs, max: maxSandboxCommand, bytes: true,
+			about: "program and arguments, run directly, without a shell. Use either this or command",
+		},
+		{name: "stdin", into: &a.stdin, own: true, max: maxSandboxStdin, bytes: true, about: "standard input; at most 2 MiB in UTF-8"},
+		{name: "working_directory", into: &a.directory, own: true, max: 4096, about: "absolute path of the directory to run in (default /)"},
+		{
+			name: "timeout", into: &a.timeout, own: true, min: 1, max: math.MaxInt32,
+			about: "seconds after which the command and all it has started are ended",
+		},
+	}
+}
+
+const sandboxDescription = `Run a shell command in an isolated Linux system of your own. Its file system lasts for the session: files you write anywhere (/, /home, /usr/local, /etc, /tmp) are there for later calls. Environment variables, the working directory and processes do not last: each call starts anew, and everything it has started is ended with it.
+
+Give command (a line for bash: pipes, redirections, several lines) or args (a program and its arguments, run without a shell). The result is JSON: stdout, stderr, exit_code, exec_duration_ms.
+
+There is no network. You are an ordinary user who owns this system; there is no root, and packages cannot be installed by apt. At most 2 MiB of output are returned: of a command that writes more, nothing is; use head, tail or grep. exit_code is 124 when the timeout ended the command, 127 when it was not found, 126 when it cannot be executed, 128+n when signal n ended it. Secrets in output are replaced by [REDACTED:...].`
+
+// Name implements Tool.
+func (t *Sandbox) Name() string { return "sandbox_exec" }
+
+// Definition implements Tool.
+func (t *Sandbox) Definition() Definition {
+	a := &sandboxArgs{timeout: int(t.timeout() / time.Second)}
+	return Definition{
+		Name: t.Name(), Title: "Run a command in a sandbox of the session", Description: sandboxDescription,
+		Input: inputSchema(a.fields()), Destructive: true,
+	}
+}
+
+func (t *Sandbox) timeout() time.Duration { return orDuration(t.Timeout, DefaultSandboxTimeout) }
+
+func (t *Sandbox) limit() int64 {
+	if t.OutputLimit == 0 {
+		return DefaultSandboxOutput
+	}
+	return t.OutputLimit
+}
+
+// Call implements Tool. Its answers are text: a reply, or the words of an error.
+func (t *Sandbox) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
+	a := &sandboxArgs{timeout: untimed}
+	if err := decodeArguments(arguments, a.fields()); err != nil {
+		return said(err), nil
+	}
+	if err := a.check(); err != nil {
+		return said(err), nil
+	}
+	reply, err := t.exec(ctx, a)
+	if err != nil {
+		return said(err), nil
+	}
+	return ToolResult{Text: reply.text(), Whole: true}, nil
+}
+
+// said is an error whose text block is its message, and nothing else.
+func said(err error) ToolResult {
+	e := fail(err)
+	text := e.Message
+	if hint, ok := e.Details["hint"].(string); ok {
+		text += "\nhint: " + hint
+	}
+	return ToolResult{Structured: e, Text: clean(text), Whole: true, IsError: true}
+}
+
+// check looks at the arguments in the order of the contract, in its words.
+func (a *sandboxArgs) check() error {
+	switch {
+	case a.command != "" && len(a.args) > 0:
+		return invalidSandbox("Cannot provide both 'command' and 'args'. Use 'command' for shell commands or 'args' for direct execution.")
+	case a.command == "" && len(a.args) == 0:
+		return invalidSandbox("Must provide either 'command' or 'args'.")
+	case a.directory != "" && !path.IsAbs(a.directory):
+		return invalidSandbox("working_directory must be an absolute path, got: %s", a.directory)
+	case a.timeout != untimed && a.timeout < 1:
+		return invalidSandbox("timeout must be at least 1 second.")
+	case len(a.stdin) > maxSandboxStdin:
+		return invalidSandbox("stdin content exceeds the 2 MiB limit (%d bytes). Split into smaller chunks or use a different approach.", len(a.stdin))
+	}
+	return a.bounds()
+}
+
+// bounds refuses what no command can have.
+func (a *sandboxArgs) bounds() error {
+	all := append(slices.Clone(a.args), a.command)
+	for _, s := range all {
+		switch {
+		case len(s) > maxSandboxCommand:
+			return invalidSandbox("an argument, or a command, has at most %d bytes: write a file by stdin, and run that", maxSandboxCommand)
+		case strings.IndexByte(s, 0) >= 0:
+			return invalidSandbox("a command has no NUL bytes")
+		}
+	}
+	if len(a.directory) > 4096 || strings.IndexByte(a.directory, 0) >= 0 {
+		return invalidSandbox("working_directory has at most 4096 bytes, and no NUL")
+	}
+	return nil
+}
+
+func invalidSandbox(format string, values ...any) error {
+	return &Error{Code: CodeInvalid, Message: fmt.Sprintf(format, values...)}
+}
+
+// exec runs the command in the session of the caller.
+func (t *Sandbox) exec(ctx context.Context, a *sandboxArgs) (*sandboxReply, error) {
+	caller := CallerOf(ctx)
+	repo, err := t.repo(caller)
+	if err != nil {
+		return nil, err
+	}
+	request := t.request(a, repo, caller)
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	out := t.begin(request, stop)
+	record, err := t.Engine.Run(running, request, out, watch(caller))
+	if err != nil {
+		return nil, failed(err)
+	}
+	captured := out.Captured()
+	if ctx.Err() != nil && record.Status == job.Cancelled {
+		return nil, ctx.Err()
+	}
+	return t.reply(record, &captured)
+}
+
+// repo is the repository that the caller's session sees.
+func (t *Sandbox) repo(c Caller) (string, error) {
+	served := c.served(t.Repos)
+	switch {
+	case t.Repo == "" && len(served) > 0:
+		return served[0], nil
+	case t.Repo != "" && slices.Contains(served, t.Repo):
+		return t.Repo, nil
+	}
+	return "", &Error{Code: CodeNotFound, Message: "there is no repository that you may use, and a session has one"}
+}
+
+func (t *Sandbox) request(a *sandboxArgs, repo string, c Caller) *job.Request {
+	r := &job.Request{
+		Tool: t.Name(), Principal: c.Principal, Session: c.Session, ID: c.Trace, Repo: repo, Root: true,
+		Command: a.args, Stdin: a.stdin, Dir: "/",
+		Usual: job.Limits{Wall: t.timeout()},
+	}
+	if a.timeout != untimed {
+		r.Limits.Wall = time.Duration(a.timeout) * time.Second
+	}
+	if a.command != "" {
+		r.Command = []string{sandboxShell, "-c", a.command}
+	}
+	if a.directory != "" {
+		r.Dir = path.Clean(a.directory)
+	}
+	return r
+}
+
+func (t *Sandbox) begin(r *job.Request, over func()) *artifact.Output {
+	o := artifact.BeginOptions{
+		Repo: r.Repo, Principal: r.Principal, Secrets: t.Secrets, View: artifact.View{Whole: t.limit(), Over: over},
+	}
+	if t.Outputs == nil {
+		return (*artifact.Store)(nil).Begin(o)
+	}
+	return t.Outputs.Begin(o)
+}

@@ -1,0 +1,128 @@
+package mcp
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"corral/artifact"
+	"corral/job"
+)
+
+// A sandboxReply is what a command came to, as the text of the result has it.
+type sandboxReply struct {
+	Stdout   string `json:"stdout"`
+	Stderr   string `json:"stderr"`
+	ExitCode int    `json:"exit_code"`
+	Duration int64  `json:"exec_duration_ms"`
+}
+
+func (t *Sandbox) reply(r *job.Record, c *artifact.Captured) (*sandboxReply, error) {
+	reply := &sandboxReply{Duration: r.Result.Usage.Wall.Milliseconds()}
+	switch {
+	case r.Status == job.Denied:
+		return nil, &Error{Code: CodeDenied, Message: clean(strings.Join(r.Decision.Reasons, "; "))}
+	case c.Over:
+		reply.ExitCode = exitTooMuch
+		reply.Stderr = fmt.Sprintf("[kilntainers: output limit exceeded (%d bytes). Command terminated. No output returned. Re-run with head, tail, or grep to manage output size.]", t.limit())
+		return reply, nil
+	case r.Status == job.Timeout:
+		t.timedOut(reply, r, c)
+		return reply, nil
+	case r.Status == job.Lost:
+		return nil, &Error{Code: CodeUnavailable, Message: "the session ended while the command ran: the next one begins anew"}
+	case r.Message != "" && r.Result.ExitCode < 0:
+		return nil, &Error{Code: CodeInvalid, Message: clean(r.Message)}
+	}
+	reply.Stdout, reply.Stderr = utf8Text(c.Stdout.Whole), utf8Text(c.Stderr.Whole)
+	reply.ExitCode = sandboxExit(r)
+	reply.note(r)
+	return reply, nil
+}
+
+func (t *Sandbox) timedOut(reply *sandboxReply, r *job.Record, c *artifact.Captured) {
+	seconds := strconv.FormatFloat(r.Decision.Spec.Limits.Wall.Seconds(), 'f', -1, 64)
+	reply.ExitCode, reply.Stderr = exitTimedOut, "[kilntainers: command timed out after "+seconds+"s]"
+	if t.Partial {
+		reply.Stdout = utf8Text(c.Stdout.Whole)
+		reply.Stderr = onLines(utf8Text(c.Stderr.Whole), reply.Stderr)
+	}
+}
+
+// sandboxExit is the exit code as shells have it.
+func sandboxExit(r *job.Record) int {
+	switch {
+	case r.Result.Signal != 0:
+		return 128 + r.Result.Signal
+	case r.Status == job.Failure && r.Result.ExitCode == 0:
+		return 128 + 9 // its first process was gone already when a limit ended the rest
+	}
+	return r.Result.ExitCode
+}
+
+// note adds to stderr what corral has to say of the command.
+func (reply *sandboxReply) note(r *job.Record) {
+	var lines []string
+	if r.Anew {
+		lines = append(lines, "corral: the session had ended: its file system began anew")
+	}
+	if r.Message != "" {
+		lines = append(lines, "corral: "+clean(r.Message))
+	}
+	switch limit := r.Result.Limit; limit {
+	case "", job.LimitOutput:
+	case job.LimitPIDs:
+		lines = append(lines, "corral: pids limit reached: the command could not start more processes")
+	default:
+		lines = append(lines, "corral: "+limit+" limit reached: the command was ended")
+	}
+	for _, p := range r.Result.Sensitive {
+		lines = append(lines, "corral: sensitive path changed: "+quoted(p))
+	}
+	if n := r.Result.SensitiveMore; n > 0 {
+		lines = append(lines, fmt.Sprintf("corral: and %d more sensitive paths changed", n))
+	}
+	for _, line := range lines {
+		reply.Stderr = onLines(reply.Stderr, line) + "\n"
+	}
+}
+
+// quoted is a path that a job chose, on one line.
+func quoted(p string) string {
+	if q := strconv.Quote(p); q != `"`+p+`"` {
+		return q
+	}
+	return p
+}
+
+// onLines is a text and what follows it on a line of its own.
+func onLines(text, line string) string {
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	return text + line
+}
+
+// utf8Text is what a program wrote as text: each byte that is none of UTF-8 is U+FFFD.
+func utf8Text(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return string([]rune(s))
+}
+
+// text encodes the reply, within what a message may have. Bytes that take many in JSON are cut at the end, which is marked.
+func (reply *sandboxReply) text() string {
+	for n := max(len(reply.Stdout), len(reply.Stderr)); ; n /= 2 {
+		cut := *reply
+		cut.Stdout, cut.Stderr = cutText(reply.Stdout, n), cutText(reply.Stderr, n)
+		text := string(jsonOf(cut))
+		if len(jsonOf(text)) <= maxMessage-maxEnvelope {
+			return text
+		}
+	}
+}
+
+// maxEnvelope is more than a message has around the text of its result.
+const maxEnvelope = 4 << 10

@@ -1,0 +1,98 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"corral/job"
+)
+
+// Bounds of what a client says of a command and its environment. The kernel's are below (execve(2): a quarter of the
+// stack, 2 MiB); these keep what nobody could run out of the log's and the rules' way.
+const (
+	maxWords = 10_000  // arguments, and variables
+	maxBytes = 2 << 20 // of all of them together
+)
+
+func (c *chain) isCommand() bool { return len(c.r.Command) > 0 }
+
+// commandWords refuses what cannot be executed.
+func commandWords(c *chain) []string {
+	total := 0
+	for i, word := range c.r.Command {
+		if strings.IndexByte(word, 0) >= 0 {
+			return []string{fmt.Sprintf("Argument %d contains a NUL byte", i)}
+		}
+		total += len(word) + 1
+	}
+	if len(c.r.Command) > maxWords || total > maxBytes {
+		return []string{fmt.Sprintf("Arguments: %d of %d bytes are more than %d, or than %d bytes", len(c.r.Command), total, maxWords, maxBytes)}
+	}
+	return nil
+}
+
+// allowedCommand is for a program that the job's own PATH leads to: where there is a list, a name on it counts only where
+// no file of the repository can bear it.
+func allowedCommand(c *chain) []string {
+	list, program := c.p.rules.Executables, c.r.Command[0]
+	if list == nil {
+		return nil
+	}
+	dirs := filepath.SplitList(c.p.installed.Path())
+	var ok bool
+	switch _, elsewhere := c.r.Env["PATH"]; {
+	case filepath.IsAbs(program):
+		ok = slices.Contains(list, program) ||
+			slices.Contains(list, filepath.Base(program)) && slices.Contains(dirs, filepath.Dir(program))
+	case !strings.Contains(program, "/"):
+		ok = slices.Contains(list, program) && !elsewhere
+	}
+	if !ok {
+		return []string{fmt.Sprintf("Executable %q is not in the allowed executables list", program)}
+	}
+	return nil
+}
+
+// askedEnv refuses variables of the client's that no program can be given.
+func (c *chain) askedEnv() []string {
+	total := 0
+	for name, value := range c.r.Env {
+		total += len(name) + 2
+		if value != nil {
+			total += len(*value)
+		}
+	}
+	if len(c.r.Env) > maxWords || total > maxBytes {
+		return []string{fmt.Sprintf("Environment: %d variables of %d bytes are more than %d, or than %d bytes", len(c.r.Env), total, maxWords, maxBytes)}
+	}
+	var reasons []string
+	for _, name := range sortedNames(c.r.Env) {
+		value := c.r.Env[name]
+		if checkNames([]string{name}) != nil || value != nil && strings.IndexByte(*value, 0) >= 0 {
+			reasons = append(reasons, fmt.Sprintf("Environment variable %.100q cannot be set", name))
+		}
+	}
+	return reasons
+}
+
+// narrowerWorkspace refuses to write where the operator has it that nobody writes.
+func narrowerWorkspace(_ context.Context, c *chain) []string {
+	if c.r.Workspace == nil {
+		return nil
+	}
+	switch wanted := *c.r.Workspace; {
+	case wanted == job.ReadOnly:
+		c.workspace = job.ReadOnly
+	case c.repo.Workspace == job.ReadOnly:
+		return []string{fmt.Sprintf("Workspace %q is refused: the repository is configured as %q", wanted, job.ReadOnly)}
+	case wanted == job.Overlay:
+		c.workspace = job.Overlay
+	}
+	return nil
+}
+
+// protect is what holds where the job writes through.
+func (c *chain) protect() job.Protection { return max(c.r.Protect, c.repo.Protect) }

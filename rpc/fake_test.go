@@ -1,0 +1,266 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"corral/internal/sandboxtest"
+)
+
+// A pipeConn is one end of a connection in memory, which holds no text that is not read.
+type pipeConn struct {
+	in    chan []byte
+	out   chan []byte
+	over  chan struct{} // closed by Close of the server
+	close sync.Once
+}
+
+func newPipe() *pipeConn {
+	return &pipeConn{in: make(chan []byte), out: make(chan []byte), over: make(chan struct{})}
+}
+
+var errTooLongText = []byte("too long")
+
+func (c *pipeConn) Read() ([]byte, error) {
+	select {
+	case text, ok := <-c.in:
+		switch {
+		case !ok:
+			return nil, io.EOF
+		case bytes.Equal(text, errTooLongText):
+			return nil, ErrTooLong
+		}
+		return text, nil
+	case <-c.over:
+		return nil, os.ErrClosed
+	}
+}
+
+func (c *pipeConn) Write(text []byte) error {
+	select {
+	case c.out <- bytes.Clone(text):
+		return nil
+	case <-c.over:
+		return os.ErrClosed
+	}
+}
+
+func (c *pipeConn) Close() error {
+	c.close.Do(func() { close(c.over) })
+	return nil
+}
+
+// A peer is a client in a test. It reads all that comes, unless it is told not to.
+type peer struct {
+	t     *testing.T
+	conn  *pipeConn
+	ended chan struct{} // closed when Serve has returned
+	err   error         // of Serve
+	over  chan struct{} // closed when read has returned
+
+	mu    sync.Mutex
+	id    int           // guarded by mu
+	texts []text        // guarded by mu: all that came
+	news  chan struct{} // guarded by mu: closed at the next
+}
+
+// A text is one message of the server.
+type text struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params struct {
+		ProcessID     string `json:"processId"`
+		ProcessHandle string `json:"processHandle"`
+		Stream        string `json:"stream"`
+		Delta         string `json:"deltaBase64"`
+		CapReached    bool   `json:"capReached"`
+		ExitCode      *int   `json:"exitCode"`
+		Stdout        string `json:"stdout"`
+		Stderr        string `json:"stderr"`
+		StdoutCap     *bool  `json:"stdoutCapReached"`
+		StderrCap     *bool  `json:"stderrCapReached"`
+		Drain         *bool  `json:"outputDrainTimedOut"`
+	} `json:"params"`
+	Result json.RawMessage `json:"result"`
+	Error  *fault          `json:"error"`
+	raw    string
+}
+
+// result is that of command/exec.
+type result struct {
+	ExitCode        *int     `json:"exitCode"`
+	Stdout          *string  `json:"stdout"`
+	Stderr          *string  `json:"stderr"`
+	StdoutTruncated bool     `json:"stdoutTruncated"`
+	StderrTruncated bool     `json:"stderrTruncated"`
+	Limit           string   `json:"limit"`
+	Sensitive       []string `json:"sensitiveChanges"`
+	SensitiveMore   int      `json:"sensitiveChangesMore"`
+	Changes         string   `json:"changesHandle"`
+}
+
+// dial serves a peer, which is ended with the test.
+func dial(t *testing.T, s *Server) *peer {
+	t.Helper()
+	return dialAs(t.Context(), t, s, Caller{Principal: "user:ada"})
+}
+
+func dialAs(ctx context.Context, t *testing.T, s *Server, who Caller) *peer {
+	t.Helper()
+	p := &peer{t: t, conn: newPipe(), ended: make(chan struct{}), over: make(chan struct{}), news: make(chan struct{})}
+	go func() {
+		defer close(p.ended)
+		p.err = s.Serve(ctx, p.conn, who)
+	}()
+	t.Cleanup(p.hangUp)
+	return p
+}
+
+// greeted is a peer that has initialized.
+func greeted(t *testing.T, s *Server) *peer {
+	t.Helper()
+	p := dial(t, s)
+	go p.read()
+	p.must("initialize", `{"clientInfo":{"name":"test","version":"1"}}`)
+	p.send(`{"method":"initialized"}`)
+	return p
+}
+
+func (p *peer) hangUp() {
+	select {
+	case <-p.ended:
+		return
+	default:
+	}
+	p.conn.Close()
+	select {
+	case <-p.ended:
+	case <-time.After(sandboxtest.Slow(20 * time.Second)):
+		p.t.Error("the end of the connection has not ended its service")
+	}
+}
+
+func (p *peer) read() {
+	defer close(p.over)
+	for {
+		select {
+		case raw := <-p.conn.out:
+			p.take(raw)
+		case <-p.conn.over:
+			return
+		}
+	}
+}
+
+func (p *peer) take(raw []byte) {
+	m := text{raw: string(raw)}
+	if err := json.Unmarshal(raw, &m); err != nil || bytes.Contains(raw, []byte("jsonrpc")) || bytes.ContainsAny(raw, "\n\r") {
+		p.t.Errorf("%.300q: %v", raw, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.texts = append(p.texts, m)
+	close(p.news)
+	p.news = make(chan struct{})
+}
+
+func (p *peer) send(line string) {
+	select {
+	case p.conn.in <- []byte(line):
+	case <-p.ended:
+	}
+}
+
+// ask sends a request, and returns its id.
+func (p *peer) ask(method, params string) string {
+	p.mu.Lock()
+	p.id++
+	id := fmt.Sprint(p.id)
+	p.mu.Unlock()
+	p.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params))
+	return id
+}
+
+// all is what has come so far, and what is closed at the next.
+func (p *peer) all() ([]text, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.texts[:len(p.texts):len(p.texts)], p.news
+}
+
+// until waits for the first text that ok says yes to.
+func (p *peer) until(what string, ok func(text) bool) text {
+	p.t.Helper()
+	limit := time.After(sandboxtest.Slow(30 * time.Second))
+	for seen := 0; ; {
+		texts, news := p.all()
+		for _, m := range texts[seen:] {
+			if ok(m) {
+				return m
+			}
+		}
+		seen = len(texts)
+		select {
+		case <-news:
+		case <-limit:
+			p.t.Fatalf("no %s: %d texts", what, seen)
+		case <-p.over:
+			if texts, _ := p.all(); len(texts) == seen {
+				p.t.Fatalf("no %s, and the connection has ended", what)
+			}
+		}
+	}
+}
+
+func (p *peer) answer(id string) text {
+	p.t.Helper()
+	return p.until("answer to "+id, func(m text) bool { return string(m.ID) == id })
+}
+
+// must asks, and wants a result.
+func (p *peer) must(method, params string) {
+	p.t.Helper()
+	if m := p.answer(p.ask(method, params)); m.Error != nil || m.Result == nil {
+		p.t.Fatalf("%s: %s", method, m.raw)
+	}
+}
+
+// result is what the answer to command/exec has.
+func (p *peer) result(id string) result {
+	p.t.Helper()
+	m := p.answer(id)
+	var r result
+	if m.Error != nil || json.Unmarshal(m.Result, &r) != nil || r.ExitCode == nil || r.Stdout == nil || r.Stderr == nil {
+		p.t.Fatalf("%.500s", m.raw)
+	}
+	return r
+}
+
+// output is what deltas of a process have brought so far.
+func (p *peer) output(process, stream string) (data string, deltas int, capped bool) {
+	p.t.Helper()
+	texts, _ := p.all()
+	var b strings.Builder
+	for _, m := range texts {
+		if name := m.Params.ProcessID + m.Params.ProcessHandle; name != process || m.Params.Stream != stream {
+			continue
+		}
+		part, err := base64.StdEncoding.DecodeString(m.Params.Delta)
+		if err != nil || capped {
+			p.t.Fatalf("%v, after the cap: %v: %s", err, capped, m.raw)
+		}
+		b.Write(part)
+		capped = m.Params.CapReached
+		deltas++
+	}
+	return b.String(), deltas, capped
+}

@@ -1,0 +1,70 @@
+package rpc
+
+import (
+	"corral/job"
+)
+
+// A family is one set of methods for processes. Both do the same in different words.
+type family struct {
+	name    string // of the method that starts a process
+	methods []method
+	output  string // notification of output
+	exited  string // notification of the end; "" if the answer to name tells of it
+	id      string // the parameter that names a process
+	// The beginnings of errors, in the words of the protocol.
+	duplicate, unknown, unspawned string
+	noStdin, noSize, badSize      string
+	noInput                       string
+}
+
+// A method is one request of a family.
+type method struct {
+	name  string
+	serve func(c *client, f *family, m *message) *fault
+}
+
+// families are all there are. Each is the same pointer at each call: processes are known by it.
+func families() []*family { return table[:] }
+
+var table = [...]*family{
+	{
+		name: "command/exec", output: "command/exec/outputDelta", id: "processId",
+		duplicate: "duplicate active command/exec process id:",
+		unknown:   "no active command/exec for process id",
+		unspawned: "failed to spawn command",
+		noStdin:   "stdin streaming is not enabled for this command/exec",
+		noSize:    "command/exec size requires tty: true",
+		badSize:   "command/exec size rows and cols must be greater than 0",
+		noInput:   "command/exec/write requires deltaBase64 or closeStdin",
+		methods: []method{
+			{"command/exec", (*client).exec},
+			{"command/exec/write", (*client).write},
+			{"command/exec/resize", (*client).resize},
+			{"command/exec/terminate", (*client).terminate},
+		},
+	},
+	{
+		name: "process/spawn", output: "process/outputDelta", exited: "process/exited", id: "processHandle",
+		duplicate: "duplicate active process handle:",
+		unknown:   "no active process for process handle",
+		unspawned: "failed to spawn process",
+		noStdin:   "stdin streaming is not enabled for this process",
+		noSize:    "process/spawn size requires tty: true",
+		badSize:   "process size rows and cols must be greater than 0",
+		noInput:   "process/writeStdin requires deltaBase64 or closeStdin",
+		methods: []method{
+			{"process/spawn", (*client).spawn},
+			{"process/writeStdin", (*client).write},
+			{"process/resizePty", (*client).resize},
+			{"process/kill", (*client).terminate},
+		},
+	},
+}
+
+// goodSize refuses a terminal without rows or columns.
+func (f *family) goodSize(size job.Size) *fault {
+	if size.Rows == 0 || size.Cols == 0 {
+		return faultOf(codeParams, "%s", f.badSize)
+	}
+	return nil
+}

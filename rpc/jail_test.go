@@ -1,0 +1,286 @@
+package rpc
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"corral/internal/sandboxtest"
+	frontend "corral/isolate/client"
+	"corral/job"
+	"corral/lang"
+	"corral/policy"
+)
+
+var serial atomic.Int64
+
+// jailed is a server whose commands run in jails of a supervisor that is started for the test. Dir is its repository.
+func jailed(t *testing.T) *Server {
+	t.Helper()
+	sandboxtest.RequireJails(t)
+	dir := t.TempDir()
+	repo, socket := filepath.Join(dir, "repo"), filepath.Join(dir, "socket")
+	if err := os.Mkdir(repo, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	instance := fmt.Sprintf("rpc-%d-%d", os.Getpid(), serial.Add(1))
+	daemon := exec.Command(sandboxtest.Bin(t, "corrald"), "--socket", socket, "--repo", repo, "--instance", instance)
+	daemon.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
+	log, err := daemon.StderrPipe()
+	if err == nil {
+		err = daemon.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := make(chan struct{})
+	t.Cleanup(func() {
+		_ = daemon.Process.Signal(syscall.SIGTERM)
+		<-said
+		_ = daemon.Wait()
+		if left := sandboxtest.Leftovers(instance); len(left) > 0 {
+			t.Errorf("left behind: %q", left)
+		}
+	})
+	serving := make(chan struct{})
+	go func() {
+		defer close(said)
+		serves(log, serving)
+	}()
+	select {
+	case <-serving:
+	case <-said:
+		t.Fatal("the supervisor did not start")
+	}
+	c, err := frontend.Dial(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	rules := policy.Rules{
+		Enabled: true, Rootfs: "host", Environ: []string{"SECRET=of the server", "TOKEN=allowed"},
+		Repos: []policy.Repo{{ID: "app", Path: repo, Env: []string{"TOKEN"}}},
+	}
+	p, err := policy.New(rules, lang.Find(lang.Places{Never: []string{repo}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Server{Engine: &job.Engine{Policy: p, Runner: c, Auditor: c}, Repos: []Repo{{"app", repo}}, Dir: repo}
+}
+
+// serves reads a supervisor's log, and says when that has said that it serves.
+func serves(log io.Reader, serving chan<- struct{}) {
+	var all bytes.Buffer
+	chunk := make([]byte, 4096)
+	for {
+		n, err := log.Read(chunk)
+		if all.Write(chunk[:n]); bytes.Contains(all.Bytes(), []byte(`"serving"`)) {
+			close(serving)
+			break
+		}
+		if err != nil {
+			return
+		}
+	}
+	_, _ = io.Copy(io.Discard, log)
+}
+
+// TestJail: what becomes of real commands.
+func TestJail(t *testing.T) {
+	s := jailed(t)
+	p := greeted(t, s)
+	put := func(name, content string, mode os.FileMode) {
+		if err := os.WriteFile(filepath.Join(s.Dir, name), []byte(content), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("plain", "text", 0o644)
+	put("script", "#!/bin/sh\necho script $1\n", 0o755)
+	put("noprogram", "nothing", 0o755)
+	for _, err := range []error{os.Mkdir(filepath.Join(s.Dir, "sub"), 0o755), os.Symlink("/", filepath.Join(s.Dir, "out"))} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		params string
+		code   int
+		stdout string
+		fault  string // in place of a result
+	}{
+		{`{"command":["/bin/echo","a b",""]}`, 0, "a b \n", ""},
+		{`{"command":["./script","x"]}`, 0, "script x\n", ""},
+		{`{"command":["sh","-c","exit 300"]}`, 44, "", ""},
+		{`{"command":["sh","-c","kill -TERM $$"]}`, 143, "", ""},
+		{`{"command":["sh","-c","echo part; sleep 100"],"timeoutMs":300}`, 124, "part\n", ""},
+		{`{"command":["sh","-c","sleep 100 & echo x"]}`, 0, "x\n", ""},
+		{`{"command":["cat"]}`, 0, "", ""},
+		{`{"command":["pwd"],"cwd":"sub"}`, 0, s.Dir + "/sub\n", ""},
+		{`{"command":["sh","-c","echo ${SECRET-unset} $TOKEN $A ${HOME-unset}"],"env":{"A":"b c","HOME":null}}`, 0, "unset allowed b c unset\n", ""},
+		{`{"command":["sh","-c","echo x >f; echo $?"]}`, 0, "2\n", ""},
+		{`{"command":["sh","-c","echo x >f; cat f; echo y >/tmp/f; cat /tmp/f; rm f"],"sandboxPolicy":{"type":"workspaceWrite"}}`, 0, "x\ny\n", ""},
+		{`{"command":["head","-c","3000000","/dev/zero"],"outputBytesCap":10}`, 0, strings.Repeat("\x00", 10), ""},
+		{`{"command":["printf","\\377\\376a\\342\\202"]}`, 0, "\uFFFD\uFFFDa\uFFFD", ""},
+		{`{"command":["no-such-program"]}`, 0, "", "-32603 failed to spawn command: No such file or directory (os error 2)"},
+		{`{"command":["./no-such-program"],"tty":true,"processId":"x"}`, 0, "", "-32603 failed to spawn command: No such file or directory (os error 2)"},
+		{`{"command":["./plain"]}`, 0, "", "-32603 failed to spawn command: Permission denied (os error 13)"},
+		{`{"command":["./sub"]}`, 0, "", "-32603 failed to spawn command: Permission denied (os error 13)"},
+		{`{"command":["./noprogram"]}`, 0, "", "-32603 failed to spawn command: Exec format error (os error 8)"},
+		{`{"command":["./plain/x"]}`, 0, "", "-32603 failed to spawn command: Not a directory (os error 20)"},
+		{`{"command":["true"],"cwd":"nowhere"}`, 0, "", "-32603 failed to spawn command: No such file or directory (os error 2)"},
+		{`{"command":["true"],"cwd":"plain"}`, 0, "", "-32603 failed to spawn command: Not a directory (os error 20)"},
+		{`{"command":["true","a\u0000"]}`, 0, "", "-32603 failed to spawn command: nul byte found in provided data"},
+		{`{"command":["true","` + strings.Repeat("x", 200<<10) + `"]}`, 0, "", "-32603 failed to spawn command: Argument list too long (os error 7)"},
+		{`{"command":["true"],"cwd":"out/etc"}`, 0, "", `-32600 command/exec denied: Relative CWD "out/etc" escapes repository root`},
+		{`{"command":["true"],"cwd":"/etc"}`, 0, "", `-32600 cwd "/etc" is in no repository that is served`},
+	} {
+		m := p.answer(p.ask("command/exec", tt.params))
+		switch {
+		case tt.fault != "":
+			if m.Error == nil || fmt.Sprint(m.Error.Code, " ", m.Error.Message) != tt.fault {
+				t.Errorf("%.100s: %.300s, want %s", tt.params, m.raw, tt.fault)
+			}
+		case m.Error != nil:
+			t.Errorf("%.100s: %s", tt.params, m.raw)
+		default:
+			if r := p.result(string(m.ID)); *r.ExitCode != tt.code || *r.Stdout != tt.stdout {
+				t.Errorf("%.100s: exit code %d, %.300q, %.300q", tt.params, *r.ExitCode, *r.Stdout, *r.Stderr)
+			}
+		}
+	}
+	if _, err := os.Stat(filepath.Join(s.Dir, "f")); err == nil {
+		t.Error("f is there")
+	}
+}
+
+// TestJailTerminal: a terminal has the size that was asked for, tells of a new one, and passes keys on.
+func TestJailTerminal(t *testing.T) {
+	p := greeted(t, jailed(t))
+	write := func(id, keys string) {
+		t.Helper()
+		p.must("command/exec/write", fmt.Sprintf(`{"processId":%q,"deltaBase64":%q}`, id, base64.StdEncoding.EncodeToString([]byte(keys))))
+	}
+	shows := func(id, want string) {
+		t.Helper()
+		p.until(fmt.Sprintf("%q on the screen", want), func(text) bool {
+			out, _, _ := p.output(id, "stdout")
+			return strings.Contains(out, want)
+		})
+	}
+	// Before it is there, the size is changed; it is there when it comes.
+	exec := p.ask("command/exec", `{"command":["sh","-c","trap 'echo INT' INT; echo $TERM ready; while read l; do stty size; echo got $l; done; echo over; exit 7"],"processId":"sh","tty":true}`)
+	p.must("command/exec/resize", `{"processId":"sh","size":{"rows":30,"cols":100}}`)
+	shows("sh", "xterm-256color ready\r\n")
+	write("sh", "a\n")
+	shows("sh", "30 100\r\ngot a\r\n")
+	p.must("command/exec/resize", `{"processId":"sh","size":{"rows":31,"cols":101}}`)
+	write("sh", "b\n")
+	shows("sh", "31 101\r\ngot b\r\n")
+	write("sh", "\x03") // which has the shell's read fail
+	shows("sh", "INT\r\n")
+	if r := p.result(exec); *r.ExitCode != 7 || *r.Stdout != "" || *r.Stderr != "" {
+		t.Errorf("%+v", r)
+	}
+
+	// The default size; the end of input, within a line and at its beginning; a signal.
+	for n, tt := range []struct {
+		command, keys, want string
+		code                int
+	}{
+		{`["stty","size"]`, "", "24 80\r\n", 0},
+		{`["sh","-c","cat >/tmp/f; wc -c </tmp/f; exit 5"]`, "abc", "3\r\n", 5},
+		{`["sh","-c","cat >/tmp/f; wc -c </tmp/f; exit 5"]`, "abc\n", "4\r\n", 5},
+		{`["sh","-c","cat >/tmp/f; wc -c </tmp/f; exit 5"]`, "", "0\r\n", 5},
+		{`["sh","-c","test -t 0 && test -t 1 && test -t 2 && kill -HUP $$"]`, "", "", 129},
+	} {
+		id := fmt.Sprint("t", n)
+		exec := p.ask("command/exec", fmt.Sprintf(`{"command":%s,"processId":%q,"tty":true}`, tt.command, id))
+		p.answer(p.ask("command/exec/write", fmt.Sprintf(`{"processId":%q,"deltaBase64":%q,"closeStdin":true}`, id, base64.StdEncoding.EncodeToString([]byte(tt.keys)))))
+		r := p.result(exec)
+		if out, _, _ := p.output(id, "stdout"); *r.ExitCode != tt.code || !strings.HasSuffix(out, tt.want) {
+			t.Errorf("%s, %q: exit code %d, %q", tt.command, tt.keys, *r.ExitCode, out)
+		}
+	}
+
+	// One that is ended, by its client and by its time.
+	exec = p.ask("command/exec", `{"command":["cat"],"processId":"end","tty":true}`)
+	write("end", "x\n")
+	shows("end", "x\r\nx\r\n")
+	p.must("command/exec/terminate", `{"processId":"end"}`)
+	if r := p.result(exec); *r.ExitCode != 137 {
+		t.Errorf("%+v", r)
+	}
+	if r := p.result(p.ask("command/exec", `{"command":["cat"],"processId":"end","tty":true,"timeoutMs":200}`)); *r.ExitCode != 124 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestJailInput: large input and output, readers that do not read, and programs that do not end by themselves.
+func TestJailInput(t *testing.T) {
+	s := jailed(t)
+	p := greeted(t, s)
+	data := bytes.Repeat([]byte("0123456789abcde\n"), 1_900_000/16)
+	delta := base64.StdEncoding.EncodeToString(data)
+	feed := func(command string) result {
+		exec := p.ask("command/exec", fmt.Sprintf(`{"command":[%q],"processId":"in","streamStdin":true,"disableOutputCap":true}`, command))
+		// Which is refused when the program has ended before.
+		p.answer(p.ask("command/exec/write", fmt.Sprintf(`{"processId":"in","deltaBase64":%q,"closeStdin":true}`, delta)))
+		return p.result(exec)
+	}
+	begun := time.Now()
+	if r := feed("cat"); *r.ExitCode != 0 || *r.Stdout != string(data) || time.Since(begun) > sandboxtest.Slow(10*time.Second) {
+		t.Errorf("exit code %d, %d bytes, %v", *r.ExitCode, len(*r.Stdout), time.Since(begun))
+	}
+	if r := feed("true"); *r.ExitCode != 0 {
+		t.Errorf("%+v", r)
+	}
+	// A process that is not finished with its output is at its end, whatever it left behind.
+	exec := p.ask("command/exec", `{"command":["sh","-c","trap '' TERM HUP; (setsid sleep 100 &) ; yes"],"processId":"y","streamStdoutStderr":true,"outputBytesCap":100000}`)
+	p.until("cap", func(m text) bool { return m.Params.CapReached })
+	p.must("command/exec/terminate", `{"processId":"y"}`)
+	if r := p.result(exec); *r.ExitCode != 137 || !r.StdoutTruncated {
+		t.Errorf("%+v", r)
+	}
+	if held := s.held.Load(); held != 0 {
+		t.Errorf("%d bytes are held", held)
+	}
+}
+
+// TestJailGone: a client that disappears leaves nothing.
+func TestJailGone(t *testing.T) {
+	s := jailed(t)
+	p := greeted(t, s)
+	mark := fmt.Sprint(3_000_000 + os.Getpid())
+	for n := range 5 {
+		p.ask("command/exec", fmt.Sprintf(`{"command":["sh","-c","trap '' TERM HUP INT; setsid sleep %s & echo up; wait"],"processId":"%d","tty":%v,"streamStdoutStderr":true}`, mark, n, n%2 == 0))
+		p.until("start", func(m text) bool { return m.Params.ProcessID == fmt.Sprint(n) })
+	}
+	p.must("process/spawn", fmt.Sprintf(`{"command":["sleep",%q],"processHandle":"h","cwd":%q,"timeoutMs":null}`, mark, s.Dir))
+	sandboxtest.Eventually(t, 10*time.Second, "six sleep", func() bool { return sleepers(mark) >= 6 })
+	p.conn.Close()
+	<-p.ended
+	if n := sleepers(mark); n != 0 {
+		t.Errorf("%d sleep", n)
+	}
+}
+
+// sleepers counts processes of the host that have mark among their arguments and are no shell.
+func sleepers(mark string) int {
+	dirs, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	n := 0
+	for _, dir := range dirs {
+		if b, err := os.ReadFile(dir); err == nil && bytes.Equal(b, []byte("sleep\x00"+mark+"\x00")) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,177 @@
+package rpc
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// TestMessages: what is answered to texts of all kinds, on a connection that goes on afterwards.
+func TestMessages(t *testing.T) {
+	w := &world{run: shell}
+	p := greeted(t, w.server())
+	const parse, invalid = `{"id":null,"error":{"code":-32700,"message":"Parse error: `, `{"id":null,"error":{"code":-32600,"message":"Invalid request: `
+	deep := strings.Repeat("[", 65) + strings.Repeat("]", 65)
+	for _, tt := range []struct{ text, want string }{
+		{`{`, parse},
+		{`{"id":1`, parse},
+		{`x`, parse},
+		{`{"id":1}{"id":2}`, parse},
+		{"{\"id\":\"\xff\"}", parse},
+		{"{'id':1}", parse},
+		{`{"id":1,"method":"x","params":` + strings.Repeat("[", 100_000), parse},
+		{`[]`, invalid},
+		{`[{"id":1,"method":"x"}]`, invalid},
+		{`1`, invalid},
+		{`null`, invalid},
+		{`{"id":null,"method":"x"}`, invalid + "an id is"},
+		{`{"id":1.5,"method":"x"}`, invalid + "an id is"},
+		{`{"id":1e3,"method":"x"}`, invalid + "an id is"},
+		{`{"id":true,"method":"x"}`, invalid + "an id is"},
+		{`{"id":[],"method":"x"}`, invalid + "an id is"},
+		{`{"id":9223372036854775808,"method":"x"}`, invalid + "an id is"},
+		{`{"id":"` + strings.Repeat("x", maxID) + `","method":"x"}`, invalid + "an id is"},
+		{`{"id":1,"id":2,"method":"x"}`, invalid + `the key \"id\" is there twice`},
+		{`{"id":1,"method":"x","params":{"a":{"b":1,"b":2}}}`, invalid + `params.a: the key \"b\" is there twice`},
+		{`{"id":1,"method":"x","params":` + deep + `}`, invalid},
+		{string(errTooLongText), invalid + "a message has at most 10485760 bytes"},
+		{`{"id":9223372036854775807,"method":"nonsense"}`, `{"id":9223372036854775807,"error":{"code":-32600,"message":"Invalid request: unknown method`},
+		{`{"id":-5,"method":"nonsense"}`, `{"id":-5,"error"`},
+		{`{"id":"a\u0062\n","method":"nonsense"}`, `{"id":"a\u0062\n","error"`},
+		{`{"id":"","method":"nonsense"}`, `{"id":"","error"`},
+		{`{"id":7}`, "{\"id\":7,\"error\":{\"code\":-32600,\"message\":\"Invalid request: missing field `method`"},
+		{`{"id":7,"method":5}`, "{\"id\":7,\"error\":{\"code\":-32600,\"message\":\"Invalid request: missing field `method`"},
+		{`{"id":7,"method":"x","params":5}`, "{\"id\":7,\"error\":{\"code\":-32600,\"message\":\"Invalid request: `params` is not an object"},
+		{`{"id":7,"method":"Initialize"}`, `unknown method`},
+		{`{"id":7,"method":"command/exec","params":{"Command":["true"]}}`, "missing field `command`"},
+		{`  { "params" : { "command" : [ "true" ] } , "method" : "command/exec" , "id" : 8 , "jsonrpc" : "1.0", "trace" : {} }  `, `{"id":8,"result":{"exitCode":0,`},
+	} {
+		before, _ := p.all()
+		p.send(tt.text)
+		n := 0
+		p.until("answer to "+tt.text[:min(len(tt.text), 100)], func(text) bool { n++; return n > len(before) })
+		if after, _ := p.all(); !strings.Contains(after[len(before)].raw, tt.want) {
+			t.Errorf("%.100s: %.300s, want %s", tt.text, after[len(before)].raw, tt.want)
+		}
+	}
+	// What wants no answer gets none.
+	before, _ := p.all()
+	for _, s := range []string{
+		`{"method":"initialized"}`, `{"method":"nonsense","params":{}}`, `{"method":"command/exec","params":{"command":["true"]}}`, ``, ` `,
+		`{"id":1,"result":{}}`, `{"id":1,"error":{"code":1,"message":""}}`, `{"result":1}`,
+	} {
+		p.send(s)
+	}
+	p.must("command/exec", `{"command":["true"]}`)
+	if after, _ := p.all(); len(after) != len(before)+1 {
+		t.Errorf("%+v", after[len(before):])
+	}
+	if len(w.reqs) != 2 {
+		t.Errorf("%d were decided", len(w.reqs))
+	}
+}
+
+// TestDuplicateID: an id is one request's until that is answered, however it is written.
+func TestDuplicateID(t *testing.T) {
+	w := &world{run: shell}
+	p := greeted(t, w.server())
+	for n, ids := range [][2]string{{`"one"`, `"\u006fne"`}, {`77`, `77`}} {
+		name := fmt.Sprint("d", n)
+		p.send(fmt.Sprintf(`{"id":%s,"method":"command/exec","params":{"command":["sleep"],"processId":%q}}`, ids[0], name))
+		p.send(fmt.Sprintf(`{"id":%s,"method":"command/exec","params":{"command":["true"]}}`, ids[1]))
+		m := p.until("refusal", func(m text) bool { return string(m.ID) == ids[1] })
+		if m.Error == nil || m.Error.Code != codeRequest || !strings.HasSuffix(m.Error.Message, "is under way") {
+			t.Error(m.raw)
+		}
+		p.must("command/exec/terminate", fmt.Sprintf(`{"processId":%q}`, name))
+		p.until("end", func(m text) bool { return string(m.ID) == ids[0] && m.Result != nil })
+		p.send(fmt.Sprintf(`{"id":%s,"method":"command/exec","params":{"command":["exit","5"]}}`, ids[1]))
+		p.until("answer", func(m text) bool { return string(m.ID) == ids[1] && bytes.Contains(m.Result, []byte(`"exitCode":5`)) })
+	}
+	// A number is no string.
+	p.ask("command/exec", `{"command":["sleep"],"processId":"d"}`)
+	last := fmt.Sprint(p.id)
+	p.send(fmt.Sprintf(`{"id":%q,"method":"command/exec/terminate","params":{"processId":"d"}}`, last))
+	p.until("answer", func(m text) bool { return string(m.ID) == `"`+last+`"` && m.Error == nil })
+}
+
+// FuzzParse: whatever is read as a request is JSON that says so, whose id is answered to as it was written; and what is
+// read from it does not make anything panic.
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{
+		`{"id":1,"method":"x","params":{"command":["a"],"env":{"A":null},"size":{"rows":1,"cols":2},"sandboxPolicy":{"type":"readOnly"}}}`,
+		`{"id":"\u0061","method":"x"}`, `{"id":-0,"method":""}`, `[1]`, `null`, `{"method":"x","id":{}}`, `{"id":1,"result":null}`, "\xff", `{"id":1e1}`,
+		`{"id":1,"method":"x","params":{"command":[[]],"tty":{},"timeoutMs":-1,"outputBytesCap":99999999999999999999,"size":[]}}`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, fault := parse(data)
+		var v map[string]json.RawMessage
+		isObject := json.Unmarshal(data, &v) == nil && v != nil && utf8.Valid(data)
+		if !isObject && fault == nil {
+			t.Fatalf("%q is taken", data)
+		}
+		answer := answerOf(json.RawMessage("1"), encode(empty{}))
+		if fault != nil {
+			answer = errorOf(m.id, fault)
+		} else if m.id != nil {
+			answer = answerOf(m.id, encode(empty{}))
+			if !bytes.Equal(m.id, v["id"]) {
+				t.Errorf("%q: id %s, want %s", data, m.id, v["id"])
+			}
+		}
+		if !json.Valid(answer) || bytes.ContainsAny(answer, "\n\r") {
+			t.Errorf("%q: %q", data, answer)
+		}
+		if fault != nil {
+			return
+		}
+		r := read(m.params)
+		for key := range r.fields {
+			one := &reader{fields: r.fields}
+			one.flag(key)
+			one.integer(key)
+			one.count(key)
+			one.text(key, one.has(key))
+			one.texts(key, one.has(key))
+			one.variables(key)
+			one.size(key, one.has(key))
+			(&reader{fields: map[string]json.RawMessage{"sandboxPolicy": r.fields[key]}}).policy()
+			for _, fresh := range []func(*reader){
+				func(r *reader) { r.integer(key) },
+				func(r *reader) { r.count(key) },
+				func(r *reader) { r.text(key, r.has(key)) },
+				func(r *reader) { r.texts(key, r.has(key)) },
+				func(r *reader) { r.variables(key) },
+				func(r *reader) { r.size(key, r.has(key)) },
+			} {
+				fresh(&reader{fields: r.fields})
+			}
+		}
+	})
+}
+
+// FuzzValidText: the text is UTF-8, and what is text in it stays.
+func FuzzValidText(f *testing.F) {
+	f.Add([]byte("a\xf0\x9f\x98b\xe2\x82"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got := validText(b)
+		if !utf8.ValidString(got) {
+			t.Errorf("%q: %q", b, got)
+		}
+		keep := func(s string) string { return strings.ReplaceAll(s, "\uFFFD", "") }
+		if want := strings.ToValidUTF8(string(b), ""); keep(got) != keep(want) {
+			t.Errorf("%q: %q", b, got)
+		}
+		for n := range b {
+			s := &stream{kept: b[:n], cut: true}
+			if utf8.Valid(b) && !strings.HasPrefix(string(b), s.text()) {
+				t.Errorf("%q cut at %d: %q", b, n, s.text())
+			}
+		}
+	})
+}

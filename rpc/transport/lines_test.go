@@ -1,0 +1,171 @@
+package transport
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/internal/sandboxtest"
+	"corral/rpc"
+)
+
+func TestLineReader(t *testing.T) {
+	const most = 100_000 // more than is read ahead
+	long := strings.Repeat("x", most)
+	const tooLong = "\x00too long"
+	for _, tt := range []struct {
+		name, in string
+		want     []string
+	}{
+		{"nothing", "", nil},
+		{"a line", "{}\n", []string{"{}"}},
+		{"two lines", "a\nb\n", []string{"a", "b"}},
+		{"no end", "a\nb", []string{"a", "b"}},
+		{"empty lines", "\n\na\n", []string{"", "", "a"}},
+		{"of a foreign system", "a\r\n", []string{"a\r"}},
+		{"the longest", long + "\nb\n", []string{long, "b"}},
+		{"the longest without an end", long, []string{long}},
+		{"too long", long + "y\nb\n", []string{tooLong, "b"}},
+		{"much too long", long + long + long + "\nb\n" + long + "z\nc", []string{tooLong, "b", tooLong, "c"}},
+		{"too long without an end", long + long, []string{tooLong}},
+	} {
+		for reader, r := range map[string]io.Reader{
+			"whole": strings.NewReader(tt.in), "halves": iotest.HalfReader(strings.NewReader(tt.in)), "bytes": iotest.OneByteReader(strings.NewReader(tt.in)),
+		} {
+			l := newLineReader(r, most)
+			for n := 0; ; n++ {
+				line, err := l.next()
+				if errors.Is(err, io.EOF) {
+					if n != len(tt.want) {
+						t.Errorf("%s, %s: %d lines, want %d", tt.name, reader, n, len(tt.want))
+					}
+					break
+				}
+				if errors.Is(err, rpc.ErrTooLong) {
+					line, err = []byte(tooLong), nil
+				}
+				if err != nil || n >= len(tt.want) || string(line) != tt.want[n] {
+					t.Errorf("%s, %s, line %d: %.20q of %d, %v", tt.name, reader, n, line, len(line), err)
+					break
+				}
+			}
+		}
+	}
+	l := newLineReader(iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("abc\n"))), most)
+	if _, err := l.next(); !errors.Is(err, iotest.ErrTimeout) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A piped is a connection over two pipes, blocking as those that a shell makes.
+type piped struct {
+	rpc.Conn
+	in, out *os.File // the other ends
+}
+
+func newPiped(t *testing.T) *piped {
+	t.Helper()
+	var fds [4]int
+	for n := 0; n < 4; n += 2 {
+		if err := unix.Pipe2(fds[n:n+2], unix.O_CLOEXEC); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var files [4]*os.File
+	for n, fd := range fds {
+		files[n] = os.NewFile(uintptr(fd), "pipe")
+		t.Cleanup(func() { _ = files[n].Close() })
+	}
+	c, err := Stdio(files[0], files[3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return &piped{c, files[1], files[2]}
+}
+
+func TestStdio(t *testing.T) {
+	p := newPiped(t)
+	_, _ = io.WriteString(p.in, "one\ntwo\n")
+	for _, want := range []string{"one", "two"} {
+		if got, err := p.Read(); err != nil || string(got) != want {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	large := bytes.Repeat([]byte("y"), 3*keptBuffer)
+	done := make(chan []byte)
+	go func() {
+		b := make([]byte, len("a\n")+len(large)+len("\nb\n"))
+		_, _ = io.ReadFull(p.out, b)
+		done <- b
+	}()
+	for _, text := range [][]byte{[]byte("a"), large, []byte("b")} {
+		if err := p.Write(text); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := <-done; string(got) != "a\n"+string(large)+"\nb\n" {
+		t.Errorf("%d bytes: %.10q", len(got), got)
+	}
+	p.in.Close()
+	if _, err := p.Read(); !errors.Is(err, io.EOF) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestStdioClose: what waits for a client that neither writes nor reads ends with the connection.
+func TestStdioClose(t *testing.T) {
+	p := newPiped(t)
+	results := make(chan error, 2)
+	go func() {
+		_, err := p.Read()
+		results <- err
+	}()
+	go func() { results <- p.Write(make([]byte, 1<<20)) }() // more than a pipe takes
+	sandboxtest.Eventually(t, 20*time.Second, "the pipe is full", func() bool {
+		n, err := unix.IoctlGetInt(int(p.out.Fd()), unix.TIOCINQ)
+		return err == nil && n >= 64<<10
+	})
+	for range 2 {
+		_ = p.Close()
+	}
+	for range 2 {
+		select {
+		case err := <-results:
+			if !errors.Is(err, os.ErrClosed) {
+				t.Errorf("%v", err)
+			}
+		case <-time.After(sandboxtest.Slow(20 * time.Second)):
+			t.Fatal("it still waits")
+		}
+	}
+	if err := p.Write([]byte("x")); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestStdioHangUp: that nobody reads is noticed though nothing is written, and though the input is open.
+func TestStdioHangUp(t *testing.T) {
+	p := newPiped(t)
+	result := make(chan error, 1)
+	go func() {
+		_, err := p.Read()
+		result <- err
+	}()
+	p.out.Close()
+	select {
+	case err := <-result:
+		if !errors.Is(err, os.ErrClosed) {
+			t.Errorf("%v", err)
+		}
+	case <-time.After(sandboxtest.Slow(20 * time.Second)):
+		t.Fatal("it still waits")
+	}
+}

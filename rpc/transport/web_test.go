@@ -1,0 +1,369 @@
+package transport
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"corral/internal/sandboxtest"
+	"corral/rpc"
+)
+
+// A site is a server over WebSockets with two principals, whose tokens are a and b.
+type site struct {
+	*testing.T
+	address string
+	end     func() error
+}
+
+func newSite(t *testing.T, serve Handler) *site {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- ServeWeb(ctx, l, WebOptions{
+			Log: silent(), Hosts: []string{"corral.example"},
+			Authenticate: func(token string) (rpc.Caller, bool) {
+				return rpc.Caller{Principal: "token:" + token}, token == "a" || token == "b"
+			},
+		}, serve)
+	}()
+	return &site{t, l.Addr().String(), func() error {
+		cancel()
+		return within(t, ended)
+	}}
+}
+
+// dial opens a WebSocket with a token.
+func (s *site) dial(token string) *websocket.Conn {
+	s.Helper()
+	ws, _, err := websocket.Dial(s.Context(), "ws://"+s.address+"/", &websocket.DialOptions{
+		HTTPHeader: http.Header{"Authorization": {"Bearer " + token}},
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = ws.CloseNow() })
+	ws.SetReadLimit(-1)
+	return ws
+}
+
+// TestWebRequests: what is no WebSocket of a principal is refused, and nothing is served.
+func TestWebRequests(t *testing.T) {
+	var served atomic.Int32
+	s := newSite(t, func(context.Context, rpc.Conn, rpc.Caller) error {
+		served.Add(1)
+		return nil
+	})
+	upgrade := []string{
+		"Authorization", "Bearer a", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-Websocket-Version", "13",
+		"Sec-Websocket-Key", "MDEyMzQ1Njc4OWFiY2RlZg==",
+	}
+	with := func(headers ...string) []string { return append(bytesOf(upgrade), headers...) }
+	for _, tt := range []struct {
+		name, method, path string
+		headers            []string // names and values; "-" takes a header away
+		status             int
+	}{
+		{"websocket", "GET", "/", upgrade, 101},
+		{"at another path", "GET", "/rpc/v1", upgrade, 101},
+		{"the configured name", "GET", "/", with("Host", "corral.example:99"), 101},
+		{"ready", "GET", "/readyz", nil, 200},
+		{"healthy", "GET", "/healthz", nil, 200},
+		{"ready, in short", "HEAD", "/readyz", nil, 200},
+		{"ready, posted", "POST", "/readyz", nil, 405},
+		{"ready, for a page", "GET", "/readyz", []string{"Origin", "http://localhost"}, 403},
+		{"ready, of another name", "GET", "/readyz", []string{"Host", "evil.example"}, 403},
+		{"a page", "GET", "/", with("Origin", "https://evil.example"), 403},
+		{"a local page", "GET", "/", with("Origin", "http://"+s.address), 403},
+		{"a page of nobody", "GET", "/", with("Origin", "null"), 403},
+		{"an empty origin", "GET", "/", with("Origin", ""), 403},
+		{"a rebound name", "GET", "/", with("Host", "evil.example"), 403},
+		{"a rebound name that begins well", "GET", "/", with("Host", "localhost.evil.example"), 403},
+		{"no token", "GET", "/", with("Authorization", "-"), 401},
+		{"no token, no websocket", "GET", "/", nil, 401},
+		{"another token", "GET", "/", with("Authorization", "Bearer c"), 401},
+		{"an empty token", "GET", "/", with("Authorization", "Bearer "), 401},
+		{"another scheme", "GET", "/", with("Authorization", "Basic a"), 401},
+		{"a token in the address", "GET", "/?token=a", with("Authorization", "-"), 401},
+		{"no websocket", "GET", "/", []string{"Authorization", "Bearer a"}, 426},
+		{"posted", "POST", "/", upgrade, 405},
+		{"an old version", "GET", "/", with("Sec-Websocket-Version", "8"), 400},
+		{"no key", "GET", "/", with("Sec-Websocket-Key", "-"), 400},
+	} {
+		before := served.Load()
+		if got := s.status(tt.method, tt.path, tt.headers); got != tt.status {
+			t.Errorf("%s: status %d, want %d", tt.name, got, tt.status)
+		}
+		if tt.status == 101 {
+			sandboxtest.Eventually(t, 20*time.Second, tt.name+": it is served", func() bool { return served.Load() == before+1 })
+		} else if served.Load() != before {
+			t.Errorf("%s: served", tt.name)
+		}
+	}
+	// Two headers, of which who is between may have read the other.
+	if got := s.raw("GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer a\r\nAuthorization: Bearer b\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 401 ") {
+		t.Errorf("two tokens: %.40q", got)
+	}
+	if got := s.raw("GET / HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 2*maxHeader) + "\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 431 ") {
+		t.Errorf("a long header: %.40q", got)
+	}
+	if err := s.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+func bytesOf(s []string) []string { return append([]string(nil), s...) }
+
+func (s *site) status(method, path string, headers []string) int {
+	s.Helper()
+	r, err := http.NewRequestWithContext(s.Context(), method, "http://"+s.address+path, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	for n := 0; n < len(headers); n += 2 {
+		switch {
+		case headers[n] == "Host":
+			r.Host = headers[n+1]
+		case headers[n+1] == "-":
+			r.Header.Del(headers[n])
+		default:
+			r.Header[headers[n]] = []string{headers[n+1]}
+		}
+	}
+	transport := &http.Transport{DisableKeepAlives: headers == nil}
+	defer transport.CloseIdleConnections()
+	answer, err := transport.RoundTrip(r)
+	if err != nil {
+		s.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	return answer.StatusCode
+}
+
+// raw sends bytes and returns what comes back until the connection ends.
+func (s *site) raw(request string) string {
+	s.Helper()
+	c, err := net.Dial("tcp", s.address)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(sandboxtest.Slow(20 * time.Second)))
+	_, _ = io.WriteString(c, request)
+	line, err := bufio.NewReader(c).ReadString('\n')
+	if err != nil {
+		s.Fatal(err)
+	}
+	return line
+}
+
+func TestWebSocket(t *testing.T) {
+	s := newSite(t, echo)
+	ws := s.dial("a")
+	large := strings.Repeat("y", rpc.MaxMessage-1)
+	for _, text := range []string{"hello", "", "ä\n", large} {
+		if err := ws.Write(t.Context(), websocket.MessageText, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		kind, got, err := ws.Read(t.Context())
+		if err != nil || kind != websocket.MessageText || string(got) != "token:a "+text {
+			t.Fatalf("%.40q of %d: %v %v", got, len(got), kind, err)
+		}
+	}
+	// In pieces.
+	w, err := ws.Writer(t.Context(), websocket.MessageText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, piece := range []string{"a", "b", ""} {
+		_, _ = io.WriteString(w, piece)
+	}
+	_ = w.Close()
+	if _, got, err := ws.Read(t.Context()); err != nil || string(got) != "token:a ab" {
+		t.Errorf("%q, %v", got, err)
+	}
+	go func() { _, _, _ = ws.Read(t.Context()) }() // the answer to a ping
+	if err := ws.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := s.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWebSocketEnds: what is no message ends the connection, with the status of RFC 6455, 7.4.1, where there is one.
+func TestWebSocketEnds(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		frame  []byte
+		status websocket.StatusCode // 0 for an end without a word
+		clean  bool
+	}{
+		{"binary", masked(0x82, "{}"), websocket.StatusUnsupportedData, false},
+		{"too long", masked(0x81, strings.Repeat("x", rpc.MaxMessage+1)), websocket.StatusMessageTooBig, false},
+		{"not masked", []byte("\x81\x02{}"), websocket.StatusGoingAway, false},
+		{"unknown kind", masked(0x83, "{}"), websocket.StatusProtocolError, false},
+		{"reserved bit", masked(0xc1, "{}"), websocket.StatusProtocolError, false},
+		{"a piece of nothing", masked(0x80, "{}"), websocket.StatusProtocolError, false},
+		{"ping in pieces", masked(0x09, "{}"), websocket.StatusProtocolError, false},
+		{"huge ping", masked(0x89, strings.Repeat("x", 126)), websocket.StatusProtocolError, false},
+		{"closed", masked(0x88, "\x03\xe8"), websocket.StatusNormalClosure, true},
+		{"closed without a status", masked(0x88, ""), websocket.StatusNoStatusRcvd, true},
+		{"closed without a word", nil, 0, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			result := make(chan error, 1)
+			s := newSite(t, func(ctx context.Context, conn rpc.Conn, who rpc.Caller) error {
+				result <- echo(ctx, conn, who)
+				return nil
+			})
+			c := s.upgraded()
+			if tt.frame == nil {
+				_ = c.Close()
+			} else {
+				_, _ = c.Write(tt.frame)
+				if got := closeStatus(c); got != tt.status {
+					t.Errorf("status %d, want %d", got, tt.status)
+				}
+			}
+			if err := within(t, result); errors.Is(err, io.EOF) != tt.clean {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// upgraded returns a connection after the handshake.
+func (s *site) upgraded() net.Conn {
+	s.Helper()
+	c, err := net.Dial("tcp", s.address)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(sandboxtest.Slow(20 * time.Second)))
+	_, _ = fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n", s.address)
+	var head []byte
+	for b := make([]byte, 1); !bytes.HasSuffix(head, []byte("\r\n\r\n")); head = append(head, b...) {
+		if _, err := c.Read(b); err != nil {
+			s.Fatalf("%q: %v", head, err)
+		}
+	}
+	if !bytes.HasPrefix(head, []byte("HTTP/1.1 101 ")) {
+		s.Fatalf("%q", head)
+	}
+	return c
+}
+
+// masked is a frame as a client sends it (RFC 6455, 5.2), with a mask that changes nothing.
+func masked(first byte, payload string) []byte {
+	frame := []byte{first}
+	switch n := len(payload); {
+	case n < 126:
+		frame = append(frame, 0x80|byte(n))
+	case n < 1<<16:
+		frame = binary.BigEndian.AppendUint16(append(frame, 0x80|126), uint16(n))
+	default:
+		frame = binary.BigEndian.AppendUint64(append(frame, 0x80|127), uint64(n))
+	}
+	return append(append(frame, 0, 0, 0, 0), payload...)
+}
+
+// closeStatus reads up to the close frame, and returns its status; 0 when the connection ends without one.
+func closeStatus(c net.Conn) websocket.StatusCode {
+	r := bufio.NewReader(c)
+	for {
+		head := make([]byte, 2)
+		if _, err := io.ReadFull(r, head); err != nil {
+			return 0
+		}
+		payload := make([]byte, head[1]&0x7f)
+		if _, err := io.ReadFull(r, payload); err != nil {
+			return 0
+		}
+		if head[0]&0xf == 8 {
+			if len(payload) < 2 {
+				return websocket.StatusNoStatusRcvd
+			}
+			return websocket.StatusCode(binary.BigEndian.Uint16(payload))
+		}
+	}
+}
+
+// TestWebStalled: a client that does not read holds up nobody, and its connection ends with the server.
+func TestWebStalled(t *testing.T) {
+	sandboxtest.Leaks(t)
+	stalled := make(chan struct{})
+	s := newSite(t, func(ctx context.Context, conn rpc.Conn, who rpc.Caller) error {
+		if who.Principal == "token:b" {
+			return echo(ctx, conn, who)
+		}
+		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+		for f := conn.(*frames); ; {
+			timer := time.AfterFunc(stallTime, func() { // a write that takes so long
+				if f.stalled() {
+					close(stalled)
+				}
+			})
+			err := conn.Write(make([]byte, 64<<10))
+			timer.Stop()
+			if err != nil {
+				return err
+			}
+		}
+	})
+	s.dial("a")
+	within(t, stalled)
+	other := s.dial("b")
+	if err := other.Write(t.Context(), websocket.MessageText, []byte("x")); err != nil {
+		t.Error(err)
+	}
+	if _, got, err := other.Read(t.Context()); err != nil || string(got) != "token:b x" {
+		t.Errorf("%q, %v", got, err)
+	}
+	begun := time.Now()
+	if err := s.end(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begun); took > sandboxtest.Slow(5*time.Second) {
+		t.Errorf("it ended after %v", took)
+	}
+}
+
+// TestWebShare: a principal has so many connections, and others are served.
+func TestWebShare(t *testing.T) {
+	s := newSite(t, echo)
+	for range maxShare {
+		s.dial("a")
+	}
+	if got := s.status("GET", "/", []string{"Authorization", "Bearer a"}); got != http.StatusServiceUnavailable {
+		t.Errorf("status %d", got)
+	}
+	s.dial("b")
+}
+
+// TestWebNobody: without tokens nobody is served.
+func TestWebNobody(t *testing.T) {
+	if err := ServeWeb(t.Context(), nil, WebOptions{Log: silent()}, echo); err == nil || !strings.Contains(err.Error(), "corral config token") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,166 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"corral/job"
+)
+
+// A world has the runner, the policy and the auditor of a test. Its jobs are functions.
+type world struct {
+	mu     sync.Mutex
+	specs  []job.Spec    // guarded by mu: of all that ran
+	reqs   []job.Request // guarded by mu: of all that were decided
+	denied []job.Claim   // guarded by mu
+	deny   func(r *job.Request) (rule, reason string)
+	run    func(ctx context.Context, io job.Stdio, argv []string) (job.Result, error)
+}
+
+func (w *world) Decide(_ context.Context, r *job.Request) (job.Decision, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reqs = append(w.reqs, *r)
+	d := job.Decision{Hash: "h", Spec: job.Spec{Args: r.Command, Dir: r.Dir, Terminal: r.Terminal}}
+	if r.Workspace != nil {
+		d.Spec.Workspace = *r.Workspace
+	}
+	if r.Repo == "" {
+		d.Rule, d.Reasons = "repo", []string{"Repository  not found"}
+	} else if w.deny != nil {
+		if rule, reason := w.deny(r); rule != "" {
+			d.Rule, d.Reasons = rule, []string{reason}
+		}
+	}
+	return d, nil
+}
+
+func (w *world) Denied(_ context.Context, c job.Claim) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.denied = append(w.denied, c)
+	return nil
+}
+
+func (w *world) Run(ctx context.Context, spec job.Spec, io job.Stdio) (job.Result, error) {
+	w.mu.Lock()
+	w.specs = append(w.specs, spec)
+	w.mu.Unlock()
+	defer func() {
+		for _, f := range []*os.File{io.Stdin, io.Stdout, io.Stderr} {
+			_ = f.Close()
+		}
+	}()
+	r, err := w.run(ctx, io, spec.Args)
+	if ctx.Err() != nil && err == nil && r.Status == "" {
+		r = job.Result{Status: job.Cancelled, ExitCode: -1, Signal: 9}
+	}
+	if r.Status == "" {
+		r.Status = job.Success
+	}
+	return r, err
+}
+
+// served is the one repository of these tests, and where the server is.
+const served = "/srv/app"
+
+func (w *world) server() *Server {
+	return &Server{
+		Engine: &job.Engine{Policy: w, Runner: w, Auditor: w},
+		Repos:  []Repo{{"app", served}, {"inner", served + "/inner"}, {"other", "/srv/other"}}, Dir: served, Version: "1.2.3",
+	}
+}
+
+// shell plays a few programs.
+func shell(ctx context.Context, io_ job.Stdio, argv []string) (job.Result, error) {
+	switch argv[0] {
+	case "echo":
+		say(io_.Stdout, strings.Join(argv[1:], " ")+"\n")
+	case "both":
+		say(io_.Stdout, "out")
+		say(io_.Stderr, "err")
+	case "cat":
+		if io_.Stdin != nil {
+			killable(ctx, func() { _, _ = io.Copy(io_.Stdout, io_.Stdin) })
+		}
+	case "true":
+	case "sleep":
+		<-ctx.Done()
+	case "yes":
+		line := bytes.Repeat([]byte("y\n"), 2048)
+		killable(ctx, func() {
+			for err := error(nil); err == nil; {
+				_, err = io_.Stdout.Write(line)
+			}
+		})
+	case "write": // so many bytes
+		_, _ = io.CopyN(io_.Stdout, zeros{}, int64(number(argv[1])))
+	case "print":
+		say(io_.Stdout, argv[1])
+	case "exit":
+		return job.Result{Status: job.Failure, ExitCode: number(argv[1])}, nil
+	case "signal":
+		return job.Result{Status: job.Failure, ExitCode: -1, Signal: 15}, nil
+	case "oom":
+		return job.Result{Status: job.Failure, ExitCode: -1, Signal: 9, Limit: job.LimitMemory}, nil
+	case "timeout":
+		say(io_.Stdout, "part")
+		return job.Result{Status: job.Timeout, ExitCode: -1, Signal: 9}, nil
+	case "sensitive":
+		return job.Result{Sensitive: []string{".git/hooks/x\n\xff"}, SensitiveMore: 3}, nil
+	case "lost":
+		return job.Result{Status: job.Lost}, nil
+	case "down":
+		return job.Result{}, fmt.Errorf("%w at\n/run/x", job.ErrUnavailable)
+	case "missing":
+		return job.Result{}, &job.Refusal{Step: "exec", Errno: int(syscall.ENOENT), Message: "missing: no such file"}
+	case "closed":
+		return job.Result{}, &job.Refusal{Step: "exec", Errno: int(syscall.EACCES), Message: "x"}
+	case "text":
+		return job.Result{}, &job.Refusal{Step: "exec", Errno: int(syscall.ENOEXEC), Message: "x"}
+	case "nowhere":
+		return job.Result{}, &job.Refusal{Step: "cwd", Errno: int(syscall.ENOENT), Message: "x"}
+	case "outside":
+		return job.Result{}, &job.Refusal{Step: "cwd", Errno: int(syscall.EXDEV), Message: "x"}
+	case "large":
+		return job.Result{}, &job.Refusal{Step: "payload", Message: "x"}
+	case "full":
+		return job.Result{}, &job.Refusal{Step: "limits", Message: "more than the operator allows"}
+	default:
+		return job.Result{}, errors.New("the shell of the test has no " + argv[0])
+	}
+	return job.Result{}, nil
+}
+
+func say(f *os.File, s string) { _, _ = f.WriteString(s) }
+
+func number(s string) int {
+	n, _ := strconv.Atoi(s) // of a test's own
+	return n
+}
+
+// killable runs what may wait at a pipe, and does not wait for it when ctx ends: the pipe's other end is closed then.
+func killable(ctx context.Context, run func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		run()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// zeros never end.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }

@@ -1,0 +1,487 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"corral/internal/sandboxtest"
+	"corral/job"
+)
+
+var _ job.Lender = (*Keeper)(nil)
+
+// A host plays the supervisor, and the clock.
+type host struct {
+	mu      sync.Mutex
+	n       int
+	opened  []job.SessionSpec
+	live    map[string]bool // by id; what is kept is live
+	closed  []string        // "ID keep"
+	changed bool            // something in the repository was
+	resting bool            // what is kept is no session
+	fail    error           // of the next opening
+	hold    chan struct{}   // openings wait for it
+	timers  map[int]func()
+	timed   []time.Duration
+}
+
+func newHost() *host { return &host{live: map[string]bool{}, timers: map[int]func(){}} }
+
+func (h *host) OpenSession(ctx context.Context, spec job.SessionSpec) (job.Session, error) {
+	if h.hold != nil {
+		select {
+		case <-h.hold:
+		case <-ctx.Done():
+			return job.Session{}, ctx.Err()
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.fail; err != nil {
+		h.fail = nil
+		return job.Session{}, err
+	}
+	h.n++
+	h.opened = append(h.opened, spec)
+	id := fmt.Sprint("s", h.n)
+	h.live[id] = true
+	return job.Session{ID: id}, nil
+}
+
+func (h *host) CloseSession(_ context.Context, id string, keep bool) (bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = append(h.closed, fmt.Sprint(id, " ", keep))
+	if !h.live[id] || h.resting {
+		return false, &job.Refusal{Step: "session", Message: "no session"}
+	}
+	kept := keep && h.changed
+	h.live[id] = kept
+	return kept, nil
+}
+
+func (h *host) ListSessions(context.Context) ([]job.Session, error) { return nil, nil }
+
+func (h *host) after(d time.Duration, f func()) func() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	id := len(h.timed)
+	h.timed = append(h.timed, d)
+	h.timers[id] = f
+	return func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		_, there := h.timers[id]
+		delete(h.timers, id)
+		return there
+	}
+}
+
+// pass lets the time of all timers come.
+func (h *host) pass() {
+	h.mu.Lock()
+	var due []func()
+	for id, f := range h.timers {
+		due = append(due, f)
+		delete(h.timers, id)
+	}
+	h.mu.Unlock()
+	for _, f := range due {
+		f()
+	}
+}
+
+func (h *host) ended() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.closed)
+}
+
+func (h *host) keeper(t *testing.T, o Options) *Keeper {
+	t.Helper()
+	o.Sessions, o.After = h, h.after
+	k := New(o)
+	t.Cleanup(k.Close)
+	return k
+}
+
+var (
+	root    = &job.Request{Principal: "user:ada", Session: "c1", Root: true}
+	overlay = &job.Request{Principal: "user:ada", Session: "c1"}
+	direct  = job.Spec{Repo: "/srv/x", Profile: "default"}
+	behind  = job.Spec{Repo: "/srv/x", Profile: "default", Workspace: job.Overlay}
+)
+
+func lend(t *testing.T, k *Keeper, r *job.Request, spec job.Spec) job.Loan {
+	t.Helper()
+	loan, err := k.Lend(t.Context(), r, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loan
+}
+
+// use lends a session and returns it.
+func use(t *testing.T, k *Keeper, r *job.Request, spec job.Spec) (id string, anew bool) {
+	t.Helper()
+	loan := lend(t, k, r, spec)
+	loan.Return(false)
+	return loan.ID, loan.Anew
+}
+
+// TestWhose: who shares a session, and what it is opened with.
+func TestWhose(t *testing.T) {
+	sandboxtest.Leaks(t)
+	h := newHost()
+	k := h.keeper(t, Options{Root: job.SessionSpec{Image: "debian", Disk: 1 << 30, Inodes: 5}, RootIdle: time.Minute})
+	if len(h.opened) != 0 {
+		t.Error("opened without a job")
+	}
+	other, client := *root, *root
+	other.Principal, client.Session = "user:bob", "c2"
+	for _, tt := range []struct {
+		name string
+		r    *job.Request
+		spec job.Spec
+		id   string
+	}{
+		{"the first", root, direct, "s1"},
+		{"again", root, direct, "s1"},
+		{"another principal", &other, direct, "s2"},
+		{"another client", &client, direct, "s3"},
+		{"another repository", root, job.Spec{Repo: "/srv/y", Profile: "default"}, "s4"},
+		{"behind an overlay", overlay, behind, "s5"},
+		{"the first is still there", root, direct, "s1"},
+	} {
+		if id, anew := use(t, k, tt.r, tt.spec); id != tt.id || anew {
+			t.Errorf("%s: %s, anew %t", tt.name, id, anew)
+		}
+	}
+	want := job.SessionSpec{
+		Repo: "/srv/x", Profile: "default", Root: true, Image: "debian", Disk: 1 << 30, Inodes: 5, Idle: time.Minute + backstop,
+	}
+	if h.opened[0] != want {
+		t.Errorf("opened with %+v", h.opened[0])
+	}
+	want = job.SessionSpec{Repo: "/srv/x", Profile: "default", Workspace: job.Overlay, Idle: Forever}
+	if h.opened[4] != want {
+		t.Errorf("opened with %+v", h.opened[4])
+	}
+}
+
+// TestRace: many first jobs at once share one opening.
+func TestRace(t *testing.T) {
+	sandboxtest.Leaks(t)
+	h := newHost()
+	h.hold = make(chan struct{})
+	k := h.keeper(t, Options{})
+	var work sync.WaitGroup
+	ids := make([]string, 100)
+	for n := range ids {
+		work.Go(func() {
+			loan, err := k.Lend(t.Context(), root, direct)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			ids[n] = loan.ID
+			loan.Return(false)
+			loan.Return(false) // the second does nothing
+		})
+	}
+	close(h.hold)
+	work.Wait()
+	if len(h.opened) != 1 || slices.ContainsFunc(ids, func(id string) bool { return id != "s1" }) {
+		t.Errorf("%d openings, %q", len(h.opened), ids)
+	}
+}
+
+// TestNotOpened: those that wait learn why, and the next job tries again.
+func TestNotOpened(t *testing.T) {
+	sandboxtest.Leaks(t)
+	h := newHost()
+	k := h.keeper(t, Options{RootIdle: time.Minute})
+	h.fail = errors.New("no loop device")
+	if _, err := k.Lend(t.Context(), root, direct); err == nil || err.Error() != "no loop device" {
+		t.Errorf("%v", err)
+	}
+	if id, anew := use(t, k, root, direct); id != "s1" || anew {
+		t.Errorf("%s, anew %t", id, anew)
+	}
+	// One that went away while it was opened does not take the session from others.
+	h.hold = make(chan struct{})
+	other := *root
+	other.Session = "c2"
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := k.Lend(ctx, &other, direct); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	left := make(chan error)
+	go func() {
+		_, err := k.Lend(ctx, &other, direct)
+		left <- err
+	}()
+	sandboxtest.Eventually(t, time.Second, "no opening", func() bool {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return len(k.all) == 2
+	})
+	cancel()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	close(h.hold)
+	if id, _ := use(t, k, &other, direct); id != "s2" {
+		t.Error(id)
+	}
+}
+
+// TestIdle: a session that no job uses ends after its time, and not while one does.
+func TestIdle(t *testing.T) {
+	sandboxtest.Leaks(t)
+	h := newHost()
+	k := h.keeper(t, Options{RootIdle: 5 * time.Minute})
+	first, second := lend(t, k, root, direct), lend(t, k, root, direct)
+	first.Return(false)
+	h.pass()
+	if got := h.ended(); len(got) != 0 {
+		t.Errorf("closed in use: %q", got)
+	}
+	second.Return(false)
+	if !slices.Equal(h.timed, []time.Duration{5 * time.Minute}) {
+		t.Errorf("timers %v", h.timed)
+	}
+	third := lend(t, k, root, direct) // stops the timer
+	h.pass()
+	third.Return(false)
+	h.pass()
+	if got := h.ended(); !slices.Equal(got, []string{"s1 false"}) {
+		t.Errorf("closed %q", got)
+	}
+	for _, want := range []bool{true, false} { // told once
+		if id, anew := use(t, k, root, direct); id != "s2" || anew != want {
+			t.Errorf("%s, anew %t", id, anew)
+		}
+	}
+	use(t, k, overlay, behind)
+	h.pass()
+	if got := h.ended(); !slices.Equal(got, []string{"s1 false", "s2 false"}) {
+		t.Errorf("what has no time to be idle for was closed, too: %q", got)
+	}
+}
+
+// TestAside: changes behind an overlay are kept at an orderly end, and who comes back has them again.
+func TestAside(t *testing.T) {
+	sandboxtest.Leaks(t)
+	h := newHost()
+	h.changed = true
+	k := h.keeper(t, Options{OverlayIdle: time.Minute})
+	use(t, k, overlay, behind)
+	h.pass()
+	if id, anew := use(t, k, overlay, behind); id != "s1" || anew || len(h.opened) != 1 {
+		t.Errorf("%s, anew %t, opened %d", id, anew, len(h.opened))
+	}
+	h.pass()
+	h.resting = true // the supervisor puts it aside by itself, too
+	use(t, k, overlay, behind)
+	h.pass()
+	if id, anew := use(t, k, overlay, behind); id != "s1" || anew || len(h.opened) != 1 {
+		t.Errorf("resting: %s, anew %t, opened %d", id, anew, len(h.opened))
+	}
+	h.resting = false
+	h.pass()
+	// Somebody discards it: the supervisor knows it no more.
+	loan := lend(t, k, overlay, behind)
+	loan.Return(true)
+	if id, anew := use(t, k, overlay, behind); id != "s2" || !anew {
+		t.Errorf("%s, anew %t", id, anew)
+	}
+	h.changed = false
+	h.pass()
+	if id, anew := use(t, k, overlay, behind); id != "s3" || !anew {
+		t.Errorf("without changes: %s, anew %t", id, anew)
+	}
+	h.changed = true
+	k.End("user:ada", "c1")
+	if id, anew := use(t, k, overlay, behind); id != "s4" || anew {
+		t.Errorf("another client of that name: %s, anew %t", id, anew)
+	}
+	want := []string{"s1 true", "s1 true", "s1 true", "s1 true", "s1 true", "s2 true", "s3 true"}
+	if got := h.ended(); !slices.Equal(got, want) {
+		t.Errorf("closed %q", got)
+	}
+}
+
+// TestLost: those whose session the supervisor has ended have one new one between them.
+func TestLost(t *testing.T) {
+	sandboxtest.Leaks(t)
+	h := newHost()
+	k := h.keeper(t, Options{})
+	first, second := lend(t, k, root, direct), lend(t, k, root, direct)
+	h.live["s1"] = false
+	first.Return(true)
+	again := lend(t, k, root, direct)
+	second.Return(true)
+	also := lend(t, k, root, direct)
+	if again.ID != "s2" || also.ID != "s2" || !again.Anew {
+		t.Errorf("%+v, %+v", again, also)
+	}
+	again.Return(false)
+	also.Return(false)
+	if got := h.ended(); !slices.Equal(got, []string{"s1 false"}) {
+		t.Errorf("closed %q", got)
+	}
+}
+
+// TestEnd: a client's sessions end with it, those in use with their last job, and nobody else's.
+func TestEnd(t *testing.T) {
+	sandboxtest.Leaks(t)
+	h := newHost()
+	k := h.keeper(t, Options{})
+	other := *root
+	other.Session = "c2"
+	use(t, k, &other, direct)
+	use(t, k, overlay, behind)
+	busy := lend(t, k, root, direct)
+	k.End("user:bob", "c1")
+	k.End("user:ada", "c3")
+	if got := h.ended(); len(got) != 0 {
+		t.Errorf("closed %q", got)
+	}
+	k.End("user:ada", "c1")
+	if got := h.ended(); !slices.Equal(got, []string{"s2 true"}) {
+		t.Errorf("closed %q", got)
+	}
+	busy.Return(false)
+	if got := h.ended(); !slices.Equal(got, []string{"s2 true", "s3 false"}) {
+		t.Errorf("closed %q", got)
+	}
+	k.Close()
+	k.Close()
+	k.End("user:ada", "c2")
+	if got := h.ended(); !slices.Equal(got, []string{"s2 true", "s3 false", "s1 false"}) {
+		t.Errorf("closed %q", got)
+	}
+	if _, err := k.Lend(t.Context(), root, direct); !errors.Is(err, job.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestCloseBusy: the end of the front-end does not wait for jobs; who still has a session closes nothing twice.
+func TestCloseBusy(t *testing.T) {
+	sandboxtest.Leaks(t)
+	h := newHost()
+	k := h.keeper(t, Options{})
+	busy := lend(t, k, root, direct)
+	h.hold = make(chan struct{}) // and it waits for no opening
+	opening := make(chan error)
+	go func() {
+		_, err := k.Lend(t.Context(), overlay, behind)
+		opening <- err
+	}()
+	sandboxtest.Eventually(t, time.Second, "no opening", func() bool {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return len(k.all) == 2
+	})
+	k.Close()
+	busy.Return(true)
+	if err := <-opening; !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if got := h.ended(); !slices.Equal(got, []string{"s1 false"}) {
+		t.Errorf("closed %q", got)
+	}
+}
+
+// TestBounds: a principal's longest unused session makes room for its next; that of another does not.
+func TestBounds(t *testing.T) {
+	sandboxtest.Leaks(t)
+	h := newHost()
+	k := h.keeper(t, Options{PerPrincipal: 2, InAll: 3})
+	of := func(principal, client string) *job.Request {
+		return &job.Request{Principal: principal, Session: client, Root: true}
+	}
+	use(t, k, of("a", "1"), direct)
+	use(t, k, of("a", "2"), direct)
+	use(t, k, of("a", "1"), direct)
+	use(t, k, of("a", "3"), direct)
+	if got := h.ended(); !slices.Equal(got, []string{"s2 false"}) {
+		t.Errorf("closed %q", got)
+	}
+	busy := lend(t, k, of("a", "1"), direct)
+	also := lend(t, k, of("a", "3"), direct)
+	_, err := k.Lend(t.Context(), of("a", "4"), direct)
+	var refusal *job.Refusal
+	if !errors.As(err, &refusal) || !strings.Contains(err.Error(), "open and busy") {
+		t.Errorf("%v", err)
+	}
+	busy.Return(false)
+	also.Return(false)
+	use(t, k, of("b", "1"), direct)
+	if _, err := k.Lend(t.Context(), of("b", "2"), direct); !errors.As(err, &refusal) {
+		t.Errorf("%v", err)
+	}
+	k.End("a", "1")
+	use(t, k, of("b", "2"), direct)
+	for n := range 3 * maxFormer { // what is remembered is bounded as well
+		k.mu.Lock()
+		k.remember(key{client: fmt.Sprint(n)})
+		k.mu.Unlock()
+	}
+	if len(k.former) > maxFormer {
+		t.Errorf("%d are remembered", len(k.former))
+	}
+}
+
+// TestStorm: users, ends, losses and idleness at once leave nothing open and close nothing twice.
+func TestStorm(t *testing.T) {
+	sandboxtest.Leaks(t)
+	h := newHost()
+	h.changed = true
+	k := h.keeper(t, Options{RootIdle: time.Minute, OverlayIdle: time.Minute, PerPrincipal: 4})
+	var work sync.WaitGroup
+	for n := range 8 {
+		work.Go(func() {
+			r := &job.Request{Principal: fmt.Sprint(n % 2), Session: fmt.Sprint(n % 3), Root: n%4 == 0}
+			spec := direct
+			if !r.Root {
+				spec = behind
+			}
+			for i := range 200 {
+				loan, err := k.Lend(t.Context(), r, spec)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				loan.Return(i%17 == 0)
+				switch {
+				case i%13 == 0:
+					k.End(r.Principal, r.Session)
+				case i%7 == 0:
+					h.pass()
+				}
+			}
+		})
+	}
+	work.Wait()
+	k.Close()
+	if k.count != 0 || len(k.all) != 0 {
+		t.Errorf("%d are counted, %d listed", k.count, len(k.all))
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id, live := range h.live {
+		if live && !slices.Contains(h.closed, id+" true") {
+			t.Errorf("%s was not closed", id)
+		}
+	}
+}
