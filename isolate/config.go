@@ -55,6 +55,7 @@ type Repo struct {
 	// Whatever a front-end asks for:
 	Ceilings job.Limits     // the most for its jobs, below those of the Config; zero fields bound nothing
 	ReadOnly bool           // no job writes to it
+	Overlay  bool           // no job does but to its session's layer; what was changed there can be applied
 	Profile  string         // of system calls, that its jobs have; "" leaves it to them
 	Protect  job.Protection // of sensitive paths, the least that jobs which write to it have
 }

@@ -34,6 +34,12 @@ func (c *Config) floor(path string, q *Request, limits job.Limits) (job.Limits, 
 				Hint: "ask for workspace readonly, or have it changed in the supervisor's configuration",
 			}
 		}
+		if r.Overlay && q.Flags&(wire.FlagReadOnly|wire.FlagOverlay) == 0 && q.Tool != string(job.ToolChanges) {
+			return limits, "", &job.Refusal{
+				Step: "workspace", Message: fmt.Sprintf("jobs write to %q only on a session's layer: its workspace is overlay", path),
+				Hint: "ask for workspace overlay, or have it changed in the supervisor's configuration",
+			}
+		}
 		switch {
 		case r.Profile == "" || r.Profile == profile:
 		case profile == "":

@@ -16,6 +16,7 @@ func TestFloor(t *testing.T) {
 		{Path: "/bound", Ceilings: job.Limits{PIDs: 10, Wall: time.Second}},
 		{Path: "/still", ReadOnly: true},
 		{Path: "/strict", Profile: "strict"},
+		{Path: "/layer", Overlay: true},
 		{Path: "/twice"},
 		{Path: "/twice", ReadOnly: true, Profile: "strict"},
 	}}
@@ -38,6 +39,11 @@ func TestFloor(t *testing.T) {
 		{"no profile asked for", "/strict", wire.Run{}, job.Limits{}, "strict", ""},
 		{"its profile", "/strict", wire.Run{Profile: "strict"}, job.Limits{}, "strict", ""},
 		{"another profile", "/strict", wire.Run{Profile: "default"}, job.Limits{}, "", "profile"},
+		{"writes to a layer", "/layer", wire.Run{Flags: wire.FlagOverlay}, job.Limits{}, "", ""},
+		{"reads below it", "/layer", wire.Run{Flags: wire.FlagReadOnly}, job.Limits{}, "", ""},
+		{"writes below it", "/layer", wire.Run{}, job.Limits{}, "", "workspace"},
+		{"applies a layer", "/layer", wire.Run{Tool: string(job.ToolChanges)}, job.Limits{}, "", ""},
+		{"applies where nothing is written", "/still", wire.Run{Tool: string(job.ToolChanges)}, job.Limits{}, "", "workspace"},
 		{"an entry of two", "/twice", wire.Run{}, job.Limits{}, "", "workspace"},
 		{"the other's profile", "/twice", wire.Run{Flags: wire.FlagReadOnly}, job.Limits{}, "strict", ""},
 	} {

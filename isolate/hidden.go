@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,31 +39,60 @@ func (h *hidden) of(dir string) ([]string, error) {
 	if l, ok := h.known[dir]; ok && time.Since(l.when) < hiddenFor {
 		return l.paths, nil
 	}
-	l := hiddenList{when: time.Now()}
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) { // removed meanwhile
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		skip, err := notForAll(d)
-		if skip {
-			l.paths = append(l.paths, strings.TrimPrefix(path, dir+"/"))
-			if d.IsDir() {
-				return fs.SkipDir
-			}
-		}
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("what not everybody may read in %s: %w", dir, err)
+	w := hiddenWalk{dir: dir, slots: make(chan struct{}, max(runtime.NumCPU(), 1))}
+	w.work.Go(func() { w.walk(dir) })
+	w.work.Wait()
+	if w.err != nil {
+		return nil, fmt.Errorf("what not everybody may read in %s: %w", dir, w.err)
 	}
+	slices.Sort(w.paths)
 	if h.known == nil {
 		h.known = map[string]hiddenList{}
 	}
-	h.known[dir] = l
-	return l.paths, nil
+	h.known[dir] = hiddenList{w.paths, time.Now()}
+	return w.paths, nil
+}
+
+// A hiddenWalk looks at a tree with every processor: a /usr has more than 100,000 names.
+type hiddenWalk struct {
+	dir   string
+	work  sync.WaitGroup
+	slots chan struct{}
+
+	mu    sync.Mutex
+	paths []string // guarded by mu
+	err   error    // guarded by mu
+}
+
+func (w *hiddenWalk) walk(dir string) {
+	w.slots <- struct{}{}
+	defer func() { <-w.slots }()
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // removed meanwhile
+		w.fail(err)
+		return
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		hide, err := notForAll(e)
+		switch {
+		case err != nil:
+			w.fail(err)
+			return
+		case hide:
+			w.mu.Lock()
+			w.paths = append(w.paths, strings.TrimPrefix(path, w.dir+"/"))
+			w.mu.Unlock()
+		case e.IsDir():
+			w.work.Go(func() { w.walk(path) })
+		}
+	}
+}
+
+func (w *hiddenWalk) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.err = errors.Join(w.err, err)
 }
 
 // notForAll says whether something is not everybody's to read. Links have no say of their own.

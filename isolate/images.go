@@ -47,7 +47,7 @@ func (m *images) use(name string) (*image, error) {
 		i.users++
 		return i, nil
 	}
-	path := filepath.Join(m.dir, name)
+	path := filepath.Join(m.dir, sessionID())
 	if err := makeDir(path); err != nil {
 		return nil, err
 	}
@@ -71,7 +71,9 @@ func (i *image) leave() {
 	if i.users--; i.users > 0 {
 		return
 	}
-	delete(i.of.open, i.name)
+	if i.of.open[i.name] == i {
+		delete(i.of.open, i.name)
+	}
 	path := i.layer.Path()
 	_ = i.layer.Close()
 	_ = os.Remove(path)
@@ -114,7 +116,15 @@ func (s *Supervisor) removeImage(peer Peer, name string) error {
 	if !imagePattern.MatchString(name) || !s.images.has(name) {
 		return noImage(name)
 	}
-	return s.images.store.Remove(name)
+	return s.images.remove(name)
+}
+
+// remove removes an image. Sessions that began with it keep it; one that asks for its name gets what has it then.
+func (m *images) remove(name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.open, name)
+	return m.store.Remove(name)
 }
 
 // openLayers opens the stores of layers and of images.

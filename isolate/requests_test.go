@@ -216,7 +216,7 @@ func TestTags(t *testing.T) {
 	eventually(t, func() string { return strings.Join(f.list(f.c), ", ") })
 }
 
-// TestTooMany: beyond what it may have at once, a connection ends and a supervisor says so.
+// TestTooMany: beyond what a connection or a supervisor may have at once, it says so.
 func TestTooMany(t *testing.T) {
 	f := newFront(t, func(c *Config) { c.MaxJobs = 1 })
 	l := f.waiting()
@@ -236,8 +236,10 @@ func TestTooMany(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.begin(maxClientRuns); !errors.Is(err, wire.ErrMalformed) {
-		t.Errorf("run %d: %v", maxClientRuns+1, err)
+	_, err = c.begin(maxClientRuns)
+	refusedAt(t, "one more on a connection", err, "request", 0)
+	if _, err := c.begin(1); !errors.Is(err, wire.ErrMalformed) {
+		t.Errorf("a tag twice: %v", err)
 	}
 	c.forget(0)
 	if _, err := c.begin(maxClientRuns); err != nil {

@@ -236,6 +236,13 @@ func (c *client) run(ctx context.Context, tag uint32, body []byte, files []*os.F
 	take(&q.RepoDir, q.Flags&wire.FlagRepo != 0)
 	take(&q.CommonDir, q.Flags&wire.FlagCommon != 0)
 	r, err := c.begin(tag)
+	var refusal *job.Refusal
+	if errors.As(err, &refusal) {
+		result := refused(err)
+		c.unwanted <- files
+		c.answer(result.Append(tag))
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -252,13 +259,16 @@ func (c *client) run(ctx context.Context, tag uint32, body []byte, files []*os.F
 	return nil
 }
 
-// begin makes the run of a tag, which a signal that follows on the connection finds. It refuses a tag that is in use, and
-// more runs than a connection may have.
+// begin makes the run of a tag, which a signal that follows on the connection finds. A tag that is in use is no message of a
+// client's of ours; more runs than a connection may have are refused.
 func (c *client) begin(tag uint32) (*run, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.runs[tag] != nil || len(c.runs) >= maxClientRuns {
-		return nil, fmt.Errorf("tag %d in use, or more than %d jobs: %w", tag, maxClientRuns, wire.ErrMalformed)
+	if c.runs[tag] != nil {
+		return nil, fmt.Errorf("tag %d in use: %w", tag, wire.ErrMalformed)
+	}
+	if len(c.runs) >= maxClientRuns {
+		return nil, tooMany(maxClientRuns, "a connection may have")
 	}
 	r := c.s.newRun(c.peer)
 	c.runs[tag] = r

@@ -128,9 +128,10 @@ func (ss *session) check() error {
 	if spec.Disk > l.MaxDisk || spec.Inodes > l.MaxInodes {
 		return &job.Refusal{Step: "limits", Message: fmt.Sprintf("a layer of %d bytes and %d files: at most %d and %d", spec.Disk, spec.Inodes, l.MaxDisk, l.MaxInodes)}
 	}
-	if ss.idle = time.Duration(spec.Idle); ss.idle == 0 || ss.idle > l.MaxIdle {
+	if ss.idle = time.Duration(spec.Idle); ss.idle == 0 {
 		ss.idle = l.Idle
 	}
+	ss.idle = min(ss.idle, l.MaxIdle)
 	return nil
 }
 

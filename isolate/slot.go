@@ -337,13 +337,20 @@ func (j *jail) addSlot(sl *slot, err error) bool {
 	}
 	j.mu.Unlock()
 	switch {
-	case errors.Is(err, errJailEnded):
+	case errors.Is(err, errJailEnded), err != nil && !j.alive():
 	case err != nil:
 		j.s.config.Log.Warn("no slot made ahead", "jail", j.name, "error", err)
 	case !keep:
 		sl.destroy()
 	}
 	return keep
+}
+
+// alive says whether the jail is not being dropped.
+func (j *jail) alive() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return !j.dropped
 }
 
 // discardSlots destroys the slots that wait.

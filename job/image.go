@@ -18,8 +18,8 @@ type Image struct {
 type Images interface {
 	// ListImages lists the images, by name. There is no error in having none.
 	ListImages(ctx context.Context) ([]Image, error)
-	// RemoveImage removes an image. One that is not there, or that a session uses, is a *Refusal at step
-	// "session".
+	// RemoveImage removes an image; sessions that began with it keep it until they end. One that is not there is a *Refusal
+	// at step "session".
 	RemoveImage(ctx context.Context, name string) error
 }
 

@@ -240,7 +240,8 @@ func TestSandboxSchema(t *testing.T) {
 	for _, p := range in.Properties {
 		names = append(names, p.name)
 	}
-	if !slices.Equal(names, []string{"command", "args", "stdin", "working_directory", "timeout"}) || len(in.Required) > 0 || in.Type != "object" {
+	slices.Sort(names)
+	if !slices.Equal(names, []string{"args", "command", "stdin", "timeout", "working_directory"}) || len(in.Required) > 0 || in.Type != "object" {
 		t.Errorf("%q, required %q", names, in.Required)
 	}
 	if len(d.Description) > 2<<10 || d.ReadOnly || !d.Destructive || d.OpenWorld || d.Output != nil {

@@ -65,21 +65,22 @@ func (s *Server) serve(parent context.Context, conn Conn, who Caller) error {
 		pending: map[string]bool{}, processes: map[handle]*process{},
 	}
 	go c.out.run()
-	read := make(chan error, 1)
-	go func() { read <- c.read() }()
+	read := make(chan struct{})
+	var err error // of reading, if that ended the connection
+	go func() {
+		defer close(read)
+		err = c.read()
+	}()
 
-	var err error
 	ended := false
 	select {
-	case err = <-read:
+	case <-read:
 		ended = true
 	case <-c.out.done: // it cannot be written to
 	case <-ctx.Done():
 	}
 	failure := c.end(cancel, ended)
-	if !ended {
-		_ = <-read // of a connection that is closed
-	}
+	<-read
 	c.all.Wait()
 	if s.Ended != nil {
 		s.Ended(who.Principal, who.Session)
@@ -87,7 +88,7 @@ func (s *Server) serve(parent context.Context, conn Conn, who Caller) error {
 	switch {
 	case failure != nil:
 		return fmt.Errorf("write to the client: %w", failure)
-	case err != nil && !errors.Is(err, io.EOF):
+	case ended && err != nil && !errors.Is(err, io.EOF):
 		return fmt.Errorf("read from the client: %w", err)
 	}
 	return parent.Err()

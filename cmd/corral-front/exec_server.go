@@ -95,7 +95,7 @@ func (e *execListeners) open() error {
 		var err error
 		switch l.Kind {
 		case config.ListenStdio:
-			err = e.openStdio()
+			e.serves = append(e.serves, serveStdio)
 		case config.ListenUnix:
 			err = e.openUnix(l.Address)
 		case config.ListenWeb:
@@ -117,19 +117,16 @@ func (e *execListeners) close() {
 // errStdioEnded ends a server whose client on standard input is gone.
 var errStdioEnded = errors.New("the client on standard input is gone")
 
-func (e *execListeners) openStdio() error {
-	e.serves = append(e.serves, func(ctx context.Context, serve transport.Handler) error {
-		conn, err := transport.Stdio(os.Stdin, os.Stdout)
-		if err != nil {
-			return err
-		}
-		err = serve(ctx, conn, rpc.Caller{Principal: userPrincipal()})
-		if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, os.ErrClosed) {
-			return errStdioEnded
-		}
+func serveStdio(ctx context.Context, serve transport.Handler) error {
+	conn, err := transport.Stdio(os.Stdin, os.Stdout)
+	if err != nil {
 		return err
-	})
-	return nil
+	}
+	err = serve(ctx, conn, rpc.Caller{Principal: userPrincipal()})
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, os.ErrClosed) {
+		return errStdioEnded
+	}
+	return err
 }
 
 func (e *execListeners) openUnix(path string) error {

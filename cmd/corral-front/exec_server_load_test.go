@@ -14,12 +14,12 @@ import (
 
 // TestExecOrder: the answer to each of many commands comes after all of its output, and nothing of that is missing.
 func TestExecOrder(t *testing.T) {
-	everywhere(t, "", func(t *testing.T, _ *place, s *execSite) {
+	everywhere(t, func(t *testing.T, _ *place, s *execSite) {
 		c := s.client()
 		const size, atOnce = 400_000, 8
 		runs := sandboxtest.Scale(1000)
 		if s.over != overStdio {
-			runs = sandboxtest.Scale(200)
+			runs = sandboxtest.Scale(100)
 		}
 		stream := func(id string) object {
 			return object{"processId": id, "streamStdoutStderr": true, "timeoutMs": 120_000}
@@ -45,7 +45,7 @@ func TestExecOrder(t *testing.T) {
 
 // TestExecBurst: what controls a command may be sent with it, before anything is answered.
 func TestExecBurst(t *testing.T) {
-	everywhere(t, "", func(t *testing.T, _ *place, s *execSite) {
+	everywhere(t, func(t *testing.T, _ *place, s *execSite) {
 		c := s.client()
 		many := sandboxtest.Scale(100)
 		var runs, controls []<-chan *execMessage
@@ -85,7 +85,7 @@ func TestExecBurst(t *testing.T) {
 
 // TestExecLarge: much input and output, and programs that want none of it.
 func TestExecLarge(t *testing.T) {
-	everywhere(t, "", func(t *testing.T, _ *place, s *execSite) {
+	everywhere(t, func(t *testing.T, _ *place, s *execSite) {
 		c := s.client()
 		const size = 1_900_000
 		large := make([]byte, size)
@@ -158,7 +158,7 @@ func TestExecBudget(t *testing.T) {
 // TestExecStalled: a client that does not read stalls its own processes. The server's memory stays, others are served, and
 // nothing is lost to who reads again.
 func TestExecStalled(t *testing.T) {
-	everywhere(t, "", func(t *testing.T, _ *place, s *execSite) {
+	everywhere(t, func(t *testing.T, _ *place, s *execSite) {
 		warm := s.client()
 		warm.exec(object{"processId": "warm", "streamStdoutStderr": true, "disableOutputCap": true}, "head", "-c", "20000000", "/dev/zero")
 		const many = 4
@@ -181,7 +181,7 @@ func TestExecStalled(t *testing.T) {
 			answers = append(answers, answer)
 		}
 		stalled.mu.Unlock()
-		before := status(t, s.pid(), "VmHWM")
+		before := peak(t, s.pid())
 		for n := range many {
 			_ = stalled.write(fmt.Appendf(nil, `{"id":"s%d","method":"command/exec","params":{"command":["head","-c","30000000","/dev/zero"],"processId":"s%d",`+
 				`"streamStdoutStderr":true,"disableOutputCap":true,"disableTimeout":true}}`, n, n))
@@ -195,7 +195,7 @@ func TestExecStalled(t *testing.T) {
 		} else {
 			time.Sleep(sandboxtest.Slow(time.Second)) // in which the server could hold more and more
 		}
-		grown := status(t, s.pid(), "VmHWM") - before
+		grown := peak(t, s.pid()) - before
 		t.Logf("the server's memory has grown by %d kB from %d kB", grown, before)
 		if grown > 16<<10 {
 			t.Errorf("the server's memory has grown by %d kB", grown)
@@ -212,7 +212,7 @@ func TestExecStalled(t *testing.T) {
 
 // TestExecGone: whatever its processes do, they are gone when the client is, and others go on.
 func TestExecGone(t *testing.T) {
-	everywhere(t, "", func(t *testing.T, _ *place, s *execSite) {
+	everywhere(t, func(t *testing.T, _ *place, s *execSite) {
 		for range sandboxtest.Scale(3) {
 			mark := fmt.Sprintf("mark-%d-%d", os.Getpid(), serial.Add(1))
 			c := s.client()

@@ -149,7 +149,7 @@ func TestExecWeb(t *testing.T) {
 
 // TestExecSignal: a server that is told to end ends everything of it, and leaves no socket.
 func TestExecSignal(t *testing.T) {
-	everywhere(t, "", func(t *testing.T, _ *place, s *execSite) {
+	everywhere(t, func(t *testing.T, _ *place, s *execSite) {
 		c := s.client()
 		mark := fmt.Sprintf("mark-%d-%d", os.Getpid(), serial.Add(1))
 		c.start(object{"disableTimeout": true}, "bash", "-c", "trap '' TERM; exec -a "+mark+" sleep 600")

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"corral/changes"
 	"corral/job"
 	"corral/mcp"
 	"corral/session"
@@ -90,7 +91,9 @@ func (s *supervisor) ListSessions(ctx context.Context) ([]job.Session, error) {
 	return c.ListSessions(ctx)
 }
 
-// changes lists what was changed behind the overlay of a session.
-func (s *supervisor) changes(context.Context, job.Spec) (*job.Changes, error) {
-	return nil, nil
+// changes lists what was changed behind the overlay of a session, in a job of its own.
+func (s *supervisor) changes(ctx context.Context, spec job.Spec) (*job.Changes, error) {
+	l := changes.Layer{Session: spec.Session, Repo: spec.Repo, Claim: spec.Claim}
+	l.Claim.Tool = "changes"
+	return changes.List(ctx, s, l, 0)
 }

@@ -112,14 +112,14 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
-// status reads a number of kB from /proc/PID/status.
-func status(t *testing.T, pid int, name string) int {
+// peak is the most memory that a process had, in kB, of /proc/PID/status.
+func peak(t *testing.T, pid int) int {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(b), "\n"+name+":")
+	_, rest, _ := strings.Cut(string(b), "\nVmHWM:")
 	line, _, _ := strings.Cut(rest, "\n")
 	n, err := strconv.Atoi(strings.Fields(line)[0])
 	if err != nil {
@@ -132,7 +132,7 @@ func status(t *testing.T, pid int, name string) int {
 func TestMemory(t *testing.T) {
 	_, _, h := served(t, "")
 	h.shell("echo warm; head -c 1000000 /dev/zero")
-	before := status(t, h.cmd.Process.Pid, "VmHWM")
+	before := peak(t, h.cmd.Process.Pid)
 	for name, code := range map[string]string{
 		"lines":    "yes 'a line of some length, as programs write them' | head -c 200000000",
 		"one line": "head -c 200000000 /dev/zero | tr '\\0' x",
@@ -142,7 +142,7 @@ func TestMemory(t *testing.T) {
 		if o.Status != "success" || o.Truncation.TotalStdoutBytes+o.Truncation.TotalStderrBytes != 200_000_000 {
 			t.Errorf("%s: %s %+v", name, o.Status, o.Truncation)
 		}
-		after := status(t, h.cmd.Process.Pid, "VmHWM")
+		after := peak(t, h.cmd.Process.Pid)
 		t.Logf("%s: the server's memory has grown by %d kB from %d kB, in %d ms", name, after-before, before, o.DurationMs)
 		if after-before > 16<<10 {
 			t.Errorf("%s: the server's memory has grown by %d kB", name, after-before)

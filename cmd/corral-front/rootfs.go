@@ -22,7 +22,7 @@ const rootfsHelp = `corral rootfs is about root file systems: what sessions can 
 Usage:
   sudo corral rootfs import NAME SOURCE [OPTIONS]   make one, under a name that is free
   corral rootfs list [--supervisor SOCKET]          list those that there are
-  sudo corral rootfs remove NAME                    remove one that no session uses
+  sudo corral rootfs remove NAME                    remove one; sessions that began with it keep it
 
 SOURCE is a directory, a tar archive, what docker save writes, or an OCI image layout as a directory or an archive.
 Archives may be compressed with gzip or zstd; "-" is one on standard input. It is read with the rights of who called sudo,

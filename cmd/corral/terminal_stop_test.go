@@ -130,7 +130,7 @@ func TestTerminalUnderShell(t *testing.T) {
 	stop()
 	screen.Type("stty -a | grep -c ' icanon'; fg\r")
 	screen.Shows("1")
-	screen.Prompts("inside>")
+	sandboxtest.Eventually(t, 30*time.Second, "the terminal is raw", func() bool { return s.state(t).Oflag&unix.OPOST == 0 })
 	screen.Type("echo $((6 * 7))\r")
 	screen.Shows("42")
 	stop()
@@ -139,8 +139,11 @@ func TestTerminalUnderShell(t *testing.T) {
 	screen.Await("why it ended", func(v screentest.View) bool {
 		return v.Holds("corral: the job was ended: it did not heed the signal") // that shell does not
 	})
+	sandboxtest.Eventually(t, 30*time.Second, "corral has ended", func() bool { return strings.Trim(state(corral), "Z") == "" })
 	screen.Type("\r")
-	screen.Prompts("outside> ")
+	screen.Await("that the shell knows", func(v screentest.View) bool {
+		return strings.HasPrefix(v.Line(v.Row-1), "[1]+  Exit 137 ") && v.Prompt() == "outside>"
+	})
 	screen.Type("exit 5\r")
 	screen.Ends()
 	if code := s.Wait(); code != 5 {

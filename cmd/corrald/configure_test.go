@@ -41,13 +41,14 @@ func TestTake(t *testing.T) {
 	file.Audit = config.Audit{Fsync: config.Each, MaxSize: 1 << 20, Keep: 3}
 	closed := config.Default()
 	closed.OwnDirectories = &no
-	readonly, bound := job.ReadOnly, job.Limits{PIDs: 9}
+	readonly, overlay, bound := job.ReadOnly, job.Overlay, job.Limits{PIDs: 9}
 	file.Profiles = map[string]config.Profile{"tight": {Syscalls: "strict", Workspace: &readonly, Ceilings: job.Limits{PIDs: 10}}}
-	file.Repos = append(file.Repos, config.Repo{Path: "/srv/c", Profile: "tight", Ceilings: bound})
+	file.Repos = append(file.Repos, config.Repo{Path: "/srv/c", Profile: "tight", Ceilings: bound}, config.Repo{Path: "/srv/d", Workspace: &overlay})
 	served := []isolate.Repo{
 		{Path: "/srv/a", UIDs: []uint32{7}},
 		{Path: "/srv/b", Protect: job.ProtectHooks},
 		{Path: "/srv/c", Ceilings: bound, ReadOnly: true, Profile: "strict"},
+		{Path: "/srv/d", Overlay: true},
 	}
 	tests := []struct {
 		name       string

@@ -52,6 +52,11 @@ func TestRules(t *testing.T) {
 			map[string][]string{"a/a.go": {"example.org/lib/x"}, "b/b.go": {"example.org/lib/y"}},
 			"example.org/lib is imported by a and b",
 		},
+		{
+			"screens and what tests need",
+			map[string][]string{"internal/screentest/a.go": {"corral/internal/sandboxtest", "github.com/hinshun/vt10x"}, "internal/sandboxtest/a.go": nil}, "",
+		},
+		{"screens in a program", map[string][]string{"rpc/a.go": {"corral/internal/screentest"}, "internal/screentest/a.go": nil}, "rpc must not reach internal/screentest"},
 		{"job with a library", map[string][]string{"job/a.go": {sysunix}}, "job must not reach " + sysunix},
 		{"job with a package of ours", map[string][]string{"job/a.go": {"corral/seccomp"}}, "job must not reach seccomp"},
 		{"job with the standard library", map[string][]string{"job/a.go": {"net/http"}}, ""},

@@ -47,7 +47,7 @@ func Programs() []Program {
 	// pydoc3 is of the whole of Python, as readline is.
 	return []Program{
 		{Name: "bash, line editing", Args: shell, Env: prompt, Rows: 24, Cols: 60, Exit: 3, Play: bashEditing},
-		{Name: "bash, job control", Args: shell, Env: prompt, Rows: 24, Cols: 80, Play: bashJobs},
+		{Name: "bash, job control", Args: shell, Env: prompt, Files: map[string]string{"ticker": ticker}, Rows: 24, Cols: 80, Play: bashJobs},
 		{Name: "python3", Args: []string{"python3", "-q"}, Needs: []sandboxtest.Need{sandboxtest.Program("pydoc3")}, Rows: 24, Cols: 80, Exit: 4, Play: python},
 		{Name: "vi", Args: []string{"vi", "poem"}, Rows: 12, Cols: 60, Play: vi},
 		{Name: "less", Args: []string{"less", "numbers"}, Files: map[string]string{"numbers": numbers.String()}, Rows: 10, Cols: 60, Play: less},
@@ -137,35 +137,47 @@ func bashEditing(s *Screen, _ string) {
 	s.Type("exit 3\r")
 }
 
+// ticker says when it is in the foreground: what is typed before that is not for it.
+const ticker = "trap 'echo back' CONT\necho here\nwhile sleep 0.1; do :; done\n"
+
 func bashJobs(s *Screen, _ string) {
 	s.Prompts("> ")
 	s.Type("sleep 1000 &\r")
 	s.Await("the job's number", func(v View) bool { return strings.HasPrefix(v.Line(v.Row-1), "[1] ") && v.Prompt() == ">" })
 	s.Type("jobs\r")
 	s.after("[1]+  Running                 sleep 1000 &", "> ")
-	s.Type("fg\r")
-	s.after("sleep 1000", "")
+	s.Type("kill %1; wait\r")
+	s.after("[1]+  Terminated              sleep 1000", "> ")
+	s.Type("sh ticker\r")
+	s.after("here", "")
 	s.Type("\x1a") // Ctrl-Z
-	s.after("[1]+  Stopped                 sleep 1000", "> ")
+	s.after("[1]+  Stopped                 sh ticker", "> ")
+	s.Type("fg\r")
+	s.after("back", "")
+	s.Resize(30, 90)
+	s.Type("\x1a")
+	s.after("[1]+  Stopped                 sh ticker", "> ")
 	s.Type("bg\r")
-	s.after("[1]+ sleep 1000 &", "> ")
-	s.Type("fg %1\r")
-	s.after("sleep 1000", "")
+	s.Shows("[1]+ sh ticker &")
+	s.Await("the job and the shell, in either order", func(v View) bool {
+		said := strings.Join(v.Lines[:v.Row+1], "\n")
+		_, said, _ = strings.Cut(said, "[1]+ sh ticker &\n")
+		return said == "> back\n" || said == "back\n>"
+	})
+	s.Type("stty size\r")
+	s.Shows("30 90")
+	s.Type("kill %1; wait; sh ticker\r")
+	s.after("here", "")
 	s.Type("\x03") // Ctrl-C
 	s.after("^C", "> ")
-	s.Type("jobs; echo status $?\r")
-	s.after("status 0", "> ")
-	s.Type("echo cat; cat\r") // what is said first is said when the shell has handed the terminal over
+	s.Type("echo cat; cat\r")
 	s.after("cat", "")
-	s.Resize(30, 90)
 	s.Type("through cat\r")
-	s.Await("what was typed, twice", func(v View) bool {
+	s.Await("what was typed, and what came of it", func(v View) bool {
 		return v.Prompt() == "" && v.Line(v.Row-1) == "through cat" && v.Line(v.Row-2) == "through cat"
 	})
 	s.Type("\x1c") // Ctrl-\
 	s.after("^\\Quit", "> ")
-	s.Type("stty size\r")
-	s.after("30 90", "> ")
 	s.Type("echo cat; cat\r") // what is said first is said when the shell has handed the terminal over
 	s.after("cat", "")
 	s.Type("\x04") // Ctrl-D

@@ -74,17 +74,24 @@ func (t *Terminal) Join(far Far) error {
 	return err
 }
 
+// patience, in milliseconds, is how long pass does not look at keys that are not for this process.
+const patience = 100
+
 // pass passes keys to the job until the other end of stop is closed. What is typed after that is left for who reads the
 // terminal next.
 func (t *Terminal) pass(far Far, stop *os.File) {
 	buffer := make([]byte, 4<<10)
 	fds := []unix.PollFd{{Fd: int32(t.in.Fd()), Events: unix.POLLIN}, {Fd: int32(stop.Fd()), Events: unix.POLLIN}}
 	for {
-		// Not a read alone: in the background it would stop this process, which may have been told to end.
 		if _, err := unix.Poll(fds, -1); errors.Is(err, unix.EINTR) {
 			continue
 		} else if err != nil || fds[1].Revents != 0 {
 			return
+		}
+		// What is typed is the shell's, and reading it would stop this process, which may have been told to end.
+		if t.background() {
+			_, _ = unix.Poll(fds[1:], patience)
+			continue
 		}
 		t.regain(far) // a shell need not say that this process is in the foreground again
 		t.fit(far)    // a key that was pressed after the size changed is not to overtake that

@@ -1,15 +1,23 @@
 // Bench times one /bin/true: bare, in bubblewrap, and in corral at each of its levels. All of them are run in turn, round
 // by round, so that a machine's drift hits them alike; what counts is the median of a row and its ratio to bare in the
-// same round. With -mcp the same is done for a script: bash alone, and an agent that calls runtime_execute. Run it as root,
-// by `make bench`; -n sets the rounds, -idle waits before each run.
+// same round.
+//
+//	-mcp      the same for a script: bash alone, and an agent that calls runtime_execute
+//	-session  the same for a call in a session that stands: sandbox_exec and command/exec, beside podman exec and Codex's
+//	          own command/exec, if scripts/setup-peers has fetched them
+//	-stream   how fast output streams through command/exec, beside a pipe
+//
+// Run it as root, by `make bench`; -n sets the rounds, -idle waits before each run.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"sort"
 	"strings"
@@ -22,15 +30,42 @@ import (
 )
 
 func main() {
-	rounds := flag.Int("n", 200, "rounds")
-	idle := flag.Duration("idle", 0, "wait before each run")
-	bin := flag.String("bin", "bin", "directory of the programs")
+	var o options
+	flag.IntVar(&o.rounds, "n", 200, "rounds")
+	flag.DurationVar(&o.idle, "idle", 0, "wait before each run")
+	flag.StringVar(&o.bin, "bin", "bin", "directory of the programs")
+	flag.StringVar(&o.peers, "peers", ".cache/peers", "directory of scripts/setup-peers")
 	mcp := flag.Bool("mcp", false, "an agent's call beside the bare script")
+	session := flag.Bool("session", false, "a call in a standing session beside podman exec and Codex")
+	stream := flag.Bool("stream", false, "a stream of output beside a pipe")
+	flag.Int64Var(&o.bytes, "bytes", 1<<30, "of the stream")
 	flag.Parse()
-	if err := run(*rounds, *idle, *bin, *mcp); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	what := runRows
+	switch {
+	case *mcp:
+		what = mcpRows
+	case *session:
+		what = sessionRows
+	case *stream:
+		what = nil
+	}
+	if err := run(ctx, &o, what); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+// options are the command line, and the place where it is all done.
+type options struct {
+	rounds int
+	idle   time.Duration
+	bin    string // absolute
+	peers  string // absolute
+	bytes  int64
+
+	dir, repo, socket, state string
 }
 
 // A row is one way of running a program. The first of a table is bare.
@@ -41,34 +76,29 @@ type row struct {
 	times []time.Duration
 }
 
-func run(rounds int, idle time.Duration, bin string, mcp bool) error {
-	dir, err := os.MkdirTemp("", "corral-bench-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	repo := filepath.Join(dir, "repo")
-	if err := os.Mkdir(repo, 0o755); err != nil {
-		return err
-	}
-	socket := filepath.Join(dir, "socket")
-	stop, err := supervise(bin, socket, repo)
-	if err != nil {
-		return err
-	}
+// A table makes its rows, and what is to be called after them.
+type table func(*options) ([]*row, func(), error)
+
+func run(ctx context.Context, o *options, what table) error {
+	stop, err := o.prepare()
 	defer stop()
-	rowsFor := runRows
-	if mcp {
-		rowsFor = mcpRows
+	if err != nil {
+		return err
 	}
-	rows, finish, err := rowsFor(bin, socket, repo)
+	if what == nil {
+		return stream(o)
+	}
+	rows, finish, err := what(o)
 	if err != nil {
 		return err
 	}
 	defer finish()
-	for i := range rounds + 5 {
+	for i := range o.rounds + 5 {
 		for _, r := range rows {
-			time.Sleep(idle)
+			time.Sleep(o.idle)
+			if ctx.Err() != nil {
+				return errors.New("interrupted")
+			}
 			start := time.Now()
 			if err := r.run(); err != nil {
 				return fmt.Errorf("%s: %w", r.name, err)
@@ -79,6 +109,36 @@ func run(rounds int, idle time.Duration, bin string, mcp bool) error {
 		}
 	}
 	return print(rows)
+}
+
+// prepare makes a directory with a repository, and starts a supervisor for it. Front-ends run as nobody, who owns the
+// repository. What it returns clears all that, whatever the error.
+func (o *options) prepare() (clear func(), err error) {
+	clear = func() {}
+	for _, dir := range []*string{&o.bin, &o.peers} {
+		if *dir, err = filepath.Abs(*dir); err != nil {
+			return clear, err
+		}
+	}
+	if o.dir, err = os.MkdirTemp("", "corral-bench-"); err != nil {
+		return clear, err
+	}
+	clear = func() { _ = os.RemoveAll(o.dir) }
+	o.repo, o.state = filepath.Join(o.dir, "repo"), filepath.Join(o.dir, "state")
+	o.socket = filepath.Join(o.dir, "socket")
+	err = errors.Join(os.Chmod(o.dir, 0o755), os.Mkdir(o.repo, 0o755), os.Mkdir(o.state, 0o700),
+		os.Chown(o.repo, nobody, nobody), os.Chown(o.state, nobody, nobody))
+	if err != nil {
+		return clear, err
+	}
+	stop, err := supervise(o.bin, o.socket, o.repo)
+	if err != nil {
+		return clear, err
+	}
+	return func() {
+		stop()
+		_ = os.RemoveAll(o.dir)
+	}, os.Chmod(o.socket, 0o666)
 }
 
 // supervise starts a supervisor of its own and waits until it serves.
@@ -111,8 +171,8 @@ func supervise(bin, socket, repo string) (func(), error) {
 }
 
 // runRows are /bin/true, at each of corral's levels.
-func runRows(bin, socket, repo string) ([]*row, func(), error) {
-	c, err := client.Dial(socket)
+func runRows(o *options) ([]*row, func(), error) {
+	c, err := client.Dial(o.socket)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -125,28 +185,31 @@ func runRows(bin, socket, repo string) ([]*row, func(), error) {
 			run: command(bwrap, "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--clearenv",
 				"--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib",
 				"--symlink", "usr/lib64", "/lib64", "--ro-bind", "/etc", "/etc", "--proc", "/proc", "--dev", "/dev",
-				"--tmpfs", "/tmp", "--bind", repo, repo, "--chdir", repo, "/bin/true"),
+				"--tmpfs", "/tmp", "--bind", o.repo, o.repo, "--chdir", o.repo, "/bin/true"),
 		})
 	}
-	spec := job.Spec{Repo: repo, Args: []string{"/bin/true"}}
+	spec := job.Spec{Repo: o.repo, Args: []string{"/bin/true"}}
 	return append(rows,
 		&row{name: "corral, API", what: "all namespaces, cgroup, seccomp, Landlock; standing jail", run: func() error {
 			return runJob(c, spec)
 		}},
-		&row{name: "corral run", what: "the same, as a command", run: command(filepath.Join(bin, "corral"),
-			"run", "--supervisor", socket, "--repo", repo, "--", "/bin/true")},
-		&row{name: "corral version", what: "the command alone", run: command(filepath.Join(bin, "corral"), "version")},
+		&row{name: "corral run", what: "the same, as a command", run: command(filepath.Join(o.bin, "corral"),
+			"run", "--supervisor", o.socket, "--repo", o.repo, "--", "/bin/true")},
+		&row{name: "corral version", what: "the command alone", run: command(filepath.Join(o.bin, "corral"), "version")},
 	), func() { c.Close() }, nil
 }
 
 // command runs a program as a shell would, without one.
-func command(args ...string) func() error {
+func command(args ...string) func() error { return commandIn(nil, args...) }
+
+// commandIn is command in another environment than ours.
+func commandIn(env []string, args ...string) func() error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return func() error { return err }
 	}
 	return func() error {
-		p, err := os.StartProcess(args[0], args, &os.ProcAttr{Files: []*os.File{null, null, os.Stderr}})
+		p, err := os.StartProcess(args[0], args, &os.ProcAttr{Env: env, Files: []*os.File{null, null, os.Stderr}})
 		if err != nil {
 			return err
 		}

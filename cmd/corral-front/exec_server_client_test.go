@@ -1,0 +1,268 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"corral/internal/sandboxtest"
+)
+
+// An execMessage is what a server sends.
+type execMessage struct {
+	ID     json.RawMessage
+	Method string
+	Params json.RawMessage
+	Result json.RawMessage
+	Error  *struct {
+		Code    int
+		Message string
+	}
+	nth int // of all that came
+	raw []byte
+}
+
+// A deltas is what came of one process.
+type deltas struct {
+	data  [2][]byte // by stream; only the sum of their lengths is kept when there is much
+	total [2]int
+	caps  [2]bool
+	after [2]int // deltas after the one with capReached
+	last  int    // nth of the last one
+}
+
+// An execClient is a client of a server.
+type execClient struct {
+	t     *testing.T
+	write func(text []byte) error
+	read  func() ([]byte, error) // the next message
+	close func()
+	ended chan struct{} // closed when the connection has ended
+	held  sync.Mutex    // while it is locked no message is read, but for one
+
+	mu      sync.Mutex
+	id      int                            // guarded by mu
+	nth     int                            // guarded by mu
+	pending map[string]chan<- *execMessage // guarded by mu
+	streams map[string]*deltas             // guarded by mu
+	exited  map[string]chan<- *execMessage // guarded by mu: who waits for process/exited
+	stray   []string                       // guarded by mu
+}
+
+// client connects a client that is initialized.
+func (s *execSite) client() *execClient {
+	s.t.Helper()
+	c := s.dial()
+	go c.receive()
+	c.must("initialize", object{"clientInfo": object{"name": "test", "version": "1"}})
+	c.send(object{"method": "initialized"})
+	return c
+}
+
+// receive takes what the server sends, until the connection ends.
+func (c *execClient) receive() {
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, waiting := range []map[string]chan<- *execMessage{c.pending, c.exited} {
+			for id, one := range waiting {
+				close(one)
+				delete(waiting, id)
+			}
+		}
+		close(c.ended)
+	}()
+	for {
+		c.held.Lock()
+		c.held.Unlock() //nolint:staticcheck // it has waited
+		text, err := c.read()
+		if err != nil {
+			return
+		}
+		m := &execMessage{raw: text}
+		var all map[string]json.RawMessage
+		if json.Unmarshal(text, &all) != nil || json.Unmarshal(text, m) != nil || all["jsonrpc"] != nil {
+			c.t.Errorf("the server has sent %.200q", text)
+			continue
+		}
+		c.take(m)
+	}
+}
+
+func (c *execClient) take(m *execMessage) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nth++
+	m.nth = c.nth
+	switch m.Method {
+	case "command/exec/outputDelta", "process/outputDelta":
+		c.delta(m)
+	case "process/exited":
+		var p struct{ ProcessHandle string }
+		_ = json.Unmarshal(m.Params, &p)
+		if waiting := c.exited[p.ProcessHandle]; waiting != nil {
+			waiting <- m
+			delete(c.exited, p.ProcessHandle)
+			return
+		}
+		c.stray = append(c.stray, string(m.raw))
+	default:
+		if waiting := c.pending[string(m.ID)]; waiting != nil && m.Method == "" {
+			waiting <- m
+			delete(c.pending, string(m.ID))
+			return
+		}
+		c.stray = append(c.stray, string(m.raw))
+	}
+}
+
+// maxKept is how much of a stream a client keeps.
+const maxKept = 4 << 20
+
+// delta is called with mu held.
+func (c *execClient) delta(m *execMessage) {
+	var p struct {
+		ProcessID, ProcessHandle string
+		Stream                   string
+		DeltaBase64              string
+		CapReached               bool
+	}
+	err := json.Unmarshal(m.Params, &p)
+	data, bad := base64.StdEncoding.DecodeString(p.DeltaBase64)
+	n, known := map[string]int{"stdout": 0, "stderr": 1}[p.Stream]
+	if err != nil || bad != nil || !known {
+		c.t.Errorf("a delta that is none: %.200q", m.raw)
+		return
+	}
+	d := c.stream(p.ProcessID + p.ProcessHandle)
+	if d.caps[n] {
+		d.after[n]++
+	}
+	d.caps[n] = d.caps[n] || p.CapReached
+	d.total[n] += len(data)
+	if len(d.data[n]) < maxKept {
+		d.data[n] = append(d.data[n], data...)
+	}
+	d.last = m.nth
+}
+
+// stream is called with mu held.
+func (c *execClient) stream(id string) *deltas {
+	if c.streams[id] == nil {
+		c.streams[id] = &deltas{}
+	}
+	return c.streams[id]
+}
+
+// of returns what has come of a process, as it is now.
+func (c *execClient) of(id string) deltas {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return *c.stream(id)
+}
+
+// forget forgets it.
+func (c *execClient) forget(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.streams, id)
+}
+
+func (c *execClient) send(message object) {
+	text, err := json.Marshal(message)
+	if err == nil {
+		err = c.write(text)
+	}
+	if err != nil {
+		c.t.Logf("send: %v", err) // a server that has ended gives no answer, which is seen
+	}
+}
+
+// ask sends a request. The channel has its answer, or is closed when the connection has ended.
+func (c *execClient) ask(method string, params any) <-chan *execMessage {
+	c.mu.Lock()
+	c.id++
+	id := c.id
+	answer := make(chan *execMessage, 1)
+	c.pending[itoa(id)] = answer
+	c.mu.Unlock()
+	c.send(object{"id": id, "method": method, "params": params})
+	return answer
+}
+
+// answer waits for one.
+func (c *execClient) answer(what string, answer <-chan *execMessage) *execMessage {
+	c.t.Helper()
+	select {
+	case m := <-answer:
+		if m == nil {
+			c.t.Fatalf("%s: the connection has ended", what)
+		}
+		return m
+	case <-time.After(sandboxtest.Slow(2 * time.Minute)):
+		c.t.Fatalf("%s: no answer", what)
+	}
+	return nil
+}
+
+// call sends a request and waits for its answer.
+func (c *execClient) call(method string, params any) *execMessage {
+	c.t.Helper()
+	return c.answer(method, c.ask(method, params))
+}
+
+// must sends a request whose answer is no error.
+func (c *execClient) must(method string, params any) {
+	c.t.Helper()
+	if m := c.call(method, params); m.Error != nil {
+		c.t.Fatalf("%s: %+v", method, *m.Error)
+	}
+}
+
+// An execResult is what command/exec answers.
+type execResult struct {
+	ExitCode                         *int
+	Stdout, Stderr                   *string
+	StdoutTruncated, StderrTruncated bool
+	nth                              int
+}
+
+// result is an answer of command/exec that is no error.
+func (c *execClient) result(what string, answer <-chan *execMessage) execResult {
+	c.t.Helper()
+	m := c.answer(what, answer)
+	if m.Error != nil {
+		c.t.Fatalf("%s: %+v", what, *m.Error)
+	}
+	r := execResult{nth: m.nth}
+	if err := json.Unmarshal(m.Result, &r); err != nil || r.ExitCode == nil || r.Stdout == nil || r.Stderr == nil {
+		c.t.Fatalf("%s: %s, %v", what, m.Result, err)
+	}
+	return r
+}
+
+// start begins command/exec.
+func (c *execClient) start(params object, command ...string) <-chan *execMessage {
+	all := object{"command": command}
+	for name, value := range params {
+		all[name] = value
+	}
+	return c.ask("command/exec", all)
+}
+
+// exec runs command/exec.
+func (c *execClient) exec(params object, command ...string) execResult {
+	c.t.Helper()
+	return c.result(fmt.Sprintf("%q", command), c.start(params, command...))
+}
+
+// shell runs a script.
+func (c *execClient) shell(script string) execResult {
+	c.t.Helper()
+	return c.exec(nil, "sh", "-c", script)
+}
+
+func base64Of(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }

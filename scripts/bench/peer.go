@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+)
+
+// A peer is a server of JSON-RPC, spoken to over standard input and output as a host does: one line out, one line in.
+type peer struct {
+	cmd  *exec.Cmd
+	to   io.WriteCloser
+	from *bufio.Reader
+	id   int
+}
+
+// nobody is who servers run as: a front-end has no privileges.
+const nobody = 65534
+
+// front starts a front-end of corral's.
+func (o *options) front(name string) (*peer, error) {
+	cmd := exec.Command(filepath.Join(o.bin, "corral"), name, "--supervisor", o.socket, "--repo", o.repo, "--log-level", "warn")
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "XDG_STATE_HOME=" + o.state, "XDG_CONFIG_HOME=" + o.state}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	cmd.Dir = o.repo
+	cmd.Stderr = os.Stderr
+	return newPeer(cmd)
+}
+
+func newPeer(cmd *exec.Cmd) (*peer, error) {
+	p := &peer{cmd: cmd}
+	var err error
+	if p.to, err = cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p.from = bufio.NewReaderSize(out, 1<<20)
+	return p, cmd.Start()
+}
+
+// send sends a request and returns its id.
+func (p *peer) send(method string, params map[string]any) (int, error) {
+	p.id++
+	request, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": p.id, "method": method, "params": params})
+	if err != nil {
+		return 0, err
+	}
+	_, err = p.to.Write(append(request, '\n'))
+	return p.id, err
+}
+
+// tell sends a notification.
+func (p *peer) tell(method string) error {
+	_, err := io.WriteString(p.to, `{"jsonrpc":"2.0","method":"`+method+`"}`+"\n")
+	return err
+}
+
+// ask sends a request and returns its result.
+func (p *peer) ask(method string, params map[string]any) (json.RawMessage, error) {
+	id, err := p.send(method, params)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		line, err := p.from.ReadBytes('\n')
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", method, err)
+		}
+		result, ours, err := answer(line, id)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", method, err)
+		}
+		if ours {
+			return result, nil
+		}
+	}
+}
+
+// answer reads a line, which is ours if it is the reply to id.
+func answer(line []byte, id int) (result json.RawMessage, ours bool, err error) {
+	var reply struct {
+		ID     any             `json:"id"`
+		Method string          `json:"method"`
+		Result json.RawMessage `json:"result"`
+		Error  json.RawMessage `json:"error"`
+	}
+	switch err := json.Unmarshal(line, &reply); {
+	case err != nil:
+		return nil, false, err
+	case reply.Method != "" || reply.ID != float64(id): // a notification, or a question
+		return nil, false, nil
+	case reply.Error != nil:
+		return nil, true, fmt.Errorf("%s", reply.Error)
+	}
+	return reply.Result, true, nil
+}
+
+func (p *peer) close() {
+	p.to.Close()
+	_ = p.cmd.Wait()
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A podman runs in a mount namespace of one thread, where its files are laid over the system's, and where all that it
+// writes is in memory: the machine is not changed, and nothing but cgroups is left, which close removes.
+type podman struct {
+	dir   string // of this podman, a file system in memory
+	group string // of its containers
+	work  chan func()
+}
+
+const container = "bench"
+
+// podmanRows are `podman exec` in a container that stands: the host's programs, no network, podman's own defaults else.
+func podmanRows(o *options) ([]*row, func(), error) {
+	files := filepath.Join(o.peers, "podman")
+	if _, err := os.Stat(filepath.Join(files, "usr/bin/podman")); err != nil {
+		return nil, nil, errors.New("it is not there\nhint: scripts/setup-peers")
+	}
+	p := &podman{dir: filepath.Join(o.dir, "podman"), group: filepath.Base(o.dir), work: make(chan func())}
+	if err := os.Mkdir(p.dir, 0o755); err != nil {
+		return nil, nil, err
+	}
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread, and with it the namespace, ends with the goroutine
+		for f := range p.work {
+			f()
+		}
+	}()
+	err := p.do(func() error { return p.enter(files) })
+	if err == nil {
+		err = p.podman("run", "--detach", "--name", container, "--network", "none", "--cgroup-parent", p.group,
+			"--volume", filepath.Join(p.dir, "usr")+":/usr:ro", "--rootfs", filepath.Join(p.dir, "rootfs"), "/bin/sleep", "infinity")
+	}
+	if err != nil {
+		p.close()
+		return nil, nil, err
+	}
+	var version bytes.Buffer
+	err = p.do(func() error {
+		cmd := p.command("--version")
+		cmd.Stdout = &version
+		return cmd.Run()
+	})
+	call := commandIn(p.environment(), append(append([]string{"/usr/bin/podman"}, p.options()...), "exec", container, program)...)
+	return []*row{{
+		name: "podman exec", what: "namespaces, cgroup, seccomp, capabilities; " + strings.TrimSpace(version.String()),
+		run: func() error { return p.do(call) },
+	}}, p.close, err
+}
+
+// do does f on the thread that sees podman.
+func (p *podman) do(f func() error) error {
+	done := make(chan error)
+	p.work <- func() { done <- f() }
+	return <-done
+}
+
+func (p *podman) options() []string {
+	return []string{"--storage-driver", "vfs", "--cgroup-manager", "cgroupfs", "--events-backend", "none"}
+}
+
+func (p *podman) command(args ...string) *exec.Cmd {
+	cmd := exec.Command("/usr/bin/podman", append(p.options(), args...)...)
+	cmd.Env = p.environment()
+	return cmd
+}
+
+func (p *podman) environment() []string {
+	return []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/run"}
+}
+
+func (p *podman) podman(args ...string) error {
+	return p.do(func() error {
+		if said, err := p.command(args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("podman %s: %w: %s", args[0], err, bytes.TrimSpace(said))
+		}
+		return nil
+	})
+}
+
+// enter makes the namespace.
+func (p *podman) enter(files string) error {
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("mount namespace: %w", err)
+	}
+	in := func(name string) string { return filepath.Join(p.dir, name) }
+	over := func(name string) string { return filepath.Join(files, name) + ":/" + name }
+	for _, m := range []struct {
+		source, target, kind string
+		flags                uintptr
+		data                 string
+	}{
+		{"", "/", "", unix.MS_REC | unix.MS_PRIVATE, ""},
+		{"tmpfs", p.dir, "tmpfs", 0, ""},
+		{"/usr", in("usr"), "", unix.MS_BIND, ""}, // what the container sees is not the overlay
+		{"overlay", "/usr", "overlay", unix.MS_RDONLY, "lowerdir=" + over("usr")},
+		{"overlay", "/etc", "overlay", 0, "lowerdir=" + over("etc") + ",upperdir=" + in("etc") + ",workdir=" + in("work")},
+		{"tmpfs", "/run", "tmpfs", 0, ""},
+		{"tmpfs", "/var/lib", "tmpfs", 0, ""},
+		{"tmpfs", "/dev/shm", "tmpfs", 0, ""},
+	} {
+		if err := unix.Mount(m.source, m.target, m.kind, m.flags, m.data); err != nil {
+			return fmt.Errorf("mount of %s: %w", m.target, err)
+		}
+		if m.target == p.dir {
+			if err := p.directories(); err != nil {
+				return err
+			}
+		}
+	}
+	// crun refuses a v2 hierarchy beside those of v1.
+	if err := unix.Unmount("/sys/fs/cgroup/unified", unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("unified cgroups: %w", err)
+	}
+	const limits = "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n" // those it chooses may be beyond ours
+	return os.WriteFile("/etc/containers/containers.conf", []byte(limits), 0o644)
+}
+
+// directories makes what enter mounts, and the root of the container.
+func (p *podman) directories() error {
+	var failed []error
+	for _, dir := range []string{"usr", "etc", "work", "rootfs/usr", "rootfs/etc", "rootfs/proc", "rootfs/sys", "rootfs/dev", "rootfs/tmp"} {
+		failed = append(failed, os.MkdirAll(filepath.Join(p.dir, dir), 0o755))
+	}
+	for _, link := range []string{"bin", "sbin", "lib", "lib64"} {
+		failed = append(failed, os.Symlink("usr/"+link, filepath.Join(p.dir, "rootfs", link)))
+	}
+	return errors.Join(failed...)
+}
+
+func (p *podman) close() {
+	_ = p.podman("rm", "--force", "--time", "0", container)
+	close(p.work)
+	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
+		groups, _ := filepath.Glob(filepath.Join(root, p.group))
+		for _, group := range groups {
+			_ = os.Remove(filepath.Join(group, "conmon"))
+			_ = os.Remove(group)
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+)
+
+// program is what is run everywhere.
+const program = "/bin/true"
+
+// Policies of command/exec, and how rows name them.
+var policies = []struct {
+	name   string
+	policy map[string]any
+}{
+	{"readOnly", map[string]any{"type": "readOnly"}},
+	{"workspaceWrite", map[string]any{"type": "workspaceWrite", "writableRoots": []string{}, "networkAccess": false}},
+}
+
+// sessionRows are a call in what stands already: corral's sessions, and peers that this machine has.
+func sessionRows(o *options) (rows []*row, finish func(), err error) {
+	var closes []func()
+	finish = func() {
+		for i := len(closes) - 1; i >= 0; i-- {
+			closes[i]()
+		}
+	}
+	defer func() {
+		if err != nil {
+			finish()
+		}
+	}()
+	rows = []*row{{name: "bare", what: "nothing", run: command(program)}}
+	add := func(more []*row, done func()) {
+		rows = append(rows, more...)
+		closes = append(closes, done)
+	}
+	for _, own := range []func(*options) ([]*row, func(), error){sandboxRows, execRows} {
+		more, done, err := own(o)
+		if err != nil {
+			return nil, nil, err
+		}
+		add(more, done)
+	}
+	for _, other := range []struct {
+		name string
+		rows func(*options) ([]*row, func(), error)
+	}{{"podman", podmanRows}, {"Codex", codexRows}} {
+		more, done, err := other.rows(o)
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "bench: without %s: %v\n", other.name, err)
+			continue
+		}
+		add(more, done)
+	}
+	return rows, finish, nil
+}
+
+// sandboxRows are calls of sandbox_exec, whose session begins with the first.
+func sandboxRows(o *options) ([]*row, func(), error) {
+	a, err := newAgent(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	call := map[string]any{"name": "sandbox_exec", "arguments": map[string]any{"args": []string{program}}}
+	return []*row{{
+		name: "sandbox_exec", what: "a root file system of the session's own; policy, audit, jail",
+		run: func() error {
+			result, err := a.ask("tools/call", call)
+			if err != nil {
+				return err
+			}
+			var r struct {
+				Content []struct{ Text string }
+				IsError bool
+			}
+			var ran struct {
+				ExitCode *int `json:"exit_code"`
+			}
+			if err := json.Unmarshal(result, &r); err != nil {
+				return err
+			}
+			if r.IsError || len(r.Content) != 1 || json.Unmarshal([]byte(r.Content[0].Text), &ran) != nil ||
+				ran.ExitCode == nil || *ran.ExitCode != 0 {
+				return fmt.Errorf("%s", result)
+			}
+			return nil
+		},
+	}}, a.close, nil
+}
+
+// execRows are calls of corral's command/exec.
+func execRows(o *options) ([]*row, func(), error) {
+	p, err := o.front("exec-server")
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := callRows(p, "command/exec", o.repo, "policy, audit, jail")
+	if err != nil {
+		p.close()
+		return nil, nil, err
+	}
+	return rows, p.close, nil
+}
+
+// callRows are calls of a server of command/exec, under each policy.
+func callRows(p *peer, name, cwd, what string) ([]*row, error) {
+	_, err := p.ask("initialize", map[string]any{"clientInfo": map[string]any{"name": "bench", "version": "1"}})
+	if err != nil {
+		return nil, err
+	}
+	if err := p.tell("initialized"); err != nil {
+		return nil, err
+	}
+	var rows []*row
+	for _, policy := range policies {
+		params := map[string]any{"command": []string{program}, "cwd": cwd, "sandboxPolicy": policy.policy}
+		r := &row{name: name + ", " + policy.name, what: what, run: func() error { return p.runs(params) }}
+		if err := r.run(); err != nil {
+			return nil, fmt.Errorf("%s: %w", r.name, err)
+		}
+		rows = append(rows, r)
+	}
+	return rows, nil
+}
+
+// runs has a program run that ends well.
+func (p *peer) runs(params map[string]any) error {
+	result, err := p.ask("command/exec", params)
+	if err != nil {
+		return err
+	}
+	var r struct{ ExitCode *int }
+	if err := json.Unmarshal(result, &r); err != nil {
+		return err
+	}
+	if r.ExitCode == nil || *r.ExitCode != 0 {
+		return fmt.Errorf("%s", result)
+	}
+	return nil
+}
+
+// codexRows are calls of the command/exec that this protocol comes from. Its server has no network, and a home of its own,
+// without an account. It says that it will not have that below the directory of temporary files.
+func codexRows(o *options) ([]*row, func(), error) {
+	found, err := filepath.Glob(filepath.Join(o.peers, "codex/node_modules/@openai/codex-linux-*/vendor/*/bin/codex"))
+	if err != nil || len(found) == 0 {
+		return nil, nil, errors.Join(errors.New("it is not there\nhint: scripts/setup-peers"), err)
+	}
+	home, temporary := filepath.Join(o.dir, "codex"), filepath.Join(o.dir, "codex-tmp")
+	for _, dir := range []string{home, temporary} {
+		if err := errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, nobody, nobody)); err != nil {
+			return nil, nil, err
+		}
+	}
+	cmd := exec.Command(found[0], "app-server", "--disable", "plugins", "--listen", "stdio://")
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + home, "CODEX_HOME=" + home, "TMPDIR=" + temporary, "RUST_LOG=error"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNET, Credential: &syscall.Credential{Uid: nobody, Gid: nobody},
+	}
+	cmd.Dir = o.repo
+	p, err := newPeer(cmd)
+	if err != nil {
+		return nil, nil, err
+	}
+	version, _ := exec.Command(found[0], "--version").Output()
+	rows, err := callRows(p, "Codex command/exec", o.repo, "bubblewrap, seccomp; "+string(firstLine(version)))
+	if err != nil {
+		p.close()
+		return nil, nil, err
+	}
+	return rows, p.close, nil
+}
+
+func firstLine(b []byte) []byte {
+	for i, c := range b {
+		if c == '\n' {
+			return b[:i]
+		}
+	}
+	return b
+}
