@@ -152,6 +152,10 @@ var allowed = []family{
 		`ptrace`,
 	},
 	{
+		"own identity", Allow, "", "seteuid(3) of one's own id: make does so before it starts a program; without capabilities there is no other to take",
+		`setresuid setresgid`,
+	},
+	{
 		"tracer's identity", Allow, Refuse, "strace takes its own uid again before it starts a program; without capabilities there is no other to take",
 		`setreuid`,
 	},

@@ -89,7 +89,8 @@ var attempts = []attempt{
 	{call: "mknodat", args: []any{unix.AT_FDCWD, "fifo", unix.S_IFIFO | 0o600, 0}, bare: true},
 	{call: "mknodat", args: []any{unix.AT_FDCWD, "null", unix.S_IFCHR | 0o600, 0x103}, want: unix.EPERM},
 	{call: "fchownat", args: []any{unix.AT_FDCWD, "file", -1, -1, 0}, want: unix.EPERM, bare: true},
-	{call: "setresuid", args: []any{-1, -1, -1}, want: unix.EPERM, bare: true},
+	{call: "setresuid", args: []any{-1, -1, -1}, bare: true},
+	{call: "setuid", args: []any{1 << 16}, want: unix.EPERM, bare: true},
 	{call: "setreuid", args: []any{-1, -1}, strict: unix.EPERM, bare: true},
 
 	// Other processes and the kernel.

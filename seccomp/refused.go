@@ -47,7 +47,7 @@ var refused = []family{
 	},
 	{
 		"users", Refuse, "", "the job is one user, without capabilities; moby allows",
-		`setuid setgid setregid setresuid setresgid setfsuid setfsgid
+		`setuid setgid setregid setfsuid setfsgid
 		setgroups capset`,
 	},
 	{

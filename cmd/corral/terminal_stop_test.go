@@ -140,10 +140,8 @@ func TestTerminalUnderShell(t *testing.T) {
 		return v.Holds("corral: the job was ended: it did not heed the signal") // that shell does not
 	})
 	sandboxtest.Eventually(t, 30*time.Second, "corral has ended", func() bool { return strings.Trim(state(corral), "Z") == "" })
-	screen.Type("\r")
-	screen.Await("that the shell knows", func(v screentest.View) bool {
-		return strings.HasPrefix(v.Line(v.Row-1), "[1]+  Exit 137 ") && v.Prompt() == "outside>"
-	})
+	screen.Type("\rjobs\r")
+	screen.Await("that the shell knows", func(v screentest.View) bool { return v.Holds("[1]+  Exit 137 ") && v.Prompt() == "outside>" })
 	screen.Type("exit 5\r")
 	screen.Ends()
 	if code := s.Wait(); code != 5 {

@@ -22,7 +22,7 @@ var works = []struct{ program, line string }{
 	{"git", `git checkout -q -b topic && echo x >topic.txt && git add topic.txt &&
 		git -c user.name=J -c user.email=j@example.org commit -qm topic && git checkout -q - && git stash list && git gc -q`},
 	{"go", `export GOCACHE=$HOME/.cache GOFLAGS=-mod=mod GOTOOLCHAIN=local GOPROXY=off; mkdir gowork && cd gowork &&
-		printf 'module work\n\ngo 1.20\n' >go.mod &&
+		printf 'module example.org/work\n\ngo 1.20\n' >go.mod &&
 		printf 'package work\n\nfunc Add(a, b int) int { return a + b }\n' >add.go &&
 		printf 'package work\n\nimport "testing"\n\nfunc TestAdd(t *testing.T) {\n\tif Add(1, 2) != 3 {\n\t\tt.Fatal()\n\t}\n}\n' >add_test.go &&
 		go test ./... && go build -o work.a .`},
