@@ -81,11 +81,14 @@ shellcheck:
 	@scripts/setup lint
 	shellcheck $(SHELL_SCRIPTS)
 
-bench: build ## corral beside bare processes and bubblewrap, then the parts; as root
+bench: build ## corral beside bare processes, bubblewrap, podman and Codex, then the parts; as root
 	scripts/setup bench
+	scripts/setup-peers
 	$(GO) run ./scripts/bench
 	$(GO) run ./scripts/bench -n 60 -idle 30ms
 	$(GO) run ./scripts/bench -mcp
+	$(GO) run ./scripts/bench -session -n 100
+	$(GO) run ./scripts/bench -stream
 	$(MAKE) build
 	CGO_ENABLED=1 $(GO) test -tags '$(TAGS)' -run '^$$' -bench . -benchmem -p 1 ./...
 

@@ -161,6 +161,7 @@ func (l Layer) run(ctx context.Context, r job.Runner, w job.Workspace, most time
 	ended := context.Cause(ctx)
 	if err != nil {
 		stop()
+		out.Close() // it may be writing
 	}
 	running.Wait()
 	switch {

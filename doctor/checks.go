@@ -118,6 +118,11 @@ func accessChecks() []check {
 			"report it: git's hooks are among the sensitive paths",
 			&probe{script: `mkdir -p .git/hooks && echo 'exit 0' >.git/hooks/post-checkout`}, judgeSensitive,
 		},
+		{
+			"sessions", "what a session's jobs write is theirs alone, on a layer that has an end",
+			"install e2fsprogs, load the loop driver, and keep the state directory on ext4, xfs or btrfs",
+			&probe{script: `echo here >layered && cat layered && head -c 100000000 /dev/zero >big`, layer: layerSize}, judgeSession,
+		},
 	}
 }
 
@@ -127,6 +132,7 @@ const (
 	pidsLimit   = 16
 	cpuLimit    = 200 // thousandths
 	sizeLimit   = 1 << 20
+	layerSize   = 32 << 20
 )
 
 func limitChecks() []check {

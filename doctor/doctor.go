@@ -101,6 +101,9 @@ func (x *examination) check(ctx context.Context, row *check) Check {
 			// The first row's job does nothing but run.
 			x.broken = x.broken || row.probe == simple
 			c.Status = Fail
+			if row.probe.layer != 0 && !x.broken {
+				c.Status = Degraded // nothing runs with less: what takes a session is refused
+			}
 			c.Detail, c.Remedy = explain(e.err, row.remedy)
 			return c
 		}

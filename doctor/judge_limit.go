@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -35,6 +36,19 @@ func judgeMemory(e *evidence) (Status, string) {
 		return Fail, "the job took 100 MB with a limit of " + job.FormatSize(memoryLimit)
 	}
 	return Degraded, "the job ended, and its limit is not named: " + ended(e)
+}
+
+func judgeSession(e *evidence) (Status, string) {
+	_, err := os.Lstat(filepath.Join(e.place.Repo(), "layered"))
+	switch r := e.result; {
+	case err == nil:
+		return Fail, "what the job wrote is in the repository"
+	case !strings.HasPrefix(e.stdout, "here"):
+		return Degraded, "the job could not write: " + ended(e)
+	case r.Limit == job.LimitDisk && r.ExitCode != 0:
+		return OK, "100 MB on a layer of " + job.FormatSize(layerSize)
+	}
+	return Fail, "the job wrote 100 MB to a layer of " + job.FormatSize(layerSize) + ": " + ended(e)
 }
 
 func judgePIDs(e *evidence) (Status, string) {

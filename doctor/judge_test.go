@@ -46,6 +46,25 @@ func try(t *testing.T, judge func(*evidence) (Status, string), rows []judged) {
 	}
 }
 
+func TestSession(t *testing.T) {
+	place, written := Place{dir: t.TempDir()}, Place{dir: t.TempDir()}
+	for _, p := range []Place{place, written} {
+		if err := os.MkdirAll(p.Repo(), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(written.Repo(), "layered"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	full := job.Result{Status: job.Failure, ExitCode: 1, Limit: job.LimitDisk}
+	try(t, judgeSession, []judged{
+		{"walled", evidence{place: place, outcome: outcome{stdout: "here\n", result: full}}, OK, "32MiB"},
+		{"written through", evidence{place: written, outcome: outcome{stdout: "here\n", result: full}}, Fail, "in the repository"},
+		{"no wall", evidence{place: place, outcome: outcome{stdout: "here\n", result: job.Result{Status: job.Success}}}, Fail, "100 MB"},
+		{"not writable", evidence{place: place, outcome: outcome{result: job.Result{Status: job.Failure, ExitCode: 1}}}, Degraded, "could not write"},
+	})
+}
+
 func TestSimple(t *testing.T) {
 	try(t, judgeSimple, []judged{
 		{"answers", evidence{outcome: outcome{stdout: "ready\n"}}, OK, ""},

@@ -20,7 +20,8 @@ type probe struct {
 	script string   // for sh
 	args   []string // a program instead of a script
 	limits job.Limits
-	repeat int // how often it is run; 0 is once. Its outcome is the last one's
+	repeat int   // how often it is run; 0 is once. Its outcome is the last one's
+	layer  int64 // not 0: it runs in a session, behind an overlay whose layer has so many bytes
 }
 
 // An outcome is what became of a probe.
@@ -99,6 +100,15 @@ func (x *examination) once(ctx context.Context, p *probe, o *outcome) {
 	}
 	if spec.Limits.Wall == 0 {
 		spec.Limits.Wall = 30 * time.Second
+	}
+	if p.layer != 0 {
+		ss, err := x.subject.Supervisor.OpenSession(ctx, job.SessionSpec{Repo: spec.Repo, Workspace: job.Overlay, Disk: p.layer})
+		if err != nil {
+			o.err = err
+			return
+		}
+		spec.Session, spec.Workspace = ss.ID, job.Overlay
+		defer func() { _, _ = x.subject.Supervisor.CloseSession(context.WithoutCancel(ctx), ss.ID, false) }()
 	}
 	x.start(ctx, spec, o)
 }

@@ -67,3 +67,18 @@ func TestInteractive(t *testing.T) {
 		return sit(t, rows, cols, append(append(line, "--"), args...)...)
 	})
 }
+
+// TestInteractiveSession plays them in sessions, with a root file system of their own.
+func TestInteractiveSession(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	d := serve(t)
+	screentest.Test(t, repository, func(t *testing.T, repo string, args, env []string, rows, cols uint16) screentest.Session {
+		id := d.open(t, "--repo", repo, "--root")
+		t.Cleanup(func() { d.session(t, "close", id) })
+		line := []string{"session", "exec", id, "--supervisor", d.socket, "--tty"}
+		for _, e := range env {
+			line = append(line, "--env", e)
+		}
+		return sit(t, rows, cols, append(append(line, "--"), args...)...)
+	})
+}

@@ -54,7 +54,8 @@ func TestRules(t *testing.T) {
 		},
 		{
 			"screens and what tests need",
-			map[string][]string{"internal/screentest/a.go": {"corral/internal/sandboxtest", "github.com/hinshun/vt10x"}, "internal/sandboxtest/a.go": nil}, "",
+			map[string][]string{"internal/screentest/a.go": {"corral/internal/sandboxtest", "github.com/hinshun/vt10x"}, "internal/sandboxtest/a.go": nil},
+			"",
 		},
 		{"screens in a program", map[string][]string{"rpc/a.go": {"corral/internal/screentest"}, "internal/screentest/a.go": nil}, "rpc must not reach internal/screentest"},
 		{"job with a library", map[string][]string{"job/a.go": {sysunix}}, "job must not reach " + sysunix},
