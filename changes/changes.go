@@ -28,6 +28,9 @@ type Layer struct {
 	Repo    string    // absolute path of its repository
 	Opened  time.Time // when it was opened; to apply only
 	Claim   job.Claim // for the audit log: who asks
+	// Pipe makes the pipes that the tool writes to, two for each run; nil is os.Pipe. A supervisor takes pipes only of the
+	// user that it knows its client as.
+	Pipe func() (r, w *os.File, err error)
 }
 
 // Of returns the layer of a session.
@@ -140,12 +143,16 @@ func (l Layer) run(ctx context.Context, r job.Runner, w job.Workspace, most time
 		Session: l.Session, Repo: l.Repo, Workspace: w, Tool: job.ToolChanges, Args: append([]string{string(job.ToolChanges)}, args...),
 		Claim: l.Claim,
 	}
-	out, stdout, err := os.Pipe()
+	pipe := l.Pipe
+	if pipe == nil {
+		pipe = os.Pipe
+	}
+	out, stdout, err := pipe()
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close()
-	errs, stderr, err := os.Pipe()
+	errs, stderr, err := pipe()
 	if err != nil {
 		stdout.Close()
 		return nil, err
@@ -165,16 +172,17 @@ func (l Layer) run(ctx context.Context, r job.Runner, w job.Workspace, most time
 	}
 	running.Wait()
 	switch {
-	case ran != nil:
-		return nil, ran
 	case err == nil:
 		return sum, nil
-	case errors.Is(err, stream.ErrCut) && ended != nil:
+	case !errors.Is(err, stream.ErrCut):
+		return nil, err
+	case ended != nil:
 		return nil, ended
-	case errors.Is(err, stream.ErrCut):
+	case ran != nil:
+		return nil, ran
+	default:
 		return nil, l.broken(result, said.String())
 	}
-	return nil, err
 }
 
 // broken is why the tool has not answered to the end.

@@ -179,7 +179,7 @@ func TestCancel(t *testing.T) {
 
 func TestOf(t *testing.T) {
 	now := time.Now()
-	if got := Of(job.Session{ID: "i", Repo: "/r", Opened: now}); got != (Layer{Session: "i", Repo: "/r", Opened: now}) {
+	if got := Of(job.Session{ID: "i", Repo: "/r", Opened: now}); got.Session != "i" || got.Repo != "/r" || !got.Opened.Equal(now) {
 		t.Errorf("%+v", got)
 	}
 }

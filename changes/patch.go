@@ -2,11 +2,8 @@ package changes
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"crypto/sha1" // git names contents by it
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 
@@ -26,11 +23,13 @@ type PatchSum struct {
 	// Left are paths that differ and are not in the patch, as far as they are kept, with the reason. Left counts all of them.
 	Left      []LeftOut
 	LeftCount int64
+	// OfGit counts paths of git directories, which git takes no patch of. They are not among Left.
+	OfGit int64
 	// Incomplete says that not everything was looked at.
 	Incomplete bool
 }
 
-// Whole says whether the patch makes of the repository what jobs have seen.
+// Whole says whether the patch makes of the repository what jobs have seen, git directories apart.
 func (s *PatchSum) Whole() bool { return s.LeftCount == 0 && !s.Incomplete }
 
 // A LeftOut is a path that is not in a patch.
@@ -44,9 +43,9 @@ const maxLeft = 100
 // Patch writes the changes of a layer at and below paths (none: all) as one patch that git apply takes, and patch -p1 as far
 // as it knows git's headers. Binary files are in it as git has them.
 //
-// A patch cannot say everything: what it leaves out is in the sum. Paths of git directories are, which git refuses; files
-// of more than 4 MiB, and what is beyond 64 MiB of all; empty directories, permissions other than that to execute, FIFOs and
-// the like. A directory that is deleted goes with what was in it, as git has it.
+// A patch cannot say everything: what it leaves out is in the sum. That is paths of git directories, which git refuses;
+// files of more than 4 MiB, and what is beyond 64 MiB of all; empty directories, permissions other than that to execute,
+// FIFOs and the like. A directory that is deleted goes with what was in it, as git has it.
 func Patch(ctx context.Context, r job.Runner, l Layer, w io.Writer, paths []string) (*PatchSum, error) {
 	p := &patcher{w: bufio.NewWriter(w)}
 	args := append([]string{"diff", "-time=" + patchTime.String()}, l.rest(paths)...)
@@ -131,10 +130,13 @@ func (p *patcher) end() error {
 	switch {
 	case e == nil:
 		return nil
+	case p.sides[0].left == stream.OfGit:
+		p.sum.OfGit++
+		return nil
 	case isDirectory(e): // it comes with what is in it
 		if e.Kind == job.ChangeMode {
 			p.leave(e.Path, "its permissions, for it is a directory")
-		} else if p.sides[0].left == stream.Here {
+		} else {
 			p.bare = e.Path
 		}
 		return nil
@@ -187,115 +189,6 @@ func reason(l stream.Left) string {
 		return "it is too large"
 	case stream.TooMuch:
 		return "the patch would be too large"
-	case stream.OfGit:
-		return "git takes no patch of its own files"
 	}
 	return "it cannot be read"
-}
-
-// A version is what a file is before or after; the zero value is that there is none.
-type version struct {
-	mode string // git's
-	data []byte
-}
-
-func (p *patcher) versions() (old, new version) {
-	e := p.entry
-	if needs(e.OldType) {
-		old = version{gitMode(e.OldType, e.OldMode), p.sides[0].data}
-	}
-	if needs(e.Type) && e.Kind != job.ChangeDeleted {
-		new = version{gitMode(e.Type, e.Mode), p.sides[1].data}
-	}
-	return old, new
-}
-
-// gitMode is a type and permissions as git has them.
-func gitMode(t job.FileType, mode uint32) string {
-	switch {
-	case t == job.TypeLink:
-		return "120000"
-	case mode&0o100 != 0:
-		return "100755"
-	}
-	return "100644"
-}
-
-// blob is git's name of a content: 40 zeros if there is none.
-func (v version) blob() string {
-	if v.mode == "" {
-		return strings.Repeat("0", 2*sha1.Size)
-	}
-	h := sha1.New()
-	fmt.Fprintf(h, "blob %d\x00", len(v.data))
-	h.Write(v.data)
-	return fmt.Sprintf("%x", h.Sum(nil))
-}
-
-// file writes one file's part, with git's extended header: gitdiff(1), "Generating patch text with -p".
-func (p *patcher) file(old, new version) error {
-	path := p.entry.Path
-	fmt.Fprintf(p.w, "diff --git %s %s\n", quote("a/"+path), quote("b/"+path))
-	switch {
-	case old.mode == "":
-		fmt.Fprintf(p.w, "new file mode %s\n", new.mode)
-	case new.mode == "":
-		fmt.Fprintf(p.w, "deleted file mode %s\n", old.mode)
-	case old.mode != new.mode:
-		fmt.Fprintf(p.w, "old mode %s\nnew mode %s\n", old.mode, new.mode)
-	}
-	if p.entry.Kind == job.ChangeMode {
-		return nil
-	}
-	fmt.Fprintf(p.w, "index %s..%s", old.blob(), new.blob())
-	if old.mode == new.mode {
-		fmt.Fprintf(p.w, " %s", old.mode)
-	}
-	fmt.Fprintln(p.w)
-	switch {
-	case bytes.IndexByte(old.data, 0) >= 0 || bytes.IndexByte(new.data, 0) >= 0:
-		return literal(p.w, new.data)
-	case len(old.data)+len(new.data) == 0:
-		return nil
-	}
-	fmt.Fprintf(p.w, "--- %s\n+++ %s\n", title("a/", path, old), title("b/", path, new))
-	return hunks(p.w, old.data, new.data)
-}
-
-// title is a name before hunks.
-func title(prefix, path string, v version) string {
-	if v.mode == "" {
-		return "/dev/null"
-	}
-	return quote(prefix + path)
-}
-
-// quote writes a name as git does: as it is, or in C's way if there is anything odd in it (quote_c_style in git's quote.c).
-// A blank is odd here, which patch(1) stumbles over.
-func quote(name string) string {
-	odd := func(c byte) bool { return c <= ' ' || c >= 0x7f || c == '"' || c == '\\' }
-	plain := true
-	for i := range len(name) {
-		plain = plain && !odd(name[i])
-	}
-	if plain {
-		return name
-	}
-	var b strings.Builder
-	b.WriteByte('"')
-	for i := range len(name) {
-		c := name[i]
-		letter := strings.IndexByte("\a\b\t\n\v\f\r\"\\", c)
-		switch {
-		case letter >= 0:
-			b.WriteByte('\\')
-			b.WriteByte("abtnvfr\"\\"[letter])
-		case odd(c) && c != ' ':
-			fmt.Fprintf(&b, "\\%03o", c)
-		default:
-			b.WriteByte(c)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
 }

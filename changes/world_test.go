@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"corral/changes/layer"
 	"corral/internal/sandboxtest"
 	"corral/job"
@@ -29,11 +31,19 @@ func newWorld(t testing.TB, build func(dir string)) *world {
 	w := &world{t: t, repo: filepath.Join(t.TempDir(), "repo")}
 	check(t, os.Mkdir(w.repo, 0o755))
 	build(w.repo)
-	written := time.Now()
-	sandboxtest.Eventually(t, time.Minute, "the clock goes on", func() bool { return time.Since(written) > 30*time.Millisecond })
+	written := fileTime(t)
+	sandboxtest.Eventually(t, time.Minute, "the clock goes on", func() bool { return fileTime(t).After(written) })
+	w.layer = Layer{Session: "5e55", Repo: w.repo, Opened: fileTime(t), Claim: job.Claim{Tool: "changes"}}
 	w.merged, w.upper = sandboxtest.Overlay(t, w.repo)
-	w.layer = Layer{Session: "5e55", Repo: w.repo, Opened: time.Now(), Claim: job.Claim{Tool: "changes"}}
 	return w
+}
+
+// fileTime is the time by the clock that stamps files.
+func fileTime(t testing.TB) time.Time {
+	t.Helper()
+	var ts unix.Timespec
+	check(t, unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &ts))
+	return time.Unix(ts.Unix())
 }
 
 // Run implements job.Runner: the tool runs in this process.

@@ -74,7 +74,7 @@ func (s *Supervisor) open(peer Peer, spec wire.Open, dir, common *os.File) (*ses
 		return nil, errEnding
 	}
 	defer s.work.Done()
-	ss := &session{s: s, id: sessionID(), spec: spec, peer: peer, opened: time.Now(), used: time.Now()}
+	ss := &session{s: s, id: sessionID(), spec: spec, peer: peer, opened: fileTime(), used: time.Now()}
 	if err := ss.check(); err != nil {
 		return nil, err
 	}
@@ -345,6 +345,7 @@ func (ss *session) words() job.Session {
 	w := job.Session{
 		ID: ss.id, Name: ss.spec.Name, Repo: ss.spec.Repo, Image: ss.spec.Image, Workspace: ss.workspace, Root: ss.root(),
 		UID: ss.peer.UID, Opened: ss.opened, Used: ss.used, Jobs: ss.jobs, Disk: ss.spec.Disk,
+		Kept: ss.from != "" && ss.jobs == 0, // that it is still mounted is nobody's matter
 	}
 	if u, err := ss.layer.Usage(); err == nil {
 		w.DiskUsed = u.Bytes - u.Free

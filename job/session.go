@@ -41,11 +41,12 @@ type Session struct {
 	Root      bool
 	Kept      bool   // it has ended and its layer was kept
 	UID       uint32 // of who opened it
-	Opened    time.Time
-	Used      time.Time // when its last job began or ended; of a kept one, when it was kept
-	Jobs      int       // that run now
-	Disk      int64     // bytes of the layer
-	DiskUsed  int64     // bytes of it that are in use, the file system's own included
+	// Opened is by the clock that stamps files: what is changed in the repository from then on has no earlier time.
+	Opened   time.Time
+	Used     time.Time // when its last job began or ended; of a kept one, when it was kept
+	Jobs     int       // that run now
+	Disk     int64     // bytes of the layer
+	DiskUsed int64     // bytes of it that are in use, the file system's own included
 }
 
 // Sessions opens, closes and lists sessions. A client sees its own user's; root sees all.

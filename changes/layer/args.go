@@ -22,7 +22,7 @@ const MaxPaths = 1000
 //
 //	list|diff|apply [-layer DIR] [-opened NANOSECONDS] [-dry-run] [-most N] [-time DURATION] REPOSITORY [PATH]...
 //
-// The layer is at [job.LayerDir] unless it is said to be elsewhere. The time is that of the session's opening, since 1970.
+// The layer is at [job.LayerDir] unless it is said to be elsewhere. The time is that of the session's opening, since 1970, see [Apply].
 // Paths are relative to the repository.
 func Run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) == 0 {

@@ -10,10 +10,6 @@ import (
 	"corral/job"
 )
 
-// clockStep is how far a file's time may lie behind the clock: files are stamped with the time of the last tick, and the
-// slowest tick is CONFIG_HZ=100.
-const clockStep = 10 * time.Millisecond
-
 // A checker finds what is in the way of applying, and writes nothing.
 type checker struct {
 	walk     *walk
@@ -212,7 +208,7 @@ func (v *checker) writable(p *pair) bool {
 func own(st *unix.Stat_t) bool { return int(st.Uid) == unix.Geteuid() }
 
 // How file systems write an inode's number into a file handle: the type of the handle, its length and the number's place
-// and length in it. See include/linux/exportfs.h, fs/xfs/xfs_export.h, fs/btrfs/export.h and shmem_encode_fh.
+// and length in it. See enum fid_type and shmem_encode_fh in the kernel, xfs_export.h and btrfs's export.h.
 var handles = []struct {
 	kind      byte
 	size      int

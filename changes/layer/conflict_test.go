@@ -131,7 +131,7 @@ func (w *world) stopped(n int) error {
 	}
 	defer tr.close()
 	a := &applier{w: stream.NewWriter(discard{}), temps: newTemps(), left: 1000}
-	a.checker = checker{since: w.opened.Add(-clockStep).UnixNano(), touched: map[ident]int64{}, conflict: a.conflict}
+	a.checker = checker{since: w.opened.UnixNano(), touched: map[ident]int64{}, conflict: a.conflict}
 	b := Bounds{}.withDefaults(time.Hour)
 	for _, a.phase = range []class{adds, alters, deletes} {
 		k := newWalk(w.t.Context(), b, nil, &stopper{a, &n})

@@ -1,7 +1,6 @@
 package layer
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,11 +8,7 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"corral/changes/stream"
 )
-
-func contextOf() context.Context { return context.Background() }
 
 // An at edits below a directory, and fails the test if it cannot.
 type at struct {
@@ -27,6 +22,7 @@ func (a at) write(name, content string) {
 	a.t.Helper()
 	check(a.t, os.MkdirAll(filepath.Dir(a.path(name)), 0o755), os.WriteFile(a.path(name), []byte(content), 0o644))
 }
+
 func (a at) mkdir(name string)           { a.t.Helper(); check(a.t, os.MkdirAll(a.path(name), 0o755)) }
 func (a at) remove(name string)          { a.t.Helper(); check(a.t, os.RemoveAll(a.path(name))) }
 func (a at) link(to, name string)        { a.t.Helper(); check(a.t, os.Symlink(to, a.path(name))) }
@@ -292,5 +288,3 @@ func TestCleanPaths(t *testing.T) {
 		t.Error("too many paths")
 	}
 }
-
-var _ = stream.Listed

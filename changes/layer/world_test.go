@@ -2,6 +2,7 @@ package layer
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ const asTool = "CORRAL_TEST_AS_TOOL"
 func TestMain(m *testing.M) {
 	if os.Getenv(asTool) != "" {
 		unix.Umask(0o22)
-		if err := Run(contextOf(), os.Args[1:], os.Stdout); err != nil {
+		if err := Run(context.Background(), os.Args[1:], os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -53,11 +54,24 @@ func newWorld(t testing.TB, build func(repo string)) *world {
 	return w
 }
 
-// past waits until what was written so far is not ahead of the clock, and returns the time.
+// past waits until what is written from now on has a later time than what was written so far, and returns that time.
 func past(t testing.TB) time.Time {
-	written := time.Now()
-	sandboxtest.Eventually(t, time.Minute, "the clock goes on", func() bool { return time.Since(written) > 3*clockStep })
-	return time.Now()
+	t.Helper()
+	written := fileTime(t)
+	now := written
+	sandboxtest.Eventually(t, time.Minute, "the clock goes on", func() bool {
+		now = fileTime(t)
+		return now.After(written)
+	})
+	return now
+}
+
+// fileTime is the time by the clock that stamps files.
+func fileTime(t testing.TB) time.Time {
+	t.Helper()
+	var ts unix.Timespec
+	check(t, unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &ts))
+	return time.Unix(ts.Unix())
 }
 
 func check(t testing.TB, errs ...error) {

@@ -230,7 +230,7 @@ func (a *applier) empty(d *dir, name, path string, depth int) error {
 			return err
 		case st == nil:
 			continue
-		case !isTemp(n) && (!isDir(st) && a.late(st) || isDir(st) && a.checker.made(sub, n)):
+		case !isTemp(n) && (!isDir(st) && a.late(st) || isDir(st) && a.made(sub, n)):
 			return a.refuse(p, stream.Changed)
 		}
 		if err := a.removeAt(sub, n, p, st, depth+1); err != nil {

@@ -28,6 +28,7 @@ Usage:
   corral mcp [--repo DIR]                    serve an agent host, over standard input and output
   corral serve [--listen ADDRESS]            serve agent hosts, over HTTP
   corral exec-server [--repo DIR]            serve clients of command/exec, over JSON-RPC
+  corral changes show|diff|apply|discard     what jobs of a session changed behind an overlay
   corral output [HANDLE]                     what earlier jobs of agents wrote
   corral audit tail|show|verify|export       the log of what was run for whom
   corral policy test REQUEST.json            what would be decided on a request, and why

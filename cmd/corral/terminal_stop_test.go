@@ -139,7 +139,7 @@ func TestTerminalUnderShell(t *testing.T) {
 	screen.Await("why it ended", func(v screentest.View) bool {
 		return v.Holds("corral: the job was ended: it did not heed the signal") // that shell does not
 	})
-	sandboxtest.Eventually(t, 30*time.Second, "corral has ended", func() bool { return strings.Trim(state(corral), "Z") == "" })
+	sandboxtest.Eventually(t, 30*time.Second, "the shell has seen the end of corral", func() bool { return state(corral) == "" })
 	screen.Type("\rjobs\r")
 	screen.Await("that the shell knows", func(v screentest.View) bool { return v.Holds("[1]+  Exit 137 ") && v.Prompt() == "outside>" })
 	screen.Type("exit 5\r")

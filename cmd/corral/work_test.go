@@ -17,7 +17,7 @@ import (
 // works are what people do in a repository, each one job. All of them go on where those before them left it.
 var works = []struct{ program, line string }{
 	{"git", `test -z "$(git status --porcelain)" && git log --oneline | head -1`},
-	{"git", `echo "one more line" >>README.md && git mv LICENSE LICENCE && git rm -q go.sum && git add -A &&
+	{"git", `echo "one more line" >>README.md && git mv LICENSE COPYING && git rm -q go.sum && git add -A &&
 		git -c user.name=J -c user.email=j@example.org commit -qm "a change" && git status --porcelain`},
 	{"git", `git checkout -q -b topic && echo x >topic.txt && git add topic.txt &&
 		git -c user.name=J -c user.email=j@example.org commit -qm topic && git checkout -q - && git stash list && git gc -q`},
@@ -73,7 +73,7 @@ func TestWork(t *testing.T) {
 	if changed := differences(treeOf(t, merged), treeOf(t, repo)); len(changed) > 0 {
 		t.Errorf("what was applied is not what was there: %q", changed[:min(len(changed), 20)])
 	}
-	if got := d.exec(t, id, `git fsck --no-progress && test -z "$(git status --porcelain LICENCE README.md)"`); got.code != 0 {
+	if got := d.exec(t, id, `git fsck --no-progress && test -z "$(git status --porcelain COPYING README.md)"`); got.code != 0 {
 		t.Errorf("%+v", got)
 	}
 }

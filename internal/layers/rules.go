@@ -65,6 +65,11 @@ var owners = []owner{
 		"the frames of clients who may be anybody are read in one place, and bounded there",
 	},
 	{
+		"github.com/aymanbagabas/go-udiff",
+		[]string{"changes"},
+		"what differs between two texts is found in one place, which writes it as a patch itself",
+	},
+	{
 		"go.starlark.net",
 		[]string{"starlark"},
 		"one package knows the interpreter, and puts bounds around it",
@@ -115,6 +120,14 @@ var bounds = []bound{
 		reason: "whose session is whose is bookkeeping: what a session is made of is the supervisor's",
 	},
 	{
+		from: "changes", only: []string{"std", "github.com/aymanbagabas/go-udiff/...", "changes/stream", "job"},
+		reason: "it reads what a job tells of a session's layer, and never the layer",
+	},
+	{
+		from: "changes/stream", only: []string{"std", "job"},
+		reason: "it is read outside of what was written inside a jail: it is to be easy to audit",
+	},
+	{
 		from: "lang", only: []string{"std", sys, "job"},
 		reason: "what runs a language is a table and a look at directories: it starts nothing and asks nobody",
 	},
@@ -146,7 +159,7 @@ var bounds = []bound{
 		reason: "it runs inside the jail, static, as its first process: it is to be small, quick and easy to audit",
 	},
 	{
-		from: "cmd/corral-layer", only: []string{"std", sys, "changes/...", "image/unpack", "isolate/scan", "job", "internal/version"},
+		from: "cmd/corral-layer", only: []string{"std", sys, "changes/layer", "changes/stream", "image/unpack", "isolate/scan", "job", "internal/version"},
 		reason: "it runs inside a session's jail, on what jobs and strangers wrote: small, static, easy to audit",
 	},
 	{

@@ -47,7 +47,10 @@ func Programs() []Program {
 	// pydoc3 is of the whole of Python, as readline is.
 	return []Program{
 		{Name: "bash, line editing", Args: shell, Env: prompt, Rows: 24, Cols: 60, Exit: 3, Play: bashEditing},
-		{Name: "bash, job control", Args: shell, Env: prompt, Files: map[string]string{"ticker": ticker}, Rows: 24, Cols: 80, Play: bashJobs},
+		{
+			Name: "bash, job control", Args: shell, Env: prompt, Needs: []sandboxtest.Need{sandboxtest.Program("perl")},
+			Files: map[string]string{"ticker": ticker}, Rows: 24, Cols: 80, Play: bashJobs,
+		},
 		{Name: "python3", Args: []string{"python3", "-q"}, Needs: []sandboxtest.Need{sandboxtest.Program("pydoc3")}, Rows: 24, Cols: 80, Exit: 4, Play: python},
 		{Name: "vi", Args: []string{"vi", "poem"}, Rows: 12, Cols: 60, Play: vi},
 		{Name: "less", Args: []string{"less", "numbers"}, Files: map[string]string{"numbers": numbers.String()}, Rows: 10, Cols: 60, Play: less},
@@ -137,8 +140,9 @@ func bashEditing(s *Screen, _ string) {
 	s.Type("exit 3\r")
 }
 
-// ticker says when it is in the foreground: what is typed before that is not for it.
-const ticker = "trap 'echo back' CONT\necho here\nwhile sleep 0.1; do :; done\n"
+// ticker says when it is in the foreground: what is typed before that is not for it. It is one process, for a shell that is
+// stopped between fork and exec behaves in ways of its own.
+const ticker = `$| = 1; $SIG{CONT} = sub { print "back\n" }; print "here\n"; select undef, undef, undef, 1 while 1`
 
 func bashJobs(s *Screen, _ string) {
 	s.Prompts("> ")
@@ -146,27 +150,27 @@ func bashJobs(s *Screen, _ string) {
 	s.Await("the job's number", func(v View) bool { return strings.HasPrefix(v.Line(v.Row-1), "[1] ") && v.Prompt() == ">" })
 	s.Type("jobs\r")
 	s.after("[1]+  Running                 sleep 1000 &", "> ")
-	s.Type("kill %1; wait\r")
-	s.after("[1]+  Terminated              sleep 1000", "> ")
-	s.Type("sh ticker\r")
+	s.Type("kill %1; wait %1; echo status $?\r")
+	s.after("status 143", "> ")
+	s.Type("perl ticker\r")
 	s.after("here", "")
 	s.Type("\x1a") // Ctrl-Z
-	s.after("[1]+  Stopped                 sh ticker", "> ")
+	s.after("[1]+  Stopped                 perl ticker", "> ")
 	s.Type("fg\r")
 	s.after("back", "")
 	s.Resize(30, 90)
 	s.Type("\x1a")
-	s.after("[1]+  Stopped                 sh ticker", "> ")
+	s.after("[1]+  Stopped                 perl ticker", "> ")
 	s.Type("bg\r")
-	s.Shows("[1]+ sh ticker &")
+	s.Shows("[1]+ perl ticker &")
 	s.Await("the job and the shell, in either order", func(v View) bool {
 		said := strings.Join(v.Lines[:v.Row+1], "\n")
-		_, said, _ = strings.Cut(said, "[1]+ sh ticker &\n")
+		_, said, _ = strings.Cut(said, "[1]+ perl ticker &\n")
 		return said == "> back\n" || said == "back\n>"
 	})
 	s.Type("stty size\r")
 	s.Shows("30 90")
-	s.Type("kill %1; wait; sh ticker\r")
+	s.Type("kill %1; wait %1; perl ticker\r")
 	s.after("here", "")
 	s.Type("\x03") // Ctrl-C
 	s.after("^C", "> ")
@@ -200,8 +204,8 @@ func python(s *Screen, _ string) {
 	s.after("(70, 30)", prompt)
 	s.Type("for i in range(3):\r    print(i, 'x')\r\r")
 	s.after("2 x", prompt)
-	s.Type("import time; time.sleep(1000)\r")
-	s.after(prompt+"import time; time.sleep(1000)", "")
+	s.Type("while True: pass\r\r") // a sleep may begin just after the signal
+	s.after("...", "")
 	s.Type("\x03")
 	s.after("KeyboardInterrupt", prompt)
 	s.Type("exit(4)\r")

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -144,11 +145,27 @@ func (p *podman) directories() error {
 func (p *podman) close() {
 	_ = p.podman("rm", "--force", "--time", "0", container)
 	close(p.work)
+	// The container's monitor ends a moment after it.
+	var left []string
+	for range 500 {
+		if left = p.removeGroups(); len(left) == 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	fmt.Fprintln(os.Stderr, "bench: these cgroups of podman's are left:", strings.Join(left, " "))
+}
+
+// removeGroups removes the cgroups of containers, in whichever hierarchies they are, and returns those that are in use.
+func (p *podman) removeGroups() (left []string) {
 	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
 		groups, _ := filepath.Glob(filepath.Join(root, p.group))
 		for _, group := range groups {
 			_ = os.Remove(filepath.Join(group, "conmon"))
-			_ = os.Remove(group)
+			if err := os.Remove(group); err != nil && !errors.Is(err, os.ErrNotExist) {
+				left = append(left, group)
+			}
 		}
 	}
+	return left
 }

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+	"unicode/utf8"
+
+	"corral/changes"
+	"corral/changes/stream"
+	"corral/job"
+)
+
+// A changeJSON is one change as --json prints it.
+type changeJSON struct {
+	Path string `json:"path"`
+	// Bytes64 are the path's bytes in base64, where it is not UTF-8.
+	Bytes64   string         `json:"pathBase64,omitempty"`
+	Kind      job.ChangeKind `json:"kind"`
+	Type      job.FileType   `json:"type"`
+	OldType   job.FileType   `json:"oldType,omitempty"`
+	Bytes     int64          `json:"bytes"`
+	Below     int64          `json:"pathsBelow,omitempty"`
+	Mode      string         `json:"mode,omitempty"`
+	OldMode   string         `json:"oldMode,omitempty"`
+	Link      string         `json:"link,omitempty"`
+	Sensitive bool           `json:"sensitive,omitempty"`
+	Skipped   bool           `json:"skipped,omitempty"`
+}
+
+func newChangeJSON(e *stream.Entry) changeJSON {
+	c := changes.Change(e)
+	j := changeJSON{
+		Path: e.Path, Bytes64: pathBase64(e.Path), Kind: c.Kind, Type: c.Type, Bytes: c.Bytes, Below: e.Below, Link: e.Link,
+		Sensitive: e.Sensitive, Skipped: e.State == stream.Skipped,
+	}
+	if e.Kind == job.ChangeReplaced {
+		j.OldType = e.OldType
+	}
+	if e.Kind != job.ChangeDeleted && e.Type != job.TypeLink {
+		j.Mode = fmt.Sprintf("%04o", e.Mode)
+	}
+	if e.OldType != "" && e.OldType != job.TypeLink {
+		j.OldMode = fmt.Sprintf("%04o", e.OldMode)
+	}
+	return j
+}
+
+// pathBase64 is for what JSON has no words for.
+func pathBase64(path string) string {
+	if utf8.ValidString(path) {
+		return ""
+	}
+	return base64.StdEncoding.EncodeToString([]byte(path))
+}
+
+// changeLine is one change for a person.
+func changeLine(e *stream.Entry) string {
+	name, size := plain(e.Path), about(changes.Change(e).Bytes)
+	switch {
+	case e.Type == job.TypeDirectory && e.Kind == job.ChangeDeleted:
+		name += "/"
+		if e.Below > 0 {
+			name += fmt.Sprintf(" (%d below)", e.Below)
+		}
+	case e.Type == job.TypeDirectory:
+		name, size = name+"/", ""
+	case e.Type == job.TypeLink && e.Kind != job.ChangeDeleted:
+		name, size = name+" -> "+plain(e.Link), ""
+	case e.Type == job.TypeOther:
+		size = ""
+	}
+	if e.Kind == job.ChangeReplaced {
+		name += " (was a " + string(e.OldType) + ")"
+	}
+	if e.Kind == job.ChangeMode {
+		size = fmt.Sprintf("%04o", e.Mode)
+		name += fmt.Sprintf(" (was %04o)", e.OldMode)
+	}
+	if e.State == stream.Skipped {
+		name += " (skipped: a FIFO, a socket or a device)"
+	}
+	return fmt.Sprintf("%-9s %10s  %s\n", e.Kind, size, name)
+}
+
+// warn tells of a path that is to be looked at.
+func warn(e *stream.Entry) {
+	if e.Sensitive {
+		complain("sensitive path %s: %s", e.Kind, plain(e.Path))
+	}
+}
+
+func (v *changesView) show(ctx context.Context) (int, error) {
+	out := sink(os.Stdout)
+	list := []changeJSON{}
+	var sensitive []*stream.Entry
+	sum, err := changes.Show(ctx, v.runner, v.layer, mostShown, v.options.paths, func(e *stream.Entry) error {
+		if v.options.json {
+			list = append(list, newChangeJSON(e))
+			return nil
+		}
+		if e.Sensitive {
+			sensitive = append(sensitive, e)
+		}
+		_, err := fmt.Fprint(out, changeLine(e))
+		return err
+	})
+	if err == nil && sum.Failed != "" {
+		err = errors.New(sum.Failed)
+	}
+	if err == nil && v.options.json {
+		err = writeJSON(out, struct {
+			Session    string       `json:"session"`
+			Repo       string       `json:"repo"`
+			Opened     time.Time    `json:"opened"`
+			Kept       bool         `json:"kept"`
+			Changes    []changeJSON `json:"changes"`
+			More       int64        `json:"changesMore"`
+			Bytes      int64        `json:"bytes"`
+			Incomplete bool         `json:"incomplete"`
+		}{v.session.ID, v.session.Repo, v.session.Opened, v.session.Kept, list, sum.More, sum.Bytes, sum.Incomplete})
+	}
+	if err = errors.Join(err, out.flush()); err != nil {
+		return failure, err
+	}
+	if v.options.json {
+		return 0, nil
+	}
+	for _, e := range sensitive {
+		warn(e)
+	}
+	if sum.More > 0 {
+		complain("%d more changes", sum.More)
+	}
+	if sum.Incomplete {
+		complain("not everything could be looked at: there may be more changes")
+	}
+	return 0, nil
+}
+
+// A conflictJSON is one conflict as --json prints it.
+type conflictJSON struct {
+	Path    string `json:"path"`
+	Bytes64 string `json:"pathBase64,omitempty"`
+	Reason  string `json:"reason"`
+}
+
+// An applyReport tells what an apply does.
+type applyReport struct {
+	view      *changesView
+	out       *escaper
+	sum       *stream.Sum
+	done      []changeJSON
+	conflicts []conflictJSON
+	sensitive []*stream.Entry
+	removed   bool
+}
+
+func (r *applyReport) applied(e *stream.Entry) error {
+	if r.view.options.json {
+		if len(r.done) < mostShown {
+			r.done = append(r.done, newChangeJSON(e))
+		}
+		return nil
+	}
+	if e.Sensitive {
+		r.sensitive = append(r.sensitive, e)
+	}
+	_, err := fmt.Fprint(r.out, changeLine(e))
+	return err
+}
+
+func (r *applyReport) conflict(c stream.Conflict) error {
+	if r.view.options.json {
+		r.conflicts = append(r.conflicts, conflictJSON{c.Path, pathBase64(c.Path), c.Reason.String()})
+		return nil
+	}
+	complain("conflict: %s: %v", plain(c.Path), c.Reason)
+	return nil
+}
+
+// end says what came of it.
+func (r *applyReport) end() error {
+	s, o := r.sum, r.view.options
+	if o.json {
+		return writeJSON(r.out, struct {
+			Session    string         `json:"session"`
+			Applied    bool           `json:"applied"`
+			Changes    []changeJSON   `json:"changes"`
+			More       int64          `json:"changesMore"`
+			Conflicts  []conflictJSON `json:"conflicts"`
+			MoreOfThem int64          `json:"conflictsMore"`
+			Failed     string         `json:"failed,omitempty"`
+			Removed    bool           `json:"layerRemoved"`
+		}{
+			r.view.session.ID, !o.dry && s.Conflicts == 0 && s.Failed == "", r.done, s.Applied + s.Skipped - int64(len(r.done)),
+			r.conflicts, s.Conflicts - int64(len(r.conflicts)), s.Failed, r.removed,
+		})
+	}
+	for _, e := range r.sensitive {
+		warn(e)
+	}
+	if more := s.Conflicts - maxTellable(s.Conflicts); more > 0 {
+		complain("%d more conflicts", more)
+	}
+	switch {
+	case s.Conflicts > 0 && s.Applied == 0:
+		fmt.Fprintln(os.Stderr, "corral: nothing was applied")
+		fmt.Fprintln(os.Stderr, "hint: apply what is not in conflict by naming its paths, or merge by hand: corral changes diff "+r.view.session.ID)
+	case s.Failed != "":
+		complain("%s; %d of %d changes are applied", s.Failed, s.Applied, s.Entries)
+		fmt.Fprintln(os.Stderr, "hint: apply again when the cause is gone: what is applied is left as it is")
+	case r.removed:
+		complain("everything is applied, and the layer of the session is removed")
+	}
+	return nil
+}
+
+// maxTellable is how many of n conflicts corral-layer tells.
+func maxTellable(n int64) int64 { return min(n, 10_000) }

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"corral/changes/stream"
+	"corral/job"
+)
+
+func TestChangesOptions(t *testing.T) {
+	for _, tt := range []struct {
+		args string
+		want changesOptions
+	}{
+		{"show h", changesOptions{verb: "show", handle: "h"}},
+		{"show --json h a/b c", changesOptions{verb: "show", handle: "h", paths: []string{"a/b", "c"}, json: true}},
+		{"apply h a --dry-run --json", changesOptions{verb: "apply", handle: "h", paths: []string{"a"}, dry: true, json: true}},
+		{"diff --supervisor s h -- -a --json", changesOptions{verb: "diff", handle: "h", paths: []string{"-a", "--json"}, supervisor: "s"}},
+		{"discard h", changesOptions{verb: "discard", handle: "h"}},
+	} {
+		var o changesOptions
+		ended, _, err := o.parse(strings.Fields(tt.args))
+		if ended || fmt.Sprintf("%+v", o) != fmt.Sprintf("%+v", tt.want) {
+			t.Errorf("%q: %+v, %v", tt.args, o, err)
+		}
+	}
+	for args, want := range map[string]string{
+		"":                 "no command given\nhint: corral changes --help",
+		"show":             "of which session? its id is wanted",
+		"list h":           `"list" is no command`,
+		"show --dry-run h": "--dry-run is of apply",
+		"diff --json h":    "--json is of show and apply",
+		"discard h a":      "no paths are wanted",
+		"show --no-such h": "hint: corral changes --help",
+	} {
+		if code, stdout, stderr := front(t, strings.Fields("changes "+args)...); code != failure || stdout != "" || !strings.Contains(stderr, want) {
+			t.Errorf("%q: %d %q %q", args, code, stdout, stderr)
+		}
+	}
+	if code, stdout, stderr := front(t, "changes", "--help"); code != 0 || stdout != changesHelp || stderr != "" {
+		t.Errorf("%d %q %q", code, stdout, stderr)
+	}
+}
+
+func TestBelow(t *testing.T) {
+	for _, tt := range []struct{ path, want string }{
+		{"a/b", "a/b"},
+		{"./a//b/", "a/b"},
+		{".", "."},
+		{"/srv/app/x", "x"},
+		{"/srv/app", "."},
+		{"a/../b", "b"},
+		{"..a", "..a"},
+		{"", ""},
+		{"..", ""},
+		{"a/../../b", ""},
+		{"/srv/application/x", ""},
+		{"/etc/passwd", ""},
+	} {
+		got, err := below("/srv/app", []string{tt.path})
+		if strings.Join(got, " ") != tt.want || (err == nil) != (tt.want != "") {
+			t.Errorf("%q: %q, %v", tt.path, got, err)
+		}
+	}
+}
+
+func TestChangeLine(t *testing.T) {
+	for _, tt := range []struct {
+		e    stream.Entry
+		want string
+	}{
+		{stream.Entry{Path: "a", Kind: job.ChangeModified, Type: job.TypeFile, Size: 2048}, "modified     2.0 KiB  a\n"},
+		{stream.Entry{Path: "\x1b[2J", Kind: job.ChangeAdded, Type: job.TypeLink, Link: "\nx"}, `added                 "\x1b[2J" -> "\nx"` + "\n"},
+		{stream.Entry{Path: "d", Kind: job.ChangeDeleted, Type: job.TypeDirectory, OldSize: 5, Below: 3}, "deleted      5 bytes  d/ (3 below)\n"},
+		{stream.Entry{Path: "d", Kind: job.ChangeDeleted, Type: job.TypeDirectory}, "deleted      0 bytes  d/\n"},
+		{stream.Entry{Path: "d", Kind: job.ChangeReplaced, Type: job.TypeDirectory, OldType: job.TypeFile}, "replaced              d/ (was a file)\n"},
+		{stream.Entry{Path: "x", Kind: job.ChangeMode, Type: job.TypeFile, Mode: 0o755, OldMode: 0o644}, "mode            0755  x (was 0644)\n"},
+		{stream.Entry{Path: "p", Kind: job.ChangeAdded, Type: job.TypeOther, State: stream.Skipped}, "added                 p (skipped: a FIFO, a socket or a device)\n"},
+	} {
+		if got := changeLine(&tt.e); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
+	}
+}
