@@ -77,9 +77,11 @@ func isName(s string) bool {
 type Decision struct {
 	Who
 	Repo      string // real path
+	Common    string // real path of the git directory that Repo is a worktree of and that the job has too, or ""
 	Dir       string // relative to Repo, as it was asked for
 	Profile   string
 	Workspace job.Workspace
+	Protect   job.Protection
 	Terminal  bool
 	Limits    job.Limits // enforced
 	Claim     job.Claim
@@ -104,9 +106,13 @@ func (l *Log) Decided(d *Decision) (uint64, error) {
 	}
 	d.peer(e)
 	e.text("repo", d.Repo, maxPath)
+	e.text("common", d.Common, maxPath)
 	e.text("dir", d.Dir, maxPath)
 	e.text("profile", d.Profile, maxStep)
 	e.word("workspace", d.Workspace.String())
+	if d.Protect != job.ProtectNone {
+		e.word("protect", d.Protect.String())
+	}
 	e.word("network", "none")
 	e.yes("terminal", d.Terminal)
 	e.open("limits")

@@ -27,9 +27,11 @@ type Record struct {
 	Embedded  bool              `json:"embedded"`
 	PID       int               `json:"pid"`
 	Repo      string            `json:"repo"`
+	Common    string            `json:"common"`
 	Dir       string            `json:"dir"`
 	Profile   string            `json:"profile"`
 	Workspace string            `json:"workspace"`
+	Protect   string            `json:"protect"`
 	Network   string            `json:"network"`
 	Terminal  bool              `json:"terminal"`
 	Limits    map[string]int64  `json:"limits"`

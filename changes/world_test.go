@@ -31,14 +31,14 @@ func newWorld(t testing.TB, build func(dir string)) *world {
 	w := &world{t: t, repo: filepath.Join(t.TempDir(), "repo")}
 	check(t, os.Mkdir(w.repo, 0o755))
 	build(w.repo)
-	written := fileTime(t)
+	written := time.Now()
 	sandboxtest.Eventually(t, time.Minute, "the clock goes on", func() bool { return fileTime(t).After(written) })
 	w.layer = Layer{Session: "5e55", Repo: w.repo, Opened: fileTime(t), Claim: job.Claim{Tool: "changes"}}
 	w.merged, w.upper = sandboxtest.Overlay(t, w.repo)
 	return w
 }
 
-// fileTime is the time by the clock that stamps files.
+// fileTime is the time by the clock of ticks.
 func fileTime(t testing.TB) time.Time {
 	t.Helper()
 	var ts unix.Timespec

@@ -79,10 +79,13 @@ func (s *Supervisor) who(peer Peer, id string) audit.Who {
 }
 
 // decide writes down what is about to run, or refuses it. From here on the job has an end in the log.
-func (s *Supervisor) decide(r *run, q *Request, repo, profile string) error {
+func (s *Supervisor) decide(r *run, q *Request, repo *repo, profile string) error {
 	d := audit.Decision{
-		Who: s.who(r.peer, r.id), Repo: repo, Dir: q.Dir, Profile: profile, Terminal: q.Flags&wire.FlagTerminal != 0,
-		Limits: r.limits, Claim: q.Claim,
+		Who: s.who(r.peer, r.id), Repo: repo.path, Dir: q.Dir, Profile: profile, Protect: r.protect,
+		Terminal: q.Flags&wire.FlagTerminal != 0, Limits: r.limits, Claim: q.Claim,
+	}
+	if repo.common != nil {
+		d.Common = repo.common.path
 	}
 	switch {
 	case q.Flags&wire.FlagReadOnly != 0:

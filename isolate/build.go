@@ -82,8 +82,7 @@ func (j *jail) build(u *undo) error {
 	if !j.scanned() {
 		return nil
 	}
-	j.scanner, err = j.startScanner()
-	if err != nil {
+	if j.scanner, err = j.startScanner(); err != nil {
 		return fmt.Errorf("the process that looks for changed sensitive paths: %w", err)
 	}
 	return nil
@@ -93,7 +92,7 @@ func (j *jail) build(u *undo) error {
 // session wrote is taken over.
 func (j *jail) scanned() bool {
 	ss := j.session
-	return ss == nil || !ss.imports() && (ss.workspace == job.Direct || j.s.config.protects(j.repo.path) != job.ProtectNone)
+	return ss == nil || ss.workspace == job.Direct && !ss.imports()
 }
 
 // report logs what could not be removed; the next supervisor's recovery finds it by name.

@@ -106,7 +106,7 @@ func (w *diskWatch) confirm() wire.Outcome {
 	if met := w.over(written, 0); err == nil && met != 0 {
 		return met // it is killed as it stands
 	}
-	a, err := w.slot.jail.scanner.ask(scan.OpUsage, w.since)
+	a, err := w.slot.jail.watcher().ask(scan.OpUsage, w.since)
 	if err != nil || a.Incomplete {
 		return w.over(w.baseBytes-w.bytes, w.baseInodes-w.inodes) // what cannot be found out is held against the job
 	}

@@ -24,10 +24,6 @@ func (c *Config) floor(path string, q *Request, limits job.Limits) (job.Limits, 
 		if r.Path != path {
 			continue
 		}
-		if err := asked(q).Within(r.Ceilings); err != nil {
-			return limits, "", err
-		}
-		limits = limits.AtMost(r.Ceilings)
 		if r.ReadOnly && q.Flags&(wire.FlagReadOnly|wire.FlagOverlay) == 0 {
 			return limits, "", &job.Refusal{
 				Step: "workspace", Message: fmt.Sprintf("jobs may not write to %q: its workspace is readonly", path),
@@ -40,15 +36,42 @@ func (c *Config) floor(path string, q *Request, limits job.Limits) (job.Limits, 
 				Hint: "ask for workspace overlay, or have it changed in the supervisor's configuration",
 			}
 		}
-		switch {
-		case r.Profile == "" || r.Profile == profile:
-		case profile == "":
-			profile = r.Profile
-		default:
-			return limits, "", &job.Refusal{
-				Step: "profile", Message: fmt.Sprintf("jobs in %q have profile %q, not %q", path, r.Profile, profile),
-				Hint: "ask for this one or for none, or have it changed in the supervisor's configuration",
-			}
+		var err error
+		if limits, profile, err = r.bound(q, limits, profile); err != nil {
+			return limits, "", err
+		}
+	}
+	return limits, profile, nil
+}
+
+// bound holds a request to an entry's ceilings and its profile.
+func (r *Repo) bound(q *Request, limits job.Limits, profile string) (job.Limits, string, error) {
+	if err := asked(q).Within(r.Ceilings); err != nil {
+		return limits, "", err
+	}
+	limits = limits.AtMost(r.Ceilings)
+	if r.Profile == "" || r.Profile == profile {
+		return limits, profile, nil
+	}
+	if profile != "" {
+		return limits, "", &job.Refusal{
+			Step: "profile", Message: fmt.Sprintf("jobs in %q have profile %q, not %q", r.Path, r.Profile, profile),
+			Hint: "ask for this one or for none, or have it changed in the supervisor's configuration",
+		}
+	}
+	return limits, r.Profile, nil
+}
+
+// floorOf is the floor of a repository and of the git directory that it is a worktree of. What the operator said of
+// writing to that is no refusal: it is mounted read-only then, see addCommon.
+func (c *Config) floorOf(repo *repo, q *Request, limits job.Limits) (job.Limits, string, error) {
+	limits, profile, err := c.floor(repo.path, q, limits)
+	if err != nil || repo.common == nil {
+		return limits, profile, err
+	}
+	for _, r := range c.ofCommon(repo.common.path) {
+		if limits, profile, err = r.bound(q, limits, profile); err != nil {
+			return limits, "", err
 		}
 	}
 	return limits, profile, nil

@@ -53,6 +53,7 @@ type jail struct {
 	init      *wire.Conn
 	groups    *cgroup.Jail
 	scanner   *scanner
+	scannerMu sync.Mutex    // a session gets another scanner; guards scanner from then on
 	late      []inside.Bind // toolchains that each job binds for itself
 
 	session  *session // whose jail it is, or nil; the following are those of a session
@@ -240,7 +241,9 @@ func (j *jail) live() {
 		j.condemn(false)
 	}
 	j.discardSlots()
+	j.scannerMu.Lock()
 	j.scanner.close()
+	j.scannerMu.Unlock()
 	j.work.Wait()
 	j.s.mu.Lock()
 	if j.s.jails[j.key] == j {

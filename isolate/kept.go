@@ -173,23 +173,11 @@ func (s *Supervisor) resume(peer Peer, id string) (*session, error) {
 		workspace: job.Overlay, profile: k.Profile, idle: resumedIdle, keep: true,
 		spec: wire.Open{Flags: wire.FlagOverlay | wire.OpenLasting, Disk: k.Disk, Inodes: k.Inodes, Name: k.Name, Repo: k.Repo, Profile: k.Profile},
 	}
-	ss.jobs = 1 // the caller's
-	s.mu.Lock()
-	other := s.sessions[id]
-	if other == nil {
-		s.sessions[id] = ss
-	}
-	s.mu.Unlock()
-	if other != nil {
-		r.close()
-		<-other.jail.built
-		if !other.of(peer) || other.jail.failure != nil || !other.use() {
-			return nil, noSession(id)
-		}
-		return other, nil
-	}
-	if err := s.start(ss, r); err != nil {
+	if ss, err = s.start(ss, r); err != nil {
 		return nil, err
+	}
+	if !ss.of(peer) || !ss.use() {
+		return nil, noSession(id)
 	}
 	return ss, nil
 }

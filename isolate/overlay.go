@@ -368,6 +368,9 @@ func (j *jail) assembleRoot(u *undo, dir string) error {
 	}
 	j.roots = []place{{at, "/"}}
 	for n, b := range tree.Binds {
+		if b.Target == optDir {
+			continue
+		}
 		at, err := j.systemOverlay(u, dir, n, b)
 		if err != nil {
 			return fmt.Errorf("%s: %w", b.Target, err)
@@ -376,6 +379,9 @@ func (j *jail) assembleRoot(u *undo, dir string) error {
 	}
 	return nil
 }
+
+// optDir holds what no distribution has packaged, with its logs, spools and data: a session has an empty one.
+const optDir = "/opt"
 
 // furnish writes the entries of a tree to a directory of the layer, for the session's user.
 func (j *jail) furnish(path string, tree rootfs.Tree) error {

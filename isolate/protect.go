@@ -53,7 +53,7 @@ func (j *jail) keep(p job.Protection) (*inside.Kept, error) {
 	case job.ProtectAll:
 		op = scan.OpKeepAll
 	}
-	a, err := j.scanner.askKept(op)
+	a, err := j.watcher().askKept(op)
 	switch {
 	case errors.Is(err, scan.ErrTooMany):
 		return nil, &job.Refusal{
@@ -62,7 +62,7 @@ func (j *jail) keep(p job.Protection) (*inside.Kept, error) {
 			Hint:    "keep nested repositories elsewhere, or run the job with workspace readonly or overlay",
 		}
 	case err != nil:
-		j.retire() // the next job gets a jail whose scanner lives
+		j.blind()
 		return nil, &job.Refusal{Step: "protect", Message: fmt.Sprintf("sensitive paths of %q cannot be protected: %v", j.repo.path, err)}
 	}
 	return &inside.Kept{Count: a.Count, List: a.List}, nil

@@ -160,7 +160,7 @@ func (s *Supervisor) admit(r *run, q *Request, limits job.Limits) (*jail, func()
 		return nil, nil, err
 	}
 	repo.common = s.common(r.peer, q.Common, q.CommonDir, repo)
-	limits, profile, err := s.config.floor(repo.path, q, limits)
+	limits, profile, err := s.config.floorOf(repo, q, limits)
 	if err != nil {
 		repo.close()
 		return nil, nil, err
@@ -170,7 +170,7 @@ func (s *Supervisor) admit(r *run, q *Request, limits job.Limits) (*jail, func()
 	}
 	s.setRepo(r, repo.path)
 	r.limits, r.protect = limits, s.config.protection(repo, q)
-	if err := s.decide(r, q, repo.path, profile); err != nil {
+	if err := s.decide(r, q, repo, profile); err != nil {
 		repo.close()
 		return nil, nil, err
 	}

@@ -161,14 +161,48 @@ func (sl *slot) mount(readOnly bool) (*os.File, error) {
 	return sl.jail.repo.clone(sl.idmap, readOnly)
 }
 
+// watcher returns the jail's scanner. A session whose scanner is gone gets another one, and so does one whose jobs do not
+// write to the repository, for what of ours does.
+func (j *jail) watcher() *scanner {
+	j.scannerMu.Lock()
+	defer j.scannerMu.Unlock()
+	if j.session == nil || j.session.imports() || j.scanner.lives() {
+		return j.scanner
+	}
+	s, err := j.startScanner()
+	if err != nil {
+		j.s.config.Log.Warn("no scanner", "jail", j.name, "error", err)
+		return j.scanner
+	}
+	j.scanner.close()
+	j.scanner = s
+	return s
+}
+
+// blind does without a scanner that failed: the next job gets a jail whose scanner lives. A session stays, see watcher.
+func (j *jail) blind() {
+	if j.session == nil {
+		j.retire()
+	}
+}
+
+func (s *scanner) lives() bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.dead
+}
+
 // sensitive asks which sensitive paths changed since a moment, for the result r.
 func (j *jail) sensitive(since time.Time, r *wire.Result) {
-	a, err := j.scanner.ask(scan.OpChanged, since)
+	a, err := j.watcher().ask(scan.OpChanged, since)
 	if err != nil && !errors.Is(err, io.EOF) {
 		j.s.config.Log.Warn("sensitive paths not looked at", "jail", j.name, "error", err)
 	}
 	if err != nil {
-		j.retire() // the next job gets a jail whose scanner lives
+		j.blind()
 	}
 	r.Sensitive, r.More, r.Incomplete = a.Paths, a.More, a.Incomplete || err != nil
 }

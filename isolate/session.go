@@ -74,7 +74,7 @@ func (s *Supervisor) open(peer Peer, spec wire.Open, dir, common *os.File) (*ses
 		return nil, errEnding
 	}
 	defer s.work.Done()
-	ss := &session{s: s, id: sessionID(), spec: spec, peer: peer, opened: fileTime(), used: time.Now()}
+	ss := &session{s: s, id: sessionID(), spec: spec, peer: peer, opened: time.Now(), used: time.Now()}
 	if err := ss.check(); err != nil {
 		return nil, err
 	}
@@ -87,7 +87,11 @@ func (s *Supervisor) open(peer Peer, spec wire.Open, dir, common *os.File) (*ses
 	if err != nil {
 		return nil, err
 	}
-	return ss, s.start(ss, r)
+	if ss, err = s.start(ss, r); err != nil {
+		return ss, err
+	}
+	ss.stamp()
+	return ss, nil
 }
 
 // check refuses what does not depend on the repository, and fills in defaults.
@@ -145,28 +149,33 @@ func (ss *session) place(dir, common *os.File) (*repo, error) {
 		return nil, err
 	}
 	q := &Request{Run: wire.Run{Flags: ss.spec.Flags & (wire.FlagReadOnly | wire.FlagOverlay), Profile: ss.spec.Profile}}
-	if _, ss.profile, err = ss.s.config.floor(r.path, q, ss.s.config.Defaults); err != nil {
+	if !ss.root() { // whose tree has no place for it
+		r.common = ss.s.common(ss.peer, ss.spec.Common, common, r)
+	}
+	if _, ss.profile, err = ss.s.config.floorOf(r, q, ss.s.config.Defaults); err != nil {
 		r.close()
 		return nil, err
 	}
 	ss.spec.Repo = r.path
-	if !ss.root() { // whose tree has no place for it
-		r.common = ss.s.common(ss.peer, ss.spec.Common, common, r)
-	}
 	return r, nil
 }
 
-// start builds the session's jail, with the layer in it. It takes over r.
-func (s *Supervisor) start(ss *session, r *repo) error {
+// start builds the session's jail, with the layer in it, and returns the session when that stands. When there is one of the
+// same id, which goes on with the same kept layer, it is returned instead. It takes over r.
+func (s *Supervisor) start(ss *session, r *repo) (*session, error) {
 	if ss.profile == "" {
 		ss.profile = seccomp.Profiles()[0]
 	}
 	s.mu.Lock()
-	err := s.roomForSession(ss.peer)
-	if err != nil {
+	if other := s.sessions[ss.id]; other != nil {
 		s.mu.Unlock()
 		r.close()
-		return err
+		return other, other.stands()
+	}
+	if err := s.roomForSession(ss.peer); err != nil {
+		s.mu.Unlock()
+		r.close()
+		return nil, err
 	}
 	j := s.newJail(r.key(ss.profile, ss.id), r)
 	j.by, j.session, ss.jail = ss.peer.UID, ss, j
@@ -175,12 +184,21 @@ func (s *Supervisor) start(ss *session, r *repo) error {
 	s.work.Add(1)
 	s.mu.Unlock()
 	go j.live()
-	<-j.built
-	if j.failure != nil {
-		<-j.gone
-		return j.failure
+	if err := ss.stands(); err != nil {
+		return nil, err
 	}
 	ss.rest()
+	return ss, nil
+}
+
+// stands waits until the session's jail is built or has failed and nothing of it is left. Before, nothing of the session
+// may be used but its id and whose it is.
+func (ss *session) stands() error {
+	<-ss.jail.built
+	if ss.jail.failure != nil {
+		<-ss.jail.gone
+		return ss.jail.failure
+	}
 	return nil
 }
 
@@ -195,7 +213,9 @@ func (s *Supervisor) roomForSession(peer Peer) error {
 func (s *Supervisor) forget(ss *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.sessions, ss.id)
+	if s.sessions[ss.id] == ss {
+		delete(s.sessions, ss.id)
+	}
 }
 
 // sessionOf returns a session of peer's: an open one, or one that goes on with a kept layer. The caller must leave it.
@@ -206,7 +226,7 @@ func (s *Supervisor) sessionOf(peer Peer, id string) (*session, error) {
 	if ss == nil {
 		return s.resume(peer, id)
 	}
-	if !ss.of(peer) || !ss.use() {
+	if !ss.of(peer) || ss.stands() != nil || !ss.use() {
 		return nil, noSession(id)
 	}
 	return ss, nil
@@ -253,11 +273,17 @@ func (ss *session) rest() {
 
 // tire ends a session that ran no job for its time. What its owner has not looked at yet is kept.
 func (ss *session) tire() {
+	if !ss.s.begin() {
+		return
+	}
+	defer ss.s.work.Done()
 	ss.mu.Lock()
 	busy := ss.jobs > 0
+	if !busy && !ss.ending {
+		ss.ending, ss.keep = true, true
+	}
 	ss.mu.Unlock()
-	if !busy && ss.s.begin() {
-		defer ss.s.work.Done()
+	if !busy {
 		_, _ = ss.end(true)
 	}
 }
@@ -303,15 +329,19 @@ func (ss *session) admits(r *run, q *Request, limits job.Limits) error {
 		return err
 	}
 	path := ss.jail.repo.path
-	var err error
 	if !ss.imports() {
-		if limits, _, err = ss.s.config.floor(path, q, limits); err != nil {
+		floored, profile, err := ss.s.config.floorOf(ss.jail.repo, q, limits)
+		switch {
+		case err != nil:
 			return err
+		case profile != "" && profile != ss.profile:
+			return &job.Refusal{Step: "profile", Message: fmt.Sprintf("jobs in %q have profile %q, and the session has %q", path, profile, ss.profile)}
 		}
+		limits = floored
 	}
 	ss.s.setRepo(r, path)
 	r.limits, r.protect = limits, ss.s.config.protection(ss.jail.repo, q)
-	return ss.s.decide(r, q, path, ss.profile)
+	return ss.s.decide(r, q, ss.jail.repo, ss.profile)
 }
 
 // fits refuses a job that asks for another workspace, profile or tool than the session has.
@@ -360,7 +390,7 @@ func (s *Supervisor) sessionsOf(peer Peer) []job.Session {
 	busy := map[string]bool{}
 	for _, ss := range s.sessions {
 		busy[ss.from] = true
-		if ss.of(peer) && isClosed(ss.jail.built) {
+		if ss.of(peer) && isClosed(ss.jail.built) && ss.jail.failure == nil {
 			open = append(open, ss)
 		}
 	}
@@ -395,7 +425,7 @@ func (s *Supervisor) closeSession(peer Peer, id string, keep bool) (bool, error)
 	if ss == nil && !keep {
 		return false, s.removeKept(peer, id)
 	}
-	if ss == nil || !ss.of(peer) {
+	if ss == nil || !ss.of(peer) || ss.stands() != nil {
 		return false, noSession(id)
 	}
 	return ss.end(keep)

@@ -132,12 +132,28 @@ func (c *client) removeImage(tag uint32, body []byte) error {
 	return nil
 }
 
-// fileTime is what files are stamped with now. The clock that people read is ahead of it by a tick, and by more where
-// the processors of a virtual machine wait for each other.
+// stamp makes the time of the session's opening one that tells changes of the repository apart: those before the request
+// to open it have an earlier time, those after this call have none earlier. What is between is there before the first job.
+//
+// Files are stamped by a clock of ticks, which other processors of a virtual machine may hold up for long, or by the exact
+// one (Documentation/filesystems/multigrain-ts.rst). So it waits until the first is where the second was.
+func (ss *session) stamp() {
+	began := ss.opened // which nobody else changes
+	opened := fileTime()
+	for n := 0; n < 1000 && !opened.After(began); n++ { // unless the clock was set back
+		time.Sleep(time.Millisecond)
+		opened = fileTime()
+	}
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	ss.opened = opened
+}
+
+// fileTime is the time by the clock of ticks.
 func fileTime() time.Time {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &ts); err != nil {
-		return time.Now().Add(-clockStep) // no kernel lacks it
+		return time.Now() // no kernel lacks it
 	}
 	return time.Unix(ts.Unix())
 }

@@ -25,7 +25,7 @@ func (s *Supervisor) common(peer Peer, path string, dir *os.File, r *repo) *repo
 		return nil
 	}
 	c, err := s.servesCommon(peer, path, dir)
-	if err == nil && c.uid != r.uid && peer.Embedded && !s.config.servesTo(peer, c.path) {
+	if err == nil && !s.config.sharesOwner(peer, c, r) {
 		c.close()
 		err = fmt.Errorf("%q is user %d's, and %q is user %d's", c.path, c.uid, r.path, r.uid)
 	}
@@ -40,12 +40,34 @@ func (s *Supervisor) common(peer Peer, path string, dir *os.File, r *repo) *repo
 	return c
 }
 
-// servesCommon decides whether a client may have jobs in the git directory it named, and pins it. Besides what serves does,
-// the .git of a directory is served with that, and what root named on the command line for this alone.
+// sharesOwner says whether a job of the repository may be the owner of the common directory: one owner is mapped for both,
+// unless the operator serves that very directory. Only a job of root's is root.
+func (c *Config) sharesOwner(peer Peer, common, r *repo) bool {
+	return common.uid == r.uid || common.uid != 0 && c.servesTo(peer, common.path)
+}
+
+// servesCommon decides whether a client may have jobs in the git directory it named, and pins it. A directory that the
+// operator serves as a repository is no git directory, whatever a client says, unless it is called one: protection goes
+// through it as through one. Without a name of git's it is one only if root said so.
 func (s *Supervisor) servesCommon(peer Peer, path string, dir *os.File) (*repo, error) {
+	c, err := s.pinCommon(peer, path, dir)
+	if err != nil || strings.HasSuffix(c.path, ".git") || s.named(peer, c.path) && s.config.pinned[c.path] == (inode{}) {
+		return c, err
+	}
+	c.close()
+	return nil, &job.Refusal{Step: "repo", Message: fmt.Sprintf("%q is not called .git or NAME.git, as a git directory is", c.path)}
+}
+
+// named says whether root named the git directory at path on the command line, for worktrees alone.
+func (s *Supervisor) named(peer Peer, path string) bool {
+	return peer.Embedded && s.config.commons[path] != (inode{})
+}
+
+// pinCommon pins what is served: besides what serves does, the .git of a directory is served with that, and what root named.
+func (s *Supervisor) pinCommon(peer Peer, path string, dir *os.File) (*repo, error) {
 	top := filepath.Dir(path)
 	switch {
-	case peer.Embedded && s.config.commons[path] != (inode{}):
+	case s.named(peer, path):
 		if err := s.checkPath(path); err != nil {
 			return nil, err
 		}
@@ -91,17 +113,17 @@ func (c *Config) ofCommon(path string) []Repo {
 }
 
 // addCommon has the plan mount the common directory, if there is one, and returns its mount. It is read-only if the
-// repository is, or if the operator says so of either; and as a whole for a job that leaves git directories alone.
+// repository is, or if the operator says so of either, or wants a layer; and as a whole for a job that leaves git directories alone.
 func (sl *slot) addCommon(plan *inside.Plan, readOnly bool) ([]*os.File, error) {
 	c := sl.jail.repo.common
 	if c == nil {
 		return nil, nil
 	}
 	for _, r := range sl.jail.s.config.ofCommon(c.path) {
-		readOnly = readOnly || r.ReadOnly
+		readOnly = readOnly || r.ReadOnly || r.Overlay
 	}
-	ids := sl.idmap
-	if c.uid != sl.jail.repo.uid || c.gid != sl.jail.repo.gid {
+	ids := sl.idmap // its group may be another one, and is nobody's then
+	if c.uid != sl.jail.repo.uid {
 		var err error
 		if ids, err = sl.jail.s.programs.idmap(c.uid, c.gid, sl.hostUID(), 1); err != nil {
 			return nil, err

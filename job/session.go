@@ -41,7 +41,8 @@ type Session struct {
 	Root      bool
 	Kept      bool   // it has ended and its layer was kept
 	UID       uint32 // of who opened it
-	// Opened is by the clock that stamps files: what is changed in the repository from then on has no earlier time.
+	// Opened is such that what was changed in the repository before it was asked for has an earlier time, and what is
+	// changed while it is open has not.
 	Opened   time.Time
 	Used     time.Time // when its last job began or ended; of a kept one, when it was kept
 	Jobs     int       // that run now

@@ -19,9 +19,8 @@ const maxConflicts = 10_000
 var errConflict = errors.New("conflict")
 
 // Apply makes the repository what the layer says, as far as Options.Paths go. Unless all of it can be done nothing is:
-// opened is when the session was opened, by the clock that stamps files (CLOCK_REALTIME_COARSE): the one that people read
-// may be ahead of it by a tick, and by more where the processors of a virtual machine wait for each other. What was changed
-// in the repository since, at a path that the session has changed to something else, is a conflict. With dry, nothing is done in any case.
+// opened is when the session was opened, see [job.Session]: what has a later time in the repository, at a path that the
+// session has changed to something else, is a conflict. With dry, nothing is done in any case.
 //
 // Changes that are not begun when ctx ends are not done. The stream tells what was done.
 func Apply(ctx context.Context, o Options, opened time.Time, dry bool, w *stream.Writer) error {

@@ -54,19 +54,20 @@ func newWorld(t testing.TB, build func(repo string)) *world {
 	return w
 }
 
-// past waits until what is written from now on has a later time than what was written so far, and returns that time.
+// past waits until what is written from now on has a later time than what was written so far, and returns that time: files
+// are stamped by the clock of ticks or, if somebody has looked at them, by the exact one.
 func past(t testing.TB) time.Time {
 	t.Helper()
-	written := fileTime(t)
-	now := written
+	began := time.Now()
+	now := fileTime(t)
 	sandboxtest.Eventually(t, time.Minute, "the clock goes on", func() bool {
 		now = fileTime(t)
-		return now.After(written)
+		return now.After(began)
 	})
 	return now
 }
 
-// fileTime is the time by the clock that stamps files.
+// fileTime is the time by the clock of ticks.
 func fileTime(t testing.TB) time.Time {
 	t.Helper()
 	var ts unix.Timespec

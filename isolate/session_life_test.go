@@ -1,0 +1,208 @@
+package isolate
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"corral/internal/sandboxtest"
+	"corral/isolate/layer"
+	"corral/job"
+)
+
+// TestSessionFails: a session that comes to nothing is none, for whoever looks meanwhile.
+func TestSessionFails(t *testing.T) {
+	f := newFront(t, func(c *Config) { c.Layers.MaxDisk = layer.MaxBytes })
+	ctx := context.Background()
+	done := make(chan struct{})
+	var work sync.WaitGroup
+	for range 2 {
+		work.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if list, err := f.c.ListSessions(ctx); err != nil || len(list) > 0 {
+					t.Errorf("%+v, %v", list, err)
+					return
+				}
+			}
+		})
+	}
+	for range sandboxtest.Scale(20) {
+		spec := job.SessionSpec{Repo: f.repo, Disk: layer.MaxBytes, Inodes: 1000, Workspace: job.Overlay}
+		refusedAt(t, "more than there is", second(f.c.OpenSession(ctx, spec)), "session", 0)
+	}
+	close(done)
+	work.Wait()
+}
+
+// TestResumeTogether: a kept layer is gone on with once, by all who ask at the same time.
+func TestResumeTogether(t *testing.T) {
+	f := newFront(t)
+	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
+	f.must(ss, ": >lines")
+	f.close(ss, true)
+	for range sandboxtest.Scale(6) {
+		var work sync.WaitGroup
+		for range 6 {
+			work.Go(func() {
+				spec := f.spec("/bin/sh", "-c", "echo line >>lines")
+				spec.Session, spec.Workspace = ss.ID, ss.Workspace
+				if d, err := f.try(spec); err != nil || d.ExitCode != 0 {
+					t.Errorf("%+v, %v", d.Result, err)
+				}
+			})
+			work.Go(func() {
+				if _, err := f.c.ListSessions(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		work.Wait()
+		if _, err := f.c.CloseSession(context.Background(), ss.ID, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := strings.Count(f.must(ss, "cat lines"), "line\n"); got != 6*sandboxtest.Scale(6) {
+		t.Errorf("%d lines", got)
+	}
+}
+
+// TestResumeNoRoom: a layer that cannot be gone on with now can be later.
+func TestResumeNoRoom(t *testing.T) {
+	f := newFront(t, func(c *Config) { c.MaxJails = 4 }) // one of a user's
+	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
+	f.must(ss, ": >x")
+	f.close(ss, true)
+	other := f.session(job.SessionSpec{Workspace: job.Overlay})
+	spec := f.spec("/bin/true")
+	spec.Session, spec.Workspace = ss.ID, ss.Workspace
+	for range 2 {
+		refusedAt(t, "no room", second(f.try(spec)), "jail", 0)
+		if list, err := f.c.ListSessions(context.Background()); err != nil || len(list) != 2 {
+			t.Errorf("%+v, %v", list, err)
+		}
+	}
+	f.close(other, false)
+	f.run(spec)
+}
+
+// TestSessionScannerDies: a session goes on with another scanner; so does one that had none, when it is needed.
+func TestSessionScannerDies(t *testing.T) {
+	f := newFront(t)
+	mkdir(t, filepath.Join(f.repo, ".git"), owner)
+	mkdir(t, filepath.Join(f.repo, ".git", "hooks"), owner)
+	ss := f.session(job.SessionSpec{Root: true})
+	f.must(ss, "true")
+	f.s.mu.Lock()
+	j := f.s.sessions[ss.ID].jail
+	f.s.mu.Unlock()
+	j.scanner.socket.Close()
+	for range 2 {
+		f.must(ss, ": >.git/hooks/one")
+	}
+	if d := f.in(ss, "echo >>.git/hooks/one"); !slices.Contains(d.Sensitive, ".git/hooks/one") {
+		t.Errorf("told: %q", d.Sensitive)
+	}
+	layered := f.session(job.SessionSpec{Workspace: job.Overlay})
+	f.must(layered, "echo x >y")
+	for range 2 {
+		spec := f.spec("changes", "list", f.repo)
+		spec.Session, spec.Tool, spec.Protect = layered.ID, job.ToolChanges, job.ProtectHooks
+		if d := f.feed(spec, nil); d.ExitCode != 0 {
+			t.Errorf("%+v %s", d.Result, d.err)
+		}
+	}
+	f.must(layered, "cat y")
+}
+
+// TestResumedProfile: what the operator says of a repository now holds for a layer that was kept before.
+func TestResumedProfile(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "state")
+	repo := newRepo(t)
+	f := &front{t, supervise(t, func(c *Config) { c.StateDir = state }), nil, repo}
+	f.c = connect(t, f.s, Peer{UID: owner})
+	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
+	f.must(ss, ": >x")
+	f.close(ss, true)
+	g := &front{t, supervise(t, func(c *Config) {
+		c.StateDir, c.Repos = state, []Repo{{Path: repo, UIDs: []uint32{owner}, Profile: "strict"}}
+	}), nil, repo}
+	g.c = connect(t, g.s, Peer{UID: owner})
+	spec := g.spec("/bin/true")
+	spec.Session, spec.Workspace = ss.ID, ss.Workspace
+	refusedAt(t, "another profile by now", second(g.try(spec)), "profile", 0)
+}
+
+// TestHidden: what not everybody may read is found, also when it came later; what is mounted is no part of a directory.
+func TestHidden(t *testing.T) {
+	dir := t.TempDir()
+	make := func(name string, mode os.FileMode) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(name, "/") {
+			mkdir(t, path, 0)
+		} else {
+			put(t, path, "", mode, 0)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, d := range []string{"", "open", "open/sub", "closed", "mount"} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil && d != "" {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	make("open/file", 0o644)
+	make("open/group", 0o640)
+	make("open/sub/secret", 0o600)
+	make("closed/file", 0o644)
+	if err := os.Chmod(filepath.Join(dir, "closed"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/etc/shadow", filepath.Join(dir, "open", "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", filepath.Join(dir, "mount"), "tmpfs", 0, "mode=0755"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(filepath.Join(dir, "mount"), unix.MNT_DETACH) })
+	var h hidden
+	check := func(want ...string) {
+		t.Helper()
+		if got, err := h.of(dir); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q, %v, want %q", got, err, want)
+		}
+	}
+	first := []string{"closed", "mount", "open/group", "open/sub/secret"}
+	check(first...)
+	check(first...)
+	make("open/sub/later", 0o600)
+	check("closed", "mount", "open/group", "open/sub/later", "open/sub/secret")
+	if err := os.Chmod(filepath.Join(dir, "open", "sub"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	check("closed", "mount", "open/group", "open/sub")
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := h.of(dir); err == nil {
+		t.Errorf("a directory that is not everybody's: %q", list)
+	}
+}
