@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,9 @@ type BeginOptions struct {
 	Secrets []string
 	// Plain hides nothing: the operator wants it so.
 	Plain bool
+	// Exact is for what is of use as a whole only, a patch: nothing in it is hidden, and what is longer than
+	// Options.StreamBytes is not stored.
+	Exact bool
 }
 
 // An Output takes the output of one job. It implements job.Output.
@@ -100,7 +104,7 @@ func (o *Output) Streams() (stdout, stderr *os.File, err error) {
 		o.pending = o.store.prepare(o.handle)
 	}
 	patterns, literals := defaultRules(), literalRules(o.begin.Secrets)
-	if o.begin.Plain {
+	if o.begin.Plain || o.begin.Exact {
 		patterns, literals = newRuleset(nil), nil
 	}
 	first, second := o.begin.View.wanted()
@@ -200,6 +204,9 @@ func (o *Output) capture() {
 
 // commit makes the artifact.
 func (o *Output) commit(r *job.Record) error {
+	if o.begin.Exact && (o.captured.Stdout.Truncated || o.captured.Stderr.Truncated) {
+		return fmt.Errorf("it has more than %d bytes", o.limit)
+	}
 	var seals [len(o.streams)]seal
 	for i, st := range o.streams {
 		var err error

@@ -77,6 +77,32 @@ func TestHides(t *testing.T) {
 	}
 }
 
+// TestExact: what is of use as a whole only is stored byte for byte, or not at all.
+func TestExact(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, dir, Options{StreamBytes: 100 << 10})
+	begin := mine()
+	begin.Exact, begin.Secrets = true, []string{"hush-hush-value"}
+	in := "key " + akia + "\nhush-hush-value \x00\xff"
+	out := put(t, s, begin, in, in)
+	if stdout, stderr, err := content(s, ada, out.Handle()); stdout != in || stderr != in || err != nil {
+		t.Errorf("%q, %q, %v", stdout, stderr, err)
+	}
+	if got := put(t, s, begin, strings.Repeat("x", 100<<10), "").Captured(); got.Handle == "" || got.Reason != "" {
+		t.Errorf("just so: %+v", got)
+	}
+	want := "the output could not be stored: it has more than 102400 bytes"
+	for _, streams := range [][2]int{{100<<10 + 1, 0}, {0, 100<<10 + 1}} {
+		got := put(t, s, begin, strings.Repeat("x", streams[0]), strings.Repeat("x", streams[1])).Captured()
+		if got.Handle != "" || got.Reason != want {
+			t.Errorf("one byte more: %+v", got)
+		}
+	}
+	if list := entries(t, dir); len(list) != 2 {
+		t.Errorf("stored: %q", list)
+	}
+}
+
 func TestNotPersisted(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, Options{})

@@ -138,7 +138,7 @@ func TestRecords(t *testing.T) {
 	if err := l.Instance(Started, "main", 12); err != nil {
 		t.Fatal(err)
 	}
-	of, err := l.Decided(&Decision{Who: who, Repo: "/srv/ü", Dir: "a/b", Profile: "strict", Workspace: job.ReadOnly, Terminal: true, Limits: job.Defaults(), Claim: claim})
+	of, err := l.Decided(&Decision{Who: who, Repo: "/srv/ü", Common: "/srv/ö/.git", Dir: "a/b", Profile: "strict", Workspace: job.ReadOnly, Protect: job.ProtectAll, Terminal: true, Limits: job.Defaults(), Claim: claim})
 	if err != nil || of != 2 {
 		t.Fatal(of, err)
 	}
@@ -164,7 +164,7 @@ func TestRecords(t *testing.T) {
 	}
 	d := r[1]
 	if d.Event != Decided || d.Instance != "main" || d.Job != "job-1" || *d.Peer != who.Peer || !d.Embedded || d.Repo != "/srv/ü" || d.Dir != "a/b" ||
-		d.Profile != "strict" || d.Workspace != "readonly" || d.Network != "none" || !d.Terminal || fmt.Sprint(d.Claimed) != fmt.Sprint(wantClaims) {
+		d.Profile != "strict" || d.Workspace != "readonly" || d.Network != "none" || !d.Terminal || d.Common != "/srv/ö/.git" || d.Protect != "all" || fmt.Sprint(d.Claimed) != fmt.Sprint(wantClaims) {
 		t.Errorf("decided: %+v", d)
 	}
 	if d.Limits["memory"] != 2<<30 || d.Limits["timeout_ns"] != -1 || d.Limits["open_files"] != 4096 || len(d.Limits) != 10 {
@@ -247,7 +247,7 @@ func TestLongestLines(t *testing.T) {
 	for _, f := range limits.Fields() {
 		*f.Value = -1 << 63
 	}
-	of, err := l.Decided(&Decision{Who: who, Repo: long, Dir: long, Profile: long, Terminal: true, Limits: limits, Claim: claim})
+	of, err := l.Decided(&Decision{Who: who, Repo: long, Common: long, Dir: long, Profile: long, Protect: job.ProtectHooks, Terminal: true, Limits: limits, Claim: claim})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func TestLongestLines(t *testing.T) {
 		if err != nil || !line.ok {
 			t.Fatal(line, err)
 		}
-		if n := len(line.Text); n > maxLine*2/3 || line.first.event.closes() && n+50 > closerMax {
+		if n := len(line.Text); n > maxLine*3/4 || line.first.event.closes() && n+50 > closerMax {
 			t.Errorf("%s: %d bytes", line.first.event, n)
 		}
 	}

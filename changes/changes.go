@@ -53,18 +53,20 @@ func List(ctx context.Context, r job.Runner, l Layer, most int) (*job.Changes, e
 		most = DefaultList
 	}
 	c := &job.Changes{Entries: []job.Change{}}
-	sum, err := Show(ctx, r, l, most, nil, func(e *stream.Entry) error {
-		if len(c.Entries) >= 2*most {
-			return errTooMany
-		}
-		c.Entries = append(c.Entries, Change(e))
-		return nil
-	})
+	sum, err := Show(ctx, r, l, most, nil, func(e *stream.Entry) error { return enlist(c, e, most) })
 	if err != nil {
 		return nil, err
 	}
 	c.More, c.Bytes, c.Incomplete = int(sum.More), sum.Bytes, sum.Incomplete
 	return c, nil
+}
+
+func enlist(c *job.Changes, e *stream.Entry, most int) error {
+	if len(c.Entries) >= 2*most {
+		return errTooMany
+	}
+	c.Entries = append(c.Entries, Change(e))
+	return nil
 }
 
 // errTooMany is an answer with more in it than was asked for.

@@ -76,7 +76,7 @@ func (j *jail) build(u *undo) error {
 	}
 	if j.session != nil {
 		if err := j.assemble(u, dir); err != nil {
-			return fmt.Errorf("the session's layer: %w", err)
+			return refuseSmall(fmt.Errorf("the session's layer: %w", err))
 		}
 	}
 	if !j.scanned() {

@@ -25,6 +25,7 @@ type Config struct {
 	UIDBase    uint32        // first host user id for jails; 0 is DefaultUIDBase
 	UIDSize    uint32        // number of them; 0 is DefaultUIDSize
 	Repos      []Repo        // directories served
+	Kept       string        // id of a kept layer, whose repository is served too; "" is none
 	Commons    []string      // git directories that repositories are worktrees of, for an embedded supervisor's
 	Toolchains []string      // further host directories, read-only at their own path in every jail
 	Own        bool          // also serve to each client the directories it owns
@@ -67,6 +68,8 @@ type Peer struct {
 	UID uint32 // as the kernel says (SO_PEERCRED)
 	// Embedded is the front-end of root itself, which started this supervisor for the repositories it named.
 	Embedded bool
+	// Images says that an embedded one may make and remove root file systems: root started it for that.
+	Images bool
 }
 
 // reservedNames are files and groups of ours in a cgroup directory.

@@ -30,7 +30,7 @@ func (s *Supervisor) watchDisk(stop <-chan struct{}, sl *slot, r *run) {
 	if r.limits.Disk == job.Unlimited && r.limits.Inodes == job.Unlimited {
 		return
 	}
-	w := &diskWatch{slot: sl, run: r, since: time.Now().Add(-clockStep)}
+	w := &diskWatch{slot: sl, run: r, since: fileTime().Add(-clockStep)}
 	if w.free() != nil {
 		return
 	}

@@ -96,13 +96,25 @@ func (m *images) list() ([]job.Image, error) {
 	return list, nil
 }
 
+// refuseSmall is for the client: its layer has no room for what is there before any job.
+func refuseSmall(err error) error {
+	if !errors.Is(err, unix.ENOSPC) {
+		return err
+	}
+	return &job.Refusal{
+		Step: "limits", Message: "the layer has no room for what a session has before any job",
+		Hint: "ask for a larger one, and for more files",
+	}
+}
+
 func (m *images) has(name string) bool {
 	var st unix.Stat_t
 	return unix.Lstat(filepath.Join(m.path, name), &st) == nil
 }
 
-// mayManage says whether a client may make and remove root file systems: root, by whichever way.
-func (p Peer) mayManage() bool { return p.UID == 0 || p.Embedded }
+// mayManage says whether a client may make and remove root file systems: root at a daemon's socket, and the front-end that
+// root started a supervisor of its own for this with. No other one of these, which are root no more.
+func (p Peer) mayManage() bool { return p.UID == 0 && !p.Embedded || p.Images }
 
 func onlyRoot(what string) error {
 	return &job.Refusal{Step: "session", Message: "only root " + what, Hint: "run it with sudo"}
@@ -139,15 +151,19 @@ func (s *Supervisor) openLayers() error {
 		return err
 	}
 	path := filepath.Join(s.config.StateDir, "images")
-	store, err := layer.Open(path)
+	store, err := layer.Open(path, s.layers)
 	if err != nil {
 		return errors.Join(err, s.layers.Close())
 	}
 	s.images = &images{store: store, dir: filepath.Join(s.instance.dir, "images"), path: path, open: map[string]*image{}}
-	s.expireKept()
+	if s.config.Layers.Keep > 0 {
+		s.expiring.Go(func() { s.expire(expireInterval) })
+	}
 	return nil
 }
 
 func (s *Supervisor) closeLayers() error {
-	return errors.Join(s.layers.Close(), s.images.store.Close())
+	s.stop()
+	s.expiring.Wait()
+	return errors.Join(s.images.store.Close(), s.layers.Close())
 }

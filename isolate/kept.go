@@ -24,6 +24,7 @@ import (
 const (
 	layerSuffix = ".layer"
 	keptSuffix  = ".json"
+	newSuffix   = ".new" // of a description that is being written
 )
 
 // A kept says whose a kept layer is, and what of.
@@ -75,9 +76,36 @@ func (s *Supervisor) loadKept(id string) (*kept, error) {
 	return k, nil
 }
 
-// ofPeer says whether a client may use what was kept: its own, and root everything. What front-ends of root itself left is
-// for those.
+// ofPeer says whether a client may know of what was kept: its own, and root everything. Front-ends of root itself know of
+// what others of them left, to find its repository; see mayUse.
 func (k *kept) ofPeer(peer Peer) bool { return k.UID == peer.UID || peer.UID == 0 && !peer.Embedded }
+
+// mayUse says whether a client may go on with what was kept, or remove it. Front-ends of root are whoever called sudo: one
+// may if root started its supervisor for the repository.
+func (s *Supervisor) mayUse(peer Peer, k *kept) bool {
+	return k.ofPeer(peer) && (!peer.Embedded || s.config.servesTo(peer, k.Repo))
+}
+
+// serveKept serves the repository of a kept layer that root named on the command line, if there is one and it is what root's
+// own front-ends left.
+func (s *Supervisor) serveKept(id string) error {
+	if id == "" {
+		return nil
+	}
+	k, err := s.loadKept(id)
+	if errors.Is(err, os.ErrNotExist) || err == nil && !k.ofPeer(Peer{Embedded: true}) {
+		return nil // who asks for it is told
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.checkPath(k.Repo); err != nil {
+		return err
+	}
+	s.config.Repos = append(s.config.Repos, Repo{Path: k.Repo})
+	s.config.pinned[k.Repo] = inode{k.Dev, k.Ino}
+	return nil
+}
 
 // keptOf lists the kept layers that a client may use.
 func (s *Supervisor) keptOf(peer Peer) []*kept {
@@ -103,21 +131,49 @@ func (s *Supervisor) keptOf(peer Peer) []*kept {
 	return list
 }
 
-// expireKept removes what was kept for its time.
+// expireInterval is how often kept layers are looked at.
+const expireInterval = 24 * time.Hour
+
+// expire removes kept layers when their time has come, until the supervisor ends.
+func (s *Supervisor) expire(interval time.Duration) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		s.expireKept()
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// expireKept removes what was kept for its time and is not in use, by no supervisor.
 func (s *Supervisor) expireKept() {
 	for _, k := range s.keptOf(Peer{}) {
-		if time.Since(k.Kept) > s.config.Layers.Keep {
-			err := s.dropKept(k.ID)
-			s.config.Log.Info("kept layer removed", "layer", k.ID, "repo", k.Repo, "kept", k.Kept, "error", err)
+		if time.Since(k.Kept) <= s.config.Layers.Keep {
+			continue
 		}
+		err := s.layers.RemoveUnused(k.ID + layerSuffix)
+		if errors.Is(err, layer.ErrInUse) {
+			continue
+		}
+		if err == nil {
+			err = s.forgetKept(k.ID)
+		}
+		s.config.Log.Info("kept layer removed", "layer", k.ID, "repo", k.Repo, "kept", k.Kept, "error", err)
 	}
 }
 
 // dropKept removes a kept layer. A session that goes on with it keeps it open, and has it until its end.
 func (s *Supervisor) dropKept(id string) error {
-	err := s.layers.Remove(id + layerSuffix)
+	return errors.Join(s.layers.Remove(id+layerSuffix), s.forgetKept(id))
+}
+
+func (s *Supervisor) forgetKept(id string) error {
+	var err error
 	if e := os.Remove(s.keptPath(id + keptSuffix)); e != nil && !errors.Is(e, os.ErrNotExist) {
-		err = errors.Join(err, e)
+		err = e
 	}
 	return err
 }
@@ -125,7 +181,7 @@ func (s *Supervisor) dropKept(id string) error {
 // removeKept removes a kept layer for a client.
 func (s *Supervisor) removeKept(peer Peer, id string) error {
 	k, err := s.loadKept(id)
-	if errors.Is(err, os.ErrNotExist) || err == nil && !k.ofPeer(peer) {
+	if errors.Is(err, os.ErrNotExist) || err == nil && !s.mayUse(peer, k) {
 		return noSession(id)
 	}
 	if err != nil {
@@ -185,8 +241,21 @@ func (s *Supervisor) resume(peer Peer, id string) (*session, error) {
 // resumedIdle is how long a kept layer stays mounted that nobody asks anything of.
 const resumedIdle = 10 * time.Second
 
-// servesKept pins the repository of a kept layer, if it is still served to the client; what root's own front-ends kept, root
-// served then.
+// diskKept is how much of the disk the kept layers of a user have, but for those that are open.
+func (s *Supervisor) diskKept(uid uint32) int64 {
+	list := s.keptOf(Peer{})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var sum int64
+	for _, k := range list {
+		if k.UID == uid && s.sessions[k.ID] == nil {
+			sum += k.used
+		}
+	}
+	return sum
+}
+
+// servesKept pins the repository of a kept layer, if it is still served to the client.
 func (s *Supervisor) servesKept(peer Peer, k *kept) (*repo, error) {
 	if err := s.checkPath(k.Repo); err != nil {
 		return nil, err
@@ -195,65 +264,11 @@ func (s *Supervisor) servesKept(peer Peer, k *kept) (*repo, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.config.servesTo(peer, k.Repo) || peer.UID == 0 || s.config.Own && r.uid == peer.UID {
+	if s.config.servesTo(peer, k.Repo) || peer.UID == 0 && !peer.Embedded || s.config.Own && r.uid == peer.UID {
 		return r, nil
 	}
 	r.close()
 	return nil, notServed(k.Repo)
-}
-
-// closeLayer unmounts the session's layer, and keeps or removes it.
-func (ss *session) closeLayer() (bool, error) {
-	ss.mu.Lock()
-	keep := ss.keep
-	ss.mu.Unlock()
-	switch {
-	case ss.imports() && keep:
-		err := ss.layer.Keep(ss.spec.Import)
-		return err == nil, err
-	case ss.from != "":
-		err := ss.layer.Close()
-		if !keep {
-			err = errors.Join(err, ss.s.dropKept(ss.from))
-		}
-		return keep, err
-	case keep && ss.workspace == job.Overlay && ss.changed():
-		err := ss.describe()
-		if err == nil {
-			return true, ss.layer.Keep(ss.id + layerSuffix)
-		}
-		return false, errors.Join(err, ss.layer.Close())
-	}
-	return false, ss.layer.Close()
-}
-
-// changed says whether the overlay has anything on it. What it is, only a job looks at.
-func (ss *session) changed() bool {
-	dir, err := os.Open(filepath.Join(ss.layer.Path(), "repo", "upper"))
-	if err != nil {
-		return false
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(1)
-	return len(names) > 0
-}
-
-// describe writes down whose the layer is that is about to be kept.
-func (ss *session) describe() error {
-	r := ss.jail.repo
-	b, err := json.Marshal(kept{
-		ID: ss.id, Name: ss.spec.Name, UID: ss.peer.UID, Repo: r.path, Dev: r.dev, Ino: r.ino, Profile: ss.profile,
-		Opened: ss.opened, Kept: time.Now(), Disk: ss.spec.Disk, Inodes: ss.spec.Inodes,
-	})
-	if err != nil {
-		return err
-	}
-	f, err := os.OpenFile(ss.s.keptPath(ss.id+keptSuffix), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // Layers says what sessions may have.
@@ -261,7 +276,7 @@ type Layers struct {
 	Disk, Inodes       int64         // of a session that asks for none; 0 is job.DefaultLayerDisk and job.DefaultLayerInodes
 	MaxDisk, MaxInodes int64         // the most a session may ask for; 0 is 64 GiB and 10 million
 	Idle, MaxIdle      time.Duration // of a session that asks for none, and the most; 0 is job.DefaultSessionIdle and a day
-	Keep               time.Duration // how long the layer of an ended session is kept; 0 is a week
+	Keep               time.Duration // how long the layer of an ended session is kept; 0 is a week; below 0 none is removed here
 }
 
 func (l *Layers) complete() error {

@@ -45,13 +45,14 @@ func (j *jail) makeLayer(u *undo, dir string) error {
 	}
 	u.push(func() { j.report("directory", os.Remove(path)) })
 	var err error
+	who := layer.Client{UID: ss.peer.UID, Kept: j.s.diskKept(ss.peer.UID)}
 	switch {
 	case ss.from != "":
-		ss.layer, err = j.s.layers.Reopen(ss.from+layerSuffix, path)
+		ss.layer, err = j.s.layers.Reopen(ss.from+layerSuffix, path, who)
 	case ss.imports():
-		ss.layer, err = j.s.images.store.Make(path, ss.spec.Disk, ss.spec.Inodes)
+		ss.layer, err = j.s.images.store.Make(path, who, ss.spec.Disk, ss.spec.Inodes)
 	default:
-		ss.layer, err = j.s.layers.Make(path, ss.spec.Disk, ss.spec.Inodes)
+		ss.layer, err = j.s.layers.Make(path, who, ss.spec.Disk, ss.spec.Inodes)
 	}
 	if err != nil {
 		return refuseLayer(err)
@@ -67,7 +68,11 @@ func (j *jail) makeLayer(u *undo, dir string) error {
 
 // refuseLayer is for the client: a host without room or without what it takes is the operator's matter.
 func refuseLayer(err error) error {
-	if !errors.Is(err, layer.ErrNoRoom) && !errors.Is(err, layer.ErrHost) {
+	told := false
+	for _, known := range []error{layer.ErrNoRoom, layer.ErrHost, layer.ErrInUse, layer.ErrDamaged} {
+		told = told || errors.Is(err, known)
+	}
+	if !told {
 		return err
 	}
 	message, hint := splitHint(err)
@@ -150,6 +155,9 @@ func (j *jail) overlay(u *undo, dir string, m merge) (string, error) {
 		return "", fmt.Errorf("overlay: %w", err)
 	}
 	defer merged.Close()
+	if err := j.makeSpares(name); err != nil {
+		return "", err
+	}
 	return j.attach(u, dir, merged)
 }
 
@@ -200,21 +208,6 @@ func (j *jail) above(name string) error {
 		}
 	}
 	return nil
-}
-
-// freshWork makes a work directory. That of a kept layer is left where it was, under another name: an overlay that was volatile is not mounted
-// with it again (overlayfs.rst, "Volatile mount").
-func (j *jail) freshWork(name string) error {
-	path := filepath.Join(j.session.layer.Path(), name)
-	if j.session.from != "" {
-		if err := os.Rename(path, path+"-"+sessionID()); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-	}
-	if err := unix.Mkdir(path, 0o700); err != nil {
-		return &os.PathError{Op: "mkdir", Path: path, Err: err}
-	}
-	return own(path, jailOwner, 0o700)
 }
 
 func own(path string, id int, mode uint32) error {

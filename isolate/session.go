@@ -132,6 +132,9 @@ func (ss *session) check() error {
 	if spec.Disk > l.MaxDisk || spec.Inodes > l.MaxInodes {
 		return &job.Refusal{Step: "limits", Message: fmt.Sprintf("a layer of %d bytes and %d files: at most %d and %d", spec.Disk, spec.Inodes, l.MaxDisk, l.MaxInodes)}
 	}
+	if err := layer.Check(spec.Disk, spec.Inodes); err != nil {
+		return &job.Refusal{Step: "limits", Message: err.Error()}
+	}
 	if ss.idle = time.Duration(spec.Idle); ss.idle == 0 {
 		ss.idle = l.Idle
 	}
@@ -284,7 +287,10 @@ func (ss *session) tire() {
 	}
 	ss.mu.Unlock()
 	if !busy {
-		_, _ = ss.end(true)
+		// Half a root file system is none.
+		if _, err := ss.end(!ss.imports()); err != nil {
+			ss.s.config.Log.Error("session", "session", ss.id, "error", err)
+		}
 	}
 }
 

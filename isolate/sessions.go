@@ -3,6 +3,7 @@ package isolate
 import (
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -53,6 +54,7 @@ func (c *client) open(tag uint32, body []byte, files []*os.File) error {
 			return
 		}
 		if !ss.lasts() {
+			c.forgetEnded()
 			c.mu.Lock()
 			c.sessions = append(c.sessions, ss)
 			c.mu.Unlock()
@@ -75,12 +77,20 @@ func (c *client) closeSession(tag uint32, body []byte) error {
 	}
 	return c.begun(func() {
 		kept, err := c.s.closeSession(c.peer, m.ID, m.Keep)
+		c.forgetEnded()
 		if err != nil {
 			c.refuse(tag, err)
 			return
 		}
 		c.answer(wire.Closed{Kept: kept}.Append(tag))
 	})
+}
+
+// forgetEnded lets go of sessions that have ended.
+func (c *client) forgetEnded() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sessions = slices.DeleteFunc(c.sessions, func(ss *session) bool { return isClosed(ss.jail.gone) })
 }
 
 // endSessions ends what the connection opened for itself.
@@ -138,8 +148,10 @@ func (c *client) removeImage(tag uint32, body []byte) error {
 // Files are stamped by a clock of ticks, which other processors of a virtual machine may hold up for long, or by the exact
 // one (Documentation/filesystems/multigrain-ts.rst). So it waits until the first is where the second was.
 func (ss *session) stamp() {
-	began := ss.opened // which nobody else changes
-	opened := fileTime()
+	began, opened := ss.opened, fileTime() // which nobody else changes
+	if opened.After(began) {               // processors may differ
+		began = opened
+	}
 	for n := 0; n < 1000 && !opened.After(began); n++ { // unless the clock was set back
 		time.Sleep(time.Millisecond)
 		opened = fileTime()

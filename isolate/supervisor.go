@@ -27,6 +27,7 @@ type Supervisor struct {
 	users    *os.File // the directory of users' state directories
 	layers   *layer.Store
 	images   *images
+	expiring sync.WaitGroup // what removes kept layers
 	hidden   hidden
 	refused  []rootfs.Place      // beside rootfs.Places
 	filters  map[string]*os.File // compiled seccomp programs by profile, sealed
@@ -97,6 +98,9 @@ func New(c Config) (*Supervisor, error) {
 		return nil, err
 	}
 	u.push(func() { _ = s.closeLayers() })
+	if err := s.serveKept(c.Kept); err != nil {
+		return nil, err
+	}
 	if err := s.openAudit(); err != nil {
 		return nil, err
 	}
@@ -153,7 +157,7 @@ func (s *Supervisor) Close() error {
 	for _, j := range s.jails {
 		jails = append(jails, j)
 		if j.session != nil {
-			j.session.condemn(j.session.lasts())
+			j.session.condemn(j.session.lasts() && !j.session.imports())
 		}
 	}
 	s.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 
 // runIn runs the job in its slot.
 func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *Request, terminal func(*os.File)) (wire.Result, error) {
-	since := time.Now().Add(-clockStep)
+	since := fileTime().Add(-clockStep)
 	stopWatch := make(chan struct{})
 	defer close(stopWatch)
 	if err := sl.group.WatchOOM(stopWatch, func() { r.ask(wire.Vanished) }); err != nil {

@@ -125,14 +125,14 @@ func TestWorktreeNotServed(t *testing.T) {
 func TestServesCommon(t *testing.T) {
 	const stranger = 1002
 	top := newRepo(t)
-	for _, dir := range []string{"main", "main/.git", "other", "other/.git", "bare", "listed"} {
+	for _, dir := range []string{"main", "main/.git", "other", "other/.git", "bare", "bare.git", "listed", "listed.git", "plain"} {
 		mkdir(t, filepath.Join(top, dir), owner)
 	}
 	mkdir(t, top+"/theirs", stranger)
 	if err := os.Symlink("main", top+"/link"); err != nil {
 		t.Fatal(err)
 	}
-	operator := []Repo{{Path: top + "/main"}, {Path: top + "/listed"}, {Path: top + "/theirs"}}
+	operator := []Repo{{Path: top + "/main"}, {Path: top + "/listed"}, {Path: top + "/listed.git"}, {Path: top + "/theirs"}}
 	peer, root := Peer{UID: owner}, Peer{Embedded: true}
 	for _, tt := range []struct {
 		name   string
@@ -142,18 +142,25 @@ func TestServesCommon(t *testing.T) {
 		own    bool
 		want   string // of the error; "" is that it is served
 	}{
-		{"listed", peer, "listed", "", false, ""},
-		{"listed, opened", peer, "listed", "listed", false, ""},
+		{"listed", peer, "listed.git", "", false, ""},
+		{"listed, opened", peer, "listed.git", "listed.git", false, ""},
+		{"listed, and no git directory", peer, "listed", "", false, "not called"},
+		{"listed, and no git directory, opened", peer, "listed", "listed", false, "not called"},
+		{"listed, under another name", peer, "listed.git", "listed", false, "not called"},
+		{"listed, and no git directory, own", peer, "listed", "listed", true, "not called"},
+		{"listed and named by root", root, "listed", "", false, "not called"},
 		{"of a listed one", peer, "main/.git", "", false, ""},
 		{"of a listed one, opened", peer, "main/.git", "main/.git", false, ""},
 		{"of a listed one, another opened", peer, "main/.git", "other/.git", false, "another directory"},
-		{"somebody else's that is listed", peer, "theirs", "theirs", false, ""},
+		{"somebody else's that is listed", peer, "theirs", "theirs", false, "not called"},
 		{"of one that is not listed", peer, "other/.git", "other/.git", false, "does not serve"},
 		{"own", peer, "other/.git", "other/.git", true, ""},
 		{"own, by its path", peer, "other/.git", "", true, "does not serve"},
-		{"own, bare", peer, "bare", "bare", true, ""},
+		{"own, bare", peer, "bare.git", "bare.git", true, ""},
+		{"own, and no git directory", peer, "bare", "bare", true, "not called"},
 		{"a stranger's", Peer{UID: stranger}, "other/.git", "other/.git", true, "belongs to user 1001"},
 		{"named by root", root, "other/.git", "", false, ""},
+		{"named by root, bare", root, "plain", "", false, ""},
 		{"not named by root", root, "bare", "", false, "does not serve"},
 		{"named by root, for somebody else", peer, "other/.git", "", false, "does not serve"},
 		{"through a link", root, "link/.git", "", false, "does not serve"},
@@ -161,7 +168,7 @@ func TestServesCommon(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := config(t)
-			c.Own, c.Repos, c.Commons = tt.own, operator, []string{top + "/other/.git", top + "/gone"}
+			c.Own, c.Repos, c.Commons = tt.own, operator, []string{top + "/other/.git", top + "/plain", top + "/listed", top + "/gone"}
 			if err := c.complete(); err != nil {
 				t.Fatal(err)
 			}

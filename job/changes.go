@@ -11,6 +11,11 @@ type Changes struct {
 	Bytes int64
 	// Incomplete says that not everything was looked at or could be: there may be more changes.
 	Incomplete bool
+	// Patch is the handle of an artifact that has all these changes as one patch, "" if there is none. PatchReason says
+	// why, if there should be one.
+	Patch, PatchReason string
+	// PatchIncomplete says that not all that differs is in the patch, git directories apart.
+	PatchIncomplete bool
 }
 
 // A Change is one path that differs.

@@ -11,6 +11,8 @@ type overlay struct {
 	Bytes      *int64     `json:"changesBytes,omitempty"`
 	Incomplete bool       `json:"changesIncomplete,omitempty"`
 	Reason     string     `json:"changesReason,omitempty"`
+	Patch      string     `json:"patchArtifact,omitempty"`
+	PatchLess  bool       `json:"patchIncomplete,omitempty"`
 }
 
 // A changed is one path that differs.
@@ -36,6 +38,9 @@ func overlayOf(r *job.Record) overlay {
 			list = append(list, changed{clean(e.Path), e.Kind, e.Type, e.Bytes, e.Sensitive})
 		}
 		o.Changes, o.More, o.Bytes, o.Incomplete = &list, c.More, &c.Bytes, c.Incomplete
+		if o.Patch, o.PatchLess = c.Patch, c.PatchIncomplete; c.PatchReason != "" {
+			o.Reason = "no patch: " + clean(c.PatchReason)
+		}
 	}
 	return o
 }
@@ -60,6 +65,8 @@ func overlaySchema() properties {
 		{"changesMore", integer("how many more")},
 		{"changesBytes", integer("of all of them")},
 		{"changesIncomplete", boolean("not everything was looked at")},
-		{"changesReason", text("why they are not listed")},
+		{"changesReason", text("why they are not listed, or there is no patch of them")},
+		{"patchArtifact", text("for runtime_query_output: all of them as one patch for git apply")},
+		{"patchIncomplete", boolean("not all that differs is in the patch")},
 	}
 }

@@ -104,6 +104,8 @@ var conditions = []condition{
 	{call: "fchmodat", text: noSetID, clauses: []clause{{has(2, setID)}}},
 	{call: "mknod", text: fileOnly, clauses: node(1)},
 	{call: "mknodat", text: fileOnly, clauses: node(2)},
+	// It leaves a character device where the file was, which mknod may not make: an overlay takes it for a deleted file.
+	{call: "renameat2", text: "refused: RENAME_WHITEOUT", clauses: []clause{{has(4, unix.RENAME_WHITEOUT)}}},
 	{
 		// TIOCSTI and TIOCLINUX put input into a terminal that others read
 		// (CVE-2017-5226, CVE-2023-28100), TIOCCONS takes the console's output,

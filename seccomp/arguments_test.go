@@ -9,109 +9,113 @@ import (
 // default one with strict differing.
 type argumentCase struct {
 	call   string
-	args   [4]uint64
+	args   [6]uint64
 	want   uint32 // in default
 	strict uint32 // in strict; 0: the same
 }
 
 var argumentCases = []argumentCase{
-	{call: "open", args: [4]uint64{0, 0, 0o4755}, want: wantAllow}, // makes nothing: mode is not read
-	{call: "open", args: [4]uint64{0, 0x241, 0o755}, want: wantAllow},
-	{call: "open", args: [4]uint64{0, 0x241, 0o1777}, want: wantAllow}, // sticky
-	{call: "open", args: [4]uint64{0, 0x241, 0o4755}, want: wantEPERM},
-	{call: "open", args: [4]uint64{0, 0x40, 0o2755}, want: wantEPERM},
-	{call: "open", args: [4]uint64{0, 0x410002, 0o4755}, want: wantEPERM},
-	{call: "open", args: [4]uint64{0, 0x10000, 0o4755}, want: wantAllow}, // O_DIRECTORY is no O_TMPFILE
-	{call: "openat", args: [4]uint64{0, 0, 0x241, 0o755}, want: wantAllow},
-	{call: "openat", args: [4]uint64{0, 0, 0x241, 0o4755}, want: wantEPERM},
-	{call: "openat", args: [4]uint64{0, 0, 0x404002, 0o2755}, want: wantEPERM}, // O_TMPFILE of arm64
-	{call: "openat", args: [4]uint64{0, 0, 0x80000, 0o6000}, want: wantAllow},
-	{call: "openat", args: [4]uint64{0o6000, 0x40, 0, 0}, want: wantAllow},
-	{call: "creat", args: [4]uint64{0, 0o644}, want: wantAllow},
-	{call: "creat", args: [4]uint64{0, 0o2644}, want: wantEPERM},
-	{call: "chmod", args: [4]uint64{0o6000, 0o1777}, want: wantAllow},
-	{call: "chmod", args: [4]uint64{0, 0o4755}, want: wantEPERM},
-	{call: "chmod", args: [4]uint64{0, 0o2755}, want: wantEPERM},
-	{call: "fchmod", args: [4]uint64{3, 0o755}, want: wantAllow},
-	{call: "fchmod", args: [4]uint64{3, 0o6755}, want: wantEPERM},
-	{call: "fchmodat", args: [4]uint64{0, 0o6000, 0o755}, want: wantAllow},
-	{call: "fchmodat", args: [4]uint64{0, 0, 0o4755}, want: wantEPERM},
-	{call: "mknod", args: [4]uint64{0, 0o644}, want: wantAllow},
-	{call: "mknod", args: [4]uint64{0, 0o100644}, want: wantAllow},
-	{call: "mknod", args: [4]uint64{0, 0o010644}, want: wantAllow},
-	{call: "mknod", args: [4]uint64{0, 0o140644}, want: wantAllow},
-	{call: "mknod", args: [4]uint64{0, 0o020644}, want: wantEPERM}, // character device
-	{call: "mknod", args: [4]uint64{0, 0o060644}, want: wantEPERM}, // block device
-	{call: "mknod", args: [4]uint64{0, 0o110644}, want: wantEPERM}, // no type at all
-	{call: "mknod", args: [4]uint64{0, 0o104755}, want: wantEPERM},
-	{call: "mknodat", args: [4]uint64{0, 0o020000, 0o010644}, want: wantAllow},
-	{call: "mknodat", args: [4]uint64{0, 0, 0o020644}, want: wantEPERM},
-	{call: "mknodat", args: [4]uint64{0, 0, 0o012644}, want: wantEPERM},
-	{call: "ioctl", args: [4]uint64{0x5412, 0x5401}, want: wantAllow},
-	{call: "ioctl", args: [4]uint64{0, 0x5411}, want: wantAllow},
-	{call: "ioctl", args: [4]uint64{0, 0x5413}, want: wantAllow}, // TIOCGWINSZ
-	{call: "ioctl", args: [4]uint64{0, 0x5412}, want: wantEPERM},
-	{call: "ioctl", args: [4]uint64{0, 0x541c}, want: wantEPERM},
-	{call: "ioctl", args: [4]uint64{0, 0x541d}, want: wantEPERM},
-	{call: "ioctl", args: [4]uint64{0, 0x5423}, want: wantEPERM},
-	{call: "setsockopt", args: [4]uint64{0, 6, 31}, want: wantEPERM},
-	{call: "setsockopt", args: [4]uint64{0, 17, 100}, want: wantEPERM},
-	{call: "setsockopt", args: [4]uint64{0, 6, 1}, want: wantAllow}, // TCP_NODELAY
-	{call: "setsockopt", args: [4]uint64{0, 1, 31}, want: wantAllow},
-	{call: "setsockopt", args: [4]uint64{0, 17, 31}, want: wantAllow},
-	{call: "setsockopt", args: [4]uint64{0, 6, 100}, want: wantAllow},
-	{call: "clone", args: [4]uint64{17}, want: wantAllow},       // fork
-	{call: "clone", args: [4]uint64{0x4111}, want: wantAllow},   // vfork
-	{call: "clone", args: [4]uint64{0x3d0f00}, want: wantAllow}, // pthread_create
-	{call: "clone", args: [4]uint64{0x00020011}, want: wantEPERM},
-	{call: "clone", args: [4]uint64{0x02000011}, want: wantEPERM},
-	{call: "clone", args: [4]uint64{0x04000011}, want: wantEPERM},
-	{call: "clone", args: [4]uint64{0x08000011}, want: wantEPERM},
-	{call: "clone", args: [4]uint64{0x10000011}, want: wantEPERM},
-	{call: "clone", args: [4]uint64{0x20000011}, want: wantEPERM},
-	{call: "clone", args: [4]uint64{0x40000011}, want: wantEPERM},
-	{call: "clone", args: [4]uint64{0x00000080}, want: wantEPERM},
-	{call: "socket", args: [4]uint64{1, 1, 0}, want: wantAllow},
-	{call: "socket", args: [4]uint64{1, 0x80805, 0}, want: wantAllow},
-	{call: "socket", args: [4]uint64{2, 1, 0}, want: wantAllow},
-	{call: "socket", args: [4]uint64{2, 0x80801, 6}, want: wantAllow},
-	{call: "socket", args: [4]uint64{10, 0x80002, 17}, want: wantAllow},
-	{call: "socket", args: [4]uint64{2, 1, 262}, want: wantEPERM}, // MPTCP
-	{call: "socket", args: [4]uint64{2, 2, 1}, want: wantEPERM},   // ping
-	{call: "socket", args: [4]uint64{2, 3, 0}, want: wantEPERM},   // raw
-	{call: "socket", args: [4]uint64{10, 3, 6}, want: wantEPERM},
-	{call: "socket", args: [4]uint64{2, 5, 0}, want: wantEPERM},  // SCTP's type
-	{call: "socket", args: [4]uint64{2, 10, 0}, want: wantEPERM}, // SOCK_PACKET, which becomes AF_PACKET
-	{call: "socket", args: [4]uint64{2, 1, 132}, want: wantEPERM},
-	{call: "socket", args: [4]uint64{16, 3, 0}, want: wantAllow, strict: wantEPERM},
-	{call: "socket", args: [4]uint64{16, 0x80002, 0}, want: wantAllow, strict: wantEPERM},
-	{call: "socket", args: [4]uint64{16, 3, 12}, want: wantEPERM}, // NETLINK_NETFILTER
-	{call: "socket", args: [4]uint64{16, 1, 0}, want: wantEPERM},
-	{call: "socket", args: [4]uint64{0, 1, 0}, want: wantEPERM},
-	{call: "socket", args: [4]uint64{17, 3, 0}, want: wantEPERM}, // AF_PACKET
-	{call: "socket", args: [4]uint64{30, 1, 0}, want: wantEPERM}, // AF_TIPC
-	{call: "socket", args: [4]uint64{33, 2, 0}, want: wantEPERM}, // AF_RXRPC
-	{call: "socket", args: [4]uint64{38, 5, 0}, want: wantEPERM}, // AF_ALG
-	{call: "socket", args: [4]uint64{40, 1, 0}, want: wantEPERM}, // AF_VSOCK
-	{call: "socketpair", args: [4]uint64{1, 1, 0}, want: wantAllow},
-	{call: "socketpair", args: [4]uint64{30, 1, 0}, want: wantEPERM},
-	{call: "socketpair", args: [4]uint64{0, 1, 1}, want: wantEPERM},
-	{call: "sched_setscheduler", args: [4]uint64{0, 0}, want: wantAllow},
-	{call: "sched_setscheduler", args: [4]uint64{0, 3}, want: wantAllow},
-	{call: "sched_setscheduler", args: [4]uint64{0, 5}, want: wantAllow},
-	{call: "sched_setscheduler", args: [4]uint64{0, 1}, want: wantEPERM},          // SCHED_FIFO
-	{call: "sched_setscheduler", args: [4]uint64{0, 2}, want: wantEPERM},          // SCHED_RR
-	{call: "sched_setscheduler", args: [4]uint64{0, 6}, want: wantEPERM},          // SCHED_DEADLINE
-	{call: "sched_setscheduler", args: [4]uint64{0, 0x40000000}, want: wantEPERM}, // SCHED_RESET_ON_FORK
-	{call: "sched_setscheduler", args: [4]uint64{0, 0xffffffff}, want: wantEPERM},
-	{call: "personality", args: [4]uint64{0}, want: wantAllow, strict: wantEPERM},
-	{call: "personality", args: [4]uint64{8}, want: wantAllow, strict: wantEPERM},
-	{call: "personality", args: [4]uint64{0x20000}, want: wantAllow, strict: wantEPERM},
-	{call: "personality", args: [4]uint64{0x20008}, want: wantAllow, strict: wantEPERM},
-	{call: "personality", args: [4]uint64{0x40000}, want: wantAllow, strict: wantEPERM},
-	{call: "personality", args: [4]uint64{0xffffffff}, want: wantAllow},
-	{call: "personality", args: [4]uint64{0x400000}, want: wantEPERM}, // READ_IMPLIES_EXEC
-	{call: "personality", args: [4]uint64{0x40008}, want: wantEPERM},
+	{call: "open", args: [6]uint64{0, 0, 0o4755}, want: wantAllow}, // makes nothing: mode is not read
+	{call: "open", args: [6]uint64{0, 0x241, 0o755}, want: wantAllow},
+	{call: "open", args: [6]uint64{0, 0x241, 0o1777}, want: wantAllow}, // sticky
+	{call: "open", args: [6]uint64{0, 0x241, 0o4755}, want: wantEPERM},
+	{call: "open", args: [6]uint64{0, 0x40, 0o2755}, want: wantEPERM},
+	{call: "open", args: [6]uint64{0, 0x410002, 0o4755}, want: wantEPERM},
+	{call: "open", args: [6]uint64{0, 0x10000, 0o4755}, want: wantAllow}, // O_DIRECTORY is no O_TMPFILE
+	{call: "openat", args: [6]uint64{0, 0, 0x241, 0o755}, want: wantAllow},
+	{call: "openat", args: [6]uint64{0, 0, 0x241, 0o4755}, want: wantEPERM},
+	{call: "openat", args: [6]uint64{0, 0, 0x404002, 0o2755}, want: wantEPERM}, // O_TMPFILE of arm64
+	{call: "openat", args: [6]uint64{0, 0, 0x80000, 0o6000}, want: wantAllow},
+	{call: "openat", args: [6]uint64{0o6000, 0x40, 0, 0}, want: wantAllow},
+	{call: "creat", args: [6]uint64{0, 0o644}, want: wantAllow},
+	{call: "creat", args: [6]uint64{0, 0o2644}, want: wantEPERM},
+	{call: "chmod", args: [6]uint64{0o6000, 0o1777}, want: wantAllow},
+	{call: "chmod", args: [6]uint64{0, 0o4755}, want: wantEPERM},
+	{call: "chmod", args: [6]uint64{0, 0o2755}, want: wantEPERM},
+	{call: "fchmod", args: [6]uint64{3, 0o755}, want: wantAllow},
+	{call: "fchmod", args: [6]uint64{3, 0o6755}, want: wantEPERM},
+	{call: "fchmodat", args: [6]uint64{0, 0o6000, 0o755}, want: wantAllow},
+	{call: "fchmodat", args: [6]uint64{0, 0, 0o4755}, want: wantEPERM},
+	{call: "mknod", args: [6]uint64{0, 0o644}, want: wantAllow},
+	{call: "mknod", args: [6]uint64{0, 0o100644}, want: wantAllow},
+	{call: "mknod", args: [6]uint64{0, 0o010644}, want: wantAllow},
+	{call: "mknod", args: [6]uint64{0, 0o140644}, want: wantAllow},
+	{call: "mknod", args: [6]uint64{0, 0o020644}, want: wantEPERM}, // character device
+	{call: "mknod", args: [6]uint64{0, 0o060644}, want: wantEPERM}, // block device
+	{call: "mknod", args: [6]uint64{0, 0o110644}, want: wantEPERM}, // no type at all
+	{call: "mknod", args: [6]uint64{0, 0o104755}, want: wantEPERM},
+	{call: "mknodat", args: [6]uint64{0, 0o020000, 0o010644}, want: wantAllow},
+	{call: "mknodat", args: [6]uint64{0, 0, 0o020644}, want: wantEPERM},
+	{call: "mknodat", args: [6]uint64{0, 0, 0o012644}, want: wantEPERM},
+	{call: "renameat2", args: [6]uint64{0, 0, 0, 0, 0}, want: wantAllow},
+	{call: "renameat2", args: [6]uint64{4, 4, 4, 4, 3, 4}, want: wantAllow}, // RENAME_NOREPLACE, RENAME_EXCHANGE
+	{call: "renameat2", args: [6]uint64{0, 0, 0, 0, 4}, want: wantEPERM},
+	{call: "renameat2", args: [6]uint64{0, 0, 0, 0, 5}, want: wantEPERM},
+	{call: "ioctl", args: [6]uint64{0x5412, 0x5401}, want: wantAllow},
+	{call: "ioctl", args: [6]uint64{0, 0x5411}, want: wantAllow},
+	{call: "ioctl", args: [6]uint64{0, 0x5413}, want: wantAllow}, // TIOCGWINSZ
+	{call: "ioctl", args: [6]uint64{0, 0x5412}, want: wantEPERM},
+	{call: "ioctl", args: [6]uint64{0, 0x541c}, want: wantEPERM},
+	{call: "ioctl", args: [6]uint64{0, 0x541d}, want: wantEPERM},
+	{call: "ioctl", args: [6]uint64{0, 0x5423}, want: wantEPERM},
+	{call: "setsockopt", args: [6]uint64{0, 6, 31}, want: wantEPERM},
+	{call: "setsockopt", args: [6]uint64{0, 17, 100}, want: wantEPERM},
+	{call: "setsockopt", args: [6]uint64{0, 6, 1}, want: wantAllow}, // TCP_NODELAY
+	{call: "setsockopt", args: [6]uint64{0, 1, 31}, want: wantAllow},
+	{call: "setsockopt", args: [6]uint64{0, 17, 31}, want: wantAllow},
+	{call: "setsockopt", args: [6]uint64{0, 6, 100}, want: wantAllow},
+	{call: "clone", args: [6]uint64{17}, want: wantAllow},       // fork
+	{call: "clone", args: [6]uint64{0x4111}, want: wantAllow},   // vfork
+	{call: "clone", args: [6]uint64{0x3d0f00}, want: wantAllow}, // pthread_create
+	{call: "clone", args: [6]uint64{0x00020011}, want: wantEPERM},
+	{call: "clone", args: [6]uint64{0x02000011}, want: wantEPERM},
+	{call: "clone", args: [6]uint64{0x04000011}, want: wantEPERM},
+	{call: "clone", args: [6]uint64{0x08000011}, want: wantEPERM},
+	{call: "clone", args: [6]uint64{0x10000011}, want: wantEPERM},
+	{call: "clone", args: [6]uint64{0x20000011}, want: wantEPERM},
+	{call: "clone", args: [6]uint64{0x40000011}, want: wantEPERM},
+	{call: "clone", args: [6]uint64{0x00000080}, want: wantEPERM},
+	{call: "socket", args: [6]uint64{1, 1, 0}, want: wantAllow},
+	{call: "socket", args: [6]uint64{1, 0x80805, 0}, want: wantAllow},
+	{call: "socket", args: [6]uint64{2, 1, 0}, want: wantAllow},
+	{call: "socket", args: [6]uint64{2, 0x80801, 6}, want: wantAllow},
+	{call: "socket", args: [6]uint64{10, 0x80002, 17}, want: wantAllow},
+	{call: "socket", args: [6]uint64{2, 1, 262}, want: wantEPERM}, // MPTCP
+	{call: "socket", args: [6]uint64{2, 2, 1}, want: wantEPERM},   // ping
+	{call: "socket", args: [6]uint64{2, 3, 0}, want: wantEPERM},   // raw
+	{call: "socket", args: [6]uint64{10, 3, 6}, want: wantEPERM},
+	{call: "socket", args: [6]uint64{2, 5, 0}, want: wantEPERM},  // SCTP's type
+	{call: "socket", args: [6]uint64{2, 10, 0}, want: wantEPERM}, // SOCK_PACKET, which becomes AF_PACKET
+	{call: "socket", args: [6]uint64{2, 1, 132}, want: wantEPERM},
+	{call: "socket", args: [6]uint64{16, 3, 0}, want: wantAllow, strict: wantEPERM},
+	{call: "socket", args: [6]uint64{16, 0x80002, 0}, want: wantAllow, strict: wantEPERM},
+	{call: "socket", args: [6]uint64{16, 3, 12}, want: wantEPERM}, // NETLINK_NETFILTER
+	{call: "socket", args: [6]uint64{16, 1, 0}, want: wantEPERM},
+	{call: "socket", args: [6]uint64{0, 1, 0}, want: wantEPERM},
+	{call: "socket", args: [6]uint64{17, 3, 0}, want: wantEPERM}, // AF_PACKET
+	{call: "socket", args: [6]uint64{30, 1, 0}, want: wantEPERM}, // AF_TIPC
+	{call: "socket", args: [6]uint64{33, 2, 0}, want: wantEPERM}, // AF_RXRPC
+	{call: "socket", args: [6]uint64{38, 5, 0}, want: wantEPERM}, // AF_ALG
+	{call: "socket", args: [6]uint64{40, 1, 0}, want: wantEPERM}, // AF_VSOCK
+	{call: "socketpair", args: [6]uint64{1, 1, 0}, want: wantAllow},
+	{call: "socketpair", args: [6]uint64{30, 1, 0}, want: wantEPERM},
+	{call: "socketpair", args: [6]uint64{0, 1, 1}, want: wantEPERM},
+	{call: "sched_setscheduler", args: [6]uint64{0, 0}, want: wantAllow},
+	{call: "sched_setscheduler", args: [6]uint64{0, 3}, want: wantAllow},
+	{call: "sched_setscheduler", args: [6]uint64{0, 5}, want: wantAllow},
+	{call: "sched_setscheduler", args: [6]uint64{0, 1}, want: wantEPERM},          // SCHED_FIFO
+	{call: "sched_setscheduler", args: [6]uint64{0, 2}, want: wantEPERM},          // SCHED_RR
+	{call: "sched_setscheduler", args: [6]uint64{0, 6}, want: wantEPERM},          // SCHED_DEADLINE
+	{call: "sched_setscheduler", args: [6]uint64{0, 0x40000000}, want: wantEPERM}, // SCHED_RESET_ON_FORK
+	{call: "sched_setscheduler", args: [6]uint64{0, 0xffffffff}, want: wantEPERM},
+	{call: "personality", args: [6]uint64{0}, want: wantAllow, strict: wantEPERM},
+	{call: "personality", args: [6]uint64{8}, want: wantAllow, strict: wantEPERM},
+	{call: "personality", args: [6]uint64{0x20000}, want: wantAllow, strict: wantEPERM},
+	{call: "personality", args: [6]uint64{0x20008}, want: wantAllow, strict: wantEPERM},
+	{call: "personality", args: [6]uint64{0x40000}, want: wantAllow, strict: wantEPERM},
+	{call: "personality", args: [6]uint64{0xffffffff}, want: wantAllow},
+	{call: "personality", args: [6]uint64{0x400000}, want: wantEPERM}, // READ_IMPLIES_EXEC
+	{call: "personality", args: [6]uint64{0x40008}, want: wantEPERM},
 }
 
 // TestArguments has, for every argument rule, rows on either side. Bits 32 and
@@ -127,7 +131,7 @@ func TestArguments(t *testing.T) {
 			if o.profile == strictProfile && c.strict != 0 {
 				want = c.strict
 			}
-			for _, d := range highBits(seccompData{nr: nr, arch: audits[o.arch], args: [6]uint64{c.args[0], c.args[1], c.args[2], c.args[3]}}) {
+			for _, d := range highBits(seccompData{nr: nr, arch: audits[o.arch], args: c.args}) {
 				if got, err := m.run(d); err != nil || got != want {
 					t.Errorf("%s%#x: program says %s (%v), want %s", c.call, d.args, actionNames[got], err, actionNames[want])
 				}

@@ -88,6 +88,9 @@ var attempts = []attempt{
 	// Nodes and owners.
 	{call: "mknodat", args: []any{unix.AT_FDCWD, "fifo", unix.S_IFIFO | 0o600, 0}, bare: true},
 	{call: "mknodat", args: []any{unix.AT_FDCWD, "null", unix.S_IFCHR | 0o600, 0x103}, want: unix.EPERM},
+	{call: "renameat2", args: []any{unix.AT_FDCWD, "fifo", unix.AT_FDCWD, "moved", unix.RENAME_NOREPLACE}, bare: true},
+	{call: "renameat2", args: []any{unix.AT_FDCWD, "moved", unix.AT_FDCWD, "again", unix.RENAME_WHITEOUT}, want: unix.EPERM, bare: true},
+	{call: "renameat2", args: []any{unix.AT_FDCWD, "no", unix.AT_FDCWD, "n", high | unix.RENAME_WHITEOUT}, want: unix.EPERM},
 	{call: "fchownat", args: []any{unix.AT_FDCWD, "file", -1, -1, 0}, want: unix.EPERM, bare: true},
 	{call: "setresuid", args: []any{-1, -1, -1}, bare: true},
 	{call: "setuid", args: []any{1 << 16}, want: unix.EPERM, bare: true},

@@ -122,6 +122,8 @@ func refusedArguments(profile, name string, args [6]uint64) bool {
 		return !harmlessNode(a[1])
 	case "mknodat":
 		return !harmlessNode(a[2])
+	case "renameat2":
+		return a[4]&4 != 0
 	case "ioctl":
 		return slices.Contains([]uint32{0x5412, 0x541c, 0x541d, 0x5423}, a[1])
 	case "setsockopt":

@@ -20,7 +20,7 @@ const MaxPaths = 1000
 
 // Run does what the command line says and writes the stream to out. args are without the program's name:
 //
-//	list|diff|apply [-layer DIR] [-opened NANOSECONDS] [-dry-run] [-most N] [-time DURATION] REPOSITORY [PATH]...
+//	list|diff|apply [-layer DIR] [-opened NANOSECONDS] [-dry-run] [-most N] [-contents BYTES] [-time DURATION] REPOSITORY [PATH]...
 //
 // The layer is at [job.LayerDir] unless it is said to be elsewhere. The time is that of the session's opening, since 1970, see [Apply].
 // Paths are relative to the repository.
@@ -37,6 +37,7 @@ func Run(ctx context.Context, args []string, out io.Writer) error {
 	f.Int64Var(&opened, "opened", 0, "")
 	f.BoolVar(&dry, "dry-run", false, "")
 	f.IntVar(&o.Bounds.List, "most", 0, "")
+	f.Int64Var(&o.Bounds.Contents, "contents", 0, "")
 	f.DurationVar(&o.Bounds.Time, "time", 0, "")
 	if err := f.Parse(args[1:]); err != nil {
 		return err

@@ -18,8 +18,8 @@ type differ struct {
 }
 
 func (v *differ) visit(c *change) (bool, error) {
-	// What was below a directory that is gone was told of one by one.
-	if c.kind == "" || isDir(c.l) && c.u == nil {
+	// What was below a directory that is gone was told of one by one, unless this is a list.
+	if c.kind == "" || v.walk.expand && isDir(c.l) && c.u == nil {
 		return true, nil
 	}
 	told, err := v.tell(v.walk.entry(c))

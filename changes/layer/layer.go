@@ -45,6 +45,8 @@ type Bounds struct {
 	List    int           // entries in the stream, sensitive ones as many again; default 1,000,000
 	File    int64         // bytes of one side of a file in a diff; default 4 MiB
 	Diff    int64         // bytes of all contents in a diff; default 64 MiB
+	// Contents is how many bytes of all contents are in a list; by default it brings none.
+	Contents int64
 }
 
 // maxDepth is the deepest that can be asked for: each level holds two descriptors.
@@ -81,10 +83,13 @@ type Options struct {
 // errNoChange is a path that was asked for and has no change.
 var errNoChange = errors.New("no change at this path")
 
-// List tells of each path that differs.
+// List tells of each path that differs. It brings contents, too, if it is to and as far as it may.
 func List(ctx context.Context, o Options, w *stream.Writer) error {
 	b := o.Bounds.withDefaults(30 * time.Second)
-	v := &lister{w: w, left: b.List, leftSensitive: b.List}
+	v := &differ{lister: lister{w: w, left: b.List, leftSensitive: b.List}, file: b.File, total: b.Contents}
+	if b.Contents <= 0 {
+		return o.walk(ctx, b, &v.lister, func(k *walk) { v.walk, k.compare = k, true })
+	}
 	return o.walk(ctx, b, v, func(k *walk) { v.walk, k.compare = k, true })
 }
 

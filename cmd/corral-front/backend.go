@@ -69,15 +69,15 @@ func (s *serving) build(b *backend) error {
 	if s.alone {
 		about += " Repositories (repoId): " + strings.Join(ids[:min(len(ids), maxTold)], ", ") + "."
 	}
-	r := b.config.Runtime
+	r, p := b.config.Runtime, &patches{runner: b.supervisor, outputs: b.outputs}
 	b.engine = &engine{Engine: job.Engine{
 		Policy: rules, Runner: b.supervisor, Auditor: b.supervisor,
 		Queue:    job.NewQueue(r.MaxConcurrentJobs, r.QueueLength, r.QueueWait),
-		Sessions: b.sessions, Changes: b.supervisor.changes,
+		Sessions: b.sessions, Changes: p.list,
 	}}
 	tools, err := s.chosen(append([]mcp.Tool{
 		&mcp.Execute{Engine: b.engine, Outputs: b.outputs, Secrets: rules.Secrets(), Repos: ids},
-		&mcp.QueryOutput{Artifacts: b.outputs, Repos: ids},
+		&mcp.QueryOutput{Artifacts: p, Repos: ids},
 	}, b.sandbox(rules.Secrets())...))
 	if err != nil {
 		return err

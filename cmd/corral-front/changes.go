@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 	"corral/changes"
 	"corral/changes/stream"
 	"corral/isolate/client"
+	"corral/isolate/client/embed"
 	"corral/job"
 )
 
@@ -59,16 +61,12 @@ func changesCommand(args []string) (int, error) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
-	// Root's still: the supervisor is to know who asks, and takes no other's pipes.
-	c, err := client.Dial(o.supervisor)
-	if err != nil {
-		return failure, errors.Join(hinted(err, o.supervisor), dropRoot())
-	}
-	defer c.Close()
 	var p pipes
-	if err := errors.Join(p.make(2), dropRoot()); err != nil {
+	c, finish, err := o.connect(&p)
+	if err != nil {
 		return failure, err
 	}
+	defer finish()
 	defer p.close()
 	s, err := findSession(ctx, c, o.handle)
 	if err != nil {
@@ -82,6 +80,37 @@ func changesCommand(args []string) (int, error) {
 	v.layer.Claim = job.Claim{Tool: "changes " + o.verb, Principal: fmt.Sprintf("user:%d", os.Getuid())}
 	return v.do(ctx)
 }
+
+// connect connects to the supervisor, or starts one for the layer when root asks and none runs, and gives up root. The two
+// pipes that p gets are made by whom the supervisor takes them from.
+func (o *changesOptions) connect(p *pipes) (*client.Client, func(), error) {
+	c, err := client.Dial(o.supervisor)
+	switch {
+	case err == nil: // root's still: the supervisor is to know who asks
+		if err := errors.Join(p.make(2), dropRoot()); err != nil {
+			return nil, nil, errors.Join(err, c.Close())
+		}
+		return c, func() { _ = c.Close() }, nil
+	case o.supervisor != "" || os.Geteuid() != 0 || !sessionID.MatchString(o.handle):
+		return nil, nil, errors.Join(hinted(err, o.supervisor), dropRoot())
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	c, finish, err := embed.Start(embed.Options{Program: filepath.Join(filepath.Dir(exe), "corrald"), Kept: o.handle})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := p.make(2); err != nil {
+		finish()
+		return nil, nil, err
+	}
+	return c, finish, nil
+}
+
+// sessionID is what the supervisor calls a session. A supervisor that is started for one does not know names.
+var sessionID = regexp.MustCompile("^[0-9a-f]{32}$")
 
 // pipes are made ahead of their use.
 type pipes [][2]*os.File
@@ -241,17 +270,8 @@ func (v *changesView) diff(ctx context.Context) (int, error) {
 	if err = errors.Join(err, out.flush()); err != nil {
 		return failure, err
 	}
-	for _, l := range sum.Left {
-		complain("not in the patch: %s: %s", plain(l.Path), l.Reason)
-	}
-	if more := sum.LeftCount - int64(len(sum.Left)); more > 0 {
-		complain("not in the patch: %d more", more)
-	}
-	if sum.OfGit > 0 {
-		complain("not in the patch: %d paths of git directories, of which git takes none", sum.OfGit)
-	}
-	if sum.Incomplete {
-		complain("not everything could be looked at: there may be more changes")
+	for _, line := range notIn(sum) {
+		complain("%s", line)
 	}
 	if !sum.Whole() {
 		return 1, nil

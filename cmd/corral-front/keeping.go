@@ -91,9 +91,9 @@ func (s *supervisor) ListSessions(ctx context.Context) ([]job.Session, error) {
 	return c.ListSessions(ctx)
 }
 
-// changes lists what was changed behind the overlay of a session, in a job of its own.
-func (s *supervisor) changes(ctx context.Context, spec job.Spec) (*job.Changes, error) {
+// layerOf is what was changed behind the overlay of the session of spec, for tool to look at in a job of its own.
+func layerOf(spec job.Spec, tool string) changes.Layer {
 	l := changes.Layer{Session: spec.Session, Repo: spec.Repo, Claim: spec.Claim}
-	l.Claim.Tool = "changes"
-	return changes.List(ctx, s, l, 0)
+	l.Claim.Tool = tool
+	return l
 }

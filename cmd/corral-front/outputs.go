@@ -72,6 +72,12 @@ func (o *outputs) Query(ctx context.Context, q artifact.Query) (*artifact.Answer
 	return store.Query(ctx, q)
 }
 
+// has says whether r may read an artifact now.
+func (o *outputs) has(r artifact.Reader, handle string) bool {
+	store, err := o.opened()
+	return err == nil && store.Copy(r, handle, nil, nil) == nil
+}
+
 func (o *outputs) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

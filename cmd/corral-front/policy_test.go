@@ -197,11 +197,11 @@ runtime: {enabled: false, runtimes: [python, shell], executables: [bash], env: {
 		Repos: []policy.Repo{
 			{
 				ID: "one", Path: "/srv/a", Runtimes: []string{"shell"}, Env: []string{"A"}, Workspace: job.ReadOnly, Profile: "strict",
-				Ceilings: job.Limits{Memory: memory(), PIDs: 9, Wall: 5 * time.Second},
+				Ceilings: job.Limits{Memory: memory(), PIDs: 9, Wall: 5 * time.Second}, RootWall: 5 * time.Second,
 			},
 			{
 				ID: "b", Path: "/srv/b", Runtimes: []string{"python", "shell"}, Env: []string{"B"}, Profile: "default",
-				Ceilings: job.Limits{Memory: memory(), PIDs: 9, Wall: 9 * time.Second},
+				Ceilings: job.Limits{Memory: memory(), PIDs: 9, Wall: 9 * time.Second}, RootWall: time.Hour,
 			},
 		},
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/isolate/client"
+	"corral/isolate/client/embed"
 	"corral/job"
 )
 
@@ -84,7 +85,7 @@ func (o *rootfsOptions) with(name string, prepare func() error, f func(context.C
 	if err := o.check(name); err != nil {
 		return failure, errors.Join(err, dropRoot())
 	}
-	s, err := o.connect()
+	s, err := o.connect(name != "")
 	if err == nil && prepare != nil {
 		err = prepare()
 	}
@@ -115,10 +116,11 @@ func (o *rootfsOptions) check(name string) error {
 	return nil
 }
 
-// connect is root's still: a daemon is to know who asks.
-func (o *rootfsOptions) connect() (*supervisor, error) {
+// connect is root's still: a daemon is to know who asks. An embedded supervisor is told whether something is to be made or
+// removed.
+func (o *rootfsOptions) connect(changes bool) (*supervisor, error) {
 	if os.Geteuid() == 0 && o.supervisor == "" {
-		return ownSupervisor(nil, nil)
+		return startSupervisor(embed.Options{Images: changes})
 	}
 	return dialed(o.supervisor)
 }

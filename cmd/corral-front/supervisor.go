@@ -97,13 +97,16 @@ func dialed(socket string) (*supervisor, error) {
 
 // ownSupervisor starts one for the directories, and gives up root.
 func ownSupervisor(repos, toolchains []string) (*supervisor, error) {
+	return startSupervisor(embed.Options{Repos: repos, Toolchains: toolchains})
+}
+
+func startSupervisor(o embed.Options) (*supervisor, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	c, finish, err := embed.Start(embed.Options{
-		Program: filepath.Join(filepath.Dir(exe), "corrald"), Repos: repos, Toolchains: toolchains,
-	})
+	o.Program = filepath.Join(filepath.Dir(exe), "corrald")
+	c, finish, err := embed.Start(o)
 	if err != nil {
 		return nil, err
 	}

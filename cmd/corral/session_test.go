@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,6 +25,9 @@ func (d *daemon) session(t *testing.T, args ...string) outcome {
 // open opens a session and returns its id.
 func (d *daemon) open(t *testing.T, args ...string) string {
 	t.Helper()
+	if !slices.Contains(args, "--disk") {
+		args = append(args, "--disk", "256MiB") // a small machine has room for several
+	}
 	got := d.session(t, append([]string{"open"}, args...)...)
 	id := strings.TrimSuffix(got.stdout, "\n")
 	if got.code != 0 || got.stderr != "" || !regexp.MustCompile("^[0-9a-f]{32}$").MatchString(id) {

@@ -39,7 +39,7 @@ func (term *console) becomes(t *testing.T, what string, p *process, ok func() bo
 
 // TestTerminalKeys: what is a signal on a terminal is one to the job, whose own handlers get it.
 func TestTerminalKeys(t *testing.T) {
-	sandboxtest.RequireJails(t)
+	sandboxtest.RequireJails(t, sandboxtest.Timely)
 	term := newConsole(t, 24, 80)
 	p := term.run(t, `trap 'echo interrupted' INT; trap 'echo suspended' TSTP; trap 'echo quit; exit 6' QUIT
 echo ready; while :; do sleep 0.05; done`)
@@ -103,7 +103,7 @@ func TestTerminalOutputClosed(t *testing.T) {
 
 // TestTerminalUnderShell: a shell with job control has corral as a job, in the foreground and not.
 func TestTerminalUnderShell(t *testing.T) {
-	sandboxtest.RequireJails(t, sandboxtest.Program("bash"))
+	sandboxtest.RequireJails(t, sandboxtest.Program("bash"), sandboxtest.Timely)
 	screen := screentest.New(t, 24, 80)
 	s := &seat{console: openConsole(t, 24, 80), t: t, restored: make(chan struct{})}
 	cmd := s.attach(command(t, "corral"))

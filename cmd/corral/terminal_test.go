@@ -73,7 +73,7 @@ func (term *console) resize(t testing.TB, rows, cols uint16) {
 
 func (term *console) state(t testing.TB) unix.Termios {
 	t.Helper()
-	s, err := unix.IoctlGetTermios(int(term.slave.Fd()), unix.TCGETS)
+	s, err := unix.IoctlGetTermios(int(term.master.Fd()), unix.TCGETS) // the other side's, ioctl_tty(2)
 	if err != nil {
 		t.Fatal(err)
 	}

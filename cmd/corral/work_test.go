@@ -48,7 +48,7 @@ func TestWork(t *testing.T) {
 	}
 	clone(t, repo)
 	before := treeOf(t, repo)
-	id := d.open(t, "--repo", repo, "--workspace", "overlay")
+	id := d.open(t, "--repo", repo, "--workspace", "overlay", "--disk", "2GiB")
 	for _, w := range works {
 		if got := d.exec(t, id, w.line, "--timeout", "10m"); got.code != 0 {
 			t.Errorf("%s: exit code %d: %s%s", w.line, got.code, got.stdout, got.stderr)
@@ -138,4 +138,33 @@ func differences(a, b map[string]string) []string {
 	}
 	slices.Sort(list)
 	return list
+}
+
+// TestChangesOfRoot: without a daemon, what a job left behind an overlay is root's to look at and to apply.
+func TestChangesOfRoot(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	repo := repository(t)
+	got := corral(t, "run", "--repo", repo, "--workspace", "overlay", "--", "sh", "-c", "echo new >made; rm plain")
+	_, id, found := strings.Cut(strings.TrimSpace(got.stderr), "corral: changes: ")
+	if got.code != 0 || !found {
+		t.Fatalf("%+v", got)
+	}
+	if shown := corral(t, "changes", "show", id); shown.code != 0 || !strings.Contains(shown.stdout, "made") || !strings.Contains(shown.stdout, "plain") {
+		t.Errorf("%+v", shown)
+	}
+	if content(t, filepath.Join(repo, "plain")) != "plain text" {
+		t.Error("the repository changed")
+	}
+	if applied := corral(t, "changes", "apply", id); applied.code != 0 {
+		t.Errorf("%+v", applied)
+	}
+	if content(t, filepath.Join(repo, "made")) != "new\n" {
+		t.Error("nothing was applied")
+	}
+	if _, err := os.Lstat(filepath.Join(repo, "plain")); err == nil {
+		t.Error("what was deleted is there")
+	}
+	if again := corral(t, "changes", "show", id); again.code != 125 || !strings.Contains(again.stderr, "there is no session") {
+		t.Errorf("%+v", again)
+	}
 }

@@ -44,6 +44,7 @@ func (o *options) take(c config.Config) {
 		Disk: l.Disk, Inodes: l.Inodes, MaxDisk: l.MaxDisk, MaxInodes: l.MaxInodes, Idle: l.Idle, MaxIdle: l.MaxIdle, Keep: l.Keep,
 	}
 	if o.embedded >= 0 {
+		s.Layers.Keep = -1 // what is too old, a daemon removes
 		return
 	}
 	for _, r := range c.Repos {

@@ -83,6 +83,9 @@ func TestTake(t *testing.T) {
 			if !reflect.DeepEqual(s.Repos, tt.repos) || !reflect.DeepEqual(s.Toolchains, tt.toolchains) || s.Own != tt.own {
 				t.Errorf("serves %v, %v, own %t; want %v, %v, own %t", s.Repos, s.Toolchains, s.Own, tt.repos, tt.toolchains, tt.own)
 			}
+			if keep := s.Layers.Keep; keep != tt.file.Layers.Keep && o.embedded < 0 || keep > 0 && o.embedded >= 0 {
+				t.Errorf("what sessions leave is removed after %v", keep)
+			}
 			if s.UIDBase != tt.file.UIDs.Base || s.UIDSize != tt.file.UIDs.Size || s.Defaults != tt.file.Defaults ||
 				s.Ceilings != tt.file.Ceilings || s.JailIdle != tt.file.JailIdle || s.MaxJobs != tt.file.MaxJobs ||
 				s.MaxPerUser != tt.file.MaxJobsPerUser || s.MaxJails != tt.file.MaxJails ||

@@ -122,7 +122,7 @@ func TestParse(t *testing.T) {
 		o.supervisor.Repos[1].Path != "/b" || len(o.supervisor.Toolchains) != 1 {
 		t.Errorf("got %+v", o)
 	}
-	for _, args := range [][]string{{"x"}, {"--bogus"}, {"--socket"}, {"--embedded", "x"}} {
+	for _, args := range [][]string{{"x"}, {"--bogus"}, {"--socket"}, {"--embedded", "x"}, {"--images"}} {
 		if _, err := parse(args); err == nil {
 			t.Errorf("%q: no error", args)
 		}

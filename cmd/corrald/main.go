@@ -54,6 +54,7 @@ func main() {
 type options struct {
 	socket, config string
 	embedded       int
+	images         bool // of embedded: its client may make and remove root file systems
 	version        bool
 	supervisor     isolate.Config
 }
@@ -67,6 +68,8 @@ func parse(args []string) (*options, error) {
 	f.StringVar(&o.supervisor.Instance, "instance", "main", "")
 	f.StringVar(&o.supervisor.StateDir, "state", isolate.DefaultStateDir, "")
 	f.IntVar(&o.embedded, "embedded", -1, "")
+	f.BoolVar(&o.images, "images", false, "")
+	f.StringVar(&o.supervisor.Kept, "kept", "", "")
 	f.BoolVar(&o.version, "version", false, "")
 	f.Func("repo", "", func(dir string) error {
 		o.supervisor.Repos = append(o.supervisor.Repos, isolate.Repo{Path: dir})
@@ -85,6 +88,9 @@ func parse(args []string) (*options, error) {
 	}
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	if (o.images || o.supervisor.Kept != "") && o.embedded < 0 {
+		return nil, errors.New("--images and --kept are for an embedded supervisor")
 	}
 	return o, nil
 }
@@ -164,7 +170,7 @@ func embedded(o *options) error {
 		<-stopped
 		conn.Close()
 	}()
-	s.ServeConn(conn, isolate.Peer{Embedded: true})
+	s.ServeConn(conn, isolate.Peer{Embedded: true, Images: o.images})
 	return s.Close()
 }
 

@@ -108,8 +108,11 @@ func TestWorktreeOfAnother(t *testing.T) {
 	if got := bySudo(t, alice, args); !strings.Contains(got, none) {
 		t.Errorf("own supervisor: %q", got)
 	}
-	// The operator can serve it.
-	if _, out, errs := serve(t, "--repo", hers+"/wt", "--repo", bobs+"/main").runs(alice, args...); !strings.Contains(out, "two\none\n") {
+	// The operator can serve it, by its name: with the main checkout, it is not for who is not its owner.
+	if _, out, errs := serve(t, "--repo", hers+"/wt", "--repo", bobs+"/main").runs(alice, args...); !strings.Contains(out+errs, none) {
+		t.Errorf("main checkout served: %q, %q", out, errs)
+	}
+	if _, out, errs := serve(t, "--repo", hers+"/wt", "--repo", bobs+"/main/.git").runs(alice, args...); !strings.Contains(out, "two\none\n") {
 		t.Errorf("served: %q, %q", out, errs)
 	}
 }

@@ -167,6 +167,14 @@ func Kernel(major, minor int) Need {
 	}
 }
 
+// Timely is a machine that is not emulated: what it does at a terminal comes as soon as people and programs expect it.
+func Timely() error {
+	if n := scale(); n > 1 {
+		return otherMachine(fmt.Sprintf("a machine that is about %d times slower than others", n))
+	}
+	return nil
+}
+
 // Program is a program in PATH. One that CORRAL_LACKS names, on a machine that was made without it, is as another kind of
 // machine.
 func Program(name string) Need {

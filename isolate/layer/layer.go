@@ -6,18 +6,19 @@
 // given a name; nothing else ever is. Nobody walks what jobs wrote to be rid of it: the file is closed.
 //
 // Every file of a layer belongs to the ids UID and UID+1, which are nobody's on any host. Who uses a layer maps them to
-// the ids of its jail. The file system has no journal: it ends with its session, and a kept one was unmounted.
+// the ids of its jail. The file system has no journal: it ends with its session, and a kept one was unmounted, or is
+// checked before it is mounted again.
 //
-// The package is for root, and needs mkfs.ext4 (mke2fs(8)) and the loop driver (loop(4)).
+// What open layers may still grow to is there: who makes or reopens one is refused else. The stores of one file system
+// count together, and so do all processes that have the same store open.
+//
+// The package is for root, and needs mkfs.ext4 (mke2fs(8)), e2fsck(8) and the loop driver (loop(4)).
 package layer
 
 import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -43,17 +44,29 @@ var (
 	ErrNoRoom = errors.New("no room for a layer")
 	// ErrHost is a host that lacks what layers are made with.
 	ErrHost = errors.New("this host cannot keep layers")
+	// ErrInUse is a kept layer that is open, in whichever process.
+	ErrInUse = errors.New("it is in use")
+	// ErrDamaged is a kept layer that a crash left as something that cannot be mounted.
+	ErrDamaged = errors.New("the layer is damaged")
 )
+
+// A Client is for whom a layer is opened.
+type Client struct {
+	UID  uint32 // root may have all there is, another no more than leaves something to others
+	Kept int64  // bytes of the disk that kept layers of this user have
+}
 
 // A Store is a directory in which layers are files. Its methods may be called by several goroutines.
 type Store struct {
 	dir  *os.File
 	path string
-	room room
+	room *room
+	owns bool // room is closed with it
 }
 
-// Open opens a store at path, a directory of root's, which it makes if it is not there.
-func Open(path string) (*Store, error) {
+// Open opens a store at path, a directory of root's, which it makes if it is not there. It counts together with the stores
+// beside it, which must be closed after it.
+func Open(path string, beside ...*Store) (*Store, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, err
 	}
@@ -66,11 +79,29 @@ func Open(path string) (*Store, error) {
 		dir.Close()
 		return nil, fmt.Errorf("%s must be a directory of root that nobody else can enter: %w", path, errors.Join(ErrHost, err))
 	}
-	return &Store{dir: dir, path: path}, nil
+	s := &Store{dir: dir, path: path}
+	for _, b := range beside {
+		if b.room.dev == st.Dev {
+			s.room = b.room
+			return s, nil
+		}
+	}
+	if s.room, err = openRoom(int(dir.Fd()), st.Dev); err != nil {
+		dir.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	s.owns = true
+	return s, nil
 }
 
-// Close closes the store; layers stay.
-func (s *Store) Close() error { return s.dir.Close() }
+// Close closes the store, whose layers must be closed; what is kept stays.
+func (s *Store) Close() error {
+	var err error
+	if s.owns {
+		err = s.room.close()
+	}
+	return errors.Join(err, s.dir.Close())
+}
 
 // A Layer is a mounted file system.
 type Layer struct {
@@ -78,25 +109,34 @@ type Layer struct {
 	file  *os.File // where it is kept
 	loop  *loop
 	path  string // of its mount
-	bytes int64
-	held  bool // counted in the store's room
+	held  *promise
+	again bool // it was kept already
+}
+
+// Check says whether there can be a layer of bytes and inodes.
+func Check(bytes, inodes int64) error {
+	if bytes < MinBytes || bytes > MaxBytes || inodes < MinInodes || inodes > bytes/4096 {
+		return fmt.Errorf("a layer of %d bytes and %d files: from %d bytes and %d files, with 4096 bytes for each file", bytes, inodes, MinBytes, MinInodes)
+	}
+	return nil
 }
 
 // Make makes an empty layer of bytes and inodes and mounts it at path, a directory that is there. The caller must Close
 // it.
-func (s *Store) Make(path string, bytes, inodes int64) (*Layer, error) {
-	if bytes < MinBytes || bytes > MaxBytes || inodes < MinInodes || inodes > bytes/4096 {
-		return nil, fmt.Errorf("a layer of %d bytes and %d files: from %d bytes and %d files, with 4096 bytes for each file", bytes, inodes, MinBytes, MinInodes)
+func (s *Store) Make(path string, c Client, bytes, inodes int64) (*Layer, error) {
+	if err := Check(bytes, inodes); err != nil {
+		return nil, err
 	}
-	if err := s.room.take(int(s.dir.Fd()), bytes); err != nil {
+	held, err := s.room.take(c, bytes, 0)
+	if err != nil {
 		return nil, err
 	}
 	l, err := s.fresh(path, bytes, inodes)
 	if err != nil {
-		s.room.give(bytes)
-		return nil, err
+		return nil, errors.Join(err, s.room.give(held))
 	}
-	l.held = true
+	s.room.mounted(held, l.file)
+	l.held = held
 	return l, nil
 }
 
@@ -114,28 +154,12 @@ func (s *Store) fresh(path string, bytes, inodes int64) (*Layer, error) {
 		file.Close()
 		return nil, err
 	}
-	return s.mount(file, path, bytes, 0)
-}
-
-// mkfs makes an empty ext4. Nothing is reserved for root, for root writes nothing here.
-func mkfs(file *os.File, inodes int64) error {
-	program, err := exec.LookPath("mkfs.ext4")
-	if err != nil {
-		return fmt.Errorf("%w: %w\nhint: install e2fsprogs", ErrHost, err)
-	}
-	c := exec.Command(program, "-q", "-F", "-b", "4096", "-m", "0", "-N", strconv.FormatInt(inodes, 10),
-		"-O", "^has_journal,^resize_inode", "-E", "lazy_itable_init=1,nodiscard", "/proc/self/fd/3")
-	c.ExtraFiles = []*os.File{file}
-	c.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "MKE2FS_CONFIG=/dev/null"}
-	if out, err := c.CombinedOutput(); err != nil {
-		return fmt.Errorf("mkfs.ext4: %w: %.400s", err, out)
-	}
-	return nil
+	return s.mount(file, path, 0)
 }
 
 // mount mounts what is in file, which it takes over when it returns nil error; else it closes it.
-func (s *Store) mount(file *os.File, path string, bytes int64, flags uintptr) (*Layer, error) {
-	l := &Layer{store: s, file: file, path: path, bytes: bytes}
+func (s *Store) mount(file *os.File, path string, flags uintptr) (*Layer, error) {
+	l := &Layer{store: s, file: file, path: path}
 	var err error
 	if l.loop, err = attach(file, flags&unix.MS_RDONLY != 0); err != nil {
 		file.Close()
@@ -176,15 +200,27 @@ func (l *Layer) Usage() (Usage, error) {
 // Close unmounts the layer and lets go of its file: unless it was kept, it is gone then.
 func (l *Layer) Close() error {
 	err := l.unmount()
+	if err == nil && l.again {
+		err = l.settle()
+	}
 	return errors.Join(err, l.release())
 }
 
 func (l *Layer) release() error {
-	if l.held {
-		l.store.room.give(l.bytes)
-		l.held = false
+	var err error
+	if l.held != nil {
+		err = l.store.room.give(l.held)
+		l.held = nil
 	}
-	return l.file.Close()
+	return errors.Join(err, l.file.Close())
+}
+
+// settle waits until all of an unmounted layer is in its file: two mounts of one file would destroy it.
+func (l *Layer) settle() error {
+	if err := l.loop.ended(l.file, detachPatience); err != nil {
+		return err
+	}
+	return l.file.Sync()
 }
 
 // unmount waits a moment for who still has a copy of the mount on its way out.
@@ -201,73 +237,6 @@ func (l *Layer) unmount() error {
 	}
 	if err != nil && !errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("umount a layer: %w", err)
-	}
-	return nil
-}
-
-// detachPatience is how long a layer's loop device may take to end after its mount.
-const detachPatience = 5 * time.Second
-
-// Keep unmounts the layer and gives its file a name in the store: [A-Za-z0-9._-]+. The layer is closed then, whatever the
-// error.
-func (l *Layer) Keep(name string) error {
-	err := l.unmount()
-	if err == nil {
-		err = l.loop.ended(l.file, detachPatience) // two mounts of one file would destroy it
-	}
-	if err == nil {
-		err = l.file.Sync()
-	}
-	if err == nil {
-		err = unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", l.file.Fd()), int(l.store.dir.Fd()), name, unix.AT_SYMLINK_FOLLOW)
-		if err != nil {
-			err = fmt.Errorf("keep a layer as %s: %w", name, err)
-		}
-	}
-	if err == nil {
-		err = l.store.dir.Sync()
-	}
-	return errors.Join(err, l.release())
-}
-
-// Reopen mounts a layer that was kept, at path. A second one of a name is refused, in whichever process.
-func (s *Store) Reopen(name, path string) (*Layer, error) {
-	fd, err := unix.Openat(int(s.dir.Fd()), name, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: filepath.Join(s.path, name), Err: err}
-	}
-	file := os.NewFile(uintptr(fd), name)
-	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		file.Close()
-		return nil, fmt.Errorf("layer %s is in use: %w", name, err)
-	}
-	info, err := file.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		file.Close()
-		return nil, fmt.Errorf("layer %s: %w", name, errors.Join(ErrHost, err))
-	}
-	return s.mount(file, path, info.Size(), 0)
-}
-
-// OpenReadOnly mounts a layer that was kept, at path, so that nothing can be changed. It may be mounted so any number of
-// times.
-func (s *Store) OpenReadOnly(name, path string) (*Layer, error) {
-	fd, err := unix.Openat(int(s.dir.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: filepath.Join(s.path, name), Err: err}
-	}
-	file := os.NewFile(uintptr(fd), name)
-	if err := unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB); err != nil {
-		file.Close()
-		return nil, fmt.Errorf("layer %s is in use: %w", name, err)
-	}
-	return s.mount(file, path, 0, unix.MS_RDONLY)
-}
-
-// Remove removes a layer that was kept.
-func (s *Store) Remove(name string) error {
-	if err := unix.Unlinkat(int(s.dir.Fd()), name, 0); err != nil {
-		return &os.PathError{Op: "unlink", Path: filepath.Join(s.path, name), Err: err}
 	}
 	return nil
 }

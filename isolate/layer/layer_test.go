@@ -55,7 +55,7 @@ func free(t *testing.T, dir string) {
 func TestLayer(t *testing.T) {
 	s, dir := store(t)
 	at := mountPoint(t, dir, "mount")
-	l, err := s.Make(at, size, files)
+	l, err := s.Make(at, Client{}, size, files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestLayer(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Error(err)
 	}
-	if names, err := os.ReadDir(filepath.Join(dir, "layers")); err != nil || len(names) != 0 {
+	if names, err := os.ReadDir(filepath.Join(dir, "layers")); err != nil || len(names) != 1 || names[0].Name() != promisesDir {
 		t.Errorf("left: %v, %v", names, err)
 	}
 	free(t, dir)
@@ -100,7 +100,7 @@ func TestLayer(t *testing.T) {
 func TestKeep(t *testing.T) {
 	s, dir := store(t)
 	at := mountPoint(t, dir, "mount")
-	l, err := s.Make(at, size, files)
+	l, err := s.Make(at, Client{}, size, files)
 	if err == nil {
 		err = errors.Join(os.WriteFile(filepath.Join(at, "file"), []byte("x"), 0o600), l.Keep("mine"))
 	}
@@ -108,7 +108,7 @@ func TestKeep(t *testing.T) {
 		t.Fatal(err)
 	}
 	free(t, dir)
-	l, err = s.Reopen("mine", at)
+	l, err = s.Reopen("mine", at, Client{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestKeep(t *testing.T) {
 		t.Errorf("%q, %v", b, err)
 	}
 	second := mountPoint(t, dir, "second")
-	if _, err := s.Reopen("mine", second); err == nil || !strings.Contains(err.Error(), "in use") {
+	if _, err := s.Reopen("mine", second, Client{}); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("a second mount: %v", err)
 	}
 	if _, err := s.OpenReadOnly("mine", second); err == nil {
@@ -139,7 +139,7 @@ func TestKeep(t *testing.T) {
 	if err := errors.Join(a.Close(), b.Close(), s.Remove("mine")); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Reopen("mine", at); !errors.Is(err, os.ErrNotExist) {
+	if _, err := s.Reopen("mine", at, Client{}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("removed: %v", err)
 	}
 	free(t, dir)
@@ -150,7 +150,7 @@ func TestKeepTwice(t *testing.T) {
 	s, dir := store(t)
 	for n, want := range []error{nil, unix.EEXIST} {
 		at := mountPoint(t, dir, string(rune('a'+n)))
-		l, err := s.Make(at, size, files)
+		l, err := s.Make(at, Client{}, size, files)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,25 +165,8 @@ func TestKeepTwice(t *testing.T) {
 func TestRoom(t *testing.T) {
 	s, dir := store(t)
 	at := mountPoint(t, dir, "mount")
-	if _, err := s.Make(at, MaxBytes, files); !errors.Is(err, ErrNoRoom) {
+	if _, err := s.Make(at, Client{}, MaxBytes, files); !errors.Is(err, ErrNoRoom) {
 		t.Errorf("a layer of a TiB: %v", err)
-	}
-	var r room
-	here := int(s.dir.Fd())
-	var st unix.Statfs_t
-	if err := unix.Fstatfs(here, &st); err != nil {
-		t.Fatal(err)
-	}
-	half := int64(st.Bavail) * st.Bsize / 2
-	if err := r.take(here, half); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.take(here, half); !errors.Is(err, ErrNoRoom) {
-		t.Errorf("all of the disk: %v", err)
-	}
-	r.give(half)
-	if err := r.take(here, half); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -191,7 +174,7 @@ func TestBounds(t *testing.T) {
 	s, dir := store(t)
 	at := mountPoint(t, dir, "mount")
 	for _, b := range [][2]int64{{0, files}, {MinBytes - 1, files}, {MaxBytes + 1, files}, {size, 0}, {size, size}} {
-		if l, err := s.Make(at, b[0], b[1]); err == nil {
+		if l, err := s.Make(at, Client{}, b[0], b[1]); err == nil {
 			l.Close()
 			t.Errorf("%d bytes, %d files: made", b[0], b[1])
 		}
@@ -206,7 +189,7 @@ func TestMany(t *testing.T) {
 		at := mountPoint(t, dir, string(rune('a'+n)))
 		work.Go(func() {
 			for range sandboxtest.Scale(10) {
-				l, err := s.Make(at, MinBytes, MinInodes)
+				l, err := s.Make(at, Client{}, MinBytes, MinInodes)
 				if err == nil {
 					err = errors.Join(os.WriteFile(filepath.Join(at, "x"), nil, 0o600), l.Close())
 				}

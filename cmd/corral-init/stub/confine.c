@@ -231,11 +231,16 @@ static int no_new_privileges(struct job *j)
 	return (int)SYS5(__NR_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 }
 
+/* allow adds a rule for a directory. In a session with a root of its own an earlier job may have put anything there: what
+ * is no directory, is behind a link or cannot be reached has no rule of its own. */
 static int allow(int ruleset, const char *path, u64 access)
 {
-	int fd = (int)SYS4(__NR_openat, AT_FDCWD, path, O_PATH | O_CLOEXEC, 0);
+	struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS };
+	int fd = (int)SYS4(__NR_openat2, AT_FDCWD, path, &how, sizeof how);
+	if (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP || fd == -EACCES)
+		return 0;
 	if (fd < 0)
-		return fd == -ENOENT ? 0 : fd;
+		return fd;
 	struct ll_beneath rule = { access, fd };
 	long r = SYS4(__NR_landlock_add_rule, ruleset, 1, &rule, 0);
 	SYS1(__NR_close, fd);

@@ -25,6 +25,8 @@ type Options struct {
 	Program    string   // path of corrald
 	Repos      []string // directories to serve, and the git directories of those that are worktrees
 	Toolchains []string // directories to show read-only in every jail
+	Images     bool     // let this process make and remove root file systems
+	Kept       string   // id of a kept layer, whose repository is served then; "" is none
 	// Prepare, if there is one, is called while this process is root, with who it is about to become. Its error ends it
 	// all.
 	Prepare func(Identity) error
@@ -69,6 +71,12 @@ func (o *Options) command(socket *os.File, commons map[string]string) *exec.Cmd 
 	}
 	for _, dir := range o.Toolchains {
 		args = append(args, "--toolchain", dir)
+	}
+	if o.Images {
+		args = append(args, "--images")
+	}
+	if o.Kept != "" {
+		args = append(args, "--kept", o.Kept)
 	}
 	cmd := exec.Command(o.Program, args...)
 	cmd.ExtraFiles = []*os.File{socket}

@@ -139,3 +139,13 @@ func TestNoSupervisor(t *testing.T) {
 		}
 	}
 }
+
+// TestImages: only who is to make root file systems has a supervisor that lets it.
+func TestImages(t *testing.T) {
+	for _, images := range []bool{false, true} {
+		cmd := (&Options{Program: "/corrald", Images: images}).command(os.Stdin, nil)
+		if slices.Contains(cmd.Args, "--images") != images {
+			t.Errorf("images %v: %q", images, cmd.Args)
+		}
+	}
+}

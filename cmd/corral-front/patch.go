@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"corral/artifact"
+	"corral/changes"
+	"corral/job"
+)
+
+// patchRuntime stands in a patch's manifest where that of a job's output has its runtime.
+const patchRuntime = "patch"
+
+// A patch is all that a session had changed when it was made, as an artifact: the patch is its stdout, and its stderr says
+// what is not in it.
+type patch struct {
+	spec   job.Spec // Session, Repo and Claim
+	out    *artifact.Output
+	handle string // "": there is no place to store it
+	sum    hash   // zero of one that was not small
+
+	once sync.Once // make
+	err  error     // of make
+}
+
+type hash [sha256.Size]byte
+
+func newPatch(o *outputs, spec job.Spec) *patch {
+	out := o.Begin(artifact.BeginOptions{
+		Repo: spec.Claim.Repo, Runtime: patchRuntime, Principal: spec.Claim.Principal, Persist: true, Exact: true,
+	})
+	return &patch{spec: job.Spec{Session: spec.Session, Repo: spec.Repo, Claim: spec.Claim}, out: out, handle: out.Handle()}
+}
+
+func hashOf(s *changes.Small) (sum hash) {
+	h := sha256.New()
+	_, _ = h.Write(s.Text) // a hash takes everything
+	writeLeft(h, &s.Sum)
+	h.Sum(sum[:0])
+	return sum
+}
+
+// keep stores a patch that is there.
+func (p *patch) keep(s *changes.Small) error {
+	return p.store(func(stdout io.Writer) (*changes.PatchSum, error) {
+		_, err := stdout.Write(s.Text)
+		return &s.Sum, err
+	})
+}
+
+// make makes it and stores it.
+func (p *patch) make(ctx context.Context, r job.Runner) {
+	l := layerOf(p.spec, "changes diff")
+	l.Claim.Artifact = p.handle
+	p.err = p.store(func(stdout io.Writer) (*changes.PatchSum, error) { return changes.Patch(ctx, r, l, stdout, nil) })
+}
+
+func (p *patch) store(write func(stdout io.Writer) (*changes.PatchSum, error)) error {
+	defer p.out.Discard() // does nothing after Finish
+	begun := time.Now()
+	stdout, stderr, err := p.out.Streams()
+	if err != nil {
+		return err
+	}
+	sum, err := write(stdout)
+	if err == nil {
+		writeLeft(stderr, sum)
+	}
+	if err = errors.Join(err, stdout.Close(), stderr.Close()); err != nil {
+		return err
+	}
+	claim := &p.spec.Claim
+	p.out.Finish(&job.Record{
+		Created: begun, Status: job.Success, Decision: job.Decision{Hash: claim.Decision, Code: claim.Code, Args: claim.Args},
+	})
+	if c := p.out.Captured(); c.Handle == "" {
+		return errors.New(c.Reason)
+	}
+	return nil
+}
+
+// reader is whose it is.
+func (p *patch) reader() artifact.Reader {
+	return artifact.Reader{Principal: p.spec.Claim.Principal, Repos: []string{p.spec.Claim.Repo}}
+}
+
+// writeLeft writes what a patch is without.
+func writeLeft(w io.Writer, s *changes.PatchSum) {
+	for _, line := range notIn(s) {
+		_, _ = fmt.Fprintln(w, line) // to a pipe that is read, or a hash
+	}
+}
+
+// notIn says what a patch is without, a line for each.
+func notIn(s *changes.PatchSum) []string {
+	var lines []string
+	say := func(format string, args ...any) {
+		lines = append(lines, "not in the patch: "+fmt.Sprintf(format, args...))
+	}
+	for _, l := range s.Left {
+		say("%s: %s", plain(l.Path), l.Reason)
+	}
+	if more := s.LeftCount - int64(len(s.Left)); more > 0 {
+		say("%d more", more)
+	}
+	if s.OfGit > 0 {
+		say("%d paths of git directories, of which git takes none", s.OfGit)
+	}
+	if s.Incomplete {
+		lines = append(lines, "not everything could be looked at: there may be more changes")
+	}
+	return lines
+}

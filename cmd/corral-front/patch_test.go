@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"corral/internal/sandboxtest"
+)
+
+// patched is what a reply of runtime_execute says of a patch.
+type patched struct {
+	ChangesHandle, ChangesReason, PatchArtifact string
+	PatchIncomplete                             bool
+}
+
+// patched runs a script behind an overlay.
+func (h *host) patched(code string, options object) *patched {
+	h.t.Helper()
+	arguments := object{"repoId": "app", "runtime": "shell", "code": code}
+	for k, v := range options {
+		arguments[k] = v
+	}
+	a := h.must("tools/call", object{"name": "runtime_execute", "arguments": arguments})
+	v := &patched{}
+	if err := json.Unmarshal(a.Result.Structured, v); err != nil {
+		h.t.Fatalf("%s: %v", a.Result.Structured, err)
+	}
+	return v
+}
+
+// output is what corral output writes, as the place's user.
+func (p *place) output(t *testing.T, handle string) (stdout, stderr string) {
+	t.Helper()
+	cmd := p.front("output", handle)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(p.uid), Gid: uint32(p.uid)}}
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v: %s", err, errs.String())
+	}
+	return out.String(), errs.String()
+}
+
+// merges checks that git makes of a copy of the repository, with a patch, what corral changes apply makes of the
+// repository.
+func (p *place) merges(t *testing.T, d *daemon, patch, session string) {
+	t.Helper()
+	copied := filepath.Join(t.TempDir(), "copy")
+	if out, err := exec.Command("cp", "-a", p.repo, copied).CombinedOutput(); err != nil {
+		t.Fatal(string(out))
+	}
+	cmd := exec.Command("git", "apply")
+	cmd.Dir, cmd.Stdin = copied, strings.NewReader(patch)
+	cmd.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(copied))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s\n%s", err, out, patch)
+	}
+	if got := p.as(t, p.uid, "corral-front", "changes", "apply", "--supervisor", d.socket, session); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	_ = os.Remove(filepath.Join(p.repo, "empty")) // of which git knows nothing
+	if out, err := exec.Command("diff", "-r", copied, p.repo).CombinedOutput(); err != nil {
+		t.Errorf("%s", out)
+	}
+}
+
+// TestPatchArtifact: what two calls have changed is an artifact that git applies, byte for byte, one for each state.
+func TestPatchArtifact(t *testing.T) {
+	sandboxtest.RequireJails(t, sandboxtest.Program("git"))
+	p := newPlace(t)
+	d := p.daemon(t)
+	p.file(t, "a", "one\ntwo\n", 0o644)
+	p.file(t, "gone", "x\n", 0o644)
+	h := connect(t, p.front("mcp", "--config", p.overlaid(t, ""), "--supervisor", d.socket))
+	if v := h.patched("cat a", nil); v.PatchArtifact != "" || v.ChangesReason != "" {
+		t.Errorf("of nothing: %+v", v)
+	}
+	if v := h.patched("echo three >>a", object{"persistOutput": false}); v.PatchArtifact != "" || v.ChangesReason != "" {
+		t.Errorf("nothing is to be kept: %+v", v)
+	}
+	first := h.patched("rm gone; printf '\\0\\377' >bin", nil)
+	key := "AKIA" + "QWERTYUIOPASDFGH"
+	second := h.patched("echo "+key+" >secret; chmod +x a; mkdir empty", nil)
+	if first.PatchArtifact == "" || first.PatchIncomplete || second.PatchArtifact == "" || second.PatchArtifact == first.PatchArtifact || !second.PatchIncomplete {
+		t.Fatalf("%+v, %+v", first, second)
+	}
+	if again := h.patched("ls", nil); again.PatchArtifact != second.PatchArtifact {
+		t.Errorf("nothing was changed: %+v, before %+v", again, second)
+	}
+	f := h.query(object{"artifactHandle": second.PatchArtifact, "queryTerms": []string{"akia"}})
+	if f.MatchStatus != "matched" || len(f.Excerpts) != 1 || !strings.Contains(f.Excerpts[0].Content, "+"+key) {
+		t.Errorf("%+v", f)
+	}
+	h.to.Close()
+	<-h.ended
+	if patch, _ := p.output(t, first.PatchArtifact); strings.Contains(patch, "secret") || !strings.Contains(patch, "+three\n") {
+		t.Errorf("the first patch:\n%s", patch)
+	}
+	patch, without := p.output(t, second.PatchArtifact)
+	if without != "not in the patch: empty: it is an empty directory\n" {
+		t.Errorf("%q", without)
+	}
+	p.merges(t, d, patch, second.ChangesHandle)
+}
+
+// TestPatchPromised: of many changes the patch is made when it is read, with all that was changed by then, for its owner.
+func TestPatchPromised(t *testing.T) {
+	sandboxtest.RequireJails(t, sandboxtest.Program("git"))
+	p := newPlace(t)
+	d := p.daemon(t)
+	p.file(t, "dir/a", "one\n", 0o644)
+	file := p.overlaid(t, "")
+	h := connect(t, p.front("mcp", "--config", file, "--supervisor", d.socket))
+	first := h.patched("rm -r dir; for i in $(seq 30); do echo $i >$i; done", nil)
+	second := h.patched("echo last >last", nil)
+	if first.PatchArtifact == "" || second.PatchArtifact != first.PatchArtifact {
+		t.Fatalf("%+v, %+v", first, second)
+	}
+	read := object{"artifactHandle": first.PatchArtifact, "queryTerms": []string{"+last"}}
+	if f := connect(t, p.front("mcp", "--config", file, "--supervisor", d.socket)).query(read); f.Code != "NOT_FOUND" {
+		t.Errorf("another server: %+v", f)
+	}
+	for range 2 {
+		if f := h.query(read); f.MatchStatus != "matched" {
+			t.Errorf("%+v", f)
+		}
+	}
+	if third := h.patched("echo later >later", nil); third.PatchArtifact == "" || third.PatchArtifact == first.PatchArtifact {
+		t.Errorf("%+v, after %+v", third, first)
+	}
+	h.patched("rm later", nil)
+	h.to.Close()
+	<-h.ended
+	patch, without := p.output(t, first.PatchArtifact)
+	if without != "" {
+		t.Errorf("%q", without)
+	}
+	p.merges(t, d, patch, first.ChangesHandle)
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"corral/artifact"
+	"corral/changes/stream"
+	"corral/job"
+)
+
+// A teller is a session's tool that tells of new files, by their contents.
+type teller struct {
+	files []string // contents; their names are letters
+	err   error
+	asked []string // the verbs
+}
+
+func (r *teller) Run(_ context.Context, spec job.Spec, stdio job.Stdio) (job.Result, error) {
+	defer stdio.Stdout.Close()
+	defer stdio.Stderr.Close()
+	r.asked = append(r.asked, spec.Args[1]+" for "+spec.Claim.Tool)
+	if r.err != nil {
+		return job.Result{}, r.err
+	}
+	w := stream.NewWriter(stdio.Stdout)
+	var sum stream.Sum
+	for i, text := range r.files {
+		size := int64(len(text))
+		sum.Entries++
+		sum.Bytes += size
+		_ = w.Entry(&stream.Entry{Path: string(rune('a' + i)), Kind: job.ChangeAdded, Type: job.TypeFile, Mode: 0o644, Size: size})
+		if spec.Args[1] == "list" && !strings.Contains(strings.Join(spec.Args, " "), " -contents=") {
+			continue
+		}
+		left := stream.Here
+		if size > 64<<10 && spec.Args[1] == "list" {
+			left, text = stream.TooLarge, ""
+		}
+		_ = w.Content(stream.Content{New: true, Left: left})
+		_ = w.Data([]byte(text))
+	}
+	return job.Result{Status: job.Success}, w.End(&sum)
+}
+
+// of is a job of a client in a session.
+func (r *teller) of(session string) job.Spec {
+	return job.Spec{Session: session, Repo: "/app", Claim: job.Claim{Repo: "app", Principal: "user:ada", Artifact: "runtime-app-x"}}
+}
+
+func (r *teller) patches(t *testing.T, o artifact.Options) *patches {
+	t.Helper()
+	dir := stateOf(t)
+	out := &outputs{log: slog.New(slog.DiscardHandler), options: o, state: func() (*os.File, error) { return os.Open(dir) }}
+	t.Cleanup(out.close)
+	return &patches{runner: r, outputs: out}
+}
+
+func (p *patches) read(t *testing.T, principal, repo, handle string) error {
+	t.Helper()
+	_, err := p.Query(t.Context(), artifact.Query{
+		Reader: artifact.Reader{Principal: principal, Repos: []string{repo}}, Handle: handle, Terms: []string{"x"}, Excerpts: 1,
+	})
+	return err
+}
+
+func list(t *testing.T, p *patches, spec job.Spec) *job.Changes {
+	t.Helper()
+	c, err := p.list(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestPatches: there is one artifact for each state of each session, and none of nothing.
+func TestPatches(t *testing.T) {
+	r := &teller{}
+	p := r.patches(t, artifact.Options{})
+	if c := list(t, p, r.of("1")); c.Patch != "" || c.PatchReason != "" {
+		t.Errorf("of nothing: %+v", c)
+	}
+	r.files = []string{"x\n"}
+	first := list(t, p, r.of("1")).Patch
+	if again := list(t, p, r.of("1")).Patch; again != first || first == "" {
+		t.Errorf("%q, then %q", first, again)
+	}
+	if other := list(t, p, r.of("2")).Patch; other == first || other == "" {
+		t.Errorf("another session: %q", other)
+	}
+	r.files = []string{"y\n"}
+	if next := list(t, p, r.of("1")).Patch; next == first || next == "" {
+		t.Errorf("after a change: %q", next)
+	}
+	for _, who := range [][2]string{{"user:eve", "app"}, {"user:ada", "other"}} {
+		if err := p.read(t, who[0], who[1], first); !errors.Is(err, artifact.ErrNotFound) {
+			t.Errorf("%q: %v", who, err)
+		}
+	}
+	if err := p.read(t, "user:ada", "app", first); err != nil {
+		t.Error(err)
+	}
+	unkept := r.of("1")
+	unkept.Claim.Artifact = ""
+	if c := list(t, p, unkept); c.Patch != "" || c.PatchReason != "" || len(c.Entries) != 1 {
+		t.Errorf("nothing is to be kept: %+v", c)
+	}
+}
+
+// TestPatchGone: a handle that cannot be read any more is not given again.
+func TestPatchGone(t *testing.T) {
+	r := &teller{files: []string{"x\n"}}
+	p := r.patches(t, artifact.Options{MaxCount: 1})
+	first := list(t, p, r.of("1")).Patch
+	list(t, p, r.of("2"))
+	if again := list(t, p, r.of("1")).Patch; again == first || again == "" {
+		t.Errorf("%q, then %q", first, again)
+	}
+}
+
+// TestPatchDue: a large one is made once, when its owner reads it, and says why it cannot be.
+func TestPatchDue(t *testing.T) {
+	r := &teller{files: []string{strings.Repeat("x\n", 50_000)}}
+	p := r.patches(t, artifact.Options{})
+	first := list(t, p, r.of("1")).Patch
+	if again := list(t, p, r.of("1")).Patch; again != first || first == "" || p.outputs.has(artifact.Reader{Owner: true}, first) {
+		t.Fatalf("%q, then %q", first, again)
+	}
+	for _, who := range [][2]string{{"user:eve", "app"}, {"user:ada", "other"}} {
+		if err := p.read(t, who[0], who[1], first); !errors.Is(err, artifact.ErrNotFound) {
+			t.Errorf("%q: %v", who, err)
+		}
+	}
+	for range 2 {
+		if err := p.read(t, "user:ada", "app", first); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := strings.Join(r.asked, ", "); got != "list for changes, list for changes, diff for changes diff" {
+		t.Errorf("asked %s", got)
+	}
+	next := list(t, p, r.of("1")).Patch
+	r.err = errors.New("no such session")
+	if err := p.read(t, "user:ada", "app", next); err == nil || next == first || !strings.Contains(err.Error(), "no such session") {
+		t.Errorf("%q: %v", next, err)
+	}
+	if err := p.read(t, "user:ada", "app", next); !errors.Is(err, artifact.ErrNotFound) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestPatchNotKept: changes are listed whose patch cannot be stored.
+func TestPatchNotKept(t *testing.T) {
+	r := &teller{files: []string{strings.Repeat("x\n", 5000)}}
+	p := r.patches(t, artifact.Options{StreamBytes: 1 << 10})
+	if c := list(t, p, r.of("1")); c.Patch != "" || len(c.Entries) != 1 || c.PatchReason != "the output could not be stored: it has more than 1024 bytes" {
+		t.Errorf("%+v", c)
+	}
+	p.outputs = &outputs{log: slog.New(slog.DiscardHandler), state: func() (*os.File, error) { return nil, io.ErrUnexpectedEOF }}
+	for _, n := range []int{1, 50_000} {
+		r.files = []string{strings.Repeat("x\n", n)}
+		if c := list(t, p, r.of("2")); c.Patch != "" || c.PatchReason != "there is no directory to store output in" {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// TestPatchesBounded by number, however many sessions there were.
+func TestPatchesBounded(t *testing.T) {
+	r := &teller{files: []string{strings.Repeat("x\n", 50_000)}}
+	p := r.patches(t, artifact.Options{})
+	for range maxPatches + 10 {
+		if _, err := p.promise(r.of(strings.Repeat("s", len(p.last)+1))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(p.due) > maxPatches || len(p.last) > maxPatches {
+		t.Errorf("%d are due, of %d sessions", len(p.due), len(p.last))
+	}
+}

@@ -1,0 +1,145 @@
+package isolate
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"corral/isolate/wire"
+	"corral/job"
+)
+
+// naming has the front name a common directory whatever it is, as a client can that is not ours.
+func (f *front) naming(common string) *front {
+	f.c.ByPath, f.c.Commons = true, map[string]string{f.repo: common}
+	return f
+}
+
+// everyday are the ways in which a job writes to a repository: without a session, and in one.
+func (f *front) everyday(script string) map[string]did {
+	f.t.Helper()
+	ss := f.session(job.SessionSpec{})
+	return map[string]did{"job": f.run(f.spec("sh", "-c", script)), "session": f.in(ss, script)}
+}
+
+// TestCommonOfAnyName: a directory that is served is no git directory because a client says so.
+func TestCommonOfAnyName(t *testing.T) {
+	top := newRepo(t)
+	for _, dir := range []string{"free", "layer"} {
+		mkdir(t, filepath.Join(top, dir), owner)
+	}
+	f := newFront(t, func(c *Config) {
+		c.Repos = []Repo{{Path: top + "/free"}, {Path: top + "/layer", Overlay: true}}
+	})
+	f.repo = top + "/free"
+	for way, d := range f.naming(top + "/layer").everyday("ls -d " + top + "/layer && touch " + top + "/layer/made || true") {
+		if d.out != "" || exists(top+"/layer/made") {
+			t.Errorf("%s: %q, %q", way, d.out, d.err)
+		}
+	}
+}
+
+// TestCommonFloor: what the operator says of a repository holds for who writes to its git directory.
+func TestCommonFloor(t *testing.T) {
+	top := newRepo(t)
+	for _, dir := range []string{"free", "main", "main/.git", "main/.git/hooks"} {
+		mkdir(t, filepath.Join(top, dir), owner)
+	}
+	script := "cd " + top + "/main/.git && touch made && echo wrote; touch hooks/pre-commit && echo hook; ulimit -n"
+	for name, tt := range map[string]struct {
+		entry Repo
+		want  string // what the job writes
+		as    string // profile, pids and protection in the log
+	}{
+		"nothing":  {Repo{}, "wrote\nhook\n4096\n", "default 512 "},
+		"readonly": {Repo{ReadOnly: true}, "4096\n", "default 512 "},
+		"overlay":  {Repo{Overlay: true}, "4096\n", "default 512 "},
+		"profile":  {Repo{Profile: "strict"}, "wrote\nhook\n4096\n", "strict 512 "},
+		"ceilings": {Repo{Ceilings: job.Limits{PIDs: 9, OpenFiles: 99}}, "wrote\nhook\n99\n", "default 9 "},
+		"protect":  {Repo{Protect: job.ProtectHooks}, "wrote\n4096\n", "default 512 hooks"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.entry.Path = top + "/main"
+			f := newFront(t, func(c *Config) { c.Repos = []Repo{{Path: top + "/free"}, tt.entry} })
+			f.repo = top + "/free"
+			for way, d := range f.naming(top + "/main/.git").everyday(script) {
+				if d.out != tt.want {
+					t.Errorf("%s: %q, %q, want %q", way, d.out, d.err, tt.want)
+				}
+			}
+			n := 0
+			for _, r := range logged(t, f.s.config.StateDir) {
+				if r.Event != "decided" {
+					continue
+				}
+				n++
+				if as := fmt.Sprintf("%s %d %s", r.Profile, r.Limits["pids"], r.Protect); as != tt.as || r.Common != top+"/main/.git" {
+					t.Errorf("in the log: %q, %q", as, r.Common)
+				}
+			}
+			if n != 2 {
+				t.Errorf("%d records", n)
+			}
+		})
+	}
+}
+
+// TestFloorOf: what was asked for and goes against an entry of the common directory is refused, and the strictest of all
+// entries holds.
+func TestFloorOf(t *testing.T) {
+	c := Config{Repos: []Repo{
+		{Path: "/wt", Ceilings: job.Limits{PIDs: 20}},
+		{Path: "/main", Profile: "strict", Ceilings: job.Limits{PIDs: 10}, ReadOnly: true},
+		{Path: "/main/.git", Overlay: true, Ceilings: job.Limits{Memory: 1 << 20}},
+	}}
+	r := &repo{path: "/wt", common: &repo{path: "/main/.git"}}
+	for step, run := range map[string]wire.Run{"": {}, "limits": {PIDs: 11}, "profile": {Profile: "default"}} {
+		limits, profile, err := c.floorOf(r, &Request{Run: run}, job.Limits{PIDs: 512, Memory: 1 << 30})
+		if step != "" {
+			refusedAt(t, step, err, step, 0)
+		} else if err != nil || limits != (job.Limits{PIDs: 10, Memory: 1 << 20}) || profile != "strict" {
+			t.Errorf("%+v, %q, %v", limits, profile, err)
+		}
+	}
+}
+
+// TestCommonOwner: a job is nobody in a git directory but its repository's owner, and root in none, unless the operator
+// serves that very directory.
+func TestCommonOwner(t *testing.T) {
+	top := newRepo(t)
+	dirs := map[string]int{"main": owner, "main/.git": 0, "theirs": owner, "theirs/.git": 1002, "wt": owner}
+	for _, dir := range []string{"wt", "main", "main/.git", "theirs", "theirs/.git"} {
+		mkdir(t, filepath.Join(top, dir), dirs[dir])
+		put(t, filepath.Join(top, dir, "secret"), "secret", 0o600, dirs[dir])
+	}
+	for _, tt := range []struct {
+		name, common string
+		serve        bool // the very directory
+		want         string
+	}{
+		{"root's", "main/.git", false, ""},
+		{"root's, served", "main/.git", true, ""},
+		{"another's", "theirs/.git", false, ""},
+		{"another's, served", "theirs/.git", true, "secret"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			common := filepath.Join(top, tt.common)
+			f := newFront(t, func(c *Config) {
+				c.Repos = []Repo{{Path: top + "/wt"}, {Path: top + "/main"}, {Path: top + "/theirs"}}
+				if tt.serve {
+					c.Repos = append(c.Repos, Repo{Path: common})
+				}
+			})
+			if err := os.Chmod(common, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			f.repo = top + "/wt"
+			for way, d := range f.naming(common).everyday("cat " + common + "/secret") {
+				if d.out != tt.want {
+					t.Errorf("%s: %q, %q", way, d.out, d.err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,228 @@
+package isolate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/isolate/layer"
+	"corral/job"
+)
+
+// TestFullIsKept: what is on a layer that has no room left, in bytes or in files, can be looked at and taken over.
+func TestFullIsKept(t *testing.T) {
+	for name, fill := range map[string]string{
+		"bytes": "head -c 200M /dev/zero >big; while echo 1234567890123456789012345678901234567890 >>rest; do :; done",
+		"files": "i=0; while : >f$i; do i=$((i+1)); done",
+		"both":  "head -c 200M /dev/zero >big; i=0; while : >f$i; do i=$((i+1)); done",
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFront(t)
+			ss := f.session(job.SessionSpec{Workspace: job.Overlay, Disk: layer.MinBytes, Inodes: 256})
+			f.must(ss, "echo mine >a-file")
+			f.in(ss, "("+fill+") 2>/dev/null")
+			for _, free := range []string{":", ":", "rm -f f1 big; echo more >>a-file", "echo more >>a-file"} {
+				if _, err := f.c.CloseSession(context.Background(), ss.ID, true); err != nil {
+					t.Fatal(err)
+				}
+				d := f.run(f.changes(ss))
+				if d.ExitCode != 0 || !strings.Contains(d.out, "a-file") {
+					t.Fatalf("%+v %q %q", d.Result, d.out, d.err)
+				}
+				f.must(ss, "cat a-file; "+free)
+			}
+			apply := f.changes(ss)
+			apply.Args, apply.Workspace = []string{"changes", "apply", "-opened", fmt.Sprint(ss.Opened.UnixNano()), f.repo}, job.Direct
+			d := f.run(apply)
+			if b, err := os.ReadFile(filepath.Join(f.repo, "a-file")); d.ExitCode != 0 || string(b) != "mine\nmore\nmore\n" {
+				t.Errorf("%q, %v, %+v %s%s", b, err, d.Result, d.out, d.err)
+			}
+			f.close(ss, false)
+		})
+	}
+}
+
+// TestEmbeddedAndKept: what root's front-ends kept is for those of the same repository.
+func TestEmbeddedAndKept(t *testing.T) {
+	mine, others := newRepo(t), newRepo(t)
+	f := newFront(t, func(c *Config) { c.Repos = []Repo{{Path: mine}} })
+	f.close(f.kept(), true)
+	embedded := &front{t, f.s, connect(t, f.s, Peer{Embedded: true}), mine}
+	own := embedded.kept()
+	embedded.close(own, true)
+	foreign := embedded.kept()
+	embedded.close(foreign, true)
+	k, err := f.s.loadKept(foreign.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(others, &st); err != nil {
+		t.Fatal(err)
+	}
+	k.Repo, k.Dev, k.Ino = others, st.Dev, st.Ino
+	if err := f.s.writeKept(k); err != nil {
+		t.Fatal(err)
+	}
+	list, err := embedded.c.ListSessions(context.Background())
+	if err != nil || len(list) != 2 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	for _, ss := range list {
+		if ss.ID == foreign.ID && ss.Repo != others || ss.ID == own.ID && ss.Repo != mine {
+			t.Errorf("%+v", ss)
+		}
+	}
+	if _, err := embedded.try(embedded.changes(foreign)); err == nil {
+		t.Error("another repository's layer was used")
+	}
+	refusedAt(t, "removed", second(embedded.c.CloseSession(context.Background(), foreign.ID, false)), "session", 0)
+	if d := embedded.run(embedded.changes(own)); d.ExitCode != 0 || !strings.Contains(d.out, "file") {
+		t.Errorf("%+v %s%s", d.Result, d.out, d.err)
+	}
+	embedded.close(own, false)
+	root := connect(t, f.s, Peer{})
+	if list, err := root.ListSessions(context.Background()); err != nil || len(list) != 2 {
+		t.Errorf("root sees %+v, %v", list, err)
+	}
+	if _, err := root.CloseSession(context.Background(), foreign.ID, false); err != nil {
+		t.Error(err)
+	}
+}
+
+// kept opens a session and writes something to its layer.
+func (f *front) kept() job.Session {
+	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
+	f.must(ss, "echo 1 >file")
+	return ss
+}
+
+// changes is a job that lists what was changed.
+func (f *front) changes(ss job.Session) job.Spec {
+	spec := f.spec("changes", "list", ss.Repo)
+	spec.Session, spec.Tool, spec.Workspace, spec.Repo = ss.ID, job.ToolChanges, job.ReadOnly, ""
+	return spec
+}
+
+// TestImagesAreRoots: a front-end of root makes and removes root file systems only if its supervisor was started for that,
+// and none of nothing.
+func TestImagesAreRoots(t *testing.T) {
+	f := newFront(t)
+	ctx, spec := context.Background(), job.SessionSpec{Import: "mine", Disk: small}
+	put(t, filepath.Join(f.s.images.path, "there"), "", 0o600, 0)
+	plain := connect(t, f.s, Peer{Embedded: true})
+	refusedAt(t, "import", second(plain.OpenSession(ctx, spec)), "session", 0)
+	refusedAt(t, "remove", plain.RemoveImage(ctx, "there"), "session", 0)
+	for _, peer := range []Peer{{Embedded: true, Images: true}, {}} {
+		c := connect(t, f.s, peer)
+		ss, err := c.OpenSession(ctx, spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept, err := c.CloseSession(ctx, ss.ID, true)
+		refusedAt(t, "nothing in it", err, "session", 0)
+		if list, err := c.ListImages(ctx); err != nil || kept || len(list) != 1 {
+			t.Errorf("kept %v: %+v, %v", kept, list, err)
+		}
+	}
+	if err := connect(t, f.s, Peer{Embedded: true, Images: true}).RemoveImage(ctx, "there"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestExpiry: what was kept for its time goes while the supervisor runs, unless it is in use; its use is news of it.
+func TestExpiry(t *testing.T) {
+	f := newFront(t)
+	ss := f.kept()
+	f.close(ss, true)
+	old := func() {
+		t.Helper()
+		k, err := f.s.loadKept(ss.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.Kept = time.Now().Add(-8 * 24 * time.Hour)
+		if err := f.s.writeKept(k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old()
+	f.must(ss, "cat file")
+	f.s.expireKept()
+	f.close(ss, true)
+	f.s.expireKept()
+	k, err := f.s.loadKept(ss.ID)
+	if err != nil || time.Since(k.Kept) > time.Hour {
+		t.Fatalf("%+v, %v", k, err)
+	}
+	old()
+	f.s.expiring.Go(func() { f.s.expire(time.Millisecond) })
+	eventually(t, func() string {
+		left, err := os.ReadDir(f.s.layersDir())
+		for _, e := range left {
+			if strings.HasPrefix(e.Name(), ss.ID) {
+				return e.Name()
+			}
+		}
+		if err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
+// TestEmbeddedExpiresNothing: a supervisor of one command removes nothing of others.
+func TestEmbeddedExpiresNothing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	f := newFront(t, func(c *Config) { c.StateDir = dir })
+	ss := f.kept()
+	f.close(ss, true)
+	k, err := f.s.loadKept(ss.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Kept = time.Time{}
+	if err := f.s.writeKept(k); err != nil {
+		t.Fatal(err)
+	}
+	other := supervise(t, func(c *Config) { c.StateDir, c.Layers.Keep = dir, -1 })
+	other.stop()
+	other.expiring.Wait()
+	if _, err := f.s.loadKept(ss.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNotKept: a layer that could not be kept leaves no description.
+func TestNotKept(t *testing.T) {
+	f := newFront(t)
+	ss := f.kept()
+	put(t, filepath.Join(f.s.layersDir(), ss.ID+layerSuffix), "", 0o600, 0)
+	if kept, err := f.c.CloseSession(context.Background(), ss.ID, true); kept || err == nil {
+		t.Errorf("kept %v, %v", kept, err)
+	}
+	if _, err := os.Stat(f.s.keptPath(ss.ID + keptSuffix)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("described: %v", err)
+	}
+}
+
+// TestSmallLayers: a layer that cannot be, or is too small for what a session begins with, is refused.
+func TestSmallLayers(t *testing.T) {
+	f := newFront(t)
+	for name, spec := range map[string]job.SessionSpec{
+		"files for its size": {Disk: small, Inodes: small/4096 + 1},
+		"no files":           {Disk: small, Inodes: layer.MinInodes - 1},
+		"no bytes":           {Disk: layer.MinBytes - 1},
+		"a root":             {Disk: layer.MinBytes, Inodes: layer.MinInodes, Root: true},
+	} {
+		spec.Repo = f.repo
+		refusedAt(t, name, second(f.c.OpenSession(context.Background(), spec)), "limits", 0)
+	}
+}
