@@ -131,15 +131,16 @@ func peak(t *testing.T, pid int) int {
 // TestMemory: the server holds no output. 200 MB of it, some of it one line, cost at most 16 MiB.
 func TestMemory(t *testing.T) {
 	_, _, h := served(t, "")
+	size := 200 * sandboxtest.Scale(1_000_000)
 	h.shell("echo warm; head -c 1000000 /dev/zero")
 	before := peak(t, h.cmd.Process.Pid)
 	for name, code := range map[string]string{
-		"lines":    "yes 'a line of some length, as programs write them' | head -c 200000000",
-		"one line": "head -c 200000000 /dev/zero | tr '\\0' x",
-		"both":     "head -c 100000000 /dev/urandom >&2 & yes | head -c 100000000; wait",
+		"lines":    fmt.Sprintf("yes 'a line of some length, as programs write them' | head -c %d", size),
+		"one line": fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x", size),
+		"both":     fmt.Sprintf("head -c %d /dev/urandom >&2 & yes | head -c %d; wait", size/2, size/2),
 	} {
 		o := h.execute(object{"runtime": "shell", "code": code, "outputMode": "summary", "queryTerms": []string{"nowhere"}, "timeoutMs": 60_000})
-		if o.Status != "success" || o.Truncation.TotalStdoutBytes+o.Truncation.TotalStderrBytes != 200_000_000 {
+		if o.Status != "success" || o.Truncation.TotalStdoutBytes+o.Truncation.TotalStderrBytes != int64(size) {
 			t.Errorf("%s: %s %+v", name, o.Status, o.Truncation)
 		}
 		after := peak(t, h.cmd.Process.Pid)
