@@ -125,8 +125,8 @@ func TestSessionRoot(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	repo, d := repository(t), serve(t)
 	id := d.open(t, "--repo", repo, "--root")
-	d.exec(t, id, "echo x > /etc/x; echo y > /usr/local/y; echo z > z").want(t, 0, "")
-	d.exec(t, id, "cat x /usr/local/y; pwd", "--cwd", "/etc").want(t, 0, "x\ny\n/etc\n")
+	d.exec(t, id, "echo x > /etc/x; echo y > /usr/y; echo z > z").want(t, 0, "")
+	d.exec(t, id, "cat x /usr/y; pwd", "--cwd", "/etc").want(t, 0, "x\ny\n/etc\n")
 	if got := content(t, filepath.Join(repo, "z")); got != "z\n" {
 		t.Errorf("the repository, which is written through to, has %q", got)
 	}
