@@ -62,7 +62,7 @@ func (r *ran) want(t *testing.T, code int, stdout string) {
 // TestSandbox: what lasts for a session and what for a call, and how commands end.
 func TestSandbox(t *testing.T) {
 	_, _, h := served(t, "")
-	h.sh("echo one > /home/x; echo two > /etc/y; echo three > /usr/local/bin/z; chmod +x /usr/local/bin/z; echo four > /tmp/w; mkdir /new; cd /new; export A=b; sleep 1000 &").want(t, 0, "")
+	h.sh("echo one > /home/x; echo two > /etc/y; mkdir -p /usr/local/bin; echo three > /usr/local/bin/z; chmod +x /usr/local/bin/z; echo four > /tmp/w; mkdir /new; cd /new; export A=b; sleep 1000 &").want(t, 0, "")
 	h.sh("cat /home/x /etc/y /usr/local/bin/z /tmp/w; ls -d /new; pwd; echo \"A=$A\"; pgrep sleep").want(t, 1, "one\ntwo\nthree\nfour\n/new\n/\nA=\n")
 	h.sandbox(object{"args": []string{"sh", "-c", `echo "$0 $1"`, "a b", "*"}}).want(t, 0, "a b *\n")
 	h.sandbox(object{"command": "cat", "stdin": "given"}).want(t, 0, "given")
