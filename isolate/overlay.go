@@ -286,7 +286,7 @@ func (sl *slot) tool(q *Request, plan *inside.Plan) (extra, error) {
 // full notes what the job found no room for.
 func (ss *session) full(r *wire.Result) {
 	u, err := ss.layer.Usage()
-	r.LayerFull = r.LayerFull || err == nil && u.Free < layer.Full
+	r.LayerFull = r.LayerFull || err == nil && u.Full()
 	r.FilesFull = r.FilesFull || err == nil && u.FreeFiles == 0
 }
 

@@ -39,7 +39,7 @@ func Apply(ctx context.Context, o Options, opened time.Time, dry bool, w *stream
 	b.Bytes = 1 << 62
 	a := &applier{w: w, temps: newTemps(), left: b.List}
 	a.checker = checker{
-		since: opened.UnixNano(), touched: map[ident]int64{}, seen: map[uint64]bool{}, conflict: a.conflict,
+		since: opened.UnixNano(), seconds: wholeSeconds(t.lower.fd), touched: map[ident]int64{}, seen: map[uint64]bool{}, conflict: a.conflict,
 		planned: func(e *stream.Entry) error { return a.plan(e, dry) },
 	}
 	// In a directory that a job has made, or opened to others, permissions are as it says.

@@ -14,6 +14,7 @@ import (
 type checker struct {
 	walk     *walk
 	since    int64 // nanoseconds; what the repository's owner changed from then on is not overwritten
+	seconds  bool  // the repository's file system keeps whole seconds
 	touched  map[ident]int64
 	conflict func(path string, r stream.Reason) error
 	planned  func(*stream.Entry) error
@@ -130,7 +131,11 @@ func (v *checker) note(st *unix.Stat_t) {
 // late says whether a file of the repository was changed since the session was opened, by somebody else than this program:
 // a file that has several names gets a new time when one of them is replaced.
 func (v *checker) late(st *unix.Stat_t) bool {
-	return !v.mine(st) && latest(st.Ctim.Nano()) >= v.since
+	ctime := st.Ctim.Nano()
+	if v.seconds && ctime%int64(time.Second) == 0 {
+		ctime += int64(2 * time.Second) // it counts, at the worst, by twos
+	}
+	return !v.mine(st) && ctime >= v.since
 }
 
 // mine says whether a file of several names has its time by what this program did to another one.
@@ -139,12 +144,13 @@ func (v *checker) mine(st *unix.Stat_t) bool {
 	return ok && at == st.Ctim.Nano()
 }
 
-// latest is the latest time that a file system may have meant: one that keeps whole seconds counts, at the worst, by twos.
-func latest(ctime int64) int64 {
-	if ctime%int64(time.Second) == 0 {
-		return ctime + int64(2*time.Second)
-	}
-	return ctime
+// wholeSeconds says whether a file system may keep whole seconds only. One that knows when a file was made has room for
+// more: ext4 keeps both in the same part of an inode, which small ones lack. A single time of zero nanoseconds says
+// nothing, for a clock can tick at whole seconds.
+func wholeSeconds(fd int) bool {
+	var st unix.Statx_t
+	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st)
+	return err != nil || st.Mask&unix.STATX_BTIME == 0
 }
 
 // made says whether a directory was made since. Its time of change says nothing: it is that of what was last put into it.

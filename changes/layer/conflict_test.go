@@ -284,3 +284,36 @@ func TestOrigins(t *testing.T) {
 		}
 	}
 }
+
+// TestWholeSeconds: a time of a whole second says that a file was changed only where the file system keeps no others.
+func TestWholeSeconds(t *testing.T) {
+	st := unix.Stat_t{Ino: 1, Ctim: unix.Timespec{Sec: 100}}
+	for _, tt := range []struct {
+		seconds bool
+		since   time.Time
+		late    bool
+	}{
+		{false, time.Unix(100, 1), false},
+		{false, time.Unix(100, 0), true},
+		{true, time.Unix(100, 1), true},
+		{true, time.Unix(102, 0), true},
+		{true, time.Unix(102, 1), false},
+	} {
+		v := checker{since: tt.since.UnixNano(), seconds: tt.seconds}
+		if v.late(&st) != tt.late {
+			t.Errorf("%+v: not so", tt)
+		}
+	}
+	dir, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	var fs unix.Statx_t
+	if err := unix.Statx(int(dir.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &fs); err != nil {
+		t.Fatal(err)
+	}
+	if got := wholeSeconds(int(dir.Fd())); got != (fs.Mask&unix.STATX_BTIME == 0) {
+		t.Errorf("whole seconds: %v", got)
+	}
+}

@@ -35,9 +35,6 @@ const (
 	MinInodes = 64
 )
 
-// Full is how many bytes of a full layer may seem to be free: less than a file's next extent takes.
-const Full = 64 << 10
-
 // Errors that callers tell apart.
 var (
 	// ErrNoRoom is a host without the space that a layer is promised.
@@ -184,6 +181,10 @@ func (l *Layer) Path() string { return l.path }
 
 // Usage is what a layer has and what can still be written to it, in bytes and in files.
 type Usage struct{ Bytes, Free, Files, FreeFiles int64 }
+
+// Full says whether a write may have found no room. A full ext4 has some again as soon as what it had reserved for blocks
+// that were not written yet is given back: at most a sixteenth counts as that, and no more than 32 MiB.
+func (u Usage) Full() bool { return u.Free < min(u.Bytes/16, 32<<20) }
 
 // Usage asks the file system.
 func (l *Layer) Usage() (Usage, error) {

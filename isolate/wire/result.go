@@ -60,7 +60,7 @@ func (r *Result) ended(j *job.Result) {
 	case j.Limit != "":
 	case r.PIDsMax:
 		j.Limit = job.LimitPIDs
-	case r.LayerFull:
+	case r.LayerFull && j.Status != job.Success: // who had room enough met no limit
 		j.Limit = job.LimitDisk
 	case r.FilesFull:
 		j.Limit = job.LimitFiles

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -313,19 +314,30 @@ func closeStatus(c net.Conn) websocket.StatusCode {
 func TestWebStalled(t *testing.T) {
 	sandboxtest.Leaks(t)
 	stalled := make(chan struct{})
+	var once sync.Once
 	s := newSite(t, func(ctx context.Context, conn rpc.Conn, who rpc.Caller) error {
 		if who.Principal == "token:b" {
 			return echo(ctx, conn, who)
 		}
 		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 		for f := conn.(*frames); ; {
-			timer := time.AfterFunc(stallTime, func() { // a write that takes so long
-				if f.stalled() {
-					close(stalled)
+			written, watched := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(watched)
+				for tick := time.NewTicker(stallTime / 10); ; {
+					select {
+					case <-written:
+						return
+					case <-tick.C:
+						if f.stalled() { // a write that takes so long
+							once.Do(func() { close(stalled) })
+						}
+					}
 				}
-			})
+			}()
 			err := conn.Write(make([]byte, 64<<10))
-			timer.Stop()
+			close(written)
+			<-watched
 			if err != nil {
 				return err
 			}
