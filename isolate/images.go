@@ -88,7 +88,7 @@ func (m *images) list() ([]job.Image, error) {
 	var list []job.Image
 	for _, e := range entries {
 		var st unix.Stat_t
-		if unix.Lstat(filepath.Join(m.path, e.Name()), &st) != nil || !imagePattern.MatchString(e.Name()) {
+		if unix.Lstat(filepath.Join(m.path, e.Name()), &st) != nil || job.CheckImageName(e.Name()) != nil {
 			continue
 		}
 		list = append(list, job.Image{Name: e.Name(), Bytes: st.Blocks * 512, Made: time.Unix(st.Mtim.Unix())})
@@ -125,7 +125,7 @@ func (s *Supervisor) removeImage(peer Peer, name string) error {
 	if !peer.mayManage() {
 		return onlyRoot("removes a root file system")
 	}
-	if !imagePattern.MatchString(name) || !s.images.has(name) {
+	if job.CheckImageName(name) != nil || !s.images.has(name) {
 		return noImage(name)
 	}
 	return s.images.remove(name)

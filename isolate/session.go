@@ -46,10 +46,7 @@ func (ss *session) root() bool    { return ss.spec.Flags&wire.OpenRoot != 0 }
 func (ss *session) lasts() bool   { return ss.spec.Flags&wire.OpenLasting != 0 }
 func (ss *session) imports() bool { return ss.spec.Import != "" }
 
-var (
-	labelPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{0,64}$`)
-	imagePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
-)
+var labelPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{0,64}$`)
 
 func sessionRefusal(format string, a ...any) *job.Refusal {
 	return &job.Refusal{Step: "session", Message: fmt.Sprintf(format, a...)}
@@ -102,7 +99,7 @@ func (ss *session) check() error {
 		return sessionRefusal("session name %q: letters, digits, dots, dashes and underscores, at most %d", spec.Name, wire.MaxLabel)
 	case spec.Profile != "" && !known(spec.Profile):
 		return unknownProfile(spec.Profile)
-	case ss.imports() && !imagePattern.MatchString(spec.Import):
+	case ss.imports() && job.CheckImageName(spec.Import) != nil:
 		return sessionRefusal("root file system %q: a name is letters, digits, dots, dashes and underscores, small, at most %d", spec.Import, wire.MaxLabel)
 	case ss.imports() && !ss.peer.mayManage():
 		return onlyRoot("imports a root file system")
@@ -110,7 +107,7 @@ func (ss *session) check() error {
 		r := sessionRefusal("there is a root file system %q already", spec.Import)
 		r.Hint = "choose another name, or remove it: corral rootfs remove " + spec.Import
 		return r
-	case spec.Image != "" && (!imagePattern.MatchString(spec.Image) || !ss.root()):
+	case spec.Image != "" && (job.CheckImageName(spec.Image) != nil || !ss.root()):
 		return sessionRefusal("root file system %q: the session does not ask for one of its own", spec.Image)
 	case spec.Disk < 0 || spec.Inodes < 0 || spec.Idle < 0:
 		return sessionRefusal("a session's bounds are not negative")

@@ -6,7 +6,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/changes/stream"
 	"corral/job"
 )
 
@@ -80,15 +79,7 @@ func (w *walk) readable(c *change) {
 		c.marks, err = readMarks(fd)
 		unix.Close(fd)
 	}
-	switch {
-	case err != nil:
-		c.barred = stream.NoAccess
-	case c.marks.unknown:
-		c.barred = stream.Unknown
-	default:
-		return
-	}
-	w.incomplete = true
+	w.bar(c, err)
 }
 
 // same says whether the two files, of one size, have the same content. What cannot be found out is another content.

@@ -237,17 +237,25 @@ func (w *walk) openUpper(c *change) {
 	if c.dir, err = c.at.upper.open(c.name); err == nil {
 		c.marks, err = readMarks(c.dir.fd)
 	}
+	if w.bar(c, err) {
+		c.dir.close()
+		c.dir = nil
+	}
+}
+
+// bar notes that a change cannot be looked into whose marks could not be read, for err, or are not known. It says whether
+// that is so.
+func (w *walk) bar(c *change, err error) bool {
 	switch {
 	case err != nil:
 		c.barred = stream.NoAccess
 	case c.marks.unknown:
 		c.barred = stream.Unknown
 	default:
-		return
+		return false
 	}
 	w.incomplete = true
-	c.dir.close()
-	c.dir = nil
+	return true
 }
 
 // descend walks the directory of the layer and what the repository has in its place.

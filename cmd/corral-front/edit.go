@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"os"
 
 	"corral/config"
@@ -104,16 +102,9 @@ const maxQuestion = 2*config.MaxSize + 1<<20
 
 // editorCommand is that child.
 func editorCommand(args []string) (int, error) {
-	f := flag.NewFlagSet(editor, flag.ContinueOnError)
-	if ended, code, err := parseFlags(f, args, "corral "+editor+" is for corral itself.\n"); ended {
-		return code, err
-	}
-	if err := dropRoot(); err != nil {
-		return failure, err
-	}
 	var e fileEdit
-	if err := json.NewDecoder(io.LimitReader(os.Stdin, maxQuestion)).Decode(&e); err != nil {
-		return failure, fmt.Errorf("%s: %w", editor, err)
+	if ended, code, err := beAsked(editor, args, maxQuestion, &e); ended {
+		return code, err
 	}
 	edited, err := e.apply()
 	if err != nil {

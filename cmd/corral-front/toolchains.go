@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/user"
@@ -169,16 +167,9 @@ func stat(fd int) (st unix.Stat_t, err error) {
 
 // finderCommand is that child.
 func finderCommand(args []string) (int, error) {
-	f := flag.NewFlagSet(finder, flag.ContinueOnError)
-	if ended, code, err := parseFlags(f, args, "corral "+finder+" is for corral itself.\n"); ended {
-		return code, err
-	}
-	if err := dropRoot(); err != nil {
-		return failure, err
-	}
 	var dir string
-	if err := json.NewDecoder(io.LimitReader(os.Stdin, maxFound)).Decode(&dir); err != nil {
-		return failure, fmt.Errorf("%s: %w", finder, err)
+	if ended, code, err := beAsked(finder, args, maxFound, &dir); ended {
+		return code, err
 	}
 	answer, err := json.Marshal(lang.Toolchains(dir, nil))
 	if err != nil {
