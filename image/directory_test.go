@@ -5,9 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -66,39 +64,13 @@ func TestUnreadable(t *testing.T) {
 	defer s.Close()
 	var b bytes.Buffer
 	var sum Summary
-	asNobody(t, func() { sum, err = s.Write(&b) })
+	sandboxtest.AsNobody(t, where, func() { sum, err = s.Write(&b) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	sameListing(t, listing(t, b.Bytes()), map[string]string{"a": "a", "root": "/0"})
 	if got := strings.Join(sum.Unreadable.First, " "); got != "root shadow" || sum.Unreadable.Count != 2 {
 		t.Errorf("%d: %s", sum.Unreadable.Count, got)
-	}
-}
-
-// asNobody calls f without the rights that root has on files.
-func asNobody(t *testing.T, f func()) {
-	t.Helper()
-	done := make(chan error)
-	go func() {
-		// The thread is not unlocked, and so ends with this function: nothing else runs on it.
-		runtime.LockOSThread()
-		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-		var none [2]unix.CapUserData
-		err := unix.Capset(&header, &none[0])
-		if err == nil {
-			_, _, errno := syscall.RawSyscall(unix.SYS_SETFSUID, 54321, 0, 0)
-			if errno != 0 {
-				err = errno
-			}
-		}
-		if err == nil {
-			f()
-		}
-		done <- err
-	}()
-	if err := <-done; err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -28,7 +28,7 @@ func Root() error {
 		return errors.New("not root")
 	}
 	// A container's root may lack it.
-	status, err := os.ReadFile("/proc/self/status")
+	status, err := os.ReadFile("/proc/thread-self/status")
 	if err != nil {
 		return err
 	}

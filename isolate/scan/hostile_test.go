@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -238,30 +237,6 @@ func TestSwap(t *testing.T) {
 	t.Logf("%d paths seen", len(seen))
 }
 
-// asNobody runs f without root's right to read everything: a change of the file system uid takes it from the thread,
-// see setfsuid(2). The thread ends with its goroutine.
-func asNobody(t *testing.T, dir string, f func()) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		f()
-		return
-	}
-	const nobody = 65534
-	if err := errors.Join(os.Chown(dir, nobody, nobody), os.Chmod(filepath.Dir(dir), 0o755)); err != nil {
-		t.Fatal(err)
-	}
-	var thread sync.WaitGroup
-	thread.Go(func() {
-		runtime.LockOSThread()
-		if _, err := unix.SetfsuidRetUid(nobody); err != nil {
-			t.Error(err)
-			return
-		}
-		f()
-	})
-	thread.Wait()
-}
-
 func TestUnreadable(t *testing.T) {
 	dir := t.TempDir()
 	mkdir := func(name string, mode os.FileMode) {
@@ -270,7 +245,7 @@ func TestUnreadable(t *testing.T) {
 		}
 	}
 	s := scanner(t, dir, Bounds{})
-	asNobody(t, dir, func() {
+	sandboxtest.AsNobody(t, dir, func() {
 		for _, name := range []string{".git", ".git/hooks", "plain", "plain/.git"} {
 			mkdir(name, 0o755)
 		}

@@ -126,7 +126,7 @@ func TestKeepUnread(t *testing.T) {
 	}
 	s := scanner(t, dir, Bounds{})
 	var got []Kept
-	asNobody(t, dir, func() {
+	sandboxtest.AsNobody(t, dir, func() {
 		_, err := s.Baseline()
 		if err == nil {
 			got, err = s.Keep(false)
