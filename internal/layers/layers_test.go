@@ -89,8 +89,8 @@ func TestRules(t *testing.T) {
 		},
 		{"front and the client", map[string][]string{"cmd/corral-front/a.go": {"corral/isolate/client"}}, ""},
 		{"supervisor and HTTP", map[string][]string{"cmd/corrald/a.go": {"net/http"}}, "cmd/corrald must not reach net/http"},
-		{"built on wiring", map[string][]string{"job/a.go": nil, "index/a.go": {"corral/cmd/corral"}}, "index must not reach cmd/corral"},
-		{"test package", map[string][]string{"index/a.go": {"corral/internal/sandboxtest"}}, "index must not reach internal/sandboxtest"},
+		{"built on wiring", map[string][]string{"job/a.go": nil, "fleet/a.go": {"corral/cmd/corral"}}, "fleet must not reach cmd/corral"},
+		{"test package", map[string][]string{"fleet/a.go": {"corral/internal/sandboxtest"}}, "fleet must not reach internal/sandboxtest"},
 		{"init function", map[string][]string{"index/a.go": {"init()"}}, "index/a.go has an init function"},
 	}
 	for _, tt := range tests {

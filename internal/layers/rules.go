@@ -70,9 +70,24 @@ var owners = []owner{
 		"what differs between two texts is found in one place, which writes it as a patch itself",
 	},
 	{
+		"go.opentelemetry.io",
+		[]string{"telemetry"},
+		"spans are made in one place; what is told of a call is internal/calls's to say",
+	},
+	{
+		"google.golang.org/protobuf",
+		[]string{"telemetry"},
+		"the one protocol that needs it is a collector's",
+	},
+	{
 		"go.starlark.net",
 		[]string{"starlark"},
 		"one package knows the interpreter, and puts bounds around it",
+	},
+	{
+		"modernc.org/sqlite",
+		[]string{"index"},
+		"what is kept to be searched is one package's, and no other knows that there is a database",
 	},
 	{
 		"github.com/hinshun/vt10x",
@@ -114,6 +129,18 @@ var bounds = []bound{
 	{
 		from: "artifact", only: []string{"std", sys, "github.com/klauspost/compress/...", "job"},
 		reason: "it keeps what jobs wrote, for whichever front-end: it starts nothing and asks nobody",
+	},
+	{
+		from: "index", only: []string{"std", sys, "modernc.org/sqlite/...", "index/chunk", "index/word"},
+		reason: "it finds again what jobs wrote, for whichever front-end: it starts nothing and asks nobody",
+	},
+	{
+		from: "index/chunk", only: []string{"std"},
+		reason: "it reads what anybody wrote, of any size: it is to be easy to audit",
+	},
+	{
+		from: "index/word", only: []string{"std"},
+		reason: "what a word is is the same where texts are kept and where they are shown",
 	},
 	{
 		from: "session", only: []string{"std", "job"},
@@ -163,6 +190,10 @@ var bounds = []bound{
 		reason: "it runs inside a session's jail, on what jobs and strangers wrote: small, static, easy to audit",
 	},
 	{
+		from: "cmd/corral-starlark", only: []string{"std", "go.starlark.net/...", "job", "starlark"},
+		reason: "it runs inside a jail, on a script that anybody wrote: small, static, quick to start",
+	},
+	{
 		from: "cmd/corral-front", never: supervisor,
 		reason: "a front-end has no privileges: what needs some is asked of corrald",
 	},
@@ -192,8 +223,17 @@ var bounds = []bound{
 		reason: "a protocol's front-end reaches jobs through job.Runner",
 	},
 	{
-		from: "rpc/transport", only: []string{"std", sys, "github.com/coder/websocket", "internal/gate", "internal/strictjson", "job", "rpc"},
+		from: "rpc/transport", only: []string{"std", sys, "github.com/coder/websocket", "internal/calls", "internal/gate", "internal/strictjson", "job", "rpc"},
 		reason: "it carries messages and knows who sends them: what they say, and what is run, is none of its affair",
+	},
+	{
+		from: "internal/calls", only: []string{"std", "job"},
+		reason: "what is noted of a call is words and ids: who exports them is another package's affair",
+	},
+	{
+		from:   "telemetry",
+		only:   []string{"std", "go.opentelemetry.io/...", "google.golang.org/protobuf/...", "internal/calls", "job"},
+		reason: "it tells others of calls: it is to have nothing that it could tell too much of",
 	},
 	{
 		from: "internal/strictjson", only: []string{"std"},
@@ -221,7 +261,7 @@ var bounds = []bound{
 	},
 	{
 		from: "...", but: []string{"internal/screentest"},
-		never:  []string{"internal/sandboxtest", "internal/layers", "internal/screentest"},
+		never:  []string{"internal/example", "internal/sandboxtest", "internal/layers", "internal/screentest"},
 		reason: "what tests need has no place in a program",
 	},
 }

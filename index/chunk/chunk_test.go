@@ -1,0 +1,362 @@
+package chunk
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestClean(t *testing.T) {
+	for _, c := range []struct{ name, in, want string }{
+		{"nothing", "", ""},
+		{"text", "a line\n\tanother é 世界\n", "a line\n\tanother é 世界\n"},
+		{"CRLF", "a\r\nb\r\n", "a\nb\n"},
+		{"CR CRLF", "a\r\r\nb", "a \nb"},
+		{"a progress bar", "10%\r20%\rdone\n", "10% 20% done\n"},
+		{"CR at the end", "a\r", "a "},
+		{"colors", "\x1b[1;31merror\x1b[0m: x\x1b[K", "error: x"},
+		{"a private mode", "\x1b[?25lhidden\x1b[?25h", "hidden"},
+		{"a title", "\x1b]0;make\x07text", "text"},
+		{"a link", "\x1b]8;;http://a\x1b\\text\x1b]8;;\x1b\\", "text"},
+		{"a character set", "\x1b(Btext\x1b=", "text"},
+		{"a title without an end", "\x1b]0;make\nnext", "]0;make\nnext"},
+		{"a title that another escape ends", "\x1b]0;ma\x1b[1mke", "]0;make"},
+		{"a title at the end", "\x1b]0;ma", "]0;ma"},
+		{"a color that breaks off", "\x1b[31;\nred", "[31;\nred"},
+		{"an escape alone", "a\x1b", "a"},
+		{"an escape before a newline", "a\x1b\nb", "a\nb"},
+		{"NULs and a bell", "a\x00b\x07c\x7f", "abc"},
+		{"form feed", "a\fb\vc", "a b c"},
+		{"a mark", "\xef\xbb\xbftext", "text"},
+		{"UTF-16", "\xff\xfea\x00b\x00", "\uFFFDab"},
+		{"C1", "a\u0085b\u009bc", "a bc"},
+		{"Latin-1", "caf\xe9 \xe9\xe9 x", "caf\uFFFD \uFFFD x"},
+		{"half a character", "a\xe4\xb8", "a\uFFFD"},
+		{"a surrogate", "\xed\xa0\x80", "\uFFFD"},
+		{"a long title", "\x1b]" + strings.Repeat("x", 3000) + "\x07", "]" + strings.Repeat("x", 3000)},
+		{"many parameters", "\x1b[" + strings.Repeat("1;", 99) + "m", "[" + strings.Repeat("1;", 99) + "m"},
+	} {
+		if got := string(cleaned([]byte(c.in))); got != c.want {
+			t.Errorf("%s: %q becomes %q, want %q", c.name, c.in, got, c.want)
+		}
+		var byBytes []byte
+		var cl cleaner
+		for i := range len(c.in) {
+			byBytes = cl.append(byBytes, []byte{c.in[i]}, false)
+		}
+		if got := string(cl.append(byBytes, nil, true)); got != c.want {
+			t.Errorf("%s: %q by bytes becomes %q, want %q", c.name, c.in, got, c.want)
+		}
+	}
+}
+
+func TestDetect(t *testing.T) {
+	for _, c := range []struct {
+		in   string
+		want Format
+	}{
+		{"", Text},
+		{"hello\n", Text},
+		{`{"a": 1}`, JSON},
+		{"  \n[1, 2", JSON},
+		{"{\"a\":1}\n{\"b\":2}\n", JSON},
+		{"{\"a\":1}\npanic: it ends\n", JSON},
+		{"[1] started\n", Text},
+		{"[INFO] x\n", Text},
+		{"[2026-11-21 10:00:00] x\n", Text},
+		{"[12:00:00] x\n", Text},
+		{"{ int a; }\n", Text},
+		{"12\n13\n", Text},
+		{"\"text\"\n", Text},
+		{"# Title\n\nSome text.\n\n## More\n\nText.\n", Markdown},
+		{"# Title\n\n- a\n- b\n", Markdown},
+		{"# Title\n\nRun:\n\n```sh\nmake\n```\n", Markdown},
+		{"# a comment\nkey=value\n# another\nkey2=value\n", Text},
+		{"# a comment\n# goes on\n\n# and on\n# and on\n", Text},
+		{"#!/bin/sh\n\necho hi\n", Text},
+		{"### step\noutput\n", Text},
+		{"=== RUN   TestA\n--- PASS: TestA (0.00s)\n", Text},
+	} {
+		if got := detect([]byte(c.in)); got != c.want {
+			t.Errorf("%q is %v, want %v", c.in, got, c.want)
+		}
+	}
+}
+
+// A want is a chunk as a table has it.
+type want struct {
+	title      string
+	start, end int64
+	class      string
+	has        string // what its text begins with
+}
+
+func same(t *testing.T, got []Chunk, all []want) {
+	t.Helper()
+	ok := len(got) == len(all)
+	for i := 0; ok && i < len(all); i++ {
+		c, w := got[i], all[i]
+		ok = c.Title == w.title && c.LineStart == w.start && c.LineEnd == w.end && (w.class == "" || c.Class == w.class) && strings.HasPrefix(c.Text, w.has)
+	}
+	if !ok {
+		t.Errorf("got %s\nwant %+v", show(got), all)
+	}
+}
+
+func numbered(from, to int) string {
+	var b strings.Builder
+	for i := from; i <= to; i++ {
+		fmt.Fprintf(&b, "line %d of text\n", i)
+	}
+	return b.String()
+}
+
+func TestText(t *testing.T) {
+	for _, c := range []struct {
+		name, in string
+		all      []want
+	}{
+		{"nothing", "", nil},
+		{"blank lines", "\n \n\t\n", nil},
+		{"a line", "hello world\n", []want{{"hello world", 1, 1, Prose, "hello world"}}},
+		{"no newline", "\n\n  hello", []want{{"hello", 3, 3, Prose, "  hello"}}},
+		{"paragraphs", "one\n2\n3\n\nfour\n5\n6\n", []want{{"one", 1, 3, "", "one\n2\n3"}, {"four", 5, 7, "", "four"}}},
+		{"short ones together", "one\n\ntwo\n\nthree\n\nfour\n", []want{{"one", 1, 5, "", "one\n\ntwo"}, {"four", 7, 7, "", "four"}}},
+		{"two blank lines", "one\n\n\ntwo\n", []want{{"one", 1, 1, "", "one"}, {"two", 4, 4, "", "two"}}},
+		{"groups of 20, with 2 of the one before", numbered(1, 45), []want{
+			{"line 1 of text", 1, 20, Prose, "line 1 "},
+			{"line 19 of text", 19, 38, Prose, "line 19 "},
+			{"line 37 of text", 37, 45, Prose, "line 37 "},
+		}},
+		{"no group of old lines", numbered(1, 20), []want{{"line 1 of text", 1, 20, "", "line 1"}}},
+		{"a title after a rule", "=====\n  12 34\n\tBuild log\n", []want{{"Build log", 1, 3, "", "====="}}},
+		{"no words", "1 2\n3 4\n", []want{{"lines 1-2", 1, 2, "", "1 2"}}},
+		{"a long title", strings.Repeat("word ", 40), []want{{strings.TrimSpace(strings.Repeat("word ", 15)) + " word…", 1, 1, "", "word"}}},
+		{"code", "int main(void) {\n\treturn 0;\n}\n", []want{{"int main(void) {", 1, 3, Code, "int"}}},
+	} {
+		chunks := check(t, []byte(c.in), Options{Format: Text})
+		if !t.Run(c.name, func(t *testing.T) { same(t, chunks, c.all) }) {
+			continue
+		}
+	}
+	same(t, check(t, []byte("a\n"), Options{Title: "the  title\n", Class: Code}), []want{{"the title", 1, 1, Code, "a"}})
+}
+
+func TestMarkdown(t *testing.T) {
+	long := strings.Repeat("A sentence of a paragraph that is long enough to count.\n", 30)
+	fence := "```go\n" + strings.Repeat("x := call(1)\n", 100) + "```\n"
+	for _, c := range []struct {
+		name, in string
+		all      []want
+	}{
+		{"a path of headings", "# Install\nText.\n## Linux\nMore.\n### Arch ###\nEven.\n# Use\nEnd.\n", []want{
+			{"Install", 1, 2, Prose, "# Install"},
+			{"Install > Linux", 3, 4, "", "## Linux"},
+			{"Install > Linux > Arch", 5, 6, "", "###"},
+			{"Use", 7, 8, "", "# Use"},
+		}},
+		{"before a heading", "Some text.\n\n# Head\n\nMore.\n", []want{{"Some text.", 1, 1, "", "Some"}, {"Head", 3, 5, "", "# Head"}}},
+		{"headings alone", "# A\n\n## B\n\ntext\n\n## C\n## D\n", []want{{"A > B", 1, 5, "", "# A"}, {"A > C", 7, 7, "", "## C"}, {"A > D", 8, 8, "", "## D"}}},
+		{"underlined", "Title\n=====\n\ntext\n\nSub\n---\nmore\n", []want{{"Title", 1, 4, "", "Title\n==="}, {"Title > Sub", 6, 8, "", "Sub\n---"}}},
+		{"a rule", "text\nmore\n---\n\n- a\n---\n", []want{{"text", 1, 6, "", "text"}}},
+		{"no heading in a fence", "# A\n```sh\n# comment\n\n## other\n```\n", []want{{"A", 1, 6, Code, "# A"}}},
+		{"a fence alone", "# A\n" + fence + "after\n", []want{{"A", 1, 1, Prose, "# A"}, {"A", 2, 103, Code, "```go"}, {"A", 104, 104, Prose, "after"}}},
+		{"a fence whole where it fits", "# A\n" + long + long + fence, []want{
+			{"A", 1, 61, Prose, "# A"}, {"A", 62, 163, Code, "```go"},
+		}},
+		{"a long section ends at a paragraph", "# A\n" + long + long[:1120] + "\n" + long, []want{{"A", 1, 51, Prose, "# A"}, {"A", 53, 82, Prose, "A sentence"}}},
+		{"a fence that does not end", "# A\n\n````\n" + strings.Repeat("```\n# x();\n", 600), nil},
+		{"a heading with nothing", "#\n\ntext\n", []want{{"#", 1, 3, "", "#"}}},
+	} {
+		chunks := check(t, []byte(c.in), Options{Format: Markdown})
+		if c.name == "a heading with nothing" {
+			chunks[0].Title = "#"
+		}
+		if c.all != nil {
+			t.Run(c.name, func(t *testing.T) { same(t, chunks, c.all) })
+			continue
+		}
+		for _, k := range chunks[1:] {
+			if k.Title != "A" || k.Class != Code {
+				t.Errorf("%s: %s", c.name, show([]Chunk{k}))
+			}
+		}
+	}
+	deep := ""
+	for i := 1; i <= 6; i++ {
+		deep += strings.Repeat("#", i) + " " + strings.Repeat(fmt.Sprint("heading", i, " "), 12) + "\n"
+	}
+	got := check(t, []byte(deep+"text\n"), Options{Format: Markdown})
+	if len(got) != 1 || !strings.HasPrefix(got[0].Title, "… > heading4") {
+		t.Errorf("a deep heading: %s", show(got))
+	}
+}
+
+func TestJSON(t *testing.T) {
+	var list, records strings.Builder
+	list.WriteString("{\"meta\": {\"version\": 2},\n \"results\": [\n")
+	for i := range 40 {
+		fmt.Fprintf(&list, "  {\"id\": %d, \"error\": \"%s\"},\n", i, strings.Repeat("x", 200))
+		fmt.Fprintf(&records, "{\"level\":\"info\",\"msg\":\"request %d done\",\"n\":%d}\n", i, i)
+	}
+	list.WriteString("  {}\n ], \"last key\": \"" + strings.Repeat("word ", 1000) + "\"}\n")
+	got := check(t, []byte(list.String()), Options{})
+	var titles []string
+	for _, c := range got {
+		titles = append(titles, c.Title)
+	}
+	expected := []string{"$", "$.results[9..18]", "$.results[19..28]", "$.results[29..38]", "$.results[39]", `$["last key"]`}
+	if !slices.Equal(titles, expected) {
+		t.Errorf("titles %q, want %q of %s", titles, expected, show(got))
+	}
+	same(t, check(t, []byte(records.String()), Options{}), []want{
+		{"request 0 done", 1, 20, Code, `{"level"`}, {"request 20 done", 21, 40, Code, `{"level"`},
+	})
+	same(t, check(t, []byte("{\"a\": [1, 2]}\n"), Options{}), []want{{"$", 1, 1, Code, `{"a"`}})
+	// What breaks off is text from the value on that it is in.
+	broken := records.String()[:1000] + "\npanic: the end\n\ngoroutine 1\n"
+	all := check(t, []byte(broken), Options{})
+	if n := len(all); n < 2 || all[0].Class != Code || !strings.Contains(all[n-1].Text, "goroutine 1") || all[n-1].Class != Prose {
+		t.Errorf("broken records: %s", show(all))
+	}
+	// One value deep in others has the path of all.
+	deep := strings.Repeat(`{"a":[0,`, 40) + `"` + strings.Repeat("x ", 4000)
+	all = check(t, []byte(deep), Options{})
+	if last := all[len(all)-1].Title; !strings.HasPrefix(last, "$") || !strings.HasSuffix(last, ".a[1].a[1]") {
+		t.Errorf("deep: %s", last)
+	}
+}
+
+func TestLongLines(t *testing.T) {
+	var b strings.Builder
+	for i := 0; b.Len() < 100_000; i++ {
+		fmt.Fprintf(&b, "word_%d ", i)
+	}
+	words := b.String()
+	for _, in := range []string{words, strings.ReplaceAll(words, " ", ";"), strings.ReplaceAll(words, " ", "_"), strings.ReplaceAll(words, " ", "é")} {
+		chunks := check(t, []byte(in), Options{Format: Text})
+		var texts []string
+		for _, c := range chunks {
+			texts = append(texts, c.Text)
+		}
+		all := strings.Join(texts, "\n")
+		for i := 0; i+leastCommon <= len(in); i += 61 {
+			if part := strings.ToValidUTF8(in[i:i+leastCommon], ""); !strings.Contains(all, strings.TrimSpace(part)) {
+				t.Fatalf("%q at %d is in no chunk", part, i)
+			}
+		}
+		if len(chunks) > len(in)/(MaxText-3*mostCommon)+1 {
+			t.Errorf("%d chunks of %d bytes", len(chunks), len(in))
+		}
+	}
+	same(t, check(t, []byte(strings.Repeat("y", MaxText)+"\nnext\n"), Options{Format: Text}), []want{
+		{strings.Repeat("y", titleChars) + "…", 1, 1, "", "y"}, {"next", 2, 2, "", "next"},
+	})
+}
+
+func TestTerms(t *testing.T) {
+	var b bytes.Buffer
+	for i := range 5000 {
+		fmt.Fprintf(&b, "2026-11-21T10:00:00.%03dZ INFO request %x from 10.0.0.%d handled by module_%d\n", i%1000, i*7919, i%256, i%300)
+		if i%900 == 0 {
+			b.WriteString("dial tcp: connection_refused by payments.internal\njava.lang.NullPointerException\n")
+		}
+	}
+	terms := NewTerms()
+	split(t, bytes.NewReader(b.Bytes()), Options{Terms: terms})
+	best := terms.Best(40)
+	for _, w := range []string{"connection_refused", "java.lang.NullPointerException", "payments.internal"} {
+		if !slices.Contains(best, w) {
+			t.Errorf("%s is not in %q", w, best)
+		}
+	}
+	modules := 0
+	for _, w := range best {
+		if strings.HasPrefix(w, "module_") {
+			modules++
+		}
+		if strings.HasPrefix(w, "10.") || strings.HasPrefix(w, "2026") || w == "INFO" {
+			t.Errorf("%q is a term", w)
+		}
+	}
+	if modules != perFamily || len(best) > 40 {
+		t.Errorf("%d of %d terms are modules: %q", modules, len(best), best)
+	}
+}
+
+func TestSortOf(t *testing.T) {
+	for w, want := range map[string]sort{
+		"connection_refused": trouble, "NullPointerException": trouble, "ECONNREFUSED": trouble, "io.EOF": name, "camelCase": name,
+		"module_200": name, "utf8": name, "nginx-ingress": name, "deadbeef01": noise, "0x7f3a": noise, "2026-11-21": noise, "10.0.0.1": noise,
+		"request": word, "with": noise, "error": noise, "550e8400-e29b-41d4-a716-446655440000": noise,
+	} {
+		if got := sortOf([]byte(w)); got != want {
+			t.Errorf("%s is %d, want %d", w, got, want)
+		}
+	}
+}
+
+// generated is a stream of so many bytes, made of a piece again and again, which looks at memory while it is read.
+type generated struct {
+	piece     string
+	left      int64
+	at        int
+	read      int64
+	base, top uint64
+}
+
+func (g *generated) Read(p []byte) (int, error) {
+	if g.left == 0 {
+		return 0, io.EOF
+	}
+	if g.read++; g.read%128 == 1 {
+		runtime.GC()
+		var now runtime.MemStats
+		runtime.ReadMemStats(&now)
+		if g.base == 0 {
+			g.base = now.HeapAlloc
+		}
+		g.top = max(g.top, now.HeapAlloc)
+	}
+	n := 0
+	for n < len(p) && g.left > 0 {
+		k := copy(p[n:min(len(p), n+int(min(g.left, 1<<20)))], g.piece[g.at:])
+		n, g.at, g.left = n+k, (g.at+k)%len(g.piece), g.left-int64(k)
+	}
+	return n, nil
+}
+
+// TestMemoryIsFlat has streams that have no end, as far as a chunk is concerned.
+func TestMemoryIsFlat(t *testing.T) {
+	const most = 4 << 20
+	for _, c := range []struct {
+		name, piece string
+		bytes       int64
+		o           Options
+	}{
+		{"one line", "some words that follow each other 0123456789 ", 150 << 20, Options{}},
+		{"many words", "some words that follow each other 0123456789 \n", 3 << 20, Options{Terms: NewTerms()}},
+		{"one word", "x", 3 << 20, Options{Terms: NewTerms()}},
+		{"empty lines", "\n", 10_000_000, Options{}},
+		{"empty lines of Markdown", "\n", 2_000_000, Options{Format: Markdown}},
+		{"spaces", " ", 3 << 20, Options{}},
+		{"NULs", "\x00", 3 << 20, Options{}},
+		{"no UTF-8", "\xff", 3 << 20, Options{}},
+		{"escapes", "\x1b]", 3 << 20, Options{}},
+		{"a string of JSON", "[\"" + strings.Repeat("text in a string ", 4096), 3 << 20, Options{}},
+		{"a key of JSON", "{\"", 3 << 20, Options{}},
+		{"numbers of JSON", "1,", 3 << 20, Options{Format: JSON}},
+		{"a fence", "```\ntext\n", 3 << 20, Options{Format: Markdown}},
+		{"headings", "# a heading\n## another\n", 3 << 20, Options{}},
+		{"deep", "[", 3 << 20, Options{}},
+	} {
+		g := &generated{piece: c.piece, left: c.bytes}
+		if _, err := Split(g, c.o, func(Chunk) error { return nil }); err != nil || g.top-g.base > most {
+			t.Errorf("%s: %v, %d KiB more", c.name, err, (g.top-g.base)>>10)
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package chunk
+
+import (
+	"bytes"
+	"errors"
+	"io"
+)
+
+// block is how much is read at once, and what a format is told by.
+const block = 64 << 10
+
+// A form makes chunks of clean text.
+type form interface {
+	// take takes text from the front of b, and returns how much. What is left comes again, with more after it. With end,
+	// nothing follows. b begins where the form has taken it to.
+	take(b []byte, end bool) (int, error)
+}
+
+// A splitter is one Split.
+type splitter struct {
+	o     Options
+	emit  func(Chunk) error
+	sum   Summary
+	open  bool // a line that has no newline yet
+	clean cleaner
+	text  []byte // clean, and not taken
+	form  form   // nil until the format is known
+	tiny  int    // chunks of less than tinyText
+}
+
+const (
+	tinyText = 256 // bytes of a chunk: with less, what finds it takes more room than it does itself
+	mostTiny = 500 // of those a stream may have. Then they are joined
+)
+
+// dense says whether what is as small as this is not to be a chunk, for there are too many already.
+func (s *splitter) dense(bytes int) bool { return bytes < tinyText && s.tiny >= mostTiny }
+
+func newSplitter(o Options, emit func(Chunk) error) *splitter { return &splitter{o: o, emit: emit} }
+
+// read reads r to the end, in whole blocks: a job writes in small pieces.
+func (s *splitter) read(r io.Reader) error {
+	p := make([]byte, block)
+	for n, idle := 0, 0; ; {
+		got, err := r.Read(p[n:])
+		n += got
+		if idle++; got > 0 {
+			idle = 0
+		}
+		if err == nil && idle == 100 {
+			err = io.ErrNoProgress
+		}
+		if err == nil && n < len(p) {
+			continue
+		}
+		if failed := s.write(p[:n], err != nil); failed != nil || errors.Is(err, io.EOF) {
+			return failed
+		}
+		if err != nil {
+			return err
+		}
+		n = 0
+	}
+}
+
+// write takes the next bytes of the stream. With end, they are the last.
+func (s *splitter) write(p []byte, end bool) error {
+	s.count(p, end)
+	had := len(s.text)
+	s.text = s.clean.append(s.text, p, end)
+	if s.o.Terms != nil {
+		s.o.Terms.write(s.text[had:])
+	}
+	if s.form == nil {
+		if len(s.text) < block && !end {
+			return nil
+		}
+		s.begin()
+	}
+	for at := 0; ; {
+		f := s.form
+		n, err := f.take(s.text[at:], end)
+		if err != nil {
+			return err
+		}
+		at += n
+		if f == s.form { // else another form takes what this one left
+			s.text = s.text[:copy(s.text, s.text[at:])]
+			return nil
+		}
+	}
+}
+
+// count counts bytes and lines.
+func (s *splitter) count(p []byte, end bool) {
+	s.sum.Bytes += int64(len(p))
+	s.sum.Lines += int64(bytes.Count(p, []byte{'\n'}))
+	if len(p) > 0 {
+		s.open = p[len(p)-1] != '\n'
+	}
+	if end && s.open {
+		s.sum.Lines++
+	}
+}
+
+// begin chooses the form.
+func (s *splitter) begin() {
+	f := s.o.Format
+	if f == Auto {
+		f = detect(s.text)
+	}
+	s.sum.Format = f
+	switch f {
+	case JSON:
+		s.form = newJSONText(s)
+	case Markdown:
+		s.form = &lines{to: newMarkdown(s), n: 1}
+	default:
+		s.sum.Format = Text
+		s.plain(1, false)
+	}
+}
+
+// plain makes the form plain text, from line n on, or from a later part of that.
+func (s *splitter) plain(n int64, later bool) {
+	s.form = &lines{to: &plainText{s: s}, n: n, later: later}
+}
+
+// chunk emits a chunk of text, which begins with line n of the stream. Blank lines at both ends are left out. No title is
+// that of the options, or one that text has. No class is what text looks like.
+func (s *splitter) chunk(text []byte, n int64, title, class string) error {
+	begin := 0
+	for i, c := range text {
+		if !blank(c) {
+			break
+		}
+		if c == '\n' {
+			begin = i + 1
+			n++
+		}
+	}
+	text = text[begin:]
+	for len(text) > 0 && blank(text[len(text)-1]) {
+		text = text[:len(text)-1]
+	}
+	if len(text) == 0 {
+		return nil
+	}
+	c := Chunk{Text: string(text), Title: title, LineStart: n, LineEnd: n + int64(bytes.Count(text, []byte{'\n'})), Class: class}
+	if c.Title == "" {
+		c.Title = shorten(s.o.Title, maxTitle)
+	}
+	if c.Title == "" {
+		c.Title = titleOf(c.Text, c.LineStart, c.LineEnd)
+	}
+	if s.o.Class != "" {
+		c.Class = s.o.Class
+	} else if c.Class == "" {
+		c.Class = classOf(c.Text)
+	}
+	s.sum.Chunks++
+	if len(c.Text) < tinyText {
+		s.tiny++
+	}
+	return s.emit(c)
+}

@@ -1,0 +1,241 @@
+package index
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"corral/index/word"
+)
+
+const (
+	// mostCorrected is how many words of a query are corrected.
+	mostCorrected = 8
+	// mostPerGram is how many words are looked at that have a trigram, the newest.
+	mostPerGram = 8192
+	// mostGathered is how many of these are looked at for a query: a base may have been filled with words that share them.
+	mostGathered = 1 << 18
+	// mostCompared is how many words are compared with one, those that share most trigrams.
+	mostCompared = 400
+	// A word is taken for up to mostTypos others, or mostParts that it is a part of.
+	mostTypos = 3
+	mostParts = 6
+	// leastTypo and leastFar are from how many letters on a word may have one typo, and two.
+	leastTypo = 4
+	leastFar  = 8
+)
+
+// correct finds other words for those that no chunk has.
+func (s *search) correct() error {
+	left := mostCorrected
+	for _, g := range s.request.groups {
+		if g.count > 0 || !learnable([]byte(g.surface)) {
+			continue
+		}
+		if left--; left < 0 {
+			return nil
+		}
+		if err := s.correctGroup(g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// correctGroup finds alternatives for a word: two words that it is made of, words it is a part of, words it is a typo of.
+func (s *search) correctGroup(g *group) error {
+	near, err := s.alike(g.surface)
+	if err != nil {
+		return err
+	}
+	halves, err := s.halves(g.surface)
+	if err != nil {
+		return err
+	}
+	g.alts = append(g.alts, halves...)
+	for _, w := range near {
+		alt := alternative{[]string{stemOf(w.text)}, typoWeight(g.surface)}
+		if w.distance < 0 {
+			alt.weight = weightPart
+		}
+		n, err := s.countMatch(alt.match())
+		if err != nil {
+			return err
+		}
+		if n == 0 || g.has(alt) { // a word that is not forgotten yet
+			continue
+		}
+		if w.distance > 0 && s.found.Corrected[g.surface] == "" {
+			if s.found.Corrected == nil {
+				s.found.Corrected = map[string]string{}
+			}
+			s.found.Corrected[g.surface] = w.text
+		}
+		g.alts = append(g.alts, alt)
+	}
+	if len(g.alts) > 1 {
+		g.alts = g.alts[1:]
+		g.count, err = s.countMatch(g.match())
+	}
+	return err
+}
+
+func (g *group) has(alt alternative) bool {
+	return slices.ContainsFunc(g.alts, func(a alternative) bool { return slices.Equal(a.stems, alt.stems) })
+}
+
+func stemOf(w string) string { return string(word.Stem(nil, []byte(w))) }
+
+// halves returns the word as two that are known, if it can be divided so: connectionrefused.
+func (s *search) halves(w string) ([]alternative, error) {
+	for i := minLearn; i+minLearn <= len(w); i++ {
+		if !utf8.RuneStart(w[i]) {
+			continue
+		}
+		alt := alternative{[]string{stemOf(w[:i]), stemOf(w[i:])}, weightParts}
+		var known bool
+		err := s.tx.QueryRowContext(s.ctx, `SELECT EXISTS(SELECT 1 FROM words WHERE word = ?) AND
+			EXISTS(SELECT 1 FROM words WHERE word = ?)`, w[:i], w[i:]).Scan(&known)
+		if err != nil {
+			return nil, err
+		}
+		if !known {
+			continue
+		}
+		if n, err := s.countMatch(alt.match()); err != nil || n > 0 {
+			return []alternative{alt}, err
+		}
+	}
+	return nil, nil
+}
+
+// A likeness is a word of the base that is like one that was asked for.
+type likeness struct {
+	text     string
+	distance int // -1: the other is a part of it
+}
+
+// alike returns the words of the base that are like w, the most alike first.
+func (s *search) alike(w string) ([]likeness, error) {
+	known, err := s.sharing(w)
+	if err != nil {
+		return nil, err
+	}
+	var typos, parts []likeness
+	stem := stemOf(w)
+	for _, k := range known {
+		if strings.Contains(k, w) || len(stem) >= leastTypo && strings.Contains(k, stem) {
+			parts = append(parts, likeness{k, -1})
+		}
+		if d := distance(w, stem, k); d <= typosOf(w) {
+			typos = append(typos, likeness{k, d})
+		}
+	}
+	slices.SortStableFunc(typos, func(a, b likeness) int { return cmp.Compare(a.distance, b.distance) })
+	slices.SortStableFunc(parts, func(a, b likeness) int { return cmp.Compare(len(a.text), len(b.text)) })
+	for i, t := range typos {
+		if t.distance > typos[0].distance || i == mostTypos {
+			typos = typos[:i]
+			break
+		}
+	}
+	return append(typos, parts[:min(len(parts), mostParts)]...), nil
+}
+
+// typosOf is how many typos a word may have.
+func typosOf(w string) int {
+	switch n := utf8.RuneCountInString(w); {
+	case n >= leastFar:
+		return 2
+	case n >= leastTypo:
+		return 1
+	}
+	return 0
+}
+
+// distance is how far a word is from one of the base, endings aside.
+func distance(w, stem, known string) int {
+	d := typos(w, known)
+	if d <= 1 || stem == w {
+		return d
+	}
+	return min(d, typos(stem, known), typos(stem, stemOf(known)))
+}
+
+// sharing returns words that share trigrams with w, those that share most first.
+func (s *search) sharing(w string) ([]string, error) {
+	shared := map[int64]int{}
+	for _, gram := range trigrams(padded(w)) {
+		ids, err := numbers(s.ctx, s.tx, "SELECT rowid FROM grams WHERE grams MATCH ? ORDER BY rowid DESC LIMIT ?",
+			quote(gram), min(mostPerGram, mostGathered-s.gathered))
+		if err != nil {
+			return nil, err
+		}
+		s.gathered += len(ids)
+		for _, id := range ids {
+			shared[id]++
+		}
+	}
+	ids := make([]int64, 0, len(shared))
+	for id := range shared {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b int64) int {
+		return cmp.Or(cmp.Compare(shared[b], shared[a]), cmp.Compare(b, a))
+	})
+	var known []string
+	stmt, err := s.tx.PrepareContext(s.ctx, "SELECT word FROM words WHERE id = ?")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = stmt.Close() }()
+	for _, id := range ids[:min(len(ids), mostCompared)] {
+		var k string
+		if err := stmt.QueryRowContext(s.ctx, id).Scan(&k); err != nil {
+			return nil, asDamage(err)
+		}
+		known = append(known, k)
+	}
+	return known, nil
+}
+
+// trigrams returns the distinct runs of three letters of a word.
+func trigrams(w string) []string {
+	runes := []rune(w)
+	var all []string
+	for i := 0; i+3 <= len(runes); i++ {
+		if g := string(runes[i : i+3]); !slices.Contains(all, g) {
+			all = append(all, g)
+		}
+	}
+	return all
+}
+
+// typos is the distance of two words: how often a letter is added, left out, replaced, or two are exchanged (optimal string
+// alignment). What is more than 2 may be less than it is.
+func typos(a, b string) int {
+	x, y := []rune(a), []rune(b)
+	if d := len(x) - len(y); d > 2 || d < -2 {
+		return 3
+	}
+	before, now, next := make([]int, len(y)+1), make([]int, len(y)+1), make([]int, len(y)+1)
+	for j := range now {
+		now[j] = j
+	}
+	for i := range x {
+		next[0] = i + 1
+		for j := range y {
+			change := 1
+			if x[i] == y[j] {
+				change = 0
+			}
+			next[j+1] = min(now[j]+change, now[j+1]+1, next[j]+1)
+			if i > 0 && j > 0 && x[i] == y[j-1] && x[i-1] == y[j] {
+				next[j+1] = min(next[j+1], before[j-1]+1)
+			}
+		}
+		before, now, next = now, next, before
+	}
+	return now[len(y)]
+}

@@ -1,0 +1,66 @@
+package index_test
+
+import (
+	"context"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"corral/index"
+	"corral/internal/logtest"
+)
+
+// TestQuality has each kind of log be searched for what was planted in it, as people would. The thresholds are those of
+// logtest; scripts/bench -index measures the same on more.
+func TestQuality(t *testing.T) {
+	const size, planted = 64 << 10, 12
+	for _, kind := range logtest.Kinds() {
+		t.Run(strings.ReplaceAll(kind, " ", "-"), func(t *testing.T) {
+			state, err := os.Open(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer state.Close()
+			x, err := index.Open(state, index.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := x.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			score, err := logtest.Measure(&searched{t.Context(), x}, kind, 1, size, planted)
+			if err != nil || !score.Good() {
+				t.Errorf("%v: intent %d, search %d, later %d, typo %d of %d\n%s", err, score.Intent, score.Search, score.Later, score.Typo,
+					score.Planted, strings.Join(score.Missed, "\n"))
+			}
+		})
+	}
+}
+
+// searched is a base as the tools use it.
+type searched struct {
+	ctx context.Context
+	x   *index.Index
+}
+
+func (s *searched) base() index.Base { return index.Base{Repo: "/repo", Principal: "one"} }
+
+func (s *searched) Add(r io.Reader) (string, error) {
+	a, err := s.x.Add(s.ctx, s.base(), index.Source{Label: "execute:shell"}, r)
+	return a.Name, err
+}
+
+func (s *searched) Find(query, source string, limit int) ([]logtest.Hit, error) {
+	f, err := s.x.Search(s.ctx, s.base(), index.Query{Text: query, Source: source, Exact: source != "", Limit: limit})
+	if err != nil {
+		return nil, err
+	}
+	var hits []logtest.Hit
+	for _, h := range f.Hits {
+		hits = append(hits, logtest.Hit{Text: h.Text, Line: h.Line})
+	}
+	return hits, nil
+}

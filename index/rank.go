@@ -1,0 +1,196 @@
+package index
+
+import (
+	"cmp"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"slices"
+)
+
+// rankBase is k of reciprocal rank fusion: what is at place r of a list gets 1/(k+r) (G. V. Cormack and others, Reciprocal
+// rank fusion outperforms Condorcet and individual rank learning methods, SIGIR 2009).
+const rankBase = 60
+
+// textWeight is how much more a text counts, which knows lines and rare words, than the places of its chunk in the lists.
+const textWeight = 8
+
+// A candidate is a chunk that may be a hit.
+type candidate struct {
+	row   int64
+	score float64 // of all lists
+	hit   Hit
+	text  score
+}
+
+// rank chooses the hits from the lists: the best by all of them together are read, and read they are ranked once more.
+func (s *search) rank(lists []list) error {
+	best := fuse(lists)
+	if s.query.Newest {
+		best = s.newest(lists)
+	}
+	m := newMatcher(s.request, s.total)
+	var read []*candidate
+	for _, c := range best {
+		if len(read) == mostRead {
+			break
+		}
+		ok, err := s.load(c)
+		if err != nil {
+			return err
+		}
+		if ok {
+			c.text = m.score(c.hit.Title, c.hit.Text)
+			read = append(read, c)
+		}
+	}
+	if len(lists) == 1 && len(m.weights) > 1 {
+		read = s.favorAll(read)
+	}
+	if !s.query.Newest {
+		rerank(read)
+	}
+	s.take(read, m)
+	return nil
+}
+
+// favorAll does with texts what the list of all words does, where there is none, since all candidates were read.
+func (s *search) favorAll(read []*candidate) []*candidate {
+	var all []*candidate
+	for _, c := range read {
+		if c.text.all {
+			all = append(all, c)
+			c.score += 1.0 / rankBase
+		}
+	}
+	s.matched(len(all))
+	if s.query.Newest && len(all) > 0 {
+		return all
+	}
+	return read
+}
+
+// fuse returns the rows of lists, the best first.
+func fuse(lists []list) []*candidate {
+	all := map[int64]*candidate{}
+	var order []*candidate
+	for _, l := range lists {
+		for i, row := range l.rows {
+			c := all[row]
+			if c == nil {
+				c = &candidate{row: row}
+				all[row] = c
+				order = append(order, c)
+			}
+			if !l.scored { // they are all alike
+				i = 0
+			}
+			c.score += l.weight / float64(rankBase+i)
+		}
+	}
+	slices.SortFunc(order, byScore)
+	return order
+}
+
+func byScore(a, b *candidate) int {
+	return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(b.row, a.row))
+}
+
+// newest returns the rows that have all words, if any has, the newest source first.
+func (s *search) newest(lists []list) []*candidate {
+	var all []*candidate
+	if len(lists) == 0 {
+		return nil
+	}
+	rows := lists[0].rows
+	if all := lists[len(lists)-1].rows; len(all) > 0 {
+		rows = all
+	}
+	for _, row := range rows {
+		all = append(all, &candidate{row: row})
+	}
+	slices.SortFunc(all, func(a, b *candidate) int {
+		return cmp.Or(cmp.Compare(sourceOf(b.row), sourceOf(a.row)), cmp.Compare(a.row, b.row))
+	})
+	return all
+}
+
+// rerank sorts candidates by their texts, and then by all lists: what the best text and the best in the lists have is 1. What
+// has the phrases that were asked for comes first.
+func rerank(read []*candidate) {
+	text, lists := math.SmallestNonzeroFloat64, math.SmallestNonzeroFloat64
+	for _, c := range read {
+		text, lists = max(text, c.text.total), max(lists, c.score)
+	}
+	for _, c := range read {
+		c.score = textWeight*c.text.total/text + c.score/lists
+	}
+	slices.SortFunc(read, func(a, b *candidate) int {
+		return cmp.Or(cmp.Compare(b.text.phrases, a.text.phrases), byScore(a, b))
+	})
+}
+
+// load reads a candidate's chunk. It is false for one of a source that is not to be found.
+func (s *search) load(c *candidate) (bool, error) {
+	source, err := s.source(sourceOf(c.row))
+	if source == nil || err != nil {
+		return false, err
+	}
+	c.hit = *source
+	var pressed []byte
+	var sum uint32
+	if s.chunk == nil {
+		s.chunk, err = s.tx.PrepareContext(s.ctx, "SELECT title, class, first, last, sum, text FROM chunks WHERE id = ?")
+		if err != nil {
+			return false, err
+		}
+	}
+	if err := s.ctx.Err(); err != nil { // with the context, each read would have a goroutine
+		return false, err
+	}
+	err = s.chunk.QueryRow(c.row).
+		Scan(&c.hit.Title, &c.hit.Class, &c.hit.LineStart, &c.hit.LineEnd, &sum, &pressed)
+	if err != nil {
+		return false, asDamage(err)
+	}
+	if c.hit.Text, err = s.press.text(pressed); err != nil {
+		return false, err
+	}
+	if sum != checksum(c.hit.Title, c.hit.Text) || c.hit.LineStart < 1 || c.hit.LineEnd < c.hit.LineStart {
+		return false, fmt.Errorf("%w: chunk %d", errDamaged, c.row)
+	}
+	return true, nil
+}
+
+// take makes hits of candidates, as many as were asked for. Of those that show the same lines of a stream, or have the same
+// text, it takes the first, of the same text the newest.
+func (s *search) take(read []*candidate, m *matcher) {
+	type line struct{ source, number int64 }
+	lines := map[line]bool{}
+	texts := map[uint64]*candidate{}
+	seed := maphash.MakeSeed()
+	for _, c := range read {
+		h := maphash.String(seed, c.hit.Text)
+		if t := texts[h]; t == nil || t.row < c.row {
+			texts[h] = c
+		}
+	}
+	for _, c := range read {
+		if len(s.found.Hits) == s.query.Limit {
+			return
+		}
+		h := maphash.String(seed, c.hit.Text)
+		best := texts[h]
+		if best == nil {
+			continue
+		}
+		texts[h] = nil
+		at := line{sourceOf(best.row), best.hit.LineStart + int64(best.text.line)}
+		if best.text.lineTotal > 0 && lines[at] {
+			continue
+		}
+		lines[at] = true
+		m.show(&best.hit, best.text.line)
+		s.found.Hits = append(s.found.Hits, best.hit)
+	}
+}

@@ -1,0 +1,196 @@
+package index
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"corral/internal/sandboxtest"
+)
+
+// TestQuotaOfTiny: what is divided into very small sections is held to the quota by what it takes of the disk.
+func TestQuotaOfTiny(t *testing.T) {
+	x := openIndex(t, Options{MaxBytes: 1 << 20})
+	for range 4 {
+		add(t, x, Source{Label: "tiny"}, strings.Repeat("a\n\n", 300_000))
+	}
+	if s := stats(t, x); s.Disk > 8<<20 {
+		t.Errorf("%d bytes on the disk, for %d sections", s.Disk, s.Sections)
+	}
+	for i := range 1200 { // which have next to no text
+		add(t, x, Source{Label: fmt.Sprint("empty", i)}, "")
+	}
+	if s := stats(t, x); s.Sources > 1<<10 || s.Sources < 900 {
+		t.Errorf("%d sources in 1 MiB", s.Sources)
+	}
+	if labels, sources := countRows(t, x, "SELECT count(*) FROM labels"), countRows(t, x, "SELECT count(*) FROM sources"); labels > sources {
+		t.Errorf("%d labels of %d sources", labels, sources)
+	}
+	intact(t, x)
+}
+
+// TestMostSections: what a source has over that is left out, and said.
+func TestMostSections(t *testing.T) {
+	x := openIndex(t, Options{})
+	x.sections = 40
+	text := numbered("word", 2000)
+	if a := add(t, x, Source{Label: "l"}, text); !a.Truncated || a.Sections != 40 {
+		t.Errorf("added %+v", a)
+	}
+	if f := find(t, x, Query{Text: "word10"}); len(f.Hits) != 1 {
+		t.Errorf("found %+v", f)
+	}
+	x.sources = 4
+	for range 6 {
+		add(t, x, Source{Label: "l"}, "kestrel\n")
+	}
+	if s := stats(t, x); s.Sources > 4 || s.BySource[0].Name != "l#7" {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+// TestNamesStay: a name is never that of another source that was, and what has one keeps it.
+func TestNamesStay(t *testing.T) {
+	now := time.Now()
+	x := openIndex(t, Options{TTL: time.Hour, Now: func() time.Time { return now }})
+	for _, want := range []string{"run#1", "run#2", "run#3"} {
+		if a := add(t, x, Source{Label: "run"}, "kestrel "+want+"\n"); a.Name != want {
+			t.Errorf("name %s, want %s", a.Name, want)
+		}
+	}
+	_, err := x.Add(t.Context(), testBase, Source{Label: "run#2", Fixed: true}, strings.NewReader("osprey\n"))
+	if !errors.Is(err, ErrTaken) {
+		t.Errorf("a run's name: %v", err)
+	}
+	for _, text := range []string{"merlin first\n", "merlin second\n"} {
+		add(t, x, Source{Label: "run#4", Fixed: true}, text)
+	}
+	if hits := find(t, x, Query{Text: "merlin"}).Hits; len(hits) != 1 || hits[0].Text != "merlin second" {
+		t.Errorf("hits %+v", hits)
+	}
+	if a := add(t, x, Source{Label: "run"}, "kestrel\n"); a.Name != "run#5" {
+		t.Errorf("name %s, want one that is free", a.Name)
+	}
+	if got := sourcesOf(t, x, "kestrel merlin"); !slices.Equal(got, []string{"run#1", "run#2", "run#3", "run#4", "run#5"}) {
+		t.Errorf("found in %v", got)
+	}
+	now = now.Add(2 * time.Hour)
+	add(t, x, Source{Label: "other"}, "kestrel\n")
+	if n := countRows(t, x, "SELECT count(*) FROM labels"); n != 1 {
+		t.Errorf("%d labels of one source", n)
+	}
+	if a := add(t, x, Source{Label: "run"}, "kestrel\n"); a.Name != "run#6" {
+		t.Errorf("name %s, after others that expired", a.Name)
+	}
+}
+
+// TestIdle: a base to which nothing was written for longer than sources are kept goes, though nobody opens it.
+func TestIdle(t *testing.T) {
+	dir := t.TempDir()
+	x := openIn(t, dir, Options{})
+	add(t, x, Source{Label: "l"}, "kestrel\n")
+	old := time.Now().Add(-2 * defaultTTL)
+	age := func(names []string) {
+		for _, name := range names {
+			if err := os.Chtimes(filepath.Join(dir, dirName, name), old, old); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	names := filesOf(t, dir)
+	age(names)
+	if err := openIn(t, dir, Options{}).Close(); err != nil || len(filesOf(t, dir)) != len(names) {
+		t.Errorf("of %v, that are open, there are %v (%v)", names, filesOf(t, dir), err)
+	}
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	names = filesOf(t, dir)
+	young := Base{Repo: "young"}
+	y := openIn(t, dir, Options{})
+	if _, err := y.Add(t.Context(), young, Source{Label: "l"}, strings.NewReader("kestrel\n")); err != nil {
+		t.Fatal(err)
+	}
+	age(names)
+	openIn(t, dir, Options{})
+	gone := func() bool {
+		return !slices.ContainsFunc(filesOf(t, dir), func(n string) bool { return !strings.HasPrefix(n, young.prefix()) })
+	}
+	sandboxtest.Eventually(t, 20*time.Second, "the idle base goes", gone)
+	if f, err := y.Search(t.Context(), young, Query{Text: "kestrel"}); err != nil || len(f.Hits) != 1 {
+		t.Errorf("the other base: %+v, %v", f, err)
+	}
+}
+
+// TestOrphanLater: what a killed process left is much, and removed while others add.
+func TestOrphanLater(t *testing.T) {
+	x := openIndex(t, Options{})
+	add(t, x, Source{Label: "dead"}, numbered("kestrel", 30_000))
+	countRows(t, x, "SELECT count(*) FROM chunks")
+	err := x.with(t.Context(), testBase, true, func(b *base) error {
+		_, err := b.write.Exec("UPDATE sources SET state = ?", stateAdding)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add(t, x, Source{Label: "next"}, "osprey\n")
+	if got := sourcesOf(t, x, "kestrel1 osprey"); !slices.Equal(got, []string{"next#1"}) {
+		t.Errorf("found in %v", got)
+	}
+	sandboxtest.Eventually(t, 20*time.Second, "the orphan goes", func() bool { return countRows(t, x, "SELECT count(*) FROM chunks") == 1 })
+	intact(t, x)
+}
+
+// TestHostileWords: a query for typos of very many words that are alike looks at a bounded number of them.
+func TestHostileWords(t *testing.T) {
+	x := openIndex(t, Options{})
+	var b strings.Builder
+	for i := range 30_000 {
+		fmt.Fprintf(&b, "qwertyuiopasdfgh%c%c%cjklzxcvbnm\n", 'a'+i%26, 'a'+i/26%26, 'a'+i/676%26)
+	}
+	add(t, x, Source{Label: "l"}, b.String())
+	var words []string
+	for i := range 20 {
+		words = append(words, fmt.Sprintf("qwertyuiopasdfgh%cjklzxcvbnm", 'a'+i))
+	}
+	err := x.look(t.Context(), testBase, func(_ *base, tx *sql.Tx) error {
+		s := &search{ctx: t.Context(), tx: tx, query: Query{Text: strings.Join(words, " "), Limit: 3}, found: &Found{}}
+		if err := s.run(); err != nil {
+			return err
+		}
+		if s.gathered == 0 || s.gathered > mostGathered {
+			t.Errorf("%d words were looked at", s.gathered)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestManySources: of very many sources that a query names, the newest are looked at.
+func TestManySources(t *testing.T) {
+	x := openIndex(t, Options{})
+	add(t, x, Source{Label: "run"}, "kestrel\n")
+	err := x.with(t.Context(), testBase, true, func(b *base) error {
+		_, err := b.write.Exec(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+			INSERT INTO sources(name, label, artifact, stream, made, state, cost) SELECT 'run#', '', '', '', ?, ?, 1 FROM n`,
+			mostChosen, time.Now().UnixNano(), stateThere)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add(t, x, Source{Label: "run"}, "kestrel\n")
+	f := find(t, x, Query{Text: "kestrel", Source: "run"})
+	if len(f.Hits) != 1 || f.Hits[0].Source != "run#2" || !f.Cut {
+		t.Errorf("found %+v", f)
+	}
+}
