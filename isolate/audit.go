@@ -92,6 +92,8 @@ func (s *Supervisor) decide(r *run, q *Request, repo *repo, profile string) erro
 		d.Workspace = job.ReadOnly
 	case q.Flags&wire.FlagOverlay != 0:
 		d.Workspace = job.Overlay
+	case q.Flags&wire.FlagNoRepo != 0:
+		d.Workspace = job.NoRepo
 	}
 	var err error
 	if r.decided, err = s.audit.Decided(&d); err != nil { // it may be written: then record closes it

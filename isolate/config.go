@@ -21,7 +21,7 @@ const RunDir = "/run/corral"
 // Config is what the operator decided. It comes from root: a root-owned file, or root's command line.
 type Config struct {
 	Instance   string        // this supervisor's name, [a-z0-9-]{1,32}
-	Programs   string        // directory with corral-init and corral-stub
+	Programs   string        // directory with corral-init and the others that run inside jails; only root may write there
 	UIDBase    uint32        // first host user id for jails; 0 is DefaultUIDBase
 	UIDSize    uint32        // number of them; 0 is DefaultUIDSize
 	Repos      []Repo        // directories served

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"corral/isolate/wire"
 	"corral/job"
 )
 
@@ -24,13 +23,13 @@ func (c *Config) floor(path string, q *Request, limits job.Limits) (job.Limits, 
 		if r.Path != path {
 			continue
 		}
-		if r.ReadOnly && q.Flags&(wire.FlagReadOnly|wire.FlagOverlay) == 0 {
+		if r.ReadOnly && q.writes() {
 			return limits, "", &job.Refusal{
 				Step: "workspace", Message: fmt.Sprintf("jobs may not write to %q: its workspace is readonly", path),
 				Hint: "ask for workspace readonly, or have it changed in the supervisor's configuration",
 			}
 		}
-		if r.Overlay && q.Flags&(wire.FlagReadOnly|wire.FlagOverlay) == 0 && q.Tool != string(job.ToolChanges) {
+		if r.Overlay && q.writes() && q.Tool != string(job.ToolChanges) {
 			return limits, "", &job.Refusal{
 				Step: "workspace", Message: fmt.Sprintf("jobs write to %q only on a session's layer: its workspace is overlay", path),
 				Hint: "ask for workspace overlay, or have it changed in the supervisor's configuration",

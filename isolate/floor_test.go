@@ -44,6 +44,8 @@ func TestFloor(t *testing.T) {
 		{"writes below it", "/layer", wire.Run{}, job.Limits{}, "", "workspace"},
 		{"applies a layer", "/layer", wire.Run{Tool: string(job.ToolChanges)}, job.Limits{}, "", ""},
 		{"applies where nothing is written", "/still", wire.Run{Tool: string(job.ToolChanges)}, job.Limits{}, "", "workspace"},
+		{"sees nothing of it", "/still", wire.Run{Flags: wire.FlagNoRepo}, job.Limits{}, "", ""},
+		{"sees nothing below it", "/layer", wire.Run{Flags: wire.FlagNoRepo}, job.Limits{}, "", ""},
 		{"an entry of two", "/twice", wire.Run{}, job.Limits{}, "", "workspace"},
 		{"the other's profile", "/twice", wire.Run{Flags: wire.FlagReadOnly}, job.Limits{}, "strict", ""},
 	} {

@@ -271,6 +271,9 @@ func (sl *slot) tool(q *Request, plan *inside.Plan) (extra, error) {
 		return extra{}, nil
 	}
 	plan.ExecFD = true
+	if q.Tool == string(job.ToolStarlark) {
+		return extra{files: []*os.File{sl.jail.s.programs.starlark}}, nil
+	}
 	e := extra{files: []*os.File{sl.jail.s.programs.layer}}
 	if q.Tool == string(job.ToolChanges) {
 		upper, err := sl.jail.fromLayer("repo/upper", true)
@@ -317,10 +320,12 @@ func (ss *session) watchLayer(r *wire.Result) (stop func()) {
 // layerInterval is how often a layer is looked at while a job runs.
 const layerInterval = 50 * time.Millisecond
 
-// workspace makes the mount of the repository that a job gets.
+// workspace makes the mount of the repository that a job gets; nil is none.
 func (sl *slot) workspace(q *Request) (*os.File, error) {
 	j, readOnly := sl.jail, q.Flags&wire.FlagReadOnly != 0
 	switch {
+	case q.Flags&wire.FlagNoRepo != 0:
+		return nil, nil
 	case j.session != nil && j.session.imports():
 		return j.fromLayer("root", readOnly)
 	case j.merged != "" && q.Tool == string(job.ToolNone):

@@ -1,6 +1,7 @@
 package isolate
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,13 +17,24 @@ const maxProgram = 16 << 20
 
 // programs are what runs inside jails, as sealed memfds: no file that a job could ever reach or replace (CVE-2019-5736),
 // and one copy in memory however many jails there are.
-type programs struct{ init, stub, layer *os.File }
+type programs struct {
+	init, stub, layer *os.File
+	starlark          *os.File // nil: it is not installed
+}
 
-// loadPrograms reads corral-init and corral-stub from dir, which must be root's alone to write.
+// starlarkProgram is the one that a supervisor can do without.
+const starlarkProgram = "corral-starlark"
+
+// loadPrograms reads what runs inside jails from dir, which must be root's alone to write.
 func loadPrograms(dir string) (*programs, error) {
 	var p programs
-	for name, to := range map[string]**os.File{"corral-init": &p.init, "corral-stub": &p.stub, "corral-layer": &p.layer} {
+	for name, to := range map[string]**os.File{
+		"corral-init": &p.init, "corral-stub": &p.stub, "corral-layer": &p.layer, starlarkProgram: &p.starlark,
+	} {
 		f, err := loadProgram(filepath.Join(dir, name))
+		if name == starlarkProgram && errors.Is(err, os.ErrNotExist) {
+			continue
+		}
 		if err != nil {
 			p.close()
 			return nil, err
@@ -52,4 +64,4 @@ func loadProgram(path string) (*os.File, error) {
 	return wire.Seal(filepath.Base(path), content, 0o111)
 }
 
-func (p *programs) close() { wire.CloseAll([]*os.File{p.init, p.stub, p.layer}) }
+func (p *programs) close() { wire.CloseAll([]*os.File{p.init, p.stub, p.layer, p.starlark}) }

@@ -33,7 +33,7 @@ func (c *Config) protection(repo *repo, q *Request) job.Protection {
 		}
 	}
 	switch {
-	case q.Flags&(wire.FlagReadOnly|wire.FlagOverlay) != 0:
+	case !q.writes():
 		return job.ProtectNone
 	case q.Flags&wire.FlagProtectAll != 0:
 		return job.ProtectAll

@@ -149,25 +149,22 @@ func (s *Supervisor) run(ctx context.Context, r *run, q *Request, terminal func(
 
 // admit decides about a job without a session, and returns its jail, which the caller must leave.
 func (s *Supervisor) admit(r *run, q *Request, limits job.Limits) (*jail, func(), error) {
-	switch {
-	case q.Flags&wire.FlagOverlay != 0:
-		return nil, nil, &job.Refusal{Step: "workspace", Message: "workspace overlay takes a session, whose layer is written to"}
-	case q.Tool != string(job.ToolNone):
-		return nil, nil, sessionRefusal("%.40q works on the layer of a session", q.Tool)
+	if err := s.alone(q); err != nil {
+		return nil, nil, err
 	}
 	repo, err := s.serves(r.peer, q.Repo, q.RepoDir)
 	if err != nil {
 		return nil, nil, err
 	}
-	repo.common = s.common(r.peer, q.Common, q.CommonDir, repo)
+	if q.Flags&wire.FlagNoRepo == 0 {
+		repo.common = s.common(r.peer, q.Common, q.CommonDir, repo)
+	}
 	limits, profile, err := s.config.floorOf(repo, q, limits)
 	if err != nil {
 		repo.close()
 		return nil, nil, err
 	}
-	if profile == "" {
-		profile = seccomp.Profiles()[0]
-	}
+	profile = profileOf(q, profile)
 	s.setRepo(r, repo.path)
 	r.limits, r.protect = limits, s.config.protection(repo, q)
 	if err := s.decide(r, q, repo, profile); err != nil {
@@ -255,13 +252,12 @@ func (s *Supervisor) place(sl *slot, r *run, q *Request) error {
 	plan := inside.Plan{
 		Terminal: q.Flags&wire.FlagTerminal != 0, ReadOnly: q.Flags&wire.FlagReadOnly != 0, Stdin: q.Stdin != nil,
 		TmpBytes: r.limits.Tmp, TmpInodes: r.limits.TmpInodes, Rows: q.Rows, Cols: q.Cols,
-		Rlimits: rlimits(r.limits), Repo: r.repo, Dir: q.Dir, Kept: kept != nil,
+		Rlimits: rlimits(r.limits), Repo: r.repo, Kept: kept != nil, NoRepo: mount == nil,
 	}
 	if r.limits.Wall != job.Unlimited {
 		plan.Wall = r.limits.Wall + stubGrace
 	}
-	dir, inRoot := strings.CutPrefix(q.Dir, "/")
-	plan.Dir, plan.RootDir = dir, inRoot
+	plan.Dir, plan.RootDir = strings.CutPrefix(q.workDir(), "/")
 	extra, err := sl.tool(q, &plan)
 	if err != nil {
 		return err
@@ -272,7 +268,11 @@ func (s *Supervisor) place(sl *slot, r *run, q *Request) error {
 		return err
 	}
 	defer wire.CloseAll(common)
-	files := []*os.File{mount, q.Payload}
+	var files []*os.File
+	if mount != nil {
+		files = append(files, mount)
+	}
+	files = append(files, q.Payload)
 	for _, f := range []*os.File{q.Stdout, q.Stderr, q.Stdin} {
 		if f == nil {
 			continue

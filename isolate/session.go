@@ -355,6 +355,8 @@ func (ss *session) fits(q *Request) error {
 		return &job.Refusal{Step: "profile", Message: fmt.Sprintf("the session has profile %q, not %q", ss.profile, q.Profile)}
 	case q.Repo != "" && q.Repo != ss.jail.repo.path:
 		return sessionRefusal("the session is one of %q, not of %q", ss.jail.repo.path, q.Repo)
+	case q.Flags&wire.FlagNoRepo != 0:
+		return &job.Refusal{Step: "workspace", Message: "the jobs of a session see its repository: workspace none takes no session"}
 	case strings.HasPrefix(q.Dir, "/") && !ss.root():
 		return &job.Refusal{Step: "cwd", Message: "the working directory must be a path relative to the repository"}
 	case tool == job.ToolUnpack != ss.imports() || tool == job.ToolChanges && (ss.workspace != job.Overlay || overlay):

@@ -19,7 +19,9 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *Request, te
 	if err := sl.group.WatchOOM(stopWatch, func() { r.ask(wire.Vanished) }); err != nil {
 		return wire.Result{}, err
 	}
-	s.watchDisk(stopWatch, sl, r)
+	if q.Flags&wire.FlagNoRepo == 0 {
+		s.watchDisk(stopWatch, sl, r)
+	}
 	if err := s.place(sl, r, q); err != nil {
 		return wire.Result{}, err
 	}
@@ -38,7 +40,7 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *Request, te
 	result.Wall = int64(time.Since(start))
 	result.LayerFull, result.FilesFull = layer.LayerFull, layer.FilesFull
 	var scanned sync.WaitGroup
-	if q.Flags&(wire.FlagReadOnly|wire.FlagOverlay) == 0 && sl.jail.scanned() {
+	if q.writes() && sl.jail.scanned() {
 		scanned.Go(func() { sl.jail.sensitive(since, &result) })
 	}
 	sl.account(&result)

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	inside "corral/isolate/jail"
-	"corral/isolate/wire"
 	"corral/job"
 )
 
@@ -140,5 +139,5 @@ func (sl *slot) addCommon(plan *inside.Plan, readOnly bool) ([]*os.File, error) 
 
 // commonReadOnly says whether a job is not to write to the common directory at all.
 func (r *run) commonReadOnly(q *Request) bool {
-	return q.Flags&(wire.FlagReadOnly|wire.FlagOverlay) != 0 || r.protect == job.ProtectAll
+	return !q.writes() || r.protect == job.ProtectAll
 }

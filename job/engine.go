@@ -69,6 +69,7 @@ func (e *Engine) Run(ctx context.Context, r *Request, out Output, watch Watch) (
 	if record.Decision, err = e.Policy.Decide(ctx, r); err != nil {
 		return nil, err
 	}
+	record.Phases.Decided = time.Now()
 	switch d := &record.Decision; {
 	case !d.Allowed():
 		record.Status = Denied
@@ -146,6 +147,7 @@ func (e *Engine) run(ctx context.Context, record *Record, out Output) error {
 	}
 	record.Status = record.Result.Status
 	out.Finish(record)
+	record.Phases.Stored = time.Now()
 	return nil
 }
 

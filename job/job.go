@@ -25,7 +25,14 @@ const (
 	ReadOnly
 	// Overlay writes to the layer of the job's session; the repository stays as it is.
 	Overlay
+	// NoRepo has nothing at the repository's own path, whatever else the operator shows of the directories above it. Of a
+	// worktree, the git directory is not mounted for the job; where it lies in a directory that is shown read-only to every
+	// job, it is seen there. The working directory is NoRepoDir; there is no session.
+	NoRepo
 )
+
+// NoRepoDir is the working directory of a job with Workspace NoRepo.
+const NoRepoDir = "/tmp"
 
 // String returns the word that command lines and configuration use.
 func (w Workspace) String() string {
@@ -34,11 +41,14 @@ func (w Workspace) String() string {
 		return "readonly"
 	case Overlay:
 		return "overlay"
+	case NoRepo:
+		return "none"
 	}
 	return "direct"
 }
 
-// ParseWorkspace reads the word that String writes.
+// ParseWorkspace reads the word that String writes. NoRepo is no word for it: what is said of a repository is not that there
+// is none.
 func ParseWorkspace(s string) (Workspace, error) {
 	switch s {
 	case "direct", "":
@@ -83,7 +93,7 @@ type Size struct{ Rows, Cols uint16 }
 // A Spec is a job to run.
 type Spec struct {
 	Repo      string   // absolute path of the repository
-	Dir       string   // working directory relative to Repo; "" is Repo
+	Dir       string   // working directory relative to Repo; "" is Repo, or NoRepoDir
 	Args      []string // the program and its arguments; a program without a slash is looked for in PATH of Env
 	Env       []string // the whole environment, NAME=value
 	Workspace Workspace
@@ -107,6 +117,9 @@ type Stdio struct {
 	// Terminal is called with the master of the job's terminal, which it takes over, before Run returns; once, or never if
 	// the job does not come to be. It must not block. nil closes the master.
 	Terminal func(master *os.File)
+	// Started is called when the job was asked for, before Run returns: once for each attempt to run it, if there are more,
+	// of which the last counts. It must not block. nil is nobody who signals the job.
+	Started func(s Signaler)
 }
 
 // A Status says how a job ended.

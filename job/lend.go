@@ -29,7 +29,7 @@ var errNoSessions = errors.New("there are no sessions here")
 // launch has spec run, in a session if it needs one. stdio is taken over.
 func (e *Engine) launch(ctx context.Context, record *Record, spec Spec, stdio Stdio) (Result, error) {
 	if spec.Session != "" || spec.Workspace != Overlay && !record.Request.Root {
-		return e.Runner.Run(ctx, spec, stdio)
+		return e.attempt(ctx, record, spec, stdio)
 	}
 	again, ok := stdio.again(record.Request)
 	result, lost, err := e.inSession(ctx, record, spec, stdio)
@@ -53,7 +53,7 @@ func (e *Engine) inSession(ctx context.Context, record *Record, spec Spec, stdio
 	}
 	record.Anew = record.Anew || loan.Anew
 	spec.Session = loan.ID
-	result, err = e.Runner.Run(ctx, spec, stdio)
+	result, err = e.attempt(ctx, record, spec, stdio)
 	var refusal *Refusal
 	if err == nil {
 		record.Session = loan.ID
@@ -108,7 +108,7 @@ func (s Stdio) again(r *Request) (two Stdio, ok bool) {
 	two.Stdin, errs[0] = duplicate(s.Stdin)
 	two.Stdout, errs[1] = duplicate(s.Stdout)
 	two.Stderr, errs[2] = duplicate(s.Stderr)
-	two.Terminal = s.Terminal
+	two.Terminal, two.Started = s.Terminal, s.Started
 	if errors.Join(errs[:]...) != nil {
 		two.close()
 		return Stdio{}, false

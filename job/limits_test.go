@@ -111,8 +111,10 @@ func TestWorkspace(t *testing.T) {
 			t.Errorf("%q: %v, %v", word, got, err)
 		}
 	}
-	if _, err := ParseWorkspace("Direct"); err == nil {
-		t.Error("Direct is known")
+	for _, word := range []string{"Direct", NoRepo.String()} {
+		if _, err := ParseWorkspace(word); err == nil {
+			t.Errorf("%s is known", word)
+		}
 	}
 }
 

@@ -9,7 +9,7 @@ type Request struct {
 	Session   string // of the client, "" if it has none
 	ID        string // of this request, [0-9a-f]{32}: the trace's, if the client sent one
 	Repo      string // a repository's id
-	Runtime   string // a row of package lang; "" with a Command
+	Runtime   string // a row of package lang, or Starlark; "" with a Command
 	// Command is a program and its arguments, to be run as they are: there is no runtime then, and Executable, Args and Code
 	// stay empty. A program without a slash is looked for in the job's PATH.
 	Command []string
@@ -33,6 +33,10 @@ type Request struct {
 	// Usual is what holds for a zero field of Limits before the policy's own defaults, for protocols that name one. What the
 	// policy does not allow lowers it, and denies nothing.
 	Usual Limits
+	// Output is how many bytes a program in Starlark may write; 0 is the policy's default. Others have no such bound.
+	Output int64
+	// Background is a job that goes on when the client has its reply: the operator says apart how long.
+	Background bool
 	// Root asks for a session of the client with a root file system of its own, where the request is to run: see
 	// SessionSpec. Dir is an absolute path there.
 	Root bool
@@ -99,6 +103,7 @@ type Record struct {
 	Changes       *Changes
 	ChangesReason string
 	Created       time.Time
+	Phases        Phases
 	Queued        time.Duration // how long it waited for a place
 	Duration      time.Duration // from the request to its end
 }

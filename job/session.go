@@ -75,6 +75,9 @@ const (
 	// ToolUnpack fills the root file system of a session with Import, from an archive on standard input. The repository is
 	// its root.
 	ToolUnpack Tool = "unpack"
+	// ToolStarlark interprets a program in Starlark, one of the Spec's Files. It works without a session, with Workspace NoRepo
+	// and without a terminal, and has the strictest profile whatever holds in the repository.
+	ToolStarlark Tool = "starlark"
 )
 
 // LayerDir is where ToolChanges finds the upper directory of the session's overlay.

@@ -20,6 +20,20 @@ type Screen interface {
 	Terminal(master *os.File)
 }
 
+// A Leader is an Output that wants to signal its job.
+type Leader interface {
+	Output
+	// Started takes what signals the job, see Stdio.
+	Started(s Signaler)
+}
+
+// A Signaler signals a job that runs.
+type Signaler interface {
+	// Signal sends a signal to the job's first process or, with everyone, to all of its processes. To a job that has ended
+	// it does nothing. The error is of the way to the supervisor.
+	Signal(number int, everyone bool) error
+}
+
 // Outputs that cannot do what a request needs are a mistake of the program.
 var (
 	errNoFeeder = errors.New("the output has no input to stream")
@@ -29,12 +43,16 @@ var (
 // connect makes what the job of r reads and writes. fed ends the feeding and waits for that.
 func connect(r *Request, out Output) (stdio Stdio, fed func(), err error) {
 	fed = func() {}
+	if leader, ok := out.(Leader); ok {
+		stdio.Started = leader.Started
+	}
 	if r.Terminal != (Size{}) {
 		screen, ok := out.(Screen)
 		if !ok {
 			return Stdio{}, nil, errNoScreen
 		}
-		return Stdio{Terminal: screen.Terminal}, fed, nil
+		stdio.Terminal = screen.Terminal
+		return stdio, fed, nil
 	}
 	if r.Streamed {
 		feeder, ok := out.(Feeder)

@@ -87,3 +87,43 @@ func TestNotLive(t *testing.T) {
 		}
 	}
 }
+
+// A leading stage wants to signal its job.
+type leading struct {
+	*stage
+	signaler Signaler
+}
+
+func (l *leading) Started(s Signaler) { l.signaler = s }
+
+// signaled is a Signaler that does nothing.
+type signaled struct{ attempt int }
+
+func (signaled) Signal(int, bool) error { return nil }
+
+// TestLeader: an output that wants to signal its job is told how, of each attempt to run it; others are not asked.
+func TestLeader(t *testing.T) {
+	s := &stage{decision: allowed(), run: func(_ context.Context, _ Spec, stdio Stdio) (Result, error) {
+		stdio.Started(signaled{1})
+		two, ok := stdio.again(&Request{})
+		if !ok {
+			t.Fatal("no second attempt")
+		}
+		two.Started(signaled{2})
+		two.close()
+		return Result{Status: Success}, nil
+	}}
+	l := &leading{stage: s}
+	if _, err := s.engine().Run(t.Context(), &Request{}, l, nil); err != nil || l.signaler != (signaled{2}) {
+		t.Errorf("%v, %v", err, l.signaler)
+	}
+	s.run = func(_ context.Context, _ Spec, stdio Stdio) (Result, error) {
+		if stdio.Started != nil {
+			t.Error("somebody wants to know")
+		}
+		return Result{Status: Success}, nil
+	}
+	if _, err := s.engine().Run(t.Context(), &Request{}, s, nil); err != nil {
+		t.Error(err)
+	}
+}

@@ -80,12 +80,15 @@ func (c *chain) askedEnv() []string {
 
 // narrowerWorkspace refuses to write where the operator has it that nobody writes.
 func narrowerWorkspace(_ context.Context, c *chain) []string {
+	if c.isStarlark() {
+		return c.starlarkWorkspace()
+	}
 	if c.r.Workspace == nil {
 		return nil
 	}
 	switch wanted := *c.r.Workspace; {
-	case wanted == job.ReadOnly:
-		c.workspace = job.ReadOnly
+	case wanted == job.ReadOnly, wanted == job.NoRepo:
+		c.workspace = wanted
 	case c.repo.Workspace == job.ReadOnly:
 		return []string{fmt.Sprintf("Workspace %q is refused: the repository is configured as %q", wanted, job.ReadOnly)}
 	case wanted == job.Overlay:

@@ -24,6 +24,9 @@ func (c *chain) decision(rule string, reasons []string) job.Decision {
 
 // spec is what to run. The last steps know the memory, by which some programs size themselves.
 func (c *chain) spec() job.Spec {
+	if c.isStarlark() {
+		return c.starlarkSpec()
+	}
 	c.choice.Memory = c.limits.Memory
 	argv, files, env := c.r.Command, []job.File(nil), []string(nil)
 	if !c.isCommand() {
@@ -81,10 +84,11 @@ type extra struct {
 	workspace string // that was asked for, "" if none was
 	protect   string // that holds, "" for none
 	root      int64  // 1: in a root file system of the client's session
+	output    int64  // that was asked for; 0 is not encoded
 }
 
 func (c *chain) extra() extra {
-	a := extra{command: c.r.Command, rows: int64(c.r.Terminal.Rows), cols: int64(c.r.Terminal.Cols)}
+	a := extra{command: c.r.Command, rows: int64(c.r.Terminal.Rows), cols: int64(c.r.Terminal.Cols), output: c.r.Output}
 	for _, name := range sortedNames(c.r.Env) {
 		if value := c.r.Env[name]; value != nil {
 			a.env = append(a.env, name, "set", *value)
@@ -105,12 +109,16 @@ func (c *chain) extra() extra {
 }
 
 func (a extra) encode(b []byte) []byte {
-	if len(a.command)+len(a.env) == 0 && a.rows == 0 && a.cols == 0 && a.workspace == "" && a.protect == "" && a.root == 0 {
+	if len(a.command)+len(a.env) == 0 && a.rows == 0 && a.cols == 0 && a.workspace == "" && a.protect == "" && a.root == 0 && a.output == 0 {
 		return b
 	}
 	b = appendTexts(appendTexts(b, a.command), a.env)
 	b = appendNumber(appendNumber(b, a.rows), a.cols)
-	return appendNumber(appendText(appendText(b, a.workspace), a.protect), a.root)
+	b = appendNumber(appendText(appendText(b, a.workspace), a.protect), a.root)
+	if a.output == 0 {
+		return b
+	}
+	return appendNumber(b, a.output)
 }
 
 func (c *chain) identity(d *job.Decision) identity {

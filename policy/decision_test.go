@@ -75,6 +75,21 @@ func TestHashCovers(t *testing.T) {
 		"protection":            func(_ *Rules, r *job.Request) { r.Protect = job.ProtectAll },
 		"protection by rule":    func(rules *Rules, _ *job.Request) { rules.Repos[0].Protect = job.ProtectHooks },
 		"root file system":      func(_ *Rules, r *job.Request) { r.Root, r.Dir = true, "/" },
+		"output":                func(_ *Rules, r *job.Request) { r.Output = 1 },
+		"more output":           func(_ *Rules, r *job.Request) { r.Output = 2 },
+		"starlark":              program,
+		"starlark, output": func(rules *Rules, r *job.Request) {
+			program(rules, r)
+			r.Output = 1
+		},
+		"starlark, time": func(rules *Rules, r *job.Request) {
+			program(rules, r)
+			r.Limits.Wall = 2 * time.Second
+		},
+		"starlark, memory": func(rules *Rules, r *job.Request) {
+			program(rules, r)
+			rules.Starlark.Memory = 64 << 20
+		},
 	} {
 		try(what, installed, change)
 	}
@@ -154,6 +169,9 @@ func decode(b []byte) (i identity, ok bool) {
 	if len(b) > 0 {
 		i.more = extra{command: texts(), env: texts(), rows: number(), cols: number(), workspace: text(), protect: text(), root: number()}
 	}
+	if len(b) > 0 {
+		i.more.output = number()
+	}
 	return i, len(b) == 0
 }
 
@@ -176,7 +194,7 @@ func FuzzEncoding(f *testing.F) {
 			job.Limits{Memory: r.Int64()},
 			job.Limits{OpenFiles: -1},
 			word(), words(),
-			extra{words(), words(), r.Int64N(2), r.Int64N(2), word(), word(), r.Int64N(2)},
+			extra{words(), words(), r.Int64N(2), r.Int64N(2), word(), word(), r.Int64N(2), r.Int64N(2)},
 		}
 		if got, ok := decode(i.encode()); !ok || !reflect.DeepEqual(got, i) {
 			t.Errorf("%+v became %+v", i, got)

@@ -55,6 +55,10 @@ func buildEnvironment(_ context.Context, c *chain) []string {
 	if reasons := c.askedEnv(); reasons != nil {
 		return reasons
 	}
+	if c.isStarlark() {
+		c.env = environment{} // which it could not see
+		return nil
+	}
 	configured := c.p.rules.RuntimeEnv[c.r.Runtime]
 	var outside []string
 	for _, name := range slices.Sorted(maps.Keys(configured)) {

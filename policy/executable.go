@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"corral/job"
 	"corral/lang"
 )
 
@@ -28,8 +29,11 @@ func compatible(_ context.Context, c *chain) []string {
 
 // allowedExecutable chooses the program. That there is none is no reason against the request.
 func allowedExecutable(_ context.Context, c *chain) []string {
-	if c.isCommand() {
+	switch {
+	case c.isCommand():
 		return allowedCommand(c)
+	case c.isStarlark():
+		return nil
 	}
 	for _, try := range c.tries() {
 		choice, missing := c.p.installed.Choose(c.r.Runtime, try.executable, try.allowed)
@@ -49,6 +53,16 @@ func allowedExecutable(_ context.Context, c *chain) []string {
 		name = c.runtime.Candidates()[0]
 	}
 	return []string{fmt.Sprintf("Executable %q is not in the allowed executables list", name)}
+}
+
+// has says whether there is a program for a runtime that may be used.
+func (p *Policy) has(runtime string) bool {
+	c := p.chain(&job.Request{Runtime: runtime})
+	var ok bool
+	if c.runtime, ok = lang.Lookup(runtime); !ok {
+		return false
+	}
+	return allowedExecutable(context.Background(), c) == nil && c.missing == ""
 }
 
 // A try is one way to ask for a program.
@@ -89,6 +103,8 @@ func (c *chain) program() string {
 	switch {
 	case c.isCommand():
 		return oneLine(c.r.Command[0])
+	case c.isStarlark():
+		return "corral-starlark"
 	case c.missing != "":
 		return "missing: " + oneLine(c.missing)
 	case c.choice.Path == c.choice.Real:

@@ -13,7 +13,8 @@
 // output. It is SHA-256 over an encoding that begins with its version, "corral decision 1". Texts follow as eight bytes of
 // their length, big endian, and their bytes; lists as eight bytes of their count and their texts; numbers as eight bytes;
 // yes and no as the numbers 1 and 0. The order is that of the fields of type identity. All is there, always, but for the
-// fields from command on, of which all are there if one is not empty: no two different requests are encoded alike.
+// fields from command on, of which all are there if one is not empty, and of them the last only if it is not 0: no two
+// different requests are encoded alike.
 //
 // A request with a Command goes through the same steps. It has no runtime, and its program is looked for in the job's own
 // PATH: where the operator has a list of executables, the program must be on it by a name that the job's PATH finds in
@@ -46,6 +47,7 @@ type Rules struct {
 	Rootfs     string   // what identifies the root file system that jobs see
 	Repos      []Repo
 	Operator   Operator // the operator's own rules; nil is none
+	Starlark   Starlark
 }
 
 // A Repo is what holds in one repository.
@@ -56,10 +58,14 @@ type Repo struct {
 	Defaults job.Limits // for what a request does not ask
 	Ceilings job.Limits // the most that can be asked for; a zero field bounds nothing
 	// RootWall is Ceilings.Wall for a request with a root file system of its own; 0 is that itself.
-	RootWall  time.Duration
-	Workspace job.Workspace
-	Protect   job.Protection // the least of it, with Workspace Direct
-	Profile   string         // of system calls: "default" or "strict"
+	RootWall time.Duration
+	// BackgroundWall is the same for a request that goes on in the background.
+	BackgroundWall time.Duration
+	// StarlarkWall is Ceilings.Wall for a program in Starlark, job.StarlarkGrace included: 0 allows none.
+	StarlarkWall time.Duration
+	Workspace    job.Workspace
+	Protect      job.Protection // the least of it, with Workspace Direct
+	Profile      string         // of system calls: "default" or "strict"
 }
 
 // An Operator narrows what the other steps allow; *starlark.File is one. A verdict that would widen it denies.
@@ -129,6 +135,19 @@ func (p *Policy) Repo(principalRepos []string, id string) (Repo, bool) {
 		return Repo{}, false
 	}
 	return r, true
+}
+
+// Runnable returns the runtimes, in the order of the rules, that some repository allows and for which this host has a program that
+// may be used.
+func (p *Policy) Runnable() []string {
+	var list []string
+	for _, name := range p.rules.Runtimes {
+		allowed := func(r Repo) bool { return r.Runtimes == nil || slices.Contains(r.Runtimes, name) }
+		if slices.ContainsFunc(p.rules.Repos, allowed) && p.has(name) {
+			list = append(list, name)
+		}
+	}
+	return list
 }
 
 // Decide implements job.Policy. There is no failure of its own: what goes wrong denies. The error is always nil.

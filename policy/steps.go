@@ -28,17 +28,24 @@ type chain struct {
 	dir     string // clean; "" is the repository
 	// workspace is the repository's, and after its step the request's.
 	workspace job.Workspace
-	limits    job.Limits // no field is zero after the step
-	lowered   []string   // what the operator's rules lowered, for people
-	code      string     // SHA-256 in hex, "" without code
-	stdin     string     // the same of the input, or job.StdinStreamed
+	limits    job.Limits    // no field is zero after the step
+	wall      time.Duration // of a program in Starlark, within that of the job
+	lowered   []string      // what the operator's rules lowered, for people
+	code      string        // SHA-256 in hex, "" without code
+	stdin     string        // the same of the input, or job.StdinStreamed
 }
 
 func (p *Policy) chain(r *job.Request) *chain {
 	c := &chain{p: p, r: r, repo: p.repos[r.Repo]}
 	c.workspace = c.repo.Workspace
-	if r.Root && c.repo.RootWall != 0 {
+	switch {
+	case r.Root && c.repo.RootWall != 0:
 		c.repo.Ceilings.Wall = c.repo.RootWall
+	case r.Background && c.repo.BackgroundWall != 0:
+		c.repo.Ceilings.Wall = c.repo.BackgroundWall
+	}
+	if c.isStarlark() {
+		c.asStarlark()
 	}
 	if r.Code != nil {
 		c.code = hexSum([]byte(*r.Code))
@@ -102,6 +109,9 @@ func enabled(_ context.Context, c *chain) []string {
 	if !c.p.rules.Enabled {
 		return []string{"Runtime execution is disabled in configuration (runtime.enabled = false)"}
 	}
+	if c.isStarlark() && !c.p.rules.Starlark.Enabled {
+		return []string{"Starlark is disabled in configuration (starlark.enabled = false)"}
+	}
 	return nil
 }
 
@@ -130,16 +140,22 @@ func allowedRuntime(_ context.Context, c *chain) []string {
 		return nil
 	}
 	list := c.runtimes()
-	var ok bool
-	if c.runtime, ok = lang.Lookup(c.r.Runtime); !ok || !slices.Contains(list, c.r.Runtime) {
+	ok := c.isStarlark()
+	if !ok {
+		c.runtime, ok = lang.Lookup(c.r.Runtime)
+	}
+	if !ok || !slices.Contains(list, c.r.Runtime) {
 		return []string{fmt.Sprintf("Runtime %q is not in the allowed runtimes list: [%s]", c.r.Runtime, strings.Join(list, ", "))}
 	}
 	return nil
 }
 
 func arguments(_ context.Context, c *chain) []string {
-	if c.isCommand() {
+	switch {
+	case c.isCommand():
 		return commandWords(c)
+	case c.isStarlark():
+		return c.starlarkWords()
 	}
 	if c.r.Code == nil && len(c.r.Args) == 0 {
 		return []string{"code or args is required"}
@@ -154,6 +170,9 @@ func arguments(_ context.Context, c *chain) []string {
 
 func lexicalDirectory(_ context.Context, c *chain) []string {
 	dir := c.r.Dir
+	if c.isStarlark() {
+		return c.starlarkDirectory()
+	}
 	if filepath.IsAbs(dir) != c.r.Root || strings.IndexByte(dir, 0) >= 0 || slices.Contains(strings.Split(dir, "/"), "..") {
 		return []string{fmt.Sprintf("Relative CWD %q contains path traversal or absolute path components", dir)}
 	}
@@ -164,6 +183,9 @@ func lexicalDirectory(_ context.Context, c *chain) []string {
 }
 
 func withinTimeout(_ context.Context, c *chain) []string {
+	if c.isStarlark() {
+		return c.starlarkTimeout()
+	}
 	// The ceilings lower the defaults: what nobody asked for is not refused.
 	c.limits = c.r.Limits.Or(c.r.Usual.Or(c.repo.Defaults).Or(job.Defaults()).AtMost(c.repo.Ceilings))
 	most := job.Limits{Wall: c.repo.Ceilings.Wall}
@@ -179,7 +201,7 @@ func withinLimits(_ context.Context, c *chain) []string {
 			return []string{"Requested limits: " + oneLine(err.Error())}
 		}
 	}
-	return nil
+	return c.starlarkRoom()
 }
 
 func milliseconds(d time.Duration) string {
@@ -212,7 +234,7 @@ func operatorsRules(ctx context.Context, c *chain) []string {
 	default:
 		c.note(lowered)
 		c.limits = lowered
-		return nil
+		return c.starlarkRoom()
 	}
 }
 

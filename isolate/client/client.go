@@ -240,7 +240,7 @@ func (c *Client) Start(spec job.Spec, stdio job.Stdio, terminal func(master *os.
 		m.Flags |= wire.FlagRepo
 		files = append(files, dir)
 	}
-	if spec.Session == "" { // which has its own
+	if spec.Session == "" && spec.Workspace != job.NoRepo { // a session has its own
 		path, dir, flag := c.common(spec.Repo)
 		m.Common = path
 		m.Flags |= flag
@@ -273,6 +273,8 @@ func message(spec job.Spec) wire.Run {
 		m.Flags |= wire.FlagReadOnly
 	case job.Overlay:
 		m.Flags |= wire.FlagOverlay
+	case job.NoRepo:
+		m.Flags |= wire.FlagNoRepo
 	case job.Direct:
 	}
 	switch spec.Protect {
@@ -349,6 +351,9 @@ func (c *Client) Run(ctx context.Context, spec job.Spec, stdio job.Stdio) (job.R
 	r, err := c.Start(spec, stdio, stdio.Terminal)
 	if err != nil {
 		return job.Result{}, err
+	}
+	if stdio.Started != nil {
+		stdio.Started(r)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = r.Kill() })
 	defer stop()

@@ -85,6 +85,7 @@ func TestRequest(t *testing.T) {
 	}{
 		{"by descriptor", false, func(*job.Spec, *job.Stdio) {}, wire.FlagReadOnly | wire.FlagRepo, 4},
 		{"by path", true, func(*job.Spec, *job.Stdio) {}, wire.FlagReadOnly, 3},
+		{"no repository", false, func(s *job.Spec, _ *job.Stdio) { s.Workspace = job.NoRepo }, wire.FlagNoRepo | wire.FlagRepo, 4},
 		{"terminal", true, func(s *job.Spec, _ *job.Stdio) { s.Terminal = job.Size{Rows: 2, Cols: 3} }, wire.FlagReadOnly | wire.FlagTerminal, 1},
 		{"input", true, func(_ *job.Spec, o *job.Stdio) { o.Stdin, _ = os.Open(os.DevNull) }, wire.FlagReadOnly | wire.FlagStdin, 4},
 	} {
@@ -288,5 +289,38 @@ func TestDial(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "no-socket")
 	if _, err := Dial(path); !errors.Is(err, job.ErrUnavailable) || !errors.Is(err, unix.ENOENT) || !strings.Contains(err.Error(), path) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestStarted: who asked for a job is told how to signal it, as soon as it was asked for.
+func TestStarted(t *testing.T) {
+	sandboxtest.Leaks(t)
+	c, s := supervisor(t)
+	c.ByPath = true
+	stdio := streams(t)
+	started := make(chan job.Signaler, 1)
+	stdio.Started = func(s job.Signaler) { started <- s }
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Run(t.Context(), job.Spec{Repo: "/srv/app", Args: []string{"true"}}, stdio)
+		done <- err
+	}()
+	head, _, files := next(t, s)
+	wire.CloseAll(files)
+	signaler := <-started
+	for _, want := range []wire.Signal{{Number: 15}, {Number: 2, Everyone: true}} {
+		if err := signaler.Signal(int(want.Number), want.Everyone); err != nil {
+			t.Fatal(err)
+		}
+		h, body, _ := next(t, s)
+		if got, err := wire.ReadSignal(body); err != nil || h.Op != wire.OpSignal || h.Tag != head.Tag || got != want {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	}
+	if err := s.Send((&wire.Result{Outcome: wire.Exited}).Append(head.Tag)); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }

@@ -45,6 +45,7 @@ const (
 	planRootCwd  = 64
 	planKept     = 128
 	planCommonFD = 256
+	planNoRepo   = 512
 )
 
 // Prepare is what a slot needs to be made ready. Its one descriptor is the compiled seccomp program.
@@ -95,14 +96,15 @@ type Rlimit struct {
 	Soft, Hard uint64
 }
 
-// Plan is one job for a ready slot. Its descriptors are, in this order: the repository's mount, the payload, stdout and
-// stderr unless Terminal, stdin if Stdin, the program if ExecFD, the layer's mount if Layer, the common directory's if Common is not "".
+// Plan is one job for a ready slot. Its descriptors are, in this order: the repository's mount unless NoRepo, the payload,
+// stdout and stderr unless Terminal, stdin if Stdin, the program if ExecFD, the layer's mount if Layer, the common directory's if Common is not "".
 type Plan struct {
 	Terminal, ReadOnly, Stdin, ExecFD bool
 	SayStarted                        bool          // report Started
 	Layer                             bool          // the layer is mounted at /var/layer
 	RootDir                           bool          // Dir is relative to the root, not to the repository
 	Kept                              bool          // a Kept follows
+	NoRepo                            bool          // nothing is at Repo; with RootDir
 	Wall                              time.Duration // the stub's own deadline; 0 none
 	TmpBytes, TmpInodes               int64
 	Rows, Cols                        uint16
@@ -116,7 +118,7 @@ type Plan struct {
 func (p *Plan) Append() []byte {
 	b := make([]byte, planSize)
 	flags := uint32(0)
-	for flag, on := range map[uint32]bool{planTTY: p.Terminal, planReadOnly: p.ReadOnly, planStdin: p.Stdin, planExecFD: p.ExecFD, planStarted: p.SayStarted, planLayer: p.Layer, planRootCwd: p.RootDir, planKept: p.Kept, planCommonFD: p.Common != ""} {
+	for flag, on := range map[uint32]bool{planTTY: p.Terminal, planReadOnly: p.ReadOnly, planStdin: p.Stdin, planExecFD: p.ExecFD, planStarted: p.SayStarted, planLayer: p.Layer, planRootCwd: p.RootDir, planKept: p.Kept, planCommonFD: p.Common != "", planNoRepo: p.NoRepo} {
 		if on {
 			flags |= flag
 		}

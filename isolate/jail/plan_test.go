@@ -35,6 +35,14 @@ func TestPlanAppend(t *testing.T) {
 	}
 }
 
+// TestPlanWithoutRepo: it says so, and where the job works instead.
+func TestPlanWithoutRepo(t *testing.T) {
+	b := (&Plan{Repo: "/srv/repo", Dir: "tmp", RootDir: true, NoRepo: true}).Append()
+	if flags := binary.LittleEndian.Uint32(b[4:]); flags != planNoRepo|planRootCwd || text(b[planRepo:]) != "/srv/repo" || text(b[planDir:]) != "tmp" {
+		t.Errorf("flags %d, %q, %q", flags, text(b[planRepo:]), text(b[planDir:]))
+	}
+}
+
 // text is a C string.
 func text(b []byte) string {
 	s, _, _ := bytes.Cut(b, []byte{0})

@@ -12,6 +12,7 @@ const (
 	FlagProtectHooks             // sensitive paths are read-only, see job.ProtectHooks
 	FlagProtectAll               // likewise, see job.ProtectAll
 	FlagCommon                   // a descriptor of Common is there, after all others; else Common names one the supervisor serves
+	FlagNoRepo                   // nothing is at the repository's own path, see job.NoRepo
 	flagsEnd
 )
 

@@ -15,7 +15,7 @@ import (
 )
 
 // Version is the first field of every message; the two sides are of one release.
-const Version = 3
+const Version = 4
 
 // Limits of a message's parts, in bytes.
 const (

@@ -284,8 +284,8 @@ static int landlock(struct job *j)
 	} list[] = {
 		{ "/", j->prepare.roots ? write : read }, { "/dev", device }, { "/proc", rules.fs & (read | LL_WRITE | LL_TRUNCATE) },
 		{ "/tmp", write }, { "/var/tmp", write }, { "/home", write }, { "/dev/shm", write },
-		{ j->plan.repo, j->plan.flags & PLAN_READONLY ? read : write },
-		{ j->plan.flags & PLAN_COMMON ? j->plan.common : j->plan.repo, j->plan.flags & PLAN_READONLY ? read : write },
+		{ j->plan.repo, j->plan.flags & (PLAN_READONLY | PLAN_NO_REPO) ? read : write },
+		{ j->plan.flags & PLAN_COMMON ? j->plan.common : j->plan.repo, j->plan.flags & (PLAN_READONLY | PLAN_NO_REPO) ? read : write },
 	};
 	for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
 		int r = allow(set, list[i].path, list[i].access);

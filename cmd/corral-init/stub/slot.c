@@ -331,9 +331,21 @@ static int common(struct job *j)
 	return j->plan.flags & PLAN_COMMON ? mount_own(j, j->common, j->plan.common) : 0;
 }
 
+/* hide has nothing at path, which may lie in what the jail shows of the host. Only a private directory starts without it:
+ * where else it is not found, it is not known what is there, or will be. */
+static int hide(const char *path)
+{
+	int empty = (int)SYS3(__NR_open_tree, AT_FDCWD, "/var/empty", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	if (empty < 0)
+		return empty;
+	int r = mount_over(empty, path);
+	SYS1(__NR_close, empty);
+	return r == -ENOENT && below_private(path) ? 0 : r;
+}
+
 static int repo(struct job *j)
 {
-	return mount_own(j, j->repo, j->plan.repo);
+	return j->plan.flags & PLAN_NO_REPO ? hide(j->plan.repo) : mount_own(j, j->repo, j->plan.repo);
 }
 
 static int layer(struct job *j)

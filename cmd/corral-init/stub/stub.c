@@ -185,20 +185,22 @@ static void take_kept(struct job *j)
 /* take_plan waits for the plan and takes over its descriptors. */
 static void take_plan(struct job *j)
 {
-	int fds[MAX_FDS], count = 0, next = 2;
+	int fds[MAX_FDS], count = 0, next = 0;
 	long r = receive(&j->plan, sizeof j->plan, fds, &count);
 	if (r == 0)
 		leave(0);
 	if (r != sizeof j->plan || j->plan.version != PLAN_VERSION)
 		fail("plan", r < 0 ? (int)r : -EINVAL);
 	u32 f = j->plan.flags;
-	int want = 2 + (f & PLAN_TTY ? 0 : 2) + (f & PLAN_STDIN ? 1 : 0) + (f & PLAN_EXEC_FD ? 1 : 0) + (f & PLAN_LAYER ? 1 : 0) +
+	int want = (f & PLAN_NO_REPO ? 1 : 2) + (f & PLAN_TTY ? 0 : 2) + (f & PLAN_STDIN ? 1 : 0) + (f & PLAN_EXEC_FD ? 1 : 0) + (f & PLAN_LAYER ? 1 : 0) +
 		   (f & PLAN_COMMON ? 1 : 0);
 	if (count != want || j->plan.repo[0] != '/' || j->plan.repo[PATH_SIZE - 1] || j->plan.cwd[PATH_SIZE - 1] ||
-	    j->plan.common[PATH_SIZE - 1] || (f & PLAN_COMMON && j->plan.common[0] != '/'))
+	    j->plan.common[PATH_SIZE - 1] || (f & PLAN_COMMON && j->plan.common[0] != '/') ||
+	    (f & PLAN_NO_REPO && (f & (PLAN_ROOT_CWD | PLAN_COMMON | PLAN_KEPT)) != PLAN_ROOT_CWD))
 		fail("plan", -EINVAL);
-	j->repo = fds[0];
-	j->payload = fds[1];
+	if (!(f & PLAN_NO_REPO))
+		j->repo = fds[next++];
+	j->payload = fds[next++];
 	if (!(f & PLAN_TTY)) {
 		j->out = fds[next++];
 		j->err = fds[next++];

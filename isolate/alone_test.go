@@ -1,0 +1,248 @@
+package isolate
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/internal/sandboxtest"
+	"corral/isolate/wire"
+	"corral/job"
+	"corral/starlark"
+)
+
+// TestAlone: what a job without a session cannot have, each for one reason only. A program in Starlark has nothing but its
+// own way to be run.
+func TestAlone(t *testing.T) {
+	const none, star = wire.FlagNoRepo, string(job.ToolStarlark)
+	s := &Supervisor{programs: &programs{starlark: os.Stdin}}
+	for _, tt := range []struct {
+		name string
+		run  wire.Run
+		step string // "" for none
+	}{
+		{"a program", wire.Run{}, ""},
+		{"no repository", wire.Run{Flags: none | wire.FlagStdin | wire.FlagRepo, Dir: "."}, ""},
+		{"a terminal without a repository", wire.Run{Flags: none | wire.FlagTerminal}, ""},
+		{"read-only as well", wire.Run{Flags: none | wire.FlagReadOnly}, "workspace"},
+		{"overlay as well", wire.Run{Flags: none | wire.FlagOverlay}, "workspace"},
+		{"hooks of none", wire.Run{Flags: none | wire.FlagProtectHooks}, "workspace"},
+		{"all of none", wire.Run{Flags: none | wire.FlagProtectAll}, "workspace"},
+		{"the git directory of none", wire.Run{Flags: none, Common: "/srv/main/.git"}, "workspace"},
+		{"and its descriptor", wire.Run{Flags: none | wire.FlagCommon, Common: "/srv/main/.git"}, "workspace"},
+		{"a directory of none", wire.Run{Flags: none, Dir: "src"}, "cwd"},
+		{"an absolute one", wire.Run{Flags: none, Dir: "/etc"}, "cwd"},
+		{"overlay", wire.Run{Flags: wire.FlagOverlay}, "workspace"},
+		{"a tool of sessions", wire.Run{Tool: string(job.ToolChanges)}, "session"},
+		{"another of them, without a repository", wire.Run{Tool: string(job.ToolUnpack), Flags: none}, "session"},
+		{"no tool", wire.Run{Tool: "rm", Flags: none}, "session"},
+		{"starlark", wire.Run{Tool: star, Flags: none}, ""},
+		{"starlark, with an input", wire.Run{Tool: star, Flags: none | wire.FlagStdin | wire.FlagRepo, Profile: "strict"}, ""},
+		{"starlark in a repository", wire.Run{Tool: star}, "workspace"},
+		{"starlark that reads one", wire.Run{Tool: star, Flags: wire.FlagReadOnly}, "workspace"},
+		{"starlark on a layer", wire.Run{Tool: star, Flags: wire.FlagOverlay}, "workspace"},
+		{"starlark that reads none", wire.Run{Tool: star, Flags: none | wire.FlagReadOnly}, "workspace"},
+		{"starlark that protects", wire.Run{Tool: star, Flags: none | wire.FlagProtectHooks}, "workspace"},
+		{"starlark in a directory", wire.Run{Tool: star, Flags: none, Dir: "src"}, "cwd"},
+		{"starlark with a terminal", wire.Run{Tool: star, Flags: none | wire.FlagTerminal}, "request"},
+		{"starlark with another profile", wire.Run{Tool: star, Flags: none, Profile: "default"}, "profile"},
+	} {
+		err := s.alone(&Request{Run: tt.run})
+		if tt.step == "" && err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+		} else if tt.step != "" {
+			refusedAt(t, tt.name, err, tt.step, 0)
+		}
+	}
+	s.programs.starlark = nil
+	err := s.alone(&Request{Run: wire.Run{Tool: star, Flags: none}})
+	refusedAt(t, "not installed", err, "tool", 0)
+	if want := "corral-starlark is not installed"; err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "\nhint: ") {
+		t.Errorf("%v", err)
+	}
+	if got := profileOf(&Request{Run: wire.Run{Tool: star}}, "default"); got != "strict" {
+		t.Errorf("profile %q", got)
+	}
+}
+
+// TestPrograms: the interpreter may be missing, and no program may be anybody's but root's.
+func TestPrograms(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Root)
+	dir := t.TempDir()
+	names := []string{"corral-init", "corral-stub", "corral-layer"}
+	for _, name := range names {
+		put(t, filepath.Join(dir, name), "x", 0o755, 0)
+	}
+	p, err := loadPrograms(dir)
+	if err != nil || p.starlark != nil {
+		t.Fatalf("without the interpreter: %+v, %v", p, err)
+	}
+	p.close()
+	put(t, filepath.Join(dir, starlarkProgram), "x", 0o755, 0)
+	if p, err = loadPrograms(dir); err != nil || p.starlark == nil {
+		t.Fatalf("with it: %+v, %v", p, err)
+	}
+	p.close()
+	for _, name := range append(names, starlarkProgram) {
+		path := filepath.Join(dir, name)
+		for what, spoil := range map[string]func() error{
+			"another's": func() error { return os.Chown(path, owner, 0) },
+			"writable":  func() error { return os.Chmod(path, 0o757) },
+			"a link":    func() error { return errors.Join(os.Remove(path), os.Symlink("/bin/true", path)) },
+		} {
+			if err := spoil(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := loadPrograms(dir); err == nil {
+				t.Errorf("%s that is %s was taken", name, what)
+			}
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			put(t, path, "x", 0o755, 0)
+		}
+	}
+}
+
+// TestNoRepo: such a job sees nothing of the repository, wherever that lies, and works in a directory of its own.
+func TestNoRepo(t *testing.T) {
+	f := newFront(t)
+	inOpt, err := os.MkdirTemp("/opt", "corral-test-") //nolint:usetesting // every job sees /opt: that is what is tested
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(inOpt) })
+	if err := errors.Join(os.Chmod(inOpt, 0o755), os.Chown(inOpt, owner, owner)); err != nil {
+		t.Fatal(err)
+	}
+	for name, repo := range map[string]string{"in a private directory": f.repo, "in a system directory": inOpt} {
+		f.repo = repo
+		put(t, filepath.Join(repo, "secret"), "secret\n", 0o644, owner)
+		spec := f.spec("sh", "-c", `pwd; ls -A "$1" 2>/dev/null; cat "$1/secret" 2>/dev/null; grep -c "$1" /proc/self/mountinfo
+			echo mine >file && cat file; (echo x >"$1/made") 2>/dev/null || echo refused; ls /proc/self/cwd/`, "sh", repo)
+		for _, profile := range []string{"", "strict"} {
+			spec.Workspace, spec.Profile = job.NoRepo, profile
+			spec.Limits.Disk = 1 // which is of the repository
+			d := f.run(spec)
+			mounts := "0"
+			if repo == inOpt {
+				mounts = "1" // an empty one
+			}
+			if want := "/tmp\n" + mounts + "\nmine\nrefused\nfile\n"; d.out != want || d.Status != job.Success || d.Sensitive != nil {
+				t.Errorf("%s: %q, %s%+v", name, d.out, d.err, d.Result)
+			}
+		}
+		spec.Workspace, spec.Profile, spec.Limits.Disk = job.Direct, "", 0
+		if d := f.run(spec); !strings.HasPrefix(d.out, repo+"\nsecret\nsecret\n1\n") { // the next one in it is as ever
+			t.Errorf("%s, direct: %q %s", name, d.out, d.err)
+		}
+		if err := os.Remove(filepath.Join(repo, "made")); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestNoRepoNotFound: where a repository that a jail may show is not to be found, it is not taken for hidden.
+func TestNoRepoNotFound(t *testing.T) {
+	f := newFront(t)
+	top, err := os.MkdirTemp("/opt", "corral-test-") //nolint:usetesting // every job sees /opt: that is what is tested
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = errors.Join(unix.Unmount(top, unix.MNT_DETACH), os.Remove(top)) })
+	one, other := filepath.Join(top, "one"), filepath.Join(top, "other")
+	// Jails made before get no mounts made in it later.
+	if err := errors.Join(unix.Mount("test", top, "tmpfs", 0, "mode=0755"), unix.Mount("", top, "", unix.MS_PRIVATE, "")); err != nil {
+		t.Fatal(err)
+	}
+	f.repo = filepath.Join(one, "repo")
+	mkdir(t, one, 0)
+	mkdir(t, f.repo, owner)
+	spec := f.spec("true")
+	spec.Workspace = job.NoRepo
+	if d := f.run(spec); d.Status != job.Success {
+		t.Fatalf("%s%+v", d.err, d.Result)
+	}
+	// The same directory at the same path, for who sees the mount.
+	if err := os.Rename(one, other); err != nil {
+		t.Fatal(err)
+	}
+	mkdir(t, one, 0)
+	if err := unix.Mount(other, one, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	refusedAt(t, "not found", second(f.try(spec)), "repo", unix.ENOENT)
+}
+
+// interprets is a job that runs a program in Starlark.
+func (f *front) interprets(source string) job.Spec {
+	const path = "/tmp/job/code.star"
+	b := starlark.Bounds{Output: 1 << 10, Wall: 10 * time.Second, Memory: 128 << 20}
+	return job.Spec{
+		Repo: f.repo, Tool: job.ToolStarlark, Workspace: job.NoRepo, Args: starlark.Arguments(b, path),
+		Files: []job.File{{Path: path, Content: source}}, Limits: job.Limits{Memory: b.Memory, PIDs: 32, Tmp: 1 << 20, TmpInodes: 64, OpenFiles: 64},
+	}
+}
+
+// TestStarlarkTool: corrald's own interpreter is run, whatever the job's jail, its Args and its environment have by that
+// name; in a session it is not.
+func TestStarlarkTool(t *testing.T) {
+	sandboxtest.Bin(t, starlarkProgram)
+	f := newFront(t)
+	put(t, filepath.Join(f.repo, "starlark"), "#!/bin/sh\necho fooled\n", 0o755, owner)
+	spec := f.interprets(`emit(read_input().upper())`)
+	spec.Env = []string{"PATH=" + f.repo, "LD_PRELOAD=" + f.repo + "/starlark", "GODEBUG=inittrace=1"}
+	if d := f.feed(spec, []byte("input")); d.out != "INPUT" || d.Status != job.Success || d.Sensitive != nil {
+		t.Errorf("%q, %q, %+v", d.out, d.err, d.Result)
+	}
+	d := f.run(f.interprets("1 // 0"))
+	failure := starlark.Ended(d.ExitCode, []byte(d.err))
+	if d.ExitCode != 1 || d.out != "" || failure.Code != starlark.CodeEval || failure.Position == "" {
+		t.Errorf("%q, %q, %+v", d.out, d.err, d.Result)
+	}
+	ss := f.session(job.SessionSpec{})
+	spec.Session = ss.ID
+	refusedAt(t, "in a session", second(f.try(spec)), "workspace", 0)
+	spec.Workspace = job.Direct
+	refusedAt(t, "in a session that writes", second(f.try(spec)), "session", 0)
+	spec = f.spec("true")
+	spec.Session, spec.Workspace = ss.ID, job.NoRepo
+	refusedAt(t, "no repository, in a session", second(f.try(spec)), "workspace", 0)
+}
+
+// TestWithoutStarlark: a supervisor without the interpreter runs everything else.
+func TestWithoutStarlark(t *testing.T) {
+	dir := t.TempDir()
+	f := newFront(t, func(c *Config) {
+		for _, name := range []string{"corral-init", "corral-stub", "corral-layer"} {
+			if err := copyFile(filepath.Join(c.Programs, name), filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.Programs = dir
+	})
+	refusedAt(t, "not installed", second(f.try(f.interprets(""))), "tool", 0)
+	if out := f.sh("echo still"); out != "still" {
+		t.Errorf("%q", out)
+	}
+}
+
+func copyFile(from, to string) error {
+	r, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	w, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_CLOEXEC, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, r)
+	return errors.Join(err, w.Close())
+}
