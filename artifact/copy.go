@@ -3,6 +3,7 @@ package artifact
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"slices"
 
@@ -32,6 +33,33 @@ func (s *Store) Copy(r Reader, handle string, stdout, stderr io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// Stream writes a stream, Stdout or Stderr, as it is stored, reading it once: when there is an error, what was written is
+// not to be believed. The error is as that of a Query; that of ctx when it ends before.
+func (s *Store) Stream(ctx context.Context, r Reader, handle, stream string, w io.Writer) error {
+	if stream != Stdout && stream != Stderr {
+		return fmt.Errorf("%q is no stream", stream)
+	}
+	m, dir, err := s.find(handle, &r)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	return s.read(ctx, dir, handle, m.stream(stream), w)
+}
+
+// Find returns the manifest of an artifact. The error is as that of a Query.
+func (s *Store) Find(ctx context.Context, r Reader, handle string) (*Manifest, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	m, dir, err := s.find(handle, &r)
+	if err != nil {
+		return nil, err
+	}
+	unix.Close(dir)
+	return m, nil
 }
 
 // CopyLines writes lines of a stream as they are stored, by the numbers that a Query has for them. Nothing is written of

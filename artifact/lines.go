@@ -13,6 +13,7 @@ type wanted struct {
 	excerpts    int      // at most
 	from, to    int64    // and these lines, 1-based; from 0 is none
 	within      bool     // terms are looked for in these lines alone
+	at          []int64  // excerpts around these lines as well, by their numbers in what is stored, in order
 }
 
 // A lineReader reads a stream in pieces of any size and keeps what is wanted of it. It is the same for a job that runs and for
@@ -31,6 +32,8 @@ type lineReader struct {
 	valid   []byte  // what is no text, made some
 	find    *finder // nil when nothing is looked for any more
 	hit     bool    // in cur
+	due     []int64 // what of want.at is yet to come
+	left    int64   // lines that a gap left out so far
 
 	head  []line
 	ring  []line // of the lines before cur; the next goes to n % len
@@ -48,7 +51,10 @@ const (
 
 func newLineReader(w wanted) *lineReader {
 	v := &lineReader{want: w, room: maxLines, ring: make([]line, max(w.last, w.context))}
-	if len(w.terms) == 0 {
+	if w.excerpts > 0 {
+		v.due = w.at
+	}
+	if len(w.terms) == 0 && len(v.due) == 0 {
 		v.ring = v.ring[:w.last:w.last]
 	} else if f := newFinder(w.terms); len(f.terms) > 0 && w.excerpts > 0 {
 		v.find = f
@@ -98,6 +104,9 @@ func (v *lineReader) skip(p []byte) int {
 	if v.want.from > 0 && v.n+count >= v.want.from && v.n < v.want.to && (v.room >= 0 || v.find != nil) {
 		return 0
 	}
+	if len(v.due) > 0 && v.due[0] <= v.stored(v.n+count) {
+		return 0
+	}
 	if count <= int64(len(v.ring)) {
 		return 0
 	}
@@ -128,11 +137,12 @@ func (v *lineReader) add(p []byte) {
 }
 
 func (v *lineReader) begin() {
-	v.open, v.hit = true, false
+	v.open = true
 	v.partial = v.partial[:0]
 	number := v.n + 1
+	v.hit = v.comes(number)
 	v.keep = len(v.head) < v.want.first || len(v.ring) > 0 || v.texts.open(number) || v.want.has(number) ||
-		v.find != nil && !v.want.within
+		v.hit || v.find != nil && !v.want.within
 	v.cur.reset()
 	if v.find != nil {
 		v.find.newLine()
@@ -170,11 +180,12 @@ func (v *lineReader) end(terminated bool) {
 func (v *lineReader) place(l *line) {
 	switch {
 	case v.texts.open(v.n) && v.texts.size >= maxText:
-		v.cut, v.find = true, nil
+		v.cut = true
+		v.enough()
 		v.texts.end()
 	case v.texts.open(v.n):
 		v.texts.add(v.n, l)
-	case v.hit && v.find != nil && (!v.want.within || v.want.has(v.n)):
+	case v.hit && (!v.want.within || v.want.has(v.n)):
 		v.excerpt(l)
 	}
 	if len(v.head) < v.want.first {
@@ -220,7 +231,8 @@ func (v *lineReader) since(n, most int64) int64 {
 // excerpt begins one around l, which a term is in.
 func (v *lineReader) excerpt(l *line) {
 	if v.texts.size >= maxText {
-		v.cut, v.find = true, nil
+		v.cut = true
+		v.enough()
 		return
 	}
 	from, until := v.since(v.n, int64(v.want.context)), v.n+int64(v.want.context)
@@ -235,10 +247,24 @@ func (v *lineReader) excerpt(l *line) {
 	if len(v.texts.list) < v.want.excerpts {
 		return
 	}
-	v.find = nil
+	v.enough()
 	if v.want.last == 0 {
 		v.ring = nil
 	}
+}
+
+// enough ends the search.
+func (v *lineReader) enough() { v.find, v.due = nil, nil }
+
+// stored is the number of line n in what is stored.
+func (v *lineReader) stored(n int64) int64 { return n - v.left }
+
+// comes says whether line n is of those that are wanted by their numbers in what is stored.
+func (v *lineReader) comes(n int64) bool {
+	for len(v.due) > 0 && v.due[0] < v.stored(n) {
+		v.due = v.due[1:]
+	}
+	return len(v.due) > 0 && v.due[0] == v.stored(n)
 }
 
 // gap says that so many lines were left out here, and what stands for them.
@@ -249,10 +275,11 @@ func (v *lineReader) gap(left int64, marker string) {
 	}
 	v.begin()
 	find := v.find
-	v.find = nil
+	v.find, v.hit = nil, false
 	v.add([]byte(marker))
 	v.end(true)
 	v.find = find
+	v.left += max(resume-v.n, 0)
 	v.n = max(v.n, resume)
 }
 

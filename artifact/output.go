@@ -38,8 +38,9 @@ type Output struct {
 
 	totals [2]atomic.Int64 // bytes that the streams had so far
 
-	mu       sync.Mutex // guards what follows
-	streams  [2]*stream // stdout, stderr; nil before Streams and when they have ended
+	mu       sync.Mutex  // guards what follows
+	streams  [2]*stream  // stdout, stderr; nil before Streams and when they have ended
+	margins  [2]*margins // of these, for as long as the Output is; nil before Streams
 	ended    bool
 	captured Captured
 	pending  *pending // what becomes the artifact; nil before Streams, and if nothing is stored
@@ -65,6 +66,10 @@ type Captive struct {
 	Truncated bool   // it is longer than Options.StreamBytes: not all of it is stored, or would have been
 	Summary   string // as the View wants it; valid UTF-8
 	Whole     string // all of it after redaction, with View.Whole: as far as it came before there was too much
+	// Head and Tail are the beginning and the end of it after redaction, with View.Ends; Between counts the bytes that are in
+	// neither.
+	Head, Tail string
+	Between    int64
 }
 
 // Begin returns an Output. Nothing is made on disk, and no goroutine is started, before it has to be. A nil Store stores
@@ -110,7 +115,11 @@ func (o *Output) Streams() (stdout, stderr *os.File, err error) {
 	first, second := o.begin.View.wanted()
 	whole := o.begin.View.whole()
 	for i, w := range [...]wanted{first, second} {
-		o.streams[i] = &stream{total: &o.totals[i], hide: newRedactor(patterns, literals), view: newLineReader(w), keep: o.spool(i), whole: whole}
+		o.margins[i] = newMargins(o.begin.View.Ends)
+		o.streams[i] = &stream{
+			total: &o.totals[i], hide: newRedactor(patterns, literals), view: newLineReader(w), keep: o.spool(i), whole: whole,
+			ends: o.margins[i],
+		}
 	}
 	if stdout, err = o.streams[0].open(); err != nil {
 		o.streams = [2]*stream{}
@@ -143,6 +152,21 @@ func (o *Output) spool(i int) *spool {
 // Written implements job.Output.
 func (o *Output) Written() (stdout, stderr int64) {
 	return o.totals[0].Load(), o.totals[1].Load()
+}
+
+// Margins returns what there is of a stream, Stdout or Stderr, with View.Ends: Head, Tail and Between, and the Bytes that the job
+// has written, of which some may be held back until it is known that they are no secret. It may be called at any time.
+func (o *Output) Margins(stream string) Captive {
+	n := 0
+	if stream == Stderr {
+		n = 1
+	}
+	o.mu.Lock()
+	m := o.margins[n]
+	o.mu.Unlock()
+	c := Captive{Bytes: o.totals[n].Load()}
+	c.Head, c.Tail, c.Between = m.both()
+	return c
 }
 
 // Finish implements job.Output. When it returns, Captured has all of it, and a handle in it can be read.
@@ -187,6 +211,7 @@ func (o *Output) capture() {
 		to.Bytes, to.Lines = s.total.Load(), s.view.n
 		to.Truncated = s.passed > o.limit
 		to.Whole = string(s.shown)
+		to.Head, to.Tail, to.Between = s.ends.both()
 		c.Over = s.whole.isOver()
 	}
 	if v.Lines > 0 {

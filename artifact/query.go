@@ -57,6 +57,9 @@ type Query struct {
 	Excerpts int      // at most; 0 is none
 	Context  int      // lines before and after a match
 	Stream   string   // Stdout, Stderr; "" is both
+	// At are lines to be shown with those around them, as if a term were in them, by name of a stream. They are numbered as
+	// what Copy writes is, which has no gap in it, and are in no order. Not with a Range.
+	At map[string][]int64
 	// Range is lines to read. Terms are looked for in these alone, then, and an excerpt has no others.
 	Range *Range
 }
@@ -118,6 +121,7 @@ func (s *Store) Query(ctx context.Context, q Query) (*Answer, error) {
 	views := map[string]*lineReader{}
 	for _, name := range streams {
 		k := m.stream(name)
+		w.at = slices.Sorted(slices.Values(q.At[name]))
 		v := newLineReader(w)
 		if err := s.read(ctx, dir, q.Handle, k, &gapReader{v: v, gap: k.gap}); err != nil {
 			return nil, err

@@ -1,8 +1,10 @@
 package artifact
 
 import (
+	"bytes"
 	"encoding/binary"
 	"slices"
+	"strings"
 )
 
 // window is how far a rule may look ahead before it decides, in bytes: the overlap of redaction over the stream. What
@@ -25,6 +27,11 @@ func newRedactor(patterns, literals *ruleset) *redactor {
 		r.literals = &scanner{rules: literals}
 	}
 	return r
+}
+
+// Redact hides in a text what is hidden in output, and these values. Newlines stay.
+func Redact(text string, secrets []string) string {
+	return string(newRedactor(defaultRules(), literalRules(secrets)).write(nil, []byte(text), true))
 }
 
 // write appends to dst what of p, and of what was held back before, is decided. last says that nothing follows.
@@ -135,7 +142,17 @@ func (s *scanner) find(src []byte, from int, last bool) (int, int) {
 	if last {
 		return len(src), miss
 	}
-	return max(len(src)-(anchor-1), from), miss
+	return max(s.rules.undecided(src), from), miss
+}
+
+// undecided returns where in src, of which more follows, a rule may begin that is yet to be seen. What is shown of a job that
+// runs ends with whole lines, therefore: no rule begins with a newline, as a rule.
+func (s *ruleset) undecided(src []byte) int {
+	at := max(len(src)-(anchor-1), 0)
+	if !s.newline {
+		at += bytes.LastIndexByte(src[at:], '\n') + 1
+	}
+	return at
 }
 
 // anchor is how many bytes of a rule's prefix are hashed to find it.
@@ -150,6 +167,7 @@ const (
 type ruleset struct {
 	slot    [slots]uint8 // 0 is no rule; else an index of buckets
 	buckets [][]candidate
+	newline bool // a rule has one in its first three bytes
 }
 
 // A candidate is a rule with the first eight bytes of its prefix, to see at once that it does not begin at a place.
@@ -184,6 +202,7 @@ type rule struct {
 func newRuleset(rules []*rule) *ruleset {
 	s := &ruleset{buckets: make([][]candidate, 1)}
 	for _, r := range rules {
+		s.newline = s.newline || strings.Contains(r.prefix[:anchor], "\n")
 		h := slotOf(uint32(r.prefix[0]|0x20) | uint32(r.prefix[1]|0x20)<<8 | uint32(r.prefix[2]|0x20)<<16)
 		n := s.slot[h]
 		switch {

@@ -297,3 +297,13 @@ func BenchmarkRedact(b *testing.B) {
 		})
 	}
 }
+
+// TestRedactText: a text is redacted as output is, with values beside the rules.
+func TestRedactText(t *testing.T) {
+	if got := Redact("a "+akia+"\nb correct horse c\n", []string{"correct horse"}); got != "a [REDACTED:aws-key]\nb [REDACTED:secret] c\n" {
+		t.Errorf("%q", got)
+	}
+	if got := Redact("", nil); got != "" {
+		t.Errorf("%q", got)
+	}
+}

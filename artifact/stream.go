@@ -25,9 +25,10 @@ type stream struct {
 	total *atomic.Int64 // bytes read
 	hide  *redactor
 	view  *lineReader
-	keep  *spool // nil: it is not stored
-	whole *whole // nil: it is not shown as it is
-	shown []byte // of who reads, until done
+	keep  *spool   // nil: it is not stored
+	whole *whole   // nil: it is not shown as it is
+	shown []byte   // of who reads, until done
+	ends  *margins // nil: nothing of it is shown that way
 	// passed is how many bytes were shown, or stored: those after redaction. Of who reads, until done.
 	passed int64
 	done   chan struct{}
@@ -125,6 +126,7 @@ func (s *stream) out(p []byte) {
 	if s.whole != nil && !s.whole.isOver() {
 		s.shown = append(s.shown, p...)
 	}
+	s.ends.write(p)
 	s.view.write(p)
 	if s.keep != nil {
 		s.keep.write(p)

@@ -21,6 +21,9 @@ type View struct {
 	// called once, as soon as it has written more, and must not block.
 	Whole int64
 	Over  func()
+	// Ends is how many bytes of each stream's beginning are kept, and of its end, to be shown by the reply and while the job
+	// runs; 0 keeps none. A stream that is no longer than both together is there as a whole.
+	Ends int
 }
 
 // Names of the streams.
