@@ -65,6 +65,10 @@ type Config struct {
 	HTTP       HTTP
 	ExecServer ExecServer
 	Sandbox    Sandbox
+	Ctx        Ctx
+	Index      Index
+	Starlark   Starlark
+	Telemetry  Telemetry
 }
 
 // UIDs is the range of host user and group ids that jails are made of.
@@ -105,7 +109,7 @@ func Default() Config {
 		Audit:          Audit{Fsync: Group, MaxSize: 64 << 20},
 		Layers:         defaultLayers(),
 		Runtime: Runtime{
-			Enabled: true, Runtimes: job.Runtimes(), MaxDuration: time.Minute, MaxConcurrentJobs: 8, QueueLength: 64,
+			Enabled: true, Runtimes: job.AllRuntimes(), MaxDuration: time.Minute, MaxConcurrentJobs: 8, QueueLength: 64,
 		},
 		Output:     Output{Keep: 64 << 20, Redact: true},
 		Artifacts:  Artifacts{TTL: 24 * time.Hour, MaxCount: 1000, MaxBytes: 1 << 30, Fsync: Group},
@@ -115,6 +119,10 @@ func Default() Config {
 			Enabled: true, Timeout: 2 * time.Minute, MaxTimeout: time.Hour, OutputLimit: 2 << 20, SessionTimeout: 5 * time.Minute,
 			MaxSessions: 16,
 		},
+		Ctx:       defaultCtx(),
+		Index:     defaultIndex(),
+		Starlark:  defaultStarlark(),
+		Telemetry: defaultTelemetry(),
 	}
 }
 

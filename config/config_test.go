@@ -96,6 +96,26 @@ sandbox:
   image: debian-12
   disk: 1GiB
   max_sessions: 3
+ctx:
+  enabled: false
+  repo: app
+  background_life: 2h
+  max_background: 2
+index:
+  enabled: false
+  ttl: 36h
+  max_bytes: 64MiB
+starlark:
+  enabled: false
+  repo: app
+  memory: 64MiB
+  max_wall: 5s
+telemetry:
+  traces: otlp
+  file: /var/log/spans.json
+  endpoint: https://otel.example.org
+  headers_file: /etc/corral/headers
+  service: builds
 `
 
 // SHA-256 of "1" and "2".
@@ -156,6 +176,13 @@ func TestFull(t *testing.T) {
 		Sandbox: Sandbox{
 			Repo: "Das B", Timeout: 30 * time.Second, MaxTimeout: 3 * time.Hour, OutputLimit: 1 << 20, PartialOutput: true,
 			SessionTimeout: time.Minute, Image: "debian-12", Disk: 1 << 30, MaxSessions: 3,
+		},
+		Ctx:      Ctx{Repo: "app", BackgroundLife: 2 * time.Hour, MaxBackground: 2},
+		Index:    Index{TTL: 36 * time.Hour, MaxBytes: 64 << 20},
+		Starlark: Starlark{Repo: "app", Memory: 64 << 20, MaxWall: 5 * time.Second},
+		Telemetry: Telemetry{
+			Traces: TracesOTLP, File: "/var/log/spans.json", Endpoint: "https://otel.example.org", HeadersFile: "/etc/corral/headers",
+			Service: "builds",
 		},
 	}
 	got, err := parseOne("f", []byte(full), lookup)

@@ -8,7 +8,8 @@ import (
 )
 
 const topKeys = "version, uids, repos, toolchains, own_directories, defaults, ceilings, profiles, jail_idle, max_jobs, " +
-	"max_jobs_per_user, max_jails, audit, layers, runtime, output, artifacts, principals, http, exec_server, sandbox"
+	"max_jobs_per_user, max_jails, audit, layers, runtime, output, artifacts, principals, http, exec_server, sandbox, ctx, index, starlark, " +
+	"telemetry"
 
 func TestErrors(t *testing.T) {
 	const v = "version: 1\n" // what is tested begins on line 2
@@ -70,7 +71,7 @@ func TestErrors(t *testing.T) {
 		{"workspace", v + "repos: [{path: /a, workspace: rw}]\n", "f:2:31: `workspace`: direct, readonly or overlay is wanted, not \"rw\""},
 		{"protection", v + "repos: [{path: /a, protect: hook}]\n", "f:2:29: `protect`: none, hooks or all is wanted, not \"hook\""},
 		{"runtime, near", v + "repos: [{path: /a, runtimes: [pyton]}]\n", "f:2:31: unknown runtime `pyton`: did you mean `python`?"},
-		{"runtime, far", v + "runtime: {runtimes: [python, cobol]}\n", "f:2:30: unknown runtime `cobol`: known are node, typescript, python, shell, go, java, kotlin, rust, c, cpp, csharp, ruby, php, perl, r, elixir"},
+		{"runtime, far", v + "runtime: {runtimes: [python, cobol]}\n", "f:2:30: unknown runtime `cobol`: known are node, typescript, python, shell, go, java, kotlin, rust, c, cpp, csharp, ruby, php, perl, r, elixir, starlark"},
 		{"runtime, twice", v + "runtime: {runtimes: [go, go]}\n", "f:2:26: `runtimes`: \"go\" is there twice"},
 		{"runtimes, none", v + "runtime: {runtimes: []}\n", "f:2:21: `runtimes` is empty: name at least one, or leave it out"},
 		{"profile, near", v + "repos: [{path: /a, profile: strikt}]\n", "f:2:29: unknown profile `strikt`: did you mean `strict`?"},
@@ -143,6 +144,21 @@ func TestErrors(t *testing.T) {
 		{"sandbox output", v + "sandbox: {output_limit: 5MiB}\n", "f:2:25: `output_limit`: 5MiB is not between 1KiB and 4MiB"},
 		{"sandbox image", v + "sandbox: {image: ../x}\n", "f:2:18: `image`: the name of a root file system such as debian-12 is wanted, not \"../x\""},
 		{"sandbox repository", v + "sandbox: {repo: /}\n", "f:2:17: `repo`: a repository's id is wanted, not \"/\""},
+		{"ctx repository", v + "ctx: {repo: /}\n", "f:2:13: `repo`: a repository's id is wanted, not \"/\""},
+		{"ctx life", v + "ctx: {background_life: 10ms}\n", "f:2:24: `background_life`: 10ms is not between 1s and 168h0m0s"},
+		{"ctx jobs", v + "ctx: {max_background: 0}\n", "f:2:23: `max_background`: a positive whole number is wanted, not 0"},
+		{"index time", v + "index: {ttl: 10ms}\n", "f:2:14: `ttl`: 10ms is not between 1s and 8784h0m0s"},
+		{"index size", v + "index: {max_bytes: 1KiB}\n", "f:2:20: `max_bytes`: 1KiB is not between 1MiB and 1TiB"},
+		{"starlark repository", v + "starlark: {repo: /}\n", "f:2:18: `repo`: a repository's id is wanted, not \"/\""},
+		{"starlark memory", v + "starlark: {memory: 8MiB}\n", "f:2:20: `memory`: 8MiB is not between 48MiB and 16GiB"},
+		{"starlark time", v + "starlark: {max_wall: 2m}\n", "f:2:22: `max_wall`: 2m is not between 1ms and 1m0s"},
+		{"traces", v + "telemetry: {traces: sterr}\n", "f:2:21: unknown traces `sterr`: did you mean `stderr`?"},
+		{"traces, standard output", v + "telemetry: {traces: stdout}\n", "f:2:21: `traces`: standard output belongs to the protocol of a server: write stderr"},
+		{"traces, no file", v + "telemetry: {traces: file}\n", "f:2:21: `traces`: file needs a `file` to write to"},
+		{"traces, a relative file", v + "telemetry: {file: spans}\n", "f:2:19: `file`: an absolute path is wanted, not \"spans\""},
+		{"collector", v + "telemetry: {endpoint: \"localhost:4318\"}\n", "f:2:23: `endpoint`: a URL such as http://localhost:4318 (headers are in headers_file) is wanted"},
+		{"collector with a password", v + "telemetry: {endpoint: \"http://a:secret@b\"}\n", "f:2:23: `endpoint`: a URL such as http://localhost:4318 (headers are in headers_file) is wanted"},
+		{"service", v + "telemetry: {service: 7}\n", "f:2:22: `service`: text is wanted, not 7"},
 		{"session", v + "http: {session_idle: 1ms}\n", "f:2:22: `session_idle`: 1ms is not between 1s and 168h0m0s"},
 		{"a screen", v + "\"a\\e[2J\": 1\n", "f:2:1: unknown key `a\\x1b[2J`: known are " + topKeys},
 		{

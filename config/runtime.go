@@ -13,7 +13,7 @@ import (
 // Runtime governs the tools that run code.
 type Runtime struct {
 	Enabled     bool     // runtime.enabled
-	Runtimes    []string // runtime.runtimes: those that may be used, of job.Runtimes, in the file's order
+	Runtimes    []string // runtime.runtimes: those that may be used, of job.AllRuntimes, in the file's order
 	Executables []string // runtime.executables: base names or absolute paths of programs that may be run; nil is what each runtime has
 	Env         []string // runtime.env.allow: names of the front-end's variables that a job may have; nil is none
 	// RuntimeEnv is runtime.runtime_env: variables of one runtime's jobs, by runtime and name. That their names are in
@@ -94,7 +94,7 @@ func (p *parser) value(name string, n *yaml.Node) string {
 
 // runtimes reads names of runtimes.
 func (p *parser) runtimes(name string, n *yaml.Node) []string {
-	known := job.Runtimes()
+	known := job.AllRuntimes()
 	names := p.some(name, n, nil)
 	if n.Kind == yaml.SequenceNode {
 		for _, one := range n.Content {

@@ -26,12 +26,7 @@ type Sandbox struct {
 func (s *Sandbox) keys() []key {
 	return []key{
 		flagKey("enabled", &s.Enabled),
-		{"repo", func(p *parser, n *yaml.Node) {
-			s.Repo = p.text("repo", n)
-			if s.Repo != "" && !goodID(s.Repo) {
-				p.wanted("repo", "a repository's id", n)
-			}
-		}},
+		repoKey("repo", &s.Repo),
 		timeKey("timeout", &s.Timeout, time.Second, maxSandbox),
 		timeKey("max_timeout", &s.MaxTimeout, time.Second, maxSandbox),
 		sizeKey("output_limit", &s.OutputLimit, 1<<10, 4<<20),

@@ -37,6 +37,10 @@ func TestSchemaKeys(t *testing.T) {
 		{"http", s.Properties["http"], c.HTTP.keys()},
 		{"exec_server", s.Properties["exec_server"], c.ExecServer.keys()},
 		{"sandbox", s.Properties["sandbox"], c.Sandbox.keys()},
+		{"ctx", s.Properties["ctx"], c.Ctx.keys()},
+		{"index", s.Properties["index"], c.Index.keys()},
+		{"starlark", s.Properties["starlark"], c.Starlark.keys()},
+		{"telemetry", s.Properties["telemetry"], c.Telemetry.keys()},
 		{"env", s.Defs["env"], envKeys(new([]string))},
 		{"limits", s.Defs["limits"], limitKeys(&c.Defaults)},
 	} {
@@ -61,8 +65,10 @@ func TestSchemaKeys(t *testing.T) {
 // TestSchemaWords holds that the schema has the words of package job.
 func TestSchemaWords(t *testing.T) {
 	s := readSchema(t)
-	if got := s.Defs["runtime"].Enum; !slices.Equal(got, job.Runtimes()) {
-		t.Errorf("runtimes %q, want %q", got, job.Runtimes())
+	for name, want := range map[string][]string{"runtime": job.Runtimes(), "any_runtime": job.AllRuntimes()} {
+		if got := s.Defs[name].Enum; !slices.Equal(got, want) {
+			t.Errorf("runtimes %q, want %q", got, want)
+		}
 	}
 	for _, word := range s.Defs["workspace"].Enum {
 		if _, err := job.ParseWorkspace(word); err != nil {
@@ -223,6 +229,19 @@ func TestSchemaAgrees(t *testing.T) {
 		{"version: 1\nsandbox: {image: debian-12, max_sessions: 128}", true},
 		{"version: 1\nsandbox: {max_sessions: 129}", false},
 		{"version: 1\nsandbox: {max_sessions: 0}", false},
+		{"version: 1\nctx: {max_background: 1024}", true},
+		{"version: 1\nctx: {max_background: 0}", false},
+		{"version: 1\nindex: {enabled: 1}", false},
+		{"version: 1\nstarlark: {repo: app, memory: 64MiB, max_wall: 5s}", true},
+		{"version: 1\nstarlark: {memory: true}", false},
+		{"version: 1\nruntime: {runtimes: [starlark]}", true},
+		{"version: 1\nruntime: {runtime_env: {starlark: {A: b}}}", false},
+		{"version: 1\ntelemetry: {traces: otlp, endpoint: \"https://otel.example.org:4318/in\", service: x}", true},
+		{"version: 1\ntelemetry: {traces: off}", true},
+		{"version: 1\ntelemetry: {traces: stdout}", false},
+		{"version: 1\ntelemetry: {endpoint: \"localhost:4318\"}", false},
+		{"version: 1\ntelemetry: {endpoint: \"http://a:b@localhost:4318\"}", false},
+		{"version: 1\ntelemetry: {headers_file: headers}", false},
 	} {
 		_, err := parseOne("f", []byte(tt.file), lookup)
 		why := s.wrong(s, decoded(t, tt.file))
@@ -251,13 +270,15 @@ func TestExample(t *testing.T) {
 	c.Ceilings, c.Runtime.Executables, c.Runtime.Rules, c.Runtime.Defaults = d.Ceilings, nil, "", d.Runtime.Defaults
 	c.Runtime.Env, c.HTTP.AllowedHosts, c.HTTP.AllowedOrigins = nil, nil, nil
 	c.ExecServer.AllowedHosts, c.ExecServer.Peers, c.ExecServer.FullAccess = nil, nil, ""
-	c.Sandbox.Repo, c.Sandbox.Image, c.Sandbox.Disk = "", "", 0
+	c.Sandbox.Repo, c.Sandbox.Image, c.Sandbox.Disk, c.Ctx.Repo, c.Starlark.Repo = "", "", 0, "", ""
+	c.Telemetry = d.Telemetry
 	if !reflect.DeepEqual(c, d) {
 		t.Errorf("got %+v, want %+v", c, d)
 	}
 	for _, keys := range [][]key{
 		c.keys(), limitKeys(&c.Defaults), new(Repo).keys(), new(Profile).keys(), c.Audit.keys(), c.Runtime.keys(),
 		c.Output.keys(), c.Artifacts.keys(), new(Principal).keys(), c.HTTP.keys(), c.ExecServer.keys(), c.Sandbox.keys(),
+		c.Ctx.keys(), c.Index.keys(), c.Starlark.keys(), c.Telemetry.keys(),
 	} {
 		for _, k := range keys {
 			if !strings.Contains(live, k.name+":") {
@@ -277,7 +298,8 @@ func TestReference(t *testing.T) {
 	for section, keys := range map[string][]key{
 		"":         slices.Concat(c.keys(), limitKeys(&c.Defaults), new(Repo).keys(), new(Profile).keys(), c.Audit.keys(), new(Principal).keys()),
 		"runtime.": c.Runtime.keys(), "output.": c.Output.keys(), "artifacts.": c.Artifacts.keys(), "http.": c.HTTP.keys(),
-		"exec_server.": c.ExecServer.keys(), "sandbox.": c.Sandbox.keys(),
+		"exec_server.": c.ExecServer.keys(), "sandbox.": c.Sandbox.keys(), "ctx.": c.Ctx.keys(), "index.": c.Index.keys(),
+		"starlark.": c.Starlark.keys(), "telemetry.": c.Telemetry.keys(),
 	} {
 		for _, k := range keys {
 			if !slices.ContainsFunc([]string{"`" + section + k.name + "`", k.name + ":"}, func(s string) bool { return strings.Contains(string(page), s) }) &&
@@ -290,5 +312,5 @@ func TestReference(t *testing.T) {
 
 // sectioned are keys that the reference has as the first word of their own keys.
 func sectioned(name string) bool {
-	return slices.Contains([]string{"runtime", "output", "artifacts", "http", "exec_server", "sandbox"}, name)
+	return slices.Contains([]string{"runtime", "output", "artifacts", "http", "exec_server", "sandbox", "ctx", "index", "starlark", "telemetry"}, name)
 }

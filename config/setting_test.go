@@ -79,7 +79,7 @@ runtime: {runtimes: [python, shell], env: {allow: [A]}, max_duration: 30s, defau
 // TestForDefaults: without any file, a job of a directory that the command line names can run, within bounds.
 func TestForDefaults(t *testing.T) {
 	s := Default().For(Repo{ID: "x", Path: "/x"})
-	if s.Defaults.Wall != time.Minute || s.Ceilings.Wall != time.Minute || s.Syscalls != "default" || len(s.Runtimes) != 16 || len(s.Env) != 0 {
+	if s.Defaults.Wall != time.Minute || s.Ceilings.Wall != time.Minute || s.Syscalls != "default" || len(s.Runtimes) != 17 || len(s.Env) != 0 {
 		t.Errorf("%+v", s)
 	}
 	for _, f := range s.Defaults.Fields() {

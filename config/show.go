@@ -50,6 +50,10 @@ func (c Config) String() string {
 	w.section("http", func() { w.http(c.HTTP) })
 	w.section("exec_server", func() { w.execServer(c.ExecServer) })
 	w.section("sandbox", func() { w.sandbox(c.Sandbox) })
+	w.section("ctx", func() { w.ctx(c.Ctx) })
+	w.section("index", func() { w.index(c.Index) })
+	w.section("starlark", func() { w.starlark(c.Starlark) })
+	w.section("telemetry", func() { w.telemetry(c.Telemetry) })
 	return w.b.String()
 }
 

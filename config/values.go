@@ -35,6 +35,10 @@ func (c *Config) keys() []key {
 		sectionKey("http", c.HTTP.keys()),
 		sectionKey("exec_server", c.ExecServer.keys()),
 		sectionKey("sandbox", c.Sandbox.keys()),
+		sectionKey("ctx", c.Ctx.keys()),
+		sectionKey("index", c.Index.keys()),
+		sectionKey("starlark", c.Starlark.keys()),
+		sectionKey("telemetry", c.Telemetry.keys()),
 	}
 }
 
