@@ -30,6 +30,12 @@ type field struct {
 	expr     string // the pattern, as a regular expression for the schema
 	noNUL    bool
 	fields   []field // of an object
+	// each returns the fields of the next object of a list of them; into tells whether the list was there.
+	each func() []field
+	// coerce takes a string for the number, the truth or the list of one that is wanted: "400", "true", "a query".
+	coerce bool
+	// bare says that null is a wrong value, and not an argument that is not there, where that is what it is else.
+	bare bool
 	// own says that the tool itself checks bounds, which are for the schema alone, and that null stands for an argument that
 	// is not there.
 	own bool
@@ -57,17 +63,32 @@ func decodeArguments(raw json.RawMessage, fields []field) error {
 	if !json.Valid(raw) {
 		return invalid("", "not valid JSON")
 	}
-	return decodeObject(raw, "", fields)
+	return decodeObject(raw, "", fields, false)
+}
+
+// decodeLenient is decodeArguments for tools whose callers send what they like: an unknown key is ignored, and null is an
+// argument that is not there.
+func decodeLenient(raw json.RawMessage, fields []field) error {
+	if len(bytes.TrimSpace(raw)) == 0 {
+		raw = json.RawMessage("{}")
+	}
+	if !json.Valid(raw) {
+		return invalid("", "not valid JSON")
+	}
+	return decodeObject(raw, "", fields, true)
 }
 
 // decodeObject reads an object whose keys are named below prefix in errors.
-func decodeObject(raw json.RawMessage, prefix string, fields []field) error {
+func decodeObject(raw json.RawMessage, prefix string, fields []field, lenient bool) error {
 	if kind(raw) != "an object" {
 		return invalid(strings.TrimSuffix(prefix, "."), "an object is wanted, not %s", kind(raw))
 	}
 	seen := make([]bool, len(fields))
 	for _, e := range strictjson.Entries(raw) {
 		n := slices.IndexFunc(fields, func(f field) bool { return f.name == e.Key })
+		if n < 0 && lenient {
+			continue
+		}
 		if n < 0 {
 			return unknown(prefix, e.Key, fields)
 		}
@@ -75,10 +96,10 @@ func decodeObject(raw json.RawMessage, prefix string, fields []field) error {
 		if seen[n] {
 			return invalid(name, "it is there twice")
 		}
-		seen[n] = true
-		if fields[n].own && kind(e.Value) == "null" {
+		if kind(e.Value) == "null" && (fields[n].own || lenient && !fields[n].bare) {
 			continue
 		}
+		seen[n] = true
 		if err := fields[n].decode(name, e.Value); err != nil {
 			return err
 		}
@@ -117,14 +138,22 @@ func (f *field) decode(name string, raw json.RawMessage) error {
 	case *[]string:
 		return f.decodeList(name, raw, into)
 	case *bool:
+		if f.each != nil {
+			*into = true
+			return f.decodeObjects(name, raw)
+		}
 		if f.fields != nil {
 			*into = true
-			return decodeObject(raw, name+".", f.fields)
+			return decodeObject(raw, name+".", f.fields, false)
 		}
-		if kind(raw) != "a boolean" {
+		word := string(raw)
+		if f.coerce && kind(raw) == "a string" {
+			word = strings.TrimSpace(strictjson.Unquote(raw))
+		}
+		if word != "true" && word != "false" {
 			return invalid(name, "true or false is wanted, not %s", kind(raw))
 		}
-		*into = raw[0] == 't'
+		*into = word == "true"
 		return nil
 	}
 	return &Error{Code: CodeInternal, Message: fmt.Sprintf("%s: no way to decode into %T", name, f.into)}
@@ -169,7 +198,13 @@ func (f *field) checkString(name, s string) error {
 
 // decodeInt reads a whole number; 1000.0 and 1e3 are such.
 func (f *field) decodeInt(name string, raw json.RawMessage, into *int) error {
-	if kind(raw) != "a number" {
+	if f.coerce && kind(raw) == "a string" {
+		raw = json.RawMessage(strings.TrimSpace(strictjson.Unquote(raw)))
+	}
+	switch {
+	case f.bare && kind(raw) == "null":
+		return invalid(name, "null is out of range: %d to %d", f.min, f.max)
+	case kind(raw) != "a number":
 		return invalid(name, "a whole number is wanted, not %s", kind(raw))
 	}
 	n, err := strconv.ParseFloat(string(raw), 64)
@@ -186,6 +221,10 @@ func (f *field) decodeInt(name string, raw json.RawMessage, into *int) error {
 }
 
 func (f *field) decodeList(name string, raw json.RawMessage, into *[]string) error {
+	if f.coerce && kind(raw) == "a string" {
+		*into = make([]string, 1)
+		return f.decodeString(name, raw, &(*into)[0])
+	}
 	if kind(raw) != "an array" {
 		return invalid(name, "an array of strings is wanted, not %s", kind(raw))
 	}
@@ -200,6 +239,23 @@ func (f *field) decodeList(name string, raw json.RawMessage, into *[]string) err
 		}
 	}
 	*into = list
+	return nil
+}
+
+// decodeObjects reads a list of objects, whose unknown keys are ignored: it is of tools that do that.
+func (f *field) decodeObjects(name string, raw json.RawMessage) error {
+	if kind(raw) != "an array" {
+		return invalid(name, "an array of objects is wanted, not %s", kind(raw))
+	}
+	items := strictjson.Elements(raw, f.items)
+	if len(items) > f.items {
+		return invalid(name, "more than %d entries", f.items)
+	}
+	for n, item := range items {
+		if err := decodeObject(item, fmt.Sprintf("%s[%d].", name, n), f.each(), true); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

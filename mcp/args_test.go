@@ -129,3 +129,60 @@ func TestInputSchema(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
+
+// loose is a table of a tool whose callers send what they like.
+type loose struct {
+	n, m int
+	on   bool
+	list []string
+	text string
+}
+
+func (l *loose) fields() []field {
+	return []field{
+		{name: "n", into: &l.n, min: 1, max: 100, coerce: true, bare: true},
+		{name: "m", into: &l.m, min: 0, max: 9},
+		{name: "on", into: &l.on, coerce: true},
+		{name: "list", into: &l.list, items: 2, max: 5, coerce: true},
+		{name: "text", into: &l.text, max: 5, required: true},
+	}
+}
+
+// TestDecodeLenient: what is taken for what, and what is not.
+func TestDecodeLenient(t *testing.T) {
+	for _, tt := range []struct {
+		raw  string
+		want loose
+		fail string
+	}{
+		{`{"text":"a","unknown":{"x":1},"Text":"b"}`, loose{text: "a"}, ""},
+		{`{"text":"a","n":"42","on":"true","list":"one"}`, loose{text: "a", n: 42, on: true, list: []string{"one"}}, ""},
+		{`{"text":"a","n":" 4e1 ","on":" true ","list":["x","y"]}`, loose{text: "a", n: 40, on: true, list: []string{"x", "y"}}, ""},
+		{`{"text":"a","m":null,"on":null,"list":null}`, loose{text: "a"}, ""},
+		{`{"text":"a","n":null}`, loose{}, "n: null is out of range: 1 to 100"},
+		{`{"text":null}`, loose{}, "text: it is required"},
+		{``, loose{}, "text: it is required"},
+		{`{"text":"a","n":"0"}`, loose{}, "n: 0 is out of range: 1 to 100"},
+		{`{"text":"a","n":"true"}`, loose{}, "n: a whole number is wanted, not a boolean"},
+		{`{"text":"a","m":"1"}`, loose{}, "m: a whole number is wanted, not a string"},
+		{`{"text":"a","on":"yes"}`, loose{}, "on: true or false is wanted, not a string"},
+		{`{"text":"a","on":1}`, loose{}, "on: true or false is wanted, not a number"},
+		{`{"text":"a","list":"too long"}`, loose{}, "list: 8 characters, at most 5 are accepted"},
+		{`{"text":"a","list":7}`, loose{}, "list: an array of strings is wanted, not a number"},
+		{`{"text":["a"]}`, loose{}, "text: a string is wanted, not an array"},
+		{`{"text":"\ud800"}`, loose{}, "text: it has half of a surrogate pair, which is no text"},
+		{`{"text":"a"`, loose{}, "not valid JSON"},
+	} {
+		var got loose
+		err := decodeLenient(json.RawMessage(tt.raw), got.fields())
+		if tt.fail != "" {
+			if err == nil || err.Error() != tt.fail {
+				t.Errorf("%s: %v", tt.raw, err)
+			}
+			continue
+		}
+		if err != nil || !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%s: %+v, %v", tt.raw, got, err)
+		}
+	}
+}

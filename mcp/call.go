@@ -15,6 +15,7 @@ import (
 	sdk "github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"corral/internal/calls"
 	"corral/internal/strictjson"
 )
 
@@ -22,7 +23,7 @@ import (
 type call struct {
 	*message
 	caller Caller
-	start  time.Time
+	noted  *calls.Call // nil of what is no call of a tool
 
 	ran    bool // a tool was found
 	result ToolResult
@@ -120,23 +121,32 @@ func (k *call) log(ctx context.Context, log *slog.Logger, r reply) {
 	case r.code != 0:
 		code = fmt.Sprint(r.code)
 	}
-	log.LogAttrs(ctx, slog.LevelInfo, "tool call",
-		slog.String("trace_id", k.caller.Trace), slog.String("tool", shown(k.tool)),
-		slog.String("principal", k.caller.Principal), slog.String("session", k.caller.Session),
-		slog.Int64("wall_ms", time.Since(k.start).Milliseconds()), slog.Int("bytes_out", len(r.data)),
-		slog.String("error", code))
+	k.noted.End(ctx, log, len(r.data), code)
 }
 
-// traceOf returns the trace id of a traceparent (W3C Trace Context, 3.2), or a new one when it is none.
-func traceOf(parent string) string {
-	parts := strings.Split(parent, "-")
-	if len(parts) >= 4 && len(parts[0]) == 2 && len(parts[1]) == 32 && parts[1] == strings.ToLower(parts[1]) {
-		id, err := hex.DecodeString(parts[1])
-		if err == nil && strings.Trim(parts[1], "0") != "" && len(id) == 16 {
-			return parts[1]
-		}
+// begin notes the beginning of a call, and returns a context that carries it.
+func (k *call) begin(ctx context.Context, s *Server, at calls.Trace) context.Context {
+	if !k.isCall() {
+		return ctx
 	}
-	return randomHex(16)
+	span := "tools.unknown" // not in the client's words, of which there may be any number
+	if t := s.tools[k.tool]; t != nil {
+		span = "tools." + t.span
+	}
+	k.noted = calls.Begin(s.tracer, calls.Start{
+		Tool: shown(k.tool), Span: span, Principal: k.caller.Principal, Session: k.caller.Session, Trace: at, At: time.Now(),
+	})
+	return calls.With(ctx, k.noted)
+}
+
+// unserved notes a call that came to nothing before any tool was asked, and returns its answer.
+func (s *Server) unserved(ctx context.Context, m *message, c Caller, answer []byte, code string) []byte {
+	if m.isCall() {
+		k := &call{message: m, caller: c, code: code}
+		ctx = k.begin(ctx, s, calls.TraceOf(m.meta.trace, m.meta.state))
+		k.log(ctx, s.log, reply{data: answer})
+	}
+	return answer
 }
 
 // randomHex returns n random bytes.

@@ -17,6 +17,8 @@
 //     with isError; JSON-RPC errors are for faults of the protocol. A panic in a tool is INTERNAL and ends its call only.
 //   - A call ends, by its context, when the client cancels it, when an HTTP client leaves its POST, when its session or
 //     connection ends.
+//   - A call is one line of the log and, where there is a Tracer, one span, in the trace that the client names. What it was
+//     to do, and what came of it, is in neither (package internal/calls).
 //   - Over HTTP nobody is served without a bearer token, and a session belongs to the principal that opened it.
 //
 // mcp-go's types are in no exported name.

@@ -30,7 +30,7 @@ func (x *exchange) serve(ctx context.Context, c Caller, size int) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if err := x.calls.add(x.id, size, cancel); err != nil {
-		writeJSON(x.w, x.status(err.Code), busy(x.message, err))
+		writeJSON(x.w, x.status(err.Code), x.busy(ctx, x.message, c, err))
 		return
 	}
 	defer x.calls.release(size)

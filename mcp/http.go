@@ -211,7 +211,7 @@ func (h *web) crossOrigin(w http.ResponseWriter, r *http.Request) bool {
 	}
 	head.Set("Access-Control-Allow-Methods", "POST, GET, DELETE")
 	head.Set("Access-Control-Allow-Headers", strings.Join([]string{
-		"Authorization", "Content-Type", "Accept", "Traceparent", sdk.HeaderSessionID, sdk.HeaderProtocolVersion,
+		"Authorization", "Content-Type", "Accept", "Traceparent", "Tracestate", sdk.HeaderSessionID, sdk.HeaderProtocolVersion,
 		sdk.HeaderMethod, sdk.HeaderName, sdk.HeaderLastEventID,
 	}, ", "))
 	writeEmpty(w, http.StatusNoContent)

@@ -57,7 +57,8 @@ type meta struct {
 	progress json.RawMessage // the token; nil: no progress is wanted
 	version  string          // "io.modelcontextprotocol/protocolVersion"
 	session  string          // "corral/session"
-	trace    string          // "traceparent"
+	trace    string          // "traceparent", as it came
+	state    string          // "tracestate", likewise
 }
 
 // A rpcError is a fault of the protocol, and never a tool's.
@@ -194,6 +195,8 @@ func (m *meta) read(raw json.RawMessage) *rpcError {
 			}
 		case "traceparent":
 			m.trace = stringOf(e.Value)
+		case "tracestate":
+			m.state = stringOf(e.Value)
 		}
 	}
 	return nil

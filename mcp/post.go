@@ -48,14 +48,20 @@ func (h *web) post(w http.ResponseWriter, r *http.Request, c Caller) {
 		writeJSON(w, http.StatusBadRequest, errorOf(m.id, err))
 		return
 	}
-	if m.meta.trace == "" {
-		m.meta.trace = r.Header.Get("Traceparent")
-	}
+	m.meta.readTrace(r.Header)
 	if m.modern() || isModern(r.Header.Get(sdk.HeaderProtocolVersion)) {
 		h.postModern(w, r, c, m, len(body))
 		return
 	}
 	h.postSession(w, r, c, m, len(body))
+}
+
+// readTrace reads where the request is in a trace, if its message does not say: that was written by who calls the tool,
+// headers may be of anybody between (SEP-414). Two of them are none (Trace Context, 3.2).
+func (m *meta) readTrace(head http.Header) {
+	if parents := head.Values("Traceparent"); m.trace == "" && len(parents) == 1 {
+		m.trace, m.state = parents[0], strings.Join(head.Values("Tracestate"), ",")
+	}
 }
 
 // A room is what of a budget one body has.

@@ -13,12 +13,15 @@ import (
 // Artifacts are what jobs wrote; *artifact.Store has them.
 type Artifacts interface {
 	Query(ctx context.Context, q artifact.Query) (*artifact.Answer, error)
+	Find(ctx context.Context, r artifact.Reader, handle string) (*artifact.Manifest, error)
 }
 
 // QueryOutput is the tool runtime_query_output: it reads in parts what a job wrote.
 type QueryOutput struct {
 	Artifacts Artifacts
 	Repos     []string // ids of the repositories that are served
+	// Ctx has the index that match "fuzzy" searches; nil, or one without Knowledge, refuses it.
+	Ctx *Ctx
 }
 
 // queryArgs are the arguments of runtime_query_output.
@@ -66,7 +69,7 @@ func (a *queryArgs) fields() []field {
 		}},
 		{
 			name: "match", into: &a.match, enum: []string{matchLiteral, matchFuzzy},
-			about: "literal: terms as they are; fuzzy (stems, typos) is not available yet",
+			about: "literal: terms as they are; fuzzy: also in other forms, misspelled, or as parts of words, the lines that match best",
 		},
 	}
 }
@@ -84,7 +87,7 @@ func isHandle(s string) bool {
 
 const queryDescription = `Read parts of the output of an earlier runtime_execute call, by its artifactHandle. Nothing is run again.
 
-Give queryTerms to search: you get excerpts, each with contextLines of lines around a line that contains one of the terms (literal, in either case). matchStatus says what you got: matched; noMatchFallback: nothing matched, these are the first lines; lineRange.
+Give queryTerms to search: you get excerpts, each with contextLines of lines around a line that contains one of the terms (literal, in either case). With match "fuzzy" a term is words in any order, and is found in other forms (connect, connection), misspelled, and in parts of identifiers: you get the lines that match best. matchStatus says what you got: matched; noMatchFallback: nothing matched, these are the first lines; lineRange.
 
 Give lineRange ({"stream": "stdout", "startLine": 1, "endLine": 200}) to read lines by number, e.g. around an excerpt. With queryTerms too, the first excerpt is these lines, and the others are of what matches in them. A reply has 1 MiB of text at most: when truncated is there, ask again from the lineEnd of the first excerpt + 1.
 
@@ -119,11 +122,6 @@ func decodeQuery(arguments json.RawMessage) (*queryArgs, error) {
 		return nil, err
 	}
 	switch {
-	case a.match == matchFuzzy:
-		return nil, &Error{
-			Code: CodeUnsupported, Message: "match \"fuzzy\" needs a full-text index of the output, which this version does not have: use match \"literal\"",
-			Details: map[string]any{"argument": "match", "missing": "full-text index"},
-		}
 	case !a.ranged && len(a.terms) == 0:
 		return nil, invalid("queryTerms", "queryTerms or lineRange is required")
 	case a.ranged && a.end < a.start:
@@ -184,6 +182,15 @@ func (t *QueryOutput) Call(ctx context.Context, arguments json.RawMessage) (Tool
 	}
 	q := a.query()
 	q.Reader = t.reader(CallerOf(ctx))
+	if a.match == matchFuzzy {
+		if err := a.checkFuzzy(t.Ctx); err != nil {
+			return ToolResult{}, err
+		}
+		q.Terms = nil
+		if q.At, err = t.fuzzy(ctx, a, q.Reader); err != nil {
+			return ToolResult{}, err
+		}
+	}
 	found, err := t.Artifacts.Query(ctx, q)
 	if err != nil {
 		return ToolResult{}, unreadable(a.handle, err)

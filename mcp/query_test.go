@@ -220,6 +220,11 @@ func (gone) Query(ctx context.Context, _ artifact.Query) (*artifact.Answer, erro
 	return nil, ctx.Err()
 }
 
+func (gone) Find(ctx context.Context, _ artifact.Reader, _ string) (*artifact.Manifest, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
 // TestQueryEnds with the call.
 func TestQueryEnds(t *testing.T) {
 	ctx, stop := context.WithCancel(asUser(t.Context()))

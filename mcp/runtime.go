@@ -117,15 +117,21 @@ func (t *Execute) Definition() Definition {
 func executeSchema() json.RawMessage {
 	return replySchema(slices.Concat(properties{
 		{"status", &schema{Type: "string", Enum: []string{"success", "failure", "timeout", "cancelled", "denied"}}},
-		{"exitCode", &schema{Type: nullable("integer")}},
-		{"signal", &schema{Type: nullable("string"), Description: "that ended it: SIGTERM"}},
-		{"durationMs", integer("how long it ran")},
-		{"message", text("what corral has to say: why it was not run, or what went wrong")},
 		{"outputLines", integer("mode minimal: lines of both streams")},
 		{"outputBytes", integer("mode minimal: bytes of both streams")},
 		{"stdoutSummary", text("mode summary: head and tail")},
 		{"stderrSummary", text("mode summary: tail")},
 		{"excerpts", excerptsSchema("modes summary and intent: around what matches queryTerms")},
+	}, outcomeSchema()))
+}
+
+// outcomeSchema is of what outcome has, but for the status, which tools have different ones of.
+func outcomeSchema() properties {
+	return slices.Concat(properties{
+		{"exitCode", &schema{Type: nullable("integer")}},
+		{"signal", &schema{Type: nullable("string"), Description: "that ended it: SIGTERM"}},
+		{"durationMs", integer("how long it ran")},
+		{"message", text("what corral has to say: why it was not run, or what went wrong")},
 		{"artifactHandle", &schema{Type: nullable("string"), Description: "for runtime_query_output"}},
 		{"artifactReason", text("why the output was not kept")},
 		{"truncation", &schema{Type: "object", Properties: properties{
@@ -138,17 +144,7 @@ func executeSchema() json.RawMessage {
 			{"auditHash", text("of this decision on this request, as in the audit log")},
 			{"deniedReasons", &schema{Type: "array", Items: text("")}},
 		}}},
-		{"usage", &schema{Type: "object", Properties: properties{
-			{"wallMs", integer("")},
-			{"cpuMs", &schema{Type: nullable("integer")}},
-			{"userMs", &schema{Type: nullable("integer")}},
-			{"systemMs", &schema{Type: nullable("integer")}},
-			{"peakMemoryBytes", &schema{Type: nullable("integer")}},
-			{"peakPids", &schema{Type: nullable("integer")}},
-			{"readBytes", &schema{Type: nullable("integer")}},
-			{"writeBytes", &schema{Type: nullable("integer")}},
-			{"queuedMs", integer("how long it waited for a place")},
-		}}},
+		{"usage", usageSchema()},
 		{"limit", text("that was met: memory, pids, cpu, output, disk or files")},
 		{"sensitiveChanges", &schema{
 			Type: "array", Items: text(""),
@@ -156,7 +152,21 @@ func executeSchema() json.RawMessage {
 		}},
 		{"sensitiveChangesMore", integer("how many more")},
 		{"sensitiveChangesIncomplete", boolean("not everything was looked at")},
-	}, overlaySchema()))
+	}, overlaySchema())
+}
+
+func usageSchema() *schema {
+	return &schema{Type: "object", Properties: properties{
+		{"wallMs", integer("")},
+		{"cpuMs", &schema{Type: nullable("integer")}},
+		{"userMs", &schema{Type: nullable("integer")}},
+		{"systemMs", &schema{Type: nullable("integer")}},
+		{"peakMemoryBytes", &schema{Type: nullable("integer")}},
+		{"peakPids", &schema{Type: nullable("integer")}},
+		{"readBytes", &schema{Type: nullable("integer")}},
+		{"writeBytes", &schema{Type: nullable("integer")}},
+		{"queuedMs", integer("how long it waited for a place")},
+	}}
 }
 
 // Call implements Tool.

@@ -59,6 +59,13 @@ func (p properties) MarshalJSON() ([]byte, error) {
 // in characters there, which it can only exceed.
 func inputSchema(fields []field) json.RawMessage { return encode(objectSchema(fields)) }
 
+// openSchema is that of a tool that ignores what it does not know.
+func openSchema(fields []field) json.RawMessage {
+	s := objectSchema(fields)
+	s.Additional = nil
+	return encode(s)
+}
+
 func objectSchema(fields []field) *schema {
 	closed := false
 	s := &schema{Type: "object", Additional: &closed}
@@ -88,6 +95,12 @@ func (f *field) schema() *schema {
 	case *[]string:
 		s = &schema{Type: "array", Items: &text, MaxItems: f.items}
 	case *bool:
+		if f.each != nil {
+			one := objectSchema(f.each())
+			one.Additional = nil
+			s = &schema{Type: "array", Items: one, MaxItems: f.items}
+			break
+		}
 		if f.fields != nil {
 			s = objectSchema(f.fields)
 			break

@@ -12,6 +12,8 @@ import (
 
 	sdk "github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
+
+	"corral/internal/calls"
 )
 
 // Options say what a Server serves.
@@ -25,6 +27,8 @@ type Options struct {
 	Instructions string
 	// Log takes one line per call of a tool; nil drops them.
 	Log *slog.Logger
+	// Tracer is told of each call of a tool; nil is nobody to be told.
+	Tracer calls.Tracer
 	// Ended is called when a client's session has ended, with what its Callers had as Principal and Session: when its
 	// connection or HTTP session has, and its calls have or were told to. Who has no session (2026-07-28) has no end. It may
 	// be called by several goroutines at once; nil is nothing to be told.
@@ -33,10 +37,11 @@ type Options struct {
 
 // A Server has tools, and answers the messages of any number of clients. To make one starts nothing.
 type Server struct {
-	sdk   *server.MCPServer
-	tools map[string]*tool // by each name
-	log   *slog.Logger
-	ended func(principal, session string)
+	sdk    *server.MCPServer
+	tools  map[string]*tool // by each name
+	log    *slog.Logger
+	tracer calls.Tracer // may be nil
+	ended  func(principal, session string)
 }
 
 // A tool is a Tool as it is published.
@@ -44,13 +49,14 @@ type tool struct {
 	Tool
 	names     []string // without and with dots
 	published string
+	span      string   // what its span is called, without what all have
 	keys      []string // of the arguments
 }
 
 // New makes a server. It panics when two tools share a name or a schema is not a JSON object: that is a mistake in the
 // program, which its first start shows.
 func New(o Options) *Server {
-	s := &Server{tools: map[string]*tool{}, log: o.Log, ended: o.Ended}
+	s := &Server{tools: map[string]*tool{}, log: o.Log, tracer: o.Tracer, ended: o.Ended}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -72,7 +78,7 @@ func New(o Options) *Server {
 
 func (s *Server) register(t Tool, dotted bool) {
 	d := t.Definition()
-	e := &tool{Tool: t, names: []string{d.Name}, published: d.Name, keys: schemaKeys(d)}
+	e := &tool{Tool: t, names: []string{d.Name}, published: d.Name, span: d.span(), keys: schemaKeys(d)}
 	if d.Dotted != "" {
 		e.names = append(e.names, d.Dotted)
 	}
@@ -164,10 +170,11 @@ type reply struct {
 // more once answer has returned. When ctx ends the tool is to end, and answer waits for it.
 func (s *Server) answer(ctx context.Context, m *message, c Caller, notify func([]byte)) reply {
 	reports := &progress{token: m.meta.progress, send: notify}
-	c.Progress, c.Trace = reports.report, traceOf(m.meta.trace)
-	k := &call{message: m, caller: c, start: time.Now()}
+	at := calls.TraceOf(m.meta.trace, m.meta.state)
+	c.Progress, c.Trace = reports.report, at.ID
+	k := &call{message: m, caller: c}
 	p := newPeer()
-	ctx = WithCaller(withCall(s.sdk.WithContext(ctx, p), k), c)
+	ctx = k.begin(WithCaller(withCall(s.sdk.WithContext(ctx, p), k), c), s, at)
 
 	published := m.tool
 	if t := s.tools[m.tool]; t != nil {

@@ -152,7 +152,7 @@ func (l *line) request(ctx context.Context, m *message, size int, done func(json
 	ctx, cancel := context.WithCancelCause(ctx)
 	if err := l.calls.add(m.id, size, cancel); err != nil {
 		cancel(nil)
-		done(m.id, busy(m, err))
+		done(m.id, l.s.busy(ctx, m, l.caller, err))
 		return
 	}
 	serve := func() {
@@ -174,7 +174,8 @@ func (l *line) request(ctx context.Context, m *message, size int, done func(json
 
 func (l *line) serve(ctx context.Context, m *message) []byte {
 	if ctx.Err() != nil { // cancelled before it began
-		return errorOf(m.id, refused(codeBusy, "%v", context.Cause(ctx)))
+		answer := errorOf(m.id, refused(codeBusy, "%v", context.Cause(ctx)))
+		return l.s.unserved(ctx, m, l.caller, answer, fmt.Sprint(codeBusy))
 	}
 	r := l.s.answer(ctx, m, l.caller, l.out.note)
 	if r.version != "" {
@@ -184,9 +185,9 @@ func (l *line) serve(ctx context.Context, m *message) []byte {
 }
 
 // busy is the answer to a request that there is no room for: a call gets it as the result of its tool.
-func busy(m *message, err *rpcError) []byte {
+func (s *Server) busy(ctx context.Context, m *message, c Caller, err *rpcError) []byte {
 	if !m.isCall() || err.Code != codeBusy {
-		return errorOf(m.id, err)
+		return s.unserved(ctx, m, c, errorOf(m.id, err), fmt.Sprint(err.Code))
 	}
 	k := &call{message: m, result: ToolResult{
 		Structured: &Error{Code: CodeUnavailable, Message: err.Message}, IsError: true,
@@ -195,7 +196,7 @@ func busy(m *message, err *rpcError) []byte {
 	if m.modern() {
 		like.ResultType = sdk.ResultTypeComplete
 	}
-	return k.encodeResult(like)
+	return s.unserved(ctx, m, c, k.encodeResult(like), CodeUnavailable)
 }
 
 // batch serves an array of messages; their answers are one array. Only the versions up to 2025-03-26 have batches.

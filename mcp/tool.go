@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 )
 
 // A Tool is one tool of the server. Making one has no side effects; they are listed where the server is made.
@@ -28,6 +29,19 @@ type Definition struct {
 	Destructive bool
 	Idempotent  bool
 	OpenWorld   bool
+}
+
+// span is what the tool's span is called: the family, a dot, and the rest as one word. runtime_query_output is
+// runtime.queryOutput.
+func (d *Definition) span() string {
+	family, rest, _ := strings.Cut(d.Name, "_")
+	words := strings.Split(rest, "_")
+	for i, w := range words[1:] {
+		if w != "" {
+			words[i+1] = strings.ToUpper(w[:1]) + w[1:]
+		}
+	}
+	return strings.TrimSuffix(family+"."+strings.Join(words, ""), ".")
 }
 
 // A ToolResult is a tool's answer.
@@ -59,6 +73,11 @@ const (
 	CodeDenied      = "DENIED"          // the policy is against it
 	CodeUnavailable = "UNAVAILABLE"     // the supervisor cannot be reached, or has no room
 	CodeInternal    = "INTERNAL"        // corral itself failed
+	// Of starlark_run alone.
+	CodeTimeout     = "TIMEOUT"      // the program did not end in its time
+	CodeOutputLimit = "OUTPUT_LIMIT" // it wrote more than it may
+	CodeEval        = "EVAL_ERROR"   // it is no Starlark, or went wrong
+	CodeMemoryLimit = "MEMORY_LIMIT" // it needed more memory than it may have
 )
 
 // A Caller is who calls a tool.

@@ -1,0 +1,231 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"corral/index"
+)
+
+// CtxStats is the tool ctx_stats: what there is in the knowledge base, and what it kept out of the caller's context.
+type CtxStats struct{ *Ctx }
+
+// maxStatSources is how many sources a reply lists.
+const maxStatSources = 50
+
+const ctxStatsDescription = `Tell what is indexed: how many sources and sections, how much text, since when, and the newest sources by name. Also how much output the calls of this session made, and how much of it they put into your context.`
+
+// Name implements Tool.
+func (t *CtxStats) Name() string { return "ctx_stats" }
+
+// Definition implements Tool.
+func (t *CtxStats) Definition() Definition {
+	var repo string
+	return Definition{
+		Name: t.Name(), Title: "What is indexed", Description: ctxStatsDescription,
+		Input: openSchema([]field{repoField(&repo)}),
+		Output: replySchema(properties{
+			{"text", text("the same as the text block")},
+			{"base", baseSchema()},
+			{"indexing", integer("outputs that are being indexed still")},
+			{"session", &schema{Type: "object", Description: "calls of these tools in this session", Properties: properties{
+				{"calls", integer("")},
+				{"outputBytes", integer("what jobs wrote, and what was given to be indexed")},
+				{"returnedBytes", integer("what replies had")},
+				{"keptOutBytes", integer("the difference")},
+			}}},
+			{"message", text("of an error: what is wrong")},
+		}),
+		ReadOnly: true, Idempotent: true,
+	}
+}
+
+func baseSchema() *schema {
+	return &schema{Type: "object", Properties: properties{
+		{"repoId", text("whose it is")},
+		{"sources", integer("")},
+		{"sections", integer("")},
+		{"lines", integer("")},
+		{"bytes", integer("of text")},
+		{"diskBytes", integer("")},
+		{"oldest", text("when the oldest source was indexed, RFC 3339")},
+		{"newest", text("")},
+		{"bySource", &schema{Type: "array", Description: "the newest first", Items: &schema{Type: "object", Properties: properties{
+			{"source", text("")},
+			{"time", text("")},
+			{"sections", integer("")},
+			{"lines", integer("")},
+			{"bytes", integer("")},
+			{"artifactHandle", text("")},
+			{"stream", text("")},
+		}}}},
+	}}
+}
+
+// A baseReply is what there is in a base.
+type baseReply struct {
+	Repo     string        `json:"repoId"`
+	Sources  int           `json:"sources"`
+	Sections int           `json:"sections"`
+	Lines    int64         `json:"lines"`
+	Bytes    int64         `json:"bytes"`
+	Disk     int64         `json:"diskBytes"`
+	Oldest   string        `json:"oldest,omitempty"`
+	Newest   string        `json:"newest,omitempty"`
+	BySource []sourceReply `json:"bySource,omitempty"`
+}
+
+// A sourceReply is one source of it.
+type sourceReply struct {
+	Source   string `json:"source"`
+	Time     string `json:"time"`
+	Sections int    `json:"sections"`
+	Lines    int64  `json:"lines"`
+	Bytes    int64  `json:"bytes"`
+	Artifact string `json:"artifactHandle,omitempty"`
+	Stream   string `json:"stream,omitempty"`
+}
+
+func baseOf(repo string, s index.Stats) *baseReply {
+	r := &baseReply{Repo: repo, Sources: s.Sources, Sections: s.Sections, Lines: s.Lines, Bytes: s.Bytes, Disk: s.Disk}
+	if s.Sources > 0 {
+		r.Oldest, r.Newest = stamp(s.Oldest), stamp(s.Newest)
+	}
+	for _, one := range s.BySource[:min(len(s.BySource), maxStatSources)] {
+		r.BySource = append(r.BySource, sourceReply{
+			Source: inLine(one.Name), Time: stamp(one.Time), Sections: one.Sections, Lines: one.Lines, Bytes: one.Bytes,
+			Artifact: one.Artifact, Stream: one.Stream,
+		})
+	}
+	return r
+}
+
+// size says how much there is in a base.
+func (r *baseReply) size() string {
+	return fmt.Sprintf("%s, %s, %s", counted(r.Sources, "source"), counted(r.Sections, "section"), kilobytes(r.Bytes))
+}
+
+// A statsReply is structuredContent of ctx_stats.
+type statsReply struct {
+	Text     string      `json:"text"`
+	Base     *baseReply  `json:"base"`
+	Indexing int         `json:"indexing,omitempty"`
+	Session  sessionSums `json:"session"`
+}
+
+// Call implements Tool.
+func (t *CtxStats) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
+	var repo string
+	if err := decodeLenient(arguments, []field{repoField(&repo)}); err != nil {
+		return ctxFailed(err)
+	}
+	caller := CallerOf(ctx)
+	base, err := t.searchable(caller, repo)
+	if err != nil {
+		return ctxFailed(err)
+	}
+	stats, err := t.Knowledge.Stats(ctx, base)
+	if err != nil {
+		return ctxFailed(notSearched(ctx, err))
+	}
+	reply := &statsReply{Base: baseOf(base.Repo, stats), Indexing: t.indexing(base), Session: t.sums.of(ownerOf(caller))}
+	reply.Text = reply.words()
+	return texts(reply, reply.Text, false), nil
+}
+
+func (r *statsReply) words() string {
+	var b strings.Builder
+	if r.Base.Sources == 0 {
+		fmt.Fprintf(&b, "Knowledge base of %s is empty.\n", inLine(r.Base.Repo))
+	} else {
+		fmt.Fprintf(&b, "Knowledge base of %s: %s of text, %s on disk\n", inLine(r.Base.Repo), r.Base.size(), kilobytes(r.Base.Disk))
+		fmt.Fprintf(&b, "Indexed from %s to %s\n\n", r.Base.Oldest, r.Base.Newest)
+	}
+	for _, s := range r.Base.BySource {
+		fmt.Fprintf(&b, "  - %s: %s, %s (%s)\n", s.Source, counted(s.Sections, "section"), kilobytes(s.Bytes), s.Time)
+	}
+	if more := r.Base.Sources - len(r.Base.BySource); more > 0 {
+		fmt.Fprintf(&b, "  … and %d more\n", more)
+	}
+	if r.Indexing > 0 {
+		b.WriteString(counted(r.Indexing, "output") + " still being indexed\n")
+	}
+	s := r.Session
+	fmt.Fprintf(&b, "\nThis session: %s, %s of output, %s returned, %s kept out of the context.",
+		counted(s.Calls, "call"), kilobytes(s.Output), kilobytes(s.Returned), kilobytes(s.KeptOut))
+	return b.String()
+}
+
+// CtxPurge is the tool ctx_purge: it removes all that is indexed of a repository, for the caller.
+type CtxPurge struct{ *Ctx }
+
+// ctxPurgeArgs are the arguments of ctx_purge.
+type ctxPurgeArgs struct {
+	repo    string
+	confirm bool
+}
+
+func (a *ctxPurgeArgs) fields() []field {
+	return []field{
+		{name: "confirm", into: &a.confirm, coerce: true, about: "true: remove it"},
+		repoField(&a.repo),
+	}
+}
+
+const ctxPurgeDescription = `Remove all that is indexed: ctx_search finds none of it any more, and it cannot be brought back. It needs confirm: true. Output that is kept for runtime_query_output stays there for its time.`
+
+// Name implements Tool.
+func (t *CtxPurge) Name() string { return "ctx_purge" }
+
+// Definition implements Tool.
+func (t *CtxPurge) Definition() Definition {
+	return Definition{
+		Name: t.Name(), Title: "Remove what is indexed", Description: ctxPurgeDescription,
+		Input: openSchema((&ctxPurgeArgs{}).fields()),
+		Output: replySchema(properties{
+			{"text", text("the same as the text block")},
+			{"removed", baseSchema()},
+			{"message", text("of an error: what is wrong")},
+		}),
+		Destructive: true, Idempotent: true,
+	}
+}
+
+// A purgeReply is structuredContent of ctx_purge.
+type purgeReply struct {
+	Text    string     `json:"text"`
+	Removed *baseReply `json:"removed"`
+}
+
+// Call implements Tool.
+func (t *CtxPurge) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
+	a := &ctxPurgeArgs{}
+	if err := decodeLenient(arguments, a.fields()); err != nil {
+		return ctxFailed(err)
+	}
+	if !a.confirm {
+		return ctxFailed(&Error{
+			Code: CodeInvalid, Message: "Nothing was removed: ctx_purge removes all that is indexed, for good. Call it with confirm: true.",
+			Details: map[string]any{"argument": "confirm"},
+		})
+	}
+	base, err := t.searchable(CallerOf(ctx), a.repo)
+	if err != nil {
+		return ctxFailed(err)
+	}
+	t.begin()
+	t.pending.drop(ctx, base) // else it would come after
+	removed, err := t.Knowledge.Purge(ctx, base)
+	if err != nil {
+		return ctxFailed(notSearched(ctx, err))
+	}
+	reply := &purgeReply{Removed: baseOf(base.Repo, removed)}
+	reply.Removed.BySource = nil
+	reply.Text = "Purged the knowledge base of " + inLine(base.Repo) + ": " + reply.Removed.size() + " removed."
+	if removed.Sources == 0 {
+		reply.Text = "The knowledge base of " + inLine(base.Repo) + " is empty: there was nothing to remove."
+	}
+	return texts(reply, reply.Text, false), nil
+}

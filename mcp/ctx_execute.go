@@ -1,0 +1,92 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// CtxExecute is the tool ctx_execute: it runs code, and only what the code writes to standard output comes back. Its words are
+// those of context-mode.
+type CtxExecute struct{ *Ctx }
+
+// maxCtxTimeout is the longest time that can be asked for, in milliseconds: a day. The policy allows less.
+const maxCtxTimeout = 24 * 60 * 60 * 1000
+
+// ctxExecuteArgs are the arguments of ctx_execute.
+type ctxExecuteArgs struct {
+	repo, language, code string
+	timeout              int // ms; 0 is not given
+	background           bool
+	dir, intent          string
+}
+
+func (a *ctxExecuteArgs) fields() []field {
+	return []field{
+		{name: "language", into: &a.language, required: true, enum: languageNames(), about: "what the code is written in"},
+		{name: "code", into: &a.code, required: true, min: 1, max: 1 << 20, bytes: true, about: "source text to run; at most 1 MiB in UTF-8. What it writes to standard output is the reply"},
+		{
+			name: "timeout", into: &a.timeout, min: 1, max: maxCtxTimeout, coerce: true, bare: true,
+			about: "time limit in milliseconds; with background, how long to wait before replying. Default: what the policy allows",
+		},
+		{name: "background", into: &a.background, coerce: true, about: "reply at once, or after timeout, and let it run on: ctx_job follows it"},
+		{name: "cwd", into: &a.dir, max: 4096, noNUL: true, about: "working directory, relative to the repository"},
+		intentField(&a.intent),
+		repoField(&a.repo),
+	}
+}
+
+func intentField(into *string) field {
+	return field{
+		name: "intent", into: into, max: 1024,
+		about: "what you look for in the output: if it is long, it is indexed, and the reply has the sections that match",
+	}
+}
+
+const ctxExecuteDescription = `Run code in a sandbox on the repository. Only what it writes to standard output enters your context, so have the code filter, count and summarize, and print the answer. No network; memory, processes and time are bounded. Files it writes in the repository stay.
+
+%s
+
+Output of more than 5 KB with an intent, or of more than 100 KB, is indexed instead of returned: the reply lists the sections that match the intent, and ctx_search finds everything in it. Shorter output is returned as it is.
+
+A failure has the exit code, stdout and stderr. With background: true it goes on after the reply, which has a job id: ctx_job follows, reads and signals it; it ends with your session. Go without a package clause gets package main and fmt; PHP needs no <?php; JavaScript may have top-level await, import and require.`
+
+// Name implements Tool.
+func (t *CtxExecute) Name() string { return "ctx_execute" }
+
+// Definition implements Tool.
+func (t *CtxExecute) Definition() Definition {
+	return Definition{
+		Name: t.Name(), Title: "Run code, and get its output", Description: fmt.Sprintf(ctxExecuteDescription, t.here()),
+		Input: openSchema((&ctxExecuteArgs{}).fields()), Output: replySchema(ctxReplySchema()), Destructive: true,
+	}
+}
+
+// Call implements Tool. Its answers are text, with the same facts beside it.
+func (t *CtxExecute) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
+	a := &ctxExecuteArgs{}
+	if err := decodeLenient(arguments, a.fields()); err != nil {
+		return ctxFailed(err)
+	}
+	caller := CallerOf(ctx)
+	repo, err := t.repo(caller, a.repo)
+	if err != nil {
+		return ctxFailed(err)
+	}
+	l := languageOf(a.language)
+	run := &ctxRun{
+		tool: t.Name(), caller: caller, repo: repo, runtime: l.runtime, code: l.source(a.code), dir: a.dir,
+		label: "execute:" + l.name,
+	}
+	wait := time.Duration(a.timeout) * time.Millisecond
+	if a.background {
+		return t.background(ctx, run, wait, a.intent)
+	}
+	run.timeout = wait
+	ran, err := t.run(ctx, run)
+	if err != nil {
+		return ctxFailed(err)
+	}
+	return t.answer(ctx, ran, a.intent)
+}

@@ -1,0 +1,106 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+)
+
+// CtxExecuteFile is the tool ctx_execute_file: it runs code that finds a file of the repository in a variable. The file is
+// read by the job, in its jail.
+type CtxExecuteFile struct{ *Ctx }
+
+// ctxFileArgs are the arguments of ctx_execute_file.
+type ctxFileArgs struct {
+	repo, path, language, code string
+	timeout                    int // ms; 0 is not given
+	intent                     string
+}
+
+func (a *ctxFileArgs) fields() []field {
+	return []field{
+		{name: "path", into: &a.path, required: true, min: 1, max: 4096, noNUL: true, about: "the file, relative to the repository"},
+		{name: "language", into: &a.language, required: true, enum: languageNames(), about: "what the code is written in"},
+		{
+			name: "code", into: &a.code, required: true, min: 1, max: 1 << 20, bytes: true,
+			about: "source text to run; it finds the file in FILE_CONTENT and its path in file_path. What it writes to standard output is the reply",
+		},
+		{
+			name: "timeout", into: &a.timeout, min: 1, max: maxCtxTimeout, coerce: true, bare: true,
+			about: "time limit in milliseconds. Default: what the policy allows",
+		},
+		intentField(&a.intent),
+		repoField(&a.repo),
+	}
+}
+
+const ctxFileDescription = `Run code on a file of the repository, without the file entering your context: only what the code writes to standard output does. The code finds the file's text in FILE_CONTENT and its path in file_path (in Elixir file_content; in PHP and Perl $FILE_CONTENT, $file_path). No network; memory, processes and time are bounded.
+
+%s
+
+Use it for logs, data and long sources: parse, count and filter in the code, and print the answer. Output of more than 5 KB with an intent, or of more than 100 KB, is indexed instead of returned: the reply lists the sections that match the intent, and ctx_search finds everything in it. The code of Go and Rust may be what main has in it.`
+
+// Name implements Tool.
+func (t *CtxExecuteFile) Name() string { return "ctx_execute_file" }
+
+// Definition implements Tool.
+func (t *CtxExecuteFile) Definition() Definition {
+	return Definition{
+		Name: t.Name(), Title: "Run code on a file", Description: fmt.Sprintf(ctxFileDescription, t.here()),
+		Input: openSchema((&ctxFileArgs{}).fields()), Output: replySchema(ctxReplySchema()), Destructive: true,
+	}
+}
+
+// Call implements Tool.
+func (t *CtxExecuteFile) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
+	a := &ctxFileArgs{}
+	if err := decodeLenient(arguments, a.fields()); err != nil {
+		return ctxFailed(err)
+	}
+	// Links, and paths that are not relative, lead wherever they do in the jail: it has nothing else to read.
+	if clean := path.Clean(a.path); clean == ".." || strings.HasPrefix(clean, "../") {
+		return ctxFailed(invalid("path", "%q leads out of the repository", shown(a.path)))
+	}
+	caller := CallerOf(ctx)
+	repo, err := t.repo(caller, a.repo)
+	if err != nil {
+		return ctxFailed(err)
+	}
+	l, name := languageOf(a.language), plainPath(a.path)
+	ran, err := t.run(ctx, &ctxRun{
+		tool: t.Name(), caller: caller, repo: repo, runtime: l.runtime, code: l.withFile(a.code), env: map[string]*string{ctxFile: &name},
+		timeout: time.Duration(a.timeout) * time.Millisecond, label: fileLabel(a.path),
+	})
+	if err != nil {
+		return ctxFailed(err)
+	}
+	return t.answer(ctx, ran, a.intent)
+}
+
+// plainPath is a path that no language takes for something else: PHP has streams with a colon in their names, R stdin and the
+// clipboard, the shell's cat a - for its input, and some a ~ for a home directory.
+func plainPath(p string) string {
+	special := strings.Contains(p, ":") || strings.ContainsAny(p[:1], "-~|")
+	for _, name := range []string{"stdin", "clipboard", "X11_"} {
+		special = special || strings.HasPrefix(p, name)
+	}
+	if special && !path.IsAbs(p) {
+		return "./" + p
+	}
+	return p
+}
+
+// maxFileLabel is how many bytes of a path are in the name of what is indexed.
+const maxFileLabel = 150
+
+// fileLabel is what output about a file is indexed as: the end of a long path.
+func fileLabel(p string) string {
+	p = strings.Join(strings.Fields(clean(p)), " ")
+	if len(p) > maxFileLabel {
+		p = "…" + strings.ToValidUTF8(p[len(p)-maxFileLabel:], "")
+	}
+	return "file:" + p
+}

@@ -1,0 +1,290 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"corral/job"
+)
+
+// TestCtxRequest: a caller's words become the engine's.
+func TestCtxRequest(t *testing.T) {
+	f := newStage()
+	x, _ := f.ctx(t)
+	callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"javascript","code":"1","timeout":"2500","cwd":"sub","background":"false","intent":null,"more":1}`)
+	code := "1"
+	want := &job.Request{
+		Tool: "ctx_execute", Principal: "user:ada", Session: "s1", ID: strings.Repeat("ab", 16), Repo: "app", Runtime: "node",
+		Code: &code, Dir: "sub", Limits: job.Limits{Wall: 2500 * time.Millisecond},
+	}
+	if !reflect.DeepEqual(f.request, want) {
+		t.Errorf("got %+v", f.request)
+	}
+	callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"go","code":"fmt.Println(1)","repoId":"other"}`)
+	if f.request.Repo != "other" || *f.request.Code != "package main; import \"fmt\"; func main() { fmt.Println(1)\n}\n" || f.request.Limits.Wall != 0 {
+		t.Errorf("got %+v %q", f.request, *f.request.Code)
+	}
+}
+
+// TestCtxRepo: which repository a call is about.
+func TestCtxRepo(t *testing.T) {
+	for _, tt := range []struct {
+		repo       string
+		may        []string
+		named      string
+		want, fail string
+	}{
+		{"", nil, "", "app", ""},
+		{"other", nil, "", "other", ""},
+		{"other", nil, "app", "app", ""},
+		{"other", []string{"app"}, "", "", "there is no repository that you may use"},
+		{"", []string{"other"}, "", "other", ""},
+		{"", []string{"other"}, "app", "", "Repository app not found"},
+		{"", []string{}, "", "", "there is no repository that you may use"},
+		{"gone", nil, "", "", "there is no repository that you may use"},
+	} {
+		x := &Ctx{Repos: []string{"app", "other"}, Repo: tt.repo}
+		got, err := x.repo(Caller{Repos: tt.may}, tt.named)
+		if got != tt.want || err == nil != (tt.fail == "") || err != nil && err.Error() != tt.fail {
+			t.Errorf("%+v: %q, %v", tt, got, err)
+		}
+	}
+}
+
+// TestCtxSituations: the table of the contract, text by text.
+func TestCtxSituations(t *testing.T) {
+	const kill = 9
+	for _, tt := range []struct {
+		name, language string
+		stage          func(f *stage)
+		want           string
+		isError        bool
+		status         string
+	}{
+		{"exit 0", "python", func(f *stage) { f.stdout, f.stderr = "a\nb\n", "noise" }, "a\nb\n", false, "success"},
+		{"nothing", "python", func(f *stage) { f.stderr = "noise" }, "(no output)", false, "success"},
+		{"failure", "python", func(f *stage) { f.exitsWith(3).stdout, f.stderr = "out", "err" }, "Exit code: 3\n\nstdout:\nout\n\nstderr:\nerr", true, "failure"},
+		{"failure, nothing", "python", func(f *stage) { f.exitsWith(1) }, "Exit code: 1\n\nstdout:\n\n\nstderr:\n", true, "failure"},
+		{"shell, exit 1", "shell", func(f *stage) { f.exitsWith(1).stdout, f.stderr = "diff", "err" }, "diff", false, "failure"},
+		{"shell, exit 1, nothing", "shell", func(f *stage) { f.exitsWith(1).stderr = "err" }, "Exit code: 1\n\nstdout:\n\n\nstderr:\nerr", true, "failure"},
+		{"shell, exit 2", "shell", func(f *stage) { f.exitsWith(2).stdout = "out" }, "Exit code: 2\n\nstdout:\nout\n\nstderr:\n", true, "failure"},
+		{"python, exit 1", "python", func(f *stage) { f.exitsWith(1).stdout = "out" }, "Exit code: 1\n\nstdout:\nout\n\nstderr:\n", true, "failure"},
+		{
+			"signal", "shell",
+			func(f *stage) { f.stdout, f.result = "out", job.Result{Status: job.Failure, ExitCode: -1, Signal: 15} },
+			"Killed by SIGTERM\n\nstdout:\nout\n\nstderr:\n", true, "failure",
+		},
+		{
+			"memory", "python",
+			func(f *stage) {
+				f.decision.Spec.Limits.Memory = 2 << 30
+				f.stderr, f.result = "err", job.Result{Status: job.Failure, ExitCode: -1, Signal: kill, Limit: job.LimitMemory}
+			},
+			"Killed by SIGKILL (memory limit 2 GiB reached)\n\nstdout:\n\n\nstderr:\nerr", true, "failure",
+		},
+		{
+			"disk, when its first process was gone", "python",
+			func(f *stage) {
+				f.decision.Spec.Limits.Disk = 1000
+				f.result = job.Result{Status: job.Failure, Limit: job.LimitDisk}
+			},
+			"Killed by SIGKILL (disk limit 1000 bytes reached)\n\nstdout:\n\n\nstderr:\n", true, "failure",
+		},
+		{
+			"pids", "shell",
+			func(f *stage) { f.exitsWith(4).result.Limit = job.LimitPIDs },
+			"Exit code: 4\n\nstdout:\n\n\nstderr:\n", true, "failure",
+		},
+		{
+			"timeout, partial", "shell",
+			func(f *stage) {
+				f.decision.Spec.Limits.Wall = 400 * time.Millisecond
+				f.stdout, f.stderr, f.result = "so far\n", "err", job.Result{Status: job.Timeout, ExitCode: -1, Signal: kill}
+			},
+			"so far\n\n\n_(timed out after 400ms — partial output shown above)_", false, "timeout",
+		},
+		{
+			"timeout, none", "shell",
+			func(f *stage) {
+				f.decision.Spec.Limits.Wall = 400 * time.Millisecond
+				f.stderr, f.result = "err", job.Result{Status: job.Timeout, ExitCode: -1, Signal: kill}
+			},
+			"Execution timed out after 400ms\n\nstderr:\nerr", true, "timeout",
+		},
+		{
+			"language missing", "ruby", func(f *stage) { f.decision.Missing = "no ruby in /usr/bin" },
+			"Runtime error: Ruby not available. Install ruby.", true, "",
+		},
+		{
+			"language without a package", "typescript", func(f *stage) { f.decision.Missing = "no tsx" },
+			"Runtime error: TypeScript not available. Install it: npm install --global tsx.", true, "",
+		},
+		{
+			"denied", "ruby",
+			func(f *stage) { f.decision.Rule, f.decision.Reasons = "runtime.allowed", []string{"one", "two"} },
+			"one; two", true, "",
+		},
+		{
+			"not executable", "ruby", func(f *stage) {
+				f.err = &job.Refusal{Step: "exec", Message: "/usr/bin/ruby: permission denied", Errno: 13}
+			},
+			"Runtime error: /usr/bin/ruby: permission denied", true, "failure",
+		},
+		{
+			"lost", "ruby", func(f *stage) { f.result = job.Result{Status: job.Lost, ExitCode: -1, Signal: kill} },
+			"Runtime error: the job's jail ended while the job ran", true, "failure",
+		},
+		{
+			"no supervisor", "ruby", func(f *stage) { f.err = fmt.Errorf("%w at /run/x", job.ErrUnavailable) },
+			"no supervisor at /run/x", true, "",
+		},
+		{
+			"the server ends", "ruby", func(f *stage) { f.result = job.Result{Status: job.Cancelled, ExitCode: -1, Signal: kill} },
+			"the server ends", true, "",
+		},
+		{"no text", "ruby", func(f *stage) { f.stdout = "a\xffb" }, "a\uFFFDb", false, "success"},
+	} {
+		f := newStage()
+		tt.stage(f)
+		x, _ := f.ctx(t)
+		v, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"`+tt.language+`","code":"x"}`)
+		if tt.name == "the server ends" {
+			r.Text = v["message"].(string)
+		}
+		if r.Text != tt.want || r.IsError != tt.isError {
+			t.Errorf("%s: %t, %q", tt.name, r.IsError, r.Text)
+		}
+		if status, _ := v["status"].(string); status != tt.status {
+			t.Errorf("%s: status %q: %v", tt.name, status, v)
+		}
+		switch {
+		case tt.status != "" && v["text"] != r.Text:
+			t.Errorf("%s: structuredContent has the text %q", tt.name, v["text"])
+		case tt.status == "" && v["message"] != tt.want:
+			t.Errorf("%s: %v", tt.name, v)
+		}
+	}
+}
+
+// TestCtxFacts: what the text says is in structuredContent, too.
+func TestCtxFacts(t *testing.T) {
+	f := newStage().exitsWith(3)
+	f.stdout, f.stderr = "out", "error"
+	x, _ := f.ctx(t)
+	v, _ := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"python","code":"x"}`)
+	handle, _ := v["artifactHandle"].(string)
+	if v["exitCode"] != 3.0 || v["stdoutBytes"] != 3.0 || v["stderrBytes"] != 5.0 || v["durationMs"] != 1500.0 || v["source"] != "execute:python" ||
+		v["policyDecision"].(map[string]any)["auditHash"] != someHash {
+		t.Errorf("got %v", v)
+	}
+	if got := readStored(t, x, handle, "stderr"); got != "error" {
+		t.Errorf("stored %q", got)
+	}
+	f.decision.Rule, f.decision.Reasons = "x", []string{"no"}
+	v, _ = callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"python","code":"x"}`)
+	if v["code"] != CodeDenied || v["details"].(map[string]any)["auditHash"] != someHash {
+		t.Errorf("denied: %v", v)
+	}
+}
+
+// TestCtxArguments: which words are accepted, and what is said of others.
+func TestCtxArguments(t *testing.T) {
+	long := strings.Repeat("x", 1<<20+1)
+	for _, tt := range []struct{ arguments, want string }{
+		{`{}`, "language: it is required"},
+		{`{"language":"python"}`, "code: it is required"},
+		{`{"language":"python","code":null}`, "code: it is required"},
+		{`{"language":"python","code":""}`, "code: 0 bytes, at least 1 are wanted"},
+		{`{"language":"cobol","code":"x"}`, `language: "cobol" is none of: javascript, typescript, python, shell, ruby, go, rust, php, perl, r, elixir, csharp`},
+		{`{"language":"node","code":"x"}`, `language: "node" is none of`},
+		{`{"language":1,"code":"x"}`, "language: a string is wanted, not a number"},
+		{`{"language":"python","code":"x","timeout":0}`, "timeout: 0 is out of range: 1 to 86400000"},
+		{`{"language":"python","code":"x","timeout":-1}`, "timeout: -1 is out of range"},
+		{`{"language":"python","code":"x","timeout":"-5"}`, "timeout: -5 is out of range"},
+		{`{"language":"python","code":"x","timeout":null}`, "timeout: null is out of range"},
+		{`{"language":"python","code":"x","timeout":1e300}`, "timeout: 1e300 is out of range"},
+		{`{"language":"python","code":"x","timeout":"Inf"}`, "timeout: Inf is out of range"},
+		{`{"language":"python","code":"x","timeout":"NaN"}`, "timeout: NaN is no whole number"},
+		{`{"language":"python","code":"x","timeout":86400001}`, "timeout: 86400001 is out of range"},
+		{`{"language":"python","code":"x","timeout":1.5}`, "timeout: 1.5 is no whole number"},
+		{`{"language":"python","code":"x","timeout":"soon"}`, "timeout: soon is no whole number"},
+		{`{"language":"python","code":"x","timeout":""}`, "timeout: a whole number is wanted, not nothing"},
+		{`{"language":"python","code":"x","timeout":[]}`, "timeout: a whole number is wanted, not an array"},
+		{`{"language":"python","code":"x","background":"maybe"}`, "background: true or false is wanted, not a string"},
+		{`{"language":"python","code":"x","background":1}`, "background: true or false is wanted, not a number"},
+		{`{"language":"python","code":"x","cwd":"a\u0000"}`, "cwd: it has a NUL byte"},
+		{`{"language":"python","code":"x","repoId":"nope"}`, "Repository nope not found"},
+		{`{"language":"python","code":"` + long + `"}`, "code: 1048577 bytes, at most 1048576 are accepted"},
+		{`[]`, "an object is wanted, not an array"},
+	} {
+		f := newStage()
+		x, _ := f.ctx(t)
+		v, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, tt.arguments)
+		if !r.IsError || !strings.HasPrefix(r.Text, tt.want) || v["message"] != r.Text || f.request != nil {
+			t.Errorf("%.80s: %q", tt.arguments, r.Text)
+		}
+	}
+	for _, more := range []string{
+		`"timeout":400`, `"timeout":"400"`, `"timeout":" 400 "`, `"timeout":4e2`, `"background":null`, `"background":"false"`,
+		`"intent":""`, `"whatever":{"a":[1]}`, `"cwd":""`,
+	} {
+		f := newStage()
+		x, _ := f.ctx(t)
+		if _, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"python","code":"x",`+more+`}`); r.IsError {
+			t.Errorf("%s: %q", more, r.Text)
+		}
+	}
+}
+
+// TestCtxCancelled: a call that was cancelled has no reply.
+func TestCtxCancelled(t *testing.T) {
+	f := newStage()
+	ctx, cancel := context.WithCancel(asUser(t.Context()))
+	f.run = func(context.Context) { cancel() }
+	f.result = job.Result{Status: job.Cancelled, ExitCode: -1, Signal: 9}
+	x, _ := f.ctx(t)
+	if _, err := (&CtxExecute{x}).Call(ctx, json.RawMessage(`{"language":"python","code":"x"}`)); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestCtxDefinitions: the description fits, and says what there is.
+func TestCtxDefinitions(t *testing.T) {
+	for _, tt := range []struct {
+		runtimes []string
+		want     string
+	}{
+		{nil, "Languages on this host: javascript, typescript, python, shell, ruby, go, rust, php, perl, r, elixir, csharp."},
+		{[]string{"node", "shell"}, "Languages on this host: javascript, shell. Not installed: typescript, python, ruby, go, rust, php, perl, r, elixir, csharp."},
+		{[]string{}, "This host has no program for any language."},
+	} {
+		x := &Ctx{Runtimes: tt.runtimes}
+		for _, tool := range []Tool{&CtxExecute{x}, &CtxExecuteFile{x}} {
+			d := tool.Definition()
+			if !strings.Contains(d.Description, tt.want) || len(d.Description) > 2048 {
+				t.Errorf("%s has %d bytes: %s", d.Name, len(d.Description), d.Description)
+			}
+		}
+	}
+	for _, tool := range []Tool{&CtxExecute{&Ctx{}}, &CtxExecuteFile{&Ctx{}}, &CtxJob{&Ctx{}}, &CtxJobs{&Ctx{}}} {
+		d := tool.Definition()
+		var in struct {
+			Type       string
+			Additional *bool `json:"additionalProperties"`
+			Required   []string
+		}
+		if err := json.Unmarshal(d.Input, &in); err != nil || in.Type != "object" || in.Additional != nil {
+			t.Errorf("%s: %v, %+v", d.Name, err, in)
+		}
+		if d.Name == "ctx_execute" && !slices.Equal(in.Required, []string{"language", "code"}) {
+			t.Errorf("%s requires %v", d.Name, in.Required)
+		}
+	}
+}

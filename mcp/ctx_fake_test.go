@@ -1,0 +1,152 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"corral/artifact"
+	"corral/index"
+	"corral/job"
+)
+
+// A shelf is Knowledge in memory: sections of ten lines, found by words that they have.
+type shelf struct {
+	mu       sync.Mutex
+	sections map[index.Base][]index.Hit   // guarded by mu
+	sources  map[index.Base][]index.Added // guarded by mu: the n-th was added as #n+1
+	added    []index.Source               // guarded by mu
+	hold     chan struct{}                // Add waits until it is closed; nil does not
+	err      error                        // of Add
+}
+
+func (k *shelf) Add(ctx context.Context, b index.Base, s index.Source, r io.Reader) (index.Added, error) {
+	text, err := io.ReadAll(r)
+	if err := errors.Join(err, k.err); err != nil {
+		return index.Added{}, err
+	}
+	if k.hold != nil {
+		select {
+		case <-k.hold:
+		case <-ctx.Done():
+			return index.Added{}, ctx.Err()
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.sections == nil {
+		k.sections, k.sources = map[index.Base][]index.Hit{}, map[index.Base][]index.Added{}
+	}
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	name := s.Label
+	if !s.Fixed {
+		name = fmt.Sprintf("%s#%d", s.Label, len(k.sources[b])+1)
+	}
+	a := index.Added{Name: name, Lines: int64(len(lines)), Bytes: int64(len(text)), Terms: []string{"first_term", "second_term"}}
+	n := int64(1)
+	for part := range slices.Chunk(lines, 10) {
+		a.Sections++
+		k.sections[b] = append(k.sections[b], index.Hit{
+			Source: name, Title: part[0], Text: strings.Join(part, "\n"), LineStart: n, LineEnd: n + int64(len(part)) - 1,
+			Stream: s.Stream, Artifact: s.Artifact,
+		})
+		n += int64(len(part))
+	}
+	k.sources[b] = append(k.sources[b], a)
+	k.added = append(k.added, s)
+	return a, nil
+}
+
+func (k *shelf) Search(_ context.Context, b index.Base, q index.Query) (*index.Found, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	f := &index.Found{Empty: len(k.sections[b]) == 0}
+	for _, h := range k.sections[b] {
+		if q.Exact && h.Source != q.Source || !strings.Contains(h.Source, q.Source) {
+			continue
+		}
+		for line := range strings.SplitSeq(h.Text, "\n") {
+			if !slices.ContainsFunc(strings.Fields(q.Text), func(w string) bool { return strings.Contains(line, w) }) {
+				continue
+			}
+			if f.Matched++; len(f.Hits) < q.Limit {
+				h.Line = line
+				f.Hits = append(f.Hits, h)
+			}
+			break
+		}
+	}
+	return f, nil
+}
+
+func (k *shelf) Has(_ context.Context, b index.Base, handle, stream string) (bool, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.ContainsFunc(k.sections[b], func(h index.Hit) bool { return h.Artifact == handle && (stream == "" || h.Stream == stream) }), nil
+}
+
+func (k *shelf) Stats(_ context.Context, b index.Base) (index.Stats, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return index.Stats{Sources: len(k.sources[b])}, nil
+}
+
+func (k *shelf) Purge(ctx context.Context, b index.Base) (index.Stats, error) {
+	s, err := k.Stats(ctx, b)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.sections, b)
+	delete(k.sources, b)
+	return s, err
+}
+
+// names are those of what was added.
+func (k *shelf) names(b index.Base) []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	names := []string{}
+	for _, a := range k.sources[b] {
+		names = append(names, a.Name)
+	}
+	return names
+}
+
+// ctxBase is the base of asUser.
+var ctxBase = index.Base{Repo: "app", Principal: "user:ada"}
+
+// ctx returns what the tools share, on a stage, with a store and an index.
+func (f *stage) ctx(t *testing.T) (*Ctx, *shelf) {
+	t.Helper()
+	k := &shelf{}
+	s := store(t)
+	x := &Ctx{
+		Engine:  &job.Engine{Policy: f, Runner: f, Auditor: f, Sessions: f},
+		Outputs: s, Knowledge: k, Repos: []string{"app", "other"},
+	}
+	t.Cleanup(x.Close)
+	return x, k
+}
+
+// exitsWith makes the job of a stage end with a code.
+func (f *stage) exitsWith(code int) *stage {
+	f.result.ExitCode = code
+	if f.result.Status = job.Success; code != 0 {
+		f.result.Status = job.Failure
+	}
+	return f
+}
+
+// readStored returns a stream of an artifact.
+func readStored(t *testing.T, x *Ctx, handle, stream string) string {
+	t.Helper()
+	var b strings.Builder
+	if err := x.Outputs.Stream(t.Context(), artifact.Reader{Principal: "user:ada"}, handle, stream, &b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}

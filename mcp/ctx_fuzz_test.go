@@ -1,0 +1,59 @@
+package mcp
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"corral/internal/strictjson"
+	"corral/job"
+)
+
+// FuzzCtxArguments: whatever a caller sends, a tool answers with what its schema says, and what it has run is within the
+// bounds of its arguments.
+func FuzzCtxArguments(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, `{"language":"go","code":"import \"os\"\nos.Exit(1)","timeout":"400","background":"true","intent":"x","cwd":"a"}`,
+		`{"path":"a/../b","language":"php","code":"<?php declare(strict_types=1); echo 1;"}`,
+		`{"path":"a","language":"python","code":"from __future__ import a\nx","timeout":1e3}`,
+		`{"path":"a","language":"rust","code":"fn main() {}"}`,
+		`{"id":"bg_1","action":"output","tail":"3","offset":null}`,
+	} {
+		f.Add(uint8(0), []byte(seed))
+		f.Add(uint8(1), []byte(seed))
+		f.Add(uint8(2), []byte(seed))
+	}
+	stage := newStage()
+	stage.stdout = "some output\n"
+	x := &Ctx{Engine: &job.Engine{Policy: stage, Runner: stage, Auditor: stage}, Repos: []string{"app"}}
+	f.Cleanup(x.Close)
+	tools := []Tool{&CtxExecute{x}, &CtxExecuteFile{x}, &CtxJob{x}, &CtxJobs{x}}
+	f.Fuzz(func(t *testing.T, n uint8, arguments []byte) {
+		if envelope, aside := (strictjson.Checker{Fold: strictjson.Fold}).Check(arguments); envelope != nil || aside != nil || kind(arguments) != "an object" {
+			return // the server refuses it
+		}
+		tool := tools[int(n)%len(tools)]
+		stage.request = nil
+		r, err := tool.Call(asUser(t.Context()), json.RawMessage(arguments))
+		var e *Error
+		if err != nil && !errors.As(err, &e) {
+			t.Fatal(err)
+		}
+		if err == nil {
+			raw, err := json.Marshal(r.Structured)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var v map[string]any
+			if err := json.Unmarshal(raw, &v); err != nil {
+				t.Fatal(err)
+			}
+			if why := published(t, tool).wrong(v); why != "" || r.Text == "" {
+				t.Errorf("%s: %s", why, raw)
+			}
+		}
+		if q := stage.request; q != nil && (q.Code == nil || *q.Code == "" || q.Limits.Wall < 0 || q.Repo != "app" || q.Runtime == "") {
+			t.Errorf("asked for %+v", q)
+		}
+	})
+}

@@ -1,0 +1,196 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"corral/artifact"
+	"corral/index"
+	"corral/job"
+)
+
+// CtxIndex is the tool ctx_index: it indexes a text that it is given, or a file of the repository. The file is read by a job,
+// in its jail.
+type CtxIndex struct{ *Ctx }
+
+// maxCtxContent is how many bytes of text can be given.
+const maxCtxContent = 4 << 20
+
+// ctxIndexArgs are the arguments of ctx_index.
+type ctxIndexArgs struct {
+	repo, content, path, source string
+}
+
+func (a *ctxIndexArgs) fields() []field {
+	return []field{
+		{name: "content", into: &a.content, max: maxCtxContent, bytes: true, about: "text to index; at most 4 MiB in UTF-8. Use either this or path"},
+		{name: "path", into: &a.path, max: 4096, noNUL: true, about: "a file to index, relative to the repository. Use either this or content"},
+		{
+			name: "source", into: &a.source, max: maxCtxLabel, bytes: true, pattern: oneLine, expr: "^[^\\n]*$",
+			about: "what to call it; what has this name already is replaced. Default: the path, or content",
+		},
+		repoField(&a.repo),
+	}
+}
+
+const ctxIndexDescription = `Index a text, or a file of the repository, for ctx_search, without it entering your context: documentation, notes, data, long sources. Markdown is cut at its headings, JSON by its keys, other text at blank lines or every 20 lines.
+
+source names it, for argument source of ctx_search. To index the same source again replaces what it had. A file is read in the sandbox, 64 MiB of it at most.`
+
+// Name implements Tool.
+func (t *CtxIndex) Name() string { return "ctx_index" }
+
+// Definition implements Tool.
+func (t *CtxIndex) Definition() Definition {
+	return Definition{
+		Name: t.Name(), Title: "Index a text or a file", Description: ctxIndexDescription,
+		Input: openSchema((&ctxIndexArgs{}).fields()),
+		Output: replySchema(properties{
+			{"text", text("the same as the text block")},
+			{"indexed", indexedSchema()},
+			{"artifactHandle", text("of a file as it was read: for runtime_query_output")},
+			{"message", text("of an error: what is wrong")},
+		}),
+		Idempotent: true,
+	}
+}
+
+// An indexReply is structuredContent of ctx_index.
+type indexReply struct {
+	Text     string      `json:"text"`
+	Indexed  *ctxIndexed `json:"indexed"`
+	Artifact string      `json:"artifactHandle,omitempty"`
+}
+
+// Call implements Tool.
+func (t *CtxIndex) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
+	a := &ctxIndexArgs{}
+	if err := decodeLenient(arguments, a.fields()); err != nil {
+		return ctxFailed(err)
+	}
+	switch {
+	case a.content == "" && a.path == "":
+		return ctxFailed(&Error{Code: CodeInvalid, Message: "Error: provide content or path."})
+	case a.content != "" && a.path != "":
+		return ctxFailed(&Error{Code: CodeInvalid, Message: "Error: provide content or path, not both."})
+	}
+	base, err := t.searchable(CallerOf(ctx), a.repo)
+	if err != nil {
+		return ctxFailed(err)
+	}
+	reply := &indexReply{}
+	added, err := t.add(ctx, a, base, reply)
+	if err != nil {
+		return ctxFailed(err)
+	}
+	reply.Indexed = indexedOf(added)
+	reply.Text = reply.Indexed.words()
+	return texts(reply, reply.Text, false), nil
+}
+
+// add indexes what is asked for.
+func (t *CtxIndex) add(ctx context.Context, a *ctxIndexArgs, b index.Base, reply *indexReply) (index.Added, error) {
+	source := index.Source{Label: a.label(), Fixed: true}
+	if a.path == "" {
+		text := a.content
+		if !t.Plain {
+			text = artifact.Redact(text, t.Secrets)
+		}
+		added, err := t.Knowledge.Add(ctx, b, source, strings.NewReader(text))
+		if err != nil {
+			err = t.refused(ctx, a, err)
+		}
+		return added, err
+	}
+	ran, err := t.read(ctx, a.path, b.Repo)
+	if err != nil {
+		return index.Added{}, err
+	}
+	reply.Artifact = ran.out.Handle
+	source.Artifact, source.Stream, source.Title = ran.out.Handle, artifact.Stdout, path.Base(a.path)
+	added, err := t.learnFrom(ctx, b.Repo, b.Principal, source)
+	if err != nil {
+		return added, t.refused(ctx, a, err)
+	}
+	added.Truncated = added.Truncated || ran.out.Stdout.Truncated
+	return added, nil
+}
+
+// refused is an error of the index about what was to be indexed.
+func (t *CtxIndex) refused(ctx context.Context, a *ctxIndexArgs, err error) error {
+	if errors.Is(err, index.ErrTaken) {
+		return invalid("source", "%q is the name of what a run wrote: choose another", shown(a.label()))
+	}
+	return notSearched(ctx, err)
+}
+
+// label is what a source is called: the end of a path that is too long for it.
+func (a *ctxIndexArgs) label() string {
+	if s := strings.TrimSpace(a.source); s != "" {
+		return s
+	}
+	p := inLine(a.path)
+	if from := len(p) - maxCtxLabel; from > 0 {
+		for ; !utf8.RuneStart(p[from]); from++ {
+		}
+		p = p[from:]
+	}
+	return cmp.Or(p, "content")
+}
+
+// readFile writes a file of the repository to standard output. Where links lead is looked at inside the jail.
+const readFile = `file=$(realpath -e -- "$` + ctxFile + `") || exit 1
+here=$(pwd -P)
+case $file in
+"$here" | "$here"/*) ;;
+*) echo "it is not in the repository" >&2; exit 1 ;;
+esac
+[ -f "$file" ] || { echo "it is no file" >&2; exit 1; }
+exec cat -- "$file"
+`
+
+// read has a job read a file. What it wrote is kept.
+func (t *CtxIndex) read(ctx context.Context, name, repo string) (*ctxRan, error) {
+	if clean := path.Clean(name); clean == ".." || strings.HasPrefix(clean, "../") {
+		return nil, invalid("path", "%q leads out of the repository", shown(name))
+	}
+	ran, err := t.run(ctx, &ctxRun{
+		tool: t.Name(), caller: CallerOf(ctx), repo: repo, runtime: "shell", code: readFile, env: map[string]*string{ctxFile: &name},
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := ran.record
+	details := map[string]any{"argument": "path"}
+	switch why := strings.TrimSpace(utf8Text(ran.out.Stderr.Head)); {
+	case r.Status == job.Denied:
+		return nil, &Error{Code: CodeDenied, Message: clean(strings.Join(r.Decision.Reasons, "; "))}
+	case r.Status == job.Timeout:
+		return nil, &Error{Code: CodeUnavailable, Message: "the file cannot be read: it took longer than " + limitMs(r), Details: details}
+	case r.Status != job.Success:
+		return nil, &Error{Code: CodeNotFound, Message: "the file cannot be read: " + cutText(cmp.Or(why, clean(r.Message), "the job failed"), maxShort), Details: details}
+	case ran.out.Handle == "":
+		return nil, &Error{Code: CodeUnavailable, Message: "the file is not indexed: " + cmp.Or(clean(ran.out.Reason), errNotKept.Error())}
+	}
+	return ran, nil
+}
+
+// words say what was indexed.
+func (in *ctxIndexed) words() string {
+	var b strings.Builder
+	b.WriteString("Indexed " + counted(in.Sections, "section") + " from \"" + inLine(in.Source) + "\" into knowledge base (" +
+		counted(int(in.Lines), "line") + ", " + kilobytes(in.Bytes) + ").\n")
+	if in.Truncated {
+		b.WriteString("Not all of it was indexed.\n")
+	}
+	if len(in.Terms) > 0 {
+		b.WriteString("\nSearchable terms: " + strings.Join(in.Terms, ", ") + "\n")
+	}
+	b.WriteString("\nUse ctx_search(queries: [...], source: \"" + inLine(in.Source) + "\") to retrieve full content of any section.")
+	return b.String()
+}

@@ -1,0 +1,222 @@
+package mcp
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"corral/index"
+	"corral/job"
+)
+
+// logLines is output of n lines, of which one in every fifty says why.
+func logLines(n int, why string) string {
+	var b strings.Builder
+	for i := range n {
+		line := fmt.Sprintf("%06d all is well in module_%d", i, i%7)
+		if i%50 == 25 {
+			line = fmt.Sprintf("%06d %s", i, why)
+		}
+		b.WriteString(line + "\n")
+	}
+	return b.String()
+}
+
+// TestIntent: a long output with an intent is indexed, and what matches is listed.
+func TestIntent(t *testing.T) {
+	f := newStage()
+	f.stdout = logLines(301, "connection refused error")
+	x, k := f.ctx(t)
+	v, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x","intent":"refused  error"}`)
+	kb := fmt.Sprintf("%.1fKB", float64(len(f.stdout))/1024)
+	want := "Indexed 31 sections from \"execute:shell\" into knowledge base.\n" +
+		"6 sections matched \"refused error\" (301 lines, " + kb + "):\n\n" +
+		"  - 000020 all is well in module_6: 000025 connection refused error\n"
+	end := "\n\nSearchable terms: first_term, second_term\n\nUse ctx_search(queries: [...]) to retrieve full content of any section."
+	if !strings.HasPrefix(r.Text, want) || !strings.HasSuffix(r.Text, end) || strings.Count(r.Text, "\n  - ") != 6 || r.IsError {
+		t.Errorf("got %s", r.Text)
+	}
+	in := v["indexed"].(map[string]any)
+	if in["source"] != "execute:shell#1" || in["matched"] != 6.0 || in["sections"] != 31.0 || in["lines"] != 301.0 {
+		t.Errorf("got %v", in)
+	}
+	if s := k.added[0]; s.Label != "execute:shell" || s.Stream != "stdout" || s.Artifact != v["artifactHandle"] || s.Fixed {
+		t.Errorf("added %+v", s)
+	}
+
+	_, r = callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x","intent":"no \"such\" thing"}`)
+	want = "Indexed 31 sections from \"execute:shell\" into knowledge base.\n" +
+		"No sections matched intent \"no \"such\" thing\" in 301-line output (" + kb + ").\n" + end[1:]
+	if r.Text != want {
+		t.Errorf("got %q, want %q", r.Text, want)
+	}
+	if names := k.names(ctxBase); !slices.Equal(names, []string{"execute:shell#1", "execute:shell#2"}) {
+		t.Errorf("the base has %q", names)
+	}
+}
+
+// TestIntentLists: more sections than are listed are counted, and a long line is cut around what matched.
+func TestIntentLists(t *testing.T) {
+	f := newStage()
+	f.stdout = logLines(1000, strings.Repeat("x", 300)+" needle "+strings.Repeat("y", 300))
+	x, _ := f.ctx(t)
+	_, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x","intent":"Needle or needle"}`)
+	if strings.Count(r.Text, "\n  - ") != 10 || !strings.Contains(r.Text, "\n20 sections matched") || !strings.Contains(r.Text, "\n  … and 10 more\n") {
+		t.Errorf("got %s", r.Text)
+	}
+	for _, line := range strings.Split(r.Text, "\n") {
+		if _, found, ok := strings.Cut(line, ": …"); strings.HasPrefix(line, "  - ") && (!ok || !strings.Contains(found, " needle ") || len([]rune(found)) > 119) {
+			t.Errorf("a line is %q", line)
+		}
+	}
+}
+
+// TestSizes: what is returned as it is, what is indexed, and what is both.
+func TestCtxSizes(t *testing.T) {
+	for _, tt := range []struct {
+		size            int
+		intent          string
+		raw, off, point bool // off: indexed off the reply's path
+	}{
+		{5000, "", true, false, false},
+		{5000, "well", true, false, false},
+		{5001, "", true, true, false},
+		{5001, "well", false, false, true},
+		{100 << 10, "", true, true, false},
+		{100<<10 + 1, "", false, false, true},
+		{3 << 20, "", false, false, true},
+		{3 << 20, "well", false, false, true},
+	} {
+		f := newStage()
+		f.stdout = strings.Repeat("all is well\n", tt.size/12+1)[:tt.size]
+		x, k := f.ctx(t)
+		v, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x","intent":"`+tt.intent+`"}`)
+		if raw := r.Text == f.stdout; raw != tt.raw || r.IsError {
+			t.Errorf("%d %q: raw %t: %.200s", tt.size, tt.intent, raw, r.Text)
+		}
+		if _, point := v["indexed"]; point != tt.point {
+			t.Errorf("%d %q: indexed %t", tt.size, tt.intent, point)
+		}
+		x.settled(t.Context(), ctxBase)
+		if n := len(k.names(ctxBase)); n == 1 != (tt.off || tt.point) {
+			t.Errorf("%d %q: %d sources", tt.size, tt.intent, n)
+		}
+	}
+}
+
+// TestPointer: what is too long is not shown.
+func TestPointer(t *testing.T) {
+	f := newStage()
+	f.stdout = logLines(10_000, "x")
+	x, _ := f.ctx(t)
+	_, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x"}`)
+	want := fmt.Sprintf("Indexed 1000 sections from \"execute:shell\" into knowledge base.\nThe output is too long to be shown (10000 lines, %.1fKB).\n\n", float64(len(f.stdout))/1024) +
+		"Searchable terms: first_term, second_term\n\nUse ctx_search(queries: [...]) to retrieve full content of any section."
+	if r.Text != want {
+		t.Errorf("got %q, want %q", r.Text, want)
+	}
+}
+
+// TestIntentOfFailures: what failed says so, whatever its output is like.
+func TestIntentOfFailures(t *testing.T) {
+	f := newStage().exitsWith(2)
+	f.stdout, f.stderr = logLines(301, "refused"), "the end"
+	x, _ := f.ctx(t)
+	_, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x","intent":"refused"}`)
+	if !r.IsError || !strings.HasPrefix(r.Text, "Exit code: 2\n\nstdout:\nIndexed 31 sections") || !strings.HasSuffix(r.Text, "\n\nstderr:\nthe end") {
+		t.Errorf("failure: %s", r.Text)
+	}
+	f.result = job.Result{Status: job.Timeout, ExitCode: -1, Signal: 9}
+	f.decision.Spec.Limits.Wall = time.Second
+	_, r = callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x","intent":"refused"}`)
+	if r.IsError || !strings.HasPrefix(r.Text, "Indexed 31 sections") || !strings.HasSuffix(r.Text, "\n\n_(timed out after 1000ms — partial output shown above)_") {
+		t.Errorf("timeout: %s", r.Text)
+	}
+	f.result = job.Result{Status: job.Failure, ExitCode: 1}
+	_, r = callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x","intent":"refused"}`)
+	if r.IsError || !strings.HasPrefix(r.Text, "Indexed 31 sections") {
+		t.Errorf("grep: %s", r.Text)
+	}
+}
+
+// TestLongErrors: of an error's streams the middle is left out, and can be searched.
+func TestLongErrors(t *testing.T) {
+	f := newStage().exitsWith(2)
+	f.stdout, f.stderr = "é"+strings.Repeat("ü", 100_000), "begin "+strings.Repeat("x", 1<<20)+" end"
+	x, k := f.ctx(t)
+	_, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x"}`)
+	if len(r.Text) > 110<<10 || strings.Count(r.Text, " bytes left out) ...\n") != 2 || strings.Contains(r.Text, "\uFFFD") {
+		t.Errorf("%d bytes: %.200q", len(r.Text), r.Text)
+	}
+	if !strings.Contains(r.Text, "\n\nstderr:\nbegin xxx") || !strings.HasSuffix(r.Text, "xxx end") {
+		t.Errorf("stderr: …%s", r.Text[len(r.Text)-100:])
+	}
+	x.settled(t.Context(), ctxBase)
+	if names := k.names(ctxBase); len(names) != 2 {
+		t.Errorf("the base has %q", names)
+	}
+}
+
+// TestNoIndex: the reply comes, whatever there is none of.
+func TestNoIndex(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(x *Ctx, k *shelf)
+		why    string
+	}{
+		{"no index", func(x *Ctx, _ *shelf) { x.Knowledge = nil }, "there is no index here"},
+		{"no store", func(x *Ctx, _ *shelf) { x.Outputs = nil }, "there is no directory to store output in"},
+		{"index fails", func(_ *Ctx, k *shelf) { k.err = errors.New("disk full") }, "disk full"},
+	} {
+		f := newStage()
+		f.stdout = logLines(301, "refused")
+		x, k := f.ctx(t)
+		tt.change(x, k)
+		v, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x","intent":"refused"}`)
+		if r.IsError || r.Text != f.stdout+"\n\n_(the output was not indexed: "+tt.why+")_" || v["indexReason"] != tt.why {
+			t.Errorf("%s: %.100q … %q", tt.name, r.Text, r.Text[len(r.Text)-100:])
+		}
+		f.stdout = logLines(10_000, "refused")
+		_, r = callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x"}`)
+		if r.IsError || len(r.Text) > 101<<10 || !strings.HasPrefix(r.Text, "000000 all") || !strings.Contains(r.Text, "bytes left out") || !strings.Contains(r.Text, "009999") {
+			t.Errorf("%s: %d bytes: %.100q", tt.name, len(r.Text), r.Text)
+		}
+		f.stdout = logLines(200, "refused")
+		if _, r = callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x"}`); r.Text != f.stdout {
+			t.Errorf("%s: %.100q", tt.name, r.Text)
+		}
+	}
+}
+
+// TestSettled: who searches waits for what was being indexed before, and not for what comes after, nor for another base.
+func TestSettled(t *testing.T) {
+	f := newStage()
+	f.stdout = logLines(200, "refused")
+	x, k := f.ctx(t)
+	k.hold = make(chan struct{})
+	if _, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x"}`); r.Text != f.stdout {
+		t.Errorf("got %.100s", r.Text)
+	}
+	x.settled(t.Context(), index.Base{Repo: "other", Principal: "user:ada"}) // returns
+	waited := make(chan struct{})
+	go func() {
+		x.settled(t.Context(), ctxBase)
+		close(waited)
+	}()
+	select {
+	case <-waited:
+		t.Error("a search did not wait")
+	case <-time.After(20 * time.Millisecond):
+	}
+	if n := len(k.names(ctxBase)); n != 0 {
+		t.Errorf("%d sources", n)
+	}
+	close(k.hold)
+	<-waited
+	if n := len(k.names(ctxBase)); n != 1 {
+		t.Errorf("%d sources", n)
+	}
+}

@@ -1,0 +1,186 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"corral/artifact"
+	"corral/internal/calls"
+)
+
+// CtxJob is the tool ctx_job: it looks at a job in the background, reads what it has written, and signals it.
+type CtxJob struct{ *Ctx }
+
+// Actions of ctx_job.
+const (
+	jobStatus = "status"
+	jobOutput = "output"
+	jobSignal = "signal"
+)
+
+// A jobSignaling is a signal that jobs can be sent.
+type jobSignaling struct {
+	name   string
+	number unix.Signal
+	// everyone gets it, as from a terminal, and not the first process alone, whose end ends all others.
+	everyone bool
+}
+
+var jobSignals = []jobSignaling{
+	{"TERM", unix.SIGTERM, false},
+	{"INT", unix.SIGINT, true},
+	{"HUP", unix.SIGHUP, true},
+	{"QUIT", unix.SIGQUIT, true},
+	{"KILL", unix.SIGKILL, false},
+	{"USR1", unix.SIGUSR1, false},
+	{"USR2", unix.SIGUSR2, false},
+	{"STOP", unix.SIGSTOP, true},
+	{"CONT", unix.SIGCONT, true},
+}
+
+func jobSignalNames() []string {
+	var names []string
+	for _, s := range jobSignals {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+// ctxJobArgs are the arguments of ctx_job.
+type ctxJobArgs struct {
+	id, action, signal, stream string
+	tail, offset               int // -1 is not given
+}
+
+func newCtxJobArgs() *ctxJobArgs {
+	return &ctxJobArgs{signal: "TERM", stream: artifact.Stdout, tail: -1, offset: -1}
+}
+
+func (a *ctxJobArgs) fields() []field {
+	return []field{
+		{name: "id", into: &a.id, required: true, min: 1, max: 64, about: "from the reply of ctx_execute"},
+		{
+			name: "action", into: &a.action, required: true, enum: []string{jobStatus, jobOutput, jobSignal},
+			about: "status: does it run, and how much it has written; output: what it has written; signal: send one",
+		},
+		{name: "signal", into: &a.signal, enum: jobSignalNames(), about: "of action signal"},
+		{name: "stream", into: &a.stream, enum: []string{artifact.Stdout, artifact.Stderr}, about: "of action output"},
+		{name: "tail", into: &a.tail, min: 1, max: 1000, coerce: true, about: "of action output: so many last lines"},
+		{
+			name: "offset", into: &a.offset, min: 0, max: 1 << 40, coerce: true,
+			about: "of action output: from this byte on; nextOffset of the reply goes on",
+		},
+	}
+}
+
+// Name implements Tool.
+func (t *CtxJob) Name() string { return "ctx_job" }
+
+// Definition implements Tool.
+func (t *CtxJob) Definition() Definition {
+	return Definition{
+		Name: t.Name(), Title: "Follow a job in the background",
+		Description: "Look at a job that ctx_execute left in the background: its status, what it has written so far, or send it a signal (TERM ends it). " +
+			"Output of more than 100 KB comes in parts: use tail for its last lines, or offset to go on where the last reply ended. When it has ended its output is indexed for ctx_search.",
+		Input: openSchema(jobFields()), Output: replySchema(jobReplySchema()), Destructive: true,
+	}
+}
+
+// jobFields are the fields for the schema, whose defaults are none of -1.
+func jobFields() []field {
+	return (&ctxJobArgs{signal: "TERM", stream: artifact.Stdout}).fields()
+}
+
+// Call implements Tool.
+func (t *CtxJob) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
+	a := newCtxJobArgs()
+	if err := decodeLenient(arguments, a.fields()); err != nil {
+		return ctxFailed(err)
+	}
+	t.begin()
+	b, err := t.jobs.find(ownerOf(CallerOf(ctx)), a.id)
+	if err != nil {
+		return ctxFailed(err)
+	}
+	calls.Of(ctx).Repo(b.repo)
+	switch a.action {
+	case jobOutput:
+		return t.output(ctx, b, a)
+	case jobSignal:
+		n := slices.IndexFunc(jobSignals, func(s jobSignaling) bool { return s.name == a.signal })
+		if err := b.signal(int(jobSignals[n].number), jobSignals[n].everyone); err != nil {
+			return ctxFailed(err)
+		}
+		reply := b.status()
+		reply.Text = fmt.Sprintf("SIG%s sent to %s", a.signal, b.id)
+		return texts(reply, reply.Text, false), nil
+	}
+	reply := b.status()
+	reply.Text = reply.words()
+	return texts(reply, reply.Text, false), nil
+}
+
+// output replies with what the job has written.
+func (t *CtxJob) output(ctx context.Context, b *background, a *ctxJobArgs) (ToolResult, error) {
+	p, err := t.part(ctx, b, a)
+	if err != nil {
+		return ctxFailed(err)
+	}
+	reply := b.status()
+	reply.Stream, reply.From, reply.Next, reply.Total = a.stream, &p.from, &p.next, &p.total
+	text := utf8Text(p.text)
+	switch {
+	case text == "" && p.total == 0:
+		text = "(no output)"
+	case text == "":
+		text = "(nothing more)"
+	}
+	if p.missing > 0 {
+		text = fmt.Sprintf("... (%d bytes left out) ...\n%s", p.missing, text)
+	}
+	if p.next < p.total {
+		text += fmt.Sprintf("\n\n_(more follows: offset %d of %d)_", p.next, p.total)
+	} else if reply.Status == statusRunning {
+		text += fmt.Sprintf("\n\n_(still running — offset %d)_", p.next)
+	}
+	reply.Text = text
+	return texts(reply, text, false), nil
+}
+
+// part reads it: of a job that runs from memory, of one that has ended from its artifact, or what is remembered of it.
+func (t *CtxJob) part(ctx context.Context, b *background, a *ctxJobArgs) (part, error) {
+	if live, ok := b.live(a.stream); ok {
+		return a.cut(&live), nil
+	}
+	ran, err := b.outcome()
+	if err != nil {
+		return part{}, err
+	}
+	c := ran.captive(a.stream)
+	if ran.out.Handle == "" || t.Outputs == nil {
+		return a.cut(c), nil
+	}
+	w := &window{from: int64(max(a.offset, 0)), most: ctxRaw, last: a.offset < 0}
+	reader := artifact.Reader{Principal: b.caller.Principal, Repos: []string{b.repo}}
+	if err := t.Outputs.Stream(ctx, reader, ran.out.Handle, a.stream, w); err != nil {
+		return part{}, notStored(err)
+	}
+	p := w.part()
+	return a.lines(p), nil
+}
+
+// notStored is an error of reading an artifact.
+func notStored(err error) error {
+	switch {
+	case errors.Is(err, artifact.ErrNotFound), errors.Is(err, artifact.ErrExpired):
+		return &Error{Code: CodeExpired, Message: "the job's output is not kept any more"}
+	case errors.Is(err, artifact.ErrCorrupt):
+		return &Error{Code: CodeCorrupt, Message: "the job's output is not what was stored"}
+	}
+	return err
+}

@@ -1,0 +1,52 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+)
+
+// CtxJobs is the tool ctx_jobs: it lists the jobs of the session that run in the background, and those that have ended.
+type CtxJobs struct{ *Ctx }
+
+// A ctxJobsReply is structuredContent of ctx_jobs.
+type ctxJobsReply struct {
+	Jobs []*ctxJobReply `json:"jobs"`
+	Text string         `json:"text"`
+}
+
+// Name implements Tool.
+func (t *CtxJobs) Name() string { return "ctx_jobs" }
+
+// Definition implements Tool.
+func (t *CtxJobs) Definition() Definition {
+	return Definition{
+		Name: t.Name(), Title: "List jobs in the background",
+		Description: "List the jobs that ctx_execute left in the background in this session, the oldest first: those that run, and for an hour those that have ended.",
+		Input:       openSchema(nil), ReadOnly: true, Idempotent: true,
+		Output: replySchema(properties{
+			{"text", text("the same as the text block")},
+			{"jobs", &schema{Type: "array", Items: &schema{Type: "object", Properties: jobReplySchema()}}},
+		}),
+	}
+}
+
+// Call implements Tool.
+func (t *CtxJobs) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
+	if err := decodeLenient(arguments, nil); err != nil {
+		return ctxFailed(err)
+	}
+	t.begin()
+	reply := &ctxJobsReply{Jobs: []*ctxJobReply{}}
+	var lines []string
+	for _, b := range t.jobs.of(ownerOf(CallerOf(ctx))) {
+		one := b.status()
+		reply.Jobs = append(reply.Jobs, one)
+		lines = append(lines, one.words())
+	}
+	if lines == nil {
+		lines = []string{"No jobs in the background."}
+	}
+	reply.Text = strings.Join(lines, "\n")
+	return texts(reply, reply.Text, false), nil
+}

@@ -1,0 +1,78 @@
+package mcp
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A language is one that code can be in.
+type language struct {
+	name    string // as callers have it
+	runtime string // of package lang
+	title   string
+}
+
+var languages = []language{
+	{"javascript", "node", "JavaScript"},
+	{"typescript", "typescript", "TypeScript"},
+	{"python", "python", "Python"},
+	{"shell", "shell", "Shell"},
+	{"ruby", "ruby", "Ruby"},
+	{"go", "go", "Go"},
+	{"rust", "rust", "Rust"},
+	{"php", "php", "PHP"},
+	{"perl", "perl", "Perl"},
+	{"r", "r", "R"},
+	{"elixir", "elixir", "Elixir"},
+	{"csharp", "csharp", "C#"},
+}
+
+func languageNames() []string {
+	var names []string
+	for _, l := range languages {
+		names = append(names, l.name)
+	}
+	return names
+}
+
+// languageOf returns the language of a name that is one.
+func languageOf(name string) language {
+	n := slices.IndexFunc(languages, func(l language) bool { return l.name == name })
+	return languages[n]
+}
+
+// title is what a runtime is called in a sentence.
+func title(runtime string) string {
+	if n := slices.IndexFunc(languages, func(l language) bool { return l.runtime == runtime }); n >= 0 {
+		return languages[n].title
+	}
+	return runtime
+}
+
+// here says which languages this host can run.
+func (x *Ctx) here() string {
+	var can, not []string
+	for _, l := range languages {
+		if x.Runtimes == nil || slices.Contains(x.Runtimes, l.runtime) {
+			can = append(can, l.name)
+		} else {
+			not = append(not, l.name)
+		}
+	}
+	s := "Languages on this host: " + strings.Join(can, ", ") + "."
+	if len(can) == 0 {
+		s = "This host has no program for any language."
+	} else if len(not) > 0 {
+		s += fmt.Sprintf(" Not installed: %s.", strings.Join(not, ", "))
+	}
+	return s
+}
+
+// source is code as it is run. Only Go is edited: see wrapGo; what PHP needs, package lang adds.
+func (l language) source(code string) string {
+	if l.name == "go" {
+		return wrapGo(code).String()
+	}
+	return code
+}

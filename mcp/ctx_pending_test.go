@@ -1,0 +1,313 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"corral/artifact"
+	"corral/index"
+	"corral/internal/sandboxtest"
+	"corral/job"
+)
+
+// noted has what x logs in a buffer.
+func (x *Ctx) noted() *bytes.Buffer {
+	var b bytes.Buffer
+	x.Log = slog.New(slog.NewTextHandler(&b, nil))
+	return &b
+}
+
+// TestPendingBound: of one base, and of all together, so much waits to be indexed. What is more is refused, and not queued.
+func TestPendingBound(t *testing.T) {
+	x := &Ctx{}
+	x.begin()
+	hold := make(chan struct{})
+	hang := func(context.Context) { <-hold }
+	for n := range ctxWaiting {
+		b := index.Base{Repo: string(rune('a' + n/ctxWaitingEach))}
+		if _, err := x.pending.run(t.Context(), b, hang); err != nil {
+			t.Fatalf("%d: %v", n, err)
+		}
+		if n != ctxWaitingEach-1 {
+			continue
+		}
+		if _, err := x.pending.run(t.Context(), b, hang); !errors.Is(err, errCrowded) {
+			t.Errorf("one more of a base: %v", err)
+		}
+	}
+	if _, err := x.pending.run(t.Context(), ctxBase, hang); !errors.Is(err, errCrowded) {
+		t.Errorf("one more of all: %v", err)
+	}
+	close(hold)
+	x.Close()
+	if x.pending.n != 0 || len(x.pending.all) != 0 {
+		t.Errorf("%d are left", x.pending.n)
+	}
+	if _, err := x.pending.run(t.Context(), ctxBase, hang); !errors.Is(err, errEnds) {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+// TestPendingWaits: who waits for others goes when its context ends.
+func TestPendingWaits(t *testing.T) {
+	x := &Ctx{}
+	x.begin()
+	began := make(chan struct{}, ctxIndexing)
+	for range ctxIndexing {
+		if _, err := x.pending.run(t.Context(), ctxBase, func(ctx context.Context) { began <- struct{}{}; <-ctx.Done() }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range ctxIndexing {
+		<-began
+	}
+	q, err := x.pending.run(t.Context(), ctxBase, func(ctx context.Context) { // which waits for a slot
+		if !errors.Is(context.Cause(ctx), io.ErrNoProgress) {
+			t.Errorf("ended by %v", context.Cause(ctx))
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.cancel(io.ErrNoProgress)
+	<-q.done
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	x.settled(ctx, ctxBase) // returns
+	x.pending.drop(t.Context(), ctxBase)
+	if n := x.indexing(ctxBase); n != 0 {
+		t.Errorf("%d are left", n)
+	}
+	x.Close()
+}
+
+// TestCloseBlocked: an index that is stuck, and one that does not even obey, do not keep the server from ending, whatever waits.
+func TestCloseBlocked(t *testing.T) {
+	for _, deaf := range []bool{false, true} {
+		f := newTroupe()
+		f.stdout = ""
+		x, k := f.ctx(t)
+		x.MaxBackground = 100
+		k.hold = make(chan struct{})
+		if deaf {
+			x.Knowledge = deafShelf{k}
+		}
+		log := x.noted()
+		x.begin()
+		x.pending.settle = 50 * time.Millisecond
+		ctx := asUser(t.Context())
+		for n := range ctxWaitingEach + 2 {
+			id := begin(t, ctx, x)
+			a := f.act(t, n)
+			write(t, a.stdout, "some\n")
+			a.end <- job.Result{Status: job.Success}
+			sandboxtest.Eventually(t, 10*time.Second, "it has ended", func() bool {
+				b, err := x.jobs.find(ownerOf(CallerOf(ctx)), id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				return b.ran != nil && b.ran.record.Request == nil
+			})
+			if n < ctxWaitingEach {
+				continue
+			}
+			v, r := look(t, ctx, x, id, `"action":"status"`)
+			if v["indexReason"] != errCrowded.Error() || v["artifactHandle"] == nil || !strings.HasSuffix(r.Text, "; its output is not indexed: "+errCrowded.Error()) {
+				t.Errorf("%q %v", r.Text, v)
+			}
+		}
+		last := begin(t, ctx, x) // runs still
+		began := time.Now()
+		x.Close()
+		if took := time.Since(began); took > sandboxtest.Slow(9*time.Second) {
+			t.Errorf("it took %v", took)
+		}
+		if v, _ := look(t, ctx, x, last, `"action":"status"`); v["status"] != "cancelled" {
+			t.Errorf("%v", v)
+		}
+		if len(k.names(ctxBase)) != 0 {
+			t.Error("it was indexed")
+		}
+		close(k.hold)
+		x.pending.work.Wait()
+		if !strings.Contains(log.String(), "output is not indexed") || strings.Contains(log.String(), "still being indexed") != deaf {
+			t.Errorf("deaf %t: %s", deaf, log)
+		}
+	}
+}
+
+// A deafShelf does not hear that a context has ended.
+type deafShelf struct{ *shelf }
+
+func (k deafShelf) Add(context.Context, index.Base, index.Source, io.Reader) (index.Added, error) {
+	<-k.hold
+	return index.Added{}, errors.New("it was stuck")
+}
+
+// TestStillIndexed: a reply does not wait for long; the output can be found later.
+func TestStillIndexed(t *testing.T) {
+	f := newStage()
+	f.stdout = logLines(301, "refused")
+	x, k := f.ctx(t)
+	k.hold = make(chan struct{})
+	x.patience = time.Millisecond
+	v, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x","intent":"refused"}`)
+	want := "Output: " + kilobytes(int64(len(f.stdout))) + ", still being indexed.\n\nUse ctx_search(queries: [...], source: \"execute:shell\") later to find what is in it."
+	if r.Text != want || r.IsError || v["indexReason"] != "still being indexed" || v["indexed"] != nil {
+		t.Errorf("%q %v", r.Text, v)
+	}
+	q := `{"artifactHandle":"` + v["artifactHandle"].(string) + `","match":"fuzzy","queryTerms":["refused"]}`
+	s, _ := x.Outputs.(*artifact.Store)
+	if v, _ := callTool(t, asUser(t.Context()), &QueryOutput{Artifacts: s, Repos: []string{"app"}, Ctx: x}, q); v["code"] != CodeUnavailable {
+		t.Errorf("fuzzy: %v", v)
+	}
+	close(k.hold)
+	x.settled(t.Context(), ctxBase)
+	if names := k.names(ctxBase); !slices.Equal(names, []string{"execute:shell#1"}) {
+		t.Errorf("the base has %q", names)
+	}
+}
+
+// TestLearnCancelled: who asks no more has nothing indexed.
+func TestLearnCancelled(t *testing.T) {
+	f := newStage()
+	f.stdout = logLines(301, "refused")
+	x, k := f.ctx(t)
+	k.hold = make(chan struct{})
+	ctx, cancel := context.WithCancel(asUser(t.Context()))
+	done := make(chan error)
+	go func() {
+		_, err := (&CtxExecute{x}).Call(ctx, []byte(`{"language":"shell","code":"x","intent":"refused"}`))
+		done <- err
+	}()
+	sandboxtest.Eventually(t, 10*time.Second, "it is being indexed", func() bool { return x.indexing(ctxBase) == 1 })
+	cancel()
+	if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	x.settled(t.Context(), ctxBase)
+	if n := len(k.names(ctxBase)); n != 0 || x.indexing(ctxBase) != 0 {
+		t.Errorf("%d sources", n)
+	}
+}
+
+// TestPurgePending: what was being indexed, or waited for that, does not come back after a purge.
+func TestPurgePending(t *testing.T) {
+	f := newStage()
+	f.stdout = logLines(201, "refused")
+	x, k := f.ctx(t)
+	k.hold = make(chan struct{})
+	for range ctxIndexing + 3 {
+		callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x"}`)
+	}
+	other := as(t.Context(), "user:eve", "s1")
+	callTool(t, other, &CtxExecute{x}, `{"language":"shell","code":"x"}`)
+	_, r := callTool(t, asUser(t.Context()), &CtxPurge{x}, `{"confirm":true}`)
+	if r.IsError || x.indexing(ctxBase) != 0 {
+		t.Errorf("%q, %d are being indexed", r.Text, x.indexing(ctxBase))
+	}
+	callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x"}`)
+	close(k.hold)
+	x.Close()
+	if names := k.names(ctxBase); len(names) != 1 {
+		t.Errorf("the base has %q: what came after, alone", names)
+	}
+	if names := k.names(index.Base{Repo: "app", Principal: "user:eve"}); len(names) != 1 {
+		t.Errorf("another's has %q", names)
+	}
+}
+
+// TestFuzzyStream: of an artifact one stream of which is indexed, fuzzy has the other indexed, once.
+func TestFuzzyStream(t *testing.T) {
+	x, s := (&machine{}).ctx(t)
+	handle := kept(t, s, fuzzyStdout(), fuzzyStderr)
+	if _, err := x.learnFrom(t.Context(), "app", "user:ada", index.Source{Label: "execute:shell", Artifact: handle, Stream: artifact.Stdout}); err != nil {
+		t.Fatal(err)
+	}
+	tool := &QueryOutput{Artifacts: s, Repos: []string{"app"}, Ctx: x}
+	for range 2 {
+		v, _ := callTool(t, asUser(t.Context()), tool, `{"artifactHandle":"`+handle+`","match":"fuzzy","contextLines":0,"queryTerms":["quagga"]}`)
+		if got := excerptLines(v); !slices.Equal(got, []string{"stdout 123", "stderr 2"}) {
+			t.Errorf("%v", v)
+		}
+	}
+	if stats, err := x.Knowledge.Stats(t.Context(), ctxBase); err != nil || stats.Sources != 2 {
+		t.Errorf("%+v, %v", stats, err)
+	}
+}
+
+// TestCtxIndexRedacts: a text that is given to be indexed has no more secrets than output, unless the operator wants them.
+func TestCtxIndexRedacts(t *testing.T) {
+	key := "AKIA" + "IOSFODNN7EXAMPLE"
+	for _, plain := range []bool{false, true} {
+		f := newStage()
+		x, k := f.ctx(t)
+		x.Plain, x.Secrets = plain, []string{"correct horse battery"}
+		callTool(t, asUser(t.Context()), &CtxIndex{x}, `{"content":"id `+key+` and correct horse battery"}`)
+		got := k.sections[ctxBase][0].Text
+		if strings.Contains(got, key) != plain || strings.Contains(got, "horse") != plain || !strings.HasPrefix(got, "id ") {
+			t.Errorf("plain %t: %q", plain, got)
+		}
+	}
+}
+
+// TestCtxIndexName: the name of a run's output cannot be given to a text.
+func TestCtxIndexName(t *testing.T) {
+	f := newStage()
+	x, k := f.ctx(t)
+	k.err = index.ErrTaken
+	v, r := callTool(t, asUser(t.Context()), &CtxIndex{x}, `{"content":"x","source":"execute:shell#1"}`)
+	details, _ := v["details"].(map[string]any)
+	if v["code"] != CodeInvalid || r.Text != `source: "execute:shell#1" is the name of what a run wrote: choose another` || details["argument"] != "source" {
+		t.Errorf("%q %v", r.Text, v)
+	}
+}
+
+// TestBackgroundMostOfAll: all principals together have so many at once.
+func TestBackgroundMostOfAll(t *testing.T) {
+	f := newTroupe()
+	x, _ := f.ctx(t)
+	x.MaxBackgroundAll = 2
+	begin(t, as(t.Context(), "user:ada", "s1"), x)
+	begin(t, as(t.Context(), "user:eve", "s1"), x)
+	v, r := callTool(t, as(t.Context(), "user:bob", "s1"), &CtxExecute{x}, inBackground)
+	if !r.IsError || v["code"] != CodeDenied || !strings.HasPrefix(r.Text, "background: the server runs as many jobs") {
+		t.Errorf("got %q", r.Text)
+	}
+	f.act(t, 1).end <- job.Result{Status: job.Success}
+	sandboxtest.Eventually(t, 10*time.Second, "it has ended", func() bool { return !x.jobs.of(owner{"user:eve", "s1"})[0].runs() })
+	begin(t, as(t.Context(), "user:bob", "s1"), x)
+}
+
+// TestBackgroundForgets: of a job that has ended the code and the arguments are not remembered.
+func TestBackgroundForgets(t *testing.T) {
+	f := newTroupe()
+	x, _ := f.ctx(t)
+	ctx := asUser(t.Context())
+	id := begin(t, ctx, x)
+	b, err := x.jobs.find(ownerOf(CallerOf(ctx)), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.act(t, 0).end <- job.Result{Status: job.Success}
+	sandboxtest.Eventually(t, 10*time.Second, "it is forgotten", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.ran != nil && b.ran.record.Request == nil
+	})
+	if b.code != "" || b.env != nil || b.ran.ctxRun != b.ctxRun || b.ran.record.Decision.Spec.Args != nil || b.caller.Progress != nil {
+		t.Errorf("%+v", b.ctxRun)
+	}
+	if v, _ := look(t, ctx, x, id, `"action":"status"`); v["status"] != "success" || v["runtime"] != "shell" || v["source"] != "execute:shell" {
+		t.Errorf("%v", v)
+	}
+}

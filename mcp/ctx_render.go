@@ -1,0 +1,210 @@
+package mcp
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"corral/index"
+)
+
+const (
+	// wholeChunk is how many characters a section has at most to be shown as it is.
+	wholeChunk = 1500
+	// around is how many bytes are shown before and after what matched in a longer one.
+	around = 300
+	// maxAnswers is how many bytes of sections one reply has: more than a caller can want, and less than a message may have.
+	maxAnswers = 1 << 20
+)
+
+// A queryAnswer is what was found for one query.
+type queryAnswer struct {
+	Query     string            `json:"query"`
+	Hits      []hitReply        `json:"hits"`
+	Matched   int               `json:"matched"`
+	Corrected map[string]string `json:"corrected,omitempty"`
+	Cut       bool              `json:"cut,omitempty"`
+	Omitted   int               `json:"omitted,omitempty"`
+}
+
+// A hitReply is a section that was found.
+type hitReply struct {
+	Source     string `json:"source"`
+	Time       string `json:"time"`
+	Title      string `json:"title"`
+	Content    string `json:"content"`
+	LineStart  int64  `json:"lineStart,omitempty"`
+	LineEnd    int64  `json:"lineEnd,omitempty"`
+	Line       string `json:"line,omitempty"`
+	LineNumber int64  `json:"lineNumber,omitempty"`
+	Stream     string `json:"stream,omitempty"`
+	Artifact   string `json:"artifactHandle,omitempty"`
+}
+
+func answersSchema() *schema {
+	return &schema{Type: "array", Items: &schema{Type: "object", Properties: properties{
+		{"query", text("")},
+		{"matched", integer("sections that match, those that are not here as well")},
+		{"hits", &schema{Type: "array", Items: &schema{Type: "object", Properties: properties{
+			{"source", text("its name")},
+			{"time", text("when it was indexed, RFC 3339")},
+			{"title", text("")},
+			{"content", text("the section, or what of it is around what matched")},
+			{"lineStart", integer("where in its source the section begins, counted from 1")},
+			{"lineEnd", integer("")},
+			{"line", text("that matched best")},
+			{"lineNumber", integer("its number")},
+			{"stream", text("stdout or stderr, of a job's output")},
+			{"artifactHandle", text("of a job's output: for runtime_query_output, as long as that is kept")},
+		}}}},
+		{"corrected", &schema{Type: "object", Description: "words that are in no section, each with what was searched for instead"}},
+		{"cut", boolean("a word is in more sections than are looked at: there may be better ones")},
+		{"omitted", integer("sections left out, for the reply has 1 MiB of them")},
+	}}}
+}
+
+func answered(query string, f *index.Found) *queryAnswer {
+	a := &queryAnswer{Query: clean(query), Hits: []hitReply{}, Matched: max(f.Matched, len(f.Hits)), Cut: f.Cut}
+	for _, h := range f.Hits {
+		a.Hits = append(a.Hits, hitReply{
+			Source: clean(h.Source), Time: stamp(h.Time), Title: titleOf(h), Content: excerpt(clean(h.Text), h.Marks),
+			LineStart: h.LineStart, LineEnd: h.LineEnd, Line: cutText(inLine(h.Line), maxShort), LineNumber: h.LineNumber,
+			Stream: h.Stream, Artifact: h.Artifact,
+		})
+	}
+	for word, instead := range f.Corrected {
+		if a.Corrected == nil {
+			a.Corrected = map[string]string{}
+		}
+		a.Corrected[clean(word)] = clean(instead)
+	}
+	return a
+}
+
+// stamp is a time as replies have it: in UTC, to the second.
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// titleOf is a section's title, or else where it stands.
+func titleOf(h index.Hit) string {
+	return cmp.Or(inLine(h.Title), fmt.Sprintf("lines %d-%d", h.LineStart, h.LineEnd))
+}
+
+// inLine is a text on one line.
+func inLine(s string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == 0x2028 || r == 0x2029 {
+			return ' '
+		}
+		return r
+	}, clean(s)))
+}
+
+// answersText words what was found. Of sections that are more than a reply has room for, the last are left out, and are taken
+// out of answers.
+func answersText(answers []*queryAnswer) string {
+	room := maxAnswers
+	parts := make([]string, len(answers))
+	for n, a := range answers {
+		parts[n] = a.write(&room)
+	}
+	return strings.Join(parts, "\n\n---\n\n")
+}
+
+// write words what was found for one query, as long as there is room.
+func (a *queryAnswer) write(room *int) string {
+	var b strings.Builder
+	b.WriteString("## " + inLine(a.Query) + "\n")
+	if len(a.Hits) == 0 {
+		b.WriteString("No results found.")
+	}
+	for n := range a.Hits {
+		h := &a.Hits[n]
+		if *room -= len(h.Content) + len(h.Title) + len(h.Source); *room < 0 {
+			a.Omitted = len(a.Hits) - n
+			a.Hits = a.Hits[:n]
+			break
+		}
+		if n > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "\n--- [%s | %s] ---\n### %s\n\n%s", inLine(h.Source), h.Time, h.Title, h.Content)
+	}
+	for _, note := range a.notes() {
+		b.WriteString("\n\n_(" + note + ")_")
+	}
+	return b.String()
+}
+
+// notes are what is to be known of how a query was answered.
+func (a *queryAnswer) notes() []string {
+	var notes, words []string
+	for _, word := range slices.Sorted(maps.Keys(a.Corrected)) {
+		words = append(words, fmt.Sprintf("%q for %q", inLine(a.Corrected[word]), inLine(word)))
+	}
+	if len(words) > 0 {
+		notes = append(notes, "searched for "+strings.Join(words, ", "))
+	}
+	if a.Cut {
+		notes = append(notes, "a word of this query is in more sections than are looked at: add a rarer one, or a source")
+	}
+	if a.Omitted > 0 {
+		notes = append(notes, counted(a.Omitted, "section")+" left out: the reply is full. Ask for fewer at once")
+	}
+	return notes
+}
+
+// excerpt is a section as it is shown: whole if it is short, else what is around what matched in it. marks are byte ranges of
+// text; without any that are, it is the beginning.
+func excerpt(text string, marks [][2]int) string {
+	if len(text) <= wholeChunk || utf8.RuneCountInString(text) <= wholeChunk {
+		return text
+	}
+	windows := windowsOf(text, marks)
+	if len(windows) == 0 {
+		windows = [][2]int{{0, boundary(text, wholeChunk)}}
+	}
+	var b strings.Builder
+	for n, w := range windows {
+		switch {
+		case n > 0:
+			b.WriteString("\n…\n")
+		case w[0] > 0:
+			b.WriteString("…")
+		}
+		b.WriteString(text[w[0]:w[1]])
+	}
+	if windows[len(windows)-1][1] < len(text) {
+		b.WriteString("…")
+	}
+	return b.String()
+}
+
+// windowsOf are the parts of a text around its marks, in order, none of which meet.
+func windowsOf(text string, marks [][2]int) [][2]int {
+	var windows [][2]int
+	sorted := slices.SortedFunc(slices.Values(marks), func(a, b [2]int) int { return a[0] - b[0] })
+	for _, m := range sorted {
+		if m[0] < 0 || m[1] <= m[0] || m[1] > len(text) {
+			continue
+		}
+		from, to := boundary(text, max(m[0]-around, 0)), boundary(text, min(m[1]+around, len(text)))
+		if n := len(windows); n > 0 && from <= windows[n-1][1] {
+			windows[n-1][1] = max(windows[n-1][1], to)
+			continue
+		}
+		windows = append(windows, [2]int{from, to})
+	}
+	return windows
+}
+
+// boundary is n, or as much less as it takes to be between two characters.
+func boundary(s string, n int) int {
+	for n > 0 && n < len(s) && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return n
+}

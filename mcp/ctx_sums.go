@@ -1,0 +1,82 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+)
+
+// sessionSums are what calls of a session made and returned.
+type sessionSums struct {
+	Calls    int   `json:"calls"`
+	Output   int64 `json:"outputBytes"`
+	Returned int64 `json:"returnedBytes"`
+	KeptOut  int64 `json:"keptOutBytes"`
+}
+
+// maxSums is of how many sessions they are known. Some clients have sessions that never end.
+const maxSums = 1024
+
+// sums are those of sessions.
+type sums struct {
+	mu  sync.Mutex
+	all map[owner]*sessionSums // guarded by mu
+}
+
+func (s *sums) add(who owner, calls int, output, returned int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.all[who]
+	if one == nil {
+		if s.all == nil || len(s.all) >= maxSums {
+			s.all = map[owner]*sessionSums{} // nothing depends on them
+		}
+		one = &sessionSums{}
+		s.all[who] = one
+	}
+	one.Calls += calls
+	one.Output += output
+	one.Returned += returned
+	one.KeptOut = max(one.Output-one.Returned, 0)
+}
+
+func (s *sums) of(who owner) sessionSums {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if one := s.all[who]; one != nil {
+		return *one
+	}
+	return sessionSums{}
+}
+
+func (s *sums) end(who owner) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, who)
+}
+
+// Tools are the tools of x, each of which counts what it returns.
+func (x *Ctx) Tools() []Tool {
+	tools := []Tool{
+		&CtxExecute{x}, &CtxExecuteFile{x}, &CtxBatchExecute{x}, &CtxSearch{x}, &CtxIndex{x}, &CtxJob{x}, &CtxJobs{x}, &CtxStats{x},
+		&CtxPurge{x},
+	}
+	for n, t := range tools {
+		tools[n] = &summed{t, x}
+	}
+	return tools
+}
+
+// A summed tool counts what it returns.
+type summed struct {
+	Tool
+	x *Ctx
+}
+
+// Call implements Tool.
+func (t *summed) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
+	r, err := t.Tool.Call(ctx, arguments)
+	c := CallerOf(ctx)
+	t.x.sums.add(ownerOf(c), 1, 0, int64(len(r.Text)))
+	return r, err
+}

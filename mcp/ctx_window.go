@@ -1,0 +1,102 @@
+package mcp
+
+import (
+	"strings"
+
+	"corral/artifact"
+)
+
+// A part is what was asked for of a stream.
+type part struct {
+	text              string
+	from, next, total int64 // bytes
+	missing           int64 // bytes that were asked for, before text, and are not there any more
+}
+
+// cut takes from the margins of a stream what was asked for.
+func (a *ctxJobArgs) cut(c *artifact.Captive) part {
+	w := &window{from: int64(max(a.offset, 0)), most: ctxRaw, last: a.offset < 0}
+	_, _ = w.Write([]byte(c.Head))
+	w.skip(c.Between)
+	_, _ = w.Write([]byte(c.Tail))
+	return a.lines(w.part())
+}
+
+// lines takes the last lines, if they are asked for.
+func (a *ctxJobArgs) lines(p part) part {
+	if a.tail < 0 || a.offset >= 0 {
+		return p
+	}
+	at := len(strings.TrimSuffix(p.text, "\n"))
+	for range a.tail {
+		if at = strings.LastIndexByte(p.text[:max(at, 0)], '\n'); at < 0 {
+			break
+		}
+	}
+	p.from += int64(at + 1)
+	p.text, p.missing = p.text[at+1:], 0
+	return p
+}
+
+// A window keeps a part of a stream that passes: most bytes from a byte on, or the last ones.
+type window struct {
+	from int64
+	most int
+	last bool
+
+	text    []byte
+	at      int64 // bytes that passed
+	begin   int64 // where text begins
+	missing int64 // of what was asked for, before text
+}
+
+// Write implements io.Writer.
+func (w *window) Write(p []byte) (int, error) {
+	n := len(p)
+	begin := w.at
+	w.at += int64(n)
+	if skip := w.from - begin; skip > 0 {
+		p, begin = p[min(skip, int64(n)):], min(w.from, w.at)
+	}
+	if len(w.text) == 0 {
+		w.begin = begin
+	}
+	if !w.last {
+		w.text = append(w.text, p[:min(len(p), w.most-len(w.text))]...)
+		return n, nil
+	}
+	w.text = append(w.text, p[max(0, len(p)-2*w.most):]...)
+	if over := len(w.text) - 2*w.most; over > 0 {
+		w.text = append(w.text[:0], w.text[over:]...)
+	}
+	return n, nil
+}
+
+// skip passes over bytes that are not there. What was asked for begins after them, or ends before.
+func (w *window) skip(n int64) {
+	if n <= 0 {
+		return
+	}
+	if asked := w.at + n - max(w.from, w.at); asked > 0 && len(w.text) == 0 {
+		w.missing = asked
+	}
+	if w.at += n; len(w.text) > 0 && !w.last {
+		w.most = len(w.text)
+	} else if w.last {
+		w.text = w.text[:0]
+	}
+}
+
+// part returns what is there, without half of a character at its end.
+func (w *window) part() part {
+	text := w.text
+	if w.last {
+		text = text[max(0, len(text)-w.most):]
+		w.begin = w.at - int64(len(text))
+		w.missing = w.begin
+	}
+	if len(text) == 0 {
+		w.begin = min(max(w.from, w.begin), w.at)
+	}
+	return part{text: string(text), from: w.begin, next: w.begin + int64(len(text)), total: w.at, missing: w.missing}
+}

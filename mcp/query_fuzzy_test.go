@@ -1,0 +1,218 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"corral/artifact"
+	"corral/index"
+)
+
+const fuzzyStderr = "warning\nthe quaggas are connecting\n"
+
+// fuzzyStdout is 400 lines, of which 123 and 301 tell of trouble.
+func fuzzyStdout() string {
+	var b strings.Builder
+	for n := range 400 {
+		switch n + 1 {
+		case 123:
+			b.WriteString("dial tcp: connection refused by the quagga\n")
+		case 301:
+			b.WriteString("handler: connectionRefusedError in module_77\n")
+		default:
+			fmt.Fprintf(&b, "worker %d said that all was well at step %d\n", n%7, n+1)
+		}
+	}
+	return b.String()
+}
+
+// TestFuzzy: words in other forms, misspelled and as parts of others are found, at their lines.
+func TestFuzzy(t *testing.T) {
+	x, s := (&machine{}).ctx(t)
+	handle := kept(t, s, fuzzyStdout(), fuzzyStderr)
+	tool := &QueryOutput{Artifacts: s, Repos: []string{"app"}, Ctx: x}
+	for _, tt := range []struct {
+		name, arguments string
+		want            []string
+		match           string
+	}{
+		{"as it is", `"queryTerms":["quagga"],"stream":"stdout"`, []string{"stdout 123"}, "matched"},
+		{"another form", `"queryTerms":["refusing connections"],"stream":"stdout","maxExcerpts":1`, []string{"stdout 123"}, "matched"},
+		{"misspelled", `"queryTerms":["qagga"],"stream":"stdout"`, []string{"stdout 123"}, "matched"},
+		{"a part", `"queryTerms":["module_77"],"maxExcerpts":1`, []string{"stdout 301"}, "matched"},
+		{"both streams", `"queryTerms":["quagga"]`, []string{"stdout 123", "stderr 2"}, "matched"},
+		{"one stream", `"queryTerms":["quagga"],"stream":"stderr"`, []string{"stderr 2"}, "matched"},
+		{"two terms", `"queryTerms":["module_77","qagga"],"stream":"stdout","maxExcerpts":2`, []string{"stdout 123", "stdout 301"}, "matched"},
+		{"one excerpt of two terms", `"queryTerms":["module_77","quagga"],"stream":"stdout","maxExcerpts":1`, []string{"stdout 301"}, "matched"},
+		{"nothing", `"queryTerms":["xylophone"],"maxExcerpts":2`, []string{"stdout 1 fallback"}, "noMatchFallback"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v, r := callTool(t, asUser(t.Context()), tool, `{"artifactHandle":"`+handle+`","match":"fuzzy","contextLines":0,`+tt.arguments+`}`)
+			if got := excerptLines(v); !slices.Equal(got, tt.want) || v["matchStatus"] != tt.match || r.IsError {
+				t.Errorf("%q, want %q: %v", got, tt.want, v)
+			}
+		})
+	}
+	v, _ := callTool(t, asUser(t.Context()), tool, `{"artifactHandle":"`+handle+`","match":"fuzzy","contextLines":1,"queryTerms":["qagga"],"stream":"stdout"}`)
+	want := map[string]any{
+		"artifactHandle": handle, "matchStatus": "matched", "totalLines": 400.0, "searchedStreams": []any{"stdout"}, "totalBytes": v["totalBytes"],
+		"excerpts": []any{map[string]any{
+			"lineStart": 122.0, "lineEnd": 124.0, "source": "stdout",
+			"content": "worker 2 said that all was well at step 122\ndial tcp: connection refused by the quagga\nworker 4 said that all was well at step 124",
+		}},
+	}
+	if !reflect.DeepEqual(v, want) {
+		t.Errorf("got  %v\nwant %v", v, want)
+	}
+	stats, err := x.Knowledge.Stats(t.Context(), ctxBase)
+	if err != nil || stats.Sources != 2 {
+		t.Errorf("%+v, %v: it is indexed once", stats, err)
+	}
+}
+
+// excerptLines are where the excerpts of a reply begin.
+func excerptLines(v map[string]any) []string {
+	var out []string
+	list, _ := v["excerpts"].([]any)
+	for _, one := range list {
+		m, _ := one.(map[string]any)
+		s := fmt.Sprint(m["source"], " ", m["lineStart"])
+		if m["fallback"] == true {
+			s += " fallback"
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// TestFuzzyBeyondAGap: of output that was too long to be stored as a whole, lines have the numbers that they had.
+func TestFuzzyBeyondAGap(t *testing.T) {
+	x, _ := (&machine{}).ctx(t)
+	dir, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := artifact.Open(dir, artifact.Options{StreamBytes: 16 << 10})
+	dir.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	x.Outputs = s
+	var b strings.Builder
+	for n := range 20_000 {
+		fmt.Fprintf(&b, "step %d\n", n+1)
+	}
+	b.WriteString("the quagga died\n")
+	handle := kept(t, s, b.String(), "")
+	v, _ := callTool(t, asUser(t.Context()), &QueryOutput{Artifacts: s, Repos: []string{"app"}, Ctx: x},
+		`{"artifactHandle":"`+handle+`","match":"fuzzy","contextLines":0,"queryTerms":["quaggas"],"maxExcerpts":1}`)
+	if got := excerptLines(v); !slices.Equal(got, []string{"stdout 20001"}) {
+		t.Errorf("%v", v)
+	}
+}
+
+// TestFuzzyErrors: what is refused, and that nobody's output is found by another.
+func TestFuzzyErrors(t *testing.T) {
+	x, s := (&machine{}).ctx(t)
+	handle := kept(t, s, fuzzyStdout(), "")
+	full := &canned{err: errors.New("no space left on device")}
+	for _, tt := range []struct {
+		name, arguments, code, want string
+		x                           *Ctx
+		principal                   string
+	}{
+		{"no index", `"queryTerms":["x"]`, CodeUnsupported, "full-text index", nil, "user:ada"},
+		{"an index switched off", `"queryTerms":["x"]`, CodeUnsupported, "full-text index", &Ctx{}, "user:ada"},
+		{"lines", `"queryTerms":["x"],"lineRange":{"startLine":1,"endLine":2}`, CodeInvalid, "match: fuzzy searches all of a stream", x, "user:ada"},
+		{"no terms", `"queryTerms":[]`, CodeInvalid, "queryTerms or lineRange is required", x, "user:ada"},
+		{"another's", `"queryTerms":["quagga"]`, CodeNotFound, "not found", x, "token:bob"},
+		{"a full disk", `"queryTerms":["quagga"]`, CodeUnavailable, "no space left on device", &Ctx{Knowledge: full, Outputs: s}, "user:ada"},
+	} {
+		ctx := WithCaller(t.Context(), Caller{Principal: tt.principal, Session: "s", Progress: func(float64, string) {}})
+		v, r := callTool(t, ctx, &QueryOutput{Artifacts: s, Repos: []string{"app"}, Ctx: tt.x}, `{"artifactHandle":"`+handle+`","match":"fuzzy",`+tt.arguments+`}`)
+		if v["code"] != tt.code || !strings.Contains(fmt.Sprint(v["message"]), tt.want) || !r.IsError {
+			t.Errorf("%s: %v", tt.name, v)
+		}
+	}
+}
+
+// TestFuzzyOnce: two who ask at once have it indexed once.
+func TestFuzzyOnce(t *testing.T) {
+	x, s := (&machine{}).ctx(t)
+	handle := kept(t, s, fuzzyStdout(), "")
+	tool := &QueryOutput{Artifacts: s, Repos: []string{"app"}, Ctx: x}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			_, r := callTool(t, asUser(t.Context()), tool, `{"artifactHandle":"`+handle+`","match":"fuzzy","queryTerms":["quagga"]}`)
+			if r.IsError {
+				t.Errorf("%v", r.Structured)
+			}
+		})
+	}
+	all.Wait()
+	if stats, err := x.Knowledge.Stats(t.Context(), ctxBase); err != nil || stats.Sources != 1 {
+		t.Errorf("%+v, %v", stats, err)
+	}
+	done, err := x.turns.take(t.Context(), "h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := x.turns.take(ctx, "h"); !errors.Is(err, context.Canceled) {
+		t.Errorf("who waits no more: %v", err)
+	}
+	done()
+	if len(x.turns.all) > 0 {
+		t.Errorf("%d turns are left", len(x.turns.all))
+	}
+}
+
+// TestPlaces: the best line of each hit comes first, then the others that match, as many as are wanted.
+func TestPlaces(t *testing.T) {
+	hit := func(stream string, start, best int64, text string, marks ...[2]int) index.Hit {
+		return index.Hit{Stream: stream, LineStart: start, LineEnd: start + int64(strings.Count(text, "\n")), LineNumber: best, Text: text, Marks: marks}
+	}
+	a := hit("stdout", 11, 12, "x\nhit hit\ny\nhit", [2]int{2, 5}, [2]int{6, 9}, [2]int{12, 15})
+	b := hit("stderr", 1, 1, "hit", [2]int{0, 3})
+	odd := hit("stdout", 50, 51, "hit hit hit", [2]int{0, 3})
+	odd.LineEnd = 60 // its text is no lines of the stream
+	for _, tt := range []struct {
+		lists [][]index.Hit
+		most  int
+		want  map[string][]int64
+	}{
+		{[][]index.Hit{{a, b}}, 10, map[string][]int64{"stdout": {12, 14}, "stderr": {1}}},
+		{[][]index.Hit{{a, b}}, 2, map[string][]int64{"stdout": {12}, "stderr": {1}}},
+		{[][]index.Hit{{a}, {b, odd}}, 10, map[string][]int64{"stdout": {12, 51, 14}, "stderr": {1}}},
+		{[][]index.Hit{{a, a}, {a}}, 10, map[string][]int64{"stdout": {12, 14}}},
+		{nil, 10, map[string][]int64{}},
+		{[][]index.Hit{{a}}, 0, map[string][]int64{}},
+	} {
+		if got := places(tt.lists, tt.most); !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%v, want %v", got, tt.want)
+		}
+	}
+}
+
+// TestSourcesOf: what an artifact is called in an index.
+func TestSourcesOf(t *testing.T) {
+	m := &artifact.Manifest{ArtifactID: "h", Runtime: "node", StdoutBytes: 3}
+	if got := SourcesOf(m); len(got) != 1 || got[0] != (index.Source{Label: "execute:javascript", Artifact: "h", Stream: "stdout"}) {
+		t.Errorf("%+v", got)
+	}
+	for runtime, want := range map[string]string{"shell": "execute:shell", "kotlin": "execute:kotlin", "": "execute"} {
+		if got := labelOf(runtime); got != want {
+			t.Errorf("%q: %q", runtime, got)
+		}
+	}
+}

@@ -1,0 +1,240 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"corral/artifact"
+	"corral/job"
+	"corral/starlark"
+)
+
+// Starlark is the tool starlark_run: a program in Starlark, which sees its input and nothing else. It runs as a job, as
+// all that is not ours does; its repository is whom it is counted to, and nothing of it is in the job.
+//
+// The same program and input give the same reply each time, errors too.
+type Starlark struct {
+	Engine Engine
+	Repos  []string // ids of the repositories that are served
+	Repo   string   // the one that calls are counted to; "" is the first that the caller may use
+}
+
+// What holds for starlark_run where a call says nothing.
+const (
+	DefaultStarlarkWall   = time.Second
+	DefaultStarlarkOutput = 64 // KiB
+)
+
+// maxFailure is how many bytes the interpreter's word of a failure may have, beside what the program wrote.
+const maxFailure = 64 << 10
+
+// starlarkArgs are the arguments of starlark_run.
+type starlarkArgs struct {
+	source, input string
+	limited       bool
+	wall, output  int // ms, KiB
+	capable       bool
+	timed         bool // a time was asked for
+}
+
+func newStarlarkArgs() *starlarkArgs {
+	return &starlarkArgs{wall: int(DefaultStarlarkWall / time.Millisecond), output: DefaultStarlarkOutput}
+}
+
+func (a *starlarkArgs) fields() []field {
+	return []field{
+		{name: "source", into: &a.source, required: true, max: starlark.MaxScript, bytes: true, about: "the program; at most 256 KiB in UTF-8"},
+		{name: "input", into: &a.input, max: starlark.MaxInput, bytes: true, about: "what read_input() returns; at most 4 MiB in UTF-8"},
+		{name: "limits", into: &a.limited, about: "of this run", fields: []field{
+			{name: "wall_ms", into: &a.wall, min: 1, max: int(starlark.MaxWall / time.Millisecond), about: "milliseconds after which it is ended"},
+			{name: "output_kb", into: &a.output, min: 1, max: starlark.MaxOutput >> 10, about: "KiB that it may emit"},
+		}},
+		{name: "caps", into: &a.capable, fields: []field{}, about: "capabilities: there are none, and it must be empty"},
+	}
+}
+
+const starlarkDescription = `Run a small program in Starlark, a deterministic dialect of Python, to compute, count, sort or transform text. It has no files, network, clock, randomness or modules: nothing of the machine or the repository can be reached. The same source and input always give the same result.
+
+read_input() returns input as a string; emit(s) writes a string to the result, without a newline. print writes nowhere. The built-in functions are those of Starlark (len, range, sorted, dict, zip, ...). while, sets and statements at the top level are on; there is no recursion, import, class, try or f-string, no json and no re; use "%d of %s" % (n, s).
+
+Example: {"source": "words = read_input().split()\ncount = {}\nfor w in words:\n    count[w] = count.get(w, 0) + 1\nfor w in sorted(count):\n    emit(\"%s %d\\n\" % (w, count[w]))", "input": "b a b"} returns {"stdout": "a 1\nb 2\n"}.
+
+Errors have code, message and details. EVAL_ERROR: a mistake in the program; details.position and details.backtrace say where, details.stdout what was emitted before. TIMEOUT: not done after limits.wall_ms (default 1000). OUTPUT_LIMIT: more than limits.output_kb (default 64); details.stdout has the text cut at the limit. MEMORY_LIMIT: too much memory. INVALID_REQUEST: wrong arguments.`
+
+// Name implements Tool.
+func (t *Starlark) Name() string { return "starlark_run" }
+
+// Definition implements Tool.
+func (t *Starlark) Definition() Definition {
+	return Definition{
+		Name: t.Name(), Dotted: "code.sandbox.starlark.run", Title: "Run a program in Starlark", Description: starlarkDescription,
+		Input: inputSchema(newStarlarkArgs().fields()),
+		Output: replySchema(properties{
+			{"stdout", text("what the program emitted")},
+			{"message", text("of an error: what is wrong")},
+		}),
+		ReadOnly: true, Idempotent: true,
+	}
+}
+
+// A starlarkReply is structuredContent of starlark_run.
+type starlarkReply struct {
+	Stdout string `json:"stdout"`
+}
+
+// Call implements Tool.
+func (t *Starlark) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
+	a := newStarlarkArgs()
+	if err := decodeArguments(arguments, a.fields()); err != nil {
+		return ToolResult{}, err
+	}
+	a.timed = given(given(arguments, "limits"), "wall_ms") != nil
+	caller := CallerOf(ctx)
+	repo, err := t.repo(caller)
+	if err != nil {
+		return ToolResult{}, err
+	}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	request := a.request(t.Name(), repo, caller)
+	out := a.begin(request, stop)
+	record, err := t.Engine.Run(running, request, out, watch(caller))
+	if err != nil {
+		return ToolResult{}, notInterpreted(err)
+	}
+	captured := out.Captured()
+	if ctx.Err() != nil && record.Status == job.Cancelled {
+		return ToolResult{}, ctx.Err()
+	}
+	stdout, err := a.reply(record, &captured)
+	if err != nil {
+		return ToolResult{}, err
+	}
+	return ToolResult{
+		Structured: starlarkReply{stdout},
+		Text:       fmt.Sprintf("%d bytes were emitted: they are in structuredContent.stdout", len(stdout)),
+	}, nil
+}
+
+// notInterpreted is failed, but that a supervisor which has no interpreter has failed at nothing: until somebody installs
+// it, the tool is not to be had.
+func notInterpreted(err error) error {
+	told := failed(err)
+	var refusal *job.Refusal
+	var e *Error
+	if errors.As(err, &refusal) && refusal.Step == "tool" && errors.As(told, &e) {
+		e.Code = CodeUnavailable
+	}
+	return told
+}
+
+// repo is the repository that a call is counted to.
+func (t *Starlark) repo(c Caller) (string, error) {
+	served := c.served(t.Repos)
+	switch {
+	case t.Repo == "" && len(served) > 0:
+		return served[0], nil
+	case t.Repo != "" && slices.Contains(served, t.Repo):
+		return t.Repo, nil
+	}
+	return "", &Error{Code: CodeNotFound, Message: "there is no repository that you may use, and a run is counted to one"}
+}
+
+func (a *starlarkArgs) request(tool, repo string, c Caller) *job.Request {
+	r := &job.Request{
+		Tool: tool, Principal: c.Principal, Session: c.Session, ID: c.Trace, Repo: repo, Runtime: job.Starlark,
+		Code: &a.source, Stdin: a.input, Output: a.bytes(), Usual: job.Limits{Wall: DefaultStarlarkWall},
+	}
+	if a.timed {
+		r.Limits.Wall = a.time()
+	}
+	return r
+}
+
+func (a *starlarkArgs) bytes() int64        { return int64(a.output) << 10 }
+func (a *starlarkArgs) time() time.Duration { return time.Duration(a.wall) * time.Millisecond }
+
+// begin takes the output, of which nothing is stored or hidden: all that can be in it came with the call. over ends a job
+// that writes more than the interpreter lets a program write.
+func (a *starlarkArgs) begin(r *job.Request, over func()) *artifact.Output {
+	return (*artifact.Store)(nil).Begin(artifact.BeginOptions{
+		Repo: r.Repo, Runtime: r.Runtime, Principal: r.Principal, Plain: true,
+		View: artifact.View{Whole: a.bytes() + maxFailure, Over: over},
+	})
+}
+
+// reply says what became of the program. What the job says of itself is believed as far as it is one of the interpreter's
+// own failures, and within its bounds.
+func (a *starlarkArgs) reply(r *job.Record, c *artifact.Captured) (stdout string, err error) {
+	switch {
+	case r.Status == job.Denied:
+		return "", deniedStarlark(r)
+	case r.Status == job.Lost:
+		return "", &Error{Code: CodeUnavailable, Message: "the run was ended: try again"}
+	case r.Message != "":
+		return "", &Error{Code: CodeInternal, Message: clean(r.Message)}
+	}
+	stdout = utf8Text(a.cut(c.Stdout.Whole))
+	f := a.failure(r, c)
+	if f == nil {
+		return stdout, nil
+	}
+	details := f.Details()
+	// What an interpreter that died had emitted is lost in part, and another part each time.
+	if stdout != "" && !f.Died && (f.Code == starlark.CodeEval || f.Code == starlark.CodeOutput) {
+		details["stdout"] = stdout
+	}
+	return "", &Error{Code: f.Code, Message: f.Message, Details: details}
+}
+
+// cut is a text within the bound, which the interpreter has cut already unless it is not ours any more.
+func (a *starlarkArgs) cut(s string) string {
+	n := int(a.bytes())
+	if len(s) <= n {
+		return s
+	}
+	for back := 0; back < utf8.UTFMax && n > 0 && !utf8.RuneStart(s[n]); back++ {
+		n--
+	}
+	return s[:n]
+}
+
+// failure is why the program has not ended well, nil if it has. Of an end that the supervisor brought about it is the same
+// as that which the interpreter brings about itself.
+func (a *starlarkArgs) failure(r *job.Record, c *artifact.Captured) *starlark.Failure {
+	limit := r.Decision.Spec.Limits.Wall
+	if limit <= 0 {
+		limit = math.MaxInt64
+	}
+	switch {
+	case c.Over || int64(len(c.Stdout.Whole)) > a.bytes():
+		return &starlark.Failure{Code: CodeOutputLimit, Message: fmt.Sprintf("the script emitted more than %d bytes", a.bytes())}
+	case r.Status == job.Success:
+		return nil
+	case r.Result.Limit == job.LimitMemory:
+		return starlark.OutOfMemory()
+	case r.Status == job.Timeout:
+		return starlark.TimedOut(job.StarlarkWall(a.time(), limit))
+	case r.Status == job.Failure && r.Result.ExitCode > 0:
+		return starlark.Ended(r.Result.ExitCode, []byte(c.Stderr.Whole))
+	}
+	return starlark.Ended(-1, []byte(c.Stderr.Whole)) // a signal, which is not the script's doing
+}
+
+func deniedStarlark(r *job.Record) error {
+	reasons := make([]string, 0, len(r.Decision.Reasons))
+	for _, one := range r.Decision.Reasons {
+		reasons = append(reasons, clean(one))
+	}
+	return &Error{
+		Code: CodeDenied, Message: strings.Join(reasons, "; "),
+		Details: map[string]any{"rule": r.Decision.Rule, "auditHash": r.Decision.Hash},
+	}
+}

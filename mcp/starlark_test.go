@@ -1,0 +1,331 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"corral/job"
+	"corral/starlark"
+)
+
+func (f *stage) starlark() *Starlark {
+	return &Starlark{Engine: &job.Engine{Policy: f, Runner: f, Auditor: f}, Repos: []string{"app", "other"}}
+}
+
+// TestStarlarkArguments: what the tool itself refuses. Nothing of it reaches the policy.
+func TestStarlarkArguments(t *testing.T) {
+	long := strings.Repeat("x", 256<<10)
+	for _, tt := range []struct{ arguments, argument, want string }{
+		{`{}`, "source", "source: it is required"},
+		{`{"input":"x"}`, "source", "source: it is required"},
+		{`{"source":1}`, "source", "source: a string is wanted, not a number"},
+		{`{"source":null}`, "source", "source: a string is wanted, not null"},
+		{`{"source":"` + long + `x"}`, "source", "source: 262145 bytes, at most 262144 are accepted"},
+		{`{"source":"` + strings.Repeat("é", 128<<10) + `x"}`, "source", "source: 262145 bytes, at most 262144 are accepted"},
+		{`{"source":"\ud800"}`, "source", "source: it has half of a surrogate pair, which is no text"},
+		{`{"source":"","input":"` + strings.Repeat(long, 16) + `x"}`, "input", "input: 4194305 bytes, at most 4194304 are accepted"},
+		{`{"source":"","input":null}`, "input", "input: a string is wanted, not null"},
+		{`{"source":"","limits":[]}`, "limits", "limits: an object is wanted, not an array"},
+		{`{"source":"","limits":{"wall_ms":0}}`, "limits.wall_ms", "limits.wall_ms: 0 is out of range: 1 to 60000"},
+		{`{"source":"","limits":{"wall_ms":-1}}`, "limits.wall_ms", "limits.wall_ms: -1 is out of range: 1 to 60000"},
+		{`{"source":"","limits":{"wall_ms":60001}}`, "limits.wall_ms", "limits.wall_ms: 60001 is out of range: 1 to 60000"},
+		{`{"source":"","limits":{"wall_ms":1.5}}`, "limits.wall_ms", "limits.wall_ms: 1.5 is no whole number"},
+		{`{"source":"","limits":{"wall_ms":"100"}}`, "limits.wall_ms", "limits.wall_ms: a whole number is wanted, not a string"},
+		{`{"source":"","limits":{"wall_ms":null}}`, "limits.wall_ms", "limits.wall_ms: a whole number is wanted, not null"},
+		{`{"source":"","limits":{"wall_ms":1e400}}`, "limits.wall_ms", "limits.wall_ms: 1e400 is no whole number"},
+		{`{"source":"","limits":{"output_kb":0}}`, "limits.output_kb", "limits.output_kb: 0 is out of range: 1 to 1024"},
+		{`{"source":"","limits":{"output_kb":1025}}`, "limits.output_kb", "limits.output_kb: 1025 is out of range: 1 to 1024"},
+		{`{"source":"","limits":{"memory_mb":1}}`, "limits.memory_mb", `unknown argument "limits.memory_mb"`},
+		{`{"source":"","limits":{"wall":1}}`, "limits.wall", `unknown argument "limits.wall": did you mean "limits.wall_ms"?`},
+		{`{"source":"","caps":{"net":true}}`, "caps.net", `unknown argument "caps.net"`},
+		{`{"source":"","caps":{"":{}}}`, "caps.", `unknown argument "caps."`},
+		{`{"source":"","caps":["net"]}`, "caps", "caps: an object is wanted, not an array"},
+		{`{"source":"","caps":null}`, "caps", "caps: an object is wanted, not null"},
+		{`{"source":"","caps":true}`, "caps", "caps: an object is wanted, not a boolean"},
+		{`{"source":"","code":"x"}`, "code", `unknown argument "code"`},
+		{`{"source":"","repoId":"app"}`, "repoId", `unknown argument "repoId"`},
+		{`[]`, "", "an object is wanted, not an array"},
+	} {
+		f := newStage()
+		v, r := callTool(t, asUser(t.Context()), f.starlark(), tt.arguments)
+		details, _ := v["details"].(map[string]any)
+		argument, _ := details["argument"].(string)
+		if v["code"] != "INVALID_REQUEST" || v["message"] != tt.want || argument != tt.argument || !r.IsError || f.request != nil {
+			t.Errorf("%.90s: %.300v", tt.arguments, v)
+		}
+	}
+}
+
+// TestStarlarkRequest: what is asked of the engine.
+func TestStarlarkRequest(t *testing.T) {
+	source, input := strings.Repeat("#", 256<<10), strings.Repeat("y", 4<<20)
+	for _, tt := range []struct {
+		arguments string
+		want      job.Request
+	}{
+		{`{"source":"emit('x')"}`, job.Request{Output: 64 << 10}},
+		{`{"source":"","input":"","limits":{},"caps":{}}`, job.Request{Output: 64 << 10}},
+		{`{"source":"x","input":"in","limits":{"wall_ms":1000,"output_kb":1}}`, job.Request{Stdin: "in", Output: 1 << 10, Limits: job.Limits{Wall: time.Second}}},
+		{`{"source":"x","limits":{"wall_ms":60000,"output_kb":1024.0}}`, job.Request{Output: 1 << 20, Limits: job.Limits{Wall: time.Minute}}},
+		{`{"source":"` + source + `","input":"` + input + `"}`, job.Request{Stdin: input, Output: 64 << 10}},
+	} {
+		f := newStage()
+		if v, r := callTool(t, asUser(t.Context()), f.starlark(), tt.arguments); r.IsError {
+			t.Errorf("%.90s: %v", tt.arguments, v)
+			continue
+		}
+		var a struct{ Source string }
+		if err := json.Unmarshal([]byte(tt.arguments), &a); err != nil {
+			t.Fatal(err)
+		}
+		want := tt.want
+		want.Tool, want.Principal, want.Session, want.ID = "starlark_run", "user:ada", "s1", strings.Repeat("ab", 16)
+		want.Repo, want.Runtime, want.Code, want.Usual = "app", "starlark", &a.Source, job.Limits{Wall: time.Second}
+		if !reflect.DeepEqual(*f.request, want) || f.stdin != want.Stdin {
+			t.Errorf("%.90s: %.300v", tt.arguments, *f.request)
+		}
+	}
+}
+
+// TestStarlarkReplies: each end of the contract.
+func TestStarlarkReplies(t *testing.T) {
+	ended := func(status job.Status, code int, limit string) job.Result {
+		return job.Result{Status: status, ExitCode: code, Limit: limit, Usage: job.Usage{Wall: 12 * time.Millisecond}}
+	}
+	said := func(code, message, details string) string {
+		return fmt.Sprintf(`{"code":%q,"message":%q%s}`+"\n", code, message, details)
+	}
+	failure := func(code, message string) string {
+		return fmt.Sprintf(`{"code":%q,"message":%q}`, code, message)
+	}
+	const (
+		mute   = "the interpreter failed, and did not say why"
+		killed = "a signal ended the interpreter: neither the script nor a limit did"
+		late   = "the script did not end within 1000 ms"
+		memory = "the script needed more memory than it may have"
+	)
+	kib := strings.Repeat("x", 1<<10)
+	for _, tt := range []struct {
+		name           string
+		result         job.Result
+		stdout, stderr string
+		want           string
+	}{
+		{"success", ended(job.Success, 0, ""), "out\n", "", `{"stdout":"out\n"}`},
+		{"nothing emitted", ended(job.Success, 0, ""), "", "", `{"stdout":""}`},
+		{"what stderr has is nobody's", ended(job.Success, 0, ""), "a", said("TIMEOUT", "x", ""), `{"stdout":"a"}`},
+		{"a secret of the caller's own", ended(job.Success, 0, ""), "AKIAIOSFODNN7EXAMPLE", "", `{"stdout":"AKIAIOSFODNN7EXAMPLE"}`},
+		{"no UTF-8", ended(job.Success, 0, ""), "a\xff\xe2\x82b", "", `{"stdout":"a` + strings.Repeat("\uFFFD", 3) + `b"}`},
+		{"all that may be", ended(job.Success, 0, ""), kib, "", `{"stdout":"` + kib + `"}`},
+		{"memory that was not needed", ended(job.Success, 0, "memory"), "a", "", `{"stdout":"a"}`},
+		{
+			"a mistake", ended(job.Failure, 1, ""), "", said("EVAL_ERROR", "oops", `,"details":{"position":"script.star:1:2","backtrace":"t\nu"}`),
+			`{"code":"EVAL_ERROR","message":"oops","details":{"backtrace":"t\nu","position":"script.star:1:2"}}`,
+		},
+		{
+			"a mistake after some output", ended(job.Failure, 1, ""), "so far", said("EVAL_ERROR", "oops", ""),
+			`{"code":"EVAL_ERROR","message":"oops","details":{"stdout":"so far"}}`,
+		},
+		{"a timeout", ended(job.Failure, 1, ""), "so far", said("TIMEOUT", late, ""), failure("TIMEOUT", late)},
+		{"the firm one", ended(job.Timeout, -1, ""), "so far", "", failure("TIMEOUT", late)},
+		{
+			"much output", ended(job.Failure, 1, ""), kib, said("OUTPUT_LIMIT", "the script emitted more than 1024 bytes", `,"details":{"position":"script.star:1:5"}`),
+			`{"code":"OUTPUT_LIMIT","message":"the script emitted more than 1024 bytes","details":{"position":"script.star:1:5","stdout":"` + kib + `"}}`,
+		},
+		{
+			"more output than the interpreter lets pass", ended(job.Success, 0, ""), kib[1:] + "é", "",
+			`{"code":"OUTPUT_LIMIT","message":"the script emitted more than 1024 bytes","details":{"stdout":"` + kib[1:] + `"}}`,
+		},
+		{"memory", ended(job.Failure, 1, ""), "", said("MEMORY_LIMIT", memory, ""), failure("MEMORY_LIMIT", memory)},
+		{"the kernel's memory", ended(job.Failure, -1, "memory"), "so far", "", failure("MEMORY_LIMIT", memory)},
+		{"Go's memory", ended(job.Failure, 2, ""), "", "fatal error: runtime: out of memory\n", failure("MEMORY_LIMIT", memory)},
+		{
+			// How much of what it emitted was written is a matter of luck.
+			"Go's stack", ended(job.Failure, 2, ""), "so far", "runtime: goroutine stack exceeds\nfatal error: stack overflow\n",
+			failure("EVAL_ERROR", "the interpreter ended: values are nested too deeply"),
+		},
+		{"another bound", ended(job.Failure, 1, ""), "", said("INVALID_REQUEST", "too long", ""), failure("INVALID_REQUEST", "too long")},
+		{
+			"a word of the library's first", ended(job.Failure, 1, ""), "so far",
+			"2026/11/21 19:34:02 Starlark failed to allocate 4GB address space: cannot allocate memory.\n" + said("EVAL_ERROR", "oops", ""),
+			`{"code":"EVAL_ERROR","message":"oops","details":{"stdout":"so far"}}`,
+		},
+		{"a signal", ended(job.Failure, -1, ""), "so far", "", failure("INTERNAL", killed)},
+		{"ended by nobody here", ended(job.Cancelled, -1, ""), "so far", "", failure("INTERNAL", killed)},
+		{"no word", ended(job.Failure, 1, ""), "so far", "", failure("INTERNAL", mute)},
+		{"usage", ended(job.Failure, 2, ""), "", "corral-starlark: usage", failure("INTERNAL", "the interpreter ended with code 2: the script did not bring that about")},
+		{
+			"processes", ended(job.Failure, 2, "pids"), "", "runtime: failed to create new OS thread",
+			failure("INTERNAL", "the interpreter may have no more threads: the limit on processes is too low"),
+		},
+		{"a code of its own", ended(job.Failure, 1, ""), "", said("ROOT", "x", ""), failure("INTERNAL", mute)},
+		{"a key of its own", ended(job.Failure, 1, ""), "", `{"code":"TIMEOUT","message":"x","isError":false}`, failure("INTERNAL", mute)},
+		{"two words", ended(job.Failure, 1, ""), "", said("TIMEOUT", "x", "") + said("TIMEOUT", "y", ""), failure("TIMEOUT", "y")},
+		{"escapes for a terminal", ended(job.Failure, 1, ""), "", `{"code":"TIMEOUT","message":"\u001b[2J"}`, failure("INTERNAL", mute)},
+		{"text turned around", ended(job.Failure, 1, ""), "", `{"code":"TIMEOUT","message":"\u202ex"}`, failure("INTERNAL", mute)},
+		{"a long word", ended(job.Failure, 1, ""), "", said("TIMEOUT", strings.Repeat("x", 60<<10), ""), failure("INTERNAL", mute)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newStage()
+			f.result, f.stdout, f.stderr = tt.result, tt.stdout, tt.stderr
+			v, r := callTool(t, asUser(t.Context()), f.starlark(), `{"source":"","limits":{"output_kb":1}}`)
+			if raw := string(jsonOf(r.Structured)); raw != tt.want || r.IsError != (v["stdout"] == nil) {
+				t.Errorf("%.300s\nwant %.300s", raw, tt.want)
+			}
+		})
+	}
+}
+
+// TestStarlarkRefused: what no program was run for.
+func TestStarlarkRefused(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(f *stage, s *Starlark)
+		want   string
+	}{
+		{"denied", func(f *stage, _ *Starlark) {
+			f.decision.Rule, f.decision.Reasons = "rules", []string{"not today", "nor tomorrow\xff"}
+		}, `{"code":"DENIED","message":"not today; nor tomorrow` + "\uFFFD" + `","details":{"auditHash":"` + someHash + `","rule":"rules"}}`},
+		{"no interpreter", func(f *stage, _ *Starlark) {
+			f.err = &job.Refusal{Step: "tool", Message: "it is not installed", Hint: "install it"}
+		}, `{"code":"UNAVAILABLE","message":"it is not installed","details":{"hint":"install it","step":"tool"}}`},
+		{"a broken interpreter", func(f *stage, _ *Starlark) {
+			f.err = &job.Refusal{Step: "exec", Errno: 8, Message: "exec: exec format error"}
+		}, `{"code":"INTERNAL","message":"exec: exec format error"}`},
+		{"no supervisor", func(f *stage, _ *Starlark) { f.err = fmt.Errorf("%w: it closed the connection", job.ErrUnavailable) }, `{"code":"UNAVAILABLE","message":"no supervisor: it closed the connection"}`},
+		{"lost", func(f *stage, _ *Starlark) { f.result.Status = job.Lost }, `{"code":"UNAVAILABLE","message":"the run was ended: try again"}`},
+		{"no repository", func(_ *stage, s *Starlark) { s.Repos = nil }, `{"code":"NOT_FOUND","message":"there is no repository that you may use, and a run is counted to one"}`},
+		{"another's repository", func(_ *stage, s *Starlark) { s.Repo = "theirs" }, `{"code":"NOT_FOUND","message":"there is no repository that you may use, and a run is counted to one"}`},
+	} {
+		f := newStage()
+		s := f.starlark()
+		tt.change(f, s)
+		if _, r := callTool(t, asUser(t.Context()), s, `{"source":""}`); string(jsonOf(r.Structured)) != tt.want || !r.IsError {
+			t.Errorf("%s: %s", tt.name, jsonOf(r.Structured))
+		}
+	}
+	f := newStage()
+	s := f.starlark()
+	s.Repo = "other"
+	if _, r := callTool(t, asUser(t.Context()), s, `{"source":""}`); r.IsError || f.request.Repo != "other" {
+		t.Errorf("%v, counted to %q", r.Structured, f.request.Repo)
+	}
+}
+
+// TestStarlarkEnds: an interpreter that is not ours any more, and never stops writing, is ended for it.
+func TestStarlarkEnds(t *testing.T) {
+	for _, stderr := range []bool{false, true} {
+		f := newStage()
+		f.stdout = strings.Repeat("y\n", 2<<20)
+		if stderr {
+			f.stdout, f.stderr = "", f.stdout
+		}
+		f.result = job.Result{Status: job.Cancelled, ExitCode: -1}
+		f.run = func(ctx context.Context) { <-ctx.Done() }
+		v, r := callTool(t, asUser(t.Context()), f.starlark(), `{"source":""}`)
+		details, _ := v["details"].(map[string]any)
+		if stdout, _ := details["stdout"].(string); v["code"] != "OUTPUT_LIMIT" || !r.IsError || len(stdout) > 64<<10 {
+			t.Errorf("%.300v", v)
+		}
+	}
+}
+
+// TestStarlarkCancelled: who goes away gets no answer, and the job ends.
+func TestStarlarkCancelled(t *testing.T) {
+	f := newStage()
+	ctx, cancel := context.WithCancel(asUser(t.Context()))
+	f.run = func(ctx context.Context) {
+		cancel()
+		<-ctx.Done()
+	}
+	f.result = job.Result{Status: job.Cancelled, ExitCode: -1}
+	if r, err := f.starlark().Call(ctx, json.RawMessage(`{"source":""}`)); err == nil {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestStarlarkTexts: the text block is the JSON of a short reply, and says where a long one is.
+func TestStarlarkTexts(t *testing.T) {
+	for n, want := range map[int]string{
+		3: `{"stdout":"xxx"}`, 1 << 20: "1048576 bytes were emitted: they are in structuredContent.stdout",
+	} {
+		f := newStage()
+		f.stdout = strings.Repeat("x", n)
+		k := dial(t, New(Options{Tools: []Tool{f.starlark()}}), Caller{Principal: "user:ada"})
+		r := k.ask(toCall("1", "code.sandbox.starlark.run", `{"source":"","limits":{"output_kb":1024}}`))
+		var reply starlarkReply
+		if err := json.Unmarshal(r.Result.Structured, &reply); err != nil || len(r.Result.Content) != 1 || r.Result.Content[0].Text != want || reply.Stdout != f.stdout {
+			t.Errorf("%v, %.300s", err, r.raw)
+		}
+	}
+}
+
+// TestStarlarkDefinition: its description fits, its example is one, and it is said that it harms nothing.
+func TestStarlarkDefinition(t *testing.T) {
+	d := (&Starlark{}).Definition()
+	in := readSchema(t, d.Input)
+	var names []string
+	for _, p := range in.Properties {
+		names = append(names, p.name)
+	}
+	slices.Sort(names)
+	if !slices.Equal(names, []string{"caps", "input", "limits", "source"}) || !slices.Equal(in.Required, []string{"source"}) {
+		t.Errorf("%q, required %q", names, in.Required)
+	}
+	if len(d.Description) > 2<<10 || !d.ReadOnly || d.Destructive || !d.Idempotent || d.OpenWorld || d.Dotted != "code.sandbox.starlark.run" {
+		t.Errorf("%d bytes, %+v", len(d.Description), d)
+	}
+	for _, want := range []string{`"default":1000`, `"maximum":60000`, `"default":64`, `"maximum":1024`, `"caps":{"type":"object","description":"capabilities: there are none, and it must be empty","additionalProperties":false}`} {
+		if !strings.Contains(string(d.Input), want) {
+			t.Errorf("no %s in %s", want, d.Input)
+		}
+	}
+	_, example, _ := strings.Cut(d.Description, "Example: ")
+	call, rest, _ := strings.Cut(example, " returns ")
+	says, _, _ := strings.Cut(rest, ".\n")
+	var a struct{ Source, Input string }
+	var want starlarkReply
+	if err := errors.Join(json.Unmarshal([]byte(call), &a), json.Unmarshal([]byte(says), &want)); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if f := starlark.Exec(t.Context(), []byte(a.Source), strings.NewReader(a.Input), &out, starlark.Bounds{Output: 1 << 10, Wall: time.Minute}); f != nil {
+		t.Fatal(f)
+	}
+	if out.String() != want.Stdout {
+		t.Errorf("the example gives %q, not %q", out.String(), want.Stdout)
+	}
+}
+
+// FuzzStarlarkReply: whatever a job writes, the reply is text within its bounds, and an error has one of the tool's codes.
+func FuzzStarlarkReply(f *testing.F) {
+	f.Add([]byte("out"), []byte(`{"code":"TIMEOUT","message":"x"}`), 1, uint8(0))
+	f.Add([]byte("\xff"), []byte(`{"code":"EVAL_ERROR","message":"x","details":{"position":"a"}}`), 1, uint8(0))
+	f.Add([]byte(strings.Repeat("é", 600)), []byte(`{`), 0, uint8(1))
+	f.Fuzz(func(t *testing.T, stdout, stderr []byte, exit int, status uint8) {
+		all := []job.Status{job.Success, job.Failure, job.Timeout, job.Cancelled}
+		s := newStage()
+		s.stdout, s.stderr = string(stdout), string(stderr)
+		s.result = job.Result{Status: all[int(status)%len(all)], ExitCode: exit}
+		r, err := s.starlark().Call(asUser(t.Context()), json.RawMessage(`{"source":"","limits":{"output_kb":1}}`))
+		raw := jsonOf(r.Structured)
+		if err != nil {
+			e := fail(err)
+			if !slices.Contains([]string{CodeTimeout, CodeOutputLimit, CodeEval, CodeMemoryLimit, CodeInvalid, CodeInternal}, e.Code) {
+				t.Errorf("%+v", e)
+			}
+			raw = jsonOf(e)
+		}
+		if !utf8.Valid(raw) || len(raw) > 64<<10 {
+			t.Errorf("%d bytes: %.200q", len(raw), raw)
+		}
+	})
+}

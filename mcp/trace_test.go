@@ -1,0 +1,239 @@
+package mcp
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"corral/internal/calls"
+	"corral/internal/sandboxtest"
+	"corral/job"
+)
+
+const (
+	traceOne = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	traceTwo = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
+)
+
+func TestSpanNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"runtime_execute": "runtime.execute", "runtime_query_output": "runtime.queryOutput", "sandbox_exec": "sandbox.exec",
+		"starlark_run": "starlark.run", "ctx_execute": "ctx.execute", "ctx_execute_file": "ctx.executeFile",
+		"ctx_batch_execute": "ctx.batchExecute", "ctx_jobs": "ctx.jobs", "echo": "echo", "a_": "a", "a__b": "a.B",
+	} {
+		if got := (&Definition{Name: name}).span(); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
+// A watcher is a log and a Tracer of a test.
+type watcher struct {
+	mu    sync.Mutex
+	lines []map[string]any // guarded by mu
+	spans []spanSeen       // guarded by mu
+}
+
+// A spanSeen is what was told of one call.
+type spanSeen struct {
+	name string
+	at   calls.Trace
+	end  calls.Summary
+}
+
+func (w *watcher) Write(line []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var m map[string]any
+	err := json.Unmarshal(line, &m)
+	if m["msg"] == "tool call" {
+		w.lines = append(w.lines, m)
+	}
+	return len(line), err
+}
+
+func (w *watcher) Begin(name string, at calls.Trace, _ time.Time) calls.Span {
+	return &spanOf{w, name, at}
+}
+
+type spanOf struct {
+	w    *watcher
+	name string
+	at   calls.Trace
+}
+
+func (s *spanOf) Job(*job.Record) {}
+
+func (s *spanOf) End(sum calls.Summary) {
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	s.w.spans = append(s.w.spans, spanSeen{s.name, s.at, sum})
+}
+
+// next waits for the n-th call, from 0, and returns its line and its span.
+func (w *watcher) next(t *testing.T, n int) (line map[string]any, span spanSeen) {
+	t.Helper()
+	sandboxtest.Eventually(t, 10*time.Second, "the line of a call", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.lines) > n && len(w.spans) > n
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lines[n], w.spans[n]
+}
+
+func (w *watcher) server() *Server {
+	return New(Options{Version: "1", Tools: testTools(), Log: slog.New(slog.NewJSONHandler(w, nil)), Tracer: w})
+}
+
+// callKeys are those that the line of every call has.
+var callKeys = []string{"time", "level", "msg", "trace_id", "tool", "repo", "principal", "session", "job", "wall_ms", "bytes_out", "error"}
+
+// TestCallLines: whatever becomes of a call, it has one line with every key, and one span of the same trace.
+func TestCallLines(t *testing.T) {
+	w := &watcher{}
+	k := dial(t, w.server(), Caller{Principal: "user:ada"})
+	k.ask(initialize("2025-11-25"))
+	rows := []struct{ call, span, tool, code string }{
+		{toCall("1", "echo", "{}"), "tools.echo", "echo", ""},
+		{toCall("2", "sdl.echo", "{}"), "tools.echo", "sdl.echo", ""},
+		{toCall("3", "denies", "{}"), "tools.denies", "denies", "DENIED"},
+		{toCall("4", "fails", "{}"), "tools.fails", "fails", "INTERNAL"},
+		{toCall("5", "panics", "{}"), "tools.panics", "panics", "INTERNAL"},
+		{toCall("6", "explodes", "{}"), "tools.explodes", "explodes", "-32603"},
+		{toCall("7", "echo", `{"code":1,"code":2}`), "tools.echo", "echo", "INVALID_REQUEST"},
+		{toCall("8", "nope", "{}"), "tools.unknown", "nope", "-32602"},
+		{toCall("9", strings.Repeat("n", 5000), "{}"), "tools.unknown", strings.Repeat("n", maxShown) + "…", "-32602"},
+	}
+	for n, row := range rows {
+		answer := k.ask(row.call)
+		line, span := w.next(t, n)
+		for _, key := range callKeys {
+			if _, ok := line[key]; !ok {
+				t.Errorf("%.60s: the line has no %s: %v", row.call, key, line)
+			}
+		}
+		if len(line) != len(callKeys) {
+			t.Errorf("%.60s: more than was asked for: %v", row.call, line)
+		}
+		if line["tool"] != row.tool || line["error"] != row.code || line["principal"] != "user:ada" || line["session"] == "" {
+			t.Errorf("%.60s: %v", row.call, line)
+		}
+		if int(line["bytes_out"].(float64)) != len(bytes.TrimSpace(answer.raw)) {
+			t.Errorf("%.60s: %v bytes of %d", row.call, line["bytes_out"], len(answer.raw))
+		}
+		if span.name != row.span || span.at.ID != line["trace_id"] || span.end.Error != row.code {
+			t.Errorf("%.60s: %+v", row.call, span)
+		}
+	}
+	k.ask(`{"jsonrpc":"2.0","id":10,"method":"tools/list"}`)
+	k.ask(toCall("11", "echo", "{}"))
+	if _, span := w.next(t, len(rows)); span.name != "tools.echo" {
+		t.Errorf("what is no call has a span: %+v", span)
+	}
+}
+
+// TestCallLinesUnserved: a call that was cancelled, or that there is no room for, has its line too.
+func TestCallLinesUnserved(t *testing.T) {
+	w := &watcher{}
+	k := dial(t, w.server(), Caller{Principal: "user:ada"})
+	k.ask(initialize("2025-11-25"))
+	k.write(toCall("1", "hang", "{}"), cancelled("1"))
+	if line, _ := w.next(t, 0); line["tool"] != "hang" || line["error"] != "CANCELLED" {
+		t.Errorf("%v", line)
+	}
+	for n := range maxInFlight {
+		k.write(toCall(jsonText(n), "hang", "{}"))
+	}
+	answer := k.ask(toCall(`"more"`, "echo", "{}"))
+	if line, span := w.next(t, 1); line["tool"] != "echo" || line["error"] != "UNAVAILABLE" || line["bytes_out"] == 0.0 || span.name != "tools.echo" {
+		t.Errorf("%v, %s", line, answer.raw)
+	}
+}
+
+func jsonText(v any) string { return string(jsonOf(v)) }
+
+// TestTraceOverStdio: the trace of a call is the client's, if it has one that is valid; what the tool, the log and the
+// span have is the same.
+func TestTraceOverStdio(t *testing.T) {
+	w := &watcher{}
+	k := dial(t, w.server(), Caller{Principal: "user:ada"})
+	k.ask(initialize("2025-11-25"))
+	for n, row := range []struct {
+		meta string
+		want calls.Trace
+	}{
+		{`"traceparent":"` + traceOne + `","tracestate":"a=1"`, calls.TraceOf(traceOne, "a=1")},
+		{`"traceparent":"` + traceTwo + `"`, calls.TraceOf(traceTwo, "")},
+		{``, calls.Trace{Sampled: true}},
+		{`"traceparent":"00-0-0-0","tracestate":"a=1"`, calls.Trace{Sampled: true}},
+		{`"traceparent":17`, calls.Trace{Sampled: true}},
+	} {
+		answer := k.ask(`{"jsonrpc":"2.0","id":` + jsonText(n) + `,"method":"tools/call","params":{"name":"echo","_meta":{` + row.meta + `}}}`)
+		var told struct{ Trace string }
+		if err := json.Unmarshal(answer.Result.Structured, &told); err != nil {
+			t.Fatal(err)
+		}
+		line, span := w.next(t, n)
+		if row.want.ID == "" {
+			row.want.ID = told.Trace
+		}
+		if span.at != row.want || told.Trace != row.want.ID || line["trace_id"] != row.want.ID || len(told.Trace) != 32 {
+			t.Errorf("%s: span %+v, tool %s, log %v", row.meta, span.at, told.Trace, line["trace_id"])
+		}
+	}
+}
+
+// TestTraceOverHTTP: what the message says holds before headers, of which two are none.
+func TestTraceOverHTTP(t *testing.T) {
+	w := &watcher{}
+	s := newSite(t, w.server(), HTTPOptions{})
+	session := s.open()
+	for n, row := range []struct {
+		meta, state string
+		headers     []string
+		parent      string // "" is a new trace
+	}{
+		{``, "", []string{"Traceparent", traceOne}, traceOne},
+		{``, "a=1,b=2", []string{"Traceparent", traceOne, "Tracestate", "a=1", "+Tracestate", "b=2"}, traceOne},
+		{`"traceparent":"` + traceTwo + `"`, "", []string{"Traceparent", traceOne, "Tracestate", "a=1"}, traceTwo},
+		{`"traceparent":"x"`, "", []string{"Traceparent", traceOne}, ""},
+		{``, "", []string{"Traceparent", traceOne, "+Traceparent", traceTwo}, ""},
+		{``, "", nil, ""},
+	} {
+		body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","_meta":{` + row.meta + `}}}`
+		response, answer := s.send("POST", body, append([]string{"Mcp-Session-Id", session}, row.headers...)...)
+		_, span := w.next(t, n)
+		want := calls.TraceOf(row.parent, row.state)
+		if row.parent == "" {
+			want.ID = span.at.ID
+		}
+		if response.StatusCode != http.StatusOK || span.at != want || !strings.Contains(answer, want.ID) {
+			t.Errorf("row %d: %+v, want %+v", n, span.at, want)
+		}
+	}
+}
+
+// BenchmarkCall is a call of a tool that does nothing, over stdio's path, without and with who is told of it.
+func BenchmarkCall(b *testing.B) {
+	for name, tracer := range map[string]calls.Tracer{"off": nil, "told": &watcher{}} {
+		b.Run(name, func(b *testing.B) {
+			s := New(Options{Version: "1", Tools: testTools(), Log: slog.New(slog.NewJSONHandler(io.Discard, nil)), Tracer: tracer})
+			data := []byte(toCall("1", "echo", "{}"))
+			for b.Loop() {
+				m, err := parseMessage(data)
+				if err != nil {
+					b.Fatal(err)
+				}
+				s.answer(b.Context(), m, Caller{Principal: "user:ada"}, func([]byte) {})
+			}
+		})
+	}
+}
