@@ -87,6 +87,8 @@ bench: build ## corral beside bare processes, bubblewrap, podman and Codex, then
 	$(GO) run ./scripts/bench
 	$(GO) run ./scripts/bench -n 60 -idle 30ms
 	$(GO) run ./scripts/bench -mcp
+	$(GO) run ./scripts/bench -starlark
+	$(GO) run ./scripts/bench -index
 	$(GO) run ./scripts/bench -session -n 100
 	$(GO) run ./scripts/bench -stream
 	$(MAKE) build

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -160,11 +161,19 @@ func (c *client) serve(m *message) *fault {
 	for _, f := range families() {
 		for _, method := range f.methods {
 			if method.name == m.method {
-				return method.serve(c, f, m)
+				return c.noteFault(f, m, method.serve(c, f, m))
 			}
 		}
 	}
 	return invalid("unknown method `%s`", short(m.method))
+}
+
+// noteFault notes a process that a client wanted to start, and that came to nothing.
+func (c *client) noteFault(f *family, m *message, wrong *fault) *fault {
+	if wrong != nil && m.method == f.name {
+		c.begin(f, m).End(c.ctx, c.s.Log, 0, strconv.Itoa(wrong.Code))
+	}
+	return wrong
 }
 
 // initialize is the first request of a connection.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"syscall"
 	"unicode"
@@ -50,6 +51,17 @@ func (p *process) ending(ctx context.Context, record *job.Record, err error) *en
 		e.exit = exitCode(record)
 	}
 	return e
+}
+
+// code is what the log says went wrong: "" if the process ran and the client is still there.
+func (e *ending) code(ctx context.Context) string {
+	switch {
+	case errors.Is(context.Cause(ctx), errGone):
+		return "CANCELLED"
+	case e.fault != nil:
+		return strconv.Itoa(e.fault.Code)
+	}
+	return ""
 }
 
 func exitCode(r *job.Record) int {

@@ -85,7 +85,7 @@ func (c *client) exec(f *family, m *message) *fault {
 	if fault := c.apply(policy, l); fault != nil {
 		return fault
 	}
-	return c.start(l, m.id)
+	return c.start(l, m)
 }
 
 // spawn is process/spawn. It names no sandbox policy: the repository's own settings hold.
@@ -123,7 +123,7 @@ func (c *client) spawn(f *family, m *message) *fault {
 	case r.isNull("outputBytesCap"):
 		l.cap = noCap
 	}
-	return c.start(l, m.id)
+	return c.start(l, m)
 }
 
 // readCommon reads what both methods have.

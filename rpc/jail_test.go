@@ -177,7 +177,7 @@ func TestJailTerminal(t *testing.T) {
 		})
 	}
 	// Before it is there, the size is changed; it is there when it comes.
-	exec := p.ask("command/exec", `{"command":["sh","-c","trap 'echo INT' INT; echo $TERM ready; while read l; do stty size; echo got $l; done; echo over; exit 7"],"processId":"sh","tty":true}`)
+	exec := p.ask("command/exec", `{"command":["sh","-c","trap 'echo INT; exit 7' INT; echo $TERM ready; while read l; do stty size; echo got $l; done"],"processId":"sh","tty":true}`)
 	p.must("command/exec/resize", `{"processId":"sh","size":{"rows":30,"cols":100}}`)
 	shows("sh", "xterm-256color ready\r\n")
 	write("sh", "a\n")
@@ -185,7 +185,7 @@ func TestJailTerminal(t *testing.T) {
 	p.must("command/exec/resize", `{"processId":"sh","size":{"rows":31,"cols":101}}`)
 	write("sh", "b\n")
 	shows("sh", "31 101\r\ngot b\r\n")
-	write("sh", "\x03") // which has the shell's read fail
+	write("sh", "\x03") // which finds the shell in its read, or right before it
 	shows("sh", "INT\r\n")
 	if r := p.result(exec); *r.ExitCode != 7 || *r.Stdout != "" || *r.Stderr != "" {
 		t.Errorf("%+v", r)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"corral/internal/calls"
 	"corral/internal/strictjson"
 )
 
@@ -45,6 +46,7 @@ type message struct {
 	id     json.RawMessage // as it was written
 	method string
 	params json.RawMessage // an object; nil is none
+	trace  calls.Trace
 }
 
 // parse reads one message. With a fault, m has the id to answer under, if one was seen.
@@ -61,6 +63,7 @@ func parse(text []byte) (m message, f *fault) {
 		return m, invalid("a message is one JSON object")
 	}
 	var answer, hasID bool
+	var parent, state string
 	for _, e := range top {
 		switch e.Key {
 		case "id":
@@ -69,6 +72,8 @@ func parse(text []byte) (m message, f *fault) {
 			m.method = stringOf(e.Value)
 		case "params":
 			m.params = e.Value
+		case "trace":
+			parent, state = traceOf(e.Value)
 		case "result", "error":
 			answer = true
 		}
@@ -82,7 +87,21 @@ func parse(text []byte) (m message, f *fault) {
 	case m.method == "":
 		return m, invalid("missing field `method`")
 	}
+	m.trace = calls.TraceOf(parent, state)
 	return m, m.checkParams()
+}
+
+// traceOf reads where a request is in a trace: {"traceparent": …, "tracestate": …}. What is wrong with it is passed over.
+func traceOf(raw json.RawMessage) (parent, state string) {
+	for _, e := range strictjson.Entries(raw) {
+		switch e.Key {
+		case "traceparent":
+			parent = stringOf(e.Value)
+		case "tracestate":
+			state = stringOf(e.Value)
+		}
+	}
+	return parent, state
 }
 
 func (m *message) checkParams() *fault {

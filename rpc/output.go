@@ -127,6 +127,15 @@ func (o *output) size() int {
 	return n
 }
 
+// passed is how many bytes the client gets of what the process wrote.
+func (o *output) passed() int {
+	n := int64(0)
+	for _, s := range o.all() {
+		n += o.p.cap - s.left
+	}
+	return int(n)
+}
+
 // release forgets what was kept.
 func (o *output) release() {
 	o.p.c.s.release(o.size())

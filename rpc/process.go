@@ -3,7 +3,10 @@ package rpc
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
+
+	"corral/internal/calls"
 )
 
 // spawnPatience is how long process/spawn waits for its process to have said something, or to have been refused, before
@@ -20,15 +23,17 @@ type process struct {
 	out    *output
 	input  *input // nil: not streamed
 	screen *screen
+	noted  *calls.Call
 
 	told bool // guarded by c.mu: process/spawn is answered
 }
 
 // start makes a launch a process, which is known by its id from here on.
-func (c *client) start(l *launch, id json.RawMessage) *fault {
+func (c *client) start(l *launch, m *message) *fault {
 	c.fill(l)
+	l.request.ID = m.trace.ID
 	ctx, cancel := context.WithCancelCause(c.ctx)
-	p := &process{launch: *l, c: c, asked: id, cancel: cancel}
+	p := &process{launch: *l, c: c, asked: m.id, cancel: cancel}
 	p.out, p.screen = newOutput(p), &screen{}
 	if p.stdin {
 		p.input = newInput(c.s)
@@ -37,14 +42,23 @@ func (c *client) start(l *launch, id json.RawMessage) *fault {
 		cancel(nil)
 		return fault
 	}
+	p.noted = c.begin(l.family, m)
 	go p.run(ctx)
 	return nil
+}
+
+// begin notes the beginning of a call.
+func (c *client) begin(f *family, m *message) *calls.Call {
+	return calls.Begin(c.s.Tracer, calls.Start{
+		Tool: f.name, Span: strings.ReplaceAll(f.name, "/", "."), Principal: c.who.Principal, Session: c.who.Session,
+		Trace: m.trace, At: time.Now(),
+	})
 }
 
 // fill completes the request.
 func (c *client) fill(l *launch) {
 	r := &l.request
-	r.Tool, r.Principal, r.Session, r.ID = l.family.name, c.who.Principal, c.who.Session, randomHex(16)
+	r.Tool, r.Principal, r.Session = l.family.name, c.who.Principal, c.who.Session
 	// The policy refuses what is in no repository, and has it written down.
 	repo, dir, _ := c.s.place(&c.who, l.dir)
 	r.Repo, r.Dir = repo.ID, dir
@@ -81,13 +95,17 @@ func (p *process) run(ctx context.Context) {
 		timer := time.AfterFunc(spawnPatience, p.announce)
 		defer timer.Stop()
 	}
+	p.noted.Repo(p.request.Repo)
 	record, err := p.engine.Run(ctx, &p.request, p.out, nil)
+	p.noted.Ran(record)
 	if p.input != nil {
 		p.input.end()
 	}
 	p.out.wait()
 	p.screen.close()
-	p.finish(p.ending(ctx, record, err))
+	e := p.ending(ctx, record, err)
+	p.noted.End(ctx, p.c.s.Log, p.out.passed(), e.code(ctx))
+	p.finish(e)
 }
 
 func (p *process) isSpawn() bool { return p.family.exited != "" }

@@ -14,6 +14,7 @@
 //     here. What it asks meanwhile is answered when it reads; with much of that waiting, it is not read from either.
 //   - Output that is kept for the answer, and input that waits for its process, share one budget of the server.
 //   - The end of a connection ends all its processes.
+//   - A process that a client starts, or wants to, is one line of the log and, where there is a Tracer, one span.
 //
 // Text in answers is UTF-8, with U+FFFD for what is none. Output that is streamed is bytes, in base64. Nothing of it is
 // stored, and nothing in it is hidden: it may be no text at all.
@@ -30,6 +31,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"corral/internal/calls"
 	"corral/job"
 )
 
@@ -66,7 +68,10 @@ type Server struct {
 	// Ended is called when a connection has ended, with what its requests had as Principal and Session; nil is nothing to be
 	// told.
 	Ended func(principal, session string)
-	Log   *slog.Logger // nil logs nothing
+	// Log takes one line per process that a client starts or wants to; nil drops them.
+	Log *slog.Logger
+	// Tracer is told of each such call; nil is nobody to be told.
+	Tracer calls.Tracer
 
 	held      atomic.Int64 // of the budget
 	processes atomic.Int64 // of all connections

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 
@@ -15,6 +16,7 @@ import (
 	"corral/mcp"
 	"corral/rpc"
 	"corral/session"
+	"corral/telemetry"
 )
 
 // A backend is all that a server serves with.
@@ -24,15 +26,19 @@ type backend struct {
 	supervisor *supervisor
 	engine     *engine
 	outputs    *outputs
+	knowledge  *knowledge // nil indexes nothing
+	ctx        *mcp.Ctx   // nil of corral exec-server
 	sessions   *session.Keeper
-	server     *mcp.Server // of corral mcp and corral serve
-	exec       *rpc.Server // of corral exec-server
+	tracer     *telemetry.Tracer // nil exports no spans
+	server     *mcp.Server       // of corral mcp and corral serve
+	exec       *rpc.Server       // of corral exec-server
 }
 
 // instructions tell an agent what the server is for.
 const instructions = "corral runs code in a sandbox on one repository of this machine: runtime_execute runs it, " +
-	"runtime_query_output reads what it wrote. There is no network. Files written in the repository stay. sandbox_exec, " +
-	"where it is listed, runs commands in a system of this session's own."
+	"runtime_query_output reads what it wrote. ctx_execute runs code whose output alone comes back, long output is indexed, " +
+	"and ctx_search finds what is in it. There is no network. Files written in the repository stay. sandbox_exec, " +
+	"where it is listed, runs commands in a system of this session's own. starlark_run computes, and sees nothing of the machine."
 
 // maxTold is how many repositories instructions name.
 const maxTold = 50
@@ -51,8 +57,12 @@ func (s *serving) assemble(build func(b *backend) error) (*backend, error) {
 		return nil, err
 	}
 	b.sessions = s.keeper(b)
-	if err := build(b); err != nil {
+	if b.tracer, err = openTracer(b.config, b.log); err == nil {
+		err = build(b)
+	}
+	if err != nil {
 		b.supervisor.Close()
+		b.tracer.Close()
 		return nil, err
 	}
 	return b, nil
@@ -75,27 +85,40 @@ func (s *serving) build(b *backend) error {
 		Queue:    job.NewQueue(r.MaxConcurrentJobs, r.QueueLength, r.QueueWait),
 		Sessions: b.sessions, Changes: p.list,
 	}}
-	tools, err := s.chosen(append([]mcp.Tool{
+	b.knowledge = newKnowledge(b)
+	b.ctx = b.newCtx()
+	tools, err := s.chosen(slices.Concat([]mcp.Tool{
 		&mcp.Execute{Engine: b.engine, Outputs: b.outputs, Secrets: rules.Secrets(), Repos: ids},
-		&mcp.QueryOutput{Artifacts: p, Repos: ids},
-	}, b.sandbox(rules.Secrets())...))
+		&mcp.QueryOutput{Artifacts: p, Repos: ids, Ctx: b.ctx},
+	}, b.sandbox(rules.Secrets()), b.ctxTools(rules), b.starlark()))
 	if err != nil {
 		return err
 	}
 	b.server = mcp.New(mcp.Options{
-		Version: version.Version, Dotted: s.names == "dotted", Instructions: about, Log: b.log, Ended: b.sessions.End, Tools: tools,
+		Version: version.Version, Dotted: s.names == "dotted", Instructions: about, Log: b.log, Tracer: b.tracing(), Ended: b.ended, Tools: tools,
 	})
 	return nil
 }
 
+// ended ends what a client's session has.
+func (b *backend) ended(principal, session string) {
+	b.ctx.End(principal, session)
+	b.sessions.End(principal, session)
+}
+
 // close ends what runs still, which is little after the server has ended, and waits for it.
 func (b *backend) close() {
+	if b.ctx != nil {
+		b.ctx.Close() // what it runs may be in a session, and it indexes what ran
+	}
+	b.knowledge.close()
 	b.sessions.Close() // in order, while there is a supervisor to ask
 	b.supervisor.Close()
 	if b.server != nil {
 		b.engine.running.Wait()
 		b.outputs.close()
 	}
+	b.tracer.Close()
 }
 
 // An engine knows whether somebody uses it: the store is closed after all that is written to it.
@@ -108,7 +131,7 @@ type engine struct {
 func (e *engine) Run(ctx context.Context, r *job.Request, out job.Output, watch job.Watch) (*job.Record, error) {
 	e.running.Add(1)
 	defer e.running.Done()
-	return e.Engine.Run(ctx, r, out, watch)
+	return noted(ctx, r, func() (*job.Record, error) { return e.Engine.Run(ctx, r, out, watch) })
 }
 
 // connect returns a connection to the supervisor and the configuration. This process is root no more then.

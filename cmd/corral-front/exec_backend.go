@@ -16,7 +16,7 @@ func (b *backend) buildExec(started string) error {
 	c := b.config
 	c.Runtime.MaxDuration = 0 // is of one call of a tool, which a client waits for; a command may be a shell that somebody sits at
 	b.exec = &rpc.Server{
-		Version: version.Version, Log: b.log, Budget: c.ExecServer.OutputBudget, Dir: execDirectory(c.Repos, started),
+		Version: version.Version, Log: b.log, Tracer: b.tracing(), Budget: c.ExecServer.OutputBudget, Dir: execDirectory(c.Repos, started),
 		Ended: b.sessions.End,
 	}
 	for _, r := range c.Repos {

@@ -44,17 +44,19 @@ func policyRules(c config.Config, environ []string) policy.Rules {
 		Enabled: c.Runtime.Enabled, Runtimes: c.Runtime.Runtimes, Executables: c.Runtime.Executables,
 		RuntimeEnv: c.Runtime.RuntimeEnv, Environ: environ,
 		// The system's own directories are the host's; the others are read-only at their own paths.
-		Rootfs: strings.Join(append([]string{"host"}, c.Toolchains...), "\x00"),
+		Rootfs:   strings.Join(append([]string{"host"}, c.Toolchains...), "\x00"),
+		Starlark: starlarkRules(c),
 	}
 	total := memory()
-	rooted := c
-	rooted.Runtime.MaxDuration = c.Sandbox.MaxTimeout
+	rooted, background := c, c
+	rooted.Runtime.MaxDuration, background.Runtime.MaxDuration = c.Sandbox.MaxTimeout, c.Ctx.BackgroundLife
 	for _, r := range c.Repos {
 		s := c.For(r)
 		bound(&s, total)
 		rules.Repos = append(rules.Repos, policy.Repo{
 			ID: r.ID, Path: r.Path, Runtimes: s.Runtimes, Env: s.Env, Defaults: s.Defaults, Ceilings: s.Ceilings,
-			RootWall: rooted.For(r).Ceilings.Wall, Workspace: s.Workspace, Protect: s.Protect, Profile: s.Syscalls,
+			RootWall: rooted.For(r).Ceilings.Wall, BackgroundWall: background.For(r).Ceilings.Wall, StarlarkWall: starlarkWall(c, r),
+			Workspace: s.Workspace, Protect: s.Protect, Profile: s.Syscalls,
 		})
 	}
 	if c.Runtime.Rules != "" {

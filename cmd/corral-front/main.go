@@ -30,6 +30,7 @@ Usage:
   corral repo add|list|remove       the repositories in it
   corral policy test REQUEST.json   what would be decided on a request, and why
   corral output [HANDLE]            what earlier jobs of servers wrote
+  corral index stats|purge|rebuild  the full-text index of it
   corral changes show|diff|apply    what jobs of a session changed behind an overlay
   corral rootfs import|list|remove  root file systems for sessions
   corral audit tail|show|verify     the log of what was run for whom
@@ -46,7 +47,7 @@ type command func(args []string) (int, error)
 
 func commands() map[string]command {
 	return map[string]command{
-		"mcp": mcpCommand, "serve": serveCommand, execServer: execServerCommand, "doctor": doctorCommand, "config": configCommand, "repo": repoCommand, "policy": policyCommand, editor: editorCommand, finder: finderCommand, embed.FindCommon: findCommonCommand, "audit": auditCommand, "output": outputCommand, "changes": changesCommand, "rootfs": rootfsCommand, "version": versionCommand,
+		"mcp": mcpCommand, "serve": serveCommand, execServer: execServerCommand, "doctor": doctorCommand, "config": configCommand, "repo": repoCommand, "policy": policyCommand, editor: editorCommand, finder: finderCommand, embed.FindCommon: findCommonCommand, "audit": auditCommand, "output": outputCommand, "index": indexCommand, "changes": changesCommand, "rootfs": rootfsCommand, "version": versionCommand,
 	}
 }
 

@@ -20,7 +20,8 @@ const serverOptions = `  --repo DIR            serve this directory, under the i
   --supervisor SOCKET   have jobs run by the supervisor there (default ` + client.DefaultSocket + `; root starts one of its own)
   --tool-names WORD     plain: runtime_execute, as hosts want it (default); dotted: sdl.runtime.execute. Calls may use either
   --tools NAME,...      serve these tools only (default all that the configuration has): runtime_execute,
-                        runtime_query_output, sandbox_exec
+                        runtime_query_output, sandbox_exec, ctx_execute, ctx_execute_file, ctx_batch_execute,
+                        ctx_search, ctx_index, ctx_job, ctx_jobs, ctx_stats, ctx_purge, starlark_run
   --log-level LEVEL     debug, info (default), warn or error; the log goes to standard error
 `
 

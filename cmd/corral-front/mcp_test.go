@@ -196,11 +196,10 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%v: %s %q", tt.arguments, o.Code, o.Message)
 		}
 	}
-	if f := h.query(object{"artifactHandle": "runtime-app-1-0", "queryTerms": []string{"x"}}); f.Code != "NOT_FOUND" {
-		t.Errorf("%+v", f)
-	}
-	if f := h.query(object{"artifactHandle": "x", "queryTerms": []string{"x"}, "match": "fuzzy"}); f.Code != "UNSUPPORTED" {
-		t.Errorf("%+v", f)
+	for _, match := range []string{"literal", "fuzzy"} {
+		if f := h.query(object{"artifactHandle": "runtime-app-1-0", "queryTerms": []string{"x"}, "match": match}); f.Code != "NOT_FOUND" {
+			t.Errorf("%s: %+v", match, f)
+		}
 	}
 }
 

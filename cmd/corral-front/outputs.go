@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"sync"
@@ -69,7 +70,26 @@ func (o *outputs) Query(ctx context.Context, q artifact.Query) (*artifact.Answer
 	if err != nil {
 		return nil, err
 	}
-	return store.Query(ctx, q)
+	a, err := store.Query(ctx, q)
+	return notedAnswer(ctx, a, err)
+}
+
+// Find implements mcp.Artifacts.
+func (o *outputs) Find(ctx context.Context, r artifact.Reader, handle string) (*artifact.Manifest, error) {
+	store, err := o.opened()
+	if err != nil {
+		return nil, err
+	}
+	return store.Find(ctx, r, handle)
+}
+
+// Stream implements mcp.Kept.
+func (o *outputs) Stream(ctx context.Context, r artifact.Reader, handle, stream string, w io.Writer) error {
+	store, err := o.opened()
+	if err != nil {
+		return err
+	}
+	return store.Stream(ctx, r, handle, stream, w)
 }
 
 // has says whether r may read an artifact now.

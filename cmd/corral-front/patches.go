@@ -119,19 +119,36 @@ func (p *patches) remember(one *patch) {
 
 // Query implements mcp.Artifacts. A patch that was promised is made first, with all that its session has changed by then.
 func (p *patches) Query(ctx context.Context, q artifact.Query) (*artifact.Answer, error) {
-	p.mu.Lock()
-	due := p.due[q.Handle]
-	p.mu.Unlock()
-	if due != nil && due.isFor(&q.Reader) {
-		due.once.Do(func() { due.make(ctx, p.runner) })
-		p.mu.Lock()
-		delete(p.due, due.handle)
-		p.mu.Unlock()
-		if due.err != nil {
-			return nil, fmt.Errorf("the patch cannot be made: %w", due.err)
-		}
+	if err := p.made(ctx, &q.Reader, q.Handle); err != nil {
+		return nil, err
 	}
 	return p.outputs.Query(ctx, q)
+}
+
+// Find implements mcp.Artifacts, as Query does.
+func (p *patches) Find(ctx context.Context, r artifact.Reader, handle string) (*artifact.Manifest, error) {
+	if err := p.made(ctx, &r, handle); err != nil {
+		return nil, err
+	}
+	return p.outputs.Find(ctx, r, handle)
+}
+
+// made has a patch made that was promised, if it is r's.
+func (p *patches) made(ctx context.Context, r *artifact.Reader, handle string) error {
+	p.mu.Lock()
+	due := p.due[handle]
+	p.mu.Unlock()
+	if due == nil || !due.isFor(r) {
+		return nil
+	}
+	due.once.Do(func() { due.make(ctx, p.runner) })
+	p.mu.Lock()
+	delete(p.due, due.handle)
+	p.mu.Unlock()
+	if due.err != nil {
+		return fmt.Errorf("the patch cannot be made: %w", due.err)
+	}
+	return nil
 }
 
 // isFor says whether r may read a patch that is yet to be made.

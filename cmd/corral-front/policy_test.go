@@ -186,6 +186,8 @@ repos:
   - {path: /srv/a, id: one, profile: strict, workspace: readonly, env: {allow: [A]}, runtimes: [shell], ceilings: {timeout: 5s}}
   - {path: /srv/b}
 runtime: {enabled: false, runtimes: [python, shell], executables: [bash], env: {allow: [B]}, runtime_env: {python: {B: b}}, max_duration: 9s}
+ctx: {background_life: 2h}
+starlark: {enabled: true, memory: 128MiB, max_wall: 30s}
 `), config.LoadOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -193,15 +195,17 @@ runtime: {enabled: false, runtimes: [python, shell], executables: [bash], env: {
 	got := policyRules(c, []string{"A=1"})
 	want := policy.Rules{
 		Runtimes: []string{"python", "shell"}, Executables: []string{"bash"}, Environ: []string{"A=1"}, Rootfs: "host\x00/opt/x",
-		RuntimeEnv: map[string]map[string]string{"python": {"B": "b"}},
+		RuntimeEnv: map[string]map[string]string{"python": {"B": "b"}}, Starlark: policy.Starlark{Enabled: true, Memory: 128 << 20},
 		Repos: []policy.Repo{
 			{
 				ID: "one", Path: "/srv/a", Runtimes: []string{"shell"}, Env: []string{"A"}, Workspace: job.ReadOnly, Profile: "strict",
 				Ceilings: job.Limits{Memory: memory(), PIDs: 9, Wall: 5 * time.Second}, RootWall: 5 * time.Second,
+				BackgroundWall: 5 * time.Second, StarlarkWall: 5 * time.Second,
 			},
 			{
 				ID: "b", Path: "/srv/b", Runtimes: []string{"python", "shell"}, Env: []string{"B"}, Profile: "default",
 				Ceilings: job.Limits{Memory: memory(), PIDs: 9, Wall: 9 * time.Second}, RootWall: time.Hour,
+				BackgroundWall: 2 * time.Hour, StarlarkWall: 30*time.Second + job.StarlarkGrace,
 			},
 		},
 	}

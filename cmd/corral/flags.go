@@ -20,7 +20,8 @@ Usage: corral run [OPTIONS] [--] PROGRAM [ARG]...
   --repo DIR            the repository; it is the working directory (default the current directory)
   --cwd DIR             working directory in it, relative to it or absolute
   --workspace MODE      direct: the job writes to the repository (default); readonly: it cannot; overlay: it writes to a
-                        copy, of which what changed is kept for corral changes, under the name that standard error has
+                        copy, of which what changed is kept for corral changes, under the name that standard error has;
+                        none: the job sees no repository, and works in /tmp
   --protect WHAT        leave read-only what is sensitive: hooks, or all: and git directories as a whole (default none)
   --profile NAME        of system calls: default, or strict (no ptrace, and more removed)
   --session ID          run it in that session, see corral session; its repository and workspace hold
@@ -82,6 +83,10 @@ func parseRun(args []string) (*runOptions, error) {
 	f.BoolVar(&o.json, "json", false, "")
 	f.Func("workspace", "", func(s string) (err error) {
 		o.moded = true
+		if s == job.NoRepo.String() {
+			o.spec.Workspace = job.NoRepo
+			return nil
+		}
 		o.spec.Workspace, err = job.ParseWorkspace(s)
 		return err
 	})
@@ -163,6 +168,10 @@ func (o *runOptions) complete() error {
 		return errors.New("no program given\nhint: corral run -- PROGRAM [ARG]")
 	case o.json && o.tty:
 		return errors.New("--json and --tty do not go together: a terminal's output is for people")
+	case o.spec.Workspace == job.NoRepo && o.cwd != "":
+		return errors.New("--cwd and --workspace none do not go together: there is no repository to have a directory in")
+	case o.spec.Workspace == job.NoRepo && o.spec.Protect != job.ProtectNone:
+		return errors.New("--protect and --workspace none do not go together: there is no repository to protect something in")
 	case o.limit != -2 && o.tty:
 		return errors.New("--output-limit and --tty do not go together: what a terminal shows cannot be cut")
 	}

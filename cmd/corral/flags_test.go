@@ -64,6 +64,15 @@ func TestParseRunDefaults(t *testing.T) {
 	}
 }
 
+// TestParseRunNoRepo: a job that is to see no repository is still one of a repository.
+func TestParseRunNoRepo(t *testing.T) {
+	repo := t.TempDir()
+	o, err := parseRun([]string{"--repo", repo, "--workspace", "none", "true"})
+	if err != nil || o.spec.Workspace != job.NoRepo || o.spec.Repo != repo || o.spec.Dir != "." {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
+
 // TestParseRunRefuses: every value that no job can have is refused before anything is started.
 func TestParseRunRefuses(t *testing.T) {
 	t.Chdir(t.TempDir())
@@ -118,6 +127,8 @@ func TestParseRunRefuses(t *testing.T) {
 		{"--env-pass= x", `--env-pass ""`},
 		{"--json --tty x", "--json and --tty"},
 		{"--tty --output-limit 1k x", "--output-limit and --tty"},
+		{"--workspace none --cwd a x", "--cwd and --workspace none do not go together"},
+		{"--protect hooks --workspace none x", "--protect and --workspace none do not go together"},
 		{"--bogus x", "unknown option --bogus\nhint: corral run --help"},
 		{"--timeout", "a value is missing after --timeout"},
 		{"--json=maybe x", "json"},

@@ -30,6 +30,7 @@ Usage:
   corral exec-server [--repo DIR]            serve clients of command/exec, over JSON-RPC
   corral changes show|diff|apply|discard     what jobs of a session changed behind an overlay
   corral output [HANDLE]                     what earlier jobs of agents wrote
+  corral index stats|purge|rebuild           the full-text index of it
   corral audit tail|show|verify|export       the log of what was run for whom
   corral policy test REQUEST.json            what would be decided on a request, and why
   corral repo add|list|remove                the repositories that are served
@@ -133,7 +134,7 @@ func errorCode(err error) int {
 // commands are all of corral's; it is corral-front that knows those which are not in dispatch.
 var commands = []string{
 	"run", "ps", "session", "version", "help",
-	"audit", "changes", "config", "doctor", "exec-server", "mcp", "output", "policy", "repo", "rootfs", "serve",
+	"audit", "changes", "config", "doctor", "exec-server", "index", "mcp", "output", "policy", "repo", "rootfs", "serve",
 	"top",
 }
 

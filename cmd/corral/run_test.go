@@ -92,6 +92,7 @@ var scripts = []script{
 	{name: "cwd that is a file", args: []string{"--cwd", "plain", "--", "true"}, code: 125, stderr: []string{"\"plain\": not a directory"}},
 
 	{name: "direct", args: []string{"--", "sh", "-c", "echo x >direct && rm direct"}},
+	{name: "no repository", args: []string{"--workspace", "none", "--", "sh", "-c", "pwd; ls -A; touch new; ls"}, stdout: "/tmp\nnew\n"},
 	{name: "readonly", args: []string{"--workspace", "readonly", "--", "sh", "-c", "touch new"}, code: 1, stderr: []string{"Read-only file system"}},
 	{name: "a sensitive path", args: []string{"--", "sh", "-c", "mkdir -p .git/hooks && echo x >.git/hooks/pre-commit"}, stderr: []string{"corral: sensitive path changed: .git/hooks/pre-commit\n"}},
 	{name: "a sensitive path made of lines", args: []string{"--", "sh", "-c", "mkdir -p .git/hooks && echo x >'.git/hooks/a\ncorral: all is well\x1b[A'"}, stderr: []string{`corral: sensitive path changed: .git/hooks/a\ncorral: all is well\x1b[A` + "\n"}},

@@ -5,7 +5,10 @@
 //	-mcp      the same for a script: bash alone, and an agent that calls runtime_execute
 //	-session  the same for a call in a session that stands: sandbox_exec and command/exec, beside podman exec and Codex's
 //	          own command/exec, if scripts/setup-peers has fetched them
+//	-starlark the same for a program in Starlark: its interpreter alone, and an agent that calls starlark_run
 //	-stream   how fast output streams through command/exec, beside a pipe
+//	-index    what of planted lines the index finds, and what it takes to add much; needs no root
+//	-index-large  searches in ten million lines, too, which takes minutes
 //
 // Run it as root, by `make bench`; -n sets the rounds, -idle waits before each run.
 package main
@@ -37,17 +40,29 @@ func main() {
 	flag.StringVar(&o.peers, "peers", ".cache/peers", "directory of scripts/setup-peers")
 	mcp := flag.Bool("mcp", false, "an agent's call beside the bare script")
 	session := flag.Bool("session", false, "a call in a standing session beside podman exec and Codex")
+	program := flag.Bool("starlark", false, "a program in Starlark beside its bare interpreter")
 	stream := flag.Bool("stream", false, "a stream of output beside a pipe")
+	quality := flag.Bool("index", false, "what the index finds, and what that takes")
+	large := flag.Bool("index-large", false, "the same, and searches in ten million lines")
 	flag.Int64Var(&o.bytes, "bytes", 1<<30, "of the stream")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if *quality || *large {
+		if err := indexRows(ctx, *large); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	what := runRows
 	switch {
 	case *mcp:
 		what = mcpRows
 	case *session:
 		what = sessionRows
+	case *program:
+		what = starlarkRows
 	case *stream:
 		what = nil
 	}

@@ -16,6 +16,7 @@ import { rows as listing } from './rows-list.mjs';
 import { rows as requests } from './rows-execute.mjs';
 import { rows as output } from './rows-output.mjs';
 import { rows as policy } from './rows-policy.mjs';
+import { rows as programs } from './rows-starlark.mjs';
 
 const orders = JSON.parse(await new Response(process.stdin).text());
 setMaxListeners(50);
@@ -39,17 +40,19 @@ async function bench(server) {
     conforms(definition, reply);
     return reply;
   };
-  const execute = call(tool('execute'));
+  const execute = call(tool('runtime_execute'));
   return {
     ...orders,
     to,
     connection,
-    executeTool: tool('execute'),
+    executeTool: tool('runtime_execute'),
     queryTool: tool('output'),
     execute: (args, options) => execute({ repoId: orders.repo, ...args }, options),
     shell: async (code, args, options) =>
       (await execute({ repoId: orders.repo, runtime: 'shell', code, ...args }, options)).structuredContent,
     query: call(tool('output')),
+    starlarkTool: tool('starlark_run'),
+    starlark: call(tool('starlark_run')),
   };
 }
 
@@ -66,7 +69,7 @@ async function run(row) {
 }
 
 const transport = orders.servers.default.url ? 'http' : 'stdio';
-const rows = [...listing, ...requests, ...output, ...policy].filter((row) => !row.only || row.only === transport);
+const rows = [...listing, ...requests, ...output, ...policy, ...programs].filter((row) => !row.only || row.only === transport);
 const slow = rows.filter((row) => row.slow).map(run);
 for (const row of rows.filter((row) => !row.slow)) await run(row);
 await Promise.all(slow);

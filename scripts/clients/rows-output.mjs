@@ -232,10 +232,17 @@ export const rows = [
     },
   },
   {
-    name: 'query/fuzzy waits for the index',
+    name: 'query/fuzzy finds other forms, and typos',
     run: async ({ shell, query }) => {
-      const artifactHandle = await keep(shell, 'echo x');
-      fails(await query({ artifactHandle, queryTerms: ['x'], match: 'fuzzy' }), 'UNSUPPORTED', /fuzzy/);
+      const artifactHandle = await keep(shell, numbers(100) + 'echo connection refused by quagga-db\n' + numbers(100));
+      const fuzzy = async (more) => query({ artifactHandle, match: 'fuzzy', contextLines: 0, maxExcerpts: 1, ...more });
+      for (const term of ['quagga', 'qagga', 'refusing connections']) {
+        const q = (await fuzzy({ queryTerms: [term] })).structuredContent;
+        equal(q.matchStatus, 'matched');
+        deepEqual(q.excerpts.map((e) => [e.lineStart, e.lineEnd]), [[101, 101]]);
+      }
+      equal((await fuzzy({ queryTerms: ['xylophone'] })).structuredContent.matchStatus, 'noMatchFallback');
+      fails(await fuzzy({ queryTerms: ['x'], lineRange: { startLine: 1, endLine: 2 } }), 'INVALID_REQUEST', /match/);
     },
   },
   {

@@ -1,0 +1,322 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"corral/internal/sandboxtest"
+)
+
+// A told is what a tool of the family ctx answers.
+type told struct {
+	text, raw string
+	isError   bool
+	Status    string
+	ExitCode  *int
+	Code      string
+	JobID     string
+	Text      string
+	Indexed   *struct {
+		Source   string
+		Sections int
+		Matched  *int
+	}
+	StdoutBytes int64
+	NextOffset  *int64
+}
+
+// ctx calls a tool of the family.
+func (h *host) ctx(tool string, arguments object) *told {
+	h.t.Helper()
+	return h.told(h.must("tools/call", object{"name": tool, "arguments": arguments}))
+}
+
+func (h *host) told(a *response) *told {
+	h.t.Helper()
+	r := &told{isError: a.Result.IsError, raw: string(a.Result.Structured)}
+	if err := json.Unmarshal(a.Result.Structured, r); err != nil || len(a.Result.Content) != 1 {
+		h.t.Fatalf("%s: %v", a.Result.Structured, err)
+	}
+	r.text = a.Result.Content[0].Text
+	if r.Code == "" && r.Text != r.text {
+		h.t.Errorf("the text is %q, and in structuredContent %q", r.text, r.Text)
+	}
+	return r
+}
+
+// ctxShell runs a script.
+func (h *host) ctxShell(code string) *told {
+	h.t.Helper()
+	return h.ctx("ctx_execute", object{"language": "shell", "code": code})
+}
+
+// languages are the twelve, each with a program that writes hello, and one that writes how long the file is that it was
+// given, in bytes or characters, which is the same there, and its path.
+var languages = []struct{ name, hello, file string }{
+	{"javascript", `console.log("hello")`, `console.log(FILE_CONTENT.length + " " + file_path)`},
+	{"typescript", `const s: string = "hello"; console.log(s)`, `const n: number = FILE_CONTENT.length; console.log(n + " " + file_path)`},
+	{"python", `print("hello")`, `print(len(FILE_CONTENT), file_path)`},
+	{"shell", `echo hello`, `printf '%d %s\n' $((${#FILE_CONTENT} + 1)) "$file_path"`}, // a shell's has no newline at its end
+	{"ruby", `puts "hello"`, `puts "#{FILE_CONTENT.length} #{file_path}"`},
+	{"go", `fmt.Println("hello")`, `fmt.Println(len(FILE_CONTENT), file_path)`},
+	{"rust", `fn main() { println!("hello") }`, `println!("{} {}", FILE_CONTENT.len(), file_path);`},
+	{"php", `echo "hello\n";`, `echo strlen($FILE_CONTENT), " $file_path\n";`},
+	{"perl", `print "hello\n";`, `use strict; print length($FILE_CONTENT), " $file_path\n";`},
+	{"r", `cat("hello\n")`, `cat(nchar(FILE_CONTENT), " ", file_path, "\n", sep = "")`},
+	{"elixir", `IO.puts("hello")`, `IO.puts("#{String.length(file_content)} #{file_path}")`},
+	{
+		"csharp", `class P { static void Main() { System.Console.WriteLine("hello"); } }`,
+		`class P { static void Main() { System.Console.WriteLine(FILE_CONTENT.Length + " " + file_path); } }`,
+	},
+}
+
+// TestCtxLanguages: what is here runs, alone and on a file; what is not says what to install.
+func TestCtxLanguages(t *testing.T) {
+	p, _, h := served(t, "runtime: {max_duration: 5m}\n")
+	const path = `some dir/it's "odd" $(x) #{y} \n.txt`
+	p.file(t, path, "first\n\"second\"\n", 0o644)
+	for _, l := range languages {
+		t.Run(l.name, func(t *testing.T) {
+			r := h.ctx("ctx_execute", object{"language": l.name, "code": l.hello})
+			if r.Code == "UNSUPPORTED" {
+				if !strings.HasPrefix(r.text, "Runtime error: ") || !strings.Contains(r.text, " not available. Install") || !r.isError {
+					t.Errorf("got %q", r.text)
+				}
+				t.Skip(r.text)
+			}
+			if r.text != "hello\n" || r.isError || r.Status != "success" {
+				t.Errorf("got %q", r.text)
+			}
+			r = h.ctx("ctx_execute_file", object{"path": path, "language": l.name, "code": l.file})
+			if want := "15 " + path + "\n"; r.text != want || r.isError {
+				t.Errorf("got %q, want %q", r.text, want)
+			}
+			r = h.ctx("ctx_execute_file", object{"path": "nowhere", "language": l.name, "code": l.file})
+			if !r.isError || r.Status != "failure" || r.ExitCode == nil || *r.ExitCode == 0 || !strings.Contains(r.text, "nowhere") {
+				t.Errorf("without the file: %q", r.text)
+			}
+		})
+	}
+}
+
+// TestCtxModules: JavaScript has await and import, and what only one kind of module has.
+func TestCtxModules(t *testing.T) {
+	_, _, h := served(t, "")
+	for _, code := range []string{
+		`import fs from "fs"; await null; console.log(typeof fs.readFileSync)`,
+		`const fs = require("fs"); await null; console.log(typeof fs.readFileSync)`,
+		`import { readFileSync } from "node:fs"; const fs = require("fs"); console.log(typeof (fs.readFileSync === readFileSync && readFileSync))`,
+		`const fs = await import("fs"); console.log(typeof fs.readFileSync)`,
+	} {
+		if r := h.ctx("ctx_execute", object{"language": "javascript", "code": code}); r.text != "function\n" || r.isError {
+			t.Errorf("%s: %q", code, r.text)
+		}
+	}
+}
+
+// TestCtxRows: the table of the contract, on real jobs.
+func TestCtxRows(t *testing.T) {
+	p, _, h := served(t, "")
+	p.file(t, "sub/file", "x", 0o644)
+	for _, tt := range []struct {
+		name      string
+		arguments object
+		want      string
+		isError   bool
+	}{
+		{"exit 0", object{"code": "echo out; echo err >&2"}, "out\n", false},
+		{"nothing", object{"code": "echo err >&2"}, "(no output)", false},
+		{"failure", object{"code": "echo out; echo err >&2; exit 3"}, "Exit code: 3\n\nstdout:\nout\n\n\nstderr:\nerr\n", true},
+		{"grep", object{"code": "echo abc | grep -c x"}, "0\n", false},
+		{"grep, nothing", object{"code": "echo abc | grep x"}, "Exit code: 1\n\nstdout:\n\n\nstderr:\n", true},
+		{"python, exit 1", object{"language": "python", "code": "print(1); exit(1)"}, "Exit code: 1\n\nstdout:\n1\n\n\nstderr:\n", true},
+		{"signal", object{"code": "echo out; kill -TERM $$"}, "Killed by SIGTERM\n\nstdout:\nout\n\n\nstderr:\n", true},
+		{"timeout, partial", object{"code": "echo out; sleep 600", "timeout": "400"}, "out\n\n\n_(timed out after 400ms — partial output shown above)_", false},
+		{"timeout, none", object{"code": "echo err >&2; sleep 600", "timeout": 400}, "Execution timed out after 400ms\n\nstderr:\nerr\n", true},
+		{"cwd", object{"code": "pwd; ls", "cwd": "sub"}, p.repo + "/sub\nfile\n", false},
+		{"cwd outside", object{"code": "pwd", "cwd": "../x"}, `Relative CWD "../x" contains path traversal or absolute path components`, true},
+		{"cwd nowhere", object{"code": "pwd", "cwd": "nope"}, "Working directory does not exist: nope", true},
+		{"too long", object{"code": "true", "timeout": 3_600_000}, "Requested timeout (3600000ms) exceeds maximum (60000ms)", true},
+		{"network", object{"code": "cat < /dev/tcp/192.0.2.1/80 2>/dev/null || echo none"}, "none\n", false},
+	} {
+		if tt.arguments["language"] == nil {
+			tt.arguments["language"] = "shell"
+		}
+		if r := h.ctx("ctx_execute", tt.arguments); r.text != tt.want || r.isError != tt.isError {
+			t.Errorf("%s: %t, %q", tt.name, r.isError, r.text)
+		}
+	}
+}
+
+// TestCtxMemory: a job that meets its limit is told which.
+func TestCtxMemory(t *testing.T) {
+	_, _, h := served(t, "defaults: {memory: 64MiB}\n")
+	r := h.ctx("ctx_execute", object{"language": "python", "code": "print('out', flush=True)\nx = bytearray(1 << 30)\nx[::4096] = b'x' * (1 << 18)"})
+	if want := "Killed by SIGKILL (memory limit 64 MiB reached)\n\nstdout:\nout\n\n\nstderr:\n"; r.text != want || !r.isError {
+		t.Errorf("got %q", r.text)
+	}
+}
+
+// TestCtxFileContained: a file outside of the repository is none.
+func TestCtxFileContained(t *testing.T) {
+	p, _, h := served(t, "")
+	secret := filepath.Join(p.dir, "secret")
+	if err := os.WriteFile(secret, []byte("hunter2"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p.file(t, "x", "", 0o644)
+	if err := os.Symlink("../secret", filepath.Join(p.repo, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"../secret", "link", secret, "/proc/1/root" + secret, "x/../../secret"} {
+		r := h.ctx("ctx_execute_file", object{"path": path, "language": "shell", "code": `echo "$FILE_CONTENT"`})
+		if !r.isError || strings.Contains(r.raw+r.text, "hunter2") {
+			t.Errorf("%s: %q", path, r.text)
+		}
+	}
+	if r := h.ctx("ctx_execute_file", object{"path": "../secret", "language": "shell", "code": "true"}); r.Code != "INVALID_REQUEST" {
+		t.Errorf("got %q", r.text)
+	}
+}
+
+// TestCtxIntent: the one line that matters is in the reply, and all of it can be searched.
+func TestCtxIntent(t *testing.T) {
+	_, _, h := served(t, "")
+	code := `for i in $(seq 1 2000); do echo "INFO request $i served by worker_$((i % 7))"; [ $i = 1234 ] && echo "ERROR connection refused by upstream"; done; true`
+	r := h.ctx("ctx_execute", object{"language": "shell", "code": code, "intent": "connection refused error"})
+	if r.isError || !strings.HasPrefix(r.text, "Indexed ") || !strings.Contains(r.text, ` sections from "execute:shell" into knowledge base.`) ||
+		!strings.Contains(r.text, ` matched "connection refused error" (2001 lines, `) || !strings.Contains(r.text, "ERROR connection refused by upstream\n") ||
+		!strings.HasSuffix(r.text, "\n\nUse ctx_search(queries: [...]) to retrieve full content of any section.") || len(r.text) > 8<<10 {
+		t.Errorf("got %s", r.text)
+	}
+	if r.Indexed == nil || r.Indexed.Source != "execute:shell#1" || r.Indexed.Matched == nil || *r.Indexed.Matched < 1 {
+		t.Errorf("got %s", r.raw)
+	}
+	r = h.ctx("ctx_execute", object{"language": "shell", "code": code, "intent": "quagga"})
+	if r.isError || !strings.Contains(r.text, `No sections matched intent "quagga" in 2001-line output (`) {
+		t.Errorf("got %s", r.text)
+	}
+	// More than is shown, and no intent; then what is shown, and can be searched as well.
+	r = h.ctxShell(`seq 1 60000 | sed 's/^/number /'; echo the last walrus`)
+	if r.isError || !strings.HasPrefix(r.text, "Indexed ") || len(r.text) > 4<<10 {
+		t.Errorf("got %.500s", r.text)
+	}
+	if r = h.ctxShell(`seq 1 1500; echo a lone aardvark`); !strings.HasPrefix(r.text, "1\n2\n") || !strings.HasSuffix(r.text, "a lone aardvark\n") {
+		t.Errorf("got %.500s", r.text)
+	}
+	for _, word := range []string{"walrus", "aardvark"} {
+		if r = h.ctx("ctx_search", object{"queries": word}); r.isError || !strings.Contains(r.text, word) || !strings.Contains(r.text, "--- [execute:shell#") {
+			t.Errorf("%s: %.500s", word, r.text)
+		}
+	}
+}
+
+// background starts a script in the background, and waits until it says that it is ready.
+func (h *host) background(code string) (id string) {
+	h.t.Helper()
+	r := h.ctx("ctx_execute", object{"language": "shell", "code": code, "background": true})
+	if r.isError || r.JobID == "" || r.Status != "running" {
+		h.t.Fatalf("got %q", r.text)
+	}
+	h.says(r.JobID, "ready\n")
+	return r.JobID
+}
+
+// says waits until a job in the background has written this.
+func (h *host) says(id, want string) {
+	h.t.Helper()
+	sandboxtest.Eventually(h.t, sandboxtest.Slow(time.Minute), want, func() bool {
+		return strings.Contains(h.ctx("ctx_job", object{"id": id, "action": "output"}).text, want)
+	})
+}
+
+// ends waits for a job's end, and returns the line about it.
+func (h *host) ends(id string) (line string) {
+	h.t.Helper()
+	sandboxtest.Eventually(h.t, sandboxtest.Slow(time.Minute), "the job has ended", func() bool {
+		r := h.ctx("ctx_job", object{"id": id, "action": "status"})
+		line = r.text
+		return r.Status != "running"
+	})
+	return line
+}
+
+// TestCtxBackground: a job goes on behind its reply, is followed, signaled, and searched when it has ended.
+func TestCtxBackground(t *testing.T) {
+	_, _, h := served(t, "runtime: {max_duration: 2s}\n")
+	h.ctxShell("true") // the jail is there
+	r := h.ctx("ctx_execute", object{"language": "shell", "code": "echo up; sleep 600", "background": "true", "timeout": 3000})
+	if !strings.HasPrefix(r.text, "up\n\n\n_(process backgrounded after 3000ms — still running)_\n\nJob: bg_") || r.isError {
+		t.Errorf("got %q", r.text)
+	}
+	first := r.JobID
+	id := h.background(`trap 'echo caught' USR1; trap 'echo over; exit 7' TERM; echo ready; while :; do sleep 0.05; done`)
+	for _, tt := range []struct{ signal, says string }{{"USR1", "caught\n"}, {"TERM", "over\n"}} {
+		if r := h.ctx("ctx_job", object{"id": id, "action": "signal", "signal": tt.signal}); r.isError || r.text != "SIG"+tt.signal+" sent to "+id {
+			t.Errorf("got %q", r.text)
+		}
+		h.says(id, tt.says)
+	}
+	if line := h.ends(id); !strings.HasPrefix(line, id+": failure, exit code 7, ran for ") {
+		t.Errorf("got %q", line)
+	}
+	if r := h.ctx("ctx_job", object{"id": id, "action": "output"}); r.text != "ready\ncaught\nover\n" {
+		t.Errorf("got %q", r.text)
+	}
+	if r := h.ctx("ctx_search", object{"queries": "caught"}); r.isError || !strings.Contains(r.text, "caught") {
+		t.Errorf("got %q", r.text)
+	}
+	if r := h.ctx("ctx_jobs", object{}); strings.Count(r.text, "\n") != 1 || !strings.HasPrefix(r.text, first+": running for ") {
+		t.Errorf("got %q", r.text)
+	}
+	if r := h.ctx("ctx_job", object{"id": first, "action": "signal", "signal": "KILL"}); r.isError {
+		t.Errorf("got %q", r.text)
+	}
+	if line := h.ends(first); !strings.HasPrefix(line, first+": failure, SIGKILL, ran for ") {
+		t.Errorf("got %q", line)
+	}
+}
+
+// TestCtxBackgroundEnds: a job ends when its time is over, with its client's session, and with the server.
+func TestCtxBackgroundEnds(t *testing.T) {
+	p, d, h := served(t, "ctx: {background_life: 2s, max_background: 2}\n")
+	id := h.background("echo ready; sleep 600")
+	if line := h.ends(id); !strings.HasPrefix(line, id+": timeout, ran for 2") {
+		t.Errorf("got %q", line)
+	}
+	other := connect(t, p.front("mcp", "--config", p.config(t, ""), "--supervisor", d.socket))
+	beat := filepath.Join(p.repo, "beat")
+	id = other.background("while :; do date +%N > beat; echo ready; sleep 0.01; done")
+	if r := h.ctx("ctx_job", object{"id": id, "action": "status"}); r.Code != "NOT_FOUND" {
+		t.Errorf("another session's job: %q", r.text)
+	}
+	other.to.Close()
+	<-other.ended
+	still(t, beat)
+	for range 2 {
+		h.background("echo ready; sleep 600")
+	}
+	if r := h.ctx("ctx_execute", object{"language": "shell", "code": "true", "background": true}); r.Code != "DENIED" {
+		t.Errorf("a third job: %q", r.text)
+	}
+}
+
+// TestCtxCancel: a call that is cancelled while it waits leaves no job in the background.
+func TestCtxCancel(t *testing.T) {
+	p, _, h := served(t, "")
+	beat := filepath.Join(p.repo, "beat")
+	id, _ := h.ask("tools/call", object{"name": "ctx_execute", "arguments": object{
+		"language": "shell", "code": "while :; do date +%N > beat; done", "background": true, "timeout": 600_000,
+	}})
+	sandboxtest.Eventually(t, sandboxtest.Slow(20*time.Second), "the job runs", func() bool { _, err := os.Stat(beat); return err == nil })
+	h.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id))
+	still(t, beat)
+	if r := h.ctx("ctx_jobs", object{}); r.text != "No jobs in the background." {
+		t.Errorf("got %q", r.text)
+	}
+}

@@ -1,0 +1,326 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"corral/config"
+	"corral/internal/sandboxtest"
+)
+
+// noise writes lines that say nothing, and one that does among them.
+func noise(lines int, planted string) string {
+	return fmt.Sprintf(`for i in $(seq 1 %d); do echo "INFO request $i served by worker_$((i %% 7))"; [ $i = %d ] && echo '%s'; done; true`,
+		lines, lines/2, planted)
+}
+
+// finds says whether ctx_search finds something.
+func (h *host) finds(want string, arguments object) bool {
+	h.t.Helper()
+	r := h.ctx("ctx_search", arguments)
+	return !r.isError && strings.Contains(r.text, want)
+}
+
+// TestCtxFound: what a job wrote is found after others have written, with a typo, and by where it comes from, until it is
+// purged.
+func TestCtxFound(t *testing.T) {
+	_, _, h := served(t, "")
+	const planted = "ERROR checkout-service refused by quagga-db"
+	h.ctx("ctx_execute", object{"language": "shell", "code": noise(400, planted), "intent": "nothing of it"})
+	for n := range 10 {
+		h.ctx("ctx_execute", object{"language": "shell", "code": noise(400, fmt.Sprintf("WARN okapi %d", n)), "intent": "okapi"})
+	}
+	for _, tt := range []object{
+		{"queries": []string{"checkout-service refused"}},
+		{"queries": "refusing checkouts"},
+		{"query": "quaga"},
+		{"query": "quagga", "source": "execute:shell#1", "limit": 50},
+		{"query": "quagga", "sort": "newest"},
+	} {
+		if !h.finds(planted, tt) {
+			t.Errorf("%v: %s", tt, h.ctx("ctx_search", tt).text)
+		}
+	}
+	if r := h.ctx("ctx_search", object{"query": "quaga"}); !strings.Contains(r.text, `_(searched for "quagga" for "quaga")_`) {
+		t.Errorf("a typo: %s", r.text)
+	}
+	if r := h.ctx("ctx_search", object{"query": "xylophone"}); r.text != "## xylophone\nNo results found." || r.isError {
+		t.Errorf("nothing: %q", r.text)
+	}
+	if r := h.ctx("ctx_stats", object{}); !strings.HasPrefix(r.text, "Knowledge base of app: 11 sources, ") || !strings.Contains(r.text, "\n  - execute:shell#11: ") {
+		t.Errorf("%s", r.text)
+	}
+	if r := h.ctx("ctx_purge", object{}); !r.isError || r.Code != "INVALID_REQUEST" {
+		t.Errorf("%s", r.raw)
+	}
+	if r := h.ctx("ctx_purge", object{"confirm": true}); r.isError || !strings.HasPrefix(r.text, "Purged the knowledge base of app: 11 sources, ") {
+		t.Errorf("%s", r.raw)
+	}
+	if r := h.ctx("ctx_search", object{"query": "quagga"}); !r.isError || !strings.HasPrefix(r.text, "Knowledge base is empty — ") {
+		t.Errorf("%s", r.raw)
+	}
+}
+
+// TestCtxBatchHere: commands run as they are written, all of them, and what they wrote answers the queries.
+func TestCtxBatchHere(t *testing.T) {
+	_, _, h := served(t, "runtime: {max_concurrent_jobs: 2}\n")
+	commands := []object{
+		{"label": "quotes", "command": `printf '%s\n' "it's \$HOME" 'a "quoted" zebra'`},
+		{"label": "fails", "command": "echo a quagga >&2; exit 3"},
+		{"label": "many", "command": noise(500, "the okapi is shy")},
+		{"label": "slow", "command": "sleep 60"},
+	}
+	for n := range 12 {
+		commands = append(commands, object{"label": fmt.Sprintf("more%d", n), "command": fmt.Sprintf("echo walrus %d", n)})
+	}
+	r := h.ctx("ctx_batch_execute", object{"commands": commands, "queries": []string{"zebra", "quagga", "okapi", "walrus 7"}, "concurrency": 8, "timeout": "3000"})
+	for _, want := range []string{
+		"Executed 16 commands (", ". Indexed ", ". Searched 4 queries.\n\n## Commands\n\n- quotes: exit code 0, 2 lines, 0.0KB\n- fails: exit code 3, 1 line, 0.0KB\n- many: exit code 0, 501 lines, ",
+		"- slow: timed out after 3000ms, 0 lines, 0.0KB\n", "it's $HOME\na \"quoted\" zebra", "--- [fails#1 | ", "a quagga", "the okapi is shy", "walrus 7",
+	} {
+		if !strings.Contains(r.text, want) {
+			t.Errorf("no %q in %s", want, r.text)
+		}
+	}
+	if strings.Contains(r.text, "denied") || r.isError {
+		t.Errorf("%s", r.text)
+	}
+	if !h.finds("the okapi is shy", object{"query": "okapi", "source": "many"}) {
+		t.Error("it is not found later")
+	}
+}
+
+// TestCtxIndexHere: a file of the repository is indexed by a job, and nothing else is.
+func TestCtxIndexHere(t *testing.T) {
+	p, _, h := served(t, "")
+	p.file(t, "docs/animals.md", "# Zebras\n\nThey are striped.\n\n# Quaggas\n\nThey are gone.\n", 0o644)
+	p.file(t, "-n odd'\nname", "an okapi\n", 0o644)
+	if err := errors.Join(
+		os.Symlink("/etc/passwd", filepath.Join(p.repo, "out")), os.Symlink("docs/animals.md", filepath.Join(p.repo, "in")),
+		syscall.Mkfifo(filepath.Join(p.repo, "pipe"), 0o666),
+	); err != nil {
+		t.Fatal(err)
+	}
+	if r := h.ctx("ctx_index", object{"path": "docs/animals.md"}); r.isError || !strings.HasPrefix(r.text, `Indexed 2 sections from "docs/animals.md" into knowledge base (7 lines, `) {
+		t.Errorf("%s", r.raw)
+	}
+	if !h.finds("They are striped.", object{"query": "stripes", "source": "animals.md"}) {
+		t.Error("it is not found")
+	}
+	if r := h.ctx("ctx_index", object{"path": "in", "source": "link"}); r.isError || !h.finds("They are gone.", object{"query": "gone", "source": "link"}) {
+		t.Errorf("a link within: %s", r.raw)
+	}
+	if r := h.ctx("ctx_index", object{"path": "-n odd'\nname", "source": "odd"}); r.isError || !h.finds("an okapi", object{"query": "okapi"}) {
+		t.Errorf("an odd name: %s", r.raw)
+	}
+	if r := h.ctx("ctx_index", object{"path": p.repo + "/docs/animals.md", "source": "absolute"}); r.isError {
+		t.Errorf("its whole path: %s", r.raw)
+	}
+	for path, want := range map[string]string{
+		"out": "it is not in the repository", "/etc/passwd": "it is not in the repository", "/proc/self/environ": "it is not in the repository",
+		"docs": "it is no file", "pipe": "it is no file", ".": "it is no file", "none": "No such file or directory", "../app/docs/animals.md": "leads out of the repository",
+	} {
+		if r := h.ctx("ctx_index", object{"path": path}); !r.isError || !strings.Contains(r.text, want) {
+			t.Errorf("%s: %s", path, r.raw)
+		}
+	}
+}
+
+// TestCtxFuzzyHere: the output of runtime_execute is searched by words in other forms, and has its own line numbers.
+func TestCtxFuzzyHere(t *testing.T) {
+	_, _, h := served(t, "")
+	o := h.execute(object{"runtime": "shell", "code": noise(400, "ERROR connection refused by quagga-db")})
+	f := h.query(object{"artifactHandle": *o.ArtifactHandle, "queryTerms": []string{"refusing conections"}, "match": "fuzzy", "contextLines": 1, "maxExcerpts": 1})
+	if f.MatchStatus != "matched" || len(f.Excerpts) != 1 || f.Excerpts[0].LineStart != 200 || f.Excerpts[0].LineEnd != 202 ||
+		!strings.Contains(f.Excerpts[0].Content, "\nERROR connection refused by quagga-db\n") {
+		t.Errorf("%+v", f)
+	}
+	if f = h.query(object{"artifactHandle": *o.ArtifactHandle, "queryTerms": []string{"xylophone"}, "match": "fuzzy", "maxExcerpts": 2}); f.MatchStatus != "noMatchFallback" {
+		t.Errorf("%+v", f)
+	}
+	if !h.finds("quagga-db", object{"query": "quagga"}) {
+		t.Error("ctx_search does not find it")
+	}
+}
+
+// TestCtxExpires: what is older than the operator keeps it is found no more.
+func TestCtxExpires(t *testing.T) {
+	_, _, h := served(t, "index: {ttl: 3s}\n")
+	h.ctx("ctx_index", object{"content": "a zebra"})
+	sandboxtest.Eventually(t, sandboxtest.Slow(time.Minute), "it is found no more", func() bool {
+		return strings.HasPrefix(h.ctx("ctx_search", object{"query": "zebra"}).text, "Knowledge base is empty — ")
+	})
+}
+
+// TestCtxWithoutIndex: what cannot be indexed is run all the same, and the reply says so.
+func TestCtxWithoutIndex(t *testing.T) {
+	long := noise(400, "an okapi") // more than is shown of output with an intent
+	t.Run("switched off", func(t *testing.T) {
+		_, _, h := served(t, "index: {enabled: false}\n")
+		if r := h.ctx("ctx_execute", object{"language": "shell", "code": long, "intent": "okapi"}); r.isError || !strings.Contains(r.text, "an okapi\n") || !strings.Contains(r.text, "not indexed") {
+			t.Errorf("%s", r.raw)
+		}
+		if r := h.ctx("ctx_search", object{"query": "okapi"}); r.Code != "UNSUPPORTED" {
+			t.Errorf("%s", r.raw)
+		}
+		o := h.execute(object{"runtime": "shell", "code": "echo okapi"})
+		if a := h.must("tools/call", object{"name": "runtime_query_output", "arguments": object{
+			"artifactHandle": *o.ArtifactHandle, "queryTerms": []string{"okapi"}, "match": "fuzzy",
+		}}); !strings.Contains(string(a.Result.Structured), "UNSUPPORTED") {
+			t.Errorf("%s", a.Result.Structured)
+		}
+	})
+	t.Run("in the way", func(t *testing.T) {
+		p, _, h := served(t, "")
+		h.ctxShell("true") // the state directory is there
+		if err := os.WriteFile(filepath.Join(p.dir, "state/corral/index"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r := h.ctx("ctx_execute", object{"language": "shell", "code": long, "intent": "okapi"}); r.isError || !strings.Contains(r.text, "an okapi\n") || !strings.Contains(r.text, "not indexed") {
+			t.Errorf("%s", r.raw)
+		}
+		if r := h.ctx("ctx_search", object{"query": "okapi"}); r.Code != "UNAVAILABLE" {
+			t.Errorf("%s", r.raw)
+		}
+		r := h.ctx("ctx_batch_execute", object{"commands": []object{{"label": "a", "command": "echo an okapi"}}, "queries": "okapi"})
+		if r.isError || !strings.Contains(r.text, "not indexed: stdout: ") || !strings.Contains(r.text, "## a\nan okapi\n") {
+			t.Errorf("%s", r.raw)
+		}
+	})
+}
+
+// TestCtxPrincipals: nobody finds what another's jobs wrote.
+func TestCtxPrincipals(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	d := p.daemon(t)
+	var sections strings.Builder
+	sections.WriteString("principals:\n")
+	type client struct{ token, session string }
+	clients := map[string]*client{"ada": {}, "bob": {}}
+	for name, c := range clients {
+		token, hash := config.NewToken()
+		c.token = token
+		fmt.Fprintf(&sections, "  - {name: %s, token_sha256: \"%x\"}\n", name, hash)
+	}
+	w := p.web(t, d, sections.String())
+	h := &host{t: t}
+	call := func(name, tool, arguments string) *told {
+		t.Helper()
+		c := clients[name]
+		if c.session == "" {
+			status, session, _ := w.post(c.token, "", hello)
+			if status != http.StatusOK {
+				t.Fatalf("%s: status %d", name, status)
+			}
+			c.session = session
+		}
+		return h.told(w.call(c.token, c.session, tool, arguments))
+	}
+	call("ada", "ctx_index", `{"content":"a secret zebra","source":"notes"}`)
+	if r := call("bob", "ctx_search", `{"query":"zebra"}`); !r.isError || !strings.HasPrefix(r.text, "Knowledge base is empty — ") {
+		t.Errorf("bob: %s", r.raw)
+	}
+	call("bob", "ctx_batch_execute", `{"commands":[{"label":"notes","command":"echo an okapi"}]}`)
+	if r := call("bob", "ctx_search", `{"query":"zebra"}`); r.text != "## zebra\nNo results found." {
+		t.Errorf("bob: %s", r.raw)
+	}
+	if r := call("bob", "ctx_stats", `{}`); strings.Contains(r.raw, "zebra") || !strings.HasPrefix(r.text, "Knowledge base of app: 1 source, ") {
+		t.Errorf("bob: %s", r.raw)
+	}
+	call("bob", "ctx_purge", `{"confirm":true}`)
+	if r := call("ada", "ctx_search", `{"query":"zebra"}`); !strings.Contains(r.text, "a secret zebra") {
+		t.Errorf("ada: %s", r.raw)
+	}
+}
+
+// bulk writes 16 MB and more, with a line of its own in the middle.
+const bulk = `seq 1 130000 | sed 's/.*/2026-11-21T10:00:00Z INFO request & served by worker_& in & ms, cache warm, upstream well, all as it should be here/'; echo the lone aardvark; ` +
+	`seq 1 1000 | sed 's/^/tail /'`
+
+// TestCtxMeanwhile: while much is indexed, others are answered.
+func TestCtxMeanwhile(t *testing.T) {
+	_, _, h := served(t, "runtime: {max_duration: 5m}\n")
+	h.ctxShell("true") // the jail is there
+	_, answer := h.ask("tools/call", object{"name": "ctx_execute", "arguments": object{
+		"language": "shell", "code": bulk, "intent": "aardvark",
+	}})
+	var took []time.Duration
+	for done := false; !done; {
+		begun := time.Now()
+		if r := h.ctxShell("echo here"); r.text != "here\n" {
+			t.Fatalf("%s", r.raw)
+		}
+		h.ctx("ctx_stats", object{})
+		took = append(took, time.Since(begun))
+		select {
+		case a := <-answer:
+			if a == nil || a.Result.IsError || !strings.Contains(a.Result.Content[0].Text, "the lone aardvark") {
+				t.Errorf("%+v", a)
+			}
+			done = true
+		default:
+		}
+	}
+	slices.Sort(took)
+	if worst := took[len(took)-1]; len(took) < 3 || worst > sandboxtest.Slow(5*time.Second) {
+		t.Errorf("%d calls meanwhile, one took %v", len(took), worst)
+	}
+	t.Logf("%d calls meanwhile: half within %v, all within %v", len(took), took[len(took)/2], took[len(took)-1])
+}
+
+// TestCtxKilled: a server that is killed while it indexes leaves what the next one can search.
+func TestCtxKilled(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	d := p.daemon(t)
+	file := p.config(t, "runtime: {max_duration: 5m}\n")
+	start := func() *host { return connect(t, p.front("mcp", "--config", file, "--supervisor", d.socket)) }
+	h := start()
+	h.ctx("ctx_index", object{"content": "a zebra that stays", "source": "notes"})
+	_, answer := h.ask("tools/call", object{"name": "ctx_execute", "arguments": object{"language": "shell", "code": bulk, "intent": "aardvark"}})
+	database := filepath.Join(p.dir, "state/corral/index")
+	before := sizeOf(t, database)
+	sandboxtest.Eventually(t, sandboxtest.Slow(time.Minute), "something is being indexed", func() bool { return sizeOf(t, database) > before+256<<10 })
+	if err := h.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-answer; a != nil {
+		t.Log("it was answered before it was killed")
+	}
+	<-h.ended
+	h = start()
+	if !h.finds("a zebra that stays", object{"query": "zebra"}) {
+		t.Error("what was there is not found")
+	}
+	r := h.ctx("ctx_execute", object{"language": "shell", "code": noise(400, "an okapi"), "intent": "okapi"})
+	if r.isError || !strings.Contains(r.text, "an okapi") || !h.finds("an okapi", object{"query": "okapi"}) {
+		t.Errorf("%s", r.raw)
+	}
+	if r = h.ctx("ctx_stats", object{}); r.isError || !strings.Contains(r.text, "notes: 1 section") {
+		t.Errorf("%s", r.raw)
+	}
+}
+
+// sizeOf is how large the files in a directory are.
+func sizeOf(t *testing.T, dir string) (n int64) {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for _, e := range list {
+		if info, err := e.Info(); err == nil {
+			n += info.Size()
+		}
+	}
+	return n
+}

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"corral/artifact"
+	"corral/config"
+	"corral/index"
+	"corral/job"
+)
+
+const indexHelp = `corral index is about the full-text index of what jobs of servers wrote, which ctx_search searches.
+
+Usage:
+  corral index stats             what is indexed, by repository and client
+  corral index purge --yes       remove it; the output itself stays, see corral output
+  corral index rebuild --yes     remove it, and index again what is kept of the output
+
+  --repo ID          of this repository only
+  --principal NAME   of this client only: user:NAME or token:NAME
+  --config FILE      a configuration that holds above the operator's and the user's
+  --state DIR        look in this directory of state
+  --json             for programs
+
+An index is of one repository and one client. Those are found whose repository and token are in the configuration or of
+whom output is kept; another is named by --repo and --principal. What was indexed by ctx_index, and what is indexed of
+output that is kept no more, cannot be indexed again.
+`
+
+// An indexCall is one call of corral index.
+type indexCall struct {
+	verb                           string
+	repo, principal, config, state string
+	yes, json                      bool
+}
+
+func indexCommand(args []string) (int, error) {
+	o := &indexCall{}
+	if ended, code, err := o.parse(args); ended {
+		return code, err
+	}
+	// Files are opened while this is root, if it is, and read when it is not any more.
+	files, err := config.OpenFront(config.FrontSources(os.Getenv, o.config)...)
+	if err != nil {
+		return failure, errors.Join(err, dropRoot())
+	}
+	states, err := ownStates(o.state, filepath.Join(defaultState, "users"), "")
+	var c config.Config
+	if err == nil {
+		c, err = files.Load()
+	}
+	if err = errors.Join(err, files.Close()); err != nil {
+		return failure, err
+	}
+	ctx, stop := untilStopped()
+	defer stop()
+	all := []*baseEntry{}
+	for _, f := range states {
+		list, err := o.inState(ctx, c, f)
+		_ = f.Close()
+		if err != nil {
+			return failure, err
+		}
+		all = append(all, list...)
+	}
+	return o.tell(all)
+}
+
+// parse reads the command line; options stand after the verb.
+func (o *indexCall) parse(args []string) (ended bool, code int, err error) {
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		o.verb, args = args[0], args[1:]
+	}
+	f := flag.NewFlagSet("index", flag.ContinueOnError)
+	f.StringVar(&o.repo, "repo", "", "")
+	f.StringVar(&o.principal, "principal", "", "")
+	f.StringVar(&o.config, "config", "", "")
+	f.StringVar(&o.state, "state", "", "")
+	f.BoolVar(&o.yes, "yes", false, "")
+	f.BoolVar(&o.json, "json", false, "")
+	if ended, code, err := parseFlags(f, args, indexHelp); ended {
+		return true, code, err
+	}
+	switch {
+	case !slices.Contains([]string{"stats", "purge", "rebuild"}, o.verb):
+		err = fmt.Errorf("stats, purge or rebuild is wanted, not %q", o.verb)
+	case f.NArg() > 0:
+		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
+	case o.verb != "stats" && !o.yes:
+		err = fmt.Errorf("%s removes what is indexed: it needs --yes", o.verb)
+	}
+	if err != nil {
+		return true, failure, errors.Join(fmt.Errorf("%w\nhint: corral index --help", err), dropRoot())
+	}
+	return false, 0, nil
+}
+
+// A baseEntry is what is told of one base: what is in it, or was removed.
+type baseEntry struct {
+	Repo      string     `json:"repoId"`
+	Principal string     `json:"principal"`
+	Sources   int        `json:"sources"`
+	Sections  int        `json:"sections"`
+	Bytes     int64      `json:"bytes"`
+	Disk      int64      `json:"diskBytes"`
+	Oldest    *time.Time `json:"oldest,omitempty"`
+	Newest    *time.Time `json:"newest,omitempty"`
+}
+
+func entryOf(b index.Base, s index.Stats) *baseEntry {
+	e := &baseEntry{Repo: b.Repo, Principal: b.Principal, Sources: s.Sources, Sections: s.Sections, Bytes: s.Bytes, Disk: s.Disk}
+	if s.Sources > 0 {
+		oldest, newest := s.Oldest.UTC(), s.Newest.UTC()
+		e.Oldest, e.Newest = &oldest, &newest
+	}
+	return e
+}
+
+// inState does what was asked for with the bases of one directory of state, and returns those that have, or had, something.
+func (o *indexCall) inState(ctx context.Context, c config.Config, state *os.File) (list []*baseEntry, err error) {
+	store, err := artifact.Open(state, artifact.Options{ReadOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	x, err := index.Open(state, index.Options{TTL: c.Index.TTL, MaxBytes: c.Index.MaxBytes, Log: logger(0)})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, x.Close()) }()
+	bases, err := o.bases(c, store)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range bases {
+		s, err := o.do(ctx, x, store, b)
+		if err != nil {
+			return nil, fmt.Errorf("%s of %s: %w", plain(b.Repo), plain(b.Principal), err)
+		}
+		if s.Sources > 0 || s.Disk > 0 {
+			list = append(list, entryOf(b, s))
+		}
+	}
+	return list, nil
+}
+
+// do does what was asked for with one base.
+func (o *indexCall) do(ctx context.Context, x *index.Index, store *artifact.Store, b index.Base) (index.Stats, error) {
+	switch o.verb {
+	case "purge":
+		return x.Purge(ctx, b)
+	case "rebuild":
+		if _, err := x.Purge(ctx, b); err != nil {
+			return index.Stats{}, err
+		}
+		err := refill(ctx, store, b, func(s index.Source, r io.Reader) error {
+			_, err := x.Add(ctx, b, s, r)
+			return err
+		})
+		if err != nil {
+			return index.Stats{}, err
+		}
+	}
+	return x.Stats(ctx, b)
+}
+
+// bases are those that are asked about: of repositories and clients that the configuration has, or of whom output is kept.
+func (o *indexCall) bases(c config.Config, store *artifact.Store) ([]index.Base, error) {
+	repos, principals := repoIDs(c), []string{userPrincipal()}
+	for _, p := range c.Principals {
+		principals = append(principals, "token:"+p.Name)
+	}
+	if o.repo != "" {
+		repos = []string{o.repo}
+	}
+	if o.principal != "" {
+		principals = []string{o.principal}
+	}
+	kept, err := store.List(artifact.Reader{Owner: true}, mostListed)
+	if err != nil {
+		return nil, err
+	}
+	var bases []index.Base
+	for _, repo := range repos {
+		for _, principal := range principals {
+			bases = append(bases, index.Base{Repo: repo, Principal: principal})
+		}
+	}
+	for _, m := range kept {
+		if (o.repo == "" || o.repo == m.RepoID) && (o.principal == "" || o.principal == m.Principal) {
+			bases = append(bases, index.Base{Repo: m.RepoID, Principal: m.Principal})
+		}
+	}
+	slices.SortFunc(bases, func(a, b index.Base) int {
+		return cmp.Or(cmp.Compare(a.Repo, b.Repo), cmp.Compare(a.Principal, b.Principal))
+	})
+	return slices.Compact(bases), nil
+}
+
+// tell writes what was found.
+func (o *indexCall) tell(all []*baseEntry) (int, error) {
+	out := sink(os.Stdout)
+	if o.json {
+		if err := errors.Join(writeJSON(out, all), out.flush()); err != nil {
+			return failure, err
+		}
+		return 0, nil
+	}
+	if len(all) == 0 {
+		return say("nothing is indexed\n")
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	if o.verb == "purge" {
+		fmt.Fprintln(w, "REMOVED OF\tCLIENT\tSOURCES\tSECTIONS\tTEXT\tDISK\tOLDEST\tNEWEST")
+	} else {
+		fmt.Fprintln(w, "REPOSITORY\tCLIENT\tSOURCES\tSECTIONS\tTEXT\tDISK\tOLDEST\tNEWEST")
+	}
+	for _, e := range all {
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", plain(e.Repo), plain(e.Principal), e.Sources, e.Sections,
+			job.FormatSize(e.Bytes), job.FormatSize((e.Disk+1023)&^1023), when(e.Oldest), when(e.Newest))
+	}
+	if err := errors.Join(w.Flush(), out.flush()); err != nil {
+		return failure, err
+	}
+	return 0, nil
+}
+
+func when(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return t.Local().Format(time.DateTime)
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"os"
+	"slices"
+	"sync"
+
+	"corral/artifact"
+	"corral/index"
+	"corral/internal/calls"
+	"corral/mcp"
+	"corral/policy"
+)
+
+// A knowledge is the index of what jobs wrote. It is opened by the first call that needs it, as outputs are. What cannot be
+// opened is an error of each call, and no call's that only runs something.
+type knowledge struct {
+	log     *slog.Logger
+	options index.Options
+	state   func() (*os.File, error) // opens the directory of this user's state
+	outputs *outputs                 // that a damaged base is filled from again
+
+	mu     sync.Mutex
+	closed bool         // guarded by mu
+	index  *index.Index // guarded by mu: nil before it is opened
+}
+
+// newKnowledge returns the index of a configuration; nil, if it has none.
+func newKnowledge(b *backend) *knowledge {
+	c := b.config.Index
+	if !c.Enabled {
+		return nil
+	}
+	return &knowledge{
+		log: b.log, options: index.Options{TTL: c.TTL, MaxBytes: c.MaxBytes, Log: b.log}, state: b.supervisor.state, outputs: b.outputs,
+	}
+}
+
+var errEnding = errors.New("the server ends")
+
+// opened returns the index. One that could not be opened is tried again by the next call.
+func (k *knowledge) opened() (*index.Index, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.index != nil:
+		return k.index, nil
+	case k.closed:
+		return nil, errEnding
+	}
+	state, err := k.state()
+	if err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	defer func() { _ = state.Close() }()
+	o := k.options
+	o.Rebuild = k.rebuild
+	x, err := index.Open(state, o)
+	if err != nil {
+		return nil, err
+	}
+	k.index = x
+	return x, nil
+}
+
+// about notes what a call is about, and returns the index.
+func (k *knowledge) about(ctx context.Context, b index.Base) (*index.Index, error) {
+	calls.Of(ctx).Repo(b.Repo)
+	return k.opened()
+}
+
+// Add implements mcp.Knowledge.
+func (k *knowledge) Add(ctx context.Context, b index.Base, s index.Source, r io.Reader) (index.Added, error) {
+	x, err := k.about(ctx, b)
+	if err != nil {
+		return index.Added{}, err
+	}
+	return x.Add(ctx, b, s, r)
+}
+
+// Search implements mcp.Knowledge.
+func (k *knowledge) Search(ctx context.Context, b index.Base, q index.Query) (*index.Found, error) {
+	x, err := k.about(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	return x.Search(ctx, b, q)
+}
+
+// Has implements mcp.Knowledge.
+func (k *knowledge) Has(ctx context.Context, b index.Base, handle, stream string) (bool, error) {
+	x, err := k.about(ctx, b)
+	if err != nil {
+		return false, err
+	}
+	return x.Has(ctx, b, handle, stream)
+}
+
+// Stats implements mcp.Knowledge.
+func (k *knowledge) Stats(ctx context.Context, b index.Base) (index.Stats, error) {
+	x, err := k.about(ctx, b)
+	if err != nil {
+		return index.Stats{}, err
+	}
+	return x.Stats(ctx, b)
+}
+
+// Purge implements mcp.Knowledge.
+func (k *knowledge) Purge(ctx context.Context, b index.Base) (index.Stats, error) {
+	x, err := k.about(ctx, b)
+	if err != nil {
+		return index.Stats{}, err
+	}
+	return x.Purge(ctx, b)
+}
+
+func (k *knowledge) close() {
+	if k == nil {
+		return
+	}
+	k.mu.Lock()
+	x := k.index
+	k.closed, k.index = true, nil
+	k.mu.Unlock()
+	if x == nil {
+		return
+	}
+	if err := x.Close(); err != nil {
+		k.log.Warn("the index is not closed", "error", err)
+	}
+}
+
+// rebuild is the Rebuild of the index: what is kept of a base's jobs is added, the oldest first.
+func (k *knowledge) rebuild(ctx context.Context, b index.Base, add func(index.Source, io.Reader) error) error {
+	store, err := k.outputs.opened()
+	if err != nil {
+		return err
+	}
+	return refill(ctx, store, b, add)
+}
+
+// refill adds what a store has of a base. What is damaged, or goes meanwhile, is left out.
+func refill(ctx context.Context, store *artifact.Store, b index.Base, add func(index.Source, io.Reader) error) error {
+	reader := artifact.Reader{Principal: b.Principal, Repos: []string{b.Repo}}
+	list, err := store.List(reader, math.MaxInt)
+	if err != nil {
+		return err
+	}
+	for _, m := range slices.Backward(list) {
+		for _, source := range mcp.SourcesOf(m) {
+			r, w := io.Pipe()
+			var read sync.WaitGroup
+			read.Go(func() { _ = w.CloseWithError(store.Stream(ctx, reader, m.ArtifactID, source.Stream, w)) })
+			err := add(source, r)
+			_ = r.CloseWithError(io.ErrClosedPipe)
+			read.Wait()
+			if err != nil && !errors.Is(err, artifact.ErrCorrupt) && !errors.Is(err, artifact.ErrNotFound) && !errors.Is(err, artifact.ErrExpired) {
+				return err
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// ctxTools are ctx_execute, ctx_search and their siblings, for the repositories in which anything may be run.
+func (b *backend) ctxTools(rules *policy.Policy) []mcp.Tool {
+	c := b.config
+	if !c.Ctx.Enabled || !c.Runtime.Enabled {
+		return nil
+	}
+	var ids []string
+	for _, r := range c.Repos {
+		if len(c.For(r).Runtimes) > 0 {
+			ids = append(ids, r.ID)
+		}
+	}
+	if len(ids) == 0 || c.Ctx.Repo != "" && !slices.Contains(ids, c.Ctx.Repo) {
+		return nil
+	}
+	b.ctx.Repos, b.ctx.Repo, b.ctx.Secrets = ids, c.Ctx.Repo, rules.Secrets()
+	b.ctx.BackgroundLife, b.ctx.MaxBackground = c.Ctx.BackgroundLife, c.Ctx.MaxBackground
+	b.ctx.MaxBackgroundAll = max(1, c.Runtime.MaxConcurrentJobs/2) // there are places for other calls
+	b.ctx.Runtimes = append([]string{}, rules.Runnable()...)       // nil would be all of them
+	return b.ctx.Tools()
+}
+
+// newCtx returns what the tools share that search the index, which runtime_query_output is one of.
+func (b *backend) newCtx() *mcp.Ctx {
+	x := &mcp.Ctx{Engine: b.engine, Outputs: b.outputs, Plain: !b.config.Output.Redact, Log: b.log}
+	if b.knowledge != nil { // which is not the same as an interface that is nil
+		x.Knowledge = b.knowledge
+	}
+	return x
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"slices"
+	"time"
+
+	"corral/config"
+	"corral/job"
+	"corral/mcp"
+	"corral/policy"
+)
+
+// starlark is starlark_run for the repositories in which its runtime may be used; without any there is none.
+func (b *backend) starlark() []mcp.Tool {
+	c := b.config
+	if !c.Starlark.Enabled || !c.Runtime.Enabled {
+		return nil
+	}
+	var ids []string
+	for _, r := range c.Repos {
+		if slices.Contains(c.For(r).Runtimes, job.Starlark) {
+			ids = append(ids, r.ID)
+		}
+	}
+	if len(ids) == 0 || c.Starlark.Repo != "" && !slices.Contains(ids, c.Starlark.Repo) {
+		return nil
+	}
+	return []mcp.Tool{&mcp.Starlark{Engine: b.engine, Repos: ids, Repo: c.Starlark.Repo}}
+}
+
+// starlarkRules are what a configuration says of programs in Starlark.
+func starlarkRules(c config.Config) policy.Starlark {
+	return policy.Starlark{Enabled: c.Starlark.Enabled, Memory: c.Starlark.Memory}
+}
+
+// starlarkWall is the longest that a job in Starlark may take in a repository.
+func starlarkWall(c config.Config, r config.Repo) time.Duration {
+	c.Runtime.MaxDuration = c.Starlark.MaxWall + job.StarlarkGrace
+	return c.For(r).Ceilings.Wall
+}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"corral/config"
+	"corral/internal/calls"
+	"corral/isolate/client"
+	"corral/job"
+	"corral/mcp"
+)
+
+// alone is a server of one repository whose supervisor has ended: its tools are all there, and none of them runs anything.
+func alone(t *testing.T, c config.Config, to *log) *backend {
+	t.Helper()
+	s := &serving{alone: true, names: "plain"}
+	b := &backend{
+		config: c, log: slog.New(slog.NewJSONHandler(to, nil)),
+		supervisor: &supervisor{closed: true, client: &client.Client{}, finish: func() {}},
+	}
+	b.sessions = s.keeper(b)
+	var err error
+	if b.tracer, err = openTracer(c, b.log); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.build(b); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// converse has the server answer messages, of which the first greets it.
+func converse(t *testing.T, b *backend, messages ...string) []response {
+	t.Helper()
+	var out log
+	in := `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}` +
+		"\n" + strings.Join(messages, "\n") + "\n"
+	if err := b.server.ServeStdio(t.Context(), strings.NewReader(in), &out, mcp.Caller{Principal: "user:ada"}); err != nil {
+		t.Fatal(err)
+	}
+	var list []response
+	for line := range strings.Lines(out.String()) {
+		var r response
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// good are arguments with which a tool asks for a job.
+var good = map[string]object{
+	"runtime_execute":   {"repoId": "app", "runtime": "shell", "code": "secret-code"},
+	"sandbox_exec":      {"command": "secret-code"},
+	"starlark_run":      {"source": "secret-code"},
+	"ctx_execute":       {"language": "shell", "code": "secret-code"},
+	"ctx_execute_file":  {"language": "shell", "code": "secret-code", "path": "file"},
+	"ctx_batch_execute": {"commands": []object{{"label": "a", "command": "secret-code"}, {"label": "b", "command": "secret-code"}}, "queries": []string{"secret-query"}},
+}
+
+// TestEveryToolIsTold: each tool that is listed has a line with every key, and a span, whatever becomes of the call; and
+// what it was to do is in neither.
+func TestEveryToolIsTold(t *testing.T) {
+	dir := t.TempDir()
+	c := config.Default()
+	c.Repos = []config.Repo{{ID: "app", Path: filepath.Join(dir, "app")}}
+	c.Telemetry.Traces, c.Telemetry.File = config.TracesFile, filepath.Join(dir, "spans.json")
+	if err := os.Mkdir(c.Repos[0].Path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var told log
+	b := alone(t, c, &told)
+	defer b.close()
+	var names []string
+	for _, r := range converse(t, b, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`) {
+		for _, tool := range r.Result.Tools {
+			names = append(names, tool.Name)
+		}
+	}
+	if len(names) < 5 {
+		t.Fatalf("the tools are %q", names)
+	}
+	var messages []string
+	for n, name := range names {
+		arguments := good[name]
+		if arguments == nil {
+			arguments = object{}
+		}
+		raw, err := json.Marshal(object{"jsonrpc": "2.0", "id": n + 1, "method": "tools/call", "params": object{"name": name, "arguments": arguments}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages = append(messages, string(raw))
+	}
+	converse(t, b, messages...)
+	b.tracer.Close()
+	lines, spans := toldCalls(t, told.String()), toldSpans(t, c.Telemetry.File)
+	for _, name := range names {
+		line := lines[name]
+		for _, key := range []string{"trace_id", "tool", "repo", "principal", "session", "job", "wall_ms", "bytes_out", "error"} {
+			if _, ok := line[key]; !ok {
+				t.Errorf("%s: the line has no %s: %v", name, key, line)
+			}
+		}
+		if good[name] != nil && line["repo"] != "app" {
+			t.Errorf("%s: %v", name, line)
+		}
+		if spans[fmt.Sprint(line["trace_id"])] == "" {
+			t.Errorf("%s: no span of its trace", name)
+		}
+	}
+	if len(lines) != len(names) {
+		t.Errorf("%d lines for %d tools", len(lines), len(names))
+	}
+	text, _ := os.ReadFile(c.Telemetry.File)
+	if strings.Contains(told.String(), "secret") || bytes.Contains(text, []byte("secret")) {
+		t.Errorf("what was to be done is told:\n%s\n%s", told.String(), text)
+	}
+}
+
+// toldCalls are the lines of calls in a log, by tool.
+func toldCalls(t *testing.T, text string) map[string]map[string]any {
+	t.Helper()
+	lines := map[string]map[string]any{}
+	for line := range strings.Lines(text) {
+		var m map[string]any
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		if m["msg"] == "tool call" {
+			lines[fmt.Sprint(m["tool"])] = m
+		}
+	}
+	return lines
+}
+
+// toldSpans are the names of the spans of calls in a file, by trace.
+func toldSpans(t *testing.T, path string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spans := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		var span struct {
+			Name        string
+			SpanContext struct{ TraceID string }
+		}
+		if err := json.Unmarshal([]byte(line), &span); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		if strings.HasPrefix(span.Name, "tools.") {
+			spans[span.SpanContext.TraceID] = span.Name
+		}
+	}
+	return spans
+}
+
+// TestOpenTracer: what jobs could change is neither written to nor read.
+func TestOpenTracer(t *testing.T) {
+	dir := t.TempDir()
+	repo := filepath.Join(dir, "app")
+	if err := os.Mkdir(repo, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(repo, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		telemetry config.Telemetry
+		want      string // "" is no error
+	}{
+		{config.Telemetry{Traces: config.TracesOff, File: repo + "/x"}, ""},
+		{config.Telemetry{Traces: config.TracesStderr}, ""},
+		{config.Telemetry{Traces: config.TracesFile, File: dir + "/app.json"}, ""},
+		{config.Telemetry{Traces: config.TracesFile, File: repo + "/x"}, "telemetry.file: " + repo + "/x lies in the repository"},
+		{config.Telemetry{Traces: config.TracesFile, File: dir + "/link/x"}, "lies in the repository"},
+		{config.Telemetry{Traces: config.TracesOTLP, HeadersFile: repo + "/sub/headers"}, "telemetry.headers_file"},
+		{config.Telemetry{Traces: config.TracesOTLP, HeadersFile: dir + "/none"}, "no such file"},
+	} {
+		c := config.Default()
+		c.Repos, c.Telemetry = []config.Repo{{ID: "app", Path: repo}}, tt.telemetry
+		tracer, err := openTracer(c, slog.New(slog.DiscardHandler))
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%+v: %v", tt.telemetry, err)
+		}
+		tracer.Close()
+	}
+}
+
+// TestTracing: no Tracer is none, for those who ask.
+func TestTracing(t *testing.T) {
+	b := &backend{}
+	if b.tracing() != nil {
+		t.Error("nobody is somebody")
+	}
+	call := calls.Begin(b.tracing(), calls.Start{})
+	call.Ran(&job.Record{Request: &job.Request{}})
+	call.End(t.Context(), nil, 0, "")
+}
