@@ -242,7 +242,10 @@ func TestHalfSources(t *testing.T) {
 	x, other := openIn(t, dir, Options{}), openIn(t, dir, Options{})
 	add(t, x, Source{Label: "whole"}, "kestrel whole\n")
 	started, goOn := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(goOn) })
 	var wait sync.WaitGroup
+	defer wait.Wait()
+	defer release()
 	wait.Go(func() {
 		slow := io.MultiReader(strings.NewReader(numbered("kestrel", 30_000)), readerFunc(func([]byte) (int, error) {
 			close(started)
@@ -271,7 +274,7 @@ func TestHalfSources(t *testing.T) {
 	if n := countRows(t, other, "SELECT count(*) FROM sources WHERE name = 'dead'"); n != 0 {
 		t.Error("the dead source is still there")
 	}
-	close(goOn)
+	release()
 	wait.Wait()
 	if got := sourcesOf(t, other, "kestrel29999"); !slices.Equal(got, []string{"slow#1"}) {
 		t.Errorf("found in %v: the living source was removed", got)

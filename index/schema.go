@@ -41,9 +41,10 @@ func sourceOf(row int64) int64 { return row >> rowBits }
 
 func isCode(row int64) bool { return row&1 == 1 }
 
-// schema makes the tables. A source's cost is what it counts for in the quota. Its label is "" if its name is fixed; a label
-// goes with its last source, and totals.top is the highest number that one had that went: no name comes again. What is indexed is words that are cut and stemmed already (package word), with spaces between
-// them: FTS5 is to take them as they are, which its tokenizer ascii does, and needs no text, which is in chunks.
+// schema makes the tables. A source's cost is what it counts for in the quota. Its label is "" if its name is fixed; a
+// label goes with its last source, and totals.top is the highest number that one had that went: no name comes again.
+// What is indexed is words that are cut and stemmed already (package word), with spaces between them: FTS5 is to take
+// them as they are, which its tokenizer ascii does, and needs no text, which is in chunks.
 const schema = `
 CREATE TABLE sources(
 	id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -154,7 +155,8 @@ func probe(ctx context.Context, db *sql.DB) error {
 	return asDamage(db.QueryRowContext(ctx, "SELECT cost + top FROM totals").Scan(&n))
 }
 
-// asDamage makes an error that a sound database has no reason for one of damage: that a table is not there, or has no row.
+// asDamage makes an error that a sound database has no reason for one of damage: that a table is not there, or has no
+// row.
 func asDamage(err error) error {
 	var s *sqlite.Error
 	if errors.Is(err, sql.ErrNoRows) || errors.As(err, &s) && s.Code()&0xff == sqliteError {

@@ -12,7 +12,8 @@ import (
 )
 
 // sweep removes what expired, what was replaced, and what processes left half added that were killed. What cannot be
-// removed now is not found either, and left to the next sweep. What is much is removed in the background. The error is of a base that is damaged.
+// removed now is not found either, and left to the next sweep. What is much is removed in the background. The error is
+// of a base that is damaged.
 func (x *Index) sweep(ctx context.Context, b *base) error {
 	err := b.transact(ctx, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "UPDATE sources SET state = ? WHERE made < ? AND state = ?", stateGoing, x.horizon(), stateThere)
