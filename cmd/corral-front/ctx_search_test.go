@@ -248,6 +248,7 @@ const bulk = `seq 1 130000 | sed 's/.*/2026-11-21T10:00:00Z INFO request & serve
 
 // TestCtxMeanwhile: while much is indexed, others are answered.
 func TestCtxMeanwhile(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Timely) // the index has it before the reply is due
 	_, _, h := served(t, "runtime: {max_duration: 5m}\n")
 	h.ctxShell("true") // the jail is there
 	_, answer := h.ask("tools/call", object{"name": "ctx_execute", "arguments": object{

@@ -45,7 +45,7 @@ func TestStarlarkConfigured(t *testing.T) {
 	if s := h.starlark(object{"source": "while True: pass"}); s.Code != "TIMEOUT" || s.Message != "the script did not end within 1000 ms" {
 		t.Errorf("%s", s.raw)
 	}
-	if s := h.starlark(object{"source": "x = 'x' * 40000000"}); s.Code != "MEMORY_LIMIT" {
+	if s := h.starlark(object{"source": "x = 'x' * 100000000"}); s.Code != "MEMORY_LIMIT" {
 		t.Errorf("%s", s.raw)
 	}
 	rules := filepath.Join(p.dir, "rules.star")

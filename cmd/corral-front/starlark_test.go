@@ -184,7 +184,8 @@ func TestStarlarkBombs(t *testing.T) {
 			begun := time.Now()
 			s := h.starlark(object{"source": bomb.source, "limits": within(int(wall/time.Millisecond), 64)})
 			late := s.at.Sub(begun) - wall
-			if !slices.Contains(bomb.codes, s.Code) || s.Message == "" {
+			slow := s.Code == "TIMEOUT" && sandboxtest.Timely() != nil // an emulated processor may not get as far as the bomb
+			if !slices.Contains(bomb.codes, s.Code) && !slow || s.Message == "" {
 				t.Errorf("%.300s", s.raw)
 			}
 			t.Logf("%s, %v after its time: %s", s.Code, late, s.Message)
