@@ -110,13 +110,27 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestNoRepo: such a job sees nothing of the repository, wherever that lies, and works in a directory of its own.
-func TestNoRepo(t *testing.T) {
-	f := newFront(t)
-	inOpt, err := os.MkdirTemp("/opt", "corral-test-") //nolint:usetesting // every job sees /opt: that is what is tested
+// inOpt makes a directory in /opt, which every job sees, and that too if the machine has none. What is in it is the caller's to
+// remove.
+func inOpt(t *testing.T) string {
+	t.Helper()
+	sandboxtest.Require(t, sandboxtest.Root)
+	if err := os.Mkdir("/opt", 0o755); err == nil {
+		t.Cleanup(func() { _ = os.Remove("/opt") })
+	} else if !errors.Is(err, os.ErrExist) {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("/opt", "corral-test-") //nolint:usetesting // every job sees /opt: that is what is tested
 	if err != nil {
 		t.Fatal(err)
 	}
+	return dir
+}
+
+// TestNoRepo: such a job sees nothing of the repository, wherever that lies, and works in a directory of its own.
+func TestNoRepo(t *testing.T) {
+	inOpt := inOpt(t)
+	f := newFront(t)
 	t.Cleanup(func() { _ = os.RemoveAll(inOpt) })
 	if err := errors.Join(os.Chmod(inOpt, 0o755), os.Chown(inOpt, owner, owner)); err != nil {
 		t.Fatal(err)
@@ -150,11 +164,9 @@ func TestNoRepo(t *testing.T) {
 
 // TestNoRepoNotFound: where a repository that a jail may show is not to be found, it is not taken for hidden.
 func TestNoRepoNotFound(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Kernel(6, 3)) // ids of a tmpfs are mapped
+	top := inOpt(t)
 	f := newFront(t)
-	top, err := os.MkdirTemp("/opt", "corral-test-") //nolint:usetesting // every job sees /opt: that is what is tested
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() { _ = errors.Join(unix.Unmount(top, unix.MNT_DETACH), os.Remove(top)) })
 	one, other := filepath.Join(top, "one"), filepath.Join(top, "other")
 	// Jails made before get no mounts made in it later.
