@@ -76,6 +76,7 @@ func (s *exampleSite) host(t *testing.T) *host {
 
 // TestExamples runs the examples of each page, in their order, in a session of its own.
 func TestExamples(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Timely) // the pages say what comes before a timeout
 	sandboxtest.RequireJails(t, sandboxtest.Program("python3"))
 	pages, err := filepath.Glob(filepath.Join(interfaces(t), "*.md"))
 	if err != nil || len(pages) < 2 {
