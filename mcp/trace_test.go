@@ -7,13 +7,10 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"corral/internal/calls"
-	"corral/internal/sandboxtest"
-	"corral/job"
+	"corral/internal/calls/callstest"
 )
 
 const (
@@ -33,73 +30,15 @@ func TestSpanNames(t *testing.T) {
 	}
 }
 
-// A watcher is a log and a Tracer of a test.
-type watcher struct {
-	mu    sync.Mutex
-	lines []map[string]any // guarded by mu
-	spans []spanSeen       // guarded by mu
-}
-
-// A spanSeen is what was told of one call.
-type spanSeen struct {
-	name string
-	at   calls.Trace
-	end  calls.Summary
-}
-
-func (w *watcher) Write(line []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var m map[string]any
-	err := json.Unmarshal(line, &m)
-	if m["msg"] == "tool call" {
-		w.lines = append(w.lines, m)
-	}
-	return len(line), err
-}
-
-func (w *watcher) Begin(name string, at calls.Trace, _ time.Time) calls.Span {
-	return &spanOf{w, name, at}
-}
-
-type spanOf struct {
-	w    *watcher
-	name string
-	at   calls.Trace
-}
-
-func (s *spanOf) Job(*job.Record) {}
-
-func (s *spanOf) End(sum calls.Summary) {
-	s.w.mu.Lock()
-	defer s.w.mu.Unlock()
-	s.w.spans = append(s.w.spans, spanSeen{s.name, s.at, sum})
-}
-
-// next waits for the n-th call, from 0, and returns its line and its span.
-func (w *watcher) next(t *testing.T, n int) (line map[string]any, span spanSeen) {
-	t.Helper()
-	sandboxtest.Eventually(t, 10*time.Second, "the line of a call", func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return len(w.lines) > n && len(w.spans) > n
-	})
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.lines[n], w.spans[n]
-}
-
-func (w *watcher) server() *Server {
+// watchedServer is a server that tells w of its calls.
+func watchedServer(w *callstest.Watcher) *Server {
 	return New(Options{Version: "1", Tools: testTools(), Log: slog.New(slog.NewJSONHandler(w, nil)), Tracer: w})
 }
 
-// callKeys are those that the line of every call has.
-var callKeys = []string{"time", "level", "msg", "trace_id", "tool", "repo", "principal", "session", "job", "wall_ms", "bytes_out", "error"}
-
 // TestCallLines: whatever becomes of a call, it has one line with every key, and one span of the same trace.
 func TestCallLines(t *testing.T) {
-	w := &watcher{}
-	k := dial(t, w.server(), Caller{Principal: "user:ada"})
+	w := &callstest.Watcher{}
+	k := dial(t, watchedServer(w), Caller{Principal: "user:ada"})
 	k.ask(initialize("2025-11-25"))
 	rows := []struct{ call, span, tool, code string }{
 		{toCall("1", "echo", "{}"), "tools.echo", "echo", ""},
@@ -114,13 +53,13 @@ func TestCallLines(t *testing.T) {
 	}
 	for n, row := range rows {
 		answer := k.ask(row.call)
-		line, span := w.next(t, n)
-		for _, key := range callKeys {
+		line, span := w.Call(t, n)
+		for _, key := range callstest.Keys {
 			if _, ok := line[key]; !ok {
 				t.Errorf("%.60s: the line has no %s: %v", row.call, key, line)
 			}
 		}
-		if len(line) != len(callKeys) {
+		if len(line) != len(callstest.Keys) {
 			t.Errorf("%.60s: more than was asked for: %v", row.call, line)
 		}
 		if line["tool"] != row.tool || line["error"] != row.code || line["principal"] != "user:ada" || line["session"] == "" {
@@ -129,31 +68,31 @@ func TestCallLines(t *testing.T) {
 		if int(line["bytes_out"].(float64)) != len(bytes.TrimSpace(answer.raw)) {
 			t.Errorf("%.60s: %v bytes of %d", row.call, line["bytes_out"], len(answer.raw))
 		}
-		if span.name != row.span || span.at.ID != line["trace_id"] || span.end.Error != row.code {
+		if span.Name != row.span || span.At.ID != line["trace_id"] || span.End.Error != row.code {
 			t.Errorf("%.60s: %+v", row.call, span)
 		}
 	}
 	k.ask(`{"jsonrpc":"2.0","id":10,"method":"tools/list"}`)
 	k.ask(toCall("11", "echo", "{}"))
-	if _, span := w.next(t, len(rows)); span.name != "tools.echo" {
+	if _, span := w.Call(t, len(rows)); span.Name != "tools.echo" {
 		t.Errorf("what is no call has a span: %+v", span)
 	}
 }
 
 // TestCallLinesUnserved: a call that was cancelled, or that there is no room for, has its line too.
 func TestCallLinesUnserved(t *testing.T) {
-	w := &watcher{}
-	k := dial(t, w.server(), Caller{Principal: "user:ada"})
+	w := &callstest.Watcher{}
+	k := dial(t, watchedServer(w), Caller{Principal: "user:ada"})
 	k.ask(initialize("2025-11-25"))
 	k.write(toCall("1", "hang", "{}"), cancelled("1"))
-	if line, _ := w.next(t, 0); line["tool"] != "hang" || line["error"] != "CANCELLED" {
+	if line, _ := w.Call(t, 0); line["tool"] != "hang" || line["error"] != "CANCELLED" {
 		t.Errorf("%v", line)
 	}
 	for n := range maxInFlight {
 		k.write(toCall(jsonText(n), "hang", "{}"))
 	}
 	answer := k.ask(toCall(`"more"`, "echo", "{}"))
-	if line, span := w.next(t, 1); line["tool"] != "echo" || line["error"] != "UNAVAILABLE" || line["bytes_out"] == 0.0 || span.name != "tools.echo" {
+	if line, span := w.Call(t, 1); line["tool"] != "echo" || line["error"] != "UNAVAILABLE" || line["bytes_out"] == 0.0 || span.Name != "tools.echo" {
 		t.Errorf("%v, %s", line, answer.raw)
 	}
 }
@@ -163,8 +102,8 @@ func jsonText(v any) string { return string(jsonOf(v)) }
 // TestTraceOverStdio: the trace of a call is the client's, if it has one that is valid; what the tool, the log and the
 // span have is the same.
 func TestTraceOverStdio(t *testing.T) {
-	w := &watcher{}
-	k := dial(t, w.server(), Caller{Principal: "user:ada"})
+	w := &callstest.Watcher{}
+	k := dial(t, watchedServer(w), Caller{Principal: "user:ada"})
 	k.ask(initialize("2025-11-25"))
 	for n, row := range []struct {
 		meta string
@@ -181,20 +120,20 @@ func TestTraceOverStdio(t *testing.T) {
 		if err := json.Unmarshal(answer.Result.Structured, &told); err != nil {
 			t.Fatal(err)
 		}
-		line, span := w.next(t, n)
+		line, span := w.Call(t, n)
 		if row.want.ID == "" {
 			row.want.ID = told.Trace
 		}
-		if span.at != row.want || told.Trace != row.want.ID || line["trace_id"] != row.want.ID || len(told.Trace) != 32 {
-			t.Errorf("%s: span %+v, tool %s, log %v", row.meta, span.at, told.Trace, line["trace_id"])
+		if span.At != row.want || told.Trace != row.want.ID || line["trace_id"] != row.want.ID || len(told.Trace) != 32 {
+			t.Errorf("%s: span %+v, tool %s, log %v", row.meta, span.At, told.Trace, line["trace_id"])
 		}
 	}
 }
 
 // TestTraceOverHTTP: what the message says holds before headers, of which two are none.
 func TestTraceOverHTTP(t *testing.T) {
-	w := &watcher{}
-	s := newSite(t, w.server(), HTTPOptions{})
+	w := &callstest.Watcher{}
+	s := newSite(t, watchedServer(w), HTTPOptions{})
 	session := s.open()
 	for n, row := range []struct {
 		meta, state string
@@ -210,20 +149,20 @@ func TestTraceOverHTTP(t *testing.T) {
 	} {
 		body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","_meta":{` + row.meta + `}}}`
 		response, answer := s.send("POST", body, append([]string{"Mcp-Session-Id", session}, row.headers...)...)
-		_, span := w.next(t, n)
+		_, span := w.Call(t, n)
 		want := calls.TraceOf(row.parent, row.state)
 		if row.parent == "" {
-			want.ID = span.at.ID
+			want.ID = span.At.ID
 		}
-		if response.StatusCode != http.StatusOK || span.at != want || !strings.Contains(answer, want.ID) {
-			t.Errorf("row %d: %+v, want %+v", n, span.at, want)
+		if response.StatusCode != http.StatusOK || span.At != want || !strings.Contains(answer, want.ID) {
+			t.Errorf("row %d: %+v, want %+v", n, span.At, want)
 		}
 	}
 }
 
 // BenchmarkCall is a call of a tool that does nothing, over stdio's path, without and with who is told of it.
 func BenchmarkCall(b *testing.B) {
-	for name, tracer := range map[string]calls.Tracer{"off": nil, "told": &watcher{}} {
+	for name, tracer := range map[string]calls.Tracer{"off": nil, "told": &callstest.Watcher{}} {
 		b.Run(name, func(b *testing.B) {
 			s := New(Options{Version: "1", Tools: testTools(), Log: slog.New(slog.NewJSONHandler(io.Discard, nil)), Tracer: tracer})
 			data := []byte(toCall("1", "echo", "{}"))

@@ -2,74 +2,17 @@ package rpc
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
-	"sync"
 	"testing"
-	"time"
 
 	"corral/internal/calls"
-	"corral/internal/sandboxtest"
+	"corral/internal/calls/callstest"
 	"corral/job"
 )
 
-// A watcher is a log and a Tracer of a test.
-type watcher struct {
-	mu    sync.Mutex
-	lines []map[string]any // guarded by mu
-	spans []string         // guarded by mu: of calls that ended
-	at    []calls.Trace    // guarded by mu: the same
-	jobs  int              // guarded by mu
-}
-
-func (w *watcher) Write(line []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var m map[string]any
-	err := json.Unmarshal(line, &m)
-	if m["msg"] == "tool call" {
-		w.lines = append(w.lines, m)
-	}
-	return len(line), err
-}
-
-func (w *watcher) Begin(name string, at calls.Trace, _ time.Time) calls.Span {
-	return &spanOf{w, name, at}
-}
-
-type spanOf struct {
-	w    *watcher
-	name string
-	at   calls.Trace
-}
-
-func (s *spanOf) Job(*job.Record) {
-	s.w.mu.Lock()
-	defer s.w.mu.Unlock()
-	s.w.jobs++
-}
-
-func (s *spanOf) End(calls.Summary) {
-	s.w.mu.Lock()
-	defer s.w.mu.Unlock()
-	s.w.spans, s.w.at = append(s.w.spans, s.name), append(s.w.at, s.at)
-}
-
-// last waits for n calls and returns the last one.
-func (w *watcher) last(t *testing.T, n int) (line map[string]any, span string, at calls.Trace, jobs int) {
-	t.Helper()
-	sandboxtest.Eventually(t, 10*time.Second, fmt.Sprintf("the line of call %d", n), func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return len(w.lines) == n && len(w.spans) == n
-	})
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.lines[n-1], w.spans[n-1], w.at[n-1], w.jobs
-}
-
-func (w *watcher) server() (*Server, *world) {
+// watchedServer is a server that tells w of its calls.
+func watchedServer(w *callstest.Watcher) (*Server, *world) {
 	place := &world{run: func(ctx context.Context, stdio job.Stdio, argv []string) (job.Result, error) {
 		r, err := shell(ctx, stdio, argv)
 		if err == nil {
@@ -84,9 +27,8 @@ func (w *watcher) server() (*Server, *world) {
 
 // TestCallLines: each process that a client starts, or wants to, has one line with every key, and one span.
 func TestCallLines(t *testing.T) {
-	keys := []string{"time", "level", "msg", "trace_id", "tool", "repo", "principal", "session", "job", "wall_ms", "bytes_out", "error"}
-	w := &watcher{}
-	s, place := w.server()
+	w := &callstest.Watcher{}
+	s, place := watchedServer(w)
 	place.deny = func(r *job.Request) (string, string) {
 		if r.Command[0] == "denied" {
 			return "rule", "no"
@@ -117,34 +59,34 @@ func TestCallLines(t *testing.T) {
 		{spawn, `{"command":["echo"],"processHandle":"","cwd":"/srv/app"}`, "", "", "-32600", 0, 0},
 	} {
 		p.answer(p.ask(row.method, row.params))
-		line, span, at, told := w.last(t, n+1)
-		for _, key := range keys {
+		line, span, told := w.Last(t, n+1)
+		for _, key := range callstest.Keys {
 			if _, ok := line[key]; !ok {
 				t.Errorf("%s: the line has no %s: %v", row.params, key, line)
 			}
 		}
 		jobs += row.records
-		want := map[string]any{"repo": row.repo, "job": row.job, "error": row.code, "bytes_out": row.bytes, "tool": row.method, "principal": "user:ada", "trace_id": at.ID}
+		want := map[string]any{"repo": row.repo, "job": row.job, "error": row.code, "bytes_out": row.bytes, "tool": row.method, "principal": "user:ada", "trace_id": span.At.ID}
 		for key, value := range want {
 			if line[key] != value {
 				t.Errorf("%s: %s is %v, want %v", row.params, key, line[key], value)
 			}
 		}
-		if name := map[string]string{exec: "command.exec", spawn: "process.spawn"}[row.method]; span != name || told != jobs || len(line) != len(keys) {
-			t.Errorf("%s: span %s, %d jobs, want %d; %v", row.params, span, told, jobs, line)
+		if name := map[string]string{exec: "command.exec", spawn: "process.spawn"}[row.method]; span.Name != name || told != jobs || len(line) != len(callstest.Keys) {
+			t.Errorf("%s: span %s, %d jobs, want %d; %v", row.params, span.Name, told, jobs, line)
 		}
 	}
 }
 
 // TestCallLineGone: a process that ended with its connection has its line.
 func TestCallLineGone(t *testing.T) {
-	w := &watcher{}
-	s, _ := w.server()
+	w := &callstest.Watcher{}
+	s, _ := watchedServer(w)
 	p := greeted(t, s)
 	p.ask("command/exec", `{"command":["sleep"],"disableTimeout":true}`)
 	p.must("process/spawn", `{"command":["sleep"],"processHandle":"h","cwd":"/srv/app"}`)
 	p.conn.Close()
-	if line, _, _, _ := w.last(t, 2); line["error"] != "CANCELLED" {
+	if line, _, _ := w.Last(t, 2); line["error"] != "CANCELLED" {
 		t.Errorf("%v", line)
 	}
 }
@@ -152,8 +94,8 @@ func TestCallLineGone(t *testing.T) {
 // TestTrace: a request names its trace beside its parameters, and the job and the log have it.
 func TestTrace(t *testing.T) {
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	w := &watcher{}
-	s, place := w.server()
+	w := &callstest.Watcher{}
+	s, place := watchedServer(w)
 	p := greeted(t, s)
 	for n, row := range []struct {
 		trace string
@@ -167,15 +109,15 @@ func TestTrace(t *testing.T) {
 	} {
 		p.send(fmt.Sprintf(`{"id":%d,"method":"command/exec","params":{"command":["true"]},"trace":%s}`, 100+n, row.trace))
 		p.result(fmt.Sprint(100 + n))
-		line, _, at, _ := w.last(t, n+1)
+		line, span, _ := w.Last(t, n+1)
 		place.mu.Lock()
 		id := place.reqs[n].ID
 		place.mu.Unlock()
 		if row.want.ID == "" {
 			row.want.ID = id
 		}
-		if at != row.want || line["trace_id"] != row.want.ID || id != row.want.ID {
-			t.Errorf("%s: %+v, log %v, job %s; want %+v", row.trace, at, line["trace_id"], id, row.want)
+		if span.At != row.want || line["trace_id"] != row.want.ID || id != row.want.ID {
+			t.Errorf("%s: %+v, log %v, job %s; want %+v", row.trace, span.At, line["trace_id"], id, row.want)
 		}
 	}
 }

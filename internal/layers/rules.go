@@ -260,8 +260,8 @@ var bounds = []bound{
 		reason: "programs are wiring, and nothing is built on wiring",
 	},
 	{
-		from: "...", but: []string{"internal/screentest"},
-		never:  []string{"internal/example", "internal/sandboxtest", "internal/layers", "internal/screentest"},
+		from: "...", but: []string{"internal/calls/callstest", "internal/screentest"},
+		never:  []string{"internal/calls/callstest", "internal/example", "internal/sandboxtest", "internal/layers", "internal/screentest"},
 		reason: "what tests need has no place in a program",
 	},
 }
