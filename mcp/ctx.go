@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -103,21 +102,13 @@ func (x *Ctx) Close() {
 // repo is the repository that a call is about: the one that it names, else the configured one, else the first that the
 // caller may use.
 func (x *Ctx) repo(c Caller, named string) (string, error) {
-	served := c.served(x.Repos)
-	switch {
-	case named != "" && slices.Contains(served, named):
-		return named, nil
-	case named != "":
-		return "", &Error{
-			Code: CodeNotFound, Message: "Repository " + shown(named) + " not found",
-			Details: map[string]any{"repositories": served[:min(len(served), maxNamed)]},
-		}
-	case x.Repo != "" && slices.Contains(served, x.Repo):
-		return x.Repo, nil
-	case x.Repo == "" && len(served) > 0:
-		return served[0], nil
+	if named == "" {
+		return c.repo(x.Repos, x.Repo, "")
 	}
-	return "", &Error{Code: CodeNotFound, Message: "there is no repository that you may use"}
+	if err := c.mayUse(x.Repos, named); err != nil {
+		return "", err
+	}
+	return named, nil
 }
 
 // repoField is the argument that names it.

@@ -179,11 +179,8 @@ func (t *Execute) Call(ctx context.Context, arguments json.RawMessage) (ToolResu
 		return ToolResult{}, &Error{Code: CodeInvalid, Message: "code or args is required", Details: map[string]any{"argument": "code"}}
 	}
 	caller := CallerOf(ctx)
-	if served := caller.served(t.Repos); !slices.Contains(served, a.repo) {
-		return ToolResult{}, &Error{
-			Code: CodeNotFound, Message: "Repository " + shown(a.repo) + " not found",
-			Details: map[string]any{"repositories": served[:min(len(served), maxNamed)]},
-		}
+	if err := caller.mayUse(t.Repos, a.repo); err != nil {
+		return ToolResult{}, err
 	}
 	request := a.request(t.Name(), caller)
 	out := t.begin(a, request)

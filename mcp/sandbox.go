@@ -171,7 +171,7 @@ func invalidSandbox(format string, values ...any) error {
 // exec runs the command in the session of the caller.
 func (t *Sandbox) exec(ctx context.Context, a *sandboxArgs) (*sandboxReply, error) {
 	caller := CallerOf(ctx)
-	repo, err := t.repo(caller)
+	repo, err := caller.repo(t.Repos, t.Repo, ", and a session has one")
 	if err != nil {
 		return nil, err
 	}
@@ -188,18 +188,6 @@ func (t *Sandbox) exec(ctx context.Context, a *sandboxArgs) (*sandboxReply, erro
 		return nil, ctx.Err()
 	}
 	return t.reply(record, &captured)
-}
-
-// repo is the repository that the caller's session sees.
-func (t *Sandbox) repo(c Caller) (string, error) {
-	served := c.served(t.Repos)
-	switch {
-	case t.Repo == "" && len(served) > 0:
-		return served[0], nil
-	case t.Repo != "" && slices.Contains(served, t.Repo):
-		return t.Repo, nil
-	}
-	return "", &Error{Code: CodeNotFound, Message: "there is no repository that you may use, and a session has one"}
 }
 
 func (t *Sandbox) request(a *sandboxArgs, repo string, c Caller) *job.Request {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -97,7 +96,7 @@ func (t *Starlark) Call(ctx context.Context, arguments json.RawMessage) (ToolRes
 	}
 	a.timed = given(given(arguments, "limits"), "wall_ms") != nil
 	caller := CallerOf(ctx)
-	repo, err := t.repo(caller)
+	repo, err := caller.repo(t.Repos, t.Repo, ", and a run is counted to one")
 	if err != nil {
 		return ToolResult{}, err
 	}
@@ -133,18 +132,6 @@ func notInterpreted(err error) error {
 		e.Code = CodeUnavailable
 	}
 	return told
-}
-
-// repo is the repository that a call is counted to.
-func (t *Starlark) repo(c Caller) (string, error) {
-	served := c.served(t.Repos)
-	switch {
-	case t.Repo == "" && len(served) > 0:
-		return served[0], nil
-	case t.Repo != "" && slices.Contains(served, t.Repo):
-		return t.Repo, nil
-	}
-	return "", &Error{Code: CodeNotFound, Message: "there is no repository that you may use, and a run is counted to one"}
 }
 
 func (a *starlarkArgs) request(tool, repo string, c Caller) *job.Request {

@@ -102,6 +102,31 @@ func (c Caller) served(repos []string) []string {
 	return may
 }
 
+// repo returns the repository of a call that names none: configured or, if that is "", the first that the caller may use of
+// those that are served. What the caller may not use is an error, which says so with what a repository is needed for.
+func (c Caller) repo(repos []string, configured, purpose string) (string, error) {
+	served := c.served(repos)
+	switch {
+	case configured == "" && len(served) > 0:
+		return served[0], nil
+	case configured != "" && slices.Contains(served, configured):
+		return configured, nil
+	}
+	return "", &Error{Code: CodeNotFound, Message: "there is no repository that you may use" + purpose}
+}
+
+// mayUse is an error unless the caller may use the repository that it names, of those that are served.
+func (c Caller) mayUse(repos []string, named string) error {
+	served := c.served(repos)
+	if slices.Contains(served, named) {
+		return nil
+	}
+	return &Error{
+		Code: CodeNotFound, Message: "Repository " + shown(named) + " not found",
+		Details: map[string]any{"repositories": served[:min(len(served), maxNamed)]},
+	}
+}
+
 // maxNamed is how many repositories an error names.
 const maxNamed = 50
 
