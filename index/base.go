@@ -190,11 +190,7 @@ func (x *Index) openBase(ctx context.Context, id Base, create bool) (*base, erro
 func (x *Index) renew(ctx context.Context, b *base, create bool, why error) error {
 	x.log.Warn("a knowledge base is damaged and begun anew", slog.String("file", b.name), slog.String("error", why.Error()))
 	_ = b.disconnect()
-	names, err := files(b.dir, b.id)
-	if err == nil {
-		err = remove(b.dir, names)
-	}
-	if err != nil {
+	if err := removeBase(b.dir, b.id); err != nil {
 		return err
 	}
 	x.refill(b.id)
@@ -288,17 +284,28 @@ func (b *base) connect(ctx context.Context, isNew, killed bool) (err error) {
 	return probe(ctx, b.write)
 }
 
-// transact runs f in a transaction that writes: all of it is done, or nothing.
-func (b *base) transact(ctx context.Context, f func(tx *sql.Tx) error) error {
+// turn waits for this process's turn to write. The caller calls done.
+func (b *base) turn(ctx context.Context) (done func(), err error) {
 	select {
 	case b.writing <- struct{}{}:
-		defer func() { <-b.writing }()
+		done = func() { <-b.writing }
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
 	if !b.there() {
-		return ErrPurged
+		done()
+		return nil, ErrPurged
 	}
+	return done, nil
+}
+
+// transact runs f in a transaction that writes: all of it is done, or nothing.
+func (b *base) transact(ctx context.Context, f func(tx *sql.Tx) error) error {
+	done, err := b.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	tx, err := b.write.BeginTx(ctx, nil)
 	if err != nil {
 		return err

@@ -135,6 +135,19 @@ func lockDir(ctx context.Context, dir int) error {
 	}
 }
 
+// lockedDir opens the directory of bases and locks it: closing it unlocks it. Without one it is errNone.
+func (x *Index) lockedDir(ctx context.Context) (int, error) {
+	dir, err := x.openDir(false)
+	if err != nil {
+		return -1, err
+	}
+	if err := lockDir(ctx, dir); err != nil {
+		closeFD(dir)
+		return -1, err
+	}
+	return dir, nil
+}
+
 func unlockDir(dir int) { _ = unix.Flock(dir, unix.LOCK_UN) }
 
 // A base's files are HASH-GENERATION and one of these. SQLite opens what belongs to a database by the database's name, at
@@ -164,9 +177,10 @@ func files(dir int, b Base) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	prefix := b.prefix()
 	var own []string
 	for _, name := range all {
-		if strings.HasPrefix(name, b.prefix()) {
+		if strings.HasPrefix(name, prefix) {
 			own = append(own, name)
 		}
 	}
@@ -225,6 +239,15 @@ func remove(dir int, names []string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// removeBase removes all files of a base. The caller has the directory locked.
+func removeBase(dir int, b Base) error {
+	names, err := files(dir, b)
+	if err != nil {
+		return err
+	}
+	return remove(dir, names)
 }
 
 // removeOther removes the files of all generations but one.

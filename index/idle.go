@@ -31,7 +31,7 @@ func (x *Index) lookForIdle() {
 
 // removeIdle removes the files of bases of which none was written since then, and that no process has open.
 func (x *Index) removeIdle(ctx context.Context, then time.Time) error {
-	dir, err := x.openDir(false)
+	dir, err := x.lockedDir(ctx)
 	if errors.Is(err, errNone) {
 		return nil
 	}
@@ -39,9 +39,6 @@ func (x *Index) removeIdle(ctx context.Context, then time.Time) error {
 		return err
 	}
 	defer closeFD(dir)
-	if err := lockDir(ctx, dir); err != nil {
-		return err
-	}
 	names, err := namesIn(dir)
 	if err != nil {
 		return err

@@ -70,24 +70,17 @@ func (x *Index) with(ctx context.Context, id Base, create bool, f func(b *base) 
 // replace removes a database that showed damage, unless somebody else did.
 func (x *Index) replace(ctx context.Context, b *base, why error) {
 	x.drop(b)
-	dir, err := x.openDir(false)
+	dir, err := x.lockedDir(ctx)
 	if err != nil {
 		return
 	}
 	defer closeFD(dir)
-	if lockDir(ctx, dir) != nil {
-		return
-	}
 	st, err := look(dir, b.name)
 	if err != nil || st.Ino != b.ino {
 		return
 	}
 	x.log.Warn("a knowledge base is damaged and begun anew", slog.String("file", b.name), slog.String("error", why.Error()))
-	names, err := files(dir, b.id)
-	if err == nil {
-		err = remove(dir, names)
-	}
-	if err != nil {
+	if err := removeBase(dir, b.id); err != nil {
 		x.log.Warn("a knowledge base is damaged", slog.String("error", err.Error()))
 		return
 	}

@@ -122,7 +122,7 @@ func (x *Index) Purge(ctx context.Context, b Base) (removed Stats, err error) {
 }
 
 func (x *Index) purge(ctx context.Context, id Base) error {
-	dir, err := x.openDir(false)
+	dir, err := x.lockedDir(ctx)
 	if errors.Is(err, errNone) {
 		return nil
 	}
@@ -130,14 +130,7 @@ func (x *Index) purge(ctx context.Context, id Base) error {
 		return err
 	}
 	defer closeFD(dir)
-	if err := lockDir(ctx, dir); err != nil {
-		return err
-	}
-	names, err := files(dir, id)
-	if err != nil {
-		return err
-	}
-	if err := remove(dir, names); err != nil {
+	if err := removeBase(dir, id); err != nil {
 		return err
 	}
 	x.mu.Lock()

@@ -235,15 +235,11 @@ func (b *base) shrink(ctx context.Context) error {
 }
 
 func (b *base) vacuum(ctx context.Context) error {
-	select {
-	case b.writing <- struct{}{}:
-		defer func() { <-b.writing }()
-	case <-ctx.Done():
-		return ctx.Err()
+	done, err := b.turn(ctx)
+	if err != nil {
+		return err
 	}
-	if !b.there() {
-		return ErrPurged
-	}
+	defer done()
 	// Each row of the answer is a page; one that is not read is not given back.
 	rows, err := b.write.QueryContext(ctx, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", vacuumAtOnce))
 	if err != nil {
