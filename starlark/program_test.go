@@ -151,7 +151,7 @@ var bombs = []struct{ name, source, codes string }{
 	{"digits of a power", "x = 1 << 500\nfor i in range(17): x *= x\nstr(x)", CodeTimeout + CodeMemory},
 	{"needles", "s = 'a' * 5000000\nfor i in range(100000): ('a' * 5000 + 'b') in s", CodeTimeout},
 	{"slow key", "def k(x):\n  for i in range(1000000): pass\n  return x\nsorted(range(100000), key = k)", CodeTimeout},
-	{"nested text", "x = []\nfor i in range(300000): x = [x]\nstr(x)", CodeTimeout},
+	{"nested text", "x = []\nfor i in range(300000): x = [x]\nstr(x)", CodeTimeout + CodeMemory},
 	{"laughs", "x = 'ha'\nfor i in range(60): x = [x, x]\nstr(x)", CodeTimeout + CodeMemory},
 	{"undefined names", strings.Repeat("a", 9) + "=1;" + manyNames(), CodeTimeout + CodeEval},
 	// One operation that makes all of it at once.
