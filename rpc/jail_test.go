@@ -68,7 +68,8 @@ func jailed(t *testing.T) *Server {
 	t.Cleanup(func() { _ = c.Close() })
 	rules := policy.Rules{
 		Enabled: true, Rootfs: "host", Environ: []string{"SECRET=of the server", "TOKEN=allowed"},
-		Repos: []policy.Repo{{ID: "app", Path: repo, Env: []string{"TOKEN"}}},
+		// A machine with less than the usual default grants no job that much.
+		Repos: []policy.Repo{{ID: "app", Path: repo, Env: []string{"TOKEN"}, Defaults: job.Limits{Memory: 256 << 20}}},
 	}
 	p, err := policy.New(rules, lang.Find(lang.Places{Never: []string{repo}}))
 	if err != nil {

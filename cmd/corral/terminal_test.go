@@ -188,6 +188,9 @@ func TestTerminalRestored(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			if strings.HasSuffix(tt.name, " of corral") {
+				sandboxtest.Require(t, sandboxtest.Timely) // the job has two seconds to heed
+			}
 			term := newConsole(t, 24, 80)
 			if tt.program != "" {
 				tt.more = append(tt.more, "--", tt.program)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +26,7 @@ func TestMain(m *testing.M) {
 }
 
 func becomes(uid int) int {
+	runtime.LockOSThread() // with a C library it is this thread that becomes, and that is looked at
 	if err := (Identity{uid, uid + 1}).Become(); err != nil {
 		println(err.Error())
 		return 1
