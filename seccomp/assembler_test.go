@@ -1,34 +1,73 @@
 package seccomp
 
-import (
-	"strconv"
-	"strings"
-	"testing"
-)
+import "testing"
 
-// TestAssemblerFaults: a jump that cannot be encoded is an error, not a wrong
-// program.
-func TestAssemblerFaults(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		build func(a *assembler)
-		want  string
-	}{
-		{"no such label", func(a *assembler) { a.jump(equal, 1, "nowhere", next) }, "placed nowhere"},
-		{"twice", func(a *assembler) { a.mark("x"); a.ret(0); a.mark("x") }, "placed twice"},
-		{"backward", func(a *assembler) { a.mark("x"); a.ret(0); a.jump(equal, 1, next, "x") }, "-2 instructions away"},
-		{"too far", func(a *assembler) {
-			a.jump(equal, 1, "x", next)
-			for range 256 {
-				a.ret(0)
-			}
-			a.mark("x")
-		}, strconv.Itoa(256) + " instructions away"},
-	} {
+// answerTo runs a program on a call number.
+func answerTo(t *testing.T, a *assembler, nr uint32) uint32 {
+	t.Helper()
+	got, err := load(a.bytes()).run(seccompData{nr: nr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// TestFarJumps: a branch goes where it is to go from any distance, to answers
+// and to other instructions, also when both ways are far.
+func TestFarJumps(t *testing.T) {
+	for _, between := range []int{0, 252, 253, 254, 255, 256, 257, 1000} {
 		var a assembler
-		c.build(&a)
-		if _, err := a.assemble(); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want one with %q", c.name, err, c.want)
+		no := a.load(offsetArch, a.ret(3))
+		yes := a.ret(1)
+		for range between {
+			a.put(a.code[0]) // reached by nothing
 		}
+		a.load(offsetNr, a.jump(equal, 7, yes, no))
+		if got := answerTo(t, &a, 7); got != 1 {
+			t.Errorf("%d instructions between: yes gives %d, want 1", between, got)
+		}
+		if got := answerTo(t, &a, 8); got != 3 {
+			t.Errorf("%d instructions between: no gives %d, want 3", between, got)
+		}
+	}
+}
+
+// TestLoadGoesOnElsewhere: what has no jump of its own gets one, unless it goes
+// on with the instruction that follows.
+func TestLoadGoesOnElsewhere(t *testing.T) {
+	var a assembler
+	to := a.jump(equal, 4, a.ret(1), a.ret(2))
+	a.ret(3)
+	a.load(offsetNr, a.and(0xf, to))
+	for nr, want := range map[uint32]uint32{4: 1, 0x14: 1, 5: 2} {
+		if got := answerTo(t, &a, nr); got != want {
+			t.Errorf("%d gives %d, want %d", nr, got, want)
+		}
+	}
+}
+
+// TestSharing: the same answer or test is written once, as long as it is in
+// reach.
+func TestSharing(t *testing.T) {
+	var a assembler
+	yes, no := a.ret(1), a.ret(2)
+	first := a.test(is(0, 5), yes, no)
+	if second := a.test(is(0, 5), yes, no); second != first {
+		t.Errorf("a second test of the same is at %d, the first at %d", second, first)
+	}
+	if other := a.test(is(1, 5), yes, no); other == first {
+		t.Error("tests of different arguments are one")
+	}
+	if other := a.test(is(0, 5), no, yes); other == first {
+		t.Error("tests with different ways out are one")
+	}
+	if again := a.ret(1); again != yes {
+		t.Errorf("an answer in reach is written again at %d", again)
+	}
+	for range maxOffset {
+		a.put(a.code[0])
+	}
+	if again := a.ret(1); again == yes || int(again) != len(a.code) {
+		t.Errorf("an answer out of reach is at %d, of %d instructions", again, len(a.code))
 	}
 }

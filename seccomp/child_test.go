@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -27,6 +28,7 @@ const (
 var childModes = map[string]func(args []string) error{
 	"attempts": childAttempts, // make the calls of attempts, print their errnos
 	"exec":     childExec,     // become the program in args
+	"load":     childLoad,     // load the program on stdin, print how long that took
 	"network":  childNetwork,  // talk to itself over loopback
 	"x32":      childX32,      // call by the x32 ABI
 }
@@ -71,27 +73,36 @@ func confine(profile string) error {
 	if err != nil {
 		return err
 	}
+	_, err = enter(program, unix.SECCOMP_FILTER_FLAG_TSYNC)
+	return err
+}
+
+// enter loads a program into this thread, or with the flag into all. It returns
+// how long the call itself took.
+func enter(program []byte, flags uintptr) (time.Duration, error) {
 	// no_new_privs is the thread's own until TSYNC gives it to the others.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("no_new_privs: %w", err)
+		return 0, fmt.Errorf("no_new_privs: %w", err)
 	}
 	instructions := load(program).program
 	list := unix.SockFprog{Len: uint16(len(instructions)), Filter: &instructions[0]}
-	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
-		unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&list)))
+	start := time.Now()
+	thread, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
+		flags, uintptr(unsafe.Pointer(&list)))
+	took := time.Since(start)
 	if errno != 0 {
-		return errno
+		return 0, errno
 	}
 	if thread != 0 {
-		return fmt.Errorf("thread %d does not take the filter", thread)
+		return 0, fmt.Errorf("thread %d does not take the filter", thread)
 	}
-	return nil
+	return took, nil
 }
 
 // child returns the command that runs this test binary in a mode.
-func child(t *testing.T, mode, profile string, args ...string) *exec.Cmd {
+func child(t testing.TB, mode, profile string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -105,7 +116,7 @@ func child(t *testing.T, mode, profile string, args ...string) *exec.Cmd {
 
 // workDir returns a directory that any user may use: t.TempDir lies in one that
 // only the caller may enter.
-func workDir(t *testing.T) string {
+func workDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "seccomp") //nolint:usetesting // t.TempDir is closed to other users
 	if err != nil {
@@ -130,6 +141,20 @@ func childAttempts([]string) error {
 		results[i] = a.try()
 	}
 	return json.NewEncoder(os.Stdout).Encode(results)
+}
+
+// childLoad prints nanoseconds.
+func childLoad([]string) error {
+	program, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		return err
+	}
+	took, err := enter(program, 0)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Println(took.Nanoseconds())
+	return err
 }
 
 func childExec(args []string) error {

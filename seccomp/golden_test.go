@@ -137,7 +137,7 @@ func refusedArguments(profile, name string, args [6]uint64) bool {
 	case "sched_setscheduler":
 		return a[1] != 0 && a[1] != 3 && a[1] != 5
 	case "personality":
-		if profile == "strict" {
+		if profile != "default" {
 			return a[0] != 0xffffffff
 		}
 		return !slices.Contains([]uint32{0, 8, 0x20000, 0x20008, 0x40000, 0xffffffff}, a[0])

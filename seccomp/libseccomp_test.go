@@ -7,27 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The tests here hold the two reasons for the prologue. They describe
-// libseccomp, not this package: should a newer one behave better, they say so
-// and pass.
+// The tests here hold two of the reasons why the program is not libseccomp's.
+// They describe libseccomp, not this package: should a newer one behave better,
+// they say so and pass.
 
 // libraryProgram compiles a filter of libseccomp alone, for amd64.
 func libraryProgram(t *testing.T, rules func(f *scmp.ScmpFilter)) *machine {
 	t.Helper()
-	filter, err := scmp.NewFilter(scmp.ActErrno.SetReturnCode(int16(unix.EPERM)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer filter.Release()
-	if err := setUp(filter, mustArch(t, "amd64")); err != nil {
-		t.Fatal(err)
-	}
-	rules(filter)
-	program, err := export(filter)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return load(program)
+	eperm := scmp.ActErrno.SetReturnCode(int16(unix.EPERM))
+	return compileByLibrary(t, mustArch(t, "amd64"), eperm, func(f *scmp.ScmpFilter) error {
+		rules(f)
+		return nil
+	})
 }
 
 func amd64Call(t *testing.T, name string) scmp.ScmpSyscall {
@@ -39,9 +30,9 @@ func amd64Call(t *testing.T, name string) scmp.ScmpSyscall {
 	return nr
 }
 
-func argumentIs(t *testing.T, arg uint, op scmp.ScmpCompareOp, value uint64) []scmp.ScmpCondition {
+func argumentIs(t testing.TB, arg uint, op scmp.ScmpCompareOp, values ...uint64) []scmp.ScmpCondition {
 	t.Helper()
-	c, err := scmp.MakeCondition(arg, op, value)
+	c, err := scmp.MakeCondition(arg, op, values...)
 	if err != nil {
 		t.Fatal(err)
 	}

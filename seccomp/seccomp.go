@@ -12,21 +12,27 @@
 // for. refused.go has that difference, each family with its reason; allowed.go
 // has what strict takes away besides.
 //
-// The program has two parts, in this order:
+// The program is one search for the call's number (program.go, tree.go). A
+// foreign architecture or an x32 call kills the process; a number above the
+// table is ENOSYS; a listed call is allowed, goes on to a check of its arguments
+// or, so that a C library takes its older path, is ENOSYS; all else is EPERM.
 //
-//  1. a prologue of our own (prologue.go). It can only refuse: a foreign
-//     architecture or an x32 call kills the process, a number above the table
-//     is ENOSYS, forbidden arguments are EPERM. Everything else falls through.
-//  2. the allow-list as compiled by libseccomp, a binary tree over the call
-//     number. A listed call is allowed, a few are ENOSYS so that a C library
-//     takes its older path, everything else is EPERM.
+// Every job loads it before it starts, so it is made to load fast: the kernel
+// checks and translates each instruction, and tries each number it has on the
+// program. The search is the cheapest one by the costs of both, and instructions
+// that do the same are there once.
 //
-// The prologue exists for two reasons, each held by a test. libseccomp 2.5
-// accepts a rule that refuses some arguments beside one that allows the call,
-// returns success and compiles a plain allow. And its comparisons are 64 bits
-// wide, while the kernel reads these arguments as 32-bit integers: socket(2)
-// with 1<<32|40 passes a "not 40" and opens a vsock. The prologue compares the
-// low 32 bits, as the kernel does.
+// libseccomp has the numbers of calls, and in the tests compiles the same rules
+// as an oracle. The program is not its own, for three reasons. It compares calls
+// one by one, not runs of them, which for the allow-list alone takes twice the
+// instructions of this program. libseccomp 2.5 accepts a rule that refuses some
+// arguments beside one that allows the call, returns success and compiles a plain
+// allow. And its comparisons are 64 bits wide, while the kernel reads these
+// arguments as 32-bit integers: socket(2) with 1<<32|40 passes a "not 40" and
+// opens a vsock. Here the low 32 bits are compared, as the kernel does.
+//
+// Before Compile gives a program away, it runs it on every number, and on
+// arguments on either side of each rule, and compares with the table (verify.go).
 //
 // What the package will never do: load a filter, decide which profile a job
 // gets, or allow a second ABI (i386 in a 64-bit process has calls, such as
@@ -83,9 +89,10 @@ func Profiles() []string {
 // seccomp(SECCOMP_SET_MODE_FILTER) and prctl(PR_SET_SECCOMP) take, with
 // len(result)/8 as the length. The same input gives the same bytes.
 //
-// It fails with ErrProfile or ErrArch for an unknown name, and when libseccomp
-// fails or the program is longer than the 4096 instructions a kernel takes.
-// It is safe for concurrent use and takes milliseconds: compile once, load often.
+// It fails with ErrProfile or ErrArch for an unknown name, and when the program
+// does not answer as the table says or is longer than the 4096 instructions a
+// kernel takes. It is safe for concurrent use and takes milliseconds: compile
+// once, load often.
 func Compile(profile, arch string) ([]byte, error) {
 	if profile != Scanner && !slices.Contains(Profiles(), profile) {
 		return nil, fmt.Errorf("%w: %q", ErrProfile, profile)
@@ -94,17 +101,12 @@ func Compile(profile, arch string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	head, err := prologue(profile, a)
-	if err != nil {
-		return nil, fmt.Errorf("prologue of %s/%s: %w", profile, arch, err)
-	}
-	list, err := allowList(Table(profile), a)
-	if err != nil {
-		return nil, fmt.Errorf("allow-list of %s/%s: %w", profile, arch, err)
-	}
-	program := append(head, list...)
-	if n := len(program) / instructionSize; n > maxProgram {
+	code := program(profile, a)
+	if n := len(code) / instructionSize; n > maxProgram {
 		return nil, fmt.Errorf("filter of %s/%s has %d instructions, the kernel takes %d", profile, arch, n, maxProgram)
 	}
-	return program, nil
+	if err := verify(code, profile, a); err != nil {
+		return nil, fmt.Errorf("check the filter of %s/%s: %w", profile, arch, err)
+	}
+	return code, nil
 }

@@ -16,7 +16,7 @@ type seccompData struct {
 }
 
 func (d seccompData) bytes() []byte {
-	var out []byte
+	out := make([]byte, 0, 64)
 	out = binary.LittleEndian.AppendUint32(out, d.nr)
 	out = binary.LittleEndian.AppendUint32(out, d.arch)
 	out = binary.LittleEndian.AppendUint64(out, d.pointer)
@@ -26,8 +26,8 @@ func (d seccompData) bytes() []byte {
 	return out
 }
 
-// machine interprets classic BPF as seccomp does: loads are 32-bit words of
-// seccompData in native (here little endian) order.
+// A machine runs classic BPF as seccomp does, so far as filters here have it:
+// loads are 32-bit words of seccompData, in native (here little endian) order.
 type machine struct {
 	program []unix.SockFilter
 	steps   int // instructions run by all calls of run
@@ -52,17 +52,12 @@ func load(program []byte) *machine {
 // seccomp does not allow. It cannot loop, as offsets are not negative.
 func (m *machine) run(d seccompData) (uint32, error) {
 	data := d.bytes()
-	var acc, index uint32
-	var scratch [16]uint32
+	var acc uint32
 	for pc := 0; pc < len(m.program); pc++ {
 		m.steps++
 		in := m.program[pc]
-		operand := in.K
-		if in.Code&unix.BPF_X != 0 {
-			operand = index
-		}
-		switch in.Code &^ unix.BPF_X {
-		case unix.BPF_LD | unix.BPF_W | unix.BPF_ABS:
+		switch in.Code {
+		case codeLoad:
 			if in.K%4 != 0 || int(in.K)+4 > len(data) {
 				return 0, fmt.Errorf("instruction %d loads offset %d", pc, in.K)
 			}
@@ -70,27 +65,19 @@ func (m *machine) run(d seccompData) (uint32, error) {
 			if in.K > offsetArch {
 				m.peeks++
 			}
-		case unix.BPF_LD | unix.BPF_MEM:
-			acc = scratch[in.K]
-		case unix.BPF_LDX | unix.BPF_MEM:
-			index = scratch[in.K]
-		case unix.BPF_ST:
-			scratch[in.K] = acc
-		case unix.BPF_STX:
-			scratch[in.K] = index
-		case unix.BPF_ALU | unix.BPF_AND:
-			acc &= operand
-		case unix.BPF_JMP | unix.BPF_JA:
+		case codeAnd:
+			acc &= in.K
+		case codeJump:
 			pc += int(in.K)
-		case unix.BPF_JMP | unix.BPF_JEQ:
-			pc += choose(acc == operand, in)
-		case unix.BPF_JMP | unix.BPF_JGT:
-			pc += choose(acc > operand, in)
-		case unix.BPF_JMP | unix.BPF_JGE:
-			pc += choose(acc >= operand, in)
-		case unix.BPF_JMP | unix.BPF_JSET:
-			pc += choose(acc&operand != 0, in)
-		case unix.BPF_RET:
+		case uint16(equal):
+			pc += choose(acc == in.K, in)
+		case uint16(greaterOrEqual):
+			pc += choose(acc >= in.K, in)
+		case uint16(greater):
+			pc += choose(acc > in.K, in)
+		case uint16(anyBit):
+			pc += choose(acc&in.K != 0, in)
+		case codeReturn:
 			return in.K, nil
 		default:
 			return 0, fmt.Errorf("instruction %d has code %#x", pc, in.Code)

@@ -1,0 +1,114 @@
+package seccomp
+
+import (
+	"fmt"
+	"slices"
+)
+
+// verify runs a program on every number of the table and the one above, and
+// returns an error unless it answers as the table says. With what wrote the
+// program it shares the table and the numbers of calls, nothing else.
+func verify(program []byte, profile string, a arch) error {
+	m, rules := load(program), rulesByNumber(profile, a)
+	for nr := range uint32(lastCall + 2) {
+		for _, args := range probes(profile, rules[nr]) {
+			if err := verifyCall(m, a, seccompData{nr: nr, arch: a.audit, args: args}, wanted(profile, nr, rules[nr], args)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// verifyCall compares the answers to a call, to the same number of a foreign
+// architecture and to that with the bit of x32.
+func verifyCall(m *machine, a arch, own seccompData, want uint32) error {
+	foreign, x32, wantX32 := own, own, actionENOSYS
+	foreign.arch ^= 1
+	x32.nr |= x32Bit
+	if a.x32 {
+		wantX32 = actionKill
+	}
+	for _, c := range []struct {
+		call seccompData
+		want uint32
+	}{{own, want}, {foreign, actionKill}, {x32, wantX32}} {
+		got, err := m.run(c.call)
+		if err != nil {
+			return err
+		}
+		if got != c.want {
+			return fmt.Errorf("call %d of architecture %#x with arguments %#x gives %#x, the table says %#x",
+				c.call.nr, c.call.arch, c.call.args, got, c.want)
+		}
+	}
+	return nil
+}
+
+// wanted is the action that the table says for a call.
+func wanted(profile string, nr uint32, r Rule, args [6]uint64) uint32 {
+	switch {
+	case nr > lastCall || r.Verdict == Absent:
+		return actionENOSYS
+	case r.Verdict == Allow:
+		return actionAllow
+	case r.Verdict == ByArgument:
+		if c, ok := conditionOf(profile, r.Name); ok && !c.refuses(args) {
+			return actionAllow
+		}
+	}
+	return actionEPERM
+}
+
+// refuses says whether a call with these arguments is refused.
+func (c condition) refuses(args [6]uint64) bool {
+	for _, clause := range c.clauses {
+		if !slices.ContainsFunc(clause, func(o operand) bool { return !o.holds(args) }) {
+			return !c.only
+		}
+	}
+	return c.only
+}
+
+func (o operand) holds(args [6]uint64) bool {
+	word := uint32(args[o.arg]) & o.mask
+	if o.op == bits {
+		return word&o.values[0] != 0
+	}
+	return slices.Contains(o.values, word) == (o.op == in)
+}
+
+// probes returns arguments to try on a rule: for each clause every value it
+// names, one beside it and zero, with the first values of the other arguments.
+// Each comes also with all upper halves set, which no rule reads.
+func probes(profile string, r Rule) [][6]uint64 {
+	list := [][6]uint64{{}}
+	if c, ok := conditionOf(profile, r.Name); ok && r.Verdict == ByArgument {
+		for _, clause := range c.clauses {
+			list = append(list, probesOf(clause)...)
+		}
+	}
+	for _, args := range slices.Clone(list) {
+		for i := range args {
+			args[i] |= whole << 32
+		}
+		list = append(list, args)
+	}
+	return list
+}
+
+func probesOf(c clause) [][6]uint64 {
+	var first [6]uint64
+	for _, o := range c {
+		first[o.arg] = uint64(o.values[0])
+	}
+	var list [][6]uint64
+	for _, o := range c {
+		for _, v := range append([]uint32{0}, o.values...) {
+			args, beside := first, first
+			args[o.arg], beside[o.arg] = uint64(v), uint64(v^1)
+			list = append(list, args, beside)
+		}
+	}
+	return list
+}

@@ -1,0 +1,59 @@
+package seccomp
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestVerifyFindsFaults: no program passes in which an instruction is not what
+// it was: a branch with its ways out exchanged, another answer, another word
+// that is loaded.
+func TestVerifyFindsFaults(t *testing.T) {
+	for _, profile := range append(Profiles(), Scanner) {
+		for _, a := range arches {
+			program := compile(t, profile, a.name)
+			for i := 0; i < len(program); i += instructionSize {
+				faulty := append([]byte(nil), program...)
+				switch in := faulty[i : i+instructionSize]; uint16(in[0]) {
+				case codeLoad:
+					in[4] ^= 4
+				case codeReturn:
+					in[6] ^= 0x40
+				case codeAnd:
+					in[0], in[1] = byte(codeReturn&0xff), 0
+				default:
+					in[2], in[3] = in[3], in[2]
+				}
+				if err := verify(faulty, profile, a); err == nil {
+					t.Errorf("%s/%s: a fault in instruction %d (%x) is not seen",
+						profile, a.name, i/instructionSize, program[i:i+instructionSize])
+				}
+			}
+		}
+	}
+}
+
+// TestVerifyRefusesOtherPrograms: a program of another profile or architecture,
+// one cut short, and one that allows everything.
+func TestVerifyRefusesOtherPrograms(t *testing.T) {
+	amd64 := mustArch(t, "amd64")
+	good := compile(t, defaultProfile, "amd64")
+	var everything assembler
+	everything.ret(unix.SECCOMP_RET_ALLOW)
+	for name, program := range map[string][]byte{
+		"strict":       compile(t, strictProfile, "amd64"),
+		"scanner":      compile(t, Scanner, "amd64"),
+		"arm64":        compile(t, defaultProfile, "arm64"),
+		"cut short":    good[:len(good)-instructionSize],
+		"empty":        nil,
+		"allowing all": everything.bytes(),
+	} {
+		if err := verify(program, defaultProfile, amd64); err == nil {
+			t.Errorf("%s: passes for default/amd64", name)
+		}
+	}
+	if err := verify(good, defaultProfile, amd64); err != nil {
+		t.Error(err)
+	}
+}
