@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"corral/isolate/client"
 	"corral/job"
 )
 
@@ -36,7 +37,7 @@ func (s *streams) open(stdin bool) (job.Stdio, error) {
 		to     *os.File
 		stream *stream
 	}{{&stdio.Stdout, os.Stdout, &s.stdout}, {&stdio.Stderr, os.Stderr, &s.stderr}} {
-		read, write, err := os.Pipe()
+		read, write, err := client.Output()
 		if err != nil {
 			return stdio, err
 		}
@@ -64,9 +65,12 @@ func (s *streams) open(stdin bool) (job.Stdio, error) {
 	return stdio, nil
 }
 
+// mostRead is what a pipe holds (pipe(7)).
+const mostRead = 64 << 10
+
 // carry moves bytes until the stream's end. Beyond the limit they are read and dropped: a job is never held up.
 func (s *streams) carry(st *stream, from, to *os.File) {
-	buffer := make([]byte, 64<<10)
+	buffer := make([]byte, 4<<10) // most say little
 	for {
 		n, err := from.Read(buffer)
 		if n > 0 {
@@ -74,6 +78,9 @@ func (s *streams) carry(st *stream, from, to *os.File) {
 		}
 		if err != nil {
 			return
+		}
+		if n == len(buffer) && n < mostRead {
+			buffer = make([]byte, mostRead)
 		}
 	}
 }

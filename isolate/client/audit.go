@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 
 	"corral/isolate/wire"
@@ -33,32 +32,28 @@ func (c *Client) State(uid uint32) (*os.File, error) {
 
 // ask sends a request and waits for its one Answer.
 func (c *Client) ask(ctx context.Context, request func(tag uint32) []byte) ([]*os.File, error) {
-	tag, answers, err := c.register()
+	k, err := c.register()
 	if err != nil {
 		return nil, err
 	}
-	defer c.unregister(tag)
-	if err := c.conn.Send(request(tag)); err != nil {
-		return nil, fmt.Errorf("%w: %w", job.ErrUnavailable, reason(err))
+	defer c.unregister(k)
+	if err := c.send(request(k.tag)); err != nil {
+		return nil, err
 	}
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case a, ok := <-answers:
-		if !ok {
-			return nil, c.ended()
-		}
-		m, err := wire.ReadAnswer(a.body)
-		if err == nil && a.op != wire.OpAnswer {
-			err = wire.ErrMalformed
-		}
-		if err == nil && m.Error != "" {
-			err = errors.New(m.Error)
-		}
-		if err != nil {
-			wire.CloseAll(a.files)
-			return nil, err
-		}
-		return a.files, nil
+	a, err := c.awaitWithin(ctx, k)
+	if err != nil {
+		return nil, err
 	}
+	m, err := wire.ReadAnswer(a.body)
+	if err == nil && a.op != wire.OpAnswer {
+		err = wire.ErrMalformed
+	}
+	if err == nil && m.Error != "" {
+		err = errors.New(m.Error)
+	}
+	if err != nil {
+		wire.CloseAll(a.files)
+		return nil, err
+	}
+	return a.files, nil
 }

@@ -8,12 +8,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -34,16 +32,11 @@ type Client struct {
 	// started for them; with ByPath. Set it before the first Run.
 	Commons map[string]string
 
-	mu      sync.Mutex
-	next    uint32                   // guarded by mu: the next tag
-	pending map[uint32]chan<- answer // guarded by mu: who waits, by tag
-	failure error                    // guarded by mu: why the connection ended
-}
-
-type answer struct {
-	op    wire.Op
-	body  []byte
-	files []*os.File
+	mu        sync.Mutex
+	next      uint32           // guarded by mu: the last tag
+	pending   map[uint32]*call // guarded by mu: by tag
+	receiving bool             // guarded by mu: somebody who waits does, for all
+	failure   error            // guarded by mu: why the connection ended
 }
 
 // Dial connects to the supervisor that listens on socket; "" is DefaultSocket. Errors wrap job.ErrUnavailable.
@@ -69,117 +62,52 @@ func reason(err error) error {
 
 // New makes a client of an open connection, which it takes over.
 func New(conn *wire.Conn) *Client {
-	c := &Client{conn: conn, pending: map[uint32]chan<- answer{}}
-	go c.receive()
-	return c
+	return &Client{conn: conn, pending: map[uint32]*call{}}
 }
 
 // Close ends the connection, and with it every job that was started over it.
-func (c *Client) Close() error { return c.conn.Close() }
-
-// receive passes answers to who waits for them until the connection ends.
-func (c *Client) receive() {
-	for {
-		message, files, err := c.conn.Receive()
-		var head wire.Header
-		var body []byte
-		if err == nil {
-			head, body, err = wire.ReadHeader(message)
-		}
-		c.mu.Lock()
-		if err != nil {
-			c.failure = err
-			for tag, waiting := range c.pending {
-				close(waiting)
-				delete(c.pending, tag)
-			}
-			c.mu.Unlock()
-			wire.CloseAll(files)
-			return
-		}
-		waiting := c.pending[head.Tag]
-		c.mu.Unlock()
-		if waiting == nil {
-			wire.CloseAll(files)
-			continue
-		}
-		waiting <- answer{head.Op, append([]byte(nil), body...), files}
-	}
-}
-
-// register returns a new tag and the channel of its answers.
-func (c *Client) register() (uint32, <-chan answer, error) {
+func (c *Client) Close() error {
+	err := c.conn.Close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failure != nil {
-		return 0, nil, c.lost()
-	}
-	c.next++
-	answers := make(chan answer, 4)
-	c.pending[c.next] = answers
-	return c.next, answers, nil
-}
-
-func (c *Client) unregister(tag uint32) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.pending, tag)
-}
-
-// lost says why the connection ended; the caller holds mu.
-func (c *Client) lost() error {
-	if errors.Is(c.failure, io.EOF) {
-		return fmt.Errorf("%w: it closed the connection", job.ErrUnavailable)
-	}
-	return fmt.Errorf("%w: %w", job.ErrUnavailable, c.failure)
+	c.fail(os.ErrClosed)
+	return err
 }
 
 // Hello asks the supervisor who it is.
 func (c *Client) Hello() (wire.Welcome, error) {
-	tag, answers, err := c.register()
+	k, err := c.register()
 	if err != nil {
 		return wire.Welcome{}, err
 	}
-	defer c.unregister(tag)
-	if err := c.conn.Send(wire.Empty(wire.OpHello, tag)); err != nil {
+	defer c.unregister(k)
+	if err := c.send(wire.Empty(wire.OpHello, k.tag)); err != nil {
 		return wire.Welcome{}, err
 	}
-	a, ok := <-answers
-	if !ok {
-		return wire.Welcome{}, c.ended()
+	a, err := c.await(k)
+	if err != nil {
+		return wire.Welcome{}, err
 	}
+	wire.CloseAll(a.files)
 	return wire.ReadWelcome(a.body)
-}
-
-func (c *Client) ended() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.lost()
-}
-
-// Err is nil while the connection lasts, as far as is known, and says why it has ended afterwards: it wraps
-// job.ErrUnavailable then.
-func (c *Client) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.failure == nil {
-		return nil
-	}
-	return c.lost()
 }
 
 // all collects the answers to a request until the End.
 func all[T any](c *Client, request wire.Op, read func([]byte) (T, error)) ([]T, error) {
-	tag, answers, err := c.register()
+	k, err := c.register()
 	if err != nil {
 		return nil, err
 	}
-	defer c.unregister(tag)
-	if err := c.conn.Send(wire.Empty(request, tag)); err != nil {
+	defer c.unregister(k)
+	if err := c.send(wire.Empty(request, k.tag)); err != nil {
 		return nil, err
 	}
 	var list []T
-	for a := range answers {
+	for {
+		a, err := c.await(k)
+		if err != nil {
+			return nil, err
+		}
 		wire.CloseAll(a.files)
 		if a.op == wire.OpEnd {
 			return list, nil
@@ -190,7 +118,6 @@ func all[T any](c *Client, request wire.Op, read func([]byte) (T, error)) ([]T, 
 		}
 		list = append(list, one)
 	}
-	return nil, c.ended()
 }
 
 // List returns the running jobs: the caller's own, and for root all.
@@ -202,9 +129,7 @@ func (c *Client) Facts() ([]wire.Fact, error) { return all(c, wire.OpFacts, wire
 // A Run is a job under way.
 type Run struct {
 	c        *Client
-	tag      uint32
-	answers  <-chan answer
-	started  time.Time
+	call     *call
 	terminal func(*os.File)
 }
 
@@ -249,15 +174,15 @@ func (c *Client) Start(spec job.Spec, stdio job.Stdio, terminal func(master *os.
 			files = append(files, dir)
 		}
 	}
-	tag, answers, err := c.register()
+	k, err := c.register()
 	if err != nil {
 		return nil, err
 	}
-	if err := c.conn.Send(m.Append(tag), files...); err != nil {
-		c.unregister(tag)
-		return nil, fmt.Errorf("%w: %w", job.ErrUnavailable, reason(err))
+	if err := c.send(m.Append(k.tag), files...); err != nil {
+		c.unregister(k)
+		return nil, err
 	}
-	return &Run{c: c, tag: tag, answers: answers, started: time.Now(), terminal: terminal}, nil
+	return &Run{c: c, call: k, terminal: terminal}, nil
 }
 
 func message(spec job.Spec) wire.Run {
@@ -319,7 +244,7 @@ func openRepo(path string) (*os.File, error) {
 
 // Signal sends a signal to the job's first process or, with everyone, to all of its processes.
 func (r *Run) Signal(number int, everyone bool) error {
-	return r.c.conn.Send(wire.Signal{Number: uint8(number), Everyone: everyone}.Append(r.tag))
+	return r.c.conn.Send(wire.Signal{Number: uint8(number), Everyone: everyone}.Append(r.call.tag))
 }
 
 // Kill ends the job as a whole.
@@ -327,8 +252,12 @@ func (r *Run) Kill() error { return r.Signal(0, true) }
 
 // Wait waits for the job's end.
 func (r *Run) Wait() (job.Result, error) {
-	defer r.c.unregister(r.tag)
-	for a := range r.answers {
+	defer r.c.unregister(r.call)
+	for {
+		a, err := r.c.await(r.call)
+		if err != nil {
+			return job.Result{Status: job.Lost}, err
+		}
 		if a.op == wire.OpTerminal && len(a.files) == 1 && r.terminal != nil {
 			r.terminal(a.files[0])
 			continue
@@ -343,7 +272,6 @@ func (r *Run) Wait() (job.Result, error) {
 		}
 		return result(m)
 	}
-	return job.Result{Status: job.Lost}, r.c.ended()
 }
 
 // Run implements job.Runner.
@@ -355,8 +283,10 @@ func (c *Client) Run(ctx context.Context, spec job.Spec, stdio job.Stdio) (job.R
 	if stdio.Started != nil {
 		stdio.Started(r)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = r.Kill() })
-	defer stop()
+	if ctx.Done() != nil {
+		stop := context.AfterFunc(ctx, func() { _ = r.Kill() })
+		defer stop()
+	}
 	return r.Wait()
 }
 

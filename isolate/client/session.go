@@ -105,34 +105,30 @@ func (c *Client) RemoveImage(ctx context.Context, name string) error {
 
 // one sends a request and waits for its one answer, which is of kind want or a refusal.
 func (c *Client) one(ctx context.Context, want wire.Op, request func(tag uint32) []byte, files ...*os.File) (answer, error) {
-	tag, answers, err := c.register()
+	k, err := c.register()
 	if err != nil {
 		return answer{}, err
 	}
-	defer c.unregister(tag)
-	if err := c.conn.Send(request(tag), files...); err != nil {
-		return answer{}, fmt.Errorf("%w: %w", job.ErrUnavailable, reason(err))
+	defer c.unregister(k)
+	if err := c.send(request(k.tag), files...); err != nil {
+		return answer{}, err
 	}
-	select {
-	case <-ctx.Done():
-		return answer{}, ctx.Err()
-	case a, ok := <-answers:
-		if !ok {
-			return answer{}, c.ended()
-		}
-		wire.CloseAll(a.files)
-		if a.op == wire.OpResult {
-			m, err := wire.ReadResult(a.body)
-			if err == nil {
-				_, err = m.Became()
-			}
-			if err != nil {
-				return answer{}, err
-			}
-		}
-		if a.op != want {
-			return answer{}, wire.ErrMalformed
-		}
-		return a, nil
+	a, err := c.awaitWithin(ctx, k)
+	if err != nil {
+		return answer{}, err
 	}
+	wire.CloseAll(a.files)
+	if a.op == wire.OpResult {
+		m, err := wire.ReadResult(a.body)
+		if err == nil {
+			_, err = m.Became()
+		}
+		if err != nil {
+			return answer{}, err
+		}
+	}
+	if a.op != want {
+		return answer{}, wire.ErrMalformed
+	}
+	return a, nil
 }

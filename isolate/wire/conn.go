@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -21,10 +22,26 @@ type Conn struct {
 	file *os.File
 	raw  syscall.RawConn
 
-	buffer  []byte // of Receive
-	control []byte
+	in      incoming
+	receive func(fd uintptr) bool // in.receive
 
-	mu sync.Mutex // one Send at a time: who waits for room keeps its turn
+	mu   sync.Mutex            // one Send at a time: who waits for room keeps its turn
+	out  outgoing              // guarded by mu
+	send func(fd uintptr) bool // c.trySend
+}
+
+// incoming is the last message that was received.
+type incoming struct {
+	buffer, control []byte
+	n, cn, flags    int
+	err             error
+}
+
+// outgoing is the message that is being sent.
+type outgoing struct {
+	message, rights []byte
+	waits           bool // there was no room for it, and Patience bounds the wait
+	err             error
 }
 
 // NewConn takes over file, one end of a socket.
@@ -38,20 +55,21 @@ func NewConn(file *os.File) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dup: %w", err)
 	}
-	return open(fd)
+	return open(fd, MaxMessage)
 }
 
-// open makes a Conn of a socket's descriptor, which it takes over.
-func open(fd int) (*Conn, error) {
-	if err := unix.SetNonblock(fd, true); err != nil { // for the runtime's poller
+// open makes a Conn of a socket's descriptor, which it takes over, for messages of at most so many bytes.
+func open(fd, most int) (*Conn, error) {
+	// For the runtime's poller. A socket has no other flag that fcntl(2) sets.
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, unix.O_RDWR|unix.O_NONBLOCK); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("fcntl: %w", err)
 	}
 	c := &Conn{
-		file:    os.NewFile(uintptr(fd), "socket"),
-		buffer:  make([]byte, MaxMessage),
-		control: make([]byte, unix.CmsgSpace(MaxDescriptors*4)),
+		file: os.NewFile(uintptr(fd), "socket"),
+		in:   incoming{buffer: make([]byte, most), control: make([]byte, unix.CmsgSpace(MaxDescriptors*4))},
 	}
+	c.receive, c.send = c.in.receive, c.trySend // made once: each is an allocation
 	var err error
 	c.raw, err = c.file.SyscallConn()
 	if err != nil {
@@ -78,17 +96,21 @@ func Dial(path string) (*Conn, error) {
 		unix.Close(fd)
 		return nil, err
 	}
-	return open(fd)
+	return open(fd, MaxMessage)
 }
 
 // Pair makes a connected pair: a Conn for this process, and a file to be given to another.
-func Pair() (*Conn, *os.File, error) {
+func Pair() (*Conn, *os.File, error) { return PairFor(MaxMessage) }
+
+// PairFor is Pair with a Conn that receives messages of at most so many bytes; longer ones are ErrMalformed. It is for
+// the many that wait for a word.
+func PairFor(most int) (*Conn, *os.File, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("socketpair: %w", err)
 	}
 	theirs := os.NewFile(uintptr(fds[1]), "supervisor socket")
-	ours, err := open(fds[0])
+	ours, err := open(fds[0], most)
 	if err != nil {
 		theirs.Close()
 		return nil, nil, err
@@ -100,81 +122,89 @@ func Pair() (*Conn, *os.File, error) {
 func (c *Conn) Send(message []byte, files ...*os.File) error {
 	var rights []byte
 	if len(files) > 0 {
-		fds := make([]int, len(files))
-		for i, f := range files {
-			fds[i] = int(f.Fd())
+		fds := make([]int, 0, MaxDescriptors)
+		for _, f := range files {
+			fds = append(fds, int(f.Fd()))
 		}
 		rights = unix.UnixRights(fds...)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.Patience > 0 {
+	c.out = outgoing{message: message, rights: rights}
+	err := c.raw.Write(c.send)
+	if c.out.waits {
+		_ = c.file.SetWriteDeadline(time.Time{})
+	}
+	if err == nil {
+		err = c.out.err
+	}
+	c.out = outgoing{}
+	return err
+}
+
+// trySend is false if there is no room for the message. A timer is only for who has to wait.
+func (c *Conn) trySend(fd uintptr) bool {
+	for c.out.err = unix.EINTR; errors.Is(c.out.err, unix.EINTR); {
+		c.out.err = unix.Sendmsg(int(fd), c.out.message, c.out.rights, nil, unix.MSG_NOSIGNAL)
+	}
+	if !errors.Is(c.out.err, unix.EAGAIN) {
+		return true
+	}
+	if c.Patience > 0 && !c.out.waits {
+		c.out.waits = true
 		_ = c.file.SetWriteDeadline(time.Now().Add(c.Patience))
 	}
-	var failure error
-	err := c.raw.Write(func(fd uintptr) bool {
-		failure = retry(func() error { return unix.Sendmsg(int(fd), message, rights, nil, unix.MSG_NOSIGNAL) })
-		return !errors.Is(failure, unix.EAGAIN)
-	})
-	return errors.Join(err, failure)
+	return false
 }
 
 // Receive returns the next message, valid until the next call, and the descriptors that came with it, which are the
 // caller's to close. io.EOF is the other side's end. A message or its descriptors that do not fit are ErrMalformed.
 func (c *Conn) Receive() ([]byte, []*os.File, error) {
-	var n, cn, flags int
-	var failure error
-	err := c.raw.Read(func(fd uintptr) bool {
-		failure = retry(func() (err error) {
-			n, cn, flags, _, err = unix.Recvmsg(int(fd), c.buffer, c.control, unix.MSG_CMSG_CLOEXEC)
-			return err
-		})
-		return !errors.Is(failure, unix.EAGAIN)
-	})
-	if err := errors.Join(err, failure); err != nil {
+	in := &c.in
+	if err := c.raw.Read(c.receive); err != nil {
 		return nil, nil, err
 	}
-	files, err := takeRights(c.control[:cn])
+	if in.err != nil {
+		return nil, nil, in.err
+	}
+	files, err := takeRights(in.control[:in.cn])
 	switch {
 	case err != nil:
-	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
+	case in.flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
 		err = ErrMalformed
-	case n == 0 && cn == 0:
+	case in.n == 0 && in.cn == 0:
 		err = io.EOF
 	}
 	if err != nil {
 		CloseAll(files)
 		return nil, nil, err
 	}
-	return c.buffer[:n], files, nil
+	return in.buffer[:in.n], files, nil
 }
 
-// retry calls f again while a signal interrupts it.
-func retry(f func() error) error {
-	for {
-		if err := f(); !errors.Is(err, unix.EINTR) {
-			return err
-		}
+// receive is false if there is no message.
+func (in *incoming) receive(fd uintptr) bool {
+	for in.err = unix.EINTR; errors.Is(in.err, unix.EINTR); {
+		in.n, in.cn, in.flags, _, in.err = unix.Recvmsg(int(fd), in.buffer, in.control, unix.MSG_CMSG_CLOEXEC)
 	}
+	return !errors.Is(in.err, unix.EAGAIN)
 }
 
+// takeRights returns the descriptors of a control message, those of a malformed one too.
 func takeRights(control []byte) ([]*os.File, error) {
-	if len(control) == 0 {
-		return nil, nil
-	}
-	messages, err := unix.ParseSocketControlMessage(control)
-	if err != nil {
-		return nil, ErrMalformed
-	}
 	var files []*os.File
-	for i := range messages {
-		fds, err := unix.ParseUnixRights(&messages[i])
-		if err != nil {
+	for len(control) > 0 {
+		head, data, rest, err := unix.ParseOneSocketControlMessage(control)
+		if err != nil || head.Level != unix.SOL_SOCKET || head.Type != unix.SCM_RIGHTS || len(data)%4 != 0 {
 			return files, ErrMalformed
 		}
-		for _, fd := range fds {
-			files = append(files, os.NewFile(uintptr(fd), "passed descriptor"))
+		if files == nil {
+			files = make([]*os.File, 0, len(data)/4)
 		}
+		for ; len(data) > 0; data = data[4:] {
+			files = append(files, os.NewFile(uintptr(binary.NativeEndian.Uint32(data)), "passed descriptor"))
+		}
+		control = rest
 	}
 	return files, nil
 }
@@ -187,6 +217,17 @@ func (c *Conn) Peer() (*unix.Ucred, error) {
 		cred, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
 	return cred, errors.Join(err, inner)
+}
+
+// Ended says, without waiting, whether Receive would return an error: the other side has closed, or this one has.
+func (c *Conn) Ended() bool {
+	ended := false
+	err := c.raw.Control(func(fd uintptr) {
+		var b [1]byte
+		n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		ended = err == nil && n == 0 || err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
+	})
+	return ended || err != nil
 }
 
 // SetDeadline bounds the next Receive and Send; the zero time lifts the bound.

@@ -14,8 +14,8 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// pair returns both ends of a connection.
-func pair(t *testing.T) (a, b *Conn) {
+// connected returns both ends of a connection.
+func connected(t testing.TB) (a, b *Conn) {
 	t.Helper()
 	a, file, err := Pair()
 	if err != nil {
@@ -34,7 +34,7 @@ func pair(t *testing.T) (a, b *Conn) {
 
 func TestConn(t *testing.T) {
 	sandboxtest.Leaks(t)
-	a, b := pair(t)
+	a, b := connected(t)
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestConnRefuses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			sandboxtest.Leaks(t)
-			a, b := pair(t)
+			a, b := connected(t)
 			if err := a.Send(tt.message, tt.files...); err != nil {
 				t.Fatal(err)
 			}
@@ -105,7 +105,7 @@ func TestConnRefuses(t *testing.T) {
 }
 
 func TestConnDeadline(t *testing.T) {
-	a, b := pair(t)
+	a, b := connected(t)
 	a.SetDeadline(time.Now().Add(-time.Second))
 	if _, _, err := a.Receive(); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%v", err)
@@ -116,6 +116,89 @@ func TestConnDeadline(t *testing.T) {
 	}
 	if got, _, err := a.Receive(); err != nil || len(got) != 1 {
 		t.Errorf("%x, %v", got, err)
+	}
+}
+
+// TestPairFor: what is longer than agreed is malformed, and its descriptors are closed; what follows it arrives.
+func TestPairFor(t *testing.T) {
+	sandboxtest.Leaks(t)
+	const most = 64
+	a, file, err := PairFor(most)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	b, err := NewConn(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for _, size := range []int{most + 1, most} {
+		if err := b.Send(make([]byte, size), null); err != nil {
+			t.Fatal(err)
+		}
+		got, files, err := a.Receive()
+		if size > most {
+			if !errors.Is(err, ErrMalformed) || files != nil {
+				t.Errorf("%d bytes: %v, %v", size, files, err)
+			}
+			continue
+		}
+		if err != nil || len(got) != size || len(files) != 1 {
+			t.Errorf("%d bytes: %d and %d descriptors, %v", size, len(got), len(files), err)
+		}
+		CloseAll(files)
+	}
+}
+
+// TestEnded: the end is seen without receiving, and not before all that was sent is received.
+func TestEnded(t *testing.T) {
+	a, b := connected(t)
+	if a.Ended() || b.Ended() {
+		t.Error("ended at the beginning")
+	}
+	if err := b.Send([]byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	b.Close()
+	if a.Ended() {
+		t.Error("ended with a message to be received")
+	}
+	if got, _, err := a.Receive(); err != nil || !bytes.Equal(got, []byte{1}) {
+		t.Errorf("%x, %v", got, err)
+	}
+	if !a.Ended() || !b.Ended() {
+		t.Errorf("not ended: %t here, %t where it was closed", !a.Ended(), !b.Ended())
+	}
+}
+
+// TestPatience: who reads nothing holds up a sender for as long as that has patience, each time anew.
+func TestPatience(t *testing.T) {
+	a, b := connected(t)
+	a.Patience = time.Millisecond
+	fill := func() int {
+		for n := 0; ; n++ {
+			if err := a.Send(make([]byte, MaxMessage)); err != nil {
+				if !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Fatal(err)
+				}
+				return n
+			}
+		}
+	}
+	if first, again := fill(), fill(); first == 0 || again != 0 {
+		t.Errorf("%d messages fitted, then %d", first, again)
+	}
+	if _, _, err := b.Receive(); err != nil {
+		t.Fatal(err)
+	}
+	if n := fill(); n == 0 {
+		t.Error("none fitted after one was read")
 	}
 }
 

@@ -1,6 +1,10 @@
 package wire
 
-import "corral/job"
+import (
+	"math/bits"
+
+	"corral/job"
+)
 
 // Flags of a Run.
 const (
@@ -83,12 +87,7 @@ func ReadRun(body []byte) (Run, error) {
 
 // Descriptors is the number that must come with r.
 func (r *Run) Descriptors() int {
-	n := 1
-	for flag, more := range map[uint32]int{FlagStdin: 1, FlagRepo: 1, FlagCommon: 1} {
-		if r.Flags&flag != 0 {
-			n += more
-		}
-	}
+	n := 1 + bits.OnesCount32(r.Flags&(FlagStdin|FlagRepo|FlagCommon))
 	if r.Flags&FlagTerminal == 0 {
 		n += 2
 	}

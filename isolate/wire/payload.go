@@ -72,11 +72,25 @@ func Seal(name string, content []byte, perm uint32) (*os.File, error) {
 		f.Close()
 		return nil, fmt.Errorf("memfd: fchmod: %w", err)
 	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, payloadSeals); err != nil {
+	if err := addSeals(fd); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("memfd: seal: %w", err)
 	}
 	return f, nil
+}
+
+// addSeals seals a memfd. The kernel answers EBUSY, after a wait of its own, when somebody else seems to use a page: on a loaded
+// machine that may be a processor's list of new pages (memfd_wait_for_pins in mm/memfd.c).
+func addSeals(fd int) error {
+	const tries = 20
+	var err error
+	for range tries {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, payloadSeals)
+		if !errors.Is(err, unix.EBUSY) {
+			break
+		}
+	}
+	return err
 }
 
 // Sealed says whether f is a memfd that nobody can change any more and of at most MaxPayload bytes.

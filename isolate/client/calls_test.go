@@ -1,0 +1,262 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+
+	"corral/internal/sandboxtest"
+	"corral/isolate/wire"
+	"corral/job"
+)
+
+// TestManyWait: each of many who wait at once has its own answer, whoever of them receives and in whatever order they come.
+func TestManyWait(t *testing.T) {
+	const many = 64
+	for name, order := range map[string]func([]uint32){
+		"first asked, first answered": func([]uint32) {},
+		"last asked, first answered":  slices.Reverse[[]uint32],
+		"half and half":               func(tags []uint32) { slices.Reverse(tags[many/2:]) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			sandboxtest.Leaks(t)
+			c, s := supervisor(t)
+			var work sync.WaitGroup
+			for range many {
+				work.Go(func() {
+					r, err := c.Run(t.Context(), job.Spec{Repo: "/", Args: []string{"true"}}, streams(t))
+					if err != nil || r.Status != job.Success {
+						t.Errorf("%+v, %v", r, err)
+					}
+				})
+			}
+			var tags []uint32
+			for range many {
+				head, _, files := next(t, s)
+				wire.CloseAll(files)
+				tags = append(tags, head.Tag)
+			}
+			order(tags)
+			for _, tag := range tags {
+				if err := s.Send((&wire.Result{Outcome: wire.Exited, Job: fmt.Sprint(tag)}).Append(tag)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			work.Wait()
+		})
+	}
+}
+
+// TestTurns: who received and has its answer hands on to who waits.
+func TestTurns(t *testing.T) {
+	c, s := supervisor(t)
+	var first, second sync.WaitGroup
+	ask := func(group *sync.WaitGroup) uint32 {
+		group.Go(func() {
+			if w, err := c.Hello(); err != nil || w.Instance != "x" {
+				t.Errorf("%+v, %v", w, err)
+			}
+		})
+		head, _, _ := next(t, s)
+		return head.Tag
+	}
+	a, b := ask(&first), ask(&second)
+	for tag, group := range map[uint32]*sync.WaitGroup{a: &first, b: &second} {
+		if err := s.Send(wire.Welcome{Instance: "x"}.Append(tag)); err != nil {
+			t.Fatal(err)
+		}
+		group.Wait()
+	}
+}
+
+// TestBusy: who was answered and is busy with it holds up nobody else.
+func TestBusy(t *testing.T) {
+	sandboxtest.Leaks(t)
+	c, s := supervisor(t)
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	var work sync.WaitGroup
+	busy, done := make(chan struct{}), make(chan struct{})
+	var others sync.WaitGroup
+	others.Go(func() {
+		if _, err := c.Hello(); err != nil {
+			t.Error(err)
+		}
+	})
+	head, _, _ := next(t, s) // that one receives when the job is asked for
+	asked := []uint32{head.Tag}
+	work.Go(func() {
+		spec := job.Spec{Repo: "/", Args: []string{"true"}, Terminal: job.Size{Rows: 1, Cols: 1}}
+		r, err := c.Start(spec, job.Stdio{}, func(m *os.File) {
+			m.Close()
+			close(busy)
+			<-done
+		})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if got, err := r.Wait(); err != nil || got.Status != job.Success {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
+	run, _, files := next(t, s)
+	wire.CloseAll(files)
+	for range 2 {
+		others.Go(func() {
+			if _, err := c.Hello(); err != nil {
+				t.Error(err)
+			}
+		})
+		head, _, _ := next(t, s)
+		asked = append(asked, head.Tag)
+	}
+	if err := s.Send(wire.Empty(wire.OpTerminal, run.Tag), null); err != nil {
+		t.Fatal(err)
+	}
+	<-busy
+	for _, tag := range asked {
+		if err := s.Send(wire.Welcome{}.Append(tag)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	others.Wait()
+	close(done)
+	if err := s.Send((&wire.Result{Outcome: wire.Exited}).Append(run.Tag)); err != nil {
+		t.Fatal(err)
+	}
+	work.Wait()
+}
+
+// TestGivesUp: who does not wait any more holds up nobody, and what is answered to it is closed.
+func TestGivesUp(t *testing.T) {
+	sandboxtest.Leaks(t)
+	c, s := supervisor(t)
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	var left sync.WaitGroup
+	left.Go(func() {
+		if _, err := c.ask(ctx, wire.State{UID: 7}.Append); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	given, _, _ := next(t, s)
+	cancel()
+	left.Wait()
+	var work sync.WaitGroup
+	for range 3 {
+		work.Go(func() {
+			if _, err := c.Hello(); err != nil {
+				t.Error(err)
+			}
+		})
+		head, _, _ := next(t, s)
+		for _, message := range [][]byte{wire.Answer{}.Append(given.Tag), wire.Welcome{}.Append(head.Tag)} {
+			files := []*os.File{null}
+			if message[2] == byte(wire.OpWelcome) {
+				files = nil
+			}
+			if err := s.Send(message, files...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		work.Wait()
+	}
+}
+
+// TestErr: that the supervisor has ended is seen although nobody waits for an answer.
+func TestErr(t *testing.T) {
+	c, s := supervisor(t)
+	if err := c.Err(); err != nil {
+		t.Error(err)
+	}
+	s.Close()
+	if err := c.Err(); !errors.Is(err, job.ErrUnavailable) {
+		t.Errorf("after the supervisor's end: %v", err)
+	}
+	c, _ = supervisor(t)
+	c.Close()
+	if err := c.Err(); !errors.Is(err, job.ErrUnavailable) {
+		t.Errorf("after the close: %v", err)
+	}
+	if _, err := c.Hello(); !errors.Is(err, job.ErrUnavailable) {
+		t.Errorf("a request after the close: %v", err)
+	}
+}
+
+// BenchmarkRun is a job that takes no time, one after another and many at once.
+func BenchmarkRun(b *testing.B) {
+	for _, many := range []int{1, 64} {
+		b.Run(fmt.Sprintf("%d at once", many), func(b *testing.B) {
+			ours, file, err := wire.Pair()
+			if err != nil {
+				b.Fatal(err)
+			}
+			theirs, err := wire.NewConn(file)
+			if err != nil {
+				b.Fatal(err)
+			}
+			c := New(ours)
+			c.ByPath = true
+			var work sync.WaitGroup
+			work.Go(func() { answerAll(theirs) })
+			b.ReportAllocs()
+			b.SetParallelism(many)
+			one := func() {
+				read, write, err := Output()
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				defer read.Close()
+				spec := job.Spec{Repo: "/srv/app", Args: []string{"true"}}
+				if _, err := c.Run(context.Background(), spec, job.Stdio{Stdout: write, Stderr: write}); err != nil {
+					b.Error(err)
+				}
+			}
+			if many == 1 {
+				for b.Loop() {
+					one()
+				}
+			} else {
+				b.RunParallel(func(p *testing.PB) {
+					for p.Next() {
+						one()
+					}
+				})
+			}
+			c.Close()
+			work.Wait()
+			theirs.Close()
+		})
+	}
+}
+
+// answerAll ends every job at once, until the connection ends.
+func answerAll(conn *wire.Conn) {
+	for {
+		message, files, err := conn.Receive()
+		if err != nil {
+			return
+		}
+		wire.CloseAll(files)
+		head, _, err := wire.ReadHeader(message)
+		if err != nil {
+			return
+		}
+		if conn.Send((&wire.Result{Outcome: wire.Exited}).Append(head.Tag)) != nil {
+			return
+		}
+	}
+}
