@@ -11,7 +11,7 @@
 // A Store is a directory of artifacts, one directory each, named by its handle:
 //
 //	manifest.json   whose it is, what ran, how it ended, sizes, hashes, when it expires
-//	stdout.gz       gzip(RFC 1952), one member
+//	stdout.gz       gzip (RFC 1952), one member; what is short is in it as it is
 //	stderr.gz
 //
 // An artifact appears by one rename, complete or not at all. Several processes of one user share a store without a

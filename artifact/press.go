@@ -3,7 +3,9 @@ package artifact
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"hash"
+	"hash/crc32"
 	"io"
 	"sync"
 
@@ -59,11 +61,31 @@ func (p *presses) close(c *press) (sealed, error) {
 	return s, err
 }
 
-// short compresses in one go.
+// plainMost is how much is stored as it is: compressed, it would take the same block of a disk (see blockSize), and a press.
+const plainMost = 3 << 10
+
+// short makes a member of gzip in one go.
 func (p *presses) short(dst *bytes.Buffer, owner, text []byte) (sealed, error) {
+	if len(text) <= plainMost {
+		dst.Write(plainMember(owner, text))
+		return sealed{int64(len(text)), sha256.Sum256(text)}, nil
+	}
 	c := p.to(dst, owner)
 	_, _ = c.Write(text) // to memory
 	return p.close(c)
+}
+
+// plainMember is a member of gzip (RFC 1952) with one block that is not compressed (RFC 1951, 3.2.4): text has less than 64
+// KiB.
+func plainMember(owner, text []byte) []byte {
+	const deflate, extra, fastest, unknownSystem, last = 8, 4, 4, 255, 1
+	b := make([]byte, 0, 25+len(owner)+len(text))
+	b = append(b, 0x1f, 0x8b, deflate, extra, 0, 0, 0, 0, fastest, unknownSystem)
+	b = append(binary.LittleEndian.AppendUint16(b, uint16(len(owner))), owner...)
+	b = binary.LittleEndian.AppendUint16(append(b, last), uint16(len(text)))
+	b = append(binary.LittleEndian.AppendUint16(b, ^uint16(len(text))), text...)
+	b = binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(text))
+	return binary.LittleEndian.AppendUint32(b, uint32(len(text)))
 }
 
 // unpack returns a reader of the one member of gzip that r has. What comes after it is an error.

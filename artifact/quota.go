@@ -111,7 +111,10 @@ type stored struct {
 
 // artifacts returns those of the store, the oldest first: by when they were committed. A handle has the time at which its
 // job began, and what a long job wrote is not old when it ends.
-func (s *Store) artifacts() ([]stored, error) {
+func (s *Store) artifacts() ([]stored, error) { return s.listed(s.look) }
+
+// listed returns them as look sees each.
+func (s *Store) listed(look func(handle string, begun time.Time) stored) ([]stored, error) {
 	all, err := names(s.dir, -1)
 	if err != nil {
 		return nil, err
@@ -119,7 +122,7 @@ func (s *Store) artifacts() ([]stored, error) {
 	var list []stored
 	for _, name := range all {
 		if at, ok := made(name); ok {
-			list = append(list, s.look(name, at))
+			list = append(list, look(name, at))
 		}
 	}
 	slices.SortFunc(list, func(a, b stored) int {
@@ -151,6 +154,16 @@ func (s *Store) look(handle string, begun time.Time) stored {
 	return a
 }
 
+// dated is look without its size.
+func (s *Store) dated(handle string, begun time.Time) stored {
+	a := stored{handle: handle, since: begun}
+	var st unix.Stat_t
+	if unix.Fstatat(s.dir, handle, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		a.since = time.Unix(st.Mtim.Unix())
+	}
+	return a
+}
+
 // date writes down when an artifact is committed, as the time of its directory, in which nothing is made or removed any
 // more. Without it that is when the job began.
 func (s *Store) date(name string) {
@@ -178,16 +191,52 @@ func (s *Store) makeRoom(more usage) usage {
 		if u.count <= count && u.bytes <= bytes {
 			break
 		}
-		if s.take(a.handle) == nil {
+		if _, err := s.take(a.handle); err == nil {
 			u.count--
 			u.bytes -= a.bytes
 		}
 	}
+	s.tell()
+	return u
+}
+
+// tell has what is in the background look after artifacts that were taken away, and after room for more.
+func (s *Store) tell() {
 	select {
 	case s.taken <- struct{}{}:
 	default:
 	}
-	return u
+}
+
+// crowded says whether the quota by count is so near that room is to be made ahead. A commit that has to make it looks at
+// every artifact while its reply waits. Of few artifacts each is kept as long as it may be.
+func (s *Store) crowded(u usage) bool { return s.maxCount >= 256 && u.count > s.maxCount-s.maxCount/32 }
+
+// makeRoomAhead takes the oldest artifacts away when the quota by count is near: commits go on meanwhile.
+func (s *Store) makeRoomAhead() {
+	var u usage
+	if s.quota.with(func(now usage) (usage, error) { u = now; return now, nil }) != nil || !s.crowded(u) {
+		return
+	}
+	list, err := s.listed(s.dated)
+	if err != nil {
+		return
+	}
+	most := int64(len(list)) - (s.maxCount - s.maxCount/16)
+	if most <= 0 { // the usage is wrong
+		_ = s.quota.with(func(usage) (usage, error) { return s.makeRoom(usage{}), nil })
+		return
+	}
+	for _, a := range list[:most] {
+		a = s.look(a.handle, a.since)
+		_ = s.quota.with(func(u usage) (usage, error) {
+			if mine, _ := s.take(a.handle); mine {
+				u.count--
+				u.bytes -= a.bytes
+			}
+			return u, nil
+		})
+	}
 }
 
 func total(list []stored) usage {
@@ -198,23 +247,24 @@ func total(list []stored) usage {
 	return u
 }
 
-// take makes an artifact one that there is not, for whoever looks for it. Its files are still to be removed.
-func (s *Store) take(handle string) error {
+// take makes an artifact one that there is not, for whoever looks for it. Its files are still to be removed. Of several that
+// take the same one it is one's.
+func (s *Store) take(handle string) (mine bool, err error) {
 	gone := gonePrefix + handle
-	err := unix.Renameat(s.dir, handle, s.dir, gone)
+	err = unix.Renameat(s.dir, handle, s.dir, gone)
 	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
 		_ = removeDir(s.dir, gone)
 		err = unix.Renameat(s.dir, handle, s.dir, gone)
 	}
 	if errors.Is(err, unix.ENOENT) {
-		return nil // somebody else did
+		return false, nil // somebody else did
 	}
-	return errName("rename", handle, err)
+	return err == nil, errName("rename", handle, err)
 }
 
 // remove removes an artifact.
 func (s *Store) remove(handle string) error {
-	if err := s.take(handle); err != nil {
+	if _, err := s.take(handle); err != nil {
 		return err
 	}
 	return removeDir(s.dir, gonePrefix+handle)

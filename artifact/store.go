@@ -44,7 +44,7 @@ type Store struct {
 	reading chan struct{} // one for each Query that reads now
 	quota   quota
 	syncer  *syncer       // nil with fsyncEach
-	taken   chan struct{} // artifacts were taken away whose files are to be removed
+	taken   chan struct{} // artifacts were taken away whose files are to be removed, or there is little room
 	stop    context.CancelFunc
 	swept   sync.WaitGroup
 }
@@ -170,6 +170,7 @@ func (s *Store) commit(t *tempDir, handle string, size int64) error {
 			}
 		}
 	}
+	crowded := false
 	err := s.quota.with(func(u usage) (usage, error) {
 		if u.count+1 > s.maxCount || u.bytes+size > s.maxBytes {
 			u = s.makeRoom(usage{1, size})
@@ -177,15 +178,19 @@ func (s *Store) commit(t *tempDir, handle string, size int64) error {
 		u.count++
 		u.bytes += size
 		s.date(t.name)
+		crowded = s.crowded(u)
 		return u, unix.Renameat2(s.dir, t.name, s.dir, handle, unix.RENAME_NOREPLACE)
 	})
 	if err != nil {
 		return errName("rename", t.name, err)
 	}
 	t.name = ""
+	if crowded {
+		s.tell()
+	}
 	if s.fsyncEach {
 		return errName("fsync", storeName, unix.Fsync(s.dir))
 	}
-	s.syncer.add(t.fds())
+	s.syncer.add(t.hand())
 	return nil
 }

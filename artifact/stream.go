@@ -41,7 +41,7 @@ func (s *stream) open() (*os.File, error) {
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
 		return nil, os.NewSyscallError("pipe2", err)
 	}
-	if err := unix.SetNonblock(p[0], true); err != nil {
+	if _, err := unix.FcntlInt(uintptr(p[0]), unix.F_SETFL, unix.O_NONBLOCK); err != nil { // a pipe has no other flags yet
 		unix.Close(p[0])
 		unix.Close(p[1])
 		return nil, os.NewSyscallError("fcntl", err)

@@ -24,6 +24,7 @@ func (s *Store) sweepAtIntervals(ctx context.Context) {
 		case <-ticker.C:
 			s.sweep(ctx)
 		case <-s.taken:
+			s.makeRoomAhead()
 			s.clear()
 		}
 	}
@@ -91,63 +92,57 @@ func (s *Store) expired(handle string, at time.Time) bool {
 
 // A syncer brings artifacts to the disk in groups.
 type syncer struct {
-	dir  int
-	mu   sync.Mutex
-	fds  []int // guarded by mu: copies, to be synced and closed
-	all  bool  // guarded by mu: more than fds are to be synced
-	wake chan struct{}
-	done chan struct{}
+	dir int
+
+	turn sync.Mutex // one group after the other
+
+	mu    sync.Mutex
+	fds   []int       // guarded by mu: to be synced and closed
+	all   bool        // guarded by mu: more than fds are to be synced
+	due   bool        // guarded by mu: the timer runs, for what there is
+	timer *time.Timer // guarded by mu: nil before the first artifact
 }
 
 const (
-	// groupEvery is how long an artifact waits for others.
+	// groupEvery is how long an artifact waits for others, at most.
 	groupEvery = 20 * time.Millisecond
 	// groupMost is how many descriptors are kept open for that.
 	groupMost = 128
 )
 
-func newSyncer(dir int) *syncer {
-	y := &syncer{dir: dir, wake: make(chan struct{}, 1), done: make(chan struct{})}
-	go y.run()
-	return y
-}
+func newSyncer(dir int) *syncer { return &syncer{dir: dir} }
 
-// add has the descriptors of a new artifact synced soon. They stay the caller's.
+// add takes over the descriptors of a new artifact, and has them synced soon. Nobody is woken for it: its reply is yet to
+// be written.
 func (y *syncer) add(fds []int) {
 	y.mu.Lock()
+	defer y.mu.Unlock()
 	for _, fd := range fds {
 		if len(y.fds) >= groupMost {
 			y.all = true
-			break
+			unix.Close(fd)
+			continue
 		}
-		c, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			y.all = true
-			break
-		}
-		y.fds = append(y.fds, c)
+		y.fds = append(y.fds, fd)
 	}
-	y.mu.Unlock()
-	select {
-	case y.wake <- struct{}{}:
+	switch {
+	case y.due:
+		return
+	case y.timer == nil:
+		y.timer = time.AfterFunc(groupEvery/2, y.sync)
 	default:
+		y.timer.Reset(groupEvery / 2)
 	}
-}
-
-func (y *syncer) run() {
-	defer close(y.done)
-	for range y.wake {
-		time.Sleep(groupEvery / 2)
-		y.sync()
-	}
-	y.sync()
+	y.due = true
 }
 
 // sync brings the group to the disk: files before the name that makes them an artifact.
 func (y *syncer) sync() {
+	y.turn.Lock()
+	defer y.turn.Unlock()
 	y.mu.Lock()
 	fds, all := y.fds, y.all
-	y.fds, y.all = nil, false
+	y.fds, y.all, y.due = nil, false, false
 	y.mu.Unlock()
 	for _, fd := range fds {
 		_ = unix.Fsync(fd) // what is not on the disk is not there after a power cut; there is nobody to tell
@@ -161,8 +156,5 @@ func (y *syncer) sync() {
 	}
 }
 
-// close syncs what is left. Nothing may be added any more.
-func (y *syncer) close() {
-	close(y.wake)
-	<-y.done
-}
+// close syncs what is left. Nothing may be added any more: the timer finds nothing then.
+func (y *syncer) close() { y.sync() }

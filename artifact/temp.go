@@ -54,6 +54,13 @@ func (t *tempDir) fill(store int) (err error) {
 // fds are the descriptors of t, files before their directory.
 func (t *tempDir) fds() []int { return append(t.files[:len(t.files):len(t.files)], t.dir) }
 
+// hand gives the descriptors away, which the caller is to close.
+func (t *tempDir) hand() []int {
+	fds := t.fds()
+	t.dir, t.files = -1, [len(fileNames)]int{-1, -1, -1}
+	return fds
+}
+
 // dropTemp removes t, unless it has become an artifact, and closes it.
 func (s *Store) dropTemp(t *tempDir) {
 	if t.name != "" {

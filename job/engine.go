@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -202,23 +203,26 @@ func (e *Engine) watch(out Output, w Watch) (stop func()) {
 	if every == 0 {
 		every = 5 * time.Second
 	}
-	begun, end, ended := time.Now(), make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		ticker := time.NewTicker(every)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-end:
-				return
-			case <-ticker.C:
-				stdout, stderr := out.Written()
-				w(time.Since(begun), stdout, stderr)
-			}
+	begun, ended := time.Now(), false
+	var mu sync.Mutex // guards ended, and is held while w is called
+	var timer *time.Timer
+	tick := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if ended {
+			return
 		}
-	}()
+		stdout, stderr := out.Written()
+		w(time.Since(begun), stdout, stderr)
+		timer.Reset(every)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(every, tick)
 	return func() {
-		close(end)
-		<-ended
+		timer.Stop()
+		mu.Lock()
+		defer mu.Unlock()
+		ended = true
 	}
 }

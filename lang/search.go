@@ -134,6 +134,10 @@ const absent = "it is not there"
 // check returns where a program's path leads, and why it cannot be used or "". The path itself and what it leads to must
 // both be what every jail shows: what is executed is the path, for the name is what some programs go by.
 func (s *search) check(path string) (real, why string) {
+	var st unix.Stat_t
+	if errors.Is(unix.Lstat(path, &st), unix.ENOENT) { // most are not, and one look is enough to see it
+		return "", absent
+	}
 	real, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return "", absent

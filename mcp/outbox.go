@@ -13,8 +13,8 @@ const (
 	maxWaiting      = 64 << 20  // above, an answer is replaced by a short error
 )
 
-// An outbox writes the messages of one connection, each a line, in the order in which they were put. Nobody who puts one
-// waits for the client.
+// An outbox writes the messages of one connection, each a line, in the order in which they were put or sent. Nobody who
+// puts one waits for the client.
 type outbox struct {
 	out  io.Writer
 	wake chan struct{} // cap 1: there is something to write, or the end
@@ -24,6 +24,7 @@ type outbox struct {
 	mu     sync.Mutex
 	queue  [][]byte // guarded by mu
 	size   int      // guarded by mu: bytes in queue, and in the write under way
+	busy   bool     // guarded by mu: somebody writes
 	closed bool     // guarded by mu
 	err    error    // guarded by mu: why writing failed
 }
@@ -35,11 +36,36 @@ func newOutbox(out io.Writer) *outbox {
 // put queues an answer. When too much waits, a short error takes its place.
 func (o *outbox) put(id, data []byte) {
 	o.mu.Lock()
-	if o.size+len(data) > maxWaiting {
-		data = errorOf(id, refused(codeBusy, "the answer of %d bytes was dropped: %d MiB wait for the client to read",
-			len(data), o.size>>20))
+	o.push(o.bounded(id, data))
+}
+
+// send is put for who may wait for the client: it writes the answer itself when nobody else writes.
+func (o *outbox) send(id, data []byte) {
+	o.mu.Lock()
+	data = o.bounded(id, data)
+	if o.busy || o.closed || o.err != nil || len(o.queue) > 0 {
+		o.push(data)
+		return
 	}
-	o.push(data)
+	o.busy = true
+	o.size += len(data)
+	o.mu.Unlock()
+	o.write(data)
+	o.mu.Lock()
+	more := o.closed || len(o.queue) > 0
+	o.mu.Unlock()
+	if more { // run waits for it
+		signal(o.wake)
+	}
+}
+
+// bounded returns an answer, or the short error. The caller holds the lock.
+func (o *outbox) bounded(id, data []byte) []byte {
+	if o.size+len(data) <= maxWaiting {
+		return data
+	}
+	return errorOf(id, refused(codeBusy, "the answer of %d bytes was dropped: %d MiB wait for the client to read",
+		len(data), o.size>>20))
 }
 
 // note queues a notification, or drops it when the client is behind.
@@ -70,8 +96,7 @@ func (o *outbox) run() {
 		line, last := o.take()
 		switch {
 		case line != nil:
-			_, err := o.out.Write(append(line, '\n'))
-			o.wrote(len(line), err)
+			o.write(line)
 		case last:
 			return
 		default:
@@ -80,21 +105,26 @@ func (o *outbox) run() {
 	}
 }
 
+// take returns what is to be written now, by who called it: nil when there is nothing, or when somebody else writes.
 func (o *outbox) take() (line []byte, last bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.queue) == 0 {
-		return nil, o.closed || o.err != nil
+	if o.busy || len(o.queue) == 0 {
+		return nil, o.err != nil || o.closed && !o.busy
 	}
 	line = o.queue[0]
 	o.queue[0] = nil
 	o.queue = o.queue[1:]
+	o.busy = true
 	return line, false
 }
 
-func (o *outbox) wrote(n int, err error) {
+// write writes a line, whose writer is the caller alone.
+func (o *outbox) write(line []byte) {
+	_, err := o.out.Write(append(line, '\n'))
 	o.mu.Lock()
-	o.size -= n
+	o.busy = false
+	o.size -= len(line)
 	o.mu.Unlock()
 	if err != nil {
 		o.fail(err)

@@ -221,8 +221,11 @@ func (a *executeArgs) request(tool string, c Caller) *job.Request {
 	return r
 }
 
-// watch tells the client that the job still runs.
+// watch tells the client that the job still runs. It is nil when that was not asked for: then nobody has to be woken.
 func watch(c Caller) job.Watch {
+	if c.quiet {
+		return nil
+	}
 	return func(elapsed time.Duration, stdout, stderr int64) {
 		seconds := elapsed.Round(time.Second)
 		c.Progress(elapsed.Seconds(), fmt.Sprintf("running for %s, %d bytes of output so far", seconds, stdout+stderr))

@@ -171,7 +171,7 @@ type reply struct {
 func (s *Server) answer(ctx context.Context, m *message, c Caller, notify func([]byte)) reply {
 	reports := &progress{token: m.meta.progress, send: notify}
 	at := calls.TraceOf(m.meta.trace, m.meta.state)
-	c.Progress, c.Trace = reports.report, at.ID
+	c.Progress, c.Trace, c.quiet = reports.report, at.ID, reports.token == nil
 	k := &call{message: m, caller: c}
 	p := newPeer()
 	ctx = k.begin(WithCaller(withCall(s.sdk.WithContext(ctx, p), k), c), s, at)

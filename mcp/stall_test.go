@@ -126,11 +126,14 @@ func TestWaitRoom(t *testing.T) {
 	in := strings.NewReader(ping + "\n")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if err := l.read(ctx, newLineReader(in, maxLine)); err != nil || in.Len() != int(in.Size()) {
+	ended := make(chan error, 1)
+	l.read(ctx, newLineReader(in, maxLine), ended)
+	if err := <-ended; err != nil || in.Len() != int(in.Size()) {
 		t.Errorf("%d of %d bytes are left, %v", in.Len(), in.Size(), err)
 	}
 	go l.out.run()
-	if err := l.read(t.Context(), newLineReader(in, maxLine)); !errors.Is(err, io.EOF) {
+	l.read(t.Context(), newLineReader(in, maxLine), ended)
+	if err := <-ended; !errors.Is(err, io.EOF) {
 		t.Errorf("%v", err)
 	}
 	l.out.close()

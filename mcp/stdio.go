@@ -42,8 +42,10 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, c 
 	defer cancel(nil)
 	l := &line{s: s, caller: c, out: newOutbox(out)}
 	go l.out.run()
+	ready, unready := whenReady(in)
+	defer unready()
 	read := make(chan error, 1)
-	go func() { read <- l.read(ctx, newLineReader(in, maxLine)) }()
+	go l.read(ctx, newLineReader(ready, maxLine), read)
 
 	var err error
 	select {
@@ -97,8 +99,9 @@ func (l *line) end(cancel context.CancelCauseFunc) {
 	}
 }
 
-// read serves what comes in, until it ends.
-func (l *line) read(ctx context.Context, lines *lineReader) error {
+// read serves what comes in, until it ends, and then says why. Who has read a request serves it, and has another goroutine
+// read on: the request is on a processor already.
+func (l *line) read(ctx context.Context, lines *lineReader, ended chan<- error) {
 	for l.out.waitRoom(ctx) {
 		data, err := lines.next()
 		var long *tooLongError
@@ -106,32 +109,46 @@ func (l *line) read(ctx context.Context, lines *lineReader) error {
 		case errors.As(err, &long):
 			l.out.put(long.id, errorOf(long.id, refused(codeRequest, "%v", long)))
 		case err != nil:
-			return err
+			ended <- err
+			return
 		default:
-			l.take(ctx, data)
+			if serve := l.take(ctx, data); serve != nil {
+				go l.read(ctx, lines, ended)
+				serve()
+				return
+			}
 		}
 	}
-	return nil
+	ended <- nil
 }
 
-// take serves one line.
-func (l *line) take(ctx context.Context, data []byte) {
+// take serves one line, but for a request that may take its time: serve does.
+func (l *line) take(ctx context.Context, data []byte) (serve func()) {
 	data = bytes.TrimSpace(data)
 	switch {
 	case len(data) == 0:
+		return nil
 	case data[0] == '[':
 		l.batch(ctx, data)
-	default:
-		l.one(ctx, data, func(id json.RawMessage, answer []byte) {
-			if answer != nil {
-				l.out.put(id, answer)
-			}
-		})
+		return nil
 	}
+	reading := true
+	serve = l.one(ctx, data, func(id json.RawMessage, answer []byte) {
+		switch {
+		case answer == nil:
+		case reading: // others wait to be read
+			l.out.put(id, answer)
+		default:
+			l.out.send(id, answer)
+		}
+	})
+	reading = false
+	return serve
 }
 
-// one serves one message. done gets its answer, nil when there is none to be sent; it is called once.
-func (l *line) one(ctx context.Context, data []byte, done func(id json.RawMessage, answer []byte)) {
+// one serves one message, but for a request that may take its time, which serve is to serve. done gets its answer, nil
+// when there is none to be sent; it is called once.
+func (l *line) one(ctx context.Context, data []byte, done func(id json.RawMessage, answer []byte)) (serve func()) {
 	m, err := parseMessage(data)
 	switch {
 	case err != nil:
@@ -142,20 +159,21 @@ func (l *line) one(ctx context.Context, data []byte, done func(id json.RawMessag
 		}
 		done(nil, nil)
 	default:
-		l.request(ctx, m, len(data), done)
+		return l.request(ctx, m, len(data), done)
 	}
+	return nil
 }
 
-// request serves a request: initialize in its turn, as the version it agrees on matters to what follows, and all others
-// at once, each in a goroutine that l.calls knows of.
-func (l *line) request(ctx context.Context, m *message, size int, done func(json.RawMessage, []byte)) {
+// request serves a request that is initialize in its turn, as the version it agrees on matters to what follows. All others
+// are for serve, each in a goroutine of its own, which l.calls knows of.
+func (l *line) request(ctx context.Context, m *message, size int, done func(json.RawMessage, []byte)) (serve func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if err := l.calls.add(m.id, size, cancel); err != nil {
 		cancel(nil)
 		done(m.id, l.s.busy(ctx, m, l.caller, err))
-		return
+		return nil
 	}
-	serve := func() {
+	serve = func() {
 		defer l.calls.release(size)
 		defer cancel(nil)
 		answer := l.serve(ctx, m)
@@ -167,9 +185,9 @@ func (l *line) request(ctx context.Context, m *message, size int, done func(json
 	}
 	if m.method == string(sdk.MethodInitialize) {
 		serve()
-		return
+		return nil
 	}
-	go serve()
+	return serve
 }
 
 func (l *line) serve(ctx context.Context, m *message) []byte {
@@ -219,7 +237,9 @@ func (l *line) batch(ctx context.Context, data []byte) {
 	}
 	a := &answers{left: len(list), out: l.out}
 	for _, element := range list {
-		l.one(ctx, element, a.add)
+		if serve := l.one(ctx, element, a.add); serve != nil {
+			go serve()
+		}
 	}
 }
 

@@ -89,6 +89,7 @@ type Caller struct {
 	Repos, Tools []string
 	// Progress reports to the client if it asked for it; never nil.
 	Progress func(progress float64, message string)
+	quiet    bool // it did not
 }
 
 // served returns which of the repositories that a server serves the caller may use; never nil.
