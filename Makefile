@@ -28,7 +28,7 @@ STUB        := $(if $(STUB_SRC),corral-stub)
 SHELL_SCRIPTS = $(shell grep -rlE '^\#!.*\b(ba|da|)sh\b' scripts .ci)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-vm check check-fmt vet lint shellcheck bench fuzz fmt install uninstall clean help \
+.PHONY: build demo test test-vm check check-fmt vet lint shellcheck bench bench-parts fuzz fmt install uninstall clean help \
 	setup-build FORCE
 
 build: setup-build $(addprefix bin/,$(PROGRAMS) $(STUB)) ## the programs, into bin/
@@ -81,18 +81,14 @@ shellcheck:
 	@scripts/setup lint
 	shellcheck $(SHELL_SCRIPTS)
 
-bench: build ## corral beside bare processes, bubblewrap, podman and Codex, then the parts; as root
+bench: build ## corral beside bare processes and its peers, into docs/explanation/performance.md; as root
 	scripts/setup bench
-	scripts/setup-peers
-	$(GO) run ./scripts/bench
-	$(GO) run ./scripts/bench -n 60 -idle 30ms
-	$(GO) run ./scripts/bench -mcp
-	$(GO) run ./scripts/bench -starlark
-	$(GO) run ./scripts/bench -index
-	$(GO) run ./scripts/bench -session -n 100
-	$(GO) run ./scripts/bench -stream
-	$(MAKE) build
-	CGO_ENABLED=1 $(GO) test -tags '$(TAGS)' -run '^$$' -bench . -benchmem -p 1 ./...
+	scripts/bench-peers --bin bin
+	$(GO) run -tags '$(TAGS)' ./scripts/bench -index
+	$(GO) run -tags '$(TAGS)' ./scripts/bench -stream
+
+bench-parts: build ## the Go benchmarks, summed up by benchstat; as root (scripts/bench-parts has options)
+	scripts/bench-parts
 
 fuzz: setup-build ## each fuzz target for FUZZTIME (30s)
 	scripts/fuzz
@@ -128,4 +124,4 @@ clean: ## what build has made
 	rm -rf bin
 
 help: ## this list
-	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "%-10s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "%-11s %s\n", $$1, $$2 }'

@@ -27,23 +27,25 @@ const (
 
 // indexRows measures package index, without a supervisor: which planted lines are found; how long it takes to add much,
 // and in how much memory; with large, how long a search takes in ten million lines.
-func indexRows(ctx context.Context, large bool) error {
-	dir, err := os.MkdirTemp("", "corral-bench-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	b := &indexBench{ctx: ctx, dir: dir}
-	steps := []func() error{b.quality, b.bulk}
-	if large {
-		steps = append(steps, b.large)
-	}
-	for _, step := range steps {
-		if err := step(); err != nil {
+func indexRows(large bool) func(context.Context, *options) error {
+	return func(ctx context.Context, _ *options) error {
+		dir, err := os.MkdirTemp("", "corral-bench-")
+		if err != nil {
 			return err
 		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		b := &indexBench{ctx: ctx, dir: dir}
+		steps := []func() error{b.quality, b.bulk}
+		if large {
+			steps = append(steps, b.large)
+		}
+		for _, step := range steps {
+			if err := step(); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	return nil
 }
 
 type indexBench struct {

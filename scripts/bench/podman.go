@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 
@@ -17,30 +16,24 @@ import (
 // A podman runs in a mount namespace of one thread, where its files are laid over the system's, and where all that it
 // writes is in memory: the machine is not changed, and nothing but cgroups is left, which close removes.
 type podman struct {
+	*place
 	dir   string // of this podman, a file system in memory
 	group string // of its containers
-	work  chan func()
 }
 
 const container = "bench"
 
 // podmanRows are `podman exec` in a container that stands: the host's programs, no network, podman's own defaults else.
-func podmanRows(o *options) ([]*row, func(), error) {
+func podmanRows(o *options) ([]*Row, func(), error) {
 	files := filepath.Join(o.peers, "podman")
 	if _, err := os.Stat(filepath.Join(files, "usr/bin/podman")); err != nil {
-		return nil, nil, errors.New("it is not there\nhint: scripts/setup-peers")
+		return nil, nil, errAbsent
 	}
-	p := &podman{dir: filepath.Join(o.dir, "podman"), group: filepath.Base(o.dir), work: make(chan func())}
-	if err := os.Mkdir(p.dir, 0o755); err != nil {
-		return nil, nil, err
+	p := &podman{dir: filepath.Join(o.dir, "podman"), group: filepath.Base(o.dir), place: newPlace()}
+	err := os.Mkdir(p.dir, 0o755)
+	if err == nil {
+		err = p.do(func() error { return p.enter(files) })
 	}
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread, and with it the namespace, ends with the goroutine
-		for f := range p.work {
-			f()
-		}
-	}()
-	err := p.do(func() error { return p.enter(files) })
 	if err == nil {
 		err = p.podman("run", "--detach", "--name", container, "--network", "none", "--cgroup-parent", p.group,
 			"--volume", filepath.Join(p.dir, "usr")+":/usr:ro", "--rootfs", filepath.Join(p.dir, "rootfs"), "/bin/sleep", "infinity")
@@ -49,24 +42,15 @@ func podmanRows(o *options) ([]*row, func(), error) {
 		p.close()
 		return nil, nil, err
 	}
-	var version bytes.Buffer
-	err = p.do(func() error {
-		cmd := p.command("--version")
-		cmd.Stdout = &version
-		return cmd.Run()
-	})
-	call := commandIn(p.environment(), append(append([]string{"/usr/bin/podman"}, p.options()...), "exec", container, program)...)
-	return []*row{{
-		name: "podman exec", what: "namespaces, cgroup, seccomp, capabilities; " + strings.TrimSpace(version.String()),
-		run: func() error { return p.do(call) },
-	}}, p.close, err
-}
-
-// do does f on the thread that sees podman.
-func (p *podman) do(f func() error) error {
-	done := make(chan error)
-	p.work <- func() { done <- f() }
-	return <-done
+	version := (&spawn{args: []string{"/usr/bin/podman", "--version"}, env: p.environment(), place: p.place}).said()
+	call := &spawn{
+		args: append(append([]string{"/usr/bin/podman"}, p.options()...), "exec", container, program),
+		env:  p.environment(), place: p.place,
+	}
+	return []*Row{{
+		Name: "podman exec", Sets: "namespaces, cgroup, seccomp, capabilities of the container; " + version,
+		Lacks: "one container for all runs; no user namespace, no Landlock, no audit", AtOnce: 8, Run: call.run(),
+	}}, p.close, nil
 }
 
 func (p *podman) options() []string {
@@ -144,7 +128,7 @@ func (p *podman) directories() error {
 
 func (p *podman) close() {
 	_ = p.podman("rm", "--force", "--time", "0", container)
-	close(p.work)
+	p.place.close()
 	// The container's monitor ends a moment after it.
 	var left []string
 	for range 500 {

@@ -10,9 +10,6 @@ import (
 	"syscall"
 )
 
-// program is what is run everywhere.
-const program = "/bin/true"
-
 // Policies of command/exec, and how rows name them.
 var policies = []struct {
 	name   string
@@ -23,7 +20,7 @@ var policies = []struct {
 }
 
 // sessionRows are a call in what stands already: corral's sessions, and peers that this machine has.
-func sessionRows(o *options) (rows []*row, finish func(), err error) {
+func sessionRows(o *options) (rows []*Row, finish func(), err error) {
 	var closes []func()
 	finish = func() {
 		for i := len(closes) - 1; i >= 0; i-- {
@@ -35,12 +32,12 @@ func sessionRows(o *options) (rows []*row, finish func(), err error) {
 			finish()
 		}
 	}()
-	rows = []*row{{name: "bare", what: "nothing", run: command(program)}}
-	add := func(more []*row, done func()) {
+	rows = []*Row{bare()}
+	add := func(more []*Row, done func()) {
 		rows = append(rows, more...)
 		closes = append(closes, done)
 	}
-	for _, own := range []func(*options) ([]*row, func(), error){sandboxRows, execRows} {
+	for _, own := range []func(*options) ([]*Row, func(), error){sandboxRows, execRows} {
 		more, done, err := own(o)
 		if err != nil {
 			return nil, nil, err
@@ -49,12 +46,13 @@ func sessionRows(o *options) (rows []*row, finish func(), err error) {
 	}
 	for _, other := range []struct {
 		name string
-		rows func(*options) ([]*row, func(), error)
-	}{{"podman", podmanRows}, {"Codex", codexRows}} {
+		rows func(*options) ([]*Row, func(), error)
+	}{{"podman exec", podmanRows}, {"Codex command/exec", codexRows}} {
 		more, done, err := other.rows(o)
 		if err != nil {
-			fmt.Fprintf(os.Stderr, "bench: without %s: %v\n", other.name, err)
-			continue
+			r := &Row{Name: other.name}
+			r.fail(err)
+			more, done = []*Row{r}, func() {}
 		}
 		add(more, done)
 	}
@@ -62,15 +60,15 @@ func sessionRows(o *options) (rows []*row, finish func(), err error) {
 }
 
 // sandboxRows are calls of sandbox_exec, whose session begins with the first.
-func sandboxRows(o *options) ([]*row, func(), error) {
+func sandboxRows(o *options) ([]*Row, func(), error) {
 	a, err := newAgent(o)
 	if err != nil {
 		return nil, nil, err
 	}
 	call := map[string]any{"name": "sandbox_exec", "arguments": map[string]any{"args": []string{program}}}
-	return []*row{{
-		name: "sandbox_exec", what: "a root file system of the session's own; policy, audit, jail",
-		run: func() error {
+	return []*Row{{
+		Name: "corral, sandbox_exec", Sets: full + "; policy, a root file system of the session's own", Serial: true,
+		Run: func() error {
 			result, err := a.ask("tools/call", call)
 			if err != nil {
 				return err
@@ -95,12 +93,12 @@ func sandboxRows(o *options) ([]*row, func(), error) {
 }
 
 // execRows are calls of corral's command/exec.
-func execRows(o *options) ([]*row, func(), error) {
+func execRows(o *options) ([]*Row, func(), error) {
 	p, err := o.front("exec-server")
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := callRows(p, "command/exec", o.repo, "policy, audit, jail")
+	rows, err := callRows(p, "corral, command/exec", o.repo, full+"; policy", "")
 	if err != nil {
 		p.close()
 		return nil, nil, err
@@ -109,7 +107,7 @@ func execRows(o *options) ([]*row, func(), error) {
 }
 
 // callRows are calls of a server of command/exec, under each policy.
-func callRows(p *peer, name, cwd, what string) ([]*row, error) {
+func callRows(p *server, name, cwd, sets, lacks string) ([]*Row, error) {
 	_, err := p.ask("initialize", map[string]any{"clientInfo": map[string]any{"name": "bench", "version": "1"}})
 	if err != nil {
 		return nil, err
@@ -117,12 +115,12 @@ func callRows(p *peer, name, cwd, what string) ([]*row, error) {
 	if err := p.tell("initialized"); err != nil {
 		return nil, err
 	}
-	var rows []*row
+	var rows []*Row
 	for _, policy := range policies {
 		params := map[string]any{"command": []string{program}, "cwd": cwd, "sandboxPolicy": policy.policy}
-		r := &row{name: name + ", " + policy.name, what: what, run: func() error { return p.runs(params) }}
-		if err := r.run(); err != nil {
-			return nil, fmt.Errorf("%s: %w", r.name, err)
+		r := &Row{Name: name + ", " + policy.name, Sets: sets, Lacks: lacks, Serial: true, Run: func() error { return p.runs(params) }}
+		if err := r.Run(); err != nil {
+			return nil, fmt.Errorf("%s: %w", r.Name, err)
 		}
 		rows = append(rows, r)
 	}
@@ -130,7 +128,7 @@ func callRows(p *peer, name, cwd, what string) ([]*row, error) {
 }
 
 // runs has a program run that ends well.
-func (p *peer) runs(params map[string]any) error {
+func (p *server) runs(params map[string]any) error {
 	result, err := p.ask("command/exec", params)
 	if err != nil {
 		return err
@@ -147,10 +145,10 @@ func (p *peer) runs(params map[string]any) error {
 
 // codexRows are calls of the command/exec that this protocol comes from. Its server has no network, and a home of its own,
 // without an account. It says that it will not have that below the directory of temporary files.
-func codexRows(o *options) ([]*row, func(), error) {
-	found, err := filepath.Glob(filepath.Join(o.peers, "codex/node_modules/@openai/codex-linux-*/vendor/*/bin/codex"))
+func codexRows(o *options) ([]*Row, func(), error) {
+	found, err := filepath.Glob(filepath.Join(o.peers, "npm/node_modules/@openai/codex-linux-*/vendor/*/bin/codex"))
 	if err != nil || len(found) == 0 {
-		return nil, nil, errors.Join(errors.New("it is not there\nhint: scripts/setup-peers"), err)
+		return nil, nil, errors.Join(errAbsent, err)
 	}
 	home, temporary := filepath.Join(o.dir, "codex"), filepath.Join(o.dir, "codex-tmp")
 	for _, dir := range []string{home, temporary} {
@@ -164,24 +162,15 @@ func codexRows(o *options) ([]*row, func(), error) {
 		Cloneflags: syscall.CLONE_NEWNET, Credential: &syscall.Credential{Uid: nobody, Gid: nobody},
 	}
 	cmd.Dir = o.repo
-	p, err := newPeer(cmd)
+	p, err := newServer(cmd)
 	if err != nil {
 		return nil, nil, err
 	}
 	version, _ := exec.Command(found[0], "--version").Output()
-	rows, err := callRows(p, "Codex command/exec", o.repo, "bubblewrap, seccomp; "+string(firstLine(version)))
+	rows, err := callRows(p, "Codex command/exec", o.repo, "bubblewrap, seccomp; "+string(firstLine(version)), "no cgroup, no user of its own, no audit")
 	if err != nil {
 		p.close()
 		return nil, nil, err
 	}
 	return rows, p.close, nil
-}
-
-func firstLine(b []byte) []byte {
-	for i, c := range b {
-		if c == '\n' {
-			return b[:i]
-		}
-	}
-	return b
 }

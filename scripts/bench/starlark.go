@@ -19,7 +19,7 @@ const (
 )
 
 // starlarkRows are one program in Starlark: its interpreter alone, and a warm server that has it run as a job.
-func starlarkRows(o *options) ([]*row, func(), error) {
+func starlarkRows(o *options) ([]*Row, func(), error) {
 	file := filepath.Join(o.dir, "code.star")
 	if err := os.WriteFile(file, []byte(echo), 0o600); err != nil {
 		return nil, nil, err
@@ -29,9 +29,9 @@ func starlarkRows(o *options) ([]*row, func(), error) {
 		return nil, nil, err
 	}
 	bare := interpreter(filepath.Join(o.bin, "corral-starlark"), file)
-	return []*row{
-		{name: "corral-starlark", what: "nothing", run: bare},
-		{name: "starlark_run", what: "policy, audit, jail; over standard input and output", run: func() error { return interpret(a) }},
+	return []*Row{
+		{Name: "corral-starlark", Sets: "nothing", Run: bare},
+		{Name: "corral, starlark_run, stdio", Serial: true, Sets: full + "; policy", Run: func() error { return interpret(a) }},
 	}, a.close, nil
 }
 
@@ -69,7 +69,7 @@ func interpreter(path, file string) func() error {
 }
 
 // interpret has the program run as a job.
-func interpret(a *peer) error {
+func interpret(a *server) error {
 	result, err := a.ask("tools/call", map[string]any{"name": "starlark_run", "arguments": map[string]any{"source": echo, "input": said}})
 	if err != nil {
 		return err

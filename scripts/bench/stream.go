@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -19,7 +20,7 @@ import (
 const streams = 5
 
 // stream times a program that writes zeros, read from a pipe and through command/exec/outputDelta, in turn.
-func stream(o *options) error {
+func stream(_ context.Context, o *options) error {
 	source := []string{"/usr/bin/head", "-c", strconv.FormatInt(o.bytes, 10), "/dev/zero"}
 	p, err := o.front("exec-server")
 	if err != nil {
@@ -33,15 +34,15 @@ func stream(o *options) error {
 		return err
 	}
 	before := peak(p.cmd.Process.Pid)
-	rows := []*row{
-		{name: "pipe", run: func() error { return pipe(source, o.bytes) }},
-		{name: "outputDelta", run: func() error { return deltas(p, source, o) }},
+	rows := []*Row{
+		{Name: "pipe", Run: func() error { return pipe(source, o.bytes) }},
+		{Name: "corral, outputDelta", Run: func() error { return deltas(p, source, o) }},
 	}
 	for range streams {
 		for _, r := range rows {
 			start := time.Now()
-			if err := r.run(); err != nil {
-				return fmt.Errorf("%s: %w", r.name, err)
+			if err := r.Run(); err != nil {
+				return fmt.Errorf("%s: %w", r.Name, err)
 			}
 			r.times = append(r.times, time.Since(start))
 		}
@@ -49,7 +50,7 @@ func stream(o *options) error {
 	return printStream(rows, o.bytes, before, peak(p.cmd.Process.Pid))
 }
 
-func printStream(rows []*row, n int64, before, after string) error {
+func printStream(rows []*Row, n int64, before, after string) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ROW\tGiB/s\t× PIPE\tSERVER'S PEAK")
 	for i, r := range rows {
@@ -63,7 +64,7 @@ func printStream(rows []*row, n int64, before, after string) error {
 		if i > 0 {
 			memory = after + ", " + before + " before the first"
 		}
-		fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%s\n", r.name, float64(n)/(1<<30)/median.Seconds(), quantile(ratios, 0.5), memory)
+		fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%s\n", r.Name, float64(n)/(1<<30)/median.Seconds(), quantile(ratios, 0.5), memory)
 	}
 	return w.Flush()
 }
@@ -108,7 +109,7 @@ var (
 )
 
 // deltas reads what the program writes from a server's notifications.
-func deltas(p *peer, args []string, o *options) error {
+func deltas(p *server, args []string, o *options) error {
 	id, err := p.send("command/exec", map[string]any{
 		"command": args, "processId": "stream", "cwd": o.repo, "streamStdoutStderr": true, "disableOutputCap": true, "disableTimeout": true,
 	})
@@ -145,7 +146,7 @@ func deltas(p *peer, args []string, o *options) error {
 }
 
 // readLine is a line, valid until the next.
-func readLine(p *peer) ([]byte, error) {
+func readLine(p *server) ([]byte, error) {
 	line, err := p.from.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {
 		return line, err

@@ -11,29 +11,33 @@ import (
 	"syscall"
 )
 
-// A peer is a server of JSON-RPC, spoken to over standard input and output as a host does: one line out, one line in.
-type peer struct {
+// A server is one of JSON-RPC, spoken to over standard input and output as a host does: one line out, one line in.
+type server struct {
 	cmd  *exec.Cmd
 	to   io.WriteCloser
 	from *bufio.Reader
 	id   int
 }
 
-// nobody is who servers run as: a front-end has no privileges.
-const nobody = 65534
-
 // front starts a front-end of corral's.
-func (o *options) front(name string) (*peer, error) {
-	cmd := exec.Command(filepath.Join(o.bin, "corral"), name, "--supervisor", o.socket, "--repo", o.repo, "--log-level", "warn")
+func (o *options) front(name string, more ...string) (*server, error) {
+	cmd := o.frontCommand(append([]string{name}, more...)...)
+	cmd.Stderr = os.Stderr
+	return newServer(cmd)
+}
+
+// frontCommand is a front-end that is not started yet.
+func (o *options) frontCommand(args ...string) *exec.Cmd {
+	args = append(args, "--supervisor", o.socket, "--repo", o.repo, "--log-level", "warn")
+	cmd := exec.Command(filepath.Join(o.bin, "corral"), args...)
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "XDG_STATE_HOME=" + o.state, "XDG_CONFIG_HOME=" + o.state}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	cmd.Dir = o.repo
-	cmd.Stderr = os.Stderr
-	return newPeer(cmd)
+	return cmd
 }
 
-func newPeer(cmd *exec.Cmd) (*peer, error) {
-	p := &peer{cmd: cmd}
+func newServer(cmd *exec.Cmd) (*server, error) {
+	p := &server{cmd: cmd}
 	var err error
 	if p.to, err = cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -47,7 +51,7 @@ func newPeer(cmd *exec.Cmd) (*peer, error) {
 }
 
 // send sends a request and returns its id.
-func (p *peer) send(method string, params map[string]any) (int, error) {
+func (p *server) send(method string, params map[string]any) (int, error) {
 	p.id++
 	request, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": p.id, "method": method, "params": params})
 	if err != nil {
@@ -58,13 +62,13 @@ func (p *peer) send(method string, params map[string]any) (int, error) {
 }
 
 // tell sends a notification.
-func (p *peer) tell(method string) error {
+func (p *server) tell(method string) error {
 	_, err := io.WriteString(p.to, `{"jsonrpc":"2.0","method":"`+method+`"}`+"\n")
 	return err
 }
 
 // ask sends a request and returns its result.
-func (p *peer) ask(method string, params map[string]any) (json.RawMessage, error) {
+func (p *server) ask(method string, params map[string]any) (json.RawMessage, error) {
 	id, err := p.send(method, params)
 	if err != nil {
 		return nil, err
@@ -103,7 +107,7 @@ func answer(line []byte, id int) (result json.RawMessage, ours bool, err error) 
 	return reply.Result, true, nil
 }
 
-func (p *peer) close() {
+func (p *server) close() {
 	p.to.Close()
 	_ = p.cmd.Wait()
 }

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"corral/isolate/client"
+	"corral/job"
+)
+
+// runJob has a job run that ends well and writes nothing.
+func runJob(c *client.Client, spec job.Spec) error {
+	r, err := runTo(context.Background(), c, spec, nil)
+	if err == nil && r.Status != job.Success {
+		err = fmt.Errorf("%+v", r)
+	}
+	return err
+}
+
+// runTo has a job run. What it writes to standard output is read by f, if there is one, in a goroutine that has ended when
+// runTo returns.
+func runTo(ctx context.Context, c *client.Client, spec job.Spec, f func(*os.File)) (job.Result, error) {
+	var stdio job.Stdio
+	var ours []*os.File
+	for _, to := range []**os.File{&stdio.Stdout, &stdio.Stderr} {
+		read, write, err := os.Pipe()
+		if err != nil {
+			return job.Result{}, err
+		}
+		*to = write
+		ours = append(ours, read)
+	}
+	done := make(chan struct{})
+	if f != nil {
+		go func() {
+			defer close(done)
+			f(ours[0])
+		}()
+	}
+	r, err := c.Run(ctx, spec, stdio)
+	if f != nil {
+		<-done
+	}
+	for _, file := range ours {
+		file.Close()
+	}
+	return r, err
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// parallels are how many jobs run at once.
+func parallels() []int { return []int{1, 2, 8, 64} }
+
+// maxSlices is how often each row and number is timed at most.
+const maxSlices = 5
+
+// A rate is what a row did in its slices with one number at once.
+type rate struct {
+	perSecond, cpu []float64
+	failed         error
+}
+
+// parallelMode counts jobs in slices of time, rows and numbers in turn.
+func parallelMode(ctx context.Context, o *options) error {
+	rows, finish, err := peerRows(o)
+	if err != nil {
+		return err
+	}
+	defer finish()
+	rows = o.onlyRows(rows)
+	rates := map[*Row]map[int]*rate{}
+	for range min(o.rounds, maxSlices) {
+		for _, n := range parallels() {
+			for _, r := range rows {
+				if r.Missing != "" || r.Serial && n > 1 || r.AtOnce > 0 && n > r.AtOnce {
+					continue
+				}
+				if o.over() || ctx.Err() != nil {
+					return o.publish(rateTable(rows, rates))
+				}
+				if rates[r] == nil {
+					rates[r] = map[int]*rate{}
+				}
+				if rates[r][n] == nil {
+					rates[r][n] = &rate{}
+				}
+				if t := rates[r][n]; t.failed == nil {
+					t.failed = t.slice(ctx, r, n, o.slice)
+				}
+			}
+		}
+	}
+	return o.publish(rateTable(rows, rates))
+}
+
+// slice has n goroutines run a row's job again and again for a while.
+func (t *rate) slice(ctx context.Context, r *Row, n int, d time.Duration) error {
+	var done, failed atomic.Int64
+	var group sync.WaitGroup
+	errs := make([]error, n)
+	before, err := busyTime()
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	for i := range n {
+		group.Go(func() {
+			for time.Since(start) < d && ctx.Err() == nil && failed.Load() == 0 {
+				if errs[i] = r.Run(); errs[i] != nil {
+					failed.Add(1)
+					return
+				}
+				done.Add(1)
+			}
+		})
+	}
+	group.Wait()
+	took := time.Since(start)
+	after, err := busyTime()
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return err
+	}
+	t.perSecond = append(t.perSecond, float64(done.Load())/took.Seconds())
+	t.cpu = append(t.cpu, ms(after-before)/float64(max(done.Load(), 1)))
+	return nil
+}
+
+func rateTable(rows []*Row, rates map[*Row]map[int]*rate) *Result {
+	const title = "Jobs a second, by how many run at once"
+	r := newResult("parallel", title, "row", "1", "2", "8", "64", "× bare at 8", "CPU ms a job at 1", "CPU ms a job at 8", "sets up", "does not")
+	plot := &Plot{Title: title + ": 8", Unit: "jobs a second, median", Log: true}
+	at := func(row *Row, n int) (perSecond, cpu float64) {
+		if t := rates[row][n]; t != nil && t.failed == nil {
+			return quantile(t.perSecond, 0.5), quantile(t.cpu, 0.5)
+		}
+		return 0, 0
+	}
+	figure := func(v float64) string {
+		if v == 0 {
+			return "–"
+		}
+		return number(v)
+	}
+	bare8, _ := at(rows[0], 8)
+	for _, row := range rows {
+		cells := []string{row.Name}
+		for _, n := range parallels() {
+			v, _ := at(row, n)
+			cells = append(cells, figure(v))
+		}
+		v8, cpu8 := at(row, 8)
+		_, cpu1 := at(row, 1)
+		ratio := "–"
+		if v8 > 0 && bare8 > 0 {
+			ratio = fmt.Sprintf("%.3f", v8/bare8)
+			plot.Bars = append(plot.Bars, Bar{Label: row.Name, Value: v8, Ours: ours(row.Name)})
+		}
+		lacks := row.Lacks
+		if row.Missing != "" {
+			lacks = "not measured: " + row.Missing
+		}
+		r.add(append(cells, ratio, figure(cpu1), figure(cpu8), row.Sets, lacks)...)
+	}
+	r.note("CPU time is what the whole machine took for anything, servers and clearing up included (`/proc/stat`), divided by the jobs: others' work is in it.")
+	r.note("No figure: the server takes one call at a time as it is driven here, or so many at once need more memory than a small machine has.")
+	for _, row := range rows {
+		for _, n := range parallels() {
+			if t := rates[row][n]; t != nil && t.failed != nil {
+				r.note("%s, %d at once: %s", row.Name, n, reason(t.failed))
+			}
+		}
+	}
+	r.Plots = append(r.Plots, plot)
+	return r
+}

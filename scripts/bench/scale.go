@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"corral/isolate/client"
+	"corral/job"
+)
+
+// Sizes of the steps that curves are drawn of.
+const (
+	window      = 100 // jobs in a row, of which a point of the curve is the median
+	windowBare  = 10  // bare spawns before them
+	stepAtOnce  = 25  // sleeping jobs
+	sharedRepos = 8   // repositories that sleeping jobs are spread over: a jail has users for 512
+	warmJobs    = 5   // in each of many repositories, after the first
+)
+
+// scaleMode is what many jobs cost: in a row, at once, and in many repositories. Each part has a supervisor of its own, and
+// keeps its curve whatever becomes of the next.
+func scaleMode(ctx context.Context, o *options) error {
+	var failed []error
+	for _, part := range []struct {
+		name  string
+		repos int
+		run   func(context.Context, *options, *client.Client) error
+	}{{"row", 1, scaleRow}, {"once", sharedRepos, scaleOnce}, {"repos", o.repos, scaleRepos}} {
+		if o.only != "" && o.only != part.name || ctx.Err() != nil {
+			continue
+		}
+		if err := o.part(ctx, part.repos, part.run); err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", part.name, err))
+		}
+	}
+	return errors.Join(append(failed, ctx.Err())...)
+}
+
+// part does a part of scaleMode with a supervisor for so many repositories, which are o.cold.
+func (o *options) part(ctx context.Context, repos int, run func(context.Context, *options, *client.Client) error) error {
+	own := *o
+	own.colds = repos
+	if own.limit > 0 {
+		own.until = time.Now().Add(own.limit)
+	}
+	finish, err := own.prepare()
+	defer finish()
+	if err != nil {
+		return err
+	}
+	c, err := client.Dial(own.socket)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return run(ctx, &own, c)
+}
+
+// medianOf runs f n times and returns the median in milliseconds.
+func medianOf(ctx context.Context, n int, f func() error) (float64, error) {
+	times, err := (&Row{Run: f}).batch(ctx, pace{n, 0})
+	var all []float64
+	for _, t := range times {
+		all = append(all, ms(t))
+	}
+	return quantile(all, 0.5), err
+}
+
+// scaleRow runs many jobs one after the other: the last must cost what the first did.
+func scaleRow(ctx context.Context, o *options, c *client.Client) error {
+	const title = "Jobs in a row"
+	spec := job.Spec{Repo: o.repo, Args: []string{program}}
+	corral, base := Curve{Label: "corral, median of 100"}, Curve{Label: "bare spawn", Dashed: true}
+	memory := Curve{Label: "unshared MiB of corral"}
+	for done := 0; done < o.jobs && !o.over() && ctx.Err() == nil; done += window {
+		b, err := medianOf(ctx, windowBare, command(program))
+		if err != nil {
+			break
+		}
+		m, err := medianOf(ctx, window, func() error { return runJob(c, spec) })
+		if ctx.Err() != nil {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("after %d jobs: %w", done, err)
+		}
+		x := float64(done + window)
+		base.X, base.Y = append(base.X, x), append(base.Y, b)
+		corral.X, corral.Y = append(corral.X, x), append(corral.Y, m)
+		if done%(10*window) == 0 {
+			f, err := o.footprint()
+			if err != nil {
+				return err
+			}
+			memory.X, memory.Y = append(memory.X, x), append(memory.Y, float64(f.private+f.supervisor)/(1<<20))
+		}
+	}
+	if len(corral.Y) < 2 {
+		return errors.New("interrupted before the second window of 100")
+	}
+	r := newResult("scale-row", title, "jobs", "bare ms", "corral ms", "× bare", "unshared MiB")
+	at := func(from, to int, name string) float64 {
+		b, m := quantile(base.Y[from:to], 0.5), quantile(corral.Y[from:to], 0.5)
+		i := min(from/10, len(memory.Y)-1)
+		r.add(name, number(b), number(m), fmt.Sprintf("%.2f", m/b), number(memory.Y[i]))
+		return m / b
+	}
+	n := len(corral.Y)
+	part := max(1, min(10, n/2))
+	first := at(0, part, fmt.Sprintf("the first %d", part*window))
+	at(n/2-part/2, n/2-part/2+part, "in the middle")
+	last := at(n-part, n, fmt.Sprintf("the last %d of %d", part*window, n*window))
+	r.note("The last jobs cost %.2f times what the first did, each against the bare spawns beside them.", last/first)
+	r.Plots = []*Plot{
+		{Title: title, Unit: "ms, median", XLabel: "jobs so far", Curves: []Curve{corral, base}},
+		{Title: "Memory over jobs in a row", Unit: "MiB", XLabel: "jobs so far", Curves: []Curve{memory}},
+	}
+	return o.publish(r)
+}
+
+// scaleOnce starts jobs that sleep until there are many.
+func scaleOnce(ctx context.Context, o *options, c *client.Client) error {
+	const title = "Jobs at once"
+	var s sleepers
+	defer s.end()
+	for _, repo := range o.cold { // jails are built
+		if err := runJob(c, job.Spec{Repo: repo, Args: []string{program}}); err != nil {
+			return err
+		}
+	}
+	start, err := o.settled()
+	if err != nil {
+		return err
+	}
+	latency, base := Curve{Label: "until a job is heard, median of 25"}, Curve{Label: "bare spawn", Dashed: true}
+	memory, gone := Curve{Label: "unshared MiB of all"}, Curve{Label: "gone from MemAvailable, MiB"}
+	var why error
+	for n := 0; n < o.atOnce && !o.over() && ctx.Err() == nil && why == nil; n += stepAtOnce {
+		b, err := medianOf(ctx, windowBare, command(program))
+		if err != nil {
+			break
+		}
+		var all []float64
+		for i := range min(stepAtOnce, o.atOnce-n) {
+			d, err := s.start(ctx, c, o.cold[(n+i)%len(o.cold)])
+			if err != nil {
+				why = fmt.Errorf("job %d: %w", n+i+1, err)
+				break
+			}
+			all = append(all, ms(d))
+		}
+		if len(all) == 0 {
+			break
+		}
+		f, err := o.footprint()
+		if err != nil {
+			return err
+		}
+		x := float64(n + len(all))
+		latency.X, latency.Y = append(latency.X, x), append(latency.Y, quantile(all, 0.5))
+		base.X, base.Y = append(base.X, x), append(base.Y, b)
+		memory.X, memory.Y = append(memory.X, x), append(memory.Y, float64(f.private+f.supervisor)/(1<<20))
+		gone.X, gone.Y = append(gone.X, x), append(gone.Y, float64(start.available-f.available)/(1<<20))
+	}
+	if len(latency.Y) == 0 {
+		return errors.Join(why, ctx.Err(), errors.New("no job was begun"))
+	}
+	began := time.Now()
+	s.end()
+	killed := time.Since(began)
+	r := newResult("scale-once", title, "running", "bare ms", "until heard ms", "× bare", "unshared MiB", "gone from MemAvailable, MiB")
+	for _, i := range []int{0, len(latency.Y) / 2, len(latency.Y) - 1} {
+		r.add(fmt.Sprint(latency.X[i]), number(base.Y[i]), number(latency.Y[i]), fmt.Sprintf("%.2f", latency.Y[i]/base.Y[i]),
+			number(memory.Y[i]), number(gone.Y[i]))
+	}
+	r.note("Each is a shell that says a line and then sleeps, in one of %d repositories. All of them were ended within %.0f ms of being asked to.", len(o.cold), ms(killed))
+	if why != nil {
+		r.note("It ended early: %s", reason(why))
+	}
+	r.Plots = []*Plot{
+		{Title: title, Unit: "ms", XLabel: "jobs running", Curves: []Curve{latency, base}},
+		{Title: "Memory of jobs at once", Unit: "MiB", XLabel: "jobs running", Curves: []Curve{memory, gone}},
+	}
+	return o.publish(r)
+}
+
+// scaleRepos runs a first job and then some more in each of many repositories, whose jails all stand.
+func scaleRepos(ctx context.Context, o *options, c *client.Client) error {
+	const title = "Repositories"
+	first, warm, base := Curve{Label: "first job"}, Curve{Label: "warm job, median of 5"}, Curve{Label: "bare spawn", Dashed: true}
+	memory := Curve{Label: "unshared MiB of corral"}
+	for i, repo := range o.cold {
+		if o.over() || ctx.Err() != nil {
+			break
+		}
+		spec := job.Spec{Repo: repo, Args: []string{program}}
+		run := func() error { return runJob(c, spec) }
+		b, err := medianOf(ctx, windowBare, command(program))
+		f, err2 := medianOf(ctx, 1, run)
+		w, err3 := medianOf(ctx, warmJobs, run)
+		if ctx.Err() != nil {
+			break
+		}
+		if err := errors.Join(err, err2, err3); err != nil {
+			return fmt.Errorf("repository %d: %w", i+1, err)
+		}
+		x := float64(i + 1)
+		for _, p := range []struct {
+			curve *Curve
+			y     float64
+		}{{&base, b}, {&first, f}, {&warm, w}} {
+			p.curve.X, p.curve.Y = append(p.curve.X, x), append(p.curve.Y, p.y)
+		}
+		if i%10 == 9 {
+			fp, err := o.footprint()
+			if err != nil {
+				return err
+			}
+			memory.X, memory.Y = append(memory.X, x), append(memory.Y, float64(fp.private+fp.supervisor)/(1<<20))
+		}
+	}
+	n := len(first.Y)
+	if n < 2 {
+		return errors.New("interrupted before the second repository")
+	}
+	r := newResult("scale-repos", title, "repositories", "bare ms", "first job ms", "warm job ms", "first × bare", "warm × bare")
+	part := max(1, min(10, n/2))
+	for _, s := range []struct {
+		name     string
+		from, to int
+	}{{fmt.Sprintf("the first %d", part), 0, part}, {fmt.Sprintf("the last %d of %d", part, n), n - part, n}} {
+		b, f, w := quantile(base.Y[s.from:s.to], 0.5), quantile(first.Y[s.from:s.to], 0.5), quantile(warm.Y[s.from:s.to], 0.5)
+		r.add(s.name, number(b), number(f), number(w), fmt.Sprintf("%.2f", f/b), fmt.Sprintf("%.2f", w/b))
+	}
+	r.Plots = []*Plot{{Title: title, Unit: "ms", Log: true, XLabel: "repositories with a jail", Curves: []Curve{first, base, warm}}}
+	if len(memory.Y) > 1 {
+		r.Plots = append(r.Plots, &Plot{Title: "Memory over repositories", Unit: "MiB", XLabel: "repositories with a jail", Curves: []Curve{memory}})
+	}
+	if _, err := os.Stat(o.socket); err != nil {
+		r.note("The supervisor has gone meanwhile.")
+	}
+	return o.publish(r)
+}

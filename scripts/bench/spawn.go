@@ -1,0 +1,177 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"corral/isolate/client"
+	"corral/job"
+)
+
+// program is what is run everywhere.
+const program = "/bin/true"
+
+// A spawn starts a program as a shell would, without one.
+type spawn struct {
+	args  []string
+	env   []string // nil is ours
+	extra string   // a file that is descriptor 3, opened anew each time; "" is none
+	place *place   // nil is here
+}
+
+// command runs a program in our own environment.
+func command(args ...string) func() error { return (&spawn{args: args}).run() }
+
+// run returns what runs it and waits.
+func (s *spawn) run() func() error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	said, err2 := nameless()
+	if err := errors.Join(err, err2); err != nil {
+		return func() error { return err }
+	}
+	return func() error {
+		files := []*os.File{null, null, said}
+		if s.extra != "" {
+			f, err := os.Open(s.extra)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			files = append(files, f)
+		}
+		var p *os.Process
+		start := func() (err error) {
+			p, err = os.StartProcess(s.args[0], s.args, &os.ProcAttr{Env: s.env, Files: files})
+			return err
+		}
+		err := error(nil)
+		if s.place != nil {
+			err = s.place.do(start)
+		} else {
+			err = start()
+		}
+		if err != nil {
+			return err
+		}
+		state, err := p.Wait()
+		if err == nil && !state.Success() {
+			err = fmt.Errorf("%s: %v: %s", filepath.Base(s.args[0]), state, lastLine(said))
+		}
+		return err
+	}
+}
+
+// nameless is a file without a name, for what programs say.
+func nameless() (*os.File, error) {
+	f, err := os.CreateTemp("", "corral-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	defer func() { _ = os.Remove(f.Name()) }()
+	return os.OpenFile(f.Name(), os.O_RDWR|os.O_APPEND, 0)
+}
+
+// lastLine is the last that was written to a file, of its last KiB.
+func lastLine(f *os.File) string {
+	info, err := f.Stat()
+	if err != nil {
+		return ""
+	}
+	text := make([]byte, 1<<10)
+	n, _ := f.ReadAt(text, max(0, info.Size()-int64(len(text))))
+	lines := strings.Split(strings.TrimSpace(string(text[:n])), "\n")
+	return lines[len(lines)-1]
+}
+
+// said is the first line that a program writes to standard output or error; "" if it cannot be run.
+func (s *spawn) said() string {
+	var text []byte
+	ask := func() error {
+		cmd := exec.Command(s.args[0], s.args[1:]...)
+		cmd.Env = s.env
+		text, _ = cmd.CombinedOutput()
+		return nil
+	}
+	if s.place != nil {
+		_ = s.place.do(ask)
+	} else {
+		_ = ask()
+	}
+	return strings.TrimSpace(string(firstLine(text)))
+}
+
+func firstLine(b []byte) []byte {
+	for i, c := range b {
+		if c == '\n' {
+			return b[:i]
+		}
+	}
+	return b
+}
+
+// A place is a thread of ours with a mount namespace of its own, which ends with it: what is laid over the system's files
+// there is seen by nobody else.
+type place struct{ work chan func() }
+
+func newPlace() *place {
+	p := &place{work: make(chan func())}
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread, and with it the namespace, ends with the goroutine
+		for f := range p.work {
+			f()
+		}
+	}()
+	return p
+}
+
+// do does f on the thread.
+func (p *place) do(f func() error) error {
+	done := make(chan error)
+	p.work <- func() { done <- f() }
+	return <-done
+}
+
+func (p *place) close() { close(p.work) }
+
+// runRows are /bin/true: bare, in bubblewrap, and by corral's API and its command.
+func runRows(o *options) ([]*Row, func(), error) {
+	rows := []*Row{bare()}
+	if row := bubblewrap(o, false); row.Missing == "" {
+		rows = append(rows, row)
+	}
+	api, done, err := apiRow(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return append(rows, api, commandRow(o), &Row{
+		Name: "corral version", Sets: "nothing: the command alone", Run: command(filepath.Join(o.bin, "corral"), "version"),
+	}), done, nil
+}
+
+// bare is the first row of every table.
+func bare() *Row { return &Row{Name: "bare", Sets: "nothing", Run: command(program)} }
+
+// full is what corral sets up for every job.
+const full = "all namespaces the job's own and fresh, cgroup, user namespace, seccomp, Landlock; audit"
+
+// apiRow is a job by the API, over one connection.
+func apiRow(o *options) (*Row, func(), error) {
+	c, err := client.Dial(o.socket)
+	if err != nil {
+		return nil, nil, err
+	}
+	spec := job.Spec{Repo: o.repo, Args: []string{program}}
+	return &Row{Name: "corral, API", Sets: full, Run: func() error { return runJob(c, spec) }}, func() { c.Close() }, nil
+}
+
+// commandRow is a job by the command, with a supervisor that stands.
+func commandRow(o *options) *Row {
+	return &Row{Name: "corral run", Sets: "the same, as a command", Run: command(filepath.Join(o.bin, "corral"),
+		"run", "--supervisor", o.socket, "--repo", o.repo, "--", program)}
+}
