@@ -1,71 +1,31 @@
 package cgroup
 
 import (
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/containerd/cgroups/v3/cgroup2"
+	"golang.org/x/sys/unix"
 )
 
-// BenchmarkJob is what a job costs on the path that a request may wait for.
-func BenchmarkJob(b *testing.B) {
+var benchLimits = Limits{MemoryBytes: 64 << 20, MilliCPUs: 500, PIDs: 10}
+
+// inEach runs a benchmark in each setting, with a jail that has no first process.
+func inEach(b *testing.B, f func(b *testing.B, j *Jail)) {
 	for _, s := range settings(b) {
-		i := newInstance(b, s)
-		j, err := i.Jail("jail", 0)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if s.tree.layout == "v2" {
-			if err := enableIn(j.unified(""), wanted(s.tree.path(s.tree.unified))); err != nil {
-				b.Fatal(err)
-			}
-		}
-		steps := []struct {
-			name string
-			do   func(g *Job) error
-		}{
-			{"usage", func(g *Job) error { _, err := g.Usage(); return err }},
-			{"events", func(g *Job) error { _, err := g.Events(); return err }},
-			{"kill", (*Job).Kill},
-			{"wait", func(g *Job) error { return g.WaitEmpty(b.Context()) }},
-		}
-		b.Run(s.name, func(b *testing.B) {
-			var made, removed time.Duration
-			for b.Loop() {
-				start := time.Now()
-				g, err := j.Job("job", Limits{MemoryBytes: 64 << 20, MilliCPUs: 500, PIDs: 10})
-				made += time.Since(start)
-				if err != nil {
-					b.Fatal(err)
-				}
-				start = time.Now()
-				if err := g.Remove(); err != nil {
-					b.Fatal(err)
-				}
-				removed += time.Since(start)
-			}
-			b.ReportMetric(float64(made.Microseconds())/float64(b.N), "µs-make")
-			b.ReportMetric(float64(removed.Microseconds())/float64(b.N), "µs-remove")
-		})
-		for _, step := range steps {
-			b.Run(s.name+"/"+step.name, func(b *testing.B) {
-				g := newJob(b, j, "job", Limits{MemoryBytes: 64 << 20, MilliCPUs: 500, PIDs: 10})
-				for b.Loop() {
-					if err := step.do(g); err != nil {
-						b.Fatal(err)
-					}
-				}
-				if err := g.Remove(); err != nil {
-					b.Fatal(err)
-				}
-			})
-		}
+		b.Run(strings.ReplaceAll(s.name, " ", "_"), func(b *testing.B) { f(b, benchJail(b, s)) })
 	}
 }
 
-// BenchmarkAvoided is what this package does without: containerd's calls for the same.
-func BenchmarkAvoided(b *testing.B) {
-	s := settings(b)[0]
+func benchJail(b *testing.B, s setting) *Jail {
+	b.Helper()
 	j, err := newInstance(b, s).Jail("jail", 0)
 	if err != nil {
 		b.Fatal(err)
@@ -75,8 +35,235 @@ func BenchmarkAvoided(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	limits := Limits{MemoryBytes: 64 << 20, MilliCPUs: 500, PIDs: 10}
-	g := newJob(b, j, "job", limits)
+	return j
+}
+
+// A stopwatch is for steps that only a part of a benchmark's loop is about.
+type stopwatch struct{ times map[string][]time.Duration }
+
+func (w *stopwatch) time(b *testing.B, step string, f func() error) {
+	b.Helper()
+	start := time.Now()
+	err := f()
+	w.add(step, time.Since(start))
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (w *stopwatch) add(step string, d time.Duration) {
+	if w.times == nil {
+		w.times = map[string][]time.Duration{}
+	}
+	w.times[step] = append(w.times[step], d)
+}
+
+// report gives medians, and no time of the loop as a whole.
+func (w *stopwatch) report(b *testing.B) {
+	for step, times := range w.times {
+		b.ReportMetric(float64(median(times))/1000, "µs-"+step)
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkJob is what is done for each slot, with the watch for want of memory.
+func BenchmarkJob(b *testing.B) {
+	inEach(b, func(b *testing.B, j *Jail) {
+		var w stopwatch
+		b.ReportAllocs()
+		for b.Loop() {
+			var g *Job
+			w.time(b, "make", func() (err error) { g, err = j.Job("job", benchLimits); return err })
+			w.time(b, "watch", func() error { return g.WatchOOM(func() {}) })
+			w.time(b, "remove", func() error { return g.Remove() })
+		}
+		w.report(b)
+	})
+}
+
+// BenchmarkStep is what is done on a job's path, and what ends it.
+func BenchmarkStep(b *testing.B) {
+	steps := []struct {
+		name string
+		do   func(b *testing.B, g *Job) error
+	}{
+		{"account", func(_ *testing.B, g *Job) error { _, _, err := g.Account(); return err }},
+		{"kill", func(_ *testing.B, g *Job) error { return g.Kill() }},
+		{"wait", func(b *testing.B, g *Job) error { return g.WaitEmpty(b.Context()) }},
+	}
+	inEach(b, func(b *testing.B, j *Jail) {
+		for _, step := range steps {
+			b.Run(step.name, func(b *testing.B) {
+				g := newJob(b, j, "job", benchLimits)
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := step.do(b, g); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if err := g.Remove(); err != nil {
+					b.Fatal(err)
+				}
+			})
+		}
+	})
+}
+
+// BenchmarkIdle is what 500 idle jobs take of this process.
+func BenchmarkIdle(b *testing.B) {
+	const jobs = 500
+	inUse := func() float64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapAlloc + m.StackInuse)
+	}
+	inEach(b, func(b *testing.B, j *Jail) {
+		for b.Loop() {
+			before, goroutines := inUse(), runtime.NumGoroutine()
+			list := make([]*Job, jobs)
+			for n := range list {
+				list[n] = newJob(b, j, "job-"+string(rune('a'+n%26))+strings.Repeat("x", n/26), benchLimits)
+				if err := list[n].WatchOOM(func() {}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric((inUse()-before)/jobs, "B/job")
+			b.ReportMetric(float64(runtime.NumGoroutine()-goroutines)/jobs, "goroutines/job")
+			for _, g := range list {
+				if err := g.Remove(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	})
+}
+
+// BenchmarkAttach puts a process into the groups that it was not born in: one after another, after a rest as between
+// two jobs, and with the process joining by itself.
+func BenchmarkAttach(b *testing.B) {
+	inEach(b, func(b *testing.B, j *Jail) {
+		for _, c := range []struct {
+			name  string
+			pause time.Duration
+			self  bool
+		}{{"hot", 0, false}, {"rested", 30 * time.Millisecond, false}, {"rested_itself", 30 * time.Millisecond, true}} {
+			b.Run(c.name, func(b *testing.B) {
+				var w stopwatch
+				for b.Loop() {
+					g := newJob(b, j, "job", benchLimits)
+					if c.self {
+						attachThread(b, &w, g, c.pause)
+					} else {
+						attachProgram(b, &w, g, c.pause)
+					}
+					if err := g.Remove(); err != nil {
+						b.Fatal(err)
+					}
+				}
+				w.report(b)
+			})
+		}
+	})
+}
+
+// attachProgram attaches a process and ends it.
+func attachProgram(b *testing.B, w *stopwatch, g *Job, pause time.Duration) {
+	b.Helper()
+	cmd := exec.Command("sleep", "60")
+	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: g.Dir() >= 0, CgroupFD: g.Dir()}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	time.Sleep(pause)
+	w.time(b, "attach", func() error { return g.Attach(cmd.Process.Pid) })
+	if err := g.Kill(); err != nil {
+		b.Fatal(err)
+	}
+	_ = cmd.Wait()
+}
+
+// attachThread has a thread join, and ends it.
+func attachThread(b *testing.B, w *stopwatch, g *Job, pause time.Duration) {
+	b.Helper()
+	files, err := g.Tasks()
+	if err != nil || len(files) == 0 {
+		b.Skip("no group to join: ", err)
+	}
+	time.Sleep(pause)
+	err = onThread(func() error {
+		start := time.Now()
+		for _, f := range files {
+			_, err := f.WriteString("0")
+			f.Close()
+			if err != nil {
+				return err
+			}
+		}
+		w.add("attach", time.Since(start))
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// onThread calls f on a thread that ends then, and with that leaves its groups.
+func onThread(f func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == os.Getpid() {
+			done <- onThread(f) // not here: the first thread does not end
+			runtime.UnlockOSThread()
+			return
+		}
+		done <- f()
+	}()
+	return <-done
+}
+
+// BenchmarkKill kills a thousand processes that sleep, or as many as there are of 500 copies of this program, which has
+// more to free, that each fork a successor all the time; and waits until they are gone.
+func BenchmarkKill(b *testing.B) {
+	for _, what := range []string{"crowd", "swarm"} {
+		inEach(b, func(b *testing.B, j *Jail) {
+			b.Run(what, func(b *testing.B) {
+				var w stopwatch
+				processes := 0
+				for b.Loop() {
+					g := newJob(b, j, "job", Limits{PIDs: 1100})
+					r := start(b, g, what)
+					r.line()
+					if what == "swarm" {
+						time.Sleep(500 * time.Millisecond)
+					}
+					pids, err := processesIn(g.dirs[0])
+					if err != nil {
+						b.Fatal(err)
+					}
+					processes = max(processes, len(pids))
+					begin := time.Now()
+					w.time(b, "kill", g.Kill)
+					err = g.WaitEmpty(b.Context())
+					w.add("gone", time.Since(begin))
+					_ = r.cmd.Wait()
+					if err := errors.Join(err, g.Remove()); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(processes), "processes")
+				w.report(b)
+			})
+		})
+	}
+}
+
+// BenchmarkAvoided is what this package does without: containerd's calls for the same.
+func BenchmarkAvoided(b *testing.B) {
+	s := settings(b)[0]
+	j := benchJail(b, s)
+	g := newJob(b, j, "job", benchLimits)
 	b.Run("stat", func(b *testing.B) {
 		for b.Loop() {
 			var err error
@@ -95,7 +282,7 @@ func BenchmarkAvoided(b *testing.B) {
 			if s.tree.layout != "v2" {
 				b.Skip("needs v2")
 			}
-			m, err := cgroup2.NewManager(s.tree.unified, g.group+"2", limits.v2(true, false))
+			m, err := cgroup2.NewManager(s.tree.unified, g.group+"2", benchLimits.v2(true, false))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -107,4 +294,9 @@ func BenchmarkAvoided(b *testing.B) {
 	if err := g.Remove(); err != nil {
 		b.Fatal(err)
 	}
+}
+
+func median(times []time.Duration) time.Duration {
+	slices.Sort(times)
+	return times[len(times)/2]
 }

@@ -35,7 +35,10 @@ var children = map[string]func(){
 	"eat":   eat,
 	"forks": forks,
 	"spin":  spin,
-	"storm": func() { fmt.Println("ready"); storm() },
+	"storm": func() { fmt.Println("ready"); storm(100) },
+	"swarm": func() { fmt.Println("ready"); storm(500) },
+	"crowd": crowd,
+	"joins": joins,
 }
 
 // rest waits to be killed. A test that breaks off closes the pipe.
@@ -88,11 +91,39 @@ func spin() {
 	}
 }
 
-// storm is a hundred processes, each in a session of its own, that fork a successor and exit, over and over: none of
+// crowd is a thousand processes that sleep, and a shell.
+func crowd() {
+	const script = "n=0; while [ $n -lt 1000 ]; do sleep 600 & n=$((n+1)); done; echo ready; wait"
+	fmt.Println(syscall.Exec("/bin/sh", []string{"sh", "-c", script}, nil))
+}
+
+// joins forks a process with one thread, which joins the groups whose tasks files follow standard error.
+func joins() {
+	pid, _ := fork()
+	if pid == 0 {
+		joinThenSleep()
+	}
+	fmt.Println(pid)
+	rest()
+}
+
+//go:norace
+//go:nosplit
+func joinThenSleep() {
+	zero := byte('0')
+	for fd := uintptr(3); ; fd++ {
+		if _, _, errno := syscall.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&zero)), 1); errno != 0 {
+			break
+		}
+	}
+	sleepForever()
+}
+
+// storm is processes, each in a session of its own, that fork a successor and exit, over and over: none of
 // them lives for long. Each line ends after 2000, and the limit of processes is the test's.
-func storm() {
+func storm(lines int) {
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-	for n := 0; n < 100; {
+	for n := 0; n < lines; {
 		switch pid, errno := fork(); {
 		case errno == 0 && pid == 0:
 			hop(2000)
@@ -153,14 +184,14 @@ func fork() (pid uintptr, errno syscall.Errno) {
 
 // A run is a child that plays a job.
 type run struct {
-	t   *testing.T
+	t   testing.TB
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Reader
 }
 
 // start starts a child in a job's groups, and lets it play once it is in all of them.
-func start(t *testing.T, g *Job, what string) *run {
+func start(t testing.TB, g *Job, what string) *run {
 	t.Helper()
 	r := launch(t, what, g.Dir())
 	if err := g.Attach(r.cmd.Process.Pid); err != nil {
@@ -171,11 +202,11 @@ func start(t *testing.T, g *Job, what string) *run {
 }
 
 // launch starts a child, born in the group that fd is of unless it is -1.
-func launch(t *testing.T, what string, fd int) *run {
+func launch(t testing.TB, what string, fd int, files ...*os.File) *run {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), childEnv+"="+what, "GOMAXPROCS=1")
-	cmd.Stderr = os.Stderr
+	cmd.Stderr, cmd.ExtraFiles = os.Stderr, files
 	if fd >= 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: fd}
 	}

@@ -6,9 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/containerd/cgroups/v3/cgroup1"
 	"golang.org/x/sys/unix"
@@ -25,6 +23,7 @@ type Instance struct {
 	// subsystems are containerd's v1 controllers, each with the directory that it is mounted on.
 	subsystems []cgroup1.Subsystem
 	points     map[cgroup1.Name]string
+	watcher    watcher
 }
 
 // Instance makes the directories of an instance: in each hierarchy, on v2 with the controllers that jobs need switched
@@ -128,7 +127,7 @@ func wanted(base string) []string {
 // enableIn switches controllers on for the children of dir. They are not switched off again: a sibling may use them.
 func enableIn(dir string, controllers []string) error {
 	file := filepath.Join(dir, subtreeFile)
-	b, err := os.ReadFile(file)
+	b, err := readFile(file)
 	if err != nil {
 		return err
 	}
@@ -178,47 +177,4 @@ func moveAll(from, to string) error {
 		}
 	}
 	return fmt.Errorf("%s: new processes appear as fast as they are moved: %w", from, unix.EBUSY)
-}
-
-// join moves a process to a group, with all its threads and without its children.
-func join(dir string, pid int) error {
-	var err error
-	for range 5 {
-		err = write(filepath.Join(dir, procsFile), strconv.Itoa(pid))
-		if !errors.Is(err, unix.EINVAL) {
-			break
-		}
-		// The cpu controller of kernels before 6.1 refuses a process that is being forked and was never run.
-		time.Sleep(time.Millisecond)
-	}
-	return err
-}
-
-// write writes to a file that the kernel has made; one that it has not is not created.
-func write(file, value string) error {
-	f, err := os.OpenFile(file, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	_, err = f.WriteString(value)
-	return err
-}
-
-// processesIn returns the processes of a group, without those of its children. One that is in no PID namespace of ours
-// is 0.
-func processesIn(dir string) ([]int, error) {
-	b, err := os.ReadFile(filepath.Join(dir, procsFile))
-	if err != nil {
-		return nil, err
-	}
-	var pids []int
-	for line := range strings.Lines(string(b)) {
-		pid, err := strconv.Atoi(strings.TrimSpace(line))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", filepath.Join(dir, procsFile), err)
-		}
-		pids = append(pids, pid)
-	}
-	return pids, nil
 }

@@ -21,10 +21,10 @@ var ErrUnkillable = errors.New("processes do not die")
 // patience is how long to wait for processes that were killed.
 const patience = 2 * time.Second
 
-// backoff yields times to wait, from 0.5 ms on, until they add up to total.
+// backoff yields times to wait, from 0.1 ms on, until they add up to total.
 func backoff(total time.Duration) iter.Seq[time.Duration] {
 	return func(yield func(time.Duration) bool) {
-		wait := 500 * time.Microsecond
+		wait := 100 * time.Microsecond
 		for sum := time.Duration(0); sum < total; sum += wait {
 			if !yield(wait) {
 				return
@@ -77,7 +77,7 @@ func freeze(dir string) bool {
 		if err := write(filepath.Join(dir, file), value); err != nil {
 			return false
 		}
-		b, err := os.ReadFile(filepath.Join(dir, state))
+		b, err := readFile(filepath.Join(dir, state))
 		if err != nil {
 			return false
 		}
@@ -107,23 +107,44 @@ func killListed(dir string) (int, error) {
 	return total, err
 }
 
-// killMembers kills the processes of one group through pidfds. A process is signaled only if the group still lists its
-// pid when the pidfd is open: so the number has not passed to a stranger.
+// killAtOnce is how many processes are looked at together by killMembers: each takes a descriptor meanwhile.
+const killAtOnce = 256
+
+// killMembers kills the processes of one group through pidfds, and returns how many it found. A process is signaled
+// only if the group still lists its pid when the pidfd is open: so the number has not passed to a stranger.
 func killMembers(dir string) (int, error) {
 	pids, err := processesIn(dir)
-	if err != nil || len(pids) == 0 {
+	if err != nil {
 		return 0, ignoreGone(err)
 	}
-	open := map[int]int{}
-	for _, pid := range pids {
-		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
-			open[pid] = fd
-			defer unix.Close(fd)
+	for some := range slices.Chunk(pids, killAtOnce) {
+		if err := killSome(dir, some); err != nil {
+			return 0, ignoreGone(err)
 		}
+	}
+	return len(pids), nil
+}
+
+// killSome kills those of pids that are still in a group.
+func killSome(dir string, pids []int) error {
+	open := make(map[int]int, len(pids))
+	defer func() {
+		for _, fd := range open {
+			_ = unix.Close(fd)
+		}
+	}()
+	for _, pid := range pids {
+		fd, err := unix.PidfdOpen(pid, 0)
+		switch {
+		case err == nil:
+			open[pid] = fd
+		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
+			return fmt.Errorf("open process %d: %w", pid, err)
+		} // else it has ended, or is in no PID namespace of ours
 	}
 	still, err := processesIn(dir)
 	if err != nil {
-		return 0, ignoreGone(err)
+		return err
 	}
 	for _, pid := range still {
 		fd, ok := open[pid]
@@ -131,10 +152,10 @@ func killMembers(dir string) (int, error) {
 			continue
 		}
 		if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-			return 0, fmt.Errorf("kill process %d: %w", pid, err)
+			return fmt.Errorf("kill process %d: %w", pid, err)
 		}
 	}
-	return len(still), nil
+	return nil
 }
 
 func ignoreGone(err error) error {

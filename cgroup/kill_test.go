@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +16,7 @@ import (
 )
 
 // kill kills a job whose first process is r, and removes it.
-func kill(t *testing.T, g *Job, r *run) {
+func kill(t testing.TB, g *Job, r *run) {
 	t.Helper()
 	if err := g.Kill(); err != nil {
 		t.Fatal(err)
@@ -82,9 +84,7 @@ func TestKillFrozen(t *testing.T) {
 		g := newJob(t, newJail(t, newInstance(t, s)), "job", Limits{})
 		r := start(t, g, "idle")
 		r.line()
-		if !freeze(g.dirs[0]) {
-			t.Fatal("it does not freeze")
-		}
+		until(t, "frozen group", func() bool { return freeze(g.dirs[0]) })
 		kill(t, g, r)
 	})
 }
@@ -114,6 +114,66 @@ func TestAttachWhileForking(t *testing.T) {
 			return true
 		})
 		kill(t, g, r)
+	})
+}
+
+// A process that joined by itself is left where it is, and one that should have and did not is attached.
+func TestTasks(t *testing.T) {
+	everywhere(t, func(t *testing.T, s setting) {
+		for _, what := range []string{"joins", "idle"} {
+			g := newJob(t, newJail(t, newInstance(t, s)), "job", Limits{})
+			files, err := g.Tasks()
+			if err != nil || (len(files) > 0) != (s.tree.layout == "hybrid") {
+				t.Fatalf("%d files, %v, in layout %s", len(files), err, s.tree.layout)
+			}
+			r := launch(t, what, g.Dir(), files...)
+			for _, f := range files {
+				f.Close()
+			}
+			r.play()
+			line := r.line()
+			pid, err := strconv.Atoi(line)
+			if err != nil {
+				pid = r.cmd.Process.Pid
+			}
+			if what == "joins" && len(files) > 0 {
+				everyGroupHas(t, g.dirs[1:], pid)
+			}
+			if err := g.Attach(pid); err != nil {
+				t.Fatal(err)
+			}
+			everyGroupHas(t, g.dirs, pid)
+			_ = r.cmd.Process.Kill() // it is outside where a process cannot be born in the group
+			kill(t, g, r)
+		}
+	})
+}
+
+// everyGroupHas waits until a process is in all of dirs.
+func everyGroupHas(t *testing.T, dirs []string, pid int) {
+	t.Helper()
+	until(t, "process in each group", func() bool {
+		for _, dir := range dirs {
+			if pids, err := processesIn(dir); err != nil || !slices.Contains(pids, pid) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func TestAttachEnded(t *testing.T) {
+	everywhere(t, func(t *testing.T, s setting) {
+		g := newJob(t, newJail(t, newInstance(t, s)), "job", Limits{})
+		r := launch(t, "idle", g.Dir())
+		_ = r.cmd.Process.Kill()
+		r.killed()
+		if err := g.Attach(r.cmd.Process.Pid); len(g.dirs) > 1 && !errors.Is(err, unix.ESRCH) {
+			t.Errorf("got %v, want %v", err, unix.ESRCH)
+		}
+		if err := g.Remove(); err != nil {
+			t.Error(err)
+		}
 	})
 }
 

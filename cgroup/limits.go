@@ -60,9 +60,12 @@ func swapInUse() bool {
 	return err != nil || strings.Count(strings.TrimSpace(string(b)), "\n") > 0
 }
 
+// defaultPeriod is that of a new group, in microseconds (kernel/sched/fair.c, default_cfs_period).
+const defaultPeriod = 100_000
+
 // quota returns what cpu.max takes, in microseconds.
 func (l Limits) quota() (quota int64, period uint64) {
-	period = 100_000
+	period = defaultPeriod
 	if l.MilliCPUs < 10 {
 		period = 1_000_000
 	}
@@ -134,6 +137,17 @@ func (l Limits) v2(swap, lift bool) *cgroup2.Resources {
 	return r
 }
 
+// loadV2 sets the limits of a new job.
+func (g *Job) loadV2(l Limits) error {
+	t := g.instance.tree
+	var err error
+	g.v2, err = cgroup2.Load(filepath.Join(t.base, g.group), cgroup2.WithMountpoint(t.unified))
+	if err != nil {
+		return err
+	}
+	return g.setV2(l, false)
+}
+
 func (g *Job) setV2(l Limits, lift bool) error {
 	if err := g.v2.Update(l.v2(g.instance.has.swap, lift)); err != nil {
 		return err
@@ -180,7 +194,10 @@ func (l Limits) v1(swap, lift bool) *specs.LinuxResources {
 	}
 	if l.MilliCPUs != 0 {
 		quota, period := l.quota()
-		r.CPU = &specs.LinuxCPU{Quota: &quota, Period: &period}
+		r.CPU = &specs.LinuxCPU{Quota: &quota}
+		if lift || period != defaultPeriod {
+			r.CPU.Period = &period
+		}
 	} else if lift {
 		r.CPU = &specs.LinuxCPU{Quota: new(int64(-1))}
 	}

@@ -5,60 +5,204 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// WatchOOM calls f, once, when the job runs out of memory, on hosts where the kernel then kills one process and not the
-// group: v1 and hybrid. f is to kill the rest; it runs on a goroutine of its own and must not call [Job.Remove], which
-// waits for that goroutine. It ends after f, when stop is closed (nil never is), or with Remove.
+// WatchOOM calls f each time the job runs out of memory, on hosts where the kernel then kills one process and not the
+// group: v1 and hybrid. f is to kill the rest; it runs on a goroutine of its own, one at a time, and must not call
+// [Job.Remove], which waits for it. Remove ends the watch and does not set it off. It may be called once for a job, at
+// best as soon as that is made: what happened before is not told, and a watch costs a descriptor and no goroutine.
 //
-// On v2 the kernel kills the group (memory.oom.group): nothing is started and f is never called.
+// On v2 the kernel kills the group (memory.oom.group): nothing is watched and f is never called.
 //
 // The kernel notifies before it has killed anyone (cgroup-v1/memory, section 10). An event of a group above, which has
-// no limit of ours, counts too.
-func (g *Job) WatchOOM(stop <-chan struct{}, f func()) error {
+// no limit of ours, counts too: f may be called while nothing runs in the job.
+func (g *Job) WatchOOM(f func()) error {
 	if g.instance.tree.layout == "v2" {
 		return nil
 	}
-	// containerd gives the eventfd blocking; a goroutine in a blocking read is a thread, and nothing stops it.
-	fd, err := g.v1.OOMEventFD()
-	if err != nil {
+	if err := g.instance.watcher.add(g, f); err != nil {
 		return fmt.Errorf("watch for want of memory: %w", err)
 	}
-	if err := unix.SetNonblock(int(fd), true); err != nil {
-		_ = unix.Close(int(fd))
-		return fmt.Errorf("watch for want of memory: %w", err)
-	}
-	event := os.NewFile(fd, "oom event")
-	done := make(chan struct{})
-	g.watch.Go(func() {
-		defer close(done)
-		if g.awaitOOM(event) {
-			g.oom.Store(true)
-			f()
-		}
-	})
-	g.watch.Go(func() {
-		select {
-		case <-stop:
-		case <-g.removed:
-		case <-done:
-		}
-		_ = event.SetReadDeadline(time.Unix(1, 0))
-		<-done
-		event.Close()
-	})
 	return nil
 }
 
-// awaitOOM reports whether the event came. It comes as well when the group is removed.
-func (g *Job) awaitOOM(event *os.File) bool {
-	count := make([]byte, 8) // eventfd(2)
-	if _, err := event.Read(count); err != nil {
+// A watcher waits for the jobs of an instance that run out of memory: one goroutine, without a thread, for all of them.
+// It waits while a job is watched. The zero value is ready.
+type watcher struct {
+	mu   sync.Mutex
+	poll *poll // guarded by mu; nil while no job is watched
+}
+
+// A poll is an epoll(7) descriptor, which the runtime's poller waits for in turn, with what it watches.
+type poll struct {
+	file *os.File
+	fd   int
+	jobs map[int]*watched // by eventfd, guarded by the watcher's mu
+	done chan struct{}
+}
+
+type watched struct {
+	job *Job
+	f   func()
+	// guarded by the watcher's mu
+	calling bool
+	again   bool // an event came meanwhile
+}
+
+// add starts a job's watch.
+func (w *watcher) add(g *Job, f func()) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if g.event >= 0 {
+		return errors.New("the job is watched already")
+	}
+	event, err := g.openOOMEvent()
+	if err != nil {
+		return err
+	}
+	if w.poll == nil {
+		if w.poll, err = w.start(); err != nil {
+			_ = unix.Close(event)
+			return err
+		}
+	}
+	// The goroutine waits for the lock before it looks at what came.
+	w.poll.jobs[event] = &watched{job: g, f: f}
+	g.event = event
+	e := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(event)}
+	if err := unix.EpollCtl(w.poll.fd, unix.EPOLL_CTL_ADD, event, &e); err != nil {
+		return os.NewSyscallError("epoll_ctl", err) // Remove ends the rest
+	}
+	return nil
+}
+
+// openOOMEvent has an eventfd signaled when the job runs out of memory: cgroup-v1/memory, section 10.
+func (g *Job) openOOMEvent() (int, error) {
+	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return -1, os.NewSyscallError("eventfd", err)
+	}
+	order := fmt.Sprintf("%d %d", event, g.meter[memoryEvents])
+	if err := write(filepath.Join(g.v1Dir("memory"), "cgroup.event_control"), order); err != nil {
+		_ = unix.Close(event)
+		return -1, err
+	}
+	return event, nil
+}
+
+// start starts the goroutine. The caller holds mu.
+func (w *watcher) start() (*poll, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("epoll_create1", err)
+	}
+	// What does not block the runtime enters in its poller.
+	if err := unix.SetNonblock(fd, true); err != nil {
+		_ = unix.Close(fd)
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	p := &poll{file: os.NewFile(uintptr(fd), "epoll"), fd: fd, jobs: map[int]*watched{}, done: make(chan struct{})}
+	conn, err := p.file.SyscallConn()
+	if err == nil {
+		err = p.file.SetReadDeadline(time.Time{}) // an error if it did not enter it
+	}
+	if err != nil {
+		p.file.Close()
+		return nil, err
+	}
+	go func() {
+		defer close(p.done)
+		_ = conn.Read(func(uintptr) bool { return !w.take(p) }) // until p.file is closed
+	}()
+	return p, nil
+}
+
+// take calls the functions of the jobs that an event came for, and reports whether there is more to wait for.
+func (w *watcher) take(p *poll) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.poll != p {
 		return false
 	}
-	_, err := os.Lstat(filepath.Join(g.v1Dir("memory"), "memory.oom_control"))
-	return !errors.Is(err, os.ErrNotExist)
+	events := make([]unix.EpollEvent, 16)
+	for {
+		n, err := unix.EpollWait(p.fd, events, 0)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return false // it takes a descriptor of this process to be broken
+		}
+		if err == nil && n == 0 {
+			return true
+		}
+		for _, e := range events[:max(0, n)] {
+			w.event(p, int(e.Fd))
+		}
+	}
+}
+
+// event takes an event of a job. The caller holds mu.
+func (w *watcher) event(p *poll, fd int) {
+	g := p.jobs[fd]
+	if g == nil || g.job.groupGone() {
+		p.forget(fd)
+		return
+	}
+	var count [8]byte // eventfd(2)
+	if _, err := unix.Read(fd, count[:]); err != nil {
+		return // it is still to be read, and comes again
+	}
+	g.job.oom.Store(true)
+	if g.calling {
+		g.again = true
+		return
+	}
+	g.calling = true
+	g.job.watch.Go(func() {
+		for again := true; again; {
+			g.f()
+			w.mu.Lock()
+			again, g.again = g.again, false
+			g.calling = again
+			w.mu.Unlock()
+		}
+	})
+}
+
+// forget ends the wait for an event. It is not left to close(2), which does it only when no child that is between fork
+// and exec has a copy. The caller holds the watcher's mu.
+func (p *poll) forget(event int) {
+	delete(p.jobs, event)
+	_ = unix.EpollCtl(p.fd, unix.EPOLL_CTL_DEL, event, nil)
+}
+
+// groupGone reports whether the job's group was removed by somebody else: then the kernel signals the eventfd as well.
+func (g *Job) groupGone() bool {
+	var room [1]byte
+	_, err := unix.Pread(g.meter[memoryEvents], room[:], 0)
+	return gone(err)
+}
+
+// remove ends a job's watch, and waits for its function and for a goroutine that has nothing left to wait for.
+func (w *watcher) remove(g *Job) {
+	w.mu.Lock()
+	var last *poll
+	if g.event >= 0 {
+		if w.poll != nil {
+			w.poll.forget(g.event)
+			if len(w.poll.jobs) == 0 {
+				last, w.poll = w.poll, nil
+			}
+		}
+		_ = unix.Close(g.event)
+		g.event = -1
+	}
+	w.mu.Unlock()
+	if last != nil {
+		last.file.Close()
+		<-last.done
+	}
+	g.watch.Wait()
 }

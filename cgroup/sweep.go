@@ -94,32 +94,31 @@ func removeTree(dir string) error {
 	return walk(dir, func(dir string) error { return removeDirs([]string{dir}) })
 }
 
-// removeDirs removes directories of groups, one each, the last first. A group is busy for a moment after its last
-// process was waited for, so it is tried again, two seconds at most. One that is gone is no error.
+// removeDirs removes directories of groups, one each, the last first. A group may be busy for a moment after its last
+// process was waited for, so they are tried again, two seconds at most. One that is gone is no error.
 func removeDirs(dirs []string) error {
+	left := slices.Clone(dirs)
+	slices.Reverse(left)
 	var errs []error
-	for _, dir := range slices.Backward(dirs) {
-		errs = append(errs, removeDir(dir))
-	}
-	return errors.Join(errs...)
-}
-
-func removeDir(dir string) error {
-	var err error
 	for wait := range backoff(patience) {
-		err = unix.Rmdir(dir)
-		if !errors.Is(err, unix.EBUSY) {
+		left = slices.DeleteFunc(left, func(dir string) bool {
+			err := unix.Rmdir(dir)
+			if err != nil && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOENT) {
+				errs = append(errs, fmt.Errorf("remove %s: %w", dir, err))
+			}
+			return !errors.Is(err, unix.EBUSY)
+		})
+		if len(left) == 0 {
 			break
 		}
 		time.Sleep(wait)
 	}
-	switch {
-	case err == nil, errors.Is(err, unix.ENOENT):
-		return nil
-	case errors.Is(err, unix.EBUSY):
+	for _, dir := range left {
+		err := error(unix.EBUSY)
 		if pids, _ := processesIn(dir); len(pids) > 0 {
-			return fmt.Errorf("remove %s: %w: %v", dir, ErrUnkillable, pids)
+			err = fmt.Errorf("%w: %v", ErrUnkillable, pids)
 		}
+		errs = append(errs, fmt.Errorf("remove %s: %w", dir, err))
 	}
-	return fmt.Errorf("remove %s: %w", dir, err)
+	return errors.Join(errs...)
 }

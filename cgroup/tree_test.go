@@ -96,7 +96,7 @@ func newInstance(t testing.TB, s setting) *Instance {
 }
 
 // newJail makes a jail with a first process, as a supervisor does.
-func newJail(t *testing.T, i *Instance) *Jail {
+func newJail(t testing.TB, i *Instance) *Jail {
 	t.Helper()
 	j, err := i.Jail("jail", 0)
 	if err != nil {
@@ -113,7 +113,7 @@ func newJail(t *testing.T, i *Instance) *Jail {
 }
 
 // playLibcontainer puts a process where libcontainer would: to Path in all hierarchies of v1, or in that of v2.
-func playLibcontainer(t *testing.T, j *Jail, pid int) {
+func playLibcontainer(t testing.TB, j *Jail, pid int) {
 	t.Helper()
 	for _, m := range j.instance.tree.mounts {
 		if m.v2 != (j.instance.tree.layout == "v2") {
@@ -160,7 +160,7 @@ func find(t testing.TB, tree *Tree, name string) []string {
 }
 
 // empty waits for the job's end.
-func empty(t *testing.T, g *Job) {
+func empty(t testing.TB, g *Job) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

@@ -1,15 +1,121 @@
 package cgroup
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/containerd/cgroups/v3/cgroup2"
+	"golang.org/x/sys/unix"
 )
+
+// A source is a file that a job's account is read from.
+type source int
+
+const (
+	cpuTime source = iota
+	cpuUser
+	cpuSystem
+	memoryPeak
+	memoryEvents
+	pidsPeak
+	pidsEvents
+	ioBytes
+	sources
+)
+
+// A sourceFile is where a layout has a source: the hierarchy's controller, as Tree.point takes it, and the file.
+type sourceFile struct{ controller, name string }
+
+// sourceFiles is what each layout has. A kernel may lack some of it.
+var sourceFiles = map[string][sources]sourceFile{
+	"v2": {
+		cpuTime:      {"cgroup", "cpu.stat"},
+		memoryPeak:   {"memory", "memory.peak"},
+		memoryEvents: {"memory", "memory.events"},
+		pidsPeak:     {"pids", "pids.peak"},
+		pidsEvents:   {"pids", "pids.events"},
+		ioBytes:      {"io", "io.stat"},
+	},
+	// Every group of a unified hierarchy has cpu.stat. It counts from before the v1 controllers were joined.
+	"hybrid": {
+		cpuTime:      {"cgroup", "cpu.stat"},
+		memoryPeak:   {"memory", "memory.max_usage_in_bytes"},
+		memoryEvents: {"memory", "memory.oom_control"},
+		pidsPeak:     {"pids", "pids.peak"},
+		pidsEvents:   {"pids", "pids.events"},
+		ioBytes:      {"blkio", "blkio.throttle.io_service_bytes"},
+	},
+	"v1": {
+		cpuTime:      {"cpuacct", "cpuacct.usage"},
+		cpuUser:      {"cpuacct", "cpuacct.usage_user"},
+		cpuSystem:    {"cpuacct", "cpuacct.usage_sys"},
+		memoryPeak:   {"memory", "memory.max_usage_in_bytes"},
+		memoryEvents: {"memory", "memory.oom_control"},
+		pidsPeak:     {"pids", "pids.peak"},
+		pidsEvents:   {"pids", "pids.events"},
+		ioBytes:      {"blkio", "blkio.throttle.io_service_bytes"},
+	},
+}
+
+// A meter is a job's sources, open: pread(2) reads such a file anew each time, for a sixth of what opening, reading and
+// closing it costs, and a job's result waits for it. It holds a descriptor for each source that there is, five on most
+// hosts. The zero value is not ready: a source that is not there is -1.
+type meter [sources]int
+
+// openMeter opens what this layout and kernel have. blkio of v1 is read if the job is in it.
+func (g *Job) openMeter() error {
+	t := g.instance.tree
+	for s, f := range sourceFiles[t.layout] {
+		if f.name == "" || source(s) == ioBytes && t.layout != "v2" && !g.io || t.point(f.controller) == "" {
+			continue
+		}
+		fd, err := openFile(filepath.Join(g.dirIn(f.controller), f.name), unix.O_RDONLY)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		g.meter[s] = fd
+	}
+	return nil
+}
+
+// newMeter is a meter with nothing open.
+func newMeter() meter {
+	var m meter
+	for s := range m {
+		m[s] = -1
+	}
+	return m
+}
+
+// close may be called again.
+func (m *meter) close() {
+	for s, fd := range m {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+			m[s] = -1
+		}
+	}
+}
+
+// read reads a source into buf, or into more room.
+func (m *meter) read(s source, buf []byte) ([]byte, error) {
+	if m[s] < 0 {
+		return nil, fs.ErrNotExist
+	}
+	return readOn(m[s], buf, false)
+}
+
+// number reads a source that is one number, -1 if it is not there.
+func (m *meter) number(s source, buf []byte) int64 {
+	b, err := m.read(s, buf)
+	if err != nil {
+		return -1
+	}
+	return number(b)
+}
 
 // Usage is what a job has used since its groups were made. A number that this kernel does not give is -1.
 type Usage struct {
@@ -37,143 +143,110 @@ type Events struct {
 	PIDsMax int64
 }
 
-// Usage reads what the job has used. It may be called while the job runs, and after its end up to [Job.Remove].
-func (g *Job) Usage() (Usage, error) {
-	u := Usage{PeakMemory: -1, PeakPIDs: -1, IORead: -1, IOWrite: -1}
-	err := g.readCPU(&u)
-	if err != nil {
-		return u, fmt.Errorf("read usage: %w", err)
+// Account reads what the job has used and what happened to it, each of five files or so once. It may be called while
+// the job runs, and after its end up to [Job.Remove]. With an error, what could be read is there, other usage is -1
+// and other counts are zero.
+func (g *Job) Account() (Usage, Events, error) {
+	var room [1024]byte
+	buf := room[:]
+	u := Usage{
+		PeakMemory: g.meter.number(memoryPeak, buf), PeakPIDs: g.meter.number(pidsPeak, buf),
+		CPU: -1, User: -1, System: -1, IORead: -1, IOWrite: -1,
 	}
-	if g.instance.tree.layout == "v2" {
-		u.PeakMemory = g.number("memory", "memory.peak")
-		u.PeakPIDs = g.number("pids", "pids.peak")
-		return u, g.readIO(&u)
+	var e Events
+	if b, err := g.meter.read(pidsEvents, buf); err == nil {
+		e.PIDsMax = max(0, valueOf(b, "max"))
 	}
-	u.PeakMemory = g.number("memory", "memory.max_usage_in_bytes")
-	u.PeakPIDs = g.number("pids", "pids.peak")
-	if g.io {
-		u.IORead, u.IOWrite = g.throttled()
-	}
-	return u, nil
+	var errs [3]error
+	errs[0] = g.readCPU(&u, buf)
+	errs[1] = g.readIO(&u, buf)
+	errs[2] = g.readOOM(&e, buf)
+	return u, e, errors.Join(errs[:]...)
 }
 
-// readCPU takes the CPU time from cpu.stat, which every group of the unified hierarchy has, on a hybrid host too: there
-// it counts from before the v1 controllers were joined.
-func (g *Job) readCPU(u *Usage) error {
-	if g.v2 == nil {
-		if point := g.instance.tree.v1["cpuacct"]; point == "" {
-			u.CPU, u.User, u.System = -1, -1, -1
-			return nil
-		}
-		u.CPU = time.Duration(g.number("cpuacct", "cpuacct.usage"))
-		u.User = time.Duration(g.number("cpuacct", "cpuacct.usage_user"))
-		u.System = time.Duration(g.number("cpuacct", "cpuacct.usage_sys"))
+// readCPU takes the CPU time from cpu.stat, or else from cpuacct if that is mounted.
+func (g *Job) readCPU(u *Usage, buf []byte) error {
+	if g.instance.tree.unified == "" {
+		u.CPU = time.Duration(g.meter.number(cpuTime, buf))
+		u.User = time.Duration(g.meter.number(cpuUser, buf))
+		u.System = time.Duration(g.meter.number(cpuSystem, buf))
 		return nil
 	}
-	m, err := g.v2.StatFiltered(cgroup2.StatCPU)
+	b, err := g.meter.read(cpuTime, buf)
 	if err != nil {
-		return err
+		return fmt.Errorf("read cpu.stat of %s: %w", g.dirs[0], err)
 	}
-	u.CPU = time.Duration(m.CPU.GetUsageUsec()) * time.Microsecond
-	u.User = time.Duration(m.CPU.GetUserUsec()) * time.Microsecond
-	u.System = time.Duration(m.CPU.GetSystemUsec()) * time.Microsecond
+	u.CPU = microseconds(valueOf(b, "usage_usec"))
+	u.User = microseconds(valueOf(b, "user_usec"))
+	u.System = microseconds(valueOf(b, "system_usec"))
 	return nil
 }
 
-// readIO adds up io.stat over the disks.
-func (g *Job) readIO(u *Usage) error {
-	if _, err := os.Lstat(filepath.Join(g.dirs[0], "io.stat")); err != nil {
-		return nil //nolint:nilerr // without the controller it stays unknown
+func microseconds(n int64) time.Duration {
+	if n < 0 {
+		return -1
 	}
-	m, err := g.v2.StatFiltered(cgroup2.StatIO)
-	if err != nil {
-		return fmt.Errorf("read usage: %w", err)
+	return time.Duration(n) * time.Microsecond
+}
+
+// readIO adds up the bytes over the disks. In io.stat a line is "8:0 rbytes=4096 wbytes=0 …", in the file of v1
+// "8:0 Read 4096".
+func (g *Job) readIO(u *Usage, buf []byte) error {
+	b, err := g.meter.read(ioBytes, buf)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read bytes of I/O of %s: %w", g.dirs[0], err)
 	}
 	u.IORead, u.IOWrite = 0, 0
-	for _, disk := range m.GetIo().GetUsage() {
-		u.IORead += int64(disk.GetRbytes())
-		u.IOWrite += int64(disk.GetWbytes())
+	var last, word []byte
+	for len(b) > 0 {
+		last = word
+		word, b = cutWord(b)
+		name, value, ok := bytes.Cut(word, []byte{'='})
+		if !ok {
+			name, value = last, word
+		}
+		switch string(name) {
+		case "rbytes", "Read":
+			u.IORead += max(0, number(value))
+		case "wbytes", "Write":
+			u.IOWrite += max(0, number(value))
+		}
 	}
 	return nil
 }
 
-// throttled adds up v1's counts, lines of "8:0 Read 4096".
-func (g *Job) throttled() (read, written int64) {
-	b, err := os.ReadFile(filepath.Join(g.v1Dir("blkio"), "blkio.throttle.io_service_bytes"))
-	if err != nil {
-		return -1, -1
+// cutWord returns the text up to the first space or end of line, and the rest after that. (bytes.Fields would have the
+// buffer on the heap.)
+func cutWord(text []byte) (word, rest []byte) {
+	n := bytes.IndexAny(text, " \n")
+	if n < 0 {
+		return text, nil
 	}
-	for line := range strings.Lines(string(b)) {
-		f := strings.Fields(line)
-		if len(f) != 3 {
-			continue
-		}
-		n, _ := strconv.ParseInt(f[2], 10, 64)
-		switch f[1] {
-		case "Read":
-			read += n
-		case "Write":
-			written += n
-		}
-	}
-	return read, written
+	return text[:n], text[n+1:]
 }
 
-// Events reads what happened to the job.
-func (g *Job) Events() (Events, error) {
-	e := Events{PIDsMax: max(0, g.value("pids", "pids.events", "max"))}
-	if g.instance.tree.layout != "v2" {
-		kills := g.value("memory", "memory.oom_control", "oom_kill")
-		if kills < 0 {
-			return e, fmt.Errorf("read events: no count of kills in %s", filepath.Join(g.v1Dir("memory"), "memory.oom_control"))
-		}
-		e.OOMKills, e.OOM = kills, kills > 0 || g.oom.Load()
-		return e, nil
+// readOOM reads the counts of memory.events or memory.oom_control. The latter has one since Linux 4.13.
+func (g *Job) readOOM(e *Events, buf []byte) error {
+	b, err := g.meter.read(memoryEvents, buf)
+	kills := valueOf(b, "oom_kill")
+	if err == nil && kills < 0 {
+		err = errors.New("no count of kills")
 	}
-	m, err := g.v2.StatFiltered(cgroup2.StatMemoryEvents)
+	e.OOMKills = max(0, kills)
+	e.OOM = kills > 0 || g.oom.Load() || valueOf(b, "oom") > 0
 	if err != nil {
-		return e, fmt.Errorf("read events: %w", err)
+		return fmt.Errorf("read events of memory of %s: %w", g.dirIn("memory"), err)
 	}
-	e.OOMKills = int64(m.GetMemoryEvents().GetOomKill())
-	e.OOM = e.OOMKills > 0 || m.GetMemoryEvents().GetOom() > 0
-	return e, nil
+	return nil
 }
 
-// dirIn returns the job's directory in the hierarchy of a controller.
+// dirIn returns the job's directory in the hierarchy of a controller, "cgroup" for the unified one.
 func (g *Job) dirIn(controller string) string {
-	if g.instance.tree.layout == "v2" {
+	if controller == "cgroup" || g.instance.tree.layout == "v2" {
 		return g.dirs[0]
 	}
 	return g.v1Dir(controller)
-}
-
-// number reads a file that holds one, -1 if it is not there.
-func (g *Job) number(controller, file string) int64 {
-	b, err := os.ReadFile(filepath.Join(g.dirIn(controller), file))
-	if err != nil {
-		return -1
-	}
-	return parse(string(b))
-}
-
-// value reads one line of a file of names and values, -1 if it is not there.
-func (g *Job) value(controller, file, name string) int64 {
-	b, err := os.ReadFile(filepath.Join(g.dirIn(controller), file))
-	if err != nil {
-		return -1
-	}
-	for line := range strings.Lines(string(b)) {
-		if value, ok := strings.CutPrefix(line, name+" "); ok {
-			return parse(value)
-		}
-	}
-	return -1
-}
-
-func parse(s string) int64 {
-	n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
-	if err != nil {
-		return -1
-	}
-	return n
 }

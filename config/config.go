@@ -52,6 +52,8 @@ type Config struct {
 	MaxJobs        int           // at once
 	MaxJobsPerUser int           // jobs at once, and connections, of one user who is not root
 	MaxJails       int           // standing at once
+	WarmSlots      int           // places for jobs that wait in one jail at most; 0 is none
+	MaxWarmSlots   int           // that wait in all jails together; 0 is none
 	Audit          Audit
 	Layers         Layers
 	Profiles       map[string]Profile // by name; nil is none but those of seccomp, "default" and "strict"
@@ -106,6 +108,8 @@ func Default() Config {
 		MaxJobs:        1024,
 		MaxJobsPerUser: 256,
 		MaxJails:       256,
+		WarmSlots:      16,
+		MaxWarmSlots:   512,
 		Audit:          Audit{Fsync: Group, MaxSize: 64 << 20},
 		Layers:         defaultLayers(),
 		Runtime: Runtime{

@@ -53,6 +53,8 @@ jail_idle: 90
 max_jobs: 10
 max_jobs_per_user: 4
 max_jails: 6
+warm_slots: 0
+max_warm_slots: 7
 audit: {fsync: each, max_size: 1MiB, keep: 3}
 layers: {disk: 1GiB, inodes: 1000, max_disk: 2GiB, max_inodes: 2000, idle: 1m, max_idle: 1h, keep: 24h}
 runtime:
@@ -145,7 +147,7 @@ func TestFull(t *testing.T) {
 		},
 		Ceilings: job.Limits{Memory: 4 << 30, MilliCPUs: 3500, Wall: time.Hour, Disk: job.Unlimited},
 		JailIdle: 90 * time.Second,
-		MaxJobs:  10, MaxJobsPerUser: 4, MaxJails: 6,
+		MaxJobs:  10, MaxJobsPerUser: 4, MaxJails: 6, WarmSlots: 0, MaxWarmSlots: 7,
 		Audit:  Audit{Fsync: Each, MaxSize: 1 << 20, Keep: 3},
 		Layers: Layers{Disk: 1 << 30, Inodes: 1000, MaxDisk: 2 << 30, MaxInodes: 2000, Idle: time.Minute, MaxIdle: time.Hour, Keep: 24 * time.Hour},
 		Profiles: map[string]Profile{

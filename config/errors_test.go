@@ -8,7 +8,7 @@ import (
 )
 
 const topKeys = "version, uids, repos, toolchains, own_directories, defaults, ceilings, profiles, jail_idle, max_jobs, " +
-	"max_jobs_per_user, max_jails, audit, layers, runtime, output, artifacts, principals, http, exec_server, sandbox, ctx, index, starlark, " +
+	"max_jobs_per_user, max_jails, warm_slots, max_warm_slots, audit, layers, runtime, output, artifacts, principals, http, exec_server, sandbox, ctx, index, starlark, " +
 	"telemetry"
 
 func TestErrors(t *testing.T) {
@@ -117,6 +117,7 @@ func TestErrors(t *testing.T) {
 		{"audit, size", v + "audit: {max_size: 1}\n", "f:2:19: `max_size`: 1 is not between 1MiB and 1TiB"},
 		{"audit, keep", v + "audit: {keep: 0}\n", "f:2:15: `keep`: a positive whole number is wanted, not 0"},
 		{"jobs of a user", v + "max_jobs_per_user: 0\n", "f:2:20: `max_jobs_per_user`: a positive whole number is wanted, not 0"},
+		{"slots", v + "warm_slots: 257\n", "f:2:13: `warm_slots`: 257 is not between 0 and 256"},
 		{"jails", v + "max_jails: 70000\n", "f:2:12: `max_jails`: 70000 is not between 1 and 65536"},
 		{"principal without a name", v + "principals: [{token_sha256: \"" + hash1 + "\"}]\n", "f:2:14: a principal without `name`"},
 		{"principal without a token", v + "principals: [{name: a}]\n", "f:2:14: a principal without `token_sha256`"},

@@ -38,6 +38,8 @@ func (c Config) String() string {
 	w.line("max_jobs: %d", c.MaxJobs)
 	w.line("max_jobs_per_user: %d", c.MaxJobsPerUser)
 	w.line("max_jails: %d", c.MaxJails)
+	w.line("warm_slots: %d", c.WarmSlots)
+	w.line("max_warm_slots: %d", c.MaxWarmSlots)
 	w.section("audit", func() { w.audit(c.Audit) })
 	w.section("layers", func() { w.layers(c.Layers) })
 	w.section("runtime", func() { w.runtime(c.Runtime) })

@@ -26,6 +26,8 @@ func (c *Config) keys() []key {
 		supervisor(countKey("max_jobs", &c.MaxJobs, 65536)),
 		supervisor(countKey("max_jobs_per_user", &c.MaxJobsPerUser, 65536)),
 		supervisor(countKey("max_jails", &c.MaxJails, 65536)),
+		supervisor(numberKey("warm_slots", &c.WarmSlots, 256)),
+		supervisor(numberKey("max_warm_slots", &c.MaxWarmSlots, 65536)),
 		supervisor(sectionKey("audit", c.Audit.keys())),
 		supervisor(sectionKey("layers", c.Layers.keys())),
 		sectionKey("runtime", c.Runtime.keys()),
@@ -68,6 +70,11 @@ func flagKey(name string, into *bool) key {
 // countKey is of a number from 1.
 func countKey(name string, into *int, most int64) key {
 	return key{name, func(p *parser, n *yaml.Node) { *into = int(p.number(name, "count", n, 1, most)) }}
+}
+
+// numberKey is of a number from 0.
+func numberKey(name string, into *int, most int64) key {
+	return key{name, func(p *parser, n *yaml.Node) { *into = int(p.number(name, "number", n, 0, most)) }}
 }
 
 func sizeKey(name string, into *int64, least, most int64) key {
@@ -170,9 +177,10 @@ func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
 // forms are the ways in which numbers are written, by a name of ours.
 var forms = map[string]form{
-	"size":  {"a size such as 512MiB", []string{"!!str", "!!int"}, job.ParseSize, job.FormatSize},
-	"count": {"a positive whole number", []string{"!!int"}, job.ParseCount, decimal},
-	"cpus":  {"a number of CPUs such as 1.5", []string{"!!int", "!!float"}, job.ParseCPUs, job.FormatCPUs},
+	"size":   {"a size such as 512MiB", []string{"!!str", "!!int"}, job.ParseSize, job.FormatSize},
+	"count":  {"a positive whole number", []string{"!!int"}, job.ParseCount, decimal},
+	"number": {"a whole number", []string{"!!int"}, func(s string) (int64, error) { return strconv.ParseInt(s, 10, 64) }, decimal},
+	"cpus":   {"a number of CPUs such as 1.5", []string{"!!int", "!!float"}, job.ParseCPUs, job.FormatCPUs},
 	"time": {
 		"a time such as 30s",
 		[]string{"!!str", "!!int", "!!float"},

@@ -86,7 +86,7 @@ var attempts = []attempt{
 	{"temporary files", `open(my $f, ">", "/tmp/x") ? "ok" : kernel(-1)`, "ok", "private-directories"},
 	{"home", `-d "/home/job" ? "ok" : kernel(-1)`, "ok", "home"},
 	{"terminals", `open(my $f, "+<", "/dev/ptmx") ? "ok" : kernel(-1)`, "ok", "devpts"},
-	{"descriptors", `join(" ", @FD)`, "0 1 2", "descriptors"},
+	{"descriptors", `join(" ", @FD)`, "0 1 2", ""}, // process 2 starts without any, and what it gets closes at exec
 	{"working directory", `(stat("."))[1] == $ENV{INODE} ? "repository" : "elsewhere"`, "repository", "cwd"},
 	{"size of /tmp", `open(my $f, ">", "/tmp/big"); syswrite($f, "x" x (1 << 20)) && syswrite($f, "x" x (1 << 20)) ? "ok" : kernel(-1)`, "ENOSPC", "tmp-size"},
 

@@ -57,7 +57,7 @@ func (s *Supervisor) alive(name string) bool {
 	if name == s.config.Instance || !instanceName.MatchString(name) {
 		return false
 	}
-	f, err := os.OpenFile(filepath.Join(RunDir, "instances", name, "lock"), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	f, err := os.OpenFile(filepath.Join(instancesDir, name, "lock"), os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return false
 	}

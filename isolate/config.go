@@ -18,6 +18,9 @@ import (
 // and killed instances are cleared machine-wide.
 const RunDir = "/run/corral"
 
+// instancesDir has a directory for each supervisor.
+const instancesDir = RunDir + "/instances"
+
 // Config is what the operator decided. It comes from root: a root-owned file, or root's command line.
 type Config struct {
 	Instance   string        // this supervisor's name, [a-z0-9-]{1,32}
@@ -38,6 +41,8 @@ type Config struct {
 	MaxJobs    int           // at once; 0 is 1,024
 	MaxPerUser int           // jobs and connections of one user who is not root; 0 is 256
 	MaxJails   int           // standing at once; 0 is 256
+	Slots      int           // that wait in one jail at most; 0 is 16, negative none
+	MaxSlots   int           // that wait in all jails together; 0 is 512, negative none
 	Log        *slog.Logger  // nil discards
 
 	patience time.Duration // in place of sendPatience, for tests
@@ -101,7 +106,7 @@ func (c *Config) complete() error {
 	if c.JailIdle == 0 {
 		c.JailIdle = 5 * time.Minute
 	}
-	for field, value := range map[*int]int{&c.MaxJobs: 1024, &c.MaxPerUser: 256, &c.MaxJails: 256} {
+	for field, value := range map[*int]int{&c.MaxJobs: 1024, &c.MaxPerUser: 256, &c.MaxJails: 256, &c.Slots: 16, &c.MaxSlots: 512} {
 		if *field == 0 {
 			*field = value
 		}

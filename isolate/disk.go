@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,17 +26,24 @@ const (
 // watchDisk ends the job when it has added more to the repository than its limits allow. A directory of the host that is
 // written through has no quota of its own, so this is a watch, not a wall: first a cheap look at the whole file system
 // (statfs), which says when the limit may have been passed; then, because others write there too, a sum over what
-// changed in the repository since the job began, by the scanner. Jobs without a disk limit are not watched.
-func (s *Supervisor) watchDisk(stop <-chan struct{}, sl *slot, r *run) {
+// changed in the repository since the job began, by the scanner. Jobs without a disk limit are not watched. When stop
+// returns, nobody looks any more.
+func (s *Supervisor) watchDisk(sl *slot, r *run) (stop func()) {
 	if r.limits.Disk == job.Unlimited && r.limits.Inodes == job.Unlimited {
-		return
+		return func() {}
 	}
 	w := &diskWatch{slot: sl, run: r, since: fileTime().Add(-clockStep)}
 	if w.free() != nil {
-		return
+		return func() {}
 	}
 	w.baseBytes, w.baseInodes = w.bytes, w.inodes
-	go w.loop(stop)
+	over := make(chan struct{})
+	var loop sync.WaitGroup
+	loop.Go(func() { w.loop(over) })
+	return func() {
+		close(over)
+		loop.Wait()
+	}
 }
 
 type diskWatch struct {
@@ -61,8 +69,12 @@ func (w *diskWatch) loop(stop <-chan struct{}) {
 		}
 		bytes, inodes := w.baseBytes-w.bytes, w.baseInodes-w.inodes
 		if w.over(bytes, inodes) != 0 {
-			if met := w.confirm(); met != 0 {
+			met, thaw := w.confirm()
+			if met != 0 {
 				w.run.ask(met)
+			}
+			thaw() // the stub must see the end, whoever brings it about
+			if met != 0 {
 				return
 			}
 		}
@@ -97,25 +109,24 @@ func (w *diskWatch) over(bytes, inodes int64) wire.Outcome {
 	return 0
 }
 
-// confirm says whether it was this job, which stands still meanwhile. What it wrote counts in the kernel's own account of
+// confirm says whether it was this job, which stands still until it is thawed. What it wrote counts in the kernel's own account of
 // its processes, which also knows files that were deleted while open; what it made is counted in the tree. What others
 // have taken is left out from then on.
-func (w *diskWatch) confirm() wire.Outcome {
-	thaw, _ := w.slot.group.Freeze()
+func (w *diskWatch) confirm() (met wire.Outcome, thaw func()) {
+	thaw, _ = w.slot.group.Freeze()
 	written, err := w.written()
 	if met := w.over(written, 0); err == nil && met != 0 {
-		return met // it is killed as it stands
+		return met, thaw
 	}
 	a, err := w.slot.jail.watcher().ask(scan.OpUsage, w.since)
 	if err != nil || a.Incomplete {
-		return w.over(w.baseBytes-w.bytes, w.baseInodes-w.inodes) // what cannot be found out is held against the job
+		return w.over(w.baseBytes-w.bytes, w.baseInodes-w.inodes), thaw // what cannot be found out is held against the job
 	}
 	if met := w.over(a.Bytes+w.unlinked(), a.Inodes); met != 0 {
-		return met
+		return met, thaw
 	}
-	thaw()
 	w.baseBytes, w.baseInodes = w.bytes+a.Bytes, w.inodes+a.Inodes
-	return 0
+	return 0, thaw
 }
 
 // unlinked sums what the job's processes hold in files that have no name any more, or never had one (O_TMPFILE): space

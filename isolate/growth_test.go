@@ -105,7 +105,7 @@ func TestNoGrowth(t *testing.T) {
 
 // TestManyAtOnce: jobs of one jail side by side, each by its own user, and afterwards nothing of them.
 func TestManyAtOnce(t *testing.T) {
-	f := newFront(t)
+	f := newFront(t, func(c *Config) { c.Slots = leastSlots })
 	f.sh("true")
 	before := f.count()
 	var mu sync.Mutex

@@ -94,7 +94,7 @@ func traces(instance string) []string {
 		found, _ := filepath.Glob("/sys/fs/cgroup/" + pattern + "corral/" + instance) // the pattern is valid
 		list = append(list, found...)
 	}
-	if dir := filepath.Join(RunDir, "instances", instance); exists(dir) {
+	if dir := filepath.Join(instancesDir, instance); exists(dir) {
 		list = append(list, dir)
 	}
 	return append(list, blocks(instance)...)

@@ -42,7 +42,7 @@ func openInstance(c Config) (*instance, error) {
 	}
 	i := &instance{
 		name: c.Instance,
-		dir:  filepath.Join(RunDir, "instances", c.Instance),
+		dir:  filepath.Join(instancesDir, c.Instance),
 		uids: &uidPool{dir: filepath.Join(RunDir, "uids"), base: c.UIDBase, size: c.UIDSize},
 		tree: tree,
 	}
@@ -51,7 +51,7 @@ func openInstance(c Config) (*instance, error) {
 		return nil, err
 	}
 	defer unlock()
-	if err := i.recover(filepath.Join(RunDir, "instances")); err != nil {
+	if err := i.recover(instancesDir); err != nil {
 		return nil, err
 	}
 	var u undo

@@ -71,8 +71,8 @@ type jail struct {
 	dropped bool                // guarded by mu
 	free    []uint32            // guarded by mu: numbers of users that no slot has
 	idmaps  map[uint32]*os.File // guarded by mu: by number of the user
-	ready   []*slot             // guarded by mu: waiting slots
-	filling int                 // guarded by mu: slots that are being made
+
+	pool *pool
 }
 
 // enter returns the jail for r and profile, which is built if it does not stand. The caller must leave it.
@@ -139,6 +139,7 @@ func (s *Supervisor) newJail(key jailKey, r *repo) *jail {
 		s: s, key: key, name: s.name("jail-"), repo: r, users: 1,
 		built: make(chan struct{}), ended: make(chan struct{}), gone: make(chan struct{}), idmaps: map[uint32]*os.File{},
 	}
+	j.pool = newPool(j)
 	for n := uint32(jobUIDs); n > 0; n-- {
 		j.free = append(j.free, n-1)
 	}
@@ -240,7 +241,7 @@ func (j *jail) live() {
 		<-j.ended
 		j.condemn(false)
 	}
-	j.discardSlots()
+	j.pool.close()
 	j.scannerMu.Lock()
 	j.scanner.close()
 	j.scannerMu.Unlock()

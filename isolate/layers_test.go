@@ -17,7 +17,9 @@ import (
 
 // untried are steps that are not left out, with the reason.
 var untried = map[string]string{
-	"session":        "gives the job its standard streams too",
+	"session":        "there is no terminal to control, so nothing shows",
+	"stdio":          "gives the job its standard streams",
+	"landlock-rules": "landlock fails without",
 	"payload":        "there is no program without",
 	"files":          "these jobs come with none",
 	"exec":           "there is no program without",
@@ -25,7 +27,9 @@ var untried = map[string]string{
 	"common":         "these jobs have none",
 	"protect":        "it has a table of its own, see TestWithoutProtect",
 	"terminal":       "these jobs have none",
+	"cgroups":        "the supervisor does it then",
 	"private-mounts": "the jail's mounts are slaves already, so nothing shows",
+	"descriptors":    "all that there are close at exec already, so nothing shows",
 	"dispositions":   "the jail's process 1 leaves them alone, so nothing shows",
 	"no-new-privs":   "the jail's process 1 has it already, so nothing shows",
 }

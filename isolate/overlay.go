@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -293,27 +294,28 @@ func (ss *session) full(r *wire.Result) {
 	r.FilesFull = r.FilesFull || err == nil && u.FreeFiles == 0
 }
 
-// watchLayer looks at the layer of a session while a job runs in it: a disk that was full for a while is told, too. The
-// returned function ends the watch and waits for that.
+// watchLayer looks at the layer of a session while a job runs in it: a disk that was full for a while is told, too. When
+// stop returns it has looked for the last time.
 func (ss *session) watchLayer(r *wire.Result) (stop func()) {
-	end, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		ticker := time.NewTicker(layerInterval)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-end:
-				ss.full(r)
-				return
-			case <-ticker.C:
-				ss.full(r)
-			}
+	var mu sync.Mutex
+	var timer *time.Timer
+	over := false
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(layerInterval, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !over {
+			ss.full(r)
+			timer.Reset(layerInterval)
 		}
-	}()
+	})
 	return func() {
-		close(end)
-		<-ended
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
+		timer.Stop()
+		ss.full(r)
 	}
 }
 

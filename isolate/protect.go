@@ -76,10 +76,17 @@ func (sl *slot) send(plan *inside.Plan, kept *inside.Kept, files []*os.File) err
 	return sl.stub.Send(kept.Append())
 }
 
-// askKept sends such a request and waits for its answer.
+// askKept sends such a request and waits for its answer, unless the last one still holds.
 func (s *scanner) askKept(op scan.Op) (a scan.KeptAnswer, err error) {
+	if s != nil {
+		if a, again := s.keptAgain(op); again {
+			return a, nil
+		}
+	}
 	err = s.exchange(op, time.Time{}, func(b []byte) (err error) {
-		a, err = scan.ReadKept(b)
+		if a, err = scan.ReadKept(b); err == nil {
+			s.kept[op-scan.OpKeepHooks] = keptAt{true, a, s.quiet.pass()}
+		}
 		return err
 	})
 	return a, err

@@ -324,7 +324,7 @@ func (f *front) place(kept inside.Kept) error {
 	}
 	defer mount.Close()
 	plan := inside.Plan{
-		SayStarted: true, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1], Rlimits: rlimits(job.Defaults()), Repo: f.repo, Kept: true,
+		SayStarted: true, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1], Rlimits: rlimits(job.Defaults(), 0), Repo: f.repo, Kept: true,
 	}
 	if err := sl.send(&plan, &kept, []*os.File{mount, payload, null, null}); err != nil {
 		return err

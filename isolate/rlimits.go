@@ -7,16 +7,17 @@ import (
 	"corral/job"
 )
 
-// rlimits are the limits of setrlimit(2) for a job with limits l. Values are those of security practice for
+// rlimits are the limits of setrlimit(2) for a job with limits l, whose user has so many other processes: the kernel counts
+// processes by user, and in a session those that wait in slots are the same user's. Values are those of security practice for
 // containers; what a cgroup bounds better is left alone (RLIMIT_AS would break runtimes that reserve address space).
-func rlimits(l job.Limits) []inside.Rlimit {
+func rlimits(l job.Limits, others int) []inside.Rlimit {
 	both := func(resource int, v int64) inside.Rlimit {
 		return inside.Rlimit{Resource: resource, Soft: uint64(v), Hard: uint64(v)}
 	}
 	list := []inside.Rlimit{
 		both(unix.RLIMIT_CORE, 0),
 		both(unix.RLIMIT_NOFILE, l.OpenFiles),
-		both(unix.RLIMIT_NPROC, l.PIDs),
+		both(unix.RLIMIT_NPROC, l.PIDs+int64(others)),
 		both(unix.RLIMIT_MEMLOCK, 8<<20),
 		both(unix.RLIMIT_MSGQUEUE, 819200),
 		both(unix.RLIMIT_SIGPENDING, 4096),

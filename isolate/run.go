@@ -27,44 +27,6 @@ func (r *Request) close() {
 	wire.CloseAll([]*os.File{r.Payload, r.Stdin, r.Stdout, r.Stderr, r.RepoDir, r.CommonDir})
 }
 
-// A run is a live job.
-type run struct {
-	id      string
-	peer    Peer
-	repo    string    // guarded by Supervisor.mu while it is listed; set before the job begins
-	started time.Time // likewise
-	limits  job.Limits
-	protect job.Protection
-	decided uint64            // of the record in the audit log; 0 as long as there is none
-	end     chan wire.Outcome // asks for the job's end; the first counts
-	orders  chan wire.Signal
-}
-
-// ask asks for the job's end; when it was asked already, nothing happens.
-func (r *run) ask(o wire.Outcome) {
-	select {
-	case r.end <- o:
-	default:
-	}
-}
-
-// order asks for a signal. Signals that a job does not take in time are dropped, as pending signals of one kind are.
-func (r *run) order(s wire.Signal) {
-	if s.Number == 0 {
-		r.ask(wire.Killed)
-		return
-	}
-	select {
-	case r.orders <- s:
-	default:
-	}
-}
-
-// newRun names a job of peer's, which can be signaled from now on.
-func (s *Supervisor) newRun(peer Peer) *run {
-	return &run{id: s.name("job-"), peer: peer, end: make(chan wire.Outcome, 1), orders: make(chan wire.Signal, 8)}
-}
-
 // do runs one job to its end and says what became of it. terminal is called with the master of the job's terminal, if it
 // asked for one. No process of the job is left when do returns.
 func (s *Supervisor) do(ctx context.Context, r *run, q *Request, terminal func(*os.File)) wire.Result {
@@ -79,9 +41,13 @@ func (s *Supervisor) do(ctx context.Context, r *run, q *Request, terminal func(*
 	}
 	result.Job = r.id
 	s.record(r, q, &result)
+	return result
+}
+
+// tell says in the supervisor's own log how a job ended. It comes after the answer, which does not wait for it.
+func (s *Supervisor) tell(r *run, result *wire.Result) {
 	s.config.Log.Info("job ended", "job", r.id, "uid", r.peer.UID, "repo", r.repo, "outcome", result.Outcome,
 		"status", result.WaitStatus, "step", result.Step, "wall_ms", result.Wall/1e6)
-	return result
 }
 
 // admitted runs r if there is room for one more. It counts until its descriptors are closed.
@@ -136,14 +102,7 @@ func (s *Supervisor) run(ctx context.Context, r *run, q *Request, terminal func(
 	if err != nil {
 		return wire.Result{}, err
 	}
-	// What the kernel needs time to take down is not waited for, nor is the next slot. Both come after the job: joining
-	// a cgroup of version 1 holds up every fork of the machine for as long as an RCU grace period.
-	defer func() {
-		go func() {
-			j.refill()
-			sl.destroy()
-		}()
-	}()
+	defer j.pool.spent(sl) // what the kernel needs time to take down is not waited for
 	return s.runIn(ctx, sl, r, q, terminal)
 }
 
@@ -252,7 +211,7 @@ func (s *Supervisor) place(sl *slot, r *run, q *Request) error {
 	plan := inside.Plan{
 		Terminal: q.Flags&wire.FlagTerminal != 0, ReadOnly: q.Flags&wire.FlagReadOnly != 0, Stdin: q.Stdin != nil,
 		TmpBytes: r.limits.Tmp, TmpInodes: r.limits.TmpInodes, Rows: q.Rows, Cols: q.Cols,
-		Rlimits: rlimits(r.limits), Repo: r.repo, Kept: kept != nil, NoRepo: mount == nil,
+		Rlimits: rlimits(r.limits, sl.others()), Repo: r.repo, Kept: kept != nil, NoRepo: mount == nil,
 	}
 	if r.limits.Wall != job.Unlimited {
 		plan.Wall = r.limits.Wall + stubGrace

@@ -25,8 +25,12 @@ type scanner struct {
 	slot   *slot
 	socket *wire.Conn
 
+	quiet quiet
+
 	mu   sync.Mutex // one request at a time
 	dead bool       // guarded by mu
+	kept [2]keptAt  // guarded by mu: the last answers to OpKeepHooks and OpKeepAll
+	sent uint64     // guarded by mu: requests
 }
 
 // startScanner starts the jail's scanner and has it remember the repository as it is.
@@ -66,7 +70,7 @@ func (j *jail) startScanner() (*scanner, error) {
 	defer mount.Close()
 	plan := inside.Plan{
 		ReadOnly: true, Stdin: true, ExecFD: true, SayStarted: true, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1],
-		Rlimits: rlimits(job.Defaults()), Repo: j.repo.path,
+		Rlimits: rlimits(job.Defaults(), 0), Repo: j.repo.path,
 	}
 	files, err := sl.addCommon(&plan, true)
 	if err != nil {
@@ -82,6 +86,7 @@ func (j *jail) startScanner() (*scanner, error) {
 		return nil, err
 	}
 	s := &scanner{slot: sl, socket: ours}
+	u.push(func() { s.quiet.close() })
 	if _, err := s.ask(scan.OpBaseline, time.Time{}); err != nil {
 		return nil, err
 	}
@@ -109,7 +114,9 @@ var errNoScanner = errors.New("the scanner is gone")
 // ask sends a request and waits for its answer.
 func (s *scanner) ask(op scan.Op, since time.Time) (a scan.Answer, err error) {
 	err = s.exchange(op, since, func(b []byte) (err error) {
-		a, err = scan.ReadAnswer(b)
+		if a, err = scan.ReadAnswer(b); err == nil && passes(op) {
+			s.quiet.end(&a)
+		}
 		return err
 	})
 	return a, err
@@ -125,6 +132,7 @@ func (s *scanner) exchange(op scan.Op, since time.Time, read func([]byte) error)
 	if s.dead {
 		return errNoScanner
 	}
+	s.sent++
 	b, err := s.answer(op, since)
 	if err == nil {
 		err = read(b)
@@ -138,20 +146,31 @@ func (s *scanner) answer(op scan.Op, since time.Time) ([]byte, error) {
 	if since.IsZero() {
 		since = time.Unix(0, 0)
 	}
+	if passes(op) {
+		s.quiet.begin() // without an end, if the scanner fails
+	}
 	s.socket.SetDeadline(time.Now().Add(scannerPatience))
 	if err := s.socket.Send(scan.AppendRequest(op, since)); err != nil {
 		return nil, err
 	}
 	b, files, err := s.socket.Receive()
+	if err == nil && op == scan.OpBaseline {
+		s.quiet.events, err = takeEvents(files)
+		return b, err
+	}
 	wire.CloseAll(files)
 	return b, err
 }
+
+// passes says whether a request makes the scanner look at everything, from an empty queue of events on.
+func passes(op scan.Op) bool { return op == scan.OpBaseline || op == scan.OpChanged }
 
 // close ends the scanner.
 func (s *scanner) close() {
 	if s == nil {
 		return
 	}
+	s.quiet.close()
 	s.socket.Close()
 	s.slot.destroy()
 }
@@ -195,9 +214,13 @@ func (s *scanner) lives() bool {
 	return !s.dead
 }
 
-// sensitive asks which sensitive paths changed since a moment, for the result r.
-func (j *jail) sensitive(since time.Time, r *wire.Result) {
-	a, err := j.watcher().ask(scan.OpChanged, since)
+// sensitive asks which sensitive paths changed since a job began, for its result r, unless nothing happened. No process of
+// the job is left.
+func (j *jail) sensitive(since *moment, r *wire.Result) {
+	if since.quiet() {
+		return
+	}
+	a, err := j.watcher().ask(scan.OpChanged, since.at)
 	if err != nil && !errors.Is(err, io.EOF) {
 		j.s.config.Log.Warn("sensitive paths not looked at", "jail", j.name, "error", err)
 	}

@@ -255,6 +255,7 @@ func (c *client) run(ctx context.Context, tag uint32, body []byte, files []*os.F
 		})
 		c.forget(tag)
 		c.answer(result.Append(tag))
+		c.s.tell(r, &result)
 	}()
 	return nil
 }
@@ -308,6 +309,7 @@ func (s *Supervisor) list(r *run) error {
 	}
 	r.started = time.Now()
 	s.jobs[r.id] = r
+	s.live.Add(1)
 	s.perUser[r.peer.UID]++
 	return nil
 }
@@ -323,6 +325,7 @@ func (s *Supervisor) unlist(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.jobs, r.id)
+	s.live.Add(-1)
 	if s.perUser[r.peer.UID]--; s.perUser[r.peer.UID] == 0 {
 		delete(s.perUser, r.peer.UID)
 	}

@@ -1,12 +1,10 @@
 package isolate
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +19,9 @@ import (
 // a loaded machine needs, so that only a broken one meets it.
 const slotPatience = 20 * time.Second
 
+// stubMessage is more than a report has, in bytes; many slots wait for one.
+const stubMessage = 256
+
 // A slot is a place for one job: a stub in fresh namespaces and in a cgroup of its own, confined as far as is possible
 // before the job is known, waiting. It is used once.
 type slot struct {
@@ -33,10 +34,20 @@ type slot struct {
 	group  *cgroup.Job
 	stub   *wire.Conn
 	pidfd  *os.File // ready when every process of the job is gone
+	job    atomic.Pointer[run]
+	spoilt atomic.Bool // memory ran out before there was a job, which would be told of it
 }
 
 // hostUID is the job's user on the host.
 func (sl *slot) hostUID() uint32 { return sl.jail.base + 1 + sl.user }
+
+// others is how many processes of the slot's user there may be that are no job's.
+func (sl *slot) others() int {
+	if sl.jail.session == nil {
+		return 0
+	}
+	return max(0, sl.jail.s.config.Slots)
+}
 
 // newSlot makes a slot with limits and prepares it; plain is for programs of ours, which are in the jail's own root
 // whatever the session has. The caller must destroy it.
@@ -53,27 +64,48 @@ func (j *jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*slot,
 	if sl.user, err = j.takeUser(profile); err != nil {
 		return nil, err
 	}
-	u.push(func() { j.returnUser(sl.user) })
+	left := false // a process of it: then neither its cgroup nor its user id is used again
+	u.push(func() {
+		if !left {
+			j.returnUser(sl.user)
+		}
+	})
 	if sl.idmap, err = j.idmap(sl.user); err != nil {
 		return nil, err
 	}
 	if sl.group, err = j.groups.Job(j.s.name("job-"), limits); err != nil {
 		return nil, err
 	}
-	u.push(func() { j.report("cgroup", sl.group.Remove()) })
+	u.push(func() {
+		err := sl.group.Remove()
+		left = left || err != nil
+		j.report("cgroup", err)
+	})
+	if err := sl.group.WatchOOM(sl.outOfMemory); err != nil {
+		return nil, err
+	}
 	if err := j.startStub(sl, &u); err != nil {
 		return nil, err
 	}
-	if err := j.prepare(sl, profile); err != nil {
+	if err := j.confine(sl, profile); err != nil {
 		return nil, err
 	}
 	u.keep()
 	return sl, nil
 }
 
-// startStub has the init start the slot's stub, and joins what cgroup v1 has no clone for.
+// outOfMemory ends the job as a whole, where the kernel ends one process of it.
+func (sl *slot) outOfMemory() {
+	if r := sl.job.Load(); r != nil {
+		r.ask(wire.Vanished)
+		return
+	}
+	sl.spoilt.Store(true)
+}
+
+// startStub has the init start the slot's stub, in its group of the unified hierarchy where a process can be born there.
 func (j *jail) startStub(sl *slot, u *undo) error {
-	ours, theirs, err := wire.Pair()
+	ours, theirs, err := wire.PairFor(stubMessage)
 	if err != nil {
 		return err
 	}
@@ -99,6 +131,31 @@ func (j *jail) startStub(sl *slot, u *undo) error {
 		j.report("process", sl.wait(slotPatience))
 		sl.pidfd.Close()
 	})
+	return nil
+}
+
+// confine has the stub do what can be done before the job is known, in all of the slot's groups. Process 2, which it forks
+// then, is born in those where it is itself: it joins them first by itself, and is put into them here where it cannot.
+func (j *jail) confine(sl *slot, profile string) error {
+	if sl.group.Dir() < 0 {
+		if err := sl.attach(); err != nil {
+			return err
+		}
+		return j.prepare(sl, profile, nil)
+	}
+	groups, err := sl.group.Tasks()
+	if err != nil {
+		return err
+	}
+	defer wire.CloseAll(groups)
+	if err := j.prepare(sl, profile, groups); err != nil || len(groups) == 0 {
+		return err
+	}
+	return sl.attach() // sees that it did
+}
+
+// attach puts the stub, and what it has forked, into those of the slot's groups where they are not.
+func (sl *slot) attach() error {
 	pid, err := pidOf(sl.pidfd)
 	if err != nil {
 		return err
@@ -141,20 +198,6 @@ func (j *jail) askSlot(files []*os.File) (*os.File, error) {
 	return pollable(f)
 }
 
-// pollable returns f anew, so that the runtime's poller can wait for it.
-func pollable(f *os.File) (*os.File, error) {
-	defer f.Close()
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.SetNonblock(fd, true); err != nil {
-		unix.Close(fd)
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), "pidfd"), nil
-}
-
 func dup(fd int) (*os.File, error) {
 	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
@@ -163,43 +206,16 @@ func dup(fd int) (*os.File, error) {
 	return os.NewFile(uintptr(n), "cgroup"), nil
 }
 
-// pidOf returns the process id, here, of the process a pidfd stands for (proc_pid_fdinfo(5)).
-func pidOf(pidfd *os.File) (int, error) {
-	var fd uintptr
-	raw, err := pidfd.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	if err := raw.Control(func(n uintptr) { fd = n }); err != nil {
-		return 0, err
-	}
-	f, err := os.Open(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if value, ok := strings.CutPrefix(lines.Text(), "Pid:"); ok {
-			pid, err := strconv.Atoi(strings.TrimSpace(value))
-			if err != nil || pid <= 0 {
-				return 0, errors.New("the stub ended at once")
-			}
-			return pid, nil
-		}
-	}
-	return 0, errors.New("no Pid in a pidfd's fdinfo")
-}
-
-// prepare has the stub do everything that does not depend on the job.
-func (j *jail) prepare(sl *slot, profile string) error {
-	p := inside.Prepare{UID: firstJobUID + sl.user, Skip: j.s.config.skip, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1], Binds: j.late}
+// prepare has the stub do everything that does not depend on the job, and join the groups whose tasks files these are.
+func (j *jail) prepare(sl *slot, profile string, groups []*os.File) error {
+	p := inside.Prepare{UID: firstJobUID + sl.user, Skip: j.s.config.skip, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1], Groups: len(groups), Binds: j.late}
 	if len(j.roots) > 0 && !sl.plain {
 		p.Binds = nil
 		for _, r := range j.roots {
 			p.Roots = append(p.Roots, inside.Root{Target: r.target})
 		}
 	}
-	if err := sl.stub.Send(p.Append(), j.s.filters[profile]); err != nil {
+	if err := sl.stub.Send(p.Append(), append([]*os.File{j.s.filters[profile]}, groups...)...); err != nil {
 		return fmt.Errorf("the stub: %w", err)
 	}
 	for _, b := range p.Binds {
@@ -255,31 +271,34 @@ func (sl *slot) report() (inside.Report, []*os.File, error) {
 	return r, files, err
 }
 
-// wait blocks until every process of the slot is gone: the stub is process 1 of their PID namespace, which the kernel
-// empties before it lets go of the stub.
-func (sl *slot) wait(patience time.Duration) error {
-	raw, err := sl.pidfd.SyscallConn()
-	if err != nil {
-		return err
-	}
-	if err := sl.pidfd.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		return fmt.Errorf("pidfd: %w", err)
-	}
-	return raw.Read(func(fd uintptr) bool {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-		return n > 0 && err == nil
-	})
-}
+// stubPatience is how long a stub may take to see the end of its socket, and the kernel to take it down.
+const stubPatience = 200 * time.Millisecond
 
-// destroy ends what is left of the slot and gives back what it had. It blocks until all is gone.
+// destroy ends what is left of the slot and gives back what it had. When that takes its time, it goes on by itself: others
+// are not to wait for it. The jail does.
 func (sl *slot) destroy() {
-	defer sl.jail.work.Done()
 	sl.stub.Close()
-	if err := sl.wait(slotPatience); err != nil {
-		// A process that cannot be killed keeps its cgroup and its user id: neither is used again.
-		sl.jail.report("processes in an uninterruptible state", err)
+	if err := sl.wait(stubPatience); err == nil {
+		sl.giveBack()
 		return
 	}
+	go func() {
+		if err := sl.group.Kill(); err != nil {
+			sl.jail.report("processes", err)
+		}
+		if err := sl.wait(slotPatience); err != nil {
+			// A process that cannot be killed keeps its cgroup and its user id: neither is used again.
+			sl.jail.report("processes in an uninterruptible state", err)
+			sl.jail.work.Done()
+			return
+		}
+		sl.giveBack()
+	}()
+}
+
+// giveBack gives back what the slot had, of which no process is left.
+func (sl *slot) giveBack() {
+	defer sl.jail.work.Done()
 	sl.pidfd.Close()
 	if err := sl.group.Remove(); err != nil {
 		sl.jail.report("cgroup", err)
@@ -293,57 +312,15 @@ func (j *jail) takeSlot(plain bool) (*slot, error) {
 	if plain && len(j.roots) > 0 {
 		return j.newSlot(groupLimits(j.s.config.Defaults), j.key.profile, true)
 	}
-	j.mu.Lock()
-	if n := len(j.ready); n > 0 {
-		sl := j.ready[n-1]
-		j.ready = j.ready[:n-1]
-		j.mu.Unlock()
+	if sl := j.pool.take(); sl != nil {
 		return sl, nil
 	}
-	j.mu.Unlock()
+	return j.plainSlot()
+}
+
+// plainSlot makes a slot as most jobs need one.
+func (j *jail) plainSlot() (*slot, error) {
 	return j.newSlot(groupLimits(j.s.config.Defaults), j.key.profile, false)
-}
-
-// spareSlots is how many slots of a jail wait at most.
-const spareSlots = 2
-
-// refill makes slots ahead until enough wait or are being made.
-func (j *jail) refill() {
-	for j.wantsSlot() {
-		sl, err := j.newSlot(groupLimits(j.s.config.Defaults), j.key.profile, false)
-		if !j.addSlot(sl, err) {
-			return
-		}
-	}
-}
-
-func (j *jail) wantsSlot() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if len(j.ready)+j.filling >= spareSlots || j.dropped {
-		return false
-	}
-	j.filling++
-	return true
-}
-
-// addSlot takes in a slot that was made ahead, or notes why there is none. It says whether another may be tried.
-func (j *jail) addSlot(sl *slot, err error) bool {
-	j.mu.Lock()
-	j.filling--
-	keep := err == nil && !j.dropped
-	if keep {
-		j.ready = append(j.ready, sl)
-	}
-	j.mu.Unlock()
-	switch {
-	case errors.Is(err, errJailEnded), err != nil && !j.alive():
-	case err != nil:
-		j.s.config.Log.Warn("no slot made ahead", "jail", j.name, "error", err)
-	case !keep:
-		sl.destroy()
-	}
-	return keep
 }
 
 // alive says whether the jail is not being dropped.
@@ -351,17 +328,6 @@ func (j *jail) alive() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return !j.dropped
-}
-
-// discardSlots destroys the slots that wait.
-func (j *jail) discardSlots() {
-	j.mu.Lock()
-	ready := j.ready
-	j.ready = nil
-	j.mu.Unlock()
-	for _, sl := range ready {
-		sl.destroy()
-	}
 }
 
 func groupLimits(l job.Limits) cgroup.Limits {

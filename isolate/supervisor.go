@@ -33,7 +33,10 @@ type Supervisor struct {
 	filters  map[string]*os.File // compiled seccomp programs by profile, sealed
 
 	sequence atomic.Uint64 // of names
+	live     atomic.Int64  // jobs
+	slots    atomic.Int64  // that wait
 	denials  denials
+	moments  moments
 
 	mu                   sync.Mutex
 	jails                map[jailKey]*jail   // guarded by mu

@@ -8,19 +8,17 @@ import (
 
 	inside "corral/isolate/jail"
 	"corral/isolate/wire"
-	"corral/job"
 )
 
 // runIn runs the job in its slot.
 func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *Request, terminal func(*os.File)) (wire.Result, error) {
-	since := fileTime().Add(-clockStep)
-	stopWatch := make(chan struct{})
-	defer close(stopWatch)
-	if err := sl.group.WatchOOM(stopWatch, func() { r.ask(wire.Vanished) }); err != nil {
-		return wire.Result{}, err
-	}
+	since := sl.jail.moment()
+	defer since.end()
+	sl.job.Store(r)
+	stopDisk := func() {}
 	if q.Flags&wire.FlagNoRepo == 0 {
-		s.watchDisk(stopWatch, sl, r)
+		stopDisk = sync.OnceFunc(s.watchDisk(sl, r))
+		defer stopDisk()
 	}
 	if err := s.place(sl, r, q); err != nil {
 		return wire.Result{}, err
@@ -34,6 +32,7 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *Request, te
 	start := time.Now()
 	result, err := s.watch(ctx, sl, r, terminal)
 	stopLayer()
+	stopDisk()
 	if err != nil {
 		return result, err
 	}
@@ -48,43 +47,23 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *Request, te
 	return result, nil
 }
 
-// watch waits for the job's end, or brings it about, and returns when no process of the job is left.
+// watch waits for the job's end, or brings it about, and returns when no process of the job is left. On the way of a job
+// that ends by itself, this goroutine is the only one: each hand-over to another costs a wake-up.
 func (s *Supervisor) watch(ctx context.Context, sl *slot, r *run, terminal func(*os.File)) (wire.Result, error) {
-	reports := make(chan inside.Report)
-	done := make(chan struct{})
-	defer close(done)
-	go sl.follow(reports, done, terminal)
-	var deadline <-chan time.Time
-	if r.limits.Wall != job.Unlimited {
-		timer := time.NewTimer(r.limits.Wall)
-		defer timer.Stop()
-		deadline = timer.C
-	}
 	result := wire.Result{Cgroup: s.instance.tree.Layout()}
-	gone := false
-	for result.Outcome == 0 {
-		select {
-		case report, ok := <-reports:
-			gone = ok && report.Kind == inside.Gone
-			if err := note(&result, report, ok); err != nil {
-				_ = sl.end(false, reports) // the stub is gone already, or about to be
-				return result, err
-			}
-		case <-deadline:
-			result.Outcome = wire.Deadline
-		case result.Outcome = <-r.end:
-		case signal := <-r.orders:
-			_ = sl.stub.Send(inside.Order{Signal: int(signal.Number), Everyone: signal.Everyone}.Append())
-		case <-ctx.Done():
-			result.Outcome = s.whyDone()
-		case <-sl.jail.ended:
-			result.Outcome = wire.Vanished
-		}
-	}
-	if gone {
+	r.begin(sl)
+	stop := s.with(ctx, r)
+	defer stop()
+	gone, mine, err := sl.follow(r, &result, terminal)
+	result.Outcome = r.finish(mine)
+	if gone && err == nil && result.Outcome == wire.Exited {
 		return result, nil
 	}
-	return result, sl.end(result.Outcome == wire.Exited, reports)
+	sl.kill()
+	if waited := sl.wait(slotPatience); err == nil {
+		err = waited
+	}
+	return result, err
 }
 
 // whyDone tells a client that went away from a supervisor that ends.
@@ -95,84 +74,59 @@ func (s *Supervisor) whyDone() wire.Outcome {
 	return wire.Killed
 }
 
-// note takes a stub's report into the result. A report that the job did not start is an error.
-func note(result *wire.Result, r inside.Report, ok bool) error {
-	switch {
-	case !ok:
-		result.Outcome = wire.Vanished
-	case r.Kind == inside.Failed:
-		return stepFailed(r)
-	case r.Kind == inside.Exited, r.Kind == inside.Gone:
-		result.Outcome, result.WaitStatus = wire.Exited, r.Status
-	case r.Kind == inside.DeadlineOver:
-		result.Outcome = wire.Deadline
-	}
-	return nil
-}
-
-// follow passes on what the stub reports until it is gone or done is closed.
-func (sl *slot) follow(reports chan<- inside.Report, done <-chan struct{}, terminal func(*os.File)) {
-	defer close(reports)
+// follow takes in what the stub reports, until it says that no process of the job is left or says nothing more: it is gone,
+// or who ends the job closed its socket. mine is that the reports settled why the job ended. A report that the job did not
+// start is an error.
+func (sl *slot) follow(r *run, result *wire.Result, terminal func(*os.File)) (gone, mine bool, err error) {
 	for {
-		r, files, err := sl.report()
+		report, files, err := sl.report()
 		if err != nil {
 			wire.CloseAll(files)
-			return
+			return false, r.settle(wire.Vanished) || mine, nil
 		}
-		if r.Kind == inside.Terminal && len(files) == 1 {
+		if report.Kind == inside.Terminal && len(files) == 1 {
 			terminal(files[0])
 			files = nil
 		}
 		wire.CloseAll(files)
-		select {
-		case reports <- r:
-		case <-done:
-			return
+		switch report.Kind {
+		case inside.Failed:
+			return false, r.settle(wire.Refused), stepFailed(report)
+		case inside.DeadlineOver:
+			return false, r.settle(wire.Deadline), nil
+		case inside.Exited, inside.Gone:
+			settled := r.settle(wire.Exited)
+			mine = mine || settled
+			if settled {
+				result.WaitStatus = report.Status
+			}
+			if report.Kind == inside.Gone || !settled {
+				return report.Kind == inside.Gone, mine, nil
+			}
+			// The stub ends the others. When that takes its time, the cgroup is killed, and the stub with it.
+			defer after(lastPatience, sl.kill)()
 		}
 	}
 }
 
-// end waits until no process of the job is left. When its first process exited, the stub ends the others and says so; in
-// all other cases, or when that takes its time, the cgroup is killed and the stub with it.
-func (sl *slot) end(exited bool, reports <-chan inside.Report) error {
-	if exited && gone(reports) {
-		return nil
-	}
+// lastPatience is how long the stub may take to end what a job left running.
+const lastPatience = 100 * time.Millisecond
+
+// kill ends every process of the slot, the stub too. Who follows its reports hears no more of it.
+func (sl *slot) kill() {
 	if err := sl.group.Kill(); err != nil {
-		return err
+		sl.jail.report("processes", err)
 	}
 	sl.stub.Close()
-	return sl.wait(slotPatience)
-}
-
-// gone waits for the stub's word that it is the last process of the job.
-func gone(reports <-chan inside.Report) bool {
-	const patience = 100 * time.Millisecond
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	for {
-		select {
-		case r, ok := <-reports:
-			if !ok || r.Kind == inside.Gone {
-				return ok
-			}
-		case <-timer.C:
-			return false
-		}
-	}
 }
 
 // account reads what the job used and which limits it met.
 func (sl *slot) account(r *wire.Result) {
-	if u, err := sl.group.Usage(); err == nil {
-		r.CPU, r.User, r.System = int64(u.CPU), int64(u.User), int64(u.System)
-		r.PeakMemory, r.PeakPIDs, r.ReadBytes, r.WriteBytes = u.PeakMemory, u.PeakPIDs, u.IORead, u.IOWrite
-	} else {
+	u, e, err := sl.group.Account()
+	if err != nil {
 		sl.jail.report("usage not read", err)
 	}
-	if e, err := sl.group.Events(); err == nil {
-		r.OOM, r.PIDsMax = e.OOM || e.OOMKills > 0, e.PIDsMax > 0
-	} else {
-		sl.jail.report("events not read", err)
-	}
+	r.CPU, r.User, r.System = int64(u.CPU), int64(u.User), int64(u.System)
+	r.PeakMemory, r.PeakPIDs, r.ReadBytes, r.WriteBytes = u.PeakMemory, u.PeakPIDs, u.IORead, u.IOWrite
+	r.OOM, r.PIDsMax = e.OOM || e.OOMKills > 0, e.PIDsMax > 0
 }

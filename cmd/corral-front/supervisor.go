@@ -27,10 +27,11 @@ type supervisor struct {
 func (s *supervisor) current() (*client.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return nil, fmt.Errorf("%w: the server ends", job.ErrUnavailable)
+	}
 	err := s.client.Err()
 	switch {
-	case s.closed:
-		return nil, fmt.Errorf("%w: the server ends", job.ErrUnavailable)
 	case err == nil:
 		return s.client, nil
 	case s.dial == nil:

@@ -30,6 +30,14 @@ func (o *options) configure() error {
 	return nil
 }
 
+// orNone says none as isolate has it, for which 0 is the default.
+func orNone(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
+
 func (o *options) take(c config.Config) {
 	s := &o.supervisor
 	s.UIDBase, s.UIDSize = c.UIDs.Base, c.UIDs.Size
@@ -37,6 +45,7 @@ func (o *options) take(c config.Config) {
 	s.Defaults, s.Ceilings = c.Defaults, c.Ceilings
 	s.JailIdle, s.MaxJobs = c.JailIdle, c.MaxJobs
 	s.MaxPerUser, s.MaxJails = c.MaxJobsPerUser, c.MaxJails
+	s.Slots, s.MaxSlots = orNone(c.WarmSlots), orNone(c.MaxWarmSlots)
 	s.Audit = isolate.Audit{Each: c.Audit.Fsync == config.Each, MaxSize: c.Audit.MaxSize, Keep: c.Audit.Keep}
 	s.Audit = isolate.Audit{Each: c.Audit.Fsync == config.Each, MaxSize: c.Audit.MaxSize, Keep: c.Audit.Keep}
 	l := c.Layers

@@ -122,6 +122,11 @@ func (c *Client) awaitWithin(ctx context.Context, k *call) (answer, error) {
 		return o.answer, o.err
 	}
 	c.unregister(k) // what comes now is closed
+	select {
+	case o := <-done: // what came at the same moment is too
+		wire.CloseAll(o.files)
+	default:
+	}
 	return answer{}, ctx.Err()
 }
 

@@ -10,11 +10,11 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// TestDocument: ARCHITECTURE.md has the stub's three tables, each row with its name and reason, in their order.
+// TestDocument: ARCHITECTURE.md has the stub's four tables, each row with its name and reason, in their order.
 func TestDocument(t *testing.T) {
 	row := regexp.MustCompile(`\{\s*"([^"]*)",\s*"([^"]*)",`) // of C: name, reason
 	line := regexp.MustCompile("(?m)^\\| `([^`]*)` \\| (.*) \\|$")
-	stub := source(t, "slot.c") + source(t, "confine.c")
+	stub := source(t, "slot.c") + source(t, "ahead.c") + source(t, "place.c") + source(t, "confine.c")
 	b, err := os.ReadFile(filepath.Join(sandboxtest.ModuleRoot(t), "ARCHITECTURE.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +27,7 @@ func TestDocument(t *testing.T) {
 		return list
 	}
 	total := 0
-	for _, table := range []string{"slot_steps", "place_steps", "confine_steps"} {
+	for _, table := range []string{"slot_steps", "ahead_steps", "place_steps", "confine_steps"} {
 		want := pairs(row, part(t, stub, table+"[] = {", "};"))
 		got := pairs(line, part(t, string(b), "<!-- steps: "+table+" -->", "<!-- /steps -->"))
 		if !slices.Equal(got, want) {

@@ -1,9 +1,9 @@
 // Package jail is what happens inside a jail: the messages of the supervisor with the stub that becomes a job, and the
 // jail's init, process 1 of the jail, which starts stubs.
 //
-// The order of a job's confinement is the three tables of steps in cmd/corral-init/stub (slot_steps, place_steps,
-// confine_steps); Steps returns their names, which are the places errors are reported at. What is done in them, and
-// why, stands there once.
+// The order of a job's confinement is the four tables of steps in cmd/corral-init/stub (slot_steps, ahead_steps,
+// place_steps, confine_steps); Steps has their names, which are the places errors are reported at. What is done in
+// them, and why, stands there once.
 //
 // The package imports the standard library and golang.org/x/sys only: it is linked into the static corral-init.
 package jail
@@ -16,20 +16,19 @@ import (
 
 // Layout of the messages, as cmd/corral-init/stub/plan.h has them; a test holds the two together.
 const (
-	planVersion  = 1
+	planVersion  = 3
 	pathSize     = 4096
+	planStrings  = 3
 	stepSize     = 24
 	rlimits      = 16
-	prepareSize  = 40
+	prepareSize  = 48
 	bindSize     = 4168
 	bindSource   = 8
 	bindTarget   = 72
-	planSize     = 12584
+	planSize     = 12584 // at most
 	planSoft     = 40
 	planHard     = 168
-	planRepo     = 296
-	planDir      = 4392
-	planCommon   = 8488
+	planPaths    = 296
 	keptSize     = 57352 // at most
 	keptList     = 8
 	orderSize    = 16
@@ -48,12 +47,16 @@ const (
 	planNoRepo   = 512
 )
 
-// Prepare is what a slot needs to be made ready. Its one descriptor is the compiled seccomp program.
+// MaxGroups is how many cgroups a stub can join by itself.
+const MaxGroups = 4
+
+// Prepare is what a slot needs to be made ready. Its descriptors are the compiled seccomp program and Groups tasks files.
 type Prepare struct {
 	UID       uint32 // of the job inside the jail; its group has the same number
 	Skip      uint64 // bit n leaves out step n of Steps: for tests that show what a step is good for
 	TmpBytes  int64  // size of each private directory
 	TmpInodes int64
+	Groups    int    // of cgroup version 1 that the stub is to join, at most MaxGroups
 	Binds     []Bind // sent after it, see Bind.Append
 	Roots     []Root // sent after those, each with the mount as its descriptor
 }
@@ -87,7 +90,8 @@ func (p Prepare) Append() []byte {
 		b = binary.LittleEndian.AppendUint64(b, n)
 	}
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(p.Binds)))
-	return binary.LittleEndian.AppendUint32(b, uint32(len(p.Roots)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(p.Roots)))
+	return binary.LittleEndian.AppendUint64(b, uint64(p.Groups))
 }
 
 // Rlimit is one resource limit of setrlimit(2): both values in the resource's own unit.
@@ -116,7 +120,7 @@ type Plan struct {
 
 // Append encodes p.
 func (p *Plan) Append() []byte {
-	b := make([]byte, planSize)
+	b := make([]byte, planPaths, planPaths+len(p.Repo)+len(p.Dir)+len(p.Common)+planStrings+1)
 	flags := uint32(0)
 	for flag, on := range map[uint32]bool{planTTY: p.Terminal, planReadOnly: p.ReadOnly, planStdin: p.Stdin, planExecFD: p.ExecFD, planStarted: p.SayStarted, planLayer: p.Layer, planRootCwd: p.RootDir, planKept: p.Kept, planCommonFD: p.Common != "", planNoRepo: p.NoRepo} {
 		if on {
@@ -141,9 +145,9 @@ func (p *Plan) Append() []byte {
 	if dir == "" {
 		dir = "."
 	}
-	copy(b[planRepo:planRepo+pathSize-1], p.Repo)
-	copy(b[planDir:planDir+pathSize-1], dir)
-	copy(b[planCommon:planCommon+pathSize-1], p.Common)
+	for _, path := range [planStrings]string{p.Repo, dir, p.Common} {
+		b = append(append(b, path[:min(len(path), pathSize-1)]...), 0)
+	}
 	return b
 }
 

@@ -19,18 +19,15 @@ func TestPlanAppend(t *testing.T) {
 	u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
 	u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
 	for what, ok := range map[string]bool{
-		"size":    len(b) == planSize,
 		"version": u32(0) == planVersion,
 		"flags":   u32(4) == planTTY|planReadOnly|planStdin|planExecFD|planKept|planCommonFD,
 		"numbers": u64(8) == 1e9 && u64(16) == 2 && u64(24) == 3,
 		"limits":  u32(32) == 1<<unix.RLIMIT_CORE|1<<unix.RLIMIT_NOFILE && u64(planSoft+8*unix.RLIMIT_NOFILE) == 6 && u64(planHard+8*unix.RLIMIT_NOFILE) == 7,
 		"window":  b[36] == 4 && b[38] == 5,
-		"repo":    text(b[planRepo:]) == "/srv/repo",
-		"dir":     text(b[planDir:]) == "a/b",
-		"common":  text(b[planCommon:]) == "/srv/main/.git",
+		"paths":   string(b[planPaths:]) == "/srv/repo\x00a/b\x00/srv/main/.git\x00",
 	} {
 		if !ok {
-			t.Errorf("%s: %x", what, b[:planRepo])
+			t.Errorf("%s: %x", what, b)
 		}
 	}
 }
@@ -38,8 +35,8 @@ func TestPlanAppend(t *testing.T) {
 // TestPlanWithoutRepo: it says so, and where the job works instead.
 func TestPlanWithoutRepo(t *testing.T) {
 	b := (&Plan{Repo: "/srv/repo", Dir: "tmp", RootDir: true, NoRepo: true}).Append()
-	if flags := binary.LittleEndian.Uint32(b[4:]); flags != planNoRepo|planRootCwd || text(b[planRepo:]) != "/srv/repo" || text(b[planDir:]) != "tmp" {
-		t.Errorf("flags %d, %q, %q", flags, text(b[planRepo:]), text(b[planDir:]))
+	if flags := binary.LittleEndian.Uint32(b[4:]); flags != planNoRepo|planRootCwd || string(b[planPaths:]) != "/srv/repo\x00tmp\x00\x00" {
+		t.Errorf("flags %d, %q", flags, b[planPaths:])
 	}
 }
 
@@ -49,21 +46,21 @@ func text(b []byte) string {
 	return string(s)
 }
 
-// TestPlanPaths: whatever the paths are, each ends in its own field.
+// TestPlanPaths: whatever the paths are, each ends where the stub has room for it.
 func TestPlanPaths(t *testing.T) {
-	if got := text((&Plan{Repo: "/r"}).Append()[planDir:]); got != "." {
+	if got := string((&Plan{Repo: "/r"}).Append()[planPaths:]); got != "/r\x00.\x00\x00" {
 		t.Errorf("no directory is %q", got)
 	}
 	long := strings.Repeat("x", 2*pathSize)
 	b := (&Plan{Repo: long, Dir: long, Common: long}).Append()
-	if len(b) != planSize || b[planRepo+pathSize-1] != 0 || b[planDir+pathSize-1] != 0 || b[planCommon+pathSize-1] != 0 {
-		t.Error("a long path runs into the next field")
+	if len(b) != planSize || strings.Count(string(b[planPaths:]), strings.Repeat("x", pathSize-1)+"\x00") != planStrings {
+		t.Error("a long path is not cut to what the stub takes")
 	}
 }
 
 func TestPrepareAndOrder(t *testing.T) {
-	b := Prepare{UID: 1000, Skip: 1 << 63, TmpBytes: 5, TmpInodes: 6}.Append()
-	if len(b) != prepareSize || binary.LittleEndian.Uint32(b[4:]) != 1000 || b[15] != 0x80 || b[16] != 5 || b[24] != 6 {
+	b := Prepare{UID: 1000, Skip: 1 << 63, TmpBytes: 5, TmpInodes: 6, Groups: 3}.Append()
+	if len(b) != prepareSize || binary.LittleEndian.Uint32(b[4:]) != 1000 || b[15] != 0x80 || b[16] != 5 || b[24] != 6 || b[40] != 3 {
 		t.Errorf("prepare %x", b)
 	}
 	b = Bind{Source: "/a", Target: "/b"}.Append()

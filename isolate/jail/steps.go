@@ -1,18 +1,20 @@
 package jail
 
 // Steps are the names of the confinement's steps in their order, as the stub's tables have them; a test compares. The
-// first SlotSteps are done before the job is known, the next PlaceSteps by process 1 when it is, the rest by process 2.
+// first SlotSteps are done by process 1 before the job is known, the next AheadSteps by process 2, then PlaceSteps by
+// process 1 when it is known, the rest by process 2.
 var Steps = []string{
-	"private-mounts", "cgroup-namespace", "host-name", "loopback", "proc", "proc-masks", "proc-sys", "devpts",
+	"private-mounts", "cgroups", "cgroup-namespace", "host-name", "loopback", "proc", "proc-masks", "proc-sys", "devpts",
 	"private-directories", "toolchains", "home", "root", "bounding-set", "dispositions",
+	"session", "identity", "keyring", "capabilities", "no-new-privs", "landlock-rules",
 	"tmp-size", "common", "repo", "protect", "layer", "terminal",
-	"session", "identity", "keyring", "capabilities", "payload", "files", "rlimits", "cwd", "no-new-privs", "landlock",
-	"descriptors", "seccomp", "exec",
+	"stdio", "payload", "files", "rlimits", "cwd", "landlock", "descriptors", "seccomp", "exec",
 }
 
-// How many of Steps belong to the first two phases.
+// How many of Steps belong to the first three phases.
 const (
-	SlotSteps  = 14
+	SlotSteps  = 15
+	AheadSteps = 6
 	PlaceSteps = 6
 )
 

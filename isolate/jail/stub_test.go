@@ -56,8 +56,7 @@ func TestLayout(t *testing.T) {
 		"sizeof(struct bind)": bindSize, "sizeof(struct kept)": keptSize, "offsetof(struct kept, list)": keptList, "sizeof(struct report)": reportSize, "sizeof(struct payload)": 16,
 		"offsetof(struct plan, wall_ns)": 8, "offsetof(struct plan, rlimit_mask)": 32,
 		"offsetof(struct plan, soft)": planSoft, "offsetof(struct plan, hard)": planHard,
-		"offsetof(struct plan, repo)": planRepo, "offsetof(struct plan, cwd)": planDir,
-		"offsetof(struct plan, common)": planCommon,
+		"offsetof(struct plan, paths)": planPaths,
 	}
 	seen := 0
 	for _, m := range regexp.MustCompile(`_Static_assert\((.*) == (\d+), "`).FindAllStringSubmatch(header, -1) {
@@ -75,7 +74,7 @@ func TestLayout(t *testing.T) {
 // TestConstants compares each enum of plan.h.
 func TestConstants(t *testing.T) {
 	ours := map[string]int{
-		"PLAN_VERSION": planVersion, "PATH_SIZE": pathSize, "STEP_SIZE": stepSize, "RLIMITS": rlimits,
+		"PLAN_VERSION": planVersion, "PATH_SIZE": pathSize, "PATHS": planStrings, "STEP_SIZE": stepSize, "RLIMITS": rlimits, "GROUPS": MaxGroups,
 		"FD_CONTROL": controlFD, "PLAN_TTY": planTTY, "PLAN_READONLY": planReadOnly, "PLAN_STDIN": planStdin,
 		"PLAN_EXEC_FD": planExecFD, "PLAN_LAYER": planLayer, "PLAN_ROOT_CWD": planRootCwd,
 		"PLAN_KEPT": planKept, "PLAN_COMMON": planCommonFD, "PLAN_NO_REPO": planNoRepo, "KEPT_BYTES": MaxKept,
@@ -109,17 +108,18 @@ func TestConstants(t *testing.T) {
 }
 
 func TestSteps(t *testing.T) {
-	slot, place := source(t, "slot.c"), source(t, "slot.c")
 	tables := [][]string{
-		names(part(t, slot, "slot_steps[] = {", "};")),
-		names(part(t, place, "place_steps[] = {", "};")),
+		names(part(t, source(t, "slot.c"), "slot_steps[] = {", "};")),
+		names(part(t, source(t, "ahead.c"), "ahead_steps[] = {", "};")),
+		names(part(t, source(t, "place.c"), "place_steps[] = {", "};")),
 		names(part(t, source(t, "confine.c"), "confine_steps[] = {", "};")),
 	}
 	for i := range tables { // of each row the name; the reason follows it
 		tables[i] = slices.DeleteFunc(tables[i], func(s string) bool { return strings.Contains(s, " ") })
 	}
-	if len(tables[0]) != SlotSteps || len(tables[1]) != PlaceSteps || !slices.Equal(slices.Concat(tables...), Steps) {
-		t.Errorf("the stub has %q, we %d, %d and %q", tables, SlotSteps, PlaceSteps, Steps)
+	counts := [3]int{len(tables[0]), len(tables[1]), len(tables[2])}
+	if want := [3]int{SlotSteps, AheadSteps, PlaceSteps}; counts != want || !slices.Equal(slices.Concat(tables...), Steps) {
+		t.Errorf("the stub has %q, we %d and %q", tables, want, Steps)
 	}
 	if len(Steps) > 64 {
 		t.Errorf("%d steps, and Skip has 64 bits", len(Steps))
@@ -179,7 +179,7 @@ func TestPrivateDirectories(t *testing.T) {
 
 // TestLandlockKnowsPrivate: where a job has a directory for itself, it may write.
 func TestLandlockKnowsPrivate(t *testing.T) {
-	text := source(t, "confine.c")
+	text := source(t, "ahead.c")
 	for _, d := range rootfs.Private {
 		if !strings.Contains(text, `{ "`+d.Path+`", write }`) {
 			t.Errorf("landlock lets no job write to its %s", d.Path)

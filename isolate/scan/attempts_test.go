@@ -172,6 +172,8 @@ func TestAttempts(t *testing.T) {
 					t.Error("Baseline is incomplete")
 				}
 			}
+			watching := serving(t, dir)
+			armed(t, watching)
 			since := settle()
 			for _, s := range both {
 				if rep := changed(t, s, since); rep.Paths != nil || rep.Incomplete {
@@ -185,6 +187,11 @@ func TestAttempts(t *testing.T) {
 					t.Errorf("exact %v: %+v\nwant %q", s.exact, rep, tc.want)
 				}
 			}
+			shown := readable(watching.events.fd)
+			if a, got := ask(t, watching, OpChanged, since); !slices.Equal(got, tc.want) || a.Heard != shown || tc.want != nil && !shown {
+				t.Errorf("%+v, shown %v", a, shown)
+			}
+			armed(t, watching)
 			since = settle()
 			for _, s := range both {
 				if rep := changed(t, s, since); rep.Paths != nil {

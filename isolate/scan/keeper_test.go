@@ -74,6 +74,7 @@ func TestServerOfTwo(t *testing.T) {
 	}
 	defer s.repo.Close()
 	defer s.common.Close()
+	defer s.events.stop()
 	s.answer(OpBaseline, time.Time{})
 	for op, want := range map[Op]string{
 		OpKeepHooks: "r.git Rconfig Rhooks Pworktrees Pworktrees/wt Rworktrees/wt/commondir Rworktrees/wt/gitdir",

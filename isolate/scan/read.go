@@ -30,6 +30,7 @@ type merge struct {
 // read reads the directory n, open for reading as fd, and compares it with what is remembered of it. Directories that
 // are new become unread nodes.
 func (w *walk) read(n *node, fd int) {
+	w.watchDir(n, fd)
 	st, err := fstat(fd)
 	if err != nil || st.id != n.id {
 		w.lost(n, err)
@@ -135,7 +136,7 @@ func (w *walk) entry(m *merge, e *entry, fd int) {
 	case st.is(unix.S_IFDIR) && k.dir != nil:
 		w.mergeDir(m, e.name, &k, &st)
 	case !st.is(unix.S_IFDIR) && k.track:
-		w.mergeFile(m, e.name, &k, &st)
+		w.mergeFile(m, e.name, &k, &st, fd)
 	}
 }
 
@@ -181,9 +182,12 @@ func (m *merge) add(c *node) {
 	}
 }
 
-func (w *walk) mergeFile(m *merge, name string, k *kid, st *stat) {
-	now := w.stateOf(name, st, k.presence)
+func (w *walk) mergeFile(m *merge, name string, k *kid, st *stat, fd int) {
 	f, known := m.files[name]
+	if !k.presence {
+		f.wd = w.watchFile(fd, name, f.wd, f.st.id, st)
+	}
+	now := w.stateOf(name, st, k.presence)
 	delete(m.files, name)
 	if known && w.differs(&f, now, st) || !known && (m.fresh || w.after(max(st.ctime, now.toCtime))) {
 		w.report(name, k.row)
@@ -195,7 +199,7 @@ func (w *walk) mergeFile(m *merge, name string, k *kid, st *stat) {
 		}
 		w.s.tracked++
 	}
-	m.n.files = append(m.n.files, file{name: name, row: k.row, presence: k.presence, st: now})
+	m.n.files = append(m.n.files, file{name: name, row: k.row, presence: k.presence, wd: f.wd, st: now})
 }
 
 // removals deals with what is remembered but is there no more.

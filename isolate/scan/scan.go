@@ -22,9 +22,13 @@
 //   - sensitive directories are walked before others and shallow ones before deep ones, and a report that must leave paths out
 //     keeps some of every row of the table: a flood hides neither the root's hooks nor a change of another kind.
 //
-// The system calls after [New]: openat2, newfstatat, fstat, getdents64, close, and readlinkat by [Scanner.Keep]. The walk
-// holds one descriptor per level, at most [MaxDepth] + 2. The package logs nothing, writes nothing, starts no goroutine and
-// never runs git.
+// The scanner of [Serve] watches what it looked at, so that who asks can see by poll(2) alone that another pass would find
+// nothing (inotify(7), see [Answer.Armed]).
+//
+// The system calls after [New]: openat2, newfstatat, fstat, getdents64, close, and readlinkat by [Scanner.Keep]; by Serve also
+// inotify_add_watch, inotify_rm_watch, poll and read of inotify's descriptor, and readlinkat. The walk holds one descriptor per
+// level, at most [MaxDepth] + 2, and as many again for a symbolic link. The package logs nothing, writes nothing, starts no
+// goroutine and never runs git.
 //
 // Not seen: git objects, references and logs, ordinary commits, sources (a Makefile runs code as well, but only as source
 // does), what is below a mount point, and what is below the directory to which a sensitive symbolic link leads.
@@ -122,6 +126,9 @@ type Scanner struct {
 	owed   int64
 	buf    []byte   // for getdents64
 	keeper *Scanner // what Keep remembers; nil before the first
+
+	events  *events // nil: nothing is watched
+	watched bool    // all that the last pass looked at was, see armed
 }
 
 // New returns a scanner of the directory repo, which may be opened with O_PATH. It takes repo over and closes it, also when it

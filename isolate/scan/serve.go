@@ -32,12 +32,29 @@ const (
 	MaxAnswer = headerSize + 32<<10
 )
 
+// The flags of an answer.
+const (
+	flagIncomplete = 1 << iota
+	flagArmed
+	flagHeard
+	flagHeld
+)
+
 // An Answer is what a scanner says. Paths are bytes that a job chose.
 type Answer struct {
 	Paths         string // each ended by NUL
 	More          uint32 // paths beyond these
 	Incomplete    bool   // a bound was reached, or something could not be read
 	Bytes, Inodes int64  // of OpUsage
+	// Armed, of OpBaseline and OpChanged: all that was looked at is watched. As long as the inotify instance, which comes with the
+	// answer to OpBaseline, has nothing to read, OpChanged would find nothing, and OpKeepHooks and OpKeepAll what they found since.
+	// One case is left out: see Held.
+	Armed bool
+	// Heard, likewise: there was something to read, which the scanner has read.
+	Heard bool
+	// Held, likewise: who is alive now may have a sensitive file open. A store into mapped memory of it, by one to whom the
+	// descriptor was passed, is no event.
+	Held bool
 }
 
 // AppendRequest encodes a request.
@@ -60,7 +77,10 @@ func ReadAnswer(b []byte) (Answer, error) {
 	}
 	return Answer{
 		More:       binary.LittleEndian.Uint32(b),
-		Incomplete: b[4] != 0,
+		Incomplete: b[4]&flagIncomplete != 0,
+		Armed:      b[4]&flagArmed != 0,
+		Heard:      b[4]&flagHeard != 0,
+		Held:       b[4]&flagHeld != 0,
 		Bytes:      int64(binary.LittleEndian.Uint64(b[8:])),
 		Inodes:     int64(binary.LittleEndian.Uint64(b[16:])),
 		Paths:      string(b[headerSize:]),
@@ -69,11 +89,13 @@ func ReadAnswer(b []byte) (Answer, error) {
 
 func (a *Answer) append() []byte {
 	b := binary.LittleEndian.AppendUint32(make([]byte, 0, headerSize+len(a.Paths)), a.More)
-	incomplete := uint32(0)
-	if a.Incomplete {
-		incomplete = 1
+	flags := uint32(0)
+	for flag, set := range map[uint32]bool{flagIncomplete: a.Incomplete, flagArmed: a.Armed, flagHeard: a.Heard, flagHeld: a.Held} {
+		if set {
+			flags |= flag
+		}
 	}
-	b = binary.LittleEndian.AppendUint32(b, incomplete)
+	b = binary.LittleEndian.AppendUint32(b, flags)
 	b = binary.LittleEndian.AppendUint64(b, uint64(a.Bytes))
 	b = binary.LittleEndian.AppendUint64(b, uint64(a.Inodes))
 	return append(b, a.Paths...)
@@ -100,8 +122,12 @@ func Serve(socket int, common string) error {
 		case n != requestSize:
 			return ErrProtocol
 		}
-		since := time.Unix(0, int64(binary.LittleEndian.Uint64(request[4:])))
-		if _, err := unix.Write(socket, s.answer(Op(binary.LittleEndian.Uint32(request)), since)); err != nil {
+		op, since := Op(binary.LittleEndian.Uint32(request)), time.Unix(0, int64(binary.LittleEndian.Uint64(request[4:])))
+		answer, rights := s.answer(op, since), []byte(nil)
+		if op == OpBaseline && s.events.on() {
+			rights = unix.UnixRights(s.events.fd)
+		}
+		if err := unix.Sendmsg(socket, answer, rights, nil, unix.MSG_NOSIGNAL); err != nil {
 			return errors.Join(err, io.ErrClosedPipe)
 		}
 	}
@@ -112,29 +138,41 @@ type server struct {
 	repo   *Scanner
 	common *Scanner // nil: there is none
 	path   string   // of common
+	events *events
 }
 
 func newServer(common string) (*server, error) {
-	s := &server{path: common}
+	s := &server{path: common, events: newEvents()}
 	dir, err := os.Open(".")
 	if err != nil {
 		return nil, err
 	}
-	if s.repo, err = New(dir, Bounds{Time: serveTime}); err != nil || common == "" {
-		return s, err
+	if s.repo, err = New(dir, Bounds{Time: serveTime}); err != nil {
+		return nil, err
+	}
+	s.repo.watch(s.events)
+	if common == "" {
+		return s, nil
 	}
 	if dir, err = os.Open(common); err != nil {
 		return nil, err
 	}
-	s.common, err = NewGitDir(dir, Bounds{Time: serveTime})
-	return s, err
+	if s.common, err = NewGitDir(dir, Bounds{Time: serveTime}); err != nil {
+		return nil, err
+	}
+	s.common.watch(s.events)
+	return s, nil
 }
 
 func (s *server) answer(op Op, since time.Time) []byte {
 	if op == OpKeepHooks || op == OpKeepAll {
 		return appendKept(s.keep(op == OpKeepAll))
 	}
+	if op != OpUsage {
+		s.events.drain()
+	}
 	a := s.repo.answer(op, since)
+	a.Armed = s.repo.armed()
 	if s.common != nil {
 		b := s.common.answer(op, since)
 		for i, p := range b.paths {
@@ -143,7 +181,12 @@ func (s *server) answer(op Op, since time.Time) []byte {
 		a.paths = append(a.paths, b.paths...)
 		a.More += b.More
 		a.Incomplete = a.Incomplete || b.Incomplete
+		a.Armed = a.Armed && s.common.armed()
 		a.Bytes, a.Inodes = a.Bytes+b.Bytes, a.Inodes+b.Inodes
+	}
+	a.Armed = a.Armed && op != OpUsage && !a.Incomplete
+	if e := s.events; e.on() {
+		a.Heard, a.Held = e.heard, e.held
 	}
 	a.join()
 	return a.append()

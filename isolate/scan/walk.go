@@ -22,6 +22,7 @@ type node struct {
 	zone         *zone
 	id           ident
 	mtime, ctime int64 // as they were before it was read
+	wd           int32 // of the watch; 0: none
 	dirs         []*node
 	files        []file // the sensitive entries that are not directories
 	row          int16
@@ -40,6 +41,7 @@ type file struct {
 	name     string
 	row      int16
 	presence bool
+	wd       int32 // of the watch; 0: none
 	st       state
 }
 
@@ -67,6 +69,8 @@ type walk struct {
 	late     bool // Time was reached: the pass ends
 	crowded  bool // a bound other than these left something out
 	owes     bool // the tree changed during the pass
+	blind    bool // something is not watched
+	links    int  // followed, see watchLink
 	tick     int
 	path     []byte // of the directory at hand, with a slash at its end
 	ents     []entry
@@ -90,6 +94,7 @@ func (s *Scanner) newWalk(now, since time.Time) *walk {
 // run compares the known tree and then reads what is new in it.
 func (w *walk) run() (Report, error) {
 	s := w.s
+	s.watched = false
 	if err := w.enterRoot(); err != nil {
 		return w.rep, err
 	}
@@ -112,6 +117,7 @@ func (w *walk) run() (Report, error) {
 	if w.full || w.late || s.root.pending || w.crowded {
 		w.rep.Incomplete = true
 	}
+	s.watched = !w.blind && !w.rep.Incomplete && s.owed == noDebt && !s.root.unread
 	w.choose()
 	return w.rep, nil
 }
@@ -125,7 +131,7 @@ func (w *walk) enterRoot() error {
 	if !w.fill {
 		w.rep.Dirs++
 	}
-	if !n.stale(&st) {
+	if !n.stale(&st) && !w.unwatched(n) {
 		if !w.fill {
 			w.files(n, w.s.fd)
 		}
@@ -190,7 +196,7 @@ func (w *walk) enter(n, c *node, fd, depth int) {
 		if !w.fill {
 			w.rep.Dirs++
 		}
-		if !c.stale(&st) {
+		if !c.stale(&st) && !w.unwatched(c) {
 			access = unix.O_PATH
 		}
 	}
@@ -241,6 +247,7 @@ func (w *walk) lost(n *node, err error) {
 // unopened deals with a directory that cannot be opened. A mount point is not part of the tree. One that is gone, or is no
 // directory any more, was swapped. Any other, mode 000 say, is itself reported if it is sensitive and changed.
 func (w *walk) unopened(n, c *node, changed bool, err error) {
+	w.blind = true
 	switch {
 	case errors.Is(err, unix.EXDEV):
 		c.unread, c.pending, c.racy = false, false, false
@@ -266,6 +273,9 @@ func (w *walk) files(n *node, fd int) {
 			continue
 		}
 		w.rep.Entries++
+		if !f.presence {
+			f.wd = w.watchFile(fd, f.name, f.wd, f.st.id, &st)
+		}
 		now := w.stateOf(f.name, &st, f.presence)
 		if w.differs(f, now, &st) {
 			w.report(f.name, f.row)
@@ -281,6 +291,7 @@ func (w *walk) stateOf(name string, st *stat, presence bool) state {
 	}
 	now := state{id: st.id, mode: st.mode, size: st.size, ctime: st.ctime}
 	if st.is(unix.S_IFLNK) {
+		w.watchLink(string(w.path) + name)
 		now.to, now.toCtime = target(w.s.fd, string(w.path)+name)
 	}
 	return now

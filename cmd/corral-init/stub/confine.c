@@ -1,75 +1,27 @@
-/* Process 2 of a job: gives up what it has and becomes the job. */
+/* Process 2 of a job, when the plan is here: it becomes the job. */
 #include "stub.h"
 
-#include <linux/capability.h>
 #include <linux/filter.h>
-#include <linux/keyctl.h>
 #include <linux/mman.h>
 #include <linux/openat2.h>
-#include <linux/prctl.h>
 #include <linux/seccomp.h>
 
-/* Landlock of newer kernels than the headers at hand may know, from the kernel's uapi. */
-enum {
-	LL_EXECUTE = 1 << 0, LL_WRITE = 1 << 1, LL_READ = 1 << 2, LL_READ_DIR = 1 << 3, LL_MAKE_CHAR = 1 << 6,
-	LL_MAKE_BLOCK = 1 << 11, LL_REFER = 1 << 13, LL_TRUNCATE = 1 << 14, LL_IOCTL_DEV = 1 << 15,
-	LL_SCOPE_ABSTRACT = 1, LL_SCOPE_SIGNAL = 2,
-};
-struct ll_ruleset {
-	u64 fs, net, scope;
-};
-struct __attribute__((packed)) ll_beneath {
-	u64 access;
-	s32 fd;
-};
-
-static int session(struct job *j)
+static int stdio(struct job *j)
 {
 	enum { CONTROLLING = 0x540E };
-	long r = SYS0(__NR_setsid);
-	if (r < 0)
-		return (int)r;
-	int stdio[3] = { j->in, j->out, j->err };
+	int from[3] = { j->in, j->out, j->err };
 	if (j->plan.flags & PLAN_TTY) {
-		r = SYS3(__NR_ioctl, j->terminal, CONTROLLING, 0);
+		long r = SYS3(__NR_ioctl, j->terminal, CONTROLLING, 0);
 		if (r < 0)
 			return (int)r;
-		stdio[0] = stdio[1] = stdio[2] = j->terminal;
+		from[0] = from[1] = from[2] = j->terminal;
 	}
-	for (int i = 0; i < 3; i++) { /* the sources are all above 2, and the copies are not close-on-exec */
-		r = SYS3(__NR_dup3, stdio[i], i, 0);
+	for (int i = from[0] < 0; i < 3; i++) { /* the sources are all above 2, and the copies are not close-on-exec */
+		long r = SYS3(__NR_dup3, from[i], i, 0);
 		if (r < 0)
 			return (int)r;
 	}
 	return 0;
-}
-
-static int identity(struct job *j)
-{
-	u32 id = j->prepare.uid;
-	long r = SYS2(__NR_setgroups, 0, 0);
-	if (r >= 0)
-		r = SYS3(__NR_setresgid, id, id, id);
-	if (r >= 0)
-		r = SYS3(__NR_setresuid, id, id, id);
-	return (int)r;
-}
-
-static int session_keyring(struct job *j)
-{
-	(void)j;
-	long r = SYS2(__NR_keyctl, KEYCTL_JOIN_SESSION_KEYRING, 0);
-	return r < 0 ? (int)r : 0;
-}
-
-static int capabilities(struct job *j)
-{
-	/* Leaving uid 0 emptied the effective and permitted sets; the inheritable one stays otherwise (CVE-2022-24769). */
-	struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
-	struct __user_cap_data_struct none[2] = { { 0, 0, 0 }, { 0, 0, 0 } };
-	(void)j;
-	long r = SYS5(__NR_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-	return r < 0 ? (int)r : (int)SYS2(__NR_capset, &head, none);
 }
 
 /* payload maps the front-end's memfd and finds its strings. It runs as nobody: whatever the file holds, the worst is
@@ -200,7 +152,6 @@ static int resource_limits(struct job *j)
 		if (r < 0)
 			return (int)r;
 	}
-	SYS1(__NR_umask, 022);
 	return 0;
 }
 
@@ -219,80 +170,28 @@ static int directory(struct job *j)
 	}
 	/* EAGAIN: anything was renamed or mounted, anywhere on the machine, while the way had a "..". */
 	for (int i = 0; i < TRIES && (at == -EAGAIN || at == -EINTR); i++)
-		at = (int)SYS4(__NR_openat2, from, j->plan.cwd, &how, sizeof how);
+		at = (int)SYS4(__NR_openat2, from, j->cwd, &how, sizeof how);
 	if (at < 0)
 		return at;
 	return (int)SYS1(__NR_fchdir, at);
 }
 
-static int no_new_privileges(struct job *j)
+/* allow lets the job do what access says below the mount. */
+static int allow(const struct job *j, int mount, u64 access)
 {
-	(void)j;
-	return (int)SYS5(__NR_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	struct ll_beneath rule = { access, mount };
+	return mount < 0 ? 0 : (int)SYS4(__NR_landlock_add_rule, j->rules, 1, &rule, 0);
 }
-
-/* allow adds a rule for a directory. In a session with a root of its own an earlier job may have put anything there: what
- * is no directory, is behind a link or cannot be reached has no rule of its own. */
-static int allow(int ruleset, const char *path, u64 access)
-{
-	struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS };
-	int fd = (int)SYS4(__NR_openat2, AT_FDCWD, path, &how, sizeof how);
-	if (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP || fd == -EACCES)
-		return 0;
-	if (fd < 0)
-		return fd;
-	struct ll_beneath rule = { access, fd };
-	long r = SYS4(__NR_landlock_add_rule, ruleset, 1, &rule, 0);
-	SYS1(__NR_close, fd);
-	return (int)r;
-}
-
-/* Kernel differences of Landlock: what each version of its ABI adds to what is handled. */
-static const struct {
-	int abi;
-	u64 fs, scope;
-} landlock_versions[] = {
-	{ 1, (1 << 13) - 1, 0 },
-	{ 2, LL_REFER, 0 },
-	{ 3, LL_TRUNCATE, 0 },
-	{ 5, LL_IOCTL_DEV, 0 },
-	{ 6, 0, LL_SCOPE_ABSTRACT | LL_SCOPE_SIGNAL },
-};
 
 static int landlock(struct job *j)
 {
-	long abi = SYS3(__NR_landlock_create_ruleset, 0, 0, 1);
-	if (abi <= 0)
-		return 0; /* the second lock is not on every kernel; `corral doctor` says so */
-	struct ll_ruleset rules = { 0, 0, 0 };
-	for (size_t i = 0; i < sizeof landlock_versions / sizeof *landlock_versions; i++)
-		if (abi >= landlock_versions[i].abi) {
-			rules.fs |= landlock_versions[i].fs;
-			rules.scope |= landlock_versions[i].scope;
-		}
-	/* The structure grew with the versions; an older kernel takes a shorter one. */
-	size_t size = abi >= 6 ? sizeof rules : sizeof rules.fs;
-	int set = (int)SYS3(__NR_landlock_create_ruleset, &rules, size, 0);
-	if (set < 0)
-		return set;
-	u64 read = LL_EXECUTE | LL_READ | LL_READ_DIR;
-	u64 write = rules.fs & ~(u64)(LL_MAKE_CHAR | LL_MAKE_BLOCK | LL_IOCTL_DEV);
-	u64 device = rules.fs & (LL_READ | LL_WRITE | LL_READ_DIR | LL_TRUNCATE | LL_IOCTL_DEV);
-	const struct {
-		const char *path;
-		u64 access;
-	} list[] = {
-		{ "/", j->prepare.roots ? write : read }, { "/dev", device }, { "/proc", rules.fs & (read | LL_WRITE | LL_TRUNCATE) },
-		{ "/tmp", write }, { "/var/tmp", write }, { "/home", write }, { "/dev/shm", write },
-		{ j->plan.repo, j->plan.flags & (PLAN_READONLY | PLAN_NO_REPO) ? read : write },
-		{ j->plan.flags & PLAN_COMMON ? j->plan.common : j->plan.repo, j->plan.flags & (PLAN_READONLY | PLAN_NO_REPO) ? read : write },
-	};
-	for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-		int r = allow(set, list[i].path, list[i].access);
-		if (r < 0)
-			return r;
-	}
-	return (int)SYS2(__NR_landlock_restrict_self, set, 0);
+	u64 access = j->plan.flags & PLAN_READONLY ? j->may_read : j->may_write;
+	if (j->rules == NO_LANDLOCK)
+		return 0;
+	int r = allow(j, j->repo, access);
+	if (r >= 0)
+		r = allow(j, j->common, access);
+	return r < 0 ? r : (int)SYS2(__NR_landlock_restrict_self, j->rules, 0);
 }
 
 static int descriptors(struct job *j)
@@ -345,15 +244,11 @@ static int become(struct job *j)
 }
 
 const struct step confine_steps[] = {
-	{ "session", "no terminal of the host can be controlled, and the job's descriptors are the three it was given", session },
-	{ "identity", "the job is nobody on the host, in no group", identity },
-	{ "keyring", "the jail's session keyring would be shared by every job in it; its own is on its user's quota", session_keyring },
-	{ "capabilities", "all five sets are empty", capabilities },
+	{ "stdio", "the job's descriptors are the three it was given, or a terminal that is its own", stdio },
 	{ "payload", "argv and environment are read by who may already do nothing", payload },
 	{ "files", "what comes with the job is written by who may already do nothing", files },
 	{ "rlimits", "limits per process that no cgroup has", resource_limits },
 	{ "cwd", "the working directory lies in the repo, whatever is swapped meanwhile", directory },
-	{ "no-new-privs", "no set-uid file and no file capability gives anything back", no_new_privileges },
 	{ "landlock", "the second lock, should a mount be wrong", landlock },
 	{ "descriptors", "nothing of the supervisor's is inherited", descriptors },
 	{ "seccomp", "last, so that it need not allow what the steps above use", system_calls },

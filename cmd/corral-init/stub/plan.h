@@ -6,13 +6,13 @@
 
 #include "sys.h"
 
-enum { PLAN_VERSION = 1, PATH_SIZE = 4096, STEP_SIZE = 24, RLIMITS = 16 };
+enum { PLAN_VERSION = 3, PATH_SIZE = 4096, PATHS = 3, STEP_SIZE = 24, RLIMITS = 16, GROUPS = 4 };
 
 /* Descriptor numbers the stub is started with. */
 enum { FD_CONTROL = 3 };
 
-/* struct prepare, with one descriptor (the seccomp program): what can be done before the job is known. As many struct
- * bind follow as it says. */
+/* struct prepare, with the seccomp program as descriptor, and a tasks file for each of groups: what can be done before the
+ * job is known. As many struct bind follow as it says. */
 struct prepare {
 	u32 version;
 	u32 uid; /* of the job, inside the jail's user namespace; the group id is the same number */
@@ -21,8 +21,10 @@ struct prepare {
 	u64 tmp_inodes;
 	u32 binds;
 	u32 roots; /* not 0: the job has a root of its own, of so many mounts */
+	u32 groups; /* at most GROUPS: of cgroup version 1, which this process joins by itself */
+	u32 unused;
 };
-_Static_assert(sizeof(struct prepare) == 40, "prepare");
+_Static_assert(sizeof(struct prepare) == 48, "prepare");
 
 /* struct bind, a toolchain that a private directory would hide: bound from aside. After those, one for each of roots, with
  * its mount as descriptor and an empty source: the first is "/". */
@@ -48,17 +50,16 @@ struct plan {
 	u16 rows, cols;
 	u64 soft[RLIMITS];
 	u64 hard[RLIMITS];
-	char repo[PATH_SIZE]; /* absolute: where the repo is mounted */
-	char cwd[PATH_SIZE]; /* relative to the repo, "." for itself; with PLAN_ROOT_CWD to the job's root */
-	char common[PATH_SIZE]; /* absolute: where the git directory is mounted that the repo is a worktree of */
+	/* Three strings, each ended by NUL, and no more is sent than these are long. Where the repo is mounted: absolute. The
+	 * working directory: relative to the repo, "." for itself; with PLAN_ROOT_CWD to the job's root. With PLAN_COMMON where
+	 * the git directory is mounted that the repo is a worktree of, absolute; else "". */
+	char paths[PATHS * PATH_SIZE];
 };
 _Static_assert(offsetof(struct plan, wall_ns) == 8, "wall_ns");
 _Static_assert(offsetof(struct plan, rlimit_mask) == 32, "rlimit_mask");
 _Static_assert(offsetof(struct plan, soft) == 40, "soft");
 _Static_assert(offsetof(struct plan, hard) == 168, "hard");
-_Static_assert(offsetof(struct plan, repo) == 296, "repo");
-_Static_assert(offsetof(struct plan, cwd) == 4392, "cwd");
-_Static_assert(offsetof(struct plan, common) == 8488, "common");
+_Static_assert(offsetof(struct plan, paths) == 296, "paths");
 _Static_assert(sizeof(struct plan) == 12584, "plan");
 
 enum { KEPT_BYTES = 57344 };
@@ -86,7 +87,8 @@ enum { REPORT_HELLO = 1, REPORT_READY, REPORT_TTY, REPORT_STARTED, REPORT_FAILED
 
 /* struct report, from the stub. TTY comes with the terminal's master. FAILED names a step and has an errno. GONE
  * has the wait status of the job's first process and comes when every other is reaped too; when there are others to wait
- * for, EXITED says the status first. STARTED comes only when asked for: it costs two processes a wake-up. */
+ * for, EXITED says the status first. STARTED comes only when asked for: it costs two processes a wake-up. A step of
+ * process 2 that fails is reported at once if it is before the plan or STARTED is asked for, else when process 2 has ended. */
 struct report {
 	u32 version;
 	u32 kind;

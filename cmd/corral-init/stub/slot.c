@@ -1,4 +1,4 @@
-/* Process 1 of a job: everything that needs the jail's privileges. It reads what the supervisor sent and nothing that
+/* Process 1 of a job, before the job is known: everything that needs the jail's privileges. It reads what the supervisor sent and nothing that
  * a client or a job wrote. */
 #include "stub.h"
 
@@ -18,7 +18,7 @@ enum { MNT_DETACH = 2 }; /* umount2(2); not in the kernel's uapi */
 #error "linux/mount.h lacks the mount flags"
 #endif
 
-static int mount_at(const char *source, const char *target, const char *type, unsigned long flags, const char *data)
+int mount_at(const char *source, const char *target, const char *type, unsigned long flags, const char *data)
 {
 	return (int)SYS5(__NR_mount, source, target, type, flags, data);
 }
@@ -29,6 +29,19 @@ static int private_mounts(struct job *j)
 {
 	(void)j;
 	return mount_at(0, "/", 0, MS_REC | MS_PRIVATE, 0);
+}
+
+/* groups joins what the clone of this process could not. The supervisor opened the files, and has the permission. A thread
+ * that moves itself is the one that the kernel moves without the lock that every fork of the machine waits for. */
+static int groups(struct job *j)
+{
+	long r = 0;
+	for (u32 i = 0; i < j->prepare.groups; i++) {
+		if (r >= 0)
+			r = SYS3(__NR_write, j->groups[i], "0", 1);
+		SYS1(__NR_close, j->groups[i]);
+	}
+	return r < 0 ? (int)r : 0;
 }
 
 static int cgroup_namespace(struct job *j)
@@ -160,7 +173,59 @@ static int private_directories(struct job *j)
 	return 0;
 }
 
-static int make_way(char *path);
+/* sizes is a step of place_steps. */
+int sizes(struct job *j)
+{
+	char data[96];
+	if (j->plan.tmp_bytes == j->prepare.tmp_bytes && j->plan.tmp_inodes == j->prepare.tmp_inodes)
+		return 0;
+	put_size(data, j->plan.tmp_bytes, j->plan.tmp_inodes);
+	for (size_t i = first_private(j); i < sizeof private_dirs / sizeof *private_dirs; i++) {
+		int r = mount_at(0, private_dirs[i].path, 0, MS_REMOUNT | MS_NOSUID | MS_NODEV, data);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* below_private says whether path lies in one of the private directories, whose tree starts empty. */
+int below_private(const char *path)
+{
+	for (size_t i = 0; i < sizeof private_dirs / sizeof *private_dirs; i++) {
+		size_t n = length(private_dirs[i].path);
+		if (!memcmp(path, private_dirs[i].path, n) && path[n] == '/')
+			return 1;
+	}
+	return 0;
+}
+
+/* make_way makes the directories of path, each 0755 and the jail root's, so that the job cannot move them. */
+int make_way(char *path)
+{
+	for (char *at = path + 1;; at++) {
+		char c = *at;
+		if (c && c != '/')
+			continue;
+		*at = 0;
+		long r = SYS3(__NR_mkdirat, AT_FDCWD, path, 0755);
+		*at = c;
+		if (r < 0 && r != -EEXIST)
+			return (int)r;
+		if (!c)
+			return 0;
+	}
+}
+
+int mount_over(int mount, const char *path)
+{
+	struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS };
+	int at = (int)SYS4(__NR_openat2, AT_FDCWD, path, &how, sizeof how);
+	if (at < 0)
+		return at;
+	long r = SYS5(__NR_move_mount, mount, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
+	SYS1(__NR_close, at);
+	return (int)r;
+}
 
 /* toolchains binds what private directories hide. The mounts aside are read-only, and so are copies of them. */
 static int toolchains(struct job *j)
@@ -187,8 +252,6 @@ static int home(struct job *j)
 		return (int)r;
 	return (int)SYS5(__NR_fchownat, AT_FDCWD, "/home/job", j->prepare.uid, j->prepare.uid, 0);
 }
-
-static int mount_over(int mount, const char *path);
 
 /* graft has a directory of the jail, with all that is mounted in it, in the new root too. */
 static int graft(const char *from, const char *to)
@@ -257,125 +320,13 @@ static int dispositions(struct job *j)
 		if (r < 0 && r != -EINVAL) /* SIGKILL and SIGSTOP */
 			return (int)r;
 	}
+	SYS1(__NR_umask, 022);
 	return (int)SYS3(__NR_setpriority, 0, 0, 0); /* the supervisor runs ahead of its jobs */
-}
-
-/* --- when the plan is here --- */
-
-static int sizes(struct job *j)
-{
-	char data[96];
-	if (j->plan.tmp_bytes == j->prepare.tmp_bytes && j->plan.tmp_inodes == j->prepare.tmp_inodes)
-		return 0;
-	put_size(data, j->plan.tmp_bytes, j->plan.tmp_inodes);
-	for (size_t i = first_private(j); i < sizeof private_dirs / sizeof *private_dirs; i++) {
-		int r = mount_at(0, private_dirs[i].path, 0, MS_REMOUNT | MS_NOSUID | MS_NODEV, data);
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
-/* below says whether path lies in one of the private directories, whose tree starts empty. */
-static int below_private(const char *path)
-{
-	for (size_t i = 0; i < sizeof private_dirs / sizeof *private_dirs; i++) {
-		size_t n = length(private_dirs[i].path);
-		if (!memcmp(path, private_dirs[i].path, n) && path[n] == '/')
-			return 1;
-	}
-	return 0;
-}
-
-/* make_way makes the directories of path, each 0755 and the jail root's, so that the job cannot move them. */
-static int make_way(char *path)
-{
-	for (char *at = path + 1;; at++) {
-		char c = *at;
-		if (c && c != '/')
-			continue;
-		*at = 0;
-		long r = SYS3(__NR_mkdirat, AT_FDCWD, path, 0755);
-		*at = c;
-		if (r < 0 && r != -EEXIST)
-			return (int)r;
-		if (!c)
-			return 0;
-	}
-}
-
-static int mount_over(int mount, const char *path)
-{
-	struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS };
-	int at = (int)SYS4(__NR_openat2, AT_FDCWD, path, &how, sizeof how);
-	if (at < 0)
-		return at;
-	long r = SYS5(__NR_move_mount, mount, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
-	SYS1(__NR_close, at);
-	return (int)r;
-}
-
-/* mount_own mounts what the host has at path there, in a private directory too. */
-static int mount_own(const struct job *j, int mount, char *path)
-{
-	if (!j->prepare.roots && below_private(path)) {
-		int r = make_way(path);
-		if (r < 0)
-			return r;
-	}
-	return mount_over(mount, path);
-}
-
-static int common(struct job *j)
-{
-	return j->plan.flags & PLAN_COMMON ? mount_own(j, j->common, j->plan.common) : 0;
-}
-
-/* hide has nothing at path, which may lie in what the jail shows of the host. Only a private directory starts without it:
- * where else it is not found, it is not known what is there, or will be. */
-static int hide(const char *path)
-{
-	int empty = (int)SYS3(__NR_open_tree, AT_FDCWD, "/var/empty", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-	if (empty < 0)
-		return empty;
-	int r = mount_over(empty, path);
-	SYS1(__NR_close, empty);
-	return r == -ENOENT && below_private(path) ? 0 : r;
-}
-
-static int repo(struct job *j)
-{
-	return j->plan.flags & PLAN_NO_REPO ? hide(j->plan.repo) : mount_own(j, j->repo, j->plan.repo);
-}
-
-static int layer(struct job *j)
-{
-	return j->plan.flags & PLAN_LAYER ? mount_over(j->layer, "/var/layer") : 0;
-}
-
-static int terminal(struct job *j)
-{
-	enum { UNLOCK = 0x40045431, PEER = 0x5441, SIZE = 0x5414, NOCTTY = 0400 };
-	if (!(j->plan.flags & PLAN_TTY))
-		return 0;
-	int master = (int)SYS4(__NR_openat, AT_FDCWD, "/dev/pts/ptmx", 2 | NOCTTY | O_CLOEXEC, 0);
-	if (master < 0)
-		return master;
-	int off = 0;
-	u16 size[4] = { j->plan.rows, j->plan.cols, 0, 0 };
-	long r = SYS3(__NR_ioctl, master, UNLOCK, &off);
-	if (r >= 0)
-		r = SYS3(__NR_ioctl, master, SIZE, size);
-	if (r >= 0)
-		r = j->terminal = (int)SYS3(__NR_ioctl, master, PEER, 2 | NOCTTY | O_CLOEXEC);
-	if (r >= 0)
-		r = SYS3(__NR_fchown, j->terminal, j->prepare.uid, j->prepare.uid);
-	j->out = master; /* goes back to the supervisor, see stub.c */
-	return r < 0 ? (int)r : 0;
 }
 
 const struct step slot_steps[] = {
 	{ "private-mounts", "a mount made here must not reach the jail or another job", private_mounts },
+	{ "cgroups", "the limits of the job, where a process cannot be born in all of them", groups },
 	{ "cgroup-namespace", "the job sees its own cgroup as the root", cgroup_namespace },
 	{ "host-name", "the host's name is not the job's business", host_name },
 	{ "loopback", "programs expect 127.0.0.1; nothing else is in the network namespace", loopback },
@@ -388,16 +339,7 @@ const struct step slot_steps[] = {
 	{ "home", "a home directory that is the job's own and ends with it", home },
 	{ "root", "a session's own system, in place of the jail's", own_root },
 	{ "bounding-set", "no executed file can bring a capability back", bounding_set },
-	{ "dispositions", "signal actions and priority are inherited through execve: all default", dispositions },
+	{ "dispositions", "signal actions, priority and umask are inherited through fork and execve: all default", dispositions },
 };
 const int slot_count = sizeof slot_steps / sizeof *slot_steps;
 
-const struct step place_steps[] = {
-	{ "tmp-size", "the sizes this job asked for", sizes },
-	{ "common", "the git directory that the repository is a worktree of; before the repository, which may lie in it", common },
-	{ "repo", "the repository, with its owner mapped to this job's user; by descriptor, never by a path a job could swap", repo },
-	{ "protect", "what was sensitive when the job came stays as it is; each path is looked up once, and mounted over itself", keep },
-	{ "layer", "what a session's jobs wrote, for what looks at it; read-only", layer },
-	{ "terminal", "a terminal of the job's own; the host's is never handed in", terminal },
-};
-const int place_count = sizeof place_steps / sizeof *place_steps;

@@ -1,0 +1,188 @@
+/* Process 2 of a job, before the job is known: it gives up what it has, and waits as nobody. */
+#include "stub.h"
+
+#include <linux/capability.h>
+#include <linux/keyctl.h>
+#include <linux/openat2.h>
+#include <linux/prctl.h>
+#include <linux/signal.h>
+
+/* Landlock of newer kernels than the headers at hand may know, from the kernel's uapi. */
+enum {
+	LL_EXECUTE = 1 << 0, LL_WRITE = 1 << 1, LL_READ = 1 << 2, LL_READ_DIR = 1 << 3, LL_MAKE_CHAR = 1 << 6,
+	LL_MAKE_BLOCK = 1 << 11, LL_REFER = 1 << 13, LL_TRUNCATE = 1 << 14, LL_IOCTL_DEV = 1 << 15,
+	LL_SCOPE_ABSTRACT = 1, LL_SCOPE_SIGNAL = 2,
+};
+struct ll_ruleset {
+	u64 fs, net, scope;
+};
+
+static int session(struct job *j)
+{
+	(void)j;
+	long r = SYS0(__NR_setsid);
+	if (r < 0)
+		return (int)r;
+	/* What the jail's init gave as standard input is shared by all stubs: flags, locks. This is the job's own. */
+	int null = (int)SYS4(__NR_openat, AT_FDCWD, "/dev/null", O_CLOEXEC, 0);
+	if (null < 0)
+		return null;
+	r = SYS3(__NR_dup3, null, 0, 0);
+	SYS1(__NR_close, null);
+	return r < 0 ? (int)r : 0;
+}
+
+static int identity(struct job *j)
+{
+	u32 id = j->prepare.uid;
+	long r = SYS2(__NR_setgroups, 0, 0);
+	if (r >= 0)
+		r = SYS3(__NR_setresgid, id, id, id);
+	if (r >= 0)
+		r = SYS3(__NR_setresuid, id, id, id);
+	/* That set it to what fs.suid_dumpable says (prctl(2)). Until it is the job, it is no business of its user's others. */
+	if (r >= 0)
+		r = SYS5(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
+	return (int)r;
+}
+
+static int session_keyring(struct job *j)
+{
+	(void)j;
+	long r = SYS2(__NR_keyctl, KEYCTL_JOIN_SESSION_KEYRING, 0);
+	return r < 0 ? (int)r : 0;
+}
+
+static int capabilities(struct job *j)
+{
+	/* Leaving uid 0 emptied the effective and permitted sets; the inheritable one stays otherwise (CVE-2022-24769). */
+	struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct none[2] = { { 0, 0, 0 }, { 0, 0, 0 } };
+	(void)j;
+	long r = SYS5(__NR_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+	return r < 0 ? (int)r : (int)SYS2(__NR_capset, &head, none);
+}
+
+static int no_new_privileges(struct job *j)
+{
+	(void)j;
+	return (int)SYS5(__NR_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+}
+
+/* allow adds a rule for a directory. In a session with a root of its own an earlier job may have put anything there: what
+ * is no directory, is behind a link or cannot be reached has no rule of its own. */
+static int allow(int ruleset, const char *path, u64 access)
+{
+	struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS };
+	int fd = (int)SYS4(__NR_openat2, AT_FDCWD, path, &how, sizeof how);
+	if (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP || fd == -EACCES)
+		return 0;
+	if (fd < 0)
+		return fd;
+	struct ll_beneath rule = { access, fd };
+	long r = SYS4(__NR_landlock_add_rule, ruleset, 1, &rule, 0);
+	SYS1(__NR_close, fd);
+	return (int)r;
+}
+
+/* Kernel differences of Landlock: what each version of its ABI adds to what is handled. */
+static const struct {
+	int abi;
+	u64 fs, scope;
+} landlock_versions[] = {
+	{ 1, (1 << 13) - 1, 0 },
+	{ 2, LL_REFER, 0 },
+	{ 3, LL_TRUNCATE, 0 },
+	{ 5, LL_IOCTL_DEV, 0 },
+	{ 6, 0, LL_SCOPE_ABSTRACT | LL_SCOPE_SIGNAL },
+};
+
+/* rules makes the rule set, but for what the plan says. These paths are this slot's own; in a session's root other jobs
+ * can put something else there meanwhile, but "/" lets the job write there as much. */
+static int rules(struct job *j)
+{
+	long abi = SYS3(__NR_landlock_create_ruleset, 0, 0, 1);
+	if (abi <= 0) {
+		j->rules = NO_LANDLOCK; /* the second lock is not on every kernel; `corral doctor` says so */
+		return 0;
+	}
+	struct ll_ruleset rules = { 0, 0, 0 };
+	for (size_t i = 0; i < sizeof landlock_versions / sizeof *landlock_versions; i++)
+		if (abi >= landlock_versions[i].abi) {
+			rules.fs |= landlock_versions[i].fs;
+			rules.scope |= landlock_versions[i].scope;
+		}
+	/* The structure grew with the versions; an older kernel takes a shorter one. */
+	size_t size = abi >= 6 ? sizeof rules : sizeof rules.fs;
+	int set = (int)SYS3(__NR_landlock_create_ruleset, &rules, size, 0);
+	if (set < 0)
+		return set;
+	j->rules = set;
+	u64 read = j->may_read = LL_EXECUTE | LL_READ | LL_READ_DIR;
+	u64 write = j->may_write = rules.fs & ~(u64)(LL_MAKE_CHAR | LL_MAKE_BLOCK | LL_IOCTL_DEV);
+	u64 device = rules.fs & (LL_READ | LL_WRITE | LL_READ_DIR | LL_TRUNCATE | LL_IOCTL_DEV);
+	const struct {
+		const char *path;
+		u64 access;
+	} list[] = {
+		{ "/", j->prepare.roots ? write : read }, { "/dev", device }, { "/proc", rules.fs & (read | LL_WRITE | LL_TRUNCATE) },
+		{ "/tmp", write }, { "/var/tmp", write }, { "/home", write }, { "/dev/shm", write },
+	};
+	for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+		int r = allow(set, list[i].path, list[i].access);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+const struct step ahead_steps[] = {
+	{ "session", "no terminal of the host can be controlled, and standard input is nobody else's", session },
+	{ "identity", "the job is nobody on the host, in no group; and while it waits, no process of the same user can look into it", identity },
+	{ "keyring", "the jail's session keyring would be shared by every job in it; its own is on its user's quota", session_keyring },
+	{ "capabilities", "all five sets are empty", capabilities },
+	{ "no-new-privs", "no set-uid file and no file capability gives anything back; before Landlock, which asks for it", no_new_privileges },
+	{ "landlock-rules", "made by the job's user, of directories that are this slot's own; locked when the repository is there", rules },
+};
+const int ahead_count = sizeof ahead_steps / sizeof *ahead_steps;
+
+/* say tells process 1. It has no other answer than to end: so does this process, or it waits for the plan. */
+static void say(int step, int error)
+{
+	struct word w = { step, error };
+	pass(FD_CONTROL, &w, sizeof w, 0, 0);
+}
+
+/* look touches what is needed when the plan is there: a page that was never looked at costs more than a system call. */
+static void look(const struct job *j)
+{
+	const volatile char *filter = j->filter;
+	for (u32 i = 0; i < j->filter_bytes; i += 4096)
+		(void)filter[i];
+}
+
+_Noreturn void second(struct job *j, int pair)
+{
+	u64 none = 0;
+	int failed = -1;
+	/* The supervisor's socket goes first, and with it everything else of process 1's: this process lives long, as nobody. */
+	long r = SYS3(__NR_dup3, pair, FD_CONTROL, O_CLOEXEC);
+	if (r >= 0)
+		r = SYS3(__NR_close_range, FD_CONTROL + 1, ~0u, 0);
+	if (r >= 0)
+		r = SYS4(__NR_rt_sigprocmask, SIG_SETMASK, &none, 0, 8);
+	if (r >= 0)
+		r = run_steps(ahead_steps, ahead_count, slot_count, j, &failed);
+	if (r < 0) {
+		say(failed, (int)r);
+		leave(1);
+	}
+	look(j);
+	say(-1, 0);
+	r = take_plan(j, 1);
+	failed = -1;
+	if (r >= 0)
+		r = run_steps(confine_steps, confine_count, slot_count + ahead_count + place_count, j, &failed);
+	say(failed, (int)r);
+	leave(1);
+}

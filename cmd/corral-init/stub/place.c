@@ -1,0 +1,74 @@
+/* Process 1 of a job, when the plan is here. */
+#include "stub.h"
+
+#include <linux/mount.h>
+#include <linux/openat2.h>
+
+/* mount_own mounts what the host has at path there, in a private directory too. */
+static int mount_own(const struct job *j, int mount, char *path)
+{
+	if (!j->prepare.roots && below_private(path)) {
+		int r = make_way(path);
+		if (r < 0)
+			return r;
+	}
+	return mount_over(mount, path);
+}
+
+static int common(struct job *j)
+{
+	return j->plan.flags & PLAN_COMMON ? mount_own(j, j->common, j->common_path) : 0;
+}
+
+/* hide has nothing at path, which may lie in what the jail shows of the host. Only a private directory starts without it:
+ * where else it is not found, it is not known what is there, or will be. */
+static int hide(const char *path)
+{
+	int empty = (int)SYS3(__NR_open_tree, AT_FDCWD, "/var/empty", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	if (empty < 0)
+		return empty;
+	int r = mount_over(empty, path);
+	SYS1(__NR_close, empty);
+	return r == -ENOENT && below_private(path) ? 0 : r;
+}
+
+static int repo(struct job *j)
+{
+	return j->plan.flags & PLAN_NO_REPO ? hide(j->repo_path) : mount_own(j, j->repo, j->repo_path);
+}
+
+static int layer(struct job *j)
+{
+	return j->plan.flags & PLAN_LAYER ? mount_over(j->layer, "/var/layer") : 0;
+}
+
+static int terminal(struct job *j)
+{
+	enum { UNLOCK = 0x40045431, PEER = 0x5441, SIZE = 0x5414, NOCTTY = 0400 };
+	if (!(j->plan.flags & PLAN_TTY))
+		return 0;
+	int master = (int)SYS4(__NR_openat, AT_FDCWD, "/dev/pts/ptmx", 2 | NOCTTY | O_CLOEXEC, 0);
+	if (master < 0)
+		return master;
+	int off = 0;
+	u16 size[4] = { j->plan.rows, j->plan.cols, 0, 0 };
+	long r = SYS3(__NR_ioctl, master, UNLOCK, &off);
+	if (r >= 0)
+		r = SYS3(__NR_ioctl, master, SIZE, size);
+	if (r >= 0)
+		r = j->terminal = (int)SYS3(__NR_ioctl, master, PEER, 2 | NOCTTY | O_CLOEXEC);
+	if (r >= 0)
+		r = SYS3(__NR_fchown, j->terminal, j->prepare.uid, j->prepare.uid);
+	j->master = master; /* goes back to the supervisor, see stub.c */
+	return r < 0 ? (int)r : 0;
+}
+
+const struct step place_steps[] = {
+	{ "tmp-size", "the sizes this job asked for", sizes },
+	{ "common", "the git directory that the repository is a worktree of; before the repository, which may lie in it", common },
+	{ "repo", "the repository, with its owner mapped to this job's user; by descriptor, never by a path a job could swap", repo },
+	{ "protect", "what was sensitive when the job came stays as it is; each path is looked up once, and mounted over itself", keep },
+	{ "layer", "what a session's jobs wrote, for what looks at it; read-only", layer },
+	{ "terminal", "a terminal of the job's own; the host's is never handed in", terminal },
+};
+const int place_count = sizeof place_steps / sizeof *place_steps;

@@ -1,0 +1,249 @@
+package jail
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/internal/sandboxtest"
+)
+
+// patience bounds each wait for the stub, which does nothing but system calls.
+const patience = 20 * time.Second
+
+// nobody is the user of these jobs: no account, nor an id that supervisors give out.
+const nobody = 0x6fff0001
+
+// needless are steps that want a jail's root around them, which these stubs do not have.
+var needless = []string{"proc-masks", "repo"}
+
+// A stub is one of the real program, in namespaces of its own and in the host's root.
+type stub struct {
+	t      testing.TB
+	cmd    *exec.Cmd
+	socket int // the supervisor's end
+}
+
+// newStub starts one and prepares it. Of inherited it gets the descriptors, as if something had left them open.
+func newStub(t testing.TB, p Prepare, inherited ...*os.File) *stub {
+	t.Helper()
+	sandboxtest.Require(t, sandboxtest.Root)
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := os.NewFile(uintptr(pair[1]), "stub")
+	defer theirs.Close()
+	s := &stub{t: t, cmd: exec.Command(sandboxtest.Bin(t, "corral-stub")), socket: pair[0]}
+	s.cmd.ExtraFiles = append([]*os.File{theirs}, inherited...)
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
+	}
+	wait := unix.NsecToTimeval(int64(sandboxtest.Slow(patience)))
+	if err := unix.SetsockoptTimeval(s.socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.hangUp()
+		_ = s.cmd.Wait()
+	})
+	if r := s.report(); r.Kind != Hello {
+		t.Fatalf("%+v in place of a greeting", r)
+	}
+	for _, step := range needless {
+		p.Skip |= Step(step)
+	}
+	p.UID, p.TmpBytes, p.TmpInodes = nobody, 1<<20, 100
+	allow := memory(t, []byte{0x06, 0, 0, 0, 0, 0, 0xff, 0x7f}) // BPF_RET, SECCOMP_RET_ALLOW
+	s.send(p.Append(), allow)
+	for _, b := range p.Binds {
+		s.send(b.Append())
+	}
+	return s
+}
+
+// waiting starts a stub that waits for its plan.
+func waiting(t testing.TB, inherited ...*os.File) *stub {
+	t.Helper()
+	s := newStub(t, Prepare{}, inherited...)
+	if r := s.report(); r.Kind != Ready {
+		t.Fatalf("%+v in place of a slot", r)
+	}
+	return s
+}
+
+// hangUp closes the supervisor's end.
+func (s *stub) hangUp() {
+	if s.socket >= 0 {
+		unix.Close(s.socket)
+	}
+	s.socket = -1
+}
+
+func (s *stub) send(b []byte, files ...*os.File) {
+	s.t.Helper()
+	var fds []int
+	for _, f := range files {
+		fds = append(fds, int(f.Fd()))
+	}
+	if err := unix.Sendmsg(s.socket, b, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// report is the next one; the zero Report is the stub's end.
+func (s *stub) report() Report {
+	s.t.Helper()
+	b := make([]byte, reportSize+1)
+	n, err := unix.Read(s.socket, b)
+	for errors.Is(err, unix.EINTR) { // by the runtime's own signals
+		n, err = unix.Read(s.socket, b)
+	}
+	if n == 0 && err == nil {
+		return Report{}
+	}
+	if err != nil {
+		s.t.Fatalf("no report: %v", err)
+	}
+	r, err := ReadReport(b[:n])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r
+}
+
+// reports are all that come until the stub's end. When it has said that the job is gone, it ends as it is told.
+func (s *stub) reports() []Report {
+	s.t.Helper()
+	var list []Report
+	for r := s.report(); r != (Report{}); r = s.report() {
+		list = append(list, r)
+		if r.Kind == Gone {
+			if err := unix.Shutdown(s.socket, unix.SHUT_WR); err != nil {
+				s.t.Errorf("the stub ended before it was told: %v", err)
+			}
+		}
+	}
+	return list
+}
+
+// second is the process id, here, of the stub's process 2.
+func (s *stub) second() int {
+	s.t.Helper()
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, dir := range dirs {
+		if status(dir, "PPid") == strconv.Itoa(s.cmd.Process.Pid) {
+			pid, err := strconv.Atoi(filepath.Base(dir))
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			return pid
+		}
+	}
+	s.t.Fatal("there is no process 2")
+	return 0
+}
+
+// status is a value of a process's status(5), "" when the process is gone.
+func status(dir, key string) string {
+	b, err := os.ReadFile(dir + "/status")
+	if err != nil {
+		return ""
+	}
+	if m := regexp.MustCompile(`(?m)^` + key + `:[ \t]*(.*)$`).FindSubmatch(b); m != nil {
+		return string(m[1])
+	}
+	return ""
+}
+
+// descriptors are what a process has open: number, and what that is.
+func descriptors(t testing.TB, pid int) map[string]string {
+	t.Helper()
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := map[string]string{}
+	for _, e := range list {
+		if open[e.Name()], err = os.Readlink(filepath.Join(dir, e.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return open
+}
+
+// memory is a memfd with content.
+func memory(t testing.TB, content []byte) *os.File {
+	t.Helper()
+	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), "test")
+	t.Cleanup(func() { f.Close() })
+	if _, err := f.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// payload is what a front-end sends for a program.
+func payload(t testing.TB, argv ...string) *os.File {
+	t.Helper()
+	var b []byte
+	for _, n := range []int{0x4c524f43, len(argv), 0, 0} {
+		b = binary.LittleEndian.AppendUint32(b, uint32(n))
+	}
+	return memory(t, []byte(string(b)+strings.Join(argv, "\x00")+"\x00"))
+}
+
+// pipe is a pipe for a job's output.
+func pipe(t testing.TB) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		r.Close()
+		w.Close()
+	})
+	return r, w
+}
+
+// plan is one without a repository, for which these stubs have no place.
+func plan() Plan {
+	return Plan{NoRepo: true, RootDir: true, Repo: "/nowhere", Dir: ".", TmpBytes: 1 << 20, TmpInodes: 100}
+}
+
+// run has the stub run a program, and returns what it wrote and what the stub reported, but for processes' times.
+func (s *stub) run(p Plan, argv ...string) (string, []Report) {
+	s.t.Helper()
+	r, w := pipe(s.t)
+	s.send(p.Append(), payload(s.t, argv...), w, w)
+	w.Close()
+	out, err := io.ReadAll(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(out), s.reports()
+}

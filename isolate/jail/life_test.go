@@ -1,0 +1,207 @@
+package jail
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/internal/sandboxtest"
+)
+
+// TestWaiting: before the job is known, the process that becomes it is nobody, cannot be looked into by others of its
+// user, and has nothing of the supervisor's or of process 1's.
+func TestWaiting(t *testing.T) {
+	left, _ := pipe(t)
+	s := waiting(t, left)
+	pid := s.second()
+	dir := fmt.Sprintf("/proc/%d", pid)
+	id := strconv.Itoa(nobody)
+	for key, want := range map[string]string{
+		"Uid": strings.Join([]string{id, id, id, id}, "\t"), "Gid": strings.Join([]string{id, id, id, id}, "\t"), "Groups": "",
+		"CapInh": "0000000000000000", "CapPrm": "0000000000000000", "CapEff": "0000000000000000", "CapBnd": "0000000000000000",
+		"CapAmb": "0000000000000000", "NoNewPrivs": "1", "SigBlk": "0000000000000000", "SigIgn": "0000000000000000",
+		"NSpid": fmt.Sprintf("%d\t2", pid), "NSsid": fmt.Sprintf("%d\t2", pid),
+	} {
+		if got := strings.TrimSpace(status(dir, key)); got != want {
+			t.Errorf("%s is %q, want %q", key, got, want)
+		}
+	}
+	// The owner of these files is root unless the process is dumpable (proc(5)).
+	var st unix.Stat_t
+	if err := unix.Stat(dir+"/environ", &st); err != nil || st.Uid == nobody {
+		t.Errorf("its user owns it: %d, %v", st.Uid, err)
+	}
+	open, first := descriptors(t, pid), descriptors(t, s.cmd.Process.Pid)
+	if open["4"] == "anon_inode:[landlock-ruleset]" { // where the kernel has it
+		delete(open, "4")
+	}
+	if len(open) != 4 || open["0"] != os.DevNull || open["1"] != os.DevNull || open["2"] != os.DevNull {
+		t.Errorf("it has %q open", open)
+	}
+	for n, what := range first {
+		if strings.HasPrefix(what, "socket:") && what == open["3"] {
+			t.Errorf("it has descriptor %s of process 1, %s", n, what)
+		}
+	}
+}
+
+// TestWaitingEnds: it ends with process 1, and that with the supervisor.
+func TestWaitingEnds(t *testing.T) {
+	for name, end := range map[string]func(*stub){
+		"process 1 is killed": func(s *stub) { _ = s.cmd.Process.Kill() },
+		"the supervisor ends": (*stub).hangUp,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := waiting(t)
+			fd, err := unix.PidfdOpen(s.second(), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Close(fd)
+			end(s)
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(sandboxtest.Slow(patience)/time.Millisecond))
+			if n != 1 || err != nil {
+				t.Errorf("it goes on: %d, %v", n, err)
+			}
+		})
+	}
+}
+
+// TestSecondEnds: a slot whose process 2 was killed is none, and says so.
+func TestSecondEnds(t *testing.T) {
+	s := waiting(t)
+	pid := s.second()
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	sandboxtest.Eventually(t, patience, "process 2 ends", func() bool {
+		return strings.HasPrefix(status(fmt.Sprintf("/proc/%d", pid), "State"), "Z")
+	})
+	_, w := pipe(t)
+	p := plan()
+	s.send(p.Append(), payload(t, "/bin/true"), w, w)
+	if got := s.reports(); !slices.Equal(got, []Report{{Failed, uint32(unix.EPIPE), 0, "fork"}}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestAheadFails: what process 2 cannot do ahead makes no slot, and has its name.
+func TestAheadFails(t *testing.T) {
+	for _, tt := range []struct {
+		prepare Prepare
+		want    Report
+	}{
+		{Prepare{Binds: []Bind{{Source: "/usr", Target: "/dev"}}}, Report{Failed, uint32(unix.ENOENT), 0, "session"}}, // /dev/null
+		{Prepare{Binds: []Bind{{Source: "/none", Target: "/dev"}}}, Report{Failed, uint32(unix.ENOENT), 0, "toolchains"}},
+	} {
+		if got := newStub(t, tt.prepare).reports(); !slices.Equal(got, []Report{tt.want}) {
+			t.Errorf("%+v, want %+v", got, tt.want)
+		}
+	}
+}
+
+// TestMalformedPlan: a plan that is not exactly one ends the slot.
+func TestMalformedPlan(t *testing.T) {
+	good := plan()
+	b := good.Append()
+	for name, tt := range map[string]struct {
+		b     []byte
+		files int
+	}{
+		"short":              {b[:planPaths], 3},
+		"two strings":        {b[:len(b)-1], 3},
+		"four strings":       {append(slices.Clone(b), 0), 3},
+		"no end":             {append(slices.Clone(b[:len(b)-1]), 'x'), 3},
+		"another version":    {append([]byte{planVersion + 1}, b[1:]...), 3},
+		"a relative path":    {bytes.Replace(b, []byte("/nowhere"), []byte("./nowher"), 1), 3},
+		"a long path":        {bytes.Replace(b, []byte("/nowhere"), bytes.Repeat([]byte("/"), pathSize), 1), 3},
+		"few descriptors":    {b, 2},
+		"many descriptors":   {b, 4},
+		"no descriptors":     {b, 0},
+		"too large":          {append(slices.Clone(b), make([]byte, planSize)...), 3},
+		"more than is taken": {b, 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := waiting(t)
+			null, err := os.Open(os.DevNull)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer null.Close()
+			s.send(tt.b, slices.Repeat([]*os.File{null}, tt.files)...)
+			got := s.reports()
+			if len(got) != 1 || got[0].Kind != Failed || got[0].Step != "plan" {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// TestJobDescriptors: the job has its three descriptors and nothing else, and process 1 keeps no end of its pipes.
+func TestJobDescriptors(t *testing.T) {
+	out, reports := waiting(t).run(plan(), "/bin/ls", "/proc/self/fd")
+	if out != "0\n1\n2\n3\n" { // the last is the directory
+		t.Errorf("%q", out)
+	}
+	if !slices.Equal(reports, []Report{{Kind: Gone}}) {
+		t.Errorf("%+v", reports)
+	}
+}
+
+// TestReports: what is said of a job's way and end, and no more.
+func TestReports(t *testing.T) {
+	said := plan()
+	said.SayStarted = true
+	none := Report{Failed, uint32(unix.ENOENT), 0, "exec"}
+	for _, tt := range []struct {
+		plan Plan
+		argv []string
+		want []Report
+	}{
+		{plan(), []string{"/bin/true"}, []Report{{Kind: Gone}}},
+		{plan(), []string{"/bin/sh", "-c", "exit 1"}, []Report{{Kind: Gone, Status: 1 << 8}}},
+		{plan(), []string{"/bin/sh", "-c", "kill -9 $$"}, []Report{{Kind: Gone, Status: 9}}},
+		{plan(), []string{"/bin/sh", "-c", "sleep 1000 >/dev/null 2>&1 & exit 3"}, []Report{{Kind: Exited, Status: 3 << 8}, {Kind: Gone, Status: 3 << 8}}},
+		{plan(), []string{"/bin/sh", "-c", "p=$(true & echo $!); while [ -d /proc/$p ]; do :; done; exit 3"}, []Report{{Kind: Gone, Status: 3 << 8}}}, // an orphan ends first
+		{plan(), []string{"/none"}, []Report{none}},
+		{said, []string{"/bin/true"}, []Report{{Kind: Started}, {Kind: Gone}}},
+		{said, []string{"/none"}, []Report{none}},
+	} {
+		if _, got := waiting(t).run(tt.plan, tt.argv...); !slices.Equal(got, tt.want) {
+			t.Errorf("%q: %+v, want %+v", tt.argv, got, tt.want)
+		}
+	}
+}
+
+// TestDeadline: the stub ends a job that nobody else did.
+func TestDeadline(t *testing.T) {
+	p := plan()
+	p.Wall = time.Millisecond
+	if _, got := waiting(t).run(p, "/bin/sleep", "1000"); !slices.Equal(got, []Report{{Kind: DeadlineOver}}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestOrder: a signal for the job's first process.
+func TestOrder(t *testing.T) {
+	s := waiting(t)
+	r, w := pipe(t)
+	p := plan()
+	s.send(p.Append(), payload(t, "/bin/sh", "-c", "trap 'exit 7' TERM; echo; while :; do sleep 0.01; done"), w, w)
+	w.Close()
+	if _, err := r.Read(make([]byte, 1)); err != nil { // it has set its trap
+		t.Fatal(err)
+	}
+	s.send(Order{Signal: int(unix.SIGTERM)}.Append())
+	got := s.reports()
+	if len(got) == 0 || got[len(got)-1] != (Report{Kind: Gone, Status: 7 << 8}) {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,0 +1,228 @@
+package isolate
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"corral/internal/sandboxtest"
+	"corral/job"
+)
+
+// requests is how many the only jail's scanner got so far.
+func (f *front) requests() uint64 {
+	f.t.Helper()
+	s := f.s.standing()[0].scanner
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sent
+}
+
+// silent runs a job that changes nothing, and says whether the scanner was not asked.
+func (f *front) silent(spec job.Spec) bool {
+	f.t.Helper()
+	before := f.requests()
+	if d := f.run(spec); d.ExitCode != 0 || d.Sensitive != nil || d.SensitiveIncomplete {
+		f.t.Errorf("%+v, %s", d.Result, d.err)
+	}
+	return f.requests() == before
+}
+
+// calm runs jobs that change nothing until the scanner is not asked any more.
+func (f *front) calm() {
+	f.t.Helper()
+	for range 3 {
+		if f.silent(f.spec("true")) {
+			return
+		}
+	}
+	f.t.Error("the scanner is asked again and again")
+}
+
+// sensitiveRepo makes what the following look at.
+func sensitiveRepo(t testing.TB, f *front) {
+	t.Helper()
+	shell(t, f.repo, `git init -q -b main .; mkdir plain; echo a >plain/file; echo b >.envrc; echo c >.npmrc; ln .npmrc plain/hard
+		echo d >plain/script; ln -s ../../plain/script .git/hooks/post-merge; ln -s plain/file CLAUDE.md`)
+	f.settle()
+	f.run(f.spec("true"))
+	f.calm()
+}
+
+// TestQuiet: after a job that changed nothing that a scanner looks for, it is not asked.
+func TestQuiet(t *testing.T) {
+	f := newFront(t)
+	sensitiveRepo(t, f)
+	for _, script := range []string{"true", "cat plain/hard plain/file >/dev/null; ls -lR . .git >/dev/null", "stat .envrc .git/config"} {
+		// What is said by a link's target, or by another name of a sensitive file, is as good as the file.
+		if got, want := f.silent(f.spec("sh", "-c", script)), script != "cat plain/hard plain/file >/dev/null; ls -lR . .git >/dev/null"; got != want {
+			t.Errorf("%s: silent %v", script, got)
+		}
+		f.calm()
+	}
+	put(t, f.repo+"/ordinary", "x", 0o644, owner)
+	f.calm()
+	if !f.silent(f.spec("sh", "-c", "echo y >>ordinary; cat ordinary")) {
+		t.Error("a write to an ordinary file is looked into")
+	}
+}
+
+// TestQuietKept: nor before a job with protection, but what is kept is what is there.
+func TestQuietKept(t *testing.T) {
+	f := newFront(t)
+	sensitiveRepo(t, f)
+	for _, p := range []job.Protection{job.ProtectHooks, job.ProtectAll} {
+		spec := f.spec("true")
+		spec.Protect = p
+		f.run(spec)
+		f.calm()
+		f.silent(spec)
+		if !f.silent(spec) {
+			t.Errorf("%v: the scanner is asked", p)
+		}
+		nested := filepath.Join(p.String(), "deep", ".git")
+		shell(t, f.repo, "git init -q "+filepath.Dir(nested))
+		f.settle()
+		spec.Args = []string{"sh", "-c", "echo x >>" + nested + "/config"}
+		if d := f.run(spec); d.ExitCode == 0 || d.Sensitive != nil {
+			t.Errorf("%v: what was made meanwhile is not kept: %+v", p, d.Result)
+		}
+	}
+}
+
+// python is the beginning of the programs below.
+const python = "import ctypes, mmap, os, socket, sys\n"
+
+// TestNotQuiet: whatever way a job changes what is sensitive, it is told, and once.
+func TestNotQuiet(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("python3"))
+	f := newFront(t)
+	sensitiveRepo(t, f)
+	for _, tt := range []struct{ name, code, want string }{
+		{"write", `open(".envrc", "a").write("x")`, ".envrc"},
+		{"mapped memory", `mmap.mmap(os.open(".envrc", os.O_RDWR), 1)[0] = 65; os.kill(os.getpid(), 9)`, ".envrc"},
+		{"descriptor in a socket", `
+a, b = socket.socketpair(); fd = os.open(".envrc", os.O_RDWR); m = mmap.mmap(fd, 1)
+socket.send_fds(a, [b"x"], [fd, a.fileno(), b.fileno()]); os.close(fd); m[0] = 66; os.kill(os.getpid(), 9)`, ".envrc"},
+		{"truncate", `os.truncate(".envrc", 1)`, ".envrc"},
+		{"chmod", `os.chmod(".envrc", 0o755)`, ".envrc"},
+		{"times", `os.utime(".envrc", (1, 1))`, ".envrc"},
+		{"attribute", `os.setxattr(".envrc", "user.x", b"x")`, ".envrc"},
+		{"allocate", `os.posix_fallocate(os.open(".envrc", os.O_RDWR), 0, 8192)`, ".envrc"},
+		{"renamed over", `open("n", "w").write("x"); os.rename("n", ".envrc")`, ".envrc"},
+		{"one more name", `os.link(".envrc", "plain/later")`, ".envrc"},
+		{"by the name of an earlier job", `open("plain/later", "a").write("x")`, ".envrc"},
+		{"by a name that was there", `open("plain/hard", "a").write("x")`, ".npmrc"},
+		{"without a name, then with", `fd = os.open(".", os.O_TMPFILE | os.O_RDWR); ctypes.CDLL(None).linkat(-100, b"/proc/self/fd/%d" % fd, -100, b".profile", 0x400)`, ".profile"},
+		{"script behind a hook", `open("plain/script", "a").write("x")`, ".git/hooks/post-merge"},
+		{"the way to it", `os.rename("plain", "p"); os.mkdir("plain"); open("plain/script", "w").write("x")`, ".git/hooks/post-merge"},
+		{"link", `os.unlink("CLAUDE.md"); os.symlink("p/script", "CLAUDE.md")`, "CLAUDE.md"},
+		{"nested repository", `os.makedirs("x/y/z/.git/hooks"); open("x/y/z/.git/hooks/update", "w").write("x")`, "x/y/z/.git/hooks/update"},
+		{"directory renamed", `os.rename("x", "w")`, "w/y/z/.git/hooks/update"},
+		{"directory closed", `os.chmod(".git/hooks", 0)`, ".git/hooks"},
+		{"directory opened, and a hook", `os.chmod(".git/hooks", 0o755); open(".git/hooks/update", "w").write("x")`, ".git/hooks/update"},
+		{"removed", `os.unlink(".envrc")`, ".envrc"},
+	} {
+		f.settle()
+		if tt.name != "directory opened, and a hook" {
+			f.calm()
+		}
+		f.settle()
+		d := f.run(f.spec("python3", "-c", python+tt.code))
+		if !slices.Contains(d.Sensitive, tt.want) {
+			t.Errorf("%s: %q, %+v, %s", tt.name, d.Sensitive, d.Result, d.err)
+		}
+	}
+	f.calm()
+}
+
+// TestQuietTogether: who looks first takes what happened from the queue; who ends later is not silent for that. What a
+// descriptor does that one job opened and another has is told too.
+func TestQuietTogether(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("python3"))
+	f := newFront(t)
+	sensitiveRepo(t, f)
+	idle := f.spec("sh", "-c", "echo ready; read x; true")
+	first, second := f.launch(idle), f.launch(idle)
+	if f.silent(f.spec("sh", "-c", "echo x >new")) {
+		t.Error("what is new is not looked at")
+	}
+	asked := f.requests()
+	for _, l := range []*live{first, second} {
+		if d, err := l.end(); err != nil || d.ExitCode != 0 {
+			t.Errorf("%+v, %v", d.Result, err)
+		}
+	}
+	if got := f.requests() - asked; got != 2 {
+		t.Errorf("%d requests for two jobs that lived when another changed something", got)
+	}
+	f.calm()
+
+	f.settle()
+	holder := f.launch(f.spec("python3", "-c", python+`
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.bind("s"); s.listen(); fd = os.open(".npmrc", os.O_RDWR)
+print("ready", flush=True); c, _ = s.accept(); socket.send_fds(c, [b"x"], [fd]); sys.stdin.read()`))
+	f.run(f.spec("true")) // takes what opening was from the queue
+	d := f.run(f.spec("python3", "-c", python+`
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect("s"); _, fds, _, _ = socket.recv_fds(s, 1, 1); mmap.mmap(fds[0], 1)[0] = 67`))
+	if !slices.Equal(d.Sensitive, []string{".npmrc"}) {
+		t.Errorf("with another's descriptor: %+v, %s", d.Result, d.err)
+	}
+	if d, err := holder.end(); err != nil || d.ExitCode != 0 {
+		t.Errorf("%+v, %v, %s", d.Result, err, d.err)
+	}
+	f.calm()
+}
+
+// launch starts a job and waits until it says that it is ready.
+func (f *front) launch(spec job.Spec) *live {
+	f.t.Helper()
+	l, err := f.start(spec)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	l.until("ready")
+	return l
+}
+
+// TestTakeEvents: only an inotify instance is one.
+func TestTakeEvents(t *testing.T) {
+	open := func(fd int, err error) *os.File {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return os.NewFile(uintptr(fd), "test")
+	}
+	inotify := func() *os.File { return open(unix.InotifyInit1(unix.IN_CLOEXEC)) }
+	for _, tt := range []struct {
+		name  string
+		files []*os.File
+		ok    bool
+	}{
+		{"nothing", nil, true},
+		{"inotify", []*os.File{inotify()}, true},
+		{"two", []*os.File{inotify(), inotify()}, false},
+		{"eventfd", []*os.File{open(unix.Eventfd(0, unix.EFD_CLOEXEC))}, false},
+		{"fanotify's kin by name", []*os.File{open(unix.MemfdCreate("anon_inode:inotify", unix.MFD_CLOEXEC))}, false},
+		{"device", []*os.File{open(unix.Open("/dev/zero", unix.O_RDONLY|unix.O_CLOEXEC, 0))}, false},
+	} {
+		got, err := takeEvents(tt.files)
+		if (err == nil) != tt.ok || (got != nil) != (tt.ok && tt.files != nil) {
+			t.Errorf("%s: %v, %v", tt.name, got, err)
+		}
+		if got != nil && somethingToRead(got) {
+			t.Errorf("%s: there is something to read", tt.name)
+		}
+		for _, f := range tt.files {
+			if closed := f.Close() != nil; closed == tt.ok {
+				t.Errorf("%s: closed %v", tt.name, closed)
+			}
+		}
+		if got != nil && !somethingToRead(got) {
+			t.Errorf("%s: quiet when it is closed", tt.name)
+		}
+	}
+}

@@ -1,0 +1,256 @@
+package scan
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/internal/sandboxtest"
+)
+
+// serving makes the server of a repository, and asks it to remember that.
+func serving(t *testing.T, dir string) *server {
+	t.Helper()
+	s := &server{repo: scanner(t, dir, Bounds{}), events: newEvents()}
+	t.Cleanup(s.events.stop)
+	s.repo.watch(s.events)
+	ask(t, s, OpBaseline, time.Time{})
+	return s
+}
+
+func ask(t *testing.T, s *server, op Op, since time.Time) (Answer, []string) {
+	t.Helper()
+	a, err := ReadAnswer(s.answer(op, since))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, slices.DeleteFunc(strings.Split(a.Paths, "\x00"), func(p string) bool { return p == "" })
+}
+
+// armed asks until an answer says that all is watched and nothing happened meanwhile.
+func armed(t *testing.T, s *server) {
+	t.Helper()
+	for range 3 {
+		if a, _ := ask(t, s, OpChanged, time.Now()); a.Armed && !readable(s.events.fd) {
+			return
+		}
+	}
+	t.Fatal("not armed, or never quiet")
+}
+
+// mapped returns a shared mapping of a file, which is not open any more, and undoes it at the end.
+func mapped(t *testing.T, path string) []byte {
+	t.Helper()
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	b, err := unix.Mmap(fd, 0, 1, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(b) })
+	return b
+}
+
+// inFlight opens a file to write, and leaves the descriptor in a socket.
+func inFlight(t *testing.T, path string) {
+	t.Helper()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(pair[0]); unix.Close(pair[1]) })
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if _, err := unix.Write(fd, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Sendmsg(pair[0], []byte("x"), unix.UnixRights(fd), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must fails the test for an error of a call of the kernel.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestArmedCalls: so does each way of the kernel's to change a file, a link and what it leads to. Nothing is closed in
+// between.
+func TestArmedCalls(t *testing.T) {
+	past := []unix.Timespec{{Sec: 1}, {Sec: 1}}
+	for _, tc := range []struct {
+		name string
+		do   func(t *testing.T)
+		want string
+	}{
+		{"write", func(t *testing.T) { must(t, os.WriteFile(".envrc", []byte("new"), 0o600)) }, ".envrc"},
+		{"mapped memory", func(t *testing.T) { mapped(t, ".envrc")[0] = 'y' }, ".envrc"},
+		{"descriptor in a socket", func(t *testing.T) { inFlight(t, ".envrc") }, ".envrc"},
+		{"truncate", func(t *testing.T) { must(t, unix.Truncate(".envrc", 1)) }, ".envrc"},
+		{"chmod", func(t *testing.T) { must(t, unix.Chmod(".envrc", 0o777)) }, ".envrc"},
+		{"both times", func(t *testing.T) { must(t, unix.UtimesNanoAt(unix.AT_FDCWD, ".envrc", past, 0)) }, ".envrc"},
+		{"time of access", func(t *testing.T) {
+			must(t, unix.UtimesNanoAt(unix.AT_FDCWD, ".envrc", []unix.Timespec{{Sec: 1}, {Nsec: unix.UTIME_OMIT}}, 0))
+		}, ".envrc"},
+		{"time of change", func(t *testing.T) {
+			must(t, unix.UtimesNanoAt(unix.AT_FDCWD, ".envrc", []unix.Timespec{{Nsec: unix.UTIME_OMIT}, {Sec: 1}}, 0))
+		}, ".envrc"},
+		{"attribute", func(t *testing.T) { must(t, unix.Setxattr(".envrc", "user.x", []byte("x"), 0)) }, ".envrc"},
+		{"one more name", func(t *testing.T) { must(t, os.Link(".envrc", "plain/other")) }, ".envrc"},
+		{"write by another name", func(t *testing.T) { must(t, os.WriteFile("plain/hard", []byte("new"), 0o600)) }, ".npmrc"},
+		{"another name removed", func(t *testing.T) { must(t, os.Remove("plain/hard")) }, ".npmrc"},
+		{"another name where nobody looks", func(t *testing.T) { must(t, os.Remove("b.git/refs/hard")) }, ".yarnrc"},
+		{"renamed over", func(t *testing.T) { must(t, os.Rename("plain/file", ".envrc")) }, ".envrc"},
+		{"exchanged", func(t *testing.T) {
+			must(t, unix.Renameat2(unix.AT_FDCWD, "plain/file", unix.AT_FDCWD, ".envrc", unix.RENAME_EXCHANGE))
+		}, ".envrc"},
+		{"without a name, then with", func(t *testing.T) {
+			fd, err := unix.Open(".", unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
+			must(t, err)
+			t.Cleanup(func() { unix.Close(fd) })
+			must(t, unix.Linkat(unix.AT_FDCWD, fmt.Sprint("/proc/self/fd/", fd), unix.AT_FDCWD, ".profile", unix.AT_SYMLINK_FOLLOW))
+		}, ".profile"},
+		{"times of a link", func(t *testing.T) {
+			must(t, unix.UtimesNanoAt(unix.AT_FDCWD, "CLAUDE.md", past, unix.AT_SYMLINK_NOFOLLOW))
+		}, "CLAUDE.md"},
+		{"what a link leads to", func(t *testing.T) { must(t, os.WriteFile("plain/target", []byte("new"), 0o600)) }, "CLAUDE.md"},
+		{"replaced on a link's way", func(t *testing.T) {
+			must(t, os.Remove("plain/way"))
+			must(t, os.Symlink("file", "plain/way"))
+		}, "CLAUDE.md"},
+		{"made where a link leads", func(t *testing.T) { must(t, os.WriteFile("plain/none", nil, 0o600)) }, "AGENTS.md"},
+		{"where nobody looks but a link", func(t *testing.T) {
+			must(t, os.WriteFile("b.git/refs/new", nil, 0o600))
+			must(t, os.Rename("b.git/refs/new", "b.git/refs/target"))
+		}, "GEMINI.md"},
+		{"by a directory moved there", func(t *testing.T) {
+			must(t, os.Rename("b.git/refs", "b.git/r"))
+			must(t, os.Rename("other", "b.git/refs"))
+		}, "GEMINI.md"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			shell(t, dir, `mkdir -p plain other b.git/objects b.git/refs; echo a >.envrc; echo b >.npmrc; echo b >.yarnrc; echo c >plain/file
+				echo d >plain/target; echo e >other/target; echo f >b.git/refs/target; echo >b.git/HEAD; ln .npmrc plain/hard; ln .yarnrc b.git/refs/hard
+				ln -s target plain/way; ln -s plain/../plain/way CLAUDE.md; ln -s plain/none AGENTS.md; ln -s ./b.git/refs/target GEMINI.md`)
+			t.Chdir(dir)
+			s := serving(t, dir)
+			armed(t, s)
+			since := settle()
+			tc.do(t)
+			if !readable(s.events.fd) {
+				t.Fatal("it does not show")
+			}
+			if a, got := ask(t, s, OpChanged, since); !slices.Contains(got, tc.want) || a.Incomplete || !a.Heard {
+				t.Errorf("%+v, want %q", a, tc.want)
+			}
+			armed(t, s)
+		})
+	}
+}
+
+// TestArmedQuiet: what scans look for is not touched by these, nor by the scanner itself.
+func TestArmedQuiet(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("git"))
+	dir := t.TempDir()
+	shell(t, dir, repository)
+	s := serving(t, dir)
+	armed(t, s)
+	for _, op := range []Op{OpUsage, OpKeepHooks, OpKeepAll, OpChanged} {
+		s.answer(op, time.Now())
+		if readable(s.events.fd) {
+			t.Errorf("op %d is not quiet", op)
+		}
+	}
+	shell(t, dir, "echo more >>src/a/b/x.go; echo again >README.md; cat README.md src/a/b/x.go; ls -lR .; find .git; cat .git/HEAD .git/index")
+	if readable(s.events.fd) {
+		t.Error("reading, and writing to ordinary files, is not quiet")
+	}
+	if a, _ := ask(t, s, OpChanged, time.Time{}); a.Heard || a.Held || !a.Armed {
+		t.Errorf("%+v", a)
+	}
+	shell(t, dir, "echo >new")
+	if a, _ := ask(t, s, OpChanged, time.Now()); !a.Heard || a.Held || !a.Armed {
+		t.Errorf("an ordinary file: %+v", a)
+	}
+	shell(t, dir, "cat .git/config")
+	if a, _ := ask(t, s, OpChanged, time.Now()); !a.Heard || !a.Held || !a.Armed {
+		t.Errorf("a sensitive file opened: %+v", a)
+	}
+}
+
+// TestArmedAgain: an inode's number is used again, the queue overflows, directories come and go: what is there then is watched.
+func TestArmedAgain(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	shell(t, dir, "mkdir -p a/b; echo x >a/b/.envrc")
+	s := serving(t, dir)
+	for range 20 {
+		armed(t, s)
+		shell(t, dir, "rm -r a; mkdir -p a/b; echo x >a/b/.envrc")
+		armed(t, s)
+		must(t, os.WriteFile("a/b/.envrc", []byte("y"), 0o600))
+		if !readable(s.events.fd) {
+			t.Fatal("a new file in the place of an old one is not watched")
+		}
+	}
+	armed(t, s)
+	overflow := make([]byte, unix.SizeofInotifyEvent)
+	copy(overflow, []byte{0xff, 0xff, 0xff, 0xff})
+	overflow[5] = byte(unix.IN_Q_OVERFLOW >> 8)
+	s.events.take(overflow)
+	if len(s.events.alive) != 0 || !s.events.held {
+		t.Error("an overflow is passed over")
+	}
+	armed(t, s)
+	if want := 4; len(s.events.alive) != want { // root, a, b and the file
+		t.Errorf("%d watches, want %d", len(s.events.alive), want)
+	}
+}
+
+// TestNotArmed: what cannot be watched, or not wholly, is looked at each time.
+func TestNotArmed(t *testing.T) {
+	for _, tc := range []struct {
+		name, script string
+		change       func(s *server)
+		again        string // done then; with it, all is watched
+	}{
+		{"file system not known", "", func(s *server) { s.repo.events = nil }, ""},
+		{"no instance", "", func(s *server) { s.events.stop() }, ""},
+		{"too many", "mkdir -p a/b/c", func(s *server) { s.events.limit = 2 }, ""},
+		{"links without end", "for i in $(seq 70); do mkdir -p $i; ln -s ../x $i/CLAUDE.md; done", nil, ""},
+		{"link in a circle", "ln -s CLAUDE.md CLAUDE.md", nil, "rm CLAUDE.md"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			shell(t, dir, tc.script)
+			s := serving(t, dir)
+			if tc.change != nil {
+				tc.change(s)
+				ask(t, s, OpBaseline, time.Time{})
+			}
+			shell(t, dir, "mkdir new")
+			if a, _ := ask(t, s, OpChanged, time.Now()); a.Armed {
+				t.Errorf("%+v", a)
+			}
+			if tc.again != "" {
+				shell(t, dir, tc.again)
+				armed(t, s)
+			}
+		})
+	}
+}
