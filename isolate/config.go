@@ -46,6 +46,8 @@ type Config struct {
 	Log        *slog.Logger  // nil discards
 
 	patience time.Duration // in place of sendPatience, for tests
+	trim     time.Duration // in place of trimInterval, likewise
+	only     func() bool   // in place of onlyInstance, likewise
 
 	skip uint64 // steps of the confinement left out: for tests that show what a step is good for
 
@@ -102,6 +104,12 @@ func (c *Config) complete() error {
 	}
 	if c.patience == 0 {
 		c.patience = sendPatience
+	}
+	if c.trim == 0 {
+		c.trim = trimInterval
+	}
+	if c.only == nil {
+		c.only = onlyInstance
 	}
 	if c.JailIdle == 0 {
 		c.JailIdle = 5 * time.Minute

@@ -186,7 +186,7 @@ func (p *pool) full() {
 	p.taken = 0
 	if p.trimmer == nil && p.want > leastSlots {
 		p.low = len(p.ready)
-		p.trimmer = time.AfterFunc(trimInterval, p.trim)
+		p.trimmer = time.AfterFunc(p.jail.s.config.trim, p.trim)
 	}
 }
 
@@ -202,7 +202,7 @@ func (p *pool) trim() {
 	p.low = len(p.ready)
 	p.trimmer = nil
 	if p.want > leastSlots {
-		p.trimmer = time.AfterFunc(trimInterval, p.trim)
+		p.trimmer = time.AfterFunc(p.jail.s.config.trim, p.trim)
 	}
 }
 

@@ -64,7 +64,7 @@ func (f *front) burst(n int) {
 
 // TestDemand: as many slots wait as jobs came at once, up to the bound; what nobody needs is given back.
 func TestDemand(t *testing.T) {
-	f := newFront(t, func(c *Config) { c.Slots = 6 })
+	f := newFront(t, func(c *Config) { c.Slots, c.trim = 6, time.Hour }) // it is trimmed here
 	f.sh("true")
 	p := f.pool()
 	holds(t, p, leastSlots)
@@ -112,7 +112,7 @@ func TestNoSlots(t *testing.T) {
 
 // TestSlotsOfAll: the pool that was not used for the longest time gives its slots to one that needs them.
 func TestSlotsOfAll(t *testing.T) {
-	f := newFront(t, func(c *Config) { c.MaxSlots = 5 })
+	f := newFront(t, func(c *Config) { c.MaxSlots, c.trim = 5, time.Hour })
 	f.burst(4)
 	holds(t, f.pool(), 4)
 	other := &front{t, f.s, f.c, newRepo(t)}

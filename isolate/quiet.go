@@ -147,7 +147,7 @@ type moments struct {
 // result is made.
 func (j *jail) moment() *moment {
 	m := &moment{jail: j, at: fileTime().Add(-clockStep), chain: time.Now()}
-	if !onlyInstance() {
+	if !j.s.config.only() {
 		m.chain = time.Time{}
 	}
 	j.scannerMu.Lock()
@@ -185,7 +185,7 @@ func (m *moment) end() {
 // passed the descriptor on, through a socket in the repository, to a job that lived at the same time, and that one to
 // the next. If this job is of such a chain, the scanner is asked.
 func (m *moment) quiet() bool {
-	if m.scanner == nil || !onlyInstance() {
+	if m.scanner == nil || !m.jail.s.config.only() {
 		return false
 	}
 	nothing, held := m.scanner.quiet.since(m.pass)

@@ -52,9 +52,41 @@ func sensitiveRepo(t testing.TB, f *front) {
 	f.calm()
 }
 
+// alone has a supervisor believe that it is the only one of the machine, on which others may run.
+func alone(c *Config) { c.only = func() bool { return true } }
+
+// TestOnlyInstance: a supervisor that is not the only one asks the scanner after each job.
+func TestOnlyInstance(t *testing.T) {
+	f := newFront(t)
+	supervise(t)
+	if onlyInstance() {
+		t.Error("two supervisors are taken for one")
+	}
+	f.sh("true")
+	asked := func() uint64 {
+		s := f.s.standing()[0].scanner
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.sent
+	}
+	before := asked()
+	f.sh("true")
+	if n := asked(); n != before+1 {
+		t.Errorf("%d requests after one job", n-before)
+	}
+	f.s.config.only = func() bool { return true }
+	eventually(t, func() string {
+		before = asked()
+		if f.sh("true"); asked() != before {
+			return "asked again and again"
+		}
+		return ""
+	})
+}
+
 // TestQuiet: after a job that changed nothing that a scanner looks for, it is not asked.
 func TestQuiet(t *testing.T) {
-	f := newFront(t)
+	f := newFront(t, alone)
 	sensitiveRepo(t, f)
 	for _, script := range []string{"true", "cat plain/hard plain/file >/dev/null; ls -lR . .git >/dev/null", "stat .envrc .git/config"} {
 		// What is said by a link's target, or by another name of a sensitive file, is as good as the file.
@@ -72,7 +104,7 @@ func TestQuiet(t *testing.T) {
 
 // TestQuietKept: nor before a job with protection, but what is kept is what is there.
 func TestQuietKept(t *testing.T) {
-	f := newFront(t)
+	f := newFront(t, alone)
 	sensitiveRepo(t, f)
 	for _, p := range []job.Protection{job.ProtectHooks, job.ProtectAll} {
 		spec := f.spec("true")
@@ -99,7 +131,7 @@ const python = "import ctypes, mmap, os, socket, sys\n"
 // TestNotQuiet: whatever way a job changes what is sensitive, it is told, and once.
 func TestNotQuiet(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("python3"))
-	f := newFront(t)
+	f := newFront(t, alone)
 	sensitiveRepo(t, f)
 	for _, tt := range []struct{ name, code, want string }{
 		{"write", `open(".envrc", "a").write("x")`, ".envrc"},
@@ -143,7 +175,7 @@ socket.send_fds(a, [b"x"], [fd, a.fileno(), b.fileno()]); os.close(fd); m[0] = 6
 // descriptor does that one job opened and another has is told too.
 func TestQuietTogether(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("python3"))
-	f := newFront(t)
+	f := newFront(t, alone)
 	sensitiveRepo(t, f)
 	idle := f.spec("sh", "-c", "echo ready; read x; true")
 	first, second := f.launch(idle), f.launch(idle)
