@@ -69,6 +69,9 @@ func (sl *slot) wait(patience time.Duration) error {
 	}
 	return raw.Read(func(fd uintptr) bool {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		for errors.Is(err, unix.EINTR) { // nobody would look again: the poller tells of a change once
+			n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		}
 		return n > 0 && err == nil
 	})
 }

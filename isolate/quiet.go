@@ -83,6 +83,9 @@ func somethingToRead(f *os.File) bool {
 	err = conn.Control(func(fd uintptr) {
 		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		n, err := unix.Poll(p, 0)
+		for errors.Is(err, unix.EINTR) {
+			n, err = unix.Poll(p, 0)
+		}
 		some = err != nil || n != 0
 	})
 	return some || err != nil

@@ -45,7 +45,7 @@ func (f *front) calm() {
 // sensitiveRepo makes what the following look at.
 func sensitiveRepo(t testing.TB, f *front) {
 	t.Helper()
-	shell(t, f.repo, `git init -q -b main .; mkdir plain; echo a >plain/file; echo b >.envrc; echo c >.npmrc; ln .npmrc plain/hard
+	shell(t, f.repo, `mkdir -p .git/hooks .git/objects .git/refs; echo ref: refs/heads/main >.git/HEAD; echo '[core]' >.git/config; mkdir plain; echo a >plain/file; echo b >.envrc; echo c >.npmrc; ln .npmrc plain/hard
 		echo d >plain/script; ln -s ../../plain/script .git/hooks/post-merge; ln -s plain/file CLAUDE.md`)
 	f.settle()
 	f.run(f.spec("true"))
@@ -116,7 +116,7 @@ func TestQuietKept(t *testing.T) {
 			t.Errorf("%v: the scanner is asked", p)
 		}
 		nested := filepath.Join(p.String(), "deep", ".git")
-		shell(t, f.repo, "git init -q "+filepath.Dir(nested))
+		shell(t, f.repo, "mkdir -p "+filepath.Dir(nested)+"; cp -r .git "+nested)
 		f.settle()
 		spec.Args = []string{"sh", "-c", "echo x >>" + nested + "/config"}
 		if d := f.run(spec); d.ExitCode == 0 || d.Sensitive != nil {
@@ -130,7 +130,7 @@ const python = "import ctypes, mmap, os, socket, sys\n"
 
 // TestNotQuiet: whatever way a job changes what is sensitive, it is told, and once.
 func TestNotQuiet(t *testing.T) {
-	sandboxtest.Require(t, sandboxtest.Program("python3"))
+	sandboxtest.Require(t, sandboxtest.Program("pydoc3")) // of a Python that is whole
 	f := newFront(t, alone)
 	sensitiveRepo(t, f)
 	for _, tt := range []struct{ name, code, want string }{
@@ -174,7 +174,7 @@ socket.send_fds(a, [b"x"], [fd, a.fileno(), b.fileno()]); os.close(fd); m[0] = 6
 // TestQuietTogether: who looks first takes what happened from the queue; who ends later is not silent for that. What a
 // descriptor does that one job opened and another has is told too.
 func TestQuietTogether(t *testing.T) {
-	sandboxtest.Require(t, sandboxtest.Program("python3"))
+	sandboxtest.Require(t, sandboxtest.Program("pydoc3")) // of a Python that is whole
 	f := newFront(t, alone)
 	sensitiveRepo(t, f)
 	idle := f.spec("sh", "-c", "echo ready; read x; true")

@@ -187,7 +187,7 @@ func TestAttempts(t *testing.T) {
 					t.Errorf("exact %v: %+v\nwant %q", s.exact, rep, tc.want)
 				}
 			}
-			shown := readable(watching.events.fd)
+			shown := shows(watching.events.fd)
 			if a, got := ask(t, watching, OpChanged, since); !slices.Equal(got, tc.want) || a.Heard != shown || tc.want != nil && !shown {
 				t.Errorf("%+v, shown %v", a, shown)
 			}

@@ -78,10 +78,14 @@ func (e *events) drain() {
 	}
 	e.heard, e.held = false, false
 	for range drainReads {
-		if !readable(e.fd) {
+		some, err := readable(e.fd)
+		if err == nil && !some {
 			return
 		}
-		n, err := unix.Read(e.fd, e.buf)
+		n := 0
+		if err == nil {
+			n, err = unix.Read(e.fd, e.buf)
+		}
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
@@ -94,10 +98,11 @@ func (e *events) drain() {
 	}
 }
 
-func readable(fd int) bool {
+// readable says whether a read would not wait. Of an error, EINTR among them, nobody knows, and a read might wait for ever.
+func readable(fd int) (bool, error) {
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(p, 0)
-	return err != nil || n > 0
+	return n > 0 && p[0].Revents&unix.POLLIN != 0, err
 }
 
 // take reads records of struct inotify_event, see inotify(7): watch, mask, cookie and length of the name, 4 bytes each.
