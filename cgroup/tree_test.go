@@ -177,9 +177,13 @@ func empty(t testing.TB, g *Job) {
 // until waits for something that the kernel tells no one of.
 func until(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(5 * time.Millisecond) {
+	patience := 30 * time.Second
+	if os.Getenv("CORRAL_TEST_SCALE") != "" {
+		patience = 2 * time.Minute // processors are emulated
+	}
+	for end := time.Now().Add(patience); !f(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("no %s in 30 s", what)
+			t.Fatalf("no %s in %v", what, patience)
 		}
 	}
 }

@@ -121,12 +121,13 @@ func exists(path string) bool {
 func eventually(t testing.TB, what func() string) {
 	t.Helper()
 	var said string
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	patience := sandboxtest.Slow(30 * time.Second)
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		if said = what(); said == "" {
 			return
 		}
 	}
-	t.Errorf("after 30 s: %s", said)
+	t.Errorf("after %v: %s", patience, said)
 }
 
 // newRepo makes an empty repository of the owner.
