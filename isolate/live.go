@@ -50,15 +50,12 @@ func (r *run) settle(o wire.Outcome) bool {
 
 // ask brings about the job's end, if that is not settled yet. One that does not run yet ends when it would begin.
 func (r *run) ask(o wire.Outcome) {
-	r.mu.Lock()
-	settled, sl := r.outcome != 0, r.slot
-	if !settled {
-		r.outcome = o
-	}
-	r.mu.Unlock()
-	if settled {
+	if !r.settle(o) {
 		return
 	}
+	r.mu.Lock()
+	sl := r.slot
+	r.mu.Unlock()
 	if sl != nil {
 		sl.kill()
 	}

@@ -68,12 +68,20 @@ func (sl *slot) wait(patience time.Duration) error {
 		return fmt.Errorf("pidfd: %w", err)
 	}
 	return raw.Read(func(fd uintptr) bool {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-		for errors.Is(err, unix.EINTR) { // nobody would look again: the poller tells of a change once
-			n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-		}
+		n, err := poll(fd)
 		return n > 0 && err == nil
 	})
+}
+
+// poll is poll(2) for reading, which does not wait. It is asked again when it is interrupted: nobody else would, for the
+// runtime's poller tells of a change once.
+func poll(fd uintptr) (n int, err error) {
+	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err = unix.Poll(p, 0)
+	for errors.Is(err, unix.EINTR) {
+		n, err = unix.Poll(p, 0)
+	}
+	return n, err
 }
 
 // lives says whether a job can have the slot: the kernel may have ended its stub when the host had no memory left.

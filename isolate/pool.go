@@ -2,15 +2,16 @@ package isolate
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
 
 // A pool holds the slots of one jail that wait for jobs, and those that are still to be taken down.
 //
-// Both are made and taken down beside the jobs, and as far as that can wait while no job runs: a process that joins a
-// cgroup of version 1 holds up every fork and exit of the machine for as long as an RCU grace period, and what the kernel
-// does for namespaces takes a processor from the next job. A job that finds no slot makes its own.
+// Both are made and taken down beside the jobs, and as far as that can wait while no job runs: what the kernel does for
+// namespaces takes a processor from the next job, and where a stub cannot join its cgroups by itself, every fork and exit of
+// the machine waits for that (see cgroup.Job.Attach). A job that finds no slot makes its own.
 //
 // How many wait follows the demand. The pool grows to what jobs took since it was full, when one of them found nothing;
 // and it gives back half of those that were never needed in a while (the working set of Bonwick and Adams, Magazines and
@@ -126,14 +127,15 @@ func (p *pool) start() {
 func (p *pool) rested() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.closed && !p.tending && p.busy() {
+	switch {
+	case p.closed, p.tending:
+	case p.busy():
 		p.rest.Reset(restTime)
 		return
-	}
-	p.rest = nil
-	if !p.closed && !p.tending {
+	default:
 		p.start()
 	}
+	p.rest = nil
 }
 
 // tend does what there is to do, until a job comes for which it can wait.
@@ -184,7 +186,15 @@ func (p *pool) pause() {
 // full notes that as many wait as are wanted. The caller holds p.mu.
 func (p *pool) full() {
 	p.taken = 0
-	if p.trimmer == nil && p.want > leastSlots {
+	if p.trimmer == nil {
+		p.trimLater()
+	}
+}
+
+// trimLater has the pool trimmed, if it may give something back then. The caller holds p.mu.
+func (p *pool) trimLater() {
+	p.trimmer = nil
+	if p.want > leastSlots {
 		p.low = len(p.ready)
 		p.trimmer = time.AfterFunc(p.jail.s.config.trim, p.trim)
 	}
@@ -199,11 +209,7 @@ func (p *pool) trim() {
 	}
 	p.want = max(leastSlots, p.want-(p.low+1)/2)
 	p.giveBack(len(p.ready) - p.want)
-	p.low = len(p.ready)
-	p.trimmer = nil
-	if p.want > leastSlots {
-		p.trimmer = time.AfterFunc(p.jail.s.config.trim, p.trim)
-	}
+	p.trimLater()
 }
 
 // giveBack has n of the slots that wait taken down, the oldest first. The caller holds p.mu.
@@ -214,7 +220,7 @@ func (p *pool) giveBack(n int) {
 	for _, sl := range p.ready[:n] {
 		p.used = append(p.used, usedSlot{sl, time.Now()})
 	}
-	p.ready = append([]*slot(nil), p.ready[n:]...)
+	p.ready = slices.Clone(p.ready[n:])
 	p.jail.s.slots.Add(-int64(n))
 	p.arrange()
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/isolate/scan"
+	"corral/isolate/wire"
 )
 
 // Most jobs change nothing that a scanner looks for. It watches what it looked at, by inotify(7), and the supervisor has that
@@ -81,11 +82,7 @@ func somethingToRead(f *os.File) bool {
 	}
 	some := true
 	err = conn.Control(func(fd uintptr) {
-		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(p, 0)
-		for errors.Is(err, unix.EINTR) {
-			n, err = unix.Poll(p, 0)
-		}
+		n, err := poll(fd)
 		some = err != nil || n != 0
 	})
 	return some || err != nil
@@ -106,9 +103,7 @@ func takeEvents(files []*os.File) (*os.File, error) {
 			return files[0], nil
 		}
 	}
-	for _, f := range files {
-		f.Close()
-	}
+	wire.CloseAll(files)
 	return nil, err
 }
 

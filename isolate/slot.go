@@ -64,33 +64,25 @@ func (j *jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*slot,
 	if sl.user, err = j.takeUser(profile); err != nil {
 		return nil, err
 	}
-	left := false // a process of it: then neither its cgroup nor its user id is used again
-	u.push(func() {
-		if !left {
-			j.returnUser(sl.user)
-		}
-	})
+	u.push(func() { j.returnUser(sl.user) })
 	if sl.idmap, err = j.idmap(sl.user); err != nil {
 		return nil, err
 	}
 	if sl.group, err = j.groups.Job(j.s.name("job-"), limits); err != nil {
 		return nil, err
 	}
-	u.push(func() {
-		err := sl.group.Remove()
-		left = left || err != nil
-		j.report("cgroup", err)
-	})
+	u.push(func() { j.report("cgroup", sl.group.Remove()) })
 	if err := sl.group.WatchOOM(sl.outOfMemory); err != nil {
 		return nil, err
 	}
-	if err := j.startStub(sl, &u); err != nil {
+	if err := j.startStub(sl); err != nil {
 		return nil, err
 	}
+	u.keep() // from here on there is a process, and all goes with it
 	if err := j.confine(sl, profile); err != nil {
+		sl.destroy()
 		return nil, err
 	}
-	u.keep()
 	return sl, nil
 }
 
@@ -104,7 +96,7 @@ func (sl *slot) outOfMemory() {
 }
 
 // startStub has the init start the slot's stub, in its group of the unified hierarchy where a process can be born there.
-func (j *jail) startStub(sl *slot, u *undo) error {
+func (j *jail) startStub(sl *slot) error {
 	ours, theirs, err := wire.PairFor(stubMessage)
 	if err != nil {
 		return err
@@ -124,14 +116,8 @@ func (j *jail) startStub(sl *slot, u *undo) error {
 	sl.pidfd, err = j.askSlot(files)
 	if err != nil {
 		ours.Close()
-		return err
 	}
-	u.push(func() {
-		ours.Close() // the stub ends with it
-		j.report("process", sl.wait(slotPatience))
-		sl.pidfd.Close()
-	})
-	return nil
+	return err
 }
 
 // confine has the stub do what can be done before the job is known, in all of the slot's groups. Process 2, which it forks

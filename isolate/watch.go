@@ -38,12 +38,10 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *Request, te
 	}
 	result.Wall = int64(time.Since(start))
 	result.LayerFull, result.FilesFull = layer.LayerFull, layer.FilesFull
-	var scanned sync.WaitGroup
-	if q.writes() && sl.jail.scanned() {
-		scanned.Go(func() { sl.jail.sensitive(since, &result) })
-	}
 	sl.account(&result)
-	scanned.Wait()
+	if q.writes() && sl.jail.scanned() {
+		sl.jail.sensitive(since, &result)
+	}
 	return result, nil
 }
 
@@ -59,7 +57,9 @@ func (s *Supervisor) watch(ctx context.Context, sl *slot, r *run, terminal func(
 	if gone && err == nil && result.Outcome == wire.Exited {
 		return result, nil
 	}
-	sl.kill()
+	if mine { // else who asked for the end has done it
+		sl.kill()
+	}
 	if waited := sl.wait(slotPatience); err == nil {
 		err = waited
 	}

@@ -32,15 +32,7 @@ func (c *Client) State(uid uint32) (*os.File, error) {
 
 // ask sends a request and waits for its one Answer.
 func (c *Client) ask(ctx context.Context, request func(tag uint32) []byte) ([]*os.File, error) {
-	k, err := c.register()
-	if err != nil {
-		return nil, err
-	}
-	defer c.unregister(k)
-	if err := c.send(request(k.tag)); err != nil {
-		return nil, err
-	}
-	a, err := c.awaitWithin(ctx, k)
+	a, err := c.exchange(ctx, request)
 	if err != nil {
 		return nil, err
 	}

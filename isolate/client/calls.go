@@ -73,6 +73,19 @@ func (c *Client) send(message []byte, files ...*os.File) error {
 	return fmt.Errorf("%w: %w", job.ErrUnavailable, reason(err))
 }
 
+// exchange sends a request that has one answer, and returns that; its files are the caller's to close.
+func (c *Client) exchange(ctx context.Context, request func(tag uint32) []byte, files ...*os.File) (answer, error) {
+	k, err := c.register()
+	if err != nil {
+		return answer{}, err
+	}
+	defer c.unregister(k)
+	if err := c.send(request(k.tag), files...); err != nil {
+		return answer{}, err
+	}
+	return c.awaitWithin(ctx, k)
+}
+
 // await returns the next answer to a call. Without one the connection has ended, or the call.
 func (c *Client) await(k *call) (answer, error) {
 	c.mu.Lock()
@@ -102,7 +115,8 @@ func (c *Client) await(k *call) (answer, error) {
 	}
 }
 
-// awaitWithin is await until ctx ends. The goroutine that waits ends then, or, if it receives, with the next message.
+// awaitWithin is await until ctx ends; the caller unregisters k then, and what still comes is closed. The goroutine that waits
+// ends with that or, if it receives, with the next message.
 func (c *Client) awaitWithin(ctx context.Context, k *call) (answer, error) {
 	if ctx.Done() == nil {
 		return c.await(k)
@@ -111,23 +125,21 @@ func (c *Client) awaitWithin(ctx context.Context, k *call) (answer, error) {
 		answer
 		err error
 	}
-	done := make(chan outcome, 1)
+	done := make(chan outcome)
 	go func() {
 		a, err := c.await(k)
-		done <- outcome{a, err}
+		select {
+		case done <- outcome{a, err}:
+		case <-ctx.Done(): // what came at the same moment is closed
+			wire.CloseAll(a.files)
+		}
 	}()
 	select {
 	case <-ctx.Done():
+		return answer{}, ctx.Err()
 	case o := <-done:
 		return o.answer, o.err
 	}
-	c.unregister(k) // what comes now is closed
-	select {
-	case o := <-done: // what came at the same moment is too
-		wire.CloseAll(o.files)
-	default:
-	}
-	return answer{}, ctx.Err()
 }
 
 // receive passes answers to who waits for them until k has one, or is no call any more, or the connection ends. The caller

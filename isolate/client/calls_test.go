@@ -77,11 +77,7 @@ func TestTurns(t *testing.T) {
 func TestBusy(t *testing.T) {
 	sandboxtest.Leaks(t)
 	c, s := supervisor(t)
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer null.Close()
+	null := devNull(t)
 	var work sync.WaitGroup
 	busy, done := make(chan struct{}), make(chan struct{})
 	var others sync.WaitGroup
@@ -139,11 +135,7 @@ func TestBusy(t *testing.T) {
 func TestGivesUp(t *testing.T) {
 	sandboxtest.Leaks(t)
 	c, s := supervisor(t)
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer null.Close()
+	null := devNull(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var left sync.WaitGroup
 	left.Go(func() {
@@ -199,15 +191,7 @@ func TestErr(t *testing.T) {
 func BenchmarkRun(b *testing.B) {
 	for _, many := range []int{1, 64} {
 		b.Run(fmt.Sprintf("%d at once", many), func(b *testing.B) {
-			ours, file, err := wire.Pair()
-			if err != nil {
-				b.Fatal(err)
-			}
-			theirs, err := wire.NewConn(file)
-			if err != nil {
-				b.Fatal(err)
-			}
-			c := New(ours)
+			c, theirs := supervisor(b)
 			c.ByPath = true
 			var work sync.WaitGroup
 			work.Go(func() { answerAll(theirs) })
@@ -238,7 +222,6 @@ func BenchmarkRun(b *testing.B) {
 			}
 			c.Close()
 			work.Wait()
-			theirs.Close()
 		})
 	}
 }

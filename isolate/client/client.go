@@ -76,15 +76,7 @@ func (c *Client) Close() error {
 
 // Hello asks the supervisor who it is.
 func (c *Client) Hello() (wire.Welcome, error) {
-	k, err := c.register()
-	if err != nil {
-		return wire.Welcome{}, err
-	}
-	defer c.unregister(k)
-	if err := c.send(wire.Empty(wire.OpHello, k.tag)); err != nil {
-		return wire.Welcome{}, err
-	}
-	a, err := c.await(k)
+	a, err := c.exchange(context.Background(), func(tag uint32) []byte { return wire.Empty(wire.OpHello, tag) })
 	if err != nil {
 		return wire.Welcome{}, err
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // supervisor returns a client and the other end of its connection.
-func supervisor(t *testing.T) (*Client, *wire.Conn) {
+func supervisor(t testing.TB) (*Client, *wire.Conn) {
 	t.Helper()
 	ours, file, err := wire.Pair()
 	if err != nil {
@@ -49,6 +49,17 @@ func streams(t *testing.T) job.Stdio {
 		*to = w
 	}
 	return s
+}
+
+// devNull returns a file to be passed.
+func devNull(t *testing.T) *os.File {
+	t.Helper()
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
 }
 
 // next receives one message of a client.
@@ -197,15 +208,9 @@ func TestLost(t *testing.T) {
 func TestUnknownAnswers(t *testing.T) {
 	sandboxtest.Leaks(t)
 	c, s := supervisor(t)
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	null := devNull(t)
 	answered := make(chan struct{})
-	defer func() {
-		<-answered
-		null.Close()
-	}()
+	defer func() { <-answered }()
 	go func() {
 		defer close(answered)
 		head, _, _ := next(t, s)

@@ -105,15 +105,7 @@ func (c *Client) RemoveImage(ctx context.Context, name string) error {
 
 // one sends a request and waits for its one answer, which is of kind want or a refusal.
 func (c *Client) one(ctx context.Context, want wire.Op, request func(tag uint32) []byte, files ...*os.File) (answer, error) {
-	k, err := c.register()
-	if err != nil {
-		return answer{}, err
-	}
-	defer c.unregister(k)
-	if err := c.send(request(k.tag), files...); err != nil {
-		return answer{}, err
-	}
-	a, err := c.awaitWithin(ctx, k)
+	a, err := c.exchange(ctx, request, files...)
 	if err != nil {
 		return answer{}, err
 	}
