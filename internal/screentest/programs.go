@@ -228,12 +228,15 @@ func vi(s *Screen, repo string) {
 	if got, err := os.ReadFile(filepath.Join(repo, "poem")); string(got) != "roses are red\n" {
 		s.t.Errorf("the file holds %q (%v)", got, err)
 	}
+	// A SIGWINCH that comes right before vi waits for a key is seen with that key only, on any terminal.
 	s.Resize(20, 90)
+	s.Type("h")
 	s.Await("the text on the larger screen", func(v View) bool { return v.Line(0) == "roses are red" && empty(v, 20) })
 	s.Type(":set lines? columns?\r")
 	s.Await("the new size", func(v View) bool { return v.Holds("lines=20") && v.Holds("columns=90") })
 	s.Type("\r")
 	s.Resize(8, 40)
+	s.Type("h")
 	s.Await("the text on the smaller screen", func(v View) bool { return v.Line(0) == "roses are red" && empty(v, 8) })
 	s.Type(":q\r")
 }
