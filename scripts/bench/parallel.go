@@ -43,7 +43,7 @@ func parallelMode(ctx context.Context, o *options) error {
 					rates[r] = map[int]*rate{}
 				}
 				if rates[r][n] == nil {
-					rates[r][n] = &rate{}
+					rates[r][n] = &rate{failed: r.Run()} // what the first call opens, a session for one, is not counted
 				}
 				if t := rates[r][n]; t.failed == nil {
 					t.failed = t.slice(ctx, r, n, o.slice)

@@ -20,6 +20,9 @@ const (
 	warmJobs    = 5   // in each of many repositories, after the first
 )
 
+// settling is how long a jail that was just built is given, and one whose job ended, until the next slot waits.
+const settling = 100 * time.Millisecond
+
 // scaleMode is what many jobs cost: in a row, at once, and in many repositories. Each part has a supervisor of its own, and
 // keeps its curve whatever becomes of the next.
 func scaleMode(ctx context.Context, o *options) error {
@@ -59,14 +62,20 @@ func (o *options) part(ctx context.Context, repos int, run func(context.Context,
 	return run(ctx, &own, c)
 }
 
-// medianOf runs f n times and returns the median in milliseconds.
-func medianOf(ctx context.Context, n int, f func() error) (float64, error) {
-	times, err := (&Row{Run: f}).batch(ctx, pace{n, 0})
+// medianOf runs f n times, each after a pause, and returns the median in milliseconds.
+func medianOf(ctx context.Context, n int, pause time.Duration, f func() error) (float64, error) {
+	r := &Row{Run: f}
 	var all []float64
-	for _, t := range times {
-		all = append(all, ms(t))
+	for range n {
+		times, err := r.batch(ctx, pace{1, pause})
+		if err != nil {
+			return 0, err
+		}
+		for _, t := range times {
+			all = append(all, ms(t))
+		}
 	}
-	return quantile(all, 0.5), err
+	return quantile(all, 0.5), nil
 }
 
 // scaleRow runs many jobs one after the other: the last must cost what the first did.
@@ -76,11 +85,11 @@ func scaleRow(ctx context.Context, o *options, c *client.Client) error {
 	corral, base := Curve{Label: "corral, median of 100"}, Curve{Label: "bare spawn", Dashed: true}
 	memory := Curve{Label: "unshared MiB of corral"}
 	for done := 0; done < o.jobs && !o.over() && ctx.Err() == nil; done += window {
-		b, err := medianOf(ctx, windowBare, command(program))
+		b, err := medianOf(ctx, windowBare, 0, command(program))
 		if err != nil {
 			break
 		}
-		m, err := medianOf(ctx, window, func() error { return runJob(c, spec) })
+		m, err := medianOf(ctx, window, 0, func() error { return runJob(c, spec) })
 		if ctx.Err() != nil {
 			break
 		}
@@ -139,7 +148,7 @@ func scaleOnce(ctx context.Context, o *options, c *client.Client) error {
 	memory, gone := Curve{Label: "unshared MiB of all"}, Curve{Label: "gone from MemAvailable, MiB"}
 	var why error
 	for n := 0; n < o.atOnce && !o.over() && ctx.Err() == nil && why == nil; n += stepAtOnce {
-		b, err := medianOf(ctx, windowBare, command(program))
+		b, err := medianOf(ctx, windowBare, 0, command(program))
 		if err != nil {
 			break
 		}
@@ -190,7 +199,8 @@ func scaleOnce(ctx context.Context, o *options, c *client.Client) error {
 // scaleRepos runs a first job and then some more in each of many repositories, whose jails all stand.
 func scaleRepos(ctx context.Context, o *options, c *client.Client) error {
 	const title = "Repositories"
-	first, warm, base := Curve{Label: "first job"}, Curve{Label: "warm job, median of 5"}, Curve{Label: "bare spawn", Dashed: true}
+	first, base := Curve{Label: "first job"}, Curve{Label: "bare spawn", Dashed: true}
+	warm, idle := Curve{Label: "warm job, after a pause"}, Curve{Label: "bare spawn, after a pause", Dashed: true}
 	memory := Curve{Label: "unshared MiB of corral"}
 	for i, repo := range o.cold {
 		if o.over() || ctx.Err() != nil {
@@ -198,20 +208,21 @@ func scaleRepos(ctx context.Context, o *options, c *client.Client) error {
 		}
 		spec := job.Spec{Repo: repo, Args: []string{program}}
 		run := func() error { return runJob(c, spec) }
-		b, err := medianOf(ctx, windowBare, command(program))
-		f, err2 := medianOf(ctx, 1, run)
-		w, err3 := medianOf(ctx, warmJobs, run)
+		b, err := medianOf(ctx, windowBare, 0, command(program))
+		f, err2 := medianOf(ctx, 1, 0, run)
+		w, err3 := medianOf(ctx, warmJobs, settling, run)
+		wb, err4 := medianOf(ctx, warmJobs, settling, command(program))
 		if ctx.Err() != nil {
 			break
 		}
-		if err := errors.Join(err, err2, err3); err != nil {
+		if err := errors.Join(err, err2, err3, err4); err != nil {
 			return fmt.Errorf("repository %d: %w", i+1, err)
 		}
 		x := float64(i + 1)
 		for _, p := range []struct {
 			curve *Curve
 			y     float64
-		}{{&base, b}, {&first, f}, {&warm, w}} {
+		}{{&base, b}, {&first, f}, {&warm, w}, {&idle, wb}} {
 			p.curve.X, p.curve.Y = append(p.curve.X, x), append(p.curve.Y, p.y)
 		}
 		if i%10 == 9 {
@@ -226,16 +237,17 @@ func scaleRepos(ctx context.Context, o *options, c *client.Client) error {
 	if n < 2 {
 		return errors.New("interrupted before the second repository")
 	}
-	r := newResult("scale-repos", title, "repositories", "bare ms", "first job ms", "warm job ms", "first × bare", "warm × bare")
+	r := newResult("scale-repos", title, "repositories", "bare ms", "first job ms", "× bare", "bare after 100 ms", "warm job ms", "× bare")
 	part := max(1, min(10, n/2))
 	for _, s := range []struct {
 		name     string
 		from, to int
 	}{{fmt.Sprintf("the first %d", part), 0, part}, {fmt.Sprintf("the last %d of %d", part, n), n - part, n}} {
-		b, f, w := quantile(base.Y[s.from:s.to], 0.5), quantile(first.Y[s.from:s.to], 0.5), quantile(warm.Y[s.from:s.to], 0.5)
-		r.add(s.name, number(b), number(f), number(w), fmt.Sprintf("%.2f", f/b), fmt.Sprintf("%.2f", w/b))
+		at := func(c Curve) float64 { return quantile(c.Y[s.from:s.to], 0.5) }
+		r.add(s.name, number(at(base)), number(at(first)), fmt.Sprintf("%.2f", at(first)/at(base)),
+			number(at(idle)), number(at(warm)), fmt.Sprintf("%.2f", at(warm)/at(idle)))
 	}
-	r.Plots = []*Plot{{Title: title, Unit: "ms", Log: true, XLabel: "repositories with a jail", Curves: []Curve{first, base, warm}}}
+	r.Plots = []*Plot{{Title: title, Unit: "ms", Log: true, XLabel: "repositories with a jail", Curves: []Curve{first, base, warm, idle}}}
 	if len(memory.Y) > 1 {
 		r.Plots = append(r.Plots, &Plot{Title: "Memory over repositories", Unit: "MiB", XLabel: "repositories with a jail", Curves: []Curve{memory}})
 	}
