@@ -228,7 +228,7 @@ func (p *pool) giveBack(n int) {
 // make makes a slot that waits, and says whether there is one.
 func (p *pool) make() bool {
 	j := p.jail
-	if !j.s.roomForSlot(p) {
+	if !j.s.reserveSlot(p) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.want = len(p.ready) // until a job finds none
@@ -236,6 +236,7 @@ func (p *pool) make() bool {
 	}
 	sl, err := j.plainSlot()
 	if err != nil {
+		j.s.slots.Add(-1)
 		p.mu.Lock()
 		p.stuck = true
 		p.mu.Unlock()
@@ -247,27 +248,34 @@ func (p *pool) make() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ready = append(p.ready, sl)
-	j.s.slots.Add(1)
 	return true
 }
 
-// roomForSlot says whether one more slot may wait in the pool. When there are as many as there may be, the pool that no job
-// came to for the longest time gives one back.
-func (s *Supervisor) roomForSlot(p *pool) bool {
-	if s.slots.Load() < int64(s.config.MaxSlots) {
-		return true
-	}
-	p.mu.Lock()
-	oldest, when := (*pool)(nil), p.last
-	p.mu.Unlock()
-	s.mu.Lock()
-	for _, j := range s.jails {
-		if last, some := j.pool.lastJob(); some && last.Before(when) {
-			oldest, when = j.pool, last
+// reserveSlot counts one more slot that waits in the pool, if there may be one. When there are as many as there may be, the
+// pool that no job came to for the longest time gives one back.
+func (s *Supervisor) reserveSlot(p *pool) bool {
+	for s.slots.Add(1) > int64(s.config.MaxSlots) {
+		s.slots.Add(-1)
+		if other := s.longestUnused(p); other == nil || !other.give() {
+			return false
 		}
 	}
-	s.mu.Unlock()
-	return oldest != nil && oldest.give()
+	return true
+}
+
+// longestUnused is the pool with a slot to give that no job came to for the longest time, if that is longer than for p.
+func (s *Supervisor) longestUnused(p *pool) (longest *pool) {
+	p.mu.Lock()
+	when := p.last
+	p.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, j := range s.jails {
+		if last, some := j.pool.lastJob(); some && last.Before(when) {
+			longest, when = j.pool, last
+		}
+	}
+	return longest
 }
 
 // lastJob is when the last job came, and whether there is a slot to give.

@@ -2,6 +2,8 @@ package isolate
 
 import (
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -122,6 +124,24 @@ func TestSlotsOfAll(t *testing.T) {
 	f.burst(4)
 	holds(t, f.pool(), 4)
 	holds(t, other.pool(), 1)
+}
+
+// TestReserveSlot: however many pools fill at once, no more slots wait than may.
+func TestReserveSlot(t *testing.T) {
+	s := &Supervisor{config: Config{MaxSlots: 5}}
+	var reserved atomic.Int64
+	var work sync.WaitGroup
+	for range 50 {
+		work.Go(func() {
+			if s.reserveSlot(&pool{}) {
+				reserved.Add(1)
+			}
+		})
+	}
+	work.Wait()
+	if n := reserved.Load(); n != 5 || s.slots.Load() != 5 {
+		t.Errorf("%d of 5 were reserved, %d are counted", n, s.slots.Load())
+	}
 }
 
 // TestDeadSlot: a slot whose stub was killed while it waited is no job's.
