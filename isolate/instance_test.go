@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -53,6 +54,33 @@ func TestUIDPool(t *testing.T) {
 			t.Errorf("%s: %q, %v", file, name, err)
 		}
 	}
+}
+
+// TestUIDsReleasedMeanwhile: an instance is cleared while jails of another end, which takes no lock.
+func TestUIDsReleasedMeanwhile(t *testing.T) {
+	p := &uidPool{dir: filepath.Join(t.TempDir(), "uids"), base: 1 << 20, size: 100 * uidBlock}
+	var ended atomic.Bool
+	var work sync.WaitGroup
+	for range 4 {
+		work.Go(func() {
+			for !ended.Load() {
+				first, err := p.take("other")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				p.release(first)
+			}
+		})
+	}
+	for range 2000 {
+		if err := p.releaseAll("mine"); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	ended.Store(true)
+	work.Wait()
 }
 
 // TestUIDBlock: the jobs' users and the jail's root fit into one block.

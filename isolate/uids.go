@@ -75,7 +75,7 @@ func (p *uidPool) release(first uint32) {
 	_ = os.Remove(p.file((first - p.base) / uidBlock))
 }
 
-// releaseAll gives back every block of instance.
+// releaseAll gives back every block of instance. Others give back theirs meanwhile: release takes no lock.
 func (p *uidPool) releaseAll(instance string) error {
 	return p.locked(func() error {
 		entries, err := os.ReadDir(p.dir)
@@ -91,7 +91,7 @@ func (p *uidPool) releaseAll(instance string) error {
 			if err == nil && strings.TrimSpace(string(owner)) == instance {
 				err = os.Remove(path)
 			}
-			if err != nil {
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
 				return err
 			}
 		}
