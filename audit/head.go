@@ -5,11 +5,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // A state is what the head says: where the log ends, and what was promised to those who write it.
@@ -28,8 +29,9 @@ const (
 
 func (s *state) encode() []byte {
 	b := make([]byte, 0, headSize)
-	for _, n := range []uint64{s.seq, s.file, uint64(s.size), uint64(s.open), uint64(s.reserved)} {
-		digits := strconv.AppendUint(nil, n, 10)
+	var room [headDigits]byte
+	for _, n := range [...]uint64{s.seq, s.file, uint64(s.size), uint64(s.open), uint64(s.reserved)} {
+		digits := strconv.AppendUint(room[:0], n, 10)
 		for range headDigits - len(digits) {
 			b = append(b, '0')
 		}
@@ -64,20 +66,44 @@ func parseHead(b []byte) (state, error) {
 	return s, nil
 }
 
-func (l *Log) readHead() (state, error) { return headOf(l.head) }
+// readHead mostly finds what this log wrote last, and need not take that apart.
+func (l *Log) readHead() (state, error) {
+	b, err := bytesOf(l.head)
+	if err != nil {
+		return state{}, err
+	}
+	if l.told != nil && bytes.Equal(b, l.told) {
+		return l.toldOf, nil
+	}
+	return parseHead(b)
+}
 
 func headOf(f *os.File) (state, error) {
-	b := make([]byte, headSize+1)
-	n, err := f.ReadAt(b, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return state{}, fmt.Errorf("audit: %w", err)
+	b, err := bytesOf(f)
+	if err != nil {
+		return state{}, err
 	}
-	return parseHead(b[:n])
+	return parseHead(b)
+}
+
+// bytesOf reads a head, or one byte more of a file that is none. It asks once: os.File asks again, to hear that it was all.
+func bytesOf(f *os.File) ([]byte, error) {
+	b := make([]byte, headSize+1)
+	for {
+		n, err := unix.Pread(int(f.Fd()), b, 0)
+		switch {
+		case err == nil:
+			return b[:n], nil
+		case !errors.Is(err, unix.EINTR):
+			return nil, fmt.Errorf("audit: %w", &os.PathError{Op: "read", Path: f.Name(), Err: err})
+		}
+	}
 }
 
 // writeHead is not a promise: a head that is behind is brought up by who writes next.
 func (l *Log) writeHead() {
-	if _, err := l.head.WriteAt(l.at.encode(), 0); err != nil {
+	l.told, l.toldOf = l.at.encode(), l.at
+	if _, err := l.head.WriteAt(l.told, 0); err != nil {
 		l.o.Log.Warn("audit: the head is not written", "error", err)
 	}
 }

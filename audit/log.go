@@ -47,6 +47,8 @@ type Log struct {
 	fileOf  uint64   // guarded by mu: the name of file
 	at      state    // guarded by mu: as it was at our last write
 	buffer  []byte   // guarded by mu
+	told    []byte   // guarded by mu: what we wrote last to the head
+	toldOf  state    // guarded by mu: which it is
 	mended  *repair  // guarded by mu: a repair that is not written down yet
 	syncer  *syncer
 	scanMu  sync.Mutex     // before mu; the lock of scans holds off processes, not goroutines

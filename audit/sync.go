@@ -19,7 +19,8 @@ type syncer struct {
 	each bool
 	call func() error
 
-	wake   chan struct{}
+	wake   chan struct{} // with each
+	timer  *time.Timer   // without: a goroutine that waits for it is not woken by who writes, but when the group is together
 	ending chan struct{} // closed by end
 	done   chan struct{}
 
@@ -27,39 +28,36 @@ type syncer struct {
 	changed         *sync.Cond
 	written, synced uint64 // guarded by mu: seqs
 	err             error  // guarded by mu
+	armed           bool   // guarded by mu: the timer runs
 	ended           bool   // guarded by mu
 }
 
 func newSyncer(each bool, call func() error) *syncer {
 	s := &syncer{each: each, call: call, wake: make(chan struct{}, 1), ending: make(chan struct{}), done: make(chan struct{})}
 	s.changed = sync.NewCond(&s.mu)
+	s.timer = time.NewTimer(groupDelay)
+	s.timer.Stop()
 	go s.run()
 	return s
 }
 
 func (s *syncer) run() {
 	defer close(s.done)
-	for range s.wake {
-		if !s.each {
-			s.pause()
+	defer s.timer.Stop()
+	for ended := false; !ended; {
+		select {
+		case <-s.wake:
+		case <-s.timer.C:
+		case <-s.ending:
+			ended = true
 		}
 		s.once()
-	}
-	s.once()
-}
-
-// pause lets a group gather.
-func (s *syncer) pause() {
-	timer := time.NewTimer(groupDelay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-s.ending:
 	}
 }
 
 func (s *syncer) once() {
 	s.mu.Lock()
+	s.armed = false
 	target := s.written
 	idle := target == s.synced || s.err != nil
 	s.mu.Unlock()
@@ -84,14 +82,25 @@ func (s *syncer) wrote(seq uint64) error {
 	if s.ended {
 		return errClosed
 	}
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.ask()
 	for s.each && s.synced < seq && s.err == nil {
 		s.changed.Wait()
 	}
 	return s.err
+}
+
+// ask has the goroutine begin: at once, or when a group has gathered. The caller holds s.mu.
+func (s *syncer) ask() {
+	switch {
+	case s.each:
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+	case !s.armed:
+		s.armed = true
+		s.timer.Reset(groupDelay)
+	}
 }
 
 // failure says whether the disk ever failed to take something.
@@ -113,7 +122,6 @@ func (s *syncer) fail(err error) {
 func (s *syncer) end() error {
 	s.mu.Lock()
 	s.ended = true
-	close(s.wake)
 	close(s.ending)
 	s.mu.Unlock()
 	<-s.done
