@@ -234,9 +234,8 @@ func (o *Output) commit(r *job.Record) error {
 	}
 	var seals [len(o.streams)]seal
 	for i, st := range o.streams {
-		var err error
-		if seals[i], err = st.seal(); err != nil {
-			return err
+		if seals[i] = st.stored; seals[i].err != nil {
+			return seals[i].err
 		}
 	}
 	m := newManifest(o.handle, &o.begin, r, o.store.now(), o.store.ttl)
@@ -252,18 +251,17 @@ func (o *Output) commit(r *job.Record) error {
 	if err != nil {
 		return err
 	}
-	size := int64(blockSize)
-	for i, small := range [...][]byte{seals[0].small, seals[1].small, text} {
-		n := int64(len(small))
-		if small != nil {
-			_, err = fdWriter(t.files[i]).Write(small)
-		} else {
-			n, err = fileSize(t.dir, fileNames[i])
+	if _, err := fdWriter(t.files[len(seals)]).Write(text); err != nil {
+		return err
+	}
+	size := blockSize + onDisk(int64(len(text)))
+	for i, s := range seals {
+		if s.size < 0 {
+			if s.size, err = fileSize(t.dir, fileNames[i]); err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return err
-		}
-		size += onDisk(n)
+		size += onDisk(s.size)
 	}
 	return o.store.commit(t, o.handle, size)
 }

@@ -152,7 +152,7 @@ func (s *spool) end() *gap {
 func leftOut(n int64) string { return fmt.Sprintf("... (%d bytes left out) ...", n) }
 
 // finish returns what the manifest says of the stream and, when it is small, its compressed form; a large one is in its
-// file.
+// file, and there is nil.
 func (s *spool) finish() (sealed, []byte, error) {
 	if s.err != nil {
 		return sealed{}, nil, s.err

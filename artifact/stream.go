@@ -31,6 +31,7 @@ type stream struct {
 	ends  *margins // nil: nothing of it is shown that way
 	// passed is how many bytes were shown, or stored: those after redaction. Of who reads, until done.
 	passed int64
+	stored seal // of who reads, until done
 	done   chan struct{}
 }
 
@@ -74,6 +75,9 @@ func (s *stream) read() {
 	s.out(s.hide.write(b.out[:0], nil, true))
 	s.view.close()
 	s.pipe.Close()
+	if s.keep != nil { // a job's streams end before it is known what became of it, so this is in nobody's way
+		s.stored = s.seal()
+	}
 }
 
 // enlarge is for a stream that writes much.
@@ -142,13 +146,22 @@ func (s *stream) finish(d time.Duration) {
 // seal is what becomes of a stream in an artifact.
 type seal struct {
 	sealed
-	gap   *gap
-	small []byte // to be written; nil: it is in its file
+	gap  *gap
+	size int64 // of its file, in bytes; -1: who wants to know looks
+	err  error
 }
 
 // seal ends the storing.
-func (s *stream) seal() (seal, error) {
-	g := s.keep.end()
-	sum, small, err := s.keep.finish()
-	return seal{sum, g, small}, err
+func (s *stream) seal() seal {
+	r := seal{gap: s.keep.end(), size: -1}
+	var short []byte
+	if r.sealed, short, r.err = s.keep.finish(); r.err != nil || short == nil {
+		return r
+	}
+	f, err := s.keep.file()
+	if err == nil {
+		_, err = f.Write(short)
+	}
+	r.size, r.err = int64(len(short)), err
+	return r
 }

@@ -99,7 +99,7 @@ type syncer struct {
 	mu    sync.Mutex
 	fds   []int       // guarded by mu: to be synced and closed
 	all   bool        // guarded by mu: more than fds are to be synced
-	due   bool        // guarded by mu: the timer runs, for what there is
+	due   bool        // guarded by mu: the timer runs
 	timer *time.Timer // guarded by mu: nil before the first artifact
 }
 
@@ -125,6 +125,18 @@ func (y *syncer) add(fds []int) {
 		}
 		y.fds = append(y.fds, fd)
 	}
+	y.start()
+}
+
+// wind has the timer run for an artifact that is to come soon. It may come later, or never: then there is nothing to do yet.
+func (y *syncer) wind() {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.start()
+}
+
+// start has the timer run. The caller holds the lock.
+func (y *syncer) start() {
 	switch {
 	case y.due:
 		return

@@ -85,7 +85,9 @@ func (s *Store) prepare(handle string) *pending {
 	p := &pending{done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
-		p.temp, p.err = s.makeTemp(handle)
+		if p.temp, p.err = s.makeTemp(handle); p.err == nil && s.syncer != nil {
+			s.syncer.wind() // now, and not while a reply waits: to set a timer wakes who waits for timers
+		}
 	}()
 	return p
 }

@@ -20,9 +20,12 @@ const (
 	maxCount  = 1 << 22
 )
 
+// fields is how many limits there are.
+const fields = 10
+
 // Fields returns every limit of l in a fixed order.
-func (l *Limits) Fields() []Field {
-	return []Field{
+func (l *Limits) Fields() [fields]Field {
+	return [...]Field{
 		{"memory", &l.Memory, minMemory, maxBytes, false},
 		{"cpus", &l.MilliCPUs, 10, 1_000_000, true},
 		{"pids", &l.PIDs, 2, maxCount, false},

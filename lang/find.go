@@ -58,21 +58,40 @@ func Find(p Places) Installed {
 	return Installed{&cache{places: p}}
 }
 
-// now returns a search that holds.
+// last returns the search that was made last. Whether it holds still is for the caller to see: most of it matters to few.
+func (i Installed) last() *search {
+	if i.c == nil {
+		return &search{}
+	}
+	i.c.mu.Lock()
+	defer i.c.mu.Unlock()
+	if i.c.search == nil {
+		i.c.search = newSearch(i.c.places)
+	}
+	return i.c.search
+}
+
+// now returns a search all of which holds.
 func (i Installed) now() *search {
 	if i.c == nil {
 		return &search{}
 	}
 	i.c.mu.Lock()
 	defer i.c.mu.Unlock()
-	if i.c.search == nil || !i.c.search.fresh() {
+	if i.c.search == nil || !i.c.search.fresh(everything) {
 		i.c.search = newSearch(i.c.places)
 	}
 	return i.c.search
 }
 
 // Path returns the value of PATH for jobs: the toolchains' directories, then the system's.
-func (i Installed) Path() string { return i.now().path() }
+func (i Installed) Path() string {
+	s := i.last()
+	if !s.fresh(0) {
+		s = i.now()
+	}
+	return s.path
+}
 
 // Choose returns the first program of a runtime that is here and allowed, and a sentence on what is missing when there is
 // none. A nil allowed allows every name. With an executable, a name or an absolute path, it is that program or none.
@@ -88,25 +107,17 @@ func (i Installed) Choose(runtime, executable string, allowed func(name string) 
 	if executable != "" {
 		name = filepath.Base(executable)
 	}
-	s := i.now()
+	s := i.last()
 	tried := &attempt{runtime: r, executable: executable, ways: r.waysOf(name), search: s}
-	for _, w := range tried.ways {
-		want := cmp.Or(name, w.program)
-		if allowed != nil && !allowed(want) {
-			continue
-		}
-		tried.names = append(tried.names, want)
-		paths := s.all(want)
-		if filepath.IsAbs(executable) {
-			paths = []string{filepath.Clean(executable)}
-		}
-		for _, path := range paths {
-			if c, ok := tried.take(w, want, path); ok {
-				return c, ""
-			}
-		}
+	c, ok, matters := tried.choose(name, allowed)
+	if !s.fresh(matters) {
+		tried = &attempt{runtime: r, executable: executable, ways: tried.ways, search: i.now()}
+		c, ok, _ = tried.choose(name, allowed)
 	}
-	return Choice{}, tried.missing()
+	if !ok {
+		return Choice{}, tried.missing()
+	}
+	return c, ""
 }
 
 // An attempt is one Choose, and what it has to say in the end.
@@ -119,13 +130,42 @@ type attempt struct {
 	against    []string // what was found, and why it will not do
 }
 
+// choose returns the first program of a name, of any of the ways' if it is "". matters is how much of what was watched has
+// to be as it was for this to hold, see fresh.
+func (a *attempt) choose(name string, allowed func(name string) bool) (c Choice, ok bool, matters int) {
+	for _, w := range a.ways {
+		want := cmp.Or(name, w.program)
+		if allowed != nil && !allowed(want) {
+			continue
+		}
+		a.names = append(a.names, want)
+		if filepath.IsAbs(a.executable) {
+			if c, ok := a.take(w, want, filepath.Clean(a.executable)); ok {
+				return c, true, everything
+			}
+			continue
+		}
+		for n, dir := range a.search.dirs {
+			c, ok := a.take(w, want, filepath.Join(dir, want))
+			switch {
+			case !ok:
+			case w.prepare != nil, len(a.names) > 1: // more was looked at than the directories up to this one
+				return c, true, everything
+			default:
+				return c, true, a.search.upTo[n]
+			}
+		}
+	}
+	return Choice{}, false, everything
+}
+
 // take returns the choice of a program at path, or notes what is against it.
 func (a *attempt) take(w way, name, path string) (Choice, bool) {
 	real, why := a.search.check(path)
 	if why == "" {
 		c := Choice{
 			Runtime: a.runtime.Name, Executable: name, Path: path, Real: real,
-			way: w, env: a.runtime.env, with: map[string]string{}, paths: a.search.path(),
+			way: w, env: a.runtime.env, with: map[string]string{}, paths: a.search.path,
 		}
 		if w.prepare != nil {
 			why = w.prepare(a.search, &c)

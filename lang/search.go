@@ -3,6 +3,7 @@ package lang
 import (
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,7 +26,16 @@ type search struct {
 	caches     []string
 	owner      uint32
 	dirs       []string // in which programs are looked for, in this order
-	watched    []stamp  // whatever decided on dirs, and dirs
+	path       string   // what PATH is in a job
+	watched    []watched
+	own        int   // how many of watched are about toolchains, which come first
+	upTo       []int // for each of dirs: how many of watched decided on it and on those before it
+}
+
+// A watched is what decided on dirs, or is one of them.
+type watched struct {
+	stamp
+	odd bool // whatever becomes of it, PATH stays as it is
 }
 
 // A stamp is a file or directory as it was.
@@ -64,9 +74,15 @@ func newSearch(p Places) *search {
 			}
 		}
 	}
+	s.own = len(s.watched)
 	for _, pattern := range p.host.dirs {
 		s.expand(pattern)
 	}
+	for n := range s.watched {
+		w := &s.watched[n]
+		w.odd = n >= s.own && (s.odd(w.path) || s.odd(filepath.Join(w.path, "*")))
+	}
+	s.path = strings.Join(slices.DeleteFunc(slices.Clone(s.dirs), s.odd), ":")
 	return s
 }
 
@@ -90,23 +106,32 @@ func (s *search) add(dir string) bool {
 		return false
 	}
 	if !slices.Contains(s.dirs, dir) && !s.forbidden(dir) {
-		s.dirs = append(s.dirs, dir)
+		s.dirs, s.upTo = append(s.dirs, dir), append(s.upTo, len(s.watched))
 	}
 	return true
 }
 
-func (s *search) watch(path string) { s.watched = append(s.watched, stampOf(path)) }
-
-// fresh says whether nothing has changed that was looked at. What a link leads to is looked at each time.
-func (s *search) fresh() bool {
-	return !slices.ContainsFunc(s.watched, func(was stamp) bool { return stampOf(was.path) != was })
+func (s *search) watch(path string) {
+	s.watched = append(s.watched, watched{stamp: stampOf(path)})
 }
 
-// path is what PATH is in a job. The odd directories are for looking up programs only: they would make it long.
-func (s *search) path() string {
-	return strings.Join(slices.DeleteFunc(slices.Clone(s.dirs), func(dir string) bool {
-		return strings.HasPrefix(dir, "/opt/") && !s.inToolchain(dir) || strings.HasPrefix(dir, "/usr/lib/")
-	}), ":")
+// everything is all that was watched.
+const everything = math.MaxInt
+
+// fresh says whether nothing has changed of what decided on PATH, and of the first so many that were watched. What a link
+// leads to is looked at each time.
+func (s *search) fresh(first int) bool {
+	for n := range s.watched {
+		if w := &s.watched[n]; (n < first || !w.odd) && stampOf(w.path) != w.stamp {
+			return false
+		}
+	}
+	return true
+}
+
+// odd directories are for looking up programs only: they would make PATH long.
+func (s *search) odd(dir string) bool {
+	return strings.HasPrefix(dir, "/opt/") && !s.inToolchain(dir) || strings.HasPrefix(dir, "/usr/lib/")
 }
 
 // all returns where a program of that name might be.

@@ -81,6 +81,33 @@ func (m *message) modern() bool { return sdk.IsModernProtocol(m.meta.version) }
 // isCall reports whether a tool is called.
 func (m *message) isCall() bool { return m.method == string(sdk.MethodToolsCall) }
 
+// plain reports whether there is nothing in the message that mcp-go has to say something about, but for what the tool is
+// and who may call it: of its own it reads the id and _meta.
+func (m *message) plain() bool {
+	if m.meta.version != "" || !brief(m.id) {
+		return false
+	}
+	n := slices.IndexFunc(m.params, func(e strictjson.Entry) bool { return e.Key == "_meta" })
+	if n < 0 {
+		return true
+	}
+	list := strictjson.Entries(m.params[n].Value)
+	return list != nil && !slices.ContainsFunc(list, func(e strictjson.Entry) bool {
+		return !brief(e.Value) || strings.HasPrefix(e.Key, sdkKeys)
+	})
+}
+
+// sdkKeys is what keys of _meta begin with that are mcp-go's to read.
+const sdkKeys = "io.modelcontextprotocol/"
+
+// brief reports whether a value is a string, or a whole number that every reader reads as the same.
+func brief(raw json.RawMessage) bool {
+	if len(raw) > 0 && raw[0] == '"' {
+		return true
+	}
+	return len(raw) > 0 && len(raw) <= 15 && len(bytes.Trim(raw, "0123456789")) == 0
+}
+
 // parseMessage reads one message. With an error the message has the id to answer under, if one was seen.
 func parseMessage(data []byte) (*message, *rpcError) {
 	m := &message{}

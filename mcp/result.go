@@ -28,7 +28,7 @@ type resultTail struct {
 }
 
 // encodeResult writes the tool's result, within maxMessage. decorated is mcp-go's empty one, with what it adds for
-// clients of 2026-07-28.
+// clients of 2026-07-28; nil is none.
 func (k *call) encodeResult(decorated any) []byte {
 	structured, err := structuredOf(k.result.Structured)
 	if err != nil {
@@ -57,10 +57,11 @@ func (k *call) encodeResult(decorated any) []byte {
 // write copies structured once: it may be large, and there may be many.
 func (k *call) write(structured json.RawMessage, tail resultTail) []byte {
 	tail.IsError = k.result.IsError
-	text, rest := jsonOf(k.result.Text), jsonOf(tail)
+	said := k.result.Text
 	if !k.result.Whole {
-		text = jsonOf(textOf(structured, k.result.Text))
+		said = textOf(structured, said)
 	}
+	text, rest := jsonOf(said), jsonOf(tail)
 	parts := [][]byte{
 		[]byte(`{"jsonrpc":"2.0","id":`), k.id, []byte(`,"result":{"content":[{"type":"text","text":`), text, []byte(`}]`),
 	}

@@ -131,9 +131,12 @@ func (s *Server) allowed(ctx context.Context, list []sdk.Tool) []sdk.Tool {
 	if may == nil {
 		return list
 	}
-	return slices.DeleteFunc(slices.Clone(list), func(t sdk.Tool) bool {
-		return !slices.ContainsFunc(s.tools[t.Name].names, func(name string) bool { return slices.Contains(may, name) })
-	})
+	return slices.DeleteFunc(slices.Clone(list), func(t sdk.Tool) bool { return !s.tools[t.Name].in(may) })
+}
+
+// in says whether the tool is among those of a list, by either name; nil lists all.
+func (t *tool) in(list []string) bool {
+	return list == nil || slices.ContainsFunc(t.names, func(name string) bool { return slices.Contains(list, name) })
 }
 
 // A peer is what mcp-go knows of a client: it has one for each request, so nothing of one can reach another.
@@ -174,13 +177,8 @@ func (s *Server) answer(ctx context.Context, m *message, c Caller, notify func([
 	c.Progress, c.Trace, c.quiet = reports.report, at.ID, reports.token == nil
 	k := &call{message: m, caller: c}
 	p := newPeer()
-	ctx = k.begin(WithCaller(withCall(s.sdk.WithContext(ctx, p), k), c), s, at)
-
-	published := m.tool
-	if t := s.tools[m.tool]; t != nil {
-		published = t.published
-	}
-	r := s.handle(ctx, k, published)
+	ctx = k.begin(WithCaller(withCall(ctx, k), c), s, at)
+	r := s.handle(ctx, k, p)
 	reports.close()
 	for len(p.notes) > 0 {
 		notify(jsonOf(<-p.notes))
@@ -192,8 +190,9 @@ func (s *Server) answer(ctx context.Context, m *message, c Caller, notify func([
 	return r
 }
 
-// handle is mcp-go's part, and the writing of what it says. A panic here is none of a tool's, and ends one request only.
-func (s *Server) handle(ctx context.Context, k *call, published string) (r reply) {
+// handle is mcp-go's part, and the writing of what it says; a call that it would do no more with than pass it on has its
+// tool at once. A panic here is none of a tool's, and ends one request only.
+func (s *Server) handle(ctx context.Context, k *call, p *peer) (r reply) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.log.ErrorContext(ctx, "panic in the protocol", "trace_id", k.caller.Trace, "panic", fmt.Sprint(p),
@@ -201,7 +200,15 @@ func (s *Server) handle(ctx context.Context, k *call, published string) (r reply
 			r = reply{data: errorOf(k.id, refused(codeInside, "the server could not answer")), code: codeInside}
 		}
 	}()
-	return k.encode(s.sdk.HandleMessage(ctx, k.envelope(published)))
+	t, published := s.tools[k.tool], k.tool
+	if t != nil {
+		if k.plain() && t.in(k.caller.Tools) {
+			k.run(ctx, s, t)
+			return reply{data: k.encodeResult(nil)}
+		}
+		published = t.published
+	}
+	return k.encode(s.sdk.HandleMessage(s.sdk.WithContext(ctx, p), k.envelope(published)))
 }
 
 // fail reports err as a tool's error.

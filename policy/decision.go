@@ -125,7 +125,7 @@ func (c *chain) identity(d *job.Decision) identity {
 	i := identity{
 		version: version, principal: c.r.Principal, repo: c.r.Repo, path: c.repo.Path, profile: c.repo.Profile,
 		rootfs: c.p.rules.Rootfs, runtime: c.r.Runtime, executable: c.r.Executable, program: c.choice.Path, real: c.choice.Real,
-		missing: c.missing, hasCode: c.r.Code != nil, code: c.code, args: c.r.Args, stdin: c.stdin, env: c.env.names(), dir: c.r.Dir,
+		missing: c.missing, hasCode: c.r.Code != nil, code: c.code, args: c.r.Args, stdin: c.stdin, env: c.variables().names(), dir: c.r.Dir,
 		asked: c.r.Limits, limits: c.limits, rule: d.Rule, reasons: d.Reasons, more: c.extra(),
 	}
 	if c.repo.ID != "" {
@@ -135,7 +135,7 @@ func (c *chain) identity(d *job.Decision) identity {
 }
 
 func (i identity) encode() []byte {
-	var b []byte
+	b := make([]byte, 0, 2<<10)
 	for _, s := range []string{
 		i.version, i.principal, i.repo, i.path, i.workspace, i.profile, i.rootfs, i.runtime, i.executable, i.program, i.real,
 		i.missing,

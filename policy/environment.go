@@ -69,9 +69,17 @@ func buildEnvironment(_ context.Context, c *chain) []string {
 	if len(outside) > 0 {
 		return []string{fmt.Sprintf("Environment variables not in allowlist: [%s]", strings.Join(outside, ", "))}
 	}
-	// What code there is makes no difference to the names; with the code, the plan is made at the end.
-	c.env = c.environment(nil)
+	c.hasEnv = true
 	return nil
+}
+
+// variables are the environment, as far as there is one. What code there is makes no difference to the names; with the
+// code, the plan is made at the end.
+func (c *chain) variables() environment {
+	if c.env == nil && c.hasEnv {
+		c.env = c.environment(nil)
+	}
+	return c.env
 }
 
 // environment is what the job has: the base, then the front-end's variables that are on the list, then the runtime's own,

@@ -56,8 +56,8 @@ func (p *Policy) Explain(ctx context.Context, r *job.Request) Explanation {
 	if c.isCommand() {
 		e.Program = c.r.Command[0]
 	}
-	if c.env != nil {
-		e.Env = c.env.names()
+	if env := c.variables(); env != nil {
+		e.Env = env.names()
 	}
 	return e
 }

@@ -24,8 +24,9 @@ type chain struct {
 	runtime lang.Runtime
 	choice  lang.Choice // of the program; zero while missing
 	missing string      // why there is none
-	env     environment
-	dir     string // clean; "" is the repository
+	env     environment // of a job; nil before somebody asked for it, see variables
+	hasEnv  bool        // its step is passed
+	dir     string      // clean; "" is the repository
 	// workspace is the repository's, and after its step the request's.
 	workspace job.Workspace
 	limits    job.Limits    // no field is zero after the step
@@ -82,7 +83,7 @@ var steps = []step{
 	{"arguments", "what has a NUL byte in it, or is nothing, cannot be executed", arguments, nothing},
 	{
 		"environment", "what is not named is not in it: no secret of the host's can be", buildEnvironment,
-		func(c *chain) string { return strings.Join(c.env.names(), " ") },
+		func(c *chain) string { return strings.Join(c.variables().names(), " ") },
 	},
 	{
 		"cwd", "the repository is all that a job works in; the supervisor follows the links", lexicalDirectory,
@@ -264,7 +265,7 @@ func (c *chain) query() starlark.Query {
 	q := starlark.Query{
 		Tool: c.r.Tool, Principal: c.r.Principal, Session: c.r.Session, Repo: c.r.Repo, Runtime: c.r.Runtime,
 		Executable: c.choice.Executable, Path: c.choice.Real, Args: c.r.Args, Dir: c.dir, Code: c.code,
-		Stdin: c.stdin, StdinBytes: len(c.r.Stdin), Env: c.env.names(), Workspace: c.workspace.String(), Profile: c.repo.Profile,
+		Stdin: c.stdin, StdinBytes: len(c.r.Stdin), Env: c.variables().names(), Workspace: c.workspace.String(), Profile: c.repo.Profile,
 		Limits: c.limits,
 	}
 	if c.isCommand() {

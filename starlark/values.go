@@ -34,7 +34,7 @@ var units = []unit{
 // fieldOf returns the limit of a unit.
 func fieldOf(l *job.Limits, u unit) job.Field {
 	fields := l.Fields()
-	return fields[slices.IndexFunc(fields, func(f job.Field) bool { return f.Name == u.field })]
+	return fields[slices.IndexFunc(fields[:], func(f job.Field) bool { return f.Name == u.field })]
 }
 
 // A request is a Query as the rules see it.
