@@ -17,6 +17,7 @@ const (
 	windowBare  = 10  // bare spawns before them
 	stepAtOnce  = 25  // sleeping jobs
 	sharedRepos = 8   // repositories that sleeping jobs are spread over: a jail has users for 512
+	ofClient    = 200 // sleeping jobs of one connection, which may have 256
 	warmJobs    = 5   // in each of many repositories, after the first
 )
 
@@ -133,6 +134,15 @@ func scaleRow(ctx context.Context, o *options, c *client.Client) error {
 // scaleOnce starts jobs that sleep until there are many.
 func scaleOnce(ctx context.Context, o *options, c *client.Client) error {
 	const title = "Jobs at once"
+	clients := []*client.Client{c}
+	for range (o.atOnce - 1) / ofClient {
+		more, err := client.Dial(o.socket)
+		if err != nil {
+			return err
+		}
+		defer more.Close()
+		clients = append(clients, more)
+	}
 	var s sleepers
 	defer s.end()
 	for _, repo := range o.cold { // jails are built
@@ -154,7 +164,7 @@ func scaleOnce(ctx context.Context, o *options, c *client.Client) error {
 		}
 		var all []float64
 		for i := range min(stepAtOnce, o.atOnce-n) {
-			d, err := s.start(ctx, c, o.cold[(n+i)%len(o.cold)])
+			d, err := s.start(ctx, clients[(n+i)/ofClient], o.cold[(n+i)%len(o.cold)])
 			if err != nil {
 				why = fmt.Errorf("job %d: %w", n+i+1, err)
 				break
