@@ -115,9 +115,7 @@ func TestSettled(t *testing.T) {
 		mtime, ctime time.Duration
 		want         bool
 	}{
-		{3 * time.Second, 3 * time.Second, true},
-		{2 * time.Second, time.Hour, false},
-		{time.Hour, 2 * time.Second, false},
+		{3 * time.Second, 3 * time.Second, true}, {2 * time.Second, time.Hour, false}, {time.Hour, 2 * time.Second, false},
 		{-time.Second, time.Hour, false},
 	} {
 		if got := (stamp{mtime: at(c.mtime), ctime: at(c.ctime)}).settled(now, coarse); got != c.want {
