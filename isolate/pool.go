@@ -58,8 +58,7 @@ const (
 
 func newPool(j *jail) *pool { return &pool{jail: j, want: max(0, min(leastSlots, j.s.config.Slots))} }
 
-// begin makes the first slot, beside whatever else is made for a new jail, and closes made when that is done. The next is
-// made when a job has ended, as ever: not while the first runs.
+// begin makes the first slot, beside whatever else is made for a new jail, and closes made when that is done.
 func (p *pool) begin() (made <-chan struct{}) {
 	done := make(chan struct{})
 	p.mu.Lock()
@@ -68,13 +67,11 @@ func (p *pool) begin() (made <-chan struct{}) {
 		close(done)
 		return done
 	}
-	p.tending = true
+	p.tending, p.since = true, time.Now()
 	p.work.Go(func() {
 		p.make()
-		p.mu.Lock()
-		p.tending = false
-		p.mu.Unlock()
-		close(done) // before that no job comes, whose end could be missed
+		close(done)
+		p.pause()
 	})
 	return done
 }
