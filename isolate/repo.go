@@ -187,10 +187,28 @@ func (r *repo) clone(userns *os.File, readOnly bool) (*os.File, error) {
 	return mount, nil
 }
 
-// mount makes a mount of the repository for the slot's job. It is not made ahead: it has the flags that the host's mount has
-// when the job comes, and cannot be made of one that the operator has taken away.
-func (sl *slot) mount(readOnly bool) (*os.File, error) {
+// clone makes a mount of the repository for the slot alone.
+func (sl *slot) clone(readOnly bool) (*os.File, error) {
 	return sl.jail.repo.clone(sl.idmap, readOnly)
+}
+
+// mount is clone, or the mount that was made ahead, which is given away once. That is none that could be of yesterday: the
+// jail's repository is one directory, held open for as long as there are slots.
+func (sl *slot) mount(readOnly bool) (*os.File, error) {
+	m := sl.repo
+	if m == nil {
+		return sl.clone(readOnly)
+	}
+	sl.repo = nil
+	if !readOnly {
+		return m, nil
+	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	if err := unix.MountSetattr(int(m.Fd()), "", unix.AT_EMPTY_PATH, &attr); err != nil {
+		m.Close()
+		return nil, fmt.Errorf("mount_setattr %q: %w", sl.jail.repo.path, err)
+	}
+	return m, nil
 }
 
 // refuseIDMap names the file system and the remedy when the kernel cannot map ids on it.

@@ -225,32 +225,6 @@ func TestHiddenPath(t *testing.T) {
 	}
 }
 
-// TestFrozen: what the operator does to a repository's mount holds for the next job, though places for jobs wait.
-func TestFrozen(t *testing.T) {
-	f := newFront(t)
-	if err := unix.Mount(f.repo, f.repo, "", unix.MS_BIND, ""); err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Unmount(f.repo, unix.MNT_DETACH) //nolint:errcheck // private to this test's mount namespace
-	f.sh("touch before")
-	holds(t, f.pool(), leastSlots)
-	if err := unix.Mount("", f.repo, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
-	}
-	for range leastSlots + 1 {
-		if got := f.sh("touch after 2>/dev/null || echo refused"); got != "refused" {
-			t.Errorf("a job wrote to a repository that is read-only: %q", got)
-		}
-	}
-	holds(t, f.pool(), leastSlots)
-	if err := unix.Unmount(f.repo, unix.MNT_DETACH); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.try(f.spec("true")); err == nil {
-		t.Error("a job has a repository whose mount was taken away")
-	}
-}
-
 // TestNoIDMap: a file system that cannot map ids is refused by name.
 func TestNoIDMap(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.FileSystem("ramfs"))

@@ -23,6 +23,7 @@ type slot struct {
 	limits cgroup.Limits
 	tmp    [2]int64 // bytes and inodes of each private directory
 	idmap  *os.File // user namespace that maps the repository's owner to the user; the jail's
+	repo   *os.File // a mount of the repository for the job; nil if there is none yet
 	group  *cgroup.Job
 	stub   *wire.Conn
 	pidfd  *os.File // ready when every process of the job is gone
@@ -53,26 +54,17 @@ func (j *jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*slot,
 	defer u.run()
 	u.push(j.work.Done)
 	var err error
-	left := false // a process of it, maybe: then its user id is not used again
 	if sl.user, err = j.takeUser(profile); err != nil {
 		return nil, err
 	}
-	u.push(func() {
-		if !left {
-			j.returnUser(sl.user)
-		}
-	})
+	u.push(func() { j.returnUser(sl.user) })
 	if sl.idmap, err = j.idmap(sl.user); err != nil {
 		return nil, err
 	}
 	if sl.group, err = j.groups.Begin(j.s.name("job-"), limits); err != nil {
 		return nil, err
 	}
-	u.push(func() {
-		err := sl.group.Remove()
-		left = err != nil
-		j.report("cgroup", err)
-	})
+	u.push(func() { j.report("cgroup", sl.group.Remove()) })
 	p := j.preparation(sl)
 	err = j.startStub(sl, &p, profile)
 	if sl.pidfd == nil {
@@ -85,6 +77,9 @@ func (j *jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*slot,
 	if err != nil {
 		sl.destroy()
 		return nil, err
+	}
+	if !plain && j.merged == "" && (j.session == nil || !j.session.imports()) {
+		sl.repo, _ = sl.clone(false) // who needs it tries again, and is told
 	}
 	return sl, nil
 }
@@ -104,6 +99,7 @@ const stubPatience = 200 * time.Millisecond
 // destroy ends what is left of the slot and gives back what it had. When that takes its time, it goes on by itself: others
 // are not to wait for it. The jail does.
 func (sl *slot) destroy() {
+	sl.repo.Close() // nil is no harm
 	sl.stub.Close()
 	if err := sl.wait(stubPatience); err == nil {
 		sl.giveBack()

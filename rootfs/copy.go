@@ -76,9 +76,11 @@ func (c *copier) list(d *os.File) ([]string, error) {
 	return list(d)
 }
 
-// look notes how a directory, or what is in one, was when it was looked at.
+// look notes how a directory or file was when it was looked at.
 func (c *copier) look(p string, st *unix.Stat_t) {
-	c.looks = append(c.looks, looked{"." + strings.TrimPrefix(p, "/etc"), stampOf(st)})
+	if st.Mode&unix.S_IFMT != unix.S_IFLNK {
+		c.looks = append(c.looks, looked{"." + strings.TrimPrefix(p, "/etc"), stampOf(st)})
+	}
 }
 
 // rows copies what is in the table.

@@ -1,7 +1,6 @@
 package rootfs
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -14,8 +13,7 @@ import (
 // looked at again each time, which takes a tenth of reading them. The zero Etc
 // has none yet. It is safe for concurrent use.
 type Etc struct {
-	mu    sync.Mutex
-	young time.Duration // in place of coarse, for tests; 0 is coarse
+	mu sync.Mutex
 	etcCopy
 }
 
@@ -28,7 +26,8 @@ type etcCopy struct {
 	skipped []Skip
 }
 
-// looked is a directory, or what is in one, when it was looked at.
+// looked is a directory, or a file in one, when it was looked at. Links are not
+// among them: one can only be replaced, which changes its directory.
 type looked struct {
 	path string // below /etc; "." is /etc itself
 	at   stamp
@@ -46,13 +45,12 @@ func stampOf(st *unix.Stat_t) stamp {
 	return stamp{st.Dev, st.Ino, st.Mode, st.Uid, st.Size, st.Mtim, st.Ctim}
 }
 
-// coarse is more than the steps in which clocks of file systems go: a second
-// with ext4's small inodes, two with FAT. A node that changed within it may
-// change once more and look the same.
-const coarse = 2100 * time.Millisecond
+// coarse is more than the steps in which clocks of file systems go. A node
+// that changed within it may change once more and look the same.
+const coarse = 50 * time.Millisecond
 
 // settled reports whether a node's times are old enough to tell a change.
-func (s stamp) settled(now time.Time, coarse time.Duration) bool {
+func (s stamp) settled(now time.Time) bool {
 	return now.Sub(time.Unix(s.mtime.Unix())) > coarse && now.Sub(time.Unix(s.ctime.Unix())) > coarse
 }
 
@@ -79,7 +77,7 @@ func (e *Etc) get(host string, uid uint32, dir int) (etcCopy, bool) {
 
 // put keeps a copy, unless something in it is too young.
 func (e *Etc) put(c etcCopy, began time.Time) {
-	if e == nil || slices.ContainsFunc(c.seen, func(l looked) bool { return !l.at.settled(began, cmp.Or(e.young, coarse)) }) {
+	if e == nil || slices.ContainsFunc(c.seen, func(l looked) bool { return !l.at.settled(began) }) {
 		return
 	}
 	e.mu.Lock()
