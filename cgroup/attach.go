@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,11 +41,11 @@ func (g *Job) attach(pid int) error {
 		unwritten = g.dirs[1:]
 	}
 	for _, dir := range unwritten {
-		if err := dir.join(pid); err != nil {
+		if err := join(dir, pid); err != nil {
 			return err
 		}
 	}
-	members, err := g.dirs[0].processes()
+	members, err := processesIn(g.dirs[0])
 	switch {
 	case err != nil:
 		return err
@@ -57,17 +60,17 @@ func (g *Job) attach(pid int) error {
 		if err != nil || n == 0 {
 			return err
 		}
-		if members, err = g.dirs[0].processes(); err != nil {
+		if members, err = processesIn(g.dirs[0]); err != nil {
 			return err
 		}
 	}
 }
 
 // joinMissing attaches those members that a group has not, and returns how many that were.
-func joinMissing(dirs []group, members []int) (int, error) {
+func joinMissing(dirs []string, members []int) (int, error) {
 	n := 0
 	for _, dir := range dirs {
-		there, err := dir.processes()
+		there, err := processesIn(dir)
 		if err != nil {
 			return n, err
 		}
@@ -75,7 +78,7 @@ func joinMissing(dirs []group, members []int) (int, error) {
 			if slices.Contains(there, pid) {
 				continue
 			}
-			switch err := dir.join(pid); {
+			switch err := join(dir, pid); {
 			case err == nil:
 				n++
 			case !errors.Is(err, unix.ESRCH): // it has ended
@@ -101,18 +104,30 @@ func (g *Job) Tasks() ([]*os.File, error) {
 	}
 	var files []*os.File
 	for _, dir := range g.dirs[1:] {
-		fd, err := dir.open("tasks", unix.O_WRONLY)
+		file := filepath.Join(dir, "tasks")
+		fd, err := openFile(file, unix.O_WRONLY)
 		if err != nil {
 			for _, f := range files {
 				f.Close()
 			}
 			return nil, err
 		}
-		files = append(files, os.NewFile(uintptr(fd), dir.path+"/tasks"))
+		files = append(files, os.NewFile(uintptr(fd), file))
 	}
 	g.self.Store(true)
 	return files, nil
 }
 
-// join moves a process to the group at a path.
-func join(dir string, pid int) error { return groupAt(dir).join(pid) }
+// join moves a process to a group, with all its threads and without its children.
+func join(dir string, pid int) error {
+	var err error
+	for range 5 {
+		err = write(filepath.Join(dir, procsFile), strconv.Itoa(pid))
+		if !errors.Is(err, unix.EINVAL) {
+			break
+		}
+		// The cpu controller of kernels before 6.1 refuses a process that is being forked and was never run.
+		time.Sleep(time.Millisecond)
+	}
+	return err
+}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,8 +19,6 @@ type Jail struct {
 	instance *Instance
 	name     string
 	owner    int
-	stand    *stand // where its jobs are made
-	end      sync.Once
 }
 
 // Jail makes the directories of a jail. owner is the host's user id of the jail's root, which is to start processes
@@ -41,10 +38,7 @@ func (i *Instance) Jail(name string, owner int) (*Jail, error) {
 
 // make returns the directories that it has made.
 func (j *Jail) make() (made []string, err error) {
-	var dirs []string
-	for _, d := range j.groups() {
-		dirs = append(dirs, d.path)
-	}
+	dirs := j.dirs()
 	if j.instance.tree.layout == "hybrid" {
 		dirs = append(dirs, j.unified(initGroup))
 	}
@@ -55,25 +49,22 @@ func (j *Jail) make() (made []string, err error) {
 		made = append(made, dir)
 	}
 	if j.instance.tree.clone {
-		if err := j.chown(groupAt(dirs[0])); err != nil {
-			return made, err
-		}
+		return made, j.chown(dirs[0])
 	}
-	j.stand, err = newStand(j.groups())
-	return made, err
+	return made, nil
 }
 
 // chown gives the jail's root the one file that it needs for clone3(2).
-func (j *Jail) chown(d group) error { return d.chown(procsFile, j.owner) }
+func (j *Jail) chown(dir string) error {
+	return os.Chown(filepath.Join(dir, procsFile), j.owner, -1)
+}
 
-// groups returns the jail's directories in the hierarchies that jobs use, in the order of Tree.points.
-func (j *Jail) groups() []group {
+// dirs returns the jail's directories in the hierarchies that jobs use, in the order of Tree.points.
+func (j *Jail) dirs() []string {
 	t := j.instance.tree
-	var list []group
+	var list []string
 	for _, point := range t.points() {
-		d := groupAt(t.path(point, t.top, j.instance.name, j.name))
-		d.point = point
-		list = append(list, d)
+		list = append(list, t.path(point, t.top, j.instance.name, j.name))
 	}
 	return list
 }
@@ -141,8 +132,7 @@ func (j *Jail) adoptV2(pid int) error {
 
 // Remove kills what is left of the jail, jobs included, and removes its directories in every hierarchy, those that
 // libcontainer made too. The error is or wraps [ErrUnkillable] if a process is still there after two seconds; then what
-// it is in is kept, and Remove may be called again. No job is made any more.
+// it is in is kept, and Remove may be called again.
 func (j *Jail) Remove() error {
-	j.end.Do(j.stand.release)
 	return j.instance.tree.clear(j.instance.name, j.name)
 }

@@ -58,24 +58,6 @@ const (
 
 func newPool(j *jail) *pool { return &pool{jail: j, want: max(0, min(leastSlots, j.s.config.Slots))} }
 
-// begin makes the first slot, beside whatever else is made for a new jail, and closes made when that is done.
-func (p *pool) begin() (made <-chan struct{}) {
-	done := make(chan struct{})
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.want == 0 || p.closed || p.tending {
-		close(done)
-		return done
-	}
-	p.tending, p.since = true, time.Now()
-	p.work.Go(func() {
-		p.make()
-		close(done)
-		p.pause()
-	})
-	return done
-}
-
 // take returns a slot that waited, or nil.
 func (p *pool) take() *slot {
 	p.mu.Lock()

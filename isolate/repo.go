@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -97,14 +96,7 @@ func (s *Supervisor) serves(peer Peer, path string, dir *os.File) (*repo, error)
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return nil, &job.Refusal{Step: "repo", Message: "what was passed as the repository is no directory"}
 	}
-	// Who names a directory that is served, and passes it, need not be asked by which path it was opened: that takes longer
-	// than all else here, and it could have named it alone.
-	if s.config.pinned[path] == (inode{st.Dev, st.Ino}) && s.config.servesTo(peer, path) {
-		if r, err := pin(path, st.Dev, st.Ino); err == nil {
-			return r, nil
-		}
-	}
-	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(dir.Fd())))
+	real, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()))
 	if err != nil {
 		return nil, refuseRepo(path, err)
 	}
@@ -127,10 +119,8 @@ func (s *Supervisor) serves(peer Peer, path string, dir *os.File) (*repo, error)
 			Hint:    "the operator can serve it to you in the supervisor's configuration",
 		}
 	}
-	if !served { // what is was checked by New
-		if err := s.checkPath(real); err != nil {
-			return nil, err
-		}
+	if err := s.checkPath(real); err != nil {
+		return nil, err
 	}
 	return pin(real, st.Dev, st.Ino)
 }
@@ -138,6 +128,9 @@ func (s *Supervisor) serves(peer Peer, path string, dir *os.File) (*repo, error)
 func (s *Supervisor) servesPath(peer Peer, path string) (*repo, error) {
 	if !s.config.servesTo(peer, path) {
 		return nil, notServed(path)
+	}
+	if err := s.checkPath(path); err != nil {
+		return nil, err
 	}
 	known := s.config.pinned[path]
 	return pin(path, known.dev, known.ino)
@@ -185,30 +178,6 @@ func (r *repo) clone(userns *os.File, readOnly bool) (*os.File, error) {
 		return nil, r.refuseIDMap(err)
 	}
 	return mount, nil
-}
-
-// clone makes a mount of the repository for the slot alone.
-func (sl *slot) clone(readOnly bool) (*os.File, error) {
-	return sl.jail.repo.clone(sl.idmap, readOnly)
-}
-
-// mount is clone, or the mount that was made ahead, which is given away once. That is none that could be of yesterday: the
-// jail's repository is one directory, held open for as long as there are slots.
-func (sl *slot) mount(readOnly bool) (*os.File, error) {
-	m := sl.repo
-	if m == nil {
-		return sl.clone(readOnly)
-	}
-	sl.repo = nil
-	if !readOnly {
-		return m, nil
-	}
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
-	if err := unix.MountSetattr(int(m.Fd()), "", unix.AT_EMPTY_PATH, &attr); err != nil {
-		m.Close()
-		return nil, fmt.Errorf("mount_setattr %q: %w", sl.jail.repo.path, err)
-	}
-	return m, nil
 }
 
 // refuseIDMap names the file system and the remedy when the kernel cannot map ids on it.

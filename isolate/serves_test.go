@@ -74,9 +74,7 @@ func TestServes(t *testing.T) {
 		{"root's", client, w.top, w.top, "belongs to user 0"},
 		{"for everybody", client, w.everybody, w.everybody, ""},
 		{"for everybody by path", client, w.everybody, "", ""},
-		{"another's, named as one for everybody", client, w.everybody, w.other, "belongs to user 1002"},
 		{"for somebody else", client, w.listed, w.listed, "belongs to user 0"},
-		{"for somebody else, named as one for everybody", client, w.everybody, w.listed, "belongs to user 0"},
 		{"for somebody else by path", client, w.listed, "", "does not serve"},
 		{"listed", Peer{UID: 1002}, w.listed, "", ""},
 		{"below one served", client, w.everybody + "/x", "", "does not serve"},
@@ -155,35 +153,6 @@ func TestReplaced(t *testing.T) {
 		}
 		if r.path != mine+".old" {
 			t.Errorf("%s: served as %s", name, r.path)
-		}
-		r.close()
-	}
-}
-
-// TestOtherName: a directory that is passed has the name by which it was opened, unless it is the one the operator serves by
-// the name that is given.
-func TestOtherName(t *testing.T) {
-	w := newServing(t, true)
-	mine, again := w.top+"/mine", w.top+"/again"
-	mkdir(t, mine, owner)
-	mkdir(t, again, owner)
-	if err := unix.Mount(w.everybody, again, "", unix.MS_BIND, ""); err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Unmount(again, unix.MNT_DETACH) //nolint:errcheck // private to this test's mount namespace
-	for _, tt := range []struct{ path, fd, want string }{
-		{w.everybody, w.everybody, w.everybody},
-		{mine, w.everybody, w.everybody},
-		{w.everybody, mine, mine},
-		{w.everybody, again, w.everybody},
-	} {
-		r, err := w.s.serves(Peer{UID: owner}, tt.path, opened(t, tt.fd))
-		if err != nil {
-			t.Errorf("%s, passed as %s: %v", tt.fd, tt.path, err)
-			continue
-		}
-		if r.path != tt.want {
-			t.Errorf("%s, passed as %s: served as %s", tt.fd, tt.path, r.path)
 		}
 		r.close()
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -30,7 +29,6 @@ type Supervisor struct {
 	images   *images
 	expiring sync.WaitGroup // what removes kept layers
 	hidden   hidden
-	roots    roots
 	pipes    uint64              // device number of every anonymous pipe
 	refused  []rootfs.Place      // beside rootfs.Places
 	filters  map[string]*os.File // compiled seccomp programs by profile, sealed
@@ -114,7 +112,6 @@ func New(c Config) (*Supervisor, error) {
 		return nil, err
 	}
 	u.keep()
-	s.rootAhead()
 	return s, nil
 }
 
@@ -146,7 +143,7 @@ func mountTmpfs(path string, flags uintptr) error {
 
 // name returns a name that this instance has not used.
 func (s *Supervisor) name(prefix string) string {
-	return prefix + strconv.FormatUint(s.sequence.Add(1), 10)
+	return fmt.Sprintf("%s%d", prefix, s.sequence.Add(1))
 }
 
 // InstanceName is the supervisor's name, complete.
@@ -175,7 +172,6 @@ func (s *Supervisor) Close() error {
 		j.drop()
 	}
 	s.work.Wait()
-	s.roots.close()
 	for _, f := range s.filters {
 		f.Close()
 	}

@@ -91,9 +91,8 @@ func (e *encoder) header(op Op, tag uint32) {
 }
 
 type decoder struct {
-	b     []byte
-	texts string // b as it was before the first text, of which all of them are parts
-	bad   bool
+	b   []byte
+	bad bool
 }
 
 func (d *decoder) take(n int) []byte {
@@ -116,17 +115,10 @@ func (d *decoder) text(limit int) string {
 	if n > limit {
 		d.bad = true
 	}
-	if d.bad || n == 0 {
+	if d.bad {
 		return ""
 	}
-	if d.texts == "" {
-		d.texts = string(d.b)
-	}
-	behind := d.texts[len(d.texts)-len(d.b):]
-	if d.take(n); d.bad {
-		return ""
-	}
-	return behind[:n]
+	return string(d.take(n))
 }
 
 // done reports a message that was too short, too long or out of range.
