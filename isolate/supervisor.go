@@ -29,7 +29,6 @@ type Supervisor struct {
 	images   *images
 	expiring sync.WaitGroup // what removes kept layers
 	hidden   hidden
-	pipes    uint64              // device number of every anonymous pipe
 	refused  []rootfs.Place      // beside rootfs.Places
 	filters  map[string]*os.File // compiled seccomp programs by profile, sealed
 
@@ -78,9 +77,6 @@ func New(c Config) (*Supervisor, error) {
 	}
 	u.push(s.programs.close)
 	if err := s.compileFilters(); err != nil {
-		return nil, err
-	}
-	if s.pipes, err = pipeDevice(); err != nil {
 		return nil, err
 	}
 	if s.instance, err = openInstance(c); err != nil {
