@@ -4,10 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -41,11 +38,11 @@ func (g *Job) attach(pid int) error {
 		unwritten = g.dirs[1:]
 	}
 	for _, dir := range unwritten {
-		if err := join(dir, pid); err != nil {
+		if err := dir.join(pid); err != nil {
 			return err
 		}
 	}
-	members, err := processesIn(g.dirs[0])
+	members, err := g.dirs[0].processes()
 	switch {
 	case err != nil:
 		return err
@@ -60,17 +57,17 @@ func (g *Job) attach(pid int) error {
 		if err != nil || n == 0 {
 			return err
 		}
-		if members, err = processesIn(g.dirs[0]); err != nil {
+		if members, err = g.dirs[0].processes(); err != nil {
 			return err
 		}
 	}
 }
 
 // joinMissing attaches those members that a group has not, and returns how many that were.
-func joinMissing(dirs []string, members []int) (int, error) {
+func joinMissing(dirs []group, members []int) (int, error) {
 	n := 0
 	for _, dir := range dirs {
-		there, err := processesIn(dir)
+		there, err := dir.processes()
 		if err != nil {
 			return n, err
 		}
@@ -78,7 +75,7 @@ func joinMissing(dirs []string, members []int) (int, error) {
 			if slices.Contains(there, pid) {
 				continue
 			}
-			switch err := join(dir, pid); {
+			switch err := dir.join(pid); {
 			case err == nil:
 				n++
 			case !errors.Is(err, unix.ESRCH): // it has ended
@@ -104,30 +101,18 @@ func (g *Job) Tasks() ([]*os.File, error) {
 	}
 	var files []*os.File
 	for _, dir := range g.dirs[1:] {
-		file := filepath.Join(dir, "tasks")
-		fd, err := openFile(file, unix.O_WRONLY)
+		fd, err := dir.open("tasks", unix.O_WRONLY)
 		if err != nil {
 			for _, f := range files {
 				f.Close()
 			}
 			return nil, err
 		}
-		files = append(files, os.NewFile(uintptr(fd), file))
+		files = append(files, os.NewFile(uintptr(fd), dir.path+"/tasks"))
 	}
 	g.self.Store(true)
 	return files, nil
 }
 
-// join moves a process to a group, with all its threads and without its children.
-func join(dir string, pid int) error {
-	var err error
-	for range 5 {
-		err = write(filepath.Join(dir, procsFile), strconv.Itoa(pid))
-		if !errors.Is(err, unix.EINVAL) {
-			break
-		}
-		// The cpu controller of kernels before 6.1 refuses a process that is being forked and was never run.
-		time.Sleep(time.Millisecond)
-	}
-	return err
-}
+// join moves a process to the group at a path.
+func join(dir string, pid int) error { return groupAt(dir).join(pid) }

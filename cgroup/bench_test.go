@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -11,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/cgroups/v3/cgroup1"
 	"github.com/containerd/cgroups/v3/cgroup2"
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,22 +23,8 @@ var benchLimits = Limits{MemoryBytes: 64 << 20, MilliCPUs: 500, PIDs: 10}
 // inEach runs a benchmark in each setting, with a jail that has no first process.
 func inEach(b *testing.B, f func(b *testing.B, j *Jail)) {
 	for _, s := range settings(b) {
-		b.Run(strings.ReplaceAll(s.name, " ", "_"), func(b *testing.B) { f(b, benchJail(b, s)) })
+		b.Run(strings.ReplaceAll(s.name, " ", "_"), func(b *testing.B) { f(b, bareJail(b, newInstance(b, s))) })
 	}
-}
-
-func benchJail(b *testing.B, s setting) *Jail {
-	b.Helper()
-	j, err := newInstance(b, s).Jail("jail", 0)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if s.tree.layout == "v2" {
-		if err := enableIn(j.unified(""), wanted(s.tree.path(s.tree.unified))); err != nil {
-			b.Fatal(err)
-		}
-	}
-	return j
 }
 
 // A stopwatch is for steps that only a part of a benchmark's loop is about.
@@ -238,7 +227,7 @@ func BenchmarkKill(b *testing.B) {
 					if what == "swarm" {
 						time.Sleep(500 * time.Millisecond)
 					}
-					pids, err := processesIn(g.dirs[0])
+					pids, err := processesIn(g.dirs[0].path)
 					if err != nil {
 						b.Fatal(err)
 					}
@@ -262,31 +251,23 @@ func BenchmarkKill(b *testing.B) {
 // BenchmarkAvoided is what this package does without: containerd's calls for the same.
 func BenchmarkAvoided(b *testing.B) {
 	s := settings(b)[0]
-	j := benchJail(b, s)
+	j := bareJail(b, newInstance(b, s))
 	g := newJob(b, j, "job", benchLimits)
+	group := filepath.Join("/", s.tree.base, s.tree.top, j.instance.name, j.name, "job")
+	stat, cycle := avoidedV1, avoidedNewV1
+	if s.tree.layout == "v2" {
+		stat, cycle = avoidedV2, avoidedNewV2
+	}
 	b.Run("stat", func(b *testing.B) {
 		for b.Loop() {
-			var err error
-			if g.v1 != nil {
-				_, err = g.v1.Stat()
-			} else {
-				_, err = g.v2.Stat()
-			}
-			if err != nil {
+			if err := stat(s.tree, group); err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
 	b.Run("new and delete", func(b *testing.B) {
 		for b.Loop() {
-			if s.tree.layout != "v2" {
-				b.Skip("needs v2")
-			}
-			m, err := cgroup2.NewManager(s.tree.unified, g.group+"2", benchLimits.v2(true, false))
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := m.Delete(); err != nil {
+			if err := cycle(s.tree, group+"2"); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -294,6 +275,52 @@ func BenchmarkAvoided(b *testing.B) {
 	if err := g.Remove(); err != nil {
 		b.Fatal(err)
 	}
+}
+
+// containerdV1 has containerd's controllers of v1 where hierarchies are mounted side by side.
+func containerdV1(tree *Tree) cgroup1.InitOpts {
+	root := filepath.Dir(tree.v1["memory"])
+	return cgroup1.WithHierarchy(func() ([]cgroup1.Subsystem, error) {
+		return []cgroup1.Subsystem{cgroup1.NewPids(root), cgroup1.NewMemory(root), cgroup1.NewCpu(root)}, nil
+	})
+}
+
+func avoidedV1(tree *Tree, group string) error {
+	c, err := cgroup1.Load(cgroup1.StaticPath(group), containerdV1(tree))
+	if err == nil {
+		_, err = c.Stat()
+	}
+	return err
+}
+
+func avoidedNewV1(tree *Tree, group string) error {
+	quota, _ := benchLimits.quota()
+	memory, pids := benchLimits.MemoryBytes, benchLimits.PIDs
+	c, err := cgroup1.New(cgroup1.StaticPath(group), &specs.LinuxResources{
+		Memory: &specs.LinuxMemory{Limit: &memory, Swap: &memory},
+		CPU:    &specs.LinuxCPU{Quota: &quota},
+		Pids:   &specs.LinuxPids{Limit: &pids},
+	}, containerdV1(tree))
+	if err != nil {
+		return err
+	}
+	return c.Delete()
+}
+
+func avoidedV2(tree *Tree, group string) error {
+	m, err := cgroup2.Load(group, cgroup2.WithMountpoint(tree.unified))
+	if err == nil {
+		_, err = m.Stat()
+	}
+	return err
+}
+
+func avoidedNewV2(tree *Tree, group string) error {
+	m, err := cgroup2.NewManager(tree.unified, group, benchLimits.v2(true, false))
+	if err != nil {
+		return err
+	}
+	return m.Delete()
 }
 
 func median(times []time.Duration) time.Duration {

@@ -3,8 +3,6 @@ package cgroup
 import (
 	"bytes"
 	"errors"
-	"fmt"
-	"io/fs"
 	"path/filepath"
 	"strconv"
 
@@ -17,33 +15,14 @@ import (
 
 // openFile opens a file that the kernel has made; one that it has not is not created.
 func openFile(file string, flags int) (int, error) {
-	for {
-		fd, err := unix.Open(file, flags|unix.O_CLOEXEC, 0)
-		switch {
-		case err == nil:
-			return fd, nil
-		case !errors.Is(err, unix.EINTR):
-			return -1, &fs.PathError{Op: "open", Path: file, Err: err}
-		}
-	}
+	fd, err := openAt(unix.AT_FDCWD, file, flags)
+	return fd, groupAt(file).failed("open", "", err)
 }
 
 // write writes to a file in one call, as the kernel wants it.
 func write(file, value string) error {
-	fd, err := openFile(file, unix.O_WRONLY)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	for {
-		_, err := unix.Write(fd, []byte(value))
-		switch {
-		case err == nil:
-			return nil
-		case !errors.Is(err, unix.EINTR):
-			return &fs.PathError{Op: "write", Path: file, Err: err}
-		}
-	}
+	dir, name := filepath.Split(file)
+	return groupAt(dir).write(name, value)
 }
 
 // readFile reads a file to its end.
@@ -55,7 +34,7 @@ func readFile(file string) ([]byte, error) {
 	defer unix.Close(fd)
 	b, err := readOn(fd, make([]byte, 512), true)
 	if err != nil {
-		return nil, &fs.PathError{Op: "read", Path: file, Err: err}
+		return nil, groupAt(file).failed("read", "", err)
 	}
 	return b, nil
 }
@@ -104,20 +83,5 @@ func number(text []byte) int64 {
 	return n
 }
 
-// processesIn returns the processes of a group, without those of its children. One that is in no PID namespace of ours
-// is 0.
-func processesIn(dir string) ([]int, error) {
-	b, err := readFile(filepath.Join(dir, procsFile))
-	if err != nil {
-		return nil, err
-	}
-	var pids []int
-	for line := range bytes.Lines(b) {
-		pid, err := strconv.Atoi(string(bytes.TrimSpace(line)))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", filepath.Join(dir, procsFile), err)
-		}
-		pids = append(pids, pid)
-	}
-	return pids, nil
-}
+// processesIn returns the processes of the group at a path.
+func processesIn(dir string) ([]int, error) { return groupAt(dir).processes() }

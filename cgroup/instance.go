@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/containerd/cgroups/v3/cgroup1"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,13 +16,10 @@ const supervisorGroup = "supervisor"
 
 // An Instance is one supervisor's part of the tree. It ends with [Tree.Sweep]. It is safe for concurrent use.
 type Instance struct {
-	tree *Tree
-	name string
-	has  kernel
-	// subsystems are containerd's v1 controllers, each with the directory that it is mounted on.
-	subsystems []cgroup1.Subsystem
-	points     map[cgroup1.Name]string
-	watcher    watcher
+	tree    *Tree
+	name    string
+	has     kernel
+	watcher watcher
 }
 
 // Instance makes the directories of an instance: in each hierarchy, on v2 with the controllers that jobs need switched
@@ -50,7 +46,6 @@ func (t *Tree) Instance(name string) (*Instance, error) {
 	}
 	t.keepHomes(name)
 	i.has = t.kernel(i.dirIn)
-	i.loadSubsystems()
 	return i, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +20,8 @@ type Jail struct {
 	instance *Instance
 	name     string
 	owner    int
+	stand    *stand // where its jobs are made
+	end      sync.Once
 }
 
 // Jail makes the directories of a jail. owner is the host's user id of the jail's root, which is to start processes
@@ -38,7 +41,10 @@ func (i *Instance) Jail(name string, owner int) (*Jail, error) {
 
 // make returns the directories that it has made.
 func (j *Jail) make() (made []string, err error) {
-	dirs := j.dirs()
+	var dirs []string
+	for _, d := range j.groups() {
+		dirs = append(dirs, d.path)
+	}
 	if j.instance.tree.layout == "hybrid" {
 		dirs = append(dirs, j.unified(initGroup))
 	}
@@ -49,22 +55,25 @@ func (j *Jail) make() (made []string, err error) {
 		made = append(made, dir)
 	}
 	if j.instance.tree.clone {
-		return made, j.chown(dirs[0])
+		if err := j.chown(groupAt(dirs[0])); err != nil {
+			return made, err
+		}
 	}
-	return made, nil
+	j.stand, err = newStand(j.groups())
+	return made, err
 }
 
 // chown gives the jail's root the one file that it needs for clone3(2).
-func (j *Jail) chown(dir string) error {
-	return os.Chown(filepath.Join(dir, procsFile), j.owner, -1)
-}
+func (j *Jail) chown(d group) error { return d.chown(procsFile, j.owner) }
 
-// dirs returns the jail's directories in the hierarchies that jobs use, in the order of Tree.points.
-func (j *Jail) dirs() []string {
+// groups returns the jail's directories in the hierarchies that jobs use, in the order of Tree.points.
+func (j *Jail) groups() []group {
 	t := j.instance.tree
-	var list []string
+	var list []group
 	for _, point := range t.points() {
-		list = append(list, t.path(point, t.top, j.instance.name, j.name))
+		d := groupAt(t.path(point, t.top, j.instance.name, j.name))
+		d.point = point
+		list = append(list, d)
 	}
 	return list
 }
@@ -132,7 +141,8 @@ func (j *Jail) adoptV2(pid int) error {
 
 // Remove kills what is left of the jail, jobs included, and removes its directories in every hierarchy, those that
 // libcontainer made too. The error is or wraps [ErrUnkillable] if a process is still there after two seconds; then what
-// it is in is kept, and Remove may be called again.
+// it is in is kept, and Remove may be called again. No job is made any more.
 func (j *Jail) Remove() error {
+	j.end.Do(j.stand.release)
 	return j.instance.tree.clear(j.instance.name, j.name)
 }

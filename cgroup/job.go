@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 
-	"github.com/containerd/cgroups/v3/cgroup1"
-	"github.com/containerd/cgroups/v3/cgroup2"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,68 +16,116 @@ import (
 // concurrent use, except that nothing may be called during or after [Job.Remove].
 type Job struct {
 	instance *Instance
-	dirs     []string // in the order of Tree.points
-	group    string   // from the mount points on
-	v1       cgroup1.Cgroup
-	v2       *cgroup2.Manager
+	stand    *stand // held while dirs may be used
+	jail     string // its name
+	name     string
+	limits   Limits  // that it was made with
+	dirs     []group // in the order of Tree.points
 	fd       int
 	io       bool // blkio is joined, on v1
 	meter    meter
 	self     atomic.Bool // Tasks were given out
 
-	end   sync.Once
-	event int            // WatchOOM's, guarded by the watcher's mu; -1 if there is none
-	watch sync.WaitGroup // WatchOOM's function
-	oom   atomic.Bool    // WatchOOM was told
+	end     sync.Once
+	removed bool
+	event   int            // WatchOOM's, guarded by the watcher's mu; -1 if there is none
+	watch   sync.WaitGroup // WatchOOM's function
+	oom     atomic.Bool    // WatchOOM was told
 }
 
 // Job makes the groups of a job with its limits. The error wraps [ErrUnsupported] if this host cannot enforce one of
 // them, and [os.ErrExist] if the jail has a job of that name.
 func (j *Jail) Job(name string, l Limits) (*Job, error) {
-	if err := errors.Join(checkName(name), l.check(j.instance)); err != nil {
+	g, err := j.Begin(name, l)
+	if err != nil {
 		return nil, err
 	}
-	g := &Job{
-		instance: j.instance, fd: -1, event: -1, meter: newMeter(), io: l.IOWeight != 0,
-		group: filepath.Join("/", j.instance.tree.top, j.instance.name, j.name, name),
-	}
-	for _, dir := range j.dirs() {
-		g.dirs = append(g.dirs, filepath.Join(dir, name))
-	}
-	if g.io && j.instance.tree.layout != "v2" {
-		g.dirs = append(g.dirs, j.instance.tree.path(j.instance.tree.v1["blkio"], g.group))
-	}
-	// This one is made by mkdir(2), so that a name is taken once; of the others containerd makes what is not there.
-	if err := os.Mkdir(g.dirs[0], 0o755); err != nil {
-		return nil, fmt.Errorf("make cgroup of job: %w", err)
-	}
-	if err := g.make(j, l); err != nil {
-		return nil, errors.Join(fmt.Errorf("make cgroup of job: %w", err), g.Remove())
+	if err := g.Complete(); err != nil {
+		return nil, errors.Join(err, g.Remove())
 	}
 	return g, nil
 }
 
-// make does all but the first directory.
-func (g *Job) make(j *Jail, l Limits) error {
-	set := g.makeV1
-	if g.instance.tree.layout == "v2" {
-		set = g.loadV2
+// Begin is [Jail.Job] for who starts a process at the same time. It checks the limits and makes the group that
+// [Job.Dir] is of. [Job.Complete] does the rest, before which the process is given nothing to do; but for Dir and
+// [Job.Remove] nothing else may be called until then.
+func (j *Jail) Begin(name string, l Limits) (*Job, error) {
+	if err := errors.Join(checkName(name), l.check(j.instance)); err != nil {
+		return nil, err
 	}
-	if err := set(l); err != nil {
+	if !j.stand.hold() {
+		return nil, makeError(fmt.Errorf("the jail was removed: %w", os.ErrNotExist))
+	}
+	g := &Job{
+		instance: j.instance, stand: j.stand, jail: j.name, name: name, limits: l,
+		fd: -1, event: -1, meter: newMeter(), io: l.IOWeight != 0,
+	}
+	if err := g.begin(j); err != nil {
+		return nil, errors.Join(makeError(err), g.Remove())
+	}
+	return g, nil
+}
+
+func (g *Job) begin(j *Jail) error {
+	if err := g.makeDir(0); err != nil || !g.instance.tree.clone {
 		return err
-	}
-	if err := g.openMeter(); err != nil {
-		return err
-	}
-	if !g.instance.tree.clone {
-		return nil
 	}
 	if err := j.chown(g.dirs[0]); err != nil {
 		return err
 	}
 	var err error
-	g.fd, err = openFile(g.dirs[0], unix.O_PATH|unix.O_DIRECTORY)
+	g.fd, err = g.dirs[0].openDir()
 	return err
+}
+
+// Complete makes the job's other groups, and sets its limits. After an error it is removed.
+func (g *Job) Complete() error {
+	for n := 1; n < len(g.stand.groups); n++ {
+		if err := g.makeDir(n); err != nil {
+			return makeError(err)
+		}
+	}
+	t := g.instance.tree
+	if point := t.v1["blkio"]; g.io && t.layout != "v2" && !slices.Contains(t.points(), point) {
+		if err := g.makeIO(point); err != nil {
+			return makeError(err)
+		}
+	}
+	if err := g.set(g.limits, false); err != nil {
+		return makeError(err)
+	}
+	if err := g.openMeter(); err != nil {
+		return makeError(err)
+	}
+	return nil
+}
+
+func makeError(err error) error { return fmt.Errorf("make cgroup of job: %w", err) }
+
+// makeDir makes the n-th directory. A name is taken once in each hierarchy: nothing of another job's is used or removed.
+func (g *Job) makeDir(n int) error {
+	d := g.stand.group(n, g.name)
+	if err := d.make(); err != nil {
+		return err
+	}
+	g.dirs = append(g.dirs, d)
+	return nil
+}
+
+// makeIO makes the directory in the hierarchy of blkio, which is joined only by those who have a use for it: each
+// costs its directory, its attach and its removal. The jail's own may not be there.
+func (g *Job) makeIO(point string) error {
+	jail := g.instance.tree.path(point, g.instance.tree.top, g.instance.name, g.jail)
+	if err := os.MkdirAll(jail, 0o755); err != nil {
+		return err
+	}
+	d := groupAt(filepath.Join(jail, g.name))
+	d.point = point
+	if err := d.make(); err != nil {
+		return err
+	}
+	g.dirs = append(g.dirs, d)
+	return nil
 }
 
 // Dir returns a descriptor of the job's directory in the unified hierarchy: for clone3(2)'s CLONE_INTO_CGROUP, or
@@ -99,5 +146,16 @@ func (g *Job) Remove() error {
 			g.fd = -1
 		}
 	})
-	return removeDirs(g.dirs)
+	if g.removed {
+		return nil
+	}
+	if err := removeGroups(g.dirs); err != nil {
+		return err
+	}
+	g.removed = true
+	for n := range g.dirs {
+		g.dirs[n].at = -1 // the number may soon be another file's
+	}
+	g.stand.release()
+	return nil
 }

@@ -82,13 +82,42 @@ func TestTooManyProcesses(t *testing.T) {
 	})
 }
 
+// TestBegun: limits that come after a process was born in the group bind it; and what was only begun leaves nothing.
+func TestBegun(t *testing.T) {
+	everywhere(t, func(t *testing.T, s setting) {
+		j := newJail(t, newInstance(t, s))
+		g, err := j.Begin("job", Limits{PIDs: 40})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := launch(t, "forks", g.Dir())
+		if err := errors.Join(g.Complete(), g.Attach(r.cmd.Process.Pid)); err != nil {
+			t.Fatal(err)
+		}
+		r.play()
+		if line, want := r.line(), fmt.Sprintf("refused %d", unix.EAGAIN); line != want {
+			t.Errorf("the child says %q, want %q", line, want)
+		}
+		kill(t, g, r)
+		if g, err = j.Begin("other", Limits{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Remove(); err != nil {
+			t.Error(err)
+		}
+		if left := find(t, s.tree, "other"); len(left) > 0 {
+			t.Errorf("left: %q", left)
+		}
+	})
+}
+
 func TestThrottled(t *testing.T) {
 	everywhere(t, func(t *testing.T, s setting) {
 		g := newJob(t, newJail(t, newInstance(t, s)), "job", Limits{MilliCPUs: 100})
 		r := start(t, g, "spin")
 		r.line()
 		until(t, "throttled periods", func() bool {
-			b, err := readFile(filepath.Join(g.dirIn("cpu"), "cpu.stat"))
+			b, err := readFile(filepath.Join(g.in("cpu").path, "cpu.stat"))
 			return err == nil && valueOf(b, "nr_throttled") >= 3
 		})
 		u, _, err := g.Account()
@@ -109,7 +138,7 @@ func TestBornInGroup(t *testing.T) {
 			return
 		}
 		r := launch(t, "idle", g.Dir())
-		pids, err := processesIn(g.dirs[0])
+		pids, err := processesIn(g.dirs[0].path)
 		if err != nil || len(pids) != 1 || pids[0] != r.cmd.Process.Pid {
 			t.Errorf("the group has %v, %v, want %d", pids, err, r.cmd.Process.Pid)
 		}
@@ -134,7 +163,7 @@ func TestJailRootMayStartJobs(t *testing.T) {
 			t.Fatal(err)
 		}
 		g := newJob(t, j, "job", Limits{})
-		for _, dir := range []string{filepath.Dir(g.dirs[0]), g.dirs[0]} {
+		for _, dir := range []string{filepath.Dir(g.dirs[0].path), g.dirs[0].path} {
 			for _, c := range []struct {
 				file string
 				his  bool
@@ -190,12 +219,12 @@ func TestUpdate(t *testing.T) {
 				files = step.v2
 			}
 			const swap = "memory.memsw.limit_in_bytes"
-			if s.tree.layout != "v2" && (probe{s.tree, g.dirIn}).has(swap) {
+			if s.tree.layout != "v2" && g.instance.has.swap {
 				files[swap] = files["memory.limit_in_bytes"]
 			}
 			for file, text := range files {
 				controller, _, _ := strings.Cut(file, ".")
-				b, err := os.ReadFile(filepath.Join(g.dirIn(controller), file))
+				b, err := os.ReadFile(filepath.Join(g.in(controller).path, file))
 				if got := strings.TrimSpace(string(b)); err != nil || got != text {
 					t.Errorf("%+v: %s is %q, %v, want %q", step.limits, file, got, err, text)
 				}

@@ -39,12 +39,12 @@ func backoff(total time.Duration) iter.Seq[time.Duration] {
 // there are always new ones.
 func (g *Job) Kill() error {
 	if g.instance.has.kill {
-		if err := write(filepath.Join(g.dirs[0], killFile), "1"); err != nil {
+		if err := g.dirs[0].write(killFile, "1"); err != nil {
 			return fmt.Errorf("kill cgroup: %w", err)
 		}
 		return nil
 	}
-	if err := killFrozen(g.dirs[0]); err != nil {
+	if err := killFrozen(g.dirs[0].path); err != nil {
 		return fmt.Errorf("kill cgroup: %w", err)
 	}
 	return nil
@@ -183,14 +183,14 @@ func walk(dir string, f func(dir string) error) error {
 // A job that has not started is empty.
 func (g *Job) WaitEmpty(ctx context.Context) error {
 	if g.instance.tree.unified != "" {
-		return waitEvent(ctx, filepath.Join(g.dirs[0], eventsFile))
+		return waitEvent(ctx, filepath.Join(g.dirs[0].path, eventsFile))
 	}
 	// v1 tells nobody, but for release_agent, which is one program for the whole host.
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	wait := 500 * time.Microsecond
 	for {
-		pids, err := processesIn(g.dirs[0])
+		pids, err := g.dirs[0].processes()
 		if err != nil || len(pids) == 0 {
 			return err
 		}

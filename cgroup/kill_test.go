@@ -27,8 +27,8 @@ func kill(t testing.TB, g *Job, r *run) {
 		t.Error(err)
 	}
 	for _, dir := range g.dirs {
-		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: %v, want it gone", dir, err)
+		if _, err := os.Lstat(dir.path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v, want it gone", dir.path, err)
 		}
 	}
 }
@@ -39,7 +39,7 @@ func TestKillStorm(t *testing.T) {
 		r := start(t, g, "storm")
 		r.line()
 		until(t, "hundred processes", func() bool {
-			pids, err := processesIn(g.dirs[0])
+			pids, err := processesIn(g.dirs[0].path)
 			return err == nil && len(pids) > 100
 		})
 		kill(t, g, r)
@@ -84,7 +84,7 @@ func TestKillFrozen(t *testing.T) {
 		g := newJob(t, newJail(t, newInstance(t, s)), "job", Limits{})
 		r := start(t, g, "idle")
 		r.line()
-		until(t, "frozen group", func() bool { return freeze(g.dirs[0]) })
+		until(t, "frozen group", func() bool { return freeze(g.dirs[0].path) })
 		kill(t, g, r)
 	})
 }
@@ -107,7 +107,7 @@ func TestAttachWhileForking(t *testing.T) {
 		}
 		until(t, "hundred processes in each group", func() bool {
 			for _, dir := range g.dirs {
-				if pids, err := processesIn(dir); err != nil || len(pids) < 100 {
+				if pids, err := processesIn(dir.path); err != nil || len(pids) < 100 {
 					return false
 				}
 			}
@@ -150,11 +150,11 @@ func TestTasks(t *testing.T) {
 }
 
 // everyGroupHas waits until a process is in all of dirs.
-func everyGroupHas(t *testing.T, dirs []string, pid int) {
+func everyGroupHas(t *testing.T, dirs []group, pid int) {
 	t.Helper()
 	until(t, "process in each group", func() bool {
 		for _, dir := range dirs {
-			if pids, err := processesIn(dir); err != nil || !slices.Contains(pids, pid) {
+			if pids, err := processesIn(dir.path); err != nil || !slices.Contains(pids, pid) {
 				return false
 			}
 		}

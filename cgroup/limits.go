@@ -6,13 +6,10 @@ import (
 	"io/fs"
 	"math"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
-	"github.com/containerd/cgroups/v3/cgroup1"
 	"github.com/containerd/cgroups/v3/cgroup2"
-	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
 // ErrUnsupported is returned, wrapped, for a limit that this host cannot enforce.
@@ -80,36 +77,29 @@ func (g *Job) Update(l Limits) error {
 	if err := l.check(g.instance); err != nil {
 		return err
 	}
-	if g.instance.tree.layout == "v2" {
-		if err := g.setV2(l, true); err != nil {
-			return fmt.Errorf("set limits: %w", err)
-		}
-		return nil
-	}
-	if l.IOWeight != 0 && !g.io {
+	if l.IOWeight != 0 && !g.io && g.instance.tree.layout != "v2" {
 		return fmt.Errorf("I/O weight of a job that was made without: %w", ErrUnsupported)
 	}
-	r := l.v1(g.instance.has.swap, true)
-	if r.Memory.Swap != nil {
-		// The kernel wants memory with swap never below memory. containerd 3.1.3 means to see to the order but always
-		// writes memory first. So a raise is written here, and a lower value, which is refused here, is left to it.
-		_ = write(filepath.Join(g.v1Dir("memory"), "memory.memsw.limit_in_bytes"), strconv.FormatInt(*r.Memory.Swap, 10))
-	}
-	err := g.v1.Update(r)
-	if err == nil && l.PIDs == 0 {
-		// It sets a limit but lifts none.
-		err = write(filepath.Join(g.v1Dir("pids"), "pids.max"), "max")
-	}
-	if err == nil {
-		err = g.setV1Weight(l, true)
-	}
-	if err != nil {
+	if err := g.set(l, true); err != nil {
 		return fmt.Errorf("set limits: %w", err)
 	}
 	return nil
 }
 
-// v2 gives the limits as cgroup2 takes them. A new group has none, so zeros are for lifting one.
+// set sets limits. A new group has none, so zeros are for lifting one.
+func (g *Job) set(l Limits, lift bool) error {
+	if g.instance.tree.layout == "v2" {
+		return g.setV2(l, lift)
+	}
+	for _, f := range l.v1(g.instance.has.swap, lift) {
+		if err := g.in(f.controller).write(f.name, f.value); err != nil && !f.try {
+			return err
+		}
+	}
+	return g.setV1Weight(l, lift)
+}
+
+// v2 gives the limits as containerd's cgroup2 takes them.
 func (l Limits) v2(swap, lift bool) *cgroup2.Resources {
 	r := &cgroup2.Resources{}
 	if l.MemoryBytes != 0 {
@@ -137,19 +127,13 @@ func (l Limits) v2(swap, lift bool) *cgroup2.Resources {
 	return r
 }
 
-// loadV2 sets the limits of a new job.
-func (g *Job) loadV2(l Limits) error {
-	t := g.instance.tree
-	var err error
-	g.v2, err = cgroup2.Load(filepath.Join(t.base, g.group), cgroup2.WithMountpoint(t.unified))
-	if err != nil {
-		return err
-	}
-	return g.setV2(l, false)
-}
-
 func (g *Job) setV2(l Limits, lift bool) error {
-	if err := g.v2.Update(l.v2(g.instance.has.swap, lift)); err != nil {
+	t := g.instance.tree
+	m, err := cgroup2.Load(strings.TrimPrefix(g.dirs[0].path, t.unified), cgroup2.WithMountpoint(t.unified))
+	if err == nil {
+		err = m.Update(l.v2(g.instance.has.swap, lift))
+	}
+	if err != nil {
 		return err
 	}
 	weight := l.IOWeight
@@ -159,9 +143,9 @@ func (g *Job) setV2(l Limits, lift bool) error {
 		}
 		weight = 100
 	}
-	err := write(filepath.Join(g.dirs[0], "io.weight"), strconv.Itoa(int(weight)))
+	err = g.dirs[0].write("io.weight", strconv.Itoa(int(weight)))
 	if errors.Is(err, fs.ErrNotExist) && weight <= bfqMax {
-		err = write(filepath.Join(g.dirs[0], "io.bfq.weight"), strconv.Itoa(int(weight)))
+		err = g.dirs[0].write("io.bfq.weight", strconv.Itoa(int(weight)))
 	}
 	return weightError(err, l)
 }
@@ -178,44 +162,52 @@ func weightError(err error, l Limits) error {
 		l.IOWeight, ErrUnsupported, bfqMax)
 }
 
-// v1 gives the limits as cgroup1 takes them. memsw is memory and swap together. The kernel takes the largest
-// number for no limit.
-func (l Limits) v1(swap, lift bool) *specs.LinuxResources {
-	r := &specs.LinuxResources{}
+// A v1Limit is what is written for a limit on v1.
+type v1Limit struct {
+	controller, name, value string
+	try                     bool // a refusal is no error
+}
+
+// v1 gives the limits as v1's files take them, in the order to write them. The kernel takes the largest number of bytes
+// for no limit.
+func (l Limits) v1(swap, lift bool) []v1Limit {
+	var list []v1Limit
+	add := func(controller, name string, value int64) {
+		list = append(list, v1Limit{controller: controller, name: name, value: strconv.FormatInt(value, 10)})
+	}
+	if l.PIDs != 0 {
+		add("pids", "pids.max", l.PIDs)
+	} else if lift {
+		list = append(list, v1Limit{controller: "pids", name: "pids.max", value: "max"})
+	}
+	if l.MilliCPUs != 0 {
+		quota, period := l.quota()
+		if lift || period != defaultPeriod {
+			add("cpu", "cpu.cfs_period_us", int64(period))
+		}
+		add("cpu", "cpu.cfs_quota_us", quota)
+	} else if lift {
+		add("cpu", "cpu.cfs_quota_us", -1)
+	}
 	memory := l.MemoryBytes
 	if memory == 0 && lift {
 		memory = math.MaxInt64
 	}
-	if memory != 0 {
-		r.Memory = &specs.LinuxMemory{Limit: &memory}
-		if swap {
-			r.Memory.Swap = &memory
-		}
+	if memory == 0 {
+		return list
 	}
-	if l.MilliCPUs != 0 {
-		quota, period := l.quota()
-		r.CPU = &specs.LinuxCPU{Quota: &quota}
-		if lift || period != defaultPeriod {
-			r.CPU.Period = &period
-		}
-	} else if lift {
-		r.CPU = &specs.LinuxCPU{Quota: new(int64(-1))}
+	// memsw is memory and swap together, which the kernel wants never below memory. So a raise begins with it; a lower
+	// value is refused there, and written once memory is lower.
+	const memsw = "memory.memsw.limit_in_bytes"
+	if swap && lift {
+		add("memory", memsw, memory)
+		list[len(list)-1].try = true
 	}
-	if l.PIDs != 0 {
-		r.Pids = &specs.LinuxPids{Limit: &l.PIDs}
+	add("memory", "memory.limit_in_bytes", memory)
+	if swap {
+		add("memory", memsw, memory)
 	}
-	return r
-}
-
-func (g *Job) makeV1(l Limits) error {
-	path := func(name cgroup1.Name) (string, error) { return g.instance.v1Path(name, g.group), nil }
-	hierarchy := func() ([]cgroup1.Subsystem, error) { return g.instance.subsystemsFor(l), nil }
-	var err error
-	g.v1, err = cgroup1.New(path, l.v1(g.instance.has.swap, false), cgroup1.WithHierarchy(hierarchy))
-	if err != nil {
-		return err
-	}
-	return g.setV1Weight(l, false)
+	return list
 }
 
 func (g *Job) setV1Weight(l Limits, lift bool) error {
@@ -228,12 +220,7 @@ func (g *Job) setV1Weight(l Limits, lift bool) error {
 	}
 	err := fs.ErrNotExist
 	if weight <= bfqMax {
-		err = write(filepath.Join(g.v1Dir("blkio"), "blkio.bfq.weight"), strconv.Itoa(int(weight)))
+		err = g.in("blkio").write("blkio.bfq.weight", strconv.Itoa(int(weight)))
 	}
 	return weightError(err, l)
-}
-
-// v1Dir returns the job's directory in the hierarchy of a v1 controller.
-func (g *Job) v1Dir(controller string) string {
-	return g.instance.tree.path(g.instance.tree.v1[controller], g.group)
 }

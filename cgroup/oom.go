@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -87,7 +86,7 @@ func (g *Job) openOOMEvent() (int, error) {
 		return -1, os.NewSyscallError("eventfd", err)
 	}
 	order := fmt.Sprintf("%d %d", event, g.meter[memoryEvents])
-	if err := write(filepath.Join(g.v1Dir("memory"), "cgroup.event_control"), order); err != nil {
+	if err := g.in("memory").write("cgroup.event_control", order); err != nil {
 		_ = unix.Close(event)
 		return -1, err
 	}

@@ -94,17 +94,26 @@ func removeTree(dir string) error {
 	return walk(dir, func(dir string) error { return removeDirs([]string{dir}) })
 }
 
-// removeDirs removes directories of groups, one each, the last first. A group may be busy for a moment after its last
-// process was waited for, so they are tried again, two seconds at most. One that is gone is no error.
+// removeDirs removes directories of groups, given by their paths, as removeGroups does.
 func removeDirs(dirs []string) error {
-	left := slices.Clone(dirs)
+	var list []group
+	for _, dir := range dirs {
+		list = append(list, groupAt(dir))
+	}
+	return removeGroups(list)
+}
+
+// removeGroups removes directories of groups, one each, the last first. A group may be busy for a moment after its last
+// process was waited for, so they are tried again, two seconds at most. One that is gone is no error.
+func removeGroups(groups []group) error {
+	left := slices.Clone(groups)
 	slices.Reverse(left)
 	var errs []error
 	for wait := range backoff(patience) {
-		left = slices.DeleteFunc(left, func(dir string) bool {
-			err := unix.Rmdir(dir)
+		left = slices.DeleteFunc(left, func(d group) bool {
+			err := d.remove()
 			if err != nil && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOENT) {
-				errs = append(errs, fmt.Errorf("remove %s: %w", dir, err))
+				errs = append(errs, fmt.Errorf("remove %s: %w", d.path, err))
 			}
 			return !errors.Is(err, unix.EBUSY)
 		})
@@ -113,12 +122,12 @@ func removeDirs(dirs []string) error {
 		}
 		time.Sleep(wait)
 	}
-	for _, dir := range left {
+	for _, d := range left {
 		err := error(unix.EBUSY)
-		if pids, _ := processesIn(dir); len(pids) > 0 {
+		if pids, _ := d.processes(); len(pids) > 0 {
 			err = fmt.Errorf("%w: %v", ErrUnkillable, pids)
 		}
-		errs = append(errs, fmt.Errorf("remove %s: %w", dir, err))
+		errs = append(errs, fmt.Errorf("remove %s: %w", d.path, err))
 	}
 	return errors.Join(errs...)
 }

@@ -168,8 +168,8 @@ func empty(t testing.TB, g *Job) {
 		t.Fatalf("wait for the job's end: %v", err)
 	}
 	for _, dir := range g.dirs {
-		if pids, err := processesIn(dir); err != nil || len(pids) > 0 {
-			t.Errorf("%s has processes %v, %v", dir, pids, err)
+		if pids, err := processesIn(dir.path); err != nil || len(pids) > 0 {
+			t.Errorf("%s has processes %v, %v", dir.path, pids, err)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -72,7 +71,7 @@ func (g *Job) openMeter() error {
 		if f.name == "" || source(s) == ioBytes && t.layout != "v2" && !g.io || t.point(f.controller) == "" {
 			continue
 		}
-		fd, err := openFile(filepath.Join(g.dirIn(f.controller), f.name), unix.O_RDONLY)
+		fd, err := g.in(f.controller).open(f.name, unix.O_RDONLY)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -174,7 +173,7 @@ func (g *Job) readCPU(u *Usage, buf []byte) error {
 	}
 	b, err := g.meter.read(cpuTime, buf)
 	if err != nil {
-		return fmt.Errorf("read cpu.stat of %s: %w", g.dirs[0], err)
+		return fmt.Errorf("read cpu.stat of %s: %w", g.dirs[0].path, err)
 	}
 	u.CPU = microseconds(valueOf(b, "usage_usec"))
 	u.User = microseconds(valueOf(b, "user_usec"))
@@ -197,7 +196,7 @@ func (g *Job) readIO(u *Usage, buf []byte) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return fmt.Errorf("read bytes of I/O of %s: %w", g.dirs[0], err)
+		return fmt.Errorf("read bytes of I/O of %s: %w", g.dirs[0].path, err)
 	}
 	u.IORead, u.IOWrite = 0, 0
 	var last, word []byte
@@ -238,15 +237,18 @@ func (g *Job) readOOM(e *Events, buf []byte) error {
 	e.OOMKills = max(0, kills)
 	e.OOM = kills > 0 || g.oom.Load() || valueOf(b, "oom") > 0
 	if err != nil {
-		return fmt.Errorf("read events of memory of %s: %w", g.dirIn("memory"), err)
+		return fmt.Errorf("read events of memory of %s: %w", g.in("memory").path, err)
 	}
 	return nil
 }
 
-// dirIn returns the job's directory in the hierarchy of a controller, "cgroup" for the unified one.
-func (g *Job) dirIn(controller string) string {
-	if controller == "cgroup" || g.instance.tree.layout == "v2" {
-		return g.dirs[0]
+// in returns the job's group in the hierarchy of a controller, "cgroup" for the unified one.
+func (g *Job) in(controller string) group {
+	point := g.instance.tree.point(controller)
+	for _, d := range g.dirs {
+		if d.point == point {
+			return d
+		}
 	}
-	return g.v1Dir(controller)
+	return nowhere()
 }

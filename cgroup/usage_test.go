@@ -14,7 +14,7 @@ import (
 // fakeJob is a job of any layout whose files are a test's. One without text is not there.
 func fakeJob(t *testing.T, layout string, text map[source]string) *Job {
 	t.Helper()
-	g := &Job{instance: &Instance{tree: &Tree{layout: layout}}, dirs: []string{"/fake"}, fd: -1, event: -1, meter: newMeter()}
+	g := &Job{instance: &Instance{tree: &Tree{layout: layout}}, dirs: []group{groupAt("/fake")}, fd: -1, event: -1, meter: newMeter()}
 	if layout != "v1" {
 		g.instance.tree.unified = "/fake"
 	}

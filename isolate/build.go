@@ -1,6 +1,7 @@
 package isolate
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -41,6 +42,7 @@ func (j *jail) build(u *undo) error {
 			j.s.instance.uids.release(base)
 		}
 	})
+	j.work.Go(j.s.instance.groups.Hasten) // for libcontainer's process; what is made until then does not wait for it
 	dir := filepath.Join(j.s.instance.dir, "jails", j.name)
 	if err := makeDir(dir); err != nil {
 		return err
@@ -51,25 +53,22 @@ func (j *jail) build(u *undo) error {
 			return err
 		}
 	}
-	root := filepath.Join(dir, "root")
-	tree, err := j.makeRoot(root)
+	p, err := j.makeParts(u, dir)
 	if err != nil {
 		return err
 	}
-	devices := filepath.Join(dir, "dev")
-	if err := makeDevices(devices); err != nil {
-		return err
-	}
-	u.push(func() { _ = unix.Unmount(devices, unix.MNT_DETACH) })
-	for _, b := range tree.Late {
+	defer p.users.Close()
+	for _, b := range p.tree.Late {
 		j.late = append(j.late, inside.Bind{Source: b.Source, Target: b.Target})
 	}
-	u.push(func() { _ = unix.Unmount(root, unix.MNT_DETACH) })
-	if err := j.start(u, dir, tree); err != nil {
+	maps := make(chan error)
+	go func() { maps <- j.firstIDMaps() }()
+	err = j.start(u, dir, p)
+	if err := cmp.Or(err, <-maps); err != nil {
 		return err
 	}
 	// The jail's own mount namespace has the trees now; a clone of this one copies each mount it holds.
-	for _, path := range []string{root, devices} {
+	for _, path := range p.mounted {
 		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
 			return fmt.Errorf("umount %s: %w", path, err)
 		}
@@ -78,6 +77,10 @@ func (j *jail) build(u *undo) error {
 		if err := j.assemble(u, dir); err != nil {
 			return refuseSmall(fmt.Errorf("the session's layer: %w", err))
 		}
+	}
+	if j.session == nil { // a job waits for the jail, and for all of this function: its slot is made beside the scanner
+		made := j.pool.begin()
+		defer func() { <-made }()
 	}
 	if !j.scanned() {
 		return nil
@@ -109,46 +112,8 @@ func makeDir(path string) error {
 	return unix.Chmod(path, 0o711) // the umask is stricter; the jail's root passes through, and can list nothing
 }
 
-// makeDevices makes the jail's device nodes: only the host's root can make them, and in the jail they are mounted
-// read-only. Each jail has its own, so that jobs of two cannot lock or watch the same inode.
-func makeDevices(path string) error {
-	if err := mountTmpfs(path, unix.MS_NOSUID|unix.MS_NOEXEC); err != nil {
-		return err
-	}
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return rootfs.WriteDev(int(dir.Fd()))
-}
-
-// makeRoot makes the tree of directories, links and files that the jail's root consists of.
-func (j *jail) makeRoot(path string) (rootfs.Tree, error) {
-	options := rootfs.Options{
-		Repo: j.repo.path, Toolchains: j.s.config.Toolchains, Hold: j.s.tools.source,
-		JobUIDs: rootfs.IDRange{First: firstJobUID, Count: jobUIDs},
-	}
-	if j.repo.common != nil {
-		options.Common = j.repo.common.path
-	}
-	tree, err := rootfs.Host(options)
-	if err != nil {
-		return tree, err
-	}
-	if err := mountTmpfs(path, unix.MS_NOSUID|unix.MS_NODEV); err != nil {
-		return tree, err
-	}
-	dir, err := os.Open(path)
-	if err != nil {
-		return tree, err
-	}
-	defer dir.Close()
-	return tree, tree.Write(int(dir.Fd()))
-}
-
 // start has libcontainer build the jail and start the init in it.
-func (j *jail) start(u *undo, dir string, tree rootfs.Tree) error {
+func (j *jail) start(u *undo, dir string, p *parts) error {
 	ours, theirs, err := wire.Pair()
 	if err != nil {
 		return err
@@ -160,12 +125,7 @@ func (j *jail) start(u *undo, dir string, tree rootfs.Tree) error {
 	if err := os.Mkdir(state, 0o711); err != nil {
 		return err
 	}
-	users, err := j.s.programs.jailUsers(j.base)
-	if err != nil {
-		return err
-	}
-	defer users.Close()
-	j.container, err = libcontainer.Create(state, j.name, j.containerConfig(dir, tree, users))
+	j.container, err = libcontainer.Create(state, j.name, j.containerConfig(dir, p.tree, p.users))
 	if err != nil {
 		return fmt.Errorf("libcontainer: %w", err)
 	}
@@ -186,6 +146,7 @@ func (j *jail) start(u *undo, dir string, tree rootfs.Tree) error {
 		return err
 	}
 	go func() {
+		awaitEnd(pid)
 		_, _ = process.Wait()
 		close(j.ended)
 	}()

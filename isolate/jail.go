@@ -238,6 +238,7 @@ func (j *jail) live() {
 	close(j.built)
 	if j.failure == nil {
 		j.s.config.Log.Info("jail built", "jail", j.name, "repo", j.repo.path)
+		j.s.rootAhead()
 		<-j.ended
 		j.condemn(false)
 	}

@@ -151,7 +151,7 @@ func (j *jail) overlay(u *undo, dir string, m merge) (string, error) {
 		return "", err
 	}
 	defer part.Close()
-	merged, err := j.ask(inside.AskOverlay, lower, part)
+	merged, err := j.ask(inside.AskOverlay, func() {}, lower, part)
 	if err != nil {
 		return "", fmt.Errorf("overlay: %w", err)
 	}

@@ -57,6 +57,23 @@ func pidOf(pidfd *os.File) (int, error) {
 	return 0, errors.New("no Pid in a pidfd's fdinfo")
 }
 
+// awaitEnd blocks until a child of this process has ended, which is still to be waited for: wait4(2) alone would keep a
+// thread for each jail that stands. Where that cannot be, it returns at once.
+func awaitEnd(pid int) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return
+	}
+	pidfd, err := pollable(os.NewFile(uintptr(fd), "pidfd"))
+	if err != nil {
+		return
+	}
+	defer pidfd.Close()
+	if raw, err := pidfd.SyscallConn(); err == nil {
+		_ = raw.Read(readable)
+	}
+}
+
 // wait blocks until every process of the slot is gone: the stub is process 1 of their PID namespace, which the kernel
 // empties before it lets go of the stub.
 func (sl *slot) wait(patience time.Duration) error {
@@ -67,10 +84,13 @@ func (sl *slot) wait(patience time.Duration) error {
 	if err := sl.pidfd.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return fmt.Errorf("pidfd: %w", err)
 	}
-	return raw.Read(func(fd uintptr) bool {
-		n, err := poll(fd)
-		return n > 0 && err == nil
-	})
+	return raw.Read(readable)
+}
+
+// readable says whether there is something to read.
+func readable(fd uintptr) bool {
+	n, err := poll(fd)
+	return n > 0 && err == nil
 }
 
 // poll is poll(2) for reading, which does not wait. It is asked again when it is interrupted: nobody else would, for the

@@ -58,6 +58,27 @@ const (
 
 func newPool(j *jail) *pool { return &pool{jail: j, want: max(0, min(leastSlots, j.s.config.Slots))} }
 
+// begin makes the first slot, beside whatever else is made for a new jail, and closes made when that is done. The next is
+// made when a job has ended, as ever: not while the first runs.
+func (p *pool) begin() (made <-chan struct{}) {
+	done := make(chan struct{})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.want == 0 || p.closed || p.tending {
+		close(done)
+		return done
+	}
+	p.tending = true
+	p.work.Go(func() {
+		p.make()
+		p.mu.Lock()
+		p.tending = false
+		p.mu.Unlock()
+		close(done) // before that no job comes, whose end could be missed
+	})
+	return done
+}
+
 // take returns a slot that waited, or nil.
 func (p *pool) take() *slot {
 	p.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -96,7 +97,14 @@ func (s *Supervisor) serves(peer Peer, path string, dir *os.File) (*repo, error)
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return nil, &job.Refusal{Step: "repo", Message: "what was passed as the repository is no directory"}
 	}
-	real, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()))
+	// Who names a directory that is served, and passes it, need not be asked by which path it was opened: that takes longer
+	// than all else here, and it could have named it alone.
+	if s.config.pinned[path] == (inode{st.Dev, st.Ino}) && s.config.servesTo(peer, path) {
+		if r, err := pin(path, st.Dev, st.Ino); err == nil {
+			return r, nil
+		}
+	}
+	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(dir.Fd())))
 	if err != nil {
 		return nil, refuseRepo(path, err)
 	}
@@ -119,8 +127,10 @@ func (s *Supervisor) serves(peer Peer, path string, dir *os.File) (*repo, error)
 			Hint:    "the operator can serve it to you in the supervisor's configuration",
 		}
 	}
-	if err := s.checkPath(real); err != nil {
-		return nil, err
+	if !served { // what is was checked by New
+		if err := s.checkPath(real); err != nil {
+			return nil, err
+		}
 	}
 	return pin(real, st.Dev, st.Ino)
 }
@@ -128,9 +138,6 @@ func (s *Supervisor) serves(peer Peer, path string, dir *os.File) (*repo, error)
 func (s *Supervisor) servesPath(peer Peer, path string) (*repo, error) {
 	if !s.config.servesTo(peer, path) {
 		return nil, notServed(path)
-	}
-	if err := s.checkPath(path); err != nil {
-		return nil, err
 	}
 	known := s.config.pinned[path]
 	return pin(path, known.dev, known.ino)
@@ -178,6 +185,12 @@ func (r *repo) clone(userns *os.File, readOnly bool) (*os.File, error) {
 		return nil, r.refuseIDMap(err)
 	}
 	return mount, nil
+}
+
+// mount makes a mount of the repository for the slot's job. It is not made ahead: it has the flags that the host's mount has
+// when the job comes, and cannot be made of one that the operator has taken away.
+func (sl *slot) mount(readOnly bool) (*os.File, error) {
+	return sl.jail.repo.clone(sl.idmap, readOnly)
 }
 
 // refuseIDMap names the file system and the remedy when the kernel cannot map ids on it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -46,8 +47,9 @@ func (s *Supervisor) do(ctx context.Context, r *run, q *Request, terminal func(*
 
 // tell says in the supervisor's own log how a job ended. It comes after the answer, which does not wait for it.
 func (s *Supervisor) tell(r *run, result *wire.Result) {
-	s.config.Log.Info("job ended", "job", r.id, "uid", r.peer.UID, "repo", r.repo, "outcome", result.Outcome,
-		"status", result.WaitStatus, "step", result.Step, "wall_ms", result.Wall/1e6)
+	s.config.Log.LogAttrs(s.ctx, slog.LevelInfo, "job ended", slog.String("job", r.id), slog.Uint64("uid", uint64(r.peer.UID)),
+		slog.String("repo", r.repo), slog.Uint64("outcome", uint64(result.Outcome)), slog.Uint64("status", uint64(result.WaitStatus)),
+		slog.String("step", result.Step), slog.Int64("wall_ms", result.Wall/1e6))
 }
 
 // admitted runs r if there is room for one more. It counts until its descriptors are closed.
@@ -163,33 +165,52 @@ func (s *Supervisor) check(peer Peer, q *Request) (job.Limits, error) {
 		return l, &job.Refusal{Step: "payload", Message: "arguments and environment are not in a sealed memfd"}
 	}
 	for _, f := range []*os.File{q.Stdin, q.Stdout, q.Stderr} {
-		if f != nil && !isPipe(f) {
-			return l, &job.Refusal{Step: "request", Message: "a standard stream is no pipe: a job is given nothing of the host's"}
+		if f == nil {
+			continue
 		}
-		if f != nil && !peer.owns(f) {
-			return l, &job.Refusal{Step: "request", Message: "a standard stream is a pipe that somebody else made"}
+		if err := s.stream(peer, f); err != nil {
+			return l, err
 		}
 	}
 	return l, nil
 }
 
-// isPipe says whether f is an anonymous pipe: a named one would be somebody's file, whose owner changes hands below.
-func isPipe(f *os.File) bool {
-	var st unix.Statfs_t
-	return unix.Fstatfs(int(f.Fd()), &st) == nil && st.Type == unix.PIPEFS_MAGIC
+// stream refuses what no job gets as a standard stream: what is no anonymous pipe, for a named one would be somebody's file,
+// whose owner changes hands below; and a pipe that the peer did not make.
+func (s *Supervisor) stream(peer Peer, f *os.File) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Dev != s.pipes || st.Mode&unix.S_IFMT != unix.S_IFIFO {
+		return &job.Refusal{Step: "request", Message: "a standard stream is no pipe: a job is given nothing of the host's"}
+	}
+	if !peer.owns(&st) {
+		return &job.Refusal{Step: "request", Message: "a standard stream is a pipe that somebody else made"}
+	}
+	return nil
 }
 
-// owns says whether the pipe f was made by the peer: it becomes the job's, which may open it again for the other
-// direction. The front-end of an embedded supervisor is whoever it became, and that is never root.
-func (p Peer) owns(f *os.File) bool {
+// pipeDevice is the device number of the kernel's own file system of anonymous pipes. There is one, it is never unmounted,
+// and no other has its number.
+func pipeDevice() (uint64, error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return 0, fmt.Errorf("pipe: %w", err)
+	}
+	defer unix.Close(fds[0])
+	defer unix.Close(fds[1])
 	var st unix.Stat_t
-	if unix.Fstat(int(f.Fd()), &st) != nil {
-		return false
+	if err := unix.Fstat(fds[0], &st); err != nil {
+		return 0, fmt.Errorf("fstat of a pipe: %w", err)
 	}
+	return st.Dev, nil
+}
+
+// owns says whether a pipe was made by the peer: it becomes the job's, which may open it again for the other direction.
+// The front-end of an embedded supervisor is whoever it became, and that is never root.
+func (p Peer) owns(pipe *unix.Stat_t) bool {
 	if p.Embedded {
-		return st.Uid != 0
+		return pipe.Uid != 0
 	}
-	return st.Uid == p.UID
+	return pipe.Uid == p.UID
 }
 
 // place sends the job to its slot.

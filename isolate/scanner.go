@@ -175,11 +175,6 @@ func (s *scanner) close() {
 	s.slot.destroy()
 }
 
-// mount makes the slot's own mount of the repository.
-func (sl *slot) mount(readOnly bool) (*os.File, error) {
-	return sl.jail.repo.clone(sl.idmap, readOnly)
-}
-
 // watcher returns the jail's scanner. A session whose scanner is gone gets another one, and so does one whose jobs do not
 // write to the repository, for what of ours does.
 func (j *jail) watcher() *scanner {

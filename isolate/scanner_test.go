@@ -76,6 +76,7 @@ func TestScannerKilled(t *testing.T) {
 	f := newFront(t)
 	l := f.waiting()
 	j := f.s.standing()[0]
+	<-j.built // which it is, for a job waits in it
 	pid, err := pidOf(j.scanner.slot.pidfd)
 	if err != nil {
 		t.Fatal(err)

@@ -74,7 +74,9 @@ func TestServes(t *testing.T) {
 		{"root's", client, w.top, w.top, "belongs to user 0"},
 		{"for everybody", client, w.everybody, w.everybody, ""},
 		{"for everybody by path", client, w.everybody, "", ""},
+		{"another's, named as one for everybody", client, w.everybody, w.other, "belongs to user 1002"},
 		{"for somebody else", client, w.listed, w.listed, "belongs to user 0"},
+		{"for somebody else, named as one for everybody", client, w.everybody, w.listed, "belongs to user 0"},
 		{"for somebody else by path", client, w.listed, "", "does not serve"},
 		{"listed", Peer{UID: 1002}, w.listed, "", ""},
 		{"below one served", client, w.everybody + "/x", "", "does not serve"},
@@ -158,6 +160,35 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
+// TestOtherName: a directory that is passed has the name by which it was opened, unless it is the one the operator serves by
+// the name that is given.
+func TestOtherName(t *testing.T) {
+	w := newServing(t, true)
+	mine, again := w.top+"/mine", w.top+"/again"
+	mkdir(t, mine, owner)
+	mkdir(t, again, owner)
+	if err := unix.Mount(w.everybody, again, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(again, unix.MNT_DETACH) //nolint:errcheck // private to this test's mount namespace
+	for _, tt := range []struct{ path, fd, want string }{
+		{w.everybody, w.everybody, w.everybody},
+		{mine, w.everybody, w.everybody},
+		{w.everybody, mine, mine},
+		{w.everybody, again, w.everybody},
+	} {
+		r, err := w.s.serves(Peer{UID: owner}, tt.path, opened(t, tt.fd))
+		if err != nil {
+			t.Errorf("%s, passed as %s: %v", tt.fd, tt.path, err)
+			continue
+		}
+		if r.path != tt.want {
+			t.Errorf("%s, passed as %s: served as %s", tt.fd, tt.path, r.path)
+		}
+		r.close()
+	}
+}
+
 func TestDeleted(t *testing.T) {
 	w := newServing(t, true)
 	mine := w.top + "/mine"
@@ -191,6 +222,32 @@ func TestHiddenPath(t *testing.T) {
 	defer unix.Unmount(mine, unix.MNT_DETACH) //nolint:errcheck // private to this test's mount namespace
 	if _, err := w.s.serves(Peer{UID: owner}, mine, passed); err == nil || !strings.Contains(err.Error(), "another directory") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestFrozen: what the operator does to a repository's mount holds for the next job, though places for jobs wait.
+func TestFrozen(t *testing.T) {
+	f := newFront(t)
+	if err := unix.Mount(f.repo, f.repo, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(f.repo, unix.MNT_DETACH) //nolint:errcheck // private to this test's mount namespace
+	f.sh("touch before")
+	holds(t, f.pool(), leastSlots)
+	if err := unix.Mount("", f.repo, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	for range leastSlots + 1 {
+		if got := f.sh("touch after 2>/dev/null || echo refused"); got != "refused" {
+			t.Errorf("a job wrote to a repository that is read-only: %q", got)
+		}
+	}
+	holds(t, f.pool(), leastSlots)
+	if err := unix.Unmount(f.repo, unix.MNT_DETACH); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.try(f.spec("true")); err == nil {
+		t.Error("a job has a repository whose mount was taken away")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -29,6 +30,8 @@ type Supervisor struct {
 	images   *images
 	expiring sync.WaitGroup // what removes kept layers
 	hidden   hidden
+	roots    roots
+	pipes    uint64              // device number of every anonymous pipe
 	refused  []rootfs.Place      // beside rootfs.Places
 	filters  map[string]*os.File // compiled seccomp programs by profile, sealed
 
@@ -79,6 +82,9 @@ func New(c Config) (*Supervisor, error) {
 	if err := s.compileFilters(); err != nil {
 		return nil, err
 	}
+	if s.pipes, err = pipeDevice(); err != nil {
+		return nil, err
+	}
 	if s.instance, err = openInstance(c); err != nil {
 		return nil, err
 	}
@@ -108,6 +114,7 @@ func New(c Config) (*Supervisor, error) {
 		return nil, err
 	}
 	u.keep()
+	s.rootAhead()
 	return s, nil
 }
 
@@ -139,7 +146,7 @@ func mountTmpfs(path string, flags uintptr) error {
 
 // name returns a name that this instance has not used.
 func (s *Supervisor) name(prefix string) string {
-	return fmt.Sprintf("%s%d", prefix, s.sequence.Add(1))
+	return prefix + strconv.FormatUint(s.sequence.Add(1), 10)
 }
 
 // InstanceName is the supervisor's name, complete.
@@ -168,6 +175,7 @@ func (s *Supervisor) Close() error {
 		j.drop()
 	}
 	s.work.Wait()
+	s.roots.close()
 	for _, f := range s.filters {
 		f.Close()
 	}

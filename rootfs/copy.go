@@ -7,13 +7,15 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // Bounds of the copy of /etc. It is held in memory by the supervisor and by
-// every jail's tmpfs, and read anew for each.
+// every jail's tmpfs.
 const (
 	maxFile  = 1 << 20  // bytes of one file
 	maxTotal = 32 << 20 // bytes of all files
@@ -27,26 +29,65 @@ type copier struct {
 	*builder
 	count int
 	bytes int64
+	looks []looked
+	again bool // something failed that may not fail the next time
 }
 
-// copyEtc adds the rows of etc that the host has.
-func (b *builder) copyEtc() error {
+// copyEtc adds the rows of etc that the host has, or what is kept of them.
+func (b *builder) copyEtc(o Options) error {
 	fd, err := b.open("/etc", unix.O_RDONLY|unix.O_DIRECTORY, unix.RESOLVE_IN_ROOT)
 	if err != nil {
 		return fmt.Errorf("%w: open /etc: %w", ErrHost, err)
 	}
 	top := os.NewFile(uintptr(fd), "/etc")
 	defer top.Close()
-	names, err := list(top)
+	if kept, ok := o.Etc.get(o.Host, b.uid, fd); ok {
+		for _, e := range kept.entries {
+			b.add(e)
+		}
+		b.tree.Skipped = append(b.tree.Skipped, kept.skipped...)
+		return nil
+	}
+	began, entries, skipped := time.Now(), len(b.tree.Entries), len(b.tree.Skipped)
+	c := &copier{builder: b}
+	names, err := c.list(top)
 	if err != nil {
 		return fmt.Errorf("%w: read /etc: %w", ErrHost, err)
 	}
-	c := &copier{builder: b}
+	if err := c.rows(top, names); err != nil {
+		return err
+	}
+	if !c.again {
+		o.Etc.put(etcCopy{
+			host: o.Host, uid: b.uid, seen: c.looks,
+			entries: slices.Clone(b.tree.Entries[entries:]), skipped: slices.Clone(b.tree.Skipped[skipped:]),
+		}, began)
+	}
+	return nil
+}
+
+// list is the names in a directory below /etc, or /etc itself.
+func (c *copier) list(d *os.File) ([]string, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(d.Fd()), &st); err != nil {
+		return nil, err
+	}
+	c.look(d.Name(), &st)
+	return list(d)
+}
+
+// look notes how a directory, or what is in one, was when it was looked at.
+func (c *copier) look(p string, st *unix.Stat_t) {
+	c.looks = append(c.looks, looked{"." + strings.TrimPrefix(p, "/etc"), stampOf(st)})
+}
+
+// rows copies what is in the table.
+func (c *copier) rows(top *os.File, names []string) error {
 	for _, r := range etc {
-		before := len(b.tree.Skipped)
+		before := len(c.tree.Skipped)
 		c.row(top, names, r, strings.Split(r.name, "/"))
-		if r.needed && len(b.tree.Skipped) > before {
-			s := b.tree.Skipped[before]
+		if r.needed && len(c.tree.Skipped) > before {
+			s := c.tree.Skipped[before]
 			return fmt.Errorf("%w: %s: %s (hint: %s)", ErrHost, s.Path, s.Reason, r.reason)
 		}
 	}
@@ -78,9 +119,10 @@ func (c *copier) node(d *os.File, name string, want kind, depth int) {
 	}
 	var st unix.Stat_t
 	if err := unix.Fstatat(int(d.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		c.skip(p, err.Error())
+		c.failed(p, err)
 		return
 	}
+	c.look(p, &st)
 	switch why := c.unfit(name, &st); {
 	case why != "":
 		c.skip(p, why)
@@ -131,17 +173,17 @@ func (c *copier) within(d *os.File, name string, f func(sub *os.File, names []st
 	p := d.Name() + "/" + name
 	fd, err := openat(int(d.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		c.skip(p, err.Error())
+		c.failed(p, err)
 		return
 	}
 	sub := os.NewFile(uintptr(fd), p)
 	defer sub.Close()
 	var st unix.Stat_t
 	err = unix.Fstat(fd, &st)
-	names, lerr := list(sub)
+	names, lerr := c.list(sub)
 	switch why := c.unfit(name, &st); {
 	case err != nil || lerr != nil:
-		c.skip(p, errors.Join(err, lerr).Error())
+		c.failed(p, errors.Join(err, lerr))
 	case why != "":
 		c.skip(p, why)
 	case st.Mode&unix.S_IXOTH == 0:
@@ -157,7 +199,7 @@ func (c *copier) symlink(d *os.File, name string) {
 	target, err := readlinkat(int(d.Fd()), name)
 	switch {
 	case err != nil:
-		c.skip(p, err.Error())
+		c.failed(p, err)
 	case target == "" || !printable(target):
 		c.skip(p, "a link to no usable path")
 	default:
@@ -172,13 +214,13 @@ func (c *copier) regular(d *os.File, name string) {
 	// O_NONBLOCK: should a FIFO have taken the file's place, do not wait.
 	fd, err := openat(int(d.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		c.skip(p, err.Error())
+		c.failed(p, err)
 		return
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		c.skip(p, err.Error())
+		c.failed(p, err)
 		return
 	}
 	data, why := c.content(fd, &st)
@@ -209,6 +251,7 @@ func (c *copier) content(fd int, st *unix.Stat_t) (data []byte, why string) {
 	n, err := readAll(fd, data)
 	switch {
 	case err != nil:
+		c.again = true
 		return nil, err.Error()
 	case int64(n) != st.Size:
 		return nil, "changed while it was read"
@@ -218,6 +261,13 @@ func (c *copier) content(fd int, st *unix.Stat_t) (data []byte, why string) {
 		return nil, "holds a private key"
 	}
 	return data[:n], ""
+}
+
+// failed notes that something could not be looked at. That a link or a file
+// lies where a directory was looked for stays so until it is replaced.
+func (c *copier) failed(p string, err error) {
+	c.skip(p, err.Error())
+	c.again = c.again || !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP)
 }
 
 // skip notes what was not copied. The note itself is bounded.

@@ -35,6 +35,9 @@ type Options struct {
 	// source is the toolchain's own path, which whoever owns a directory
 	// above it can have lead elsewhere by the time that it is bound.
 	Hold func(path string, dir int) (source string, err error)
+	// Etc keeps the copy of the host's /etc for the next tree; nil is none, and
+	// all is read.
+	Etc *Etc
 	// Lasting makes the tree of a session's own root: its directories for
 	// temporary files and homes are among the entries, with their modes.
 	Lasting bool
@@ -170,7 +173,7 @@ func (b *builder) build(o Options) (Tree, error) {
 		}
 	}
 	b.generate(o.JobUIDs)
-	if err := b.copyEtc(); err != nil {
+	if err := b.copyEtc(o); err != nil {
 		return Tree{}, err
 	}
 	return b.tree, nil

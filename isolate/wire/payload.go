@@ -99,8 +99,8 @@ func Sealed(f *os.File) bool {
 	if err != nil || seals&payloadSeals != payloadSeals {
 		return false
 	}
-	info, err := f.Stat()
-	return err == nil && info.Size() <= MaxPayload && info.Size() >= 16
+	var st unix.Stat_t
+	return unix.Fstat(int(f.Fd()), &st) == nil && st.Size <= MaxPayload && st.Size >= 16
 }
 
 // ReadPayload decodes what NewPayload wrote; it is for tests and for programs of ours that run as jobs.

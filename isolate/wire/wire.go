@@ -91,8 +91,9 @@ func (e *encoder) header(op Op, tag uint32) {
 }
 
 type decoder struct {
-	b   []byte
-	bad bool
+	b     []byte
+	texts string // b as it was before the first text, of which all of them are parts
+	bad   bool
 }
 
 func (d *decoder) take(n int) []byte {
@@ -115,10 +116,17 @@ func (d *decoder) text(limit int) string {
 	if n > limit {
 		d.bad = true
 	}
-	if d.bad {
+	if d.bad || n == 0 {
 		return ""
 	}
-	return string(d.take(n))
+	if d.texts == "" {
+		d.texts = string(d.b)
+	}
+	behind := d.texts[len(d.texts)-len(d.b):]
+	if d.take(n); d.bad {
+		return ""
+	}
+	return behind[:n]
 }
 
 // done reports a message that was too short, too long or out of range.

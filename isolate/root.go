@@ -1,0 +1,176 @@
+package isolate
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/rootfs"
+)
+
+// roots makes the trees of directories, links and files that the jails' roots consist of, a tmpfs for each jail. Nearly all
+// of one is the copy of the host's /etc, some 1,000 files on a machine with many packages. So that is kept, looked at again
+// for each jail; and the next jail's tree is written ahead when no job runs, without the places of its repository.
+type roots struct {
+	etc rootfs.Etc
+
+	mu    sync.Mutex
+	spare *spareRoot    // guarded by mu: or nil
+	timer *time.Timer   // guarded by mu: runs writeAhead; nil: not to be run
+	rest  time.Duration // guarded by mu: what timer was set to
+}
+
+// A spareRoot is a tree that was written ahead. It is nowhere in the file system, and ends with its descriptor.
+type spareRoot struct {
+	tree  rootfs.Tree
+	mount *os.File
+}
+
+// rootRest is how long after a jail was built the next one's tree is written ahead. While jobs run that is put off, each time
+// for twice as long, and longestRest at most.
+const (
+	rootRest    = 50 * time.Millisecond
+	longestRest = time.Minute
+)
+
+// rootOptions are those of a tree for any repository.
+func (s *Supervisor) rootOptions() rootfs.Options {
+	return rootfs.Options{
+		Toolchains: s.config.Toolchains, Hold: s.tools.source, Etc: &s.roots.etc,
+		JobUIDs: rootfs.IDRange{First: firstJobUID, Count: jobUIDs},
+	}
+}
+
+// makeRoot makes the tree of the jail's root and mounts it on path.
+func (j *jail) makeRoot(path string) (rootfs.Tree, error) {
+	options := j.s.rootOptions()
+	options.Repo = j.repo.path
+	if j.repo.common != nil {
+		options.Common = j.repo.common.path
+	}
+	tree, err := rootfs.Host(options)
+	if err != nil {
+		return tree, err
+	}
+	if err := makeDir(path); err != nil {
+		return tree, err
+	}
+	missing := tree
+	root := j.s.roots.take(&missing)
+	if root == nil {
+		if root, err = newRoot(); err != nil {
+			return tree, err
+		}
+	}
+	defer root.Close()
+	if err := missing.Write(int(root.Fd())); err != nil {
+		return tree, err
+	}
+	err = unix.MoveMount(int(root.Fd()), "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	if err != nil {
+		err = &os.PathError{Op: "move_mount", Path: path, Err: err}
+	}
+	return tree, err
+}
+
+// newRoot makes an empty tmpfs, mounted nowhere.
+func newRoot() (*os.File, error) {
+	fd, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("fsopen", err)
+	}
+	defer unix.Close(fd)
+	err = errors.Join(unix.FsconfigSetString(fd, "source", "tmpfs"), unix.FsconfigSetString(fd, "mode", "0755"), unix.FsconfigCreate(fd))
+	if err != nil {
+		return nil, os.NewSyscallError("fsconfig", err)
+	}
+	mount, err := unix.Fsmount(fd, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
+	if err != nil {
+		return nil, os.NewSyscallError("fsmount", err)
+	}
+	return os.NewFile(uintptr(mount), "root"), nil
+}
+
+// take returns the tree that was written ahead, if it is what the wanted one is to be, and has wanted be what it has not; or nil.
+func (r *roots) take(wanted *rootfs.Tree) *os.File {
+	r.mu.Lock()
+	spare := r.spare
+	r.spare = nil
+	r.mu.Unlock()
+	if spare == nil {
+		return nil
+	}
+	missing, ok := wanted.Beyond(spare.tree)
+	if !ok { // the host changed meanwhile
+		spare.mount.Close()
+		return nil
+	}
+	*wanted = missing
+	return spare.mount
+}
+
+// rootAhead has the next jail's tree written when no job runs, unless there is one.
+func (s *Supervisor) rootAhead() {
+	r := &s.roots
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.spare == nil && r.timer == nil {
+		r.rest = rootRest
+		r.timer = time.AfterFunc(r.rest, s.writeAhead)
+	}
+}
+
+// writeAhead writes it, or waits on.
+func (s *Supervisor) writeAhead() {
+	r := &s.roots
+	if !s.begin() {
+		return
+	}
+	defer s.work.Done()
+	if s.live.Load() > 0 {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.rest = min(2*r.rest, longestRest)
+		r.timer.Reset(r.rest)
+		return
+	}
+	spare, err := s.newSpare()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.timer = nil
+	if err == nil { // else who builds a jail is told
+		r.spare = spare
+	}
+}
+
+func (s *Supervisor) newSpare() (*spareRoot, error) {
+	tree, err := rootfs.Host(s.rootOptions())
+	if err != nil {
+		return nil, err
+	}
+	mount, err := newRoot()
+	if err != nil {
+		return nil, err
+	}
+	if err := tree.Write(int(mount.Fd())); err != nil {
+		mount.Close()
+		return nil, err
+	}
+	return &spareRoot{tree, mount}, nil
+}
+
+// close gives up what was written ahead. Nothing is being written any more.
+func (r *roots) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	if r.spare != nil {
+		r.spare.mount.Close()
+		r.spare = nil
+	}
+}

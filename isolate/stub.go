@@ -1,0 +1,203 @@
+package isolate
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	inside "corral/isolate/jail"
+	"corral/isolate/wire"
+	"corral/job"
+)
+
+// stubMessage is more than a report has, in bytes; many slots wait for one.
+const stubMessage = 256
+
+// preparation is what the slot's stub is told before the job is known.
+func (j *jail) preparation(sl *slot) inside.Prepare {
+	p := inside.Prepare{UID: firstJobUID + sl.user, Skip: j.s.config.skip, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1], Binds: j.late}
+	if len(j.roots) > 0 && !sl.plain {
+		p.Binds = nil
+		for _, r := range j.roots {
+			p.Roots = append(p.Roots, inside.Root{Target: r.target})
+		}
+	}
+	return p
+}
+
+// startStub has the init start the slot's stub, in its group of the unified hierarchy where a process can be born there.
+// There is a process if the slot has a pidfd, whatever the error.
+func (j *jail) startStub(sl *slot, p *inside.Prepare, profile string) error {
+	ours, theirs, err := wire.PairFor(stubMessage)
+	if err != nil {
+		return err
+	}
+	defer theirs.Close()
+	sl.stub = ours
+	files := []*os.File{theirs}
+	if fd := sl.group.Dir(); fd >= 0 {
+		dir, err := dup(fd)
+		if err != nil {
+			ours.Close()
+			return err
+		}
+		defer dir.Close()
+		files = append(files, dir)
+	}
+	var failed error
+	f, err := j.ask(inside.AskSlot, func() { failed = j.meanwhile(sl, p, profile) }, files...)
+	if err == nil {
+		sl.pidfd, err = pollable(f)
+	}
+	if sl.pidfd == nil {
+		ours.Close()
+	}
+	return errors.Join(failed, err)
+}
+
+// meanwhile completes the slot's groups while the kernel makes its namespaces. Where the stub is born in one of them, the
+// first message waits for it then, with the tasks files of what it joins by itself.
+func (j *jail) meanwhile(sl *slot, p *inside.Prepare, profile string) error {
+	if err := sl.group.Complete(); err != nil {
+		return err
+	}
+	if err := sl.group.WatchOOM(sl.outOfMemory); err != nil || sl.group.Dir() < 0 {
+		return err
+	}
+	groups, err := sl.group.Tasks()
+	if err != nil {
+		return err
+	}
+	defer wire.CloseAll(groups)
+	p.Groups = len(groups)
+	return j.greet(sl, p, profile, groups)
+}
+
+func (j *jail) greet(sl *slot, p *inside.Prepare, profile string, groups []*os.File) error {
+	return stubError(sl.stub.Send(p.Append(), append([]*os.File{j.s.filters[profile]}, groups...)...))
+}
+
+func stubError(err error) error {
+	if err != nil {
+		return fmt.Errorf("the stub: %w", err)
+	}
+	return nil
+}
+
+// confine has the stub do what can be done before the job is known, in all of the slot's groups. Process 2, which it forks
+// then, is born in those where it is itself: it joins them first by itself, and is put into them here where it cannot.
+func (j *jail) confine(sl *slot, p *inside.Prepare, profile string) error {
+	if sl.group.Dir() < 0 {
+		if err := sl.attach(); err != nil {
+			return err
+		}
+		if err := j.greet(sl, p, profile, nil); err != nil {
+			return err
+		}
+	}
+	for _, b := range p.Binds {
+		if err := sl.stub.Send(b.Append()); err != nil {
+			return stubError(err)
+		}
+	}
+	if err := j.sendRoots(sl, p.Roots); err != nil {
+		return stubError(err)
+	}
+	if err := sl.awaitReady(); err != nil || p.Groups == 0 {
+		return err
+	}
+	return sl.attach() // sees that it did
+}
+
+// attach puts the stub, and what it has forked, into those of the slot's groups where they are not.
+func (sl *slot) attach() error {
+	pid, err := pidOf(sl.pidfd)
+	if err != nil {
+		return err
+	}
+	return sl.group.Attach(pid)
+}
+
+// ask sends the init a request and returns the descriptor that it answers with. It calls meanwhile before it waits.
+func (j *jail) ask(what uint32, meanwhile func(), files ...*os.File) (*os.File, error) {
+	j.initMu.Lock()
+	defer j.initMu.Unlock()
+	j.requests++
+	if err := j.init.Send(inside.AppendRequest(j.requests, what), files...); err != nil {
+		return nil, fmt.Errorf("the jail's init: %w", err)
+	}
+	meanwhile()
+	answer, got, err := j.init.Receive()
+	if err != nil {
+		return nil, fmt.Errorf("the jail's init: %w", err)
+	}
+	number, errno, err := inside.ReadRequest(answer)
+	if err == nil && errno != 0 {
+		err = fmt.Errorf("the jail's init: %w", unix.Errno(errno))
+	}
+	if err == nil && (number != j.requests || len(got) != 1) {
+		err = errors.New("the jail's init answered something else than was asked")
+	}
+	if err != nil {
+		wire.CloseAll(got)
+		return nil, err
+	}
+	return got[0], nil
+}
+
+func dup(fd int) (*os.File, error) {
+	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, fmt.Errorf("dup: %w", err)
+	}
+	return os.NewFile(uintptr(n), "cgroup"), nil
+}
+
+// awaitReady waits until the stub has done everything that does not depend on the job.
+func (sl *slot) awaitReady() error {
+	for {
+		r, files, err := sl.report()
+		wire.CloseAll(files)
+		if err != nil {
+			return fmt.Errorf("the stub: %w", err)
+		}
+		switch r.Kind {
+		case inside.Hello:
+		case inside.Ready:
+			return nil
+		case inside.Failed:
+			return &job.Refusal{Step: r.Step, Errno: int(r.Errno), Message: fmt.Sprintf("confinement step %q: %v", r.Step, unix.Errno(r.Errno))}
+		default:
+			return fmt.Errorf("the stub: %w", inside.ErrReport)
+		}
+	}
+}
+
+// sendRoots sends the mounts of a root of the session's own.
+func (j *jail) sendRoots(sl *slot, roots []inside.Root) error {
+	if len(roots) == 0 {
+		return nil
+	}
+	mounts, err := j.pieces()
+	if err != nil {
+		return err
+	}
+	defer wire.CloseAll(mounts)
+	for n, r := range roots {
+		if err := sl.stub.Send(r.Append(), mounts[n]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (sl *slot) report() (inside.Report, []*os.File, error) {
+	b, files, err := sl.stub.Receive()
+	if err != nil {
+		return inside.Report{}, nil, err
+	}
+	r, err := inside.ReadReport(b)
+	return r, files, err
+}

@@ -1,0 +1,176 @@
+package rootfs
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// settledHost is a host whose /etc was last changed a while ago.
+func settledHost(t *testing.T) string {
+	t.Helper()
+	host := fakeHost(t, "etc/services = http", "etc/ssl/certs/a.pem = one", "etc/ssl/certs/b.pem -> a.pem", "etc/ld.so.cache = x")
+	settle(t)
+	return host
+}
+
+// step is more than the clock's of a file system that tests are run on.
+const step = 60 * time.Millisecond
+
+// quick is an Etc that need not be waited for long.
+func quick() *Etc { return &Etc{young: step} }
+
+// settle waits until nothing made so far is too young to be kept.
+func settle(t *testing.T) {
+	t.Helper()
+	time.Sleep(step + step/5) // it is the clock that is waited for
+}
+
+// kept says whether the tree of host is made from what is kept in e.
+func kept(t *testing.T, host string, e *Etc) bool {
+	t.Helper()
+	e.mu.Lock()
+	before := e.entries
+	e.mu.Unlock()
+	tree := must(t, Options{Host: host, Etc: e})
+	if want := must(t, Options{Host: host}); !reflect.DeepEqual(tree, want) {
+		t.Errorf("with what is kept, the tree is\n%v\nand without\n%v", tree, want)
+	}
+	for _, old := range before {
+		if now := find(tree, old.Path); len(old.Data) > 0 && now != nil && len(now.Data) > 0 {
+			return &now.Data[0] == &old.Data[0]
+		}
+	}
+	return false
+}
+
+func TestEtcIsKept(t *testing.T) {
+	host, e := settledHost(t), quick()
+	if kept(t, host, e) {
+		t.Error("kept before it was read")
+	}
+	for range 3 {
+		if !kept(t, host, e) {
+			t.Error("read again, although nothing changed")
+		}
+	}
+	if kept(t, settledHost(t), e) {
+		t.Error("another host's is used")
+	}
+}
+
+func TestEtcChanged(t *testing.T) {
+	for name, change := range map[string]func(etc string) error{
+		"file written": func(etc string) error { return os.WriteFile(filepath.Join(etc, "services"), []byte("smtp"), 0o644) },
+		"file closed":  func(etc string) error { return os.Chmod(filepath.Join(etc, "services"), 0o600) },
+		"file added":   func(etc string) error { return os.WriteFile(filepath.Join(etc, "protocols"), []byte("tcp"), 0o644) },
+		"file removed": func(etc string) error { return os.Remove(filepath.Join(etc, "ssl/certs/a.pem")) },
+		"link replaced": func(etc string) error {
+			return replace(filepath.Join(etc, "ssl/certs/b.pem"), func(p string) error { return os.Symlink("c.pem", p) })
+		},
+		"link touched": func(etc string) error {
+			return unix.Lutimes(filepath.Join(etc, "ssl/certs/b.pem"), make([]unix.Timeval, 2))
+		},
+		"directory closed": func(etc string) error { return os.Chmod(filepath.Join(etc, "ssl/certs"), 0o700) },
+		"directory replaced": func(etc string) error {
+			return replace(filepath.Join(etc, "ssl"), func(p string) error { return os.Mkdir(p, 0o755) })
+		},
+		"directory above replaced by a link": func(etc string) error {
+			return replace(filepath.Join(etc, "ssl"), func(p string) error { return os.Symlink(filepath.Base(p)+".old", p) })
+		},
+		"private key": func(etc string) error {
+			return os.WriteFile(filepath.Join(etc, "ssl/certs/a.pem"), []byte("-----BEGIN PRIVATE KEY-----"), 0o644)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			host, e := settledHost(t), quick()
+			kept(t, host, e)
+			if err := change(filepath.Join(host, "etc")); err != nil {
+				t.Fatal(err)
+			}
+			if kept(t, host, e) {
+				t.Error("what was read before is used")
+			}
+		})
+	}
+}
+
+// replace puts something else where path is, which is kept beside it.
+func replace(path string, by func(path string) error) error {
+	if err := os.Rename(path, path+".old"); err != nil {
+		return err
+	}
+	return by(path)
+}
+
+// TestSettled: clocks that go in seconds, as FAT's do in two, are waited for; either time may be the young one.
+func TestSettled(t *testing.T) {
+	now := time.Now()
+	at := func(age time.Duration) unix.Timespec { return unix.NsecToTimespec(now.Add(-age).UnixNano()) }
+	for _, c := range []struct {
+		mtime, ctime time.Duration
+		want         bool
+	}{
+		{3 * time.Second, 3 * time.Second, true},
+		{2 * time.Second, time.Hour, false},
+		{time.Hour, 2 * time.Second, false},
+		{-time.Second, time.Hour, false},
+	} {
+		if got := (stamp{mtime: at(c.mtime), ctime: at(c.ctime)}).settled(now, coarse); got != c.want {
+			t.Errorf("%v and %v ago: %v", c.mtime, c.ctime, got)
+		}
+	}
+}
+
+// TestEtcTooYoung: what changed just now may change once more within the clock's step.
+func TestEtcTooYoung(t *testing.T) {
+	host, e := settledHost(t), quick()
+	now := time.Now().Add(time.Hour) // as young as can be, however slow the test is
+	if err := os.Chtimes(filepath.Join(host, "etc/services"), now, now); err != nil {
+		t.Fatal(err)
+	}
+	kept(t, host, e)
+	if kept(t, host, e) {
+		t.Error("kept")
+	}
+}
+
+func TestBeyond(t *testing.T) {
+	file := func(path, content string) Entry { return Entry{Path: path, Mode: 0o644, Data: []byte(content)} }
+	dir := Entry{Path: "/work", Mode: os.ModeDir | 0o755}
+	base := Tree{Entries: []Entry{file("/etc/a", "1"), {Path: "/etc/l", Mode: os.ModeSymlink | 0o777, Link: "a"}, file("/etc/e", "")}}
+	for name, c := range map[string]struct {
+		tree []Entry
+		more []Entry
+		ok   bool
+	}{
+		"the same":        {base.Entries, nil, true},
+		"one more":        {[]Entry{base.Entries[0], dir, base.Entries[1], base.Entries[2]}, []Entry{dir}, true},
+		"more at the end": {append(append([]Entry{}, base.Entries...), dir), []Entry{dir}, true},
+		"one less":        {base.Entries[:2], nil, false},
+		"none":            {nil, nil, false},
+		"content":         {[]Entry{file("/etc/a", "2"), base.Entries[1], base.Entries[2]}, nil, false},
+		"equal content":   {[]Entry{file("/etc/a", "1"), base.Entries[1], base.Entries[2]}, nil, true},
+		"link":            {[]Entry{base.Entries[0], {Path: "/etc/l", Mode: os.ModeSymlink | 0o777, Link: "b"}, base.Entries[2]}, nil, false},
+		"mode":            {[]Entry{{Path: "/etc/a", Mode: 0o755, Data: []byte("1")}, base.Entries[1], base.Entries[2]}, nil, false},
+	} {
+		more, ok := Tree{Entries: c.tree}.Beyond(base)
+		if ok != c.ok || ok && !reflect.DeepEqual(more.Entries, c.more) {
+			t.Errorf("%s: %v %v, want %v %v", name, more.Entries, ok, c.more, c.ok)
+		}
+	}
+}
+
+func BenchmarkHostKept(b *testing.B) {
+	o := realOptions()
+	o.Etc = new(Etc)
+	for b.Loop() {
+		if _, err := Host(o); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
