@@ -162,6 +162,21 @@ func TestNoRepo(t *testing.T) {
 	}
 }
 
+// TestRepoInHome: on the host somebody may have the name that jobs have. The job's home is its own all the same.
+func TestRepoInHome(t *testing.T) {
+	f := newFront(t)
+	f.repo = shownAt(t, f.repo, "/home", "/home/job/projects/one")
+	put(t, filepath.Join(f.repo, "file"), "", 0o644, owner)
+	spec := f.spec("sh", "-c", `pwd; ls "$1"; stat -c "%U %a" /home/job; echo x >/home/job/mine; ls -A /home/job`, "sh", f.repo)
+	if d := f.run(spec); d.out != f.repo+"\nfile\njob 700\nmine\nprojects\n" {
+		t.Errorf("direct: %q %s%+v", d.out, d.err, d.Result)
+	}
+	spec.Workspace = job.NoRepo
+	if d := f.run(spec); d.out != "/tmp\njob 700\nmine\n" {
+		t.Errorf("without: %q %s%+v", d.out, d.err, d.Result)
+	}
+}
+
 // TestNoRepoNotFound: where a repository that a jail may show is not to be found, it is not taken for hidden.
 func TestNoRepoNotFound(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Kernel(6, 3)) // ids of a tmpfs are mapped

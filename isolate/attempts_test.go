@@ -44,7 +44,7 @@ func call(number int, args ...any) string {
 var attempts = []attempt{
 	// Refused by the filter alone.
 	{"clone3", call(unix.SYS_CLONE3, 0, 0), "ENOSYS", "seccomp"},
-	{"openat2", call(unix.SYS_OPENAT2, -100, `"/"`, 0, 24), "ENOSYS", "seccomp"},
+	{"openat2", call(unix.SYS_OPENAT2, -100, `"/"`, 0, 24), "ENOSYS", "openat2"},
 	{"io_uring", call(unix.SYS_IO_URING_SETUP, 0, 0), "ENOSYS", "seccomp"},
 	{"other memory", call(unix.SYS_PROCESS_VM_READV, "$$", 0, 0, 0, 0, 0), "EPERM", "seccomp"},
 	{"add a key", call(unix.SYS_ADD_KEY, `"user"`, `"x"`, `"x"`, 1, -1), "EPERM", "seccomp"},
@@ -73,6 +73,7 @@ var attempts = []attempt{
 	{"bounding set", `status("CapBnd")`, "0000000000000000", "bounding-set"},
 	{"effective capabilities", `status("CapEff")`, "0000000000000000", powerless},
 	{"inheritable capabilities", `status("CapInh")`, "0000000000000000", ""},
+	{"timer slack", fmt.Sprintf("syscall(%d, %d, 0, 0, 0, 0)", unix.SYS_PRCTL, unix.PR_GET_TIMERSLACK), "50000", "dispositions"},
 	{"Landlock", "landlocks()", "15", "landlock"},
 	{"open files", `my @f; while (@f < 200 && open(my $f, "<", "/")) { push @f, $f } @f < 200 ? kernel(-1) : "ok"`, "EMFILE", "rlimits"},
 	{"raise a limit", `my $l = pack("QQ", 1 << 20, 1 << 20); ` + call(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, "$l", 0), "EPERM", ""},

@@ -134,6 +134,7 @@ func (j *jail) start(u *undo, dir string, p *parts) error {
 		// 3 the socket, 4 the stub, 5 the init's own program.
 		Args:       []string{"/proc/self/fd/5"},
 		Cwd:        "/",
+		Env:        []string{"GOMAXPROCS=1"}, // it does one thing at a time
 		ExtraFiles: []*os.File{theirs, j.s.programs.stub, j.s.programs.init},
 		Stderr:     os.Stderr,
 		Init:       true,

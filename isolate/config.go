@@ -123,7 +123,7 @@ func (c *Config) complete() error {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if !instanceName.MatchString(c.Instance) || slices.Contains(reservedNames, c.Instance) {
-		return fmt.Errorf("instance name %q: letters, digits and dashes, at most 32", c.Instance)
+		return fmt.Errorf("instance name %q: lower-case letters, digits and dashes, at most 32", c.Instance)
 	}
 	if c.UIDBase < 1<<16 || c.UIDSize < 2*uidBlock || uint64(c.UIDBase)+uint64(c.UIDSize) > 1<<32-2 {
 		return fmt.Errorf("user ids %d+%d: a range of at least %d above 65535", c.UIDBase, c.UIDSize, 2*uidBlock)

@@ -20,7 +20,7 @@ func (f *front) waiting() *live {
 	l, err := f.start(f.spec("perl", "-e", `$| = 1;
 		my $parent = $$; my $child = fork; my $who = $child ? "first" : "second";
 		for my $s (qw(USR1 USR2 TERM)) { $SIG{$s} = sub { syswrite(STDOUT, "$who $s\n"); $s eq "TERM" && $child && exit 5 } }
-		syswrite(STDOUT, "$who up\n"); sleep 1000 while 1`))
+		syswrite(STDOUT, "$who up\n"); select(undef, undef, undef, 0.05) while 1`)) // a signal right before a longer sleep would wait for its end
 	if err != nil {
 		f.t.Fatal(err)
 	}

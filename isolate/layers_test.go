@@ -28,9 +28,9 @@ var untried = map[string]string{
 	"protect":        "it has a table of its own, see TestWithoutProtect",
 	"terminal":       "these jobs have none",
 	"cgroups":        "the supervisor does it then",
+	"toolchains":     "what is sent for it would be taken for the plan",
 	"private-mounts": "the jail's mounts are slaves already, so nothing shows",
 	"descriptors":    "all that there are close at exec already, so nothing shows",
-	"dispositions":   "the jail's process 1 leaves them alone, so nothing shows",
 	"no-new-privs":   "the jail's process 1 has it already, so nothing shows",
 }
 
@@ -100,7 +100,7 @@ func skip(steps []string) func(*Config) {
 func tryAll(t *testing.T, skipped []string) {
 	f := newFront(t, skip(skipped))
 	if slices.Contains(skipped, "private-directories") {
-		f.repo = outsidePrivate(t, f.repo)
+		f.repo = shownAt(t, f.repo, "/mnt", "/mnt/repo") // at a place that is no job's own directory
 	}
 	got := f.attempts()
 	for _, a := range attempts {
@@ -155,10 +155,9 @@ func TestKeyring(t *testing.T) {
 	}
 }
 
-// outsidePrivate shows a repository at a place that is no job's own directory: in a tmpfs of this test's mount namespace.
-func outsidePrivate(t *testing.T, repo string) string {
+// shownAt shows a repository at another place, in a tmpfs on top in this test's mount namespace.
+func shownAt(t *testing.T, repo, top, dir string) string {
 	t.Helper()
-	const top, dir = "/mnt", "/mnt/repo"
 	if err := os.Mkdir(top, 0o755); err == nil {
 		t.Cleanup(func() {
 			if err := os.Remove(top); err != nil {
@@ -174,7 +173,9 @@ func outsidePrivate(t *testing.T, repo string) string {
 			t.Error(err)
 		}
 	})
-	mkdir(t, dir, 0)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if err := unix.Mount(repo, dir, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}

@@ -69,6 +69,7 @@ func (p *pool) begin() (made <-chan struct{}) {
 		return done
 	}
 	p.tending = true
+	p.last = time.Now() // a job waits for the jail
 	p.work.Go(func() {
 		p.make()
 		p.mu.Lock()
@@ -120,14 +121,17 @@ func (p *pool) arrange() {
 	}
 	switch {
 	case p.closed, p.tending:
-	case p.hungry() || len(p.used) >= maxUsed:
+	case p.empty() || len(p.used) >= maxUsed:
 		p.start()
 	case p.rest == nil:
 		p.rest = time.AfterFunc(restTime, p.rested)
 	}
 }
 
-// hungry says whether the next job would find nothing, or the one after it. The caller holds p.mu.
+// empty says whether the next job would find nothing, and is to find something. The caller holds p.mu.
+func (p *pool) empty() bool { return len(p.ready) == 0 && p.want > 0 && !p.idle() }
+
+// hungry says whether too few wait to stop making some. The caller holds p.mu.
 func (p *pool) hungry() bool {
 	return len(p.ready) <= p.want/8 && len(p.ready) < p.want && !p.idle()
 }
@@ -136,7 +140,12 @@ func (p *pool) hungry() bool {
 func (p *pool) idle() bool { return p.stuck || p.closed || p.jail.s.ctx.Err() != nil }
 
 // busy says whether jobs run that the pool still waits for. The caller holds p.mu.
-func (p *pool) busy() bool { return p.jail.s.live.Load() > 0 && time.Since(p.since) < restPatience }
+func (p *pool) busy() bool { return !p.jail.s.resting() && time.Since(p.since) < restPatience }
+
+// resting says whether no job has run for restTime.
+func (s *Supervisor) resting() bool {
+	return s.live.Load() == 0 && time.Since(s.began)-time.Duration(s.left.Load()) >= restTime
+}
 
 // start starts tend. The caller holds p.mu.
 func (p *pool) start() {

@@ -326,6 +326,7 @@ func (s *Supervisor) unlist(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.jobs, r.id)
+	s.left.Store(int64(time.Since(s.began)))
 	s.live.Add(-1)
 	if s.perUser[r.peer.UID]--; s.perUser[r.peer.UID] == 0 {
 		delete(s.perUser, r.peer.UID)

@@ -76,7 +76,9 @@ func (j *jail) meanwhile(sl *slot, p *inside.Prepare, profile string) error {
 }
 
 func (j *jail) greet(sl *slot, p *inside.Prepare, profile string, groups []*os.File) error {
-	return stubError(sl.stub.Send(p.Append(), append([]*os.File{j.s.filters[profile]}, groups...)...))
+	filter := j.s.filters[profile]
+	p.Last = filter.last
+	return stubError(sl.stub.Send(p.Append(), append([]*os.File{filter.file}, groups...)...))
 }
 
 func stubError(err error) error {

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -31,12 +33,14 @@ type Supervisor struct {
 	expiring sync.WaitGroup // what removes kept layers
 	hidden   hidden
 	roots    roots
-	pipes    uint64              // device number of every anonymous pipe
-	refused  []rootfs.Place      // beside rootfs.Places
-	filters  map[string]*os.File // compiled seccomp programs by profile, sealed
+	pipes    uint64            // device number of every anonymous pipe
+	refused  []rootfs.Place    // beside rootfs.Places
+	filters  map[string]filter // by profile
 
 	sequence atomic.Uint64 // of names
 	live     atomic.Int64  // jobs
+	began    time.Time     // this supervisor
+	left     atomic.Int64  // when the last job ended, in nanoseconds since began
 	slots    atomic.Int64  // that wait, or are made to
 	denials  denials
 	moments  moments
@@ -70,7 +74,7 @@ func New(c Config) (*Supervisor, error) {
 		return nil, fmt.Errorf("setrlimit: %w", err)
 	}
 	unix.Umask(0o077)
-	s := &Supervisor{config: c, jails: map[jailKey]*jail{}, jobs: map[string]*run{}, sessions: map[string]*session{}, perUser: map[uint32]int{}, connections: map[uint32]int{}, filters: map[string]*os.File{}}
+	s := &Supervisor{config: c, jails: map[jailKey]*jail{}, jobs: map[string]*run{}, sessions: map[string]*session{}, perUser: map[uint32]int{}, connections: map[uint32]int{}, filters: map[string]filter{}, began: time.Now()}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	var u undo
 	defer u.run()
@@ -118,15 +122,23 @@ func New(c Config) (*Supervisor, error) {
 	return s, nil
 }
 
+// A filter is a profile's seccomp programs.
+type filter struct {
+	file *os.File // sealed
+	last int      // how many bytes at its end are the program that is loaded last
+}
+
 func (s *Supervisor) compileFilters() error {
 	for _, profile := range append(seccomp.Profiles(), seccomp.Scanner) {
-		program, err := seccomp.Compile(profile, goarch)
+		ahead, last, err := seccomp.Split(profile, goarch)
 		if err != nil {
 			return err
 		}
-		if s.filters[profile], err = sealFilter(profile, program); err != nil {
+		file, err := sealFilter(profile, slices.Concat(ahead, last))
+		if err != nil {
 			return err
 		}
+		s.filters[profile] = filter{file, len(last)}
 	}
 	return nil
 }
@@ -177,7 +189,7 @@ func (s *Supervisor) Close() error {
 	s.work.Wait()
 	s.roots.close()
 	for _, f := range s.filters {
-		f.Close()
+		f.file.Close()
 	}
 	s.programs.close()
 	s.users.Close()

@@ -168,7 +168,12 @@ func (b *builder) build(o Options) (Tree, error) {
 		}
 	}
 	for _, p := range []string{o.Common, o.Repo} {
-		if p != "" && !isPrivate(p) && !b.bound(p) {
+		switch {
+		case p == "" || b.bound(p):
+		case below(p, HomeDir): // made when a job comes: for one without the repository nothing is to be taken away in its home
+		case isPrivate(p):
+			b.tree.Late = append(b.tree.Late, Bind{Target: p})
+		default:
 			b.dir(p)
 		}
 	}

@@ -63,7 +63,7 @@ type Skip struct {
 type Tree struct {
 	Entries []Entry // in the order in which to make them, no path twice
 	Binds   []Bind  // in the order in which to mount them, after the entries
-	Late    []Bind  // of what Binds put aside, in each job, over its private directories
+	Late    []Bind  // in each job, over its private directories: of what Binds put aside, or without a Source a directory
 	Skipped []Skip  // for people: what a job might miss, and why
 }
 

@@ -64,16 +64,19 @@ func leaveRoot(ask string) error {
 		syscall.Setresuid(nobody, nobody, nobody))
 }
 
-// confine loads a profile into all threads of this process.
+// confine loads a profile into all threads of this process, as jobs do.
 func confine(profile string) error {
 	if profile == "" {
 		return nil
 	}
-	program, err := Compile(profile, runtime.GOARCH)
+	ahead, last, err := Split(profile, runtime.GOARCH)
 	if err != nil {
 		return err
 	}
-	_, err = enter(program, unix.SECCOMP_FILTER_FLAG_TSYNC)
+	_, err = enter(ahead, unix.SECCOMP_FILTER_FLAG_TSYNC)
+	if err == nil && len(last) > 0 {
+		_, err = enter(last, unix.SECCOMP_FILTER_FLAG_TSYNC)
+	}
 	return err
 }
 

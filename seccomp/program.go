@@ -20,7 +20,7 @@ func program(profile string, a arch) []byte {
 // architecture has.
 func rulesByNumber(profile string, a arch) map[uint32]Rule {
 	rules := map[uint32]Rule{}
-	for _, r := range Table(profile) {
+	for _, r := range rulesOf(profile) {
 		if nr, ok := number(r.Name, a); ok {
 			rules[uint32(nr)] = r
 		}

@@ -101,12 +101,17 @@ func Compile(profile, arch string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return checked(profile, a)
+}
+
+// checked writes and checks the program of a profile that there is.
+func checked(profile string, a arch) ([]byte, error) {
 	code := program(profile, a)
 	if n := len(code) / instructionSize; n > maxProgram {
-		return nil, fmt.Errorf("filter of %s/%s has %d instructions, the kernel takes %d", profile, arch, n, maxProgram)
+		return nil, fmt.Errorf("filter of %s/%s has %d instructions, the kernel takes %d", profile, a.name, n, maxProgram)
 	}
-	if err := verify(code, profile, a); err != nil {
-		return nil, fmt.Errorf("check the filter of %s/%s: %w", profile, arch, err)
+	if err := verify(load(code), profile, a); err != nil {
+		return nil, fmt.Errorf("check the filter of %s/%s: %w", profile, a.name, err)
 	}
 	return code, nil
 }

@@ -43,6 +43,10 @@ func Table(profile string) []Rule {
 	if profile != defaultProfile && profile != strictProfile && profile != Scanner {
 		return nil
 	}
+	return rulesOf(profile)
+}
+
+func rulesOf(profile string) []Rule {
 	var rules []Rule
 	for _, families := range [][]family{allowed, refused} {
 		for _, f := range families {
@@ -57,7 +61,7 @@ func (f family) rules(profile string) []Rule {
 	if basedOn(profile) == strictProfile && f.strict != "" {
 		verdict = f.strict
 	}
-	if profile == Scanner && f.name == "openat2" {
+	if f.name == "openat2" && (started(profile) == Scanner || started(profile) != profile) {
 		verdict = Allow
 	}
 	var rules []Rule
@@ -73,6 +77,7 @@ func (f family) rules(profile string) []Rule {
 
 // basedOn returns the profile whose rows and conditions a profile has.
 func basedOn(profile string) string {
+	profile = started(profile)
 	if profile == Scanner {
 		return strictProfile
 	}

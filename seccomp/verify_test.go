@@ -15,22 +15,27 @@ func TestVerifyFindsFaults(t *testing.T) {
 			program := compile(t, profile, a.name)
 			for i := 0; i < len(program); i += instructionSize {
 				faulty := append([]byte(nil), program...)
-				switch in := faulty[i : i+instructionSize]; uint16(in[0]) {
-				case codeLoad:
-					in[4] ^= 4
-				case codeReturn:
-					in[6] ^= 0x40
-				case codeAnd:
-					in[0], in[1] = byte(codeReturn&0xff), 0
-				default:
-					in[2], in[3] = in[3], in[2]
-				}
-				if err := verify(faulty, profile, a); err == nil {
+				fault(faulty[i : i+instructionSize])
+				if err := verify(load(faulty), profile, a); err == nil {
 					t.Errorf("%s/%s: a fault in instruction %d (%x) is not seen",
 						profile, a.name, i/instructionSize, program[i:i+instructionSize])
 				}
 			}
 		}
+	}
+}
+
+// fault makes an instruction another one.
+func fault(in []byte) {
+	switch uint16(in[0]) {
+	case codeLoad:
+		in[4] ^= 4
+	case codeReturn:
+		in[6] ^= 0x40
+	case codeAnd:
+		in[0], in[1] = byte(codeReturn&0xff), 0
+	default:
+		in[2], in[3] = in[3], in[2]
 	}
 }
 
@@ -49,11 +54,11 @@ func TestVerifyRefusesOtherPrograms(t *testing.T) {
 		"empty":        nil,
 		"allowing all": everything.bytes(),
 	} {
-		if err := verify(program, defaultProfile, amd64); err == nil {
+		if err := verify(load(program), defaultProfile, amd64); err == nil {
 			t.Errorf("%s: passes for default/amd64", name)
 		}
 	}
-	if err := verify(good, defaultProfile, amd64); err != nil {
+	if err := verify(load(good), defaultProfile, amd64); err != nil {
 		t.Error(err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -138,6 +139,9 @@ var commands = []string{
 	"top",
 }
 
+// frontSlack is by how much what waits in corral-front may wait longer, in nanoseconds.
+const frontSlack = 500_000
+
 // front executes corral-front with the same arguments. It gives up root itself, before it reads anything else.
 func front(args []string) error {
 	path, err := sibling("corral-front")
@@ -147,6 +151,10 @@ func front(args []string) error {
 		}
 		return fmt.Errorf("command %q: %w", args[0], err)
 	}
+	// As the supervisor does for itself (see package isolate): Go's monitor sleeps longer at a time. A program keeps the slack of
+	// the thread that executes it.
+	runtime.LockOSThread()
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, frontSlack, 0, 0, 0)
 	return syscall.Exec(path, append([]string{"corral-front"}, args...), os.Environ())
 }
 

@@ -2,10 +2,13 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"corral/internal/sandboxtest"
 )
@@ -149,6 +152,37 @@ func TestOwnSupervisor(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestFrontSlack: what corral becomes, as it waits for requests, has the timer slack in every thread.
+func TestFrontSlack(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Root) // to look
+	cmd := command(t, "corral", "mcp", "--repo", repository(t))
+	requests, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, cmd)
+	slack := func() (list []string) {
+		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.Process.Pid))
+		for _, thread := range threads {
+			b, _ := os.ReadFile("/proc/" + thread.Name() + "/timerslack_ns")
+			list = append(list, strings.TrimSpace(string(b)))
+		}
+		return list
+	}
+	sandboxtest.Eventually(t, sandboxtest.Slow(time.Minute), "it is corral-front", func() bool {
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.Process.Pid))
+		return string(b) == "corral-front\n" && len(slack()) > 1
+	})
+	for _, s := range slack() {
+		if s != strconv.Itoa(frontSlack) {
+			t.Errorf("%q, want %d", slack(), frontSlack)
+			break
+		}
+	}
+	requests.Close()
+	p.ends(t)
 }
 
 // TestCommands are uses without a job.

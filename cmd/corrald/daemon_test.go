@@ -244,3 +244,18 @@ func TestStart(t *testing.T) {
 		t.Errorf("the one that was there first: %v, %s", err, out)
 	}
 }
+
+// TestTimerSlack: every thread has it from the first on, for Go's monitor is one of them.
+func TestTimerSlack(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	d := serve(t)
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", d.cmd.Process.Pid))
+	if err != nil || len(threads) < 2 {
+		t.Fatalf("%d threads, %v", len(threads), err)
+	}
+	for _, thread := range threads {
+		if b, err := os.ReadFile("/proc/" + thread.Name() + "/timerslack_ns"); err != nil || string(b) != "500000\n" {
+			t.Errorf("thread %s: %q, %v", thread.Name(), b, err)
+		}
+	}
+}

@@ -12,8 +12,8 @@ import (
 )
 
 // Run is the jail's init: process 1 of the jail's PID namespace, root in the jail's user namespace. On request of the
-// supervisor it makes an overlay, or starts one stub in fresh namespaces; it reaps what ends; and it ends with the supervisor, which
-// ends every process of the jail. It reads nothing but the supervisor's requests.
+// supervisor it makes an overlay, or starts one stub in fresh namespaces; and it ends with the supervisor, which ends every process
+// of the jail. It reads nothing but the supervisor's requests.
 //
 // Descriptors: 3 the supervisor's socket, 4 the stub's program. Run returns when the socket closes, or with an error
 // that says what is missing.
@@ -36,9 +36,8 @@ func Run() error {
 	if err != nil {
 		return err
 	}
-	children := make(chan os.Signal, 1)
-	signal.Notify(children, unix.SIGCHLD)
-	go reap(children)
+	// The kernel reaps the stubs, and whatever else becomes process 1's child (sigaction(2), SIG_IGN): nobody asks how they ended.
+	signal.Ignore(unix.SIGCHLD)
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -121,18 +120,6 @@ func startStub(fds []int, null int) (int, error) {
 		return -1, err
 	}
 	return pidfd, nil
-}
-
-// reap collects ended stubs and whatever else becomes process 1's child, on every SIGCHLD; several may have become one.
-func reap(children <-chan os.Signal) {
-	for range children {
-		for {
-			pid, err := syscall.Wait4(-1, nil, syscall.WALL|syscall.WNOHANG, nil)
-			if pid <= 0 && !errors.Is(err, syscall.EINTR) {
-				break
-			}
-		}
-	}
 }
 
 func rights(control []byte) ([]int, error) {

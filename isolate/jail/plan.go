@@ -16,7 +16,7 @@ import (
 
 // Layout of the messages, as cmd/corral-init/stub/plan.h has them; a test holds the two together.
 const (
-	planVersion  = 3
+	planVersion  = 4
 	pathSize     = 4096
 	planStrings  = 3
 	stepSize     = 24
@@ -50,12 +50,13 @@ const (
 // MaxGroups is how many cgroups a stub can join by itself.
 const MaxGroups = 4
 
-// Prepare is what a slot needs to be made ready. Its descriptors are the compiled seccomp program and Groups tasks files.
+// Prepare is what a slot needs to be made ready. Its descriptors are the compiled seccomp programs and Groups tasks files.
 type Prepare struct {
 	UID       uint32 // of the job inside the jail; its group has the same number
 	Skip      uint64 // bit n leaves out step n of Steps: for tests that show what a step is good for
 	TmpBytes  int64  // size of each private directory
 	TmpInodes int64
+	Last      int    // how many bytes at the end of the programs are the one that is loaded last
 	Groups    int    // of cgroup version 1 that the stub is to join, at most MaxGroups
 	Binds     []Bind // sent after it, see Bind.Append
 	Roots     []Root // sent after those, each with the mount as its descriptor
@@ -69,7 +70,7 @@ type Root struct{ Target string }
 func (r Root) Append() []byte { return Bind{Target: r.Target}.Append() }
 
 // A Bind is a directory of the jail that a job sees at another place too, over its private directories: Source is
-// shorter than 64 bytes, Target than 4096.
+// shorter than 64 bytes, Target than 4096. Without a Source it is the place alone.
 type Bind struct{ Source, Target string }
 
 // Append encodes b.
@@ -91,7 +92,8 @@ func (p Prepare) Append() []byte {
 	}
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(p.Binds)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(p.Roots)))
-	return binary.LittleEndian.AppendUint64(b, uint64(p.Groups))
+	b = binary.LittleEndian.AppendUint32(b, uint32(p.Groups))
+	return binary.LittleEndian.AppendUint32(b, uint32(p.Last))
 }
 
 // Rlimit is one resource limit of setrlimit(2): both values in the resource's own unit.

@@ -5,16 +5,16 @@ package jail
 // process 1 when it is known, the rest by process 2.
 var Steps = []string{
 	"private-mounts", "cgroups", "cgroup-namespace", "host-name", "loopback", "proc", "proc-masks", "proc-sys", "devpts",
-	"private-directories", "toolchains", "home", "root", "bounding-set", "dispositions",
-	"session", "identity", "keyring", "capabilities", "no-new-privs", "landlock-rules",
+	"private-directories", "home", "toolchains", "root", "bounding-set", "dispositions",
+	"session", "identity", "keyring", "capabilities", "no-new-privs", "landlock-rules", "seccomp",
 	"tmp-size", "common", "repo", "protect", "layer", "terminal",
-	"stdio", "payload", "files", "rlimits", "cwd", "landlock", "descriptors", "seccomp", "exec",
+	"stdio", "payload", "files", "rlimits", "cwd", "landlock", "descriptors", "openat2", "exec",
 }
 
 // How many of Steps belong to the first three phases.
 const (
 	SlotSteps  = 15
-	AheadSteps = 6
+	AheadSteps = 7
 	PlaceSteps = 6
 )
 

@@ -136,6 +136,11 @@ static int rules(struct job *j)
 	return 0;
 }
 
+static int system_calls(struct job *j)
+{
+	return load_filter(j->filter, j->filter_bytes - j->prepare.last);
+}
+
 const struct step ahead_steps[] = {
 	{ "session", "no terminal of the host can be controlled, and standard input is nobody else's", session },
 	{ "identity", "the job is nobody on the host, in no group; and while it waits, no process of the same user can look into it", identity },
@@ -143,6 +148,7 @@ const struct step ahead_steps[] = {
 	{ "capabilities", "all five sets are empty", capabilities },
 	{ "no-new-privs", "no set-uid file and no file capability gives anything back; before Landlock, which asks for it", no_new_privileges },
 	{ "landlock-rules", "made by the job's user, of directories that are this slot's own; locked when the repository is there", rules },
+	{ "seccomp", "loading it takes as long as all that is left to do; that needs one call which a job has not, see openat2", system_calls },
 };
 const int ahead_count = sizeof ahead_steps / sizeof *ahead_steps;
 

@@ -7,12 +7,11 @@
 /* mount_own mounts what the host has at path there, in a private directory too. */
 static int mount_own(const struct job *j, int mount, char *path)
 {
-	if (!j->prepare.roots && below_private(path)) {
-		int r = make_way(path);
-		if (r < 0)
-			return r;
-	}
-	return mount_over(mount, path);
+	int r = mount_over(mount, path);
+	if (r != -ENOENT || j->prepare.roots || !below_private(path))
+		return r;
+	r = make_way(path);
+	return r < 0 ? r : mount_over(mount, path);
 }
 
 static int common(struct job *j)
@@ -20,10 +19,26 @@ static int common(struct job *j)
 	return j->plan.flags & PLAN_COMMON ? mount_own(j, j->common, j->common_path) : 0;
 }
 
-/* hide has nothing at path, which may lie in what the jail shows of the host. Only a private directory starts without it:
- * where else it is not found, it is not known what is there, or will be. */
-static int hide(const char *path)
+/* unmake removes what make_way made, and says whether path is gone. */
+static int unmake(const char *path)
 {
+	enum { REMOVE_DIR = 0x200 }; /* AT_REMOVEDIR */
+	char rest[PATH_SIZE], *end = put(rest, path);
+	int gone = 0;
+	for (; below_private(rest) && SYS3(__NR_unlinkat, AT_FDCWD, rest, REMOVE_DIR) >= 0; gone = 1) {
+		while (*end != '/')
+			end--;
+		*end = 0;
+	}
+	return gone;
+}
+
+/* hide has nothing at path, which may lie in what the jail shows of the host. Only a private directory is without it:
+ * where else it is not found, it is not known what is there, or will be. */
+static int hide(const struct job *j, const char *path)
+{
+	if (!j->prepare.roots && below_private(path) && unmake(path))
+		return 0;
 	int empty = (int)SYS3(__NR_open_tree, AT_FDCWD, "/var/empty", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 	if (empty < 0)
 		return empty;
@@ -34,7 +49,7 @@ static int hide(const char *path)
 
 static int repo(struct job *j)
 {
-	return j->plan.flags & PLAN_NO_REPO ? hide(j->repo_path) : mount_own(j, j->repo, j->repo_path);
+	return j->plan.flags & PLAN_NO_REPO ? hide(j, j->repo_path) : mount_own(j, j->repo, j->repo_path);
 }
 
 static int layer(struct job *j)

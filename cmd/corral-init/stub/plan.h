@@ -6,12 +6,12 @@
 
 #include "sys.h"
 
-enum { PLAN_VERSION = 3, PATH_SIZE = 4096, PATHS = 3, STEP_SIZE = 24, RLIMITS = 16, GROUPS = 4 };
+enum { PLAN_VERSION = 4, PATH_SIZE = 4096, PATHS = 3, STEP_SIZE = 24, RLIMITS = 16, GROUPS = 4 };
 
 /* Descriptor numbers the stub is started with. */
 enum { FD_CONTROL = 3 };
 
-/* struct prepare, with the seccomp program as descriptor, and a tasks file for each of groups: what can be done before the
+/* struct prepare, with the seccomp programs as descriptor, and a tasks file for each of groups: what can be done before the
  * job is known. As many struct bind follow as it says. */
 struct prepare {
 	u32 version;
@@ -22,11 +22,12 @@ struct prepare {
 	u32 binds;
 	u32 roots; /* not 0: the job has a root of its own, of so many mounts */
 	u32 groups; /* at most GROUPS: of cgroup version 1, which this process joins by itself */
-	u32 unused;
+	u32 last; /* how many bytes at the end of the programs are the one that is loaded last */
 };
 _Static_assert(sizeof(struct prepare) == 48, "prepare");
 
-/* struct bind, a toolchain that a private directory would hide: bound from aside. After those, one for each of roots, with
+/* struct bind, a toolchain that a private directory would hide: bound from aside; or with an empty source a directory that
+ * a mount is put on when the job is known. After those, one for each of roots, with
  * its mount as descriptor and an empty source: the first is "/". */
 struct bind {
 	u32 version;

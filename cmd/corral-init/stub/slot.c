@@ -227,14 +227,18 @@ int mount_over(int mount, const char *path)
 	return (int)r;
 }
 
-/* toolchains binds what private directories hide. The mounts aside are read-only, and so are copies of them. */
+/* toolchains binds what private directories hide. The mounts aside are read-only, and so are copies of them. Without a
+ * source there is the place only; what keeps it from being made (the size asked for may be larger) is said at the mount. */
 static int toolchains(struct job *j)
 {
 	struct bind b;
 	for (u32 i = 0; i < j->prepare.binds; i++) {
 		int r = receive_bind(&b, 0);
-		if (r >= 0)
-			r = make_way(b.target);
+		if (r < 0)
+			return r;
+		r = make_way(b.target);
+		if (!b.source[0])
+			continue;
 		if (r >= 0)
 			r = mount_at(b.source, b.target, 0, MS_BIND | MS_REC, 0);
 		if (r < 0)
@@ -321,6 +325,7 @@ static int dispositions(struct job *j)
 			return (int)r;
 	}
 	SYS1(__NR_umask, 022);
+	SYS5(__NR_prctl, PR_SET_TIMERSLACK, 50000, 0, 0, 0); /* ns: what a process has by default; the supervisor has more */
 	return (int)SYS3(__NR_setpriority, 0, 0, 0); /* the supervisor runs ahead of its jobs */
 }
 
@@ -335,11 +340,11 @@ const struct step slot_steps[] = {
 	{ "proc-sys", "kernel settings are read-only as a whole: mode bits are not enough (kernel.pid_max is the namespace owner's)", kernel_settings },
 	{ "devpts", "terminals of the job's own", terminals },
 	{ "private-directories", "temporary files nobody else sees, bounded in bytes and inodes", private_directories },
-	{ "toolchains", "what the operator shows read-only, where a private directory would hide it", toolchains },
 	{ "home", "a home directory that is the job's own and ends with it", home },
+	{ "toolchains", "what the operator shows read-only, where a private directory would hide it, and the repository's place", toolchains },
 	{ "root", "a session's own system, in place of the jail's", own_root },
 	{ "bounding-set", "no executed file can bring a capability back", bounding_set },
-	{ "dispositions", "signal actions, priority and umask are inherited through fork and execve: all default", dispositions },
+	{ "dispositions", "signal actions, priority, umask and timer slack are inherited through fork and execve: all default", dispositions },
 };
 const int slot_count = sizeof slot_steps / sizeof *slot_steps;
 

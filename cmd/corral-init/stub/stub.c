@@ -296,7 +296,7 @@ static void map_filter(struct job *j, int fd)
 {
 	enum { END = 2, PROT_R = 1 };
 	long size = SYS3(__NR_lseek, fd, 0, END);
-	long map = size <= 0 ? -EINVAL : SYS6(__NR_mmap, 0, size, PROT_R, MAP_PRIVATE, fd, 0);
+	long map = size <= (long)j->prepare.last ? -EINVAL : SYS6(__NR_mmap, 0, size, PROT_R, MAP_PRIVATE, fd, 0);
 	if (is_error(map))
 		fail("prepare", (int)map);
 	j->filter = (void *)map;
@@ -321,8 +321,9 @@ _Noreturn void run(long *stack)
 	j->repo = j->payload = j->in = j->out = j->err = j->exec = j->layer = j->common = j->terminal = j->master = j->rules = -1;
 	SYS3(__NR_close_range, FD_CONTROL + 1, ~0u, 0); /* there is nothing; the numbers of FD_SECOND and FD_ENDED depend on it */
 	SYS5(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
-	u64 child_mask = 1ull << (SIGCHLD - 1);
+	u64 child_mask = 1ull << (SIGCHLD - 1), by_default[4] = { 0 };
 	SYS4(__NR_rt_sigprocmask, SIG_SETMASK, &child_mask, 0, 8);
+	SYS4(__NR_rt_sigaction, SIGCHLD, by_default, 0, 8); /* the jail's init ignores it, and has its children reaped by that */
 	report(REPORT_HELLO, 0, 0, 0, -1);
 
 	long r = receive(&j->prepare, sizeof j->prepare, fds, &count);

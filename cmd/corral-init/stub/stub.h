@@ -20,7 +20,7 @@ struct job {
 	int rules; /* the Landlock rule set, or NO_LANDLOCK */
 	int groups[GROUPS]; /* tasks files, as many as prepare says */
 	u32 filter_bytes;
-	void *filter; /* the seccomp program, mapped */
+	char *filter; /* the seccomp programs, mapped */
 	u64 may_read, may_write; /* what a rule of it can allow in a directory */
 	char *repo_path, *cwd, *common_path; /* in the plan */
 	u32 plan_bytes;
@@ -68,6 +68,9 @@ struct __attribute__((packed)) ll_beneath {
 /* These are steps of place_steps. */
 int sizes(struct job *j);
 int keep(struct job *j);
+
+/* load_filter loads a seccomp program; one of no bytes is none. */
+int load_filter(void *program, u32 bytes);
 
 /* What slot_steps and place_steps share, see slot.c. */
 int mount_at(const char *source, const char *target, const char *type, unsigned long flags, const char *data);
