@@ -121,19 +121,16 @@ func (p *pool) arrange() {
 	}
 	switch {
 	case p.closed, p.tending:
-	case p.empty() || len(p.used) >= maxUsed:
+	case p.short(0) || len(p.used) >= maxUsed:
 		p.start()
 	case p.rest == nil:
 		p.rest = time.AfterFunc(restTime, p.rested)
 	}
 }
 
-// empty says whether the next job would find nothing, and is to find something. The caller holds p.mu.
-func (p *pool) empty() bool { return len(p.ready) == 0 && p.want > 0 && !p.idle() }
-
-// hungry says whether too few wait to stop making some. The caller holds p.mu.
-func (p *pool) hungry() bool {
-	return len(p.ready) <= p.want/8 && len(p.ready) < p.want && !p.idle()
+// short says whether at most n wait, and more are wanted. With 0, the next job would find nothing. The caller holds p.mu.
+func (p *pool) short(n int) bool {
+	return len(p.ready) <= n && len(p.ready) < p.want && !p.idle()
 }
 
 // idle says whether no slot is to be made. The caller holds p.mu.
@@ -185,7 +182,7 @@ func (p *pool) tend() {
 func (p *pool) next() (used *slot, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	hungry, busy := p.hungry(), p.busy()
+	hungry, busy := p.short(p.want/8), p.busy()
 	switch n := len(p.used); {
 	case n >= maxUsed, n > 0 && !hungry && !busy, n > 0 && time.Since(p.used[0].at) > usedPatience:
 		used, p.used = p.used[0].slot, p.used[1:]

@@ -94,14 +94,19 @@ func Profiles() []string {
 // kernel takes. It is safe for concurrent use and takes milliseconds: compile
 // once, load often.
 func Compile(profile, arch string) ([]byte, error) {
-	if profile != Scanner && !slices.Contains(Profiles(), profile) {
-		return nil, fmt.Errorf("%w: %q", ErrProfile, profile)
-	}
-	a, err := findArch(arch)
+	a, err := find(profile, arch)
 	if err != nil {
 		return nil, err
 	}
 	return checked(profile, a)
+}
+
+// find returns the architecture, if there is a profile of that name for it.
+func find(profile, name string) (arch, error) {
+	if profile != Scanner && !slices.Contains(Profiles(), profile) {
+		return arch{}, fmt.Errorf("%w: %q", ErrProfile, profile)
+	}
+	return findArch(name)
 }
 
 // checked writes and checks the program of a profile that there is.

@@ -2,8 +2,6 @@ package seccomp
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 )
 
 // starting, after the name of a profile, is that profile until the job's
@@ -20,10 +18,7 @@ const starting = ", starting"
 // Of two programs the kernel takes the stricter answer (seccomp(2)). Both are
 // as Compile's, and so are the errors.
 func Split(profile, arch string) (ahead, last []byte, err error) {
-	if profile != Scanner && !slices.Contains(Profiles(), profile) {
-		return nil, nil, fmt.Errorf("%w: %q", ErrProfile, profile)
-	}
-	a, err := findArch(arch)
+	a, err := find(profile, arch)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -47,10 +42,6 @@ func refusal(call string, a arch) []byte {
 	p.load(offsetNr, p.jump(equal, uint32(nr), p.ret(actionENOSYS), p.ret(actionAllow)))
 	return p.bytes()
 }
-
-// started is the profile that a profile becomes when the job's program is
-// executed.
-func started(profile string) string { return strings.TrimSuffix(profile, starting) }
 
 // A stack is the programs that a process has loaded, the newest first. One
 // without instructions is none.

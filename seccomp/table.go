@@ -61,7 +61,7 @@ func (f family) rules(profile string) []Rule {
 	if basedOn(profile) == strictProfile && f.strict != "" {
 		verdict = f.strict
 	}
-	if f.name == "openat2" && (started(profile) == Scanner || started(profile) != profile) {
+	if f.name == "openat2" && basedOn(profile) != profile {
 		verdict = Allow
 	}
 	var rules []Rule
@@ -75,9 +75,10 @@ func (f family) rules(profile string) []Rule {
 	return rules
 }
 
-// basedOn returns the profile whose rows and conditions a profile has.
+// basedOn returns the profile whose rows and conditions a profile has, but for
+// openat2, which it has if it is another.
 func basedOn(profile string) string {
-	profile = started(profile)
+	profile = strings.TrimSuffix(profile, starting)
 	if profile == Scanner {
 		return strictProfile
 	}
