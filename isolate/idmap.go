@@ -4,91 +4,134 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
+	"sync"
 	"syscall"
+	"time"
 
-	"golang.org/x/sys/unix"
+	inside "corral/isolate/jail"
+	"corral/isolate/wire"
 )
 
-// A holder is a process that keeps a user namespace alive until it is open: a namespace is made by a process in it. It is
-// the stub by another name, and ends with its standard input.
-type holder struct {
-	pid   int
-	input *os.File
-	said  *os.File // the other end of its standard output
+// A userMaker makes user namespaces. Each takes a process, which ends when the namespace is open. It is forked from one that
+// does nothing else (the stub, by another name): to fork the supervisor takes the longer the more descriptors it has, and the
+// more memory where the child is to be in a new user namespace. Should that one end, the next takes its place.
+type userMaker struct {
+	stub *os.File // its program
+
+	mu   sync.Mutex // one namespace at a time
+	conn *wire.Conn // guarded by mu: nil before it is started
+	pid  int        // guarded by mu
 }
 
-// hold starts the stub with arguments args and attributes sys.
-func (p *programs) hold(args []string, sys *syscall.SysProcAttr) (*holder, error) {
-	inRead, inWrite, err := os.Pipe()
-	if err != nil {
-		return nil, err
+// start starts the process, unless it runs. The caller holds m.mu.
+func (m *userMaker) start() error {
+	if m.conn != nil && !m.conn.Ended() {
+		return nil
 	}
-	defer inRead.Close()
-	outRead, outWrite, err := os.Pipe()
+	m.end()
+	ours, theirs, err := wire.PairFor(stubMessage)
 	if err != nil {
-		inWrite.Close()
-		return nil, err
+		return err
 	}
-	defer outWrite.Close()
-	attr := &syscall.ProcAttr{Files: []uintptr{inRead.Fd(), outWrite.Fd()}, Env: []string{}, Sys: sys}
-	pid, err := syscall.ForkExec(fmt.Sprintf("/proc/self/fd/%d", p.stub.Fd()), args, attr)
+	defer theirs.Close()
+	const none = ^uintptr(0)
+	attr := &syscall.ProcAttr{
+		Files: []uintptr{none, none, none, theirs.Fd()}, Env: []string{},
+		Sys: &syscall.SysProcAttr{Setsid: true}, // a terminal's signals are for this process alone
+	}
+	pid, err := syscall.ForkExec(fmt.Sprintf("/proc/self/fd/%d", m.stub.Fd()), []string{inside.UsersName}, attr)
 	if err != nil {
-		inWrite.Close()
-		outRead.Close()
-		return nil, fmt.Errorf("a process to hold a user namespace: %w", err)
+		ours.Close()
+		return fmt.Errorf("a process to make user namespaces: %w", err)
 	}
-	return &holder{pid: pid, input: inWrite, said: outRead}, nil
+	m.conn, m.pid = ours, pid
+	return nil
 }
 
-// open returns the holder's user namespace.
-func (h *holder) open() (*os.File, error) { return os.Open(fmt.Sprintf("/proc/%d/ns/user", h.pid)) }
-
-func (h *holder) end() {
-	h.input.Close()
-	h.said.Close()
+// end ends the process, if it was started. The caller holds m.mu.
+func (m *userMaker) end() {
+	if m.conn == nil {
+		return
+	}
+	m.conn.Close()
+	m.conn = nil
+	_ = syscall.Kill(m.pid, syscall.SIGKILL) // it may wait for one that answers nothing
 	for {
-		if _, err := syscall.Wait4(h.pid, nil, 0, nil); !errors.Is(err, syscall.EINTR) {
+		if _, err := syscall.Wait4(m.pid, nil, 0, nil); !errors.Is(err, syscall.EINTR) {
 			return
 		}
 	}
 }
 
-// idmap makes a user namespace that serves as a map only: count ids from uid and gid of files appear as those from host id
-// to, all others as nobody's. The namespace lives as long as the returned descriptor and the mounts made with it.
-func (p *programs) idmap(uid, gid, to uint32, count int) (*os.File, error) {
-	h, err := p.hold([]string{"hold"}, &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: int(uid), HostID: int(to), Size: count}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: int(gid), HostID: int(to), Size: count}},
-	})
+// begin starts the process, so that the first jail does not wait for it.
+func (m *userMaker) begin() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.start()
+}
+
+func (m *userMaker) close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.end()
+}
+
+// make makes a user namespace that the host's user owner owns, with what goes into /proc/PID/uid_map and gid_map
+// (user_namespaces(7)). It lives as long as the returned descriptor, and what is made with that.
+func (m *userMaker) make(owner uint32, uids, gids string) (*os.File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f, err := m.tryMake(owner, uids, gids)
+	if err != nil {
+		m.end() // whatever it was doing
+		return nil, fmt.Errorf("user namespace: %w", err)
+	}
+	return f, nil
+}
+
+// tryMake is make. The caller holds m.mu, and ends the process after an error.
+func (m *userMaker) tryMake(owner uint32, uids, gids string) (*os.File, error) {
+	if err := m.start(); err != nil {
+		return nil, err
+	}
+	m.conn.SetDeadline(time.Now().Add(slotPatience))
+	if err := m.conn.Send(inside.AppendOwner(owner)); err != nil {
+		return nil, err
+	}
+	answer, files, err := m.conn.Receive()
+	wire.CloseAll(files)
 	if err != nil {
 		return nil, err
 	}
-	defer h.end()
-	return h.open()
+	pid, err := inside.ReadHolder(answer)
+	if err != nil {
+		return nil, err
+	}
+	for name, ids := range map[string]string{"gid_map": gids, "uid_map": uids} {
+		if err := os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, name), []byte(ids), 0); err != nil {
+			return nil, err
+		}
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", pid))
+	if err != nil {
+		return nil, err
+	}
+	if err := m.conn.Send(inside.AppendOwner(0)); err != nil { // what it made can go
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// idmap makes a user namespace that serves as a map only: count ids from uid and gid of files appear as those from host id
+// to, all others as nobody's.
+func (m *userMaker) idmap(uid, gid, to uint32, count int) (*os.File, error) {
+	return m.make(0, fmt.Sprintf("%d %d %d\n", uid, to, count), fmt.Sprintf("%d %d %d\n", gid, to, count))
 }
 
 // jailUsers makes the user namespace of a jail whose block of ids begins at base: root in it is base, the jobs' users
 // follow. Its owner is base too: see own in the stub.
-func (p *programs) jailUsers(base uint32) (*os.File, error) {
-	h, err := p.hold([]string{"own", strconv.FormatUint(uint64(base), 10)}, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer h.end()
-	said := make([]byte, 1)
-	if _, err := h.said.Read(said); err != nil {
-		return nil, fmt.Errorf("the jail's user namespace: %w", err)
-	}
-	if said[0] != 0 {
-		return nil, fmt.Errorf("the jail's user namespace: %w", unix.Errno(said[0]))
-	}
+func (m *userMaker) jailUsers(base uint32) (*os.File, error) {
 	ids := fmt.Sprintf("0 %d 1\n%d %d %d\n", base, firstJobUID, base+1, jobUIDs)
-	for _, name := range []string{"gid_map", "uid_map"} {
-		if err := os.WriteFile(fmt.Sprintf("/proc/%d/%s", h.pid, name), []byte(ids), 0); err != nil {
-			return nil, fmt.Errorf("the jail's user namespace: %w", err)
-		}
-	}
-	return h.open()
+	return m.make(base, ids, ids)
 }

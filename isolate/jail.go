@@ -291,7 +291,7 @@ func (j *jail) idmap(n uint32) (*os.File, error) {
 	if m != nil {
 		return m, nil
 	}
-	m, err := j.s.programs.idmap(j.repo.uid, j.repo.gid, j.base+1+n, 1)
+	m, err := j.s.userns.idmap(j.repo.uid, j.repo.gid, j.base+1+n, 1)
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ func (j *jail) makeLayer(u *undo, dir string) error {
 		return refuseLayer(err)
 	}
 	u.push(func() { ss.kept, ss.err = ss.closeLayer() })
-	j.layerMap, err = j.s.programs.idmap(layer.UID, layer.UID, j.base, 2)
+	j.layerMap, err = j.s.userns.idmap(layer.UID, layer.UID, j.base, 2)
 	if err != nil {
 		return err
 	}
@@ -408,7 +408,7 @@ func (j *jail) systemOverlay(u *undo, dir string, n int, b rootfs.Bind) (string,
 	}
 	fill := func(upper string) error { return whiteOut(upper, hidden) }
 	below := func() (*os.File, error) {
-		m, err := j.s.programs.idmap(0, 0, j.base+1, 1)
+		m, err := j.s.userns.idmap(0, 0, j.base+1, 1)
 		if err != nil {
 			return nil, err
 		}

@@ -29,7 +29,7 @@ func (j *jail) makeParts(u *undo, dir string) (*parts, error) {
 	var failed [3]error
 	work.Go(func() { p.tree, failed[0] = j.makeRoot(root) })
 	work.Go(func() { failed[1] = makeDevices(devices) })
-	work.Go(func() { p.users, failed[2] = j.s.programs.jailUsers(j.base) })
+	work.Go(func() { p.users, failed[2] = j.s.userns.jailUsers(j.base) })
 	work.Wait()
 	if err := cmp.Or(failed[:]...); err != nil {
 		if p.users != nil {

@@ -26,6 +26,7 @@ type Supervisor struct {
 	instance *instance
 	tools    *toolchains
 	programs *programs
+	userns   userMaker
 	audit    *audit.Log
 	users    *os.File // the directory of users' state directories
 	layers   *layer.Store
@@ -83,6 +84,11 @@ func New(c Config) (*Supervisor, error) {
 		return nil, err
 	}
 	u.push(s.programs.close)
+	s.userns.stub = s.programs.stub
+	u.push(s.userns.close)
+	if err := s.userns.begin(); err != nil {
+		return nil, err
+	}
 	if err := s.compileFilters(); err != nil {
 		return nil, err
 	}
@@ -191,6 +197,7 @@ func (s *Supervisor) Close() error {
 	for _, f := range s.filters {
 		f.file.Close()
 	}
+	s.userns.close()
 	s.programs.close()
 	s.users.Close()
 	// The log comes before the lock: who holds that takes what is open in this instance's name for lost.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,6 +35,7 @@ const (
 type uidPool struct {
 	dir        string
 	base, size uint32
+	last       atomic.Uint32 // block that was taken last: the search begins behind it
 }
 
 func (p *uidPool) locked(f func() error) error {
@@ -52,7 +54,9 @@ func (p *uidPool) locked(f func() error) error {
 func (p *uidPool) take(instance string) (uint32, error) {
 	var first uint32
 	err := p.locked(func() error {
-		for n := uint32(1); n < p.size/uidBlock; n++ {
+		blocks, last := max(p.size/uidBlock, 1)-1, p.last.Load()
+		for i := range blocks {
+			n := 1 + (last+i)%blocks
 			f, err := os.OpenFile(p.file(n), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 			if errors.Is(err, os.ErrExist) {
 				continue
@@ -61,11 +65,12 @@ func (p *uidPool) take(instance string) (uint32, error) {
 				return err
 			}
 			defer f.Close()
+			p.last.Store(n)
 			first = p.base + n*uidBlock
 			_, err = f.WriteString(instance)
 			return err
 		}
-		return fmt.Errorf("all %d blocks of host user ids are in use", p.size/uidBlock-1)
+		return fmt.Errorf("all %d blocks of host user ids are in use", blocks)
 	})
 	return first, err
 }

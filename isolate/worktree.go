@@ -124,7 +124,7 @@ func (sl *slot) addCommon(plan *inside.Plan, readOnly bool) ([]*os.File, error) 
 	ids := sl.idmap // its group may be another one, and is nobody's then
 	if c.uid != sl.jail.repo.uid {
 		var err error
-		if ids, err = sl.jail.s.programs.idmap(c.uid, c.gid, sl.hostUID(), 1); err != nil {
+		if ids, err = sl.jail.s.userns.idmap(c.uid, c.gid, sl.hostUID(), 1); err != nil {
 			return nil, err
 		}
 		defer ids.Close()

@@ -11,6 +11,7 @@ package jail
 import (
 	"encoding/binary"
 	"errors"
+	"syscall"
 	"time"
 )
 
@@ -32,6 +33,8 @@ const (
 	keptSize     = 57352 // at most
 	keptList     = 8
 	orderSize    = 16
+	ownerSize    = 8
+	holderSize   = 4
 	reportSize   = 40
 	controlFD    = 3 // of a stub and of the init
 	stubFD       = 4 // of the init: the stub's program
@@ -184,6 +187,32 @@ func (o Order) Append() []byte {
 		b[8] = 1
 	}
 	return b
+}
+
+// UsersName is the name by which the stub makes user namespaces for the supervisor.
+const UsersName = "users"
+
+// AppendOwner encodes the request for a user namespace that the host's user uid owns, to the stub by the name of users. Any
+// next message lets go of it.
+func AppendOwner(uid uint32) []byte {
+	b := make([]byte, ownerSize)
+	binary.LittleEndian.PutUint32(b, planVersion)
+	binary.LittleEndian.PutUint32(b[4:], uid)
+	return b
+}
+
+// ReadHolder decodes the answer: the id of a process in the new namespace, which has no ids yet.
+func ReadHolder(b []byte) (pid int, err error) {
+	if len(b) != holderSize {
+		return 0, ErrReport
+	}
+	switch n := int32(binary.LittleEndian.Uint32(b)); {
+	case n > 0:
+		return int(n), nil
+	case n < 0:
+		return 0, syscall.Errno(-n)
+	}
+	return 0, ErrReport
 }
 
 // A Kind is what a Report reports.

@@ -3,7 +3,9 @@ package jail
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -80,6 +82,28 @@ func TestPrepareAndOrder(t *testing.T) {
 	b = Order{Signal: 15, Everyone: true}.Append()
 	if len(b) != orderSize || b[4] != 15 || b[8] != 1 {
 		t.Errorf("order %x", b)
+	}
+}
+
+func TestOwnerAndHolder(t *testing.T) {
+	if b := AppendOwner(1<<31 + 5); len(b) != ownerSize || binary.LittleEndian.Uint32(b[4:]) != 1<<31+5 {
+		t.Errorf("owner %x", b)
+	}
+	for _, tt := range []struct {
+		b    []byte
+		pid  int
+		want error
+	}{
+		{[]byte{1, 2, 0, 0}, 0x201, nil},
+		{[]byte{0xff, 0xff, 0xff, 0xff}, 0, syscall.EPERM},
+		{make([]byte, holderSize), 0, ErrReport},
+		{[]byte{1, 0, 0}, 0, ErrReport},
+		{make([]byte, holderSize+1), 0, ErrReport},
+		{nil, 0, ErrReport},
+	} {
+		if pid, err := ReadHolder(tt.b); pid != tt.pid || !errors.Is(err, tt.want) {
+			t.Errorf("%x: %d, %v", tt.b, pid, err)
+		}
 	}
 }
 

@@ -54,6 +54,7 @@ func TestLayout(t *testing.T) {
 	ours := map[string]int{
 		"sizeof(struct prepare)": prepareSize, "sizeof(struct plan)": planSize, "sizeof(struct order)": orderSize,
 		"sizeof(struct bind)": bindSize, "sizeof(struct kept)": keptSize, "offsetof(struct kept, list)": keptList, "sizeof(struct report)": reportSize, "sizeof(struct payload)": 16,
+		"sizeof(struct owner)": ownerSize, "sizeof(struct holder)": holderSize,
 		"offsetof(struct plan, wall_ns)": 8, "offsetof(struct plan, rlimit_mask)": 32,
 		"offsetof(struct plan, soft)": planSoft, "offsetof(struct plan, hard)": planHard,
 		"offsetof(struct plan, paths)": planPaths,

@@ -40,6 +40,7 @@ type options struct {
 
 	dir, repo, socket, state string
 	cold                     []string // repositories in which no job has run
+	slotless                 bool     // the supervisor makes nothing ahead
 	supervisor               int      // process
 }
 
@@ -114,6 +115,13 @@ func (o *options) supervise(repos []string) (func(), error) {
 	args := []string{"--instance", fmt.Sprintf("bench-%d", os.Getpid()), "--socket", o.socket, "--state", filepath.Join(o.dir, "lib")}
 	for _, repo := range repos {
 		args = append(args, "--repo", repo)
+	}
+	if o.slotless {
+		file := filepath.Join(o.dir, "config.yaml")
+		if err := os.WriteFile(file, []byte("version: 1\nwarm_slots: 0\n"), 0o600); err != nil {
+			return nil, err
+		}
+		args = append(args, "--config", file)
 	}
 	cmd := exec.Command(filepath.Join(o.bin, "corrald"), args...)
 	log, err := os.OpenFile(filepath.Join(o.dir, "log"), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)

@@ -99,6 +99,19 @@ struct report {
 };
 _Static_assert(sizeof(struct report) == 40, "report");
 
+/* struct owner, to the stub by the name of users: make a user namespace. It answers with a struct holder, and after any next
+ * message lets go of what it made. */
+struct owner {
+	u32 version;
+	u32 uid; /* of the host; the group id is the same number */
+};
+_Static_assert(sizeof(struct owner) == 8, "owner");
+
+struct holder {
+	s32 pid; /* of a process in the new namespace, which has no ids yet; or -errno */
+};
+_Static_assert(sizeof(struct holder) == 4, "holder");
+
 /* The payload, a sealed memfd written by the front-end and read by the job's process once it is nobody: this header,
  * then argc + envc strings, each ended by NUL; then for each file its absolute path, NUL, the length of its content as a
  * u32, the content, NUL. That is all of it, so the last byte is NUL. */

@@ -6,7 +6,7 @@
  * the job; reaps; and when the job's first process has ended, ends the others, reports and exits. Whenever it exits, the
  * kernel ends every other process of the PID namespace. When the supervisor's end of the socket closes, it exits too.
  *
- * By other names it holds a user namespace for the supervisor: see hold and own.
+ * By the name of users it makes user namespaces for the supervisor: see users.c.
  */
 #include "stub.h"
 
@@ -255,43 +255,6 @@ static _Noreturn void watch(struct job *j, long first)
 	}
 }
 
-/* hold keeps a user namespace alive while the supervisor opens it: it ends with its standard input. */
-static _Noreturn void hold(void)
-{
-	char c;
-	SYS3(__NR_read, 0, &c, 1);
-	leave(0);
-}
-
-static long number(const char *digits)
-{
-	long n = 0;
-	for (; *digits >= '0' && *digits <= '9'; digits++)
-		n = 10 * n + (*digits - '0');
-	return n;
-}
-
-/* own makes a user namespace whose owner is the given host user, says so on standard output, and holds it. What a jail's
- * users use up (inotify instances, queued signals) is charged to their namespace's owner as well: it must not be root,
- * of whom the host's own services are. Capabilities are kept, for hosts on which making one takes them. */
-static _Noreturn void own(const char *user)
-{
-	enum { SET_SECUREBITS = 28, NO_SETUID_FIXUP = 1 << 2 };
-	long id = number(user);
-	long r = SYS5(__NR_prctl, SET_SECUREBITS, NO_SETUID_FIXUP, 0, 0, 0);
-	if (r >= 0)
-		r = SYS2(__NR_setgroups, 0, 0);
-	if (r >= 0)
-		r = SYS3(__NR_setresgid, id, id, id);
-	if (r >= 0)
-		r = SYS3(__NR_setresuid, id, id, id);
-	if (r >= 0)
-		r = SYS1(__NR_unshare, CLONE_NEWUSER);
-	u8 said = r < 0 ? (u8)-r : 0;
-	SYS3(__NR_write, 1, &said, 1);
-	hold();
-}
-
 static void map_filter(struct job *j, int fd)
 {
 	enum { END = 2, PROT_R = 1 };
@@ -314,10 +277,8 @@ _Noreturn void run(long *stack)
 	struct job *j = &the_job;
 	const char *name = stack[0] > 0 ? (const char *)stack[1] : "";
 	int fds[MAX_FDS], count = 0, failed = 0;
-	if (name[0] == 'h')
-		hold();
-	if (name[0] == 'o' && stack[0] > 1)
-		own((const char *)stack[2]);
+	if (name[0] == 'u')
+		make_users();
 	j->repo = j->payload = j->in = j->out = j->err = j->exec = j->layer = j->common = j->terminal = j->master = j->rules = -1;
 	SYS3(__NR_close_range, FD_CONTROL + 1, ~0u, 0); /* there is nothing; the numbers of FD_SECOND and FD_ENDED depend on it */
 	SYS5(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);

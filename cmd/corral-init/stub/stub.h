@@ -86,6 +86,9 @@ int take_plan(struct job *j, int inside);
 int take_kept(struct job *j);
 int hand_over(struct job *j);
 
+/* make_users is the life of the stub by the name of users, see users.c. */
+_Noreturn void make_users(void);
+
 _Noreturn void leave(int code);
 
 enum { MAX_FDS = 8 };

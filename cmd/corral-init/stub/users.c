@@ -1,0 +1,76 @@
+/* User namespaces for the supervisor, each made by a process forked from this one, which has little to copy: what forks the
+ * supervisor itself copies its descriptors, a few tens for each jail, and where it makes a user namespace its memory too. */
+#include "stub.h"
+
+#include <linux/prctl.h>
+#include <linux/sched.h>
+#include <linux/signal.h>
+#include <linux/wait.h>
+
+/* own makes a user namespace whose owner is the given host user, says so to socket, and holds it until that is closed. What a
+ * jail's users use up (inotify instances, queued signals) is charged to their namespace's owner as well: it must not be root,
+ * of whom the host's own services are. Capabilities are kept, for hosts on which making one takes them. */
+static _Noreturn void own(u32 id, int socket)
+{
+	enum { SET_SECUREBITS = 28, NO_SETUID_FIXUP = 1 << 2 };
+	long r = id == ~0u ? -EINVAL : 0; /* which would stay root */
+	if (r >= 0)
+		r = SYS5(__NR_prctl, SET_SECUREBITS, NO_SETUID_FIXUP, 0, 0, 0);
+	if (r >= 0)
+		r = SYS2(__NR_setgroups, 0, 0);
+	if (r >= 0)
+		r = SYS3(__NR_setresgid, id, id, id);
+	if (r >= 0)
+		r = SYS3(__NR_setresuid, id, id, id);
+	if (r >= 0)
+		r = SYS1(__NR_unshare, CLONE_NEWUSER);
+	s32 said = (s32)r;
+	pass(socket, &said, sizeof said, 0, 0);
+	SYS3(__NR_read, socket, &said, sizeof said);
+	leave(0);
+}
+
+/* fork_owner returns the process that is in the new namespace, with *pair to end it by, or -errno. */
+static long fork_owner(u32 id, int *pair)
+{
+	enum { UNIX = 1, SEQPACKET_CLOEXEC = 5 | 02000000 };
+	int ends[2];
+	long r = SYS4(__NR_socketpair, UNIX, SEQPACKET_CLOEXEC, 0, ends);
+	if (r < 0)
+		return r;
+	long pid = SYS5(__NR_clone, SIGCHLD, 0, 0, 0, 0);
+	if (pid == 0) {
+		SYS1(__NR_close, FD_CONTROL);
+		SYS1(__NR_close, ends[0]);
+		own(id, ends[1]);
+	}
+	SYS1(__NR_close, ends[1]);
+	*pair = ends[0];
+	return pid;
+}
+
+static void serve(const struct owner *o)
+{
+	struct owner next;
+	int pair = -1;
+	s32 said = -EPIPE;
+	long pid = fork_owner(o->uid, &pair);
+	if (pid > 0 && SYS3(__NR_read, pair, &said, sizeof said) != sizeof said)
+		said = -EPIPE;
+	struct holder h = { (s32)(pid > 0 && said < 0 ? said : pid) };
+	pass(FD_CONTROL, &h, sizeof h, 0, 0);
+	receive(&next, sizeof next, 0, 0);
+	SYS1(__NR_close, pair);
+	if (pid > 0)
+		SYS4(__NR_wait4, pid, 0, __WALL, 0);
+}
+
+/* make_users does as it is told, until the supervisor closes the socket. */
+_Noreturn void make_users(void)
+{
+	struct owner o;
+	SYS3(__NR_close_range, FD_CONTROL + 1, ~0u, 0);
+	while (receive(&o, sizeof o, 0, 0) == sizeof o && o.version == PLAN_VERSION)
+		serve(&o);
+	leave(1);
+}

@@ -1,0 +1,146 @@
+package isolate
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"corral/internal/sandboxtest"
+)
+
+// maker returns one for the test.
+func maker(t *testing.T) *userMaker {
+	t.Helper()
+	sandboxtest.Require(t, sandboxtest.Root)
+	p, err := loadPrograms(config(t).Programs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &userMaker{stub: p.stub}
+	t.Cleanup(func() {
+		m.close()
+		p.close()
+	})
+	return m
+}
+
+// ownerOf is the host's user who owns a user namespace (ioctl_nsfs(2)).
+func ownerOf(t *testing.T, ns *os.File) uint32 {
+	t.Helper()
+	const getOwner = 0xb704 // NS_GET_OWNER_UID
+	var uid uint32
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, ns.Fd(), getOwner, uintptr(unsafe.Pointer(&uid))); errno != 0 {
+		t.Fatal(errno)
+	}
+	return uid
+}
+
+// holders are the processes that m's has, which hold namespaces.
+func holders(t *testing.T, m *userMaker) string {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", m.pid, m.pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// TestUserMaker: many at once, each with its owner and its ids, and nothing of them is left but the descriptor.
+func TestUserMaker(t *testing.T) {
+	m := maker(t)
+	const top = 1 << 20
+	var all sync.WaitGroup
+	for n := range uint32(40) {
+		all.Go(func() {
+			base := top + n*uidBlock
+			ns, err := m.jailUsers(base)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer ns.Close()
+			if uid := ownerOf(t, ns); uid != base {
+				t.Errorf("user %d owns it, not %d", uid, base)
+			}
+			want := fmt.Sprintf("0 %d 1,%d %d %d", base, firstJobUID, base+1, jobUIDs)
+			if got := maps(t, ns); got != want+";"+want {
+				t.Errorf("maps %q, want %q twice", got, want)
+			}
+		})
+	}
+	all.Wait()
+	ns, err := m.idmap(1000, 1001, top, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	if got := maps(t, ns); got != "1000 1048576 3;1001 1048576 3" || ownerOf(t, ns) != 0 {
+		t.Errorf("maps %q of user %d", got, ownerOf(t, ns))
+	}
+	eventually(t, func() string { return holders(t, m) })
+}
+
+// maps are the ids that a process in ns has: the users', then the groups'.
+func maps(t *testing.T, ns *os.File) string {
+	t.Helper()
+	script := `for f in uid_map gid_map; do awk '{print $1, $2, $3}' /proc/self/$f | paste -sd,; done | paste -sd';'`
+	file := fmt.Sprintf("--user=/proc/%d/fd/%d", os.Getpid(), ns.Fd())
+	out, err := exec.Command("nsenter", "--preserve-credentials", file, "sh", "-c", script).Output()
+	if err != nil {
+		t.Error(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// TestUserMakerRecovers: from ids that the kernel refuses, and from the end of its process.
+func TestUserMakerRecovers(t *testing.T) {
+	m := maker(t)
+	works := func() {
+		t.Helper()
+		ns, err := m.idmap(0, 0, 1<<20, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ns.Close()
+	}
+	works()
+	if _, err := m.make(0, "0 0 0\n", "0 0 1\n"); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("no ids at all: %v", err)
+	}
+	works()
+	if _, err := m.make(1<<32-1, "0 0 1\n", "0 0 1\n"); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("nobody as the owner: %v", err)
+	}
+	works()
+	first := m.pid
+	if err := unix.Kill(first, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() string {
+		if m.conn.Ended() {
+			return ""
+		}
+		return "it has not ended"
+	})
+	works()
+	if m.pid == first {
+		t.Error("what was killed goes on")
+	}
+	m.stub = nil // and what cannot be started is said
+	m.close()
+	if _, err := m.idmap(0, 0, 1<<20, 1); err == nil || !strings.Contains(err.Error(), "user namespace") {
+		t.Errorf("without a program: %v", err)
+	}
+	if m.conn != nil || exists(filepath.Join("/proc", fmt.Sprint(first))) {
+		t.Error("something is left")
+	}
+}
