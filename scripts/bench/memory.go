@@ -124,7 +124,7 @@ func (o *options) footprint() (f footprint, err error) {
 	if _, err := os.Stat(root); err != nil {
 		root, usage, kernel = "/sys/fs/cgroup", "memory.current", ""
 	}
-	instance, seen := fmt.Sprintf("bench-%d", os.Getpid()), map[string]bool{}
+	instance, seen := o.instance(), map[string]bool{}
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return nil //nolint:nilerr // cgroups come and go

@@ -110,9 +110,12 @@ func (o *options) prepare() (finish func(), err error) {
 	}, os.Chmod(o.socket, 0o666)
 }
 
+// instance is the supervisor's name among those of the machine.
+func (o *options) instance() string { return filepath.Base(o.dir) }
+
 // supervise starts a supervisor of its own and waits until it serves.
 func (o *options) supervise(repos []string) (func(), error) {
-	args := []string{"--instance", fmt.Sprintf("bench-%d", os.Getpid()), "--socket", o.socket, "--state", filepath.Join(o.dir, "lib")}
+	args := []string{"--instance", o.instance(), "--socket", o.socket, "--state", filepath.Join(o.dir, "lib")}
 	for _, repo := range repos {
 		args = append(args, "--repo", repo)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"corral/isolate/client"
@@ -19,6 +20,8 @@ const (
 	sharedRepos = 8   // repositories that sleeping jobs are spread over: a jail has users for 512
 	ofClient    = 200 // sleeping jobs of one connection, which may have 256
 	warmJobs    = 5   // in each of many repositories, after the first
+
+	freshWindows = 10 // of a supervisor that has just started, beside one that has not
 )
 
 // settling is how long a jail that was just built is given, and one whose job ended, until the next slot waits.
@@ -124,11 +127,40 @@ func scaleRow(ctx context.Context, o *options, c *client.Client) error {
 	at(n/2-part/2, n/2-part/2+part, "in the middle")
 	last := at(n-part, n, fmt.Sprintf("the last %d of %d", part*window, n*window))
 	r.note("The last jobs cost %.2f times what the first did, each against the bare spawns beside them.", last/first)
+	aged, fresh, err := besideFresh(ctx, o, func() error { return runJob(c, spec) })
+	if err != nil {
+		return err
+	}
+	r.note("After them, in turn with a supervisor that had just started, 100 by 100: %s ms there, %s ms with this one, %.2f times as long.",
+		number(fresh), number(aged), aged/fresh)
 	r.Plots = []*Plot{
 		{Title: title, Unit: "ms, median", XLabel: "jobs so far", Curves: []Curve{corral, base}},
 		{Title: "Memory over jobs in a row", Unit: "MiB", XLabel: "jobs so far", Curves: []Curve{memory}},
 	}
 	return o.publish(r)
+}
+
+// besideFresh runs jobs by run in turn with those of a supervisor that has just started, and returns the medians of both, in
+// milliseconds: what the machine does meanwhile meets both alike.
+func besideFresh(ctx context.Context, o *options, run func() error) (aged, fresh float64, err error) {
+	var medians [2][]float64
+	err = o.part(ctx, 1, func(ctx context.Context, o *options, c *client.Client) error {
+		spec := job.Spec{Repo: o.repo, Args: []string{program}}
+		for i, f := range slices.Repeat([]func() error{run, func() error { return runJob(c, spec) }}, 1+freshWindows) {
+			m, err := medianOf(ctx, window, 0, f)
+			if err != nil {
+				return err
+			}
+			if i > 1 { // the new one has to find out how many slots are needed
+				medians[i%2] = append(medians[i%2], m)
+			}
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	return quantile(medians[0], 0.5), quantile(medians[1], 0.5), nil
 }
 
 // scaleOnce starts jobs that sleep until there are many.
