@@ -12,9 +12,9 @@ import (
 	"corral/isolate/wire"
 )
 
-// A userMaker makes user namespaces. Each takes a process, which ends when the namespace is open. It is forked from one that
-// does nothing else (the stub, by another name): to fork the supervisor takes the longer the more descriptors it has, and the
-// more memory where the child is to be in a new user namespace. Should that one end, the next takes its place.
+// A userMaker makes user namespaces. Each takes a process, which ends when the namespace is open. That process is not forked
+// from the supervisor, which has many descriptors and much memory to copy, but from one that stands by: the stub, by another
+// name. Should that end, the next takes its place.
 type userMaker struct {
 	stub *os.File // its program
 
@@ -83,44 +83,64 @@ func (m *userMaker) make(owner uint32, uids, gids string) (*os.File, error) {
 	defer m.mu.Unlock()
 	f, err := m.tryMake(owner, uids, gids)
 	if err != nil {
-		m.end() // whatever it was doing
 		return nil, fmt.Errorf("user namespace: %w", err)
 	}
 	return f, nil
 }
 
-// tryMake is make. The caller holds m.mu, and ends the process after an error.
+// tryMake is make. The caller holds m.mu.
 func (m *userMaker) tryMake(owner uint32, uids, gids string) (*os.File, error) {
 	if err := m.start(); err != nil {
 		return nil, err
 	}
+	answer, err := m.ask(owner)
+	if err != nil {
+		m.end() // whatever it is doing
+		return nil, err
+	}
+	pid, err := inside.ReadHolder(answer)
+	var f *os.File
+	if err == nil {
+		f, err = m.open(pid, uids, gids)
+	}
+	if failed := m.conn.Send(inside.AppendOwner(0)); failed != nil { // else what it made can go
+		m.end()
+		if f != nil {
+			f.Close()
+		}
+		return nil, errors.Join(err, failed)
+	}
+	return f, err
+}
+
+func (m *userMaker) ask(owner uint32) ([]byte, error) {
 	m.conn.SetDeadline(time.Now().Add(slotPatience))
 	if err := m.conn.Send(inside.AppendOwner(owner)); err != nil {
 		return nil, err
 	}
 	answer, files, err := m.conn.Receive()
 	wire.CloseAll(files)
+	return answer, err
+}
+
+// open gives the user namespace of process pid its ids, and opens it. Until it is told, the process that was asked does not
+// reap that one. So as long as it runs, the number is nobody else's, and the directory is of the right process.
+func (m *userMaker) open(pid int, uids, gids string) (*os.File, error) {
+	dir, err := os.Open(fmt.Sprintf("/proc/%d", pid))
 	if err != nil {
 		return nil, err
 	}
-	pid, err := inside.ReadHolder(answer)
-	if err != nil {
-		return nil, err
+	defer dir.Close()
+	if m.conn.Ended() {
+		return nil, errors.New("the process that makes them ended")
 	}
+	below := fmt.Sprintf("/proc/self/fd/%d/", dir.Fd())
 	for name, ids := range map[string]string{"gid_map": gids, "uid_map": uids} {
-		if err := os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, name), []byte(ids), 0); err != nil {
+		if err := os.WriteFile(below+name, []byte(ids), 0); err != nil {
 			return nil, err
 		}
 	}
-	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", pid))
-	if err != nil {
-		return nil, err
-	}
-	if err := m.conn.Send(inside.AppendOwner(0)); err != nil { // what it made can go
-		f.Close()
-		return nil, err
-	}
-	return f, nil
+	return os.Open(below + "ns/user")
 }
 
 // idmap makes a user namespace that serves as a map only: count ids from uid and gid of files appear as those from host id

@@ -18,7 +18,7 @@ import (
 )
 
 // maker returns one for the test.
-func maker(t *testing.T) *userMaker {
+func maker(t testing.TB) *userMaker {
 	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Root)
 	p, err := loadPrograms(config(t).Programs)
@@ -117,11 +117,14 @@ func TestUserMakerRecovers(t *testing.T) {
 		t.Errorf("no ids at all: %v", err)
 	}
 	works()
+	first := m.pid
 	if _, err := m.make(1<<32-1, "0 0 1\n", "0 0 1\n"); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("nobody as the owner: %v", err)
 	}
 	works()
-	first := m.pid
+	if m.pid != first {
+		t.Error("what the kernel refuses ended the process")
+	}
 	if err := unix.Kill(first, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -135,12 +138,25 @@ func TestUserMakerRecovers(t *testing.T) {
 	if m.pid == first {
 		t.Error("what was killed goes on")
 	}
+	second := m.pid
 	m.stub = nil // and what cannot be started is said
 	m.close()
 	if _, err := m.idmap(0, 0, 1<<20, 1); err == nil || !strings.Contains(err.Error(), "user namespace") {
 		t.Errorf("without a program: %v", err)
 	}
-	if m.conn != nil || exists(filepath.Join("/proc", fmt.Sprint(first))) {
+	if m.conn != nil || exists(filepath.Join("/proc", fmt.Sprint(second))) {
 		t.Error("something is left")
+	}
+}
+
+// BenchmarkUserMaker is one user namespace, of which many jobs at once take one each.
+func BenchmarkUserMaker(b *testing.B) {
+	m := maker(b)
+	for b.Loop() {
+		ns, err := m.idmap(0, 0, 1<<20, 1)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ns.Close()
 	}
 }

@@ -56,6 +56,22 @@ func TestUIDPool(t *testing.T) {
 	}
 }
 
+// TestUIDOrder: what was given back is not the next to be taken, and the search goes around.
+func TestUIDOrder(t *testing.T) {
+	const size = 3
+	p := &uidPool{dir: filepath.Join(t.TempDir(), "uids"), base: 1 << 20, size: (size + 1) * uidBlock}
+	for i := range uint32(3 * size) {
+		first, err := p.take("a")
+		if want := p.base + (1+i%size)*uidBlock; err != nil || first != want {
+			t.Fatalf("take %d: %d, %v, want %d", i, first, err, want)
+		}
+		p.release(first)
+	}
+	if _, err := (&uidPool{dir: p.dir, base: 1 << 20, size: uidBlock - 1}).take("a"); err == nil {
+		t.Error("a block of none")
+	}
+}
+
 // TestUIDsReleasedMeanwhile: an instance is cleared while jails of another end, which takes no lock.
 func TestUIDsReleasedMeanwhile(t *testing.T) {
 	p := &uidPool{dir: filepath.Join(t.TempDir(), "uids"), base: 1 << 20, size: 100 * uidBlock}

@@ -86,9 +86,6 @@ func New(c Config) (*Supervisor, error) {
 	u.push(s.programs.close)
 	s.userns.stub = s.programs.stub
 	u.push(s.userns.close)
-	if err := s.userns.begin(); err != nil {
-		return nil, err
-	}
 	if err := s.compileFilters(); err != nil {
 		return nil, err
 	}
@@ -99,6 +96,10 @@ func New(c Config) (*Supervisor, error) {
 		return nil, err
 	}
 	u.push(func() { _ = s.instance.close() })
+	// Not before the instance has its cgroups: in a container they are made only for who is alone in its own.
+	if err := s.userns.begin(); err != nil {
+		return nil, err
+	}
 	if s.tools, err = holdToolchains(s.instance.dir, c.Toolchains); err != nil {
 		return nil, err
 	}

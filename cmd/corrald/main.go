@@ -1,5 +1,5 @@
 // Corrald is the supervisor: it runs jobs in jails for the front-ends that connect to its socket. It is the one program
-// of corral that is root.
+// of corral that is root; a child of it makes user namespaces.
 package main
 
 import (

@@ -59,7 +59,7 @@ type mode struct {
 func modes() []mode {
 	return []mode{
 		{flag: "peers", usage: "every peer, and corral at each level", run: peersMode},
-		{flag: "levels", usage: "corral's API at several paces", bare: true, run: levelsMode},
+		{flag: "levels", usage: "corral's API at several paces, and without slots", bare: true, run: levelsMode},
 		{flag: "parallel", usage: "jobs a second", run: parallelMode},
 		{flag: "memory", usage: "memory of slots and jobs", run: memoryMode},
 		{flag: "output", usage: "output to an artifact beside gzip", run: outputMode},

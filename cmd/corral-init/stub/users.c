@@ -1,5 +1,5 @@
-/* User namespaces for the supervisor, each made by a process forked from this one, which has little to copy: what forks the
- * supervisor itself copies its descriptors, a few tens for each jail, and where it makes a user namespace its memory too. */
+/* User namespaces for the supervisor. Each is made by a process that is forked from this one, which has little to copy. The
+ * supervisor has a few tens of descriptors for each jail, and memory. */
 #include "stub.h"
 
 #include <linux/prctl.h>
@@ -69,6 +69,7 @@ static void serve(const struct owner *o)
 _Noreturn void make_users(void)
 {
 	struct owner o;
+	SYS5(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
 	SYS3(__NR_close_range, FD_CONTROL + 1, ~0u, 0);
 	while (receive(&o, sizeof o, 0, 0) == sizeof o && o.version == PLAN_VERSION)
 		serve(&o);
