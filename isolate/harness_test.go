@@ -40,6 +40,13 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "victim:", beVictim(name))
 		os.Exit(1)
 	}
+	if name := os.Getenv(containedVar); name != "" {
+		if err := beContained(name); err != nil {
+			fmt.Fprintln(os.Stderr, "contained:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
 }
 

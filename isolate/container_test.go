@@ -1,0 +1,90 @@
+package isolate
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"corral/internal/sandboxtest"
+)
+
+const (
+	containedVar     = "CORRAL_TEST_CONTAINED" // its instance
+	containedProgram = "CORRAL_TEST_CONTAINED_PROGRAMS"
+	containedState   = "CORRAL_TEST_CONTAINED_STATE"
+)
+
+// beContained is a supervisor that starts and ends.
+func beContained(instance string) error {
+	s, err := New(Config{Instance: instance, Programs: os.Getenv(containedProgram), StateDir: os.Getenv(containedState), Own: true})
+	if err != nil {
+		return err
+	}
+	return s.Close()
+}
+
+// TestContained: the only process of a container, whose cgroup was delegated to nobody, can be a supervisor: it moves itself
+// out of the way of its controllers. With one more process it cannot, for that is not its own to move.
+func TestContained(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.CgroupV2)
+	supervise(t) // gives the groups below the root their controllers
+	if out, err := contained(t, newGroup(t)); err != nil {
+		t.Errorf("alone: %s, %v", out, err)
+	}
+	group := newGroup(t)
+	other := exec.Command("sleep", "1000")
+	dir, err := os.Open(group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	other.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := contained(t, group)
+	_ = other.Process.Kill()
+	_ = other.Wait()
+	if err == nil || !strings.Contains(out, "in the way") {
+		t.Errorf("beside another: %q, %v", out, err)
+	}
+}
+
+// newGroup makes a cgroup for the test.
+func newGroup(t *testing.T) string {
+	t.Helper()
+	group := filepath.Join(sandboxtest.Unified(), config(t).Instance)
+	if err := os.Mkdir(group, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		eventually(t, func() string {
+			_ = exec.Command("find", group, "-depth", "-type", "d", "-exec", "rmdir", "{}", ";").Run()
+			if exists(group) {
+				return group + " is left"
+			}
+			return ""
+		})
+	})
+	return group
+}
+
+// contained starts a supervisor and ends it, in a cgroup namespace whose root is the group, and a mount namespace of its own
+// that has this hierarchy alone.
+func contained(t *testing.T, group string) (said string, err error) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const script = `echo $$ >"$0/cgroup.procs"
+		exec unshare --cgroup --mount sh -ec 'umount -l "$1"; mount -t cgroup2 none "$1"; exec "$0"' "$1" "$2"`
+	c := config(t)
+	cmd := exec.Command("sh", "-ec", script, group, self, sandboxtest.Unified())
+	cmd.Env = append(os.Environ(), containedVar+"="+c.Instance, containedProgram+"="+c.Programs, containedState+"="+c.StateDir)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
