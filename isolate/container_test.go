@@ -11,21 +11,6 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-const (
-	containedVar     = "CORRAL_TEST_CONTAINED" // its instance
-	containedProgram = "CORRAL_TEST_CONTAINED_PROGRAMS"
-	containedState   = "CORRAL_TEST_CONTAINED_STATE"
-)
-
-// beContained is a supervisor that starts and ends.
-func beContained(instance string) error {
-	s, err := New(Config{Instance: instance, Programs: os.Getenv(containedProgram), StateDir: os.Getenv(containedState), Own: true})
-	if err != nil {
-		return err
-	}
-	return s.Close()
-}
-
 // TestContained: the only process of a container, whose cgroup was delegated to nobody, can be a supervisor: it moves itself
 // out of the way of its controllers. With one more process it cannot, for that is not its own to move.
 func TestContained(t *testing.T) {
@@ -82,9 +67,8 @@ func contained(t *testing.T, group string) (said string, err error) {
 	}
 	const script = `echo $$ >"$0/cgroup.procs"
 		exec unshare --cgroup --mount sh -ec 'umount -l "$1"; mount -t cgroup2 none "$1"; exec "$0"' "$1" "$2"`
-	c := config(t)
 	cmd := exec.Command("sh", "-ec", script, group, self, sandboxtest.Unified())
-	cmd.Env = append(os.Environ(), containedVar+"="+c.Instance, containedProgram+"="+c.Programs, containedState+"="+c.StateDir)
+	cmd.Env = childEnv("contained", config(t))
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

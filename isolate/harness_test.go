@@ -25,7 +25,7 @@ import (
 // owner is whom the repositories of tests belong to: an ordinary user.
 const owner = 1001
 
-// The test binary is also libcontainer's first process, and the supervisor that a test kills.
+// The test binary is also libcontainer's first process, and a supervisor of its own for tests that kill or contain one.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "init" {
 		JailInit()
@@ -36,18 +36,39 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
-	if name := os.Getenv(victimVar); name != "" {
-		fmt.Fprintln(os.Stderr, "victim:", beVictim(name))
-		os.Exit(1)
-	}
-	if name := os.Getenv(containedVar); name != "" {
-		if err := beContained(name); err != nil {
-			fmt.Fprintln(os.Stderr, "contained:", err)
+	if name := os.Getenv(childVar); name != "" {
+		if err := beChild(name); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 			os.Exit(1)
 		}
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
+}
+
+// The environment of a child that is a supervisor: what it does, its instance, and where things are.
+const (
+	childVar      = "CORRAL_TEST_CHILD"
+	childInstance = "CORRAL_TEST_CHILD_INSTANCE"
+	childPrograms = "CORRAL_TEST_CHILD_PROGRAMS"
+	childState    = "CORRAL_TEST_CHILD_STATE"
+)
+
+func childEnv(name string, c Config) []string {
+	return append(os.Environ(), childVar+"="+name, childInstance+"="+c.Instance, childPrograms+"="+c.Programs, childState+"="+c.StateDir)
+}
+
+// beChild is a supervisor that does what a test has it do.
+func beChild(name string) error {
+	does, ok := map[string]func(*Supervisor) error{"victim": beVictim, "contained": (*Supervisor).Close}[name]
+	if !ok {
+		return errors.New("no such child")
+	}
+	s, err := New(Config{Instance: os.Getenv(childInstance), Programs: os.Getenv(childPrograms), StateDir: os.Getenv(childState), Own: true})
+	if err != nil {
+		return err
+	}
+	return does(s)
 }
 
 var instances atomic.Int64

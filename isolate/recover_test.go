@@ -20,21 +20,12 @@ import (
 	"corral/job"
 )
 
-// The environment of a child that is a supervisor to be killed: its instance, and where things are.
-const (
-	victimVar     = "CORRAL_TEST_VICTIM"
-	victimRepo    = "CORRAL_TEST_VICTIM_REPO"
-	victimProgram = "CORRAL_TEST_VICTIM_PROGRAMS"
-	victimState   = "CORRAL_TEST_VICTIM_STATE"
-)
+// victimRepo is the variable with the victim's repository.
+const victimRepo = "CORRAL_TEST_CHILD_REPO"
 
 // beVictim serves a job of a session that starts more, in sessions of their own, and says on standard output when all are up.
 // It never ends by itself.
-func beVictim(instance string) error {
-	s, err := New(Config{Instance: instance, Programs: os.Getenv(victimProgram), StateDir: os.Getenv(victimState), Own: true})
-	if err != nil {
-		return err
-	}
+func beVictim(s *Supervisor) error {
 	ours, file, err := wire.Pair()
 	if err != nil {
 		return err
@@ -85,7 +76,7 @@ func kill(t *testing.T, change ...func(*Config)) (instance string, pids []int) {
 	}
 	loops := len(layers(t))
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), victimVar+"="+c.Instance, victimRepo+"="+newRepo(t), victimProgram+"="+c.Programs, victimState+"="+c.StateDir)
+	cmd.Env = append(childEnv("victim", c), victimRepo+"="+newRepo(t))
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {

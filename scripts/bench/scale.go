@@ -85,7 +85,7 @@ func medianOf(ctx context.Context, n int, pause time.Duration, f func() error) (
 // scaleRow runs many jobs one after the other: the last must cost what the first did.
 func scaleRow(ctx context.Context, o *options, c *client.Client) error {
 	const title = "Jobs in a row"
-	spec := job.Spec{Repo: o.repo, Args: []string{program}}
+	run := func() error { return runJob(c, job.Spec{Repo: o.repo, Args: []string{program}}) }
 	corral, base := Curve{Label: "corral, median of 100"}, Curve{Label: "bare spawn", Dashed: true}
 	memory := Curve{Label: "unshared MiB of corral"}
 	for done := 0; done < o.jobs && !o.over() && ctx.Err() == nil; done += window {
@@ -93,7 +93,7 @@ func scaleRow(ctx context.Context, o *options, c *client.Client) error {
 		if err != nil {
 			break
 		}
-		m, err := medianOf(ctx, window, 0, func() error { return runJob(c, spec) })
+		m, err := medianOf(ctx, window, 0, run)
 		if ctx.Err() != nil {
 			break
 		}
@@ -127,7 +127,7 @@ func scaleRow(ctx context.Context, o *options, c *client.Client) error {
 	at(n/2-part/2, n/2-part/2+part, "in the middle")
 	last := at(n-part, n, fmt.Sprintf("the last %d of %d", part*window, n*window))
 	r.note("The last jobs cost %.2f times what the first did, each against the bare spawns beside them.", last/first)
-	if aged, fresh, err := besideFresh(ctx, o, func() error { return runJob(c, spec) }); err != nil {
+	if aged, fresh, err := besideFresh(ctx, o, run); err != nil {
 		r.note("In turn with a supervisor that had just started: not measured: %v", err)
 	} else {
 		r.note("After them, in turn with a supervisor that had just started, 100 by 100: %s ms there, %s ms with this one, %.2f times as long.",

@@ -22,6 +22,13 @@ struct control { /* struct cmsghdr and room for the descriptors */
 	s32 fds[MAX_FDS + (MAX_FDS & 1)];
 };
 
+/* make_pair makes two sockets that are connected to each other. */
+long make_pair(int *ends)
+{
+	enum { UNIX = 1, SEQPACKET_CLOEXEC = 5 | 02000000 };
+	return SYS4(__NR_socketpair, UNIX, SEQPACKET_CLOEXEC, 0, ends);
+}
+
 /* receive waits for the next message and returns its bytes, with *count descriptors. */
 long receive(void *to, size_t size, int *fds, int *count)
 {

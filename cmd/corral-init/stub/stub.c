@@ -119,11 +119,11 @@ static _Noreturn void fail_second(const struct word *w, const char *otherwise)
  * of this process could not join them, the supervisor has put it there before it sent struct prepare, or step cgroups has. */
 static long fork_second(struct job *j)
 {
-	enum { UNIX = 1, SEQPACKET_CLOEXEC = 5 | 02000000, NONBLOCK = 04000 };
+	enum { NONBLOCK = 04000 };
 	u64 child_mask = 1ull << (SIGCHLD - 1);
 	struct word w = { -1, -EPIPE };
 	int pair[2];
-	long r = SYS4(__NR_socketpair, UNIX, SEQPACKET_CLOEXEC, 0, pair);
+	long r = make_pair(pair);
 	if (r < 0)
 		fail("fork", (int)r);
 	long pid = SYS5(__NR_clone, SIGCHLD, 0, 0, 0, 0);

@@ -78,7 +78,8 @@ int mount_over(int mount, const char *path);
 int make_way(char *path);
 int below_private(const char *path);
 
-/* Messages, see message.c. All but pass are with who is at FD_CONTROL, and end this process when that is gone. */
+/* Messages, see message.c. All but make_pair and pass are with who is at FD_CONTROL, and end this process when that is gone. */
+long make_pair(int *ends);
 long receive(void *to, size_t size, int *fds, int *count);
 long pass(int socket, const void *what, size_t size, const int *fds, int count);
 int receive_bind(struct bind *b, int *mount);

@@ -33,9 +33,8 @@ static _Noreturn void own(u32 id, int socket)
 /* fork_owner returns the process that is in the new namespace, with *pair to end it by, or -errno. */
 static long fork_owner(u32 id, int *pair)
 {
-	enum { UNIX = 1, SEQPACKET_CLOEXEC = 5 | 02000000 };
 	int ends[2];
-	long r = SYS4(__NR_socketpair, UNIX, SEQPACKET_CLOEXEC, 0, ends);
+	long r = make_pair(ends);
 	if (r < 0)
 		return r;
 	long pid = SYS5(__NR_clone, SIGCHLD, 0, 0, 0, 0);
