@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"corral/internal/sandboxtest"
 	"corral/job"
 )
 
@@ -76,6 +77,7 @@ func TestReadingEnds(t *testing.T) {
 
 // TestAnswersAreBounded by lines, and by bytes also in excerpts of both streams.
 func TestAnswersAreBounded(t *testing.T) {
+	sandboxtest.OneGoroutine(t)
 	s := openStore(t, t.TempDir(), Options{})
 	long := strings.Repeat("\xc3\xa4", MaxLine) + "\n"
 	h := put(t, s, mine(), strings.Repeat("\n", 50_000), "").Handle()

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"corral/internal/sandboxtest"
 )
 
 // shown is a line as it is to be shown, by the definition.
@@ -129,6 +131,7 @@ func checkLines(t *testing.T, s string, w wanted, cut func() int) {
 
 // TestLines compares with the definition: streams made of pieces that matter, cut at random places.
 func TestLines(t *testing.T) {
+	sandboxtest.OneGoroutine(t)
 	rng := rand.New(rand.NewPCG(5, 6))
 	pieces := []string{
 		"\n", "\n", "\n", "\n\n\n", "a", "Error", "eRROR", "needle", "nee", "dle", "é", "É", "\u212a", "ſ", "\xff", "\xe2\x82", "€", "\xf0\x9f",

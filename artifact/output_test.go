@@ -273,6 +273,7 @@ func numbered(n, width int) string {
 
 // TestHeadAndTail: of a long stream its front and its end are stored, whole lines, under their own numbers.
 func TestHeadAndTail(t *testing.T) {
+	sandboxtest.OneGoroutine(t)
 	const limit = 4 << 20
 	s := openStore(t, t.TempDir(), Options{StreamBytes: limit})
 	for _, n := range []int{limit, limit + 32, 2 * limit, 10 * limit} {

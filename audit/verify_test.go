@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"corral/internal/sandboxtest"
 )
 
 // A victim is a log to be tampered with: 17 jobs in three files.
@@ -162,6 +164,7 @@ func problems(r *Report) string {
 
 // TestEveryByte: no byte of a log can be another, or be missing, unnoticed.
 func TestEveryByte(t *testing.T) {
+	sandboxtest.OneGoroutine(t)
 	dir := newDir(t)
 	l := open(t, dir, options(t))
 	write(t, l, 2)

@@ -12,19 +12,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
-)
 
-// require skips the test on a machine that lacks something, and fails it where nothing may be skipped.
-func require(t testing.TB, there bool, what string) {
-	t.Helper()
-	switch {
-	case there:
-	case os.Getenv("CORRAL_REQUIRE") == "1":
-		t.Fatalf("needs %s", what)
-	default:
-		t.Skipf("needs %s", what)
-	}
-}
+	"corral/internal/sandboxtest"
+)
 
 // A setting is a way for this machine to be.
 type setting struct {
@@ -36,14 +26,14 @@ type setting struct {
 // settings returns what this machine is, and what it can be taken for by looking away from some of what it has.
 func settings(t testing.TB) []setting {
 	t.Helper()
-	require(t, os.Geteuid() == 0, "root")
+	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Cgroups)
 	h, err := thisHost()
 	if err != nil {
 		t.Fatal(err)
 	}
 	tree, err := detect(h)
 	if err != nil {
-		require(t, false, fmt.Sprint("cgroups: ", err))
+		t.Fatal(err)
 	}
 	// Whoever clears up after supervisors that were killed takes a test's instances for theirs.
 	tree.top = fmt.Sprint("corral-test-", os.Getpid())
@@ -177,10 +167,7 @@ func empty(t testing.TB, g *Job) {
 // until waits for something that the kernel tells no one of.
 func until(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	patience := 30 * time.Second
-	if os.Getenv("CORRAL_TEST_SCALE") != "" {
-		patience = 2 * time.Minute // processors are emulated
-	}
+	patience := sandboxtest.Slow(30 * time.Second)
 	for end := time.Now().Add(patience); !f(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("no %s in %v", what, patience)

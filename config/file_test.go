@@ -27,8 +27,10 @@ func TestLoad(t *testing.T) {
 	if c, err := Load(good, LoadOptions{}); err != nil || c.MaxJobs != 7 {
 		t.Errorf("got %+v, %v", c, err)
 	}
-	if _, err := Load(filepath.Join(dir, "absent"), LoadOptions{Trusted: true}); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("absent: %v", err)
+	if os.Geteuid() == 0 { // what is trusted must be root's, and so must its directory
+		if _, err := Load(filepath.Join(dir, "absent"), LoadOptions{Trusted: true}); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("absent: %v", err)
+		}
 	}
 	if _, err := Load(filepath.Join(dir, "no", "absent"), LoadOptions{Trusted: true}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("absent with its directory: %v", err)

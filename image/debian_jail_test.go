@@ -1,16 +1,12 @@
 package image
 
 import (
-	"bufio"
 	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"corral/internal/sandboxtest"
 )
@@ -19,7 +15,7 @@ import (
 func inJail(t *testing.T, work, archive string) {
 	t.Helper()
 	sandboxtest.RequireJails(t, sandboxtest.FileSystem("overlay"), sandboxtest.FileSystem("ext4"))
-	socket := supervisor(t, work)
+	socket := sandboxtest.Daemon(t, sandboxtest.DaemonOptions{Args: []string{"--state", filepath.Join(work, "state")}}).Socket
 	repo := filepath.Join(work, "repo")
 	if err := os.Mkdir(repo, 0o755); err != nil {
 		t.Fatal(err)
@@ -74,47 +70,4 @@ func inJail(t *testing.T, work, archive string) {
 	}
 	corral(nil, "session", "close", id, "--supervisor", socket)
 	corral(nil, "rootfs", "remove", "debian", "--supervisor", socket)
-}
-
-// supervisor starts a daemon, and returns its socket.
-func supervisor(t *testing.T, work string) string {
-	t.Helper()
-	socket := filepath.Join(work, "socket")
-	cmd := exec.Command(sandboxtest.Bin(t, "corrald"), "--instance", fmt.Sprintf("image-%d", os.Getpid()),
-		"--socket", socket, "--state", filepath.Join(work, "state"))
-	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	log, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	serving, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		lines := bufio.NewScanner(log)
-		for told := false; lines.Scan(); {
-			if !told && strings.Contains(lines.Text(), `"serving"`) {
-				told = true
-				close(serving)
-			} else if !strings.Contains(lines.Text(), `"level":"INFO"`) {
-				t.Log("corrald: " + lines.Text())
-			}
-		}
-		_ = cmd.Wait()
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		<-ended
-	})
-	select {
-	case <-serving:
-	case <-ended:
-		t.Fatal("corrald has ended")
-	case <-time.After(sandboxtest.Slow(time.Minute)):
-		t.Fatal("corrald does not serve")
-	}
-	return socket
 }

@@ -168,14 +168,24 @@ func newRepo(t testing.TB) string {
 
 func mkdir(t testing.TB, path string, uid int) {
 	t.Helper()
+	mayGive(t, uid)
 	if err := errors.Join(os.Mkdir(path, 0o755), os.Chmod(path, 0o755), os.Chown(path, uid, uid)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// mayGive leaves a test to root that gives files to somebody else.
+func mayGive(t testing.TB, uid int) {
+	t.Helper()
+	if uid != os.Geteuid() {
+		sandboxtest.Require(t, sandboxtest.Root)
 	}
 }
 
 // put writes a file with a mode and an owner.
 func put(t testing.TB, path, content string, mode os.FileMode, uid int) {
 	t.Helper()
+	mayGive(t, uid)
 	if err := errors.Join(os.WriteFile(path, []byte(content), mode), os.Chmod(path, mode), os.Chown(path, uid, uid)); err != nil {
 		t.Fatal(err)
 	}

@@ -151,7 +151,7 @@ func TestKilledSupervisor(t *testing.T) {
 		return ""
 	})
 	t.Logf("%d processes gone after %v", len(pids), took)
-	if took > time.Duration(sandboxtest.Scale(1))*5*time.Second {
+	if took > sandboxtest.Slow(5*time.Second) {
 		t.Errorf("gone after %v", took)
 	}
 	if len(traces(instance)) == 0 {

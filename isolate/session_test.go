@@ -374,16 +374,18 @@ func TestSessionJailDies(t *testing.T) {
 	})
 }
 
-// layers lists the loop devices of the machine, with their files.
+// layers lists the loop devices for files of the test, whose directories have its name, with these files. Loop devices are
+// the machine's, and other tests use some.
 func layers(t testing.TB) []string {
 	t.Helper()
+	test, _, _ := strings.Cut(t.Name(), "/")
 	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var list []string
 	for _, f := range files {
-		if b, err := os.ReadFile(f); err == nil {
+		if b, err := os.ReadFile(f); err == nil && strings.Contains(string(b), "/"+test) {
 			list = append(list, f+": "+strings.TrimSpace(string(b)))
 		}
 	}

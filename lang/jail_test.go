@@ -1,16 +1,11 @@
 package lang
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -25,76 +20,28 @@ type bench struct {
 	c         *client.Client
 	repo      string
 	installed Installed
-	daemon    *exec.Cmd
-	ended     chan struct{}
+	daemon    *sandboxtest.Supervisor
 }
-
-var serial atomic.Uint32
 
 // newBench starts a supervisor that shows toolchains, and ends it with the test.
 func newBench(t testing.TB, toolchains ...string) *bench {
 	t.Helper()
 	sandboxtest.RequireJails(t)
-	dir := t.TempDir()
-	b := &bench{
-		t: t, repo: filepath.Join(dir, "repo"), ended: make(chan struct{}),
-		installed: Find(Places{Toolchains: toolchains, Never: []string{dir + "/repo"}}),
-	}
-	if err := os.Mkdir(b.repo, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	socket := filepath.Join(dir, "socket")
-	args := []string{"--socket", socket, "--repo", b.repo, "--instance", fmt.Sprintf("lang-%d-%d", os.Getpid(), serial.Add(1))}
+	repo := t.TempDir()
+	args := []string{"--repo", repo}
 	for _, toolchain := range toolchains {
 		args = append(args, "--toolchain", toolchain)
 	}
-	b.daemon = exec.Command(sandboxtest.Bin(t, "corrald"), args...)
-	b.daemon.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
-	log, err := b.daemon.StderrPipe()
-	if err == nil {
-		err = b.daemon.Start()
+	b := &bench{
+		t: t, repo: repo, installed: Find(Places{Toolchains: toolchains, Never: []string{repo}}),
+		daemon: sandboxtest.Daemon(t, sandboxtest.DaemonOptions{Args: args}),
 	}
-	if err != nil {
+	var err error
+	if b.c, err = client.Dial(b.daemon.Socket); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(b.close)
-	b.awaitServing(log)
-	if b.c, err = client.Dial(socket); err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() { _ = b.c.Close() })
 	return b
-}
-
-// awaitServing reads the supervisor's log up to its word that it serves, and goes on reading it.
-func (b *bench) awaitServing(log io.Reader) {
-	b.t.Helper()
-	serving := make(chan string, 1)
-	go func() {
-		defer close(b.ended)
-		var said bytes.Buffer
-		chunk := make([]byte, 4096)
-		for {
-			n, err := log.Read(chunk)
-			said.Write(chunk[:n])
-			if err != nil || bytes.Contains(said.Bytes(), []byte(`"serving"`)) {
-				serving <- said.String()
-				break
-			}
-		}
-		_, _ = io.Copy(io.Discard, log)
-	}()
-	if said := <-serving; !strings.Contains(said, `"serving"`) {
-		b.t.Fatal(said)
-	}
-}
-
-func (b *bench) close() {
-	if b.c != nil {
-		_ = b.c.Close()
-	}
-	_ = b.daemon.Process.Signal(syscall.SIGTERM)
-	<-b.ended
-	_ = b.daemon.Wait()
 }
 
 // write writes a file of the repository.
@@ -178,5 +125,5 @@ func (b *bench) do(spec job.Spec, stdin io.Reader) (did, error) {
 
 // seconds is a limit of time, longer on a slow machine.
 func seconds(n int) time.Duration {
-	return time.Duration(n) * time.Second * time.Duration(1000/sandboxtest.Scale(1000))
+	return sandboxtest.Slow(time.Duration(n) * time.Second)
 }

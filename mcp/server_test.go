@@ -10,6 +10,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"corral/internal/sandboxtest"
 	"corral/internal/strictjson"
 )
 
@@ -178,6 +179,7 @@ func TestRestricted(t *testing.T) {
 
 // TestSizes: the text repeats the JSON while it is short; no message is longer than a client takes.
 func TestSizes(t *testing.T) {
+	sandboxtest.OneGoroutine(t)
 	k := dial(t, testServer(t), Caller{})
 	for _, row := range []struct {
 		tool, arguments string

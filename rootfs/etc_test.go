@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"corral/internal/sandboxtest"
 )
 
 func TestGenerated(t *testing.T) {
@@ -146,7 +148,7 @@ func TestRefusedFiles(t *testing.T) {
 }
 
 func TestForeignOwner(t *testing.T) {
-	require(t, os.Geteuid() == 0, "root, to give files away")
+	sandboxtest.Require(t, sandboxtest.Root) // to give files away
 	host := fakeHost(t, "etc/ssl/certs/file = s", "etc/ssl/certs/link -> /x", "etc/ssl/certs/dir/file = s", "etc/fonts/x = s")
 	for _, p := range []string{"ssl/certs/file", "ssl/certs/link", "ssl/certs/dir", "fonts"} {
 		if err := os.Lchown(filepath.Join(host, "etc", p), 12345, 12345); err != nil {

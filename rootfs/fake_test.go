@@ -7,19 +7,6 @@ import (
 	"testing"
 )
 
-// require skips a test for want of something, or fails it where skips are
-// failures.
-func require(t *testing.T, have bool, what string) {
-	t.Helper()
-	switch {
-	case have:
-	case os.Getenv("CORRAL_REQUIRE") != "":
-		t.Fatalf("needs %s", what)
-	default:
-		t.Skipf("needs %s", what)
-	}
-}
-
 // tempDir is t.TempDir, on a tmpfs if there is one: a jail's root is one, and
 // some tests make thousands of files.
 func tempDir(t testing.TB) string {

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"corral/internal/sandboxtest"
 )
 
 // TestTables: every row has a reason, a usable path, and no other its path.
@@ -102,7 +104,7 @@ func TestDevicesAreTheHosts(t *testing.T) {
 // thread sees mounted. The thread ends with the test.
 func devTmpfs(t *testing.T) (p string, fd int) {
 	t.Helper()
-	require(t, os.Geteuid() == 0, "root, to make devices")
+	sandboxtest.Require(t, sandboxtest.Root) // to make devices
 	p = t.TempDir()
 	runtime.LockOSThread() // never unlocked: the thread's namespace is its own
 	for _, err := range []error{
@@ -110,7 +112,9 @@ func devTmpfs(t *testing.T) (p string, fd int) {
 		unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
 		unix.Mount("tmpfs", p, "tmpfs", unix.MS_NOSUID, "mode=0755,size=64k"),
 	} {
-		require(t, err == nil, "a mount namespace of its own")
+		if err != nil {
+			t.Fatal("a mount namespace of its own: ", err)
+		}
 	}
 	fd, err := unix.Open(p, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

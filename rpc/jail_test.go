@@ -4,13 +4,9 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,46 +17,12 @@ import (
 	"corral/policy"
 )
 
-var serial atomic.Int64
-
 // jailed is a server whose commands run in jails of a supervisor that is started for the test. Dir is its repository.
 func jailed(t *testing.T) *Server {
 	t.Helper()
 	sandboxtest.RequireJails(t)
-	dir := t.TempDir()
-	repo, socket := filepath.Join(dir, "repo"), filepath.Join(dir, "socket")
-	if err := os.Mkdir(repo, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	instance := fmt.Sprintf("rpc-%d-%d", os.Getpid(), serial.Add(1))
-	daemon := exec.Command(sandboxtest.Bin(t, "corrald"), "--socket", socket, "--repo", repo, "--instance", instance)
-	daemon.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
-	log, err := daemon.StderrPipe()
-	if err == nil {
-		err = daemon.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	said := make(chan struct{})
-	t.Cleanup(func() {
-		_ = daemon.Process.Signal(syscall.SIGTERM)
-		<-said
-		_ = daemon.Wait()
-		if left := sandboxtest.Leftovers(instance); len(left) > 0 {
-			t.Errorf("left behind: %q", left)
-		}
-	})
-	serving := make(chan struct{})
-	go func() {
-		defer close(said)
-		serves(log, serving)
-	}()
-	select {
-	case <-serving:
-	case <-said:
-		t.Fatal("the supervisor did not start")
-	}
+	repo := t.TempDir()
+	socket := sandboxtest.Daemon(t, sandboxtest.DaemonOptions{Args: []string{"--repo", repo}}).Socket
 	c, err := frontend.Dial(socket)
 	if err != nil {
 		t.Fatal(err)
@@ -76,23 +38,6 @@ func jailed(t *testing.T) *Server {
 		t.Fatal(err)
 	}
 	return &Server{Engine: &job.Engine{Policy: p, Runner: c, Auditor: c}, Repos: []Repo{{"app", repo}}, Dir: repo}
-}
-
-// serves reads a supervisor's log, and says when that has said that it serves.
-func serves(log io.Reader, serving chan<- struct{}) {
-	var all bytes.Buffer
-	chunk := make([]byte, 4096)
-	for {
-		n, err := log.Read(chunk)
-		if all.Write(chunk[:n]); bytes.Contains(all.Bytes(), []byte(`"serving"`)) {
-			close(serving)
-			break
-		}
-		if err != nil {
-			return
-		}
-	}
-	_, _ = io.Copy(io.Discard, log)
 }
 
 // TestJail: what becomes of real commands.

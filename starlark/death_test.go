@@ -73,7 +73,12 @@ func TestAddressSpace(t *testing.T) {
 		{2 << 20, "emit('x')", ""},
 		{300 << 10, "emit('x')", CodeInternal}, // no room for the runtime itself
 	} {
-		got := confined(t, tt.source, tt.kib)
+		b := small()
+		b.Memory = 0 // so that the address space ends it
+		if tt.code != CodeTimeout {
+			b.Wall = MaxWall // and not the clock of a busy machine
+		}
+		got := confined(t, tt.source, tt.kib, b)
 		f := Ended(got.code, []byte(got.stderr))
 		if tt.code == "" && f != nil || tt.code != "" && (f == nil || f.Code != tt.code) {
 			t.Errorf("%s, %d KiB: %v, %d, %.300s", tt.source, tt.kib, f, got.code, got.stderr)
@@ -85,10 +90,8 @@ func TestAddressSpace(t *testing.T) {
 }
 
 // confined runs a script in a process with so much address space.
-func confined(t *testing.T, text string, kib int) ending {
+func confined(t *testing.T, text string, kib int, b Bounds) ending {
 	t.Helper()
-	b := small()
-	b.Memory = 0 // so that the address space is what ends it
 	path := source(t, text)
 	line := fmt.Sprintf("ulimit -v %d && exec -a starlark \"$@\"", kib)
 	args := append([]string{"-c", line, "sh", sandboxtest.Bin(t, "corral-starlark")}, Arguments(b, path)[1:]...)

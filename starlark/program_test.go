@@ -26,8 +26,7 @@ type ending struct {
 
 // small are bounds within which fifty programs fit into a machine. An emulated one gets longer for what ends by itself.
 func small() Bounds {
-	const scale = 60
-	return Bounds{Output: 64 << 10, Wall: time.Second * scale / time.Duration(sandboxtest.Scale(scale)), Memory: 64 << 20}
+	return Bounds{Output: 64 << 10, Wall: sandboxtest.Slow(time.Second), Memory: 64 << 20}
 }
 
 // start runs the program on a script, as corrald would: with nothing of the environment.

@@ -26,22 +26,6 @@ func TestChangesOptions(t *testing.T) {
 			t.Errorf("%q: %+v, %v", tt.args, o, err)
 		}
 	}
-	for args, want := range map[string]string{
-		"":                 "no command given\nhint: corral changes --help",
-		"show":             "of which session? its id is wanted",
-		"list h":           `"list" is no command`,
-		"show --dry-run h": "--dry-run is of apply",
-		"diff --json h":    "--json is of show and apply",
-		"discard h a":      "no paths are wanted",
-		"show --no-such h": "hint: corral changes --help",
-	} {
-		if code, stdout, stderr := front(t, strings.Fields("changes "+args)...); code != failure || stdout != "" || !strings.Contains(stderr, want) {
-			t.Errorf("%q: %d %q %q", args, code, stdout, stderr)
-		}
-	}
-	if code, stdout, stderr := front(t, "changes", "--help"); code != 0 || stdout != changesHelp || stderr != "" {
-		t.Errorf("%d %q %q", code, stdout, stderr)
-	}
 }
 
 func TestBelow(t *testing.T) {

@@ -201,7 +201,7 @@ func TestCtxWithoutIndex(t *testing.T) {
 func TestCtxPrincipals(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	d := p.daemon(t)
+	d := daemon(t)
 	var sections strings.Builder
 	sections.WriteString("principals:\n")
 	type client struct{ token, session string }
@@ -282,9 +282,9 @@ func TestCtxMeanwhile(t *testing.T) {
 func TestCtxKilled(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	d := p.daemon(t)
+	d := daemon(t)
 	file := p.config(t, "runtime: {max_duration: 5m}\n")
-	start := func() *host { return connect(t, p.front("mcp", "--config", file, "--supervisor", d.socket)) }
+	start := func() *host { return connect(t, p.front("mcp", "--config", file, "--supervisor", d.Socket)) }
 	h := start()
 	h.ctx("ctx_index", object{"content": "a zebra that stays", "source": "notes"})
 	_, answer := h.ask("tools/call", object{"name": "ctx_execute", "arguments": object{"language": "shell", "code": bulk, "intent": "aardvark"}})

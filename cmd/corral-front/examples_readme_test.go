@@ -48,7 +48,7 @@ type curlLine struct {
 func (s *exampleSite) curl(t *testing.T, readme string) {
 	t.Helper()
 	token, hash := config.NewToken()
-	w := s.web(t, s.daemon, s.sections+fmt.Sprintf("principals:\n  - {name: ci, token_sha256: \"%x\"}\n", hash))
+	w := s.web(t, s.Supervisor, s.sections+fmt.Sprintf("principals:\n  - {name: ci, token_sha256: \"%x\"}\n", hash))
 	s.matcher.Learn("corral_…", token)
 	s.matcher.Learn("http://127.0.0.1:7070/mcp", w.url)
 	script, lines := s.script(readme)

@@ -34,7 +34,7 @@ func interfaces(t *testing.T) string {
 // An exampleSite is a place as docs/interfaces/README.md has it.
 type exampleSite struct {
 	*place
-	*daemon
+	*sandboxtest.Supervisor
 	sections string // of the configuration
 	matcher  *example.Matcher
 }
@@ -64,14 +64,14 @@ func newExampleSite(t *testing.T) *exampleSite {
 			t.Errorf("README.md:%d: no server is started for what is in common", b.Line)
 		}
 	}
-	s.daemon = p.daemon(t)
+	s.Supervisor = daemon(t)
 	return s
 }
 
 // host is a server on the place, and its client.
 func (s *exampleSite) host(t *testing.T) *host {
 	t.Helper()
-	return connect(t, s.front("mcp", "--config", s.config(t, s.sections), "--supervisor", s.socket))
+	return connect(t, s.front("mcp", "--config", s.config(t, s.sections), "--supervisor", s.Socket))
 }
 
 // TestExamples runs the examples of each page, in their order, in a session of its own.
@@ -115,7 +115,7 @@ func TestToolsHavePages(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
 	for _, names := range []string{"plain", "dotted"} {
-		h := connect(t, p.front("mcp", "--config", p.config(t, ""), "--supervisor", p.daemon(t).socket, "--tool-names", names))
+		h := connect(t, p.front("mcp", "--config", p.config(t, ""), "--supervisor", daemon(t).Socket, "--tool-names", names))
 		tools := h.must("tools/list", object{}).Result.Tools
 		if len(tools) == 0 {
 			t.Error("no tools")
@@ -192,7 +192,7 @@ func (s *exampleSite) compare(c example.Call, a *response) error {
 // messages sends what the page of command/exec has a client send, on one connection, and compares what comes.
 func (s *exampleSite) messages(t *testing.T, page *example.Page) {
 	t.Helper()
-	client := s.execSite(t, s.daemon, overStdio, s.sections).dial()
+	client := s.execSite(t, s.Supervisor, overStdio, s.sections).dial()
 	came := make(chan []byte, 16)
 	go func() {
 		defer close(came)

@@ -42,19 +42,17 @@ type execSite struct {
 	args    []string
 	token   string
 	address string // of a listening server
-	cmd     *exec.Cmd
-	said    log
-	ended   chan struct{}
+	server  *sandboxtest.Command
 }
 
 // execSite starts a server on the place's repository with a supervisor; sections are of its configuration.
-func (p *place) execSite(t *testing.T, d *daemon, over, sections string) *execSite {
+func (p *place) execSite(t *testing.T, d *sandboxtest.Supervisor, over, sections string) *execSite {
 	t.Helper()
 	s := &execSite{t: t, p: p, over: over}
 	token, hash := config.NewToken()
 	s.token = token
 	sections += fmt.Sprintf("principals:\n  - {name: ci, token_sha256: \"%x\"}\n", hash)
-	s.args = []string{"exec-server", "--config", p.config(t, sections), "--supervisor", d.socket}
+	s.args = []string{"exec-server", "--config", p.config(t, sections), "--supervisor", d.Socket}
 	switch over {
 	case overUnix:
 		s.listen("unix://" + filepath.Join(p.dir, "state", fmt.Sprintf("exec%d", serial.Add(1))))
@@ -67,44 +65,19 @@ func (p *place) execSite(t *testing.T, d *daemon, over, sections string) *execSi
 // listen starts the server, and waits until it says where it is.
 func (s *execSite) listen(address string) {
 	s.t.Helper()
-	s.cmd = s.p.front(append(s.args, "--listen", address)...)
-	s.start(s.cmd)
+	s.server = sandboxtest.Start(s.t, s.p.front(append(s.args, "--listen", address)...))
 	sandboxtest.Eventually(s.t, 20*time.Second, "the server listens", func() bool {
-		_, rest, found := strings.Cut(s.said.String(), `"url":"`)
+		_, rest, found := strings.Cut(s.server.Err.String(), `"url":"`)
 		s.address, _, _ = strings.Cut(rest, `"`)
-		select {
-		case <-s.ended:
-			s.t.Fatalf("the server has ended: %s", s.said.String())
-		default:
+		if s.server.EndsWithin(0) {
+			s.t.Fatalf("the server has ended: %s", s.server.Err.String())
 		}
 		return found
 	})
 }
 
-// start starts a server, which is ended with the test.
-func (s *execSite) start(cmd *exec.Cmd) {
-	s.t.Helper()
-	cmd.Stderr = &s.said
-	if err := cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	s.ended = ended
-	go func() {
-		defer close(ended)
-		_ = cmd.Wait()
-	}()
-	s.t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-ended
-		if s.t.Failed() {
-			s.t.Logf("the server has said:\n%s", s.said.String())
-		}
-	})
-}
-
 // pid is the server's, of which a client is served.
-func (s *execSite) pid() int { return s.cmd.Process.Pid }
+func (s *execSite) pid() int { return s.server.Process.Pid }
 
 // dial connects a client, and does not begin to read.
 func (s *execSite) dial() *execClient {
@@ -138,8 +111,7 @@ func (s *execSite) dialStdio(c *execClient) {
 // run starts the server of one client.
 func (s *execSite) run(c *execClient, cmd *exec.Cmd) {
 	s.t.Helper()
-	s.cmd = cmd
-	to, err := s.cmd.StdinPipe()
+	to, err := cmd.StdinPipe()
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -147,8 +119,8 @@ func (s *execSite) run(c *execClient, cmd *exec.Cmd) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.cmd.Stdout = w
-	s.start(s.cmd)
+	cmd.Stdout = w
+	s.server = sandboxtest.Start(s.t, cmd)
 	_ = w.Close()
 	c.close = func() { _, _ = to.Close(), r.Close() }
 	c.lines(to, r)

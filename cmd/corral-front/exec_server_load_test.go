@@ -143,7 +143,7 @@ func TestExecLarge(t *testing.T) {
 func TestExecBudget(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	c := p.execSite(t, p.daemon(t), overStdio, "exec_server: {output_budget: 16MiB}\n").client()
+	c := p.execSite(t, daemon(t), overStdio, "exec_server: {output_budget: 16MiB}\n").client()
 	m := c.answer("yes", c.start(object{"disableOutputCap": true, "timeoutMs": 60_000}, "yes"))
 	if m.Error == nil || m.Error.Code != -32603 && m.Error.Code != -32001 {
 		t.Errorf("%.200s", m.raw)
@@ -229,14 +229,7 @@ func TestExecGone(t *testing.T) {
 			c.close()
 			sandboxtest.Eventually(t, time.Second+busy, "the processes of a client that is gone are gone", func() bool { return marked(mark) == 0 })
 			if s.over == overStdio {
-				sandboxtest.Eventually(t, 2*time.Second+busy, "the server ends with its only client", func() bool {
-					select {
-					case <-s.ended:
-						return true
-					default:
-						return false
-					}
-				})
+				sandboxtest.Eventually(t, 2*time.Second+busy, "the server ends with its only client", func() bool { return s.server.EndsWithin(0) })
 			}
 		}
 		if r := s.client().shell("echo still"); *r.Stdout != "still\n" {

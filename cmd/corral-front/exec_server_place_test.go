@@ -40,7 +40,7 @@ func dialAs(t *testing.T, uid int, path string) (net.Conn, error) {
 func TestExecPeers(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	d := p.daemon(t)
+	d := daemon(t)
 	dir := filepath.Join(p.dir, "sockets")
 	if err := errors.Join(os.Mkdir(dir, 0o711), os.Chown(dir, p.uid, p.uid)); err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestExecPeers(t *testing.T) {
 		{"", 0o600, map[int]bool{0: true, p.uid: true, 61301: false}},
 		{"exec_server: {peers: [61301]}\n", 0o666, map[int]bool{0: true, p.uid: true, 61301: true, 61302: false}},
 	} {
-		s := &execSite{t: t, p: p, over: overUnix, args: []string{"exec-server", "--config", p.config(t, tt.sections), "--supervisor", d.socket}}
+		s := &execSite{t: t, p: p, over: overUnix, args: []string{"exec-server", "--config", p.config(t, tt.sections), "--supervisor", d.Socket}}
 		path := filepath.Join(dir, itoa(n))
 		s.listen("unix://" + path)
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != tt.mode {
@@ -84,7 +84,7 @@ func TestExecPeers(t *testing.T) {
 func TestExecWeb(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	d := p.daemon(t)
+	d := daemon(t)
 	var sections strings.Builder
 	sections.WriteString("principals:\n")
 	tokens := map[string]string{}
@@ -93,7 +93,7 @@ func TestExecWeb(t *testing.T) {
 		tokens[name] = token
 		fmt.Fprintf(&sections, "  - {name: %s, token_sha256: \"%x\"%s}\n", name, hash, more)
 	}
-	s := &execSite{t: t, p: p, over: overWeb, args: []string{"exec-server", "--config", p.config(t, sections.String()), "--supervisor", d.socket}}
+	s := &execSite{t: t, p: p, over: overWeb, args: []string{"exec-server", "--config", p.config(t, sections.String()), "--supervisor", d.Socket}}
 	s.listen("ws://127.0.0.1:0")
 	for name, want := range map[string]string{"all": "ok\n", "runner": "ok\n", "other": ""} {
 		s.token = tokens[name]
@@ -155,12 +155,12 @@ func TestExecSignal(t *testing.T) {
 		c.start(object{"disableTimeout": true}, "bash", "-c", "trap '' TERM; exec -a "+mark+" sleep 600")
 		sandboxtest.Eventually(t, 20*time.Second, "it runs", func() bool { return marked(mark) > 0 })
 		begun := time.Now()
-		_ = s.cmd.Process.Signal(syscall.SIGTERM)
-		<-s.ended
+		_ = s.server.Process.Signal(syscall.SIGTERM)
+		<-s.server.Ended
 		if took := time.Since(begun); took > sandboxtest.Slow(2*time.Second)+busy {
 			t.Errorf("ended after %v", took)
 		}
-		if code := s.cmd.ProcessState.ExitCode(); code != 0 {
+		if code := s.server.ProcessState.ExitCode(); code != 0 {
 			t.Errorf("exit code %d", code)
 		}
 		if marked(mark) > 0 {
@@ -179,7 +179,7 @@ func TestExecSignal(t *testing.T) {
 func TestExecEndOfInput(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	cmd := p.front("exec-server", "--repo", p.repo, "--supervisor", p.daemon(t).socket)
+	cmd := p.front("exec-server", "--repo", p.repo, "--supervisor", daemon(t).Socket)
 	cmd.Stdin = strings.NewReader(`{"id":1,"method":"initialize","params":{"clientInfo":{"name":"t","version":"1"}}}` + "\n" +
 		`{"id":2,"method":"command/exec","params":{"command":["sleep","600"],"disableTimeout":true}}` + "\n")
 	begun := time.Now()
@@ -223,7 +223,7 @@ func TestExecEmbedded(t *testing.T) {
 func TestExecServerCommandLine(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	d := p.daemon(t)
+	d := daemon(t)
 	file := filepath.Join(p.dir, "state", "file")
 	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Chown(file, p.uid, p.uid)); err != nil {
 		t.Fatal(err)
@@ -246,7 +246,7 @@ func TestExecServerCommandLine(t *testing.T) {
 		{[]string{"--listen", "unix://" + p.dir + "/socket"}, "permission denied"},
 		{[]string{"--listen", "unix://" + file}, "is no socket"},
 	} {
-		args := append([]string{"exec-server", "--supervisor", d.socket, "--repo", p.repo}, tt.args...)
+		args := append([]string{"exec-server", "--supervisor", d.Socket, "--repo", p.repo}, tt.args...)
 		cmd := p.front(args...)
 		var exit *exec.ExitError
 		out, err := cmd.CombinedOutput()

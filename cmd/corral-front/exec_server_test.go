@@ -18,7 +18,7 @@ func everywhere(t *testing.T, test func(t *testing.T, p *place, s *execSite)) {
 	t.Helper()
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	d := p.daemon(t)
+	d := daemon(t)
 	for _, over := range transports() {
 		if over != overStdio && sandboxtest.Timely() != nil {
 			continue // how messages come is no matter of the machine's
@@ -144,7 +144,7 @@ func TestExecProtected(t *testing.T) {
 	for _, name := range []string{".git/config", ".git/hooks/pre-commit", ".codex/config.toml", ".agents/x", "nested/.git/config"} {
 		p.file(t, name, "old\n", 0o644)
 	}
-	c := p.execSite(t, p.daemon(t), overStdio, "").client()
+	c := p.execSite(t, daemon(t), overStdio, "").client()
 	for _, name := range []string{".git/config", ".git/hooks/pre-commit", ".git/new", ".codex/config.toml", ".agents/x", "nested/.git/config"} {
 		r := c.exec(object{"sandboxPolicy": object{"type": "workspaceWrite"}}, "sh", "-c", `echo new >"$1"`, "sh", name)
 		b, _ := os.ReadFile(filepath.Join(p.repo, name))
@@ -161,7 +161,7 @@ func TestExecProtected(t *testing.T) {
 func TestExecFullAccess(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	d := p.daemon(t)
+	d := daemon(t)
 	p.file(t, ".git/config", "old\n", 0o644)
 	c := p.execSite(t, d, overStdio, "profiles: {full: {defaults: {pids: 40}, workspace: direct}}\nexec_server: {full_access: full}\n").client()
 	for _, kind := range []string{"dangerFullAccess", "externalSandbox"} {
@@ -276,7 +276,7 @@ func TestExecProcess(t *testing.T) {
 func TestExecOverlay(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	c := p.execSite(t, p.daemon(t), overStdio, "profiles: {full: {workspace: overlay}}\nexec_server: {full_access: full}\n").client()
+	c := p.execSite(t, daemon(t), overStdio, "profiles: {full: {workspace: overlay}}\nexec_server: {full_access: full}\n").client()
 	policy := object{"sandboxPolicy": object{"type": "dangerFullAccess"}}
 	c.exec(policy, "sh", "-c", "echo new >file")
 	m := c.answer("cat", c.start(policy, "cat", "file"))

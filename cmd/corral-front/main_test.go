@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/config"
 	"corral/internal/sandboxtest"
 )
 
@@ -29,55 +28,6 @@ func front(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	}
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
-
-func TestCommandLine(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	good, bad := filepath.Join(dir, "good.yaml"), filepath.Join(dir, "bad.yaml")
-	if err := errors.Join(
-		os.WriteFile(good, []byte("version: 1\nmax_jobs: 3\n"), 0o600), os.WriteFile(bad, []byte("version: 1\nmax_job: 3\n"), 0o600),
-	); err != nil {
-		t.Fatal(err)
-	}
-	tests := []struct {
-		args           string
-		code           int
-		stdout, stderr string // parts; "" is nothing at all
-	}{
-		{"", failure, "", "no command given"},
-		{"version", 0, "corral ", ""},
-		{"--help", 0, "corral doctor", ""},
-		{"dance", failure, "", `"dance" is not a command` + "\ncorral-front has"},
-		{"doctor --help", 0, "Usage: corral doctor", ""},
-		{"doctor --loud", failure, "", "hint: corral doctor --help"},
-		{"doctor now", failure, "", `unexpected argument "now"`},
-		{"config", failure, "", "hint: corral config --help"},
-		{"config --help", 0, "Usage:", ""},
-		{"config burn", failure, "", `"burn" is not a command of config`},
-		{"config check " + good, 0, good + ": ok\n", ""},
-		{"config check " + bad, 1, "", bad + ":2:1: unknown key `max_job`: did you mean `max_jobs`?"},
-		{"config check " + dir + "/none", 1, "", "no such file"},
-		{"config show " + good, 0, "max_jobs: 3\n", ""},
-		{"config init", 0, config.Example, ""},
-		{"config init " + dir + "/new.yaml", 0, "", ""},
-		{"config init " + dir + "/new.yaml", failure, "", "file exists"},
-		{"config check " + dir + "/new.yaml", 0, "ok\n", ""},
-		{"config schema", 0, `"$schema"`, ""},
-		{"config schema x", failure, "", "hint: corral config --help"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.args, func(t *testing.T) {
-			code, stdout, stderr := front(t, strings.Fields(tt.args)...)
-			if code != tt.code || !part(stdout, tt.stdout) || !part(stderr, tt.stderr) {
-				t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
-			}
-		})
-	}
-}
-
-func part(s, want string) bool { return strings.Contains(s, want) && (want != "" || s == "") }
 
 // TestNotRoot catches the program at its first word, which it cannot get rid of: by then it must be somebody else.
 func TestNotRoot(t *testing.T) {

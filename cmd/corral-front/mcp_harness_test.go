@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"io"
 	"os/exec"
@@ -25,31 +24,13 @@ type host struct {
 	to    io.WriteCloser
 	from  io.Closer     // what the server writes to
 	ended chan struct{} // closed when the server has ended
-	log   log
+	log   sandboxtest.Output
 
 	mu      sync.Mutex
 	id      int                      // guarded by mu
 	pending map[int]chan<- *response // guarded by mu
 	stray   []string                 // guarded by mu: what nobody has asked for
 	notes   []json.RawMessage        // guarded by mu: notifications
-}
-
-// A log takes what a server writes to standard error.
-type log struct {
-	mu sync.Mutex
-	b  bytes.Buffer // guarded by mu
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // A response is what a server answers: to tools/call, in result.

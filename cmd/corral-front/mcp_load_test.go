@@ -19,13 +19,13 @@ import (
 func TestLoad(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	d := p.daemon(t)
+	d := daemon(t)
 	config := p.config(t, "runtime: {max_concurrent_jobs: 8, queue_wait: 60s, queue_length: 100}\n")
 	const clients = 4
 	each := sandboxtest.Scale(50)
 	hosts := make([]*host, clients)
 	for n := range hosts {
-		hosts[n] = connect(t, p.front("mcp", "--config", config, "--supervisor", d.socket))
+		hosts[n] = connect(t, p.front("mcp", "--config", config, "--supervisor", d.Socket))
 	}
 	answers := make([][]<-chan *response, clients)
 	for call := range each {
@@ -72,12 +72,12 @@ func TestLoad(t *testing.T) {
 }
 
 // audited returns the supervisor's log, which must be whole.
-func audited(t *testing.T, d *daemon) string {
+func audited(t *testing.T, d *sandboxtest.Supervisor) string {
 	t.Helper()
-	if code, stdout, stderr := front(t, "audit", "verify", "--state", d.state()); code != 0 {
+	if code, stdout, stderr := front(t, "audit", "verify", "--state", d.State); code != 0 {
 		t.Errorf("audit verify: %d, %s %s", code, stdout, stderr)
 	}
-	_, stdout, stderr := front(t, "audit", "export", "--json", "--state", d.state())
+	_, stdout, stderr := front(t, "audit", "export", "--json", "--state", d.State)
 	if stdout == "" {
 		t.Errorf("audit export: %s", stderr)
 	}
@@ -192,11 +192,11 @@ func marked(mark string) int {
 func TestDeaths(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	d := p.daemon(t)
+	d := daemon(t)
 	config := p.config(t, "")
 	for range sandboxtest.Scale(5) {
 		mark := fmt.Sprintf("mark-%d-%d", os.Getpid(), serial.Add(1))
-		h := connect(t, p.front("mcp", "--config", config, "--supervisor", d.socket))
+		h := connect(t, p.front("mcp", "--config", config, "--supervisor", d.Socket))
 		var answers []<-chan *response
 		for range 4 {
 			_, answer := h.started(object{"runtime": "shell", "code": "setsid sleep 600 & exec -a \"$1\" sleep 600", "args": []string{mark}})
@@ -213,12 +213,12 @@ func TestDeaths(t *testing.T) {
 		}
 		sandboxtest.Eventually(t, time.Second+busy, "the jobs of a killed server are gone", func() bool { return marked(mark) == 0 })
 	}
-	h := connect(t, p.front("mcp", "--config", config, "--supervisor", d.socket))
+	h := connect(t, p.front("mcp", "--config", config, "--supervisor", d.Socket))
 	for range sandboxtest.Scale(3) {
 		mark := fmt.Sprintf("mark-%d-%d", os.Getpid(), serial.Add(1))
 		_, answer := h.started(object{"runtime": "shell", "code": "exec -a \"$1\" sleep 600", "args": []string{mark}})
 		time.Sleep(rand.N(sandboxtest.Slow(100 * time.Millisecond))) // the time is what is tested
-		d.stop(t, syscall.SIGKILL)
+		d.Kill()
 		select {
 		case a := <-answer:
 			if o := h.outcome(a); o.Code != "UNAVAILABLE" || !o.isError {
@@ -231,7 +231,7 @@ func TestDeaths(t *testing.T) {
 		if o := h.shell("true"); o.Code != "UNAVAILABLE" {
 			t.Errorf("without a supervisor: %s", o.text)
 		}
-		d.start(t)
+		d.Start(t)
 		if o := h.shell("echo again"); o.out() != "again\n" {
 			t.Errorf("with the next supervisor: %s", o.text)
 		}
@@ -243,7 +243,7 @@ func TestDeaths(t *testing.T) {
 func TestClientGone(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	d := p.daemon(t)
+	d := daemon(t)
 	config := p.config(t, "")
 	signal := func(s syscall.Signal) func(h *host) { return func(h *host) { _ = h.cmd.Process.Signal(s) } }
 	for name, end := range map[string]func(h *host){
@@ -254,7 +254,7 @@ func TestClientGone(t *testing.T) {
 		},
 	} {
 		mark := fmt.Sprintf("mark-%d-%d", os.Getpid(), serial.Add(1))
-		h := connect(t, p.front("mcp", "--config", config, "--supervisor", d.socket))
+		h := connect(t, p.front("mcp", "--config", config, "--supervisor", d.Socket))
 		h.started(object{"runtime": "shell", "code": "exec -a \"$1\" sleep 600", "args": []string{mark}})
 		sandboxtest.Eventually(t, 20*time.Second, "the job runs", func() bool { return marked(mark) > 0 })
 		begun := time.Now()

@@ -1,20 +1,20 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"corral/internal/sandboxtest"
 )
+
+// TestMain hides the machine's own corral: front-ends read the operator's configuration before the one they are given.
+func TestMain(m *testing.M) { os.Exit(sandboxtest.WithoutInstallation(m)) }
 
 var serial atomic.Uint32
 
@@ -27,19 +27,11 @@ type place struct {
 // newPlace makes a place whose repository is called app.
 func newPlace(t *testing.T) *place {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "corral-front-test-") //nolint:usetesting // t.TempDir() lies in a directory that only root enters
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	dir := sandboxtest.OpenDir(t)
 	p := &place{dir: dir, repo: filepath.Join(dir, "app"), uid: 61300}
 	state := filepath.Join(dir, "state")
 	if err := errors.Join(
-		os.Chmod(dir, 0o755), os.Mkdir(p.repo, 0o755), os.Chown(p.repo, p.uid, p.uid),
+		os.Mkdir(p.repo, 0o755), os.Chown(p.repo, p.uid, p.uid),
 		os.Mkdir(state, 0o700), os.Chown(state, p.uid, p.uid),
 		copyFile(sandboxtest.Bin(t, "corral-front"), filepath.Join(dir, "corral-front")),
 	); err != nil {
@@ -50,7 +42,7 @@ func newPlace(t *testing.T) *place {
 
 func copyFile(from, to string) error {
 	b, err := os.ReadFile(from)
-	return errors.Join(err, os.WriteFile(to, b, 0o755))
+	return errors.Join(err, os.WriteFile(to, b, 0o755), os.Chmod(to, 0o755)) // whatever the umask
 }
 
 // file writes a file into the repository.
@@ -81,79 +73,10 @@ func (p *place) config(t *testing.T, sections string) string {
 	return path
 }
 
-// A daemon is a corrald that listens for everybody: the tests' user is in no group.
-type daemon struct {
-	p                *place
-	instance, socket string
-	cmd              *exec.Cmd
-	ended            chan struct{}
-}
-
-func (p *place) daemon(t *testing.T) *daemon {
+// daemon starts a supervisor that everybody may use: the tests' user is in no group.
+func daemon(t *testing.T) *sandboxtest.Supervisor {
 	t.Helper()
-	n := serial.Add(1)
-	d := &daemon{
-		p: p, instance: fmt.Sprintf("front-%d-%d", os.Getpid(), n), socket: filepath.Join(p.dir, fmt.Sprintf("socket%d", n)),
-	}
-	d.start(t)
-	t.Cleanup(func() { d.stop(t, syscall.SIGTERM) })
-	return d
-}
-
-// state is where the supervisor keeps its log.
-func (d *daemon) state() string { return filepath.Join(d.p.dir, "of-"+d.instance) }
-
-// start starts it, a second time too.
-func (d *daemon) start(t *testing.T) {
-	t.Helper()
-	args := []string{"--instance", d.instance, "--socket", d.socket, "--state", d.state()}
-	d.cmd = exec.Command(sandboxtest.Bin(t, "corrald"), args...)
-	d.cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	log, err := d.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	serving, ended := make(chan struct{}), make(chan struct{})
-	d.ended = ended
-	go func() {
-		defer close(ended)
-		lines := bufio.NewScanner(log)
-		for told := false; lines.Scan(); {
-			if !told && strings.Contains(lines.Text(), `"serving"`) {
-				told = true
-				close(serving)
-			} else if !strings.Contains(lines.Text(), `"level":"INFO"`) {
-				t.Log("corrald: " + lines.Text())
-			}
-		}
-		_ = d.cmd.Wait()
-	}()
-	select {
-	case <-serving:
-	case <-ended:
-		t.Fatal("corrald has ended")
-	case <-time.After(sandboxtest.Slow(time.Minute)):
-		t.Fatal("corrald does not serve")
-	}
-	if err := os.Chmod(d.socket, 0o666); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (d *daemon) stop(t *testing.T, s syscall.Signal) {
-	t.Helper()
-	_ = d.cmd.Process.Signal(s)
-	select {
-	case <-d.ended:
-	case <-time.After(sandboxtest.Slow(time.Minute)):
-		t.Errorf("%v has not ended corrald", s)
-		_ = d.cmd.Process.Kill()
-		<-d.ended
-	}
+	return sandboxtest.Daemon(t, sandboxtest.DaemonOptions{Everyone: true})
 }
 
 // secrets are in the environment of every server that is tested.

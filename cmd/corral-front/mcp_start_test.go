@@ -17,9 +17,9 @@ import (
 func TestStartChangesNothing(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	d := p.daemon(t)
+	d := daemon(t)
 	before := files(t, p.dir)
-	h := connect(t, p.front("mcp", "--repo", p.repo, "--supervisor", d.socket))
+	h := connect(t, p.front("mcp", "--repo", p.repo, "--supervisor", d.Socket))
 	tools := h.must("tools/list", object{}).Result.Tools
 	var names []string
 	for _, tool := range tools {
@@ -62,8 +62,8 @@ func files(t *testing.T, dir string) []string {
 func TestDottedNames(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	d := p.daemon(t)
-	h := connect(t, p.front("mcp", "--repo", p.repo, "--supervisor", d.socket, "--tool-names", "dotted"))
+	d := daemon(t)
+	h := connect(t, p.front("mcp", "--repo", p.repo, "--supervisor", d.Socket, "--tool-names", "dotted"))
 	tools := h.must("tools/list", object{}).Result.Tools
 	var names []string
 	for _, tool := range tools {
@@ -118,40 +118,4 @@ func TestEmbedded(t *testing.T) {
 		t.Errorf("%s", o.text)
 	}
 	h.must("ping", object{})
-}
-
-// TestCommandLineOfServers: mistakes end it before it serves, and say what can be done.
-func TestCommandLineOfServers(t *testing.T) {
-	sandboxtest.Require(t, sandboxtest.Root)
-	p := newPlace(t)
-	other := filepath.Join(p.dir, "other", "app")
-	if err := os.MkdirAll(other, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"mcp", "--repo", p.repo, "--supervisor", p.dir + "/none"}, "no supervisor at " + p.dir + "/none"},
-		{[]string{"mcp", "--repo", p.repo, "--supervisor", p.dir + "/none"}, "hint: start corrald with --socket"},
-		{[]string{"mcp", "--repo", p.dir + "/nope"}, "there is no directory"},
-		{[]string{"mcp", "--repo", p.dir + "/corral-front"}, "is no directory"},
-		{[]string{"mcp", "--repo", p.repo, "--repo", other}, `two repositories have the id "app"`},
-		{[]string{"mcp", "--tool-names", "camel"}, "plain or dotted"},
-		{[]string{"mcp", "--log-level", "loud"}, "log-level"},
-		{[]string{"mcp", "extra"}, `unexpected argument "extra"`},
-		{[]string{"mcp", "--config", p.dir + "/none.yaml"}, "no such file"},
-		{[]string{"serve", "--repo", p.repo, "--listen", "nowhere"}, "--listen"},
-	} {
-		out, err := p.front(tt.args...).CombinedOutput()
-		if err == nil || !strings.Contains(string(out), tt.want) {
-			t.Errorf("%q: %v, %s, want %q", tt.args, err, out, tt.want)
-		}
-	}
-	for _, name := range []string{"mcp", "serve"} {
-		out, err := p.front(name, "--help").CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "Usage: corral "+name) {
-			t.Errorf("%s --help: %v, %s", name, err, out)
-		}
-	}
 }

@@ -13,12 +13,12 @@ import (
 )
 
 // served starts a daemon, and a server for the place's repository.
-func served(t *testing.T, sections string) (*place, *daemon, *host) {
+func served(t *testing.T, sections string) (*place, *sandboxtest.Supervisor, *host) {
 	t.Helper()
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	d := p.daemon(t)
-	return p, d, connect(t, p.front("mcp", "--config", p.config(t, sections), "--supervisor", d.socket))
+	d := daemon(t)
+	return p, d, connect(t, p.front("mcp", "--config", p.config(t, sections), "--supervisor", d.Socket))
 }
 
 func text(s *string) string {
@@ -171,8 +171,8 @@ func TestDenied(t *testing.T) {
 		})
 	}
 	t.Run("disabled", func(t *testing.T) {
-		d := p.daemon(t)
-		h := connect(t, p.front("mcp", "--config", p.config(t, "runtime: {enabled: false}\n"), "--supervisor", d.socket))
+		d := daemon(t)
+		h := connect(t, p.front("mcp", "--config", p.config(t, "runtime: {enabled: false}\n"), "--supervisor", d.Socket))
 		o := h.shell("true")
 		if o.Status != "denied" || o.PolicyDecision.DeniedReasons[0] != "Runtime execution is disabled in configuration (runtime.enabled = false)" {
 			t.Errorf("%+v", o)
@@ -278,7 +278,7 @@ func TestRedaction(t *testing.T) {
 	if o := h.shell("echo id " + key); o.out() != "id [REDACTED:aws-key]\n" {
 		t.Errorf("%q", o.out())
 	}
-	plain := connect(t, p.front("mcp", "--config", p.config(t, "output: {redact: false}\n"), "--supervisor", d.socket))
+	plain := connect(t, p.front("mcp", "--config", p.config(t, "output: {redact: false}\n"), "--supervisor", d.Socket))
 	if o := plain.shell("echo id " + key); o.out() != "id "+key+"\n" {
 		t.Errorf("%q", o.out())
 	}

@@ -2,13 +2,10 @@ package main
 
 import (
 	"bufio"
-	"encoding/json"
 	"io"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,12 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/artifact"
-	"corral/internal/sandboxtest"
 	"corral/job"
 )
 
 // keep stores the output of one job in a directory of state, as a server does.
-func keep(t *testing.T, state, stdout, stderr string) (handle string) {
+func keep(t testing.TB, state, stdout, stderr string) (handle string) {
 	t.Helper()
 	f, err := os.Open(state)
 	if err != nil {
@@ -55,7 +51,7 @@ func keep(t *testing.T, state, stdout, stderr string) (handle string) {
 	return ""
 }
 
-// stateOf makes a directory of state that user 54321 can reach, and everybody who is not root.
+// stateOf makes a directory of state, which is for its owner only.
 func stateOf(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -63,110 +59,6 @@ func stateOf(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return dir
-}
-
-// give makes a directory and all in it a user's, if this is root; root itself keeps no output.
-func give(t *testing.T, dir string) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		return
-	}
-	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
-		if err == nil {
-			err = os.Lchown(path, 54321, 54321)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestOutput(t *testing.T) {
-	state := stateOf(t)
-	h := keep(t, state, "one\ntwo \x1b[31mERROR\nthree\n", "warn\n")
-	give(t, state)
-	tests := []struct {
-		args           string
-		code           int
-		stdout, stderr string // parts; "" is nothing at all
-	}{
-		{"", 0, "HANDLE", ""},
-		{"", 0, h + "  shell    exit 3  30 ", ""},
-		{"HANDLE", 0, "one\ntwo \x1b[31mERROR\nthree\n", "warn\n"},
-		{"HANDLE --stream stdout", 0, "one\ntwo", ""},
-		{"--stream stderr HANDLE", 0, "", "warn\n"},
-		{"HANDLE --grep error", 0, "stdout 1-3\none\ntwo \x1b[31mERROR\nthree\n", ""},
-		{"HANDLE --grep error --context 0", 0, "stdout 2-2\ntwo", ""},
-		{"HANDLE --grep error --grep warn --context 0", 0, "ERROR\n\nstderr 1-1\nwarn\n", ""},
-		{"HANDLE --grep nothing", 1, "", ""},
-		{"HANDLE --lines 2-2", 0, "two \x1b[31mERROR\n", ""},
-		{"HANDLE --lines 3-", 0, "three\n", ""},
-		{"HANDLE --lines 1 --stream stderr", 0, "warn\n", ""},
-		{"HANDLE --lines 9-12", 0, "", ""},
-		{"HANDLE --json", 0, `"exitCode": 3`, ""},
-		{"HANDLE --json --grep warn", 0, `"source": "stderr"`, ""},
-		{"HANDLE --json --lines 1-2", 0, `"matchStatus": "lineRange"`, ""},
-		{"--json", 0, `"artifactId": "` + h, ""},
-		{"runtime-app-1-0123456789abcdef", failure, "", "no output runtime-app-1-0123456789abcdef\nhint: "},
-		{"../../etc/passwd", failure, "", "no output ../../etc/passwd\n"},
-		{"HANDLE --lines 3-1", failure, "", "lines such as 10-20"},
-		{"HANDLE --lines 1 --stream both", failure, "", "--lines is of one stream"},
-		{"HANDLE --lines 1 --grep x", failure, "", "one of them is wanted"},
-		{"HANDLE --stream stdin", failure, "", "stdout, stderr or both"},
-		{"HANDLE --context 21", failure, "", "--context is 0 to 20"},
-		{"HANDLE --max 101", failure, "", "--max 1 to 100"},
-		{"HANDLE other", failure, "", `unexpected argument "other"`},
-		{"--grep x", failure, "", "a handle is wanted"},
-		{"--loud", failure, "", "hint: corral output --help"},
-		{"--help", 0, "Usage:", ""},
-	}
-	for _, tt := range tests {
-		t.Run(tt.args, func(t *testing.T) {
-			args := append([]string{"output", "--state", state}, strings.Fields(strings.ReplaceAll(tt.args, "HANDLE", h))...)
-			code, stdout, stderr := front(t, args...)
-			if code != tt.code || !strings.Contains(stdout, tt.stdout) || !strings.Contains(stderr, tt.stderr) ||
-				tt.stdout == "" && stdout != "" || tt.stderr == "" && stderr != "" {
-				t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
-			}
-		})
-	}
-	code, stdout, _ := front(t, "output", "--state", state, h, "--json", "--grep", "error")
-	var reply struct {
-		Excerpts []artifact.Excerpt `json:"excerpts"`
-		Lines    int64              `json:"totalLines"`
-	}
-	if err := json.Unmarshal([]byte(stdout), &reply); code != 0 || err != nil || reply.Lines != 4 || len(reply.Excerpts) != 1 {
-		t.Errorf("%d, %v: %s", code, err, stdout)
-	}
-}
-
-// TestOutputWithoutAny: a directory that is not there is not made.
-func TestOutputWithoutAny(t *testing.T) {
-	state := stateOf(t)
-	give(t, state)
-	if code, stdout, stderr := front(t, "output", "--state", state); code != 0 || stdout != "no output is kept\n" || stderr != "" {
-		t.Errorf("%d %q %q", code, stdout, stderr)
-	}
-	if list, err := os.ReadDir(state); err != nil || len(list) != 0 {
-		t.Errorf("made %v, %v", list, err)
-	}
-	if code, _, stderr := front(t, "output", "--state", filepath.Join(state, "none")); code != failure || !strings.Contains(stderr, "no such file") {
-		t.Errorf("%d %q", code, stderr)
-	}
-	if err := os.Chmod(state, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if code, _, stderr := front(t, "output", "--state", state); code != failure || !strings.Contains(stderr, "must have mode 0700") {
-		t.Errorf("%d %q", code, stderr)
-	}
-	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(state, link); err != nil {
-		t.Fatal(err)
-	}
-	if code, _, _ := front(t, "output", "--state", link); code != failure {
-		t.Error("a link is followed")
-	}
 }
 
 // TestRootsUser is whose output root is shown.
@@ -272,28 +164,4 @@ func TestParseLines(t *testing.T) {
 			t.Errorf("%q: %+v, %v", in, r, err)
 		}
 	}
-}
-
-// TestOutputOnTerminal: a job's output does not control the terminal of who looks at it.
-func TestOutputOnTerminal(t *testing.T) {
-	sandboxtest.Require(t, sandboxtest.Program("script"))
-	state := stateOf(t)
-	h := keep(t, state, "\x1b]0;title\x07\n", "")
-	give(t, state)
-	for _, args := range []string{h, h + " --grep title", h + " --lines 1"} {
-		out := onTerminal(t, sandboxtest.Bin(t, "corral-front")+" output --state "+strconv.Quote(state)+" "+args)
-		if !strings.Contains(out, `\u001b]0;title\u0007`) || strings.Contains(out, "\x1b]0") {
-			t.Errorf("%s: %q", args, out)
-		}
-	}
-}
-
-// onTerminal runs a shell command on a terminal, and returns what that shows.
-func onTerminal(t *testing.T, command string) string {
-	t.Helper()
-	out, err := exec.Command("script", "-qec", command, "/dev/null").CombinedOutput()
-	if err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
-	return string(out)
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -54,7 +55,7 @@ func (p *place) overlaid(t *testing.T, sections string) string {
 }
 
 // kept are the sessions whose changes are kept, by id.
-func (p *place) kept(t *testing.T, d *daemon) []string {
+func (p *place) kept(t *testing.T, d *sandboxtest.Supervisor) []string {
 	t.Helper()
 	var ids []string
 	for _, line := range p.sessions(t, d) {
@@ -77,11 +78,11 @@ func (p *place) kept(t *testing.T, d *daemon) []string {
 func TestOverlay(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	d := p.daemon(t)
+	d := daemon(t)
 	p.file(t, "a", "before\n", 0o644)
 	file := p.overlaid(t, "")
-	h := connect(t, p.front("mcp", "--config", file, "--supervisor", d.socket))
-	other := connect(t, p.front("mcp", "--config", file, "--supervisor", d.socket))
+	h := connect(t, p.front("mcp", "--config", file, "--supervisor", d.Socket))
+	other := connect(t, p.front("mcp", "--config", file, "--supervisor", d.Socket))
 	o, v := h.behind("cat a; echo after > a; echo new > b")
 	if o.out() != "before\n" || v.ChangesHandle == "" || v.Message != "" {
 		t.Fatalf("%+v, %+v", o, v)
@@ -111,10 +112,10 @@ func TestOverlay(t *testing.T) {
 func TestOverlayChanges(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	d := p.daemon(t)
+	d := daemon(t)
 	p.file(t, "a", "before\n", 0o644)
 	p.file(t, "gone", "x", 0o644)
-	h := connect(t, p.front("mcp", "--config", p.overlaid(t, ""), "--supervisor", d.socket))
+	h := connect(t, p.front("mcp", "--config", p.overlaid(t, ""), "--supervisor", d.Socket))
 	_, v := h.behind("echo after > a; rm gone; mkdir dir; echo new > dir/b")
 	got := map[string]string{}
 	for _, c := range v.Changes {
@@ -140,7 +141,7 @@ func TestOverlayChanges(t *testing.T) {
 func TestOverlayHTTP(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	d := p.daemon(t)
+	d := daemon(t)
 	token, hash := config.NewToken()
 	section := fmt.Sprintf("principals:\n  - {name: all, token_sha256: \"%x\"}\n", hash)
 	w := p.webAt(t, d, p.overlaid(t, section))
@@ -162,8 +163,8 @@ func TestOverlayHTTP(t *testing.T) {
 	if got := p.kept(t, d); !slices.Equal(got, []string{first}) {
 		t.Errorf("after DELETE: kept %q, want %q", got, first)
 	}
-	w.stop(15)
-	<-w.ended
+	_ = w.Process.Signal(syscall.SIGTERM)
+	<-w.Ended
 	sandboxtest.Eventually(t, 10*time.Second, "the other is not kept", func() bool {
 		return strings.Contains(strings.Join(p.kept(t, d), " "), second)
 	})
@@ -173,10 +174,10 @@ func TestOverlayHTTP(t *testing.T) {
 func TestOverlaySandbox(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	d := p.daemon(t)
+	d := daemon(t)
 	p.file(t, "a", "before\n", 0o644)
 	file := p.overlaid(t, "")
-	h := connect(t, p.front("mcp", "--config", file, "--supervisor", d.socket))
+	h := connect(t, p.front("mcp", "--config", file, "--supervisor", d.Socket))
 	h.sandbox(object{"command": "cat a; echo after > a; echo x > /etc/x; cat a /etc/x", "working_directory": p.repo}).want(t, 0, "before\nafter\nx\n")
 	h.sandbox(object{"command": "cat a", "working_directory": p.repo}).want(t, 0, "after\n")
 	h.to.Close()
@@ -184,7 +185,7 @@ func TestOverlaySandbox(t *testing.T) {
 	if got := p.kept(t, d); len(got) != 1 {
 		t.Errorf("kept %q", got)
 	}
-	h = connect(t, p.front("mcp", "--config", file, "--supervisor", d.socket))
+	h = connect(t, p.front("mcp", "--config", file, "--supervisor", d.Socket))
 	h.sh("echo x > /etc/x").want(t, 0, "")
 	h.to.Close()
 	<-h.ended

@@ -49,7 +49,7 @@ func (p *place) output(t *testing.T, handle string) (stdout, stderr string) {
 
 // merges checks that git makes of a copy of the repository, with a patch, what corral changes apply makes of the
 // repository.
-func (p *place) merges(t *testing.T, d *daemon, patch, session string) {
+func (p *place) merges(t *testing.T, d *sandboxtest.Supervisor, patch, session string) {
 	t.Helper()
 	copied := filepath.Join(t.TempDir(), "copy")
 	if out, err := exec.Command("cp", "-a", p.repo, copied).CombinedOutput(); err != nil {
@@ -61,8 +61,8 @@ func (p *place) merges(t *testing.T, d *daemon, patch, session string) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s\n%s", err, out, patch)
 	}
-	if got := p.as(t, p.uid, "corral-front", "changes", "apply", "--supervisor", d.socket, session); got.code != 0 {
-		t.Fatalf("%+v", got)
+	if out, err := p.front("changes", "apply", "--supervisor", d.Socket, session).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 	_ = os.Remove(filepath.Join(p.repo, "empty")) // of which git knows nothing
 	if out, err := exec.Command("diff", "-r", copied, p.repo).CombinedOutput(); err != nil {
@@ -74,10 +74,10 @@ func (p *place) merges(t *testing.T, d *daemon, patch, session string) {
 func TestPatchArtifact(t *testing.T) {
 	sandboxtest.RequireJails(t, sandboxtest.Program("git"))
 	p := newPlace(t)
-	d := p.daemon(t)
+	d := daemon(t)
 	p.file(t, "a", "one\ntwo\n", 0o644)
 	p.file(t, "gone", "x\n", 0o644)
-	h := connect(t, p.front("mcp", "--config", p.overlaid(t, ""), "--supervisor", d.socket))
+	h := connect(t, p.front("mcp", "--config", p.overlaid(t, ""), "--supervisor", d.Socket))
 	if v := h.patched("cat a", nil); v.PatchArtifact != "" || v.ChangesReason != "" {
 		t.Errorf("of nothing: %+v", v)
 	}
@@ -113,17 +113,17 @@ func TestPatchArtifact(t *testing.T) {
 func TestPatchPromised(t *testing.T) {
 	sandboxtest.RequireJails(t, sandboxtest.Program("git"))
 	p := newPlace(t)
-	d := p.daemon(t)
+	d := daemon(t)
 	p.file(t, "dir/a", "one\n", 0o644)
 	file := p.overlaid(t, "")
-	h := connect(t, p.front("mcp", "--config", file, "--supervisor", d.socket))
+	h := connect(t, p.front("mcp", "--config", file, "--supervisor", d.Socket))
 	first := h.patched("rm -r dir; for i in $(seq 30); do echo $i >$i; done", nil)
 	second := h.patched("echo last >last", nil)
 	if first.PatchArtifact == "" || second.PatchArtifact != first.PatchArtifact {
 		t.Fatalf("%+v, %+v", first, second)
 	}
 	read := object{"artifactHandle": first.PatchArtifact, "queryTerms": []string{"+last"}}
-	if f := connect(t, p.front("mcp", "--config", file, "--supervisor", d.socket)).query(read); f.Code != "NOT_FOUND" {
+	if f := connect(t, p.front("mcp", "--config", file, "--supervisor", d.Socket)).query(read); f.Code != "NOT_FOUND" {
 		t.Errorf("another server: %+v", f)
 	}
 	for range 2 {

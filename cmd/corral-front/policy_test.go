@@ -67,55 +67,6 @@ func (g ground) test(request string, options ...string) (code int, stdout, stder
 	return front(g.t, args...)
 }
 
-func TestPolicyTest(t *testing.T) {
-	t.Setenv("TOKEN", "not-to-be-seen")
-	g := newGround(t, "max_duration: 2m, runtimes: [python, shell]")
-	for _, tt := range []struct {
-		name, request string
-		code          int
-		want          []string // in what it writes
-	}{
-		{"allowed", `{"repoId":"app","runtime":"python","code":"print(1)","args":["a b","x"]}`, 0, []string{
-			"executable.allowed     pass  " + g.dir + "/tools/python3\n", "environment            pass  HOME LANG", " TOKEN ",
-			"decision   allowed\nargv       " + g.dir + `/tools/python3 /tmp/job/code.py "a b" x` + "\n", "file       /tmp/job/code.py, 8 bytes\n",
-			"timeout 2m0s,",
-		}},
-		{"denied", `{"repoId":"app","runtime":"python","code":"print(1)","timeoutMs":120001}`, 1, []string{
-			"timeout                deny  Requested timeout (120001ms) exceeds maximum (120000ms)\n", "rules                  skipped\n",
-			"decision  denied by timeout\n",
-		}},
-		{"two reasons", `{"repoId":"app","runtime":"python","code":"1","executable":"bin/python3"}`, 1, []string{
-			"deny  Executable \"bin/python3\" is not compatible with runtime \"python\"\n                             An executable is",
-		}},
-		{"lines of a client's", `{"repoId":"app","runtime":"python","code":"1","relativeCwd":"../\n\u001b[2J"}`, 1, []string{`..`}},
-		{"token", `{"repoId":"site","runtime":"shell","code":"1","principal":"token:one"}`, 0, []string{"decision   allowed"}},
-		{"not the token's", `{"repoId":"app","runtime":"shell","code":"1","principal":"token:one"}`, failure, []string{"Repository app not found"}},
-		{"no such token", `{"repoId":"app","runtime":"shell","code":"1","principal":"token:x"}`, failure, []string{`no principal "x"`}},
-		{"not the token's tool", `{"repoId":"app","runtime":"shell","code":"1","principal":"token:reader"}`, failure, []string{"may not use the tool"}},
-		{"no such repository", `{"repoId":"nope","runtime":"shell","code":"1"}`, failure, []string{"Repository nope not found"}},
-		{"no such key", `{"repoId":"app","runtime":"shell","code":"1","cwd":"x"}`, failure, []string{"cwd"}},
-		{"a key twice", `{"repoId":"app","runtime":"shell","code":"1","code":"2"}`, failure, []string{`"code" is there twice`}},
-		{"neither code nor args", `{"repoId":"app","runtime":"shell"}`, failure, []string{"code or args is required"}},
-		{"no principal", `{"repoId":"app","runtime":"shell","code":"1","principal":7}`, failure, []string{"principal: a text"}},
-		{"no object", `[]`, failure, []string{"a JSON object is wanted"}},
-		{"two", `{"repoId":"app","runtime":"shell","code":"1"} {}`, failure, []string{"more than one"}},
-		{"half of one", `{"repoId":"app"`, failure, []string{"the request: "}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			code, stdout, stderr := g.test(tt.request)
-			if code != tt.code || (stderr != "") != (tt.code == failure) || strings.Contains(stdout, "not-to-be-seen") ||
-				strings.ContainsAny(stdout, "\x1b") {
-				t.Errorf("exit code %d, %s, %s", code, stdout, stderr)
-			}
-			for _, want := range tt.want {
-				if !strings.Contains(stdout+stderr, want) {
-					t.Errorf("no %q in %s%s", want, stdout, stderr)
-				}
-			}
-		})
-	}
-}
-
 func TestPolicyTestJSON(t *testing.T) {
 	g := newGround(t, "max_duration: 1m")
 	for request, denied := range map[string]bool{
@@ -134,44 +85,6 @@ func TestPolicyTestJSON(t *testing.T) {
 			out.Workspace != "direct" || out.Repo != g.dir+"/app") {
 			t.Errorf("%+v", out)
 		}
-	}
-}
-
-// TestPolicyRepo: a directory is served by its name, and one that the configuration has stays what it is.
-func TestPolicyRepo(t *testing.T) {
-	g := newGround(t, "max_duration: 1m")
-	other := filepath.Join(g.dir, "other")
-	if err := errors.Join(os.MkdirAll(filepath.Join(other, "app"), 0o755), os.Chmod(other, 0o755)); err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct {
-		repo, dir string
-		code      int
-		want      string
-	}{
-		{"other", other, 0, "pass  " + other + "\n"},
-		{"app", g.dir + "/app", 0, "pass  " + g.dir + "/app\n"},
-		{"app", other + "/app", failure, `the configuration has a repository "app" already`},
-		{"other", g.dir + "/none", failure, "there is no directory"},
-	} {
-		code, stdout, stderr := g.test(`{"repoId":"`+tt.repo+`","runtime":"shell","code":"1"}`, "--repo", tt.dir)
-		if code != tt.code || !strings.Contains(stdout+stderr, tt.want) {
-			t.Errorf("%s: exit code %d, %s%s", tt.dir, code, stdout, stderr)
-		}
-	}
-}
-
-func TestPolicyCommandLine(t *testing.T) {
-	for args, want := range map[string]string{
-		"policy": "hint: corral policy --help", "policy test": "what is to be tested?", "policy dance x": "what is to be tested?",
-		"policy test a b": "what is to be tested?", "policy test /nowhere": "no such file", "policy test --loud x": "hint: corral policy --help",
-	} {
-		if code, stdout, stderr := front(t, strings.Fields(args)...); code != failure || stdout != "" || !strings.Contains(stderr, want) {
-			t.Errorf("%s: exit code %d, %q, %q", args, code, stdout, stderr)
-		}
-	}
-	if code, stdout, _ := front(t, "policy", "--help"); code != 0 || stdout != policyHelp {
-		t.Errorf("exit code %d, %q", code, stdout)
 	}
 }
 
@@ -276,7 +189,7 @@ func TestHowToRules(t *testing.T) {
 	}
 }
 
-func read(t *testing.T, path string) []byte {
+func read(t testing.TB, path string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -7,14 +7,11 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"corral/image/unpack"
-	"corral/internal/sandboxtest"
 	"corral/job"
 )
 
@@ -187,101 +184,6 @@ func TestImportLimits(t *testing.T) {
 	}
 	if host.spec.Disk != 1<<30 || host.spec.Inodes != 2 {
 		t.Errorf("%+v", host.spec)
-	}
-}
-
-func TestRootfsCommandLine(t *testing.T) {
-	sandboxtest.Require(t, sandboxtest.Root)
-	p := newPlace(t)
-	for _, tt := range []struct {
-		args, stderr string
-		asRoot       bool
-	}{
-		{"rootfs", "hint: corral rootfs --help", false},
-		{"rootfs burn", "hint: corral rootfs --help", true},
-		{"rootfs list x", "hint: corral rootfs --help", false},
-		{"rootfs list --disk 1g", "hint: corral rootfs --help", false},
-		{"rootfs import x", "hint: corral rootfs --help", true},
-		{"rootfs import x y --disk much", "a size such as 512MiB", true},
-		{"rootfs import ../x y", `"../x" is no name of a root file system`, true},
-		{"rootfs import Debian y", "hint: up to 64 of a-z", true},
-		{"rootfs remove .", "is no name of a root file system", true},
-		{"rootfs import x y", "only root imports and removes root file systems\nhint: run it with sudo", false},
-		{"rootfs remove x", "only root imports", false},
-		{"rootfs list --supervisor /nonexistent/socket", "no supervisor at /nonexistent/socket", false},
-		{"rootfs import x y --supervisor /nonexistent/socket", "no supervisor at /nonexistent/socket", true},
-	} {
-		cmd := p.front(strings.Fields(tt.args)...)
-		if tt.asRoot {
-			cmd.SysProcAttr.Credential = nil
-		}
-		var stderr strings.Builder
-		cmd.Stderr = &stderr
-		if err := cmd.Run(); cmd.ProcessState.ExitCode() != failure || !strings.Contains(stderr.String(), tt.stderr) {
-			t.Errorf("%s: %v, %s", tt.args, err, stderr.String())
-		}
-	}
-	code, stdout, _ := front(t, "rootfs", "--help")
-	if code != 0 || !strings.HasPrefix(stdout, "corral rootfs is about") {
-		t.Errorf("help: %d, %s", code, stdout)
-	}
-}
-
-// TestRootfs imports through a supervisor, as root and as others.
-func TestRootfs(t *testing.T) {
-	sandboxtest.RequireJails(t, sandboxtest.FileSystem("ext4"), sandboxtest.Program("mkfs.ext4"))
-	p := newPlace(t)
-	d := p.daemon(t)
-	archive := rootArchive(t, "etc/", "etc/passwd", "usr/")
-	content, err := os.ReadFile(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
-	public := filepath.Join(p.dir, "root.tar")
-	if err := os.WriteFile(public, content, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	rootfs := func(stdin string, uid int, args ...string) (int, string, string) {
-		cmd := p.front(append(append([]string{"rootfs"}, args...), "--supervisor", d.socket)...)
-		if cmd.SysProcAttr.Credential = nil; uid != 0 {
-			cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
-		}
-		var out, errs strings.Builder
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
-		var exit *exec.ExitError
-		if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
-			t.Fatal(err)
-		}
-		return cmd.ProcessState.ExitCode(), out.String(), errs.String()
-	}
-	steps := []struct {
-		name   string
-		uid    int
-		args   []string
-		code   int
-		stdout string
-		stderr string
-	}{
-		{"none", p.uid, []string{"list"}, 0, "", "there is no root file system"},
-		{"unreadable", 0, []string{"import", "small", archive}, failure, "", "as root, pass it through a pipe"},
-		{"import", 0, []string{"import", "small", public, "--disk", "64MiB"}, 0, "root file system small: 1 files, 2 directories, 0 links, 0 bytes\n", ""},
-		{"taken", 0, []string{"import", "small", public}, failure, "", "there is a root file system small already"},
-		{"through a pipe", 0, []string{"import", "piped", "-", "--disk", "64MiB"}, 0, "root file system piped: 1 files", ""},
-		{"no archive", 0, []string{"import", "bad", filepath.Join(p.dir, "corral-front")}, failure, "", "no tar archive"},
-		{"no room", 0, []string{"import", "bad", public, "--disk", "1"}, failure, "", "a layer of 1 bytes"},
-		{"listed", p.uid, []string{"list"}, 0, "small", ""},
-		{"remove", 0, []string{"remove", "small"}, 0, "root file system small is removed\n", ""},
-		{"removed", 0, []string{"remove", "small"}, failure, "", `no root file system "small"`},
-		{"listed again", 0, []string{"list"}, 0, "piped", ""},
-	}
-	for _, s := range steps {
-		code, stdout, stderr := rootfs(string(content), s.uid, s.args...)
-		if code != s.code || !part(stdout, s.stdout) || !part(stderr, s.stderr) {
-			t.Errorf("%s: exit %d, %q, %q", s.name, code, stdout, stderr)
-		}
-	}
-	if left, err := os.ReadDir(filepath.Join(d.state(), "images")); err != nil || len(left) != 1 || left[0].Name() != "piped" {
-		t.Errorf("the supervisor has %v, %v", left, err)
 	}
 }
 

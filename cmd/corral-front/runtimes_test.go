@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"corral/doctor"
 	"corral/internal/sandboxtest"
 	"corral/lang"
@@ -14,6 +16,12 @@ import (
 // TestRuntimes: what is here runs code, and what is not is named with what to install.
 func TestRuntimes(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Cgroups, sandboxtest.CgroupKill, sandboxtest.UserNamespaces)
+	hidden := map[string]bool{}
+	if !sandboxtest.Soak() { // each of these takes seconds of a processor; and something should be missing
+		for _, name := range []string{"kotlin", "rust", "csharp", "elixir", "java", "go", "typescript"} {
+			hidden[name] = hide(t, name)
+		}
+	}
 	var stdout, stderr strings.Builder
 	cmd := exec.Command(sandboxtest.Bin(t, "corral-front"), "doctor", "--runtimes", "--json")
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -25,10 +33,34 @@ func TestRuntimes(t *testing.T) {
 	}
 	for _, one := range r.Runtimes {
 		switch {
+		case hidden[one.Name] && (one.Program != "" || one.Remedy == ""):
+			t.Errorf("hidden, and not missing: %+v", one)
 		case one.Program == "" && (one.Problem == "" || one.Remedy == ""), one.Program != "" && one.Problem != "":
 			t.Errorf("%+v", one)
 		case one.Name == "shell" && (one.Program == "" || one.Version == "" || one.Start < 0):
 			t.Errorf("%+v", one)
 		}
 	}
+}
+
+// hide covers the programs of a runtime for this process and its children, whose mounts are their own, and reports whether
+// there was one.
+func hide(t *testing.T, runtime string) bool {
+	t.Helper()
+	for n := range 10 { // one may have several
+		c, missing := lang.Find(lang.Places{}).Choose(runtime, "", nil)
+		if missing != "" {
+			return n > 0
+		}
+		if err := unix.Mount("/dev/null", c.Path, "", unix.MS_BIND, ""); err != nil {
+			t.Fatalf("%s: %v", c.Path, err)
+		}
+		t.Cleanup(func() {
+			if err := unix.Unmount(c.Path, unix.MNT_DETACH); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Fatalf("%s is found however often it is hidden", runtime)
+	return false
 }

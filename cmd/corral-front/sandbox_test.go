@@ -146,7 +146,7 @@ func TestSandboxParallel(t *testing.T) {
 // TestSandboxContained: a command that takes all it can harms neither the next call nor another session.
 func TestSandboxContained(t *testing.T) {
 	p, d, h := served(t, "sandbox: {disk: 64MiB}\ndefaults: {memory: 256MiB}\n")
-	other := connect(t, p.front("mcp", "--config", p.config(t, ""), "--supervisor", d.socket))
+	other := connect(t, p.front("mcp", "--config", p.config(t, ""), "--supervisor", d.Socket))
 	other.sh("echo mine > /home/x").want(t, 0, "")
 	if r := h.sandbox(object{"command": "f() { f | f & }; f; sleep 1000", "timeout": 2}); r.error != "" || r.ExitCode == 0 {
 		t.Errorf("a fork bomb: %+.300v", *r)
@@ -166,7 +166,7 @@ func TestSandboxContained(t *testing.T) {
 // TestSandboxApart: two sessions write the same paths at the same time, and each sees its own alone.
 func TestSandboxApart(t *testing.T) {
 	p, d, first := served(t, "runtime: {max_concurrent_jobs: 16}\n")
-	second := connect(t, p.front("mcp", "--config", p.config(t, "runtime: {max_concurrent_jobs: 16}\n"), "--supervisor", d.socket))
+	second := connect(t, p.front("mcp", "--config", p.config(t, "runtime: {max_concurrent_jobs: 16}\n"), "--supervisor", d.Socket))
 	var work sync.WaitGroup
 	for who, h := range []*host{first, second} {
 		for n := range 4 {
@@ -207,7 +207,7 @@ func TestSandboxLazy(t *testing.T) {
 }
 
 // sessions are those of the place's user.
-func (p *place) sessions(t *testing.T, d *daemon) []string {
+func (p *place) sessions(t *testing.T, d *sandboxtest.Supervisor) []string {
 	t.Helper()
 	program := filepath.Join(p.dir, "corral")
 	if _, err := os.Stat(program); err != nil {
@@ -215,7 +215,7 @@ func (p *place) sessions(t *testing.T, d *daemon) []string {
 			t.Fatal(err)
 		}
 	}
-	cmd := p.front("session", "list", "--json", "--supervisor", d.socket)
+	cmd := p.front("session", "list", "--json", "--supervisor", d.Socket)
 	cmd.Path = program
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -237,7 +237,7 @@ func TestSandboxKilled(t *testing.T) {
 func TestSandboxHTTP(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	d := p.daemon(t)
+	d := daemon(t)
 	token, hash := config.NewToken()
 	w := p.web(t, d, fmt.Sprintf("sandbox: {session_timeout: 1s}\nprincipals:\n  - {name: all, token_sha256: \"%x\"}\n", hash))
 	_, one, _ := w.post(token, "", hello)
@@ -273,14 +273,14 @@ func TestSandboxSettings(t *testing.T) {
 		t.Errorf("%+v", *r)
 	}
 	for _, sections := range []string{"sandbox: {enabled: false}\n", "runtime: {enabled: false}\n", "runtime: {runtimes: [python]}\n"} {
-		other := connect(t, p.front("mcp", "--config", p.config(t, sections), "--supervisor", d.socket))
+		other := connect(t, p.front("mcp", "--config", p.config(t, sections), "--supervisor", d.Socket))
 		for _, tool := range other.must("tools/list", object{}).Result.Tools {
 			if tool.Name == "sandbox_exec" {
 				t.Errorf("%s: it is served", sections)
 			}
 		}
 	}
-	only := connect(t, p.front("mcp", "--config", p.config(t, ""), "--tools", "sandbox_exec", "--supervisor", d.socket))
+	only := connect(t, p.front("mcp", "--config", p.config(t, ""), "--tools", "sandbox_exec", "--supervisor", d.Socket))
 	if tools := only.must("tools/list", object{}).Result.Tools; len(tools) != 1 || tools[0].Name != "sandbox_exec" {
 		t.Errorf("%+v", tools)
 	}

@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -130,13 +131,18 @@ func TestSecrets(t *testing.T) {
 	if err := os.Chmod(agent, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	d := p.daemon(t)
+	d := daemon(t)
 	// What would be taken out of the output is not to hide a find.
-	cmd := p.front("mcp", "--config", p.config(t, "output: {redact: false}\n"), "--supervisor", d.socket)
+	cmd := p.front("mcp", "--config", p.config(t, "output: {redact: false}\n"), "--supervisor", d.Socket)
 	cmd.Env = append(cmd.Env, "SSH_AUTH_SOCK="+agent)
 	h := connect(t, cmd)
 	all := snoops()
+	// What a compiler makes sees what its compiler has seen: one of them stands for the others, but in a soak run.
+	slow := []string{"typescript", "java", "kotlin", "rust", "cpp", "csharp", "elixir", "go"}
 	for _, runtime := range job.Runtimes() {
+		if slices.Contains(slow, runtime) && !sandboxtest.Soak() {
+			continue
+		}
 		t.Run(runtime, func(t *testing.T) {
 			code := all[runtime]
 			if code == "" {

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,20 +19,19 @@ import (
 
 // A web is corral serve while it runs.
 type web struct {
-	t     *testing.T
-	url   string
-	ended chan struct{}
-	stop  func(s syscall.Signal)
+	*sandboxtest.Command
+	t   *testing.T
+	url string
 }
 
 // web starts corral serve, and waits until it listens.
-func (p *place) web(t *testing.T, d *daemon, sections string) *web {
+func (p *place) web(t *testing.T, d *sandboxtest.Supervisor, sections string) *web {
 	t.Helper()
 	return p.webAt(t, d, p.config(t, sections))
 }
 
 // webAt is web with the configuration in a file.
-func (p *place) webAt(t *testing.T, d *daemon, file string) *web {
+func (p *place) webAt(t *testing.T, d *sandboxtest.Supervisor, file string) *web {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -41,25 +39,8 @@ func (p *place) webAt(t *testing.T, d *daemon, file string) *web {
 	}
 	address := l.Addr().String()
 	l.Close()
-	cmd := p.front("serve", "--listen", address, "--config", file, "--supervisor", d.socket)
-	var said log
-	cmd.Stderr = &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	w := &web{t: t, url: "http://" + address + "/mcp", ended: make(chan struct{})}
-	go func() {
-		defer close(w.ended)
-		_ = cmd.Wait()
-	}()
-	w.stop = func(s syscall.Signal) { _ = cmd.Process.Signal(s) }
-	t.Cleanup(func() {
-		w.stop(syscall.SIGKILL)
-		<-w.ended
-		if t.Failed() {
-			t.Logf("corral serve has said:\n%s", said.String())
-		}
-	})
+	cmd := p.front("serve", "--listen", address, "--config", file, "--supervisor", d.Socket)
+	w := &web{sandboxtest.Start(t, cmd), t, "http://" + address + "/mcp"}
 	sandboxtest.Eventually(t, 20*time.Second, "corral serve listens", func() bool {
 		c, err := net.Dial("tcp", address)
 		if err == nil {
@@ -142,7 +123,7 @@ func (w *web) call(token, session, tool, arguments string) *response {
 func TestServe(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	d := p.daemon(t)
+	d := daemon(t)
 	var sections strings.Builder
 	sections.WriteString("principals:\n")
 	tokens := map[string]string{}
@@ -184,8 +165,8 @@ func TestServe(t *testing.T) {
 		t.Errorf("%+v", a.Result.Tools)
 	}
 	begun := time.Now()
-	w.stop(syscall.SIGTERM)
-	<-w.ended
+	_ = w.Process.Signal(syscall.SIGTERM)
+	<-w.Ended
 	if took := time.Since(begun); took > sandboxtest.Slow(time.Second)+busy {
 		t.Errorf("ended after %v", took)
 	}
@@ -222,19 +203,5 @@ func TestTokensFirst(t *testing.T) {
 	s.tokens = false
 	if err := s.only(&config.Config{Repos: repos}); err != nil {
 		t.Errorf("over standard input: %v", err)
-	}
-}
-
-// TestServeNobody: without a principal there is nobody to serve.
-func TestServeNobody(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	p := newPlace(t)
-	d := p.daemon(t)
-	out, err := p.front("serve", "--listen", "127.0.0.1:0", "--config", p.config(t, ""), "--supervisor", d.socket).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "corral config token") || strings.Contains(string(out), "serving") {
-		t.Errorf("%v, %s", err, out)
-	}
-	if _, err := os.Stat(p.dir + "/state/corral"); err == nil {
-		t.Error("it has made state")
 	}
 }

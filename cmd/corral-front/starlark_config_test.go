@@ -13,9 +13,9 @@ import (
 func TestStarlarkConfigured(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	d := p.daemon(t)
+	d := daemon(t)
 	with := func(sections string, more ...string) *host {
-		return connect(t, p.front(append([]string{"mcp", "--config", p.config(t, sections), "--supervisor", d.socket}, more...)...))
+		return connect(t, p.front(append([]string{"mcp", "--config", p.config(t, sections), "--supervisor", d.Socket}, more...)...))
 	}
 	lists := func(h *host) bool {
 		for _, tool := range h.must("tools/list", object{}).Result.Tools {

@@ -177,7 +177,7 @@ func rss(t *testing.T, pid int) int {
 func TestStarlarkBombs(t *testing.T) {
 	_, d, h := served(t, "starlark: {memory: 128MiB}\n")
 	h.computes()
-	front, supervisor := rss(t, h.cmd.Process.Pid), rss(t, d.cmd.Process.Pid)
+	front, supervisor := rss(t, h.cmd.Process.Pid), rss(t, d.PID())
 	const wall = time.Second
 	for name, bomb := range bombs() {
 		t.Run(name, func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestStarlarkBombs(t *testing.T) {
 			h.computes()
 		})
 	}
-	for name, grown := range map[string]int{"server": rss(t, h.cmd.Process.Pid) - front, "supervisor": rss(t, d.cmd.Process.Pid) - supervisor} {
+	for name, grown := range map[string]int{"server": rss(t, h.cmd.Process.Pid) - front, "supervisor": rss(t, d.PID()) - supervisor} {
 		t.Logf("the %s's memory has grown by %d kB", name, grown)
 		if grown > 16<<10 {
 			t.Errorf("the %s's memory has grown by %d kB", name, grown)

@@ -156,9 +156,9 @@ func lineOf(t *testing.T, text, trace string) map[string]any {
 }
 
 // auditText is all that a supervisor's log has.
-func auditText(t *testing.T, d *daemon) string {
+func auditText(t *testing.T, d *sandboxtest.Supervisor) string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(d.state(), "audit", "*.jsonl"))
+	files, err := filepath.Glob(filepath.Join(d.State, "audit", "*.jsonl"))
 	var all strings.Builder
 	for _, file := range files {
 		text, failed := os.ReadFile(file)
@@ -204,16 +204,16 @@ func TestSpansOfBackground(t *testing.T) {
 func TestSpansOfCommands(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
-	s := p.execSite(t, p.daemon(t), overStdio, "telemetry: {traces: stderr}\n")
+	s := p.execSite(t, daemon(t), overStdio, "telemetry: {traces: stderr}\n")
 	if r := s.client().exec(object{}, "sh", "-c", "echo secret; exit 3"); *r.ExitCode != 3 {
 		t.Errorf("%+v", r)
 	}
 	const last = `{"Name":"store"`
 	sandboxtest.Eventually(t, 20*time.Second, "a span", func() bool {
-		log := s.said.String()
+		log := s.server.Err.String()
 		return strings.Contains(log, last) && strings.Contains(log, `{"Name":"command.exec"`) && strings.HasSuffix(log, "\n")
 	})
-	log := s.said.String()
+	log := s.server.Err.String()
 	top, children := seenSpans(t, log)
 	if len(top) != 1 || len(children[top[0].SpanContext.SpanID]) != 4 {
 		t.Fatalf("%+v", top)

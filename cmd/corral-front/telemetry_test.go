@@ -12,13 +12,14 @@ import (
 
 	"corral/config"
 	"corral/internal/calls"
+	"corral/internal/sandboxtest"
 	"corral/isolate/client"
 	"corral/job"
 	"corral/mcp"
 )
 
 // alone is a server of one repository whose supervisor has ended: its tools are all there, and none of them runs anything.
-func alone(t *testing.T, c config.Config, to *log) *backend {
+func alone(t *testing.T, c config.Config, to *sandboxtest.Output) *backend {
 	t.Helper()
 	s := &serving{alone: true, names: "plain"}
 	b := &backend{
@@ -39,7 +40,7 @@ func alone(t *testing.T, c config.Config, to *log) *backend {
 // converse has the server answer messages, of which the first greets it.
 func converse(t *testing.T, b *backend, messages ...string) []response {
 	t.Helper()
-	var out log
+	var out sandboxtest.Output
 	in := `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}` +
 		"\n" + strings.Join(messages, "\n") + "\n"
 	if err := b.server.ServeStdio(t.Context(), strings.NewReader(in), &out, mcp.Caller{Principal: "user:ada"}); err != nil {
@@ -76,7 +77,7 @@ func TestEveryToolIsTold(t *testing.T) {
 	if err := os.Mkdir(c.Repos[0].Path, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	var told log
+	var told sandboxtest.Output
 	b := alone(t, c, &told)
 	defer b.close()
 	var names []string

@@ -39,7 +39,7 @@ func running(t *testing.T, socket, mark string, more ...string) *process {
 	if socket != "" {
 		args = append(args, "--supervisor", socket)
 	}
-	p := start(t, command(t, "corral", append(append(args, "--"), stubborn(mark)...)...))
+	p := start(t, command(t, append(append(args, "--"), stubborn(mark)...)...))
 	p.ready(t)
 	sandboxtest.Eventually(t, time.Minute, "all processes of the job run", func() bool { return len(marked(mark)) >= 4 })
 	return p
@@ -56,7 +56,7 @@ func each(t *testing.T, f func(t *testing.T, socket string)) {
 	t.Helper()
 	sandboxtest.RequireJails(t)
 	t.Run("own supervisor", func(t *testing.T) { f(t, "") })
-	t.Run("daemon", func(t *testing.T) { f(t, serve(t).socket) })
+	t.Run("daemon", func(t *testing.T) { f(t, serve(t).Socket) })
 }
 
 func TestInterrupt(t *testing.T) {
@@ -76,7 +76,7 @@ func TestInterrupt(t *testing.T) {
 		{"all processes get it", "trap : TERM; (trap 'echo child; exit' TERM; echo ready; while :; do sleep 0.05; done) 2>/dev/null & wait; wait; exit 6", syscall.SIGTERM, 6, "ready\nchild\n", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := start(t, command(t, "corral", "run", "--supervisor", d.socket, "--repo", repo, "--", "sh", "-c", tt.script))
+			p := start(t, command(t, "run", "--supervisor", d.Socket, "--repo", repo, "--", "sh", "-c", tt.script))
 			p.ready(t)
 			p.signal(t, tt.signal)
 			if got := p.ends(t); got.code != tt.code || got.stdout != tt.stdout || got.stderr != tt.stderr {
@@ -121,7 +121,7 @@ func TestStubborn(t *testing.T) {
 func TestIgnoredHangUp(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	m := mark()
-	cmd := command(t, "corral", append([]string{"run", "--repo", repository(t), "--"}, stubborn(m)...)...)
+	cmd := command(t, append([]string{"run", "--repo", repository(t), "--"}, stubborn(m)...)...)
 	cmd.Args = append([]string{"sh", "-c", `trap '' HUP; exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = "/bin/sh"
 	p := start(t, cmd)
@@ -177,20 +177,20 @@ func TestSupervisorKilled(t *testing.T) {
 	})
 	t.Run("daemon", func(t *testing.T) {
 		d, m, other := serve(t), mark(), mark()
-		p, q := running(t, d.socket, m), running(t, d.socket, other)
-		d.signal(t, syscall.SIGKILL)
+		p, q := running(t, d.Socket, m), running(t, d.Socket, other)
+		d.Kill()
 		check(t, p, m)
 		check(t, q, other)
-		cleared(t, d.instance)
+		cleared(t, d.Instance)
 	})
 	t.Run("with --json", func(t *testing.T) {
 		d := serve(t)
-		p := start(t, command(t, "corral", "run", "--json", "--repo", repository(t), "--supervisor", d.socket, "sh", "-c", "echo partly; sleep 1000"))
+		p := start(t, command(t, "run", "--json", "--repo", repository(t), "--supervisor", d.Socket, "sh", "-c", "echo partly; sleep 1000"))
 		sandboxtest.Eventually(t, time.Minute, "the job runs", func() bool {
-			got := corral(t, "ps", "--supervisor", d.socket)
+			got := corral(t, "ps", "--supervisor", d.Socket)
 			return strings.Contains(got.stdout, "job-")
 		})
-		d.signal(t, syscall.SIGKILL)
+		d.Kill()
 		got := p.ends(t)
 		if o := decode(t, got); got.code != 125 || o.Status != "lost" || o.Error == nil {
 			t.Errorf("%+v", got)
@@ -203,15 +203,15 @@ func TestSupervisorKilled(t *testing.T) {
 func TestSupervisorStopped(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	d, m := serve(t), mark()
-	p := running(t, d.socket, m, "--timeout", fmt.Sprint(sandboxtest.Slow(1500*time.Millisecond)))
-	d.signal(t, syscall.SIGSTOP)
+	p := running(t, d.Socket, m, "--timeout", fmt.Sprint(sandboxtest.Slow(1500*time.Millisecond)))
+	d.Signal(t, syscall.SIGSTOP)
 	sandboxtest.Eventually(t, 10*time.Second, "the job is ended without its supervisor", func() bool { return len(marked(m)) == 0 })
 	select {
-	case <-p.done:
+	case <-p.Ended:
 		t.Error("corral ended while its supervisor was stopped")
 	default:
 	}
-	d.signal(t, syscall.SIGCONT)
+	d.Signal(t, syscall.SIGCONT)
 	if got := p.ends(t); got.code != 124 || !strings.Contains(got.stderr, "timeout") {
 		t.Errorf("%+v", got)
 	}
@@ -226,7 +226,7 @@ func TestThreeSupervisors(t *testing.T) {
 	}
 	var others []one
 	for range 2 {
-		cmd := command(t, "corral", "run", "--repo", repository(t), "--stdin", "--", "sh", "-c", "echo ready; read line; echo $line")
+		cmd := command(t, "run", "--repo", repository(t), "--stdin", "--", "sh", "-c", "echo ready; read line; echo $line")
 		input, err := cmd.StdinPipe()
 		if err != nil {
 			t.Fatal(err)

@@ -41,7 +41,7 @@ func execute(t *testing.T, repo string, params map[string]any) *call {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := command(t, "corral", "exec-server", "--repo", repo, "--log-level", "warn")
+	cmd := command(t, "exec-server", "--repo", repo, "--log-level", "warn")
 	cmd.Env = append(cmd.Env, "XDG_STATE_HOME="+t.TempDir(), "XDG_CONFIG_HOME="+t.TempDir())
 	cmd.Dir = repo
 	cmd.Stdin, cmd.Stdout = stdin, stdout
@@ -131,7 +131,7 @@ func (c *call) Wait() int {
 	case code := <-c.code:
 		return code
 	default:
-		c.t.Errorf("no reply; the server says %s", c.p.err.String())
+		c.t.Errorf("no reply; the server says %s", c.p.Err.String())
 		return -1
 	}
 }

@@ -23,7 +23,7 @@ type seat struct {
 func sit(t *testing.T, rows, cols uint16, args ...string) *seat {
 	t.Helper()
 	s := &seat{console: openConsole(t, rows, cols), t: t, restored: make(chan struct{})}
-	s.start(s.attach(command(t, "corral", args...)))
+	s.start(s.attach(command(t, args...)))
 	return s
 }
 
@@ -32,7 +32,7 @@ func (s *seat) start(cmd *exec.Cmd) {
 	s.p = start(s.t, cmd)
 	go func() {
 		defer close(s.restored)
-		<-s.p.done
+		<-s.p.Ended
 		if state, err := unix.IoctlGetTermios(int(s.slave.Fd()), unix.TCGETS); err == nil {
 			s.after = *state
 		}
@@ -75,7 +75,7 @@ func TestInteractiveSession(t *testing.T) {
 	screentest.Test(t, repository, func(t *testing.T, repo string, args, env []string, rows, cols uint16) screentest.Session {
 		id := d.open(t, "--repo", repo, "--root")
 		t.Cleanup(func() { d.session(t, "close", id) })
-		line := []string{"session", "exec", id, "--supervisor", d.socket, "--tty"}
+		line := []string{"session", "exec", id, "--supervisor", d.Socket, "--tty"}
 		for _, e := range env {
 			line = append(line, "--env", e)
 		}

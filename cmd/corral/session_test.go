@@ -19,7 +19,7 @@ import (
 // session runs a command of corral session at the daemon's socket.
 func (d *daemon) session(t *testing.T, args ...string) outcome {
 	t.Helper()
-	return corral(t, append([]string{"session", args[0], "--supervisor", d.socket}, args[1:]...)...)
+	return corral(t, append([]string{"session", args[0], "--supervisor", d.Socket}, args[1:]...)...)
 }
 
 // open opens a session and returns its id.
@@ -39,7 +39,7 @@ func (d *daemon) open(t *testing.T, args ...string) string {
 // exec runs a line of shell in a session.
 func (d *daemon) exec(t *testing.T, id, line string, more ...string) outcome {
 	t.Helper()
-	args := append([]string{"session", "exec", id, "--supervisor", d.socket}, more...)
+	args := append([]string{"session", "exec", id, "--supervisor", d.Socket}, more...)
 	return corral(t, append(args, "--", "sh", "-c", line)...)
 }
 
@@ -100,7 +100,7 @@ func TestSession(t *testing.T) {
 	if s.Name != "n1" || s.Repo != repo || s.Workspace != "overlay" || s.Root || s.Kept || s.Jobs != 0 || s.Disk != 64<<20 {
 		t.Errorf("%+v", s)
 	}
-	for _, args := range [][]string{{"ps", "--supervisor", d.socket}, {"session", "list", "--supervisor", d.socket}} {
+	for _, args := range [][]string{{"ps", "--supervisor", d.Socket}, {"session", "list", "--supervisor", d.Socket}} {
 		if got := corral(t, args...); got.code != 0 || !strings.Contains(got.stdout, id) || !strings.Contains(got.stdout, "n1") {
 			t.Errorf("%q: %+v", args, got)
 		}
@@ -174,87 +174,12 @@ func TestSessionsApart(t *testing.T) {
 	}
 }
 
-// TestRunOverlay: what one job changes is kept beside the repository, and told of.
-func TestRunOverlay(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	repo, d := repository(t), serve(t)
-	run := func(line string, more ...string) outcome {
-		args := append([]string{"run", "--supervisor", d.socket, "--repo", repo, "--workspace", "overlay"}, more...)
-		return corral(t, append(args, "--", "sh", "-c", line)...)
-	}
-	got := run("echo x > new; cat new")
-	told := regexp.MustCompile(`^corral: changes: ([0-9a-f]{32})\n$`).FindStringSubmatch(got.stderr)
-	if got.code != 0 || got.stdout != "x\n" || told == nil {
-		t.Fatalf("%+v", got)
-	}
-	if s := d.listed(t)[told[1]]; !s.Kept || s.Repo != repo {
-		t.Errorf("%+v", s)
-	}
-	run("cat new").want(t, 1, "") // another layer
-	if got := run("true"); got.code != 0 || got.stderr != "" {
-		t.Errorf("nothing was changed: %+v", got)
-	}
-	var o object
-	got = run("echo x > new", "--json")
-	if err := json.Unmarshal([]byte(got.stdout), &o); err != nil || !d.listed(t)[o.Changes].Kept || got.stderr != "" {
-		t.Errorf("%v, %+v", err, got)
-	}
-	if _, err := os.Stat(filepath.Join(repo, "new")); err == nil {
-		t.Error("the repository was written to")
-	}
-	if got := run("cat /dev/zero > full", "--disk", "32MiB"); got.code == 0 || !strings.Contains(got.stderr, "disk limit reached") {
-		t.Errorf("a full layer: %+v", got)
-	}
-}
-
-// TestSessionRefused: what is wrong is said, with what helps.
-func TestSessionRefused(t *testing.T) {
-	sandboxtest.RequireJails(t)
-	repo, d := repository(t), serve(t)
-	for range 2 {
-		d.open(t, "--repo", repo, "--name", "twice", "--disk", "32MiB")
-	}
-	none := filepath.Join(t.TempDir(), "none")
-	for _, tt := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"session"}, "no command given\nhint: corral session --help"},
-		{[]string{"session", "dance"}, `"dance" is no command`},
-		{[]string{"session", "exec"}, "no session given\nhint: corral session exec ID"},
-		{[]string{"session", "exec", "--tty"}, "no session given"},
-		{[]string{"session", "exec", "x", "--supervisor", d.socket, "--", "true"}, `there is no session "x"`},
-		{[]string{"session", "exec", "twice", "--supervisor", d.socket, "--", "true"}, `2 sessions are called "twice"`},
-		{[]string{"session", "exec", "x", "--supervisor", d.socket}, "no program given"},
-		{[]string{"session", "open", "x"}, `unexpected argument "x"`},
-		{[]string{"session", "open", "--repo", "/nowhere"}, "no such file or directory"},
-		{[]string{"session", "open", "--repo", repo, "--workspace", "copy"}, `workspace "copy" is not known`},
-		{[]string{"session", "open", "--loud"}, "unknown option --loud\nhint: corral session open --help"},
-		{[]string{"session", "open", "--repo", repo, "--supervisor", none}, "no supervisor at " + none},
-		{[]string{"session", "open", "--repo", repo, "--supervisor", d.socket, "--image", "nonesuch"}, "nonesuch"},
-		{[]string{"session", "open", "--repo", repo, "--supervisor", d.socket, "--disk", "100TiB"}, "at most"},
-		{[]string{"session", "close"}, "no session given\nhint: corral session list"},
-		{[]string{"session", "close", "x", "--supervisor", d.socket}, `there is no session "x"`},
-		{[]string{"session", "list", "x"}, `unexpected argument "x"`},
-	} {
-		got := corral(t, tt.args...)
-		if got.code != 125 || !strings.Contains(got.stderr, tt.want) || got.stdout != "" {
-			t.Errorf("%q: %+v", tt.args, got)
-		}
-	}
-	for _, args := range [][]string{{"session", "--help"}, {"session", "open", "--help"}, {"help", "session"}} {
-		if got := corral(t, args...); got.code != 0 || got.stdout != sessionUsage {
-			t.Errorf("%q: %+v", args, got)
-		}
-	}
-}
-
 // TestSessionOutlives: a session lasts when its opener and its jobs are gone, and not when its supervisor is.
 func TestSessionOutlives(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	repo, d := repository(t), serve(t)
 	id := d.open(t, "--repo", repo, "--root")
-	p := start(t, command(t, "corral", "session", "exec", id, "--supervisor", d.socket, "--", "sh", "-c", "echo x > /x; echo ready; sleep 1000"))
+	p := start(t, command(t, "session", "exec", id, "--supervisor", d.Socket, "--", "sh", "-c", "echo x > /x; echo ready; sleep 1000"))
 	p.ready(t)
 	if s := d.listed(t)[id]; s.Jobs != 1 {
 		t.Errorf("%+v", s)
@@ -265,8 +190,7 @@ func TestSessionOutlives(t *testing.T) {
 	if n := d.loops(t); n != 1 {
 		t.Errorf("%d layers in use", n)
 	}
-	d.signal(t, syscall.SIGKILL)
-	<-d.done
+	d.Kill()
 	sandboxtest.Eventually(t, time.Minute, "its layer's device is gone", func() bool { return d.loops(t) == 0 })
 }
 
@@ -279,7 +203,7 @@ func (d *daemon) loops(t *testing.T) int {
 	}
 	n := 0
 	for _, name := range list {
-		if strings.Contains(content(t, name), filepath.Dir(d.socket)) {
+		if strings.Contains(content(t, name), d.Dir) {
 			n++
 		}
 	}

@@ -31,7 +31,7 @@ func TestBinary(t *testing.T) {
 	}
 	for _, where := range []string{"", " >&2"} {
 		var out, errs bytes.Buffer
-		cmd := command(t, "corral", "run", "--repo", repo, "--", "sh", "-c", "cat big"+where)
+		cmd := command(t, "run", "--repo", repo, "--", "sh", "-c", "cat big"+where)
 		cmd.Stdout, cmd.Stderr = &out, &errs
 		start(t, cmd).ends(t)
 		got, other := &out, &errs
@@ -48,7 +48,7 @@ func TestStandardInput(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	d, repo, content := serve(t), repository(t), random(2<<20)
 	run := func(stdin []byte, args ...string) outcome {
-		cmd := command(t, "corral", append([]string{"run", "--supervisor", d.socket, "--repo", repo, "--stdin", "--"}, args...)...)
+		cmd := command(t, append([]string{"run", "--supervisor", d.Socket, "--repo", repo, "--stdin", "--"}, args...)...)
 		cmd.Stdin = bytes.NewReader(stdin)
 		return start(t, cmd).ends(t)
 	}
@@ -68,7 +68,7 @@ func TestStandardInput(t *testing.T) {
 	}
 	defer w.Close()
 	defer r.Close()
-	cmd := command(t, "corral", "run", "--supervisor", d.socket, "--repo", repo, "--stdin", "--", "sh", "-c", "exit 3")
+	cmd := command(t, "run", "--supervisor", d.Socket, "--repo", repo, "--stdin", "--", "sh", "-c", "exit 3")
 	cmd.Stdin = r
 	if got := start(t, cmd).ends(t); got.code != 3 {
 		t.Errorf("standard input without end: %+v", got)
@@ -79,10 +79,10 @@ func TestStandardInput(t *testing.T) {
 func TestEndlessOutput(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	d, repo := serve(t), repository(t)
-	args := []string{"run", "--supervisor", d.socket, "--repo", repo, "--timeout", fmt.Sprint(sandboxtest.Slow(400 * time.Millisecond))}
+	args := []string{"run", "--supervisor", d.Socket, "--repo", repo, "--timeout", fmt.Sprint(sandboxtest.Slow(400 * time.Millisecond))}
 	endless := []string{"--", "sh", "-c", `tr '\0' x </dev/zero`}
 
-	cmd := command(t, "corral", append(append(args, "--json", "--output-limit", "100"), endless...)...)
+	cmd := command(t, append(append(args, "--json", "--output-limit", "100"), endless...)...)
 	o := decode(t, start(t, cmd).ends(t))
 	if o.Status != "timeout" || o.Stdout != strings.Repeat("x", 100) || !o.Truncation.StdoutTruncated || o.Truncation.TotalStdoutBytes < 1000 {
 		t.Errorf("with --json: %+v, %+v", o, o.Truncation)
@@ -93,7 +93,7 @@ func TestEndlessOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	cmd = command(t, "corral", "run", "--supervisor", d.socket, "--repo", repo, "echo", "x")
+	cmd = command(t, "run", "--supervisor", d.Socket, "--repo", repo, "echo", "x")
 	cmd.Stdout = full
 	if got := start(t, cmd).ends(t); got.code != 125 || got.stderr != "corral: standard output: no space left on device\n" {
 		t.Errorf("no room: %+v", got)
@@ -104,7 +104,7 @@ func TestEndlessOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	mark := mark()
-	cmd = command(t, "corral", "run", "--supervisor", d.socket, "--repo", repo, "sh", "-c", `sleep `+mark+` & tr '\0' x </dev/zero`)
+	cmd = command(t, "run", "--supervisor", d.Socket, "--repo", repo, "sh", "-c", `sleep `+mark+` & tr '\0' x </dev/zero`)
 	cmd.Stdout = w
 	p := start(t, cmd)
 	w.Close()
@@ -171,7 +171,7 @@ func TestJSON(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			args := append([]string{"run", "--json", "--supervisor", d.socket, "--repo", repo}, tt.args...)
+			args := append([]string{"run", "--json", "--supervisor", d.Socket, "--repo", repo}, tt.args...)
 			got := corral(t, args...)
 			o := decode(t, got)
 			if got.code != tt.code || summary(o) != tt.want || got.stderr != "" || tt.also != nil && !tt.also(o) {

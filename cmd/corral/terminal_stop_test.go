@@ -29,7 +29,7 @@ func (term *console) becomes(t *testing.T, what string, p *process, ok func() bo
 	t.Helper()
 	sandboxtest.Eventually(t, 30*time.Second, what, func() bool {
 		select {
-		case <-p.done:
+		case <-p.Ended:
 			t.Fatalf("corral has ended before %s; the terminal shows %q", what, term.out.String())
 		default:
 		}
@@ -86,7 +86,7 @@ func TestTerminalStopped(t *testing.T) {
 func TestTerminalOutputClosed(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	term := newConsole(t, 24, 80)
-	cmd := term.attach(command(t, "corral", "run", "--repo", repository(t), "--tty", "--", "sh", "-c", "while echo line; do :; done"))
+	cmd := term.attach(command(t, "run", "--repo", repository(t), "--tty", "--", "sh", "-c", "while echo line; do :; done"))
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestTerminalUnderShell(t *testing.T) {
 	sandboxtest.RequireJails(t, sandboxtest.Program("bash"), sandboxtest.Timely)
 	screen := screentest.New(t, 24, 80)
 	s := &seat{console: openConsole(t, 24, 80), t: t, restored: make(chan struct{})}
-	cmd := s.attach(command(t, "corral"))
+	cmd := s.attach(command(t))
 	cmd.Path, cmd.Args = "/bin/bash", []string{"bash", "--norc", "--noprofile", "-i"}
 	cmd.Env = append(cmd.Env, "PS1=outside> ", "HISTFILE=", "TERM="+screentest.Term,
 		"RUN="+sandboxtest.Bin(t, "corral")+" run --tty --env PS1=inside> -- bash --norc --noprofile -i")

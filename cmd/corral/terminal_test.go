@@ -18,11 +18,11 @@ import (
 // A console is a terminal for corral to be typed at.
 type console struct {
 	master, slave *os.File
-	out           buffer // what it shows
+	out           sandboxtest.Output // what it shows
 	before        unix.Termios
 }
 
-// newConsole returns a console whose output goes to its buffer.
+// newConsole returns a console whose output goes to its sandboxtest.Output.
 func newConsole(t *testing.T, rows, cols uint16) *console {
 	t.Helper()
 	term := openConsole(t, rows, cols)
@@ -100,7 +100,7 @@ func (term *console) shows(t *testing.T, text string) {
 func (term *console) run(t *testing.T, script string, more ...string) *process {
 	t.Helper()
 	args := append([]string{"run", "--repo", repository(t), "--tty"}, more...)
-	cmd := term.attach(command(t, "corral", append(args, "--", "sh", "-c", script)...))
+	cmd := term.attach(command(t, append(args, "--", "sh", "-c", script)...))
 	cmd.Env = append(cmd.Env, "TERM=vt220")
 	return start(t, cmd)
 }
@@ -175,7 +175,7 @@ func TestTerminalRestored(t *testing.T) {
 			for {
 				_ = p.Process.Signal(syscall.SIGTERM)
 				select {
-				case <-p.done:
+				case <-p.Ended:
 					return
 				case <-time.After(50 * time.Millisecond): // two at once are one
 				}

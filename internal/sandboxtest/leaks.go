@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Leaks fails the test if, two seconds after its end, something is left that was not there at the call: a goroutine, a
@@ -18,10 +20,11 @@ import (
 // holds it, so these three find it.
 //
 // What is left is looked for after the clean-ups that the test registers after the call, hence call it first. Goroutines
-// and descriptors are those of the whole process: a test with Leaks is not a parallel one, and while it runs no other may
-// mount or make such cgroups.
+// and descriptors are those of the whole process: a test with Leaks is not a parallel one. While it runs, no other process
+// runs a test that needs root.
 func Leaks(t testing.TB) {
 	t.Helper()
+	holdMachine(t, unix.LOCK_EX)
 	warm(t)
 	before := census()
 	t.Cleanup(func() {
@@ -29,7 +32,7 @@ func Leaks(t testing.TB) {
 		if t.Skipped() {
 			return
 		}
-		for _, what := range leftovers(before, time.Duration(scale())*2*time.Second) {
+		for _, what := range leftovers(before, time.Duration(slowness())*2*time.Second) {
 			t.Errorf("leaked: %s", what)
 		}
 	})

@@ -1,4 +1,5 @@
-// Package sandboxtest says what a test needs of the machine, and what a test must not leave on it. Only tests import it.
+// Package sandboxtest says what a test needs of the machine, and what a test must not leave on it. It also
+// starts what tests need: supervisors (Daemon) and other programs (Start). Only tests import it.
 //
 // A test that needs something begins with
 //
@@ -8,12 +9,18 @@
 // CORRAL_REQUIRE=1, which `make test` sets, it is one. Not so where the test is for another kind of machine (CgroupV2 on
 // one with v1, a later Kernel): it runs there, in the guest of `make test-vm` for example.
 //
+// A test that needs the machine (any need but a program), or one of our built programs, is a machine test; all others are
+// unit tests. scripts/test runs the two apart.
+//
 // The environment it reads:
 //
-//	CORRAL_REQUIRE     1: what is missing fails the test
-//	CORRAL_LACKS       programs that this machine was made without: that one of them is missing fails no test
-//	CORRAL_TEST_SCALE  divides the counts of Scale and stretches the waits of Leaks; set on slow machines
-//	CORRAL_BIN         directory of the built programs (default: bin in the root of the module)
+//	CORRAL_REQUIRE      1: what is missing fails the test
+//	CORRAL_LACKS        programs that this machine was made without: that one of them is missing fails no test
+//	CORRAL_TEST_PHASE   unit: tests that need more than a user's rights and a compiler are skipped, see scripts/test
+//	CORRAL_TEST_SOAK    1: loops run in full, see Scale
+//	CORRAL_TEST_SLOW    how many times slower than others this machine is: stretches waits, shortens loops
+//	CORRAL_TEST_MACHINE own: no other test runs in this PID, mount and cgroup namespace, see Leaks
+//	CORRAL_BIN          directory of the built programs (default: bin in the root of the module)
 package sandboxtest
 
 import (
@@ -23,6 +30,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Require skips the test unless the machine has all that it needs. With CORRAL_REQUIRE=1 it fails it, unless the test is
@@ -34,11 +44,17 @@ func Require(t testing.TB, needs ...Need) {
 			missing(t, err)
 		}
 	}
+	if Root() == nil && len(needs) > 0 {
+		holdMachine(t, unix.LOCK_SH)
+	}
 }
 
 // missing ends the test.
 func missing(t testing.TB, err error) {
 	t.Helper()
+	if need := machineNeed(""); errors.As(err, &need) {
+		t.Skip(err)
+	}
 	var other otherMachine
 	if os.Getenv("CORRAL_REQUIRE") == "1" && !errors.As(err, &other) {
 		t.Fatalf("needs what is not here (CORRAL_REQUIRE=1): %v", err)
@@ -46,15 +62,46 @@ func missing(t testing.TB, err error) {
 	t.Skip(err)
 }
 
-// Scale divides a count of repetitions by CORRAL_TEST_SCALE, so that a test of ten thousand jobs ends on an emulated
-// machine, too. The result is at least 1.
+// Repetitions of a loop that `make soak` runs in full: `make test` runs one in testShare of them, unit tests that are to be
+// quick (-short) one in shortShare.
+const (
+	testShare  = 5
+	shortShare = 20
+)
+
+// Scale returns how many of the n repetitions of a test are run: all with CORRAL_TEST_SOAK=1, else a share of them, and of
+// that a share on a slow machine. The result is at least 1.
 func Scale(n int) int {
-	return max(1, n/scale())
+	share := testShare
+	switch {
+	case Soak():
+		share = 1
+	case testing.Short():
+		share = shortShare
+	}
+	return max(1, n/(share*slowness()))
 }
 
-// scale is CORRAL_TEST_SCALE, 1 where that is unset or no positive number.
-func scale() int {
-	n, err := strconv.Atoi(os.Getenv("CORRAL_TEST_SCALE"))
+// Soak reports whether tests run in full: each edge of each runtime, not one of each kind.
+func Soak() bool { return os.Getenv("CORRAL_TEST_SOAK") == "1" }
+
+// OneGoroutine leaves a test to the run without the race detector, which would see one goroutine and take ten times as
+// long. It is for tests that take a second and more.
+func OneGoroutine(t testing.TB) {
+	t.Helper()
+	if err := machine("no race detector"); raced && err != nil {
+		t.Skip(err)
+	}
+}
+
+// Slow stretches a wait on a machine that is known to be slow. Waits are for what never comes, so they are bounded there.
+func Slow(d time.Duration) time.Duration {
+	return min(d*time.Duration(slowness()), max(d, 2*time.Minute))
+}
+
+// slowness is CORRAL_TEST_SLOW, 1 where that is unset or no positive number.
+func slowness() int {
+	n, err := strconv.Atoi(os.Getenv("CORRAL_TEST_SLOW"))
 	if err != nil || n < 1 {
 		return 1
 	}
@@ -65,6 +112,9 @@ func scale() int {
 // than its source is the Makefile's concern.
 func Bin(t testing.TB, name string) string {
 	t.Helper()
+	if err := machine("the built programs"); err != nil {
+		t.Skip(err)
+	}
 	dir := os.Getenv("CORRAL_BIN")
 	if dir == "" {
 		dir = filepath.Join(ModuleRoot(t), "bin")

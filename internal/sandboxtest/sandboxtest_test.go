@@ -27,6 +27,11 @@ func (r *recorder) Skip(args ...any) {
 	runtime.Goexit()
 }
 
+func (r *recorder) Fatal(args ...any) {
+	r.ended = "fatal: " + fmt.Sprint(args...)
+	runtime.Goexit()
+}
+
 func (r *recorder) Fatalf(format string, args ...any) {
 	r.ended = "fatal: " + fmt.Sprintf(format, args...)
 	runtime.Goexit()
@@ -83,6 +88,7 @@ func TestLacks(t *testing.T) {
 }
 
 func TestNeeds(t *testing.T) {
+	t.Setenv("CORRAL_TEST_PHASE", "")
 	for _, tt := range []struct {
 		name string
 		need Need
@@ -114,19 +120,60 @@ func TestNeeds(t *testing.T) {
 
 func TestScale(t *testing.T) {
 	for _, tt := range []struct {
-		env     string
-		n, want int
+		soak, slow string
+		n, want    int
 	}{
-		{"", 100, 100}, {"20", 100, 5}, {"20", 7, 1}, {"0", 7, 7}, {"-3", 7, 7}, {"x", 7, 7}, {"2", 0, 1},
+		{"1", "", 100, 100},
+		{"1", "20", 100, 5},
+		{"1", "20", 7, 1},
+		{"1", "0", 7, 7},
+		{"1", "-3", 7, 7},
+		{"1", "x", 7, 7},
+		{"1", "2", 0, 1},
+		{"", "", 400, 400 / testShare},
+		{"", "", 2, 1},
+		{"0", "4", 400, 400 / testShare / 4},
 	} {
-		t.Setenv("CORRAL_TEST_SCALE", tt.env)
-		if got := Scale(tt.n); got != tt.want {
-			t.Errorf("scale %q of %d: %d, want %d", tt.env, tt.n, got, tt.want)
+		t.Setenv("CORRAL_TEST_SOAK", tt.soak)
+		t.Setenv("CORRAL_TEST_SLOW", tt.slow)
+		want := tt.want
+		if testing.Short() && tt.soak != "1" {
+			want = max(1, tt.n/(shortShare*slowness()))
+		}
+		if got := Scale(tt.n); got != want {
+			t.Errorf("soak %q, slow %q: %d of %d, want %d", tt.soak, tt.slow, got, tt.n, want)
+		}
+	}
+	t.Setenv("CORRAL_TEST_SLOW", "10")
+	for d, want := range map[time.Duration]time.Duration{time.Second: 10 * time.Second, time.Minute: 2 * time.Minute, time.Hour: time.Hour} {
+		if got := Slow(d); got != want {
+			t.Errorf("%v on a slow machine: %v, want %v", d, got, want)
 		}
 	}
 }
 
+// TestUnitPhase: what needs the machine is left out, whatever is required, and what needs a program is not.
+func TestUnitPhase(t *testing.T) {
+	t.Setenv("CORRAL_REQUIRE", "1")
+	t.Setenv("CORRAL_TEST_PHASE", "unit")
+	for name, needs := range map[string]Need{
+		"root": Root, "cgroups": CgroupKill, "user namespaces": UserNamespaces, "Landlock": Landlock,
+		"the file system proc": FileSystem("proc"), "a release of the kernel": Kernel(3, 10),
+	} {
+		if got, want := record(t, func(tb testing.TB) { Require(tb, needs) }), "skip: not a unit test: needs "+name; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if got := record(t, func(tb testing.TB) { Bin(tb, "corral") }); got != "skip: not a unit test: needs the built programs" {
+		t.Errorf("Bin: %q", got)
+	}
+	if got := record(t, func(tb testing.TB) { Require(tb, Program("sh")) }); got != "" {
+		t.Errorf("a program: %q", got)
+	}
+}
+
 func TestBin(t *testing.T) {
+	t.Setenv("CORRAL_TEST_PHASE", "")
 	dir := t.TempDir()
 	t.Setenv("CORRAL_BIN", dir)
 	t.Setenv("CORRAL_REQUIRE", "1")

@@ -14,11 +14,6 @@ func RequireJails(t testing.TB, more ...Need) {
 	Require(t, append([]Need{Root, Cgroups, CgroupKill, UserNamespaces}, more...)...)
 }
 
-// Slow stretches a wait on a machine that is known to be slow. Waits are for what never comes, so they are bounded there.
-func Slow(d time.Duration) time.Duration {
-	return min(d*time.Duration(1000/Scale(1000)), max(d, 2*time.Minute))
-}
-
 // Eventually polls until ok, at most for d on an ordinary machine.
 func Eventually(t testing.TB, d time.Duration, what string, ok func() bool) {
 	t.Helper()

@@ -45,7 +45,7 @@ var errGone = errors.New("the server is gone")
 // agent starts a server for the configuration, in a process group of its own.
 func (h *host) agent(t *testing.T, config string, wrapper ...string) *agent {
 	t.Helper()
-	command := append(wrapper, h.asAlice("mcp", "--supervisor", h.socket, "--config", config)...)
+	command := append(wrapper, h.asAlice("mcp", "--supervisor", h.daemon.Socket, "--config", config)...)
 	a := &agent{cmd: exec.Command(command[0], command[1:]...), waiting: map[int]chan<- outcome{}, ended: make(chan struct{})}
 	for name, value := range h.env() {
 		a.cmd.Env = append(a.cmd.Env, name+"="+value)

@@ -98,7 +98,7 @@ type record struct {
 func (h *host) records(t *testing.T) []record {
 	t.Helper()
 	// The supervisor may see another file system there.
-	dir := filepath.Join(fmt.Sprintf("/proc/%d/root", h.daemon.Process.Pid), h.lib, "audit")
+	dir := filepath.Join(fmt.Sprintf("/proc/%d/root", h.daemon.PID()), h.daemon.State, "audit")
 	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no audit log in %s: %v", dir, err)
@@ -140,8 +140,8 @@ func (h *host) audited(t *testing.T) {
 		}
 		return len(open) == 0
 	})
-	out, err := exec.Command("nsenter", "--mount", fmt.Sprintf("--target=%d", h.daemon.Process.Pid),
-		sandboxtest.Bin(t, "corral"), "audit", "verify", "--state", h.lib).CombinedOutput()
+	out, err := exec.Command("nsenter", "--mount", fmt.Sprintf("--target=%d", h.daemon.PID()),
+		sandboxtest.Bin(t, "corral"), "audit", "verify", "--state", h.daemon.State).CombinedOutput()
 	if err != nil {
 		t.Errorf("audit verify: %v: %s", err, out)
 	}
@@ -163,11 +163,7 @@ func TestKilled(t *testing.T) {
 	}{
 		{"client", func(_ *testing.T, _ *host, l *load) { l.agents[0].vanish() }, notOfFirst},
 		{"corral", func(_ *testing.T, _ *host, l *load) { _ = l.agents[0].cmd.Process.Kill() }, notOfFirst},
-		{"corrald", func(t *testing.T, h *host, _ *load) {
-			if err := h.daemon.Process.Kill(); err != nil {
-				t.Error(err)
-			}
-		}, func(string) bool { return false }},
+		{"corrald", func(_ *testing.T, h *host, _ *load) { h.daemon.Kill() }, func(string) bool { return false }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -179,8 +175,7 @@ func TestKilled(t *testing.T) {
 			t.Logf("killed after %d answers", after)
 			l.run(calls, after, func() { tt.strike(t, h, l) })
 			if tt.name == "corrald" {
-				_ = h.daemon.Wait()
-				h.supervise(t)
+				h.daemon.Start(t)
 			}
 			for word, o := range l.outcomes {
 				if tt.spared(word) && (o.err != nil || o.Status != "success") {
@@ -251,8 +246,9 @@ func TestArtifactsFull(t *testing.T) {
 // all goes on.
 func TestAuditFull(t *testing.T) {
 	h := newHost(t)
-	h.stop(t)
-	h.supervise(t, small(h.lib, "256k", 0)...)
+	h.daemon.Stop(t)
+	h.daemon.Wrapper = small(h.daemon.State, "256k", 0)
+	h.daemon.Start(t)
 	config := h.busy(t)
 	a := h.agent(t, config)
 	ran, refused := 0, 0
@@ -283,8 +279,8 @@ func TestAuditFull(t *testing.T) {
 	if finished != ran {
 		t.Errorf("%d ran, %d have their end in the log", ran, finished)
 	}
-	if out, err := exec.Command("nsenter", "--mount", fmt.Sprintf("--target=%d", h.daemon.Process.Pid),
-		"mount", "-o", "remount,size=16m", h.lib).CombinedOutput(); err != nil {
+	if out, err := exec.Command("nsenter", "--mount", fmt.Sprintf("--target=%d", h.daemon.PID()),
+		"mount", "-o", "remount,size=16m", h.daemon.State).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if o := a.shell("echo again"); o.err != nil || o.Status != "success" {

@@ -166,7 +166,7 @@ func TestStdio(t *testing.T) {
 			h := newHost(t)
 			servers := map[string]endpoint{}
 			for name, file := range h.configurations(t, "") {
-				command := h.asAlice(append([]string{"mcp", "--supervisor", h.socket, "--config", file}, options(name)...)...)
+				command := h.asAlice(append([]string{"mcp", "--supervisor", h.daemon.Socket, "--config", file}, options(name)...)...)
 				servers[name] = endpoint{Command: command[0], Args: command[1:], Env: h.env(), Cwd: h.repo}
 			}
 			node(t, "drive.mjs", map[string]any{
@@ -208,7 +208,7 @@ func TestSnippets(t *testing.T) {
 	for name, value := range h.env() {
 		script += fmt.Sprintf(" '%s=%s'", name, value)
 	}
-	for _, word := range append(command, "mcp", "--supervisor", h.socket) {
+	for _, word := range append(command, "mcp", "--supervisor", h.daemon.Socket) {
 		script += fmt.Sprintf(" '%s'", word)
 	}
 	if err := os.WriteFile(wrapper, []byte(script+` "$@"`+"\n"), 0o755); err != nil {

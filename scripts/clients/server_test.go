@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -25,40 +24,26 @@ import (
 // alice is a user that the host knows nothing of.
 const alice = 61236
 
-var serial atomic.Uint32
+// TestMain hides the machine's own corral, whose configuration front-ends would read.
+func TestMain(m *testing.M) { os.Exit(sandboxtest.WithoutInstallation(m)) }
 
 // A host is a supervisor, and what it takes to start front-ends of alice's.
 type host struct {
-	top      string // a directory that every user can reach
-	bin      string // the programs, where alice can execute them
-	repo     string // alice's
-	state    string // XDG_STATE_HOME, alice's
-	lib      string // the supervisor's state, root's
-	socket   string
-	instance string
-	daemon   *exec.Cmd
+	top    string // a directory that every user can reach
+	bin    string // the programs, where alice can execute them
+	repo   string // alice's
+	state  string // XDG_STATE_HOME, alice's
+	daemon *sandboxtest.Supervisor
 }
 
 // newHost starts a supervisor. It ends with the test, and leaves nothing.
 func newHost(t *testing.T) *host {
 	t.Helper()
 	sandboxtest.RequireJails(t, sandboxtest.Program("setpriv"))
-	top, err := os.MkdirTemp("", "corral-clients-") //nolint:usetesting // t.TempDir() lies in a directory that only root enters
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(top); err != nil {
-			t.Error(err)
-		}
-	})
-	h := &host{
-		top: top, bin: filepath.Join(top, "bin"), repo: filepath.Join(top, "app"), state: filepath.Join(top, "state"),
-		lib: filepath.Join(top, "lib"), socket: filepath.Join(top, "socket"),
-		instance: fmt.Sprintf("clients-%d-%d", os.Getpid(), serial.Add(1)),
-	}
-	err = errors.Join(os.Chmod(top, 0o755), os.Mkdir(h.bin, 0o755), os.Mkdir(h.repo, 0o755), os.Mkdir(h.state, 0o700),
-		os.Mkdir(h.lib, 0o755), os.Chown(h.repo, alice, alice), os.Chown(h.state, alice, alice))
+	top := sandboxtest.OpenDir(t)
+	h := &host{top: top, bin: filepath.Join(top, "bin"), repo: filepath.Join(top, "app"), state: filepath.Join(top, "state")}
+	err := errors.Join(os.Mkdir(h.bin, 0o755), os.Mkdir(h.repo, 0o755), os.Mkdir(h.state, 0o700),
+		os.Chown(h.repo, alice, alice), os.Chown(h.state, alice, alice))
 	for _, name := range []string{"corral", "corral-front"} {
 		b, readErr := os.ReadFile(sandboxtest.Bin(t, name))
 		err = errors.Join(err, readErr, os.WriteFile(filepath.Join(h.bin, name), b, 0o755))
@@ -66,49 +51,8 @@ func newHost(t *testing.T) *host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.supervise(t)
-	t.Cleanup(func() { h.stop(t) })
+	h.daemon = sandboxtest.Daemon(t, sandboxtest.DaemonOptions{Everyone: true})
 	return h
-}
-
-// supervise starts the supervisor, and waits until it serves alice.
-func (h *host) supervise(t *testing.T, wrapper ...string) {
-	t.Helper()
-	command := append(wrapper, sandboxtest.Bin(t, "corrald"), "--instance", h.instance, "--socket", h.socket, "--state", h.lib)
-	h.daemon = exec.Command(command[0], command[1:]...)
-	h.daemon.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
-	h.daemon.Stderr = t.Output()
-	h.daemon.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := h.daemon.Start(); err != nil {
-		t.Fatal(err)
-	}
-	// The socket is given to alice when it is there; a test's user is in no group.
-	sandboxtest.Eventually(t, time.Minute, "the supervisor serves", func() bool {
-		c, err := net.Dial("unixpacket", h.socket)
-		if err != nil {
-			return false
-		}
-		c.Close()
-		return os.Chmod(h.socket, 0o666) == nil
-	})
-}
-
-// stop ends the supervisor as a service manager does.
-func (h *host) stop(t *testing.T) {
-	t.Helper()
-	_ = h.daemon.Process.Signal(syscall.SIGTERM)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = h.daemon.Wait()
-	}()
-	select {
-	case <-done:
-	case <-time.After(sandboxtest.Slow(time.Minute)):
-		t.Error("SIGTERM has not ended the supervisor")
-		_ = h.daemon.Process.Kill()
-		<-done
-	}
 }
 
 // asAlice is the command that runs corral as her, for others to start.
@@ -140,36 +84,22 @@ func (h *host) configure(t *testing.T, name, sections string) string {
 func (h *host) listen(t *testing.T, config string, args ...string) string {
 	t.Helper()
 	address := freeAddress(t)
-	command := h.asAlice(append([]string{"serve", "--listen", address, "--supervisor", h.socket, "--config", config}, args...)...)
+	command := h.asAlice(append([]string{"serve", "--listen", address, "--supervisor", h.daemon.Socket, "--config", config}, args...)...)
 	cmd := exec.Command(command[0], command[1:]...)
 	for name, value := range h.env() {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
-	cmd.Stderr = t.Output()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = cmd.Wait()
-	}()
+	p := sandboxtest.Start(t, cmd)
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		select {
-		case <-ended:
-		case <-time.After(sandboxtest.Slow(30 * time.Second)):
+		if !p.EndsWithin(30 * time.Second) {
 			t.Error("SIGTERM has not ended corral serve")
-			_ = cmd.Process.Kill()
-			<-ended
 		}
 	})
 	sandboxtest.Eventually(t, time.Minute, "corral serve listens", func() bool {
-		select {
-		case <-ended:
+		if p.EndsWithin(0) {
 			t.Fatal("corral serve has ended")
-		default:
 		}
 		c, err := net.Dial("tcp", address)
 		if err == nil {

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"corral/config"
+	"corral/index"
+	"corral/internal/sandboxtest"
+	"corral/internal/sandboxtest/scripttest"
+)
+
+// TestScripts plays the command lines in testdata/script that need no supervisor.
+func TestScripts(t *testing.T) {
+	scripttest.Run(t, scripttest.Suite{
+		Dir: "testdata/script",
+		Files: map[string]string{
+			"example.yaml": config.Example, "help-policy": policyHelp, "help-changes": changesHelp, "help-index": indexHelp,
+		},
+		Commands: map[string]scripttest.Command{
+			// audit-log DIR makes a state directory whose log has a few jobs, and HASH of its last record.
+			"audit-log": func(t testing.TB, dir string, args []string) []string {
+				state := filepath.Join(dir, args[0])
+				if err := os.Mkdir(state, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				newAudit(t, state)
+				return []string{"HASH=" + auditReport(t, state).Hash}
+			},
+			// keep-output DIR FILE FILE stores both as the output of one job in a directory of state, under HANDLE.
+			"keep-output": func(t testing.TB, dir string, args []string) []string {
+				state := filepath.Join(dir, args[0])
+				if err := os.Mkdir(state, 0o700); err != nil {
+					t.Fatal(err)
+				}
+				return []string{"HANDLE=" + keep(t, state, string(read(t, filepath.Join(dir, args[1]))), string(read(t, filepath.Join(dir, args[2]))))}
+			},
+			// index-text DIR CLIENT TEXT indexes a line in a directory of state, in the repository app.
+			"index-text": func(t testing.TB, dir string, args []string) []string {
+				learn(t, filepath.Join(dir, args[0]), index.Base{Repo: "app", Principal: args[1]}, args[2]+"\n")
+				return nil
+			},
+		},
+	})
+}
+
+// TestScriptsInJails plays those of testdata/jails, with a supervisor that serves all of them: SOCKET is where, STATE is its
+// state directory.
+func TestScriptsInJails(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	d := daemon(t)
+	scripttest.Run(t, scripttest.Suite{Dir: "testdata/jails", Env: []string{"SOCKET=" + d.Socket, "STATE=" + d.State}})
+}

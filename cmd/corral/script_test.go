@@ -1,0 +1,20 @@
+package main
+
+import (
+	"testing"
+
+	"corral/internal/sandboxtest"
+	"corral/internal/sandboxtest/scripttest"
+)
+
+// TestScripts plays the command lines in testdata/script. SOCKET is a supervisor's that serves all of them.
+func TestScripts(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	scripttest.Run(t, scripttest.Suite{
+		Dir: "testdata/script",
+		Env: []string{"SOCKET=" + serve(t).Socket},
+		Files: map[string]string{
+			"usage": usage, "usage-run": runUsage, "usage-ps": psUsage, "usage-session": sessionUsage,
+		},
+	})
+}

@@ -1,0 +1,16 @@
+package scripttest
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestCommands(t *testing.T) {
+	t.Setenv("CORRAL_STRANGER", "1") // which no script may see
+	Run(t, Suite{
+		Dir: "testdata", Env: []string{"SUITE=has it"}, Files: map[string]string{"text": "of the suite\n"},
+		Commands: map[string]Command{"greet": func(_ testing.TB, dir string, args []string) []string {
+			return []string{"GREETING=" + strings.Join(args, " ") + " in " + dir}
+		}},
+	})
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// reported feeds events to a report and returns what it wrote and whether it found all well.
+func reported(t *testing.T, mode string, lines ...string) (out string, well bool) {
+	t.Helper()
+	var b bytes.Buffer
+	r := &runner{options: &options{mode: mode}}
+	r.report = newReport(&b, r.options)
+	r.report.begin("corral/a", 1)
+	r.events(strings.NewReader(strings.Join(lines, "\n")), "unit", func(event, string) {})
+	r.report.end("corral/a")
+	well = r.report.finish()
+	return b.String(), well
+}
+
+// line is an event of package a.
+func line(action, test, output string, seconds float64) string {
+	b, _ := json.Marshal(event{Action: action, Package: "corral/a", Test: test, Output: output, Elapsed: seconds})
+	return string(b)
+}
+
+func TestReport(t *testing.T) {
+	const reason = "    a_test.go:7: Linux 9.9, not 6.1\n"
+	tests := []struct {
+		name  string
+		mode  string
+		lines []string
+		well  bool
+		want  []string // parts
+		never string   // no part
+	}{
+		{
+			"passed", "all",
+			[]string{line("output", "TestX", "=== RUN   TestX\n", 0), line("pass", "TestX", "", 1.5), line("pass", "", "", 2)},
+			true,
+			[]string{"ok    a ", "1 passed   0 failed   0 skipped     2.0 s, CPU    0.0 s", "1.5 s  a.TestX", "\n1 passed, 0 failed, 0 skipped in "},
+			"RUN",
+		},
+		{
+			"failed", "all",
+			[]string{
+				line("output", "TestX/one", "    a_test.go:3: wrong\n", 0), line("output", "TestX/two", "    a_test.go:9: fine\n", 0),
+				line("fail", "TestX/one", "", 0), line("pass", "TestX/two", "", 0), line("fail", "TestX", "", 0), line("fail", "", "", 0),
+			},
+			false,
+			[]string{
+				"---- FAIL a.TestX/one (unit", "a_test.go:3: wrong", "sudo make test PKG=./a RUN='^TestX$/^one$'", "FAIL  a ",
+				"how to run each alone:\n  sudo make test PKG=./a RUN='^TestX$'\n", "\n0 passed, 1 failed",
+			},
+			"fine",
+		},
+		{
+			"failed as a unit test", "unit",
+			[]string{line("fail", "TestX", "", 0)},
+			false,
+			[]string{"make test-unit PKG=./a RUN='^TestX$'"},
+			"sudo",
+		},
+		{
+			"the process failed", "all",
+			[]string{line("output", "", "left on the machine: process 7\n", 0), line("fail", "", "", 0)},
+			false,
+			[]string{"---- FAIL a (unit", "left on the machine: process 7", "  sudo make test PKG=./a\n"},
+			"RUN",
+		},
+		{
+			"skipped", "all",
+			[]string{line("output", "TestX", reason, 0), line("skip", "TestX", "", 0)},
+			true,
+			[]string{"skipped:\n  Linux 9.9, not 6.1: a.TestX\n", "0 passed, 0 failed, 1 skipped"},
+			"alone",
+		},
+		{
+			"left to machine tests", "all",
+			[]string{line("output", "TestX", "    a_test.go:7: not a unit test: needs root\n", 0), line("skip", "TestX", "", 0)},
+			true,
+			[]string{"0 passed, 0 failed, 0 skipped"},
+			"skipped:\n",
+		},
+		{
+			"not an event", "all",
+			[]string{"# corral/a", line("output", "", "FAIL\tcorral/a [build failed]\n", 0), line("fail", "", "", 0)},
+			false,
+			[]string{"build failed"},
+			"RUN",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			out, well := reported(t, tt.mode, tt.lines...)
+			if well != tt.well {
+				t.Errorf("all is well: %t", well)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("no %q in\n%s", want, out)
+				}
+			}
+			if strings.Contains(out, tt.never) {
+				t.Errorf("%q in\n%s", tt.never, out)
+			}
+		})
+	}
+}
+
+// TestPackageLine: a package has its line after the last piece of its work, not before.
+func TestPackageLine(t *testing.T) {
+	var b bytes.Buffer
+	r := newReport(&b, &options{})
+	r.begin("corral/a", 1)
+	r.begin("corral/a", 2)
+	for range 2 {
+		r.end("corral/a")
+	}
+	if b.Len() > 0 {
+		t.Errorf("too early: %s", b.String())
+	}
+	r.end("corral/a")
+	if got := strings.Count(b.String(), "\n"); got != 1 {
+		t.Errorf("%d lines: %s", got, b.String())
+	}
+}
+
+func TestParse(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                "",
+		"unit":            "",
+		"soak -jobs 3":    "",
+		"fast":            "unit, all or soak",
+		"all -run (":      "-run: error parsing regexp",
+		"all -jobs 0":     "less than 1",
+		"all ./isolate":   `unexpected argument "./isolate"`,
+		"all -pkg ./a -x": "flag provided but not defined",
+	} {
+		_, err := parse(strings.Fields(args))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", args, err, want)
+		}
+	}
+}

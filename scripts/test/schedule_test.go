@@ -1,0 +1,151 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// TestDivide: every test is in one batch, long ones alone and first, short ones together.
+func TestDivide(t *testing.T) {
+	p := testPackage{path: "corral/a"}
+	tm := &times{seconds: map[string]float64{"a.TestLong": 30, "a.TestHalf": batchSeconds / 2, "a.TestOtherHalf": batchSeconds / 2}}
+	tests := []string{"TestShort1", "TestHalf", "TestShort2", "TestLong", "TestOtherHalf"}
+	var got []string
+	for _, b := range tm.divide(p, tests) {
+		got = append(got, strings.Join(b.tests, " "))
+	}
+	if want := []string{"TestLong", "TestHalf TestOtherHalf", "TestShort1 TestShort2"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if list := tm.divide(p, nil); len(list) > 0 {
+		t.Errorf("batches of nothing: %v", list)
+	}
+}
+
+func TestTimesAreKept(t *testing.T) {
+	dir := t.TempDir()
+	p := testPackage{path: "corral/a"}
+	tm := loadTimes(dir)
+	tm.add(p, "TestX", 7)
+	tm.save()
+	if got := loadTimes(dir).of(p, "TestX"); got != 7 {
+		t.Errorf("%v", got)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "times.json"), []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := loadTimes(dir).of(p, "TestX"); got != usualSeconds {
+		t.Errorf("of a broken file: %v", got)
+	}
+}
+
+// TestQueue: as many at a time as may, the longest of those that wait first, and what runs may add more.
+func TestQueue(t *testing.T) {
+	q := newQueue(2)
+	var mu sync.Mutex
+	var order []string
+	most, now := 0, 0
+	hold := make(chan struct{})
+	work := func(wait bool) func(batch) {
+		return func(b batch) {
+			mu.Lock()
+			order = append(order, b.pkg.path)
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			if wait {
+				<-hold
+			}
+			mu.Lock()
+			now--
+			mu.Unlock()
+		}
+	}
+	q.add(batch{pkg: testPackage{path: "first"}}, work(true))
+	q.add(batch{pkg: testPackage{path: "second"}}, work(true))
+	q.add(batch{pkg: testPackage{path: "short"}, weight: 1}, work(false))
+	q.add(batch{pkg: testPackage{path: "long"}, weight: 9}, func(b batch) {
+		work(false)(b)
+		q.add(batch{pkg: testPackage{path: "added"}, weight: 5}, work(false))
+	})
+	hold <- struct{}{} // one is free: what waits runs one after the other
+	for {
+		mu.Lock()
+		n := len(order)
+		mu.Unlock()
+		if n == 5 {
+			break
+		}
+	}
+	close(hold)
+	q.wait()
+	order = slices.DeleteFunc(order, func(name string) bool { return name == "first" || name == "second" })
+	if want := []string{"long", "added", "short"}; !slices.Equal(order, want) || most > 2 {
+		t.Errorf("%q, %d at a time", order, most)
+	}
+}
+
+// TestPackages: the binaries of packages have names of their own, and the lists of packages agree with the module.
+func TestPackages(t *testing.T) {
+	list, err := listPackages(t.Context(), []string{"corral/..."})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, p := range list {
+		if names[p.binary()] {
+			t.Errorf("two packages have the binary %s", p.binary())
+		}
+		names[p.binary()] = true
+	}
+	for _, w := range withoutRace {
+		if !slices.ContainsFunc(list, func(p testPackage) bool { return p.short() == w.tree || strings.HasPrefix(p.short(), w.tree+"/") }) {
+			t.Errorf("%s, said to be without races, has no tests", w.tree)
+		}
+		if w.reason == "" {
+			t.Errorf("%s is not looked at for races without a reason", w.tree)
+		}
+	}
+	for line := range strings.Lines(usualTimes) {
+		name, _, _ := strings.Cut(line, " ")
+		pkg, _, _ := strings.Cut(name, ".")
+		if !slices.ContainsFunc(list, func(p testPackage) bool { return p.short() == pkg }) {
+			t.Errorf("times.txt has %s", name)
+		}
+	}
+}
+
+func TestProfiles(t *testing.T) {
+	dir := t.TempDir()
+	var p profiles
+	for name, text := range map[string]string{
+		"one": "mode: atomic\ncorral/a/x.go:1.1,2.2 3 0\ncorral/a/x.go:3.1,4.2 1 5\n",
+		"two": "mode: atomic\ncorral/a/x.go:1.1,2.2 3 2\ncorral/b/y.go:1.1,2.2 1 0\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.add(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.add(filepath.Join(dir, "none")); err != nil {
+		t.Error(err)
+	}
+	var out strings.Builder
+	sum := filepath.Join(dir, "sum")
+	if err := p.write(sum, &out); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "100.0 %  a\n") || !strings.Contains(out.String(), "0.0 %  b\n") {
+		t.Error(out.String())
+	}
+	want := "mode: set\ncorral/a/x.go:1.1,2.2 3 1\ncorral/a/x.go:3.1,4.2 1 1\ncorral/b/y.go:1.1,2.2 1 0\n"
+	if b, err := os.ReadFile(sum); err != nil || string(b) != want {
+		t.Errorf("%s, %v", b, err)
+	}
+}
