@@ -28,8 +28,8 @@ STUB        := $(if $(STUB_SRC),corral-stub)
 SHELL_SCRIPTS = $(shell grep -rlE '^\#!.*\b(ba|da|)sh\b' scripts .ci)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-vm check check-fmt vet lint shellcheck bench bench-parts fuzz fmt install uninstall clean help \
-	setup-build FORCE
+.PHONY: build demo test test-unit test-setup test-vm cover soak check check-fmt vet lint shellcheck bench bench-parts fuzz \
+	fmt install uninstall clean help setup-build setup-vm FORCE
 
 build: setup-build $(addprefix bin/,$(PROGRAMS) $(STUB)) ## the programs, into bin/
 
@@ -52,18 +52,32 @@ FORCE:
 demo: build ## show what it does, on this machine
 	scripts/demo
 
-# One package after the other (-p 1): root tests look at the machine's cgroups, mounts and processes.
-test: ## all tests, as root: here, then in a guest with pure cgroup v2
-	@[ "$$(id -u)" = 0 ] || { echo 'run as root: make test installs packages and runs root tests' >&2; exit 1; }
+# A choice of tests, as in `make test PKG=./isolate RUN=TestLayers`. A choice is not run in the guest.
+PKG ?=
+RUN ?=
+CHOICE = $(if $(PKG),-pkg '$(PKG)') $(if $(RUN),-run '$(RUN)')
+
+test: test-setup setup-vm build ## all tests, as root: here, and in a guest with pure cgroup v2; PKG=./isolate RUN=TestX for some
+	$(GO) run -tags '$(TAGS)' ./scripts/test all $(if $(strip $(CHOICE)),$(CHOICE),-guest)
+
+test-unit: ## tests that need neither root nor programs nor a kernel's feature, as any user, in a minute; PKG, RUN
+	$(GO) run -tags '$(TAGS)' ./scripts/test unit $(CHOICE)
+
+test-setup:
+	@[ "$$(id -u)" = 0 ] || { echo 'run as root: make test installs packages and runs root tests; make test-unit does not' >&2; exit 1; }
 	scripts/setup test
 	scripts/setup-clients
-	$(MAKE) build
-	CORRAL_REQUIRE=1 CGO_ENABLED=1 $(GO) test -race -tags '$(TAGS)' -count=1 -p 1 -timeout 20m ./...
-	$(MAKE) test-vm
 
-test-vm: ## the root tests in a guest with pure cgroup v2 (scripts/test-vm has options)
+setup-vm:
 	@. /etc/os-release; [ "$$ID" != debian ] || scripts/setup vm
-	@$(MAKE) build
+
+cover: test-setup build ## line coverage of each package by all of its tests, as root, into coverage.out
+	$(GO) run -tags '$(TAGS)' ./scripts/test all $(CHOICE) -cover coverage.out
+
+soak: test-setup setup-vm build ## everything in full, for hours, as root; continues where it was stopped (scripts/soak has options)
+	scripts/soak
+
+test-vm: setup-vm build ## the root tests in a guest with pure cgroup v2 (scripts/test-vm has options)
 	scripts/test-vm
 
 check: check-fmt vet lint shellcheck ## format, vet and lint

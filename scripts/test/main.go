@@ -1,0 +1,134 @@
+// Command test runs the tests of the module: `make test`, `make test-unit` and `make soak` are this program.
+//
+// A test is a unit test unless it asks package sandboxtest for something of the machine (root, cgroups, a feature of the
+// kernel, the built programs); then it is a machine test. Nothing else tells the two apart, so a test is never in none of
+// them: the unit run executes every test function, and those that skip themselves because they need the machine are what
+// the machine run executes.
+//
+//	test unit             unit tests alone, as any user, with -short
+//	test [all]            unit tests, with the race detector where goroutines are the test's own; then machine tests as root
+//	test soak             the same with every loop in full, and all machine tests with the race detector
+//
+// As root each test process has a machine of its own as far as tests can tell: see machine.go. That is why machine tests
+// of one package can run side by side, though many of them look at all mounts, processes and cgroups there are.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// options are what the command line says.
+type options struct {
+	mode     string // unit, all, soak
+	packages []string
+	run      string        // a regular expression for names of tests, "" for all
+	jobs     int           // test processes side by side
+	cover    string        // file for the coverage of all packages, "" for none
+	guest    bool          // run scripts/test-vm beside the last machine tests
+	timeout  time.Duration // of one test process
+	cache    string        // directory for test binaries and the times of tests
+}
+
+func main() {
+	switch {
+	case len(os.Args) > 1 && os.Args[1] == enterCommand:
+		os.Exit(enter(os.Args[2:]))
+	case len(os.Args) > 1 && os.Args[1] == insideCommand:
+		os.Exit(inside(os.Args[2:]))
+	}
+	// A signal ends the test processes first: what they have made is cleared by those that made it.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case errors.Is(err, errFailed):
+		os.Exit(1)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "test:", err)
+		os.Exit(2)
+	}
+}
+
+// errFailed says that tests failed, which has been reported.
+var errFailed = errors.New("tests failed")
+
+func parse(args []string) (*options, error) {
+	o := &options{mode: "all"}
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		o.mode, args = args[0], args[1:]
+	}
+	if o.mode != "unit" && o.mode != "all" && o.mode != "soak" {
+		return nil, fmt.Errorf("%q is not a kind of run: unit, all or soak", o.mode)
+	}
+	flags := flag.NewFlagSet("test", flag.ContinueOnError)
+	pkg := flags.String("pkg", "./...", "packages, separated by spaces")
+	flags.StringVar(&o.run, "run", "", "run the tests alone whose names match this regular expression")
+	flags.IntVar(&o.jobs, "jobs", 2*runtime.NumCPU(), "test processes side by side")
+	flags.StringVar(&o.cover, "cover", "", "write a coverage profile of all packages to this file; without the race detector")
+	flags.BoolVar(&o.guest, "guest", false, "run scripts/test-vm too, beside the machine tests")
+	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "limit for one test process")
+	flags.StringVar(&o.cache, "cache", ".cache/test", "directory for test binaries and for how long tests took")
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	if flags.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if _, err := regexp.Compile(o.run); err != nil {
+		return nil, fmt.Errorf("-run: %w", err)
+	}
+	if o.jobs < 1 {
+		return nil, fmt.Errorf("-jobs: %d is less than 1", o.jobs)
+	}
+	if o.mode == "soak" {
+		o.timeout *= 6
+	}
+	o.packages = strings.Fields(*pkg)
+	var err error
+	o.cache, err = filepath.Abs(o.cache)
+	return o, err
+}
+
+func run(ctx context.Context, args []string) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	root := os.Geteuid() == 0
+	if o.mode != "unit" && !root {
+		return errors.New("not root: machine tests make jails, mounts and cgroups. Run: sudo make test, or make test-unit")
+	}
+	if err := os.MkdirAll(o.cache, 0o755); err != nil {
+		return err
+	}
+	list, err := listPackages(ctx, o.packages)
+	if err != nil {
+		return err
+	}
+	r := &runner{options: o, report: newReport(os.Stdout, o), times: loadTimes(o.cache), root: root && o.mode != "unit"}
+	if r.root {
+		remove, err := makeOwnDirs()
+		if err != nil {
+			return err
+		}
+		defer remove()
+	}
+	err = r.all(ctx, list)
+	r.times.save()
+	if !r.report.finish() && err == nil {
+		err = errFailed
+	}
+	return err
+}

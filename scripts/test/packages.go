@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+const module = "corral"
+
+// tags are those of the build: without seccomp libcontainer is built with no filter at all. The other two have packages net
+// and os/user do without C, as in the static programs: what depends on them is compiled once for programs and tests.
+const tags = "seccomp,netgo,osusergo"
+
+// needsPackage is the package through which a test says that it needs something of the machine.
+const needsPackage = module + "/internal/sandboxtest"
+
+// buildFlags are those of the Makefile, so that one compilation of a package serves programs and tests.
+func buildFlags() []string { return []string{"-trimpath", "-tags", tags} }
+
+// A testPackage is a package that has tests.
+type testPackage struct {
+	path    string // import path
+	dir     string
+	machine bool // it can have machine tests: its tests import sandboxtest
+}
+
+// short returns the import path without the module, "." for its root.
+func (p testPackage) short() string { return strings.TrimPrefix(p.path, module+"/") }
+
+// binary returns the name of the package's test binary: unique among all packages, unlike what `go test -c` chooses.
+func (p testPackage) binary() string { return strings.ReplaceAll(p.short(), "/", ".") + ".test" }
+
+// withoutRace says which packages the race detector has nothing to look at in, and why.
+var withoutRace = []struct{ tree, reason string }{
+	{"cmd", "tests drive the built programs"},
+	{"docs", "tests read pages"},
+	{"image", "tests of archives without goroutines, at a tenth of the speed"},
+	{"lang", "tests run languages in jails"},
+	{"scripts", "tests drive the built programs, and the clients of others"},
+	{"index", "SQLite is Go here, and ten times slower with it: raceToo has the tests in which goroutines meet"},
+	{"index/chunk", "a pure function over text"},
+	{"index/word", "a pure function over text"},
+	{"internal/layers", "reads source"},
+	{"internal/logtest", "generates text"},
+	{"seccomp", "tests are children of one thread that load a filter"},
+	{"starlark", "measures time and memory of an interpreter that has one goroutine"},
+	{"isolate/scan", "one goroutine that reads directories"},
+	{"changes/layer", "one goroutine that reads directories"},
+}
+
+// raceToo are machine tests that run with the race detector, too: the supervisor's goroutines are the test's own where it
+// runs in the test's process. They are those in which several jobs, sessions or connections meet; `test soak` runs all.
+var raceToo = map[string]string{
+	"index":   "^Test(Concurrent|PurgeMeanwhile|Cancelled|Closed|Idle)$",
+	"isolate": "^Test(ManyAtOnce|NoGrowth|Close|Requests|SessionsApart|Pool|Slots|Audit|Alone)",
+}
+
+// raced reports whether the package's unit tests run with the race detector.
+func (p testPackage) raced() bool {
+	return !slices.ContainsFunc(withoutRace, func(w struct{ tree, reason string }) bool {
+		return p.short() == w.tree || strings.HasPrefix(p.short(), w.tree+"/")
+	})
+}
+
+// listPackages returns the packages of the patterns that have tests.
+func listPackages(ctx context.Context, patterns []string) ([]testPackage, error) {
+	args := append([]string{"list", "-tags", tags, "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles,TestImports,XTestImports"}, patterns...)
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w", err)
+	}
+	var list []testPackage
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p struct {
+			ImportPath, Dir                                      string
+			TestGoFiles, XTestGoFiles, TestImports, XTestImports []string
+		}
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("go list: %w", err)
+		}
+		if len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 {
+			machine := slices.Contains(p.TestImports, needsPackage) || slices.Contains(p.XTestImports, needsPackage) || p.ImportPath == needsPackage
+			list = append(list, testPackage{p.ImportPath, p.Dir, machine})
+		}
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("no tests in %s", strings.Join(patterns, " "))
+	}
+	return list, nil
+}

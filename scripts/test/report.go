@@ -1,0 +1,250 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A report says what happened: a line for each package when its last test has ended, what a failed test wrote at once,
+// and a summary.
+type report struct {
+	begun time.Time
+	unit  bool // failed tests are run again as unit tests
+
+	mu       sync.Mutex
+	out      io.Writer
+	packages map[string]*packageReport // guarded by mu
+	output   map[string][]string       // guarded by mu: of tests that run
+	slow     []timed                   // guarded by mu
+	skipped  map[string][]string       // guarded by mu: reason → tests
+	passed   int                       // guarded by mu
+	failures []string                  // guarded by mu: commands that run a failed test again
+}
+
+type packageReport struct {
+	open                    int // pieces of work that have not ended
+	passed, failed, skipped int
+	seconds                 float64
+	cpu                     time.Duration // of its test processes, and of all that they waited for
+	broken                  bool          // a process failed beside its tests
+}
+
+type timed struct {
+	test    string
+	seconds float64
+}
+
+func newReport(out io.Writer, o *options) *report {
+	return &report{
+		begun: time.Now(), unit: o.mode == "unit", out: out,
+		packages: map[string]*packageReport{}, output: map[string][]string{}, skipped: map[string][]string{},
+	}
+}
+
+// printf writes to the output. A run whose output is gone goes on, for its exit code.
+func (r *report) printf(format string, args ...any) {
+	_, _ = fmt.Fprintf(r.out, format, args...)
+}
+
+func short(path string) string { return strings.TrimPrefix(path, module+"/") }
+
+// of returns the report of a package. The caller holds mu.
+func (r *report) of(pkg string) *packageReport {
+	p := r.packages[short(pkg)]
+	if p == nil {
+		p = &packageReport{}
+		r.packages[short(pkg)] = p
+	}
+	return p
+}
+
+// begin says that n more pieces of work on a package have begun.
+func (r *report) begin(pkg string, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.of(pkg).open += n
+}
+
+// end says that a piece of work has ended. After the last one the package has its line.
+func (r *report) end(pkg string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.of(pkg)
+	p.open--
+	if p.open > 0 {
+		return
+	}
+	verdict := "ok"
+	if p.failed > 0 || p.broken {
+		verdict = "FAIL"
+	}
+	r.printf("%-4s  %-26s %4d passed %3d failed %3d skipped %7.1f s, CPU %6.1f s\n",
+		verdict, short(pkg), p.passed, p.failed, p.skipped, p.seconds, p.cpu.Seconds())
+}
+
+// spent notes the time of processors that a batch took.
+func (r *report) spent(b batch, s *os.ProcessState) {
+	if s == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.of(b.pkg.path).cpu += s.UserTime() + s.SystemTime()
+}
+
+// note takes an event. reason is why a test was skipped.
+func (r *report) note(label string, e event, reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := e.Package + " " + e.Test
+	switch e.Action {
+	case "output":
+		if e.Test == "" || !strings.HasPrefix(e.Output, "=== ") {
+			r.output[key] = append(r.output[key], e.Output)
+		}
+		return
+	case "pass", "fail", "skip":
+	default:
+		return
+	}
+	p := r.of(e.Package)
+	written := r.output[key]
+	delete(r.output, key)
+	if e.Test == "" {
+		p.seconds += e.Elapsed
+		if e.Action == "fail" && !r.explained(e.Package) {
+			p.broken = true
+			r.failures = append(r.failures, r.command(e))
+			r.show(label, e, written)
+		}
+		return
+	}
+	top := !strings.Contains(e.Test, "/")
+	switch e.Action {
+	case "fail":
+		if top {
+			p.failed++
+			r.failures = append(r.failures, r.command(e))
+		}
+		r.show(label, e, written)
+	case "skip":
+		if !strings.HasPrefix(reason, notUnit) {
+			r.skipped[reason] = append(r.skipped[reason], short(e.Package)+"."+e.Test)
+			if top {
+				p.skipped++
+			}
+		} else if r.unit && top {
+			p.skipped++
+		}
+	case "pass":
+		if top {
+			p.passed++
+			r.passed++
+			r.slow = append(r.slow, timed{short(e.Package) + "." + e.Test, e.Elapsed})
+		}
+	}
+}
+
+// explained reports whether a failure of the process comes from a test that failed. The caller holds mu.
+func (r *report) explained(pkg string) bool { return r.of(pkg).failed > 0 }
+
+// show prints what a failed test wrote. The caller holds mu.
+func (r *report) show(label string, e event, written []string) {
+	name := short(e.Package)
+	if e.Test != "" {
+		name += "." + e.Test
+	}
+	r.printf("---- FAIL %s (%s, %.1f s)\n%s", name, label, e.Elapsed, strings.Join(written, ""))
+	if len(written) > 0 && !strings.HasSuffix(written[len(written)-1], "\n") {
+		r.printf("\n")
+	}
+	r.printf("     alone: %s\n", r.command(e))
+}
+
+// command runs a test alone.
+func (r *report) command(e event) string {
+	target := "sudo make test"
+	if r.unit {
+		target = "make test-unit"
+	}
+	line := target + " PKG=./" + short(e.Package)
+	if e.Test != "" {
+		line += " RUN='^" + strings.ReplaceAll(e.Test, "/", "$/^") + "$'"
+	}
+	return line
+}
+
+// broken says that a test process could not be run.
+func (r *report) broken(b batch, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.of(b.pkg.path).broken = true
+	r.failures = append(r.failures, "sudo make test PKG=./"+b.pkg.short())
+	r.printf("---- FAIL %s (%s): %v\n", b.pkg.short(), b.phase, err)
+}
+
+// other reports on something that is no package: what it wrote, and how to run it alone.
+func (r *report) other(name, command, written string, err error, took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	verdict := "ok"
+	if err != nil {
+		verdict = "FAIL"
+		r.failures = append(r.failures, "sudo "+command)
+		written += "\n" + err.Error()
+	}
+	for line := range strings.Lines(written) {
+		r.printf("%s: %s", name, line)
+	}
+	r.printf("\n%-4s  %-26s %53.1f s\n", verdict, name, took.Seconds())
+}
+
+func (r *report) failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.failures) > 0
+}
+
+// finish prints the summary and reports whether all is well.
+func (r *report) finish() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	skipped := 0
+	if len(r.skipped) > 0 {
+		r.printf("\nskipped:\n")
+		reasons := make([]string, 0, len(r.skipped))
+		for reason, tests := range r.skipped {
+			reasons = append(reasons, reason)
+			skipped += len(tests)
+		}
+		slices.Sort(reasons)
+		for _, reason := range reasons {
+			tests := r.skipped[reason]
+			slices.Sort(tests)
+			more := ""
+			if len(tests) > 4 {
+				more = fmt.Sprintf(" and %d more", len(tests)-4)
+				tests = tests[:4]
+			}
+			r.printf("  %s: %s%s\n", reason, strings.Join(tests, ", "), more)
+		}
+	}
+	slices.SortFunc(r.slow, func(a, b timed) int { return int((b.seconds - a.seconds) * 1000) })
+	r.printf("\nslowest:\n")
+	for _, t := range r.slow[:min(10, len(r.slow))] {
+		r.printf("  %6.1f s  %s\n", t.seconds, t.test)
+	}
+	if len(r.failures) > 0 {
+		r.printf("\nfailed, and how to run each alone:\n")
+		for _, line := range r.failures {
+			r.printf("  %s\n", line)
+		}
+	}
+	r.printf("\n%d passed, %d failed, %d skipped in %.0f s\n", r.passed, len(r.failures), skipped, time.Since(r.begun).Seconds())
+	return len(r.failures) == 0
+}
