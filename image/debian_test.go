@@ -54,7 +54,7 @@ func debianMirror() error {
 		return err
 	}
 	if m.proxy != "" {
-		return nil // debootstrap will find out
+		return nil // mmdebstrap will find out
 	}
 	client := http.Client{Timeout: 30 * time.Second}
 	response, err := client.Get(strings.TrimSuffix(m.uri, "/") + "/dists/" + m.suite + "/Release")
@@ -67,7 +67,7 @@ func debianMirror() error {
 	return nil
 }
 
-// debian makes a small one with debootstrap. It lies in /var/tmp, for /tmp may have no devices and little room.
+// debian makes a small one with mmdebstrap, which takes half as long as debootstrap. It lies in /var/tmp, for /tmp may have no devices and little room.
 func debian(t *testing.T) (work, root string) {
 	t.Helper()
 	m, err := aptMirror()
@@ -84,10 +84,10 @@ func debian(t *testing.T) (work, root string) {
 		}
 	})
 	root = filepath.Join(work, "debian")
-	cmd := exec.Command("debootstrap", "--variant=minbase", m.suite, root, m.uri)
+	cmd := exec.Command("mmdebstrap", "--quiet", "--mode=root", "--variant=essential", "--include=passwd", m.suite, root, m.uri)
 	cmd.Env = append(os.Environ(), "http_proxy="+m.proxy)
 	if log, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("debootstrap: %v\n%s", err, log[max(0, len(log)-2000):])
+		t.Fatalf("mmdebstrap: %v\n%s", err, log[max(0, len(log)-2000):])
 	}
 	return work, root
 }
@@ -95,7 +95,7 @@ func debian(t *testing.T) (work, root string) {
 // TestDebian: a real system, as a directory, an archive and an image, is the same tree each time: what was there, without
 // what is dropped.
 func TestDebian(t *testing.T) {
-	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Program("debootstrap"), sandboxtest.Program("tar"),
+	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Program("mmdebstrap"), sandboxtest.Program("tar"),
 		sandboxtest.Program("apt-get"), debianMirror)
 	work, root := debian(t)
 	want, dropped := surveyed(t, root)

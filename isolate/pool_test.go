@@ -43,6 +43,18 @@ func holds(t *testing.T, p *pool, n int) {
 	})
 }
 
+// full waits until a pool has as many slots as it wants, some, and nothing left to be taken down. A pool wants more for a
+// while after jobs in a row.
+func full(t *testing.T, p *pool) {
+	t.Helper()
+	eventually(t, func() string {
+		if ready, want, used := p.waiting(); ready != want || ready < leastSlots || used != 0 {
+			return fmt.Sprintf("%d slots wait of %d, %d are used", ready, want, used)
+		}
+		return ""
+	})
+}
+
 // burst has n jobs run at the same time.
 func (f *front) burst(n int) {
 	f.t.Helper()

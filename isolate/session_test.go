@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"corral/internal/sandboxtest"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -205,8 +206,8 @@ func TestSessionsApart(t *testing.T) {
 	for n := range 2 {
 		ss := f.session(job.SessionSpec{Workspace: job.Overlay, Root: true})
 		work.Go(func() {
-			d := f.in(ss, fmt.Sprintf(`i=0; while test $i -lt 1000; do i=$((i+1)); echo %d.$i >same; echo %d.$i >/etc/same
-read a <same; read b </etc/same; test "$a $b" = "%d.$i %d.$i" || exit 9; done`, n, n, n, n))
+			d := f.in(ss, fmt.Sprintf(`i=0; while test $i -lt %[2]d; do i=$((i+1)); echo %[1]d.$i >same; echo %[1]d.$i >/etc/same
+read a <same; read b </etc/same; test "$a $b" = "%[1]d.$i %[1]d.$i" || exit 9; done`, n, sandboxtest.Scale(1000)))
 			if d.ExitCode != 0 {
 				t.Errorf("session %d: %+v %s", n, d.Result, d.err)
 			}

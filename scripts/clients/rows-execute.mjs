@@ -170,7 +170,7 @@ export const rows = [
   {
     name: 'status/memory limit',
     run: async ({ execute }) => {
-      const r = (await execute({ runtime: 'python', code: 'b = []\nwhile True: b.append(bytes(64 << 20).replace(b"\\0", b"x"))' })).structuredContent;
+      const r = (await execute({ runtime: 'python', code: 'b = []\nwhile True: b.append(b"x" * (64 << 20))' })).structuredContent;
       equal(r.status, 'failure');
       equal(r.limit, 'memory');
       equal(r.signal, 'SIGKILL');

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -20,10 +21,33 @@ type report struct {
 	out      io.Writer
 	packages map[string]*packageReport // guarded by mu
 	output   map[string][]string       // guarded by mu: of tests that run
+	causes   map[string]string         // guarded by mu: what failed subtests wrote, by the test that they are of
 	slow     []timed                   // guarded by mu
 	skipped  map[string][]string       // guarded by mu: reason → tests
 	passed   int                       // guarded by mu
-	failures []string                  // guarded by mu: commands that run a failed test again
+	failures []failure                 // guarded by mu
+}
+
+// A failure is a test, a package or something else that failed.
+type failure struct {
+	command string   // runs it alone
+	lines   []string // the first of those that say why
+}
+
+// saysWhy matches a line that says why a test failed: its own, the testing package's, or of a panic.
+var saysWhy = regexp.MustCompile(`^\s*([\w.-]+\.go:\d+: |--- FAIL: |panic: |left on the machine: )`)
+
+// whyLines is how many of these lines the summary repeats: the end of a long log is what people are shown first.
+const whyLines = 12
+
+// why returns the first lines of a text that say why something failed.
+func why(written string) (lines []string) {
+	for line := range strings.Lines(written) {
+		if line = strings.TrimRight(line, "\n"); saysWhy.MatchString(line) && len(lines) < whyLines {
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 type packageReport struct {
@@ -42,7 +66,7 @@ type timed struct {
 func newReport(out io.Writer, o *options) *report {
 	return &report{
 		begun: time.Now(), unit: o.mode == "unit", out: out,
-		packages: map[string]*packageReport{}, output: map[string][]string{}, skipped: map[string][]string{},
+		packages: map[string]*packageReport{}, output: map[string][]string{}, causes: map[string]string{}, skipped: map[string][]string{},
 	}
 }
 
@@ -119,7 +143,7 @@ func (r *report) note(label string, e event, reason string) {
 		p.seconds += e.Elapsed
 		if e.Action == "fail" && !r.explained(e.Package) {
 			p.broken = true
-			r.failures = append(r.failures, r.command(e))
+			r.failures = append(r.failures, failure{r.command(e), why(strings.Join(written, ""))})
 			r.show(label, e, written)
 		}
 		return
@@ -127,9 +151,12 @@ func (r *report) note(label string, e event, reason string) {
 	top := !strings.Contains(e.Test, "/")
 	switch e.Action {
 	case "fail":
+		test, _, _ := strings.Cut(e.Test, "/")
+		cause := e.Package + " " + test
+		r.causes[cause] += strings.Join(written, "")
 		if top {
 			p.failed++
-			r.failures = append(r.failures, r.command(e))
+			r.failures = append(r.failures, failure{r.command(e), why(r.causes[cause])})
 		}
 		r.show(label, e, written)
 	case "skip":
@@ -184,7 +211,7 @@ func (r *report) broken(b batch, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.of(b.pkg.path).broken = true
-	r.failures = append(r.failures, "sudo make test PKG=./"+b.pkg.short())
+	r.failures = append(r.failures, failure{"sudo make test PKG=./" + b.pkg.short(), []string{err.Error()}})
 	r.printf("---- FAIL %s (%s): %v\n", b.pkg.short(), b.phase, err)
 }
 
@@ -195,7 +222,7 @@ func (r *report) other(name, command, written string, err error, took time.Durat
 	verdict := "ok"
 	if err != nil {
 		verdict = "FAIL"
-		r.failures = append(r.failures, "sudo "+command)
+		r.failures = append(r.failures, failure{"sudo " + command, why(written)})
 		written += "\n" + err.Error()
 	}
 	for line := range strings.Lines(written) {
@@ -241,8 +268,11 @@ func (r *report) finish() bool {
 	}
 	if len(r.failures) > 0 {
 		r.printf("\nfailed, and how to run each alone:\n")
-		for _, line := range r.failures {
-			r.printf("  %s\n", line)
+		for _, f := range r.failures {
+			r.printf("  %s\n", f.command)
+			for _, line := range f.lines {
+				r.printf("      %s\n", strings.TrimSpace(line))
+			}
 		}
 	}
 	r.printf("\n%d passed, %d failed, %d skipped in %.0f s\n", r.passed, len(r.failures), skipped, time.Since(r.begun).Seconds())

@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 )
 
 // reported feeds events to a report and returns what it wrote and whether it found all well.
@@ -52,7 +54,7 @@ func TestReport(t *testing.T) {
 			false,
 			[]string{
 				"---- FAIL a.TestX/one (unit", "a_test.go:3: wrong", "sudo make test PKG=./a RUN='^TestX$/^one$'", "FAIL  a ",
-				"how to run each alone:\n  sudo make test PKG=./a RUN='^TestX$'\n", "\n0 passed, 1 failed",
+				"how to run each alone:\n  sudo make test PKG=./a RUN='^TestX$'\n      a_test.go:3: wrong\n", "\n0 passed, 1 failed",
 			},
 			"fine",
 		},
@@ -67,7 +69,7 @@ func TestReport(t *testing.T) {
 			"the process failed", "all",
 			[]string{line("output", "", "left on the machine: process 7\n", 0), line("fail", "", "", 0)},
 			false,
-			[]string{"---- FAIL a (unit", "left on the machine: process 7", "  sudo make test PKG=./a\n"},
+			[]string{"---- FAIL a (unit", "left on the machine: process 7", "  sudo make test PKG=./a\n      left on the machine: process 7\n"},
 			"RUN",
 		},
 		{
@@ -107,6 +109,20 @@ func TestReport(t *testing.T) {
 				t.Errorf("%q in\n%s", tt.never, out)
 			}
 		})
+	}
+}
+
+// TestOther: what fails and is no package, the guest, is named in the summary with the tests that failed in it.
+func TestOther(t *testing.T) {
+	var b bytes.Buffer
+	r := newReport(&b, &options{})
+	r.other("guest", "scripts/test-vm", "---- isolate: exit 1\n--- FAIL: TestKill (3.00s)\nok    cgroup\n", errors.New("exit status 1"), time.Second)
+	if r.finish() {
+		t.Error("all is well")
+	}
+	want := "how to run each alone:\n  sudo scripts/test-vm\n      --- FAIL: TestKill (3.00s)\n\n0 passed, 1 failed"
+	if !strings.Contains(b.String(), want) {
+		t.Errorf("no %q in\n%s", want, b.String())
 	}
 }
 
