@@ -193,7 +193,7 @@ func TestHeldPipe(t *testing.T) {
 	}
 	begun := time.Now()
 	out.Finish(record())
-	if took := time.Since(begun); took > 5*time.Second {
+	if took := time.Since(begun); took > 30*time.Second {
 		t.Errorf("took %v", took)
 	}
 	if got, _, err := content(s, ada, out.Handle()); got != "before" || err != nil {
@@ -225,7 +225,7 @@ func TestFloodedPipe(t *testing.T) {
 	}()
 	begun := time.Now()
 	out.Finish(record())
-	if took := time.Since(begun); took > 10*time.Second {
+	if took := time.Since(begun); took > time.Minute {
 		t.Errorf("took %v", took)
 	}
 	<-flood

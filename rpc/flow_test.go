@@ -230,7 +230,7 @@ func TestGone(t *testing.T) {
 				case <-time.After(sandboxtest.Slow(20 * time.Second)):
 					t.Fatal("it is served still")
 				}
-				if took := time.Since(begun); took > sandboxtest.Slow(3*time.Second) {
+				if took := time.Since(begun); took > sandboxtest.Slow(8*time.Second) {
 					t.Errorf("it took %v", took)
 				}
 				if n := running.Load(); n != 0 {

@@ -96,8 +96,9 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// busy is what this machine may be late because of others.
-const busy = 750 * time.Millisecond
+// busy is what this machine may be late because of others. What is bounded with it would otherwise take minutes; how long
+// it takes is for benchmarks.
+const busy = 10 * time.Second
 
 // TestCancel: the job dies with the request, and nobody answers it.
 func TestCancel(t *testing.T) {

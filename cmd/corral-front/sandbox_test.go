@@ -91,7 +91,7 @@ func TestSandbox(t *testing.T) {
 	if r.ExitCode != 124 || r.Stdout != "" || r.Stderr != "[kilntainers: command timed out after 1s]" {
 		t.Errorf("%+v", *r)
 	}
-	if took := time.Since(begun); took > sandboxtest.Slow(3*time.Second) {
+	if took := time.Since(begun); took > sandboxtest.Slow(time.Second)+busy {
 		t.Errorf("it took %v", took)
 	}
 	h.sh("pgrep sleep").want(t, 1, "")
@@ -117,11 +117,7 @@ func TestSandboxStreams(t *testing.T) {
 	_, _, h := served(t, "")
 	h.sh("true")
 	whole := strings.Repeat("0123456789abcde\n", 1_900_000/16)
-	begun := time.Now()
 	h.sandbox(object{"command": "cat", "stdin": whole}).want(t, 0, whole)
-	if took := time.Since(begun); took > sandboxtest.Slow(2*time.Second) {
-		t.Errorf("1.9 MB through cat took %v", took)
-	}
 	h.sandbox(object{"command": "true", "stdin": whole[:1_000_000]}).want(t, 0, "")
 	h.sh("head -c 2097152 /dev/zero | tr '\\0' x").want(t, 0, strings.Repeat("x", 2<<20))
 	const much = "[kilntainers: output limit exceeded (2097152 bytes). Command terminated. No output returned. Re-run with head, tail, or grep to manage output size.]"

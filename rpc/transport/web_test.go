@@ -356,7 +356,7 @@ func TestWebStalled(t *testing.T) {
 	if err := s.end(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(begun); took > sandboxtest.Slow(5*time.Second) {
+	if took := time.Since(begun); took > sandboxtest.Slow(8*time.Second) {
 		t.Errorf("it ended after %v", took)
 	}
 }
