@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/directory"
 	"corral/job"
 	"corral/rootfs"
 )
@@ -19,34 +20,33 @@ type repo struct {
 	path     string
 	dir      *os.File // O_PATH
 	dev, ino uint64
-	uid, gid uint32 // its owner: the only ids of the host that a job's user is mapped to
+	uid, gid uint32 // its owner, and a group that the peer has (groupFor): the only ids of the host that a job's user is mapped to
+	group    uint32 // its group, which may be another one
+	readOnly bool   // it was passed from a mount that is read-only
 	common   *repo  // the git directory that it is a worktree of, or nil
 }
 
-// pin opens path, which must be absolute and clean and have no link in it, as the directory with this device and inode.
-// Zero dev and ino stand for whichever is there.
-func pin(path string, dev, ino uint64) (*repo, error) {
-	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	})
+// pin opens path, which must be absolute and clean and have no link in it, as the directory with this inode, for jobs of
+// the peer. The zero inode stands for whichever is there.
+func pin(peer Peer, path string, want inode) (*repo, error) {
+	dir, err := directory.Open(path)
 	if err != nil {
 		return nil, refuseRepo(path, err)
 	}
-	r := &repo{path: path, dir: os.NewFile(uintptr(fd), path)}
+	r := &repo{path: path, dir: dir}
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
 		r.close()
 		return nil, refuseRepo(path, err)
 	}
-	r.dev, r.ino, r.uid, r.gid = st.Dev, st.Ino, st.Uid, st.Gid
-	if ino != 0 && (r.dev != dev || r.ino != ino) {
+	r.dev, r.ino, r.uid, r.gid, r.group = st.Dev, st.Ino, st.Uid, peer.groupFor(st.Uid, st.Gid), st.Gid
+	if err := r.checkRoot(); err != nil {
 		r.close()
-		return nil, &job.Refusal{
-			Step:    "repo",
-			Message: fmt.Sprintf("%q is another directory for the supervisor than for you", path),
-			Hint:    "it was replaced meanwhile, or is a mount that only your session sees",
-		}
+		return nil, err
+	}
+	if want != (inode{}) && want != (inode{r.dev, r.ino}) {
+		r.close()
+		return nil, replaced(path)
 	}
 	return r, nil
 }
@@ -59,7 +59,9 @@ func (r *repo) close() {
 	}
 }
 
-func (r *repo) identity() repoIdentity { return repoIdentity{r.dev, r.ino, r.uid, r.gid, r.path} }
+func (r *repo) identity() repoIdentity {
+	return repoIdentity{r.dev, r.ino, r.uid, r.gid, r.group, r.readOnly, r.path}
+}
 
 func (r *repo) key(profile, session string) jailKey {
 	key := jailKey{repoIdentity: r.identity(), profile: profile, session: session}
@@ -70,15 +72,16 @@ func (r *repo) key(profile, session string) jailKey {
 }
 
 func refuseRepo(path string, err error) error {
-	refusal := &job.Refusal{Step: "repo", Message: fmt.Sprintf("%q: %v", path, err)}
+	refusal := &job.Refusal{Step: "repo", Message: fmt.Sprintf("%q: %v", path, unwrapErrno(err))}
+	var link *directory.LinkError
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		refusal.Message = fmt.Sprintf("no directory %q", path)
 	case errors.Is(err, unix.ENOTDIR):
 		refusal.Message = fmt.Sprintf("%q is no directory", path)
-	case errors.Is(err, unix.ELOOP):
-		refusal.Message = fmt.Sprintf("%q goes through a symbolic link", path)
-		refusal.Hint = "name the directory by its real path"
+	case errors.As(err, &link):
+		refusal.Errno, refusal.Message = int(unix.ELOOP), link.Error()
+		refusal.Hint = "name the directory by its real path, which `realpath` prints"
 	}
 	return refusal
 }
@@ -97,10 +100,24 @@ func (s *Supervisor) serves(peer Peer, path string, dir *os.File) (*repo, error)
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return nil, &job.Refusal{Step: "repo", Message: "what was passed as the repository is no directory"}
 	}
+	readOnly, err := readOnlyMount(dir)
+	if err != nil {
+		return nil, refuseRepo(path, err)
+	}
+	r, err := s.servesOpen(peer, path, dir, &st)
+	if err == nil {
+		r.readOnly = readOnly
+	}
+	return r, err
+}
+
+// servesOpen is serves for the directory dir, of which st is known.
+func (s *Supervisor) servesOpen(peer Peer, path string, dir *os.File, st *unix.Stat_t) (*repo, error) {
 	// Who names a directory that is served, and passes it, need not be asked by which path it was opened: that takes longer
 	// than all else here, and it could have named it alone.
-	if s.config.pinned[path] == (inode{st.Dev, st.Ino}) && s.config.servesTo(peer, path) {
-		if r, err := pin(path, st.Dev, st.Ino); err == nil {
+	passed := inode{st.Dev, st.Ino}
+	if s.config.pinned[path] == passed && s.config.servesTo(peer, path) {
+		if r, err := s.servesPath(peer, path); err == nil {
 			return r, nil
 		}
 	}
@@ -111,13 +128,13 @@ func (s *Supervisor) serves(peer Peer, path string, dir *os.File) (*repo, error)
 	served := s.config.servesTo(peer, real)
 	switch {
 	case served:
-		if s.config.pinned[real] != (inode{st.Dev, st.Ino}) {
-			return nil, &job.Refusal{
-				Step:    "repo",
-				Message: fmt.Sprintf("%q is another directory than the one the operator serves", real),
-				Hint:    "it was replaced since the supervisor was started: restart it to serve the new one",
-			}
+		if err := s.config.rejection(real); err != nil {
+			return nil, err
 		}
+		if s.config.pinned[real] != passed {
+			return nil, replaced(real)
+		}
+		return s.servesPath(peer, real)
 	case peer.Embedded, !s.config.Own:
 		return nil, notServed(real)
 	case st.Uid != peer.UID:
@@ -127,20 +144,45 @@ func (s *Supervisor) serves(peer Peer, path string, dir *os.File) (*repo, error)
 			Hint:    "the operator can serve it to you in the supervisor's configuration",
 		}
 	}
-	if !served { // what is was checked by New
-		if err := s.checkPath(real); err != nil {
-			return nil, err
-		}
+	if err := s.checkPath(real); err != nil { // what is served was checked by New
+		return nil, err
 	}
-	return pin(real, st.Dev, st.Ino)
+	if err := s.config.rejection(real); err != nil { // it is its owner who is told
+		return nil, err
+	}
+	r, err := pin(peer, real, passed)
+	if err != nil && peer.UID != 0 {
+		return nil, elsewhere(real)
+	}
+	return r, err
 }
 
+// servesPath pins a directory that the operator serves to the peer. Its owner is compared again: it can have changed hands.
 func (s *Supervisor) servesPath(peer Peer, path string) (*repo, error) {
 	if !s.config.servesTo(peer, path) {
 		return nil, notServed(path)
 	}
+	if err := s.config.rejection(path); err != nil {
+		return nil, err
+	}
 	known := s.config.pinned[path]
-	return pin(path, known.dev, known.ino)
+	if known == (inode{}) {
+		return nil, notServed(path)
+	}
+	r, err := pin(peer, path, known)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range s.config.Repos {
+		if entry.Path != path {
+			continue
+		}
+		if err := entry.checkOwner(&unix.Stat_t{Uid: r.uid}); err != nil {
+			r.close()
+			return nil, err
+		}
+	}
+	return r, nil
 }
 
 func notServed(path string) error {
@@ -156,7 +198,7 @@ func (s *Supervisor) checkPath(path string) error {
 	if len(path) > 4000 || strings.HasSuffix(path, " (deleted)") || !filepath.IsAbs(path) || filepath.Clean(path) != path {
 		return &job.Refusal{Step: "repo", Message: fmt.Sprintf("%.80q is no path of a directory that can be served", path)}
 	}
-	if err := rootfs.CheckRepoPath(path, s.refused...); err != nil {
+	if err := errors.Join(rootfs.CheckRepoPath(path, s.refused...), rootfs.CheckHidden(path, s.homes)); err != nil {
 		return &job.Refusal{Step: "repo", Message: err.Error()}
 	}
 	return nil
@@ -166,6 +208,7 @@ func (s *Supervisor) checkPath(path string) error {
 // anyone: files of the owner are the job's, files the job makes are the owner's (mount_setattr(2), MOUNT_ATTR_IDMAP).
 // Mounts below the repository are not in it.
 func (r *repo) clone(userns *os.File, readOnly bool) (*os.File, error) {
+	readOnly = readOnly || r.readOnly
 	fd, err := unix.OpenTree(int(r.dir.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
 	if err != nil {
 		return nil, fmt.Errorf("open_tree %q: %w", r.path, err)
