@@ -29,6 +29,9 @@ func tell(r job.Result, o *runOptions, out *streams) {
 	if why := reason(r, o); why != "" {
 		fmt.Fprintln(os.Stderr, "corral:", why)
 	}
+	if r.ReadOnly && (o.moded || exitCode(r) != 0) {
+		fmt.Fprintln(os.Stderr, "corral: the repository is read-only for jobs: the operator has it so, or its mount is")
+	}
 	if out.dropped() > 0 {
 		fmt.Fprintf(os.Stderr, "corral: output limit reached: %d bytes dropped\n", out.dropped())
 	}

@@ -27,14 +27,16 @@ func (c *Client) OpenSession(ctx context.Context, spec job.SessionSpec) (job.Ses
 		return job.Session{}, err
 	}
 	var files []*os.File
-	if !c.ByPath && spec.Import == "" {
-		dir, err := openRepo(spec.Repo)
+	if spec.Import == "" {
+		dir, err := c.openRepo(spec.Repo)
 		if err != nil {
 			return job.Session{}, err
 		}
-		defer dir.Close()
-		m.Flags |= wire.FlagRepo
-		files = append(files, dir)
+		if dir != nil {
+			defer dir.Close()
+			m.Flags |= wire.FlagRepo
+			files = append(files, dir)
+		}
 	}
 	if spec.Import == "" {
 		path, dir, flag := c.common(spec.Repo)
