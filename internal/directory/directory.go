@@ -19,7 +19,7 @@ import (
 )
 
 // ErrPath is a path that is relative, not clean (filepath.Clean), or holds a byte 0.
-var ErrPath = errors.New("not an absolute path without . and ..")
+var ErrPath = errors.New("not an absolute path, or with . or .. in it")
 
 // A LinkError is a path that leads through a symbolic link. It wraps ELOOP.
 type LinkError struct {
