@@ -168,9 +168,9 @@ func TestTerminalRestored(t *testing.T) {
 		{name: "Ctrl-C", script: "echo ready; exec sleep 1000", code: 130, act: func(t *testing.T, _ *process, term *console) { term.types(t, "\x03") }},
 		{name: "program that cannot be executed", script: "", code: 127, program: "nowhere"},
 		{name: "Ctrl-\\", script: "echo ready; exec sleep 1000", code: 131, act: func(t *testing.T, _ *process, term *console) { term.types(t, "\x1c") }},
-		{name: "interrupt of corral", script: "echo ready; sleep 1000", code: 130, act: func(t *testing.T, p *process, _ *console) { p.signal(t, syscall.SIGINT) }},
-		{name: "quit of corral", script: "echo ready; sleep 1000", code: 131, act: func(t *testing.T, p *process, _ *console) { p.signal(t, syscall.SIGQUIT) }},
-		{name: "hang-up of corral", script: "echo ready; sleep 1000", code: 129, act: func(t *testing.T, p *process, _ *console) { p.signal(t, syscall.SIGHUP) }},
+		{name: "interrupt of corral", script: "echo ready; exec sleep 1000", code: 130, act: func(t *testing.T, p *process, _ *console) { p.signal(t, syscall.SIGINT) }},
+		{name: "quit of corral", script: "echo ready; exec sleep 1000", code: 131, act: func(t *testing.T, p *process, _ *console) { p.signal(t, syscall.SIGQUIT) }},
+		{name: "hang-up of corral", script: "echo ready; exec sleep 1000", code: 129, act: func(t *testing.T, p *process, _ *console) { p.signal(t, syscall.SIGHUP) }},
 		{name: "corral told twice", script: "trap '' TERM; echo ready; while :; do sleep 1000; done", code: 143, act: func(t *testing.T, p *process, _ *console) {
 			for {
 				_ = p.Process.Signal(syscall.SIGTERM)
