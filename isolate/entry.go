@@ -51,7 +51,7 @@ func (c *Config) pinRepo(r *Repo, want inode) error {
 	if want != (inode{}) && is != want {
 		return replaced(r.Path)
 	}
-	if err := r.checkOwner(&st); err != nil {
+	if err := r.checkOwner(st.Uid); err != nil {
 		return err
 	}
 	c.pinned[r.Path] = is
@@ -61,20 +61,17 @@ func (c *Config) pinRepo(r *Repo, want inode) error {
 // openDir opens a directory that root named: with the rights of the account that an embedded supervisor was started for,
 // or else with root's.
 func (c *Config) openDir(path string) (*os.File, error) {
-	if c.Account != nil {
-		return c.Account.Open(path)
-	}
-	return directory.Open(path)
+	return directory.OpenFor(c.Account, path)
 }
 
 // checkOwner compares the owner of an entry's directory with the one that the operator wrote down.
-func (r *Repo) checkOwner(st *unix.Stat_t) error {
-	if r.Owner == nil || *r.Owner == st.Uid {
+func (r *Repo) checkOwner(uid uint32) error {
+	if r.Owner == nil || *r.Owner == uid {
 		return nil
 	}
 	return &job.Refusal{
 		Step:    "repo",
-		Message: fmt.Sprintf("%q belongs to user %d, and its entry in the configuration says user %d", r.Path, st.Uid, *r.Owner),
+		Message: fmt.Sprintf("%q belongs to user %d, and its entry in the configuration says user %d", r.Path, uid, *r.Owner),
 		Hint:    "find out who replaced it; if that is as it should be, change `owner` of the entry and restart the supervisor",
 	}
 }

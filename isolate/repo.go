@@ -81,7 +81,7 @@ func refuseRepo(path string, err error) error {
 		refusal.Message = fmt.Sprintf("%q is no directory", path)
 	case errors.As(err, &link):
 		refusal.Errno, refusal.Message = int(unix.ELOOP), link.Error()
-		refusal.Hint = "name the directory by its real path, which `realpath` prints"
+		refusal.Hint = directory.LinkHint
 	}
 	return refusal
 }
@@ -177,7 +177,7 @@ func (s *Supervisor) servesPath(peer Peer, path string) (*repo, error) {
 		if entry.Path != path {
 			continue
 		}
-		if err := entry.checkOwner(&unix.Stat_t{Uid: r.uid}); err != nil {
+		if err := entry.checkOwner(r.uid); err != nil {
 			r.close()
 			return nil, err
 		}

@@ -119,7 +119,7 @@ func openRepo(whose directory.Account, name string) (*os.File, error) {
 	dir, err := whose.Open(path)
 	switch {
 	case errors.As(err, new(*directory.LinkError)):
-		return nil, fmt.Errorf("repository %w\nhint: name the directory by its real path, which `realpath` prints", err)
+		return nil, fmt.Errorf("repository %w\nhint: %s", err, directory.LinkHint)
 	case errors.Is(err, os.ErrNotExist):
 		return nil, fmt.Errorf("there is no directory %q", name)
 	case errors.Is(err, unix.ENOTDIR):

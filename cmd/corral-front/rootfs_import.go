@@ -128,7 +128,7 @@ func (i *importer) free(ctx context.Context) error {
 	}
 	dir, err := directory.Open(path)
 	if errors.As(err, new(*directory.LinkError)) {
-		return fmt.Errorf("%w\nhint: name the directory by its real path, which `realpath` prints", err)
+		return fmt.Errorf("%w\nhint: %s", err, directory.LinkHint)
 	}
 	if err != nil {
 		return i.unreadable(err)

@@ -61,6 +61,14 @@ func (a Account) Open(path string) (dir *os.File, err error) {
 	return dir, errors.Join(done, err)
 }
 
+// OpenFor is a.Open, and Open with the rights of this process where a is nil.
+func OpenFor(a *Account, path string) (*os.File, error) {
+	if a != nil {
+		return a.Open(path)
+	}
+	return Open(path)
+}
+
 // Do runs f with the account's rights on files: its user and group ids for file access, its supplementary groups, and no
 // capability (setfsuid(2), capabilities(7)). Only f's own thread has them, so f must start no goroutine that relies on
 // them. Preconditions: this process is root, or the account is its own; otherwise f is not run, and Do returns an error.

@@ -37,6 +37,9 @@ func (e *LinkError) Error() string {
 	return fmt.Sprintf("%q leads through the symbolic link %q", e.Path, e.Link)
 }
 
+// LinkHint is what to do about a LinkError.
+const LinkHint = "name the directory by its real path, which `realpath` prints"
+
 // Unwrap makes errors.Is(err, unix.ELOOP) hold.
 func (e *LinkError) Unwrap() error { return unix.ELOOP }
 

@@ -23,7 +23,7 @@ func (c *Client) openRepo(path string) (*os.File, error) {
 	if err != nil || c.ByPath {
 		return nil, err
 	}
-	dir, err := c.open(path)
+	dir, err := directory.OpenFor(c.Account, path)
 	if err != nil {
 		return nil, refuseRepo(path, err)
 	}
@@ -40,13 +40,6 @@ func (c *Client) openRepo(path string) (*os.File, error) {
 	return dir, nil
 }
 
-func (c *Client) open(path string) (*os.File, error) {
-	if c.Account != nil {
-		return c.Account.Open(path)
-	}
-	return directory.Open(path)
-}
-
 func refuseRepo(path string, err error) error {
 	refusal := &job.Refusal{Step: "repo", Message: fmt.Sprintf("repository %q: %v", path, err)}
 	var errno syscall.Errno
@@ -57,7 +50,7 @@ func refuseRepo(path string, err error) error {
 	var link *directory.LinkError
 	if errors.As(err, &link) {
 		refusal.Message = "repository " + link.Error()
-		refusal.Hint = "name the directory by its real path, which `realpath` prints"
+		refusal.Hint = directory.LinkHint
 	}
 	return refusal
 }
