@@ -90,6 +90,7 @@ exec_server:
 sandbox:
   enabled: false
   repo: Das B
+  workspace: readonly
   timeout: 30s
   max_timeout: 3h
   output_limit: 1MiB
@@ -177,7 +178,7 @@ func TestFull(t *testing.T) {
 		},
 		Sandbox: Sandbox{
 			Repo: "Das B", Timeout: 30 * time.Second, MaxTimeout: 3 * time.Hour, OutputLimit: 1 << 20, PartialOutput: true,
-			SessionTimeout: time.Minute, Image: "debian-12", Disk: 1 << 30, MaxSessions: 3,
+			Workspace: new(job.ReadOnly), SessionTimeout: time.Minute, Image: "debian-12", Disk: 1 << 30, MaxSessions: 3,
 		},
 		Ctx:      Ctx{Repo: "app", BackgroundLife: 2 * time.Hour, MaxBackground: 2},
 		Index:    Index{TTL: 36 * time.Hour, MaxBytes: 64 << 20},

@@ -39,6 +39,9 @@ type chain struct {
 func (p *Policy) chain(r *job.Request) *chain {
 	c := &chain{p: p, r: r, repo: p.repos[r.Repo]}
 	c.workspace = c.repo.Workspace
+	if r.Root {
+		c.workspace = c.repo.rootWorkspace()
+	}
 	switch {
 	case r.Root && c.repo.RootWall != 0:
 		c.repo.Ceilings.Wall = c.repo.RootWall
