@@ -30,7 +30,7 @@ const (
 	keepTime   = 30 * time.Second // for the next request, after one for /readyz
 	writeTime  = 10 * time.Second // for an answer
 	maxHeader  = 32 << 10
-	maxConns   = 2 * maxClients // above it, those without a token so far are closed for new ones
+	maxConns   = 2 * maxClients // see gate.Limit; a principal has a quarter of them at most
 )
 
 // ServeWeb serves the clients that l accepts, each WebSocket by a call of serve, until ctx ends or l fails. It closes l, and
@@ -46,7 +46,7 @@ func ServeWeb(ctx context.Context, l net.Listener, o WebOptions, serve Handler) 
 	h := &web{WebOptions: o, gate: gate.Gate{Hosts: o.Hosts}, ctx: ctx, serve: serve}
 	server := &http.Server{
 		Handler: h, ReadHeaderTimeout: headerTime, WriteTimeout: writeTime, IdleTimeout: keepTime, MaxHeaderBytes: maxHeader,
-		ConnContext: gate.WithConn, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+		ConnContext: gate.WithConn, ConnState: gate.Watch, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // which leaves WebSockets alone
 	err := server.Serve(gate.Limit(l, maxConns))
@@ -100,7 +100,11 @@ func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer h.places.give(who.Principal)
-	gate.Admit(r.Context())
+	if !gate.Admit(r.Context(), who.Principal) {
+		w.Header().Set("Connection", "close")
+		h.refuse(w, r, http.StatusServiceUnavailable, "too many connections")
+		return
+	}
 	conn, err := accept(w, r)
 	if err != nil { // which was answered
 		h.Log.DebugContext(r.Context(), "no websocket", "principal", who.Principal, "error", err)
