@@ -99,8 +99,8 @@ func (o *runOptions) run(c *client.Client, out *streams) (job.Result, error) {
 		out.abandon()
 		return result, err
 	}
-	// Every process of the job is gone, so the pipes end here.
-	out.wait()
+	// Every process of the job is gone: what it wrote is in the pipes.
+	out.finish()
 	return result, nil
 }
 

@@ -213,3 +213,20 @@ func TestTerminalRestored(t *testing.T) {
 		t.Errorf("afterwards: %+v", got)
 	}
 }
+
+// TestTerminalHeld: a job whose terminal another process has open ends at its timeout, and everything is shown that it wrote.
+func TestTerminalHeld(t *testing.T) {
+	sandboxtest.RequireJails(t, sandboxtest.Program("python3"))
+	d, repo := serve(t), repository(t)
+	d.holder(t, repo)
+	term := newConsole(t, 33, 101)
+	cmd := command(t, "run", "--supervisor", d.Socket, "--repo", repo, "--tty", "--timeout", "3s", "--", "python3", "-c", sends, "wait")
+	p := start(t, term.attach(cmd))
+	if !p.EndsWithin(time.Minute) {
+		t.Fatalf("it runs on; it has said %.100q", term.out.String())
+	}
+	term.ended(t, p, 124)
+	if shown := term.out.String(); strings.Count(shown, "x") < 60000 {
+		t.Errorf("%d of 60000 characters: %.100q", strings.Count(shown, "x"), shown)
+	}
+}
