@@ -68,7 +68,7 @@ func (a *executeArgs) fields() []field {
 			name: "args", into: &a.args, items: 100, max: 128 << 10, bytes: true, noNUL: true,
 			about: "arguments: of the code, or of the executable when there is no code",
 		},
-		{name: "code", into: &a.code, max: 1 << 20, bytes: true, about: "source text to run; at most 1 MiB in UTF-8"},
+		{name: "code", into: &a.code, max: 1 << 20, bytes: true, noNUL: true, about: "source text to run; at most 1 MiB in UTF-8"},
 		{name: "stdin", into: &a.stdin, max: 512 << 10, bytes: true, about: "standard input; at most 512 KiB in UTF-8"},
 		{name: "relativeCwd", into: &a.dir, max: 4096, noNUL: true, about: "working directory, relative to the repository"},
 		{

@@ -69,6 +69,7 @@ func TestChain(t *testing.T) {
 		{"name of a path on the list", only("python3.11", dir+"/python3.11"), "", "python3.11"},
 		{"the second on the list", only("", "/nowhere/python3", dir+"/python3.11"), "", "python3.11"},
 		{"neither code nor arguments", func(_ *Rules, r *job.Request) { r.Code, r.Args = nil, nil }, "arguments", "code or args is required"},
+		{"NUL in the code", func(_ *Rules, r *job.Request) { r.Code = new("print(1)\x00print(2)") }, "arguments", "Code contains a NUL byte"},
 		{"NUL in an argument", func(_ *Rules, r *job.Request) { r.Args = []string{"a", "b\x00"} }, "arguments", "Argument 2 contains a NUL byte"},
 		{"environment", func(rules *Rules, _ *job.Request) {
 			rules.RuntimeEnv = map[string]map[string]string{"python": {"X": "1", "PYTHONPATH": "lib"}}

@@ -164,6 +164,11 @@ func arguments(_ context.Context, c *chain) []string {
 	if c.r.Code == nil && len(c.r.Args) == 0 {
 		return []string{"code or args is required"}
 	}
+	// Every runtime's source is text. Of a NUL some interpreters take what comes before it, so that what runs is not what the
+	// rules and the log have seen.
+	if c.r.Code != nil && strings.IndexByte(*c.r.Code, 0) >= 0 {
+		return []string{"Code contains a NUL byte"}
+	}
 	for i, a := range c.r.Args {
 		if strings.IndexByte(a, 0) >= 0 {
 			return []string{fmt.Sprintf("Argument %d contains a NUL byte", i+1)}
