@@ -91,6 +91,38 @@ func (s *Supervisor) open(peer Peer, spec wire.Open, dir, common *os.File) (*ses
 	return ss, nil
 }
 
+// checkOpen says why a client cannot have a session, as far as that depends on the request and the repository. It makes
+// nothing.
+func (s *Supervisor) checkOpen(peer Peer, spec wire.Open, dir, common *os.File) error {
+	if !s.begin() {
+		return errEnding
+	}
+	defer s.work.Done()
+	ss := &session{s: s, spec: spec, peer: peer}
+	if err := ss.check(); err != nil {
+		return err
+	}
+	r, err := ss.place(dir, common)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	if ss.imports() {
+		return nil
+	}
+	// Whether the file system takes id maps is known when it is asked to.
+	m, err := s.userns.idmap(r.uid, r.gid, r.uid, 1)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	mount, err := r.clone(m, true)
+	if err != nil {
+		return err
+	}
+	return mount.Close()
+}
+
 // check refuses what does not depend on the repository, and fills in defaults.
 func (ss *session) check() error {
 	spec := &ss.spec

@@ -44,6 +44,19 @@ func (c *client) open(tag uint32, body []byte, files []*os.File) error {
 	if m.Flags&wire.FlagCommon != 0 {
 		common = files[len(files)-1]
 	}
+	if m.Flags&wire.OpenCheck != 0 {
+		return c.begun(func() {
+			err := c.s.checkOpen(c.peer, m, dir, common)
+			if len(files) > 0 {
+				c.unwanted <- files
+			}
+			if err != nil {
+				c.refuse(tag, err)
+				return
+			}
+			c.answer(wire.Closed{}.Append(tag))
+		})
+	}
 	return c.begun(func() {
 		ss, err := c.s.open(c.peer, m, dir, common)
 		if len(files) > 0 {

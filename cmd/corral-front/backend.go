@@ -61,7 +61,10 @@ func (s *serving) assemble(build func(b *backend) error) (*backend, error) {
 		return nil, err
 	}
 	b.sessions = s.keeper(b)
-	if b.tracer, err = openTracer(b.config, b.log); err == nil {
+	if err = s.checkRepos(b); err == nil {
+		b.tracer, err = openTracer(b.config, b.log)
+	}
+	if err == nil {
 		err = build(b)
 	}
 	if err != nil {
