@@ -239,13 +239,23 @@ func failed(err error) error {
 	}
 	var refusal *job.Refusal
 	if errors.As(err, &refusal) {
-		e := &Error{Code: CodeInternal, Message: clean(refusal.Message), Details: map[string]any{"step": refusal.Step}}
+		e := &Error{Code: refusalCode(refusal), Message: clean(refusal.Message), Details: map[string]any{"step": refusal.Step}}
 		if refusal.Hint != "" {
 			e.Details["hint"] = refusal.Hint
 		}
 		return e
 	}
 	return err
+}
+
+// refusalCode is what a refusal of the supervisor's is called that is not about what was asked for. Where nothing of corral's
+// has failed, the message says what is missing: the repository, or room for a session or a job.
+func refusalCode(r *job.Refusal) string {
+	switch r.Step {
+	case "repo", "session", "request":
+		return CodeUnavailable
+	}
+	return CodeInternal
 }
 
 // words are the text of a reply that is too long to be said twice.

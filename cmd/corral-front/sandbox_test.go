@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -148,6 +149,47 @@ func TestSandboxDeletes(t *testing.T) {
 	if got := p.kept(t, d); len(got) != 1 {
 		t.Errorf("kept: %q", got)
 	}
+}
+
+// TestSandboxRepositoryReplaced: when the repository's directory was removed and made again, the next command has a new
+// session with the new one, and is told so. While there is none, the reply says that, and the server is not at fault.
+func TestSandboxRepositoryReplaced(t *testing.T) {
+	for _, workspace := range []string{"overlay", "direct", "readonly"} {
+		t.Run(workspace, func(t *testing.T) {
+			p, _, h := served(t, "sandbox: {workspace: "+workspace+"}\n")
+			p.file(t, "a", "old\n", 0o644)
+			h.sh("cat "+p.repo+"/a; echo x > /home/x").want(t, 0, "old\n")
+			if err := os.RemoveAll(p.repo); err != nil {
+				t.Fatal(err)
+			}
+			a := h.must("tools/call", object{"name": "sandbox_exec", "arguments": object{"command": "ls " + p.repo}})
+			if code := errorOf(t, a); a.Result.IsError && code != "UNAVAILABLE" {
+				t.Errorf("without a repository: %s, %s", code, a.Result.Structured)
+			}
+			if err := errors.Join(os.Mkdir(p.repo, 0o755), os.Chown(p.repo, p.uid, p.uid)); err != nil {
+				t.Fatal(err)
+			}
+			p.file(t, "a", "new\n", 0o644)
+			r := h.sh("cat " + p.repo + "/a")
+			r.want(t, 0, "new\n")
+			if !strings.Contains(r.Stderr, "began anew") {
+				t.Errorf("%q", r.Stderr)
+			}
+			h.sh("cat "+p.repo+"/a").want(t, 0, "new\n")
+		})
+	}
+}
+
+// errorOf is the code of a tool's error, "" of another result.
+func errorOf(t *testing.T, a *response) string {
+	t.Helper()
+	var e struct{ Code string }
+	if a.Result.IsError {
+		if err := json.Unmarshal(a.Result.Structured, &e); err != nil {
+			t.Fatalf("%s: %v", a.Result.Structured, err)
+		}
+	}
+	return e.Code
 }
 
 // TestSandboxWorkspaces: the operator's configuration alone has commands write to the real files, or to nothing.
