@@ -295,7 +295,8 @@ func (l *Layers) complete() error {
 		}
 	}
 	if l.Disk < layer.MinBytes || l.Disk > l.MaxDisk || l.MaxDisk > layer.MaxBytes {
-		return fmt.Errorf("layers of %d bytes, at most %d: from %d to %d", l.Disk, l.MaxDisk, int64(layer.MinBytes), int64(layer.MaxBytes))
+		return fmt.Errorf("layers of %s, at most %s: from %s to %s are possible", job.FormatSize(l.Disk), job.FormatSize(l.MaxDisk),
+			job.FormatSize(layer.MinBytes), job.FormatSize(layer.MaxBytes))
 	}
 	return nil
 }

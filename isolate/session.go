@@ -159,7 +159,8 @@ func (ss *session) check() error {
 		spec.Inodes = min(l.Inodes, spec.Disk/8192)
 	}
 	if spec.Disk > l.MaxDisk || spec.Inodes > l.MaxInodes {
-		return &job.Refusal{Step: "limits", Message: fmt.Sprintf("a layer of %d bytes and %d files: at most %d and %d", spec.Disk, spec.Inodes, l.MaxDisk, l.MaxInodes)}
+		return &job.Refusal{Step: "limits", Message: fmt.Sprintf("a layer of %s and %d files is more than the operator allows, which is %s and %d files",
+			job.FormatSize(spec.Disk), spec.Inodes, job.FormatSize(l.MaxDisk), l.MaxInodes)}
 	}
 	if err := layer.Check(spec.Disk, spec.Inodes); err != nil {
 		return &job.Refusal{Step: "limits", Message: err.Error()}

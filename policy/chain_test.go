@@ -91,10 +91,10 @@ func TestChain(t *testing.T) {
 		{"timeout, a little", timeout(time.Minute + time.Millisecond), "timeout", "Requested timeout (60001ms) exceeds maximum (60000ms)"},
 		{"no timeout at all", timeout(job.Unlimited), "timeout", "Requested timeout (unlimited) exceeds maximum (60000ms)"},
 		{"all of the timeout", timeout(time.Minute), "", "python3"},
-		{"negative", timeout(-2), "limits", "Requested limits: timeout: -2 is not between 1000000 and 31536000000000000"},
+		{"negative", timeout(-2), "limits", "Requested limits: timeout: -2ns is not between 1ms and 8760h0m0s"},
 		{
 			"memory", func(_ *Rules, r *job.Request) { r.Limits.Memory = 1 << 30 },
-			"limits", "Requested limits: memory: more than the operator allows, which is 536870912 hint: ask for less, or have the ceiling raised in the supervisor's configuration",
+			"limits", "Requested limits: memory: 1GiB is more than the operator allows, which is 512MiB hint: ask for less, or have the ceiling raised in the supervisor's configuration",
 		},
 		{"the operator", func(rules *Rules, _ *job.Request) { rules.Operator = verdict{Denied: true, Reason: "not today"} }, "rules", "not today"},
 		{

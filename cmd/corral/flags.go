@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 
+	"corral/internal/nearest"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -126,20 +127,7 @@ func parseRun(args []string) (*runOptions, error) {
 
 // parseFlags calls f.Parse, and says what is wrong in the words of the usage text.
 func parseFlags(f *flag.FlagSet, args []string) error {
-	err := f.Parse(args)
-	if err == nil || errors.Is(err, flag.ErrHelp) {
-		return err
-	}
-	text := err.Error()
-	for ours, theirs := range map[string]string{
-		"unknown option --": "flag provided but not defined: -", "a value is missing after --": "flag needs an argument: -",
-	} {
-		if name, ok := strings.CutPrefix(text, theirs); ok {
-			text = ours + name
-		}
-	}
-	text = strings.Replace(text, "\" for flag -", "\" for --", 1)
-	return fmt.Errorf("%s\nhint: corral %s --help", text, f.Name())
+	return nearest.ParseFlags(f, args, "corral "+f.Name())
 }
 
 // named sets *to to a name. An empty one is a variable that was not set in somebody's script, and no request for the
