@@ -205,7 +205,11 @@ func (s *Supervisor) start(ss *session, r *repo) (*session, error) {
 		r.close()
 		return other, other.stands()
 	}
-	if err := s.roomForSession(ss.peer); err != nil {
+	err := s.roomForSession(ss.peer)
+	if err == nil && ss.from == "" {
+		err = s.nameTaken(ss)
+	}
+	if err != nil {
 		s.mu.Unlock()
 		r.close()
 		return nil, err
@@ -231,6 +235,22 @@ func (ss *session) stands() error {
 	if ss.jail.failure != nil {
 		<-ss.jail.gone
 		return ss.jail.failure
+	}
+	return nil
+}
+
+// nameTaken refuses a name that an open session of the same user has: commands take it in place of the id. It is called with
+// mu held.
+func (s *Supervisor) nameTaken(ss *session) error {
+	if ss.spec.Name == "" {
+		return nil
+	}
+	for _, other := range s.sessions {
+		if other.from == "" && other.spec.Name == ss.spec.Name && other.peer.UID == ss.peer.UID && other.peer.Embedded == ss.peer.Embedded {
+			r := sessionRefusal("a session of yours is called %q already: %s", ss.spec.Name, other.id)
+			r.Hint = "choose another name, or end it: corral session close " + ss.spec.Name
+			return r
+		}
 	}
 	return nil
 }
