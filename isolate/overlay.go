@@ -349,7 +349,7 @@ func (j *jail) assembleRoot(u *undo, dir string) error {
 		return err
 	}
 	tree, err := rootfs.Host(rootfs.Options{
-		Repo: j.repo.path, JobUIDs: rootfs.IDRange{First: firstJobUID, Count: jobUIDs}, Lasting: true,
+		Repo: j.repo.path, JobUIDs: rootfs.IDRange{First: firstJobUID, Count: 1}, Lasting: true, // the session has one user
 	})
 	if err != nil {
 		return err
