@@ -113,9 +113,7 @@ func (c *client) endSessions() {
 	c.sessions = nil
 	c.mu.Unlock()
 	for _, ss := range sessions {
-		if _, err := ss.end(false); err != nil {
-			c.s.config.Log.Error("session", "session", ss.id, "error", err)
-		}
+		ss.logEnd(ss.endWithClient())
 	}
 }
 

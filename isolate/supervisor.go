@@ -186,7 +186,7 @@ func (s *Supervisor) Close() error {
 	for _, j := range s.jails {
 		jails = append(jails, j)
 		if j.session != nil {
-			j.session.condemn(j.session.lasts() && !j.session.imports())
+			j.session.condemn(j.session.lasts() && !j.session.imports(), false)
 		}
 	}
 	s.mu.Unlock()
