@@ -39,6 +39,7 @@ func (ss *session) closeLayer() (bool, error) {
 	case keep && ss.workspace == job.Overlay:
 		return ss.keepChanges()
 	}
+	ss.unname()
 	return false, ss.layer.Close()
 }
 
@@ -61,7 +62,7 @@ func (ss *session) secure() error {
 	if err == nil {
 		return nil
 	}
-	ss.unname()
+	// A name that it has it keeps: there is no other, and the layer is in use.
 	ss.s.config.Log.Warn("a session cannot be ended: its changes cannot be kept", "session", ss.id, "error", err)
 	return &job.Refusal{
 		Step: "changes", Errno: int(errnoOf(err)),
@@ -74,26 +75,24 @@ func (ss *session) secure() error {
 // name gives the layer of the session and its description the names by which they are found when it has ended. The caller holds
 // layerMu.
 func (ss *session) name() error {
-	if ss.named {
+	if ss.layer.Named() {
 		return nil
 	}
 	err := ss.describe()
 	if err == nil {
 		err = ss.layer.Name(ss.id + layerSuffix)
 	}
-	if err != nil {
+	if err != nil && !ss.layer.Named() {
 		return errors.Join(err, ss.s.forgetKept(ss.id))
 	}
-	ss.named = true
-	return nil
+	return err
 }
 
-// unname takes the names back. The caller holds layerMu.
+// unname removes the names of a session that ends and is not kept. The caller holds layerMu.
 func (ss *session) unname() {
-	if !ss.named {
+	if !ss.layer.Named() {
 		return
 	}
-	ss.named = false
 	if err := ss.s.dropKept(ss.id); err != nil {
 		ss.s.config.Log.Error("a layer is not removed", "layer", ss.id, "error", err)
 	}

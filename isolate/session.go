@@ -38,7 +38,6 @@ type session struct {
 	endMu sync.Mutex // before layerMu; of who ends the session
 
 	layerMu sync.Mutex // before mu
-	named   bool       // guarded by layerMu: the layer has a name in the store
 	closed  bool       // guarded by layerMu: the layer is closed
 
 	mu       sync.Mutex

@@ -23,29 +23,41 @@ func (l *Layer) Keep(name string) error {
 	if err == nil {
 		err = l.link(name)
 	}
+	if err == nil {
+		err = l.syncStore(name)
+	}
 	return errors.Join(err, l.release())
 }
 
 // Name gives the layer's file a name in the store, as Keep does, while the layer is in use: it is known then that Close will leave
-// it there, whatever happens to the store's file system. Until Close nobody can open it by that name. After an error it has none.
-// Remove takes the name away.
+// it there, whatever happens to the store's file system. Until Close nobody can open it by that name. Remove takes the name away, for
+// good: the kernel gives a file that has had a name, and has none any more, no other (linkat(2)).
 func (l *Layer) Name(name string) error {
 	// The loop device has the same open file, so the lock is held until that has ended, too.
 	if err := unix.Flock(int(l.file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return inUse(name, err)
 	}
-	err := l.link(name)
-	l.named = err == nil
-	return err
+	if err := l.link(name); err != nil {
+		return err
+	}
+	l.named = true
+	return l.syncStore(name)
 }
+
+// Named says whether the layer has a name, or had one that was removed.
+func (l *Layer) Named() bool { return l.named }
 
 func (l *Layer) link(name string) error {
 	err := unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", l.file.Fd()), int(l.store.dir.Fd()), name, unix.AT_SYMLINK_FOLLOW)
 	if err != nil {
 		return fmt.Errorf("keep a layer as %s: %w", name, err)
 	}
+	return nil
+}
+
+func (l *Layer) syncStore(name string) error {
 	if err := l.store.dir.Sync(); err != nil {
-		return errors.Join(fmt.Errorf("keep a layer as %s: %w", name, err), l.store.Remove(name))
+		return fmt.Errorf("keep a layer as %s: %w", name, err)
 	}
 	return nil
 }
