@@ -221,8 +221,8 @@ func TestHTTP(t *testing.T) {
 			}
 		})
 	}
-	if n := len(s.web.sessions.all); n != 2 {
-		t.Errorf("%d sessions are left, and two were opened", n)
+	if n := len(s.web.sessions.all); n != 1 {
+		t.Errorf("%d sessions are left, and one was opened", n)
 	}
 }
 

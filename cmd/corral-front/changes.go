@@ -164,11 +164,10 @@ func (o *changesOptions) parse(args []string) (ended bool, code int, err error) 
 		return err
 	})
 	f.StringVar(&o.supervisor, "supervisor", "", "")
-	words, ended, code, err := parseMixed(f, args, changesHelp)
-	if ended {
+	if ended, code, err = parseFlags(f, args, changesHelp); ended {
 		return true, code, err
 	}
-	words = append(words, paths...)
+	words := append(f.Args(), paths...)
 	if len(words) > 0 {
 		o.verb = words[0]
 	}

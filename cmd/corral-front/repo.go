@@ -37,10 +37,11 @@ func repoCommand(args []string) (int, error) {
 	f.StringVar(&o.workspace, "workspace", "", "")
 	f.StringVar(&o.profile, "profile", "", "")
 	f.StringVar(&o.file, "config", "", "")
-	words, ended, code, err := parseMixed(f, args, repoHelp)
+	ended, code, err := parseFlags(f, args, repoHelp)
 	if ended {
 		return code, err
 	}
+	words := f.Args()
 	verb := strings.Join(words[:min(1, len(words))], "")
 	adds := o.id + o.workspace + o.profile
 	switch {
