@@ -25,6 +25,9 @@ import (
 func (j *jail) build(u *undo) error {
 	u.push(j.repo.close)
 	u.push(j.closeIDMaps)
+	if err := j.inspect(); err != nil {
+		return err
+	}
 	base, err := j.s.instance.uids.take(j.s.instance.name)
 	if err != nil {
 		return err
@@ -91,6 +94,19 @@ func (j *jail) build(u *undo) error {
 	return nil
 }
 
+// inspect looks at the file systems of what the jail shows to its jobs. An import has no repository.
+func (j *jail) inspect() error {
+	if j.session != nil && j.session.imports() {
+		return nil
+	}
+	for r := j.repo; r != nil; r = r.common {
+		if err := j.s.inspect(j.by, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // scanned says whether jobs of the jail write to the repository itself, or are to leave something in it alone when what a
 // session wrote is taken over.
 func (j *jail) scanned() bool {
@@ -152,8 +168,8 @@ func (j *jail) start(u *undo, dir string, p *parts) error {
 		close(j.ended)
 	}()
 	u.push(func() {
-		ours.Close()
-		<-j.ended
+		j.endInit()
+		j.awaitInit()
 	})
 	return j.groups.Adopt(pid)
 }

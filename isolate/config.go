@@ -46,6 +46,7 @@ type Config struct {
 	Log        *slog.Logger  // nil discards
 
 	patience time.Duration // in place of sendPatience, for tests
+	probing  time.Duration // in place of probePatience, likewise
 	trim     time.Duration // in place of trimInterval, likewise
 	only     func() bool   // in place of onlyInstance, likewise
 
@@ -104,6 +105,9 @@ func (c *Config) complete() error {
 	}
 	if c.patience == 0 {
 		c.patience = sendPatience
+	}
+	if c.probing == 0 {
+		c.probing = probePatience
 	}
 	if c.trim == 0 {
 		c.trim = trimInterval

@@ -47,6 +47,8 @@ type jail struct {
 	failure error         // why it failed; read after built
 	ended   chan struct{} // closed when its process 1 is gone
 	gone    chan struct{} // closed when nothing of it is left
+	overdue chan struct{} // closed when its process 1 was told to end and has not in time
+	telling sync.Once     // of process 1
 
 	base      uint32 // first host user id
 	container *libcontainer.Container
@@ -137,7 +139,7 @@ func (s *Supervisor) roomForJail(peer Peer) error {
 func (s *Supervisor) newJail(key jailKey, r *repo) *jail {
 	j := &jail{
 		s: s, key: key, name: s.name("jail-"), repo: r, users: 1,
-		built: make(chan struct{}), ended: make(chan struct{}), gone: make(chan struct{}), idmaps: map[uint32]*os.File{},
+		built: make(chan struct{}), ended: make(chan struct{}), gone: make(chan struct{}), overdue: make(chan struct{}), idmaps: map[uint32]*os.File{},
 	}
 	j.pool = newPool(j)
 	for n := uint32(jobUIDs); n > 0; n-- {
@@ -174,9 +176,36 @@ func (j *jail) leave() {
 	case !j.dropped:
 		j.idle = time.AfterFunc(j.s.config.JailIdle, func() { j.dropUnused() })
 	case j.init != nil:
-		j.init.Close()
+		j.endInit()
 	}
 }
+
+// endInit ends process 1, which sees the socket's end, and with it every process of the jail.
+func (j *jail) endInit() {
+	j.init.Close()
+	j.telling.Do(func() {
+		late := time.AfterFunc(slotPatience, func() { close(j.overdue) })
+		go func() {
+			select {
+			case <-j.ended:
+				late.Stop()
+			case <-j.overdue:
+			}
+		}()
+	})
+}
+
+// awaitInit waits for the end of process 1. The kernel ends it when the last process of the jail has ended, and one that waits
+// for a file system may never do so: it is left behind.
+func (j *jail) awaitInit() {
+	select {
+	case <-j.ended:
+	case <-j.overdue:
+		j.report("process 1, of which a process cannot be ended", errLeft)
+	}
+}
+
+var errLeft = fmt.Errorf("not ended within %v", slotPatience)
 
 // retire lets nobody enter the jail any more; it ends with the jobs in it.
 func (j *jail) retire() { j.condemn(false) }
@@ -197,7 +226,7 @@ func (j *jail) dropUnused() bool {
 	if !j.condemn(true) {
 		return false
 	}
-	j.init.Close()
+	j.endInit()
 	return true
 }
 
@@ -206,7 +235,7 @@ func (j *jail) drop() {
 	<-j.built
 	j.condemn(false)
 	if j.init != nil {
-		j.init.Close()
+		j.endInit()
 	}
 }
 
@@ -239,7 +268,7 @@ func (j *jail) live() {
 	if j.failure == nil {
 		j.s.config.Log.Info("jail built", "jail", j.name, "repo", j.repo.path)
 		j.s.rootAhead()
-		<-j.ended
+		j.awaitInit()
 		j.condemn(false)
 	}
 	j.pool.close()

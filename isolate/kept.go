@@ -260,7 +260,7 @@ func (s *Supervisor) servesKept(peer Peer, k *kept) (*repo, error) {
 	if err := s.checkPath(k.Repo); err != nil {
 		return nil, err
 	}
-	r, err := pin(k.Repo, k.Dev, k.Ino)
+	r, err := s.pin(peer.UID, k.Repo, k.Dev, k.Ino)
 	if err != nil {
 		return nil, err
 	}

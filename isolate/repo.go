@@ -20,26 +20,19 @@ type repo struct {
 	dir      *os.File // O_PATH
 	dev, ino uint64
 	uid, gid uint32 // its owner: the only ids of the host that a job's user is mapped to
+	mode     uint32 // permission bits; set when its jail is built
+	fs       int64  // its file system's magic number; likewise
 	common   *repo  // the git directory that it is a worktree of, or nil
 }
 
-// pin opens path, which must be absolute and clean and have no link in it, as the directory with this device and inode.
-// Zero dev and ino stand for whichever is there.
-func pin(path string, dev, ino uint64) (*repo, error) {
-	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	})
+// pin opens path for a user, which must be absolute and clean and have no link in it, as the directory with this device and
+// inode. Zero dev and ino stand for whichever is there.
+func (s *Supervisor) pin(user uint32, path string, dev, ino uint64) (*repo, error) {
+	dir, id, err := s.probes.openDir(user, path)
 	if err != nil {
 		return nil, refuseRepo(path, err)
 	}
-	r := &repo{path: path, dir: os.NewFile(uintptr(fd), path)}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		r.close()
-		return nil, refuseRepo(path, err)
-	}
-	r.dev, r.ino, r.uid, r.gid = st.Dev, st.Ino, st.Uid, st.Gid
+	r := &repo{path: path, dir: dir, dev: id.dev, ino: id.ino, uid: id.uid, gid: id.gid}
 	if ino != 0 && (r.dev != dev || r.ino != ino) {
 		r.close()
 		return nil, &job.Refusal{
@@ -70,6 +63,9 @@ func (r *repo) key(profile, session string) jailKey {
 }
 
 func refuseRepo(path string, err error) error {
+	if errors.As(err, new(*job.Refusal)) {
+		return err
+	}
 	refusal := &job.Refusal{Step: "repo", Message: fmt.Sprintf("%q: %v", path, err)}
 	switch {
 	case errors.Is(err, unix.ENOENT):
@@ -90,17 +86,17 @@ func (s *Supervisor) serves(peer Peer, path string, dir *os.File) (*repo, error)
 	if dir == nil {
 		return s.servesPath(peer, path)
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+	id, err := s.probes.identify(peer.UID, dir)
+	if err != nil {
 		return nil, refuseRepo(path, err)
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+	if id.mode&unix.S_IFMT != unix.S_IFDIR {
 		return nil, &job.Refusal{Step: "repo", Message: "what was passed as the repository is no directory"}
 	}
 	// Who names a directory that is served, and passes it, need not be asked by which path it was opened: that takes longer
 	// than all else here, and it could have named it alone.
-	if s.config.pinned[path] == (inode{st.Dev, st.Ino}) && s.config.servesTo(peer, path) {
-		if r, err := pin(path, st.Dev, st.Ino); err == nil {
+	if s.config.pinned[path] == id.inode && s.config.servesTo(peer, path) {
+		if r, err := s.pin(peer.UID, path, id.dev, id.ino); err == nil {
 			return r, nil
 		}
 	}
@@ -111,7 +107,7 @@ func (s *Supervisor) serves(peer Peer, path string, dir *os.File) (*repo, error)
 	served := s.config.servesTo(peer, real)
 	switch {
 	case served:
-		if s.config.pinned[real] != (inode{st.Dev, st.Ino}) {
+		if s.config.pinned[real] != id.inode {
 			return nil, &job.Refusal{
 				Step:    "repo",
 				Message: fmt.Sprintf("%q is another directory than the one the operator serves", real),
@@ -120,10 +116,10 @@ func (s *Supervisor) serves(peer Peer, path string, dir *os.File) (*repo, error)
 		}
 	case peer.Embedded, !s.config.Own:
 		return nil, notServed(real)
-	case st.Uid != peer.UID:
+	case id.uid != peer.UID:
 		return nil, &job.Refusal{
 			Step:    "repo",
-			Message: fmt.Sprintf("%q belongs to user %d, not to you (user %d)", real, st.Uid, peer.UID),
+			Message: fmt.Sprintf("%q belongs to user %d, not to you (user %d)", real, id.uid, peer.UID),
 			Hint:    "the operator can serve it to you in the supervisor's configuration",
 		}
 	}
@@ -132,7 +128,7 @@ func (s *Supervisor) serves(peer Peer, path string, dir *os.File) (*repo, error)
 			return nil, err
 		}
 	}
-	return pin(real, st.Dev, st.Ino)
+	return s.pin(peer.UID, real, id.dev, id.ino)
 }
 
 func (s *Supervisor) servesPath(peer Peer, path string) (*repo, error) {
@@ -140,7 +136,7 @@ func (s *Supervisor) servesPath(peer Peer, path string) (*repo, error) {
 		return nil, notServed(path)
 	}
 	known := s.config.pinned[path]
-	return pin(path, known.dev, known.ino)
+	return s.pin(peer.UID, path, known.dev, known.ino)
 }
 
 func notServed(path string) error {
@@ -193,16 +189,25 @@ func (sl *slot) mount(readOnly bool) (*os.File, error) {
 	return sl.jail.repo.clone(sl.idmap, readOnly)
 }
 
+// inspect looks at the repository's file system for a user, before anything is built on it.
+func (s *Supervisor) inspect(user uint32, r *repo) error {
+	found, err := s.probes.fileSystem(user, r.dir)
+	if err != nil {
+		return refuseRepo(r.path, err)
+	}
+	r.mode, r.fs = found.Mode&0o777, found.FSType
+	return nil
+}
+
 // refuseIDMap names the file system and the remedy when the kernel cannot map ids on it.
 func (r *repo) refuseIDMap(err error) error {
-	var st unix.Statfs_t
-	if !errors.Is(err, unix.EINVAL) || unix.Fstatfs(int(r.dir.Fd()), &st) != nil {
+	if !errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("mount_setattr %q: %w", r.path, err)
 	}
 	return &job.Refusal{
 		Step:    "repo",
 		Errno:   int(unix.EINVAL),
-		Message: fmt.Sprintf("%q lies on %s, on which this kernel cannot map user ids", r.path, fileSystem(st.Type)),
+		Message: fmt.Sprintf("%q lies on %s, on which this kernel cannot map user ids", r.path, fileSystem(r.fs)),
 		Hint:    "keep the repository on ext4, xfs, btrfs or, from Linux 6.3, tmpfs; a shared folder of a virtual machine has to be copied into it",
 	}
 }

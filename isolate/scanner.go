@@ -99,6 +99,7 @@ func (j *jail) startScanner() (*scanner, error) {
 
 // started waits for the report that the program was executed.
 func (sl *slot) started() error {
+	defer sl.within(slotPatience)()
 	r, files, err := sl.report()
 	wire.CloseAll(files)
 	switch {

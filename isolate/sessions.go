@@ -58,7 +58,7 @@ func (c *client) open(tag uint32, body []byte, files []*os.File) error {
 		})
 	}
 	return c.begun(func() {
-		ss, err := c.s.open(c.peer, m, dir, common)
+		ss, err := c.s.openAdmitted(c.peer, m, dir, common)
 		if len(files) > 0 {
 			c.unwanted <- files
 		}
@@ -75,6 +75,48 @@ func (c *client) open(tag uint32, body []byte, files []*os.File) error {
 		words := ss.words()
 		c.answer(wire.AppendSession(&words, tag))
 	})
+}
+
+// maxUserOpenings bounds the sessions that are being opened for one user, over all connections, and maxOpenings those of all
+// users: what a client's file system keeps waiting is bounded by them. One connection alone meets its own bound first, and
+// is made to wait.
+const (
+	maxUserOpenings = maxClientSessions
+	maxOpenings     = 512
+)
+
+// openAdmitted opens a session if there is room for one more that is being opened. This is decided before anything of the
+// client's is looked at.
+func (s *Supervisor) openAdmitted(peer Peer, m wire.Open, dir, common *os.File) (*session, error) {
+	if err := s.beginOpening(peer.UID); err != nil {
+		return nil, err
+	}
+	defer s.endOpening(peer.UID)
+	return s.open(peer, m, dir, common)
+}
+
+// beginOpening admits one more session to be opened. The caller must call endOpening.
+func (s *Supervisor) beginOpening(uid uint32) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.opening[uid]
+	if n >= maxUserOpenings || s.openingAll >= maxOpenings {
+		r := sessionRefusal("%d sessions of yours are being opened, which is the most at once, and %d of all users", n, s.openingAll)
+		r.Hint = "try again when one is open"
+		return r
+	}
+	s.opening[uid]++
+	s.openingAll++
+	return nil
+}
+
+func (s *Supervisor) endOpening(uid uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.openingAll--
+	if s.opening[uid]--; s.opening[uid] == 0 {
+		delete(s.opening, uid)
+	}
 }
 
 // refuse answers a request that is not about a job with why it came to nothing.

@@ -71,7 +71,7 @@ func (s *Supervisor) pinCommon(peer Peer, path string, dir *os.File) (*repo, err
 			return nil, err
 		}
 		known := s.config.commons[path]
-		return pin(path, known.dev, known.ino)
+		return s.pin(peer.UID, path, known.dev, known.ino)
 	case filepath.Base(path) != ".git" || s.config.servesTo(peer, path) || !s.config.servesTo(peer, top):
 		return s.serves(peer, path, dir)
 	}
@@ -80,13 +80,13 @@ func (s *Supervisor) pinCommon(peer Peer, path string, dir *os.File) (*repo, err
 		return nil, err
 	}
 	above.close()
-	var st unix.Stat_t
+	var id identity
 	if dir != nil {
-		if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		if id, err = s.probes.identify(peer.UID, dir); err != nil {
 			return nil, refuseRepo(path, err)
 		}
 	}
-	return pin(path, st.Dev, st.Ino)
+	return s.pin(peer.UID, path, id.dev, id.ino)
 }
 
 // pinCommons notes which directories root named for worktrees. What is none any more is no reason not to start.
