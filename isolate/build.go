@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/opencontainers/cgroups"
@@ -162,6 +163,9 @@ func (j *jail) start(u *undo, dir string, p *parts) error {
 	if err != nil {
 		return err
 	}
+	if err := lowestScore(pid); err != nil {
+		return err
+	}
 	go func() {
 		awaitEnd(pid)
 		_, _ = process.Wait()
@@ -219,6 +223,12 @@ func (j *jail) containerConfig(dir string, tree rootfs.Tree, users *os.File) *co
 }
 
 const oomScoreAdj = 500 // of -1000 to 1000, see proc_pid_oom_score_adj(5)
+
+// lowestScore has the kernel take the score of a jail's first process for the lowest that it, and all it starts, may choose for
+// itself: it does so when a process with CAP_SYS_RESOURCE writes it. Without that capability jobs can lower theirs to 0.
+func lowestScore(pid int) error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), strconv.AppendInt(nil, oomScoreAdj, 10), 0)
+}
 
 // deviceRules let jobs open the devices of their /dev and terminals, and nothing else that might turn up. Where the
 // kernel has cgroup v1's devices controller this is one more lock; on v2 it is a BPF program, of the same meaning.
