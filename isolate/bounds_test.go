@@ -1,9 +1,16 @@
 package isolate
 
 import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"corral/internal/sandboxtest"
+	"corral/job"
 )
 
 // TestScore: when the host is out of memory jobs go first, and none can say otherwise.
@@ -18,4 +25,82 @@ func TestScore(t *testing.T) {
 	if got := f.sh("echo 700 >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj"); got != "700" {
 		t.Errorf("a job that wants 700 has %s", got)
 	}
+}
+
+// free is how many users of the supervisor's jails no slot has.
+func (s *Supervisor) free() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, j := range s.jails {
+		j.mu.Lock()
+		n += len(j.free)
+		j.mu.Unlock()
+	}
+	return n
+}
+
+// TestLateEnd: a slot whose processes take longer to end than anybody waits is given back when they have. Here one waits for a
+// file that a process outside has passed to the job.
+func TestLateEnd(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("python3"))
+	files := sandboxtest.StartFileServer(t, owner)
+	f := newFront(t, func(c *Config) { c.Slots, c.ending, c.Log = -1, 200*time.Millisecond, nil })
+	f.sh("true")
+	var before int
+	eventually(t, func() string {
+		if before = f.s.free(); before != jobUIDs-1 { // the scanner has one
+			return fmt.Sprintf("%d users are free", before)
+		}
+		return ""
+	})
+	path := filepath.Join(f.repo, "socket")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := os.Chmod(path, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	spec := f.spec("python3", "-c", `import os, socket
+s = socket.socket(socket.AF_UNIX)
+s.connect("socket")
+_, fds, _, _ = socket.recv_fds(s, 1, 1)
+os.read(fds[0], 1)`)
+	spec.Limits = job.Limits{Wall: time.Minute}
+	l2, err := f.start(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := l.AcceptUnix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := u.File()
+	u.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	files.Stall(t)
+	files.SendFile(t, conn, []byte("x"))
+	files.AwaitRequest(t)
+	if err := l2.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l2.Wait(); err == nil || strings.Contains(err.Error(), "EOF") {
+		t.Errorf("the job, of which a process is left: %v", err)
+	}
+	if now := f.s.free(); now != before-1 {
+		t.Errorf("%d users are free while a process has one, %d before", now, before)
+	}
+	files.End()
+	eventually(t, func() string {
+		if now := f.s.free(); now != before {
+			return fmt.Sprintf("%d users are free, %d before", now, before)
+		}
+		return ""
+	})
+	l2.in.Close()
 }

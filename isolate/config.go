@@ -47,6 +47,7 @@ type Config struct {
 
 	patience time.Duration // in place of sendPatience, for tests
 	probing  time.Duration // in place of probePatience, likewise
+	ending   time.Duration // in place of slotPatience for the end of a slot's processes, likewise
 	trim     time.Duration // in place of trimInterval, likewise
 	only     func() bool   // in place of onlyInstance, likewise
 
@@ -108,6 +109,9 @@ func (c *Config) complete() error {
 	}
 	if c.probing == 0 {
 		c.probing = probePatience
+	}
+	if c.ending == 0 {
+		c.ending = slotPatience
 	}
 	if c.trim == 0 {
 		c.trim = trimInterval
