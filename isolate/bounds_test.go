@@ -27,6 +27,31 @@ func TestScore(t *testing.T) {
 	}
 }
 
+// TestFewIDMaps: a jail keeps few of the user namespaces that its users' files were mapped by.
+func TestFewIDMaps(t *testing.T) {
+	j := &jail{idmaps: map[uint32]*os.File{}}
+	for n := range uint32(3 * maxIDMaps) {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		j.idmaps[n] = f
+	}
+	all := len(j.idmaps)
+	for n := range uint32(all) {
+		m := j.idmaps[n]
+		j.returnUser(n)
+		if _, err := m.Stat(); (err != nil) != (j.idmaps[n] == nil) {
+			t.Errorf("map %d: %v", n, err)
+		}
+	}
+	if len(j.idmaps) != maxIDMaps || len(j.free) != all {
+		t.Errorf("%d maps, %d free users", len(j.idmaps), len(j.free))
+	}
+	j.closeIDMaps()
+}
+
 // free is how many users of the supervisor's jails no slot has.
 func (s *Supervisor) free() int {
 	s.mu.Lock()

@@ -310,9 +310,17 @@ func (j *jail) returnUser(n uint32) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.free = append(j.free, n)
+	if m := j.idmaps[n]; m != nil && len(j.idmaps) > maxIDMaps {
+		m.Close()
+		delete(j.idmaps, n)
+	}
 }
 
-// idmap returns the map of the repository's owner to the user of number n. It is made once and kept with the jail.
+// maxIDMaps is how many maps a jail keeps beyond those in use. The user that was returned last is the next one's.
+const maxIDMaps = 16
+
+// idmap returns the map of the repository's owner to the user of number n. It lasts until the number is returned, and is kept
+// with the jail if that has few.
 func (j *jail) idmap(n uint32) (*os.File, error) {
 	j.mu.Lock()
 	m := j.idmaps[n]
