@@ -27,6 +27,15 @@ func TestScore(t *testing.T) {
 	}
 }
 
+// TestPseudoTerminals: all mounts of a host share some 3,000, so a job has few.
+func TestPseudoTerminals(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("perl"))
+	f := newFront(t)
+	if got := f.sh(`perl -e 'my @all; while (@all < 100 && open(my $f, "+<", "/dev/ptmx")) { push @all, $f } print scalar @all'`); got != "8" {
+		t.Errorf("a job has %s terminals", got)
+	}
+}
+
 // TestFewIDMaps: a jail keeps few of the user namespaces that its users' files were mapped by.
 func TestFewIDMaps(t *testing.T) {
 	j := &jail{idmaps: map[uint32]*os.File{}}
