@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +60,51 @@ func TestFewIDMaps(t *testing.T) {
 		t.Errorf("%d maps, %d free users", len(j.idmaps), len(j.free))
 	}
 	j.closeIDMaps()
+}
+
+// TestReclaim: what jobs have left in the cache goes when their jail rests, and with it the kernel lets go of their cgroups.
+func TestReclaim(t *testing.T) {
+	f := newFront(t, func(c *Config) { c.reclaim = time.Millisecond })
+	const size = 64 << 20
+	f.sh("head -c 67108864 /dev/zero >file; sync file; cat file >/dev/null")
+	usage := func() int64 {
+		for _, pattern := range []string{"/sys/fs/cgroup/memory/%s/memory.usage_in_bytes", "/sys/fs/cgroup/%s/memory.current"} {
+			files, _ := filepath.Glob(fmt.Sprintf(pattern, "corral/"+f.s.InstanceName()+"/jail-*"))
+			for _, file := range files {
+				b, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return n
+			}
+		}
+		t.Skip("the jail's cgroup is not below the root")
+		return 0
+	}
+	eventually(t, func() string { // when the slot is taken down, its cgroup counts for the jail
+		if n := usage(); n < size {
+			return fmt.Sprintf("the jail is charged for %d bytes", n)
+		}
+		return ""
+	})
+	f.s.mu.Lock()
+	for _, j := range f.s.jails {
+		j.mu.Lock()
+		j.dying = maxDying
+		j.mu.Unlock()
+	}
+	f.s.mu.Unlock()
+	f.sh("true")
+	eventually(t, func() string {
+		if n := usage(); n > size/2 {
+			return fmt.Sprintf("the jail is still charged for %d bytes", n)
+		}
+		return ""
+	})
 }
 
 // free is how many users of the supervisor's jails no slot has.

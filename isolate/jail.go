@@ -70,6 +70,8 @@ type jail struct {
 	mu      sync.Mutex
 	users   int                 // guarded by mu: jobs that run in it or are about to
 	idle    *time.Timer         // guarded by mu: runs drop
+	rest    *time.Timer         // guarded by mu: runs reclaim
+	dying   int                 // guarded by mu: memory cgroups that were removed since the last reclaim
 	dropped bool                // guarded by mu
 	free    []uint32            // guarded by mu: numbers of users that no slot has
 	idmaps  map[uint32]*os.File // guarded by mu: by number of the user
@@ -163,6 +165,10 @@ func (j *jail) use() bool {
 		j.idle.Stop()
 		j.idle = nil
 	}
+	if j.rest != nil {
+		j.rest.Stop()
+		j.rest = nil
+	}
 	return true
 }
 
@@ -175,8 +181,40 @@ func (j *jail) leave() {
 	case j.users > 0:
 	case !j.dropped:
 		j.idle = time.AfterFunc(j.s.config.JailIdle, func() { j.dropUnused() })
+		if j.dying >= maxDying {
+			j.rest = time.AfterFunc(j.s.config.reclaim, j.reclaim)
+		}
 	case j.init != nil:
 		j.endInit()
+	}
+}
+
+// maxDying is how many memory cgroups of ended jobs the kernel may still have, in the order of some 100 KiB each, before their
+// cached files are dropped: once the jail has not been used for reclaimRest, for the next job reads its files anew then.
+const (
+	maxDying    = 256
+	reclaimRest = 10 * time.Second
+)
+
+// removedGroup counts one more.
+func (j *jail) removedGroup() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.dying++
+}
+
+// reclaim has the kernel let go of removed cgroups, unless a job has come.
+func (j *jail) reclaim() {
+	j.mu.Lock()
+	idle := j.users == 0 && !j.dropped
+	if idle {
+		j.dying = 0
+		j.work.Add(1)
+	}
+	j.mu.Unlock()
+	if idle {
+		defer j.work.Done()
+		j.report("cached files", j.groups.Reclaim())
 	}
 }
 

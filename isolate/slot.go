@@ -146,6 +146,7 @@ func (sl *slot) giveBack() {
 		sl.jail.report("cgroup", err)
 		return
 	}
+	sl.jail.removedGroup()
 	sl.jail.returnUser(sl.user)
 }
 
