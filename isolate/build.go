@@ -100,12 +100,7 @@ func (j *jail) inspect() error {
 	if j.session != nil && j.session.imports() {
 		return nil
 	}
-	for r := j.repo; r != nil; r = r.common {
-		if err := j.s.inspect(j.by, r); err != nil {
-			return err
-		}
-	}
-	return nil
+	return j.s.inspectAll(j.by, j.repo)
 }
 
 // scanned says whether jobs of the jail write to the repository itself, or are to leave something in it alone when what a

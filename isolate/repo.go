@@ -189,6 +189,16 @@ func (sl *slot) mount(readOnly bool) (*os.File, error) {
 	return sl.jail.repo.clone(sl.idmap, readOnly)
 }
 
+// inspectAll inspects a repository, and what it is a worktree of.
+func (s *Supervisor) inspectAll(user uint32, r *repo) error {
+	for ; r != nil; r = r.common {
+		if err := s.inspect(user, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // inspect looks at the repository's file system for a user, before anything is built on it.
 func (s *Supervisor) inspect(user uint32, r *repo) error {
 	found, err := s.probes.fileSystem(user, r.dir)

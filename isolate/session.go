@@ -121,6 +121,9 @@ func (s *Supervisor) checkOpen(peer Peer, spec wire.Open, dir, common *os.File) 
 	if ss.imports() {
 		return nil
 	}
+	if err := s.inspectAll(peer.UID, r); err != nil {
+		return err
+	}
 	// Whether the file system takes id maps is known when it is asked to.
 	m, err := s.userns.idmap(r.uid, r.gid, r.uid, 1)
 	if err != nil {

@@ -46,7 +46,7 @@ func (c *client) open(tag uint32, body []byte, files []*os.File) error {
 	}
 	if m.Flags&wire.OpenCheck != 0 {
 		return c.begun(func() {
-			err := c.s.checkOpen(c.peer, m, dir, common)
+			err := c.s.checkAdmitted(c.peer, m, dir, common)
 			if len(files) > 0 {
 				c.unwanted <- files
 			}
@@ -93,6 +93,15 @@ func (s *Supervisor) openAdmitted(peer Peer, m wire.Open, dir, common *os.File) 
 	}
 	defer s.endOpening(peer.UID)
 	return s.open(peer, m, dir, common)
+}
+
+// checkAdmitted is openAdmitted for a client that only asks whether it could have the session: the same is looked at.
+func (s *Supervisor) checkAdmitted(peer Peer, m wire.Open, dir, common *os.File) error {
+	if err := s.beginOpening(peer.UID); err != nil {
+		return err
+	}
+	defer s.endOpening(peer.UID)
+	return s.checkOpen(peer, m, dir, common)
 }
 
 // beginOpening admits one more session to be opened. The caller must call endOpening.

@@ -125,11 +125,18 @@ func mountPoints(all map[string]string) {
 	}
 }
 
+// machineGroup begins the names of the cgroups of other test processes: those that scripts/test runs have them as the root
+// of their namespaces.
+const machineGroup = "sandboxtest-"
+
 func cgroups(all map[string]string) {
 	for _, m := range cgroupMounts() {
 		_ = filepath.WalkDir(m.point, func(name string, d fs.DirEntry, err error) error {
 			if err != nil {
 				return nil //nolint:nilerr // it went away
+			}
+			if d.IsDir() && strings.HasPrefix(d.Name(), machineGroup) {
+				return fs.SkipDir
 			}
 			if d.IsDir() && strings.HasPrefix(d.Name(), "corral") {
 				all["cgroup "+name] = "cgroup " + name
