@@ -120,11 +120,10 @@ func say(text string) (int, error) {
 	return 0, nil
 }
 
-// parseFlags reads the options of a command into f, which may come before and after its arguments. A request for help and a
-// mistake end the command, with root given up.
+// parseFlags reads the options of a command into f. A request for help and a mistake end the command, with root given up.
 func parseFlags(f *flag.FlagSet, args []string, help string) (ended bool, code int, err error) {
 	f.SetOutput(io.Discard)
-	if err = parseMixed(f, args); err == nil {
+	if err = nearest.ParseFlags(f, args, "corral "+f.Name()); err == nil {
 		return false, 0, nil
 	}
 	if dropped := dropRoot(); dropped != nil {
@@ -135,21 +134,4 @@ func parseFlags(f *flag.FlagSet, args []string, help string) (ended bool, code i
 		return true, code, err
 	}
 	return true, failure, err
-}
-
-// parseMixed parses args, of which f.Args has those that are no options then.
-func parseMixed(f *flag.FlagSet, args []string) error {
-	command := "corral " + f.Name()
-	var rest []string
-	for {
-		if err := nearest.ParseFlags(f, args, command); err != nil {
-			return err
-		}
-		left := f.Args()
-		if read := len(args) - len(left); len(left) == 0 || read > 0 && args[read-1] == "--" {
-			rest = append(rest, left...)
-			return f.Parse(append([]string{"--"}, rest...))
-		}
-		rest, args = append(rest, left[0]), left[1:]
-	}
 }
