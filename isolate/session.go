@@ -407,11 +407,20 @@ func (ss *session) reprieve() {
 // endWithClient ends the session with the connection that opened it, with all that was not asked to be kept. The connection
 // may have asked for that in vain: then it is tried once more, and the session goes on if it cannot be.
 func (ss *session) endWithClient() error {
-	ss.mu.Lock()
-	keep := ss.unkept
-	ss.mu.Unlock()
-	_, err := ss.end(keep)
+	_, err := ss.end(ss.keptInVain())
 	return err
+}
+
+// keptInVain says whether the session was to be ended with its changes kept, and that was not possible.
+func (ss *session) keptInVain() bool {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	return ss.unkept
+}
+
+// keptWithSupervisor says whether the session's changes are kept when the supervisor ends.
+func (ss *session) keptWithSupervisor() bool {
+	return ss.lasts() && !ss.imports() || ss.keptInVain()
 }
 
 // turn lets a job of the session run, unless what is applied might not be what was looked at: nothing is applied while another

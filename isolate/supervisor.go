@@ -197,7 +197,7 @@ func (s *Supervisor) Close() error {
 	for _, j := range s.jails {
 		jails = append(jails, j)
 		if j.session != nil {
-			j.session.condemn(j.session.lasts() && !j.session.imports(), false)
+			j.session.condemn(j.session.keptWithSupervisor(), false)
 		}
 	}
 	s.mu.Unlock()
