@@ -3,6 +3,8 @@ package rootfs
 import (
 	"fmt"
 	"path"
+	"slices"
+	"strings"
 )
 
 // Place is a directory that is refused as a repository or a toolchain.
@@ -77,6 +79,25 @@ func CheckRepoPath(p string, extra ...Place) error {
 	}
 	if why := refused(p, extra); why != "" {
 		return fmt.Errorf("%s is %w, because %s (hint: name a project's own directory)", p, ErrRepo, why)
+	}
+	return nil
+}
+
+// CheckHidden reports why p is no repository if it lies in a directory of a home
+// whose name begins with a dot, or is one, as ~/.ssh and ~/.config/x; or nil.
+// Homes are those given and whatever is a directory directly below /home. They
+// are absolute and clean; "/" among them adds nothing.
+func CheckHidden(p string, homes []string) error {
+	if rest, ok := strings.CutPrefix(p, "/home/"); ok {
+		name, _, _ := strings.Cut(rest, "/")
+		homes = append(slices.Clip(homes), "/home/"+name)
+	}
+	for _, home := range homes {
+		if rest, ok := strings.CutPrefix(p, home+"/."); ok && home != "/" {
+			name, _, _ := strings.Cut(rest, "/")
+			return fmt.Errorf("%s is %w, because hidden directories of a home, as %s/.%s, hold keys, and settings and state of programs (hint: name a project's own directory)",
+				p, ErrRepo, home, name)
+		}
 	}
 	return nil
 }

@@ -119,3 +119,18 @@ func TestNoRepoHoldsTheView(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckHidden: hidden directories of homes are no repositories, those deeper down are.
+func TestCheckHidden(t *testing.T) {
+	homes := []string{"/root", "/var/lib/build", "/"}
+	for p, want := range map[string]string{
+		"/root/.ssh": "/root/.ssh", "/root/.config/corral": "/root/.config", "/home/ada/.ssh": "/home/ada/.ssh",
+		"/home/ada/.local/state/corral/x": "/home/ada/.local", "/var/lib/build/.cache/x": "/var/lib/build/.cache",
+		"/root/x": "", "/home/ada/src/.hidden": "", "/home/ada": "", "/home/.ada/x": "", "/.snapshot": "", "/srv/.git": "", "/rooted/.x": "",
+	} {
+		err := CheckHidden(p, homes)
+		if (want == "") != (err == nil) || err != nil && (!errors.Is(err, ErrRepo) || !strings.Contains(err.Error(), "as "+want+",")) {
+			t.Errorf("%s: %v", p, err)
+		}
+	}
+}
