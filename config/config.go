@@ -82,6 +82,7 @@ type Repo struct {
 	ID        string         // what clients call it: 1 to 128 characters, unique; the base name of Path if the file has none
 	Path      string         // absolute and clean; whether it is there is not looked at
 	Users     []uint32       // user ids that may have jobs in it; nil is everybody who reaches the socket
+	Owner     *uint32        // user id that the directory must belong to; nil is any
 	Profile   string         // "default", "strict" or a key of Config.Profiles; "" is default
 	Workspace *job.Workspace // nil leaves it unsaid
 	Protect   job.Protection // of sensitive paths: the least that jobs have which write here

@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"corral/internal/directory"
 	"corral/internal/nearest"
 )
 
@@ -65,6 +66,10 @@ func (e Edit) change(c Config) (Config, error) {
 		for _, r := range c.Repos {
 			if r.Path == e.AddRepo.Path {
 				return c, fmt.Errorf("repository %s is there already, as %q", printable(r.Path), shorten(r.ID))
+			}
+			if directory.Overlap(r.Path, e.AddRepo.Path) {
+				return c, fmt.Errorf("%s overlaps the repository %q, %s: jobs in one could replace the other, so neither would be served\nhint: corral repo remove takes that one out",
+					printable(e.AddRepo.Path), shorten(r.ID), printable(r.Path))
 			}
 			if r.ID == e.AddRepo.ID {
 				return c, fmt.Errorf("there is a repository %q already: %s\nhint: --id gives it another", shorten(r.ID), printable(r.Path))

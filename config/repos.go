@@ -18,6 +18,7 @@ func (r *Repo) keys() []key {
 		{"path", func(p *parser, n *yaml.Node) { r.Path = p.path("path", n) }},
 		{"id", func(p *parser, n *yaml.Node) { r.ID = p.id(n) }},
 		{"users", func(p *parser, n *yaml.Node) { r.Users = p.users("users", n) }},
+		{"owner", func(p *parser, n *yaml.Node) { r.Owner = p.userID("owner", n) }},
 		{"profile", func(p *parser, n *yaml.Node) {
 			r.Profile = p.text("profile", n)
 			p.check(func(c *Config) { c.checkProfile(p, n, r.Profile) })

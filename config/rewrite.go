@@ -57,19 +57,19 @@ func Rewrite(path string, o LoadOptions, edit func(old []byte) ([]byte, error)) 
 // lockPatience is how long another process that changes a file is waited for.
 const lockPatience = 5 * time.Second
 
-// A directory is one that is locked. All that is done in it is done by its descriptor: a path may lead elsewhere by then.
-type directory struct {
+// A lockedDir is a directory that is locked. All that is done in it is done by its descriptor: a path may lead elsewhere by then.
+type lockedDir struct {
 	root *os.Root
 	file *os.File // the same
 }
 
-func (d *directory) unlock() {
+func (d *lockedDir) unlock() {
 	_ = d.file.Close()
 	_ = d.root.Close()
 }
 
 // lockDirectory locks the directory of path, which lasts until it is unlocked or this process ends.
-func lockDirectory(path string, o LoadOptions) (d *directory, err error) {
+func lockDirectory(path string, o LoadOptions) (d *lockedDir, err error) {
 	dir := filepath.Dir(path)
 	switch {
 	case o.User:
@@ -82,7 +82,7 @@ func lockDirectory(path string, o LoadOptions) (d *directory, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d = &directory{}
+	d = &lockedDir{}
 	if d.root, err = os.OpenRoot(dir); err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func lockDirectory(path string, o LoadOptions) (d *directory, err error) {
 }
 
 // replace writes a file beside path and renames it, if the one at path is still what it was.
-func (d *directory) replace(path string, content []byte, was os.FileInfo, public bool) (err error) {
+func (d *lockedDir) replace(path string, content []byte, was os.FileInfo, public bool) (err error) {
 	temporary := ".config-" + rand.Text() + ".new"
 	f, err := d.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -157,7 +157,7 @@ func dress(f *os.File, was os.FileInfo, public bool) error {
 }
 
 // unchanged looks for a change by who does not lock, such as an editor.
-func (d *directory) unchanged(path string, was os.FileInfo) error {
+func (d *lockedDir) unchanged(path string, was os.FileInfo) error {
 	is, err := d.root.Lstat(filepath.Base(path))
 	switch {
 	case was == nil && errors.Is(err, os.ErrNotExist):

@@ -137,6 +137,9 @@ func (w *writer) repo(r Repo) {
 		w.line("id: %s", quote(r.ID))
 	}
 	w.users("users", r.Users)
+	if r.Owner != nil {
+		w.line("owner: %d", *r.Owner)
+	}
 	if r.Profile != "" {
 		w.line("profile: %s", quote(r.Profile))
 	}

@@ -115,23 +115,33 @@ func (c *Config) readToolchains(p *parser, n *yaml.Node) {
 func (p *parser) users(key string, n *yaml.Node) []uint32 {
 	ids := []uint32{}
 	ok := p.list(key, n, func(n *yaml.Node) {
-		switch tag := n.ShortTag(); {
-		case n.Kind == yaml.ScalarNode && tag == "!!int":
-			ids = append(ids, uint32(p.number(key, "id", n, 0, 1<<32-2)))
-		case n.Kind == yaml.ScalarNode && tag == "!!str" && n.Value != "":
-			id, err := p.lookup(n.Value)
-			if err != nil {
-				p.fail(n, "`%s`: no user %q here", key, shorten(n.Value))
-			}
-			ids = append(ids, id)
-		default:
-			p.wanted(key, "a user's name or number", n)
+		if id := p.userID(key, n); id != nil {
+			ids = append(ids, *id)
 		}
 	})
 	if ok && len(n.Content) == 0 {
 		p.fail(n, "`%s` is empty: %s", key, emptyUsers(key))
 	}
 	return ids
+}
+
+// userID reads a user's name or number; nil after an error.
+func (p *parser) userID(key string, n *yaml.Node) *uint32 {
+	var id uint32
+	switch tag := n.ShortTag(); {
+	case n.Kind == yaml.ScalarNode && tag == "!!int":
+		id = uint32(p.number(key, "id", n, 0, 1<<32-2))
+	case n.Kind == yaml.ScalarNode && tag == "!!str" && n.Value != "":
+		var err error
+		if id, err = p.lookup(n.Value); err != nil {
+			p.fail(n, "`%s`: no user %q here", key, shorten(n.Value))
+			return nil
+		}
+	default:
+		p.wanted(key, "a user's name or number", n)
+		return nil
+	}
+	return &id
 }
 
 func emptyUsers(key string) string {
