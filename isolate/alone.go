@@ -13,6 +13,16 @@ func (r *Request) writes() bool {
 	return r.Flags&(wire.FlagReadOnly|wire.FlagOverlay|wire.FlagNoRepo) == 0
 }
 
+// narrow makes a request to write to the repository one to read it. What works on a session's layer cannot do without.
+func (r *Request) narrow() bool {
+	if r.Tool != string(job.ToolNone) {
+		return false
+	}
+	r.Flags = r.Flags&^(wire.FlagProtectHooks|wire.FlagProtectAll) | wire.FlagReadOnly
+	r.narrowed = true
+	return true
+}
+
 // workDir is the job's working directory: relative to the repository, or absolute.
 func (r *Request) workDir() string {
 	if r.Flags&wire.FlagNoRepo != 0 {

@@ -126,9 +126,9 @@ func TestCommonOwner(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			common := filepath.Join(top, tt.common)
 			f := newFront(t, func(c *Config) {
-				c.Repos = []Repo{{Path: top + "/wt"}, {Path: top + "/main"}, {Path: top + "/theirs"}}
-				if tt.serve {
-					c.Repos = append(c.Repos, Repo{Path: common})
+				c.Repos = []Repo{{Path: top + "/wt"}, {Path: filepath.Dir(common)}}
+				if tt.serve { // the two overlap
+					c.Repos[1].Path = common
 				}
 			})
 			if err := os.Chmod(common, 0o700); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/directory"
 	"corral/job"
 )
 
@@ -23,14 +24,18 @@ const instancesDir = RunDir + "/instances"
 
 // Config is what the operator decided. It comes from root: a root-owned file, or root's command line.
 type Config struct {
-	Instance   string        // this supervisor's name, [a-z0-9-]{1,32}
-	Programs   string        // directory with corral-init and the others that run inside jails; only root may write there
-	UIDBase    uint32        // first host user id for jails; 0 is DefaultUIDBase
-	UIDSize    uint32        // number of them; 0 is DefaultUIDSize
-	Repos      []Repo        // directories served
-	Kept       string        // id of a kept layer, whose repository is served too; "" is none
-	Commons    []string      // git directories that repositories are worktrees of, for an embedded supervisor's
-	Toolchains []string      // further host directories, read-only at their own path in every jail
+	Instance   string   // this supervisor's name, [a-z0-9-]{1,32}
+	Programs   string   // directory with corral-init and the others that run inside jails; only root may write there
+	UIDBase    uint32   // first host user id for jails; 0 is DefaultUIDBase
+	UIDSize    uint32   // number of them; 0 is DefaultUIDSize
+	Repos      []Repo   // directories served
+	Kept       string   // id of a kept layer, whose repository is served too; "" is none
+	Commons    []string // git directories that repositories are worktrees of, for an embedded supervisor's
+	Toolchains []string // further host directories, read-only at their own path in every jail; one that cannot be is left out
+	Shown      []string // toolchains that the command line of an embedded supervisor names; New fails if one cannot be shown
+	// Account is whom an embedded supervisor opens the directories for that its command line names: with that user's rights.
+	// nil is root's rights: the directories are the operator's choice.
+	Account    *directory.Account
 	Own        bool          // also serve to each client the directories it owns
 	Defaults   job.Limits    // for fields a request leaves 0; zero fields are job.Defaults
 	Ceilings   job.Limits    // the most a request may ask for; zero fields bound nothing
@@ -54,7 +59,8 @@ type Config struct {
 
 	skip uint64 // steps of the confinement left out: for tests that show what a step is good for
 
-	pinned  map[string]inode // of Repos, when the supervisor was made
+	pinned  map[string]inode // of those Repos that are served, when the supervisor was made
+	bad     map[string]error // of the others: why not
 	commons map[string]inode // of Commons, likewise
 }
 
@@ -63,6 +69,8 @@ type Repo struct {
 	Path string
 	// UIDs are the users that may have jobs in it; nil is everybody who reaches the supervisor's socket.
 	UIDs []uint32
+	// Owner is the user whom the directory must belong to; nil is any.
+	Owner *uint32
 	// Whatever a front-end asks for:
 	Ceilings job.Limits     // the most for its jobs, below those of the Config; zero fields bound nothing
 	ReadOnly bool           // no job writes to it
@@ -76,6 +84,9 @@ type inode struct{ dev, ino uint64 }
 // A Peer is who is at the other end of a connection.
 type Peer struct {
 	UID uint32 // as the kernel says (SO_PEERCRED)
+	// Account is the peer with its groups (SO_PEERGROUPS), or whom root's own front-end asks for. nil is a user in no group
+	// but the one with its own number, and for an embedded supervisor root itself.
+	Account *directory.Account
 	// Embedded is the front-end of root itself, which started this supervisor for the repositories it named.
 	Embedded bool
 	// Images says that an embedded one may make and remove root file systems: root started it for that.
@@ -145,7 +156,9 @@ func (c *Config) complete() error {
 	}
 	c.capCeilings()
 	c.Defaults = c.Defaults.Or(job.Defaults()).AtMost(c.Ceilings) // who asks for nothing asks for nothing that is refused
-	return c.pin()
+	c.pinCommons()
+	c.pinRepos()
+	return nil
 }
 
 // capCeilings bounds what a request may ask for by what the host has, where the operator set no ceiling.
@@ -161,27 +174,6 @@ func (c *Config) capCeilings() {
 
 // maxJobPIDs is an eighth of the process ids a 64-bit kernel has by default at most (pid_max, proc_sys_kernel(5)).
 const maxJobPIDs = 1 << 19
-
-func (c *Config) pin() error {
-	c.pinCommons()
-	c.pinned = map[string]inode{}
-	for i := range c.Repos {
-		path, err := filepath.EvalSymlinks(c.Repos[i].Path)
-		if err == nil {
-			path, err = filepath.Abs(path)
-		}
-		if err != nil {
-			return refuseRepo(c.Repos[i].Path, unwrapErrno(err))
-		}
-		var st unix.Stat_t
-		if err := unix.Lstat(path, &st); err != nil {
-			return refuseRepo(path, err)
-		}
-		c.Repos[i].Path = path
-		c.pinned[path] = inode{st.Dev, st.Ino}
-	}
-	return nil
-}
 
 // servesTo says whether the operator serves path to peer.
 func (c *Config) servesTo(peer Peer, path string) bool {

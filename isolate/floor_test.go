@@ -35,7 +35,7 @@ func TestFloor(t *testing.T) {
 		{"asked for more", "/bound", wire.Run{PIDs: 11}, job.Limits{}, "", "limits"},
 		{"asked for no limit", "/bound", wire.Run{Wall: job.Unlimited}, job.Limits{}, "", "limits"},
 		{"reads", "/still", wire.Run{Flags: wire.FlagReadOnly}, job.Limits{}, "", ""},
-		{"writes", "/still", wire.Run{}, job.Limits{}, "", "workspace"},
+		{"writes", "/still", wire.Run{}, job.Limits{}, "", ""},
 		{"no profile asked for", "/strict", wire.Run{}, job.Limits{}, "strict", ""},
 		{"its profile", "/strict", wire.Run{Profile: "strict"}, job.Limits{}, "strict", ""},
 		{"another profile", "/strict", wire.Run{Profile: "default"}, job.Limits{}, "", "profile"},
@@ -46,14 +46,18 @@ func TestFloor(t *testing.T) {
 		{"applies where nothing is written", "/still", wire.Run{Tool: string(job.ToolChanges)}, job.Limits{}, "", "workspace"},
 		{"sees nothing of it", "/still", wire.Run{Flags: wire.FlagNoRepo}, job.Limits{}, "", ""},
 		{"sees nothing below it", "/layer", wire.Run{Flags: wire.FlagNoRepo}, job.Limits{}, "", ""},
-		{"an entry of two", "/twice", wire.Run{}, job.Limits{}, "", "workspace"},
+		{"an entry of two", "/twice", wire.Run{}, job.Limits{}, "strict", ""},
 		{"the other's profile", "/twice", wire.Run{Flags: wire.FlagReadOnly}, job.Limits{}, "strict", ""},
 	} {
 		want := tt.limits
 		if want == (job.Limits{}) {
 			want = defaults
 		}
-		limits, profile, err := c.floor(tt.path, &Request{Run: tt.run}, defaults)
+		q := &Request{Run: tt.run}
+		limits, profile, err := c.floor(tt.path, q, defaults)
+		if narrowed := q.Flags != tt.run.Flags; narrowed != (strings.Contains("/still /twice", tt.path) && tt.run == (wire.Run{})) || narrowed != q.narrowed {
+			t.Errorf("%s: flags %#x of %#x", tt.name, q.Flags, tt.run.Flags)
+		}
 		var refusal *job.Refusal
 		switch {
 		case tt.step == "" && (err != nil || limits != want || profile != tt.profile):
@@ -64,17 +68,22 @@ func TestFloor(t *testing.T) {
 	}
 }
 
-// TestFloorHolds: no front-end writes to a repository that the operator wants read only.
+// TestFloorHolds: no front-end writes to a repository that the operator wants read only. A job that was to write reads it, and
+// says so; so do the jobs of a session.
 func TestFloorHolds(t *testing.T) {
 	dir := newRepo(t)
 	f := newFront(t, func(c *Config) { c.Repos = []Repo{{Path: dir, ReadOnly: true, Profile: "strict"}} })
 	f.repo = dir
-	spec := f.spec("sh", "-c", "echo x >made || echo refused")
-	if _, err := f.try(spec); err == nil || !strings.Contains(err.Error(), "jobs may not write to") {
-		t.Errorf("direct: %v", err)
+	script := "echo x >made || echo refused"
+	spec := f.spec("sh", "-c", script)
+	for _, workspace := range []job.Workspace{job.Direct, job.ReadOnly} {
+		spec.Workspace = workspace
+		if d := f.run(spec); strings.TrimSpace(d.out) != "refused" || exists(dir+"/made") || d.ReadOnly != (workspace == job.Direct) {
+			t.Errorf("%v: %+v", workspace, d)
+		}
 	}
-	spec.Workspace = job.ReadOnly
-	if d := f.run(spec); strings.TrimSpace(d.out) != "refused" || exists(dir+"/made") {
-		t.Errorf("readonly: %+v", d)
+	ss := f.session(job.SessionSpec{})
+	if d := f.in(ss, script); ss.Workspace != job.ReadOnly || strings.TrimSpace(d.out) != "refused" || exists(dir+"/made") {
+		t.Errorf("session %v: %+v", ss.Workspace, d)
 	}
 }

@@ -145,6 +145,17 @@ func (m *userMaker) idmap(uid, gid, to uint32, count int) (*os.File, error) {
 	return m.make(0, fmt.Sprintf("%d %d %d\n", uid, to, count), fmt.Sprintf("%d %d %d\n", gid, to, count))
 }
 
+// repoMap makes the map of a repository for jobs of host user to. Its owner is that user. The job's group is the one that the
+// peer has there; if that is another one than the directory's, files of the directory's group are those of group other,
+// which no job is in: with a group that the map does not know they could not be written at all, not even by their owner.
+func (m *userMaker) repoMap(r *repo, to, other uint32) (*os.File, error) {
+	gids := fmt.Sprintf("%d %d 1\n", r.gid, to)
+	if r.group != r.gid {
+		gids += fmt.Sprintf("%d %d 1\n", r.group, other)
+	}
+	return m.make(0, fmt.Sprintf("%d %d 1\n", r.uid, to), gids)
+}
+
 // jailUsers makes the user namespace of a jail whose block of ids begins at base: root in it is base, the jobs' users
 // follow. Its owner is base too: see own in the stub.
 func (m *userMaker) jailUsers(base uint32) (*os.File, error) {

@@ -169,7 +169,7 @@ func TestConfig(t *testing.T) {
 		{"users of the system", Config{Instance: "a", UIDBase: 1000}, "user ids"},
 		{"few users", Config{Instance: "a", UIDBase: 1 << 20, UIDSize: 2*uidBlock - 1}, "user ids"},
 		{"beyond the last user", Config{Instance: "a", UIDBase: 1<<32 - 2048, UIDSize: 4096}, "user ids"},
-		{"no repository", Config{Instance: "a", Repos: []Repo{{Path: "/no/such/directory"}}}, "no directory"},
+		{"no such repository", Config{Instance: "a", Repos: []Repo{{Path: "/no/such/directory"}}}, ""},
 	} {
 		err := tt.config.complete()
 		if (tt.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tt.want) {
@@ -178,14 +178,15 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestConfigCompletes: links in a configured path are resolved once, and defaults do not exceed ceilings.
+// TestConfigCompletes: the directory at a configured path is noted, links in it are not followed, and defaults do not exceed
+// ceilings.
 func TestConfigCompletes(t *testing.T) {
 	dir := t.TempDir()
 	mkdir(t, dir+"/repo", os.Getuid())
 	if err := os.Symlink("repo", dir+"/link"); err != nil {
 		t.Fatal(err)
 	}
-	c := Config{Instance: "a", Repos: []Repo{{Path: dir + "/link/../link"}}}
+	c := Config{Instance: "a", Repos: []Repo{{Path: dir + "/link/../repo"}, {Path: dir + "/link"}}}
 	c.Ceilings.Memory = 1 << 20
 	if err := c.complete(); err != nil {
 		t.Fatal(err)
@@ -196,6 +197,9 @@ func TestConfigCompletes(t *testing.T) {
 	}
 	if got := c.Repos[0].Path; got != dir+"/repo" || c.pinned[got] != (inode{st.Dev, st.Ino}) {
 		t.Errorf("%s, %+v", got, c.pinned)
+	}
+	if err := c.bad[dir+"/link"]; len(c.pinned) != 1 || err == nil || !strings.Contains(err.Error(), "symbolic link") {
+		t.Errorf("%v, %+v", err, c.pinned)
 	}
 	if c.UIDBase != DefaultUIDBase || c.UIDSize != DefaultUIDSize || c.MaxJobs == 0 || c.JailIdle == 0 || c.Log == nil || c.Defaults.PIDs == 0 {
 		t.Errorf("%+v", c)

@@ -32,7 +32,9 @@ type jailKey struct {
 // A repoIdentity tells a repository from another that was at the same place.
 type repoIdentity struct {
 	dev, ino uint64
-	uid, gid uint32 // of its owner: the map is made for them
+	uid, gid uint32 // of its owner, and of its jobs' group: the map is made for them
+	group    uint32 // its own group
+	readOnly bool   // for these clients
 	path     string
 }
 
@@ -366,7 +368,7 @@ func (j *jail) idmap(n uint32) (*os.File, error) {
 	if m != nil {
 		return m, nil
 	}
-	m, err := j.s.userns.idmap(j.repo.uid, j.repo.gid, j.base+1+n, 1)
+	m, err := j.s.userns.repoMap(j.repo, j.base+1+n, j.base)
 	if err != nil {
 		return nil, err
 	}

@@ -142,7 +142,7 @@ func (ss *session) has(name string) bool {
 func (ss *session) describe() error {
 	r := ss.jail.repo
 	return ss.s.writeKept(&kept{
-		ID: ss.id, Name: ss.spec.Name, UID: ss.peer.UID, Repo: r.path, Dev: r.dev, Ino: r.ino, Profile: ss.profile,
+		ID: ss.id, Name: ss.spec.Name, UID: ss.peer.UID, Repo: r.path, Dev: r.dev, Ino: r.ino, ReadOnly: r.readOnly, Profile: ss.profile,
 		Opened: ss.opened, Kept: time.Now(), Disk: ss.spec.Disk, Inodes: ss.spec.Inodes,
 	})
 }

@@ -29,18 +29,20 @@ const (
 
 // A kept says whose a kept layer is, and what of.
 type kept struct {
-	ID      string    `json:"id"`
-	Name    string    `json:"name,omitempty"`
-	UID     uint32    `json:"uid"`
-	Repo    string    `json:"repo"`
-	Dev     uint64    `json:"dev"`
-	Ino     uint64    `json:"ino"`
-	Profile string    `json:"profile"`
-	Opened  time.Time `json:"opened"`
-	Kept    time.Time `json:"kept"`
-	Disk    int64     `json:"disk"`
-	Inodes  int64     `json:"inodes"`
-	used    int64     // bytes of the host's disk
+	ID   string `json:"id"`
+	Name string `json:"name,omitempty"`
+	UID  uint32 `json:"uid"`
+	Repo string `json:"repo"`
+	Dev  uint64 `json:"dev"`
+	Ino  uint64 `json:"ino"`
+	// ReadOnly is that the repository was passed from a mount that is read-only: nothing is applied to it.
+	ReadOnly bool      `json:"readOnly,omitempty"`
+	Profile  string    `json:"profile"`
+	Opened   time.Time `json:"opened"`
+	Kept     time.Time `json:"kept"`
+	Disk     int64     `json:"disk"`
+	Inodes   int64     `json:"inodes"`
+	used     int64     // bytes of the host's disk
 }
 
 func (k *kept) words() job.Session {
@@ -99,11 +101,14 @@ func (s *Supervisor) serveKept(id string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.checkPath(k.Repo); err != nil {
-		return err
+	r := Repo{Path: k.Repo}
+	s.config.Repos = append(s.config.Repos, r)
+	if err = s.checkPath(k.Repo); err == nil {
+		err = s.config.pinRepo(&r, inode{k.Dev, k.Ino})
 	}
-	s.config.Repos = append(s.config.Repos, Repo{Path: k.Repo})
-	s.config.pinned[k.Repo] = inode{k.Dev, k.Ino}
+	if err != nil { // who asks for it is told
+		s.config.reject(k.Repo, err)
+	}
 	return nil
 }
 
@@ -260,10 +265,14 @@ func (s *Supervisor) servesKept(peer Peer, k *kept) (*repo, error) {
 	if err := s.checkPath(k.Repo); err != nil {
 		return nil, err
 	}
-	r, err := s.pin(peer.UID, k.Repo, k.Dev, k.Ino)
+	if err := s.config.rejection(k.Repo); err != nil {
+		return nil, err
+	}
+	r, err := s.pin(peer, k.Repo, inode{k.Dev, k.Ino})
 	if err != nil {
 		return nil, err
 	}
+	r.readOnly = k.ReadOnly
 	if s.config.servesTo(peer, k.Repo) || peer.UID == 0 && !peer.Embedded || s.config.Own && r.uid == peer.UID {
 		return r, nil
 	}

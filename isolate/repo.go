@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sort"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/directory"
 	"corral/job"
 	"corral/rootfs"
 )
@@ -19,27 +21,32 @@ type repo struct {
 	path     string
 	dir      *os.File // O_PATH
 	dev, ino uint64
-	uid, gid uint32 // its owner: the only ids of the host that a job's user is mapped to
+	uid, gid uint32 // its owner, and a group that the peer has (groupFor): the only ids of the host that a job's user is mapped to
+	group    uint32 // its group, which may be another one
 	mode     uint32 // permission bits; set when its jail is built
 	fs       int64  // its file system's magic number; likewise
+	readOnly bool   // it was passed from a mount that is read-only
 	common   *repo  // the git directory that it is a worktree of, or nil
 }
 
-// pin opens path for a user, which must be absolute and clean and have no link in it, as the directory with this device and
-// inode. Zero dev and ino stand for whichever is there.
-func (s *Supervisor) pin(user uint32, path string, dev, ino uint64) (*repo, error) {
-	dir, id, err := s.probes.openDir(user, path)
+// pin opens path, which must be absolute and clean and have no link in it, as the directory with this inode, for jobs of
+// the peer. The zero inode stands for whichever is there.
+func (s *Supervisor) pin(peer Peer, path string, want inode) (*repo, error) {
+	dir, id, err := s.probes.openDir(peer.UID, path)
+	if errors.Is(err, unix.ELOOP) {
+		err = &directory.LinkError{Path: path, Link: s.firstLink(peer.UID, path)}
+	}
 	if err != nil {
 		return nil, refuseRepo(path, err)
 	}
-	r := &repo{path: path, dir: dir, dev: id.dev, ino: id.ino, uid: id.uid, gid: id.gid}
-	if ino != 0 && (r.dev != dev || r.ino != ino) {
+	r := &repo{path: path, dir: dir, dev: id.dev, ino: id.ino, uid: id.uid, gid: peer.groupFor(id.uid, id.gid), group: id.gid}
+	if err := r.checkRoot(); err != nil {
 		r.close()
-		return nil, &job.Refusal{
-			Step:    "repo",
-			Message: fmt.Sprintf("%q is another directory for the supervisor than for you", path),
-			Hint:    "it was replaced meanwhile, or is a mount that only your session sees",
-		}
+		return nil, err
+	}
+	if want != (inode{}) && want != (inode{r.dev, r.ino}) {
+		r.close()
+		return nil, replaced(path)
 	}
 	return r, nil
 }
@@ -52,7 +59,9 @@ func (r *repo) close() {
 	}
 }
 
-func (r *repo) identity() repoIdentity { return repoIdentity{r.dev, r.ino, r.uid, r.gid, r.path} }
+func (r *repo) identity() repoIdentity {
+	return repoIdentity{r.dev, r.ino, r.uid, r.gid, r.group, r.readOnly, r.path}
+}
 
 func (r *repo) key(profile, session string) jailKey {
 	key := jailKey{repoIdentity: r.identity(), profile: profile, session: session}
@@ -66,15 +75,16 @@ func refuseRepo(path string, err error) error {
 	if errors.As(err, new(*job.Refusal)) {
 		return err
 	}
-	refusal := &job.Refusal{Step: "repo", Message: fmt.Sprintf("%q: %v", path, err)}
+	refusal := &job.Refusal{Step: "repo", Message: fmt.Sprintf("%q: %v", path, unwrapErrno(err))}
+	var link *directory.LinkError
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		refusal.Message = fmt.Sprintf("no directory %q", path)
 	case errors.Is(err, unix.ENOTDIR):
 		refusal.Message = fmt.Sprintf("%q is no directory", path)
-	case errors.Is(err, unix.ELOOP):
-		refusal.Message = fmt.Sprintf("%q goes through a symbolic link", path)
-		refusal.Hint = "name the directory by its real path"
+	case errors.As(err, &link):
+		refusal.Errno, refusal.Message = int(unix.ELOOP), link.Error()
+		refusal.Hint = "name the directory by its real path, which `realpath` prints"
 	}
 	return refusal
 }
@@ -93,10 +103,70 @@ func (s *Supervisor) serves(peer Peer, path string, dir *os.File) (*repo, error)
 	if id.mode&unix.S_IFMT != unix.S_IFDIR {
 		return nil, &job.Refusal{Step: "repo", Message: "what was passed as the repository is no directory"}
 	}
+	r, err := s.servesOpen(peer, path, dir, id)
+	if err != nil {
+		return nil, err
+	}
+	return s.asPassed(peer, r, dir)
+}
+
+// asPassed notes of a pinned directory whether the mount is read-only through which the peer opened it, and closes it if that
+// cannot be told. Of the supervisor's own mount nobody needs to be asked: what is cloned of it has its flags.
+func (s *Supervisor) asPassed(peer Peer, r *repo, dir *os.File) (*repo, error) {
+	if mount, err := mountID(dir); err == nil {
+		if own, err := mountID(r.dir); err == nil && own == mount {
+			return r, nil
+		}
+	}
+	found, err := s.probes.fileSystem(peer.UID, dir)
+	if err != nil {
+		r.close()
+		return nil, refuseRepo(r.path, err)
+	}
+	r.readOnly = found.FSFlags&unix.ST_RDONLY != 0
+	return r, nil
+}
+
+// mountID returns the id of the mount that an open file is on, which no file system is asked for (statx(2), STATX_MNT_ID).
+func mountID(f *os.File) (uint64, error) {
+	var st unix.Statx_t
+	if err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID, &st); err != nil {
+		return 0, err
+	}
+	if st.Mask&unix.STATX_MNT_ID == 0 {
+		return 0, unix.ENODATA
+	}
+	return st.Mnt_id, nil
+}
+
+// firstLink returns the first directory of path that leads through a symbolic link, path itself at the latest; "" if none
+// does any more. Each look is bounded, and their number by the logarithm of the path's length.
+func (s *Supervisor) firstLink(user uint32, path string) string {
+	var ends []int // of the directories above path, and its own
+	for i := 1; i <= len(path); i++ {
+		if i == len(path) || path[i] == '/' {
+			ends = append(ends, i)
+		}
+	}
+	n := sort.Search(len(ends), func(i int) bool {
+		dir, _, err := s.probes.openDir(user, path[:ends[i]])
+		if err == nil {
+			dir.Close()
+		}
+		return errors.Is(err, unix.ELOOP)
+	})
+	if n == len(ends) {
+		return ""
+	}
+	return path[:ends[n]]
+}
+
+// servesOpen is serves for the directory dir, whose identity is known.
+func (s *Supervisor) servesOpen(peer Peer, path string, dir *os.File, id identity) (*repo, error) {
 	// Who names a directory that is served, and passes it, need not be asked by which path it was opened: that takes longer
 	// than all else here, and it could have named it alone.
 	if s.config.pinned[path] == id.inode && s.config.servesTo(peer, path) {
-		if r, err := s.pin(peer.UID, path, id.dev, id.ino); err == nil {
+		if r, err := s.servesPath(peer, path); err == nil {
 			return r, nil
 		}
 	}
@@ -107,13 +177,13 @@ func (s *Supervisor) serves(peer Peer, path string, dir *os.File) (*repo, error)
 	served := s.config.servesTo(peer, real)
 	switch {
 	case served:
-		if s.config.pinned[real] != id.inode {
-			return nil, &job.Refusal{
-				Step:    "repo",
-				Message: fmt.Sprintf("%q is another directory than the one the operator serves", real),
-				Hint:    "it was replaced since the supervisor was started: restart it to serve the new one",
-			}
+		if err := s.config.rejection(real); err != nil {
+			return nil, err
 		}
+		if s.config.pinned[real] != id.inode {
+			return nil, replaced(real)
+		}
+		return s.servesPath(peer, real)
 	case peer.Embedded, !s.config.Own:
 		return nil, notServed(real)
 	case id.uid != peer.UID:
@@ -123,20 +193,45 @@ func (s *Supervisor) serves(peer Peer, path string, dir *os.File) (*repo, error)
 			Hint:    "the operator can serve it to you in the supervisor's configuration",
 		}
 	}
-	if !served { // what is was checked by New
-		if err := s.checkPath(real); err != nil {
-			return nil, err
-		}
+	if err := s.checkPath(real); err != nil { // what is served was checked by New
+		return nil, err
 	}
-	return s.pin(peer.UID, real, id.dev, id.ino)
+	if err := s.config.rejection(real); err != nil { // it is its owner who is told
+		return nil, err
+	}
+	r, err := s.pin(peer, real, id.inode)
+	if err != nil && peer.UID != 0 {
+		return nil, elsewhere(real)
+	}
+	return r, err
 }
 
+// servesPath pins a directory that the operator serves to the peer. Its owner is compared again: it can have changed hands.
 func (s *Supervisor) servesPath(peer Peer, path string) (*repo, error) {
 	if !s.config.servesTo(peer, path) {
 		return nil, notServed(path)
 	}
+	if err := s.config.rejection(path); err != nil {
+		return nil, err
+	}
 	known := s.config.pinned[path]
-	return s.pin(peer.UID, path, known.dev, known.ino)
+	if known == (inode{}) {
+		return nil, notServed(path)
+	}
+	r, err := s.pin(peer, path, known)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range s.config.Repos {
+		if entry.Path != path {
+			continue
+		}
+		if err := entry.checkOwner(r.uid); err != nil {
+			r.close()
+			return nil, err
+		}
+	}
+	return r, nil
 }
 
 func notServed(path string) error {
@@ -152,7 +247,7 @@ func (s *Supervisor) checkPath(path string) error {
 	if len(path) > 4000 || strings.HasSuffix(path, " (deleted)") || !filepath.IsAbs(path) || filepath.Clean(path) != path {
 		return &job.Refusal{Step: "repo", Message: fmt.Sprintf("%.80q is no path of a directory that can be served", path)}
 	}
-	if err := rootfs.CheckRepoPath(path, s.refused...); err != nil {
+	if err := errors.Join(rootfs.CheckRepoPath(path, s.refused...), rootfs.CheckHidden(path, s.homes)); err != nil {
 		return &job.Refusal{Step: "repo", Message: err.Error()}
 	}
 	return nil
@@ -162,6 +257,7 @@ func (s *Supervisor) checkPath(path string) error {
 // anyone: files of the owner are the job's, files the job makes are the owner's (mount_setattr(2), MOUNT_ATTR_IDMAP).
 // Mounts below the repository are not in it.
 func (r *repo) clone(userns *os.File, readOnly bool) (*os.File, error) {
+	readOnly = readOnly || r.readOnly
 	fd, err := unix.OpenTree(int(r.dir.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
 	if err != nil {
 		return nil, fmt.Errorf("open_tree %q: %w", r.path, err)

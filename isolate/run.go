@@ -22,6 +22,8 @@ import (
 type Request struct {
 	wire.Run
 	Payload, Stdin, Stdout, Stderr, RepoDir, CommonDir *os.File // taken over
+
+	narrowed bool // it was to write to a repository that is read-only, and reads it
 }
 
 func (r *Request) close() {
@@ -40,7 +42,7 @@ func (s *Supervisor) do(ctx context.Context, r *run, q *Request, terminal func(*
 	if err != nil {
 		result = refused(err)
 	}
-	result.Job = r.id
+	result.Job, result.ReadOnly = r.id, q.narrowed
 	s.record(r, q, &result)
 	return result
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/directory"
 	"corral/isolate/wire"
 	"corral/job"
 	"corral/seccomp"
@@ -72,12 +73,17 @@ func (s *Supervisor) accept(u *net.UnixConn) error {
 		conn.Close()
 		return err
 	}
+	groups, err := conn.PeerGroups()
+	if err != nil {
+		conn.Close()
+		return err
+	}
 	if !s.connect(cred.Uid, 1) {
 		s.hangUp(conn)
 		return fmt.Errorf("user %d has too many connections, or has sent descriptors that cannot be closed", cred.Uid)
 	}
 	go func() {
-		s.ServeConn(conn, Peer{UID: cred.Uid})
+		s.ServeConn(conn, Peer{UID: cred.Uid, Account: &directory.Account{UID: cred.Uid, GID: cred.Gid, Groups: groups}})
 		s.connect(cred.Uid, -1)
 	}()
 	return nil

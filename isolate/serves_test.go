@@ -220,7 +220,7 @@ func TestHiddenPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Unmount(mine, unix.MNT_DETACH) //nolint:errcheck // private to this test's mount namespace
-	if _, err := w.s.serves(Peer{UID: owner}, mine, passed); err == nil || !strings.Contains(err.Error(), "another directory") {
+	if _, err := w.s.serves(Peer{UID: owner}, mine, passed); err == nil || !strings.Contains(err.Error(), "does not find the directory") {
 		t.Errorf("%v", err)
 	}
 }
@@ -273,20 +273,4 @@ func TestNoIDMap(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	eventually(t, func() string { return strings.Join(blocks(f.s.InstanceName()), ", ") })
-}
-
-// TestRepoRefusedAtStart: an operator learns of a mistake when the supervisor starts.
-func TestRepoRefusedAtStart(t *testing.T) {
-	for _, path := range []string{"/", "/etc", "/root", "/no/such/directory", RunDir + "/x"} {
-		c := config(t)
-		c.Repos = []Repo{{Path: path}}
-		s, err := New(c)
-		if err == nil {
-			_ = s.Close()
-			t.Errorf("%s is accepted", path)
-		}
-		for _, left := range traces(c.Instance) {
-			t.Errorf("%s: left behind: %s", path, left)
-		}
-	}
 }

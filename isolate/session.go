@@ -203,6 +203,10 @@ func (ss *session) place(dir, common *os.File) (*repo, error) {
 		r.close()
 		return nil, err
 	}
+	if q.narrowed {
+		ss.spec.Flags |= wire.FlagReadOnly
+		ss.workspace = job.ReadOnly
+	}
 	ss.spec.Repo = r.path
 	return r, nil
 }
@@ -480,6 +484,9 @@ func (s *Supervisor) admitToSession(r *run, q *Request, limits job.Limits) (*jai
 }
 
 func (ss *session) admits(r *run, q *Request, limits job.Limits) error {
+	if ss.workspace == job.ReadOnly && q.writes() {
+		q.narrow() // or fits refuses it
+	}
 	if err := ss.fits(q); err != nil {
 		return err
 	}

@@ -37,6 +37,7 @@ type Supervisor struct {
 	roots    roots
 	pipes    uint64            // device number of every anonymous pipe
 	refused  []rootfs.Place    // beside rootfs.Places
+	homes    []string          // home directories of users
 	filters  map[string]filter // by profile
 
 	sequence atomic.Uint64 // of names
@@ -111,14 +112,18 @@ func New(c Config) (*Supervisor, error) {
 	if err := s.probes.begin(); err != nil {
 		return nil, err
 	}
-	if s.tools, err = holdToolchains(s.instance.dir, c.Toolchains); err != nil {
+	if s.tools, err = s.config.holdToolchains(s.instance.dir); err != nil {
 		return nil, err
 	}
 	u.push(func() { _ = s.tools.close() })
-	s.refused = append(homes(), stateDirs(RunDir, DefaultStateDir, s.config.StateDir)...)
+	s.refused = homes()
+	for _, home := range s.refused {
+		s.homes = append(s.homes, home.Path)
+	}
+	s.refused = append(s.refused, stateDirs(RunDir, DefaultStateDir, s.config.StateDir)...)
 	for _, r := range s.config.Repos {
 		if err := s.checkPath(r.Path); err != nil {
-			return nil, err
+			s.config.reject(r.Path, err)
 		}
 	}
 	if err := s.openState(); err != nil {
@@ -135,6 +140,7 @@ func New(c Config) (*Supervisor, error) {
 	if err := s.openAudit(); err != nil {
 		return nil, err
 	}
+	s.config.logRejected()
 	u.keep()
 	s.rootAhead()
 	return s, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +18,7 @@ import (
 // its path, a directory is whatever those who own one above it have made of it at the moment: a link, to anywhere.
 type toolchains struct {
 	dir  string
+	next int             // name of the next mount point in dir
 	held map[string]held // by path
 }
 
@@ -26,20 +28,50 @@ type held struct {
 	source string
 }
 
-// holdToolchains mounts directories in one of its own below dir. The caller must close them, before dir is removed.
-func holdToolchains(dir string, paths []string) (*toolchains, error) {
+// holdToolchains mounts the toolchains in a directory of its own below dir, and leaves in c.Toolchains those that it
+// could. The caller must close them, before dir is removed.
+func (c *Config) holdToolchains(dir string) (*toolchains, error) {
 	t := &toolchains{dir: filepath.Join(dir, "toolchains"), held: map[string]held{}}
-	if len(paths) == 0 {
+	if len(c.Toolchains)+len(c.Shown) == 0 {
 		return t, nil
+	}
+	if err := c.openShown(); err != nil {
+		return nil, err
 	}
 	if err := makeDir(t.dir); err != nil {
 		return nil, err
 	}
-	// What a jail refuses, and what it has no need of, is told here as there.
-	if _, err := rootfs.Host(rootfs.Options{Toolchains: paths, Hold: t.hold}); err != nil {
-		return nil, errors.Join(err, t.close())
+	err := t.holdAll(slices.Concat(c.Toolchains, c.Shown))
+	if err != nil { // one at a time takes longer
+		c.Toolchains = c.showable()
+		err = t.holdAll(slices.Concat(c.Toolchains, c.Shown))
 	}
-	return t, nil
+	c.Toolchains = slices.Concat(c.Toolchains, c.Shown)
+	return t, err
+}
+
+// showable returns those of the toolchains that can be shown now, and logs the others: what the operator names may lie in a
+// user's directory, and be replaced by that user, who is not to keep the supervisor from starting.
+func (c *Config) showable() []string {
+	var list []string
+	for _, path := range c.Toolchains {
+		if _, err := rootfs.Host(rootfs.Options{Toolchains: []string{path}}); err != nil {
+			c.Log.Warn("toolchain not shown", "toolchain", path, "reason", err)
+			continue
+		}
+		list = append(list, path)
+	}
+	return list
+}
+
+// holdAll holds all of the toolchains, or none.
+func (t *toolchains) holdAll(paths []string) error {
+	// What a jail refuses, and what it has no need of, is told here as there.
+	_, err := rootfs.Host(rootfs.Options{Toolchains: paths, Hold: t.hold})
+	if err != nil {
+		return errors.Join(err, t.close())
+	}
+	return nil
 }
 
 // hold mounts the directory that dir is a descriptor of: what the host has mounted below it is not in it, and what it
@@ -61,7 +93,8 @@ func (t *toolchains) hold(path string, dir int) (string, error) {
 	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr); err != nil {
 		return "", fmt.Errorf("mount_setattr: %w", err)
 	}
-	source := filepath.Join(t.dir, strconv.Itoa(len(t.held)))
+	source := filepath.Join(t.dir, strconv.Itoa(t.next))
+	t.next++
 	if err := makeDir(source); err != nil {
 		return "", err
 	}

@@ -3,11 +3,13 @@ package isolate
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/directory"
 	"corral/internal/sandboxtest"
 	"corral/rootfs"
 )
@@ -119,7 +121,8 @@ func TestToolchainHeld(t *testing.T) {
 	}
 }
 
-// TestToolchainRefusedAtStart: no supervisor shows what it could not hold, and none leaves anything.
+// TestToolchainRefusedAtStart: no supervisor shows what it could not hold, and none leaves anything. What the operator
+// names is left out, since a user may have replaced it; with what an embedded one's command line names there is no supervisor.
 func TestToolchainRefusedAtStart(t *testing.T) {
 	tool, trap := newTool(t)
 	link := tool + "-link"
@@ -128,7 +131,23 @@ func TestToolchainRefusedAtStart(t *testing.T) {
 	}
 	for _, path := range []string{link, tool + "/absent", tool + "/which", "/etc/ssl", "relative"} {
 		c := config(t)
+		log := collect(&c)
 		c.Toolchains = []string{tool, path}
+		if s, err := New(c); err != nil {
+			t.Errorf("%s: %v", path, err)
+		} else {
+			if len(s.tools.held) != 1 || !slices.Equal(s.config.Toolchains, []string{tool}) {
+				t.Errorf("%s is shown: %+v", path, s.tools.held)
+			}
+			if !strings.Contains(log.String(), `msg="toolchain not shown" toolchain=`+path+" reason=") {
+				t.Errorf("%s: log: %s", path, log)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		c = config(t)
+		c.Account, c.Toolchains, c.Shown = &directory.Account{}, []string{tool}, []string{path}
 		if s, err := New(c); err == nil {
 			t.Errorf("%s is shown", path)
 			_ = s.Close()

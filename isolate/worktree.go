@@ -70,8 +70,7 @@ func (s *Supervisor) pinCommon(peer Peer, path string, dir *os.File) (*repo, err
 		if err := s.checkPath(path); err != nil {
 			return nil, err
 		}
-		known := s.config.commons[path]
-		return s.pin(peer.UID, path, known.dev, known.ino)
+		return s.pin(peer, path, s.config.commons[path])
 	case filepath.Base(path) != ".git" || s.config.servesTo(peer, path) || !s.config.servesTo(peer, top):
 		return s.serves(peer, path, dir)
 	}
@@ -80,23 +79,33 @@ func (s *Supervisor) pinCommon(peer Peer, path string, dir *os.File) (*repo, err
 		return nil, err
 	}
 	above.close()
-	var id identity
-	if dir != nil {
-		if id, err = s.probes.identify(peer.UID, dir); err != nil {
-			return nil, refuseRepo(path, err)
-		}
+	if dir == nil {
+		return s.pin(peer, path, inode{})
 	}
-	return s.pin(peer.UID, path, id.dev, id.ino)
+	id, err := s.probes.identify(peer.UID, dir)
+	if err != nil {
+		return nil, refuseRepo(path, err)
+	}
+	c, err := s.pin(peer, path, id.inode)
+	if err != nil {
+		return nil, err
+	}
+	return s.asPassed(peer, c, dir)
 }
 
 // pinCommons notes which directories root named for worktrees. What is none any more is no reason not to start.
 func (c *Config) pinCommons() {
 	c.commons = map[string]inode{}
 	for _, path := range c.Commons {
+		dir, err := c.openDir(path)
+		if err != nil {
+			continue
+		}
 		var st unix.Stat_t
-		if err := unix.Lstat(path, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		if err := unix.Fstat(int(dir.Fd()), &st); err == nil {
 			c.commons[path] = inode{st.Dev, st.Ino}
 		}
+		dir.Close()
 	}
 }
 
@@ -121,10 +130,10 @@ func (sl *slot) addCommon(plan *inside.Plan, readOnly bool) ([]*os.File, error) 
 	for _, r := range sl.jail.s.config.ofCommon(c.path) {
 		readOnly = readOnly || r.ReadOnly || r.Overlay
 	}
-	ids := sl.idmap // its group may be another one, and is nobody's then
-	if c.uid != sl.jail.repo.uid {
+	ids := sl.idmap
+	if r := sl.jail.repo; c.uid != r.uid || c.gid != r.gid || c.group != r.group {
 		var err error
-		if ids, err = sl.jail.s.userns.idmap(c.uid, c.gid, sl.hostUID(), 1); err != nil {
+		if ids, err = sl.jail.s.userns.repoMap(c, sl.hostUID(), sl.jail.base); err != nil {
 			return nil, err
 		}
 		defer ids.Close()

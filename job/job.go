@@ -176,6 +176,9 @@ type Result struct {
 	// SensitiveMore counts paths beyond those listed; SensitiveIncomplete says that not everything was looked at.
 	SensitiveMore       int
 	SensitiveIncomplete bool
+	// ReadOnly says that the job was to write to the repository (workspace direct) and could not: it is configured as
+	// readonly, or was passed from a mount that is read-only.
+	ReadOnly bool
 }
 
 // A Refusal is a job that was not started.

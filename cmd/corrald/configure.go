@@ -64,7 +64,7 @@ func (o *options) take(c config.Config) {
 }
 
 func served(r config.Repo, f config.Floor) isolate.Repo {
-	repo := isolate.Repo{Path: r.Path, UIDs: r.Users, Ceilings: f.Ceilings, ReadOnly: f.Workspace == job.ReadOnly, Overlay: f.Workspace == job.Overlay, Protect: f.Protect}
+	repo := isolate.Repo{Path: r.Path, UIDs: r.Users, Owner: r.Owner, Ceilings: f.Ceilings, ReadOnly: f.Workspace == job.ReadOnly, Overlay: f.Workspace == job.Overlay, Protect: f.Protect}
 	if f.Syscalls != "default" {
 		repo.Profile = f.Syscalls
 	}

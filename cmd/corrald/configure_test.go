@@ -33,7 +33,8 @@ func TestDefaultsAgree(t *testing.T) {
 func TestTake(t *testing.T) {
 	no := false
 	file := config.Default()
-	file.Repos = []config.Repo{{Path: "/srv/a", Users: []uint32{7}}, {Path: "/srv/b", Protect: job.ProtectHooks}}
+	owner := uint32(8)
+	file.Repos = []config.Repo{{Path: "/srv/a", Users: []uint32{7}, Owner: &owner}, {Path: "/srv/b", Protect: job.ProtectHooks}}
 	file.Toolchains = []string{"/opt/go"}
 	file.Ceilings.PIDs = 99
 	file.JailIdle, file.MaxJobs, file.MaxJobsPerUser, file.MaxJails = time.Minute, 5, 3, 2
@@ -44,7 +45,7 @@ func TestTake(t *testing.T) {
 	file.Profiles = map[string]config.Profile{"tight": {Syscalls: "strict", Workspace: &readonly, Ceilings: job.Limits{PIDs: 10}}}
 	file.Repos = append(file.Repos, config.Repo{Path: "/srv/c", Profile: "tight", Ceilings: bound}, config.Repo{Path: "/srv/d", Workspace: &overlay})
 	served := []isolate.Repo{
-		{Path: "/srv/a", UIDs: []uint32{7}},
+		{Path: "/srv/a", UIDs: []uint32{7}, Owner: &owner},
 		{Path: "/srv/b", Protect: job.ProtectHooks},
 		{Path: "/srv/c", Ceilings: bound, ReadOnly: true, Profile: "strict"},
 		{Path: "/srv/d", Overlay: true},
@@ -69,7 +70,7 @@ func TestTake(t *testing.T) {
 			false,
 		},
 		{"own directories closed", nil, closed, nil, nil, false},
-		{"embedded", []string{"--embedded", "3", "--repo", "/x"}, file, []isolate.Repo{{Path: "/x"}}, []string{"/opt/go"}, false},
+		{"embedded", []string{"--embedded", "3", "--account", "0:0", "--repo", "/x", "--toolchain", "/shown"}, file, []isolate.Repo{{Path: "/x"}}, []string{"/opt/go"}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -55,8 +55,8 @@ func (d *server) runs(uid uint32, args ...string) (code int, stdout, stderr stri
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// directory makes one with an owner.
-func directory(t *testing.T, dir string, uid int, mode os.FileMode) string {
+// makeDirectory makes one with an owner.
+func makeDirectory(t *testing.T, dir string, uid int, mode os.FileMode) string {
 	t.Helper()
 	if err := errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, uid, uid), os.Chmod(dir, mode)); err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func (d *server) hold(t *testing.T, uid uint32, repo string) {
 func TestStop(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	d := serve(t)
-	repo := directory(t, filepath.Join(d.Dir, "repo"), 61234, 0o755)
+	repo := makeDirectory(t, filepath.Join(d.Dir, "repo"), 61234, 0o755)
 	d.hold(t, 61234, repo)
 	cmd := d.as(61234, "run", "--repo", repo, "--", "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1000; done")
 	var errs bytes.Buffer

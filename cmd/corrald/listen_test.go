@@ -122,7 +122,7 @@ func TestParse(t *testing.T) {
 		o.supervisor.Repos[1].Path != "/b" || len(o.supervisor.Toolchains) != 1 {
 		t.Errorf("got %+v", o)
 	}
-	for _, args := range [][]string{{"x"}, {"--bogus"}, {"--socket"}, {"--embedded", "x"}, {"--images"}} {
+	for _, args := range [][]string{{"x"}, {"--bogus"}, {"--socket"}, {"--embedded", "x"}, {"--images"}, {"--embedded", "3"}, {"--account", "1:1"}, {"--embedded", "3", "--account", "x"}, {"--owner", "1"}, {"--repo", "/a", "--owner", "-1"}} {
 		if _, err := parse(args); err == nil {
 			t.Errorf("%q: no error", args)
 		}

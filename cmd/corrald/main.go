@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/directory"
 	"corral/internal/version"
 	"corral/isolate"
 	"corral/isolate/client"
@@ -75,6 +76,20 @@ func parse(args []string) (*options, error) {
 		o.supervisor.Repos = append(o.supervisor.Repos, isolate.Repo{Path: dir})
 		return nil
 	})
+	f.Func("owner", "", func(s string) error { // of the last --repo
+		uid, err := strconv.ParseUint(s, 10, 32)
+		if n := len(o.supervisor.Repos); err == nil && n > 0 {
+			owner := uint32(uid)
+			o.supervisor.Repos[n-1].Owner = &owner
+			return nil
+		}
+		return errors.New("must be a numeric user id, and come after --repo")
+	})
+	f.Func("account", "", func(s string) error {
+		a, err := directory.ParseAccount(s)
+		o.supervisor.Account = &a
+		return err
+	})
 	f.Func("common", "", func(dir string) error {
 		o.supervisor.Commons = append(o.supervisor.Commons, dir)
 		return nil
@@ -89,8 +104,14 @@ func parse(args []string) (*options, error) {
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
-	if (o.images || o.supervisor.Kept != "") && o.embedded < 0 {
-		return nil, errors.New("--images and --kept are for an embedded supervisor")
+	if (o.images || o.supervisor.Kept != "" || o.supervisor.Account != nil) && o.embedded < 0 {
+		return nil, errors.New("--images, --kept and --account are for an embedded supervisor")
+	}
+	if o.embedded >= 0 {
+		if o.supervisor.Account == nil { // fail closed: who starts it without one gets nobody's rights
+			return nil, errors.New("--embedded takes --account: whose directories it opens")
+		}
+		o.supervisor.Shown, o.supervisor.Toolchains = o.supervisor.Toolchains, nil
 	}
 	return o, nil
 }
@@ -170,7 +191,7 @@ func embedded(o *options) error {
 		<-stopped
 		conn.Close()
 	}()
-	s.ServeConn(conn, isolate.Peer{Embedded: true, Images: o.images})
+	s.ServeConn(conn, isolate.Peer{Account: o.supervisor.Account, Embedded: true, Images: o.images})
 	return s.Close()
 }
 

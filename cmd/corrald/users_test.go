@@ -51,26 +51,36 @@ func TestByPath(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	top := sandboxtest.OpenDir(t)
 	at := func(name string) string { return filepath.Join(top, name) }
-	directory(t, at("hers"), alice, 0o700)
-	directory(t, at("roots"), 0, 0o755)
-	directory(t, at("bobs"), bob, 0o777)
+	makeDirectory(t, at("hers"), alice, 0o700)
+	makeDirectory(t, at("roots"), 0, 0o755)
+	makeDirectory(t, at("bobs"), bob, 0o777)
 	d := serve(t)
 	for _, repo := range []string{at("bobs"), at("roots"), at("hers"), "/", "relative", ""} {
-		cmd := exec.Command("/proc/self/exe", repo)
-		cmd.Env = []string{"CORRALD_TEST_SOCKET=" + d.Socket}
-		cmd.SysProcAttr = d.as(alice, "ps").SysProcAttr
-		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "the supervisor does not serve ") {
-			t.Errorf("%q by its name: %v, %q", repo, err, out)
+		if out := d.byPath(t, repo); !strings.Contains(out, "the supervisor does not serve ") {
+			t.Errorf("%q by its name: %q", repo, out)
 		}
 	}
+}
+
+// byPath has alice ask for a directory by its name, which must be refused, and returns what she is told.
+func (d *server) byPath(t *testing.T, repo string) string {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", repo)
+	cmd.Env = []string{"CORRALD_TEST_SOCKET=" + d.Socket}
+	cmd.SysProcAttr = d.as(alice, "ps").SysProcAttr
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		t.Errorf("%q by its name is served", repo)
+	}
+	return string(out)
 }
 
 // TestConfigured: what root serves is served to all, and nothing else is, be it one's own.
 func TestConfigured(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	top := sandboxtest.OpenDir(t)
-	served := directory(t, filepath.Join(top, "served"), bob, 0o700)
-	own := directory(t, filepath.Join(top, "own"), alice, 0o755)
+	served := makeDirectory(t, filepath.Join(top, "served"), bob, 0o700)
+	own := makeDirectory(t, filepath.Join(top, "own"), alice, 0o755)
 	d := serve(t, "--repo", served)
 	code, out, errs := d.runs(alice, "run", "--repo", served, "--", "sh", "-c", "echo x >made && pwd")
 	if code != 0 || out != served+"\n" || errs != "" {
@@ -96,7 +106,7 @@ func TestPs(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	d := serve(t)
 	top := sandboxtest.OpenDir(t)
-	a, b := directory(t, filepath.Join(top, "a"), alice, 0o755), directory(t, filepath.Join(top, "b\nb"), bob, 0o755)
+	a, b := makeDirectory(t, filepath.Join(top, "a"), alice, 0o755), makeDirectory(t, filepath.Join(top, "b\nb"), bob, 0o755)
 	if _, out, _ := d.runs(alice, "ps"); out != "JOB  USER  FOR  REPOSITORY\n" {
 		t.Errorf("nothing runs: %q", out)
 	}

@@ -58,7 +58,7 @@ func TestWorktrees(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, own := range []bool{false, true} {
-				top := directory(t, filepath.Join(sandboxtest.OpenDir(t), "alice"), alice, 0o755)
+				top := makeDirectory(t, filepath.Join(sandboxtest.OpenDir(t), "alice"), alice, 0o755)
 				git(t, alice, top, made+tt.forged)
 				args := append([]string{"run", "--repo", top + "/wt"}, commits()...)
 				var got string
@@ -96,7 +96,7 @@ func bySudo(t *testing.T, uid int, args []string) string {
 func TestWorktreeOfAnother(t *testing.T) {
 	sandboxtest.RequireJails(t, sandboxtest.Program("git"))
 	top := sandboxtest.OpenDir(t)
-	bobs, hers := directory(t, top+"/bob", bob, 0o755), directory(t, top+"/alice", alice, 0o755)
+	bobs, hers := makeDirectory(t, top+"/bob", bob, 0o755), makeDirectory(t, top+"/alice", alice, 0o755)
 	git(t, bob, bobs, "git init -q -b main main; git -C main commit -q --allow-empty -m one; git -C main worktree add -q ../wt")
 	git(t, alice, hers, "mkdir wt; echo gitdir: "+bobs+"/main/.git/worktrees/wt >wt/.git")
 	git(t, bob, bobs, "echo "+hers+"/wt/.git >main/.git/worktrees/wt/gitdir")

@@ -45,7 +45,7 @@ func TestDaemonKilled(t *testing.T) {
 
 func TestDaemonFails(t *testing.T) {
 	RequireJails(t)
-	if code, said := DaemonFails(t, "--repo", "/nonexistent"); code != 125 || !strings.Contains(said, "no directory") {
+	if code, said := DaemonFails(t, "--instance", "../x"); code != 125 || !strings.Contains(said, "instance name") {
 		t.Errorf("exit code %d, %q", code, said)
 	}
 }

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -280,6 +282,34 @@ func (c *Conn) Peer() (*unix.Ucred, error) {
 		cred, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
 	return cred, errors.Join(err, inner)
+}
+
+// maxGroups bounds how many supplementary groups of a peer are kept.
+const maxGroups = 4096
+
+// PeerGroups returns the supplementary groups of the process that connected, at the time when it did (SO_PEERGROUPS,
+// unix(7)). Of a process in more than 4,096 groups none is returned.
+func (c *Conn) PeerGroups() ([]uint32, error) {
+	groups := make([]uint32, 64)
+	for {
+		size := uint32(4 * len(groups))
+		var errno syscall.Errno
+		err := c.raw.Control(func(fd uintptr) {
+			_, _, errno = unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_PEERGROUPS,
+				uintptr(unsafe.Pointer(&groups[0])), uintptr(unsafe.Pointer(&size)), 0)
+		})
+		switch {
+		case err != nil:
+			return nil, err
+		case errno == 0:
+			return slices.Clip(slices.Clone(groups[:size/4])), nil
+		case errno != unix.ERANGE: // which says how large size must be
+			return nil, fmt.Errorf("getsockopt SO_PEERGROUPS: %w", errno)
+		case size > 4*maxGroups:
+			return nil, nil
+		}
+		groups = make([]uint32, size/4)
+	}
 }
 
 // Ended says, without waiting, whether Receive would return an error: the other side has closed, or this one has.

@@ -171,6 +171,7 @@ type Result struct {
 	Incomplete bool // not everything was looked at for Sensitive
 	LayerFull  bool // no byte was left on the session's layer
 	FilesFull  bool // no file was left on it
+	ReadOnly   bool // the job was to write to the repository, and could not: it is read-only for every job
 	More       uint32
 	Errno      uint32
 	Wall       int64 // nanoseconds, as User and System
@@ -205,7 +206,7 @@ func (r *Result) Append(tag uint32) []byte {
 	e := encoder{b: make([]byte, 0, 256+len(r.Sensitive))}
 	e.header(OpResult, tag)
 	e.u8(uint8(r.Outcome))
-	e.u8(bit(r.OOM, 1) | bit(r.PIDsMax, 2) | bit(r.Incomplete, 4) | bit(r.LayerFull, 8) | bit(r.FilesFull, 16))
+	e.u8(bit(r.OOM, 1) | bit(r.PIDsMax, 2) | bit(r.Incomplete, 4) | bit(r.LayerFull, 8) | bit(r.FilesFull, 16) | bit(r.ReadOnly, 32))
 	e.u32(r.WaitStatus)
 	e.u32(r.More)
 	e.u32(r.Errno)
@@ -227,13 +228,14 @@ func ReadResult(body []byte) (Result, error) {
 	r := Result{Outcome: Outcome(d.u8())}
 	flags := d.u8()
 	r.OOM, r.PIDsMax, r.Incomplete, r.LayerFull, r.FilesFull = flags&1 != 0, flags&2 != 0, flags&4 != 0, flags&8 != 0, flags&16 != 0
+	r.ReadOnly = flags&32 != 0
 	r.WaitStatus, r.More, r.Errno = d.u32(), d.u32(), d.u32()
 	for _, n := range r.numbers() {
 		*n = d.i64()
 	}
 	r.Job, r.Cgroup, r.Step = d.text(MaxName), d.text(MaxName), d.text(MaxName)
 	r.Message, r.Hint, r.Sensitive = d.text(MaxText), d.text(MaxText), d.text(MaxSensitive)
-	d.bad = d.bad || r.Outcome == 0 || r.Outcome >= outcomeEnd || flags > 31
+	d.bad = d.bad || r.Outcome == 0 || r.Outcome >= outcomeEnd || flags > 63
 	return r, d.done()
 }
 

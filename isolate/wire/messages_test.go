@@ -113,7 +113,7 @@ var fullClaim = job.Claim{
 }
 
 var fullResult = &Result{
-	Outcome: Refused, WaitStatus: 0x8b, OOM: true, PIDsMax: true, Incomplete: true, LayerFull: true, FilesFull: true, More: 3, Errno: 13,
+	Outcome: Refused, WaitStatus: 0x8b, OOM: true, PIDsMax: true, Incomplete: true, LayerFull: true, FilesFull: true, ReadOnly: true, More: 3, Errno: 13,
 	Wall: 1, CPU: 2, User: 3, System: 4, PeakMemory: -1, PeakPIDs: 6, ReadBytes: 7, WriteBytes: 8,
 	Job: "job-1", Cgroup: "hybrid", Step: "cwd", Message: "no", Hint: "do", Sensitive: ".git/config\x00\xff\x00",
 }
@@ -187,7 +187,7 @@ func TestMalformed(t *testing.T) {
 		{"fact: present 2", second(ReadFact(set(fact, 0, 2)))},
 		{"result: outcome 0", second(ReadResult(set(fullResult.Append(1), 0, 0)))},
 		{"result: outcome of the future", second(ReadResult(set(fullResult.Append(1), 0, byte(outcomeEnd))))},
-		{"result: flag of the future", second(ReadResult(set(fullResult.Append(1), 1, 32)))},
+		{"result: flag of the future", second(ReadResult(set(fullResult.Append(1), 1, 64)))},
 	} {
 		if !errors.Is(tt.err, ErrMalformed) {
 			t.Errorf("%s: %v", tt.name, tt.err)

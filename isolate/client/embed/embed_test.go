@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/directory"
 	"corral/internal/sandboxtest"
 )
 
@@ -115,9 +116,13 @@ func TestChoose(t *testing.T) {
 }
 
 func TestCommand(t *testing.T) {
-	o := Options{Program: "/x/corrald", Repos: []string{"/a", "/b c"}, Toolchains: []string{"/go"}}
-	cmd := o.command(os.Stdin, map[string]string{"/a": "/m/.git", "/c": "/d"})
-	want := []string{"/x/corrald", "--embedded", "3", "--repo", "/a", "--common", "/m/.git", "--repo", "/b c", "--toolchain", "/go"}
+	o := Options{Program: "/x/corrald", Repos: []string{"/a", "/b c"}, Toolchains: []string{"/go"}, Owners: map[string]uint32{"/a": 7}}
+	whose := directory.Account{UID: 1000, GID: 1001, Groups: []uint32{4, 27}}
+	cmd := o.command(os.Stdin, whose, map[string]string{"/a": "/m/.git", "/c": "/d"})
+	want := []string{
+		"/x/corrald", "--embedded", "3", "--account", "1000:1001:4,27",
+		"--repo", "/a", "--owner", "7", "--common", "/m/.git", "--repo", "/b c", "--toolchain", "/go",
+	}
 	if !slices.Equal(cmd.Args, want) {
 		t.Errorf("got %q, want %q", cmd.Args, want)
 	}
@@ -145,7 +150,7 @@ func TestNoSupervisor(t *testing.T) {
 // TestImages: only who is to make root file systems has a supervisor that lets it.
 func TestImages(t *testing.T) {
 	for _, images := range []bool{false, true} {
-		cmd := (&Options{Program: "/corrald", Images: images}).command(os.Stdin, nil)
+		cmd := (&Options{Program: "/corrald", Images: images}).command(os.Stdin, directory.Account{}, nil)
 		if slices.Contains(cmd.Args, "--images") != images {
 			t.Errorf("images %v: %q", images, cmd.Args)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/directory"
 	"corral/isolate/client"
 	"corral/isolate/wire"
 )
@@ -43,37 +44,49 @@ func FindCommand(args []string) error {
 }
 
 // commons finds the git directories that some of the repositories are worktrees of, by the repository. Who looks is the
-// user that this process is about to become, in a child each; root does not. What cannot be found is left out.
-func (o *Options) commons() map[string]string {
+// account that they are served for, in a child each, or who this process is about to become; root does not. What cannot
+// be found is left out.
+func (o *Options) commons(whose directory.Account) map[string]string {
 	found := map[string]string{}
 	for _, repo := range o.Repos {
-		if !maybeWorktree(repo) {
+		if !maybeWorktree(whose, repo) {
 			continue
 		}
-		if path, err := findCommon(repo); err == nil {
+		if path, err := findCommon(whose, repo); err == nil {
 			found[repo] = path
 		}
 	}
 	return found
 }
 
-// maybeWorktree says whether .git is a file, which is all that root asks of it.
-func maybeWorktree(repo string) bool {
-	var st unix.Stat_t
-	return unix.Lstat(filepath.Join(repo, ".git"), &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
+// maybeWorktree says whether .git is a file, as far as the account can see, which is all that is asked of it here.
+func maybeWorktree(whose directory.Account, repo string) (maybe bool) {
+	err := whose.Do(func() {
+		dir, err := directory.Open(repo)
+		if err != nil {
+			return
+		}
+		defer dir.Close()
+		var st unix.Stat_t
+		maybe = unix.Fstatat(int(dir.Fd()), ".git", &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
+	})
+	return maybe && err == nil
 }
 
-func findCommon(repo string) (string, error) {
-	who, err := Choose(Identity{nobody, nobody})
-	if err != nil {
-		return "", err
+func findCommon(whose directory.Account, repo string) (string, error) {
+	if whose.UID == 0 {
+		who, err := Choose(Identity{nobody, nobody})
+		if err != nil {
+			return "", err
+		}
+		whose = directory.Account{UID: uint32(who.UID), GID: uint32(who.GID)}
 	}
 	ctx, stop := context.WithTimeout(context.Background(), findWait)
 	defer stop()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", FindCommon, repo)
 	cmd.Env, cmd.Dir, cmd.WaitDelay = []string{}, "/", time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Credential: &syscall.Credential{Uid: uint32(who.UID), Gid: uint32(who.GID), Groups: []uint32{}},
+		Credential: &syscall.Credential{Uid: whose.UID, Gid: whose.GID, Groups: whose.Groups},
 		Pdeathsig:  syscall.SIGKILL,
 	}
 	stdout, err := cmd.StdoutPipe()

@@ -1,0 +1,261 @@
+package isolate
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"corral/internal/directory"
+	"corral/isolate/wire"
+	"corral/job"
+)
+
+// collect has a supervisor log into the returned buffer.
+func collect(c *Config) *strings.Builder {
+	var b strings.Builder
+	c.Log = slog.New(slog.NewTextHandler(&b, nil))
+	return &b
+}
+
+// TestEntries: an entry that cannot be served is skipped, named in the log with the reason, and told to whom it is for. The
+// others are served, and a supervisor of which every entry is wrong starts.
+func TestEntries(t *testing.T) {
+	top := t.TempDir()
+	at := func(name string) string { return filepath.Join(top, name) }
+	for _, name := range []string{"good", "link-to", "outer", "outer/inner", "other", "again"} {
+		mkdir(t, at(name), owner)
+	}
+	mkdir(t, at("again-here"), owner)
+	put(t, at("file"), "", 0o644, owner)
+	if err := errors.Join(os.Symlink("link-to", at("link")), os.Mkdir(at("open"), 0o755), os.Chmod(at("open"), 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	mkdir(t, at("open/roots"), 0)
+	if err := unix.Mount(at("again"), at("again-here"), "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(at("again-here"), unix.MNT_DETACH) //nolint:errcheck // private to this test's mount namespace
+	id := func(uid uint32) *uint32 { return &uid }
+	for _, tt := range []struct {
+		name    string
+		entries []Repo
+		bad     map[string]string // path and what is said of it; all others are served
+	}{
+		{"a link", []Repo{{Path: at("link")}, {Path: at("good")}}, map[string]string{at("link"): `link" is a symbolic link`}},
+		{"through a link", []Repo{{Path: at("link/x")}}, map[string]string{at("link/x"): `leads through the symbolic link`}},
+		{"the right owner", []Repo{{Path: at("good"), Owner: id(owner)}}, nil},
+		{"another owner", []Repo{{Path: at("good"), Owner: id(1002)}, {Path: at("other")}}, map[string]string{at("good"): "belongs to user 1001, and its entry"}},
+		{"overlapping", []Repo{{Path: at("outer")}, {Path: at("outer/inner")}, {Path: at("good")}}, map[string]string{
+			at("outer"): "overlaps", at("outer/inner"): "overlaps",
+		}},
+		{"one directory by two names", []Repo{{Path: at("again")}, {Path: at("again-here")}}, map[string]string{
+			at("again"): "overlaps", at("again-here"): "overlaps",
+		}},
+		{"twice, with two bounds", []Repo{{Path: at("good")}, {Path: at("good"), ReadOnly: true}}, nil},
+		{"not there", []Repo{{Path: at("none")}}, map[string]string{at("none"): "no directory"}},
+		{"a file", []Repo{{Path: at("file")}}, map[string]string{at("file"): "is no directory"}},
+		{"the system's", []Repo{{Path: "/etc"}, {Path: at("good")}}, map[string]string{"/etc": "configuration"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var log *strings.Builder
+			s := supervise(t, func(c *Config) { c.Repos, c.Own, log = tt.entries, false, collect(c) })
+			for _, entry := range tt.entries {
+				r, err := s.serves(Peer{UID: 1002}, entry.Path, nil)
+				want, bad := tt.bad[entry.Path]
+				switch {
+				case !bad && err == nil:
+					r.close()
+				case !bad:
+					t.Errorf("%s: %v", entry.Path, err)
+				case err == nil:
+					r.close()
+					t.Errorf("%s is served", entry.Path)
+				case !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "does not serve a configured repository"):
+					t.Errorf("%s: %v, want %q", entry.Path, err, want)
+				}
+				if logged := strings.Contains(log.String(), `msg="repository not served" repo=`+entry.Path+" "); logged != bad {
+					t.Errorf("%s: log: %s", entry.Path, log)
+				}
+			}
+		})
+	}
+}
+
+// TestEntryOfOthers: whom an entry is not for is not told what is wrong with it.
+func TestEntryOfOthers(t *testing.T) {
+	top := t.TempDir()
+	if err := os.Symlink("none", top+"/link"); err != nil {
+		t.Fatal(err)
+	}
+	s := supervise(t, func(c *Config) { c.Repos = []Repo{{Path: top + "/link", UIDs: []uint32{1002}}} })
+	if _, err := s.serves(Peer{UID: owner}, top+"/link", nil); err == nil || strings.Contains(err.Error(), "symbolic link") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestRootNeedsItsOwnPath: jobs are root in a directory only if root alone decides what its path leads to.
+func TestRootNeedsItsOwnPath(t *testing.T) {
+	top := t.TempDir()
+	at := func(name string) string { return filepath.Join(top, name) }
+	mkdir(t, at("hers"), owner)
+	mkdir(t, at("hers/roots"), 0)
+	mkdir(t, at("open"), 0)
+	mkdir(t, at("open/roots"), 0)
+	mkdir(t, at("sticky"), 0)
+	mkdir(t, at("sticky/roots"), 0)
+	mkdir(t, at("writable"), 0)
+	mkdir(t, at("group"), 0)
+	for name, mode := range map[string]uint32{"open": 0o777, "sticky": 0o1777, "writable": 0o1777, "group": 0o775} {
+		if err := unix.Chmod(at(name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{
+		"hers/roots": `hers" belongs to user 1001`, "open/roots": `open" has mode 0777`, "writable": `writable" has mode 1777`,
+		"group": `group" has mode 0775`, "sticky/roots": "",
+	} {
+		s := supervise(t, func(c *Config) { c.Repos = []Repo{{Path: at(name)}} })
+		for way, err := range map[string]error{
+			"served": served(s, Peer{UID: 1002}, at(name), nil), "root's own": served(s, Peer{UID: 0}, at(name), opened(t, at(name))),
+		} {
+			if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%s, %s: %v, want %q", name, way, err, want)
+			}
+		}
+	}
+}
+
+func served(s *Supervisor, peer Peer, path string, dir *os.File) error {
+	r, err := s.serves(peer, path, dir)
+	if err == nil {
+		r.close()
+	}
+	return err
+}
+
+// TestOwnerChanges: a directory that changed hands since the supervisor was started is not what the operator serves.
+func TestOwnerChanges(t *testing.T) {
+	dir := newRepo(t)
+	uid := uint32(owner)
+	s := supervise(t, func(c *Config) { c.Repos = []Repo{{Path: dir, Owner: &uid}} })
+	if err := served(s, Peer{UID: 1002}, dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	give(t, dir, 1003, 1003)
+	for _, passed := range []*os.File{nil, opened(t, dir)} {
+		if err := served(s, Peer{UID: 1002}, dir, passed); err == nil || !strings.Contains(err.Error(), "belongs to user 1003") {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// TestAccountOpens: an embedded supervisor opens what its command line names with the rights of the account it is for.
+func TestAccountOpens(t *testing.T) {
+	top := t.TempDir()
+	if err := os.Chmod(filepath.Dir(top), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, uid := range map[string]int{"closed": 0, "group": 0, "hers": owner} {
+		mkdir(t, filepath.Join(top, name), uid)
+		mkdir(t, filepath.Join(top, name, "repo"), owner)
+	}
+	give(t, top+"/group", 0, 1500)
+	if err := errors.Join(os.Chmod(top, 0o755), os.Chmod(top+"/closed", 0o700), os.Chmod(top+"/group", 0o750)); err != nil {
+		t.Fatal(err)
+	}
+	paths := []Repo{{Path: top + "/closed/repo"}, {Path: top + "/group/repo"}, {Path: top + "/hers/repo"}}
+	for name, tt := range map[string]struct {
+		account directory.Account
+		want    []bool
+	}{
+		"root":               {directory.Account{}, []bool{true, true, true}},
+		"a user":             {directory.Account{UID: owner, GID: owner}, []bool{false, false, true}},
+		"a user with groups": {directory.Account{UID: owner, GID: owner, Groups: []uint32{7, 1500}}, []bool{false, true, true}},
+		"by the group alone": {directory.Account{UID: 1002, GID: 1500}, []bool{false, true, true}},
+	} {
+		s := supervise(t, func(c *Config) { c.Repos, c.Account = paths, &tt.account })
+		for i, r := range paths {
+			err := served(s, Peer{Embedded: true, Account: &tt.account}, r.Path, nil)
+			if (err == nil) != tt.want[i] || err != nil && !strings.Contains(err.Error(), "permission denied") {
+				t.Errorf("%s: %s: %v", name, r.Path, err)
+			}
+		}
+	}
+}
+
+// TestGroupFor: the group that jobs have outside is one that the client has, and root's for nobody else.
+func TestGroupFor(t *testing.T) {
+	peer := func(gid uint32, groups ...uint32) Peer {
+		return Peer{UID: owner, Account: &directory.Account{UID: owner, GID: gid, Groups: groups}}
+	}
+	for _, tt := range []struct {
+		name           string
+		peer           Peer
+		uid, gid, want uint32
+	}{
+		{"primary", peer(1001), owner, 1001, 1001},
+		{"supplementary", peer(1001, 7, 1500), owner, 1500, 1500},
+		{"neither", peer(1001, 7), owner, 1500, 1001},
+		{"root's, and not in it", peer(1001), owner, 0, 1001},
+		{"root's, and in it", peer(1001, 0), owner, 0, 0},
+		{"primary group of root", peer(0), owner, 1500, nogroup},
+		{"served to somebody else", peer(1001), 1002, 1002, 1001},
+		{"embedded, of an account", Peer{Embedded: true, Account: &directory.Account{UID: owner, GID: 1001}}, owner, 1500, 1001},
+		{"root, and an owner nobody knows", Peer{}, 4_000_000, 1500, 1500},
+		{"root, and root's group", Peer{}, 4_000_000, 0, nogroup},
+		{"root itself", Peer{}, 0, 0, 0},
+		{"root, in a group it is not in", Peer{}, 0, 4_000_000, 0},
+	} {
+		if got := tt.peer.groupFor(tt.uid, tt.gid); got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestReadOnlyHolds: jobs and sessions in a repository that was passed read-only read it, and nothing is applied to it, by a
+// supervisor that goes on with the layer later neither.
+func TestReadOnlyHolds(t *testing.T) {
+	c := &Config{}
+	r := &repo{path: "/x", readOnly: true}
+	for name, tt := range map[string]struct {
+		run  wire.Run
+		step string
+		flag uint32
+	}{
+		"writes":          {wire.Run{}, "", wire.FlagReadOnly},
+		"protects":        {wire.Run{Flags: wire.FlagProtectAll}, "", wire.FlagReadOnly},
+		"reads":           {wire.Run{Flags: wire.FlagReadOnly}, "", wire.FlagReadOnly},
+		"writes a layer":  {wire.Run{Flags: wire.FlagOverlay}, "", wire.FlagOverlay},
+		"applies a layer": {wire.Run{Tool: string(job.ToolChanges)}, "workspace", 0},
+	} {
+		q := &Request{Run: tt.run}
+		_, _, err := c.floorOf(r, q, job.Limits{})
+		if tt.step != "" {
+			refusedAt(t, name, err, tt.step, 0)
+		} else if err != nil || q.Flags != tt.flag {
+			t.Errorf("%s: flags %#x, %v", name, q.Flags, err)
+		}
+	}
+	if r.identity() == (&repo{path: "/x"}).identity() {
+		t.Error("a jail is shared with who may write")
+	}
+}
+
+// TestHidden: hidden directories of homes are nobody's repository, and homes are those of the host's users.
+func TestHidden(t *testing.T) {
+	s := supervise(t)
+	for path, want := range map[string]string{
+		"/root/.ssh": "hidden directories", "/root/.config/corral": "hidden directories", "/home/ada/.aws": "hidden directories",
+		"/root": "home directory", "/home/ada": "home directory", "/root/src/.x": "", "/home/ada/src": "",
+	} {
+		err := s.checkPath(path)
+		if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
+}
