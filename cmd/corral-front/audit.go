@@ -50,10 +50,11 @@ func auditCommand(args []string) (int, error) {
 		verb, args = args[0], args[1:]
 	}
 	f := o.flags(verb)
-	words, ended, code, err := parseMixed(f, args, auditHelp)
+	ended, code, err := parseFlags(f, args, auditHelp)
 	if ended {
 		return code, err
 	}
+	words := f.Args()
 	do := map[string]func(*audit.Reader, string) (int, error){
 		"tail": o.tail, "show": o.show, "verify": o.verify, "export": o.export,
 	}[verb]

@@ -17,6 +17,9 @@ func connect(o *runOptions) (*client.Client, func(), error) {
 	if os.Geteuid() == 0 && o.supervisor == "" && o.spec.Session == "" {
 		return embedded(o)
 	}
+	if o.account != "" {
+		return nil, nil, errors.New("--account is for root without sudo, which starts a supervisor for one job\nhint: a supervisor that runs knows who asks")
+	}
 	if len(o.toolchains) > 0 {
 		return nil, nil, errors.New("--toolchain is for the supervisor that root starts for one job\nhint: the operator can name it in the configuration of one that runs")
 	}
@@ -32,6 +35,13 @@ func dial(socket string) (*client.Client, error) {
 	c, err := client.Dial(socket)
 	hint := ""
 	switch {
+	case err == nil && os.Geteuid() == 0: // the supervisor knows root, and who called sudo names the directory
+		whose, err := embed.Account("")
+		if err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		c.Account = &whose
+		return c, nil
 	case err == nil:
 		return c, nil
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
@@ -54,5 +64,5 @@ func embedded(o *runOptions) (*client.Client, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return embed.Start(embed.Options{Program: path, Repos: []string{o.spec.Repo}, Toolchains: o.toolchains})
+	return embed.Start(embed.Options{Program: path, Repos: []string{o.spec.Repo}, Toolchains: o.toolchains, Account: o.account})
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 
+	"corral/internal/directory"
 	"corral/internal/nearest"
 	"corral/isolate/wire"
 	"corral/job"
@@ -47,6 +48,8 @@ Usage: corral run [OPTIONS] [--] PROGRAM [ARG]...
 
   --supervisor SOCKET   use the supervisor there (default ` + "`/run/corral/corral.sock`" + `; root starts one of its own)
   --toolchain DIR       show DIR read-only in the jail; root only, repeatable
+  --account USER        root without sudo: whose directories they are, which are opened with that user's rights (default:
+                        root's; with sudo they are always those of who called it)
 
 Exit code: the job's; 128+n when signal n ended it; 124 at the timeout; 126 or 127 when PROGRAM cannot be executed or is
 not there; 125 when corral itself failed. Why a job ended early, and which sensitive paths it changed, is on standard
@@ -59,6 +62,7 @@ type runOptions struct {
 	moded      bool   // the command line names the workspace
 	spec       job.Spec
 	supervisor string
+	account    string
 	toolchains []string
 	stdin      bool
 	noStdin    bool
@@ -78,6 +82,7 @@ func parseRun(args []string) (*runOptions, error) {
 	f.SetOutput(io.Discard)
 	for name, to := range map[string]*string{
 		"repo": &o.spec.Repo, "cwd": &o.cwd, "profile": &o.spec.Profile, "supervisor": &o.supervisor, "session": &o.spec.Session,
+		"account": &o.account,
 	} {
 		f.Func(name, "", named(to))
 	}
@@ -185,21 +190,21 @@ func (o *runOptions) complete() error {
 	return err
 }
 
-// directories makes the repository's name absolute and free of links, and the working directory's relative to it. Both
-// are names only: who opens them decides again.
+// directories makes the repository's name absolute, and the working directory's relative to it. Both are names only: who
+// opens them decides.
 func (o *runOptions) directories() error {
 	if o.spec.Session != "" && o.spec.Repo == "" {
 		return o.inSession()
 	}
-	named, err := filepath.Abs(o.spec.Repo)
+	named, err := filepath.Abs(o.spec.Repo) // as the shell calls it, and --cwd may
 	if err != nil {
 		return err
 	}
-	if o.spec.Repo, err = realDirectory(named); err != nil {
+	if o.spec.Repo, err = directory.Absolute(o.spec.Repo); err != nil {
 		return err
 	}
 	for i, dir := range o.toolchains {
-		if o.toolchains[i], err = filepath.Abs(dir); err != nil {
+		if o.toolchains[i], err = directory.Absolute(dir); err != nil {
 			return err
 		}
 	}

@@ -38,7 +38,8 @@ type object struct {
 	SensitiveChanges []string    `json:"sensitiveChanges,omitempty"`
 	SensitiveMore    int         `json:"sensitiveChangesMore,omitempty"`
 	Incomplete       bool        `json:"sensitiveChangesIncomplete,omitempty"`
-	Changes          string      `json:"changes,omitempty"` // what corral changes knows them by
+	Changes          string      `json:"changes,omitempty"`  // what corral changes knows them by
+	ReadOnly         bool        `json:"readOnly,omitempty"` // the job was to write to the repository, and could not
 	Cgroup           string      `json:"cgroup,omitempty"`
 	Error            *errorJSON  `json:"error,omitempty"`
 }
@@ -71,7 +72,7 @@ func resultObject(r job.Result, run *runOptions, out *streams) object {
 	o := object{
 		Changes: run.changes,
 		Status:  r.Status, Stdout: string(out.stdout.kept), Stderr: string(out.stderr.kept), Limit: r.Limit, Cgroup: r.Cgroup,
-		SensitiveChanges: r.Sensitive, SensitiveMore: r.SensitiveMore, Incomplete: r.SensitiveIncomplete,
+		ReadOnly: r.ReadOnly, SensitiveChanges: r.Sensitive, SensitiveMore: r.SensitiveMore, Incomplete: r.SensitiveIncomplete,
 		Usage: &usageJSON{
 			WallMS: ms(r.Usage.Wall), CPUMS: ms(r.Usage.CPU), UserMS: ms(r.Usage.User), SystemMS: ms(r.Usage.System),
 			PeakMemory: known(r.Usage.PeakMemory), PeakPIDs: known(r.Usage.PeakPIDs),

@@ -16,11 +16,8 @@ import (
 // repository makes one with things to run into.
 func repository(t *testing.T) string {
 	t.Helper()
-	repo, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = errors.Join(
+	repo := sandboxtest.OpenDir(t)
+	err := errors.Join(
 		os.MkdirAll(filepath.Join(repo, "sub", "deep"), 0o755),
 		os.WriteFile(filepath.Join(repo, "plain"), []byte("plain text"), 0o644),
 		os.WriteFile(filepath.Join(repo, "garbage"), []byte("\x7fELF, but no more"), 0o755),

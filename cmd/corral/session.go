@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"corral/internal/directory"
 	"corral/isolate/client"
 	"corral/job"
 )
@@ -110,7 +110,7 @@ func sessionOpen(args []string) error {
 		return fmt.Errorf("unexpected argument %q\nhint: corral session --help", rest[0])
 	}
 	spec.Root = spec.Root || spec.Image != ""
-	if spec.Repo, err = realDirectory(spec.Repo); err != nil {
+	if spec.Repo, err = directory.Absolute(spec.Repo); err != nil {
 		return err
 	}
 	c, err := lasting(socket)
@@ -141,22 +141,6 @@ func openFlags(f *flag.FlagSet, spec *job.SessionSpec) {
 		spec.Idle, err = job.ParseDuration(s)
 		return err
 	})
-}
-
-// realDirectory makes the name of a directory absolute and free of links.
-func realDirectory(dir string) (string, error) {
-	path, err := filepath.Abs(dir)
-	if err != nil {
-		return "", err
-	}
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return "", fmt.Errorf("repository %q: %w", path, errnoOf(err))
-	}
-	if info, err := os.Stat(real); err == nil && !info.IsDir() {
-		return "", fmt.Errorf("repository %q is no directory", real)
-	}
-	return real, nil
 }
 
 // sessionExec is run with the session named first.

@@ -211,7 +211,7 @@ func TestJSON(t *testing.T) {
 		{"missing program", []string{"no-such-program"}, 127, "refused - - - exec", nil},
 		{"not executable", []string{"./plain"}, 126, "refused - - - exec", nil},
 		{"profile", []string{"--profile", "lax", "true"}, 125, "refused - - - profile", func(o object) bool { return o.Error.Hint != "" }},
-		{"repository", []string{"--repo", "/nowhere", "true"}, 125, "refused - - - -", func(o object) bool {
+		{"repository", []string{"--repo", "/nowhere", "true"}, 125, "refused - - - repo", func(o object) bool {
 			return strings.Contains(o.Error.Message, "no such file")
 		}},
 		{"limits", []string{"--pids", "1", "true"}, 125, "refused - - - limits", nil},

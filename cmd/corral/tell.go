@@ -34,6 +34,9 @@ func tell(r job.Result, o *runOptions, out *streams) {
 	if hint := o.interactive(r); hint != "" {
 		fmt.Fprintln(os.Stderr, "hint:", hint)
 	}
+	if r.ReadOnly && (o.moded || exitCode(r) != 0) {
+		fmt.Fprintln(os.Stderr, "corral: the repository is read-only for jobs: the operator has it so, or its mount is")
+	}
 	if out.dropped() > 0 {
 		fmt.Fprintf(os.Stderr, "corral: output limit reached: %d bytes dropped\n", out.dropped())
 	}

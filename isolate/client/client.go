@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/directory"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -31,6 +32,13 @@ type Client struct {
 	// Commons are the git directories that repositories are worktrees of, both by their paths, as such a supervisor was
 	// started for them; with ByPath. Set it before the first Run.
 	Commons map[string]string
+	// Owners are the users whom repositories must belong to, by path; one without an entry may be anybody's. A supervisor that
+	// root started for its repositories compares them itself. Set it before the first Run.
+	Owners map[string]uint32
+	// Account is with whose rights root opens repositories; nil is this process's own. Set it before the first Run.
+	Account *directory.Account
+	// Vet, if there is one, refuses repositories by their path. Set it before the first Run.
+	Vet func(repo string) error
 
 	mu        sync.Mutex
 	next      uint32           // guarded by mu: the last tag
@@ -148,14 +156,16 @@ func (c *Client) Start(spec job.Spec, stdio job.Stdio, terminal func(master *os.
 	} else {
 		m.Flags |= wire.FlagTerminal
 	}
-	if !c.ByPath && spec.Session == "" {
-		dir, err := openRepo(spec.Repo)
+	if spec.Session == "" {
+		dir, err := c.openRepo(spec.Repo)
 		if err != nil {
 			return nil, err
 		}
-		defer dir.Close()
-		m.Flags |= wire.FlagRepo
-		files = append(files, dir)
+		if dir != nil {
+			defer dir.Close()
+			m.Flags |= wire.FlagRepo
+			files = append(files, dir)
+		}
 	}
 	if spec.Session == "" && spec.Workspace != job.NoRepo { // a session has its own
 		path, dir, flag := c.common(spec.Repo)
@@ -219,19 +229,6 @@ func fits(spec job.Spec) error {
 		}
 	}
 	return nil
-}
-
-func openRepo(path string) (*os.File, error) {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		refusal := &job.Refusal{Step: "repo", Message: fmt.Sprintf("%q: %v", path, err)}
-		var errno syscall.Errno
-		if errors.As(err, &errno) {
-			refusal.Errno = int(errno)
-		}
-		return nil, refusal
-	}
-	return os.NewFile(uintptr(fd), path), nil
 }
 
 // Signal sends a signal to the job's first process or, with everyone, to all of its processes.

@@ -43,14 +43,16 @@ func (c *Client) open(ctx context.Context, spec job.SessionSpec, want wire.Op, f
 		return answer{}, err
 	}
 	var files []*os.File
-	if !c.ByPath && spec.Import == "" {
-		dir, err := openRepo(spec.Repo)
+	if spec.Import == "" {
+		dir, err := c.openRepo(spec.Repo)
 		if err != nil {
 			return answer{}, err
 		}
-		defer dir.Close()
-		m.Flags |= wire.FlagRepo
-		files = append(files, dir)
+		if dir != nil {
+			defer dir.Close()
+			m.Flags |= wire.FlagRepo
+			files = append(files, dir)
+		}
 	}
 	if spec.Import == "" {
 		path, dir, flag := c.common(spec.Repo)

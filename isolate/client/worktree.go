@@ -6,11 +6,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/directory"
 	"corral/isolate/wire"
 )
 
@@ -27,15 +27,11 @@ var errNoWorktree = errors.New("no worktree")
 // Common opens the git directory that repo is a worktree of, and returns its path. It is an error that there is none, that
 // it lies in repo, or that it does not know of repo. It reads what jobs wrote, so it is not for root.
 func Common(repo string) (path string, dir *os.File, err error) {
-	root, err := openDir(unix.AT_FDCWD, repo, 0)
+	root, err := directory.Open(repo)
 	if err != nil {
 		return "", nil, err
 	}
 	defer root.Close()
-	repo, err = os.Readlink("/proc/self/fd/" + strconv.Itoa(int(root.Fd())))
-	if err != nil {
-		return "", nil, err
-	}
 	text, err := readGitFile(root, ".git")
 	if err != nil {
 		return "", nil, err
@@ -46,11 +42,10 @@ func Common(repo string) (path string, dir *os.File, err error) {
 	}
 	own = from(repo, own)
 	common := filepath.Dir(filepath.Dir(own))
-	if filepath.Base(filepath.Dir(own)) != "worktrees" || within(common, repo) || len(common) > wire.MaxPath {
+	if filepath.Base(filepath.Dir(own)) != "worktrees" || directory.Within(common, repo) || len(common) > wire.MaxPath {
 		return "", nil, errNoWorktree
 	}
-	dir, err = openDir(unix.AT_FDCWD, common, unix.RESOLVE_NO_SYMLINKS)
-	if err != nil {
+	if dir, err = directory.Open(common); err != nil {
 		return "", nil, err
 	}
 	if err := knows(dir, common, own, repo); err != nil {
@@ -111,11 +106,6 @@ func from(dir, path string) string {
 		return filepath.Clean(path)
 	}
 	return filepath.Join(dir, path)
-}
-
-// within says whether a path is a directory or lies in it.
-func within(path, dir string) bool {
-	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
 func openDir(at int, path string, resolve uint64) (*os.File, error) {

@@ -42,7 +42,7 @@ func TestCommon(t *testing.T) {
 		{"no line's end", "printf 'gitdir: %s' $PWD/main/.git/worktrees/wt >wt/.git", "", "main/.git"},
 		{"moved", "mv wt x", "x", ""},
 		{"its git directory moved", "mv main x", "", ""},
-		{"by a link", "ln -s wt link", "link", "main/.git"},
+		{"by a link", "ln -s wt link", "link", ""},
 		{"submodule", "git -c protocol.file.allow=always -C wt submodule --quiet add ../main sub", "wt/sub", ""},
 
 		{"no such directory", "echo gitdir: $PWD/no/.git/worktrees/wt >wt/.git", "", ""},

@@ -1,0 +1,96 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"corral/internal/directory"
+	"corral/job"
+)
+
+// openRepo opens a repository, to be passed to the supervisor; nil if the supervisor is one that takes its path. A path with
+// a symbolic link in it is refused: whoever can write to a directory above, a job for one, would choose what is opened.
+func (c *Client) openRepo(path string) (*os.File, error) {
+	err := CheckPrivate(path)
+	if err == nil && c.Vet != nil {
+		err = c.Vet(path)
+	}
+	if err != nil || c.ByPath {
+		return nil, err
+	}
+	dir, err := c.open(path)
+	if err != nil {
+		return nil, refuseRepo(path, err)
+	}
+	want, known := c.Owners[path]
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); known && (err != nil || st.Uid != want) {
+		dir.Close()
+		return nil, &job.Refusal{
+			Step:    "repo",
+			Message: fmt.Sprintf("%q belongs to user %d, and its entry in the configuration says user %d", path, st.Uid, want),
+			Hint:    "find out who replaced it; if that is as it should be, change `owner` of the entry",
+		}
+	}
+	return dir, nil
+}
+
+func (c *Client) open(path string) (*os.File, error) {
+	if c.Account != nil {
+		return c.Account.Open(path)
+	}
+	return directory.Open(path)
+}
+
+func refuseRepo(path string, err error) error {
+	refusal := &job.Refusal{Step: "repo", Message: fmt.Sprintf("repository %q: %v", path, err)}
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		refusal.Errno = int(errno)
+		refusal.Message = fmt.Sprintf("repository %q: %v", path, errno)
+	}
+	var link *directory.LinkError
+	if errors.As(err, &link) {
+		refusal.Message = "repository " + link.Error()
+		refusal.Hint = "name the directory by its real path, which `realpath` prints"
+	}
+	return refusal
+}
+
+// CheckPrivate refuses a repository that is, holds or lies in the directory of the front-end's own configuration or
+// state: a job there would decide what front-ends do outside of any jail, and read what earlier jobs of others wrote.
+func CheckPrivate(path string) error {
+	for _, own := range private(os.Getenv) {
+		if path != "/" && directory.Overlap(path, own) { // the supervisor says of / what it is
+			return &job.Refusal{
+				Step:    "repo",
+				Message: fmt.Sprintf("%q is refused: corral keeps its configuration or state in %q", path, own),
+				Hint:    "name a project's own directory",
+			}
+		}
+	}
+	return nil
+}
+
+// private are the directories in which front-ends of this user keep configuration and state (XDG Base Directory
+// Specification: a path that is not absolute is ignored).
+func private(getenv func(string) string) []string {
+	var list []string
+	for variable, inHome := range map[string]string{"XDG_CONFIG_HOME": ".config", "XDG_STATE_HOME": ".local/state"} {
+		dirs := []string{getenv(variable)}
+		if home := getenv("HOME"); filepath.IsAbs(home) {
+			dirs = append(dirs, filepath.Join(home, inHome))
+		}
+		for _, dir := range dirs {
+			if filepath.IsAbs(dir) {
+				list = append(list, filepath.Join(dir, "corral"))
+			}
+		}
+	}
+	return list
+}
