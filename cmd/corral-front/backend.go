@@ -12,6 +12,7 @@ import (
 
 	"corral/config"
 	"corral/internal/version"
+	"corral/isolate/client/embed"
 	"corral/job"
 	"corral/mcp"
 	"corral/rpc"
@@ -146,7 +147,7 @@ func (s *serving) connect() (*supervisor, config.Config, error) {
 	if os.Geteuid() == 0 && s.supervisor == "" {
 		return s.embedded()
 	}
-	c, _, err := loadConfig(config.FrontSources(os.Getenv, s.config)) // which gives up root
+	c, files, err := loadConfig(config.FrontSources(os.Getenv, s.config)) // which gives up root
 	if err == nil {
 		err = s.only(&c)
 	}
@@ -154,7 +155,11 @@ func (s *serving) connect() (*supervisor, config.Config, error) {
 		return nil, c, err
 	}
 	sup, err := dialed(s.supervisor)
-	return sup, c, err
+	if err != nil {
+		return nil, c, err
+	}
+	sup.govern(c, files, logger(s.level))
+	return sup, c, nil
 }
 
 // embedded starts a supervisor for the directories that root named. When the command line names none, it is those of
@@ -183,8 +188,10 @@ func (s *serving) embedded() (sup *supervisor, c config.Config, err error) {
 		repos = c.Repos
 	}
 	paths := repoPaths(config.Config{Repos: repos})
-	toolchains := ownToolchains(logger(s.level), paths)
-	if sup, err = ownSupervisor(paths, toolchains); err != nil {
+	toolchains := ownToolchains(logger(s.level), s.whose, paths)
+	if sup, err = startSupervisor(embed.Options{
+		Repos: paths, Toolchains: toolchains, Owners: repoOwners(repos), Account: s.account,
+	}); err != nil {
 		return nil, c, errors.Join(err, dropRoot())
 	}
 	if s.repos != nil {
@@ -193,6 +200,7 @@ func (s *serving) embedded() (sup *supervisor, c config.Config, err error) {
 			return nil, c, err
 		}
 	}
+	sup.govern(c, files.Files(), logger(s.level))
 	c.Toolchains = append(c.Toolchains, toolchains...)
 	return sup, c, nil
 }

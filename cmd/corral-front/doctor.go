@@ -122,9 +122,10 @@ func subjectOf(socket string) (doctor.Subject, func()) {
 	if err != nil {
 		return doctor.Subject{Err: hinted(err, socket)}, func() {}
 	}
-	parents := []string{os.TempDir()}
-	if cache, err := os.UserCacheDir(); err == nil {
-		parents = append([]string{cache}, parents...)
+	// Kernels before 6.3 cannot map ids on a tmpfs, which /tmp may be.
+	parents := []string{"/var/tmp", os.TempDir()}
+	if home, err := os.UserHomeDir(); err == nil {
+		parents = append(parents, home)
 	}
 	place, err := doctor.MakePlace(parents...)
 	if err != nil {

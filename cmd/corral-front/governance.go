@@ -85,7 +85,7 @@ func memory() int64 {
 
 // serveDirectory adds the repository that a command line names to a configuration, unless it is one of its own.
 func serveDirectory(c config.Config, dir string) (config.Config, error) {
-	r, err := (&repoOptions{}).repo(dir)
+	r, err := (&repoOptions{}).repo(self(), dir)
 	if err != nil {
 		return config.Config{}, err
 	}

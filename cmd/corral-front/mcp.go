@@ -16,6 +16,8 @@ import (
 
 const serverOptions = `  --repo DIR            serve this directory, under the id of its base name; repeatable. Without it, the repositories of
                         the configuration are served
+  --account USER        root without sudo: whose directories they are, which are opened with that user's rights (default:
+                        root's; with sudo they are always those of who called it)
   --config FILE         a configuration that holds above the operator's and the user's
   --supervisor SOCKET   have jobs run by the supervisor there (default ` + client.DefaultSocket + `; root starts one of its own)
   --tool-names WORD     plain: runtime_execute, as hosts want it (default); dotted: sdl.runtime.execute. Calls may use either

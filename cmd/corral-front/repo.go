@@ -11,7 +11,11 @@ import (
 	"text/tabwriter"
 	"unicode/utf8"
 
+	"golang.org/x/sys/unix"
+
 	"corral/config"
+	"corral/internal/directory"
+	"corral/isolate/client"
 	"corral/job"
 )
 
@@ -88,7 +92,7 @@ func plain(s string) string {
 }
 
 func (o *repoOptions) add(dir string) (int, error) {
-	r, err := o.repo(dir)
+	r, err := o.repo(self(), dir)
 	if err != nil {
 		return failure, errors.Join(err, dropRoot())
 	}
@@ -101,29 +105,47 @@ func (o *repoOptions) add(dir string) (int, error) {
 	return say(fmt.Sprintf("repository %s is in %s\n", plain(r.ID), path))
 }
 
-// repo is the repository as the command line has it. It lies where dir really is: what a link points to later is not what
-// was meant.
-func (o *repoOptions) repo(dir string) (config.Repo, error) {
-	path, err := filepath.Abs(dir)
-	if err == nil {
-		path, err = filepath.EvalSymlinks(path)
+// openRepo opens the directory that a repository is to be, with the rights of the account.
+func openRepo(whose directory.Account, name string) (*os.File, error) {
+	path, err := directory.Absolute(name)
+	if err != nil {
+		return nil, err
 	}
-	if errors.Is(err, os.ErrNotExist) {
-		return config.Repo{}, fmt.Errorf("there is no directory %q", dir)
+	if !utf8.ValidString(path) {
+		return nil, fmt.Errorf("%q is not UTF-8: a configuration cannot have it", path)
 	}
+	if err := client.CheckPrivate(path); err != nil {
+		return nil, err
+	}
+	dir, err := whose.Open(path)
+	switch {
+	case errors.As(err, new(*directory.LinkError)):
+		return nil, fmt.Errorf("repository %w\nhint: name the directory by its real path, which `realpath` prints", err)
+	case errors.Is(err, os.ErrNotExist):
+		return nil, fmt.Errorf("there is no directory %q", name)
+	case errors.Is(err, unix.ENOTDIR):
+		return nil, fmt.Errorf("%s is not a directory", path)
+	}
+	return dir, err
+}
+
+// self is the account of this process.
+func self() directory.Account { return directory.Account{UID: uint32(os.Geteuid())} }
+
+// repo is the repository as the command line has it. Its path has no symbolic link in it: what one points to later is not
+// what was meant. Whom the directory belongs to now is whom it must belong to.
+func (o *repoOptions) repo(whose directory.Account, name string) (config.Repo, error) {
+	dir, err := openRepo(whose, name)
 	if err != nil {
 		return config.Repo{}, err
 	}
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return config.Repo{}, err
-	case !info.IsDir():
-		return config.Repo{}, fmt.Errorf("%s is no directory", path)
-	case !utf8.ValidString(path):
-		return config.Repo{}, fmt.Errorf("%q is no UTF-8: a configuration cannot have it", path)
+	defer dir.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		return config.Repo{}, fmt.Errorf("fstat %s: %w", dir.Name(), err)
 	}
-	r := config.Repo{ID: o.id, Path: path, Profile: o.profile}
+	path := dir.Name()
+	r := config.Repo{ID: o.id, Path: path, Owner: &st.Uid, Profile: o.profile}
 	if r.ID == "" {
 		r.ID = filepath.Base(path)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"corral/image"
 	"corral/image/unpack"
+	"corral/internal/directory"
 	"corral/isolate/client"
 	"corral/job"
 )
@@ -114,10 +115,25 @@ func (i *importer) free(ctx context.Context) error {
 	if i.source == "-" {
 		return nil
 	}
-	if _, err := os.Stat(i.source); err != nil {
+	info, err := os.Stat(i.source)
+	if err != nil {
 		return i.unreadable(err)
 	}
-	return nil
+	if !info.IsDir() {
+		return nil
+	}
+	path, err := directory.Absolute(i.source)
+	if err != nil {
+		return err
+	}
+	dir, err := directory.Open(path)
+	if errors.As(err, new(*directory.LinkError)) {
+		return fmt.Errorf("%w\nhint: name the directory by its real path, which `realpath` prints", err)
+	}
+	if err != nil {
+		return i.unreadable(err)
+	}
+	return dir.Close()
 }
 
 // unreadable adds who it is that may not read, when that is why.

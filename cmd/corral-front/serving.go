@@ -15,11 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/config"
+	"corral/internal/directory"
+	"corral/isolate/client/embed"
 )
 
 // A serving is what the command line of a server says, and what comes of it.
 type serving struct {
 	repos                     []config.Repo // that the command line names
+	account                   string        // whose directories they are, for root without sudo
+	whose                     directory.Account
 	config, supervisor, names string
 	level                     slog.Level
 	tools                     []string // that are served, by their names without dots; nil is all
@@ -33,11 +37,12 @@ type serving struct {
 // parseServing reads the options that the servers share.
 func parseServing(f *flag.FlagSet, args []string, help string) (s *serving, ended bool, code int, err error) {
 	s = &serving{level: slog.LevelInfo}
+	var dirs []string
 	f.Func("repo", "", func(dir string) error {
-		repo, err := (&repoOptions{}).repo(dir)
-		s.repos = append(s.repos, repo)
-		return err
+		dirs = append(dirs, dir)
+		return nil
 	})
+	f.StringVar(&s.account, "account", "", "")
 	f.StringVar(&s.config, "config", "", "")
 	f.StringVar(&s.supervisor, "supervisor", "", "")
 	s.names = "plain"
@@ -52,10 +57,34 @@ func parseServing(f *flag.FlagSet, args []string, help string) (s *serving, ende
 	if ended, code, err = parseFlags(f, args, help); ended {
 		return nil, true, code, err
 	}
-	if err = s.check(f); err != nil {
+	if err = s.check(f); err == nil {
+		err = s.open(dirs)
+	}
+	if err != nil {
 		return nil, true, failure, errors.Join(err, dropRoot())
 	}
 	return s, false, 0, nil
+}
+
+// open makes repositories of the directories that the command line names. Root opens them with the rights of whose they are.
+func (s *serving) open(dirs []string) error {
+	s.whose = self()
+	if os.Geteuid() == 0 {
+		var err error
+		if s.whose, err = embed.Account(s.account); err != nil {
+			return err
+		}
+	} else if s.account != "" {
+		return errors.New("--account is for root\nhint: a supervisor that runs knows who asks")
+	}
+	for _, dir := range dirs {
+		repo, err := (&repoOptions{}).repo(s.whose, dir)
+		if err != nil {
+			return err
+		}
+		s.repos = append(s.repos, repo)
+	}
+	return nil
 }
 
 func (s *serving) check(f *flag.FlagSet) error {

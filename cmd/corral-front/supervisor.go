@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
 
+	"corral/config"
+	"corral/internal/directory"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
 	"corral/job"
@@ -17,6 +20,8 @@ import (
 type supervisor struct {
 	dial   func() (*client.Client, error) // nil: there is no other one
 	finish func()                         // ends an embedded one
+	owners map[string]uint32              // of repositories, by path
+	vet    func(repo string) error        // refuses repositories; see client.Client
 
 	mu     sync.Mutex
 	client *client.Client // guarded by mu
@@ -41,6 +46,7 @@ func (s *supervisor) current() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	next.Owners, next.Vet = s.owners, s.vet
 	_ = s.client.Close()
 	s.client = next
 	return next, nil
@@ -111,9 +117,52 @@ func dialed(socket string) (*supervisor, error) {
 	return &supervisor{dial: dial, client: c}, nil
 }
 
-// ownSupervisor starts one for the directories, and gives up root.
-func ownSupervisor(repos, toolchains []string) (*supervisor, error) {
-	return startSupervisor(embed.Options{Repos: repos, Toolchains: toolchains})
+// govern has the supervisor asked for the configuration's repositories alone, which must be whose it says. Call it before
+// the first job.
+func (s *supervisor) govern(c config.Config, files []string, log *slog.Logger) {
+	s.owners, s.vet = repoOwners(c.Repos), vetting(c, files, log)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.client.Owners, s.client.Vet = s.owners, s.vet
+}
+
+// repoOwners are the users whom repositories must belong to, by path.
+func repoOwners(repos []config.Repo) map[string]uint32 {
+	owners := map[string]uint32{}
+	for _, r := range repos {
+		if r.Owner != nil {
+			owners[r.Path] = *r.Owner
+		}
+	}
+	return owners
+}
+
+// vetting refuses repositories of which one lies in another, whose jobs could replace it, and those that hold a file of this
+// front-end's configuration, which their jobs could write. They are named in the log, and the others are served.
+func vetting(c config.Config, files []string, log *slog.Logger) func(string) error {
+	refused := map[string]error{}
+	for i, a := range c.Repos {
+		for _, b := range c.Repos[i+1:] {
+			if a.Path != b.Path && directory.Overlap(a.Path, b.Path) {
+				refused[a.Path] = fmt.Errorf("it overlaps the repository %s, %s: jobs in one could replace the other", plain(b.ID), plain(b.Path))
+				refused[b.Path] = fmt.Errorf("it overlaps the repository %s, %s: jobs in one could replace the other", plain(a.ID), plain(a.Path))
+			}
+		}
+		for _, file := range files {
+			if file, err := directory.Absolute(file); err == nil && directory.Within(file, a.Path) && c.For(a).Workspace != job.ReadOnly {
+				refused[a.Path] = fmt.Errorf("it holds this server's configuration, %s, which jobs could write", plain(file))
+			}
+		}
+	}
+	for path, why := range refused {
+		log.Warn("repository not served", "path", path, "reason", why)
+	}
+	return func(repo string) error {
+		if why := refused[repo]; why != nil {
+			return &job.Refusal{Step: "repo", Message: fmt.Sprintf("%s is not served: %v", plain(repo), why), Hint: "the operator can change it in the configuration"}
+		}
+		return nil
+	}
 }
 
 func startSupervisor(o embed.Options) (*supervisor, error) {

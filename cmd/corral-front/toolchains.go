@@ -9,12 +9,14 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/directory"
 	"corral/lang"
 )
 
@@ -36,26 +38,22 @@ type homeDir struct {
 	uid  uint32
 }
 
-// home is the home directory of who asked sudo, else of root.
-func home() (homeDir, error) {
-	u, err := user.LookupId(os.Getenv("SUDO_UID"))
-	if err != nil {
-		u, err = user.Current()
-	}
+// home is the home directory of the account.
+func home(whose directory.Account) (homeDir, error) {
+	u, err := user.LookupId(strconv.FormatUint(uint64(whose.UID), 10))
 	if err != nil {
 		return homeDir{}, err
 	}
-	uid, err := strconv.ParseUint(u.Uid, 10, 32)
-	return homeDir{u.HomeDir, uint32(uid)}, err
+	return homeDir{u.HomeDir, whose.UID}, nil
 }
 
-// ownToolchains returns the directories of programs in the home directory of who asked sudo, else of root, that jobs in
-// repos can be shown. It is for root. What cannot be had is left out, with a line in the log.
+// ownToolchains returns the directories of programs in the home directory of the account that jobs in repos can be shown.
+// It is for root. What cannot be had is left out, with a line in the log.
 //
 // What is in a user's directory is looked at by a child who has become somebody else. Root takes paths from it and makes
 // sure of each; the supervisor holds the directory that it finds there, and refuses one that it is led to by a link.
-func ownToolchains(log *slog.Logger, repos []string) []string {
-	h, err := home()
+func ownToolchains(log *slog.Logger, whose directory.Account, repos []string) []string {
+	h, err := home(whose)
 	var list []string
 	if err == nil {
 		list, err = h.find()
@@ -134,15 +132,7 @@ func wellFormed(path string) bool {
 
 // overlaps says whether a path lies in a repository, or holds one: no jail shows it then.
 func overlaps(path string, repos []string) bool {
-	for _, repo := range repos {
-		if real, err := filepath.EvalSymlinks(repo); err == nil {
-			repo = real
-		}
-		if strings.HasPrefix(path+"/", repo+"/") || strings.HasPrefix(repo+"/", path+"/") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(repos, func(repo string) bool { return directory.Overlap(path, repo) })
 }
 
 // owns says whether name, below the directory top, is a directory that may be shown. Another file system may be one that

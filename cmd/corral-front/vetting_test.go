@@ -1,0 +1,43 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"corral/config"
+	"corral/job"
+)
+
+// TestVetting: what one repository's jobs could do to another, or to the configuration, is refused and logged; the others are
+// served.
+func TestVetting(t *testing.T) {
+	readOnly := job.ReadOnly
+	owner := uint32(7)
+	c := config.Default()
+	c.Repos = []config.Repo{
+		{ID: "outer", Path: "/srv/outer"},
+		{ID: "inner", Path: "/srv/outer/inner"},
+		{ID: "beside", Path: "/srv/outer-beside", Owner: &owner},
+		{ID: "holds", Path: "/srv/holds"},
+		{ID: "reads", Path: "/srv/reads", Workspace: &readOnly},
+	}
+	var log bytes.Buffer
+	vet := vetting(c, []string{"/etc/corral/config.yaml", "/srv/holds/corral.yaml", "/srv/reads/corral.yaml"}, slog.New(slog.NewTextHandler(&log, nil)))
+	for path, want := range map[string]string{
+		"/srv/outer": `overlaps the repository inner, /srv/outer/inner`, "/srv/outer/inner": `overlaps the repository outer, /srv/outer`,
+		"/srv/outer-beside": "", "/srv/holds": "holds this server's configuration, /srv/holds/corral.yaml", "/srv/reads": "",
+	} {
+		err := vet(path)
+		if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+		if logged := strings.Contains(log.String(), "path="+path+" "); logged != (want != "") {
+			t.Errorf("%s: log: %s", path, log.String())
+		}
+	}
+	if got := repoOwners(c.Repos); len(got) != 1 || got["/srv/outer-beside"] != 7 {
+		t.Errorf("%v", got)
+	}
+}
