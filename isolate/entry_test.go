@@ -246,8 +246,8 @@ func TestReadOnlyHolds(t *testing.T) {
 	}
 }
 
-// TestHidden: hidden directories of homes are nobody's repository, and homes are those of the host's users.
-func TestHidden(t *testing.T) {
+// TestHiddenOfHomes: hidden directories of homes are nobody's repository, and homes are those of the host's users.
+func TestHiddenOfHomes(t *testing.T) {
 	s := supervise(t)
 	for path, want := range map[string]string{
 		"/root/.ssh": "hidden directories", "/root/.config/corral": "hidden directories", "/home/ada/.aws": "hidden directories",

@@ -11,7 +11,7 @@ import (
 
 // OpenSession implements job.Sessions.
 func (c *Client) OpenSession(ctx context.Context, spec job.SessionSpec) (job.Session, error) {
-	a, err := c.open(ctx, spec, wire.OpSession, 0)
+	a, err := c.askSession(ctx, spec, wire.OpSession, 0)
 	if err != nil {
 		return job.Session{}, err
 	}
@@ -21,12 +21,12 @@ func (c *Client) OpenSession(ctx context.Context, spec job.SessionSpec) (job.Ses
 // CheckRepo returns nil if the supervisor serves the directory at path to this client, which must be absolute. A *job.Refusal
 // says why it does not. Nothing is made.
 func (c *Client) CheckRepo(ctx context.Context, path string) error {
-	_, err := c.open(ctx, job.SessionSpec{Repo: path}, wire.OpClosed, wire.OpenCheck)
+	_, err := c.askSession(ctx, job.SessionSpec{Repo: path}, wire.OpClosed, wire.OpenCheck)
 	return err
 }
 
-// open sends an Open, with flags beside those of spec.
-func (c *Client) open(ctx context.Context, spec job.SessionSpec, want wire.Op, flags uint32) (answer, error) {
+// askSession sends an Open, with flags beside those of spec.
+func (c *Client) askSession(ctx context.Context, spec job.SessionSpec, want wire.Op, flags uint32) (answer, error) {
 	m := wire.Open{
 		Flags: flags, Disk: spec.Disk, Inodes: spec.Inodes, Idle: int64(spec.Idle), Repo: spec.Repo, Profile: spec.Profile,
 		Name: spec.Name, Image: spec.Image, Import: spec.Import,
