@@ -44,7 +44,12 @@ func TestDigest(t *testing.T) {
 		func() { m.remove("empty") },
 		func() { m.mkdir("empty/d"); m.write("empty/d/x", "x\n") },
 		func() { check(t, os.Truncate(m.path("new"), 1<<40)) },
-		func() { f, err := os.OpenFile(m.path("new"), os.O_WRONLY, 0); check(t, err); _, err = f.WriteAt([]byte("x"), 1<<39); check(t, err, f.Close()) },
+		func() {
+			f, err := os.OpenFile(m.path("new"), os.O_WRONLY, 0)
+			check(t, err)
+			_, err = f.WriteAt([]byte("x"), 1<<39)
+			check(t, err, f.Close())
+		},
 		func() { m.remove("e") },
 	}
 	seen := map[stream.Digest]int{}

@@ -152,7 +152,8 @@ var attempts = []struct {
 	{"index of a nested repository", "", "cd vendor/dep; git update-index --assume-unchanged z", []string{"vendor/dep/.git/index"}},
 	{
 		"index with long object names", "git init -q --object-format=sha256 s; cd s; echo > f; git add f; git commit -qm s",
-		"cd s; git update-index --assume-unchanged f", []string{"s/.git/index"},
+		"cd s; git update-index --assume-unchanged f",
+		[]string{"s/.git/index"},
 	},
 	{"index that is none", "", "echo DIRC > .git/index", []string{".git/index"}},
 	{"index that is a pipe", "", "rm .git/index; mkfifo .git/index", []string{".git/index"}},

@@ -97,8 +97,17 @@ func TestHidesMore(t *testing.T) {
 		old, new string
 		want     bool
 	}{
-		{"", "plain", false}, {"", "one", true}, {"plain", "one", true}, {"one", "plain", false}, {"one", "added", false},
-		{"added", "two", true}, {"two", "one", false}, {"plain", "cut", true}, {"plain", "empty", true}, {"cut", "plain", false}, {"cut", "one", true},
+		{"", "plain", false},
+		{"", "one", true},
+		{"plain", "one", true},
+		{"one", "plain", false},
+		{"one", "added", false},
+		{"added", "two", true},
+		{"two", "one", false},
+		{"plain", "cut", true},
+		{"plain", "empty", true},
+		{"cut", "plain", false},
+		{"cut", "one", true},
 		{"plain", ".git", true},
 	} {
 		var old *os.File
