@@ -1,6 +1,7 @@
 package isolate
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -140,13 +141,14 @@ func TestLateEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if err := os.Chmod(path, 0o777); err != nil {
+	if err := errors.Join(os.Chown(path, owner, owner), l.SetDeadline(time.Now().Add(sandboxtest.Slow(time.Minute)))); err != nil {
 		t.Fatal(err)
 	}
 	spec := f.spec("python3", "-c", `import os, socket
 s = socket.socket(socket.AF_UNIX)
 s.connect("socket")
 _, fds, _, _ = socket.recv_fds(s, 1, 1)
+s.recv(1)
 os.read(fds[0], 1)`)
 	spec.Limits = job.Limits{Wall: time.Minute}
 	l2, err := f.start(spec)
@@ -155,7 +157,7 @@ os.read(fds[0], 1)`)
 	}
 	u, err := l.AcceptUnix()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v: %s", err, l2.err.String())
 	}
 	conn, err := u.File()
 	u.Close()
@@ -163,8 +165,11 @@ os.read(fds[0], 1)`)
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	files.Stall(t)
 	files.SendFile(t, conn, []byte("x"))
+	files.Stall(t)
+	if _, err := conn.WriteString("x"); err != nil {
+		t.Fatal(err)
+	}
 	files.AwaitRequest(t)
 	if err := l2.Kill(); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -60,6 +61,8 @@ func TestDocumentedLimits(t *testing.T) {
 		"| real-time priority, raised niceness | none |",
 		fmt.Sprintf("| stack | %d MiB, may be raised by the job |", l[unix.RLIMIT_STACK]>>20),
 		fmt.Sprintf("| terminals | %s |", terminals[1]),
+		"| epoll watches | by the job's memory, some 200 bytes each, and by `fs.epoll.max_user_watches` of the host: each job is a user of its own. " +
+			"The kernel ends about a million in a second, and a job's result waits for that |",
 		fmt.Sprintf("| arguments and environment | %d MiB together for corral; the kernel's own limit is 2 MiB at a stack of 8 MiB |", wire.MaxPayload>>20),
 	})
 	c := Config{Instance: "test", Programs: "/", StateDir: t.TempDir()}
@@ -71,6 +74,10 @@ func TestDocumentedLimits(t *testing.T) {
 		fmt.Sprintf("| jobs at once of one user who is not root; connections likewise | %s (`max_jobs_per_user`) |", thousands(c.MaxPerUser)),
 		fmt.Sprintf("| jails at once; an unused one makes room | %s (`max_jails`), a quarter of them of one user who is not root |", thousands(c.MaxJails)),
 		fmt.Sprintf("| jobs at once of one connection | %s |", thousands(maxClientRuns)),
+		fmt.Sprintf("| connections of all users | %s |", thousands(maxConnections)),
+		fmt.Sprintf("| sessions being opened for one user; for all | %s; %s |", thousands(maxUserOpenings), thousands(maxOpenings)),
+		fmt.Sprintf("| looks at a user's files that have not been answered; of all users | %s; %s |", thousands(maxUserProbes), thousands(maxProbes)),
+		fmt.Sprintf("| how long a file system may take to answer a look | %d s |", probePatience/time.Second),
 		fmt.Sprintf("| users of one jail, with waiting slots and the scanner | %s |", thousands(jobUIDs)),
 		fmt.Sprintf("| waiting slots of a jail | %d, up to %d as jobs come (`warm_slots`) |", leastSlots, c.Slots),
 		fmt.Sprintf("| waiting slots of all jails | %s (`max_warm_slots`) |", thousands(c.MaxSlots)),

@@ -201,7 +201,10 @@ func (p *prober) acquire(user uint32) error {
 }
 
 // errForeign is a descriptor that is none of O_PATH, a pipe and a memfd, which are all that clients send.
-var errForeign = errors.New("a descriptor that is no directory opened with O_PATH, no pipe and no memfd")
+var errForeign = &job.Refusal{
+	Step: "request", Message: "a descriptor is no directory opened with O_PATH, no pipe and no memfd",
+	Hint: "nothing else can be passed: the supervisor could not close it without asking its file system",
+}
 
 // receive receives the next message from a client's socket, with its descriptors. The helper looks at what kind these are, by
 // calls that ask no file system, and passes on those that can be held and closed without one. Errors: as with identify,
@@ -235,6 +238,7 @@ func (p *prober) discard(conn *wire.Conn) error {
 	if err != nil {
 		return err
 	}
+	h.conn.SetDeadline(time.Now().Add(slotPatience))
 	err = conn.Hand(func(socket int) error {
 		return h.conn.SendDescriptors(inside.Probe{Kind: inside.ProbeHold}.Append(), socket)
 	})

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -162,14 +161,14 @@ func TestForeignDescriptor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
+	message := wire.Run{Flags: wire.FlagTerminal, Repo: f.repo, Rows: 1, Cols: 1}
+	files.SendFile(t, client, message.Append(1))
+	files.Stall(t)
 	served := make(chan outcome, 1)
 	go func() {
 		f.s.ServeConn(conn, Peer{UID: owner})
 		served <- outcome{}
 	}()
-	files.Stall(t)
-	message := wire.Run{Flags: wire.FlagTerminal, Repo: f.repo, Rows: 1, Cols: 1}
-	files.SendFile(t, client, message.Append(1))
 	if err := next(t, served); err != nil {
 		t.Error(err)
 	}
@@ -181,8 +180,8 @@ func TestForeignDescriptor(t *testing.T) {
 	if f.sh("echo works") != "works" {
 		t.Error("a job of the same user does not work")
 	}
-	if waiting := files.Unanswered(t); slices.Contains(waiting, sandboxtest.FuseFlush) && waits(t) {
-		t.Errorf("requests %d wait for an answer", waiting)
+	if op := files.AwaitRequest(t); op != sandboxtest.FuseFlush || waits(t) {
+		t.Errorf("request %d: a thread of the supervisor waits for its answer", op)
 	}
 }
 

@@ -59,6 +59,26 @@ func (r *repo) close() {
 	}
 }
 
+// stays refuses a repository that is not at its path any more: an overlay goes on showing what was in a directory that was
+// removed, and a new one in its place would never be seen.
+func (r *repo) stays() error {
+	if r.dir == nil {
+		return nil
+	}
+	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(r.dir.Fd())))
+	if err != nil {
+		return refuseRepo(r.path, err)
+	}
+	if real != r.path {
+		return &job.Refusal{
+			Step:    "repo",
+			Message: fmt.Sprintf("%q was removed, renamed or replaced since the session was opened", r.path),
+			Hint:    "open a new session; corral changes shows what was changed behind the overlay of this one when it is closed",
+		}
+	}
+	return nil
+}
+
 func (r *repo) identity() repoIdentity {
 	return repoIdentity{r.dev, r.ino, r.uid, r.gid, r.group, r.readOnly, r.path}
 }

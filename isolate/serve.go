@@ -96,8 +96,8 @@ const maxConnections = 2048
 // that user's is accepted any more.
 const maxHostile = 8
 
-// receive has a helper process receive a message with descriptors. If none is left for the user, the request is refused and the
-// connection ends.
+// receive has a helper process receive a message with descriptors. If none is left for the user, or the message has a
+// descriptor that nobody can close, the request is refused and the connection ends.
 func (c *client) receive(socket int, head []byte) ([]byte, []*os.File, error) {
 	message, files, err := c.s.probes.receive(c.peer.UID, socket)
 	if errors.As(err, new(*job.Refusal)) {

@@ -468,6 +468,11 @@ func (s *Supervisor) admitToSession(r *run, q *Request, limits job.Limits) (*jai
 		return nil, nil, err
 	}
 	done, err := ss.turn(q)
+	if err == nil && job.Tool(q.Tool) == job.ToolNone {
+		if err = ss.jail.repo.stays(); err != nil {
+			done()
+		}
+	}
 	if err != nil {
 		ss.leave()
 		return nil, nil, err

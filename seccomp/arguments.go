@@ -128,7 +128,7 @@ var conditions = []condition{
 		text: "only: 0x5400 to 0x54ff (terminals, FIONREAD, FIONBIO, FIOCLEX) but TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD; " +
 			"terminals' newer ones; reading addresses of interfaces; attributes, extents and clones of files",
 		clauses: []clause{
-			{masked(is(1, 0x5400), 0xffffff00), isNot(1, unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCCONS, unix.TIOCSETD)},
+			{masked(is(1, 0x5400), 0xffffff00), masked(isNot(1, unix.TIOCSTI&0xff, unix.TIOCLINUX&0xff, unix.TIOCCONS&0xff, unix.TIOCSETD&0xff), 0xff)},
 			{is(1, ioctls...)},
 		},
 	},

@@ -50,11 +50,10 @@ func auditCommand(args []string) (int, error) {
 		verb, args = args[0], args[1:]
 	}
 	f := o.flags(verb)
-	ended, code, err := parseFlags(f, args, auditHelp)
+	words, ended, code, err := parseMixed(f, args, auditHelp)
 	if ended {
 		return code, err
 	}
-	words := f.Args()
 	do := map[string]func(*audit.Reader, string) (int, error){
 		"tail": o.tail, "show": o.show, "verify": o.verify, "export": o.export,
 	}[verb]

@@ -164,10 +164,11 @@ func (o *changesOptions) parse(args []string) (ended bool, code int, err error) 
 		return err
 	})
 	f.StringVar(&o.supervisor, "supervisor", "", "")
-	if ended, code, err = parseFlags(f, args, changesHelp); ended {
+	words, ended, code, err := parseMixed(f, args, changesHelp)
+	if ended {
 		return true, code, err
 	}
-	words := append(f.Args(), paths...)
+	words = append(words, paths...)
 	if len(words) > 0 {
 		o.verb = words[0]
 	}

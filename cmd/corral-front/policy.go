@@ -48,11 +48,10 @@ func policyCommand(args []string) (int, error) {
 	f.StringVar(&o.file, "config", "", "")
 	f.StringVar(&o.repo, "repo", "", "")
 	f.BoolVar(&o.json, "json", false, "")
-	ended, code, err := parseFlags(f, args, policyHelp)
+	words, ended, code, err := parseMixed(f, args, policyHelp)
 	if ended {
 		return code, err
 	}
-	words := f.Args()
 	if len(words) != 2 || words[0] != "test" {
 		return failure, errors.Join(dropRoot(), errors.New("what is to be tested?\nhint: corral policy --help"))
 	}

@@ -41,11 +41,10 @@ func repoCommand(args []string) (int, error) {
 	f.StringVar(&o.workspace, "workspace", "", "")
 	f.StringVar(&o.profile, "profile", "", "")
 	f.StringVar(&o.file, "config", "", "")
-	ended, code, err := parseFlags(f, args, repoHelp)
+	words, ended, code, err := parseMixed(f, args, repoHelp)
 	if ended {
 		return code, err
 	}
-	words := f.Args()
 	verb := strings.Join(words[:min(1, len(words))], "")
 	adds := o.id + o.workspace + o.profile
 	switch {

@@ -50,11 +50,10 @@ func rootfsCommand(args []string) (int, error) {
 	f.StringVar(&o.supervisor, "supervisor", "", "")
 	f.Func("disk", "", func(s string) (err error) { o.disk, err = job.ParseSize(s); return err })
 	f.Func("inodes", "", func(s string) (err error) { o.inodes, err = job.ParseCount(s); return err })
-	ended, code, err := parseFlags(f, args, rootfsHelp)
+	words, ended, code, err := parseMixed(f, args, rootfsHelp)
 	if ended {
 		return code, err
 	}
-	words := f.Args()
 	verb := strings.Join(words[:min(1, len(words))], "")
 	imports := o.ref != "" || o.disk+o.inodes > 0
 	switch {

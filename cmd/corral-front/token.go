@@ -12,11 +12,10 @@ import (
 func tokenCommand(args []string) (int, error) {
 	f := flag.NewFlagSet("config", flag.ContinueOnError)
 	repos, tools, file := f.String("repos", "", ""), f.String("tools", "", ""), f.String("write", "", "")
-	ended, code, err := parseFlags(f, args, configHelp)
+	names, ended, code, err := parseMixed(f, args, configHelp)
 	if ended {
 		return code, err
 	}
-	names := f.Args()
 	if len(names) != 1 {
 		if err := dropRoot(); err != nil {
 			return failure, err
@@ -55,4 +54,17 @@ func separated(s string) []string {
 		return nil
 	}
 	return strings.Split(s, ",")
+}
+
+// parseMixed is parseFlags with options before and after what is none.
+func parseMixed(f *flag.FlagSet, args []string, help string) (rest []string, ended bool, code int, err error) {
+	for {
+		if ended, code, err := parseFlags(f, args, help); ended {
+			return nil, true, code, err
+		}
+		if f.NArg() == 0 {
+			return rest, false, 0, nil
+		}
+		rest, args = append(rest, f.Arg(0)), f.Args()[1:]
+	}
 }

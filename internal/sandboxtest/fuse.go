@@ -124,8 +124,9 @@ func (s *FileServer) Stall(t testing.TB) {
 	}
 }
 
-// SendFile has the server send a message to a socket, with "file" as a descriptor that it has opened itself: a process that
-// had one would wait for the server when it starts another.
+// SendFile has the server send a message to a socket, with "file" as a descriptor that it has opened itself, before it is
+// stalled. No process of the test has that descriptor: it would wait for the server when it starts another process, and when
+// it ends.
 func (s *FileServer) SendFile(t testing.TB, socket *os.File, message []byte) {
 	t.Helper()
 	if err := unix.Sendmsg(int(s.control.Fd()), append([]byte("m"), message...), unix.UnixRights(int(socket.Fd())), nil, 0); err != nil {
@@ -144,23 +145,6 @@ func (s *FileServer) AwaitRequest(t testing.TB) int {
 	for {
 		if word, _ := s.await(t); word[0] == 'w' {
 			return int(word[1])
-		}
-	}
-}
-
-// Unanswered returns the opcodes of requests that came since the last call and have no answer.
-func (s *FileServer) Unanswered(t testing.TB) []int {
-	t.Helper()
-	if _, err := s.control.Write([]byte("?")); err != nil {
-		t.Fatal(err)
-	}
-	var list []int
-	for {
-		switch word, _ := s.await(t); word[0] {
-		case '?':
-			return list
-		case 'w':
-			list = append(list, int(word[1]))
 		}
 	}
 }
@@ -207,7 +191,7 @@ func Fuse() error {
 
 type fuseServer struct {
 	device  int
-	file    int // "file", opened
+	top     string
 	owner   uint32
 	stalled atomic.Bool
 }
@@ -226,15 +210,12 @@ func serveFiles(kind, top string) error {
 		return fmt.Errorf("open: %w", err)
 	}
 	const safe = unix.MS_NOSUID | unix.MS_NODEV
-	s := &fuseServer{device: device, owner: owner}
+	s := &fuseServer{device: device, top: top, owner: owner}
 	if err := unix.Mount("corral-test", top+"/mnt", "fuse", safe, fmt.Sprintf(options, device)); err != nil {
 		return fmt.Errorf("mount: %w", err)
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- s.serve() }()
-	if s.file, err = unix.Open(top+"/mnt/file", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
-		return fmt.Errorf("open of the file: %w", err)
-	}
 	var rights []byte
 	if kind == "user" {
 		layers := "lowerdir=" + top + "/mnt:" + top + "/lower"
@@ -276,7 +257,8 @@ func (s *fuseServer) obey() error {
 	}
 }
 
-// send sends a message with the file to the socket in control.
+// send sends a message with the file to the socket in control. It keeps none of the two: when this process ends it would ask
+// itself, and wait for the answer for ever.
 func (s *fuseServer) send(message, control []byte) error {
 	list, err := unix.ParseSocketControlMessage(control)
 	if err != nil || len(list) != 1 {
@@ -287,7 +269,11 @@ func (s *fuseServer) send(message, control []byte) error {
 		return err
 	}
 	defer unix.Close(fds[0])
-	return unix.Sendmsg(fds[0], message, unix.UnixRights(s.file), nil, 0)
+	file, err := unix.Open(s.top+"/mnt/file", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Sendmsg(fds[0], message, unix.UnixRights(file), nil, 0), unix.Close(file))
 }
 
 func (s *fuseServer) serve() error {

@@ -127,7 +127,7 @@ func PairFor(most int) (*Conn, *os.File, error) {
 
 // Send sends one message with files, which stay the caller's.
 func (c *Conn) Send(message []byte, files ...*os.File) error {
-	fds := make([]int, 0, MaxDescriptors)
+	var fds []int
 	for _, f := range files {
 		fds = append(fds, int(f.Fd()))
 	}

@@ -83,8 +83,8 @@ static int harmless(int fd)
 	return (flags >= 0 && flags & O_PATH) || SYS3(__NR_fcntl, fd, GETPIPE_SZ, 0) >= 0 || SYS3(__NR_fcntl, fd, GET_SEALS, 0) >= 0;
 }
 
-/* take receives a message in place of the supervisor. With a descriptor that may hang when it is closed, this process ends:
- * that waits for less than a close does, and when it waits, it is this process that does. */
+/* take receives a message in place of the supervisor. With a descriptor that may hang when it is closed, this process ends,
+ * which closes it: so it is this process that hangs, and is abandoned. */
 static void take(int socket)
 {
 	enum { MESSAGE = 65536, MOST = 6 }; /* MaxMessage and MaxDescriptors of isolate/wire */
