@@ -263,7 +263,7 @@ func (o *Output) commit(r *job.Record) error {
 		}
 		size += onDisk(s.size)
 	}
-	return o.store.commit(t, o.handle, size)
+	return o.store.commit(t, o.handle, o.begin.Principal, size)
 }
 
 // Captured returns what was captured. It is empty before Finish.

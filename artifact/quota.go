@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -107,6 +106,15 @@ type stored struct {
 	handle string
 	since  time.Time // when it became one
 	bytes  int64
+	owner  string // its principal
+}
+
+// before says whether a is older than b.
+func before(a, b stored) bool {
+	if d := a.since.Compare(b.since); d != 0 {
+		return d < 0
+	}
+	return a.handle < b.handle
 }
 
 // artifacts returns those of the store, the oldest first: by when they were committed. A handle has the time at which its
@@ -122,21 +130,27 @@ func (s *Store) listed(look func(handle string, begun time.Time) stored) ([]stor
 	var list []stored
 	for _, name := range all {
 		if at, ok := made(name); ok {
-			list = append(list, look(name, at))
+			a := look(name, at)
+			a.owner = s.owner(name)
+			list = append(list, a)
 		}
 	}
 	slices.SortFunc(list, func(a, b stored) int {
-		if d := a.since.Compare(b.since); d != 0 {
-			return d
+		switch {
+		case before(a, b):
+			return -1
+		case before(b, a):
+			return 1
 		}
-		return strings.Compare(a.handle, b.handle)
+		return 0
 	})
+	s.owners.only(list)
 	return list, nil
 }
 
 // look looks at the artifact of a handle, whose job began at begun.
 func (s *Store) look(handle string, begun time.Time) stored {
-	a := stored{handle, begun, blockSize}
+	a := stored{handle: handle, since: begun, bytes: blockSize}
 	fd, err := openat(s.dir, handle, dirFlags)
 	if err != nil {
 		return a
@@ -173,31 +187,29 @@ func (s *Store) date(name string) {
 	}
 }
 
-// makeRoom takes the oldest artifacts away until there is room for more. When it has to, it takes a sixteenth of the quota
-// at once, so that few commits have to; their files are removed in the background. The caller holds the quota. It returns
-// what is left.
-func (s *Store) makeRoom(more usage) usage {
+// makeRoom takes artifacts away until principal can store more, see evictions; their files are removed in the background.
+// The caller holds the quota. It returns what is left. It is errShare, and nothing is taken away, if there is no room.
+func (s *Store) makeRoom(principal string, more usage) (usage, error) {
 	list, err := s.artifacts()
 	if err != nil {
-		return usage{}
+		return usage{}, nil // what is wrong with the directory, the commit will find out
 	}
 	u := total(list)
-	count, bytes := s.maxCount-more.count, s.maxBytes-more.bytes
-	if u.count <= count && u.bytes <= bytes {
-		return u
+	if u.count+more.count <= s.maxCount && u.bytes+more.bytes <= s.maxBytes {
+		return u, nil
 	}
-	count, bytes = count-s.maxCount/16, max(0, bytes-s.maxBytes/16)
-	for _, a := range list {
-		if u.count <= count && u.bytes <= bytes {
-			break
-		}
+	victims, err := s.evictions(list, principal, more)
+	if err != nil {
+		return u, err
+	}
+	for _, a := range victims {
 		if _, err := s.take(a.handle); err == nil {
 			u.count--
 			u.bytes -= a.bytes
 		}
 	}
 	s.tell()
-	return u
+	return u, nil
 }
 
 // tell has what is in the background look after artifacts that were taken away, and after room for more.
@@ -212,7 +224,7 @@ func (s *Store) tell() {
 // every artifact while its reply waits. Of few artifacts each is kept as long as it may be.
 func (s *Store) crowded(u usage) bool { return s.maxCount >= 256 && u.count > s.maxCount-s.maxCount/32 }
 
-// makeRoomAhead takes the oldest artifacts away when the quota by count is near: commits go on meanwhile.
+// makeRoomAhead takes artifacts away when the quota by count is near: commits go on meanwhile.
 func (s *Store) makeRoomAhead() {
 	var u usage
 	if s.quota.with(func(now usage) (usage, error) { u = now; return now, nil }) != nil || !s.crowded(u) {
@@ -222,12 +234,15 @@ func (s *Store) makeRoomAhead() {
 	if err != nil {
 		return
 	}
-	most := int64(len(list)) - (s.maxCount - s.maxCount/16)
-	if most <= 0 { // the usage is wrong
-		_ = s.quota.with(func(usage) (usage, error) { return s.makeRoom(usage{}), nil })
+	if int64(len(list)) <= s.maxCount-s.maxCount/16 { // the usage is wrong
+		_ = s.quota.with(func(usage) (usage, error) { return s.makeRoom("", usage{}) })
 		return
 	}
-	for _, a := range list[:most] {
+	victims, err := s.evictions(list, "", usage{})
+	if err != nil {
+		return
+	}
+	for _, a := range victims {
 		a = s.look(a.handle, a.since)
 		_ = s.quota.with(func(u usage) (usage, error) {
 			if mine, _ := s.take(a.handle); mine {

@@ -43,6 +43,7 @@ type Store struct {
 	presses presses
 	reading chan struct{} // one for each Query that reads now
 	quota   quota
+	owners  owners
 	syncer  *syncer       // nil with fsyncEach
 	taken   chan struct{} // artifacts were taken away whose files are to be removed, or there is little room
 	stop    context.CancelFunc
@@ -158,8 +159,8 @@ func (s *Store) Close() {
 	s.dir = -1
 }
 
-// commit makes t the artifact of that handle, of size bytes on disk.
-func (s *Store) commit(t *tempDir, handle string, size int64) error {
+// commit makes t the artifact of that handle and principal, of size bytes on disk.
+func (s *Store) commit(t *tempDir, handle, principal string, size int64) error {
 	if size > s.maxBytes {
 		return errors.New("it is larger than all that may be stored")
 	}
@@ -173,7 +174,10 @@ func (s *Store) commit(t *tempDir, handle string, size int64) error {
 	crowded := false
 	err := s.quota.with(func(u usage) (usage, error) {
 		if u.count+1 > s.maxCount || u.bytes+size > s.maxBytes {
-			u = s.makeRoom(usage{1, size})
+			var err error
+			if u, err = s.makeRoom(principal, usage{1, size}); err != nil {
+				return u, err
+			}
 		}
 		u.count++
 		u.bytes += size
@@ -181,10 +185,14 @@ func (s *Store) commit(t *tempDir, handle string, size int64) error {
 		crowded = s.crowded(u)
 		return u, unix.Renameat2(s.dir, t.name, s.dir, handle, unix.RENAME_NOREPLACE)
 	})
+	if errors.Is(err, errShare) {
+		return err
+	}
 	if err != nil {
 		return errName("rename", t.name, err)
 	}
 	t.name = ""
+	s.owners.set(handle, principal)
 	if crowded {
 		s.tell()
 	}

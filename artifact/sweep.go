@@ -62,7 +62,7 @@ func (s *Store) sweep(ctx context.Context) {
 		}
 	}
 	_ = s.quota.with(func(usage) (usage, error) {
-		return s.makeRoom(usage{}), nil
+		return s.makeRoom("", usage{})
 	})
 	s.clear()
 }
@@ -87,6 +87,7 @@ func (s *Store) expired(handle string, at time.Time) bool {
 		return at.Add(s.ttl).Before(now)
 	}
 	unix.Close(dir)
+	s.owners.set(handle, m.Principal)
 	return !now.Before(m.ExpiresAt)
 }
 

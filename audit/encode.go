@@ -38,14 +38,14 @@ func (e *encoder) word(name, s string) {
 	e.b = append(append(append(e.b, '"'), s...), '"')
 }
 
-// text writes at most limit bytes of s, and nothing of an empty one.
+// text writes s in at most limit bytes, and nothing of an empty one.
 func (e *encoder) text(name, s string, limit int) {
 	if s == "" {
 		return
 	}
 	e.name(name)
 	e.b = append(e.b, '"')
-	e.b = appendText(e.b, s[:min(len(s), limit)])
+	e.b = appendCut(e.b, s, limit)
 	e.b = append(e.b, '"')
 }
 
@@ -55,6 +55,26 @@ func (e *encoder) open(name string) {
 }
 
 func (e *encoder) close() { e.b = append(e.b, '}') }
+
+// ellipsis ends a text that was cut.
+const ellipsis = "…"
+
+// appendCut is appendText for a text of which at most limit bytes are written. The bound is one of what is written, or a name that
+// is nothing but escapes would take six times as much.
+func appendCut(b []byte, s string, limit int) []byte {
+	begin, fits := len(b), len(b)
+	for len(s) > 0 {
+		_, n := utf8.DecodeRuneInString(s)
+		if b = appendText(b, s[:n]); len(b)-begin > limit {
+			return append(b[:fits], ellipsis...)
+		}
+		if len(b)-begin <= limit-len(ellipsis) {
+			fits = len(b)
+		}
+		s = s[n:]
+	}
+	return b
+}
 
 const hexDigits = "0123456789abcdef"
 

@@ -87,7 +87,7 @@ type Decision struct {
 	Claim     job.Claim
 }
 
-// Bounds of texts in a record, in bytes.
+// Bounds of texts in a record, in bytes as they are written: escaped. A text that was cut ends in an ellipsis.
 const (
 	maxPath    = 4095
 	maxMessage = 512
@@ -98,6 +98,7 @@ const (
 const closerMax = 4096
 
 // Decided writes that a job is about to run, and returns the record's seq. The job must not run when there is an error.
+// An error that wraps ErrBudget is of a user who has no bytes left.
 // With a seq and an error the record is written, but the disk may not have it: it is to be closed as any other.
 func (l *Log) Decided(d *Decision) (uint64, error) {
 	e, err := d.begin(Decided, 0)
@@ -124,7 +125,7 @@ func (l *Log) Decided(d *Decision) (uint64, error) {
 	}
 	e.close()
 	e.claimed(d.Claim)
-	return l.append(Decided, 0, e.b)
+	return l.charge(Decided, &d.Who, 0, e.b)
 }
 
 // An Ending is what became of a decided job.
@@ -148,7 +149,7 @@ func (l *Log) Finished(f *Ending) error {
 	} else {
 		e.result(&f.Result)
 	}
-	_, err = l.append(Finished, f.Of, e.b)
+	_, err = l.charge(Finished, &f.Who, f.Of, e.b)
 	return err
 }
 
@@ -196,7 +197,7 @@ func (l *Log) Refused(w Who, repo string, r *job.Refusal, c job.Claim) error {
 	e.text("repo", repo, maxPath)
 	e.refusal(r)
 	e.claimed(c)
-	_, err = l.append(Refused, 0, e.b)
+	_, err = l.charge(Refused, &w, 0, e.b)
 	return err
 }
 
@@ -208,7 +209,7 @@ func (l *Log) Denied(w Who, c job.Claim) error {
 	}
 	w.peer(e)
 	e.claimed(c)
-	_, err = l.append(Denied, 0, e.b)
+	_, err = l.charge(Denied, &w, 0, e.b)
 	return err
 }
 

@@ -18,9 +18,15 @@ type Options struct {
 	Instance string // of the supervisor, [a-z0-9-]{1,32}: it stands in records about the log itself
 	// Each makes every record wait for the disk. Otherwise the disk has it within 20 ms.
 	Each    bool
-	MaxSize int64        // bytes of one file, roughly; 0 is DefaultMaxSize
-	Keep    int          // files that are kept beside the one that is written; 0 is all
-	Log     *slog.Logger // nil discards
+	MaxSize int64 // bytes of one file, roughly; 0 is DefaultMaxSize
+	Keep    int   // files that are kept beside the one that is written; 0 is all
+	// KeepFor is how long each file is kept in any case, from its last record on: a flood of records does not remove those before
+	// it. 0 is not at all.
+	KeepFor time.Duration
+	// UserDaily is how many bytes the records of one user, root excepted, may take in a day, an eighth of them at once; 0 is no
+	// bound. A job that would take more is not decided, and a refused or denied request is not written down: see ErrBudget.
+	UserDaily int64
+	Log       *slog.Logger // nil discards
 }
 
 // DefaultMaxSize is at which size, in bytes, a file is full and the next one begun.
@@ -36,6 +42,7 @@ type Log struct {
 	scans  *os.File // locked by who writes the checkpoint or removes files
 
 	patience time.Duration // for the lock of writes
+	budgets  budgets
 
 	turn    sync.Mutex      // before mu; of who has the lock of writes, or waits for it
 	closed  bool            // guarded by turn
@@ -72,7 +79,7 @@ func Open(dir string, o Options) (*Log, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	l := &Log{o: o, patience: lockPatience, running: map[uint64]bool{}}
+	l := &Log{o: o, patience: lockPatience, running: map[uint64]bool{}, budgets: budgets{daily: o.UserDaily, now: time.Now}}
 	if err := l.openAll(dir); err != nil {
 		l.closeAll()
 		return nil, fmt.Errorf("audit: %w", err)
@@ -157,6 +164,17 @@ func (l *Log) Close() error {
 	err = errors.Join(err, l.syncer.end())
 	l.closeAll()
 	return err
+}
+
+// fixedBytes is about what the first fields of a record take, beside those in Who.
+const fixedBytes = 160
+
+// charge is append for a record that a user caused. The end of a job is charged, and written whatever there is left.
+func (l *Log) charge(event Event, w *Who, of uint64, rest []byte) (uint64, error) {
+	if err := l.budgets.take(w, fixedBytes+len(rest), event.closes()); err != nil {
+		return 0, err
+	}
+	return l.append(event, of, rest)
 }
 
 // append writes a record and returns its seq, with an error too if it is written and the disk may not have it; 0 is one

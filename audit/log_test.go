@@ -211,13 +211,16 @@ func TestHostileText(t *testing.T) {
 	sound(t, dir, uint64(len(texts)))
 	for i, r := range records(t, dir) {
 		for name, limit := range map[string]int{"tool": job.MaxClaim, "reason": 4 * job.MaxClaim} {
-			want := strings.ToValidUTF8(texts[i][:min(len(texts[i]), limit)], "\ufffd")
+			want := strings.ToValidUTF8(texts[i], "\ufffd")
 			got := r.Claimed[name]
+			if begin, cut := strings.CutSuffix(got, ellipsis); cut && len(appendText(nil, texts[i])) > limit {
+				want, got = want[:min(len(want), len(begin))], begin
+			}
 			if strings.Count(got, "\ufffd") > strings.Count(want, "\ufffd") { // each byte has its own
 				want, got = strings.ReplaceAll(want, "\ufffd", ""), strings.ReplaceAll(got, "\ufffd", "")
 			}
 			if got != want || !utf8.ValidString(got) {
-				t.Errorf("%s of %q: %q", name, texts[i], got)
+				t.Errorf("%s of %.80q: %.80q", name, texts[i], got)
 			}
 		}
 	}
@@ -590,5 +593,124 @@ func TestHead(t *testing.T) {
 				t.Errorf("byte %d as %q: %+v", i, c, got)
 			}
 		}
+	}
+}
+
+// TestUserBudget: what one user may add to the log in a time is bounded in bytes, however the records come about, and comes back;
+// the ends of jobs that were decided are written, and other users and root are not held up.
+func TestUserBudget(t *testing.T) {
+	dir := newDir(t)
+	o := options(t)
+	o.UserDaily = 8 * 64 << 10
+	l := open(t, dir, o)
+	now := time.Now()
+	l.budgets.now = func() time.Time { return now }
+	size := func() (n int64) {
+		files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			info, err := os.Stat(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += info.Size()
+		}
+		return n
+	}
+	decision := func(uid uint32) *Decision {
+		return &Decision{
+			Who: Who{Instance: "main", Job: "job-1", Peer: uid}, Repo: strings.Repeat("\x01", 4000), Dir: strings.Repeat("\x7f", 4000),
+			Claim: job.Claim{Reason: strings.Repeat("\x02", 1024)},
+		}
+	}
+	// flood runs failing jobs until one is refused, and returns how many were not.
+	flood := func() (jobs int) {
+		for ; jobs < 10_000; jobs++ {
+			of, err := l.Decided(decision(1001))
+			if err != nil {
+				if !errors.Is(err, ErrBudget) || of != 0 {
+					t.Fatal(of, err)
+				}
+				return jobs
+			}
+			if err := l.Finished(&Ending{Who: Who{Instance: "main", Job: "job-1", Peer: 1001}, Of: of, Refusal: &job.Refusal{Step: "repo", Message: "no"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return jobs
+	}
+	jobs, most := flood(), int64(64<<10+maxLine)
+	if jobs < 4 || size() > most {
+		t.Errorf("%d jobs at once made %d bytes", jobs, size())
+	}
+	var err error
+	for n := 0; n < 100 && err == nil; n++ {
+		err = l.Refused(Who{Instance: "main", Peer: 1001}, strings.Repeat("x", 4000), &job.Refusal{Step: "repo"}, job.Claim{})
+	}
+	if !errors.Is(err, ErrBudget) || size() > most {
+		t.Errorf("refused requests: %v, %d bytes", err, size())
+	}
+	for _, uid := range []uint32{1002, 0} {
+		of, err := l.Decided(decision(uid))
+		if err != nil {
+			t.Errorf("user %d: %v", uid, err)
+		}
+		if err := l.Finished(&Ending{Who: Who{Instance: "main", Job: "job-1", Peer: uid}, Of: of}); err != nil {
+			t.Error(err)
+		}
+	}
+	now = now.Add(24 * time.Hour)
+	if again := flood(); again < jobs-1 {
+		t.Errorf("a day later %d jobs, at first %d", again, jobs)
+	}
+	sound(t, dir, uint64(len(records(t, dir))))
+}
+
+// TestCutAfterEscaping: texts are cut to what is written, in whole characters, and show that they are cut.
+func TestCutAfterEscaping(t *testing.T) {
+	for _, tt := range []struct{ in, want string }{
+		{"0123456789", "0123456789"},
+		{"0123456789a", "0123456…"},
+		{"\x01\x01", `\u0001…`},
+		{"äöüäö", "äöüäö"},
+		{"äöüäöü", "äöü…"},
+		{"\"\"\"\"\"\"", `\"\"\"…`},
+		{"\xff", `\ufffd`},
+	} {
+		if got := string(appendCut(nil, tt.in, 10)); got != tt.want || len(got) > 10 {
+			t.Errorf("%q: %q, want %q", tt.in, got, tt.want)
+		}
+	}
+}
+
+// TestRotationKeepsTheYoung: a flood of records removes no file before its time, whatever the number of files that are kept.
+func TestRotationKeepsTheYoung(t *testing.T) {
+	dir := newDir(t)
+	o := options(t)
+	o.MaxSize, o.Keep, o.KeepFor = 8000, 2, time.Hour
+	l := open(t, dir, o)
+	write(t, l, 100)
+	l.tidying.Wait()
+	r := verify(t, dir)
+	if !r.OK() || r.First != 1 || r.Files < 6 {
+		t.Errorf("%+v", r)
+	}
+	// Of the files, two have had their time.
+	all, err := list(l.root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	past := time.Now().Add(-2 * time.Hour)
+	for _, first := range all[:2] {
+		if err := os.Chtimes(filepath.Join(dir, fileName(first)), past, past); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, l, 30)
+	l.tidying.Wait()
+	if r := verify(t, dir); !r.OK() || r.First != all[2] {
+		t.Errorf("%+v, want the first to be %d", r, all[2])
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 )
 
 // rotateIfFull begins the next file if one more line makes this one too long.
@@ -50,7 +51,7 @@ func (l *Log) leave(next *os.File, name string) (got int64, kept uint64, err err
 	if err != nil {
 		return 0, 0, fmt.Errorf("audit: %w", err)
 	}
-	kept = oldestKept(all, l.o.Keep)
+	kept = oldestKept(all, l.o.Keep, l.young)
 	e, err := Who{Instance: l.o.Instance}.begin(Rotated, 0)
 	if err != nil {
 		return 0, 0, err
@@ -70,12 +71,25 @@ func (l *Log) leave(next *os.File, name string) (got int64, kept uint64, err err
 	return got, kept, nil
 }
 
-// oldestKept is the first file that stays, of all there are: the last of them is the one to come.
-func oldestKept(all []uint64, keep int) uint64 {
-	if keep == 0 || len(all) <= keep+1 {
+// oldestKept is the first file that stays, of all there are: the last of them is the one to come. One that is young stays, and so
+// do those after it.
+func oldestKept(all []uint64, keep int, young func(first uint64) bool) uint64 {
+	if keep == 0 {
 		return all[0]
 	}
-	return all[len(all)-1-keep]
+	for len(all) > keep+1 && !young(all[0]) {
+		all = all[1:]
+	}
+	return all[0]
+}
+
+// young says whether a file has records that are to be kept for their time.
+func (l *Log) young(first uint64) bool {
+	if l.o.KeepFor <= 0 {
+		return false
+	}
+	info, err := l.root.Stat(fileName(first))
+	return err != nil || time.Since(info.ModTime()) < l.o.KeepFor
 }
 
 // tidy brings the checkpoint up to the last file that is full, and removes those that are not kept.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -137,6 +138,33 @@ func (j *Jail) adoptV2(pid int) error {
 		return fmt.Errorf("switch controllers on for the jail: %w", err)
 	}
 	return nil
+}
+
+// Reclaim has the kernel write back and drop what is cached for the jail's files. A memory cgroup that was removed exists
+// until all that it was charged for is gone, and after a job that is mostly cached files. What processes of the jail use is
+// dropped too, as far as that can be; so it is called when no job runs. It may take seconds. Kernels before 5.19 do nothing on
+// v2.
+func (j *Jail) Reclaim() error {
+	if !j.stand.hold() {
+		return nil
+	}
+	defer j.stand.release()
+	dir := j.instance.tree.path(j.instance.tree.point("memory"), j.instance.tree.top, j.instance.name, j.name)
+	file, value := "memory.force_empty", "0"
+	if j.instance.tree.layout == "v2" {
+		b, err := readFile(filepath.Join(dir, "memory.current"))
+		if err != nil {
+			return fmt.Errorf("reclaim: %w", err)
+		}
+		file, value = "memory.reclaim", strings.TrimSpace(string(b))
+	}
+	err := write(filepath.Join(dir, file), value)
+	for _, some := range []error{unix.EAGAIN, unix.EBUSY, unix.ENOENT} { // the rest is in use
+		if errors.Is(err, some) {
+			return nil
+		}
+	}
+	return err
 }
 
 // Remove kills what is left of the jail, jobs included, and removes its directories in every hierarchy, those that

@@ -27,7 +27,9 @@ type Layer struct {
 	Session string    // its id
 	Repo    string    // absolute path of its repository
 	Opened  time.Time // when it was opened; to apply only
-	Claim   job.Claim // for the audit log: who asks
+	// Digest has Show, Patch and dry runs of Apply end with the digest of the changes. Each file that differs is read for it.
+	Digest bool
+	Claim  job.Claim // for the audit log: who asks
 	// Pipe makes the pipes that the tool writes to, two for each run; nil is os.Pipe. A supervisor takes pipes only of the
 	// user that it knows its client as.
 	Pipe func() (r, w *os.File, err error)
@@ -84,7 +86,7 @@ func Change(e *stream.Entry) job.Change {
 // Show has f see the changes of a layer at and below paths (none: all), at most so many, 0 is no bound but the tool's own.
 // An error of f ends it.
 func Show(ctx context.Context, r job.Runner, l Layer, most int, paths []string, f func(*stream.Entry) error) (*stream.Sum, error) {
-	options := []string{"-time=" + listTime.String()}
+	options := append(l.options(), "-time="+listTime.String())
 	if most > 0 {
 		options = append(options, "-most="+strconv.Itoa(most))
 	}
@@ -103,11 +105,17 @@ var errOutOfPlace = errors.New("corral-layer answers something else than was ask
 // nothing is, and conflict sees why not. With dry, nothing is done in any case. Each change that is, or would be, done goes
 // to applied. An error of either function does not end an apply that has begun.
 //
+// Unless expect is zero, nothing is done if the changes have another digest than that, which is the digest of what was
+// reviewed at the same paths. The supervisor refuses an apply while jobs run in the session.
+//
 // The sum says how far it came: without Conflicts and with Failed "" it is done.
-func Apply(ctx context.Context, r job.Runner, l Layer, dry bool, paths []string,
+func Apply(ctx context.Context, r job.Runner, l Layer, expect stream.Digest, dry bool, paths []string,
 	applied func(*stream.Entry) error, conflict func(stream.Conflict) error,
 ) (*stream.Sum, error) {
-	args := []string{"apply", "-opened=" + strconv.FormatInt(l.Opened.UnixNano(), 10)}
+	args := append([]string{"apply", "-opened=" + strconv.FormatInt(l.Opened.UnixNano(), 10)}, l.options()...)
+	if expect != (stream.Digest{}) {
+		args = append(args, "-expect="+expect.String())
+	}
 	workspace := job.Direct
 	if dry {
 		args, workspace = append(args, "-dry-run"), job.ReadOnly
@@ -129,6 +137,14 @@ func Apply(ctx context.Context, r job.Runner, l Layer, dry bool, paths []string,
 		return nil
 	})
 	return sum, errors.Join(err, told)
+}
+
+// options are those of every look.
+func (l Layer) options() []string {
+	if l.Digest {
+		return []string{"-digest"}
+	}
+	return nil
 }
 
 // rest is the end of a command line.

@@ -61,7 +61,7 @@ func TestApply(t *testing.T) {
 	apply := func(dry bool, paths ...string) (states string, sum *stream.Sum) {
 		t.Helper()
 		var all []string
-		sum, err := Apply(t.Context(), w, w.layer, dry, paths, func(e *stream.Entry) error {
+		sum, err := Apply(t.Context(), w, w.layer, stream.Digest{}, dry, paths, func(e *stream.Entry) error {
 			all = append(all, fmt.Sprintf("%s %s %d", e.Kind, e.Path, e.State))
 			return nil
 		}, func(c stream.Conflict) error {

@@ -27,6 +27,8 @@ type PatchSum struct {
 	OfGit int64
 	// Incomplete says that not everything was looked at.
 	Incomplete bool
+	// Digest is that of all changes, those left out of the patch too; zero unless Layer.Digest asked for it.
+	Digest stream.Digest
 }
 
 // Whole says whether the patch makes of the repository what jobs have seen, git directories apart.
@@ -48,7 +50,7 @@ const maxLeft = 100
 // FIFOs and the like. A directory that is deleted goes with what was in it, as git has it.
 func Patch(ctx context.Context, r job.Runner, l Layer, w io.Writer, paths []string) (*PatchSum, error) {
 	p := &patcher{w: bufio.NewWriter(w)}
-	args := append([]string{"diff", "-time=" + patchTime.String()}, l.rest(paths)...)
+	args := append(append([]string{"diff", "-time=" + patchTime.String()}, l.options()...), l.rest(paths)...)
 	sum, err := l.run(ctx, r, job.ReadOnly, patchTime, args, p.record)
 	if err == nil {
 		err = p.end()
@@ -61,7 +63,7 @@ func Patch(ctx context.Context, r job.Runner, l Layer, w io.Writer, paths []stri
 		return nil, errors.New(sum.Failed)
 	}
 	p.sum.LeftCount += sum.More
-	p.sum.Incomplete = sum.Incomplete
+	p.sum.Incomplete, p.sum.Digest = sum.Incomplete, sum.Digest
 	return &p.sum, p.w.Flush()
 }
 

@@ -111,7 +111,7 @@ func Default() Config {
 		MaxJails:       256,
 		WarmSlots:      16,
 		MaxWarmSlots:   512,
-		Audit:          Audit{Fsync: Group, MaxSize: 64 << 20},
+		Audit:          Audit{Fsync: Group, MaxSize: 64 << 20, KeepFor: 7 * 24 * time.Hour, UserDaily: 2 << 30},
 		Layers:         defaultLayers(),
 		Runtime: Runtime{
 			Enabled: true, Runtimes: job.AllRuntimes(), MaxDuration: time.Minute, MaxConcurrentJobs: 8, QueueLength: 64,

@@ -55,7 +55,7 @@ max_jobs_per_user: 4
 max_jails: 6
 warm_slots: 0
 max_warm_slots: 7
-audit: {fsync: each, max_size: 1MiB, keep: 3}
+audit: {fsync: each, max_size: 1MiB, keep: 3, keep_for: 48h, user_daily: 1GiB}
 layers: {disk: 1GiB, inodes: 1000, max_disk: 2GiB, max_inodes: 2000, idle: 1m, max_idle: 1h, keep: 24h}
 runtime:
   enabled: false
@@ -90,6 +90,7 @@ exec_server:
 sandbox:
   enabled: false
   repo: Das B
+  workspace: readonly
   timeout: 30s
   max_timeout: 3h
   output_limit: 1MiB
@@ -148,7 +149,7 @@ func TestFull(t *testing.T) {
 		Ceilings: job.Limits{Memory: 4 << 30, MilliCPUs: 3500, Wall: time.Hour, Disk: job.Unlimited},
 		JailIdle: 90 * time.Second,
 		MaxJobs:  10, MaxJobsPerUser: 4, MaxJails: 6, WarmSlots: 0, MaxWarmSlots: 7,
-		Audit:  Audit{Fsync: Each, MaxSize: 1 << 20, Keep: 3},
+		Audit:  Audit{Fsync: Each, MaxSize: 1 << 20, Keep: 3, KeepFor: 48 * time.Hour, UserDaily: 1 << 30},
 		Layers: Layers{Disk: 1 << 30, Inodes: 1000, MaxDisk: 2 << 30, MaxInodes: 2000, Idle: time.Minute, MaxIdle: time.Hour, Keep: 24 * time.Hour},
 		Profiles: map[string]Profile{
 			"tight": {"strict", &readonly, job.Limits{PIDs: 10}, job.Limits{PIDs: 20}}, "empty": {},
@@ -177,7 +178,7 @@ func TestFull(t *testing.T) {
 		},
 		Sandbox: Sandbox{
 			Repo: "Das B", Timeout: 30 * time.Second, MaxTimeout: 3 * time.Hour, OutputLimit: 1 << 20, PartialOutput: true,
-			SessionTimeout: time.Minute, Image: "debian-12", Disk: 1 << 30, MaxSessions: 3,
+			Workspace: new(job.ReadOnly), SessionTimeout: time.Minute, Image: "debian-12", Disk: 1 << 30, MaxSessions: 3,
 		},
 		Ctx:      Ctx{Repo: "app", BackgroundLife: 2 * time.Hour, MaxBackground: 2},
 		Index:    Index{TTL: 36 * time.Hour, MaxBytes: 64 << 20},

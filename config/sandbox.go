@@ -10,8 +10,10 @@ import (
 
 // Sandbox is about sandbox_exec and the sessions that clients have.
 type Sandbox struct {
-	Enabled    bool          // sandbox.enabled: the tool is served, in repositories where the runtime shell may be used
-	Repo       string        // sandbox.repo: id of the repository that commands see; "" is the first that a client may use
+	Enabled bool   // sandbox.enabled: the tool is served, in repositories where the runtime shell may be used
+	Repo    string // sandbox.repo: id of the repository that commands see; "" is the first that a client may use
+	// Workspace is sandbox.workspace: what commands may do to the repository. Nil is overlay, see Config.SandboxWorkspace.
+	Workspace  *job.Workspace
 	Timeout    time.Duration // sandbox.timeout: of a command that names none
 	MaxTimeout time.Duration // sandbox.max_timeout: the longest that can be asked for, in place of runtime.max_duration
 	// OutputLimit is sandbox.output_limit: bytes of both streams together; of a command that writes more, nothing is shown.
@@ -27,6 +29,7 @@ func (s *Sandbox) keys() []key {
 	return []key{
 		flagKey("enabled", &s.Enabled),
 		repoKey("repo", &s.Repo),
+		{"workspace", func(p *parser, n *yaml.Node) { s.Workspace = p.workspace(n) }},
 		timeKey("timeout", &s.Timeout, time.Second, maxSandbox),
 		timeKey("max_timeout", &s.MaxTimeout, time.Second, maxSandbox),
 		sizeKey("output_limit", &s.OutputLimit, 1<<10, 4<<20),
@@ -50,6 +53,9 @@ func (w *writer) sandbox(s Sandbox) {
 	w.line("enabled: %t", s.Enabled)
 	if s.Repo != "" {
 		w.line("repo: %s", quote(s.Repo))
+	}
+	if s.Workspace != nil {
+		w.line("workspace: %s", *s.Workspace)
 	}
 	w.line("timeout: %s\nmax_timeout: %s", s.Timeout, s.MaxTimeout)
 	w.line("output_limit: %s\npartial_output: %t", job.FormatSize(s.OutputLimit), s.PartialOutput)

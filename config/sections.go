@@ -28,9 +28,11 @@ func fsyncKey(into *Fsync) key {
 
 // Audit is about the supervisor's log.
 type Audit struct {
-	Fsync   Fsync
-	MaxSize int64 // audit.max_size: bytes after which another file is begun
-	Keep    int   // audit.keep: files beside the one that is written; older ones are removed. 0 is all: none is
+	Fsync     Fsync
+	MaxSize   int64         // audit.max_size: bytes after which another file is begun
+	Keep      int           // audit.keep: files beside the one that is written; older ones are removed. 0 is all: none is
+	KeepFor   time.Duration // audit.keep_for: how long each file is kept in any case
+	UserDaily int64         // audit.user_daily: bytes that one user's records may take in a day
 }
 
 func (a *Audit) keys() []key {
@@ -44,6 +46,8 @@ func (a *Audit) keys() []key {
 			}
 			a.Keep = int(p.number("keep", "count", n, 1, 1_000_000))
 		}},
+		timeKey("keep_for", &a.KeepFor, time.Minute, 10*365*24*time.Hour),
+		sizeKey("user_daily", &a.UserDaily, 16<<20, 1<<50),
 	}
 }
 

@@ -62,6 +62,24 @@ func (c Config) Floor(r Repo) Floor {
 	return f
 }
 
+// SandboxWorkspace returns what a command of sandbox_exec may do to a repository. An agent takes the system that it is
+// given for its own to delete, so the answer is Direct only if the configuration says so: in sandbox.workspace, or, where
+// that is not set, in words for the repository or its profile. A repository or profile with a narrower workspace keeps it.
+func (c Config) SandboxWorkspace(r Repo) job.Workspace {
+	general := c.Floor(r).Workspace
+	asked := job.Overlay
+	switch {
+	case c.Sandbox.Workspace != nil:
+		asked = *c.Sandbox.Workspace
+	case r.Workspace != nil, c.profile(r.Profile).Workspace != nil:
+		asked = general
+	}
+	if general == job.ReadOnly || general == job.Overlay && asked == job.Direct {
+		return general
+	}
+	return asked
+}
+
 // Repo returns the repository of that id.
 func (c Config) Repo(id string) (Repo, bool) {
 	for _, r := range c.Repos {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -85,6 +86,41 @@ func TestForDefaults(t *testing.T) {
 	for _, f := range s.Defaults.Fields() {
 		if *f.Value == 0 {
 			t.Errorf("no default for %s", f.Name)
+		}
+	}
+}
+
+// TestSandboxWorkspace: commands of sandbox_exec change a copy, unless the configuration says in words that they do not.
+func TestSandboxWorkspace(t *testing.T) {
+	for _, tt := range []struct {
+		section, repo, profile string
+		want                   job.Workspace
+	}{
+		{"", "", "", job.Overlay},
+		{"", "", "workspace: direct", job.Direct},
+		{"", "workspace: direct", "", job.Direct},
+		{"", "workspace: overlay", "", job.Overlay},
+		{"", "workspace: readonly", "", job.ReadOnly},
+		{"", "workspace: overlay", "workspace: direct", job.Overlay},
+		{"direct", "", "", job.Direct},
+		{"direct", "workspace: overlay", "", job.Overlay},
+		{"direct", "workspace: readonly", "", job.ReadOnly},
+		{"direct", "", "workspace: readonly", job.ReadOnly},
+		{"overlay", "workspace: direct", "", job.Overlay},
+		{"overlay", "workspace: readonly", "", job.ReadOnly},
+		{"readonly", "workspace: direct", "", job.ReadOnly},
+		{"readonly", "workspace: overlay", "", job.ReadOnly},
+	} {
+		text := fmt.Sprintf("version: 1\nrepos: [{path: /app, profile: mine, %s}]\nprofiles: {mine: {syscalls: strict, %s}}\n", tt.repo, tt.profile)
+		if tt.section != "" {
+			text += "sandbox: {workspace: " + tt.section + "}\n"
+		}
+		c, err := parseOne("f", []byte(text), lookup)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.SandboxWorkspace(c.Repos[0]); got != tt.want {
+			t.Errorf("sandbox %q, repository %q, profile %q: %v, want %v", tt.section, tt.repo, tt.profile, got, tt.want)
 		}
 	}
 }

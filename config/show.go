@@ -179,7 +179,7 @@ func (w *writer) audit(a Audit) {
 	if a.Keep != 0 {
 		keep = strconv.Itoa(a.Keep)
 	}
-	w.line("fsync: %s\nmax_size: %s\nkeep: %s", a.Fsync, job.FormatSize(a.MaxSize), keep)
+	w.line("fsync: %s\nmax_size: %s\nkeep: %s\nkeep_for: %s\nuser_daily: %s", a.Fsync, job.FormatSize(a.MaxSize), keep, a.KeepFor, job.FormatSize(a.UserDaily))
 }
 
 func (w *writer) runtime(r Runtime) {

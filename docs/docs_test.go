@@ -88,3 +88,82 @@ func TestErrors(t *testing.T) {
 	}
 	same(t, "statuses", rows(t, page, "Statuses"), slices.Sorted(maps.Keys(statuses)))
 }
+
+// TestReadmeTable: the README's table of documents has every page of a directory, by its title. What this test wants is what the
+// table is to have: copy it.
+func TestReadmeTable(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, ok := strings.Cut(string(readme), "\n## Documentation\n")
+	if !ok {
+		t.Fatal("the README has no table of documents")
+	}
+	table, _, _ = strings.Cut(table, "\n## ")
+	for _, dir := range []string{"how-to", "reference", "explanation"} {
+		entries, err := os.ReadDir(dir) // sorted by name
+		if err != nil {
+			t.Fatal(err)
+		}
+		var links []string
+		for _, e := range entries {
+			if !strings.HasSuffix(e.Name(), ".md") {
+				continue
+			}
+			page, err := os.ReadFile(dir + "/" + e.Name())
+			if err != nil {
+				t.Fatal(err)
+			}
+			title, _, _ := strings.Cut(string(page), "\n")
+			links = append(links, "["+strings.TrimPrefix(title, "# ")+"](docs/"+dir+"/"+e.Name()+")")
+		}
+		want := "| [docs/" + dir + "/](docs/" + dir + "/) | " + strings.Join(links, ", ") + " |"
+		if !strings.Contains(table, "\n"+want+"\n") {
+			t.Errorf("the table has no row\n%s", want)
+		}
+	}
+}
+
+// TestDocumentedDirectories: the reference of runtimes names the directories in which programs are looked for, and no others.
+func TestDocumentedDirectories(t *testing.T) {
+	code, err := os.ReadFile("../lang/find.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("reference/runtimes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(code), `"/usr/local/sbin"`)
+	list, _, ok := strings.Cut(`"/usr/local/sbin"`+list, "}")
+	if !ok {
+		t.Fatal("lang/find.go has no list of directories")
+	}
+	var want []string
+	for _, m := range regexp.MustCompile(`"(/[^"]+)"`).FindAllStringSubmatch(list, -1) {
+		want = append(want, m[1])
+	}
+	_, section, _ := strings.Cut(string(page), "\n2. In ")
+	section, _, _ = strings.Cut(section, ".\n")
+	var got []string
+	for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(section, -1) {
+		got = append(got, m[1])
+	}
+	if len(want) < 5 || !slices.Equal(got, want) {
+		t.Errorf("the page has %q, the code %q", got, want)
+	}
+	managers, err := os.ReadFile("../lang/managers.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile(`(?m)^\t\{"(\.?[a-z./-]+)", func\(m home\)`).FindAllStringSubmatch(string(managers), -1)
+	for _, m := range rows {
+		if !strings.Contains(string(page), "`~/"+m[1]+"`") {
+			t.Errorf("the page does not name ~/%s", m[1])
+		}
+	}
+	if len(rows) < 5 {
+		t.Errorf("lang/managers.go has %d rows", len(rows))
+	}
+}

@@ -1,6 +1,7 @@
 package isolate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -20,12 +21,20 @@ type Audit struct {
 	Each    bool  // every record waits for the disk; else the disk has it within 20 ms
 	MaxSize int64 // bytes of one file; 0 is audit.DefaultMaxSize
 	Keep    int   // files kept beside the one that is written; 0 is all
+	// KeepFor is how long each file is kept in any case; 0 is a week, below 0 not at all.
+	KeepFor time.Duration
+	// UserDaily is how many bytes the records of one user may take in a day; 0 is audit.DefaultUserDaily, below 0 there is no bound.
+	UserDaily int64
 }
+
+// DefaultAuditKeepFor is how long files of the log are kept at least.
+const DefaultAuditKeepFor = 7 * 24 * time.Hour
 
 // openAudit opens the log, closes the open records of supervisors that were killed, and says that this one began.
 func (s *Supervisor) openAudit() error {
 	l, err := audit.Open(filepath.Join(s.config.StateDir, "audit"), audit.Options{
 		Instance: s.config.Instance, Each: s.config.Audit.Each, MaxSize: s.config.Audit.MaxSize, Keep: s.config.Audit.Keep,
+		KeepFor: max(cmp.Or(s.config.Audit.KeepFor, DefaultAuditKeepFor), 0), UserDaily: max(cmp.Or(s.config.Audit.UserDaily, audit.DefaultUserDaily), 0),
 		Log: s.config.Log,
 	})
 	if err != nil {
@@ -98,6 +107,9 @@ func (s *Supervisor) decide(r *run, q *Request, repo *repo, profile string) erro
 	var err error
 	if r.decided, err = s.audit.Decided(&d); err != nil { // it may be written: then record closes it
 		message, hint := splitHint(err)
+		if errors.Is(err, audit.ErrBudget) {
+			return &job.Refusal{Step: "limits", Errno: int(unix.EDQUOT), Message: message, Hint: hint}
+		}
 		return &job.Refusal{Step: "audit", Errno: int(errnoOf(err)), Message: message, Hint: hint}
 	}
 	return nil
@@ -130,6 +142,10 @@ func (s *Supervisor) record(r *run, q *Request, result *wire.Result) {
 	case s.allowDenial(r.peer):
 		err = s.audit.Refused(s.who(r.peer, r.id), q.Repo, refusalOf(result), q.Claim)
 	}
+	if errors.Is(err, audit.ErrBudget) {
+		s.dropDenial(r.peer)
+		return
+	}
 	if err != nil {
 		s.config.Log.Error("audit record not written", "job", r.id, "error", err)
 	}
@@ -157,16 +173,30 @@ func (s *Supervisor) denied(peer Peer, c job.Claim) error {
 		return errEnding
 	}
 	defer s.work.Done()
-	if !s.allowDenial(peer) {
-		return fmt.Errorf("audit: too many denied requests of user %d: this one is counted, and not written down\nhint: ask less often", peer.UID)
+	allowed := s.allowDenial(peer)
+	if allowed {
+		err := s.audit.Denied(s.who(peer, ""), c)
+		if !errors.Is(err, audit.ErrBudget) {
+			return err
+		}
+		s.dropDenial(peer)
 	}
-	return s.audit.Denied(s.who(peer, ""), c)
+	return fmt.Errorf("audit: too many denied requests of user %d: this one is counted, and not written down\nhint: ask less often", peer.UID)
 }
 
 // allowDenial says whether one more record of a request that came to nothing may be written for a user. What may not is
 // counted, and the count is written down later.
 func (s *Supervisor) allowDenial(peer Peer) bool {
 	allowed, first := s.denials.take(peer, time.Now())
+	s.flushLater(first)
+	return allowed
+}
+
+// dropDenial counts a record that may not be written though it came in time.
+func (s *Supervisor) dropDenial(peer Peer) { s.flushLater(s.denials.drop(peer, time.Now())) }
+
+// flushLater has what was dropped written down after a while, if this was the first of it.
+func (s *Supervisor) flushLater(first bool) {
 	if first {
 		time.AfterFunc(denialPause, func() {
 			if s.begin() { // else Close does it
@@ -175,7 +205,6 @@ func (s *Supervisor) allowDenial(peer Peer) bool {
 			}
 		})
 	}
-	return allowed
 }
 
 func (s *Supervisor) dropped(peer Peer, count uint64, since time.Time) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/opencontainers/cgroups"
@@ -25,6 +26,9 @@ import (
 func (j *jail) build(u *undo) error {
 	u.push(j.repo.close)
 	u.push(j.closeIDMaps)
+	if err := j.inspect(); err != nil {
+		return err
+	}
 	base, err := j.s.instance.uids.take(j.s.instance.name)
 	if err != nil {
 		return err
@@ -91,6 +95,14 @@ func (j *jail) build(u *undo) error {
 	return nil
 }
 
+// inspect looks at the file systems of what the jail shows to its jobs. An import has no repository.
+func (j *jail) inspect() error {
+	if j.session != nil && j.session.imports() {
+		return nil
+	}
+	return j.s.inspectAll(j.by, j.repo)
+}
+
 // scanned says whether jobs of the jail write to the repository itself, or are to leave something in it alone when what a
 // session wrote is taken over.
 func (j *jail) scanned() bool {
@@ -146,14 +158,17 @@ func (j *jail) start(u *undo, dir string, p *parts) error {
 	if err != nil {
 		return err
 	}
+	if err := lowestScore(pid); err != nil {
+		return err
+	}
 	go func() {
 		awaitEnd(pid)
 		_, _ = process.Wait()
 		close(j.ended)
 	}()
 	u.push(func() {
-		ours.Close()
-		<-j.ended
+		j.endInit()
+		j.awaitInit()
 	})
 	return j.groups.Adopt(pid)
 }
@@ -203,6 +218,12 @@ func (j *jail) containerConfig(dir string, tree rootfs.Tree, users *os.File) *co
 }
 
 const oomScoreAdj = 500 // of -1000 to 1000, see proc_pid_oom_score_adj(5)
+
+// lowestScore has the kernel take the score of a jail's first process for the lowest that it, and all it starts, may choose for
+// itself: it does so when a process with CAP_SYS_RESOURCE writes it. Without that capability jobs can lower theirs to 0.
+func lowestScore(pid int) error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), strconv.AppendInt(nil, oomScoreAdj, 10), 0)
+}
 
 // deviceRules let jobs open the devices of their /dev and terminals, and nothing else that might turn up. Where the
 // kernel has cgroup v1's devices controller this is one more lock; on v2 it is a BPF program, of the same meaning.

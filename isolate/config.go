@@ -51,6 +51,9 @@ type Config struct {
 	Log        *slog.Logger  // nil discards
 
 	patience time.Duration // in place of sendPatience, for tests
+	probing  time.Duration // in place of probePatience, likewise
+	ending   time.Duration // in place of slotPatience for the end of a slot's processes, likewise
+	reclaim  time.Duration // in place of reclaimRest, likewise
 	trim     time.Duration // in place of trimInterval, likewise
 	only     func() bool   // in place of onlyInstance, likewise
 
@@ -115,6 +118,15 @@ func (c *Config) complete() error {
 	}
 	if c.patience == 0 {
 		c.patience = sendPatience
+	}
+	if c.probing == 0 {
+		c.probing = probePatience
+	}
+	if c.ending == 0 {
+		c.ending = slotPatience
+	}
+	if c.reclaim == 0 {
+		c.reclaim = reclaimRest
 	}
 	if c.trim == 0 {
 		c.trim = trimInterval

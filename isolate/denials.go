@@ -42,11 +42,27 @@ func (d *denials) take(peer Peer, now time.Time) (allowed, first bool) {
 		b.tokens--
 		return true, false
 	}
-	if b.dropped++; b.dropped == 1 {
-		b.since = now
-		return false, true
+	return false, b.drop(now)
+}
+
+// drop counts a record that take allowed and that was not written. first is as take has it.
+func (d *denials) drop(peer Peer, now time.Time) (first bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b := d.buckets[peer]
+	if b == nil { // full again, and forgotten
+		b = &bucket{tokens: denialBurst, at: now}
+		d.buckets[peer] = b
 	}
-	return false, false
+	return b.drop(now)
+}
+
+func (b *bucket) drop(now time.Time) (first bool) {
+	if b.dropped++; b.dropped > 1 {
+		return false
+	}
+	b.since = now
+	return true
 }
 
 func (b *bucket) refill(now time.Time) {

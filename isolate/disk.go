@@ -29,11 +29,13 @@ const (
 // changed in the repository since the job began, by the scanner. Jobs without a disk limit are not watched. When stop
 // returns, nobody looks any more.
 func (s *Supervisor) watchDisk(sl *slot, r *run) (stop func()) {
-	if r.limits.Disk == job.Unlimited && r.limits.Inodes == job.Unlimited {
+	imports := sl.jail.session != nil && sl.jail.session.imports() // whose layer is a wall
+	if imports || r.limits.Disk == job.Unlimited && r.limits.Inodes == job.Unlimited {
 		return func() {}
 	}
 	w := &diskWatch{slot: sl, run: r, since: fileTime().Add(-clockStep)}
 	if w.free() != nil {
+		w.fail()
 		return func() {}
 	}
 	w.baseBytes, w.baseInodes = w.bytes, w.inodes
@@ -65,6 +67,7 @@ func (w *diskWatch) loop(stop <-chan struct{}) {
 		case <-timer.C:
 		}
 		if w.free() != nil {
+			w.fail()
 			return
 		}
 		bytes, inodes := w.baseBytes-w.bytes, w.baseInodes-w.inodes
@@ -86,16 +89,36 @@ func (w *diskWatch) loop(stop <-chan struct{}) {
 	}
 }
 
+// fail ends the job: what cannot be found out is held against it.
+func (w *diskWatch) fail() {
+	if w.run.limits.Disk != job.Unlimited {
+		w.run.ask(wire.OverDisk)
+		return
+	}
+	w.run.ask(wire.OverFiles)
+}
+
 func (w *diskWatch) free() error {
 	var st unix.Statfs_t
 	var err error
-	if ss := w.slot.jail.session; ss != nil && w.slot.jail.merged != "" {
-		err = unix.Statfs(ss.layer.Path(), &st)
-	} else {
-		err = unix.Fstatfs(int(w.slot.jail.repo.dir.Fd()), &st)
+	switch j := w.slot.jail; {
+	case j.session != nil && j.merged != "":
+		err = unix.Statfs(j.session.layer.Path(), &st)
+	case localFileSystems[j.repo.fs]:
+		err = unix.Fstatfs(int(j.repo.dir.Fd()), &st)
+	default: // it may not answer
+		found, err := j.s.probes.fileSystem(w.run.peer.UID, j.repo.dir)
+		w.bytes, w.inodes = found.FreeBytes, found.FreeFiles
+		return err
 	}
 	w.bytes, w.inodes = int64(st.Bfree)*st.Bsize, int64(st.Ffree)
 	return err
+}
+
+// localFileSystems are those that answer from a disk or from memory, by statfs(2)'s magic number.
+var localFileSystems = map[int64]bool{
+	unix.EXT4_SUPER_MAGIC: true, unix.XFS_SUPER_MAGIC: true, unix.BTRFS_SUPER_MAGIC: true, unix.F2FS_SUPER_MAGIC: true,
+	unix.TMPFS_MAGIC: true,
 }
 
 // over says which limit so much would be over, or 0.
@@ -122,35 +145,61 @@ func (w *diskWatch) confirm() (met wire.Outcome, thaw func()) {
 	if err != nil || a.Incomplete {
 		return w.over(w.baseBytes-w.bytes, w.baseInodes-w.inodes), thaw // what cannot be found out is held against the job
 	}
-	if met := w.over(a.Bytes+w.unlinked(), a.Inodes); met != 0 {
+	unlinked, all := w.unlinked()
+	if met := w.over(a.Bytes+unlinked, a.Inodes); met != 0 {
 		return met, thaw
+	}
+	if !all {
+		return w.over(w.baseBytes-w.bytes, w.baseInodes-w.inodes), thaw
 	}
 	w.baseBytes, w.baseInodes = w.bytes+a.Bytes, w.inodes+a.Inodes
 	return 0, thaw
 }
 
 // unlinked sums what the job's processes hold in files that have no name any more, or never had one (O_TMPFILE): space
-// that fallocate(2) reserved in them is in no account of what was written. It does not see a file that is only mapped.
-func (w *diskWatch) unlinked() int64 {
+// that fallocate(2) reserved in them is in no account of what was written. It does not see a file that is only mapped. It is
+// false if there are more descriptors than it looks at.
+func (w *diskWatch) unlinked() (sum int64, all bool) {
 	pids, err := w.slot.group.PIDs()
 	if err != nil {
-		return 0
+		return 0, false
 	}
 	seen := map[uint64]bool{}
-	var sum int64
+	left := maxLookedAt
 	for _, pid := range pids {
 		dir := fmt.Sprintf("/proc/%d/fd", pid)
-		list, _ := os.ReadDir(dir) // of a process that ended meanwhile: empty
-		for _, e := range list {
-			var st unix.Stat_t
-			if unix.Stat(dir+"/"+e.Name(), &st) != nil || st.Dev != w.slot.jail.repo.dev || st.Nlink != 0 || seen[st.Ino] {
-				continue
+		f, err := os.Open(dir)
+		if err != nil {
+			continue // it has ended meanwhile
+		}
+		names, _ := f.Readdirnames(left + 1)
+		f.Close()
+		if left -= len(names); left < 0 {
+			return sum, false
+		}
+		for _, name := range names {
+			ino, bytes := w.withoutName(dir + "/" + name)
+			if bytes > 0 && !seen[ino] {
+				seen[ino] = true
+				sum += bytes
 			}
-			seen[st.Ino] = true
-			sum += st.Blocks * 512
 		}
 	}
-	return sum
+	return sum, true
+}
+
+// maxLookedAt is how many descriptors of a job are looked at: as many take a tenth of a second.
+const maxLookedAt = 1 << 16
+
+// withoutName is how large the file of a job's descriptor is, if it is one of the repository's file system and has no name. A
+// process outside may have passed the descriptor to the job, of a file system of its own: that one is not asked.
+func (w *diskWatch) withoutName(path string) (ino uint64, bytes int64) {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_INO|unix.STATX_NLINK|unix.STATX_BLOCKS, &st)
+	if err != nil || unix.Mkdev(st.Dev_major, st.Dev_minor) != w.slot.jail.repo.dev || st.Nlink != 0 {
+		return 0, 0
+	}
+	return st.Ino, int64(st.Blocks) * 512
 }
 
 // written sums the bytes that the job's processes caused to be written to block devices, less what was cut off again

@@ -159,16 +159,6 @@ func (r *repo) checkRoot() error {
 	return nil
 }
 
-// readOnlyMount says whether an open directory lies on a mount that is read-only where it was opened: what its owner cannot
-// write there no job does (statvfs(3), ST_RDONLY). A file system of the client's own can make this wait.
-func readOnlyMount(dir *os.File) (bool, error) {
-	var st unix.Statfs_t
-	if err := unix.Fstatfs(int(dir.Fd()), &st); err != nil {
-		return false, fmt.Errorf("fstatfs: %w", err)
-	}
-	return st.Flags&unix.ST_RDONLY != 0, nil
-}
-
 // nogroup is a group that owns nothing, by the convention of every distribution.
 const nogroup = 65534
 

@@ -27,6 +27,7 @@ const owner = 1001
 
 // The test binary is also libcontainer's first process, and a supervisor of its own for tests that kill or contain one.
 func TestMain(m *testing.M) {
+	sandboxtest.ServeFiles()
 	if len(os.Args) > 1 && os.Args[1] == "init" {
 		JailInit()
 	}

@@ -56,11 +56,7 @@ func (m *userMaker) end() {
 	m.conn.Close()
 	m.conn = nil
 	_ = syscall.Kill(m.pid, syscall.SIGKILL) // it may wait for one that answers nothing
-	for {
-		if _, err := syscall.Wait4(m.pid, nil, 0, nil); !errors.Is(err, syscall.EINTR) {
-			return
-		}
-	}
+	reap(m.pid)
 }
 
 // begin starts the process, so that the first jail does not wait for it.

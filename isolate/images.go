@@ -156,6 +156,11 @@ func (s *Supervisor) openLayers() error {
 		return errors.Join(err, s.layers.Close())
 	}
 	s.images = &images{store: store, dir: filepath.Join(s.instance.dir, "images"), path: path, open: map[string]*image{}}
+	for _, store := range []*layer.Store{s.layers, store} {
+		if n, err := store.Sweep(); n > 0 || err != nil { // without it there is less room, and nothing else is wrong
+			s.config.Log.Warn("loop devices that a killed supervisor left", "detached", n, "error", err)
+		}
+	}
 	if s.config.Layers.Keep > 0 {
 		s.expiring.Go(func() { s.expire(expireInterval) })
 	}

@@ -49,6 +49,8 @@ type jail struct {
 	failure error         // why it failed; read after built
 	ended   chan struct{} // closed when its process 1 is gone
 	gone    chan struct{} // closed when nothing of it is left
+	overdue chan struct{} // closed when its process 1 was told to end and has not in time
+	telling sync.Once     // of process 1
 
 	base      uint32 // first host user id
 	container *libcontainer.Container
@@ -70,6 +72,8 @@ type jail struct {
 	mu      sync.Mutex
 	users   int                 // guarded by mu: jobs that run in it or are about to
 	idle    *time.Timer         // guarded by mu: runs drop
+	rest    *time.Timer         // guarded by mu: runs reclaim
+	dying   int                 // guarded by mu: memory cgroups that were removed since the last reclaim
 	dropped bool                // guarded by mu
 	free    []uint32            // guarded by mu: numbers of users that no slot has
 	idmaps  map[uint32]*os.File // guarded by mu: by number of the user
@@ -139,7 +143,7 @@ func (s *Supervisor) roomForJail(peer Peer) error {
 func (s *Supervisor) newJail(key jailKey, r *repo) *jail {
 	j := &jail{
 		s: s, key: key, name: s.name("jail-"), repo: r, users: 1,
-		built: make(chan struct{}), ended: make(chan struct{}), gone: make(chan struct{}), idmaps: map[uint32]*os.File{},
+		built: make(chan struct{}), ended: make(chan struct{}), gone: make(chan struct{}), overdue: make(chan struct{}), idmaps: map[uint32]*os.File{},
 	}
 	j.pool = newPool(j)
 	for n := uint32(jobUIDs); n > 0; n-- {
@@ -163,6 +167,10 @@ func (j *jail) use() bool {
 		j.idle.Stop()
 		j.idle = nil
 	}
+	if j.rest != nil {
+		j.rest.Stop()
+		j.rest = nil
+	}
 	return true
 }
 
@@ -175,10 +183,69 @@ func (j *jail) leave() {
 	case j.users > 0:
 	case !j.dropped:
 		j.idle = time.AfterFunc(j.s.config.JailIdle, func() { j.dropUnused() })
+		if j.dying >= maxDying {
+			j.rest = time.AfterFunc(j.s.config.reclaim, j.reclaim)
+		}
 	case j.init != nil:
-		j.init.Close()
+		j.endInit()
 	}
 }
+
+// maxDying is how many memory cgroups of ended jobs the kernel may still have, in the order of some 100 KiB each, before their
+// cached files are dropped: once the jail has not been used for reclaimRest, for the next job reads its files anew then.
+const (
+	maxDying    = 256
+	reclaimRest = 10 * time.Second
+)
+
+// removedGroup counts one more.
+func (j *jail) removedGroup() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.dying++
+}
+
+// reclaim has the kernel let go of removed cgroups, unless a job has come.
+func (j *jail) reclaim() {
+	j.mu.Lock()
+	idle := j.users == 0 && !j.dropped
+	if idle {
+		j.dying = 0
+		j.work.Add(1)
+	}
+	j.mu.Unlock()
+	if idle {
+		defer j.work.Done()
+		j.report("cached files", j.groups.Reclaim())
+	}
+}
+
+// endInit ends process 1, which sees the socket's end, and with it every process of the jail.
+func (j *jail) endInit() {
+	j.init.Close()
+	j.telling.Do(func() {
+		late := time.AfterFunc(slotPatience, func() { close(j.overdue) })
+		go func() {
+			select {
+			case <-j.ended:
+				late.Stop()
+			case <-j.overdue:
+			}
+		}()
+	})
+}
+
+// awaitInit waits for the end of process 1. The kernel ends it when the last process of the jail has ended, and one that waits
+// for a file system may never do so: it is left behind.
+func (j *jail) awaitInit() {
+	select {
+	case <-j.ended:
+	case <-j.overdue:
+		j.report("process 1, of which a process cannot be ended", errLeft)
+	}
+}
+
+var errLeft = fmt.Errorf("not ended within %v", slotPatience)
 
 // retire lets nobody enter the jail any more; it ends with the jobs in it.
 func (j *jail) retire() { j.condemn(false) }
@@ -199,7 +266,7 @@ func (j *jail) dropUnused() bool {
 	if !j.condemn(true) {
 		return false
 	}
-	j.init.Close()
+	j.endInit()
 	return true
 }
 
@@ -208,7 +275,7 @@ func (j *jail) drop() {
 	<-j.built
 	j.condemn(false)
 	if j.init != nil {
-		j.init.Close()
+		j.endInit()
 	}
 }
 
@@ -241,7 +308,7 @@ func (j *jail) live() {
 	if j.failure == nil {
 		j.s.config.Log.Info("jail built", "jail", j.name, "repo", j.repo.path)
 		j.s.rootAhead()
-		<-j.ended
+		j.awaitInit()
 		j.condemn(false)
 	}
 	j.pool.close()
@@ -283,9 +350,17 @@ func (j *jail) returnUser(n uint32) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.free = append(j.free, n)
+	if m := j.idmaps[n]; m != nil && len(j.idmaps) > maxIDMaps {
+		m.Close()
+		delete(j.idmaps, n)
+	}
 }
 
-// idmap returns the map of the repository's owner to the user of number n. It is made once and kept with the jail.
+// maxIDMaps is how many maps a jail keeps beyond those in use. The user that was returned last is the next one's.
+const maxIDMaps = 16
+
+// idmap returns the map of the repository's owner to the user of number n. It lasts until the number is returned, and is kept
+// with the jail if that has few.
 func (j *jail) idmap(n uint32) (*os.File, error) {
 	j.mu.Lock()
 	m := j.idmaps[n]

@@ -3,8 +3,11 @@ package isolate
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,8 +17,12 @@ import (
 
 // closeLayer unmounts the session's layer, and keeps or removes it.
 func (ss *session) closeLayer() (bool, error) {
+	ss.layerMu.Lock()
+	defer ss.layerMu.Unlock()
+	ss.closed = true
 	ss.mu.Lock()
-	keep := ss.keep
+	// Of a session whose jail ended by itself, nobody has said that its changes may go.
+	keep := ss.keep || !ss.ending && !ss.imports()
 	ss.mu.Unlock()
 	switch {
 	case ss.imports() && keep:
@@ -25,11 +32,70 @@ func (ss *session) closeLayer() (bool, error) {
 		if !keep {
 			return false, errors.Join(err, ss.s.dropKept(ss.from))
 		}
-		return true, errors.Join(err, ss.s.renewKept(ss.from))
-	case keep && ss.workspace == job.Overlay && ss.has("repo/upper"):
+		if err := ss.s.renewKept(ss.from); err != nil { // it has its old time
+			ss.s.config.Log.Warn("a kept layer's time is not renewed", "layer", ss.from, "error", err)
+		}
+		return true, err
+	case keep && ss.workspace == job.Overlay:
 		return ss.keepChanges()
 	}
+	ss.unname()
 	return false, ss.layer.Close()
+}
+
+// secure sees to it, before the session ends, that its changes can be kept: their description and the layer have their names,
+// and what was written is on the disk. If not, the caller is told, and the session is to go on. What jobs write from here on is
+// written out by keepChanges.
+func (ss *session) secure() error {
+	ss.layerMu.Lock()
+	defer ss.layerMu.Unlock()
+	ss.mu.Lock()
+	jobs := ss.jobs
+	ss.mu.Unlock()
+	if ss.closed || ss.from != "" || jobs == 0 && !ss.has("repo/upper") {
+		return nil
+	}
+	err := ss.name()
+	if err == nil {
+		err = ss.layer.Sync()
+	}
+	if err == nil {
+		return nil
+	}
+	// A name that it has it keeps: there is no other, and the layer is in use.
+	ss.s.config.Log.Warn("a session cannot be ended: its changes cannot be kept", "session", ss.id, "error", err)
+	return &job.Refusal{
+		Step: "changes", Errno: int(errnoOf(err)),
+		Message: fmt.Sprintf("session %s stays open, for what its jobs changed cannot be kept: %s", ss.id, strings.ReplaceAll(err.Error(), "\n", "; ")),
+		Hint: fmt.Sprintf("make room on the file system of %s and close it again; or apply the changes first (corral changes apply), or give them up (corral session close --discard)",
+			ss.s.config.StateDir),
+	}
+}
+
+// name gives the layer of the session and its description the names by which they are found when it has ended. The caller holds
+// layerMu.
+func (ss *session) name() error {
+	if ss.layer.Named() {
+		return nil
+	}
+	err := ss.describe()
+	if err == nil {
+		err = ss.layer.Name(ss.id + layerSuffix)
+	}
+	if err != nil && !ss.layer.Named() {
+		return errors.Join(err, ss.s.forgetKept(ss.id))
+	}
+	return err
+}
+
+// unname removes the names of a session that ends and is not kept. The caller holds layerMu.
+func (ss *session) unname() {
+	if !ss.layer.Named() {
+		return
+	}
+	if err := ss.s.dropKept(ss.id); err != nil {
+		ss.s.config.Log.Error("a layer is not removed", "layer", ss.id, "error", err)
+	}
 }
 
 // keepImage makes what was unpacked a root file system.
@@ -41,26 +107,35 @@ func (ss *session) keepImage() (bool, error) {
 	return err == nil, err
 }
 
-// keepChanges keeps what the session's jobs changed in the repository.
+// keepChanges keeps what the session's jobs changed in the repository, if that is anything. No job of it is left, and the caller
+// holds layerMu.
 func (ss *session) keepChanges() (bool, error) {
-	if err := ss.describe(); err != nil {
-		return false, errors.Join(err, ss.s.forgetKept(ss.id), ss.layer.Close())
+	if !ss.has("repo/upper") {
+		ss.unname()
+		return false, ss.layer.Close()
 	}
-	if err := ss.layer.Keep(ss.id + layerSuffix); err != nil {
-		return false, errors.Join(err, ss.s.forgetKept(ss.id))
+	if err := ss.name(); err != nil {
+		err = fmt.Errorf("what the jobs of session %s changed is lost: %w", ss.id, err)
+		ss.s.config.Log.Error("changes are lost", "session", ss.id, "repo", ss.spec.Repo, "error", err)
+		return false, errors.Join(err, ss.layer.Close())
 	}
-	return true, nil
+	err := ss.layer.Sync()
+	if err != nil {
+		err = fmt.Errorf("the changes of session %s are kept, and some of what its jobs wrote last may be missing: %w", ss.id, err)
+	}
+	return true, errors.Join(err, ss.layer.Close())
 }
 
-// has says whether there is anything in a directory of the layer. What it is, only a job looks at.
+// has says whether there is anything in a directory of the layer, or may be: one that cannot be read is not taken for empty. What
+// it is, only a job looks at.
 func (ss *session) has(name string) bool {
 	dir, err := os.Open(filepath.Join(ss.layer.Path(), name))
 	if err != nil {
-		return false
+		return !errors.Is(err, os.ErrNotExist)
 	}
 	defer dir.Close()
-	names, _ := dir.Readdirnames(1)
-	return len(names) > 0
+	names, err := dir.Readdirnames(1)
+	return len(names) > 0 || !errors.Is(err, io.EOF)
 }
 
 // describe writes down whose the layer is that is about to be kept.

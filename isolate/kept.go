@@ -268,7 +268,7 @@ func (s *Supervisor) servesKept(peer Peer, k *kept) (*repo, error) {
 	if err := s.config.rejection(k.Repo); err != nil {
 		return nil, err
 	}
-	r, err := pin(peer, k.Repo, inode{k.Dev, k.Ino})
+	r, err := s.pin(peer, k.Repo, inode{k.Dev, k.Ino})
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +304,8 @@ func (l *Layers) complete() error {
 		}
 	}
 	if l.Disk < layer.MinBytes || l.Disk > l.MaxDisk || l.MaxDisk > layer.MaxBytes {
-		return fmt.Errorf("layers of %d bytes, at most %d: from %d to %d", l.Disk, l.MaxDisk, int64(layer.MinBytes), int64(layer.MaxBytes))
+		return fmt.Errorf("layers of %s, at most %s: from %s to %s are possible", job.FormatSize(l.Disk), job.FormatSize(l.MaxDisk),
+			job.FormatSize(layer.MinBytes), job.FormatSize(layer.MaxBytes))
 	}
 	return nil
 }

@@ -26,6 +26,7 @@ var untried = map[string]string{
 	"repo":           "there is nowhere to be without",
 	"common":         "these jobs have none",
 	"protect":        "it has a table of its own, see TestWithoutProtect",
+	"modes":          "it is for jobs that protect something, see TestWithoutProtect",
 	"terminal":       "these jobs have none",
 	"cgroups":        "the supervisor does it then",
 	"toolchains":     "what is sent for it would be taken for the plan",

@@ -97,11 +97,8 @@ func (j *jail) assemble(u *undo, dir string) error {
 			}
 			return j.repo.clone(m, true)
 		}
-		mode, err := modeOf(j.repo.dir)
-		if err != nil {
-			return err
-		}
-		if j.merged, err = j.overlay(u, dir, merge{name: "repo", mode: mode, below: below}); err != nil {
+		var err error
+		if j.merged, err = j.overlay(u, dir, merge{name: "repo", mode: j.repo.mode, below: below}); err != nil {
 			return err
 		}
 	}
@@ -109,14 +106,6 @@ func (j *jail) assemble(u *undo, dir string) error {
 		return j.assembleRoot(u, dir)
 	}
 	return nil
-}
-
-func modeOf(f *os.File) (uint32, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return 0, fmt.Errorf("stat %s: %w", f.Name(), err)
-	}
-	return st.Mode & 0o777, nil
 }
 
 // A merge is an overlay to be made.
@@ -349,7 +338,7 @@ func (j *jail) assembleRoot(u *undo, dir string) error {
 		return err
 	}
 	tree, err := rootfs.Host(rootfs.Options{
-		Repo: j.repo.path, JobUIDs: rootfs.IDRange{First: firstJobUID, Count: jobUIDs}, Lasting: true,
+		Repo: j.repo.path, JobUIDs: rootfs.IDRange{First: firstJobUID, Count: 1}, Lasting: true, // the session has one user
 	})
 	if err != nil {
 		return err

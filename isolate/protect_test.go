@@ -54,15 +54,28 @@ type change struct {
 	want, all  string
 }
 
+// fchmodat2 is the number of that call on all architectures.
+const fchmodat2 = 452
+
 const rdwr = unix.O_WRONLY | unix.O_APPEND
 
 // changes are tried one after the other. None of those that are refused changes anything.
 var changes = []change{
 	{"write", `sysopen(my $f, ".git/config", ` + fmt.Sprint(rdwr) + `) ? "ok" : kernel(-1)`, "EROFS", ""},
 	{"truncate", call(unix.SYS_TRUNCATE, `".git/config"`, 0), "EROFS", ""},
-	{"change mode", `kernel(chmod(0777, ".git/config") ? 0 : -1)`, "EROFS", ""},
+	{"change mode", `kernel(chmod(0700, ".git/config") ? 0 : -1)`, "EROFS", ""},
+	{"open to others", `kernel(chmod(0777, ".git/hooks") ? 0 : -1)`, "EPERM", ""},
+	{"open to others, above", `kernel(chmod(0757, ".git") ? 0 : -1)`, "EPERM", ""},
+	{"open to others, the root", `kernel(chmod(01777, ".") ? 0 : -1)`, "EPERM", ""},
+	{"open to others, by descriptor", `opendir(my $d, ".git"); ` + call(unix.SYS_FCHMOD, "fileno($d)", 0o777), "EPERM", ""},
+	{"open to others, by name below", call(unix.SYS_FCHMODAT, -100, `".git"`, 0o777), "EPERM", ""},
+	{"open to others, by a high half", call(unix.SYS_FCHMODAT, -100, `".git"`, 1<<32|0o777), "EPERM", ""},
+	{"open to others, by the new call", call(fchmodat2, -100, `".git"`, 0o777, 0), "ENOSYS", "ENOSYS"},
+	{"default access list", call(unix.SYS_SETXATTR, `".git"`, `"system.posix_acl_default"`, `"x"`, 1, 0), "ENOTSUP", ""},
+	{"default access list, by descriptor", `opendir(my $d, "."); ` + call(unix.SYS_FSETXATTR, "fileno($d)", `"system.posix_acl_default"`, `"x"`, 1, 0), "ENOTSUP", ""},
+	{"access list, removed", call(unix.SYS_LREMOVEXATTR, `".git"`, `"system.posix_acl_access"`), "ENOTSUP", ""},
 	{"change times", `kernel(utime(1, 1, ".git/config") ? 0 : -1)`, "EROFS", ""},
-	{"extended attribute", call(unix.SYS_SETXATTR, `".git/config"`, `"user.x"`, `"x"`, 1, 0), "EROFS", ""},
+	{"extended attribute", call(unix.SYS_SETXATTR, `".git/config"`, `"user.x"`, `"x"`, 1, 0), "ENOTSUP", ""},
 	{"remove", `kernel(unlink(".git/config") ? 0 : -1)`, "EBUSY", "EROFS"},
 	{"rename", `kernel(rename(".git/config", ".git/c") ? 0 : -1)`, "EBUSY", "EROFS"},
 	{"rename over", `open(my $f, ">", "new"); kernel(rename("new", ".envrc") ? 0 : -1)`, "EBUSY", ""},
@@ -93,6 +106,7 @@ var changes = []change{
 	{"allocate", `open(my $f, "<", ".envrc"); ` + call(unix.SYS_FALLOCATE, "fileno($f)", 0, 0, 4096), "EBADF", "EBADF"},
 	{"unmount", call(unix.SYS_UMOUNT2, `".envrc"`, unix.MNT_DETACH), "EPERM", "EPERM"},
 
+	{"permissions of what is beside", `mkdir("own"); kernel(chmod(0775, "own") ? 0 : -1)`, "ok", "ok"},
 	{"index of git", `sysopen(my $f, ".git/index", ` + fmt.Sprint(rdwr) + `) ? "ok" : kernel(-1)`, "ok", "EROFS"},
 	{"branch", `open(my $f, ">", ".git/refs/heads/x") ? "ok" : kernel(-1)`, "ok", "EROFS"},
 	{"git directory", `mkdir(".git/new") ? "ok" : kernel(-1)`, "ok", "EROFS"},
@@ -157,7 +171,7 @@ func TestProtect(t *testing.T) {
 
 // TestWithoutProtect: what is refused is refused by this step alone, but for what nobody may do.
 func TestWithoutProtect(t *testing.T) {
-	f := guardedFront(t, skip([]string{"protect"}))
+	f := guardedFront(t, skip([]string{"protect", "modes"}))
 	aside := filepath.Join(filepath.Dir(f.repo), "aside")
 	if out, err := exec.Command("cp", "-a", f.repo, aside).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -96,10 +96,11 @@ func takeEvents(files []*os.File) (*os.File, error) {
 	}
 	err := errors.New("the scanner sent something else than an inotify instance")
 	if len(files) == 1 {
+		// The name first, which is the kernel's own: a file system may take its time to answer. No path begins so.
 		var fs unix.Statfs_t
 		fd := int(files[0].Fd())
 		name, _ := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)) // "" is not the name
-		if unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.ANON_INODE_FS_MAGIC && name == "anon_inode:inotify" {
+		if name == "anon_inode:inotify" && unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.ANON_INODE_FS_MAGIC {
 			return files[0], nil
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -22,24 +23,23 @@ type repo struct {
 	dev, ino uint64
 	uid, gid uint32 // its owner, and a group that the peer has (groupFor): the only ids of the host that a job's user is mapped to
 	group    uint32 // its group, which may be another one
+	mode     uint32 // permission bits; set when its jail is built
+	fs       int64  // its file system's magic number; likewise
 	readOnly bool   // it was passed from a mount that is read-only
 	common   *repo  // the git directory that it is a worktree of, or nil
 }
 
 // pin opens path, which must be absolute and clean and have no link in it, as the directory with this inode, for jobs of
 // the peer. The zero inode stands for whichever is there.
-func pin(peer Peer, path string, want inode) (*repo, error) {
-	dir, err := directory.Open(path)
+func (s *Supervisor) pin(peer Peer, path string, want inode) (*repo, error) {
+	dir, id, err := s.probes.openDir(peer.UID, path)
+	if errors.Is(err, unix.ELOOP) {
+		err = &directory.LinkError{Path: path, Link: s.firstLink(peer.UID, path)}
+	}
 	if err != nil {
 		return nil, refuseRepo(path, err)
 	}
-	r := &repo{path: path, dir: dir}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
-		r.close()
-		return nil, refuseRepo(path, err)
-	}
-	r.dev, r.ino, r.uid, r.gid, r.group = st.Dev, st.Ino, st.Uid, peer.groupFor(st.Uid, st.Gid), st.Gid
+	r := &repo{path: path, dir: dir, dev: id.dev, ino: id.ino, uid: id.uid, gid: peer.groupFor(id.uid, id.gid), group: id.gid}
 	if err := r.checkRoot(); err != nil {
 		r.close()
 		return nil, err
@@ -59,6 +59,26 @@ func (r *repo) close() {
 	}
 }
 
+// stays refuses a repository that is not at its path any more: an overlay goes on showing what was in a directory that was
+// removed, and a new one in its place would never be seen.
+func (r *repo) stays() error {
+	if r.dir == nil {
+		return nil
+	}
+	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(r.dir.Fd())))
+	if err != nil {
+		return refuseRepo(r.path, err)
+	}
+	if real != r.path {
+		return &job.Refusal{
+			Step:    "repo",
+			Message: fmt.Sprintf("%q was removed, renamed or replaced since the session was opened", r.path),
+			Hint:    "open a new session; corral changes shows what was changed behind the overlay of this one when it is closed",
+		}
+	}
+	return nil
+}
+
 func (r *repo) identity() repoIdentity {
 	return repoIdentity{r.dev, r.ino, r.uid, r.gid, r.group, r.readOnly, r.path}
 }
@@ -72,6 +92,9 @@ func (r *repo) key(profile, session string) jailKey {
 }
 
 func refuseRepo(path string, err error) error {
+	if errors.As(err, new(*job.Refusal)) {
+		return err
+	}
 	refusal := &job.Refusal{Step: "repo", Message: fmt.Sprintf("%q: %v", path, unwrapErrno(err))}
 	var link *directory.LinkError
 	switch {
@@ -93,30 +116,76 @@ func (s *Supervisor) serves(peer Peer, path string, dir *os.File) (*repo, error)
 	if dir == nil {
 		return s.servesPath(peer, path)
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
-		return nil, refuseRepo(path, err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return nil, &job.Refusal{Step: "repo", Message: "what was passed as the repository is no directory"}
-	}
-	readOnly, err := readOnlyMount(dir)
+	id, err := s.probes.identify(peer.UID, dir)
 	if err != nil {
 		return nil, refuseRepo(path, err)
 	}
-	r, err := s.servesOpen(peer, path, dir, &st)
-	if err == nil {
-		r.readOnly = readOnly
+	if id.mode&unix.S_IFMT != unix.S_IFDIR {
+		return nil, &job.Refusal{Step: "repo", Message: "what was passed as the repository is no directory"}
 	}
-	return r, err
+	r, err := s.servesOpen(peer, path, dir, id)
+	if err != nil {
+		return nil, err
+	}
+	return s.asPassed(peer, r, dir)
 }
 
-// servesOpen is serves for the directory dir, of which st is known.
-func (s *Supervisor) servesOpen(peer Peer, path string, dir *os.File, st *unix.Stat_t) (*repo, error) {
+// asPassed notes of a pinned directory whether the mount is read-only through which the peer opened it, and closes it if that
+// cannot be told. Of the supervisor's own mount nobody needs to be asked: what is cloned of it has its flags.
+func (s *Supervisor) asPassed(peer Peer, r *repo, dir *os.File) (*repo, error) {
+	if mount, err := mountID(dir); err == nil {
+		if own, err := mountID(r.dir); err == nil && own == mount {
+			return r, nil
+		}
+	}
+	found, err := s.probes.fileSystem(peer.UID, dir)
+	if err != nil {
+		r.close()
+		return nil, refuseRepo(r.path, err)
+	}
+	r.readOnly = found.FSFlags&unix.ST_RDONLY != 0
+	return r, nil
+}
+
+// mountID returns the id of the mount that an open file is on, which no file system is asked for (statx(2), STATX_MNT_ID).
+func mountID(f *os.File) (uint64, error) {
+	var st unix.Statx_t
+	if err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID, &st); err != nil {
+		return 0, err
+	}
+	if st.Mask&unix.STATX_MNT_ID == 0 {
+		return 0, unix.ENODATA
+	}
+	return st.Mnt_id, nil
+}
+
+// firstLink returns the first directory of path that leads through a symbolic link, path itself at the latest; "" if none
+// does any more. Each look is bounded, and their number by the logarithm of the path's length.
+func (s *Supervisor) firstLink(user uint32, path string) string {
+	var ends []int // of the directories above path, and its own
+	for i := 1; i <= len(path); i++ {
+		if i == len(path) || path[i] == '/' {
+			ends = append(ends, i)
+		}
+	}
+	n := sort.Search(len(ends), func(i int) bool {
+		dir, _, err := s.probes.openDir(user, path[:ends[i]])
+		if err == nil {
+			dir.Close()
+		}
+		return errors.Is(err, unix.ELOOP)
+	})
+	if n == len(ends) {
+		return ""
+	}
+	return path[:ends[n]]
+}
+
+// servesOpen is serves for the directory dir, whose identity is known.
+func (s *Supervisor) servesOpen(peer Peer, path string, dir *os.File, id identity) (*repo, error) {
 	// Who names a directory that is served, and passes it, need not be asked by which path it was opened: that takes longer
 	// than all else here, and it could have named it alone.
-	passed := inode{st.Dev, st.Ino}
-	if s.config.pinned[path] == passed && s.config.servesTo(peer, path) {
+	if s.config.pinned[path] == id.inode && s.config.servesTo(peer, path) {
 		if r, err := s.servesPath(peer, path); err == nil {
 			return r, nil
 		}
@@ -131,16 +200,16 @@ func (s *Supervisor) servesOpen(peer Peer, path string, dir *os.File, st *unix.S
 		if err := s.config.rejection(real); err != nil {
 			return nil, err
 		}
-		if s.config.pinned[real] != passed {
+		if s.config.pinned[real] != id.inode {
 			return nil, replaced(real)
 		}
 		return s.servesPath(peer, real)
 	case peer.Embedded, !s.config.Own:
 		return nil, notServed(real)
-	case st.Uid != peer.UID:
+	case id.uid != peer.UID:
 		return nil, &job.Refusal{
 			Step:    "repo",
-			Message: fmt.Sprintf("%q belongs to user %d, not to you (user %d)", real, st.Uid, peer.UID),
+			Message: fmt.Sprintf("%q belongs to user %d, not to you (user %d)", real, id.uid, peer.UID),
 			Hint:    "the operator can serve it to you in the supervisor's configuration",
 		}
 	}
@@ -150,7 +219,7 @@ func (s *Supervisor) servesOpen(peer Peer, path string, dir *os.File, st *unix.S
 	if err := s.config.rejection(real); err != nil { // it is its owner who is told
 		return nil, err
 	}
-	r, err := pin(peer, real, passed)
+	r, err := s.pin(peer, real, id.inode)
 	if err != nil && peer.UID != 0 {
 		return nil, elsewhere(real)
 	}
@@ -169,7 +238,7 @@ func (s *Supervisor) servesPath(peer Peer, path string) (*repo, error) {
 	if known == (inode{}) {
 		return nil, notServed(path)
 	}
-	r, err := pin(peer, path, known)
+	r, err := s.pin(peer, path, known)
 	if err != nil {
 		return nil, err
 	}
@@ -236,16 +305,35 @@ func (sl *slot) mount(readOnly bool) (*os.File, error) {
 	return sl.jail.repo.clone(sl.idmap, readOnly)
 }
 
+// inspectAll inspects a repository, and what it is a worktree of.
+func (s *Supervisor) inspectAll(user uint32, r *repo) error {
+	for ; r != nil; r = r.common {
+		if err := s.inspect(user, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inspect looks at the repository's file system for a user, before anything is built on it.
+func (s *Supervisor) inspect(user uint32, r *repo) error {
+	found, err := s.probes.fileSystem(user, r.dir)
+	if err != nil {
+		return refuseRepo(r.path, err)
+	}
+	r.mode, r.fs = found.Mode&0o777, found.FSType
+	return nil
+}
+
 // refuseIDMap names the file system and the remedy when the kernel cannot map ids on it.
 func (r *repo) refuseIDMap(err error) error {
-	var st unix.Statfs_t
-	if !errors.Is(err, unix.EINVAL) || unix.Fstatfs(int(r.dir.Fd()), &st) != nil {
+	if !errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("mount_setattr %q: %w", r.path, err)
 	}
 	return &job.Refusal{
 		Step:    "repo",
 		Errno:   int(unix.EINVAL),
-		Message: fmt.Sprintf("%q lies on %s, on which this kernel cannot map user ids", r.path, fileSystem(st.Type)),
+		Message: fmt.Sprintf("%q lies on %s, on which this kernel cannot map user ids", r.path, fileSystem(r.fs)),
 		Hint:    "keep the repository on ext4, xfs, btrfs or, from Linux 6.3, tmpfs; a shared folder of a virtual machine has to be copied into it",
 	}
 }

@@ -61,7 +61,7 @@ func (c *client) denied(ctx context.Context, tag uint32, body []byte) error {
 // more: the next answer would wait as long again, and so would the supervisor's end.
 func (c *client) answer(message []byte, files ...*os.File) {
 	if err := c.conn.Send(message, files...); err != nil {
-		c.conn.Close()
+		c.conn.Shutdown()
 	}
 }
 

@@ -28,11 +28,7 @@ func (f *front) goodRequest() *request {
 		f.t.Fatal(err)
 	}
 	read, write := f.pipe()
-	dir, err := os.Open(f.repo)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	files := []*os.File{payload, write, write, dir}
+	files := []*os.File{payload, write, write, opened(f.t, f.repo)}
 	f.t.Cleanup(func() { wire.CloseAll(append(files, read)) })
 	return &request{wire.Run{Flags: wire.FlagRepo, Repo: f.repo}, files}
 }
@@ -71,16 +67,17 @@ func TestRefusedRequests(t *testing.T) {
 	}{
 		{"nothing", func(q *request) { q.Wall = int64(time.Minute); q.Memory = 1 << 30 }, ""},
 		{"open payload", func(q *request) { q.files[0] = memfd(t) }, "payload"},
-		{"a file as payload", func(q *request) { q.files[0] = open(t, f.repo+"/file") }, "payload"},
+		{"a file as payload", func(q *request) { q.files[0] = open(t, f.repo+"/file") }, "request"},
 		{"a pipe as payload", func(q *request) { q.files[0] = q.files[1] }, "payload"},
 		{"a file as output", func(q *request) { q.files[1] = open(t, f.repo+"/file") }, "request"},
 		{"a FIFO as output", func(q *request) { q.files[1] = open(t, f.repo+"/fifo") }, "request"},
 		{"a device as output", func(q *request) { q.files[2] = open(t, "/dev/null") }, "request"},
 		{"another's pipe as output", func(q *request) { q.files[1] = rootsPipe(t) }, "request"},
 		{"a directory as output", func(q *request) { q.files[2] = open(t, f.repo) }, "request"},
-		{"a file as directory", func(q *request) { q.files[3] = open(t, f.repo+"/file") }, "repo"},
+		{"a file as directory", func(q *request) { q.files[3] = opened(t, f.repo+"/file") }, "repo"},
+		{"a directory that is open", func(q *request) { q.files[3] = open(t, f.repo) }, "request"},
 		{"a pipe as directory", func(q *request) { q.files[3] = q.files[1] }, "repo"},
-		{"another's directory", func(q *request) { q.files[3] = open(t, "/usr") }, "repo"},
+		{"another's directory", func(q *request) { q.files[3] = opened(t, "/usr") }, "repo"},
 		{"negative limit", func(q *request) { q.PIDs = -7 }, "limits"},
 		{"absurd limit", func(q *request) { q.Memory = 1 << 62 }, "limits"},
 		{"limit that overflows", func(q *request) { q.Wall = 1<<63 - 1 }, "limits"},

@@ -180,11 +180,16 @@ func (s *Supervisor) check(peer Peer, q *Request) (job.Limits, error) {
 // stream refuses what no job gets as a standard stream: what is no anonymous pipe, for a named one would be somebody's file,
 // whose owner changes hands below; and a pipe that the peer did not make.
 func (s *Supervisor) stream(peer Peer, f *os.File) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Dev != s.pipes || st.Mode&unix.S_IFMT != unix.S_IFIFO {
+	// No other file has a pipe's size, and nobody but the kernel is asked for it. A named pipe lies on a file system.
+	_, err := unix.FcntlInt(f.Fd(), unix.F_GETPIPE_SZ, 0)
+	var pipe identity
+	if err == nil {
+		pipe, err = identifyCached(int(f.Fd()))
+	}
+	if err != nil || pipe.dev != s.pipes || pipe.mode&unix.S_IFMT != unix.S_IFIFO {
 		return &job.Refusal{Step: "request", Message: "a standard stream is no pipe: a job is given nothing of the host's"}
 	}
-	if !peer.owns(&st) {
+	if !peer.owns(pipe) {
 		return &job.Refusal{Step: "request", Message: "a standard stream is a pipe that somebody else made"}
 	}
 	return nil
@@ -208,11 +213,11 @@ func pipeDevice() (uint64, error) {
 
 // owns says whether a pipe was made by the peer: it becomes the job's, which may open it again for the other direction.
 // The front-end of an embedded supervisor is whoever it became, and that is never root.
-func (p Peer) owns(pipe *unix.Stat_t) bool {
+func (p Peer) owns(pipe identity) bool {
 	if p.Embedded {
-		return pipe.Uid != 0
+		return pipe.uid != 0
 	}
-	return pipe.Uid == p.UID
+	return pipe.uid == p.UID
 }
 
 // place sends the job to its slot.

@@ -15,6 +15,9 @@ import (
 	"corral/seccomp"
 )
 
+// scannerMemory is what a scanner may have, in bytes.
+const scannerMemory = 1 << 30
+
 // scannerPatience bounds the wait for a scanner's answer; it bounds its own walks far below.
 const scannerPatience = 10 * time.Second
 
@@ -35,7 +38,7 @@ type scanner struct {
 
 // startScanner starts the jail's scanner and has it remember the repository as it is.
 func (j *jail) startScanner() (*scanner, error) {
-	limits := cgroup.Limits{MemoryBytes: 1 << 30, PIDs: 64}
+	limits := cgroup.Limits{MemoryBytes: scannerMemory, PIDs: 64}
 	sl, err := j.newSlot(limits, seccomp.Scanner, true)
 	if err != nil {
 		return nil, err
@@ -96,6 +99,7 @@ func (j *jail) startScanner() (*scanner, error) {
 
 // started waits for the report that the program was executed.
 func (sl *slot) started() error {
+	defer sl.within(slotPatience)()
 	r, files, err := sl.report()
 	wire.CloseAll(files)
 	switch {

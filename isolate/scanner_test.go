@@ -104,3 +104,25 @@ func TestScannerKilled(t *testing.T) {
 		return ""
 	})
 }
+
+// TestReportsHiddenAndOpened: the confined scanner can read what it needs to see that a job hides a change from git, or lets others
+// into a directory.
+func TestReportsHiddenAndOpened(t *testing.T) {
+	f := guardedFront(t)
+	for _, tt := range []struct {
+		script string
+		want   []string
+	}{
+		{"git update-index --assume-unchanged file", []string{".git/index"}},
+		{"chmod 777 .git/hooks libs", []string{".git/hooks", "libs"}},
+		{"chmod 755 .git/hooks libs; mkdir -p .git/refs/replace; echo x >.git/refs/replace/x", []string{".git/hooks", ".git/refs/replace/x", "libs"}},
+		{"echo more >>file; git -c user.name=a -c user.email=a commit -qam more --allow-empty; git status >/dev/null", nil},
+	} {
+		spec := f.spec("sh", "-ec", tt.script)
+		spec.Env = append(slices.Clone(environment), "GIT_CONFIG_GLOBAL=/dev/null", "HOME=/home/job")
+		d := f.run(spec)
+		if d.ExitCode != 0 || !slices.Equal(d.Sensitive, tt.want) || d.SensitiveIncomplete {
+			t.Errorf("%s: %+v %s", tt.script, d.Result, d.err)
+		}
+	}
+}

@@ -79,8 +79,8 @@ func (s *Supervisor) accept(u *net.UnixConn) error {
 		return err
 	}
 	if !s.connect(cred.Uid, 1) {
-		conn.Close()
-		return fmt.Errorf("user %d has too many connections", cred.Uid)
+		s.hangUp(conn)
+		return fmt.Errorf("user %d has too many connections, or has sent descriptors that cannot be closed", cred.Uid)
 	}
 	go func() {
 		s.ServeConn(conn, Peer{UID: cred.Uid, Account: &directory.Account{UID: cred.Uid, GID: cred.Gid, Groups: groups}})
@@ -89,13 +89,52 @@ func (s *Supervisor) accept(u *net.UnixConn) error {
 	return nil
 }
 
+// maxConnections bounds the connections of all users.
+const maxConnections = 2048
+
+// maxHostile is how many messages of one user may have had a descriptor that no client of ours sends: then no connection of
+// that user's is accepted any more.
+const maxHostile = 8
+
+// receive has a helper process receive a message with descriptors. If none is left for the user, or the message has a
+// descriptor that nobody can close, the request is refused and the connection ends.
+func (c *client) receive(socket int, head []byte) ([]byte, []*os.File, error) {
+	message, files, err := c.s.probes.receive(c.peer.UID, socket)
+	if errors.As(err, new(*job.Refusal)) {
+		if h, _, failed := wire.ReadHeader(head); failed == nil {
+			c.refuse(h.Tag, err)
+		}
+	}
+	return message, files, err
+}
+
+// hangUp closes a connection. What a client has sent and nobody has received is closed with it, which may take as long as the
+// client wants it to (a socket that lingers): a process that ends waits for none of it, and does that.
+func (s *Supervisor) hangUp(conn *wire.Conn) {
+	conn.Shutdown() // nothing more comes
+	if conn.Unread() {
+		if err := s.probes.discard(conn); err != nil {
+			s.config.Log.Warn("a client's messages not discarded", "error", err)
+		}
+	}
+	conn.Close()
+}
+
+// noteHostile counts such a message.
+func (s *Supervisor) noteHostile(uid uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hostile[uid]++
+}
+
 // connect counts a connection of a user, or says that there are too many.
 func (s *Supervisor) connect(uid uint32, change int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if change > 0 && uid != 0 && s.connections[uid] >= s.config.MaxPerUser {
+	if change > 0 && uid != 0 && (s.connections[uid] >= s.config.MaxPerUser || s.connected >= maxConnections || s.hostile[uid] >= maxHostile) {
 		return false
 	}
+	s.connected += change
 	if s.connections[uid] += change; s.connections[uid] == 0 {
 		delete(s.connections, uid)
 	}
@@ -104,14 +143,17 @@ func (s *Supervisor) connect(uid uint32, change int) bool {
 
 // ServeConn serves one client until it closes conn; its jobs end with it. It returns when all of them are gone.
 func (s *Supervisor) ServeConn(conn *wire.Conn, peer Peer) {
-	if !s.begin() {
-		conn.Close()
+	if !s.beginIn(&s.clients) {
+		s.hangUp(conn)
 		return
 	}
-	defer s.work.Done()
+	defer s.clients.Done()
 	ctx, cancel := context.WithCancel(s.ctx)
 	conn.Patience = s.config.patience
 	c := &client{s: s, conn: conn, peer: peer, runs: map[uint32]*run{}, denials: make(chan struct{}, maxClientDenials), opening: make(chan struct{}, maxClientSessions), unwanted: make(chan []*os.File)}
+	if !peer.Embedded { // who can harm no supervisor but its own
+		conn.Guard = c.receive
+	}
 	go c.discard()
 	defer close(c.unwanted)
 	// When the supervisor ends it reads no more requests; the jobs under way still get their answer.
@@ -119,12 +161,15 @@ func (s *Supervisor) ServeConn(conn *wire.Conn, peer Peer) {
 	err := c.serve(ctx)
 	stop()
 	cancel()
+	if errors.Is(err, errForeign) {
+		s.noteHostile(peer.UID)
+	}
 	if !errors.Is(err, io.EOF) {
-		conn.Close() // who breaks the protocol hears no more
+		conn.Shutdown() // who breaks the protocol hears no more
 	}
 	c.work.Wait() // what is under way is still answered
 	c.endSessions()
-	conn.Close()
+	s.hangUp(conn)
 	if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
 		s.config.Log.Warn("client dropped", "uid", peer.UID, "error", err)
 	}
@@ -151,9 +196,8 @@ type client struct {
 // sendPatience is how long a client may leave an answer unread before the connection ends.
 const sendPatience = 20 * time.Second
 
-// discard closes descriptors that a client sent for nothing. A close can take as long as who made the file wants it to (a
-// socket that lingers, a file system of the client's own): so one goroutine a connection does it, and the connection
-// waits for it.
+// discard closes descriptors that a client sent for nothing. The last descriptor of a mount that is gone, or of a large file in
+// memory, takes the kernel a while to close: so one goroutine a connection does it, and the connection waits for it.
 func (c *client) discard() {
 	for files := range c.unwanted {
 		wire.CloseAll(files)

@@ -14,7 +14,7 @@ import (
 )
 
 // opened returns an O_PATH descriptor, as front-ends pass it.
-func opened(t *testing.T, path string) *os.File {
+func opened(t testing.TB, path string) *os.File {
 	t.Helper()
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {

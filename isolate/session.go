@@ -3,6 +3,7 @@ package isolate
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"corral/isolate/layer"
 	"corral/isolate/wire"
@@ -32,14 +35,22 @@ type session struct {
 	layer     *layer.Layer
 	jail      *jail
 
-	mu     sync.Mutex
-	used   time.Time   // guarded by mu
-	jobs   int         // guarded by mu
-	timer  *time.Timer // guarded by mu: ends an idle session
-	ending bool        // guarded by mu: no more jobs
-	keep   bool        // guarded by mu: its layer is to be kept, if there is something on it
-	kept   bool        // set before the jail has gone
-	err    error       // likewise: why it was not kept
+	endMu sync.Mutex // before layerMu; of who ends the session
+
+	layerMu sync.Mutex // before mu
+	closed  bool       // guarded by layerMu: the layer is closed
+
+	mu       sync.Mutex
+	used     time.Time   // guarded by mu
+	jobs     int         // guarded by mu
+	writers  int         // guarded by mu: of jobs, those that may write to the layer
+	applying bool        // guarded by mu: one of jobs applies the layer to the repository
+	timer    *time.Timer // guarded by mu: ends an idle session
+	ending   bool        // guarded by mu: no more jobs
+	keep     bool        // guarded by mu: its layer is to be kept, if there is something on it
+	unkept   bool        // guarded by mu: an end was refused because the layer could not be kept
+	kept     bool        // set before the jail has gone
+	err      error       // likewise: why it was not kept
 }
 
 func (ss *session) root() bool    { return ss.spec.Flags&wire.OpenRoot != 0 }
@@ -91,6 +102,41 @@ func (s *Supervisor) open(peer Peer, spec wire.Open, dir, common *os.File) (*ses
 	return ss, nil
 }
 
+// checkOpen says why a client cannot have a session, as far as that depends on the request and the repository. It makes
+// nothing.
+func (s *Supervisor) checkOpen(peer Peer, spec wire.Open, dir, common *os.File) error {
+	if !s.begin() {
+		return errEnding
+	}
+	defer s.work.Done()
+	ss := &session{s: s, spec: spec, peer: peer}
+	if err := ss.check(); err != nil {
+		return err
+	}
+	r, err := ss.place(dir, common)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	if ss.imports() {
+		return nil
+	}
+	if err := s.inspectAll(peer.UID, r); err != nil {
+		return err
+	}
+	// Whether the file system takes id maps is known when it is asked to.
+	m, err := s.userns.idmap(r.uid, r.gid, r.uid, 1)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	mount, err := r.clone(m, true)
+	if err != nil {
+		return err
+	}
+	return mount.Close()
+}
+
 // check refuses what does not depend on the repository, and fills in defaults.
 func (ss *session) check() error {
 	spec := &ss.spec
@@ -127,7 +173,8 @@ func (ss *session) check() error {
 		spec.Inodes = min(l.Inodes, spec.Disk/8192)
 	}
 	if spec.Disk > l.MaxDisk || spec.Inodes > l.MaxInodes {
-		return &job.Refusal{Step: "limits", Message: fmt.Sprintf("a layer of %d bytes and %d files: at most %d and %d", spec.Disk, spec.Inodes, l.MaxDisk, l.MaxInodes)}
+		return &job.Refusal{Step: "limits", Message: fmt.Sprintf("a layer of %s and %d files is more than the operator allows, which is %s and %d files",
+			job.FormatSize(spec.Disk), spec.Inodes, job.FormatSize(l.MaxDisk), l.MaxInodes)}
 	}
 	if err := layer.Check(spec.Disk, spec.Inodes); err != nil {
 		return &job.Refusal{Step: "limits", Message: err.Error()}
@@ -176,7 +223,11 @@ func (s *Supervisor) start(ss *session, r *repo) (*session, error) {
 		r.close()
 		return other, other.stands()
 	}
-	if err := s.roomForSession(ss.peer); err != nil {
+	err := s.roomForSession(ss.peer)
+	if err == nil && ss.from == "" {
+		err = s.nameTaken(ss)
+	}
+	if err != nil {
 		s.mu.Unlock()
 		r.close()
 		return nil, err
@@ -202,6 +253,22 @@ func (ss *session) stands() error {
 	if ss.jail.failure != nil {
 		<-ss.jail.gone
 		return ss.jail.failure
+	}
+	return nil
+}
+
+// nameTaken refuses a name that an open session of the same user has: commands take it in place of the id. It is called with
+// mu held.
+func (s *Supervisor) nameTaken(ss *session) error {
+	if ss.spec.Name == "" {
+		return nil
+	}
+	for _, other := range s.sessions {
+		if other.from == "" && other.spec.Name == ss.spec.Name && other.peer.UID == ss.peer.UID && other.peer.Embedded == ss.peer.Embedded {
+			r := sessionRefusal("a session of yours is called %q already: %s", ss.spec.Name, other.id)
+			r.Hint = "choose another name, or end it: corral session close " + ss.spec.Name
+			return r
+		}
 	}
 	return nil
 }
@@ -281,40 +348,116 @@ func (ss *session) tire() {
 		return
 	}
 	defer ss.s.work.Done()
-	ss.mu.Lock()
-	busy := ss.jobs > 0
-	if !busy && !ss.ending {
-		ss.ending, ss.keep = true, true
-	}
-	ss.mu.Unlock()
-	if !busy {
-		// Half a root file system is none.
-		if _, err := ss.end(!ss.imports()); err != nil {
-			ss.s.config.Log.Error("session", "session", ss.id, "error", err)
-		}
+	// Half a root file system is none.
+	_, err := ss.endIf(!ss.imports(), true)
+	ss.logEnd(err)
+}
+
+// logEnd logs why a session did not end in order, which nobody else is told. A refusal is in the log.
+func (ss *session) logEnd(err error) {
+	if err != nil && !errors.As(err, new(*job.Refusal)) {
+		ss.s.config.Log.Error("session", "session", ss.id, "error", err)
 	}
 }
 
 // end ends the session and every job in it, and waits for that. With keep, an overlay with something on it stays; so does
-// a root file system that was imported. It says whether it did.
-func (ss *session) end(keep bool) (bool, error) {
-	ss.condemn(keep)
+// a root file system that was imported. It says whether it did. If an overlay cannot be kept the session goes on, and the error
+// is a *job.Refusal.
+func (ss *session) end(keep bool) (bool, error) { return ss.endIf(keep, false) }
+
+// endIf is end; with onlyIdle it does nothing to a session in which jobs run.
+func (ss *session) endIf(keep, onlyIdle bool) (bool, error) {
+	ss.endMu.Lock()
+	defer ss.endMu.Unlock()
+	first := ss.condemn(keep, onlyIdle)
+	switch {
+	case !first && onlyIdle:
+		return false, nil
+	case first && keep && ss.workspace == job.Overlay:
+		if err := ss.secure(); err != nil {
+			ss.reprieve()
+			return false, err
+		}
+	}
 	ss.jail.drop()
 	<-ss.jail.gone
 	return ss.kept, ss.err
 }
 
-// condemn lets no more jobs begin, and says what becomes of the layer; who is first decides.
-func (ss *session) condemn(keep bool) {
+// condemn lets no more jobs begin, and says what becomes of the layer; the first caller decides. It returns whether this was
+// that. With onlyIdle, a session in which jobs run stays as it is.
+func (ss *session) condemn(keep, onlyIdle bool) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if !ss.ending {
-		ss.ending, ss.keep = true, keep
+	if ss.ending || onlyIdle && ss.jobs > 0 {
+		return false
 	}
+	ss.ending, ss.keep = true, keep
 	if ss.timer != nil {
 		ss.timer.Stop()
 		ss.timer = nil
 	}
+	return true
+}
+
+// reprieve takes back a condemn. The session ends when it is asked to again, or when it has been idle for its time.
+func (ss *session) reprieve() {
+	ss.mu.Lock()
+	ss.ending, ss.unkept = false, true
+	ss.mu.Unlock()
+	ss.rest()
+}
+
+// endWithClient ends the session with the connection that opened it, with all that was not asked to be kept. The connection
+// may have asked for that in vain: then it is tried once more, and the session goes on if it cannot be.
+func (ss *session) endWithClient() error {
+	_, err := ss.end(ss.keptInVain())
+	return err
+}
+
+// keptInVain says whether the session was to be ended with its changes kept, and that was not possible.
+func (ss *session) keptInVain() bool {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	return ss.unkept
+}
+
+// keptWithSupervisor says whether the session's changes are kept when the supervisor ends.
+func (ss *session) keptWithSupervisor() bool {
+	return ss.lasts() && !ss.imports() || ss.keptInVain()
+}
+
+// turn lets a job of the session run, unless what is applied might not be what was looked at: nothing is applied while another
+// job may write to the layer, and no such job begins while it is applied. The caller must call done when the job has ended.
+func (ss *session) turn(q *Request) (done func(), err error) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	tool, readOnly := job.Tool(q.Tool) == job.ToolChanges, q.Flags&wire.FlagReadOnly != 0
+	busy := &job.Refusal{Step: "changes", Errno: int(unix.EBUSY)}
+	switch {
+	case tool && readOnly:
+		return func() {}, nil
+	case ss.applying:
+		busy.Message, busy.Hint = "the changes of the session are being applied", "try again when that has ended"
+		return nil, busy
+	case !tool:
+		ss.writers++
+		return func() {
+			ss.mu.Lock()
+			defer ss.mu.Unlock()
+			ss.writers--
+		}, nil
+	case ss.writers > 0:
+		busy.Message = fmt.Sprintf("%d jobs run in the session, which may change what is applied", ss.writers)
+		busy.Hint = "wait for them to end, or end them (corral ps); then look at the changes again"
+		return nil, busy
+	}
+	ss.applying = true
+	return func() {
+		ss.mu.Lock()
+		defer ss.mu.Unlock()
+		ss.applying = false
+	}, nil
 }
 
 // admitToSession decides about a job in a session, and returns its jail, which the caller must leave. The session was
@@ -324,11 +467,25 @@ func (s *Supervisor) admitToSession(r *run, q *Request, limits job.Limits) (*jai
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := ss.admits(r, q, limits); err != nil {
+	done, err := ss.turn(q)
+	if err == nil && job.Tool(q.Tool) == job.ToolNone {
+		if err = ss.jail.repo.stays(); err != nil {
+			done()
+		}
+	}
+	if err != nil {
 		ss.leave()
 		return nil, nil, err
 	}
-	return ss.jail, ss.leave, nil
+	leave := func() {
+		done()
+		ss.leave()
+	}
+	if err := ss.admits(r, q, limits); err != nil {
+		leave()
+		return nil, nil, err
+	}
+	return ss.jail, leave, nil
 }
 
 func (ss *session) admits(r *run, q *Request, limits job.Limits) error {
@@ -401,7 +558,7 @@ func (s *Supervisor) sessionsOf(peer Peer) []job.Session {
 	var open []*session
 	busy := map[string]bool{}
 	for _, ss := range s.sessions {
-		busy[ss.from] = true
+		busy[ss.id], busy[ss.from] = true, true // one that is being ended may have its name already
 		if ss.of(peer) && isClosed(ss.jail.built) && ss.jail.failure == nil {
 			open = append(open, ss)
 		}

@@ -143,8 +143,8 @@ func TestResumedProfile(t *testing.T) {
 	refusedAt(t, "another profile by now", second(g.try(spec)), "profile", 0)
 }
 
-// TestHidden: what not everybody may read is found, also when it came later; what is mounted is no part of a directory.
-func TestHidden(t *testing.T) {
+// TestHiddenFromOthers: what not everybody may read is found, also when it came later; what is mounted is no part of a directory.
+func TestHiddenFromOthers(t *testing.T) {
 	dir := t.TempDir()
 	make := func(name string, mode os.FileMode) {
 		t.Helper()

@@ -44,8 +44,21 @@ func (c *client) open(tag uint32, body []byte, files []*os.File) error {
 	if m.Flags&wire.FlagCommon != 0 {
 		common = files[len(files)-1]
 	}
+	if m.Flags&wire.OpenCheck != 0 {
+		return c.begun(func() {
+			err := c.s.checkAdmitted(c.peer, m, dir, common)
+			if len(files) > 0 {
+				c.unwanted <- files
+			}
+			if err != nil {
+				c.refuse(tag, err)
+				return
+			}
+			c.answer(wire.Closed{}.Append(tag))
+		})
+	}
 	return c.begun(func() {
-		ss, err := c.s.open(c.peer, m, dir, common)
+		ss, err := c.s.openAdmitted(c.peer, m, dir, common)
 		if len(files) > 0 {
 			c.unwanted <- files
 		}
@@ -62,6 +75,57 @@ func (c *client) open(tag uint32, body []byte, files []*os.File) error {
 		words := ss.words()
 		c.answer(wire.AppendSession(&words, tag))
 	})
+}
+
+// maxUserOpenings bounds the sessions that are being opened for one user, over all connections, and maxOpenings those of all
+// users: what a client's file system keeps waiting is bounded by them. One connection alone meets its own bound first, and
+// is made to wait.
+const (
+	maxUserOpenings = maxClientSessions
+	maxOpenings     = 512
+)
+
+// openAdmitted opens a session if there is room for one more that is being opened. This is decided before anything of the
+// client's is looked at.
+func (s *Supervisor) openAdmitted(peer Peer, m wire.Open, dir, common *os.File) (*session, error) {
+	if err := s.beginOpening(peer.UID); err != nil {
+		return nil, err
+	}
+	defer s.endOpening(peer.UID)
+	return s.open(peer, m, dir, common)
+}
+
+// checkAdmitted is openAdmitted for a client that only asks whether it could have the session: the same is looked at.
+func (s *Supervisor) checkAdmitted(peer Peer, m wire.Open, dir, common *os.File) error {
+	if err := s.beginOpening(peer.UID); err != nil {
+		return err
+	}
+	defer s.endOpening(peer.UID)
+	return s.checkOpen(peer, m, dir, common)
+}
+
+// beginOpening admits one more session to be opened. The caller must call endOpening.
+func (s *Supervisor) beginOpening(uid uint32) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.opening[uid]
+	if n >= maxUserOpenings || s.openingAll >= maxOpenings {
+		r := sessionRefusal("%d sessions of yours are being opened, which is the most at once, and %d of all users", n, s.openingAll)
+		r.Hint = "try again when one is open"
+		return r
+	}
+	s.opening[uid]++
+	s.openingAll++
+	return nil
+}
+
+func (s *Supervisor) endOpening(uid uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.openingAll--
+	if s.opening[uid]--; s.opening[uid] == 0 {
+		delete(s.opening, uid)
+	}
 }
 
 // refuse answers a request that is not about a job with why it came to nothing.
@@ -100,9 +164,7 @@ func (c *client) endSessions() {
 	c.sessions = nil
 	c.mu.Unlock()
 	for _, ss := range sessions {
-		if _, err := ss.end(false); err != nil {
-			c.s.config.Log.Error("session", "session", ss.id, "error", err)
-		}
+		ss.logEnd(ss.endWithClient())
 	}
 }
 

@@ -1,6 +1,7 @@
 package isolate
 
 import (
+	"errors"
 	"os"
 	"sync/atomic"
 	"time"
@@ -113,14 +114,28 @@ func (sl *slot) destroy() {
 		if err := sl.group.Kill(); err != nil {
 			sl.jail.report("processes", err)
 		}
-		if err := sl.wait(slotPatience); err != nil {
-			// A process that cannot be killed keeps its cgroup and its user id: neither is used again.
-			sl.jail.report("processes in an uninterruptible state", err)
+		sl.awaitEnd()
+	}()
+}
+
+// awaitEnd gives back what the slot had when its processes have ended. One may take long: the kernel ends a million epoll
+// watches in a second, and a file system that does not answer keeps who waits for it. As long as the jail stands that is waited
+// for. A process that has not ended then keeps its cgroup and its user id: neither is used again.
+func (sl *slot) awaitEnd() {
+	for told := false; ; told = true {
+		err := sl.wait(sl.jail.s.config.ending)
+		if err == nil {
+			sl.giveBack()
+			return
+		}
+		if !told {
+			sl.jail.report("processes that have not ended yet", err)
+		}
+		if !sl.jail.alive() || !errors.Is(err, os.ErrDeadlineExceeded) {
 			sl.jail.work.Done()
 			return
 		}
-		sl.giveBack()
-	}()
+	}
 }
 
 // giveBack gives back what the slot had, of which no process is left.
@@ -131,6 +146,7 @@ func (sl *slot) giveBack() {
 		sl.jail.report("cgroup", err)
 		return
 	}
+	sl.jail.removedGroup()
 	sl.jail.returnUser(sl.user)
 }
 

@@ -60,6 +60,11 @@ func openOwn(at int, name string, mode uint32) (*os.File, error) {
 // openDirAt opens a directory, and no link.
 func openDirAt(at int, name string) (*os.File, *unix.Stat_t, error) {
 	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	return statDir(fd, name, err)
+}
+
+// statDir looks at what was opened, if it was.
+func statDir(fd int, name string, err error) (*os.File, *unix.Stat_t, error) {
 	if err != nil {
 		return nil, nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}
@@ -69,6 +74,19 @@ func openDirAt(at int, name string) (*os.File, *unix.Stat_t, error) {
 		return nil, nil, &os.PathError{Op: "stat", Path: name, Err: err}
 	}
 	return os.NewFile(uintptr(fd), name), &st, nil
+}
+
+// openUserDir opens a directory that a user owns, and nothing that is mounted on it: a file system of the user's own (FUSE)
+// could have the supervisor wait.
+func openUserDir(at int, name string) (*os.File, *unix.Stat_t, error) {
+	fd, err := unix.Openat2(at, name, &unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	})
+	if errors.Is(err, unix.EXDEV) {
+		return nil, nil, fmt.Errorf("something is mounted on the state directory of user %s: unmount it", name)
+	}
+	return statDir(fd, name, err)
 }
 
 // nobodyAtAll is what chown(2) takes for "leave it as it is".
@@ -98,7 +116,7 @@ func (s *Supervisor) userDir(uid uint32) (*os.File, error) {
 	if err := unix.Mkdirat(at, name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
 		return nil, &os.PathError{Op: "mkdir", Path: name, Err: err}
 	}
-	dir, st, err := openDirAt(at, name)
+	dir, st, err := openUserDir(at, name)
 	if err != nil {
 		return nil, err
 	}

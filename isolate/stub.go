@@ -1,9 +1,11 @@
 package isolate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -122,18 +124,21 @@ func (sl *slot) attach() error {
 	return sl.group.Attach(pid)
 }
 
-// ask sends the init a request and returns the descriptor that it answers with. It calls meanwhile before it waits.
+// ask sends the init a request and returns the descriptor that it answers with. It calls meanwhile before it waits. An init that
+// does not answer in time may hang in the repository's file system: nobody enters the jail any more.
 func (j *jail) ask(what uint32, meanwhile func(), files ...*os.File) (*os.File, error) {
 	j.initMu.Lock()
 	defer j.initMu.Unlock()
 	j.requests++
+	j.init.SetDeadline(time.Now().Add(slotPatience))
+	defer context.AfterFunc(j.s.ctx, func() { j.init.SetDeadline(time.Unix(1, 0)) })()
 	if err := j.init.Send(inside.AppendRequest(j.requests, what), files...); err != nil {
-		return nil, fmt.Errorf("the jail's init: %w", err)
+		return nil, j.initFailed(err)
 	}
 	meanwhile()
 	answer, got, err := j.init.Receive()
 	if err != nil {
-		return nil, fmt.Errorf("the jail's init: %w", err)
+		return nil, j.initFailed(err)
 	}
 	number, errno, err := inside.ReadRequest(answer)
 	if err == nil && errno != 0 {
@@ -149,6 +154,16 @@ func (j *jail) ask(what uint32, meanwhile func(), files ...*os.File) (*os.File, 
 	return got[0], nil
 }
 
+func (j *jail) initFailed(err error) error {
+	if j.s.ctx.Err() != nil {
+		return errEnding
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		j.blind()
+	}
+	return fmt.Errorf("the jail's init: %w", err)
+}
+
 func dup(fd int) (*os.File, error) {
 	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
@@ -157,8 +172,15 @@ func dup(fd int) (*os.File, error) {
 	return os.NewFile(uintptr(n), "cgroup"), nil
 }
 
+// within bounds the waits for the stub's next reports, until lift is called.
+func (sl *slot) within(patience time.Duration) (lift func()) {
+	sl.stub.SetDeadline(time.Now().Add(patience))
+	return func() { sl.stub.SetDeadline(time.Time{}) }
+}
+
 // awaitReady waits until the stub has done everything that does not depend on the job.
 func (sl *slot) awaitReady() error {
+	defer sl.within(slotPatience)()
 	for {
 		r, files, err := sl.report()
 		wire.CloseAll(files)

@@ -27,6 +27,7 @@ type Supervisor struct {
 	tools    *toolchains
 	programs *programs
 	userns   userMaker
+	probes   prober
 	audit    *audit.Log
 	users    *os.File // the directory of users' state directories
 	layers   *layer.Store
@@ -52,8 +53,13 @@ type Supervisor struct {
 	jobs                 map[string]*run     // guarded by mu: live jobs by id
 	sessions             map[string]*session // guarded by mu: open ones, by id
 	perUser, connections map[uint32]int      // guarded by mu: of each user, jobs and connections
+	connected            int                 // guarded by mu: all connections
+	hostile              map[uint32]int      // guarded by mu: of each user, messages that count for maxHostile
+	opening              map[uint32]int      // guarded by mu: of each user, sessions that are being opened
+	openingAll           int                 // guarded by mu: of all users
 	ended                bool                // guarded by mu: no more jobs
-	work                 sync.WaitGroup      // everything that Close waits for
+	work                 sync.WaitGroup      // jobs, jails and whatever else has something on the host
+	clients              sync.WaitGroup      // connections
 	ctx                  context.Context     // ends with the supervisor
 	stop                 context.CancelFunc  //
 }
@@ -76,7 +82,7 @@ func New(c Config) (*Supervisor, error) {
 		return nil, fmt.Errorf("setrlimit: %w", err)
 	}
 	unix.Umask(0o077)
-	s := &Supervisor{config: c, jails: map[jailKey]*jail{}, jobs: map[string]*run{}, sessions: map[string]*session{}, perUser: map[uint32]int{}, connections: map[uint32]int{}, filters: map[string]filter{}, began: time.Now()}
+	s := &Supervisor{config: c, jails: map[jailKey]*jail{}, jobs: map[string]*run{}, sessions: map[string]*session{}, perUser: map[uint32]int{}, connections: map[uint32]int{}, hostile: map[uint32]int{}, opening: map[uint32]int{}, filters: map[string]filter{}, began: time.Now()}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	var u undo
 	defer u.run()
@@ -99,6 +105,11 @@ func New(c Config) (*Supervisor, error) {
 	u.push(func() { _ = s.instance.close() })
 	// Not before the instance has its cgroups: in a container they are made only for who is alone in its own.
 	if err := s.userns.begin(); err != nil {
+		return nil, err
+	}
+	s.probes = prober{stub: s.programs.stub, user: s.instance.uids.base + 1, patience: c.probing, ctx: s.ctx, log: c.Log}
+	u.push(s.probes.close)
+	if err := s.probes.begin(); err != nil {
 		return nil, err
 	}
 	if s.tools, err = s.config.holdToolchains(s.instance.dir); err != nil {
@@ -192,7 +203,7 @@ func (s *Supervisor) Close() error {
 	for _, j := range s.jails {
 		jails = append(jails, j)
 		if j.session != nil {
-			j.session.condemn(j.session.lasts() && !j.session.imports())
+			j.session.condemn(j.session.keptWithSupervisor(), false)
 		}
 	}
 	s.mu.Unlock()
@@ -200,25 +211,47 @@ func (s *Supervisor) Close() error {
 		j.drop()
 	}
 	s.work.Wait()
+	s.waitForClients()
 	s.roots.close()
 	for _, f := range s.filters {
 		f.file.Close()
 	}
 	s.userns.close()
+	s.probes.close()
 	s.programs.close()
 	s.users.Close()
 	// The log comes before the lock: who holds that takes what is open in this instance's name for lost.
 	return errors.Join(s.closeAudit(), s.closeLayers(), s.tools.close(), s.instance.close())
 }
 
+// closePatience is how long Close waits for clients to be told what became of their jobs, once nothing is left of these.
+const closePatience = 2 * time.Second
+
+// waitForClients waits until all connections are closed, but not for a client that takes no answer, or for the kernel to
+// close what a client has sent.
+func (s *Supervisor) waitForClients() {
+	done := make(chan struct{})
+	go func() {
+		s.clients.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(closePatience):
+		s.config.Log.Warn("clients left waiting")
+	}
+}
+
 // begin counts a piece of work that Close waits for, or says that it is too late.
-func (s *Supervisor) begin() bool {
+func (s *Supervisor) begin() bool { return s.beginIn(&s.work) }
+
+func (s *Supervisor) beginIn(group *sync.WaitGroup) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
 		return false
 	}
-	s.work.Add(1)
+	group.Add(1)
 	return true
 }
 

@@ -60,7 +60,7 @@ func (s *Supervisor) watch(ctx context.Context, sl *slot, r *run, terminal func(
 	if mine { // else who asked for the end has done it
 		sl.kill()
 	}
-	if waited := sl.wait(slotPatience); err == nil {
+	if waited := sl.wait(s.config.ending); err == nil {
 		err = waited
 	}
 	return result, err

@@ -70,7 +70,7 @@ func (s *Supervisor) pinCommon(peer Peer, path string, dir *os.File) (*repo, err
 		if err := s.checkPath(path); err != nil {
 			return nil, err
 		}
-		return pin(peer, path, s.config.commons[path])
+		return s.pin(peer, path, s.config.commons[path])
 	case filepath.Base(path) != ".git" || s.config.servesTo(peer, path) || !s.config.servesTo(peer, top):
 		return s.serves(peer, path, dir)
 	}
@@ -80,21 +80,17 @@ func (s *Supervisor) pinCommon(peer Peer, path string, dir *os.File) (*repo, err
 	}
 	above.close()
 	if dir == nil {
-		return pin(peer, path, inode{})
+		return s.pin(peer, path, inode{})
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
-		return nil, refuseRepo(path, err)
-	}
-	readOnly, err := readOnlyMount(dir)
+	id, err := s.probes.identify(peer.UID, dir)
 	if err != nil {
 		return nil, refuseRepo(path, err)
 	}
-	c, err := pin(peer, path, inode{st.Dev, st.Ino})
-	if err == nil {
-		c.readOnly = readOnly
+	c, err := s.pin(peer, path, id.inode)
+	if err != nil {
+		return nil, err
 	}
-	return c, err
+	return s.asPassed(peer, c, dir)
 }
 
 // pinCommons notes which directories root named for worktrees. What is none any more is no reason not to start.

@@ -43,7 +43,8 @@ func (e *Engine) launch(ctx context.Context, record *Record, spec Spec, stdio St
 }
 
 // inSession has spec run in a session of the request's client. lost says that the job was refused because the supervisor
-// has ended the session.
+// has ended the session, or because the session's repository is gone: whoever removes a directory and makes it again has
+// another one, which a new session finds.
 func (e *Engine) inSession(ctx context.Context, record *Record, spec Spec, stdio Stdio) (result Result, lost bool, err error) {
 	loan, err := e.lend(ctx, record, spec)
 	if err != nil {
@@ -59,7 +60,7 @@ func (e *Engine) inSession(ctx context.Context, record *Record, spec Spec, stdio
 		record.Session = loan.ID
 		e.listChanges(ctx, record, spec)
 	} else {
-		lost = errors.As(err, &refusal) && refusal.Step == "session"
+		lost = errors.As(err, &refusal) && (refusal.Step == "session" || refusal.Step == "repo")
 	}
 	loan.Return(lost)
 	return result, lost, err

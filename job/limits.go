@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -11,7 +12,28 @@ type Field struct {
 	Value    *int64
 	Min, Max int64 // sensible bounds of a request, both allowed
 	Liftable bool  // Unlimited is allowed
+	format   func(int64) string
 }
+
+// Format writes a value of this limit with its unit, for people.
+func (f *Field) Format(v int64) string {
+	if v == Unlimited {
+		return "unlimited"
+	}
+	return f.format(v)
+}
+
+// formatBytes is FormatSize with a unit in every case.
+func formatBytes(n int64) string {
+	if text := FormatSize(n); text[len(text)-1] == 'B' {
+		return text
+	}
+	return strconv.FormatInt(n, 10) + " bytes"
+}
+
+func formatCount(n int64) string { return strconv.FormatInt(n, 10) }
+
+func formatTime(n int64) string { return time.Duration(n).String() }
 
 // Bounds of what may be asked for, whatever the machine: below, no program starts; above, it is a mistake of units.
 const (
@@ -26,16 +48,16 @@ const fields = 10
 // Fields returns every limit of l in a fixed order.
 func (l *Limits) Fields() [fields]Field {
 	return [...]Field{
-		{"memory", &l.Memory, minMemory, maxBytes, false},
-		{"cpus", &l.MilliCPUs, 10, 1_000_000, true},
-		{"pids", &l.PIDs, 2, maxCount, false},
-		{"timeout", (*int64)(&l.Wall), int64(time.Millisecond), int64(365 * 24 * time.Hour), true},
-		{"tmp", &l.Tmp, 1 << 16, maxBytes, false},
-		{"tmp inodes", &l.TmpInodes, 16, 1 << 31, false},
-		{"disk", &l.Disk, 1, maxBytes, true},
-		{"inodes", &l.Inodes, 1, 1 << 40, true},
-		{"file size", &l.FileSize, 1, maxBytes, true},
-		{"open files", &l.OpenFiles, 32, 1 << 20, false}, // the last steps of the confinement need a dozen
+		{"memory", &l.Memory, minMemory, maxBytes, false, formatBytes},
+		{"cpus", &l.MilliCPUs, 10, 1_000_000, true, FormatCPUs},
+		{"pids", &l.PIDs, 2, maxCount, false, formatCount},
+		{"timeout", (*int64)(&l.Wall), int64(time.Millisecond), int64(365 * 24 * time.Hour), true, formatTime},
+		{"tmp", &l.Tmp, 1 << 16, maxBytes, false, formatBytes},
+		{"tmp inodes", &l.TmpInodes, 16, 1 << 31, false, formatCount},
+		{"disk", &l.Disk, 1, maxBytes, true, formatBytes},
+		{"inodes", &l.Inodes, 1, 1 << 40, true, formatCount},
+		{"file size", &l.FileSize, 1, maxBytes, true, formatBytes},
+		{"open files", &l.OpenFiles, 32, 1 << 20, false, formatCount}, // the last steps of the confinement need a dozen
 	}
 }
 
@@ -45,7 +67,7 @@ func (l Limits) Check() error {
 		switch v := *f.Value; {
 		case v == 0, v == Unlimited && f.Liftable:
 		case v < f.Min || v > f.Max:
-			return &Refusal{Step: "limits", Message: fmt.Sprintf("%s: %d is not between %d and %d", f.Name, v, f.Min, f.Max)}
+			return &Refusal{Step: "limits", Message: fmt.Sprintf("%s: %s is not between %s and %s", f.Name, f.Format(v), f.Format(f.Min), f.Format(f.Max))}
 		}
 	}
 	return nil
@@ -63,7 +85,7 @@ func (l Limits) Within(ceilings Limits) error {
 		if v := *f.Value; v == Unlimited || v > most {
 			return &Refusal{
 				Step:    "limits",
-				Message: fmt.Sprintf("%s: more than the operator allows, which is %d", f.Name, most),
+				Message: fmt.Sprintf("%s: %s is more than the operator allows, which is %s", f.Name, f.Format(v), f.Format(most)),
 				Hint:    "ask for less, or have the ceiling raised in the supervisor's configuration",
 			}
 		}

@@ -126,3 +126,23 @@ func TestRefusal(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestLimitUnits: what is refused is said with the units that people ask in.
+func TestLimitUnits(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{Limits{Memory: 1 << 40}.Within(Limits{Memory: 512 << 20}), "memory: 1TiB is more than the operator allows, which is 512MiB"},
+		{Limits{Wall: Unlimited}.Within(Limits{Wall: time.Minute}), "timeout: unlimited is more than the operator allows, which is 1m0s"},
+		{Limits{MilliCPUs: 2500}.Within(Limits{MilliCPUs: 1000}), "cpus: 2.5 is more than the operator allows, which is 1"},
+		{Limits{PIDs: 9}.Within(Limits{PIDs: 8}), "pids: 9 is more than the operator allows, which is 8"},
+		{Limits{Memory: 1000}.Check(), "memory: 1000 bytes is not between 4MiB and 1024TiB"},
+		{Limits{Wall: time.Microsecond}.Check(), "timeout: 1µs is not between 1ms and 8760h0m0s"},
+	} {
+		var refusal *Refusal
+		if !errors.As(tt.err, &refusal) || refusal.Message != tt.want {
+			t.Errorf("%v, want %s", tt.err, tt.want)
+		}
+	}
+}

@@ -38,9 +38,12 @@ type Ctx struct {
 	Outputs   Kept      // nil stores nothing, and then nothing can be indexed
 	Knowledge Knowledge // nil indexes nothing
 	Repos     []string  // ids of the repositories that are served
-	Repo      string    // the one that is meant where none is named; "" is the first that the caller may use
-	Secrets   []string  // values that no reply and no artifact shows
-	Runtimes  []string  // of package lang, those that this host can run; nil is all
+	// Paths are where the repositories are, by id: an absolute path of a file must lead there. One that is not in it takes
+	// relative paths only.
+	Paths    map[string]string
+	Repo     string   // the one that is meant where none is named; "" is the first that the caller may use
+	Secrets  []string // values that no reply and no artifact shows
+	Runtimes []string // of package lang, those that this host can run; nil is all
 	// BackgroundLife is how long a job runs in the background at most; 0 is DefaultBackgroundLife. What the policy says of such
 	// jobs holds as well.
 	BackgroundLife time.Duration

@@ -69,7 +69,7 @@ func (a *batchArgs) command() []field {
 	c := &a.commands[len(a.commands)-1]
 	return []field{
 		{name: "label", into: &c.label, required: true, min: 1, max: maxCtxLabel, bytes: true, pattern: oneLine, expr: "^[^\\n]+$", about: "a name for its output"},
-		{name: "command", into: &c.command, required: true, min: 1, max: 1 << 20, bytes: true, about: "shell command; it is run as it is written"},
+		{name: "command", into: &c.command, required: true, min: 1, max: 1 << 20, bytes: true, noNUL: true, about: "shell command; it is run as it is written"},
 	}
 }
 

@@ -25,7 +25,7 @@ type ctxExecuteArgs struct {
 func (a *ctxExecuteArgs) fields() []field {
 	return []field{
 		{name: "language", into: &a.language, required: true, enum: languageNames(), about: "what the code is written in"},
-		{name: "code", into: &a.code, required: true, min: 1, max: 1 << 20, bytes: true, about: "source text to run; at most 1 MiB in UTF-8. What it writes to standard output is the reply"},
+		{name: "code", into: &a.code, required: true, min: 1, max: 1 << 20, bytes: true, noNUL: true, about: "source text to run; at most 1 MiB in UTF-8. What it writes to standard output is the reply"},
 		{
 			name: "timeout", into: &a.timeout, min: 1, max: maxCtxTimeout, coerce: true, bare: true,
 			about: "time limit in milliseconds; with background, how long to wait before replying. Default: what the policy allows",

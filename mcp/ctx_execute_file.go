@@ -22,10 +22,10 @@ type ctxFileArgs struct {
 
 func (a *ctxFileArgs) fields() []field {
 	return []field{
-		{name: "path", into: &a.path, required: true, min: 1, max: 4096, noNUL: true, about: "the file, relative to the repository"},
+		{name: "path", into: &a.path, required: true, min: 1, max: 4096, noNUL: true, about: "the file: relative to the repository, or its absolute path in it"},
 		{name: "language", into: &a.language, required: true, enum: languageNames(), about: "what the code is written in"},
 		{
-			name: "code", into: &a.code, required: true, min: 1, max: 1 << 20, bytes: true,
+			name: "code", into: &a.code, required: true, min: 1, max: 1 << 20, bytes: true, noNUL: true,
 			about: "source text to run; it finds the file in FILE_CONTENT and its path in file_path. What it writes to standard output is the reply",
 		},
 		{
@@ -60,14 +60,14 @@ func (t *CtxExecuteFile) Call(ctx context.Context, arguments json.RawMessage) (T
 	if err := decodeLenient(arguments, a.fields()); err != nil {
 		return ctxFailed(err)
 	}
-	// Links, and paths that are not relative, lead wherever they do in the jail: it has nothing else to read.
-	if clean := path.Clean(a.path); clean == ".." || strings.HasPrefix(clean, "../") {
-		return ctxFailed(invalid("path", "%q leads out of the repository", shown(a.path)))
-	}
 	caller := CallerOf(ctx)
 	repo, err := t.repo(caller, a.repo)
 	if err != nil {
 		return ctxFailed(err)
+	}
+	// Links lead wherever they do in the jail: it has nothing else to read.
+	if !t.inRepo(repo, a.path) {
+		return ctxFailed(invalid("path", "%q leads out of the repository", shown(a.path)))
 	}
 	l, name := languageOf(a.language), plainPath(a.path)
 	ran, err := t.run(ctx, &ctxRun{
@@ -78,6 +78,16 @@ func (t *CtxExecuteFile) Call(ctx context.Context, arguments json.RawMessage) (T
 		return ctxFailed(err)
 	}
 	return t.answer(ctx, ran, a.intent)
+}
+
+// inRepo says whether the words of a path lead into the repository of that id.
+func (x *Ctx) inRepo(id, p string) bool {
+	clean := path.Clean(p)
+	if path.IsAbs(clean) {
+		root := x.Paths[id]
+		return root != "" && (clean == root || strings.HasPrefix(clean, strings.TrimSuffix(root, "/")+"/"))
+	}
+	return clean != ".." && !strings.HasPrefix(clean, "../")
 }
 
 // plainPath is a path that no language takes for something else: PHP has streams with a colon in their names, R stdin and the

@@ -32,11 +32,17 @@ func TestFilePaths(t *testing.T) {
 		{"../x", `path: "../x" leads out of the repository`},
 		{"a/../../x", `path: "a/../../x" leads out of the repository`},
 		{"./..//x", `path: "./..//x" leads out of the repository`},
+		{"/etc/passwd", `path: "/etc/passwd" leads out of the repository`},
+		{"/srv/app/../x", `path: "/srv/app/../x" leads out of the repository`},
+		{"/srv/apple", `path: "/srv/apple" leads out of the repository`},
+		{"/srv/other/x", `path: "/srv/other/x" leads out of the repository`},
+		{"/", `path: "/" leads out of the repository`},
 		{"", "path: 0 characters, at least 1 are wanted"},
 		{`a\u0000`, "path: it has a NUL byte"},
 	} {
 		f := newStage()
 		x, _ := f.ctx(t)
+		x.Paths = map[string]string{"app": "/srv/app", "other": "/srv/other"}
 		_, r := callTool(t, asUser(t.Context()), &CtxExecuteFile{x}, `{"path":"`+tt.path+`","language":"shell","code":"x"}`)
 		if !r.IsError || r.Text != tt.want || f.request != nil {
 			t.Errorf("%s: %q", tt.path, r.Text)
@@ -61,8 +67,8 @@ func TestPlainPath(t *testing.T) {
 	for _, tt := range []struct{ path, want string }{
 		{"server.log", "server.log"},
 		{"a/b c", "a/b c"},
-		{"/etc/passwd", "/etc/passwd"},
-		{"/a:b", "/a:b"},
+		{"/srv/app/server.log", "/srv/app/server.log"},
+		{"/srv/app/a:b", "/srv/app/a:b"},
 		{"./-", "./-"},
 		{"-", "./-"},
 		{"-n", "./-n"},
@@ -75,6 +81,7 @@ func TestPlainPath(t *testing.T) {
 	} {
 		f := newStage()
 		x, _ := f.ctx(t)
+		x.Paths = map[string]string{"app": "/srv/app"}
 		_, r := callTool(t, asUser(t.Context()), &CtxExecuteFile{x}, `{"path":"`+tt.path+`","language":"php","code":"x"}`)
 		if r.IsError || *f.request.Env["CORRAL_FILE"] != tt.want {
 			t.Errorf("%s: %q %q", tt.path, r.Text, *f.request.Env["CORRAL_FILE"])

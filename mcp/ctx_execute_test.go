@@ -220,6 +220,7 @@ func TestCtxArguments(t *testing.T) {
 		{`{"language":"python","code":"x","background":"maybe"}`, "background: true or false is wanted, not a string"},
 		{`{"language":"python","code":"x","background":1}`, "background: true or false is wanted, not a number"},
 		{`{"language":"python","code":"x","cwd":"a\u0000"}`, "cwd: it has a NUL byte"},
+		{`{"language":"python","code":"print(1)\u0000print(2)"}`, "code: it has a NUL byte"},
 		{`{"language":"python","code":"x","repoId":"nope"}`, "Repository nope not found"},
 		{`{"language":"python","code":"` + long + `"}`, "code: 1048577 bytes, at most 1048576 are accepted"},
 		{`[]`, "an object is wanted, not an array"},

@@ -156,7 +156,7 @@ exec cat -- "$file"
 
 // read has a job read a file. What it wrote is kept.
 func (t *CtxIndex) read(ctx context.Context, name, repo string) (*ctxRan, error) {
-	if clean := path.Clean(name); clean == ".." || strings.HasPrefix(clean, "../") {
+	if !t.inRepo(repo, name) {
 		return nil, invalid("path", "%q leads out of the repository", shown(name))
 	}
 	ran, err := t.run(ctx, &ctxRun{

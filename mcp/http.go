@@ -34,8 +34,8 @@ type HTTPOptions struct {
 	Idle time.Duration
 	// MaxSessions is how many sessions a principal has at most; 0 is 64.
 	MaxSessions int
-	// MaxConns is how many connections Serve has at most; 0 is 512. Above it, those without a token so far are closed for new
-	// ones, the oldest first.
+	// MaxConns is how many connections Serve has at most, and a principal a quarter of them; 0 is 512. Above it, those without
+	// a token so far are closed for new ones, the oldest first, then those that wait for their next request.
 	MaxConns int
 }
 
@@ -105,6 +105,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, o HTTPOptions) error
 		MaxHeaderBytes:    maxHeader,
 		BaseContext:       func(net.Listener) context.Context { return calls },
 		ConnContext:       gate.WithConn,
+		ConnState:         gate.Watch,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	served := make(chan error, 1)
@@ -161,7 +162,12 @@ func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, http.StatusUnauthorized, "a valid bearer token is wanted: Authorization: Bearer TOKEN")
 		return
 	}
-	gate.Admit(r.Context())
+	if !gate.Admit(r.Context(), c.Principal) {
+		w.Header().Set("Retry-After", "1")
+		w.Header().Set("Connection", "close")
+		h.refuse(w, r, http.StatusServiceUnavailable, "all connections that one token may have are in use: close one, or wait for an answer")
+		return
+	}
 	if name := repeated(r.Header); name != "" {
 		h.refuse(w, r, http.StatusBadRequest, "the header %s is there twice", name)
 		return

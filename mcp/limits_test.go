@@ -1,6 +1,8 @@
 package mcp
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	"corral/internal/gate"
+	"corral/internal/sandboxtest"
 )
 
 // TestStrangers: who has no token keeps a connection only until others come, whatever was answered.
@@ -24,7 +27,7 @@ func TestStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSite(t, testServer(t), HTTPOptions{})
-	server := &http.Server{Handler: s.web, ConnContext: gate.WithConn} //nolint:gosec // it serves this test
+	server := &http.Server{Handler: s.web, ConnContext: gate.WithConn, ConnState: gate.Watch} //nolint:gosec // it serves this test
 	go func() { _ = server.Serve(gate.Limit(l, 2)) }()
 	defer func() { _ = server.Close() }()
 	for range 6 {
@@ -41,6 +44,49 @@ func TestStrangers(t *testing.T) {
 	}
 	s.url = "http://" + l.Addr().String()
 	s.open()
+}
+
+// TestIdleConnections: one token that keeps more connections open than there may be locks nobody out, and its own next
+// request is answered too.
+func TestIdleConnections(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSite(t, testServer(t), HTTPOptions{})
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() {
+		served <- s.web.Serve(ctx, l, HTTPOptions{Authenticate: s.web.authenticate, MaxConns: 8})
+	}()
+	defer func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
+	// ask opens a connection that stays open, and returns the status line of its first answer.
+	ask := func(token string) string {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		_, _ = fmt.Fprintf(c, "PUT /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: 0\r\n\r\n", token)
+		_ = c.SetReadDeadline(time.Now().Add(patience))
+		status, err := bufio.NewReader(c).ReadString('\n')
+		if err != nil {
+			t.Fatalf("token %s has no answer: %v", token, err)
+		}
+		return strings.TrimSpace(status)
+	}
+	const answered = "HTTP/1.1 405 Method Not Allowed"
+	for _, token := range strings.Split("aaaaaaaaaaaabab", "") {
+		if status := ask(token); status != answered && token == "b" {
+			t.Errorf("token %s: %s", token, status)
+		}
+	}
+	sandboxtest.Eventually(t, patience, "token a is answered when its connections are idle", func() bool { return ask("a") == answered })
 }
 
 // TestShares: a principal with all of its share is told so, and others are served.

@@ -223,13 +223,13 @@ func modernStatus(code int) int {
 // postSession serves a message of the versions that have sessions.
 func (h *web) postSession(w http.ResponseWriter, r *http.Request, c Caller, m *message, size int) {
 	x := &exchange{web: h, w: w, r: r, message: m, status: func(int) int { return http.StatusOK }}
+	if v := r.Header.Get(sdk.HeaderProtocolVersion); v != "" && !sdk.IsValidProtocolVersion(v) {
+		writeJSON(w, http.StatusBadRequest, errorOf(m.id, unsupported(v)))
+		return
+	}
 	if m.method == string(sdk.MethodInitialize) && m.id != nil {
 		x.calls, x.opens = &inflight{}, true
 		x.serve(r.Context(), c, size)
-		return
-	}
-	if v := r.Header.Get(sdk.HeaderProtocolVersion); v != "" && !sdk.IsValidProtocolVersion(v) {
-		writeJSON(w, http.StatusBadRequest, errorOf(m.id, unsupported(v)))
 		return
 	}
 	s, ok := h.session(w, r, c)

@@ -68,7 +68,7 @@ func (a *executeArgs) fields() []field {
 			name: "args", into: &a.args, items: 100, max: 128 << 10, bytes: true, noNUL: true,
 			about: "arguments: of the code, or of the executable when there is no code",
 		},
-		{name: "code", into: &a.code, max: 1 << 20, bytes: true, about: "source text to run; at most 1 MiB in UTF-8"},
+		{name: "code", into: &a.code, max: 1 << 20, bytes: true, noNUL: true, about: "source text to run; at most 1 MiB in UTF-8"},
 		{name: "stdin", into: &a.stdin, max: 512 << 10, bytes: true, about: "standard input; at most 512 KiB in UTF-8"},
 		{name: "relativeCwd", into: &a.dir, max: 4096, noNUL: true, about: "working directory, relative to the repository"},
 		{
@@ -239,13 +239,23 @@ func failed(err error) error {
 	}
 	var refusal *job.Refusal
 	if errors.As(err, &refusal) {
-		e := &Error{Code: CodeInternal, Message: clean(refusal.Message), Details: map[string]any{"step": refusal.Step}}
+		e := &Error{Code: refusalCode(refusal), Message: clean(refusal.Message), Details: map[string]any{"step": refusal.Step}}
 		if refusal.Hint != "" {
 			e.Details["hint"] = refusal.Hint
 		}
 		return e
 	}
 	return err
+}
+
+// refusalCode is what a refusal of the supervisor's is called that is not about what was asked for. Where nothing of corral's
+// has failed, the message says what is missing: the repository, or room for a session or a job.
+func refusalCode(r *job.Refusal) string {
+	switch r.Step {
+	case "repo", "session", "request":
+		return CodeUnavailable
+	}
+	return CodeInternal
 }
 
 // words are the text of a reply that is too long to be said twice.

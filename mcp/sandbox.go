@@ -18,11 +18,15 @@ import (
 // kilntainers, whose clients find here what they know.
 type Sandbox struct {
 	Engine  Engine
-	Outputs Outputs       // takes the output, and stores none of it; nil is one of its own
-	Repos   []string      // ids of the repositories that are served
-	Repo    string        // the one that commands see; "" is the first that the caller may use
-	Secrets []string      // values that no reply shows
-	Timeout time.Duration // of a command that names none; 0 is DefaultSandboxTimeout
+	Outputs Outputs  // takes the output, and stores none of it; nil is one of its own
+	Repos   []string // ids of the repositories that are served
+	Repo    string   // the one that commands see; "" is the first that the caller may use
+	// Workspaces says of each of Repos what commands may do to it, for the description. What a command may do is the
+	// policy's to decide.
+	Workspaces map[string]job.Workspace
+	Path       string        // of the repository that commands see, for the description; "" where callers have different ones
+	Secrets    []string      // values that no reply shows
+	Timeout    time.Duration // of a command that names none; 0 is DefaultSandboxTimeout
 	// OutputLimit is how many bytes a command may write to both streams together; 0 is DefaultSandboxOutput.
 	OutputLimit int64
 	Partial     bool // what was written before a timeout is in the reply
@@ -77,11 +81,54 @@ func (a *sandboxArgs) fields() []field {
 	}
 }
 
-const sandboxDescription = `Run a shell command in an isolated Linux system of your own. Its file system lasts for the session: files you write anywhere (/, /home, /usr/local, /etc, /tmp) are there for later calls. Environment variables, the working directory and processes do not last: each call starts anew, and everything it has started is ended with it.
+const sandboxDescription = `Run a shell command in a Linux system of your own, isolated from the machine it is on. Its file system lasts for the session: files you write anywhere (/, /home, /usr/local, /etc, /tmp) are there for later calls, and are deleted when the session ends. Environment variables, the working directory and processes do not last: each call starts anew, and everything it has started is ended with it.
 
 Give command (a line for bash: pipes, redirections, several lines) or args (a program and its arguments, run without a shell). The result is JSON: stdout, stderr, exit_code, exec_duration_ms.
 
-There is no network. You are an ordinary user who owns this system; there is no root, and packages cannot be installed by apt. At most 2 MiB of output are returned: of a command that writes more, nothing is; use head, tail or grep. exit_code is 124 when the timeout ended the command, 127 when it was not found, 126 when it cannot be executed, 128+n when signal n ended it. Secrets in output are replaced by [REDACTED:...].`
+There is no network. You are an ordinary user who owns this system; there is no root, and packages cannot be installed by apt. At most 2 MiB of output are returned: of a command that writes more, nothing is; use head, tail or grep. exit_code is 124 when the timeout ended the command, 127 when it was not found, 126 when it cannot be executed, 128+n when signal n ended it. Secrets in output are replaced by [REDACTED:...].
+
+%s`
+
+// repoDescription says where the repository is and what becomes of what commands do to it.
+func (t *Sandbox) repoDescription() string {
+	subject := "The repository"
+	if t.Path != "" && len(t.Path) <= maxPathShown {
+		subject += " is at " + quoted(t.Path) + " and"
+	} else {
+		subject += " of the project is at its own absolute path and"
+	}
+	ids := t.Repos
+	switch {
+	case t.Repo != "":
+		ids = []string{t.Repo}
+	case t.Path != "": // all callers see the first
+		ids = ids[:1]
+	}
+	seen := map[job.Workspace]bool{}
+	for _, id := range ids {
+		seen[t.workspace(id)] = true
+	}
+	switch {
+	case len(seen) > 1:
+		return subject + " may be the real directory (direct), read-only, or a copy: ask the operator before you change or delete files in it."
+	case seen[job.Direct]:
+		return subject + " is the real directory, not a copy: what you change or delete in it, .git included, is changed or deleted on the machine at once, and is not undone when the session ends."
+	case seen[job.ReadOnly]:
+		return subject + " is read-only."
+	}
+	return subject + " is a copy-on-write copy: what you change or delete in it is seen by your later calls of this tool only. The real files stay as they are; the changes are kept for people to review and apply (corral changes)."
+}
+
+// maxPathShown is how many bytes a path has that the description names: hosts bound what a description may have.
+const maxPathShown = 300
+
+// workspace is overlay where nothing else is known, as the policy has it.
+func (t *Sandbox) workspace(id string) job.Workspace {
+	if w, ok := t.Workspaces[id]; ok {
+		return w
+	}
+	return job.Overlay
+}
 
 // Name implements Tool.
 func (t *Sandbox) Name() string { return "sandbox_exec" }
@@ -90,7 +137,7 @@ func (t *Sandbox) Name() string { return "sandbox_exec" }
 func (t *Sandbox) Definition() Definition {
 	a := &sandboxArgs{timeout: int(t.timeout() / time.Second)}
 	return Definition{
-		Name: t.Name(), Title: "Run a command in a sandbox of the session", Description: sandboxDescription,
+		Name: t.Name(), Title: "Run a command in a sandbox of the session", Description: fmt.Sprintf(sandboxDescription, t.repoDescription()),
 		Input: inputSchema(a.fields()), Destructive: true,
 	}
 }

@@ -42,6 +42,8 @@ type Server struct {
 	log    *slog.Logger
 	tracer calls.Tracer // may be nil
 	ended  func(principal, session string)
+	// answerTime is for ServeStdio: how long calls may go on at the end of the input.
+	answerTime time.Duration
 }
 
 // A tool is a Tool as it is published.
@@ -56,7 +58,7 @@ type tool struct {
 // New makes a server. It panics when two tools share a name or a schema is not a JSON object: that is a mistake in the
 // program, which its first start shows.
 func New(o Options) *Server {
-	s := &Server{tools: map[string]*tool{}, log: o.Log, tracer: o.Tracer, ended: o.Ended}
+	s := &Server{tools: map[string]*tool{}, log: o.Log, tracer: o.Tracer, ended: o.Ended, answerTime: answerTime}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

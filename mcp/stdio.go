@@ -20,6 +20,8 @@ import (
 const (
 	// endPatience is how long calls may take to end, and answers to be read, once the server is told to end.
 	endPatience = time.Second
+	// answerTime is how long calls may go on when the client has closed the input.
+	answerTime = 30 * time.Second
 	// maxBatch is how many messages a batch may have.
 	maxBatch = 64
 )
@@ -28,8 +30,8 @@ const (
 // be written, or ctx ends. c says who the client is; its Session is made here when it is "".
 //
 // At the end of in the requests that were read are still answered, since `printf … | corral mcp` wants to see answers:
-// ServeStdio returns when they are. A host that waits for the end of a long call sends SIGTERM, and one that died has
-// closed out as well: both end the calls at once. When ctx ends, calls have a second to end in and answers to be read.
+// ServeStdio returns when they are, and cancels those that take longer than 30 seconds from then: a host that was killed may
+// leave out open in a process of its own. One whose end of out is closed, too, ends the calls at once. When ctx ends, calls have a second to end in and answers to be read.
 //
 // The error is nil at the end of in, ctx's own when that ended, else what went wrong with in or out. A goroutine that is
 // still in a read or write of in or out is left behind: to end a blocked one is the caller's, by closing the file.
@@ -51,8 +53,11 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, c 
 	select {
 	case err = <-read:
 		l.calls.close()
+		timer := time.NewTimer(s.answerTime)
+		defer timer.Stop()
 		select { // the answers to what was read
 		case <-l.calls.idle():
+		case <-timer.C:
 		case <-hungUp(ctx, out): // to write what nobody reads would be answered with a SIGPIPE
 			l.out.fail(syscall.EPIPE)
 		case <-l.out.done:

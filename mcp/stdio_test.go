@@ -237,6 +237,30 @@ func TestEOF(t *testing.T) {
 	k.done <- nil
 }
 
+// TestEOFBounded: a call that does not end keeps nobody at the end of the input: it is cancelled and answered.
+func TestEOFBounded(t *testing.T) {
+	s := New(Options{Tools: []Tool{newFake("hang", func(ctx context.Context, _ json.RawMessage) (ToolResult, error) {
+		<-ctx.Done()
+		return ToolResult{}, ctx.Err()
+	})}})
+	s.answerTime = 10 * time.Millisecond
+	k := dial(t, s, Caller{})
+	k.write(toCall("1", "hang", "{}"))
+	_ = k.in.Close()
+	if m := k.read(); string(m.ID) != "1" {
+		t.Errorf("%s", m.raw)
+	}
+	select {
+	case err := <-k.done:
+		if err != nil {
+			t.Errorf("%v", err)
+		}
+		k.done <- nil
+	case <-time.After(patience):
+		t.Fatal("it does not end")
+	}
+}
+
 // TestProbe: a host that starts a server to look, and closes it, sees it gone.
 func TestProbe(t *testing.T) {
 	var out bytes.Buffer

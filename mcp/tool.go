@@ -71,7 +71,7 @@ const (
 	CodeCorrupt     = "CORRUPT"         // what is stored is not what was stored
 	CodeUnsupported = "UNSUPPORTED"     // asked for what this version does not have
 	CodeDenied      = "DENIED"          // the policy is against it
-	CodeUnavailable = "UNAVAILABLE"     // the supervisor cannot be reached, or has no room
+	CodeUnavailable = "UNAVAILABLE"     // the supervisor cannot be reached, has no room, or does not serve the repository
 	CodeInternal    = "INTERNAL"        // corral itself failed
 	// Of starlark_run alone.
 	CodeTimeout     = "TIMEOUT"      // the program did not end in its time

@@ -69,6 +69,7 @@ func TestChain(t *testing.T) {
 		{"name of a path on the list", only("python3.11", dir+"/python3.11"), "", "python3.11"},
 		{"the second on the list", only("", "/nowhere/python3", dir+"/python3.11"), "", "python3.11"},
 		{"neither code nor arguments", func(_ *Rules, r *job.Request) { r.Code, r.Args = nil, nil }, "arguments", "code or args is required"},
+		{"NUL in the code", func(_ *Rules, r *job.Request) { r.Code = new("print(1)\x00print(2)") }, "arguments", "Code contains a NUL byte"},
 		{"NUL in an argument", func(_ *Rules, r *job.Request) { r.Args = []string{"a", "b\x00"} }, "arguments", "Argument 2 contains a NUL byte"},
 		{"environment", func(rules *Rules, _ *job.Request) {
 			rules.RuntimeEnv = map[string]map[string]string{"python": {"X": "1", "PYTHONPATH": "lib"}}
@@ -90,10 +91,10 @@ func TestChain(t *testing.T) {
 		{"timeout, a little", timeout(time.Minute + time.Millisecond), "timeout", "Requested timeout (60001ms) exceeds maximum (60000ms)"},
 		{"no timeout at all", timeout(job.Unlimited), "timeout", "Requested timeout (unlimited) exceeds maximum (60000ms)"},
 		{"all of the timeout", timeout(time.Minute), "", "python3"},
-		{"negative", timeout(-2), "limits", "Requested limits: timeout: -2 is not between 1000000 and 31536000000000000"},
+		{"negative", timeout(-2), "limits", "Requested limits: timeout: -2ns is not between 1ms and 8760h0m0s"},
 		{
 			"memory", func(_ *Rules, r *job.Request) { r.Limits.Memory = 1 << 30 },
-			"limits", "Requested limits: memory: more than the operator allows, which is 536870912 hint: ask for less, or have the ceiling raised in the supervisor's configuration",
+			"limits", "Requested limits: memory: 1GiB is more than the operator allows, which is 512MiB hint: ask for less, or have the ceiling raised in the supervisor's configuration",
 		},
 		{"the operator", func(rules *Rules, _ *job.Request) { rules.Operator = verdict{Denied: true, Reason: "not today"} }, "rules", "not today"},
 		{

@@ -78,6 +78,17 @@ func (c *chain) askedEnv() []string {
 	return reasons
 }
 
+// rootWorkspace is what a request with a root file system of its own may do to the repository.
+func (r Repo) rootWorkspace() job.Workspace {
+	switch {
+	case r.Workspace == job.ReadOnly:
+		return job.ReadOnly
+	case r.RootWorkspace != nil:
+		return *r.RootWorkspace
+	}
+	return job.Overlay
+}
+
 // narrowerWorkspace refuses to write where the operator has it that nobody writes.
 func narrowerWorkspace(_ context.Context, c *chain) []string {
 	if c.isStarlark() {
@@ -89,7 +100,7 @@ func narrowerWorkspace(_ context.Context, c *chain) []string {
 	switch wanted := *c.r.Workspace; {
 	case wanted == job.ReadOnly, wanted == job.NoRepo:
 		c.workspace = wanted
-	case c.repo.Workspace == job.ReadOnly:
+	case c.workspace == job.ReadOnly:
 		return []string{fmt.Sprintf("Workspace %q is refused: the repository is configured as %q", wanted, job.ReadOnly)}
 	case wanted == job.Overlay:
 		c.workspace = job.Overlay

@@ -150,6 +150,42 @@ func TestWorkspace(t *testing.T) {
 	}
 }
 
+// TestRootWorkspace: with a root file system of its own, a request changes the real repository only if the operator says so.
+func TestRootWorkspace(t *testing.T) {
+	_, installed := toolchain(t, "bash")
+	for _, tt := range []struct {
+		repo       job.Workspace
+		configured *job.Workspace
+		asked      *job.Workspace
+		want       job.Workspace
+	}{
+		{job.Direct, nil, nil, job.Overlay},
+		{job.Overlay, nil, nil, job.Overlay},
+		{job.ReadOnly, nil, nil, job.ReadOnly},
+		{job.Direct, new(job.Direct), nil, job.Direct},
+		{job.Direct, new(job.Overlay), nil, job.Overlay},
+		{job.Direct, new(job.ReadOnly), nil, job.ReadOnly},
+		{job.ReadOnly, new(job.Direct), nil, job.ReadOnly},
+		{job.Direct, nil, new(job.Direct), job.Overlay},
+		{job.Direct, new(job.Direct), new(job.Overlay), job.Overlay},
+		{job.Direct, nil, new(job.ReadOnly), job.ReadOnly},
+	} {
+		rules, r := rules(), request()
+		command("make")(&rules, &r)
+		r.Root, r.Dir, r.Workspace = true, "/", tt.asked
+		rules.Repos[0].Workspace, rules.Repos[0].RootWorkspace = tt.repo, tt.configured
+		if d := decide(t, rules, installed, r); !d.Allowed() || d.Spec.Workspace != tt.want {
+			t.Errorf("repository %v, configured %v, asked %v: %v, want %v: %q", tt.repo, tt.configured, tt.asked, d.Spec.Workspace, tt.want, d.Reasons)
+		}
+	}
+	rules, r := rules(), request()
+	command("make")(&rules, &r)
+	r.Root, r.Dir, r.Workspace, rules.Repos[0].RootWorkspace = true, "/", new(job.Overlay), new(job.ReadOnly)
+	if d := decide(t, rules, installed, r); d.Allowed() {
+		t.Errorf("a layer, where commands may only read: %+v", d.Spec)
+	}
+}
+
 // TestCommandQuery: what the operator's rules see of a command.
 func TestCommandQuery(t *testing.T) {
 	_, installed := toolchain(t, "bash")

@@ -64,8 +64,11 @@ type Repo struct {
 	// StarlarkWall is Ceilings.Wall for a program in Starlark, job.StarlarkGrace included: 0 allows none.
 	StarlarkWall time.Duration
 	Workspace    job.Workspace
-	Protect      job.Protection // the least of it, with Workspace Direct
-	Profile      string         // of system calls: "default" or "strict"
+	// RootWorkspace is Workspace for a request with a root file system of its own; nil is Overlay, where Workspace is not
+	// ReadOnly.
+	RootWorkspace *job.Workspace
+	Protect       job.Protection // the least of it, with Workspace Direct
+	Profile       string         // of system calls: "default" or "strict"
 }
 
 // An Operator narrows what the other steps allow; *starlark.File is one. A verdict that would widen it denies.

@@ -39,6 +39,9 @@ type chain struct {
 func (p *Policy) chain(r *job.Request) *chain {
 	c := &chain{p: p, r: r, repo: p.repos[r.Repo]}
 	c.workspace = c.repo.Workspace
+	if r.Root {
+		c.workspace = c.repo.rootWorkspace()
+	}
 	switch {
 	case r.Root && c.repo.RootWall != 0:
 		c.repo.Ceilings.Wall = c.repo.RootWall
@@ -160,6 +163,11 @@ func arguments(_ context.Context, c *chain) []string {
 	}
 	if c.r.Code == nil && len(c.r.Args) == 0 {
 		return []string{"code or args is required"}
+	}
+	// Every runtime's source is text. Of a NUL some interpreters take what comes before it, so that what runs is not what the
+	// rules and the log have seen.
+	if c.r.Code != nil && strings.IndexByte(*c.r.Code, 0) >= 0 {
+		return []string{"Code contains a NUL byte"}
 	}
 	for i, a := range c.r.Args {
 		if strings.IndexByte(a, 0) >= 0 {

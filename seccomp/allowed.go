@@ -22,7 +22,7 @@ var allowed = []family{
 		`close close_range dup dup2 dup3 fcntl flock pipe pipe2`,
 	},
 	{
-		"devices", Allow, "", "terminals and file flags; terminal injection is refused",
+		"devices", Allow, "", "terminals, sockets and attributes of files; no driver's, and no terminal injection",
 		`ioctl`,
 	},
 	{

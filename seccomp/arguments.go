@@ -67,6 +67,20 @@ var personalities = []uint32{0x0, 0x8, 0x20000, 0x20008, 0x40000, queryPersonali
 
 const queryPersonality = 0xffffffff // changes nothing, returns the current one
 
+// ioctls are those beyond the block of terminals' that programs use on the files that a job has: C libraries on terminals, cp and
+// Node.js to clone, chattr and lsattr, JVM and libuv to list interfaces. All others are code of drivers and file systems.
+var ioctls = []uint32{
+	0x802c542a, 0x402c542b, 0x402c542c, 0x402c542d, // TCGETS2, TCSETS2, TCSETSW2, TCSETSF2
+	unix.TIOCGPTN, unix.TIOCSPTLCK, unix.TIOCGPTLCK, unix.TIOCGPKT, unix.TIOCGEXCL, unix.TIOCGDEV, unix.TIOCSIG,
+	0x8901, 0x8902, 0x8903, 0x8904, 0x8905, // FIOSETOWN, SIOCSPGRP, FIOGETOWN, SIOCGPGRP, SIOCATMARK
+	unix.SIOCGIFNAME, unix.SIOCGIFCONF, unix.SIOCGIFFLAGS, unix.SIOCGIFADDR, unix.SIOCGIFDSTADDR, unix.SIOCGIFBRDADDR,
+	unix.SIOCGIFNETMASK, unix.SIOCGIFMETRIC, unix.SIOCGIFMTU, unix.SIOCGIFHWADDR, unix.SIOCGIFINDEX, unix.SIOCGIFTXQLEN,
+	0x2,                                                    // FIGETBSZ
+	unix.FS_IOC_GETFLAGS, unix.FS_IOC_SETFLAGS, 0x80087601, // FS_IOC_GETVERSION
+	0xc020660b, 0x801c581f, 0x401c5820, // FS_IOC_FIEMAP, FS_IOC_FSGETXATTR, FS_IOC_FSSETXATTR
+	unix.FICLONE, unix.FICLONERANGE,
+}
+
 const (
 	noSetID  = "refused: mode & 06000"
 	fileOnly = "refused: mode & 06000; a type other than regular, FIFO or socket"
@@ -110,9 +124,16 @@ var conditions = []condition{
 		// TIOCSTI and TIOCLINUX put input into a terminal that others read
 		// (CVE-2017-5226, CVE-2023-28100), TIOCCONS takes the console's output,
 		// TIOCSETD loads line disciplines (CVE-2017-2636, CVE-2023-6546).
-		call: "ioctl", text: "refused: TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD",
-		clauses: []clause{{is(1, unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCCONS, unix.TIOCSETD)}},
+		call: "ioctl", only: true,
+		text: "only: 0x5400 to 0x54ff (terminals, FIONREAD, FIONBIO, FIOCLEX) but TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD; " +
+			"terminals' newer ones; reading addresses of interfaces; attributes, extents and clones of files",
+		clauses: []clause{
+			{masked(is(1, 0x5400), 0xffffff00), masked(isNot(1, unix.TIOCSTI&0xff, unix.TIOCLINUX&0xff, unix.TIOCCONS&0xff, unix.TIOCSETD&0xff), 0xff)},
+			{is(1, ioctls...)},
+		},
 	},
+	// Which tasks share a core belongs to the host: a job could keep a processor's other half from everybody.
+	{call: "prctl", text: "refused: PR_SCHED_CORE", clauses: []clause{{is(0, unix.PR_SCHED_CORE)}}},
 	{
 		// Upper layer protocols: kernel TLS, espintcp, SMC. UDP_ENCAP is the way
 		// into IPsec and L2TP for UDP.

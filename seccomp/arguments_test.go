@@ -58,6 +58,21 @@ var argumentCases = []argumentCase{
 	{call: "ioctl", args: [6]uint64{0, 0x541c}, want: wantEPERM},
 	{call: "ioctl", args: [6]uint64{0, 0x541d}, want: wantEPERM},
 	{call: "ioctl", args: [6]uint64{0, 0x5423}, want: wantEPERM},
+	{call: "ioctl", args: [6]uint64{0, 0x541b}, want: wantAllow},     // FIONREAD
+	{call: "ioctl", args: [6]uint64{0, 0x802c542a}, want: wantAllow}, // TCGETS2
+	{call: "ioctl", args: [6]uint64{0, 0x80045430}, want: wantAllow}, // TIOCGPTN
+	{call: "ioctl", args: [6]uint64{0, 0x8912}, want: wantAllow},     // SIOCGIFCONF
+	{call: "ioctl", args: [6]uint64{0, 0x40049409}, want: wantAllow}, // FICLONE
+	{call: "ioctl", args: [6]uint64{0, 0x80086601}, want: wantAllow}, // FS_IOC_GETFLAGS
+	{call: "ioctl", args: [6]uint64{0, 0x8914}, want: wantEPERM},     // SIOCSIFFLAGS
+	{call: "ioctl", args: [6]uint64{0, 0x400454ca}, want: wantEPERM}, // TUNSETIFF, of the terminals' type too
+	{call: "ioctl", args: [6]uint64{0, 0xc0506617}, want: wantEPERM}, // FS_IOC_ADD_ENCRYPTION_KEY
+	{call: "ioctl", args: [6]uint64{0, 0x40806685}, want: wantEPERM}, // FS_IOC_ENABLE_VERITY
+	{call: "ioctl", args: [6]uint64{0, 0xc0109207}, want: wantEPERM}, // an ioctl of Btrfs and others
+	{call: "ioctl", args: [6]uint64{0, 0xae01}, want: wantEPERM},     // KVM_CREATE_VM
+	{call: "ioctl", args: [6]uint64{0, 0}, want: wantEPERM},
+	{call: "prctl", args: [6]uint64{62, 1}, want: wantEPERM}, // PR_SCHED_CORE
+	{call: "prctl", args: [6]uint64{15, 62}, want: wantAllow},
 	{call: "setsockopt", args: [6]uint64{0, 6, 31}, want: wantEPERM},
 	{call: "setsockopt", args: [6]uint64{0, 17, 100}, want: wantEPERM},
 	{call: "setsockopt", args: [6]uint64{0, 6, 1}, want: wantAllow}, // TCP_NODELAY

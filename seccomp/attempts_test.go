@@ -72,6 +72,12 @@ var attempts = []attempt{
 	{call: "ioctl", args: []any{fileFD, unix.TIOCLINUX, "x"}, want: unix.EPERM},
 	{call: "ioctl", args: []any{fileFD, unix.TIOCSETD, "xxxx"}, want: unix.EPERM},
 	{call: "ioctl", args: []any{fileFD, unix.TCGETS, 0}, want: unix.ENOTTY},
+	{call: "ioctl", args: []any{fileFD, 0xc0506617, 0}, want: unix.EPERM}, // FS_IOC_ADD_ENCRYPTION_KEY
+	{call: "ioctl", args: []any{fileFD, 0xc0045878, 0}, want: unix.EPERM}, // FITHAW
+
+	// Which tasks share a core: the kernel may lack it, and says EINVAL then.
+	{call: "prctl", args: []any{unix.PR_SCHED_CORE, 1, 0, 0, 0}, want: unix.EPERM},
+	{call: "prctl", args: []any{high | unix.PR_SCHED_CORE, 1, 0, 0, 0}, want: unix.EPERM},
 
 	// Set-id bits.
 	{call: "chmod", args: []any{"file", 0o755}, bare: true},

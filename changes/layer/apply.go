@@ -22,8 +22,11 @@ var errConflict = errors.New("conflict")
 // opened is when the session was opened, see [job.Session]: what has a later time in the repository, at a path that the
 // session has changed to something else, is a conflict. With dry, nothing is done in any case.
 //
+// If expect is not zero, nothing is done unless the changes have that digest. The caller must see to it that nobody writes to the
+// layer meanwhile.
+//
 // Changes that are not begun when ctx ends are not done. The stream tells what was done.
-func Apply(ctx context.Context, o Options, opened time.Time, dry bool, w *stream.Writer) error {
+func Apply(ctx context.Context, o Options, opened time.Time, expect stream.Digest, dry bool, w *stream.Writer) error {
 	t, err := o.open()
 	if err != nil {
 		return err
@@ -44,7 +47,7 @@ func Apply(ctx context.Context, o Options, opened time.Time, dry bool, w *stream
 	}
 	// In a directory that a job has made, or opened to others, permissions are as it says.
 	defer unix.Umask(unix.Umask(0))
-	if err := a.run(ctx, o, b, t, dry); err != nil {
+	if err := a.run(ctx, o, b, t, expect, dry); err != nil {
 		return err
 	}
 	return w.End(&a.total)
@@ -61,15 +64,21 @@ type applier struct {
 	total   stream.Sum
 }
 
-func (a *applier) run(ctx context.Context, o Options, b Bounds, t *trees, dry bool) error {
+func (a *applier) run(ctx context.Context, o Options, b Bounds, t *trees, expect stream.Digest, dry bool) error {
 	check := newWalk(ctx, b, o.Paths, &a.checker)
 	check.compare, a.walk = true, check
+	if o.Digest || expect != (stream.Digest{}) {
+		check.sum = newDigest()
+	}
 	if err := errors.Join(check.run(t), a.vanished()); err != nil {
 		return err
 	}
-	a.total.Incomplete = check.incomplete
+	a.total.Incomplete, a.total.Digest = check.incomplete, check.sum.result(!check.incomplete)
 	path, unmatched := check.unmatched()
 	switch {
+	case expect != (stream.Digest{}) && expect != a.total.Digest:
+		a.total.Failed = errOtherChanges(a.total.Digest)
+		return nil
 	case a.total.Conflicts > 0 || dry:
 		return nil
 	case unmatched && !check.incomplete:
@@ -97,6 +106,14 @@ func (a *applier) run(ctx context.Context, o Options, b Bounds, t *trees, dry bo
 		return nil
 	}
 	return nil
+}
+
+// errOtherChanges says that the changes are not the expected ones, and which they are.
+func errOtherChanges(now stream.Digest) string {
+	if now == (stream.Digest{}) {
+		return "not everything could be looked at, so the changes cannot be compared with the expected digest, and nothing was applied"
+	}
+	return fmt.Sprintf("the changes are not those of the expected digest: theirs is %v; nothing was applied", now)
 }
 
 // conflict tells of one.

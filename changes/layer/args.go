@@ -20,7 +20,8 @@ const MaxPaths = 1000
 
 // Run does what the command line says and writes the stream to out. args are without the program's name:
 //
-//	list|diff|apply [-layer DIR] [-opened NANOSECONDS] [-dry-run] [-most N] [-contents BYTES] [-time DURATION] REPOSITORY [PATH]...
+//	list|diff|apply [-layer DIR] [-opened NANOSECONDS] [-dry-run] [-digest] [-expect DIGEST] [-most N] [-contents BYTES]
+//	                [-time DURATION] REPOSITORY [PATH]...
 //
 // The layer is at [job.LayerDir] unless it is said to be elsewhere. The time is that of the session's opening, since 1970, see [Apply].
 // Paths are relative to the repository.
@@ -31,11 +32,17 @@ func Run(ctx context.Context, args []string, out io.Writer) error {
 	var o Options
 	var opened int64
 	var dry bool
+	var expect stream.Digest
 	f := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	f.StringVar(&o.Upper, "layer", job.LayerDir, "")
 	f.Int64Var(&opened, "opened", 0, "")
 	f.BoolVar(&dry, "dry-run", false, "")
+	f.BoolVar(&o.Digest, "digest", false, "")
+	f.Func("expect", "", func(s string) (err error) {
+		expect, err = stream.ParseDigest(s)
+		return err
+	})
 	f.IntVar(&o.Bounds.List, "most", 0, "")
 	f.Int64Var(&o.Bounds.Contents, "contents", 0, "")
 	f.DurationVar(&o.Bounds.Time, "time", 0, "")
@@ -60,7 +67,7 @@ func Run(ctx context.Context, args []string, out io.Writer) error {
 		if opened <= 0 {
 			return errors.New("when was the session opened?")
 		}
-		return Apply(ctx, o, time.Unix(0, opened), dry, w)
+		return Apply(ctx, o, time.Unix(0, opened), expect, dry, w)
 	}
 	return fmt.Errorf("%q: list, diff or apply is wanted", args[0])
 }

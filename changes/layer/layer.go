@@ -78,6 +78,8 @@ type Options struct {
 	// none of them is below another one.
 	Paths  []string
 	Bounds Bounds
+	// Digest has the stream end with the digest of all changes. Each file of the layer that differs is read for it.
+	Digest bool
 }
 
 // errNoChange is a path that was asked for and has no change.
@@ -116,11 +118,14 @@ func (o Options) walk(ctx context.Context, b Bounds, v looker, prepare func(*wal
 	defer t.close()
 	k := newWalk(ctx, b, o.Paths, v)
 	prepare(k)
+	if o.Digest {
+		k.sum = newDigest()
+	}
 	if err := k.run(t); err != nil {
 		return err
 	}
 	s := v.sum()
-	s.Incomplete = k.incomplete
+	s.Incomplete, s.Digest = k.incomplete, k.sum.result(!k.incomplete)
 	if path, ok := k.unmatched(); ok && !k.incomplete {
 		s.Failed = failure(path, errNoChange)
 	}

@@ -3,6 +3,7 @@ package layer
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ type pair struct {
 	upper, lower *dir // one of them may be nil
 	hidden       bool // what is in lower and not in upper is deleted
 	fresh        bool // it came into the place of something else during this walk
+	gone         bool // its own deletion stands for those of all in it
 	rules        scan.Rules
 	use          use // of who applies
 }
@@ -98,6 +100,7 @@ type walk struct {
 	tick       int
 	late       bool
 	incomplete bool
+	sum        *digest // of what is seen; nil: none is made
 }
 
 func newWalk(ctx context.Context, b Bounds, paths []string, v visitor) *walk {
@@ -174,9 +177,10 @@ func (w *walk) name(p *pair, name string, r reach, bare func() bool) error {
 	}
 	defer func() { c.dir.close() }()
 	c.sensitive, c.below = p.rules.Entry(name, isDir(c.u) || c.u == nil && isDir(c.l), bare)
+	c.sensitive = c.sensitive || w.hides(c)
 	gone := isDir(c.l) && !isDir(c.u) // a directory goes away
 	if gone && (w.expand || r == partly) {
-		if err := w.goneBelow(c); err != nil {
+		if err := w.goneBelow(c, r == wholly); err != nil {
 			return err
 		}
 	}
@@ -189,6 +193,7 @@ func (w *walk) name(p *pair, name string, r reach, bare func() bool) error {
 		if r == partly && c.kind == job.ChangeMode {
 			c.kind = "" // it is about what is below
 		}
+		w.digest(c)
 		if c.kind != "" {
 			w.meet(c.path)
 		}
@@ -203,6 +208,34 @@ func (w *walk) name(p *pair, name string, r reach, bare func() bool) error {
 		return w.descend(c)
 	}
 	return nil
+}
+
+// hides says whether a change of git's own files hides something from git that was not hidden before.
+func (w *walk) hides(c *change) bool {
+	h := c.at.rules.Hides(c.name, c.bare)
+	if !h.Any() || c.u == nil || isDir(c.u) {
+		return false
+	}
+	open := func(d *dir, st *unix.Stat_t) *os.File {
+		if !isFile(st) {
+			return nil
+		}
+		fd, _, err := d.file(c.name)
+		if err != nil {
+			return nil
+		}
+		return os.NewFile(uintptr(fd), c.name)
+	}
+	now := open(c.at.upper, c.u)
+	if now == nil { // it cannot be read, or is a link
+		return true
+	}
+	defer now.Close()
+	before := open(c.at.lower, c.l)
+	if before != nil {
+		defer before.Close()
+	}
+	return h.HidesMore(before, now, w.over)
 }
 
 // look finds out what is at a name in both trees. It returns false if there is no difference to think of.
@@ -280,15 +313,15 @@ func (w *walk) descend(c *change) error {
 	return w.pair(below)
 }
 
-// goneBelow walks a directory of the repository that is not in the layer any more.
-func (w *walk) goneBelow(c *change) error {
+// goneBelow walks a directory of the repository that is not in the layer any more. whole says that it is looked at itself, too.
+func (w *walk) goneBelow(c *change, whole bool) error {
 	lower, err := c.at.lower.open(c.name)
 	if err != nil {
 		w.incomplete = true
 		return w.visitor.closed(c)
 	}
 	defer lower.close()
-	return w.pair(&pair{path: c.path, depth: c.at.depth + 1, lower: lower, hidden: true, rules: c.rulesBelow()})
+	return w.pair(&pair{path: c.path, depth: c.at.depth + 1, lower: lower, hidden: true, gone: whole || c.at.gone, rules: c.rulesBelow()})
 }
 
 // rulesBelow returns the rules for what the repository has below a directory that goes away.

@@ -119,7 +119,7 @@ func (d *decoder) fail(what string) {
 func (d *decoder) take(n int) []byte {
 	if n > len(d.b) {
 		d.fail("too short")
-		return make([]byte, min(n, 8)) // no fixed field is longer
+		return make([]byte, min(n, DigestSize)) // no fixed field is longer
 	}
 	p := d.b[:n]
 	d.b = d.b[n:]
@@ -186,8 +186,11 @@ func (d *decoder) entry() *Entry {
 }
 
 func (d *decoder) sum() *Sum {
-	return &Sum{
+	s := &Sum{
 		Entries: d.count(), Bytes: d.count(), More: d.count(), Conflicts: d.count(), Applied: d.count(), Skipped: d.count(),
-		Incomplete: d.flag(), Failed: d.text(),
+		Incomplete: d.flag(),
 	}
+	copy(s.Digest[:], d.take(DigestSize))
+	s.Failed = d.text()
+	return s
 }

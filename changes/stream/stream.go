@@ -7,6 +7,8 @@
 package stream
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -21,8 +23,8 @@ const (
 	maxRecord = 3*MaxPath + 256
 )
 
-// version is the first record's.
-const version = 1
+// version is the first record's. 2 added the digest.
+const version = 2
 
 // Kinds of records: one byte, then the length of what follows as four bytes, little endian, then that.
 const (
@@ -133,8 +135,36 @@ type Sum struct {
 	Skipped   int64
 	// Incomplete says that not everything was looked at.
 	Incomplete bool
+	// Digest stands for all changes that were looked at, in the stream or not, with their contents; zero if it was not asked for, or
+	// not everything could be looked at.
+	Digest Digest
 	// Failed is why not all was done, with the path, or "".
 	Failed string
+}
+
+// DigestSize is the length of a Digest in bytes.
+const DigestSize = sha256.Size
+
+// A Digest is the SHA-256 of a set of changes. Two sets with one digest make the same of a repository. The zero value is that there
+// is none.
+type Digest [DigestSize]byte
+
+// String returns it in hexadecimal, or "" of the zero value.
+func (d Digest) String() string {
+	if d == (Digest{}) {
+		return ""
+	}
+	return hex.EncodeToString(d[:])
+}
+
+// ParseDigest reads what String writes, in lower or upper case.
+func ParseDigest(s string) (Digest, error) {
+	var d Digest
+	b, err := hex.DecodeString(s)
+	if err != nil || len(b) != DigestSize || Digest(b) == d {
+		return d, fmt.Errorf("digest %.80q: must be %d hexadecimal digits, as corral changes show prints them", s, 2*DigestSize)
+	}
+	return Digest(b), nil
 }
 
 // errMalformed is wrapped by all errors about a stream that is none.

@@ -64,7 +64,7 @@ func (w *Writer) End(s *Sum) error {
 	for _, n := range []int64{s.Entries, s.Bytes, s.More, s.Conflicts, s.Applied, s.Skipped} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(n))
 	}
-	b = append(b, flag(s.Incomplete))
+	b = append(append(b, flag(s.Incomplete)), s.Digest[:]...)
 	_ = w.put(recSum, appendText(b, s.Failed[:min(len(s.Failed), MaxPath)]))
 	if w.err == nil {
 		w.err = w.w.Flush()

@@ -50,7 +50,8 @@ func auditCommand(args []string) (int, error) {
 		verb, args = args[0], args[1:]
 	}
 	f := o.flags(verb)
-	if ended, code, err := parseFlags(f, args, auditHelp); ended {
+	words, ended, code, err := parseMixed(f, args, auditHelp)
+	if ended {
 		return code, err
 	}
 	do := map[string]func(*audit.Reader, string) (int, error){
@@ -60,7 +61,7 @@ func auditCommand(args []string) (int, error) {
 	if verb == "show" {
 		want = 1
 	}
-	if do == nil || f.NArg() != want {
+	if do == nil || len(words) != want {
 		return failure, errors.Join(dropRoot(), errors.New("which one is wanted?\nhint: corral audit --help"))
 	}
 	// Opened as root, and read as somebody else.
@@ -77,7 +78,7 @@ func auditCommand(args []string) (int, error) {
 		return failure, err
 	}
 	defer r.Close()
-	return do(r, f.Arg(0))
+	return do(r, strings.Join(words, ""))
 }
 
 // flags are those of one command.

@@ -41,8 +41,9 @@ type backend struct {
 // instructions tell an agent what the server is for.
 const instructions = "corral runs code in a sandbox on one repository of this machine: runtime_execute runs it, " +
 	"runtime_query_output reads what it wrote. ctx_execute runs code whose output alone comes back, long output is indexed, " +
-	"and ctx_search finds what is in it. There is no network. Files written in the repository stay. sandbox_exec, " +
-	"where it is listed, runs commands in a system of this session's own. starlark_run computes, and sees nothing of the machine."
+	"and ctx_search finds what is in it. There is no network. Whether files written in the repository stay there is the " +
+	"operator's choice: replies say so where they are kept for review instead. sandbox_exec, where it is listed, runs " +
+	"commands in a system of this session's own; its description says what becomes of the repository there. starlark_run computes, and sees nothing of the machine."
 
 // maxTold is how many repositories instructions name.
 const maxTold = 50
@@ -61,7 +62,10 @@ func (s *serving) assemble(build func(b *backend) error) (*backend, error) {
 		return nil, err
 	}
 	b.sessions = s.keeper(b)
-	if b.tracer, err = openTracer(b.config, b.log); err == nil {
+	if err = s.checkRepos(b); err == nil {
+		b.tracer, err = openTracer(b.config, b.log)
+	}
+	if err == nil {
 		err = build(b)
 	}
 	if err != nil {
@@ -94,7 +98,7 @@ func (s *serving) build(b *backend) error {
 	tools, err := s.chosen(slices.Concat([]mcp.Tool{
 		&mcp.Execute{Engine: b.engine, Outputs: b.outputs, Secrets: rules.Secrets(), Repos: ids},
 		&mcp.QueryOutput{Artifacts: p, Repos: ids, Ctx: b.ctx},
-	}, b.sandbox(rules.Secrets()), b.ctxTools(rules), b.starlark()))
+	}, s.sandbox(b, rules.Secrets()), b.ctxTools(rules), b.starlark()))
 	if err != nil {
 		return err
 	}

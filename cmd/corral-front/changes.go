@@ -32,15 +32,19 @@ Usage:
 HANDLE is the session's id or its name (corral session list). PATH is in the repository, and stands for all below it.
 
   --dry-run             of apply: only say what would be done
+  --expect DIGEST       of apply: apply nothing unless the changes have this digest
   --json                of show and apply: print one JSON object
   --supervisor SOCKET   use the supervisor there (default ` + "`" + client.DefaultSocket + "`" + `)
+
+show and diff end with the digest of the changes at PATH, on standard error. apply --expect DIGEST, with the same paths, applies
+what was reviewed or nothing. While a job of the session runs, nothing is applied.
 
 apply checks everything first. What was changed in the repository since the session was opened, at a path that the
 session changed to something else, is in conflict: then nothing is applied, and standard error says where. Each file is
 replaced at once, and an apply that was ended half-way can be done again. When all of it is applied, what a session that
 has ended left is removed.
 
-Exit code: 0; 1 if apply met a conflict, or a patch cannot say everything.
+Exit code: 0; 1 if apply met a conflict or other changes than expected, or a patch cannot say everything.
 `
 
 // Bounds of what people are shown. A patch and an apply have none.
@@ -51,6 +55,7 @@ type changesOptions struct {
 	verb, handle string
 	paths        []string
 	dry, json    bool
+	expect       stream.Digest
 	supervisor   string
 }
 
@@ -76,7 +81,7 @@ func changesCommand(args []string) (int, error) {
 		return failure, err
 	}
 	v := &changesView{options: o, sessions: c, runner: c, session: s, layer: changes.Of(s)}
-	v.layer.Pipe = p.take
+	v.layer.Pipe, v.layer.Digest = p.take, o.verb != "apply" || o.dry
 	v.layer.Claim = job.Claim{Tool: "changes " + o.verb, Principal: fmt.Sprintf("user:%d", os.Getuid())}
 	return v.do(ctx)
 }
@@ -154,6 +159,10 @@ func (o *changesOptions) parse(args []string) (ended bool, code int, err error) 
 	f := flag.NewFlagSet("changes", flag.ContinueOnError)
 	f.BoolVar(&o.dry, "dry-run", false, "")
 	f.BoolVar(&o.json, "json", false, "")
+	f.Func("expect", "", func(s string) (err error) {
+		o.expect, err = stream.ParseDigest(s)
+		return err
+	})
 	f.StringVar(&o.supervisor, "supervisor", "", "")
 	words, ended, code, err := parseMixed(f, args, changesHelp)
 	if ended {
@@ -175,6 +184,8 @@ func (o *changesOptions) parse(args []string) (ended bool, code int, err error) 
 		err = errors.New("of which session? its id is wanted")
 	case o.dry && o.verb != "apply":
 		err = errors.New("--dry-run is of apply")
+	case o.expect != (stream.Digest{}) && o.verb != "apply":
+		err = errors.New("--expect is of apply")
 	case o.json && o.verb != "show" && o.verb != "apply":
 		err = errors.New("--json is of show and apply")
 	case o.verb == "discard" && len(o.paths) > 0:
@@ -273,10 +284,22 @@ func (v *changesView) diff(ctx context.Context) (int, error) {
 	for _, line := range notIn(sum) {
 		complain("%s", line)
 	}
+	if sum.Files+sum.LeftCount+sum.OfGit > 0 {
+		tellDigest(sum.Digest)
+	}
 	if !sum.Whole() {
 		return 1, nil
 	}
 	return 0, nil
+}
+
+// tellDigest ends what show and diff say.
+func tellDigest(d stream.Digest) {
+	if d == (stream.Digest{}) {
+		complain("these changes have no digest: not everything could be looked at")
+		return
+	}
+	complain("digest of these changes: %v", d)
 }
 
 // complain tells a person something that is no error.
@@ -288,7 +311,7 @@ func complain(format string, args ...any) {
 func (v *changesView) apply(ctx context.Context) (int, error) {
 	r := &applyReport{view: v, out: sink(os.Stdout), done: []changeJSON{}, conflicts: []conflictJSON{}}
 	var err error
-	r.sum, err = changes.Apply(ctx, v.runner, v.layer, v.options.dry, v.options.paths, r.applied, r.conflict)
+	r.sum, err = changes.Apply(ctx, v.runner, v.layer, v.options.expect, v.options.dry, v.options.paths, r.applied, r.conflict)
 	if err != nil {
 		return failure, errors.Join(err, r.out.flush())
 	}

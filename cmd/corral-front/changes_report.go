@@ -121,7 +121,8 @@ func (v *changesView) show(ctx context.Context) (int, error) {
 			More       int64        `json:"changesMore"`
 			Bytes      int64        `json:"bytes"`
 			Incomplete bool         `json:"incomplete"`
-		}{v.session.ID, v.session.Repo, v.session.Opened, v.session.Kept, list, sum.More, sum.Bytes, sum.Incomplete})
+			Digest     string       `json:"digest,omitempty"`
+		}{v.session.ID, v.session.Repo, v.session.Opened, v.session.Kept, list, sum.More, sum.Bytes, sum.Incomplete, sum.Digest.String()})
 	}
 	if err = errors.Join(err, out.flush()); err != nil {
 		return failure, err
@@ -137,6 +138,9 @@ func (v *changesView) show(ctx context.Context) (int, error) {
 	}
 	if sum.Incomplete {
 		complain("not everything could be looked at: there may be more changes")
+	}
+	if sum.Entries > 0 {
+		tellDigest(sum.Digest)
 	}
 	return 0, nil
 }
@@ -195,9 +199,10 @@ func (r *applyReport) end() error {
 			MoreOfThem int64          `json:"conflictsMore"`
 			Failed     string         `json:"failed,omitempty"`
 			Removed    bool           `json:"layerRemoved"`
+			Digest     string         `json:"digest,omitempty"`
 		}{
 			r.view.session.ID, !o.dry && s.Conflicts == 0 && s.Failed == "", r.done, s.Applied + s.Skipped - int64(len(r.done)),
-			r.conflicts, s.Conflicts - int64(len(r.conflicts)), s.Failed, r.removed,
+			r.conflicts, s.Conflicts - int64(len(r.conflicts)), s.Failed, r.removed, s.Digest.String(),
 		})
 	}
 	for _, e := range r.sensitive {
@@ -206,7 +211,13 @@ func (r *applyReport) end() error {
 	if more := s.Conflicts - maxTellable(s.Conflicts); more > 0 {
 		complain("%d more conflicts", more)
 	}
+	if o.dry && s.Entries > 0 {
+		tellDigest(s.Digest)
+	}
 	switch {
+	case s.Failed != "" && s.Applied == 0 && o.expect != (stream.Digest{}) && o.expect != s.Digest:
+		complain("%s", s.Failed)
+		fmt.Fprintln(os.Stderr, "hint: review again: corral changes diff "+r.view.session.ID)
 	case s.Conflicts > 0 && s.Applied == 0:
 		fmt.Fprintln(os.Stderr, "corral: nothing was applied")
 		fmt.Fprintln(os.Stderr, "hint: apply what is not in conflict by naming its paths, or merge by hand: corral changes diff "+r.view.session.ID)

@@ -164,7 +164,7 @@ func (e *execListeners) openWeb(address string) error {
 	e.backend.log.Info("serving", "url", "ws://"+l.Addr().String())
 	e.serves = append(e.serves, func(ctx context.Context, serve transport.Handler) error {
 		return transport.ServeWeb(ctx, l, transport.WebOptions{
-			Authenticate: execAuthenticate(e.backend.config.Principals), Log: e.backend.log,
+			Authenticate: execAuthenticate(e.backend.config.Principals), Log: e.backend.log, Ready: e.backend.supervisor.ready,
 			Hosts: append(ownHosts(address, l.Addr()), e.options.AllowedHosts...),
 		}, serve)
 	})

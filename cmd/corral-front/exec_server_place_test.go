@@ -237,7 +237,7 @@ func TestExecServerCommandLine(t *testing.T) {
 		{[]string{"--listen", "tcp://x:1"}, "stdio, unix:///PATH or ws://HOST:PORT is wanted"},
 		{[]string{"--listen", "unix://relative"}, "stdio, unix:///PATH or ws://HOST:PORT is wanted"},
 		{[]string{"--listen", "ws://localhost"}, "stdio, unix:///PATH or ws://HOST:PORT is wanted"},
-		{[]string{"--tool-names", "plain"}, "flag provided but not defined"},
+		{[]string{"--tool-names", "plain"}, "unknown option"},
 		{[]string{"extra"}, `unexpected argument "extra"`},
 		{[]string{"--listen", "ws://127.0.0.1:0"}, "corral config token"},
 		{[]string{"--config", named, "--listen", "ws://0.0.0.0:0"}, "exec_server.allowed_hosts"},

@@ -56,7 +56,7 @@ func policyRules(c config.Config, environ []string) policy.Rules {
 		rules.Repos = append(rules.Repos, policy.Repo{
 			ID: r.ID, Path: r.Path, Runtimes: s.Runtimes, Env: s.Env, Defaults: s.Defaults, Ceilings: s.Ceilings,
 			RootWall: rooted.For(r).Ceilings.Wall, BackgroundWall: background.For(r).Ceilings.Wall, StarlarkWall: starlarkWall(c, r),
-			Workspace: s.Workspace, Protect: s.Protect, Profile: s.Syscalls,
+			Workspace: s.Workspace, RootWorkspace: new(c.SandboxWorkspace(r)), Protect: s.Protect, Profile: s.Syscalls,
 		})
 	}
 	if c.Runtime.Rules != "" {

@@ -27,22 +27,28 @@ func (s *serving) keeper(b *backend) *session.Keeper {
 }
 
 // sandbox is sandbox_exec for the repositories in which a shell may be run; without any there is none.
-func (b *backend) sandbox(secrets []string) []mcp.Tool {
+func (s *serving) sandbox(b *backend, secrets []string) []mcp.Tool {
 	c := b.config
 	if !c.Sandbox.Enabled || !c.Runtime.Enabled {
 		return nil
 	}
 	var ids []string
+	path, workspaces := "", map[string]job.Workspace{}
 	for _, r := range c.Repos {
-		if slices.Contains(c.For(r).Runtimes, "shell") {
-			ids = append(ids, r.ID)
+		if !slices.Contains(c.For(r).Runtimes, "shell") {
+			continue
 		}
+		if s.alone && (r.ID == c.Sandbox.Repo || c.Sandbox.Repo == "" && ids == nil) {
+			path = r.Path
+		}
+		ids = append(ids, r.ID)
+		workspaces[r.ID] = c.SandboxWorkspace(r)
 	}
 	if len(ids) == 0 || c.Sandbox.Repo != "" && !slices.Contains(ids, c.Sandbox.Repo) {
 		return nil
 	}
 	return []mcp.Tool{&mcp.Sandbox{
-		Engine: b.engine, Outputs: b.outputs, Secrets: secrets, Repos: ids, Repo: c.Sandbox.Repo,
+		Engine: b.engine, Outputs: b.outputs, Secrets: secrets, Repos: ids, Repo: c.Sandbox.Repo, Workspaces: workspaces, Path: path,
 		Timeout: c.Sandbox.Timeout, OutputLimit: c.Sandbox.OutputLimit, Partial: c.Sandbox.PartialOutput,
 	}}
 }

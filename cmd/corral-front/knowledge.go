@@ -175,15 +175,17 @@ func (b *backend) ctxTools(rules *policy.Policy) []mcp.Tool {
 		return nil
 	}
 	var ids []string
+	paths := map[string]string{}
 	for _, r := range c.Repos {
 		if len(c.For(r).Runtimes) > 0 {
 			ids = append(ids, r.ID)
+			paths[r.ID] = r.Path
 		}
 	}
 	if len(ids) == 0 || c.Ctx.Repo != "" && !slices.Contains(ids, c.Ctx.Repo) {
 		return nil
 	}
-	b.ctx.Repos, b.ctx.Repo, b.ctx.Secrets = ids, c.Ctx.Repo, rules.Secrets()
+	b.ctx.Repos, b.ctx.Paths, b.ctx.Repo, b.ctx.Secrets = ids, paths, c.Ctx.Repo, rules.Secrets()
 	b.ctx.BackgroundLife, b.ctx.MaxBackground = c.Ctx.BackgroundLife, c.Ctx.MaxBackground
 	b.ctx.MaxBackgroundAll = max(1, c.Runtime.MaxConcurrentJobs/2) // there are places for other calls
 	b.ctx.Runtimes = append([]string{}, rules.Runnable()...)       // nil would be all of them

@@ -10,11 +10,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
-	"strings"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/nearest"
 	"corral/internal/version"
 	"corral/isolate/client/embed"
 )
@@ -75,7 +77,14 @@ func dispatch(args []string) (int, error) {
 	case "help", "--help", "-h":
 		return say(usage)
 	}
-	return failure, fmt.Errorf("%q is not a command\n%s", args[0], strings.TrimSpace(usage))
+	hint := "corral help"
+	known := slices.DeleteFunc(slices.Sorted(maps.Keys(commands())), func(name string) bool {
+		return name == editor || name == finder || name == embed.FindCommon // which corral itself calls
+	})
+	if near := nearest.Of(args[0], known); near != "" {
+		hint = "did you mean corral " + near + "?"
+	}
+	return failure, fmt.Errorf("%q is no command of corral\nhint: %s", args[0], hint)
 }
 
 // findCommonCommand is a child of an embedded supervisor's front-end, see embed.
@@ -114,7 +123,7 @@ func say(text string) (int, error) {
 // parseFlags reads the options of a command into f. A request for help and a mistake end the command, with root given up.
 func parseFlags(f *flag.FlagSet, args []string, help string) (ended bool, code int, err error) {
 	f.SetOutput(io.Discard)
-	if err = f.Parse(args); err == nil {
+	if err = nearest.ParseFlags(f, args, "corral "+f.Name()); err == nil {
 		return false, 0, nil
 	}
 	if dropped := dropRoot(); dropped != nil {
@@ -124,5 +133,5 @@ func parseFlags(f *flag.FlagSet, args []string, help string) (ended bool, code i
 		code, err = say(help)
 		return true, code, err
 	}
-	return true, failure, fmt.Errorf("%w\nhint: corral %s --help", err, f.Name())
+	return true, failure, err
 }

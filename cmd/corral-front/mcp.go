@@ -34,7 +34,8 @@ Usage: corral mcp [--repo DIR]... [--config FILE] [--supervisor SOCKET] [--tool-
 
 ` + serverOptions + `
 It needs no configuration: corral mcp --repo DIR serves DIR with safe defaults. Nothing is made or changed before the
-first call of a tool. It ends with its input; SIGTERM ends it at once, and with it every job it has started.
+first call of a tool. It ends with its input: calls under way have 30 seconds then. SIGTERM ends it at once, and with it
+every job it has started.
 
 Examples:
   corral mcp --repo ~/src/app

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -118,4 +119,50 @@ func TestEmbedded(t *testing.T) {
 		t.Errorf("%s", o.text)
 	}
 	h.must("ping", object{})
+}
+
+// TestStartUnserved: a server for a directory that the supervisor does not serve ends at its start, and says why.
+func TestStartUnserved(t *testing.T) {
+	sandboxtest.RequireJails(t)
+	p := newPlace(t)
+	d := daemon(t)
+	other := filepath.Join(p.dir, "other")
+	if err := os.Mkdir(other, 0o755); err != nil { // root's
+		t.Fatal(err)
+	}
+	unserved := func(args ...string) string {
+		t.Helper()
+		cmd := p.front(append([]string{"mcp", "--supervisor", d.Socket}, args...)...)
+		out, err := cmd.CombinedOutput()
+		if cmd.ProcessState.ExitCode() != failure {
+			t.Errorf("%q: %v: %s", args, err, out)
+		}
+		return string(out)
+	}
+	for _, dir := range []string{other, "/usr"} {
+		if out := unserved("--repo", p.repo, "--repo", dir); !strings.Contains(out, "cannot be served: ") || strings.Contains(out, p.repo) {
+			t.Errorf("%s: %s", dir, out)
+		}
+	}
+	config := func(repos ...string) string {
+		path := filepath.Join(p.dir, fmt.Sprintf("unserved-%d.yaml", serial.Add(1)))
+		text := "version: 1\nrepos:\n"
+		for n, repo := range repos {
+			text += fmt.Sprintf("  - {id: r%d, path: %s}\n", n, repo)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	if out := unserved("--config", config(other)); !strings.Contains(out, "cannot be served: ") {
+		t.Errorf("%s", out)
+	}
+	h := connect(t, p.front("mcp", "--supervisor", d.Socket, "--config", config(other, p.repo)))
+	sandboxtest.Eventually(t, time.Minute, "the log names the one that is not served", func() bool {
+		return strings.Contains(h.log.String(), "not served") && strings.Contains(h.log.String(), other)
+	})
+	if o := h.execute(object{"repoId": "r1", "runtime": "shell", "code": "true"}); o.Status != "success" {
+		t.Errorf("%+v", o)
+	}
 }

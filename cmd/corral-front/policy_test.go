@@ -111,12 +111,12 @@ starlark: {enabled: true, memory: 128MiB, max_wall: 30s}
 		RuntimeEnv: map[string]map[string]string{"python": {"B": "b"}}, Starlark: policy.Starlark{Enabled: true, Memory: 128 << 20},
 		Repos: []policy.Repo{
 			{
-				ID: "one", Path: "/srv/a", Runtimes: []string{"shell"}, Env: []string{"A"}, Workspace: job.ReadOnly, Profile: "strict",
+				ID: "one", Path: "/srv/a", Runtimes: []string{"shell"}, Env: []string{"A"}, Workspace: job.ReadOnly, RootWorkspace: new(job.ReadOnly), Profile: "strict",
 				Ceilings: job.Limits{Memory: memory(), PIDs: 9, Wall: 5 * time.Second}, RootWall: 5 * time.Second,
 				BackgroundWall: 5 * time.Second, StarlarkWall: 5 * time.Second,
 			},
 			{
-				ID: "b", Path: "/srv/b", Runtimes: []string{"python", "shell"}, Env: []string{"B"}, Profile: "default",
+				ID: "b", Path: "/srv/b", Runtimes: []string{"python", "shell"}, Env: []string{"B"}, RootWorkspace: new(job.Overlay), Profile: "default",
 				Ceilings: job.Limits{Memory: memory(), PIDs: 9, Wall: 9 * time.Second}, RootWall: time.Hour,
 				BackgroundWall: 2 * time.Hour, StarlarkWall: 30*time.Second + job.StarlarkGrace,
 			},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -102,14 +103,124 @@ func TestSandboxUser(t *testing.T) {
 	p, _, h := served(t, "")
 	p.file(t, "here", "of the repository", 0o644)
 	h.sh("cat "+p.repo+"/here; echo x >> "+p.repo+"/here; stat -c %u / /etc /usr/bin /home | uniq; id -u").want(t, 0, "of the repository1000\n1000\n")
-	if b, err := os.ReadFile(filepath.Join(p.repo, "here")); err != nil || string(b) != "of the repositoryx\n" {
-		t.Errorf("%q, %v", b, err)
-	}
 	h.sh("echo '#!/bin/sh' > /usr/bin/true; echo echo changed >> /usr/bin/true; /usr/bin/true; cat /etc/shadow; chown 0:1 /home; mount -t tmpfs x /mnt; chmod u+s /usr/bin/env; test -u /usr/bin/env; grep CapEff /proc/self/status; ls /root /sys/kernel").
 		want(t, 2, "changed\nCapEff:\t0000000000000000\n")
 	if b, err := os.ReadFile("/usr/bin/true"); err != nil || !strings.HasPrefix(string(b), "\x7fELF") {
 		t.Errorf("the host's program: %.20q, %v", b, err)
 	}
+}
+
+// emptied deletes everything that an agent may take for its own, and says what it sees of the repository then.
+func (p *place) emptied(t *testing.T, h *host) {
+	t.Helper()
+	p.file(t, "README", "text\n", 0o644)
+	p.file(t, ".git/HEAD", "ref: refs/heads/main\n", 0o644)
+	h.sh("rm -rf "+p.repo+"/* "+p.repo+"/.git; echo new > "+p.repo+"/new; ls -A "+p.repo).want(t, 0, "new\n")
+	h.sh("cat "+p.repo+"/new").want(t, 0, "new\n")
+}
+
+// real are the names in the repository on the host.
+func (p *place) real(t *testing.T) string {
+	t.Helper()
+	list, err := os.ReadDir(p.repo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range list {
+		names = append(names, e.Name())
+	}
+	return strings.Join(names, " ")
+}
+
+// TestSandboxDeletes: an agent that empties the system it was given leaves the real repository alone, and what it did there
+// is kept for review.
+func TestSandboxDeletes(t *testing.T) {
+	p, d, h := served(t, "")
+	p.emptied(t, h)
+	if got := p.real(t); got != ".git README" {
+		t.Errorf("the repository has %q", got)
+	}
+	if text := h.description("sandbox_exec"); !strings.Contains(text, p.repo+" and is a copy-on-write copy") {
+		t.Errorf("%q", text)
+	}
+	h.to.Close()
+	<-h.ended
+	if got := p.kept(t, d); len(got) != 1 {
+		t.Errorf("kept: %q", got)
+	}
+}
+
+// TestSandboxRepositoryReplaced: when the repository's directory was removed and made again, the next command has a new
+// session with the new one, and is told so. While there is none, the reply says that, and the server is not at fault.
+func TestSandboxRepositoryReplaced(t *testing.T) {
+	for _, workspace := range []string{"overlay", "direct", "readonly"} {
+		t.Run(workspace, func(t *testing.T) {
+			p, _, h := served(t, "sandbox: {workspace: "+workspace+"}\n")
+			p.file(t, "a", "old\n", 0o644)
+			h.sh("cat "+p.repo+"/a; echo x > /home/x").want(t, 0, "old\n")
+			if err := os.RemoveAll(p.repo); err != nil {
+				t.Fatal(err)
+			}
+			a := h.must("tools/call", object{"name": "sandbox_exec", "arguments": object{"command": "ls " + p.repo}})
+			if code := errorOf(t, a); a.Result.IsError && code != "UNAVAILABLE" {
+				t.Errorf("without a repository: %s, %s", code, a.Result.Structured)
+			}
+			if err := errors.Join(os.Mkdir(p.repo, 0o755), os.Chown(p.repo, p.uid, p.uid)); err != nil {
+				t.Fatal(err)
+			}
+			p.file(t, "a", "new\n", 0o644)
+			r := h.sh("cat " + p.repo + "/a")
+			r.want(t, 0, "new\n")
+			if !strings.Contains(r.Stderr, "began anew") {
+				t.Errorf("%q", r.Stderr)
+			}
+			h.sh("cat "+p.repo+"/a").want(t, 0, "new\n")
+		})
+	}
+}
+
+// errorOf is the code of a tool's error, "" of another result.
+func errorOf(t *testing.T, a *response) string {
+	t.Helper()
+	var e struct{ Code string }
+	if a.Result.IsError {
+		if err := json.Unmarshal(a.Result.Structured, &e); err != nil {
+			t.Fatalf("%s: %v", a.Result.Structured, err)
+		}
+	}
+	return e.Code
+}
+
+// TestSandboxWorkspaces: the operator's configuration alone has commands write to the real files, or to nothing.
+func TestSandboxWorkspaces(t *testing.T) {
+	p, d, h := served(t, "sandbox: {workspace: direct}\n")
+	p.emptied(t, h)
+	if got := p.real(t); got != "new" {
+		t.Errorf("the repository has %q", got)
+	}
+	if text := h.description("sandbox_exec"); !strings.Contains(text, "is the real directory") || !strings.Contains(text, p.repo) {
+		t.Errorf("%q", text)
+	}
+	reads := connect(t, p.front("mcp", "--config", p.config(t, "sandbox: {workspace: readonly}\n"), "--supervisor", d.Socket))
+	if r := reads.sh("rm " + p.repo + "/new"); r.ExitCode != 1 || !strings.Contains(r.Stderr, "Read-only file system") {
+		t.Errorf("%+v", *r)
+	}
+	if text := reads.description("sandbox_exec"); !strings.Contains(text, "is read-only") {
+		t.Errorf("%q", text)
+	}
+}
+
+// description is what the server says of a tool.
+func (h *host) description(name string) string {
+	h.t.Helper()
+	for _, tool := range h.must("tools/list", object{}).Result.Tools {
+		if tool.Name == name {
+			return tool.Description
+		}
+	}
+	h.t.Fatalf("no tool %s", name)
+	return ""
 }
 
 // TestSandboxStreams: what others hang on.

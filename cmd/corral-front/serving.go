@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -8,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -125,6 +128,40 @@ func (s *serving) only(c *config.Config) error {
 		}
 	}
 	c.Repos = list
+	return nil
+}
+
+// checkTime is how long the supervisor may take to say whether it serves the repositories.
+const checkTime = 10 * time.Second
+
+// checkRepos is an error if the supervisor does not serve a repository that the command line names, or none of those of the
+// configuration; one of these that is not served is logged. Without it, every call would be refused, and say so to an agent
+// alone.
+func (s *serving) checkRepos(b *backend) error {
+	ctx, cancel := context.WithTimeout(context.Background(), checkTime)
+	defer cancel()
+	var first error
+	served := 0
+	for _, r := range b.config.Repos {
+		err := b.supervisor.checkRepo(ctx, r.Path)
+		switch {
+		case err == nil:
+			served++
+			continue
+		case ctx.Err() != nil: // a supervisor that is busy is not one that refuses
+			b.log.Warn("the supervisor has not said in time whether it serves the repositories", "after", checkTime)
+			return nil
+		}
+		err = fmt.Errorf("repository %s cannot be served: %w", plain(r.Path), err)
+		if s.repos != nil {
+			return err
+		}
+		b.log.Warn("a repository of the configuration is not served", "repo", r.ID, "error", err)
+		first = cmp.Or(first, err)
+	}
+	if served == 0 {
+		return first
+	}
 	return nil
 }
 

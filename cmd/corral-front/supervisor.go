@@ -86,6 +86,21 @@ func (s *supervisor) Close() {
 	_ = c.Close()
 }
 
+// ready says why no job can be run now, nil if one can as far as is known.
+func (s *supervisor) ready() error {
+	_, err := s.current()
+	return err
+}
+
+// checkRepo says why the supervisor does not serve a directory, nil if it does.
+func (s *supervisor) checkRepo(ctx context.Context, path string) error {
+	c, err := s.current()
+	if err != nil {
+		return err
+	}
+	return c.CheckRepo(ctx, path)
+}
+
 // dialed connects to the supervisor that listens on socket.
 func dialed(socket string) (*supervisor, error) {
 	dial := func() (*client.Client, error) {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"corral/internal/directory"
+	"corral/internal/nearest"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -39,7 +40,8 @@ Usage: corral run [OPTIONS] [--] PROGRAM [ARG]...
 
   --env NAME=VALUE      set a variable; repeatable. Nothing else of your environment is passed
   --env-pass NAME       pass a variable of yours; repeatable
-  --stdin               pass standard input (default: it is empty)
+  --stdin               pass standard input (default: pass a pipe or a file; from a terminal or a device it is empty)
+  --no-stdin            do not: it is empty
   --tty                 give the job a terminal of its own, joined to yours
   --output-limit SIZE   drop what is beyond, of each stream (default none, with --json 10MiB)
   --json                print one JSON object instead: status, exitCode, stdout, stderr, usage, ...
@@ -63,6 +65,7 @@ type runOptions struct {
 	account    string
 	toolchains []string
 	stdin      bool
+	noStdin    bool
 	tty        bool
 	json       bool
 	limit      int64 // of each output stream, -1 none
@@ -84,6 +87,7 @@ func parseRun(args []string) (*runOptions, error) {
 		f.Func(name, "", named(to))
 	}
 	f.BoolVar(&o.stdin, "stdin", false, "")
+	f.BoolVar(&o.noStdin, "no-stdin", false, "")
 	f.BoolVar(&o.tty, "tty", false, "")
 	f.BoolVar(&o.json, "json", false, "")
 	f.Func("workspace", "", func(s string) (err error) {
@@ -131,20 +135,7 @@ func parseRun(args []string) (*runOptions, error) {
 
 // parseFlags calls f.Parse, and says what is wrong in the words of the usage text.
 func parseFlags(f *flag.FlagSet, args []string) error {
-	err := f.Parse(args)
-	if err == nil || errors.Is(err, flag.ErrHelp) {
-		return err
-	}
-	text := err.Error()
-	for ours, theirs := range map[string]string{
-		"unknown option --": "flag provided but not defined: -", "a value is missing after --": "flag needs an argument: -",
-	} {
-		if name, ok := strings.CutPrefix(text, theirs); ok {
-			text = ours + name
-		}
-	}
-	text = strings.Replace(text, "\" for flag -", "\" for --", 1)
-	return fmt.Errorf("%s\nhint: corral %s --help", text, f.Name())
+	return nearest.ParseFlags(f, args, "corral "+f.Name())
 }
 
 // named sets *to to a name. An empty one is a variable that was not set in somebody's script, and no request for the
@@ -171,6 +162,8 @@ func (o *runOptions) complete() error {
 	switch {
 	case len(o.spec.Args) == 0:
 		return errors.New("no program given\nhint: corral run -- PROGRAM [ARG]")
+	case o.stdin && o.noStdin:
+		return errors.New("--stdin and --no-stdin do not go together")
 	case o.json && o.tty:
 		return errors.New("--json and --tty do not go together: a terminal's output is for people")
 	case o.spec.Workspace == job.NoRepo && o.cwd != "":

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -104,7 +105,7 @@ func help(args []string) error {
 		return say(psUsage)
 	case args[0] == "session":
 		return say(sessionUsage)
-	case args[0] == "version", args[0] == "help":
+	case args[0] == "version", args[0] == "help", args[0] == "--help", args[0] == "-h":
 		return say(usage)
 	}
 	return front([]string{args[0], "--help"})
@@ -136,7 +137,6 @@ func errorCode(err error) int {
 var commands = []string{
 	"run", "ps", "session", "version", "help",
 	"audit", "changes", "config", "doctor", "exec-server", "index", "mcp", "output", "policy", "repo", "rootfs", "serve",
-	"top",
 }
 
 // frontSlack is by how much what waits in corral-front may wait longer, in nanoseconds.
@@ -144,11 +144,11 @@ const frontSlack = 500_000
 
 // front executes corral-front with the same arguments. It gives up root itself, before it reads anything else.
 func front(args []string) error {
+	if !slices.Contains(commands, args[0]) {
+		return unknown(args[0], nearest.Of(args[0], commands))
+	}
 	path, err := sibling("corral-front")
 	if err != nil {
-		if near := nearest.Of(args[0], commands); near != args[0] {
-			return unknown(args[0], near)
-		}
 		return fmt.Errorf("command %q: %w", args[0], err)
 	}
 	// As the supervisor does for itself (see package isolate): Go's monitor sleeps longer at a time. A program keeps the slack of

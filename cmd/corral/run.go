@@ -30,6 +30,7 @@ func runCommand(args []string) (int, error) {
 	var result job.Result
 	if err == nil {
 		out.limit, out.keep = o.limit, o.json
+		o.stdin = o.stdin || !o.noStdin && !o.tty && isPiped(os.Stdin)
 		result, err = o.connectAndRun(out)
 	}
 	if err != nil {
@@ -47,6 +48,12 @@ func runCommand(args []string) (int, error) {
 	}
 	tell(result, o, out)
 	return code, out.failed()
+}
+
+// isPiped says whether somebody gave this process a pipe or a file to read.
+func isPiped(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && (info.Mode().IsRegular() || info.Mode()&os.ModeNamedPipe != 0)
 }
 
 // connectAndRun returns when the job is over and, if the supervisor was its alone, that too.
@@ -99,8 +106,8 @@ func (o *runOptions) run(c *client.Client, out *streams) (job.Result, error) {
 		out.abandon()
 		return result, err
 	}
-	// Every process of the job is gone, so the pipes end here.
-	out.wait()
+	// Every process of the job is gone: what it wrote is in the pipes.
+	out.finish()
 	return result, nil
 }
 

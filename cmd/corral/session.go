@@ -16,7 +16,8 @@ import (
 	"corral/job"
 )
 
-const sessionUsage = `corral session keeps a jail open whose jobs share a writable layer on disk.
+const sessionUsage = `corral session keeps a jail open for several jobs. With --workspace overlay they share a writable layer over the
+repository, with --root a whole root file system, the home directory and /tmp included. Else each job has those for itself.
 
 Usage:
   corral session open [--repo DIR] [OPTIONS]   open one, and print its id
@@ -30,7 +31,7 @@ Usage:
                         the layer, and corral changes shows and applies what they have changed
   --root                a root file system of its own, all of which its jobs may write to
   --image NAME          begin with that root file system, see corral rootfs (default the host's system directories)
-  --name NAME           what people call it; commands take it in place of the id
+  --name NAME           what people call it; commands take it in place of the id. One open session of yours has it
   --profile NAME        of system calls: default, or strict
   --disk SIZE           of the layer (default the supervisor's)
   --idle 30m            end it when it ran no job for so long (default the supervisor's)
@@ -197,10 +198,13 @@ func findSession(c job.Sessions, id string) (job.Session, error) {
 	}
 	var found []job.Session
 	for _, s := range list {
-		if s.ID == id {
+		switch {
+		case s.ID == id:
 			return s, nil
-		}
-		if s.Name == id {
+		case s.Name != id:
+		case !s.Kept && len(found) > 0 && found[0].Kept: // what is open is meant, not what an earlier one of that name left
+			found = []job.Session{s}
+		case !s.Kept || len(found) == 0 || found[0].Kept:
 			found = append(found, s)
 		}
 	}

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"corral/isolate/client"
 	"corral/job"
@@ -19,6 +22,7 @@ type streams struct {
 	said sync.Once
 
 	stdout, stderr stream
+	pipes          []*os.File // our ends
 	work           sync.WaitGroup
 }
 
@@ -42,11 +46,14 @@ func (s *streams) open(stdin bool) (job.Stdio, error) {
 			return stdio, err
 		}
 		*e.job = write
+		s.pipes = append(s.pipes, read)
 		s.work.Add(1)
 		go func() {
 			defer s.work.Done()
 			defer read.Close()
-			s.carry(e.stream, read, e.to)
+			if errors.Is(s.carry(e.stream, read, e.to), os.ErrDeadlineExceeded) {
+				s.drain(e.stream, read, e.to)
+			}
 		}()
 	}
 	if !stdin {
@@ -68,8 +75,12 @@ func (s *streams) open(stdin bool) (job.Stdio, error) {
 // mostRead is what a pipe holds (pipe(7)).
 const mostRead = 64 << 10
 
-// carry moves bytes until the stream's end. Beyond the limit they are read and dropped: a job is never held up.
-func (s *streams) carry(st *stream, from, to *os.File) {
+// maxPipe is what the largest pipe of an ordinary user holds (/proc/sys/fs/pipe-max-size).
+const maxPipe = 1 << 20
+
+// carry moves bytes until the stream's end, or the error of reading. Beyond the limit they are read and dropped: a job is
+// never held up.
+func (s *streams) carry(st *stream, from, to *os.File) error {
 	buffer := make([]byte, 4<<10) // most say little
 	for {
 		n, err := from.Read(buffer)
@@ -77,11 +88,35 @@ func (s *streams) carry(st *stream, from, to *os.File) {
 			s.deliver(st, buffer[:n], to)
 		}
 		if err != nil {
-			return
+			return err
 		}
 		if n == len(buffer) && n < mostRead {
 			buffer = make([]byte, mostRead)
 		}
+	}
+}
+
+// drain moves what a pipe holds now, and waits for no more.
+func (s *streams) drain(st *stream, from, to *os.File) {
+	raw, err := from.SyscallConn()
+	if err != nil {
+		return
+	}
+	buffer := make([]byte, mostRead)
+	for left := maxPipe; left > 0; {
+		n := 0
+		err := raw.Control(func(fd uintptr) {
+			for {
+				if n, err = unix.Read(int(fd), buffer[:min(left, len(buffer))]); !errors.Is(err, unix.EINTR) {
+					return
+				}
+			}
+		})
+		if err != nil || n <= 0 {
+			return
+		}
+		s.deliver(st, buffer[:n], to)
+		left -= n
 	}
 }
 
@@ -107,11 +142,16 @@ func (s *streams) deliver(st *stream, b []byte, to *os.File) {
 	}
 }
 
-// wait returns when all output is delivered.
-func (s *streams) wait() { s.work.Wait() }
+// finish returns when everything is delivered that a job has written which has ended. It does not wait for the pipes to
+// end: a process that is not of the job may have been given the other ends, and keep them open or write to them.
+func (s *streams) finish() {
+	for _, pipe := range s.pipes {
+		_ = pipe.SetReadDeadline(time.Unix(1, 0)) // an error is of a pipe that has ended and is closed
+	}
+	s.work.Wait()
+}
 
-// abandon is wait for a job of which nothing is known any more: its processes end, but who has the other ends of the
-// pipes may not.
+// abandon is finish for a job of which nothing is known any more, whose processes may take a moment to end.
 func (s *streams) abandon() {
 	done := make(chan struct{})
 	go func() {
@@ -121,6 +161,7 @@ func (s *streams) abandon() {
 	select {
 	case <-done:
 	case <-time.After(time.Second):
+		s.finish()
 	}
 }
 

@@ -75,6 +75,65 @@ func TestStandardInput(t *testing.T) {
 	}
 }
 
+// A holder is a job that takes a descriptor which another one of the repository sends it, and keeps it.
+func (d *daemon) holder(t *testing.T, repo string) *process {
+	t.Helper()
+	cmd := command(t, "run", "--supervisor", d.Socket, "--repo", repo, "--stdin", "--", "python3", "-c", `import os, socket, sys
+s = socket.socket(socket.AF_UNIX); s.bind("s"); s.listen()
+print("ready", flush=True)
+c, _ = s.accept()
+_, fds, _, _ = socket.recv_fds(c, 1, 2)
+c.send(b"x")
+print("held", flush=True)
+sys.stdin.read()`)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = in.Close() })
+	p := start(t, cmd)
+	p.ready(t)
+	return p
+}
+
+// sends is a job that sends its standard output to the holder, says so, and goes on.
+const sends = `import os, socket, sys, time
+s = socket.socket(socket.AF_UNIX); s.connect("s")
+socket.send_fds(s, [b"x"], [1, 2]); s.recv(1)
+os.write(1, b"sent\n"); os.write(1, b"x" * 60000 + b"\n")
+if len(sys.argv) > 1: time.sleep(1000)`
+
+// TestOutputHeld: a job whose standard output another process has too ends when it ends, and at its timeout, with all that
+// it wrote.
+func TestOutputHeld(t *testing.T) {
+	sandboxtest.RequireJails(t, sandboxtest.Program("python3"))
+	d, repo := serve(t), repository(t)
+	want := "sent\n" + strings.Repeat("x", 60000) + "\n"
+	for _, tt := range []struct {
+		name string
+		code int
+		args []string
+	}{
+		{"ends", 0, []string{"--", "python3", "-c", sends}},
+		{"times out", 124, []string{"--timeout", "3s", "--", "python3", "-c", sends, "wait"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			holder := d.holder(t, repo)
+			defer os.Remove(filepath.Join(repo, "s"))
+			p := start(t, command(t, append([]string{"run", "--supervisor", d.Socket, "--repo", repo}, tt.args...)...))
+			if !p.EndsWithin(time.Minute) {
+				t.Fatalf("it runs on; it has said %.100q", p.Out.String())
+			}
+			if got := p.ends(t); got.code != tt.code || got.stdout != want {
+				t.Errorf("exit code %d, %d bytes %.100q, stderr %q", got.code, len(got.stdout), got.stdout, got.stderr)
+			}
+			if holder.EndsWithin(0) || !strings.Contains(holder.Out.String(), "held") {
+				t.Errorf("the other job was to have it still: %q %q", holder.Out.String(), holder.Err.String())
+			}
+		})
+	}
+}
+
 // TestEndlessOutput: a reader that is slow, or gone, or has no room holds nobody up for ever.
 func TestEndlessOutput(t *testing.T) {
 	sandboxtest.RequireJails(t)

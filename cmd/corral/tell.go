@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -29,6 +31,9 @@ func tell(r job.Result, o *runOptions, out *streams) {
 	if why := reason(r, o); why != "" {
 		fmt.Fprintln(os.Stderr, "corral:", why)
 	}
+	if hint := o.interactive(r); hint != "" {
+		fmt.Fprintln(os.Stderr, "hint:", hint)
+	}
 	if r.ReadOnly && (o.moded || exitCode(r) != 0) {
 		fmt.Fprintln(os.Stderr, "corral: the repository is read-only for jobs: the operator has it so, or its mount is")
 	}
@@ -50,6 +55,25 @@ func tell(r job.Result, o *runOptions, out *streams) {
 	if r.SensitiveIncomplete {
 		fmt.Fprintln(os.Stderr, "corral: not everything in the repository was looked at for changed sensitive paths")
 	}
+}
+
+// shells are programs that read commands when they have no arguments.
+var shells = []string{"bash", "sh", "dash", "zsh", "fish", "ksh", "python", "python3", "node", "irb", "php", "R", "iex", "lua", "sqlite3"}
+
+// interactive is a hint for somebody at a terminal who started a program that reads commands: its standard input is empty, and
+// it has ended at once.
+func (o *runOptions) interactive(r job.Result) string {
+	args := o.spec.Args
+	if o.tty || o.stdin || r.Status != job.Success || len(args) != 1 || !slices.Contains(shells, filepath.Base(args[0])) ||
+		!isTerminal(os.Stdin) || !isTerminal(os.Stderr) {
+		return ""
+	}
+	return fmt.Sprintf("%s had nothing to read: corral run --tty gives it your terminal", printable(args[0]))
+}
+
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
 }
 
 // reason is why a job ended as it did, "" when that is plain. A limit's value is only known here if it was asked for.

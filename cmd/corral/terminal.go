@@ -43,7 +43,10 @@ func (o *runOptions) runTerminal(c *client.Client, t *terminal.Terminal) (job.Re
 	go func() {
 		var err error
 		if m := first(masters, ended); m != nil {
-			err = t.Join(terminal.Master(m))
+			var far terminal.Far
+			if far, err = terminal.Master(m, ended); err == nil {
+				err = t.Join(far)
+			}
 		}
 		if err != nil {
 			unshown(t, r, err)

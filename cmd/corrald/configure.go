@@ -46,8 +46,9 @@ func (o *options) take(c config.Config) {
 	s.JailIdle, s.MaxJobs = c.JailIdle, c.MaxJobs
 	s.MaxPerUser, s.MaxJails = c.MaxJobsPerUser, c.MaxJails
 	s.Slots, s.MaxSlots = orNone(c.WarmSlots), orNone(c.MaxWarmSlots)
-	s.Audit = isolate.Audit{Each: c.Audit.Fsync == config.Each, MaxSize: c.Audit.MaxSize, Keep: c.Audit.Keep}
-	s.Audit = isolate.Audit{Each: c.Audit.Fsync == config.Each, MaxSize: c.Audit.MaxSize, Keep: c.Audit.Keep}
+	s.Audit = isolate.Audit{
+		Each: c.Audit.Fsync == config.Each, MaxSize: c.Audit.MaxSize, Keep: c.Audit.Keep, KeepFor: c.Audit.KeepFor, UserDaily: c.Audit.UserDaily,
+	}
 	l := c.Layers
 	s.Layers = isolate.Layers{
 		Disk: l.Disk, Inodes: l.Inodes, MaxDisk: l.MaxDisk, MaxInodes: l.MaxInodes, Idle: l.Idle, MaxIdle: l.MaxIdle, Keep: l.Keep,

@@ -22,7 +22,7 @@ func TestDefaultsAgree(t *testing.T) {
 	if d.UIDs != (config.UIDs{Base: isolate.DefaultUIDBase, Size: isolate.DefaultUIDSize}) {
 		t.Errorf("user ids %#x+%#x, the supervisor's are %#x+%#x", d.UIDs.Base, d.UIDs.Size, isolate.DefaultUIDBase, isolate.DefaultUIDSize)
 	}
-	if d.Audit.Fsync != config.Group || d.Audit.MaxSize != audit.DefaultMaxSize || d.Audit.Keep != 0 {
+	if d.Audit.Fsync != config.Group || d.Audit.MaxSize != audit.DefaultMaxSize || d.Audit.Keep != 0 || d.Audit.KeepFor != isolate.DefaultAuditKeepFor || d.Audit.UserDaily != audit.DefaultUserDaily {
 		t.Errorf("audit %+v, the supervisor's is grouped, with files of %d bytes, all kept", d.Audit, audit.DefaultMaxSize)
 	}
 	if d.Defaults != job.Defaults() {
@@ -38,8 +38,7 @@ func TestTake(t *testing.T) {
 	file.Toolchains = []string{"/opt/go"}
 	file.Ceilings.PIDs = 99
 	file.JailIdle, file.MaxJobs, file.MaxJobsPerUser, file.MaxJails = time.Minute, 5, 3, 2
-	file.Audit = config.Audit{Fsync: config.Each, MaxSize: 1 << 20, Keep: 7}
-	file.Audit = config.Audit{Fsync: config.Each, MaxSize: 1 << 20, Keep: 3}
+	file.Audit = config.Audit{Fsync: config.Each, MaxSize: 1 << 20, Keep: 3, KeepFor: time.Hour, UserDaily: 1 << 30}
 	closed := config.Default()
 	closed.OwnDirectories = &no
 	readonly, overlay, bound := job.ReadOnly, job.Overlay, job.Limits{PIDs: 9}
@@ -90,7 +89,7 @@ func TestTake(t *testing.T) {
 			if s.UIDBase != tt.file.UIDs.Base || s.UIDSize != tt.file.UIDs.Size || s.Defaults != tt.file.Defaults ||
 				s.Ceilings != tt.file.Ceilings || s.JailIdle != tt.file.JailIdle || s.MaxJobs != tt.file.MaxJobs ||
 				s.MaxPerUser != tt.file.MaxJobsPerUser || s.MaxJails != tt.file.MaxJails ||
-				s.Audit != (isolate.Audit{Each: tt.file.Audit.Fsync == config.Each, MaxSize: tt.file.Audit.MaxSize, Keep: tt.file.Audit.Keep}) {
+				s.Audit != (isolate.Audit{Each: tt.file.Audit.Fsync == config.Each, MaxSize: tt.file.Audit.MaxSize, Keep: tt.file.Audit.Keep, KeepFor: tt.file.Audit.KeepFor, UserDaily: tt.file.Audit.UserDaily}) {
 				t.Errorf("got %+v of %+v", s, tt.file)
 			}
 		})

@@ -23,6 +23,7 @@ const (
 // TestMain plays a hostile client, which asks for a directory by its name. It hides the machine's own corral: a supervisor
 // that root's corral starts obeys the operator's configuration.
 func TestMain(m *testing.M) {
+	sandboxtest.ServeFiles()
 	if socket := os.Getenv("CORRALD_TEST_SOCKET"); socket != "" {
 		os.Exit(byPath(socket, os.Args[1]))
 	}

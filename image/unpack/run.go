@@ -13,6 +13,9 @@ func Run(args []string, stdin io.Reader, stdout io.Writer) error {
 		return fmt.Errorf("usage: unpack DIR <ARCHIVE: %d arguments", len(args))
 	}
 	totals, err := Unpack(stdin, args[0])
+	if err == nil {
+		err = nameUser(args[0])
+	}
 	if errors.Is(err, ErrFull) {
 		return fmt.Errorf("%w\nhint: --disk and --inodes set how much room there is", err)
 	}

@@ -96,7 +96,7 @@ func RootOnly(path string, dir *os.File) error {
 	}
 	defer func() { unix.Close(at) }()
 	var st, want unix.Stat_t
-	if err := errors.Join(unix.Fstat(at, &st), unix.Fstat(int(dir.Fd()), &want)); err != nil {
+	if err := unix.Fstat(at, &st); err != nil {
 		return fmt.Errorf("fstat: %w", err)
 	}
 	here := "/"
@@ -116,6 +116,10 @@ func RootOnly(path string, dir *os.File) error {
 		if err != nil {
 			return &os.PathError{Op: "open", Path: filepath.Join(here, name), Err: err}
 		}
+	}
+	// Not before all above it are root's: a user's file system may not answer.
+	if err := unix.Fstat(int(dir.Fd()), &want); err != nil {
+		return fmt.Errorf("fstat: %w", err)
 	}
 	if st.Dev != want.Dev || st.Ino != want.Ino {
 		return fmt.Errorf("%q is another directory than a moment ago", path)

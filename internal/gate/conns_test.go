@@ -3,42 +3,80 @@ package gate
 import (
 	"errors"
 	"net"
+	"net/http"
 	"testing"
 	"time"
 
 	"corral/internal/sandboxtest"
 )
 
-// TestLimit: one more than there may be takes the place of the oldest that nobody knows, and waits when all are known.
-func TestLimit(t *testing.T) {
+// A limited is a listener with a limit, and its clients.
+type limited struct {
+	*testing.T
+	net.Listener
+}
+
+func limit(t *testing.T, n int) *limited {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	limited := Limit(l, 2)
-	accept := func() (client, served net.Conn) {
-		t.Helper()
-		client, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = client.Close() })
-		if served, err = limited.Accept(); err != nil {
-			t.Fatal(err)
-		}
-		return client, served
-	}
-	_, friend := accept()
-	Admit(WithConn(t.Context(), friend))
-	gone, evicted := accept()
-	_, stays := accept()
-	_ = gone.SetReadDeadline(time.Now().Add(sandboxtest.Slow(20 * time.Second)))
-	if _, err := gone.Read(make([]byte, 1)); err == nil || isTimeout(err) {
-		t.Errorf("the oldest is still there: %v", err)
-	}
-	_ = evicted.Close() // once more makes no more room
-	Admit(WithConn(t.Context(), stays))
+	t.Cleanup(func() { _ = l.Close() })
+	return &limited{t, Limit(l, n)}
+}
 
+// accept returns both ends of a new connection.
+func (l *limited) accept() (client, served net.Conn) {
+	l.Helper()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.Cleanup(func() { _ = client.Close() })
+	if served, err = l.Accept(); err != nil {
+		l.Fatal(err)
+	}
+	return client, served
+}
+
+// known returns a connection on which a request of principal is served.
+func (l *limited) known(principal string) (client, served net.Conn) {
+	l.Helper()
+	client, served = l.accept()
+	if !Admit(WithConn(l.Context(), served), principal) {
+		l.Fatalf("%s is refused", principal)
+	}
+	return client, served
+}
+
+// gone is an error unless the server closed a connection.
+func (l *limited) gone(client net.Conn, what string) {
+	l.Helper()
+	_ = client.SetReadDeadline(time.Now().Add(sandboxtest.Slow(20 * time.Second)))
+	if _, err := client.Read(make([]byte, 1)); err == nil || isTimeout(err) {
+		l.Errorf("%s is still there: %v", what, err)
+	}
+}
+
+// stays is an error if the server closed a connection: what it writes arrives.
+func (l *limited) stays(client, served net.Conn, what string) {
+	l.Helper()
+	_, err := served.Write([]byte("x"))
+	if _, read := client.Read(make([]byte, 1)); err != nil || read != nil {
+		l.Errorf("%s is gone: %v, %v", what, err, read)
+	}
+}
+
+// TestLimit: one more than there may be takes the place of the oldest that nobody knows, and waits when all are busy.
+func TestLimit(t *testing.T) {
+	l := limit(t, 2)
+	_, friend := l.known("a")
+	gone, evicted := l.accept()
+	_, stays := l.accept()
+	l.gone(gone, "the oldest")
+	_ = evicted.Close() // once more makes no more room
+	Admit(WithConn(t.Context(), stays), "b")
 	waiting, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +84,7 @@ func TestLimit(t *testing.T) {
 	defer func() { _ = waiting.Close() }()
 	third := make(chan error, 1)
 	accepting := func() {
-		_, err := limited.Accept()
+		_, err := l.Accept()
 		third <- err
 	}
 	go accepting()
@@ -60,10 +98,66 @@ func TestLimit(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	go accepting()
-	_ = limited.Close()
+	_ = l.Close()
 	if err := <-third; err == nil {
 		t.Error("a closed listener accepts")
 	}
+}
+
+// TestShare: a principal that keeps as many connections as it can leaves room for others: its idle ones make room for its
+// own next one, and it is refused when all are busy.
+func TestShare(t *testing.T) {
+	l := limit(t, 8) // 2 of a principal
+	first, idle := l.known("greedy")
+	Watch(idle, http.StateIdle)
+	second, busy := l.known("greedy")
+	third, next := l.known("greedy")
+	l.gone(first, "the idle one")
+	_, more := l.accept()
+	if Admit(WithConn(t.Context(), more), "greedy") {
+		t.Error("more than its share")
+	}
+	if !Admit(WithConn(t.Context(), busy), "greedy") || !Admit(WithConn(t.Context(), more), "other") {
+		t.Error("refused on a connection that it has, or another is")
+	}
+	l.stays(second, busy, "a busy one")
+	l.stays(third, next, "a busy one")
+}
+
+// TestIdle: connections that wait for their next request make room for who comes, one of the principal with most of them,
+// and wake who waits.
+func TestIdle(t *testing.T) {
+	l := limit(t, 8)
+	var clients []net.Conn
+	var served []net.Conn
+	for _, who := range []string{"a", "b", "b", "c", "d", "d", "e", "f"} {
+		client, at := l.known(who)
+		clients, served = append(clients, client), append(served, at)
+	}
+	for _, n := range []int{0, 2, 1} {
+		Watch(served[n], http.StateIdle)
+	}
+	l.known("g")
+	l.gone(clients[2], "the one that was idle longest, of who has most")
+	Watch(served[1], http.StateActive)
+	l.known("h")
+	l.gone(clients[0], "the only idle one")
+	waiting, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = waiting.Close() }()
+	accepted := make(chan error, 1)
+	go func() {
+		_, err := l.Accept()
+		accepted <- err
+	}()
+	Watch(served[4], http.StateIdle)
+	if err := <-accepted; err != nil {
+		t.Error(err)
+	}
+	l.gone(clients[4], "one that became idle")
+	l.stays(clients[1], served[1], "a busy one")
 }
 
 func isTimeout(err error) bool {

@@ -56,6 +56,23 @@ func Root() error {
 	return nil
 }
 
+// SysResource is CAP_SYS_RESOURCE, which some virtual machines and containers keep from root.
+func SysResource() error {
+	if err := Root(); err != nil {
+		return err
+	}
+	status, err := os.ReadFile("/proc/thread-self/status")
+	if err != nil {
+		return err
+	}
+	_, rest, _ := strings.Cut(string(status), "\nCapEff:")
+	line, _, _ := strings.Cut(rest, "\n")
+	if caps, err := strconv.ParseUint(strings.TrimSpace(line), 16, 64); err != nil || caps&(1<<unix.CAP_SYS_RESOURCE) == 0 {
+		return otherMachine("root without CAP_SYS_RESOURCE")
+	}
+	return nil
+}
+
 // Cgroups is a hierarchy, of whichever version, with the controllers that limit a job.
 func Cgroups() error {
 	if err := machine("cgroups"); err != nil {

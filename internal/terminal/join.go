@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,13 +19,82 @@ type Far interface {
 	Resize(job.Size) error
 }
 
-// Master is the Far of a terminal whose master is here. It takes the file over.
-func Master(f *os.File) Far { return master{f} }
+// Master is the Far of a terminal whose master is here. It takes the file over. ended is closed when the job has ended: then
+// what the terminal holds is read, and nothing is waited for. A process that is not of the job may have been given the
+// terminal, and keep it open.
+func Master(f *os.File, ended <-chan struct{}) (Far, error) {
+	defer f.Close()
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	// The runtime's poller, which ends a read at a deadline, is told of descriptors that do not block when they are made files.
+	fd := -1
+	failure := raw.Control(func(from uintptr) {
+		if fd, err = unix.FcntlInt(from, unix.F_DUPFD_CLOEXEC, 3); err == nil {
+			err = unix.SetNonblock(fd, true)
+		}
+	})
+	if err = errors.Join(failure, err); err != nil {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	m := &master{File: os.NewFile(uintptr(fd), f.Name()), closed: make(chan struct{}), left: maxHeld}
+	go func() {
+		select {
+		case <-ended:
+			_ = m.SetReadDeadline(time.Unix(1, 0)) // an error is of a file that is closed
+		case <-m.closed:
+		}
+	}()
+	return m, nil
+}
 
-type master struct{ *os.File }
+type master struct {
+	*os.File
+	once   sync.Once
+	closed chan struct{}
+	left   int // bytes to be read after the end, of who reads
+}
+
+// maxHeld is more than a terminal holds of what was written to it (64 KiB, see tty_buffer.c).
+const maxHeld = 1 << 20
+
+// Read implements io.Reader. After the job's end it does not wait, and its error is io.EOF when there is nothing to read.
+func (m *master) Read(b []byte) (int, error) {
+	n, err := m.File.Read(b)
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, err
+	}
+	raw, err := m.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	n = 0
+	failure := raw.Control(func(fd uintptr) {
+		for {
+			if n, err = unix.Read(int(fd), b[:min(len(b), m.left)]); !errors.Is(err, unix.EINTR) {
+				return
+			}
+		}
+	})
+	if failure != nil || err != nil || n <= 0 {
+		return 0, io.EOF
+	}
+	m.left -= n
+	return n, nil
+}
+
+// Close implements io.Closer.
+func (m *master) Close() error {
+	m.once.Do(func() { close(m.closed) })
+	return m.File.Close()
+}
 
 // Resize sets the terminal's size; the kernel tells the programs on it. A closed one has none.
-func (m master) Resize(s job.Size) error {
+func (m *master) Resize(s job.Size) error {
 	raw, err := m.SyscallConn()
 	if err != nil {
 		return err

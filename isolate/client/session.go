@@ -11,8 +11,24 @@ import (
 
 // OpenSession implements job.Sessions.
 func (c *Client) OpenSession(ctx context.Context, spec job.SessionSpec) (job.Session, error) {
+	a, err := c.askSession(ctx, spec, wire.OpSession, 0)
+	if err != nil {
+		return job.Session{}, err
+	}
+	return wire.ReadSession(a.body)
+}
+
+// CheckRepo returns nil if the supervisor serves the directory at path to this client, which must be absolute. A *job.Refusal
+// says why it does not. Nothing is made.
+func (c *Client) CheckRepo(ctx context.Context, path string) error {
+	_, err := c.askSession(ctx, job.SessionSpec{Repo: path}, wire.OpClosed, wire.OpenCheck)
+	return err
+}
+
+// askSession sends an Open, with flags beside those of spec.
+func (c *Client) askSession(ctx context.Context, spec job.SessionSpec, want wire.Op, flags uint32) (answer, error) {
 	m := wire.Open{
-		Disk: spec.Disk, Inodes: spec.Inodes, Idle: int64(spec.Idle), Repo: spec.Repo, Profile: spec.Profile,
+		Flags: flags, Disk: spec.Disk, Inodes: spec.Inodes, Idle: int64(spec.Idle), Repo: spec.Repo, Profile: spec.Profile,
 		Name: spec.Name, Image: spec.Image, Import: spec.Import,
 	}
 	for flag, on := range map[uint32]bool{
@@ -24,13 +40,13 @@ func (c *Client) OpenSession(ctx context.Context, spec job.SessionSpec) (job.Ses
 		}
 	}
 	if err := sessionFits(spec); err != nil {
-		return job.Session{}, err
+		return answer{}, err
 	}
 	var files []*os.File
 	if spec.Import == "" {
 		dir, err := c.openRepo(spec.Repo)
 		if err != nil {
-			return job.Session{}, err
+			return answer{}, err
 		}
 		if dir != nil {
 			defer dir.Close()
@@ -47,11 +63,7 @@ func (c *Client) OpenSession(ctx context.Context, spec job.SessionSpec) (job.Ses
 			files = append(files, dir)
 		}
 	}
-	a, err := c.one(ctx, wire.OpSession, m.Append, files...)
-	if err != nil {
-		return job.Session{}, err
-	}
-	return wire.ReadSession(a.body)
+	return c.one(ctx, want, m.Append, files...)
 }
 
 // sessionFits refuses what a message has no room for: cut, it would name something else.

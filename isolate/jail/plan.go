@@ -9,10 +9,13 @@
 package jail
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Layout of the messages, as cmd/corral-init/stub/plan.h has them; a test holds the two together.
@@ -35,6 +38,8 @@ const (
 	orderSize    = 16
 	ownerSize    = 8
 	holderSize   = 4
+	probeSize    = probePath + pathSize
+	probePath    = 32
 	reportSize   = 40
 	controlFD    = 3 // of a stub and of the init
 	stubFD       = 4 // of the init: the stub's program
@@ -49,6 +54,9 @@ const (
 	planCommonFD = 256
 	planNoRepo   = 512
 )
+
+// ProbedSize is the size of a Probed, which a received message follows.
+const ProbedSize = 64
 
 // MaxGroups is how many cgroups a stub can join by itself.
 const MaxGroups = 4
@@ -213,6 +221,79 @@ func ReadHolder(b []byte) (pid int, err error) {
 		return 0, syscall.Errno(-n)
 	}
 	return 0, ErrReport
+}
+
+// ProbeName is the name by which the stub looks at files for the supervisor.
+const ProbeName = "probe"
+
+// A ProbeKind says what a Probe asks for.
+type ProbeKind uint32
+
+// The kinds.
+const (
+	ProbeStart   ProbeKind = iota + 1 // become user UID; the first message
+	ProbeLook                         // look at the descriptor that comes along
+	ProbeOpen                         // open Path, from the directory that comes along or from the root
+	ProbeReceive                      // receive a message from the socket that comes along, with descriptors: see Received
+	ProbeHold                         // hold what comes along until the end
+)
+
+// A Probe is a question to the stub by the name of probe. It answers each with a Probed, to ProbeOpen with the descriptor.
+type Probe struct {
+	Kind           ProbeKind
+	UID            uint32 // of the host; the group id is the same number
+	Flags, Resolve uint64 // of openat2(2); O_PATH is added
+	Path           string // shorter than 4096 bytes
+}
+
+// Append encodes p.
+func (p Probe) Append() []byte {
+	b := make([]byte, probePath, probePath+len(p.Path)+1)
+	binary.LittleEndian.PutUint32(b, planVersion)
+	binary.LittleEndian.PutUint32(b[4:], uint32(p.Kind))
+	binary.LittleEndian.PutUint32(b[8:], p.UID)
+	binary.LittleEndian.PutUint64(b[16:], p.Flags)
+	binary.LittleEndian.PutUint64(b[24:], p.Resolve)
+	return append(append(b, p.Path[:min(len(p.Path), pathSize-1)]...), 0)
+}
+
+// Probed is what was found: a file by statx(2), and its file system by fstatfs(2).
+type Probed struct {
+	Mode, UID, GID uint32
+	Dev, Ino       uint64
+	FSType         int64  // magic number
+	FSFlags        uint64 // ST_RDONLY and others, see statvfs(3)
+	FreeBytes      int64
+	FreeFiles      int64
+}
+
+// Received decodes the answer to ProbeReceive: the message, which may be empty. Errors: EBADFD for a descriptor that is none
+// of O_PATH, a pipe and a memfd, with which the stub ends; EPIPE for the socket's end; EMSGSIZE for a message that is too long;
+// others of the kernel's; ErrReport.
+func Received(b []byte) ([]byte, error) {
+	if len(b) < ProbedSize {
+		return nil, ErrReport
+	}
+	switch n := int32(binary.LittleEndian.Uint32(b)); {
+	case n < 0:
+		return nil, syscall.Errno(-n)
+	case n > 0:
+		return nil, ErrReport
+	}
+	return b[ProbedSize:], nil
+}
+
+// ReadProbed decodes the answer to a Probe. Errors: the kernel's error number, or ErrReport.
+func ReadProbed(b []byte) (Probed, error) {
+	if more, err := Received(b); err != nil || len(more) > 0 {
+		return Probed{}, cmp.Or(err, ErrReport)
+	}
+	u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
+	u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
+	return Probed{
+		Mode: u32(4), UID: u32(8), GID: u32(12), Dev: unix.Mkdev(u32(16), u32(20)), Ino: u64(24),
+		FSType: int64(u64(32)), FSFlags: u64(40), FreeBytes: int64(u64(48)), FreeFiles: int64(u64(56)),
+	}, nil
 }
 
 // A Kind is what a Report reports.

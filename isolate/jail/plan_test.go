@@ -107,6 +107,44 @@ func TestOwnerAndHolder(t *testing.T) {
 	}
 }
 
+func TestProbe(t *testing.T) {
+	b := Probe{Kind: ProbeOpen, UID: 5, Flags: 6, Resolve: 7, Path: "/a"}.Append()
+	if len(b) != probePath+3 || b[4] != 3 || b[8] != 5 || b[16] != 6 || b[24] != 7 || text(b[probePath:]) != "/a" {
+		t.Errorf("probe %x", b)
+	}
+	if b = (Probe{Path: strings.Repeat("x", 2*pathSize)}).Append(); len(b) != probeSize || b[probeSize-1] != 0 {
+		t.Errorf("a long path: %d bytes", len(b))
+	}
+	found := make([]byte, ProbedSize)
+	for i := range found {
+		found[i] = byte(i)
+	}
+	copy(found, []byte{0, 0, 0, 0})
+	want := Probed{
+		Mode: 0x07060504, UID: 0x0b0a0908, GID: 0x0f0e0d0c, Dev: unix.Mkdev(0x13121110, 0x17161514), Ino: 0x1f1e1d1c1b1a1918,
+		FSType: 0x2726252423222120, FSFlags: 0x2f2e2d2c2b2a2928, FreeBytes: 0x3736353433323130, FreeFiles: 0x3f3e3d3c3b3a3938,
+	}
+	if got, err := ReadProbed(found); err != nil || got != want {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := Received(append(found, "message"...)); err != nil || string(got) != "message" {
+		t.Errorf("%q, %v", got, err)
+	}
+	for _, tt := range []struct {
+		b    []byte
+		want error
+	}{
+		{append([]byte{0xff, 0xff, 0xff, 0xff}, found[4:]...), syscall.EPERM},
+		{append([]byte{1, 0, 0, 0}, found[4:]...), ErrReport},
+		{found[:ProbedSize-1], ErrReport},
+		{append(found, 0), ErrReport},
+	} {
+		if _, err := ReadProbed(tt.b); !errors.Is(err, tt.want) {
+			t.Errorf("%x: %v, want %v", tt.b, err, tt.want)
+		}
+	}
+}
+
 // said is a report as a stub writes it.
 func said(version, kind uint32, step string) []byte {
 	b := make([]byte, reportSize)

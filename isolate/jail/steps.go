@@ -8,7 +8,7 @@ var Steps = []string{
 	"private-directories", "home", "toolchains", "root", "bounding-set", "dispositions",
 	"session", "identity", "keyring", "capabilities", "no-new-privs", "landlock-rules", "seccomp",
 	"tmp-size", "common", "repo", "protect", "layer", "terminal",
-	"stdio", "payload", "files", "rlimits", "cwd", "landlock", "descriptors", "openat2", "exec",
+	"stdio", "payload", "files", "rlimits", "cwd", "landlock", "descriptors", "modes", "openat2", "exec",
 }
 
 // How many of Steps belong to the first three phases.

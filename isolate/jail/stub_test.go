@@ -54,6 +54,7 @@ func TestLayout(t *testing.T) {
 	ours := map[string]int{
 		"sizeof(struct prepare)": prepareSize, "sizeof(struct plan)": planSize, "sizeof(struct order)": orderSize,
 		"sizeof(struct bind)": bindSize, "sizeof(struct kept)": keptSize, "offsetof(struct kept, list)": keptList, "sizeof(struct report)": reportSize, "sizeof(struct payload)": 16,
+		"sizeof(struct probe)": probeSize, "offsetof(struct probe, path)": probePath, "sizeof(struct probed)": ProbedSize,
 		"sizeof(struct owner)": ownerSize, "sizeof(struct holder)": holderSize,
 		"offsetof(struct plan, wall_ns)": 8, "offsetof(struct plan, rlimit_mask)": 32,
 		"offsetof(struct plan, soft)": planSoft, "offsetof(struct plan, hard)": planHard,
@@ -83,6 +84,8 @@ func TestConstants(t *testing.T) {
 		"REPORT_HELLO": int(Hello), "REPORT_READY": int(Ready), "REPORT_TTY": int(Terminal), "REPORT_STARTED": int(Started),
 		"REPORT_FAILED": int(Failed), "REPORT_EXITED": int(Exited), "REPORT_DEADLINE": int(DeadlineOver),
 		"REPORT_GONE": int(Gone),
+		"PROBE_START": int(ProbeStart), "PROBE_LOOK": int(ProbeLook), "PROBE_OPEN": int(ProbeOpen), "PROBE_RECEIVE": int(ProbeReceive),
+		"PROBE_HOLD": int(ProbeHold),
 	}
 	seen := 0
 	for _, m := range regexp.MustCompile(`enum \{ (.*) \};`).FindAllStringSubmatch(source(t, "plan.h"), -1) {

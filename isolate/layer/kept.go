@@ -21,15 +21,62 @@ func (l *Layer) Keep(name string) error {
 		err = l.settle()
 	}
 	if err == nil {
-		err = unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", l.file.Fd()), int(l.store.dir.Fd()), name, unix.AT_SYMLINK_FOLLOW)
-		if err != nil {
-			err = fmt.Errorf("keep a layer as %s: %w", name, err)
-		}
+		err = l.link(name)
 	}
 	if err == nil {
-		err = l.store.dir.Sync()
+		err = l.syncStore(name)
 	}
 	return errors.Join(err, l.release())
+}
+
+// Name gives the layer's file a name in the store, as Keep does, while the layer is in use: it is known then that Close will leave
+// it there, whatever happens to the store's file system. Until Close nobody can open it by that name. Remove takes the name away, for
+// good: the kernel gives a file that has had a name, and has none any more, no other (linkat(2)).
+func (l *Layer) Name(name string) error {
+	// The loop device has the same open file, so the lock is held until that has ended, too.
+	if err := unix.Flock(int(l.file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return inUse(name, err)
+	}
+	if err := l.link(name); err != nil {
+		return err
+	}
+	l.named = true
+	return l.syncStore(name)
+}
+
+// Named says whether the layer has a name, or had one that was removed.
+func (l *Layer) Named() bool { return l.named }
+
+func (l *Layer) link(name string) error {
+	err := unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", l.file.Fd()), int(l.store.dir.Fd()), name, unix.AT_SYMLINK_FOLLOW)
+	if err != nil {
+		return fmt.Errorf("keep a layer as %s: %w", name, err)
+	}
+	return nil
+}
+
+func (l *Layer) syncStore(name string) error {
+	if err := l.store.dir.Sync(); err != nil {
+		return fmt.Errorf("keep a layer as %s: %w", name, err)
+	}
+	return nil
+}
+
+// Sync waits until all that was written to the layer is in its file, and says what could not be written: the store's file
+// system may be full.
+func (l *Layer) Sync() error {
+	dir, err := os.Open(l.path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := unix.Syncfs(int(dir.Fd())); err != nil {
+		return fmt.Errorf("write a layer: %w", err)
+	}
+	if err := l.file.Sync(); err != nil {
+		return fmt.Errorf("write a layer: %w", err)
+	}
+	return nil
 }
 
 // Reopen mounts a layer that was kept, at path. A second one of a name is refused, in whichever process. One that was not
@@ -54,7 +101,7 @@ func (s *Store) Reopen(name, path string, c Client) (*Layer, error) {
 		return nil, errors.Join(fmt.Errorf("layer %s: %w", name, err), s.room.give(held))
 	}
 	s.room.mounted(held, file)
-	l.held, l.again = held, true
+	l.held, l.named = held, true
 	return l, nil
 }
 

@@ -107,7 +107,7 @@ type Layer struct {
 	loop  *loop
 	path  string // of its mount
 	held  *promise
-	again bool // it was kept already
+	named bool // its file has a name in the store, and outlives it
 }
 
 // Check says whether there can be a layer of bytes and inodes.
@@ -201,7 +201,7 @@ func (l *Layer) Usage() (Usage, error) {
 // Close unmounts the layer and lets go of its file: unless it was kept, it is gone then.
 func (l *Layer) Close() error {
 	err := l.unmount()
-	if err == nil && l.again {
+	if err == nil && l.named {
 		err = l.settle()
 	}
 	return errors.Join(err, l.release())

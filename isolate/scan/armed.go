@@ -42,14 +42,14 @@ func (w *walk) watchDir(n *node, fd int) {
 	}
 }
 
-// watchFile watches the sensitive file name in the directory dir, whose state is st, and returns its watch. wd is that of the
-// inode known. The state is asked for again, for the first one may be older than the watch.
-func (w *walk) watchFile(dir int, name string, wd int32, known ident, st *stat) int32 {
+// watchFile watches the sensitive file f in the directory dir, whose state is st, and returns its watch. f has that of the inode
+// that was known. The state is asked for again, for the first one may be older than the watch.
+func (w *walk) watchFile(dir int, f *file, st *stat) int32 {
 	e := w.s.events
-	if !e.on() || known == st.id && e.has(wd) {
-		return wd
+	if !e.on() || f.st.id == st.id && e.has(f.wd) {
+		return f.wd
 	}
-	fd, err := unix.Openat2(dir, name, &unix.OpenHow{
+	fd, err := unix.Openat2(dir, f.name, &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
 	})
@@ -58,7 +58,12 @@ func (w *walk) watchFile(dir int, name string, wd int32, known ident, st *stat) 
 		return 0
 	}
 	defer unix.Close(fd)
-	wd = e.file(fd)
+	wd := int32(0)
+	if f.content == noContent {
+		wd = e.file(fd)
+	} else {
+		wd = e.content(fd)
+	}
 	now, err := fstat(fd)
 	if wd == 0 || err != nil || now.id != st.id {
 		w.blind = true

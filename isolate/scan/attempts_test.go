@@ -70,11 +70,11 @@ var attempts = []struct {
 	},
 	{"module by link", "", "mkdir .git/modules; ln -s ../../src .git/modules/x", []string{".git/modules/x"}},
 	{"git directory replaced", "", "mv .git .git-away; mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit", []string{
-		".git", ".git-away/HEAD", ".git-away/config", ".git-away/hooks/post-merge", ".git/hooks/pre-commit",
+		".git", ".git-away/HEAD", ".git-away/config", ".git-away/hooks/post-merge", ".git-away/info/exclude", ".git/hooks/pre-commit",
 	}},
 	{
 		"git directory replaced by a file", "", "mv .git evilgit; echo gitdir: ./evilgit > .git",
-		[]string{".git", "evilgit/HEAD", "evilgit/config", "evilgit/hooks/post-merge"},
+		[]string{".git", "evilgit/HEAD", "evilgit/config", "evilgit/hooks/post-merge", "evilgit/info/exclude"},
 	},
 	{"git directory replaced by a link", "", "mv .git ../away; ln -s ../away .git", []string{".git"}},
 	{"git directory removed", "", "rm -rf .git", []string{".git"}},
@@ -83,13 +83,13 @@ var attempts = []struct {
 	{"nested", "", "mkdir -p newdir/.git/hooks; echo evil > newdir/.git/hooks/pre-commit", []string{"newdir/.git/hooks/pre-commit"}},
 	{"nested, empty", "", "mkdir -p newdir/.git", []string{"newdir/.git"}},
 	{"nested, known", "", "echo evil > vendor/dep/.git/hooks/pre-commit", []string{"vendor/dep/.git/hooks/pre-commit"}},
-	{"nested, its parent renamed", "", "mv vendor/dep vendor/peg", []string{"vendor/dep/.git", "vendor/peg/.git/config"}},
+	{"nested, its parent renamed", "", "mv vendor/dep vendor/peg", []string{"vendor/dep/.git", "vendor/peg/.git/config", "vendor/peg/.git/info/exclude"}},
 	{"nested, removed", "", "rm -rf vendor", []string{"vendor/dep/.git"}},
 	{
 		"nested, in heavy directories", "", "mkdir -p node_modules/a/b/c/.git; echo > node_modules/a/b/c/.git/config",
 		[]string{"node_modules/a/b/c/.git/config"},
 	},
-	{"git init", "", "git init -q sub", []string{"sub/.git/config"}},
+	{"git init", "", "git init -q sub", []string{"sub/.git/config", "sub/.git/info/exclude"}},
 	{
 		"prepared under an innocent name", "mkdir -p src/data/hooks; echo evil > src/data/hooks/pre-commit", "mv src/data src/.git",
 		[]string{"src/.git/hooks/pre-commit"},
@@ -117,7 +117,7 @@ var attempts = []struct {
 		"bare hides nothing", "", "echo > HEAD; mkdir -p refs/a/.git objects/b/.git; echo > refs/a/.git/config; echo > objects/b/.git/config",
 		[]string{"HEAD", "objects/b/.git/config", "refs/a/.git/config"},
 	},
-	{"git init --bare", "", "git init -q --bare x", []string{"x/HEAD", "x/config"}},
+	{"git init --bare", "", "git init -q --bare x", []string{"x/HEAD", "x/config", "x/info/exclude"}},
 
 	// Agents, editors, shells, tools.
 	{"attributes in the tree", "", "echo > src/a/b/.gitattributes", []string{"src/a/b/.gitattributes"}},
@@ -140,6 +140,37 @@ var attempts = []struct {
 		"shell and tools", "", "echo > .envrc; echo > src/.npmrc; mkdir .husky .vscode; echo > .husky/pre-push; echo > .vscode/tasks.json",
 		[]string{".envrc", ".husky/pre-push", ".vscode/tasks.json", "src/.npmrc"},
 	},
+	{"workspace of an editor", "", "echo > 'Überall und sehr lang, damit kein Name einer Regel so lang ist.Code-Workspace'", []string{"Überall und sehr lang, damit kein Name einer Regel so lang ist.Code-Workspace"}},
+	{"code that interpreters start with", "", "echo > .pdbrc; echo > src/.Rprofile; mkdir -p .helix; echo > .helix/languages.toml; echo > .helix/other", []string{".helix/languages.toml", ".pdbrc", "src/.Rprofile"}},
+
+	// What hides a change from git.
+	{"assume unchanged", "", "git update-index --assume-unchanged README.md; echo evil > README.md", []string{".git/index"}},
+	{"skip worktree", "", "git update-index --skip-worktree src/a/b/x.go", []string{".git/index"}},
+	{"one more", "git update-index --assume-unchanged README.md", "git update-index --assume-unchanged AGENTS.md", []string{".git/index"}},
+	{"index of version 4", "git update-index --index-version 4", "git update-index --skip-worktree src/a/b/x.go", []string{".git/index"}},
+	{"split index", "git update-index --split-index", "git update-index --assume-unchanged README.md", []string{".git/index"}},
+	{"index of a nested repository", "", "cd vendor/dep; git update-index --assume-unchanged z", []string{"vendor/dep/.git/index"}},
+	{
+		"index with long object names", "git init -q --object-format=sha256 s; cd s; echo > f; git add f; git commit -qm s",
+		"cd s; git update-index --assume-unchanged f",
+		[]string{"s/.git/index"},
+	},
+	{"index that is none", "", "echo DIRC > .git/index", []string{".git/index"}},
+	{"index that is a pipe", "", "rm .git/index; mkfifo .git/index", []string{".git/index"}},
+	{"index by link", "", "mv .git/index x; ln -s ../x .git/index", []string{".git/index"}},
+	{"large index of nothing", "", "truncate -s 1T .git/index", []string{".git/index"}},
+	{"replaced object", "", "mkdir .git/refs/replace; echo x > .git/refs/replace/a", []string{".git/refs/replace/a"}},
+	{"replaced object, packed", "git pack-refs --all", "h=$(git rev-parse HEAD); echo $h refs/replace/$h >> .git/packed-refs", []string{".git/packed-refs"}},
+	{"hidden new files", "", "echo evil >> .git/info/exclude", []string{".git/info/exclude"}},
+
+	// What lets other users in.
+	{"hooks opened", "", "chmod 777 .git/hooks", []string{".git/hooks"}},
+	{"git directory opened", "", "chmod 777 .git", []string{".git"}},
+	{"root opened", "", "chmod 777 .", []string{"."}},
+	{"directory above a repository opened", "", "chmod 777 vendor", []string{"vendor"}},
+	{"directory above instructions opened", "mkdir -p deep/down; echo > deep/down/CLAUDE.md", "chmod 777 deep; echo > deep/down/x", []string{"deep"}},
+	{"closed to its owner's group", "chmod 755 .claude", "chmod 700 .claude", []string{".claude"}},
+
 	{"newline in a name", "", "mkdir 'a\nb'; echo > 'a\nb/.envrc'", []string{"a\nb/.envrc"}},
 
 	// Nothing to report.
@@ -150,6 +181,11 @@ var attempts = []struct {
 		git checkout -qb other HEAD~1; echo > h; git add h; git commit -qm h; git rebase -q main; git reset -q --hard HEAD~1; git status`, nil},
 	{"commit in a bare look-alike", "git init -q --bare b.git", "git push -q b.git main; git --git-dir=b.git symbolic-ref HEAD refs/heads/main", nil},
 	{"build", "", "mkdir -p build/objects build/config node_modules/x/hooks; echo > build/config/hooks; echo > HEAD; rm README.md; mv docs documents", nil},
+	{"commit beside hidden files", "git update-index --assume-unchanged README.md; git update-index --skip-worktree AGENTS.md", "echo > n; git add n; git commit -qm n; git update-index --no-skip-worktree AGENTS.md", nil},
+	{"commits with a split index", "git update-index --split-index; git config splitIndex.maxPercentChange 0", "for i in 1 2 3; do echo > n$i; git add n$i; git commit -qm n; done", nil},
+	{"references packed beside a replacement", "git commit -q --allow-empty -m two; git replace --graft HEAD; git pack-refs --all", "git tag v1; git pack-refs --all", nil},
+	{"ordinary directory opened", "", "chmod 777 docs src/a/b", nil},
+	{"opened and closed again", "", "m=$(stat -c %a .git); chmod 777 .git; chmod $m .git", nil},
 	{"sample hooks", "", "echo x >> .git/hooks/pre-commit.sample", nil},
 	{"an agent's own checkout", "mkdir -p .claude/worktrees/w", "echo > .claude/worktrees/w/main.go", nil},
 	{"directory by the name of a file", "", "mkdir .envrc CLAUDE.md; echo > CLAUDE.md/x", nil},

@@ -26,6 +26,9 @@ const (
 		unix.IN_MOVE_SELF | unix.IN_ATTRIB | unix.IN_ONLYDIR
 	fileEvents = unix.IN_OPEN | unix.IN_ACCESS | unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_CLOSE_WRITE |
 		unix.IN_DELETE_SELF | unix.IN_MOVE_SELF
+	// Of a file with a content, which git reads all the time and the scanner itself reads, what may change it: a descriptor that was
+	// open for writing is closed at the end of its last holder, and a mapping of it, too.
+	contentEvents = unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_CLOSE_WRITE | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF
 )
 
 // events is an inotify instance. As long as it has nothing to read, nothing happened to what is watched. One that failed
@@ -134,6 +137,9 @@ func (e *events) dir(fd int) int32 { return e.add(fd, dirEvents) }
 
 // file watches anything else, open with O_PATH; a symbolic link as itself.
 func (e *events) file(fd int) int32 { return e.add(fd, fileEvents) }
+
+// content watches a file that the scanner reads, open with O_PATH.
+func (e *events) content(fd int) int32 { return e.add(fd, contentEvents) }
 
 func (e *events) add(fd int, mask uint32) int32 {
 	if !e.on() {

@@ -43,7 +43,7 @@ var ErrTooMany = errors.New("scan: more sensitive paths, or directories, than ca
 // Keep lists the sensitive paths that are there now, at the root and in the repositories nested in it, for a job that is to
 // leave them alone: what is above comes first. Directories above a path that is read-only are pinned, or a job could put
 // others in their place. With all, git directories are read-only as a whole; else what makes git run code is, and a job can
-// commit.
+// commit; what only hides changes from git is reported then.
 //
 // A symbolic link stays as it is, and so does a file of the repository that it leads to. A directory that cannot be looked
 // into is read-only as a whole.
@@ -73,7 +73,7 @@ func (s *Scanner) Keep(all bool) ([]Kept, error) {
 func (s *Scanner) twin() *Scanner {
 	return &Scanner{
 		fd: s.fd, bounds: s.bounds, exact: s.exact, tree: s.tree, root: s.root.copy(), nodes: s.nodes, tracked: s.tracked,
-		last: s.last, owed: s.owed, buf: s.buf,
+		last: s.last, owed: s.owed, buf: s.buf, seed: s.seed, lists: true,
 	}
 }
 
@@ -137,7 +137,7 @@ func (k *keeping) tree(n *node, depth int) {
 	}
 	for i := range n.files {
 		f := &n.files[i]
-		if !f.presence && k.fits(f.row, depth) {
+		if !f.presence && !hiding[f.row] && k.fits(f.row, depth) {
 			k.file(f)
 		}
 	}
@@ -182,13 +182,16 @@ func (k *keeping) fits(row int16, depth int) bool {
 // gitDir is about a git directory: all that is named in it is kept.
 func (k *keeping) gitDir(n *node) {
 	for i := range n.files {
-		k.file(&n.files[i])
+		if !hiding[n.files[i].row] {
+			k.file(&n.files[i])
+		}
 	}
 	for _, c := range n.dirs {
 		k.in(c.name, func() {
 			switch {
 			case c.unread:
 				k.keep(false)
+			case hiding[c.row] && c.whole():
 			case c.whole():
 				k.keep(true)
 				k.links(c)

@@ -36,6 +36,7 @@ func (w *walk) read(n *node, fd int) {
 		w.lost(n, err)
 		return
 	}
+	w.compareAccess(n, fd, &st)
 	marks, whole := w.entries(n.zone, fd)
 	m := w.newMerge(n, st, n.zone.tree && lookalike(marks))
 	n.mtime, n.ctime = st.mtime, st.ctime
@@ -184,14 +185,24 @@ func (m *merge) add(c *node) {
 
 func (w *walk) mergeFile(m *merge, name string, k *kid, st *stat, fd int) {
 	f, known := m.files[name]
+	if !known || f.content != k.content { // the directory became, or ceased to be, a git directory
+		f = file{name: name}
+	}
+	f.row, f.presence, f.content = k.row, k.presence, k.content
 	if !k.presence {
-		f.wd = w.watchFile(fd, name, f.wd, f.st.id, st)
+		f.wd = w.watchFile(fd, &f, st)
 	}
 	now := w.stateOf(name, st, k.presence)
 	delete(m.files, name)
-	if known && w.differs(&f, now, st) || !known && (m.fresh || w.after(max(st.ctime, now.toCtime))) {
+	if !known && f.content != noContent && !w.s.lists {
+		f.hidden = w.hides(fd, name, f.content, st)
+	}
+	switch {
+	case known && w.changed(&f, now, st, fd),
+		!known && (m.fresh || w.after(max(st.ctime, now.toCtime))) && (f.content == noContent || !f.hidden.within(&hidden{known: true})):
 		w.report(name, k.row)
 	}
+	f.st = now
 	if !known {
 		if w.s.tracked >= maxTracked {
 			m.n.racy = true
@@ -199,7 +210,7 @@ func (w *walk) mergeFile(m *merge, name string, k *kid, st *stat, fd int) {
 		}
 		w.s.tracked++
 	}
-	m.n.files = append(m.n.files, file{name: name, row: k.row, presence: k.presence, wd: f.wd, st: now})
+	m.n.files = append(m.n.files, f)
 }
 
 // removals deals with what is remembered but is there no more.
@@ -211,7 +222,7 @@ func (w *walk) removals(m *merge) {
 		w.forget(c)
 	}
 	for _, f := range m.files {
-		if m.gone {
+		if m.gone && f.content == noContent {
 			w.report(f.name, f.row)
 		}
 		w.s.tracked--
@@ -227,7 +238,9 @@ func (w *walk) removed(c *node) {
 	end := len(w.path)
 	w.path = append(append(w.path, c.name...), '/')
 	for _, f := range c.files {
-		w.report(f.name, f.row)
+		if f.content == noContent {
+			w.report(f.name, f.row)
+		}
 	}
 	for _, d := range c.dirs {
 		w.removed(d)

@@ -21,7 +21,19 @@ func (r Rules) Entry(name string, directory bool, bare func() bool) (sensitive b
 	if directory {
 		return k.trackDir && k.row != noRow, Rules{k.dir}
 	}
-	return k.track && k.row != noRow, Rules{k.dir}
+	return k.track && k.row != noRow && k.content == noContent, Rules{k.dir}
+}
+
+// Hides says how the file name, for which Entry returns false, may hide something from git. bare is as for Entry.
+func (r Rules) Hides(name string, bare func() bool) Hiding {
+	if r.zone == nil {
+		return Hiding{}
+	}
+	k := r.zone.lookup([]byte(name))
+	if k.bareOnly && !bare() {
+		return Hiding{}
+	}
+	return Hiding{k.content}
 }
 
 // Bare says whether git would take a directory with these entries for a bare repository.

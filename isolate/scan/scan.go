@@ -15,8 +15,10 @@
 //
 //   - each step opens one name below an open directory, by openat2(2) with RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS,
 //     RESOLVE_NO_MAGICLINKS and RESOLVE_NO_XDEV: no symbolic link is followed, no mount is entered, nothing outside is read;
-//   - nothing but directories is ever opened for reading; of everything else only the metadata is asked for. A sensitive path that
-//     is a symbolic link is reported as itself. So that a change of the script behind it shows, its target is looked up
+//   - directories are opened for reading, and two kinds of git's files of which each commit makes new ones: the index, for entries by
+//     which git does not show what changed, and packed references, for those that replace objects. They are read without waiting, in
+//     order, up to 256 MiB and within the time of the pass, and what is not well formed counts as a change. Of everything else only
+//     the metadata is asked for. A sensitive path that is a symbolic link is reported as itself. So that a change of the script behind it shows, its target is looked up
 //     beneath the root with O_PATH;
 //   - what cannot be looked at within [Bounds], or at all, is told as [Report.Incomplete], never passed over;
 //   - sensitive directories are walked before others and shallow ones before deep ones, and a report that must leave paths out
@@ -25,18 +27,23 @@
 // The scanner of [Serve] watches what it looked at, so that who asks can see by poll(2) alone that another pass would find
 // nothing (inotify(7), see [Answer.Armed]).
 //
-// The system calls after [New]: openat2, newfstatat, fstat, getdents64, close, and readlinkat by [Scanner.Keep]; by Serve also
+// The system calls after [New]: openat2, newfstatat, fstat, getdents64, close, and fgetxattr, pread64, and readlinkat by [Scanner.Keep]; by Serve also
 // inotify_add_watch, inotify_rm_watch, poll and read of inotify's descriptor, and readlinkat. The walk holds one descriptor per
 // level, at most [MaxDepth] + 2, and as many again for a symbolic link. The package logs nothing, writes nothing, starts no
 // goroutine and never runs git.
 //
-// Not seen: git objects, references and logs, ordinary commits, sources (a Makefile runs code as well, but only as source
+// Of a directory that is sensitive, or has something sensitive below it, a change of permissions or of access control lists is
+// reported: whoever may write there could put anything into the place of what is below.
+//
+// Not seen: git objects, references and logs, ordinary commits, an index whose entries have the times and size of a file that is
+// not the one that was added, references that a reftable replaces, sources (a Makefile runs code as well, but only as source
 // does), what is below a mount point, and what is below the directory to which a sensitive symbolic link leads.
 package scan
 
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"os"
 	"sync"
 	"time"
@@ -126,6 +133,8 @@ type Scanner struct {
 	owed   int64
 	buf    []byte   // for getdents64
 	keeper *Scanner // what Keep remembers; nil before the first
+	lists  bool     // it is a keeper: contents are nothing to it
+	seed   maphash.Seed
 
 	events  *events // nil: nothing is watched
 	watched bool    // all that the last pass looked at was, see armed
@@ -155,7 +164,7 @@ func newScanner(repo *os.File, b Bounds, rules *zone) (*Scanner, error) {
 	exact := timesExact(probe)
 	unix.Close(probe)
 	return &Scanner{
-		fd: fd, bounds: b.withDefaults(), exact: exact, tree: rules, owed: noDebt, buf: make([]byte, 64<<10),
+		fd: fd, bounds: b.withDefaults(), exact: exact, tree: rules, owed: noDebt, buf: make([]byte, 64<<10), seed: maphash.MakeSeed(),
 	}, nil
 }
 

@@ -177,6 +177,9 @@ func (s *server) answer(op Op, since time.Time) []byte {
 		b := s.common.answer(op, since)
 		for i, p := range b.paths {
 			b.paths[i] = s.path + "/" + p
+			if p == "." {
+				b.paths[i] = s.path
+			}
 		}
 		a.paths = append(a.paths, b.paths...)
 		a.More += b.More

@@ -34,6 +34,8 @@ type node struct {
 	pending      bool // something below it is unread
 	racy         bool // read it again whatever its times say
 	fresh        bool // came into its place after since, so that all below it counts as made
+	opened       bool // its permissions were changed during this pass
+	access       access
 }
 
 // A file is the remembered state of a sensitive entry that is not a directory.
@@ -41,8 +43,10 @@ type file struct {
 	name     string
 	row      int16
 	presence bool
+	content  content
 	wd       int32 // of the watch; 0: none
 	st       state
+	hidden   hidden // of a content
 }
 
 // state is what shows that a file was changed. What ctime does not show needs no field, but the others cost
@@ -70,6 +74,7 @@ type walk struct {
 	crowded  bool // a bound other than these left something out
 	owes     bool // the tree changed during the pass
 	blind    bool // something is not watched
+	opened   bool // permissions of a directory were changed
 	links    int  // followed, see watchLink
 	tick     int
 	path     []byte // of the directory at hand, with a slash at its end
@@ -107,6 +112,9 @@ func (w *walk) run() (Report, error) {
 		if err := w.enterRoot(); err != nil {
 			return w.rep, err
 		}
+	}
+	if w.opened {
+		w.openings(s.root)
 	}
 	s.owed = noDebt
 	if w.full || w.late || w.owes {
@@ -274,10 +282,10 @@ func (w *walk) files(n *node, fd int) {
 		}
 		w.rep.Entries++
 		if !f.presence {
-			f.wd = w.watchFile(fd, f.name, f.wd, f.st.id, &st)
+			f.wd = w.watchFile(fd, f, &st)
 		}
 		now := w.stateOf(f.name, &st, f.presence)
-		if w.differs(f, now, &st) {
+		if w.changed(f, now, &st, fd) {
 			w.report(f.name, f.row)
 		}
 		f.st = now
@@ -305,6 +313,18 @@ func (w *walk) differs(f *file, now state, st *stat) bool {
 		return !f.presence && (!w.s.exact || coarse(t)) && w.after(t)
 	}
 	return w.after(max(st.ctime, now.toCtime)) || f.st.to != now.to
+}
+
+// changed is differs for a file that may have a content: that of one which may be another is read, and counts if it hides more from
+// git than before.
+func (w *walk) changed(f *file, now state, st *stat, dir int) bool {
+	differs := w.differs(f, now, st)
+	if f.content == noContent || !differs && f.st == now || w.s.lists {
+		return differs && f.content == noContent
+	}
+	before := f.hidden
+	f.hidden = w.hides(dir, f.name, f.content, st)
+	return differs && !f.hidden.within(&before)
 }
 
 func (w *walk) after(ctime int64) bool { return w.all || latest(ctime) >= w.since }

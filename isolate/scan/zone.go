@@ -1,6 +1,7 @@
 package scan
 
 import (
+	"bytes"
 	"strings"
 	"unicode/utf8"
 )
@@ -24,6 +25,9 @@ type zone struct {
 	all     int16 // the row by which other entries are sensitive, or noRow
 	tree    bool  // may turn out to be a bare repository; ordinary directories are walked after others
 	samples bool  // *.sample is not sensitive
+	shared  kid   // what sharedindex.* is; the zero value: nothing
+	// ends says what names are that end so: each begins with a dot.
+	ends map[string]kid
 }
 
 // A kid is what the rules say of one name.
@@ -35,6 +39,7 @@ type kid struct {
 	bareOnly bool  // holds only if the directory is a bare repository
 	listed   bool  // named by a rule
 	mark     uint8 // which of hasHead … it is
+	content  content
 	dir      *zone // its zone if it is a directory; nil: not looked at
 }
 
@@ -57,17 +62,32 @@ func compile(table []Rule) *zone {
 			// git~1 is the short name of .git on FAT and NTFS.
 			tree.kids[".git"] = kid{row: row, track: true, trackDir: true, listed: true, dir: git}
 			tree.kids["git~1"] = tree.kids[".git"]
+		case r.In == Tree && r.Path[0] == '*':
+			if tree.ends == nil {
+				tree.ends = map[string]kid{}
+			}
+			tree.ends[r.Path[1:]] = kid{row: row, track: true, listed: true}
 		case r.In == Tree:
 			tree.add(r.Path, row, tree, tree)
 		case r.In == GitDir:
 			git.add(r.Path, row, nil, nil)
+			if c := contents[r.Path]; c != noContent {
+				k := git.kids[r.Path]
+				k.content = c
+				git.kids[r.Path] = k
+				if c == indexFile {
+					git.shared = k
+				}
+			}
 		case r.In == Bare:
 			bare[r.Path] = kid{row: row, track: true, presence: true, listed: true}
 		}
 	}
 	// Branches, like files, have any name: without this refs/heads/config would be sensitive. The rest is large.
 	for _, name := range []string{"refs", "logs", "lfs", "annex"} {
-		git.kids[name] = kid{row: noRow, listed: true}
+		if _, ok := git.kids[name]; !ok {
+			git.kids[name] = kid{row: noRow, listed: true}
+		}
 	}
 	if h, ok := git.kids["hooks"]; ok {
 		h.dir.samples = true
@@ -137,7 +157,8 @@ func (z *zone) add(path string, row int16, base, rest *zone) {
 // lookup returns what the rules say of a name.
 func (z *zone) lookup(name []byte) kid {
 	var buf [maxFolded]byte
-	if folded, ok := fold(buf[:0], name); ok {
+	folded, ok := fold(buf[:0], name)
+	if ok {
 		for b := z; b != nil; b = b.base {
 			k, ok := b.kids[string(folded)]
 			if !ok || k.bareOnly && !z.tree {
@@ -149,7 +170,31 @@ func (z *zone) lookup(name []byte) kid {
 			return k
 		}
 	}
+	if z.shared.content != noContent && strings.HasPrefix(string(folded), sharedIndex) {
+		return z.shared
+	}
+	if k, ok := z.byEnd(name); ok {
+		return k
+	}
 	return z.other(name)
+}
+
+// byEnd looks for a rule about all names that end in one way.
+func (z *zone) byEnd(name []byte) (kid, bool) {
+	for b := z; b != nil; b = b.base {
+		if b.ends == nil || bytes.IndexByte(name, '.') < 0 {
+			continue
+		}
+		var buf [256]byte
+		folded := foldAll(buf[:0], name)
+		if dot := strings.LastIndexByte(string(folded), '.'); dot > 0 {
+			if k, ok := b.ends[string(folded[dot:])]; ok {
+				k.dir = z.rest // a directory of that name
+				return k, true
+			}
+		}
+	}
+	return kid{}, false
 }
 
 // other is what the rules say of a name that is in none of them.
@@ -174,34 +219,65 @@ const maxFolded = 48
 // result is too long for any rule.
 func fold(dst, name []byte) ([]byte, bool) {
 	for len(name) > 0 {
-		c := name[0]
-		if c < utf8.RuneSelf {
-			name = name[1:]
-			if 'A' <= c && c <= 'Z' {
-				c += 'a' - 'A'
-			}
+		c, n := foldRune(name)
+		switch {
+		case c == unfolded:
+			return dst, false // no rule has any other
+		case c != 0:
 			dst = append(dst, c)
-		} else {
-			r, n := utf8.DecodeRune(name)
-			switch {
-			case ignorable(r):
-			case r == 'ſ': // U+017F folds to s
-				dst = append(dst, 's')
-			case r == '\u212a': // the Kelvin sign folds to k
-				dst = append(dst, 'k')
-			default:
-				return dst, false // no rule has any other
-			}
-			name = name[n:]
 		}
+		name = name[n:]
 		if len(dst) >= maxFolded {
 			return dst, false
 		}
 	}
-	for len(dst) > 0 && (dst[len(dst)-1] == '.' || dst[len(dst)-1] == ' ') {
-		dst = dst[:len(dst)-1]
+	return trimEnd(dst), true
+}
+
+// foldAll is fold for a name of any length; what no rule has is a question mark.
+func foldAll(dst, name []byte) []byte {
+	for len(name) > 0 {
+		c, n := foldRune(name)
+		switch {
+		case c == unfolded:
+			dst = append(dst, '?')
+		case c != 0:
+			dst = append(dst, c)
+		}
+		name = name[n:]
 	}
-	return dst, true
+	return trimEnd(dst)
+}
+
+// unfolded stands for what is in no rule.
+const unfolded = 0xff
+
+// foldRune folds the first rune of name, which has n bytes: to 0 if it counts for nothing, else to an ASCII character, or unfolded.
+func foldRune(name []byte) (c byte, n int) {
+	c = name[0]
+	if c < utf8.RuneSelf {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		return c, 1
+	}
+	r, n := utf8.DecodeRune(name)
+	switch {
+	case ignorable(r):
+		return 0, n
+	case r == 'ſ': // U+017F folds to s
+		return 's', n
+	case r == '\u212a': // the Kelvin sign folds to k
+		return 'k', n
+	}
+	return unfolded, n
+}
+
+func trimEnd(name []byte) []byte {
+	for len(name) > 0 && (name[len(name)-1] == '.' || name[len(name)-1] == ' ') {
+		name = name[:len(name)-1]
+	}
+	return name
 }
 
 // ignorable reports the code points that HFS+ leaves out of comparisons: next_hfs_char in git's utf8.c.

@@ -68,11 +68,16 @@ func TestTable(t *testing.T) {
 
 func TestOrdinary(t *testing.T) {
 	for _, p := range []string{
-		"HEAD", "config", "hooks/x", "main.go", ".gitignore", ".git/HEAD", ".git/index", ".git/refs/heads/config",
-		".git/logs/hooks/x", ".git/objects/aa/config", ".git/hooks/x.sample", ".git/info/exclude", ".git/COMMIT_EDITMSG",
+		"HEAD", "config", "hooks/x", "main.go", ".gitignore", ".git/HEAD", ".git/refs/heads/config",
+		".git/logs/hooks/x", ".git/objects/aa/config", ".git/hooks/x.sample", ".git/COMMIT_EDITMSG",
 		".github/FUNDING.yml", ".cargo/registry/x", "claude", "agents.mdx", "git/config", ".gitx/config", "..git", "ägents.md",
 		".claude/worktrees/w/main.go", ".git/modules/a/refs/heads/config", ".git/worktrees/w/HEAD",
 	} {
+		if sensitive(p) {
+			t.Errorf("%s is sensitive", p)
+		}
+	}
+	for _, p := range []string{".code-workspace.d/x", "code-workspace", "x.code-workspace.bak", "tools/x", "gradle/x", ".config/x", ".helix/x"} {
 		if sensitive(p) {
 			t.Errorf("%s is sensitive", p)
 		}

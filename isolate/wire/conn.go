@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -20,6 +21,10 @@ import (
 type Conn struct {
 	// Patience bounds each Send; 0 does not. Set it before the first.
 	Patience time.Duration
+	// Guard receives the next message in place of this process, if that has descriptors: to have one of a hostile client may
+	// be to wait for ever, when it is closed, polled, or closed by a child. It is given the socket and the first bytes of the
+	// message. nil: nobody does. Set it before the first Receive.
+	Guard func(socket int, head []byte) ([]byte, []*os.File, error)
 
 	file *os.File
 	raw  syscall.RawConn
@@ -122,12 +127,17 @@ func PairFor(most int) (*Conn, *os.File, error) {
 
 // Send sends one message with files, which stay the caller's.
 func (c *Conn) Send(message []byte, files ...*os.File) error {
+	var fds []int
+	for _, f := range files {
+		fds = append(fds, int(f.Fd()))
+	}
+	return c.SendDescriptors(message, fds...)
+}
+
+// SendDescriptors is Send for descriptors that have no file, or whose file is to stay with the runtime's poller.
+func (c *Conn) SendDescriptors(message []byte, fds ...int) error {
 	var rights []byte
-	if len(files) > 0 {
-		fds := make([]int, 0, MaxDescriptors)
-		for _, f := range files {
-			fds = append(fds, int(f.Fd()))
-		}
+	if len(fds) > 0 {
 		rights = unix.UnixRights(fds...)
 	}
 	c.mu.Lock()
@@ -162,6 +172,14 @@ func (c *Conn) trySend(fd uintptr) bool {
 // Receive returns the next message, valid until the next call, and the descriptors that came with it, which are the
 // caller's to close. io.EOF is the other side's end. A message or its descriptors that do not fit are ErrMalformed.
 func (c *Conn) Receive() ([]byte, []*os.File, error) {
+	if c.Guard != nil {
+		switch head, some, err := c.peek(); {
+		case err != nil:
+			return nil, nil, err
+		case some:
+			return c.guarded(head)
+		}
+	}
 	in := &c.in
 	if err := c.raw.Read(c.receive); err != nil {
 		return nil, nil, err
@@ -182,6 +200,51 @@ func (c *Conn) Receive() ([]byte, []*os.File, error) {
 		return nil, nil, err
 	}
 	return in.buffer[:in.n], files, nil
+}
+
+// peek waits for the next message, and returns its first bytes and whether it has descriptors, of which it receives none.
+func (c *Conn) peek() (head []byte, some bool, err error) {
+	head = make([]byte, headerSize)
+	var n, flags int
+	var failed error
+	err = c.raw.Read(func(fd uintptr) bool {
+		for failed = unix.EINTR; errors.Is(failed, unix.EINTR); {
+			n, _, flags, _, failed = unix.Recvmsg(int(fd), head, nil, unix.MSG_PEEK)
+		}
+		return !errors.Is(failed, unix.EAGAIN)
+	})
+	if err = cmp.Or(err, failed); err != nil {
+		return nil, false, err
+	}
+	return head[:n], flags&unix.MSG_CTRUNC != 0, nil
+}
+
+// guarded has the guard receive the next message.
+func (c *Conn) guarded(head []byte) (message []byte, files []*os.File, err error) {
+	failed := c.raw.Control(func(fd uintptr) { message, files, err = c.Guard(int(fd), head) })
+	return message, files, cmp.Or(err, failed)
+}
+
+// Hand calls f with the socket, which is open until f returns.
+func (c *Conn) Hand(f func(socket int) error) error {
+	var err error
+	failed := c.raw.Control(func(fd uintptr) { err = f(int(fd)) })
+	return cmp.Or(err, failed)
+}
+
+// Shutdown ends the connection for both sides. What was received already is still there.
+func (c *Conn) Shutdown() {
+	_ = c.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
+}
+
+// Unread says whether there is a message that was not received.
+func (c *Conn) Unread() bool {
+	some := false
+	err := c.raw.Control(func(fd uintptr) {
+		n, _, flags, _, err := unix.Recvmsg(int(fd), make([]byte, 1), nil, unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		some = err == nil && (n > 0 || flags&unix.MSG_CTRUNC != 0)
+	})
+	return some && err == nil
 }
 
 // receive is false if there is no message.

@@ -13,6 +13,9 @@ const MaxLabel = 64
 const (
 	OpenRoot = flagsEnd << iota // a whole root file system on the layer
 	OpenLasting
+	// OpenCheck asks whether the session's repository is served to the client. Nothing is made: a Closed follows, or a Result
+	// that says why not.
+	OpenCheck
 	openEnd
 )
 
@@ -57,7 +60,7 @@ func ReadOpen(body []byte) (Open, error) {
 	for _, s := range o.labels() {
 		*s = d.text(MaxLabel)
 	}
-	d.bad = d.bad || o.Flags >= openEnd || o.Flags&^uint32(FlagReadOnly|FlagOverlay|FlagRepo|FlagCommon|OpenRoot|OpenLasting) != 0 ||
+	d.bad = d.bad || o.Flags >= openEnd || o.Flags&^uint32(FlagReadOnly|FlagOverlay|FlagRepo|FlagCommon|OpenRoot|OpenLasting|OpenCheck) != 0 ||
 		o.Flags&FlagCommon != 0 && o.Common == ""
 	return o, d.done()
 }

@@ -35,7 +35,7 @@ func ListenUnix(path string, mode fs.FileMode) (*Socket, error) {
 		return nil, err
 	}
 	path = filepath.Join(dir, filepath.Base(path))
-	unlock, err := lockDirectory(dir) // two servers at once would each remove the other's
+	unlock, err := lockSocket(path) // two servers at once would each remove the other's
 	if err != nil {
 		return nil, err
 	}
@@ -127,24 +127,57 @@ func unsafe(info os.FileInfo) string {
 // lockPatience is how long another server may take to make a socket.
 const lockPatience = 5 * time.Second
 
-// lockDirectory has nobody else make a socket in dir meanwhile. The lock is on the directory itself (flock(2)), so that no
-// file is left of it.
-func lockDirectory(dir string) (unlock func(), err error) {
-	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return nil, fmt.Errorf("directory of the socket: %w", err)
-	}
+// lockSocket has nobody else make the socket at path meanwhile, by a file beside it that only this user can open. A lock on the
+// directory itself would be anybody's who can read that: /tmp is everybody's. The file is removed at the end.
+func lockSocket(path string) (unlock func(), err error) {
+	file := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".lock")
 	for end := time.Now().Add(lockPatience); ; time.Sleep(20 * time.Millisecond) {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		f, err := lockFile(file)
 		switch {
 		case err == nil:
-			return func() { _ = f.Close() }, nil
-		case errors.Is(err, unix.EWOULDBLOCK) && time.Now().Before(end), errors.Is(err, unix.EINTR):
+			return func() {
+				_ = os.Remove(file) // while it is locked: who waits for it looks whether it is still there
+				_ = f.Close()
+			}, nil
+		case errors.Is(err, unix.EWOULDBLOCK) && time.Now().Before(end):
 			continue
 		}
-		_ = f.Close()
-		return nil, fmt.Errorf("lock directory %s, for the socket to be made: %w", dir, err)
+		return nil, fmt.Errorf("lock %s, for the socket to be made: %w\nhint: if no server of yours is just starting, remove the file, or name another path for the socket", file, err)
 	}
+}
+
+// lockFile makes the file, if it is not there, and locks it. EWOULDBLOCK is that somebody else has, or has removed it meanwhile.
+func lockFile(file string) (*os.File, error) {
+	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := f.Stat()
+	if err == nil {
+		err = lockable(opened)
+	}
+	for locked := err == nil; locked; locked = errors.Is(err, unix.EINTR) {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err == nil {
+		if now, failed := os.Lstat(file); failed != nil || !os.SameFile(now, opened) {
+			err = unix.EWOULDBLOCK
+		}
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// lockable refuses a file that another user can lock, or has put there.
+func lockable(info os.FileInfo) error {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || !info.Mode().IsRegular() || stat.Uid != uint32(os.Getuid()) || info.Mode().Perm()&0o077 != 0 {
+		return errors.New("it is not a file of this user's that nobody else can open")
+	}
+	return nil
 }
 
 // makeWay removes the socket of a server that was killed. The kernel says whether anybody listens (connect(2)): only

@@ -141,6 +141,69 @@ func TestListenUnixOthers(t *testing.T) {
 }
 
 // TestListenUnixAtOnce: of many that want the path of a dead server's socket one gets it.
+// TestListenUnixLocked: a lock on the directory, which everybody can have who reads it, keeps no socket from being made.
+func TestListenUnixLocked(t *testing.T) {
+	dir := ownDir(t)
+	held, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	if err := unix.Flock(int(held.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	s, err := ListenUnix(filepath.Join(dir, "socket"), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, err := os.ReadDir(dir); err != nil || len(list) != 1 || list[0].Name() != "socket" {
+		t.Errorf("the directory has %v, %v", list, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLockFile: a file that somebody else can lock is none to lock, and one that was removed meanwhile is none either.
+func TestLockFile(t *testing.T) {
+	file := filepath.Join(ownDir(t), "lock")
+	f, err := lockFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lockFile(file); !errors.Is(err, unix.EWOULDBLOCK) {
+		t.Errorf("while it is locked: %v", err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if f, err = lockFile(file); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	for name, change := range map[string]func() error{
+		"for others to read": func() error { return os.Chmod(file, 0o644) },
+		"a link":             func() error { return errors.Join(os.Remove(file), os.Symlink("/dev/null", file)) },
+		"a directory":        func() error { return errors.Join(os.Remove(file), os.Mkdir(file, 0o700)) },
+	} {
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		if f, err := lockFile(file); err == nil {
+			f.Close()
+			t.Errorf("%s: locked", name)
+		}
+		if err := os.RemoveAll(file); err != nil {
+			t.Fatal(err)
+		}
+		f, err := lockFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+}
+
 func TestListenUnixAtOnce(t *testing.T) {
 	path := filepath.Join(ownDir(t), "socket")
 	for range 20 {

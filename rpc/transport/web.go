@@ -22,6 +22,9 @@ type WebOptions struct {
 	// Hosts are the names, with or without a port, that the server is called by, beside those of the loopback interface.
 	Hosts []string
 	Log   *slog.Logger // of who is refused; required
+	// Ready says for /readyz why requests would fail; nil is that they would not. It is called by several goroutines at once,
+	// for anybody.
+	Ready func() error
 }
 
 // Bounds of a connection before it is a WebSocket.
@@ -30,13 +33,14 @@ const (
 	keepTime   = 30 * time.Second // for the next request, after one for /readyz
 	writeTime  = 10 * time.Second // for an answer
 	maxHeader  = 32 << 10
-	maxConns   = 2 * maxClients // above it, those without a token so far are closed for new ones
+	maxConns   = 2 * maxClients // see gate.Limit; a principal has a quarter of them at most
 )
 
 // ServeWeb serves the clients that l accepts, each WebSocket by a call of serve, until ctx ends or l fails. It closes l, and
 // returns when every serve has. The error is nil when ctx ended.
 //
-// A WebSocket is at any path but /readyz and /healthz, which answer 200 without a token. Whatever a web page sends is
+// A WebSocket is at any path but /readyz and /healthz, which answer 200 without a token; /readyz answers 503 while o.Ready
+// is an error. Whatever a web page sends is
 // refused, known by its Origin: browsers let a page of anybody open a WebSocket.
 func ServeWeb(ctx context.Context, l net.Listener, o WebOptions, serve Handler) error {
 	if o.Authenticate == nil {
@@ -46,7 +50,7 @@ func ServeWeb(ctx context.Context, l net.Listener, o WebOptions, serve Handler) 
 	h := &web{WebOptions: o, gate: gate.Gate{Hosts: o.Hosts}, ctx: ctx, serve: serve}
 	server := &http.Server{
 		Handler: h, ReadHeaderTimeout: headerTime, WriteTimeout: writeTime, IdleTimeout: keepTime, MaxHeaderBytes: maxHeader,
-		ConnContext: gate.WithConn, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+		ConnContext: gate.WithConn, ConnState: gate.Watch, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // which leaves WebSockets alone
 	err := server.Serve(gate.Limit(l, maxConns))
@@ -79,6 +83,14 @@ func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case len(r.Header.Values("Origin")) > 0:
 		h.refuse(w, r, http.StatusForbidden, "web pages may not call this server")
 		return
+	case r.URL.Path == "/readyz" && h.Ready != nil:
+		if err := h.Ready(); err != nil {
+			h.Log.WarnContext(r.Context(), "not ready", "error", err)
+			h.refuse(w, r, http.StatusServiceUnavailable, "not ready: the log of the server says why")
+			return
+		}
+		health(w, r)
+		return
 	case r.URL.Path == "/readyz" || r.URL.Path == "/healthz":
 		health(w, r)
 		return
@@ -100,7 +112,11 @@ func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer h.places.give(who.Principal)
-	gate.Admit(r.Context())
+	if !gate.Admit(r.Context(), who.Principal) {
+		w.Header().Set("Connection", "close")
+		h.refuse(w, r, http.StatusServiceUnavailable, "too many connections")
+		return
+	}
 	conn, err := accept(w, r)
 	if err != nil { // which was answered
 		h.Log.DebugContext(r.Context(), "no websocket", "principal", who.Principal, "error", err)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -64,6 +65,33 @@ func (s *site) dial(token string) *websocket.Conn {
 	s.Cleanup(func() { _ = ws.CloseNow() })
 	ws.SetReadLimit(-1)
 	return ws
+}
+
+// TestReady: /readyz says whether requests would be served, /healthz whether the server is there.
+func TestReady(t *testing.T) {
+	var missing atomic.Bool
+	h := &web{WebOptions: WebOptions{Log: silent(), Ready: func() error {
+		if missing.Load() {
+			return errors.New("no supervisor at /run/secret")
+		}
+		return nil
+	}}}
+	ask := func(path string) (int, string) {
+		r := httptest.NewRequest(http.MethodGet, "http://localhost"+path, nil)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	for _, is := range []bool{false, true, false} {
+		missing.Store(is)
+		want := map[bool]int{false: http.StatusOK, true: http.StatusServiceUnavailable}[is]
+		if code, body := ask("/readyz"); code != want || strings.Contains(body, "secret") {
+			t.Errorf("supervisor missing %t: %d %q", is, code, body)
+		}
+		if code, _ := ask("/healthz"); code != http.StatusOK {
+			t.Errorf("supervisor missing %t: /healthz %d", is, code)
+		}
+	}
 }
 
 // TestWebRequests: what is no WebSocket of a principal is refused, and nothing is served.

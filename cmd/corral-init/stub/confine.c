@@ -207,6 +207,43 @@ int load_filter(void *program, u32 bytes)
 	return bytes ? (int)SYS3(__NR_seccomp, SECCOMP_SET_MODE_FILTER, 0, &p) : 0;
 }
 
+/* modes keeps a job that leaves sensitive paths alone from opening a directory above them to everybody: the mount of such a
+ * directory is writable, and whose it is may change its permissions. Of chmod's arguments the permissions are in a register; the
+ * name of an extended attribute is in memory, where a filter cannot look, so there are none for such a job. */
+static int modes(struct job *j)
+{
+	enum { BY_OTHERS = 02, LOAD = BPF_LD | BPF_W | BPF_ABS, EQUAL = BPF_JMP | BPF_JEQ | BPF_K };
+#define NR __builtin_offsetof(struct seccomp_data, nr)
+#define ARG(n) (__builtin_offsetof(struct seccomp_data, args) + (n) * 8) /* its low half: little endian */
+	struct sock_filter program[] = {
+		BPF_STMT(LOAD, NR),
+#ifdef __NR_chmod
+		BPF_JUMP(EQUAL, __NR_chmod, 9, 0),
+#else
+		BPF_JUMP(EQUAL, __NR_fchmod, 9, 0),
+#endif
+		BPF_JUMP(EQUAL, __NR_fchmod, 8, 0),
+		BPF_JUMP(EQUAL, __NR_fchmodat, 9, 0),
+		BPF_JUMP(EQUAL, __NR_setxattr, 12, 0),
+		BPF_JUMP(EQUAL, __NR_lsetxattr, 11, 0),
+		BPF_JUMP(EQUAL, __NR_fsetxattr, 10, 0),
+		BPF_JUMP(EQUAL, __NR_removexattr, 9, 0),
+		BPF_JUMP(EQUAL, __NR_lremovexattr, 8, 0),
+		BPF_JUMP(EQUAL, __NR_fremovexattr, 7, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(LOAD, ARG(1)),
+		BPF_STMT(BPF_JMP | BPF_JA, 1),
+		BPF_STMT(LOAD, ARG(2)),
+		BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, BY_OTHERS, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EOPNOTSUPP),
+	};
+#undef NR
+#undef ARG
+	return j->plan.flags & PLAN_KEPT ? load_filter(program, sizeof program) : 0;
+}
+
 static int last_call(struct job *j)
 {
 	u32 last = j->prepare.last;
@@ -257,6 +294,7 @@ const struct step confine_steps[] = {
 	{ "cwd", "the working directory lies in the repo, whatever is swapped meanwhile", directory },
 	{ "landlock", "the second lock, should a mount be wrong", landlock },
 	{ "descriptors", "nothing of the supervisor's is inherited", descriptors },
+	{ "modes", "directories above what is protected stay closed to others: no permissions for everybody to write, no access lists", modes },
 	{ "openat2", "the one system call of the steps above that the job may not have: refused last", last_call },
 	{ "exec", "the program", become },
 };

@@ -32,18 +32,25 @@ long make_pair(int *ends)
 /* receive waits for the next message and returns its bytes, with *count descriptors. */
 long receive(void *to, size_t size, int *fds, int *count)
 {
+	long r = receive_from(FD_CONTROL, to, size, fds, count);
+	if (r == 0)
+		leave(0);
+	return r;
+}
+
+/* receive_from is receive for any socket; 0 is its end. */
+long receive_from(int socket, void *to, size_t size, int *fds, int *count)
+{
 	struct control c = { 0 };
 	struct vector v = { to, size };
 	struct message m = { .vectors = &v, .vector_count = 1, .control = &c, .control_size = sizeof c };
 	long r;
 	do
-		r = SYS3(__NR_recvmsg, FD_CONTROL, &m, CMSG_CLOEXEC);
+		r = SYS3(__NR_recvmsg, socket, &m, CMSG_CLOEXEC);
 	while (r == -EINTR);
-	if (r == 0)
-		leave(0);
 	if (count)
 		*count = 0;
-	if (r > 0 && m.control_size >= 16 && c.level == SOL_SOCKET_ && c.type == SCM_RIGHTS_ && fds) {
+	if (r >= 0 && m.control_size >= 16 && c.level == SOL_SOCKET_ && c.type == SCM_RIGHTS_ && fds) {
 		*count = (int)((c.size - 16) / sizeof(s32));
 		for (int i = 0; i < *count; i++)
 			fds[i] = c.fds[i];

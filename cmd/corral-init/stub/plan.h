@@ -112,6 +112,38 @@ struct holder {
 };
 _Static_assert(sizeof(struct holder) == 4, "holder");
 
+enum { PROBE_START = 1, PROBE_LOOK, PROBE_OPEN, PROBE_RECEIVE, PROBE_HOLD };
+
+/* struct probe, to the stub by the name of probe. START comes first: it becomes this user. LOOK comes with the descriptor to
+ * look at. OPEN opens path, from the directory that comes as a descriptor, or from the root. RECEIVE comes with a socket, from
+ * which it receives a message. HOLD comes with a descriptor, which it keeps; it has no answer. No more is sent than path
+ * is long, with its NUL. It answers with a struct probed, with what it opened or received as descriptors, and after it the
+ * message that it received. */
+struct probe {
+	u32 version;
+	u32 kind;
+	u32 uid; /* of the host; the group id is the same number */
+	u32 unused;
+	u64 flags; /* of openat2(2); O_PATH is added */
+	u64 resolve; /* likewise */
+	char path[PATH_SIZE];
+};
+_Static_assert(offsetof(struct probe, path) == 32, "probe path");
+_Static_assert(sizeof(struct probe) == 4128, "probe");
+
+struct probed {
+	s32 error; /* 0 or -errno; then the rest is 0 */
+	u32 mode; /* of statx(2), as the next six */
+	u32 uid, gid;
+	u32 dev_major, dev_minor;
+	u64 ino;
+	u64 fs_type; /* of fstatfs(2), as the rest */
+	u64 fs_flags;
+	u64 free_bytes;
+	u64 free_files;
+};
+_Static_assert(sizeof(struct probed) == 64, "probed");
+
 /* The payload, a sealed memfd written by the front-end and read by the job's process once it is nobody: this header,
  * then argc + envc strings, each ended by NUL; then for each file its absolute path, NUL, the length of its content as a
  * u32, the content, NUL. That is all of it, so the last byte is NUL. */

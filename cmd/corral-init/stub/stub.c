@@ -6,7 +6,8 @@
  * the job; reaps; and when the job's first process has ended, ends the others, reports and exits. Whenever it exits, the
  * kernel ends every other process of the PID namespace. When the supervisor's end of the socket closes, it exits too.
  *
- * By the name of users it makes user namespaces for the supervisor: see users.c.
+ * By the name of users it makes user namespaces for the supervisor: see users.c. By the name of probe it looks at files of
+ * the supervisor's clients: see probe.c.
  */
 #include "stub.h"
 
@@ -279,6 +280,8 @@ _Noreturn void run(long *stack)
 	int fds[MAX_FDS], count = 0, failed = 0;
 	if (name[0] == 'u')
 		make_users();
+	if (name[0] == 'p')
+		make_probes();
 	j->repo = j->payload = j->in = j->out = j->err = j->exec = j->layer = j->common = j->terminal = j->master = j->rules = -1;
 	SYS3(__NR_close_range, FD_CONTROL + 1, ~0u, 0); /* there is nothing; the numbers of FD_SECOND and FD_ENDED depend on it */
 	SYS5(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);

@@ -81,6 +81,7 @@ int below_private(const char *path);
 /* Messages, see message.c. All but make_pair and pass are with who is at FD_CONTROL, and end this process when that is gone. */
 long make_pair(int *ends);
 long receive(void *to, size_t size, int *fds, int *count);
+long receive_from(int socket, void *to, size_t size, int *fds, int *count);
 long pass(int socket, const void *what, size_t size, const int *fds, int count);
 int receive_bind(struct bind *b, int *mount);
 int take_plan(struct job *j, int inside);
@@ -89,6 +90,9 @@ int hand_over(struct job *j);
 
 /* make_users is the life of the stub by the name of users, see users.c. */
 _Noreturn void make_users(void);
+
+/* make_probes is its life by the name of probe, see probe.c. */
+_Noreturn void make_probes(void);
 
 _Noreturn void leave(int code);
 

@@ -1,0 +1,111 @@
+package layer
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+
+	"golang.org/x/sys/unix"
+
+	"corral/changes/stream"
+	"corral/job"
+)
+
+// A digest stands for what a walk has seen: what was reviewed can be told from what a job has made of it since. It is the SHA-256
+// of the changes in the order of the walk. Each has its path, kind, types, permissions, size and link, and the SHA-256 of a file's
+// content. What is in a directory that goes away is not part of it, whether it is listed or not.
+//
+// A nil *digest takes nothing.
+type digest struct{ sum hash.Hash }
+
+// digestFormat is hashed first, so that digests of another format differ.
+const digestFormat = "corral changes 1\n"
+
+func newDigest() *digest {
+	d := &digest{sha256.New()}
+	d.sum.Write([]byte(digestFormat)) // a hash takes everything
+	return d
+}
+
+// result returns the digest, zero if there is none or the walk has left something out.
+func (d *digest) result(whole bool) (r stream.Digest) {
+	if d != nil && whole {
+		d.sum.Sum(r[:0])
+	}
+	return r
+}
+
+// text adds a text so that no two sequences of texts are added alike.
+func (d *digest) text(s string) {
+	d.number(uint64(len(s)))
+	d.sum.Write([]byte(s))
+}
+
+func (d *digest) number(n uint64) {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], n)
+	d.sum.Write(b[:])
+}
+
+// digest adds a change, as far as it is known. Of one whose content cannot be read the walk is incomplete.
+func (w *walk) digest(c *change) {
+	d := w.sum
+	if d == nil || c.at.gone || c.kind == "" {
+		return
+	}
+	d.text(c.path)
+	d.text(string(c.kind))
+	for _, st := range []*unix.Stat_t{c.l, c.u} {
+		if st == nil {
+			d.text("")
+			continue
+		}
+		d.text(string(typeOf(st)))
+	}
+	if c.u == nil {
+		return
+	}
+	if !isLink(c.u) {
+		d.number(uint64(c.u.Mode & permissions))
+	}
+	d.text(c.link)
+	if !isFile(c.u) || c.kind == job.ChangeMode {
+		return
+	}
+	d.number(uint64(c.u.Size))
+	content, ok := w.hashContent(c)
+	if !ok {
+		w.incomplete = true
+	}
+	d.sum.Write(content[:])
+}
+
+// digestBlock is the unit in which contents are hashed, in bytes. Blocks of zeros are left out: whether they are holes changes
+// when the file system writes them, and a file of a terabyte may have nothing else.
+const digestBlock = 64 << 10
+
+// hashContent hashes a file of the layer, within the walk's bounds.
+func (w *walk) hashContent(c *change) (sum [sha256.Size]byte, ok bool) {
+	fd, st, err := c.at.upper.file(c.name)
+	if err != nil {
+		return sum, false
+	}
+	defer unix.Close(fd)
+	h := sha256.New()
+	buf, zeros := make([]byte, digestBlock+8), make([]byte, digestBlock)
+	for at := nextData(fd, 0, st.Size); at < st.Size; at = nextData(fd, at, st.Size) {
+		at -= at % digestBlock
+		n := int(min(st.Size-at, digestBlock))
+		if w.bytes -= int64(n); w.over() || w.bytes < 0 || !readAt(fd, buf[8:8+n], at) {
+			return sum, false
+		}
+		if !bytes.Equal(buf[8:8+n], zeros[:n]) {
+			binary.LittleEndian.PutUint64(buf, uint64(at))
+			h.Write(buf[:8+n])
+		}
+		at += digestBlock
+	}
+	h.Sum(sum[:0])
+	return sum, st.Size == c.u.Size
+}

@@ -1,0 +1,172 @@
+package layer
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"corral/changes/stream"
+	"corral/internal/sandboxtest"
+)
+
+// digest returns the digest that a look ends with.
+func (w *world) digest(args ...string) stream.Digest {
+	w.t.Helper()
+	all := w.run(args...)
+	if all.sum.Digest == (stream.Digest{}) {
+		w.t.Fatalf("%q: no digest: %+v", args, all.sum)
+	}
+	return all.sum.Digest
+}
+
+// TestDigest: all looks at the same changes have one digest, whatever they tell of them, and each change of what would be applied
+// makes another.
+func TestDigest(t *testing.T) {
+	w := newWorld(t, project(t))
+	m := at{t, w.merged}
+	edits := []func(){
+		func() { m.write("new", "1\n") },
+		func() { m.write("new", "2\n") }, // of the same size
+		func() { m.write("b", "TWO\n") },
+		func() { m.chmod("run", 0o755) },
+		func() { m.chmod("new", 0o600) },
+		func() { m.link("b", "to") },
+		func() { m.remove("to"); m.link("a", "to") },
+		func() { m.mkdir("made") },
+		func() { m.chmod("made", 0o700) },
+		func() { m.remove("d") },
+		func() { m.write("d", "a file\n") },
+		func() { m.remove("empty") },
+		func() { m.mkdir("empty/d"); m.write("empty/d/x", "x\n") },
+		func() { check(t, os.Truncate(m.path("new"), 1<<40)) },
+		func() {
+			f, err := os.OpenFile(m.path("new"), os.O_WRONLY, 0)
+			check(t, err)
+			_, err = f.WriteAt([]byte("x"), 1<<39)
+			check(t, err, f.Close())
+		},
+		func() { m.remove("e") },
+	}
+	seen := map[stream.Digest]int{}
+	for i, edit := range edits {
+		edit()
+		d := w.digest("list", "-digest")
+		if before, ok := seen[d]; ok {
+			t.Errorf("after edit %d the digest is that after %d", i, before)
+		}
+		seen[d] = i
+		for _, args := range [][]string{{"list", "-digest", "-most=1"}, {"diff", "-digest"}, {"apply", "-dry-run", "-digest"}} {
+			if got := w.digest(args...); got != d {
+				t.Errorf("after edit %d: %q has %v, list %v", i, args, got, d)
+			}
+		}
+	}
+	if all := w.run("list"); all.sum.Digest != (stream.Digest{}) {
+		t.Error("a digest that nobody asked for")
+	}
+	// What is at some paths has a digest of its own, and other paths do not matter to it.
+	some := w.digest("list", "-digest", "made", "d")
+	m.write("other", "x")
+	if w.digest("diff", "-digest", "made", "d") != some || w.digest("apply", "-dry-run", "-digest", "d", "made") != some || w.digest("list", "-digest", "made") == some {
+		t.Error("of paths")
+	}
+	// Holes and zeros are the same, and so is a file that is written with what it was.
+	m.write("zeros", strings.Repeat("\x00", 3*digestBlock)+"end")
+	full := w.digest("list", "-digest", "zeros")
+	m.remove("zeros")
+	f, err := os.Create(m.path("zeros"))
+	check(t, err, unix.Chmod(m.path("zeros"), 0o644))
+	_, err = f.WriteAt([]byte("end"), 3*digestBlock)
+	check(t, err, f.Close())
+	if w.digest("list", "-digest", "zeros") != full {
+		t.Error("a hole is another content than zeros")
+	}
+}
+
+// TestExpect: what is applied is what was looked at, or nothing.
+func TestExpect(t *testing.T) {
+	w := newWorld(t, project(t))
+	m := at{t, w.merged}
+	m.write("b", "GOOD\n")
+	m.write("d/new", "x\n")
+	reviewed := w.digest("diff", "-digest")
+	m.write("b", "EVIL\n") // a job between diff and apply
+	before := tree(t, w.repo)
+	for _, args := range [][]string{{"apply", "-expect=" + reviewed.String()}, {"apply", "-dry-run", "-expect=" + reviewed.String()}, {"apply", "-expect=" + reviewed.String(), "d"}} {
+		all := w.run(args...)
+		if all.sum.Applied != 0 || !strings.Contains(all.sum.Failed, "expected digest") || all.sum.Digest == reviewed {
+			t.Errorf("%q: %+v", args, all.sum)
+		}
+	}
+	same(t, tree(t, w.repo), before)
+	if all := w.run("apply", "-expect="+w.digest("list", "-digest").String()); all.sum.Failed != "" || all.sum.Applied != 2 {
+		t.Errorf("%+v", all.sum)
+	}
+	if b, err := os.ReadFile(filepath.Join(w.repo, "b")); string(b) != "EVIL\n" || err != nil {
+		t.Errorf("%q, %v", b, err)
+	}
+	m.write("b", "MORE\n")
+	check(t, os.Mkdir(m.path("deep"), 0o755))
+	for at := "deep"; strings.Count(at, "/") < 300; at += "/d" {
+		check(t, os.MkdirAll(m.path(at), 0o755))
+	}
+	all := w.run("apply", "-expect="+reviewed.String())
+	if all.sum.Applied != 0 || !strings.Contains(all.sum.Failed, "not everything could be looked at") {
+		t.Errorf("%+v", all.sum)
+	}
+	for _, bad := range []string{"", "12", strings.Repeat("0", 64), strings.Repeat("x", 64)} {
+		if err := Run(t.Context(), w.args([]string{"apply", "-expect=" + bad}), os.Stderr); err == nil {
+			t.Errorf("digest %q is taken", bad)
+		}
+	}
+}
+
+// TestHiddenFromGit: a change of git's index by which git does not show another change is sensitive, and others are not.
+func TestHiddenFromGit(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("git"))
+	git := func(dir string, args ...string) {
+		t.Helper()
+		cmd := exec.Command("git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.org"}, args...)...)
+		cmd.Dir, cmd.Env = dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1"}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %q: %v: %s", args, err, out)
+		}
+	}
+	w := newWorld(t, func(repo string) {
+		r := at{t, repo}
+		r.write("a", "a\n")
+		r.write("b", "b\n")
+		git(repo, "init", "-q")
+		git(repo, "add", ".")
+		git(repo, "commit", "-qm", "one")
+	})
+	sensitive := func() bool { return slices.Contains(w.run("list", ".git/index").lines(), "modified file .git/index !") }
+	m := at{t, w.merged}
+	m.write("c", "c\n")
+	git(w.merged, "add", "c")
+	if sensitive() {
+		t.Error("a file that was added")
+	}
+	git(w.merged, "update-index", "--assume-unchanged", "a")
+	if !sensitive() {
+		t.Error("a file that is hidden is not reported")
+	}
+	git(w.merged, "update-index", "--no-assume-unchanged", "a")
+	if sensitive() {
+		t.Error("a file that is not hidden any more")
+	}
+	m.write(".git/index", "DIRC")
+	if !sensitive() {
+		t.Error("an index that cannot be read is not reported")
+	}
+	m.remove(".git/index")
+	m.link("../a", ".git/index")
+	if lines := w.run("list", ".git/index").lines(); !slices.Contains(lines, "replaced link .git/index was file !") {
+		t.Errorf("%q", lines)
+	}
+}

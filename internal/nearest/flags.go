@@ -1,0 +1,42 @@
+package nearest
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+)
+
+// ParseFlags calls f.Parse. Its errors name an option as it was typed, with the nearest known one if it is unknown, or where
+// command explains its options. A request for help is flag.ErrHelp.
+func ParseFlags(f *flag.FlagSet, args []string, command string) error {
+	err := f.Parse(args)
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return err
+	}
+	text, hint := err.Error(), command+" --help"
+	if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
+		text = "unknown option " + typed(args, name)
+		var known []string
+		f.VisitAll(func(option *flag.Flag) { known = append(known, option.Name) })
+		if near := Of(name, known); near != "" {
+			hint = "did you mean --" + near + "?"
+		}
+	} else if name, ok := strings.CutPrefix(text, "flag needs an argument: -"); ok {
+		text = "a value is missing after " + typed(args, name)
+	} else if before, after, ok := strings.Cut(text, "\" for flag -"); ok {
+		name, rest, _ := strings.Cut(after, ":")
+		text = before + "\" for " + typed(args, name) + ":" + rest
+	}
+	return fmt.Errorf("%s\nhint: %s", text, hint)
+}
+
+// typed is the option called name as it is in args: with one dash or with two.
+func typed(args []string, name string) string {
+	for _, arg := range args {
+		if option, _, _ := strings.Cut(arg, "="); option == "-"+name || option == "--"+name {
+			return option
+		}
+	}
+	return "--" + name
+}

@@ -1,0 +1,369 @@
+package sandboxtest
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// fuseVar is the environment variable that makes a test binary a file server: "host" or "user".
+const fuseVar = "CORRAL_TEST_FILE_SERVER"
+
+// The owner of everything on a file server, and the opcodes of FUSE that tests ask about (fuse(4), linux/fuse.h).
+const (
+	FuseLookup  = 1
+	FuseGetattr = 3
+	FuseFlush   = 25
+)
+
+// A FileServer is a file system in user space (FUSE) of a test, served by a process of its own until it is told to stall.
+// It has a directory "dir" and a file "file", and the kernel must ask it anew each time it looks at one of them.
+type FileServer struct {
+	Dir     string   // where it is mounted
+	Overlay *os.File // of FileServerInNamespace: an overlay above it, opened with O_PATH
+
+	process *Command
+	control *os.File
+}
+
+// ServeFiles is the life of a file server. TestMain calls it first in packages whose tests start one; it returns only if the
+// process is not to be one.
+func ServeFiles() {
+	kind := os.Getenv(fuseVar)
+	if kind == "" {
+		return
+	}
+	if err := serveFiles(kind, os.Args[1]); err != nil {
+		fmt.Fprintf(os.Stderr, "file server: %v\n", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// StartFileServer mounts a file system that user uid serves to everybody, as one that was mounted with allow_other.
+// Preconditions: Root, Fuse. A supervisor that is to see it must be started later.
+func StartFileServer(t testing.TB, uid int) *FileServer {
+	t.Helper()
+	return startFileServer(t, "host", uid)
+}
+
+// StartFileServerInNamespace is StartFileServer by a process without any rights, in user and mount namespaces of user uid's.
+func StartFileServerInNamespace(t testing.TB, uid int) *FileServer {
+	t.Helper()
+	return startFileServer(t, "user", uid)
+}
+
+func startFileServer(t testing.TB, kind string, uid int) *FileServer {
+	t.Helper()
+	Require(t, Root, Fuse)
+	top := OpenDir(t)
+	s := &FileServer{Dir: filepath.Join(top, "mnt")}
+	// The kernel takes a device that was opened in the user namespace that the file system is mounted in, by the user's right.
+	if err := errors.Join(
+		unix.Mknod(filepath.Join(top, "fuse"), unix.S_IFCHR|0o666, int(unix.Mkdev(10, 229))),
+		os.Chmod(filepath.Join(top, "fuse"), 0o666), os.Chown(top, uid, uid),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"mnt", "lower", "merged"} {
+		if err := errors.Join(os.Mkdir(filepath.Join(top, name), 0o755), os.Chown(filepath.Join(top, name), uid, uid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.control = os.NewFile(uintptr(fds[0]), "control")
+	theirs := os.NewFile(uintptr(fds[1]), "control")
+	defer theirs.Close()
+	cmd := exec.Command("/proc/self/exe", top)
+	cmd.Env = append(os.Environ(), fuseVar+"="+kind, fmt.Sprintf("%s_OWNER=%d", fuseVar, uid))
+	cmd.ExtraFiles = []*os.File{theirs}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if kind == "user" {
+		ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS
+		cmd.SysProcAttr.UidMappings, cmd.SysProcAttr.GidMappings = ids, ids
+		cmd.SysProcAttr.Credential = &syscall.Credential{NoSetGroups: true} // root of the namespace
+	}
+	s.process = Start(t, cmd)
+	t.Cleanup(func() { // before the process is killed, which Start has registered, and the directory removed
+		s.End()
+		_ = unix.Unmount(s.Dir, unix.MNT_DETACH)
+		s.control.Close()
+	})
+	theirs.Close()
+	if word, file := s.await(t); word[0] != 'r' {
+		t.Fatalf("the file server said %q", word)
+	} else if s.Overlay = file; file != nil {
+		t.Cleanup(func() { file.Close() })
+	}
+	return s
+}
+
+// Stall has the server read requests and answer none, from now on.
+func (s *FileServer) Stall(t testing.TB) {
+	t.Helper()
+	if _, err := s.control.Write([]byte("s")); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if word, _ := s.await(t); word[0] == 's' {
+			return
+		}
+	}
+}
+
+// SendFile has the server send a message to a socket, with "file" as a descriptor that it has opened itself, before it is
+// stalled. No process of the test has that descriptor: it would wait for the server when it starts another process, and when
+// it ends.
+func (s *FileServer) SendFile(t testing.TB, socket *os.File, message []byte) {
+	t.Helper()
+	if err := unix.Sendmsg(int(s.control.Fd()), append([]byte("m"), message...), unix.UnixRights(int(socket.Fd())), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if word, _ := s.await(t); word[0] == 'm' {
+			return
+		}
+	}
+}
+
+// AwaitRequest waits until somebody waits for an answer that does not come, and returns the request's opcode.
+func (s *FileServer) AwaitRequest(t testing.TB) int {
+	t.Helper()
+	for {
+		if word, _ := s.await(t); word[0] == 'w' {
+			return int(word[1])
+		}
+	}
+}
+
+// End ends the server: who waits for an answer gets an error.
+func (s *FileServer) End() { s.process.kill() }
+
+// await returns the server's next word, of two bytes, and what came with it.
+func (s *FileServer) await(t testing.TB) ([]byte, *os.File) {
+	t.Helper()
+	fd := int(s.control.Fd())
+	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	if n, err := unix.Poll(p, int(Slow(time.Minute).Milliseconds())); n == 0 || err != nil && !errors.Is(err, unix.EINTR) {
+		t.Fatalf("the file server says nothing: %v", err)
+	}
+	b, control := make([]byte, 2), make([]byte, unix.CmsgSpace(4))
+	n, cn, _, _, err := unix.Recvmsg(fd, b, control, unix.MSG_CMSG_CLOEXEC)
+	if err != nil || n != 2 {
+		t.Fatalf("the file server has ended: %v, %s", err, s.process.Err.String())
+	}
+	list, err := unix.ParseSocketControlMessage(control[:cn])
+	if err != nil || len(list) == 0 {
+		return b, nil
+	}
+	fds, err := unix.ParseUnixRights(&list[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, os.NewFile(uintptr(fds[0]), "overlay")
+}
+
+// Fuse is the kernel's support for file systems in user space, also in user namespaces: Linux 4.18.
+func Fuse() error {
+	if err := machine("FUSE"); err != nil {
+		return err
+	}
+	if _, err := os.Stat("/dev/fuse"); err != nil {
+		return errors.New("no FUSE: /dev/fuse is missing")
+	}
+	return UserNamespaces()
+}
+
+// --- the server's process ---
+
+type fuseServer struct {
+	device  int
+	top     string
+	owner   uint32
+	stalled atomic.Bool
+}
+
+func serveFiles(kind, top string) error {
+	owner := uint32(0) // in its user namespace
+	options := "fd=%d,rootmode=40000,user_id=0,group_id=0"
+	if kind == "host" {
+		if _, err := fmt.Sscan(os.Getenv(fuseVar+"_OWNER"), &owner); err != nil {
+			return err
+		}
+		options += ",allow_other"
+	}
+	device, err := unix.Open(filepath.Join(top, "fuse"), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	const safe = unix.MS_NOSUID | unix.MS_NODEV
+	s := &fuseServer{device: device, top: top, owner: owner}
+	if err := unix.Mount("corral-test", top+"/mnt", "fuse", safe, fmt.Sprintf(options, device)); err != nil {
+		return fmt.Errorf("mount: %w", err)
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- s.serve() }()
+	var rights []byte
+	if kind == "user" {
+		layers := "lowerdir=" + top + "/mnt:" + top + "/lower"
+		if err := unix.Mount("overlay", top+"/merged", "overlay", safe, layers); err != nil {
+			return fmt.Errorf("overlay: %w", err)
+		}
+		fd, err := unix.Open(top+"/merged", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("open of the overlay: %w", err)
+		}
+		rights = unix.UnixRights(fd)
+	}
+	if err := unix.Sendmsg(3, []byte("r."), rights, nil, 0); err != nil {
+		return err
+	}
+	go func() { failed <- s.obey() }()
+	return <-failed
+}
+
+// obey does what the test says, until that ends.
+func (s *fuseServer) obey() error {
+	b, control := make([]byte, 1<<16), make([]byte, unix.CmsgSpace(4))
+	for {
+		n, cn, _, _, err := unix.Recvmsg(3, b, control, unix.MSG_CMSG_CLOEXEC)
+		if n == 0 || err != nil {
+			return err
+		}
+		switch b[0] {
+		case 's':
+			s.stalled.Store(true)
+		case 'm':
+			if err := s.send(b[1:n], control[:cn]); err != nil {
+				return fmt.Errorf("send: %w", err)
+			}
+		}
+		if _, err := unix.Write(3, []byte{b[0], '.'}); err != nil {
+			return err
+		}
+	}
+}
+
+// send sends a message with the file to the socket in control. It keeps none of the two: when this process ends it would ask
+// itself, and wait for the answer for ever.
+func (s *fuseServer) send(message, control []byte) error {
+	list, err := unix.ParseSocketControlMessage(control)
+	if err != nil || len(list) != 1 {
+		return fmt.Errorf("%d sockets: %w", len(list), err)
+	}
+	fds, err := unix.ParseUnixRights(&list[0])
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fds[0])
+	file, err := unix.Open(s.top+"/mnt/file", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Sendmsg(fds[0], message, unix.UnixRights(file), nil, 0), unix.Close(file))
+}
+
+func (s *fuseServer) serve() error {
+	b := make([]byte, 1<<17)
+	for {
+		n, err := unix.Read(s.device, b)
+		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EAGAIN) {
+			continue
+		}
+		if errors.Is(err, unix.ENODEV) {
+			return nil // it was unmounted
+		}
+		if err != nil {
+			return fmt.Errorf("read: %w", err)
+		}
+		if err := s.handle(b[:n]); err != nil {
+			return err
+		}
+	}
+}
+
+// Nodes of the file system.
+const (
+	fuseRoot = iota + 1
+	fuseDir
+	fuseFile
+)
+
+// handle answers one request, in the layouts of linux/fuse.h.
+func (s *fuseServer) handle(request []byte) error {
+	const forget, interrupt, batchForget = 2, 36, 42
+	opcode := binary.NativeEndian.Uint32(request[4:])
+	unique, node := binary.NativeEndian.Uint64(request[8:]), binary.NativeEndian.Uint64(request[16:])
+	switch {
+	case opcode == forget || opcode == batchForget || opcode == interrupt:
+		return nil
+	case s.stalled.Load():
+		_, err := unix.Write(3, []byte{'w', byte(opcode)})
+		return err
+	}
+	body, errno := s.answer(opcode, node, request[40:])
+	reply := binary.NativeEndian.AppendUint32(nil, uint32(16+len(body)))
+	reply = binary.NativeEndian.AppendUint32(reply, uint32(-int32(errno)))
+	reply = append(binary.NativeEndian.AppendUint64(reply, unique), body...)
+	if _, err := unix.Write(s.device, reply); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("answer to %d: %w", opcode, err)
+	}
+	return nil
+}
+
+func (s *fuseServer) answer(opcode uint32, node uint64, body []byte) ([]byte, unix.Errno) {
+	const read = 15
+	const open, statfs, release, initialize, opendir, readdir, releasedir = 14, 17, 18, 26, 27, 28, 29
+	switch opcode {
+	case initialize:
+		b := make([]byte, 64)
+		binary.NativeEndian.PutUint32(b, 7)
+		binary.NativeEndian.PutUint32(b[4:], 31)
+		binary.NativeEndian.PutUint32(b[20:], 4096) // bytes of a write
+		return b, 0
+	case FuseLookup:
+		found := map[string]uint64{"dir": fuseDir, "file": fuseFile}[string(body[:max(len(body)-1, 0)])]
+		if found == 0 {
+			return nil, unix.ENOENT
+		}
+		return append(append(binary.NativeEndian.AppendUint64(nil, found), make([]byte, 32)...), s.attributes(found)...), 0
+	case FuseGetattr:
+		return append(make([]byte, 16), s.attributes(node)...), 0
+	case read: // which is made by who has the file open
+		return []byte("x"), 0
+	case open, opendir:
+		return make([]byte, 16), 0
+	case statfs:
+		return make([]byte, 80), 0
+	case readdir, release, releasedir, FuseFlush:
+		return nil, 0
+	}
+	return nil, unix.ENOSYS
+}
+
+// attributes is a struct fuse_attr.
+func (s *fuseServer) attributes(node uint64) []byte {
+	mode := uint32(unix.S_IFDIR | 0o755)
+	if node == fuseFile {
+		mode = unix.S_IFREG | 0o644
+	}
+	b := make([]byte, 88)
+	binary.NativeEndian.PutUint64(b, node)
+	for i, n := range []uint32{mode, 1, s.owner, s.owner} {
+		binary.NativeEndian.PutUint32(b[60+4*i:], n)
+	}
+	return b
+}

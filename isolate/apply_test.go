@@ -1,0 +1,223 @@
+package isolate
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"corral/isolate/layer"
+	"corral/isolate/wire"
+	"corral/job"
+)
+
+// apply is a job that applies what was changed.
+func (f *front) apply(ss job.Session) job.Spec {
+	spec := f.changes(ss)
+	spec.Args, spec.Workspace = []string{"changes", "apply", "-opened", fmt.Sprint(ss.Opened.UnixNano()), f.repo}, job.Direct
+	return spec
+}
+
+// TestApplyAlone: nothing is applied while a job of the session could change what is; looking is possible at any time.
+func TestApplyAlone(t *testing.T) {
+	f := newFront(t)
+	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
+	f.must(ss, "echo good >file")
+	spec := f.spec("/bin/sh", "-c", "read line; echo evil >file")
+	spec.Session, spec.Workspace = ss.ID, ss.Workspace
+	l, err := f.start(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := f.run(f.changes(ss)); d.ExitCode != 0 || !strings.Contains(d.out, "file") {
+		t.Errorf("looked at: %+v %s%s", d.Result, d.out, d.err)
+	}
+	dry := f.apply(ss)
+	dry.Args = append([]string{"changes", "apply", "-dry-run"}, dry.Args[2:]...)
+	dry.Workspace = job.ReadOnly
+	if d := f.run(dry); d.ExitCode != 0 {
+		t.Errorf("a dry run: %+v %s%s", d.Result, d.out, d.err)
+	}
+	refusedAt(t, "applied while a job runs", second(f.try(f.apply(ss))), "changes", unix.EBUSY)
+	if _, err := os.Stat(filepath.Join(f.repo, "file")); err == nil {
+		t.Error("it was applied")
+	}
+	_, _ = l.in.WriteString("\n")
+	if d, err := l.end(); err != nil || d.ExitCode != 0 {
+		t.Fatalf("%+v, %v", d.Result, err)
+	}
+	if d := f.run(f.apply(ss)); d.ExitCode != 0 {
+		t.Errorf("%+v %s%s", d.Result, d.out, d.err)
+	}
+	if b, err := os.ReadFile(filepath.Join(f.repo, "file")); string(b) != "evil\n" || err != nil {
+		t.Errorf("%q, %v", b, err)
+	}
+	f.must(ss, "true")
+}
+
+// TestTurns: which jobs of a session run beside which.
+func TestTurns(t *testing.T) {
+	apply := &Request{Run: wire.Run{Tool: string(job.ToolChanges)}}
+	look := &Request{Run: wire.Run{Tool: string(job.ToolChanges), Flags: wire.FlagReadOnly}}
+	work := &Request{Run: wire.Run{Flags: wire.FlagOverlay}}
+	read := &Request{Run: wire.Run{Flags: wire.FlagReadOnly}} // of a session with a root of its own: it can write there
+	for _, tt := range []struct {
+		name         string
+		first, other *Request
+		want         bool
+	}{
+		{"two jobs", work, work, true},
+		{"job, look", work, look, true},
+		{"look, job", look, work, true},
+		{"look, apply", look, apply, true},
+		{"apply, look", apply, look, true},
+		{"job, apply", work, apply, false},
+		{"apply, job", apply, work, false},
+		{"job that only reads, apply", read, apply, false},
+		{"apply, job that only reads", apply, read, false},
+		{"two applies", apply, apply, false},
+	} {
+		ss := &session{}
+		done, err := ss.turn(tt.first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		also, err := ss.turn(tt.other)
+		if (err == nil) != tt.want {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		if err == nil {
+			also()
+		}
+		done()
+		if ss.writers != 0 || ss.applying {
+			t.Errorf("%s: %d writers, applying %v afterwards", tt.name, ss.writers, ss.applying)
+		}
+		for _, q := range []*Request{apply, work} {
+			done, err := ss.turn(q)
+			if err != nil {
+				t.Errorf("%s, and then: %v", tt.name, err)
+				continue
+			}
+			done()
+		}
+	}
+}
+
+// fullState returns a state directory on a file system of its own, and what fills that and makes room again.
+func fullState(t *testing.T) (dir string, fill, room func()) {
+	t.Helper()
+	at := t.TempDir()
+	if err := unix.Mount("tmpfs", at, "tmpfs", 0, "size=256m,mode=0755"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
+	filler := filepath.Join(at, "filler")
+	fill = func() {
+		t.Helper()
+		f, err := os.Create(filler)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		for size := 1 << 20; size >= 1; {
+			if _, err := f.Write(make([]byte, size)); err != nil {
+				size /= 2
+			}
+		}
+	}
+	room = func() {
+		t.Helper()
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(at, "state"), fill, room
+}
+
+// TestCloseOnFullDisk: a session whose changes cannot be kept goes on, and its caller is told; so does one whose connection ends.
+func TestCloseOnFullDisk(t *testing.T) {
+	for _, lasting := range []bool{true, false} {
+		t.Run(fmt.Sprint("lasting ", lasting), func(t *testing.T) {
+			state, fill, room := fullState(t)
+			f := newFront(t, func(c *Config) { c.StateDir = state })
+			ss := f.session(job.SessionSpec{Workspace: job.Overlay, Lasting: lasting, Disk: layer.MinBytes, Inodes: 256})
+			f.must(ss, "echo mine >file")
+			fill()
+			for range 2 {
+				refusedAt(t, "closed on a full disk", second(f.c.CloseSession(context.Background(), ss.ID, true)), "changes", unix.ENOSPC)
+				if list, err := f.c.ListSessions(context.Background()); err != nil || len(list) != 1 || list[0].ID != ss.ID || list[0].Kept {
+					t.Fatalf("%+v, %v", list, err)
+				}
+			}
+			g := &front{t, f.s, connect(t, f.s, Peer{UID: owner}), f.repo}
+			if !lasting {
+				_ = f.c.Close()
+				// The connection's end asks for its sessions to be ended, as it asked itself: with what they changed.
+				eventually(t, func() string {
+					list, err := g.c.ListSessions(context.Background())
+					if err == nil && len(list) == 1 {
+						return ""
+					}
+					return fmt.Sprintf("%+v, %v", list, err)
+				})
+			}
+			room()
+			if d := g.run(g.changes(ss)); d.ExitCode != 0 || !strings.Contains(d.out, "file") {
+				t.Errorf("%+v %s%s", d.Result, d.out, d.err)
+			}
+			if kept, err := g.c.CloseSession(context.Background(), ss.ID, true); !kept || err != nil {
+				t.Errorf("%v, %v", kept, err)
+			}
+			if got := g.must(ss, "cat file"); got != "mine\n" {
+				t.Errorf("%q", got)
+			}
+			g.close(ss, false)
+		})
+	}
+}
+
+// TestJailEndsByItself: what was changed in a session whose jail was killed is kept.
+func TestJailEndsByItself(t *testing.T) {
+	f := newFront(t)
+	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
+	f.must(ss, "echo mine >file")
+	f.s.mu.Lock()
+	j := f.s.sessions[ss.ID].jail
+	f.s.mu.Unlock()
+	j.init.Close() // process 1 ends of this as of SIGKILL
+	<-j.gone
+	if d := f.run(f.changes(ss)); d.ExitCode != 0 || !strings.Contains(d.out, "file") {
+		t.Errorf("%+v %s%s", d.Result, d.out, d.err)
+	}
+	if list, err := f.c.ListSessions(context.Background()); err != nil || len(list) != 1 {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// TestNothingToKeep: a session that is closed while a job runs leaves no name of a layer on which there is nothing.
+func TestNothingToKeep(t *testing.T) {
+	f := newFront(t)
+	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
+	spec := f.spec("/bin/sh", "-c", "echo up; read line")
+	spec.Session, spec.Workspace = ss.ID, ss.Workspace
+	if _, err := f.start(spec); err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := f.c.CloseSession(context.Background(), ss.ID, true); kept || err != nil {
+		t.Errorf("%v, %v", kept, err)
+	}
+	entries, err := os.ReadDir(f.s.layersDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), layerSuffix) || strings.HasSuffix(e.Name(), keptSuffix) {
+			t.Errorf("left: %s", e.Name())
+		}
+	}
+}

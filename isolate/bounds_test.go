@@ -1,0 +1,191 @@
+package isolate
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"corral/internal/sandboxtest"
+	"corral/job"
+)
+
+// TestScore: when the host is out of memory jobs go first, and none can say otherwise.
+func TestScore(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.SysResource)
+	f := newFront(t)
+	for _, score := range []string{"0", "499", "-1000"} {
+		if got := f.sh("echo " + score + " >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj"); got != "500" {
+			t.Errorf("a job that wants %s has %s", score, got)
+		}
+	}
+	if got := f.sh("echo 700 >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj"); got != "700" {
+		t.Errorf("a job that wants 700 has %s", got)
+	}
+}
+
+// TestPseudoTerminals: all mounts of a host share some 3,000, so a job has few.
+func TestPseudoTerminals(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("perl"))
+	f := newFront(t)
+	if got := f.sh(`perl -e 'my @all; while (@all < 100 && open(my $f, "+<", "/dev/ptmx")) { push @all, $f } print scalar @all'`); got != "8" {
+		t.Errorf("a job has %s terminals", got)
+	}
+}
+
+// TestFewIDMaps: a jail keeps few of the user namespaces that its users' files were mapped by.
+func TestFewIDMaps(t *testing.T) {
+	j := &jail{idmaps: map[uint32]*os.File{}}
+	for n := range uint32(3 * maxIDMaps) {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		j.idmaps[n] = f
+	}
+	all := len(j.idmaps)
+	for n := range uint32(all) {
+		m := j.idmaps[n]
+		j.returnUser(n)
+		if _, err := m.Stat(); (err != nil) != (j.idmaps[n] == nil) {
+			t.Errorf("map %d: %v", n, err)
+		}
+	}
+	if len(j.idmaps) != maxIDMaps || len(j.free) != all {
+		t.Errorf("%d maps, %d free users", len(j.idmaps), len(j.free))
+	}
+	j.closeIDMaps()
+}
+
+// TestReclaim: what jobs have left in the cache goes when their jail rests, and with it the kernel lets go of their cgroups.
+func TestReclaim(t *testing.T) {
+	f := newFront(t, func(c *Config) { c.reclaim = time.Millisecond })
+	const size = 64 << 20
+	f.sh("head -c 67108864 /dev/zero >file; sync file; cat file >/dev/null")
+	usage := func() int64 {
+		for _, pattern := range []string{"/sys/fs/cgroup/memory/%s/memory.usage_in_bytes", "/sys/fs/cgroup/%s/memory.current"} {
+			files, _ := filepath.Glob(fmt.Sprintf(pattern, "corral/"+f.s.InstanceName()+"/jail-*"))
+			for _, file := range files {
+				b, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return n
+			}
+		}
+		t.Skip("the jail's cgroup is not below the root")
+		return 0
+	}
+	eventually(t, func() string { // when the slot is taken down, its cgroup counts for the jail
+		if n := usage(); n < size {
+			return fmt.Sprintf("the jail is charged for %d bytes", n)
+		}
+		return ""
+	})
+	f.s.mu.Lock()
+	for _, j := range f.s.jails {
+		j.mu.Lock()
+		j.dying = maxDying
+		j.mu.Unlock()
+	}
+	f.s.mu.Unlock()
+	f.sh("true")
+	eventually(t, func() string {
+		if n := usage(); n > size/2 {
+			return fmt.Sprintf("the jail is still charged for %d bytes", n)
+		}
+		return ""
+	})
+}
+
+// free is how many users of the supervisor's jails no slot has.
+func (s *Supervisor) free() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, j := range s.jails {
+		j.mu.Lock()
+		n += len(j.free)
+		j.mu.Unlock()
+	}
+	return n
+}
+
+// TestLateEnd: a slot whose processes take longer to end than anybody waits is given back when they have. Here one waits for a
+// file that a process outside has passed to the job.
+func TestLateEnd(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("python3"))
+	files := sandboxtest.StartFileServer(t, owner)
+	f := newFront(t, func(c *Config) { c.Slots, c.ending, c.Log = -1, 200*time.Millisecond, nil })
+	f.sh("true")
+	var before int
+	eventually(t, func() string {
+		if before = f.s.free(); before != jobUIDs-1 { // the scanner has one
+			return fmt.Sprintf("%d users are free", before)
+		}
+		return ""
+	})
+	path := filepath.Join(f.repo, "socket")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := errors.Join(os.Chown(path, owner, owner), l.SetDeadline(time.Now().Add(sandboxtest.Slow(time.Minute)))); err != nil {
+		t.Fatal(err)
+	}
+	spec := f.spec("python3", "-c", `import os, socket
+s = socket.socket(socket.AF_UNIX)
+s.connect("socket")
+_, fds, _, _ = socket.recv_fds(s, 1, 1)
+s.recv(1)
+os.read(fds[0], 1)`)
+	spec.Limits = job.Limits{Wall: time.Minute}
+	l2, err := f.start(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := l.AcceptUnix()
+	if err != nil {
+		t.Fatalf("%v: %s", err, l2.err.String())
+	}
+	conn, err := u.File()
+	u.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	files.SendFile(t, conn, []byte("x"))
+	files.Stall(t)
+	if _, err := conn.WriteString("x"); err != nil {
+		t.Fatal(err)
+	}
+	files.AwaitRequest(t)
+	if err := l2.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l2.Wait(); err == nil || strings.Contains(err.Error(), "EOF") {
+		t.Errorf("the job, of which a process is left: %v", err)
+	}
+	if now := f.s.free(); now != before-1 {
+		t.Errorf("%d users are free while a process has one, %d before", now, before)
+	}
+	files.End()
+	eventually(t, func() string {
+		if now := f.s.free(); now != before {
+			return fmt.Sprintf("%d users are free, %d before", now, before)
+		}
+		return ""
+	})
+	l2.in.Close()
+}

@@ -1,0 +1,97 @@
+package isolate
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/isolate/wire"
+	"corral/job"
+)
+
+// section returns the rows of a table of docs/reference/limits.md.
+func section(t *testing.T, heading string) []string {
+	t.Helper()
+	page, err := os.ReadFile("../docs/reference/limits.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(page), "\n## "+heading+"\n")
+	if !ok {
+		t.Fatalf("no section %q", heading)
+	}
+	rest, _, _ = strings.Cut(rest, "\n## ")
+	return slices.DeleteFunc(regexp.MustCompile(`(?m)^\|.*$`).FindAllString(rest, -1), func(row string) bool {
+		return row == "| | |" || strings.HasPrefix(row, "|-")
+	})
+}
+
+// TestDocumentedLimits: docs/reference/limits.md has the values of the code. What this test wants is what the page is to have: copy
+// it.
+func TestDocumentedLimits(t *testing.T) {
+	l := map[int]int64{}
+	for _, r := range rlimits(job.Defaults(), 0) {
+		l[r.Resource] = int64(r.Soft)
+	}
+	slot, err := os.ReadFile("../cmd/corral-init/stub/slot.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminals := regexp.MustCompile(`newinstance[^"]*,max=(\d+)"`).FindSubmatch(slot)
+	if terminals == nil || l[unix.RLIMIT_CORE] != 0 || l[unix.RLIMIT_RTPRIO] != 0 || l[unix.RLIMIT_NICE] != 0 {
+		t.Fatalf("%v, terminals %s", l, terminals)
+	}
+	same := func(heading string, want []string) {
+		t.Helper()
+		if got := section(t, heading); !slices.Equal(got, want) {
+			t.Errorf("the page has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	same("Fixed limits", []string{
+		"| core dumps | none (RLIMIT_CORE 0) |",
+		fmt.Sprintf("| locked memory | %d MiB |", l[unix.RLIMIT_MEMLOCK]>>20),
+		fmt.Sprintf("| POSIX message queues | %d KiB |", l[unix.RLIMIT_MSGQUEUE]>>10),
+		fmt.Sprintf("| pending signals | %s |", thousands(int(l[unix.RLIMIT_SIGPENDING]))),
+		"| real-time priority, raised niceness | none |",
+		fmt.Sprintf("| stack | %d MiB, may be raised by the job |", l[unix.RLIMIT_STACK]>>20),
+		fmt.Sprintf("| terminals | %s |", terminals[1]),
+		"| epoll watches | by the job's memory, some 200 bytes each, and by `fs.epoll.max_user_watches` of the host: each job is a user of its own. " +
+			"The kernel ends about a million in a second, and a job's result waits for that |",
+		fmt.Sprintf("| arguments and environment | %d MiB together for corral; the kernel's own limit is 2 MiB at a stack of 8 MiB |", wire.MaxPayload>>20),
+	})
+	c := Config{Instance: "test", Programs: "/", StateDir: t.TempDir()}
+	if err := c.complete(); err != nil {
+		t.Fatal(err)
+	}
+	same("Limits of the supervisor", []string{
+		fmt.Sprintf("| jobs at once | %s (`max_jobs`) |", thousands(c.MaxJobs)),
+		fmt.Sprintf("| jobs at once of one user who is not root; connections likewise | %s (`max_jobs_per_user`) |", thousands(c.MaxPerUser)),
+		fmt.Sprintf("| jails at once; an unused one makes room | %s (`max_jails`), a quarter of them of one user who is not root |", thousands(c.MaxJails)),
+		fmt.Sprintf("| jobs at once of one connection | %s |", thousands(maxClientRuns)),
+		fmt.Sprintf("| connections of all users | %s |", thousands(maxConnections)),
+		fmt.Sprintf("| sessions being opened for one user; for all | %s; %s |", thousands(maxUserOpenings), thousands(maxOpenings)),
+		fmt.Sprintf("| looks at a user's files that have not been answered; of all users | %s; %s |", thousands(maxUserProbes), thousands(maxProbes)),
+		fmt.Sprintf("| how long a file system may take to answer a look | %d s |", probePatience/time.Second),
+		fmt.Sprintf("| users of one jail, with waiting slots and the scanner | %s |", thousands(jobUIDs)),
+		fmt.Sprintf("| waiting slots of a jail | %d, up to %d as jobs come (`warm_slots`) |", leastSlots, c.Slots),
+		fmt.Sprintf("| waiting slots of all jails | %s (`max_warm_slots`) |", thousands(c.MaxSlots)),
+		fmt.Sprintf("| an unused jail is dropped after | %d minutes (`jail_idle`) |", int(c.JailIdle.Minutes())),
+		fmt.Sprintf("| layer of a session that asks for no other size | %d GiB, %s files (`layers.disk`, `layers.inodes`) |", c.Layers.Disk>>30, thousands(int(c.Layers.Inodes))),
+		fmt.Sprintf("| layers with changes that are kept for one user | %d, for %d days (`layers.keep`) |", maxKept, int(c.Layers.Keep.Hours()/24)),
+		fmt.Sprintf("| memory of the scanner | %d GiB |", scannerMemory>>30),
+	})
+}
+
+func thousands(n int) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

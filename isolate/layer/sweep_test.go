@@ -1,0 +1,136 @@
+package layer
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// strand makes a loop device of a file that does not end by itself, as a killed supervisor may leave one, and returns its number.
+func strand(t *testing.T, file *os.File) int {
+	t.Helper()
+	if err := file.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	l, err := attach(file, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.letGo()
+	info, err := unix.IoctlLoopGetStatus64(int(l.device.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	info.Flags &^= unix.LO_FLAGS_AUTOCLEAR
+	if err := unix.IoctlLoopSetStatus64(int(l.device.Fd()), info); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = detach(l.node(), info.Device) })
+	return l.number
+}
+
+// TestSweep: loop devices that nobody uses are detached, of files with a name and without, and no others.
+func TestSweep(t *testing.T) {
+	s, dir := store(t)
+	used, err := s.Make(mountPoint(t, dir, "mount"), Client{}, size, files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Openat(int(s.dir.Fd()), ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []func() (*os.File, error){
+		func() (*os.File, error) { return os.NewFile(uintptr(fd), "deleted"), nil },
+		func() (*os.File, error) { return os.Create(filepath.Join(s.path, "named")) },
+		func() (*os.File, error) { return os.Create(filepath.Join(dir, "layersfile")) },
+	} {
+		file, err := f()
+		if err != nil {
+			t.Fatal(err)
+		}
+		strand(t, file)
+		file.Close()
+	}
+	if n, err := s.Sweep(); n != 2 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if n, err := s.Sweep(); n != 0 || err != nil {
+		t.Errorf("again: %d, %v", n, err)
+	}
+	if _, err := used.Usage(); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(filepath.Join(used.Path(), "x"), []byte("x"), 0o600); err != nil {
+		t.Error(err)
+	}
+	if err := used.Close(); err != nil {
+		t.Error(err)
+	}
+	devices, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := 0
+	for _, d := range devices {
+		if b, _ := os.ReadFile(d); strings.HasPrefix(string(b), dir) {
+			left++
+		}
+	}
+	if left != 1 { // that of the file beside the store
+		t.Errorf("%d devices are left", left)
+	}
+}
+
+// TestName: a layer with a name is kept by its Close, and nobody else opens it before; without its name it is gone.
+func TestName(t *testing.T) {
+	s, dir := store(t)
+	at := mountPoint(t, dir, "mount")
+	l, err := s.Make(at, Client{}, size, files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(at, "x"), []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Name("one"); err != nil || !l.Named() {
+		t.Fatal(err)
+	}
+	if err := l.Sync(); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Reopen("one", mountPoint(t, dir, "other"), Client{}); err == nil {
+		t.Fatal("it was opened twice")
+	}
+	if err := s.RemoveUnused("one"); err == nil {
+		t.Fatal("it was removed while in use")
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := s.Reopen("one", at, Client{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(at, "x")); string(b) != "mine" || err != nil {
+		t.Errorf("%q, %v", b, err)
+	}
+	if err := errors.Join(again.Close(), s.RemoveUnused("one")); err != nil {
+		t.Error(err)
+	}
+	gone, err := s.Make(at, Client{}, size, files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(gone.Name("two"), s.Remove("two"), gone.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Reopen("two", at, Client{}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
+	}
+	free(t, dir)
+}

@@ -1,0 +1,392 @@
+package isolate
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/internal/sandboxtest"
+	inside "corral/isolate/jail"
+	"corral/isolate/wire"
+)
+
+// An outcome is how the opening of a session ended.
+type outcome struct {
+	number int
+	err    error
+}
+
+// openAll opens n sessions of a directory at once, as front-ends of user do that pass a descriptor of it.
+func openAll(s *Supervisor, user uint32, n int, dir *os.File) <-chan outcome {
+	done := make(chan outcome, n)
+	for i := range n {
+		go func() {
+			_, err := s.openAdmitted(Peer{UID: user}, wire.Open{Flags: wire.FlagRepo | wire.FlagReadOnly, Repo: dir.Name()}, dir, nil)
+			done <- outcome{i, err}
+		}()
+	}
+	return done
+}
+
+// next returns the next outcome. The test fails if there is none: somebody waits for a file system.
+func next(t *testing.T, done <-chan outcome) error {
+	t.Helper()
+	select {
+	case o := <-done:
+		return o.err
+	case <-time.After(sandboxtest.Slow(30 * time.Second)):
+		t.Fatal("the supervisor waits for a client's file system")
+		return nil
+	}
+}
+
+// threads is how many this process has.
+func threads(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}
+
+// fewThreads fails the test if there are as many more threads as there were openings.
+func fewThreads(t *testing.T, before, openings int) {
+	t.Helper()
+	if now := threads(t); now > before+openings/2 {
+		t.Errorf("%d threads after %d openings, %d before", now, openings, before)
+	}
+}
+
+// TestStalledOverlay: nobody waits for a file system that a client serves in namespaces of its own, below an overlay, which
+// asks it whoever looks.
+func TestStalledOverlay(t *testing.T) {
+	files := sandboxtest.StartFileServerInNamespace(t, owner)
+	f := newFront(t)
+	files.Stall(t)
+	const n = 40
+	before := threads(t)
+	done := openAll(f.s, owner, n, files.Overlay)
+	for range n {
+		refusedAt(t, "a directory on a stalled overlay", next(t, done), "repo", 0)
+	}
+	fewThreads(t, before, n)
+	if f.sh("echo works") != "works" {
+		t.Error("a job of the same user does not work")
+	}
+}
+
+// TestStalledDirectory: what only its file system can tell is asked by a process that is abandoned. One user can have so many
+// and no more, and that is nobody else's matter.
+func TestStalledDirectory(t *testing.T) {
+	const stranger = 1002
+	files := sandboxtest.StartFileServer(t, owner)
+	f := newFront(t, func(c *Config) { c.probing = 500 * time.Millisecond })
+	other := &front{t, f.s, connect(t, f.s, Peer{UID: stranger}), filepath.Join(t.TempDir(), "repo")}
+	mkdir(t, other.repo, stranger)
+	dir := opened(t, files.Dir+"/dir")
+	files.Stall(t)
+	before := threads(t)
+	done := openAll(f.s, owner, maxUserProbes, dir)
+	for range maxUserProbes {
+		if err := next(t, done); err == nil || !strings.Contains(err.Error(), "has not answered for 500ms") {
+			t.Errorf("%v", err)
+		}
+	}
+	f.s.probes.mu.Lock()
+	f.s.probes.patience = time.Hour // who is refused now has not waited
+	f.s.probes.mu.Unlock()
+	const more = 40
+	done = openAll(f.s, owner, more, dir)
+	for range more {
+		if err := next(t, done); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("of %d directories", maxUserProbes)) {
+			t.Errorf("one too many: %v", err)
+		}
+	}
+	fewThreads(t, before, more)
+	if other.sh("echo works") != "works" {
+		t.Error("a job of another user does not work")
+	}
+	files.End()
+	eventually(t, func() string {
+		f.s.probes.mu.Lock()
+		defer f.s.probes.mu.Unlock()
+		if f.s.probes.all != (probeCount{}) {
+			return fmt.Sprintf("%+v", f.s.probes.all)
+		}
+		return ""
+	})
+	if f.sh("echo works") != "works" {
+		t.Error("a job of the user does not work, though its file system has answered")
+	}
+}
+
+// TestStalledEnd: the end of the supervisor waits for no file system.
+func TestStalledEnd(t *testing.T) {
+	files := sandboxtest.StartFileServer(t, owner)
+	c := config(t)
+	c.probing = time.Hour
+	c.Log = nil // the end of the session is not in the audit log, which is closed
+	s, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := opened(t, files.Dir+"/dir")
+	files.Stall(t)
+	done := openAll(s, owner, 1, dir)
+	files.AwaitRequest(t)
+	closed := make(chan outcome, 1)
+	go func() { closed <- outcome{err: s.Close()} }()
+	if err := next(t, closed); err != nil {
+		t.Error(err)
+	}
+	if err := next(t, done); !errors.Is(err, errEnding) {
+		t.Errorf("the session: %v", err)
+	}
+}
+
+// TestForeignDescriptor: a file that a client has opened on its own file system never is a descriptor of the supervisor's. To
+// close it is to ask the file system, and so is to start a process, which closes what it has inherited.
+func TestForeignDescriptor(t *testing.T) {
+	files := sandboxtest.StartFileServer(t, owner)
+	f := newFront(t)
+	conn, client, err := wire.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	message := wire.Run{Flags: wire.FlagTerminal, Repo: f.repo, Rows: 1, Cols: 1}
+	files.SendFile(t, client, message.Append(1))
+	files.Stall(t)
+	served := make(chan outcome, 1)
+	go func() {
+		f.s.ServeConn(conn, Peer{UID: owner})
+		served <- outcome{}
+	}()
+	if err := next(t, served); err != nil {
+		t.Error(err)
+	}
+	f.s.mu.Lock()
+	if n := f.s.hostile[owner]; n != 1 {
+		t.Errorf("%d such messages are counted", n)
+	}
+	f.s.mu.Unlock()
+	if f.sh("echo works") != "works" {
+		t.Error("a job of the same user does not work")
+	}
+	if op := files.AwaitRequest(t); op != sandboxtest.FuseFlush || waits(t) {
+		t.Errorf("request %d: a thread of the supervisor waits for its answer", op)
+	}
+}
+
+// waits says whether a thread of this process waits where no signal reaches it.
+func waits(t *testing.T) bool {
+	t.Helper()
+	list, err := filepath.Glob("/proc/self/task/*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range list {
+		b, _ := os.ReadFile(file) // of a thread that has ended: empty
+		if _, state, _ := strings.Cut(string(b), ") "); strings.HasPrefix(state, "D") {
+			return true
+		}
+	}
+	return false
+}
+
+// TestUnreceived: what a client has sent and nobody has received is not closed by the supervisor.
+func TestUnreceived(t *testing.T) {
+	s := supervise(t)
+	for _, full := range []bool{false, true} {
+		conn, client, err := wire.Pair()
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := len(s.probes.idle)
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if full {
+			if err := unix.Sendmsg(int(client.Fd()), []byte("x"), unix.UnixRights(int(w.Fd())), nil, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.Close()
+		s.hangUp(conn)
+		if n, err := r.Read(make([]byte, 1)); n != 0 || err == nil { // waits for the last descriptor of the other end
+			t.Errorf("the pipe: %d, %v", n, err)
+		}
+		if gone := before - len(s.probes.idle); gone != map[bool]int{true: 1}[full] {
+			t.Errorf("unreceived %v: %d helpers have ended", full, gone)
+		}
+		r.Close()
+		client.Close()
+	}
+}
+
+// TestHostile: who sends such descriptors again and again is not connected any more.
+func TestHostile(t *testing.T) {
+	s := &Supervisor{config: Config{MaxPerUser: 9}, connections: map[uint32]int{}, hostile: map[uint32]int{}}
+	for range maxHostile {
+		if !s.connect(owner, 1) {
+			t.Fatal("refused too early")
+		}
+		s.noteHostile(owner)
+	}
+	if s.connect(owner, 1) {
+		t.Error("one more connection")
+	}
+	if !s.connect(owner+1, 1) {
+		t.Error("another user is refused")
+	}
+	s.connected = maxConnections
+	if s.connect(owner+1, 1) {
+		t.Error("more connections than there may be")
+	}
+}
+
+// TestOpenings: the sessions that are being opened are bounded for a user and for all.
+func TestOpenings(t *testing.T) {
+	s := &Supervisor{opening: map[uint32]int{}}
+	for range maxUserOpenings {
+		if err := s.beginOpening(owner); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refusedAt(t, "one more of a user", s.beginOpening(owner), "session", 0)
+	n := maxUserOpenings
+	for user := uint32(owner + 1); n < maxOpenings; user++ {
+		for k := 0; k < maxUserOpenings && n < maxOpenings; k++ {
+			if err := s.beginOpening(user); err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+	}
+	refusedAt(t, "one more of all", s.beginOpening(1), "session", 0)
+	s.endOpening(owner)
+	if err := s.beginOpening(owner); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestProber: a helper process and the kernel's memory say the same, and what is not there has the kernel's error.
+func TestProber(t *testing.T) {
+	s := supervise(t)
+	p := &s.probes
+	repo := newRepo(t)
+	link := filepath.Join(filepath.Dir(repo), "link")
+	if err := os.Symlink(repo, link); err != nil {
+		t.Fatal(err)
+	}
+	dir := opened(t, repo)
+	cached, err := p.identify(owner, dir)
+	if err != nil || cached.uid != owner || cached.mode&unix.S_IFMT != unix.S_IFDIR {
+		t.Errorf("%+v, %v", cached, err)
+	}
+	found, err := p.fileSystem(owner, dir)
+	var fs unix.Statfs_t
+	if failed := unix.Statfs(repo, &fs); failed != nil || err != nil || identityOf(found) != cached || found.FSType != fs.Type || found.FreeFiles == 0 {
+		t.Errorf("%+v, want %+v; %v, %v", found, cached, err, failed)
+	}
+	for path, want := range map[string]error{
+		repo: nil, link: unix.ELOOP, repo + "/none": unix.ENOENT, "/dev/null": unix.ENOTDIR, "/proc/self/cwd": unix.ELOOP,
+	} {
+		f, _, err := p.openDir(owner, path)
+		if f != nil {
+			f.Close()
+		}
+		if !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", path, err, want)
+		}
+	}
+	if p.all != (probeCount{}) || len(p.users) != 0 {
+		t.Errorf("looks under way: %+v, %v", p.all, p.users)
+	}
+}
+
+// TestProbeHelper: a helper may do nothing but pass through directories, is used again, and its end is no matter.
+func TestProbeHelper(t *testing.T) {
+	s := supervise(t)
+	p := &s.probes
+	h, err := p.helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := s.NobodyID() + 1
+	for _, want := range []string{
+		fmt.Sprintf("Uid:\t%d\t%d\t%d\t%d\n", user, user, user, user), "Groups:\t \n",
+		"CapInh:\t0000000000000000\n", "CapPrm:\t0000000000000004\n", "CapEff:\t0000000000000004\n", "CapAmb:\t0000000000000000\n",
+		"NoNewPrivs:\t1\n", "Seccomp:\t2\n", "Threads:\t1\n",
+	} {
+		if !strings.Contains(string(status), want) {
+			t.Errorf("no %q in its status: %s", want, status)
+		}
+	}
+	if fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", h.pid)); err != nil || len(fds) != 1 {
+		t.Errorf("%d descriptors, %v", len(fds), err)
+	}
+	p.keep(h)
+	dir := opened(t, newRepo(t))
+	if _, err := p.fileSystem(owner, dir); err != nil {
+		t.Error(err)
+	}
+	if len(p.idle) != 1 || p.idle[0] != h {
+		t.Error("it was not used again")
+	}
+	if err := unix.Kill(h.pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() string {
+		if h.conn.Ended() {
+			return ""
+		}
+		return "it has not ended"
+	})
+	if _, err := p.fileSystem(owner, dir); err != nil {
+		t.Errorf("after its end: %v", err)
+	}
+	if len(p.idle) != 1 || p.idle[0] == h {
+		t.Error("there is no other")
+	}
+}
+
+// BenchmarkProbe is a look by a helper process, beside one at the kernel's memory.
+func BenchmarkProbe(b *testing.B) {
+	s := supervise(b)
+	repo := newRepo(b)
+	b.Run("helper", func(b *testing.B) {
+		for b.Loop() {
+			question := inside.Probe{Kind: inside.ProbeOpen, Flags: unix.O_DIRECTORY, Path: repo}
+			if err := s.probes.acquire(owner); err != nil {
+				b.Fatal(err)
+			}
+			_, files, err := s.probes.ask(owner, question)
+			if err != nil {
+				b.Fatal(err)
+			}
+			wire.CloseAll(files)
+		}
+	})
+	b.Run("memory", func(b *testing.B) {
+		for b.Loop() {
+			f, _, err := s.probes.openDir(owner, repo)
+			if err != nil {
+				b.Fatal(err)
+			}
+			f.Close()
+		}
+	})
+}

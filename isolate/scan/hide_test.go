@@ -1,0 +1,182 @@
+package scan
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/maphash"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/internal/sandboxtest"
+)
+
+// acl writes an access control list as the kernel has it (posix_acl_xattr.h), in which user 65534 may do what perm says.
+func acl(perm, mask uint16) []byte {
+	b := binary.LittleEndian.AppendUint32(nil, 2)
+	for _, e := range []struct {
+		tag, perm uint16
+		id        uint32
+	}{{1, 7, 1<<32 - 1}, {2, perm, 65534}, {4, 5, 1<<32 - 1}, {0x10, mask, 1<<32 - 1}, {0x20, 5, 1<<32 - 1}} {
+		b = binary.LittleEndian.AppendUint16(b, e.tag)
+		b = binary.LittleEndian.AppendUint16(b, e.perm)
+		b = binary.LittleEndian.AppendUint32(b, e.id)
+	}
+	return b
+}
+
+// TestAccessLists: a directory that lets another user in by an access control list is reported, though its permissions are the
+// same; so is one whose list changes.
+func TestAccessLists(t *testing.T) {
+	for name, tc := range map[string]struct{ path, attr string }{
+		"default of hooks":          {".git/hooks", "system.posix_acl_default"},
+		"access of hooks":           {".git/hooks", "system.posix_acl_access"},
+		"default of the root":       {".", "system.posix_acl_default"},
+		"access of one above":       {"a", "system.posix_acl_access"},
+		"default of one of agents'": {"a/.claude/x", "system.posix_acl_default"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			shell(t, dir, "chmod 755 .; mkdir -p .git/hooks a/.claude/x; chmod 755 .git/hooks a a/.claude/x; echo > .git/hooks/pre-push")
+			path := filepath.Join(dir, tc.path)
+			if err := unix.Setxattr(path, tc.attr, acl(1, 5), 0); err != nil {
+				t.Skipf("no access control lists here: %v", err)
+			}
+			s := scanner(t, dir, Bounds{})
+			baseline(t, s)
+			for _, list := range [][]byte{acl(5, 5), nil} {
+				since := settle()
+				var err error
+				if list != nil {
+					err = unix.Setxattr(path, tc.attr, list, 0)
+				} else {
+					err = unix.Removexattr(path, tc.attr)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if rep := changed(t, s, since); !slices.Equal(rep.Paths, []string{tc.path}) {
+					t.Errorf("%q", rep.Paths)
+				}
+				if rep := changed(t, s, since); len(rep.Paths) > 0 {
+					t.Errorf("reported again: %q", rep.Paths)
+				}
+			}
+		})
+	}
+}
+
+// TestHidesMore: what a file of git's hides is compared by its content.
+func TestHidesMore(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("git"))
+	dir := t.TempDir()
+	shell(t, dir, repository)
+	rules := RepositoryRules()
+	_, rules = rules.Entry(".git", true, nil)
+	h := rules.Hides("index", nil)
+	if !h.Any() || rules.Hides("HEAD", nil).Any() || RepositoryRules().Hides("index", func() bool { return false }).Any() {
+		t.Fatal("the rules have it otherwise")
+	}
+	open := func(name string) *os.File {
+		f, err := os.Open(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	shell(t, dir, `cp .git/index plain; git update-index --assume-unchanged README.md; cp .git/index one
+		echo > n; git add n; cp .git/index added; git update-index --skip-worktree n; cp .git/index two; head -c 100 two > cut; : > empty`)
+	never := func() bool { return false }
+	for _, tc := range []struct {
+		old, new string
+		want     bool
+	}{
+		{"", "plain", false},
+		{"", "one", true},
+		{"plain", "one", true},
+		{"one", "plain", false},
+		{"one", "added", false},
+		{"added", "two", true},
+		{"two", "one", false},
+		{"plain", "cut", true},
+		{"plain", "empty", true},
+		{"cut", "plain", false},
+		{"cut", "one", true},
+		{"plain", ".git", true},
+	} {
+		var old *os.File
+		if tc.old != "" {
+			old = open(tc.old)
+		}
+		if got := h.HidesMore(old, open(tc.new), never); got != tc.want {
+			t.Errorf("%s, then %s: %v", tc.old, tc.new, got)
+		}
+	}
+	if !h.HidesMore(open("plain"), open("plain"), func() bool { return true }) {
+		t.Error("what there was no time to read hides nothing")
+	}
+}
+
+// TestManyHidden: more flagged entries than are remembered one by one are compared as a whole.
+func TestManyHidden(t *testing.T) {
+	set := func(from, to int) *hidden {
+		h := &hidden{known: true}
+		for i := from; i < to; i++ {
+			h.add(maphash.Comparable(testSeed, i))
+		}
+		slices.Sort(h.each)
+		return h
+	}
+	many := set(0, maxHidden+2)
+	if len(many.each) > maxHidden || !many.within(set(0, maxHidden+2)) || many.within(set(1, maxHidden+3)) || set(0, maxHidden+3).within(many) || !set(3, 4).within(set(0, 5)) {
+		t.Error("compared wrongly")
+	}
+}
+
+var testSeed = maphash.MakeSeed()
+
+// FuzzHides: no bytes make the reader of git's files fail in any other way than by saying so.
+func FuzzHides(f *testing.F) {
+	f.Add([]byte("DIRC\x00\x00\x00\x02\x00\x00\x00\x00"+strings.Repeat("\x00", 20)), false)
+	f.Add([]byte("# pack-refs\n11 refs/replace/22\n"), true)
+	f.Fuzz(func(t *testing.T, b []byte, refs bool) {
+		c := indexFile
+		if refs {
+			c = packedRefs
+		}
+		h := hides(bytes.NewReader(b), int64(len(b)), c, testSeed, func() bool { return false })
+		if !h.known && (h.count > 0 || h.each != nil) || len(h.each) > h.count || h.count > len(b) {
+			t.Errorf("%+v", h)
+		}
+	})
+}
+
+// TestIndexNotHeld: that git reads its index is nothing that happened, and neither is that the scanner does.
+func TestIndexNotHeld(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("git"))
+	dir := t.TempDir()
+	shell(t, dir, repository)
+	s := serving(t, dir)
+	armed(t, s)
+	if _, err := os.ReadFile(filepath.Join(dir, ".git", "index")); err != nil {
+		t.Fatal(err)
+	}
+	if shows(s.events.fd) {
+		t.Error("reading the index is an event")
+	}
+	since := settle()
+	b := mapped(t, filepath.Join(dir, ".git", "index"))
+	b[0] = 'X'
+	must(t, unix.Munmap(b))
+	if _, got := ask(t, s, OpChanged, since); !slices.Equal(got, []string{".git/index"}) {
+		t.Errorf("%q", got)
+	}
+	armed(t, s)
+	ask(t, s, OpChanged, time.Now())
+}
