@@ -3,6 +3,7 @@ package seccomp
 import (
 	"fmt"
 	"io"
+	"maps"
 	mathbits "math/bits"
 	"math/rand/v2"
 	"os"
@@ -129,23 +130,33 @@ func eachRule(profile string, a arch, f func(scmp.ScmpSyscall, Rule, condition) 
 	return nil
 }
 
-// addClauses adds a rule for each way in which one of the clauses can hold.
+// addClauses adds a rule for each way in which one of the clauses can hold. libseccomp takes one comparison of an argument:
+// those of operands that look at different bits of one are one comparison.
 func addClauses(t testing.TB, f *scmp.ScmpFilter, nr scmp.ScmpSyscall, action scmp.ScmpAction, c condition) error {
 	t.Helper()
 	for _, clause := range c.clauses {
-		ways := [][]scmp.ScmpCondition{nil}
+		ways := []map[int]equality{{}}
 		for _, o := range clause {
-			var longer [][]scmp.ScmpCondition
+			var longer []map[int]equality
 			for _, way := range ways {
 				for _, e := range equalities(o) {
-					longer = append(longer, append(slices.Clone(way),
-						argumentIs(t, uint(o.arg), scmp.CompareMaskedEqual, uint64(e.mask), uint64(e.value))...))
+					had := way[o.arg]
+					if had.mask&e.mask != 0 {
+						t.Fatalf("%s: two operands compare bits %#x of argument %d", c.call, had.mask&e.mask, o.arg)
+					}
+					next := maps.Clone(way)
+					next[o.arg] = equality{had.mask | e.mask, had.value | e.value}
+					longer = append(longer, next)
 				}
 			}
 			ways = longer
 		}
 		for _, way := range ways {
-			if err := f.AddRuleConditionalExact(nr, action, way); err != nil {
+			var all []scmp.ScmpCondition
+			for arg, e := range way {
+				all = append(all, argumentIs(t, uint(arg), scmp.CompareMaskedEqual, uint64(e.mask), uint64(e.value))...)
+			}
+			if err := f.AddRuleConditionalExact(nr, action, all); err != nil {
 				return err
 			}
 		}

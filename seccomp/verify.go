@@ -105,15 +105,20 @@ func probes(profile string, r Rule) [][6]uint64 {
 func probesOf(c clause) [][6]uint64 {
 	var first [6]uint64
 	for _, o := range c {
-		first[o.arg] = uint64(o.values[0])
+		first = o.with(first, o.values[0])
 	}
 	var list [][6]uint64
 	for _, o := range c {
 		for _, v := range append([]uint32{0}, o.values...) {
-			args, beside := first, first
-			args[o.arg], beside[o.arg] = uint64(v), uint64(v^1)
-			list = append(list, args, beside)
+			lowest := o.mask & -o.mask
+			list = append(list, o.with(first, v), o.with(first, v^lowest))
 		}
 	}
 	return list
+}
+
+// with returns args with a value in those bits of its argument that the operand compares: two operands of a clause may share one.
+func (o operand) with(args [6]uint64, value uint32) [6]uint64 {
+	args[o.arg] = args[o.arg]&^uint64(o.mask) | uint64(value&o.mask)
+	return args
 }
