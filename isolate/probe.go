@@ -271,12 +271,18 @@ func (p *prober) forgetUser(user uint32) {
 	}
 }
 
+// A stalledError refuses what the file system of a client's directory has not answered. Unlike all else that becomes of a
+// look, it tells a client nothing that it could not see itself.
+type stalledError struct{ *job.Refusal }
+
+func (e stalledError) Unwrap() error { return e.Refusal }
+
 func tooManyProbes(stuck int) error {
-	return &job.Refusal{
+	return stalledError{&job.Refusal{
 		Step:    "repo",
 		Message: fmt.Sprintf("the file systems of %d directories that you asked for have not answered: no more are looked at", stuck),
 		Hint:    "end or unmount the FUSE or network file system that hangs, then try again",
-	}
+	}}
 }
 
 // ask has a helper process look at something. It ends the look that acquire counted.
@@ -311,10 +317,10 @@ func (p *prober) query(user uint32, question inside.Probe, ends func(error) bool
 		case p.ctx.Err() != nil:
 			err = errEnding
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			err = &job.Refusal{
+			err = stalledError{&job.Refusal{
 				Step: "repo", Message: fmt.Sprintf("the directory's file system has not answered for %v", p.patience),
 				Hint: "it is served by another program (FUSE) or over the network, and hangs",
-			}
+			}}
 		}
 		return nil, nil, err
 	}

@@ -220,7 +220,7 @@ func (s *Supervisor) servesOpen(peer Peer, path string, dir *os.File, id identit
 		return nil, err
 	}
 	r, err := s.pin(peer, real, id.inode)
-	if err != nil && peer.UID != 0 {
+	if err != nil && peer.UID != 0 && !errors.As(err, new(stalledError)) && !errors.Is(err, errEnding) {
 		return nil, elsewhere(real)
 	}
 	return r, err
