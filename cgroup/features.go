@@ -52,7 +52,7 @@ var features = []feature{
 		func(p probe) bool { return p.has(v2Freezer) || p.tree.v1["freezer"] != "" },
 	},
 	{
-		"kill the whole group when it is out of memory", "memory.oom.group (v2, Linux 4.19)",
+		"group killed when out of memory", "memory.oom.group (v2, Linux 4.19)",
 		"v1: the kernel kills one process and tells the supervisor, which kills the rest",
 		func(p probe) bool { return p.has("memory.oom.group") },
 	},

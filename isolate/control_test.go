@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	frontend "corral/isolate/client"
+	"corral/isolate/wire"
 	"corral/job"
 )
 
@@ -196,6 +197,9 @@ func TestFacts(t *testing.T) {
 	names := map[string]string{}
 	for _, fact := range facts {
 		names[fact.Name] = fact.Detail
+		if len(fact.Name) >= wire.MaxName {
+			t.Errorf("%q is as long as a name can be: it may have been cut", fact.Name)
+		}
 	}
 	if names["cgroup layout"] == "" || names["profiles"] != "default strict" {
 		t.Errorf("%q", names)
