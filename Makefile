@@ -56,9 +56,11 @@ demo: build ## show what it does, on this machine
 PKG ?=
 RUN ?=
 CHOICE = $(if $(PKG),-pkg '$(PKG)') $(if $(RUN),-run '$(RUN)')
+# A test that fails beside others and passes alone does not fail the run but with STRICT=1.
+STRICT ?=
 
 test: test-setup setup-vm build ## all tests, as root: here, and in a guest with pure cgroup v2; PKG=./isolate RUN=TestX for some
-	$(GO) run -tags '$(TAGS)' ./scripts/test all $(if $(strip $(CHOICE)),$(CHOICE),-guest)
+	$(GO) run -tags '$(TAGS)' ./scripts/test all $(if $(strip $(CHOICE)),$(CHOICE),-guest) $(if $(STRICT),-strict)
 
 test-unit: ## tests that need neither root nor programs nor a kernel's feature, as any user, in a minute; PKG, RUN
 	$(GO) run -tags '$(TAGS)' ./scripts/test unit $(CHOICE)

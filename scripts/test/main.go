@@ -35,6 +35,7 @@ type options struct {
 	run      string        // a regular expression for names of tests, "" for all
 	jobs     int           // test processes side by side
 	cover    string        // file for the coverage of all packages, "" for none
+	strict   bool          // a test that fails beside others fails the run, whether or not it passes alone
 	guest    bool          // run scripts/test-vm beside the last machine tests
 	timeout  time.Duration // of one test process
 	cache    string        // directory for test binaries and the times of tests
@@ -75,9 +76,10 @@ func parse(args []string) (*options, error) {
 	flags := flag.NewFlagSet("test", flag.ContinueOnError)
 	pkg := flags.String("pkg", "./...", "packages, separated by spaces")
 	flags.StringVar(&o.run, "run", "", "run the tests alone whose names match this regular expression")
-	flags.IntVar(&o.jobs, "jobs", 2*runtime.NumCPU(), "test processes side by side")
+	flags.IntVar(&o.jobs, "jobs", 1+runtime.NumCPU(), "test processes side by side")
 	flags.StringVar(&o.cover, "cover", "", "write a coverage profile of all packages to this file; without the race detector")
 	flags.BoolVar(&o.guest, "guest", false, "run scripts/test-vm too, beside the machine tests")
+	flags.BoolVar(&o.strict, "strict", false, "do not run failed tests once more, alone")
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "limit for one test process")
 	flags.StringVar(&o.cache, "cache", ".cache/test", "directory for test binaries and for how long tests took")
 	if err := flags.Parse(args); err != nil {

@@ -25,13 +25,17 @@ type report struct {
 	slow     []timed                   // guarded by mu
 	skipped  map[string][]string       // guarded by mu: reason → tests
 	passed   int                       // guarded by mu
-	failures []failure                 // guarded by mu
+	failures []*failure                // guarded by mu
+	forgiven []*failure                // guarded by mu: they passed alone
 }
 
 // A failure is a test, a package or something else that failed.
 type failure struct {
-	command string   // runs it alone
-	lines   []string // the first of those that say why
+	command  string   // runs it alone
+	lines    []string // the first of those that say why
+	pkg      string   // path of its package; "": the guest
+	test     string
+	accident bool // it may pass alone
 }
 
 // saysWhy matches a line that says why a test failed: its own, the testing package's, or of a panic.
@@ -143,7 +147,7 @@ func (r *report) note(label string, e event, reason string) {
 		p.seconds += e.Elapsed
 		if e.Action == "fail" && !r.explained(e.Package) {
 			p.broken = true
-			r.failures = append(r.failures, failure{r.command(e), why(strings.Join(written, ""))})
+			r.failures = append(r.failures, &failure{command: r.command(e), lines: why(strings.Join(written, ""))})
 			r.show(label, e, written)
 		}
 		return
@@ -156,7 +160,10 @@ func (r *report) note(label string, e event, reason string) {
 		r.causes[cause] += strings.Join(written, "")
 		if top {
 			p.failed++
-			r.failures = append(r.failures, failure{r.command(e), why(r.causes[cause])})
+			r.failures = append(r.failures, &failure{
+				command: r.command(e), lines: why(r.causes[cause]),
+				pkg: e.Package, test: e.Test, accident: !notAgain.MatchString(r.causes[cause]),
+			})
 		}
 		r.show(label, e, written)
 	case "skip":
@@ -211,7 +218,7 @@ func (r *report) broken(b batch, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.of(b.pkg.path).broken = true
-	r.failures = append(r.failures, failure{"sudo make test PKG=./" + b.pkg.short(), []string{err.Error()}})
+	r.failures = append(r.failures, &failure{command: "sudo make test PKG=./" + b.pkg.short(), lines: []string{err.Error()}})
 	r.printf("---- FAIL %s (%s): %v\n", b.pkg.short(), b.phase, err)
 }
 
@@ -222,7 +229,7 @@ func (r *report) other(name, command, written string, err error, took time.Durat
 	verdict := "ok"
 	if err != nil {
 		verdict = "FAIL"
-		r.failures = append(r.failures, failure{"sudo " + command, why(written)})
+		r.failures = append(r.failures, &failure{command: "sudo " + command, lines: why(written), accident: !notAgain.MatchString(written)})
 		written += "\n" + err.Error()
 	}
 	for line := range strings.Lines(written) {
@@ -266,15 +273,8 @@ func (r *report) finish() bool {
 	for _, t := range r.slow[:min(10, len(r.slow))] {
 		r.printf("  %6.1f s  %s\n", t.seconds, t.test)
 	}
-	if len(r.failures) > 0 {
-		r.printf("\nfailed, and how to run each alone:\n")
-		for _, f := range r.failures {
-			r.printf("  %s\n", f.command)
-			for _, line := range f.lines {
-				r.printf("      %s\n", strings.TrimSpace(line))
-			}
-		}
-	}
-	r.printf("\n%d passed, %d failed, %d skipped in %.0f s\n", r.passed, len(r.failures), skipped, time.Since(r.begun).Seconds())
+	r.list("failed beside others and passed alone: these tests have to be mended", r.forgiven)
+	r.list("failed, and how to run each alone", r.failures)
+	r.printf("\n%s\n", r.sum(skipped, time.Since(r.begun).Seconds()))
 	return len(r.failures) == 0
 }

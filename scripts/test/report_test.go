@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -159,5 +160,51 @@ func TestParse(t *testing.T) {
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", args, err, want)
 		}
+	}
+}
+
+// TestAgain: a failure that can be a matter of time is tried again, and one that passes alone is named and does not fail the
+// run. A data race, a crash or too many failures are not tried.
+func TestAgain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		output string
+		times  int
+		tried  int
+	}{
+		"a bound of time":      {"    a_test.go:3: nothing in 10s\n", 1, 1},
+		"as many as may be":    {"    a_test.go:3: nothing in 10s\n", maxAgain, maxAgain},
+		"too many":             {"    a_test.go:3: nothing in 10s\n", maxAgain + 1, 0},
+		"a data race":          {"WARNING: DATA RACE\n", 1, 0},
+		"a crash":              {"panic: nil\n", 1, 0},
+		"left by a job":        {"left on the machine: process 7\n", 1, 0},
+		"a word of its output": {"    a_test.go:3: no panic: fine\n", 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b bytes.Buffer
+			r := &runner{options: &options{mode: "all"}}
+			r.report = newReport(&b, r.options)
+			for n := range tt.times {
+				test := fmt.Sprintf("Test%d", n)
+				for _, l := range []string{line("output", test, tt.output, 0), line("fail", test, "", 0)} {
+					r.events(strings.NewReader(l), "unit", func(event, string) {})
+				}
+			}
+			list := r.report.accidents()
+			if len(list) != tt.tried {
+				t.Fatalf("%d are tried again, want %d", len(list), tt.tried)
+			}
+			for _, f := range list {
+				if f.pkg != "corral/a" || f.test == "" {
+					t.Errorf("%+v", f)
+				}
+				r.report.forgive(f)
+			}
+			if well := r.report.finish(); well != (tt.tried > 0) {
+				t.Errorf("well: %v\n%s", well, b.String())
+			}
+			if tt.tried > 0 && !strings.Contains(b.String(), "passed alone: these tests have to be mended:\n  sudo make test PKG=./a RUN='^Test0$'") {
+				t.Error(b.String())
+			}
+		})
 	}
 }

@@ -24,7 +24,8 @@ type runner struct {
 	*options
 	report *report
 	times  *times
-	root   bool // test processes have machines of their own
+	known  map[string]testPackage // by path
+	root   bool                   // test processes have machines of their own
 
 	test2json     string
 	goEnvironment []string // what go keeps in a home directory, which test machines have none of
@@ -63,6 +64,10 @@ func (r *runner) all(ctx context.Context, list []testPackage) error {
 	for i, value := range strings.Split(strings.TrimSpace(string(values)), "\n") {
 		r.goEnvironment = append(r.goEnvironment, names[i]+"="+value)
 	}
+	r.known = map[string]testPackage{}
+	for _, p := range list {
+		r.known[p.path] = p
+	}
 	if r.mode == "unit" {
 		for _, p := range list {
 			r.report.begin(p.path, 1)
@@ -98,6 +103,9 @@ func (r *runner) all(ctx context.Context, list []testPackage) error {
 	}
 	beside.Wait()
 	q.wait()
+	if r.mode == "all" && r.cover == "" && !r.strict {
+		r.again(ctx)
+	}
 	if r.cover != "" {
 		err = r.profiles.write(r.cover, os.Stdout)
 	}
