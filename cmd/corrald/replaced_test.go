@@ -24,11 +24,11 @@ func closedTo(t *testing.T, dir string) string {
 // attack is a job that shows the closed directory for what it is, and leaves something in it.
 var attack = []string{"--", "sh", "-c", "cat key; echo x >made"}
 
-// refuses fails the test unless a job in repo is refused, with words that the user can act on, and root's directory is as
+// refuses fails the test unless a job of alice in repo is refused, with words that the user can act on, and root's directory is as
 // it was.
-func (d *server) refuses(t *testing.T, uid uint32, repo, closed string, words ...string) {
+func (d *server) refuses(t *testing.T, repo, closed string, words ...string) {
 	t.Helper()
-	code, out, errs := d.runs(uid, append([]string{"run", "--repo", repo}, attack...)...)
+	code, out, errs := d.runs(alice, append([]string{"run", "--repo", repo}, attack...)...)
 	if code != 125 || out != "" {
 		t.Errorf("a job in %s: exit code %d, %q, %q", repo, code, out, errs)
 	}
@@ -70,7 +70,7 @@ func TestReplacedByLink(t *testing.T) {
 	d.Start(t)
 	d.works(t, bob, bobs)
 	for name, repo := range map[string]string{"as it is configured": hers, "by the directory's own name": closed} {
-		t.Run(name, func(t *testing.T) { d.refuses(t, alice, repo, closed) })
+		t.Run(name, func(t *testing.T) { d.refuses(t, repo, closed) })
 	}
 	if want := `"reason":"\"` + hers + `\" is a symbolic link`; !strings.Contains(d.Log(), want) {
 		t.Errorf("the log lacks %s:\n%s", want, d.Log())
@@ -98,7 +98,7 @@ func TestReplacedAbove(t *testing.T) {
 	d.Everyone = true
 	d.Stop(t)
 	d.Start(t)
-	d.refuses(t, alice, hers, at("closed/repo"))
+	d.refuses(t, hers, at("closed/repo"))
 	if out := d.byPath(t, hers); !strings.Contains(out, "leads through the symbolic link "+`"`+at("home/dir")+`"`) {
 		t.Errorf("%q", out)
 	}
@@ -119,7 +119,7 @@ func TestOverlap(t *testing.T) {
 	d.Everyone = true
 	d.Stop(t)
 	d.Start(t)
-	d.refuses(t, alice, inner, closed)
+	d.refuses(t, inner, closed)
 	d.works(t, alice, beside)
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +27,13 @@ func TestMain(m *testing.M) {
 	sandboxtest.ServeFiles()
 	if socket := os.Getenv("CORRALD_TEST_SOCKET"); socket != "" {
 		os.Exit(byPath(socket, os.Args[1]))
+	}
+	if socket := os.Getenv(stallVar); socket != "" {
+		fmt.Fprintln(os.Stderr, beStalled(socket))
+		os.Exit(1)
+	}
+	if sandboxtest.Installable() == nil {
+		os.Exit(m.Run()) // there is no installation but a test's own
 	}
 	os.Exit(sandboxtest.WithoutInstallation(m))
 }

@@ -224,6 +224,17 @@ func Kernel(major, minor int) Need {
 	}
 }
 
+// Installable is a machine with systemd that exists for one run of tests: corral may be installed and changed on it.
+func Installable() error {
+	if err := machine("a machine to install corral on"); err != nil {
+		return err
+	}
+	if os.Getenv("CORRAL_TEST_INSTALL") != "1" {
+		return otherMachine("not a machine to install corral on: the guest is")
+	}
+	return nil
+}
+
 // Timely is a machine that is not emulated: what it does at a terminal comes as soon as people and programs expect it.
 func Timely() error {
 	if n := slowness(); n > 1 {

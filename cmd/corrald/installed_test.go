@@ -1,0 +1,256 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"corral/internal/sandboxtest"
+	"corral/isolate/client"
+	"corral/isolate/wire"
+)
+
+// A service is corrald as `make install` has it, below /usr/local, started by systemd.
+type service struct {
+	*server
+	t *testing.T
+}
+
+// install installs corral and its unit. The end of the test stops the service.
+func install(t *testing.T) *service {
+	t.Helper()
+	const lib = "/usr/local/lib/corral"
+	unit, err := os.ReadFile("../../scripts/corral.service")
+	if err == nil {
+		err = errors.Join(os.MkdirAll(lib, 0o755), os.MkdirAll("/usr/local/bin", 0o755),
+			os.WriteFile("/etc/systemd/system/corral.service", bytes.ReplaceAll(unit, []byte("@PREFIX@"), []byte("/usr/local")), 0o644))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := filepath.Dir(sandboxtest.Bin(t, "corrald"))
+	list, err := os.ReadDir(programs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range list {
+		if err := os.Link(filepath.Join(programs, p.Name()), filepath.Join(lib, p.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Link(filepath.Join(programs, "corral"), "/usr/local/bin/corral"); err != nil {
+		t.Fatal(err)
+	}
+	s := &service{&server{&sandboxtest.Supervisor{Socket: client.DefaultSocket}, "/usr/local/bin/corral"}, t}
+	t.Cleanup(func() {
+		if t.Failed() {
+			out, _ := exec.Command("systemctl", "status", "--lines=50", "corral.service").CombinedOutput()
+			t.Logf("%s", out)
+		}
+		s.stop()
+	})
+	return s
+}
+
+func (s *service) systemctl(args ...string) string {
+	s.t.Helper()
+	out, err := exec.Command("systemctl", args...).CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("systemctl %q: %v: %s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// start starts the service, with these directories to serve. Everybody may connect: the users of tests are in no group.
+func (s *service) start(repos ...string) {
+	s.t.Helper()
+	const dropIn = "/run/systemd/system/corral.service.d"
+	line := "[Service]\nExecStart=\nExecStart=/usr/local/lib/corral/corrald"
+	for _, r := range repos {
+		line += " --repo " + r
+	}
+	if err := errors.Join(os.MkdirAll(dropIn, 0o755), os.WriteFile(dropIn+"/repos.conf", []byte(line+"\n"), 0o644)); err != nil {
+		s.t.Fatal(err)
+	}
+	s.systemctl("daemon-reload")
+	s.systemctl("start", "corral.service")
+	sandboxtest.Eventually(s.t, 30*time.Second, "the service listens", func() bool {
+		c, err := client.Dial(client.DefaultSocket)
+		if err == nil {
+			_, err = c.Hello()
+			c.Close()
+		}
+		return err == nil
+	})
+	if err := os.Chmod(client.DefaultSocket, 0o666); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// stop stops the service, which must end as it should, in time.
+func (s *service) stop() {
+	s.t.Helper()
+	s.systemctl("stop", "corral.service") // systemd kills what has not ended after 30 s, and that is no success
+	if result := s.systemctl("show", "-P", "Result", "corral.service"); result != "success" {
+		s.t.Errorf("the service's result is %s", result)
+	}
+}
+
+const unitGroup = "/sys/fs/cgroup/system.slice/corral.service"
+
+// TestInstalled: the service, as people install it: systemd delegates its cgroup, a job runs, and it leaves nothing. What its
+// users put in place of directories does not lead to root's, and a file system of theirs that hangs holds up nobody.
+func TestInstalled(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Installable)
+	_ = exec.Command("modprobe", "fuse").Run()
+	sandboxtest.RequireJails(t, sandboxtest.Fuse)
+	s := install(t)
+	top := sandboxtest.OpenDir(t)
+	at := func(name string) string { return filepath.Join(top, name) }
+	closed := closedTo(t, at("closed"))
+	makeDirectory(t, at("home"), alice, 0o755)
+	makeDirectory(t, at("home/.ssh"), alice, 0o700)
+	mono := makeDirectory(t, at("home/mono"), alice, 0o755)
+	sub := makeDirectory(t, at("home/mono/sub"), alice, 0o755)
+
+	s.start()
+	code, out, errs := s.runs(alice, "run", "--json", "--repo", mono, "--", "echo", "ran")
+	if code != 0 || !strings.Contains(out, `"ran\n"`) || !strings.Contains(out, `"v2"`) {
+		t.Errorf("exit code %d, %q, %q", code, out, errs)
+	}
+	pid := s.systemctl("show", "-P", "MainPID", "corral.service")
+	if b, err := os.ReadFile(unitGroup + "/supervisor/cgroup.procs"); err != nil || !strings.Contains("\n"+string(b), "\n"+pid+"\n") {
+		t.Errorf("process %s has not moved itself: %q, %v", pid, b, err)
+	}
+	if _, err := os.Stat(unitGroup + "/corral"); err != nil { // jails are made below the unit
+		t.Error(err)
+	}
+	if _, err := os.Stat("/sys/fs/cgroup/corral"); !errors.Is(err, os.ErrNotExist) { // and nowhere else
+		t.Errorf("%v", err)
+	}
+
+	t.Run("a link to the user's own keys", func(t *testing.T) {
+		link := at("home/mono/keys")
+		if err := os.Symlink("../.ssh", link); err != nil {
+			t.Fatal(err)
+		}
+		s.refuses(t, link, closed, "is a symbolic link")
+	})
+	t.Run("a job's link, entered by root for its user", func(t *testing.T) {
+		s.runs(alice, "run", "--repo", mono, "--", "sh", "-c", "mv sub .sub && ln -s ../../closed sub")
+		s.refuses(t, sub, closed, "is a symbolic link")
+		cmd := exec.Command(s.exe, append([]string{"run", "--repo", sub}, attack...)...)
+		cmd.Env = append(os.Environ(), fmt.Sprintf("SUDO_UID=%d", alice), fmt.Sprintf("SUDO_GID=%d", alice))
+		out, err := cmd.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "is a symbolic link") || strings.Contains(string(out), "secret") {
+			t.Errorf("%v: %s", err, out)
+		}
+		if err := errors.Join(os.Remove(sub), os.Rename(at("home/mono/.sub"), sub)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("a link in place of what is served, and a restart", func(t *testing.T) {
+		hers := makeDirectory(t, at("home/hers"), alice, 0o755)
+		s.stop()
+		s.start(hers, mono)
+		s.works(t, alice, hers)
+		if err := errors.Join(os.Rename(hers, hers+"-away"), os.Symlink(closed, hers)); err != nil {
+			t.Fatal(err)
+		}
+		s.stop()
+		s.start(hers, mono)
+		s.refuses(t, hers, closed, "is a symbolic link")
+		s.works(t, alice, mono)
+	})
+	t.Run("what is served lies in another", func(t *testing.T) {
+		s.stop()
+		s.start(mono, sub)
+		s.refuses(t, sub, closed, "overlaps")
+		s.refuses(t, mono, closed, "overlaps")
+	})
+	t.Run("a file system that hangs", func(t *testing.T) {
+		s.stop()
+		s.start()
+		s.standsStall(t, makeDirectory(t, at("bobs"), bob, 0o755))
+	})
+	s.stop()
+	if _, err := os.Stat(unitGroup); !errors.Is(err, os.ErrNotExist) { // else systemd would have kept it for what is left
+		t.Errorf("%v", err)
+	}
+}
+
+// stalls is how many openings a hostile client asks for.
+const stalls = 200
+
+// standsStall has alice ask for many sessions in a directory below which her own file system hangs, in a user namespace of
+// hers. Neither are threads of the supervisor lost by that, nor does another user notice.
+func (s *service) standsStall(t *testing.T, bobs string) {
+	t.Helper()
+	pid := s.systemctl("show", "-P", "MainPID", "corral.service")
+	threads := func() int {
+		list, err := os.ReadDir("/proc/" + pid + "/task")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	s.works(t, bob, bobs)
+	before := threads()
+	files := sandboxtest.StartFileServerInNamespace(t, alice)
+	files.Stall(t)
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = []string{stallVar + "=" + s.Socket}
+	cmd.ExtraFiles = []*os.File{files.Overlay}
+	cmd.SysProcAttr = s.as(alice, "ps").SysProcAttr
+	output, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	if _, err := io.ReadFull(output, make([]byte, len("sent\n"))); err != nil {
+		t.Fatalf("the hostile client: %v", err)
+	}
+	s.works(t, bob, bobs)
+	if now := threads(); now > before+stalls/4 {
+		t.Errorf("%d threads after %d openings, %d before", now, stalls, before)
+	}
+	s.stop()
+}
+
+// stallVar is the environment variable that makes the test binary a hostile client of the supervisor at its value.
+const stallVar = "CORRALD_TEST_STALL"
+
+// beStalled asks for sessions in descriptor 3, over connections of their own as far as the supervisor takes any, and stays.
+func beStalled(socket string) error {
+	dir := os.NewFile(3, "/overlay")
+	var conns []*wire.Conn
+	open := wire.Open{Flags: wire.FlagRepo | wire.FlagReadOnly, Repo: dir.Name()}
+	for n := range stalls {
+		if n < 20 {
+			conn, err := wire.Dial(socket)
+			if err != nil {
+				return err
+			}
+			conns = append(conns, conn)
+		}
+		conn := conns[n%len(conns)]
+		conn.SetDeadline(time.Now().Add(time.Second))
+		_ = conn.Send(open.Append(uint32(n)), dir) // what the supervisor does not read any more is as good
+	}
+	fmt.Println("sent")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	select {}
+}
