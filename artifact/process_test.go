@@ -170,8 +170,9 @@ func TestProcesses(t *testing.T) {
 		if i%10 == 0 {
 			s.sweep(context.Background())
 		}
+		// The list is not of one moment: it may have one that a writer removed meanwhile beside the one that it made.
 		list, err := s.artifacts()
-		if err != nil || len(list) > 50 {
+		if err != nil || len(list) > 50+len(cmds) {
 			t.Fatalf("%d artifacts, %v", len(list), err)
 		}
 	}

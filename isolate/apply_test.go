@@ -119,7 +119,7 @@ func fullState(t *testing.T) (dir string, fill, room func()) {
 	filler := filepath.Join(at, "filler")
 	fill = func() {
 		t.Helper()
-		f, err := os.Create(filler)
+		f, err := os.OpenFile(filler, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -305,8 +305,14 @@ func TestFullAudit(t *testing.T) {
 	if exists(filepath.Join(f.repo, "ran")) {
 		t.Error("a job ran that the log does not know")
 	}
-	if err := f.c.Denied(t.Context(), job.Claim{Reason: strings.Repeat("\x01", 1024)}); err == nil || !strings.Contains(err.Error(), "audit: no space left") {
-		t.Errorf("denied: %v", err)
+	var denied error
+	for range 8 { // its record is shorter than a decision's
+		if denied = f.c.Denied(t.Context(), job.Claim{Reason: strings.Repeat("\x01", 1024)}); denied != nil {
+			break
+		}
+	}
+	if denied == nil || !strings.Contains(denied.Error(), "audit: no space left") {
+		t.Errorf("denied: %v", denied)
 	}
 	if err := l.Kill(); err != nil {
 		t.Fatal(err)

@@ -200,16 +200,26 @@ func TestEmbeddedExpiresNothing(t *testing.T) {
 	}
 }
 
-// TestNotKept: a layer that could not be kept leaves no description.
+// TestNotKept: a session whose layer cannot be kept stays open and has no description, and can be ended without it.
 func TestNotKept(t *testing.T) {
 	f := newFront(t)
 	ss := f.kept()
-	put(t, filepath.Join(f.s.layersDir(), ss.ID+layerSuffix), "", 0o600, 0)
-	if kept, err := f.c.CloseSession(context.Background(), ss.ID, true); kept || err == nil {
-		t.Errorf("kept %v, %v", kept, err)
+	layerPath := filepath.Join(f.s.layersDir(), ss.ID+layerSuffix)
+	put(t, layerPath, "", 0o600, 0)
+	kept, err := f.c.CloseSession(context.Background(), ss.ID, true)
+	refusedAt(t, "a session that cannot be kept", err, "changes", unix.EEXIST)
+	if kept {
+		t.Error("kept")
 	}
 	if _, err := os.Stat(f.s.keptPath(ss.ID + keptSuffix)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("described: %v", err)
+	}
+	f.must(ss, "true")
+	if kept, err := f.c.CloseSession(context.Background(), ss.ID, false); kept || err != nil {
+		t.Errorf("discarded: kept %v, %v", kept, err)
+	}
+	if err := os.Remove(layerPath); err != nil { // nobody else's is removed
+		t.Error(err)
 	}
 }
 

@@ -22,12 +22,12 @@ type outcome struct {
 	err    error
 }
 
-// openAll opens n sessions of a directory at once, as front-ends of user do that pass a descriptor of it.
-func openAll(s *Supervisor, user uint32, n int, dir *os.File) <-chan outcome {
+// openAll opens n sessions of a directory at once, as front-ends of the owner do that pass a descriptor of it.
+func openAll(s *Supervisor, n int, dir *os.File) <-chan outcome {
 	done := make(chan outcome, n)
 	for i := range n {
 		go func() {
-			_, err := s.openAdmitted(Peer{UID: user}, wire.Open{Flags: wire.FlagRepo | wire.FlagReadOnly, Repo: dir.Name()}, dir, nil)
+			_, err := s.openAdmitted(Peer{UID: owner}, wire.Open{Flags: wire.FlagRepo | wire.FlagReadOnly, Repo: dir.Name()}, dir, nil)
 			done <- outcome{i, err}
 		}()
 	}
@@ -72,7 +72,7 @@ func TestStalledOverlay(t *testing.T) {
 	files.Stall(t)
 	const n = 40
 	before := threads(t)
-	done := openAll(f.s, owner, n, files.Overlay)
+	done := openAll(f.s, n, files.Overlay)
 	for range n {
 		refusedAt(t, "a directory on a stalled overlay", next(t, done), "repo", 0)
 	}
@@ -93,7 +93,7 @@ func TestStalledDirectory(t *testing.T) {
 	dir := opened(t, files.Dir+"/dir")
 	files.Stall(t)
 	before := threads(t)
-	done := openAll(f.s, owner, maxUserProbes, dir)
+	done := openAll(f.s, maxUserProbes, dir)
 	for range maxUserProbes {
 		if err := next(t, done); err == nil || !strings.Contains(err.Error(), "has not answered for 500ms") {
 			t.Errorf("%v", err)
@@ -103,7 +103,7 @@ func TestStalledDirectory(t *testing.T) {
 	f.s.probes.patience = time.Hour // who is refused now has not waited
 	f.s.probes.mu.Unlock()
 	const more = 40
-	done = openAll(f.s, owner, more, dir)
+	done = openAll(f.s, more, dir)
 	for range more {
 		if err := next(t, done); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("of %d directories", maxUserProbes)) {
 			t.Errorf("one too many: %v", err)
@@ -139,7 +139,7 @@ func TestStalledEnd(t *testing.T) {
 	}
 	dir := opened(t, files.Dir+"/dir")
 	files.Stall(t)
-	done := openAll(s, owner, 1, dir)
+	done := openAll(s, 1, dir)
 	files.AwaitRequest(t)
 	closed := make(chan outcome, 1)
 	go func() { closed <- outcome{err: s.Close()} }()

@@ -351,28 +351,38 @@ func TestSessionRefusals(t *testing.T) {
 	}
 }
 
-// TestSessionJailDies: a session ends with its jail, and nothing of it is left.
+// TestSessionJailDies: a session ends with its jail, and nothing of it is left but what its jobs changed in the repository,
+// which nobody has given up: the next job of it goes on with that.
 func TestSessionJailDies(t *testing.T) {
 	f := newFront(t)
 	before := layers(t)
-	ss := f.session(job.SessionSpec{Workspace: job.Overlay, Root: true})
-	f.must(ss, ": >x")
-	f.s.mu.Lock()
-	j := f.s.sessions[ss.ID].jail
-	f.s.mu.Unlock()
-	j.init.Close()
-	<-j.gone
-	spec := f.spec("/bin/true")
-	spec.Session, spec.Workspace = ss.ID, ss.Workspace
-	refusedAt(t, t.Name(), second(f.try(spec)), "session", 0)
-	eventually(t, func() string {
-		for _, l := range layers(t) {
-			if !slices.Contains(before, l) {
-				return l
+	die := func(spec job.SessionSpec) job.Spec {
+		ss := f.session(spec)
+		f.must(ss, ": >x")
+		f.s.mu.Lock()
+		j := f.s.sessions[ss.ID].jail
+		f.s.mu.Unlock()
+		j.init.Close()
+		<-j.gone
+		eventually(t, func() string {
+			for _, l := range layers(t) {
+				if !slices.Contains(before, l) {
+					return l
+				}
 			}
-		}
-		return ""
-	})
+			return ""
+		})
+		again := f.spec("cat", "x")
+		again.Session, again.Workspace = ss.ID, ss.Workspace
+		return again
+	}
+	refusedAt(t, t.Name(), second(f.try(die(job.SessionSpec{Root: true}))), "session", 0)
+	if err := os.Remove(filepath.Join(f.repo, "x")); err != nil {
+		t.Error(err)
+	}
+	if result, err := f.try(die(job.SessionSpec{Workspace: job.Overlay, Root: true})); err != nil || result.ExitCode != 0 {
+		t.Errorf("%+v, %v", result, err)
+	}
 }
 
 // layers lists the loop devices for files of the test, whose directories have its name, with these files. Loop devices are

@@ -112,7 +112,7 @@ func dial(t *testing.T, s *Server, c Caller) *client {
 		select {
 		case err := <-k.done:
 			t.Logf("ServeStdio: %v", err)
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Error("ServeStdio did not return")
 		}
 	})

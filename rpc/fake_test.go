@@ -144,7 +144,7 @@ func (p *peer) hangUp() {
 	p.conn.Close()
 	select {
 	case <-p.ended:
-	case <-time.After(sandboxtest.Slow(20 * time.Second)):
+	case <-time.After(sandboxtest.Slow(time.Minute)):
 		p.t.Error("the end of the connection has not ended its service")
 	}
 }
@@ -200,7 +200,7 @@ func (p *peer) all() ([]text, <-chan struct{}) {
 // until waits for the first text that ok says yes to.
 func (p *peer) until(what string, ok func(text) bool) text {
 	p.t.Helper()
-	limit := time.After(sandboxtest.Slow(30 * time.Second))
+	limit := time.After(sandboxtest.Slow(2 * time.Minute))
 	for seen := 0; ; {
 		texts, news := p.all()
 		for _, m := range texts[seen:] {

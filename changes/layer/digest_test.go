@@ -79,7 +79,7 @@ func TestDigest(t *testing.T) {
 	m.write("zeros", strings.Repeat("\x00", 3*digestBlock)+"end")
 	full := w.digest("list", "-digest", "zeros")
 	m.remove("zeros")
-	f, err := os.Create(m.path("zeros"))
+	f, err := os.OpenFile(m.path("zeros"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	check(t, err, unix.Chmod(m.path("zeros"), 0o644))
 	_, err = f.WriteAt([]byte("end"), 3*digestBlock)
 	check(t, err, f.Close())

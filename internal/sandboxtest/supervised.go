@@ -14,9 +14,10 @@ func RequireJails(t testing.TB, more ...Need) {
 	Require(t, append([]Need{Root, Cgroups, CgroupKill, UserNamespaces}, more...)...)
 }
 
-// Eventually polls until ok, at most for d on an ordinary machine.
+// Eventually polls until ok, at most for four times d, which is for a test that has an ordinary machine for itself.
 func Eventually(t testing.TB, d time.Duration, what string, ok func() bool) {
 	t.Helper()
+	d *= 4
 	for end := time.Now().Add(Slow(d)); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("not within %v: %s", Slow(d), what)

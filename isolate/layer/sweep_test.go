@@ -46,8 +46,12 @@ func TestSweep(t *testing.T) {
 	}
 	for _, f := range []func() (*os.File, error){
 		func() (*os.File, error) { return os.NewFile(uintptr(fd), "deleted"), nil },
-		func() (*os.File, error) { return os.Create(filepath.Join(s.path, "named")) },
-		func() (*os.File, error) { return os.Create(filepath.Join(dir, "layersfile")) },
+		func() (*os.File, error) {
+			return os.OpenFile(filepath.Join(s.path, "named"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		},
+		func() (*os.File, error) {
+			return os.OpenFile(filepath.Join(dir, "layersfile"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		},
 	} {
 		file, err := f()
 		if err != nil {

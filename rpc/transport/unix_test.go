@@ -282,7 +282,7 @@ func within[T any](t *testing.T, c <-chan T) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(sandboxtest.Slow(20 * time.Second)):
+	case <-time.After(sandboxtest.Slow(time.Minute)):
 		t.Fatal("it does not end")
 	}
 	panic("not reached")

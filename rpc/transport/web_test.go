@@ -195,7 +195,7 @@ func (s *site) raw(request string) string {
 		s.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(sandboxtest.Slow(20 * time.Second)))
+	_ = c.SetDeadline(time.Now().Add(sandboxtest.Slow(time.Minute)))
 	_, _ = io.WriteString(c, request)
 	line, err := bufio.NewReader(c).ReadString('\n')
 	if err != nil {
@@ -288,7 +288,7 @@ func (s *site) upgraded() net.Conn {
 		s.Fatal(err)
 	}
 	s.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(sandboxtest.Slow(20 * time.Second)))
+	_ = c.SetDeadline(time.Now().Add(sandboxtest.Slow(time.Minute)))
 	_, _ = fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n", s.address)
 	var head []byte
