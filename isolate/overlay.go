@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ import (
 // On a session's layer:
 //
 //	repo/upper, repo/work    the overlay over the repository
+//	home, tmp                the home directory and /tmp of a session that has no root of its own
 //	root                     the root of a session that has one: the tree itself, or
 //	root/upper, root/work    the overlay over an imported one
 //	dirs/N/upper, work       the overlays over system directories of the host
@@ -104,6 +106,63 @@ func (j *jail) assemble(u *undo, dir string) error {
 	}
 	if ss.root() {
 		return j.assembleRoot(u, dir)
+	}
+	if ss.shares() {
+		return j.share()
+	}
+	return nil
+}
+
+// jobHome is the home directory of jobs, which is one of their own unless their session has one.
+const jobHome = "/home/job"
+
+// share makes the directories of the layer that all of the session's jobs have for the home directory and /tmp. One in which
+// the repository or something that the operator shows lies is each job's own all the same: the way there is made in it, which
+// a job could turn elsewhere in one that it shares.
+func (j *jail) share() error {
+	dirs := []struct {
+		place
+		owner int
+		mode  uint32
+	}{
+		{place{"home", jobHome}, userOwner, 0o700},
+		{place{"tmp", "/tmp"}, jailOwner, 0o1777},
+	}
+	shown := []string{j.repo.path}
+	if j.repo.common != nil {
+		shown = append(shown, j.repo.common.path)
+	}
+	for _, b := range j.late {
+		shown = append(shown, b.Target)
+	}
+	for _, d := range dirs {
+		if slices.ContainsFunc(shown, func(path string) bool { return path == d.target || strings.HasPrefix(path, d.target+"/") }) {
+			continue
+		}
+		path := filepath.Join(j.session.layer.Path(), d.source)
+		if err := unix.Mkdir(path, d.mode); err != nil {
+			return &os.PathError{Op: "mkdir", Path: path, Err: err}
+		}
+		if err := own(path, d.owner, d.mode); err != nil {
+			return err
+		}
+		j.shares = append(j.shares, d.place)
+	}
+	return nil
+}
+
+// sendShares sends the stub a mount of each shared directory, which are all or none.
+func (j *jail) sendShares(sl *slot, binds []inside.Bind) error {
+	for i, b := range binds {
+		mount, err := j.fromLayer(j.shares[i].source, false)
+		if err != nil {
+			return err
+		}
+		err = sl.stub.Send(b.Append(), mount)
+		mount.Close()
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

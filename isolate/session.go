@@ -54,6 +54,7 @@ type session struct {
 }
 
 func (ss *session) root() bool    { return ss.spec.Flags&wire.OpenRoot != 0 }
+func (ss *session) shares() bool  { return ss.spec.Flags&wire.OpenShare != 0 }
 func (ss *session) lasts() bool   { return ss.spec.Flags&wire.OpenLasting != 0 }
 func (ss *session) imports() bool { return ss.spec.Import != "" }
 

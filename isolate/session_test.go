@@ -351,6 +351,51 @@ func TestSessionRefusals(t *testing.T) {
 	}
 }
 
+// TestShare: all jobs of a session that is asked for it have one home directory and one /tmp, whatever size of their own they
+// ask for, as long as the session's layer has room. Nobody else has them.
+func TestShare(t *testing.T) {
+	f := newFront(t)
+	f.repo = filepath.Join(sandboxtest.OpenDirIn(t, "/var/tmp"), "repo")
+	mkdir(t, f.repo, owner)
+	for _, w := range []job.Workspace{job.Direct, job.ReadOnly, job.Overlay} {
+		t.Run(w.String(), func(t *testing.T) {
+			ss := f.session(job.SessionSpec{Workspace: w, Share: true, Disk: small})
+			other := f.session(job.SessionSpec{Workspace: w, Share: true})
+			f.must(ss, "echo home >/home/job/made; echo tmp >/tmp/made; mkdir /tmp/dir")
+			if got := f.must(ss, "cat /home/job/made /tmp/made; rmdir /tmp/dir && echo removed"); got != "home\ntmp\nremoved\n" {
+				t.Errorf("%q", got)
+			}
+			spec := f.spec("sh", "-c", "cat /tmp/made; head -c 2000000 /dev/zero >/tmp/large && head -c 2000000 /dev/zero >/var/tmp/large")
+			spec.Session, spec.Workspace, spec.Limits = ss.ID, ss.Workspace, job.Limits{Tmp: 1 << 20}
+			if d := f.run(spec); d.out != "tmp\n" || d.ExitCode == 0 {
+				t.Errorf("a job with a small /var/tmp: %q %+v", d.out, d.Result)
+			}
+			if got := f.must(ss, "head -c 1000000000 /dev/zero >/home/job/full 2>/dev/null || echo full; rm /home/job/full /tmp/large"); got != "full\n" {
+				t.Errorf("%q", got)
+			}
+			for name, got := range map[string]string{
+				"another session": f.must(other, "ls -A /home/job /tmp"), "a job of none": f.sh("ls -A /home/job /tmp"),
+			} {
+				if strings.TrimSpace(got) != "/home/job:\n\n/tmp:" {
+					t.Errorf("%s: %q", name, got)
+				}
+			}
+		})
+	}
+}
+
+// TestShareBelow: /tmp is each job's own where the repository lies in it; the home directory is shared all the same.
+func TestShareBelow(t *testing.T) {
+	f := newFront(t)
+	f.repo = filepath.Join(sandboxtest.OpenDirIn(t, "/tmp"), "repo")
+	mkdir(t, f.repo, owner)
+	ss := f.session(job.SessionSpec{Share: true})
+	f.must(ss, "echo home >/home/job/made; echo tmp >/tmp/made; echo repo >made")
+	if got := f.must(ss, "cat /home/job/made made; test -e /tmp/made || echo none"); got != "home\nrepo\nnone\n" {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestSessionJailDies: a session ends with its jail, and nothing of it is left but what its jobs changed in the repository,
 // which nobody has given up: the next job of it goes on with that.
 func TestSessionJailDies(t *testing.T) {

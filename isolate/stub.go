@@ -26,6 +26,11 @@ func (j *jail) preparation(sl *slot) inside.Prepare {
 			p.Roots = append(p.Roots, inside.Root{Target: r.target})
 		}
 	}
+	if sl.user == 0 { // else it is the scanner's
+		for _, s := range j.shares {
+			p.Shares = append(p.Shares, inside.Bind{Target: s.target})
+		}
+	}
 	return p
 }
 
@@ -105,6 +110,9 @@ func (j *jail) confine(sl *slot, p *inside.Prepare, profile string) error {
 		if err := sl.stub.Send(b.Append()); err != nil {
 			return stubError(err)
 		}
+	}
+	if err := j.sendShares(sl, p.Shares); err != nil {
+		return stubError(err)
 	}
 	if err := j.sendRoots(sl, p.Roots); err != nil {
 		return stubError(err)

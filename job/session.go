@@ -14,7 +14,10 @@ type SessionSpec struct {
 	// Workspace is what the session's jobs may do to the repository. Overlay: they write to the layer.
 	Workspace Workspace
 	// Root gives the session a whole root file system that it may write to, on the layer; else only the repository is.
-	Root   bool
+	Root bool
+	// Share has the session's jobs share the home directory and /tmp, on the layer, where each has its own else. With Root they
+	// do in any case. One in which the repository or a toolchain lies is each job's own all the same.
+	Share  bool
 	Image  string        // the root file system to begin with, by its name; "" is the host's system directories. With Root only
 	Import string        // the session is there to fill the root file system of this name, which is its repository; root only
 	Disk   int64         // bytes of the layer; 0 is the supervisor's default

@@ -16,8 +16,9 @@ import (
 	"corral/job"
 )
 
-const sessionUsage = `corral session keeps a jail open for several jobs. With --workspace overlay they share a writable layer over the
-repository, with --root a whole root file system, the home directory and /tmp included. Else each job has those for itself.
+const sessionUsage = `corral session keeps a jail open for several jobs. They share the home directory and /tmp, with --workspace overlay a
+writable layer over the repository, too, and with --root a whole root file system. All that is on the session's layer,
+which has a size. (/tmp is each job's own if the repository or a toolchain lies in it.)
 
 Usage:
   corral session open [--repo DIR] [OPTIONS]   open one, and print its id
@@ -101,7 +102,7 @@ func lasting(socket string) (*client.Client, error) {
 }
 
 func sessionOpen(args []string) error {
-	spec := job.SessionSpec{Repo: ".", Lasting: true}
+	spec := job.SessionSpec{Repo: ".", Lasting: true, Share: true}
 	rest, socket, ended, err := sessionFlags("open", args, func(f *flag.FlagSet) { openFlags(f, &spec) })
 	switch {
 	case ended || err != nil:

@@ -106,7 +106,13 @@ func (p *Command) Code() int {
 // enough for sockets, and has no symbolic link.
 func OpenDir(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "corral-test-") //nolint:usetesting // see above
+	return OpenDirIn(t, os.TempDir())
+}
+
+// OpenDirIn is OpenDir in a directory that is not the usual one.
+func OpenDirIn(t testing.TB, parent string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(parent, "corral-test-") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func (c *Client) askSession(ctx context.Context, spec job.SessionSpec, want wire
 	}
 	for flag, on := range map[uint32]bool{
 		wire.FlagReadOnly: spec.Workspace == job.ReadOnly, wire.FlagOverlay: spec.Workspace == job.Overlay,
-		wire.OpenRoot: spec.Root, wire.OpenLasting: spec.Lasting,
+		wire.OpenRoot: spec.Root, wire.OpenLasting: spec.Lasting, wire.OpenShare: spec.Share,
 	} {
 		if on {
 			m.Flags |= flag

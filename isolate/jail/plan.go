@@ -70,6 +70,7 @@ type Prepare struct {
 	Last      int    // how many bytes at the end of the programs are the one that is loaded last
 	Groups    int    // of cgroup version 1 that the stub is to join, at most MaxGroups
 	Binds     []Bind // sent after it, see Bind.Append
+	Shares    []Bind // sent after those, without a Source, each with a mount as its descriptor: it is put on Target, which is there
 	Roots     []Root // sent after those, each with the mount as its descriptor
 }
 
@@ -101,7 +102,7 @@ func (p Prepare) Append() []byte {
 	for _, n := range []uint64{p.Skip, uint64(p.TmpBytes), uint64(p.TmpInodes)} {
 		b = binary.LittleEndian.AppendUint64(b, n)
 	}
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(p.Binds)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(p.Binds)+len(p.Shares)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(p.Roots)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(p.Groups))
 	return binary.LittleEndian.AppendUint32(b, uint32(p.Last))

@@ -16,6 +16,7 @@ const (
 	// OpenCheck asks whether the session's repository is served to the client. Nothing is made: a Closed follows, or a Result
 	// that says why not.
 	OpenCheck
+	OpenShare // the jobs of a session without OpenRoot share the home directory and /tmp
 	openEnd
 )
 
@@ -60,7 +61,7 @@ func ReadOpen(body []byte) (Open, error) {
 	for _, s := range o.labels() {
 		*s = d.text(MaxLabel)
 	}
-	d.bad = d.bad || o.Flags >= openEnd || o.Flags&^uint32(FlagReadOnly|FlagOverlay|FlagRepo|FlagCommon|OpenRoot|OpenLasting|OpenCheck) != 0 ||
+	d.bad = d.bad || o.Flags >= openEnd || o.Flags&^uint32(FlagReadOnly|FlagOverlay|FlagRepo|FlagCommon|OpenRoot|OpenLasting|OpenCheck|OpenShare) != 0 ||
 		o.Flags&FlagCommon != 0 && o.Common == ""
 	return o, d.done()
 }

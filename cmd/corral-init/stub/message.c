@@ -77,11 +77,10 @@ int receive_bind(struct bind *b, int *mount)
 {
 	int fds[MAX_FDS], count = 0;
 	long r = receive(b, sizeof *b, fds, &count);
-	if (r != sizeof *b || b->version != PLAN_VERSION || (b->source[0] && (mount || b->source[0] != '/')) || b->target[0] != '/' ||
-	    b->source[sizeof b->source - 1] || b->target[sizeof b->target - 1] || count != (mount ? 1 : 0))
+	if (r != sizeof *b || b->version != PLAN_VERSION || (b->source[0] && (count || b->source[0] != '/')) || b->target[0] != '/' ||
+	    b->source[sizeof b->source - 1] || b->target[sizeof b->target - 1] || count > 1)
 		return r < 0 ? (int)r : -EINVAL;
-	if (mount)
-		*mount = fds[0];
+	*mount = count ? fds[0] : -1;
 	return 0;
 }
 

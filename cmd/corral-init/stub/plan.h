@@ -27,7 +27,7 @@ struct prepare {
 _Static_assert(sizeof(struct prepare) == 48, "prepare");
 
 /* struct bind, a toolchain that a private directory would hide: bound from aside; or with an empty source a directory that
- * a mount is put on when the job is known. After those, one for each of roots, with its mount as descriptor and an empty
+ * a mount is put on when the job is known; or, with a descriptor, a mount that the session's jobs share there. After those, one for each of roots, with its mount as descriptor and an empty
  * source: the first is "/". */
 struct bind {
 	u32 version;

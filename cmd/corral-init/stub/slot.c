@@ -174,7 +174,7 @@ static int private_directories(struct job *j)
 	return 0;
 }
 
-/* sizes is a step of place_steps. */
+/* sizes is a step of place_steps. A shared directory has the size of its layer. */
 int sizes(struct job *j)
 {
 	char data[96];
@@ -182,6 +182,8 @@ int sizes(struct job *j)
 		return 0;
 	put_size(data, j->plan.tmp_bytes, j->plan.tmp_inodes);
 	for (size_t i = first_private(j); i < sizeof private_dirs / sizeof *private_dirs; i++) {
+		if (j->shared & 1u << i)
+			continue;
 		int r = mount_at(0, private_dirs[i].path, 0, MS_REMOUNT | MS_NOSUID | MS_NODEV, data);
 		if (r < 0)
 			return r;
@@ -228,15 +230,35 @@ int mount_over(int mount, const char *path)
 	return (int)r;
 }
 
+/* share has a directory of the session's layer in the place of one that is each job's own. It comes by descriptor, and its
+ * place is there: /tmp, or the home directory. */
+static int share(struct job *j, int mount, const char *target)
+{
+	for (size_t i = 0; i < sizeof private_dirs / sizeof *private_dirs; i++) {
+		size_t n = length(private_dirs[i].path);
+		if (n == length(target) && !memcmp(target, private_dirs[i].path, n))
+			j->shared |= 1u << i;
+	}
+	int r = mount_over(mount, target);
+	SYS1(__NR_close, mount);
+	return r;
+}
+
 /* toolchains binds what private directories hide. The mounts aside are read-only, and so are copies of them. Without a
  * source there is the place only; what keeps it from being made (the size asked for may be larger) is said at the mount. */
 static int toolchains(struct job *j)
 {
 	struct bind b;
 	for (u32 i = 0; i < j->prepare.binds; i++) {
-		int r = receive_bind(&b, 0);
+		int mount, r = receive_bind(&b, &mount);
 		if (r < 0)
 			return r;
+		if (mount >= 0) {
+			r = share(j, mount, b.target);
+			if (r < 0)
+				return r;
+			continue;
+		}
 		r = make_way(b.target);
 		if (!b.source[0])
 			continue;
@@ -281,8 +303,8 @@ static int own_root(struct job *j)
 		return 0;
 	for (u32 i = 0; i < j->prepare.roots; i++) {
 		int mount, r = receive_bind(&b, &mount);
-		if (r < 0)
-			return r;
+		if (r < 0 || mount < 0)
+			return r < 0 ? r : -EINVAL;
 		put(put(path, ROOT_DIR), i ? b.target : "");
 		r = mount_over(mount, path);
 		SYS1(__NR_close, mount);
@@ -342,7 +364,7 @@ const struct step slot_steps[] = {
 	{ "devpts", "terminals of the job's own", terminals },
 	{ "private-directories", "temporary files nobody else sees, bounded in bytes and inodes", private_directories },
 	{ "home", "a home directory that is the job's own and ends with it", home },
-	{ "toolchains", "what the operator shows read-only, where a private directory would hide it, and the repository's place", toolchains },
+	{ "toolchains", "what the operator shows read-only, where a private directory would hide it, the repository's place, and what the jobs of a session share", toolchains },
 	{ "root", "a session's own system, in place of the jail's", own_root },
 	{ "bounding-set", "no executed file can bring a capability back", bounding_set },
 	{ "dispositions", "signal actions, priority, umask and timer slack are inherited through fork and execve: all default", dispositions },

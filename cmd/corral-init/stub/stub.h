@@ -23,6 +23,7 @@ struct job {
 	char *filter; /* the seccomp programs, mapped */
 	u64 may_read, may_write; /* what a rule of it can allow in a directory */
 	char *repo_path, *cwd, *common_path; /* in the plan */
+	u32 shared; /* bit i: private directory i is the session's */
 	u32 plan_bytes;
 	u32 kept_bytes; /* of its list */
 	u32 file_count;
