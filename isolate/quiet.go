@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -134,6 +135,8 @@ type moment struct {
 	chain   time.Time // when the first job began of those from which descriptors can have come to this one; zero: it is not known
 	scanner *scanner  // the jail's then; may be nil
 	pass    uint64    // its count of passes
+
+	found scan.Answer // guarded by mu of moments: what the scanner told of while this job lived, to other jobs of the jail
 }
 
 // moments are those of live jobs.
@@ -168,6 +171,59 @@ func (j *jail) moment() *moment {
 	}
 	all.live[m] = struct{}{}
 	return m
+}
+
+// earliest returns when the first job of those began that live in the jail. What any of them changes is told once.
+func (m *moment) earliest() time.Time {
+	all := &m.jail.s.moments
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	first := m.at
+	for other := range all.live {
+		if other.jail == m.jail && other.at.Before(first) {
+			first = other.at
+		}
+	}
+	return first
+}
+
+// tell keeps an answer for the other jobs that live in the jail: the scanner will not say the same again.
+func (m *moment) tell(a *scan.Answer) {
+	all := &m.jail.s.moments
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for other := range all.live {
+		if other != m && other.jail == m.jail {
+			other.found = mergeAnswers(&other.found, a)
+		}
+	}
+}
+
+// told returns what tell has kept for this job.
+func (m *moment) told() scan.Answer {
+	all := &m.jail.s.moments
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return m.found
+}
+
+// mergeAnswers returns what two answers to OpChanged name, as far as there is room.
+func mergeAnswers(a, b *scan.Answer) scan.Answer {
+	sum := scan.Answer{More: a.More + b.More, Incomplete: a.Incomplete || b.Incomplete}
+	var paths strings.Builder
+	seen := map[string]bool{}
+	for path := range strings.SplitAfterSeq(a.Paths+b.Paths, "\x00") {
+		switch {
+		case path == "" || seen[path]:
+		case paths.Len()+len(path) > scan.MaxPaths:
+			sum.More++
+		default:
+			seen[path] = true
+			paths.WriteString(path)
+		}
+	}
+	sum.Paths = paths.String()
+	return sum
 }
 
 // end forgets the moment.

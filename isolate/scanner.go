@@ -118,11 +118,29 @@ var errNoScanner = errors.New("the scanner is gone")
 // ask sends a request and waits for its answer.
 func (s *scanner) ask(op scan.Op, since time.Time) (a scan.Answer, err error) {
 	err = s.exchange(op, since, func(b []byte) (err error) {
-		if a, err = scan.ReadAnswer(b); err == nil && passes(op) {
-			s.quiet.end(&a)
+		a, err = s.read(op, b)
+		return err
+	})
+	return a, err
+}
+
+// changed asks what changed since a job began. The scanner tells of a change once, to who asks first: the other jobs that live
+// in the jail then are told, too, before the next one can ask.
+func (s *scanner) changed(since *moment) (a scan.Answer, err error) {
+	err = s.exchange(scan.OpChanged, since.earliest(), func(b []byte) (err error) {
+		if a, err = s.read(scan.OpChanged, b); err == nil {
+			since.tell(&a)
 		}
 		return err
 	})
+	return a, err
+}
+
+func (s *scanner) read(op scan.Op, b []byte) (scan.Answer, error) {
+	a, err := scan.ReadAnswer(b)
+	if err == nil && passes(op) {
+		s.quiet.end(&a)
+	}
 	return a, err
 }
 
@@ -214,19 +232,23 @@ func (s *scanner) lives() bool {
 }
 
 // sensitive asks which sensitive paths changed since a job began, for its result r, unless nothing happened. No process of
-// the job is left.
+// the job is left. Of jobs that live at the same time in one jail, each is told what any of them changed.
 func (j *jail) sensitive(since *moment, r *wire.Result) {
 	if since.quiet() {
 		return
 	}
-	a, err := j.watcher().ask(scan.OpChanged, since.at)
+	watcher := j.watcher()
+	a, err := watcher.changed(since)
 	if err != nil && !errors.Is(err, io.EOF) {
 		j.s.config.Log.Warn("sensitive paths not looked at", "jail", j.name, "error", err)
 	}
 	if err != nil {
 		j.blind()
 	}
-	r.Sensitive, r.More, r.Incomplete = a.Paths, a.More, a.Incomplete || err != nil
+	told := since.told()
+	a = mergeAnswers(&a, &told)
+	// A scanner that was started later has taken for given what was changed before.
+	r.Sensitive, r.More, r.Incomplete = a.Paths, a.More, a.Incomplete || err != nil || watcher != since.scanner
 }
 
 // clockStep is the coarsest granularity of a file's time stamps (one jiffy at 100 Hz), in which a change can seem

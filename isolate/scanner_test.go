@@ -38,6 +38,48 @@ func TestSensitive(t *testing.T) {
 	}
 }
 
+// TestSensitiveBeside: a job is told what it changed, though another job of the jail has ended meanwhile and was told first. Files,
+// permissions and what is gone are compared in different ways.
+func TestSensitiveBeside(t *testing.T) {
+	f := newFront(t)
+	mkdir(t, f.repo+"/.git", owner)
+	mkdir(t, f.repo+"/.git/hooks", owner)
+	put(t, f.repo+"/.git/config", "[core]\n", 0o644, owner)
+	put(t, f.repo+"/.envrc", "x\n", 0o644, owner)
+	f.sh("true") // the jail is there
+	want := []string{".envrc", ".git/config", ".git/hooks", ".git/hooks/pre-commit"}
+	for _, beside := range []string{"true", "echo x >file", "echo y >.npmrc"} {
+		t.Run(beside, func(t *testing.T) {
+			f.settle()
+			spec := f.spec("sh", "-c", "echo x >.git/hooks/pre-commit; echo '[alias]' >>.git/config; rm .envrc; chmod 777 .git/hooks; : >planted; until [ -e go ]; do sleep 0.02; done; rm go planted")
+			l, err := f.start(spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, func() string {
+				if !exists(f.repo + "/planted") {
+					return "nothing planted"
+				}
+				return ""
+			})
+			f.settle()
+			f.sh(beside)
+			put(t, f.repo+"/go", "", 0o644, owner)
+			d, err := l.end()
+			if err != nil || d.SensitiveIncomplete {
+				t.Errorf("%+v, %v", d.Result, err)
+			}
+			for _, path := range want {
+				if !slices.Contains(d.Sensitive, path) {
+					t.Errorf("%q lacks %s", d.Sensitive, path)
+				}
+			}
+			// As it was, for the next.
+			f.sh("rm -f .git/hooks/pre-commit .npmrc; chmod 755 .git/hooks; echo x >.envrc")
+		})
+	}
+}
+
 // settle waits until what the last job changed is older than the next one by more than the clock's step.
 func (f *front) settle() {
 	done := time.Now()

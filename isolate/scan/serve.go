@@ -29,7 +29,9 @@ const (
 	requestSize = 12
 	headerSize  = 24
 	// MaxAnswer is the size of the largest answer, in bytes.
-	MaxAnswer = headerSize + 32<<10
+	MaxAnswer = headerSize + MaxPaths
+	// MaxPaths is how long the paths of an answer can be together, each with its NUL.
+	MaxPaths = 32 << 10
 )
 
 // The flags of an answer.
@@ -235,7 +237,7 @@ func (s *Scanner) answer(op Op, since time.Time) found {
 func (a *found) join() {
 	var paths strings.Builder
 	for _, p := range a.paths {
-		if paths.Len()+len(p)+1 > MaxAnswer-headerSize {
+		if paths.Len()+len(p)+1 > MaxPaths {
 			a.More++
 			continue
 		}
