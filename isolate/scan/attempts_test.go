@@ -160,6 +160,7 @@ var attempts = []struct {
 	{"index by link", "", "mv .git/index x; ln -s ../x .git/index", []string{".git/index"}},
 	{"large index of nothing", "", "truncate -s 1T .git/index", []string{".git/index"}},
 	{"replaced object", "", "mkdir .git/refs/replace; echo x > .git/refs/replace/a", []string{".git/refs/replace/a"}},
+	{"replaced object, packed with a tab", "git pack-refs --all", "h=$(git rev-parse HEAD); printf '%s\\trefs/replace/%s\\n' $h $h >> .git/packed-refs", []string{".git/packed-refs"}},
 	{"replaced object, packed", "git pack-refs --all", "h=$(git rev-parse HEAD); echo $h refs/replace/$h >> .git/packed-refs", []string{".git/packed-refs"}},
 	{"hidden new files", "", "echo evil >> .git/info/exclude", []string{".git/info/exclude"}},
 

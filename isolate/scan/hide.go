@@ -173,12 +173,17 @@ func (r *reading) refs() error {
 		if err != nil {
 			return err
 		}
-		if bytes.Contains(line, []byte(" refs/replace/")) {
+		// git takes any white space for the one blank after an object's name, of 40 or 64 digits.
+		name := bytes.TrimLeft(line, "0123456789abcdefABCDEF")
+		if len(name) > 0 && isSpace(name[0]) && bytes.HasPrefix(name[1:], []byte("refs/replace/")) {
 			r.h.add(maphash.Bytes(r.seed, line))
 		}
 	}
 	return nil
 }
+
+// isSpace is git's isspace (sane-ctype.h), which knows no vertical tab and no form feed; these are counted too.
+func isSpace(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
 
 // The flags of an entry of an index, and of its second word: gitformat-index(5).
 const (
