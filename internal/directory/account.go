@@ -55,9 +55,19 @@ func ParseAccount(s string) (Account, error) {
 	return Account{UID: ids[0], GID: ids[1], Groups: slices.Clone(ids[2:])}, nil
 }
 
-// Open is Open with the account's rights: what root alone can reach is out of its reach. Preconditions: see Do.
+// Open is Open with the account's rights: what root alone can reach is out of its reach, and so is a directory that the account
+// may not read and enter, which opening it as a place (O_PATH) does not ask for. Preconditions: see Do.
 func (a Account) Open(path string) (dir *os.File, err error) {
-	done := a.Do(func() { dir, err = Open(path) })
+	done := a.Do(func() {
+		if dir, err = Open(path); err != nil {
+			return
+		}
+		// With the ids for file access and no capability: faccessat2(2) takes the effective ones.
+		if may := unix.Faccessat(int(dir.Fd()), "", unix.R_OK|unix.X_OK, unix.AT_EMPTY_PATH|unix.AT_EACCESS); may != nil {
+			dir.Close()
+			dir, err = nil, &os.PathError{Op: "open", Path: path, Err: may}
+		}
+	})
 	return dir, errors.Join(done, err)
 }
 

@@ -123,13 +123,15 @@ func TestAccountOpens(t *testing.T) {
 		{"by its group", Account{UID: 1001, GID: 1500}, nil},
 		{"by another group", Account{UID: 1001, GID: 1001, Groups: []uint32{4, 1500}}, nil},
 	} {
-		for range 50 {
-			f, err := tt.account.Open(top + "/a/b/c")
-			if err == nil {
-				f.Close()
-			}
-			if !errors.Is(err, tt.err) {
-				t.Errorf("%s: %v", tt.name, err)
+		for _, path := range []string{top + "/a/b/c", top + "/a"} { // a itself is opened without a search in it
+			for range 25 {
+				f, err := tt.account.Open(path)
+				if err == nil {
+					f.Close()
+				}
+				if !errors.Is(err, tt.err) {
+					t.Errorf("%s: %s: %v", tt.name, path, err)
+				}
 			}
 		}
 	}
