@@ -83,7 +83,9 @@ func (s *Supervisor) accept(u *net.UnixConn) error {
 		return fmt.Errorf("user %d has too many connections, or has sent descriptors that cannot be closed", cred.Uid)
 	}
 	go func() {
-		s.ServeConn(conn, Peer{UID: cred.Uid, Account: &directory.Account{UID: cred.Uid, GID: cred.Gid, Groups: groups}})
+		// As long as something that the client sent is being closed, which can take as long as the client wants, its connection
+		// counts: what it keeps of threads is bounded by that.
+		<-s.serveConn(conn, Peer{UID: cred.Uid, Account: &directory.Account{UID: cred.Uid, GID: cred.Gid, Groups: groups}})
 		s.connect(cred.Uid, -1)
 	}()
 	return nil
@@ -142,10 +144,15 @@ func (s *Supervisor) connect(uid uint32, change int) bool {
 }
 
 // ServeConn serves one client until it closes conn; its jobs end with it. It returns when all of them are gone.
-func (s *Supervisor) ServeConn(conn *wire.Conn, peer Peer) {
+func (s *Supervisor) ServeConn(conn *wire.Conn, peer Peer) { s.serveConn(conn, peer) }
+
+// serveConn is ServeConn. closed is closed when all descriptors are that the client sent for nothing.
+func (s *Supervisor) serveConn(conn *wire.Conn, peer Peer) (closed <-chan struct{}) {
+	done := make(chan struct{})
 	if !s.beginIn(&s.clients) {
 		s.hangUp(conn)
-		return
+		close(done)
+		return done
 	}
 	defer s.clients.Done()
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -154,7 +161,10 @@ func (s *Supervisor) ServeConn(conn *wire.Conn, peer Peer) {
 	if !peer.Embedded { // who can harm no supervisor but its own
 		conn.Guard = c.receive
 	}
-	go c.discard()
+	go func() {
+		defer close(done)
+		c.discard()
+	}()
 	defer close(c.unwanted)
 	// When the supervisor ends it reads no more requests; the jobs under way still get their answer.
 	stop := context.AfterFunc(s.ctx, func() { conn.CloseRead() })
@@ -173,6 +183,7 @@ func (s *Supervisor) ServeConn(conn *wire.Conn, peer Peer) {
 	if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
 		s.config.Log.Warn("client dropped", "uid", peer.UID, "error", err)
 	}
+	return done
 }
 
 // A client is one connection.

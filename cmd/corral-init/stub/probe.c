@@ -100,8 +100,8 @@ static void take(int socket)
 			answer.head.error = -EBADFD;
 	int failed = answer.head.error != 0;
 	pass(FD_CONTROL, &answer, sizeof answer.head + (failed ? 0 : (size_t)r), fds, failed ? 0 : count);
-	if (answer.head.error == -EBADFD)
-		leave(1);
+	if (failed)
+		leave(1); /* which closes what nobody else has; another user's look must not wait for it */
 	for (int i = 0; i < count; i++)
 		SYS1(__NR_close, fds[i]);
 }
