@@ -216,12 +216,19 @@ func (s *Supervisor) servesOpen(peer Peer, path string, dir *os.File, id identit
 	if err := s.checkPath(real); err != nil { // what is served was checked by New
 		return nil, err
 	}
-	if err := s.config.rejection(real); err != nil { // it is its owner who is told
-		return nil, err
-	}
 	r, err := s.pin(peer, real, id.inode)
+	if err == nil && peer.UID != 0 && r.uid != peer.UID { // a mount of the client's own shows it as theirs
+		r.close()
+		return nil, elsewhere(real)
+	}
 	if err != nil && peer.UID != 0 && !errors.As(err, new(stalledError)) && !errors.Is(err, errEnding) {
 		return nil, elsewhere(real)
+	}
+	if err == nil { // who owns what is at that path is told why an entry for it does not hold
+		if rejected := s.config.rejection(real); rejected != nil {
+			r.close()
+			return nil, rejected
+		}
 	}
 	return r, err
 }
