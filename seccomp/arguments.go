@@ -137,8 +137,10 @@ var conditions = []condition{
 	{
 		// Upper layer protocols: kernel TLS, espintcp, SMC. UDP_ENCAP is the way
 		// into IPsec and L2TP for UDP.
-		call: "setsockopt", text: "refused: TCP_ULP, UDP_ENCAP",
+		// What compiles packet filters takes memory that is no job's, of which the host has one share for all (bpf_jit_limit).
+		call: "setsockopt", text: "refused: TCP_ULP, UDP_ENCAP, SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF",
 		clauses: []clause{
+			{is(1, unix.SOL_SOCKET), is(2, unix.SO_ATTACH_FILTER, unix.SO_ATTACH_BPF, unix.SO_ATTACH_REUSEPORT_CBPF, unix.SO_ATTACH_REUSEPORT_EBPF)},
 			{is(1, unix.IPPROTO_TCP), is(2, tcpULP)},
 			{is(1, unix.IPPROTO_UDP), is(2, unix.UDP_ENCAP)},
 		},

@@ -75,7 +75,12 @@ var argumentCases = []argumentCase{
 	{call: "prctl", args: [6]uint64{15, 62}, want: wantAllow},
 	{call: "setsockopt", args: [6]uint64{0, 6, 31}, want: wantEPERM},
 	{call: "setsockopt", args: [6]uint64{0, 17, 100}, want: wantEPERM},
-	{call: "setsockopt", args: [6]uint64{0, 6, 1}, want: wantAllow}, // TCP_NODELAY
+	{call: "setsockopt", args: [6]uint64{0, 6, 1}, want: wantAllow},  // TCP_NODELAY
+	{call: "setsockopt", args: [6]uint64{0, 1, 26}, want: wantEPERM}, // SO_ATTACH_FILTER
+	{call: "setsockopt", args: [6]uint64{0, 1, 50}, want: wantEPERM},
+	{call: "setsockopt", args: [6]uint64{0, 1, 51}, want: wantEPERM},
+	{call: "setsockopt", args: [6]uint64{0, 1, 52}, want: wantEPERM},
+	{call: "setsockopt", args: [6]uint64{0, 1, 27}, want: wantAllow}, // SO_DETACH_FILTER
 	{call: "setsockopt", args: [6]uint64{0, 1, 31}, want: wantAllow},
 	{call: "setsockopt", args: [6]uint64{0, 17, 31}, want: wantAllow},
 	{call: "setsockopt", args: [6]uint64{0, 6, 100}, want: wantAllow},

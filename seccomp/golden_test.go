@@ -129,7 +129,7 @@ func refusedArguments(profile, name string, args [6]uint64) bool {
 	case "prctl":
 		return a[0] == 62
 	case "setsockopt":
-		return a[1] == 6 && a[2] == 31 || a[1] == 17 && a[2] == 100
+		return a[1] == 6 && a[2] == 31 || a[1] == 17 && a[2] == 100 || a[1] == 1 && (a[2] == 26 || 50 <= a[2] && a[2] <= 52)
 	case "clone":
 		return a[0]&0x7e020080 != 0
 	case "socket":
