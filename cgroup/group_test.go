@@ -91,12 +91,14 @@ func TestOrderOfMemory(t *testing.T) {
 		swap, lift bool
 		want       []v1Limit
 	}{
-		{false, false, []v1Limit{{"memory", limit, "7", false}}},
-		{true, false, []v1Limit{{"memory", limit, "7", false}, {"memory", memsw, "7", false}}},
-		{true, true, []v1Limit{{"memory", memsw, "7", true}, {"memory", limit, "7", false}, {"memory", memsw, "7", false}}},
+		{false, false, []v1Limit{{"memory", limit, "8", false}, {"memory", tcpLimit, "2", true}}},
+		{true, false, []v1Limit{{"memory", limit, "8", false}, {"memory", memsw, "8", false}, {"memory", tcpLimit, "2", true}}},
+		{true, true, []v1Limit{
+			{"memory", memsw, "8", true}, {"memory", limit, "8", false}, {"memory", memsw, "8", false}, {"memory", tcpLimit, "2", true},
+		}},
 	} {
 		var got []v1Limit
-		for _, f := range (Limits{MemoryBytes: 7}).v1(c.swap, c.lift) {
+		for _, f := range (Limits{MemoryBytes: 8}).v1(c.swap, c.lift) {
 			if f.controller == "memory" {
 				got = append(got, f)
 			}

@@ -168,6 +168,8 @@ type v1Limit struct {
 	try                     bool // a refusal is no error
 }
 
+const tcpLimit = "memory.kmem.tcp.limit_in_bytes"
+
 // v1 gives the limits as v1's files take them, in the order to write them. The kernel takes the largest number of bytes
 // for no limit.
 func (l Limits) v1(swap, lift bool) []v1Limit {
@@ -207,6 +209,10 @@ func (l Limits) v1(swap, lift bool) []v1Limit {
 	if swap {
 		add("memory", memsw, memory)
 	}
+	// v1 counts buffers of TCP and UDP for themselves (cgroup-v1/memory.rst, 2.7.2), and the host has one share of them for all.
+	// A kernel without that has no such file.
+	add("memory", tcpLimit, memory/4)
+	list[len(list)-1].try = true
 	return list
 }
 

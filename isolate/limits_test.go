@@ -1,6 +1,7 @@
 package isolate
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -84,6 +85,31 @@ func TestBounds(t *testing.T) {
 	spec.Limits.FileSize = 1000
 	if d := f.run(spec); d.Signal != int(unix.SIGXFSZ) {
 		t.Errorf("size of a file: %+v", d.Result)
+	}
+}
+
+// TestSocketBuffers: what waits in sockets of a job is bounded, too. v1 counts it for itself.
+func TestSocketBuffers(t *testing.T) {
+	f := newFront(t)
+	spec := f.spec("perl", "-e", `
+use Socket; use Fcntl;
+my $sent = 0;
+for (1..60) {
+	socket(my $l, PF_INET, SOCK_STREAM, 0); bind($l, sockaddr_in(0, INADDR_LOOPBACK)); listen($l, 1) or exit 3;
+	socket(my $c, PF_INET, SOCK_STREAM, 0); connect($c, getsockname($l)); accept(my $s, $l) or exit 4;
+	push @keep, $l, $c, $s;
+	for my $end ($c, $s) {
+		fcntl($end, F_SETFL, O_NONBLOCK);
+		my $n;
+		$sent += $n while $n = syswrite($end, "x" x 65536);
+	}
+}
+print int($sent / (1 << 20));`)
+	const limit = 32 << 20
+	spec.Limits.Memory = limit
+	d := f.run(spec)
+	if sent, err := strconv.Atoi(d.out); d.Limit != job.LimitMemory && (err != nil || sent > limit>>20) {
+		t.Errorf("%s MiB wait in sockets: %+v, %v %s", d.out, d.Result, err, d.err)
 	}
 }
 
