@@ -36,7 +36,7 @@ var untried = map[string]string{
 }
 
 // companions are steps that fail without another.
-var companions = map[string][]string{"private-directories": {"home", "tmp-size"}}
+var companions = map[string][]string{"private-directories": {"accounts", "home", "tmp-size"}}
 
 // TestLayers leaves out each step, and each set of steps that stand together in the way of an attempt, and wants exactly
 // the attempts behind them to turn out otherwise.

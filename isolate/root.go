@@ -40,7 +40,7 @@ const (
 func (s *Supervisor) rootOptions() rootfs.Options {
 	return rootfs.Options{
 		Toolchains: s.config.Toolchains, Hold: s.tools.source, Etc: &s.roots.etc,
-		JobUIDs: rootfs.IDRange{First: firstJobUID, Count: jobUIDs},
+		JobUIDs: rootfs.IDRange{First: firstJobUID, Count: 1}, // each job has its own number put there
 	}
 }
 

@@ -24,8 +24,10 @@ func TestView(t *testing.T) {
 		{"services", "ls -A /run /sys /var/empty | grep -c ^[a-z]", "0"},
 		{"beside the repository", "ls -A " + filepath.Dir(f.repo), "repo"},
 		{"temporary files", "ls -A /tmp /var/tmp /dev/shm | grep -v ^/ | grep -v ^Test | grep -c .", "0"},
-		{"users", "cut -d: -f1 /etc/passwd | sort -u | tr '\\n' ' '", "job nobody root "},
+		{"users", "cut -d: -f1 /etc/passwd | sort | tr '\\n' ' '", "job nobody root "},
+		{"groups", "cut -d: -f1 /etc/group | sort | tr '\\n' ' '", "job nogroup root tty "},
 		{"own name", "id -un; id -gn; id -G | wc -w", "job\njob\n1"},
+		{"own account", `cut -d: -f3,4,6 /etc/passwd | grep -c "^$(id -u):$(id -g):/home/job$"; grep -c ":$(id -g):" /etc/group; echo x 2>/dev/null >>/etc/passwd || echo kept`, "1\n1\nkept"},
 		{"host name", "uname -n; cat /etc/hostname /proc/sys/kernel/hostname /proc/sys/kernel/domainname", "jail\njail\njail\n"},
 		{"resolver", "wc -c </etc/resolv.conf", "0"},
 		{"processes", "set -- /proc/[0-9]*; echo $#", "2"}, // process 1 and the shell

@@ -27,7 +27,7 @@ const patience = 20 * time.Second
 const nobody = 0x6fff0001
 
 // needless are steps that want a jail's root around them, which these stubs do not have.
-var needless = []string{"proc-masks", "repo"}
+var needless = []string{"proc-masks", "accounts", "repo"}
 
 // A stub is one of the real program, in namespaces of its own and in the host's root.
 type stub struct {

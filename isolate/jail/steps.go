@@ -5,7 +5,7 @@ package jail
 // process 1 when it is known, the rest by process 2.
 var Steps = []string{
 	"private-mounts", "cgroups", "cgroup-namespace", "host-name", "loopback", "proc", "proc-masks", "proc-sys", "devpts",
-	"private-directories", "home", "toolchains", "root", "bounding-set", "dispositions",
+	"private-directories", "home", "accounts", "toolchains", "root", "bounding-set", "dispositions",
 	"session", "identity", "keyring", "capabilities", "no-new-privs", "landlock-rules", "seccomp",
 	"tmp-size", "common", "repo", "protect", "layer", "terminal",
 	"stdio", "payload", "files", "rlimits", "cwd", "landlock", "descriptors", "modes", "openat2", "exec",
@@ -13,7 +13,7 @@ var Steps = []string{
 
 // How many of Steps belong to the first three phases.
 const (
-	SlotSteps  = 15
+	SlotSteps  = 16
 	AheadSteps = 7
 	PlaceSteps = 6
 )

@@ -280,6 +280,58 @@ static int home(struct job *j)
 	return (int)SYS5(__NR_fchownat, AT_FDCWD, "/home/job", j->prepare.uid, j->prepare.uid, 0);
 }
 
+/* name_user puts over path, where the jail has an account for its first job's user, one for this job's: the same text with
+ * other numbers. All of a jail's users there would be 512 accounts of the same name. */
+static int name_user(struct job *j, const char *path)
+{
+	enum { CREATE_NEW = 0301 }; /* O_WRONLY | O_CREAT | O_EXCL */
+	static const char mark[] = "\njob:x:", aside[] = "/home/.account";
+	char text[1024], out[sizeof text + 64];
+	int fd = (int)SYS4(__NR_openat, AT_FDCWD, path, O_CLOEXEC, 0);
+	if (fd < 0)
+		return fd;
+	long n = SYS3(__NR_read, fd, text, sizeof text - 1);
+	SYS1(__NR_close, fd);
+	if (n < 0 || n == sizeof text - 1)
+		return n < 0 ? (int)n : -EFBIG;
+	text[n] = 0;
+	char *from = text, *at = out;
+	while (*from && memcmp(from, mark, sizeof mark - 1))
+		*at++ = *from++;
+	if (!*from)
+		return -EINVAL;
+	at = put(at, mark);
+	for (from += sizeof mark - 1; *from >= '0' && *from <= '9'; *at++ = ':') {
+		at = put_number(at, j->prepare.uid);
+		while (*from >= '0' && *from <= '9')
+			from++;
+		from += *from == ':';
+	}
+	at = put(at, from);
+	fd = (int)SYS4(__NR_openat, AT_FDCWD, aside, CREATE_NEW | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return fd;
+	long r = SYS3(__NR_write, fd, out, at - out);
+	SYS1(__NR_close, fd);
+	if (r >= 0 && r != at - out)
+		r = -ENOSPC;
+	if (r >= 0)
+		r = mount_at(aside, path, 0, MS_BIND, 0);
+	if (r >= 0)
+		r = mount_at(0, path, 0, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, 0);
+	if (r >= 0)
+		r = SYS3(__NR_unlinkat, AT_FDCWD, aside, 0);
+	return r < 0 ? (int)r : 0;
+}
+
+static int accounts(struct job *j)
+{
+	if (j->prepare.roots)
+		return 0; /* the session has one user */
+	int r = name_user(j, "/etc/passwd");
+	return r < 0 ? r : name_user(j, "/etc/group");
+}
+
 /* graft has a directory of the jail, with all that is mounted in it, in the new root too. */
 static int graft(const char *from, const char *to)
 {
@@ -364,6 +416,7 @@ const struct step slot_steps[] = {
 	{ "devpts", "terminals of the job's own", terminals },
 	{ "private-directories", "temporary files nobody else sees, bounded in bytes and inodes", private_directories },
 	{ "home", "a home directory that is the job's own and ends with it", home },
+	{ "accounts", "the job's own user has a name, and no other job's", accounts },
 	{ "toolchains", "what the operator shows read-only, where a private directory would hide it, the repository's place, and what the jobs of a session share", toolchains },
 	{ "root", "a session's own system, in place of the jail's", own_root },
 	{ "bounding-set", "no executed file can bring a capability back", bounding_set },
