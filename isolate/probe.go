@@ -231,22 +231,6 @@ func (p *prober) receive(user uint32, socket int) ([]byte, []*os.File, error) {
 	return message, files, err
 }
 
-// discard has a helper end that has the only descriptor of a connection's socket, but for this process's, which is closed at
-// once. A process that ends does not linger.
-func (p *prober) discard(conn *wire.Conn) error {
-	h, err := p.helper()
-	if err != nil {
-		return err
-	}
-	h.conn.SetDeadline(time.Now().Add(slotPatience))
-	err = conn.Hand(func(socket int) error {
-		return h.conn.SendDescriptors(inside.Probe{Kind: inside.ProbeHold}.Append(), socket)
-	})
-	conn.Close()
-	p.kill(h, func() {})
-	return err
-}
-
 // release ends a look.
 func (p *prober) release(user uint32) { p.count(user, -1, 0) }
 

@@ -209,7 +209,7 @@ func TestUnreceived(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		before := len(s.probes.idle)
+		before := s.discards.count()
 		r, w, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)
@@ -224,8 +224,8 @@ func TestUnreceived(t *testing.T) {
 		if n, err := r.Read(make([]byte, 1)); n != 0 || err == nil { // waits for the last descriptor of the other end
 			t.Errorf("the pipe: %d, %v", n, err)
 		}
-		if gone := before - len(s.probes.idle); gone != map[bool]int{true: 1}[full] {
-			t.Errorf("unreceived %v: %d helpers have ended", full, gone)
+		if n := s.discards.count() - before; n != map[bool]int{true: 1}[full] {
+			t.Errorf("unreceived %v: %d helpers", full, n)
 		}
 		r.Close()
 		client.Close()

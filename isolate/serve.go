@@ -22,6 +22,8 @@ import (
 
 // Serve accepts connections until the listener closes. Who connects is known by SO_PEERCRED.
 func (s *Supervisor) Serve(l *net.UnixListener) error {
+	var told time.Time
+	untold := 0
 	for {
 		u, err := l.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
@@ -39,7 +41,10 @@ func (s *Supervisor) Serve(l *net.UnixListener) error {
 			return err
 		}
 		if err := s.accept(u); err != nil {
-			s.config.Log.Warn("client not served", "error", err)
+			if untold++; time.Since(told) > time.Second { // who is refused can come again at once
+				s.config.Log.Warn("client not served", "error", err, "times", untold)
+				told, untold = time.Now(), 0
+			}
 		}
 	}
 }
@@ -115,9 +120,8 @@ func (c *client) receive(socket int, head []byte) ([]byte, []*os.File, error) {
 func (s *Supervisor) hangUp(conn *wire.Conn) {
 	conn.Shutdown() // nothing more comes
 	if conn.Unread() {
-		if err := s.probes.discard(conn); err != nil {
-			s.config.Log.Warn("a client's messages not discarded", "error", err)
-		}
+		s.discards.add(conn)
+		return
 	}
 	conn.Close()
 }

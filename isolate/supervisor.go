@@ -28,6 +28,7 @@ type Supervisor struct {
 	programs *programs
 	userns   userMaker
 	probes   prober
+	discards discarder
 	audit    *audit.Log
 	users    *os.File // the directory of users' state directories
 	layers   *layer.Store
@@ -109,6 +110,8 @@ func New(c Config) (*Supervisor, error) {
 	}
 	s.probes = prober{stub: s.programs.stub, user: s.instance.uids.base + 1, patience: c.probing, ctx: s.ctx, log: c.Log}
 	u.push(s.probes.close)
+	s.discards.begin(&s.probes)
+	u.push(s.discards.close)
 	if err := s.probes.begin(); err != nil {
 		return nil, err
 	}
@@ -217,6 +220,7 @@ func (s *Supervisor) Close() error {
 		f.file.Close()
 	}
 	s.userns.close()
+	s.discards.close()
 	s.probes.close()
 	s.programs.close()
 	s.users.Close()
