@@ -714,3 +714,25 @@ func TestRotationKeepsTheYoung(t *testing.T) {
 		t.Errorf("%+v, want the first to be %d", r, all[2])
 	}
 }
+
+// TestTidyBeside: a rotation that begins while old files are looked through is no flaw: its file is there before the last record
+// of the one before it.
+func TestTidyBeside(t *testing.T) {
+	dir := newDir(t)
+	o := options(t)
+	o.MaxSize = 8000
+	l := open(t, dir, o)
+	write(t, l, 50)
+	l.tidying.Wait()
+	next := filepath.Join(dir, fileName(l.at.seq+2))
+	if err := os.WriteFile(next, []byte("{}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.tidy(l.at.file, 1) // what it logs fails the test
+	if err := os.Remove(next); err != nil {
+		t.Fatal(err)
+	}
+	if r := verify(t, dir); !r.OK() {
+		t.Errorf("%+v", r)
+	}
+}

@@ -17,7 +17,8 @@ func (l *Log) rotateIfFull(n int) error {
 		return err
 	}
 	// The last record here is Rotated, so the next file begins with the one behind it.
-	name := fileName(l.at.seq + 2)
+	first := l.at.seq + 2
+	name := fileName(first)
 	next, err := l.openFile(name, os.O_CREATE|os.O_APPEND)
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
@@ -35,7 +36,7 @@ func (l *Log) rotateIfFull(n int) error {
 		_ = old.Truncate(info.Size()) // gives back what was allocated ahead
 	}
 	old.Close()
-	l.tidying.Go(func() { l.tidy(kept) })
+	l.tidying.Go(func() { l.tidy(first, kept) })
 	return nil
 }
 
@@ -92,15 +93,17 @@ func (l *Log) young(first uint64) bool {
 	return err != nil || time.Since(info.ModTime()) < l.o.KeepFor
 }
 
-// tidy brings the checkpoint up to the last file that is full, and removes those that are not kept.
-func (l *Log) tidy(kept uint64) {
+// tidy brings the checkpoint up to the file that was begun with record last, or beyond, and removes those that are not kept.
+func (l *Log) tidy(last, kept uint64) {
 	err := l.scanning(lockPatience, func() error {
 		all, err := list(l.root)
 		if err != nil {
 			return err
 		}
 		c := l.readCheckpoint()
-		if _, err := l.follow(&c.position, all, false, c.note); err != nil {
+		// A file that is begun at this moment is there before the last record of the one before it is: that is no flaw.
+		known := slices.DeleteFunc(slices.Clone(all), func(first uint64) bool { return first > last })
+		if _, err := l.follow(&c.position, known, false, c.note); err != nil {
 			return err
 		}
 		if err := l.writeCheckpoint(c); err != nil {
