@@ -64,7 +64,7 @@ type jail struct {
 	layerMap *os.File // user namespace that maps the owners on a layer to the jail's root and its first user
 	merged   string   // where the overlay over the repository is mounted, or ""
 	roots    []place  // what a root of the session's own consists of
-	shares   []place  // what all jobs of a session have, which has no root of its own: directories of the layer, and where
+	shares   []place  // directories of the layer that all jobs of the session share, and where jobs see them
 
 	initMu   sync.Mutex     // one slot request at a time
 	requests uint32         // guarded by initMu

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/directory"
 	inside "corral/isolate/jail"
 	"corral/isolate/layer"
 	"corral/isolate/wire"
@@ -113,9 +114,6 @@ func (j *jail) assemble(u *undo, dir string) error {
 	return nil
 }
 
-// jobHome is the home directory of jobs, which is one of their own unless their session has one.
-const jobHome = "/home/job"
-
 // share makes the directories of the layer that all of the session's jobs have for the home directory and /tmp. One in which
 // the repository or something that the operator shows lies is each job's own all the same: the way there is made in it, which
 // a job could turn elsewhere in one that it shares.
@@ -125,7 +123,7 @@ func (j *jail) share() error {
 		owner int
 		mode  uint32
 	}{
-		{place{"home", jobHome}, userOwner, 0o700},
+		{place{"home", rootfs.HomeDir}, userOwner, 0o700},
 		{place{"tmp", "/tmp"}, jailOwner, 0o1777},
 	}
 	shown := []string{j.repo.path}
@@ -136,7 +134,7 @@ func (j *jail) share() error {
 		shown = append(shown, b.Target)
 	}
 	for _, d := range dirs {
-		if slices.ContainsFunc(shown, func(path string) bool { return path == d.target || strings.HasPrefix(path, d.target+"/") }) {
+		if slices.ContainsFunc(shown, func(path string) bool { return directory.Within(path, d.target) }) {
 			continue
 		}
 		path := filepath.Join(j.session.layer.Path(), d.source)
@@ -147,22 +145,6 @@ func (j *jail) share() error {
 			return err
 		}
 		j.shares = append(j.shares, d.place)
-	}
-	return nil
-}
-
-// sendShares sends the stub a mount of each shared directory, which are all or none.
-func (j *jail) sendShares(sl *slot, binds []inside.Bind) error {
-	for i, b := range binds {
-		mount, err := j.fromLayer(j.shares[i].source, false)
-		if err != nil {
-			return err
-		}
-		err = sl.stub.Send(b.Append(), mount)
-		mount.Close()
-		if err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -297,11 +279,21 @@ func cloneMount(path string, userns *os.File, readOnly bool) (*os.File, error) {
 	return mount, nil
 }
 
-// pieces clones the mounts that make up the root of a session's job.
-func (j *jail) pieces() ([]*os.File, error) {
+// rootMounts clones the mounts that make up the root of a session's job.
+func (j *jail) rootMounts() ([]*os.File, error) {
+	return clones(j.roots, func(source string) (*os.File, error) { return cloneMount(source, nil, false) })
+}
+
+// sharedMounts clones the directories of the layer that the session's jobs share.
+func (j *jail) sharedMounts() ([]*os.File, error) {
+	return clones(j.shares, func(source string) (*os.File, error) { return j.fromLayer(source, false) })
+}
+
+// clones makes a mount of the source of each place.
+func clones(places []place, clone func(source string) (*os.File, error)) ([]*os.File, error) {
 	var list []*os.File
-	for _, r := range j.roots {
-		mount, err := cloneMount(r.source, nil, false)
+	for _, p := range places {
+		mount, err := clone(p.source)
 		if err != nil {
 			wire.CloseAll(list)
 			return nil, err

@@ -255,8 +255,8 @@ func (p *prober) forgetUser(user uint32) {
 	}
 }
 
-// A stalledError refuses what the file system of a client's directory has not answered. Unlike all else that becomes of a
-// look, it tells a client nothing that it could not see itself.
+// A stalledError is a refusal because the file system of a client's directory did not answer in time. A client may be told
+// of it, as opposed to other errors of a look, because it reveals nothing that the client cannot see.
 type stalledError struct{ *job.Refusal }
 
 func (e stalledError) Unwrap() error { return e.Refusal }

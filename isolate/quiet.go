@@ -189,6 +189,9 @@ func (m *moment) earliest() time.Time {
 
 // tell keeps an answer for the other jobs that live in the jail: the scanner will not say the same again.
 func (m *moment) tell(a *scan.Answer) {
+	if a.Paths == "" && a.More == 0 && !a.Incomplete {
+		return
+	}
 	all := &m.jail.s.moments
 	all.mu.Lock()
 	defer all.mu.Unlock()

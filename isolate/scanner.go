@@ -245,8 +245,9 @@ func (j *jail) sensitive(since *moment, r *wire.Result) {
 	if err != nil {
 		j.blind()
 	}
-	told := since.told()
-	a = mergeAnswers(&a, &told)
+	if told := since.told(); told != (scan.Answer{}) {
+		a = mergeAnswers(&a, &told)
+	}
 	// A scanner that was started later has taken for given what was changed before.
 	r.Sensitive, r.More, r.Incomplete = a.Paths, a.More, a.Incomplete || err != nil || watcher != since.scanner
 }

@@ -28,7 +28,7 @@ func (j *jail) preparation(sl *slot) inside.Prepare {
 	}
 	if sl.user == 0 { // else it is the scanner's
 		for _, s := range j.shares {
-			p.Shares = append(p.Shares, inside.Bind{Target: s.target})
+			p.Shares = append(p.Shares, inside.Root{Target: s.target})
 		}
 	}
 	return p
@@ -111,10 +111,10 @@ func (j *jail) confine(sl *slot, p *inside.Prepare, profile string) error {
 			return stubError(err)
 		}
 	}
-	if err := j.sendShares(sl, p.Shares); err != nil {
+	if err := sl.sendMounts(p.Shares, j.sharedMounts); err != nil {
 		return stubError(err)
 	}
-	if err := j.sendRoots(sl, p.Roots); err != nil {
+	if err := sl.sendMounts(p.Roots, j.rootMounts); err != nil {
 		return stubError(err)
 	}
 	if err := sl.awaitReady(); err != nil || p.Groups == 0 {
@@ -207,18 +207,18 @@ func (sl *slot) awaitReady() error {
 	}
 }
 
-// sendRoots sends the mounts of a root of the session's own.
-func (j *jail) sendRoots(sl *slot, roots []inside.Root) error {
-	if len(roots) == 0 {
+// sendMounts sends the stub the mounts of a list, which are made in its order.
+func (sl *slot) sendMounts(list []inside.Root, mounts func() ([]*os.File, error)) error {
+	if len(list) == 0 {
 		return nil
 	}
-	mounts, err := j.pieces()
+	files, err := mounts()
 	if err != nil {
 		return err
 	}
-	defer wire.CloseAll(mounts)
-	for n, r := range roots {
-		if err := sl.stub.Send(r.Append(), mounts[n]); err != nil {
+	defer wire.CloseAll(files)
+	for n, m := range list {
+		if err := sl.stub.Send(m.Append(), files[n]); err != nil {
 			return err
 		}
 	}

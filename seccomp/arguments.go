@@ -137,7 +137,8 @@ var conditions = []condition{
 	{
 		// Upper layer protocols: kernel TLS, espintcp, SMC. UDP_ENCAP is the way
 		// into IPsec and L2TP for UDP.
-		// What compiles packet filters takes memory that is no job's, of which the host has one share for all (bpf_jit_limit).
+		// Compiled socket filters use kernel memory that is not charged to the job. All of the host shares one limit for it
+		// (net.core.bpf_jit_limit).
 		call: "setsockopt", text: "refused: TCP_ULP, UDP_ENCAP, SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF",
 		clauses: []clause{
 			{is(1, unix.SOL_SOCKET), is(2, unix.SO_ATTACH_FILTER, unix.SO_ATTACH_BPF, unix.SO_ATTACH_REUSEPORT_CBPF, unix.SO_ATTACH_REUSEPORT_EBPF)},

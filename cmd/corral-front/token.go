@@ -56,7 +56,7 @@ func separated(s string) []string {
 	return strings.Split(s, ",")
 }
 
-// parseMixed is parseFlags with options before and after what is none.
+// parseMixed is parseFlags for commands whose options may stand before and after their arguments.
 func parseMixed(f *flag.FlagSet, args []string, help string) (rest []string, ended bool, code int, err error) {
 	for {
 		if ended, code, err := parseFlags(f, args, help); ended {

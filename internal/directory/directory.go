@@ -138,7 +138,7 @@ func rootOnly(path string, st *unix.Stat_t, sticky bool) error {
 }
 
 // Absolute makes the name of a directory absolute and clean, by text alone. A relative one is relative to the working
-// directory by the kernel's name for that (getcwd(2)), which has no link in it; a shell's $PWD may.
+// directory as getcwd(2) returns it. The shell's $PWD is not used, because it may contain a symbolic link.
 func Absolute(name string) (string, error) {
 	if filepath.IsAbs(name) {
 		return filepath.Clean(name), nil

@@ -70,12 +70,12 @@ type Prepare struct {
 	Last      int    // how many bytes at the end of the programs are the one that is loaded last
 	Groups    int    // of cgroup version 1 that the stub is to join, at most MaxGroups
 	Binds     []Bind // sent after it, see Bind.Append
-	Shares    []Bind // sent after those, without a Source, each with a mount as its descriptor: it is put on Target, which is there
+	Shares    []Root // sent after those, each with the mount as its descriptor, which is put on Target: that is there
 	Roots     []Root // sent after those, each with the mount as its descriptor
 }
 
-// A Root is a mount of which the job's root consists, in place of the jail's: Target is "/" for the first, and shorter
-// than 4096 bytes.
+// A Root is a mount that comes as a descriptor. Of those of which the job's root consists, in place of the jail's, Target is "/"
+// for the first. It is shorter than 4096 bytes.
 type Root struct{ Target string }
 
 // Append encodes r.
