@@ -43,6 +43,7 @@ type prober struct {
 	patience time.Duration
 	ctx      context.Context // ends with the supervisor: no look is waited for then
 	log      *slog.Logger
+	closer   fileCloser
 
 	mu      sync.Mutex
 	idle    []*probeHelper
@@ -60,6 +61,10 @@ type probeCount struct {
 type probeHelper struct {
 	conn *wire.Conn
 	pid  int
+
+	closing bool      // it closes what it passed on, and will say when it has
+	user    uint32    // whose look that was
+	since   time.Time // when it began
 }
 
 // An identity tells a directory from all others, and says whose it is.
@@ -93,10 +98,12 @@ func (p *prober) openDir(user uint32, path string) (*os.File, identity, error) {
 		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	}
-	if f, id, err := openDirCached(path, how); err == nil {
+	f, id, err := openDirCached(path, how)
+	if err == nil {
 		p.release(user)
 		return f, id, nil
 	}
+	p.discard(user, f)
 	question := inside.Probe{Kind: inside.ProbeOpen, Flags: how.Flags, Resolve: how.Resolve, Path: path}
 	found, files, err := p.ask(user, question)
 	if err == nil && len(files) != 1 {
@@ -139,7 +146,7 @@ func identifyCached(fd int) (identity, error) {
 }
 
 // openDirCached walks through what the kernel has of the tree in memory: it fails if a file system is to be asked for anything
-// (openat2(2), RESOLVE_CACHED).
+// (openat2(2), RESOLVE_CACHED). The directory may be open even then.
 func openDirCached(path string, how unix.OpenHow) (*os.File, identity, error) {
 	const cached = 0x20 // RESOLVE_CACHED, which x/sys lacks
 	how.Resolve |= cached
@@ -148,11 +155,7 @@ func openDirCached(path string, how unix.OpenHow) (*os.File, identity, error) {
 		return nil, identity{}, err
 	}
 	id, err := identifyCached(fd)
-	if err != nil {
-		unix.Close(fd)
-		return nil, identity{}, err
-	}
-	return os.NewFile(uintptr(fd), path), id, nil
+	return os.NewFile(uintptr(fd), path), id, err
 }
 
 // acquire counts a look of a user's. It waits for another one to end if the user has as many as may be, unless none of these
@@ -161,14 +164,7 @@ func (p *prober) acquire(user uint32) error {
 	var over <-chan time.Time
 	for {
 		p.mu.Lock()
-		mine := p.users[user]
-		if mine == nil {
-			mine = &probeCount{}
-			if p.users == nil {
-				p.users = map[uint32]*probeCount{}
-			}
-			p.users[user] = mine
-		}
+		mine := p.of(user)
 		if mine.busy < maxUserProbes && p.all.busy < maxProbes {
 			mine.busy++
 			p.all.busy++
@@ -313,6 +309,9 @@ func (p *prober) query(user uint32, question inside.Probe, ends func(error) bool
 		p.abandon(user, h)
 		return answer, got, nil
 	}
+	if h.closing = inside.Closing(answer); h.closing {
+		h.user, h.since = user, time.Now()
+	}
 	p.keep(h)
 	p.release(user)
 	return answer, got, nil
@@ -326,23 +325,43 @@ func (h *probeHelper) exchange(question inside.Probe, fds ...int) ([]byte, []*os
 	return h.conn.Receive()
 }
 
-// helper returns one that waits, or starts one.
+// helper returns one that waits, or starts one. One that still closes what it passed on is passed over, and abandoned when that
+// takes too long: it would have the next user wait for another one's file system.
 func (p *prober) helper() (*probeHelper, error) {
-	for {
-		p.mu.Lock()
-		n := len(p.idle)
-		if n == 0 {
-			p.mu.Unlock()
-			return p.start()
+	p.mu.Lock()
+	var found *probeHelper
+	var late []*probeHelper
+	p.idle = slices.DeleteFunc(p.idle, func(h *probeHelper) bool {
+		switch {
+		case found != nil:
+			return false
+		case h.ready():
+			found = h
+			return true
+		case time.Since(h.since) > p.patience:
+			late = append(late, h)
+			return true
 		}
-		h := p.idle[n-1]
-		p.idle = p.idle[:n-1]
-		p.mu.Unlock()
-		if !h.conn.Ended() {
-			return h, nil
-		}
-		h.end()
+		return false
+	})
+	p.mu.Unlock()
+	for _, h := range late {
+		p.abandonClosing(h)
 	}
+	if found != nil {
+		return found, nil
+	}
+	return p.start()
+}
+
+// ready says, without waiting, whether the helper can be asked. One that has ended is not.
+func (h *probeHelper) ready() bool {
+	if h.closing {
+		message, err := h.conn.Poll()
+		h.closing = err != nil || message == nil
+		return !h.closing
+	}
+	return !h.conn.Ended()
 }
 
 // keep keeps a helper for the next look, or ends it.
@@ -353,9 +372,41 @@ func (p *prober) keep(h *probeHelper) {
 		p.idle = append(p.idle, h)
 	}
 	p.mu.Unlock()
-	if !kept {
+	switch {
+	case kept:
+	case h.closing:
+		p.abandonClosing(h)
+	default:
 		h.end()
 	}
+}
+
+// abandonClosing abandons a helper whose look has ended.
+func (p *prober) abandonClosing(h *probeHelper) {
+	p.charge(h.user)
+	p.kill(h, func() { p.count(h.user, -1, -1) })
+}
+
+// charge counts an abandoned look of a user's, whatever their number.
+func (p *prober) charge(user uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	mine := p.of(user)
+	for _, c := range []*probeCount{&p.all, mine} {
+		c.busy++
+		c.stuck++
+	}
+}
+
+// of returns the count of a user. The caller holds p.mu.
+func (p *prober) of(user uint32) *probeCount {
+	if p.users[user] == nil {
+		if p.users == nil {
+			p.users = map[uint32]*probeCount{}
+		}
+		p.users[user] = &probeCount{}
+	}
+	return p.users[user]
 }
 
 // start starts a helper, confined when it returns.
@@ -427,6 +478,7 @@ func reap(pid int) {
 
 // begin starts the first helper, so that the first look does not wait for it.
 func (p *prober) begin() error {
+	p.closer.begin(p)
 	h, err := p.start()
 	if err != nil {
 		return err
@@ -437,11 +489,16 @@ func (p *prober) begin() error {
 
 // close ends the helpers that wait. Those that are stuck end when they can.
 func (p *prober) close() {
+	p.closer.finish()
 	p.mu.Lock()
 	idle := p.idle
 	p.idle = nil
 	p.mu.Unlock()
 	for _, h := range idle {
+		if h.closing {
+			p.kill(h, func() {})
+			continue
+		}
 		h.end()
 	}
 }

@@ -185,8 +185,83 @@ func TestForeignDescriptor(t *testing.T) {
 	}
 }
 
-// waits says whether a thread of this process waits where no signal reaches it.
+// TestDetached: no thread of the supervisor's closes the last descriptor of a client's file system, which can take as long as the
+// client wants; and none is received of a user for whom all helpers do.
+func TestDetached(t *testing.T) {
+	files := sandboxtest.StartFileServerInNamespace(t, owner)
+	c := config(t)
+	c.probing = 300 * time.Millisecond
+	c.Log = nil
+	s, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(i int) {
+		conn, client, err := wire.Pair()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		message := []byte("no message")
+		if i%2 == 1 {
+			message = (&wire.Open{Flags: wire.FlagRepo | wire.FlagReadOnly, Repo: "/detached"}).Append(1)
+		}
+		files.SendDetached(t, client, message)
+		served := make(chan outcome, 1)
+		go func() {
+			s.ServeConn(conn, Peer{UID: owner})
+			served <- outcome{}
+		}()
+		if i%2 == 1 {
+			time.Sleep(time.Millisecond) // it is opened: the end of the connection would end that
+			if err := unix.Shutdown(int(client.Fd()), unix.SHUT_WR); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := next(t, served); err != nil {
+			t.Error(err)
+		}
+	}
+	for i := range maxUserProbes {
+		send(i)
+	}
+	dir := opened(t, "/")
+	eventually(t, func() string {
+		if _, err := s.probes.fileSystem(owner, dir); errors.As(err, new(stalledError)) {
+			return ""
+		}
+		return fmt.Sprintf("the user may have more looked at: %+v", s.probes.all)
+	})
+	send(0)
+	if _, err := s.probes.fileSystem(owner+1, dir); err != nil {
+		t.Errorf("another user: %v", err)
+	}
+	if waits(t) {
+		t.Error("a thread of the supervisor waits for a client's file system")
+	}
+	closed := make(chan outcome, 1)
+	go func() { closed <- outcome{err: s.Close()} }()
+	if err := next(t, closed); err != nil {
+		t.Error(err)
+	}
+	if waits(t) {
+		t.Error("a thread of the supervisor waits for a client's file system at its end")
+	}
+}
+
+// waits says whether a thread of this process waits where no signal reaches it, for longer than a disk takes.
 func waits(t *testing.T) bool {
+	t.Helper()
+	for range 100 {
+		if !uninterruptible(t) {
+			return false
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return true
+}
+
+func uninterruptible(t *testing.T) bool {
 	t.Helper()
 	list, err := filepath.Glob("/proc/self/task/*/stat")
 	if err != nil {

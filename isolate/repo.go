@@ -27,6 +27,7 @@ type repo struct {
 	fs       int64  // its file system's magic number; likewise
 	readOnly bool   // it was passed from a mount that is read-only
 	common   *repo  // the git directory that it is a worktree of, or nil
+	probes   *prober
 }
 
 // pin opens path, which must be absolute and clean and have no link in it, as the directory with this inode, for jobs of
@@ -39,7 +40,7 @@ func (s *Supervisor) pin(peer Peer, path string, want inode) (*repo, error) {
 	if err != nil {
 		return nil, refuseRepo(path, err)
 	}
-	r := &repo{path: path, dir: dir, dev: id.dev, ino: id.ino, uid: id.uid, gid: peer.groupFor(id.uid, id.gid), group: id.gid}
+	r := &repo{path: path, dir: dir, dev: id.dev, ino: id.ino, uid: id.uid, gid: peer.groupFor(id.uid, id.gid), group: id.gid, probes: &s.probes}
 	if err := r.checkRoot(); err != nil {
 		r.close()
 		return nil, err
@@ -53,7 +54,9 @@ func (s *Supervisor) pin(peer Peer, path string, want inode) (*repo, error) {
 
 // close takes a repository without a descriptor, too: see importDir.
 func (r *repo) close() {
-	r.dir.Close()
+	if r.dir != nil {
+		r.probes.discard(r.uid, r.dir)
+	}
 	if r.common != nil {
 		r.common.close()
 	}
@@ -170,9 +173,7 @@ func (s *Supervisor) firstLink(user uint32, path string) string {
 	}
 	n := sort.Search(len(ends), func(i int) bool {
 		dir, _, err := s.probes.openDir(user, path[:ends[i]])
-		if err == nil {
-			dir.Close()
-		}
+		s.probes.discard(user, dir)
 		return errors.Is(err, unix.ELOOP)
 	})
 	if n == len(ends) {

@@ -26,15 +26,17 @@ type Request struct {
 	narrowed bool // it was to write to a repository that is read-only, and reads it
 }
 
-func (r *Request) close() {
-	wire.CloseAll([]*os.File{r.Payload, r.Stdin, r.Stdout, r.Stderr, r.RepoDir, r.CommonDir})
+// closeRequest closes the descriptors of a user's request, which has none then.
+func (p *prober) closeRequest(user uint32, q *Request) {
+	p.discard(user, q.Payload, q.Stdin, q.Stdout, q.Stderr, q.RepoDir, q.CommonDir)
+	q.Payload, q.Stdin, q.Stdout, q.Stderr, q.RepoDir, q.CommonDir = nil, nil, nil, nil, nil, nil
 }
 
 // do runs one job to its end and says what became of it. terminal is called with the master of the job's terminal, if it
 // asked for one. No process of the job is left when do returns.
 func (s *Supervisor) do(ctx context.Context, r *run, q *Request, terminal func(*os.File)) wire.Result {
 	if !s.begin() {
-		q.close()
+		s.probes.closeRequest(r.peer.UID, q)
 		return refused(errEnding)
 	}
 	defer s.work.Done()
@@ -60,7 +62,7 @@ func (s *Supervisor) admitted(ctx context.Context, r *run, q *Request, terminal 
 	if err == nil {
 		defer s.unlist(r)
 	}
-	defer q.close()
+	defer s.probes.closeRequest(r.peer.UID, q)
 	if err != nil {
 		return wire.Result{}, err
 	}

@@ -211,11 +211,11 @@ type client struct {
 // sendPatience is how long a client may leave an answer unread before the connection ends.
 const sendPatience = 20 * time.Second
 
-// discard closes descriptors that a client sent for nothing. The last descriptor of a mount that is gone, or of a large file in
-// memory, takes the kernel a while to close: so one goroutine a connection does it, and the connection waits for it.
+// discard closes descriptors that a client sent for nothing. A large file in memory takes the kernel a while to close, and who has
+// too many directories to be closed waits: so one goroutine a connection does it, and the connection counts until it has.
 func (c *client) discard() {
 	for files := range c.unwanted {
-		wire.CloseAll(files)
+		c.s.probes.discard(c.peer.UID, files...)
 	}
 }
 

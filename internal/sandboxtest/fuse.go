@@ -22,6 +22,7 @@ const fuseVar = "CORRAL_TEST_FILE_SERVER"
 const (
 	FuseLookup  = 1
 	FuseGetattr = 3
+	fuseRead    = 15
 	FuseFlush   = 25
 )
 
@@ -42,7 +43,11 @@ func ServeFiles() {
 	if kind == "" {
 		return
 	}
-	if err := serveFiles(kind, os.Args[1]); err != nil {
+	serve := func() error { return serveFiles(kind, os.Args[1]) }
+	if kind == "reader" {
+		serve = readInto
+	}
+	if err := serve(); err != nil {
 		fmt.Fprintf(os.Stderr, "file server: %v\n", err)
 		os.Exit(1)
 	}
@@ -129,14 +134,27 @@ func (s *FileServer) Stall(t testing.TB) {
 // it ends.
 func (s *FileServer) SendFile(t testing.TB, socket *os.File, message []byte) {
 	t.Helper()
-	if err := unix.Sendmsg(int(s.control.Fd()), append([]byte("m"), message...), unix.UnixRights(int(socket.Fd())), nil, 0); err != nil {
+	s.sendFor(t, 'm', socket, message)
+}
+
+func (s *FileServer) sendFor(t testing.TB, word byte, socket *os.File, message []byte) {
+	t.Helper()
+	if err := unix.Sendmsg(int(s.control.Fd()), append([]byte{word}, message...), unix.UnixRights(int(socket.Fd())), nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	for {
-		if word, _ := s.await(t); word[0] == 'm' {
+		if got, _ := s.await(t); got[0] == word {
 			return
 		}
 	}
+}
+
+// SendDetached has the server send a message to a socket, with the root of another file system of its own, which is mounted nowhere
+// any more: whoever closes that last waits for a read of the server's, which ends with the server. No process of the test has the
+// descriptor. Of StartFileServerInNamespace, before it is stalled.
+func (s *FileServer) SendDetached(t testing.TB, socket *os.File, message []byte) {
+	t.Helper()
+	s.sendFor(t, 'd', socket, message)
 }
 
 // AwaitRequest waits until somebody waits for an answer that does not come, and returns the request's opcode.
@@ -194,6 +212,8 @@ type fuseServer struct {
 	top     string
 	owner   uint32
 	stalled atomic.Bool
+	pages   int         // files that were mapped
+	fault   chan uint64 // the node of each page that is waited for
 }
 
 func serveFiles(kind, top string) error {
@@ -210,7 +230,7 @@ func serveFiles(kind, top string) error {
 		return fmt.Errorf("open: %w", err)
 	}
 	const safe = unix.MS_NOSUID | unix.MS_NODEV
-	s := &fuseServer{device: device, top: top, owner: owner}
+	s := &fuseServer{device: device, top: top, owner: owner, fault: make(chan uint64, 1024)}
 	if err := unix.Mount("corral-test", top+"/mnt", "fuse", safe, fmt.Sprintf(options, device)); err != nil {
 		return fmt.Errorf("mount: %w", err)
 	}
@@ -246,8 +266,12 @@ func (s *fuseServer) obey() error {
 		switch b[0] {
 		case 's':
 			s.stalled.Store(true)
-		case 'm':
-			if err := s.send(b[1:n], control[:cn]); err != nil {
+		case 'm', 'd':
+			open := s.openFile
+			if b[0] == 'd' {
+				open = s.openDetached
+			}
+			if err := s.send(b[1:n], control[:cn], open); err != nil {
 				return fmt.Errorf("send: %w", err)
 			}
 		}
@@ -257,9 +281,9 @@ func (s *fuseServer) obey() error {
 	}
 }
 
-// send sends a message with the file to the socket in control. It keeps none of the two: when this process ends it would ask
+// send sends a message with a descriptor to the socket in control. It keeps none of the two: when this process ends it would ask
 // itself, and wait for the answer for ever.
-func (s *fuseServer) send(message, control []byte) error {
+func (s *fuseServer) send(message, control []byte, open func() (int, error)) error {
 	list, err := unix.ParseSocketControlMessage(control)
 	if err != nil || len(list) != 1 {
 		return fmt.Errorf("%d sockets: %w", len(list), err)
@@ -269,11 +293,62 @@ func (s *fuseServer) send(message, control []byte) error {
 		return err
 	}
 	defer unix.Close(fds[0])
-	file, err := unix.Open(s.top+"/mnt/file", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	file, err := open()
 	if err != nil {
 		return err
 	}
 	return errors.Join(unix.Sendmsg(fds[0], message, unix.UnixRights(file), nil, 0), unix.Close(file))
+}
+
+func (s *fuseServer) openFile() (int, error) {
+	return unix.Open(s.top+"/mnt/file", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+}
+
+// openDetached mounts another file system, opens its root and unmounts it. Its first request is being read meanwhile, into a page
+// that the first file system does not deliver.
+func (s *fuseServer) openDetached() (int, error) {
+	dir, err := os.MkdirTemp(s.top, "detached")
+	if err != nil {
+		return -1, err
+	}
+	device, err := unix.Open(filepath.Join(s.top, "fuse"), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	if err := unix.Mount("corral-test", dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", device)); err != nil {
+		return -1, err
+	}
+	s.pages++
+	name := string(rune('a' + s.pages - 1))
+	file, err := unix.Open(s.top+"/mnt/"+name, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	// In a process that has not the first file system's device: that is closed with this process then, which ends the wait.
+	files := []*os.File{os.NewFile(uintptr(device), "device"), os.NewFile(uintptr(file), name)}
+	cmd := exec.Command("/proc/self/exe", s.top)
+	cmd.Env, cmd.ExtraFiles = append(os.Environ(), fuseVar+"=reader"), files
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return -1, err
+	}
+	for <-s.fault != fusePages+uint64(s.pages)-1 { // the kernel may ask more than once
+	}
+	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	return root, errors.Join(unix.Unmount(dir, unix.MNT_DETACH), files[0].Close(), files[1].Close())
+}
+
+// readInto reads a request of one file system into a page of another.
+func readInto() error {
+	page, err := unix.Mmap(4, 0, fusePage, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE)
+	if err != nil {
+		return err
+	}
+	_, err = unix.Read(3, page)
+	return err
 }
 
 func (s *fuseServer) serve() error {
@@ -300,7 +375,10 @@ const (
 	fuseRoot = iota + 1
 	fuseDir
 	fuseFile
+	fusePages // and the following: files of a page that is never delivered
 )
+
+const fusePage = 1 << 16
 
 // handle answers one request, in the layouts of linux/fuse.h.
 func (s *fuseServer) handle(request []byte) error {
@@ -309,6 +387,9 @@ func (s *fuseServer) handle(request []byte) error {
 	unique, node := binary.NativeEndian.Uint64(request[8:]), binary.NativeEndian.Uint64(request[16:])
 	switch {
 	case opcode == forget || opcode == batchForget || opcode == interrupt:
+		return nil
+	case opcode == fuseRead && node >= fusePages:
+		s.fault <- node
 		return nil
 	case s.stalled.Load():
 		_, err := unix.Write(3, []byte{'w', byte(opcode)})
@@ -325,7 +406,6 @@ func (s *fuseServer) handle(request []byte) error {
 }
 
 func (s *fuseServer) answer(opcode uint32, node uint64, body []byte) ([]byte, unix.Errno) {
-	const read = 15
 	const open, statfs, release, initialize, opendir, readdir, releasedir = 14, 17, 18, 26, 27, 28, 29
 	switch opcode {
 	case initialize:
@@ -335,14 +415,18 @@ func (s *fuseServer) answer(opcode uint32, node uint64, body []byte) ([]byte, un
 		binary.NativeEndian.PutUint32(b[20:], 4096) // bytes of a write
 		return b, 0
 	case FuseLookup:
-		found := map[string]uint64{"dir": fuseDir, "file": fuseFile}[string(body[:max(len(body)-1, 0)])]
+		name := string(body[:max(len(body)-1, 0)])
+		found := map[string]uint64{"dir": fuseDir, "file": fuseFile}[name]
+		if len(name) == 1 && name[0] >= 'a' {
+			found = fusePages + uint64(name[0]-'a')
+		}
 		if found == 0 {
 			return nil, unix.ENOENT
 		}
 		return append(append(binary.NativeEndian.AppendUint64(nil, found), make([]byte, 32)...), s.attributes(found)...), 0
 	case FuseGetattr:
 		return append(make([]byte, 16), s.attributes(node)...), 0
-	case read: // which is made by who has the file open
+	case fuseRead: // which is made by who has the file open
 		return []byte("x"), 0
 	case open, opendir:
 		return make([]byte, 16), 0
@@ -357,10 +441,13 @@ func (s *fuseServer) answer(opcode uint32, node uint64, body []byte) ([]byte, un
 // attributes is a struct fuse_attr.
 func (s *fuseServer) attributes(node uint64) []byte {
 	mode := uint32(unix.S_IFDIR | 0o755)
-	if node == fuseFile {
+	if node >= fuseFile {
 		mode = unix.S_IFREG | 0o644
 	}
 	b := make([]byte, 88)
+	if node >= fusePages {
+		binary.NativeEndian.PutUint64(b[8:], fusePage)
+	}
 	binary.NativeEndian.PutUint64(b, node)
 	for i, n := range []uint32{mode, 1, s.owner, s.owner} {
 		binary.NativeEndian.PutUint32(b[60+4*i:], n)

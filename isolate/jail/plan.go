@@ -56,7 +56,7 @@ const (
 )
 
 // ProbedSize is the size of a Probed, which a received message follows.
-const ProbedSize = 64
+const ProbedSize = 72
 
 // MaxGroups is how many cgroups a stub can join by itself.
 const MaxGroups = 4
@@ -236,7 +236,8 @@ const (
 	ProbeLook                         // look at the descriptor that comes along
 	ProbeOpen                         // open Path, from the directory that comes along or from the root
 	ProbeReceive                      // receive a message from the socket that comes along, with descriptors: see Received
-	ProbeHold                         // hold what comes along until the end
+	ProbeHold                         // hold what comes along; there is no answer
+	ProbeClose                        // close everything that is held
 )
 
 // A Probe is a question to the stub by the name of probe. It answers each with a Probed, to ProbeOpen with the descriptor.
@@ -283,6 +284,10 @@ func Received(b []byte) ([]byte, error) {
 	}
 	return b[ProbedSize:], nil
 }
+
+// Closing says of an answer whether an empty Probed follows it, once the stub has closed its own copies of what it passed on. It
+// must have come before the next question.
+func Closing(b []byte) bool { return len(b) >= ProbedSize && binary.LittleEndian.Uint32(b[64:]) != 0 }
 
 // ReadProbed decodes the answer to a Probe. Errors: the kernel's error number, or ErrReport.
 func ReadProbed(b []byte) (Probed, error) {

@@ -180,10 +180,27 @@ func (c *Conn) Receive() ([]byte, []*os.File, error) {
 			return c.guarded(head)
 		}
 	}
-	in := &c.in
 	if err := c.raw.Read(c.receive); err != nil {
 		return nil, nil, err
 	}
+	return c.received()
+}
+
+// Poll is Receive for who does not wait, of messages without descriptors: nil if there is none yet. It ignores deadlines and the
+// guard.
+func (c *Conn) Poll() ([]byte, error) {
+	some := false
+	if err := c.raw.Control(func(fd uintptr) { some = c.in.receive(fd) }); err != nil || !some {
+		return nil, err
+	}
+	message, files, err := c.received()
+	CloseAll(files)
+	return message, err
+}
+
+// received returns the message that in.receive has received.
+func (c *Conn) received() ([]byte, []*os.File, error) {
+	in := &c.in
 	if in.err != nil {
 		return nil, nil, in.err
 	}

@@ -112,13 +112,14 @@ struct holder {
 };
 _Static_assert(sizeof(struct holder) == 4, "holder");
 
-enum { PROBE_START = 1, PROBE_LOOK, PROBE_OPEN, PROBE_RECEIVE, PROBE_HOLD };
+enum { PROBE_START = 1, PROBE_LOOK, PROBE_OPEN, PROBE_RECEIVE, PROBE_HOLD, PROBE_CLOSE };
 
 /* struct probe, to the stub by the name of probe. START comes first: it becomes this user. LOOK comes with the descriptor to
  * look at. OPEN opens path, from the directory that comes as a descriptor, or from the root. RECEIVE comes with a socket, from
- * which it receives a message. HOLD comes with a descriptor, which it keeps; it has no answer. No more is sent than path
- * is long, with its NUL. It answers with a struct probed, with what it opened or received as descriptors, and after it the
- * message that it received. */
+ * which it receives a message. HOLD comes with a descriptor, which it keeps; it has no answer. CLOSE closes all that is kept. No
+ * more is sent than path is long, with its NUL. It answers with a struct probed, with what it opened or received as descriptors,
+ * and after it the message that it received. If closing is set, it closes its own copies after the answer, which may take as long
+ * as a file system wants, and then sends an empty struct probed. */
 struct probe {
 	u32 version;
 	u32 kind;
@@ -141,8 +142,10 @@ struct probed {
 	u64 fs_flags;
 	u64 free_bytes;
 	u64 free_files;
+	u32 closing;
+	u32 unused;
 };
-_Static_assert(sizeof(struct probed) == 64, "probed");
+_Static_assert(sizeof(struct probed) == 72, "probed");
 
 /* The payload, a sealed memfd written by the front-end and read by the job's process once it is nobody: this header,
  * then argc + envc strings, each ended by NUL; then for each file its absolute path, NUL, the length of its content as a

@@ -28,7 +28,8 @@ static long confine(u32 id)
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		PERMIT(recvmsg), PERMIT(sendmsg), PERMIT(openat2), PERMIT(statx), PERMIT(fstatfs), PERMIT(fcntl), PERMIT(close), PERMIT(exit_group),
+		PERMIT(recvmsg), PERMIT(sendmsg), PERMIT(openat2), PERMIT(statx), PERMIT(fstatfs), PERMIT(fcntl), PERMIT(close),
+		PERMIT(close_range), PERMIT(exit_group),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
 	};
 	struct sock_fprog program = { .len = sizeof rules / sizeof *rules, .filter = (struct sock_filter *)rules };
@@ -74,13 +75,33 @@ static long look(int fd, struct probed *p)
 	return 0;
 }
 
-/* harmless says, without a question to any file system, whether a descriptor can be held, and closed, without one. With O_PATH
- * the file is not open. The other two calls fail for all files but pipes, and those in memory. */
-static int harmless(int fd)
+/* What it may take to close a descriptor. */
+enum { NOTHING, FILE_SYSTEM, FOREIGN };
+
+/* closing says, without a question to any file system, what it may take to close a descriptor. The two calls fail for all files
+ * but pipes, and those in memory. With O_PATH the file is not open, but to close the last descriptor of a mount ends its file
+ * system: one that has a device is no user's own, and that of a directory is the one it is on, also on an overlay. */
+static int closing(int fd)
 {
-	enum { GETFL = 3, GETPIPE_SZ = 1032, GET_SEALS = 1034 };
+	enum { GETFL = 3, GETPIPE_SZ = 1032, GET_SEALS = 1034, TYPE = 0170000, DIRECTORY = 0040000 };
+	struct statx st;
 	long flags = SYS3(__NR_fcntl, fd, GETFL, 0);
-	return (flags >= 0 && flags & O_PATH) || SYS3(__NR_fcntl, fd, GETPIPE_SZ, 0) >= 0 || SYS3(__NR_fcntl, fd, GET_SEALS, 0) >= 0;
+	if (flags >= 0 && flags & O_PATH) {
+		if (SYS5(__NR_statx, fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) < 0)
+			return FILE_SYSTEM;
+		return (st.stx_mode & TYPE) == DIRECTORY && st.stx_dev_major != 0 ? NOTHING : FILE_SYSTEM;
+	}
+	return SYS3(__NR_fcntl, fd, GETPIPE_SZ, 0) >= 0 || SYS3(__NR_fcntl, fd, GET_SEALS, 0) >= 0 ? NOTHING : FOREIGN;
+}
+
+/* closed closes descriptors, and says so if the supervisor waits for that before its next question. */
+static void closed(const int *fds, int count, int said)
+{
+	static const struct probed done;
+	for (int i = 0; i < count; i++)
+		SYS1(__NR_close, fds[i]);
+	if (said)
+		pass(FD_CONTROL, &done, sizeof done, 0, 0);
 }
 
 /* take receives a message in place of the supervisor. With a descriptor that may hang when it is closed, this process ends,
@@ -94,16 +115,21 @@ static void take(int socket)
 	} answer;
 	int fds[MAX_FDS], count = 0;
 	long r = receive_from(socket, answer.message, sizeof answer.message, fds, &count);
+	SYS1(__NR_close, socket); /* the supervisor has it until it has the answer, so this is not the last one */
 	answer.head.error = r < 0 ? (s32)r : count > MOST ? -EMSGSIZE : r == 0 && count == 0 ? -EPIPE : 0;
-	for (int i = 0; i < count; i++)
-		if (!harmless(fds[i]))
+	answer.head.closing = 0;
+	for (int i = 0; i < count; i++) {
+		int takes = closing(fds[i]);
+		if (takes == FOREIGN)
 			answer.head.error = -EBADFD;
+		if (takes == FILE_SYSTEM)
+			answer.head.closing = 1;
+	}
 	int failed = answer.head.error != 0;
 	pass(FD_CONTROL, &answer, sizeof answer.head + (failed ? 0 : (size_t)r), fds, failed ? 0 : count);
 	if (failed)
 		leave(1); /* which closes what nobody else has; another user's look must not wait for it */
-	for (int i = 0; i < count; i++)
-		SYS1(__NR_close, fds[i]);
+	closed(fds, count, (int)answer.head.closing);
 }
 
 /* serve answers one question. A descriptor that came with it is looked at; or a path below that, or from the root, is opened.
@@ -116,12 +142,24 @@ static void serve(struct probe *q, int fd)
 		struct open_how how = { .flags = q->flags | O_PATH | O_CLOEXEC, .resolve = q->resolve };
 		opened = (int)SYS4(__NR_openat2, fd < 0 ? AT_FDCWD : fd, q->path, &how, sizeof how);
 		p.error = opened < 0 ? opened : (s32)look(opened, &p);
+		p.closing = opened >= 0 && closing(opened) != NOTHING;
 	} else {
 		p.error = q->kind == PROBE_LOOK ? (s32)look(fd, &p) : -EINVAL;
 	}
+	if (fd >= 0)
+		SYS1(__NR_close, fd); /* the supervisor has it until it has the answer, so this is not the last one */
 	pass(FD_CONTROL, &p, sizeof p, &opened, opened >= 0 && p.error == 0);
-	if (opened >= 0)
-		SYS1(__NR_close, opened);
+	closed(&opened, opened >= 0, (int)p.closing);
+}
+
+/* release closes everything that is held, and says so. It may wait for a client's file system for ever: the supervisor has
+ * closed its own copies before. */
+static void release(void)
+{
+	struct probed p = { 0 };
+	SYS3(__NR_close_range, 0, FD_CONTROL - 1, 0); /* it began without standard streams */
+	p.error = (s32)SYS3(__NR_close_range, FD_CONTROL + 1, ~0u, 0);
+	pass(FD_CONTROL, &p, sizeof p, 0, 0);
 }
 
 /* make_probes does as it is told, until the supervisor closes the socket. */
@@ -145,11 +183,13 @@ _Noreturn void make_probes(void)
 			leave(1);
 		if (q.kind == PROBE_HOLD)
 			continue;
+		if (q.kind == PROBE_CLOSE) {
+			release();
+			continue;
+		}
 		if (q.kind == PROBE_RECEIVE && count)
 			take(fds[0]);
 		else
 			serve(&q, count ? fds[0] : -1);
-		if (count)
-			SYS1(__NR_close, fds[0]);
 	}
 }
