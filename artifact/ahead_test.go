@@ -63,7 +63,7 @@ func TestTaken(t *testing.T) {
 
 // TestShort: what is short is in its member as it is, and what is longer is compressed; any gzip reads both.
 func TestShort(t *testing.T) {
-	var p presses
+	var p gzipHasherPool
 	for _, size := range []int{0, 1, plainMost, plainMost + 1, small} {
 		var b bytes.Buffer
 		text, owner := []byte(strings.Repeat("x", size)), ownerOf("h", "user:ada")

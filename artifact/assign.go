@@ -18,41 +18,41 @@ var types = map[string]bool{
 
 // assignment is the value after a name: NAME=value, "name": "value", name := 'value'. The name and what joins it to the
 // value are kept. After a colon and a blank as in prose, a bare word is no value, and a test's name is no secret's.
-func assignment(l *look) (int, eater, bool) {
+func assignment(l *matchContext) (int, valueMatcher, bool) {
 	i, ok := l.joined(l.i)
 	if !ok || l.at(l.i) == ':' && l.ofTest() {
-		return 0, eater{}, false
+		return 0, valueMatcher{}, false
 	}
 	said := l.at(l.i) == ':' && blank[l.at(l.i+1)]
 	quote, escaped, i := l.quote(i)
 	if after, ok := l.scheme(i); ok {
 		i = after
 	} else if said && quote == 0 && l.plain(i) {
-		return 0, eater{}, false
+		return 0, valueMatcher{}, false
 	}
 	return l.value(i, quote, escaped)
 }
 
 // value is a secret at i, after a quote or without.
-func (l *look) value(i int, quote byte, escaped bool) (int, eater, bool) {
+func (l *matchContext) value(i int, quote byte, escaped bool) (int, valueMatcher, bool) {
 	// What says more of itself than its name does is found where it begins.
 	if l.own(i) {
-		return 0, eater{}, false
+		return 0, valueMatcher{}, false
 	}
 	if quote == 0 {
 		if l.while(i, &inValue, minValue) < i+minValue || l.code(i) {
-			return 0, eater{}, false
+			return 0, valueMatcher{}, false
 		}
-		return i, eater{class: &inValue, left: unbounded}, true
+		return i, valueMatcher{class: &inValue, left: unbounded}, true
 	}
-	if !l.quoted(i, eater{quote: quote, escaped: escaped, left: minValue}) || l.template(i, quote) {
-		return 0, eater{}, false
+	if !l.quoted(i, valueMatcher{quote: quote, escaped: escaped, left: minValue}) || l.template(i, quote) {
+		return 0, valueMatcher{}, false
 	}
-	return i, eater{quote: quote, escaped: escaped, left: unbounded}, true
+	return i, valueMatcher{quote: quote, escaped: escaped, left: unbounded}, true
 }
 
 // quoted says whether as many bytes as e has left belong to it from i on.
-func (l *look) quoted(i int, e eater) bool {
+func (l *matchContext) quoted(i int, e valueMatcher) bool {
 	least := e.left
 	n, ended := e.run(l.b[min(i, len(l.b)):], l.last)
 	if n < least && !ended {
@@ -62,22 +62,22 @@ func (l *look) quoted(i int, e eater) bool {
 }
 
 // authorization is the header of that name: the credentials after the scheme.
-func authorization(l *look) (int, eater, bool) {
+func authorization(l *matchContext) (int, valueMatcher, bool) {
 	i, ok := l.joined(l.i)
 	if !ok {
-		return 0, eater{}, false
+		return 0, valueMatcher{}, false
 	}
 	_, _, i = l.quote(i)
 	i, ok = l.scheme(i)
 	if !ok || l.own(i) || l.while(i, &inValue, minLiteral) < i+minLiteral || l.template(i, 0) {
-		return 0, eater{}, false
+		return 0, valueMatcher{}, false
 	}
-	return i, eater{class: &inValue, left: unbounded}, true
+	return i, valueMatcher{class: &inValue, left: unbounded}, true
 }
 
 // joined returns where the value of a name that ends at i begins: after the name's closing quote, and one of = : := ==
 // => with blanks around it.
-func (l *look) joined(i int) (int, bool) {
+func (l *matchContext) joined(i int) (int, bool) {
 	if _, _, after := l.quote(i); after > i {
 		i = after
 	}
@@ -99,7 +99,7 @@ func (l *look) joined(i int) (int, bool) {
 }
 
 // quote returns the quote at i and what is after it. escaped is one after a backslash, as in JSON within a string.
-func (l *look) quote(i int) (quote byte, escaped bool, after int) {
+func (l *matchContext) quote(i int) (quote byte, escaped bool, after int) {
 	c := l.at(i)
 	if c == '\\' {
 		escaped, after, c = true, i+1, l.at(i+1)
@@ -113,7 +113,7 @@ func (l *look) quote(i int) (quote byte, escaped bool, after int) {
 }
 
 // scheme returns what is after the name of an authentication scheme at i.
-func (l *look) scheme(i int) (int, bool) {
+func (l *matchContext) scheme(i int) (int, bool) {
 	for _, s := range [...]string{"bearer", "basic", "token"} {
 		k := 0
 		for k < len(s) && lower(l.at(i+k)) == s[k] {
@@ -127,7 +127,7 @@ func (l *look) scheme(i int) (int, bool) {
 }
 
 // own says whether a rule of its own fits the value at i, or it is hidden already.
-func (l *look) own(i int) bool {
+func (l *matchContext) own(i int) bool {
 	if l.has(i, "[REDACTED:") {
 		return true
 	}
@@ -143,7 +143,7 @@ func (l *look) own(i int) bool {
 }
 
 // code says whether what stands at i, without quotes, is an expression or a type and no value.
-func (l *look) code(i int) bool {
+func (l *matchContext) code(i int) bool {
 	end := l.while(i, &identifier, 256)
 	if end > i && end < i+256 {
 		switch c := l.at(end); {

@@ -58,8 +58,8 @@ type Manifest struct {
 	ExpiresAt       time.Time `json:"expiresAt"`
 }
 
-// A kept is what a manifest says of one stream.
-type kept struct {
+// A storedStream is what a manifest says of one stream.
+type storedStream struct {
 	name         string
 	bytes, total int64
 	lines        int64
@@ -68,12 +68,12 @@ type kept struct {
 	owner        []byte // that its header has, if any
 }
 
-func (m *Manifest) stream(name string) kept {
+func (m *Manifest) stream(name string) storedStream {
 	owner := ownerOf(m.ArtifactID, m.Principal)
 	if name == Stderr {
-		return kept{name, m.StderrBytes, m.TotalStderr, m.StderrLines, m.StderrSHA256, m.StderrGap, owner}
+		return storedStream{name, m.StderrBytes, m.TotalStderr, m.StderrLines, m.StderrSHA256, m.StderrGap, owner}
 	}
-	return kept{name, m.StdoutBytes, m.TotalStdout, m.StdoutLines, m.StdoutSHA256, m.StdoutGap, owner}
+	return storedStream{name, m.StdoutBytes, m.TotalStdout, m.StdoutLines, m.StdoutSHA256, m.StdoutGap, owner}
 }
 
 // newManifest describes what became of a job; the streams are filled in by the caller.
@@ -141,7 +141,7 @@ func parseManifest(handle string, r io.Reader) (*Manifest, error) {
 	return m, nil
 }
 
-func (k kept) check() error {
+func (k storedStream) check() error {
 	sha, err := hex.DecodeString(k.sha)
 	switch {
 	case err != nil || len(sha) != 32:

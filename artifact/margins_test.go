@@ -48,7 +48,7 @@ func TestMarginsLive(t *testing.T) {
 	begin := mine()
 	begin.View = View{Ends: 100}
 	out := openStore(t, t.TempDir(), Options{}).Begin(begin)
-	if c := out.Margins(Stdout); c != (Captive{}) {
+	if c := out.Margins(Stdout); c != (StreamCapture{}) {
 		t.Errorf("before it began: %+v", c)
 	}
 	stdout, stderr, err := out.Streams()

@@ -52,15 +52,15 @@ type Captured struct {
 	// for.
 	Handle string
 	Reason string
-	Stdout Captive
-	Stderr Captive
+	Stdout StreamCapture
+	Stderr StreamCapture
 	// Excerpts are those of the View's terms, never nil.
 	Excerpts []Excerpt
 	Over     bool // the job wrote more than View.Whole
 }
 
-// A Captive is what a reply tells of one stream.
-type Captive struct {
+// A StreamCapture is what a reply tells of one stream.
+type StreamCapture struct {
 	Bytes     int64  // that the job wrote
 	Lines     int64  // newlines, and one for a last line without
 	Truncated bool   // it is longer than Options.StreamBytes: not all of it is stored, or would have been
@@ -140,7 +140,7 @@ func (o *Output) spool(i int) *spool {
 		return nil
 	}
 	pending := o.pending
-	return &spool{presses: &o.store.presses, limit: o.limit, owner: ownerOf(o.handle, o.begin.Principal), file: func() (fdWriter, error) {
+	return &spool{hashers: &o.store.hashers, limit: o.limit, owner: ownerOf(o.handle, o.begin.Principal), file: func() (fdWriter, error) {
 		t, err := pending.wait()
 		if err != nil {
 			return -1, err
@@ -156,7 +156,7 @@ func (o *Output) Written() (stdout, stderr int64) {
 
 // Margins returns what there is of a stream, Stdout or Stderr, with View.Ends: Head, Tail and Between, and the Bytes that the job
 // has written, of which some may be held back until it is known that they are no secret. It may be called at any time.
-func (o *Output) Margins(stream string) Captive {
+func (o *Output) Margins(stream string) StreamCapture {
 	n := 0
 	if stream == Stderr {
 		n = 1
@@ -164,7 +164,7 @@ func (o *Output) Margins(stream string) Captive {
 	o.mu.Lock()
 	m := o.margins[n]
 	o.mu.Unlock()
-	c := Captive{Bytes: o.totals[n].Load()}
+	c := StreamCapture{Bytes: o.totals[n].Load()}
 	c.Head, c.Tail, c.Between = m.both()
 	return c
 }
@@ -207,7 +207,7 @@ func (o *Output) capture() {
 	stdout, stderr := o.streams[0], o.streams[1]
 	c, v := &o.captured, o.begin.View
 	for i, s := range o.streams {
-		to := [...]*Captive{&c.Stdout, &c.Stderr}[i]
+		to := [...]*StreamCapture{&c.Stdout, &c.Stderr}[i]
 		to.Bytes, to.Lines = s.total.Load(), s.view.n
 		to.Truncated = s.passed > o.limit
 		to.Whole = string(s.shown)

@@ -17,7 +17,7 @@ var (
 
 // plain says whether what stands at i, without quotes, is one word as people write them: in lower case or in capitals,
 // pronounceable, and not a part of something else.
-func (l *look) plain(i int) bool {
+func (l *matchContext) plain(i int) bool {
 	end := l.while(i, &letters, maxWord+1)
 	if l.short || end == i || end > i+maxWord {
 		return false
@@ -47,7 +47,7 @@ func (l *look) plain(i int) bool {
 }
 
 // ofTest says whether the name that ends with the prefix is a test's, as Go has them: TestToken.
-func (l *look) ofTest() bool {
+func (l *matchContext) ofTest() bool {
 	n := 0
 	for n < hindsight && word[l.before(n+1)] {
 		n++
@@ -75,46 +75,46 @@ var prose = map[string]bool{
 }
 
 // flagValue is the argument after a flag: --password VALUE.
-func flagValue(l *look) (int, eater, bool) {
+func flagValue(l *matchContext) (int, valueMatcher, bool) {
 	i := l.while(l.i, &blank, 16)
 	if i == l.i || l.at(i) == '-' || l.at(i) == '=' || l.at(i) == ':' {
-		return 0, eater{}, false
+		return 0, valueMatcher{}, false
 	}
 	quote, escaped, i := l.quote(i)
 	if quote == 0 {
 		end := l.while(i, &word, 256)
 		w := l.b[min(i, len(l.b)):min(end, len(l.b))]
 		if !l.short && !inValue[l.at(end)] && (prose[string(w)] || bytes.Equal(bytes.ToUpper(w), w) && l.plain(i)) {
-			return 0, eater{}, false
+			return 0, valueMatcher{}, false
 		}
 	}
 	return l.value(i, quote, escaped)
 }
 
 // login is the password of -u USER:PASSWORD, as curl has it. Numbers are those of users and groups.
-func login(l *look) (int, eater, bool) {
+func login(l *matchContext) (int, valueMatcher, bool) {
 	i := l.while(l.i, &blank, 16)
 	if i == l.i && l.at(i) == '=' {
 		i++
 	}
 	if i == l.i {
-		return 0, eater{}, false
+		return 0, valueMatcher{}, false
 	}
 	quote, escaped, i := l.quote(i)
 	colon := l.while(i, &inUser, 256)
 	if colon == i || l.at(colon) != ':' || l.at(colon+1) == '/' {
-		return 0, eater{}, false
+		return 0, valueMatcher{}, false
 	}
 	digits := set("09", "")
 	if end := l.while(colon+1, &digits, 256); quote == 0 && !inValue[l.at(end)] {
-		return 0, eater{}, false
+		return 0, valueMatcher{}, false
 	}
 	return l.value(colon+1, quote, escaped)
 }
 
 // template says whether at i is what a value is yet to be put into, up to the quote, or to the value's end: ${NAME},
 // $(command), {{ name }}, <name>. With minValue bytes or more beside that it is a value.
-func (l *look) template(i int, quote byte) bool {
+func (l *matchContext) template(i int, quote byte) bool {
 	rest, found := 0, false
 	for n := 0; n < 512; n++ {
 		c := l.at(i)
@@ -132,7 +132,7 @@ func (l *look) template(i int, quote byte) bool {
 }
 
 // hole returns what is after one part of a template at i; i if there is none.
-func (l *look) hole(i int) int {
+func (l *matchContext) hole(i int) int {
 	c, next := l.at(i), l.at(i+1)
 	switch {
 	case c == '<':

@@ -231,7 +231,7 @@ func (s *Store) missing(handle string, err error) error {
 
 // read writes a stream to w, until ctx ends. It is an error if it is not what the manifest says; no more than that is ever
 // unpacked.
-func (s *Store) read(ctx context.Context, dir int, handle string, k kept, w io.Writer) error {
+func (s *Store) read(ctx context.Context, dir int, handle string, k storedStream, w io.Writer) error {
 	f, err := openFile(dir, fileOf(k.name))
 	if err != nil {
 		return s.missing(handle, err)

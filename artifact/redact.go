@@ -49,7 +49,7 @@ type scanner struct {
 	held  []byte // came, and is not decided
 	tail  []byte // came before held: the last hindsight bytes at most
 	found verdict
-	eat   eater
+	eat   valueMatcher
 }
 
 func (s *scanner) write(dst, p []byte, last bool) []byte {
@@ -86,7 +86,7 @@ func (s *scanner) scan(dst, src []byte, last bool) ([]byte, int) {
 			if !ended {
 				return dst, at
 			}
-			s.eat = eater{}
+			s.eat = valueMatcher{}
 		}
 		next, what := s.find(src, at, last)
 		v := &s.found
@@ -123,8 +123,8 @@ const (
 type verdict struct {
 	name  string // of the placeholder
 	start int    // where the secret begins, counted from the place
-	eat   eater
-	look  look // that the rule had; it is here to be used again
+	eat   valueMatcher
+	look  matchContext // that the rule had; it is here to be used again
 }
 
 // find returns the first place from from on that a rule fits, which it puts into found, or may fit; without one, the end
@@ -196,7 +196,7 @@ type rule struct {
 	nocase bool   // ASCII letters of the prefix in either case; it is written in lower case
 	name   string // of the placeholder
 	// match looks at what begins with the prefix, and returns where the secret begins and what belongs to it.
-	match func(l *look) (start int, e eater, ok bool)
+	match func(l *matchContext) (start int, e valueMatcher, ok bool)
 }
 
 func newRuleset(rules []*rule) *ruleset {
@@ -302,7 +302,7 @@ func (s *ruleset) at(p place, last bool, v *verdict) int {
 // decide asks a rule whose prefix is at a place.
 func (s *ruleset) decide(r *rule, p place, last bool, v *verdict) int {
 	l, b := &v.look, p.src[p.at:]
-	*l = look{place: p, b: b[:min(len(b), window)], i: len(r.prefix), last: last || len(b) >= window, rules: s}
+	*l = matchContext{place: p, b: b[:min(len(b), window)], i: len(r.prefix), last: last || len(b) >= window, rules: s}
 	start, e, ok := r.match(l)
 	switch {
 	case l.short:
@@ -354,8 +354,8 @@ func literalRules(values []string) *ruleset {
 	slices.SortFunc(parts, func(a, b string) int { return len(b) - len(a) })
 	var rules []*rule
 	for _, p := range slices.Compact(parts) {
-		rules = append(rules, &rule{prefix: p, name: nameSecret, match: func(l *look) (int, eater, bool) {
-			return 0, eater{class: &anyByte, left: l.i}, true
+		rules = append(rules, &rule{prefix: p, name: nameSecret, match: func(l *matchContext) (int, valueMatcher, bool) {
+			return 0, valueMatcher{class: &anyByte, left: l.i}, true
 		}})
 	}
 	return newRuleset(rules)

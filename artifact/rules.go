@@ -144,9 +144,9 @@ var (
 
 const unbounded = 1 << 62
 
-// A look is a rule's view of what begins at a place. Whoever looks beyond what there is yet makes it short: then the rule
+// A matchContext is a rule's view of what begins at a place. Whoever looks beyond what there is yet makes it short: then the rule
 // is asked again when there is more.
-type look struct {
+type matchContext struct {
 	place // of the prefix, to look back
 	b     []byte
 	i     int  // after the prefix
@@ -156,7 +156,7 @@ type look struct {
 }
 
 // at returns the byte at i; behind the end it is a zero byte, of which no secret is made.
-func (l *look) at(i int) byte {
+func (l *matchContext) at(i int) byte {
 	if i < len(l.b) {
 		return l.b[i]
 	}
@@ -167,7 +167,7 @@ func (l *look) at(i int) byte {
 }
 
 // while returns the end of the bytes of c from i on, at most limit of them.
-func (l *look) while(i int, c *class, limit int) int {
+func (l *matchContext) while(i int, c *class, limit int) int {
 	end := i + limit
 	for i < end && (i < len(l.b) || !l.last) && c[l.at(i)] {
 		if l.short {
@@ -179,7 +179,7 @@ func (l *look) while(i int, c *class, limit int) int {
 }
 
 // has says whether s stands at i.
-func (l *look) has(i int, s string) bool {
+func (l *matchContext) has(i int, s string) bool {
 	for k := range len(s) {
 		if l.at(i+k) != s[k] || l.short {
 			return false
@@ -189,44 +189,44 @@ func (l *look) has(i int, s string) bool {
 }
 
 // run is for a prefix that is followed by least bytes of c or more; up to most belong to the secret.
-func run(c *class, least, most int) func(*look) (int, eater, bool) {
-	return func(l *look) (int, eater, bool) {
+func run(c *class, least, most int) func(*matchContext) (int, valueMatcher, bool) {
+	return func(l *matchContext) (int, valueMatcher, bool) {
 		if l.while(l.i, c, least) < l.i+least {
-			return 0, eater{}, false
+			return 0, valueMatcher{}, false
 		}
-		return 0, eater{class: c, fixed: l.i, left: most}, true
+		return 0, valueMatcher{class: c, fixed: l.i, left: most}, true
 	}
 }
 
 // sendGrid is SG., 22 characters, a dot, 43 characters.
-func sendGrid(l *look) (int, eater, bool) {
+func sendGrid(l *matchContext) (int, valueMatcher, bool) {
 	dot := l.while(l.i, &urlSafe, 23)
 	if dot != l.i+22 || l.at(dot) != '.' || l.while(dot+1, &urlSafe, 43) != dot+44 {
-		return 0, eater{}, false
+		return 0, valueMatcher{}, false
 	}
-	return 0, eater{class: &urlSafe, fixed: dot + 44}, true
+	return 0, valueMatcher{class: &urlSafe, fixed: dot + 44}, true
 }
 
 // webToken is a JSON web token (RFC 7519): base64url of {"…, a dot, another of these, a dot, a signature.
-func webToken(l *look) (int, eater, bool) {
+func webToken(l *matchContext) (int, valueMatcher, bool) {
 	dot := l.while(l.i, &urlSafe, 1024)
 	if dot < l.i+8 || !l.has(dot, ".eyJ") {
-		return 0, eater{}, false
+		return 0, valueMatcher{}, false
 	}
 	end := l.while(dot+4, &urlSafe, 2800)
 	if end < dot+12 || l.at(end) != '.' || l.while(end+1, &urlSafe, 16) < end+17 {
-		return 0, eater{}, false
+		return 0, valueMatcher{}, false
 	}
-	return 0, eater{class: &inWebToken, left: unbounded}, true
+	return 0, valueMatcher{class: &inWebToken, left: unbounded}, true
 }
 
 // privateKey is a key as in RFC 7468 and OpenPGP: its first line, and then base64 or the fields of an encrypted one.
-func privateKey(l *look) (int, eater, bool) {
+func privateKey(l *matchContext) (int, valueMatcher, bool) {
 	const label = "PRIVATE KEY"
 	kind := set("AZ09", " ")
 	end := l.while(l.i, &kind, 64)
 	if l.short || !containsLabel(l.b[l.i:end], label) || !l.has(end, "-----") {
-		return 0, eater{}, false
+		return 0, valueMatcher{}, false
 	}
 	first := end + 5
 	separators := set("", "\r\n\t \\>|\"',+#*")
@@ -241,9 +241,9 @@ func privateKey(l *look) (int, eater, bool) {
 	field := set("AZaz09", "-")
 	name := l.while(first, &field, 16)
 	if l.while(first, &base64, 16) < first+16 && (name < first+5 || l.at(name) != ':') {
-		return 0, eater{}, false
+		return 0, valueMatcher{}, false
 	}
-	return 0, eater{class: &inKey, key: true, fixed: end + 5, left: maxKey}, true
+	return 0, valueMatcher{class: &inKey, key: true, fixed: end + 5, left: maxKey}, true
 }
 
 // maxKey is more than the text of any private key. A key that has no end hides no more than that.
@@ -259,19 +259,19 @@ func containsLabel(b []byte, label string) bool {
 }
 
 // userInfo is the password of an address such as postgres://ada:PASSWORD@host.
-func userInfo(l *look) (int, eater, bool) {
+func userInfo(l *matchContext) (int, valueMatcher, bool) {
 	colon := l.while(l.i, &inUser, 256)
 	if l.at(colon) != ':' {
-		return 0, eater{}, false
+		return 0, valueMatcher{}, false
 	}
 	end := l.while(colon+1, &inPassword, 512)
 	if l.short {
-		return 0, eater{}, false
+		return 0, valueMatcher{}, false
 	}
 	// A password may have an @ in it; a host has none.
 	end = colon + 1 + bytes.LastIndexByte(l.b[colon+1:max(end, colon+1)], '@')
 	if end <= colon+1 || l.has(colon+1, "[REDACTED:") {
-		return 0, eater{}, false
+		return 0, valueMatcher{}, false
 	}
-	return colon + 1, eater{class: &inPassword, fixed: end - colon - 1}, true
+	return colon + 1, valueMatcher{class: &inPassword, fixed: end - colon - 1}, true
 }

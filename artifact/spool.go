@@ -26,7 +26,7 @@ type gap struct {
 
 // A spool stores one stream within bounds: its head and, if it was longer, the end of it.
 type spool struct {
-	presses *presses
+	hashers *gzipHasherPool
 	file    func() (fdWriter, error) // that the stream goes to; called when it is no longer small
 	limit   int64                    // bytes to store
 	owner   []byte                   // goes with what is stored
@@ -110,7 +110,7 @@ func (s *spool) put(p []byte) {
 		if err != nil {
 			s.err = err
 		} else {
-			s.work = newWorker(s.presses, f, s.owner)
+			s.work = newWorker(s.hashers, f, s.owner)
 			s.work.write(s.small)
 		}
 		s.small = nil
@@ -163,7 +163,7 @@ func (s *spool) finish() (sealed, []byte, error) {
 		return seal, nil, err
 	}
 	b := bytes.NewBuffer(make([]byte, 0, 128+len(s.small)/2))
-	seal, err := s.presses.short(b, s.owner, s.small)
+	seal, err := s.hashers.short(b, s.owner, s.small)
 	return seal, b.Bytes(), err
 }
 
@@ -182,7 +182,7 @@ type worker struct {
 	cur      []byte
 	done     chan struct{}
 	// Of the worker, until done:
-	presses *presses
+	hashers *gzipHasherPool
 	file    fdWriter
 	owner   []byte
 	seal    sealed
@@ -194,10 +194,10 @@ const (
 	chunks = 4
 )
 
-func newWorker(p *presses, f fdWriter, owner []byte) *worker {
+func newWorker(p *gzipHasherPool, f fdWriter, owner []byte) *worker {
 	w := &worker{
 		in: make(chan []byte, chunks), free: make(chan []byte, chunks), done: make(chan struct{}),
-		presses: p, file: f, owner: owner,
+		hashers: p, file: f, owner: owner,
 	}
 	for range chunks {
 		w.free <- nil
@@ -225,14 +225,14 @@ func (w *worker) write(p []byte) {
 
 func (w *worker) run() {
 	defer close(w.done)
-	c := w.presses.to(w.file, w.owner)
+	c := w.hashers.to(w.file, w.owner)
 	for b := range w.in {
 		if w.err == nil { // else what comes is dropped: a job is not held up
 			_, w.err = c.Write(b)
 		}
 		w.free <- b[:0]
 	}
-	seal, err := w.presses.close(c)
+	seal, err := w.hashers.close(c)
 	if w.err == nil {
 		w.seal, w.err = seal, err
 	}

@@ -40,7 +40,7 @@ type Store struct {
 	now         func() time.Time
 
 	dir     int // -1: there is none, of a read-only store
-	presses presses
+	hashers gzipHasherPool
 	reading chan struct{} // one for each Query that reads now
 	quota   quota
 	owners  owners

@@ -115,7 +115,7 @@ func TestArtifact(t *testing.T) {
 	if want := fmt.Sprintf("runtime-my_repo-%d-", c.now().UnixMilli()); !strings.HasPrefix(got.Handle, want) || len(got.Handle) != len(want)+16 {
 		t.Errorf("handle %s", got.Handle)
 	}
-	if got.Stdout != (Captive{Bytes: 11, Lines: 2}) || got.Stderr != (Captive{Bytes: 5, Lines: 1}) {
+	if got.Stdout != (StreamCapture{Bytes: 11, Lines: 2}) || got.Stderr != (StreamCapture{Bytes: 5, Lines: 1}) {
 		t.Errorf("%+v", got)
 	}
 	stdout, stderr, err := content(s, ada, got.Handle)

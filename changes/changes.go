@@ -179,7 +179,7 @@ func (l Layer) run(ctx context.Context, r job.Runner, w job.Workspace, most time
 	var running sync.WaitGroup
 	var result job.Result
 	var ran error
-	said := &complaint{}
+	said := &stderrTail{}
 	running.Go(func() { result, ran = r.Run(ctx, spec, job.Stdio{Stdout: stdout, Stderr: stderr}) })
 	running.Go(func() { _, _ = io.Copy(said, errs) })
 	sum, err := read(out, each)
@@ -232,15 +232,15 @@ func read(r io.Reader, each func(any) error) (*stream.Sum, error) {
 	}
 }
 
-// A complaint keeps the beginning of what the tool complains of.
-type complaint struct{ b bytes.Buffer }
+// A stderrTail keeps the beginning of what the tool complains of.
+type stderrTail struct{ b bytes.Buffer }
 
 const maxComplaint = 4096
 
-func (t *complaint) Write(p []byte) (int, error) {
+func (t *stderrTail) Write(p []byte) (int, error) {
 	t.b.Write(p[:min(len(p), maxComplaint-t.b.Len())])
 	return len(p), nil
 }
 
 // String returns it on one line, or with a hint.
-func (t *complaint) String() string { return t.b.String() }
+func (t *stderrTail) String() string { return t.b.String() }

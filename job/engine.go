@@ -52,7 +52,7 @@ type Engine struct {
 	Queue   *Queue        // nil bounds nothing
 	Every   time.Duration // between two calls of a Watch; 0 is five seconds
 	// Sessions has the sessions of those requests that need one; nil is none, and such a request fails.
-	Sessions Lender
+	Sessions SessionProvider
 	// Changes lists what was changed in the session that spec names, behind its overlay; nil lists nothing.
 	Changes func(ctx context.Context, spec Spec) (*Changes, error)
 }

@@ -59,7 +59,7 @@ type Ctx struct {
 	life    context.Context // of jobs in the background
 	end     context.CancelFunc
 	running sync.WaitGroup // of these
-	pending pendings
+	pending inFlightIndexing
 	// patience is how long a reply waits for the index; 0 is ctxPatience.
 	patience time.Duration
 	jobs     jobs

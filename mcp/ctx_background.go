@@ -196,7 +196,7 @@ func (b *background) shorten(skipped error) {
 	short, record := *b.ran, *b.ran.record
 	record.Request, record.Decision.Spec = nil, job.Spec{Limits: record.Decision.Spec.Limits}
 	short.record = &record
-	for _, c := range []*artifact.Captive{&short.out.Stdout, &short.out.Stderr} {
+	for _, c := range []*artifact.StreamCapture{&short.out.Stdout, &short.out.Stderr} {
 		n := size(c)
 		head, tail := c.Head[:min(len(c.Head), most)], c.Tail[max(0, len(c.Tail)-most):]
 		c.Head, c.Tail = string([]byte(head)), string([]byte(tail))

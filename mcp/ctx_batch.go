@@ -245,7 +245,7 @@ func (t *CtxBatchExecute) runOne(ctx context.Context, a *batchArgs, n int, c Cal
 		return r
 	}
 	for _, stream := range []string{artifact.Stdout, artifact.Stderr} {
-		if size(ran.captive(stream)) == 0 {
+		if size(ran.capture(stream)) == 0 {
 			continue
 		}
 		added, err := t.learn(ctx, ran, stream)
@@ -254,7 +254,7 @@ func (t *CtxBatchExecute) runOne(ctx context.Context, a *batchArgs, n int, c Cal
 			if errors.Is(err, errStill) { // it will be found
 				continue
 			}
-			r.Output += middleOut(ran.captive(stream), maxUnindexed/len(a.commands))
+			r.Output += middleOut(ran.capture(stream), maxUnindexed/len(a.commands))
 			continue
 		}
 		r.Indexed = append(r.Indexed, indexedOf(added))

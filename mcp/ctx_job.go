@@ -161,7 +161,7 @@ func (t *CtxJob) part(ctx context.Context, b *background, a *ctxJobArgs) (part, 
 	if err != nil {
 		return part{}, err
 	}
-	c := ran.captive(a.stream)
+	c := ran.capture(a.stream)
 	if ran.out.Handle == "" || t.Outputs == nil {
 		return a.cut(c), nil
 	}

@@ -88,11 +88,11 @@ func (b *background) status() *ctxJobReply {
 }
 
 // live is what there is of a stream of a job that runs; it is not ok when it has ended.
-func (b *background) live(stream string) (artifact.Captive, bool) {
+func (b *background) live(stream string) (artifact.StreamCapture, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.out == nil {
-		return artifact.Captive{}, false
+		return artifact.StreamCapture{}, false
 	}
 	return b.out.Margins(stream), true
 }

@@ -40,7 +40,7 @@ func TestWindow(t *testing.T) {
 		{"the last line, a middle is missing", all[:8], all[14:], 6, 1, -1, "four\n", 14, 19, 19, 0},
 	} {
 		a := &ctxJobArgs{tail: tt.tailN, offset: tt.from}
-		got := a.cut(&artifact.Captive{Head: tt.head, Tail: tt.tail, Between: tt.between})
+		got := a.cut(&artifact.StreamCapture{Head: tt.head, Tail: tt.tail, Between: tt.between})
 		if want := (part{tt.want, tt.at, tt.next, tt.total, tt.lacks}); got != want {
 			t.Errorf("%s: got %+v, want %+v", tt.name, got, want)
 		}

@@ -17,8 +17,8 @@ var (
 	errNotKept     = errors.New("the output was not kept")
 )
 
-// A chore is streams of an artifact that are to be indexed, and all that has to be known for it.
-type chore struct {
+// A indexTask is streams of an artifact that are to be indexed, and all that has to be known for it.
+type indexTask struct {
 	base        index.Base
 	sources     []index.Source
 	trace, tool string
@@ -26,7 +26,7 @@ type chore struct {
 }
 
 // choreOf is that of a run; the error says why there can be none.
-func (x *Ctx) choreOf(ran *ctxRan, streams ...string) (*chore, error) {
+func (x *Ctx) choreOf(ran *ctxRan, streams ...string) (*indexTask, error) {
 	switch {
 	case x.Knowledge == nil:
 		return nil, errNoKnowledge
@@ -35,16 +35,16 @@ func (x *Ctx) choreOf(ran *ctxRan, streams ...string) (*chore, error) {
 	case ran.out.Handle == "" || x.Outputs == nil:
 		return nil, errNotKept
 	}
-	c := &chore{base: x.base(ran.caller, ran.repo), trace: ran.caller.Trace, tool: ran.tool}
+	c := &indexTask{base: x.base(ran.caller, ran.repo), trace: ran.caller.Trace, tool: ran.tool}
 	for _, stream := range streams {
 		c.sources = append(c.sources, index.Source{Label: ran.label, Artifact: ran.out.Handle, Stream: stream})
 	}
 	return c, nil
 }
 
-// do indexes what is not indexed yet, and returns what has become of the last source. Two chores of an artifact are done one
+// do indexes what is not indexed yet, and returns what has become of the last source. Two tasks of an artifact are done one
 // after the other.
-func (x *Ctx) do(ctx context.Context, c *chore) (added index.Added, err error) {
+func (x *Ctx) do(ctx context.Context, c *indexTask) (added index.Added, err error) {
 	if len(c.sources) == 0 {
 		return added, nil
 	}
@@ -92,8 +92,8 @@ func (x *Ctx) learn(ctx context.Context, ran *ctxRan, stream string) (index.Adde
 	return x.finish(ctx, c)
 }
 
-// finish does a chore, and waits for it as long as a reply can wait. After errStill it goes on; it does not if ctx ends.
-func (x *Ctx) finish(ctx context.Context, c *chore) (index.Added, error) {
+// finish does a task, and waits for it as long as a reply can wait. After errStill it goes on; it does not if ctx ends.
+func (x *Ctx) finish(ctx context.Context, c *indexTask) (index.Added, error) {
 	x.begin()
 	var left atomic.Bool // nobody waits
 	var added index.Added
@@ -142,7 +142,7 @@ func (x *Ctx) later(ctx context.Context, ran *ctxRan, streams ...string) error {
 	return err
 }
 
-func (x *Ctx) logUnindexed(ctx context.Context, c *chore, err error) {
+func (x *Ctx) logUnindexed(ctx context.Context, c *indexTask, err error) {
 	x.Log.WarnContext(ctx, "output is not indexed", "trace_id", c.trace, "tool", c.tool, "artifact", c.sources[0].Artifact, "error", err.Error())
 }
 

@@ -49,7 +49,7 @@ func (x *Ctx) run(ctx context.Context, r *ctxRun) (*ctxRan, error) {
 		return nil, ctx.Err()
 	}
 	ran := &ctxRan{r, record, out.Captured()}
-	x.sums.add(ownerOf(r.caller), 0, size(ran.captive(artifact.Stdout))+size(ran.captive(artifact.Stderr)), 0)
+	x.sums.add(ownerOf(r.caller), 0, size(ran.capture(artifact.Stdout))+size(ran.capture(artifact.Stderr)), 0)
 	return ran, nil
 }
 
@@ -72,8 +72,8 @@ func (x *Ctx) output(r *ctxRun, margins int) *artifact.Output {
 	return x.Outputs.Begin(o)
 }
 
-// captive is a stream of what was captured.
-func (r *ctxRan) captive(stream string) *artifact.Captive {
+// capture is a stream of what was captured.
+func (r *ctxRan) capture(stream string) *artifact.StreamCapture {
 	if stream == artifact.Stderr {
 		return &r.out.Stderr
 	}
@@ -81,4 +81,4 @@ func (r *ctxRan) captive(stream string) *artifact.Captive {
 }
 
 // size is how many bytes a stream has, after redaction.
-func size(c *artifact.Captive) int64 { return int64(len(c.Head)+len(c.Tail)) + c.Between }
+func size(c *artifact.StreamCapture) int64 { return int64(len(c.Head)+len(c.Tail)) + c.Between }

@@ -14,7 +14,7 @@ type part struct {
 }
 
 // cut takes from the margins of a stream what was asked for.
-func (a *ctxJobArgs) cut(c *artifact.Captive) part {
+func (a *ctxJobArgs) cut(c *artifact.StreamCapture) part {
 	w := &window{from: int64(max(a.offset, 0)), most: ctxRaw, last: a.offset < 0}
 	_, _ = w.Write([]byte(c.Head))
 	w.skip(c.Between)

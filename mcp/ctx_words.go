@@ -92,7 +92,7 @@ func (x *Ctx) answer(ctx context.Context, ran *ctxRan, intent string) (ToolResul
 	reply := &ctxReply{executeReply: outcome(record), Source: ran.label}
 	reply.show(ran.out, "")
 	reply.StdoutBytes, reply.StderrBytes = ran.out.Stdout.Bytes, ran.out.Stderr.Bytes
-	w := &wording{x: x, ctx: ctx, ran: ran, intent: intent, reply: reply}
+	w := &replyText{x: x, ctx: ctx, ran: ran, intent: intent, reply: reply}
 	isError := w.write()
 	if record.Anew {
 		w.b.WriteString("\n\n_(" + anew + ")_")
@@ -114,8 +114,8 @@ func unavailable(runtime, missing string) *Error {
 	}
 }
 
-// A wording is an answer that is being written.
-type wording struct {
+// A replyText is an answer that is being written.
+type replyText struct {
 	x      *Ctx
 	ctx    context.Context
 	ran    *ctxRan
@@ -126,7 +126,7 @@ type wording struct {
 }
 
 // write writes the answer, and says whether it is an error's.
-func (w *wording) write() (isError bool) {
+func (w *replyText) write() (isError bool) {
 	defer func() {
 		if err := w.x.later(w.ctx, w.ran, w.also...); err != nil {
 			w.reply.IndexReason = clean(err.Error())
@@ -162,7 +162,7 @@ func (w *wording) write() (isError bool) {
 }
 
 // failed writes both streams, within bounds. With an intent a long output is indexed, and what matches is shown.
-func (w *wording) failed() {
+func (w *replyText) failed() {
 	if w.intent != "" && size(&w.ran.out.Stdout) > ctxSmall {
 		w.b.WriteString("\n\nstdout:\n")
 		w.stdout()
@@ -173,8 +173,8 @@ func (w *wording) failed() {
 }
 
 // stream writes a stream with its name, without its middle if it is long.
-func (w *wording) stream(name string) {
-	c := w.ran.captive(name)
+func (w *replyText) stream(name string) {
+	c := w.ran.capture(name)
 	if size(c) > ctxSmall {
 		w.also = append(w.also, name)
 	}
@@ -182,7 +182,7 @@ func (w *wording) stream(name string) {
 }
 
 // stdout writes standard output: as it is, as far as it goes, or what the index says of it.
-func (w *wording) stdout() {
+func (w *replyText) stdout() {
 	stdout := &w.ran.out.Stdout
 	n := size(stdout)
 	if n > ctxRaw || n > ctxSmall && w.intent != "" {
@@ -206,7 +206,7 @@ func (w *wording) stdout() {
 }
 
 // indexed indexes standard output, and returns what is said of it.
-func (w *wording) indexed() (string, error) {
+func (w *replyText) indexed() (string, error) {
 	added, err := w.x.learn(w.ctx, w.ran, artifact.Stdout)
 	if err != nil {
 		return "", err
@@ -271,7 +271,7 @@ func sized(n int64) string {
 }
 
 // middleOut is a stream as text. Of one that is longer than most bytes the middle is left out, which is marked.
-func middleOut(c *artifact.Captive, most int) string {
+func middleOut(c *artifact.StreamCapture, most int) string {
 	head, tail := c.Head, c.Tail
 	if c.Between == 0 {
 		all := head + tail

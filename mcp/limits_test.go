@@ -134,7 +134,7 @@ func TestPromised(t *testing.T) {
 func TestRoom(t *testing.T) {
 	for _, size := range []int{0, 1, firstRead - 1, firstRead, firstRead + 1, 1 << 20} {
 		for _, most := range []int{size, maxLine} {
-			m := &room{budget: newBudget(maxShare), who: "a"}
+			m := &bodyBudget{budget: newBudget(maxShare), who: "a"}
 			body, err := m.read(iotest.HalfReader(strings.NewReader(strings.Repeat("x", size))), int64(most))
 			if err != nil || string(body) != strings.Repeat("x", size) || m.size > int64(max(2*size, firstRead)) {
 				t.Errorf("%d of at most %d: %d, %d taken, %v", size, most, len(body), m.size, err)
@@ -144,11 +144,11 @@ func TestRoom(t *testing.T) {
 			}
 		}
 	}
-	m := &room{budget: newBudget(maxShare), who: "a"}
+	m := &bodyBudget{budget: newBudget(maxShare), who: "a"}
 	if _, err := m.read(strings.NewReader("xxx"), 1); err == nil {
 		t.Error("more than there may be is read")
 	}
-	m = &room{budget: newBudget(firstRead), who: "a"}
+	m = &bodyBudget{budget: newBudget(firstRead), who: "a"}
 	if _, err := m.read(strings.NewReader(strings.Repeat("x", firstRead+1)), maxLine); !errors.Is(err, errNoRoom) {
 		t.Errorf("%v", err)
 	}

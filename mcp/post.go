@@ -24,7 +24,7 @@ func (h *web) post(w http.ResponseWriter, r *http.Request, c Caller) {
 		h.refuse(w, r, http.StatusNotAcceptable, "the client has to accept application/json and text/event-stream")
 		return
 	}
-	room := &room{budget: h.bodies, who: c.Principal}
+	room := &bodyBudget{budget: h.bodies, who: c.Principal}
 	defer room.leave()
 	body, status := h.readBody(w, r, room)
 	switch status {
@@ -64,15 +64,15 @@ func (m *meta) readTrace(head http.Header) {
 	}
 }
 
-// A room is what of a budget one body has.
-type room struct {
+// A bodyBudget is what of a budget one body has.
+type bodyBudget struct {
 	*budget
 	who  string
 	size int64
 }
 
 // grow returns body with room for more: for twice as much, but no more than most bytes. It is nil when there is none.
-func (m *room) grow(body []byte, most int64) []byte {
+func (m *bodyBudget) grow(body []byte, most int64) []byte {
 	size := min(max(2*int64(cap(body)), firstRead), most)
 	if !m.take(m.who, size-m.size) {
 		return nil
@@ -81,7 +81,7 @@ func (m *room) grow(body []byte, most int64) []byte {
 	return append(make([]byte, 0, size), body...)
 }
 
-func (m *room) leave() { m.give(m.who, m.size) }
+func (m *bodyBudget) leave() { m.give(m.who, m.size) }
 
 // firstRead is how many bytes a body has room for before any has come.
 const firstRead = 16 << 10
@@ -90,7 +90,7 @@ const firstRead = 16 << 10
 var errNoRoom = errors.New("no room")
 
 // read reads to the end, at most most bytes. Room is taken as they come: to say that there will be many costs nothing.
-func (m *room) read(from io.Reader, most int64) ([]byte, error) {
+func (m *bodyBudget) read(from io.Reader, most int64) ([]byte, error) {
 	body := []byte{}
 	for {
 		if len(body) == cap(body) {
@@ -112,7 +112,7 @@ func (m *room) read(from io.Reader, most int64) ([]byte, error) {
 }
 
 // readBody reads a body, within its bounds of bytes and time.
-func (h *web) readBody(w http.ResponseWriter, r *http.Request, room *room) (body []byte, status int) {
+func (h *web) readBody(w http.ResponseWriter, r *http.Request, room *bodyBudget) (body []byte, status int) {
 	most := h.maxBody
 	if r.ContentLength >= 0 {
 		most = min(most, r.ContentLength)

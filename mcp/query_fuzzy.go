@@ -60,7 +60,7 @@ func (t *QueryOutput) fuzzy(ctx context.Context, a *queryArgs, r artifact.Reader
 
 // indexArtifact has those streams of an artifact indexed that are not.
 func (x *Ctx) indexArtifact(ctx context.Context, b index.Base, m *artifact.Manifest) error {
-	c := &chore{base: b, trace: CallerOf(ctx).Trace, tool: "runtime_query_output"}
+	c := &indexTask{base: b, trace: CallerOf(ctx).Trace, tool: "runtime_query_output"}
 	for _, source := range SourcesOf(m) {
 		has, err := x.Knowledge.Has(ctx, b, m.ArtifactID, source.Stream)
 		if err != nil {

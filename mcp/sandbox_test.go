@@ -13,9 +13,9 @@ import (
 	"corral/job"
 )
 
-// Lend makes a stage one that has sessions.
-func (f *stage) Lend(context.Context, *job.Request, job.Spec) (job.Loan, error) {
-	return job.Loan{ID: "5e55", Anew: f.anew, Return: func(bool) {}}, nil
+// Acquire makes a stage one that has sessions.
+func (f *stage) Acquire(context.Context, *job.Request, job.Spec) (job.Lease, error) {
+	return job.Lease{ID: "5e55", Anew: f.anew, Return: func(bool) {}}, nil
 }
 
 func (f *stage) sandbox() *Sandbox {

@@ -17,7 +17,7 @@ const (
 )
 
 // leave takes a user from s. gone says that the supervisor does not know it any more.
-func (k *Keeper) leave(s *kept, gone bool) {
+func (k *Manager) leave(s *entry, gone bool) {
 	k.mu.Lock()
 	s.users--
 	if isClosed(s.opened) && s.err == nil {
@@ -37,7 +37,7 @@ func (k *Keeper) leave(s *kept, gone bool) {
 }
 
 // claim says whether s is to be closed now, by the caller, who is told so once. It is called with mu held.
-func (k *Keeper) claim(s *kept) bool {
+func (k *Manager) claim(s *entry) bool {
 	if !s.ended || s.closing || !isClosed(s.opened) || s.err != nil || s.users > 0 && !k.closed {
 		return false
 	}
@@ -46,7 +46,7 @@ func (k *Keeper) claim(s *kept) bool {
 }
 
 // rest starts the time of a session that nobody uses. It is called with mu held.
-func (k *Keeper) rest(s *kept) {
+func (k *Manager) rest(s *entry) {
 	if d := k.idle(s.key); d > 0 && s.users == 0 && !s.ended && s.idle == nil && isClosed(s.opened) {
 		turn := s.turn
 		s.idle = k.o.After(d, func() { k.expire(s, turn) })
@@ -54,7 +54,7 @@ func (k *Keeper) rest(s *kept) {
 }
 
 // expire ends a session that was not used since.
-func (k *Keeper) expire(s *kept, turn uint64) {
+func (k *Manager) expire(s *entry, turn uint64) {
 	k.mu.Lock()
 	if s.ended || s.users > 0 || s.turn != turn || k.closed {
 		k.mu.Unlock()
@@ -70,7 +70,7 @@ func (k *Keeper) expire(s *kept, turn uint64) {
 }
 
 // forget takes s out of the table. It is called with mu held.
-func (k *Keeper) forget(s *kept) {
+func (k *Manager) forget(s *entry) {
 	s.ended = true
 	if k.all[s.key] == s {
 		delete(k.all, s.key)
@@ -82,7 +82,7 @@ func (k *Keeper) forget(s *kept) {
 }
 
 // remember has the client told, if it comes back, that its session ended. It is called with mu held.
-func (k *Keeper) remember(id key) {
+func (k *Manager) remember(id key) {
 	if len(k.former) >= maxFormer {
 		clear(k.former)
 	}
@@ -90,7 +90,7 @@ func (k *Keeper) remember(id key) {
 }
 
 // end closes a session that the caller has claimed. What is kept of it can be used again by who comes back.
-func (k *Keeper) end(s *kept) {
+func (k *Manager) end(s *entry) {
 	layer := k.closeSession(s)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -102,8 +102,8 @@ func (k *Keeper) end(s *kept) {
 }
 
 // closeSession returns the layer that was kept, "" for none.
-func (k *Keeper) closeSession(s *kept) string {
-	// Not the Keeper's context: an orderly end is what Close is for.
+func (k *Manager) closeSession(s *entry) string {
+	// Not the Manager's context: an orderly end is what Close is for.
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
 	keep, err := k.o.Sessions.CloseSession(ctx, s.id, s.workspace == job.Overlay)
@@ -124,7 +124,7 @@ func (k *Keeper) closeSession(s *kept) string {
 
 // End ends the sessions of one client session of a principal, and returns when they are closed. One that is in use is
 // closed by its last user.
-func (k *Keeper) End(principal, client string) {
+func (k *Manager) End(principal, client string) {
 	k.mu.Lock()
 	if k.closed {
 		k.mu.Unlock()
@@ -143,8 +143,8 @@ func (k *Keeper) End(principal, client string) {
 }
 
 // take takes those that match out of the table, and returns those to be closed by the caller. It is called with mu held.
-func (k *Keeper) take(match func(key) bool) []*kept {
-	var mine []*kept
+func (k *Manager) take(match func(key) bool) []*entry {
+	var mine []*entry
 	for id, s := range k.all {
 		if !match(id) {
 			continue
@@ -157,7 +157,7 @@ func (k *Keeper) take(match func(key) bool) []*kept {
 	return mine
 }
 
-func (k *Keeper) endAll(list []*kept) {
+func (k *Manager) endAll(list []*entry) {
 	var work sync.WaitGroup
 	places := make(chan struct{}, atOnce)
 	for _, s := range list {
@@ -171,8 +171,8 @@ func (k *Keeper) endAll(list []*kept) {
 }
 
 // Close ends all sessions, and every job in them, in order: it returns when they are closed, or have not closed in time.
-// Nothing is lent afterwards.
-func (k *Keeper) Close() {
+// No session is provided afterwards.
+func (k *Manager) Close() {
 	k.mu.Lock()
 	if k.closed {
 		k.mu.Unlock()

@@ -29,7 +29,7 @@ type backend struct {
 	outputs    *outputs
 	knowledge  *knowledge // nil indexes nothing
 	ctx        *mcp.Ctx   // nil of corral exec-server
-	sessions   *session.Keeper
+	sessions   *session.Manager
 	tracer     *telemetry.Tracer // nil exports no spans
 	server     *mcp.Server       // of corral mcp and corral serve
 	exec       *rpc.Server       // of corral exec-server
@@ -61,7 +61,7 @@ func (s *serving) assemble(build func(b *backend) error) (*backend, error) {
 	if b.supervisor, b.config, err = s.connect(); err != nil {
 		return nil, err
 	}
-	b.sessions = s.keeper(b)
+	b.sessions = s.sessionManager(b)
 	if err = s.checkRepos(b); err == nil {
 		b.tracer, err = openTracer(b.config, b.log)
 	}

@@ -12,9 +12,9 @@ import (
 	"corral/session"
 )
 
-// keeper returns what keeps the sessions of this server's clients. Over HTTP they end when nobody uses them; whose
+// sessionManager returns the manager of the sessions of this server's clients. Over HTTP they end when nobody uses them; whose
 // connection is the session ends it with that.
-func (s *serving) keeper(b *backend) *session.Keeper {
+func (s *serving) sessionManager(b *backend) *session.Manager {
 	c := b.config
 	o := session.Options{
 		Sessions: b.supervisor, PerPrincipal: c.Sandbox.MaxSessions, Log: b.log,

@@ -26,7 +26,7 @@ func alone(t *testing.T, c config.Config, to *sandboxtest.Output) *backend {
 		config: c, log: slog.New(slog.NewJSONHandler(to, nil)),
 		supervisor: &supervisor{closed: true, client: &client.Client{}, finish: func() {}},
 	}
-	b.sessions = s.keeper(b)
+	b.sessions = s.sessionManager(b)
 	var err error
 	if b.tracer, err = openTracer(c, b.log); err != nil {
 		t.Fatal(err)

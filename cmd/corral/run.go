@@ -114,10 +114,10 @@ func (o *runOptions) run(c *client.Client, out *streams) (job.Result, error) {
 // patience is how long an interrupted job has to end by itself.
 const patience = 2 * time.Second
 
-// An obedience passes on to the job what this process is sent. The first interrupt or termination is the job's, which is
+// An signalForwarder passes on to the job what this process is sent. The first interrupt or termination is the job's, which is
 // ended if it does not heed it; the second ends this process, after leave, and the job with it. What this process was
 // started to ignore (nohup(1)) it does.
-type obedience struct {
+type signalForwarder struct {
 	leave   func()
 	more    []os.Signal // beside interrupt, termination and hang-up
 	signals chan os.Signal
@@ -132,12 +132,12 @@ type obedience struct {
 // threads, a quarter of what a short job takes. Until then a signal ends this process, and the job with it.
 const obeyAfter = 20 * time.Millisecond
 
-func newObedience(leave func(), more ...os.Signal) *obedience {
-	return &obedience{leave: leave, more: more, signals: make(chan os.Signal, 4), started: make(chan struct{})}
+func newObedience(leave func(), more ...os.Signal) *signalForwarder {
+	return &signalForwarder{leave: leave, more: more, signals: make(chan os.Signal, 4), started: make(chan struct{})}
 }
 
-// follow says which job it is about, and returns what ends the obedience.
-func (o *obedience) follow(r *client.Run, after time.Duration) (end func()) {
+// follow says which job it is about, and returns what stops the forwarding.
+func (o *signalForwarder) follow(r *client.Run, after time.Duration) (end func()) {
 	o.run = r
 	close(o.started)
 	timer := time.AfterFunc(after, o.begin)
@@ -148,7 +148,7 @@ func (o *obedience) follow(r *client.Run, after time.Duration) (end func()) {
 }
 
 // begin catches signals from now on.
-func (o *obedience) begin() {
+func (o *signalForwarder) begin() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.ended || o.begun {
@@ -163,7 +163,7 @@ func (o *obedience) begin() {
 	go o.obey()
 }
 
-func (o *obedience) obey() {
+func (o *signalForwarder) obey() {
 	<-o.started
 	asked := false
 	for s := range o.signals {
@@ -178,7 +178,7 @@ func (o *obedience) obey() {
 	}
 }
 
-func (o *obedience) end() {
+func (o *signalForwarder) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.ended = true

@@ -1,7 +1,7 @@
 package artifact
 
-// An eater says which bytes, from where a secret begins, belong to it. It goes on for as long as they come.
-type eater struct {
+// An valueMatcher says which bytes, from where a secret begins, belong to it. It goes on for as long as they come.
+type valueMatcher struct {
 	on    bool
 	fixed int    // so many bytes do, whatever they are
 	class *class // then those of a class,
@@ -21,7 +21,7 @@ const (
 
 // run returns how many bytes of b belong to the secret, and whether it has ended. If it has not, the rest of b is to be
 // shown again, with what follows.
-func (e *eater) run(b []byte, last bool) (n int, ended bool) {
+func (e *valueMatcher) run(b []byte, last bool) (n int, ended bool) {
 	n = min(e.fixed, len(b))
 	e.fixed -= n
 	for ; n < len(b) && e.left > 0; n++ {
@@ -45,7 +45,7 @@ func (e *eater) run(b []byte, last bool) (n int, ended bool) {
 }
 
 // quoted says whether the secret stops before b, or that this depends on what follows.
-func (e *eater) quoted(b []byte, last bool) (stop, undecided bool) {
+func (e *valueMatcher) quoted(b []byte, last bool) (stop, undecided bool) {
 	c := b[0]
 	switch {
 	case e.slash:

@@ -12,22 +12,22 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// A press compresses and hashes one stream.
-type press struct {
+// A gzipHasher compresses and hashes one stream.
+type gzipHasher struct {
 	gz  *gzip.Writer
 	sum hash.Hash
 	n   int64 // bytes that went in
 }
 
-// presses are kept to be used again: one has about a megabyte of tables.
-type presses struct{ pool sync.Pool }
+// gzipHasherPool are kept to be used again: one has about a megabyte of tables.
+type gzipHasherPool struct{ pool sync.Pool }
 
 // level is gzip -1: of the higher ones none is worth its time for what is read once or never.
 const level = gzip.BestSpeed
 
-// to returns a press that writes to w: first the owner's mark, if there is one.
-func (p *presses) to(w io.Writer, owner []byte) *press {
-	if c, ok := p.pool.Get().(*press); ok {
+// to returns a gzipHasher that writes to w: first the owner's mark, if there is one.
+func (p *gzipHasherPool) to(w io.Writer, owner []byte) *gzipHasher {
+	if c, ok := p.pool.Get().(*gzipHasher); ok {
 		c.gz.Reset(w)
 		c.sum.Reset()
 		c.n = 0
@@ -36,10 +36,10 @@ func (p *presses) to(w io.Writer, owner []byte) *press {
 	}
 	gz, _ := gzip.NewWriterLevel(w, level) // an error is of a level that there is not
 	gz.Extra = owner
-	return &press{gz: gz, sum: sha256.New()}
+	return &gzipHasher{gz: gz, sum: sha256.New()}
 }
 
-func (c *press) Write(p []byte) (int, error) {
+func (c *gzipHasher) Write(p []byte) (int, error) {
 	c.sum.Write(p)
 	c.n += int64(len(p))
 	return c.gz.Write(p)
@@ -51,8 +51,8 @@ type sealed struct {
 	sha   [sha256.Size]byte
 }
 
-// close ends the stream and gives the press back.
-func (p *presses) close(c *press) (sealed, error) {
+// close ends the stream and returns it to the pool.
+func (p *gzipHasherPool) close(c *gzipHasher) (sealed, error) {
 	err := c.gz.Close()
 	s := sealed{bytes: c.n}
 	c.sum.Sum(s.sha[:0])
@@ -61,11 +61,11 @@ func (p *presses) close(c *press) (sealed, error) {
 	return s, err
 }
 
-// plainMost is how much is stored as it is: compressed, it would take the same block of a disk (see blockSize), and a press.
+// plainMost is how much is stored as it is: compressed, it would take the same block of a disk (see blockSize), and a gzipHasher.
 const plainMost = 3 << 10
 
 // short makes a member of gzip in one go.
-func (p *presses) short(dst *bytes.Buffer, owner, text []byte) (sealed, error) {
+func (p *gzipHasherPool) short(dst *bytes.Buffer, owner, text []byte) (sealed, error) {
 	if len(text) <= plainMost {
 		dst.Write(plainMember(owner, text))
 		return sealed{int64(len(text)), sha256.Sum256(text)}, nil

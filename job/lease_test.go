@@ -9,29 +9,29 @@ import (
 	"testing"
 )
 
-// A lender lends what a test has for it.
-type lender struct {
+// A provider acquires what a test has for it.
+type provider struct {
 	*stage
-	lent     []Loan // one after the other; the last again and again
+	leases   []Lease // one after the other; the last again and again
 	err      error
 	returned []bool
 }
 
-func (l *lender) Lend(context.Context, *Request, Spec) (Loan, error) {
-	l.note("lend")
+func (l *provider) Acquire(context.Context, *Request, Spec) (Lease, error) {
+	l.note("acquire")
 	if l.err != nil {
-		return Loan{}, l.err
+		return Lease{}, l.err
 	}
-	loan := l.lent[0]
-	l.lent = append(l.lent[1:], loan)
-	loan.Return = func(gone bool) {
+	lease := l.leases[0]
+	l.leases = append(l.leases[1:], lease)
+	lease.Return = func(gone bool) {
 		l.note("return")
 		l.returned = append(l.returned, gone)
 	}
-	return loan, nil
+	return lease, nil
 }
 
-func (l *lender) engine() *Engine {
+func (l *provider) engine() *Engine {
 	e := l.stage.engine()
 	e.Sessions = l
 	return e
@@ -43,8 +43,8 @@ func behind() Decision {
 	return d
 }
 
-// TestLend: who needs a session gets one, the job runs in it, and it is given back afterwards.
-func TestLend(t *testing.T) {
+// TestAcquire: who needs a session gets one, the job runs in it, and it is given back afterwards.
+func TestAcquire(t *testing.T) {
 	rooted := request
 	rooted.Root = true
 	list := func(_ context.Context, spec Spec) (*Changes, error) {
@@ -59,12 +59,12 @@ func TestLend(t *testing.T) {
 		steps    []string
 	}{
 		{"direct", request, allowed(), "", false, []string{"decide", "streams", "run", "finish", "discard"}},
-		{"overlay", request, behind(), "s1", true, []string{"decide", "streams", "lend", "run", "return", "finish", "discard"}},
-		{"root", rooted, allowed(), "s1", false, []string{"decide", "streams", "lend", "run", "return", "finish", "discard"}},
-		{"root with an overlay", rooted, behind(), "s1", false, []string{"decide", "streams", "lend", "run", "return", "finish", "discard"}},
+		{"overlay", request, behind(), "s1", true, []string{"decide", "streams", "acquire", "run", "return", "finish", "discard"}},
+		{"root", rooted, allowed(), "s1", false, []string{"decide", "streams", "acquire", "run", "return", "finish", "discard"}},
+		{"root with an overlay", rooted, behind(), "s1", false, []string{"decide", "streams", "acquire", "run", "return", "finish", "discard"}},
 	} {
 		var ran Spec
-		l := &lender{stage: &stage{decision: tt.decision}, lent: []Loan{{ID: "s1"}}}
+		l := &provider{stage: &stage{decision: tt.decision}, leases: []Lease{{ID: "s1"}}}
 		l.run = func(_ context.Context, spec Spec, _ Stdio) (Result, error) {
 			ran = spec
 			return Result{Status: Success}, nil
@@ -83,7 +83,7 @@ func TestLend(t *testing.T) {
 
 // TestNotListed: that changes cannot be listed is no failure of the job.
 func TestNotListed(t *testing.T) {
-	l := &lender{stage: &stage{decision: behind(), run: succeed}, lent: []Loan{{ID: "s1", Anew: true}}}
+	l := &provider{stage: &stage{decision: behind(), run: succeed}, leases: []Lease{{ID: "s1", Anew: true}}}
 	e := l.engine()
 	e.Changes = func(context.Context, Spec) (*Changes, error) { return &Changes{}, errors.New("no room") }
 	r, err := e.Run(t.Context(), &request, l, nil)
@@ -97,7 +97,7 @@ func TestLost(t *testing.T) {
 	r := request
 	r.Root, r.Stdin = true, "given"
 	attempts := 0
-	l := &lender{stage: &stage{decision: allowed()}, lent: []Loan{{ID: "s1"}, {ID: "s2"}}}
+	l := &provider{stage: &stage{decision: allowed()}, leases: []Lease{{ID: "s1"}, {ID: "s2"}}}
 	l.run = func(_ context.Context, spec Spec, stdio Stdio) (Result, error) {
 		if attempts++; spec.Session == "s1" {
 			return Result{}, &Refusal{Step: "session", Message: "no session"}
@@ -115,7 +115,7 @@ func TestLost(t *testing.T) {
 	}
 	// Again and again is not.
 	attempts = 0
-	l.lent = []Loan{{ID: "s1"}}
+	l.leases = []Lease{{ID: "s1"}}
 	var refusal *Refusal
 	if _, err := l.engine().Run(t.Context(), &r, l, nil); !errors.As(err, &refusal) || attempts != 2 {
 		t.Errorf("%v after %d attempts", err, attempts)
@@ -152,8 +152,8 @@ func TestLostStreamed(t *testing.T) {
 
 // TestNotLent: a request for which there is no session is in the log, for no job is.
 func TestNotLent(t *testing.T) {
-	steps := []string{"decide", "streams", "lend", "audit", "discard"}
-	l := &lender{stage: &stage{decision: behind(), run: succeed}, err: &Refusal{Step: "session", Message: "16 sessions are open"}}
+	steps := []string{"decide", "streams", "acquire", "audit", "discard"}
+	l := &provider{stage: &stage{decision: behind(), run: succeed}, err: &Refusal{Step: "session", Message: "16 sessions are open"}}
 	var refusal *Refusal
 	if _, err := l.engine().Run(t.Context(), &request, l, nil); !errors.As(err, &refusal) || !slices.Equal(l.steps, steps) {
 		t.Errorf("%v, %q", err, l.steps)
@@ -161,11 +161,11 @@ func TestNotLent(t *testing.T) {
 	if len(l.claims) != 1 || l.claims[0].Reason != "16 sessions are open" {
 		t.Errorf("%+v", l.claims)
 	}
-	l = &lender{stage: &stage{decision: behind(), run: succeed, audit: errors.New("disk")}, err: errors.New("no loop device")}
+	l = &provider{stage: &stage{decision: behind(), run: succeed, audit: errors.New("disk")}, err: errors.New("no loop device")}
 	if _, err := l.engine().Run(t.Context(), &request, l, nil); err == nil || err.Error() != "audit: disk" {
 		t.Errorf("%v", err)
 	}
-	l = &lender{stage: &stage{decision: behind(), run: succeed}}
+	l = &provider{stage: &stage{decision: behind(), run: succeed}}
 	e := l.engine()
 	e.Sessions = nil
 	if _, err := e.Run(t.Context(), &request, l, nil); !errors.Is(err, errNoSessions) {
@@ -176,7 +176,7 @@ func TestNotLent(t *testing.T) {
 // TestNotLentCancelled: a client that goes while its session is opened is a record.
 func TestNotLentCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	l := &lender{stage: &stage{decision: behind(), run: succeed}}
+	l := &provider{stage: &stage{decision: behind(), run: succeed}}
 	e := l.engine()
 	e.Sessions = lendFunc(func() error {
 		cancel()
@@ -191,4 +191,4 @@ func TestNotLentCancelled(t *testing.T) {
 
 type lendFunc func() error
 
-func (f lendFunc) Lend(context.Context, *Request, Spec) (Loan, error) { return Loan{}, f() }
+func (f lendFunc) Acquire(context.Context, *Request, Spec) (Lease, error) { return Lease{}, f() }

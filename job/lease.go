@@ -7,15 +7,15 @@ import (
 	"syscall"
 )
 
-// A Lender has the sessions that requests run in; package session has one for front-ends.
-type Lender interface {
-	// Lend returns the session that r is to run in as spec says, and opens it if there is none. Errors are a *Refusal, one
+// A SessionProvider has the sessions that requests run in; package session has one for front-ends.
+type SessionProvider interface {
+	// Acquire returns the session that r is to run in as spec says, and opens it if there is none. Errors are a *Refusal, one
 	// that wraps ErrUnavailable, or that ctx has ended.
-	Lend(ctx context.Context, r *Request, spec Spec) (Loan, error)
+	Acquire(ctx context.Context, r *Request, spec Spec) (Lease, error)
 }
 
-// A Loan is the use of a session by one job.
-type Loan struct {
+// A Lease is the use of a session by one job.
+type Lease struct {
 	ID string // of the session
 	// Anew says that the client had a session like this one before, and that what was in its layer is not in this one's.
 	Anew bool
@@ -23,7 +23,7 @@ type Loan struct {
 	Return func(gone bool)
 }
 
-// errNoSessions is a front-end without a Lender.
+// errNoSessions is a front-end without a SessionProvider.
 var errNoSessions = errors.New("there are no sessions here")
 
 // launch has spec run, in a session if it needs one. stdio is taken over.
@@ -46,23 +46,23 @@ func (e *Engine) launch(ctx context.Context, record *Record, spec Spec, stdio St
 // has ended the session, or because the session's repository is gone: whoever removes a directory and makes it again has
 // another one, which a new session finds.
 func (e *Engine) inSession(ctx context.Context, record *Record, spec Spec, stdio Stdio) (result Result, lost bool, err error) {
-	loan, err := e.lend(ctx, record, spec)
+	lease, err := e.acquire(ctx, record, spec)
 	if err != nil {
 		stdio.close()
 		result, err = e.notLent(ctx, record, err)
 		return result, false, err
 	}
-	record.Anew = record.Anew || loan.Anew
-	spec.Session = loan.ID
+	record.Anew = record.Anew || lease.Anew
+	spec.Session = lease.ID
 	result, err = e.attempt(ctx, record, spec, stdio)
 	var refusal *Refusal
 	if err == nil {
-		record.Session = loan.ID
+		record.Session = lease.ID
 		e.listChanges(ctx, record, spec)
 	} else {
 		lost = errors.As(err, &refusal) && (refusal.Step == "session" || refusal.Step == "repo")
 	}
-	loan.Return(lost)
+	lease.Return(lost)
 	return result, lost, err
 }
 
@@ -92,11 +92,11 @@ func (e *Engine) listChanges(ctx context.Context, record *Record, spec Spec) {
 	}
 }
 
-func (e *Engine) lend(ctx context.Context, record *Record, spec Spec) (Loan, error) {
+func (e *Engine) acquire(ctx context.Context, record *Record, spec Spec) (Lease, error) {
 	if e.Sessions == nil {
-		return Loan{}, errNoSessions
+		return Lease{}, errNoSessions
 	}
-	return e.Sessions.Lend(ctx, record.Request, spec)
+	return e.Sessions.Acquire(ctx, record.Request, spec)
 }
 
 // again returns what a second attempt has for its streams: descriptors of its own of the same pipes. It is not ok where

@@ -1,11 +1,11 @@
 // Package session keeps the sessions that a front-end's clients have with the supervisor.
 //
-// A Keeper lends them to the jobs of package job's Engine. A client has one for each repository and kind: with a root
+// A Manager provides them to the jobs of package job's Engine. A client has one for each repository and kind: with a root
 // file system of its own, or with an overlay over the repository alone. It is opened when the first job needs it, and
 // those that ask while it is being opened wait for the same one. Any number of jobs use it at once.
 //
 // A session ends when its client's does (End), when no job has used it for some time, when its principal opens too many
-// others, and with the Keeper. That is an orderly end: what jobs changed in a repository behind an overlay is kept for
+// others, and with the Manager. That is an orderly end: what jobs changed in a repository behind an overlay is kept for
 // review, and the log says under which name. The rest of a layer is gone with its session. A client that comes back after
 // its overlay was put aside for being idle gets the same one again. When the front-end or its connection dies, nothing is
 // kept: that is the supervisor's to do.
@@ -38,13 +38,13 @@ const (
 const (
 	// openTime is how long it may take to open a session.
 	openTime = time.Minute
-	// backstop is how much later than a Keeper the supervisor ends an idle session.
+	// backstop is how much later than a Manager the supervisor ends an idle session.
 	backstop = time.Minute
 	// maxFormer is how many ended sessions are remembered.
 	maxFormer = 1024
 )
 
-// Options say what a Keeper keeps.
+// Options say what a Manager keeps.
 type Options struct {
 	Sessions job.Sessions
 	// Root is what sessions with a root file system are opened with: Image, Disk and Inodes of it.
@@ -58,15 +58,15 @@ type Options struct {
 	After func(d time.Duration, f func()) (stop func() bool)
 }
 
-// A Keeper has the sessions of a front-end's clients. Its methods may be called by several goroutines at once.
-type Keeper struct {
+// A Manager has the sessions of a front-end's clients. Its methods may be called by several goroutines at once.
+type Manager struct {
 	o    Options
-	ctx  context.Context // ends with the Keeper
+	ctx  context.Context // ends with the Manager
 	stop context.CancelFunc
 	work sync.WaitGroup // goroutines that open or close
 
 	mu     sync.Mutex
-	all    map[key]*kept  // guarded by mu
+	all    map[key]*entry // guarded by mu
 	count  int            // guarded by mu: of all, and of those that are being closed
 	turn   uint64         // guarded by mu: rises with each use
 	former map[key]string // guarded by mu: that have ended, with the layer that can be used again, or ""
@@ -80,8 +80,8 @@ type key struct {
 	root                             bool
 }
 
-// A kept is one session.
-type kept struct {
+// A entry is one session.
+type entry struct {
 	key
 	opened chan struct{} // closed when id or err is there
 	again  bool          // it goes on with a layer that was put aside
@@ -90,7 +90,7 @@ type kept struct {
 	id  string
 	err error
 
-	// Guarded by the mu of the Keeper.
+	// Guarded by the mu of the Manager.
 	users   int
 	turn    uint64 // of the last use
 	idle    func() bool
@@ -100,8 +100,8 @@ type kept struct {
 	closing bool // somebody closes it
 }
 
-// New returns a Keeper without sessions. It starts nothing.
-func New(o Options) *Keeper {
+// New returns a Manager without sessions. It starts nothing.
+func New(o Options) *Manager {
 	o.PerPrincipal, o.InAll = cmp.Or(o.PerPrincipal, DefaultPerPrincipal), cmp.Or(o.InAll, DefaultInAll)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -109,46 +109,46 @@ func New(o Options) *Keeper {
 	if o.After == nil {
 		o.After = func(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
 	}
-	k := &Keeper{o: o, all: map[key]*kept{}, former: map[key]string{}}
+	k := &Manager{o: o, all: map[key]*entry{}, former: map[key]string{}}
 	k.ctx, k.stop = context.WithCancel(context.Background())
 	return k
 }
 
-// Lend implements job.Lender.
-func (k *Keeper) Lend(ctx context.Context, r *job.Request, spec job.Spec) (job.Loan, error) {
+// Acquire implements job.SessionProvider.
+func (k *Manager) Acquire(ctx context.Context, r *job.Request, spec job.Spec) (job.Lease, error) {
 	if err := ctx.Err(); err != nil {
-		return job.Loan{}, err
+		return job.Lease{}, err
 	}
 	s, err := k.enter(key{
 		principal: r.Principal, client: r.Session, repo: spec.Repo, profile: spec.Profile, workspace: spec.Workspace, root: r.Root,
 	})
 	if err != nil {
-		return job.Loan{}, err
+		return job.Lease{}, err
 	}
 	select {
 	case <-s.opened:
 	case <-ctx.Done():
 		k.leave(s, false)
-		return job.Loan{}, ctx.Err()
+		return job.Lease{}, ctx.Err()
 	}
 	if s.err != nil {
 		k.leave(s, false)
-		return job.Loan{}, s.err
+		return job.Lease{}, s.err
 	}
 	var once sync.Once
-	return job.Loan{ID: s.id, Anew: k.isAnew(s), Return: func(gone bool) {
+	return job.Lease{ID: s.id, Anew: k.isAnew(s), Return: func(gone bool) {
 		once.Do(func() { k.leave(s, gone) })
 	}}, nil
 }
 
-func (k *Keeper) isAnew(s *kept) bool {
+func (k *Manager) isAnew(s *entry) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return s.anew
 }
 
 // enter returns the session of that key with one more user. One that is not there is being opened then.
-func (k *Keeper) enter(id key) (*kept, error) {
+func (k *Manager) enter(id key) (*entry, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
@@ -172,8 +172,8 @@ func (k *Keeper) enter(id key) (*kept, error) {
 }
 
 // add makes room for a session and has it opened. It is called with mu held.
-func (k *Keeper) add(id key) (*kept, error) {
-	var oldest *kept
+func (k *Manager) add(id key) (*entry, error) {
+	var oldest *entry
 	mine := 0
 	for _, s := range k.all {
 		if s.principal != id.principal {
@@ -200,7 +200,7 @@ func (k *Keeper) add(id key) (*kept, error) {
 	}
 	layer, had := k.former[id]
 	delete(k.former, id)
-	s := &kept{key: id, opened: make(chan struct{}), id: layer, again: layer != "", anew: had && layer == ""}
+	s := &entry{key: id, opened: make(chan struct{}), id: layer, again: layer != "", anew: had && layer == ""}
 	k.all[id] = s
 	k.count++
 	k.work.Go(func() {
@@ -219,7 +219,7 @@ func noRoom(format string, n int) error {
 }
 
 // open opens s, unless it is a layer that was put aside: the supervisor opens that again when a job names it.
-func (k *Keeper) open(s *kept) {
+func (k *Manager) open(s *entry) {
 	if s.id == "" {
 		ctx, cancel := context.WithTimeout(k.ctx, openTime)
 		defer cancel()
@@ -247,7 +247,7 @@ func (k *Keeper) open(s *kept) {
 }
 
 // spec is what a session of that key is opened with.
-func (k *Keeper) spec(id key) job.SessionSpec {
+func (k *Manager) spec(id key) job.SessionSpec {
 	spec := job.SessionSpec{}
 	if id.root {
 		spec = k.o.Root
@@ -260,7 +260,7 @@ func (k *Keeper) spec(id key) job.SessionSpec {
 	return spec
 }
 
-func (k *Keeper) idle(id key) time.Duration {
+func (k *Manager) idle(id key) time.Duration {
 	if id.root {
 		return k.o.RootIdle
 	}

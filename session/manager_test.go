@@ -14,7 +14,7 @@ import (
 	"corral/job"
 )
 
-var _ job.Lender = (*Keeper)(nil)
+var _ job.SessionProvider = (*Manager)(nil)
 
 // A host plays the supervisor, and the clock.
 type host struct {
@@ -103,7 +103,7 @@ func (h *host) ended() []string {
 	return slices.Clone(h.closed)
 }
 
-func (h *host) keeper(t *testing.T, o Options) *Keeper {
+func (h *host) manager(t *testing.T, o Options) *Manager {
 	t.Helper()
 	o.Sessions, o.After = h, h.after
 	k := New(o)
@@ -118,28 +118,28 @@ var (
 	behind  = job.Spec{Repo: "/srv/x", Profile: "default", Workspace: job.Overlay}
 )
 
-func lend(t *testing.T, k *Keeper, r *job.Request, spec job.Spec) job.Loan {
+func acquire(t *testing.T, k *Manager, r *job.Request, spec job.Spec) job.Lease {
 	t.Helper()
-	loan, err := k.Lend(t.Context(), r, spec)
+	lease, err := k.Acquire(t.Context(), r, spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return loan
+	return lease
 }
 
-// use lends a session and returns it.
-func use(t *testing.T, k *Keeper, r *job.Request, spec job.Spec) (id string, anew bool) {
+// use acquires a session and returns it.
+func use(t *testing.T, k *Manager, r *job.Request, spec job.Spec) (id string, anew bool) {
 	t.Helper()
-	loan := lend(t, k, r, spec)
-	loan.Return(false)
-	return loan.ID, loan.Anew
+	lease := acquire(t, k, r, spec)
+	lease.Return(false)
+	return lease.ID, lease.Anew
 }
 
 // TestWhose: who shares a session, and what it is opened with.
 func TestWhose(t *testing.T) {
 	sandboxtest.Leaks(t)
 	h := newHost()
-	k := h.keeper(t, Options{Root: job.SessionSpec{Image: "debian", Disk: 1 << 30, Inodes: 5}, RootIdle: time.Minute})
+	k := h.manager(t, Options{Root: job.SessionSpec{Image: "debian", Disk: 1 << 30, Inodes: 5}, RootIdle: time.Minute})
 	if len(h.opened) != 0 {
 		t.Error("opened without a job")
 	}
@@ -180,19 +180,19 @@ func TestRace(t *testing.T) {
 	sandboxtest.Leaks(t)
 	h := newHost()
 	h.hold = make(chan struct{})
-	k := h.keeper(t, Options{})
+	k := h.manager(t, Options{})
 	var work sync.WaitGroup
 	ids := make([]string, 100)
 	for n := range ids {
 		work.Go(func() {
-			loan, err := k.Lend(t.Context(), root, direct)
+			lease, err := k.Acquire(t.Context(), root, direct)
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			ids[n] = loan.ID
-			loan.Return(false)
-			loan.Return(false) // the second does nothing
+			ids[n] = lease.ID
+			lease.Return(false)
+			lease.Return(false) // the second does nothing
 		})
 	}
 	close(h.hold)
@@ -206,9 +206,9 @@ func TestRace(t *testing.T) {
 func TestNotOpened(t *testing.T) {
 	sandboxtest.Leaks(t)
 	h := newHost()
-	k := h.keeper(t, Options{RootIdle: time.Minute})
+	k := h.manager(t, Options{RootIdle: time.Minute})
 	h.fail = errors.New("no loop device")
-	if _, err := k.Lend(t.Context(), root, direct); err == nil || err.Error() != "no loop device" {
+	if _, err := k.Acquire(t.Context(), root, direct); err == nil || err.Error() != "no loop device" {
 		t.Errorf("%v", err)
 	}
 	if id, anew := use(t, k, root, direct); id != "s1" || anew {
@@ -220,13 +220,13 @@ func TestNotOpened(t *testing.T) {
 	other.Session = "c2"
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := k.Lend(ctx, &other, direct); !errors.Is(err, context.Canceled) {
+	if _, err := k.Acquire(ctx, &other, direct); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 	ctx, cancel = context.WithCancel(t.Context())
 	left := make(chan error)
 	go func() {
-		_, err := k.Lend(ctx, &other, direct)
+		_, err := k.Acquire(ctx, &other, direct)
 		left <- err
 	}()
 	sandboxtest.Eventually(t, time.Second, "no opening", func() bool {
@@ -248,8 +248,8 @@ func TestNotOpened(t *testing.T) {
 func TestIdle(t *testing.T) {
 	sandboxtest.Leaks(t)
 	h := newHost()
-	k := h.keeper(t, Options{RootIdle: 5 * time.Minute})
-	first, second := lend(t, k, root, direct), lend(t, k, root, direct)
+	k := h.manager(t, Options{RootIdle: 5 * time.Minute})
+	first, second := acquire(t, k, root, direct), acquire(t, k, root, direct)
 	first.Return(false)
 	h.pass()
 	if got := h.ended(); len(got) != 0 {
@@ -259,7 +259,7 @@ func TestIdle(t *testing.T) {
 	if !slices.Equal(h.timed, []time.Duration{5 * time.Minute}) {
 		t.Errorf("timers %v", h.timed)
 	}
-	third := lend(t, k, root, direct) // stops the timer
+	third := acquire(t, k, root, direct) // stops the timer
 	h.pass()
 	third.Return(false)
 	h.pass()
@@ -283,7 +283,7 @@ func TestAside(t *testing.T) {
 	sandboxtest.Leaks(t)
 	h := newHost()
 	h.changed = true
-	k := h.keeper(t, Options{OverlayIdle: time.Minute})
+	k := h.manager(t, Options{OverlayIdle: time.Minute})
 	use(t, k, overlay, behind)
 	h.pass()
 	if id, anew := use(t, k, overlay, behind); id != "s1" || anew || len(h.opened) != 1 {
@@ -299,8 +299,8 @@ func TestAside(t *testing.T) {
 	h.resting = false
 	h.pass()
 	// Somebody discards it: the supervisor knows it no more.
-	loan := lend(t, k, overlay, behind)
-	loan.Return(true)
+	lease := acquire(t, k, overlay, behind)
+	lease.Return(true)
 	if id, anew := use(t, k, overlay, behind); id != "s2" || !anew {
 		t.Errorf("%s, anew %t", id, anew)
 	}
@@ -324,13 +324,13 @@ func TestAside(t *testing.T) {
 func TestLost(t *testing.T) {
 	sandboxtest.Leaks(t)
 	h := newHost()
-	k := h.keeper(t, Options{})
-	first, second := lend(t, k, root, direct), lend(t, k, root, direct)
+	k := h.manager(t, Options{})
+	first, second := acquire(t, k, root, direct), acquire(t, k, root, direct)
 	h.live["s1"] = false
 	first.Return(true)
-	again := lend(t, k, root, direct)
+	again := acquire(t, k, root, direct)
 	second.Return(true)
-	also := lend(t, k, root, direct)
+	also := acquire(t, k, root, direct)
 	if again.ID != "s2" || also.ID != "s2" || !again.Anew {
 		t.Errorf("%+v, %+v", again, also)
 	}
@@ -345,12 +345,12 @@ func TestLost(t *testing.T) {
 func TestEnd(t *testing.T) {
 	sandboxtest.Leaks(t)
 	h := newHost()
-	k := h.keeper(t, Options{})
+	k := h.manager(t, Options{})
 	other := *root
 	other.Session = "c2"
 	use(t, k, &other, direct)
 	use(t, k, overlay, behind)
-	busy := lend(t, k, root, direct)
+	busy := acquire(t, k, root, direct)
 	k.End("user:bob", "c1")
 	k.End("user:ada", "c3")
 	if got := h.ended(); len(got) != 0 {
@@ -370,7 +370,7 @@ func TestEnd(t *testing.T) {
 	if got := h.ended(); !slices.Equal(got, []string{"s2 true", "s3 false", "s1 false"}) {
 		t.Errorf("closed %q", got)
 	}
-	if _, err := k.Lend(t.Context(), root, direct); !errors.Is(err, job.ErrUnavailable) {
+	if _, err := k.Acquire(t.Context(), root, direct); !errors.Is(err, job.ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
 }
@@ -379,12 +379,12 @@ func TestEnd(t *testing.T) {
 func TestCloseBusy(t *testing.T) {
 	sandboxtest.Leaks(t)
 	h := newHost()
-	k := h.keeper(t, Options{})
-	busy := lend(t, k, root, direct)
+	k := h.manager(t, Options{})
+	busy := acquire(t, k, root, direct)
 	h.hold = make(chan struct{}) // and it waits for no opening
 	opening := make(chan error)
 	go func() {
-		_, err := k.Lend(t.Context(), overlay, behind)
+		_, err := k.Acquire(t.Context(), overlay, behind)
 		opening <- err
 	}()
 	sandboxtest.Eventually(t, time.Second, "no opening", func() bool {
@@ -406,7 +406,7 @@ func TestCloseBusy(t *testing.T) {
 func TestBounds(t *testing.T) {
 	sandboxtest.Leaks(t)
 	h := newHost()
-	k := h.keeper(t, Options{PerPrincipal: 2, InAll: 3})
+	k := h.manager(t, Options{PerPrincipal: 2, InAll: 3})
 	of := func(principal, client string) *job.Request {
 		return &job.Request{Principal: principal, Session: client, Root: true}
 	}
@@ -417,9 +417,9 @@ func TestBounds(t *testing.T) {
 	if got := h.ended(); !slices.Equal(got, []string{"s2 false"}) {
 		t.Errorf("closed %q", got)
 	}
-	busy := lend(t, k, of("a", "1"), direct)
-	also := lend(t, k, of("a", "3"), direct)
-	_, err := k.Lend(t.Context(), of("a", "4"), direct)
+	busy := acquire(t, k, of("a", "1"), direct)
+	also := acquire(t, k, of("a", "3"), direct)
+	_, err := k.Acquire(t.Context(), of("a", "4"), direct)
 	var refusal *job.Refusal
 	if !errors.As(err, &refusal) || !strings.Contains(err.Error(), "open and busy") {
 		t.Errorf("%v", err)
@@ -427,7 +427,7 @@ func TestBounds(t *testing.T) {
 	busy.Return(false)
 	also.Return(false)
 	use(t, k, of("b", "1"), direct)
-	if _, err := k.Lend(t.Context(), of("b", "2"), direct); !errors.As(err, &refusal) {
+	if _, err := k.Acquire(t.Context(), of("b", "2"), direct); !errors.As(err, &refusal) {
 		t.Errorf("%v", err)
 	}
 	k.End("a", "1")
@@ -447,7 +447,7 @@ func TestStorm(t *testing.T) {
 	sandboxtest.Leaks(t)
 	h := newHost()
 	h.changed = true
-	k := h.keeper(t, Options{RootIdle: time.Minute, OverlayIdle: time.Minute, PerPrincipal: 4})
+	k := h.manager(t, Options{RootIdle: time.Minute, OverlayIdle: time.Minute, PerPrincipal: 4})
 	var work sync.WaitGroup
 	for n := range 8 {
 		work.Go(func() {
@@ -457,12 +457,12 @@ func TestStorm(t *testing.T) {
 				spec = behind
 			}
 			for i := range 200 {
-				loan, err := k.Lend(t.Context(), r, spec)
+				lease, err := k.Acquire(t.Context(), r, spec)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				loan.Return(i%17 == 0)
+				lease.Return(i%17 == 0)
 				switch {
 				case i%13 == 0:
 					k.End(r.Principal, r.Session)

@@ -30,8 +30,8 @@ var (
 	errEnds    = errors.New("the server ends")
 )
 
-// pendings are outputs that are being indexed, or wait for that: bounded, of each base, too.
-type pendings struct {
+// inFlightIndexing are outputs that are being indexed, or wait for that: bounded, of each base, too.
+type inFlightIndexing struct {
 	ctx   context.Context
 	stop  context.CancelCauseFunc
 	slots chan struct{} // one for each that is indexed now
@@ -52,7 +52,7 @@ type pending struct {
 	done   chan struct{} // closed when it can be found, or never will be
 }
 
-func (p *pendings) begin() {
+func (p *inFlightIndexing) begin() {
 	p.ctx, p.stop = context.WithCancelCause(context.Background())
 	p.settle = ctxSettle
 	p.slots, p.all = make(chan struct{}, ctxIndexing), map[index.Base]map[*pending]bool{}
@@ -60,7 +60,7 @@ func (p *pendings) begin() {
 
 // run has f called by another goroutine, when there is a slot. Of ctx f gets the values, and an end when the server or a purge
 // of the base has it so: that may have come before. The error is errCrowded or errEnds: it is not called.
-func (p *pendings) run(ctx context.Context, b index.Base, f func(context.Context)) (*pending, error) {
+func (p *inFlightIndexing) run(ctx context.Context, b index.Base, f func(context.Context)) (*pending, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -90,7 +90,7 @@ func (p *pendings) run(ctx context.Context, b index.Base, f func(context.Context
 	return q, nil
 }
 
-func (p *pendings) end(q *pending) {
+func (p *inFlightIndexing) end(q *pending) {
 	p.mu.Lock()
 	if delete(p.all[q.base], q); len(p.all[q.base]) == 0 {
 		delete(p.all, q.base)
@@ -101,17 +101,17 @@ func (p *pendings) end(q *pending) {
 }
 
 // of are those of a base.
-func (p *pendings) of(b index.Base) []*pending {
+func (p *inFlightIndexing) of(b index.Base) []*pending {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Collect(maps.Keys(p.all[b]))
 }
 
 // wait waits for those of a base that there are now, for a time.
-func (p *pendings) wait(ctx context.Context, b index.Base) { await(ctx, p.of(b), p.settle) }
+func (p *inFlightIndexing) wait(ctx context.Context, b index.Base) { await(ctx, p.of(b), p.settle) }
 
 // drop ends those of a base that there are now: what runs is undone, and what waits is not begun.
-func (p *pendings) drop(ctx context.Context, b index.Base) {
+func (p *inFlightIndexing) drop(ctx context.Context, b index.Base) {
 	all := p.of(b)
 	for _, q := range all {
 		q.cancel(index.ErrPurged)
@@ -133,7 +133,7 @@ func await(ctx context.Context, all []*pending, most time.Duration) {
 
 // close calls before, waits for all there is, for a time that begins now, and gives the rest up. It says whether all of it has
 // ended: what does not obey is left behind.
-func (p *pendings) close(before func()) bool {
+func (p *inFlightIndexing) close(before func()) bool {
 	timer := time.AfterFunc(p.settle, func() { p.stop(errEnds) })
 	defer p.stop(errEnds)
 	defer timer.Stop()
