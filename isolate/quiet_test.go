@@ -209,6 +209,43 @@ s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect("s"); _, fds
 	f.calm()
 }
 
+// TestQuietContent: a job that stores flags into mapped memory of git's index is told of, by whoever's descriptor it does so, and
+// though the descriptor is left in a socket that nobody can reach.
+func TestQuietContent(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("pydoc3"), sandboxtest.Program("git")) // of a Python that is whole
+	f := newFront(t, alone)
+	sensitiveRepo(t, f)
+	shell(t, f.repo, "git add plain; cp .git/index index")
+	f.settle()
+	f.run(f.spec("true"))
+	f.calm()
+	const (
+		flag = "m = mmap.mmap(fd, 0); m[72] |= 0x80\n" // of the first entry
+		gone = "a, b = socket.socketpair(); socket.send_fds(a, [b'x'], [fd, a.fileno(), b.fileno()])\n"
+		give = "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.bind('s'); s.listen()\nprint('ready', flush=True); c, _ = s.accept(); socket.send_fds(c, [b'x'], [fd]); sys.stdin.read()\n"
+		take = "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect('s'); _, (fd,), _, _ = socket.recv_fds(s, 1, 1)\n"
+		open = "fd = os.open('.git/index', os.O_RDWR)\n"
+	)
+	index := []string{".git/index"}
+	if d := f.run(f.spec("python3", "-c", python+open+gone+flag+"os.kill(os.getpid(), 9)")); !slices.Equal(d.Sensitive, index) {
+		t.Errorf("left in a socket: %+v, %s", d.Result, d.err)
+	}
+	shell(t, f.repo, "cp index .git/index")
+	f.settle()
+	f.run(f.spec("true"))
+	f.calm()
+
+	holder := f.launch(f.spec("python3", "-c", python+open+give))
+	f.run(f.spec("true")) // takes what opening was from the queue
+	if d := f.run(f.spec("python3", "-c", python+take+gone+flag)); !slices.Equal(d.Sensitive, index) {
+		t.Errorf("with another's descriptor: %+v, %s", d.Result, d.err)
+	}
+	if d, err := holder.end(); err != nil || !slices.Equal(d.Sensitive, index) { // it lived meanwhile
+		t.Errorf("%+v, %v, %s", d.Result, err, d.err)
+	}
+	f.calm()
+}
+
 // launch starts a job and waits until it says that it is ready.
 func (f *front) launch(spec job.Spec) *live {
 	f.t.Helper()

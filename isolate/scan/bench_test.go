@@ -82,3 +82,20 @@ func BenchmarkChanged(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkServed is a pass that is asked for although nothing happened, of a scanner that watches.
+func BenchmarkServed(b *testing.B) {
+	sandboxtest.Require(b, sandboxtest.Program("git"))
+	dir := b.TempDir()
+	shell(b, dir, repository)
+	s := &server{repo: scanner(b, dir, Bounds{}), events: newEvents()}
+	b.Cleanup(s.events.stop)
+	s.repo.watch(s.events)
+	s.answer(OpBaseline, time.Time{})
+	since := settle()
+	for b.Loop() {
+		if a, err := ReadAnswer(s.answer(OpChanged, since)); err != nil || !a.Armed || a.Heard {
+			b.Fatalf("%+v, %v", a, err)
+		}
+	}
+}

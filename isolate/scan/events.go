@@ -26,19 +26,22 @@ const (
 		unix.IN_MOVE_SELF | unix.IN_ATTRIB | unix.IN_ONLYDIR
 	fileEvents = unix.IN_OPEN | unix.IN_ACCESS | unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_CLOSE_WRITE |
 		unix.IN_DELETE_SELF | unix.IN_MOVE_SELF
-	// Of a file with a content, which git reads all the time and the scanner itself reads, what may change it: a descriptor that was
-	// open for writing is closed at the end of its last holder, and a mapping of it, too.
-	contentEvents = unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_CLOSE_WRITE | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF
+	// Of a file with a content the same but for reading, which the scanner itself does: see walk.openContent.
+	contentEvents = fileEvents &^ unix.IN_ACCESS
+	// What is left of these while the scanner opens the file.
+	deafEvents = contentEvents &^ unix.IN_OPEN
 )
 
 // events is an inotify instance. As long as it has nothing to read, nothing happened to what is watched. One that failed
 // watches nothing any more, and so does nil.
 type events struct {
-	fd    int            // -1 after stop
-	limit int            // of watches
-	alive map[int32]bool // the watches; true are those of files
-	heard bool           // the last drain found something
-	held  bool           // since the last drain a sensitive file may have been opened, or became sensitive when it was open
+	fd    int              // -1 after stop
+	limit int              // of watches
+	alive map[int32]bool   // the watches; true are those of files
+	heard bool             // the last drain found something
+	held  bool             // since the last drain a sensitive file may have been opened, or became sensitive when it was open
+	lost  bool             // the last drain found that events were dropped
+	seen  map[int32]uint32 // what the last drain found of each watch but names in directories
 	buf   []byte
 }
 
@@ -57,7 +60,7 @@ func newEvents() *events {
 	if err != nil {
 		return nil
 	}
-	return &events{fd: fd, limit: min(limit/2, maxWatches), alive: map[int32]bool{}, buf: make([]byte, 64<<10)}
+	return &events{fd: fd, limit: min(limit/2, maxWatches), alive: map[int32]bool{}, seen: map[int32]uint32{}, buf: make([]byte, 64<<10)}
 }
 
 func (e *events) on() bool { return e != nil && e.fd >= 0 }
@@ -79,7 +82,8 @@ func (e *events) drain() {
 	if !e.on() {
 		return
 	}
-	e.heard, e.held = false, false
+	e.heard, e.held, e.lost = false, false, false
+	clear(e.seen)
 	for range drainReads {
 		some, err := readable(e.fd)
 		if err == nil && !some {
@@ -115,11 +119,14 @@ func (e *events) take(b []byte) {
 		size := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(b[12:]))
 		b = b[min(size, len(b)):]
 		if mask&unix.IN_Q_OVERFLOW != 0 { // some watches may have ended without a word
-			e.held = true
+			e.held, e.lost = true, true
 			clear(e.alive)
 			continue
 		}
 		e.held = e.held || e.alive[wd]
+		if size == unix.SizeofInotifyEvent { // no name in a directory
+			e.seen[wd] |= mask
+		}
 		if mask&unix.IN_IGNORED != 0 {
 			delete(e.alive, wd)
 		}
@@ -141,6 +148,9 @@ func (e *events) file(fd int) int32 { return e.add(fd, fileEvents) }
 // content watches a file that the scanner reads, open with O_PATH.
 func (e *events) content(fd int) int32 { return e.add(fd, contentEvents) }
 
+// deafen watches such a file for all but that it is opened, until content is called.
+func (e *events) deafen(fd int) int32 { return e.add(fd, deafEvents) }
+
 func (e *events) add(fd int, mask uint32) int32 {
 	if !e.on() {
 		return 0
@@ -154,11 +164,12 @@ func (e *events) add(fd int, mask uint32) int32 {
 		e.stop()
 		return 0
 	}
+	sensitive, old := e.alive[wd]
 	file := mask == fileEvents
-	if _, old := e.alive[wd]; !old && file {
+	if !old && file {
 		e.held = true
 	}
-	e.alive[wd] = file
+	e.alive[wd] = file || sensitive // it can have both kinds of names
 	return wd
 }
 

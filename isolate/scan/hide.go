@@ -298,28 +298,93 @@ func (r *reading) varint() (uint64, error) {
 	}
 }
 
-// hides reads what the file name in the directory dir hides. st is its state. What cannot be opened or is no regular file is not
-// known.
-func (w *walk) hides(dir int, name string, c content, st *stat) hidden {
-	if !st.is(unix.S_IFREG) {
-		return hidden{}
+// hides reads what the file f in the directory dir hides, if that is due or may be something else than was read last. st is its
+// state. What cannot be opened or is no regular file is not known. written says that somebody has the file open for writing.
+// What they do with mapped memory is no event: nothing counts as watched then.
+func (w *walk) hides(dir int, f *file, st *stat, due bool) (read, written bool) {
+	due = due || w.reread
+	if !due && w.s.events.seen[f.wd] == 0 { // who wants to write to it must open it
+		return false, false
+	}
+	due = due || w.s.events.seen[f.wd] != unix.IN_OPEN
+	fd, err := -1, error(unix.EINVAL)
+	if st.is(unix.S_IFREG) {
+		fd, err = w.openContent(dir, f.name, st)
+		known := false
+		if err == nil {
+			written, known = writers(fd)
+		}
+		if !known || written {
+			w.blind, due = true, true
+		}
+	}
+	if err != nil {
+		if due {
+			f.hidden = hidden{}
+		}
+		return due, false
+	}
+	opened := os.NewFile(uintptr(fd), f.name)
+	defer opened.Close()
+	if !due {
+		return false, false
+	}
+	f.hidden = hidden{}
+	if now, err := fstat(fd); err == nil {
+		f.hidden = hides(opened, now.size, f.content, w.s.seed, w.overdue)
+	}
+	return true, written
+}
+
+var errReplaced = errors.New("scan: a file of git's is another one by now")
+
+// openContent opens the file name in the directory dir for reading. That the scanner opens it is no event, or each pass would bring
+// about the next one.
+func (w *walk) openContent(dir int, name string, st *stat) (int, error) {
+	if e := w.s.events; e.on() {
+		path, err := openFile(dir, name, unix.O_PATH)
+		if err != nil {
+			return -1, err
+		}
+		defer unix.Close(path)
+		if now, err := fstat(path); err != nil || now.id != st.id || e.deafen(path) == 0 {
+			return -1, errReplaced
+		}
+		defer func() {
+			if e.content(path) == 0 {
+				w.blind = true
+			}
+		}()
 	}
 	// Not to wait for a FIFO that it has become, nor for the holder of a lease.
-	fd, err := unix.Openat2(dir, name, &unix.OpenHow{
-		Flags: unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+	fd, err := openFile(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
+	if err != nil {
+		return -1, err
+	}
+	if now, err := fstat(fd); err != nil || now.id != st.id || !now.is(unix.S_IFREG) {
+		unix.Close(fd)
+		return -1, errReplaced
+	}
+	return fd, nil
+}
+
+func openFile(dir int, name string, access uint64) (int, error) {
+	return unix.Openat2(dir, name, &unix.OpenHow{
+		Flags: access | unix.O_NOFOLLOW | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS |
 			unix.RESOLVE_NO_XDEV,
 	})
+}
+
+// writers says whether somebody has the file open for writing, a descriptor in a socket and a mapping of a closed one included: then
+// the kernel grants no lease for reading (fcntl(2)). Only the file's owner may ask.
+func writers(fd int) (some, known bool) {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK)
 	if err != nil {
-		return hidden{}
+		return errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EAGAIN)
 	}
-	f := os.NewFile(uintptr(fd), name)
-	defer f.Close()
-	now, err := fstat(fd)
-	if err != nil || now.id != st.id || !now.is(unix.S_IFREG) {
-		return hidden{}
-	}
-	return hides(f, now.size, c, w.s.seed, w.overdue)
+	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK) // else it ends with the descriptor
+	return false, true
 }
 
 // HidesMore says whether a new version of a file of git's hides something from git that the old one, nil if there is none, does

@@ -3,6 +3,7 @@ package scan
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"hash/maphash"
 	"os"
 	"path/filepath"
@@ -157,7 +158,8 @@ func FuzzHides(f *testing.F) {
 	})
 }
 
-// TestIndexNotHeld: that git reads its index is nothing that happened, and neither is that the scanner does.
+// TestIndexNotHeld: that git reads its index is looked into, for it may be open for writing, but it is not held for that, and
+// what is in it is not read again. That the scanner opens it is nothing that happened.
 func TestIndexNotHeld(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("git"))
 	dir := t.TempDir()
@@ -167,8 +169,11 @@ func TestIndexNotHeld(t *testing.T) {
 	if _, err := os.ReadFile(filepath.Join(dir, ".git", "index")); err != nil {
 		t.Fatal(err)
 	}
-	if shows(s.events.fd) {
-		t.Error("reading the index is an event")
+	if !shows(s.events.fd) {
+		t.Error("opening the index is no event")
+	}
+	if a, got := ask(t, s, OpChanged, time.Time{}); !a.Armed || a.Held || len(got) > 0 || shows(s.events.fd) {
+		t.Errorf("%+v", a)
 	}
 	since := settle()
 	b := mapped(t, filepath.Join(dir, ".git", "index"))
@@ -179,4 +184,98 @@ func TestIndexNotHeld(t *testing.T) {
 	}
 	armed(t, s)
 	ask(t, s, OpChanged, time.Now())
+}
+
+// memoryDir returns a new directory on tmpfs.
+func memoryDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "corral-test-")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// TestContentMapped: what is stored into mapped memory of the index or of packed references is told while somebody still can do
+// so, too: when no time tells of it, and when no event will.
+func TestContentMapped(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("git"))
+	const firstFlags = 12 + 40 + 20 // of an index: header, stat and object's name
+	for _, tc := range []struct {
+		path  string
+		dir   func(t *testing.T) string
+		evil  func(b []byte)
+		exact bool // the first store changes the time
+	}{
+		{".git/index", func(t *testing.T) string { return t.TempDir() }, func(b []byte) { b[firstFlags] |= assumeValid >> 8 }, true},
+		{".git/index", memoryDir, func(b []byte) { b[firstFlags] |= assumeValid >> 8 }, false},
+		{".git/packed-refs", func(t *testing.T) string { return t.TempDir() }, func(b []byte) {
+			copy(b[bytes.Index(b, []byte("refs/tags/")):], "refs/replace/")
+		}, true},
+	} {
+		for _, again := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s exact=%v again=%v", tc.path, tc.exact, again), func(t *testing.T) {
+				dir := tc.dir(t)
+				shell(t, dir, repository)
+				shell(t, dir, "git tag aaaaaaaaaaaaaaaa; git pack-refs --all")
+				path := filepath.Join(dir, tc.path)
+				s := serving(t, dir)
+				armed(t, s)
+				since := settle()
+
+				fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+				must(t, err)
+				b, err := unix.Mmap(fd, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+				must(t, err)
+				pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+				must(t, err)
+				must(t, unix.Sendmsg(pair[0], []byte("x"), unix.UnixRights(fd), nil, 0))
+				unix.Close(fd)
+				if bytes.IndexByte(b, 0xff) == 0 { // tmpfs has the page mapped from here on
+					t.Fatal("neither begins so")
+				}
+				if again {
+					for range 2 { // the page is dirty from here on
+						b[0] ^= 1
+					}
+					if a, got := ask(t, s, OpChanged, since); len(got) > 0 || a.Armed {
+						t.Errorf("%+v", a)
+					}
+				}
+				tc.evil(b)
+				must(t, unix.Munmap(b))
+				if a, got := ask(t, s, OpChanged, since); !slices.Equal(got, []string{tc.path}) || a.Armed {
+					t.Errorf("%+v, %q", a, got)
+				}
+				if a, got := ask(t, s, OpChanged, since); len(got) > 0 || a.Armed {
+					t.Errorf("told again: %+v, %q", a, got)
+				}
+				unix.Close(pair[0])
+				unix.Close(pair[1])
+				armed(t, s)
+			})
+		}
+	}
+}
+
+// TestContentNotWatched: where nothing is watched, each pass reads it.
+func TestContentNotWatched(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("git"))
+	dir := memoryDir(t)
+	shell(t, dir, repository)
+	s := scanner(t, dir, Bounds{})
+	baseline(t, s)
+	since := settle()
+	fd, err := unix.Open(filepath.Join(dir, ".git/index"), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	must(t, err)
+	b, err := unix.Mmap(fd, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	must(t, err)
+	unix.Close(fd)
+	b[12+40+20] |= assumeValid >> 8
+	must(t, unix.Munmap(b))
+	if rep := changed(t, s, since); !slices.Equal(rep.Paths, []string{".git/index"}) {
+		t.Errorf("%q", rep.Paths)
+	}
+	if rep := changed(t, s, since); len(rep.Paths) > 0 {
+		t.Errorf("told again: %q", rep.Paths)
+	}
 }

@@ -195,7 +195,7 @@ func (w *walk) mergeFile(m *merge, name string, k *kid, st *stat, fd int) {
 	now := w.stateOf(name, st, k.presence)
 	delete(m.files, name)
 	if !known && f.content != noContent && !w.s.lists {
-		f.hidden = w.hides(fd, name, f.content, st)
+		w.hides(fd, &f, st, true)
 	}
 	switch {
 	case known && w.changed(&f, now, st, fd),

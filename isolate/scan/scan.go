@@ -28,7 +28,8 @@
 // nothing (inotify(7), see [Answer.Armed]).
 //
 // The system calls after [New]: openat2, newfstatat, fstat, getdents64, close, and fgetxattr, pread64, and readlinkat by [Scanner.Keep]; by Serve also
-// inotify_add_watch, inotify_rm_watch, poll and read of inotify's descriptor, and readlinkat. The walk holds one descriptor per
+// inotify_add_watch, inotify_rm_watch, poll and read of inotify's descriptor, and readlinkat; and fcntl for a lease that is given back
+// at once, by which the kernel says whether a file that is read is open for writing. The walk holds one descriptor per
 // level, at most [MaxDepth] + 2, and as many again for a symbolic link. The package logs nothing, writes nothing, starts no
 // goroutine and never runs git.
 //

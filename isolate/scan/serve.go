@@ -55,7 +55,7 @@ type Answer struct {
 	// Heard, likewise: there was something to read, which the scanner has read.
 	Heard bool
 	// Held, likewise: who is alive now may have a sensitive file open. A store into mapped memory of it, by one to whom the
-	// descriptor was passed, is no event.
+	// descriptor was passed, is no event. Files that are read have no part in this: while one is open for writing, nothing is Armed.
 	Held bool
 }
 

@@ -74,6 +74,7 @@ type walk struct {
 	crowded  bool // a bound other than these left something out
 	owes     bool // the tree changed during the pass
 	blind    bool // something is not watched
+	reread   bool // read every content again: not every event since it was read is known
 	opened   bool // permissions of a directory were changed
 	links    int  // followed, see watchLink
 	tick     int
@@ -99,6 +100,7 @@ func (s *Scanner) newWalk(now, since time.Time) *walk {
 // run compares the known tree and then reads what is new in it.
 func (w *walk) run() (Report, error) {
 	s := w.s
+	w.reread = !s.events.on() || !s.watched || s.events.lost
 	s.watched = false
 	if err := w.enterRoot(); err != nil {
 		return w.rep, err
@@ -317,14 +319,20 @@ func (w *walk) differs(f *file, now state, st *stat) bool {
 
 // changed is differs for a file that may have a content: that of one which may be another is read, and counts if it hides more from
 // git than before.
+//
+// A store into mapped memory changes the time of a page's first one only, of tmpfs's pages not even that. So a content that
+// became another by itself counts, and one that is still open for writing counts whatever its time.
 func (w *walk) changed(f *file, now state, st *stat, dir int) bool {
 	differs := w.differs(f, now, st)
-	if f.content == noContent || !differs && f.st == now || w.s.lists {
+	if f.content == noContent || w.s.lists {
 		return differs && f.content == noContent
 	}
-	before := f.hidden
-	f.hidden = w.hides(dir, f.name, f.content, st)
-	return differs && !f.hidden.within(&before)
+	same, before := f.st == now, f.hidden
+	read, written := w.hides(dir, f, st, differs || !same)
+	if !read || f.hidden.within(&before) {
+		return false
+	}
+	return differs || written || same && before.known
 }
 
 func (w *walk) after(ctime int64) bool { return w.all || latest(ctime) >= w.since }
