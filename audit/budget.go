@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -52,7 +53,7 @@ func (b *budgets) take(w *Who, n int, owed bool) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now, who := b.now(), payer{w.Peer, w.Embedded}
+	now, who := b.now(), payer{cmp.Or(w.Payer, w.Peer), w.Embedded}
 	p := b.users[who]
 	if p == nil {
 		b.forget(now)

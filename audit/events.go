@@ -33,6 +33,7 @@ type Who struct {
 	Instance string // of the supervisor, [a-z0-9-]{1,32}
 	Job      string // [a-z0-9-]{1,32}, "" for none; an instance that starts again begins anew with its names
 	Peer     uint32 // user id of who asked
+	Payer    uint32 // user id of whose share of the log it takes; not written down. 0 is Peer's own
 	Embedded bool   // who asked is the front-end for which root started the supervisor
 }
 

@@ -652,6 +652,11 @@ func TestUserBudget(t *testing.T) {
 	if !errors.Is(err, ErrBudget) || size() > most {
 		t.Errorf("refused requests: %v, %d bytes", err, size())
 	}
+	subordinate := decision(100005)
+	subordinate.Payer = 1001
+	if _, err := l.Decided(subordinate); !errors.Is(err, ErrBudget) || size() > most {
+		t.Errorf("as another user on the same account: %v, %d bytes", err, size())
+	}
 	for _, uid := range []uint32{1002, 0} {
 		of, err := l.Decided(decision(uid))
 		if err != nil {

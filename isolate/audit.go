@@ -84,7 +84,7 @@ func (s *Supervisor) closeAudit() error {
 }
 
 func (s *Supervisor) who(peer Peer, id string) audit.Who {
-	return audit.Who{Instance: s.config.Instance, Job: id, Peer: peer.UID, Embedded: peer.Embedded}
+	return audit.Who{Instance: s.config.Instance, Job: id, Peer: peer.UID, Payer: peer.payer(), Embedded: peer.Embedded}
 }
 
 // decide writes down what is about to run, or refuses it. From here on the job has an end in the log.
@@ -187,13 +187,13 @@ func (s *Supervisor) denied(peer Peer, c job.Claim) error {
 // allowDenial says whether one more record of a request that came to nothing may be written for a user. What may not is
 // counted, and the count is written down later.
 func (s *Supervisor) allowDenial(peer Peer) bool {
-	allowed, first := s.denials.take(peer, time.Now())
+	allowed, first := s.denials.take(peer.counted(), time.Now())
 	s.flushLater(first)
 	return allowed
 }
 
 // dropDenial counts a record that may not be written though it came in time.
-func (s *Supervisor) dropDenial(peer Peer) { s.flushLater(s.denials.drop(peer, time.Now())) }
+func (s *Supervisor) dropDenial(peer Peer) { s.flushLater(s.denials.drop(peer.counted(), time.Now())) }
 
 // flushLater has what was dropped written down after a while, if this was the first of it.
 func (s *Supervisor) flushLater(first bool) {

@@ -56,6 +56,7 @@ type Config struct {
 	reclaim  time.Duration // in place of reclaimRest, likewise
 	trim     time.Duration // in place of trimInterval, likewise
 	only     func() bool   // in place of onlyInstance, likewise
+	subuid   string        // in place of /etc/subuid, likewise
 
 	skip uint64 // steps of the confinement left out: for tests that show what a step is good for
 
@@ -84,6 +85,8 @@ type inode struct{ dev, ino uint64 }
 // A Peer is who is at the other end of a connection.
 type Peer struct {
 	UID uint32 // as the kernel says (SO_PEERCRED)
+	// holder is the user on whom it counts what this one has and does, if that is another: see subordinates. 0 is none.
+	holder uint32
 	// Account is the peer with its groups (SO_PEERGROUPS), or whom root's own front-end asks for. nil is a user in no group
 	// but the one with its own number, and for an embedded supervisor root itself.
 	Account *directory.Account
@@ -91,6 +94,14 @@ type Peer struct {
 	Embedded bool
 	// Images says that an embedded one may make and remove root file systems: root started it for that.
 	Images bool
+}
+
+// payer is the user on whom it counts what the peer has and does. What the peer may do goes by UID.
+func (p Peer) payer() uint32 {
+	if p.holder != 0 {
+		return p.holder
+	}
+	return p.UID
 }
 
 // reservedNames are files and groups of ours in a cgroup directory.
@@ -133,6 +144,9 @@ func (c *Config) complete() error {
 	}
 	if c.only == nil {
 		c.only = onlyInstance
+	}
+	if c.subuid == "" {
+		c.subuid = "/etc/subuid"
 	}
 	if c.JailIdle == 0 {
 		c.JailIdle = 5 * time.Minute

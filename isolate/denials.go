@@ -27,6 +27,9 @@ type bucket struct {
 	since   time.Time // of dropped
 }
 
+// counted is the peer as far as records are counted: all connections of one user are one.
+func (p Peer) counted() Peer { return Peer{UID: p.payer(), Embedded: p.Embedded} }
+
 // take says whether a record may be written. first says that it is the first that may not be since the last flush.
 func (d *denials) take(peer Peer, now time.Time) (allowed, first bool) {
 	d.mu.Lock()

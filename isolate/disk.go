@@ -107,7 +107,7 @@ func (w *diskWatch) free() error {
 	case localFileSystems[j.repo.fs]:
 		err = unix.Fstatfs(int(j.repo.dir.Fd()), &st)
 	default: // it may not answer
-		found, err := j.s.probes.fileSystem(w.run.peer.UID, j.repo.dir)
+		found, err := j.s.probes.fileSystem(w.run.peer.payer(), j.repo.dir)
 		w.bytes, w.inodes = found.FreeBytes, found.FreeFiles
 		return err
 	}

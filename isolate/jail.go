@@ -102,7 +102,7 @@ func (s *Supervisor) enter(peer Peer, r *repo, profile string) (*jail, error) {
 			return nil, err
 		}
 		j = s.newJail(key, r)
-		j.by = peer.UID
+		j.by = peer.payer()
 		s.jails[key] = j
 		s.work.Add(1)
 		s.mu.Unlock()
@@ -121,7 +121,7 @@ func (s *Supervisor) enter(peer Peer, r *repo, profile string) (*jail, error) {
 func (s *Supervisor) roomForJail(peer Peer) error {
 	mine := 0
 	for _, j := range s.jails {
-		if j.by == peer.UID {
+		if j.by == peer.payer() {
 			mine++
 		}
 	}
@@ -131,7 +131,7 @@ func (s *Supervisor) roomForJail(peer Peer) error {
 		return nil
 	}
 	for _, j := range s.jails {
-		if (j.by == peer.UID || !tooManyMine) && j.dropUnused() {
+		if (j.by == peer.payer() || !tooManyMine) && j.dropUnused() {
 			return nil
 		}
 	}

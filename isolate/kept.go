@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -202,7 +203,7 @@ const maxKept = 64
 func (s *Supervisor) roomToKeep(peer Peer) error {
 	n := 0
 	for _, k := range s.keptOf(Peer{}) {
-		if k.UID == peer.UID {
+		if s.payerOf(k.UID) == peer.payer() {
 			n++
 		}
 	}
@@ -230,7 +231,7 @@ func (s *Supervisor) resume(peer Peer, id string) (*session, error) {
 		return nil, err
 	}
 	ss := &session{
-		s: s, id: id, from: id, peer: Peer{UID: k.UID, Embedded: peer.Embedded}, opened: k.Opened, used: time.Now(),
+		s: s, id: id, from: id, peer: Peer{UID: k.UID, holder: s.subuids.holder(k.UID), Embedded: peer.Embedded}, opened: k.Opened, used: time.Now(),
 		workspace: job.Overlay, profile: k.Profile, idle: resumedIdle, keep: true,
 		spec: wire.Open{Flags: wire.FlagOverlay | wire.OpenLasting, Disk: k.Disk, Inodes: k.Inodes, Name: k.Name, Repo: k.Repo, Profile: k.Profile},
 	}
@@ -246,14 +247,19 @@ func (s *Supervisor) resume(peer Peer, id string) (*session, error) {
 // resumedIdle is how long a kept layer stays mounted that nobody asks anything of.
 const resumedIdle = 10 * time.Second
 
-// diskKept is how much of the disk the kept layers of a user have, but for those that are open.
-func (s *Supervisor) diskKept(uid uint32) int64 {
-	list := s.keptOf(Peer{})
+// payerOf is the user on whom it counts what another one left.
+func (s *Supervisor) payerOf(uid uint32) uint32 {
+	return Peer{UID: uid, holder: s.subuids.holder(uid)}.payer()
+}
+
+// diskKept is how much of the disk the kept layers have that count on a user, but for those that are open.
+func (s *Supervisor) diskKept(payer uint32) int64 {
+	list := slices.DeleteFunc(s.keptOf(Peer{}), func(k *kept) bool { return s.payerOf(k.UID) != payer })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var sum int64
 	for _, k := range list {
-		if k.UID == uid && s.sessions[k.ID] == nil {
+		if s.sessions[k.ID] == nil {
 			sum += k.used
 		}
 	}

@@ -49,7 +49,7 @@ func (j *jail) makeLayer(u *undo, dir string) error {
 	}
 	u.push(func() { j.report("directory", os.Remove(path)) })
 	var err error
-	who := layer.Client{UID: ss.peer.UID, Kept: j.s.diskKept(ss.peer.UID)}
+	who := layer.Client{UID: ss.peer.payer(), Kept: j.s.diskKept(ss.peer.payer())}
 	switch {
 	case ss.from != "":
 		ss.layer, err = j.s.layers.Reopen(ss.from+layerSuffix, path, who)

@@ -33,9 +33,9 @@ type repo struct {
 // pin opens path, which must be absolute and clean and have no link in it, as the directory with this inode, for jobs of
 // the peer. The zero inode stands for whichever is there.
 func (s *Supervisor) pin(peer Peer, path string, want inode) (*repo, error) {
-	dir, id, err := s.probes.openDir(peer.UID, path)
+	dir, id, err := s.probes.openDir(peer.payer(), path)
 	if errors.Is(err, unix.ELOOP) {
-		err = &directory.LinkError{Path: path, Link: s.firstLink(peer.UID, path)}
+		err = &directory.LinkError{Path: path, Link: s.firstLink(peer.payer(), path)}
 	}
 	if err != nil {
 		return nil, refuseRepo(path, err)
@@ -119,7 +119,7 @@ func (s *Supervisor) serves(peer Peer, path string, dir *os.File) (*repo, error)
 	if dir == nil {
 		return s.servesPath(peer, path)
 	}
-	id, err := s.probes.identify(peer.UID, dir)
+	id, err := s.probes.identify(peer.payer(), dir)
 	if err != nil {
 		return nil, refuseRepo(path, err)
 	}
@@ -141,7 +141,7 @@ func (s *Supervisor) asPassed(peer Peer, r *repo, dir *os.File) (*repo, error) {
 			return r, nil
 		}
 	}
-	found, err := s.probes.fileSystem(peer.UID, dir)
+	found, err := s.probes.fileSystem(peer.payer(), dir)
 	if err != nil {
 		r.close()
 		return nil, refuseRepo(r.path, err)

@@ -83,15 +83,16 @@ func (s *Supervisor) accept(u *net.UnixConn) error {
 		conn.Close()
 		return err
 	}
-	if !s.connect(cred.Uid, 1) {
+	peer := Peer{UID: cred.Uid, holder: s.subuids.holder(cred.Uid), Account: &directory.Account{UID: cred.Uid, GID: cred.Gid, Groups: groups}}
+	if !s.connect(peer.payer(), 1) {
 		s.hangUp(conn)
-		return fmt.Errorf("user %d has too many connections, or has sent descriptors that cannot be closed", cred.Uid)
+		return fmt.Errorf("user %d has too many connections, or has sent descriptors that cannot be closed", peer.payer())
 	}
 	go func() {
 		// As long as something that the client sent is being closed, which can take as long as the client wants, its connection
 		// counts: what it keeps of threads is bounded by that.
-		<-s.serveConn(conn, Peer{UID: cred.Uid, Account: &directory.Account{UID: cred.Uid, GID: cred.Gid, Groups: groups}})
-		s.connect(cred.Uid, -1)
+		<-s.serveConn(conn, peer)
+		s.connect(peer.payer(), -1)
 	}()
 	return nil
 }
@@ -106,7 +107,7 @@ const maxHostile = 8
 // receive has a helper process receive a message with descriptors. If none is left for the user, or the message has a
 // descriptor that nobody can close, the request is refused and the connection ends.
 func (c *client) receive(socket int, head []byte) ([]byte, []*os.File, error) {
-	message, files, err := c.s.probes.receive(c.peer.UID, socket)
+	message, files, err := c.s.probes.receive(c.peer.payer(), socket)
 	if errors.As(err, new(*job.Refusal)) {
 		if h, _, failed := wire.ReadHeader(head); failed == nil {
 			c.refuse(h.Tag, err)
@@ -176,7 +177,7 @@ func (s *Supervisor) serveConn(conn *wire.Conn, peer Peer) (closed <-chan struct
 	stop()
 	cancel()
 	if errors.Is(err, errForeign) {
-		s.noteHostile(peer.UID)
+		s.noteHostile(peer.payer())
 	}
 	if !errors.Is(err, io.EOF) {
 		conn.Shutdown() // who breaks the protocol hears no more
@@ -370,13 +371,13 @@ func (s *Supervisor) list(r *run) error {
 	if len(s.jobs) >= s.config.MaxJobs {
 		return tooMany(len(s.jobs), "this supervisor runs")
 	}
-	if n := s.perUser[r.peer.UID]; r.peer.UID != 0 && n >= s.config.MaxPerUser {
+	if n := s.perUser[r.peer.payer()]; r.peer.UID != 0 && n >= s.config.MaxPerUser {
 		return tooMany(n, "a user may run")
 	}
 	r.started = time.Now()
 	s.jobs[r.id] = r
 	s.live.Add(1)
-	s.perUser[r.peer.UID]++
+	s.perUser[r.peer.payer()]++
 	return nil
 }
 
@@ -393,8 +394,8 @@ func (s *Supervisor) unlist(r *run) {
 	delete(s.jobs, r.id)
 	s.left.Store(int64(time.Since(s.began)))
 	s.live.Add(-1)
-	if s.perUser[r.peer.UID]--; s.perUser[r.peer.UID] == 0 {
-		delete(s.perUser, r.peer.UID)
+	if s.perUser[r.peer.payer()]--; s.perUser[r.peer.payer()] == 0 {
+		delete(s.perUser, r.peer.payer())
 	}
 }
 

@@ -122,7 +122,7 @@ func (s *Supervisor) checkOpen(peer Peer, spec wire.Open, dir, common *os.File) 
 	if ss.imports() {
 		return nil
 	}
-	if err := s.inspectAll(peer.UID, r); err != nil {
+	if err := s.inspectAll(peer.payer(), r); err != nil {
 		return err
 	}
 	// Whether the file system takes id maps is known when it is asked to.
@@ -234,7 +234,7 @@ func (s *Supervisor) start(ss *session, r *repo) (*session, error) {
 		return nil, err
 	}
 	j := s.newJail(r.key(ss.profile, ss.id), r)
-	j.by, j.session, ss.jail = ss.peer.UID, ss, j
+	j.by, j.session, ss.jail = ss.peer.payer(), ss, j
 	s.jails[j.key] = j
 	s.sessions[ss.id] = ss
 	s.work.Add(1)

@@ -88,19 +88,19 @@ const (
 // openAdmitted opens a session if there is room for one more that is being opened. This is decided before anything of the
 // client's is looked at.
 func (s *Supervisor) openAdmitted(peer Peer, m wire.Open, dir, common *os.File) (*session, error) {
-	if err := s.beginOpening(peer.UID); err != nil {
+	if err := s.beginOpening(peer.payer()); err != nil {
 		return nil, err
 	}
-	defer s.endOpening(peer.UID)
+	defer s.endOpening(peer.payer())
 	return s.open(peer, m, dir, common)
 }
 
 // checkAdmitted is openAdmitted for a client that only asks whether it could have the session: the same is looked at.
 func (s *Supervisor) checkAdmitted(peer Peer, m wire.Open, dir, common *os.File) error {
-	if err := s.beginOpening(peer.UID); err != nil {
+	if err := s.beginOpening(peer.payer()); err != nil {
 		return err
 	}
-	defer s.endOpening(peer.UID)
+	defer s.endOpening(peer.payer())
 	return s.checkOpen(peer, m, dir, common)
 }
 

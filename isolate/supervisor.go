@@ -47,6 +47,7 @@ type Supervisor struct {
 	left     atomic.Int64  // when the last job ended, in nanoseconds since began
 	slots    atomic.Int64  // that wait, or are made to
 	denials  denials
+	subuids  subordinates
 	moments  moments
 
 	mu                   sync.Mutex
@@ -84,6 +85,7 @@ func New(c Config) (*Supervisor, error) {
 	}
 	unix.Umask(0o077)
 	s := &Supervisor{config: c, jails: map[jailKey]*jail{}, jobs: map[string]*run{}, sessions: map[string]*session{}, perUser: map[uint32]int{}, connections: map[uint32]int{}, hostile: map[uint32]int{}, opening: map[uint32]int{}, filters: map[string]filter{}, began: time.Now()}
+	s.subuids = subordinates{subuid: s.config.subuid, passwd: "/etc/passwd", log: s.config.Log}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	var u undo
 	defer u.run()

@@ -82,7 +82,7 @@ func (s *Supervisor) pinCommon(peer Peer, path string, dir *os.File) (*repo, err
 	if dir == nil {
 		return s.pin(peer, path, inode{})
 	}
-	id, err := s.probes.identify(peer.UID, dir)
+	id, err := s.probes.identify(peer.payer(), dir)
 	if err != nil {
 		return nil, refuseRepo(path, err)
 	}

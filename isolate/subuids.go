@@ -1,0 +1,200 @@
+package isolate
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// A user with a range of subordinate user ids (subuid(5)) can be each of them: newuidmap(1) maps the range into a user namespace of
+// theirs, where a process becomes one of these ids and stays in its groups. So it can connect as 65,536 users. What is counted for a
+// user is counted for who holds the range. What a user may do is not: that goes by the id alone.
+
+// Bounds of what is read of the two files, which are root's. What is beyond is told and left out.
+const (
+	maxSubUIDBytes  = 4 << 20
+	maxSubUIDRanges = 1 << 16
+	// maxSubUIDChain bounds how often a holder's id is looked up in turn, for it may be a subordinate one itself.
+	maxSubUIDChain = 8
+)
+
+// subordinates knows who holds which ids. The files are read again when one of them has changed.
+type subordinates struct {
+	subuid, passwd string // paths
+	log            *slog.Logger
+
+	mu     sync.Mutex
+	seen   [2]fileVersion // guarded by mu: of the files as they were read
+	ranges []subRange     // guarded by mu: sorted by first
+}
+
+// A fileVersion tells whether a file was changed or replaced.
+type fileVersion struct {
+	dev, ino     uint64
+	size         int64
+	mtime, ctime unix.Timespec
+}
+
+// A subRange is the ids of one line.
+type subRange struct {
+	first, last uint32
+	holder      uint32
+	reach       uint32 // the highest last of this one and those before it
+}
+
+// holder returns the user who holds the range that uid lies in, or 0: none does, or root, who is not counted.
+func (s *subordinates) holder(uid uint32) uint32 {
+	if uid == 0 {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refresh()
+	found := uint32(0)
+	for range maxSubUIDChain {
+		next := holderOf(s.ranges, uid)
+		if next == 0 || next == uid {
+			break
+		}
+		found, uid = next, next
+	}
+	return found
+}
+
+// holderOf looks in ranges, sorted, for the one that begins last of those that have uid.
+func holderOf(ranges []subRange, uid uint32) uint32 {
+	n, _ := slices.BinarySearchFunc(ranges, uid, func(r subRange, uid uint32) int {
+		if r.first <= uid {
+			return -1
+		}
+		return 1
+	})
+	for n--; n >= 0 && ranges[n].reach >= uid; n-- {
+		if ranges[n].last >= uid {
+			return ranges[n].holder
+		}
+	}
+	return 0
+}
+
+// refresh reads the files if they are not as they were. The caller holds s.mu.
+func (s *subordinates) refresh() {
+	now := [2]fileVersion{versionOf(s.subuid), versionOf(s.passwd)}
+	if now == s.seen {
+		return
+	}
+	s.seen = now
+	text, err := readBounded(s.subuid, maxSubUIDBytes)
+	var left int
+	s.ranges, left = parseSubUIDs(text, s.uidsOf)
+	if err != nil || left > 0 {
+		s.log.Warn("subordinate user ids are counted as users of their own", "file", s.subuid, "lines", left, "error", err)
+	}
+}
+
+func versionOf(path string) fileVersion {
+	var st unix.Stat_t
+	if unix.Stat(path, &st) != nil {
+		return fileVersion{}
+	}
+	return fileVersion{st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim}
+}
+
+// readBounded returns the lines of a file, as many as are in its first bytes. A file that is missing has none.
+func readBounded(path string, most int64) (string, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if os.IsNotExist(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return "", fmt.Errorf("%s is not a file", path)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(b)) > most {
+		b = b[:strings.LastIndexByte(string(b[:most]), '\n')+1] // not half a number
+		err = fmt.Errorf("it has more than %d bytes", most)
+	}
+	return string(b), err
+}
+
+// uidsOf returns the numbers of users by their names, as far as passwd(5) has them.
+func (s *subordinates) uidsOf(names map[string]bool) map[string]uint32 {
+	uids := map[string]uint32{}
+	for fields := range records(s.passwd, 7) {
+		n, err := strconv.ParseUint(fields[2], 10, 32)
+		if _, twice := uids[fields[0]]; err == nil && !twice && names[fields[0]] {
+			uids[fields[0]] = uint32(n)
+		}
+	}
+	return uids
+}
+
+// parseSubUIDs reads the lines of /etc/subuid: a user's name or number, the first id, and how many. left counts those that are none,
+// or too many. A user whom passwd(5) does not have, but another name service may, is known by the first id of the first range.
+func parseSubUIDs(text string, uidsOf func(names map[string]bool) map[string]uint32) (ranges []subRange, left int) {
+	var owners []string
+	names := map[string]bool{}
+	for line := range strings.SplitSeq(text, "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		owner, r, ok := parseSubUID(line)
+		if !ok || len(ranges) == maxSubUIDRanges {
+			left++
+			continue
+		}
+		ranges, owners = append(ranges, r), append(owners, owner)
+		names[owner] = true
+	}
+	uids := uidsOf(names)
+	for i, owner := range owners {
+		uid, known := uids[owner]
+		if n, err := strconv.ParseUint(owner, 10, 32); !known && err == nil {
+			uid, known = uint32(n), true
+		}
+		if !known {
+			uid = ranges[i].first
+			uids[owner] = uid
+		}
+		ranges[i].holder = uid
+	}
+	ranges = slices.DeleteFunc(ranges, func(r subRange) bool { return r.holder == 0 })
+	slices.SortStableFunc(ranges, func(a, b subRange) int { return cmp.Compare(a.first, b.first) })
+	reach := uint32(0)
+	for i := range ranges {
+		reach = max(reach, ranges[i].last)
+		ranges[i].reach = reach
+	}
+	return ranges, left
+}
+
+// parseSubUID reads one line. Root's own id is in no range.
+func parseSubUID(line string) (owner string, r subRange, ok bool) {
+	fields := strings.Split(line, ":")
+	if len(fields) != 3 || fields[0] == "" {
+		return "", r, false
+	}
+	first, err := strconv.ParseUint(fields[1], 10, 32)
+	if err != nil {
+		return "", r, false
+	}
+	count, err := strconv.ParseUint(fields[2], 10, 32)
+	if err != nil || count == 0 || first+count == 1 {
+		return "", r, false
+	}
+	return fields[0], subRange{first: uint32(max(first, 1)), last: uint32(min(first+count-1, math.MaxUint32))}, true
+}
