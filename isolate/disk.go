@@ -2,6 +2,7 @@ package isolate
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -55,6 +56,8 @@ type diskWatch struct {
 
 	baseBytes, baseInodes int64 // free when the job began
 	bytes, inodes         int64 // free now
+
+	passed, looked time.Time // since when each look found descriptors on their way, zero if the last one did not; and the last one
 }
 
 func (w *diskWatch) loop(stop <-chan struct{}) {
@@ -70,8 +73,8 @@ func (w *diskWatch) loop(stop <-chan struct{}) {
 			w.fail()
 			return
 		}
-		bytes, inodes := w.baseBytes-w.bytes, w.baseInodes-w.inodes
-		if w.over(bytes, inodes) != 0 {
+		bytes, inodes := w.gone()
+		if w.over(bytes, inodes) != 0 && w.due() {
 			met, thaw := w.confirm()
 			if met != 0 {
 				w.run.ask(met)
@@ -87,6 +90,11 @@ func (w *diskWatch) loop(stop <-chan struct{}) {
 		}
 		timer.Reset(next)
 	}
+}
+
+// gone is by how much the free space has fallen.
+func (w *diskWatch) gone() (bytes, inodes int64) {
+	return w.baseBytes - w.bytes, w.baseInodes - w.inodes
 }
 
 // fail ends the job: what cannot be found out is held against it.
@@ -132,6 +140,37 @@ func (w *diskWatch) over(bytes, inodes int64) wire.Outcome {
 	return 0
 }
 
+// What is on its way: a descriptor that was sent over a socket and not received yet is in no list of descriptors. Which file it is of
+// nobody can ask. An honest program receives it sooner or later, so a job with such descriptors is looked at again, and goes on if
+// there is a moment without any. If there is none for as long as passedPatience, or if the free space has fallen by the limit once
+// more and at least by passedBytes and passedInodes, all of it is held against the job.
+const (
+	passedPatience = 200 * time.Millisecond
+	passedInterval = 5 * time.Millisecond // between looks, for the job stands still in each
+	passedBytes    = 64 << 20
+	passedInodes   = 1 << 16
+)
+
+// due says whether to look now. The free space has fallen by more than the limit.
+func (w *diskWatch) due() bool {
+	return w.passed.IsZero() || time.Since(w.looked) >= passedInterval || w.tooFar()
+}
+
+// tooFar says whether the free space has fallen by so much that the job does not get more time.
+func (w *diskWatch) tooFar() bool {
+	bytes, inodes := w.gone()
+	return w.over(bytes-max(w.run.limits.Disk, passedBytes), inodes-max(w.run.limits.Inodes, passedInodes)) != 0
+}
+
+// onTheirWay says whether the job gets more time though descriptors are on their way.
+func (w *diskWatch) onTheirWay() (more bool) {
+	w.looked = time.Now()
+	if w.passed.IsZero() {
+		w.passed = w.looked
+	}
+	return w.looked.Sub(w.passed) < passedPatience && !w.tooFar()
+}
+
 // confirm says whether it was this job, which stands still until it is thawed. What it wrote counts in the kernel's own account of
 // its processes, which also knows files that were deleted while open; what it made is counted in the tree. What others
 // have taken is left out from then on.
@@ -141,28 +180,41 @@ func (w *diskWatch) confirm() (met wire.Outcome, thaw func()) {
 	if met := w.over(written, 0); err == nil && met != 0 {
 		return met, thaw
 	}
+	held, err := w.unlinked()
+	if err == nil && held.passed && w.onTheirWay() {
+		return 0, thaw
+	}
+	if err != nil || held.passed { // what cannot be found out is held against the job
+		return w.over(w.gone()), thaw
+	}
+	w.passed = time.Time{}
 	a, err := w.slot.jail.watcher().ask(scan.OpUsage, w.since)
 	if err != nil || a.Incomplete {
-		return w.over(w.baseBytes-w.bytes, w.baseInodes-w.inodes), thaw // what cannot be found out is held against the job
+		return w.over(w.gone()), thaw
 	}
-	unlinked, all := w.unlinked()
-	if met := w.over(a.Bytes+unlinked, a.Inodes); met != 0 {
+	bytes, inodes := a.Bytes+held.bytes, a.Inodes+held.inodes
+	if met := w.over(bytes, inodes); met != 0 {
 		return met, thaw
 	}
-	if !all {
-		return w.over(w.baseBytes-w.bytes, w.baseInodes-w.inodes), thaw
-	}
-	w.baseBytes, w.baseInodes = w.bytes+a.Bytes, w.inodes+a.Inodes
+	w.baseBytes, w.baseInodes = w.bytes+bytes, w.inodes+inodes
 	return 0, thaw
 }
 
+// holdings are what a job's processes hold without a name.
+type holdings struct {
+	bytes, inodes int64
+	passed        bool // descriptors are on their way, of whatever files
+}
+
+var errTooManyDescriptors = errors.New("more descriptors than are looked at")
+
 // unlinked sums what the job's processes hold in files that have no name any more, or never had one (O_TMPFILE): space
-// that fallocate(2) reserved in them is in no account of what was written. It does not see a file that is only mapped. It is
-// false if there are more descriptors than it looks at.
-func (w *diskWatch) unlinked() (sum int64, all bool) {
+// that fallocate(2) reserved in them is in no account of what was written. It does not see a file that is only mapped. It fails
+// if there are more descriptors than it looks at.
+func (w *diskWatch) unlinked() (h holdings, err error) {
 	pids, err := w.slot.group.PIDs()
 	if err != nil {
-		return 0, false
+		return h, err
 	}
 	seen := map[uint64]bool{}
 	left := maxLookedAt
@@ -175,31 +227,59 @@ func (w *diskWatch) unlinked() (sum int64, all bool) {
 		names, _ := f.Readdirnames(left + 1)
 		f.Close()
 		if left -= len(names); left < 0 {
-			return sum, false
+			return h, errTooManyDescriptors
 		}
 		for _, name := range names {
-			ino, bytes := w.withoutName(dir + "/" + name)
-			if bytes > 0 && !seen[ino] {
+			ino, bytes, socket := w.withoutName(dir + "/" + name)
+			if socket && !h.passed {
+				h.passed = waiting(dir + "info/" + name)
+			}
+			if ino != 0 && !seen[ino] {
 				seen[ino] = true
-				sum += bytes
+				h.bytes += bytes
+				h.inodes++
 			}
 		}
 	}
-	return sum, true
+	return h, nil
 }
 
-// maxLookedAt is how many descriptors of a job are looked at: as many take a tenth of a second.
+// maxLookedAt is how many descriptors of a job are looked at: as many take a tenth of a second, as many sockets a third of one.
 const maxLookedAt = 1 << 16
 
-// withoutName is how large the file of a job's descriptor is, if it is one of the repository's file system and has no name. A
-// process outside may have passed the descriptor to the job, of a file system of its own: that one is not asked.
-func (w *diskWatch) withoutName(path string) (ino uint64, bytes int64) {
-	var st unix.Statx_t
-	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_INO|unix.STATX_NLINK|unix.STATX_BLOCKS, &st)
-	if err != nil || unix.Mkdev(st.Dev_major, st.Dev_minor) != w.slot.jail.repo.dev || st.Nlink != 0 {
-		return 0, 0
+// waiting says whether somebody has sent descriptors to a job's socket that were not received: unix_show_fdinfo in
+// net/unix/af_unix.c, in kernels from 5.6 on. A listening one counts those for whom it has not accepted. Sockets that wait in
+// others are reached through these; where they only hold each other, the kernel closes them soon.
+func waiting(info string) bool {
+	f, err := os.Open(info)
+	if err != nil {
+		return false // it has ended meanwhile
 	}
-	return st.Ino, int64(st.Blocks) * 512
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if n, ok := strings.CutPrefix(lines.Text(), "scm_fds:"); ok {
+			return strings.TrimSpace(n) != "0"
+		}
+	}
+	return false
+}
+
+// withoutName is how large the file of a job's descriptor is, if it is one of the repository's file system and has no name. A
+// process outside may have passed the descriptor to the job, of a file system of its own: that one is not asked. socket says that
+// it is one.
+func (w *diskWatch) withoutName(path string) (ino uint64, bytes int64, socket bool) {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE|unix.STATX_INO|unix.STATX_NLINK|unix.STATX_BLOCKS, &st)
+	if err != nil {
+		return 0, 0, false
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFSOCK {
+		return 0, 0, true
+	}
+	if unix.Mkdev(st.Dev_major, st.Dev_minor) != w.slot.jail.repo.dev || st.Nlink != 0 {
+		return 0, 0, false
+	}
+	return st.Ino, int64(st.Blocks) * 512, false
 }
 
 // written sums the bytes that the job's processes caused to be written to block devices, less what was cut off again

@@ -1,6 +1,7 @@
 package isolate
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -138,6 +139,67 @@ func TestDisk(t *testing.T) {
 	spec.Limits = job.Limits{Disk: 8 << 20, Wall: time.Minute}
 	if d := f.run(spec); d.Limit != job.LimitDisk || d.Status != job.Failure {
 		t.Errorf("beyond: %+v", d.Result)
+	}
+}
+
+// TestDiskPassed: files without a name count whose descriptors are in a socket, and in one that is in a socket itself. Who passes
+// descriptors all the time, and receives them, is not held to account for what others write.
+func TestDiskPassed(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("pydoc3")) // of a Python that is whole
+	f := newFront(t)
+	const begin = python + `
+import time
+def hold(size):
+    fd = os.open(".", os.O_TMPFILE | os.O_RDWR); os.posix_fallocate(fd, 0, size); return fd
+a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+print("ready", flush=True)
+`
+	for name, code := range map[string]string{
+		"in a socket": `
+for n in range(8): fd = hold(4 << 20); socket.send_fds(a, [b"x"], [fd]); os.close(fd)
+sys.stdin.read()`,
+		"in a socket in a socket": `
+for n in range(8):
+    c, d = socket.socketpair(); fd = hold(4 << 20); socket.send_fds(c, [b"x"], [fd]); os.close(fd)
+    socket.send_fds(a, [b"x"], [d.fileno()]); c.close(); d.close()
+sys.stdin.read()`,
+		"now and then": `
+for n in range(8):
+    fd = hold(4 << 20); socket.send_fds(a, [b"x"], [fd]); os.close(fd)
+while True: time.sleep(0.002); _, fds, _, _ = socket.recv_fds(b, 1, 1); time.sleep(0.002); socket.send_fds(a, [b"x"], fds); os.close(fds[0])`,
+		"many files": `
+for n in range(200): os.open(".", os.O_TMPFILE | os.O_RDWR)
+sys.stdin.read()`,
+	} {
+		spec := f.spec("python3", "-c", begin+code)
+		spec.Limits.Wall = sandboxtest.Slow(20 * time.Second)
+		spec.Limits.Disk = 12 << 20
+		want := job.LimitDisk
+		if name == "many files" {
+			spec.Limits.Disk, spec.Limits.Inodes, want = 0, 150, job.LimitFiles
+		}
+		l := f.launch(spec)
+		result, err := l.Wait()
+		l.in.Close()
+		if err != nil || result.Limit != want {
+			t.Errorf("%s: %+v, %v", name, result, err)
+		}
+	}
+
+	spec := f.spec("python3", "-c", begin+`
+fd = hold(1 << 20)
+while not os.path.exists("stop"): socket.send_fds(a, [b"x"], [fd]); socket.recv_fds(b, 1, 1)
+print("well")`)
+	spec.Limits.Disk = 12 << 20
+	l := f.launch(spec)
+	others := t.TempDir()
+	for n := range 3 {
+		shell(t, others, fmt.Sprintf("head -c 20M /dev/zero >f%d; sync f%d", n, n))
+		f.settle()
+	}
+	put(t, f.repo+"/stop", "", 0o644, owner)
+	if d, err := l.end(); err != nil || d.ExitCode != 0 || d.Limit != "" {
+		t.Errorf("%+v, %v, %s", d.Result, err, d.err)
 	}
 }
 
