@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"corral/config"
+	"corral/internal/log"
 	"corral/internal/version"
 	"corral/isolate/client/embed"
 	"corral/job"
@@ -56,7 +57,7 @@ func (s *serving) backend() (*backend, error) { return s.assemble(s.build) }
 func (s *serving) assemble(build func(b *backend) error) (*backend, error) {
 	// What jobs write passes through a few buffers; the more often they are collected, the fewer are there at once.
 	debug.SetGCPercent(40)
-	b := &backend{log: logger(s.level), unused: make([]byte, 4<<20)}
+	b := &backend{log: log.Stderr(s.level, false), unused: make([]byte, 4<<20)}
 	var err error
 	if b.supervisor, b.config, err = s.connect(); err != nil {
 		return nil, err
@@ -158,7 +159,7 @@ func (s *serving) connect() (*supervisor, config.Config, error) {
 	if err != nil {
 		return nil, c, err
 	}
-	sup.govern(c, files, logger(s.level))
+	sup.govern(c, files, log.Stderr(s.level, false))
 	return sup, c, nil
 }
 
@@ -188,7 +189,7 @@ func (s *serving) embedded() (sup *supervisor, c config.Config, err error) {
 		repos = c.Repos
 	}
 	paths := repoPaths(config.Config{Repos: repos})
-	toolchains := ownToolchains(logger(s.level), s.whose, paths)
+	toolchains := ownToolchains(log.Stderr(s.level, false), s.whose, paths)
 	if sup, err = startSupervisor(embed.Options{
 		Repos: paths, Toolchains: toolchains, Owners: repoOwners(repos), Account: s.account,
 	}); err != nil {
@@ -200,7 +201,7 @@ func (s *serving) embedded() (sup *supervisor, c config.Config, err error) {
 			return nil, c, err
 		}
 	}
-	sup.govern(c, files.Files(), logger(s.level))
+	sup.govern(c, files.Files(), log.Stderr(s.level, false))
 	c.Toolchains = append(c.Toolchains, toolchains...)
 	return sup, c, nil
 }

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"corral/artifact"
 	"corral/config"
 	"corral/index"
+	"corral/internal/log"
 	"corral/job"
 )
 
@@ -134,7 +136,7 @@ func (o *indexCall) inState(ctx context.Context, c config.Config, state *os.File
 		return nil, err
 	}
 	defer store.Close()
-	x, err := index.Open(state, index.Options{TTL: c.Index.TTL, MaxBytes: c.Index.MaxBytes, Log: logger(0)})
+	x, err := index.Open(state, index.Options{TTL: c.Index.TTL, MaxBytes: c.Index.MaxBytes, Log: log.Stderr(slog.LevelInfo, false)})
 	if err != nil {
 		return nil, err
 	}

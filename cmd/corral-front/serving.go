@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"corral/config"
 	"corral/internal/directory"
 	"corral/isolate/client/embed"
@@ -163,13 +161,4 @@ func (s *serving) checkRepos(b *backend) error {
 		return first
 	}
 	return nil
-}
-
-// logger writes to standard error: text on a terminal, JSON else. Standard output belongs to the protocol.
-func logger(level slog.Level) *slog.Logger {
-	options := &slog.HandlerOptions{Level: level}
-	if _, err := unix.IoctlGetTermios(2, unix.TCGETS); err == nil {
-		return slog.New(slog.NewTextHandler(os.Stderr, options))
-	}
-	return slog.New(slog.NewJSONHandler(os.Stderr, options))
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/directory"
+	"corral/internal/log"
 	"corral/internal/version"
 	"corral/isolate"
 	"corral/isolate/client"
@@ -156,14 +157,10 @@ func run(args []string, stdout io.Writer) error {
 
 // logger writes to standard error: text on a terminal, JSON else. An embedded supervisor speaks of errors only.
 func logger(quiet bool) *slog.Logger {
-	options := &slog.HandlerOptions{Level: slog.LevelInfo}
 	if quiet {
-		options.Level = slog.LevelError
+		return log.Stderr(slog.LevelError, true)
 	}
-	if _, err := unix.IoctlGetTermios(2, unix.TCGETS); err == nil || quiet {
-		return slog.New(slog.NewTextHandler(os.Stderr, options))
-	}
-	return slog.New(slog.NewJSONHandler(os.Stderr, options))
+	return log.Stderr(slog.LevelInfo, false)
 }
 
 // untilStopped returns what is told when this process shall end. It is asked before there is anything on the host that

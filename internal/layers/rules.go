@@ -248,6 +248,14 @@ var bounds = []bound{
 		reason: "it reads what anybody sent: it is to be easy to audit",
 	},
 	{
+		from: "internal/text", only: []string{"std"},
+		reason: "what jobs and clients wrote passes through it everywhere, root's programs included: it is to be easy to audit",
+	},
+	{
+		from: "internal/log", only: []string{"std", sys, "internal/text"},
+		reason: "root's programs write to it what clients control: it is to be easy to audit",
+	},
+	{
 		from: "internal/directory", only: []string{"std", sys},
 		reason: "root opens with it what others may have put in a path: it is to be easy to audit",
 	},
