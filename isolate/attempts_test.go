@@ -55,6 +55,7 @@ var attempts = []attempt{
 	{"netlink, high bits", call(unix.SYS_SOCKET, "0x100000010", unix.SOCK_RAW, unix.NETLINK_GENERIC), "EPERM", "seccomp"},
 	{"terminal input", call(unix.SYS_IOCTL, 0, unix.TIOCSTI, `"x"`), "EPERM", "seccomp"},
 	{"line discipline", call(unix.SYS_IOCTL, 0, unix.TIOCSETD, 0), "EPERM", "seccomp"},
+	{"lock of an open file", `open(my $f, "+>", "/tmp/locked"); ` + call(unix.SYS_FCNTL, "fileno($f)", unix.F_OFD_SETLK, `"\0" x 32`), "EPERM", "seccomp"},
 	{"set-user-id bit", `open(my $f, ">", "/tmp/set-id"); kernel(chmod(04755, "/tmp/set-id") ? 0 : -1)`, "EPERM", "seccomp"},
 	{"personality", call(unix.SYS_PERSONALITY, 0x0400000), "EPERM", "seccomp"},
 

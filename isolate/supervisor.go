@@ -49,6 +49,7 @@ type Supervisor struct {
 	denials  denials
 	subuids  subordinates
 	moments  moments
+	locks    lockWatch
 
 	mu                   sync.Mutex
 	jails                map[jailKey]*jail   // guarded by mu

@@ -20,6 +20,8 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *Request, te
 		stopDisk = sync.OnceFunc(s.watchDisk(sl, r))
 		defer stopDisk()
 	}
+	stopLocks := s.locks.watch(sl, r)
+	defer stopLocks()
 	if err := s.place(sl, r, q); err != nil {
 		return wire.Result{}, err
 	}
@@ -33,12 +35,14 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *Request, te
 	result, err := s.watch(ctx, sl, r, terminal)
 	stopLayer()
 	stopDisk()
+	overLocks := stopLocks()
 	if err != nil {
 		return result, err
 	}
 	result.Wall = int64(time.Since(start))
 	result.LayerFull, result.FilesFull = layer.LayerFull, layer.FilesFull
 	sl.account(&result)
+	result.OOM = result.OOM || overLocks // they are memory
 	if q.writes() && sl.jail.scanned() {
 		sl.jail.sensitive(since, &result)
 	}

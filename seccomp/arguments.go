@@ -132,6 +132,12 @@ var conditions = []condition{
 			{is(1, ioctls...)},
 		},
 	},
+	{
+		// The kernel charges locks to no cgroup. The supervisor counts those of files that a process has open; locks of open file
+		// descriptions last while these wait in a socket, where nobody finds them. Without the question, too, programs take
+		// others, as on a kernel that has none.
+		call: "fcntl", text: "refused: F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW", clauses: []clause{{is(1, unix.F_OFD_GETLK, unix.F_OFD_SETLK, unix.F_OFD_SETLKW)}},
+	},
 	// Which tasks share a core belongs to the host: a job could keep a processor's other half from everybody.
 	{call: "prctl", text: "refused: PR_SCHED_CORE", clauses: []clause{{is(0, unix.PR_SCHED_CORE)}}},
 	{

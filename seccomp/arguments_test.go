@@ -51,6 +51,11 @@ var argumentCases = []argumentCase{
 	{call: "renameat2", args: [6]uint64{4, 4, 4, 4, 3, 4}, want: wantAllow}, // RENAME_NOREPLACE, RENAME_EXCHANGE
 	{call: "renameat2", args: [6]uint64{0, 0, 0, 0, 4}, want: wantEPERM},
 	{call: "renameat2", args: [6]uint64{0, 0, 0, 0, 5}, want: wantEPERM},
+	{call: "fcntl", args: [6]uint64{36, 6, 37}, want: wantAllow}, // F_SETLK
+	{call: "fcntl", args: [6]uint64{0, 1030}, want: wantAllow},   // F_DUPFD_CLOEXEC
+	{call: "fcntl", args: [6]uint64{0, 36}, want: wantEPERM},
+	{call: "fcntl", args: [6]uint64{0, 37}, want: wantEPERM},
+	{call: "fcntl", args: [6]uint64{0, 38}, want: wantEPERM},
 	{call: "ioctl", args: [6]uint64{0x5412, 0x5401}, want: wantAllow},
 	{call: "ioctl", args: [6]uint64{0, 0x5411}, want: wantAllow},
 	{call: "ioctl", args: [6]uint64{0, 0x5413}, want: wantAllow}, // TIOCGWINSZ

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -16,6 +17,9 @@ const (
 	socketFD = 100 // a TCP socket
 	fileFD   = 101 // a regular file, "file"
 )
+
+// lock is a struct flock of all of a file: F_RDLCK is 0.
+var lock = strings.Repeat("\x00", 32)
 
 // An attempt is one system call of a job and the kernel's answer.
 type attempt struct {
@@ -65,6 +69,12 @@ var attempts = []attempt{
 	{call: "setsockopt", args: []any{socketFD, unix.IPPROTO_TCP, tcpULP, "tls", 3}, want: unix.EPERM},
 	{call: "setsockopt", args: []any{socketFD, high | unix.IPPROTO_TCP, high | tcpULP, "tls", 3}, want: unix.EPERM},
 	{call: "setsockopt", args: []any{socketFD, unix.IPPROTO_TCP, unix.TCP_NODELAY, "\x01\x00\x00", 4}, bare: true},
+
+	// Locks: none of an open file description.
+	{call: "fcntl", args: []any{fileFD, unix.F_OFD_SETLK, lock}, want: unix.EPERM},
+	{call: "fcntl", args: []any{fileFD, high | unix.F_OFD_SETLKW, lock}, want: unix.EPERM},
+	{call: "fcntl", args: []any{fileFD, unix.F_OFD_GETLK, lock}, want: unix.EPERM},
+	{call: "fcntl", args: []any{fileFD, unix.F_SETLK, lock}, bare: true},
 
 	// Terminals: this is a file, to which the kernel alone says ENOTTY.
 	{call: "ioctl", args: []any{fileFD, unix.TIOCSTI, "x"}, want: unix.EPERM},

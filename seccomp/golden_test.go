@@ -124,6 +124,8 @@ func refusedArguments(profile, name string, args [6]uint64) bool {
 		return !harmlessNode(a[2])
 	case "renameat2":
 		return a[4]&4 != 0
+	case "fcntl":
+		return 36 <= a[1] && a[1] <= 38
 	case "ioctl":
 		return !harmlessIoctl(a[1])
 	case "prctl":
