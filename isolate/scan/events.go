@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of the inotify watches that a user may have, those of jobs included, a scanner takes half, and no more than maxWatches.
+// Of the inotify watches that a user of the host may have, and that all users of a jail have together, a scanner takes a quarter,
+// as much as any one of them gets, and no more than maxWatches.
 // Each costs the kernel about 1 KiB, the inode that it keeps in memory included.
 const maxWatches = 1 << 16
 
@@ -60,7 +61,7 @@ func newEvents() *events {
 	if err != nil {
 		return nil
 	}
-	return &events{fd: fd, limit: min(limit/2, maxWatches), alive: map[int32]bool{}, seen: map[int32]uint32{}, buf: make([]byte, 64<<10)}
+	return &events{fd: fd, limit: min(limit/4, maxWatches), alive: map[int32]bool{}, seen: map[int32]uint32{}, buf: make([]byte, 64<<10)}
 }
 
 func (e *events) on() bool { return e != nil && e.fd >= 0 }

@@ -7,12 +7,43 @@
 #include <linux/signal.h>
 #include <linux/wait.h>
 
+/* quarter lets each user of this process's user namespace have a quarter of what the host lets one of its users have. All of
+ * them together have as much as one, for it is charged to the namespace's owner, too: without this, one job could have it all.
+ * Where /proc/sys cannot be written, it can. */
+static void quarter(const char *host, const char *here)
+{
+	char text[24];
+	u64 most = 0;
+	int fd = (int)SYS4(__NR_openat, AT_FDCWD, host, O_CLOEXEC, 0);
+	long n = SYS3(__NR_read, fd, text, sizeof text);
+	for (long i = 0; i < n && text[i] >= '0' && text[i] <= '9'; i++)
+		most = most * 10 + (u64)(text[i] - '0');
+	SYS1(__NR_close, fd);
+	if (most < 4)
+		return;
+	fd = (int)SYS4(__NR_openat, AT_FDCWD, here, 1 | O_CLOEXEC, 0);
+	SYS3(__NR_write, fd, text, put_number(text, most / 4) - text);
+	SYS1(__NR_close, fd);
+}
+
+/* raise lifts a limit of this process, as far as it may. A user namespace has it from who makes it, for what all of its users have
+ * together, each of whom has a limit of its own. */
+static void raise(int resource)
+{
+	u64 have[2], all[2] = { ~0ul, ~0ul };
+	if (SYS4(__NR_prlimit64, 0, resource, all, have) >= 0 || SYS4(__NR_prlimit64, 0, resource, 0, have) < 0)
+		return;
+	have[0] = have[1];
+	SYS4(__NR_prlimit64, 0, resource, have, 0);
+}
+
 /* own makes a user namespace whose owner is the given host user, says so to socket, and holds it until that is closed. What a
  * jail's users use up (inotify instances, queued signals) is charged to their namespace's owner as well: it must not be root,
  * of whom the host's own services are. Capabilities are kept, for hosts on which making one takes them. */
 static _Noreturn void own(u32 id, int socket)
 {
-	enum { SET_SECUREBITS = 28, NO_SETUID_FIXUP = 1 << 2 };
+	enum { SET_SECUREBITS = 28, NO_SETUID_FIXUP = 1 << 2, NPROC = 6, SIGPENDING = 11 };
+	static const int summed[] = { NPROC, SIGPENDING };
 	long r = id == ~0u ? -EINVAL : 0; /* which would stay root */
 	if (r >= 0)
 		r = SYS5(__NR_prctl, SET_SECUREBITS, NO_SETUID_FIXUP, 0, 0, 0);
@@ -22,8 +53,14 @@ static _Noreturn void own(u32 id, int socket)
 		r = SYS3(__NR_setresgid, id, id, id);
 	if (r >= 0)
 		r = SYS3(__NR_setresuid, id, id, id);
+	for (unsigned i = 0; i < sizeof summed / sizeof *summed; i++)
+		raise(summed[i]);
 	if (r >= 0)
 		r = SYS1(__NR_unshare, CLONE_NEWUSER);
+	if (r >= 0) {
+		quarter("/proc/sys/fs/inotify/max_user_instances", "/proc/sys/user/max_inotify_instances");
+		quarter("/proc/sys/fs/inotify/max_user_watches", "/proc/sys/user/max_inotify_watches");
+	}
 	s32 said = (s32)r;
 	pass(socket, &said, sizeof said, 0, 0);
 	SYS3(__NR_read, socket, &said, sizeof said);

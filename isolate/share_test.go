@@ -1,0 +1,72 @@
+package isolate
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"corral/internal/sandboxtest"
+)
+
+// TestShares: what the kernel counts for the users of a jail together, one job has a part of, and leaves the rest to others.
+func TestShares(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("perl"))
+	// The jail's maxima of pending signals and processes would be those of who makes it. They are to be more than one job's, and
+	// less than two have.
+	for resource, most := range map[int]uint64{unix.RLIMIT_SIGPENDING: 5000, unix.RLIMIT_NPROC: 160} {
+		var before unix.Rlimit
+		if err := unix.Getrlimit(resource, &before); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: most, Max: before.Max}); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := unix.Setrlimit(resource, &before); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	host := func(name string) int {
+		b, err := os.ReadFile("/proc/sys/fs/inotify/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	f := newFront(t)
+	// Signals are queued for the job itself, which blocks them.
+	script := fmt.Sprintf(`$| = 1;
+my ($instances, $signals, $processes) = (0, 0, 0);
+while ($processes < 100) { my $p = fork; last unless defined $p; if (!$p) { sleep 1000; exit } $processes++ }
+$instances++ while $instances < 100000 && syscall(%d, 0) >= 0;
+my $set = pack("Q", ~0); my $old = "\0" x 8; my $info = pack("iiix116", 40, 0, -1);
+syscall(%d, 0, $set, $old, 8);
+$signals++ while $signals < 100000 && syscall(%d, $$+0, 40, $info) == 0;
+open(my $w, "<", "/proc/sys/user/max_inotify_watches"); my $watches = <$w> + 0;
+print "$instances instances, $watches watches, $signals signals, $processes processes\n"; <STDIN>`, unix.SYS_INOTIFY_INIT1, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGQUEUEINFO)
+	want := fmt.Sprintf("%d instances, %d watches, 4096 signals, 100 processes\n", host("max_user_instances")/4, host("max_user_watches")/4)
+	for range 3 {
+		l, err := f.start(f.spec("perl", "-e", script))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			l.in.Close()
+			if _, err := l.end(); err != nil {
+				t.Error(err)
+			}
+		}()
+		if l.until("\n"); l.out.String() != want {
+			t.Errorf("%q, want %q: %s", l.out.String(), want, l.err.String())
+		}
+	}
+}
