@@ -197,6 +197,11 @@ func hostChecks() []check {
 			"swapoff -a, or boot with swapaccount=1", simple, judgeSwap,
 		},
 		{
+			"open files", "all connections, jails and jobs that the configuration allows find files left to open, whatever one job takes",
+			"sysctl -w fs.file-max= that number, in /etc/sysctl.d to stay; or lower max_jobs, max_jails, max_warm_slots, or pids and open_files of the defaults",
+			simple, judgeOpenFiles,
+		},
+		{
 			"kernel", "the kernel is of a series that is kept",
 			"use Linux 6.1 or later, with its distribution's updates", nil, judgeKernel,
 		},

@@ -25,6 +25,7 @@ type host struct {
 	cmdline    string
 	core       string            // kernel.core_pattern
 	sysctls    map[string]string // of those in hardening
+	fileMax    string            // fs.file-max
 	subuid     []idRange         // subordinate ids of users, subuid(5)
 	fileSystem string            // that the place lies on
 }
@@ -62,7 +63,7 @@ func read(path string) string {
 func seeHost(p Place) *host {
 	h := &host{
 		kernel: read("/proc/sys/kernel/osrelease"), uid: os.Geteuid(), landlock: landlockABI(), cmdline: read("/proc/cmdline"),
-		core: read("/proc/sys/kernel/core_pattern"), swap: strings.Count(read("/proc/swaps"), "\n") > 0,
+		core: read("/proc/sys/kernel/core_pattern"), fileMax: read("/proc/sys/fs/file-max"), swap: strings.Count(read("/proc/swaps"), "\n") > 0,
 		namespaces: map[string]string{}, flaws: map[string]string{}, sysctls: map[string]string{},
 		system: "Linux", subuid: ranges(read("/etc/subuid")), fileSystem: fileSystem(p.Repo()),
 	}

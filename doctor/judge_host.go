@@ -19,6 +19,7 @@ const (
 	factLayout = "cgroup layout"
 	factKill   = "kill a group"
 	factSwap   = "swap accounting"
+	factFiles  = "open files"
 )
 
 func judgeCgroup(e *evidence) (Status, string) {
@@ -53,6 +54,24 @@ func judgeSwap(e *evidence) (Status, string) {
 		return Degraded, "the host has swap that is not accounted for: " + f.detail
 	}
 	return OK, "accounted for"
+}
+
+// judgeOpenFiles compares fs.file-max, which holds for all processes that are not root's, with what the supervisor's own maxima
+// come to.
+func judgeOpenFiles(e *evidence) (Status, string) {
+	most, err := strconv.ParseUint(e.host.fileMax, 10, 64)
+	if err != nil {
+		return Degraded, "fs.file-max is not known"
+	}
+	f, known := e.facts[factFiles]
+	need, err := strconv.ParseUint(f.detail, 10, 64)
+	switch {
+	case !known || err != nil:
+		return Degraded, "the supervisor does not say how many it needs"
+	case most < need:
+		return Degraded, fmt.Sprintf("fs.file-max is %d, less than %d", most, need)
+	}
+	return OK, fmt.Sprintf("%d are needed", need)
 }
 
 // Kernels by what they lack. 5.15 is the first long-term series with id-mapped mounts and cgroup.kill; flaws that a

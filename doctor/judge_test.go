@@ -324,6 +324,21 @@ func TestFacts(t *testing.T) {
 	})
 }
 
+func TestOpenFiles(t *testing.T) {
+	with := func(most, need string) evidence {
+		return evidence{host: &host{fileMax: most}, facts: map[string]fact{factFiles: {true, need}}}
+	}
+	try(t, judgeOpenFiles, []judged{
+		{"more", with("9223372036854775807", "2154496"), OK, "2154496"},
+		{"as many", with("100", "100"), OK, "100"},
+		{"fewer", with("99", "100"), Degraded, "fs.file-max is 99, less than 100"},
+		{"silent kernel", with("", "100"), Degraded, "not known"},
+		{"no number", with("many", "100"), Degraded, "not known"},
+		{"silent supervisor", evidence{host: &host{fileMax: "100"}}, Degraded, "does not say"},
+		{"odd supervisor", with("100", "-1"), Degraded, "does not say"},
+	})
+}
+
 // TestRows holds that the table is whole.
 func TestRows(t *testing.T) {
 	var names []string

@@ -186,6 +186,21 @@ func (c *Config) capCeilings() {
 	}
 }
 
+// How many open files of the host one of these takes, both ends and all processes of ours counted: half as many again as were
+// counted, for a session's jail has more.
+const (
+	filesOfConnection = 4
+	filesOfJail       = 96
+	filesOfJob        = 16
+)
+
+// openFiles is how many files the host must let be open (fs.file-max), that everything that is allowed at once can be, and one job
+// beside can have all that it may by default.
+func (c *Config) openFiles() int64 {
+	return maxConnections*filesOfConnection + int64(c.MaxJails)*filesOfJail + int64(c.MaxJobs+max(c.MaxSlots, 0))*filesOfJob +
+		c.Defaults.PIDs*c.Defaults.OpenFiles
+}
+
 // maxJobPIDs is an eighth of the process ids a 64-bit kernel has by default at most (pid_max, proc_sys_kernel(5)).
 const maxJobPIDs = 1 << 19
 

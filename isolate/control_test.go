@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -200,6 +201,11 @@ func TestFacts(t *testing.T) {
 		if len(fact.Name) >= wire.MaxName {
 			t.Errorf("%q is as long as a name can be: it may have been cut", fact.Name)
 		}
+	}
+	// 2,048 connections, and what config has of the rest.
+	c := f.s.config
+	if want := 2048*4 + c.MaxJails*96 + (c.MaxJobs+c.MaxSlots)*16 + int(c.Defaults.PIDs*c.Defaults.OpenFiles); names["open files"] != strconv.Itoa(want) {
+		t.Errorf("%s open files, want %d", names["open files"], want)
 	}
 	if names["cgroup layout"] == "" || names["profiles"] != "default strict" {
 		t.Errorf("%q", names)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sort"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -425,5 +426,6 @@ func (s *Supervisor) facts() []wire.Fact {
 	for _, f := range s.instance.tree.Features() {
 		list = append(list, wire.Fact{Name: f.Name, Present: f.Present, Detail: f.Without})
 	}
+	list = append(list, wire.Fact{Name: "open files", Present: true, Detail: strconv.FormatInt(s.config.openFiles(), 10)})
 	return append(list, wire.Fact{Name: "profiles", Present: true, Detail: strings.Join(seccomp.Profiles(), " ")})
 }
