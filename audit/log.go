@@ -47,7 +47,7 @@ type Log struct {
 	turn    sync.Mutex      // before mu; of who has the lock of writes, or waits for it
 	closed  bool            // guarded by turn
 	running map[uint64]bool // guarded by turn: seqs of what was decided here and is not finished
-	owed    []owed          // guarded by turn
+	owed    []pendingRecords          // guarded by turn
 
 	mu      sync.Mutex
 	file    *os.File // guarded by mu: where the log ends; each write goes to its end
@@ -156,7 +156,7 @@ func (l *Log) Close() error {
 	}
 	var err error
 	if len(l.owed) > 0 {
-		err = l.lastly(until)
+		err = l.finalFlush(until)
 	}
 	l.closed = true
 	l.turn.Unlock()
@@ -217,7 +217,7 @@ func (l *Log) write(event Event, of uint64, rest []byte) (seq, last uint64, err 
 
 // putAll writes a line, and what has to be in the log before.
 func (l *Log) putAll(event Event, rest []byte) error {
-	if err := l.settle(); err != nil {
+	if err := l.flushPending(); err != nil {
 		return err
 	}
 	if !event.closes() {
@@ -252,7 +252,7 @@ func (l *Log) catchUp() error {
 			return nil
 		}
 	}
-	return l.mend(l.at)
+	return l.repair(l.at)
 }
 
 var errGone = errors.New("audit: the file that is written was removed: nothing is run that cannot be logged\nhint: restart the supervisor")

@@ -17,11 +17,11 @@ import (
 	"corral/index/chunk"
 )
 
-// mostName is how many bytes a label or handle has at most.
-const mostName = 200
+// maxName is how many bytes a label or handle has at most.
+const maxName = 200
 
-// mostTerms is how many words Added tells of a source.
-const mostTerms = 40
+// maxTerms is how many words Added tells of a source.
+const maxTerms = 40
 
 // Add reads r to its end and has the base have it. When it returns, all of the source is found; after an error, nothing
 // is. More than a base may have is not read: Added.Truncated. Two run at once in an Index, others wait.
@@ -59,10 +59,10 @@ func (x *Index) add(ctx context.Context, id Base, s Source, r io.Reader) (Added,
 
 func (s *Source) check() error {
 	switch {
-	case s.Label == "" || len(s.Label) > mostName || !printable(s.Label):
-		return fmt.Errorf("label %.80q: it must have 1 to %d bytes, on one line", s.Label, mostName)
-	case len(s.Artifact) > mostName || len(s.Stream) > mostName:
-		return fmt.Errorf("artifact %.80q, stream %.80q: they may have %d bytes", s.Artifact, s.Stream, mostName)
+	case s.Label == "" || len(s.Label) > maxName || !printable(s.Label):
+		return fmt.Errorf("label %.80q: it must have 1 to %d bytes, on one line", s.Label, maxName)
+	case len(s.Artifact) > maxName || len(s.Stream) > maxName:
+		return fmt.Errorf("artifact %.80q, stream %.80q: they may have %d bytes", s.Artifact, s.Stream, maxName)
 	case s.Class != "" && s.Class != Code && s.Class != Prose:
 		return fmt.Errorf("class %.80q: it is %s or %s", s.Class, Code, Prose)
 	case s.Format > JSON:
@@ -215,7 +215,7 @@ func (a *addition) read(ctx context.Context, r io.Reader) (*vocabulary, error) {
 	if err != nil && !a.added.Truncated {
 		return nil, err
 	}
-	a.added.Lines, a.added.Bytes, a.added.Terms = sum.Lines, sum.Bytes, terms.Best(mostTerms)
+	a.added.Lines, a.added.Bytes, a.added.Terms = sum.Lines, sum.Bytes, terms.Best(maxTerms)
 	return &c.vocab, nil
 }
 

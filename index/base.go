@@ -35,8 +35,8 @@ type base struct {
 	gone     bool // not of Index.open any more: closed when refs is 0
 }
 
-// mostOpen is how many bases stay open that nobody uses now. Each has some MiB of memory.
-const mostOpen = 4
+// maxOpen is how many bases stay open that nobody uses now. Each has some MiB of memory.
+const maxOpen = 4
 
 // acquire opens a base, if it is not open. If it has no file, and none is to be made, that is errNone.
 func (x *Index) acquire(ctx context.Context, id Base, create bool) (*base, error) {
@@ -133,7 +133,7 @@ func (x *Index) trim() {
 			}
 		}
 		x.mu.Unlock()
-		if idle <= mostOpen {
+		if idle <= maxOpen {
 			return
 		}
 		x.drop(oldest)

@@ -10,25 +10,25 @@ import (
 )
 
 const (
-	// mostCorrected is how many words of a query are corrected.
-	mostCorrected = 8
-	// mostPerGram is how many words are looked at that have a trigram, the newest.
-	mostPerGram = 8192
-	// mostGathered is how many of these are looked at for a query: a base may have been filled with words that share them.
-	mostGathered = 1 << 18
-	// mostCompared is how many words are compared with one, those that share most trigrams.
-	mostCompared = 400
-	// A word is taken for up to mostTypos others, or mostParts that it is a part of.
-	mostTypos = 3
-	mostParts = 6
-	// leastTypo and leastFar are from how many letters on a word may have one typo, and two.
-	leastTypo = 4
-	leastFar  = 8
+	// maxCorrected is how many words of a query are corrected.
+	maxCorrected = 8
+	// maxPerGram is how many words are looked at that have a trigram, the newest.
+	maxPerGram = 8192
+	// maxGathered is how many of these are looked at for a query: a base may have been filled with words that share them.
+	maxGathered = 1 << 18
+	// maxCompared is how many words are compared with one, those that share most trigrams.
+	maxCompared = 400
+	// A word is taken for up to maxTypos others, or maxParts that it is a part of.
+	maxTypos = 3
+	maxParts = 6
+	// minTypo and minFar are from how many letters on a word may have one typo, and two.
+	minTypo = 4
+	minFar  = 8
 )
 
 // correct finds other words for those that no chunk has.
 func (s *search) correct() error {
-	left := mostCorrected
+	left := maxCorrected
 	for _, g := range s.request.groups {
 		if g.count > 0 || !learnable([]byte(g.surface)) {
 			continue
@@ -125,7 +125,7 @@ func (s *search) alike(w string) ([]likeness, error) {
 	var typos, parts []likeness
 	stem := stemOf(w)
 	for _, k := range known {
-		if strings.Contains(k, w) || len(stem) >= leastTypo && strings.Contains(k, stem) {
+		if strings.Contains(k, w) || len(stem) >= minTypo && strings.Contains(k, stem) {
 			parts = append(parts, likeness{k, -1})
 		}
 		if d := distance(w, stem, k); d <= typosOf(w) {
@@ -135,20 +135,20 @@ func (s *search) alike(w string) ([]likeness, error) {
 	slices.SortStableFunc(typos, func(a, b likeness) int { return cmp.Compare(a.distance, b.distance) })
 	slices.SortStableFunc(parts, func(a, b likeness) int { return cmp.Compare(len(a.text), len(b.text)) })
 	for i, t := range typos {
-		if t.distance > typos[0].distance || i == mostTypos {
+		if t.distance > typos[0].distance || i == maxTypos {
 			typos = typos[:i]
 			break
 		}
 	}
-	return append(typos, parts[:min(len(parts), mostParts)]...), nil
+	return append(typos, parts[:min(len(parts), maxParts)]...), nil
 }
 
 // typosOf is how many typos a word may have.
 func typosOf(w string) int {
 	switch n := utf8.RuneCountInString(w); {
-	case n >= leastFar:
+	case n >= minFar:
 		return 2
-	case n >= leastTypo:
+	case n >= minTypo:
 		return 1
 	}
 	return 0
@@ -168,7 +168,7 @@ func (s *search) sharing(w string) ([]string, error) {
 	shared := map[int64]int{}
 	for _, gram := range trigrams(padded(w)) {
 		ids, err := numbers(s.ctx, s.tx, "SELECT rowid FROM grams WHERE grams MATCH ? ORDER BY rowid DESC LIMIT ?",
-			quote(gram), min(mostPerGram, mostGathered-s.gathered))
+			quote(gram), min(maxPerGram, maxGathered-s.gathered))
 		if err != nil {
 			return nil, err
 		}
@@ -190,7 +190,7 @@ func (s *search) sharing(w string) ([]string, error) {
 		return nil, err
 	}
 	defer func() { _ = stmt.Close() }()
-	for _, id := range ids[:min(len(ids), mostCompared)] {
+	for _, id := range ids[:min(len(ids), maxCompared)] {
 		var k string
 		if err := stmt.QueryRowContext(s.ctx, id).Scan(&k); err != nil {
 			return nil, asDamage(err)

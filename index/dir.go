@@ -168,8 +168,8 @@ func (b Base) prefix() string {
 // prefixLength is how long a prefix is, without the dash.
 const prefixLength = 32
 
-// mostNames bounds how many names of a directory are looked at.
-const mostNames = 1 << 20
+// maxNames bounds how many names of a directory are looked at.
+const maxNames = 1 << 20
 
 // files returns the names of a base's files, with whatever suffix.
 func files(dir int, b Base) ([]string, error) {
@@ -195,7 +195,7 @@ func namesIn(dir int) ([]string, error) {
 	}
 	f := os.NewFile(uintptr(fd), dirName)
 	defer f.Close()
-	all, err := f.Readdirnames(mostNames)
+	all, err := f.Readdirnames(maxNames)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}

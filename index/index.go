@@ -109,8 +109,8 @@ const (
 	defaultTTL      = 14 * 24 * time.Hour
 	defaultMaxBytes = 1 << 30
 	minMaxBytes     = 1 << 20
-	mostSections    = 200_000 // of a source
-	mostSources     = 50_000  // of a base
+	maxSections     = 200_000 // of a source
+	maxSources      = 50_000  // of a base
 	// addsAtOnce bounds memory: each holds its batches, its vocabulary and what SQLite caches.
 	addsAtOnce = 2
 )
@@ -122,7 +122,7 @@ const (
 func Open(state *os.File, o Options) (*Index, error) {
 	x := &Index{
 		ttl: o.TTL, maxBytes: o.MaxBytes, now: o.Now, log: o.Log, rebuild: o.Rebuild,
-		sections: mostSections, sources: mostSources,
+		sections: maxSections, sources: maxSources,
 		adding: make(chan struct{}, addsAtOnce), opening: make(chan struct{}, 1), open: map[Base]*base{}, anew: map[Base]context.CancelFunc{},
 	}
 	x.defaults()

@@ -167,7 +167,7 @@ func TestAdded(t *testing.T) {
 	x := openIndex(t, Options{})
 	text := numbered("word", 100) + "connection_refused connection_refused\n"
 	a := add(t, x, Source{Label: "log", Artifact: "art-1", Stream: "stdout"}, text)
-	if a.Lines != 101 || a.Bytes != int64(len(text)) || a.Sections < 5 || a.Truncated || len(a.Terms) == 0 || len(a.Terms) > mostTerms {
+	if a.Lines != 101 || a.Bytes != int64(len(text)) || a.Sections < 5 || a.Truncated || len(a.Terms) == 0 || len(a.Terms) > maxTerms {
 		t.Errorf("added %+v", a)
 	}
 	s := stats(t, x)
@@ -198,12 +198,12 @@ func TestRefusedSources(t *testing.T) {
 	x := openIn(t, dir, Options{})
 	for _, s := range []Source{
 		{},
-		{Label: strings.Repeat("x", mostName+1)},
+		{Label: strings.Repeat("x", maxName+1)},
 		{Label: "two\nlines"},
 		{Label: "\xff"},
 		{Label: "nul\x00"},
-		{Label: "l", Artifact: strings.Repeat("x", mostName+1)},
-		{Label: "l", Stream: strings.Repeat("x", mostName+1)},
+		{Label: "l", Artifact: strings.Repeat("x", maxName+1)},
+		{Label: "l", Stream: strings.Repeat("x", maxName+1)},
 		{Label: "l", Class: "poetry"},
 		{Label: "l", Format: JSON + 1},
 	} {
@@ -253,7 +253,7 @@ func TestBases(t *testing.T) {
 			t.Errorf("base %d: %+v, %v", i, f, err)
 		}
 	}
-	if n := len(x.open); n > mostOpen+1 {
+	if n := len(x.open); n > maxOpen+1 {
 		t.Errorf("%d bases are open", n)
 	}
 }

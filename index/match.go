@@ -60,7 +60,7 @@ func newMatcher(r request, chunks int64) *matcher {
 const (
 	chunkShare = 0.5 // words anywhere in text and title
 	nearShare  = 0.5 // all of them within few words
-	mostPlaces = 2000
+	maxPlaces  = 2000
 	nearHalf   = 10 // so many words between have nearness half
 )
 
@@ -102,7 +102,7 @@ func (m *matcher) look(text string, at *int) (words int) {
 				continue
 			}
 			m.line[of.group] = min(1, m.line[of.group]+of.weight)
-			if len(m.places) < mostPlaces {
+			if len(m.places) < maxPlaces {
 				m.places = append(m.places, place{of.group, *at + words})
 			}
 		}
@@ -110,8 +110,8 @@ func (m *matcher) look(text string, at *int) (words int) {
 	return words
 }
 
-// mostMeanings is of how many words it is kept what they mean.
-const mostMeanings = 1 << 14
+// maxMeanings is of how many words it is kept what they mean.
+const maxMeanings = 1 << 14
 
 // meanings returns what a folded word is of the request.
 func (m *matcher) meanings(w []byte) []meaning {
@@ -120,7 +120,7 @@ func (m *matcher) meanings(w []byte) []meaning {
 	}
 	m.stem = word.Stem(m.stem[:0], w)
 	of := m.stems[string(m.stem)]
-	if len(m.words) < mostMeanings {
+	if len(m.words) < maxMeanings {
 		m.words[string(w)] = of
 	}
 	return of

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// mostQuery and mostGroups bound what is looked at of a query's text.
-	mostQuery  = 1 << 10
-	mostGroups = 32
+	// maxQuery and maxGroups bound what is looked at of a query's text.
+	maxQuery  = 1 << 10
+	maxGroups = 32
 )
 
 // A group is what one word of a query stands for: alternatives, any of which will do.
@@ -20,8 +20,8 @@ type group struct {
 	surface string // as it was asked for, folded
 	stem    string
 	alts    []alternative
-	count   int  // chunks that have it, at most mostMatches+1
-	common  bool // they are more than mostMatches
+	count   int  // chunks that have it, at most maxMatches+1
+	common  bool // they are more than maxMatches
 }
 
 // An alternative is stems that stand for a word together: one, mostly.
@@ -33,7 +33,7 @@ type alternative struct {
 // What other words are worth that stand for one.
 const (
 	weightParts = 0.9 // connection and refused, for connectionRefused
-	weightTypo  = 0.8 // in a word of leastFar letters or more. In one of leastTypo it may as well be another word:
+	weightTypo  = 0.8 // in a word of minFar letters or more. In one of minTypo it may as well be another word:
 	weightShort = 0.3
 	weightPart  = 0.6 // threadpool, for pool
 )
@@ -46,7 +46,7 @@ type request struct {
 
 // parse finds the words and phrases of a text. It has no syntax that could be wrong: a quote without a second one is none.
 func parse(text string) request {
-	text = cutText(text, mostQuery)
+	text = cutText(text, maxQuery)
 	var r request
 	for i, part := range quoted(text) {
 		words := r.read(part)
@@ -55,8 +55,8 @@ func parse(text string) request {
 		}
 	}
 	r.dropStops()
-	if len(r.groups) > mostGroups {
-		r.groups = r.groups[:mostGroups]
+	if len(r.groups) > maxGroups {
+		r.groups = r.groups[:maxGroups]
 	}
 	return r
 }
@@ -159,13 +159,13 @@ func matchGroups(groups []*group, operator string) string {
 const (
 	// nearWords is how many words may be between those that are near: about a line of a log.
 	nearWords = 12
-	// mostNear is how many words are looked for near each other.
-	mostNear = 8
+	// maxNear is how many words are looked for near each other.
+	maxNear = 8
 )
 
 // matchNear is that all groups are near each other; "" if that cannot be said.
 func matchNear(groups []*group) string {
-	if len(groups) < 2 || len(groups) > mostNear {
+	if len(groups) < 2 || len(groups) > maxNear {
 		return ""
 	}
 	parts := make([]string, len(groups))
@@ -180,6 +180,6 @@ func matchNear(groups []*group) string {
 
 // typoWeight is what a word is worth that another one may be a typo of.
 func typoWeight(w string) float64 {
-	n := min(max(utf8.RuneCountInString(w), leastTypo), leastFar)
-	return weightShort + (weightTypo-weightShort)*float64(n-leastTypo)/(leastFar-leastTypo)
+	n := min(max(utf8.RuneCountInString(w), minTypo), minFar)
+	return weightShort + (weightTypo-weightShort)*float64(n-minTypo)/(minFar-minTypo)
 }

@@ -32,7 +32,7 @@ func (s *search) rank(lists []list) error {
 	m := newMatcher(s.request, s.total)
 	var read []*candidate
 	for _, c := range best {
-		if len(read) == mostRead {
+		if len(read) == maxRead {
 			break
 		}
 		ok, err := s.load(c)

@@ -165,7 +165,7 @@ func TestHostileWords(t *testing.T) {
 		if err := s.run(); err != nil {
 			return err
 		}
-		if s.gathered == 0 || s.gathered > mostGathered {
+		if s.gathered == 0 || s.gathered > maxGathered {
 			t.Errorf("%d words were looked at", s.gathered)
 		}
 		return nil
@@ -182,7 +182,7 @@ func TestManySources(t *testing.T) {
 	err := x.with(t.Context(), testBase, true, func(b *base) error {
 		_, err := b.write.Exec(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
 			INSERT INTO sources(name, label, artifact, stream, made, state, cost) SELECT 'run#', '', '', '', ?, ?, 1 FROM n`,
-			mostChosen, time.Now().UnixNano(), stateThere)
+			maxChosen, time.Now().UnixNano(), stateThere)
 		return err
 	})
 	if err != nil {

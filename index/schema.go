@@ -25,8 +25,8 @@ const (
 // A chunk's row says of which source it is, the how manieth, and whether it is code: so that what is found can be chosen
 // from without another look-up, and a newer source's rows are larger.
 const (
-	rowBits    = 24
-	mostChunks = 1 << (rowBits - 1) // of a source
+	rowBits   = 24
+	maxChunks = 1 << (rowBits - 1) // of a source
 )
 
 func rowOf(source, n int64, code bool) int64 {

@@ -14,17 +14,17 @@ import (
 
 const (
 	defaultLimit = 3
-	mostLimit    = 100
-	// mostMatches is how many chunks are looked at for a word, the newest; a word that more have is common.
-	mostMatches = 4000
-	// mostScored is how many rows FTS5 gives a score: BM25 looks at all chunks that have a word, for each.
-	mostScored = 2 * mostMatches
-	// mostScanned is how many rows are looked at for those of some sources, or of a class.
-	mostScanned = 5 * mostMatches
-	// mostRead is how many chunks are decompressed, for lines and phrases. They are the best by then.
-	mostRead = 64
-	// mostChosen is how many sources are looked at that a query names, the newest.
-	mostChosen = 1 << 14
+	maxLimit     = 100
+	// maxMatches is how many chunks are looked at for a word, the newest; a word that more have is common.
+	maxMatches = 4000
+	// maxScored is how many rows FTS5 gives a score: BM25 looks at all chunks that have a word, for each.
+	maxScored = 2 * maxMatches
+	// maxScanned is how many rows are looked at for those of some sources, or of a class.
+	maxScanned = 5 * maxMatches
+	// maxRead is how many chunks are decompressed, for lines and phrases. They are the best by then.
+	maxRead = 64
+	// maxChosen is how many sources are looked at that a query names, the newest.
+	maxChosen = 1 << 14
 )
 
 // Search finds the chunks that fit a query best. No text of a query is an error. What is there to be found is what was
@@ -33,7 +33,7 @@ func (x *Index) Search(ctx context.Context, b Base, q Query) (*Found, error) {
 	if q.Limit <= 0 {
 		q.Limit = defaultLimit
 	}
-	q.Limit = min(q.Limit, mostLimit)
+	q.Limit = min(q.Limit, maxLimit)
 	found := &Found{Empty: true}
 	err := x.look(ctx, b, func(_ *base, tx *sql.Tx) error {
 		found = &Found{}
@@ -140,12 +140,12 @@ func (s *search) filter() error {
 	if len(args) == 1 {
 		return nil
 	}
-	ids, err := numbers(s.ctx, s.tx, "SELECT id FROM sources WHERE "+where+" ORDER BY id DESC LIMIT ?", append(args, mostChosen+1)...)
+	ids, err := numbers(s.ctx, s.tx, "SELECT id FROM sources WHERE "+where+" ORDER BY id DESC LIMIT ?", append(args, maxChosen+1)...)
 	if err != nil {
 		return err
 	}
-	if len(ids) > mostChosen {
-		ids, s.found.Cut = ids[:mostChosen], true
+	if len(ids) > maxChosen {
+		ids, s.found.Cut = ids[:maxChosen], true
 	}
 	if len(ids) == 0 {
 		s.high = s.low - 1
@@ -153,7 +153,7 @@ func (s *search) filter() error {
 	}
 	s.chosen = setOf(ids)
 	s.low = max(s.low, rowOf(slices.Min(ids), 0, false))
-	s.high = rowOf(slices.Max(ids), mostChunks-1, true)
+	s.high = rowOf(slices.Max(ids), maxChunks-1, true)
 	return nil
 }
 
@@ -178,7 +178,7 @@ func (s *search) count() error {
 		return err
 	}
 	s.request.groups = slices.DeleteFunc(s.request.groups, func(g *group) bool {
-		g.common = g.count > mostMatches
+		g.common = g.count > maxMatches
 		return g.count == 0
 	})
 	slices.SortStableFunc(s.request.groups, func(a, b *group) int { return cmp.Compare(a.count, b.count) })
@@ -187,7 +187,7 @@ func (s *search) count() error {
 
 func (s *search) countMatch(match string) (n int, err error) {
 	err = s.tx.QueryRowContext(s.ctx, "SELECT count(*) FROM (SELECT 1 FROM found WHERE found MATCH ? LIMIT ?)",
-		match, mostMatches+1).Scan(&n)
+		match, maxMatches+1).Scan(&n)
 	return n, err
 }
 
@@ -206,14 +206,14 @@ func (s *search) candidates() ([]list, error) {
 		return nil, nil
 	}
 	some, sum := s.affordable(groups)
-	anyWord, err := s.rows(matchGroups(some, " OR "), s.low, sum <= mostScored)
+	anyWord, err := s.rows(matchGroups(some, " OR "), s.low, sum <= maxScored)
 	if err != nil {
 		return nil, err
 	}
 	lists := []list{anyWord}
 	s.found.Cut = s.found.Cut || len(some) < len(groups) || groups[0].common
 	s.found.Matched = len(anyWord.rows)
-	if len(groups) == 1 || len(anyWord.rows) <= mostRead {
+	if len(groups) == 1 || len(anyWord.rows) <= maxRead {
 		return lists, nil
 	}
 	low, err := s.floor(groups[0])
@@ -241,12 +241,12 @@ func (s *search) matched(all int) {
 // affordable returns the rarest words, such that all chunks that have one can be scored; one at least.
 func (s *search) affordable(groups []*group) (some []*group, sum int) {
 	for i, g := range groups {
-		if i > 0 && sum+g.count > mostScored {
+		if i > 0 && sum+g.count > maxScored {
 			return groups[:i], sum
 		}
 		sum += g.count
 		if g.common {
-			return groups[:max(i, 1)], max(sum, mostScored+1)
+			return groups[:max(i, 1)], max(sum, maxScored+1)
 		}
 	}
 	return groups, sum
@@ -259,7 +259,7 @@ func (s *search) floor(rarest *group) (int64, error) {
 	}
 	var low int64
 	err := s.tx.QueryRowContext(s.ctx, `SELECT rowid FROM found WHERE found MATCH ? AND rowid BETWEEN ? AND ?
-		ORDER BY rowid DESC LIMIT 1 OFFSET ?`, rarest.match(), s.low, s.high, mostMatches).Scan(&low)
+		ORDER BY rowid DESC LIMIT 1 OFFSET ?`, rarest.match(), s.low, s.high, maxMatches).Scan(&low)
 	if errors.Is(err, sql.ErrNoRows) {
 		return s.low, nil
 	}
@@ -284,7 +284,7 @@ func (s *search) rows(match string, low int64, score bool) (list, error) {
 	defer func() { _ = rows.Close() }()
 	scores := map[int64]float64{}
 	for n := 0; rows.Next(); n++ {
-		if n == mostScanned || len(l.rows) == mostMatches {
+		if n == maxScanned || len(l.rows) == maxMatches {
 			s.found.Cut = true
 			break
 		}

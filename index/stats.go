@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// mostBySource is how many sources Stats names.
-const mostBySource = 1000
+// maxBySource is how many sources Stats names.
+const maxBySource = 1000
 
 // Stats says how much there is in a base. A base without a file has nothing.
 func (x *Index) Stats(ctx context.Context, b Base) (Stats, error) {
@@ -59,7 +59,7 @@ func (x *Index) stats(ctx context.Context, b *base, tx *sql.Tx) (Stats, error) {
 	}
 	s.Disk = b.disk()
 	rows, err := tx.QueryContext(ctx, `SELECT name, made, sections, lines, bytes, artifact, stream FROM sources
-		WHERE state = ? AND made >= ? ORDER BY made DESC, id DESC LIMIT ?`, stateThere, x.horizon(), mostBySource)
+		WHERE state = ? AND made >= ? ORDER BY made DESC, id DESC LIMIT ?`, stateThere, x.horizon(), maxBySource)
 	if err != nil {
 		return Stats{}, err
 	}

@@ -143,7 +143,7 @@ func (b *base) removeGoing(ctx context.Context) error {
 // removeSome removes some chunks of a source; the source itself with the last.
 func removeSome(ctx context.Context, tx *sql.Tx, source int64) (more bool, err error) {
 	rows, err := numbers(ctx, tx, "SELECT id FROM chunks WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?",
-		rowOf(source, 0, false), rowOf(source, mostChunks-1, true), removeAtOnce)
+		rowOf(source, 0, false), rowOf(source, maxChunks-1, true), removeAtOnce)
 	if err != nil {
 		return false, err
 	}

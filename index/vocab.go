@@ -14,10 +14,10 @@ import (
 type vocabulary struct{ stems map[string]string }
 
 const (
-	// mostWords is how many words of a source are kept.
-	mostWords = 1 << 16
-	// mostKnown is how many words of a base are kept, about.
-	mostKnown = 1 << 19
+	// maxWords is how many words of a source are kept.
+	maxWords = 1 << 16
+	// maxKnown is how many words of a base are kept, about.
+	maxKnown = 1 << 19
 	// A word that is kept has at least that many letters, and at most that many bytes.
 	minLearn, maxLearn = 3, 40
 )
@@ -29,7 +29,7 @@ func (v *vocabulary) stem(dst, w []byte) []byte {
 	}
 	n := len(dst)
 	dst = word.Stem(dst, w)
-	if len(v.stems) < mostWords && learnable(w) {
+	if len(v.stems) < maxWords && learnable(w) {
 		if v.stems == nil {
 			v.stems = map[string]string{}
 		}
@@ -79,10 +79,10 @@ func (b *base) learn(ctx context.Context, v *vocabulary, source int64) error {
 func (b *base) wordRoom(ctx context.Context) (int, error) {
 	var n int
 	err := b.read.QueryRowContext(ctx, "SELECT coalesce(max(id), 0) FROM words").Scan(&n)
-	if err == nil && n >= mostKnown { // some have gone since, perhaps
+	if err == nil && n >= maxKnown { // some have gone since, perhaps
 		err = b.read.QueryRowContext(ctx, "SELECT count(*) FROM words").Scan(&n)
 	}
-	return mostKnown - n, err
+	return maxKnown - n, err
 }
 
 func learnWords(tx *sql.Tx, words []string, source int64, room *int) error {

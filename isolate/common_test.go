@@ -95,7 +95,7 @@ func TestFloorOf(t *testing.T) {
 	}}
 	r := &repo{path: "/wt", common: &repo{path: "/main/.git"}}
 	for step, run := range map[string]wire.Run{"": {}, "limits": {PIDs: 11}, "profile": {Profile: "default"}} {
-		limits, profile, err := c.floorOf(r, &Request{Run: run}, job.Limits{PIDs: 512, Memory: 1 << 30})
+		limits, profile, err := c.clampLimits(r, &Request{Run: run}, job.Limits{PIDs: 512, Memory: 1 << 30})
 		if step != "" {
 			refusedAt(t, step, err, step, 0)
 		} else if err != nil || limits != (job.Limits{PIDs: 10, Memory: 1 << 20}) || profile != "strict" {

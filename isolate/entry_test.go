@@ -234,7 +234,7 @@ func TestReadOnlyHolds(t *testing.T) {
 		"applies a layer": {wire.Run{Tool: string(job.ToolChanges)}, "workspace", 0},
 	} {
 		q := &Request{Run: tt.run}
-		_, _, err := c.floorOf(r, q, job.Limits{})
+		_, _, err := c.clampLimits(r, q, job.Limits{})
 		if tt.step != "" {
 			refusedAt(t, name, err, tt.step, 0)
 		} else if err != nil || q.Flags != tt.flag {

@@ -87,7 +87,7 @@ func resident(t *testing.T) int {
 
 // TestNoGrowth: many jobs, and as many that do not start, leave a supervisor as it was.
 func TestNoGrowth(t *testing.T) {
-	f := newFront(t, func(c *Config) { c.Slots = leastSlots }) // more are made by demand: how many wait is not the same before and after
+	f := newFront(t, func(c *Config) { c.Slots = minSlots }) // more are made by demand: how many wait is not the same before and after
 	good := f.spec("/bin/true")
 	missing := f.spec("/no/such/program")
 	closed := f.spec("/bin/true")
@@ -118,7 +118,7 @@ func TestNoGrowth(t *testing.T) {
 
 // TestManyAtOnce: jobs of one jail side by side, each by its own user, and afterwards nothing of them.
 func TestManyAtOnce(t *testing.T) {
-	f := newFront(t, func(c *Config) { c.Slots = leastSlots })
+	f := newFront(t, func(c *Config) { c.Slots = minSlots })
 	f.sh("true")
 	before := f.withoutMaps()
 	var mu sync.Mutex

@@ -141,14 +141,14 @@ func (ss *session) has(name string) bool {
 // describe writes down whose the layer is that is about to be kept.
 func (ss *session) describe() error {
 	r := ss.jail.repo
-	return ss.s.writeKept(&kept{
+	return ss.s.writeKept(&keptLayer{
 		ID: ss.id, Name: ss.spec.Name, UID: ss.peer.UID, Repo: r.path, Dev: r.dev, Ino: r.ino, ReadOnly: r.readOnly, Profile: ss.profile,
 		Opened: ss.opened, Kept: time.Now(), Disk: ss.spec.Disk, Inodes: ss.spec.Inodes,
 	})
 }
 
 // writeKept writes a description, which is there as a whole or not at all.
-func (s *Supervisor) writeKept(k *kept) error {
+func (s *Supervisor) writeKept(k *keptLayer) error {
 	b, err := json.Marshal(k)
 	if err != nil {
 		return err

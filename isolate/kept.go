@@ -28,8 +28,8 @@ const (
 	newSuffix   = ".new" // of a description that is being written
 )
 
-// A kept says whose a kept layer is, and what of.
-type kept struct {
+// A keptLayer says whose a keptLayer layer is, and what of.
+type keptLayer struct {
 	ID   string `json:"id"`
 	Name string `json:"name,omitempty"`
 	UID  uint32 `json:"uid"`
@@ -46,7 +46,7 @@ type kept struct {
 	used     int64     // bytes of the host's disk
 }
 
-func (k *kept) words() job.Session {
+func (k *keptLayer) words() job.Session {
 	return job.Session{
 		ID: k.ID, Name: k.Name, Repo: k.Repo, Workspace: job.Overlay, Kept: true, UID: k.UID, Opened: k.Opened, Used: k.Kept,
 		Disk: k.Disk, DiskUsed: k.used,
@@ -60,7 +60,7 @@ func (s *Supervisor) keptPath(name string) string { return filepath.Join(s.layer
 func (s *Supervisor) layersDir() string { return filepath.Join(s.config.StateDir, "layers") }
 
 // loadKept reads what is known of a kept layer.
-func (s *Supervisor) loadKept(id string) (*kept, error) {
+func (s *Supervisor) loadKept(id string) (*keptLayer, error) {
 	if !idPattern.MatchString(id) {
 		return nil, os.ErrNotExist
 	}
@@ -72,7 +72,7 @@ func (s *Supervisor) loadKept(id string) (*kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &kept{used: st.Blocks * 512}
+	k := &keptLayer{used: st.Blocks * 512}
 	if err := json.Unmarshal(b, k); err != nil || k.ID != id {
 		return nil, fmt.Errorf("kept layer %s: its description is broken: %w", id, err)
 	}
@@ -81,11 +81,13 @@ func (s *Supervisor) loadKept(id string) (*kept, error) {
 
 // ofPeer says whether a client may know of what was kept: its own, and root everything. Front-ends of root itself know of
 // what others of them left, to find its repository; see mayUse.
-func (k *kept) ofPeer(peer Peer) bool { return k.UID == peer.UID || peer.UID == 0 && !peer.Embedded }
+func (k *keptLayer) ofPeer(peer Peer) bool {
+	return k.UID == peer.UID || peer.UID == 0 && !peer.Embedded
+}
 
 // mayUse says whether a client may go on with what was kept, or remove it. Front-ends of root are whoever called sudo: one
 // may if root started its supervisor for the repository.
-func (s *Supervisor) mayUse(peer Peer, k *kept) bool {
+func (s *Supervisor) mayUse(peer Peer, k *keptLayer) bool {
 	return k.ofPeer(peer) && (!peer.Embedded || s.config.servesTo(peer, k.Repo))
 }
 
@@ -114,12 +116,12 @@ func (s *Supervisor) serveKept(id string) error {
 }
 
 // keptOf lists the kept layers that a client may use.
-func (s *Supervisor) keptOf(peer Peer) []*kept {
+func (s *Supervisor) keptOf(peer Peer) []*keptLayer {
 	entries, err := os.ReadDir(s.layersDir())
 	if err != nil {
 		return nil
 	}
-	var list []*kept
+	var list []*keptLayer
 	for _, e := range entries {
 		id, ok := strings.CutSuffix(e.Name(), layerSuffix)
 		if !ok {
@@ -254,7 +256,7 @@ func (s *Supervisor) payerOf(uid uint32) uint32 {
 
 // diskKept is how much of the disk the kept layers have that count on a user, but for those that are open.
 func (s *Supervisor) diskKept(payer uint32) int64 {
-	list := slices.DeleteFunc(s.keptOf(Peer{}), func(k *kept) bool { return s.payerOf(k.UID) != payer })
+	list := slices.DeleteFunc(s.keptOf(Peer{}), func(k *keptLayer) bool { return s.payerOf(k.UID) != payer })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var sum int64
@@ -267,7 +269,7 @@ func (s *Supervisor) diskKept(payer uint32) int64 {
 }
 
 // servesKept pins the repository of a kept layer, if it is still served to the client.
-func (s *Supervisor) servesKept(peer Peer, k *kept) (*repo, error) {
+func (s *Supervisor) servesKept(peer Peer, k *keptLayer) (*repo, error) {
 	if err := s.checkPath(k.Repo); err != nil {
 		return nil, err
 	}

@@ -19,21 +19,21 @@ import (
 // slots to give.
 type pool struct {
 	jail *jail
-	work sync.WaitGroup // tend
+	work sync.WaitGroup // reconcile
 
-	mu      sync.Mutex
-	ready   []*slot     // guarded by mu: that wait, the newest last
-	used    []usedSlot  // guarded by mu: to be taken down, the oldest first
-	want    int         // guarded by mu: how many are to wait
-	taken   int         // guarded by mu: jobs that came since that many waited
-	low     int         // guarded by mu: the fewest that waited since the last trim
-	last    time.Time   // guarded by mu: when the last job came
-	tending bool        // guarded by mu: tend runs
-	stuck   bool        // guarded by mu: a slot could not be made, and no job has come since
-	closed  bool        // guarded by mu
-	rest    *time.Timer // guarded by mu: runs tend when the jobs pause; nil if there is nothing to do
-	since   time.Time   // guarded by mu: when rest was set first
-	trimmer *time.Timer // guarded by mu: nil if there is nothing to give back
+	mu          sync.Mutex
+	ready       []*slot     // guarded by mu: that wait, the newest last
+	used        []usedSlot  // guarded by mu: to be taken down, the oldest first
+	want        int         // guarded by mu: how many are to wait
+	taken       int         // guarded by mu: jobs that came since that many waited
+	low         int         // guarded by mu: the fewest that waited since the last trim
+	last        time.Time   // guarded by mu: when the last job came
+	reconciling bool        // guarded by mu: reconcile runs
+	stuck       bool        // guarded by mu: a slot could not be made, and no job has come since
+	closed      bool        // guarded by mu
+	rest        *time.Timer // guarded by mu: runs reconcile when the jobs pause; nil if there is nothing to do
+	since       time.Time   // guarded by mu: when rest was set first
+	trimmer     *time.Timer // guarded by mu: nil if there is nothing to give back
 }
 
 // A usedSlot was used, or is not wanted any more.
@@ -43,8 +43,8 @@ type usedSlot struct {
 }
 
 const (
-	// leastSlots is how many wait at least, if the supervisor has as many.
-	leastSlots = 2
+	// minSlots is how many wait at least, if the supervisor has as many.
+	minSlots = 2
 	// restTime is how long no job has run before slots are made and taken down, and restPatience how long jobs may put that
 	// off.
 	restTime     = 3 * time.Millisecond
@@ -56,7 +56,7 @@ const (
 	trimInterval = 20 * time.Second
 )
 
-func newPool(j *jail) *pool { return &pool{jail: j, want: max(0, min(leastSlots, j.s.config.Slots))} }
+func newPool(j *jail) *pool { return &pool{jail: j, want: max(0, min(minSlots, j.s.config.Slots))} }
 
 // begin makes the first slot, beside whatever else is made for a new jail, and closes made when that is done. The next is
 // made when a job has ended, as ever: not while the first runs.
@@ -64,16 +64,16 @@ func (p *pool) begin() (made <-chan struct{}) {
 	done := make(chan struct{})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.want == 0 || p.closed || p.tending {
+	if p.want == 0 || p.closed || p.reconciling {
 		close(done)
 		return done
 	}
-	p.tending = true
+	p.reconciling = true
 	p.last = time.Now() // a job waits for the jail
 	p.work.Go(func() {
 		p.make()
 		p.mu.Lock()
-		p.tending = false
+		p.reconciling = false
 		p.mu.Unlock()
 		close(done) // before that no job comes, whose end could be missed
 	})
@@ -101,8 +101,8 @@ func (p *pool) take() *slot {
 	return nil
 }
 
-// spent takes a slot that was used, to be taken down.
-func (p *pool) spent(sl *slot) {
+// release takes a slot that was used, to be taken down.
+func (p *pool) release(sl *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -111,20 +111,20 @@ func (p *pool) spent(sl *slot) {
 	}
 	p.used = append(p.used, usedSlot{sl, time.Now()})
 	p.stuck = false
-	p.arrange()
+	p.schedule()
 }
 
-// arrange sees to it that what is to be done will be. The caller holds p.mu.
-func (p *pool) arrange() {
+// schedule sees to it that what is to be done will be. The caller holds p.mu.
+func (p *pool) schedule() {
 	if p.since.IsZero() {
 		p.since = time.Now()
 	}
 	switch {
-	case p.closed, p.tending:
+	case p.closed, p.reconciling:
 	case p.short(0) || len(p.used) >= maxUsed:
 		p.start()
 	case p.rest == nil:
-		p.rest = time.AfterFunc(restTime, p.rested)
+		p.rest = time.AfterFunc(restTime, p.onIdle)
 	}
 }
 
@@ -144,18 +144,18 @@ func (s *Supervisor) resting() bool {
 	return s.live.Load() == 0 && time.Since(s.began)-time.Duration(s.left.Load()) >= restTime
 }
 
-// start starts tend. The caller holds p.mu.
+// start starts reconcile. The caller holds p.mu.
 func (p *pool) start() {
-	p.tending = true
-	p.work.Go(p.tend)
+	p.reconciling = true
+	p.work.Go(p.reconcile)
 }
 
-// rested starts tend, unless jobs put it off.
-func (p *pool) rested() {
+// onIdle starts reconcile, unless jobs put it off.
+func (p *pool) onIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.closed, p.tending:
+	case p.closed, p.reconciling:
 	case p.busy():
 		p.rest.Reset(restTime)
 		return
@@ -165,8 +165,8 @@ func (p *pool) rested() {
 	p.rest = nil
 }
 
-// tend does what there is to do, until a job comes for which it can wait.
-func (p *pool) tend() {
+// reconcile does what there is to do, until a job comes for which it can wait.
+func (p *pool) reconcile() {
 	for {
 		switch sl, more := p.next(); {
 		case sl != nil:
@@ -193,7 +193,7 @@ func (p *pool) next() (used *slot, more bool) {
 	return nil, hungry || len(p.ready) < p.want && !busy
 }
 
-// pause ends tend. What is left to do waits for the jobs to rest.
+// pause ends reconcile. What is left to do waits for the jobs to rest.
 func (p *pool) pause() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -201,12 +201,12 @@ func (p *pool) pause() {
 	if full {
 		p.full()
 	}
-	p.tending = false
+	p.reconciling = false
 	if full || p.stuck {
 		p.since = time.Time{}
 	}
 	if len(p.used) > 0 || !full && !p.idle() {
-		p.arrange()
+		p.schedule()
 	}
 }
 
@@ -221,7 +221,7 @@ func (p *pool) full() {
 // trimLater has the pool trimmed, if it may give something back then. The caller holds p.mu.
 func (p *pool) trimLater() {
 	p.trimmer = nil
-	if p.want > leastSlots {
+	if p.want > minSlots {
 		p.low = len(p.ready)
 		p.trimmer = time.AfterFunc(p.jail.s.config.trim, p.trim)
 	}
@@ -234,7 +234,7 @@ func (p *pool) trim() {
 	if p.closed {
 		return
 	}
-	p.want = max(leastSlots, p.want-(p.low+1)/2)
+	p.want = max(minSlots, p.want-(p.low+1)/2)
 	p.giveBack(len(p.ready) - p.want)
 	p.trimLater()
 }
@@ -249,7 +249,7 @@ func (p *pool) giveBack(n int) {
 	}
 	p.ready = slices.Clone(p.ready[n:])
 	p.jail.s.slots.Add(-int64(n))
-	p.arrange()
+	p.schedule()
 }
 
 // make makes a slot that waits, and says whether there is one.

@@ -48,7 +48,7 @@ func holds(t *testing.T, p *pool, n int) {
 func full(t *testing.T, p *pool) {
 	t.Helper()
 	eventually(t, func() string {
-		if ready, want, used := p.waiting(); ready != want || ready < leastSlots || used != 0 {
+		if ready, want, used := p.waiting(); ready != want || ready < minSlots || used != 0 {
 			return fmt.Sprintf("%d slots wait of %d, %d are used", ready, want, used)
 		}
 		return ""
@@ -81,7 +81,7 @@ func TestDemand(t *testing.T) {
 	f := newFront(t, func(c *Config) { c.Slots, c.trim = 6, time.Hour }) // it is trimmed here
 	f.sh("true")
 	p := f.pool()
-	holds(t, p, leastSlots)
+	holds(t, p, minSlots)
 	f.burst(5)
 	holds(t, p, 5)
 	f.burst(9)
@@ -97,7 +97,7 @@ func TestDemand(t *testing.T) {
 		p.trim()
 		holds(t, p, want)
 	}
-	if n := f.s.slots.Load(); n != leastSlots {
+	if n := f.s.slots.Load(); n != minSlots {
 		t.Errorf("the supervisor counts %d slots", n)
 	}
 	f.s.standing()[0].drop()
@@ -161,7 +161,7 @@ func TestDeadSlot(t *testing.T) {
 	f := newFront(t)
 	f.sh("true")
 	p := f.pool()
-	holds(t, p, leastSlots)
+	holds(t, p, minSlots)
 	p.mu.Lock()
 	for _, sl := range p.ready {
 		pid, err := pidOf(sl.pidfd)
@@ -174,7 +174,7 @@ func TestDeadSlot(t *testing.T) {
 	}
 	p.mu.Unlock()
 	f.sh("true")
-	holds(t, p, leastSlots)
+	holds(t, p, minSlots)
 }
 
 // TestSlotsAreUsedOnce: no job finds what another left, though each takes a slot that waited. (The kernel gives numbers of
@@ -221,20 +221,20 @@ func TestNoMoreSlots(t *testing.T) {
 	f := newFront(t)
 	f.sh("true")
 	p := f.pool()
-	holds(t, p, leastSlots)
+	holds(t, p, minSlots)
 	var taken []*slot
-	for range leastSlots {
+	for range minSlots {
 		taken = append(taken, p.take())
 	}
 	f.s.standing()[0].retire()
 	for _, sl := range taken {
-		p.spent(sl)
+		p.release(sl)
 	}
 	eventually(t, func() string {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if len(p.used) > 0 || p.tending {
-			return fmt.Sprintf("%d used slots, at it: %v", len(p.used), p.tending)
+		if len(p.used) > 0 || p.reconciling {
+			return fmt.Sprintf("%d used slots, at it: %v", len(p.used), p.reconciling)
 		}
 		return ""
 	})

@@ -62,7 +62,7 @@ func (j *jail) keep(p job.Protection) (*inside.Kept, error) {
 			Hint:    "keep nested repositories elsewhere, or run the job with workspace readonly or overlay",
 		}
 	case err != nil:
-		j.blind()
+		j.dropScanner()
 		return nil, &job.Refusal{Step: "protect", Message: fmt.Sprintf("sensitive paths of %q cannot be protected: %v", j.repo.path, err)}
 	}
 	return &inside.Kept{Count: a.Count, List: a.List}, nil

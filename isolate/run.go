@@ -32,15 +32,15 @@ func (p *prober) closeRequest(user uint32, q *Request) {
 	q.Payload, q.Stdin, q.Stdout, q.Stderr, q.RepoDir, q.CommonDir = nil, nil, nil, nil, nil, nil
 }
 
-// do runs one job to its end and says what became of it. terminal is called with the master of the job's terminal, if it
-// asked for one. No process of the job is left when do returns.
-func (s *Supervisor) do(ctx context.Context, r *run, q *Request, terminal func(*os.File)) wire.Result {
+// serveJob runs one job to its end and says what became of it. terminal is called with the master of the job's terminal, if it
+// asked for one. No process of the job is left when serveJob returns.
+func (s *Supervisor) serveJob(ctx context.Context, r *run, q *Request, terminal func(*os.File)) wire.Result {
 	if !s.begin() {
 		s.probes.closeRequest(r.peer.UID, q)
 		return refused(errEnding)
 	}
 	defer s.work.Done()
-	result, err := s.admitted(ctx, r, q, terminal)
+	result, err := s.acquire(ctx, r, q, terminal)
 	if err != nil {
 		result = refused(err)
 	}
@@ -56,8 +56,8 @@ func (s *Supervisor) tell(r *run, result *wire.Result) {
 		slog.String("step", result.Step), slog.Int64("wall_ms", result.Wall/1e6))
 }
 
-// admitted runs r if there is room for one more. It counts until its descriptors are closed.
-func (s *Supervisor) admitted(ctx context.Context, r *run, q *Request, terminal func(*os.File)) (wire.Result, error) {
+// acquire runs r if there is room for one more. It counts until its descriptors are closed.
+func (s *Supervisor) acquire(ctx context.Context, r *run, q *Request, terminal func(*os.File)) (wire.Result, error) {
 	err := s.list(r)
 	if err == nil {
 		defer s.unlist(r)
@@ -66,7 +66,7 @@ func (s *Supervisor) admitted(ctx context.Context, r *run, q *Request, terminal 
 	if err != nil {
 		return wire.Result{}, err
 	}
-	return s.run(ctx, r, q, terminal)
+	return s.execute(ctx, r, q, terminal)
 }
 
 // refused makes an error the result of a job that was not started.
@@ -86,8 +86,8 @@ func stepFailed(r inside.Report) error {
 	}
 }
 
-// run is the floor under every policy: what it refuses no front-end can have.
-func (s *Supervisor) run(ctx context.Context, r *run, q *Request, terminal func(*os.File)) (wire.Result, error) {
+// execute is the floor under every policy: what it refuses no front-end can have.
+func (s *Supervisor) execute(ctx context.Context, r *run, q *Request, terminal func(*os.File)) (wire.Result, error) {
 	limits, err := s.check(r.peer, q)
 	if err != nil {
 		return wire.Result{}, err
@@ -95,9 +95,9 @@ func (s *Supervisor) run(ctx context.Context, r *run, q *Request, terminal func(
 	if q.Profile != "" && !known(q.Profile) {
 		return wire.Result{}, unknownProfile(q.Profile)
 	}
-	admit := s.admit
+	admit := s.authorize
 	if q.Session != "" {
-		admit = s.admitToSession
+		admit = s.authorizeInSession
 	}
 	j, leave, err := admit(r, q, limits)
 	if err != nil {
@@ -108,13 +108,13 @@ func (s *Supervisor) run(ctx context.Context, r *run, q *Request, terminal func(
 	if err != nil {
 		return wire.Result{}, err
 	}
-	defer j.pool.spent(sl) // what the kernel needs time to take down is not waited for
+	defer j.pool.release(sl) // what the kernel needs time to take down is not waited for
 	return s.runIn(ctx, sl, r, q, terminal)
 }
 
-// admit decides about a job without a session, and returns its jail, which the caller must leave.
-func (s *Supervisor) admit(r *run, q *Request, limits job.Limits) (*jail, func(), error) {
-	if err := s.alone(q); err != nil {
+// authorize decides about a job without a session, and returns its jail, which the caller must leave.
+func (s *Supervisor) authorize(r *run, q *Request, limits job.Limits) (*jail, func(), error) {
+	if err := s.checkSessionless(q); err != nil {
 		return nil, nil, err
 	}
 	repo, err := s.serves(r.peer, q.Repo, q.RepoDir)
@@ -124,7 +124,7 @@ func (s *Supervisor) admit(r *run, q *Request, limits job.Limits) (*jail, func()
 	if q.Flags&wire.FlagNoRepo == 0 {
 		repo.common = s.common(r.peer, q.Common, q.CommonDir, repo)
 	}
-	limits, profile, err := s.config.floorOf(repo, q, limits)
+	limits, profile, err := s.config.clampLimits(repo, q, limits)
 	if err != nil {
 		repo.close()
 		return nil, nil, err

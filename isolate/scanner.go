@@ -28,7 +28,7 @@ type scanner struct {
 	slot   *slot
 	socket *wire.Conn
 
-	quiet quiet
+	quiet scanState
 
 	mu   sync.Mutex // one request at a time
 	dead bool       // guarded by mu
@@ -126,10 +126,10 @@ func (s *scanner) ask(op scan.Op, since time.Time) (a scan.Answer, err error) {
 
 // changed asks what changed since a job began. The scanner tells of a change once, to who asks first: the other jobs that live
 // in the jail then are told, too, before the next one can ask.
-func (s *scanner) changed(since *moment) (a scan.Answer, err error) {
-	err = s.exchange(scan.OpChanged, since.earliest(), func(b []byte) (err error) {
+func (s *scanner) changed(since *jobWindow) (a scan.Answer, err error) {
+	err = s.exchange(scan.OpChanged, since.chainStart(), func(b []byte) (err error) {
 		if a, err = s.read(scan.OpChanged, b); err == nil {
-			since.tell(&a)
+			since.shareAnswer(&a)
 		}
 		return err
 	})
@@ -215,8 +215,8 @@ func (j *jail) watcher() *scanner {
 	return s
 }
 
-// blind does without a scanner that failed: the next job gets a jail whose scanner lives. A session stays, see watcher.
-func (j *jail) blind() {
+// dropScanner does without a scanner that failed: the next job gets a jail whose scanner lives. A session stays, see watcher.
+func (j *jail) dropScanner() {
 	if j.session == nil {
 		j.retire()
 	}
@@ -233,8 +233,8 @@ func (s *scanner) lives() bool {
 
 // sensitive asks which sensitive paths changed since a job began, for its result r, unless nothing happened. No process of
 // the job is left. Of jobs that live at the same time in one jail, each is told what any of them changed.
-func (j *jail) sensitive(since *moment, r *wire.Result) {
-	if since.quiet() {
+func (j *jail) sensitive(since *jobWindow, r *wire.Result) {
+	if since.nothingHappened() {
 		return
 	}
 	watcher := j.watcher()
@@ -243,9 +243,9 @@ func (j *jail) sensitive(since *moment, r *wire.Result) {
 		j.s.config.Log.Warn("sensitive paths not looked at", "jail", j.name, "error", err)
 	}
 	if err != nil {
-		j.blind()
+		j.dropScanner()
 	}
-	if told := since.told(); told != (scan.Answer{}) {
+	if told := since.otherAnswers(); told != (scan.Answer{}) {
 		a = mergeAnswers(&a, &told)
 	}
 	// A scanner that was started later has taken for given what was changed before.

@@ -317,7 +317,7 @@ func (c *client) run(ctx context.Context, tag uint32, body []byte, files []*os.F
 	go func() {
 		defer c.work.Done()
 		growStack()
-		result := c.s.do(ctx, r, q, func(master *os.File) {
+		result := c.s.serveJob(ctx, r, q, func(master *os.File) {
 			c.answer(wire.Empty(wire.OpTerminal, tag), master)
 			master.Close()
 		})

@@ -233,11 +233,11 @@ func TestFrozen(t *testing.T) {
 	}
 	defer unix.Unmount(f.repo, unix.MNT_DETACH) //nolint:errcheck // private to this test's mount namespace
 	f.sh("touch before")
-	holds(t, f.pool(), leastSlots)
+	holds(t, f.pool(), minSlots)
 	if err := unix.Mount("", f.repo, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
 	}
-	for range leastSlots + 1 {
+	for range minSlots + 1 {
 		if got := f.sh("touch after 2>/dev/null || echo refused"); got != "refused" {
 			t.Errorf("a job wrote to a repository that is read-only: %q", got)
 		}

@@ -200,7 +200,7 @@ func (ss *session) place(dir, common *os.File) (*repo, error) {
 	if !ss.root() { // whose tree has no place for it
 		r.common = ss.s.common(ss.peer, ss.spec.Common, common, r)
 	}
-	if _, ss.profile, err = ss.s.config.floorOf(r, q, ss.s.config.Defaults); err != nil {
+	if _, ss.profile, err = ss.s.config.clampLimits(r, q, ss.s.config.Defaults); err != nil {
 		r.close()
 		return nil, err
 	}
@@ -243,7 +243,7 @@ func (s *Supervisor) start(ss *session, r *repo) (*session, error) {
 	if err := ss.stands(); err != nil {
 		return nil, err
 	}
-	ss.rest()
+	ss.armIdleTimer()
 	return ss, nil
 }
 
@@ -330,21 +330,21 @@ func (ss *session) leave() {
 	ss.jobs--
 	ss.used = time.Now()
 	ss.mu.Unlock()
-	ss.rest()
+	ss.armIdleTimer()
 }
 
-// rest starts the clock of a session without jobs.
-func (ss *session) rest() {
+// armIdleTimer starts the clock of a session without jobs.
+func (ss *session) armIdleTimer() {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if ss.jobs > 0 || ss.ending || ss.timer != nil {
 		return
 	}
-	ss.timer = time.AfterFunc(ss.idle, ss.tire)
+	ss.timer = time.AfterFunc(ss.idle, ss.expireIfIdle)
 }
 
-// tire ends a session that ran no job for its time. What its owner has not looked at yet is kept.
-func (ss *session) tire() {
+// expireIfIdle ends a session that ran no job for its time. What its owner has not looked at yet is kept.
+func (ss *session) expireIfIdle() {
 	if !ss.s.begin() {
 		return
 	}
@@ -406,7 +406,7 @@ func (ss *session) reprieve() {
 	ss.mu.Lock()
 	ss.ending, ss.unkept = false, true
 	ss.mu.Unlock()
-	ss.rest()
+	ss.armIdleTimer()
 }
 
 // endWithClient ends the session with the connection that opened it, with all that was not asked to be kept. The connection
@@ -461,9 +461,9 @@ func (ss *session) turn(q *Request) (done func(), err error) {
 	}, nil
 }
 
-// admitToSession decides about a job in a session, and returns its jail, which the caller must leave. The session was
+// authorizeInSession decides about a job in a session, and returns its jail, which the caller must leave. The session was
 // served its repository when it was opened.
-func (s *Supervisor) admitToSession(r *run, q *Request, limits job.Limits) (*jail, func(), error) {
+func (s *Supervisor) authorizeInSession(r *run, q *Request, limits job.Limits) (*jail, func(), error) {
 	ss, err := s.sessionOf(r.peer, q.Session)
 	if err != nil {
 		return nil, nil, err
@@ -498,7 +498,7 @@ func (ss *session) admits(r *run, q *Request, limits job.Limits) error {
 	}
 	path := ss.jail.repo.path
 	if !ss.imports() {
-		floored, profile, err := ss.s.config.floorOf(ss.jail.repo, q, limits)
+		floored, profile, err := ss.s.config.clampLimits(ss.jail.repo, q, limits)
 		switch {
 		case err != nil:
 			return err

@@ -167,7 +167,7 @@ func (j *jail) initFailed(err error) error {
 		return errEnding
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		j.blind()
+		j.dropScanner()
 	}
 	return fmt.Errorf("the jail's init: %w", err)
 }

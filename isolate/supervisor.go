@@ -48,7 +48,7 @@ type Supervisor struct {
 	slots    atomic.Int64  // that wait, or are made to
 	denials  denials
 	subuids  subordinates
-	moments  moments
+	windows  liveWindows
 	locks    lockWatch
 
 	mu                   sync.Mutex

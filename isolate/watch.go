@@ -12,7 +12,7 @@ import (
 
 // runIn runs the job in its slot.
 func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *Request, terminal func(*os.File)) (wire.Result, error) {
-	since := sl.jail.moment()
+	since := sl.jail.openWindow()
 	defer since.end()
 	sl.job.Store(r)
 	stopDisk := func() {}

@@ -28,7 +28,7 @@ func (k *Manager) leave(s *entry, gone bool) {
 		k.forget(s)
 		k.remember(s.key)
 	}
-	k.rest(s)
+	k.armIdleTimer(s)
 	mine := k.claim(s)
 	k.mu.Unlock()
 	if mine {
@@ -45,8 +45,8 @@ func (k *Manager) claim(s *entry) bool {
 	return true
 }
 
-// rest starts the time of a session that nobody uses. It is called with mu held.
-func (k *Manager) rest(s *entry) {
+// armIdleTimer starts the time of a session that nobody uses. It is called with mu held.
+func (k *Manager) armIdleTimer(s *entry) {
 	if d := k.idle(s.key); d > 0 && s.users == 0 && !s.ended && s.idle == nil && isClosed(s.opened) {
 		turn := s.turn
 		s.idle = k.o.After(d, func() { k.expire(s, turn) })

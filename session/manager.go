@@ -238,7 +238,7 @@ func (k *Manager) open(s *entry) {
 		k.mu.Unlock()
 		return
 	}
-	k.rest(s)
+	k.armIdleTimer(s)
 	mine := k.claim(s)
 	k.mu.Unlock()
 	if mine {

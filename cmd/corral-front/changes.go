@@ -48,7 +48,7 @@ Exit code: 0; 1 if apply met a conflict or other changes than expected, or a pat
 `
 
 // Bounds of what people are shown. A patch and an apply have none.
-const mostShown = 100_000
+const maxShown = 100_000
 
 // A changesOptions is the command line of corral changes.
 type changesOptions struct {

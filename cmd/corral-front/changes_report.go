@@ -97,7 +97,7 @@ func (v *changesView) show(ctx context.Context) (int, error) {
 	out := sink(os.Stdout)
 	list := []changeJSON{}
 	var sensitive []*stream.Entry
-	sum, err := changes.Show(ctx, v.runner, v.layer, mostShown, v.options.paths, func(e *stream.Entry) error {
+	sum, err := changes.Show(ctx, v.runner, v.layer, maxShown, v.options.paths, func(e *stream.Entry) error {
 		if v.options.json {
 			list = append(list, newChangeJSON(e))
 			return nil
@@ -165,7 +165,7 @@ type applyReport struct {
 
 func (r *applyReport) applied(e *stream.Entry) error {
 	if r.view.options.json {
-		if len(r.done) < mostShown {
+		if len(r.done) < maxShown {
 			r.done = append(r.done, newChangeJSON(e))
 		}
 		return nil

@@ -189,7 +189,7 @@ func (o *indexCall) bases(c config.Config, store *artifact.Store) ([]index.Base,
 	if o.principal != "" {
 		principals = []string{o.principal}
 	}
-	kept, err := store.List(artifact.Reader{Owner: true}, mostListed)
+	kept, err := store.List(artifact.Reader{Owner: true}, maxListed)
 	if err != nil {
 		return nil, err
 	}

@@ -41,8 +41,8 @@ Usage:
 On a terminal, what would control it is shown as \u001b and the like; into a file or pipe, bytes are as they were.
 `
 
-// mostListed bounds what is asked for by --max in a list.
-const mostListed = 100_000
+// maxListed bounds what is asked for by --max in a list.
+const maxListed = 100_000
 
 type outputOptions struct {
 	handle       string
@@ -129,7 +129,7 @@ func (o *outputOptions) parse(args []string) (ended bool, code int, err error) {
 func (o *outputOptions) check() error {
 	most := 100
 	if o.handle == "" {
-		most = mostListed
+		most = maxListed
 	}
 	switch {
 	case !slices.Contains([]string{"", "both", artifact.Stdout, artifact.Stderr}, o.stream):

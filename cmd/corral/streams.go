@@ -72,8 +72,8 @@ func (s *streams) open(stdin bool) (job.Stdio, error) {
 	return stdio, nil
 }
 
-// mostRead is what a pipe holds (pipe(7)).
-const mostRead = 64 << 10
+// maxRead is what a pipe holds (pipe(7)).
+const maxRead = 64 << 10
 
 // maxPipe is what the largest pipe of an ordinary user holds (/proc/sys/fs/pipe-max-size).
 const maxPipe = 1 << 20
@@ -90,8 +90,8 @@ func (s *streams) carry(st *stream, from, to *os.File) error {
 		if err != nil {
 			return err
 		}
-		if n == len(buffer) && n < mostRead {
-			buffer = make([]byte, mostRead)
+		if n == len(buffer) && n < maxRead {
+			buffer = make([]byte, maxRead)
 		}
 	}
 }
@@ -102,7 +102,7 @@ func (s *streams) drain(st *stream, from, to *os.File) {
 	if err != nil {
 		return
 	}
-	buffer := make([]byte, mostRead)
+	buffer := make([]byte, maxRead)
 	for left := maxPipe; left > 0; {
 		n := 0
 		err := raw.Control(func(fd uintptr) {

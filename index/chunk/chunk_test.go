@@ -244,12 +244,12 @@ func TestLongLines(t *testing.T) {
 			texts = append(texts, c.Text)
 		}
 		all := strings.Join(texts, "\n")
-		for i := 0; i+leastCommon <= len(in); i += 61 {
-			if part := strings.ToValidUTF8(in[i:i+leastCommon], ""); !strings.Contains(all, strings.TrimSpace(part)) {
+		for i := 0; i+minCommon <= len(in); i += 61 {
+			if part := strings.ToValidUTF8(in[i:i+minCommon], ""); !strings.Contains(all, strings.TrimSpace(part)) {
 				t.Fatalf("%q at %d is in no chunk", part, i)
 			}
 		}
-		if len(chunks) > len(in)/(MaxText-3*mostCommon)+1 {
+		if len(chunks) > len(in)/(MaxText-3*maxCommon)+1 {
 			t.Errorf("%d chunks of %d bytes", len(chunks), len(in))
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 const (
 	enoughJSON = 2 << 10     // bytes end a chunk, at the next value that is not deeper than another one in it
-	leastJSON  = MaxText / 4 // bytes are before a place where a chunk is cut rather than at a deeper one
+	minJSON    = MaxText / 4 // bytes are before a place where a chunk is cut rather than at a deeper one
 	fewJSON    = 512         // and if there is none with as much as this, it is cut like a long line
 )
 
@@ -86,7 +86,7 @@ func (j *jsonText) enough(b []byte) bool {
 		return false
 	}
 	for _, m := range j.scan.marks[:d] {
-		if m >= leastJSON {
+		if m >= minJSON {
 			return false
 		}
 	}
@@ -96,7 +96,7 @@ func (j *jsonText) enough(b []byte) bool {
 // overflow cuts a chunk when there is no room for more.
 func (j *jsonText) overflow(b []byte) (int, error) {
 	for d, m := range j.scan.marks[:j.scan.top+1] {
-		if m >= leastJSON {
+		if m >= minJSON {
 			return j.cut(b, d)
 		}
 	}

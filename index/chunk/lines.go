@@ -2,10 +2,10 @@ package chunk
 
 import "bytes"
 
-// How much the parts of a long line have in common: each run of leastCommon bytes of it is whole in one of them.
+// How much the parts of a long line have in common: each run of minCommon bytes of it is whole in one of them.
 const (
-	leastCommon = 128
-	mostCommon  = 256
+	minCommon = 128
+	maxCommon = 256
 )
 
 // A line is one of clean text, or a part of one.
@@ -61,10 +61,10 @@ func (l *lines) take(b []byte, end bool) (int, error) {
 }
 
 // divide says where a text of more than MaxText bytes is cut, and where the next part begins: before that. Both are
-// between words, if there are words of less than mostCommon bytes there.
+// between words, if there are words of less than maxCommon bytes there.
 func divide(b []byte) (cut, next int) {
-	cut = between(b, MaxText-mostCommon, MaxText)
-	return cut, between(b, cut-mostCommon, cut-leastCommon)
+	cut = between(b, MaxText-maxCommon, MaxText)
+	return cut, between(b, cut-maxCommon, cut-minCommon)
 }
 
 // between returns the last place in b, after from and not after to, where no word is cut; else where no character is.

@@ -30,11 +30,11 @@ type splitter struct {
 
 const (
 	tinyText = 256 // bytes of a chunk: with less, what finds it takes more room than it does itself
-	mostTiny = 500 // of those a stream may have. Then they are joined
+	maxTiny  = 500 // of those a stream may have. Then they are joined
 )
 
 // dense says whether what is as small as this is not to be a chunk, for there are too many already.
-func (s *splitter) dense(bytes int) bool { return bytes < tinyText && s.tiny >= mostTiny }
+func (s *splitter) dense(bytes int) bool { return bytes < tinyText && s.tiny >= maxTiny }
 
 func newSplitter(o Options, emit func(Chunk) error) *splitter { return &splitter{o: o, emit: emit} }
 

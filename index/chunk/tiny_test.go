@@ -23,7 +23,7 @@ func TestTiny(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Repeat(c.unit, 100_000)
 			chunks, _ := split(t, strings.NewReader(text), Options{Format: c.format})
-			if most := mostTiny + 2*len(text)/tinyText; len(chunks) > most {
+			if most := maxTiny + 2*len(text)/tinyText; len(chunks) > most {
 				t.Errorf("%d chunks of %d bytes, want at most %d", len(chunks), len(text), most)
 			}
 			check(t, []byte(strings.Repeat(c.unit, 3000)), Options{Format: c.format})

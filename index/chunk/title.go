@@ -9,7 +9,7 @@ import (
 const (
 	maxTitle   = 200 // bytes of any title
 	titleChars = 80  // characters of a line that is one
-	leastWord  = 3   // letters, for a line to mean something
+	minWord    = 3   // letters, for a line to mean something
 )
 
 // titleOf is the first line of a text that has a word, cut to about titleChars; else its line numbers.
@@ -36,7 +36,7 @@ func hasWord(s string) bool {
 			run = 0
 			continue
 		}
-		if run++; run == leastWord {
+		if run++; run == minWord {
 			return true
 		}
 	}

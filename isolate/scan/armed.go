@@ -38,7 +38,7 @@ func (w *walk) watchDir(n *node, fd int) {
 		return
 	}
 	if n.wd = w.s.events.dir(fd); n.wd == 0 {
-		w.blind = true
+		w.gaps = true
 	}
 }
 
@@ -54,7 +54,7 @@ func (w *walk) watchFile(dir int, f *file, st *stat) int32 {
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
 	})
 	if err != nil {
-		w.blind = true
+		w.gaps = true
 		return 0
 	}
 	defer unix.Close(fd)
@@ -66,7 +66,7 @@ func (w *walk) watchFile(dir int, f *file, st *stat) int32 {
 	}
 	now, err := fstat(fd)
 	if wd == 0 || err != nil || now.id != st.id {
-		w.blind = true
+		w.gaps = true
 		return 0
 	}
 	*st = now
@@ -76,11 +76,11 @@ func (w *walk) watchFile(dir int, f *file, st *stat) int32 {
 // watchLink watches all on which it depends where the link at path leads, and the file there.
 func (w *walk) watchLink(path string) {
 	e := w.s.events
-	if !e.on() || w.blind {
+	if !e.on() || w.gaps {
 		return
 	}
 	if w.links++; w.links > maxFollowed || !e.follow(w.s.fd, path) {
-		w.blind = true
+		w.gaps = true
 	}
 }
 

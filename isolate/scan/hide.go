@@ -315,7 +315,7 @@ func (w *walk) hides(dir int, f *file, st *stat, due bool) (read, written bool) 
 			written, known = writers(fd)
 		}
 		if !known || written {
-			w.blind, due = true, true
+			w.gaps, due = true, true
 		}
 	}
 	if err != nil {
@@ -352,7 +352,7 @@ func (w *walk) openContent(dir int, name string, st *stat) (int, error) {
 		}
 		defer func() {
 			if e.content(path) == 0 {
-				w.blind = true
+				w.gaps = true
 			}
 		}()
 	}

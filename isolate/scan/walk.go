@@ -73,7 +73,7 @@ type walk struct {
 	late     bool // Time was reached: the pass ends
 	crowded  bool // a bound other than these left something out
 	owes     bool // the tree changed during the pass
-	blind    bool // something is not watched
+	gaps     bool // something is not watched
 	reread   bool // read every content again: not every event since it was read is known
 	opened   bool // permissions of a directory were changed
 	links    int  // followed, see watchLink
@@ -127,7 +127,7 @@ func (w *walk) run() (Report, error) {
 	if w.full || w.late || s.root.pending || w.crowded {
 		w.rep.Incomplete = true
 	}
-	s.watched = !w.blind && !w.rep.Incomplete && s.owed == noDebt && !s.root.unread
+	s.watched = !w.gaps && !w.rep.Incomplete && s.owed == noDebt && !s.root.unread
 	w.choose()
 	return w.rep, nil
 }
@@ -257,7 +257,7 @@ func (w *walk) lost(n *node, err error) {
 // unopened deals with a directory that cannot be opened. A mount point is not part of the tree. One that is gone, or is no
 // directory any more, was swapped. Any other, mode 000 say, is itself reported if it is sensitive and changed.
 func (w *walk) unopened(n, c *node, changed bool, err error) {
-	w.blind = true
+	w.gaps = true
 	switch {
 	case errors.Is(err, unix.EXDEV):
 		c.unread, c.pending, c.racy = false, false, false

@@ -53,7 +53,7 @@ func TestAlone(t *testing.T) {
 		{"starlark with a terminal", wire.Run{Tool: star, Flags: none | wire.FlagTerminal}, "request"},
 		{"starlark with another profile", wire.Run{Tool: star, Flags: none, Profile: "default"}, "profile"},
 	} {
-		err := s.alone(&Request{Run: tt.run})
+		err := s.checkSessionless(&Request{Run: tt.run})
 		if tt.step == "" && err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 		} else if tt.step != "" {
@@ -61,7 +61,7 @@ func TestAlone(t *testing.T) {
 		}
 	}
 	s.programs.starlark = nil
-	err := s.alone(&Request{Run: wire.Run{Tool: star, Flags: none}})
+	err := s.checkSessionless(&Request{Run: wire.Run{Tool: star, Flags: none}})
 	refusedAt(t, "not installed", err, "tool", 0)
 	if want := "corral-starlark is not installed"; err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "\nhint: ") {
 		t.Errorf("%v", err)

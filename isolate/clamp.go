@@ -15,10 +15,10 @@ func asked(q *Request) job.Limits {
 	}
 }
 
-// floor holds a request to what the operator said of the directory at path, in every entry that there is for it. What
+// clampEntry holds a request to what the operator said of the directory at path, in every entry that there is for it. What
 // was not asked for gives way, and so does writing to a directory that is readonly; all else that was asked for and cannot
 // be had is refused. It returns what the job gets.
-func (c *Config) floor(path string, q *Request, limits job.Limits) (job.Limits, string, error) {
+func (c *Config) clampEntry(path string, q *Request, limits job.Limits) (job.Limits, string, error) {
 	profile := q.Profile
 	for _, r := range c.Repos {
 		if r.Path != path {
@@ -62,16 +62,16 @@ func (r *Repo) bound(q *Request, limits job.Limits, profile string) (job.Limits,
 	return limits, r.Profile, nil
 }
 
-// floorOf is the floor of a repository and of the git directory that it is a worktree of. What the operator said of
+// clampLimits is the floor of a repository and of the git directory that it is a worktree of. What the operator said of
 // writing to that is no refusal: it is mounted read-only then, see addCommon.
-func (c *Config) floorOf(repo *repo, q *Request, limits job.Limits) (job.Limits, string, error) {
+func (c *Config) clampLimits(repo *repo, q *Request, limits job.Limits) (job.Limits, string, error) {
 	if repo.readOnly && q.writes() && !q.narrow() {
 		return limits, "", &job.Refusal{
 			Step: "workspace", Message: fmt.Sprintf("nothing is applied to %q: it was passed from a mount that is read-only", repo.path),
 			Hint: "open the session from where the repository can be written",
 		}
 	}
-	limits, profile, err := c.floor(repo.path, q, limits)
+	limits, profile, err := c.clampEntry(repo.path, q, limits)
 	if err != nil || repo.common == nil {
 		return limits, profile, err
 	}

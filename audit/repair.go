@@ -23,7 +23,7 @@ func (l *Log) begin() error {
 	if err != nil || !l.holds(head.position) {
 		head = l.fromCheckpoint()
 	}
-	if err := l.mend(head); err != nil {
+	if err := l.repair(head); err != nil {
 		return err
 	}
 	if err := l.removeEmpty(); err != nil {
@@ -74,9 +74,9 @@ func (l *Log) holds(p position) bool {
 	return sha256.Sum256(b[bytes.LastIndexByte(b, '\n')+1:]) == p.hash
 }
 
-// mend reads what is behind from and makes its end the log's. What a torn write left there is cut off. The caller holds
+// repair reads what is behind from and makes its end the log's. What a torn write left there is cut off. The caller holds
 // the lock, so nobody is writing it still.
-func (l *Log) mend(from state) error {
+func (l *Log) repair(from state) error {
 	all, err := list(l.root)
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
@@ -94,7 +94,7 @@ func (l *Log) mend(from state) error {
 		return err
 	}
 	if size < at.size { // somebody cut it: a checkpoint lies within
-		return l.mend(l.fromCheckpoint())
+		return l.repair(l.fromCheckpoint())
 	}
 	r := repair{cut: size - at.size}
 	if torn != nil && r.cut > 0 {

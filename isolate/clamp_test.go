@@ -54,7 +54,7 @@ func TestFloor(t *testing.T) {
 			want = defaults
 		}
 		q := &Request{Run: tt.run}
-		limits, profile, err := c.floor(tt.path, q, defaults)
+		limits, profile, err := c.clampEntry(tt.path, q, defaults)
 		if narrowed := q.Flags != tt.run.Flags; narrowed != (strings.Contains("/still /twice", tt.path) && tt.run == (wire.Run{})) || narrowed != q.narrowed {
 			t.Errorf("%s: flags %#x of %#x", tt.name, q.Flags, tt.run.Flags)
 		}

@@ -31,8 +31,8 @@ func (r *Request) workDir() string {
 	return r.Dir
 }
 
-// alone refuses what a job without a session cannot have.
-func (s *Supervisor) alone(q *Request) error {
+// checkSessionless refuses what a job without a session cannot have.
+func (s *Supervisor) checkSessionless(q *Request) error {
 	const (
 		protects = wire.FlagProtectHooks | wire.FlagProtectAll
 		others   = wire.FlagReadOnly | wire.FlagOverlay | protects | wire.FlagCommon
@@ -46,7 +46,7 @@ func (s *Supervisor) alone(q *Request) error {
 	case q.Flags&wire.FlagOverlay != 0:
 		return workspaceRefusal("workspace overlay takes a session, whose layer is written to")
 	case tool == job.ToolStarlark:
-		return s.interprets(q)
+		return s.checkStarlark(q)
 	case tool != job.ToolNone:
 		return sessionRefusal("%.40q works on the layer of a session", q.Tool)
 	}
@@ -55,9 +55,9 @@ func (s *Supervisor) alone(q *Request) error {
 
 func workspaceRefusal(message string) error { return &job.Refusal{Step: "workspace", Message: message} }
 
-// interprets refuses a program in Starlark that is not run as each of them is: with no repository, terminal, or profile but
+// checkStarlark refuses a program in Starlark that is not run as each of them is: with no repository, terminal, or profile but
 // the strictest.
-func (s *Supervisor) interprets(q *Request) error {
+func (s *Supervisor) checkStarlark(q *Request) error {
 	strictest := strictest()
 	switch {
 	case q.Flags&wire.FlagNoRepo == 0:

@@ -18,8 +18,8 @@ import (
 // instance too, but for poll(2) alone: what there is to read says what jobs did, and is the scanner's to read. As long as
 // there is nothing, and the scanner was not asked since the job began, asking it now would find nothing.
 
-// quiet is what is known of a scanner's passes without asking it.
-type quiet struct {
+// scanState is what is known of a scanner's passes without asking it.
+type scanState struct {
 	events *os.File // its inotify instance; nil: none. Set before the scanner is used
 
 	mu     sync.Mutex
@@ -30,14 +30,14 @@ type quiet struct {
 }
 
 // begin notes that a pass begins. From here on what happened may be gone from the queue.
-func (q *quiet) begin() {
+func (q *scanState) begin() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.busy = true
 }
 
 // end notes its end.
-func (q *quiet) end(a *scan.Answer) {
+func (q *scanState) end(a *scan.Answer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.busy, q.armed = false, a.Armed
@@ -50,16 +50,16 @@ func (q *quiet) end(a *scan.Answer) {
 }
 
 // pass returns the count of passes.
-func (q *quiet) pass() uint64 {
+func (q *scanState) pass() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.passes
 }
 
-// since says whether nothing happened since the count of passes was pass, and when who holds a sensitive file open may have
+// unchangedSince says whether nothing happened unchangedSince the count of passes was pass, and when who holds a sensitive file open may have
 // opened it at the latest. The queue is looked at first: a pass that empties it has begun before. So one that was
-// under way when pass was counted has ended since.
-func (q *quiet) since(pass uint64) (nothing bool, held time.Time) {
+// under way when pass was counted has ended unchangedSince.
+func (q *scanState) unchangedSince(pass uint64) (nothing bool, held time.Time) {
 	if q.events == nil || somethingToRead(q.events) {
 		return false, time.Time{}
 	}
@@ -69,7 +69,7 @@ func (q *quiet) since(pass uint64) (nothing bool, held time.Time) {
 }
 
 // close gives the instance back. It is not the last to do so: that would wait for the kernel to let go of each watch.
-func (q *quiet) close() {
+func (q *scanState) close() {
 	if q.events != nil {
 		q.events.Close()
 	}
@@ -124,31 +124,31 @@ func (s *scanner) keptAgain(op scan.Op) (scan.KeptAnswer, bool) {
 	if !k.given || s.dead {
 		return scan.KeptAnswer{}, false
 	}
-	nothing, _ := s.quiet.since(k.pass)
+	nothing, _ := s.quiet.unchangedSince(k.pass)
 	return k.answer, nothing
 }
 
-// A moment is when a job begins.
-type moment struct {
+// A jobWindow is when a job begins.
+type jobWindow struct {
 	jail    *jail
 	at      time.Time // by the clock of files, less a step
 	chain   time.Time // when the first job began of those from which descriptors can have come to this one; zero: it is not known
 	scanner *scanner  // the jail's then; may be nil
 	pass    uint64    // its count of passes
 
-	found scan.Answer // guarded by mu of moments: what the scanner told of while this job lived, to other jobs of the jail
+	found scan.Answer // guarded by mu of liveWindows: what the scanner told of while this job lived, to other jobs of the jail
 }
 
-// moments are those of live jobs.
-type moments struct {
+// liveWindows are those of live jobs.
+type liveWindows struct {
 	mu   sync.Mutex
-	live map[*moment]struct{} // guarded by mu
+	live map[*jobWindow]struct{} // guarded by mu
 }
 
-// moment notes that a job begins, before it can do anything. The caller must end it when no process of the job is left and its
+// openWindow notes that a job begins, before it can do anything. The caller must end it when no process of the job is left and its
 // result is made.
-func (j *jail) moment() *moment {
-	m := &moment{jail: j, at: fileTime().Add(-clockStep), chain: time.Now()}
+func (j *jail) openWindow() *jobWindow {
+	m := &jobWindow{jail: j, at: fileTime().Add(-clockStep), chain: time.Now()}
 	if !j.s.config.only() {
 		m.chain = time.Time{}
 	}
@@ -158,7 +158,7 @@ func (j *jail) moment() *moment {
 	if m.scanner != nil {
 		m.pass = m.scanner.quiet.pass()
 	}
-	all := &j.s.moments
+	all := &j.s.windows
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	for other := range all.live {
@@ -167,15 +167,15 @@ func (j *jail) moment() *moment {
 		}
 	}
 	if all.live == nil {
-		all.live = map[*moment]struct{}{}
+		all.live = map[*jobWindow]struct{}{}
 	}
 	all.live[m] = struct{}{}
 	return m
 }
 
-// earliest returns when the first job of those began that live in the jail. What any of them changes is told once.
-func (m *moment) earliest() time.Time {
-	all := &m.jail.s.moments
+// chainStart returns when the first job of those began that live in the jail. What any of them changes is told once.
+func (m *jobWindow) chainStart() time.Time {
+	all := &m.jail.s.windows
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	first := m.at
@@ -187,12 +187,12 @@ func (m *moment) earliest() time.Time {
 	return first
 }
 
-// tell keeps an answer for the other jobs that live in the jail: the scanner will not say the same again.
-func (m *moment) tell(a *scan.Answer) {
+// shareAnswer keeps an answer for the other jobs that live in the jail: the scanner will not say the same again.
+func (m *jobWindow) shareAnswer(a *scan.Answer) {
 	if a.Paths == "" && a.More == 0 && !a.Incomplete {
 		return
 	}
-	all := &m.jail.s.moments
+	all := &m.jail.s.windows
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	for other := range all.live {
@@ -202,9 +202,9 @@ func (m *moment) tell(a *scan.Answer) {
 	}
 }
 
-// told returns what tell has kept for this job.
-func (m *moment) told() scan.Answer {
-	all := &m.jail.s.moments
+// otherAnswers returns what tell has kept for this job.
+func (m *jobWindow) otherAnswers() scan.Answer {
+	all := &m.jail.s.windows
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	return m.found
@@ -229,24 +229,24 @@ func mergeAnswers(a, b *scan.Answer) scan.Answer {
 	return sum
 }
 
-// end forgets the moment.
-func (m *moment) end() {
-	all := &m.jail.s.moments
+// end forgets the window.
+func (m *jobWindow) end() {
+	all := &m.jail.s.windows
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	delete(all.live, m)
 }
 
-// quiet says whether the jail's scanner would find nothing that happened since. No process of the job is left.
+// nothingHappened says whether the jail's scanner would find nothing that happened since. No process of the job is left.
 //
 // A store into mapped memory of a file is no event, but to open the file is one. Whoever opened it before the last pass may have
 // passed the descriptor on, through a socket in the repository, to a job that lived at the same time, and that one to
 // the next. If this job is of such a chain, the scanner is asked.
-func (m *moment) quiet() bool {
+func (m *jobWindow) nothingHappened() bool {
 	if m.scanner == nil || !m.jail.s.config.only() {
 		return false
 	}
-	nothing, held := m.scanner.quiet.since(m.pass)
+	nothing, held := m.scanner.quiet.unchangedSince(m.pass)
 	return nothing && m.chain.After(held)
 }
 
