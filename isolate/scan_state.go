@@ -210,12 +210,12 @@ func (m *jobWindow) otherAnswers() scan.Answer {
 	return m.found
 }
 
-// mergeAnswers returns what two answers to OpChanged name, as far as there is room.
+// mergeAnswers returns what two answers to OpChanged name, as far as there is room: the first ones of both.
 func mergeAnswers(a, b *scan.Answer) scan.Answer {
 	sum := scan.Answer{More: a.More + b.More, Incomplete: a.Incomplete || b.Incomplete}
 	var paths strings.Builder
 	seen := map[string]bool{}
-	for path := range strings.SplitAfterSeq(a.Paths+b.Paths, "\x00") {
+	for _, path := range scan.InTurn(strings.SplitAfter(a.Paths, "\x00"), strings.SplitAfter(b.Paths, "\x00")) {
 		switch {
 		case path == "" || seen[path]:
 		case paths.Len()+len(path) > scan.MaxPaths:

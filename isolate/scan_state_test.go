@@ -1,14 +1,17 @@
 package isolate
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"corral/internal/sandboxtest"
+	"corral/isolate/scan"
 	"corral/job"
 )
 
@@ -293,5 +296,32 @@ func TestTakeEvents(t *testing.T) {
 		if got != nil && !somethingToRead(got) {
 			t.Errorf("%s: quiet when it is closed", tt.name)
 		}
+	}
+}
+
+// TestMergeAnswers: of two answers for which there is no room the first paths of both are kept, and the others counted.
+func TestMergeAnswers(t *testing.T) {
+	list := func(first, of string) string {
+		all := first + "\x00"
+		for n := 0; len(all) < scan.MaxPaths-16; n++ {
+			all += fmt.Sprint(of, "/", n, "\x00")
+		}
+		return all
+	}
+	a, b := scan.Answer{Paths: list(".git/config", "a"), More: 3}, scan.Answer{Paths: list("z/.git/hooks/update", "b"), More: 4}
+	paths := strings.Count(a.Paths, "\x00") + strings.Count(b.Paths, "\x00")
+	sum := mergeAnswers(&a, &b)
+	got := strings.Split(strings.TrimSuffix(sum.Paths, "\x00"), "\x00")
+	if !slices.Contains(got, ".git/config") || !slices.Contains(got, "z/.git/hooks/update") || len(sum.Paths) > scan.MaxPaths {
+		t.Errorf("%d bytes, %.100q", len(sum.Paths), got)
+	}
+	if len(got)+int(sum.More) != paths+7 {
+		t.Errorf("%d paths and %d more of %d", len(got), sum.More, paths+7)
+	}
+	if again := mergeAnswers(&a, &scan.Answer{Paths: a.Paths}); again.Paths != a.Paths || again.More != 3 {
+		t.Error("the same paths are named or counted twice")
+	}
+	if got := sorted("b\x00a/b\x00a\x00"); got != "a\x00a/b\x00b\x00" {
+		t.Errorf("%q", got)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -249,7 +251,12 @@ func (j *jail) sensitive(since *jobWindow, r *wire.Result) {
 		a = mergeAnswers(&a, &told)
 	}
 	// A scanner that was started later has taken for given what was changed before.
-	r.Sensitive, r.More, r.Incomplete = a.Paths, a.More, a.Incomplete || err != nil || watcher != since.scanner
+	r.Sensitive, r.More, r.Incomplete = sorted(a.Paths), a.More, a.Incomplete || err != nil || watcher != since.scanner
+}
+
+// sorted sorts paths that each end with NUL.
+func sorted(paths string) string {
+	return strings.Join(slices.Sorted(strings.SplitAfterSeq(paths, "\x00")), "")
 }
 
 // clockStep is the coarsest granularity of a file's time stamps (one jiffy at 100 Hz), in which a change can seem

@@ -2,6 +2,7 @@ package isolate
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -112,7 +113,7 @@ func versionOf(path string) fileVersion {
 // readBounded returns the lines of a file, as many as are in its first bytes. A file that is missing has none.
 func readBounded(path string, most int64) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if os.IsNotExist(err) {
+	if errors.Is(err, os.ErrNotExist) {
 		return "", nil
 	}
 	if err != nil {

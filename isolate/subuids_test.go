@@ -229,7 +229,9 @@ func TestSubUIDsAttack(t *testing.T) {
 		if err := os.WriteFile(fmt.Sprintf("/proc/%d/uid_map", cmd.Process.Pid), fmt.Appendf(nil, "0 %d 1\n1 %d %d\n", owner, first, users), 0); err != nil {
 			t.Error(err)
 		}
-		fmt.Fprintln(in)
+		if _, err := fmt.Fprintln(in); err != nil {
+			t.Error(err)
+		}
 		lines.Scan()
 		if got := lines.Text(); got != fmt.Sprint(tt.want) {
 			t.Errorf("%q: %s of %d users are served, want %d", tt.subuid, got, users, tt.want)

@@ -40,7 +40,9 @@ func ask(t *testing.T, s *server, op Op, since time.Time) (Answer, []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a, slices.DeleteFunc(strings.Split(a.Paths, "\x00"), func(p string) bool { return p == "" })
+	paths := slices.DeleteFunc(strings.Split(a.Paths, "\x00"), func(p string) bool { return p == "" })
+	slices.Sort(paths)
+	return a, paths
 }
 
 // armed asks until an answer says that all is watched and nothing happened meanwhile.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -133,5 +134,40 @@ func TestTracked(t *testing.T) {
 		if rep := changed(t, s, since); !slices.Equal(rep.Paths, []string{".envrc"}) || !rep.Incomplete {
 			t.Errorf("report = %+v", rep)
 		}
+	}
+}
+
+// TestAnswerFlood: paths that are long hide no others either, those of the git directory that the repository is a worktree of
+// included: what an answer has no room for is what a report names last.
+func TestAnswerFlood(t *testing.T) {
+	dir, common := t.TempDir(), t.TempDir()
+	shell(t, dir, "mkdir -p z/.git/hooks")
+	shell(t, common, "mkdir -p hooks")
+	s := serving(t, dir)
+	opened, err := os.Open(common)
+	must(t, err)
+	s.path = common
+	s.common, err = NewGitDir(opened, Bounds{})
+	must(t, err)
+	ask(t, s, OpBaseline, time.Time{})
+	since := settle()
+	const flood = 92
+	for i := range flood { // long ones, and deeper ones that fill what these leave
+		name := strings.Repeat(strings.Repeat("a", 200)+"/", 4)
+		if i >= 42 {
+			name = "c/c/c/c/c/c"
+		}
+		shell(t, dir, fmt.Sprintf("mkdir -p %s%d; echo >%s%d/.envrc", name, i, name, i))
+	}
+	shell(t, dir, "echo >z/.git/hooks/update; echo >zz.code-workspace; echo >.envrc")
+	shell(t, common, "echo >hooks/post-merge")
+	a, got := ask(t, s, OpChanged, since)
+	for _, want := range []string{"z/.git/hooks/update", "zz.code-workspace", ".envrc", common + "/hooks/post-merge"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("%s is left out", want)
+		}
+	}
+	if len(got)+int(a.More) != flood+4 || len(a.Paths) < MaxPaths-50 || len(a.Paths) > MaxPaths {
+		t.Errorf("%d paths of %d bytes, %d more", len(got), len(a.Paths), a.More)
 	}
 }

@@ -189,7 +189,7 @@ func TestIndexNotHeld(t *testing.T) {
 // memoryDir returns a new directory on tmpfs.
 func memoryDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "corral-test-")
+	dir, err := os.MkdirTemp("/dev/shm", "corral-test-") //nolint:usetesting // the test's own directory is on a disk
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir

@@ -259,7 +259,7 @@ func TestUnreadable(t *testing.T) {
 			}
 		}
 		mkdir(".claude", 0)
-		for _, want := range [][]string{{".claude", ".git/hooks"}, nil} {
+		for _, want := range [][]string{{".git/hooks", ".claude"}, nil} {
 			rep, err := s.Changed(since)
 			if err != nil || !slices.Equal(rep.Paths, want) || !rep.Incomplete {
 				t.Errorf("report = %+v, %v\nwant %q", rep, err, want)

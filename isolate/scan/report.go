@@ -49,26 +49,39 @@ func (w *walk) take(path string, row int16) {
 }
 
 // choose names the findings, or as many as a report may hold: of each row of the table in turn the shallowest, so that a
-// flood of one kind cannot hide another, nor one deep down what is at the root.
+// flood of one kind cannot hide another, nor one deep down what is at the root. Whoever has no room for all takes the first.
 func (w *walk) choose() {
 	found := w.found
+	slices.SortFunc(found, func(a, b finding) int {
+		return cmp.Or(cmp.Compare(a.row, b.row), cmp.Compare(a.depth, b.depth), cmp.Compare(a.path, b.path))
+	})
+	for i, turn := 0, 0; i < len(found); i++ {
+		if i > 0 && found[i].row != found[i-1].row {
+			turn = 0
+		}
+		found[i].depth = turn // from here on, its place in its row
+		turn++
+	}
+	slices.SortStableFunc(found, func(a, b finding) int { return cmp.Compare(a.depth, b.depth) })
 	if limit := w.s.bounds.MaxReport; len(found) > limit {
 		w.rep.More += len(found) - limit
-		slices.SortFunc(found, func(a, b finding) int {
-			return cmp.Or(cmp.Compare(a.row, b.row), cmp.Compare(a.depth, b.depth), cmp.Compare(a.path, b.path))
-		})
-		for i, turn := 0, 0; i < len(found); i++ {
-			if i > 0 && found[i].row != found[i-1].row {
-				turn = 0
-			}
-			found[i].depth = turn // from here on, its place in its row
-			turn++
-		}
-		slices.SortStableFunc(found, func(a, b finding) int { return cmp.Compare(a.depth, b.depth) })
 		found = found[:limit]
 	}
 	for _, f := range found {
 		w.rep.Paths = append(w.rep.Paths, f.path)
 	}
-	slices.Sort(w.rep.Paths)
+}
+
+// InTurn returns the elements of two lists that are in order of importance in one.
+func InTurn(a, b []string) []string {
+	all := make([]string, 0, len(a)+len(b))
+	for i := range max(len(a), len(b)) {
+		if i < len(a) {
+			all = append(all, a[i])
+		}
+		if i < len(b) {
+			all = append(all, b[i])
+		}
+	}
+	return all
 }

@@ -102,8 +102,9 @@ func (b Bounds) withDefaults() Bounds {
 
 // Report is what one call found.
 type Report struct {
-	// Paths are the sensitive paths that were made, changed, replaced or removed, relative to the repository, sorted. They are
-	// bytes chosen by the job: escape them before they are shown. Of a new directory its files are named, or itself if it has
+	// Paths are the sensitive paths that were made, changed, replaced or removed, relative to the repository: some of each row
+	// of the table first, and the shallow ones of a row before the deep ones. They are bytes chosen by the job: escape them before they
+	// are shown. Of a new directory its files are named, or itself if it has
 	// none; of a removed one, only itself. Nil after Baseline.
 	Paths []string
 	// More is the number of paths beyond Bounds.MaxReport.

@@ -60,6 +60,7 @@ func changed(t testing.TB, s *Scanner, since time.Time) Report {
 	if err != nil {
 		t.Fatal(err)
 	}
+	slices.Sort(rep.Paths)
 	return rep
 }
 

@@ -44,7 +44,7 @@ const (
 
 // An Answer is what a scanner says. Paths are bytes that a job chose.
 type Answer struct {
-	Paths         string // each ended by NUL
+	Paths         string // each ended by NUL; in the order of Report.Paths
 	More          uint32 // paths beyond these
 	Incomplete    bool   // a bound was reached, or something could not be read
 	Bytes, Inodes int64  // of OpUsage
@@ -183,7 +183,7 @@ func (s *server) answer(op Op, since time.Time) []byte {
 				b.paths[i] = s.path
 			}
 		}
-		a.paths = append(a.paths, b.paths...)
+		a.paths = InTurn(a.paths, b.paths)
 		a.More += b.More
 		a.Incomplete = a.Incomplete || b.Incomplete
 		a.Armed = a.Armed && s.common.armed()
@@ -233,7 +233,7 @@ func (s *Scanner) answer(op Op, since time.Time) found {
 	return a
 }
 
-// join puts together the paths that an answer has room for.
+// join puts together the first paths, as many as an answer has room for. One that is too long is left out, and not those behind it.
 func (a *found) join() {
 	var paths strings.Builder
 	for _, p := range a.paths {
