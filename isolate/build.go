@@ -16,7 +16,7 @@ import (
 	_ "github.com/opencontainers/runc/libcontainer/nsenter" // the first half of libcontainer's own init, in C
 	"golang.org/x/sys/unix"
 
-	inside "corral/isolate/jail"
+	"corral/isolate/inside"
 	"corral/isolate/wire"
 	"corral/job"
 	"corral/rootfs"

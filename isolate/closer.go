@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	inside "corral/isolate/jail"
+	"corral/isolate/inside"
 )
 
 // To close a directory of a client's can take as long as the client wants: with the last descriptor of a mount that is attached

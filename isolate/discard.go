@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	inside "corral/isolate/jail"
+	"corral/isolate/inside"
 	"corral/isolate/wire"
 )
 

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	inside "corral/isolate/jail"
+	"corral/isolate/inside"
 	"corral/isolate/wire"
 )
 

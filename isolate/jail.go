@@ -11,7 +11,7 @@ import (
 	"github.com/opencontainers/runc/libcontainer"
 
 	"corral/cgroup"
-	inside "corral/isolate/jail"
+	"corral/isolate/inside"
 	"corral/isolate/wire"
 	"corral/job"
 	"corral/seccomp"

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/sandboxtest"
-	inside "corral/isolate/jail"
+	"corral/isolate/inside"
 	"corral/job"
 )
 

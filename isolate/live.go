@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	inside "corral/isolate/jail"
+	"corral/isolate/inside"
 	"corral/isolate/wire"
 	"corral/job"
 )

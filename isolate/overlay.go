@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/directory"
-	inside "corral/isolate/jail"
+	"corral/isolate/inside"
 	"corral/isolate/layer"
 	"corral/isolate/wire"
 	"corral/job"

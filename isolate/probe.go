@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	inside "corral/isolate/jail"
+	"corral/isolate/inside"
 	"corral/isolate/wire"
 	"corral/job"
 )

@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	inside "corral/isolate/jail"
+	"corral/isolate/inside"
 	"corral/isolate/scan"
 	"corral/isolate/wire"
 	"corral/job"

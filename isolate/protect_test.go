@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/sandboxtest"
-	inside "corral/isolate/jail"
+	"corral/isolate/inside"
 	"corral/isolate/scan"
 	"corral/isolate/wire"
 	"corral/job"

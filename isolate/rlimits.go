@@ -3,7 +3,7 @@ package isolate
 import (
 	"golang.org/x/sys/unix"
 
-	inside "corral/isolate/jail"
+	"corral/isolate/inside"
 	"corral/job"
 )
 

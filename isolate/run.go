@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	inside "corral/isolate/jail"
+	"corral/isolate/inside"
 	"corral/isolate/wire"
 	"corral/job"
 	"corral/seccomp"

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"corral/cgroup"
-	inside "corral/isolate/jail"
+	"corral/isolate/inside"
 	"corral/isolate/scan"
 	"corral/isolate/wire"
 	"corral/job"

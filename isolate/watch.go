@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	inside "corral/isolate/jail"
+	"corral/isolate/inside"
 	"corral/isolate/wire"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	inside "corral/isolate/jail"
+	"corral/isolate/inside"
 	"corral/job"
 )
 

@@ -7,12 +7,12 @@ import (
 	"os"
 	"strings"
 
-	"corral/isolate/jail"
+	"corral/isolate/inside"
 	"corral/isolate/scan"
 )
 
 func main() {
-	run := jail.Run
+	run := inside.Run
 	if len(os.Args) > 0 && os.Args[0] == "scan" {
 		run = func() error { return scan.Serve(0, strings.Join(os.Args[1:], "")) }
 	}

@@ -35,7 +35,7 @@ func TestRules(t *testing.T) {
 	}{
 		{"nothing", nil, ""},
 		{"owner", map[string][]string{"isolate/a.go": {runc}}, ""},
-		{"no owner", map[string][]string{"isolate/jail/a.go": {runc}}, "isolate/jail imports " + runc},
+		{"no owner", map[string][]string{"isolate/inside/a.go": {runc}}, "isolate/inside imports " + runc},
 		{"nsenter in corrald", map[string][]string{"cmd/corrald/a.go": {nsenter}}, ""},
 		{"nsenter elsewhere", map[string][]string{"cmd/corral-x/a.go": {nsenter}}, "belongs to isolate and cmd/corrald"},
 		{"libcontainer in corrald", map[string][]string{"cmd/corrald/a.go": {runc}}, "belongs to isolate:"},
@@ -80,7 +80,7 @@ func TestRules(t *testing.T) {
 		{"config as designed", map[string][]string{"config/a.go": {"go.yaml.in/yaml/v3", "corral/job", "embed"}, "job/a.go": nil}, ""},
 		{"doctor and the supervisor", map[string][]string{"doctor/a.go": {"corral/cgroup"}}, "doctor must not reach cgroup"},
 		{"doctor as designed", map[string][]string{"doctor/a.go": {"corral/isolate/client", sysunix}, "isolate/client/a.go": {"corral/job"}, "job/a.go": nil}, ""},
-		{"init with a library", map[string][]string{"cmd/corral-init/a.go": {"corral/isolate/jail"}, "isolate/jail/a.go": {"example.org/lib"}}, "example.org/lib"},
+		{"init with a library", map[string][]string{"cmd/corral-init/a.go": {"corral/isolate/inside"}, "isolate/inside/a.go": {"example.org/lib"}}, "example.org/lib"},
 		{"init with C", map[string][]string{"cmd/corral-init/a.go": {"C"}}, "cmd/corral-init must not reach C"},
 		{
 			"front and the supervisor",

@@ -190,7 +190,7 @@ var bounds = []bound{
 	},
 	{
 		from:   "cmd/corral-init",
-		only:   []string{"std", sys, "isolate/jail", "isolate/scan", "rootfs", "internal/version"},
+		only:   []string{"std", sys, "isolate/inside", "isolate/scan", "rootfs", "internal/version"},
 		reason: "it runs inside the jail, static, as its first process: it is to be small, quick and easy to audit",
 	},
 	{

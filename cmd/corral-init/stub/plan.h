@@ -1,5 +1,5 @@
 /* What the supervisor and the stub say to each other: fixed layouts, little endian, one message per datagram of a
- * SOCK_SEQPACKET pair. The same layouts stand in isolate/jail/plan.go; a test there compares them by the assertions below.
+ * SOCK_SEQPACKET pair. The same layouts stand in isolate/inside/plan.go; a test there compares them by the assertions below.
  */
 #ifndef CORRAL_PLAN_H
 #define CORRAL_PLAN_H

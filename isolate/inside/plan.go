@@ -1,4 +1,4 @@
-// Package jail is what happens inside a jail: the messages of the supervisor with the stub that becomes a job, and the
+// Package inside is what happens inside a jail: the messages of the supervisor with the stub that becomes a job, and the
 // jail's init, process 1 of the jail, which starts stubs.
 //
 // The order of a job's confinement is the four tables of steps in cmd/corral-init/stub (slot_steps, ahead_steps,
@@ -6,7 +6,7 @@
 // them, and why, stands there once.
 //
 // The package imports the standard library and golang.org/x/sys only: it is linked into the static corral-init.
-package jail
+package inside
 
 import (
 	"cmp"

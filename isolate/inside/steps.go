@@ -1,4 +1,4 @@
-package jail
+package inside
 
 // Steps are the names of the confinement's steps in their order, as the stub's tables have them; a test compares. The
 // first SlotSteps are done by process 1 before the job is known, the next AheadSteps by process 2, then PlaceSteps by
