@@ -100,6 +100,11 @@ func (c *client) stateFor(uid uint32) (*os.File, error) {
 		return nil, &job.Refusal{Message: fmt.Sprintf("user %d has no state directory", uid)}
 	case !c.peer.Embedded && uid != c.peer.UID:
 		return nil, &job.Refusal{Message: fmt.Sprintf("the state of user %d is not yours (user %d)", uid, c.peer.UID)}
+	case c.peer.holder != 0: // each of 65,536 ids would have a directory, which no one removes
+		return nil, &job.Refusal{
+			Message: fmt.Sprintf("user %d is a subordinate id of user %d (subuid(5)) and has no state directory", uid, c.peer.holder),
+			Hint:    "run the front-end as that user, outside the user namespace",
+		}
 	case c.peer.Embedded && c.became != 0 && uid != c.became:
 		return nil, &job.Refusal{Message: fmt.Sprintf("this front-end became user %d already", c.became)}
 	}

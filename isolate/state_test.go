@@ -33,6 +33,7 @@ func TestState(t *testing.T) {
 		{"again", Peer{UID: 1000}, 1000, ""},
 		{"another's", Peer{UID: 1000}, 1001, "is not yours (user 1000)"},
 		{"root's", Peer{UID: 1000}, 0, "is not yours"},
+		{"a subordinate id's", Peer{UID: 100005, holder: 1000}, 100005, "a subordinate id of user 1000"},
 		{"root's own", Peer{}, 0, ""},
 		{"another's, for root", Peer{}, 1000, "is not yours"},
 		{"whom root's front-end becomes", embedded, 1002, ""},
