@@ -79,7 +79,8 @@ func appendCut(b []byte, s string, limit int) []byte {
 const hexDigits = "0123456789abcdef"
 
 // appendText escapes s for a JSON string. What a terminal would not show is escaped too, so that a line can be looked at
-// as it is; what is no UTF-8 becomes U+FFFD. A byte becomes six at most.
+// as it is; what is no UTF-8 becomes U+FFFD. A byte becomes six at most. It is not internal/text's, since lines are hashed: how they are
+// written stays as it is.
 func appendText(b []byte, s string) []byte {
 	for len(s) > 0 {
 		r, n := utf8.DecodeRuneInString(s)

@@ -87,7 +87,7 @@ func title(prefix, path string, v version) string {
 }
 
 // quote writes a name as git does: as it is, or in C's way if there is anything odd in it (quote_c_style in git's quote.c).
-// A blank is odd here, which patch(1) stumbles over.
+// A blank is odd here, which patch(1) stumbles over. Programs read it back: internal/text's notation would be another name.
 func quote(name string) string {
 	odd := func(c byte) bool { return c <= ' ' || c >= 0x7f || c == '"' || c == '\\' }
 	plain := true

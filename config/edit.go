@@ -65,14 +65,14 @@ func (e Edit) change(c Config) (Config, error) {
 	case e.AddRepo != nil:
 		for _, r := range c.Repos {
 			if r.Path == e.AddRepo.Path {
-				return c, fmt.Errorf("repository %s is there already, as %q", printable(r.Path), shorten(r.ID))
+				return c, fmt.Errorf("repository %s is there already, as %q", shown(r.Path), shorten(r.ID))
 			}
 			if directory.Overlap(r.Path, e.AddRepo.Path) {
 				return c, fmt.Errorf("%s overlaps the repository %q, %s: jobs in one could replace the other, so neither would be served\nhint: corral repo remove takes that one out",
-					printable(e.AddRepo.Path), shorten(r.ID), printable(r.Path))
+					shown(e.AddRepo.Path), shorten(r.ID), shown(r.Path))
 			}
 			if r.ID == e.AddRepo.ID {
-				return c, fmt.Errorf("there is a repository %q already: %s\nhint: --id gives it another", shorten(r.ID), printable(r.Path))
+				return c, fmt.Errorf("there is a repository %q already: %s\nhint: --id gives it another", shorten(r.ID), shown(r.Path))
 			}
 		}
 		c.Repos = append(slices.Clone(c.Repos), *e.AddRepo)

@@ -67,7 +67,7 @@ func TestEditErrors(t *testing.T) {
 	}{
 		{"path", Edit{AddRepo: &Repo{ID: "x", Path: "/srv/app"}}, file, "f: repository /srv/app is there already, as \"app\""},
 		{"id", Edit{AddRepo: &Repo{ID: "app", Path: "/x"}}, file, "f: there is a repository \"app\" already: /srv/app\nhint: --id gives it another"},
-		{"bad id", Edit{AddRepo: &Repo{ID: strings.Repeat("x", 129), Path: "/x"}}, file, "f: `id`: a name of 1 to 128 characters is wanted, not \"" + strings.Repeat("x", 60) + "...\""},
+		{"bad id", Edit{AddRepo: &Repo{ID: strings.Repeat("x", 129), Path: "/x"}}, file, "f: `id`: a name of 1 to 128 characters is wanted, not \"" + strings.Repeat("x", 60) + "…\""},
 		{"bad profile", Edit{AddRepo: &Repo{ID: "x", Path: "/x", Profile: "strikt"}}, file, "f: unknown profile `strikt`: did you mean `strict`?"},
 		{"no such one", Edit{RemoveRepo: "nope"}, file, "f: there is no repository \"nope\""},
 		{"nearly", Edit{RemoveRepo: "ap"}, file, "f: there is no repository \"ap\"\nhint: did you mean \"app\"?"},

@@ -143,7 +143,7 @@ func (f *File) Load() (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	return parse([]text{t}, f.options.LookupUser)
+	return parse([]source{t}, f.options.LookupUser)
 }
 
 // Parse reads and checks content, as that of the file name.
@@ -151,15 +151,15 @@ func Parse(name string, content []byte, o LoadOptions) (Config, error) {
 	if o.LookupUser == nil {
 		o.LookupUser = lookupUser
 	}
-	return parse([]text{{name, content, o.User}}, o.LookupUser)
+	return parse([]source{{name, content, o.User}}, o.LookupUser)
 }
 
-func (f *File) text() (text, error) {
+func (f *File) text() (source, error) {
 	content, err := io.ReadAll(io.LimitReader(f.file, MaxSize+1))
 	if err == nil && len(content) > MaxSize { // it grew
 		err = fmt.Errorf("%s has more than %d bytes", f.file.Name(), MaxSize)
 	}
-	return text{f.file.Name(), content, f.options.User}, err
+	return source{f.file.Name(), content, f.options.User}, err
 }
 
 // Close closes the file.

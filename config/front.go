@@ -88,7 +88,7 @@ func (f *Front) Files() []string {
 // whole where it is no mapping, so that a list holds instead of the earlier file's. What is wrong is an Errors, each of
 // which has its file's name. Without any file it returns Default.
 func (f *Front) Load() (Config, error) {
-	var texts []text
+	var texts []source
 	var errs []error
 	for _, one := range f.files {
 		t, err := one.text()

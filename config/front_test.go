@@ -56,9 +56,9 @@ runtime: {enabled: false, runtimes: [python, shell], max_duration: 30s, env: {al
 principals: [{name: a, token_sha256: "` + hash1 + `"}]
 `
 	load := func(files ...string) (Config, error) {
-		var texts []text
+		var texts []source
 		for i, content := range files {
-			texts = append(texts, text{string(rune('f' + i)), []byte(content), i > 0})
+			texts = append(texts, source{string(rune('f' + i)), []byte(content), i > 0})
 		}
 		return parse(texts, lookup)
 	}
@@ -108,7 +108,7 @@ principals: [{name: a, token_sha256: "` + hash1 + `"}]
 
 // TestFrontErrors: every file is looked at, each error names its own, and they stand in the order of the files.
 func TestFrontErrors(t *testing.T) {
-	texts := []text{
+	texts := []source{
 		{"a", []byte("version: 1\nmax_jbs: 1\nrepos: [{path: /x, profile: nowhere}]\n"), false},
 		{"b", []byte("max_jails: 3\naudit: {}\ntoolchains: [/x]\n"), true},
 		{"c", []byte("version: 1\ndefaults: {memory: 2GiB}\nceilings: {memory: 1GiB}\n"), false},

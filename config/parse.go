@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"corral/internal/nearest"
+	"corral/internal/text"
 	"corral/job"
 )
 
@@ -40,15 +41,15 @@ type key struct {
 	read func(p *parser, n *yaml.Node)
 }
 
-// A text is a file's content.
-type text struct {
+// A source is a file's content.
+type source struct {
 	file    string
 	content []byte
 	user    bool // it is a user's own
 }
 
 // parse returns the configuration in texts, of which a later one holds before an earlier.
-func parse(texts []text, lookup func(string) (uint32, error)) (Config, error) {
+func parse(texts []source, lookup func(string) (uint32, error)) (Config, error) {
 	p := &parser{lookup: lookup, limits: map[*int64]place{}}
 	c := Default()
 	for i, t := range texts {
@@ -161,7 +162,7 @@ func (p *parser) entries(name string, n *yaml.Node, read func(name string, k, v 
 			continue
 		}
 		if line, twice := seen[k.Value]; twice {
-			p.fail(k, "key `%s` is there twice: first on line %d", printable(k.Value), line)
+			p.fail(k, "key `%s` is there twice: first on line %d", shown(k.Value), line)
 			continue
 		}
 		seen[k.Value] = k.Line
@@ -185,10 +186,10 @@ func (p *parser) entry(k, v *yaml.Node, keys []key) {
 // unknown is an error about a word that is none of known.
 func (p *parser) unknown(n *yaml.Node, what, word string, known []string) {
 	if near := nearest.Of(word, known); near != "" {
-		p.fail(n, "unknown %s `%s`: did you mean `%s`?", what, printable(word), near)
+		p.fail(n, "unknown %s `%s`: did you mean `%s`?", what, shown(word), near)
 		return
 	}
-	p.fail(n, "unknown %s `%s`: known are %s", what, printable(word), strings.Join(known, ", "))
+	p.fail(n, "unknown %s `%s`: known are %s", what, shown(word), strings.Join(known, ", "))
 }
 
 // known says whether word is one of known, and reports it if not.
@@ -236,18 +237,10 @@ func found(n *yaml.Node) string {
 	case "!!str":
 		return strconv.Quote(shorten(n.Value))
 	}
-	return printable(n.Value)
+	return shown(n.Value)
 }
 
-// printable escapes what would not show, or would rewrite a terminal's screen.
-func printable(s string) string {
-	q := strconv.Quote(shorten(s))
-	return q[1 : len(q)-1]
-}
+// shown is what an error repeats of a value.
+func shown(s string) string { return text.Escape(shorten(s)) }
 
-func shorten(s string) string {
-	if len(s) > 60 {
-		return s[:60] + "..."
-	}
-	return s
-}
+func shorten(s string) string { return text.Cut(s, 60) }

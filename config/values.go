@@ -232,7 +232,7 @@ func (p *parser) number(name, formName string, n *yaml.Node, least, most int64) 
 	case err != nil:
 		p.wanted(name, f.what, n)
 	case v < least || v > most:
-		p.fail(n, "`%s`: %s is not between %s and %s", name, printable(n.Value), f.write(least), f.write(most))
+		p.fail(n, "`%s`: %s is not between %s and %s", name, shown(n.Value), f.write(least), f.write(most))
 	default:
 		return v
 	}

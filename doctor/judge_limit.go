@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"corral/internal/text"
 	"corral/job"
 )
 
@@ -143,10 +144,5 @@ func ownerOf(path string) (uint32, error) {
 	return info.Sys().(*syscall.Stat_t).Uid, nil
 }
 
-// clip bounds what is shown of a job's output.
-func clip(s string) string {
-	if s = strings.TrimSpace(s); len(s) > 200 {
-		return s[:200] + "..."
-	}
-	return s
-}
+// clip is what is shown of a job's output.
+func clip(s string) string { return text.Cut(strings.TrimSpace(s), 200) }

@@ -1,13 +1,13 @@
 package doctor
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 
+	"corral/internal/text"
 	"corral/job"
 )
 
@@ -80,10 +80,7 @@ func verdict(list []Check) string {
 
 // WriteJSON writes the report as one JSON object.
 func (r Report) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
+	return text.WriteJSON(w, r, "  ")
 }
 
 // words are a status as people read it, and its color on a terminal (ECMA-48, SGR).
@@ -116,13 +113,13 @@ func (c Check) write(b *strings.Builder, width int, color bool) {
 	fmt.Fprintf(b, "%s  %-*s  ", word, width, c.Name)
 	indent := strings.Repeat(" ", 8+2+width+2)
 	if c.Status == OK {
-		fmt.Fprintf(b, "%s (%s)\n", c.Meaning, printable(c.Detail))
+		fmt.Fprintf(b, "%s (%s)\n", c.Meaning, text.Escape(c.Detail))
 		return
 	}
 	fmt.Fprintf(b, "should be: %s\n", c.Meaning)
-	fmt.Fprintf(b, "%sfound:     %s\n", indent, printable(c.Detail))
+	fmt.Fprintf(b, "%sfound:     %s\n", indent, text.Escape(c.Detail))
 	if c.Status != Unknown {
-		fmt.Fprintf(b, "%smend:      %s\n", indent, printable(c.Remedy))
+		fmt.Fprintf(b, "%smend:      %s\n", indent, text.Escape(c.Remedy))
 	}
 }
 
@@ -156,17 +153,4 @@ func explain(err error, remedy string) (string, string) {
 		remedy = hint
 	}
 	return message, remedy
-}
-
-// printable escapes control characters: what a job wrote could rewrite a terminal's screen.
-func printable(s string) string {
-	var b strings.Builder
-	for _, r := range strings.ToValidUTF8(s, "\uFFFD") {
-		if r < ' ' || r >= 0x7f && r <= 0x9f {
-			fmt.Fprintf(&b, "\\x%02x", r)
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
 }

@@ -2,13 +2,13 @@ package doctor
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"regexp"
 	"strings"
 	"time"
 
+	"corral/internal/text"
 	"corral/job"
 	"corral/lang"
 )
@@ -117,10 +117,7 @@ func (r Runtimes) ExitCode() int {
 
 // WriteJSON writes it as one JSON object.
 func (r Runtimes) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
+	return text.WriteJSON(w, r, "  ")
 }
 
 // WriteText writes it for people: a line for each runtime, and what there is to do below it.
@@ -128,7 +125,7 @@ func (r Runtimes) WriteText(w io.Writer) error {
 	var b strings.Builder
 	width := len("program")
 	for _, one := range r.Runtimes {
-		width = max(width, len(printable(one.Program)))
+		width = max(width, len(text.Escape(one.Program)))
 	}
 	line := func(name, program, version, start string) {
 		b.WriteString(strings.TrimRight(fmt.Sprintf("%-10s  %-*s  %-12s  %8s", name, width, program, version, start), " ") + "\n")
@@ -137,26 +134,26 @@ func (r Runtimes) WriteText(w io.Writer) error {
 	for _, one := range r.Runtimes {
 		switch {
 		case one.Problem == "":
-			line(one.Name, printable(one.Program), one.Version, fmt.Sprint(one.Start, " ms"))
+			line(one.Name, text.Escape(one.Program), one.Version, fmt.Sprint(one.Start, " ms"))
 		case one.Program != "":
-			line(one.Name, printable(one.Program), one.Version, "FAILS")
+			line(one.Name, text.Escape(one.Program), one.Version, "FAILS")
 		default:
 			line(one.Name, "-", "", "")
 		}
 		if one.Problem != "" {
-			fmt.Fprintf(&b, "            %s\n", printable(one.Problem))
+			fmt.Fprintf(&b, "            %s\n", text.Escape(one.Problem))
 		}
 		if one.Remedy != "" {
 			word := "faster:"
 			if one.Problem != "" {
 				word = "mend:"
 			}
-			fmt.Fprintf(&b, "            %s %s\n", word, printable(one.Remedy))
+			fmt.Fprintf(&b, "            %s %s\n", word, text.Escape(one.Remedy))
 		}
 	}
 	if len(r.Toolchains) > 0 {
 		fmt.Fprintf(&b, "\nThe configuration does not name these toolchains, so no job sees them. To have them seen:\n\n  toolchains: [%s]\n",
-			printable(strings.Join(r.Toolchains, ", ")))
+			text.Escape(strings.Join(r.Toolchains, ", ")))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

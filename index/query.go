@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"corral/index/word"
+	"corral/internal/text"
 )
 
 const (
@@ -45,10 +46,10 @@ type request struct {
 }
 
 // parse finds the words and phrases of a text. It has no syntax that could be wrong: a quote without a second one is none.
-func parse(text string) request {
-	text = cutText(text, maxQuery)
+func parse(query string) request {
+	query = text.Head(query, maxQuery)
 	var r request
-	for i, part := range quoted(text) {
+	for i, part := range quoted(query) {
 		words := r.read(part)
 		if i%2 == 1 && len(words) > 1 {
 			r.phrases = append(r.phrases, words)
@@ -59,17 +60,6 @@ func parse(text string) request {
 		r.groups = r.groups[:maxGroups]
 	}
 	return r
-}
-
-// cutText is what a text begins with, at most n bytes.
-func cutText(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n]
 }
 
 var quotes = strings.NewReplacer("“", `"`, "”", `"`, "„", `"`, "«", `"`, "»", `"`)

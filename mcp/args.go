@@ -12,6 +12,8 @@ import (
 
 	"corral/internal/nearest"
 	"corral/internal/strictjson"
+
+	safe "corral/internal/text"
 )
 
 // A field is a row of a tool's table of arguments: what decodes an argument, and what is said of it in the published
@@ -122,12 +124,7 @@ func unknown(prefix, key string, fields []field) *Error {
 }
 
 // shown is s, cut at maxShown bytes.
-func shown(s string) string {
-	if len(s) <= maxShown {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxShown], "") + "…"
-}
+func shown(s string) string { return safe.Cut(s, maxShown) }
 
 func (f *field) decode(name string, raw json.RawMessage) error {
 	switch into := f.into.(type) {
@@ -209,12 +206,12 @@ func (f *field) decodeInt(name string, raw json.RawMessage, into *int) error {
 	}
 	n, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil || n != math.Trunc(n) {
-		return invalid(name, "%s is no whole number", shown(string(raw)))
+		return invalid(name, "%s is no whole number", safe.Line(string(raw), maxShown))
 	}
 	if f.own {
 		n = max(min(n, float64(f.max)), -1)
 	} else if n < float64(f.min) || n > float64(f.max) {
-		return invalid(name, "%s is out of range: %d to %d", shown(string(raw)), f.min, f.max)
+		return invalid(name, "%s is out of range: %d to %d", safe.Line(string(raw), maxShown), f.min, f.max)
 	}
 	*into = int(n)
 	return nil

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	safe "corral/internal/text"
 )
 
 // Of jobs that have ended, a session's last ones are remembered, for a time.
@@ -109,7 +111,7 @@ func (j *jobs) find(o owner, id string) (*background, error) {
 	if n := slices.IndexFunc(all, func(b *background) bool { return b.id == id }); n >= 0 {
 		return all[n], nil
 	}
-	return nil, &Error{Code: CodeNotFound, Message: "id: there is no job " + shown(clean(id))}
+	return nil, &Error{Code: CodeNotFound, Message: "id: there is no job " + safe.Line(id, maxShown)}
 }
 
 // end ends the jobs of a session, waits for them, and forgets them.

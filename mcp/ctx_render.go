@@ -93,7 +93,7 @@ func titleOf(h index.Hit) string {
 	return cmp.Or(inLine(h.Title), fmt.Sprintf("lines %d-%d", h.LineStart, h.LineEnd))
 }
 
-// inLine is a text on one line.
+// inLine is a text on one line, for an agent: it is a title or a label that is asked for again, hence not escaped.
 func inLine(s string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == 0x2028 || r == 0x2029 {

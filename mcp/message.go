@@ -10,6 +10,8 @@ import (
 	sdk "github.com/mark3labs/mcp-go/mcp"
 
 	"corral/internal/strictjson"
+
+	safe "corral/internal/text"
 )
 
 // Codes of JSON-RPC errors that are our own to give; what mcp-go finds has codes from its table.
@@ -313,7 +315,7 @@ func errorOf(id json.RawMessage, e *rpcError) []byte {
 	if id == nil {
 		id = json.RawMessage("null")
 	}
-	e.Message = strings.ToValidUTF8(e.Message, "\uFFFD")
+	e.Message = safe.Lines(e.Message)
 	return bytes.Join([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), id, []byte(`,"error":`), jsonOf(e), []byte(`}`)}, nil)
 }
 

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	safe "corral/internal/text"
 )
 
 const (
@@ -65,12 +67,9 @@ func (p *progress) close() {
 }
 
 func progressNote(token json.RawMessage, value float64, text string) []byte {
-	if len(text) > maxProgress {
-		text = text[:maxProgress] + "…"
-	}
 	return notificationOf("notifications/progress", struct {
 		Token    json.RawMessage `json:"progressToken"`
 		Progress float64         `json:"progress"`
 		Message  string          `json:"message,omitempty"`
-	}{token, value, strings.ToValidUTF8(text, "")})
+	}{token, value, strings.ToValidUTF8(safe.Cut(text, maxProgress), "")})
 }

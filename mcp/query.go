@@ -8,6 +8,8 @@ import (
 
 	"corral/artifact"
 	"corral/internal/strictjson"
+
+	safe "corral/internal/text"
 )
 
 // Artifacts are what jobs wrote; *artifact.Store has them.
@@ -229,7 +231,7 @@ func unreadable(handle string, err error) error {
 	details := map[string]any{"artifactHandle": handle}
 	switch {
 	case errors.Is(err, artifact.ErrNotFound):
-		return &Error{Code: CodeNotFound, Message: "Artifact " + shown(handle) + " not found", Details: details}
+		return &Error{Code: CodeNotFound, Message: "Artifact " + safe.Line(handle, maxShown) + " not found", Details: details}
 	case errors.Is(err, artifact.ErrExpired):
 		return &Error{Code: CodeExpired, Message: clean(err.Error()), Details: details}
 	case errors.Is(err, artifact.ErrCorrupt):

@@ -10,6 +10,8 @@ import (
 	sdk "github.com/mark3labs/mcp-go/mcp"
 
 	"corral/internal/strictjson"
+
+	safe "corral/internal/text"
 )
 
 const (
@@ -138,10 +140,8 @@ func cutText(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return fmt.Sprintf("%s… (+%d) [truncated]", s[:n], utf8.RuneCountInString(s[n:]))
+	head := safe.Head(s, n)
+	return fmt.Sprintf("%s… (+%d) [truncated]", head, utf8.RuneCountInString(s[len(head):]))
 }
 
 // shrink cuts the longest texts of a result until it has at most size bytes, each with a mark. It returns nil when the

@@ -12,6 +12,8 @@ import (
 
 	"corral/artifact"
 	"corral/job"
+
+	safe "corral/internal/text"
 )
 
 // Sandbox is the tool sandbox_exec: a command in a system that is the client session's own. Its words are those of
@@ -93,7 +95,7 @@ There is no network. You are an ordinary user who owns this system; there is no 
 func (t *Sandbox) repoDescription() string {
 	subject := "The repository"
 	if t.Path != "" && len(t.Path) <= maxPathShown {
-		subject += " is at " + quoted(t.Path) + " and"
+		subject += " is at " + safe.Quote(t.Path) + " and"
 	} else {
 		subject += " of the project is at its own absolute path and"
 	}

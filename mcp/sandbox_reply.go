@@ -8,6 +8,8 @@ import (
 
 	"corral/artifact"
 	"corral/job"
+
+	safe "corral/internal/text"
 )
 
 // A sandboxReply is what a command came to, as the text of the result has it.
@@ -78,7 +80,7 @@ func (reply *sandboxReply) note(r *job.Record) {
 		lines = append(lines, "corral: "+limit+" limit reached: the command was ended")
 	}
 	for _, p := range r.Result.Sensitive {
-		lines = append(lines, "corral: sensitive path changed: "+quoted(p))
+		lines = append(lines, "corral: sensitive path changed: "+safe.Quote(p))
 	}
 	if n := r.Result.SensitiveMore; n > 0 {
 		lines = append(lines, fmt.Sprintf("corral: and %d more sensitive paths changed", n))
@@ -86,14 +88,6 @@ func (reply *sandboxReply) note(r *job.Record) {
 	for _, line := range lines {
 		reply.Stderr = onLines(reply.Stderr, line) + "\n"
 	}
-}
-
-// quoted is a path that a job chose, on one line.
-func quoted(p string) string {
-	if q := strconv.Quote(p); q != `"`+p+`"` {
-		return q
-	}
-	return p
 }
 
 // onLines is a text and what follows it on a line of its own.

@@ -14,6 +14,8 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"corral/internal/calls"
+
+	safe "corral/internal/text"
 )
 
 // Options say what a Server serves.
@@ -215,9 +217,10 @@ func (s *Server) handle(ctx context.Context, k *call, p *peer) (r reply) {
 
 // fail reports err as a tool's error.
 func fail(err error) *Error {
-	var e *Error
-	if errors.As(err, &e) {
-		return e
+	fault := Error{Code: CodeInternal, Message: err.Error()}
+	if e := (*Error)(nil); errors.As(err, &e) {
+		fault = *e
 	}
-	return &Error{Code: CodeInternal, Message: err.Error()}
+	fault.Message = safe.Lines(fault.Message)
+	return &fault
 }

@@ -8,11 +8,12 @@ import (
 	"math"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"corral/artifact"
 	"corral/job"
 	"corral/starlark"
+
+	safe "corral/internal/text"
 )
 
 // Starlark is the tool starlark_run: a program in Starlark, which sees its input and nothing else. It runs as a job, as
@@ -168,7 +169,7 @@ func (a *starlarkArgs) reply(r *job.Record, c *artifact.Captured) (stdout string
 	case r.Message != "":
 		return "", &Error{Code: CodeInternal, Message: clean(r.Message)}
 	}
-	stdout = utf8Text(a.cut(c.Stdout.Whole))
+	stdout = utf8Text(safe.Head(c.Stdout.Whole, int(a.bytes()))) // cut already, unless the interpreter is not ours any more
 	f := a.failure(r, c)
 	if f == nil {
 		return stdout, nil
@@ -179,18 +180,6 @@ func (a *starlarkArgs) reply(r *job.Record, c *artifact.Captured) (stdout string
 		details["stdout"] = stdout
 	}
 	return "", &Error{Code: f.Code, Message: f.Message, Details: details}
-}
-
-// cut is a text within the bound, which the interpreter has cut already unless it is not ours any more.
-func (a *starlarkArgs) cut(s string) string {
-	n := int(a.bytes())
-	if len(s) <= n {
-		return s
-	}
-	for back := 0; back < utf8.UTFMax && n > 0 && !utf8.RuneStart(s[n]); back++ {
-		n--
-	}
-	return s[:n]
 }
 
 // failure is why the program has not ended well, nil if it has. Of an end that the supervisor brought about it is the same

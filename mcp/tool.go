@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	safe "corral/internal/text"
 )
 
 // A Tool is one tool of the server. Making one has no side effects; they are listed where the server is made.
@@ -123,7 +125,7 @@ func (c Caller) mayUse(repos []string, named string) error {
 		return nil
 	}
 	return &Error{
-		Code: CodeNotFound, Message: "Repository " + shown(named) + " not found",
+		Code: CodeNotFound, Message: "Repository " + safe.Line(named, maxShown) + " not found",
 		Details: map[string]any{"repositories": served[:min(len(served), maxNamed)]},
 	}
 }

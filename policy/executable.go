@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"corral/internal/text"
 	"corral/job"
 	"corral/lang"
 )
@@ -102,11 +103,11 @@ func (c *chain) tries() []try {
 func (c *chain) program() string {
 	switch {
 	case c.isCommand():
-		return oneLine(c.r.Command[0])
+		return text.Line(c.r.Command[0], maxSaid)
 	case c.isStarlark():
 		return "corral-starlark"
 	case c.missing != "":
-		return "missing: " + oneLine(c.missing)
+		return "missing: " + text.Line(c.missing, maxSaid)
 	case c.choice.Path == c.choice.Real:
 		return c.choice.Path
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"corral/internal/text"
 	"corral/job"
 	"corral/lang"
 	"corral/starlark"
@@ -65,7 +66,7 @@ func (c *chain) starlarkWords() []string {
 
 func (c *chain) starlarkDirectory() []string {
 	if c.r.Dir != "" && c.r.Dir != "." {
-		return []string{fmt.Sprintf("Relative CWD %q is of no use: a program in Starlark sees no repository", oneLine(c.r.Dir))}
+		return []string{fmt.Sprintf("Relative CWD %q is of no use: a program in Starlark sees no repository", text.Line(c.r.Dir, maxSaid))}
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"corral/internal/text"
 	"corral/job"
 	"corral/lang"
 	"corral/starlark"
@@ -121,7 +122,7 @@ func enabled(_ context.Context, c *chain) []string {
 
 func known(_ context.Context, c *chain) []string {
 	if c.repo.ID == "" {
-		return []string{"Repository " + oneLine(c.r.Repo) + " not found"}
+		return []string{"Repository " + text.Line(c.r.Repo, maxSaid) + " not found"}
 	}
 	return nil
 }
@@ -207,7 +208,7 @@ func withinTimeout(_ context.Context, c *chain) []string {
 func withinLimits(_ context.Context, c *chain) []string {
 	for _, err := range []error{c.r.Limits.Check(), c.limits.Check(), c.limits.Within(c.repo.Ceilings)} {
 		if err != nil {
-			return []string{"Requested limits: " + oneLine(err.Error())}
+			return []string{"Requested limits: " + text.Line(err.Error(), maxSaid)}
 		}
 	}
 	return c.starlarkRoom()
@@ -218,14 +219,6 @@ func milliseconds(d time.Duration) string {
 		return "unlimited"
 	}
 	return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
-}
-
-// oneLine is text of somebody else's within a reason.
-func oneLine(s string) string {
-	if len(s) > 300 {
-		s = s[:300] + "..."
-	}
-	return strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "\uFFFD")
 }
 
 func operatorsRules(ctx context.Context, c *chain) []string {
@@ -287,3 +280,6 @@ func (c *chain) query() starlark.Query {
 	}
 	return q
 }
+
+// maxSaid bounds what a reason has of somebody else's text, in bytes.
+const maxSaid = 300

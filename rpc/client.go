@@ -9,8 +9,12 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
+
+	"corral/internal/text"
 )
 
 const (
@@ -135,14 +139,14 @@ func (c *client) read() error {
 }
 
 // handle answers one message, or begins what will answer it.
-func (c *client) handle(text []byte) {
-	m, f := parse(text)
+func (c *client) handle(line []byte) {
+	m, f := parse(line)
 	switch {
 	case f != nil:
 		c.refuse(m.id, f)
 	case m.id == nil: // a notification: none is of interest
 	case c.isPending(m.id):
-		c.refuse(m.id, faultOf(codeRequest, "a request with id %s is under way", short(string(m.id))))
+		c.refuse(m.id, faultOf(codeRequest, "a request with id %s is under way", text.Line(string(m.id), maxWord)))
 	default:
 		if f := c.serve(&m); f != nil {
 			c.refuse(m.id, f)
@@ -165,7 +169,7 @@ func (c *client) serve(m *message) *fault {
 			}
 		}
 	}
-	return invalid("unknown method `%s`", short(m.method))
+	return invalid("unknown method `%s`", text.Line(m.method, maxWord))
 }
 
 // noteFault notes a process that a client wanted to start, and that came to nothing.
@@ -204,18 +208,18 @@ func (c *client) initialize(m *message) *fault {
 		Home      string `json:"codexHome"`
 		Family    string `json:"platformFamily"`
 		OS        string `json:"platformOs"`
-	}{c.s.userAgent(printable(name)), home, "unix", "linux"})
+	}{c.s.userAgent(word(name)), home, "unix", "linux"})
 	return nil
 }
 
-// printable is a client's name as a word of a line.
-func printable(s string) string {
-	return short(string(bytes.Map(func(r rune) rune {
-		if r <= ' ' || r == 0x7f {
+// word is a client's name as a word of a line: what is not shown is left out, for nothing is to be told of it.
+func word(s string) string {
+	return text.Cut(strings.Map(func(r rune) rune {
+		if r == ' ' || r == utf8.RuneError || !strconv.IsPrint(r) {
 			return -1
 		}
 		return r
-	}, []byte(s))))
+	}, s), maxWord)
 }
 
 // wants reports whether the client wants notifications of a method.

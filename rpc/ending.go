@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"corral/internal/text"
 	"corral/job"
 )
 
@@ -35,7 +36,7 @@ func (p *process) ending(ctx context.Context, record *job.Record, err error) *en
 	switch {
 	case err != nil:
 		p.c.s.log(ctx, "process failed", "request", p.request.ID, "principal", p.request.Principal, "error", err.Error())
-		e.exit, e.fault = -1, faultOf(codeInternal, "exec failed: %s", oneLine(err.Error()))
+		e.exit, e.fault = -1, faultOf(codeInternal, "exec failed: %s", text.Line(err.Error(), maxSaid))
 	case errors.Is(context.Cause(ctx), errBudget) && p.out.overflow.Load():
 		e.exit = exitKilled
 		e.fault = faultOf(codeInternal, "the output does not fit into the server's budget of %d bytes: lower outputBytesCap, or stream it with streamStdoutStderr", p.c.s.budget())
@@ -44,7 +45,7 @@ func (p *process) ending(ctx context.Context, record *job.Record, err error) *en
 	case record.Refusal != nil:
 		e.exit, e.fault = record.Result.ExitCode, p.unspawned(record.Refusal)
 	case record.Message != "" && record.Status == job.Failure:
-		e.exit, e.fault = record.Result.ExitCode, faultOf(codeInternal, "%s: %s", p.family.unspawned, oneLine(record.Message))
+		e.exit, e.fault = record.Result.ExitCode, faultOf(codeInternal, "%s: %s", p.family.unspawned, text.Line(record.Message, maxSaid))
 	case record.Status == job.Lost:
 		e.exit, e.fault = -1, faultOf(codeInternal, "exec failed: the supervisor ended while the command ran")
 	default:
@@ -81,10 +82,10 @@ func exitCode(r *job.Record) int {
 // denied words what the policy, the queue or the supervisor had against a request.
 func (p *process) denied(r *job.Record) *fault {
 	d := &r.Decision
-	reasons := oneLine(strings.Join(d.Reasons, "; "))
+	reasons := text.Line(strings.Join(d.Reasons, "; "), maxSaid)
 	switch {
 	case d.Rule == "repo":
-		return faultOf(codeRequest, "cwd %s is in no repository that is served", quoted(short(p.dir)))
+		return faultOf(codeRequest, "cwd %s is in no repository that is served", quoted(text.Cut(p.dir, maxWord)))
 	case p.hasNUL():
 		return faultOf(codeInternal, "%s: nul byte found in provided data", p.family.unspawned)
 	case d.Rule == "arguments":
@@ -121,7 +122,7 @@ func (p *process) unspawned(r *job.Refusal) *fault {
 	case r.Step == "payload":
 		return p.errno(syscall.E2BIG)
 	}
-	return faultOf(codeInternal, "%s: %s", p.family.unspawned, oneLine(r.Error()))
+	return faultOf(codeInternal, "%s: %s", p.family.unspawned, text.Line(r.Error(), maxSaid))
 }
 
 // errno is an error of the kernel as Rust's std::io::Error writes it, with the words of strerror(3): those of Go, but for
@@ -234,14 +235,4 @@ func validText(b []byte) string {
 		b = b[n:]
 	}
 	return t.String()
-}
-
-// oneLine is somebody else's text within a message.
-func oneLine(s string) string {
-	const most = 500
-	s = strings.Join(strings.Fields(validText([]byte(s))), " ")
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
 }

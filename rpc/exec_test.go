@@ -50,7 +50,7 @@ func TestOptOut(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	p.must("process/spawn", `{"command":["echo","x"],"processHandle":"a","cwd":"/srv/app","streamStdoutStderr":true}`)
-	p.until("end", func(m text) bool { return m.Method == "process/exited" })
+	p.until("end", func(m arrival) bool { return m.Method == "process/exited" })
 	if _, n, _ := p.output("a", "stdout"); n != 1 {
 		t.Errorf("%d deltas", n)
 	}

@@ -69,12 +69,12 @@ type peer struct {
 
 	mu    sync.Mutex
 	id    int           // guarded by mu
-	texts []text        // guarded by mu: all that came
+	texts []arrival     // guarded by mu: all that came
 	news  chan struct{} // guarded by mu: closed at the next
 }
 
-// A text is one message of the server.
-type text struct {
+// An arrival is one message of the server.
+type arrival struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
 	Params struct {
@@ -162,7 +162,7 @@ func (p *peer) read() {
 }
 
 func (p *peer) take(raw []byte) {
-	m := text{raw: string(raw)}
+	m := arrival{raw: string(raw)}
 	if err := json.Unmarshal(raw, &m); err != nil || bytes.Contains(raw, []byte("jsonrpc")) || bytes.ContainsAny(raw, "\n\r") {
 		p.t.Errorf("%.300q: %v", raw, err)
 	}
@@ -191,14 +191,14 @@ func (p *peer) ask(method, params string) string {
 }
 
 // all is what has come so far, and what is closed at the next.
-func (p *peer) all() ([]text, <-chan struct{}) {
+func (p *peer) all() ([]arrival, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.texts[:len(p.texts):len(p.texts)], p.news
 }
 
 // until waits for the first text that ok says yes to.
-func (p *peer) until(what string, ok func(text) bool) text {
+func (p *peer) until(what string, ok func(arrival) bool) arrival {
 	p.t.Helper()
 	limit := time.After(sandboxtest.Slow(2 * time.Minute))
 	for seen := 0; ; {
@@ -221,9 +221,9 @@ func (p *peer) until(what string, ok func(text) bool) text {
 	}
 }
 
-func (p *peer) answer(id string) text {
+func (p *peer) answer(id string) arrival {
 	p.t.Helper()
-	return p.until("answer to "+id, func(m text) bool { return string(m.ID) == id })
+	return p.until("answer to "+id, func(m arrival) bool { return string(m.ID) == id })
 }
 
 // must asks, and wants a result.

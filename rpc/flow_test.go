@@ -124,7 +124,7 @@ func TestStall(t *testing.T) {
 		return job.Result{}, nil
 	}
 	p := dial(t, s)
-	take := func() text {
+	take := func() arrival {
 		p.take(<-p.conn.out)
 		texts, _ := p.all()
 		return texts[len(texts)-1]
@@ -277,7 +277,7 @@ func TestStreamsHeld(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	p.must("process/spawn", `{"command":["x"],"processHandle":"h","cwd":"/srv/app"}`)
-	m := p.until("end", func(m text) bool { return m.Method == "process/exited" })
+	m := p.until("end", func(m arrival) bool { return m.Method == "process/exited" })
 	if m.Params.Stdout != "said" || !*m.Params.Drain {
 		t.Error(m.raw)
 	}

@@ -121,15 +121,15 @@ func TestSpawn(t *testing.T) {
 		t.Error(m.raw)
 	}
 	p.must("process/writeStdin", `{"processHandle":"h","deltaBase64":"aGVsbG8="}`)
-	p.until("delta", func(m text) bool { return m.Params.Delta == "aGVsbG8=" })
+	p.until("delta", func(m arrival) bool { return m.Params.Delta == "aGVsbG8=" })
 	p.must("process/kill", `{"processHandle":"h"}`)
-	end := p.until("end", func(m text) bool { return m.Method == "process/exited" })
+	end := p.until("end", func(m arrival) bool { return m.Method == "process/exited" })
 	want := `{"method":"process/exited","params":{"processHandle":"h","exitCode":137,"stdout":"","stderr":"","stdoutCapReached":false,"stderrCapReached":false,"outputDrainTimedOut":false}}`
 	if end.raw != want {
 		t.Errorf("%s, want %s", end.raw, want)
 	}
 	p.must("process/spawn", `{"command":["print","12345"],"processHandle":"h","cwd":"/srv/app","outputBytesCap":3}`)
-	end = p.until("end", func(m text) bool { return m.Params.Stdout != "" })
+	end = p.until("end", func(m arrival) bool { return m.Params.Stdout != "" })
 	if end.Params.Stdout != "123" || !*end.Params.StdoutCap || *end.Params.StderrCap {
 		t.Error(end.raw)
 	}
@@ -154,7 +154,7 @@ func TestSpawnLate(t *testing.T) {
 	p := greeted(t, w.server())
 	p.must("process/spawn", `{"command":["x"],"processHandle":"h","cwd":"/srv/app"}`)
 	close(refuse)
-	end := p.until("end", func(m text) bool { return m.Method == "process/exited" })
+	end := p.until("end", func(m arrival) bool { return m.Method == "process/exited" })
 	if *end.Params.ExitCode != 127 || end.Params.Stderr != "failed to spawn process: No such file or directory (os error 2)\n" {
 		t.Error(end.raw)
 	}

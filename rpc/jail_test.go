@@ -117,7 +117,7 @@ func TestJailTerminal(t *testing.T) {
 	}
 	shows := func(id, want string) {
 		t.Helper()
-		p.until(fmt.Sprintf("%q on the screen", want), func(text) bool {
+		p.until(fmt.Sprintf("%q on the screen", want), func(arrival) bool {
 			out, _, _ := p.output(id, "stdout")
 			return strings.Contains(out, want)
 		})
@@ -191,7 +191,7 @@ func TestJailInput(t *testing.T) {
 	}
 	// A process that is not finished with its output is at its end, whatever it left behind.
 	exec := p.ask("command/exec", `{"command":["sh","-c","trap '' TERM HUP; (setsid sleep 100 &) ; yes"],"processId":"y","streamStdoutStderr":true,"outputBytesCap":100000}`)
-	p.until("cap", func(m text) bool { return m.Params.CapReached })
+	p.until("cap", func(m arrival) bool { return m.Params.CapReached })
 	p.must("command/exec/terminate", `{"processId":"y"}`)
 	if r := p.result(exec); *r.ExitCode != 137 || !r.StdoutTruncated {
 		t.Errorf("%+v", r)
@@ -208,7 +208,7 @@ func TestJailGone(t *testing.T) {
 	mark := fmt.Sprint(3_000_000 + os.Getpid())
 	for n := range 5 {
 		p.ask("command/exec", fmt.Sprintf(`{"command":["sh","-c","trap '' TERM HUP INT; setsid sleep %s & echo up; wait"],"processId":"%d","tty":%v,"streamStdoutStderr":true}`, mark, n, n%2 == 0))
-		p.until("start", func(m text) bool { return m.Params.ProcessID == fmt.Sprint(n) })
+		p.until("start", func(m arrival) bool { return m.Params.ProcessID == fmt.Sprint(n) })
 	}
 	p.must("process/spawn", fmt.Sprintf(`{"command":["sleep",%q],"processHandle":"h","cwd":%q,"timeoutMs":null}`, mark, s.Dir))
 	sandboxtest.Eventually(t, 10*time.Second, "six sleep", func() bool { return sleepers(mark) >= 6 })

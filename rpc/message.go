@@ -9,6 +9,7 @@ import (
 
 	"corral/internal/calls"
 	"corral/internal/strictjson"
+	"corral/internal/text"
 )
 
 // Codes of errors, those of JSON-RPC and one of the range that it leaves to servers.
@@ -23,6 +24,7 @@ const (
 const (
 	maxID   = 1024 // bytes of a request's id and of a process's, as written
 	maxWord = 100  // bytes of what a client wrote that an error repeats
+	maxSaid = 500  // bytes of somebody else's text within a message
 )
 
 // A fault is the answer to a request that is not served.
@@ -33,7 +35,7 @@ type fault struct {
 }
 
 func faultOf(code int, format string, values ...any) *fault {
-	return &fault{Code: code, Message: fmt.Sprintf(format, values...)}
+	return &fault{Code: code, Message: text.Lines(fmt.Sprintf(format, values...))}
 }
 
 // invalid is a message that is no request that is known here.
@@ -173,12 +175,4 @@ func errorOf(id json.RawMessage, f *fault) []byte {
 // noteOf is a notification.
 func noteOf(method string, params any) []byte {
 	return slices.Concat([]byte(`{"method":`), encode(method), []byte(`,"params":`), encode(params), []byte(`}`))
-}
-
-// short is a client's word as an error repeats it.
-func short(s string) string {
-	if len(s) > maxWord {
-		s = s[:maxWord] + "…"
-	}
-	return s
 }

@@ -52,7 +52,7 @@ func TestMessages(t *testing.T) {
 		before, _ := p.all()
 		p.send(tt.text)
 		n := 0
-		p.until("answer to "+tt.text[:min(len(tt.text), 100)], func(text) bool { n++; return n > len(before) })
+		p.until("answer to "+tt.text[:min(len(tt.text), 100)], func(arrival) bool { n++; return n > len(before) })
 		if after, _ := p.all(); !strings.Contains(after[len(before)].raw, tt.want) {
 			t.Errorf("%.100s: %.300s, want %s", tt.text, after[len(before)].raw, tt.want)
 		}
@@ -82,20 +82,22 @@ func TestDuplicateID(t *testing.T) {
 		name := fmt.Sprint("d", n)
 		p.send(fmt.Sprintf(`{"id":%s,"method":"command/exec","params":{"command":["sleep"],"processId":%q}}`, ids[0], name))
 		p.send(fmt.Sprintf(`{"id":%s,"method":"command/exec","params":{"command":["true"]}}`, ids[1]))
-		m := p.until("refusal", func(m text) bool { return string(m.ID) == ids[1] })
+		m := p.until("refusal", func(m arrival) bool { return string(m.ID) == ids[1] })
 		if m.Error == nil || m.Error.Code != codeRequest || !strings.HasSuffix(m.Error.Message, "is under way") {
 			t.Error(m.raw)
 		}
 		p.must("command/exec/terminate", fmt.Sprintf(`{"processId":%q}`, name))
-		p.until("end", func(m text) bool { return string(m.ID) == ids[0] && m.Result != nil })
+		p.until("end", func(m arrival) bool { return string(m.ID) == ids[0] && m.Result != nil })
 		p.send(fmt.Sprintf(`{"id":%s,"method":"command/exec","params":{"command":["exit","5"]}}`, ids[1]))
-		p.until("answer", func(m text) bool { return string(m.ID) == ids[1] && bytes.Contains(m.Result, []byte(`"exitCode":5`)) })
+		p.until("answer", func(m arrival) bool {
+			return string(m.ID) == ids[1] && bytes.Contains(m.Result, []byte(`"exitCode":5`))
+		})
 	}
 	// A number is no string.
 	p.ask("command/exec", `{"command":["sleep"],"processId":"d"}`)
 	last := fmt.Sprint(p.id)
 	p.send(fmt.Sprintf(`{"id":%q,"method":"command/exec/terminate","params":{"processId":"d"}}`, last))
-	p.until("answer", func(m text) bool { return string(m.ID) == `"`+last+`"` && m.Error == nil })
+	p.until("answer", func(m arrival) bool { return string(m.ID) == `"`+last+`"` && m.Error == nil })
 }
 
 // FuzzParse: whatever is read as a request is JSON that says so, whose id is answered to as it was written; and what is

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"corral/internal/strictjson"
+	"corral/internal/text"
 	"corral/job"
 )
 
@@ -155,7 +156,7 @@ func (r *reader) variables(name string) map[string]*string {
 			value := strictjson.Unquote(e.Value)
 			set[e.Key] = &value
 		default:
-			r.wrong(name+"."+short(e.Key), "a string")
+			r.wrong(name+"."+text.Line(e.Key, maxWord), "a string")
 		}
 	}
 	return set

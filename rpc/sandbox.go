@@ -3,6 +3,7 @@ package rpc
 import (
 	"path/filepath"
 
+	"corral/internal/text"
 	"corral/job"
 )
 
@@ -46,7 +47,7 @@ func (r *reader) policy() sandbox {
 		}
 	case fullAccess:
 	default:
-		in.fail(invalid("unknown type `%s` of `sandboxPolicy`", short(s.kind)))
+		in.fail(invalid("unknown type `%s` of `sandboxPolicy`", text.Line(s.kind, maxWord)))
 	}
 	r.inherit(in)
 	return s
@@ -95,7 +96,7 @@ func (c *client) writable(roots []string, dir string) *fault {
 			return invalid("`sandboxPolicy.writableRoots` has a path that is not absolute")
 		}
 		if _, in := within(repo.Path, filepath.Clean(root)); !in {
-			return faultOf(codeRequest, "sandboxPolicy writableRoots: %s is not in the repository of the cwd, which is %s", quoted(short(root)), quoted(repo.Path))
+			return faultOf(codeRequest, "sandboxPolicy writableRoots: %s is not in the repository of the cwd, which is %s", quoted(text.Cut(root, maxWord)), quoted(repo.Path))
 		}
 	}
 	return nil

@@ -98,7 +98,8 @@ func place(err *starlark.EvalError) string {
 // oneLine is text as a reason may be.
 func oneLine(s string) string { return printable(s, MaxReason) }
 
-// printable is text in one line of UTF-8, of at most so many bytes, with a space in place of each control character.
+// printable is text in one line of UTF-8, of at most so many bytes, with a space in place of each control character:
+// a reason is compared with others, and a message is read by who wrote the script. So this is not internal/text's escaping.
 func printable(s string, most int) string {
 	const end = "..."
 	if len(s) > most {

@@ -3,12 +3,13 @@ package telemetry
 import (
 	"context"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"corral/internal/text"
 )
 
 // quiet is how long after a line about what is lost there is no other.
@@ -59,21 +60,12 @@ func (e *exporter) tell(spans int, err error) {
 	if !e.told.IsZero() && time.Since(e.told) < quiet {
 		return
 	}
-	e.log.Warn("spans are not exported", "spans", e.lost, "error", clip(err.Error()))
+	e.log.Warn("spans are not exported", "spans", e.lost, "error", text.Line(err.Error(), maxError))
 	e.told, e.lost = time.Now(), 0
 }
 
-// maxError is how many bytes of an error a line has.
+// maxError is how many bytes of an error a line has: part of it may be what a stranger said, a collector or a proxy before it.
 const maxError = 256
-
-// clip is an error for the log. Part of it may be what a stranger said: a collector, or a proxy before it.
-func clip(s string) string {
-	s = strings.ToValidUTF8(s, "")
-	if len(s) > maxError {
-		s = strings.ToValidUTF8(s[:maxError], "") // without half of a character
-	}
-	return s
-}
 
 // last tells how many spans there were that nobody has.
 func (e *exporter) last() {

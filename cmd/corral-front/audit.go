@@ -16,6 +16,7 @@ import (
 	"unicode"
 
 	"corral/audit"
+	"corral/internal/text"
 )
 
 const auditHelp = `corral audit shows the log of what was run for whom, which the supervisor keeps. It is root's: run it with sudo.
@@ -148,7 +149,7 @@ func (o *auditOptions) each(r *audit.Reader, from uint64, want func(*audit.Recor
 		}
 		record, err := l.Record()
 		if err != nil {
-			fmt.Fprintf(os.Stderr, "corral: %v\nhint: corral audit verify\n", err)
+			fmt.Fprintf(os.Stderr, "corral: %s\nhint: corral audit verify\n", text.Escape(err.Error()))
 			continue
 		}
 		if !want(record) {
@@ -209,7 +210,7 @@ func (o *auditOptions) show(r *audit.Reader, what string) (int, error) {
 		if err := json.Indent(&b, l.Text, "", "  "); err != nil {
 			return failure, err
 		}
-		if _, err := say(terminalSafe(b.String()) + "\n"); err != nil {
+		if _, err := say(text.Lines(b.String()) + "\n"); err != nil {
 			return failure, err
 		}
 	}
@@ -256,7 +257,7 @@ func (o *auditOptions) verify(r *audit.Reader, _ string) (int, error) {
 		code = 0
 		fmt.Fprintf(&b, "ok\nto be kept elsewhere: %d:%s\n", report.Last, report.Hash)
 	}
-	if said, err := say(terminalSafe(b.String())); err != nil {
+	if said, err := say(text.Lines(b.String())); err != nil {
 		return said, err
 	}
 	if code != 0 {
@@ -321,14 +322,4 @@ func shown(s string) string {
 		return strconv.Quote(s)
 	}
 	return s
-}
-
-// terminalSafe replaces what a terminal would act on, in text of several lines: the log has none of that unless it was changed.
-func terminalSafe(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, s)
 }

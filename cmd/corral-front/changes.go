@@ -16,6 +16,7 @@ import (
 
 	"corral/changes"
 	"corral/changes/stream"
+	"corral/internal/text"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
 	"corral/job"
@@ -214,11 +215,11 @@ func findSession(ctx context.Context, c job.Sessions, handle string) (job.Sessio
 	}
 	switch len(found) {
 	case 0:
-		return job.Session{}, fmt.Errorf("there is no session %s\nhint: it may have ended with nothing changed: corral session list", plain(handle))
+		return job.Session{}, fmt.Errorf("there is no session %s\nhint: it may have ended with nothing changed: corral session list", text.Quote(handle))
 	case 1:
 		return found[0], nil
 	}
-	return job.Session{}, fmt.Errorf("%d sessions are called %s\nhint: take the id: corral session list", len(found), plain(handle))
+	return job.Session{}, fmt.Errorf("%d sessions are called %s\nhint: take the id: corral session list", len(found), text.Quote(handle))
 }
 
 // below makes paths relative to the repository. Relative ones are that already.
@@ -233,7 +234,7 @@ func below(repo string, paths []string) ([]string, error) {
 			}
 		}
 		if p == "" || rel == ".." || strings.HasPrefix(rel, "../") {
-			return nil, fmt.Errorf("%s is not in the repository %s", plain(p), plain(repo))
+			return nil, fmt.Errorf("%s is not in the repository %s", text.Quote(p), text.Quote(repo))
 		}
 		all = append(all, rel)
 	}
@@ -304,7 +305,7 @@ func tellDigest(d stream.Digest) {
 
 // complain tells a person something that is no error.
 func complain(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "corral: "+format+"\n", args...)
+	fmt.Fprintln(os.Stderr, text.Lines("corral: "+fmt.Sprintf(format, args...)))
 }
 
 // apply has the changes applied, and what a session left removed if nothing is left to apply.

@@ -11,6 +11,7 @@ import (
 
 	"corral/changes"
 	"corral/changes/stream"
+	"corral/internal/text"
 	"corral/job"
 )
 
@@ -59,7 +60,7 @@ func pathBase64(path string) string {
 
 // changeLine is one change for a person.
 func changeLine(e *stream.Entry) string {
-	name, size := plain(e.Path), about(changes.Change(e).Bytes)
+	name, size := text.Quote(e.Path), about(changes.Change(e).Bytes)
 	switch {
 	case e.Type == job.TypeDirectory && e.Kind == job.ChangeDeleted:
 		name += "/"
@@ -69,7 +70,7 @@ func changeLine(e *stream.Entry) string {
 	case e.Type == job.TypeDirectory:
 		name, size = name+"/", ""
 	case e.Type == job.TypeLink && e.Kind != job.ChangeDeleted:
-		name, size = name+" -> "+plain(e.Link), ""
+		name, size = name+" -> "+text.Quote(e.Link), ""
 	case e.Type == job.TypeOther:
 		size = ""
 	}
@@ -89,7 +90,7 @@ func changeLine(e *stream.Entry) string {
 // warn tells of a path that is to be looked at.
 func warn(e *stream.Entry) {
 	if e.Sensitive {
-		complain("sensitive path %s: %s", e.Kind, plain(e.Path))
+		complain("sensitive path %s: %s", e.Kind, text.Quote(e.Path))
 	}
 }
 
@@ -182,7 +183,7 @@ func (r *applyReport) conflict(c stream.Conflict) error {
 		r.conflicts = append(r.conflicts, conflictJSON{c.Path, pathBase64(c.Path), c.Reason.String()})
 		return nil
 	}
-	complain("conflict: %s: %v", plain(c.Path), c.Reason)
+	complain("conflict: %s: %v", text.Quote(c.Path), c.Reason)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"corral/config"
+	"corral/internal/text"
 )
 
 // editConfig changes the file at path, "" for the default one: root's is the operator's, others' is their own. It returns
@@ -79,7 +80,7 @@ func (e *fileEdit) apply() ([]byte, error) {
 	return edited, nil
 }
 
-func note(text string) { fmt.Fprintln(os.Stderr, "corral: note:", text) }
+func note(said string) { fmt.Fprintln(os.Stderr, "corral: note:", text.Escape(said)) }
 
 // editor is the name of the command that changes a configuration for root: not one that people type.
 const editor = "edit-config"

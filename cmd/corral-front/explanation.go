@@ -1,15 +1,14 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
+	"corral/internal/text"
 	"corral/job"
 	"corral/policy"
 )
@@ -27,7 +26,7 @@ func writeExplanation(w io.Writer, e policy.Explanation) error {
 			if i > 0 {
 				rule, outcome = "", ""
 			}
-			writeRow(t, rule, outcome, visible(line))
+			writeRow(t, rule, outcome, text.Escape(line))
 		}
 	}
 	if err := t.Flush(); err != nil {
@@ -52,16 +51,6 @@ func writeExplanation(w io.Writer, e policy.Explanation) error {
 // writeRow writes cells without the spaces that an empty last one would leave. A tabwriter tells of errors at its end.
 func writeRow(w io.Writer, cells ...string) {
 	_, _ = fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
-}
-
-// visible is text of which nothing can move a terminal's cursor.
-func visible(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, s)
 }
 
 func writeSpec(w io.Writer, s job.Spec) {
@@ -148,10 +137,7 @@ func writeExplanationJSON(w io.Writer, e policy.Explanation) error {
 	for _, f := range d.Spec.Files {
 		out.Files = append(out.Files, fileJSON{f.Path, len(f.Content)})
 	}
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(out)
+	return writeJSON(w, out)
 }
 
 // limitsJSON are limits by names that have the unit; none if the chain ended before they were known.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/config"
+	"corral/internal/text"
 	"corral/lang"
 	"corral/policy"
 	"corral/starlark"
@@ -95,7 +96,7 @@ func serveDirectory(c config.Config, dir string) (config.Config, error) {
 			return c, nil
 		case other.ID == r.ID:
 			return config.Config{}, fmt.Errorf("%s: the configuration has a repository %q already, which is %s\nhint: list it with an id of its own: corral repo add %s --id ID",
-				plain(r.Path), r.ID, plain(other.Path), plain(filepath.Clean(dir)))
+				text.Quote(r.Path), r.ID, text.Quote(other.Path), text.Quote(filepath.Clean(dir)))
 		}
 	}
 	c.Repos = append(slices.Clone(c.Repos), r)

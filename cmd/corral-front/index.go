@@ -19,6 +19,7 @@ import (
 	"corral/config"
 	"corral/index"
 	"corral/internal/log"
+	"corral/internal/text"
 	"corral/job"
 )
 
@@ -148,7 +149,7 @@ func (o *indexCall) inState(ctx context.Context, c config.Config, state *os.File
 	for _, b := range bases {
 		s, err := o.do(ctx, x, store, b)
 		if err != nil {
-			return nil, fmt.Errorf("%s of %s: %w", plain(b.Repo), plain(b.Principal), err)
+			return nil, fmt.Errorf("%s of %s: %w", text.Quote(b.Repo), text.Quote(b.Principal), err)
 		}
 		if s.Sources > 0 || s.Disk > 0 {
 			list = append(list, entryOf(b, s))
@@ -229,7 +230,7 @@ func (o *indexCall) tell(all []*baseEntry) (int, error) {
 		fmt.Fprintln(w, "REPOSITORY\tCLIENT\tSOURCES\tSECTIONS\tTEXT\tDISK\tOLDEST\tNEWEST")
 	}
 	for _, e := range all {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", plain(e.Repo), plain(e.Principal), e.Sources, e.Sections,
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", text.Quote(e.Repo), text.Quote(e.Principal), e.Sources, e.Sections,
 			job.FormatSize(e.Bytes), job.FormatSize((e.Disk+1023)&^1023), when(e.Oldest), when(e.Newest))
 	}
 	if err := errors.Join(w.Flush(), out.flush()); err != nil {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/nearest"
+	"corral/internal/text"
 	"corral/internal/version"
 	"corral/isolate/client/embed"
 )
@@ -58,7 +59,7 @@ func main() {
 	_ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
 	code, err := dispatch(os.Args[1:])
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "corral:", err)
+		fmt.Fprintln(os.Stderr, text.Lines("corral: "+err.Error()))
 	}
 	os.Exit(code)
 }

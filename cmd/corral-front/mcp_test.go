@@ -21,7 +21,7 @@ func served(t *testing.T, sections string) (*place, *sandboxtest.Supervisor, *ho
 	return p, d, connect(t, p.front("mcp", "--config", p.config(t, sections), "--supervisor", d.Socket))
 }
 
-func text(s *string) string {
+func orNil(s *string) string {
 	if s == nil {
 		return "<nil>"
 	}
@@ -46,8 +46,8 @@ func TestModes(t *testing.T) {
 	})
 	t.Run("summary", func(t *testing.T) {
 		o := h.execute(object{"runtime": "shell", "code": code, "outputMode": "summary", "maxResponseLines": 10, "queryTerms": []string{"LINE 20"}})
-		if !strings.Contains(o.out(), "line 5\n\n... (30 lines omitted) ...\n\nline 36\n") || text(o.StderrSummary) != "err\nno newline" {
-			t.Errorf("%q, %q", o.out(), text(o.StderrSummary))
+		if !strings.Contains(o.out(), "line 5\n\n... (30 lines omitted) ...\n\nline 36\n") || orNil(o.StderrSummary) != "err\nno newline" {
+			t.Errorf("%q, %q", o.out(), orNil(o.StderrSummary))
 		}
 		if len(o.Excerpts) != 1 || o.Excerpts[0].LineStart != 17 || o.Excerpts[0].LineEnd != 23 || o.OutputLines != nil {
 			t.Errorf("%+v", o)
@@ -251,11 +251,11 @@ func TestUsage(t *testing.T) {
 		}
 	}
 	o = h.execute(object{"runtime": "python", "code": "b = []\nwhile True: b.append(b'x' * (64 << 20))", "timeoutMs": 60_000})
-	if o.Status != "failure" || o.Limit != "memory" || o.ExitCode != nil || text(o.Signal) != "SIGKILL" {
+	if o.Status != "failure" || o.Limit != "memory" || o.ExitCode != nil || orNil(o.Signal) != "SIGKILL" {
 		t.Errorf("%+v", o)
 	}
 	o = h.shell("kill -TERM $$")
-	if o.Status != "failure" || text(o.Signal) != "SIGTERM" || o.ExitCode != nil {
+	if o.Status != "failure" || orNil(o.Signal) != "SIGTERM" || o.ExitCode != nil {
 		t.Errorf("%+v", o)
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/artifact"
+	"corral/internal/text"
 	"corral/job"
 )
 
@@ -84,7 +84,7 @@ func outputCommand(args []string) (int, error) {
 		}
 	}
 	if errors.Is(err, artifact.ErrNotFound) {
-		return failure, fmt.Errorf("no output %s\nhint: corral output lists what is kept", plain(o.handle))
+		return failure, fmt.Errorf("no output %s\nhint: corral output lists what is kept", text.Quote(o.handle))
 	}
 	return code, err
 }
@@ -251,12 +251,7 @@ func (o *outputOptions) query(s *artifact.Store, out *escaper) (int, error) {
 	return code, nil
 }
 
-func writeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
-}
+func writeJSON(w io.Writer, v any) error { return text.WriteJSON(w, v, "  ") }
 
 // list shows what is kept, in all stores, the newest first.
 func (o *outputOptions) list(stores []*artifact.Store) (int, error) {
@@ -283,7 +278,7 @@ func (o *outputOptions) list(stores []*artifact.Store) (int, error) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "HANDLE\tRUNTIME\tSTATUS\tBYTES\tMADE\tUNTIL")
 	for _, m := range all {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", m.ArtifactID, plain(m.Runtime), ending(m), job.FormatSize(m.TotalStdout+m.TotalStderr),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", m.ArtifactID, text.Quote(m.Runtime), ending(m), job.FormatSize(m.TotalStdout+m.TotalStderr),
 			m.CreatedAt.Local().Format(time.DateTime), m.ExpiresAt.Local().Format(time.DateTime))
 	}
 	if err := errors.Join(w.Flush(), out.flush()); err != nil {
@@ -296,9 +291,9 @@ func (o *outputOptions) list(stores []*artifact.Store) (int, error) {
 func ending(m *artifact.Manifest) string {
 	switch {
 	case m.Signal != nil:
-		return plain(*m.Signal)
+		return text.Quote(*m.Signal)
 	case m.ExitCode != nil && *m.ExitCode != 0:
 		return "exit " + strconv.Itoa(*m.ExitCode)
 	}
-	return plain(m.Status)
+	return text.Quote(m.Status)
 }

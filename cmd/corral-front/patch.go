@@ -11,6 +11,7 @@ import (
 
 	"corral/artifact"
 	"corral/changes"
+	"corral/internal/text"
 	"corral/job"
 )
 
@@ -104,7 +105,7 @@ func notIn(s *changes.PatchSum) []string {
 		lines = append(lines, "not in the patch: "+fmt.Sprintf(format, args...))
 	}
 	for _, l := range s.Left {
-		say("%s: %s", plain(l.Path), l.Reason)
+		say("%s: %s", text.Quote(l.Path), l.Reason)
 	}
 	if more := s.LeftCount - int64(len(s.Left)); more > 0 {
 		say("%d more", more)

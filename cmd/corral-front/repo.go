@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"unicode/utf8"
@@ -15,6 +14,7 @@ import (
 
 	"corral/config"
 	"corral/internal/directory"
+	"corral/internal/text"
 	"corral/isolate/client"
 	"corral/job"
 )
@@ -77,17 +77,9 @@ func (o *repoOptions) list() (int, error) {
 		if profile == "" {
 			profile = "default"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", plain(r.ID), c.For(r).Workspace, profile, plain(r.Path))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", text.Quote(r.ID), c.For(r).Workspace, profile, text.Quote(r.Path))
 	}
 	return 0, w.Flush()
-}
-
-// plain quotes what would not show as it is.
-func plain(s string) string {
-	if q := strconv.Quote(s); q != `"`+s+`"` {
-		return q
-	}
-	return s
 }
 
 func (o *repoOptions) add(dir string) (int, error) {
@@ -101,7 +93,7 @@ func (o *repoOptions) add(dir string) (int, error) {
 		return failure, err
 	}
 	o.tellHidden(before)
-	return say(fmt.Sprintf("repository %s is in %s\n", plain(r.ID), path))
+	return say(fmt.Sprintf("repository %s is in %s\n", text.Quote(r.ID), path))
 }
 
 // openRepo opens the directory that a repository is to be, with the rights of the account.
@@ -163,7 +155,7 @@ func (o *repoOptions) remove(id string) (int, error) {
 	if err = errors.Join(err, dropRoot()); err != nil {
 		return failure, err
 	}
-	return say(fmt.Sprintf("repository %s is no longer in %s\n", plain(id), path))
+	return say(fmt.Sprintf("repository %s is no longer in %s\n", text.Quote(id), path))
 }
 
 // served are the repositories that front-ends of this user serve; nil is not known, and for root, whose is the first of
@@ -184,7 +176,7 @@ func (o *repoOptions) tellHidden(before []config.Repo) {
 	now := config.Config{Repos: o.served()}
 	for _, r := range before {
 		if _, there := now.Repo(r.ID); !there && len(now.Repos) > 0 {
-			note(fmt.Sprintf("repository %s of an earlier file is no longer listed: the last list holds", plain(r.ID)))
+			note(fmt.Sprintf("repository %s of an earlier file is no longer listed: the last list holds", text.Quote(r.ID)))
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/text"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
 	"corral/job"
@@ -137,7 +138,7 @@ func listImages(ctx context.Context, images job.Images) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NAME\tSIZE\tMADE")
 	for _, i := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", plain(i.Name), about(i.Bytes), i.Made.Format(time.DateTime))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", text.Quote(i.Name), about(i.Bytes), i.Made.Format(time.DateTime))
 	}
 	return w.Flush()
 }

@@ -17,6 +17,7 @@ import (
 	"corral/image"
 	"corral/image/unpack"
 	"corral/internal/directory"
+	"corral/internal/text"
 	"corral/isolate/client"
 	"corral/job"
 )
@@ -163,7 +164,7 @@ func (i *importer) open(s job.Session) (*image.Source, error) {
 func (i *importer) fill(ctx context.Context, s job.Session) (image.Summary, error) {
 	source, err := i.open(s)
 	if err != nil {
-		return image.Summary{}, fmt.Errorf("%s: %w", plain(i.source), err)
+		return image.Summary{}, fmt.Errorf("%s: %w", text.Quote(i.source), err)
 	}
 	defer source.Close() //nolint:errcheck // it was read
 	feed := i.start(ctx, job.Spec{
@@ -180,7 +181,7 @@ func (i *importer) fill(ctx context.Context, s job.Session) (image.Summary, erro
 	case ctx.Err() != nil:
 		return sum, errors.New("interrupted")
 	case writing != nil && !errors.Is(writing, unix.EPIPE):
-		return sum, fmt.Errorf("%s, a %s: %w", plain(i.source), source.Kind(), writing)
+		return sum, fmt.Errorf("%s, a %s: %w", text.Quote(i.source), source.Kind(), writing)
 	case unpacking != nil:
 		return sum, unpacking
 	case writing != nil:
@@ -246,27 +247,16 @@ func (f *feed) wait() (unpack.Totals, error) {
 
 // failure is why nothing was made, in the unpacker's words: it may quote the archive.
 func (f *feed) failure() error {
-	text := strings.TrimSpace(strings.TrimPrefix(f.stderr.text.String(), "corral-layer: "))
+	why := strings.TrimSpace(strings.TrimPrefix(f.stderr.text.String(), "corral-layer: "))
 	switch {
-	case text != "":
-		return errors.New("unpacking: " + escaped(text))
+	case why != "":
+		return errors.New("unpacking: " + text.Line(why, 1000))
 	case f.result.Limit == job.LimitDisk || f.result.Limit == job.LimitFiles:
 		return fmt.Errorf("unpacking: there was no room for it (%s)\nhint: --disk and --inodes set how much there is", f.result.Limit)
 	case f.result.Limit != "":
 		return fmt.Errorf("unpacking met the limit of %s", f.result.Limit)
 	}
 	return fmt.Errorf("unpacking ended with status %s, signal %d", f.result.Status, f.result.Signal)
-}
-
-// escaped is text without what would control a terminal.
-func escaped(text string) string {
-	var b bytes.Buffer
-	e := &escaper{w: bufio.NewWriter(&b)}
-	_, err := io.WriteString(e, text)
-	if errors.Join(err, e.flush()) != nil { // a buffer takes all
-		return ""
-	}
-	return b.String()
 }
 
 // report says what there is now, and what of the source is not in it.
@@ -285,7 +275,7 @@ func (i *importer) report(sum image.Summary) error {
 			continue
 		}
 		for n, name := range left.names {
-			left.names[n] = plain(name)
+			left.names[n] = text.Quote(name)
 		}
 		text := fmt.Sprintf("%d %s", left.count, left.what)
 		if len(left.names) > 0 {
@@ -298,7 +288,7 @@ func (i *importer) report(sum image.Summary) error {
 	}
 	if sum.Unreadable.Count > 0 {
 		fmt.Fprintf(os.Stderr, "hint: to have all of it, remove it and have root read: sudo tar -C %s -c . | sudo corral rootfs import %s -\n",
-			plain(i.source), i.name)
+			text.Quote(i.source), i.name)
 	}
 	_, err := say(fmt.Sprintf("root file system %s: %d files, %d directories, %d links, %s\n",
 		i.name, sum.Files, sum.Directories, sum.Symlinks+sum.Links, about(sum.Bytes)))

@@ -116,7 +116,7 @@ func TestImport(t *testing.T) {
 		{"a trick", storeroom{}, rootArchive(t, "../x"), `root.tar, a tar archive: entry "../x": a name with ".."`, "discard"},
 		{"too large", storeroom{}, rootArchive(t, strings.Repeat("n", 300)), "a component of 300 bytes", "discard"},
 		{"not kept", storeroom{lost: true}, good, "the supervisor did not keep image", "keep discard"},
-		{"refused by the unpacker", storeroom{run: says(job.Failure, "", "", "corral-layer: not \x1b[31mso\n")}, good, `unpacking: not \u001b[31mso`, "discard"},
+		{"refused by the unpacker", storeroom{run: says(job.Failure, "", "", "corral-layer: not \x1b[31mso\n")}, good, `unpacking: not \x1b[31mso`, "discard"},
 		{"no room", storeroom{run: says(job.Failure, job.LimitDisk, "", "")}, good, "no room for it (disk)\nhint: --disk", "discard"},
 		{"another limit", storeroom{run: says(job.Failure, job.LimitMemory, "", "")}, good, "met the limit of memory", "discard"},
 		{"lost", storeroom{run: says(job.Lost, "", "", "")}, good, "status lost", "discard"},

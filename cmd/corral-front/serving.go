@@ -14,6 +14,7 @@ import (
 
 	"corral/config"
 	"corral/internal/directory"
+	"corral/internal/text"
 	"corral/isolate/client/embed"
 )
 
@@ -118,7 +119,7 @@ func (s *serving) only(c *config.Config) error {
 		for _, other := range list {
 			if other.ID == repo.ID && other.Path != repo.Path {
 				return fmt.Errorf("two repositories have the id %q: %s and %s\nhint: list one of them with an id of its own: corral repo add DIR --id ID",
-					repo.ID, plain(other.Path), plain(repo.Path))
+					repo.ID, text.Quote(other.Path), text.Quote(repo.Path))
 			}
 		}
 		if !slices.ContainsFunc(list, func(r config.Repo) bool { return r.Path == repo.Path }) {
@@ -150,7 +151,7 @@ func (s *serving) checkRepos(b *backend) error {
 			b.log.Warn("the supervisor has not said in time whether it serves the repositories", "after", checkTime)
 			return nil
 		}
-		err = fmt.Errorf("repository %s cannot be served: %w", plain(r.Path), err)
+		err = fmt.Errorf("repository %s cannot be served: %w", text.Quote(r.Path), err)
 		if s.repos != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 
 	"corral/config"
 	"corral/internal/directory"
+	"corral/internal/text"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
 	"corral/job"
@@ -144,13 +145,13 @@ func vetting(c config.Config, files []string, log *slog.Logger) func(string) err
 	for i, a := range c.Repos {
 		for _, b := range c.Repos[i+1:] {
 			if a.Path != b.Path && directory.Overlap(a.Path, b.Path) {
-				refused[a.Path] = fmt.Errorf("it overlaps the repository %s, %s: jobs in one could replace the other", plain(b.ID), plain(b.Path))
-				refused[b.Path] = fmt.Errorf("it overlaps the repository %s, %s: jobs in one could replace the other", plain(a.ID), plain(a.Path))
+				refused[a.Path] = fmt.Errorf("it overlaps the repository %s, %s: jobs in one could replace the other", text.Quote(b.ID), text.Quote(b.Path))
+				refused[b.Path] = fmt.Errorf("it overlaps the repository %s, %s: jobs in one could replace the other", text.Quote(a.ID), text.Quote(a.Path))
 			}
 		}
 		for _, file := range files {
 			if file, err := directory.Absolute(file); err == nil && directory.Within(file, a.Path) && c.For(a).Workspace != job.ReadOnly {
-				refused[a.Path] = fmt.Errorf("it holds this server's configuration, %s, which jobs could write", plain(file))
+				refused[a.Path] = fmt.Errorf("it holds this server's configuration, %s, which jobs could write", text.Quote(file))
 			}
 		}
 	}
@@ -159,7 +160,7 @@ func vetting(c config.Config, files []string, log *slog.Logger) func(string) err
 	}
 	return func(repo string) error {
 		if why := refused[repo]; why != nil {
-			return &job.Refusal{Step: "repo", Message: fmt.Sprintf("%s is not served: %v", plain(repo), why), Hint: "the operator can change it in the configuration"}
+			return &job.Refusal{Step: "repo", Message: fmt.Sprintf("%s is not served: %v", text.Quote(repo), why), Hint: "the operator can change it in the configuration"}
 		}
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"corral/artifact"
 	"corral/config"
 	"corral/internal/calls"
+	"corral/internal/text"
 	"corral/internal/version"
 	"corral/job"
 	"corral/telemetry"
@@ -25,7 +26,7 @@ func openTracer(c config.Config, log *slog.Logger) (*telemetry.Tracer, error) {
 	// What a job could write to, or read, is neither a log nor a secret.
 	for key, path := range map[string]string{"file": t.File, "headers_file": t.HeadersFile} {
 		if repo := holder(path, repoPaths(c)); repo != "" {
-			return nil, fmt.Errorf("telemetry.%s: %s lies in the repository %s, where jobs can change it\nhint: put it elsewhere", key, plain(path), plain(repo))
+			return nil, fmt.Errorf("telemetry.%s: %s lies in the repository %s, where jobs can change it\nhint: put it elsewhere", key, text.Quote(path), text.Quote(repo))
 		}
 	}
 	return telemetry.Open(telemetry.Options{

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/nearest"
+	"corral/internal/text"
 	"corral/internal/version"
 	"corral/isolate/client/embed"
 	"corral/job"
@@ -114,9 +115,9 @@ func help(args []string) error {
 // complain writes an error to standard error, on one line that is marked as corral's, and its hint on another.
 func complain(err error) {
 	message, hint, hinted := strings.Cut(err.Error(), "\nhint: ")
-	fmt.Fprintf(os.Stderr, "corral: %s\n", printable(message))
+	fmt.Fprintf(os.Stderr, "corral: %s\n", text.Escape(message))
 	if hinted {
-		fmt.Fprintf(os.Stderr, "hint: %s\n", printable(hint))
+		fmt.Fprintf(os.Stderr, "hint: %s\n", text.Escape(hint))
 	}
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -12,15 +11,13 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"corral/internal/text"
+	"corral/isolate/wire"
 	"corral/job"
 )
 
 // printJSON prints one object on one line.
-func printJSON(v any) error {
-	e := json.NewEncoder(os.Stdout)
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
-}
+func printJSON(v any) error { return text.WriteJSON(os.Stdout, v, "") }
 
 // refused is the status of a job that was not started.
 const refused job.Status = "refused"
@@ -146,13 +143,7 @@ func psCommand(args []string) error {
 	if err != nil {
 		return err
 	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "JOB\tUSER\tFOR\tREPOSITORY")
-	for _, e := range list {
-		age := time.Since(time.Unix(0, e.Started)).Truncate(time.Second / 10)
-		fmt.Fprintf(w, "%s\t%d\t%v\t%s\n", e.Job, e.UID, age, printable(e.Repo))
-	}
-	if err := w.Flush(); err != nil {
+	if err := printJobs(list); err != nil {
 		return err
 	}
 	sessions, err := c.ListSessions(context.Background())
@@ -163,4 +154,15 @@ func psCommand(args []string) error {
 		return err
 	}
 	return printSessions(sessions)
+}
+
+// printJobs prints a table of jobs.
+func printJobs(list []wire.Entry) error {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "JOB\tUSER\tFOR\tREPOSITORY")
+	for _, e := range list {
+		age := time.Since(time.Unix(0, e.Started)).Truncate(time.Second / 10)
+		fmt.Fprintf(w, "%s\t%d\t%v\t%s\n", e.Job, e.UID, age, text.Escape(e.Repo))
+	}
+	return w.Flush()
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"corral/internal/directory"
+	"corral/internal/text"
 	"corral/isolate/client"
 	"corral/job"
 )
@@ -283,11 +284,11 @@ func printSessions(list []job.Session) error {
 		if s.Root {
 			kind += ", root"
 			if s.Image != "" {
-				kind += " " + printable(s.Image)
+				kind += " " + text.Escape(s.Image)
 			}
 		}
 		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d of %d MiB\t%s\t%s\n",
-			s.ID, printable(s.Name), s.UID, state, s.DiskUsed>>20, s.Disk>>20, kind, printable(s.Repo))
+			s.ID, text.Escape(s.Name), s.UID, state, s.DiskUsed>>20, s.Disk>>20, kind, text.Escape(s.Repo))
 	}
 	return w.Flush()
 }

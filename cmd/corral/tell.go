@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/text"
 	"corral/job"
 )
 
@@ -41,7 +42,7 @@ func tell(r job.Result, o *runOptions, out *streams) {
 		fmt.Fprintf(os.Stderr, "corral: output limit reached: %d bytes dropped\n", out.dropped())
 	}
 	for _, path := range r.Sensitive {
-		fmt.Fprintln(os.Stderr, "corral: sensitive path changed:", printable(path))
+		fmt.Fprintln(os.Stderr, "corral: sensitive path changed:", text.Escape(path))
 	}
 	if r.SensitiveMore > 0 {
 		fmt.Fprintf(os.Stderr, "corral: and %d more sensitive paths changed\n", r.SensitiveMore)
@@ -68,7 +69,7 @@ func (o *runOptions) interactive(r job.Result) string {
 		!isTerminal(os.Stdin) || !isTerminal(os.Stderr) {
 		return ""
 	}
-	return fmt.Sprintf("%s had nothing to read: corral run --tty gives it your terminal", printable(args[0]))
+	return fmt.Sprintf("%s had nothing to read: corral run --tty gives it your terminal", text.Escape(args[0]))
 }
 
 func isTerminal(f *os.File) bool {

@@ -7,17 +7,6 @@ import (
 	"corral/job"
 )
 
-func TestPrintable(t *testing.T) {
-	for in, want := range map[string]string{
-		"plain/päth 世界": "plain/päth 世界", "a\nb": `a\nb`, "a\x1b[2Jb\rc\td": `a\x1b[2Jb\x0dc\x09d`, "\x7f\u0085\u009b": `\x7f\x85\x9b`,
-		"a\xffb": "a\uFFFDb", "\u202egnp.exe": `\u202egnp.exe`, "a\u2028b": `a\u2028b`, "": "",
-	} {
-		if got := printable(in); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
-		}
-	}
-}
-
 func TestNearest(t *testing.T) {
 	for in, want := range map[string]string{
 		"rnu": "run", "runn": "run", "ru": "run", "versin": "version", "dokter": "doctor", "run": "run", "frobnicate": "",

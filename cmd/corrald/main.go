@@ -17,6 +17,7 @@ import (
 
 	"corral/internal/directory"
 	"corral/internal/log"
+	"corral/internal/text"
 	"corral/internal/version"
 	"corral/isolate"
 	"corral/isolate/client"
@@ -48,7 +49,7 @@ func main() {
 		isolate.JailInit()
 	}
 	if err := run(os.Args[1:], os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "corrald:", err)
+		fmt.Fprintln(os.Stderr, text.Lines("corrald: "+err.Error()))
 		os.Exit(failure)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"corral/internal/text"
 	"corral/job"
 )
 
@@ -74,7 +75,7 @@ type Call struct {
 
 // Begin begins a call. t may be nil.
 func Begin(t Tracer, s Start) *Call {
-	s.Tool, s.Principal, s.Session = clip(s.Tool), clip(s.Principal), clip(s.Session)
+	s.Tool, s.Principal, s.Session = text.Cut(s.Tool, maxWord), text.Cut(s.Principal, maxWord), text.Cut(s.Session, maxWord)
 	c := &Call{start: s}
 	if t != nil {
 		c.span = t.Begin(s.Span, s.Trace, s.At)
@@ -101,7 +102,7 @@ func (c *Call) Repo(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.repo == "" {
-		c.repo = clip(id)
+		c.repo = text.Cut(id, maxWord)
 	}
 }
 
@@ -114,7 +115,7 @@ func (c *Call) Ran(r *job.Record) {
 	c.mu.Lock()
 	if r.Result.ID != "" {
 		if c.named++; c.named <= maxNamed {
-			c.jobs = append(c.jobs, clip(r.Result.ID))
+			c.jobs = append(c.jobs, text.Cut(r.Result.ID, maxWord))
 		}
 	}
 	c.told++
@@ -151,13 +152,5 @@ func (c *Call) summary(bytes int, code string) Summary {
 	if more := c.named - len(c.jobs); more > 0 {
 		jobs += ",+" + strconv.Itoa(more)
 	}
-	return Summary{Start: c.start, Repo: c.repo, Jobs: jobs, Wall: time.Since(c.start.At), Bytes: bytes, Error: clip(code)}
-}
-
-// clip bounds a text.
-func clip(s string) string {
-	if len(s) <= maxWord {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxWord], "") + "…"
+	return Summary{Start: c.start, Repo: c.repo, Jobs: jobs, Wall: time.Since(c.start.At), Bytes: bytes, Error: text.Cut(code, maxWord)}
 }

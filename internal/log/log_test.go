@@ -9,28 +9,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"unicode"
 	"unicode/utf8"
-)
 
-// hostile are values as a client or a job can make them.
-func hostile() map[string]string {
-	list := map[string]string{
-		"no text": "a\xffb\xe2\x82", "long": strings.Repeat("x", 1<<20), "long and escaped": strings.Repeat("\u202e", 1<<20),
-		"forged": "x\n{\"level\":\"ERROR\"}\nlevel=ERROR msg=forged", "forged in quotes": "x\" level=\"ERROR", "tags": "\U000e0001\U000e0041",
-	}
-	for r := rune(0); r <= 0x9f; r++ {
-		if unicode.IsControl(r) {
-			list[fmt.Sprintf("%U", r)] = "a" + string(r) + "b"
-		}
-	}
-	for r := rune(0x80); r < 0x3000; r++ {
-		if unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Bidi_Control) {
-			list[fmt.Sprintf("%U", r)] = "a" + string(r) + "b"
-		}
-	}
-	return list
-}
+	"corral/internal/text/texttest"
+)
 
 type badError struct{ s string }
 
@@ -46,7 +28,7 @@ func TestValues(t *testing.T) {
 		"group":  func(s string) any { return slog.Group("group", "value", s) },
 		"bytes":  func(s string) any { return slog.Any("value", []byte(s)) },
 	} {
-		for name, s := range hostile() {
+		for name, s := range texttest.Hostile() {
 			for _, plain := range []bool{true, false} {
 				var b bytes.Buffer
 				New(&b, slog.LevelInfo, plain).Info("job ended", attr(s))
@@ -67,7 +49,7 @@ func TestValues(t *testing.T) {
 
 // TestMessage: a message is no less bounded, whoever made it of what.
 func TestMessage(t *testing.T) {
-	for name, s := range hostile() {
+	for name, s := range texttest.Hostile() {
 		for _, plain := range []bool{true, false} {
 			var b bytes.Buffer
 			New(&b, slog.LevelInfo, plain).Warn(s)

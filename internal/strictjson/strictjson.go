@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"corral/internal/text"
 )
 
 // Bounds of one text, beside its length. No protocol has use for more, and decoding costs memory by the value.
@@ -101,7 +103,7 @@ func (w *walker) object() *Fault {
 	for w.next() != '}' {
 		key := w.key()
 		if !keys.add(key) {
-			return w.fault("the key %q is there twice", shown(key))
+			return w.fault("the key %q is there twice", text.Cut(key, maxShown))
 		}
 		if keys.n > MaxEntries {
 			return w.fault("more than %d keys", MaxEntries)
@@ -160,17 +162,9 @@ func (w *walker) isAside(depth int) bool {
 func (w *walker) fault(format string, values ...any) *Fault {
 	f := &Fault{What: fmt.Sprintf(format, values...)}
 	for _, step := range w.path {
-		f.Path = append(f.Path, shown(step))
+		f.Path = append(f.Path, text.Cut(step, maxShown))
 	}
 	return f
-}
-
-// shown is a key as a fault has it.
-func shown(key string) string {
-	if len(key) <= maxShown {
-		return key
-	}
-	return strings.ToValidUTF8(key[:maxShown], "") + "…"
 }
 
 // next returns the first byte of the next token, and stays there.

@@ -67,13 +67,13 @@ func TestAside(t *testing.T) {
 		{`{"params":{"arguments":1}}`, "", ""},
 	} {
 		fault, aside := c.Check([]byte(tt.text))
-		if text(fault) != tt.fault || fault == nil && text(aside) != tt.aside {
+		if worded(fault) != tt.fault || fault == nil && worded(aside) != tt.aside {
 			t.Errorf("%s: %v, aside %v", tt.text, fault, aside)
 		}
 	}
 }
 
-func text(f *Fault) string {
+func worded(f *Fault) string {
 	if f == nil {
 		return ""
 	}

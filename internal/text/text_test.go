@@ -2,12 +2,65 @@ package text
 
 import (
 	"encoding/json"
+	"io"
 	"reflect"
 	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
 )
+
+func TestEscape(t *testing.T) {
+	for _, c := range []struct{ in, escape, lines, quote string }{
+		{"", "", "", ""},
+		{"plain/päth 世界 😀", "plain/päth 世界 😀", "plain/päth 世界 😀", "plain/päth 世界 😀"},
+		{"a\nb\tc", `a\nb\tc`, "a\nb\tc", `"a\nb\tc"`},
+		{"a\x1b[2Jb\rc", `a\x1b[2Jb\rc`, `a\x1b[2Jb\rc`, `"a\x1b[2Jb\rc"`},
+		{"\x7f\u0085\u009b", `\x7f\u0085\u009b`, `\x7f\u0085\u009b`, `"\x7f\u0085\u009b"`},
+		{"a\xffb\xe2\x82", `a\xffb\xe2\x82`, `a\xffb\xe2\x82`, `"a\xffb\xe2\x82"`},
+		{"\u202egnp.exe", `\u202egnp.exe`, `\u202egnp.exe`, `"\u202egnp.exe"`},
+		{"a\u2028b\u200bc\u00a0d", `a\u2028b\u200bc\u00a0d`, `a\u2028b\u200bc\u00a0d`, `"a\u2028b\u200bc\u00a0d"`},
+		{"\U000e0001", `\U000e0001`, `\U000e0001`, `"\U000e0001"`},
+		{`quotes " and \`, `quotes " and \`, `quotes " and \`, `"quotes \" and \\"`},
+		{"\ufffd", "\ufffd", "\ufffd", "\ufffd"},
+	} {
+		if e, l, q := Escape(c.in), Lines(c.in), Quote(c.in); e != c.escape || l != c.lines || q != c.quote {
+			t.Errorf("%q: %s, %s, %s; want %s, %s, %s", c.in, e, l, q, c.escape, c.lines, c.quote)
+		}
+	}
+}
+
+func TestLine(t *testing.T) {
+	for _, c := range []struct {
+		in   string
+		most int
+		want string
+	}{
+		{"", 5, ""},
+		{"  a\r\n b\tc ", 10, "a b c"},
+		{"ab cd ef", 5, "ab cd…"},
+		{"a\x1bb", 10, `a\x1bb`},
+		{"\u202e\u202e", 3, `\u202e…`},
+		{strings.Repeat(" ", 1000) + "late", 5, "…"},
+		{strings.Repeat("xy ", 1000), 5, "xy xy…"},
+	} {
+		if got := Line(c.in, c.most); got != c.want {
+			t.Errorf("%.40q, %d: %q, want %q", c.in, c.most, got, c.want)
+		}
+	}
+}
+
+func TestWriteJSON(t *testing.T) {
+	for indent, want := range map[string]string{"": `{"a":"<\u202e>"}` + "\n", "  ": "{\n  \"a\": \"<\\u202e>\"\n}\n"} {
+		var b strings.Builder
+		if err := WriteJSON(&b, map[string]string{"a": "<\u202e>"}, indent); err != nil || b.String() != want {
+			t.Errorf("%q, %v, want %q", b.String(), err, want)
+		}
+	}
+	if err := WriteJSON(io.Discard, func() {}, ""); err == nil {
+		t.Error("a function has no JSON")
+	}
+}
 
 func TestJSON(t *testing.T) {
 	for _, c := range []struct{ name, in, want string }{
@@ -67,6 +120,21 @@ func FuzzText(f *testing.F) {
 		f.Add(s, 3)
 	}
 	f.Fuzz(func(t *testing.T, s string, most int) {
+		for form, shown := range map[string]string{"Escape": Escape(s), "Quote": Quote(s), "Line": Line(s, most), "Lines": strings.NewReplacer("\n", "", "\t", "").Replace(Lines(s))} {
+			if acts(shown) {
+				t.Errorf("%s of %q is %q", form, s, shown)
+			}
+		}
+		if !acts(s) && Escape(s) != s {
+			t.Errorf("%q is escaped for nothing: %q", s, Escape(s))
+		}
+		if q, err := strconv.Unquote(`"` + strings.ReplaceAll(Escape(s), `"`, `\"`) + `"`); !strings.Contains(s, `\`) && (err != nil || q != s) {
+			t.Errorf("%q is escaped as %q, which means %q", s, Escape(s), q)
+		}
+		if line := Line(s, most); most >= 0 && most < 1000 && len(line) > 4*most+len("…") {
+			t.Errorf("a line of at most %d bytes has %d", most, len(line))
+		}
+
 		cut := Cut(s, most)
 		begin, shortened := strings.CutSuffix(cut, "…")
 		switch {

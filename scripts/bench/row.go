@@ -8,6 +8,8 @@ import (
 	"sort"
 	"strings"
 	"time"
+
+	"corral/internal/text"
 )
 
 // A Row is one way of running a program. The first of a table is bare.
@@ -102,13 +104,7 @@ func (r *Row) fail(err error) {
 }
 
 // reason is an error in one line, not a long one.
-func reason(err error) string {
-	words := strings.Join(strings.Fields(err.Error()), " ")
-	if len(words) > 240 {
-		words = strings.ToValidUTF8(words[:240], "") + "…"
-	}
-	return words
-}
+func reason(err error) string { return text.Line(err.Error(), 240) }
 
 // figures are what a table says of a row.
 type figures struct {

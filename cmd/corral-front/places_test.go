@@ -1,0 +1,54 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"corral/audit"
+	"corral/changes/stream"
+	"corral/internal/text/texttest"
+	"corral/job"
+	"corral/policy"
+)
+
+// TestPlaces: what a job called its files, and what a front-end claims, is printed and changes nothing around it.
+func TestPlaces(t *testing.T) {
+	texttest.Check(t, []texttest.Place{
+		// Names are bounded by PATH_MAX, what is in the log by the log.
+		{Name: "change", Lines: 1, Shows: func(s string) string {
+			return changeLine(&stream.Entry{Path: s, Kind: job.ChangeAdded, Type: job.TypeFile})
+		}},
+		{Name: "changed link", Lines: 1, Shows: func(s string) string {
+			return changeLine(&stream.Entry{Path: s, Kind: job.ChangeAdded, Type: job.TypeLink, Link: s})
+		}},
+		{Name: "change as JSON", Lines: strings.Count(asJSON(t, newChangeJSON(&stream.Entry{Path: "x", Link: "x"})), "\n"), Shows: func(s string) string {
+			e := newChangeJSON(&stream.Entry{Path: s, Link: s})
+			e.Bytes64 = ""
+			return asJSON(t, e)
+		}},
+		{Name: "audit record", Lines: 1, Shows: func(s string) string {
+			return auditLine(&audit.Record{Event: audit.Decided, Message: s, Claimed: map[string]string{"principal": s, "reason": s}})
+		}},
+		{Name: "decision", Lines: 4, Shows: func(s string) string {
+			var b bytes.Buffer
+			if err := writeExplanation(&b, policy.Explanation{Steps: []policy.Step{{Rule: "repo", Outcome: "ok", Found: "is " + s}}, Decision: job.Decision{Rule: "x"}}); err != nil {
+				t.Error(err)
+			}
+			return b.String()
+		}},
+		{Name: "unpacker's words", Lines: 1, Most: 4200, Shows: func(s string) string {
+			f := &feed{stderr: &said{}}
+			f.stderr.text.WriteString("corral-layer: x" + s)
+			return f.failure().Error()
+		}},
+	})
+}
+
+func asJSON(t *testing.T, v any) string {
+	var b bytes.Buffer
+	if err := writeJSON(&b, v); err != nil {
+		t.Error(err)
+	}
+	return b.String()
+}

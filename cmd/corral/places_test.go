@@ -1,0 +1,81 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"corral/internal/text/texttest"
+	"corral/isolate/wire"
+	"corral/job"
+)
+
+// TestPlaces: nothing that a job, another user or the supervisor names reaches a terminal as it is.
+func TestPlaces(t *testing.T) {
+	printed := func(where **os.File, print func()) string {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := *where
+		*where = w
+		var b bytes.Buffer
+		done := make(chan struct{})
+		go func() {
+			_, _ = io.Copy(&b, r)
+			close(done)
+		}()
+		print()
+		*where = before
+		w.Close()
+		<-done
+		r.Close()
+		return b.String()
+	}
+	texttest.Check(t, []texttest.Place{
+		// Bounded by PATH_MAX and by what a message holds.
+		{Name: "sensitive path", Lines: 1, Shows: func(s string) string {
+			return printed(&os.Stderr, func() { tell(job.Result{Sensitive: []string{s}}, &runOptions{}, &streams{}) })
+		}},
+		{Name: "ps", Lines: 2, Shows: func(s string) string {
+			return printed(&os.Stdout, func() {
+				if err := printJobs([]wire.Entry{{Job: "job-1", Repo: s}}); err != nil {
+					t.Error(err)
+				}
+			})
+		}},
+		{Name: "session list", Lines: 2, Shows: func(s string) string {
+			return printed(&os.Stdout, func() {
+				if err := printSessions([]job.Session{{ID: "session-1", Name: s, Repo: s, Image: s, Root: true}}); err != nil {
+					t.Error(err)
+				}
+			})
+		}},
+		{Name: "error", Lines: 1, Shows: func(s string) string {
+			s = strings.ReplaceAll(s, "\nhint", "\n hint") // what is a hint is for who makes an error to say: it quotes a name
+			return printed(&os.Stderr, func() { complain(errors.New("no program " + s)) })
+		}},
+		{Name: "hint", Lines: 2, Shows: func(s string) string {
+			return printed(&os.Stderr, func() { complain(errors.New("refused\nhint: " + s)) })
+		}},
+		{Name: "run --json", Lines: 1, Shows: func(s string) string {
+			out := &streams{}
+			out.stdout.kept = []byte(s)
+			return printed(&os.Stdout, func() {
+				if err := printJSON(resultObject(job.Result{Sensitive: []string{s}}, &runOptions{}, out)); err != nil {
+					t.Error(err)
+				}
+			})
+		}},
+		{Name: "refused --json", Lines: 1, Shows: func(s string) string {
+			return printed(&os.Stdout, func() {
+				if err := printJSON(errorObject(errors.New(s), &streams{})); err != nil {
+					t.Error(err)
+				}
+			})
+		}},
+	})
+}

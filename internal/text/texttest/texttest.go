@@ -1,0 +1,64 @@
+// Package texttest has what jobs and clients can write to harm who reads it, and finds what reaches a terminal, a log or an
+// error of that.
+package texttest
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Long is the size of the longest of what is hostile.
+const Long = 1 << 20
+
+// Hostile are texts by what is in them: each control character, each that turns the direction of text, has no width or ends a
+// line, what is no UTF-8, and lines of a MiB.
+func Hostile() map[string]string {
+	list := map[string]string{
+		"no UTF-8": "a\xffb\xe2\x82", "halves": "\xed\xa0\x80\xed\xb0\x80", "tags": "a\U000e0001\U000e0041b",
+		"a screen": "\x1b[2J\x1b]0;title\x07", "a C1 sequence": "\u009b2J", "a name": "\u202egnp.exe",
+		"a line of ours": "x\ncorral: sensitive path changed: none\r\nhint: sudo rm -r /", "quotes": "a\"b'c`d\\",
+		"long": strings.Repeat("x", Long), "long and escaped": strings.Repeat("\u202e", Long/3), "long and white": strings.Repeat(" ", Long),
+	}
+	for r := rune(0); r < 0x10000; r++ {
+		if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Bidi_Control) {
+			list[fmt.Sprintf("%U", r)] = "a" + string(r) + "b"
+		}
+	}
+	return list
+}
+
+// A Place shows what somebody else wrote.
+type Place struct {
+	Name string
+	// Shows returns what is shown of it.
+	Shows func(s string) string
+	// Lines are how many lines that has, whatever is in s.
+	Lines int
+	// Most bounds it in bytes; 0: who calls has bounded s.
+	Most int
+}
+
+// Check holds that nothing in a hostile text acts where it is shown, forges a line, or takes more room than there is.
+func Check(t *testing.T, places []Place) {
+	t.Helper()
+	for _, p := range places {
+		t.Run(p.Name, func(t *testing.T) {
+			for name, s := range Hostile() {
+				got := p.Shows(s)
+				if strings.ContainsFunc(got, func(r rune) bool { return r != '\n' && !strconv.IsPrint(r) }) || !utf8.ValidString(got) {
+					t.Errorf("%s: %.200q", name, got)
+				}
+				if n := strings.Count(strings.TrimSuffix(got, "\n"), "\n") + 1; n != p.Lines {
+					t.Errorf("%s: %d lines, want %d: %.200q", name, n, p.Lines, got)
+				}
+				if p.Most > 0 && len(got) > p.Most {
+					t.Errorf("%s: %d bytes, at most %d are wanted", name, len(got), p.Most)
+				}
+			}
+		})
+	}
+}

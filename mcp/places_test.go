@@ -1,0 +1,38 @@
+package mcp
+
+import (
+	"errors"
+	"testing"
+
+	"corral/internal/text/texttest"
+)
+
+// TestErrorsQuote: no error repeats what a client wrote so that it would act on who reads it, or at any length.
+func TestErrorsQuote(t *testing.T) {
+	said := func(err error) string { return fail(err).Message }
+	texttest.Check(t, []texttest.Place{
+		{Name: "unknown argument", Lines: 1, Most: 6*maxShown + 200, Shows: func(s string) string { return said(unknown("", s, nil)) }},
+		{Name: "no repository", Lines: 1, Most: 6*maxShown + 200, Shows: func(s string) string { return said(Caller{}.mayUse(nil, s)) }},
+		{Name: "not in the list", Lines: 1, Most: 6*maxShown + 200, Shows: func(s string) string {
+			var into string
+			f := field{name: "mode", into: &into, enum: []string{"a"}}
+			return said(f.decode("mode", jsonOf(s)))
+		}},
+		{Name: "no number", Lines: 1, Most: 6*maxShown + 200, Shows: func(s string) string {
+			var into int
+			f := field{name: "n", into: &into, coerce: true, max: 1}
+			return said(f.decode("n", jsonOf("1x"+s)))
+		}},
+		{Name: "no background job", Lines: 1, Most: 6*maxShown + 200, Shows: func(s string) string {
+			_, err := (&jobs{}).find(owner{}, s)
+			return said(err)
+		}},
+	})
+	// What else fails says it in words of ours, with names in quotes. Its lines stay.
+	if got := said(errors.New("a\n\tb\x1b[2J\u202e\xff")); got != "a\n\tb"+`\x1b[2J\u202e\xff` {
+		t.Errorf("%q", got)
+	}
+	if got := string(errorOf(nil, refused(codeRequest, "no method \u009b%s", "\u202e"))); got != `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no method \\u009b\\u202e"}}` {
+		t.Errorf("%s", got)
+	}
+}

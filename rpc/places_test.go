@@ -1,0 +1,30 @@
+package rpc
+
+import (
+	"errors"
+	"testing"
+
+	"corral/internal/text/texttest"
+	"corral/job"
+)
+
+// TestPlaces: no error repeats what a client or a job wrote so that it would act on who reads it, or at any length.
+func TestPlaces(t *testing.T) {
+	texttest.Check(t, []texttest.Place{
+		{Name: "unknown method", Lines: 1, Most: 6*maxWord + 200, Shows: func(s string) string {
+			return (&client{greeted: true}).serve(&message{method: s}).Message
+		}},
+		{Name: "client's name", Lines: 1, Most: maxWord + len("…"), Shows: word},
+		{Name: "denied", Lines: 1, Most: 6*maxSaid + 200, Shows: func(s string) string {
+			p := &process{launch: launch{family: table[0]}}
+			return p.denied(&job.Record{Decision: job.Decision{Reasons: []string{s}}}).Message
+		}},
+		{Name: "not run", Lines: 1, Most: 6*maxSaid + 200, Shows: func(s string) string {
+			p := &process{launch: launch{family: table[0]}}
+			return p.unspawned(&job.Refusal{Message: s}).Message
+		}},
+	})
+	if got := faultOf(codeRequest, "%v", errors.New("a\n\x1b[2J\u202e")).Message; got != "a\n"+`\x1b[2J\u202e` {
+		t.Errorf("%q", got)
+	}
+}
