@@ -2,48 +2,87 @@ package isolate
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"corral/isolate/inside"
+	"corral/isolate/wire"
 )
 
-// To close a directory of a client's can take as long as the client wants: with the last descriptor of a mount that is attached
-// nowhere its file system ends, and that of a FUSE server does not end before a read of the server's does, into memory that
-// another such server backs. A thread would be lost for each, and the process could not exit. So these directories are closed by
-// helpers: one holds them too, they are closed here, and then there.
+// Closing what a client sent can take as long as the client wants:
+//
+//   - The last descriptor of a mount that is attached nowhere ends its file system. A FUSE file system does not end before its
+//     server has finished a read, into memory that another FUSE server backs.
+//   - A socket closes the messages that nobody received, with descriptors of any kind: of files on FUSE, of sockets that linger.
+//
+// A thread of the supervisor would be lost for each, and the process could not exit. Therefore a helper process also holds the
+// descriptor, the supervisor closes its own copy, and then the helper closes. If the helper hangs, the supervisor aborts the FUSE
+// file systems of that user that have requests under way (fuse(4), fusectl), after which the kernel closes.
 
 const (
-	// maxUserClosing bounds the helpers that close something for one user: as many as there may be looks, so that a user whose
-	// helpers all hang has nothing received or looked at either.
+	// maxUserClosing bounds the helpers that close for one user. A user whose helpers all hang also has nothing received or
+	// looked at.
 	maxUserClosing = maxUserProbes
-	// maxWaitingCloses is how many directories of a user wait to be closed. Who has one more waits.
+	// maxWaitingCloses is how many descriptors of a user wait to be closed before their next one waits as well.
 	maxWaitingCloses = 512
-	// closeBatch is how many directories a helper closes at a time.
+	// maxParked bounds the connections of all users that wait beyond that number because the accept loop must go on.
+	maxParked = 16384
+	// closeBatch is how many descriptors a helper closes at a time.
 	closeBatch = 64
-	// closePause is the time between two attempts to start a helper.
+	// closePause is the time between two attempts to start a helper, and between two aborts for one user.
 	closePause = 100 * time.Millisecond
 )
 
-// A fileCloser closes directories that clients control.
+// A fileCloser closes descriptors that clients control.
 type fileCloser struct {
 	probes *prober
+	fuse   *os.File // the root of a fusectl file system; nil: this kernel has no FUSE
 
 	mu      sync.Mutex
 	changed sync.Cond              // of mu: a queue became shorter, or the supervisor ends
-	users   map[uint32]*closeQueue // guarded by mu: those who have something to be closed
-	ending  bool                   // guarded by mu: nobody waits for a helper any more
+	users   map[uint32]*closeQueue // guarded by mu: users with something to close
+	parked  int                    // guarded by mu: connections beyond maxWaitingCloses
+	ending  bool                   // guarded by mu: the supervisor ends, nobody waits for a helper
 }
 
 type closeQueue struct {
-	waiting []*os.File
-	helpers int // that close something, or are started
+	waiting []closable
+	helpers int       // that close something, or are being started
+	aborted time.Time // when the user's FUSE file systems were aborted last
 }
 
-func (c *fileCloser) begin(p *prober) {
+// A closable is a descriptor to close: a file or a connection.
+type closable struct {
+	file *os.File
+	conn *wire.Conn
+}
+
+// sendTo has a helper hold the descriptor.
+func (c closable) sendTo(h *probeHelper) error {
+	send := func(fd int) error { return h.conn.SendDescriptors(inside.Probe{Kind: inside.ProbeHold}.Append(), fd) }
+	if c.conn != nil {
+		return c.conn.Hand(send)
+	}
+	return send(int(c.file.Fd()))
+}
+
+func (c closable) close() {
+	if c.conn != nil {
+		c.conn.Close()
+		return
+	}
+	c.file.Close()
+}
+
+func (c *fileCloser) begin(p *prober) error {
 	c.probes, c.changed.L, c.users = p, &c.mu, map[uint32]*closeQueue{}
 	context.AfterFunc(p.ctx, func() {
 		c.mu.Lock()
@@ -51,32 +90,70 @@ func (c *fileCloser) begin(p *prober) {
 		c.ending = true
 		c.changed.Broadcast()
 	})
+	var err error
+	c.fuse, err = openFuseControl()
+	return err
 }
 
-// discard closes files that a user controls, soon, and takes them over; nil ones are passed over. It waits only while the user has
-// too many that are not closed.
+// openFuseControl mounts a fusectl file system that is attached nowhere. It returns nil if the kernel has none.
+func openFuseControl() (*os.File, error) {
+	context, err := unix.Fsopen("fusectl", unix.FSOPEN_CLOEXEC)
+	if errors.Is(err, unix.ENODEV) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("fsopen fusectl: %w", err)
+	}
+	defer unix.Close(context)
+	if err := unix.FsconfigCreate(context); err != nil {
+		return nil, fmt.Errorf("fsconfig fusectl: %w", err)
+	}
+	root, err := unix.Fsmount(context, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("fsmount fusectl: %w", err)
+	}
+	return os.NewFile(uintptr(root), "fusectl"), nil
+}
+
+// discard closes files that a client passed or named, soon, and takes them over; it skips nil ones. user is the peer's payer. It
+// blocks only while too many descriptors of this user wait.
 func (p *prober) discard(user uint32, files ...*os.File) {
 	for _, f := range files {
-		if f != nil {
-			p.closer.add(user, f)
+		switch {
+		case f == nil:
+		case closesAtOnce(f):
+			f.Close()
+		default:
+			p.closer.add(user, closable{file: f}, false)
 		}
 	}
 }
 
-// add is discard of one file.
-func (c *fileCloser) add(user uint32, f *os.File) {
-	if closesAtOnce(f) {
-		f.Close()
+// hangUp closes a client's connection, and takes it over. It blocks only while maxParked connections wait.
+func (p *prober) hangUp(user uint32, conn *wire.Conn) {
+	conn.Shutdown() // the client can send nothing more
+	if !conn.Unread() || !holdsDescriptors(conn) {
+		conn.Close()
 		return
 	}
+	p.closer.add(user, closable{conn: conn}, true)
+}
+
+// add queues a descriptor. A parked one does not wait for the user's queue to become shorter.
+func (c *fileCloser) add(user uint32, d closable, park bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	q := c.of(user)
-	for len(q.waiting) >= maxWaitingCloses && !c.ending {
+	for len(q.waiting) >= maxWaitingCloses && !c.ending && (!park || c.parked >= maxParked) {
+		c.abortSoon(user, q)
 		c.changed.Wait()
 		q = c.of(user)
 	}
-	q.waiting = append(q.waiting, f)
+	if len(q.waiting) >= maxWaitingCloses {
+		c.parked++
+		c.abortSoon(user, q)
+	}
+	q.waiting = append(q.waiting, d)
 	if q.helpers < maxUserClosing {
 		q.helpers++
 		go c.work(user, q)
@@ -91,15 +168,36 @@ func (c *fileCloser) of(user uint32) *closeQueue {
 	return c.users[user]
 }
 
-// closesAtOnce says of a descriptor, from memory, whether to close it asks no file system. A directory is on one that has a
-// device then: no user can mount such a one, and an overlay has none.
+// closesAtOnce reports whether closing a descriptor asks no file system, without asking one: it is a pipe or a file in memory
+// (see receive), or a directory on a file system with a device. No user can mount such a file system, and an overlay has no device.
 func closesAtOnce(f *os.File) bool {
 	if flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0); err == nil && flags&unix.O_PATH == 0 {
-		return true // a pipe or a file in memory: see receive
+		return true
 	}
 	var st unix.Statx_t
 	err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st)
 	return err == nil && st.Mask&unix.STATX_TYPE != 0 && st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Dev_major != 0
+}
+
+// holdsDescriptors reports whether descriptors wait in a connection's queue, or cannot be counted (proc_pid_fdinfo(5), scm_fds,
+// from Linux 5.6).
+func holdsDescriptors(conn *wire.Conn) bool {
+	holds := true
+	_ = conn.Hand(func(fd int) error {
+		f, err := os.Open("/proc/self/fdinfo/" + strconv.Itoa(fd))
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		text, err := io.ReadAll(io.LimitReader(f, 4096))
+		for line := range strings.Lines(string(text)) {
+			if count, found := strings.CutPrefix(line, "scm_fds:"); found {
+				holds = strings.TrimSpace(count) != "0"
+			}
+		}
+		return err
+	})
+	return holds
 }
 
 // work closes what a user has waiting.
@@ -109,6 +207,9 @@ func (c *fileCloser) work(user uint32, q *closeQueue) {
 		n := min(len(q.waiting), closeBatch)
 		batch := q.waiting[:n:n]
 		q.waiting = q.waiting[n:]
+		if beyond := len(q.waiting) + n - maxWaitingCloses; beyond > 0 {
+			c.parked -= min(beyond, n)
+		}
 		if n == 0 {
 			if q.helpers--; q.helpers == 0 && c.users[user] == q {
 				delete(c.users, user)
@@ -119,17 +220,17 @@ func (c *fileCloser) work(user uint32, q *closeQueue) {
 		if n == 0 {
 			return
 		}
-		c.closeAll(user, batch)
+		c.closeAll(user, q, batch)
 	}
 }
 
-// closeAll closes directories by a helper, and returns when they are closed, or the supervisor ends. If no helper can be started it
-// tries again; at the end of the supervisor they stay open then.
-func (c *fileCloser) closeAll(user uint32, batch []*os.File) {
+// closeAll closes descriptors through a helper. It returns when they are closed or the supervisor ends. If no helper can be started
+// it tries again; when the supervisor ends they then stay open.
+func (c *fileCloser) closeAll(user uint32, q *closeQueue, batch []closable) {
 	for len(batch) > 0 {
 		h, err := c.probes.helper()
 		if err != nil {
-			c.probes.log.Warn("no process to close directories", "error", err)
+			c.probes.log.Warn("no helper process to close descriptors", "error", err)
 			select {
 			case <-time.After(closePause):
 				continue
@@ -139,48 +240,117 @@ func (c *fileCloser) closeAll(user uint32, batch []*os.File) {
 		}
 		h.conn.SetDeadline(time.Now().Add(slotPatience))
 		for len(batch) > 0 {
-			if err := h.conn.SendDescriptors(inside.Probe{Kind: inside.ProbeHold}.Append(), int(batch[0].Fd())); err != nil {
-				break // the helper is broken; the rest is for another one
+			if err := batch[0].sendTo(h); err != nil {
+				break // the helper is broken; another one takes the rest
 			}
-			batch[0].Close()
+			batch[0].close()
 			batch = batch[1:]
 		}
-		c.release(user, h)
+		c.release(user, q, h)
 	}
 }
 
-// release has a helper close what it holds. While that takes too long it counts as an abandoned look of the user's.
-func (c *fileCloser) release(user uint32, h *probeHelper) {
+// release has a helper close what it holds. A helper that takes too long is killed, which ends the wait for a socket that lingers,
+// and counts as an abandoned look of the user's until it has ended.
+func (c *fileCloser) release(user uint32, q *closeQueue, h *probeHelper) {
 	p := c.probes
-	h.conn.SetDeadline(time.Time{})
+	h.conn.SetDeadline(time.Now().Add(p.patience))
 	stop := context.AfterFunc(p.ctx, func() { h.conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	charged := make(chan struct{})
-	late := time.AfterFunc(p.patience, func() {
-		defer close(charged)
-		p.log.Warn("a process that closes a client's directories is abandoned", "uid", user, "pid", h.pid)
-		p.charge(user)
-	})
 	_, _, err := h.exchange(inside.Probe{Kind: inside.ProbeClose})
-	uncharge := func() {
-		if !late.Stop() {
-			<-charged
-			p.count(user, -1, -1)
-		}
-	}
-	if err != nil {
-		p.kill(h, uncharge) // which may end only when the file system lets it
+	if err == nil {
+		p.keep(h)
 		return
 	}
-	uncharge()
-	p.keep(h)
+	if p.ctx.Err() != nil {
+		p.kill(h, func() {})
+		return
+	}
+	p.log.Warn("a helper process that closes a client's descriptors hangs", "uid", user, "pid", h.pid, "error", err)
+	p.charge(user)
+	ended := make(chan struct{})
+	p.kill(h, func() {
+		p.count(user, -1, -1)
+		close(ended)
+	})
+	for {
+		select {
+		case <-ended:
+			return
+		case <-p.ctx.Done():
+			return
+		case <-time.After(closePause):
+		}
+		c.mu.Lock()
+		c.abortSoon(user, q)
+		c.mu.Unlock()
+	}
 }
 
-// finish passes what waits on to helpers that end, when the supervisor does. Nothing is added any more.
+// abortSoon aborts the FUSE file systems of a user that have requests under way, unless that was done a moment ago. The caller
+// holds c.mu, which is released meanwhile.
+func (c *fileCloser) abortSoon(user uint32, q *closeQueue) {
+	if c.fuse == nil || user == 0 || time.Since(q.aborted) < closePause {
+		return
+	}
+	q.aborted = time.Now()
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	n, err := c.abort(user)
+	if n > 0 || err != nil {
+		c.probes.log.Warn("FUSE file systems aborted that keep descriptors from being closed", "uid", user, "count", n, "error", err)
+	}
+}
+
+// abort aborts them and returns their number. It reads and writes files of the kernel only.
+func (c *fileCloser) abort(user uint32) (int, error) {
+	fd, err := unix.Openat(int(c.fuse.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, fmt.Errorf("open fusectl: %w", err)
+	}
+	dir := os.NewFile(uintptr(fd), "fusectl")
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, name := range names {
+		var st unix.Stat_t
+		if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || c.probes.payer(st.Uid) != user || !c.busy(fd, name) {
+			continue // it may have ended meanwhile
+		}
+		if control, err := unix.Openat(fd, name+"/abort", unix.O_WRONLY|unix.O_CLOEXEC, 0); err == nil {
+			if _, err := unix.Write(control, []byte("1")); err == nil {
+				n++
+			}
+			unix.Close(control)
+		}
+	}
+	return n, nil
+}
+
+// busy reports whether a FUSE file system has requests under way.
+func (c *fileCloser) busy(dir int, name string) bool {
+	fd, err := unix.Openat(dir, name+"/waiting", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	var b [32]byte
+	n, err := unix.Read(fd, b[:])
+	return err == nil && strings.TrimSpace(string(b[:max(n, 0)])) != "0"
+}
+
+// finish passes what waits to helpers that end, when the supervisor does. Nothing is added any more.
 func (c *fileCloser) finish() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.users) > 0 {
 		c.changed.Wait()
+	}
+	if c.fuse != nil {
+		c.fuse.Close()
+		c.fuse = nil
 	}
 }

@@ -43,6 +43,7 @@ type prober struct {
 	patience time.Duration
 	ctx      context.Context // ends with the supervisor: no look is waited for then
 	log      *slog.Logger
+	payer    func(uid uint32) uint32 // returns the user on whom a user counts
 	closer   fileCloser
 
 	mu      sync.Mutex
@@ -165,13 +166,13 @@ func (p *prober) acquire(user uint32) error {
 	for {
 		p.mu.Lock()
 		mine := p.of(user)
-		if mine.busy < maxUserProbes && p.all.busy < maxProbes {
+		if mine.busy < maxUserProbes && (p.all.busy < maxProbes || mine.stuck == 0 && p.all.busy-p.all.stuck < maxProbes) {
 			mine.busy++
 			p.all.busy++
 			p.mu.Unlock()
 			return nil
 		}
-		stuck, hopeless := mine.stuck, mine.stuck >= maxUserProbes || p.all.stuck >= maxProbes
+		stuck, hopeless := mine.stuck, mine.stuck >= maxUserProbes || mine.stuck > 0 && p.all.stuck >= maxProbes
 		p.forgetUser(user)
 		if p.changed == nil {
 			p.changed = make(chan struct{})
@@ -478,7 +479,9 @@ func reap(pid int) {
 
 // begin starts the first helper, so that the first look does not wait for it.
 func (p *prober) begin() error {
-	p.closer.begin(p)
+	if err := p.closer.begin(p); err != nil {
+		return err
+	}
 	h, err := p.start()
 	if err != nil {
 		return err

@@ -185,35 +185,37 @@ func TestForeignDescriptor(t *testing.T) {
 	}
 }
 
-// TestDetached: no thread of the supervisor's closes the last descriptor of a client's file system, which can take as long as the
-// client wants; and none is received of a user for whom all helpers do.
+// TestDetached: no thread of the supervisor closes the last descriptor of a client's file system, which can take as long as the
+// client wants; neither does the process when it ends.
 func TestDetached(t *testing.T) {
 	files := sandboxtest.StartFileServerInNamespace(t, owner)
 	c := config(t)
-	c.probing = 300 * time.Millisecond
+	c.probing = time.Hour
 	c.Log = nil
 	s, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	send := func(i int) {
+	for i := range 3 * maxUserClosing {
 		conn, client, err := wire.Pair()
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer client.Close()
 		message := []byte("no message")
-		if i%2 == 1 {
+		if i%3 == 1 {
 			message = (&wire.Open{Flags: wire.FlagRepo | wire.FlagReadOnly, Repo: "/detached"}).Append(1)
 		}
 		files.SendDetached(t, client, message)
 		served := make(chan outcome, 1)
 		go func() {
-			s.ServeConn(conn, Peer{UID: owner})
+			if i%3 == 2 { // as one that is refused, and has not been read
+				s.probes.hangUp(owner, conn)
+			} else {
+				<-s.serveConn(conn, Peer{UID: owner})
+			}
 			served <- outcome{}
 		}()
-		if i%2 == 1 {
-			time.Sleep(time.Millisecond) // it is opened: the end of the connection would end that
+		if i%3 == 1 {
 			if err := unix.Shutdown(int(client.Fd()), unix.SHUT_WR); err != nil {
 				t.Fatal(err)
 			}
@@ -221,24 +223,16 @@ func TestDetached(t *testing.T) {
 		if err := next(t, served); err != nil {
 			t.Error(err)
 		}
-	}
-	for i := range maxUserProbes {
-		send(i)
-	}
-	dir := opened(t, "/")
-	eventually(t, func() string {
-		if _, err := s.probes.fileSystem(owner, dir); errors.As(err, new(stalledError)) {
-			return ""
-		}
-		return fmt.Sprintf("the user may have more looked at: %+v", s.probes.all)
-	})
-	send(0)
-	if _, err := s.probes.fileSystem(owner+1, dir); err != nil {
-		t.Errorf("another user: %v", err)
+		client.Close()
 	}
 	if waits(t) {
 		t.Error("a thread of the supervisor waits for a client's file system")
 	}
+	dir := opened(t, "/")
+	if _, err := s.probes.fileSystem(owner+1, dir); err != nil {
+		t.Errorf("another user: %v", err)
+	}
+	dir.Close()
 	closed := make(chan outcome, 1)
 	go func() { closed <- outcome{err: s.Close()} }()
 	if err := next(t, closed); err != nil {
@@ -246,6 +240,125 @@ func TestDetached(t *testing.T) {
 	}
 	if waits(t) {
 		t.Error("a thread of the supervisor waits for a client's file system at its end")
+	}
+}
+
+// TestDetachedAborted: a helper that hangs in such a close is freed. The file systems of this user that keep it are aborted.
+func TestDetachedAborted(t *testing.T) {
+	files := sandboxtest.StartFileServerInNamespace(t, owner)
+	s := supervise(t, func(c *Config) { c.probing = 300 * time.Millisecond })
+	before := openDescriptors(t)
+	conn, client, err := wire.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files.SendDetached(t, client, []byte("no message"))
+	<-s.serveConn(conn, Peer{UID: 100005, holder: owner}) // a subordinate id of the user who has mounted it
+	client.Close()
+	eventually(t, func() string { return s.closing(before) })
+}
+
+// closing says what of clients' descriptors is not closed yet, "" if nothing is. before is the number of this process's.
+func (s *Supervisor) closing(before int) string {
+	s.probes.closer.mu.Lock()
+	users, parked := len(s.probes.closer.users), s.probes.closer.parked
+	s.probes.closer.mu.Unlock()
+	s.probes.mu.Lock()
+	all := s.probes.all
+	s.probes.mu.Unlock()
+	list, err := os.ReadDir("/proc/self/fd")
+	if users > 0 || parked > 0 || all != (probeCount{}) || err != nil || len(list) > before+maxIdleProbes {
+		return fmt.Sprintf("%d users have something to close, %d connections are parked, looks: %+v, %d descriptors after %d", users, parked, all, len(list), before)
+	}
+	return ""
+}
+
+func openDescriptors(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}
+
+// TestCloseQueue: the descriptors of one user that wait to be closed are bounded, and so are the helpers; what others have is closed
+// meanwhile. A connection that is hung up never waits for those of its user.
+func TestCloseQueue(t *testing.T) {
+	files := sandboxtest.StartFileServerInNamespace(t, owner)
+	c := config(t)
+	c.Log = nil // patience is not shortened: the helpers hang
+	s, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closer := &s.probes.closer
+	closer.mu.Lock()
+	fuse := closer.fuse
+	closer.fuse = nil // nothing is aborted
+	closer.mu.Unlock()
+	before := openDescriptors(t)
+	send := func(detached bool) *wire.Conn {
+		conn, client, err := wire.Pair()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		if detached {
+			files.SendDetached(t, client, []byte("x"))
+			return conn
+		}
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Sendmsg(int(client.Fd()), []byte("x"), unix.UnixRights(int(w.Fd())), nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		r.Close()
+		w.Close()
+		return conn
+	}
+	for range maxUserClosing {
+		s.probes.hangUp(owner, send(true))
+		eventually(t, func() string { // each has a helper of its own
+			closer.mu.Lock()
+			defer closer.mu.Unlock()
+			if q := closer.users[owner]; q != nil && len(q.waiting) > 0 {
+				return "no helper takes it"
+			}
+			return ""
+		})
+	}
+	const floods = maxWaitingCloses + 100
+	for range floods {
+		s.probes.hangUp(owner, send(false))
+	}
+	closer.mu.Lock()
+	q := closer.users[owner]
+	if q.helpers != maxUserClosing || len(q.waiting) != floods || closer.parked != floods-maxWaitingCloses {
+		t.Errorf("%d helpers, %d connections wait, %d are parked", q.helpers, len(q.waiting), closer.parked)
+	}
+	closer.mu.Unlock()
+	s.probes.hangUp(owner+1, send(false))
+	eventually(t, func() string {
+		closer.mu.Lock()
+		defer closer.mu.Unlock()
+		if closer.users[owner+1] != nil {
+			return "another user's connection waits"
+		}
+		return ""
+	})
+	if waits(t) {
+		t.Error("a thread of the supervisor waits for a client's file system")
+	}
+	closer.mu.Lock()
+	closer.fuse = fuse
+	closer.abortSoon(owner, q)
+	closer.mu.Unlock()
+	eventually(t, func() string { return s.closing(before) })
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -276,31 +389,55 @@ func uninterruptible(t *testing.T) bool {
 	return false
 }
 
-// TestUnreceived: what a client has sent and nobody has received is not closed by the supervisor.
+// TestStuckProbesOfOthers: users whose helpers hang, however many, keep nobody else from being served.
+func TestStuckProbesOfOthers(t *testing.T) {
+	p := &prober{patience: time.Millisecond, ctx: t.Context()}
+	for i := range maxProbes {
+		p.charge(uint32(1000 + i/maxUserProbes))
+	}
+	if err := p.acquire(1); err != nil {
+		t.Errorf("a user without a stuck helper: %v", err)
+	}
+	if err := p.acquire(1000); err == nil {
+		t.Error("a user with as many stuck helpers as there may be is served")
+	}
+	for i := range maxProbes - 1 {
+		if err := p.acquire(uint32(2 + i/maxUserProbes)); err != nil {
+			t.Fatalf("look %d: %v", i, err)
+		}
+	}
+	if err := p.acquire(999); err == nil {
+		t.Error("more looks are under way than there may be")
+	}
+}
+
+// TestUnreceived: what a client has sent and nobody has received is closed with its connection, and by a helper if descriptors are
+// among it.
 func TestUnreceived(t *testing.T) {
 	s := supervise(t)
-	for _, full := range []bool{false, true} {
+	for _, descriptors := range []bool{false, true} {
 		conn, client, err := wire.Pair()
 		if err != nil {
 			t.Fatal(err)
 		}
-		before := s.discards.count()
 		r, w, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if full {
-			if err := unix.Sendmsg(int(client.Fd()), []byte("x"), unix.UnixRights(int(w.Fd())), nil, 0); err != nil {
-				t.Fatal(err)
-			}
+		var rights []byte
+		if descriptors {
+			rights = unix.UnixRights(int(w.Fd()))
+		}
+		if err := unix.Sendmsg(int(client.Fd()), []byte("x"), rights, nil, 0); err != nil {
+			t.Fatal(err)
 		}
 		w.Close()
-		s.hangUp(conn)
+		if got := holdsDescriptors(conn); got != descriptors {
+			t.Errorf("descriptors %v: holdsDescriptors returns %v", descriptors, got)
+		}
+		s.probes.hangUp(owner, conn)
 		if n, err := r.Read(make([]byte, 1)); n != 0 || err == nil { // waits for the last descriptor of the other end
 			t.Errorf("the pipe: %d, %v", n, err)
-		}
-		if n := s.discards.count() - before; n != map[bool]int{true: 1}[full] {
-			t.Errorf("unreceived %v: %d helpers", full, n)
 		}
 		r.Close()
 		client.Close()

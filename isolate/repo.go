@@ -28,6 +28,7 @@ type repo struct {
 	readOnly bool   // it was passed from a mount that is read-only
 	common   *repo  // the git directory that it is a worktree of, or nil
 	probes   *prober
+	payer    uint32 // the payer of who had it pinned, in whose name it is closed
 }
 
 // pin opens path, which must be absolute and clean and have no link in it, as the directory with this inode, for jobs of
@@ -40,7 +41,7 @@ func (s *Supervisor) pin(peer Peer, path string, want inode) (*repo, error) {
 	if err != nil {
 		return nil, refuseRepo(path, err)
 	}
-	r := &repo{path: path, dir: dir, dev: id.dev, ino: id.ino, uid: id.uid, gid: peer.groupFor(id.uid, id.gid), group: id.gid, probes: &s.probes}
+	r := &repo{path: path, dir: dir, dev: id.dev, ino: id.ino, uid: id.uid, gid: peer.groupFor(id.uid, id.gid), group: id.gid, probes: &s.probes, payer: peer.payer()}
 	if err := r.checkRoot(); err != nil {
 		r.close()
 		return nil, err
@@ -55,7 +56,7 @@ func (s *Supervisor) pin(peer Peer, path string, want inode) (*repo, error) {
 // close takes a repository without a descriptor, too: see importDir.
 func (r *repo) close() {
 	if r.dir != nil {
-		r.probes.discard(r.uid, r.dir)
+		r.probes.discard(r.payer, r.dir)
 	}
 	if r.common != nil {
 		r.common.close()

@@ -36,7 +36,7 @@ func (p *prober) closeRequest(user uint32, q *Request) {
 // asked for one. No process of the job is left when serveJob returns.
 func (s *Supervisor) serveJob(ctx context.Context, r *run, q *Request, terminal func(*os.File)) wire.Result {
 	if !s.begin() {
-		s.probes.closeRequest(r.peer.UID, q)
+		s.probes.closeRequest(r.peer.payer(), q)
 		return refused(errEnding)
 	}
 	defer s.work.Done()
@@ -62,7 +62,7 @@ func (s *Supervisor) acquire(ctx context.Context, r *run, q *Request, terminal f
 	if err == nil {
 		defer s.unlist(r)
 	}
-	defer s.probes.closeRequest(r.peer.UID, q)
+	defer s.probes.closeRequest(r.peer.payer(), q)
 	if err != nil {
 		return wire.Result{}, err
 	}

@@ -86,7 +86,7 @@ func (s *Supervisor) accept(u *net.UnixConn) error {
 	}
 	peer := Peer{UID: cred.Uid, holder: s.subuids.holder(cred.Uid), Account: &directory.Account{UID: cred.Uid, GID: cred.Gid, Groups: groups}}
 	if !s.connect(peer.payer(), 1) {
-		s.hangUp(conn)
+		s.probes.hangUp(peer.payer(), conn)
 		return fmt.Errorf("user %d has too many connections, or has sent descriptors that cannot be closed", peer.payer())
 	}
 	go func() {
@@ -117,17 +117,6 @@ func (c *client) receive(socket int, head []byte) ([]byte, []*os.File, error) {
 	return message, files, err
 }
 
-// hangUp closes a connection. What a client has sent and nobody has received is closed with it, which may take as long as the
-// client wants it to (a socket that lingers): a process that ends waits for none of it, and does that.
-func (s *Supervisor) hangUp(conn *wire.Conn) {
-	conn.Shutdown() // nothing more comes
-	if conn.Unread() {
-		s.discards.add(conn)
-		return
-	}
-	conn.Close()
-}
-
 // noteHostile counts such a message.
 func (s *Supervisor) noteHostile(uid uint32) {
 	s.mu.Lock()
@@ -156,7 +145,7 @@ func (s *Supervisor) ServeConn(conn *wire.Conn, peer Peer) { s.serveConn(conn, p
 func (s *Supervisor) serveConn(conn *wire.Conn, peer Peer) (closed <-chan struct{}) {
 	done := make(chan struct{})
 	if !s.beginIn(&s.clients) {
-		s.hangUp(conn)
+		s.probes.hangUp(peer.payer(), conn)
 		close(done)
 		return done
 	}
@@ -185,7 +174,7 @@ func (s *Supervisor) serveConn(conn *wire.Conn, peer Peer) (closed <-chan struct
 	}
 	c.work.Wait() // what is under way is still answered
 	c.endSessions()
-	s.hangUp(conn)
+	s.probes.hangUp(peer.payer(), conn)
 	if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
 		s.config.Log.Warn("client dropped", "uid", peer.UID, "error", err)
 	}
@@ -217,7 +206,7 @@ const sendPatience = 20 * time.Second
 // too many directories to be closed waits: so one goroutine a connection does it, and the connection counts until it has.
 func (c *client) discard() {
 	for files := range c.unwanted {
-		c.s.probes.discard(c.peer.UID, files...)
+		c.s.probes.discard(c.peer.payer(), files...)
 	}
 }
 

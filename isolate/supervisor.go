@@ -28,7 +28,6 @@ type Supervisor struct {
 	programs *programs
 	userns   userMaker
 	probes   prober
-	discards discarder
 	audit    *audit.Log
 	users    *os.File // the directory of users' state directories
 	layers   *layer.Store
@@ -111,10 +110,8 @@ func New(c Config) (*Supervisor, error) {
 	if err := s.userns.begin(); err != nil {
 		return nil, err
 	}
-	s.probes = prober{stub: s.programs.stub, user: s.instance.uids.base + 1, patience: c.probing, ctx: s.ctx, log: c.Log}
+	s.probes = prober{stub: s.programs.stub, user: s.instance.uids.base + 1, patience: c.probing, ctx: s.ctx, log: c.Log, payer: s.payerOf}
 	u.push(s.probes.close)
-	s.discards.begin(&s.probes)
-	u.push(s.discards.close)
 	if err := s.probes.begin(); err != nil {
 		return nil, err
 	}
@@ -223,7 +220,6 @@ func (s *Supervisor) Close() error {
 		f.file.Close()
 	}
 	s.userns.close()
-	s.discards.close()
 	s.probes.close()
 	s.programs.close()
 	s.users.Close()

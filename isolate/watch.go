@@ -30,7 +30,7 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *Request, te
 	if ss := sl.jail.session; ss != nil {
 		stopLayer = ss.watchLayer(&layer)
 	}
-	s.probes.closeRequest(r.peer.UID, q) // the job has its own now: a pipe's other end must see the job's end
+	s.probes.closeRequest(r.peer.payer(), q) // the job has its own now: a pipe's other end must see the job's end
 	start := time.Now()
 	result, err := s.watch(ctx, sl, r, terminal)
 	stopLayer()
