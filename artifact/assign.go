@@ -1,6 +1,6 @@
 package artifact
 
-// minValue is the length from which the value of a name counts as a secret.
+// minValue is the minimum length of a value after a secret's name; shorter ones are not hidden.
 const minValue = 6
 
 var (
@@ -9,34 +9,35 @@ var (
 	quotes     = set("", "\"'`")
 )
 
-// types are what stands after a name in programs, schemas and data, and is no secret.
+// types are words that follow such a name in programs, schemas and data and are not secrets.
 var types = map[string]bool{
 	"string": true, "number": true, "boolean": true, "object": true, "unknown": true, "undefined": true,
 	"optional": true, "required": true, "Optional": true, "String": true,
 	"null": true, "none": true, "None": true, "nil": true, "true": true, "false": true, "True": true, "False": true,
 }
 
-// assignment is the value after a name: NAME=value, "name": "value", name := 'value'. The name and what joins it to the
-// value are kept. After a colon and a blank as in prose, a bare word is no value, and a test's name is no secret's.
+// assignment matches the value after a name: NAME=value, "name": "value", name := 'value'. The name and the operator
+// stay visible. After a colon and a blank, as in prose, a bare word is not a value, and the name of a test does not
+// name a secret.
 func assignment(l *matchContext) (int, valueMatcher, bool) {
 	i, ok := l.joined(l.i)
-	if !ok || l.at(l.i) == ':' && l.ofTest() {
+	if !ok || l.at(l.i) == ':' && l.isTestName() {
 		return 0, valueMatcher{}, false
 	}
-	said := l.at(l.i) == ':' && blank[l.at(l.i+1)]
+	prose := l.at(l.i) == ':' && blank[l.at(l.i+1)]
 	quote, escaped, i := l.quote(i)
 	if after, ok := l.scheme(i); ok {
 		i = after
-	} else if said && quote == 0 && l.plain(i) {
+	} else if prose && quote == 0 && l.isPlainWord(i) {
 		return 0, valueMatcher{}, false
 	}
 	return l.value(i, quote, escaped)
 }
 
-// value is a secret at i, after a quote or without.
+// value matches a secret at i, after a quote or without one.
 func (l *matchContext) value(i int, quote byte, escaped bool) (int, valueMatcher, bool) {
-	// What says more of itself than its name does is found where it begins.
-	if l.own(i) {
+	// A value that has a rule of its own is matched where it begins.
+	if l.hasOwnRule(i) {
 		return 0, valueMatcher{}, false
 	}
 	if quote == 0 {
@@ -51,17 +52,17 @@ func (l *matchContext) value(i int, quote byte, escaped bool) (int, valueMatcher
 	return i, valueMatcher{quote: quote, escaped: escaped, left: unbounded}, true
 }
 
-// quoted says whether as many bytes as e has left belong to it from i on.
+// quoted reports whether at least e.left bytes from i on belong to e.
 func (l *matchContext) quoted(i int, e valueMatcher) bool {
-	least := e.left
+	needed := e.left
 	n, ended := e.run(l.b[min(i, len(l.b)):], l.last)
-	if n < least && !ended {
+	if n < needed && !ended {
 		l.short = true
 	}
-	return n >= least
+	return n >= needed
 }
 
-// authorization is the header of that name: the credentials after the scheme.
+// authorization matches the credentials after the scheme in a header of that name.
 func authorization(l *matchContext) (int, valueMatcher, bool) {
 	i, ok := l.joined(l.i)
 	if !ok {
@@ -69,14 +70,14 @@ func authorization(l *matchContext) (int, valueMatcher, bool) {
 	}
 	_, _, i = l.quote(i)
 	i, ok = l.scheme(i)
-	if !ok || l.own(i) || l.while(i, &inValue, minLiteral) < i+minLiteral || l.template(i, 0) {
+	if !ok || l.hasOwnRule(i) || l.while(i, &inValue, minLiteral) < i+minLiteral || l.template(i, 0) {
 		return 0, valueMatcher{}, false
 	}
 	return i, valueMatcher{class: &inValue, left: unbounded}, true
 }
 
-// joined returns where the value of a name that ends at i begins: after the name's closing quote, and one of = : := ==
-// => with blanks around it.
+// joined returns where the value of a name that ends at i begins: after the name's closing quote and one of = : := ==
+// =>, with blanks around it.
 func (l *matchContext) joined(i int) (int, bool) {
 	if _, _, after := l.quote(i); after > i {
 		i = after
@@ -86,7 +87,7 @@ func (l *matchContext) joined(i int) (int, bool) {
 	}
 	i = l.while(i, &blank, 16)
 	switch c := l.at(i); {
-	case c == ':' && l.at(i+1) == ':': // a path of Rust or C++
+	case c == ':' && l.at(i+1) == ':': // a path in Rust or C++
 		return 0, false
 	case c == ':' && l.at(i+1) == '=', c == '=' && (l.at(i+1) == '=' || l.at(i+1) == '>'):
 		i += 2
@@ -98,7 +99,8 @@ func (l *matchContext) joined(i int) (int, bool) {
 	return l.while(i, &blank, 16), true
 }
 
-// quote returns the quote at i and what is after it. escaped is one after a backslash, as in JSON within a string.
+// quote returns the quote at i and the index after it. escaped reports a backslash before it, as in JSON within a
+// string.
 func (l *matchContext) quote(i int) (quote byte, escaped bool, after int) {
 	c := l.at(i)
 	if c == '\\' {
@@ -112,7 +114,7 @@ func (l *matchContext) quote(i int) (quote byte, escaped bool, after int) {
 	return c, escaped, after + 1
 }
 
-// scheme returns what is after the name of an authentication scheme at i.
+// scheme returns the index after the name of an authentication scheme at i.
 func (l *matchContext) scheme(i int) (int, bool) {
 	for _, s := range [...]string{"bearer", "basic", "token"} {
 		k := 0
@@ -126,8 +128,8 @@ func (l *matchContext) scheme(i int) (int, bool) {
 	return i, false
 }
 
-// own says whether a rule of its own fits the value at i, or it is hidden already.
-func (l *matchContext) own(i int) bool {
+// hasOwnRule reports whether another rule matches the value at i, or it is already redacted.
+func (l *matchContext) hasOwnRule(i int) bool {
 	if l.has(i, "[REDACTED:") {
 		return true
 	}
@@ -135,14 +137,14 @@ func (l *matchContext) own(i int) bool {
 		return false
 	}
 	var v verdict
-	what := l.rules.at(place{src: l.b, at: i}, l.last, &v)
+	what := l.rules.at(position{src: l.b, at: i}, l.last, &v)
 	if what == more {
 		l.short = true
 	}
 	return what == hit
 }
 
-// code says whether what stands at i, without quotes, is an expression or a type and no value.
+// code reports whether the unquoted text at i is an expression or a type, not a value.
 func (l *matchContext) code(i int) bool {
 	end := l.while(i, &identifier, 256)
 	if end > i && end < i+256 {

@@ -15,12 +15,13 @@ import (
 	"corral/job"
 )
 
-// TestQueriesTakeTurns: as many as there are processors read; the next waits until there is room, or its client has gone.
-func TestQueriesTakeTurns(t *testing.T) {
+// TestConcurrentQueriesAreLimited: the number of concurrent queries is limited to the number of processors; further
+// ones wait until one ends or their context is cancelled.
+func TestConcurrentQueriesAreLimited(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{})
 	q := Query{Reader: ada, Handle: put(t, s, mine(), "x", "").Handle(), Range: &Range{Stdout, 1, 1}}
 	if n := cap(s.reading); n != runtime.GOMAXPROCS(0) {
-		t.Errorf("%d may read at once", n)
+		t.Errorf("%d queries may run at once", n)
 	}
 	for range cap(s.reading) {
 		s.reading <- struct{}{}
@@ -36,18 +37,18 @@ func TestQueriesTakeTurns(t *testing.T) {
 	stop()
 	for range 2 {
 		if err := <-answered; !errors.Is(err, context.Canceled) {
-			t.Errorf("it did not wait: %v", err)
+			t.Errorf("a query did not wait: %v", err)
 		}
 	}
 	<-s.reading
-	for range 2 { // each gives its place back
+	for range 2 { // each releases the semaphore
 		if a, err := s.Query(t.Context(), q); err != nil || len(a.Excerpts) != 1 {
 			t.Errorf("%v, %v", a, err)
 		}
 	}
 }
 
-// A stopper ends a context when it is written to.
+// A stopper cancels a context when it is written to.
 type stopper struct {
 	stop func()
 	n    int
@@ -59,8 +60,8 @@ func (w *stopper) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestReadingEnds with who asked.
-func TestReadingEnds(t *testing.T) {
+// TestReadStopsWithContext: reading stops when its context is cancelled.
+func TestReadStopsWithContext(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{})
 	h := put(t, s, mine(), numbered(100_000, 64), "").Handle()
 	m, dir, err := s.manifest(h)
@@ -75,7 +76,7 @@ func TestReadingEnds(t *testing.T) {
 	}
 }
 
-// TestAnswersAreBounded by lines, and by bytes also in excerpts of both streams.
+// TestAnswersAreBounded: an answer is bounded in lines, and in bytes, also for excerpts of both streams.
 func TestAnswersAreBounded(t *testing.T) {
 	sandboxtest.OneGoroutine(t)
 	s := openStore(t, t.TempDir(), Options{})
@@ -105,12 +106,12 @@ func TestAnswersAreBounded(t *testing.T) {
 		}
 	}
 	if a, err := s.Query(t.Context(), Query{Reader: ada, Handle: h, Terms: []string{"ä"}, Excerpts: 10, Context: 3}); err != nil || a.Truncated {
-		t.Errorf("of little: %v", err)
+		t.Errorf("short answer: %v", err)
 	}
 }
 
-// TestQuotaIsOfCommits: what a long job wrote is as young as its end.
-func TestQuotaIsOfCommits(t *testing.T) {
+// TestAgeCountsFromCommit: the age of an artifact counts from its commit, not from the start of its job.
+func TestAgeCountsFromCommit(t *testing.T) {
 	c := newClock()
 	s := openStore(t, t.TempDir(), Options{Now: c.now, MaxCount: 3})
 	long := s.Begin(mine())
@@ -131,7 +132,7 @@ func TestQuotaIsOfCommits(t *testing.T) {
 		c.advance(time.Second)
 		put(t, s, mine(), fmt.Sprint(i), "")
 		if _, _, err := content(s, ada, long.Handle()); err != nil {
-			t.Fatalf("the youngest was removed: %v", err)
+			t.Fatalf("the newest was evicted: %v", err)
 		}
 	}
 	if _, _, err := content(s, ada, first); !errors.Is(err, ErrNotFound) {
@@ -139,11 +140,11 @@ func TestQuotaIsOfCommits(t *testing.T) {
 	}
 }
 
-// TestDamagedManifest is told to the owner, and to nobody else.
+// TestDamagedManifest: only its owner learns that an artifact's manifest is damaged.
 func TestDamagedManifest(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, Options{})
-	for _, text := range []string{"x", numbered(10_000, 64)} { // one that is stored at its end, and one as it comes
+	for _, text := range []string{"x", numbered(10_000, 64)} { // one written at the end, and one written while it arrives
 		h := put(t, s, mine(), text, "").Handle()
 		if err := os.WriteFile(filepath.Join(dir, storeName, h, manifestName), []byte("{"), 0o600); err != nil {
 			t.Fatal(err)
@@ -154,11 +155,11 @@ func TestDamagedManifest(t *testing.T) {
 		}
 		eve := Reader{Principal: "user:eve", Repos: []string{"my.repo"}}
 		if err := ask(eve); !errors.Is(err, ErrNotFound) || errors.Is(err, ErrCorrupt) {
-			t.Errorf("another is told: %v", err)
+			t.Errorf("another principal got %v", err)
 		}
 		for _, r := range []Reader{ada, {Owner: true}} {
 			if err := ask(r); !errors.Is(err, ErrCorrupt) {
-				t.Errorf("%+v is told: %v", r, err)
+				t.Errorf("%+v got %v", r, err)
 			}
 		}
 		if err := os.Remove(filepath.Join(dir, storeName, h, "stdout.gz")); err != nil {
@@ -170,7 +171,7 @@ func TestDamagedManifest(t *testing.T) {
 	}
 }
 
-// TestTruncatedUnstored: what is not to be stored is said to be cut where it would have been.
+// TestTruncatedUnstored: output that is not stored is reported as truncated exactly where it would be truncated.
 func TestTruncatedUnstored(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{StreamBytes: minStream})
 	for _, persist := range []bool{true, false} {
@@ -191,7 +192,7 @@ func TestTruncatedUnstored(t *testing.T) {
 			out.Finish(r)
 			c, want := out.Captured(), map[int]string{1: job.LimitOutput}[over]
 			if c.Stdout.Truncated != (over > 0) || c.Stderr.Truncated || r.Result.Limit != want || (c.Handle != "") != persist {
-				t.Errorf("stored %v, %d over: %+v, limit %q", persist, over, c, r.Result.Limit)
+				t.Errorf("persist %v, %d bytes over: %+v, limit %q", persist, over, c, r.Result.Limit)
 			}
 		}
 	}

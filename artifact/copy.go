@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Copy writes the streams of an artifact as they are stored: stdout first. Nothing is written of a stream that is not
-// what was stored. A nil writer leaves its stream out.
+// Copy writes the streams of an artifact as they are stored, stdout first. Each stream is verified before any of it
+// is written. A nil writer skips its stream.
 func (s *Store) Copy(r Reader, handle string, stdout, stderr io.Writer) error {
 	m, dir, err := s.find(handle, &r)
 	if err != nil {
@@ -35,11 +35,11 @@ func (s *Store) Copy(r Reader, handle string, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// Stream writes a stream, Stdout or Stderr, as it is stored, reading it once: when there is an error, what was written is
-// not to be believed. The error is as that of a Query; that of ctx when it ends before.
+// Stream writes a stream, Stdout or Stderr, as it is stored. It verifies the stream while writing it: if it returns
+// an error, the bytes written must not be used. Errors are those of Query.
 func (s *Store) Stream(ctx context.Context, r Reader, handle, stream string, w io.Writer) error {
 	if stream != Stdout && stream != Stderr {
-		return fmt.Errorf("%q is no stream", stream)
+		return fmt.Errorf("%q is not a stream: must be stdout or stderr", stream)
 	}
 	m, dir, err := s.find(handle, &r)
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *Store) Stream(ctx context.Context, r Reader, handle, stream string, w i
 	return s.read(ctx, dir, handle, m.stream(stream), w)
 }
 
-// Find returns the manifest of an artifact. The error is as that of a Query.
+// Find returns the manifest of an artifact. Errors are those of Query.
 func (s *Store) Find(ctx context.Context, r Reader, handle string) (*Manifest, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -62,8 +62,8 @@ func (s *Store) Find(ctx context.Context, r Reader, handle string) (*Manifest, e
 	return m, nil
 }
 
-// CopyLines writes lines of a stream as they are stored, by the numbers that a Query has for them. Nothing is written of
-// a stream that is not what was stored.
+// CopyLines writes lines of a stream as they are stored, by their numbers in a Query. The stream is verified before
+// any of it is written.
 func (s *Store) CopyLines(r Reader, handle string, lines Range, w io.Writer) error {
 	m, dir, err := s.find(handle, &r)
 	if err != nil {
@@ -77,13 +77,13 @@ func (s *Store) CopyLines(r Reader, handle string, lines Range, w io.Writer) err
 	return s.read(context.Background(), dir, handle, k, &lineFilter{w: w, lines: lines, n: 1, gap: k.gap})
 }
 
-// A lineFilter passes lines of a range.
+// A lineFilter writes the lines of a range to w.
 type lineFilter struct {
 	w     io.Writer
 	lines Range
-	n     int64 // the number of the line that comes next, or goes on
+	n     int64 // number of the line that begins or continues next
 	at    int64
-	gap   *gap // not come to yet; nil: there is none
+	gap   *gap // not yet reached; nil if there is none
 	after int64
 }
 
@@ -101,7 +101,7 @@ func (f *lineFilter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// ahead is how many bytes there are, at least one, up to where the gap begins or its marker ends.
+// ahead returns the number of bytes, at least one, until the gap begins or its marker ends.
 func (f *lineFilter) ahead() int64 {
 	if f.at == f.gap.Offset {
 		f.after = f.n + f.gap.Lines
@@ -137,8 +137,8 @@ func (f *lineFilter) pass(p []byte) error {
 	return nil
 }
 
-// List returns the artifacts that r may read now, the newest first, at most most of them.
-func (s *Store) List(r Reader, most int) ([]*Manifest, error) {
+// List returns at most limit artifacts that r may read now, newest first.
+func (s *Store) List(r Reader, limit int) ([]*Manifest, error) {
 	if s == nil || s.dir < 0 {
 		return nil, nil
 	}
@@ -148,10 +148,10 @@ func (s *Store) List(r Reader, most int) ([]*Manifest, error) {
 	}
 	var list []*Manifest
 	for _, a := range slices.Backward(all) {
-		if len(list) >= most {
+		if len(list) >= limit {
 			break
 		}
-		if m, dir, err := s.find(a.handle, &r); err == nil { // else it is another's, expired, damaged or gone
+		if m, dir, err := s.find(a.handle, &r); err == nil { // otherwise it is another principal's, expired, damaged or gone
 			unix.Close(dir)
 			list = append(list, m)
 		}

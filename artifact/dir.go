@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Files are opened by a descriptor of their directory and a name without a slash; O_NOFOLLOW, so that no link is.
+// Files are opened relative to a descriptor of their directory, by a name without a slash, and with O_NOFOLLOW, so
+// that no symbolic link is followed.
 const (
 	dirFlags  = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	readFlags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
@@ -19,7 +20,7 @@ const (
 	fileMode  = 0o600
 )
 
-// errName is what os calls with the name that failed.
+// errName wraps err with the operation and the file name, like package os.
 func errName(op, name string, err error) error {
 	if err == nil {
 		return nil
@@ -36,7 +37,7 @@ func openat(dir int, name string, flags int) (int, error) {
 	}
 }
 
-// A fdWriter writes to an open file, which stays the caller's.
+// A fdWriter writes to an open file, which the caller owns.
 type fdWriter int
 
 func (fd fdWriter) Write(p []byte) (int, error) {
@@ -67,22 +68,22 @@ func openFile(dir int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// names returns the names in a directory, most of them at most, in no order.
-func names(dir int, most int) ([]string, error) {
+// names returns at most limit names in a directory, unsorted; -1 means all.
+func names(dir int, limit int) ([]string, error) {
 	fd, err := openat(dir, ".", dirFlags)
 	if err != nil {
 		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), ".")
 	defer f.Close()
-	all, err := f.Readdirnames(most)
+	all, err := f.Readdirnames(limit)
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
 	return all, err
 }
 
-// removeDir removes a directory of files. Somebody else may be doing so, too.
+// removeDir removes a directory of files. Another process may be removing it at the same time.
 func removeDir(dir int, name string) error {
 	fd, err := openat(dir, name, dirFlags)
 	if err != nil {
@@ -109,7 +110,7 @@ func removeDir(dir int, name string) error {
 	return errName("remove", name, err)
 }
 
-// tryLock locks an open directory or file for as long as the descriptor is open; the lock ends with the process.
+// tryLock locks an open directory or file until the descriptor is closed or the process ends.
 func tryLock(fd int) error {
 	for {
 		if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EINTR) {
@@ -120,7 +121,7 @@ func tryLock(fd int) error {
 
 var errTrailing = errors.New("bytes after the end")
 
-// A byteReader reads a file byte by byte, such that nothing is read beyond what its user takes.
+// A byteReader reads byte by byte, so that nothing beyond the bytes consumed is lost.
 type byteReader struct{ *bufio.Reader }
 
 func newByteReader(r io.Reader) *byteReader { return &byteReader{bufio.NewReaderSize(r, 32<<10)} }

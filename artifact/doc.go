@@ -1,28 +1,29 @@
-// Package artifact keeps what jobs wrote.
+// Package artifact stores the output of jobs.
 //
-// An Output takes the two streams of one job, as the engine wants it (job.Output). Each stream goes one way:
+// An Output receives the two streams of one job for the engine (job.Output). Each stream passes through:
 //
-//	pipe → redaction → lines (what a reply shows) → bounds (head and tail) → SHA-256, gzip → file
+//	pipe → redaction → lines (shown in a reply) → bounds (head and tail) → SHA-256, gzip → file
 //
-// What is shown, stored, hashed and measured is the stream after redaction; Total is what the job produced. Memory is
-// bounded: about 3 MiB for a stream, however long it is and whether it has newlines or not. The files are made while the
-// job runs; of short output a reply waits for three writes and a rename.
+// Everything that is shown, stored, hashed and measured is the stream after redaction; only Total counts what the job
+// wrote. Memory is bounded: about 3 MiB per stream, however long it is and whether it has newlines or not. The files
+// are created while the job runs, so that for short output a reply waits only for three writes and a rename.
 //
 // A Store is a directory of artifacts, one directory each, named by its handle:
 //
-//	manifest.json   whose it is, what ran, how it ended, sizes, hashes, when it expires
-//	stdout.gz       gzip (RFC 1952), one member; what is short is in it as it is
+//	manifest.json   owner, program, outcome, sizes, hashes, time of expiry
+//	stdout.gz       gzip (RFC 1952), one member; short output is not compressed in it
 //	stderr.gz
 //
 // An artifact appears by one rename, complete or not at all. Several processes of one user share a store without a
-// daemon. What a killed one left is recognized by a lock that nobody holds, and removed. TTL is honored by each read;
-// the sweep is what frees the disk. Quotas by count and bytes are kept at each commit, the oldest artifact goes first.
+// daemon. What a killed process left is recognized by a lock that no process holds, and removed. Each read checks the
+// TTL; the sweep frees the disk space. Each commit enforces the quotas by count and bytes by evicting the oldest
+// artifacts.
 //
-// Artifacts belong to a principal and a repository. To everybody else they do not exist: ErrNotFound. The header of each
-// stream has a hash of the principal, so that this holds when the manifest is damaged. What is read is checked against its
-// SHA-256 before any of it is returned. An answer has about 1 MiB of text at most; as many queries read at once as there
-// are processors.
+// An artifact belongs to a principal and a repository; for everybody else it does not exist (ErrNotFound). The header
+// of each stream has a hash of the principal, so that this holds even if the manifest is damaged. Data is checked
+// against its SHA-256 before any of it is returned. An answer has at most about 1 MiB of text, and the number of
+// concurrent queries is limited to the number of processors.
 //
-// It never follows a link, never opens a path below the store by name with a slash in it, and never waits for whoever
-// holds a job's pipe open after the job has ended.
+// The package never follows a symbolic link, never opens a path below the store by a name with a slash in it, and
+// after the job's end never waits for another process that holds the job's pipe open.
 package artifact

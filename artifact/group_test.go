@@ -9,8 +9,9 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// TestGroup: what comes in time for a timer that was set ahead is synced by it, and what comes when it has run has its own.
-func TestGroup(t *testing.T) {
+// TestSyncTimer: an artifact is synced by a timer that was started for it in advance; after that timer has run it gets
+// its own.
+func TestSyncTimer(t *testing.T) {
 	dir, err := unix.Open(t.TempDir(), dirFlags, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +26,7 @@ func TestGroup(t *testing.T) {
 	}
 	for _, early := range []bool{true, false} {
 		if y.wind(); !early {
-			sandboxtest.Eventually(t, 20*time.Second, "a timer without an artifact has run", func() bool {
+			sandboxtest.Eventually(t, 20*time.Second, "the timer without an artifact expires", func() bool {
 				_, due := state()
 				return !due
 			})

@@ -16,25 +16,25 @@ import (
 type gzipHasher struct {
 	gz  *gzip.Writer
 	sum hash.Hash
-	n   int64 // bytes that went in
+	n   int64 // uncompressed bytes
 }
 
-// gzipHasherPool are kept to be used again: one has about a megabyte of tables.
+// A gzipHasherPool keeps gzipHashers for reuse: each has about a megabyte of tables.
 type gzipHasherPool struct{ pool sync.Pool }
 
-// level is gzip -1: of the higher ones none is worth its time for what is read once or never.
+// level is gzip -1: the time for higher levels is not worth it for data that is read once or never.
 const level = gzip.BestSpeed
 
-// to returns a gzipHasher that writes to w: first the owner's mark, if there is one.
+// to returns a gzipHasher that writes to w, with the owner's mark, if any, in the header.
 func (p *gzipHasherPool) to(w io.Writer, owner []byte) *gzipHasher {
 	if c, ok := p.pool.Get().(*gzipHasher); ok {
 		c.gz.Reset(w)
 		c.sum.Reset()
 		c.n = 0
-		c.gz.Extra = owner // Reset has removed what was there
+		c.gz.Extra = owner // Reset clears it
 		return c
 	}
-	gz, _ := gzip.NewWriterLevel(w, level) // an error is of a level that there is not
+	gz, _ := gzip.NewWriterLevel(w, level) // fails for invalid levels only
 	gz.Extra = owner
 	return &gzipHasher{gz: gz, sum: sha256.New()}
 }
@@ -45,13 +45,13 @@ func (c *gzipHasher) Write(p []byte) (int, error) {
 	return c.gz.Write(p)
 }
 
-// sealed is what a manifest says of a stream.
+// sealed has the size and hash of a stream for its manifest.
 type sealed struct {
 	bytes int64
 	sha   [sha256.Size]byte
 }
 
-// close ends the stream and returns it to the pool.
+// close ends the stream and returns c to the pool.
 func (p *gzipHasherPool) close(c *gzipHasher) (sealed, error) {
 	err := c.gz.Close()
 	s := sealed{bytes: c.n}
@@ -61,22 +61,23 @@ func (p *gzipHasherPool) close(c *gzipHasher) (sealed, error) {
 	return s, err
 }
 
-// plainMost is how much is stored as it is: compressed, it would take the same block of a disk (see blockSize), and a gzipHasher.
-const plainMost = 3 << 10
+// maxPlain is the maximum size stored uncompressed: compressed, it would take the same disk block (see blockSize),
+// and a gzipHasher.
+const maxPlain = 3 << 10
 
-// short makes a member of gzip in one go.
+// short appends a complete gzip member with text to dst.
 func (p *gzipHasherPool) short(dst *bytes.Buffer, owner, text []byte) (sealed, error) {
-	if len(text) <= plainMost {
+	if len(text) <= maxPlain {
 		dst.Write(plainMember(owner, text))
 		return sealed{int64(len(text)), sha256.Sum256(text)}, nil
 	}
 	c := p.to(dst, owner)
-	_, _ = c.Write(text) // to memory
+	_, _ = c.Write(text) // writing to memory cannot fail
 	return p.close(c)
 }
 
-// plainMember is a member of gzip (RFC 1952) with one block that is not compressed (RFC 1951, 3.2.4): text has less than 64
-// KiB.
+// plainMember returns a gzip member (RFC 1952) with one uncompressed block (RFC 1951, 3.2.4). text must be shorter
+// than 64 KiB.
 func plainMember(owner, text []byte) []byte {
 	const deflate, extra, fastest, unknownSystem, last = 8, 4, 4, 255, 1
 	b := make([]byte, 0, 25+len(owner)+len(text))
@@ -88,7 +89,7 @@ func plainMember(owner, text []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, uint32(len(text)))
 }
 
-// unpack returns a reader of the one member of gzip that r has. What comes after it is an error.
+// unpack returns a reader of the single gzip member in r. Bytes after it are an error.
 func unpack(r io.Reader) (*member, error) {
 	b, ok := r.(*byteReader)
 	if !ok {
@@ -109,7 +110,7 @@ type member struct {
 
 func (m *member) Read(p []byte) (int, error) {
 	n, err := m.gz.Read(p)
-	if err != io.EOF { //nolint:errorlint // gzip returns it as it is
+	if err != io.EOF { //nolint:errorlint // gzip returns it unwrapped
 		return n, err
 	}
 	if _, more := m.rest.ReadByte(); more == nil {

@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// maxHandle is the length of a handle at most, in bytes; of which random is the part that nobody guesses.
+// maxHandle is the maximum length of a handle in bytes; random is the number of random bytes, which make it
+// unguessable.
 const (
 	maxHandle = 256
 	random    = 8
 )
 
-// handlePrefix is what handles of a repository's artifacts begin with.
+// handlePrefix returns the beginning of all handles of a repository's artifacts.
 func handlePrefix(repo string) string {
 	return "runtime-" + strings.Map(func(r rune) rune {
 		if r < 0x80 && (word[r] || r == '-') {
@@ -31,11 +32,11 @@ func newHandle(repo string, now time.Time) string {
 	return handlePrefix(repo) + strconv.FormatInt(now.UnixMilli(), 10) + "-" + hex.EncodeToString(b[:])
 }
 
-// handleForm is that of a handle, with the time it was made at.
+// handleForm matches a handle; its group is the time of creation in milliseconds.
 var handleForm = regexp.MustCompile(`^runtime-[A-Za-z0-9_-]*-([0-9]{1,18})-[0-9a-f]{16}$`)
 
-// made returns when the artifact of a handle was begun; ok is whether it is a handle at all.
-func made(handle string) (at time.Time, ok bool) {
+// parseHandle returns when the job of a handle began; ok is false if it is not a handle.
+func parseHandle(handle string) (at time.Time, ok bool) {
 	if len(handle) > maxHandle {
 		return at, false
 	}

@@ -5,51 +5,51 @@ import (
 	"unicode/utf8"
 )
 
-// wanted is what of a stream's lines is kept. The zero value counts only.
-type wanted struct {
-	first, last int      // lines at the front and at the end
-	terms       []string // excerpts around lines that have one of these, in either case:
-	context     int      // so many lines before and after
-	excerpts    int      // at most
-	from, to    int64    // and these lines, 1-based; from 0 is none
-	within      bool     // terms are looked for in these lines alone
-	at          []int64  // excerpts around these lines as well, by their numbers in what is stored, in order
+// A selection says which lines of a stream to keep. The zero value only counts lines.
+type selection struct {
+	first, last int      // number of lines at the front and at the end
+	terms       []string // make excerpts around lines that contain one of these, ignoring case
+	context     int      // lines of context before and after
+	excerpts    int      // maximum number of excerpts
+	from, to    int64    // keep these lines, too, 1-based; from 0 is none
+	within      bool     // look for terms in from to to only
+	at          []int64  // make excerpts around these lines, too: sorted numbers of stored lines
 }
 
-// A lineReader reads a stream in pieces of any size and keeps what is wanted of it. It is the same for a job that runs and for
-// an artifact that is read. Memory is bounded by what is wanted, not by the stream or its lines.
+// A lineReader reads a stream in pieces of any size and keeps the selected lines. It serves running jobs and stored
+// artifacts alike. Memory is bounded by the selection, not by the stream or the length of its lines.
 type lineReader struct {
-	want wanted
-	n    int64 // ended so far
-	open bool  // one has begun and not ended
-	// terminated says that the last line had a newline.
+	want selection
+	n    int64 // complete lines so far
+	open bool  // a line has begun and not ended
+	// terminated reports that the last line had a newline.
 	terminated bool
 
 	cur     line
-	keep    bool // cur has text
+	keep    bool // the text of cur is kept
 	partial []byte
 	scratch []byte
-	valid   []byte  // what is no text, made some
-	find    *finder // nil when nothing is looked for any more
-	hit     bool    // in cur
-	due     []int64 // what of want.at is yet to come
-	left    int64   // lines that a gap left out so far
+	valid   []byte  // buffer for invalid UTF-8 made valid
+	find    *finder // nil once nothing is searched for
+	hit     bool    // cur has a match
+	due     []int64 // numbers of want.at not yet reached
+	left    int64   // lines left out in gaps so far
 
 	head  []line
-	ring  []line // of the lines before cur; the next goes to n % len
+	ring  []line // lines before cur; line n is at n % len
 	texts excerpts
-	part  section // from, to:
-	room  int     // so many lines more; less than none: it is cut
-	cut   bool    // part, or texts, is not all of it
+	part  section // the lines from, to
+	room  int     // how many more lines part may have; negative once it was cut
+	cut   bool    // part or texts is incomplete
 }
 
-// Bounds of what is kept to be returned.
+// Bounds of the text that is kept.
 const (
-	maxText  = 1 << 20 // about how much text of the lines from, to, and of excerpts, in bytes
-	maxLines = 20_000  // of the lines from, to
+	maxText  = 1 << 20 // approximate maximum in bytes, of the lines from, to and of the excerpts
+	maxLines = 20_000  // maximum of the lines from, to
 )
 
-func newLineReader(w wanted) *lineReader {
+func newLineReader(w selection) *lineReader {
 	v := &lineReader{want: w, room: maxLines, ring: make([]line, max(w.last, w.context))}
 	if w.excerpts > 0 {
 		v.due = w.at
@@ -62,7 +62,7 @@ func newLineReader(w wanted) *lineReader {
 	return v
 }
 
-// write takes the next piece.
+// write processes the next piece of the stream.
 func (v *lineReader) write(p []byte) {
 	if v.open {
 		nl := bytes.IndexByte(p, '\n')
@@ -87,7 +87,7 @@ func (v *lineReader) write(p []byte) {
 	}
 }
 
-// close says that the stream has ended.
+// close ends the stream.
 func (v *lineReader) close() {
 	if v.open {
 		v.end(false)
@@ -95,7 +95,7 @@ func (v *lineReader) close() {
 	v.texts.end()
 }
 
-// skip passes over those whole lines at the front of p that nothing is wanted of, and returns how many bytes they are.
+// skip counts the complete lines at the front of p that are not needed, and returns their length in bytes.
 func (v *lineReader) skip(p []byte) int {
 	if len(v.head) < v.want.first || v.texts.open(v.n+1) || v.find != nil && !v.want.within && v.find.in(p) {
 		return 0
@@ -119,7 +119,7 @@ func (v *lineReader) skip(p []byte) int {
 	return at
 }
 
-// add takes a part of a line.
+// add processes a part of a line.
 func (v *lineReader) add(p []byte) {
 	if !v.open {
 		v.begin()
@@ -149,7 +149,7 @@ func (v *lineReader) begin() {
 	}
 }
 
-// text takes a part of a line that ends with a whole character or with the line.
+// text processes a part of a line that ends with a complete character or with the line.
 func (v *lineReader) text(p []byte) {
 	if !utf8.Valid(p) {
 		v.valid = appendText(v.valid[:0], p)
@@ -161,7 +161,7 @@ func (v *lineReader) text(p []byte) {
 	}
 }
 
-// end ends the line.
+// end completes the current line.
 func (v *lineReader) end(terminated bool) {
 	if !v.open {
 		v.begin()
@@ -172,12 +172,12 @@ func (v *lineReader) end(terminated bool) {
 	v.open, v.terminated = false, terminated
 	v.n++
 	if v.keep {
-		v.place(&v.cur)
+		v.record(&v.cur)
 	}
 }
 
-// place puts a line, which is number n, where it is wanted.
-func (v *lineReader) place(l *line) {
+// record adds line l, which is line n, to every part of the selection that it belongs to.
+func (v *lineReader) record(l *line) {
 	switch {
 	case v.texts.open(v.n) && v.texts.size >= maxText:
 		v.cut = true
@@ -202,7 +202,7 @@ func (v *lineReader) place(l *line) {
 	}
 }
 
-// section puts a line into the part.
+// section adds a line to the part.
 func (v *lineReader) section(l *line) {
 	if len(v.part.text) >= maxText || v.room <= 0 {
 		v.room, v.cut = -1, true
@@ -212,23 +212,23 @@ func (v *lineReader) section(l *line) {
 	v.part.add(v.n, l)
 }
 
-// has says whether line n is of those asked for by number.
-func (w *wanted) has(n int64) bool { return w.from > 0 && w.from <= n && n <= w.to }
+// has reports whether line n is one of from to to.
+func (w *selection) has(n int64) bool { return w.from > 0 && w.from <= n && n <= w.to }
 
-// at is where line n of the last ones is or was.
+// at returns the ring's entry for line n.
 func (v *lineReader) at(n int64) *line { return &v.ring[n%int64(len(v.ring))] }
 
-// since returns the first of the lines before n that are there, without a gap and at most most of them.
-func (v *lineReader) since(n, most int64) int64 {
-	most = min(most, int64(len(v.ring)))
+// since returns the first of the lines before n that are in the ring without a gap, at most limit of them.
+func (v *lineReader) since(n, limit int64) int64 {
+	limit = min(limit, int64(len(v.ring)))
 	first := n
-	for first > 1 && n-first < most && v.at(first-1).number == first-1 {
+	for first > 1 && n-first < limit && v.at(first-1).number == first-1 {
 		first--
 	}
 	return first
 }
 
-// excerpt begins one around l, which a term is in.
+// excerpt begins an excerpt around l, which contains a term.
 func (v *lineReader) excerpt(l *line) {
 	if v.texts.size >= maxText {
 		v.cut = true
@@ -253,13 +253,13 @@ func (v *lineReader) excerpt(l *line) {
 	}
 }
 
-// enough ends the search.
+// enough stops the search.
 func (v *lineReader) enough() { v.find, v.due = nil, nil }
 
-// stored is the number of line n in what is stored.
+// stored returns the number that line n has in the stored stream.
 func (v *lineReader) stored(n int64) int64 { return n - v.left }
 
-// comes says whether line n is of those that are wanted by their numbers in what is stored.
+// comes reports whether line n is one of want.at.
 func (v *lineReader) comes(n int64) bool {
 	for len(v.due) > 0 && v.due[0] < v.stored(n) {
 		v.due = v.due[1:]
@@ -267,7 +267,7 @@ func (v *lineReader) comes(n int64) bool {
 	return len(v.due) > 0 && v.due[0] == v.stored(n)
 }
 
-// gap says that so many lines were left out here, and what stands for them.
+// gap records that left lines were left out here, and shows marker in their place.
 func (v *lineReader) gap(left int64, marker string) {
 	resume := v.n + left
 	if v.open {
@@ -283,7 +283,7 @@ func (v *lineReader) gap(left int64, marker string) {
 	v.n = max(v.n, resume)
 }
 
-// lastLines are the last n lines, or fewer.
+// lastLines returns the last n lines, or fewer.
 func (v *lineReader) lastLines(n int) []*line {
 	var out []*line
 	for i := v.since(v.n+1, int64(n)); i <= v.n; i++ {
@@ -292,7 +292,7 @@ func (v *lineReader) lastLines(n int) []*line {
 	return out
 }
 
-// A section is consecutive lines as they are shown.
+// A section is a range of consecutive lines as shown.
 type section struct {
 	start, end int64
 	text       []byte
@@ -308,12 +308,12 @@ func (s *section) add(n int64, l *line) {
 	s.text = l.appendTo(s.text)
 }
 
-// excerpts are sections around lines that have a term. A line within one begins no other; the context before a line may
-// have lines of the section before.
+// excerpts are sections around lines that contain a term. A match within an excerpt does not begin another one; the
+// context before a match may repeat lines of the previous section.
 type excerpts struct {
 	list  []section
-	until int64 // the last goes on up to this line
-	size  int   // of all together, in bytes
+	until int64 // the last excerpt extends to this line
+	size  int   // total text in bytes
 }
 
 func (e *excerpts) open(n int64) bool { return n <= e.until }

@@ -11,7 +11,7 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// shown is a line as it is to be shown, by the definition.
+// shown returns a line as it must be shown, by the definition.
 func shown(l string) string {
 	r := []rune(valid(l))
 	if len(r) <= MaxLine {
@@ -24,7 +24,7 @@ func valid(s string) string {
 	return string(appendText(nil, []byte(s)))
 }
 
-// split is the lines of a stream, and whether the last had a newline.
+// split returns the lines of a stream, and whether the last one had a newline.
 func split(s string) ([]string, bool) {
 	if s == "" {
 		return nil, false
@@ -60,10 +60,10 @@ func has(l string, terms []string) bool {
 	return false
 }
 
-// folded is the definition of equality in either case, one character at a time: the first that is equal.
+// folded is the definition of case-insensitive equality, per character: it maps each one to the first equal one.
 func folded(s string) string {
 	return strings.Map(func(r rune) rune {
-		for c := range rune(0x250) { // all that the tests use
+		for c := range rune(0x250) { // all characters that the tests use
 			if c == r || (c|0x20 == r|0x20 || c >= 0x80 || r >= 0x80) && strings.EqualFold(string(c), string(r)) {
 				return c
 			}
@@ -72,9 +72,9 @@ func folded(s string) string {
 	}, s)
 }
 
-func naiveExcerpts(s string, terms []string, context, most int) (out []section) {
+func naiveExcerpts(s string, terms []string, context, limit int) (out []section) {
 	all, _ := split(s)
-	for i := 0; i < len(all) && len(out) < most; i++ {
+	for i := 0; i < len(all) && len(out) < limit; i++ {
 		if !has(all[i], terms) {
 			continue
 		}
@@ -89,7 +89,7 @@ func naiveExcerpts(s string, terms []string, context, most int) (out []section) 
 	return out
 }
 
-func read(w wanted, s string, cut func() int) *lineReader {
+func read(w selection, s string, cut func() int) *lineReader {
 	v := newLineReader(w)
 	for len(s) > 0 {
 		n := min(len(s), cut())
@@ -100,7 +100,7 @@ func read(w wanted, s string, cut func() int) *lineReader {
 	return v
 }
 
-func checkLines(t *testing.T, s string, w wanted, cut func() int) {
+func checkLines(t *testing.T, s string, w selection, cut func() int) {
 	t.Helper()
 	v := read(w, s, cut)
 	all, terminated := split(s)
@@ -129,7 +129,7 @@ func checkLines(t *testing.T, s string, w wanted, cut func() int) {
 	}
 }
 
-// TestLines compares with the definition: streams made of pieces that matter, cut at random places.
+// TestLines compares lineReader with the definition, on streams of critical pieces split at random.
 func TestLines(t *testing.T) {
 	sandboxtest.OneGoroutine(t)
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -143,7 +143,7 @@ func TestLines(t *testing.T) {
 		for range rng.IntN(30) {
 			b.WriteString(pieces[rng.IntN(len(pieces))])
 		}
-		w := wanted{first: rng.IntN(5), last: rng.IntN(6), context: rng.IntN(4), excerpts: 1 + rng.IntN(3)}
+		w := selection{first: rng.IntN(5), last: rng.IntN(6), context: rng.IntN(4), excerpts: 1 + rng.IntN(3)}
 		for range rng.IntN(3) {
 			w.terms = append(w.terms, terms[rng.IntN(len(terms))])
 		}
@@ -163,11 +163,11 @@ func FuzzLines(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s, term string, first, last uint8, seed uint64) {
 		for _, r := range s + term {
 			if r >= 0x250 && r != utf8.RuneError {
-				t.Skip("the definition in this test is for the first letters only")
+				t.Skip("the definition in this test covers only the characters below U+0250")
 			}
 		}
 		rng := rand.New(rand.NewPCG(seed, 1))
-		w := wanted{first: int(first % 8), last: int(last % 8), terms: []string{term}, context: int(seed % 4), excerpts: 3}
+		w := selection{first: int(first % 8), last: int(last % 8), terms: []string{term}, context: int(seed % 4), excerpts: 3}
 		checkLines(t, s, w, func() int { return 1 + rng.IntN(20) })
 	})
 }
@@ -178,7 +178,7 @@ func TestText(t *testing.T) {
 		"\xff": "\ufffd", "\xff\xfe": "\ufffd\ufffd", "a\x80b": "a\ufffdb",
 		"\xe2\x82": "\ufffd", "\xe2\x82a": "\ufffda", "\xf0\x9f\x98": "\ufffd", "\xf0\x9f\x98\xff": "\ufffd\ufffd",
 		"\xc0\xaf": "\ufffd\ufffd", "\xed\xa0\x80": "\ufffd\ufffd\ufffd", "\xf4\x90\x80\x80": "\ufffd\ufffd\ufffd\ufffd",
-		// The example of the standard, table 3-11.
+		// The example of the Unicode standard, table 3-11.
 		"\xe1\x80\xe2\xf0\x91\x92\xf1\xbfA": "\ufffd\ufffd\ufffd\ufffdA",
 	} {
 		if got := valid(in); got != want {
@@ -187,7 +187,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestLineCap: characters are counted, not bytes.
+// TestLineCap: the maximum of a line counts characters, not bytes.
 func TestLineCap(t *testing.T) {
 	for _, c := range []string{"a", "é", "€", "\U0001f600"} {
 		for n, want := range map[int]string{
@@ -195,7 +195,7 @@ func TestLineCap(t *testing.T) {
 			501: strings.Repeat(c, 500) + "… (+1) [truncated]",
 			777: strings.Repeat(c, 500) + "… (+277) [truncated]",
 		} {
-			v := read(wanted{first: 1}, strings.Repeat(c, n), func() int { return 7 })
+			v := read(selection{first: 1}, strings.Repeat(c, n), func() int { return 7 })
 			if got := v.summary(1, 0, false); got != want {
 				t.Errorf("%d of %s: %q", n, c, got)
 			}
@@ -203,7 +203,7 @@ func TestLineCap(t *testing.T) {
 	}
 }
 
-// TestView is the algorithm of a reply with both streams.
+// TestView: a reply with both streams: summaries, excerpts and the fallback.
 func TestView(t *testing.T) {
 	numbers := func(prefix string, n int) string {
 		var b strings.Builder
@@ -213,7 +213,7 @@ func TestView(t *testing.T) {
 		return b.String()
 	}
 	v := View{Lines: 10, Terms: []string{"OUT50", "err7"}, Fallback: true}
-	o, e := v.wanted()
+	o, e := v.selection()
 	stdout, stderr := read(o, numbers("out", 100), func() int { return 11 }), read(e, numbers("err", 9), func() int { return 11 })
 	if got, want := stdout.summary(5, 5, true), "out1\nout2\nout3\nout4\nout5\n\n... (90 lines omitted) ...\n\nout96\nout97\nout98\nout99\nout100\n"; got != want {
 		t.Errorf("stdout: %q", got)
@@ -242,9 +242,9 @@ func TestView(t *testing.T) {
 	}
 }
 
-// TestGap: after lines that were left out the numbers go on as they were, and no excerpt reaches across.
+// TestGap: after a gap, lines keep their original numbers, and no excerpt reaches across it.
 func TestGap(t *testing.T) {
-	v := newLineReader(wanted{first: 1, last: 3, terms: []string{"hit", "bytes"}, context: 2, excerpts: 5, from: 2, to: 101})
+	v := newLineReader(selection{first: 1, last: 3, terms: []string{"hit", "bytes"}, context: 2, excerpts: 5, from: 2, to: 101})
 	v.write([]byte("one\nhit\nthree\n"))
 	v.gap(97, "... (5 bytes left out) ...")
 	v.write([]byte("hit\nlast"))
@@ -271,13 +271,13 @@ func BenchmarkLines(b *testing.B) {
 	chunk := []byte(strings.Repeat("2026-05-01T10:00:00 INFO server: the quick brown fox jumps over 13 lazy dogs at /usr/lib/x\n", 700))
 	for _, bc := range []struct {
 		name string
-		w    wanted
+		w    selection
 		in   []byte
 	}{
-		{"count", wanted{}, chunk},
-		{"summary", wanted{first: 50, last: 50}, chunk},
-		{"ten terms", wanted{terms: strings.Split("error fail panic fatal denied refused abort exception warning needle", " "), context: 3, excerpts: 10}, chunk},
-		{"no newline", wanted{first: 50, last: 50, terms: []string{"error"}, context: 3, excerpts: 10}, []byte(strings.Repeat("x", 64<<10))},
+		{"count", selection{}, chunk},
+		{"summary", selection{first: 50, last: 50}, chunk},
+		{"ten terms", selection{terms: strings.Split("error fail panic fatal denied refused abort exception warning needle", " "), context: 3, excerpts: 10}, chunk},
+		{"no newline", selection{first: 50, last: 50, terms: []string{"error"}, context: 3, excerpts: 10}, []byte(strings.Repeat("x", 64<<10))},
 	} {
 		b.Run(bc.name, func(b *testing.B) {
 			v := newLineReader(bc.w)

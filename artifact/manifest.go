@@ -18,18 +18,18 @@ const manifestName = "manifest.json"
 
 func fileOf(stream string) string { return stream + ".gz" }
 
-// fileNames are an artifact's files.
+// fileNames are the files of an artifact.
 var fileNames = [3]string{fileOf(Stdout), fileOf(Stderr), manifestName}
 
 const (
 	manifestVersion = 1
 	maxManifest     = 256 << 10
-	// maxStream is how much of a stream is ever read back, in bytes.
+	// maxStream is the maximum number of bytes of a stream that are ever read back.
 	maxStream = 1 << 30
 )
 
-// A Manifest is what is known of an artifact. Sizes, lines and hashes of a stream are of what is stored; totals of what
-// the job wrote.
+// A Manifest describes an artifact. Sizes, lines and hashes of a stream are those of the stored stream; totals are of
+// what the job wrote.
 type Manifest struct {
 	Version         int       `json:"version"`
 	ArtifactID      string    `json:"artifactId"`
@@ -40,14 +40,14 @@ type Manifest struct {
 	ArgsHash        string    `json:"argsHash"`
 	CodeSHA256      *string   `json:"codeSha256"` // null without code
 	RelativeCwd     string    `json:"relativeCwd"`
-	ExitCode        *int      `json:"exitCode"` // null on a signal, and at the deadline
-	Signal          *string   `json:"signal"`   // as SIGTERM
+	ExitCode        *int      `json:"exitCode"` // null after a signal or at the deadline
+	Signal          *string   `json:"signal"`   // such as SIGTERM
 	DurationMs      int64     `json:"durationMs"`
 	StdoutBytes     int64     `json:"stdoutBytes"`
 	StderrBytes     int64     `json:"stderrBytes"`
 	StdoutSHA256    string    `json:"stdoutSha256"`
 	StderrSHA256    string    `json:"stderrSha256"`
-	StdoutLines     int64     `json:"stdoutLines"` // with those left out
+	StdoutLines     int64     `json:"stdoutLines"` // including lines left out
 	StderrLines     int64     `json:"stderrLines"`
 	StdoutGap       *gap      `json:"stdoutLeftOut,omitempty"`
 	StderrGap       *gap      `json:"stderrLeftOut,omitempty"`
@@ -58,14 +58,14 @@ type Manifest struct {
 	ExpiresAt       time.Time `json:"expiresAt"`
 }
 
-// A storedStream is what a manifest says of one stream.
+// A storedStream is a manifest's description of one stream.
 type storedStream struct {
 	name         string
 	bytes, total int64
 	lines        int64
 	sha          string
 	gap          *gap
-	owner        []byte // that its header has, if any
+	owner        []byte // the mark that its header must have, if it has one
 }
 
 func (m *Manifest) stream(name string) storedStream {
@@ -76,7 +76,7 @@ func (m *Manifest) stream(name string) storedStream {
 	return storedStream{name, m.StdoutBytes, m.TotalStdout, m.StdoutLines, m.StdoutSHA256, m.StdoutGap, owner}
 }
 
-// newManifest describes what became of a job; the streams are filled in by the caller.
+// newManifest describes the outcome of a job; the caller fills in the streams.
 func newManifest(handle string, b *BeginOptions, r *job.Record, now time.Time, ttl time.Duration) *Manifest {
 	m := &Manifest{
 		Version: manifestVersion, ArtifactID: handle, RepoID: b.Repo, Runtime: b.Runtime, Principal: b.Principal,
@@ -94,7 +94,7 @@ func newManifest(handle string, b *BeginOptions, r *job.Record, now time.Time, t
 	switch {
 	case r.Result.Signal != 0:
 		name := unix.SignalName(unix.Signal(r.Result.Signal))
-		if name == "" { // real-time signals have none (signal(7))
+		if name == "" { // real-time signals have no names (signal(7))
 			name = fmt.Sprintf("SIG%d", r.Result.Signal)
 		}
 		m.Signal = &name
@@ -104,10 +104,11 @@ func newManifest(handle string, b *BeginOptions, r *job.Record, now time.Time, t
 	return m
 }
 
-// errEmpty is a manifest that had not reached the disk when the power was cut: the artifact was never there.
-var errEmpty = errors.New("it is empty")
+// errEmpty is the error for a manifest that had not reached the disk at a power cut: the artifact does not exist
+// then.
+var errEmpty = errors.New("the manifest is empty")
 
-// parseManifest reads what newManifest made, and refuses what it cannot have made.
+// parseManifest parses a manifest and checks that newManifest can have made it.
 func parseManifest(handle string, r io.Reader) (*Manifest, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxManifest+1))
 	if err != nil {
@@ -117,7 +118,7 @@ func parseManifest(handle string, r io.Reader) (*Manifest, error) {
 	case len(text) == 0:
 		return nil, errEmpty
 	case len(text) > maxManifest:
-		return nil, errors.New("it is too large")
+		return nil, fmt.Errorf("it is larger than %d bytes", maxManifest)
 	}
 	m := &Manifest{}
 	if err := json.Unmarshal(text, m); err != nil {
@@ -125,13 +126,13 @@ func parseManifest(handle string, r io.Reader) (*Manifest, error) {
 	}
 	switch {
 	case m.Version != manifestVersion:
-		return nil, fmt.Errorf("version %d is not known", m.Version)
+		return nil, fmt.Errorf("version %d is not supported, only version %d", m.Version, manifestVersion)
 	case m.ArtifactID != handle:
-		return nil, errors.New("it is of another artifact")
+		return nil, errors.New("it describes another artifact")
 	case !strings.HasPrefix(handle, handlePrefix(m.RepoID)):
-		return nil, errors.New("it is of another repository")
+		return nil, errors.New("it describes another repository's artifact")
 	case m.ExpiresAt.Before(m.CreatedAt):
-		return nil, errors.New("it expires before it was made")
+		return nil, errors.New("it expires before it was created")
 	}
 	for _, name := range [...]string{Stdout, Stderr} {
 		if err := m.stream(name).check(); err != nil {
@@ -145,14 +146,14 @@ func (k storedStream) check() error {
 	sha, err := hex.DecodeString(k.sha)
 	switch {
 	case err != nil || len(sha) != 32:
-		return errors.New("no SHA-256")
+		return errors.New("the SHA-256 is missing or malformed")
 	case k.bytes < 0 || k.bytes > maxStream || k.total < 0 || k.lines < 0:
-		return errors.New("a size is out of bounds")
+		return errors.New("a size is negative or too large")
 	}
 	if g := k.gap; g != nil {
 		within := g.Offset >= 0 && g.Marker >= 0 && g.Offset <= k.bytes && g.Marker <= k.bytes-g.Offset
 		if !within || g.Bytes < 0 || g.Lines < 0 || g.Lines > k.lines {
-			return errors.New("what was left out is out of bounds")
+			return errors.New("the gap is outside of the stream")
 		}
 	}
 	return nil

@@ -2,15 +2,15 @@ package artifact
 
 import "sync"
 
-// Margins keep the beginning of a stream and the end of it, after redaction, to be shown: while the job runs, too. Nil
-// keeps nothing.
+// margins keep the beginning and the end of a stream, after redaction, to be shown, also while the job runs. A nil
+// *margins keeps nothing.
 type margins struct {
 	size int // of each, in bytes
 
 	mu    sync.Mutex
 	head  []byte // guarded by mu
-	ring  []byte // guarded by mu: of what came after head; once it is full the next goes to (total - len(head)) % size
-	total int64  // guarded by mu: bytes that came
+	ring  []byte // guarded by mu: what followed head; once full, the next byte goes to (total - len(head)) % size
+	total int64  // guarded by mu: bytes written so far
 }
 
 func newMargins(size int) *margins {
@@ -20,7 +20,7 @@ func newMargins(size int) *margins {
 	return &margins{size: size}
 }
 
-// write takes what comes next; p is the caller's again.
+// write appends p, without keeping a reference to it.
 func (m *margins) write(p []byte) {
 	if m == nil {
 		return
@@ -37,7 +37,7 @@ func (m *margins) write(p []byte) {
 		m.total += int64(skip)
 		p = p[skip:]
 		if len(m.ring) < m.size {
-			m.ring = append(m.ring, make([]byte, m.size-len(m.ring))...) // all of it is written over now
+			m.ring = append(m.ring, make([]byte, m.size-len(m.ring))...) // everything in it is overwritten now
 		}
 	}
 	grow := min(len(p), m.size-len(m.ring))
@@ -50,10 +50,10 @@ func (m *margins) write(p []byte) {
 	}
 }
 
-// at is where in a full ring the next byte goes. The caller holds mu.
+// at returns where in a full ring the next byte goes. The caller holds mu.
 func (m *margins) at() int { return int((m.total - int64(len(m.head))) % int64(m.size)) }
 
-// last returns the end of the stream, as far as it is not in head. The caller holds mu.
+// last returns the end of the stream, without the bytes that are in head. The caller holds mu.
 func (m *margins) last() []byte {
 	if len(m.ring) < m.size {
 		return append([]byte(nil), m.ring...)
@@ -61,7 +61,7 @@ func (m *margins) last() []byte {
 	return append(append(make([]byte, 0, m.size), m.ring[m.at():]...), m.ring[:m.at()]...)
 }
 
-// both returns the beginning, the end, and how many bytes are between them.
+// both returns the beginning, the end, and the number of bytes between them.
 func (m *margins) both() (head, tail string, between int64) {
 	if m == nil {
 		return "", "", 0

@@ -12,7 +12,7 @@ import (
 	"corral/job"
 )
 
-// TestMargins: the beginning and the end of a stream are kept, however it comes.
+// TestMargins: the beginning and the end of a stream are kept, however it is split.
 func TestMargins(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, size := range []int{1, 7, 64} {
@@ -39,17 +39,17 @@ func TestMargins(t *testing.T) {
 	var none *margins
 	none.write([]byte("x"))
 	if head, tail, between := none.both(); head != "" || tail != "" || between != 0 || newMargins(0) != nil {
-		t.Error("something is kept that nobody wants")
+		t.Error("nil margins kept something")
 	}
 }
 
-// TestMarginsLive: what a job has written is there while it runs, up to the end of its last line, without secrets.
+// TestMarginsLive: the output of a running job is visible up to the end of its last line, without secrets.
 func TestMarginsLive(t *testing.T) {
 	begin := mine()
 	begin.View = View{Ends: 100}
 	out := openStore(t, t.TempDir(), Options{}).Begin(begin)
 	if c := out.Margins(Stdout); c != (StreamCapture{}) {
-		t.Errorf("before it began: %+v", c)
+		t.Errorf("before Streams: %+v", c)
 	}
 	stdout, stderr, err := out.Streams()
 	if err != nil {
@@ -72,7 +72,7 @@ func TestMarginsLive(t *testing.T) {
 		})
 	}
 	write(stdout, "\n")
-	sandboxtest.Eventually(t, 10*time.Second, "the whole line", func() bool { return strings.HasSuffix(out.Margins(Stdout).Head, "\nmore\n") })
+	sandboxtest.Eventually(t, 10*time.Second, "the complete line", func() bool { return strings.HasSuffix(out.Margins(Stdout).Head, "\nmore\n") })
 	write(stdout, strings.Repeat("x", 1000)+"end")
 	stdout.Close()
 	stderr.Close()
@@ -82,11 +82,11 @@ func TestMarginsLive(t *testing.T) {
 		t.Errorf("got %+v", c)
 	}
 	if again := out.Margins(Stdout); again.Tail != c.Tail {
-		t.Errorf("when it has ended: %+v", again)
+		t.Errorf("after Finish: %+v", again)
 	}
 }
 
-// TestUndecided: what is held back is what a rule may begin with; a secret with a newline at its front is one.
+// TestUndecided: only bytes at which a rule may begin are held back, including a newline at the front of a secret.
 func TestUndecided(t *testing.T) {
 	for _, tt := range []struct {
 		in, secret, want string
@@ -94,7 +94,7 @@ func TestUndecided(t *testing.T) {
 		{"ready\n", "hush-hush-value", "ready\n"},
 		{"ready\nA", "hush-hush-value", "ready\n"},
 		{"ready\nAB", "hush-hush-value", "ready\n"},
-		{"ready\nABCDE", "hush-hush-value", "ready\nA"}, // two by each scanner
+		{"ready\nABCDE", "hush-hush-value", "ready\nA"}, // each scanner holds back two bytes
 		{"ready\n", "y\nhush-hush-value", "re"},
 		{"\n", "hush-hush-value", "\n"},
 	} {

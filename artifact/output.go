@@ -12,68 +12,66 @@ import (
 	"corral/job"
 )
 
-// BeginOptions say whose output it is, and what is wanted of it.
+// BeginOptions configure an Output: its owner, and which parts of it to show.
 type BeginOptions struct {
-	Repo      string // the repository's id
+	Repo      string // id of the repository
 	Runtime   string
-	Principal string // who may read it
-	Persist   bool   // store it
+	Principal string // that may read the artifact
+	Persist   bool   // store the output
 	View      View
-	// Secrets are values to hide wherever they stand: those of the environment variables that the operator lets jobs
-	// see. Values of less than eight bytes are not hidden.
+	// Secrets are values to redact everywhere: those of the environment variables that the operator passes to jobs.
+	// Values shorter than eight bytes are not redacted.
 	Secrets []string
-	// Plain hides nothing: the operator wants it so.
+	// Plain disables redaction, if the operator configures that.
 	Plain bool
-	// Exact is for what is of use as a whole only, a patch: nothing in it is hidden, and what is longer than
-	// Options.StreamBytes is not stored.
+	// Exact is for output that is useful only if complete, such as a patch: nothing in it is redacted, and if it is
+	// longer than Options.StreamBytes it is not stored.
 	Exact bool
 }
 
 // An Output takes the output of one job. It implements job.Output.
 type Output struct {
-	store  *Store // nil: nothing is stored
+	store  *Store // nil stores nothing
 	begin  BeginOptions
 	handle string
-	limit  int64 // of a stream, in bytes
+	limit  int64 // bytes per stream
 
-	totals [2]atomic.Int64 // bytes that the streams had so far
+	totals [2]atomic.Int64 // bytes of the streams so far
 
-	mu       sync.Mutex  // guards what follows
-	streams  [2]*stream  // stdout, stderr; nil before Streams and when they have ended
-	margins  [2]*margins // of these, for as long as the Output is; nil before Streams
+	mu       sync.Mutex  // guards the fields below
+	streams  [2]*stream  // stdout, stderr; nil before Streams and after they have ended
+	margins  [2]*margins // of the two streams, valid after they have ended; nil before Streams
 	ended    bool
 	captured Captured
-	pending  *pending // what becomes the artifact; nil before Streams, and if nothing is stored
+	pending  *pending // becomes the artifact; nil before Streams, and if nothing is stored
 }
 
-// A Captured is what a reply tells of a job's output.
+// A Captured is the part of a job's output that a reply shows.
 type Captured struct {
-	// Handle is what the output can be read by; "" if it is not stored, and then Reason says why, unless that was asked
-	// for.
+	// Handle identifies the artifact; "" if none was stored. Reason says why not, unless storing was not requested.
 	Handle string
 	Reason string
 	Stdout StreamCapture
 	Stderr StreamCapture
-	// Excerpts are those of the View's terms, never nil.
+	// Excerpts are those of the View's terms; never nil.
 	Excerpts []Excerpt
 	Over     bool // the job wrote more than View.Whole
 }
 
-// A StreamCapture is what a reply tells of one stream.
+// A StreamCapture is the part of one stream that a reply shows.
 type StreamCapture struct {
-	Bytes     int64  // that the job wrote
-	Lines     int64  // newlines, and one for a last line without
-	Truncated bool   // it is longer than Options.StreamBytes: not all of it is stored, or would have been
-	Summary   string // as the View wants it; valid UTF-8
-	Whole     string // all of it after redaction, with View.Whole: as far as it came before there was too much
-	// Head and Tail are the beginning and the end of it after redaction, with View.Ends; Between counts the bytes that are in
-	// neither.
+	Bytes     int64  // written by the job
+	Lines     int64  // number of newlines, plus one for a last line without
+	Truncated bool   // it is longer than Options.StreamBytes, so not all of it is stored, or would be
+	Summary   string // as the View requests; valid UTF-8
+	Whole     string // with View.Whole: all of it after redaction, or what came before the maximum was exceeded
+	// Head and Tail are the beginning and the end of it after redaction, with View.Ends; Between is the number of
+	// bytes in neither.
 	Head, Tail string
 	Between    int64
 }
 
-// Begin returns an Output. Nothing is made on disk, and no goroutine is started, before it has to be. A nil Store stores
-// nothing.
+// Begin returns an Output. It creates no file and starts no goroutine yet. On a nil Store nothing is stored.
 func (s *Store) Begin(o BeginOptions) *Output {
 	out := &Output{begin: o, limit: defaultStream, captured: Captured{Excerpts: []Excerpt{}}}
 	if s != nil {
@@ -98,12 +96,12 @@ func (s *Store) Begin(o BeginOptions) *Output {
 // Handle implements job.Output.
 func (o *Output) Handle() string { return o.handle }
 
-// Streams implements job.Output. The job's ends are closed on exec, and blocking, as programs expect.
+// Streams implements job.Output. The job's ends are close-on-exec, and blocking, as programs expect.
 func (o *Output) Streams() (stdout, stderr *os.File, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.ended || o.streams[0] != nil {
-		return nil, nil, errors.New("the output has been taken already")
+		return nil, nil, errors.New("Streams was already called, or the output has ended")
 	}
 	if o.store != nil {
 		o.pending = o.store.prepare(o.handle)
@@ -112,9 +110,9 @@ func (o *Output) Streams() (stdout, stderr *os.File, err error) {
 	if o.begin.Plain || o.begin.Exact {
 		patterns, literals = newRuleset(nil), nil
 	}
-	first, second := o.begin.View.wanted()
+	first, second := o.begin.View.selection()
 	whole := o.begin.View.whole()
-	for i, w := range [...]wanted{first, second} {
+	for i, w := range [...]selection{first, second} {
 		o.margins[i] = newMargins(o.begin.View.Ends)
 		o.streams[i] = &stream{
 			total: &o.totals[i], hide: newRedactor(patterns, literals), view: newLineReader(w), keep: o.spool(i), whole: whole,
@@ -134,7 +132,7 @@ func (o *Output) Streams() (stdout, stderr *os.File, err error) {
 	return stdout, stderr, nil
 }
 
-// spool returns what stores stream i, nil if nothing is stored.
+// spool returns the spool that stores stream i, or nil if nothing is stored.
 func (o *Output) spool(i int) *spool {
 	if o.store == nil {
 		return nil
@@ -154,8 +152,8 @@ func (o *Output) Written() (stdout, stderr int64) {
 	return o.totals[0].Load(), o.totals[1].Load()
 }
 
-// Margins returns what there is of a stream, Stdout or Stderr, with View.Ends: Head, Tail and Between, and the Bytes that the job
-// has written, of which some may be held back until it is known that they are no secret. It may be called at any time.
+// Margins returns the current state of a stream, Stdout or Stderr, with View.Ends: Head, Tail and Between, and Bytes,
+// which includes bytes held back until redaction has decided on them. It may be called at any time.
 func (o *Output) Margins(stream string) StreamCapture {
 	n := 0
 	if stream == Stderr {
@@ -169,7 +167,8 @@ func (o *Output) Margins(stream string) StreamCapture {
 	return c
 }
 
-// Finish implements job.Output. When it returns, Captured has all of it, and a handle in it can be read.
+// Finish implements job.Output. When it returns, Captured is complete, and the artifact can be read by the handle in
+// it.
 func (o *Output) Finish(r *job.Record) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -193,7 +192,7 @@ func (o *Output) Finish(r *job.Record) {
 	o.end()
 }
 
-// reason is err in words for a client: names of files in the store are not its business.
+// reason returns err as text for a client, without the names of files in the store.
 func reason(err error) string {
 	var path *os.PathError
 	if errors.As(err, &path) {
@@ -202,7 +201,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// capture takes from the streams what the reply shows.
+// capture copies what the reply shows from the streams.
 func (o *Output) capture() {
 	stdout, stderr := o.streams[0], o.streams[1]
 	c, v := &o.captured, o.begin.View
@@ -227,7 +226,7 @@ func (o *Output) capture() {
 	}
 }
 
-// commit makes the artifact.
+// commit stores the artifact.
 func (o *Output) commit(r *job.Record) error {
 	if o.begin.Exact && (o.captured.Stdout.Truncated || o.captured.Stderr.Truncated) {
 		return fmt.Errorf("it has more than %d bytes", o.limit)
@@ -266,7 +265,7 @@ func (o *Output) commit(r *job.Record) error {
 	return o.store.commit(t, o.handle, o.begin.Principal, size)
 }
 
-// Captured returns what was captured. It is empty before Finish.
+// Captured returns the captured output. It is empty before Finish.
 func (o *Output) Captured() Captured {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -283,7 +282,7 @@ func (o *Output) Discard() {
 	}
 }
 
-// end stops the readers and removes what is not an artifact. The caller holds mu.
+// end stops the readers and removes everything that did not become an artifact. The caller holds mu.
 func (o *Output) end() {
 	o.ended = true
 	for i, s := range o.streams {

@@ -54,8 +54,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestHides: what is shown and what is stored is without secrets; totals are of what was written.
-func TestHides(t *testing.T) {
+// TestRedactsOutput: shown and stored output is redacted; totals count what the job wrote.
+func TestRedactsOutput(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{})
 	begin := mine()
 	begin.Secrets = []string{"hush-hush-value", "short"}
@@ -77,7 +77,7 @@ func TestHides(t *testing.T) {
 	}
 }
 
-// TestExact: what is of use as a whole only is stored byte for byte, or not at all.
+// TestExact: exact output is stored byte for byte, or not at all.
 func TestExact(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, Options{StreamBytes: 100 << 10})
@@ -89,13 +89,13 @@ func TestExact(t *testing.T) {
 		t.Errorf("%q, %q, %v", stdout, stderr, err)
 	}
 	if got := put(t, s, begin, strings.Repeat("x", 100<<10), "").Captured(); got.Handle == "" || got.Reason != "" {
-		t.Errorf("just so: %+v", got)
+		t.Errorf("at the maximum: %+v", got)
 	}
 	want := "the output could not be stored: it has more than 102400 bytes"
 	for _, streams := range [][2]int{{100<<10 + 1, 0}, {0, 100<<10 + 1}} {
 		got := put(t, s, begin, strings.Repeat("x", streams[0]), strings.Repeat("x", streams[1])).Captured()
 		if got.Handle != "" || got.Reason != want {
-			t.Errorf("one byte more: %+v", got)
+			t.Errorf("one byte above the maximum: %+v", got)
 		}
 	}
 	if list := entries(t, dir); len(list) != 2 {
@@ -127,22 +127,22 @@ func TestDiscard(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := out.Streams(); err == nil {
-		t.Error("the streams are given twice")
+		t.Error("Streams succeeded twice")
 	}
 	if _, err := o.Write(make([]byte, 300<<10)); err != nil {
 		t.Fatal(err)
 	}
-	out.Discard() // with both pipes open
+	out.Discard() // while both pipes are open
 	out.Discard()
 	out.Finish(record())
 	if got := out.Captured(); got.Handle != "" || got.Reason != "" {
 		t.Errorf("%+v", got)
 	}
 	if list := entries(t, dir); len(list) != 0 {
-		t.Errorf("left: %q", list)
+		t.Errorf("entries remain: %q", list)
 	}
 	if _, err := o.Write([]byte("x")); err == nil {
-		t.Error("somebody reads still")
+		t.Error("the pipe is still being read")
 	}
 	o.Close()
 	e.Close()
@@ -154,7 +154,7 @@ func TestDiscard(t *testing.T) {
 	}
 }
 
-// TestPipes: the job's ends are as programs expect, and nobody inherits them.
+// TestPipes: the job's ends are blocking, as programs expect, and close-on-exec.
 func TestPipes(t *testing.T) {
 	out := openStore(t, t.TempDir(), Options{}).Begin(mine())
 	o, e, err := out.Streams()
@@ -178,7 +178,8 @@ func TestPipes(t *testing.T) {
 	}
 }
 
-// TestHeldPipe: who else has the job's end does not hold up the reply, and what was written before is there.
+// TestHeldPipe: a process that holds the job's end open does not delay the reply; everything written before is
+// stored.
 func TestHeldPipe(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{})
 	out := s.Begin(mine())
@@ -200,11 +201,11 @@ func TestHeldPipe(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	if _, err := o.Write([]byte("x")); err == nil {
-		t.Error("the pipe is read still")
+		t.Error("the pipe is still being read")
 	}
 }
 
-// TestFloodedPipe: nor does somebody who goes on writing.
+// TestFloodedPipe: a process that continues to write does not delay the reply either.
 func TestFloodedPipe(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{})
 	out := s.Begin(mine())
@@ -262,7 +263,7 @@ func TestWritten(t *testing.T) {
 	}
 }
 
-// numbered is n lines that say which they are, of the given width.
+// numbered returns n lines of the given width that contain their numbers.
 func numbered(n, width int) string {
 	var b strings.Builder
 	for i := range n {
@@ -271,7 +272,7 @@ func numbered(n, width int) string {
 	return b.String()
 }
 
-// TestHeadAndTail: of a long stream its front and its end are stored, whole lines, under their own numbers.
+// TestHeadAndTail: of a long stream the head and the tail are stored, in complete lines that keep their numbers.
 func TestHeadAndTail(t *testing.T) {
 	sandboxtest.OneGoroutine(t)
 	const limit = 4 << 20
@@ -290,10 +291,10 @@ func TestHeadAndTail(t *testing.T) {
 		out.Finish(r)
 		got, _, err := content(s, ada, out.Handle())
 		if err != nil || len(got) > limit || len(got) < limit-200<<10 {
-			t.Fatalf("of %d: %d bytes are stored, %v", n, len(got), err)
+			t.Fatalf("%d bytes written, %d stored, %v", n, len(got), err)
 		}
 		if cut := n > limit; cut != out.Captured().Stdout.Truncated || cut != (got != text) || cut != (r.Result.Limit == job.LimitOutput) {
-			t.Errorf("of %d: truncated %v, limit %q", n, out.Captured().Stdout.Truncated, r.Result.Limit)
+			t.Errorf("%d bytes written: truncated %v, limit %q", n, out.Captured().Stdout.Truncated, r.Result.Limit)
 		}
 		if n == limit {
 			continue
@@ -301,7 +302,7 @@ func TestHeadAndTail(t *testing.T) {
 		head, tail, ok := strings.Cut(got, "... (")
 		left, tail, ok2 := strings.Cut(tail, " bytes left out) ...\n")
 		if !ok || !ok2 || !strings.HasPrefix(text, head) || !strings.HasSuffix(text, tail) || left != fmt.Sprint(len(text)-len(head)-len(tail)) {
-			t.Errorf("of %d: %d at the front, %s left out, %d at the end", n, len(head), left, len(tail))
+			t.Errorf("%d bytes written: %d at the front, %s left out, %d at the end", n, len(head), left, len(tail))
 		}
 		if len(tail) < 1<<20-aligning {
 			t.Errorf("%d at the end", len(tail))
@@ -309,19 +310,19 @@ func TestHeadAndTail(t *testing.T) {
 		last := int64(n / 32)
 		a, err := s.Query(t.Context(), Query{Reader: ada, Handle: out.Handle(), Terms: []string{fmt.Sprintf("%031d", last-3)}, Excerpts: 10, Context: 1})
 		if err != nil || a.Lines != last || a.Bytes != int64(n) || len(a.Excerpts) != 1 || a.Excerpts[0].LineStart != last-4 {
-			t.Errorf("of %d: %+v, %v", n, a, err)
+			t.Errorf("%d bytes written: %+v, %v", n, a, err)
 		}
 		for _, r := range []Range{{Stdout, last - 3, last - 1}, {Stdout, 1, 2}, {Stdout, last, last + 9}, {Stdout, last + 1, last + 2}} {
 			var b strings.Builder
 			err := s.CopyLines(ada, out.Handle(), r, &b)
 			if want := text[min(n, int(r.Start-1)*32):min(n, int(r.End)*32)]; b.String() != want || err != nil {
-				t.Errorf("of %d, lines %d to %d: %q, %v", n, r.Start, r.End, b.String(), err)
+				t.Errorf("%d bytes written, lines %d to %d: %q, %v", n, r.Start, r.End, b.String(), err)
 			}
 		}
 	}
 }
 
-// TestHeadAndTailWithoutNewlines is the same for what has no lines to be cut at.
+// TestHeadAndTailWithoutNewlines does the same for a stream without line ends at which it could be cut.
 func TestHeadAndTailWithoutNewlines(t *testing.T) {
 	const limit = 1 << 20
 	s := openStore(t, t.TempDir(), Options{StreamBytes: limit})
@@ -345,7 +346,7 @@ func TestHeadAndTailWithoutNewlines(t *testing.T) {
 	}
 }
 
-// TestStoresAll: any text in pieces of any size is stored as it is.
+// TestStoresAll: any bytes, split in any way, are stored unchanged.
 func TestStoresAll(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{})
 	rng := rand.New(rand.NewPCG(7, 8))
@@ -370,12 +371,12 @@ func TestStoresAll(t *testing.T) {
 		o.Close()
 		out.Finish(record())
 		if got, _, err := content(s, ada, out.Handle()); got != string(in) || err != nil {
-			t.Fatalf("%d bytes, %d came back, %v", len(in), len(got), err)
+			t.Fatalf("%d bytes written, %d read, %v", len(in), len(got), err)
 		}
 	}
 }
 
-// TestMemory: what the process needs does not grow with the output.
+// TestMemory: memory use does not grow with the output.
 func TestMemory(t *testing.T) {
 	line := bytes.Repeat([]byte("2026-05-01 INFO the quick brown fox jumps over the lazy dog 0123456789\n"), 900)
 	solid := bytes.Repeat([]byte{'x'}, 64<<10)
@@ -420,7 +421,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// BenchmarkShort is what a reply waits for after a job of two milliseconds with little output.
+// BenchmarkShort measures the delay of a reply after a job of two milliseconds with little output.
 func BenchmarkShort(b *testing.B) {
 	s := openStore(b, b.TempDir(), Options{MaxCount: 1 << 20})
 	var took []time.Duration

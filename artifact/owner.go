@@ -8,17 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Whose an artifact is stands in its manifest. Should that be damaged, its owner is to be told so and all others nothing:
-// therefore the header of each stream says it, too, as a hash, in a subfield of RFC 1952.
+// ownerID is the id of a gzip header subfield (RFC 1952) with a hash of the artifact's principal. The manifest has
+// the principal, too, but if it is damaged, the owner must get an error and everybody else ErrNotFound.
 const ownerID = "Co"
 
-// ownerOf is the subfield of a principal's artifact. It is of this artifact alone.
+// ownerOf returns the subfield for a principal's artifact. It differs for each artifact of a principal.
 func ownerOf(handle, principal string) []byte {
 	sum := sha256.Sum256([]byte(handle + "\x00" + principal))
 	return append([]byte{ownerID[0], ownerID[1], sha256.Size, 0}, sum[:]...)
 }
 
-// owns says whether an artifact whose manifest cannot be read is r's, as far as its streams say.
+// owns reports whether an artifact with an unreadable manifest belongs to r, according to its streams.
 func (s *Store) owns(handle string, r *Reader) bool {
 	if r.Owner {
 		return true
@@ -32,7 +32,7 @@ func (s *Store) owns(handle string, r *Reader) bool {
 	return false
 }
 
-// mark reads what the header of a stream says of its owner.
+// mark returns the owner's subfield from the header of a stream.
 func (s *Store) mark(handle, file string) ([]byte, error) {
 	dir, err := openat(s.dir, handle, dirFlags)
 	if err != nil {

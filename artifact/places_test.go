@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestPlaces: lines are found by their numbers in what is stored, and shown with their own.
-func TestPlaces(t *testing.T) {
+// TestAt: lines are found by their numbers in the stored stream, and shown with their original numbers.
+func TestAt(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{})
 	h := put(t, s, mine(), "one\ntwo\nthree\nfour\nfive\n", "warn\nlast").Handle()
 	for _, tt := range []struct {
@@ -24,7 +24,7 @@ func TestPlaces(t *testing.T) {
 		want  []string
 	}{
 		{"one", Query{At: map[string][]int64{Stdout: {3}}, Excerpts: 10, Context: 1}, Matched, []string{"stdout 2-4 two|three|four"}},
-		{"in no order, twice", Query{At: map[string][]int64{Stdout: {5, 1, 5}}, Excerpts: 10}, Matched, []string{"stdout 1-1 one", "stdout 5-5 five"}},
+		{"unsorted, with a duplicate", Query{At: map[string][]int64{Stdout: {5, 1, 5}}, Excerpts: 10}, Matched, []string{"stdout 1-1 one", "stdout 5-5 five"}},
 		{"within another", Query{At: map[string][]int64{Stdout: {2, 3, 4}}, Excerpts: 10, Context: 1}, Matched, []string{"stdout 1-3 one|two|three", "stdout 3-5 three|four|five"}},
 		{"both streams", Query{At: map[string][]int64{Stdout: {1}, Stderr: {2}}, Excerpts: 10}, Matched, []string{"stdout 1-1 one", "stderr 2-2 last"}},
 		{"the other stream", Query{At: map[string][]int64{Stdout: {1}}, Stream: Stderr, Excerpts: 1}, NoMatch, []string{"stderr 1-1 warn fallback"}},
@@ -49,8 +49,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestPlacesBeyondAGap: what was left out moves the numbers of lines, and not the places in what is stored.
-func TestPlacesBeyondAGap(t *testing.T) {
+// TestAtBeyondGap: a gap shifts the original numbers of lines, but not their numbers in the stored stream.
+func TestAtBeyondGap(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{StreamBytes: 4 << 10})
 	var b strings.Builder
 	for n := range 5000 {
@@ -72,20 +72,20 @@ func TestPlacesBeyondAGap(t *testing.T) {
 			t.Fatalf("%+v, %v", a, err)
 		}
 		if x := a.Excerpts[0]; x.Content != text || fmt.Sprintf("line %d", x.LineStart) != text {
-			t.Fatalf("place %d, %q: %+v", n+1, text, x)
+			t.Fatalf("stored line %d, %q: %+v", n+1, text, x)
 		}
 		checked++
 	}
 	if checked < 300 || checked == 5000 {
-		t.Errorf("%d of %d lines: there is no gap to be seen", checked, len(lines))
+		t.Errorf("%d of %d lines: the stream has no gap", checked, len(lines))
 	}
 }
 
-// TestPlacesInPieces: a stream in pieces of any size has the same lines at the same places.
-func TestPlacesInPieces(t *testing.T) {
+// TestAtInPieces: splitting a stream in any way does not change its lines and their numbers.
+func TestAtInPieces(t *testing.T) {
 	text := []byte(strings.Repeat("a\n\nbb\nccc\n", 200))
 	for range 50 {
-		v := newLineReader(wanted{at: []int64{2, 401, 800}, excerpts: 3, context: 1})
+		v := newLineReader(selection{at: []int64{2, 401, 800}, excerpts: 3, context: 1})
 		for p := text; len(p) > 0; {
 			n := min(1+rand.IntN(300), len(p))
 			v.write(p[:n])
@@ -111,11 +111,11 @@ func TestFind(t *testing.T) {
 	other := ada
 	other.Principal = "token:other"
 	if m, err := s.Find(t.Context(), other, h); !errors.Is(err, ErrNotFound) {
-		t.Errorf("another's: %+v, %v", m, err)
+		t.Errorf("another principal: %+v, %v", m, err)
 	}
 }
 
-// TestStream: a stream comes as it is stored, or with an error.
+// TestStream: a stream is returned as it is stored, or with an error.
 func TestStream(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, Options{})
@@ -127,17 +127,17 @@ func TestStream(t *testing.T) {
 		}
 	}
 	if err := s.Stream(t.Context(), ada, h, "stdin", &bytes.Buffer{}); err == nil {
-		t.Error("a stream that there is not")
+		t.Error("a stream that does not exist was accepted")
 	}
 	other := ada
 	other.Principal = "token:other"
 	if err := s.Stream(t.Context(), other, h, Stdout, &bytes.Buffer{}); !errors.Is(err, ErrNotFound) {
-		t.Errorf("another's: %v", err)
+		t.Errorf("another principal: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Stream(ctx, ada, h, Stderr, &bytes.Buffer{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("for nobody: %v", err)
+		t.Errorf("cancelled: %v", err)
 	}
 	damage(t, filepath.Join(dir, storeName, h, fileOf(Stderr)))
 	if err := s.Stream(t.Context(), ada, h, Stderr, &bytes.Buffer{}); !errors.Is(err, ErrCorrupt) {
@@ -145,14 +145,14 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// damage changes the last bytes of a file.
+// damage changes one of the last bytes of a file.
 func damage(t *testing.T, name string) {
 	t.Helper()
 	data, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	data[len(data)-6] ^= 1 // of the checksum
+	data[len(data)-6] ^= 1 // in the checksum
 	if err := os.WriteFile(name, data, 0o600); err != nil {
 		t.Fatal(err)
 	}

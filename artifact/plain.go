@@ -2,8 +2,7 @@ package artifact
 
 import "bytes"
 
-// maxWord is the length of a word at most, in letters; and maxHard how many of its letters may follow one another without
-// a vowel.
+// maxWord is the maximum length of a plain word; maxHard is the maximum number of consecutive consonants in it.
 const (
 	maxWord = 16
 	maxHard = 5
@@ -11,13 +10,13 @@ const (
 
 var (
 	letters = set("AZaz", "")
-	// ends are what follows a word in a sentence.
+	// ends are characters that may follow a word in a sentence.
 	ends = set("", ".,;:!?)]}")
 )
 
-// plain says whether what stands at i, without quotes, is one word as people write them: in lower case or in capitals,
-// pronounceable, and not a part of something else.
-func (l *matchContext) plain(i int) bool {
+// isPlainWord reports whether the unquoted text at i is one natural word: in lower case or in capitals,
+// pronounceable, and not part of something else.
+func (l *matchContext) isPlainWord(i int) bool {
 	end := l.while(i, &letters, maxWord+1)
 	if l.short || end == i || end > i+maxWord {
 		return false
@@ -46,13 +45,13 @@ func (l *matchContext) plain(i int) bool {
 	return vowels > 0
 }
 
-// ofTest says whether the name that ends with the prefix is a test's, as Go has them: TestToken.
-func (l *matchContext) ofTest() bool {
+// isTestName reports whether the name that ends with the prefix is the name of a Go test, such as TestToken.
+func (l *matchContext) isTestName() bool {
 	n := 0
-	for n < hindsight && word[l.before(n+1)] {
+	for n < lookbehind && word[l.before(n+1)] {
 		n++
 	}
-	var b [hindsight]byte
+	var b [lookbehind]byte
 	for k := range n {
 		b[k] = l.before(n - k)
 	}
@@ -68,13 +67,13 @@ func (l *matchContext) ofTest() bool {
 	return false
 }
 
-// prose is what follows a flag in help texts and sentences about it.
+// prose are words that follow a flag in help texts and sentences about it.
 var prose = map[string]bool{
 	"instead": true, "option": true, "options": true, "argument": true, "arguments": true, "parameter": true,
 	"switch": true, "requires": true, "cannot": true, "should": true, "password": true, "passphrase": true, "secret": true,
 }
 
-// flagValue is the argument after a flag: --password VALUE.
+// flagValue matches the argument after a flag: --password VALUE.
 func flagValue(l *matchContext) (int, valueMatcher, bool) {
 	i := l.while(l.i, &blank, 16)
 	if i == l.i || l.at(i) == '-' || l.at(i) == '=' || l.at(i) == ':' {
@@ -84,14 +83,14 @@ func flagValue(l *matchContext) (int, valueMatcher, bool) {
 	if quote == 0 {
 		end := l.while(i, &word, 256)
 		w := l.b[min(i, len(l.b)):min(end, len(l.b))]
-		if !l.short && !inValue[l.at(end)] && (prose[string(w)] || bytes.Equal(bytes.ToUpper(w), w) && l.plain(i)) {
+		if !l.short && !inValue[l.at(end)] && (prose[string(w)] || bytes.Equal(bytes.ToUpper(w), w) && l.isPlainWord(i)) {
 			return 0, valueMatcher{}, false
 		}
 	}
 	return l.value(i, quote, escaped)
 }
 
-// login is the password of -u USER:PASSWORD, as curl has it. Numbers are those of users and groups.
+// login matches the password in -u USER:PASSWORD, as for curl. Pairs of numbers are user and group ids.
 func login(l *matchContext) (int, valueMatcher, bool) {
 	i := l.while(l.i, &blank, 16)
 	if i == l.i && l.at(i) == '=' {
@@ -112,13 +111,13 @@ func login(l *matchContext) (int, valueMatcher, bool) {
 	return l.value(colon+1, quote, escaped)
 }
 
-// template says whether at i is what a value is yet to be put into, up to the quote, or to the value's end: ${NAME},
-// $(command), {{ name }}, <name>. With minValue bytes or more beside that it is a value.
+// template reports whether the text at i, up to the quote or the value's end, contains a placeholder: ${NAME},
+// $(command), {{ name }}, <name>. If it has minValue or more bytes besides, it is a value.
 func (l *matchContext) template(i int, quote byte) bool {
 	rest, found := 0, false
 	for n := 0; n < 512; n++ {
 		c := l.at(i)
-		if end := l.hole(i); end > i {
+		if end := l.placeholder(i); end > i {
 			i, found = end, true
 			continue
 		}
@@ -131,8 +130,8 @@ func (l *matchContext) template(i int, quote byte) bool {
 	return found && rest < minValue
 }
 
-// hole returns what is after one part of a template at i; i if there is none.
-func (l *matchContext) hole(i int) int {
+// placeholder returns the index after a placeholder at i, or i if there is none.
+func (l *matchContext) placeholder(i int) int {
 	c, next := l.at(i), l.at(i+1)
 	switch {
 	case c == '<':
@@ -155,7 +154,7 @@ func (l *matchContext) hole(i int) int {
 			return i
 		}
 		if depth == 0 {
-			if c == '{' && l.at(end+1) == '}' { // of {{ name }}
+			if c == '{' && l.at(end+1) == '}' { // closes {{ name }}
 				end++
 			}
 			return end + 1

@@ -21,7 +21,7 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// TestMain plays another process that has the store open.
+// TestMain also plays another process that has the store open.
 func TestMain(m *testing.M) {
 	switch os.Getenv("ARTIFACT_TEST") {
 	case "writer":
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// text is the output of job number n: what it is can be told from a part of it.
+// text returns the output of job n; n can be read from any part of it.
 func text(n int) string {
 	size := 10
 	switch n % 7 {
@@ -44,14 +44,14 @@ func text(n int) string {
 	return strings.Repeat(fmt.Sprintf("job %d\n", n), size)
 }
 
-// writer stores the output of one job after the other, and tells each handle, until it is killed.
+// writer stores the output of one job after another and prints each handle, until it is killed.
 func writer() int {
 	dir, err := os.Open(os.Getenv("ARTIFACT_TEST_DIR"))
 	if err != nil {
 		return 1
 	}
-	most, _ := strconv.Atoi(os.Getenv("ARTIFACT_TEST_MOST"))
-	s, err := Open(dir, Options{MaxCount: most})
+	maxCount, _ := strconv.Atoi(os.Getenv("ARTIFACT_TEST_MOST"))
+	s, err := Open(dir, Options{MaxCount: maxCount})
 	if err != nil {
 		return 2
 	}
@@ -72,10 +72,10 @@ func writer() int {
 	return 0
 }
 
-func startWriter(t *testing.T, dir string, most int) (*exec.Cmd, *bufio.Scanner) {
+func startWriter(t *testing.T, dir string, maxCount int) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), "ARTIFACT_TEST=writer", "ARTIFACT_TEST_DIR="+dir, "ARTIFACT_TEST_MOST="+strconv.Itoa(most))
+	cmd.Env = append(os.Environ(), "ARTIFACT_TEST=writer", "ARTIFACT_TEST_DIR="+dir, "ARTIFACT_TEST_MOST="+strconv.Itoa(maxCount))
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -87,16 +87,17 @@ func startWriter(t *testing.T, dir string, most int) (*exec.Cmd, *bufio.Scanner)
 	return cmd, bufio.NewScanner(stdout)
 }
 
-// TestKilled kills writers at any moment: what they told of can be read and is right, and nothing else is left.
+// TestKilled kills writers at random moments: every artifact whose handle was printed can be read and is correct, and
+// nothing else remains.
 func TestKilled(t *testing.T) {
-	const most = 1000 // more than are stored between a handle's being told and its being read
+	const maxCount = 1000 // more than are stored between printing a handle and reading its artifact
 	dir := t.TempDir()
-	s := openStore(t, dir, Options{MaxCount: most})
+	s := openStore(t, dir, Options{MaxCount: maxCount})
 	for round := range sandboxtest.Scale(25) {
 		var last []string
 		var cmds []*exec.Cmd
 		for range 2 {
-			cmd, lines := startWriter(t, dir, most)
+			cmd, lines := startWriter(t, dir, maxCount)
 			cmds = append(cmds, cmd)
 			for range 1 + round%9 {
 				if !lines.Scan() {
@@ -105,14 +106,14 @@ func TestKilled(t *testing.T) {
 				last = strings.Fields(lines.Text())
 			}
 		}
-		for i, cmd := range cmds { // the writers go on meanwhile
-			time.Sleep(time.Duration(round*i*137) * time.Microsecond) // no synchronization: any moment will do
+		for i, cmd := range cmds { // the writers continue meanwhile
+			time.Sleep(time.Duration(round*i*137) * time.Microsecond) // deliberately not synchronized: any moment will do
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
 		}
 		var n int
 		if _, err := fmt.Sscan(last[0], &n); err != nil || len(last) != 2 {
-			t.Fatalf("told %q", last)
+			t.Fatalf("printed %q", last)
 		}
 		if got, _, err := content(s, ada, last[1]); got != text(n) || err != nil {
 			t.Fatalf("job %d: %d bytes, %v", n, len(got), err)
@@ -123,13 +124,13 @@ func TestKilled(t *testing.T) {
 	}
 	s.sweep(context.Background())
 	for _, name := range entries(t, dir) {
-		if _, ok := made(name); !ok {
-			t.Errorf("left: %s", name)
+		if _, ok := parseHandle(name); !ok {
+			t.Errorf("remains: %s", name)
 		}
 	}
 }
 
-// checkStore reads every artifact.
+// checkStore reads and verifies every artifact.
 func checkStore(t *testing.T, s *Store) {
 	t.Helper()
 	list, err := s.artifacts()
@@ -139,7 +140,7 @@ func checkStore(t *testing.T, s *Store) {
 	for _, a := range list {
 		got, _, err := content(s, ada, a.handle)
 		if errors.Is(err, ErrNotFound) {
-			continue // for the quota
+			continue // evicted
 		}
 		var n int
 		if _, serr := fmt.Sscanf(got, "job %d\n", &n); err != nil || serr != nil || got != text(n) {
@@ -148,7 +149,7 @@ func checkStore(t *testing.T, s *Store) {
 	}
 }
 
-// TestProcesses: several write and sweep at once, and the quota holds for all together.
+// TestProcesses: several processes write and sweep at once, and the quota covers all of them together.
 func TestProcesses(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, Options{MaxCount: 50})
@@ -170,7 +171,8 @@ func TestProcesses(t *testing.T) {
 		if i%10 == 0 {
 			s.sweep(context.Background())
 		}
-		// The list is not of one moment: it may have one that a writer removed meanwhile beside the one that it made.
+		// The list is not a snapshot: it may contain an artifact that a writer just evicted, together with its
+		// successor.
 		list, err := s.artifacts()
 		if err != nil || len(list) > 50+len(cmds) {
 			t.Fatalf("%d artifacts, %v", len(list), err)
@@ -183,7 +185,7 @@ func TestProcesses(t *testing.T) {
 	checkStore(t, s)
 }
 
-// TestStoppedProcess: one that is stopped with the lock in its hand holds up nobody.
+// TestStoppedProcess: a process that is stopped while it holds the quota's lock does not block commits.
 func TestStoppedProcess(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, Options{})
@@ -192,7 +194,7 @@ func TestStoppedProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer held.Close()
-	// The sweep at the start may have it.
+	// The initial sweep may hold it.
 	for tryLock(int(held.Fd())) != nil {
 		runtime.Gosched()
 	}
@@ -210,7 +212,7 @@ func TestStoppedProcess(t *testing.T) {
 	}
 }
 
-// TestFullDisk runs in a mount namespace of its own, on a disk of 1 MiB.
+// TestFullDisk fills a disk of 1 MiB in a mount namespace of its own.
 func TestFullDisk(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	cmd := exec.Command("/proc/self/exe")
@@ -221,20 +223,20 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// fullDisk fills a small disk with artifacts. Each job's result is there, stored or not, and says which.
+// fullDisk fills a small disk with artifacts. Each job's output must be captured, and must say whether it was stored.
 func fullDisk() int {
 	dir := os.Getenv("ARTIFACT_TEST_DIR")
-	say := func(a ...any) int { fmt.Fprintln(os.Stderr, a...); return 1 }
+	fail := func(a ...any) int { fmt.Fprintln(os.Stderr, a...); return 1 }
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m,mode=700"); err != nil {
-		return say(err)
+		return fail(err)
 	}
 	f, err := os.Open(dir)
 	if err != nil {
-		return say(err)
+		return fail(err)
 	}
 	s, err := Open(f, Options{})
 	if err != nil {
-		return say(err)
+		return fail(err)
 	}
 	defer s.Close()
 	noise := make([]byte, 300<<10)
@@ -249,7 +251,7 @@ func fullDisk() int {
 		out := s.Begin(begin)
 		o, e, err := out.Streams()
 		if err != nil {
-			return say(err)
+			return fail(err)
 		}
 		e.Close()
 		_, _ = io.WriteString(o, in)
@@ -257,26 +259,26 @@ func fullDisk() int {
 		out.Finish(record())
 		switch got := out.Captured(); {
 		case got.Stdout.Bytes != int64(len(in)) || got.Stdout.Summary == "":
-			return say("no result", got.Stdout.Bytes)
+			return fail("no result", got.Stdout.Bytes)
 		case got.Handle == "" && !strings.Contains(got.Reason, "no space left on device"):
-			return say("not stored:", got.Reason)
+			return fail("not stored:", got.Reason)
 		case got.Handle == "":
 			refused++
 		default:
 			stored++
 			if back, _, err := content(s, ada, got.Handle); back != in || err != nil {
-				return say("stored", len(in), "read", len(back), err)
+				return fail("stored", len(in), "read", len(back), err)
 			}
 		}
 	}
 	all, _ := names(s.dir, -1)
 	for _, name := range all {
 		if strings.HasPrefix(name, ".") && name != quotaName {
-			return say("left:", name)
+			return fail("left:", name)
 		}
 	}
 	if stored == 0 || refused == 0 {
-		return say(stored, "stored,", refused, "refused")
+		return fail(stored, "stored,", refused, "refused")
 	}
 	return 0
 }

@@ -13,21 +13,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Errors of reading. They are wrapped with what a reader may know.
+// Errors of reading. They are wrapped with details that the reader may learn.
 var (
-	// ErrNotFound is an artifact that is not there, or is another principal's or repository's.
+	// ErrNotFound is returned if there is no such artifact, or it belongs to another principal or repository.
 	ErrNotFound = errors.New("no such artifact")
-	// ErrExpired is one that may be read no more; only its owner is told.
+	// ErrExpired is returned for an artifact after its expiry, to its owner only.
 	ErrExpired = errors.New("the artifact has expired")
-	// ErrCorrupt is one that is not what was stored.
+	// ErrCorrupt is returned for an artifact that differs from what was stored.
 	ErrCorrupt = errors.New("the artifact is damaged")
 )
 
-// A Reader is who asks.
+// A Reader identifies the caller.
 type Reader struct {
 	Principal string
-	Repos     []string // that it may use; nil is every one
-	// Owner asks as whose the store is: for the artifacts of all principals and repositories.
+	Repos     []string // that the caller may use; nil means all
+	// Owner is set for the user that owns the store, who may read the artifacts of all principals and repositories.
 	Owner bool
 }
 
@@ -35,7 +35,7 @@ func (r *Reader) may(m *Manifest) bool {
 	return r.Owner || r.Principal == m.Principal && (r.Repos == nil || slices.Contains(r.Repos, m.RepoID))
 }
 
-// mayName says whether r may know of a handle at all; the manifest is not read yet.
+// mayName reports whether r may know a handle at all, before its manifest is read.
 func (r *Reader) mayName(handle string) bool {
 	return r.Owner || r.Repos == nil || slices.ContainsFunc(r.Repos, func(repo string) bool {
 		p := handlePrefix(repo)
@@ -43,53 +43,54 @@ func (r *Reader) mayName(handle string) bool {
 	})
 }
 
-// A Range is lines of one stream.
+// A Range is a range of lines of one stream.
 type Range struct {
 	Stream     string // Stdout or Stderr
-	Start, End int64  // 1-based, both included
+	Start, End int64  // 1-based, inclusive
 }
 
-// A Query asks for parts of an artifact.
+// A Query requests parts of an artifact.
 type Query struct {
 	Reader
 	Handle   string
 	Terms    []string // as in a View
-	Excerpts int      // at most; 0 is none
+	Excerpts int      // maximum number; 0 means none
 	Context  int      // lines before and after a match
-	Stream   string   // Stdout, Stderr; "" is both
-	// At are lines to be shown with those around them, as if a term were in them, by name of a stream. They are numbered as
-	// what Copy writes is, which has no gap in it, and are in no order. Not with a Range.
+	Stream   string   // Stdout or Stderr; "" means both
+	// At lists, by name of a stream, lines to show with their context as if they contained a term. They are numbers
+	// of lines as Copy writes them, without gaps, in any order. At cannot be combined with a Range.
 	At map[string][]int64
-	// Range is lines to read. Terms are looked for in these alone, then, and an excerpt has no others.
+	// Range is a range of lines to read. Terms are then searched for in these lines only, and excerpts contain no
+	// others.
 	Range *Range
 }
 
-// What an Answer's excerpts are.
+// Kinds of an Answer's excerpts.
 const (
-	Matched  = "matched"         // around lines that have a term
-	NoMatch  = "noMatchFallback" // the first lines: no line has one
-	LineRead = "lineRange"       // the lines of the Range, and after these the excerpts around those that have a term
+	Matched  = "matched"         // around lines that contain a term
+	NoMatch  = "noMatchFallback" // the first lines, since no line contains a term
+	LineRead = "lineRange"       // the lines of the Range, followed by excerpts around those that contain a term
 )
 
-// An Answer is what a Query finds. Lines and Bytes are of the streams that were searched, as the job wrote them.
+// An Answer is the result of a Query. Lines and Bytes are totals of the searched streams as the job wrote them.
 type Answer struct {
 	Excerpts []Excerpt // never nil
 	Lines    int64
 	Bytes    int64
-	Streams  []string // that were searched
+	Streams  []string // the streams that were searched
 	Match    string   // Matched, NoMatch or LineRead
-	// Truncated says that there is more than could be returned, which is about 1 MiB of text, and 20,000 lines of a
-	// Range: LineEnd of the first Excerpt says how far the Range goes.
+	// Truncated reports that not everything was returned: the maximum is about 1 MiB of text, and 20,000 lines of a
+	// Range. LineEnd of the first Excerpt says how far the Range was read.
 	Truncated bool
 	Manifest  *Manifest
 }
 
-// Query searches an artifact. Every stream that it looks at is read whole and checked before anything is returned. As many
-// queries read at once as there are processors; the others wait. The error is ErrNotFound, ErrExpired or ErrCorrupt, one
-// of reading the disk, or that of ctx when it ends before.
+// Query searches an artifact. Each stream that it needs is read completely and verified before anything is returned.
+// The number of concurrent queries is limited to the number of processors; others wait. The error is ErrNotFound,
+// ErrExpired, ErrCorrupt, an error of reading the disk, or that of ctx.
 func (s *Store) Query(ctx context.Context, q Query) (*Answer, error) {
 	streams := []string{Stdout, Stderr}
-	w := wanted{terms: q.Terms, context: q.Context, excerpts: q.Excerpts}
+	w := selection{terms: q.Terms, context: q.Context, excerpts: q.Excerpts}
 	switch {
 	case q.Range != nil:
 		streams = []string{q.Range.Stream}
@@ -101,7 +102,7 @@ func (s *Store) Query(ctx context.Context, q Query) (*Answer, error) {
 		w.first = q.Excerpts
 	}
 	if bad := slices.IndexFunc(streams, func(n string) bool { return n != Stdout && n != Stderr }); bad >= 0 {
-		return nil, fmt.Errorf("%q is no stream", streams[bad])
+		return nil, fmt.Errorf("%q is not a stream: must be stdout or stderr", streams[bad])
 	}
 	if s == nil {
 		return nil, ErrNotFound
@@ -156,7 +157,7 @@ func (a *Answer) fill(q *Query, views map[string]*lineReader) {
 	a.bound()
 }
 
-// bound leaves those excerpts out that are too much: each may be large, and so may what the streams have together.
+// bound drops excerpts beyond the maximum size of an answer.
 func (a *Answer) bound() {
 	size := 0
 	for i := range a.Excerpts {
@@ -167,9 +168,9 @@ func (a *Answer) bound() {
 	}
 }
 
-// find returns the manifest of an artifact that r may read now, and its open directory.
+// find returns the manifest of an artifact that r may read now, and its open directory, which the caller must close.
 func (s *Store) find(handle string, r *Reader) (*Manifest, int, error) {
-	if _, ok := made(handle); !ok || s == nil || s.dir < 0 || !r.mayName(handle) {
+	if _, ok := parseHandle(handle); !ok || s == nil || s.dir < 0 || !r.mayName(handle) {
 		return nil, -1, ErrNotFound
 	}
 	m, dir, err := s.manifest(handle)
@@ -191,7 +192,7 @@ func (s *Store) find(handle string, r *Reader) (*Manifest, int, error) {
 	return nil, -1, err
 }
 
-// manifest reads that of an artifact, and returns its open directory.
+// manifest reads the manifest of an artifact, and returns its open directory, which the caller must close.
 func (s *Store) manifest(handle string) (*Manifest, int, error) {
 	dir, err := openat(s.dir, handle, dirFlags)
 	if err != nil {
@@ -217,7 +218,8 @@ func (s *Store) manifest(handle string) (*Manifest, int, error) {
 	return m, dir, nil
 }
 
-// missing is err, of a file of an artifact: the artifact is damaged, unless it is just being removed.
+// missing returns the error for a file of an artifact that cannot be opened: ErrCorrupt, unless the artifact is being
+// removed.
 func (s *Store) missing(handle string, err error) error {
 	var st unix.Stat_t
 	if unix.Fstatat(s.dir, handle, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
@@ -229,8 +231,8 @@ func (s *Store) missing(handle string, err error) error {
 	return fmt.Errorf("%w: %w", ErrCorrupt, err)
 }
 
-// read writes a stream to w, until ctx ends. It is an error if it is not what the manifest says; no more than that is ever
-// unpacked.
+// read writes a stream to w. It returns an error if the stream differs from the manifest, and never unpacks more
+// bytes than that says.
 func (s *Store) read(ctx context.Context, dir int, handle string, k storedStream, w io.Writer) error {
 	f, err := openFile(dir, fileOf(k.name))
 	if err != nil {
@@ -243,7 +245,7 @@ func (s *Store) read(ctx context.Context, dir int, handle string, k storedStream
 		return corrupt(err)
 	}
 	if mark := r.gz.Extra; mark != nil && !bytes.Equal(mark, k.owner) {
-		return corrupt(errors.New("it is another's"))
+		return corrupt(errors.New("it belongs to another principal or artifact"))
 	}
 	sum := sha256.New()
 	b := make([]byte, 64<<10)
@@ -253,7 +255,7 @@ func (s *Store) read(ctx context.Context, dir int, handle string, k storedStream
 		}
 		n, err := r.Read(b)
 		if left -= int64(n); left < 0 {
-			return corrupt(errors.New("it is longer than it was"))
+			return corrupt(errors.New("it is longer than the manifest says"))
 		}
 		sum.Write(b[:n])
 		if _, werr := w.Write(b[:n]); werr != nil {
@@ -265,7 +267,7 @@ func (s *Store) read(ctx context.Context, dir int, handle string, k storedStream
 		case !errors.Is(err, io.EOF):
 			return corrupt(err)
 		case left > 0:
-			return corrupt(errors.New("it is shorter than it was"))
+			return corrupt(errors.New("it is shorter than the manifest says"))
 		case hex.EncodeToString(sum.Sum(nil)) != k.sha:
 			return corrupt(errors.New("SHA-256 differs"))
 		}
@@ -273,10 +275,10 @@ func (s *Store) read(ctx context.Context, dir int, handle string, k storedStream
 	}
 }
 
-// A gapReader takes a stream as it is stored, and tells its lines of what was left out.
+// A gapReader feeds a stored stream to a lineReader, with its gap in place of the marker.
 type gapReader struct {
 	v   *lineReader
-	gap *gap // nil: nothing was
+	gap *gap // nil: nothing was left out
 	at  int64
 }
 

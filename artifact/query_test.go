@@ -86,11 +86,11 @@ func TestQuery(t *testing.T) {
 		})
 	}
 	if _, err := s.Query(t.Context(), Query{Reader: ada, Handle: h, Stream: "stdin"}); err == nil {
-		t.Error("a stream that there is not")
+		t.Error("a stream that does not exist was accepted")
 	}
 }
 
-// short is an excerpt in one line.
+// short formats an excerpt on one line.
 func short(x Excerpt) string {
 	out := x.Source + " " + string('0'+byte(x.LineStart)) + "-" + string('0'+byte(x.LineEnd)) + " " + strings.ReplaceAll(x.Content, "\n", "|")
 	if x.Fallback {
@@ -99,7 +99,7 @@ func short(x Excerpt) string {
 	return out
 }
 
-// TestLongRange: of more lines than can be returned the first are, and the answer says so.
+// TestLongRange: a range that is too long is cut at the end, and the answer says so.
 func TestLongRange(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{})
 	h := put(t, s, mine(), numbered(100_000, 64), "").Handle()
@@ -113,7 +113,7 @@ func TestLongRange(t *testing.T) {
 	}
 }
 
-// TestReaders is who may read what.
+// TestReaders: only its principal with access to its repository, and the store's owner, can read or list an artifact.
 func TestReaders(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{})
 	h := put(t, s, mine(), "x", "").Handle()
@@ -123,13 +123,13 @@ func TestReaders(t *testing.T) {
 		may  bool
 	}{
 		{"its principal", ada, true},
-		{"its principal, of every repository", Reader{Principal: "user:ada"}, true},
-		{"its principal, of another repository", Reader{Principal: "user:ada", Repos: []string{"other"}}, false},
-		{"a repository whose id looks the same in a handle", Reader{Principal: "user:ada", Repos: []string{"my_repo"}}, false},
-		{"its principal, of none", Reader{Principal: "user:ada", Repos: []string{}}, false},
+		{"its principal, with every repository", Reader{Principal: "user:ada"}, true},
+		{"its principal, with another repository", Reader{Principal: "user:ada", Repos: []string{"other"}}, false},
+		{"a repository with the same prefix in handles", Reader{Principal: "user:ada", Repos: []string{"my_repo"}}, false},
+		{"its principal, with no repository", Reader{Principal: "user:ada", Repos: []string{}}, false},
 		{"another principal", Reader{Principal: "user:eve", Repos: []string{"my.repo"}}, false},
 		{"nobody", Reader{}, false},
-		{"whose the store is", Reader{Owner: true}, true},
+		{"the store's owner", Reader{Owner: true}, true},
 	} {
 		_, err := s.Query(t.Context(), Query{Reader: tt.r, Handle: h, Range: &Range{Stdout, 1, 1}})
 		list, lerr := s.List(tt.r, 10)
@@ -141,7 +141,7 @@ func TestReaders(t *testing.T) {
 	}
 }
 
-// TestHandles: what is no handle is not looked for.
+// TestHandles: a text that is not a handle is not looked up.
 func TestHandles(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, Options{})
@@ -165,7 +165,7 @@ func TestHandles(t *testing.T) {
 		}
 	}
 	for _, repo := range []string{"", "a", "a-b_c", "ünï", "a/../b", "-", strings.Repeat("r", 128)} {
-		if at, ok := made(newHandle(repo, time.UnixMilli(1234567890123))); !ok || at.UnixMilli() != 1234567890123 {
+		if at, ok := parseHandle(newHandle(repo, time.UnixMilli(1234567890123))); !ok || at.UnixMilli() != 1234567890123 {
 			t.Errorf("%q: %v, %v", repo, at, ok)
 		}
 	}
@@ -181,7 +181,7 @@ func zipped(texts ...string) []byte {
 	return b.Bytes()
 }
 
-// TestCorrupt changes what is stored, each time in one way.
+// TestCorrupt: each kind of damage is detected, by queries and by copies.
 func TestCorrupt(t *testing.T) {
 	text := strings.Repeat("text ", 1000)
 	edit := func(name string, change func([]byte) []byte) func(dir string) error {
@@ -216,10 +216,10 @@ func TestCorrupt(t *testing.T) {
 		}
 	}
 	for name, damage := range map[string]func(string) error{
-		"manifest is no JSON":      edit(manifestName, replace("{", "[")),
+		"manifest is not JSON":     edit(manifestName, replace("{", "[")),
 		"manifest cut":             edit(manifestName, func(b []byte) []byte { return b[:len(b)-1] }),
 		"manifest huge":            edit(manifestName, func(b []byte) []byte { return append(b, bytes.Repeat([]byte(" "), maxManifest)...) }),
-		"manifest of another time": edit(manifestName, replace(`"version":1`, `"version":2`)),
+		"manifest of version 2":    edit(manifestName, replace(`"version":1`, `"version":2`)),
 		"manifest of another":      edit(manifestName, replace(`"artifactId":"runtime-`, `"artifactId":"Runtime-`)),
 		"manifest of another repo": edit(manifestName, replace(`"repoId":"my.repo"`, `"repoId":"other"`)),
 		"manifest without a hash":  edit(manifestName, replace(`"stdoutSha256":"`, `"stdoutSha256":"x`)),
@@ -235,17 +235,17 @@ func TestCorrupt(t *testing.T) {
 		"stream is a directory": func(dir string) error {
 			return errors.Join(remove("stdout.gz")(dir), os.Mkdir(filepath.Join(dir, "stdout.gz"), 0o700))
 		},
-		"stream empty":      edit("stdout.gz", to(nil)),
-		"stream is no gzip": edit("stdout.gz", to([]byte(text))),
-		"stream cut":        edit("stdout.gz", func(b []byte) []byte { return b[:len(b)-1] }),
-		"stream changed":    edit("stdout.gz", to(zipped(strings.Replace(text, "text", "test", 1)))),
-		"stream longer":     edit("stdout.gz", to(zipped(text+"x"))),
-		"stream shorter":    edit("stdout.gz", to(zipped(text[1:]))),
-		"stream twice":      edit("stdout.gz", to(zipped(text, ""))),
-		"stream and more":   edit("stdout.gz", func(b []byte) []byte { return append(b, 0) }),
-		"stream is a bomb":  edit("stdout.gz", to(zipped(strings.Repeat("\x00", 64<<20)))),
-		"stream of one bit": edit("stdout.gz", func(b []byte) []byte { b[len(b)-6] ^= 1; return b }),
-		"stream is the wrong": func(dir string) error {
+		"stream empty":       edit("stdout.gz", to(nil)),
+		"stream is not gzip": edit("stdout.gz", to([]byte(text))),
+		"stream cut":         edit("stdout.gz", func(b []byte) []byte { return b[:len(b)-1] }),
+		"stream changed":     edit("stdout.gz", to(zipped(strings.Replace(text, "text", "test", 1)))),
+		"stream longer":      edit("stdout.gz", to(zipped(text+"x"))),
+		"stream shorter":     edit("stdout.gz", to(zipped(text[1:]))),
+		"stream twice":       edit("stdout.gz", to(zipped(text, ""))),
+		"stream and more":    edit("stdout.gz", func(b []byte) []byte { return append(b, 0) }),
+		"stream is a bomb":   edit("stdout.gz", to(zipped(strings.Repeat("\x00", 64<<20)))),
+		"stream bit flipped": edit("stdout.gz", func(b []byte) []byte { b[len(b)-6] ^= 1; return b }),
+		"the other stream": func(dir string) error {
 			return os.Rename(filepath.Join(dir, "stderr.gz"), filepath.Join(dir, "stdout.gz"))
 		},
 		"stream with checksum": edit("stdout.gz", func(b []byte) []byte { b[len(b)/2] ^= 0x10; return b }),
@@ -271,7 +271,7 @@ func TestCorrupt(t *testing.T) {
 	}
 }
 
-// TestPowerCut: what had a name and no content when the power was cut is not there.
+// TestPowerCut: an artifact whose manifest is empty after a power cut does not exist.
 func TestPowerCut(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, Options{})
@@ -284,7 +284,7 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-// FuzzManifest: whatever is in the file, reading it is an error or within bounds.
+// FuzzManifest: parsing any file fails or yields values within bounds.
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte(`{"version":1}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -301,7 +301,7 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-// TestRemovedWhileRead: who reads an artifact that goes away is told that it is not there, never that it is damaged.
+// TestRemovedWhileRead: reading an artifact that is being removed returns ErrNotFound, never ErrCorrupt.
 func TestRemovedWhileRead(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{})
 	for range 100 {

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A usage is what the artifacts of a store are together.
+// A usage is the total of a store's artifacts.
 type usage struct{ count, bytes int64 }
 
-// A quota knows the usage of a store without looking at each artifact: it is in a small file that the processes which
-// have the store open share, and lock for each commit. What it says is put right by each sweep.
+// A quota tracks the usage of a store without examining each artifact: a small file, shared by all processes that
+// have the store open, and locked for each commit. Each sweep corrects it.
 type quota struct {
-	mu sync.Mutex // guards the file in this process; flock(2) is between processes
+	mu sync.Mutex // guards the file within this process; flock(2) does between processes
 	fd int
 }
 
@@ -33,12 +33,13 @@ func (q *quota) open(dir int) (err error) {
 
 func (q *quota) close() { unix.Close(q.fd) }
 
-// lockPatience is how long a commit waits for another process. One that was stopped holds up nobody: its own usage is
-// wrong until the next sweep, and that is all.
+// lockPatience is how long a commit waits for another process's lock. A stopped process must not block others:
+// without the lock only the recorded usage becomes wrong, until the next sweep.
 const lockPatience = 250 * time.Millisecond
 
-// with calls f with the usage, and writes down what f makes of it. f must not fail after it has made something.
-func (q *quota) with(f func(usage) (usage, error)) error {
+// update calls f with the usage, and records the usage that f returns. f must not return an error after it has
+// changed the store.
+func (q *quota) update(f func(usage) (usage, error)) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	locked := q.lock()
@@ -65,7 +66,7 @@ func (q *quota) lock() bool {
 	}
 }
 
-// unknown is more than any quota, so that the artifacts are counted.
+// unknown is above every quota, so that the artifacts are counted.
 const unknown = 1 << 62
 
 func (q *quota) read() usage {
@@ -85,10 +86,10 @@ func (q *quota) write(u usage) {
 	b := []byte(quotaMagic)
 	b = binary.LittleEndian.AppendUint64(b, uint64(max(u.count, 0)))
 	b = binary.LittleEndian.AppendUint64(b, uint64(max(u.bytes, 0)))
-	_, _ = unix.Pwrite(q.fd, b, 0) // what is wrong is put right by the next sweep
+	_, _ = unix.Pwrite(q.fd, b, 0) // the next sweep corrects an error
 }
 
-// blockSize is what a directory, and the last block of a file, takes on a disk, about.
+// blockSize is the approximate disk space of a directory, and the granularity of that of a file.
 const blockSize = 4 << 10
 
 func onDisk(n int64) int64 { return (n + blockSize - 1) / blockSize * blockSize }
@@ -101,15 +102,15 @@ func fileSize(dir int, name string) (int64, error) {
 	return st.Size, nil
 }
 
-// A stored is an artifact as quotas see it.
+// A stored describes an artifact for the quotas.
 type stored struct {
 	handle string
-	since  time.Time // when it became one
+	since  time.Time // when it was committed
 	bytes  int64
-	owner  string // its principal
+	owner  string // principal
 }
 
-// before says whether a is older than b.
+// before reports whether a is older than b.
 func before(a, b stored) bool {
 	if d := a.since.Compare(b.since); d != 0 {
 		return d < 0
@@ -117,11 +118,11 @@ func before(a, b stored) bool {
 	return a.handle < b.handle
 }
 
-// artifacts returns those of the store, the oldest first: by when they were committed. A handle has the time at which its
-// job began, and what a long job wrote is not old when it ends.
+// artifacts returns the store's artifacts, oldest first, by the time of their commit. The time in a handle is not
+// used: it is when the job began, and the output of a long job must not be old when it is stored.
 func (s *Store) artifacts() ([]stored, error) { return s.listed(s.look) }
 
-// listed returns them as look sees each.
+// listed returns the artifacts as described by look, oldest first.
 func (s *Store) listed(look func(handle string, begun time.Time) stored) ([]stored, error) {
 	all, err := names(s.dir, -1)
 	if err != nil {
@@ -129,7 +130,7 @@ func (s *Store) listed(look func(handle string, begun time.Time) stored) ([]stor
 	}
 	var list []stored
 	for _, name := range all {
-		if at, ok := made(name); ok {
+		if at, ok := parseHandle(name); ok {
 			a := look(name, at)
 			a.owner = s.owner(name)
 			list = append(list, a)
@@ -148,7 +149,7 @@ func (s *Store) listed(look func(handle string, begun time.Time) stored) ([]stor
 	return list, nil
 }
 
-// look looks at the artifact of a handle, whose job began at begun.
+// look returns the commit time and size of an artifact whose job began at begun.
 func (s *Store) look(handle string, begun time.Time) stored {
 	a := stored{handle: handle, since: begun, bytes: blockSize}
 	fd, err := openat(s.dir, handle, dirFlags)
@@ -168,7 +169,7 @@ func (s *Store) look(handle string, begun time.Time) stored {
 	return a
 }
 
-// dated is look without its size.
+// dated is look without the size.
 func (s *Store) dated(handle string, begun time.Time) stored {
 	a := stored{handle: handle, since: begun}
 	var st unix.Stat_t
@@ -178,8 +179,8 @@ func (s *Store) dated(handle string, begun time.Time) stored {
 	return a
 }
 
-// date writes down when an artifact is committed, as the time of its directory, in which nothing is made or removed any
-// more. Without it that is when the job began.
+// date records the time of a commit as the modification time of the artifact's directory, in which no file is created
+// or removed any more. If it fails, the time is that of the last change in the directory.
 func (s *Store) date(name string) {
 	now, err := unix.TimeToTimespec(s.now())
 	if err == nil {
@@ -187,12 +188,13 @@ func (s *Store) date(name string) {
 	}
 }
 
-// makeRoom takes artifacts away until principal can store more, see evictions; their files are removed in the background.
-// The caller holds the quota. It returns what is left. It is errShare, and nothing is taken away, if there is no room.
+// makeRoom evicts artifacts until principal can store more, see evictions; their files are removed in the background.
+// The caller holds the quota's lock. It returns the remaining usage. If there is no room, it returns errShare and
+// evicts nothing.
 func (s *Store) makeRoom(principal string, more usage) (usage, error) {
 	list, err := s.artifacts()
 	if err != nil {
-		return usage{}, nil // what is wrong with the directory, the commit will find out
+		return usage{}, nil // the commit will report the error
 	}
 	u := total(list)
 	if u.count+more.count <= s.maxCount && u.bytes+more.bytes <= s.maxBytes {
@@ -203,39 +205,40 @@ func (s *Store) makeRoom(principal string, more usage) (usage, error) {
 		return u, err
 	}
 	for _, a := range victims {
-		if _, err := s.take(a.handle); err == nil {
+		if _, err := s.unlink(a.handle); err == nil {
 			u.count--
 			u.bytes -= a.bytes
 		}
 	}
-	s.tell()
+	s.wakeSweeper()
 	return u, nil
 }
 
-// tell has what is in the background look after artifacts that were taken away, and after room for more.
-func (s *Store) tell() {
+// wakeSweeper makes the background goroutine remove the files of evicted artifacts and evict more if needed.
+func (s *Store) wakeSweeper() {
 	select {
 	case s.taken <- struct{}{}:
 	default:
 	}
 }
 
-// crowded says whether the quota by count is so near that room is to be made ahead. A commit that has to make it looks at
-// every artifact while its reply waits. Of few artifacts each is kept as long as it may be.
+// crowded reports whether the quota by count is nearly reached, so that artifacts should be evicted in advance.
+// Otherwise a commit would have to examine every artifact while its reply waits. With a small quota each artifact is
+// kept as long as possible.
 func (s *Store) crowded(u usage) bool { return s.maxCount >= 256 && u.count > s.maxCount-s.maxCount/32 }
 
-// makeRoomAhead takes artifacts away when the quota by count is near: commits go on meanwhile.
+// makeRoomAhead evicts artifacts if the quota by count is nearly reached, without blocking commits.
 func (s *Store) makeRoomAhead() {
 	var u usage
-	if s.quota.with(func(now usage) (usage, error) { u = now; return now, nil }) != nil || !s.crowded(u) {
+	if s.quota.update(func(now usage) (usage, error) { u = now; return now, nil }) != nil || !s.crowded(u) {
 		return
 	}
 	list, err := s.listed(s.dated)
 	if err != nil {
 		return
 	}
-	if int64(len(list)) <= s.maxCount-s.maxCount/16 { // the usage is wrong
-		_ = s.quota.with(func(usage) (usage, error) { return s.makeRoom("", usage{}) })
+	if int64(len(list)) <= s.maxCount-s.maxCount/16 { // the recorded usage is wrong
+		_ = s.quota.update(func(usage) (usage, error) { return s.makeRoom("", usage{}) })
 		return
 	}
 	victims, err := s.evictions(list, "", usage{})
@@ -244,8 +247,8 @@ func (s *Store) makeRoomAhead() {
 	}
 	for _, a := range victims {
 		a = s.look(a.handle, a.since)
-		_ = s.quota.with(func(u usage) (usage, error) {
-			if mine, _ := s.take(a.handle); mine {
+		_ = s.quota.update(func(u usage) (usage, error) {
+			if mine, _ := s.unlink(a.handle); mine {
 				u.count--
 				u.bytes -= a.bytes
 			}
@@ -262,9 +265,9 @@ func total(list []stored) usage {
 	return u
 }
 
-// take makes an artifact one that there is not, for whoever looks for it. Its files are still to be removed. Of several that
-// take the same one it is one's.
-func (s *Store) take(handle string) (mine bool, err error) {
+// unlink renames an artifact out of readers' sight; its files must still be removed. If several processes race,
+// exactly one gets mine = true.
+func (s *Store) unlink(handle string) (mine bool, err error) {
 	gone := gonePrefix + handle
 	err = unix.Renameat(s.dir, handle, s.dir, gone)
 	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
@@ -272,14 +275,14 @@ func (s *Store) take(handle string) (mine bool, err error) {
 		err = unix.Renameat(s.dir, handle, s.dir, gone)
 	}
 	if errors.Is(err, unix.ENOENT) {
-		return false, nil // somebody else did
+		return false, nil // another process did it
 	}
 	return err == nil, errName("rename", handle, err)
 }
 
-// remove removes an artifact.
+// remove removes an artifact and its files.
 func (s *Store) remove(handle string) error {
-	if _, err := s.take(handle); err != nil {
+	if _, err := s.unlink(handle); err != nil {
 		return err
 	}
 	return removeDir(s.dir, gonePrefix+handle)

@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// window is how far a rule may look ahead before it decides, in bytes: the overlap of redaction over the stream. What
-// follows a decision (the rest of a value, of a key) is hidden as it comes, however long it is.
-const window = 4096
+// lookahead is how many bytes a rule may look ahead before it decides: the overlap of redaction over the stream. The
+// rest of a matched value or key is hidden as it arrives, however long it is.
+const lookahead = 4096
 
-// A redactor hides secrets in a stream that comes in pieces. However it is cut, the result is that of one piece.
+// A redactor hides secrets in a stream that arrives in pieces. The result does not depend on how the stream is split.
 //
-// Newlines within a secret are kept, so that the lines of what is shown are the lines that the job wrote.
+// Newlines within a secret are kept, so that line numbers stay those of the job's output.
 type redactor struct {
-	literals *scanner // first: a literal may hold what a rule would take for the end of a value. nil without any
+	literals *scanner // applied first: a literal may contain what a rule would take for the end of a value. nil if there are none
 	patterns *scanner
 	between  []byte
 }
 
-// newRedactor returns one for the table of rules and for literal values, of which those under minLiteral are left out.
+// newRedactor returns a redactor for a table of rules and a set of literal values, or nil.
 func newRedactor(patterns, literals *ruleset) *redactor {
 	r := &redactor{patterns: &scanner{rules: patterns}}
 	if literals != nil {
@@ -29,12 +29,12 @@ func newRedactor(patterns, literals *ruleset) *redactor {
 	return r
 }
 
-// Redact hides in a text what is hidden in output, and these values. Newlines stay.
+// Redact hides in text the secrets that are hidden in output, and the given ones. Newlines stay.
 func Redact(text string, secrets []string) string {
 	return string(newRedactor(defaultRules(), literalRules(secrets)).write(nil, []byte(text), true))
 }
 
-// write appends to dst what of p, and of what was held back before, is decided. last says that nothing follows.
+// write appends to dst the decided part of p and of what was held back before. last means that nothing follows.
 func (r *redactor) write(dst, p []byte, last bool) []byte {
 	if r.literals != nil {
 		r.between = r.literals.write(r.between[:0], p, last)
@@ -43,13 +43,13 @@ func (r *redactor) write(dst, p []byte, last bool) []byte {
 	return r.patterns.write(dst, p, last)
 }
 
-// A scanner applies one set of rules, leftmost first; of rules that begin at one place, the first of the table.
+// A scanner applies one set of rules, leftmost match first; at one position, the first rule in the table.
 type scanner struct {
-	rules *ruleset
-	held  []byte // came, and is not decided
-	tail  []byte // came before held: the last hindsight bytes at most
-	found verdict
-	eat   valueMatcher
+	rules   *ruleset
+	held    []byte // received, but not decided yet
+	tail    []byte // received before held: at most the last lookbehind bytes
+	found   verdict
+	matcher valueMatcher
 }
 
 func (s *scanner) write(dst, p []byte, last bool) []byte {
@@ -60,33 +60,33 @@ func (s *scanner) write(dst, p []byte, last bool) []byte {
 	}
 	dst, n := s.scan(dst, src, last)
 	s.remember(src[:n])
-	s.held = append(s.held[:0], src[n:]...) // may be its own end, moved to its front
+	s.held = append(s.held[:0], src[n:]...) // src may alias held: its end is moved to its front
 	return dst
 }
 
-// hindsight is how far a rule may look back, in bytes.
-const hindsight = 64
+// lookbehind is how many bytes a rule may look back.
+const lookbehind = 64
 
-// remember keeps the end of what was decided.
+// remember keeps the end of the decided bytes for lookbehind.
 func (s *scanner) remember(p []byte) {
-	if p = p[max(0, len(p)-hindsight):]; len(s.tail)+len(p) > hindsight {
-		s.tail = append(s.tail[:0], s.tail[len(s.tail)+len(p)-hindsight:]...)
+	if p = p[max(0, len(p)-lookbehind):]; len(s.tail)+len(p) > lookbehind {
+		s.tail = append(s.tail[:0], s.tail[len(s.tail)+len(p)-lookbehind:]...)
 	}
 	s.tail = append(s.tail, p...)
 }
 
-// scan appends to dst and returns how many bytes of src are decided.
+// scan appends the decided part of src, redacted, to dst, and returns its length.
 func (s *scanner) scan(dst, src []byte, last bool) ([]byte, int) {
 	at := 0
 	for {
-		if s.eat.on {
-			n, ended := s.eat.run(src[at:], last)
+		if s.matcher.on {
+			n, ended := s.matcher.run(src[at:], last)
 			dst = newlines(dst, src[at:at+n])
 			at += n
 			if !ended {
 				return dst, at
 			}
-			s.eat = valueMatcher{}
+			s.matcher = valueMatcher{}
 		}
 		next, what := s.find(src, at, last)
 		v := &s.found
@@ -98,11 +98,11 @@ func (s *scanner) scan(dst, src []byte, last bool) ([]byte, int) {
 		dst = append(dst, "[REDACTED:"...)
 		dst = append(dst, v.name...)
 		dst = append(dst, ']')
-		s.eat = v.eat
+		s.matcher = v.matcher
 	}
 }
 
-// newlines appends the newlines of hidden.
+// newlines appends the newlines of hidden to dst.
 func newlines(dst, hidden []byte) []byte {
 	for _, b := range hidden {
 		if b == '\n' {
@@ -112,30 +112,30 @@ func newlines(dst, hidden []byte) []byte {
 	return dst
 }
 
-// What a rule says of a place.
+// Results of trying the rules at a position.
 const (
 	miss = iota
 	more // it depends on what follows
 	hit
 )
 
-// A verdict is what a rule says of a place that it fits.
+// A verdict describes a match.
 type verdict struct {
-	name  string // of the placeholder
-	start int    // where the secret begins, counted from the place
-	eat   valueMatcher
-	look  matchContext // that the rule had; it is here to be used again
+	name    string // of the placeholder
+	start   int    // where the secret begins, relative to the position
+	matcher valueMatcher
+	look    matchContext // scratch space of the rule, reused
 }
 
-// find returns the first place from from on that a rule fits, which it puts into found, or may fit; without one, the end
-// of what is decided.
+// find returns the first position at or after from that a rule matches, which is put into found, or may match;
+// without one, the end of the decided part.
 func (s *scanner) find(src []byte, from int, last bool) (int, int) {
 	for at := from; ; at++ {
 		at = s.rules.next(src, at)
 		if at < 0 {
 			break
 		}
-		if what := s.rules.at(place{s.tail, src, at}, last, &s.found); what != miss {
+		if what := s.rules.at(position{s.tail, src, at}, last, &s.found); what != miss {
 			return at, what
 		}
 	}
@@ -145,8 +145,9 @@ func (s *scanner) find(src []byte, from int, last bool) (int, int) {
 	return max(s.rules.undecided(src), from), miss
 }
 
-// undecided returns where in src, of which more follows, a rule may begin that is yet to be seen. What is shown of a job that
-// runs ends with whole lines, therefore: no rule begins with a newline, as a rule.
+// undecided returns the first position in src, of which more follows, where a rule may begin that cannot be
+// recognized yet. Unless a rule begins with a newline, which is rare, that is never before the last newline: the
+// output shown of a running job ends with complete lines.
 func (s *ruleset) undecided(src []byte) int {
 	at := max(len(src)-(anchor-1), 0)
 	if !s.newline {
@@ -155,22 +156,22 @@ func (s *ruleset) undecided(src []byte) int {
 	return at
 }
 
-// anchor is how many bytes of a rule's prefix are hashed to find it.
+// anchor is the number of bytes of a rule's prefix that are hashed to find it.
 const anchor = 3
 
 const (
-	slotBits = 13
-	slots    = 1 << slotBits
+	hashBits = 13
+	hashSize = 1 << hashBits
 )
 
-// A ruleset finds the rules that may begin at a place: by a hash of its first three bytes, in lower case.
+// A ruleset finds the rules that may begin at a position, by a hash of its first three bytes in lower case.
 type ruleset struct {
-	slot    [slots]uint8 // 0 is no rule; else an index of buckets
+	table   [hashSize]uint8 // index of buckets; 0 is no rule
 	buckets [][]candidate
-	newline bool // a rule has one in its first three bytes
+	newline bool // a rule has a newline in its first three bytes
 }
 
-// A candidate is a rule with the first eight bytes of its prefix, to see at once that it does not begin at a place.
+// A candidate is a rule with the first eight bytes of its prefix, which reject most positions with one comparison.
 type candidate struct {
 	*rule
 	fold, mask, front uint64 // (eight bytes | fold) & mask == front
@@ -192,10 +193,10 @@ func newCandidate(r *rule) candidate {
 
 // A rule is one row of a table.
 type rule struct {
-	prefix string // what it begins with; at least anchor bytes
-	nocase bool   // ASCII letters of the prefix in either case; it is written in lower case
+	prefix string // at least anchor bytes
+	nocase bool   // the prefix, which is in lower case, matches ASCII letters in either case
 	name   string // of the placeholder
-	// match looks at what begins with the prefix, and returns where the secret begins and what belongs to it.
+	// match examines the text after the prefix, and returns where the secret begins and which bytes belong to it.
 	match func(l *matchContext) (start int, e valueMatcher, ok bool)
 }
 
@@ -203,35 +204,35 @@ func newRuleset(rules []*rule) *ruleset {
 	s := &ruleset{buckets: make([][]candidate, 1)}
 	for _, r := range rules {
 		s.newline = s.newline || strings.Contains(r.prefix[:anchor], "\n")
-		h := slotOf(uint32(r.prefix[0]|0x20) | uint32(r.prefix[1]|0x20)<<8 | uint32(r.prefix[2]|0x20)<<16)
-		n := s.slot[h]
+		h := hashOf(uint32(r.prefix[0]|0x20) | uint32(r.prefix[1]|0x20)<<8 | uint32(r.prefix[2]|0x20)<<16)
+		n := s.table[h]
 		switch {
-		case n == 0 && len(s.buckets) == 256: // more literals than any job has: the last bucket is theirs together
+		case n == 0 && len(s.buckets) == 256: // more literals than any job has: the last bucket is shared
 			n = 255
 		case n == 0:
 			n = uint8(len(s.buckets))
 			s.buckets = append(s.buckets, nil)
 		}
-		s.slot[h] = n
+		s.table[h] = n
 		s.buckets[n] = append(s.buckets[n], newCandidate(r))
 	}
 	return s
 }
 
-func slotOf(three uint32) uint32 { return three * 0x9E3779B1 >> (32 - slotBits) }
+func hashOf(three uint32) uint32 { return three * 0x9E3779B1 >> (32 - hashBits) }
 
 const lowerEight = 0x2020202020202020
 
-// next returns the first place from at on where a rule may begin, -1 if there is none.
+// next returns the first position at or after at where a rule may begin, or -1.
 func (s *ruleset) next(src []byte, at int) int {
-	if at+anchor <= len(src) && s.slot[slotOf(three(src[at:]))] != 0 { // where one may begin, another may next
+	if at+anchor <= len(src) && s.table[hashOf(three(src[at:]))] != 0 { // fast path: candidates often follow one another
 		return at
 	}
 	for ; at+8 <= len(src); at += 6 {
 		v := binary.LittleEndian.Uint64(src[at:]) | lowerEight
-		a, b := s.slot[slotOf(uint32(v)&0xffffff)], s.slot[slotOf(uint32(v>>8)&0xffffff)]
-		c, d := s.slot[slotOf(uint32(v>>16)&0xffffff)], s.slot[slotOf(uint32(v>>24)&0xffffff)]
-		e, f := s.slot[slotOf(uint32(v>>32)&0xffffff)], s.slot[slotOf(uint32(v>>40)&0xffffff)]
+		a, b := s.table[hashOf(uint32(v)&0xffffff)], s.table[hashOf(uint32(v>>8)&0xffffff)]
+		c, d := s.table[hashOf(uint32(v>>16)&0xffffff)], s.table[hashOf(uint32(v>>24)&0xffffff)]
+		e, f := s.table[hashOf(uint32(v>>32)&0xffffff)], s.table[hashOf(uint32(v>>40)&0xffffff)]
 		if a|b|c|d|e|f == 0 {
 			continue
 		}
@@ -242,29 +243,29 @@ func (s *ruleset) next(src []byte, at int) int {
 		}
 	}
 	for ; at+anchor <= len(src); at++ {
-		if s.slot[slotOf(three(src[at:]))] != 0 {
+		if s.table[hashOf(three(src[at:]))] != 0 {
 			return at
 		}
 	}
 	return -1
 }
 
-// three is the first three bytes of b, in lower case.
+// three returns the first three bytes of b, in lower case.
 func three(b []byte) uint32 {
 	return (uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16) | lowerEight&0xffffff
 }
 
-// A place is one in a stream.
-type place struct {
+// A position is an index into a stream.
+type position struct {
 	tail []byte // before src
 	src  []byte
 	at   int // in src
 }
 
-// before returns the n-th byte before the place, counted from 1; of what is not known it is a zero byte.
-func (p *place) before(n int) byte {
+// before returns the n-th byte before the position, counted from 1, or 0 if it is not known.
+func (p *position) before(n int) byte {
 	switch i := p.at - n; {
-	case n > hindsight || len(p.tail)+i < 0:
+	case n > lookbehind || len(p.tail)+i < 0:
 		return 0
 	case i < 0:
 		return p.tail[len(p.tail)+i]
@@ -273,13 +274,13 @@ func (p *place) before(n int) byte {
 	}
 }
 
-// at returns what the rules say of a place; a hit is in v.
-func (s *ruleset) at(p place, last bool, v *verdict) int {
+// at tries the rules at a position; a match is put into v.
+func (s *ruleset) at(p position, last bool, v *verdict) int {
 	b := p.src[p.at:]
 	if len(b) < anchor {
 		return miss
 	}
-	bucket := s.buckets[s.slot[slotOf(three(b))]]
+	bucket := s.buckets[s.table[hashOf(three(b))]]
 	for i := range bucket {
 		c := &bucket[i]
 		if len(b) >= 8 && (binary.LittleEndian.Uint64(b)|c.fold)&c.mask != c.front {
@@ -299,10 +300,10 @@ func (s *ruleset) at(p place, last bool, v *verdict) int {
 	return miss
 }
 
-// decide asks a rule whose prefix is at a place.
-func (s *ruleset) decide(r *rule, p place, last bool, v *verdict) int {
+// decide tries a rule whose prefix is at a position.
+func (s *ruleset) decide(r *rule, p position, last bool, v *verdict) int {
 	l, b := &v.look, p.src[p.at:]
-	*l = matchContext{place: p, b: b[:min(len(b), window)], i: len(r.prefix), last: last || len(b) >= window, rules: s}
+	*l = matchContext{position: p, b: b[:min(len(b), lookahead)], i: len(r.prefix), last: last || len(b) >= lookahead, rules: s}
 	start, e, ok := r.match(l)
 	switch {
 	case l.short:
@@ -311,11 +312,11 @@ func (s *ruleset) decide(r *rule, p place, last bool, v *verdict) int {
 		return miss
 	}
 	e.on = true
-	v.name, v.start, v.eat = r.name, start, e
+	v.name, v.start, v.matcher = r.name, start, e
 	return hit
 }
 
-// begins says whether b is the beginning of the prefix.
+// begins reports whether the prefix begins with b.
 func (r *rule) begins(b []byte) bool {
 	for i, c := range b {
 		if c != r.prefix[i] && (!r.nocase || lower(c) != r.prefix[i]) {
@@ -332,16 +333,16 @@ func lower(c byte) byte {
 	return c
 }
 
-// minLiteral is the length from which a literal value is hidden: shorter ones are words of ordinary output.
+// minLiteral is the minimum length of a literal value to hide: shorter ones occur in ordinary output.
 const minLiteral = 8
 
-// literalRules returns rules for values, nil if there is none to hide. One that is longer than the window is hidden in
-// parts.
+// literalRules returns rules for values, or nil if none is to be hidden. A value longer than lookahead allows is
+// hidden in parts.
 func literalRules(values []string) *ruleset {
 	var parts []string
 	for _, v := range values {
-		for ; len(v) > window/2; v = v[window/2:] {
-			parts = append(parts, v[:window/2])
+		for ; len(v) > lookahead/2; v = v[lookahead/2:] {
+			parts = append(parts, v[:lookahead/2])
 		}
 		if len(v) >= minLiteral {
 			parts = append(parts, v)
@@ -350,7 +351,7 @@ func literalRules(values []string) *ruleset {
 	if len(parts) == 0 {
 		return nil
 	}
-	// Longer ones first: one may be the beginning of another.
+	// Longer ones first: one may be a prefix of another.
 	slices.SortFunc(parts, func(a, b string) int { return len(b) - len(a) })
 	var rules []*rule
 	for _, p := range slices.Compact(parts) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Values that look like secrets, made here so that no scanner of sources takes them for one.
+// Values that look like secrets, assembled here so that no secret scanner reports them in the source.
 var (
 	akia   = "AKIA" + "IOSFODNN7EXAMPLE"
 	ghp    = "ghp_" + strings.Repeat("a1B2", 9)
@@ -25,7 +25,7 @@ func redacted(in string, secrets ...string) string {
 	return string(r.write(nil, []byte(in), true))
 }
 
-// inPieces cuts in at the given places.
+// inPieces redacts in, cut at the given positions.
 func inPieces(in string, cuts []int, secrets ...string) string {
 	r := newRedactor(newRuleset(patternRules()), literalRules(secrets))
 	var out []byte
@@ -148,7 +148,7 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// TestRedactAtEachSplit cuts each example at each place, and to single bytes.
+// TestRedactAtEachSplit cuts each example at each position, and into single bytes.
 func TestRedactAtEachSplit(t *testing.T) {
 	for _, tt := range redactions {
 		in := "before\n" + tt.in + "\nafter"
@@ -192,18 +192,18 @@ func TestRedactLiterals(t *testing.T) {
 		}
 	}
 	if got := redacted("<"+long+">", long); strings.Contains(got, "0123") || !strings.HasPrefix(got, "<[") || !strings.HasSuffix(got, "]>") {
-		t.Errorf("a value longer than the window: %.100q", got)
+		t.Errorf("a value longer than the lookahead: %.100q", got)
 	}
 	var many []string
 	for i := range 1000 {
 		many = append(many, fmt.Sprintf("%04d-secret", i))
 	}
 	if got := redacted(strings.Join(many, " "), many...); strings.Contains(got, "-") {
-		t.Errorf("of a thousand values: %.100q", got)
+		t.Errorf("a thousand values: %.100q", got)
 	}
 }
 
-// TestRedactRuns compares the rows that are a prefix and a run of characters with regular expressions.
+// TestRedactRuns compares the rules that are a prefix and a run of characters with regular expressions.
 func TestRedactRuns(t *testing.T) {
 	names := regexp.MustCompile(`(AKIA|ASIA)[A-Z0-9]{16,32}|gh[pousr]_[A-Za-z0-9]{36,255}|glpat-[A-Za-z0-9_-]{20,255}|AIza[A-Za-z0-9_-]{35}|npm_[A-Za-z0-9]{36,255}`)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -230,7 +230,7 @@ func TestRedactRuns(t *testing.T) {
 		}
 	}
 	if hits < 100 {
-		t.Errorf("only %d secrets were made", hits)
+		t.Errorf("only %d secrets were generated", hits)
 	}
 }
 
@@ -262,7 +262,7 @@ func FuzzRedact(f *testing.F) {
 	})
 }
 
-// TestRedactKeepsAll: of what is no secret, no byte changes.
+// TestRedactKeepsAll: bytes that are not part of a secret never change.
 func TestRedactKeepsAll(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	in := make([]byte, 1<<20)
@@ -298,7 +298,7 @@ func BenchmarkRedact(b *testing.B) {
 	}
 }
 
-// TestRedactText: a text is redacted as output is, with values beside the rules.
+// TestRedactText: Redact applies the rules for output, and the given values.
 func TestRedactText(t *testing.T) {
 	if got := Redact("a "+akia+"\nb correct horse c\n", []string{"correct horse"}); got != "a [REDACTED:aws-key]\nb [REDACTED:secret] c\n" {
 		t.Errorf("%q", got)

@@ -9,10 +9,10 @@ const (
 	nameSecret = "secret"
 )
 
-// patternRules returns the table of what is hidden wherever it stands. Of rules that fit at one place the first holds.
+// patternRules returns the table of secrets to hide. Of the rules that match at one position the first applies.
 //
-// The forms are those their issuers document; what distinguishes them from ordinary output is the prefix, the length and
-// the letters. Only the last rows are about names that secrets are given.
+// The formats are those documented by the issuers; prefix, length and alphabet distinguish them from ordinary output.
+// Only the last rows depend on the names of secrets.
 func patternRules() []*rule {
 	rules := []*rule{
 		{prefix: "AKIA", name: nameAWS, match: run(&upperDigit, 16, 32)},
@@ -39,7 +39,7 @@ func patternRules() []*rule {
 		{prefix: "sk-svcacct-", name: nameSecret, match: run(&urlSafe, 20, 255)}, // service,
 		{prefix: "sk-admin-", name: nameSecret, match: run(&urlSafe, 20, 255)},   // administrator,
 		{prefix: "sk-or-", name: nameSecret, match: run(&urlSafe, 20, 255)},      // OpenRouter
-		{prefix: "sk-", name: nameSecret, match: run(&alnum, 32, 255)},           // of the older form
+		{prefix: "sk-", name: nameSecret, match: run(&alnum, 32, 255)},           // older form
 		{prefix: "sk_live_", name: nameSecret, match: run(&alnum, 16, 255)},      // Stripe
 		{prefix: "rk_live_", name: nameSecret, match: run(&alnum, 16, 255)},      //
 		{prefix: "sk_test_", name: nameSecret, match: run(&alnum, 16, 255)},      //
@@ -47,7 +47,7 @@ func patternRules() []*rule {
 		{prefix: "pypi-AgEI", name: nameSecret, match: run(&urlSafe, 50, 1<<12)}, // PyPI
 		{prefix: "hf_", name: nameSecret, match: run(&alnum, 34, 255)},           // Hugging Face
 		{prefix: "dckr_pat_", name: nameSecret, match: run(&urlSafe, 20, 255)},   // Docker Hub
-		{prefix: "corral_", name: nameSecret, match: run(&urlSafe, 43, 255)},     // of this program's servers
+		{prefix: "corral_", name: nameSecret, match: run(&urlSafe, 43, 255)},     // this program's servers
 		{prefix: "SG.", name: nameSecret, match: sendGrid},
 		{prefix: "eyJ", name: nameSecret, match: webToken},
 		{prefix: "-----BEGIN ", name: nameSecret, match: privateKey},
@@ -66,7 +66,8 @@ func patternRules() []*rule {
 	return rules
 }
 
-// keywords are ends of names whose value is a secret: CLIENT_SECRET=, "accessToken": and the like. The longer come first.
+// keywords are ends of names whose value is a secret: CLIENT_SECRET=, "accessToken": and the like. Longer ones come
+// first.
 var keywords = []struct{ word, name string }{
 	{"secret_access_key", nameAWS},
 	{"secret-access-key", nameAWS},
@@ -89,13 +90,13 @@ var keywords = []struct{ word, name string }{
 	{"privatekey", nameSecret},
 	{"credentials", nameSecret},
 	{"token", nameSecret},
-	{"_pass", nameSecret}, // alone it is what tests do
+	{"_pass", nameSecret}, // "pass" without the underscore is what tests do
 	{"passwd", nameSecret},
 	{"password", nameSecret},
 	{"passphrase", nameSecret},
 }
 
-// flags are those of programs whose next argument is a secret.
+// flags are command line flags whose next argument is a secret.
 var flags = [...]string{
 	"--password", "--passwd", "--passphrase", "--token", "--access-token", "--auth-token", "--api-token", "--secret",
 	"--client-secret", "--secret-key", "--access-key", "--api-key", "--apikey",
@@ -130,32 +131,32 @@ var (
 	word       = set("AZaz09", "_")
 	slack      = set("AZaz09", "-")
 	urlSafe    = set("AZaz09", "-_")
-	// inWebToken is urlSafe and the dots between its parts.
+	// inWebToken is urlSafe and the dots between a token's parts.
 	inWebToken = set("AZaz09", "-_.")
-	// inValue ends where the next thing of a line, an assignment or a query begins.
+	// inValue excludes bytes at which another item of a line, an assignment or a query begins.
 	inValue = set("\x00\x20\x7f\x7f", "\"'`,;&").not()
-	// inUser and inPassword are what of an address stands before a colon and before the last @.
+	// inUser and inPassword are the bytes of an address before its colon and before its last @.
 	inUser     = set("\x00\x20\x7f\x7f", "\"'`<>()[]{}/:@\\").not()
 	inPassword = set("\x00\x20\x7f\x7f", "\"'`<>/\\").not()
-	// inKey is base64, and what lines of it are separated and marked by in logs, diffs and JSON.
+	// inKey is base64, and the bytes that separate and mark its lines in logs, diffs and JSON.
 	inKey  = set("AZaz09", "+/=\r\n\t \\>|\"',:#*-")
 	base64 = set("AZaz09", "+/=")
 )
 
 const unbounded = 1 << 62
 
-// A matchContext is a rule's view of what begins at a place. Whoever looks beyond what there is yet makes it short: then the rule
-// is asked again when there is more.
+// A matchContext is a rule's view of the text at a position. Looking beyond the available bytes sets short; the rule
+// is then tried again with more.
 type matchContext struct {
-	place // of the prefix, to look back
-	b     []byte
-	i     int  // after the prefix
-	last  bool // nothing follows b
-	short bool
-	rules *ruleset
+	position // of the prefix, for lookbehind
+	b        []byte
+	i        int  // index after the prefix
+	last     bool // nothing follows b
+	short    bool
+	rules    *ruleset
 }
 
-// at returns the byte at i; behind the end it is a zero byte, of which no secret is made.
+// at returns the byte at i, or 0 beyond the end; no secret contains a zero byte.
 func (l *matchContext) at(i int) byte {
 	if i < len(l.b) {
 		return l.b[i]
@@ -166,7 +167,7 @@ func (l *matchContext) at(i int) byte {
 	return 0
 }
 
-// while returns the end of the bytes of c from i on, at most limit of them.
+// while returns the end of the run of at most limit bytes of c at i.
 func (l *matchContext) while(i int, c *class, limit int) int {
 	end := i + limit
 	for i < end && (i < len(l.b) || !l.last) && c[l.at(i)] {
@@ -178,7 +179,7 @@ func (l *matchContext) while(i int, c *class, limit int) int {
 	return i
 }
 
-// has says whether s stands at i.
+// has reports whether s is at i.
 func (l *matchContext) has(i int, s string) bool {
 	for k := range len(s) {
 		if l.at(i+k) != s[k] || l.short {
@@ -188,17 +189,17 @@ func (l *matchContext) has(i int, s string) bool {
 	return true
 }
 
-// run is for a prefix that is followed by least bytes of c or more; up to most belong to the secret.
-func run(c *class, least, most int) func(*matchContext) (int, valueMatcher, bool) {
+// run matches a prefix followed by at least minLen bytes of c; up to maxLen of them belong to the secret.
+func run(c *class, minLen, maxLen int) func(*matchContext) (int, valueMatcher, bool) {
 	return func(l *matchContext) (int, valueMatcher, bool) {
-		if l.while(l.i, c, least) < l.i+least {
+		if l.while(l.i, c, minLen) < l.i+minLen {
 			return 0, valueMatcher{}, false
 		}
-		return 0, valueMatcher{class: c, fixed: l.i, left: most}, true
+		return 0, valueMatcher{class: c, fixed: l.i, left: maxLen}, true
 	}
 }
 
-// sendGrid is SG., 22 characters, a dot, 43 characters.
+// sendGrid matches SG., 22 characters, a dot, 43 characters.
 func sendGrid(l *matchContext) (int, valueMatcher, bool) {
 	dot := l.while(l.i, &urlSafe, 23)
 	if dot != l.i+22 || l.at(dot) != '.' || l.while(dot+1, &urlSafe, 43) != dot+44 {
@@ -207,7 +208,7 @@ func sendGrid(l *matchContext) (int, valueMatcher, bool) {
 	return 0, valueMatcher{class: &urlSafe, fixed: dot + 44}, true
 }
 
-// webToken is a JSON web token (RFC 7519): base64url of {"…, a dot, another of these, a dot, a signature.
+// webToken matches a JSON web token (RFC 7519): base64url of {"…, a dot, another such part, a dot, a signature.
 func webToken(l *matchContext) (int, valueMatcher, bool) {
 	dot := l.while(l.i, &urlSafe, 1024)
 	if dot < l.i+8 || !l.has(dot, ".eyJ") {
@@ -220,7 +221,8 @@ func webToken(l *matchContext) (int, valueMatcher, bool) {
 	return 0, valueMatcher{class: &inWebToken, left: unbounded}, true
 }
 
-// privateKey is a key as in RFC 7468 and OpenPGP: its first line, and then base64 or the fields of an encrypted one.
+// privateKey matches a key as in RFC 7468 and OpenPGP: its first line, followed by base64 or the fields of an
+// encrypted key.
 func privateKey(l *matchContext) (int, valueMatcher, bool) {
 	const label = "PRIVATE KEY"
 	kind := set("AZ09", " ")
@@ -230,7 +232,7 @@ func privateKey(l *matchContext) (int, valueMatcher, bool) {
 	}
 	first := end + 5
 	separators := set("", "\r\n\t \\>|\"',+#*")
-	for range 32 { // bytes, or the two of an escaped newline
+	for range 32 { // each one byte, or the two of an escaped newline
 		switch c := l.at(first); {
 		case c == '\\' && (l.at(first+1) == 'n' || l.at(first+1) == 'r'):
 			first += 2
@@ -246,7 +248,7 @@ func privateKey(l *matchContext) (int, valueMatcher, bool) {
 	return 0, valueMatcher{class: &inKey, key: true, fixed: end + 5, left: maxKey}, true
 }
 
-// maxKey is more than the text of any private key. A key that has no end hides no more than that.
+// maxKey is above the length of any private key in text form. It bounds what a key without an end hides.
 const maxKey = 32 << 10
 
 func containsLabel(b []byte, label string) bool {
@@ -258,7 +260,7 @@ func containsLabel(b []byte, label string) bool {
 	return false
 }
 
-// userInfo is the password of an address such as postgres://ada:PASSWORD@host.
+// userInfo matches the password of an address such as postgres://ada:PASSWORD@host.
 func userInfo(l *matchContext) (int, valueMatcher, bool) {
 	colon := l.while(l.i, &inUser, 256)
 	if l.at(colon) != ':' {
@@ -268,7 +270,7 @@ func userInfo(l *matchContext) (int, valueMatcher, bool) {
 	if l.short {
 		return 0, valueMatcher{}, false
 	}
-	// A password may have an @ in it; a host has none.
+	// A password may contain an @; a host cannot.
 	end = colon + 1 + bytes.LastIndexByte(l.b[colon+1:max(end, colon+1)], '@')
 	if end <= colon+1 || l.has(colon+1, "[REDACTED:") {
 		return 0, valueMatcher{}, false

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// owners remembers whose the artifacts of a store are, which a manifest says and which never changes.
+// owners caches the principals of a store's artifacts, which are in their manifests and never change.
 type owners struct {
 	mu        sync.Mutex
 	principal map[string]string // guarded by mu, by handle
@@ -29,7 +29,7 @@ func (o *owners) of(handle string) (principal string, known bool) {
 	return principal, known
 }
 
-// only forgets all but those of list.
+// only removes all entries but those of list.
 func (o *owners) only(list []stored) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -45,7 +45,7 @@ func (o *owners) only(list []stored) {
 	o.principal = kept
 }
 
-// owner returns whose an artifact is. Artifacts whose manifests cannot be read are one unnamed owner's.
+// owner returns the principal of an artifact. All artifacts with unreadable manifests count as one unnamed owner's.
 func (s *Store) owner(handle string) string {
 	if principal, known := s.owners.of(handle); known {
 		return principal
@@ -59,14 +59,14 @@ func (s *Store) owner(handle string) string {
 	return m.Principal
 }
 
-// errShare is an artifact that could be stored only in place of what others may keep.
-var errShare = errors.New("it is larger than what may be stored of one user or token beside the others")
+// errShare is returned for an artifact that could only be stored by evicting what other principals may keep.
+var errShare = errors.New("it is larger than the share of the quota that one user or token can use beside the others")
 
-// evictions returns the artifacts that are to be removed so that principal can store more: list is all of them, the oldest
-// first. It makes room for a sixteenth of the quota beyond that, so that few commits have to.
+// evictions returns the artifacts to evict so that principal can store more; list is all artifacts, oldest first. It
+// frees a sixteenth of the quota beyond that, so that few commits have to evict.
 //
-// Each principal that has artifacts may keep an equal share of the quota, less a sixteenth: they are taken, the oldest
-// first, from whoever has most and more than that. It is errShare if there is no room then.
+// Each principal with artifacts may keep an equal share of the quota, less a sixteenth. The oldest artifacts of the
+// principal with the largest usage above its share are evicted first. It returns errShare if that is not enough.
 func (s *Store) evictions(list []stored, principal string, more usage) ([]stored, error) {
 	used, queues, sum := map[string]usage{}, map[string][]stored{}, more
 	if more != (usage{}) {
@@ -106,25 +106,25 @@ func (s *Store) evictions(list []stored, principal string, more usage) ([]stored
 	return victims, nil
 }
 
-// shareOf is what each of n principals may keep of a quota, whatever the others store.
+// shareOf returns how much of a quota each of n principals may keep, whatever the others store.
 func shareOf(quota int64, n int) int64 {
 	share := quota / int64(max(1, n))
 	return max(1, share-(share+15)/16)
 }
 
-// largest returns the principal that uses most of what size says, and more than share, and has artifacts to remove. Of
-// several it is the one whose oldest artifact is older.
+// largest returns the principal with the largest usage by size that is above share and has artifacts to evict. Of
+// several it is the one with the oldest artifact.
 func largest(used map[string]usage, queues map[string][]stored, size func(usage) int64, share int64) (principal string, found bool) {
-	most := share
+	maxSize := share
 	for who, queue := range queues {
 		u := size(used[who])
-		if len(queue) == 0 || u <= share || u < most {
+		if len(queue) == 0 || u <= share || u < maxSize {
 			continue
 		}
-		if u == most && found && !before(queue[0], queues[principal][0]) {
+		if u == maxSize && found && !before(queue[0], queues[principal][0]) {
 			continue
 		}
-		principal, most, found = who, u, true
+		principal, maxSize, found = who, u, true
 	}
 	return principal, found
 }

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// of is BeginOptions of a principal.
+// of returns BeginOptions for a principal.
 func of(principal string) BeginOptions {
 	b := mine()
 	b.Principal = principal
 	return b
 }
 
-// TestFlood: one principal that stores more than there may be removes its own artifacts, and nobody else's.
+// TestFlood: a principal that stores more than the quota evicts its own artifacts only.
 func TestFlood(t *testing.T) {
 	for name, o := range map[string]Options{
 		"count":             {MaxCount: 16},
@@ -25,12 +25,12 @@ func TestFlood(t *testing.T) {
 			c, dir := newClock(), t.TempDir()
 			o.Now = c.now
 			s := openStore(t, dir, o)
-			var quiet []string
+			var few []string
 			for i := range 7 {
 				c.advance(time.Second)
-				quiet = append(quiet, put(t, s, of("token:quiet"), fmt.Sprint(i), "").Handle())
+				few = append(few, put(t, s, of("token:few"), fmt.Sprint(i), "").Handle())
 			}
-			if name == "bytes" { // another process has the store open as well
+			if name == "bytes" { // another process has the store open, too
 				s = openStore(t, dir, o)
 			}
 			loud := ""
@@ -38,17 +38,17 @@ func TestFlood(t *testing.T) {
 				c.advance(time.Second)
 				loud = put(t, s, of("token:loud"), fmt.Sprint(i), "").Handle()
 				if loud == "" {
-					t.Fatalf("artifact %d of who stores much is not kept", i)
+					t.Fatalf("artifact %d of the principal with many was not stored", i)
 				}
 			}
 			s.sweep(t.Context())
-			for i, handle := range quiet {
-				if got, _, err := content(s, Reader{Principal: "token:quiet", Repos: ada.Repos}, handle); got != fmt.Sprint(i) || err != nil {
-					t.Errorf("artifact %d of who stores little: %q, %v", i, got, err)
+			for i, handle := range few {
+				if got, _, err := content(s, Reader{Principal: "token:few", Repos: ada.Repos}, handle); got != fmt.Sprint(i) || err != nil {
+					t.Errorf("artifact %d of the principal with few: %q, %v", i, got, err)
 				}
 			}
 			if _, _, err := content(s, Reader{Principal: "token:loud", Repos: ada.Repos}, loud); err != nil {
-				t.Errorf("the last of who stores much: %v", err)
+				t.Errorf("the last of the principal with many: %v", err)
 			}
 			list, err := s.artifacts()
 			if u := total(list); err != nil || o.MaxCount > 0 && u.count > int64(o.MaxCount) || o.MaxBytes > 0 && u.bytes > o.MaxBytes {
@@ -58,7 +58,8 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestShareOfOne: what is larger than a share is stored as long as there is room, and takes nobody else's.
+// TestShareOfOne: an artifact larger than a share is stored only while there is room, and never evicts another
+// principal's.
 func TestShareOfOne(t *testing.T) {
 	c := newClock()
 	s := openStore(t, t.TempDir(), Options{Now: c.now, MaxBytes: 256 << 10})
@@ -69,12 +70,12 @@ func TestShareOfOne(t *testing.T) {
 	}
 	noise := make([]byte, 160<<10)
 	seed := uint32(1)
-	for i := range noise { // what does not become shorter
+	for i := range noise { // incompressible
 		seed = seed*1664525 + 1013904223
 		noise[i] = byte(seed >> 24)
 	}
 	c.advance(time.Second)
-	if got := put(t, s, of("token:b"), string(noise), "").Captured(); got.Handle != "" || !strings.Contains(got.Reason, "beside the others") {
+	if got := put(t, s, of("token:b"), string(noise), "").Captured(); got.Handle != "" || !strings.Contains(got.Reason, "share of the quota") {
 		t.Errorf("%q: %s", got.Handle, got.Reason)
 	}
 	for _, handle := range handles {
@@ -87,7 +88,7 @@ func TestShareOfOne(t *testing.T) {
 	}
 }
 
-// TestEvictions: whose artifacts make room.
+// TestEvictions: which principals' artifacts are evicted.
 func TestEvictions(t *testing.T) {
 	s := &Store{maxCount: 16, maxBytes: 1600}
 	list := func(owners string, bytes int64) (l []stored) {
@@ -101,15 +102,15 @@ func TestEvictions(t *testing.T) {
 		list      []stored
 		principal string
 		more      usage
-		want      string // their owners
+		want      string // owners of the victims
 		refused   bool
 	}{
 		{"one", list("aaaaaaaaaaaaaaaa", 1), "a", usage{1, 1}, "aa", false},
-		{"the one with most", list("abababababababbb", 1), "a", usage{1, 1}, "ba", false},
+		{"the largest owner", list("abababababababbb", 1), "a", usage{1, 1}, "ba", false},
 		{"the older of two", list("abababababababab", 1), "c", usage{1, 1}, "ab", false},
-		{"oneself", list("aaaaaabbbbbbbbbb", 1), "b", usage{1, 1}, "bb", false},
+		{"the principal itself", list("aaaaaabbbbbbbbbb", 1), "b", usage{1, 1}, "bb", false},
 		{"by bytes", append(list("aaaa", 300), list("bbbbbb", 10)...), "b", usage{1, 400}, "a", false},
-		{"no room in a share", append(list("aaaa", 150), list("bbbb", 10)...), "b", usage{1, 1100}, "", true},
+		{"above the share", append(list("aaaa", 150), list("bbbb", 10)...), "b", usage{1, 1100}, "", true},
 	} {
 		victims, err := s.evictions(tt.list, tt.principal, tt.more)
 		got := ""

@@ -6,49 +6,49 @@ import (
 )
 
 const (
-	// small is how much of a stream is kept in memory before a file is worth it.
+	// small is the maximum size of a stream that is kept in memory; a longer one goes to a file.
 	small = 64 << 10
-	// tailSize is how much of the end of a stream is kept when not all is.
+	// tailSize is how much of the end of a truncated stream is kept.
 	tailSize = 1 << 20
-	// aligning is how far from a cut a newline is looked for, so that whole lines are left out.
+	// aligning is how far from a cut a newline is searched for, so that whole lines are left out.
 	aligning = 64 << 10
-	// markerRoom is more than a marker has.
+	// markerRoom is above the length of any marker.
 	markerRoom = 128
 )
 
-// A gap is what was left out of a stream, as its manifest says it.
+// A gap describes the part of a stream that was left out, for its manifest.
 type gap struct {
-	Offset int64 `json:"offset"` // in what is stored, where a marker of
-	Marker int64 `json:"marker"` // so many bytes stands for
-	Bytes  int64 `json:"bytes"`  // so many
-	Lines  int64 `json:"lines"`  // with so many newlines
+	Offset int64 `json:"offset"` // of the marker, in the stored stream
+	Marker int64 `json:"marker"` // length of the marker in bytes
+	Bytes  int64 `json:"bytes"`  // number of bytes left out
+	Lines  int64 `json:"lines"`  // number of newlines left out
 }
 
-// A spool stores one stream within bounds: its head and, if it was longer, the end of it.
+// A spool stores one stream within bounds: its head and, if it is too long, its end.
 type spool struct {
 	hashers *gzipHasherPool
-	file    func() (fdWriter, error) // that the stream goes to; called when it is no longer small
-	limit   int64                    // bytes to store
-	owner   []byte                   // goes with what is stored
+	file    func() (fdWriter, error) // destination of the stream; called when it is no longer small
+	limit   int64                    // maximum number of bytes stored
+	owner   []byte                   // mark for the header
 
 	small  []byte
 	work   *worker // nil while small
 	stored int64
-	line   bool // what is stored ends within a line
+	line   bool // the stored part ends within a line
 
-	full     bool // the head is
+	full     bool // the head is complete
 	ring     []byte
-	after    int64 // bytes that came after the head
-	newlines int64 // of these
+	after    int64 // bytes after the head
+	newlines int64 // newlines after the head
 	err      error
 }
 
 func (s *spool) tail() int { return int(min(tailSize, s.limit/2)) }
 
-// ringSize is such that a stream of limit bytes is stored whole, wherever its head was cut.
+// ringSize is large enough to store a stream of limit bytes completely, wherever its head was cut.
 func (s *spool) ringSize() int { return s.tail() + aligning + markerRoom }
 
-// write takes what comes next; p is the caller's again.
+// write appends p, without keeping a reference to it.
 func (s *spool) write(p []byte) {
 	if !s.full {
 		room := s.limit - int64(s.tail()) - markerRoom - s.stored
@@ -69,7 +69,7 @@ func (s *spool) write(p []byte) {
 	s.keep(p)
 }
 
-// keep puts p into the ring.
+// keep writes p to the ring.
 func (s *spool) keep(p []byte) {
 	size := s.ringSize()
 	if s.ring == nil {
@@ -84,7 +84,7 @@ func (s *spool) keep(p []byte) {
 	copy(s.ring, p[n:])
 }
 
-// last returns the last n bytes that came.
+// last returns the last n bytes written.
 func (s *spool) last(n int64) []byte {
 	size := int64(len(s.ring))
 	from, to := (s.after-n)%max(size, 1), s.after%max(size, 1)
@@ -120,10 +120,10 @@ func (s *spool) put(p []byte) {
 	}
 }
 
-// truncated says whether not all is or will be stored.
+// truncated reports whether part of the stream is or will be left out.
 func (s *spool) truncated() bool { return s.stored+s.after > s.limit && s.full }
 
-// end stores what is kept of the end, and returns what was left out before it: nil if nothing was.
+// end stores the end of the stream, and returns the gap before it, or nil if nothing was left out.
 func (s *spool) end() *gap {
 	defer func() { s.ring = nil }()
 	if !s.truncated() {
@@ -148,11 +148,11 @@ func (s *spool) end() *gap {
 	return &g
 }
 
-// leftOut is the line that stands for what is not stored.
+// leftOut returns the marker line for n bytes that are not stored.
 func leftOut(n int64) string { return fmt.Sprintf("... (%d bytes left out) ...", n) }
 
-// finish returns what the manifest says of the stream and, when it is small, its compressed form; a large one is in its
-// file, and there is nil.
+// finish returns the size and hash of the stream and, if it is small, its compressed form. A large stream is in its
+// file; nil is returned for it.
 func (s *spool) finish() (sealed, []byte, error) {
 	if s.err != nil {
 		return sealed{}, nil, s.err
@@ -176,12 +176,13 @@ func (s *spool) discard() {
 	s.small, s.ring = nil, nil
 }
 
-// A worker compresses, hashes and writes a stream, past who reads it. Its buffers are few: who is faster waits.
+// A worker compresses, hashes and writes a stream in its own goroutine. It has few buffers, so a faster writer
+// blocks.
 type worker struct {
 	in, free chan []byte
 	cur      []byte
 	done     chan struct{}
-	// Of the worker, until done:
+	// Used by the worker's goroutine only, until done is closed.
 	hashers *gzipHasherPool
 	file    fdWriter
 	owner   []byte
@@ -227,7 +228,7 @@ func (w *worker) run() {
 	defer close(w.done)
 	c := w.hashers.to(w.file, w.owner)
 	for b := range w.in {
-		if w.err == nil { // else what comes is dropped: a job is not held up
+		if w.err == nil { // after an error, input is dropped: the job must not block
 			_, w.err = c.Write(b)
 		}
 		w.free <- b[:0]
@@ -238,7 +239,7 @@ func (w *worker) run() {
 	}
 }
 
-// close ends the stream.
+// close ends the stream and waits for the worker.
 func (w *worker) close() (sealed, error) {
 	if len(w.cur) > 0 {
 		w.in <- w.cur

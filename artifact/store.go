@@ -12,23 +12,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options of a Store. The zero value of each is its default.
+// Options of a Store. A zero field means its default.
 type Options struct {
 	TTL      time.Duration // how long an artifact can be read; default 24 h
-	MaxCount int           // artifacts at most, the oldest go first; default 1000
-	MaxBytes int64         // on disk, of all artifacts together, the oldest go first; default 1 GiB
-	// StreamBytes is how much of a stream is stored, before compression: its head, and the last MiB of it. Default
-	// 64 MiB; at most 1 GiB.
+	MaxCount int           // maximum number of artifacts, the oldest are evicted; default 1000
+	MaxBytes int64         // maximum size on disk of all artifacts, the oldest are evicted; default 1 GiB
+	// StreamBytes is the maximum number of bytes stored of a stream, before compression: its head, and its last MiB.
+	// Default 64 MiB; maximum 1 GiB.
 	StreamBytes int64
-	// FsyncEach has an artifact on the disk before its handle is returned. Without it they are synced in groups within
-	// 20 ms: after a power cut a handle may be unknown.
+	// FsyncEach syncs an artifact to disk before its handle is returned. Without it, artifacts are synced in groups
+	// within 20 ms; after a power cut a returned handle may be unknown.
 	FsyncEach bool
-	// ReadOnly makes and removes nothing. A directory without a store in it is an empty store.
+	// ReadOnly creates and removes nothing. A directory without a store is an empty store then.
 	ReadOnly bool
 	Now      func() time.Time // default time.Now
 }
 
-// A Store keeps artifacts in a directory. Its methods may be called at once from several goroutines; several processes
+// A Store keeps artifacts in a directory. Its methods may be called by several goroutines at once; several processes
 // may have the same directory open.
 type Store struct {
 	ttl         time.Duration
@@ -39,27 +39,27 @@ type Store struct {
 	readOnly    bool
 	now         func() time.Time
 
-	dir     int // -1: there is none, of a read-only store
+	dir     int // -1 if there is none, in a read-only store
 	hashers gzipHasherPool
-	reading chan struct{} // one for each Query that reads now
+	reading chan struct{} // semaphore of running queries
 	quota   quota
 	owners  owners
 	syncer  *syncer       // nil with fsyncEach
-	taken   chan struct{} // artifacts were taken away whose files are to be removed, or there is little room
+	taken   chan struct{} // wakes the sweeper: artifacts were evicted, or the quota is nearly reached
 	stop    context.CancelFunc
 	swept   sync.WaitGroup
 }
 
-// storeName is the directory of artifacts within that of a user's state.
+// storeName is the directory of the store within a user's state directory.
 const storeName = "artifacts"
 
-// defaultRules are the same for all.
+// defaultRules is shared by all outputs.
 var defaultRules = sync.OnceValue(func() *ruleset { return newRuleset(patternRules()) })
 
-// Open opens the store in a directory of state, which stays the caller's, and makes it if it is not there. What expired
-// and what killed processes left is removed in the background, from now on at intervals.
+// Open opens the store in a state directory, and creates it if missing. The caller keeps ownership of state. Expired
+// artifacts, and what killed processes left, are removed in the background, now and at intervals.
 //
-// The error is of the directory, or of an option out of bounds.
+// The error is about the directory, or an option that is out of bounds.
 func Open(state *os.File, o Options) (*Store, error) {
 	s := &Store{
 		ttl: o.TTL, maxCount: int64(o.MaxCount), maxBytes: o.MaxBytes, streamBytes: o.StreamBytes,
@@ -68,7 +68,7 @@ func Open(state *os.File, o Options) (*Store, error) {
 	}
 	s.defaults()
 	if s.ttl < 0 || s.maxCount < 0 || s.maxBytes < 0 || s.streamBytes < minStream || s.streamBytes > maxStream-markerRoom {
-		return nil, fmt.Errorf("artifacts: ttl %v, max_count %d, max_bytes %d, %d bytes of a stream: out of bounds",
+		return nil, fmt.Errorf("artifacts: ttl %v, max_count %d, max_bytes %d, %d bytes of a stream: a value is out of bounds",
 			s.ttl, s.maxCount, s.maxBytes, s.streamBytes)
 	}
 	if err := s.open(state); err != nil {
@@ -86,10 +86,10 @@ func Open(state *os.File, o Options) (*Store, error) {
 	return s, nil
 }
 
-// defaultStream is how much of a stream is stored if nothing else is wanted.
+// defaultStream is the default of Options.StreamBytes.
 const defaultStream = 64 << 20
 
-// minStream is the least that can be stored of a stream: less has no room for what says that it was cut.
+// minStream is the minimum of Options.StreamBytes: a smaller one would have no room for the marker of a gap.
 const minStream = 1 << 10
 
 func (s *Store) defaults() {
@@ -142,7 +142,7 @@ func (s *Store) openAt(state int) (err error) {
 	return err
 }
 
-// Close waits for what the store does in the background. Outputs that were begun must have ended.
+// Close waits for the background work. All Outputs must have ended.
 func (s *Store) Close() {
 	if s == nil || s.dir < 0 {
 		return
@@ -159,10 +159,10 @@ func (s *Store) Close() {
 	s.dir = -1
 }
 
-// commit makes t the artifact of that handle and principal, of size bytes on disk.
+// commit renames t to the artifact with that handle and principal; size is its size on disk in bytes.
 func (s *Store) commit(t *tempDir, handle, principal string, size int64) error {
 	if size > s.maxBytes {
-		return errors.New("it is larger than all that may be stored")
+		return errors.New("it is larger than the quota of the store")
 	}
 	if s.fsyncEach {
 		for _, fd := range t.fds() {
@@ -172,7 +172,7 @@ func (s *Store) commit(t *tempDir, handle, principal string, size int64) error {
 		}
 	}
 	crowded := false
-	err := s.quota.with(func(u usage) (usage, error) {
+	err := s.quota.update(func(u usage) (usage, error) {
 		if u.count+1 > s.maxCount || u.bytes+size > s.maxBytes {
 			var err error
 			if u, err = s.makeRoom(principal, usage{1, size}); err != nil {
@@ -194,7 +194,7 @@ func (s *Store) commit(t *tempDir, handle, principal string, size int64) error {
 	t.name = ""
 	s.owners.set(handle, principal)
 	if crowded {
-		s.tell()
+		s.wakeSweeper()
 	}
 	if s.fsyncEach {
 		return errName("fsync", storeName, unix.Fsync(s.dir))

@@ -16,7 +16,7 @@ import (
 	"corral/job"
 )
 
-// A clock is set by hand.
+// A clock is advanced by the test.
 type clock struct{ ms atomic.Int64 }
 
 func newClock() *clock {
@@ -43,7 +43,7 @@ func openStore(t testing.TB, dir string, o Options) *Store {
 	return s
 }
 
-// record is of a job that ended well.
+// record returns the record of a successful job.
 func record() *job.Record {
 	return &job.Record{
 		Request: &job.Request{Dir: "sub"}, Created: time.Now(), Status: job.Success,
@@ -51,12 +51,12 @@ func record() *job.Record {
 	}
 }
 
-// mine are the options of most tests.
+// mine returns the options of most tests.
 func mine() BeginOptions {
 	return BeginOptions{Repo: "my.repo", Runtime: "shell", Principal: "user:ada", Persist: true}
 }
 
-// put is a job that writes two texts.
+// put runs a job that writes two texts.
 func put(t testing.TB, s *Store, b BeginOptions, stdout, stderr string) *Output {
 	t.Helper()
 	out := s.Begin(b)
@@ -81,14 +81,14 @@ func put(t testing.TB, s *Store, b BeginOptions, stdout, stderr string) *Output 
 
 var ada = Reader{Principal: "user:ada", Repos: []string{"my.repo"}}
 
-// content is what an artifact has.
+// content returns the streams of an artifact.
 func content(s *Store, r Reader, handle string) (stdout, stderr string, err error) {
 	var o, e bytes.Buffer
 	err = s.Copy(r, handle, &o, &e)
 	return o.String(), e.String(), err
 }
 
-// entries are the names in a store, without the file of the quota.
+// entries returns the names in a store, without the quota's file.
 func entries(t testing.TB, dir string) []string {
 	t.Helper()
 	list, err := os.ReadDir(filepath.Join(dir, storeName))
@@ -193,7 +193,7 @@ func TestOpenRefuses(t *testing.T) {
 	for _, o := range []Options{{TTL: -1}, {MaxCount: -1}, {MaxBytes: -1}, {StreamBytes: 10}, {StreamBytes: 2 << 30}} {
 		if s, err := Open(f, o); err == nil {
 			s.Close()
-			t.Errorf("%+v is taken", o)
+			t.Errorf("%+v was accepted", o)
 		}
 	}
 	if err := os.Symlink(t.TempDir(), filepath.Join(dir, storeName)); err != nil {
@@ -201,7 +201,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	if s, err := Open(f, Options{}); err == nil {
 		s.Close()
-		t.Error("a link is followed")
+		t.Error("a symbolic link was followed")
 	}
 }
 
@@ -218,7 +218,7 @@ func TestReadOnly(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if list, _ := os.ReadDir(dir); len(list) != 0 {
-		t.Errorf("made %v", list)
+		t.Errorf("created %v", list)
 	}
 }
 
@@ -238,10 +238,10 @@ func TestTTL(t *testing.T) {
 	young := put(t, s, mine(), "young", "").Handle()
 	c.advance(30 * time.Minute)
 	if _, err := s.Query(t.Context(), Query{Reader: ada, Handle: old}); !errors.Is(err, ErrExpired) {
-		t.Errorf("to its owner: %v", err)
+		t.Errorf("for its owner: %v", err)
 	}
 	if _, err := s.Query(t.Context(), Query{Reader: Reader{Principal: "user:eve"}, Handle: old}); !errors.Is(err, ErrNotFound) {
-		t.Errorf("to another: %v", err)
+		t.Errorf("for another principal: %v", err)
 	}
 	if list, _ := s.List(ada, 10); len(list) != 1 || list[0].ArtifactID != young {
 		t.Errorf("listed: %v", list)
@@ -253,7 +253,7 @@ func TestTTL(t *testing.T) {
 	if _, err := s.Query(t.Context(), Query{Reader: ada, Handle: old}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("after the sweep: %v", err)
 	}
-	// What was stored for an hour is kept for an hour, whatever the store is opened with next.
+	// The TTL is that of the store that committed the artifact, not of a store opened later.
 	s2 := openStore(t, dir, Options{Now: c.now, TTL: time.Minute})
 	s2.sweep(context.Background())
 	if got, _, err := content(s2, ada, young); got != "young" || err != nil {
@@ -282,8 +282,8 @@ func TestQuotaOfCount(t *testing.T) {
 
 func TestQuotaOfBytes(t *testing.T) {
 	c, dir := newClock(), t.TempDir()
-	const most = 200 << 10
-	s := openStore(t, dir, Options{Now: c.now, MaxBytes: most})
+	const maxBytes = 200 << 10
+	s := openStore(t, dir, Options{Now: c.now, MaxBytes: maxBytes})
 	for i := range 40 {
 		c.advance(time.Second)
 		if got := put(t, s, mine(), strings.Repeat("x", 1000*i), "").Captured(); got.Handle == "" {
@@ -293,18 +293,18 @@ func TestQuotaOfBytes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if u := total(list); u.bytes > most || i > 30 && u.bytes < most/2 || s.quota.read() != u {
-			t.Fatalf("%+v are stored, %+v are said to be", u, s.quota.read())
+		if u := total(list); u.bytes > maxBytes || i > 30 && u.bytes < maxBytes/2 || s.quota.read() != u {
+			t.Fatalf("stored %+v, recorded %+v", u, s.quota.read())
 		}
 	}
 	tiny := openStore(t, t.TempDir(), Options{MaxBytes: 10 << 10})
-	if got := put(t, tiny, mine(), "x", "").Captured(); got.Handle != "" || !strings.Contains(got.Reason, "larger than all") {
+	if got := put(t, tiny, mine(), "x", "").Captured(); got.Handle != "" || !strings.Contains(got.Reason, "larger than the quota") {
 		t.Errorf("%+v", got)
 	}
 }
 
-// TestUsageIsPutRight: a file that says nonsense does no harm.
-func TestUsageIsPutRight(t *testing.T) {
+// TestInvalidUsageFile: an invalid usage file does no harm and is corrected.
+func TestInvalidUsageFile(t *testing.T) {
 	for _, nonsense := range []string{"", "x", strings.Repeat("\xff", quotaSize), quotaMagic + strings.Repeat("\x00", 16), quotaMagic + strings.Repeat("\xff", 16)} {
 		c, dir := newClock(), t.TempDir()
 		s := openStore(t, dir, Options{Now: c.now, MaxCount: 4})
@@ -324,7 +324,7 @@ func TestUsageIsPutRight(t *testing.T) {
 	}
 }
 
-func TestSweepLeavesWhatLives(t *testing.T) {
+func TestSweepKeepsRunningOutputs(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, Options{})
 	out := s.Begin(mine())
@@ -371,7 +371,7 @@ func TestFsyncEach(t *testing.T) {
 	}
 }
 
-// TestGroups: many at once, more than a group keeps descriptors of.
+// TestGroups: more artifacts at once than a group keeps descriptors of can be synced and read.
 func TestGroups(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{})
 	var handles []string

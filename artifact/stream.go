@@ -10,11 +10,12 @@ import (
 )
 
 const (
-	// grace is how long, after a job's end, its pipes may still have a writer that is not of the job.
+	// grace is how long after a job's end its pipes may be held open by processes that are not of the job.
 	grace = 50 * time.Millisecond
-	// largePipe is the capacity that a pipe gets once it was full: fewer changes between writer and reader.
+	// largePipe is the capacity that a pipe gets once it was full, to reduce context switches between writer and
+	// reader.
 	largePipe = 256 << 10
-	// fullPipe is what the largest pipe of an ordinary user has (/proc/sys/fs/pipe-max-size).
+	// fullPipe is the largest pipe of an ordinary user (/proc/sys/fs/pipe-max-size).
 	fullPipe = 1 << 20
 	readSize = 64 << 10
 )
@@ -25,24 +26,24 @@ type stream struct {
 	total *atomic.Int64 // bytes read
 	hide  *redactor
 	view  *lineReader
-	keep  *spool   // nil: it is not stored
-	whole *whole   // nil: it is not shown as it is
-	shown []byte   // of who reads, until done
-	ends  *margins // nil: nothing of it is shown that way
-	// passed is how many bytes were shown, or stored: those after redaction. Of who reads, until done.
+	keep  *spool   // nil: the stream is not stored
+	whole *whole   // nil: the stream is not shown completely
+	shown []byte   // owned by the reading goroutine until done is closed
+	ends  *margins // nil: its ends are not shown
+	// passed is the number of bytes after redaction. Owned by the reading goroutine until done is closed.
 	passed int64
-	stored seal // of who reads, until done
+	stored seal // owned by the reading goroutine until done is closed
 	done   chan struct{}
 }
 
-// open makes the pipe, starts to read it, and returns the job's end.
+// open creates the pipe, starts reading it, and returns the job's end.
 func (s *stream) open() (*os.File, error) {
 	var p [2]int
-	// Not os.Pipe: it would make the job's end non-blocking, too, which programs do not expect of their output.
+	// os.Pipe would make the job's end non-blocking, too, which programs do not expect of their output.
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
 		return nil, os.NewSyscallError("pipe2", err)
 	}
-	if _, err := unix.FcntlInt(uintptr(p[0]), unix.F_SETFL, unix.O_NONBLOCK); err != nil { // a pipe has no other flags yet
+	if _, err := unix.FcntlInt(uintptr(p[0]), unix.F_SETFL, unix.O_NONBLOCK); err != nil { // a new pipe has no other flags
 		unix.Close(p[0])
 		unix.Close(p[1])
 		return nil, os.NewSyscallError("fcntl", err)
@@ -53,7 +54,7 @@ func (s *stream) open() (*os.File, error) {
 	return os.NewFile(uintptr(p[1]), "|1"), nil
 }
 
-// buffers are what a stream reads into and what redaction writes to.
+// buffers are the input and output of redaction.
 type buffers struct{ in, out []byte }
 
 func (s *stream) read() {
@@ -61,9 +62,9 @@ func (s *stream) read() {
 	b := &buffers{in: make([]byte, 4<<10)}
 	for {
 		n, err := s.pipe.Read(b.in)
-		s.take(b, n)
+		s.process(b, n)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			s.rest(b)
+			s.drain(b)
 		}
 		if err != nil {
 			break
@@ -75,17 +76,17 @@ func (s *stream) read() {
 	s.out(s.hide.write(b.out[:0], nil, true))
 	s.view.close()
 	s.pipe.Close()
-	if s.keep != nil { // a job's streams end before it is known what became of it, so this is in nobody's way
+	if s.keep != nil { // streams end before the job's result is known, so this delays nobody
 		s.stored = s.seal()
 	}
 }
 
-// enlarge is for a stream that writes much.
+// enlarge adapts buffer and pipe to a job that writes much.
 func (s *stream) enlarge(b *buffers) {
 	b.in = make([]byte, readSize)
 	s.control(func(fd int) {
 		if n, err := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0); err == nil && n < largePipe {
-			_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, largePipe) // the user's pipes may be many already
+			_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, largePipe) // fails if the user has many pipes (pipe-user-pages-soft)
 		}
 	})
 }
@@ -96,8 +97,9 @@ func (s *stream) control(f func(fd int)) {
 	}
 }
 
-// rest takes what is in the pipe when nobody is waited for any more, at most what fits into it.
-func (s *stream) rest(b *buffers) {
+// drain reads what is buffered in the pipe without blocking, at most its capacity; a descendant may still hold the
+// write end.
+func (s *stream) drain(b *buffers) {
 	s.control(func(fd int) {
 		for left := fullPipe; left > 0; {
 			n, err := unix.Read(fd, b.in[:min(left, len(b.in))])
@@ -107,14 +109,14 @@ func (s *stream) rest(b *buffers) {
 			if n <= 0 {
 				return
 			}
-			s.take(b, n)
+			s.process(b, n)
 			left -= n
 		}
 	})
 }
 
-// take is for n bytes that were read.
-func (s *stream) take(b *buffers, n int) {
+// process redacts and distributes n bytes of b.in.
+func (s *stream) process(b *buffers, n int) {
 	if n <= 0 {
 		return
 	}
@@ -124,7 +126,7 @@ func (s *stream) take(b *buffers, n int) {
 	s.out(b.out)
 }
 
-// out takes what may be shown.
+// out distributes redacted output.
 func (s *stream) out(p []byte) {
 	s.passed += int64(len(p))
 	if s.whole != nil && !s.whole.isOver() {
@@ -137,21 +139,21 @@ func (s *stream) out(p []byte) {
 	}
 }
 
-// finish waits for the end of the stream: until who holds the pipe has closed it, or d from now.
+// finish waits until all writers have closed the pipe, or for at most d.
 func (s *stream) finish(d time.Duration) {
-	_ = s.pipe.SetReadDeadline(time.Now().Add(d)) // an error is of a pipe that is closed
+	_ = s.pipe.SetReadDeadline(time.Now().Add(d)) // fails only if the pipe is already closed
 	<-s.done
 }
 
-// seal is what becomes of a stream in an artifact.
+// A seal is the stored form of a stream.
 type seal struct {
 	sealed
 	gap  *gap
-	size int64 // of its file, in bytes; -1: who wants to know looks
+	size int64 // of its file, in bytes; -1 if not known yet
 	err  error
 }
 
-// seal ends the storing.
+// seal completes storing the stream.
 func (s *stream) seal() seal {
 	r := seal{gap: s.keep.end(), size: -1}
 	var short []byte

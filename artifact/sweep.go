@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sweepEvery is the time between two sweeps.
+// sweepEvery is the interval between sweeps.
 const sweepEvery = 5 * time.Minute
 
 func (s *Store) sweepAtIntervals(ctx context.Context) {
@@ -30,7 +30,7 @@ func (s *Store) sweepAtIntervals(ctx context.Context) {
 	}
 }
 
-// clear removes the files of what was taken away.
+// clear removes the files of unlinked artifacts.
 func (s *Store) clear() {
 	all, err := names(s.dir, -1)
 	if err != nil {
@@ -43,8 +43,8 @@ func (s *Store) clear() {
 	}
 }
 
-// sweep removes what expired, what processes left that were killed, and what is more than the quotas; then the usage is
-// right. What cannot be removed is left to the next sweep.
+// sweep removes expired artifacts, what killed processes left, and artifacts beyond the quotas, and corrects the
+// recorded usage. What cannot be removed is left to the next sweep.
 func (s *Store) sweep(ctx context.Context) {
 	all, err := names(s.dir, -1)
 	if err != nil {
@@ -54,20 +54,20 @@ func (s *Store) sweep(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		switch at, ok := made(name); {
+		switch at, ok := parseHandle(name); {
 		case strings.HasPrefix(name, tempPrefix):
 			s.sweepTemp(name)
 		case ok && s.expired(name, at):
 			_ = s.remove(name)
 		}
 	}
-	_ = s.quota.with(func(usage) (usage, error) {
+	_ = s.quota.update(func(usage) (usage, error) {
 		return s.makeRoom("", usage{})
 	})
 	s.clear()
 }
 
-// sweepTemp removes a directory whose maker is gone, which holds no lock any more.
+// sweepTemp removes a temporary directory if the process that created it is gone and so holds no lock on it.
 func (s *Store) sweepTemp(name string) {
 	fd, err := openat(s.dir, name, dirFlags)
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Store) sweepTemp(name string) {
 	}
 }
 
-// expired says whether an artifact made at that time is. The manifest says so; without one that can be read, the time.
+// expired reports whether an artifact has expired. Without a readable manifest, its age decides.
 func (s *Store) expired(handle string, at time.Time) bool {
 	now := s.now()
 	m, dir, err := s.manifest(handle)
@@ -91,35 +91,35 @@ func (s *Store) expired(handle string, at time.Time) bool {
 	return !now.Before(m.ExpiresAt)
 }
 
-// A syncer brings artifacts to the disk in groups.
+// A syncer syncs artifacts to disk in groups.
 type syncer struct {
 	dir int
 
-	turn sync.Mutex // one group after the other
+	turn sync.Mutex // one group at a time
 
 	mu    sync.Mutex
 	fds   []int       // guarded by mu: to be synced and closed
-	all   bool        // guarded by mu: more than fds are to be synced
-	due   bool        // guarded by mu: the timer runs
+	all   bool        // guarded by mu: there were too many for fds, so the whole file system must be synced
+	due   bool        // guarded by mu: the timer is running
 	timer *time.Timer // guarded by mu: nil before the first artifact
 }
 
 const (
-	// groupEvery is how long an artifact waits for others, at most.
+	// groupEvery is the maximum time an artifact waits for others.
 	groupEvery = 20 * time.Millisecond
-	// groupMost is how many descriptors are kept open for that.
-	groupMost = 128
+	// maxGroup is the maximum number of descriptors kept open meanwhile.
+	maxGroup = 128
 )
 
 func newSyncer(dir int) *syncer { return &syncer{dir: dir} }
 
-// add takes over the descriptors of a new artifact, and has them synced soon. Nobody is woken for it: its reply is yet to
-// be written.
+// add takes ownership of the descriptors of a new artifact, and schedules syncing them. It wakes no goroutine,
+// because the artifact's reply has not been written yet.
 func (y *syncer) add(fds []int) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	for _, fd := range fds {
-		if len(y.fds) >= groupMost {
+		if len(y.fds) >= maxGroup {
 			y.all = true
 			unix.Close(fd)
 			continue
@@ -129,14 +129,15 @@ func (y *syncer) add(fds []int) {
 	y.start()
 }
 
-// wind has the timer run for an artifact that is to come soon. It may come later, or never: then there is nothing to do yet.
+// wind starts the timer for an artifact that is expected soon. If it is late or never comes, the timer finds nothing
+// to do.
 func (y *syncer) wind() {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.start()
 }
 
-// start has the timer run. The caller holds the lock.
+// start starts the timer. The caller holds mu.
 func (y *syncer) start() {
 	switch {
 	case y.due:
@@ -149,7 +150,7 @@ func (y *syncer) start() {
 	y.due = true
 }
 
-// sync brings the group to the disk: files before the name that makes them an artifact.
+// sync syncs the group: files before the directory entry that makes them an artifact.
 func (y *syncer) sync() {
 	y.turn.Lock()
 	defer y.turn.Unlock()
@@ -158,7 +159,7 @@ func (y *syncer) sync() {
 	y.fds, y.all, y.due = nil, false, false
 	y.mu.Unlock()
 	for _, fd := range fds {
-		_ = unix.Fsync(fd) // what is not on the disk is not there after a power cut; there is nobody to tell
+		_ = unix.Fsync(fd) // an artifact that fails to sync may be lost in a power cut; nobody waits for the error
 		unix.Close(fd)
 	}
 	switch {
@@ -169,5 +170,5 @@ func (y *syncer) sync() {
 	}
 }
 
-// close syncs what is left. Nothing may be added any more: the timer finds nothing then.
+// close syncs the rest. Nothing may be added afterwards, so a pending timer finds nothing.
 func (y *syncer) close() { y.sync() }

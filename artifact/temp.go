@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A tempDir is a directory that becomes an artifact, with its files, which are empty at first. It is locked for as long
-// as dir is open, which says that its maker lives.
+// A tempDir is a directory that becomes an artifact, with its files, which are empty at first. It is locked while dir
+// is open, which shows other processes that its creator is alive.
 type tempDir struct {
-	name  string // "" when it has become an artifact
+	name  string // "" once it has become an artifact
 	dir   int
 	files [len(fileNames)]int
 }
@@ -19,8 +19,8 @@ const (
 	gonePrefix = ".del-"
 )
 
-// makeTemp makes one. The sweep of another process may take it for one that a killed process left, before it is locked;
-// then there is another try.
+// makeTemp creates a tempDir. Before it is locked, another process's sweep may take it for a leftover and remove it;
+// it is then created again.
 func (s *Store) makeTemp(handle string) (*tempDir, error) {
 	var err error
 	for range 5 {
@@ -33,7 +33,7 @@ func (s *Store) makeTemp(handle string) (*tempDir, error) {
 		}
 		s.dropTemp(t)
 	}
-	return nil, fmt.Errorf("no directory to write to: %w", err)
+	return nil, fmt.Errorf("cannot create a temporary directory: %w", err)
 }
 
 func (t *tempDir) fill(store int) (err error) {
@@ -43,7 +43,7 @@ func (t *tempDir) fill(store int) (err error) {
 	if err = tryLock(t.dir); err != nil {
 		return err
 	}
-	for i, name := range fileNames { // ENOENT if the directory is removed by now
+	for i, name := range fileNames { // ENOENT if a sweep removed the directory
 		if t.files[i], err = openat(t.dir, name, makeFlags); err != nil {
 			return err
 		}
@@ -51,20 +51,20 @@ func (t *tempDir) fill(store int) (err error) {
 	return nil
 }
 
-// fds are the descriptors of t, files before their directory.
+// fds returns the descriptors of t, files before their directory.
 func (t *tempDir) fds() []int { return append(t.files[:len(t.files):len(t.files)], t.dir) }
 
-// hand gives the descriptors away, which the caller is to close.
+// hand returns the descriptors and passes their ownership to the caller.
 func (t *tempDir) hand() []int {
 	fds := t.fds()
 	t.dir, t.files = -1, [len(fileNames)]int{-1, -1, -1}
 	return fds
 }
 
-// dropTemp removes t, unless it has become an artifact, and closes it.
+// dropTemp closes t, and removes it unless it has become an artifact.
 func (s *Store) dropTemp(t *tempDir) {
 	if t.name != "" {
-		_ = removeDir(s.dir, t.name) // else the next sweep does
+		_ = removeDir(s.dir, t.name) // if it fails, the next sweep removes it
 	}
 	for _, fd := range t.fds() {
 		if fd >= 0 {
@@ -73,11 +73,11 @@ func (s *Store) dropTemp(t *tempDir) {
 	}
 }
 
-// A pending is a tempDir that is being made, while the job runs: making files takes a file system longer than writing
-// them.
+// A pending is a tempDir that is being created while the job runs: creating files takes a file system longer than
+// writing them.
 type pending struct {
 	done chan struct{}
-	temp *tempDir // of these two, after done, one is nil
+	temp *tempDir // after done is closed, one of temp and err is nil
 	err  error
 }
 
@@ -86,13 +86,13 @@ func (s *Store) prepare(handle string) *pending {
 	go func() {
 		defer close(p.done)
 		if p.temp, p.err = s.makeTemp(handle); p.err == nil && s.syncer != nil {
-			s.syncer.wind() // now, and not while a reply waits: to set a timer wakes who waits for timers
+			s.syncer.wind() // start the timer now rather than while a reply waits: setting a timer wakes the thread that waits for timers
 		}
 	}()
 	return p
 }
 
-// wait returns it when it is made.
+// wait returns the tempDir once it is created.
 func (p *pending) wait() (*tempDir, error) {
 	<-p.done
 	return p.temp, p.err

@@ -7,28 +7,28 @@ import (
 	"unicode/utf8"
 )
 
-// MaxLine is how many characters of a line are shown.
+// MaxLine is the maximum number of characters shown of a line.
 const MaxLine = 500
 
-// A line is what is kept of one: text of at most MaxLine characters, and how many there were beyond.
+// A line is the kept part of a line: at most MaxLine characters, and how many there were beyond.
 type line struct {
 	text    []byte // valid UTF-8
-	chars   int    // in text
+	chars   int    // number of characters in text
 	dropped int64
-	number  int64 // 0 is none; only where lines are kept by number
+	number  int64 // set only where lines are kept by number; 0 is none
 }
 
 func (l *line) reset() { *l = line{text: l.text[:0]} }
 
-// copyFrom makes l a copy of o, in l's own memory.
+// copyFrom makes l a copy of o, reusing l's memory.
 func (l *line) copyFrom(o *line) {
 	*l = line{text: append(l.text[:0], o.text...), chars: o.chars, dropped: o.dropped}
 }
 
-// add takes the next part of the line.
+// add appends the next part of the line.
 func (l *line) add(text []byte) {
 	room := MaxLine - l.chars
-	if len(text) <= room { // a character has a byte at least
+	if len(text) <= room { // each character has at least one byte
 		l.text = append(l.text, text...)
 		l.chars += utf8.RuneCount(text)
 		return
@@ -43,7 +43,7 @@ func (l *line) add(text []byte) {
 	l.dropped += int64(utf8.RuneCount(text[cut:]))
 }
 
-// appendTo appends the line as it is shown.
+// appendTo appends the line to dst as it is shown.
 func (l *line) appendTo(dst []byte) []byte {
 	dst = append(dst, l.text...)
 	if l.dropped > 0 {
@@ -54,8 +54,8 @@ func (l *line) appendTo(dst []byte) []byte {
 	return dst
 }
 
-// appendText appends p as valid UTF-8: a sequence that is none becomes U+FFFD, one for each maximal part of a character
-// (Unicode 15, 3.9, "U+FFFD Substitution of Maximal Subparts"; what browsers and JavaScript do).
+// appendText appends p to dst as valid UTF-8: invalid sequences become U+FFFD, one for each maximal part of a
+// character (Unicode 15, 3.9, "U+FFFD Substitution of Maximal Subparts"; browsers and JavaScript do the same).
 func appendText(dst, p []byte) []byte {
 	for len(p) > 0 {
 		end := 0
@@ -76,7 +76,7 @@ func appendText(dst, p []byte) []byte {
 	return dst
 }
 
-// subpart is the length of what could have become a character, at the front of p; at least 1.
+// subpart returns the length of the incomplete character at the front of p; at least 1.
 func subpart(p []byte) int {
 	n := 1
 	for n < len(p) && n < utf8.UTFMax && !utf8.FullRune(p[:n+1]) {
@@ -88,7 +88,7 @@ func subpart(p []byte) int {
 	return n
 }
 
-// unfinished is how many bytes at the end of p may be the beginning of a character.
+// unfinished returns how many bytes at the end of p may be the beginning of a character.
 func unfinished(p []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(p); n++ {
 		if b := p[len(p)-n]; utf8.RuneStart(b) {
@@ -101,7 +101,7 @@ func unfinished(p []byte) int {
 	return 0
 }
 
-// appendFolded appends text such that what differs in case alone becomes the same (Unicode simple folding).
+// appendFolded appends text to dst such that texts that differ only in case become equal (Unicode simple folding).
 func appendFolded(dst, text []byte) []byte {
 	for i := 0; i < len(text); {
 		if b := text[i]; b < utf8.RuneSelf {
@@ -116,28 +116,29 @@ func appendFolded(dst, text []byte) []byte {
 	return dst
 }
 
-// fold returns the one of all that r may be written as which stands for them: ASCII's lower case, else the smallest.
+// fold returns the representative of all runes that differ from r only in case: the lower-case one in ASCII, else the
+// smallest.
 func fold(r rune) rune {
-	least := r
+	smallest := r
 	for o := unicode.SimpleFold(r); o != r; o = unicode.SimpleFold(o) {
-		least = min(least, o)
+		smallest = min(smallest, o)
 	}
-	if least >= 'A' && least <= 'Z' {
-		return least | 0x20
+	if smallest >= 'A' && smallest <= 'Z' {
+		return smallest | 0x20
 	}
-	return least
+	return smallest
 }
 
-// A finder looks for terms in text, in either case.
+// A finder searches text for terms, ignoring case.
 type finder struct {
 	terms   [][]byte // folded
 	longest int
-	tail    []byte // of the line so far, folded: a term may begin in it
+	tail    []byte // end of the line so far, folded: a term may begin in it
 	buf     []byte
-	valid   []byte // what is no text, made some
+	valid   []byte // buffer for invalid UTF-8 made valid
 }
 
-// newFinder leaves out terms that no line has: those that are empty or have a newline.
+// newFinder ignores terms that no line can contain: empty ones and those with a newline.
 func newFinder(terms []string) *finder {
 	f := &finder{}
 	for _, t := range terms {
@@ -149,7 +150,7 @@ func newFinder(terms []string) *finder {
 	return f
 }
 
-// in says whether a term is in p, which need not be valid.
+// in reports whether p, which may be invalid UTF-8, contains a term.
 func (f *finder) in(p []byte) bool {
 	f.buf = f.buf[:0]
 	if utf8.Valid(p) {
@@ -170,7 +171,7 @@ func (f *finder) found() bool {
 	return false
 }
 
-// next says whether a term ends in the next part of the line.
+// next reports whether a term ends in the next part of the line.
 func (f *finder) next(text []byte) bool {
 	f.buf = appendFolded(append(f.buf[:0], f.tail...), text)
 	if f.found() {

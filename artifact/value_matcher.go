@@ -1,17 +1,18 @@
 package artifact
 
-// An valueMatcher says which bytes, from where a secret begins, belong to it. It goes on for as long as they come.
+// A valueMatcher says which bytes, from the beginning of a secret, belong to it. It continues across pieces of the
+// stream.
 type valueMatcher struct {
 	on    bool
-	fixed int    // so many bytes do, whatever they are
-	class *class // then those of a class,
-	left  int    // at most so many
-	// quote, in place of a class: up to this byte or the end of the line. escaped is a quote after a backslash; else a
-	// backslash takes the byte after it along.
+	fixed int    // this many bytes unconditionally
+	class *class // then bytes of this class,
+	left  int    // at most this many
+	// quote is used in place of class: the secret extends to this byte or the end of the line. escaped means that the
+	// quote has a backslash before it; otherwise a backslash escapes the byte after it.
 	quote   byte
 	escaped bool
-	slash   bool // the byte before was such a backslash
-	key     bool // ends after a key's last line
+	slash   bool // the previous byte was such a backslash
+	key     bool // ends after the last line of a key
 }
 
 const (
@@ -19,8 +20,8 @@ const (
 	maxKeyEnd = 80
 )
 
-// run returns how many bytes of b belong to the secret, and whether it has ended. If it has not, the rest of b is to be
-// shown again, with what follows.
+// run returns how many bytes of b belong to the secret, and whether it has ended. If not, the rest of b must be
+// passed again, with what follows.
 func (e *valueMatcher) run(b []byte, last bool) (n int, ended bool) {
 	n = min(e.fixed, len(b))
 	e.fixed -= n
@@ -44,7 +45,7 @@ func (e *valueMatcher) run(b []byte, last bool) (n int, ended bool) {
 	return n, last || e.fixed == 0 && e.left <= 0
 }
 
-// quoted says whether the secret stops before b, or that this depends on what follows.
+// quoted reports whether the secret stops before b, or that this depends on what follows.
 func (e *valueMatcher) quoted(b []byte, last bool) (stop, undecided bool) {
 	c := b[0]
 	switch {
@@ -64,7 +65,7 @@ func (e *valueMatcher) quoted(b []byte, last bool) (stop, undecided bool) {
 	return false, false
 }
 
-// endOfKey returns how long a key's last line at the front of b is, 0 if it is none.
+// endOfKey returns the length of a key's last line at the front of b, or 0 if there is none.
 func endOfKey(b []byte, last bool) (n int, undecided bool) {
 	front := min(len(b), len(keyEnd))
 	if string(b[:front]) != keyEnd[:front] {

@@ -2,27 +2,28 @@ package artifact
 
 import "strconv"
 
-// Bounds of excerpts in a reply; a Query may ask for others.
+// Defaults of the excerpts in a reply; a Query may request others.
 const (
 	DefaultExcerpts = 10
 	DefaultContext  = 3
 )
 
-// A View says what of a job's output its reply shows. The zero value is counts alone.
+// A View says which parts of a job's output its reply shows. The zero value shows counts only.
 type View struct {
-	// Lines is how many lines of stdout a summary has at most; it has a quarter as many of stderr. 0 is no summary.
+	// Lines is the maximum number of lines of stdout in a summary; of stderr it has a quarter of that. 0 means no
+	// summary.
 	Lines int
-	// Terms are looked for in each line: literally, in either case by Unicode simple folding. Empty ones and those with a
-	// newline are in no line.
+	// Terms are searched for in each line: literally, ignoring case by Unicode simple folding. Empty terms and those
+	// with a newline match no line.
 	Terms []string
-	// Fallback shows the first lines when Terms are in none.
+	// Fallback shows the first lines if no line contains a term.
 	Fallback bool
-	// Whole is how many bytes the job may write, to both streams together, to be shown all of them; 0 shows none. Over is
-	// called once, as soon as it has written more, and must not block.
+	// Whole is the maximum number of bytes, of both streams together, up to which output is shown completely; 0 shows
+	// none. Over is called once, as soon as the job has written more; it must not block.
 	Whole int64
 	Over  func()
-	// Ends is how many bytes of each stream's beginning are kept, and of its end, to be shown by the reply and while the job
-	// runs; 0 keeps none. A stream that is no longer than both together is there as a whole.
+	// Ends is how many bytes of each stream's beginning and of its end are kept for the reply and for Margins; 0
+	// keeps none. A stream that is not longer than both is kept completely.
 	Ends int
 }
 
@@ -32,8 +33,9 @@ const (
 	Stderr = "stderr"
 )
 
-// An Excerpt is consecutive lines of a stream: a line that has a term, with the lines around it. A line within an excerpt
-// begins no other one. The lines before a match may be in the excerpt before, too: each excerpt can be read alone.
+// An Excerpt is a range of consecutive lines of a stream: a line that contains a term, with the lines around it. A
+// match within an excerpt does not begin another one. Lines before a match may be repeated from the previous excerpt,
+// so that each excerpt can be read alone.
 type Excerpt struct {
 	LineStart int64  `json:"lineStart"` // the first line of a stream is 1
 	LineEnd   int64  `json:"lineEnd"`
@@ -42,14 +44,14 @@ type Excerpt struct {
 	Fallback  bool   `json:"fallback,omitempty"`
 }
 
-// wanted returns what of each stream is kept to show it.
-func (v View) wanted() (stdout, stderr wanted) {
+// selection returns which lines of each stream to keep for the view.
+func (v View) selection() (stdout, stderr selection) {
 	stdout.first, stdout.last = v.Lines/2, v.Lines-v.Lines/2
 	stderr.last = v.Lines / 4
 	if len(v.Terms) == 0 {
 		return stdout, stderr
 	}
-	for _, w := range []*wanted{&stdout, &stderr} {
+	for _, w := range []*selection{&stdout, &stderr} {
 		w.terms, w.context, w.excerpts = v.Terms, DefaultContext, DefaultExcerpts
 		if v.Fallback {
 			w.first = max(w.first, DefaultExcerpts)
@@ -58,7 +60,7 @@ func (v View) wanted() (stdout, stderr wanted) {
 	return stdout, stderr
 }
 
-// summary returns the first head and the last tail lines, and how many are between them.
+// summary returns the first head and the last tail lines, and how many lines are between them.
 func (v *lineReader) summary(head, tail int, omitted bool) string {
 	n := int(min(int64(head), v.n))
 	var b []byte
@@ -82,8 +84,8 @@ func (v *lineReader) summary(head, tail int, omitted bool) string {
 
 func appendLine(dst []byte, l *line) []byte { return append(l.appendTo(dst), '\n') }
 
-// excerpts returns those that were found in the streams, at most most in all, stdout's first.
-func found(stdout, stderr *lineReader, most int) []Excerpt {
+// found returns at most limit excerpts of the streams, stdout's first.
+func found(stdout, stderr *lineReader, limit int) []Excerpt {
 	out := []Excerpt{}
 	for _, s := range []struct {
 		name string
@@ -93,7 +95,7 @@ func found(stdout, stderr *lineReader, most int) []Excerpt {
 			continue
 		}
 		for i := range s.texts.list {
-			if x := &s.texts.list[i]; len(out) < most {
+			if x := &s.texts.list[i]; len(out) < limit {
 				out = append(out, Excerpt{LineStart: x.start, LineEnd: x.end, Content: string(x.text), Source: s.name})
 			}
 		}
@@ -101,17 +103,17 @@ func found(stdout, stderr *lineReader, most int) []Excerpt {
 	return out
 }
 
-// front returns the first lines, at most most of them, of the first stream that has any.
-func front(stdout, stderr *lineReader, most int) []Excerpt {
+// front returns at most limit first lines of the first stream that has any.
+func front(stdout, stderr *lineReader, limit int) []Excerpt {
 	for _, s := range []struct {
 		name string
 		*lineReader
 	}{{Stdout, stdout}, {Stderr, stderr}} {
-		if s.lineReader == nil || len(s.head) == 0 || most == 0 {
+		if s.lineReader == nil || len(s.head) == 0 || limit == 0 {
 			continue
 		}
 		var x section
-		for i := range min(len(s.head), most) {
+		for i := range min(len(s.head), limit) {
 			x.add(int64(i)+1, &s.head[i])
 		}
 		return []Excerpt{{LineStart: x.start, LineEnd: x.end, Content: string(x.text), Source: s.name, Fallback: true}}

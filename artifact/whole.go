@@ -2,9 +2,9 @@ package artifact
 
 import "sync/atomic"
 
-// A whole is what is left of the bytes that two streams may have to be shown as they are. The nil whole counts nothing.
+// A whole counts down the bytes up to which two streams are shown completely. A nil *whole counts nothing.
 type whole struct {
-	left atomic.Int64 // below zero when there was too much
+	left atomic.Int64 // negative once the maximum was exceeded
 	over func()
 }
 
@@ -17,7 +17,7 @@ func (v View) whole() *whole {
 	return w
 }
 
-// count is for n bytes of the job's.
+// count subtracts n bytes written by the job.
 func (w *whole) count(n int) {
 	if w == nil {
 		return

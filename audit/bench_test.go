@@ -7,7 +7,7 @@ import (
 	"corral/job"
 )
 
-// BenchmarkJob is what the log adds to a job: the record before it and the one after it.
+// BenchmarkJob measures what auditing adds to a job: the records before and after it.
 func BenchmarkJob(b *testing.B) {
 	for _, logs := range []int{1, 2} {
 		b.Run(fmt.Sprintf("supervisors=%d", logs), func(b *testing.B) {
@@ -36,7 +36,7 @@ func BenchmarkJob(b *testing.B) {
 	}
 }
 
-// BenchmarkOpen is what the log adds to the start of a supervisor, of which the end waits for the disk.
+// BenchmarkOpen measures what auditing adds to the start of a supervisor, which waits for the disk at its end.
 func BenchmarkOpen(b *testing.B) {
 	dir := newDir(b)
 	l := open(b, dir, options(b))
@@ -57,7 +57,7 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkVerify is over a log of two thousand records.
+// BenchmarkVerify verifies an audit log of two thousand records.
 func BenchmarkVerify(b *testing.B) {
 	dir := newDir(b)
 	l := open(b, dir, options(b))

@@ -8,46 +8,48 @@ import (
 	"time"
 )
 
-// ErrBudget is wrapped by the error of a record that would take more of the log than its user may have by now.
+// ErrBudget is wrapped by the error for a record that would exceed its user's share of the audit log.
 var ErrBudget = errors.New("this user's share of the audit log is used up")
 
-// DefaultUserDaily is what one user's records may take in a day, in bytes: some 16 jobs a second.
+// DefaultUserDaily is the default of Options.UserDaily in bytes: about 16 jobs a second.
 const DefaultUserDaily = 2 << 30
 
-// burstShare is the part of a day's bytes that a user may have written at once: an eighth, which is 170,000 jobs of the default.
+// burstShare is the fraction of a day's bytes that a user may use at once: an eighth, which is 170,000 jobs by
+// default.
 const burstShare = 8
 
-// A payer is whose bytes are counted together.
+// A payer identifies the records that are counted together.
 type payer struct {
 	uid      uint32
 	embedded bool
 }
 
-// budgets hold a token bucket of bytes (Turner, New Directions in Communications, 1986) for each user. What one user has jobs
-// run, or fail, for bounds what the log grows by.
+// budgets holds a token bucket of bytes (Turner, New Directions in Communications, 1986) for each user. It bounds the
+// growth of the audit log caused by one user, whether its jobs run or fail.
 type budgets struct {
-	daily int64            // bytes; 0 is no bound
-	now   func() time.Time // for tests
+	daily int64            // bytes; 0 means no bound
+	now   func() time.Time // replaced by tests
 
 	mu    sync.Mutex
-	users map[payer]*purse // guarded by mu
+	users map[payer]*bucket // guarded by mu
 }
 
-type purse struct {
+// A bucket has the bytes that a user may still use.
+type bucket struct {
 	bytes float64
-	at    time.Time // of bytes
+	at    time.Time // time of bytes
 }
 
 func (b *budgets) burst() float64 { return float64(b.daily) / burstShare }
 
-func (b *budgets) refill(p *purse, now time.Time) {
+func (b *budgets) refill(p *bucket, now time.Time) {
 	p.bytes = min(b.burst(), p.bytes+max(0, now.Sub(p.at).Seconds())*float64(b.daily)/(24*60*60))
 	p.at = now
 }
 
-// take takes n bytes from a user, or as an error says why not. What is owed was promised: it is taken in any case, and may leave
-// a debt. Root has no bound.
-func (b *budgets) take(w *Who, n int, owed bool) error {
+// spend takes n bytes from a user's bucket, or returns an error that wraps ErrBudget. Promised bytes are always
+// taken, and may leave the bucket negative. Root has no bound.
+func (b *budgets) spend(w *Who, n int, promised bool) error {
 	if b.daily == 0 || w.Peer == 0 && !w.Embedded {
 		return nil
 	}
@@ -57,11 +59,11 @@ func (b *budgets) take(w *Who, n int, owed bool) error {
 	p := b.users[who]
 	if p == nil {
 		b.forget(now)
-		p = &purse{bytes: b.burst(), at: now}
+		p = &bucket{bytes: b.burst(), at: now}
 		b.users[who] = p
 	}
 	b.refill(p, now)
-	if p.bytes < float64(n) && !owed {
+	if p.bytes < float64(n) && !promised {
 		return fmt.Errorf("audit: %w: %d MiB at once and %d MiB a day\nhint: run fewer jobs, or have the operator raise audit.user_daily",
 			ErrBudget, b.daily/burstShare>>20, b.daily>>20)
 	}
@@ -69,10 +71,10 @@ func (b *budgets) take(w *Who, n int, owed bool) error {
 	return nil
 }
 
-// forget drops the users whose bytes are all there again.
+// forget drops the users whose buckets are full again.
 func (b *budgets) forget(now time.Time) {
 	if b.users == nil {
-		b.users = map[payer]*purse{}
+		b.users = map[payer]*bucket{}
 	}
 	for who, p := range b.users {
 		if b.refill(p, now); p.bytes >= b.burst() {

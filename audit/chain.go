@@ -14,16 +14,17 @@ import (
 
 type hash [sha256.Size]byte
 
-// A position is the end of a record, where the next one continues the log. The zero value with file 1 is the beginning.
+// A position is the end of a record, where the next one continues the audit log. The zero value with file 1 is the
+// beginning.
 type position struct {
 	seq  uint64
 	hash hash   // of the record's line
-	file uint64 // the file, by the seq of its first record
-	size int64  // of the file up to there
+	file uint64 // current file, named by the seq of its first record
+	size int64  // of the file up to this position
 }
 
-// after is the position behind a record that was read at p. The one behind the last record of a file is the beginning of
-// the next, be it there or not.
+// after returns the position after a record that was read at p. After the last record of a file, that is the
+// beginning of the next file, whether that exists or not.
 func (p position) after(f *fixed, line []byte) position {
 	next := position{f.seq, sha256.Sum256(line), p.file, p.size + int64(len(line)) + 1}
 	if f.event == Rotated {
@@ -32,10 +33,11 @@ func (p position) after(f *fixed, line []byte) position {
 	return next
 }
 
-// maxLine bounds a record, with its newline. Bounds of texts keep ours below, however they are escaped.
+// maxLine is the maximum length of a record with its newline. The bounds of texts keep our own records below it,
+// however they are escaped.
 const maxLine = 128 << 10
 
-// fixed are the first fields of a record.
+// fixed has the first fields of a record.
 type fixed struct {
 	seq           uint64
 	prev          hash
@@ -44,7 +46,8 @@ type fixed struct {
 	of            uint64
 }
 
-// parse reads the fixed fields of a line, without its newline. What it does not accept was not written by this package.
+// parse parses the fixed fields of a line, without its newline. A line that it rejects was not written by this
+// package.
 func parse(line []byte) (fixed, bool) {
 	var f fixed
 	if len(line) == 0 || line[len(line)-1] != '}' || bytes.ContainsFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f }) {
@@ -70,7 +73,7 @@ func parse(line []byte) (fixed, bool) {
 	return f, !s.bad && f.seq > 0
 }
 
-// A scanner takes a line apart from its beginning.
+// A scanner consumes a line from its beginning.
 type scanner struct {
 	b   []byte
 	bad bool
@@ -96,7 +99,7 @@ func (s *scanner) has(literal string) bool {
 
 func (s *scanner) literal(text string) { s.bad = !s.has(text) }
 
-// number reads a number as it was written: no sign, no leading zero.
+// number parses a number in the form in which it is written: no sign, no leading zero.
 func (s *scanner) number() uint64 {
 	n := 0
 	for n < len(s.b) && s.b[n] >= '0' && s.b[n] <= '9' {
@@ -120,7 +123,7 @@ func (s *scanner) hash(h *hash) {
 	}
 }
 
-// name reads a name and the quote that ends it.
+// name parses a name and the quote that ends it.
 func (s *scanner) name() string {
 	n := bytes.IndexByte(s.b[:min(len(s.b), maxName+1)], '"')
 	if s.bad || n < 0 || !isName(string(s.b[:n])) {
@@ -135,8 +138,8 @@ type lines struct{ r *bufio.Reader }
 
 func newLines(r io.Reader) *lines { return &lines{bufio.NewReaderSize(r, maxLine)} }
 
-// next returns a line without its newline, valid until the next call; io.EOF is the end. A line that is too long, or the
-// last without a newline, is not whole: then its beginning is returned. n is how many bytes were read.
+// next returns a line without its newline, valid until the next call, or io.EOF. A line that is too long, or the last
+// one without a newline, is returned in part, with whole = false. n is the number of bytes read.
 func (l *lines) next() (line []byte, whole bool, n int64, err error) {
 	line, err = l.r.ReadSlice('\n')
 	n = int64(len(line))
@@ -160,20 +163,21 @@ func (l *lines) next() (line []byte, whole bool, n int64, err error) {
 	return line, false, n, err
 }
 
-// files opens a file of the log for reading, by the seq of its first record; os.ErrNotExist is one that is not there.
+// files opens a file of the audit log for reading, by the seq of its first record. The error is os.ErrNotExist if
+// there is none.
 type files func(first uint64) (*os.File, error)
 
-// A flaw is a line that does not continue the log.
+// A flaw is a line that does not continue the audit log.
 type flaw struct {
-	last   bool // torn, without a newline: it may be one that is being written
-	torn   bool // no record of ours; else one that follows on another than the one before it
+	last   bool // torn, without a newline: it may still be being written
+	torn   bool // not a record; otherwise a record that does not follow the previous one
 	first  fixed
-	after  position // behind it, if it is taken for what it says
+	after  position // the position after it, if its own seq is believed
 	behind int64    // bytes of the file up to its end
 }
 
-// walk reads the records behind at, through all files, and calls f with each that continues the log. It ends at the end of
-// the log, or at the first flaw.
+// walk reads the records after at, through all files, and calls f for each that continues the audit log. It stops at
+// the end of the audit log, or at the first flaw.
 func walk(open files, at position, f func(fixed)) (position, *flaw, error) {
 	for {
 		file, err := open(at.file)
@@ -194,7 +198,7 @@ func walk(open files, at position, f func(fixed)) (position, *flaw, error) {
 
 func walkFile(file *os.File, at position, f func(fixed)) (position, *flaw, error) {
 	name := at.file
-	if info, err := file.Stat(); err == nil && info.Size() == at.size { // mostly: it spares a buffer
+	if info, err := file.Stat(); err == nil && info.Size() == at.size { // common case: avoids allocating a buffer
 		return at, nil, nil
 	}
 	l := newLines(io.NewSectionReader(file, at.size, 1<<62))

@@ -20,7 +20,7 @@ import (
 	"corral/job"
 )
 
-// TestMain plays the supervisor that a test kills: it writes jobs to a log and says on standard output which are decided
+// TestMain also plays the supervisor that a test kills: it writes jobs to an audit log and prints which are decided
 // and finished.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("AUDIT_TEST_VICTIM"); dir != "" {
@@ -71,10 +71,10 @@ func beVictim(dir, instance string, each bool) error {
 	}
 }
 
-// A child is a victim that runs; said is what it wrote, when it is dead.
+// A child is a running victim; output receives the lines it printed, after its death.
 type child struct {
-	cmd  *exec.Cmd
-	said chan []string
+	cmd    *exec.Cmd
+	output chan []string
 }
 
 func startVictim(t *testing.T, dir, instance, how string) *child {
@@ -90,39 +90,40 @@ func startVictim(t *testing.T, dir, instance, how string) *child {
 		t.Fatal(err)
 	}
 	go func() {
-		var said []string
+		var output []string
 		for s := bufio.NewScanner(stdout); s.Scan(); {
-			said = append(said, s.Text())
+			output = append(output, s.Text())
 		}
-		c.said <- said
+		c.output <- output
 	}()
 	return c
 }
 
 func (c *child) kill() []string {
 	_ = c.cmd.Process.Kill()
-	said := <-c.said
+	output := <-c.output
 	_ = c.cmd.Wait()
-	return said
+	return output
 }
 
-// TestKilled: supervisors that write at once are killed at some point and started again, many times. What they were told
-// is written is there, the chain has no gap, and each decided job is closed once.
+// TestKilled: supervisors that write at once are killed at random points and started again, many times. All records
+// whose writing they were told succeeded are there, the chain has no gap, and each decided job is closed exactly
+// once.
 func TestKilled(t *testing.T) {
 	dir := newDir(t)
 	names := []string{"a", "b", "c"}
-	told := map[string]bool{}
-	// On a busy machine a victim gets little done before it is killed; then there are more rounds.
-	for round := 0; round < sandboxtest.Scale(15) || round < 600 && (len(told) == 0 || !enough(counted(records(t, dir)))); round++ {
+	printed := map[string]bool{}
+	// On a busy machine a victim gets little done before it is killed; more rounds make up for that.
+	for round := 0; round < sandboxtest.Scale(15) || round < 600 && (len(printed) == 0 || !enough(counted(records(t, dir)))); round++ {
 		var children []*child
 		for i, name := range names {
 			how := []string{"group", "each"}[(round+i)%2]
 			children = append(children, startVictim(t, dir, name, how))
 		}
-		time.Sleep(time.Duration(20+rand.IntN(60)) * time.Millisecond) // a random point: nothing is waited for
+		time.Sleep(time.Duration(20+rand.IntN(60)) * time.Millisecond) // a random moment: there is nothing to wait for
 		for _, i := range rand.Perm(len(children)) {
 			for _, s := range children[i].kill() {
-				told[s] = true
+				printed[s] = true
 			}
 		}
 	}
@@ -141,17 +142,17 @@ func TestKilled(t *testing.T) {
 	for _, x := range all {
 		switch x.Event {
 		case Decided:
-			delete(told, fmt.Sprint("decided ", x.Seq))
+			delete(printed, fmt.Sprint("decided ", x.Seq))
 			closed[x.Seq] += 0
 		case Finished:
-			delete(told, fmt.Sprint("finished ", x.Of))
+			delete(printed, fmt.Sprint("finished ", x.Of))
 			closed[x.Of]++
 		case Lost:
 			closed[x.Of]++
 		}
 	}
-	for said := range told {
-		t.Errorf("a supervisor was told %q, and the log does not know", said)
+	for output := range printed {
+		t.Errorf("a supervisor printed %q, and the audit log has no such record", output)
 	}
 	for of, n := range closed {
 		if n != 1 {
@@ -161,7 +162,7 @@ func TestKilled(t *testing.T) {
 	count := counted(all)
 	t.Logf("%v, notes %q", count, r.Notes)
 	if !enough(count) {
-		t.Errorf("%v: does this test test anything?", count)
+		t.Errorf("%v: too few records for this test to prove anything", count)
 	}
 }
 
@@ -178,8 +179,7 @@ func enough(count map[Event]int) bool {
 	return count[Decided] >= 100 && count[Lost] > 0 && count[Rotated] > 0
 }
 
-// TestTorn: what a write that was cut short has left, at each of its bytes, is cut off by the next supervisor and by one
-// that lives.
+// TestTorn: a partly written record, of any length, is cut off by the next supervisor to start, and by a running one.
 func TestTorn(t *testing.T) {
 	dir := newDir(t)
 	l := open(t, dir, options(t))
@@ -205,7 +205,7 @@ func TestTorn(t *testing.T) {
 	}
 }
 
-// repairs counts the notes of repairs that were made.
+// repairs counts the notes about repairs.
 func repairs(notes []string) int {
 	return strings.Count(strings.Join(notes, "\n"), "were cut off")
 }
@@ -221,7 +221,8 @@ func put(t *testing.T, path string, b []byte) {
 	}
 }
 
-// TestPowerCut: what a file system may show after one. The log goes on, and says what happened.
+// TestPowerCut: after each state that a file system may show after a power cut, the audit log continues and records
+// the damage.
 func TestPowerCut(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -238,15 +239,15 @@ func TestPowerCut(t *testing.T) {
 		{"the head is empty", func(_, head string) error { return os.Truncate(head, 0) }, false, false, 0, false},
 		{"the head is zeros", func(_, head string) error { return os.WriteFile(head, make([]byte, headSize), 0o600) }, false, false, 0, false},
 		{"the head is gone", func(_, head string) error { return os.Remove(head) }, false, false, 0, false},
-		{"half of the last line", func(path, _ string) error { return shorten(path, 100) }, true, false, 1, true},
-		{"two lines and a half", func(path, _ string) error { return shorten(path, 1300) }, true, false, 4, true},
-		{"all of the file", func(path, _ string) error { return os.Truncate(path, 0) }, false, false, 10, true},
-		{"zeros for the end", func(path, _ string) error { return zeros(path, 100, 100) }, true, false, 1, true},
+		{"the last line is torn", func(path, _ string) error { return shorten(path, 100) }, true, false, 1, true},
+		{"the end is torn within a line", func(path, _ string) error { return shorten(path, 1300) }, true, false, 4, true},
+		{"the file is empty", func(path, _ string) error { return os.Truncate(path, 0) }, false, false, 10, true},
+		{"zeros in place of the end", func(path, _ string) error { return zeros(path, 100, 100) }, true, false, 1, true},
 		{"zeros before the end, and the head is older", func(path, head string) error {
 			old := (&state{position: position{file: 1}}).encode()
 			return errors.Join(zeros(path, 1500, 900), os.WriteFile(head, old, 0o600))
 		}, true, true, 0, true},
-		{"zeros behind the end", func(path, _ string) error { return zeros(path, 0, 5000) }, true, false, 0, false},
+		{"zeros after the end", func(path, _ string) error { return zeros(path, 0, 5000) }, true, false, 0, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := newDir(t)
@@ -298,7 +299,7 @@ func shorten(path string, n int64) error {
 	return os.Truncate(path, info.Size()-n)
 }
 
-// zeros writes n zeros, beginning that far from the end.
+// zeros writes n zero bytes, starting from bytes before the end.
 func zeros(path string, from, n int64) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -313,7 +314,7 @@ func zeros(path string, from, n int64) error {
 	return err
 }
 
-// TestRecover: jobs of the dead are lost, once; those of the living go on.
+// TestRecover: open jobs of dead supervisors are recorded as lost, once; those of live ones stay open.
 func TestRecover(t *testing.T) {
 	dir := newDir(t)
 	o := options(t)
@@ -332,7 +333,7 @@ func TestRecover(t *testing.T) {
 	if err := l.Finished(&Ending{Who: Who{Instance: "dead", Job: "job-2"}, Of: open1["dead/job-2"]}); err != nil {
 		t.Fatal(err)
 	}
-	write(t, l, 40) // so that the checkpoint is behind them
+	write(t, l, 40) // so that the checkpoint is after them
 	closeLog(t, l)
 	for round, want := range []int{3, 0, 0} {
 		l = open(t, dir, o)
@@ -362,8 +363,8 @@ func TestRecover(t *testing.T) {
 	}
 }
 
-// TestCheckpoint: a start reads what was written since the last one, not all; a checkpoint that is not of this log is not
-// used.
+// TestCheckpoint: a start reads only what was written since the last checkpoint; an invalid checkpoint, or one of
+// another audit log, is not used.
 func TestCheckpoint(t *testing.T) {
 	dir := newDir(t)
 	l := open(t, dir, options(t))
@@ -402,20 +403,21 @@ func TestCheckpoint(t *testing.T) {
 	}
 }
 
-// TestFullDisk: what was promised is written however full the disk is, nothing else is begun, and the log is whole.
+// TestFullDisk: promised records are written however full the disk is, no job is started, and the audit log stays
+// intact.
 func TestFullDisk(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	for _, fs := range []string{"tmpfs", "ext4"} {
 		t.Run(fs, func(t *testing.T) {
 			if _, err := os.Stat("/dev/loop-control"); fs == "ext4" && err != nil {
-				t.Skip("no loop devices: ", err) // of a guest, say: tmpfs it has
+				t.Skip("no loop devices: ", err) // in a guest, for example; tmpfs is tested there
 			}
 			if _, err := exec.LookPath("mkfs.ext4"); fs == "ext4" && err != nil {
 				t.Skip(err)
 			}
 			cmd := exec.Command("/proc/self/exe")
 			cmd.Env = append(os.Environ(), "AUDIT_TEST_FULL="+fs+" "+t.TempDir())
-			cmd.SysProcAttr = &unix.SysProcAttr{Unshareflags: unix.CLONE_NEWNS} // what it mounts ends with it
+			cmd.SysProcAttr = &unix.SysProcAttr{Unshareflags: unix.CLONE_NEWNS} // its mounts end with it
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Errorf("%v: %s", err, out)
@@ -424,14 +426,14 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// beFull fills the disk under a log. It mounts in a mount namespace of its own.
+// beFull fills the disk of an audit log. It must run in its own mount namespace.
 func beFull(what string) error {
 	fs, top, _ := strings.Cut(what, " ")
 	if err := mountSmall(fs, top); err != nil {
 		return err
 	}
 	dir := filepath.Join(top, "audit")
-	const small = 64 << 10 // so that there are rotations
+	const small = 64 << 10 // to force rotations
 	l, err := Open(dir, Options{Instance: "test", MaxSize: small})
 	if err != nil {
 		return err
@@ -462,13 +464,13 @@ func beFull(what string) error {
 		return err
 	}
 	err = nil
-	for n := 0; n < 100 && err == nil; n++ { // its record may be shorter than the one that found no room
+	for n := 0; n < 100 && err == nil; n++ { // the record may be shorter than the one that found no space
 		err = l.Denied(Who{Instance: "test"}, job.Claim{Reason: strings.Repeat("\x01", 4096)})
 	}
 	if !errors.Is(err, unix.ENOSPC) {
 		return fmt.Errorf("denied on a full disk: %w", err)
 	}
-	// The longest ends that there are.
+	// The longest possible records of ends.
 	long := strings.Repeat("\x01", 1<<16)
 	for _, of := range open {
 		if err := l.Finished(&Ending{Who: Who{Instance: "test", Job: "job-1"}, Of: of, Refusal: &job.Refusal{Step: long, Message: long}}); err != nil {
@@ -497,7 +499,7 @@ func mountSmall(fs, top string) error {
 	return nil
 }
 
-// fill leaves no byte on a file system.
+// fill leaves no free byte on a file system.
 func fill(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {

@@ -1,24 +1,27 @@
-// Package audit is the supervisors' log of who had what run: a directory of files with one JSON record a line, each with
-// the SHA-256 of the line before it. Lines are appended and never changed; docs/reference/audit.md has the format.
+// Package audit is the supervisors' audit log of who ran what: a directory of files with one JSON record per line,
+// each with the SHA-256 of the previous line. Lines are appended and never changed; docs/reference/audit.md describes
+// the format.
 //
-// A record is one line. Its seq counts from 1 without a gap, its prev is the hash of the line before. A job has two: it is
-// decided before it starts, and it is finished, or lost when its supervisor was killed. What asked for no job has one
-// (refused, denied). The head is a small file that says where the log ends: a last line that was dropped is missed.
+// A record's seq counts from 1 without a gap; its prev is the hash of the previous line. A job has two records:
+// decided before it starts, and finished, or lost if its supervisor was killed. A request that no job is started for
+// has one (refused, denied). The head is a small file with the position of the end: it shows if the last lines were
+// dropped.
 //
-// Several supervisors of a machine share one log. Each Append holds the lock of the directory, and goes on from what
-// others wrote meanwhile. When it returns, the record is in the file: it outlives any crash of ours. Within 20 ms it is on
-// the disk, too; Options.Each waits for that. Nobody waits for the lock longer than some 5 s: one that was stopped with it
-// does not stop the others for good.
+// Several supervisors of a machine share one audit log. Each Append holds the lock of the directory, and continues
+// after what others wrote meanwhile. When it returns, the record is in the file and survives any crash of a
+// supervisor. It is synced to disk within 20 ms; Options.Each waits for that. Nobody waits for the lock longer than
+// about 5 s: a process that was stopped while it holds the lock does not block the others forever.
 //
-// What is promised can be kept: before a job is decided, the room for its end, and for the ends of all others that are
-// open, is allocated in the file. Without room nothing is decided, hence nothing runs. An end that cannot be written
-// nevertheless is kept, and written before anything else is.
+// Promised space is reserved: before a job is decided, the space for its end, and for the ends of all other open
+// jobs, is allocated in the file. Without space nothing is decided, hence nothing runs. If an end cannot be written
+// nevertheless, it is kept, and written before any other record.
 //
-// Readers (OpenReader) need the files, and the lock no longer than it takes to open them: who gives up privileges does so once they are open.
+// Readers (OpenReader) hold the lock only while they open the files: a process that drops privileges can do so
+// afterwards.
 //
-// The chain is no signature. Who is root can write another log from its beginning; who kept the hash of one record
-// elsewhere can tell.
+// The chain is not a signature. Root can rewrite the whole audit log; only somebody who kept the hash of a record
+// elsewhere can detect that.
 //
-// What a front-end says of a job is written down as it is, quoted and cut; nothing here reads it. The supervisor reads of
-// the log the fixed fields that begin each line, and those strictly.
+// A front-end's claims about a job are recorded unchanged, quoted and cut; nothing here parses them. The supervisor
+// parses only the fixed fields at the beginning of each line, and strictly.
 package audit

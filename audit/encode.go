@@ -9,8 +9,8 @@ import (
 	"corral/job"
 )
 
-// A record is written by hand: its fields have a fixed order, and its first ones a fixed shape, so that they can be read
-// without a JSON parser.
+// An encoder writes a record without encoding/json: its fields have a fixed order, and the first ones a fixed form,
+// so that they can be read without a JSON parser.
 type encoder struct{ b []byte }
 
 func (e *encoder) name(name string) {
@@ -25,20 +25,20 @@ func (e *encoder) number(name string, n int64) {
 	e.b = strconv.AppendInt(e.b, n, 10)
 }
 
-func (e *encoder) yes(name string, v bool) {
+func (e *encoder) flag(name string, v bool) {
 	if v {
 		e.name(name)
 		e.b = append(e.b, "true"...)
 	}
 }
 
-// word writes text of our own, which needs no escapes.
+// word writes text chosen by corral, which needs no escapes.
 func (e *encoder) word(name, s string) {
 	e.name(name)
 	e.b = append(append(append(e.b, '"'), s...), '"')
 }
 
-// text writes s in at most limit bytes, and nothing of an empty one.
+// text writes s, cut to limit bytes; it omits an empty text.
 func (e *encoder) text(name, s string, limit int) {
 	if s == "" {
 		return
@@ -59,8 +59,8 @@ func (e *encoder) close() { e.b = append(e.b, '}') }
 // ellipsis ends a text that was cut.
 const ellipsis = "…"
 
-// appendCut is appendText for a text of which at most limit bytes are written. The bound is one of what is written, or a name that
-// is nothing but escapes would take six times as much.
+// appendCut appends s like appendText, cut to limit bytes. The limit counts escaped bytes: otherwise a text of
+// control characters would take six times as much.
 func appendCut(b []byte, s string, limit int) []byte {
 	begin, fits := len(b), len(b)
 	for len(s) > 0 {
@@ -78,9 +78,9 @@ func appendCut(b []byte, s string, limit int) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// appendText escapes s for a JSON string. What a terminal would not show is escaped too, so that a line can be looked at
-// as it is; what is no UTF-8 becomes U+FFFD. A byte becomes six at most. It is not internal/text's, since lines are hashed: how they are
-// written stays as it is.
+// appendText escapes s for a JSON string. Characters that a terminal would not show are escaped, too, so that lines
+// can be printed; invalid UTF-8 becomes U+FFFD. One byte becomes six at most.
+// internal/text is not used: lines are hashed, so the way they are written must not change.
 func appendText(b []byte, s string) []byte {
 	for len(s) > 0 {
 		r, n := utf8.DecodeRuneInString(s)
@@ -104,7 +104,7 @@ func appendText(b []byte, s string) []byte {
 	return b
 }
 
-// appendUnit writes one UTF-16 code unit, as JSON has them.
+// appendUnit appends a UTF-16 code unit as a JSON escape.
 func appendUnit(b []byte, u rune) []byte {
 	return append(b, '\\', 'u', hexDigits[u>>12&15], hexDigits[u>>8&15], hexDigits[u>>4&15], hexDigits[u&15])
 }
@@ -112,7 +112,7 @@ func appendUnit(b []byte, u rune) []byte {
 // timeLayout is RFC 3339 with a fixed number of digits.
 const timeLayout = "2006-01-02T15:04:05.000000000Z"
 
-// appendLine writes a whole line but its newline: the fixed fields, then what rest has from the event on.
+// appendLine appends a line without its newline: the first fixed fields, then rest, which begins with the event.
 func appendLine(b []byte, p position, now time.Time, rest []byte) []byte {
 	b = append(b, `{"seq":`...)
 	b = strconv.AppendUint(b, p.seq+1, 10)
@@ -131,7 +131,7 @@ func appendHash(b []byte, h hash) []byte {
 	return b
 }
 
-// claimed writes what a front-end says of a request.
+// claimed writes a front-end's claims about a request.
 func (e *encoder) claimed(c job.Claim) {
 	e.open("claimed")
 	for _, f := range c.Fields() {

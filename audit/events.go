@@ -8,37 +8,37 @@ import (
 	"corral/job"
 )
 
-// An Event is what a record tells of.
+// An Event is the kind of a record.
 type Event string
 
 // The events.
 const (
-	Started  Event = "started"  // a supervisor began
-	Ended    Event = "ended"    // a supervisor ended in order
+	Started  Event = "started"  // a supervisor started
+	Ended    Event = "ended"    // a supervisor ended normally
 	Decided  Event = "decided"  // a job is about to run
 	Finished Event = "finished" // a decided job ended
 	Lost     Event = "lost"     // the supervisor of a decided job was killed
 	Refused  Event = "refused"  // the supervisor refused a job before it was decided
 	Denied   Event = "denied"   // a front-end denied a request
-	Dropped  Event = "dropped"  // so many refused and denied requests of a user were not written down one by one
-	Rotated  Event = "rotated"  // the log goes on in another file; this is the last record of its own
-	Repaired Event = "repaired" // the log did not end as it should, and goes on from what was whole
+	Dropped  Event = "dropped"  // a number of refused and denied requests of a user have no records of their own
+	Rotated  Event = "rotated"  // the audit log continues in another file; this is the last record of its file
+	Repaired Event = "repaired" // the end of the audit log was damaged, and it continues after the last intact record
 )
 
-// closes says whether an event ends an open job. Room was made for it when the job was decided.
+// closes reports whether an event ends an open job. Space for it was allocated when the job was decided.
 func (e Event) closes() bool { return e == Finished || e == Lost }
 
-// Who is the job or the request that a record is about.
+// Who identifies the job or the request of a record.
 type Who struct {
 	Instance string // of the supervisor, [a-z0-9-]{1,32}
-	Job      string // [a-z0-9-]{1,32}, "" for none; an instance that starts again begins anew with its names
-	Peer     uint32 // user id of who asked
-	Payer    uint32 // user id of whose share of the log it takes; not written down. 0 is Peer's own
-	Embedded bool   // who asked is the front-end for which root started the supervisor
+	Job      string // [a-z0-9-]{1,32}, "" for none; an instance that restarts may reuse names
+	Peer     uint32 // user id of the caller
+	Payer    uint32 // user id whose share of the audit log is charged; not recorded. 0 means Peer
+	Embedded bool   // the caller is the front-end for which root started the supervisor
 }
 
-// errName is a name that is not of ours: it would need escapes.
-var errName = errors.New("audit: a name of other than letters, digits and dashes, or longer than 32")
+// errName is returned for an instance or job name that would need escapes.
+var errName = errors.New("audit: invalid name of an instance or job: must be 1 to 32 lower-case letters, digits and dashes")
 
 // begin writes the first fields of a record.
 func (w Who) begin(event Event, of uint64) (*encoder, error) {
@@ -59,10 +59,10 @@ func (w Who) begin(event Event, of uint64) (*encoder, error) {
 
 func (w Who) peer(e *encoder) {
 	e.number("peer", int64(w.Peer))
-	e.yes("embedded", w.Embedded)
+	e.flag("embedded", w.Embedded)
 }
 
-// maxName bounds names of instances and jobs, in bytes.
+// maxName is the maximum length of the names of instances and jobs, in bytes.
 const maxName = 32
 
 func isName(s string) bool {
@@ -74,33 +74,34 @@ func isName(s string) bool {
 	return s != "" && len(s) <= maxName
 }
 
-// A Decision is a job as the supervisor is about to run it.
+// A Decision describes a job that the supervisor is about to run.
 type Decision struct {
 	Who
 	Repo      string // real path
-	Common    string // real path of the git directory that Repo is a worktree of and that the job has too, or ""
-	Dir       string // relative to Repo, as it was asked for
+	Common    string // real path of the git directory of which Repo is a worktree and which the job can access, or ""
+	Dir       string // relative to Repo, as requested
 	Profile   string
 	Workspace job.Workspace
 	Protect   job.Protection
 	Terminal  bool
-	Limits    job.Limits // enforced
+	Limits    job.Limits // as enforced
 	Claim     job.Claim
 }
 
-// Bounds of texts in a record, in bytes as they are written: escaped. A text that was cut ends in an ellipsis.
+// Bounds of texts in a record, in escaped bytes. A text that was cut ends in an ellipsis.
 const (
 	maxPath    = 4095
 	maxMessage = 512
 	maxStep    = 64
 )
 
-// closerMax bounds the line of an event that closes a job: so much is allocated for each one that is open.
+// closerMax is the maximum length of the line of an event that closes a job; this much is allocated for each open
+// job.
 const closerMax = 4096
 
-// Decided writes that a job is about to run, and returns the record's seq. The job must not run when there is an error.
-// An error that wraps ErrBudget is of a user who has no bytes left.
-// With a seq and an error the record is written, but the disk may not have it: it is to be closed as any other.
+// Decided records that a job is about to run, and returns the record's seq. The job must not run if there is an
+// error. The error wraps ErrBudget if the user's share is used up. If both a seq and an error are returned, the
+// record is written but may not be on disk: the job must be closed like any other.
 func (l *Log) Decided(d *Decision) (uint64, error) {
 	e, err := d.begin(Decided, 0)
 	if err != nil {
@@ -116,7 +117,7 @@ func (l *Log) Decided(d *Decision) (uint64, error) {
 		e.word("protect", d.Protect.String())
 	}
 	e.word("network", "none")
-	e.yes("terminal", d.Terminal)
+	e.flag("terminal", d.Terminal)
 	e.open("limits")
 	for _, f := range d.Limits.Fields() {
 		if f.Name == "timeout" {
@@ -129,7 +130,7 @@ func (l *Log) Decided(d *Decision) (uint64, error) {
 	return l.charge(Decided, &d.Who, 0, e.b)
 }
 
-// An Ending is what became of a decided job.
+// An Ending is the outcome of a decided job.
 type Ending struct {
 	Who
 	Of      uint64 // seq of the decided record
@@ -137,8 +138,9 @@ type Ending struct {
 	Refusal *job.Refusal // nil if the job started
 }
 
-// Finished writes the end of a job, once. It has the room that Decided made for it. If it cannot be written nevertheless,
-// there is an error, and the log keeps it: it is written before any other record is, and nothing is decided until then.
+// Finished records the end of a job; it is called once per job. Decided reserved the space for it. If the record
+// cannot be written nevertheless, Finished returns an error and the Log keeps the record: it is written before any
+// other, and no job is decided until then.
 func (l *Log) Finished(f *Ending) error {
 	e, err := f.begin(Finished, f.Of)
 	if err != nil {
@@ -188,7 +190,7 @@ func (e *encoder) result(r *job.Result) {
 	e.close()
 }
 
-// Refused writes that a job was refused before it was decided. repo is how the client named the directory.
+// Refused records that a job was refused before it was decided. repo is the directory as the client named it.
 func (l *Log) Refused(w Who, repo string, r *job.Refusal, c job.Claim) error {
 	e, err := w.begin(Refused, 0)
 	if err != nil {
@@ -202,7 +204,7 @@ func (l *Log) Refused(w Who, repo string, r *job.Refusal, c job.Claim) error {
 	return err
 }
 
-// Denied writes that a front-end denied a request.
+// Denied records that a front-end denied a request.
 func (l *Log) Denied(w Who, c job.Claim) error {
 	e, err := w.begin(Denied, 0)
 	if err != nil {
@@ -214,7 +216,7 @@ func (l *Log) Denied(w Who, c job.Claim) error {
 	return err
 }
 
-// Dropped writes that count refused and denied requests of a user, since that time, have no record of their own.
+// Dropped records that count refused and denied requests of a user since that time have no records of their own.
 func (l *Log) Dropped(w Who, count uint64, since time.Time) error {
 	e, err := w.begin(Dropped, 0)
 	if err != nil {
@@ -227,7 +229,7 @@ func (l *Log) Dropped(w Who, count uint64, since time.Time) error {
 	return err
 }
 
-// Instance writes that a supervisor began or ended: event is Started or Ended.
+// Instance records that a supervisor started or ended: event is Started or Ended.
 func (l *Log) Instance(event Event, instance string, pid int) error {
 	e, err := Who{Instance: instance}.begin(event, 0)
 	if err != nil {

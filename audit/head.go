@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A state is what the head says: where the log ends, and what was promised to those who write it.
+// A state is the content of the head: the end of the audit log, and the space promised to its writers.
 type state struct {
 	position
-	open     int64 // jobs that are decided and not closed
-	reserved int64 // the file's blocks are allocated up to there
+	open     int64 // number of jobs that are decided and not closed
+	reserved int64 // the file's blocks are allocated up to this size
 }
 
-// The head is one line of a fixed length, so that each replaces the one before with a single small write.
+// The head is one line of a fixed length, so that a single small write replaces it.
 const (
 	headFile   = "head"
 	headDigits = 20
@@ -40,7 +40,7 @@ func (s *state) encode() []byte {
 	return append(appendHash(b, s.hash), '\n')
 }
 
-var errNoHead = errors.New("audit: the head is not readable")
+var errNoHead = errors.New("audit: the head is invalid")
 
 func parseHead(b []byte) (state, error) {
 	var s state
@@ -66,14 +66,14 @@ func parseHead(b []byte) (state, error) {
 	return s, nil
 }
 
-// readHead mostly finds what this log wrote last, and need not take that apart.
+// readHead reads the head. Usually that is what this Log wrote last, and need not be parsed.
 func (l *Log) readHead() (state, error) {
 	b, err := bytesOf(l.head)
 	if err != nil {
 		return state{}, err
 	}
-	if l.told != nil && bytes.Equal(b, l.told) {
-		return l.toldOf, nil
+	if l.lastHead != nil && bytes.Equal(b, l.lastHead) {
+		return l.lastState, nil
 	}
 	return parseHead(b)
 }
@@ -86,7 +86,8 @@ func headOf(f *os.File) (state, error) {
 	return parseHead(b)
 }
 
-// bytesOf reads a head, or one byte more of a file that is none. It asks once: os.File asks again, to hear that it was all.
+// bytesOf reads a head, or one byte more if the file is longer. It issues one pread(2): os.File.ReadAt would issue a
+// second one to see EOF.
 func bytesOf(f *os.File) ([]byte, error) {
 	b := make([]byte, headSize+1)
 	for {
@@ -100,25 +101,25 @@ func bytesOf(f *os.File) ([]byte, error) {
 	}
 }
 
-// writeHead is not a promise: a head that is behind is brought up by who writes next.
+// writeHead writes the head. Its failure is only logged: the next writer brings a head that is behind up to date.
 func (l *Log) writeHead() {
-	l.told, l.toldOf = l.at.encode(), l.at
-	if _, err := l.head.WriteAt(l.told, 0); err != nil {
-		l.o.Log.Warn("audit: the head is not written", "error", err)
+	l.lastHead, l.lastState = l.at.encode(), l.at
+	if _, err := l.head.WriteAt(l.lastHead, 0); err != nil {
+		l.o.Log.Warn("audit: cannot write the head", "error", err)
 	}
 }
 
-// fileName is the name of the file whose first record has that seq.
+// fileName returns the name of the file whose first record has that seq.
 func fileName(first uint64) string { return fmt.Sprintf("%012d.jsonl", first) }
 
-// fileSeq reads what fileName writes.
+// fileSeq is the inverse of fileName.
 func fileSeq(name string) (uint64, bool) {
 	digits, ok := strings.CutSuffix(name, ".jsonl")
 	n, err := strconv.ParseUint(digits, 10, 63)
 	return n, ok && err == nil && n > 0 && fileName(n) == name
 }
 
-// list returns the files of a log in their order.
+// list returns the files of an audit log in order.
 func list(dir *os.Root) ([]uint64, error) {
 	d, err := dir.Open(".")
 	if err != nil {

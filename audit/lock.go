@@ -14,20 +14,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Who has a lock has it for one record, or to read the log once. One that was stopped meanwhile keeps it for as long as
-// it likes: so nobody waits without an end.
+// A lock is held while one record is written, or while the audit log is read once. A process that is stopped
+// meanwhile keeps it indefinitely, so waiting for a lock has a timeout.
 const (
 	lockPatience = 5 * time.Second
 	scanPatience = 30 * time.Second
 )
 
-// The pauses between two tries of a lock. They are about as long as a record takes, and as some do.
+// Bounds of the pauses between two attempts to lock: about the time of writing one record, and of several.
 const (
 	firstPause = 100 * time.Microsecond
 	lastPause  = 2 * time.Millisecond
 )
 
-// A failure is a cause in other words.
+// A failure is an error with its own text and a cause.
 type failure struct {
 	text  string
 	cause error
@@ -36,7 +36,7 @@ type failure struct {
 func (f *failure) Error() string { return f.text }
 func (f *failure) Unwrap() error { return f.cause }
 
-// locked calls f with the log's end at hand, and held: of this process and of all others.
+// locked calls f while it holds the locks of this process and of all others.
 func (l *Log) locked(f func() error) error {
 	until := time.Now().Add(l.patience)
 	l.turn.Lock()
@@ -44,7 +44,8 @@ func (l *Log) locked(f func() error) error {
 	return l.hold(until, f)
 }
 
-// hold is locked for whose turn it is. While it waits, the disk still takes what was written: that needs mu alone.
+// hold is locked for a caller that holds turn. mu is taken only after the file lock, so that syncing, which needs mu
+// alone, is not blocked meanwhile.
 func (l *Log) hold(until time.Time, f func() error) error {
 	if l.closed {
 		return errClosed
@@ -58,8 +59,8 @@ func (l *Log) hold(until time.Time, f func() error) error {
 	return f()
 }
 
-// flock waits for a lock of f, and tries once when the time is up already: how is unix.LOCK_EX or unix.LOCK_SH. The kernel
-// has no such call with an end to it but for signals, which belong to the program.
+// flock locks f, with how as unix.LOCK_EX or unix.LOCK_SH. If until has passed, it tries once. It polls because
+// flock(2) has no timeout other than signals, which belong to the program.
 func flock(f *os.File, how int, until time.Time) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
@@ -73,26 +74,26 @@ func flock(f *os.File, how int, until time.Time) error {
 		}
 		left := time.Until(until)
 		if left <= 0 {
-			return held(f)
+			return lockHeldError(f)
 		}
 		time.Sleep(min(pause, left))
 	}
 }
 
-// held is the error of who did not get the lock of f. It is unix.EAGAIN.
-func held(f *os.File) error {
+// lockHeldError returns the error for a lock of f that another process holds. It wraps unix.EAGAIN.
+func lockHeldError(f *os.File) error {
 	pid := holder(f)
 	if pid == 0 {
-		return &failure{fmt.Sprintf("audit: another process keeps the log locked\nhint: fuser -v %s says which: let it go on, or end it", f.Name()), unix.EAGAIN}
+		return &failure{fmt.Sprintf("audit: another process keeps the audit log locked\nhint: find it with fuser -v %s, and let it continue, or end it", f.Name()), unix.EAGAIN}
 	}
 	how := ""
 	if stopped(pid) {
 		how = ", which is stopped,"
 	}
-	return &failure{fmt.Sprintf("audit: process %d%s keeps the log locked\nhint: let it go on (kill -CONT %[1]d), or end it", pid, how), unix.EAGAIN}
+	return &failure{fmt.Sprintf("audit: process %d%s keeps the audit log locked\nhint: let it continue (kill -CONT %[1]d), or end it", pid, how), unix.EAGAIN}
 }
 
-// holder is the process that has the lock of f, as far as the kernel tells us: 0 is not known.
+// holder returns the process that holds the lock of f, or 0 if the kernel does not report it.
 func holder(f *os.File) int {
 	info, err := f.Stat()
 	if err != nil {
@@ -104,7 +105,7 @@ func holder(f *os.File) int {
 	}
 	file := fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
 	for line := range strings.Lines(string(readSome("/proc/locks", 1<<20))) {
-		// 1: FLOCK ADVISORY WRITE 1234 fe:00:5678 0 EOF; one who waits has an arrow before FLOCK.
+		// Format: 1: FLOCK ADVISORY WRITE 1234 fe:00:5678 0 EOF; waiting processes have an arrow before FLOCK.
 		fields := strings.Fields(line)
 		if len(fields) != 8 || fields[1] != "FLOCK" || fields[5] != file {
 			continue
@@ -116,21 +117,21 @@ func holder(f *os.File) int {
 	return 0
 }
 
-// stopped says whether a process got SIGSTOP or SIGTSTP, or is traced.
+// stopped reports whether a process is stopped by a signal, or traced.
 func stopped(pid int) bool {
 	stat := readSome(fmt.Sprintf("/proc/%d/stat", pid), 4096)
 	_, state, found := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
 	return found && len(state) > 0 && (state[0] == 'T' || state[0] == 't')
 }
 
-// readSome reads the beginning of a file: nothing of one that cannot be read.
-func readSome(path string, most int64) []byte {
+// readSome reads at most limit bytes of a file, or nothing if it cannot be read.
+func readSome(path string, limit int64) []byte {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, most))
+	b, err := io.ReadAll(io.LimitReader(f, limit))
 	if err != nil {
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 	"corral/job"
 )
 
-// beHolder locks a file and stops. It is to be killed.
+// beHolder locks a file and stops itself. It must be killed.
 func beHolder(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -32,8 +32,8 @@ func beHolder(path string) error {
 	}
 }
 
-// startHolder has a stopped process hold a lock of a log. It is killed after a minute at the latest, so that who waits
-// for it without an end fails and does not hang.
+// startHolder starts a process that locks path and is stopped. It is killed after a minute at the latest, so that
+// code that waits for it forever makes the test fail rather than hang.
 func startHolder(t *testing.T, lock string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
@@ -59,8 +59,8 @@ func release(cmd *exec.Cmd) {
 	_ = cmd.Wait()
 }
 
-// TestStoppedHolder: one that stands still with the lock stops nobody for good. Who waited is told who it is; what ended
-// meanwhile is written when the lock is free, before anything else.
+// TestStoppedHolder: a process stopped while it holds the lock does not block others forever. The error names it;
+// jobs that end meanwhile are recorded once the lock is free, before any other record.
 func TestStoppedHolder(t *testing.T) {
 	dir := newDir(t)
 	l := open(t, dir, options(t))
@@ -80,7 +80,7 @@ func TestStoppedHolder(t *testing.T) {
 			wantHeld(t, l.Finished(&Ending{Who: Who{Instance: "test", Job: id}, Of: of[i], Result: job.Result{Status: job.Success}}), holder.Process.Pid)
 		})
 	}
-	if err := l.syncFile(); err != nil { // which does not wait for them
+	if err := l.syncFile(); err != nil { // must not wait for them
 		t.Error(err)
 	}
 	work.Wait()
@@ -105,14 +105,14 @@ func TestStoppedHolder(t *testing.T) {
 
 func wantHeld(t *testing.T, err error, pid int) {
 	t.Helper()
-	want := fmt.Sprintf("audit: process %d, which is stopped, keeps the log locked\nhint: let it go on (kill -CONT %[1]d), or end it", pid)
+	want := fmt.Sprintf("audit: process %d, which is stopped, keeps the audit log locked\nhint: let it continue (kill -CONT %[1]d), or end it", pid)
 	if !errors.Is(err, unix.EAGAIN) || err.Error() != want {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestCloseOwes: Close writes what could not be written when the job ended, and says so if it cannot be written still.
-func TestCloseOwes(t *testing.T) {
+// TestCloseFlushesPending: Close writes pending ends, and returns an error if it still cannot.
+func TestCloseFlushesPending(t *testing.T) {
 	for _, free := range []bool{true, false} {
 		dir := newDir(t)
 		l := open(t, dir, options(t))
@@ -144,12 +144,12 @@ func wantHeldWithin(t *testing.T, err error, pid int) {
 	}
 }
 
-// TestStoppedScan: a start waits for who reads the log for a while, and not without an end.
+// TestStoppedScan: a start waits for the lock of scans with a timeout.
 func TestStoppedScan(t *testing.T) {
 	dir := newDir(t)
 	l := open(t, dir, options(t))
 	holder := startHolder(t, filepath.Join(dir, "scan.lock"))
-	err := l.scanning(50*time.Millisecond, func() error { return errors.New("two scan at once") })
+	err := l.scanning(50*time.Millisecond, func() error { return errors.New("f ran without the lock") })
 	wantHeld(t, err, holder.Process.Pid)
 	release(holder)
 	if n, err := l.Recover(func(string) bool { return true }); n != 0 || err != nil {
@@ -157,7 +157,7 @@ func TestStoppedScan(t *testing.T) {
 	}
 }
 
-// TestDecidedNotSynced: a record that is in the file and perhaps not on the disk has its end there too.
+// TestDecidedNotSynced: a job whose decided record may not be on disk is closed by a record, too.
 func TestDecidedNotSynced(t *testing.T) {
 	dir := newDir(t)
 	o := options(t)
@@ -182,7 +182,7 @@ func TestDecidedNotSynced(t *testing.T) {
 	if seq, err := l.Decided(&Decision{Who: Who{Instance: "test", Job: "job-2"}}); seq != 0 || !errors.Is(err, broken) {
 		t.Error(seq, err)
 	}
-	if r := sound(t, dir, 2); r.Open != 0 || len(l.owed) != 0 || len(l.running) != 0 {
+	if r := sound(t, dir, 2); r.Open != 0 || len(l.pending) != 0 || len(l.running) != 0 {
 		t.Errorf("%+v", r)
 	}
 }

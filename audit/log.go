@@ -13,62 +13,63 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options say how a log is kept. All who share one should have the same.
+// Options configure an audit log. All processes that share one should use the same options.
 type Options struct {
-	Instance string // of the supervisor, [a-z0-9-]{1,32}: it stands in records about the log itself
-	// Each makes every record wait for the disk. Otherwise the disk has it within 20 ms.
+	Instance string // of the supervisor, [a-z0-9-]{1,32}; used in records about the audit log itself
+	// Each makes every append wait until the record is on disk. Otherwise it is synced within 20 ms.
 	Each    bool
-	MaxSize int64 // bytes of one file, roughly; 0 is DefaultMaxSize
-	Keep    int   // files that are kept beside the one that is written; 0 is all
-	// KeepFor is how long each file is kept in any case, from its last record on: a flood of records does not remove those before
-	// it. 0 is not at all.
+	MaxSize int64 // approximate maximum of one file in bytes; 0 is DefaultMaxSize
+	Keep    int   // number of full files that are kept; 0 means all
+	// KeepFor is how long each file is kept after its last record, whatever Keep says, so that a flood of records
+	// does not remove earlier ones. 0 disables it.
 	KeepFor time.Duration
-	// UserDaily is how many bytes the records of one user, root excepted, may take in a day, an eighth of them at once; 0 is no
-	// bound. A job that would take more is not decided, and a refused or denied request is not written down: see ErrBudget.
+	// UserDaily is the maximum number of bytes per day for records of one user except root, an eighth of them at
+	// once; 0 means no bound. A job beyond it is not decided, and a refused or denied request is not recorded: see
+	// ErrBudget.
 	UserDaily int64
-	Log       *slog.Logger // nil discards
+	Log       *slog.Logger // diagnostic log; nil discards
 }
 
-// DefaultMaxSize is at which size, in bytes, a file is full and the next one begun.
+// DefaultMaxSize is the default size in bytes at which the next file is started.
 const DefaultMaxSize = 64 << 20
 
-// A Log is an open log, to be written. Its methods may be called by several goroutines at once.
+// A Log is an audit log open for writing. Its methods may be called by several goroutines at once.
 type Log struct {
 	o      Options
 	root   *os.Root
 	dir    *os.File // the directory, to be synced
 	head   *os.File
-	writes *os.File // locked by who writes
-	scans  *os.File // locked by who writes the checkpoint or removes files
+	writes *os.File // locked for writing records
+	scans  *os.File // locked for writing the checkpoint and removing files
 
 	patience time.Duration // for the lock of writes
 	budgets  budgets
 
-	turn    sync.Mutex      // before mu; of who has the lock of writes, or waits for it
+	turn    sync.Mutex      // before mu; held while holding or waiting for the lock of writes
 	closed  bool            // guarded by turn
-	running map[uint64]bool // guarded by turn: seqs of what was decided here and is not finished
-	owed    []pendingRecords          // guarded by turn
+	running map[uint64]bool // guarded by turn: seqs of jobs decided by this Log and not finished
+	pending []pendingRecord // guarded by turn: ends of jobs that could not be written
 
-	mu      sync.Mutex
-	file    *os.File // guarded by mu: where the log ends; each write goes to its end
-	fileOf  uint64   // guarded by mu: the name of file
-	at      state    // guarded by mu: as it was at our last write
-	buffer  []byte   // guarded by mu
-	told    []byte   // guarded by mu: what we wrote last to the head
-	toldOf  state    // guarded by mu: which it is
-	mended  *repair  // guarded by mu: a repair that is not written down yet
-	syncer  *syncer
-	scanMu  sync.Mutex     // before mu; the lock of scans holds off processes, not goroutines
-	tidying sync.WaitGroup // of goroutines of rotate
+	mu               sync.Mutex
+	file             *os.File // guarded by mu: the current file, opened with O_APPEND
+	fileOf           uint64   // guarded by mu: the seq that names file
+	at               state    // guarded by mu: the end at our last write
+	buffer           []byte   // guarded by mu
+	lastHead         []byte   // guarded by mu: the head as we last wrote it
+	lastState        state    // guarded by mu: lastHead decoded
+	unrecordedRepair *repair  // guarded by mu: a repair without a record so far
+	syncer           *syncer
+	scanMu           sync.Mutex     // before mu; the lock of scans excludes processes, not goroutines
+	tidying          sync.WaitGroup // goroutines started by rotateIfFull
 }
 
 var (
-	errClosed = errors.New("audit: the log is closed")
+	errClosed = errors.New("audit: the audit log is closed")
 	errLong   = errors.New("audit: a record is too long")
 )
 
-// Open opens the log in dir, which it makes if there is none, readable to its owner alone. What a crash has left at the
-// end of the log is put right.
+// Open opens the audit log in dir. It creates dir if missing, accessible to its owner only, and repairs what a crash
+// left at the end of the audit log.
 func Open(dir string, o Options) (*Log, error) {
 	if !isName(o.Instance) {
 		return nil, errName
@@ -89,7 +90,7 @@ func Open(dir string, o Options) (*Log, error) {
 		return nil, err
 	}
 	l.syncer = newSyncer(o.Each, l.syncFile)
-	// What a killed one wrote last may not be on the disk.
+	// The last records of a killed process may not be on disk.
 	if err := l.syncer.wrote(l.at.seq); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -104,8 +105,8 @@ func (l *Log) openAll(dir string) error {
 	if err != nil {
 		return err
 	}
-	if !info.IsDir() { // a link, for example
-		return fmt.Errorf("%s is no directory", dir)
+	if !info.IsDir() { // a symbolic link, for example
+		return fmt.Errorf("%s is not a directory", dir)
 	}
 	if l.root, err = os.OpenRoot(dir); err != nil {
 		return err
@@ -118,7 +119,7 @@ func (l *Log) openAll(dir string) error {
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || int(st.Uid) != os.Geteuid() || info.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("%s must be a directory of user %d that nobody else can enter\nhint: chown it, and chmod 0700", dir, os.Geteuid())
+		return fmt.Errorf("%s must belong to user %d and be accessible to nobody else\nhint: chown it, and chmod 0700", dir, os.Geteuid())
 	}
 	for name, f := range map[string]**os.File{headFile: &l.head, "lock": &l.writes, "scan.lock": &l.scans} {
 		if *f, err = l.openFile(name, os.O_CREATE); err != nil {
@@ -128,7 +129,7 @@ func (l *Log) openAll(dir string) error {
 	return nil
 }
 
-// openFile opens a file of the log for reading and writing.
+// openFile opens a file of the audit log for reading and writing.
 func (l *Log) openFile(name string, flags int) (*os.File, error) {
 	return l.root.OpenFile(name, os.O_RDWR|unix.O_NOFOLLOW|flags, 0o600)
 }
@@ -142,11 +143,11 @@ func (l *Log) closeAll() {
 		}
 	}
 	if l.root != nil {
-		l.root.Close() //nolint:errcheck // a directory
+		l.root.Close() //nolint:errcheck // closing a directory
 	}
 }
 
-// Close writes what is still owed, waits until the disk has every record, and ends the log.
+// Close writes the pending ends of jobs, waits until every record is on disk, and closes the audit log.
 func (l *Log) Close() error {
 	until := time.Now().Add(l.patience)
 	l.turn.Lock()
@@ -155,7 +156,7 @@ func (l *Log) Close() error {
 		return nil
 	}
 	var err error
-	if len(l.owed) > 0 {
+	if len(l.pending) > 0 {
 		err = l.finalFlush(until)
 	}
 	l.closed = true
@@ -166,19 +167,20 @@ func (l *Log) Close() error {
 	return err
 }
 
-// fixedBytes is about what the first fields of a record take, beside those in Who.
+// fixedBytes is the approximate size of a record's first fields, without those in Who.
 const fixedBytes = 160
 
-// charge is append for a record that a user caused. The end of a job is charged, and written whatever there is left.
+// charge is append for a record caused by a user. The end of a job is charged, too, but is written even if the share
+// is used up.
 func (l *Log) charge(event Event, w *Who, of uint64, rest []byte) (uint64, error) {
-	if err := l.budgets.take(w, fixedBytes+len(rest), event.closes()); err != nil {
+	if err := l.budgets.spend(w, fixedBytes+len(rest), event.closes()); err != nil {
 		return 0, err
 	}
 	return l.append(event, of, rest)
 }
 
-// append writes a record and returns its seq, with an error too if it is written and the disk may not have it; 0 is one
-// that is not written. rest is the line from its event on; of is the record that it closes, or 0.
+// append writes a record and returns its seq. seq is 0 if the record was not written; with both a seq and an error,
+// it was written but may not be on disk. rest is the line from the event on; of is the record that it closes, or 0.
 func (l *Log) append(event Event, of uint64, rest []byte) (uint64, error) {
 	if err := l.syncer.failure(); err != nil && !event.closes() {
 		return 0, err
@@ -192,7 +194,8 @@ func (l *Log) append(event Event, of uint64, rest []byte) (uint64, error) {
 	return seq, err
 }
 
-// write is append as far as the file. last is the last record that was written: there may be some without that one.
+// write is append without syncing. last is the last record written, which may be a pending or repair record even if
+// this one failed.
 func (l *Log) write(event Event, of uint64, rest []byte) (seq, last uint64, err error) {
 	until := time.Now().Add(l.patience)
 	l.turn.Lock()
@@ -215,7 +218,7 @@ func (l *Log) write(event Event, of uint64, rest []byte) (seq, last uint64, err 
 	return seq, last, err
 }
 
-// putAll writes a line, and what has to be in the log before.
+// putAll writes a line, and before it all records that must precede it.
 func (l *Log) putAll(event Event, rest []byte) error {
 	if err := l.flushPending(); err != nil {
 		return err
@@ -224,16 +227,16 @@ func (l *Log) putAll(event Event, rest []byte) error {
 		if err := l.writeRepair(); err != nil {
 			return err
 		}
-		// A file that cannot be left is written on: what has room there has.
+		// If rotating fails, the current file is used on: space promised in it is still there.
 		if err := l.rotateIfFull(len(rest)); err != nil {
-			l.o.Log.Warn("audit: no new file is begun", "error", err)
+			l.o.Log.Warn("audit: cannot start the next file", "error", err)
 		}
 	}
 	return l.put(event, rest)
 }
 
-// catchUp takes in what others wrote since we did. The size tells: every record makes its file longer, the last one of a
-// file too. The head tells what they gave back.
+// catchUp brings l.at up to date with what other processes wrote. The file's size shows whether they did: every
+// record makes it longer, including the last one of a file. The head shows which space they gave back.
 func (l *Log) catchUp() error {
 	size, err := l.fileSize()
 	if err != nil {
@@ -255,7 +258,7 @@ func (l *Log) catchUp() error {
 	return l.repair(l.at)
 }
 
-var errGone = errors.New("audit: the file that is written was removed: nothing is run that cannot be logged\nhint: restart the supervisor")
+var errGone = errors.New("audit: the current file of the audit log was removed: no job can be recorded or run\nhint: restart the supervisor")
 
 func (l *Log) fileSize() (int64, error) {
 	var st unix.Stat_t
@@ -268,7 +271,7 @@ func (l *Log) fileSize() (int64, error) {
 	return st.Size, nil
 }
 
-// use makes a file the one that is written. One that is not there is made.
+// use makes a file the current one, and creates it if missing.
 func (l *Log) use(first uint64) error {
 	if l.fileOf == first {
 		return nil
@@ -289,21 +292,22 @@ func (l *Log) use(first uint64) error {
 	return nil
 }
 
-// put writes one line where the log ends.
+// put appends one line to the audit log.
 func (l *Log) put(event Event, rest []byte) error {
 	line := append(appendLine(l.buffer[:0], l.at.position, time.Now(), rest), '\n')
 	l.buffer = line
 	if len(line) > maxLine || event.closes() && len(line) > closerMax {
 		return fmt.Errorf("%w: %d bytes", errLong, len(line))
 	}
-	open := max(0, l.at.open+opens(event))
+	open := max(0, l.at.open+openDelta(event))
 	if err := l.reserve(int64(len(line))+open*closerMax, event.closes()); err != nil {
 		return err
 	}
 	if _, err := l.file.Write(line); err != nil {
-		// What was written of it must not be the beginning of the next one. If that fails, the next write mends it.
+		// A partly written line must not become the beginning of the next one. If truncating fails, the next write
+		// repairs it.
 		_ = l.truncate(l.at.size)
-		l.regain()
+		l.reallocate()
 		l.writeHead()
 		return noRoom(err, l.file)
 	}

@@ -16,7 +16,7 @@ import (
 	"corral/job"
 )
 
-// options are those of a log whose complaints fail the test.
+// options returns options with a diagnostic log that fails the test.
 func options(t testing.TB) Options {
 	return Options{Instance: "test", Log: slog.New(slog.NewTextHandler(complaints{t}, nil))}
 }
@@ -51,7 +51,7 @@ func closeLog(t testing.TB, l *Log) {
 	}
 }
 
-// decide writes that a job is about to run.
+// decide records that a job is about to run.
 func decide(t testing.TB, l *Log, id string) uint64 {
 	t.Helper()
 	seq, err := l.Decided(&Decision{
@@ -71,7 +71,7 @@ func finish(t testing.TB, l *Log, id string, of uint64) {
 	}
 }
 
-// write writes n jobs.
+// write records n jobs.
 func write(t testing.TB, l *Log, n int) {
 	t.Helper()
 	for i := range n {
@@ -99,7 +99,7 @@ func verify(t testing.TB, dir string, anchors ...Anchor) *Report {
 	return report
 }
 
-// sound verifies a log in which nothing is wrong, nor anything to be noted.
+// sound verifies an audit log that must have no problems and no notes.
 func sound(t testing.TB, dir string, records uint64) *Report {
 	t.Helper()
 	r := verify(t, dir)
@@ -109,7 +109,7 @@ func sound(t testing.TB, dir string, records uint64) *Report {
 	return r
 }
 
-// records reads all of a log.
+// records returns all records of an audit log.
 func records(t testing.TB, dir string) []*Record {
 	t.Helper()
 	var all []*Record
@@ -194,8 +194,8 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestHostileText: whatever bytes a client sends, a line is one line of ASCII that a terminal shows as it is, its fixed
-// fields are ours, and a JSON parser reads the same text.
+// TestHostileText: whatever bytes a client sends, a record is a single line of text that is safe to print, its fixed
+// fields are the supervisor's, and a JSON parser returns the same text.
 func TestHostileText(t *testing.T) {
 	dir := newDir(t)
 	l := open(t, dir, options(t))
@@ -216,7 +216,7 @@ func TestHostileText(t *testing.T) {
 			if begin, cut := strings.CutSuffix(got, ellipsis); cut && len(appendText(nil, texts[i])) > limit {
 				want, got = want[:min(len(want), len(begin))], begin
 			}
-			if strings.Count(got, "\ufffd") > strings.Count(want, "\ufffd") { // each byte has its own
+			if strings.Count(got, "\ufffd") > strings.Count(want, "\ufffd") { // one for each invalid byte
 				want, got = strings.ReplaceAll(want, "\ufffd", ""), strings.ReplaceAll(got, "\ufffd", "")
 			}
 			if got != want || !utf8.ValidString(got) {
@@ -235,7 +235,7 @@ func TestHostileText(t *testing.T) {
 	}
 }
 
-// TestLongestLines: no record is longer than its bound, and what closes a job fits the room that was made for it.
+// TestLongestLines: no record exceeds maxLine, and records that close a job fit the space reserved for them.
 func TestLongestLines(t *testing.T) {
 	dir := newDir(t)
 	l := open(t, dir, options(t))
@@ -255,11 +255,11 @@ func TestLongestLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	refusal := &job.Refusal{Step: long, Errno: -1 << 63, Message: long}
-	most := job.Usage{Wall: -1 << 63, CPU: -1 << 63, User: -1 << 63, System: -1 << 63, PeakMemory: -1 << 63, PeakPIDs: -1 << 63, ReadBytes: -1 << 63, WriteBytes: -1 << 63}
+	longest := job.Usage{Wall: -1 << 63, CPU: -1 << 63, User: -1 << 63, System: -1 << 63, PeakMemory: -1 << 63, PeakPIDs: -1 << 63, ReadBytes: -1 << 63, WriteBytes: -1 << 63}
 	for _, err := range []error{
 		l.Refused(who, long, refusal, claim),
 		l.Finished(&Ending{Who: who, Of: 1<<63 - 1, Refusal: refusal}),
-		l.Finished(&Ending{Who: who, Of: of, Result: job.Result{Status: job.Status(long), Limit: long, Cgroup: long, Signal: -1 << 63, SensitiveMore: 1<<63 - 1, Usage: most}}),
+		l.Finished(&Ending{Who: who, Of: of, Result: job.Result{Status: job.Status(long), Limit: long, Cgroup: long, Signal: -1 << 63, SensitiveMore: 1<<63 - 1, Usage: longest}}),
 	} {
 		if err != nil {
 			t.Error(err)
@@ -287,7 +287,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestTogether: goroutines of several logs on one directory, as supervisors are, make one chain.
+// TestTogether: goroutines of several Logs on one directory, like several supervisors, write a single chain.
 func TestTogether(t *testing.T) {
 	dir := newDir(t)
 	for _, each := range []bool{false, true} {
@@ -331,7 +331,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// TestForeignDirectory: a log that others could write, or read, is none.
+// TestForeignDirectory: a directory that others can read or write is refused.
 func TestForeignDirectory(t *testing.T) {
 	dir := t.TempDir()
 	for mode, ok := range map[os.FileMode]bool{0o700: true, 0o701: false, 0o770: false, 0o755: false} {
@@ -351,11 +351,11 @@ func TestForeignDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Open(file, options(t)); err == nil {
-		t.Error("a file is a log")
+		t.Error("a file was opened as an audit log")
 	}
 }
 
-// TestRemovedFile: what is written to a file that nobody finds again is not written.
+// TestRemovedFile: after its current file was removed, the audit log accepts no records.
 func TestRemovedFile(t *testing.T) {
 	dir := newDir(t)
 	l := open(t, dir, options(t))
@@ -368,7 +368,7 @@ func TestRemovedFile(t *testing.T) {
 	}
 }
 
-// TestSync: records are synced soon in groups, or each before its append returns, with one call for many.
+// TestSync: records are synced soon in groups or, with each, before append returns; one call syncs many.
 func TestSync(t *testing.T) {
 	for _, each := range []bool{false, true} {
 		calls, enter, leave := 0, make(chan struct{}), make(chan struct{})
@@ -399,7 +399,7 @@ func TestSync(t *testing.T) {
 		for seq := uint64(2); seq < 10; seq++ {
 			add(seq)
 		}
-		for { // until all others wait, or have returned
+		for { // until all others wait or have returned
 			s.mu.Lock()
 			all := s.written == 9
 			s.mu.Unlock()
@@ -429,7 +429,7 @@ func TestSync(t *testing.T) {
 	}
 }
 
-// TestSyncFails: when the disk did not take what was written, nothing more is decided.
+// TestSyncFails: after an error of syncing no job is decided, but ends are still recorded.
 func TestSyncFails(t *testing.T) {
 	o := options(t)
 	o.Each = true
@@ -448,7 +448,7 @@ func TestSyncFails(t *testing.T) {
 		t.Errorf("finished: %v", err)
 	}
 	if got := records(t, l.dir.Name()); got[len(got)-1].Event != Finished {
-		t.Errorf("the end is not written: %+v", got[len(got)-1])
+		t.Errorf("the end was not recorded: %+v", got[len(got)-1])
 	}
 }
 
@@ -471,7 +471,7 @@ func TestRotation(t *testing.T) {
 			t.Errorf("%s: %v %v", f, info, err)
 		}
 	}
-	// What the log knows of its open jobs does not need the files that are gone.
+	// Recovering open jobs does not need the files that were removed.
 	closeLog(t, l)
 	l = open(t, dir, o)
 	if n, err := l.Recover(func(string) bool { return false }); n != 0 || err != nil {
@@ -479,11 +479,11 @@ func TestRotation(t *testing.T) {
 	}
 	all := records(t, dir)
 	if last := all[len(all)-1]; last.Seq != uint64(len(all))+r.First-1 {
-		t.Errorf("%d records from %d on, the last is %d", len(all), r.First, last.Seq)
+		t.Errorf("%d records from %d on, but the last is %d", len(all), r.First, last.Seq)
 	}
 }
 
-// TestRotationKept: a file that was removed by hand is missed, one that a rotation removed is not.
+// TestRotationKept: a file removed by hand is reported, one removed by a rotation is not.
 func TestRotationKept(t *testing.T) {
 	dir := newDir(t)
 	o := options(t)
@@ -497,7 +497,7 @@ func TestRotationKept(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, fileName(1))); err != nil {
 		t.Fatal(err)
 	}
-	if r := verify(t, dir); len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Text, "no rotation has removed them") {
+	if r := verify(t, dir); len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Text, "no rotation removed them") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -596,8 +596,8 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// TestUserBudget: what one user may add to the log in a time is bounded in bytes, however the records come about, and comes back;
-// the ends of jobs that were decided are written, and other users and root are not held up.
+// TestUserBudget: the bytes that one user can add in a time are bounded, whatever causes the records, and the bucket
+// refills; ends of decided jobs are recorded nevertheless, and other users and root are not affected.
 func TestUserBudget(t *testing.T) {
 	dir := newDir(t)
 	o := options(t)
@@ -625,7 +625,7 @@ func TestUserBudget(t *testing.T) {
 			Claim: job.Claim{Reason: strings.Repeat("\x02", 1024)},
 		}
 	}
-	// flood runs failing jobs until one is refused, and returns how many were not.
+	// flood runs failing jobs until one is refused, and returns the number before.
 	flood := func() (jobs int) {
 		for ; jobs < 10_000; jobs++ {
 			of, err := l.Decided(decision(1001))
@@ -641,21 +641,21 @@ func TestUserBudget(t *testing.T) {
 		}
 		return jobs
 	}
-	jobs, most := flood(), int64(64<<10+maxLine)
-	if jobs < 4 || size() > most {
+	jobs, maxBytes := flood(), int64(64<<10+maxLine)
+	if jobs < 4 || size() > maxBytes {
 		t.Errorf("%d jobs at once made %d bytes", jobs, size())
 	}
 	var err error
 	for n := 0; n < 100 && err == nil; n++ {
 		err = l.Refused(Who{Instance: "main", Peer: 1001}, strings.Repeat("x", 4000), &job.Refusal{Step: "repo"}, job.Claim{})
 	}
-	if !errors.Is(err, ErrBudget) || size() > most {
+	if !errors.Is(err, ErrBudget) || size() > maxBytes {
 		t.Errorf("refused requests: %v, %d bytes", err, size())
 	}
 	subordinate := decision(100005)
 	subordinate.Payer = 1001
-	if _, err := l.Decided(subordinate); !errors.Is(err, ErrBudget) || size() > most {
-		t.Errorf("as another user on the same account: %v, %d bytes", err, size())
+	if _, err := l.Decided(subordinate); !errors.Is(err, ErrBudget) || size() > maxBytes {
+		t.Errorf("as a subordinate user id: %v, %d bytes", err, size())
 	}
 	for _, uid := range []uint32{1002, 0} {
 		of, err := l.Decided(decision(uid))
@@ -668,12 +668,12 @@ func TestUserBudget(t *testing.T) {
 	}
 	now = now.Add(24 * time.Hour)
 	if again := flood(); again < jobs-1 {
-		t.Errorf("a day later %d jobs, at first %d", again, jobs)
+		t.Errorf("%d jobs a day later, %d at first", again, jobs)
 	}
 	sound(t, dir, uint64(len(records(t, dir))))
 }
 
-// TestCutAfterEscaping: texts are cut to what is written, in whole characters, and show that they are cut.
+// TestCutAfterEscaping: texts are cut by their escaped length, between characters, and end in an ellipsis then.
 func TestCutAfterEscaping(t *testing.T) {
 	for _, tt := range []struct{ in, want string }{
 		{"0123456789", "0123456789"},
@@ -690,8 +690,8 @@ func TestCutAfterEscaping(t *testing.T) {
 	}
 }
 
-// TestRotationKeepsTheYoung: a flood of records removes no file before its time, whatever the number of files that are kept.
-func TestRotationKeepsTheYoung(t *testing.T) {
+// TestKeepForProtectsFiles: KeepFor protects files from rotation, whatever Keep says.
+func TestKeepForProtectsFiles(t *testing.T) {
 	dir := newDir(t)
 	o := options(t)
 	o.MaxSize, o.Keep, o.KeepFor = 8000, 2, time.Hour
@@ -702,7 +702,7 @@ func TestRotationKeepsTheYoung(t *testing.T) {
 	if !r.OK() || r.First != 1 || r.Files < 6 {
 		t.Errorf("%+v", r)
 	}
-	// Of the files, two have had their time.
+	// Two of the files become older than KeepFor.
 	all, err := list(l.root)
 	if err != nil {
 		t.Fatal(err)
@@ -716,13 +716,13 @@ func TestRotationKeepsTheYoung(t *testing.T) {
 	write(t, l, 30)
 	l.tidying.Wait()
 	if r := verify(t, dir); !r.OK() || r.First != all[2] {
-		t.Errorf("%+v, want the first to be %d", r, all[2])
+		t.Errorf("%+v, want the first record to be %d", r, all[2])
 	}
 }
 
-// TestTidyBeside: a rotation that begins while old files are looked through is no flaw: its file is there before the last record
-// of the one before it.
-func TestTidyBeside(t *testing.T) {
+// TestTidyDuringRotation: a rotation that starts while old files are read is not reported as a flaw: its file exists
+// before the last record of its predecessor.
+func TestTidyDuringRotation(t *testing.T) {
 	dir := newDir(t)
 	o := options(t)
 	o.MaxSize = 8000
@@ -733,7 +733,7 @@ func TestTidyBeside(t *testing.T) {
 	if err := os.WriteFile(next, []byte("{}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l.tidy(l.at.file, 1) // what it logs fails the test
+	l.tidy(l.at.file, 1) // logging anything fails the test
 	if err := os.Remove(next); err != nil {
 		t.Fatal(err)
 	}

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// An pendingRecords is the end of a job that could not be written yet: the line from its event on.
-type pendingRecords []byte
+// A pendingRecord is the end of a job that could not be written yet: the line from its event on.
+type pendingRecord []byte
 
-// account keeps the books after one record: seq is 0 and err says why if it is not written. An end that was not is owed.
-// A job that was decided here can owe one, so they are no more than jobs.
+// account updates running and pending after an attempt to write a record. seq is 0 if that failed, with err as the
+// reason. Only jobs decided by this Log can leave a pending end, so there are no more of these than jobs.
 func (l *Log) account(event Event, of, seq uint64, rest []byte, err error) {
 	switch {
 	case event == Decided && seq != 0:
@@ -21,24 +21,25 @@ func (l *Log) account(event Event, of, seq uint64, rest []byte, err error) {
 		delete(l.running, of)
 	case !errors.Is(err, errClosed) && !errors.Is(err, errLong):
 		delete(l.running, of)
-		l.owed = append(l.owed, rest)
+		l.pending = append(l.pending, rest)
 	}
 }
 
-// flushPending writes what is owed, in its order. Nothing else is written before.
+// flushPending writes the pending ends in order. No other record is written before them.
 func (l *Log) flushPending() error {
-	for len(l.owed) > 0 {
-		if err := l.put(Finished, l.owed[0]); err != nil {
-			text := fmt.Sprintf("audit: nothing is run as long as the ends of jobs are not written (%d): %s", len(l.owed), strings.TrimPrefix(err.Error(), "audit: "))
+	for len(l.pending) > 0 {
+		if err := l.put(Finished, l.pending[0]); err != nil {
+			text := fmt.Sprintf("audit: refusing new jobs: %d %q records could not be written: %s", len(l.pending), Finished, strings.TrimPrefix(err.Error(), "audit: "))
 			return &failure{text, err}
 		}
-		l.owed = l.owed[1:]
+		l.pending = l.pending[1:]
 	}
-	l.owed = nil
+	l.pending = nil
 	return nil
 }
 
-// finalFlush tries for the last time to write what is owed. What is not will be lost, says the next supervisor that starts.
+// finalFlush tries to write the pending ends a last time. The next supervisor to start records the remaining jobs as
+// lost.
 func (l *Log) finalFlush(until time.Time) error {
 	var last uint64
 	err := l.hold(until, func() error {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Record is what a line says. Fields that an event does not have are zero. Texts are what a front-end or a job chose:
+// A Record is a parsed line. Fields that its event does not have are zero. Texts were chosen by a front-end or a job:
 // quote them before showing them.
 type Record struct {
 	Seq       uint64            `json:"seq"`
@@ -55,17 +55,17 @@ type Record struct {
 	Missing   uint64            `json:"missing"`
 }
 
-// A Line is one line of the log.
+// A Line is one line of the audit log.
 type Line struct {
-	File   string // name, without directory
-	Number int    // in the file, from 1
-	Text   []byte // without newline, valid until the next line is asked for
+	File   string // file name, without directory
+	Number int    // line number in the file, from 1
+	Text   []byte // without newline, valid until the next iteration
 	whole  bool
 	first  fixed
-	ok     bool // first is that of a record
+	ok     bool // first was parsed from a record
 }
 
-// Record reads a line's JSON.
+// Record parses the line's JSON.
 func (l *Line) Record() (*Record, error) {
 	var r Record
 	if err := json.Unmarshal(l.Text, &r); err != nil || !l.ok {
@@ -74,7 +74,7 @@ func (l *Line) Record() (*Record, error) {
 	return &r, nil
 }
 
-// A Reader has the files of a log open as they were at one moment. It needs no privilege any more.
+// A Reader has the files of an audit log open as they were at one moment. It needs no privileges any more.
 type Reader struct {
 	files   []*os.File
 	firsts  []uint64
@@ -83,8 +83,8 @@ type Reader struct {
 	headErr error
 }
 
-// OpenReader opens every file of the log in dir. It waits for a writer some 5 s at most; writers wait for it until it
-// returns, and not for what is done with the Reader.
+// OpenReader opens every file of the audit log in dir. It waits for a writer for at most about 5 s; writers wait
+// until it returns, but not while the Reader is used.
 func OpenReader(dir string) (*Reader, error) { return openReader(dir, lockPatience) }
 
 func openReader(dir string, patience time.Duration) (*Reader, error) {
@@ -92,12 +92,12 @@ func openReader(dir string, patience time.Duration) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close() //nolint:errcheck // a directory
+	defer root.Close() //nolint:errcheck // closing a directory
 	lock, err := root.Open("lock")
 	if err != nil {
 		return nil, fmt.Errorf("no audit log in %s: %w", dir, err)
 	}
-	defer lock.Close() // and so unlocks it
+	defer lock.Close() // also unlocks it
 	if err := flock(lock, unix.LOCK_SH, time.Now().Add(patience)); err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (r *Reader) open(root *os.Root) error {
 	}
 	for _, first := range all {
 		f, err := root.OpenFile(fileName(first), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-		if errors.Is(err, os.ErrNotExist) { // removed meanwhile: the oldest are, at a rotation
+		if errors.Is(err, os.ErrNotExist) { // removed meanwhile: a rotation removes the oldest
 			continue
 		}
 		if err != nil {
@@ -146,8 +146,8 @@ func (r *Reader) Close() {
 	}
 }
 
-// Lines returns the lines of the log in their order, from the file on that has the record with a seq. An error is the
-// last that it returns.
+// Lines returns the lines of the audit log in order, starting with the file that contains the record with seq from.
+// After an error, iteration stops.
 func (r *Reader) Lines(from uint64) iter.Seq2[*Line, error] {
 	begin, found := slices.BinarySearch(r.firsts, from)
 	if !found {
@@ -184,11 +184,11 @@ func (r *Reader) linesOf(i int, yield func(*Line, error) bool) bool {
 	}
 }
 
-// Last is the seq of the last record, as the head says.
+// Last returns the seq of the last record according to the head.
 func (r *Reader) Last() uint64 { return r.head.seq }
 
-// Follow returns what is written to the last file after what Lines has, as it comes, and ends when done is closed or the
-// log goes on in another file.
+// Follow returns the lines written to the last file after those of Lines, as they arrive. It polls every pause, and
+// stops when done is closed or the audit log continues in another file.
 func (r *Reader) Follow(done <-chan struct{}, pause time.Duration) iter.Seq2[*Line, error] {
 	return func(yield func(*Line, error) bool) {
 		if len(r.files) == 0 {

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A checkpoint is a position and the jobs that are open there, so that not all of the log is read at each start.
+// A checkpoint is a position with the jobs open at it. It avoids reading the whole audit log at each start.
 type checkpoint struct {
 	position
 	open map[uint64]Who // by seq of the decided record
 }
 
-// note takes in a record.
+// note updates the open jobs with a record.
 func (c *checkpoint) note(f fixed) {
 	switch {
 	case f.event == Decided:
@@ -30,7 +30,8 @@ func (c *checkpoint) note(f fixed) {
 	}
 }
 
-// scanning calls f while nobody else writes the checkpoint or removes files. It waits that long for who does.
+// scanning calls f while no other process writes the checkpoint or removes files. It waits at most patience for the
+// lock.
 func (l *Log) scanning(patience time.Duration, f func() error) error {
 	until := time.Now().Add(patience)
 	l.scanMu.Lock()
@@ -42,9 +43,9 @@ func (l *Log) scanning(patience time.Duration, f func() error) error {
 	return f()
 }
 
-// Recover closes the open jobs of instances that are not alive with a record that says they are lost, and returns how
-// many. alive must say no of the caller's own instance, unless it has jobs already; an instance of which it says no must
-// not begin to live before Recover returns.
+// Recover closes the open jobs of instances that are not alive with "lost" records, and returns their number. alive
+// must return false for the caller's own instance, unless that already has jobs. An instance for which it returns
+// false must not start before Recover returns.
 func (l *Log) Recover(alive func(instance string) bool) (int, error) {
 	count := 0
 	err := l.scanning(scanPatience, func() error {
@@ -55,7 +56,7 @@ func (l *Log) Recover(alive func(instance string) bool) (int, error) {
 		}
 		if c.file != before.file || c.size-before.size > chunk {
 			if err := l.writeCheckpoint(c); err != nil {
-				l.o.Log.Warn("audit: the checkpoint is not written", "error", err)
+				l.o.Log.Warn("audit: cannot write the checkpoint", "error", err)
 			}
 		}
 		for _, seq := range slices.Sorted(maps.Keys(c.open)) {
@@ -77,7 +78,7 @@ func (l *Log) Recover(alive func(instance string) bool) (int, error) {
 	return count, err
 }
 
-// openJobs brings a checkpoint up to the end of the log. Most of it is read while others write.
+// openJobs brings a checkpoint up to the end of the audit log. Most of it is read without blocking writers.
 func (l *Log) openJobs(c *checkpoint) error {
 	all, err := list(l.root)
 	if err != nil {
@@ -93,7 +94,7 @@ func (l *Log) openJobs(c *checkpoint) error {
 		if _, err := l.follow(&c.position, all, false, c.note); err != nil {
 			return err
 		}
-		if int64(len(c.open)) != l.at.open { // counted from a head that was lost
+		if int64(len(c.open)) != l.at.open { // it was counted from a head that was lost
 			l.at.open = int64(len(c.open))
 			l.writeHead()
 		}
@@ -103,7 +104,7 @@ func (l *Log) openJobs(c *checkpoint) error {
 
 const checkpointFile = "checkpoint"
 
-// A checkpoint's file is lines of numbers and names, the first and the last of which make it whole.
+// A checkpoint's file consists of lines of numbers and names; the first and the last line show that it is complete.
 const checkpointMagic = "corral audit checkpoint 1"
 
 func (c *checkpoint) encode() []byte {
@@ -114,7 +115,7 @@ func (c *checkpoint) encode() []byte {
 	return fmt.Appendf(b, "end %d\n", len(c.open))
 }
 
-// readCheckpoint returns the checkpoint, or the beginning of the log if there is none that holds.
+// readCheckpoint returns the checkpoint, or the beginning of the audit log if there is no valid one.
 func (l *Log) readCheckpoint() checkpoint {
 	none := checkpoint{position{file: 1}, map[uint64]Who{}}
 	if all, err := list(l.root); err == nil && len(all) > 0 {
@@ -123,19 +124,19 @@ func (l *Log) readCheckpoint() checkpoint {
 	b, err := l.root.ReadFile(checkpointFile)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			l.o.Log.Warn("audit: the checkpoint is not read", "error", err)
+			l.o.Log.Warn("audit: cannot read the checkpoint", "error", err)
 		}
 		return none
 	}
 	c, ok := parseCheckpoint(b)
-	if !ok || !l.holds(c.position) {
-		l.o.Log.Warn("audit: the checkpoint does not hold: all of the log is read")
+	if !ok || !l.hasRecordAt(c.position) {
+		l.o.Log.Warn("audit: the checkpoint is invalid: reading the whole audit log")
 		return none
 	}
 	return c
 }
 
-// parseCheckpoint accepts what encode writes, and nothing else.
+// parseCheckpoint accepts exactly the texts that encode returns.
 func parseCheckpoint(b []byte) (checkpoint, bool) {
 	c := checkpoint{open: map[uint64]Who{}}
 	rows := bytes.Split(b, []byte("\n"))
@@ -165,7 +166,7 @@ func number(b []byte) uint64 {
 	return n
 }
 
-// writeCheckpoint replaces the checkpoint. What it counts on must be on the disk before it is.
+// writeCheckpoint replaces the checkpoint, after syncing the records that it refers to.
 func (l *Log) writeCheckpoint(c checkpoint) error {
 	if err := l.syncFile(); err != nil {
 		return err

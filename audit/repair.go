@@ -10,17 +10,18 @@ import (
 	"os"
 )
 
-// A repair is what was not as it should at the end of the log.
+// A repair describes damage at the end of the audit log.
 type repair struct {
-	cut     int64  // bytes that were no record, behind the last one
-	saved   string // the file they were moved to, "" if they were the beginning of one line
-	missing uint64 // records that the head knew of
+	cut     int64  // bytes after the last record that were cut off
+	saved   string // file they were moved to, "" if they were the beginning of a single line
+	missing uint64 // records that the head counts and the files lack
 }
 
-// begin finds the end of the log, where a crash of another, or of the machine, may have left something.
+// begin finds and repairs the end of the audit log, which a crash of another supervisor, or of the machine, may have
+// damaged.
 func (l *Log) begin() error {
 	head, err := l.readHead()
-	if err != nil || !l.holds(head.position) {
+	if err != nil || !l.hasRecordAt(head.position) {
 		head = l.fromCheckpoint()
 	}
 	if err := l.repair(head); err != nil {
@@ -32,13 +33,13 @@ func (l *Log) begin() error {
 	return l.writeRepair()
 }
 
-// fromCheckpoint is where to begin to read when the head does not help.
+// fromCheckpoint returns where to start reading if the head is unusable.
 func (l *Log) fromCheckpoint() state {
 	c := l.readCheckpoint()
 	return state{position: c.position, open: int64(len(c.open))}
 }
 
-// beginning is the position before the first record of a file, as that says itself.
+// beginning returns the position before the first record of a file, according to that record.
 func (l *Log) beginning(first uint64) position {
 	p := position{seq: first - 1, file: first}
 	f, err := l.openRead(first)
@@ -56,8 +57,8 @@ func (l *Log) beginning(first uint64) position {
 	return p
 }
 
-// holds says whether the record that ends at p is the one with p's hash.
-func (l *Log) holds(p position) bool {
+// hasRecordAt reports whether the record that ends at p has p's hash.
+func (l *Log) hasRecordAt(p position) bool {
 	f, err := l.openRead(p.file)
 	if err != nil {
 		return p.size == 0 && p.seq == 0 && errors.Is(err, fs.ErrNotExist)
@@ -74,15 +75,15 @@ func (l *Log) holds(p position) bool {
 	return sha256.Sum256(b[bytes.LastIndexByte(b, '\n')+1:]) == p.hash
 }
 
-// repair reads what is behind from and makes its end the log's. What a torn write left there is cut off. The caller holds
-// the lock, so nobody is writing it still.
+// repair reads the records after from, and makes the position after the last one the end of the audit log. What a
+// torn write left there is cut off: the caller holds the lock, so it is not still being written.
 func (l *Log) repair(from state) error {
 	all, err := list(l.root)
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
 	at := from
-	torn, err := l.follow(&at.position, all, true, func(f fixed) { at.open = max(0, at.open+opens(f.event)) })
+	torn, err := l.follow(&at.position, all, true, func(f fixed) { at.open = max(0, at.open+openDelta(f.event)) })
 	if err != nil {
 		return err
 	}
@@ -93,7 +94,7 @@ func (l *Log) repair(from state) error {
 	if err != nil {
 		return err
 	}
-	if size < at.size { // somebody cut it: a checkpoint lies within
+	if size < at.size { // somebody truncated it: a checkpoint lies within
 		return l.repair(l.fromCheckpoint())
 	}
 	r := repair{cut: size - at.size}
@@ -107,26 +108,26 @@ func (l *Log) repair(from state) error {
 		case head.seq > at.seq:
 			r.missing = head.seq - at.seq
 		case head.seq == at.seq && head.hash != at.hash:
-			// Verify shall find the record that was changed: the log goes on from the one that was written.
+			// Continue after the hash that was written, so that Verify finds the record that was changed.
 			l.changed(at.position)
 			at.hash = head.hash
 		}
 	}
 	l.at = at
-	// What was allocated is gone with what was cut, or with a power cut; or it was in another file.
-	l.regain()
+	// Allocated space may be gone: truncated, lost in a power cut, or in another file.
+	l.reallocate()
 	if r.cut > 0 || r.missing > 0 {
-		l.mended = &r
+		l.unrecordedRepair = &r
 	}
 	l.writeHead()
 	return nil
 }
 
-// follow moves at to the end of the log and calls f with each record on the way. It returns what is torn there: with
-// strict the first line that is no record, else a last one without its newline. Flaws that no crash leaves are logged,
-// for Verify to find: the log goes on behind them.
+// follow moves at to the end of the audit log and calls f for each record on the way. It returns the torn line there,
+// if any: with strict, the first line that is not a record, otherwise only a last line without its newline. Flaws
+// that no crash can cause are logged and left for Verify to find: the audit log continues after them.
 func (l *Log) follow(at *position, all []uint64, strict bool, f func(fixed)) (*flaw, error) {
-	said := false
+	logged := false
 	for {
 		end, flawed, err := walk(l.openRead, *at, f)
 		if err != nil {
@@ -140,9 +141,9 @@ func (l *Log) follow(at *position, all []uint64, strict bool, f func(fixed)) (*f
 		if len(later) == 0 && (flawed == nil || flawed.torn && (strict || flawed.last)) {
 			return flawed, nil
 		}
-		if !said {
+		if !logged {
 			l.changed(end)
-			said = true
+			logged = true
 		}
 		switch {
 		case flawed == nil:
@@ -157,19 +158,19 @@ func (l *Log) follow(at *position, all []uint64, strict bool, f func(fixed)) (*f
 	}
 }
 
-// isEmpty says whether a file is one that was made for a rotation that did not come about.
+// isEmpty reports whether a file was created for a rotation that did not complete.
 func (l *Log) isEmpty(first uint64) bool {
 	info, err := l.root.Lstat(fileName(first))
 	return err == nil && info.Size() == 0
 }
 
 func (l *Log) changed(p position) {
-	l.o.Log.Error("audit: the log was changed by another than the supervisors: corral audit verify says where",
+	l.o.Log.Error("audit: the audit log was changed by something other than a supervisor: corral audit verify shows where",
 		"file", fileName(p.file), "after", p.seq)
 }
 
-// cut takes away the last n bytes of the file that is written. The beginning of one line was never a record; what may
-// have been more is kept beside the log.
+// cut removes the last n bytes of the current file. If they are more than the beginning of a single line, they may
+// contain records, and are saved beside the audit log first.
 func (l *Log) cut(at position, n int64) (saved string, err error) {
 	b := make([]byte, min(n, maxLine))
 	if _, err := l.file.ReadAt(b, at.size); err != nil {
@@ -189,9 +190,9 @@ func (l *Log) cut(at position, n int64) (saved string, err error) {
 	return saved, l.truncate(at.size)
 }
 
-// writeRepair writes down a repair that was made.
+// writeRepair records a repair, if there was one.
 func (l *Log) writeRepair() error {
-	r := l.mended
+	r := l.unrecordedRepair
 	if r == nil {
 		return nil
 	}
@@ -205,11 +206,11 @@ func (l *Log) writeRepair() error {
 	if err := l.put(Repaired, e.b); err != nil {
 		return err
 	}
-	l.mended = nil
+	l.unrecordedRepair = nil
 	return nil
 }
 
-// removeEmpty removes files that were made for a rotation that did not come about.
+// removeEmpty removes files that were created for a rotation that did not complete.
 func (l *Log) removeEmpty() error {
 	all, err := list(l.root)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// opens is by how much an event changes the number of open jobs.
-func opens(event Event) int64 {
+// openDelta returns the change of the number of open jobs by an event.
+func openDelta(event Event) int64 {
 	switch {
 	case event == Decided:
 		return 1
@@ -19,10 +19,11 @@ func opens(event Event) int64 {
 	return 0
 }
 
-// chunk is how much is allocated ahead, in bytes.
+// chunk is how many bytes are allocated in advance.
 const chunk = 256 << 10
 
-// reserve allocates the file's next n bytes. What has closed a job was promised its room, and is not refused it.
+// reserve allocates the file's next n bytes. A record that closes a job has promised space, so it does not fail for
+// it.
 func (l *Log) reserve(n int64, promised bool) error {
 	if l.at.size+n <= l.at.reserved {
 		return nil
@@ -37,7 +38,8 @@ func (l *Log) reserve(n int64, promised bool) error {
 	return nil
 }
 
-// allocate gives a file n bytes from an offset on, and more if there is more. It returns how many.
+// allocate allocates n bytes of a file at an offset, and chunk more if possible. It returns the number of bytes
+// allocated.
 func allocate(f *os.File, from, n int64) (int64, error) {
 	err := unix.ENOSPC
 	for _, n := range []int64{n + chunk, n} {
@@ -56,24 +58,24 @@ func allocate(f *os.File, from, n int64) (int64, error) {
 	return 0, noRoom(&os.PathError{Op: "fallocate", Path: f.Name(), Err: err}, f)
 }
 
-// noRoom says in the log's words why f did not take something.
+// noRoom adds to err why f has no space, and what to do.
 func noRoom(err error, f *os.File) error {
 	switch {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		return fmt.Errorf("audit: no space left for the log: nothing is run that cannot be logged: %w\nhint: make room on the file system of %s", err, f.Name())
+		return fmt.Errorf("audit: no space left for the audit log: no job can be recorded or run: %w\nhint: free space on the file system of %s", err, f.Name())
 	case errors.Is(err, unix.EOPNOTSUPP):
-		return fmt.Errorf("audit: the file system of %s cannot reserve room (fallocate): %w\nhint: keep the log on ext4, xfs, btrfs or tmpfs", f.Name(), err)
+		return fmt.Errorf("audit: the file system of %s cannot allocate space (fallocate): %w\nhint: put the audit log on ext4, xfs, btrfs or tmpfs", f.Name(), err)
 	}
 	return fmt.Errorf("audit: %w", err)
 }
 
-// truncate makes the file that is written end at size. The file system takes back what was allocated behind it, which
-// the head must not say any more when that happens: whoever writes next counts on it.
+// truncate truncates the current file to size. That frees the space allocated beyond it, so the head is cleared
+// first: the next writer relies on what it says.
 func (l *Log) truncate(size int64) error {
 	if head, err := l.readHead(); err == nil {
 		head.reserved = 0
 		if _, err := l.head.WriteAt(head.encode(), 0); err != nil {
-			l.o.Log.Warn("audit: the head is not written", "error", err)
+			l.o.Log.Warn("audit: cannot write the head", "error", err)
 		}
 	}
 	if err := l.file.Truncate(size); err != nil {
@@ -82,9 +84,9 @@ func (l *Log) truncate(size int64) error {
 	return nil
 }
 
-// regain allocates anew what the open jobs were promised, when it was given back or nothing is known of it. If there is
-// no room any more, nothing is decided until there is: reserve sees to that.
-func (l *Log) regain() {
+// reallocate allocates the space promised to open jobs again, after it was freed or is not known. If that fails, no
+// job is decided until there is space again: reserve ensures that.
+func (l *Log) reallocate() {
 	l.at.reserved = l.at.size
 	if l.at.open == 0 {
 		return

@@ -16,14 +16,14 @@ import (
 	"corral/job"
 )
 
-// TestGivenBack: who cuts the file gives back the room of the open jobs. Nobody counts on it any more.
-func TestGivenBack(t *testing.T) {
+// TestFreedSpaceIsNotReliedOn: truncating the file frees the space of open jobs; no process relies on it afterwards.
+func TestFreedSpaceIsNotReliedOn(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	for _, how := range []string{"torn", "other", "write"} {
 		t.Run(how, func(t *testing.T) {
 			cmd := exec.Command("/proc/self/exe")
 			cmd.Env = append(os.Environ(), "AUDIT_TEST_ROOM="+how+" "+t.TempDir())
-			cmd.SysProcAttr = &unix.SysProcAttr{Unshareflags: unix.CLONE_NEWNS} // what it mounts ends with it
+			cmd.SysProcAttr = &unix.SysProcAttr{Unshareflags: unix.CLONE_NEWNS} // its mounts end with it
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v: %s", err, out)
 			}
@@ -31,8 +31,8 @@ func TestGivenBack(t *testing.T) {
 	}
 }
 
-// beShort has sixty jobs open on a small disk when the file is cut, and the disk full then. It mounts in a mount
-// namespace of its own.
+// beShort has sixty jobs open on a small disk when the file is truncated and the disk becomes full. It must run in
+// its own mount namespace.
 func beShort(what string) error {
 	how, top, _ := strings.Cut(what, " ")
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
@@ -56,7 +56,7 @@ func beShort(what string) error {
 			return err
 		}
 	}
-	if err := s.b.Denied(Who{Instance: "test"}, job.Claim{}); err != nil { // b knows what is reserved
+	if err := s.b.Denied(Who{Instance: "test"}, job.Claim{}); err != nil { // b has read what is reserved
 		return err
 	}
 	err := map[string]func() error{
@@ -84,15 +84,15 @@ func (s *shortage) decide(l *Log) error {
 	return err
 }
 
-// finishLong writes the longest end that there is.
+// finishLong records the longest possible end.
 func finishLong(l *Log, of uint64) error {
 	long := strings.Repeat("\x01", 1<<16)
 	return l.Finished(&Ending{Who: Who{Instance: "test", Job: "job-1"}, Of: of, Refusal: &job.Refusal{Step: long, Message: long}})
 }
 
-// torn has one log mend what a killed one left, and another count on the room there is.
-func (s *shortage) torn(mends, counts *Log) error {
-	f, err := os.OpenFile(mends.file.Name(), os.O_WRONLY|os.O_APPEND, 0)
+// torn lets one Log repair a torn record, and another rely on the reserved space.
+func (s *shortage) torn(repairing, relying *Log) error {
+	f, err := os.OpenFile(repairing.file.Name(), os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		return err
 	}
@@ -100,14 +100,14 @@ func (s *shortage) torn(mends, counts *Log) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err := mends.Denied(Who{Instance: "test"}, job.Claim{}); err != nil {
+	if err := repairing.Denied(Who{Instance: "test"}, job.Claim{}); err != nil {
 		return err
 	}
 	if err := fill(s.filler); err != nil {
 		return err
 	}
 	for err == nil && len(s.open) < 5000 {
-		err = s.decide(counts)
+		err = s.decide(relying)
 	}
 	if !errors.Is(err, unix.ENOSPC) {
 		return fmt.Errorf("after %d jobs: %w", len(s.open), err)
@@ -120,15 +120,15 @@ func (s *shortage) torn(mends, counts *Log) error {
 	return nil
 }
 
-// write has a write fail within a line, and the room given back it lost to others. The ends of jobs are written when there is
-// room again, and nothing is decided until then.
+// write makes a write fail within a line, and the space that this frees is taken by others. The ends of jobs are
+// recorded once there is space again, and no job is decided until then.
 func (s *shortage) write() error {
 	signal.Ignore(unix.SIGXFSZ)
 	var was unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &was); err != nil {
 		return err
 	}
-	// b wrote last, and sees of what fails here no more than the head.
+	// b wrote last, and notices this failure by the head only.
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(s.b.at.size) + 100, Max: was.Max}); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (s *shortage) write() error {
 	}
 	before := len(s.open)
 	if err := s.decide(s.b); !errors.Is(err, unix.ENOSPC) {
-		return fmt.Errorf("a job is decided without room for its end: %w", err)
+		return fmt.Errorf("a job was decided without space for its end: %w", err)
 	}
 	failed := 0
 	for _, of := range s.open {
@@ -148,12 +148,12 @@ func (s *shortage) write() error {
 			failed++
 		}
 	}
-	if failed == 0 || len(s.a.owed) != failed {
-		return fmt.Errorf("%d of %d ends not written, %d owed", failed, before, len(s.a.owed))
+	if failed == 0 || len(s.a.pending) != failed {
+		return fmt.Errorf("%d of %d ends not written, %d pending", failed, before, len(s.a.pending))
 	}
 	err := s.decide(s.a)
-	if !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "the ends of jobs are not written") || !strings.Contains(err.Error(), "\nhint: ") {
-		return fmt.Errorf("decided with ends that are not written: %w", err)
+	if !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "records could not be written") || !strings.Contains(err.Error(), "\nhint: ") {
+		return fmt.Errorf("a job was decided while ends are pending: %w", err)
 	}
 	if err := os.Remove(s.filler); err != nil {
 		return err

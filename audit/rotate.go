@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// rotateIfFull begins the next file if one more line makes this one too long.
+// rotateIfFull starts the next file if one more line makes this one too long.
 func (l *Log) rotateIfFull(n int) error {
-	const fixedSize = 256 // roughly
+	const fixedSize = 256 // approximately
 	if l.at.size == 0 || l.at.size+int64(n)+fixedSize <= l.o.MaxSize {
 		return nil
 	}
 	if err := l.removeEmpty(); err != nil {
 		return err
 	}
-	// The last record here is Rotated, so the next file begins with the one behind it.
+	// The last record of this file is Rotated, so the next file begins with the record after it.
 	first := l.at.seq + 2
 	name := fileName(first)
 	next, err := l.openFile(name, os.O_CREATE|os.O_APPEND)
@@ -33,17 +33,17 @@ func (l *Log) rotateIfFull(n int) error {
 	l.file, l.fileOf, l.at.reserved = next, l.at.file, got
 	l.writeHead()
 	if info, err := old.Stat(); err == nil {
-		_ = old.Truncate(info.Size()) // gives back what was allocated ahead
+		_ = old.Truncate(info.Size()) // frees space allocated in advance
 	}
 	old.Close()
 	l.tidying.Go(func() { l.tidy(first, kept) })
 	return nil
 }
 
-// leave makes the room that was promised in the next file, and writes the last record of the present one.
+// leave allocates the promised space in the next file, and writes the last record of the current one.
 func (l *Log) leave(next *os.File, name string) (got int64, kept uint64, err error) {
 	if info, err := next.Stat(); err != nil || info.Size() != 0 {
-		return 0, 0, fmt.Errorf("audit: %s is there already", name)
+		return 0, 0, fmt.Errorf("audit: %s already exists and is not empty", name)
 	}
 	if got, err = allocate(next, 0, l.at.open*closerMax+chunk); err != nil {
 		return 0, 0, err
@@ -62,7 +62,7 @@ func (l *Log) leave(next *os.File, name string) (got int64, kept uint64, err err
 	if err := l.put(Rotated, e.b); err != nil {
 		return 0, 0, err
 	}
-	// Whoever syncs from now on syncs the next file alone.
+	// From now on only the next file is synced.
 	if err := dataSync(l.file); err != nil {
 		l.syncer.fail(err)
 	}
@@ -72,8 +72,8 @@ func (l *Log) leave(next *os.File, name string) (got int64, kept uint64, err err
 	return got, kept, nil
 }
 
-// oldestKept is the first file that stays, of all there are: the last of them is the one to come. One that is young stays, and so
-// do those after it.
+// oldestKept returns the first file to keep; the last of all is the next file. A file for which young returns true is
+// kept, and so are those after it.
 func oldestKept(all []uint64, keep int, young func(first uint64) bool) uint64 {
 	if keep == 0 {
 		return all[0]
@@ -84,7 +84,7 @@ func oldestKept(all []uint64, keep int, young func(first uint64) bool) uint64 {
 	return all[0]
 }
 
-// young says whether a file has records that are to be kept for their time.
+// young reports whether a file has records that KeepFor protects.
 func (l *Log) young(first uint64) bool {
 	if l.o.KeepFor <= 0 {
 		return false
@@ -93,7 +93,8 @@ func (l *Log) young(first uint64) bool {
 	return err != nil || time.Since(info.ModTime()) < l.o.KeepFor
 }
 
-// tidy brings the checkpoint up to the file that was begun with record last, or beyond, and removes those that are not kept.
+// tidy brings the checkpoint up to the file that begins with record last, or beyond it, and removes the files before
+// kept.
 func (l *Log) tidy(last, kept uint64) {
 	err := l.scanning(lockPatience, func() error {
 		all, err := list(l.root)
@@ -101,7 +102,7 @@ func (l *Log) tidy(last, kept uint64) {
 			return err
 		}
 		c := l.readCheckpoint()
-		// A file that is begun at this moment is there before the last record of the one before it is: that is no flaw.
+		// A file that is being started now exists before the last record of its predecessor: that is not a flaw.
 		known := slices.DeleteFunc(slices.Clone(all), func(first uint64) bool { return first > last })
 		if _, err := l.follow(&c.position, known, false, c.note); err != nil {
 			return err
@@ -117,6 +118,6 @@ func (l *Log) tidy(last, kept uint64) {
 		return nil
 	})
 	if err != nil {
-		l.o.Log.Warn("audit: old files are not removed", "error", err)
+		l.o.Log.Warn("audit: cannot remove old files", "error", err)
 	}
 }

@@ -9,18 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groupDelay is how long a record may wait for others before the disk is asked to take all of them. It leaves the disk as
-// much again of the 20 ms.
+// groupDelay is how long a record may wait for others before they are synced together. That leaves the disk as long
+// again of the 20 ms.
 const groupDelay = 10 * time.Millisecond
 
-// A syncer has the disk take what was written: a goroutine, which begins when there is something and takes with one call
-// all there is. An error is for good: what the kernel failed to write it has forgotten (fsync(2)).
+// A syncer syncs records in its own goroutine, with one call for all that were written meanwhile. An error is
+// permanent: the kernel drops data that it failed to write (fsync(2)).
 type syncer struct {
 	each bool
 	call func() error
 
-	wake   chan struct{} // with each
-	timer  *time.Timer   // without: a goroutine that waits for it is not woken by who writes, but when the group is together
+	wake   chan struct{} // used with each
+	timer  *time.Timer   // used without each: writers need not wake the goroutine, the timer does once per group
 	ending chan struct{} // closed by end
 	done   chan struct{}
 
@@ -28,7 +28,7 @@ type syncer struct {
 	changed         *sync.Cond
 	written, synced uint64 // guarded by mu: seqs
 	err             error  // guarded by mu
-	armed           bool   // guarded by mu: the timer runs
+	armed           bool   // guarded by mu: the timer is running
 	ended           bool   // guarded by mu
 }
 
@@ -51,11 +51,11 @@ func (s *syncer) run() {
 		case <-s.ending:
 			ended = true
 		}
-		s.once()
+		s.syncOnce()
 	}
 }
 
-func (s *syncer) once() {
+func (s *syncer) syncOnce() {
 	s.mu.Lock()
 	s.armed = false
 	target := s.written
@@ -74,7 +74,7 @@ func (s *syncer) once() {
 	s.changed.Broadcast()
 }
 
-// wrote says that a record was written, and with each waits until the disk has it.
+// wrote reports that a record was written; with each, it waits until it is on disk.
 func (s *syncer) wrote(seq uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,15 +82,15 @@ func (s *syncer) wrote(seq uint64) error {
 	if s.ended {
 		return errClosed
 	}
-	s.ask()
+	s.schedule()
 	for s.each && s.synced < seq && s.err == nil {
 		s.changed.Wait()
 	}
 	return s.err
 }
 
-// ask has the goroutine begin: at once, or when a group has gathered. The caller holds s.mu.
-func (s *syncer) ask() {
+// schedule wakes the goroutine at once or, without each, when a group has gathered. The caller holds s.mu.
+func (s *syncer) schedule() {
 	switch {
 	case s.each:
 		select {
@@ -103,14 +103,14 @@ func (s *syncer) ask() {
 	}
 }
 
-// failure says whether the disk ever failed to take something.
+// failure returns the first error of syncing, or nil.
 func (s *syncer) failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// fail notes what another than the goroutine could not have the disk take.
+// fail records an error of syncing elsewhere.
 func (s *syncer) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +118,7 @@ func (s *syncer) fail(err error) {
 	s.changed.Broadcast()
 }
 
-// end has the disk take the rest, and ends the goroutine.
+// end syncs the rest, and stops the goroutine.
 func (s *syncer) end() error {
 	s.mu.Lock()
 	s.ended = true
@@ -128,7 +128,7 @@ func (s *syncer) end() error {
 	return s.failure()
 }
 
-// syncFile syncs the file that is written. Those before it were synced by who began the next.
+// syncFile syncs the current file. Earlier files were synced when the next one was started.
 func (l *Log) syncFile() error {
 	l.mu.Lock()
 	f := l.file
@@ -136,7 +136,7 @@ func (l *Log) syncFile() error {
 	return dataSync(f)
 }
 
-// dataSync is fdatasync(2), for a file that another goroutine may close meanwhile: then it was synced before.
+// dataSync calls fdatasync(2). If another goroutine has closed the file, it was synced before.
 func dataSync(f *os.File) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -146,5 +146,5 @@ func dataSync(f *os.File) error {
 	if closed != nil || err == nil {
 		return nil
 	}
-	return fmt.Errorf("audit: the disk did not take %s: nothing is run that cannot be logged: %w", f.Name(), err)
+	return fmt.Errorf("audit: %s could not be synced to disk: no job can be recorded or run: %w", f.Name(), err)
 }

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// A Problem is a place where the log is not what was written.
+// A Problem is a place where the audit log differs from what was written.
 type Problem struct {
-	File string // "" for the log as a whole
+	File string // "" for the audit log as a whole
 	Line int
 	Text string
 }
 
-// String is the place and what is wrong there.
+// String returns the place and the problem.
 func (p Problem) String() string {
 	if p.File == "" {
 		return p.Text
@@ -23,42 +23,42 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text)
 }
 
-// maxProblems is how many problems a Report has; the others are counted.
+// maxProblems is the maximum number of problems in a Report; further ones are only counted.
 const maxProblems = 50
 
-// A Report is what Verify found.
+// A Report is the result of Verify.
 type Report struct {
 	Files       int
 	Records     uint64
-	First, Last uint64 // seq
+	First, Last uint64 // seqs
 	Hash        string // of the last record
-	Open        int    // jobs that are decided and not closed: they run, or their supervisor was killed
+	Open        int    // jobs that are decided and not closed: they are running, or their supervisor was killed
 	Problems    []Problem
-	More        int      // further problems
-	Notes       []string // what was not in order, and is explained
+	More        int      // number of further problems
+	Notes       []string // irregularities with a harmless cause
 }
 
-// OK says whether the log is what was written.
+// OK reports whether the audit log is intact.
 func (r *Report) OK() bool { return len(r.Problems) == 0 }
 
-// An Anchor is a record's hash that was kept elsewhere.
+// An Anchor is the hash of a record that was kept elsewhere.
 type Anchor struct {
 	Seq  uint64
 	Hash string // 64 hexadecimal digits in lower case
 }
 
-// ParseAnchor reads SEQ:HASH.
+// ParseAnchor parses SEQ:HASH.
 func ParseAnchor(s string) (Anchor, error) {
 	seq, digits, _ := strings.Cut(s, ":")
 	n, err := strconv.ParseUint(seq, 10, 63)
 	if _, bad := hex.DecodeString(digits); err != nil || bad != nil || n == 0 || len(digits) != 2*sha256.Size {
-		return Anchor{}, fmt.Errorf("%q is not SEQ:HASH, the hash in 64 hexadecimal digits", s)
+		return Anchor{}, fmt.Errorf("%q is not SEQ:HASH with a hash of 64 hexadecimal digits", s)
 	}
 	return Anchor{n, strings.ToLower(digits)}, nil
 }
 
-// Verify reads all of the log, in little memory. It finds records that were changed, dropped, inserted or moved, and with
-// anchors a log that was written anew. An error is one of reading.
+// Verify reads the whole audit log in bounded memory. It finds records that were changed, dropped, inserted or moved
+// and, with anchors, an audit log that was rewritten. An error means that it could not be read.
 func (r *Reader) Verify(anchors ...Anchor) (*Report, error) {
 	v := verifier{reader: r, anchors: map[uint64]string{}, open: map[uint64]bool{}}
 	for _, a := range anchors {
@@ -78,12 +78,12 @@ func (r *Reader) Verify(anchors ...Anchor) (*Report, error) {
 type verifier struct {
 	reader  *Reader
 	report  Report
-	anchors map[uint64]string // that were not met
+	anchors map[uint64]string // those not reached yet
 	open    map[uint64]bool   // decided records, by seq
 	begun   bool
 	at      position // the last record
-	place   Problem  // where that is
-	kept    uint64   // the first file that a rotation kept
+	place   Problem  // place of the last record
+	kept    uint64   // the first file kept by a rotation
 	event   Event    // of the last record
 }
 
@@ -103,7 +103,7 @@ func (v *verifier) note(p Problem, format string, args ...any) {
 	}
 }
 
-// file checks one file, and that it is the one to come.
+// file checks one file, and that it is the expected one.
 func (v *verifier) file(i int) error {
 	first := v.reader.firsts[i]
 	if v.reader.sizes[i] == 0 && i == len(v.reader.files)-1 && v.event != Rotated && v.begun {
@@ -111,10 +111,10 @@ func (v *verifier) file(i int) error {
 		return nil
 	}
 	if v.begun && v.event != Rotated {
-		v.problem(v.place, "the file ends here, but was not full: what followed is missing")
+		v.problem(v.place, "the file ends here without a rotation: the records after it are missing")
 	}
 	if v.begun && first != v.at.seq+1 {
-		v.problem(Problem{File: fileName(first), Line: 1}, "the file before ends with record %d", v.at.seq)
+		v.problem(Problem{File: fileName(first), Line: 1}, "the previous file ends with record %d", v.at.seq)
 	}
 	var failure error
 	v.reader.linesOf(i, func(l *Line, err error) bool {
@@ -134,13 +134,13 @@ func (v *verifier) line(l *Line, lastFile bool) {
 	case !l.whole && lastFile && len(l.Text) < maxLine && v.at.seq == v.reader.head.seq:
 		v.note(here, "the beginning of a record: a supervisor was killed while it wrote it")
 	case !l.ok:
-		v.problem(here, "no record")
+		v.problem(here, "not a record")
 	default:
 		v.record(l, here)
 	}
 }
 
-// record checks that a record is the one behind the last one.
+// record checks that a record follows the last one.
 func (v *verifier) record(l *Line, here Problem) {
 	f := &l.first
 	v.report.Records++
@@ -154,14 +154,14 @@ func (v *verifier) record(l *Line, here Problem) {
 	}
 	switch {
 	case f.seq <= v.at.seq:
-		v.problem(here, "record %d behind record %d: inserted, or moved", f.seq, v.at.seq)
+		v.problem(here, "record %d after record %d: inserted or moved", f.seq, v.at.seq)
 		return
 	case f.seq > v.at.seq+1:
 		v.problem(here, "records %d to %d are missing before this one", v.at.seq+1, f.seq-1)
 	case f.prev != v.at.hash && f.seq == 1:
-		v.problem(here, "record 1 was changed: it follows on nothing")
+		v.problem(here, "record 1 was changed: it has the hash of a previous record")
 	case f.prev != v.at.hash:
-		v.problem(v.place, "record %d was changed: record %d was written behind another", v.at.seq, f.seq)
+		v.problem(v.place, "record %d was changed: record %d has another hash for it", v.at.seq, f.seq)
 	}
 	v.at = v.at.after(f, l.Text)
 	v.place, v.event = here, f.event
@@ -169,15 +169,15 @@ func (v *verifier) record(l *Line, here Problem) {
 	v.tally(l, here)
 }
 
-// hashed compares the hash of the last record with what is known of it from elsewhere.
+// hashed compares the hash of the last record with the head and the anchors.
 func (v *verifier) hashed(here Problem) {
 	head := &v.reader.head
 	if v.reader.headErr == nil && v.at.seq == head.seq && v.at.hash != head.hash {
-		v.problem(here, "record %d was changed: the head knows another", v.at.seq)
+		v.problem(here, "record %d was changed: the head has another hash", v.at.seq)
 	}
 	if want, ok := v.anchors[v.at.seq]; ok {
 		if hex.EncodeToString(v.at.hash[:]) != want {
-			v.problem(here, "record %d is not the one that was expected", v.at.seq)
+			v.problem(here, "record %d does not have the expected hash", v.at.seq)
 		}
 		delete(v.anchors, v.at.seq)
 	}
@@ -190,13 +190,13 @@ func (v *verifier) tally(l *Line, here Problem) {
 		v.open[f.seq] = true
 	case f.event.closes():
 		if !v.open[f.of] && f.of >= v.report.First {
-			v.problem(here, "it closes record %d, which is no open job", f.of)
+			v.problem(here, "it closes record %d, which is not an open job", f.of)
 		}
 		delete(v.open, f.of)
 	case f.event == Rotated, f.event == Repaired:
 		r, err := l.Record()
 		if err != nil {
-			v.problem(here, "no record")
+			v.problem(here, "not a record")
 			return
 		}
 		v.kept = max(v.kept, r.Kept)
@@ -205,32 +205,32 @@ func (v *verifier) tally(l *Line, here Problem) {
 		}
 		switch {
 		case r.Saved != "":
-			v.problem(here, "behind record %d was what is no record; all that followed, %d bytes, is now in %q", f.seq-1, r.CutBytes, r.Saved)
+			v.problem(here, "record %d was followed by data that is not a record; all of it, %d bytes, was moved to %q", f.seq-1, r.CutBytes, r.Saved)
 		case r.CutBytes > 0:
-			v.note(here, "%d bytes that were no record were cut off behind record %d", r.CutBytes, f.seq-1)
+			v.note(here, "%d bytes after record %d were not a record and were cut off", r.CutBytes, f.seq-1)
 		}
 	}
 }
 
-// ends checks what is only known at the end.
+// ends makes the checks that need the end of the audit log.
 func (v *verifier) ends() {
 	head := &v.reader.head
 	switch {
 	case v.reader.headErr != nil:
-		v.problem(Problem{}, "the head cannot be read, so that a missing end of the log would not be noticed: %v", v.reader.headErr)
+		v.problem(Problem{}, "the head cannot be read, so missing records at the end would not be noticed: %v", v.reader.headErr)
 	case v.at.seq < head.seq:
 		v.problem(Problem{}, "records %d to %d are missing at the end", v.at.seq+1, head.seq)
 	case v.at.seq > head.seq:
 		v.note(Problem{}, "the head is %d records behind: a supervisor was killed", v.at.seq-head.seq)
 	}
 	if v.report.First > 1 && v.report.First > v.kept {
-		v.problem(Problem{File: fileName(v.report.First), Line: 1}, "records before %d are missing, and no rotation has removed them", v.report.First)
+		v.problem(Problem{File: fileName(v.report.First), Line: 1}, "records before %d are missing, and no rotation removed them", v.report.First)
 	}
 	for seq := range v.anchors {
 		if seq < v.report.First {
-			v.note(Problem{}, "record %d, which was asked for, is older than the log", seq)
+			v.note(Problem{}, "the expected record %d is older than the audit log", seq)
 			continue
 		}
-		v.problem(Problem{}, "record %d, which was asked for, is missing", seq)
+		v.problem(Problem{}, "the expected record %d is missing", seq)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// A victim is a log to be tampered with: 17 jobs in three files.
+// A victim is an audit log to tamper with: 17 jobs in three files.
 type victim struct {
 	t     *testing.T
 	dir   string
@@ -30,7 +30,7 @@ func newVictim(t *testing.T) *victim {
 	closeLog(t, l)
 	v.names, _ = filepath.Glob(filepath.Join(v.dir, "*.jsonl"))
 	if len(v.names) < 3 || !verify(t, v.dir).OK() {
-		t.Fatalf("no victim: %d files", len(v.names))
+		t.Fatalf("unsuitable audit log: %d files", len(v.names))
 	}
 	return v
 }
@@ -56,7 +56,7 @@ func (v *victim) must(err error) {
 	}
 }
 
-// in changes one line.
+// in returns an edit that changes one line.
 func in(row int, old, replacement string) func([][]byte) [][]byte {
 	return func(rows [][]byte) [][]byte {
 		changed := regexp.MustCompile(old).ReplaceAll(rows[row], []byte(replacement))
@@ -68,7 +68,7 @@ func in(row int, old, replacement string) func([][]byte) [][]byte {
 	}
 }
 
-// TestTampering: each row is what somebody does to a log, and what Verify says of it.
+// TestTampering: Verify finds each of these changes to an audit log, and reports the given problem.
 func TestTampering(t *testing.T) {
 	last := func(rows [][]byte) int { return len(rows) - 1 }
 	for _, tt := range []struct {
@@ -83,39 +83,39 @@ func TestTampering(t *testing.T) {
 		{"an event", func(v *victim) { v.edit(0, in(1, `"finished"`, `"lost"`)) }, ":2: record 2 was changed"},
 		{"an instance", func(v *victim) { v.edit(0, in(1, `"instance":"test"`, `"instance":"best"`)) }, ":2: record 2 was changed"},
 		{"a job", func(v *victim) { v.edit(0, in(1, `"job-1"`, `"job-2"`)) }, ":2: record 2 was changed"},
-		{"what it closes", func(v *victim) { v.edit(0, in(1, `"of":1`, `"of":7`)) }, "it closes record 7, which is no open job"},
+		{"what it closes", func(v *victim) { v.edit(0, in(1, `"of":1`, `"of":7`)) }, "it closes record 7, which is not an open job"},
 		{"white space", func(v *victim) { v.edit(0, in(1, `,"peer"`, `, "peer"`)) }, ":2: record 2 was changed"},
-		{"a space at the end", func(v *victim) { v.edit(0, in(1, "\n", " \n")) }, ":2: no record"},
-		{"a carriage return", func(v *victim) { v.edit(0, in(1, "\n", "\r\n")) }, ":2: no record"},
+		{"a space at the end", func(v *victim) { v.edit(0, in(1, "\n", " \n")) }, ":2: not a record"},
+		{"a carriage return", func(v *victim) { v.edit(0, in(1, "\n", "\r\n")) }, ":2: not a record"},
 		{"an escape", func(v *victim) { v.edit(0, in(0, `/srv/repo`, `\u002fsrv/repo`)) }, ":1: record 1 was changed"},
 		{"a seq", func(v *victim) { v.edit(0, in(1, `"seq":2`, `"seq":9`)) }, ":2: records 2 to 8 are missing"},
-		{"a seq with a zero", func(v *victim) { v.edit(0, in(1, `"seq":2`, `"seq":02`)) }, ":2: no record"},
+		{"a seq with a zero", func(v *victim) { v.edit(0, in(1, `"seq":2`, `"seq":02`)) }, ":2: not a record"},
 		{"a hash", func(v *victim) { v.edit(0, in(1, `"prev":"..`, `"prev":"00`)) }, ":1: record 1 was changed"},
-		{"a hash in capitals", func(v *victim) { v.edit(0, in(1, `"prev":"..`, `"prev":"AB`)) }, ":2: no record"},
+		{"a hash in capitals", func(v *victim) { v.edit(0, in(1, `"prev":"..`, `"prev":"AB`)) }, ":2: not a record"},
 		{"the first hash", func(v *victim) { v.edit(0, in(0, `"prev":"0`, `"prev":"1`)) }, ":1: record 1 was changed"},
-		{"a byte of control", func(v *victim) { v.edit(0, in(1, `success`, "succ\x01ss")) }, ":2: no record"},
+		{"a control character", func(v *victim) { v.edit(0, in(1, `success`, "succ\x01ss")) }, ":2: not a record"},
 		{"a line", func(v *victim) { v.edit(0, func(r [][]byte) [][]byte { return slices.Delete(r, 1, 2) }) }, ":2: records 2 to 2 are missing"},
 		{"two lines joined", func(v *victim) { v.edit(0, in(1, "\n", "")) }, ":3: records 3 to 3 are missing"},
-		{"an empty line", func(v *victim) { v.edit(0, in(1, "\n", "\n\n")) }, ":3: no record"},
+		{"an empty line", func(v *victim) { v.edit(0, in(1, "\n", "\n\n")) }, ":3: not a record"},
 		{"the first line", func(v *victim) { v.edit(0, func(r [][]byte) [][]byte { return r[1:] }) }, "records before 2 are missing"},
-		{"lines swapped", func(v *victim) { v.edit(0, func(r [][]byte) [][]byte { r[1], r[2] = r[2], r[1]; return r }) }, ":3: record 2 behind record 3: inserted, or moved"},
-		{"a line twice", func(v *victim) { v.edit(0, func(r [][]byte) [][]byte { return slices.Insert(r, 2, r[1]) }) }, ":3: record 2 behind record 2"},
-		{"a line of another place", func(v *victim) { v.edit(0, func(r [][]byte) [][]byte { return slices.Insert(r, 4, r[1]) }) }, ":5: record 2 behind record 4"},
-		{"a line with its seq made right", func(v *victim) {
+		{"lines swapped", func(v *victim) { v.edit(0, func(r [][]byte) [][]byte { r[1], r[2] = r[2], r[1]; return r }) }, ":3: record 2 after record 3: inserted or moved"},
+		{"a line twice", func(v *victim) { v.edit(0, func(r [][]byte) [][]byte { return slices.Insert(r, 2, r[1]) }) }, ":3: record 2 after record 2"},
+		{"a line from elsewhere", func(v *victim) { v.edit(0, func(r [][]byte) [][]byte { return slices.Insert(r, 4, r[1]) }) }, ":5: record 2 after record 4"},
+		{"a line with its seq adapted", func(v *victim) {
 			v.edit(0, func(r [][]byte) [][]byte {
 				return slices.Insert(r, 2, bytes.Replace(r[1], []byte(`"seq":2`), []byte(`"seq":3`), 1))
 			})
 		}, "record 2 was changed"},
-		{"a line with seq and hash made right", func(v *victim) {
+		{"a line with seq and hash adapted", func(v *victim) {
 			v.edit(0, func(r [][]byte) [][]byte {
 				return slices.Insert(r, 2, bytes.Replace(r[2], []byte("success"), []byte("failure"), 1))
 			})
-		}, ":4: record 3 behind record 3"},
+		}, ":4: record 3 after record 3"},
 		{"the last line of a file", func(v *victim) {
 			v.edit(1, func(r [][]byte) [][]byte { return r[:last(r)] })
-		}, "the file ends here, but was not full"},
-		{"a file", func(v *victim) { v.must(os.Remove(v.names[1])) }, "the file before ends with record"},
-		{"the first file", func(v *victim) { v.must(os.Remove(v.names[0])) }, "no rotation has removed them"},
+		}, "the file ends here without a rotation"},
+		{"a file", func(v *victim) { v.must(os.Remove(v.names[1])) }, "the previous file ends with record"},
+		{"the first file", func(v *victim) { v.must(os.Remove(v.names[0])) }, "no rotation removed them"},
 		{"the last file", func(v *victim) { v.must(os.Remove(v.names[len(v.names)-1])) }, "are missing at the end"},
 		{"every file", func(v *victim) {
 			for _, f := range v.names {
@@ -126,29 +126,29 @@ func TestTampering(t *testing.T) {
 			v.must(os.Rename(v.names[0], v.dir+"/x"))
 			v.must(os.Rename(v.names[1], v.names[0]))
 			v.must(os.Rename(v.dir+"/x", v.names[1]))
-		}, "the file before ends with record"},
+		}, "the previous file ends with record"},
 		{"the last line", func(v *victim) {
 			v.edit(len(v.names)-1, func(r [][]byte) [][]byte { return r[:last(r)] })
 		}, "are missing at the end"},
 		{"the text of the last line", func(v *victim) {
 			v.edit(len(v.names)-1, func(r [][]byte) [][]byte { return in(last(r), "success", "failure")(r) })
-		}, "was changed: the head knows another"},
+		}, "was changed: the head has another hash"},
 		{"the last file is emptied", func(v *victim) { v.must(os.Truncate(v.names[len(v.names)-1], 0)) }, "are missing at the end"},
 		{"the head", func(v *victim) { v.must(os.Remove(filepath.Join(v.dir, headFile))) }, "the head cannot be read"},
 		{"the head is emptied", func(v *victim) { v.must(os.Truncate(filepath.Join(v.dir, headFile), 0)) }, "the head cannot be read"},
-		{"the head of before", func(v *victim) {
+		{"an older head", func(v *victim) {
 			b, _ := os.ReadFile(filepath.Join(v.dir, headFile))
 			b[headSize-2] = "10"[b[headSize-2]&1]
 			v.must(os.WriteFile(filepath.Join(v.dir, headFile), b, 0o600))
-		}, "the head knows another"},
-		{"a long line", func(v *victim) { v.edit(0, in(1, `success`, strings.Repeat("x", 3*maxLine))) }, ":2: no record"},
+		}, "the head has another hash"},
+		{"a long line", func(v *victim) { v.edit(0, in(1, `success`, strings.Repeat("x", 3*maxLine))) }, ":2: not a record"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			v := newVictim(t)
 			tt.do(v)
-			said := problems(verify(t, v.dir))
-			if tt.want == "" && said != "" || tt.want != "" && !strings.Contains(said, tt.want) {
-				t.Errorf("got %s\nwant %s", said, tt.want)
+			found := problems(verify(t, v.dir))
+			if tt.want == "" && found != "" || tt.want != "" && !strings.Contains(found, tt.want) {
+				t.Errorf("got %s\nwant %s", found, tt.want)
 			}
 		})
 	}
@@ -162,7 +162,7 @@ func problems(r *Report) string {
 	return b.String()
 }
 
-// TestEveryByte: no byte of a log can be another, or be missing, unnoticed.
+// TestEveryByte: changing, removing or doubling any byte of an audit log is detected.
 func TestEveryByte(t *testing.T) {
 	sandboxtest.OneGoroutine(t)
 	dir := newDir(t)
@@ -197,7 +197,7 @@ func TestEveryByte(t *testing.T) {
 	}
 }
 
-// TestChangesOutliveSupervisors: what was changed is found after supervisors were started, and wrote, again.
+// TestChangesOutliveSupervisors: changes are still found after supervisors were started again and wrote more records.
 func TestChangesOutliveSupervisors(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -219,7 +219,7 @@ func TestChangesOutliveSupervisors(t *testing.T) {
 			v.edit(len(v.names)-1, func(r [][]byte) [][]byte { return slices.Insert(r, 1, []byte("garbage\n")) })
 		}, "are missing before this one"},
 		{"the last file is removed", func(v *victim) { v.must(os.Remove(v.names[len(v.names)-1])) }, "records are missing before this one"},
-		{"a file is removed", func(v *victim) { v.must(os.Remove(v.names[1])) }, "the file before ends with record"},
+		{"a file is removed", func(v *victim) { v.must(os.Remove(v.names[1])) }, "the previous file ends with record"},
 		{"the checkpoint is removed", func(v *victim) { v.must(os.Remove(filepath.Join(v.dir, checkpointFile))) }, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -236,8 +236,8 @@ func TestChangesOutliveSupervisors(t *testing.T) {
 				closeLog(t, l)
 			}
 			r := verify(t, v.dir)
-			if said := problems(r); tt.want == "" && said != "" || !strings.Contains(said, tt.want) {
-				t.Errorf("got %swant %s", said, tt.want)
+			if found := problems(r); tt.want == "" && found != "" || !strings.Contains(found, tt.want) {
+				t.Errorf("got %swant %s", found, tt.want)
 			}
 			all := records(t, v.dir)
 			if len(all) < 18 {
@@ -247,7 +247,7 @@ func TestChangesOutliveSupervisors(t *testing.T) {
 	}
 }
 
-// FuzzLine: no line makes the reader panic, and one that it accepts begins as this package begins one.
+// FuzzLine: no line makes the reader panic, and an accepted line begins as this package begins lines.
 func FuzzLine(f *testing.F) {
 	dir := newDir(f)
 	l := open(f, dir, options(f))
@@ -282,12 +282,12 @@ func FuzzLine(f *testing.F) {
 		stamp := s.take(len(timeLayout))
 		again := fmt.Appendf(nil, `{"seq":%d,"prev":"%x","time":"%s",%s`, first.seq, first.prev, stamp, e.b)
 		if !bytes.HasPrefix(line, again) && first.of != 0 || bytes.ContainsAny(line, "\n\x00\x1b\x7f") {
-			t.Errorf("\n%q\nwas read as\n%q", line, again)
+			t.Errorf("\n%q\nwas parsed as\n%q", line, again)
 		}
 	})
 }
 
-// FuzzCheckpoint: what is accepted has one form.
+// FuzzCheckpoint: an accepted checkpoint has exactly one encoding.
 func FuzzCheckpoint(f *testing.F) {
 	c := checkpoint{position{7, hash{9}, 3, 100}, map[uint64]Who{5: {Instance: "main", Job: "job-1"}, 6: {Instance: "a", Job: "b"}}}
 	f.Add(c.encode())

@@ -20,14 +20,14 @@ import (
 
 var benchLimits = Limits{MemoryBytes: 64 << 20, MilliCPUs: 500, PIDs: 10}
 
-// inEach runs a benchmark in each setting, with a jail that has no first process.
+// inEach runs a benchmark in each setting, in a jail without a first process.
 func inEach(b *testing.B, f func(b *testing.B, j *Jail)) {
 	for _, s := range settings(b) {
 		b.Run(strings.ReplaceAll(s.name, " ", "_"), func(b *testing.B) { f(b, bareJail(b, newInstance(b, s))) })
 	}
 }
 
-// A stopwatch is for steps that only a part of a benchmark's loop is about.
+// A stopwatch times single steps of a benchmark's loop.
 type stopwatch struct{ times map[string][]time.Duration }
 
 func (w *stopwatch) time(b *testing.B, step string, f func() error) {
@@ -47,7 +47,7 @@ func (w *stopwatch) add(step string, d time.Duration) {
 	w.times[step] = append(w.times[step], d)
 }
 
-// report gives medians, and no time of the loop as a whole.
+// report reports the median of each step, and hides the time of the whole loop.
 func (w *stopwatch) report(b *testing.B) {
 	for step, times := range w.times {
 		b.ReportMetric(float64(median(times))/1000, "µs-"+step)
@@ -55,14 +55,14 @@ func (w *stopwatch) report(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkJob is what is done for each slot, with the watch for want of memory.
+// BenchmarkJob measures what each slot costs, including the out-of-memory watch.
 func BenchmarkJob(b *testing.B) {
 	inEach(b, func(b *testing.B, j *Jail) {
 		var w stopwatch
 		b.ReportAllocs()
 		for b.Loop() {
 			var g *Job
-			w.time(b, "make", func() (err error) { g, err = j.Job("job", benchLimits); return err })
+			w.time(b, "create", func() (err error) { g, err = j.Job("job", benchLimits); return err })
 			w.time(b, "watch", func() error { return g.WatchOOM(func() {}) })
 			w.time(b, "remove", func() error { return g.Remove() })
 		}
@@ -70,7 +70,7 @@ func BenchmarkJob(b *testing.B) {
 	})
 }
 
-// BenchmarkStep is what is done on a job's path, and what ends it.
+// BenchmarkStep measures the calls while a job runs and at its end.
 func BenchmarkStep(b *testing.B) {
 	steps := []struct {
 		name string
@@ -98,7 +98,7 @@ func BenchmarkStep(b *testing.B) {
 	})
 }
 
-// BenchmarkIdle is what 500 idle jobs take of this process.
+// BenchmarkIdle measures the memory and goroutines that 500 idle jobs take in this process.
 func BenchmarkIdle(b *testing.B) {
 	const jobs = 500
 	inUse := func() float64 {
@@ -128,8 +128,8 @@ func BenchmarkIdle(b *testing.B) {
 	})
 }
 
-// BenchmarkAttach puts a process into the groups that it was not born in: one after another, after a rest as between
-// two jobs, and with the process joining by itself.
+// BenchmarkAttach moves a process into the groups that it was not started in: without pauses, after a pause as
+// between two jobs, and with the process joining by itself.
 func BenchmarkAttach(b *testing.B) {
 	inEach(b, func(b *testing.B, j *Jail) {
 		for _, c := range []struct {
@@ -156,7 +156,7 @@ func BenchmarkAttach(b *testing.B) {
 	})
 }
 
-// attachProgram attaches a process and ends it.
+// attachProgram times the attach of a process, then kills it.
 func attachProgram(b *testing.B, w *stopwatch, g *Job, pause time.Duration) {
 	b.Helper()
 	cmd := exec.Command("sleep", "60")
@@ -172,7 +172,7 @@ func attachProgram(b *testing.B, w *stopwatch, g *Job, pause time.Duration) {
 	_ = cmd.Wait()
 }
 
-// attachThread has a thread join, and ends it.
+// attachThread times a thread that joins the groups by itself.
 func attachThread(b *testing.B, w *stopwatch, g *Job, pause time.Duration) {
 	b.Helper()
 	files, err := g.Tasks()
@@ -197,13 +197,13 @@ func attachThread(b *testing.B, w *stopwatch, g *Job, pause time.Duration) {
 	}
 }
 
-// onThread calls f on a thread that ends then, and with that leaves its groups.
+// onThread calls f on a thread of its own, which then ends and so leaves its groups.
 func onThread(f func() error) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == os.Getpid() {
-			done <- onThread(f) // not here: the first thread does not end
+			done <- onThread(f) // try again: the process's first thread never ends
 			runtime.UnlockOSThread()
 			return
 		}
@@ -212,8 +212,8 @@ func onThread(f func() error) error {
 	return <-done
 }
 
-// BenchmarkKill kills a thousand processes that sleep, or as many as there are of 500 copies of this program, which has
-// more to free, that each fork a successor all the time; and waits until they are gone.
+// BenchmarkKill kills a thousand sleeping processes, or as many copies of this program as 500 chains of constant
+// forking keep alive, which have more memory to free, and waits until they have ended.
 func BenchmarkKill(b *testing.B) {
 	for _, what := range []string{"crowd", "swarm"} {
 		inEach(b, func(b *testing.B, j *Jail) {
@@ -248,7 +248,7 @@ func BenchmarkKill(b *testing.B) {
 	}
 }
 
-// BenchmarkAvoided is what this package does without: containerd's calls for the same.
+// BenchmarkAvoided measures containerd's calls for the same work, which this package avoids.
 func BenchmarkAvoided(b *testing.B) {
 	s := settings(b)[0]
 	j := bareJail(b, newInstance(b, s))
@@ -277,7 +277,8 @@ func BenchmarkAvoided(b *testing.B) {
 	}
 }
 
-// containerdV1 has containerd's controllers of v1 where hierarchies are mounted side by side.
+// containerdV1 limits containerd to the v1 controllers that this package uses. The hierarchies must be mounted side
+// by side.
 func containerdV1(tree *Tree) cgroup1.InitOpts {
 	root := filepath.Dir(tree.v1["memory"])
 	return cgroup1.WithHierarchy(func() ([]cgroup1.Subsystem, error) {

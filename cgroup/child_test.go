@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childEnv makes the test binary play a job: its value is which.
+// childEnv makes the test binary act as a job; its value is a key of children.
 const childEnv = "CORRAL_CGROUP_CHILD"
 
 func TestMain(m *testing.M) {
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	if !ok {
 		os.Exit(m.Run())
 	}
-	// The first byte says that all groups are joined.
+	// The first byte arrives once all groups are joined.
 	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
 		os.Exit(1)
 	}
@@ -41,12 +41,12 @@ var children = map[string]func(){
 	"joins": joins,
 }
 
-// rest waits to be killed. A test that breaks off closes the pipe.
+// rest waits to be killed. It returns if the test ends first, which closes the pipe.
 func rest() {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// eat starts three processes that do nothing, and takes more memory than it may have.
+// eat starts three idle processes and exceeds its memory limit.
 func eat() {
 	for range 3 {
 		if pid, _ := fork(); pid == 0 {
@@ -66,7 +66,7 @@ func eat() {
 	rest()
 }
 
-// forks forks until it is refused, 500 times at most.
+// forks forks until fork fails, at most 500 times.
 func forks() {
 	for n := range 500 {
 		pid, errno := fork()
@@ -91,13 +91,13 @@ func spin() {
 	}
 }
 
-// crowd is a thousand processes that sleep, and a shell.
+// crowd runs a shell that starts a thousand sleeping processes.
 func crowd() {
 	const script = "n=0; while [ $n -lt 1000 ]; do sleep 600 & n=$((n+1)); done; echo ready; wait"
 	fmt.Println(syscall.Exec("/bin/sh", []string{"sh", "-c", script}, nil))
 }
 
-// joins forks a process with one thread, which joins the groups whose tasks files follow standard error.
+// joins forks a single-threaded process that joins the groups whose tasks files are its descriptors from 3 on.
 func joins() {
 	pid, _ := fork()
 	if pid == 0 {
@@ -119,8 +119,8 @@ func joinThenSleep() {
 	sleepForever()
 }
 
-// storm is processes, each in a session of its own, that fork a successor and exit, over and over: none of
-// them lives for long. Each line ends after 2000, and the limit of processes is the test's.
+// storm runs chains of processes, each in its own session, that fork a successor and exit, over and over: none of
+// them lives long. Each chain ends after 2000 processes; the test sets the limit of processes.
 func storm(lines int) {
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	for n := 0; n < lines; {
@@ -141,8 +141,8 @@ func storm(lines int) {
 	}
 }
 
-// hop and what it calls run after a fork that the runtime knows nothing of: they do nothing but system calls, and do
-// not look at their stack, where the runtime would ask them to give way to threads that were not forked.
+// hop and its callees run after a fork that the Go runtime does not know about: they only make system calls and are
+// nosplit, since a stack check could yield to threads that do not exist in the child.
 //
 //go:norace
 //go:nosplit
@@ -173,7 +173,7 @@ func sleep(seconds, nanoseconds int64) {
 	_, _, _ = syscall.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0)
 }
 
-// fork is fork(2), which the runtime does not have: a Go process is four or more threads, too heavy for these tests.
+// fork calls fork(2) directly: a Go process has at least four threads, too heavy for these tests.
 //
 //go:norace
 //go:nosplit
@@ -182,7 +182,7 @@ func fork() (pid uintptr, errno syscall.Errno) {
 	return pid, errno
 }
 
-// A run is a child that plays a job.
+// A run is a child process that acts as a job.
 type run struct {
 	t   testing.TB
 	cmd *exec.Cmd
@@ -190,7 +190,7 @@ type run struct {
 	out *bufio.Reader
 }
 
-// start starts a child in a job's groups, and lets it play once it is in all of them.
+// start starts a child, moves it into all of the job's groups, and then lets it proceed.
 func start(t testing.TB, g *Job, what string) *run {
 	t.Helper()
 	r := launch(t, what, g.Dir())
@@ -201,7 +201,7 @@ func start(t testing.TB, g *Job, what string) *run {
 	return r
 }
 
-// launch starts a child, born in the group that fd is of unless it is -1.
+// launch starts a child, in the group opened as fd unless fd is -1. The child waits for play.
 func launch(t testing.TB, what string, fd int, files ...*os.File) *run {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
@@ -236,7 +236,7 @@ func (r *run) play() {
 	}
 }
 
-// line reads a line of the child.
+// line reads a line that the child prints.
 func (r *run) line() string {
 	r.t.Helper()
 	line, err := r.out.ReadString('\n')
@@ -246,7 +246,7 @@ func (r *run) line() string {
 	return strings.TrimSpace(line)
 }
 
-// killed waits for the child's end and fails the test unless it was by SIGKILL.
+// killed waits for the child to end and fails the test unless SIGKILL ended it.
 func (r *run) killed() {
 	r.t.Helper()
 	_ = r.cmd.Wait()

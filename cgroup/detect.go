@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Errors of [Detect]. A host that lacks several controllers gets several, joined.
+// Errors of [Detect]. If several controllers are missing, their errors are joined.
 var (
 	ErrNoCgroups = errors.New("no cgroup file system is mounted")
 	ErrNoMemory  = errors.New("the memory controller is missing")
@@ -24,7 +24,7 @@ type controller struct {
 	hint string
 }
 
-// needed are the controllers without which no job is run.
+// needed lists the controllers without which no job runs.
 var needed = []controller{
 	{"memory", ErrNoMemory, "boot with cgroup_enable=memory, or without cgroup_disable=memory"},
 	{"pids", ErrNoPIDs, "boot without cgroup_disable=pids; the kernel needs CONFIG_CGROUP_PIDS"},
@@ -34,15 +34,15 @@ var needed = []controller{
 // A mount is where one hierarchy is mounted.
 type mount struct {
 	point string
-	root  string // the group that is mounted there, "/" unless a container was given a part
-	// controllers are those of a v1 hierarchy, with its name (name=systemd) if it has one. Empty for v2.
+	root  string // the group mounted at point: "/", except in a container that sees only a part
+	// controllers are those of a v1 hierarchy, and its name (name=systemd) if it has one. Empty for v2.
 	controllers []string
 	v2          bool
 	readOnly    bool
 	nsdelegate  bool
 }
 
-// host is what Detect looks at. Tests give a table's row.
+// A host is the input of detect; tests replace it.
 type host struct {
 	mountinfo string // /proc/self/mountinfo
 	self      string // /proc/self/cgroup
@@ -52,7 +52,7 @@ type host struct {
 	delegated func(dir string) bool
 }
 
-// detect decides the layout. It looks at nothing but h.
+// detect chooses the layout from h alone.
 func detect(h host) (*Tree, error) {
 	t := &Tree{base: "/", top: "corral", v1: map[string]string{}}
 	var unified *mount
@@ -74,8 +74,8 @@ func detect(h host) (*Tree, error) {
 		t.layout, t.unified, t.clone = "v2", unified.point, true
 		t.findBase(h, *unified)
 	case unified != nil:
-		// A jail's first process has a cgroup namespace whose root, in the unified hierarchy, is where the supervisor
-		// was; under nsdelegate it cannot put a child anywhere else (cgroups(7)), so the supervisor does.
+		// The cgroup namespace of a jail's first process has as its unified root the group of the supervisor. Under
+		// nsdelegate that process cannot put a child into any group outside (cgroups(7)), so the supervisor does it.
 		t.layout, t.unified, t.clone = "hybrid", unified.point, !unified.nsdelegate
 	default:
 		t.layout = "v1"
@@ -83,7 +83,7 @@ func detect(h host) (*Tree, error) {
 	return t, errors.Join(t.missing(h), t.readOnly())
 }
 
-// missing returns an error for each controller that is needed and not there.
+// missing returns an error for each needed controller that the host lacks.
 func (t *Tree) missing(h host) error {
 	var errs []error
 	there := func(name string) bool { return t.v1[name] != "" }
@@ -100,7 +100,7 @@ func (t *Tree) missing(h host) error {
 	return errors.Join(errs...)
 }
 
-// readOnly returns an error if a hierarchy that is used cannot be written.
+// readOnly returns an error if a hierarchy that jobs use is mounted read-only.
 func (t *Tree) readOnly() error {
 	for _, m := range t.mounts {
 		if m.readOnly && slices.Contains(t.points(), m.point) {
@@ -111,8 +111,9 @@ func (t *Tree) readOnly() error {
 	return nil
 }
 
-// findBase sets the base of a v2 host: the group that systemd delegated, which is our own, or its parent if the unit
-// has a DelegateSubgroup= or we moved ourselves. Any further up belongs to another manager, as user@0.service does.
+// findBase sets the base on a v2 host: the group that systemd delegated. That is this process's own group, or its
+// parent if the unit has a DelegateSubgroup= or the supervisor moved itself. Groups further up belong to another
+// manager, such as user@0.service.
 func (t *Tree) findBase(h host, m mount) {
 	own := ownGroup(h.self)
 	if m.root != "/" {
@@ -130,7 +131,7 @@ func (t *Tree) findBase(h host, m mount) {
 	}
 }
 
-// ownGroup returns the path of v2's line in /proc/self/cgroup: "0::/a/b", see cgroups(7).
+// ownGroup returns the path of the v2 line in /proc/self/cgroup: "0::/a/b", see cgroups(7).
 func ownGroup(self string) string {
 	for line := range strings.Lines(self) {
 		if group, ok := strings.CutPrefix(line, "0::"); ok {
@@ -140,7 +141,7 @@ func ownGroup(self string) string {
 	return "/"
 }
 
-// parseMountinfo returns one mount for each hierarchy: the first of several, unless only a later one can be written.
+// parseMountinfo returns one mount for each hierarchy: the first, or a later writable one if the first is read-only.
 // The format is that of proc_pid_mountinfo(5).
 func parseMountinfo(text string) []mount {
 	var list []mount
@@ -160,7 +161,8 @@ func parseMountinfo(text string) []mount {
 	return list
 }
 
-// parseMount parses a line; hierarchy says which one it mounts, and ok is false if none.
+// parseMount parses one line of mountinfo. hierarchy identifies the cgroup hierarchy that it mounts; ok is false if
+// it mounts none.
 func parseMount(line string) (m mount, hierarchy string, ok bool) {
 	before, after, _ := strings.Cut(line, " - ")
 	f, g := strings.Fields(before), strings.Fields(after)
@@ -187,13 +189,13 @@ func parseMount(line string) (m mount, hierarchy string, ok bool) {
 	return m, strings.Join(m.controllers, ","), m.v2 || len(m.controllers) > 0
 }
 
-// v1Controllers are those of cgroups(7). A mount's other options are none.
+// v1Controllers is the list in cgroups(7). Any other mount option is not a controller.
 var v1Controllers = []string{
 	"cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "net_cls", "blkio", "perf_event", "net_prio", "hugetlb",
 	"pids", "rdma", "misc",
 }
 
-// unescape undoes the kernel's octal escapes of space, tab, newline and backslash.
+// unescape decodes the kernel's octal escapes of space, tab, newline and backslash.
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s

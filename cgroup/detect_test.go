@@ -48,7 +48,7 @@ func TestDetect(t *testing.T) {
 		name        string
 		mountinfo   string
 		self        string
-		controllers []string // of a v2 host; nil for the usual ones
+		controllers []string // of a v2 host; nil for the default list
 		delegated   string
 		layout      string
 		base        string
@@ -87,7 +87,7 @@ func TestDetect(t *testing.T) {
 			layout:    "v2", base: "/a", clone: true, points: []string{"/sys/fs/cgroup"},
 		},
 		{
-			name: "v2 without what is needed", mountinfo: systemdV2, self: service, controllers: []string{"cpuset", "pids"},
+			name: "v2 without needed controllers", mountinfo: systemdV2, self: service, controllers: []string{"cpuset", "pids"},
 			layout: "v2", base: "/", clone: true, points: []string{"/sys/fs/cgroup"}, errs: []error{ErrNoMemory, ErrNoCPU},
 		},
 		{
@@ -134,7 +134,7 @@ func TestDetect(t *testing.T) {
 			})
 			for _, e := range []error{ErrNoMemory, ErrNoPIDs, ErrNoCPU, ErrReadOnly} {
 				if want := slices.Contains(c.errs, e); errors.Is(err, e) != want {
-					t.Errorf("error %v: %q is in it: %v, want %v", err, e, !want, want)
+					t.Errorf("error %v wraps %q: %v, want %v", err, e, !want, want)
 				}
 			}
 			if tree.layout != c.layout || tree.base != c.base || tree.clone != c.clone {
@@ -148,21 +148,21 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-func TestDetectNothing(t *testing.T) {
+func TestDetectWithoutCgroups(t *testing.T) {
 	_, err := detect(host{mountinfo: "24 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw\nrubbish\n"})
 	if !errors.Is(err, ErrNoCgroups) {
 		t.Errorf("got %v, want %v", err, ErrNoCgroups)
 	}
 }
 
-func TestNames(t *testing.T) {
+func TestCheckName(t *testing.T) {
 	for name, want := range map[string]bool{
 		"a": true, "job-1_B": true, "": false, ".": false, "..": false, "a/b": false, "a.b": false, "init": false,
 		"supervisor": false, "tasks": false, "memory.max": false, "a\n": false, "é": false,
 		string(make([]byte, 65)): false,
 	} {
 		if err := checkName(name); (err == nil) != want {
-			t.Errorf("checkName(%q) = %v, want it allowed: %v", name, err, want)
+			t.Errorf("checkName(%q) = %v, want allowed: %v", name, err, want)
 		}
 	}
 }
@@ -179,7 +179,7 @@ func TestQuota(t *testing.T) {
 		{64_000, 6_400_000, 100_000},
 	} {
 		if quota, period := (Limits{MilliCPUs: c.milli}).quota(); quota != c.quota || period != c.period {
-			t.Errorf("%d: %d of %d, want %d of %d", c.milli, quota, period, c.quota, c.period)
+			t.Errorf("%d milli-CPUs: quota %d of %d, want %d of %d", c.milli, quota, period, c.quota, c.period)
 		}
 	}
 }
@@ -188,7 +188,7 @@ func TestLimitsRefused(t *testing.T) {
 	v1 := &Instance{tree: &Tree{layout: "v1"}, has: kernel{swap: true}}
 	for _, l := range []Limits{{MemoryBytes: -1}, {MilliCPUs: -1}, {PIDs: -1}, {IOWeight: 10001}, {IOWeight: 1}} {
 		if l.check(v1) == nil {
-			t.Errorf("%+v is taken", l)
+			t.Errorf("%+v was accepted", l)
 		}
 	}
 	if err := (Limits{IOWeight: 1}).check(v1); !errors.Is(err, ErrUnsupported) {

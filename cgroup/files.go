@@ -9,23 +9,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The files of a group are opened, read and written with bare system calls. os.OpenFile enters each file in the
-// runtime's poller, since it can be polled for changes: five calls more, and a wake-up, as it always counts as ready.
-// That doubles what a file costs.
+// The files of a group are opened, read and written with plain system calls. os.OpenFile would register each file
+// with the runtime's poller, since it supports poll(2): five more calls, and a wake-up, because it always counts as
+// ready. That doubles the cost of a file.
 
-// openFile opens a file that the kernel has made; one that it has not is not created.
+// openFile opens a file that the kernel has created; it never creates one.
 func openFile(file string, flags int) (int, error) {
 	fd, err := openAt(unix.AT_FDCWD, file, flags)
 	return fd, groupAt(file).failed("open", "", err)
 }
 
-// write writes to a file in one call, as the kernel wants it.
+// write writes value to a file in a single call, as the kernel requires.
 func write(file, value string) error {
 	dir, name := filepath.Split(file)
 	return groupAt(dir).write(name, value)
 }
 
-// readFile reads a file to its end.
 func readFile(file string) ([]byte, error) {
 	fd, err := openFile(file, unix.O_RDONLY)
 	if err != nil {
@@ -39,9 +38,9 @@ func readFile(file string) ([]byte, error) {
 	return b, nil
 }
 
-// readOn reads a file anew from its beginning, into buf as far as that goes. A file that the kernel writes as one
-// record, as all but lists of processes are, is at its end when a read gets less than it asked for; list says that this
-// one may not be.
+// readOn reads a file from its beginning, into buf if it is large enough. Most cgroup files are written by the kernel
+// as one record, which ends where a read returns less than requested; list must be set for the others, the lists of
+// processes.
 func readOn(fd int, buf []byte, list bool) ([]byte, error) {
 	for n := 0; ; {
 		got, err := unix.Pread(fd, buf[n:], int64(n))
@@ -61,8 +60,8 @@ func readOn(fd int, buf []byte, list bool) ([]byte, error) {
 	}
 }
 
-// valueOf returns the value of a name in a flat keyed file ("name value" in each line; cgroup-v2 document, "Format"),
-// -1 if it has none.
+// valueOf returns the value of name in a flat keyed file ("name value" in each line; cgroup-v2 document, "Format"),
+// or -1 if it is missing.
 func valueOf(text []byte, name string) int64 {
 	for len(text) > 0 {
 		var line []byte
@@ -74,7 +73,7 @@ func valueOf(text []byte, name string) int64 {
 	return -1
 }
 
-// number parses a decimal number with white space around it, -1 if it is none.
+// number parses a decimal number surrounded by optional white space. It returns -1 if text is not a number.
 func number(text []byte) int64 {
 	n, err := strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64)
 	if err != nil {
@@ -83,5 +82,4 @@ func number(text []byte) int64 {
 	return n
 }
 
-// processesIn returns the processes of the group at a path.
 func processesIn(dir string) ([]int, error) { return groupAt(dir).processes() }

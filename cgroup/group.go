@@ -13,62 +13,61 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A group is the directory of one group in one hierarchy. It is found from a directory that is open, as a jail's are:
-// that saves the way from the root for each of some thirty calls that a job costs, and it stays the same directory
-// whatever is renamed or mounted above it.
+// A group is the directory of one group in one hierarchy. It is looked up relative to an open directory, that of the
+// jail: this saves the path lookup from the root in each of about thirty calls per job, and the directory stays the
+// same whatever is renamed or mounted above it.
 type group struct {
-	at    int    // the directory that name starts from, or AT_FDCWD
-	name  string // of one element, or the whole path
-	path  string // the whole path, for what is said of it and for what is in no hurry
-	point string // where its hierarchy is mounted
+	at    int    // the directory that name is relative to, or AT_FDCWD
+	name  string // one path element, or the full path
+	path  string // the full path, for messages and for calls that need not be fast
+	point string // the mount point of its hierarchy
 }
 
-// groupAt is a group that is found by its path.
+// groupAt returns the group at a path.
 func groupAt(path string) group { return group{at: unix.AT_FDCWD, name: path, path: path} }
 
-// nowhere is no group: each call fails.
-func nowhere() group { return group{at: -1, name: "."} }
+// noGroup returns a group on which each call fails.
+func noGroup() group { return group{at: -1, name: "."} }
 
-// open opens a file of the group; one that the kernel has not made is not created.
+// open opens a file of the group. It never creates one.
 func (d group) open(file string, flags int) (int, error) {
 	fd, err := openAt(d.at, d.name+"/"+file, flags)
 	return fd, d.failed("open", file, err)
 }
 
-// openDir opens the directory itself, for no more than to start from.
+// openDir opens the directory itself with O_PATH, as a starting point for lookups.
 func (d group) openDir() (int, error) {
 	fd, err := openAt(d.at, d.name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	return fd, d.failed("open", "", err)
 }
 
-// write writes to a file of the group in one call, as the kernel wants it.
+// write writes value to a file of the group in a single call, as the kernel requires.
 func (d group) write(file, value string) error {
 	fd, err := d.open(file, unix.O_WRONLY)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	return d.failed("write", file, again(func() error { _, err := unix.Write(fd, []byte(value)); return err }))
+	return d.failed("write", file, retryEINTR(func() error { _, err := unix.Write(fd, []byte(value)); return err }))
 }
 
-// make makes the directory.
 func (d group) make() error {
-	return d.failed("mkdir", "", again(func() error { return unix.Mkdirat(d.at, d.name, 0o755) }))
+	return d.failed("mkdir", "", retryEINTR(func() error { return unix.Mkdirat(d.at, d.name, 0o755) }))
 }
 
-// remove removes the directory, in which there is neither a process nor a group. Its error is the number alone.
+// remove removes the directory, which must have neither a process nor a child group. Its error is a bare [unix.Errno].
 func (d group) remove() error {
-	return again(func() error { return unix.Unlinkat(d.at, d.name, unix.AT_REMOVEDIR) })
+	return retryEINTR(func() error { return unix.Unlinkat(d.at, d.name, unix.AT_REMOVEDIR) })
 }
 
-// chown gives a file of the group to a user.
+// chown makes owner the owner of a file of the group.
 func (d group) chown(file string, owner int) error {
-	return d.failed("chown", file, again(func() error {
+	return d.failed("chown", file, retryEINTR(func() error {
 		return unix.Fchownat(d.at, d.name+"/"+file, owner, -1, unix.AT_SYMLINK_NOFOLLOW)
 	}))
 }
 
-// failed makes the error of a call on a file of the group, or on the directory; nil of nil.
+// failed adds the operation and the path to err; "" stands for the directory. It returns nil if err is nil.
 func (d group) failed(op, file string, err error) error {
 	if err == nil {
 		return nil
@@ -76,8 +75,8 @@ func (d group) failed(op, file string, err error) error {
 	return &fs.PathError{Op: op, Path: filepath.Join(d.path, file), Err: err}
 }
 
-// processes returns the processes of the group, without those of its children. One that is in no PID namespace of ours
-// is 0.
+// processes returns the processes of the group, without those of its children. A process outside the caller's PID
+// namespace is listed as 0.
 func (d group) processes() ([]int, error) {
 	fd, err := d.open(procsFile, unix.O_RDONLY)
 	if err != nil {
@@ -99,7 +98,7 @@ func (d group) processes() ([]int, error) {
 	return pids, nil
 }
 
-// join moves a process to the group, with all its threads and without its children.
+// join moves a process with all its threads, but without its children, into the group.
 func (d group) join(pid int) error {
 	var err error
 	for range 5 {
@@ -107,24 +106,24 @@ func (d group) join(pid int) error {
 		if !errors.Is(err, unix.EINVAL) {
 			break
 		}
-		// The cpu controller of kernels before 6.1 refuses a process that is being forked and was never run.
+		// The cpu controller of kernels before 6.1 refuses a process that is being forked and has never run.
 		time.Sleep(time.Millisecond)
 	}
 	return err
 }
 
-// openAt opens a file. Its error is the number alone.
+// openAt opens a file. Its error is a bare [unix.Errno].
 func openAt(at int, name string, flags int) (int, error) {
 	fd := -1
-	err := again(func() (err error) {
+	err := retryEINTR(func() (err error) {
 		fd, err = unix.Openat(at, name, flags|unix.O_CLOEXEC, 0)
 		return err
 	})
 	return fd, err
 }
 
-// again makes a call until no signal interrupts it.
-func again(call func() error) error {
+// retryEINTR repeats a call that was interrupted by a signal.
+func retryEINTR(call func() error) error {
 	for {
 		if err := call(); !errors.Is(err, unix.EINTR) {
 			return err
@@ -132,17 +131,17 @@ func again(call func() error) error {
 	}
 }
 
-// A stand is a jail's directories, open while the jail or a job of it has a use for them: a descriptor for each
-// hierarchy, however many jobs there are.
-type stand struct {
-	groups []group // a jail's own, by path
-	fds    []int   // of the same
+// A jailDirs holds the directories of a jail open while the jail or one of its jobs uses them: one descriptor per
+// hierarchy, whatever the number of jobs.
+type jailDirs struct {
+	groups []group // the jail's own, by path
+	fds    []int   // in the order of groups
 	users  atomic.Int64
 }
 
-// newStand opens directories, for one user.
-func newStand(groups []group) (*stand, error) {
-	s := &stand{groups: groups}
+// openJailDirs opens the directories, with a reference count of one.
+func openJailDirs(groups []group) (*jailDirs, error) {
+	s := &jailDirs{groups: groups}
 	s.users.Store(1)
 	for _, d := range groups {
 		fd, err := d.openDir()
@@ -155,8 +154,8 @@ func newStand(groups []group) (*stand, error) {
 	return s, nil
 }
 
-// hold reports whether the directories are still open, and keeps them so until release.
-func (s *stand) hold() bool {
+// hold adds a reference, unless the directories are closed already, which it reports.
+func (s *jailDirs) hold() bool {
 	for {
 		n := s.users.Load()
 		if n == 0 {
@@ -168,8 +167,8 @@ func (s *stand) hold() bool {
 	}
 }
 
-// release closes the directories for the last one who held them.
-func (s *stand) release() {
+// release drops a reference and closes the directories with the last one.
+func (s *jailDirs) release() {
 	if s.users.Add(-1) > 0 {
 		return
 	}
@@ -178,8 +177,8 @@ func (s *stand) release() {
 	}
 }
 
-// group returns the n-th directory's child of that name.
-func (s *stand) group(n int, name string) group {
+// group returns the child called name of the n-th directory.
+func (s *jailDirs) group(n int, name string) group {
 	d := s.groups[n]
 	return group{at: s.fds[n], name: name, path: d.path + "/" + name, point: d.point}
 }

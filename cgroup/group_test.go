@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// descriptors is how many this process has open.
+// descriptors returns the number of open descriptors of this process.
 func descriptors(t *testing.T) int {
 	t.Helper()
 	fds, err := os.ReadDir("/proc/self/fd")
@@ -22,7 +22,7 @@ func descriptors(t *testing.T) int {
 	return len(fds)
 }
 
-// bareJail is a jail without a process.
+// bareJail creates a jail without a process.
 func bareJail(t testing.TB, i *Instance) *Jail {
 	t.Helper()
 	j, err := i.Jail("jail", 0)
@@ -30,16 +30,16 @@ func bareJail(t testing.TB, i *Instance) *Jail {
 		t.Fatal(err)
 	}
 	if i.tree.layout == "v2" {
-		if err := enableIn(j.unified(""), wanted(i.tree.path(i.tree.unified))); err != nil {
+		if err := enableIn(j.unified(""), neededControllers(i.tree.path(i.tree.unified))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return j
 }
 
-// What the kernel says of a job that was made with limits, and after they were lifted.
+// The files of a new job contain its limits, and none after Update lifts them.
 func TestLimitsOfNewJob(t *testing.T) {
-	const none = "9223372036854771712" // 2^63 less a page
+	const none = "9223372036854771712" // 2^63 minus a page
 	limits := Limits{MemoryBytes: 96 << 20, MilliCPUs: 8, PIDs: 12}
 	type row struct{ file, set, lifted string }
 	v1 := []row{
@@ -84,8 +84,8 @@ func TestLimitsOfNewJob(t *testing.T) {
 	})
 }
 
-// Memory with swap is never to be below memory: both orders are tried where a limit may go up or down.
-func TestOrderOfMemory(t *testing.T) {
+// The memory+swap limit must never be below the memory limit, so an update writes it before and after.
+func TestMemswIsNeverBelowMemory(t *testing.T) {
 	const limit, memsw = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
 	for _, c := range []struct {
 		swap, lift bool
@@ -109,34 +109,34 @@ func TestOrderOfMemory(t *testing.T) {
 	}
 }
 
-// A job that cannot be made leaves nothing of its own, and all of what was there before.
-func TestHalfMade(t *testing.T) {
+// A job whose creation fails leaves no group or descriptor, and does not touch existing groups.
+func TestFailedJobLeavesNothing(t *testing.T) {
 	everywhere(t, func(t *testing.T, s setting) {
 		j := bareJail(t, newInstance(t, s))
 		before := descriptors(t)
 		if g, err := j.Job("job", Limits{PIDs: 1 << 40}); !errors.Is(err, unix.EINVAL) {
-			t.Errorf("more processes than there can be: %v, %v", g, err)
+			t.Errorf("PIDs above the kernel's maximum: got %v, %v, want EINVAL", g, err)
 		}
 		if left := find(t, s.tree, "job"); len(left) > 0 {
-			t.Errorf("left: %q", left)
+			t.Errorf("left over: %q", left)
 		}
-		last := j.stand.groups[len(j.stand.groups)-1].path + "/job"
+		last := j.jailDirs.groups[len(j.jailDirs.groups)-1].path + "/job"
 		if err := os.Mkdir(last, 0o755); err != nil {
 			t.Fatal(err)
 		}
 		if g, err := j.Job("job", Limits{}); !errors.Is(err, os.ErrExist) {
-			t.Errorf("the name is taken in the last hierarchy: %v, %v", g, err)
+			t.Errorf("name exists in the last hierarchy: got %v, %v, want ErrExist", g, err)
 		}
 		if left := find(t, s.tree, "job"); len(left) != 1 || left[0] != last {
-			t.Errorf("left: %q, want %q", left, last)
+			t.Errorf("left over: %q, want %q", left, last)
 		}
 		if after := descriptors(t); after != before {
-			t.Errorf("%d descriptors, before %d", after, before)
+			t.Errorf("%d descriptors, want %d as before", after, before)
 		}
 	})
 }
 
-// A jail's descriptors are closed with it, or with the last job that was not removed before it.
+// A jail's descriptors are closed when the jail and all of its jobs have been removed, in any order.
 func TestDescriptorsOfJail(t *testing.T) {
 	everywhere(t, func(t *testing.T, s setting) {
 		i := newInstance(t, s)
@@ -156,24 +156,24 @@ func TestDescriptorsOfJail(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := j.Job("another", Limits{}); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("a job in a jail that was removed: %v", err)
+				t.Errorf("create a job in a removed jail: got %v, want ErrNotExist", err)
 			}
 			if err := errors.Join(g.Remove(), g.Remove()); err != nil {
-				t.Error("removed after its jail, or again:", err)
+				t.Error("remove the job after its jail, and again:", err)
 			}
 			if after := descriptors(t); after != before {
-				t.Errorf("%d descriptors, before %d", after, before)
+				t.Errorf("%d descriptors, want %d as before", after, before)
 			}
 		}
 	})
 }
 
-// A jail's directory that somebody renames stays the jail's, and what has its path then is left alone; one that
-// somebody removes is not made again.
-func TestJailMoved(t *testing.T) {
+// A jail keeps using its directory after a rename, and does not touch a new directory at the old path. A removed
+// directory is not created again.
+func TestJailRenamed(t *testing.T) {
 	everywhere(t, func(t *testing.T, s setting) {
 		if s.tree.layout == "v2" {
-			return // it renames no group
+			return // v2 cannot rename groups
 		}
 		j := bareJail(t, newInstance(t, s))
 		dir := s.tree.path(s.tree.v1["pids"], s.tree.top, j.instance.name, "jail")
@@ -183,10 +183,10 @@ func TestJailMoved(t *testing.T) {
 		g := newJob(t, j, "job", Limits{PIDs: 10})
 		b, err := os.ReadFile(dir + "-moved/job/pids.max")
 		if err != nil || string(b) != "10\n" {
-			t.Errorf("the limit is %q, %v", b, err)
+			t.Errorf("pids.max is %q, %v, want 10", b, err)
 		}
 		if _, err := os.Lstat(dir + "/job"); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("a group in another's directory: %v", err)
+			t.Errorf("group in the new directory at the old path: Lstat returned %v", err)
 		}
 		if err := g.Remove(); err != nil {
 			t.Error(err)
@@ -195,10 +195,10 @@ func TestJailMoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		if g, err := j.Job("job", Limits{}); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("in a directory that was removed: %v, %v", g, err)
+			t.Errorf("create a job in a removed directory: got %v, %v, want ErrNotExist", g, err)
 		}
 		if left := find(t, s.tree, "job"); len(left) > 0 {
-			t.Errorf("left: %q", left)
+			t.Errorf("left over: %q", left)
 		}
 	})
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestHasten: this process is where it was, and what waits for the same goes on.
+// Hasten leaves this process in its groups, and does not block other moves.
 func TestHasten(t *testing.T) {
 	everywhere(t, func(t *testing.T, s setting) {
 		i := newInstance(t, s)
@@ -21,7 +21,7 @@ func TestHasten(t *testing.T) {
 		newJail(t, i)
 		<-done
 		if after, err := os.ReadFile("/proc/self/cgroup"); err != nil || string(after) != string(before) {
-			t.Errorf("the process was in\n%sand is in\n%s%v", before, after, err)
+			t.Errorf("the process was in\n%sand now is in\n%s%v", before, after, err)
 		}
 	})
 }

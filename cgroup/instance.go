@@ -11,10 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// supervisorGroup is where our own processes go when the group they were started in gets controllers.
+// supervisorGroup is the child group that the supervisor's own processes are moved to when their group enables
+// controllers.
 const supervisorGroup = "supervisor"
 
-// An Instance is one supervisor's part of the tree. It ends with [Tree.Sweep]. It is safe for concurrent use.
+// An Instance is the part of the tree that belongs to one supervisor. [Tree.Sweep] removes it. It is safe for
+// concurrent use.
 type Instance struct {
 	tree    *Tree
 	name    string
@@ -22,12 +24,12 @@ type Instance struct {
 	watcher watcher
 }
 
-// Instance makes the directories of an instance: in each hierarchy, on v2 with the controllers that jobs need switched
-// on down to it. The caller sees to it that no other supervisor has the name. The error wraps [os.ErrExist] if it has
-// directories already; [Tree.Sweep] removes those.
+// Instance creates the directories of an instance in each hierarchy; on v2 it also enables the controllers that jobs
+// need on the way down to it. The caller makes sure that no other supervisor uses the name. The error wraps
+// [os.ErrExist] if the directories exist already; [Tree.Sweep] removes them.
 //
-// On v2, when systemd delegated the group that this process runs in, all processes of that group are moved to its child
-// "supervisor". When nobody did and the group's processes are in the way, the error says so.
+// On v2, if systemd delegated the group that this process runs in, all processes of that group are moved to its child
+// "supervisor". If the group was not delegated and its processes block the controllers, the error says so.
 func (t *Tree) Instance(name string) (*Instance, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -37,22 +39,22 @@ func (t *Tree) Instance(name string) (*Instance, error) {
 	for _, point := range t.points() {
 		dir := t.path(point, t.top, name)
 		if err := makeInstance(dir); err != nil {
-			return nil, errors.Join(fmt.Errorf("make cgroup of instance: %w", err), removeDirs(made))
+			return nil, errors.Join(fmt.Errorf("create cgroup of instance: %w", err), removeDirs(made))
 		}
 		made = append(made, dir)
 	}
 	if err := i.enable(); err != nil {
-		return nil, errors.Join(fmt.Errorf("switch controllers on: %w", err), removeDirs(made))
+		return nil, errors.Join(fmt.Errorf("enable controllers: %w", err), removeDirs(made))
 	}
-	t.keepHomes(name)
+	t.makeOtherHomes(name)
 	i.has = t.kernel(i.dirIn)
 	return i, nil
 }
 
-// keepHomes makes the instance's directories in the hierarchies of version 1 that jobs do not use and libcontainer joins
-// nevertheless: one by one, while somebody who sweeps another instance removes what is empty. One that cannot be made is
-// libcontainer's affair.
-func (t *Tree) keepHomes(name string) {
+// makeOtherHomes creates the instance's directories in those v1 hierarchies that jobs do not use but libcontainer joins
+// anyway: one by one, because the sweep of another instance may remove empty parents meanwhile. Errors are left for
+// libcontainer to report.
+func (t *Tree) makeOtherHomes(name string) {
 	if t.layout == "v2" {
 		return
 	}
@@ -63,7 +65,8 @@ func (t *Tree) keepHomes(name string) {
 	}
 }
 
-// makeInstance makes dir and its parent, which somebody who sweeps another instance may be about to remove.
+// makeInstance creates dir and its parent. It retries because the sweep of another instance may remove the parent
+// meanwhile.
 func makeInstance(dir string) error {
 	var err error
 	for range 10 {
@@ -77,7 +80,7 @@ func makeInstance(dir string) error {
 	return err
 }
 
-// dirIn returns the instance's directory in the hierarchy that a controller is in.
+// dirIn returns the instance's directory in the hierarchy of a controller, "" if that is not mounted.
 func (i *Instance) dirIn(controller string) string {
 	if point := i.tree.point(controller); point != "" {
 		return i.tree.path(point, i.tree.top, i.name)
@@ -85,17 +88,17 @@ func (i *Instance) dirIn(controller string) string {
 	return ""
 }
 
-// enable switches the controllers on for the instance's children. On v2 a group can only give what it was given.
+// enable enables the controllers for the instance's children. On v2 a group can pass on only those that it has itself.
 func (i *Instance) enable() error {
 	t := i.tree
 	if t.layout != "v2" {
 		return nil
 	}
 	base := t.path(t.unified)
-	want := wanted(base)
+	want := neededControllers(base)
 	err := enableIn(base, want)
 	if errors.Is(err, unix.EBUSY) {
-		if err = t.makeRoom(base); err == nil {
+		if err = t.moveOwnProcesses(base); err == nil {
 			err = enableIn(base, want)
 		}
 	}
@@ -107,8 +110,8 @@ func (i *Instance) enable() error {
 	return err
 }
 
-// wanted returns the controllers to switch on below base: those that are needed, and io if it is there.
-func wanted(base string) []string {
+// neededControllers returns the controllers to enable below base: the needed ones, and io if it is available.
+func neededControllers(base string) []string {
 	var names []string
 	for _, c := range needed {
 		names = append(names, c.name)
@@ -119,7 +122,7 @@ func wanted(base string) []string {
 	return names
 }
 
-// enableIn switches controllers on for the children of dir. They are not switched off again: a sibling may use them.
+// enableIn enables controllers for the children of dir. They are never disabled again: a sibling may use them.
 func enableIn(dir string, controllers []string) error {
 	file := filepath.Join(dir, subtreeFile)
 	b, err := readFile(file)
@@ -139,17 +142,17 @@ func enableIn(dir string, controllers []string) error {
 	return write(file, strings.Join(list, " "))
 }
 
-// makeRoom moves the processes of our base to a child of it: with controllers for its children, a group may have no
-// process of its own ("no internal processes" in the kernel's cgroup-v2 document). They are ours to move if the group
-// was delegated to us, or if we are alone in it, as the only process of a container is.
-func (t *Tree) makeRoom(base string) error {
+// moveOwnProcesses moves the processes of the base to a child of it, because a group that enables controllers for its
+// children must not have processes ("no internal processes" in the kernel's cgroup-v2 document). The supervisor may
+// move them if the group was delegated to it, or if it is the only process, as in a container.
+func (t *Tree) moveOwnProcesses(base string) error {
 	pids, err := processesIn(base)
 	if err != nil {
 		return err
 	}
 	if !t.delegated && !slices.Equal(pids, []int{os.Getpid()}) {
-		return fmt.Errorf("%s: processes are in the way of controllers: %w (hint: run corrald as a systemd unit with "+
-			"Delegate=yes; in a container, move its processes into a child cgroup first)", base, unix.EBUSY)
+		return fmt.Errorf("%s: cannot enable controllers in a group with processes: %w (hint: run corrald as a systemd unit "+
+			"with Delegate=yes; in a container, move its processes into a child cgroup first)", base, unix.EBUSY)
 	}
 	dir := filepath.Join(base, supervisorGroup)
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -158,7 +161,7 @@ func (t *Tree) makeRoom(base string) error {
 	return moveAll(base, dir)
 }
 
-// moveAll moves the processes of one group to another until there are none, which those that fork meanwhile may delay.
+// moveAll moves the processes of one group to another until none is left, in rounds since they may fork meanwhile.
 func moveAll(from, to string) error {
 	for range 100 {
 		pids, err := processesIn(from)

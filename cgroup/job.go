@@ -12,29 +12,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Job is the groups of one run, or of the place where one will run. The one who made it removes it. It is safe for
-// concurrent use, except that nothing may be called during or after [Job.Remove].
+// A Job holds the groups of one run, or of a slot that will have one. The caller that created it removes it. It is
+// safe for concurrent use, except that no method may be called during or after [Job.Remove].
 type Job struct {
 	instance *Instance
-	stand    *stand // held while dirs may be used
-	jail     string // its name
+	jailDirs *jailDirs // held while dirs may be used
+	jail     string    // the jail's name
 	name     string
-	limits   Limits  // that it was made with
+	limits   Limits  // the initial ones
 	dirs     []group // in the order of Tree.points
 	fd       int
-	io       bool // blkio is joined, on v1
+	io       bool // the job has a blkio group (v1)
 	meter    meter
-	self     atomic.Bool // Tasks were given out
+	self     atomic.Bool // [Job.Tasks] returned files
 
 	end     sync.Once
 	removed bool
-	event   int            // WatchOOM's, guarded by the watcher's mu; -1 if there is none
-	watch   sync.WaitGroup // WatchOOM's function
-	oom     atomic.Bool    // WatchOOM was told
+	event   int            // the eventfd of WatchOOM, guarded by the watcher's mu; -1 without a watch
+	watch   sync.WaitGroup // the running callback of WatchOOM
+	oom     atomic.Bool    // WatchOOM received an event
 }
 
-// Job makes the groups of a job with its limits. The error wraps [ErrUnsupported] if this host cannot enforce one of
-// them, and [os.ErrExist] if the jail has a job of that name.
+// Job creates the groups of a job and sets its limits. The error wraps [ErrUnsupported] if this host cannot enforce
+// one of them, and [os.ErrExist] if the jail has a job of that name.
 func (j *Jail) Job(name string, l Limits) (*Job, error) {
 	g, err := j.Begin(name, l)
 	if err != nil {
@@ -46,18 +46,18 @@ func (j *Jail) Job(name string, l Limits) (*Job, error) {
 	return g, nil
 }
 
-// Begin is [Jail.Job] for who starts a process at the same time. It checks the limits and makes the group that
-// [Job.Dir] is of. [Job.Complete] does the rest, before which the process is given nothing to do; but for Dir and
-// [Job.Remove] nothing else may be called until then.
+// Begin is the first half of [Jail.Job], for callers that start a process at the same time: it checks the limits and
+// creates the group of [Job.Dir]. [Job.Complete] does the rest, and the process must not get any work before that.
+// Until then only Dir and [Job.Remove] may be called.
 func (j *Jail) Begin(name string, l Limits) (*Job, error) {
 	if err := errors.Join(checkName(name), l.check(j.instance)); err != nil {
 		return nil, err
 	}
-	if !j.stand.hold() {
+	if !j.jailDirs.hold() {
 		return nil, makeError(fmt.Errorf("the jail was removed: %w", os.ErrNotExist))
 	}
 	g := &Job{
-		instance: j.instance, stand: j.stand, jail: j.name, name: name, limits: l,
+		instance: j.instance, jailDirs: j.jailDirs, jail: j.name, name: name, limits: l,
 		fd: -1, event: -1, meter: newMeter(), io: l.IOWeight != 0,
 	}
 	if err := g.begin(j); err != nil {
@@ -78,9 +78,9 @@ func (g *Job) begin(j *Jail) error {
 	return err
 }
 
-// Complete makes the job's other groups, and sets its limits. After an error it is removed.
+// Complete creates the job's other groups and sets its limits. The caller removes the job after an error.
 func (g *Job) Complete() error {
-	for n := 1; n < len(g.stand.groups); n++ {
+	for n := 1; n < len(g.jailDirs.groups); n++ {
 		if err := g.makeDir(n); err != nil {
 			return makeError(err)
 		}
@@ -100,11 +100,11 @@ func (g *Job) Complete() error {
 	return nil
 }
 
-func makeError(err error) error { return fmt.Errorf("make cgroup of job: %w", err) }
+func makeError(err error) error { return fmt.Errorf("create cgroup of job: %w", err) }
 
-// makeDir makes the n-th directory. A name is taken once in each hierarchy: nothing of another job's is used or removed.
+// makeDir creates the n-th directory. It fails if the name exists, so groups of another job are never used or removed.
 func (g *Job) makeDir(n int) error {
-	d := g.stand.group(n, g.name)
+	d := g.jailDirs.group(n, g.name)
 	if err := d.make(); err != nil {
 		return err
 	}
@@ -112,8 +112,8 @@ func (g *Job) makeDir(n int) error {
 	return nil
 }
 
-// makeIO makes the directory in the hierarchy of blkio, which is joined only by those who have a use for it: each
-// costs its directory, its attach and its removal. The jail's own may not be there.
+// makeIO creates the directory in the blkio hierarchy. Only jobs with an I/O weight join it, since each hierarchy
+// costs a mkdir, an attach and a removal. The jail's own directory may not exist there yet.
 func (g *Job) makeIO(point string) error {
 	jail := g.instance.tree.path(point, g.instance.tree.top, g.instance.name, g.jail)
 	if err := os.MkdirAll(jail, 0o755); err != nil {
@@ -128,15 +128,15 @@ func (g *Job) makeIO(point string) error {
 	return nil
 }
 
-// Dir returns a descriptor of the job's directory in the unified hierarchy: for clone3(2)'s CLONE_INTO_CGROUP, or
-// CgroupFD of [syscall.SysProcAttr]. It is the Job's own and is closed by [Job.Remove]. It is -1 where a process cannot
-// be born in a job's group: on v1, and on a hybrid host whose unified hierarchy is mounted with nsdelegate. There
-// [Job.Attach] does all of it.
+// Dir returns a descriptor of the job's directory in the unified hierarchy, for CLONE_INTO_CGROUP of clone3(2) or
+// CgroupFD of [syscall.SysProcAttr]. The Job owns it and closes it in [Job.Remove]. It is -1 where a process cannot
+// be started in a job's group: on v1, and on a hybrid host whose unified hierarchy is mounted with nsdelegate. There
+// [Job.Attach] moves the process into all groups.
 func (g *Job) Dir() int { return g.fd }
 
-// Remove removes the job's groups and closes the descriptor of [Job.Dir]. It waits up to two seconds for processes
-// that were killed to leave; the error wraps [ErrUnkillable] if some do not, and then it may be called again. It
-// returns when the function of [Job.WatchOOM] has returned, if it was called.
+// Remove removes the job's groups and closes the descriptor of [Job.Dir]. It waits up to two seconds for killed
+// processes to exit; the error wraps [ErrUnkillable] if some do not, and then Remove may be called again. It also
+// waits until the callback of [Job.WatchOOM] has returned.
 func (g *Job) Remove() error {
 	g.end.Do(func() {
 		g.instance.watcher.remove(g)
@@ -154,8 +154,8 @@ func (g *Job) Remove() error {
 	}
 	g.removed = true
 	for n := range g.dirs {
-		g.dirs[n].at = -1 // the number may soon be another file's
+		g.dirs[n].at = -1 // the descriptor number may soon be reused for another file
 	}
-	g.stand.release()
+	g.jailDirs.release()
 	return nil
 }

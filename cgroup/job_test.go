@@ -16,9 +16,9 @@ import (
 func TestOutOfMemory(t *testing.T) {
 	everywhere(t, func(t *testing.T, s setting) {
 		g := newJob(t, newJail(t, newInstance(t, s)), "job", Limits{MemoryBytes: 128 << 20, PIDs: 100})
-		var told atomic.Int64
+		var calls atomic.Int64
 		if err := g.WatchOOM(func() {
-			told.Add(1)
+			calls.Add(1)
 			if err := g.Kill(); err != nil {
 				t.Error(err)
 			}
@@ -28,11 +28,11 @@ func TestOutOfMemory(t *testing.T) {
 		r := start(t, g, "eat")
 		r.line()
 		r.killed()
-		empty(t, g) // those that took nothing, too
+		empty(t, g) // the idle children are killed, too
 		u, e, err := g.Account()
-		// Elsewhere the kernel tells before it kills, and finds nobody left.
+		// On v1 the notification comes before the kill, and the callback may leave no process to kill.
 		if err != nil || !e.OOM || s.tree.layout == "v2" && e.OOMKills < 1 {
-			t.Errorf("events %+v, %v, want lack of memory", e, err)
+			t.Errorf("events %+v, %v, want OOM", e, err)
 		}
 		if err != nil || u.PeakMemory != -1 && (u.PeakMemory < 64<<20 || u.PeakMemory > 129<<20) {
 			t.Errorf("usage %+v, %v, want a peak near 128 MiB", u, err)
@@ -40,8 +40,8 @@ func TestOutOfMemory(t *testing.T) {
 		if err := g.Remove(); err != nil {
 			t.Error(err)
 		}
-		if want := s.tree.layout != "v2"; (told.Load() > 0) != want {
-			t.Errorf("told %d times of the lack of memory, want it: %v", told.Load(), want)
+		if want := s.tree.layout != "v2"; (calls.Load() > 0) != want {
+			t.Errorf("%d calls of the OOM callback, want any: %v", calls.Load(), want)
 		}
 	})
 }
@@ -51,11 +51,11 @@ func TestWatchOOMStops(t *testing.T) {
 		j := newJail(t, newInstance(t, s))
 		before := runtime.NumGoroutine()
 		g := newJob(t, j, "job", Limits{MemoryBytes: 1 << 30})
-		if err := g.WatchOOM(func() { t.Error("told of a lack of memory") }); err != nil {
+		if err := g.WatchOOM(func() { t.Error("OOM callback called") }); err != nil {
 			t.Fatal(err)
 		}
 		if err := g.WatchOOM(func() {}); (err != nil) != (s.tree.layout != "v2") {
-			t.Errorf("watched twice: %v", err)
+			t.Errorf("second WatchOOM: %v", err)
 		}
 		if err := g.Remove(); err != nil {
 			t.Error(err)
@@ -64,26 +64,26 @@ func TestWatchOOMStops(t *testing.T) {
 	})
 }
 
-func TestTooManyProcesses(t *testing.T) {
+func TestPIDsLimit(t *testing.T) {
 	everywhere(t, func(t *testing.T, s setting) {
 		g := newJob(t, newJail(t, newInstance(t, s)), "job", Limits{PIDs: 40})
 		r := start(t, g, "forks")
 		if line, want := r.line(), fmt.Sprintf("refused %d", unix.EAGAIN); line != want {
-			t.Errorf("the child says %q, want %q", line, want)
+			t.Errorf("the child printed %q, want %q", line, want)
 		}
 		u, e, err := g.Account()
 		if err != nil || e.PIDsMax < 1 || e.OOM {
 			t.Errorf("events %+v, %v, want a refused fork", e, err)
 		}
 		if u.PeakPIDs != -1 && u.PeakPIDs != 40 {
-			t.Errorf("usage %+v, want a peak of 40 processes, or none", u)
+			t.Errorf("usage %+v, want a peak of 40 processes or -1", u)
 		}
 		kill(t, g, r)
 	})
 }
 
-// TestBegun: limits that come after a process was born in the group bind it; and what was only begun leaves nothing.
-func TestBegun(t *testing.T) {
+// Limits that are set after a process was started in the group apply to it, and a job without Complete can be removed.
+func TestBegin(t *testing.T) {
 	everywhere(t, func(t *testing.T, s setting) {
 		j := newJail(t, newInstance(t, s))
 		g, err := j.Begin("job", Limits{PIDs: 40})
@@ -96,7 +96,7 @@ func TestBegun(t *testing.T) {
 		}
 		r.play()
 		if line, want := r.line(), fmt.Sprintf("refused %d", unix.EAGAIN); line != want {
-			t.Errorf("the child says %q, want %q", line, want)
+			t.Errorf("the child printed %q, want %q", line, want)
 		}
 		kill(t, g, r)
 		if g, err = j.Begin("other", Limits{}); err != nil {
@@ -106,12 +106,12 @@ func TestBegun(t *testing.T) {
 			t.Error(err)
 		}
 		if left := find(t, s.tree, "other"); len(left) > 0 {
-			t.Errorf("left: %q", left)
+			t.Errorf("left over: %q", left)
 		}
 	})
 }
 
-func TestThrottled(t *testing.T) {
+func TestCPULimit(t *testing.T) {
 	everywhere(t, func(t *testing.T, s setting) {
 		g := newJob(t, newJail(t, newInstance(t, s)), "job", Limits{MilliCPUs: 100})
 		r := start(t, g, "spin")
@@ -128,7 +128,7 @@ func TestThrottled(t *testing.T) {
 	})
 }
 
-func TestBornInGroup(t *testing.T) {
+func TestStartsInGroup(t *testing.T) {
 	everywhere(t, func(t *testing.T, s setting) {
 		g := newJob(t, newJail(t, newInstance(t, s)), "job", Limits{})
 		if !s.tree.clone {
@@ -140,7 +140,7 @@ func TestBornInGroup(t *testing.T) {
 		r := launch(t, "idle", g.Dir())
 		pids, err := processesIn(g.dirs[0].path)
 		if err != nil || len(pids) != 1 || pids[0] != r.cmd.Process.Pid {
-			t.Errorf("the group has %v, %v, want %d", pids, err, r.cmd.Process.Pid)
+			t.Errorf("the group has processes %v, %v, want %d", pids, err, r.cmd.Process.Pid)
 		}
 		kill(t, g, r)
 	})
@@ -149,7 +149,7 @@ func TestBornInGroup(t *testing.T) {
 func TestJailRootMayStartJobs(t *testing.T) {
 	everywhere(t, func(t *testing.T, s setting) {
 		if s.tree.unified == "" {
-			return // nothing of a jail is its root's
+			return // the jail's root owns no file
 		}
 		const owner = 12345
 		i := newInstance(t, s)
@@ -165,15 +165,15 @@ func TestJailRootMayStartJobs(t *testing.T) {
 		g := newJob(t, j, "job", Limits{})
 		for _, dir := range []string{filepath.Dir(g.dirs[0].path), g.dirs[0].path} {
 			for _, c := range []struct {
-				file string
-				his  bool
+				file  string
+				owned bool
 			}{{"", false}, {killFile, false}, {subtreeFile, false}, {procsFile, s.tree.clone}} {
 				var st unix.Stat_t
 				if err := unix.Stat(filepath.Join(dir, c.file), &st); err != nil {
 					t.Fatal(err)
 				}
-				if (st.Uid == owner) != c.his {
-					t.Errorf("%s/%s belongs to %d, want %d: %v", dir, c.file, st.Uid, owner, c.his)
+				if (st.Uid == owner) != c.owned {
+					t.Errorf("%s/%s is owned by %d, want %d: %v", dir, c.file, st.Uid, owner, c.owned)
 				}
 			}
 		}
@@ -181,9 +181,9 @@ func TestJailRootMayStartJobs(t *testing.T) {
 }
 
 func TestUpdate(t *testing.T) {
-	// What the files say, by layout, for each step.
+	// The expected contents of the files, by layout, after each step.
 	type want map[string]string
-	const none = "9223372036854771712" // 2^63 less a page
+	const none = "9223372036854771712" // 2^63 minus a page
 	for _, s := range settings(t)[:1] {
 		g := newJob(t, newJail(t, newInstance(t, s)), "job", Limits{})
 		for _, step := range []struct {
@@ -242,7 +242,7 @@ func TestIOWeight(t *testing.T) {
 		g, err := j.Job("job", Limits{IOWeight: 200})
 		if errors.Is(err, ErrUnsupported) {
 			if left := find(t, s.tree, "job"); len(left) > 0 {
-				t.Errorf("left: %q", left)
+				t.Errorf("left over: %q", left)
 			}
 			t.Log(err)
 			return
@@ -251,7 +251,7 @@ func TestIOWeight(t *testing.T) {
 			t.Fatal(err)
 		}
 		if u, _, err := g.Account(); err != nil || u.IORead < 0 || u.IOWrite < 0 {
-			t.Errorf("usage %+v, %v, want bytes of I/O", u, err)
+			t.Errorf("usage %+v, %v, want I/O bytes", u, err)
 		}
 		if err := g.Update(Limits{IOWeight: 50}); err != nil {
 			t.Error(err)
@@ -262,8 +262,8 @@ func TestIOWeight(t *testing.T) {
 	})
 }
 
-// Two hundred jobs leave nothing.
-func TestLeavesNothing(t *testing.T) {
+// Two hundred jobs leave no directory, descriptor or goroutine.
+func TestJobsLeakNothing(t *testing.T) {
 	everywhere(t, func(t *testing.T, s setting) {
 		j := newJail(t, newInstance(t, s))
 		count := func() [3]int {
@@ -289,7 +289,7 @@ func TestLeavesNothing(t *testing.T) {
 		}
 		var after [3]int
 		defer func() { t.Logf("directories, descriptors, goroutines: %v before, %v after", before, after) }()
-		// A goroutine that was waited for may not have left yet.
-		until(t, "return to what was", func() bool { after = count(); return after == before })
+		// A goroutine may end shortly after its Wait.
+		until(t, "return to the counts before", func() bool { after = count(); return after == before })
 	})
 }

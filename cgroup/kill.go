@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnkillable is returned, wrapped, when processes are still there two seconds after they were killed: each hangs in
-// a system call that cannot be interrupted. Their group is kept, and no user id of theirs may be used again.
+// ErrUnkillable is returned, wrapped, when processes still exist two seconds after they were killed: each hangs in an
+// uninterruptible system call. Their group is kept, and their user IDs must not be used again.
 var ErrUnkillable = errors.New("processes do not die")
 
-// patience is how long to wait for processes that were killed.
-const patience = 2 * time.Second
+// killTimeout is the timeout of the wait for killed processes.
+const killTimeout = 2 * time.Second
 
-// backoff yields times to wait, from 0.1 ms on, until they add up to total.
+// backoff yields increasing times to wait, starting at 0.1 ms, until they add up to total.
 func backoff(total time.Duration) iter.Seq[time.Duration] {
 	return func(yield func(time.Duration) bool) {
 		wait := 100 * time.Microsecond
@@ -34,9 +34,9 @@ func backoff(total time.Duration) iter.Seq[time.Duration] {
 	}
 }
 
-// Kill sends SIGKILL to every process of the job, also to those that are stopped, and to those that are being forked.
-// It does not wait until they are gone, [Job.WaitEmpty] does. The error wraps [ErrUnkillable] if, without cgroup.kill,
-// there are always new ones.
+// Kill sends SIGKILL to every process of the job, also to stopped ones and to those being forked. It does not wait
+// until they have ended; [Job.WaitEmpty] does. The error wraps [ErrUnkillable] if, without cgroup.kill, new processes
+// appear all the time.
 func (g *Job) Kill() error {
 	if g.instance.has.kill {
 		if err := g.dirs[0].write(killFile, "1"); err != nil {
@@ -50,10 +50,10 @@ func (g *Job) Kill() error {
 	return nil
 }
 
-// killFrozen kills the processes of dir and of the groups below it. While they are frozen none can fork, so once all
-// were frozen before they were listed, one round gets all of them.
+// killFrozen kills the processes of dir and of the groups below it. Frozen processes cannot fork, so a single round
+// kills all of them if all were frozen before they were listed.
 func killFrozen(dir string) error {
-	for wait := range backoff(patience) {
+	for wait := range backoff(killTimeout) {
 		frozen := freeze(dir)
 		n, err := killListed(dir)
 		thaw(dir)
@@ -65,15 +65,16 @@ func killFrozen(dir string) error {
 	return fmt.Errorf("%s: %w", dir, ErrUnkillable)
 }
 
-// freeze stops all processes of a group, in either version's way, and reports whether all have stopped. One in an
-// uninterruptible call does not; one of v1 that was frozen and killed dies when it is thawed.
+// freeze freezes all processes of a group with the freezer of either version, and reports whether all are frozen. A
+// process in an uninterruptible call does not freeze. A process that was killed while frozen by v1 dies when it is
+// thawed.
 func freeze(dir string) bool {
 	file, value, state, want := v2Freezer, "1", eventsFile, "frozen 1\n"
 	if _, err := os.Lstat(filepath.Join(dir, v1Freezer)); err == nil {
 		file, value, state, want = v1Freezer, "FROZEN", v1Freezer, "FROZEN\n"
 	}
 	for wait := range backoff(100 * time.Millisecond) {
-		// v1 tries again only when it is told again.
+		// v1 retries only when the state is written again.
 		if err := write(filepath.Join(dir, file), value); err != nil {
 			return false
 		}
@@ -89,14 +90,14 @@ func freeze(dir string) bool {
 	return false
 }
 
-// thaw undoes freeze. It fails where there is nothing to undo.
+// thaw undoes freeze. Its writes fail if nothing is frozen.
 func thaw(dir string) {
 	if write(filepath.Join(dir, v1Freezer), "THAWED") != nil {
 		_ = write(filepath.Join(dir, v2Freezer), "0")
 	}
 }
 
-// killListed kills the processes of dir and of the groups below it, and returns how many it found.
+// killListed kills the processes of dir and of the groups below it, and returns the number that it found.
 func killListed(dir string) (int, error) {
 	total := 0
 	err := walk(dir, func(dir string) error {
@@ -107,11 +108,11 @@ func killListed(dir string) (int, error) {
 	return total, err
 }
 
-// killAtOnce is how many processes are looked at together by killMembers: each takes a descriptor meanwhile.
+// killAtOnce limits the processes that killMembers handles together, each of which takes a descriptor meanwhile.
 const killAtOnce = 256
 
-// killMembers kills the processes of one group through pidfds, and returns how many it found. A process is signaled
-// only if the group still lists its pid when the pidfd is open: so the number has not passed to a stranger.
+// killMembers kills the processes of one group through pidfds, and returns the number that it found. A process is
+// signaled only if the group still lists its PID once the pidfd is open, so a reused PID is never signaled.
 func killMembers(dir string) (int, error) {
 	pids, err := processesIn(dir)
 	if err != nil {
@@ -125,7 +126,7 @@ func killMembers(dir string) (int, error) {
 	return len(pids), nil
 }
 
-// killSome kills those of pids that are still in a group.
+// killSome kills those of pids that are still in the group after their pidfds were opened.
 func killSome(dir string, pids []int) error {
 	open := make(map[int]int, len(pids))
 	defer func() {
@@ -140,7 +141,7 @@ func killSome(dir string, pids []int) error {
 			open[pid] = fd
 		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
 			return fmt.Errorf("open process %d: %w", pid, err)
-		} // else it has ended, or is in no PID namespace of ours
+		} // else it has ended, or is outside this PID namespace
 	}
 	still, err := processesIn(dir)
 	if err != nil {
@@ -165,7 +166,7 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// walk calls f for the groups below dir and then for dir, which may vanish meanwhile.
+// walk calls f for the groups below dir and then for dir. Groups may vanish meanwhile.
 func walk(dir string, f func(dir string) error) error {
 	children, err := groupsIn(dir)
 	if err != nil {
@@ -179,13 +180,13 @@ func walk(dir string, f func(dir string) error) error {
 	return f(dir)
 }
 
-// WaitEmpty waits until the job has no process; a zombie is none. It returns the context's error if that ends first.
-// A job that has not started is empty.
+// WaitEmpty waits until the job has no process; zombies do not count. It returns the context's cause if that is done
+// first. A job that has not started is empty.
 func (g *Job) WaitEmpty(ctx context.Context) error {
 	if g.instance.tree.unified != "" {
 		return waitEvent(ctx, filepath.Join(g.dirs[0].path, eventsFile))
 	}
-	// v1 tells nobody, but for release_agent, which is one program for the whole host.
+	// v1 has no notification, except release_agent, a single program for the whole host.
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	wait := 500 * time.Microsecond
@@ -204,9 +205,9 @@ func (g *Job) WaitEmpty(ctx context.Context) error {
 	}
 }
 
-// waitEvent waits until cgroup.events says "populated 0". The kernel signals a change of the file to poll(2), so to the
-// runtime's poller, which always takes the file for readable and is woken anew by each change: the goroutine waits
-// without a thread. (Closing an inotify descriptor instead waits for SRCU grace periods.)
+// waitEvent waits until cgroup.events contains "populated 0". The kernel reports a change of the file to poll(2) and
+// so to the runtime's poller, which always takes the file for readable and wakes up at each change: the goroutine
+// waits without a thread. (inotify is worse: closing its descriptor waits for SRCU grace periods.)
 func waitEvent(ctx context.Context, file string) error {
 	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {

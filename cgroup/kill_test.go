@@ -28,13 +28,13 @@ func kill(t testing.TB, g *Job, r *run) {
 	}
 	for _, dir := range g.dirs {
 		if _, err := os.Lstat(dir.path); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: %v, want it gone", dir.path, err)
+			t.Errorf("%s: Lstat returned %v, want ErrNotExist", dir.path, err)
 		}
 	}
 }
 
-// manyOfStorm is how many of a storm's 100 lines of processes a test waits for. All of them live at one time only where the
-// one that starts and reaps them keeps up with them: a line ends after 2000 processes, and zombies count against the limit.
+// manyOfStorm is the number of a storm's 100 chains that a test waits for. All of them live at once only if their
+// parent starts and reaps them fast enough: a chain ends after 2000 processes, and zombies count against the limit.
 const manyOfStorm = 40
 
 func TestKillStorm(t *testing.T) {
@@ -77,12 +77,12 @@ func TestKillEmpty(t *testing.T) {
 			t.Error(err)
 		}
 		if err := g.Remove(); err != nil {
-			t.Error("again:", err)
+			t.Error("second Remove:", err)
 		}
 	})
 }
 
-// A frozen group is thawed by who kills it.
+// Kill thaws a frozen group, so that its processes die.
 func TestKillFrozen(t *testing.T) {
 	everywhere(t, func(t *testing.T, s setting) {
 		g := newJob(t, newJail(t, newInstance(t, s)), "job", Limits{})
@@ -93,7 +93,7 @@ func TestKillFrozen(t *testing.T) {
 	})
 }
 
-// Whatever a process forks while it is attached is found in all groups.
+// The children that a process forks while it is attached end up in all groups.
 func TestAttachWhileForking(t *testing.T) {
 	everywhere(t, func(t *testing.T, s setting) {
 		g := newJob(t, newJail(t, newInstance(t, s)), "job", Limits{PIDs: 400})
@@ -121,14 +121,14 @@ func TestAttachWhileForking(t *testing.T) {
 	})
 }
 
-// A process that joined by itself is left where it is, and one that should have and did not is attached.
+// Attach leaves a process alone that joined the groups by itself, and moves one that did not.
 func TestTasks(t *testing.T) {
 	everywhere(t, func(t *testing.T, s setting) {
 		for _, what := range []string{"joins", "idle"} {
 			g := newJob(t, newJail(t, newInstance(t, s)), "job", Limits{})
 			files, err := g.Tasks()
 			if err != nil || (len(files) > 0) != (s.tree.layout == "hybrid") {
-				t.Fatalf("%d files, %v, in layout %s", len(files), err, s.tree.layout)
+				t.Fatalf("%d files, %v in layout %s", len(files), err, s.tree.layout)
 			}
 			r := launch(t, what, g.Dir(), files...)
 			for _, f := range files {
@@ -147,7 +147,7 @@ func TestTasks(t *testing.T) {
 				t.Fatal(err)
 			}
 			everyGroupHas(t, g.dirs, pid)
-			_ = r.cmd.Process.Kill() // it is outside where a process cannot be born in the group
+			_ = r.cmd.Process.Kill() // on hosts without CLONE_INTO_CGROUP the parent is outside the job's groups
 			kill(t, g, r)
 		}
 	})
@@ -181,7 +181,7 @@ func TestAttachEnded(t *testing.T) {
 	})
 }
 
-func TestWaitEmptyGivesUp(t *testing.T) {
+func TestWaitEmptyStopsWithContext(t *testing.T) {
 	everywhere(t, func(t *testing.T, s setting) {
 		g := newJob(t, newJail(t, newInstance(t, s)), "job", Limits{})
 		r := start(t, g, "idle")
@@ -195,7 +195,7 @@ func TestWaitEmptyGivesUp(t *testing.T) {
 	})
 }
 
-// This takes the two seconds for which a group's last processes are waited for.
+// Remove fails after its timeout of two seconds if a process still runs.
 func TestRemoveBusy(t *testing.T) {
 	s := settings(t)[0]
 	g := newJob(t, newJail(t, newInstance(t, s)), "job", Limits{})

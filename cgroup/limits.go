@@ -15,24 +15,25 @@ import (
 // ErrUnsupported is returned, wrapped, for a limit that this host cannot enforce.
 var ErrUnsupported = errors.New("this host cannot enforce it")
 
-// Limits bound a job. Zero means no limit of that kind.
+// Limits bound a job. Zero means no limit.
 type Limits struct {
-	// MemoryBytes bounds memory: what the job's processes use, page cache and kernel memory included, and with it swap,
-	// of which the job gets none. When it is reached and nothing can be reclaimed the job is killed as a whole, by the
-	// kernel on v2, with the help of [Job.WatchOOM] on v1. memory.max and memory.oom.group of the kernel's cgroup-v2
-	// document, memory.limit_in_bytes of cgroup-v1/memory.
+	// MemoryBytes limits memory: that of the job's processes, page cache and kernel memory. Swap is limited to zero
+	// with it. When the limit is reached and nothing can be reclaimed, the whole job is killed, by the kernel on v2,
+	// with the help of [Job.WatchOOM] on v1. memory.max and memory.oom.group in the kernel's cgroup-v2 document,
+	// memory.limit_in_bytes in cgroup-v1/memory.
 	MemoryBytes int64
-	// MilliCPUs is the CPU time per time that passes, in thousandths: 1500 is one and a half CPUs. It is granted per
-	// 100 ms, below 10 per second, as the kernel wants at least 1 ms each. cpu.max, cpu.cfs_quota_us.
+	// MilliCPUs is the CPU time per elapsed time in thousandths: 1500 is one and a half CPUs. The quota applies to
+	// periods of 100 ms, or of 1 s for values below 10, since the kernel's minimum quota is 1 ms. cpu.max,
+	// cpu.cfs_quota_us.
 	MilliCPUs int64
-	// PIDs bounds the number of processes and threads; beyond it fork fails with EAGAIN. pids.max.
+	// PIDs limits the number of processes and threads; beyond it fork fails with EAGAIN. pids.max.
 	PIDs int64
-	// IOWeight is the share of a busy disk, 1 to 10000, where others have 100. It needs the kernel's io.weight (the
-	// iocost controller, which is configured per disk), or the BFQ scheduler, which takes 1 to 1000.
+	// IOWeight is the share of a busy disk, 1 to 10000; the default of other groups is 100. It needs the kernel's
+	// io.weight (the iocost controller, which is configured per disk) or the BFQ scheduler, which accepts 1 to 1000.
 	IOWeight uint16
 }
 
-// bfqMax is the highest weight of the BFQ scheduler.
+// bfqMax is the maximum weight of the BFQ scheduler.
 const bfqMax = 1000
 
 func (l Limits) check(i *Instance) error {
@@ -40,7 +41,7 @@ func (l Limits) check(i *Instance) error {
 		return fmt.Errorf("a limit is negative: %+v", l)
 	}
 	if l.IOWeight > 10000 {
-		return fmt.Errorf("I/O weight %d: 10000 is the most", l.IOWeight)
+		return fmt.Errorf("I/O weight %d is above the maximum of 10000", l.IOWeight)
 	}
 	if l.IOWeight != 0 && i.tree.layout != "v2" && i.tree.v1["blkio"] == "" {
 		return fmt.Errorf("I/O weight: %w (hint: mount the blkio controller)", ErrUnsupported)
@@ -51,16 +52,16 @@ func (l Limits) check(i *Instance) error {
 	return nil
 }
 
-// swapInUse reports whether the host has swap space: /proc/swaps lists it below a line of titles.
+// swapInUse reports whether the host has swap space: /proc/swaps lists it below a header line.
 func swapInUse() bool {
 	b, err := os.ReadFile("/proc/swaps")
 	return err != nil || strings.Count(strings.TrimSpace(string(b)), "\n") > 0
 }
 
-// defaultPeriod is that of a new group, in microseconds (kernel/sched/fair.c, default_cfs_period).
+// defaultPeriod is the CPU period of a new group in microseconds (kernel/sched/fair.c, default_cfs_period).
 const defaultPeriod = 100_000
 
-// quota returns what cpu.max takes, in microseconds.
+// quota returns the values for cpu.max, in microseconds.
 func (l Limits) quota() (quota int64, period uint64) {
 	period = defaultPeriod
 	if l.MilliCPUs < 10 {
@@ -69,16 +70,16 @@ func (l Limits) quota() (quota int64, period uint64) {
 	return l.MilliCPUs * int64(period) / 1000, period
 }
 
-// Update changes the limits; zero lifts one. The change is not atomic over several kinds.
+// Update changes the limits; zero lifts a limit. The change is not atomic across kinds of limits.
 //
-// A lower memory limit makes the kernel reclaim. If that does not suffice, v2 kills the job; v1 leaves the limit as it
-// was and the error wraps EBUSY.
+// A lower memory limit makes the kernel reclaim. If that does not suffice, v2 kills the job; v1 leaves the limit
+// unchanged and the error wraps EBUSY.
 func (g *Job) Update(l Limits) error {
 	if err := l.check(g.instance); err != nil {
 		return err
 	}
 	if l.IOWeight != 0 && !g.io && g.instance.tree.layout != "v2" {
-		return fmt.Errorf("I/O weight of a job that was made without: %w", ErrUnsupported)
+		return fmt.Errorf("I/O weight of a job created without one: %w", ErrUnsupported)
 	}
 	if err := g.set(l, true); err != nil {
 		return fmt.Errorf("set limits: %w", err)
@@ -86,7 +87,7 @@ func (g *Job) Update(l Limits) error {
 	return nil
 }
 
-// set sets limits. A new group has none, so zeros are for lifting one.
+// set sets limits. A new group has none, so zero limits are written only to lift them.
 func (g *Job) set(l Limits, lift bool) error {
 	if g.instance.tree.layout == "v2" {
 		return g.setV2(l, lift)
@@ -99,7 +100,7 @@ func (g *Job) set(l Limits, lift bool) error {
 	return g.setV1Weight(l, lift)
 }
 
-// v2 gives the limits as containerd's cgroup2 takes them.
+// v2 converts the limits for containerd's cgroup2.
 func (l Limits) v2(swap, lift bool) *cgroup2.Resources {
 	r := &cgroup2.Resources{}
 	if l.MemoryBytes != 0 {
@@ -150,7 +151,7 @@ func (g *Job) setV2(l Limits, lift bool) error {
 	return weightError(err, l)
 }
 
-// weightError makes a missing file what it means. A weight that was not asked for needs none.
+// weightError converts a missing file to ErrUnsupported. If no weight was requested, the file is not needed.
 func weightError(err error, l Limits) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -158,20 +159,20 @@ func weightError(err error, l Limits) error {
 	if l.IOWeight == 0 {
 		return nil
 	}
-	return fmt.Errorf("I/O weight %d: %w (hint: io.weight needs iocost; BFQ, up to %d, its scheduler)",
+	return fmt.Errorf("I/O weight %d: %w (hint: enable iocost, or for weights up to %d the BFQ scheduler)",
 		l.IOWeight, ErrUnsupported, bfqMax)
 }
 
-// A v1Limit is what is written for a limit on v1.
+// A v1Limit is one file of a v1 controller and the value to write.
 type v1Limit struct {
 	controller, name, value string
-	try                     bool // a refusal is no error
+	try                     bool // ignore errors
 }
 
 const tcpLimit = "memory.kmem.tcp.limit_in_bytes"
 
-// v1 gives the limits as v1's files take them, in the order to write them. The kernel takes the largest number of bytes
-// for no limit.
+// v1 returns the values for the v1 files, in the order to write them. The kernel reads the largest number of bytes as
+// no limit.
 func (l Limits) v1(swap, lift bool) []v1Limit {
 	var list []v1Limit
 	add := func(controller, name string, value int64) {
@@ -198,8 +199,8 @@ func (l Limits) v1(swap, lift bool) []v1Limit {
 	if memory == 0 {
 		return list
 	}
-	// memsw is memory and swap together, which the kernel wants never below memory. So a raise begins with it; a lower
-	// value is refused there, and written once memory is lower.
+	// memsw is memory and swap together, and the kernel requires it to be at least the memory limit. So a raise
+	// begins with it; a lower value is refused there, and written after the memory limit is lowered.
 	const memsw = "memory.memsw.limit_in_bytes"
 	if swap && lift {
 		add("memory", memsw, memory)
@@ -209,8 +210,8 @@ func (l Limits) v1(swap, lift bool) []v1Limit {
 	if swap {
 		add("memory", memsw, memory)
 	}
-	// v1 counts buffers of TCP and UDP for themselves (cgroup-v1/memory.rst, 2.7.2), and the host has one share of them for all.
-	// A kernel without that has no such file.
+	// v1 limits TCP and UDP buffers separately (cgroup-v1/memory.rst, 2.7.2); without this limit, jobs share those of
+	// the host. Kernels without that accounting lack the file.
 	add("memory", tcpLimit, memory/4)
 	list[len(list)-1].try = true
 	return list

@@ -11,32 +11,33 @@ import (
 )
 
 // WatchOOM calls f each time the job runs out of memory, on hosts where the kernel then kills one process and not the
-// group: v1 and hybrid. f is to kill the rest; it runs on a goroutine of its own, one at a time, and must not call
-// [Job.Remove], which waits for it. Remove ends the watch and does not set it off. It may be called once for a job, at
-// best as soon as that is made: what happened before is not told, and a watch costs a descriptor and no goroutine.
+// group: v1 and hybrid. f should kill the rest of the job. It runs on its own goroutine, one call at a time, and must
+// not call [Job.Remove], which waits for it. Remove ends the watch without calling f. WatchOOM may be called once per
+// job, best right after its creation: earlier events are not reported. A watch costs a descriptor and no goroutine.
 //
 // On v2 the kernel kills the group (memory.oom.group): nothing is watched and f is never called.
 //
-// The kernel notifies before it has killed anyone (cgroup-v1/memory, section 10). An event of a group above, which has
-// no limit of ours, counts too: f may be called while nothing runs in the job.
+// The kernel sends the notification before it kills a process (cgroup-v1/memory, section 10). An OOM event of an
+// ancestor, which has no limit set by this package, counts too: f may be called while nothing runs in the job.
 func (g *Job) WatchOOM(f func()) error {
 	if g.instance.tree.layout == "v2" {
 		return nil
 	}
 	if err := g.instance.watcher.add(g, f); err != nil {
-		return fmt.Errorf("watch for want of memory: %w", err)
+		return fmt.Errorf("watch for out-of-memory events: %w", err)
 	}
 	return nil
 }
 
-// A watcher waits for the jobs of an instance that run out of memory: one goroutine, without a thread, for all of them.
-// It waits while a job is watched. The zero value is ready.
+// A watcher waits for out-of-memory events of all jobs of an instance, on one goroutine that does not occupy a thread
+// and runs only while a job is watched. The zero value is ready for use.
 type watcher struct {
 	mu   sync.Mutex
 	poll *poll // guarded by mu; nil while no job is watched
 }
 
-// A poll is an epoll(7) descriptor, which the runtime's poller waits for in turn, with what it watches.
+// A poll is an epoll(7) descriptor and the jobs watched through it. The runtime's poller waits for the descriptor in
+// turn.
 type poll struct {
 	file *os.File
 	fd   int
@@ -49,7 +50,7 @@ type watched struct {
 	f   func()
 	// guarded by the watcher's mu
 	calling bool
-	again   bool // an event came meanwhile
+	again   bool // another event arrived during the call
 }
 
 // add starts a job's watch.
@@ -57,7 +58,7 @@ func (w *watcher) add(g *Job, f func()) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if g.event >= 0 {
-		return errors.New("the job is watched already")
+		return errors.New("the job is already watched")
 	}
 	event, err := g.openOOMEvent()
 	if err != nil {
@@ -69,17 +70,18 @@ func (w *watcher) add(g *Job, f func()) error {
 			return err
 		}
 	}
-	// The goroutine waits for the lock before it looks at what came.
+	// Register the job first: the goroutine locks mu before it handles events.
 	w.poll.jobs[event] = &watched{job: g, f: f}
 	g.event = event
 	e := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(event)}
 	if err := unix.EpollCtl(w.poll.fd, unix.EPOLL_CTL_ADD, event, &e); err != nil {
-		return os.NewSyscallError("epoll_ctl", err) // Remove ends the rest
+		return os.NewSyscallError("epoll_ctl", err) // Remove cleans up
 	}
 	return nil
 }
 
-// openOOMEvent has an eventfd signaled when the job runs out of memory: cgroup-v1/memory, section 10.
+// openOOMEvent returns an eventfd that the kernel signals when the job runs out of memory: cgroup-v1/memory, section
+// 10.
 func (g *Job) openOOMEvent() (int, error) {
 	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
@@ -93,13 +95,13 @@ func (g *Job) openOOMEvent() (int, error) {
 	return event, nil
 }
 
-// start starts the goroutine. The caller holds mu.
+// start starts the watcher's goroutine. The caller holds mu.
 func (w *watcher) start() (*poll, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
-	// What does not block the runtime enters in its poller.
+	// The runtime adds only non-blocking descriptors to its poller.
 	if err := unix.SetNonblock(fd, true); err != nil {
 		_ = unix.Close(fd)
 		return nil, os.NewSyscallError("fcntl", err)
@@ -107,7 +109,7 @@ func (w *watcher) start() (*poll, error) {
 	p := &poll{file: os.NewFile(uintptr(fd), "epoll"), fd: fd, jobs: map[int]*watched{}, done: make(chan struct{})}
 	conn, err := p.file.SyscallConn()
 	if err == nil {
-		err = p.file.SetReadDeadline(time.Time{}) // an error if it did not enter it
+		err = p.file.SetReadDeadline(time.Time{}) // fails if the descriptor is not in the poller
 	}
 	if err != nil {
 		p.file.Close()
@@ -115,13 +117,13 @@ func (w *watcher) start() (*poll, error) {
 	}
 	go func() {
 		defer close(p.done)
-		_ = conn.Read(func(uintptr) bool { return !w.take(p) }) // until p.file is closed
+		_ = conn.Read(func(uintptr) bool { return !w.handleEvents(p) }) // until p.file is closed
 	}()
 	return p, nil
 }
 
-// take calls the functions of the jobs that an event came for, and reports whether there is more to wait for.
-func (w *watcher) take(p *poll) bool {
+// handleEvents handles the pending events, and reports whether to keep waiting.
+func (w *watcher) handleEvents(p *poll) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.poll != p {
@@ -131,19 +133,19 @@ func (w *watcher) take(p *poll) bool {
 	for {
 		n, err := unix.EpollWait(p.fd, events, 0)
 		if err != nil && !errors.Is(err, unix.EINTR) {
-			return false // it takes a descriptor of this process to be broken
+			return false // only possible with a broken descriptor
 		}
 		if err == nil && n == 0 {
 			return true
 		}
 		for _, e := range events[:max(0, n)] {
-			w.event(p, int(e.Fd))
+			w.handleEvent(p, int(e.Fd))
 		}
 	}
 }
 
-// event takes an event of a job. The caller holds mu.
-func (w *watcher) event(p *poll, fd int) {
+// handleEvent handles an event of the job with that eventfd. The caller holds mu.
+func (w *watcher) handleEvent(p *poll, fd int) {
 	g := p.jobs[fd]
 	if g == nil || g.job.groupGone() {
 		p.forget(fd)
@@ -151,7 +153,7 @@ func (w *watcher) event(p *poll, fd int) {
 	}
 	var count [8]byte // eventfd(2)
 	if _, err := unix.Read(fd, count[:]); err != nil {
-		return // it is still to be read, and comes again
+		return // the event is still pending and is reported again
 	}
 	g.job.oom.Store(true)
 	if g.calling {
@@ -170,21 +172,22 @@ func (w *watcher) event(p *poll, fd int) {
 	})
 }
 
-// forget ends the wait for an event. It is not left to close(2), which does it only when no child that is between fork
-// and exec has a copy. The caller holds the watcher's mu.
+// forget removes an eventfd from the epoll set. close(2) alone removes it only if no child between fork and exec has
+// a copy. The caller holds the watcher's mu.
 func (p *poll) forget(event int) {
 	delete(p.jobs, event)
 	_ = unix.EpollCtl(p.fd, unix.EPOLL_CTL_DEL, event, nil)
 }
 
-// groupGone reports whether the job's group was removed by somebody else: then the kernel signals the eventfd as well.
+// groupGone reports whether the job's group was removed from outside, in which case the kernel signals the eventfd as
+// well.
 func (g *Job) groupGone() bool {
 	var room [1]byte
 	_, err := unix.Pread(g.meter[memoryEvents], room[:], 0)
 	return gone(err)
 }
 
-// remove ends a job's watch, and waits for its function and for a goroutine that has nothing left to wait for.
+// remove ends a job's watch and waits for its callback. With the last watch it also waits for the goroutine to end.
 func (w *watcher) remove(g *Job) {
 	w.mu.Lock()
 	var last *poll

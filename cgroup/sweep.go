@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sweep ends an instance, one that lived or one whose supervisor was killed: it kills every process in its groups, in
-// every hierarchy that is mounted, waits until they are gone, and removes the directories, also those that libcontainer
-// made. An instance that is not there is no error. The caller sees to it that the instance is not in use.
+// Sweep removes an instance, its own or that of a supervisor that was killed: it kills every process in its groups,
+// in every mounted hierarchy, waits until they have ended, and removes the directories, also those that libcontainer
+// created. A missing instance is not an error. The caller makes sure that the instance is not in use.
 //
-// The error is or wraps [ErrUnkillable] if a process is still there after two seconds; then what it is in is kept.
+// The error is or wraps [ErrUnkillable] if a process still exists after two seconds; then its groups are kept.
 func (t *Tree) Sweep(instance string) error {
 	if err := checkName(instance); err != nil {
 		return err
@@ -24,13 +24,14 @@ func (t *Tree) Sweep(instance string) error {
 		return err
 	}
 	for _, home := range t.homes() {
-		// The last one out. It fails while there is another instance.
+		// Removes the parent with its last instance; fails while there is another.
 		_ = unix.Rmdir(home)
 	}
 	return nil
 }
 
-// clear kills and removes a group below corral, with all below it, in every hierarchy.
+// clear kills the processes of a group below corral and of its descendants, and removes the directories, in every
+// hierarchy.
 func (t *Tree) clear(group ...string) error {
 	var dirs []string
 	for _, home := range t.homes() {
@@ -49,13 +50,13 @@ func (t *Tree) clear(group ...string) error {
 	return errors.Join(errs...)
 }
 
-// killEverywhere kills the processes in dirs, one group's directories in several hierarchies, in rounds until none is
-// found. A process may be in some of them only: a jail's first one until it is adopted.
+// killEverywhere kills the processes in dirs, one group's directories in several hierarchies, in rounds until it
+// finds none. A process may be in only some of them, such as a jail's first process before it is adopted.
 func killEverywhere(dirs []string) error {
-	for wait := range backoff(patience) {
+	for wait := range backoff(killTimeout) {
 		frozen := slices.DeleteFunc(slices.Clone(dirs), func(dir string) bool { return !canFreeze(dir) })
 		for _, dir := range dirs {
-			// The whole tree at once, where there is the file.
+			// Kills the whole subtree at once where the file exists.
 			_ = write(filepath.Join(dir, killFile), "1")
 		}
 		total := 0
@@ -79,8 +80,8 @@ func killEverywhere(dirs []string) error {
 	return fmt.Errorf("%v: %w", dirs, ErrUnkillable)
 }
 
-// canFreeze reports whether dir is a group of v1's freezer, whose processes die only when they are thawed, or one of a
-// unified hierarchy that has no cgroup.kill.
+// canFreeze reports whether dir must be frozen around a kill: a group of the v1 freezer, whose processes die only
+// when thawed, or one of a unified hierarchy without cgroup.kill.
 func canFreeze(dir string) bool {
 	there := func(file string) bool {
 		_, err := os.Lstat(filepath.Join(dir, file))
@@ -89,12 +90,12 @@ func canFreeze(dir string) bool {
 	return there(v1Freezer) || there(v2Freezer) && !there(killFile)
 }
 
-// removeTree removes the directories of a group and of those below it.
+// removeTree removes the directories of a group and of its descendants.
 func removeTree(dir string) error {
 	return walk(dir, func(dir string) error { return removeDirs([]string{dir}) })
 }
 
-// removeDirs removes directories of groups, given by their paths, as removeGroups does.
+// removeDirs is removeGroups for directories given by their paths.
 func removeDirs(dirs []string) error {
 	var list []group
 	for _, dir := range dirs {
@@ -103,13 +104,13 @@ func removeDirs(dirs []string) error {
 	return removeGroups(list)
 }
 
-// removeGroups removes directories of groups, one each, the last first. A group may be busy for a moment after its last
-// process was waited for, so they are tried again, two seconds at most. One that is gone is no error.
+// removeGroups removes the directories of groups, starting with the last. A group may stay busy for a moment after
+// its last process was waited for, so busy ones are retried for up to two seconds. A missing group is not an error.
 func removeGroups(groups []group) error {
 	left := slices.Clone(groups)
 	slices.Reverse(left)
 	var errs []error
-	for wait := range backoff(patience) {
+	for wait := range backoff(killTimeout) {
 		left = slices.DeleteFunc(left, func(d group) bool {
 			err := d.remove()
 			if err != nil && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOENT) {

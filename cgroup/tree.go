@@ -21,22 +21,22 @@ const (
 	v1Freezer   = "freezer.state"
 )
 
-// A Tree is the host's cgroup hierarchies: which there are, and where in them we are at home. It is safe for concurrent
-// use.
+// A Tree describes the cgroup hierarchies of the host, and where in them this package creates its groups. It is safe
+// for concurrent use.
 type Tree struct {
 	layout  string
-	mounts  []mount           // every hierarchy that is mounted
-	unified string            // where v2 is mounted, "" on v1
-	v1      map[string]string // controller → where it is mounted
+	mounts  []mount           // every mounted hierarchy
+	unified string            // the mount point of v2, "" on v1
+	v1      map[string]string // controller → mount point
 	clone   bool              // a jail's first process can fork into a job's group
 
-	base      string // the group we are at home in, on v2; "/" elsewhere
-	top       string // the directory in it that all of ours is below: corral, or a test's own
+	base      string // the group that contains top, on v2; "/" elsewhere
+	top       string // the directory that contains all groups of this package: corral, or a test's own
 	delegated bool
 }
 
-// Detect finds out what the host has, from /proc/self/mountinfo and /proc/self/cgroup; it changes nothing. The error is
-// or wraps [ErrNoCgroups], [ErrNoMemory], [ErrNoPIDs], [ErrNoCPU] or [ErrReadOnly], with what to do about it.
+// Detect reads the host's hierarchies from /proc/self/mountinfo and /proc/self/cgroup; it changes nothing. The error
+// is or wraps [ErrNoCgroups], [ErrNoMemory], [ErrNoPIDs], [ErrNoCPU] or [ErrReadOnly], with a hint.
 func Detect() (*Tree, error) {
 	h, err := thisHost()
 	if err != nil {
@@ -66,9 +66,9 @@ func controllersIn(dir string) []string {
 	return strings.Fields(string(b))
 }
 
-// delegatedToUs looks for the mark that systemd puts on what it delegates, https://systemd.io/CGROUP_DELEGATION: in
-// trusted.delegate, which only root can see, and from version 251 in user.delegate. A user's own manager has the mark
-// too, but with that user as the owner.
+// delegatedToUs checks for the mark that systemd puts on a delegated group, https://systemd.io/CGROUP_DELEGATION: in
+// trusted.delegate, which only root can see, and from version 251 in user.delegate. The group of a user's own manager
+// has the mark too, but belongs to that user.
 func delegatedToUs(dir string) bool {
 	var st unix.Stat_t
 	if unix.Stat(dir, &st) != nil || int(st.Uid) != os.Geteuid() {
@@ -83,10 +83,10 @@ func delegatedToUs(dir string) bool {
 	return false
 }
 
-// Layout is "v2", "hybrid" or "v1", as the package comment has it.
+// Layout returns "v2", "hybrid" or "v1", as described in the package comment.
 func (t *Tree) Layout() string { return t.layout }
 
-// path returns the directory of a group in the hierarchy mounted at point: one below our base.
+// path returns the directory of a group below the base, in the hierarchy mounted at point.
 func (t *Tree) path(point string, group ...string) string {
 	base := "/"
 	if point == t.unified {
@@ -95,8 +95,8 @@ func (t *Tree) path(point string, group ...string) string {
 	return filepath.Join(append([]string{point, base}, group...)...)
 }
 
-// point returns where the hierarchy is mounted that a controller is in, "" if nowhere. The unified hierarchy is that of
-// the controller "cgroup", after the prefix of its own files.
+// point returns the mount point of a controller's hierarchy, "" if it is not mounted. The controller "cgroup", named
+// for the prefix of its files, stands for the unified hierarchy.
 func (t *Tree) point(controller string) string {
 	if controller == "cgroup" || t.layout == "v2" {
 		return t.unified
@@ -104,8 +104,8 @@ func (t *Tree) point(controller string) string {
 	return t.v1[controller]
 }
 
-// points returns where the hierarchies that jobs use are mounted, the one that kills first. The order is that in which
-// a process joins them: once it is in the first, whatever it forks is found there.
+// points returns the mount points of the hierarchies that jobs use, in the order in which a process joins them. The
+// one used to kill is first: once a process has joined it, its children are found there.
 func (t *Tree) points() []string {
 	if t.layout == "v2" {
 		return []string{t.unified}
@@ -129,8 +129,8 @@ func (t *Tree) points() []string {
 	return list
 }
 
-// homes returns the directories named corral that may be on this host, in every hierarchy, ours to use or not:
-// libcontainer joins them all, and an instance that a service ran leaves another base than one started by hand.
+// homes returns the possible directories named corral of this host in every hierarchy, used by jobs or not:
+// libcontainer joins them all, and an instance run by a service has another base than one started by hand.
 func (t *Tree) homes() []string {
 	var list []string
 	for _, m := range t.mounts {
@@ -142,8 +142,8 @@ func (t *Tree) homes() []string {
 	return list
 }
 
-// Instances returns the names of the instances that have a directory in any hierarchy: those that live and those that
-// were killed.
+// Instances returns the names of the instances that have a directory in any hierarchy, whether their supervisors
+// still run or not.
 func (t *Tree) Instances() ([]string, error) {
 	var names []string
 	for _, home := range t.homes() {
@@ -157,7 +157,7 @@ func (t *Tree) Instances() ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// groupsIn returns the names of a group's children, none if it is not there.
+// groupsIn returns the names of a group's children. A missing group has none.
 func groupsIn(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !gone(err) {
@@ -172,25 +172,25 @@ func groupsIn(dir string) ([]string, error) {
 	return names, nil
 }
 
-// gone reports whether err is that of a group that was removed, before or while its file was open.
+// gone reports whether err means that the group was removed, before or while its file was open.
 func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV)
 }
 
-// checkName refuses what is not one plain name of a directory: letters, digits, "-" and "_". Without a dot it cannot be
-// that of a controller's file.
+// checkName accepts only 1 to 64 letters, digits, "-" and "_": without a dot, a name cannot be that of a controller's
+// file.
 func checkName(name string) error {
 	plain := func(r rune) bool {
 		return r == '-' || r == '_' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z'
 	}
 	if name == "" || len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool { return !plain(r) }) {
-		return fmt.Errorf("%q cannot name a cgroup: 1 to 64 letters, digits, - and _", name)
+		return fmt.Errorf("%q cannot name a cgroup: use 1 to 64 letters, digits, - and _", name)
 	}
 	if slices.Contains(reserved, name) {
-		return fmt.Errorf("%q cannot name a cgroup: it is reserved", name)
+		return fmt.Errorf("%q cannot name a cgroup: the name is reserved", name)
 	}
 	return nil
 }
 
-// reserved names: of groups that this package makes, and of v1's files without a dot.
+// reserved lists the groups that this package creates, and the v1 files without a dot.
 var reserved = []string{initGroup, supervisorGroup, "tasks", "notify_on_release", "release_agent"}

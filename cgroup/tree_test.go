@@ -16,14 +16,14 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// A setting is a way for this machine to be.
+// A setting is a layout that the tests run in.
 type setting struct {
 	name string
 	tree *Tree
-	kill bool // cgroup.kill is used if it is there
+	kill bool // use cgroup.kill if the kernel has it
 }
 
-// settings returns what this machine is, and what it can be taken for by looking away from some of what it has.
+// settings returns this machine's layout, and those that result from ignoring some of its features.
 func settings(t testing.TB) []setting {
 	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Cgroups)
@@ -35,7 +35,7 @@ func settings(t testing.TB) []setting {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Whoever clears up after supervisors that were killed takes a test's instances for theirs.
+	// Below corral, a supervisor would sweep a test's instances as those of killed supervisors.
 	tree.top = fmt.Sprint("corral-test-", os.Getpid())
 	list := []setting{{tree.layout, tree, true}, {tree.layout + " without cgroup.kill", tree, false}}
 	if tree.layout != "hybrid" {
@@ -65,7 +65,7 @@ func everywhere(t *testing.T, f func(t *testing.T, s setting)) {
 
 var serial atomic.Int64
 
-// newInstance makes an instance that the test's end sweeps, and fails the test if that leaves a directory.
+// newInstance creates an instance, sweeps it at the end of the test, and fails the test if a directory is left.
 func newInstance(t testing.TB, s setting) *Instance {
 	t.Helper()
 	name := fmt.Sprintf("test-%d-%d", os.Getpid(), serial.Add(1))
@@ -74,7 +74,7 @@ func newInstance(t testing.TB, s setting) *Instance {
 			t.Error(err)
 		}
 		for _, dir := range find(t, s.tree, name) {
-			t.Errorf("left: %s", dir)
+			t.Errorf("left over: %s", dir)
 		}
 	})
 	i, err := s.tree.Instance(name)
@@ -85,7 +85,7 @@ func newInstance(t testing.TB, s setting) *Instance {
 	return i
 }
 
-// newJail makes a jail with a first process, as a supervisor does.
+// newJail creates a jail with a first process, as a supervisor does.
 func newJail(t testing.TB, i *Instance) *Jail {
 	t.Helper()
 	j, err := i.Jail("jail", 0)
@@ -102,7 +102,7 @@ func newJail(t testing.TB, i *Instance) *Jail {
 	return j
 }
 
-// playLibcontainer puts a process where libcontainer would: to Path in all hierarchies of v1, or in that of v2.
+// playLibcontainer moves a process as libcontainer does: to Path in all v1 hierarchies, or in that of v2.
 func playLibcontainer(t testing.TB, j *Jail, pid int) {
 	t.Helper()
 	for _, m := range j.instance.tree.mounts {
@@ -114,7 +114,7 @@ func playLibcontainer(t testing.TB, j *Jail, pid int) {
 			t.Fatal(err)
 		}
 		if slices.Contains(m.controllers, "cpuset") {
-			continue // it takes no process before it has CPUs
+			continue // a new cpuset group accepts no process until it has CPUs
 		}
 		if err := join(dir, pid); err != nil {
 			t.Fatal(err)
@@ -131,7 +131,7 @@ func newJob(t testing.TB, j *Jail, name string, l Limits) *Job {
 	return g
 }
 
-// find returns the directories of that name below ours, in every hierarchy.
+// find returns the directories called name below the tree's own, in every hierarchy.
 func find(t testing.TB, tree *Tree, name string) []string {
 	t.Helper()
 	var found []string
@@ -149,13 +149,13 @@ func find(t testing.TB, tree *Tree, name string) []string {
 	return found
 }
 
-// empty waits for the job's end.
+// empty waits until the job has no process, and fails the test unless all its groups are empty.
 func empty(t testing.TB, g *Job) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if err := g.WaitEmpty(ctx); err != nil {
-		t.Fatalf("wait for the job's end: %v", err)
+		t.Fatalf("wait for the end of the job: %v", err)
 	}
 	for _, dir := range g.dirs {
 		if pids, err := processesIn(dir.path); err != nil || len(pids) > 0 {
@@ -164,13 +164,13 @@ func empty(t testing.TB, g *Job) {
 	}
 }
 
-// until waits for something that the kernel tells no one of.
+// until polls for a condition that the kernel has no event for.
 func until(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	patience := sandboxtest.Slow(30 * time.Second)
-	for end := time.Now().Add(patience); !f(); time.Sleep(5 * time.Millisecond) {
+	timeout := sandboxtest.Slow(30 * time.Second)
+	for end := time.Now().Add(timeout); !f(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("no %s in %v", what, patience)
+			t.Fatalf("no %s in %v", what, timeout)
 		}
 	}
 }
@@ -180,7 +180,7 @@ func TestFeatures(t *testing.T) {
 		i := newInstance(t, s)
 		for _, f := range s.tree.Features() {
 			if f.Name == "" || f.Seen == "" || f.Without == "" {
-				t.Errorf("%+v says too little", f)
+				t.Errorf("%+v has an empty field", f)
 			}
 			t.Logf("%s: %s: %v", s.name, f.Name, f.Present)
 		}
@@ -190,28 +190,28 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-func TestMadeTwice(t *testing.T) {
+func TestRefusesDuplicateNames(t *testing.T) {
 	everywhere(t, func(t *testing.T, s setting) {
 		i := newInstance(t, s)
 		if _, err := s.tree.Instance(i.name); !errors.Is(err, os.ErrExist) {
-			t.Error("an instance was made twice")
+			t.Error("an instance was created twice")
 		}
 		if len(find(t, s.tree, i.name)) < len(s.tree.points()) {
-			t.Error("the one that failed removed the other's directories")
+			t.Error("the failed call removed the directories of the first instance")
 		}
 		j := newJail(t, i)
 		if _, err := i.Jail("jail", 0); !errors.Is(err, os.ErrExist) {
-			t.Error("a jail was made twice")
+			t.Error("a jail was created twice")
 		}
 		if dirs := find(t, s.tree, "jail"); len(dirs) < len(s.tree.points()) {
-			t.Errorf("the one that failed removed the other's directories, left are %q", dirs)
+			t.Errorf("the failed call removed directories of the first jail, %q are left", dirs)
 		}
 		newJob(t, j, "job", Limits{})
 		if _, err := j.Job("job", Limits{}); !errors.Is(err, os.ErrExist) {
-			t.Error("a job was made twice")
+			t.Error("a job was created twice")
 		}
 		if len(find(t, s.tree, "job")) == 0 {
-			t.Error("the one that failed removed the other's directories")
+			t.Error("the failed call removed the directories of the first job")
 		}
 	})
 }
@@ -224,7 +224,7 @@ func TestSweep(t *testing.T) {
 			g := newJob(t, newJail(t, i), "job", Limits{PIDs: 50})
 			r := start(t, g, "idle")
 			r.line()
-			// And one that was killed between libcontainer's work and ours.
+			// And a jail whose supervisor was killed between libcontainer's start and Adopt.
 			j, err := i.Jail("half", 0)
 			if err != nil {
 				t.Fatal(err)
@@ -245,19 +245,19 @@ func TestSweep(t *testing.T) {
 			r.killed()
 		}
 		if left := find(t, s.tree, a.name); len(left) > 0 {
-			t.Errorf("left: %q", left)
+			t.Errorf("left over: %q", left)
 		}
 		if after := find(t, s.tree, b.name); !slices.Equal(before, after) {
-			t.Errorf("the other instance had %q and has %q", before, after)
+			t.Errorf("the other instance had groups %q and now has %q", before, after)
 		}
 		for _, r := range spared {
 			if err := r.cmd.Process.Signal(syscall.Signal(0)); err != nil {
-				t.Errorf("a process of the other instance: %v", err)
+				t.Errorf("signal a process of the other instance: %v", err)
 			}
 		}
 		spared[1].play()
 		if line := spared[1].line(); line != "ready" {
-			t.Errorf("the other instance's process says %q", line)
+			t.Errorf("the other instance's process printed %q, want ready", line)
 		}
 	})
 }
@@ -273,7 +273,7 @@ func TestJailRemove(t *testing.T) {
 		}
 		r.killed()
 		if left := find(t, s.tree, "jail"); len(left) > 0 {
-			t.Errorf("left: %q", left)
+			t.Errorf("left over: %q", left)
 		}
 	})
 }

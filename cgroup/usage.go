@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A source is a file that a job's account is read from.
+// A source identifies a file with resource usage of a job.
 type source int
 
 const (
@@ -25,10 +25,10 @@ const (
 	sources
 )
 
-// A sourceFile is where a layout has a source: the hierarchy's controller, as Tree.point takes it, and the file.
+// A sourceFile locates a source: the controller, as accepted by Tree.point, and the file name.
 type sourceFile struct{ controller, name string }
 
-// sourceFiles is what each layout has. A kernel may lack some of it.
+// sourceFiles lists the sources of each layout. A kernel may lack some of them.
 var sourceFiles = map[string][sources]sourceFile{
 	"v2": {
 		cpuTime:      {"cgroup", "cpu.stat"},
@@ -38,7 +38,7 @@ var sourceFiles = map[string][sources]sourceFile{
 		pidsEvents:   {"pids", "pids.events"},
 		ioBytes:      {"io", "io.stat"},
 	},
-	// Every group of a unified hierarchy has cpu.stat. It counts from before the v1 controllers were joined.
+	// Every group of a unified hierarchy has cpu.stat. It starts counting before the v1 controllers are joined.
 	"hybrid": {
 		cpuTime:      {"cgroup", "cpu.stat"},
 		memoryPeak:   {"memory", "memory.max_usage_in_bytes"},
@@ -59,12 +59,12 @@ var sourceFiles = map[string][sources]sourceFile{
 	},
 }
 
-// A meter is a job's sources, open: pread(2) reads such a file anew each time, for a sixth of what opening, reading and
-// closing it costs, and a job's result waits for it. It holds a descriptor for each source that there is, five on most
-// hosts. The zero value is not ready: a source that is not there is -1.
+// A meter holds a job's sources open: pread(2) returns fresh values each time, for a sixth of the cost of open, read
+// and close, and a job's result waits for it. It holds a descriptor for each source of the host, five on most. A
+// missing source is -1, so use newMeter; the zero value is not valid.
 type meter [sources]int
 
-// openMeter opens what this layout and kernel have. blkio of v1 is read if the job is in it.
+// openMeter opens the sources that this layout and kernel have. blkio of v1 is read only if the job is in it.
 func (g *Job) openMeter() error {
 	t := g.instance.tree
 	for s, f := range sourceFiles[t.layout] {
@@ -80,7 +80,6 @@ func (g *Job) openMeter() error {
 	return nil
 }
 
-// newMeter is a meter with nothing open.
 func newMeter() meter {
 	var m meter
 	for s := range m {
@@ -89,7 +88,7 @@ func newMeter() meter {
 	return m
 }
 
-// close may be called again.
+// close closes all sources. It may be called more than once.
 func (m *meter) close() {
 	for s, fd := range m {
 		if fd >= 0 {
@@ -99,7 +98,7 @@ func (m *meter) close() {
 	}
 }
 
-// read reads a source into buf, or into more room.
+// read reads a source into buf, or into a larger buffer if necessary.
 func (m *meter) read(s source, buf []byte) ([]byte, error) {
 	if m[s] < 0 {
 		return nil, fs.ErrNotExist
@@ -107,7 +106,7 @@ func (m *meter) read(s source, buf []byte) ([]byte, error) {
 	return readOn(m[s], buf, false)
 }
 
-// number reads a source that is one number, -1 if it is not there.
+// number reads a source that consists of one number. It returns -1 if the source is missing.
 func (m *meter) number(s source, buf []byte) int64 {
 	b, err := m.read(s, buf)
 	if err != nil {
@@ -116,35 +115,36 @@ func (m *meter) number(s source, buf []byte) int64 {
 	return number(b)
 }
 
-// Usage is what a job has used since its groups were made. A number that this kernel does not give is -1.
+// Usage is the resource usage of a job since its groups were created. A value that this kernel does not provide is -1.
 type Usage struct {
-	// CPU is the time on all CPUs together. User and System are its parts; on v1 the kernel counts them in ticks, so that
-	// they may add up to a little more or less.
+	// CPU is the total time on all CPUs. User and System are its parts; on v1 the kernel counts them in ticks, so
+	// their sum may differ a little.
 	CPU, User, System time.Duration
-	// PeakMemory is the most memory at any time, in bytes, as MemoryBytes counts it. Unknown on v2 before Linux 5.19.
+	// PeakMemory is the maximum memory usage in bytes, counted as for MemoryBytes. Unknown on v2 before Linux 5.19.
 	PeakMemory int64
-	// PeakPIDs is the most processes and threads at any time. Unknown where there is no pids.peak: it is not sampled,
-	// since a sample would miss what a job that ends soon had.
+	// PeakPIDs is the maximum number of processes and threads. Unknown without pids.peak: it is not sampled, since a
+	// sample would miss the peak of a short job.
 	PeakPIDs int64
-	// IORead and IOWrite are bytes read from and written to disks, not to page cache. Known on v2 with the io
-	// controller; on v1 and hybrid for a job with an I/O weight.
+	// IORead and IOWrite are bytes read from and written to disks, not to the page cache. Known on v2 with the io
+	// controller; on v1 and hybrid only for a job with an I/O weight.
 	IORead, IOWrite int64
 }
 
-// Events are counts since the job's groups were made.
+// Events counts events since the job's groups were created.
 type Events struct {
-	// OOMKills is the number of processes that the kernel killed for want of memory. On v2 all of the job's count. On v1
-	// and hybrid only those that the kernel chose count, and none if [Job.WatchOOM]'s function was quicker.
+	// OOMKills is the number of processes that the kernel killed because the job was out of memory. On v2 all
+	// processes of the job count. On v1 and hybrid only those chosen by the kernel count, and none if the callback of
+	// [Job.WatchOOM] killed them first.
 	OOMKills int64
-	// OOM is set when the job reached its memory limit and nothing could be reclaimed.
+	// OOM is set if the job reached its memory limit and nothing could be reclaimed.
 	OOM bool
-	// PIDsMax is how often a fork was refused. Zero where there is no pids.events.
+	// PIDsMax is the number of refused forks. Zero without pids.events.
 	PIDsMax int64
 }
 
-// Account reads what the job has used and what happened to it, each of five files or so once. It may be called while
-// the job runs, and after its end up to [Job.Remove]. With an error, what could be read is there, other usage is -1
-// and other counts are zero.
+// Account reads the usage and the events of the job, about five files once each. It may be called while the job runs,
+// and afterwards until [Job.Remove]. With an error, the values that could be read are set; other usage is -1 and
+// other counts are zero.
 func (g *Job) Account() (Usage, Events, error) {
 	var room [1024]byte
 	buf := room[:]
@@ -163,7 +163,7 @@ func (g *Job) Account() (Usage, Events, error) {
 	return u, e, errors.Join(errs[:]...)
 }
 
-// readCPU takes the CPU time from cpu.stat, or else from cpuacct if that is mounted.
+// readCPU reads the CPU time from cpu.stat, or from cpuacct on v1.
 func (g *Job) readCPU(u *Usage, buf []byte) error {
 	if g.instance.tree.unified == "" {
 		u.CPU = time.Duration(g.meter.number(cpuTime, buf))
@@ -188,7 +188,7 @@ func microseconds(n int64) time.Duration {
 	return time.Duration(n) * time.Microsecond
 }
 
-// readIO adds up the bytes over the disks. In io.stat a line is "8:0 rbytes=4096 wbytes=0 …", in the file of v1
+// readIO adds up the bytes of all disks. A line of io.stat is "8:0 rbytes=4096 wbytes=0 …", a line of the v1 file
 // "8:0 Read 4096".
 func (g *Job) readIO(u *Usage, buf []byte) error {
 	b, err := g.meter.read(ioBytes, buf)
@@ -196,7 +196,7 @@ func (g *Job) readIO(u *Usage, buf []byte) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return fmt.Errorf("read bytes of I/O of %s: %w", g.dirs[0].path, err)
+		return fmt.Errorf("read I/O bytes of %s: %w", g.dirs[0].path, err)
 	}
 	u.IORead, u.IOWrite = 0, 0
 	var last, word []byte
@@ -217,8 +217,8 @@ func (g *Job) readIO(u *Usage, buf []byte) error {
 	return nil
 }
 
-// cutWord returns the text up to the first space or end of line, and the rest after that. (bytes.Fields would have the
-// buffer on the heap.)
+// cutWord returns the text up to the first space or end of line, and the rest after that. (bytes.Fields would move
+// the buffer to the heap.)
 func cutWord(text []byte) (word, rest []byte) {
 	n := bytes.IndexAny(text, " \n")
 	if n < 0 {
@@ -227,22 +227,22 @@ func cutWord(text []byte) (word, rest []byte) {
 	return text[:n], text[n+1:]
 }
 
-// readOOM reads the counts of memory.events or memory.oom_control. The latter has one since Linux 4.13.
+// readOOM reads the counts of memory.events or memory.oom_control. The latter has a count only since Linux 4.13.
 func (g *Job) readOOM(e *Events, buf []byte) error {
 	b, err := g.meter.read(memoryEvents, buf)
 	kills := valueOf(b, "oom_kill")
 	if err == nil && kills < 0 {
-		err = errors.New("no count of kills")
+		err = errors.New("no oom_kill count")
 	}
 	e.OOMKills = max(0, kills)
 	e.OOM = kills > 0 || g.oom.Load() || valueOf(b, "oom") > 0
 	if err != nil {
-		return fmt.Errorf("read events of memory of %s: %w", g.in("memory").path, err)
+		return fmt.Errorf("read memory events of %s: %w", g.in("memory").path, err)
 	}
 	return nil
 }
 
-// in returns the job's group in the hierarchy of a controller, "cgroup" for the unified one.
+// in returns the job's group in the hierarchy of a controller; "cgroup" stands for the unified one.
 func (g *Job) in(controller string) group {
 	point := g.instance.tree.point(controller)
 	for _, d := range g.dirs {
@@ -250,5 +250,5 @@ func (g *Job) in(controller string) group {
 			return d
 		}
 	}
-	return nowhere()
+	return noGroup()
 }

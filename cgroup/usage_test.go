@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fakeJob is a job of any layout whose files are a test's. One without text is not there.
+// fakeJob returns a job of a layout whose sources have the given text. Sources without text are missing.
 func fakeJob(t *testing.T, layout string, text map[source]string) *Job {
 	t.Helper()
 	g := &Job{instance: &Instance{tree: &Tree{layout: layout}}, dirs: []group{groupAt("/fake")}, fd: -1, event: -1, meter: newMeter()}
@@ -33,11 +33,11 @@ func fakeJob(t *testing.T, layout string, text map[source]string) *Job {
 	return g
 }
 
-// What kernels of all layouts write, as it is understood.
+// Account parses the files of all layouts, with missing and malformed ones.
 func TestAccount(t *testing.T) {
 	const stat = "usage_usec 3000\nuser_usec 2000\nsystem_usec 1000\nnice_usec 0\n"
 	unknown := Usage{-1, -1, -1, -1, -1, -1, -1}
-	disk := strings.Repeat("8:16 rbytes=1 wbytes=2 rios=1 wios=1 dbytes=0 dios=0\n", 100) // more than the buffer
+	disk := strings.Repeat("8:16 rbytes=1 wbytes=2 rios=1 wios=1 dbytes=0 dios=0\n", 100) // larger than the buffer
 	for _, c := range []struct {
 		name, layout string
 		text         map[source]string
@@ -80,12 +80,12 @@ func TestAccount(t *testing.T) {
 			"",
 		},
 		{"no time", "v2", map[source]string{memoryEvents: "oom_kill 0\n"}, unknown, Events{}, "cpu.stat"},
-		{"no count", "v1", map[source]string{memoryEvents: "under_oom 0\n", pidsEvents: "max 1\n"}, unknown, Events{PIDsMax: 1}, "kills"},
+		{"no count", "v1", map[source]string{memoryEvents: "under_oom 0\n", pidsEvents: "max 1\n"}, unknown, Events{PIDsMax: 1}, "oom_kill"},
 		{"not numbers", "v1", map[source]string{cpuTime: "x\n", memoryPeak: "", pidsPeak: "9223372036854775808\n", memoryEvents: "oom_kill 0\n"}, unknown, Events{}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := fakeJob(t, c.layout, c.text)
-			for range 2 { // each reads anew
+			for range 2 { // each call reads the files again
 				u, e, err := g.Account()
 				if u != c.usage || e != c.events {
 					t.Errorf("got %+v, %+v, want %+v, %+v", u, e, c.usage, c.events)
@@ -98,7 +98,7 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// An open source gives what is true when it is read.
+// A source that stays open returns current values.
 func TestMeterIsFresh(t *testing.T) {
 	everywhere(t, func(t *testing.T, s setting) {
 		g := newJob(t, newJail(t, newInstance(t, s)), "job", Limits{PIDs: 10})
@@ -114,7 +114,7 @@ func TestMeterIsFresh(t *testing.T) {
 		})
 		kill(t, g, r)
 		if g.meter != newMeter() {
-			t.Errorf("descriptors left: %v", g.meter)
+			t.Errorf("descriptors left open: %v", g.meter)
 		}
 	})
 }

@@ -8,14 +8,14 @@ import (
 	"io"
 )
 
-// base85 is git's alphabet: base85.c.
+// base85 is git's base-85 alphabet: base85.c.
 const base85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 
-// lineBytes is how much is in one line of a binary patch, at most.
+// lineBytes is the maximum number of bytes encoded in one line of a binary patch.
 const lineBytes = 52
 
-// literal writes a content as git has it in patches of binary files: emit_binary_diff_body in diff.c. What was there
-// before is known by the name in the head.
+// literal writes a content in git's format of patches of binary files: emit_binary_diff_body in diff.c. The old
+// content is identified by the hash in the header.
 func literal(w io.Writer, content []byte) error {
 	var packed bytes.Buffer
 	z := zlib.NewWriter(&packed)
@@ -37,7 +37,7 @@ func literal(w io.Writer, content []byte) error {
 	return err
 }
 
-// encode85 appends four bytes as five letters each, the last ones filled up with zeros.
+// encode85 appends p to dst, each four bytes as five characters, the last group padded with zeros.
 func encode85(dst, p []byte) []byte {
 	for len(p) > 0 {
 		var four [4]byte

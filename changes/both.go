@@ -10,21 +10,21 @@ import (
 	"corral/job"
 )
 
-// Bounds of a patch that comes with a list. It is of few changes, and found in memory.
+// Bounds of a patch that is returned with a list, and kept in memory.
 const (
 	maxSmall      = 20       // changes
-	maxSmallBytes = 64 << 10 // of both sides of all files
+	maxSmallBytes = 64 << 10 // bytes of both sides of all files
 )
 
-// A Small is a patch as Patch makes it, of few changes.
+// A Small is a small patch, with the text and sum that Patch would return.
 type Small struct {
 	Sum  PatchSum
 	Text []byte
 }
 
-// ListPatch is List with DefaultList changes, and makes the patch of them in the same look if it is a small one: of at most
-// 20 changes, with at most 64 KiB in them. Else the patch is nil, and Patch makes it. It is nil, too, if directories are gone
-// with something in them, for a list does not name that.
+// ListPatch is List with DefaultList changes, and also returns their patch, from the same pass, if it is small: at
+// most 20 changes with at most 64 KiB of contents. Otherwise the patch is nil, and the caller uses Patch. It is nil,
+// too, if a non-empty directory was deleted, since a list does not name its contents.
 func ListPatch(ctx context.Context, r job.Runner, l Layer) (*job.Changes, *Small, error) {
 	v := &both{list: &job.Changes{Entries: []job.Change{}}, small: true}
 	v.patcher.w = bufio.NewWriter(&v.text)
@@ -51,16 +51,16 @@ func ListPatch(ctx context.Context, r job.Runner, l Layer) (*job.Changes, *Small
 	return v.list, &Small{p.sum, v.text.Bytes()}, nil
 }
 
-// A both takes a list with contents.
+// both receives a list with contents, and writes the list and the patch.
 type both struct {
 	list    *job.Changes
 	patcher patcher
 	text    bytes.Buffer
 	bytes   int
-	small   bool // the patch is, so far
+	small   bool // the patch is small so far
 }
 
-// maxBoth is how many bytes of contents a list brings: links are beside the files.
+// maxBoth is the maximum number of content bytes in a list: files, and link targets in addition.
 const maxBoth = maxSmallBytes + 4*DefaultList*stream.MaxPath
 
 func (v *both) record(rec any) error {
@@ -91,7 +91,7 @@ func (v *both) entry(e *stream.Entry) error {
 	if !v.small {
 		return nil
 	}
-	if gone && e.Kind == job.ChangeDeleted { // an empty one, of which git knows nothing
+	if gone && e.Kind == job.ChangeDeleted { // an empty one, which git does not track
 		err := v.patcher.end()
 		v.patcher.filled(e.Path)
 		v.patcher.entry = nil

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// both makes the list and the patch in one look, and compares them with those of two.
+// both returns the patch of ListPatch, after comparing list and patch with those of List and Patch.
 func (w *world) both() *Small {
 	w.t.Helper()
 	list, small, err := ListPatch(w.t.Context(), w, w.layer)
@@ -28,7 +28,7 @@ func (w *world) both() *Small {
 	return small
 }
 
-// TestListPatch: it is the list of List and the patch of Patch.
+// TestListPatch checks that ListPatch returns the list of List and the patch of Patch.
 func TestListPatch(t *testing.T) {
 	for _, tt := range patches {
 		t.Run(tt.name, func(t *testing.T) {
@@ -41,7 +41,8 @@ func TestListPatch(t *testing.T) {
 	}
 }
 
-// TestListPatchBounds: with one change more, one byte more, or with what a list does not name, there is no patch.
+// TestListPatchBounds checks that one change or one byte above the bounds, or a change that a list does not name,
+// gives no patch.
 func TestListPatchBounds(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

@@ -1,9 +1,10 @@
-// Package changes is a front-end's side of what the jobs of a session have changed: it lists it, makes a patch of it and
-// has it applied to the repository.
+// Package changes is the front-end's side of the changes that the jobs of a session made: it lists them, makes a
+// patch of them and applies them to the repository.
 //
-// The looking and the writing are done by corral-layer, a program of ours that runs as a job in the session's jail (see
-// package layer): this package starts it through a [job.Runner], and decodes what it tells within bounds. Neither reads nor
-// writes a file of the repository or of the layer. Paths are bytes that jobs chose: quote them before showing them.
+// The files are read and written by corral-layer, a program of corral that runs as a job in the session's jail (see
+// package layer): this package starts it through a [job.Runner] and decodes its output within bounds. It neither
+// reads nor writes files of the repository or of the layer. Paths are bytes chosen by jobs: quote them before showing
+// them.
 package changes
 
 import (
@@ -22,40 +23,41 @@ import (
 	"corral/job"
 )
 
-// A Layer says whose changes are meant.
+// A Layer identifies the changes of a session.
 type Layer struct {
-	Session string    // its id
-	Repo    string    // absolute path of its repository
-	Opened  time.Time // when it was opened; to apply only
-	// Digest has Show, Patch and dry runs of Apply end with the digest of the changes. Each file that differs is read for it.
+	Session string    // the session's ID
+	Repo    string    // absolute path of the session's repository
+	Opened  time.Time // when the session was opened; used by Apply only
+	// Digest makes Show, Patch and dry runs of Apply return the digest of the changes. For it each file that differs
+	// is read.
 	Digest bool
-	Claim  job.Claim // for the audit log: who asks
-	// Pipe makes the pipes that the tool writes to, two for each run; nil is os.Pipe. A supervisor takes pipes only of the
-	// user that it knows its client as.
+	Claim  job.Claim // the caller, for the audit log
+	// Pipe creates the pipes that corral-layer writes to, two for each run; nil stands for os.Pipe. A supervisor
+	// accepts only pipes of the user that it authenticated as its client.
 	Pipe func() (r, w *os.File, err error)
 }
 
-// Of returns the layer of a session.
+// Of returns the Layer of a session.
 func Of(s job.Session) Layer { return Layer{Session: s.ID, Repo: s.Repo, Opened: s.Opened} }
 
-// How long each look may take. Applying has the supervisor's limits.
+// Time limits of each pass. Apply has only the supervisor's limits.
 const (
 	listTime  = 30 * time.Second
 	patchTime = 5 * time.Minute
-	grace     = 30 * time.Second // for the job to begin and end
+	grace     = 30 * time.Second // for the start and end of the job
 )
 
-// DefaultList is how many changes a List names unless more are asked for.
+// DefaultList is the default maximum of changes in a list.
 const DefaultList = 100
 
-// List lists the changes of a layer: at most so many, 0 is DefaultList. When sensitive paths are not among the first, as
-// many again of those are listed.
-func List(ctx context.Context, r job.Runner, l Layer, most int) (*job.Changes, error) {
-	if most <= 0 {
-		most = DefaultList
+// List returns at most maxEntries changes of a layer; 0 stands for DefaultList. Sensitive paths beyond that number are
+// added, at most as many again.
+func List(ctx context.Context, r job.Runner, l Layer, maxEntries int) (*job.Changes, error) {
+	if maxEntries <= 0 {
+		maxEntries = DefaultList
 	}
 	c := &job.Changes{Entries: []job.Change{}}
-	sum, err := Show(ctx, r, l, most, nil, func(e *stream.Entry) error { return enlist(c, e, most) })
+	sum, err := Show(ctx, r, l, maxEntries, nil, func(e *stream.Entry) error { return enlist(c, e, maxEntries) })
 	if err != nil {
 		return nil, err
 	}
@@ -63,18 +65,18 @@ func List(ctx context.Context, r job.Runner, l Layer, most int) (*job.Changes, e
 	return c, nil
 }
 
-func enlist(c *job.Changes, e *stream.Entry, most int) error {
-	if len(c.Entries) >= 2*most {
+func enlist(c *job.Changes, e *stream.Entry, maxEntries int) error {
+	if len(c.Entries) >= 2*maxEntries {
 		return errTooMany
 	}
 	c.Entries = append(c.Entries, Change(e))
 	return nil
 }
 
-// errTooMany is an answer with more in it than was asked for.
-var errTooMany = errors.New("corral-layer tells more than it was asked for")
+// errTooMany is the error for an answer with more records or bytes than requested.
+var errTooMany = errors.New("corral-layer returned more than requested")
 
-// Change puts an entry into the words of replies.
+// Change converts an entry to a job.Change, as used in replies.
 func Change(e *stream.Entry) job.Change {
 	c := job.Change{Path: e.Path, Kind: e.Kind, Type: e.Type, Bytes: e.Size, Sensitive: e.Sensitive}
 	if e.Kind == job.ChangeDeleted {
@@ -83,12 +85,12 @@ func Change(e *stream.Entry) job.Change {
 	return c
 }
 
-// Show has f see the changes of a layer at and below paths (none: all), at most so many, 0 is no bound but the tool's own.
-// An error of f ends it.
-func Show(ctx context.Context, r job.Runner, l Layer, most int, paths []string, f func(*stream.Entry) error) (*stream.Sum, error) {
+// Show calls f with the changes of a layer at and below paths (none: all), at most maxEntries; 0 leaves only the bound of
+// corral-layer. An error of f ends it.
+func Show(ctx context.Context, r job.Runner, l Layer, maxEntries int, paths []string, f func(*stream.Entry) error) (*stream.Sum, error) {
 	options := append(l.options(), "-time="+listTime.String())
-	if most > 0 {
-		options = append(options, "-most="+strconv.Itoa(most))
+	if maxEntries > 0 {
+		options = append(options, "-most="+strconv.Itoa(maxEntries))
 	}
 	return l.run(ctx, r, job.ReadOnly, listTime, append(append([]string{"list"}, options...), l.rest(paths)...), func(rec any) error {
 		if e, ok := rec.(*stream.Entry); ok {
@@ -98,17 +100,17 @@ func Show(ctx context.Context, r job.Runner, l Layer, most int, paths []string, 
 	})
 }
 
-// errOutOfPlace is a record that has no place in this answer.
-var errOutOfPlace = errors.New("corral-layer answers something else than was asked")
+// errOutOfPlace is the error for a record that does not belong into the answer.
+var errOutOfPlace = errors.New("corral-layer returned an unexpected record")
 
-// Apply makes the repository what the layer says at and below paths (none: everywhere). Unless all of it can be done
-// nothing is, and conflict sees why not. With dry, nothing is done in any case. Each change that is, or would be, done goes
-// to applied. An error of either function does not end an apply that has begun.
+// Apply applies the changes of the layer at and below paths (none: all) to the repository. If any of them cannot be
+// applied, none is, and conflict is called with the reasons. With dry, nothing is written. applied is called with
+// each change that was, or would be, applied. An error of either function does not stop an apply that has begun.
 //
-// Unless expect is zero, nothing is done if the changes have another digest than that, which is the digest of what was
+// Unless expect is zero, nothing is applied if the digest of the changes differs from expect, the digest of what was
 // reviewed at the same paths. The supervisor refuses an apply while jobs run in the session.
 //
-// The sum says how far it came: without Conflicts and with Failed "" it is done.
+// The returned sum reports the result: all changes were applied if Conflicts is 0 and Failed is "".
 func Apply(ctx context.Context, r job.Runner, l Layer, expect stream.Digest, dry bool, paths []string,
 	applied func(*stream.Entry) error, conflict func(stream.Conflict) error,
 ) (*stream.Sum, error) {
@@ -120,7 +122,7 @@ func Apply(ctx context.Context, r job.Runner, l Layer, expect stream.Digest, dry
 	if dry {
 		args, workspace = append(args, "-dry-run"), job.ReadOnly
 	}
-	var told error
+	var callbackErr error
 	sum, err := l.run(ctx, r, workspace, 0, append(args, l.rest(paths)...), func(rec any) error {
 		var err error
 		switch rec := rec.(type) {
@@ -131,15 +133,15 @@ func Apply(ctx context.Context, r job.Runner, l Layer, expect stream.Digest, dry
 		default:
 			return errOutOfPlace
 		}
-		if told == nil {
-			told = err
+		if callbackErr == nil {
+			callbackErr = err
 		}
 		return nil
 	})
-	return sum, errors.Join(err, told)
+	return sum, errors.Join(err, callbackErr)
 }
 
-// options are those of every look.
+// options returns the options of every pass.
 func (l Layer) options() []string {
 	if l.Digest {
 		return []string{"-digest"}
@@ -147,14 +149,14 @@ func (l Layer) options() []string {
 	return nil
 }
 
-// rest is the end of a command line.
+// rest returns the end of the command line.
 func (l Layer) rest(paths []string) []string { return append([]string{"--", l.Repo}, paths...) }
 
-// run has corral-layer run, and each see what it tells but for the sum, which is returned.
-func (l Layer) run(ctx context.Context, r job.Runner, w job.Workspace, most time.Duration, args []string, each func(any) error) (*stream.Sum, error) {
+// run runs corral-layer, calls each with every record but the last, the sum, and returns that.
+func (l Layer) run(ctx context.Context, r job.Runner, w job.Workspace, timeout time.Duration, args []string, each func(any) error) (*stream.Sum, error) {
 	ctx, stop := context.WithCancel(ctx)
-	if most > 0 { // not a limit of the job: the operator may allow less than that, or more
-		ctx, stop = context.WithTimeoutCause(ctx, most+grace, fmt.Errorf("changes of session %s: not answered within %v", l.Session, most+grace))
+	if timeout > 0 { // not a limit of the job, since the operator may set a lower or a higher one
+		ctx, stop = context.WithTimeoutCause(ctx, timeout+grace, fmt.Errorf("changes of session %s: no answer within %v", l.Session, timeout+grace))
 	}
 	defer stop()
 	spec := job.Spec{
@@ -179,14 +181,14 @@ func (l Layer) run(ctx context.Context, r job.Runner, w job.Workspace, most time
 	var running sync.WaitGroup
 	var result job.Result
 	var ran error
-	said := &stderrTail{}
+	complaint := &stderrHead{}
 	running.Go(func() { result, ran = r.Run(ctx, spec, job.Stdio{Stdout: stdout, Stderr: stderr}) })
-	running.Go(func() { _, _ = io.Copy(said, errs) })
+	running.Go(func() { _, _ = io.Copy(complaint, errs) })
 	sum, err := read(out, each)
 	ended := context.Cause(ctx)
 	if err != nil {
 		stop()
-		out.Close() // it may be writing
+		out.Close() // unblocks a write of corral-layer
 	}
 	running.Wait()
 	switch {
@@ -199,23 +201,23 @@ func (l Layer) run(ctx context.Context, r job.Runner, w job.Workspace, most time
 	case ran != nil:
 		return nil, ran
 	default:
-		return nil, l.broken(result, said.String())
+		return nil, l.broken(result, complaint.String())
 	}
 }
 
-// broken is why the tool has not answered to the end.
-func (l Layer) broken(r job.Result, said string) error {
-	said = strings.TrimPrefix(strings.TrimSpace(said), "corral-layer: ")
+// broken returns the error for an answer that ended early.
+func (l Layer) broken(r job.Result, complaint string) error {
+	complaint = strings.TrimPrefix(strings.TrimSpace(complaint), "corral-layer: ")
 	switch {
-	case said != "":
-		return fmt.Errorf("changes of session %s: %s", l.Session, said)
+	case complaint != "":
+		return fmt.Errorf("changes of session %s: %s", l.Session, complaint)
 	case r.Limit != "":
 		return fmt.Errorf("changes of session %s: the limit of %s was reached", l.Session, r.Limit)
 	}
-	return fmt.Errorf("changes of session %s: corral-layer ended before it had answered (%s)", l.Session, r.Status)
+	return fmt.Errorf("changes of session %s: corral-layer ended without a complete answer (%s)", l.Session, r.Status)
 }
 
-// read reads one stream to its end.
+// read reads a stream to its end.
 func read(r io.Reader, each func(any) error) (*stream.Sum, error) {
 	s := stream.NewReader(r)
 	for {
@@ -232,15 +234,15 @@ func read(r io.Reader, each func(any) error) (*stream.Sum, error) {
 	}
 }
 
-// A stderrTail keeps the beginning of what the tool complains of.
-type stderrTail struct{ b bytes.Buffer }
+// A stderrHead keeps the first bytes of the tool's standard error.
+type stderrHead struct{ b bytes.Buffer }
 
-const maxComplaint = 4096
+const maxStderr = 4096
 
-func (t *stderrTail) Write(p []byte) (int, error) {
-	t.b.Write(p[:min(len(p), maxComplaint-t.b.Len())])
+func (t *stderrHead) Write(p []byte) (int, error) {
+	t.b.Write(p[:min(len(p), maxStderr-t.b.Len())])
 	return len(p), nil
 }
 
-// String returns it on one line, or with a hint.
-func (t *stderrTail) String() string { return t.b.String() }
+// String returns the bytes kept. They are not escaped.
+func (t *stderrHead) String() string { return t.b.String() }

@@ -93,7 +93,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// An answer plays a tool that is not ours.
+// An answer acts as a tool other than corral-layer.
 type answer func(ctx context.Context, stdio job.Stdio) (job.Result, error)
 
 func (f answer) Run(ctx context.Context, _ job.Spec, stdio job.Stdio) (job.Result, error) {
@@ -102,7 +102,7 @@ func (f answer) Run(ctx context.Context, _ job.Spec, stdio job.Stdio) (job.Resul
 	return f(ctx, stdio)
 }
 
-// flood writes a stream of entries until nobody reads.
+// flood writes a stream of n large entries, or until the context ends.
 func flood(ctx context.Context, stdio job.Stdio, n int) (job.Result, error) {
 	w := stream.NewWriter(stdio.Stdout)
 	for i := 0; i < n && ctx.Err() == nil; i++ {
@@ -113,7 +113,7 @@ func flood(ctx context.Context, stdio job.Stdio, n int) (job.Result, error) {
 	return job.Result{Status: job.Success}, w.End(&stream.Sum{})
 }
 
-// TestAnswers holds that no answer is believed that is none.
+// TestAnswers checks that malformed, incomplete and excessive answers are errors.
 func TestAnswers(t *testing.T) {
 	refusal := &job.Refusal{Step: "session", Message: "no such session"}
 	for _, tt := range []struct {
@@ -122,7 +122,7 @@ func TestAnswers(t *testing.T) {
 		want string
 	}{
 		{"refused", func(context.Context, job.Stdio) (job.Result, error) { return job.Result{}, refusal }, "no such session"},
-		{"silent", func(context.Context, job.Stdio) (job.Result, error) { return job.Result{Status: job.Lost}, nil }, "changes of session 5e55: corral-layer ended before it had answered (lost)"},
+		{"silent", func(context.Context, job.Stdio) (job.Result, error) { return job.Result{Status: job.Lost}, nil }, "changes of session 5e55: corral-layer ended without a complete answer (lost)"},
 		{"complains", func(_ context.Context, s job.Stdio) (job.Result, error) {
 			_, _ = s.Stderr.WriteString("corral-layer: the layer: gone\n")
 			return job.Result{Status: job.Failure}, nil
@@ -134,7 +134,7 @@ func TestAnswers(t *testing.T) {
 			_, _ = s.Stdout.WriteString(strings.Repeat("x", 100))
 			return job.Result{Status: job.Success}, nil
 		}, "malformed answer of corral-layer: a record of 2021161080 bytes"},
-		{"contents in a list", func(ctx context.Context, s job.Stdio) (job.Result, error) { return flood(ctx, s, 1) }, "corral-layer answers something else than was asked"},
+		{"contents in a list", func(ctx context.Context, s job.Stdio) (job.Result, error) { return flood(ctx, s, 1) }, "corral-layer returned an unexpected record"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := List(t.Context(), tt.tool, Layer{Session: "5e55", Repo: "/r"}, 0)
@@ -146,7 +146,7 @@ func TestAnswers(t *testing.T) {
 	_, err := Patch(t.Context(), answer(func(ctx context.Context, s job.Stdio) (job.Result, error) { return flood(ctx, s, 1<<20) }),
 		Layer{}, discard{}, nil)
 	if !errors.Is(err, errTooMany) {
-		t.Errorf("flooded: %v", err)
+		t.Errorf("excessive contents: %v", err)
 	}
 	many := answer(func(_ context.Context, s job.Stdio) (job.Result, error) {
 		w := stream.NewWriter(s.Stdout)
@@ -156,7 +156,7 @@ func TestAnswers(t *testing.T) {
 		return job.Result{Status: job.Success}, w.End(&stream.Sum{})
 	})
 	if _, err := List(t.Context(), many, Layer{}, 10); !errors.Is(err, errTooMany) {
-		t.Errorf("too many: %v", err)
+		t.Errorf("excessive entries: %v", err)
 	}
 }
 
@@ -164,7 +164,7 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// TestCancel holds that who goes away ends the tool.
+// TestCancel checks that canceling the context stops the tool.
 func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	tool := answer(func(ctx context.Context, _ job.Stdio) (job.Result, error) {

@@ -2,14 +2,14 @@ package changes
 
 import (
 	"bytes"
-	"crypto/sha1" // git names contents by it
+	"crypto/sha1" // git identifies contents by it
 	"fmt"
 	"strings"
 
 	"corral/job"
 )
 
-// A version is what a file is before or after; the zero value is that there is none.
+// A version is a file before or after the change; the zero value stands for a missing file.
 type version struct {
 	mode string // git's
 	data []byte
@@ -26,7 +26,7 @@ func (p *patcher) versions() (old, new version) {
 	return old, new
 }
 
-// gitMode is a type and permissions as git has them.
+// gitMode returns git's mode for a type and permissions.
 func gitMode(t job.FileType, mode uint32) string {
 	switch {
 	case t == job.TypeLink:
@@ -37,7 +37,7 @@ func gitMode(t job.FileType, mode uint32) string {
 	return "100644"
 }
 
-// blob is git's name of a content: 40 zeros if there is none.
+// blob returns git's hash of the content, 40 zeros for a missing file.
 func (v version) blob() string {
 	if v.mode == "" {
 		return strings.Repeat("0", 2*sha1.Size)
@@ -45,7 +45,7 @@ func (v version) blob() string {
 	return fmt.Sprintf("%x", sha1.Sum(fmt.Appendf(nil, "blob %d\x00%s", len(v.data), v.data)))
 }
 
-// file writes one file's part, with git's extended header: gitdiff(1), "Generating patch text with -p".
+// file writes the patch of one file with git's extended header: git-diff(1), "Generating patch text with -p".
 func (p *patcher) file(old, new version) error {
 	path := p.entry.Path
 	p.printf("diff --git %s %s\n", quote("a/"+path), quote("b/"+path))
@@ -75,10 +75,10 @@ func (p *patcher) file(old, new version) error {
 	return hunks(p.w, old.data, new.data)
 }
 
-// printf writes; the writer keeps its first error.
+// printf writes to p.w, which keeps the first error.
 func (p *patcher) printf(format string, args ...any) { _, _ = fmt.Fprintf(p.w, format, args...) }
 
-// title is a name before hunks.
+// title returns a file name for the "---" or "+++" line.
 func title(prefix, path string, v version) string {
 	if v.mode == "" {
 		return "/dev/null"
@@ -86,8 +86,9 @@ func title(prefix, path string, v version) string {
 	return quote(prefix + path)
 }
 
-// quote writes a name as git does: as it is, or in C's way if there is anything odd in it (quote_c_style in git's quote.c).
-// A blank is odd here, which patch(1) stumbles over. Programs read it back: internal/text's notation would be another name.
+// quote quotes a name as git does: unchanged, or as a C string if it has unusual bytes (quote_c_style in git's
+// quote.c). A space counts as unusual here, because patch(1) does not handle it.
+// Programs parse the result, so it is not the notation of internal/text.
 func quote(name string) string {
 	odd := func(c byte) bool { return c <= ' ' || c >= 0x7f || c == '"' || c == '\\' }
 	plain := true

@@ -9,13 +9,13 @@ import (
 	"github.com/aymanbagabas/go-udiff/lcs"
 )
 
-// context lines are those around a change.
+// contextLines is the number of context lines around a change.
 const contextLines = 3
 
 // An edit replaces lines [a0, a1) of the old text by lines [b0, b1) of the new one.
 type edit struct{ a0, a1, b0, b1 int }
 
-// lines splits a text behind each newline.
+// lines splits a text after each newline.
 func lines(text []byte) []string {
 	var all []string
 	for l := range bytes.Lines(text) {
@@ -24,8 +24,9 @@ func lines(text []byte) []string {
 	return all
 }
 
-// compare returns what makes b of a, in order and apart from each other. The library looks for a short way up to a bound
-// of its own, and replaces what is beyond as a whole; lines that occur once in each text cut long ones into pieces before.
+// compare returns the edits that turn a into b, in order and without overlap. The library searches for a short edit
+// script up to its own bound, and replaces the remainder as a whole; therefore long texts are first divided at lines
+// that occur once in each.
 func compare(a, b []string) []edit {
 	var edits []edit
 	add := func(e edit) {
@@ -46,10 +47,11 @@ func compare(a, b []string) []edit {
 	return edits
 }
 
-// A match is a line that both texts have.
+// A match is a line that occurs in both texts.
 type match struct{ a, b int }
 
-// anchors are lines that occur once in each text, in one order in both: the longest such row of them ("patience diff").
+// anchors returns the longest sequence of lines that occur once in each text and in the same order in both ("patience
+// diff").
 func anchors(a, b []string) []match {
 	type count struct{ a, b, line int }
 	seen := map[string]*count{}
@@ -75,9 +77,9 @@ func anchors(a, b []string) []match {
 	return longest(once)
 }
 
-// longest returns the longest rising row of m, whose a rise already (patience sorting).
+// longest returns the longest subsequence of m with increasing b; m is sorted by a (patience sorting).
 func longest(m []match) []match {
-	var tops []int // of each pile, an index of m
+	var tops []int // for each pile, the index in m of its top
 	before := make([]int, len(m))
 	for i := range m {
 		pile, _ := slices.BinarySearchFunc(tops, m[i].b, func(top, b int) int { return m[top].b - b })
@@ -101,7 +103,7 @@ func longest(m []match) []match {
 	return row
 }
 
-// hunks writes the difference of two texts as a unified diff has it, without its head.
+// hunks writes the hunks of a unified diff of two texts, without the header.
 func hunks(w io.Writer, old, new []byte) error {
 	a, b := lines(old), lines(new)
 	edits := compare(a, b)
@@ -123,7 +125,7 @@ type hunkWriter struct {
 	err error
 }
 
-// hunk writes one piece: edits that are near each other, with the lines around them.
+// hunk writes one hunk: edits close to each other, with their context.
 func (w *hunkWriter) hunk(a, b []string, edits []edit) {
 	first, last := edits[0], edits[len(edits)-1]
 	before := min(first.a0, contextLines)
@@ -141,7 +143,7 @@ func (w *hunkWriter) hunk(a, b []string, edits []edit) {
 	w.lines(' ', a[at:a1])
 }
 
-// extent is a range of lines as hunks have it: counted from 1, and the line before if there is none.
+// extent formats a range of lines for a hunk header: counted from 1; an empty range is given by the line before it.
 func extent(from, to int) string {
 	switch to - from {
 	case 0:

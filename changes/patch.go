@@ -11,30 +11,31 @@ import (
 	"corral/job"
 )
 
-// Bounds of what one patch is made of: what corral-layer brings, and what is beyond that is malformed.
+// Bounds of the contents of a patch. They are corral-layer's own; an answer beyond them is malformed.
 const (
 	maxPatchFile  = 4 << 20  // bytes of one side of a file
 	maxPatchTotal = 64 << 20 // bytes of all
 )
 
-// A PatchSum says what is in a patch.
+// A PatchSum summarizes a patch.
 type PatchSum struct {
-	Files int64 // paths in it
-	// Left are paths that differ and are not in the patch, as far as they are kept, with the reason. Left counts all of them.
+	Files int64 // paths in the patch
+	// Left lists the first paths that differ and are not in the patch, with the reason. LeftCount counts all of them.
 	Left      []LeftOut
 	LeftCount int64
-	// OfGit counts paths of git directories, which git takes no patch of. They are not among Left.
+	// OfGit counts paths of git directories, for which git refuses patches. They are not in Left.
 	OfGit int64
-	// Incomplete says that not everything was looked at.
+	// Incomplete is set if not everything could be examined.
 	Incomplete bool
-	// Digest is that of all changes, those left out of the patch too; zero unless Layer.Digest asked for it.
+	// Digest is the digest of all changes, including those left out of the patch; zero unless Layer.Digest is set.
 	Digest stream.Digest
 }
 
-// Whole says whether the patch makes of the repository what jobs have seen, git directories apart.
+// Whole reports whether the patch, applied to the repository, gives the files as the jobs see them, except for git
+// directories.
 func (s *PatchSum) Whole() bool { return s.LeftCount == 0 && !s.Incomplete }
 
-// A LeftOut is a path that is not in a patch.
+// A LeftOut is a changed path that is not in the patch.
 type LeftOut struct {
 	Path, Reason string
 }
@@ -42,12 +43,12 @@ type LeftOut struct {
 // maxLeft bounds PatchSum.Left.
 const maxLeft = 100
 
-// Patch writes the changes of a layer at and below paths (none: all) as one patch that git apply takes, and patch -p1 as far
-// as it knows git's headers. Binary files are in it as git has them.
+// Patch writes the changes of a layer at and below paths (none: all) as one patch for git apply, or for patch -p1 as
+// far as it supports git's headers. Binary files are included in git's format.
 //
-// A patch cannot say everything: what it leaves out is in the sum. That is paths of git directories, which git refuses;
-// files of more than 4 MiB, and what is beyond 64 MiB of all; empty directories, permissions other than that to execute,
-// FIFOs and the like. A directory that is deleted goes with what was in it, as git has it.
+// A patch cannot express every change; the sum lists what is left out: paths of git directories, which git refuses;
+// files above 4 MiB, and those beyond 64 MiB in total; empty directories, permissions other than the execute bit,
+// FIFOs and other special files. A deleted directory is expressed by the deletion of its files, as in git.
 func Patch(ctx context.Context, r job.Runner, l Layer, w io.Writer, paths []string) (*PatchSum, error) {
 	p := &patcher{w: bufio.NewWriter(w)}
 	args := append(append([]string{"diff", "-time=" + patchTime.String()}, l.options()...), l.rest(paths)...)
@@ -67,20 +68,20 @@ func Patch(ctx context.Context, r job.Runner, l Layer, w io.Writer, paths []stri
 	return &p.sum, p.w.Flush()
 }
 
-// A patcher writes a patch, one path after the other.
+// A patcher writes a patch, path by path.
 type patcher struct {
 	w     *bufio.Writer
 	sum   PatchSum
-	entry *stream.Entry // at hand, nil before the first
+	entry *stream.Entry // the current one, nil before the first
 	sides [2]side
-	into  *side  // that data are for
-	bare  string // a new directory with nothing in it so far
+	into  *side  // the side that receives data
+	bare  string // a new directory without entries so far
 	total int64
 }
 
-// A side is one of an entry's contents.
+// A side is the old or the new content of an entry.
 type side struct {
-	there bool // there is one, and it is known
+	there bool // the content exists and is known
 	left  stream.Left
 	data  []byte
 }
@@ -110,7 +111,7 @@ func (p *patcher) record(rec any) error {
 	return nil
 }
 
-// leave notes that a path is not in the patch.
+// leave records that a path is not in the patch.
 func (p *patcher) leave(path, reason string) {
 	p.sum.LeftCount++
 	if len(p.sum.Left) < maxLeft {
@@ -118,7 +119,7 @@ func (p *patcher) leave(path, reason string) {
 	}
 }
 
-// filled is told the path that comes next, "" at the end: it shows whether a new directory has anything in it.
+// filled reports p.bare as an empty directory unless next, the path of the next entry or "" at the end, lies in it.
 func (p *patcher) filled(next string) {
 	if p.bare != "" && !strings.HasPrefix(next, p.bare+"/") {
 		p.leave(p.bare, "it is an empty directory")
@@ -126,7 +127,7 @@ func (p *patcher) filled(next string) {
 	p.bare = ""
 }
 
-// end writes the entry at hand.
+// end writes the current entry.
 func (p *patcher) end() error {
 	e := p.entry
 	switch {
@@ -135,9 +136,9 @@ func (p *patcher) end() error {
 	case p.sides[0].left == stream.OfGit:
 		p.sum.OfGit++
 		return nil
-	case isDirectory(e): // it comes with what is in it
+	case isDirectory(e): // the patch contains its files
 		if e.Kind == job.ChangeMode {
-			p.leave(e.Path, "its permissions, for it is a directory")
+			p.leave(e.Path, "a patch cannot change the permissions of a directory")
 		} else {
 			p.bare = e.Path
 		}
@@ -149,21 +150,21 @@ func (p *patcher) end() error {
 	}
 	p.sum.Files++
 	if e.Type == job.TypeDirectory {
-		p.bare = e.Path // in the place of something else
+		p.bare = e.Path // it replaces a file
 	}
 	old, new := p.versions()
 	if old.mode != "" && new.mode != "" && old.mode[:3] != new.mode[:3] {
-		return errors.Join(p.file(old, version{}), p.file(version{}, new)) // of another type
+		return errors.Join(p.file(old, version{}), p.file(version{}, new)) // the type changed
 	}
 	return p.file(old, new)
 }
 
-// isDirectory says whether an entry is about a directory alone.
+// isDirectory reports whether an entry is only about a directory, and replaces no file.
 func isDirectory(e *stream.Entry) bool {
 	return e.Type == job.TypeDirectory && (e.OldType == "" || e.OldType == job.TypeDirectory)
 }
 
-// unfit is why no patch has this entry, "" if one can.
+// unfit returns the reason why a patch cannot express the entry, "" if it can.
 func (p *patcher) unfit() string {
 	e := p.entry
 	for _, s := range p.sides {
@@ -175,14 +176,14 @@ func (p *patcher) unfit() string {
 	case e.Type == job.TypeOther || e.OldType == job.TypeOther:
 		return "it is a FIFO, a socket or a device"
 	case e.Kind == job.ChangeMode && gitMode(e.Type, e.Mode) == gitMode(e.OldType, e.OldMode):
-		return "its permissions, but for that to execute"
+		return "a patch can change only the execute permission"
 	case e.Kind != job.ChangeMode && (needs(e.OldType) && !p.sides[0].there || needs(e.Type) && e.Kind != job.ChangeDeleted && !p.sides[1].there):
 		return reason(stream.Unreadable)
 	}
 	return ""
 }
 
-// needs says whether something of this type has a content.
+// needs reports whether a file of this type has content.
 func needs(t job.FileType) bool { return t == job.TypeFile || t == job.TypeLink }
 
 func reason(l stream.Left) string {

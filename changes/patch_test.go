@@ -14,7 +14,7 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// patch makes the patch of everything.
+// patch returns the patch of the changes at paths (none: all).
 func (w *world) patch(paths ...string) (string, *PatchSum) {
 	w.t.Helper()
 	var b bytes.Buffer
@@ -23,7 +23,7 @@ func (w *world) patch(paths ...string) (string, *PatchSum) {
 	return b.String(), sum
 }
 
-// by applies a patch to a copy of the repository, and returns the copy.
+// by applies a patch with a command to a copy of the repository, and returns the copy.
 func (w *world) by(patch string, command ...string) string {
 	w.t.Helper()
 	sandboxtest.Require(w.t, sandboxtest.Program(command[0]))
@@ -50,7 +50,7 @@ var patches = []struct {
 	name string
 	old  func(t testing.TB, dir string)
 	new  func(t testing.TB, dir string)
-	git  bool // patch(1) does not know binary files, and puts no file in the place of a directory
+	git  bool // only git: patch(1) does not support binary files or replacing a directory by a file
 }{
 	{"text", func(t testing.TB, dir string) {
 		write(t, dir, "a", numbered(0, 100))
@@ -167,7 +167,7 @@ func TestPatch(t *testing.T) {
 	}
 }
 
-// TestLeftOut is about what no patch can say, or none of a good size.
+// TestLeftOut checks changes that no patch can express, or that are too large.
 func TestLeftOut(t *testing.T) {
 	w := newWorld(t, func(dir string) {
 		write(t, dir, "a", "a\n")
@@ -192,8 +192,8 @@ func TestLeftOut(t *testing.T) {
 		left = append(left, l.Path+": "+l.Reason)
 	}
 	want := []string{
-		"dir: its permissions, for it is a directory", "fifo: it is a FIFO, a socket or a device", "large: it is too large",
-		"m: its permissions, but for that to execute", "new/empty: it is an empty directory",
+		"dir: a patch cannot change the permissions of a directory", "fifo: it is a FIFO, a socket or a device", "large: it is too large",
+		"m: a patch can change only the execute permission", "new/empty: it is an empty directory",
 		"z: it is an empty directory",
 	}
 	if !slices.Equal(left, want) || sum.LeftCount != int64(len(want)) || sum.OfGit != 5 {
@@ -205,7 +205,7 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// TestPatchRandom edits texts at random: git makes the same of the repository with the patch.
+// TestPatchRandom checks patches of random edits with git and patch(1).
 func TestPatchRandom(t *testing.T) {
 	for seed := range uint64(sandboxtest.Scale(30)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

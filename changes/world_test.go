@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(sandboxtest.PrivateMounts(m)) }
 
-// A world is a repository and a session's overlay over it, and the runner of the session's tools.
+// A world is a repository with a session's overlay, and the runner of the session's tools.
 type world struct {
 	t                   testing.TB
 	repo, merged, upper string
@@ -32,13 +32,13 @@ func newWorld(t testing.TB, build func(dir string)) *world {
 	check(t, os.Mkdir(w.repo, 0o755))
 	build(w.repo)
 	written := time.Now()
-	sandboxtest.Eventually(t, time.Minute, "the clock goes on", func() bool { return fileTime(t).After(written) })
+	sandboxtest.Eventually(t, time.Minute, "a clock tick", func() bool { return fileTime(t).After(written) })
 	w.layer = Layer{Session: "5e55", Repo: w.repo, Opened: fileTime(t), Claim: job.Claim{Tool: "changes"}}
 	w.merged, w.upper = sandboxtest.Overlay(t, w.repo)
 	return w
 }
 
-// fileTime is the time by the clock of ticks.
+// fileTime returns the time of the coarse clock, as file systems do.
 func fileTime(t testing.TB) time.Time {
 	t.Helper()
 	var ts unix.Timespec
@@ -52,7 +52,7 @@ func (w *world) Run(ctx context.Context, spec job.Spec, stdio job.Stdio) (job.Re
 	defer stdio.Stderr.Close()
 	w.specs = append(w.specs, spec)
 	if spec.Tool != job.ToolChanges || spec.Session != w.layer.Session || spec.Args[0] != "changes" {
-		return job.Result{}, errors.New("another job was wanted")
+		return job.Result{}, errors.New("unexpected job")
 	}
 	args := append([]string{spec.Args[1], "-layer=" + w.upper}, spec.Args[2:]...)
 	if err := layer.Run(ctx, args, stdio.Stdout); err != nil {
@@ -75,7 +75,7 @@ func write(t testing.TB, root, name, content string) {
 	check(t, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644))
 }
 
-// tree is what git knows of a tree: files with their permission to execute, and links.
+// tree describes a tree as far as git tracks it: files with their execute permission, and links.
 func tree(t testing.TB, root string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -109,7 +109,7 @@ func same(t testing.TB, got, want map[string]string) {
 	}
 	for path, s := range got {
 		if _, ok := want[path]; !ok {
-			t.Errorf("%q is left: %.200q", path, s)
+			t.Errorf("unexpected %q: %.200q", path, s)
 		}
 	}
 }

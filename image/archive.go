@@ -14,19 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An extent is where in an archive the content of an entry lies, or, of a link, where it leads.
+// An extent locates the content of an archive entry, or holds the target of a link.
 type extent struct {
 	at, size int64
 	link     string
 }
 
-// A contents is what an archive has, as far as it was looked at.
+// contents lists the entries of an archive that have been read.
 type contents struct {
 	files map[string]extent
-	root  bool // it has directories of a root file system: it is one, whatever else it has
+	root  bool // it has directories of a root file system, and so is one whatever other files it has
 }
 
-// openArchive finds out what kind of archive f is.
+// openArchive determines the kind of archive f.
 func (s *Source) openArchive(f *os.File, o Options) error {
 	f, size, err := s.seekable(f, o.Limits)
 	if err != nil {
@@ -66,10 +66,11 @@ func (s *Source) openArchive(f *os.File, o Options) error {
 
 func (c *contents) has(name string) bool { _, ok := c.files[name]; return ok }
 
-// rootNames are directories, or links to them, that root file systems have and images do not.
+// rootNames are directories, or links to them, that root file systems have and image archives do not.
 var rootNames = []string{"bin", "etc", "lib", "sbin", "usr", "var"}
 
-// look lists the entries of an archive until it is seen to be a root file system. Extents are right unless it is packed.
+// look lists the entries of an archive until it proves to be a root file system. Extents are valid only if packed is
+// false.
 func look(f *os.File, size int64, packed bool, limits Limits) (*contents, error) {
 	section := io.NewSectionReader(f, 0, size)
 	var r io.Reader = section
@@ -95,7 +96,7 @@ func look(f *os.File, size int64, packed bool, limits Limits) (*contents, error)
 		}
 		switch h.Typeflag {
 		case tar.TypeReg:
-			// The reader has read the header and nothing behind it, for it can seek.
+			// The tar reader does not read ahead of the content, because section can seek.
 			at, err := section.Seek(0, io.SeekCurrent)
 			if err != nil {
 				return err
@@ -114,9 +115,9 @@ func look(f *os.File, size int64, packed bool, limits Limits) (*contents, error)
 	return c, err
 }
 
-var errSeen = errors.New("enough was seen")
+var errSeen = errors.New("stopped early")
 
-// seekable returns f if it is a regular file, else a copy of what is in it.
+// seekable returns f if it is a regular file, else a temporary copy of its contents.
 func (s *Source) seekable(f *os.File, limits Limits) (*os.File, int64, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -126,12 +127,12 @@ func (s *Source) seekable(f *os.File, limits Limits) (*os.File, int64, error) {
 	case info.Mode().IsRegular():
 		return f, info.Size(), nil
 	case info.Mode()&os.ModeNamedPipe == 0 && info.Mode()&os.ModeSocket == 0:
-		return nil, 0, fmt.Errorf("%s is neither a directory, nor a file, nor a pipe", f.Name())
+		return nil, 0, fmt.Errorf("%s must be a directory, a regular file or a pipe", f.Name())
 	}
 	return s.spool(metered{f, newMeter(limits)})
 }
 
-// decompressed returns a copy of what is in f, which is compressed.
+// decompressed returns a temporary copy of the decompressed contents of f.
 func (s *Source) decompressed(f *os.File, size int64, limits Limits) (*os.File, int64, error) {
 	plain, err := decompress(io.NewSectionReader(f, 0, size))
 	if err != nil {
@@ -141,7 +142,7 @@ func (s *Source) decompressed(f *os.File, size int64, limits Limits) (*os.File, 
 	return s.spool(metered{plain, newMeter(limits)})
 }
 
-// spool copies r to a file without a name, which lasts as long as the Source.
+// spool copies r to an unlinked temporary file that exists until the Source is closed.
 func (s *Source) spool(r io.Reader) (*os.File, int64, error) {
 	f, err := os.CreateTemp("", "corral-image-*")
 	if err != nil {
@@ -153,29 +154,29 @@ func (s *Source) spool(r io.Reader) (*os.File, int64, error) {
 	}
 	n, err := io.Copy(f, r)
 	if err != nil {
-		return nil, 0, fmt.Errorf("a copy in %s (TMPDIR is another place): %w", os.TempDir(), err)
+		return nil, 0, fmt.Errorf("copy to a file in %s (hint: TMPDIR selects another directory): %w", os.TempDir(), err)
 	}
 	return f, n, nil
 }
 
-// blobs are the files of an image.
+// blobs gives access to the files of an image.
 type blobs interface {
-	// open opens a regular file, by its clean name, and tells its size.
+	// open opens a regular file by its clean name, and returns its size. The caller closes it.
 	open(name string) (io.ReadCloser, int64, error)
 }
 
-// directoryBlobs are those in a directory; links are followed in it.
+// directoryBlobs are files in a directory. Links are followed only within it.
 type directoryBlobs struct{ root *os.Root }
 
 func (d directoryBlobs) open(name string) (io.ReadCloser, int64, error) {
-	// Not to wait for a pipe.
+	// O_NONBLOCK: do not block on a pipe.
 	f, err := d.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, 0, err
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no regular file", name)
+		err = fmt.Errorf("%s is not a regular file", name)
 	}
 	if err != nil {
 		_ = f.Close()
@@ -184,7 +185,7 @@ func (d directoryBlobs) open(name string) (io.ReadCloser, int64, error) {
 	return f, info.Size(), nil
 }
 
-// archiveBlobs are those in an archive.
+// archiveBlobs are files in an archive.
 type archiveBlobs struct {
 	file  io.ReaderAt
 	files map[string]extent
@@ -192,7 +193,7 @@ type archiveBlobs struct {
 
 func (a archiveBlobs) open(name string) (io.ReadCloser, int64, error) {
 	at := name
-	// Docker made links of layers that an image has twice.
+	// Old versions of Docker stored a layer that an image has twice as a link.
 	for range 8 {
 		e, ok := a.files[at]
 		if !ok {
@@ -203,10 +204,10 @@ func (a archiveBlobs) open(name string) (io.ReadCloser, int64, error) {
 		}
 		at = e.link
 	}
-	return nil, 0, fmt.Errorf("%.200q is a link that leads nowhere", name)
+	return nil, 0, fmt.Errorf("%.200q is a link that does not lead to a file", name)
 }
 
-// document returns a small file as a whole.
+// document reads a whole file of at most MaxDocument bytes.
 func document(b blobs, name string) ([]byte, error) {
 	f, size, err := b.open(name)
 	if err != nil {
@@ -214,7 +215,7 @@ func document(b blobs, name string) ([]byte, error) {
 	}
 	defer f.Close()
 	if size > MaxDocument {
-		return nil, fmt.Errorf("%s has %d bytes, more than %d", name, size, MaxDocument)
+		return nil, fmt.Errorf("%s has %d bytes, above the maximum of %d", name, size, MaxDocument)
 	}
 	var buffer bytes.Buffer
 	if _, err := io.Copy(&buffer, io.LimitReader(f, MaxDocument)); err != nil {

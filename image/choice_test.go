@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// savedImage writes an image as `docker save` does.
+// savedImage returns an archive of images as `docker save` writes it.
 func savedImage(t *testing.T, tags ...string) []byte {
 	t.Helper()
 	images := map[name.Reference]v1.Image{}
@@ -74,13 +74,13 @@ func TestChoice(t *testing.T) {
 		{"an index by name", index(named(both, "a"), named(second, "b")), "a", "etc/passwd", ""},
 		{"as docker calls it", index(containerd(ours, "docker.io/library/a:1", "1"), containerd(second, "docker.io/library/b:1", "1")), "b:1", "second", ""},
 		{"in full", index(containerd(ours, "docker.io/library/a:1", "1"), containerd(second, "docker.io/b/b:latest", "1")), "docker.io/b/b", "second", ""},
-		{"of another place", index(containerd(ours, "example.org/library/a:1", "1")), "a:1", "", `with the name "a:1" in it; there is: "example.org/library/a:1"`},
-		{"several", index(named(ours, "a"), named(second, "b")), "", "", `there are several images in it: "a", "b"`},
-		{"no such name", index(named(ours, "a"), named(second, "b")), "c", "", `with the name "c" in it; there is: "a", "b"`},
-		{"foreign", index(mutate.IndexAddendum{Add: theirs, Descriptor: platform(foreign, "")}), "", "", `there is: "linux/riscv64"`},
-		{"foreign and untold", index(mutate.IndexAddendum{Add: theirs}), "", "", `there is: "linux/riscv64"`},
-		{"a chart alone", index(mutate.IndexAddendum{Add: chart}), "", "", `there is: "application/vnd.cncf.helm.config.v1+json"`},
-		{"nothing", empty.Index, "", "", "there is: nothing"},
+		{"of another place", index(containerd(ours, "example.org/library/a:1", "1")), "a:1", "", `with the name "a:1", available: "example.org/library/a:1"`},
+		{"several", index(named(ours, "a"), named(second, "b")), "", "", `there are several images: "a", "b"`},
+		{"no such name", index(named(ours, "a"), named(second, "b")), "c", "", `with the name "c", available: "a", "b"`},
+		{"foreign", index(mutate.IndexAddendum{Add: theirs, Descriptor: platform(foreign, "")}), "", "", `available: "linux/riscv64"`},
+		{"foreign and untold", index(mutate.IndexAddendum{Add: theirs}), "", "", `available: "linux/riscv64"`},
+		{"a chart alone", index(mutate.IndexAddendum{Add: chart}), "", "", `available: "application/vnd.cncf.helm.config.v1+json"`},
+		{"nothing", empty.Index, "", "", "available: nothing"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestChoice(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, ok := listing(t, data)[tt.has]; !ok {
-				t.Errorf("there is no %q in %v", tt.has, listing(t, data))
+				t.Errorf("%q is not in %v", tt.has, listing(t, data))
 			}
 		})
 	}
@@ -115,7 +115,7 @@ func TestDockerChoice(t *testing.T) {
 			t.Errorf("%s: %v, %v", ref, err, listing(t, data)["etc/tag"])
 		}
 	}
-	for ref, want := range map[string]string{"": "there are several images in it", "example/c": `no image has the tag "example/c"`} {
+	for ref, want := range map[string]string{"": "there are several images", "example/c": `no image has the tag "example/c"`} {
 		o := generous
 		o.Ref = ref
 		if _, _, _, err := flat(t, path, o); err == nil || !strings.Contains(err.Error(), want) {
@@ -128,7 +128,7 @@ func TestDockerChoice(t *testing.T) {
 	}
 }
 
-// TestDockerLinks: old engines wrote a layer that is there twice as a link.
+// TestDockerLinks checks links to layers, which old engines wrote for a layer that occurs twice.
 func TestDockerLinks(t *testing.T) {
 	layer := archive(t, small()...)
 	diff, _, err := v1.SHA256(bytes.NewReader(layer))
@@ -145,7 +145,7 @@ func TestDockerLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	sameListing(t, listing(t, data), smallTree())
-	if _, _, _, err := flat(t, image(symlink("two/layer.tar", "../two/layer.tar")), generous); err == nil || !strings.Contains(err.Error(), "leads nowhere") {
+	if _, _, _, err := flat(t, image(symlink("two/layer.tar", "../two/layer.tar")), generous); err == nil || !strings.Contains(err.Error(), "does not lead to a file") {
 		t.Errorf("a loop: %v", err)
 	}
 	if _, _, _, err := flat(t, image(symlink("two/layer.tar", "/etc/passwd")), generous); err == nil || !strings.Contains(err.Error(), "is not in the archive") {

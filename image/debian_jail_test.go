@@ -11,7 +11,7 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// inJail imports an archive of a Debian as people do, and has a session begin with it.
+// inJail imports an archive of Debian by command line, and uses it in sessions.
 func inJail(t *testing.T, work, archive string) {
 	t.Helper()
 	sandboxtest.RequireJails(t, sandboxtest.FileSystem("overlay"), sandboxtest.FileSystem("ext4"))
@@ -36,9 +36,9 @@ func inJail(t *testing.T, work, archive string) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	// It is only root's to read, as a Debian's files are; as standard input, who it becomes can.
+	// Only root may read the archive; as standard input, it is open for the unprivileged user too.
 	if out := corral(f, "rootfs", "import", "debian", "-", "--disk", "1g", "--supervisor", socket); !strings.HasPrefix(out, "root file system debian: ") {
-		t.Fatal("it was not imported: ", out)
+		t.Fatal("the import failed: ", out)
 	}
 	id := corral(nil, "session", "open", "--root", "--image", "debian", "--supervisor", socket)
 	if len(id) != 32 {
@@ -53,9 +53,9 @@ func inJail(t *testing.T, work, archive string) {
 	}
 	for _, tt := range []struct{ command, want string }{
 		{"cat /etc/debian_version", strings.TrimSpace(string(release))},
-		{"dpkg --verify", ""}, // it compares the files of each package with its list of their digests
+		{"dpkg --verify", ""}, // compares files with the digests in their packages
 		{"perl -e 'print 6 * 7'", "42"},
-		// What is neither the job's, nor a directory, file or link, or has a set-id bit: of what is of the image.
+		// Image files of another owner, of other types, or with set-id bits.
 		{"find / -xdev \\( -perm /6000 -o ! -type d ! -type f ! -type l -o ! -uid $(id -u) \\) | grep -Ev '^/(proc|dev|sys|run)(/|$)' | head", ""},
 		{"rm /usr/bin/perl && echo x >/usr/bin/new && chmod 755 /etc/shadow && stat -c %a /etc/shadow", "755"},
 	} {
@@ -66,7 +66,7 @@ func inJail(t *testing.T, work, archive string) {
 	corral(nil, "session", "close", id, "--supervisor", socket)
 	id = corral(nil, "session", "open", "--root", "--image", "debian", "--supervisor", socket)
 	if got := run("perl -e 'print 1'; ls /usr/bin/new 2>/dev/null || true"); got != "1" {
-		t.Errorf("another session has what one wrote: %q", got)
+		t.Errorf("a new session sees changes of the first: %q", got)
 	}
 	corral(nil, "session", "close", id, "--supervisor", socket)
 	corral(nil, "rootfs", "remove", "debian", "--supervisor", socket)

@@ -25,10 +25,10 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// A mirror is where this machine has its packages from.
+// A mirror is the source of this machine's packages.
 type mirror struct{ uri, suite, proxy string }
 
-// aptMirror asks apt, whose configuration it is.
+// aptMirror reads the mirror from apt's configuration.
 func aptMirror() (mirror, error) {
 	out, err := exec.Command("apt-get", "indextargets", "--format", "$(COMPONENT) $(CODENAME) $(REPO_URI)", "Created-By: Packages").Output()
 	if err != nil {
@@ -44,10 +44,10 @@ func aptMirror() (mirror, error) {
 			return mirror{uri: f[2], suite: f[1], proxy: strings.Trim(strings.TrimPrefix(strings.TrimSpace(string(proxy)), "proxy="), "'")}, nil
 		}
 	}
-	return mirror{}, errors.New("no suite of Debian in the sources of apt")
+	return mirror{}, errors.New("no Debian suite in apt's sources")
 }
 
-// debianMirror is a mirror that can be reached.
+// debianMirror returns an error unless the mirror can be reached.
 func debianMirror() error {
 	m, err := aptMirror()
 	if err != nil {
@@ -67,7 +67,8 @@ func debianMirror() error {
 	return nil
 }
 
-// debian makes a small one with mmdebstrap, which takes half as long as debootstrap. It lies in /var/tmp, for /tmp may have no devices and little room.
+// debian installs a small Debian with mmdebstrap, in half the time of debootstrap. It uses /var/tmp, since /tmp may
+// not allow devices and be small.
 func debian(t *testing.T) (work, root string) {
 	t.Helper()
 	m, err := aptMirror()
@@ -92,15 +93,15 @@ func debian(t *testing.T) (work, root string) {
 	return work, root
 }
 
-// TestDebian: a real system, as a directory, an archive and an image, is the same tree each time: what was there, without
-// what is dropped.
+// TestDebian checks that a real system, as a directory, an archive and an image, always gives the same tree: the
+// original without the dropped parts.
 func TestDebian(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Program("mmdebstrap"), sandboxtest.Program("tar"),
 		sandboxtest.Program("apt-get"), debianMirror)
 	work, root := debian(t)
 	want, dropped := surveyed(t, root)
 	if len(want) < 3000 || dropped == 0 {
-		t.Fatalf("%d files are no Debian, or it has no devices: %d", len(want), dropped)
+		t.Fatalf("%d files are too few for Debian, or no devices: %d", len(want), dropped)
 	}
 	plainTar := filepath.Join(work, "root.tar")
 	if out, err := exec.Command("tar", "-C", root, "-cf", plainTar, ".").CombinedOutput(); err != nil {
@@ -126,7 +127,7 @@ func TestDebian(t *testing.T) {
 	t.Run("in a jail", func(t *testing.T) { inJail(t, work, plainTar) })
 }
 
-// through flattens and unpacks what is at path, and returns what came of it.
+// through flattens and unpacks the source at path, and returns a survey of the result.
 func through(t *testing.T, work, path string) (map[string]string, Summary) {
 	t.Helper()
 	s, err := Open(path, generous)
@@ -165,8 +166,8 @@ func through(t *testing.T, work, path string) (map[string]string, Summary) {
 	return got, sum
 }
 
-// surveyed describes all files below root but devices, pipes and sockets, which it counts: mode without set-id bits, time,
-// content, names that are the same file.
+// surveyed describes all files below root by mode without set-id bits, time, content and hard links. It only counts
+// devices, pipes and sockets.
 func surveyed(t *testing.T, root string) (all map[string]string, dropped int64) {
 	t.Helper()
 	all = map[string]string{}
@@ -227,7 +228,7 @@ func sameSurvey(t *testing.T, got, want map[string]string) {
 	for name := range got {
 		if _, ok := want[name]; !ok {
 			if count++; count < 20 {
-				fmt.Fprintf(&different, "%q: %q is too many\n", name, got[name])
+				fmt.Fprintf(&different, "%q: unexpected %q\n", name, got[name])
 			}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// TestTampered: whatever blob of a layout is changed, it is named and nothing is made of it.
+// TestTampered checks that a change of any blob of a layout is an error that names it, with no output.
 func TestTampered(t *testing.T) {
 	whole := layoutOf(t, imageOf(t, small(), []*tar.Header{text("a", "a")}, []*tar.Header{text("b", "b")}))
 	blobs, err := filepath.Glob(whole + "/blobs/sha256/*")
@@ -54,7 +54,7 @@ func TestTampered(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, _, _, err := flat(t, whole, generous); err == nil || !strings.Contains(err.Error(), filepath.Base(blob)) {
-			t.Errorf("%s is not there: %v", filepath.Base(blob), err)
+			t.Errorf("%s is missing: %v", filepath.Base(blob), err)
 		}
 		if err := os.Rename(blob+"-", blob); err != nil {
 			t.Fatal(err)
@@ -62,7 +62,8 @@ func TestTampered(t *testing.T) {
 	}
 }
 
-// TestOtherArchive: the digest of a layer's blob is right, and what is in it is not what the configuration says.
+// TestOtherArchive checks that a layer is refused whose blob has the right digest, but whose archive does not match
+// the configuration.
 func TestOtherArchive(t *testing.T) {
 	honest := packedLayer(t, small(), gzipped, types.OCILayer)
 	lying := packed{packedLayer(t, []*tar.Header{text("other", "")}, gzipped, types.OCILayer), honest.(packed).diff}
@@ -77,7 +78,7 @@ func TestOtherArchive(t *testing.T) {
 	}
 }
 
-// TestDockerConfiguration: its name is its digest.
+// TestDockerConfiguration checks that a configuration must match the digest in its name.
 func TestDockerConfiguration(t *testing.T) {
 	data := dockerSaved(t, imageOf(t, small()))
 	changed := bytes.Replace(data, []byte(`"os":"linux"`), []byte(`"os":"linuX"`), 1)

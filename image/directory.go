@@ -15,13 +15,13 @@ import (
 	"corral/image/unpack"
 )
 
-// A walk is a directory on its way into an archive. Each directory is opened in its parent's descriptor, so that what is
-// renamed meanwhile leads nowhere else.
+// A walk writes a directory to an archive. Each directory is opened relative to its parent's descriptor, so that a
+// concurrent rename cannot lead out of the tree.
 type walk struct {
 	w     *writer
-	mount uint64            // the mount that is read
-	files map[fileID]string // those with several names, by their first
-	text  int               // bytes of these
+	mount uint64            // the ID of the mount being read
+	files map[fileID]string // files with several names, with the first one
+	text  int               // bytes of these names
 }
 
 type fileID struct{ device, inode uint64 }
@@ -38,7 +38,7 @@ func writeDirectory(out io.Writer, root *os.Root, limits Limits) (Summary, error
 	return v.w.end()
 }
 
-// directory writes what is in dir, sorted: the same tree is the same archive.
+// directory writes the contents of dir in sorted order, so that the same tree gives the same archive.
 func (v *walk) directory(dir *os.Root, name string) error {
 	entries, err := v.list(dir, name)
 	if err != nil {
@@ -47,7 +47,7 @@ func (v *walk) directory(dir *os.Root, name string) error {
 	for _, base := range entries {
 		info, err := dir.Lstat(base)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed since it was listed
+			continue // removed after it was listed
 		}
 		if err == nil {
 			err = v.entry(dir, base, path.Join(name, base), info)
@@ -85,7 +85,7 @@ func (v *walk) list(dir *os.Root, name string) ([]string, error) {
 func (v *walk) entry(dir *os.Root, base, name string, info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return fmt.Errorf("%.200q: no stat", name)
+		return fmt.Errorf("%.200q: Lstat returned no Stat_t", name)
 	}
 	if _, _, err := unpack.Split(name); err != nil {
 		return err
@@ -118,7 +118,7 @@ func (v *walk) subdirectory(dir *os.Root, base, name string, stat *syscall.Stat_
 	if err != nil {
 		return fmt.Errorf("%.200q: %w", name, err)
 	}
-	defer sub.Close() //nolint:errcheck // it was a descriptor to start from
+	defer sub.Close() //nolint:errcheck // only read
 	now, err := sub.Stat(".")
 	if err != nil {
 		return fmt.Errorf("%.200q: %w", name, err)
@@ -142,7 +142,7 @@ func (v *walk) file(dir *os.Root, base, name string, stat *syscall.Stat_t) error
 	if first, ok := v.files[id]; ok {
 		return v.w.link(name, first)
 	}
-	// Not to wait for a pipe, should it have become one.
+	// O_NONBLOCK: do not block if the file has been replaced by a pipe.
 	f, err := dir.OpenFile(base, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrPermission) {
 		v.w.sum.Unreadable.add(name)
@@ -172,16 +172,16 @@ func (v *walk) file(dir *os.Root, base, name string, stat *syscall.Stat_t) error
 	return err
 }
 
-func changed(name string) error { return fmt.Errorf("%.200q was changed while it was read", name) }
+func changed(name string) error { return fmt.Errorf("%.200q changed while it was read", name) }
 
-// same reports whether what was opened is what was looked at.
+// same reports whether the opened file is the one that stat describes.
 func same(opened fs.FileInfo, stat *syscall.Stat_t) bool {
 	now, ok := opened.Sys().(*syscall.Stat_t)
 	return ok && now.Dev == stat.Dev && now.Ino == stat.Ino
 }
 
-// mountOf returns the mount that dir is on, as statx(2) numbers them. A device number would not do: btrfs has one for
-// each subvolume, and overlayfs others for files than for directories.
+// mountOf returns the mount ID of dir as in statx(2). A device number does not suffice: btrfs has one for each
+// subvolume, and overlayfs different ones for files and for directories.
 func mountOf(dir *os.Root) (uint64, error) {
 	f, err := dir.Open(".")
 	if err != nil {
@@ -193,7 +193,7 @@ func mountOf(dir *os.Root) (uint64, error) {
 		return 0, fmt.Errorf("statx: %w", err)
 	}
 	if st.Mask&unix.STATX_MNT_ID == 0 {
-		return 0, errors.New("statx: this kernel does not tell mounts apart: Linux 5.8 is needed")
+		return 0, errors.New("statx: this kernel does not report mount IDs (hint: use Linux 5.8 or newer)")
 	}
 	return st.Mnt_id, nil
 }

@@ -13,7 +13,7 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// TestDirectory: all kinds of files, none of which is followed.
+// TestDirectory checks all kinds of files, and that no link is followed.
 func TestDirectory(t *testing.T) {
 	top := t.TempDir()
 	outside, where := filepath.Join(top, "outside"), filepath.Join(top, "in")
@@ -36,7 +36,7 @@ func TestDirectory(t *testing.T) {
 		"chain": "-> up", "s": "s",
 	})
 	if bytes.Contains(data, []byte("confidential")) {
-		t.Error("what is outside is in it")
+		t.Error("the archive contains a file from outside the directory")
 	}
 	if sum.Devices != 1 || sum.SetID != 1 {
 		t.Errorf("%+v", sum)
@@ -44,11 +44,11 @@ func TestDirectory(t *testing.T) {
 	unpacked(t, data, sum)
 	_, again, _, err := flat(t, where, generous)
 	if err != nil || !bytes.Equal(data, again) {
-		t.Errorf("another archive of the same: %v", err)
+		t.Errorf("a second archive of the same directory differs: %v", err)
 	}
 }
 
-// TestUnreadable: what the caller may not read is told, and the rest is there.
+// TestUnreadable checks that unreadable files are reported, and the others archived.
 func TestUnreadable(t *testing.T) {
 	where := t.TempDir()
 	err := errors.Join(os.WriteFile(where+"/a", []byte("a"), 0o644), os.WriteFile(where+"/shadow", []byte("x"), 0o000),
@@ -74,7 +74,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestMounts: what is mounted in a directory is not of it: /proc, of a system that somebody works in.
+// TestMounts checks that mounts inside a directory are not archived, such as /proc of a system in use.
 func TestMounts(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	where := t.TempDir()
@@ -122,7 +122,7 @@ func TestDirectoryLimits(t *testing.T) {
 	}
 }
 
-// TestSwapped: a directory that becomes a link while it is walked leads nowhere else.
+// TestSwapped checks that a directory replaced by a link during the walk is not followed.
 func TestSwapped(t *testing.T) {
 	where, outside := t.TempDir(), t.TempDir()
 	err := errors.Join(os.WriteFile(where+"/a", bytes.Repeat([]byte("a"), 4096), 0o600), os.Mkdir(where+"/d", 0o755),
@@ -139,7 +139,7 @@ func TestSwapped(t *testing.T) {
 		var b bytes.Buffer
 		swapped := false
 		_, err = s.Write(writerFunc(func(p []byte) (int, error) {
-			// "a" is on its way: the directory is listed, and "d" not looked at.
+			// "a" is being written: the directory is listed, and "d" not yet opened.
 			if !swapped {
 				swapped = true
 				if err := errors.Join(os.Rename(where+"/d", where+"/was"), os.Symlink(target, where+"/d")); err != nil {
@@ -149,7 +149,7 @@ func TestSwapped(t *testing.T) {
 			return b.Write(p)
 		}))
 		if bytes.Contains(b.Bytes(), []byte("secret")) {
-			t.Errorf("%s: what is outside is in it, %v", target, err)
+			t.Errorf("%s: the archive contains a file from outside, %v", target, err)
 		}
 		if err := errors.Join(s.Close(), os.Remove(where+"/d"), os.Rename(where+"/was", where+"/d")); err != nil {
 			t.Fatal(err)

@@ -14,17 +14,18 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// manifestFile lists the images of what `docker save` writes.
+// manifestFile lists the images of an archive written by `docker save`.
 const manifestFile = "manifest.json"
 
-// A saved is an image as manifestFile has it: names of entries of the archive.
+// saved is an entry of manifestFile; Config and Layers are names of archive entries.
 type saved struct {
 	Config   string
 	RepoTags []string
 	Layers   []string
 }
 
-// openDocker chooses the image of a docker archive and reads its configuration, which has the digests of the layers.
+// openDocker selects the image of a docker archive and reads its configuration, which contains the digests of the
+// layers.
 func (s *Source) openDocker(b blobs, o Options) error {
 	s.kind = "docker archive"
 	text, err := document(b, manifestFile)
@@ -51,7 +52,7 @@ func (s *Source) openDocker(b blobs, o Options) error {
 		return err
 	}
 	if len(image.Layers) != len(diffs) || len(diffs) > MaxLayers {
-		return fmt.Errorf("%s has %d layers, the configuration %d: must be as many, and at most %d",
+		return fmt.Errorf("%s has %d layers, the configuration %d: the numbers must be equal, and at most %d",
 			manifestFile, len(image.Layers), len(diffs), MaxLayers)
 	}
 	var layers []*layer
@@ -68,7 +69,7 @@ func (s *Source) openDocker(b blobs, o Options) error {
 	return nil
 }
 
-// choose returns the image with a tag, or the only one.
+// choose returns the image with the tag ref, or the only image if ref is "".
 func choose(images []saved, ref string) (saved, error) {
 	if len(images) > maxImages {
 		return saved{}, fmt.Errorf("%s has more than %d images", manifestFile, maxImages)
@@ -82,7 +83,7 @@ func choose(images []saved, ref string) (saved, error) {
 	}
 	switch {
 	case ref != "":
-		return saved{}, fmt.Errorf("no image has the tag %q; there is: %.400q", ref, tags)
+		return saved{}, fmt.Errorf("no image has the tag %q, available: %.400q", ref, tags)
 	case len(images) == 0:
 		return saved{}, errEmpty
 	case len(images) > 1:
@@ -91,10 +92,10 @@ func choose(images []saved, ref string) (saved, error) {
 	return images[0], nil
 }
 
-// configName is how tools name configurations, by their digest.
+// configName matches the names that tools give configurations by their digest.
 var configName = regexp.MustCompile(`^(?:sha256:|blobs/sha256/)?([0-9a-f]{64})(?:\.json)?$`)
 
-// configuration returns an image's configuration, and verifies it where its name is its digest.
+// configuration returns an image's configuration. It verifies the digest if the name is one.
 func configuration(b blobs, name string) ([]byte, error) {
 	text, err := document(b, path.Clean(name))
 	if err != nil {

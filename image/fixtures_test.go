@@ -26,14 +26,14 @@ import (
 
 var made = time.Unix(1_600_000_000, 0)
 
-// generous limits are met by none of the tests but those about limits.
+// generous limits are not reached, except in tests of limits.
 var generous = Options{Limits: Limits{Entries: 100_000, Bytes: 1 << 30}}
 
 func dir(name string) *tar.Header {
 	return &tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o755, ModTime: made}
 }
 
-// text is a file with a content, which archive writes.
+// text returns the header of a file; Uname holds the content for archive.
 func text(name, content string) *tar.Header {
 	return &tar.Header{
 		Typeflag: tar.TypeReg, Name: name, Mode: 0o644, ModTime: made, Size: int64(len(content)), Uname: content,
@@ -96,7 +96,7 @@ func zstandard(t testing.TB, data []byte) []byte {
 	return w.EncodeAll(data, nil)
 }
 
-// A packed is a layer with a compression of its own: those of the library are all gzip.
+// packed is a layer with any compression: the library only writes gzip.
 type packed struct {
 	v1.Layer
 	diff v1.Hash
@@ -116,7 +116,7 @@ func packedLayer(t testing.TB, headers []*tar.Header, pack func(testing.TB, []by
 
 func plain(_ testing.TB, data []byte) []byte { return data }
 
-// imageFor is an image of layers, the lowest first, for an architecture.
+// imageFor returns an image of layers, the lowest first, for an architecture.
 func imageFor(t testing.TB, architecture string, layers ...[]*tar.Header) v1.Image {
 	t.Helper()
 	var all []v1.Layer
@@ -201,7 +201,7 @@ func written(t testing.TB, data []byte) string {
 	return name
 }
 
-// flat opens what is at path and writes it.
+// flat opens the source at path and writes it to memory.
 func flat(t testing.TB, path string, o Options) (string, []byte, Summary, error) {
 	t.Helper()
 	s, err := Open(path, o)
@@ -218,7 +218,7 @@ func flat(t testing.TB, path string, o Options) (string, []byte, Summary, error)
 	return s.Kind(), b.Bytes(), sum, err
 }
 
-// listing returns what an archive of the form has, by name.
+// listing describes the entries of a flattened archive by name.
 func listing(t testing.TB, data []byte) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -226,7 +226,7 @@ func listing(t testing.TB, data []byte) map[string]string {
 	for {
 		h, err := r.Next()
 		if err != nil {
-			t.Fatal("no end:", err)
+			t.Fatal("no end record:", err)
 		}
 		if h.Typeflag == tar.TypeXGlobalHeader {
 			return all
@@ -237,7 +237,7 @@ func listing(t testing.TB, data []byte) map[string]string {
 		}
 		name := strings.TrimSuffix(h.Name, "/")
 		if _, ok := all[name]; ok {
-			t.Errorf("%q is there twice", name)
+			t.Errorf("%q occurs twice", name)
 		}
 		switch h.Typeflag {
 		case tar.TypeReg:
@@ -254,7 +254,7 @@ func listing(t testing.TB, data []byte) map[string]string {
 	}
 }
 
-// unpacked holds that the unpacker takes an archive and counts as the writer did.
+// unpacked unpacks an archive, and checks that the unpacker's counts equal the writer's.
 func unpacked(t testing.TB, data []byte, sum Summary) string {
 	t.Helper()
 	where := t.TempDir()

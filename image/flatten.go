@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// flatten writes the image that layers are, the lowest first. They are read twice: to know what is left of each, with
-// every digest verified, and to write that.
+// flatten writes the root file system that results from layers, the lowest first. It reads them twice: first to
+// verify every digest and determine the remaining files of each, then to write these.
 func flatten(out io.Writer, layers []*layer, layered bool, limits Limits) (Summary, error) {
 	t := newTree(layered, limits)
 	m := newMeter(limits)
@@ -38,17 +38,17 @@ func flatten(out io.Writer, layers []*layer, layered bool, limits Limits) (Summa
 	return f.w.end()
 }
 
-// A flattener writes a tree: directories and symbolic links, then files in the order of their layers, then further names
-// of files.
+// A flattener writes a tree: directories and symbolic links first, then files in the order of their layers, then
+// additional names of files.
 type flattener struct {
 	w      *writer
-	wanted []map[int]*object // by layer: the entries whose contents are left
+	wanted []map[int]*object // by layer and index of the entry: the files to write
 	links  []further
 	text   int
-	bytes  int64 // of the contents that will be written
+	bytes  int64 // of all files to write
 }
 
-// A further is a name of a file that has one already.
+// further is an additional name of a file.
 type further struct {
 	name   string
 	object *object
@@ -95,7 +95,7 @@ func (f *flattener) file(name string, o *object) error {
 	return nil
 }
 
-// contents writes the files of one layer.
+// contents writes the wanted files of one layer.
 func (f *flattener) contents(m *meter, l *layer, wanted map[int]*object) error {
 	if len(wanted) == 0 {
 		return nil
@@ -113,7 +113,7 @@ func (f *flattener) contents(m *meter, l *layer, wanted map[int]*object) error {
 		return f.w.file(o.path, o.mode, o.mtime, o.size, content)
 	})
 	if err == nil && left > 0 {
-		err = fmt.Errorf("%s was changed while it was read", l.name)
+		err = fmt.Errorf("%s changed while it was read", l.name)
 	}
 	return err
 }

@@ -1,20 +1,21 @@
-// Package image reads root file systems as people have them (a directory, a tar archive, what `docker save` writes, an
-// OCI image layout as a directory or an archive) and writes each as one flattened archive of the form that package unpack
-// insists on.
+// Package image reads root file systems in common formats (a directory, a tar archive, the output of `docker save`,
+// an OCI image layout as a directory or an archive) and writes each as a single flattened archive in the form that
+// package unpack accepts.
 //
-// It is a front-end's: it has the rights of who calls, which are to read what is imported. All that it reads may be
-// hostile, and is bounded (Limits, and the constants below). What it makes of it is data on a stream, and no file.
+// It runs in a front-end with the rights of the caller, who must be able to read what is imported. All input may be
+// hostile, and is bounded (Limits, and the constants below). The output is a stream; no file is created from the
+// input's names.
 //
-//   - Layers are put on top of each other in memory: whiteouts, also opaque ones, remove what is below, and nothing of
-//     what is removed is in the result. In a plain archive and a directory a name that begins with .wh. is a name.
-//   - Each blob of an OCI layout, and each layer of a docker archive, has the digest that it is named by; else nothing is
-//     written, or the archive is not ended.
-//   - A name with ".." is refused. A leading slash is the root of the image. An entry whose directory is a symbolic link,
-//     and a hard link that is not to a file of the image, by its own name, and before it, are refused. Symbolic links lead
-//     where they lead; here nobody follows them.
-//   - Devices, pipes and sockets are left out, and set-id bits are dropped: both are counted. Owners, extended attributes
-//     and file capabilities are dropped: all files of a layer belong to one user.
-//   - A directory is read without leaving it, neither through links nor into what is mounted in it.
+//   - Layers are merged in memory: whiteouts, also opaque ones, remove lower entries, and removed entries do not
+//     reach the result. In a plain archive and a directory, a name that begins with .wh. has no special meaning.
+//   - Each blob of an OCI layout, and each layer of a docker archive, must match its digest; otherwise nothing is
+//     written, or the archive gets no end record.
+//   - A name with ".." is refused. A leading slash stands for the root of the image. Refused are also an entry whose
+//     directory is a symbolic link, and a hard link whose target is not an earlier file of the image under its own
+//     name. Symbolic links are copied unchanged; nothing here follows them.
+//   - Devices, pipes and sockets are omitted, and set-id bits are dropped: both are counted. Owners, extended
+//     attributes and file capabilities are dropped: all files of a layer belong to one user.
+//   - Reading a directory never leaves it, neither through links nor into other mounts.
 package image
 
 import (
@@ -29,43 +30,44 @@ import (
 	"corral/image/unpack"
 )
 
-// Bounds of what is read, beside Limits.
+// Bounds of the input, in addition to Limits.
 const (
-	MaxLayers   = 512     // of an image; container engines stop at 127
-	MaxDocument = 4 << 20 // bytes of an index, a manifest or a configuration: what registries take
-	maxImages   = 1000    // in an index and those it names
+	MaxLayers   = 512     // of an image; container engines allow 127
+	MaxDocument = 4 << 20 // bytes of an index, a manifest or a configuration: the limit of registries
+	maxImages   = 1000    // in an index and its nested indexes
 	maxIndexes  = 64
-	maxText     = 256 << 20 // bytes of names and targets of links that are kept in memory
-	maxWindow   = 128 << 20 // bytes that zstd keeps: that of --long=27, which zstd itself stops at
-	maxBytes    = 1 << 50   // that a limit may be
-	readFactor  = 4         // how much more may be read than results: upper layers replace what is below
+	maxText     = 256 << 20 // bytes of names and link targets in memory
+	maxWindow   = 128 << 20 // zstd's window in bytes: that of --long=27, the default maximum of zstd
+	maxBytes    = 1 << 50   // the maximum of Limits.Bytes
+	readFactor  = 4         // input per output: upper layers replace files of lower ones
 )
 
-// Limits bound the result. What is read to come to it may be four times as much.
+// Limits bound the result. The input may be four times as large.
 type Limits struct {
 	Entries int64 // 1 to unpack.MaxEntries
-	Bytes   int64 // of the contents of files, with what is sparse in them; 1 to 2^50
+	Bytes   int64 // of the contents of files, including holes; 1 to 2^50
 }
 
-// Options say what to read.
+// Options select what to read.
 type Options struct {
 	Limits
-	// Ref chooses among several images: a tag of a docker archive, or the name that an index annotates. "" is the only one.
+	// Ref selects one of several images: a tag of a docker archive, or a name in an index's annotations. "" selects
+	// the only one.
 	Ref string
-	// Architecture is the one to choose from an index, as Go names it; "" is this host's.
+	// Architecture selects an image of an index, as a GOARCH value; "" stands for this host's.
 	Architecture string
 }
 
-// A Summary is what became of an image. Totals is what is in the archive.
+// A Summary reports how an image was converted. Totals counts the contents of the archive.
 type Summary struct {
 	unpack.Totals
-	Devices    int64 // devices, pipes and sockets that were left out
+	Devices    int64 // omitted devices, pipes and sockets
 	SetID      int64 // files and directories that lost a set-id bit
-	Unreadable Names // of a directory: what the caller may not read, and is left out
-	Mounts     Names // of a directory: where something else is mounted, and which are empty
+	Unreadable Names // of a directory: omitted because the caller may not read them
+	Mounts     Names // of a directory: mount points, which are empty in the archive
 }
 
-// Names is a list of names that may be long. They are bytes that somebody chose: quote them before showing them.
+// Names counts names and keeps the first ones. They are untrusted bytes: quote them before showing them.
 type Names struct {
 	Count int64
 	First []string // up to 10
@@ -77,20 +79,21 @@ func (n *Names) add(name string) {
 	}
 }
 
-// A Source is a root file system that was opened.
+// A Source is an opened root file system.
 type Source struct {
 	kind  string
 	write func(io.Writer) (Summary, error)
 	close []io.Closer
 }
 
-// Kind says what it is, in words: "directory", "tar archive", "docker archive", "OCI layout".
+// Kind returns "directory", "tar archive", "docker archive" or "OCI layout".
 func (s *Source) Kind() string { return s.kind }
 
-// Write writes the archive, once. After an error it has no end, and package unpack refuses it.
+// Write writes the archive. It may be called once. After an error the archive has no end record, so package unpack
+// refuses it.
 func (s *Source) Write(w io.Writer) (Summary, error) { return s.write(w) }
 
-// Close closes the files.
+// Close closes all files of the Source.
 func (s *Source) Close() error {
 	var err error
 	for _, c := range s.close {
@@ -99,12 +102,12 @@ func (s *Source) Close() error {
 	return err
 }
 
-// Open opens the root file system at path and finds out what it is. An archive may be compressed with gzip or zstd. The
-// document of an image is read and verified; layers are when the Source is written.
+// Open opens the root file system at path and determines its kind. An archive may be compressed with gzip or zstd.
+// Open reads and verifies the documents of an image; Write does so with the layers.
 func Open(path string, o Options) (*Source, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no %q", path)
+		return nil, fmt.Errorf("%q does not exist", path)
 	}
 	if err != nil {
 		return nil, err
@@ -119,8 +122,8 @@ func Open(path string, o Options) (*Source, error) {
 	return OpenFile(f, o)
 }
 
-// OpenFile is Open for an archive that is open: of a pipe, a copy is kept in a file without a name until the Source is
-// closed. It takes f over.
+// OpenFile is Open for an open archive. The contents of a pipe are copied to an unlinked temporary file until the
+// Source is closed. OpenFile takes ownership of f and closes it also after an error.
 func OpenFile(f *os.File, o Options) (*Source, error) {
 	s := &Source{close: []io.Closer{f}}
 	err := o.check()
@@ -166,7 +169,8 @@ func openDirectory(path string, o Options) (*Source, error) {
 	return s, nil
 }
 
-// isLayout reports whether a directory is an OCI layout. What only looks like one is a root file system.
+// isLayout reports whether a directory is an OCI layout, with both files regular. Any other directory is a root file
+// system.
 func isLayout(root *os.Root) bool {
 	for _, name := range []string{layoutFile, indexFile} {
 		if info, err := root.Lstat(name); err != nil || !info.Mode().IsRegular() {

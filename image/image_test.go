@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// small is a root file system, and smallTree what an archive of it has.
+// small is a root file system, and smallTree the listing of its archive.
 func small() []*tar.Header {
 	return []*tar.Header{
 		dir("etc"), text("etc/passwd", "root"), dir("usr"), dir("usr/bin"), text("usr/bin/sh", "#!"),
@@ -39,12 +39,12 @@ func sameListing(t *testing.T, got, want map[string]string) {
 	}
 	for name := range got {
 		if _, ok := want[name]; !ok {
-			t.Errorf("%q is there: %q", name, got[name])
+			t.Errorf("unexpected %q: %q", name, got[name])
 		}
 	}
 }
 
-// TestKinds: the same root file system, however it is packed, is the same tree.
+// TestKinds checks that a root file system gives the same tree in each format.
 func TestKinds(t *testing.T) {
 	layoutDir := layoutOf(t, imageOf(t, small()[:3], small()[3:]))
 	directory := unpackedFrom(t, archive(t, small()...))
@@ -76,7 +76,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// unpackedFrom makes a directory of an archive.
+// unpackedFrom unpacks an archive to a directory.
 func unpackedFrom(t *testing.T, root []byte) string {
 	t.Helper()
 	_, data, sum, err := flat(t, written(t, root), generous)
@@ -99,7 +99,7 @@ func dockerSaved(t *testing.T, i v1.Image) []byte {
 	return b.Bytes()
 }
 
-// TestPipe: what comes through a pipe is read as a file is.
+// TestPipe checks that archives are read from a pipe as from a file.
 func TestPipe(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	for kind, data := range map[string][]byte{"tar archive": archive(t, small()...), "docker archive": gzipped(t, dockerSaved(t, imageOf(t, small())))} {
@@ -128,7 +128,7 @@ func TestPipe(t *testing.T) {
 	}
 }
 
-// TestLooksLike: a root file system is one, whatever files it has.
+// TestLooksLike checks that a root file system is recognized even if it has the files of image formats.
 func TestLooksLike(t *testing.T) {
 	odd := []*tar.Header{text("oci-layout", "{}"), text("index.json", "{}"), text("manifest.json", "[]"), dir("usr")}
 	want := map[string]string{"oci-layout": "{}", "index.json": "{}", "manifest.json": "[]", "usr": "/755"}
@@ -141,7 +141,7 @@ func TestLooksLike(t *testing.T) {
 	}
 }
 
-// TestChangedMeanwhile: a layer that is another one when it is read again ends the archive early.
+// TestChangedMeanwhile checks that a layer that differs when it is read again is an error.
 func TestChangedMeanwhile(t *testing.T) {
 	large := text("a", strings.Repeat("a", 1<<20))
 	path := written(t, archive(t, large, text("b", "second")))
@@ -156,7 +156,7 @@ func TestChangedMeanwhile(t *testing.T) {
 		}
 		return len(p), nil
 	})
-	if _, err := s.Write(swap); err == nil || !strings.Contains(err.Error(), "was changed while it was read") {
+	if _, err := s.Write(swap); err == nil || !strings.Contains(err.Error(), "changed while it was read") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -165,17 +165,17 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// TestOpen is about what is no root file system.
+// TestOpen checks the errors for sources that are not root file systems.
 func TestOpen(t *testing.T) {
 	xz := append([]byte("\xfd7zXZ\x00"), make([]byte, 1000)...)
 	for name, tt := range map[string]struct{ path, err string }{
-		"nothing there": {"/nonexistent/x", "there is no"},
-		"a device":      {"/dev/null", "neither a directory, nor a file, nor a pipe"},
-		"empty":         {written(t, nil), "there is nothing in it"},
-		"no entries":    {written(t, archive(t)), "there is nothing in it"},
-		"empty dir":     {t.TempDir(), "there is nothing in it"},
-		"text":          {written(t, []byte(strings.Repeat("hello", 1000))), "no tar archive"},
-		"xz":            {written(t, xz), "compressed with xz"},
+		"nothing there": {"/nonexistent/x", "does not exist"},
+		"a device":      {"/dev/null", "must be a directory, a regular file or a pipe"},
+		"empty":         {written(t, nil), "the root file system is empty"},
+		"no entries":    {written(t, archive(t)), "the root file system is empty"},
+		"empty dir":     {t.TempDir(), "the root file system is empty"},
+		"text":          {written(t, []byte(strings.Repeat("hello", 1000))), "not a tar archive"},
+		"xz":            {written(t, xz), "the compression xz is not supported"},
 		"broken gzip":   {written(t, gzipped(t, archive(t, small()...))[:100]), "unexpected EOF"},
 		"cut":           {written(t, archive(t, small()...)[:1600]), "unexpected EOF"},
 		"layout 2":      {written(t, archive(t, text("oci-layout", `{"imageLayoutVersion":"2.0.0"}`), text("index.json", "{}"))), `version "2.0.0"`},
@@ -189,7 +189,7 @@ func TestOpen(t *testing.T) {
 	}
 	for _, limits := range []Limits{{}, {Entries: 1}, {Bytes: 1}, {Entries: -1, Bytes: 1}, {Entries: 1, Bytes: 1 << 51}} {
 		if _, err := Open(t.TempDir(), Options{Limits: limits}); err == nil {
-			t.Errorf("%v is taken", limits)
+			t.Errorf("%v was accepted", limits)
 		}
 	}
 }

@@ -14,23 +14,23 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// A layer is a tar archive, perhaps compressed, and what it must hash to. A plain archive is one, too.
+// A layer is a tar archive, compressed or not, with its expected digests. A plain archive is handled as a layer, too.
 type layer struct {
 	name   string // for errors
 	open   func() (io.ReadCloser, error)
-	stored v1.Hash // of its bytes; the zero value is not known
-	diff   v1.Hash // of the archive in them; the zero value is not known
+	stored v1.Hash // digest of its bytes; zero if unknown
+	diff   v1.Hash // digest of the decompressed archive; zero if unknown
 }
 
-// A meter bounds what is read of all layers together.
+// A meter bounds the input of all layers together.
 type meter struct{ entries, bytes int64 }
 
 func newMeter(limits Limits) *meter {
-	// An empty file takes three blocks at most: header, its name where that is long, end.
+	// An empty file takes at most a header, a long name and the end of the archive.
 	return &meter{entries: readFactor * limits.Entries, bytes: readFactor * (limits.Bytes + 4096*limits.Entries)}
 }
 
-// A metered reader ends in an error when its meter is used up.
+// A metered reader returns an error when its meter is exhausted.
 type metered struct {
 	r io.Reader
 	m *meter
@@ -39,12 +39,12 @@ type metered struct {
 func (r metered) Read(p []byte) (int, error) {
 	n, err := r.r.Read(p)
 	if r.m.bytes -= int64(n); r.m.bytes < 0 {
-		return 0, errors.New("far more comes out of it than a root file system may have\nhint: --disk sets how much that is")
+		return 0, errors.New("the input is far larger than a root file system may be\nhint: --disk sets the maximum size")
 	}
 	return n, err
 }
 
-// each calls visit with each entry, and verifies the digests at the end.
+// each calls visit with each entry and its index, and verifies the digests at the end.
 func (l *layer) each(m *meter, visit func(seq int, h *tar.Header, content io.Reader) error) error {
 	err := l.read(m, visit)
 	if err != nil && l.name != "" {
@@ -75,10 +75,10 @@ func (l *layer) read(m *meter, visit func(seq int, h *tar.Header, content io.Rea
 	if err := entries(diff, m, visit); err != nil {
 		return err
 	}
-	if err := diff.verify("the archive in it"); err != nil {
+	if err := diff.verify("the decompressed archive"); err != nil {
 		return err
 	}
-	return stored.verify("it")
+	return stored.verify("the blob")
 }
 
 func entries(r io.Reader, m *meter, visit func(seq int, h *tar.Header, content io.Reader) error) error {
@@ -88,14 +88,14 @@ func entries(r io.Reader, m *meter, visit func(seq int, h *tar.Header, content i
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
-		case err != nil && !errors.Is(err, tar.ErrInsecurePath): // which is for apply to say
-			return fmt.Errorf("no tar archive, or a damaged one, after %d entries: %w", seq, err)
+		case err != nil && !errors.Is(err, tar.ErrInsecurePath): // apply checks paths
+			return fmt.Errorf("not a tar archive, or damaged after %d entries: %w", seq, err)
 		}
 		if m.entries--; m.entries < 0 {
-			return errors.New("it has far more entries than a root file system may have\nhint: --inodes sets how many that is")
+			return errors.New("the input has far more entries than a root file system may have\nhint: --inodes sets the maximum number of files")
 		}
 		if h.Typeflag == tar.TypeXGlobalHeader {
-			continue // git archive has one, with a comment
+			continue // git archive writes one with a comment
 		}
 		if err := visit(seq, h, archive); err != nil {
 			return fmt.Errorf("entry %.200q: %w", h.Name, err)
@@ -103,11 +103,11 @@ func entries(r io.Reader, m *meter, visit func(seq int, h *tar.Header, content i
 	}
 }
 
-// A verifier hashes what is read through it.
+// A verifier hashes the bytes read through it.
 type verifier struct {
 	r    io.Reader
 	want v1.Hash
-	hash hash.Hash // nil: nothing is expected
+	hash hash.Hash // nil without an expected digest
 }
 
 func newVerifier(r io.Reader, want v1.Hash) (*verifier, error) {
@@ -125,7 +125,7 @@ func newVerifier(r io.Reader, want v1.Hash) (*verifier, error) {
 
 func (v *verifier) Read(p []byte) (int, error) { return v.r.Read(p) }
 
-// verify reads the rest and compares.
+// verify reads the rest and compares the digest.
 func (v *verifier) verify(what string) error {
 	if _, err := io.Copy(io.Discard, v.r); err != nil {
 		return err
@@ -134,12 +134,12 @@ func (v *verifier) verify(what string) error {
 		return nil
 	}
 	if got := fmt.Sprintf("%x", v.hash.Sum(nil)); got != v.want.Hex {
-		return fmt.Errorf("%s must have the digest %s and has %s: it was changed, or damaged", what, v.want, got)
+		return fmt.Errorf("%s must have the digest %s, got %s: the file was modified or damaged", what, v.want, got)
 	}
 	return nil
 }
 
-// compressions are told by their first bytes. Those without a function are not read.
+// compressions are recognized by their first bytes. Those without a function are not supported.
 var compressions = []struct {
 	magic []byte
 	name  string
@@ -159,7 +159,7 @@ func openZstd(r io.Reader) (io.ReadCloser, error) {
 	return d.IOReadCloser(), nil
 }
 
-// decompress returns what is in r, which may be compressed.
+// decompress returns the contents of r, decompressed if necessary.
 func decompress(r io.Reader) (io.ReadCloser, error) {
 	buffered := bufio.NewReaderSize(r, 128<<10)
 	head, err := buffered.Peek(6)
@@ -171,14 +171,14 @@ func decompress(r io.Reader) (io.ReadCloser, error) {
 			continue
 		}
 		if c.open == nil {
-			return nil, fmt.Errorf("it is compressed with %s, which is not read\nhint: decompress it first, gzip and zstd are read", c.name)
+			return nil, fmt.Errorf("the compression %s is not supported\nhint: decompress the file first, or use gzip or zstd", c.name)
 		}
 		return c.open(buffered)
 	}
 	return io.NopCloser(buffered), nil
 }
 
-// compressed reports whether decompress would do anything to what begins with head.
+// compressed reports whether a file that begins with head is compressed.
 func compressed(head []byte) bool {
 	for _, c := range compressions {
 		if bytes.HasPrefix(head, c.magic) {

@@ -13,29 +13,29 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// Files of an OCI layout, see image-layout.md of the specification.
+// Files of an OCI layout, see image-layout.md of the OCI image specification.
 const (
 	layoutFile = "oci-layout"
 	indexFile  = "index.json"
 )
 
-// A layout is an OCI layout: blobs by their digests, and an index of the images among them.
+// A layout is an OCI layout: blobs named by their digests, and an index of the images.
 type layout struct {
 	blobs   blobs
 	options Options
-	indexes int         // that were read
-	images  []candidate // that could be meant
-	others  []string    // what was there and is for another host
+	indexes int         // number of indexes read
+	images  []candidate // the candidates
+	others  []string    // the names or platforms of the images that do not match
 }
 
-// A candidate is an image that could be the one that is wanted.
+// A candidate is an image that matches the options as far as the index tells.
 type candidate struct {
 	descriptor v1.Descriptor
 	ref        string
 	variant    string // of the architecture
 }
 
-// openLayout chooses the image and reads its documents.
+// openLayout selects the image and reads its documents.
 func (s *Source) openLayout(b blobs, o Options) error {
 	s.kind = "OCI layout"
 	l := &layout{blobs: b, options: o}
@@ -69,12 +69,12 @@ func (l *layout) version() error {
 		return fmt.Errorf("%s: %w", layoutFile, err)
 	}
 	if !strings.HasPrefix(v.Version, "1.") {
-		return fmt.Errorf("%s has version %.40q: must be 1", layoutFile, v.Version)
+		return fmt.Errorf("%s has version %.40q, must be 1", layoutFile, v.Version)
 	}
 	return nil
 }
 
-// collect finds the images of an index, and of those it names. Until one has the wanted name, wanted is false.
+// collect finds the images of an index and of its nested indexes. wanted is false until one has the requested name.
 func (l *layout) collect(text []byte, name string, wanted bool, ref string) error {
 	if l.indexes++; l.indexes > maxIndexes {
 		return fmt.Errorf("more than %d indexes", maxIndexes)
@@ -111,19 +111,19 @@ func (l *layout) collect(text []byte, name string, wanted bool, ref string) erro
 	return nil
 }
 
-// namesOf are the names that an index gives an image: as containerd does, in full, and as the specification has it.
+// namesOf returns the names that an index gives an image: containerd's full name, and that of the specification.
 func namesOf(d v1.Descriptor) []string {
 	names := []string{d.Annotations["io.containerd.image.name"], d.Annotations["org.opencontainers.image.ref.name"]}
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
 
-// meant reports whether name is what somebody calls ref, with what the docker command leaves out.
+// meant reports whether ref refers to name, with the parts that the docker command lets users omit.
 func meant(name, ref string) bool {
 	short := strings.TrimPrefix(strings.TrimPrefix(name, "docker.io/"), "library/")
 	return slices.Contains([]string{name, short, strings.TrimSuffix(name, ":latest"), strings.TrimSuffix(short, ":latest")}, ref)
 }
 
-// consider keeps what may be for this host.
+// consider adds an image to the candidates if its platform may match.
 func (l *layout) consider(d v1.Descriptor, ref string) {
 	c := candidate{descriptor: d, ref: ref}
 	if p := d.Platform; p != nil {
@@ -139,7 +139,7 @@ func (l *layout) consider(d v1.Descriptor, ref string) {
 	}
 }
 
-// choose returns the layers of the one image for this host.
+// choose returns the layers of the only matching image.
 func (l *layout) choose() ([]*layer, error) {
 	var found []candidate
 	var layers []*layer
@@ -172,13 +172,13 @@ func (l *layout) choose() ([]*layer, error) {
 	return nil, several(refs)
 }
 
-// rank orders variants of an architecture: none says that it runs everywhere; of those of ARM, Linux distributions are
-// built for v7 and v8.
+// rank orders variants of an architecture. An image without a variant runs everywhere; for ARM, Linux distributions
+// build v7 and v8.
 func rank(variant string) int { return slices.Index([]string{"v6", "v8", "v7", ""}, variant) }
 
 func (l *layout) none() error {
 	for n, o := range l.others {
-		l.others[n] = fmt.Sprintf("%.80q", cmp.Or(o, "one without a name"))
+		l.others[n] = fmt.Sprintf("%.80q", cmp.Or(o, "an image without a name"))
 	}
 	slices.Sort(l.others)
 	there := slices.Compact(l.others)
@@ -189,7 +189,7 @@ func (l *layout) none() error {
 	if l.options.Ref != "" {
 		what = fmt.Sprintf("%s with the name %q", what, l.options.Ref)
 	}
-	return fmt.Errorf("there is no %s in it; there is: %s", strings.TrimPrefix(what, "an "), cmp.Or(strings.Join(there, ", "), "nothing"))
+	return fmt.Errorf("there is no %s, available: %s", strings.TrimPrefix(what, "an "), cmp.Or(strings.Join(there, ", "), "nothing"))
 }
 
 func several(refs []string) error {
@@ -199,15 +199,15 @@ func several(refs []string) error {
 	if len(refs) > 10 {
 		refs = append(refs[:10], "…")
 	}
-	return fmt.Errorf("there are several images in it: %s\nhint: --ref chooses one by its name", strings.Join(refs, ", "))
+	return fmt.Errorf("there are several images: %s\nhint: --ref selects one by its name", strings.Join(refs, ", "))
 }
 
-// A notForUs is an image of another kind, or for another host.
+// notForUs is the error for an artifact that is not an image, or an image for another platform.
 type notForUs struct{ what string }
 
-func (n *notForUs) Error() string { return "it is for " + n.what }
+func (n *notForUs) Error() string { return "not an image for this host: " + n.what }
 
-// layers reads an image's manifest and configuration and returns its layers, the lowest first.
+// layers reads an image's manifest and configuration, and returns its layers, the lowest first.
 func (l *layout) layers(d v1.Descriptor) ([]*layer, error) {
 	text, err := l.verified(d)
 	if err != nil {
@@ -218,7 +218,7 @@ func (l *layout) layers(d v1.Descriptor) ([]*layer, error) {
 		return nil, err
 	}
 	if !m.Config.MediaType.IsConfig() {
-		return nil, &notForUs{string(m.Config.MediaType)} // a signature, a chart: anything can be in a layout
+		return nil, &notForUs{string(m.Config.MediaType)} // a signature or chart: a layout may contain any artifact
 	}
 	if text, err = l.verified(m.Config); err != nil {
 		return nil, err
@@ -228,13 +228,13 @@ func (l *layout) layers(d v1.Descriptor) ([]*layer, error) {
 		return nil, err
 	}
 	if len(m.Layers) != len(diffs) || len(diffs) > MaxLayers {
-		return nil, fmt.Errorf("its manifest has %d layers, its configuration %d: must be as many, and at most %d",
+		return nil, fmt.Errorf("the manifest has %d layers, the configuration %d: the numbers must be equal, and at most %d",
 			len(m.Layers), len(diffs), MaxLayers)
 	}
 	var all []*layer
 	for n, d := range m.Layers {
 		if !d.MediaType.IsLayer() {
-			return nil, &notForUs{string(d.MediaType)} // an attestation has the configuration of an image
+			return nil, &notForUs{string(d.MediaType)} // an attestation has an image's configuration
 		}
 		all = append(all, &layer{
 			name: "layer " + d.Digest.String(), stored: d.Digest, diff: diffs[n],
@@ -244,7 +244,7 @@ func (l *layout) layers(d v1.Descriptor) ([]*layer, error) {
 	return all, nil
 }
 
-// diffsOf reads a configuration and returns the digests of the layers' archives.
+// diffsOf parses a configuration and returns the digests of the layers' decompressed archives.
 func diffsOf(text []byte, architecture string) ([]v1.Hash, error) {
 	c, err := v1.ParseConfigFile(bytes.NewReader(text))
 	if err != nil {
@@ -261,7 +261,7 @@ func diffsOf(text []byte, architecture string) ([]v1.Hash, error) {
 	return c.RootFS.DiffIDs, nil
 }
 
-// open opens a blob that is as long as it should be. Its digest is for the reader to verify.
+// open opens a blob and checks its size. The reader must verify its digest.
 func (l *layout) open(d v1.Descriptor) (io.ReadCloser, error) {
 	if d.Digest == (v1.Hash{}) {
 		return nil, errors.New("a descriptor has no digest")
@@ -272,15 +272,15 @@ func (l *layout) open(d v1.Descriptor) (io.ReadCloser, error) {
 	}
 	if size != d.Size {
 		_ = f.Close()
-		return nil, fmt.Errorf("blob %s must have %d bytes and has %d: it was changed, or damaged", d.Digest, d.Size, size)
+		return nil, fmt.Errorf("blob %s must have %d bytes, got %d: the file was modified or damaged", d.Digest, d.Size, size)
 	}
 	return f, nil
 }
 
-// verified returns a document by its digest.
+// verified returns a document whose digest it has verified.
 func (l *layout) verified(d v1.Descriptor) ([]byte, error) {
 	if d.Size > MaxDocument {
-		return nil, fmt.Errorf("blob %s has %d bytes, more than %d", d.Digest, d.Size, MaxDocument)
+		return nil, fmt.Errorf("blob %s has %d bytes, above the maximum of %d", d.Digest, d.Size, MaxDocument)
 	}
 	f, err := l.open(d)
 	if err != nil {

@@ -17,31 +17,31 @@ const (
 )
 
 var (
-	errEmpty = errors.New("there is nothing in it")
-	errText  = fmt.Errorf("names and links have more than %d bytes together", maxText)
+	errEmpty = errors.New("the root file system is empty")
+	errText  = fmt.Errorf("names and link targets together have more than %d bytes", maxText)
 )
 
-// A tree is the root file system as far as layers have been put on top of each other.
+// A tree is the root file system that results from the layers applied so far.
 type tree struct {
 	root    *node
-	layered bool            // whiteouts are whiteouts
-	most    int64           // nodes
-	nodes   int64           // that are there
-	text    int             // bytes of names and targets that were kept, also of what is gone
-	devices map[string]bool // that were left out: a link to one is, too
-	left    int64           // entries that were left out
+	layered bool            // interpret names of whiteouts
+	most    int64           // maximum of nodes
+	nodes   int64           // current number
+	text    int             // bytes of all names and targets, including removed ones
+	devices map[string]bool // names of omitted devices, pipes and sockets; links to them are omitted too
+	left    int64           // number of omitted entries
 }
 
-// A node is a name. Several share an object when they are hard links.
+// A node is a name. Hard links share an object.
 type node struct {
 	*object
 	children map[string]*node // of a directory
-	layer    int              // that made it what it is
-	hidden   int              // the layer whose whiteouts this and all below have seen, plus one
-	emptied  int              // the same of an opaque one: of all below
+	layer    int              // the layer that defined it
+	hidden   int              // 1 + the layer whose whiteout was already applied to this subtree
+	emptied  int              // 1 + the layer whose opaque whiteout was already applied to the children
 }
 
-// An object is what a name stands for. The content of a file is entry seq of layer from.
+// An object is a file, directory or symbolic link. The content of a file is entry seq of layer from.
 type object struct {
 	kind      byte // tar.TypeDir, tar.TypeReg, tar.TypeSymlink
 	mode      uint32
@@ -49,7 +49,7 @@ type object struct {
 	size      int64
 	target    string
 	from, seq int
-	path      string // the first name, when it is written
+	path      string // the first name under which it is written
 }
 
 func newTree(layered bool, limits Limits) *tree {
@@ -65,7 +65,7 @@ func clean(name string) (string, error) {
 	kept := parts[:0]
 	for _, part := range parts {
 		if part == ".." {
-			return "", errors.New("a name with \"..\" leads out of where it is")
+			return "", errors.New("the name contains \"..\"")
 		}
 		if part != "" && part != "." {
 			kept = append(kept, part)
@@ -79,7 +79,7 @@ func clean(name string) (string, error) {
 	return name, err
 }
 
-// apply puts entry seq of a layer into the tree.
+// apply applies entry seq of a layer to the tree.
 func (t *tree) apply(layer, seq int, h *tar.Header) error {
 	name, err := clean(h.Name)
 	if err != nil || name == "" {
@@ -106,7 +106,7 @@ func (t *tree) apply(layer, seq int, h *tar.Header) error {
 	case tar.TypeChar, tar.TypeBlock, tar.TypeFifo:
 		o = nil
 	default:
-		err = fmt.Errorf("an entry of a kind %q that is not known", h.Typeflag)
+		err = fmt.Errorf("unknown entry type %q", h.Typeflag)
 	}
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (t *tree) apply(layer, seq int, h *tar.Header) error {
 	return t.set(parent, base, o, layer)
 }
 
-// leaveOut removes what a device, pipe or socket would have replaced.
+// leaveOut counts a device, pipe or socket and removes the entry that it would have replaced.
 func (t *tree) leaveOut(parent *node, name, base string) error {
 	if t.text += len(name); t.text > maxText {
 		return errText
@@ -135,8 +135,8 @@ func (t *tree) leaveOut(parent *node, name, base string) error {
 	return nil
 }
 
-// linked returns what a hard link to target is a name of, nil if it was left out. It is looked up by name alone: a link
-// that leads through a symbolic one finds nothing.
+// linked returns the object that a hard link to target refers to, nil if it was omitted. The lookup does not follow
+// symbolic links.
 func (t *tree) linked(target string) (*object, error) {
 	name, err := clean(target)
 	if err != nil {
@@ -152,14 +152,14 @@ func (t *tree) linked(target string) (*object, error) {
 	case n == nil && t.devices[name]:
 		return nil, nil
 	case n == nil:
-		return nil, fmt.Errorf("a hard link to %.200q, which is not there before it", target)
+		return nil, fmt.Errorf("a hard link to %.200q, which is not an earlier entry", target)
 	case n.kind == tar.TypeDir:
 		return nil, fmt.Errorf("a hard link to %.200q, which is a directory", target)
 	}
 	return n.object, nil
 }
 
-// parent returns the directory dir. What of it no entry has described is made.
+// parent returns the directory dir. It creates components that have no entry.
 func (t *tree) parent(layer int, dir string) (*node, error) {
 	n := t.root
 	if dir == "" {
@@ -185,7 +185,7 @@ func (t *tree) parent(layer int, dir string) (*node, error) {
 	return n, nil
 }
 
-// set makes base in parent a name of o. A directory that is one already keeps what is in it.
+// set makes base in parent a name of o. A directory that replaces a directory keeps its contents.
 func (t *tree) set(parent *node, base string, o *object, layer int) error {
 	if old := parent.children[base]; old != nil {
 		if old.kind == tar.TypeDir && o.kind == tar.TypeDir {
@@ -208,7 +208,7 @@ func (t *tree) set(parent *node, base string, o *object, layer int) error {
 	return nil
 }
 
-// count returns the number of nodes at n and below.
+// count returns the number of nodes in the subtree of n.
 func (n *node) count() int64 {
 	sum := int64(1)
 	for _, child := range n.children {
@@ -217,8 +217,8 @@ func (n *node) count() int64 {
 	return sum
 }
 
-// remove does what a whiteout says: it hides what lower layers have, and nothing of its own layer, wherever in it the
-// whiteout stands.
+// remove applies a whiteout: it hides entries of lower layers, and none of its own layer, wherever in the layer it
+// occurs.
 func (t *tree) remove(layer int, dir, base string) error {
 	n := t.root
 	if dir != "" {
@@ -239,11 +239,11 @@ func (t *tree) remove(layer int, dir, base string) error {
 		return nil
 	}
 	if strings.HasPrefix(base, reserved) {
-		return nil // what union file systems keep for themselves
+		return nil // internal to union file systems
 	}
 	name := strings.TrimPrefix(base, whiteout)
 	if name == "" || name == "." || name == ".." {
-		return fmt.Errorf("a whiteout of %q", name)
+		return fmt.Errorf("a whiteout of the invalid name %q", name)
 	}
 	if child := n.children[name]; child != nil {
 		t.hide(n, name, child, layer)
@@ -251,8 +251,8 @@ func (t *tree) remove(layer int, dir, base string) error {
 	return nil
 }
 
-// hide removes what is at n and below and not of layer. It reports whether n is gone. What it has left once it need not
-// look at again: all that comes is of this layer.
+// hide removes those nodes of the subtree of n that are not of layer, and reports whether n is removed. It visits a
+// remaining node only once per layer, since all nodes added later are of this layer.
 func (t *tree) hide(parent *node, name string, n *node, layer int) bool {
 	if n.hidden == layer+1 {
 		return false

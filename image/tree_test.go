@@ -22,16 +22,16 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// headers are a layer's.
+// headers are the entries of a layer.
 type headers = []*tar.Header
 
-// TestLayers: what upper layers do to lower ones.
+// TestLayers checks the effect of upper layers on lower ones.
 func TestLayers(t *testing.T) {
 	base := headers{
 		dir("d"), text("d/a", "a"), text("d/b", "b"), dir("d/sub"), text("d/sub/x", "x"), text("f", "f"), symlink("l", "d"),
 	}
 	type files = map[string]string
-	with := func(change files) files { // base, changed; "" takes out
+	with := func(change files) files { // base with changes; "" removes
 		all := files{"d": "/755", "d/a": "a", "d/b": "b", "d/sub": "/755", "d/sub/x": "x", "f": "f", "l": "-> d"}
 		for name, content := range change {
 			if all[name] = content; content == "" {
@@ -56,7 +56,7 @@ func TestLayers(t *testing.T) {
 		{"of a link", []headers{{text(".wh.l", "")}}, with(files{"l": ""})},
 		{"of nothing", []headers{{text(".wh.none", ""), text("none/.wh.none", ""), text("f/.wh.none", "")}}, with(nil)},
 		{
-			"then anew",
+			"then re-created",
 			[]headers{{text(".wh.d", "")}, {dir("d"), text("d/c", "c")}},
 			with(files{"d/a": "", "d/b": "", "d/sub": "", "d/sub/x": "", "d/c": "c"}),
 		},
@@ -104,7 +104,7 @@ func TestLayers(t *testing.T) {
 		},
 		{"a file twice", []headers{{text("n", "first"), text("n", "second")}}, with(files{"n": "second"})},
 		{"names that differ in case", []headers{{text("F", "F"), dir("D")}}, with(files{"F": "F", "D": "/755"})},
-		{"a name that is no UTF-8", []headers{{text("caf\xe9", "x")}}, with(files{"caf\xe9": "x"})},
+		{"a name that is not UTF-8", []headers{{text("caf\xe9", "x")}}, with(files{"caf\xe9": "x"})},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// TestPlainNames: in a plain archive, a whiteout's name is a name.
+// TestPlainNames checks that whiteout names have no effect in a plain archive.
 func TestPlainNames(t *testing.T) {
 	_, data, sum, err := flat(t, written(t, archive(t, text("a", "a"), text(".wh.a", "1"), text(".wh..wh..opq", "2"))), generous)
 	if err != nil {
@@ -129,7 +129,7 @@ func TestPlainNames(t *testing.T) {
 	unpacked(t, data, sum)
 }
 
-// TestTricks is a table of what layers may try, each refused before anything is written.
+// TestTricks checks that malicious entries are refused before anything is written.
 func TestTricks(t *testing.T) {
 	deep := strings.Repeat("d/", unpack.MaxDepth)
 	tests := []struct {
@@ -137,31 +137,31 @@ func TestTricks(t *testing.T) {
 		layers []headers
 		err    string
 	}{
-		{"up", []headers{{text("../x", "")}}, `entry "../x": a name with ".."`},
-		{"up and back", []headers{{dir("a"), text("a/../x", "")}}, `a name with ".."`},
-		{"up from the root", []headers{{text("/../x", "")}}, `a name with ".."`},
-		{"up by a whiteout", []headers{{text("a", ""), text("../.wh.a", "")}}, `a name with ".."`},
-		{"a whiteout of itself", []headers{{dir("a"), text("a/.wh..", "")}}, `a whiteout of "."`},
-		{"a whiteout of its parent", []headers{{dir("a"), text("a/.wh...", "")}}, `a whiteout of ".."`},
-		{"a whiteout of no name", []headers{{dir("a"), text("a/.wh.", "")}}, `a whiteout of ""`},
+		{"up", []headers{{text("../x", "")}}, `entry "../x": the name contains ".."`},
+		{"up and back", []headers{{dir("a"), text("a/../x", "")}}, `the name contains ".."`},
+		{"up from the root", []headers{{text("/../x", "")}}, `the name contains ".."`},
+		{"up by a whiteout", []headers{{text("a", ""), text("../.wh.a", "")}}, `the name contains ".."`},
+		{"a whiteout of itself", []headers{{dir("a"), text("a/.wh..", "")}}, `a whiteout of the invalid name "."`},
+		{"a whiteout of its parent", []headers{{dir("a"), text("a/.wh...", "")}}, `a whiteout of the invalid name ".."`},
+		{"a whiteout of no name", []headers{{dir("a"), text("a/.wh.", "")}}, `a whiteout of the invalid name ""`},
 		{"through a link", []headers{{symlink("a", "/etc"), text("a/x", "")}}, `its directory "a" is a symbolic link`},
 		{"through a lower link", []headers{{symlink("a", "/etc")}, {text("a/x", "")}}, `its directory "a" is a symbolic link`},
 		{"through a link inside", []headers{{dir("b"), symlink("a", "b"), text("a/x", "")}}, `its directory "a" is a symbolic link`},
 		{"below a file", []headers{{text("a", ""), text("a/x", "")}}, `its directory "a" is a file`},
 		{"a hard link up", []headers{{link("a", "../../etc/passwd")}}, `a hard link to "../../etc/passwd"`},
-		{"a hard link to an absolute name", []headers{{link("a", "/etc/passwd")}}, "which is not there before it"},
-		{"a hard link through a link", []headers{{symlink("b", "/etc"), link("a", "b/passwd")}}, "which is not there before it"},
-		{"a hard link to a later file", []headers{{link("a", "b"), text("b", "")}}, "which is not there before it"},
-		{"a hard link to what is hidden", []headers{{text("b", "")}, {text(".wh.b", ""), link("a", "b")}}, "which is not there before it"},
+		{"a hard link to an absolute name", []headers{{link("a", "/etc/passwd")}}, "which is not an earlier entry"},
+		{"a hard link through a link", []headers{{symlink("b", "/etc"), link("a", "b/passwd")}}, "which is not an earlier entry"},
+		{"a hard link to a later file", []headers{{link("a", "b"), text("b", "")}}, "which is not an earlier entry"},
+		{"a hard link to what is hidden", []headers{{text("b", "")}, {text(".wh.b", ""), link("a", "b")}}, "which is not an earlier entry"},
 		{"a hard link to a directory", []headers{{dir("b"), link("a", "b")}}, "which is a directory"},
-		{"a hard link to the root", []headers{{link("a", "/")}}, "which is not there before it"},
-		{"a hard link to nothing", []headers{{{Typeflag: tar.TypeLink, Name: "a"}}}, "which is not there before it"},
-		{"a symbolic link to nothing", []headers{{{Typeflag: tar.TypeSymlink, Name: "a"}}}, "a target of 0 bytes"},
-		{"a long target", []headers{{symlink("a", strings.Repeat("x", unpack.MaxPath+1))}}, "a target of 4096 bytes"},
+		{"a hard link to the root", []headers{{link("a", "/")}}, "which is not an earlier entry"},
+		{"a hard link to nothing", []headers{{{Typeflag: tar.TypeLink, Name: "a"}}}, "which is not an earlier entry"},
+		{"a symbolic link to nothing", []headers{{{Typeflag: tar.TypeSymlink, Name: "a"}}}, "a link target of 0 bytes"},
+		{"a long target", []headers{{symlink("a", strings.Repeat("x", unpack.MaxPath+1))}}, "a link target of 4096 bytes"},
 		{"a long component", []headers{{text(strings.Repeat("n", 256), "")}}, "a component of 256 bytes"},
 		{"a long name", []headers{{text(strings.Repeat("nnn/", 1024)+"x", "")}}, "a name of 4097 bytes"},
-		{"a deep name", []headers{{text(deep+"x", "")}}, "257 components, more than 256"},
-		{"an unknown kind", []headers{{other('M', "a")}}, "an entry of a kind 'M' that is not known"},
+		{"a deep name", []headers{{text(deep+"x", "")}}, "257 components, above the maximum of 256"},
+		{"an unknown kind", []headers{{other('M', "a")}}, "unknown entry type 'M'"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestTricks(t *testing.T) {
 	}
 }
 
-// TestDropped: what is left out is counted, and what is dropped is not there.
+// TestDropped checks that omitted entries are counted, and that dropped attributes are not in the archive.
 func TestDropped(t *testing.T) {
 	suid, sticky, owned := text("suid", "x"), dir("tmp"), text("owned", "x")
 	suid.Mode, sticky.Mode = 0o6755, 0o3777
@@ -201,7 +201,7 @@ func TestDropped(t *testing.T) {
 	}
 }
 
-// TestBombs: a few bytes that would be very many are met by a limit, and quickly.
+// TestBombs checks that small inputs with huge output quickly reach a limit.
 func TestBombs(t *testing.T) {
 	limits := Options{Limits: Limits{Entries: 1000, Bytes: 1 << 20}}
 	var many, small headers
@@ -231,9 +231,9 @@ func TestBombs(t *testing.T) {
 		{"deep names", layoutOf(t, imageOf(t, deepNames())), "more than 1000 files"},
 		{"large file", written(t, gzipped(t, archive(t, text("a", strings.Repeat("\x00", 2<<20))))), "more than 1048576 bytes"},
 		{"two layers together", layoutOf(t, imageOf(t, halves(600<<10)...)), "more than 1048576 bytes"},
-		{"many layers of one file", layoutOf(t, imageOf(t, over...)), "far more comes out of it"},
-		{"zeros behind the archive", written(t, zstandard(t, append(archive(t, text("etc/a", "a")), make([]byte, 64<<20)...))), "far more comes out of it"},
-		{"gzip", written(t, bomb(t, 1<<30)), "far more comes out of it"},
+		{"many layers of one file", layoutOf(t, imageOf(t, over...)), "far larger than"},
+		{"zeros behind the archive", written(t, zstandard(t, append(archive(t, text("etc/a", "a")), make([]byte, 64<<20)...))), "far larger than"},
+		{"gzip", written(t, bomb(t, 1<<30)), "far larger than"},
 		{"zstd with a window of a gigabyte", written(t, windowed(t)), "window size"},
 		{"sparse", written(t, sparseArchive(t)), "more than 1048576 bytes"},
 		{"many layers", layoutOf(t, withLayers(t, runtime.GOARCH, manyLayers(t)...)), "at most 512"},
@@ -248,7 +248,7 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// deepNames are few entries of many directories.
+// deepNames returns few entries with many implied directories.
 func deepNames() headers {
 	var all headers
 	for n := range 50 {
@@ -267,7 +267,7 @@ func manyLayers(t *testing.T) []v1.Layer {
 	return all
 }
 
-// bomb is a file of zeros of so many bytes.
+// bomb returns a compressed archive with a file of zeros whose header declares size bytes.
 func bomb(t *testing.T, size int64) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -277,7 +277,7 @@ func bomb(t *testing.T, size int64) []byte {
 	}
 	a := tar.NewWriter(z)
 	err = a.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "usr", Size: size, Mode: 0o644})
-	for n := int64(0); err == nil && n < 64<<20; n += 1 << 20 { // the rest is not read
+	for n := int64(0); err == nil && n < 64<<20; n += 1 << 20 { // the reader stops before
 		_, err = a.Write(make([]byte, 1<<20))
 	}
 	if err != nil {
@@ -289,7 +289,7 @@ func bomb(t *testing.T, size int64) []byte {
 	return b.Bytes()
 }
 
-// windowed wants a decoder to keep a gigabyte.
+// windowed returns zstd data that requires a window of a gigabyte.
 func windowed(t *testing.T) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -302,7 +302,7 @@ func windowed(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// sparseArchive has a file of a terabyte without any content.
+// sparseArchive returns an archive with an empty sparse file of a terabyte.
 func sparseArchive(t *testing.T) []byte {
 	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Program("tar"))
@@ -317,7 +317,7 @@ func sparseArchive(t *testing.T) []byte {
 	return data
 }
 
-// TestSparse: holes of an archive are zeros, and holes again when they are unpacked.
+// TestSparse checks that holes of an archive become zeros, and holes again when unpacked.
 func TestSparse(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("tar"))
 	from := t.TempDir()
@@ -353,7 +353,7 @@ func TestSparse(t *testing.T) {
 	}
 }
 
-// FuzzFlatten holds that whatever is read, what is written is of the form that the unpacker wants, or has no end.
+// FuzzFlatten checks that for any input the unpacker accepts the output, unless flatten returns an error.
 func FuzzFlatten(f *testing.F) {
 	f.Add(archive(f, small()...), archive(f, text(".wh.etc", ""), text("usr/.wh..wh..opq", "")))
 	f.Add(gzipped(f, archive(f, small()...)), zstandard(f, archive(f, link("a", "etc/passwd"))))

@@ -12,7 +12,7 @@ import (
 // The set-id bits, see inode(7).
 const setID = 0o6000
 
-// A writer writes an archive of package unpack's form, within limits, and counts.
+// A writer writes an archive in the form of package unpack, enforces the limits, and counts the entries.
 type writer struct {
 	tar    *tar.Writer
 	limits Limits
@@ -34,14 +34,14 @@ func (w *writer) header(h *tar.Header) error {
 }
 
 func tooMany(limit int64) error {
-	return fmt.Errorf("the root file system has more than %d files\nhint: --inodes sets how many there may be", limit)
+	return fmt.Errorf("the root file system has more than %d files\nhint: --inodes sets the maximum", limit)
 }
 
 func tooLarge(limit int64) error {
-	return fmt.Errorf("the root file system has more than %d bytes\nhint: --disk sets how many there may be", limit)
+	return fmt.Errorf("the root file system has more than %d bytes\nhint: --disk sets the maximum", limit)
 }
 
-// drop counts the set-id bits of a mode that are not kept.
+// drop counts a mode with set-id bits, which are dropped.
 func (w *writer) drop(mode uint32) {
 	if mode&setID != 0 {
 		w.sum.SetID++
@@ -56,7 +56,7 @@ func (w *writer) directory(name string, mode uint32, mtime int64) error {
 	})
 }
 
-// file writes size bytes of content.
+// file writes a regular file with size bytes of content.
 func (w *writer) file(name string, mode uint32, mtime, size int64, content io.Reader) error {
 	w.drop(mode)
 	w.sum.Files++
@@ -86,7 +86,7 @@ func (w *writer) link(name, target string) error {
 	return w.header(&tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: target})
 }
 
-// end makes the archive whole.
+// end writes the end record and closes the archive.
 func (w *writer) end() (Summary, error) {
 	if w.sum.Entries == 0 {
 		return w.sum, errEmpty

@@ -17,16 +17,18 @@ import (
 	"corral/index/chunk"
 )
 
-// maxName is how many bytes a label or handle has at most.
+// maxName is the maximum size in bytes of a label or a handle.
 const maxName = 200
 
-// maxTerms is how many words Added tells of a source.
+// maxTerms is the maximum number of Added.Terms.
 const maxTerms = 40
 
-// Add reads r to its end and has the base have it. When it returns, all of the source is found; after an error, nothing
-// is. More than a base may have is not read: Added.Truncated. Two run at once in an Index, others wait.
+// Add reads r to its end and adds it to a base. When it returns nil, the whole source can be found; after an error, none
+// of it. It stops reading at the bounds of a base, and then sets Added.Truncated. Two calls run at once in an Index,
+// others wait.
 //
-// The errors are those of r and of ctx, ErrPurged, ErrClosed, ErrTaken, and of files. A Read that waits is not interrupted.
+// It returns errors of r, of ctx and of files, and ErrPurged, ErrClosed and ErrTaken. It does not interrupt a Read that
+// blocks.
 func (x *Index) Add(ctx context.Context, b Base, s Source, r io.Reader) (Added, error) {
 	done, err := x.begin()
 	if err != nil {
@@ -60,13 +62,13 @@ func (x *Index) add(ctx context.Context, id Base, s Source, r io.Reader) (Added,
 func (s *Source) check() error {
 	switch {
 	case s.Label == "" || len(s.Label) > maxName || !printable(s.Label):
-		return fmt.Errorf("label %.80q: it must have 1 to %d bytes, on one line", s.Label, maxName)
+		return fmt.Errorf("label %.80q: must be one line of 1 to %d bytes", s.Label, maxName)
 	case len(s.Artifact) > maxName || len(s.Stream) > maxName:
-		return fmt.Errorf("artifact %.80q, stream %.80q: they may have %d bytes", s.Artifact, s.Stream, maxName)
+		return fmt.Errorf("artifact %.80q, stream %.80q: must have at most %d bytes each", s.Artifact, s.Stream, maxName)
 	case s.Class != "" && s.Class != Code && s.Class != Prose:
-		return fmt.Errorf("class %.80q: it is %s or %s", s.Class, Code, Prose)
+		return fmt.Errorf("class %.80q: must be %s or %s", s.Class, Code, Prose)
 	case s.Format > JSON:
-		return fmt.Errorf("format %d: there is none", s.Format)
+		return fmt.Errorf("format %d: unknown", s.Format)
 	}
 	return nil
 }
@@ -75,20 +77,20 @@ func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-// An addition is a source on its way into a base.
+// An addition is the state of an Add.
 type addition struct {
 	index  *Index
 	base   *base
 	source Source
 	added  Added
 
-	id   int64       // of the source; 0 before it has one
-	made time.Time   // of the source
+	id   int64       // of the source; 0 until it has one
+	made time.Time   // time of the source
 	put  *statements // for batches
-	held int64       // what it counts for in the quota by now
+	held int64       // its cost so far
 }
 
-// run adds the source. What of it is there, if it fails, goes again: now, or when the base is next opened.
+// run adds the source. If it fails, the part that was written is removed, now or when the base is next opened.
 func (a *addition) run(ctx context.Context, r io.Reader) (err error) {
 	if err := a.index.sweep(ctx, a.base); err != nil {
 		return err
@@ -100,7 +102,7 @@ func (a *addition) run(ctx context.Context, r io.Reader) (err error) {
 		return err
 	}
 	a.held = sourceCost
-	defer a.end()
+	defer a.unlock()
 	defer func() {
 		if err != nil && !damaged(err) && !errors.Is(err, ErrPurged) {
 			a.undo(ctx)
@@ -123,11 +125,11 @@ func (a *addition) run(ctx context.Context, r io.Reader) (err error) {
 	if err := a.finish(ctx); err != nil {
 		return err
 	}
-	_ = a.index.sweep(ctx, a.base) // what it replaced; damage shows to whoever is next
+	_ = a.index.sweep(ctx, a.base) // removes what was replaced; the next operation will report damage
 	return nil
 }
 
-// start gives the source a name and an id, and locks it: a source that is not all there and has no lock is nobody's.
+// start inserts the source and locks its id: an incomplete source without a lock is an orphan.
 func (a *addition) start(ctx context.Context) error {
 	a.made = a.source.Time
 	if a.made.IsZero() {
@@ -151,40 +153,40 @@ func (a *addition) start(ctx context.Context) error {
 		a.base.adding[a.id] = true
 		a.base.mu.Unlock()
 		if !lockRange(a.base.lock, unix.F_WRLCK, 1+a.id) {
-			return fmt.Errorf("source %d is locked by another process", a.id)
+			return fmt.Errorf("source %d is already locked by another process", a.id)
 		}
 		return nil
 	})
 	if err != nil {
-		a.end()
+		a.unlock()
 	}
 	return err
 }
 
-// end lets go of the source's lock.
-func (a *addition) end() {
+// unlock releases the lock on the source.
+func (a *addition) unlock() {
 	a.base.mu.Lock()
 	delete(a.base.adding, a.id)
 	a.base.mu.Unlock()
 	lockRange(a.base.lock, unix.F_UNLCK, 1+a.id)
 }
 
-// undo has the source gone.
+// undo removes the source.
 func (a *addition) undo(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoFor)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	err := a.base.transact(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "UPDATE sources SET state = ? WHERE id = ?", stateGoing, a.id)
+		_, err := tx.ExecContext(ctx, "UPDATE sources SET state = ? WHERE id = ?", stateRemoving, a.id)
 		return err
 	})
 	if err == nil {
-		_ = a.base.removeGoing(ctx) // damage shows to whoever is next
+		_ = a.base.removeMarked(ctx) // the next operation will report damage
 	}
 }
 
-var errEnough = errors.New("there is no room for more")
+var errEnough = errors.New("the quota of the knowledge base is exhausted")
 
-// read divides r into chunks, has them analyzed in one goroutine, and writes them in this one.
+// read splits r into chunks. One goroutine analyzes them, and this one writes them.
 func (a *addition) read(ctx context.Context, r io.Reader) (*vocabulary, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -219,7 +221,7 @@ func (a *addition) read(ctx context.Context, r io.Reader) (*vocabulary, error) {
 	return &c.vocab, nil
 }
 
-// A ctxReader ends with its context.
+// A ctxReader fails once its context has ended.
 type ctxReader struct {
 	ctx context.Context
 	r   io.Reader
@@ -232,7 +234,7 @@ func (r ctxReader) Read(p []byte) (int, error) {
 	return r.r.Read(p)
 }
 
-// write brings a batch into the base, for which older sources may have to go.
+// write writes a batch, and evicts older sources if necessary.
 func (a *addition) write(ctx context.Context, rows *batch) error {
 	if a.held+rows.cost > a.index.maxBytes {
 		return errEnough
@@ -246,17 +248,17 @@ func (a *addition) write(ctx context.Context, rows *batch) error {
 	return err
 }
 
-// finish has the source found, and what had its name not any more.
+// finish makes the source visible, and hides the one that it replaces.
 func (a *addition) finish(ctx context.Context) error {
 	return a.base.transact(ctx, func(tx *sql.Tx) error {
 		if a.source.Fixed {
 			_, err := tx.ExecContext(ctx, "UPDATE sources SET state = ? WHERE name = ? AND label = '' AND id < ? AND state = ?",
-				stateGoing, a.added.Name, a.id, stateThere)
+				stateRemoving, a.added.Name, a.id, stateReady)
 			if err != nil {
 				return err
 			}
 		}
-		_, err := tx.ExecContext(ctx, "UPDATE sources SET state = ?, lines = ? WHERE id = ?", stateThere, a.added.Lines, a.id)
+		_, err := tx.ExecContext(ctx, "UPDATE sources SET state = ?, lines = ? WHERE id = ?", stateReady, a.added.Lines, a.id)
 		return err
 	})
 }

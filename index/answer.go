@@ -2,56 +2,56 @@ package index
 
 import "time"
 
-// A Query is what is looked for.
+// A Query describes what to search for.
 type Query struct {
-	Text   string // free text; what is more than 1 KiB or 32 words is not looked at
-	Limit  int    // hits at most; default 3, at most 100
-	Source string // only of sources whose name has this in it, as it is written; "" is all
+	Text   string // free text; only the first 1 KiB and 32 words count
+	Limit  int    // maximum number of hits; default 3, at most 100
+	Source string // restricts the search to sources whose name contains it, case-sensitively; "" means all
 	Exact  bool   // Source is the whole name
-	// Artifact has only sources of that artifact looked at; "" is all.
+	// Artifact restricts the search to sources of that artifact; "" means all.
 	Artifact string
-	// Artifacts has only sources of these looked at; nil is all.
+	// Artifacts restricts the search to sources of these artifacts; nil means all.
 	Artifacts []string
-	Stream    string // only sources that are this stream of an artifact; "" is all
-	Class     string // only chunks of this class; "" is all
-	Newest    bool   // the newest source first, not the best chunk
+	Stream    string // restricts the search to sources of this stream of an artifact; "" means all
+	Class     string // restricts the search to chunks of this class; "" means all
+	Newest    bool   // sorts by source, the newest first, instead of by score
 }
 
-// Found is what there is of a query.
+// Found is the result of a query.
 type Found struct {
 	Hits []Hit
-	// Matched is how many chunks have all words of the query, if they are as many as were asked for; else how many have
-	// any. With Cut there are more.
+	// Matched is the number of chunks that contain all words of the query, if there are at least Limit; otherwise the
+	// number that contain any. With Cut there are more.
 	Matched int
-	// Cut says that a word is too common to look at all chunks that have it: only the newest were.
+	// Cut reports that a word is too common to examine all chunks that contain it; only the newest were.
 	Cut       bool
-	Corrected map[string]string // words that no chunk has, and what was looked for instead
-	Empty     bool              // the base has no source at all
+	Corrected map[string]string // words that no chunk contains, and what was searched for instead
+	Empty     bool              // the base has no sources
 }
 
-// A Hit is a chunk that was found.
+// A Hit is a chunk that matches.
 type Hit struct {
 	Source             string // its name
-	Title, Text        string // valid UTF-8; Text is of at most 4 KiB
+	Title, Text        string // valid UTF-8; Text has at most 4 KiB
 	Class              string
 	Time               time.Time // of the source
-	LineStart, LineEnd int64     // of the stream, from 1, the last included
-	Stream, Artifact   string    // as the Source had them
-	Line               string    // the line of Text that matched best
-	LineNumber         int64     // of the stream
-	Marks              [][2]int  // what matched: byte ranges in Text, in order, that do not overlap
+	LineStart, LineEnd int64     // lines of the stream, from 1, inclusive
+	Stream, Artifact   string    // as in the Source
+	Line               string    // line of Text that matches best
+	LineNumber         int64     // number of Line in the stream
+	Marks              [][2]int  // matches: byte ranges in Text, sorted, without overlaps
 }
 
-// Stats are the sizes of a base. Zero is an empty one.
+// Stats are the sizes of a base; zero if it is empty.
 type Stats struct {
 	Sources, Sections int
 	Lines, Bytes      int64 // of text
 	Disk              int64 // bytes of its files
 	Oldest, Newest    time.Time
-	BySource          []SourceStats // the newest first, 1000 at most
+	BySource          []SourceStats // the newest first, at most 1000
 }
 
-// SourceStats are those of a source.
+// SourceStats are the sizes of a source.
 type SourceStats struct {
 	Name             string
 	Time             time.Time

@@ -13,32 +13,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A base is an open Base.
+// A base is an open knowledge base.
 type base struct {
 	id   Base
-	dir  int    // descriptor of the directory: files are opened through it
+	dir  int    // descriptor of the directory; files are opened relative to it
 	name string // of the database
 	ino  uint64 // of the database
-	lock int    // of the lock file; byte 0 is locked by each that has the base open, byte 1+n by who adds source n
+	lock int    // descriptor of the lock file: byte 0 is locked by users of the base, byte 1+n by the process adding source n
 
 	write   *sql.DB       // one connection
 	read    *sql.DB       // some
-	writing chan struct{} // one for the transaction that writes now
+	writing chan struct{} // one token, of the transaction that writes
 
 	mu     sync.Mutex
-	adding map[int64]bool // sources that this process adds; guarded by mu
+	adding map[int64]bool // sources that this process is adding; guarded by mu
 
 	// Guarded by the mu of the Index:
 	refs     int
 	used     uint64
-	removing bool // in the background, what is going
-	gone     bool // not of Index.open any more: closed when refs is 0
+	removing bool // a background goroutine is removing sources
+	gone     bool // no longer in Index.open; closed when refs is 0
 }
 
-// maxOpen is how many bases stay open that nobody uses now. Each has some MiB of memory.
+// maxOpen is how many unused bases stay open. Each takes some MiB of memory.
 const maxOpen = 4
 
-// acquire opens a base, if it is not open. If it has no file, and none is to be made, that is errNone.
+// acquire returns a base, and opens it if necessary. If it has no file, acquire creates it if create is set, and
+// otherwise returns errNone. The caller must release the base.
 func (x *Index) acquire(ctx context.Context, id Base, create bool) (*base, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -64,11 +65,11 @@ func (x *Index) acquire(ctx context.Context, id Base, create bool) (*base, error
 	return b, nil
 }
 
-// opened returns a base that is open and still what others find under its name.
+// opened returns a base that is open and has not been purged since, or nil.
 func (x *Index) opened(id Base) *base {
 	x.mu.Lock()
 	b := x.open[id]
-	if b != nil && b.there() {
+	if b != nil && b.exists() {
 		defer x.mu.Unlock()
 		b.refs++
 		x.clock++
@@ -82,13 +83,13 @@ func (x *Index) opened(id Base) *base {
 	return nil
 }
 
-// there says whether the base was not purged since it was opened.
-func (b *base) there() bool {
-	st, err := look(b.dir, b.name)
+// exists reports whether the base has not been purged since it was opened.
+func (b *base) exists() bool {
+	st, err := stat(b.dir, b.name)
 	return err == nil && st.Ino == b.ino
 }
 
-// release gives a base back that was acquired.
+// release returns a base that was acquired.
 func (x *Index) release(b *base) {
 	x.mu.Lock()
 	b.refs--
@@ -99,7 +100,7 @@ func (x *Index) release(b *base) {
 	}
 }
 
-// drop has a base be opened again by whoever wants it next.
+// drop makes the next acquire open the base again. The base is closed once it is released.
 func (x *Index) drop(b *base) {
 	x.mu.Lock()
 	if b.gone {
@@ -117,7 +118,7 @@ func (x *Index) drop(b *base) {
 	}
 }
 
-// trim closes what has not been used for longest.
+// trim closes the least recently used of the unused bases.
 func (x *Index) trim() {
 	for {
 		x.mu.Lock()
@@ -142,7 +143,7 @@ func (x *Index) trim() {
 
 func (x *Index) closeBase(b *base) {
 	if err := b.close(); err != nil {
-		x.log.Warn("knowledge base", slog.String("error", err.Error()))
+		x.log.Warn("closing a knowledge base failed", slog.String("error", err.Error()))
 	}
 }
 
@@ -152,10 +153,10 @@ func (b *base) close() error {
 	return err
 }
 
-// disconnect closes all but the directory.
+// disconnect closes everything except the directory.
 func (b *base) disconnect() error {
 	var errs []error
-	for _, db := range []*sql.DB{b.read, b.write} { // the writer last: it empties the log (WAL)
+	for _, db := range []*sql.DB{b.read, b.write} { // the writer last: closing it checkpoints the WAL
 		if db != nil {
 			errs = append(errs, db.Close())
 		}
@@ -165,7 +166,7 @@ func (b *base) disconnect() error {
 	return errors.Join(errs...)
 }
 
-// openBase opens a base's database, and begins it anew if it is damaged.
+// openBase opens the database of a base, and recreates it if it is damaged.
 func (x *Index) openBase(ctx context.Context, id Base, create bool) (*base, error) {
 	dir, err := x.openDir(create)
 	if err != nil {
@@ -175,7 +176,7 @@ func (x *Index) openBase(ctx context.Context, id Base, create bool) (*base, erro
 	if err = lockDir(ctx, dir); err == nil {
 		err = b.open(ctx, create)
 		if damaged(err) {
-			err = x.renew(ctx, b, create, err)
+			err = x.recreate(ctx, b, create, err)
 		}
 		unlockDir(dir)
 	}
@@ -186,21 +187,21 @@ func (x *Index) openBase(ctx context.Context, id Base, create bool) (*base, erro
 	return b, nil
 }
 
-// renew removes a database that is damaged, and makes another if create. The caller has the directory locked.
-func (x *Index) renew(ctx context.Context, b *base, create bool, why error) error {
-	x.log.Warn("a knowledge base is damaged and begun anew", slog.String("file", b.name), slog.String("error", why.Error()))
+// recreate removes a damaged database, and creates a new one if create is set. The caller holds the lock on the directory.
+func (x *Index) recreate(ctx context.Context, b *base, create bool, why error) error {
+	x.log.Warn("knowledge base is damaged and will be recreated", slog.String("file", b.name), slog.String("error", why.Error()))
 	_ = b.disconnect()
 	if err := removeBase(b.dir, b.id); err != nil {
 		return err
 	}
-	x.refill(b.id)
+	x.startRebuild(b.id)
 	if !create {
 		return errNone
 	}
 	return b.open(ctx, true)
 }
 
-// open opens the files of a base. The caller has the directory locked, and closes b in any case.
+// open opens the files of a base. The caller holds the lock on the directory, and closes b even after an error.
 func (b *base) open(ctx context.Context, create bool) error {
 	names, err := files(b.dir, b.id)
 	if err != nil {
@@ -222,18 +223,18 @@ func (b *base) open(ctx context.Context, create bool) error {
 		return err
 	}
 	alone := lockRange(b.lock, unix.F_WRLCK, 0)
-	wal, err := look(b.dir, b.name+"-wal")
+	wal, err := stat(b.dir, b.name+"-wal")
 	killed := alone && err == nil && wal.Size > 0
 	if err := b.connect(ctx, isNew, killed); err != nil {
 		return err
 	}
 	if !lockRange(b.lock, unix.F_RDLCK, 0) {
-		return fmt.Errorf("%s%s is locked by somebody who does not know what it is for", gen, lockSuffix)
+		return fmt.Errorf("%s%s is locked by another program", gen, lockSuffix)
 	}
 	return nil
 }
 
-// openFiles makes the files that are not there, and looks at those that are.
+// openFiles creates missing files, and checks existing ones.
 func (b *base) openFiles(gen string) error {
 	for _, suffix := range []string{lockSuffix, dbSuffix} {
 		fd, err := openat(b.dir, gen+suffix, makeFlags)
@@ -245,7 +246,7 @@ func (b *base) openFiles(gen string) error {
 		}
 	}
 	for _, suffix := range suffixes {
-		st, err := look(b.dir, gen+suffix)
+		st, err := stat(b.dir, gen+suffix)
 		if errors.Is(err, unix.ENOENT) {
 			continue
 		}
@@ -259,13 +260,14 @@ func (b *base) openFiles(gen string) error {
 			b.ino = st.Ino
 		}
 	}
-	// The database itself is never opened here once SQLite may have: a close would end SQLite's locks (fcntl_locking(2)).
+	// The database itself is not opened here once SQLite may have it open: closing it would release SQLite's locks
+	// (fcntl_locking(2)).
 	var err error
 	b.lock, err = openat(b.dir, gen+lockSuffix, lockFlags)
 	return err
 }
 
-// connect opens the connections and sees that there is something behind them.
+// connect opens the connections and checks the database.
 func (b *base) connect(ctx context.Context, isNew, killed bool) (err error) {
 	if b.write, err = connect(b.dir, b.name, 1, writerPragmas); err != nil {
 		return err
@@ -284,24 +286,24 @@ func (b *base) connect(ctx context.Context, isNew, killed bool) (err error) {
 	return probe(ctx, b.write)
 }
 
-// turn waits for this process's turn to write. The caller calls done.
-func (b *base) turn(ctx context.Context) (done func(), err error) {
+// beginWriting waits until this process may write. The caller must call done.
+func (b *base) beginWriting(ctx context.Context) (done func(), err error) {
 	select {
 	case b.writing <- struct{}{}:
 		done = func() { <-b.writing }
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if !b.there() {
+	if !b.exists() {
 		done()
 		return nil, ErrPurged
 	}
 	return done, nil
 }
 
-// transact runs f in a transaction that writes: all of it is done, or nothing.
+// transact runs f in a transaction that writes, which is committed if f returns nil, and otherwise rolled back.
 func (b *base) transact(ctx context.Context, f func(tx *sql.Tx) error) error {
-	done, err := b.turn(ctx)
+	done, err := b.beginWriting(ctx)
 	if err != nil {
 		return err
 	}
@@ -315,10 +317,10 @@ func (b *base) transact(ctx context.Context, f func(tx *sql.Tx) error) error {
 	}
 	if err != nil {
 		_ = tx.Rollback()
-		return cmp.Or(ctx.Err(), err) // a transaction that is interrupted has words of its own for that
+		return cmp.Or(ctx.Err(), err) // prefer the context's error to the one of an interrupted statement
 	}
 	return nil
 }
 
-// undoFor is how long is tried to take back what an operation left that was cancelled.
-const undoFor = 30 * time.Second
+// undoTimeout bounds undoing the effects of a canceled operation.
+const undoTimeout = 30 * time.Second

@@ -14,15 +14,15 @@ import (
 	"corral/index/word"
 )
 
-// A batch is what one transaction writes.
+// A batch is the data of one transaction.
 type batch struct {
 	rows  []row
 	bytes int64 // of text
-	cost  int64 // what the quota counts
+	cost  int64 // counts against the quota
 	buf   []byte
 }
 
-// A row is a chunk as the tables have it. Its slices are of the batch's buffer.
+// A row is a chunk as it is written. Its spans refer to the batch's buffer.
 type row struct {
 	id          int64
 	title       string
@@ -36,42 +36,43 @@ type row struct {
 
 type span struct{ start, end int }
 
-// batchBytes is what a batch costs, about: a writer that waits for another waits for that much.
+// batchBytes is the approximate cost of a batch, and thus how long another writer has to wait.
 const batchBytes = 512 << 10
 
-// What a section and a source take beside their text, about: rows, and what finds them.
+// Approximate disk space of a chunk and of a source in addition to the text.
 const (
 	sectionCost = 200
 	sourceCost  = 1 << 10
 )
 
-// A cutter makes batches of chunks. It is used by one goroutine; batches are taken by another, which gives them back.
+// A cutter collects chunks into batches. One goroutine uses it; another one receives the batches and returns them with
+// free.
 type cutter struct {
-	ctx     context.Context
-	source  int64
-	next    int64 // number of the next chunk
-	most    int64 // chunks
-	now     *batch
-	batches chan *batch
-	spare   chan *batch
-	scan    word.Scanner
-	vocab   vocabulary
-	press   *flate.Writer
-	pressed bytes.Buffer
+	ctx        context.Context
+	source     int64
+	next       int64 // index of the next chunk
+	limit      int64 // maximum number of chunks
+	now        *batch
+	batches    chan *batch
+	spare      chan *batch
+	scan       word.Scanner
+	vocab      vocabulary
+	compressor *flate.Writer
+	compressed bytes.Buffer
 }
 
-func newCutter(ctx context.Context, source, most int64) *cutter {
-	c := &cutter{ctx: ctx, source: source, most: most, batches: make(chan *batch), spare: make(chan *batch, 2)}
-	c.press, _ = flate.NewWriter(nil, flate.BestSpeed) // the level is a good one
+func newCutter(ctx context.Context, source, limit int64) *cutter {
+	c := &cutter{ctx: ctx, source: source, limit: limit, batches: make(chan *batch), spare: make(chan *batch, 2)}
+	c.compressor, _ = flate.NewWriter(nil, flate.BestSpeed) // the level is valid
 	for range cap(c.spare) {
 		c.spare <- &batch{}
 	}
 	return c
 }
 
-// emit takes a chunk.
+// emit adds a chunk to the current batch.
 func (c *cutter) emit(ch chunk.Chunk) error {
-	if c.next == c.most {
+	if c.next == c.limit {
 		return errEnough
 	}
 	if c.now == nil {
@@ -99,7 +100,7 @@ func (c *cutter) emit(ch chunk.Chunk) error {
 	return nil
 }
 
-// flush has what there is be written.
+// flush sends the current batch.
 func (c *cutter) flush() error {
 	if c.now == nil {
 		return nil
@@ -113,14 +114,14 @@ func (c *cutter) flush() error {
 	}
 }
 
-// free takes a batch back that was written.
+// free returns a batch that was written, for reuse.
 func (c *cutter) free(b *batch) {
 	clear(b.rows)
 	b.rows, b.buf, b.bytes, b.cost = b.rows[:0], b.buf[:0], 0, 0
 	c.spare <- b
 }
 
-// words appends the stems of a text's words to the batch, with spaces between.
+// words appends the stems of a text's words to the batch, separated by spaces.
 func (c *cutter) words(text string) span {
 	b := c.now
 	start := len(b.buf)
@@ -134,33 +135,32 @@ func (c *cutter) words(text string) span {
 func (c *cutter) compress(text string) span {
 	b := c.now
 	start := len(b.buf)
-	c.pressed.Reset()
-	c.press.Reset(&c.pressed)
-	_, err := io.WriteString(c.press, text)
-	if err = errors.Join(err, c.press.Close()); err != nil {
-		panic(fmt.Sprintf("a buffer takes no more: %v", err)) // bytes.Buffer has no errors
+	c.compressed.Reset()
+	c.compressor.Reset(&c.compressed)
+	_, err := io.WriteString(c.compressor, text)
+	if err = errors.Join(err, c.compressor.Close()); err != nil {
+		panic(fmt.Sprintf("write to a buffer: %v", err)) // a bytes.Buffer returns no errors
 	}
-	b.buf = append(b.buf, c.pressed.Bytes()...)
+	b.buf = append(b.buf, c.compressed.Bytes()...)
 	return span{start, len(b.buf)}
 }
 
-// checksum is what shows that a chunk is not what was written: SQLite has none, and what is not text any more can be
-// decompressed, too.
+// checksum detects a modified chunk: SQLite has no checksums, and corrupted data may still decompress.
 func checksum(title, text string) uint32 {
-	table := crc32.MakeTable(crc32.Castagnoli) // which is made once
+	table := crc32.MakeTable(crc32.Castagnoli) // cached by the package
 	return crc32.Update(crc32.Checksum([]byte(title), table), table, []byte(text))
 }
 
-// A presser decompresses the texts of chunks, one after the other.
-type presser struct {
+// An inflater decompresses the texts of chunks.
+type inflater struct {
 	in  bytes.Reader
 	out io.ReadCloser
 	buf []byte
 }
 
-// text returns what was compressed.
-func (p *presser) text(pressed []byte) (string, error) {
-	p.in.Reset(pressed)
+// text returns the decompressed text.
+func (p *inflater) text(compressed []byte) (string, error) {
+	p.in.Reset(compressed)
 	if p.out == nil {
 		p.out = flate.NewReader(&p.in)
 		p.buf = make([]byte, chunk.MaxText+1)
@@ -174,7 +174,7 @@ func (p *presser) text(pressed []byte) (string, error) {
 	return string(p.buf[:n]), nil
 }
 
-// statements are those that a batch is written with.
+// statements are prepared statements to write a batch.
 type statements struct{ chunk, found, source *sql.Stmt }
 
 func prepareAll(db *sql.DB) (*statements, error) {
@@ -204,7 +204,7 @@ func (s *statements) close() {
 	}
 }
 
-// batch writes rows. It is not interrupted: with a context each statement would have a goroutine.
+// batch writes rows. It takes no context, which would start a goroutine per statement, so it is not interrupted.
 func (s *statements) batch(tx *sql.Tx, b *batch) error {
 	chunks, found := tx.Stmt(s.chunk), tx.Stmt(s.found)
 	for i := range b.rows {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// logText is about size bytes of a log: of four levels, 300 modules, ids that never repeat, and messages of common words.
+// logText returns about size bytes of a log, with four levels, 300 modules, unique ids, and messages of common words.
 func logText(seed uint64, size int) []byte {
 	r := rand.New(rand.NewPCG(seed, 7))
 	words := strings.Fields(`connection refused timeout while reading response header from upstream client server request

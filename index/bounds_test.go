@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestExpiry: what is too old is not found, though nothing swept it; the next Add removes it.
+// TestExpiry checks that an expired source is not found even before it is swept, and is removed by the next Add.
 func TestExpiry(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	x := openIndex(t, Options{TTL: time.Hour, Now: func() time.Time { return now }})
@@ -29,7 +29,7 @@ func TestExpiry(t *testing.T) {
 		t.Errorf("stats %+v", s)
 	}
 	if n := countRows(t, x, "SELECT count(*) FROM chunks"); n != 2 {
-		t.Errorf("%d chunks: a search removed some", n)
+		t.Errorf("%d chunks: a search removed chunks", n)
 	}
 	add(t, x, Source{Label: "new"}, "another\n")
 	if n := countRows(t, x, "SELECT count(*) FROM chunks"); n != 2 {
@@ -41,7 +41,7 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// TestTime: a source may say when it was.
+// TestTime checks Source.Time.
 func TestTime(t *testing.T) {
 	x := openIndex(t, Options{})
 	at := time.Now().Add(-24 * time.Hour).Truncate(time.Microsecond)
@@ -51,11 +51,11 @@ func TestTime(t *testing.T) {
 	}
 	add(t, x, Source{Label: "ancient", Time: at.Add(-defaultTTL)}, "osprey\n")
 	if got := sourcesOf(t, x, "osprey"); len(got) > 0 {
-		t.Errorf("found what expired before: %v", got)
+		t.Errorf("found an expired source: %v", got)
 	}
 }
 
-// TestQuota: the oldest sources go when there is too much, and the disk gets back what they took.
+// TestQuota checks that the oldest sources are evicted when the quota is exceeded, and that their disk space is freed.
 func TestQuota(t *testing.T) {
 	dir := t.TempDir()
 	x := openIn(t, dir, Options{MaxBytes: 2 << 20})
@@ -76,7 +76,7 @@ func TestQuota(t *testing.T) {
 	}
 	a := add(t, x, Source{Label: "much"}, strings.Repeat(text, 6))
 	if !a.Truncated || a.Sections == 0 {
-		t.Errorf("more than a base may have: %+v", a)
+		t.Errorf("source larger than the quota: %+v", a)
 	}
 	if s := stats(t, x); s.Sources != 1 || s.Bytes > 2<<20 {
 		t.Errorf("stats %+v", s)
@@ -86,8 +86,8 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// TestForget: words that no source has any more are no corrections, and go.
-func TestForget(t *testing.T) {
+// TestForgetWords checks that words of removed sources are no longer used for corrections, and are removed.
+func TestForgetWords(t *testing.T) {
 	now := time.Now()
 	x := openIndex(t, Options{TTL: time.Hour, Now: func() time.Time { return now }})
 	add(t, x, Source{Label: "l"}, "zanzibar\n")
@@ -97,7 +97,7 @@ func TestForget(t *testing.T) {
 		now = now.Add(30 * time.Minute)
 	}
 	if f := find(t, x, Query{Text: "zanzibr"}); len(f.Hits) > 0 || len(f.Corrected) > 0 {
-		t.Errorf("corrected to what is gone: %+v", f)
+		t.Errorf("corrected to a removed word: %+v", f)
 	}
 	if n := countRows(t, x, "SELECT count(*) FROM words WHERE word = 'zanzibar'"); n != 0 {
 		t.Error("the word is still there")

@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// maxCorrected is how many words of a query are corrected.
+	// maxCorrected is the maximum number of words of a query that are corrected.
 	maxCorrected = 8
-	// maxPerGram is how many words are looked at that have a trigram, the newest.
+	// maxPerGram is the maximum number of words examined per trigram, the newest first.
 	maxPerGram = 8192
-	// maxGathered is how many of these are looked at for a query: a base may have been filled with words that share them.
+	// maxGathered is the maximum number of words examined per query: a base may be filled with words that share trigrams.
 	maxGathered = 1 << 18
-	// maxCompared is how many words are compared with one, those that share most trigrams.
+	// maxCompared is the maximum number of words compared with one, those that share most trigrams.
 	maxCompared = 400
-	// A word is taken for up to maxTypos others, or maxParts that it is a part of.
+	// A word has at most maxTypos corrections, and maxParts words that contain it.
 	maxTypos = 3
 	maxParts = 6
-	// minTypo and minFar are from how many letters on a word may have one typo, and two.
+	// minTypo and minFar are the minimum numbers of letters in a word for one and for two typos.
 	minTypo = 4
 	minFar  = 8
 )
 
-// correct finds other words for those that no chunk has.
+// correct finds alternatives for words that no chunk contains.
 func (s *search) correct() error {
 	left := maxCorrected
 	for _, g := range s.request.groups {
@@ -43,9 +43,10 @@ func (s *search) correct() error {
 	return nil
 }
 
-// correctGroup finds alternatives for a word: two words that it is made of, words it is a part of, words it is a typo of.
+// correctGroup finds alternatives for a word: two words that it is composed of, words that contain it, words it may be a
+// typo of.
 func (s *search) correctGroup(g *group) error {
-	near, err := s.alike(g.surface)
+	near, err := s.similar(g.surface)
 	if err != nil {
 		return err
 	}
@@ -63,7 +64,7 @@ func (s *search) correctGroup(g *group) error {
 		if err != nil {
 			return err
 		}
-		if n == 0 || g.has(alt) { // a word that is not forgotten yet
+		if n == 0 || g.has(alt) { // no chunk contains it; the word has not been forgotten yet
 			continue
 		}
 		if w.distance > 0 && s.found.Corrected[g.surface] == "" {
@@ -87,7 +88,7 @@ func (g *group) has(alt alternative) bool {
 
 func stemOf(w string) string { return string(word.Stem(nil, []byte(w))) }
 
-// halves returns the word as two that are known, if it can be divided so: connectionrefused.
+// halves returns a word such as connectionrefused as two known words, if it can be split that way.
 func (s *search) halves(w string) ([]alternative, error) {
 	for i := minLearn; i+minLearn <= len(w); i++ {
 		if !utf8.RuneStart(w[i]) {
@@ -110,30 +111,30 @@ func (s *search) halves(w string) ([]alternative, error) {
 	return nil, nil
 }
 
-// A likeness is a word of the base that is like one that was asked for.
-type likeness struct {
+// A similarWord is a word of the base that is similar to one in the query.
+type similarWord struct {
 	text     string
-	distance int // -1: the other is a part of it
+	distance int // -1: it contains the word in the query
 }
 
-// alike returns the words of the base that are like w, the most alike first.
-func (s *search) alike(w string) ([]likeness, error) {
-	known, err := s.sharing(w)
+// similar returns the words of the base that are similar to w, the most similar first.
+func (s *search) similar(w string) ([]similarWord, error) {
+	known, err := s.sharingTrigrams(w)
 	if err != nil {
 		return nil, err
 	}
-	var typos, parts []likeness
+	var typos, parts []similarWord
 	stem := stemOf(w)
 	for _, k := range known {
 		if strings.Contains(k, w) || len(stem) >= minTypo && strings.Contains(k, stem) {
-			parts = append(parts, likeness{k, -1})
+			parts = append(parts, similarWord{k, -1})
 		}
 		if d := distance(w, stem, k); d <= typosOf(w) {
-			typos = append(typos, likeness{k, d})
+			typos = append(typos, similarWord{k, d})
 		}
 	}
-	slices.SortStableFunc(typos, func(a, b likeness) int { return cmp.Compare(a.distance, b.distance) })
-	slices.SortStableFunc(parts, func(a, b likeness) int { return cmp.Compare(len(a.text), len(b.text)) })
+	slices.SortStableFunc(typos, func(a, b similarWord) int { return cmp.Compare(a.distance, b.distance) })
+	slices.SortStableFunc(parts, func(a, b similarWord) int { return cmp.Compare(len(a.text), len(b.text)) })
 	for i, t := range typos {
 		if t.distance > typos[0].distance || i == maxTypos {
 			typos = typos[:i]
@@ -143,7 +144,7 @@ func (s *search) alike(w string) ([]likeness, error) {
 	return append(typos, parts[:min(len(parts), maxParts)]...), nil
 }
 
-// typosOf is how many typos a word may have.
+// typosOf returns how many typos a word may have.
 func typosOf(w string) int {
 	switch n := utf8.RuneCountInString(w); {
 	case n >= minFar:
@@ -154,7 +155,7 @@ func typosOf(w string) int {
 	return 0
 }
 
-// distance is how far a word is from one of the base, endings aside.
+// distance returns the distance of a word to one of the base, ignoring endings.
 func distance(w, stem, known string) int {
 	d := typos(w, known)
 	if d <= 1 || stem == w {
@@ -163,8 +164,8 @@ func distance(w, stem, known string) int {
 	return min(d, typos(stem, known), typos(stem, stemOf(known)))
 }
 
-// sharing returns words that share trigrams with w, those that share most first.
-func (s *search) sharing(w string) ([]string, error) {
+// sharingTrigrams returns words that share trigrams with w, those that share most first.
+func (s *search) sharingTrigrams(w string) ([]string, error) {
 	shared := map[int64]int{}
 	for _, gram := range trigrams(padded(w)) {
 		ids, err := numbers(s.ctx, s.tx, "SELECT rowid FROM grams WHERE grams MATCH ? ORDER BY rowid DESC LIMIT ?",
@@ -200,7 +201,7 @@ func (s *search) sharing(w string) ([]string, error) {
 	return known, nil
 }
 
-// trigrams returns the distinct runs of three letters of a word.
+// trigrams returns the distinct sequences of three letters in a word.
 func trigrams(w string) []string {
 	runes := []rune(w)
 	var all []string
@@ -212,8 +213,8 @@ func trigrams(w string) []string {
 	return all
 }
 
-// typos is the distance of two words: how often a letter is added, left out, replaced, or two are exchanged (optimal string
-// alignment). What is more than 2 may be less than it is.
+// typos returns the edit distance of two words, with transpositions (optimal string alignment). Distances above 2 may be
+// underestimated.
 func typos(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	if d := len(x) - len(y); d > 2 || d < -2 {

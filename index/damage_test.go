@@ -18,7 +18,7 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// rebuilds is Options.Rebuild that adds one source, and counts.
+// rebuilds returns an Options.Rebuild that adds one source and counts its calls in n.
 func rebuilds(n *atomic.Int32) func(context.Context, Base, func(Source, io.Reader) error) error {
 	return func(_ context.Context, b Base, add func(Source, io.Reader) error) error {
 		defer n.Add(1)
@@ -29,7 +29,7 @@ func rebuilds(n *atomic.Int32) func(context.Context, Base, func(Source, io.Reade
 	}
 }
 
-// filled makes a base in a directory, and closes it.
+// filled creates a base with one source in a directory, and closes it.
 func filled(t testing.TB, dir string) {
 	t.Helper()
 	x := openIn(t, dir, Options{})
@@ -39,7 +39,7 @@ func filled(t testing.TB, dir string) {
 	}
 }
 
-// TestDamaged: a base that makes no sense is begun anew, and filled again.
+// TestDamaged checks that a damaged base is recreated and rebuilt.
 func TestDamaged(t *testing.T) {
 	for name, damage := range map[string]func(path string) error{
 		"emptied": func(path string) error { return os.Truncate(path, 0) },
@@ -72,12 +72,12 @@ func TestDamaged(t *testing.T) {
 					t.Errorf("%s: found in %v", first, got)
 				}
 				if first == "add" && len(sourcesOf(t, x, "osprey")) != 1 {
-					t.Error("what was added is not found")
+					t.Error("the source added after the damage is not found")
 				}
 				if dbOf(t, dir) == old || n.Load() != 1 {
-					t.Errorf("%s: the file is the old one, or was filled %d times", first, n.Load())
+					t.Errorf("%s: the file was not replaced, or was rebuilt %d times", first, n.Load())
 				}
-				intact(t, x)
+				checkIntact(t, x)
 			}
 		})
 	}
@@ -93,7 +93,7 @@ func overwrite(path string, at int64, with []byte) error {
 	return err
 }
 
-// TestFlipped: whatever bytes are changed, nothing fails but for a moment, and nothing malformed is found.
+// TestFlipped checks that after any modification of bytes operations recover, and that nothing malformed is found.
 func TestFlipped(t *testing.T) {
 	dir := t.TempDir()
 	filled(t, dir)
@@ -123,20 +123,20 @@ func TestFlipped(t *testing.T) {
 			t.Errorf("round %d: %v", round, err)
 		}
 		add(t, x, Source{Label: "new"}, "kestrel\n")
-		intact(t, x)
+		checkIntact(t, x)
 		if err := x.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// TestDamagedMeanwhile: damage that shows while the base is open.
-func TestDamagedMeanwhile(t *testing.T) {
+// TestDamageWhileOpen checks that damage is detected while the base is open.
+func TestDamageWhileOpen(t *testing.T) {
 	dir := t.TempDir()
 	var n atomic.Int32
 	x := openIn(t, dir, Options{Rebuild: rebuilds(&n)})
 	for range 3 {
-		add(t, x, Source{Label: "l"}, numbered("kestrel", 20_000)) // more than what is in the log, and in caches
+		add(t, x, Source{Label: "l"}, numbered("kestrel", 20_000)) // more than fits into the WAL and the caches
 	}
 	path := dbOf(t, dir)
 	st, err := os.Stat(path)
@@ -159,7 +159,7 @@ func TestDamagedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestPurgeDamaged: what is damaged is purged as anything is, and nothing fills it again.
+// TestPurgeDamaged checks that a damaged base is purged like any other, and is not rebuilt afterwards.
 func TestPurgeDamaged(t *testing.T) {
 	dir := t.TempDir()
 	filled(t, dir)
@@ -167,7 +167,7 @@ func TestPurgeDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := openIn(t, dir, Options{Rebuild: func(ctx context.Context, _ Base, add func(Source, io.Reader) error) error {
-		<-ctx.Done() // it is slow, and a purge ends it
+		<-ctx.Done() // a slow rebuild, which Purge must cancel
 		return add(Source{Label: "rebuilt"}, strings.NewReader("kestrel\n"))
 	}})
 	if _, err := x.Purge(t.Context(), testBase); err != nil {
@@ -181,7 +181,8 @@ func TestPurgeDamaged(t *testing.T) {
 	}
 }
 
-// TestPlanted: what was put in the place of a file is not followed, and refused with its name; a purge removes it.
+// TestPlanted checks that a foreign file in place of a base's file is not followed, is named in the error, and is removed
+// by Purge.
 func TestPlanted(t *testing.T) {
 	target := filepath.Join(t.TempDir(), "target")
 	for name, plant := range map[string]func(path string) error{
@@ -231,7 +232,8 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// TestPlantedDirectory: a link in the place of the directory, or one that others may enter, is refused.
+// TestPlantedDirectory checks that a link in place of the directory, or a directory that other users can enter, is
+// refused.
 func TestPlantedDirectory(t *testing.T) {
 	elsewhere := t.TempDir()
 	for name, plant := range map[string]func(path string) error{
@@ -246,10 +248,10 @@ func TestPlantedDirectory(t *testing.T) {
 			}
 			x := openIn(t, dir, Options{})
 			if _, err := x.Add(t.Context(), testBase, Source{Label: "l"}, strings.NewReader("kestrel\n")); err == nil {
-				t.Error("it was used")
+				t.Error("Add used the directory")
 			}
 			if _, err := x.Search(t.Context(), testBase, Query{Text: "kestrel"}); err == nil {
-				t.Error("it was searched")
+				t.Error("Search used the directory")
 			}
 			if entries, err := os.ReadDir(elsewhere); len(entries) > 0 || err != nil {
 				t.Errorf("made %v, %v", entries, err)

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dirName is the directory of bases within that of a user's state.
+// dirName is the name of the directory of bases in a state directory.
 const dirName = "index"
 
-// Files are made and looked at by a descriptor of their directory and a name without a slash.
+// Files are accessed by a descriptor of their directory and a name without a slash.
 const (
 	dirFlags  = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	makeFlags = unix.O_RDWR | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
@@ -27,10 +27,10 @@ const (
 	fileMode  = 0o600
 )
 
-// errNone says that a base has no file.
-var errNone = errors.New("there is no such base")
+// errNone reports that a base has no file.
+var errNone = errors.New("no such knowledge base")
 
-// errName is what os calls with the name that failed.
+// errName returns err as a PathError, as package os does.
 func errName(op, name string, err error) error {
 	if err == nil {
 		return nil
@@ -47,7 +47,7 @@ func openat(dir int, name string, flags int) (int, error) {
 	}
 }
 
-// reopen returns a descriptor of a directory that does not end with the caller's.
+// reopen returns a descriptor of a directory that stays open when the caller closes dir.
 func reopen(dir *os.File) (int, error) {
 	c, err := dir.SyscallConn()
 	if err != nil {
@@ -60,7 +60,8 @@ func reopen(dir *os.File) (int, error) {
 	return fd, err
 }
 
-// openDir opens the directory of bases. If there is none it is made, or else is errNone.
+// openDir opens the directory of bases. If it does not exist, openDir creates it if create is set, and otherwise returns
+// errNone.
 func (x *Index) openDir(create bool) (int, error) {
 	if create {
 		if err := unix.Mkdirat(x.state, dirName, dirMode); err != nil && !errors.Is(err, unix.EEXIST) {
@@ -86,38 +87,38 @@ func (x *Index) openDir(create bool) (int, error) {
 	return fd, nil
 }
 
-// private is an error unless st is of a file of that kind that is this user's alone.
+// private returns an error unless st is a file of that kind that only this user can access.
 func private(name string, st *unix.Stat_t, kind uint32) error {
 	what := ""
 	switch {
 	case st.Mode&unix.S_IFMT != kind:
-		what = "of a kind that was not made here"
+		what = "of an unexpected type"
 	case int(st.Uid) != os.Geteuid():
-		what = "another user's"
+		what = "owned by another user"
 	case st.Mode&0o077 != 0:
-		what = fmt.Sprintf("open to other users (mode %04o)", st.Mode&0o7777)
+		what = fmt.Sprintf("accessible to other users (mode %04o)", st.Mode&0o7777)
 	case kind == unix.S_IFREG && st.Nlink > 1:
-		what = "known by a second name"
+		what = "hard-linked under another name"
 	default:
 		return nil
 	}
-	return fmt.Errorf("%s is %s\nhint: whoever put it there may read or change the knowledge base; remove it", name, what)
+	return fmt.Errorf("%s is %s\nhint: another user may be able to read or change the knowledge base; remove it", name, what)
 }
 
-// look looks at a file of a base.
-func look(dir int, name string) (unix.Stat_t, error) {
+// stat returns the status of a file of a base, without following a link.
+func stat(dir int, name string) (unix.Stat_t, error) {
 	var st unix.Stat_t
 	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	return st, errName("stat", name, err)
 }
 
-// patience is how long is waited for a process that opens or purges a base.
-const patience = 10 * time.Second
+// lockTimeout bounds the wait for a process that opens or purges a base.
+const lockTimeout = 10 * time.Second
 
-// lockDir locks the directory against whoever else would make, open or remove a base. Closing dir unlocks it.
+// lockDir locks the directory, so that no other process creates, opens or removes a base. Closing dir releases the lock.
 func lockDir(ctx context.Context, dir int) error {
 	wait := 50 * time.Microsecond
-	for until := time.Now().Add(patience); ; wait = min(2*wait, 5*time.Millisecond) {
+	for until := time.Now().Add(lockTimeout); ; wait = min(2*wait, 5*time.Millisecond) {
 		err := unix.Flock(dir, unix.LOCK_EX|unix.LOCK_NB)
 		switch {
 		case err == nil:
@@ -125,7 +126,7 @@ func lockDir(ctx context.Context, dir int) error {
 		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
 			return errName("lock", dirName, err)
 		case time.Now().After(until):
-			return fmt.Errorf("%s has been locked by another process for %v", dirName, patience)
+			return fmt.Errorf("%s has been locked by another process for %v", dirName, lockTimeout)
 		}
 		select {
 		case <-ctx.Done():
@@ -135,7 +136,8 @@ func lockDir(ctx context.Context, dir int) error {
 	}
 }
 
-// lockedDir opens the directory of bases and locks it: closing it unlocks it. Without one it is errNone.
+// lockedDir opens and locks the directory of bases. Closing it releases the lock. It returns errNone if it does not
+// exist.
 func (x *Index) lockedDir(ctx context.Context) (int, error) {
 	dir, err := x.openDir(false)
 	if err != nil {
@@ -150,8 +152,9 @@ func (x *Index) lockedDir(ctx context.Context) (int, error) {
 
 func unlockDir(dir int) { _ = unix.Flock(dir, unix.LOCK_UN) }
 
-// A base's files are HASH-GENERATION and one of these. SQLite opens what belongs to a database by the database's name, at
-// any time, and believes what it finds: so no name is used for a second database. What was purged is another generation.
+// The names of a base's files are HASH-GENERATION plus one of these suffixes. SQLite opens files that belong to a
+// database by their names, at any time, and trusts their content. So no name is reused: a base that was purged gets a new
+// generation.
 const (
 	dbSuffix   = ".db"
 	lockSuffix = ".lock"
@@ -159,19 +162,19 @@ const (
 
 var suffixes = [...]string{dbSuffix, dbSuffix + "-wal", dbSuffix + "-shm", dbSuffix + "-journal", lockSuffix}
 
-// prefix is what the names of a base's files begin with.
+// prefix returns the prefix of the names of a base's files.
 func (b Base) prefix() string {
 	sum := sha256.Sum256([]byte(b.Repo + "\x00" + b.Principal))
 	return hex.EncodeToString(sum[:prefixLength/2]) + "-"
 }
 
-// prefixLength is how long a prefix is, without the dash.
+// prefixLength is the length of a prefix without the dash.
 const prefixLength = 32
 
-// maxNames bounds how many names of a directory are looked at.
+// maxNames bounds how many names of a directory are read.
 const maxNames = 1 << 20
 
-// files returns the names of a base's files, with whatever suffix.
+// files returns the names of a base's files, with any suffix.
 func files(dir int, b Base) ([]string, error) {
 	all, err := namesIn(dir)
 	if err != nil {
@@ -202,7 +205,7 @@ func namesIn(dir int) ([]string, error) {
 	return all, nil
 }
 
-// generation returns the name, without suffix, of a base's latest database: "" is none.
+// generation returns the name, without suffix, of a base's latest database, or "".
 func generation(names []string) string {
 	latest := ""
 	for _, name := range names {
@@ -225,8 +228,8 @@ func newGeneration(b Base, names []string) string {
 	return fmt.Sprintf("%s%016x", b.prefix(), at)
 }
 
-// remove removes files of a base; a directory or link in the place of one, too, but nothing that is in it or that it
-// points to. The caller has the directory locked.
+// remove removes files of a base, and links and empty directories in their place, but not what links point to. The caller
+// holds the lock on the directory.
 func remove(dir int, names []string) error {
 	var errs []error
 	for _, name := range names {
@@ -241,7 +244,7 @@ func remove(dir int, names []string) error {
 	return errors.Join(errs...)
 }
 
-// removeBase removes all files of a base. The caller has the directory locked.
+// removeBase removes all files of a base. The caller holds the lock on the directory.
 func removeBase(dir int, b Base) error {
 	names, err := files(dir, b)
 	if err != nil {
@@ -250,7 +253,7 @@ func removeBase(dir int, b Base) error {
 	return remove(dir, names)
 }
 
-// removeOther removes the files of all generations but one.
+// removeOther removes the files of all generations except one.
 func removeOther(dir int, names []string, but string) error {
 	var old []string
 	for _, name := range names {
@@ -261,8 +264,8 @@ func removeOther(dir int, names []string, but string) error {
 	return remove(dir, old)
 }
 
-// lockRange locks a byte of an open file against other descriptions of it (fcntl(2), F_OFD_SETLK), without waiting. The
-// lock ends with the description, also when the process is killed.
+// lockRange locks or unlocks a byte of an open file against other open file descriptions (fcntl(2), F_OFD_SETLK), without
+// waiting. The lock is released with the description, also when the process is killed.
 func lockRange(fd int, kind int16, at int64) bool {
 	l := unix.Flock_t{Type: kind, Whence: io.SeekStart, Start: at, Len: 1}
 	return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &l) == nil

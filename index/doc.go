@@ -1,32 +1,33 @@
-// Package index finds things again in what jobs wrote: a full-text knowledge base for each repository and principal.
+// Package index is a full-text search index of what jobs wrote: one knowledge base for each repository and principal.
 //
-// What is added is a Source: a stream, divided into chunks (package chunk). What is asked for is free text; it has no
-// syntax but quotes, which mean words that follow each other, and no text is an error. A chunk is found by its words:
+// A Source is a stream that is added, divided into chunks (package chunk). A query is free text. Its only syntax is
+// quotes, which enclose words that follow each other; no text is invalid. A chunk matches by its words:
 //
 //	connections    connection, connected: words are stemmed (package word)
-//	conecton       connection: a word that no chunk has is corrected to one that some have
-//	refus          connectionrefused: or to words that it is a part of
-//	dial upstream  chunks with both before chunks with one; rare words, words of one line, and phrases count for more
+//	conecton       connection: a word that no chunk contains is corrected to one that some contain
+//	refus          connectionrefused: or to words that contain it
+//	dial upstream  chunks with both before chunks with one; rare words, words on one line, and phrases weigh more
 //
-// A Base is one SQLite file in the directory index of a user's state directory, 0600 in 0700, that several processes may
-// have open at once:
+// A knowledge base is one SQLite file in the directory index of a user's state directory, with mode 0600 in 0700. Several
+// processes may have it open at once:
 //
-//	sources   what was added: name, time, sizes; a source is found when all of it is there, or not at all
+//	sources   what was added: name, time, sizes; a source becomes visible as a whole once it is complete
 //	chunks    the texts, compressed
 //	found     the stems of titles and texts (FTS5, BM25)
-//	words     the words as they were written, for corrections
+//	words     the original words, for corrections
 //	grams     the trigrams of those (FTS5)
 //
-// Nothing is made before the first Add. A process may be killed at any time: the next one opens the base (WAL), and
-// what was half added goes. A base that is damaged is removed, and begun anew by Options.Rebuild: all that it had is in
-// artifacts. Sources go after a time, the oldest first when there is too much, and all at once by Purge, which every
-// process notices. A base that nobody has open goes as a whole, when all in it is too old. Nothing follows a link; a
-// directory or file that is not this user's alone is refused.
+// No file is created before the first Add. A process may be killed at any time: the next one recovers the base from the
+// WAL, and removes incomplete sources. A damaged base is removed, recreated, and refilled by Options.Rebuild: everything in it
+// is also in artifacts. Sources expire; the oldest are evicted when the quota is exceeded; and Purge removes all, which
+// every process notices. A base that no process has open is removed as a whole when everything in it has expired. No
+// symbolic link is followed, and a directory or file that other users can access is refused.
 //
-// Bounds: a base has a quota, which counts what a source takes of the disk and not its text alone, and 50,000 sources;
-// a source has 200,000 sections; a search looks at the newest few thousand chunks of a word, and says so (Found.Cut),
-// and at no more words for corrections; an Add holds a few MiB, whatever its stream is; two run at once, others wait.
+// Bounds: a base has a quota, which counts the disk space of a source rather than its text alone, and at most 50,000
+// sources. A source has at most 200,000 chunks. A search examines the newest few thousand chunks of a word, and reports
+// that it did so (Found.Cut); corrections examine a similar number of words. An Add needs a few MiB of memory for any
+// stream. Two run at once, others wait.
 //
-// The library is modernc.org/sqlite and not mattn/go-sqlite3, which is up to a third faster but needs cgo: the
-// front-end is one static program, and has no memory of C's to get wrong. No other package knows that there is SQL.
+// The library is modernc.org/sqlite rather than mattn/go-sqlite3, which is up to a third faster but needs cgo: the
+// front-end is one static program without the memory bugs of C. No other package uses SQL.
 package index

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzSearch: no text of a query is an error, and what is found is well-formed.
+// FuzzSearch checks that no query text is an error, and that hits are well-formed.
 func FuzzSearch(f *testing.F) {
 	x := openCorpus(f)
 	for _, query := range []string{"connection refused", `"a b" AND c*`, "databse", "接続", "\xff\x00", `""" OR "`, "ConnectionPool acquireLease"} {
@@ -27,7 +27,7 @@ func FuzzSearch(f *testing.F) {
 	})
 }
 
-// checkHit holds what is said of any hit.
+// checkHit checks properties of every hit.
 func checkHit(t testing.TB, h Hit) {
 	t.Helper()
 	if !utf8.ValidString(h.Text) || !utf8.ValidString(h.Title) || h.Text == "" || !strings.Contains(h.Text, h.Line) {

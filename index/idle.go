@@ -10,26 +10,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lookEvery is how often idle bases are looked for: when an index is opened, and when it is used after that time.
-const lookEvery = 24 * time.Hour
+// idleCheckInterval is how often idle bases are looked for: when an index is opened, and when it is used after that time.
+const idleCheckInterval = 24 * time.Hour
 
-// lookForIdle removes, in the background, the bases to which nothing was written for longer than a source is kept: nobody
-// may ever open them to sweep them. The caller holds x.mu.
-func (x *Index) lookForIdle() {
+// checkIdle removes, in the background, bases that have not been written to for longer than TTL, since they may never be
+// opened and swept again. The caller holds x.mu.
+func (x *Index) checkIdle() {
 	now := x.now()
-	if since := now.Sub(x.looked); !x.looked.IsZero() && since < lookEvery {
+	if since := now.Sub(x.lastIdleCheck); !x.lastIdleCheck.IsZero() && since < idleCheckInterval {
 		return
 	}
-	x.looked = now
+	x.lastIdleCheck = now
 	x.work.Go(func() {
 		err := x.removeIdle(x.ctx, now.Add(-x.ttl))
 		if err != nil && x.ctx.Err() == nil {
-			x.log.Warn("idle knowledge bases", slog.String("error", err.Error()))
+			x.log.Warn("removing idle knowledge bases failed", slog.String("error", err.Error()))
 		}
 	})
 }
 
-// removeIdle removes the files of bases of which none was written since then, and that no process has open.
+// removeIdle removes the files of bases that were not written to since then and that no process has open.
 func (x *Index) removeIdle(ctx context.Context, then time.Time) error {
 	dir, err := x.lockedDir(ctx)
 	if errors.Is(err, errNone) {
@@ -61,11 +61,11 @@ func (x *Index) removeIdle(ctx context.Context, then time.Time) error {
 	return errors.Join(errs...)
 }
 
-// isIdle says whether no file of a base was written since then, and nobody has it open. With the directory locked, nobody
-// opens it now.
+// isIdle reports whether no file of a base was written since then and no process has it open. The caller holds the lock
+// on the directory, so no process can open it meanwhile.
 func isIdle(dir int, names []string, then time.Time) bool {
 	for _, name := range names {
-		st, err := look(dir, name)
+		st, err := stat(dir, name)
 		if err != nil || !time.Unix(st.Mtim.Unix()).Before(then) {
 			return false
 		}
@@ -78,7 +78,7 @@ func isIdle(dir int, names []string, then time.Time) bool {
 	return true
 }
 
-// unlocked says whether nobody has the base of a lock file open.
+// unlocked reports whether no process has the base of a lock file open.
 func unlocked(dir int, name string) bool {
 	fd, err := openat(dir, name, lockFlags)
 	if err != nil {

@@ -13,27 +13,27 @@ import (
 	"corral/index/chunk"
 )
 
-// Options of an Index. The zero value of each is its default.
+// Options configure an Index. Zero values stand for the defaults.
 type Options struct {
 	TTL time.Duration // how long a source can be found; default 14 days
-	// MaxBytes is of text and titles in one base, each section counting for 200 more, each source for 1 KiB: about what it
-	// takes of the disk. The oldest sources go first; default 1 GiB, at least 1 MiB.
+	// MaxBytes bounds the text and titles in one base. Each chunk counts 200 bytes more, each source 1 KiB, which
+	// approximates the disk space. The oldest sources are evicted first. Default 1 GiB, at least 1 MiB.
 	MaxBytes int64
 	Now      func() time.Time
 	Log      *slog.Logger // default: none
-	// Rebuild fills a base that was damaged and has been begun anew. It runs in the background, ends when ctx does, and
-	// adds what the base had, as far as it is still known, the oldest first; Source.Time says when that was. nil leaves
-	// the base empty.
+	// Rebuild fills a base that was damaged and has been recreated. It runs in the background until ctx ends. It adds the
+	// former sources that can still be obtained, the oldest first, with their original Source.Time. nil leaves the base
+	// empty.
 	Rebuild func(ctx context.Context, b Base, add func(Source, io.Reader) error) error
 }
 
-// A Base is whose knowledge base it is. Any two strings are good; they are never part of a path.
+// A Base identifies a knowledge base. Any strings are allowed; they never become part of a path.
 type Base struct{ Repo, Principal string }
 
-// A Format is what a stream is written in.
+// A Format is the format of a stream.
 type Format = chunk.Format
 
-// The formats. Auto is the zero value: the stream tells.
+// The formats. Auto, the zero value, detects the format.
 const (
 	Auto     = chunk.Auto
 	Text     = chunk.Text
@@ -47,87 +47,87 @@ const (
 	Prose = chunk.Prose
 )
 
-// A Source is what is to be added.
+// A Source describes a stream to add.
 type Source struct {
-	Label string // of 1 to 200 bytes, one line; the source is named Label#n, n from 1
-	// Fixed makes the name Label itself. What was Fixed and had that name before is replaced when all of the new one is
-	// there; a name that Add made is not to be had: ErrTaken.
+	Label string // one line of 1 to 200 bytes; the source is named Label#n, counting from 1
+	// Fixed makes the name Label itself. A former Fixed source of that name is replaced once the new one is complete. If
+	// an Add without Fixed has made that name, the error is ErrTaken.
 	Fixed bool
-	// Artifact and Stream say what it is a copy of: a handle, and "stdout" or "stderr"; of at most 200 bytes each. "" is
-	// none.
+	// Artifact and Stream identify the artifact that was copied: a handle, and "stdout" or "stderr", of at most 200 bytes
+	// each. "" means none.
 	Artifact, Stream string
 
-	Title  string // of chunks without a heading; "" takes it from their text
+	Title  string // title of chunks without a heading; "" derives it from their text
 	Format Format
-	Class  string    // Code or Prose; "" is decided for each chunk
-	Time   time.Time // when it was written; zero is now
+	Class  string    // Code or Prose; "" decides it for each chunk
+	Time   time.Time // when it was written; zero means now
 }
 
-// Added is what has become of a source.
+// Added describes a source that was added.
 type Added struct {
 	Name         string
 	Sections     int      // chunks
-	Lines, Bytes int64    // as they were read
-	Terms        []string // words that tell this source from others, at most 40, the best first
-	Truncated    bool     // there was more than a base may have, or 200,000 sections
+	Lines, Bytes int64    // as read
+	Terms        []string // words that distinguish this source from others, at most 40, the best first
+	Truncated    bool     // it exceeded the quota or 200,000 chunks
 }
 
-// An Index is the bases of a user. Its methods may be called at once from several goroutines, and several processes may
-// have the same bases open.
+// An Index gives access to the knowledge bases of a user. It is safe for concurrent use, and several processes may use
+// the same bases.
 type Index struct {
 	ttl      time.Duration
 	maxBytes int64
 	now      func() time.Time
 	log      *slog.Logger
-	sections int64 // a source may have
-	sources  int64 // a base may have
+	sections int64 // maximum per source
+	sources  int64 // maximum per base
 	rebuild  func(ctx context.Context, b Base, add func(Source, io.Reader) error) error
 
 	state   int           // descriptor of the state directory
-	adding  chan struct{} // one for each Add that runs now
-	opening chan struct{} // one for who opens a base now
+	adding  chan struct{} // one token per running Add
+	opening chan struct{} // one token: bases are opened one at a time
 	ctx     context.Context
 	stop    context.CancelFunc
-	work    sync.WaitGroup // operations, and what is done in the background, that run now
+	work    sync.WaitGroup // running operations and background work
 
-	mu     sync.Mutex // guards what follows
-	closed bool
-	looked time.Time // when it was last looked for idle bases
-	open   map[Base]*base
-	clock  uint64                      // of base.used
-	anew   map[Base]context.CancelFunc // bases that are filled again now
+	mu            sync.Mutex // guards the following fields
+	closed        bool
+	lastIdleCheck time.Time // time of the last check for idle bases
+	open          map[Base]*base
+	clock         uint64                      // for base.used
+	rebuilding    map[Base]context.CancelFunc // bases that are being rebuilt
 }
 
-// Of these, errors.Is tells.
+// Errors to check for with errors.Is.
 var (
 	ErrClosed = errors.New("the index is closed")
-	ErrPurged = errors.New("the knowledge base was purged meanwhile")
-	ErrTaken  = errors.New("the name is one of a run's output")
+	ErrPurged = errors.New("the knowledge base was purged during the operation")
+	ErrTaken  = errors.New("the name belongs to the output of a run")
 )
 
 const (
 	defaultTTL      = 14 * 24 * time.Hour
 	defaultMaxBytes = 1 << 30
 	minMaxBytes     = 1 << 20
-	maxSections     = 200_000 // of a source
-	maxSources      = 50_000  // of a base
-	// addsAtOnce bounds memory: each holds its batches, its vocabulary and what SQLite caches.
+	maxSections     = 200_000 // per source
+	maxSources      = 50_000  // per base
+	// addsAtOnce bounds memory: each Add holds its batches, its vocabulary and SQLite's caches.
 	addsAtOnce = 2
 )
 
-// Open opens the index in a directory of state, which stays the caller's and may be closed. It makes nothing, and has bases
-// removed in the background that nobody wrote to for longer than TTL.
+// Open opens the index in a state directory, which remains owned by the caller and may be closed. It creates no files. In
+// the background, it removes bases that have not been written to for longer than TTL.
 //
-// The error is of the directory's descriptor, or of an option out of bounds.
+// It fails if the directory cannot be reopened or an option is out of bounds.
 func Open(state *os.File, o Options) (*Index, error) {
 	x := &Index{
 		ttl: o.TTL, maxBytes: o.MaxBytes, now: o.Now, log: o.Log, rebuild: o.Rebuild,
 		sections: maxSections, sources: maxSources,
-		adding: make(chan struct{}, addsAtOnce), opening: make(chan struct{}, 1), open: map[Base]*base{}, anew: map[Base]context.CancelFunc{},
+		adding: make(chan struct{}, addsAtOnce), opening: make(chan struct{}, 1), open: map[Base]*base{}, rebuilding: map[Base]context.CancelFunc{},
 	}
 	x.defaults()
 	if x.ttl < 0 || x.maxBytes < minMaxBytes {
-		return nil, fmt.Errorf("index: ttl %v, max_bytes %d: out of bounds", x.ttl, x.maxBytes)
+		return nil, fmt.Errorf("index: ttl %v must not be negative, and max_bytes %d must be at least %d", x.ttl, x.maxBytes, minMaxBytes)
 	}
 	var err error
 	if x.state, err = reopen(state); err != nil {
@@ -136,7 +136,7 @@ func Open(state *os.File, o Options) (*Index, error) {
 	x.ctx, x.stop = context.WithCancel(context.Background())
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.lookForIdle()
+	x.checkIdle()
 	return x, nil
 }
 
@@ -155,7 +155,7 @@ func (x *Index) defaults() {
 	}
 }
 
-// begin counts an operation that Close waits for, until done is called.
+// begin registers an operation that Close waits for. The caller must call done at its end.
 func (x *Index) begin() (done func(), err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -163,11 +163,12 @@ func (x *Index) begin() (done func(), err error) {
 		return nil, ErrClosed
 	}
 	x.work.Add(1)
-	x.lookForIdle()
+	x.checkIdle()
 	return x.work.Done, nil
 }
 
-// Close waits for what runs, and closes all files. What is done in the background is ended. An Add ends sooner if its context does.
+// Close waits for running operations, cancels background work, and closes all files. To end an Add sooner, cancel its
+// context.
 func (x *Index) Close() error {
 	x.mu.Lock()
 	if x.closed {

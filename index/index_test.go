@@ -19,7 +19,7 @@ import (
 
 var testBase = Base{Repo: "/srv/repo", Principal: "alice"}
 
-// openIndex opens an index in a directory of its own.
+// openIndex opens an index in a new directory.
 func openIndex(t testing.TB, o Options) *Index {
 	t.Helper()
 	return openIn(t, t.TempDir(), o)
@@ -63,7 +63,7 @@ func find(t testing.TB, x *Index, q Query) *Found {
 	return f
 }
 
-// sourcesOf returns the names of the sources that have a word.
+// sourcesOf returns the names of the sources that contain a word.
 func sourcesOf(t testing.TB, x *Index, text string) []string {
 	t.Helper()
 	var names []string
@@ -85,7 +85,7 @@ func stats(t testing.TB, x *Index) Stats {
 	return s
 }
 
-// filesOf returns the names in the directory of bases, nil if there is none.
+// filesOf returns the names in the directory of bases, or nil if it does not exist.
 func filesOf(t testing.TB, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(dir, dirName))
@@ -99,7 +99,7 @@ func filesOf(t testing.TB, dir string) []string {
 	return names
 }
 
-// dbOf is the path of the only database below a state directory.
+// dbOf returns the path of the only database in a state directory.
 func dbOf(t testing.TB, dir string) string {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(dir, dirName, "*"+dbSuffix))
@@ -109,7 +109,7 @@ func dbOf(t testing.TB, dir string) string {
 	return all[0]
 }
 
-// numbered is n lines, each with a word of its own.
+// numbered returns n lines, each with a unique word.
 func numbered(prefix string, n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -118,8 +118,8 @@ func numbered(prefix string, n int) string {
 	return b.String()
 }
 
-// TestNothing: what is only asked for makes no file.
-func TestNothing(t *testing.T) {
+// TestReadsCreateNothing checks that operations that only read create no files.
+func TestReadsCreateNothing(t *testing.T) {
 	dir := t.TempDir()
 	x := openIn(t, dir, Options{})
 	if f := find(t, x, Query{Text: "anything"}); !f.Empty || len(f.Hits) > 0 {
@@ -139,7 +139,7 @@ func TestNothing(t *testing.T) {
 	}
 }
 
-// TestNames: sources of one label are numbered, each run keeps what earlier ones had, and a fixed name is replaced.
+// TestNames checks that sources of one label are numbered and coexist, and that a source with a fixed name is replaced.
 func TestNames(t *testing.T) {
 	x := openIndex(t, Options{})
 	for i, want := range []string{"execute:shell#1", "execute:shell#2", "execute:shell#3"} {
@@ -208,11 +208,11 @@ func TestRefusedSources(t *testing.T) {
 		{Label: "l", Format: JSON + 1},
 	} {
 		if a, err := x.Add(t.Context(), testBase, s, strings.NewReader("text\n")); err == nil {
-			t.Errorf("%+v was added: %+v", s, a)
+			t.Errorf("%+v was accepted: %+v", s, a)
 		}
 	}
 	if names := filesOf(t, dir); names != nil {
-		t.Errorf("made %v", names)
+		t.Errorf("created %v", names)
 	}
 }
 
@@ -224,7 +224,7 @@ func TestOptions(t *testing.T) {
 	defer dir.Close()
 	for _, o := range []Options{{TTL: -1}, {MaxBytes: -1}, {MaxBytes: minMaxBytes - 1}} {
 		if _, err := Open(dir, o); err == nil {
-			t.Errorf("%+v is out of bounds", o)
+			t.Errorf("%+v was accepted", o)
 		}
 	}
 	file, err := os.Open("/dev/null")
@@ -233,11 +233,12 @@ func TestOptions(t *testing.T) {
 	}
 	defer file.Close()
 	if _, err := Open(file, Options{}); err == nil {
-		t.Error("a file is no directory")
+		t.Error("a file was accepted as the state directory")
 	}
 }
 
-// TestBases: what one principal or repository has, others have not; names that differ only where they are joined, too.
+// TestBases checks that principals and repositories have separate bases, even if the concatenation of their names is
+// equal.
 func TestBases(t *testing.T) {
 	dir := t.TempDir()
 	x := openIn(t, dir, Options{})
@@ -258,7 +259,7 @@ func TestBases(t *testing.T) {
 	}
 }
 
-// TestModes: files are the user's alone, whatever the umask is.
+// TestModes checks that only the user can access the files, whatever the umask is.
 func TestModes(t *testing.T) {
 	dir := t.TempDir()
 	defer unix.Umask(unix.Umask(0))
@@ -270,7 +271,7 @@ func TestModes(t *testing.T) {
 	}
 	names := filesOf(t, dir)
 	if len(names) < 4 {
-		t.Errorf("files %v: the log of SQLite is missing", names)
+		t.Errorf("files %v: the WAL is missing", names)
 	}
 	for _, name := range names {
 		if st, err := os.Stat(filepath.Join(dir, dirName, name)); err != nil || st.Mode().Perm() != 0o600 {
@@ -279,7 +280,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestCancelled: an Add that does not come to its end leaves nothing that is found, and soon nothing at all.
+// TestCancelled checks that after a canceled or failed Add nothing is found, and that its chunks are removed.
 func TestCancelled(t *testing.T) {
 	broken := errors.New("the stream broke")
 	for name, c := range map[string]struct {
@@ -322,7 +323,7 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// countRows looks into the database of the base.
+// countRows returns the result of a query of the database.
 func countRows(t testing.TB, x *Index, query string) (n int) {
 	t.Helper()
 	err := x.with(t.Context(), testBase, false, func(b *base) error {
@@ -353,7 +354,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// TestReopened: what was added is there for who opens it next; a clean end leaves no log of SQLite behind.
+// TestReopened checks that sources are found after the index is reopened, and that Close leaves no WAL behind.
 func TestReopened(t *testing.T) {
 	dir := t.TempDir()
 	x := openIn(t, dir, Options{})

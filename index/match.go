@@ -8,37 +8,37 @@ import (
 	"corral/index/word"
 )
 
-// A matcher looks for a request's words in texts.
+// A matcher scores texts by the words of a request.
 type matcher struct {
 	stems   map[string][]meaning
-	words   map[string][]meaning // those of words that were looked at, nil of others
-	weights []float64            // of groups: what is rare tells more
-	phrases [][]string           // of stems
+	words   map[string][]meaning // cache by word; nil for words that are not in the request
+	weights []float64            // per group: rare words weigh more
+	phrases [][]string           // stems
 
-	// Of the text that is looked at:
-	scan   word.Scanner
-	stem   []byte
-	line   []float64 // by group, how well it is matched in this line
-	chunk  []float64 // and in the text and title
-	places []place
+	// State for the current text:
+	scan        word.Scanner
+	stem        []byte
+	line        []float64 // per group, how well this line matches it
+	chunk       []float64 // per group, how well title and text match it
+	occurrences []occurrence
 }
 
-// A meaning is a group that a stem is of.
+// A meaning refers to a group that contains a stem.
 type meaning struct {
 	group  int
 	weight float64
 }
 
-// A place is a word of the text that is of a group.
-type place struct{ group, at int }
+// An occurrence is a word of the text that belongs to a group. at is its position in words.
+type occurrence struct{ group, at int }
 
-// A score is how well a chunk matches.
+// A score rates how well a chunk matches.
 type score struct {
 	total     float64
 	lineTotal float64 // of its best line
-	line      int     // the number of that, from 0
-	phrases   int     // how many it has
-	all       bool    // it has all words
+	line      int     // index of the best line, from 0
+	phrases   int     // number of matched phrases
+	all       bool    // it contains all words
 }
 
 func newMatcher(r request, chunks int64) *matcher {
@@ -56,30 +56,30 @@ func newMatcher(r request, chunks int64) *matcher {
 	return m
 }
 
-// What parts of a score count, beside the words of the best line, each by its weight.
+// Shares of the parts of a score, relative to the words of the best line.
 const (
-	chunkShare = 0.5 // words anywhere in text and title
-	nearShare  = 0.5 // all of them within few words
-	maxPlaces  = 2000
-	nearHalf   = 10 // so many words between have nearness half
+	chunkShare     = 0.5 // words anywhere in title and text
+	nearShare      = 0.5 // all of them close together
+	maxOccurrences = 2000
+	halfProximity  = 10 // number of words in between that halves the proximity
 )
 
-// score looks at a chunk.
+// score rates a chunk.
 func (m *matcher) score(title, text string) score {
 	clear(m.chunk)
-	m.places = m.places[:0]
-	m.look(title, nil)
+	m.occurrences = m.occurrences[:0]
+	m.countWords(title, nil)
 	var s score
 	at, n := 0, 0
 	for line := range strings.Lines(text) {
 		clear(m.line)
-		at += m.look(line, &at) + 1
+		at += m.countWords(line, &at) + 1
 		if t := m.sum(m.line); t > s.lineTotal {
 			s.lineTotal, s.line = t, n
 		}
 		n++
 	}
-	s.total = s.lineTotal + chunkShare*m.sum(m.chunk) + nearShare*m.nearness()
+	s.total = s.lineTotal + chunkShare*m.sum(m.chunk) + nearShare*m.proximity()
 	s.all = !slices.Contains(m.chunk, 0)
 	for _, p := range m.phrases {
 		if m.hasPhrase(title, p) || m.hasPhrase(text, p) {
@@ -89,8 +89,8 @@ func (m *matcher) score(title, text string) score {
 	return s
 }
 
-// look counts the words of a line, or of a title, which is no line and has no places.
-func (m *matcher) look(text string, at *int) (words int) {
+// countWords counts the words of a line, or of a title if at is nil. A title belongs to no line and has no positions.
+func (m *matcher) countWords(text string, at *int) (words int) {
 	m.scan.Reset(text)
 	for m.scan.Next() {
 		if !m.scan.Part {
@@ -102,18 +102,18 @@ func (m *matcher) look(text string, at *int) (words int) {
 				continue
 			}
 			m.line[of.group] = min(1, m.line[of.group]+of.weight)
-			if len(m.places) < maxPlaces {
-				m.places = append(m.places, place{of.group, *at + words})
+			if len(m.occurrences) < maxOccurrences {
+				m.occurrences = append(m.occurrences, occurrence{of.group, *at + words})
 			}
 		}
 	}
 	return words
 }
 
-// maxMeanings is of how many words it is kept what they mean.
+// maxMeanings is the maximum number of words in the cache.
 const maxMeanings = 1 << 14
 
-// meanings returns what a folded word is of the request.
+// meanings returns the groups of the request that contain a folded word.
 func (m *matcher) meanings(w []byte) []meaning {
 	if of, ok := m.words[string(w)]; ok {
 		return of
@@ -126,7 +126,7 @@ func (m *matcher) meanings(w []byte) []meaning {
 	return of
 }
 
-// sum adds what is matched, by weight.
+// sum returns the weighted sum of what is matched.
 func (m *matcher) sum(matched []float64) float64 {
 	var t float64
 	for g, part := range matched {
@@ -135,7 +135,7 @@ func (m *matcher) sum(matched []float64) float64 {
 	return t
 }
 
-// all is the sum if everything is matched.
+// all returns the sum if everything is matched.
 func (m *matcher) all() float64 {
 	var t float64
 	for _, w := range m.weights {
@@ -144,36 +144,36 @@ func (m *matcher) all() float64 {
 	return t
 }
 
-// nearness is up to the sum of all weights, the less words there are in the smallest stretch that has all groups in it; 0 if
-// there is none.
-func (m *matcher) nearness() float64 {
+// proximity rates the shortest stretch of words that contains all groups: the sum of all weights for adjacent words, less
+// with more words in between, and 0 if there is none.
+func (m *matcher) proximity() float64 {
 	if len(m.weights) < 2 {
 		return 0
 	}
 	counts := make([]int, len(m.weights))
-	have, first, least := 0, 0, math.MaxInt
-	for _, p := range m.places {
+	have, first, shortest := 0, 0, math.MaxInt
+	for _, p := range m.occurrences {
 		if counts[p.group]++; counts[p.group] == 1 {
 			have++
 		}
 		for have == len(counts) {
-			f := m.places[first]
-			least = min(least, p.at-f.at+1-len(counts))
+			f := m.occurrences[first]
+			shortest = min(shortest, p.at-f.at+1-len(counts))
 			if counts[f.group]--; counts[f.group] == 0 {
 				have--
 			}
 			first++
 		}
 	}
-	if least == math.MaxInt {
+	if shortest == math.MaxInt {
 		return 0
 	}
-	return m.all() * nearHalf / float64(nearHalf+max(least, 0))
+	return m.all() * halfProximity / float64(halfProximity+max(shortest, 0))
 }
 
-// hasPhrase says whether a text has stems one after the other.
+// hasPhrase reports whether a text contains consecutive words with these stems.
 func (m *matcher) hasPhrase(text string, phrase []string) bool {
-	var last []string // the last words, as many as the phrase has at most
+	var last []string // the last words, at most as many as in the phrase
 	m.scan.Reset(text)
 	for m.scan.Next() {
 		if m.scan.Part {
@@ -192,7 +192,7 @@ func (m *matcher) hasPhrase(text string, phrase []string) bool {
 	return false
 }
 
-// show sets what of a hit depends on the query.
+// show sets the fields of a hit that depend on the query.
 func (m *matcher) show(h *Hit, line int) {
 	h.LineNumber = h.LineStart
 	n := 0

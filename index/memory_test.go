@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// bigText is a stream of size bytes that nobody holds: a log, or one line.
+// bigText returns a generated stream of size bytes: a log, or one line.
 func bigText(kind string, size int) io.Reader {
 	line := 0
 	var rest []byte
@@ -28,8 +28,8 @@ func bigText(kind string, size int) io.Reader {
 	}), int64(size))
 }
 
-// hungry adds a stream, and says by how much its memory grew.
-func hungry() int {
+// measureAdd adds a stream, and prints by how many KiB the process's peak memory grew.
+func measureAdd() int {
 	dir, err := os.Open(os.Getenv("INDEX_TEST_DIR"))
 	if err != nil {
 		return report(err)
@@ -61,7 +61,7 @@ func hungry() int {
 	return report(x.Close())
 }
 
-// peak is the most memory that this process has had, in KiB.
+// peak returns the peak resident memory of this process in KiB.
 func peak() (n int, err error) {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -72,7 +72,7 @@ func peak() (n int, err error) {
 	return n, err
 }
 
-// TestMemory: an Add takes at most 64 MiB, whatever its stream is.
+// TestMemory checks that an Add needs at most 64 MiB for any stream.
 func TestMemory(t *testing.T) {
 	for kind, size := range map[string]int{"log": 16_000_000, "line": 48_000_000} {
 		t.Run(kind, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// name finds the name of the source, and returns the label that it is made of: "" is of a fixed one.
+// name chooses the name of the source, and returns the label that it contains, or "" if the name is fixed.
 func (a *addition) name(ctx context.Context, tx *sql.Tx) (label string, err error) {
 	a.added.Name = a.source.Label
 	if a.source.Fixed {
@@ -17,7 +17,7 @@ func (a *addition) name(ctx context.Context, tx *sql.Tx) (label string, err erro
 		}
 		return "", err
 	}
-	for is := true; is; { // at most once more than there are sources
+	for is := true; is; { // repeats at most as often as there are sources
 		var n int64
 		err := tx.QueryRowContext(ctx, `INSERT INTO labels SELECT ?, top + 1 FROM totals WHERE true
 			ON CONFLICT(label) DO UPDATE SET n = n + 1 RETURNING n`, a.source.Label).Scan(&n)
@@ -32,9 +32,9 @@ func (a *addition) name(ctx context.Context, tx *sql.Tx) (label string, err erro
 	return a.source.Label, nil
 }
 
-// taken says whether a source that is not going has a name.
+// taken reports whether a source that is not being removed has the name.
 func taken(ctx context.Context, tx *sql.Tx, name, where string) (is bool, err error) {
 	err = tx.QueryRowContext(ctx, "SELECT EXISTS(SELECT 1 FROM sources WHERE name = ? AND state <> ? AND "+where+")",
-		name, stateGoing).Scan(&is)
+		name, stateRemoving).Scan(&is)
 	return is, err
 }

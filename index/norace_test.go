@@ -2,5 +2,5 @@
 
 package index
 
-// RaceScale divides sizes of tests that would take too long with the race detector.
+// RaceScale divides the sizes of tests that would be too slow with the race detector.
 const RaceScale = 1

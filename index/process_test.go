@@ -18,23 +18,23 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// TestMain plays another process that has the index open.
+// TestMain runs as another process that uses the index, if the environment says so.
 func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv("INDEX_TEST_MEMORY") != "":
-		os.Exit(hungry())
+		os.Exit(measureAdd())
 	case os.Getenv("INDEX_TEST_DIR") != "":
 		os.Exit(adder())
 	}
 	os.Exit(m.Run())
 }
 
-// sourceText is the text of the nth source of an adder: each line has a word that tells whose it is.
-func sourceText(who string, n int) string {
-	return numbered(fmt.Sprintf("%sx%dx", who, n), []int{5, 400, 8000 / RaceScale}[n%3])
+// sourceText returns the text of the nth source of an adder. Each line contains a word that identifies the source.
+func sourceText(prefix string, n int) string {
+	return numbered(fmt.Sprintf("%sx%dx", prefix, n), []int{5, 400, 8000 / RaceScale}[n%3])
 }
 
-// adder adds one source after the other, and tells the name of each, until it is killed or its standard input ends.
+// adder adds sources and prints the name of each, until it is killed or its standard input ends.
 func adder() int {
 	dir, err := os.Open(os.Getenv("INDEX_TEST_DIR"))
 	if err != nil {
@@ -50,9 +50,9 @@ func adder() int {
 		defer close(ended)
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	}()
-	who := os.Getenv("INDEX_TEST_WHO")
+	prefix := os.Getenv("INDEX_TEST_PREFIX")
 	for n := 0; ; n++ {
-		a, err := x.Add(context.Background(), testBase, Source{Label: who}, strings.NewReader(sourceText(who, n)))
+		a, err := x.Add(context.Background(), testBase, Source{Label: prefix}, strings.NewReader(sourceText(prefix, n)))
 		if err != nil {
 			return report(err)
 		}
@@ -73,17 +73,17 @@ func report(err error) int {
 	return 1
 }
 
-// A child is an adder.
+// A child is an adder process.
 type child struct {
-	cmd   *exec.Cmd
-	stdin io.Closer
-	told  *bufio.Scanner
+	cmd     *exec.Cmd
+	stdin   io.Closer
+	printed *bufio.Scanner
 }
 
-func startAdder(t *testing.T, dir, who string, attr *syscall.SysProcAttr) *child {
+func startAdder(t *testing.T, dir, prefix string, attr *syscall.SysProcAttr) *child {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), "INDEX_TEST_DIR="+dir, "INDEX_TEST_WHO="+who)
+	cmd.Env = append(os.Environ(), "INDEX_TEST_DIR="+dir, "INDEX_TEST_PREFIX="+prefix)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = attr
 	stdin, err := cmd.StdinPipe()
@@ -101,22 +101,22 @@ func startAdder(t *testing.T, dir, who string, attr *syscall.SysProcAttr) *child
 	return &child{cmd, stdin, bufio.NewScanner(stdout)}
 }
 
-// next returns the name of the next source that it has added.
+// next returns the name of the next source that the child has added.
 func (c *child) next(t *testing.T) string {
 	t.Helper()
-	if !c.told.Scan() {
+	if !c.printed.Scan() {
 		t.Fatalf("the other process ended: %v", c.cmd.Wait())
 	}
-	return c.told.Text()
+	return c.printed.Text()
 }
 
-// end ends it as it wants to end, and returns what it told of meanwhile.
+// end stops the child in order, and returns the names that it printed meanwhile.
 func (c *child) end(t *testing.T) []string {
 	t.Helper()
 	c.stdin.Close()
 	var rest []string
-	for c.told.Scan() {
-		rest = append(rest, c.told.Text())
+	for c.printed.Scan() {
+		rest = append(rest, c.printed.Text())
 	}
 	if err := c.cmd.Wait(); err != nil {
 		t.Errorf("the other process: %v", err)
@@ -124,7 +124,7 @@ func (c *child) end(t *testing.T) []string {
 	return rest
 }
 
-// TestProcesses: two processes add and one searches, at once; all that is told of is found.
+// TestProcesses checks that all sources are found while two processes add and one searches.
 func TestProcesses(t *testing.T) {
 	dir := t.TempDir()
 	a, b := startAdder(t, dir, "ann", nil), startAdder(t, dir, "bob", nil)
@@ -144,17 +144,17 @@ func TestProcesses(t *testing.T) {
 	s := stats(t, x)
 	for _, name := range all {
 		if !slices.ContainsFunc(s.BySource, func(o SourceStats) bool { return o.Name == name }) {
-			t.Errorf("%s is gone", name)
+			t.Errorf("%s is missing", name)
 		}
 	}
-	intact(t, x)
+	checkIntact(t, x)
 }
 
-// intact holds what is said of a base whatever happened to it.
-func intact(t *testing.T, x *Index) {
+// checkIntact checks invariants of a base.
+func checkIntact(t *testing.T, x *Index) {
 	t.Helper()
 	err := x.with(t.Context(), testBase, true, func(b *base) error {
-		if err := errors.Join(x.sweep(t.Context(), b), b.removeGoing(t.Context())); err != nil {
+		if err := errors.Join(x.sweep(t.Context(), b), b.removeMarked(t.Context())); err != nil {
 			return err
 		}
 		var says string
@@ -187,22 +187,23 @@ func intact(t *testing.T, x *Index) {
 	}
 }
 
-// TestKilled kills adders at any moment: what they told of is found, nothing is found by half, and nothing is damaged.
+// TestKilled kills adders at arbitrary moments. It checks that completed sources are found, that no incomplete one is,
+// and that the base is not damaged.
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()
-	told := map[string]bool{}
-	anew := false
-	o := Options{Rebuild: func(context.Context, Base, func(Source, io.Reader) error) error { anew = true; return nil }}
+	printed := map[string]bool{}
+	rebuilt := false
+	o := Options{Rebuild: func(context.Context, Base, func(Source, io.Reader) error) error { rebuilt = true; return nil }}
 	for round := range sandboxtest.Scale(20) {
-		who := fmt.Sprintf("r%d", round)
-		c := startAdder(t, dir, who, nil)
+		prefix := fmt.Sprintf("r%d", round)
+		c := startAdder(t, dir, prefix, nil)
 		for range 1 + round%5 {
-			told[c.next(t)] = true
+			printed[c.next(t)] = true
 		}
-		time.Sleep(time.Duration(round*1371) * time.Microsecond) // no synchronization: any moment will do
+		time.Sleep(time.Duration(round*1371) * time.Microsecond) // kill at an arbitrary moment
 		_ = c.cmd.Process.Kill()
-		for c.told.Scan() {
-			told[c.told.Text()] = true
+		for c.printed.Scan() {
+			printed[c.printed.Text()] = true
 		}
 		_ = c.cmd.Wait()
 
@@ -216,28 +217,29 @@ func TestKilled(t *testing.T) {
 			if want := int64(strings.Count(sourceText(own, n-1), "\n")); s.Lines != want {
 				t.Errorf("%s has %d lines, want %d", s.Name, s.Lines, want)
 			}
-			delete(told, s.Name)
-			told[s.Name] = false
+			delete(printed, s.Name)
+			printed[s.Name] = false
 		}
-		for name, missing := range told {
+		for name, missing := range printed {
 			if missing {
-				t.Errorf("round %d: %s is gone", round, name)
+				t.Errorf("round %d: %s is missing", round, name)
 			}
 		}
 		if round%4 == 3 {
-			intact(t, x)
+			checkIntact(t, x)
 		}
 		if err := x.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if anew {
-		t.Error("a base was taken for damaged")
+	if rebuilt {
+		t.Error("a base was treated as damaged")
 	}
 }
 
-// TestHalfSources: what a killed process left half added is not found, and goes; what a living one adds stays.
-func TestHalfSources(t *testing.T) {
+// TestIncompleteSources checks that an incomplete source of a killed process is not found and is removed, while that of a
+// running process is kept.
+func TestIncompleteSources(t *testing.T) {
 	dir := t.TempDir()
 	x, other := openIn(t, dir, Options{}), openIn(t, dir, Options{})
 	add(t, x, Source{Label: "whole"}, "kestrel whole\n")
@@ -257,7 +259,7 @@ func TestHalfSources(t *testing.T) {
 		}
 	})
 	<-started
-	// The state of a source whose adder was killed: there, half, and locked by nobody.
+	// The state after an adder was killed: present, incomplete, and not locked.
 	err := other.with(t.Context(), testBase, true, func(b *base) error {
 		_, err := b.write.Exec(`INSERT INTO sources(name, label, artifact, stream, made, state, sections, cost)
 			VALUES('dead', '', '', '', ?, ?, 1, 1)`,
@@ -272,17 +274,17 @@ func TestHalfSources(t *testing.T) {
 	}
 	add(t, other, Source{Label: "more"}, "sweeps\n")
 	if n := countRows(t, other, "SELECT count(*) FROM sources WHERE name = 'dead'"); n != 0 {
-		t.Error("the dead source is still there")
+		t.Error("the source of the killed process was not removed")
 	}
 	release()
 	wait.Wait()
 	if got := sourcesOf(t, other, "kestrel29999"); !slices.Equal(got, []string{"slow#1"}) {
-		t.Errorf("found in %v: the living source was removed", got)
+		t.Errorf("found in %v: the source of the running process was removed", got)
 	}
-	intact(t, x)
+	checkIntact(t, x)
 }
 
-// TestConcurrent: many add, search and ask at once.
+// TestConcurrent runs many operations at once.
 func TestConcurrent(t *testing.T) {
 	sandboxtest.Leaks(t)
 	x := openIndex(t, Options{})
@@ -306,5 +308,5 @@ func TestConcurrent(t *testing.T) {
 	if s := stats(t, x); s.Sources != 24 || s.Lines != 24*500 {
 		t.Errorf("%d sources, %d lines", s.Sources, s.Lines)
 	}
-	intact(t, x)
+	checkIntact(t, x)
 }

@@ -14,7 +14,7 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// TestPurge: a base that others have open is gone for them, too, and what they add then is another.
+// TestPurge checks that others that have a purged base open notice, and add to a new one.
 func TestPurge(t *testing.T) {
 	dir := t.TempDir()
 	x, other := openIn(t, dir, Options{}), openIn(t, dir, Options{})
@@ -47,8 +47,8 @@ func TestPurge(t *testing.T) {
 	}
 }
 
-// TestPurgeMeanwhile: an Add whose base is purged fails, and brings nothing back.
-func TestPurgeMeanwhile(t *testing.T) {
+// TestPurgeDuringAdd checks that an Add fails when its base is purged, and does not bring it back.
+func TestPurgeDuringAdd(t *testing.T) {
 	dir := t.TempDir()
 	x, other := openIn(t, dir, Options{}), openIn(t, dir, Options{})
 	text := io.MultiReader(strings.NewReader(numbered("kestrel", 30_000)), readerFunc(func([]byte) (int, error) {
@@ -65,11 +65,11 @@ func TestPurgeMeanwhile(t *testing.T) {
 	}
 }
 
-// TestUnprivileged: a user opens a directory of its own below others that it may only pass.
+// TestUnprivileged checks that a user can use a directory below parents that may only be traversed.
 func TestUnprivileged(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	const nobody = 65534
-	top, err := os.MkdirTemp("", "index-test-") //nolint:usetesting // what t.TempDir makes is below a directory that others may not pass
+	top, err := os.MkdirTemp("", "index-test-") //nolint:usetesting // other users cannot traverse the parents of t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,12 +90,12 @@ func TestUnprivileged(t *testing.T) {
 	c.next(t)
 	c.end(t)
 
-	// What is another user's is refused, also by root.
+	// Another user's base is refused, even for root.
 	x := openIn(t, own, Options{})
 	if _, err := x.Add(t.Context(), testBase, Source{Label: "l"}, bytes.NewReader(nil)); err == nil || !strings.Contains(err.Error(), "another user's") {
 		t.Errorf("error %v", err)
 	}
 	if _, err := x.Search(t.Context(), testBase, Query{Text: "common"}); err == nil {
-		t.Error("a search of another user's base")
+		t.Error("another user's base was searched")
 	}
 }

@@ -11,13 +11,13 @@ import (
 	"corral/internal/logtest"
 )
 
-// TestQuality has each kind of log be searched for what was planted in it, as people would. The thresholds are those of
-// logtest; scripts/bench -index measures the same on more.
+// TestQuality searches each kind of log for planted lines, as people would. logtest defines the thresholds; scripts/bench
+// -index measures the same on more data.
 func TestQuality(t *testing.T) {
 	const size, planted = 64 << 10, 12
 	for n, kind := range logtest.Kinds() {
 		if n%3 != 0 && index.RaceScale > 1 {
-			continue // as slow as SQLite is then, some kinds are to do
+			continue // SQLite is so slow then that some kinds suffice
 		}
 		t.Run(strings.ReplaceAll(kind, " ", "-"), func(t *testing.T) {
 			state, err := os.Open(t.TempDir())
@@ -43,7 +43,7 @@ func TestQuality(t *testing.T) {
 	}
 }
 
-// searched is a base as the tools use it.
+// searched adapts a base to logtest, as the tools use it.
 type searched struct {
 	ctx context.Context
 	x   *index.Index

@@ -11,41 +11,41 @@ import (
 )
 
 const (
-	// maxQuery and maxGroups bound what is looked at of a query's text.
+	// maxQuery bounds the bytes, and maxGroups the words, of a query's text.
 	maxQuery  = 1 << 10
 	maxGroups = 32
 )
 
-// A group is what one word of a query stands for: alternatives, any of which will do.
+// A group is a word of a query with its alternatives, any of which matches.
 type group struct {
-	surface string // as it was asked for, folded
+	surface string // folded word from the query
 	stem    string
 	alts    []alternative
-	count   int  // chunks that have it, at most maxMatches+1
-	common  bool // they are more than maxMatches
+	count   int  // chunks that contain it, at most maxMatches+1
+	common  bool // count exceeds maxMatches
 }
 
-// An alternative is stems that stand for a word together: one, mostly.
+// An alternative is one or more stems that together stand for a word.
 type alternative struct {
 	stems  []string
 	weight float64 // 1 for the word itself
 }
 
-// What other words are worth that stand for one.
+// Weights of alternatives.
 const (
 	weightParts = 0.9 // connection and refused, for connectionRefused
-	weightTypo  = 0.8 // in a word of minFar letters or more. In one of minTypo it may as well be another word:
+	weightTypo  = 0.8 // in a word of at least minFar letters. A word of minTypo letters is more likely to be a different word:
 	weightShort = 0.3
 	weightPart  = 0.6 // threadpool, for pool
 )
 
-// A request is a query's text as words.
+// A request is a parsed query text.
 type request struct {
 	groups  []*group
-	phrases [][]string // of stems
+	phrases [][]string // stems
 }
 
-// parse finds the words and phrases of a text. It has no syntax that could be wrong: a quote without a second one is none.
+// parse finds the words and phrases of a text. There is no invalid syntax: an unpaired quote is ignored.
 func parse(query string) request {
 	query = text.Head(query, maxQuery)
 	var r request
@@ -64,16 +64,16 @@ func parse(query string) request {
 
 var quotes = strings.NewReplacer("“", `"`, "”", `"`, "„", `"`, "«", `"`, "»", `"`)
 
-// quoted divides a text at its quotes: what is between two has an odd index.
+// quoted splits a text at its quotes: parts with an odd index were quoted.
 func quoted(text string) []string {
 	parts := strings.Split(quotes.Replace(text), `"`)
-	if n := len(parts); n%2 == 0 { // the last quote is alone
+	if n := len(parts); n%2 == 0 { // the last quote is unpaired
 		parts = append(parts[:n-2], parts[n-2]+" "+parts[n-1])
 	}
 	return parts
 }
 
-// read adds the words of a text, and returns the stems of the whole ones.
+// read adds the words of a text, and returns the stems of the whole words.
 func (r *request) read(text string) []string {
 	var s word.Scanner
 	var stems []string
@@ -99,7 +99,7 @@ func (r *request) read(text string) []string {
 	return stems
 }
 
-// add adds a word, unless it is there; then it returns nil.
+// add adds a word. It returns nil if it is a duplicate.
 func (r *request) add(surface, stem string) *group {
 	if slices.ContainsFunc(r.groups, func(g *group) bool { return g.stem == stem }) {
 		return nil
@@ -109,7 +109,7 @@ func (r *request) add(surface, stem string) *group {
 	return g
 }
 
-// dropStops leaves out the words that tell nothing, if there are others.
+// dropStops removes stop words, if there are other words.
 func (r *request) dropStops() {
 	rest := slices.DeleteFunc(slices.Clone(r.groups), func(g *group) bool { return word.Stop(g.surface) })
 	if len(rest) > 0 {
@@ -117,8 +117,7 @@ func (r *request) dropStops() {
 	}
 }
 
-// A match is an expression of FTS5 (sqlite.org/fts5.html). Whatever a stem is made of, it is quoted: no operator comes from
-// a query.
+// match returns an FTS5 expression (sqlite.org/fts5.html). All stems are quoted, so a query cannot contain operators.
 func (a alternative) match() string {
 	parts := make([]string, len(a.stems))
 	for i, s := range a.stems {
@@ -137,7 +136,7 @@ func (g *group) match() string {
 	return "(" + strings.Join(parts, " OR ") + ")"
 }
 
-// matchGroups joins groups by an operator.
+// matchGroups joins groups with an operator.
 func matchGroups(groups []*group, operator string) string {
 	parts := make([]string, len(groups))
 	for i, g := range groups {
@@ -147,13 +146,13 @@ func matchGroups(groups []*group, operator string) string {
 }
 
 const (
-	// nearWords is how many words may be between those that are near: about a line of a log.
+	// nearWords is the maximum number of words between those that count as near: about a line of a log.
 	nearWords = 12
-	// maxNear is how many words are looked for near each other.
+	// maxNear is the maximum number of words that are searched for near each other.
 	maxNear = 8
 )
 
-// matchNear is that all groups are near each other; "" if that cannot be said.
+// matchNear returns an expression for all groups near each other, or "" if FTS5 cannot express it.
 func matchNear(groups []*group) string {
 	if len(groups) < 2 || len(groups) > maxNear {
 		return ""
@@ -168,7 +167,7 @@ func matchNear(groups []*group) string {
 	return fmt.Sprintf("NEAR(%s, %d)", strings.Join(parts, " "), nearWords)
 }
 
-// typoWeight is what a word is worth that another one may be a typo of.
+// typoWeight returns the weight of a word that w may be a typo of.
 func typoWeight(w string) float64 {
 	n := min(max(utf8.RuneCountInString(w), minTypo), minFar)
 	return weightShort + (weightTypo-weightShort)*float64(n-minTypo)/(minFar-minTypo)

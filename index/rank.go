@@ -8,22 +8,24 @@ import (
 	"slices"
 )
 
-// rankBase is k of reciprocal rank fusion: what is at place r of a list gets 1/(k+r) (G. V. Cormack and others, Reciprocal
-// rank fusion outperforms Condorcet and individual rank learning methods, SIGIR 2009).
+// rankBase is the k of reciprocal rank fusion: rank r in a list scores 1/(k+r) (G. V. Cormack and others, Reciprocal rank
+// fusion outperforms Condorcet and individual rank learning methods, SIGIR 2009).
 const rankBase = 60
 
-// textWeight is how much more a text counts, which knows lines and rare words, than the places of its chunk in the lists.
+// textWeight is the weight of the score of a chunk's text, which considers lines and rare words, relative to its ranks in
+// the lists.
 const textWeight = 8
 
-// A candidate is a chunk that may be a hit.
+// A candidate is a chunk that may become a hit.
 type candidate struct {
 	row   int64
-	score float64 // of all lists
+	score float64 // from all lists
 	hit   Hit
 	text  score
 }
 
-// rank chooses the hits from the lists: the best by all of them together are read, and read they are ranked once more.
+// rank selects the hits from the lists. It reads the chunks that are best by their ranks, and ranks them again by their
+// texts.
 func (s *search) rank(lists []list) error {
 	best := fuse(lists)
 	if s.query.Newest {
@@ -50,11 +52,12 @@ func (s *search) rank(lists []list) error {
 	if !s.query.Newest {
 		rerank(read)
 	}
-	s.take(read, m)
+	s.selectHits(read, m)
 	return nil
 }
 
-// favorAll does with texts what the list of all words does, where there is none, since all candidates were read.
+// favorAll raises chunks that contain all words. It replaces the list of these, which is missing if all candidates are
+// read.
 func (s *search) favorAll(read []*candidate) []*candidate {
 	var all []*candidate
 	for _, c := range read {
@@ -70,7 +73,7 @@ func (s *search) favorAll(read []*candidate) []*candidate {
 	return read
 }
 
-// fuse returns the rows of lists, the best first.
+// fuse merges lists by reciprocal rank fusion.
 func fuse(lists []list) []*candidate {
 	all := map[int64]*candidate{}
 	var order []*candidate
@@ -82,7 +85,7 @@ func fuse(lists []list) []*candidate {
 				all[row] = c
 				order = append(order, c)
 			}
-			if !l.scored { // they are all alike
+			if !l.scored { // all ranks are equal
 				i = 0
 			}
 			c.score += l.weight / float64(rankBase+i)
@@ -96,7 +99,7 @@ func byScore(a, b *candidate) int {
 	return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(b.row, a.row))
 }
 
-// newest returns the rows that have all words, if any has, the newest source first.
+// newest returns the rows that contain all words, or if there are none, any word. The newest source comes first.
 func (s *search) newest(lists []list) []*candidate {
 	var all []*candidate
 	if len(lists) == 0 {
@@ -115,8 +118,7 @@ func (s *search) newest(lists []list) []*candidate {
 	return all
 }
 
-// rerank sorts candidates by their texts, and then by all lists: what the best text and the best in the lists have is 1. What
-// has the phrases that were asked for comes first.
+// rerank sorts candidates by the phrases they contain, then by their texts and ranks, both scaled to a maximum of 1.
 func rerank(read []*candidate) {
 	text, lists := math.SmallestNonzeroFloat64, math.SmallestNonzeroFloat64
 	for _, c := range read {
@@ -130,14 +132,14 @@ func rerank(read []*candidate) {
 	})
 }
 
-// load reads a candidate's chunk. It is false for one of a source that is not to be found.
+// load reads a candidate's chunk. It returns false if its source must not be found.
 func (s *search) load(c *candidate) (bool, error) {
 	source, err := s.source(sourceOf(c.row))
 	if source == nil || err != nil {
 		return false, err
 	}
 	c.hit = *source
-	var pressed []byte
+	var compressed []byte
 	var sum uint32
 	if s.chunk == nil {
 		s.chunk, err = s.tx.PrepareContext(s.ctx, "SELECT title, class, first, last, sum, text FROM chunks WHERE id = ?")
@@ -145,15 +147,15 @@ func (s *search) load(c *candidate) (bool, error) {
 			return false, err
 		}
 	}
-	if err := s.ctx.Err(); err != nil { // with the context, each read would have a goroutine
+	if err := s.ctx.Err(); err != nil { // a context would start a goroutine per read
 		return false, err
 	}
 	err = s.chunk.QueryRow(c.row).
-		Scan(&c.hit.Title, &c.hit.Class, &c.hit.LineStart, &c.hit.LineEnd, &sum, &pressed)
+		Scan(&c.hit.Title, &c.hit.Class, &c.hit.LineStart, &c.hit.LineEnd, &sum, &compressed)
 	if err != nil {
 		return false, asDamage(err)
 	}
-	if c.hit.Text, err = s.press.text(pressed); err != nil {
+	if c.hit.Text, err = s.inflater.text(compressed); err != nil {
 		return false, err
 	}
 	if sum != checksum(c.hit.Title, c.hit.Text) || c.hit.LineStart < 1 || c.hit.LineEnd < c.hit.LineStart {
@@ -162,9 +164,9 @@ func (s *search) load(c *candidate) (bool, error) {
 	return true, nil
 }
 
-// take makes hits of candidates, as many as were asked for. Of those that show the same lines of a stream, or have the same
-// text, it takes the first, of the same text the newest.
-func (s *search) take(read []*candidate, m *matcher) {
+// selectHits converts candidates to hits, up to the limit. Of candidates with the same text it selects the newest, and of
+// those that show the same line of a stream, the first.
+func (s *search) selectHits(read []*candidate, m *matcher) {
 	type line struct{ source, number int64 }
 	lines := map[line]bool{}
 	texts := map[uint64]*candidate{}

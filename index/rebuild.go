@@ -7,18 +7,18 @@ import (
 	"log/slog"
 )
 
-// refill has Options.Rebuild fill a base that has been begun anew, in the background.
-func (x *Index) refill(id Base) {
+// startRebuild runs Options.Rebuild in the background for a base that was recreated.
+func (x *Index) startRebuild(id Base) {
 	if x.rebuild == nil {
 		return
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.closed || x.anew[id] != nil {
+	if x.closed || x.rebuilding[id] != nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(x.ctx)
-	x.anew[id] = cancel
+	x.rebuilding[id] = cancel
 	x.work.Go(func() {
 		defer cancel()
 		err := x.rebuild(ctx, id, func(s Source, r io.Reader) error {
@@ -26,29 +26,29 @@ func (x *Index) refill(id Base) {
 			return err
 		})
 		if err != nil && ctx.Err() == nil {
-			x.log.Warn("a knowledge base is not filled again", slog.String("error", err.Error()))
+			x.log.Warn("rebuilding a knowledge base failed", slog.String("error", err.Error()))
 		}
 		x.mu.Lock()
-		delete(x.anew, id)
+		delete(x.rebuilding, id)
 		x.mu.Unlock()
 	})
 }
 
-// unfill ends that.
-func (x *Index) unfill(id Base) {
+// cancelRebuild ends the rebuild of a base, if one is running.
+func (x *Index) cancelRebuild(id Base) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if cancel := x.anew[id]; cancel != nil {
+	if cancel := x.rebuilding[id]; cancel != nil {
 		cancel()
 	}
 }
 
-// A spentError is of an operation that cannot be tried again: of what it was given, some is read.
+// A spentError is the error of an operation that cannot be retried because part of its input has been consumed.
 type spentError struct{ error }
 
 func (e spentError) Unwrap() error { return e.error }
 
-// with calls f with the base, and once more if the base shows to be damaged, or to have been purged.
+// with calls f with the base, and retries once if the base turns out to be damaged or purged.
 func (x *Index) with(ctx context.Context, id Base, create bool, f func(b *base) error) error {
 	for last := false; ; last = true {
 		b, err := x.acquire(ctx, id, create)
@@ -67,7 +67,7 @@ func (x *Index) with(ctx context.Context, id Base, create bool, f func(b *base) 
 	}
 }
 
-// replace removes a database that showed damage, unless somebody else did.
+// replace removes a database that turned out to be damaged, unless it was replaced already.
 func (x *Index) replace(ctx context.Context, b *base, why error) {
 	x.drop(b)
 	dir, err := x.lockedDir(ctx)
@@ -75,14 +75,14 @@ func (x *Index) replace(ctx context.Context, b *base, why error) {
 		return
 	}
 	defer closeFD(dir)
-	st, err := look(dir, b.name)
+	st, err := stat(dir, b.name)
 	if err != nil || st.Ino != b.ino {
 		return
 	}
-	x.log.Warn("a knowledge base is damaged and begun anew", slog.String("file", b.name), slog.String("error", why.Error()))
+	x.log.Warn("knowledge base is damaged and will be recreated", slog.String("file", b.name), slog.String("error", why.Error()))
 	if err := removeBase(dir, b.id); err != nil {
-		x.log.Warn("a knowledge base is damaged", slog.String("error", err.Error()))
+		x.log.Warn("removing a damaged knowledge base failed", slog.String("error", err.Error()))
 		return
 	}
-	x.refill(b.id)
+	x.startRebuild(b.id)
 }

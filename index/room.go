@@ -6,7 +6,7 @@ import (
 	"errors"
 )
 
-// A load is what a base has, as the quota counts.
+// A load is what counts against the quota of a base.
 type load struct{ cost, sources int64 }
 
 func (b *base) load(ctx context.Context) (l load, err error) {
@@ -14,48 +14,50 @@ func (b *base) load(ctx context.Context) (l load, err error) {
 	return l, err
 }
 
-// within says whether it is no more than that.
-func (l load) within(most load) bool { return l.cost <= most.cost && l.sources <= most.sources }
+// within reports whether l does not exceed maximum.
+func (l load) within(maximum load) bool {
+	return l.cost <= maximum.cost && l.sources <= maximum.sources
+}
 
-// makeRoom has the oldest sources go until there is room for more, and, if none is being added, for another source. When
-// it has to, it makes some more room, so that it has to seldom.
-func (x *Index) makeRoom(ctx context.Context, b *base, more, adding int64) error {
-	most := load{x.maxBytes - more, x.sources}
+// makeRoom evicts the oldest sources until cost fits, and if adding is 0, one more source. It then evicts some more, so
+// that this is rarely necessary. adding is the id of the source being added.
+func (x *Index) makeRoom(ctx context.Context, b *base, cost, adding int64) error {
+	allowed := load{x.maxBytes - cost, x.sources}
 	if adding == 0 {
-		most.sources--
+		allowed.sources--
 	}
 	held, err := b.load(ctx)
-	if err != nil || held.within(most) {
+	if err != nil || held.within(allowed) {
 		return err
 	}
-	if err := b.removeGoing(ctx); err != nil { // what else would go in the background
+	if err := b.removeMarked(ctx); err != nil { // they would be removed in the background otherwise
 		return err
 	}
-	if held, err = b.load(ctx); err != nil || held.within(most) {
+	if held, err = b.load(ctx); err != nil || held.within(allowed) {
 		return err
 	}
-	least := load{max(0, most.cost-x.maxBytes/16), most.sources - most.sources/16}
-	if held, err = b.leave(ctx, held, least, adding); err != nil {
+	target := load{max(0, allowed.cost-x.maxBytes/16), allowed.sources - allowed.sources/16}
+	if held, err = b.evict(ctx, held, target, adding); err != nil {
 		return err
 	}
-	if err := b.removeGoing(ctx); err != nil {
+	if err := b.removeMarked(ctx); err != nil {
 		return err
 	}
-	if !held.within(most) { // what others add now
+	if !held.within(allowed) { // the rest is being added now
 		return errEnough
 	}
 	return nil
 }
 
-// leave has the oldest sources go until there is no more than least, and returns what is left.
-func (b *base) leave(ctx context.Context, held, least load, adding int64) (load, error) {
+// evict marks the oldest sources for removal until the load is within target, and returns what remains.
+func (b *base) evict(ctx context.Context, held, target load, adding int64) (load, error) {
 	err := b.transact(ctx, func(tx *sql.Tx) error {
-		rows, err := tx.QueryContext(ctx, "SELECT id, cost FROM sources WHERE state = ? AND id <> ? ORDER BY made, id", stateThere, adding)
+		rows, err := tx.QueryContext(ctx, "SELECT id, cost FROM sources WHERE state = ? AND id <> ? ORDER BY made, id", stateReady, adding)
 		if err != nil {
 			return err
 		}
 		var ids []int64
-		for !held.within(least) && rows.Next() {
+		for !held.within(target) && rows.Next() {
 			var id, cost int64
 			if err := rows.Scan(&id, &cost); err != nil {
 				_ = rows.Close()
@@ -68,7 +70,7 @@ func (b *base) leave(ctx context.Context, held, least load, adding int64) (load,
 			return err
 		}
 		for _, id := range ids {
-			if _, err := tx.ExecContext(ctx, "UPDATE sources SET state = ? WHERE id = ?", stateGoing, id); err != nil {
+			if _, err := tx.ExecContext(ctx, "UPDATE sources SET state = ? WHERE id = ?", stateRemoving, id); err != nil {
 				return err
 			}
 		}

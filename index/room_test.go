@@ -14,7 +14,7 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// TestQuotaOfTiny: what is divided into very small sections is held to the quota by what it takes of the disk.
+// TestQuotaOfTiny checks that for very small chunks the quota still bounds the disk space.
 func TestQuotaOfTiny(t *testing.T) {
 	x := openIndex(t, Options{MaxBytes: 1 << 20})
 	for range 4 {
@@ -23,7 +23,7 @@ func TestQuotaOfTiny(t *testing.T) {
 	if s := stats(t, x); s.Disk > 8<<20 {
 		t.Errorf("%d bytes on the disk, for %d sections", s.Disk, s.Sections)
 	}
-	for i := range 1200 { // which have next to no text
+	for i := range 1200 { // with nearly no text
 		add(t, x, Source{Label: fmt.Sprint("empty", i)}, "")
 	}
 	if s := stats(t, x); s.Sources > 1<<10 || s.Sources < 900 {
@@ -32,11 +32,11 @@ func TestQuotaOfTiny(t *testing.T) {
 	if labels, sources := countRows(t, x, "SELECT count(*) FROM labels"), countRows(t, x, "SELECT count(*) FROM sources"); labels > sources {
 		t.Errorf("%d labels of %d sources", labels, sources)
 	}
-	intact(t, x)
+	checkIntact(t, x)
 }
 
-// TestMostSections: what a source has over that is left out, and said.
-func TestMostSections(t *testing.T) {
+// TestMaxSections checks that chunks beyond the maximum of a source are dropped and reported.
+func TestMaxSections(t *testing.T) {
 	x := openIndex(t, Options{})
 	x.sections = 40
 	text := numbered("word", 2000)
@@ -55,8 +55,8 @@ func TestMostSections(t *testing.T) {
 	}
 }
 
-// TestNamesStay: a name is never that of another source that was, and what has one keeps it.
-func TestNamesStay(t *testing.T) {
+// TestNamesAreNotReused checks that a name is never reused for another source, and that an existing name is kept.
+func TestNamesAreNotReused(t *testing.T) {
 	now := time.Now()
 	x := openIndex(t, Options{TTL: time.Hour, Now: func() time.Time { return now }})
 	for _, want := range []string{"run#1", "run#2", "run#3"} {
@@ -90,7 +90,7 @@ func TestNamesStay(t *testing.T) {
 	}
 }
 
-// TestIdle: a base to which nothing was written for longer than sources are kept goes, though nobody opens it.
+// TestIdle checks that a base that was not written to for longer than TTL is removed without being opened.
 func TestIdle(t *testing.T) {
 	dir := t.TempDir()
 	x := openIn(t, dir, Options{})
@@ -106,7 +106,7 @@ func TestIdle(t *testing.T) {
 	names := filesOf(t, dir)
 	age(names)
 	if err := openIn(t, dir, Options{}).Close(); err != nil || len(filesOf(t, dir)) != len(names) {
-		t.Errorf("of %v, that are open, there are %v (%v)", names, filesOf(t, dir), err)
+		t.Errorf("the open files %v became %v (%v)", names, filesOf(t, dir), err)
 	}
 	if err := x.Close(); err != nil {
 		t.Fatal(err)
@@ -128,8 +128,8 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestOrphanLater: what a killed process left is much, and removed while others add.
-func TestOrphanLater(t *testing.T) {
+// TestManyOrphans checks that the many chunks of a killed process are removed while others add.
+func TestManyOrphans(t *testing.T) {
 	x := openIndex(t, Options{})
 	add(t, x, Source{Label: "dead"}, numbered("kestrel", 30_000))
 	countRows(t, x, "SELECT count(*) FROM chunks")
@@ -145,10 +145,10 @@ func TestOrphanLater(t *testing.T) {
 		t.Errorf("found in %v", got)
 	}
 	sandboxtest.Eventually(t, 20*time.Second, "the orphan goes", func() bool { return countRows(t, x, "SELECT count(*) FROM chunks") == 1 })
-	intact(t, x)
+	checkIntact(t, x)
 }
 
-// TestHostileWords: a query for typos of very many words that are alike looks at a bounded number of them.
+// TestHostileWords checks that correcting a word examines a bounded number of similar words.
 func TestHostileWords(t *testing.T) {
 	x := openIndex(t, Options{})
 	var b strings.Builder
@@ -160,13 +160,13 @@ func TestHostileWords(t *testing.T) {
 	for i := range 20 {
 		words = append(words, fmt.Sprintf("qwertyuiopasdfgh%cjklzxcvbnm", 'a'+i))
 	}
-	err := x.look(t.Context(), testBase, func(_ *base, tx *sql.Tx) error {
+	err := x.view(t.Context(), testBase, func(_ *base, tx *sql.Tx) error {
 		s := &search{ctx: t.Context(), tx: tx, query: Query{Text: strings.Join(words, " "), Limit: 3}, found: &Found{}}
 		if err := s.run(); err != nil {
 			return err
 		}
 		if s.gathered == 0 || s.gathered > maxGathered {
-			t.Errorf("%d words were looked at", s.gathered)
+			t.Errorf("%d words were examined", s.gathered)
 		}
 		return nil
 	})
@@ -175,14 +175,14 @@ func TestHostileWords(t *testing.T) {
 	}
 }
 
-// TestManySources: of very many sources that a query names, the newest are looked at.
+// TestManySources checks that if a query selects very many sources, the newest are searched.
 func TestManySources(t *testing.T) {
 	x := openIndex(t, Options{})
 	add(t, x, Source{Label: "run"}, "kestrel\n")
 	err := x.with(t.Context(), testBase, true, func(b *base) error {
 		_, err := b.write.Exec(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
 			INSERT INTO sources(name, label, artifact, stream, made, state, cost) SELECT 'run#', '', '', '', ?, ?, 1 FROM n`,
-			maxChosen, time.Now().UnixNano(), stateThere)
+			maxChosen, time.Now().UnixNano(), stateReady)
 		return err
 	})
 	if err != nil {

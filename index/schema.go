@@ -12,21 +12,21 @@ import (
 	"modernc.org/sqlite"
 )
 
-// schemaVersion is of what follows. A base of another version is begun anew.
+// schemaVersion is the version of the following schema. A base of another version is recreated.
 const schemaVersion = 2
 
-// A source's state.
+// States of a source.
 const (
-	stateAdding = iota // all of it is not there yet
-	stateThere
-	stateGoing // its chunks are being removed
+	stateAdding = iota // not yet complete
+	stateReady
+	stateRemoving // its chunks are being removed
 )
 
-// A chunk's row says of which source it is, the how manieth, and whether it is code: so that what is found can be chosen
-// from without another look-up, and a newer source's rows are larger.
+// The id of a chunk's row encodes its source, its index in the source, and whether it is code. So results can be filtered
+// without another lookup, and newer sources have higher rows.
 const (
 	rowBits   = 24
-	maxChunks = 1 << (rowBits - 1) // of a source
+	maxChunks = 1 << (rowBits - 1) // per source
 )
 
 func rowOf(source, n int64, code bool) int64 {
@@ -41,10 +41,11 @@ func sourceOf(row int64) int64 { return row >> rowBits }
 
 func isCode(row int64) bool { return row&1 == 1 }
 
-// schema makes the tables. A source's cost is what it counts for in the quota. Its label is "" if its name is fixed; a
-// label goes with its last source, and totals.top is the highest number that one had that went: no name comes again.
-// What is indexed is words that are cut and stemmed already (package word), with spaces between them: FTS5 is to take
-// them as they are, which its tokenizer ascii does, and needs no text, which is in chunks.
+// schema creates the tables. sources.cost is what a source counts against the quota. sources.label is "" if the name is
+// fixed. The row of a label is deleted with its last source; totals.top is the highest number of a deleted label, so that
+// no name is ever reused. The text of found consists of words already split and stemmed (package word), separated by
+// spaces; FTS5 must take them unchanged, which the tokenizer ascii does, and does not store them, since the text is in
+// chunks.
 const schema = `
 CREATE TABLE sources(
 	id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -81,10 +82,10 @@ CREATE TABLE words(id INTEGER PRIMARY KEY, word TEXT NOT NULL UNIQUE, seen INTEG
 CREATE VIRTUAL TABLE grams USING fts5(word, content='', contentless_delete=1, detail=none, tokenize='trigram');
 `
 
-// connect returns the connections to a database in dir, of which none is open yet: at most that many at once. They read
-// and write as SQLite does, but with little memory, and nothing in the file has them run something.
-func connect(dir int, name string, most int, pragmas string) (*sql.DB, error) {
-	// SQLite resolves the link and opens the file by its path, each time: dir has to stay open.
+// connect returns a pool of at most maxConns connections to a database in dir; none is open yet. They use little memory,
+// and nothing in the file can make them execute code.
+func connect(dir int, name string, maxConns int, pragmas string) (*sql.DB, error) {
+	// SQLite opens the file by this path whenever it connects, so dir has to stay open.
 	c, err := sqlite.NewConnector(fmt.Sprintf("file:/proc/self/fd/%d/%s?mode=rw&_defensive=1&_dqs=0"+
 		"&_pragma=busy_timeout(10000)&_pragma=trusted_schema(0)&_pragma=cell_size_check(1)&_pragma=mmap_size(0)"+
 		"&_pragma=synchronous(normal)&_pragma=temp_store(memory)%s", dir, name, pragmas))
@@ -92,8 +93,8 @@ func connect(dir int, name string, most int, pragmas string) (*sql.DB, error) {
 		return nil, err
 	}
 	db := sql.OpenDB(c)
-	db.SetMaxOpenConns(most)
-	db.SetMaxIdleConns(most)
+	db.SetMaxOpenConns(maxConns)
+	db.SetMaxIdleConns(maxConns)
 	return db, nil
 }
 
@@ -103,9 +104,9 @@ const (
 	readers       = 2
 )
 
-var errSchema = errors.New("it is not of this version")
+var errSchema = errors.New("unsupported schema version")
 
-// fill makes an empty file a database.
+// fill initializes an empty database file.
 func fill(ctx context.Context, db *sql.DB) error {
 	for _, pragma := range []string{"page_size=4096", "auto_vacuum=incremental", "journal_mode=wal"} {
 		if _, err := db.ExecContext(ctx, "PRAGMA "+pragma); err != nil {
@@ -123,7 +124,7 @@ func fill(ctx context.Context, db *sql.DB) error {
 	return tx.Commit()
 }
 
-// probe reads the version, and something of each table, so that a schema that was damaged shows.
+// probe checks the version, and reads from each table, to detect a damaged schema.
 func probe(ctx context.Context, db *sql.DB) error {
 	var version int
 	if err := db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
@@ -155,8 +156,7 @@ func probe(ctx context.Context, db *sql.DB) error {
 	return asDamage(db.QueryRowContext(ctx, "SELECT cost + top FROM totals").Scan(&n))
 }
 
-// asDamage makes an error that a sound database has no reason for one of damage: that a table is not there, or has no
-// row.
+// asDamage marks an error as damage that cannot occur in a sound database: a missing table or row.
 func asDamage(err error) error {
 	var s *sqlite.Error
 	if errors.Is(err, sql.ErrNoRows) || errors.As(err, &s) && s.Code()&0xff == sqliteError {
@@ -165,13 +165,13 @@ func asDamage(err error) error {
 	return err
 }
 
-// checkFor is how long a database is checked whose last user was killed. SQLite needs no check after that; it is for what
-// else there may have been. What it does not get to shows when it is read.
-const checkFor = time.Second
+// checkTimeout bounds the check of a database whose last user was killed. SQLite itself does not need the check; it
+// detects other damage. What it does not reach is detected when it is read.
+const checkTimeout = time.Second
 
 // check looks for damage.
 func check(ctx context.Context, db *sql.DB) error {
-	short, cancel := context.WithTimeout(ctx, checkFor)
+	short, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	var says string
 	err := db.QueryRowContext(short, "PRAGMA quick_check(1)").Scan(&says)
@@ -188,10 +188,10 @@ func check(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// errDamaged says that what a base has makes no sense.
+// errDamaged reports inconsistent content of a base.
 var errDamaged = errors.New("the knowledge base is damaged")
 
-// Codes of SQLite (sqlite.org/rescode.html): the last byte is of the kind.
+// Codes of SQLite (sqlite.org/rescode.html); the low byte is the primary code.
 const (
 	sqliteError     = 1
 	sqliteCorrupt   = 11
@@ -200,14 +200,14 @@ const (
 	sqliteShortRead = 522
 )
 
-// damaged says whether an error is of the file's content.
+// damaged reports whether an error means that the content of the file is damaged.
 func damaged(err error) bool {
 	if errors.Is(err, errDamaged) || errors.Is(err, errSchema) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return true
 	}
 	var s *sqlite.Error
 	if !errors.As(err, &s) {
-		// A column has the type that the schema says; database/sql has no other mark of one that has not.
+		// a column has another type than the schema says; database/sql has no error value for that
 		return err != nil && strings.Contains(err.Error(), "sql: Scan error")
 	}
 	switch s.Code() & 0xff {

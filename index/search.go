@@ -15,27 +15,27 @@ import (
 const (
 	defaultLimit = 3
 	maxLimit     = 100
-	// maxMatches is how many chunks are looked at for a word, the newest; a word that more have is common.
+	// maxMatches is the maximum number of chunks examined for a word, the newest first. A word in more chunks is common.
 	maxMatches = 4000
-	// maxScored is how many rows FTS5 gives a score: BM25 looks at all chunks that have a word, for each.
+	// maxScored is the maximum number of rows that FTS5 scores: for each, BM25 visits all chunks that contain a word.
 	maxScored = 2 * maxMatches
-	// maxScanned is how many rows are looked at for those of some sources, or of a class.
+	// maxScanned is the maximum number of rows examined to find those of certain sources or of a class.
 	maxScanned = 5 * maxMatches
-	// maxRead is how many chunks are decompressed, for lines and phrases. They are the best by then.
+	// maxRead is the maximum number of chunks that are decompressed to rank lines and phrases, the best by score.
 	maxRead = 64
-	// maxChosen is how many sources are looked at that a query names, the newest.
+	// maxChosen is the maximum number of sources that a query can select, the newest first.
 	maxChosen = 1 << 14
 )
 
-// Search finds the chunks that fit a query best. No text of a query is an error. What is there to be found is what was
-// added before Search was called; chunks that say the same, word for word, are one hit, the newest.
+// Search returns the chunks that match a query best. No query text is invalid. It finds everything that was added before
+// it was called. Of chunks with the same text, only the newest is a hit.
 func (x *Index) Search(ctx context.Context, b Base, q Query) (*Found, error) {
 	if q.Limit <= 0 {
 		q.Limit = defaultLimit
 	}
 	q.Limit = min(q.Limit, maxLimit)
 	found := &Found{Empty: true}
-	err := x.look(ctx, b, func(_ *base, tx *sql.Tx) error {
+	err := x.view(ctx, b, func(_ *base, tx *sql.Tx) error {
 		found = &Found{}
 		s := &search{ctx: ctx, tx: tx, query: q, found: found, horizon: x.horizon()}
 		return s.run()
@@ -46,7 +46,7 @@ func (x *Index) Search(ctx context.Context, b Base, q Query) (*Found, error) {
 	return found, nil
 }
 
-// A search is one query on its way.
+// A search is the state of one query.
 type search struct {
 	ctx     context.Context
 	tx      *sql.Tx
@@ -54,17 +54,17 @@ type search struct {
 	found   *Found
 	horizon int64
 
-	request request
-	total   int64          // chunks of the base
-	low     int64          // rows are of at least that
-	high    int64          // and at most
-	hidden  map[int64]bool // sources that are not found
-	chosen  map[int64]bool // sources that are looked for; nil is all
-	sources map[int64]*Hit // what is known of a source; nil is not to be found
-	chunk   *sql.Stmt      // what reads a chunk; it ends with the transaction
-	press   presser
+	request  request
+	total    int64          // chunks in the base
+	low      int64          // minimum row
+	high     int64          // maximum row
+	hidden   map[int64]bool // sources that must not be found
+	chosen   map[int64]bool // sources to search; nil means all
+	sources  map[int64]*Hit // looked-up sources; nil for one that must not be found
+	chunk    *sql.Stmt      // reads a chunk; closed with the transaction
+	inflater inflater
 
-	gathered int // words that were looked at for corrections
+	gathered int // words examined for corrections
 }
 
 func (s *search) run() error {
@@ -87,11 +87,11 @@ func (s *search) run() error {
 	return s.rank(lists)
 }
 
-// choose finds the sources that are looked at.
+// choose determines the sources to search.
 func (s *search) choose() (isEmpty bool, err error) {
 	var first sql.NullInt64
 	err = s.tx.QueryRowContext(s.ctx, "SELECT sections, (SELECT id FROM sources WHERE state = ? AND made >= ? ORDER BY id LIMIT 1) FROM totals",
-		stateThere, s.horizon).Scan(&s.total, &first)
+		stateReady, s.horizon).Scan(&s.total, &first)
 	if err != nil || !first.Valid {
 		return err == nil, err
 	}
@@ -112,9 +112,9 @@ func setOf(ids []int64) map[int64]bool {
 	return set
 }
 
-// filter finds the sources that the query wants.
+// filter selects the sources that satisfy the query.
 func (s *search) filter() error {
-	where, args := "state = ?", []any{stateThere}
+	where, args := "state = ?", []any{stateReady}
 	switch {
 	case s.query.Exact:
 		where, args = where+" AND name = ?", append(args, s.query.Source)
@@ -157,8 +157,8 @@ func (s *search) filter() error {
 	return nil
 }
 
-// wanted says whether a row is of what the query wants.
-func (s *search) wanted(row int64) bool {
+// accepts reports whether a row satisfies the query's filters.
+func (s *search) accepts(row int64) bool {
 	source := sourceOf(row)
 	if s.hidden[source] || s.chosen != nil && !s.chosen[source] {
 		return false
@@ -166,7 +166,7 @@ func (s *search) wanted(row int64) bool {
 	return s.query.Class == "" || isCode(row) == (s.query.Class == Code)
 }
 
-// count counts how many chunks have each word, and finds others for words that none has. The rarest come first then.
+// count counts the chunks that contain each word, and corrects words that no chunk contains. It sorts words by rarity.
 func (s *search) count() error {
 	for _, g := range s.request.groups {
 		var err error
@@ -191,15 +191,15 @@ func (s *search) countMatch(match string) (n int, err error) {
 	return n, err
 }
 
-// A list is rows that match, the best first if it is scored, else the newest.
+// A list is a list of matching rows, sorted by score if scored, otherwise the newest first.
 type list struct {
 	rows   []int64
 	scored bool
 	weight float64
 }
 
-// candidates finds rows in three ways: any word, words near each other, all words. If those with any word are so few that
-// all are read, the texts tell the rest.
+// candidates finds rows in three ways: with any word, with words near each other, with all words. If there are so few
+// rows with any word that all are read, it skips the other two: the texts give the same information.
 func (s *search) candidates() ([]list, error) {
 	groups := s.request.groups
 	if len(groups) == 0 {
@@ -216,7 +216,7 @@ func (s *search) candidates() ([]list, error) {
 	if len(groups) == 1 || len(anyWord.rows) <= maxRead {
 		return lists, nil
 	}
-	low, err := s.floor(groups[0])
+	low, err := s.lowestRow(groups[0])
 	if err != nil {
 		return nil, err
 	}
@@ -231,14 +231,14 @@ func (s *search) candidates() ([]list, error) {
 	return lists, nil
 }
 
-// matched sets how many chunks match, of which all have all words.
+// matched sets Found.Matched. all is the number of chunks that contain all words.
 func (s *search) matched(all int) {
 	if all >= s.query.Limit || all > s.found.Matched {
 		s.found.Matched = all
 	}
 }
 
-// affordable returns the rarest words, such that all chunks that have one can be scored; one at least.
+// affordable returns the rarest words such that all chunks that contain one can be scored, but at least one word.
 func (s *search) affordable(groups []*group) (some []*group, sum int) {
 	for i, g := range groups {
 		if i > 0 && sum+g.count > maxScored {
@@ -252,8 +252,9 @@ func (s *search) affordable(groups []*group) (some []*group, sum int) {
 	return groups, sum
 }
 
-// floor is the lowest row to look at for chunks that have the rarest word and others: there are not many above it.
-func (s *search) floor(rarest *group) (int64, error) {
+// lowestRow returns the lowest row to examine for chunks that contain the rarest word and others, so that few rows are
+// above it.
+func (s *search) lowestRow(rarest *group) (int64, error) {
 	if !rarest.common {
 		return s.low, nil
 	}
@@ -266,7 +267,7 @@ func (s *search) floor(rarest *group) (int64, error) {
 	return low, err
 }
 
-// rows returns the newest rows that match and are wanted, by BM25 if score. An empty match has none.
+// rows returns the newest rows that match and are accepted, sorted by BM25 if score is set. An empty match yields none.
 func (s *search) rows(match string, low int64, score bool) (list, error) {
 	l := list{scored: score, weight: 1}
 	if match == "" {
@@ -274,7 +275,7 @@ func (s *search) rows(match string, low int64, score bool) (list, error) {
 	}
 	column := "0.0"
 	if score {
-		column = "bm25(found, 5.0, 1.0)" // the title counts five times
+		column = "bm25(found, 5.0, 1.0)" // titles weigh five times as much
 	}
 	rows, err := s.tx.QueryContext(s.ctx, "SELECT rowid, "+column+` FROM found WHERE found MATCH ? AND rowid BETWEEN ? AND ?
 		ORDER BY rowid DESC`, match, low, s.high)
@@ -293,18 +294,18 @@ func (s *search) rows(match string, low int64, score bool) (list, error) {
 		if err := rows.Scan(&row, &bm25); err != nil {
 			return l, err
 		}
-		if s.wanted(row) {
+		if s.accepts(row) {
 			l.rows = append(l.rows, row)
 			scores[row] = bm25
 		}
 	}
-	if score { // less is better
+	if score { // lower is better
 		slices.SortStableFunc(l.rows, func(a, b int64) int { return cmp.Compare(scores[a], scores[b]) })
 	}
 	return l, rows.Err()
 }
 
-// source returns what is known of a source, nil if it is not to be found.
+// source returns the metadata of a source, or nil if it must not be found.
 func (s *search) source(id int64) (*Hit, error) {
 	if h, ok := s.sources[id]; ok {
 		return h, nil
@@ -317,7 +318,7 @@ func (s *search) source(id int64) (*Hit, error) {
 	var state int
 	err := s.tx.QueryRowContext(s.ctx, "SELECT name, made, state, artifact, stream FROM sources WHERE id = ?", id).
 		Scan(&h.Source, &made, &state, &h.Artifact, &h.Stream)
-	if errors.Is(err, sql.ErrNoRows) || err == nil && (state != stateThere || made < s.horizon) {
+	if errors.Is(err, sql.ErrNoRows) || err == nil && (state != stateReady || made < s.horizon) {
 		h, err = nil, nil
 	}
 	if h != nil {

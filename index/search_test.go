@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// corpus is small texts under names that say what is in them.
+// corpus maps names to small texts that the names describe.
 var corpus = map[string]string{
 	"refused":   "dial tcp 10.0.0.7:5432\nerror: connection refused by the database\nretrying in 5 seconds\n",
 	"timeouts":  "the request timeouts are caused by slow upstream servers\n",
@@ -33,7 +33,7 @@ func openCorpus(t testing.TB) *Index {
 	return x
 }
 
-// TestFinds says which source a query finds first.
+// TestFinds checks which source a query finds first.
 func TestFinds(t *testing.T) {
 	x := openCorpus(t)
 	for _, c := range []struct{ why, query, want string }{
@@ -90,7 +90,7 @@ func names(f *Found) []string {
 	return all
 }
 
-// TestFindsNothing: no text of a query is an error, and what is no word finds nothing.
+// TestFindsNothing checks that no query text is an error, and that text without words finds nothing.
 func TestFindsNothing(t *testing.T) {
 	x := openCorpus(t)
 	for _, query := range []string{
@@ -104,7 +104,7 @@ func TestFindsNothing(t *testing.T) {
 	}
 }
 
-// TestOperators: what FTS5 would understand is words here.
+// TestOperators checks that operators of FTS5 are treated as words.
 func TestOperators(t *testing.T) {
 	x := openCorpus(t)
 	for _, query := range []string{
@@ -120,7 +120,7 @@ func TestOperators(t *testing.T) {
 	}
 }
 
-// TestPhrase: words in quotes come first where they follow each other, and are words else.
+// TestPhrase checks that texts that contain a quoted phrase come first, and that its words match individually otherwise.
 func TestPhrase(t *testing.T) {
 	x := openIndex(t, Options{})
 	add(t, x, Source{Label: "apart", Fixed: true}, "refused what? refused the connection it was, refused refused the connection\n")
@@ -132,7 +132,7 @@ func TestPhrase(t *testing.T) {
 		}
 	}
 	if f := find(t, x, Query{Text: `"refused phrase connection"`}); len(f.Hits) != 2 {
-		t.Errorf("a phrase that is nowhere found %v", names(f))
+		t.Errorf("a phrase that no text contains found %v", names(f))
 	}
 }
 
@@ -146,11 +146,11 @@ func TestCorrected(t *testing.T) {
 		t.Errorf("corrected %v", f.Corrected)
 	}
 	if f := find(t, x, Query{Text: "dat tae wtl"}); len(f.Corrected) > 0 {
-		t.Errorf("corrected %v: they are too short", f.Corrected)
+		t.Errorf("corrected %v, although the words are too short", f.Corrected)
 	}
 }
 
-// TestFilters: a source is chosen by what its name has in it, as it is written.
+// TestFilters checks that sources are selected by a case-sensitive substring of their names.
 func TestFilters(t *testing.T) {
 	x := openIndex(t, Options{})
 	for _, s := range []Source{
@@ -213,7 +213,7 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// TestLines: the line of a hit is that with most of the words, and the marks are the words.
+// TestLines checks that the line of a hit is the one with most of the words, and that the marks are the words.
 func TestLines(t *testing.T) {
 	x := openIndex(t, Options{})
 	add(t, x, Source{Label: "l"}, "connection opened\nconnections were REFUSED: reason\nrefused\n\n")
@@ -234,7 +234,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestNearFirst: lines that have all the words come before chunks that have them somewhere.
+// TestNearFirst checks that lines that contain all words come before chunks that contain them in different lines.
 func TestNearFirst(t *testing.T) {
 	x := openIndex(t, Options{})
 	var b strings.Builder
@@ -276,7 +276,7 @@ func TestNewest(t *testing.T) {
 	}
 }
 
-// TestSame: a text that is there several times is one hit, the newest.
+// TestSame checks that identical texts yield one hit, the newest.
 func TestSame(t *testing.T) {
 	x := openIndex(t, Options{})
 	for range 5 {
@@ -298,7 +298,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestCut: of a word that is too common only the newest chunks are looked at, and that is said.
+// TestCut checks that only the newest chunks of a very common word are examined, and that this is reported.
 func TestCut(t *testing.T) {
 	x := openIndex(t, Options{})
 	for range 2 {
@@ -312,14 +312,14 @@ func TestCut(t *testing.T) {
 	if !f.Cut || f.Matched != maxMatches || len(f.Hits) != 3 {
 		t.Errorf("cut %v, matched %d, hits %v", f.Cut, f.Matched, names(f))
 	}
-	// A rare word finds what is old, and a common one beside it does not get in its way.
+	// A rare word finds old chunks, even together with a common word.
 	f = find(t, x, Query{Text: "common w17", Source: "l#1"})
 	if len(f.Hits) == 0 || f.Hits[0].Source != "l#1" || f.Hits[0].LineNumber != 18 {
 		t.Errorf("hits %+v", f.Hits)
 	}
 }
 
-// TestWhole: what is found is text as it was, in whatever script and size.
+// TestWhole checks that texts are returned unchanged, in any script and size.
 func TestWhole(t *testing.T) {
 	x := openIndex(t, Options{})
 	long := strings.Repeat("0123456789abcdef ", 20_000) + "kestrel " + strings.Repeat("x", 100_000)

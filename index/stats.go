@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// maxBySource is how many sources Stats names.
+// maxBySource is the maximum number of sources listed in Stats.
 const maxBySource = 1000
 
-// Stats says how much there is in a base. A base without a file has nothing.
+// Stats returns the sizes of a base. They are zero if it has no file.
 func (x *Index) Stats(ctx context.Context, b Base) (Stats, error) {
 	var s Stats
-	err := x.look(ctx, b, func(b *base, tx *sql.Tx) (err error) {
+	err := x.view(ctx, b, func(b *base, tx *sql.Tx) (err error) {
 		s, err = x.stats(ctx, b, tx)
 		return err
 	})
@@ -24,8 +24,8 @@ func (x *Index) Stats(ctx context.Context, b Base) (Stats, error) {
 	return s, nil
 }
 
-// look calls f with a base and a transaction that reads. Without a base it does not.
-func (x *Index) look(ctx context.Context, id Base, f func(b *base, tx *sql.Tx) error) error {
+// view calls f with a base in a read transaction. If the base does not exist, it returns nil without calling f.
+func (x *Index) view(ctx context.Context, id Base, f func(b *base, tx *sql.Tx) error) error {
 	done, err := x.begin()
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func (x *Index) stats(ctx context.Context, b *base, tx *sql.Tx) (Stats, error) {
 	var s Stats
 	var oldest, newest sql.NullInt64
 	err := tx.QueryRowContext(ctx, `SELECT count(*), coalesce(sum(sections), 0), coalesce(sum(lines), 0), coalesce(sum(bytes), 0),
-		min(made), max(made) FROM sources WHERE state = ? AND made >= ?`, stateThere, x.horizon()).
+		min(made), max(made) FROM sources WHERE state = ? AND made >= ?`, stateReady, x.horizon()).
 		Scan(&s.Sources, &s.Sections, &s.Lines, &s.Bytes, &oldest, &newest)
 	if err != nil {
 		return Stats{}, err
@@ -59,7 +59,7 @@ func (x *Index) stats(ctx context.Context, b *base, tx *sql.Tx) (Stats, error) {
 	}
 	s.Disk = b.disk()
 	rows, err := tx.QueryContext(ctx, `SELECT name, made, sections, lines, bytes, artifact, stream FROM sources
-		WHERE state = ? AND made >= ? ORDER BY made DESC, id DESC LIMIT ?`, stateThere, x.horizon(), maxBySource)
+		WHERE state = ? AND made >= ? ORDER BY made DESC, id DESC LIMIT ?`, stateReady, x.horizon(), maxBySource)
 	if err != nil {
 		return Stats{}, err
 	}
@@ -76,7 +76,7 @@ func (x *Index) stats(ctx context.Context, b *base, tx *sql.Tx) (Stats, error) {
 	return s, rows.Err()
 }
 
-// disk is how large the files of a base are together.
+// disk returns the total size of the files of a base.
 func (b *base) disk() int64 {
 	var n int64
 	names, err := files(b.dir, b.id)
@@ -84,19 +84,19 @@ func (b *base) disk() int64 {
 		return 0
 	}
 	for _, name := range names {
-		if st, err := look(b.dir, name); err == nil {
+		if st, err := stat(b.dir, name); err == nil {
 			n += st.Size
 		}
 	}
 	return n
 }
 
-// Has says whether a source of an artifact can be found that is this stream of it; "" is any stream.
+// Has reports whether a source with this stream of an artifact can be found; "" means any stream.
 func (x *Index) Has(ctx context.Context, b Base, artifact, stream string) (bool, error) {
 	var has bool
-	err := x.look(ctx, b, func(_ *base, tx *sql.Tx) error {
+	err := x.view(ctx, b, func(_ *base, tx *sql.Tx) error {
 		return tx.QueryRowContext(ctx, `SELECT EXISTS(SELECT 1 FROM sources WHERE artifact = ?1 AND artifact <> ''
-			AND (stream = ?2 OR ?2 = '') AND state = ?3 AND made >= ?4)`, artifact, stream, stateThere, x.horizon()).Scan(&has)
+			AND (stream = ?2 OR ?2 = '') AND state = ?3 AND made >= ?4)`, artifact, stream, stateReady, x.horizon()).Scan(&has)
 	})
 	if err != nil {
 		return false, fmt.Errorf("index: artifact %.80q: %w", artifact, err)
@@ -104,17 +104,17 @@ func (x *Index) Has(ctx context.Context, b Base, artifact, stream string) (bool,
 	return has, nil
 }
 
-// Purge removes a base and its files, even damaged ones. Every process notices that has it open; an Add that runs fails
-// with ErrPurged. It returns what there was, as far as it could still be read.
+// Purge removes a base and its files, even if it is damaged. Every process that has it open notices; a running Add fails
+// with ErrPurged. Purge returns the former sizes, as far as they could be read.
 func (x *Index) Purge(ctx context.Context, b Base) (removed Stats, err error) {
 	done, err := x.begin()
 	if err != nil {
 		return Stats{}, fmt.Errorf("index: %w", err)
 	}
 	defer done()
-	// What cannot be read is removed all the same.
+	// A failure to read does not prevent the removal.
 	removed, _ = x.Stats(ctx, b)
-	x.unfill(b)
+	x.cancelRebuild(b)
 	if err := x.purge(ctx, b); err != nil {
 		return Stats{}, fmt.Errorf("index: purge: %w", err)
 	}

@@ -11,38 +11,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sweep removes what expired, what was replaced, and what processes left half added that were killed. What cannot be
-// removed now is not found either, and left to the next sweep. What is much is removed in the background. The error is
-// of a base that is damaged.
+// sweep removes sources that expired or were replaced, and incomplete sources of processes that were killed. What cannot
+// be removed now is hidden, and left to the next sweep. Large amounts are removed in the background. An error means that
+// the base is damaged.
 func (x *Index) sweep(ctx context.Context, b *base) error {
 	err := b.transact(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "UPDATE sources SET state = ? WHERE made < ? AND state = ?", stateGoing, x.horizon(), stateThere)
+		_, err := tx.ExecContext(ctx, "UPDATE sources SET state = ? WHERE made < ? AND state = ?", stateRemoving, x.horizon(), stateReady)
 		if err != nil {
 			return err
 		}
-		return b.orphans(ctx, tx)
+		return b.markOrphans(ctx, tx)
 	})
 	var going int64
 	if err == nil {
-		err = b.read.QueryRowContext(ctx, "SELECT coalesce(sum(sections), 0) FROM sources WHERE state = ?", stateGoing).Scan(&going)
+		err = b.read.QueryRowContext(ctx, "SELECT coalesce(sum(sections), 0) FROM sources WHERE state = ?", stateRemoving).Scan(&going)
 	}
 	switch {
 	case err != nil:
 	case going > removeAtOnce:
 		x.removeLater(b)
 	default:
-		err = b.removeGoing(ctx)
+		err = b.removeMarked(ctx)
 	}
 	if damaged(err) {
 		return err
 	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrPurged) {
-		x.log.Warn("a knowledge base is not swept", slog.String("error", err.Error()))
+		x.log.Warn("sweeping a knowledge base failed", slog.String("error", err.Error()))
 	}
 	return nil
 }
 
-// removeLater removes what is going, in the background.
+// removeLater removes the marked sources in the background.
 func (x *Index) removeLater(b *base) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -53,7 +53,7 @@ func (x *Index) removeLater(b *base) {
 	b.refs++
 	x.work.Go(func() {
 		defer x.release(b)
-		err := b.removeGoing(x.ctx)
+		err := b.removeMarked(x.ctx)
 		x.mu.Lock()
 		b.removing = false
 		x.mu.Unlock()
@@ -61,16 +61,16 @@ func (x *Index) removeLater(b *base) {
 		case damaged(err):
 			x.replace(x.ctx, b, err)
 		case err != nil && x.ctx.Err() == nil && !errors.Is(err, ErrPurged):
-			x.log.Warn("a knowledge base is not swept", slog.String("error", err.Error()))
+			x.log.Warn("sweeping a knowledge base failed", slog.String("error", err.Error()))
 		}
 	})
 }
 
-// horizon is when a source was made, in nanoseconds of Unix time, that expires now.
+// horizon returns the time, in Unix nanoseconds, before which sources have expired.
 func (x *Index) horizon() int64 { return x.now().Add(-x.ttl).UnixNano() }
 
-// orphans finds the sources that nobody adds any more.
-func (b *base) orphans(ctx context.Context, tx *sql.Tx) error {
+// markOrphans marks incomplete sources that no process is adding for removal.
+func (b *base) markOrphans(ctx context.Context, tx *sql.Tx) error {
 	ids, err := numbers(ctx, tx, "SELECT id FROM sources WHERE state = ?", stateAdding)
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (b *base) orphans(ctx context.Context, tx *sql.Tx) error {
 		if b.adding[id] || !lockRange(b.lock, unix.F_WRLCK, 1+id) {
 			continue
 		}
-		_, err := tx.ExecContext(ctx, "UPDATE sources SET state = ? WHERE id = ?", stateGoing, id)
+		_, err := tx.ExecContext(ctx, "UPDATE sources SET state = ? WHERE id = ?", stateRemoving, id)
 		lockRange(b.lock, unix.F_UNLCK, 1+id)
 		if err != nil {
 			return err
@@ -90,13 +90,13 @@ func (b *base) orphans(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// A querier is a database, or a transaction of it.
+// A querier is a database or a transaction.
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// numbers returns the first column of what a query finds.
+// numbers returns the first column of the result of a query.
 func numbers(ctx context.Context, q querier, query string, args ...any) ([]int64, error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -114,12 +114,13 @@ func numbers(ctx context.Context, q querier, query string, args ...any) ([]int64
 	return all, rows.Err()
 }
 
-// removeAtOnce is how many chunks a transaction removes at most.
+// removeAtOnce is the maximum number of chunks that one transaction removes.
 const removeAtOnce = 1000
 
-// removeGoing removes the sources that are going. The disk gets back what is much.
-func (b *base) removeGoing(ctx context.Context) error {
-	ids, err := numbers(ctx, b.read, "SELECT id FROM sources WHERE state = ? ORDER BY id", stateGoing)
+// removeMarked removes the sources that are marked for removal, and returns larger amounts of free space to the file
+// system.
+func (b *base) removeMarked(ctx context.Context) error {
+	ids, err := numbers(ctx, b.read, "SELECT id FROM sources WHERE state = ? ORDER BY id", stateRemoving)
 	if err != nil || len(ids) == 0 {
 		return err
 	}
@@ -134,13 +135,13 @@ func (b *base) removeGoing(ctx context.Context) error {
 			}
 		}
 	}
-	if err := b.forget(ctx); err != nil {
+	if err := b.forgetWords(ctx); err != nil {
 		return err
 	}
 	return b.shrink(ctx)
 }
 
-// removeSome removes some chunks of a source; the source itself with the last.
+// removeSome removes up to removeAtOnce chunks of a source, and with the last ones the source.
 func removeSome(ctx context.Context, tx *sql.Tx, source int64) (more bool, err error) {
 	rows, err := numbers(ctx, tx, "SELECT id FROM chunks WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?",
 		rowOf(source, 0, false), rowOf(source, maxChunks-1, true), removeAtOnce)
@@ -169,8 +170,9 @@ func removeSome(ctx context.Context, tx *sql.Tx, source int64) (more bool, err e
 	return false, err
 }
 
-// forget removes the words that only sources had that are gone, when half of the sources are gone since it last did.
-func (b *base) forget(ctx context.Context) error {
+// forgetWords removes words of which no source is left. It does so only when half of the sources have been removed since the
+// last time.
+func (b *base) forgetWords(ctx context.Context) error {
 	var sources, gone, first int64
 	err := b.read.QueryRowContext(ctx, "SELECT sources, gone, (SELECT coalesce(min(id), ?) FROM sources) FROM totals",
 		int64(math.MaxInt64)).Scan(&sources, &gone, &first)
@@ -209,13 +211,13 @@ func forgetSome(ctx context.Context, tx *sql.Tx, first int64) (more bool, err er
 }
 
 const (
-	// A database is made smaller when that many of its pages are free, and an eighth of all.
+	// A database is shrunk when at least this many of its pages, and an eighth of all, are free.
 	freePages = 256
-	// vacuumAtOnce is how many pages are given back in one transaction.
+	// vacuumAtOnce is the number of pages that one transaction returns to the file system.
 	vacuumAtOnce = 2000
 )
 
-// shrink gives pages back to the disk that are free.
+// shrink returns free pages to the file system.
 func (b *base) shrink(ctx context.Context) error {
 	for {
 		var pages, free int
@@ -235,12 +237,12 @@ func (b *base) shrink(ctx context.Context) error {
 }
 
 func (b *base) vacuum(ctx context.Context) error {
-	done, err := b.turn(ctx)
+	done, err := b.beginWriting(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	// Each row of the answer is a page; one that is not read is not given back.
+	// SQLite frees one page per row that is read.
 	rows, err := b.write.QueryContext(ctx, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", vacuumAtOnce))
 	if err != nil {
 		return err

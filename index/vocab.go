@@ -9,16 +9,16 @@ import (
 	"corral/index/word"
 )
 
-// A vocabulary is the words of a source, each with its stem. Only those of letters are kept: numbers are not mistyped, and
-// a log has a new one in each line.
+// A vocabulary collects the words of a source, each with its stem. It keeps only words of letters: numbers are rarely
+// mistyped, and each line of a log contains a new one.
 type vocabulary struct{ stems map[string]string }
 
 const (
-	// maxWords is how many words of a source are kept.
+	// maxWords is the maximum number of words kept per source.
 	maxWords = 1 << 16
-	// maxKnown is how many words of a base are kept, about.
+	// maxKnown is the approximate maximum number of words kept per base.
 	maxKnown = 1 << 19
-	// A word that is kept has at least that many letters, and at most that many bytes.
+	// A word is kept if it has at least minLearn letters and at most maxLearn bytes.
 	minLearn, maxLearn = 3, 40
 )
 
@@ -50,19 +50,19 @@ func learnable(w []byte) bool {
 	return w[0] < utf8.RuneSelf || utf8.RuneCount(w) >= minLearn
 }
 
-// learnAtOnce is how many words a transaction writes at most.
+// learnAtOnce is the maximum number of words per transaction.
 const learnAtOnce = 4096
 
-// seenSlack is by how many sources what is written of a word may lag behind: it is not written for each.
+// seenSlack is by how many sources words.seen may lag behind: it is not updated for each source.
 const seenSlack = 16
 
-// learn brings the words of a source into the base, for corrections.
+// learn adds the words of a source to the base, for corrections.
 func (b *base) learn(ctx context.Context, v *vocabulary, source int64) error {
 	all := make([]string, 0, len(v.stems))
 	for w := range v.stems {
 		all = append(all, w)
 	}
-	slices.Sort(all) // pages are written one after the other
+	slices.Sort(all) // so that pages are written sequentially
 	room, err := b.wordRoom(ctx)
 	if err != nil {
 		return err
@@ -75,11 +75,11 @@ func (b *base) learn(ctx context.Context, v *vocabulary, source int64) error {
 	return nil
 }
 
-// wordRoom returns how many words the base may still learn.
+// wordRoom returns how many more words the base may learn.
 func (b *base) wordRoom(ctx context.Context) (int, error) {
 	var n int
 	err := b.read.QueryRowContext(ctx, "SELECT coalesce(max(id), 0) FROM words").Scan(&n)
-	if err == nil && n >= maxKnown { // some have gone since, perhaps
+	if err == nil && n >= maxKnown { // some may have been removed
 		err = b.read.QueryRowContext(ctx, "SELECT count(*) FROM words").Scan(&n)
 	}
 	return maxKnown - n, err
@@ -98,7 +98,7 @@ func learnWords(tx *sql.Tx, words []string, source int64, room *int) error {
 	if err != nil {
 		return err
 	}
-	for _, w := range words { // the statements end with the transaction
+	for _, w := range words { // the statements are closed with the transaction
 		id, err := newWord(add, w, source, *room)
 		switch {
 		case err != nil:
@@ -116,7 +116,7 @@ func learnWords(tx *sql.Tx, words []string, source int64, room *int) error {
 	return nil
 }
 
-// newWord adds a word, and returns its id; 0 if the base has it, or has no room.
+// newWord adds a word and returns its id, or 0 if it is known or there is no room.
 func newWord(add *sql.Stmt, w string, source int64, room int) (int64, error) {
 	if room <= 0 {
 		return 0, nil
@@ -131,6 +131,6 @@ func newWord(add *sql.Stmt, w string, source int64, room int) (int64, error) {
 	return res.LastInsertId()
 }
 
-// padded has the first and last letters of a word be trigrams of their own: what begins or ends alike shares these, though
-// it has a letter wrong near there.
+// padded makes the first and last letters of a word trigrams of their own, so that words with the same start or end share
+// these even with a typo nearby.
 func padded(w string) string { return "^^" + w + "$$" }

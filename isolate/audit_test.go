@@ -382,7 +382,7 @@ func TestAuditHeld(t *testing.T) {
 	_, err = f.try(f.spec("sh", "-c", "touch ran"))
 	var refusal *job.Refusal
 	if !errors.As(err, &refusal) || refusal.Step != "audit" || refusal.Errno != int(unix.EAGAIN) || refusal.Hint == "" ||
-		!strings.Contains(refusal.Message, fmt.Sprintf("process %d keeps the log locked", os.Getpid())) {
+		!strings.Contains(refusal.Message, fmt.Sprintf("process %d keeps the audit log locked", os.Getpid())) {
 		t.Errorf("%+v", err)
 	}
 	if _, err := l.end(); err != nil {
@@ -454,7 +454,7 @@ echo 0 >"/sys/fs/ext4/${loop#/dev/}/extent_max_zeroout_kb"`
 			t.Fatal(err)
 		}
 	}
-	if refusal == nil || refusal.Step != "audit" || !strings.Contains(refusal.Message, "the disk did not take") {
+	if refusal == nil || refusal.Step != "audit" || !strings.Contains(refusal.Message, "could not be synced to disk") {
 		t.Fatalf("%+v", refusal)
 	}
 	if r, err := audit.OpenReader(filepath.Join(state, "audit")); err != nil {

@@ -33,7 +33,7 @@ func TestContained(t *testing.T) {
 	out, err := contained(t, group)
 	_ = other.Process.Kill()
 	_ = other.Wait()
-	if err == nil || !strings.Contains(out, "in the way") {
+	if err == nil || !strings.Contains(out, "cannot enable controllers") {
 		t.Errorf("beside another: %q, %v", out, err)
 	}
 }

@@ -2,9 +2,9 @@ package job
 
 // A ClaimField is one text of a Claim, for code that treats all of them alike.
 type ClaimField struct {
-	Name  string // in the log
+	Name  string // field name in the audit log
 	Value *string
-	Max   int // bytes of it that are kept
+	Max   int // bytes of it that are kept; the rest is cut off
 }
 
 // Fields returns every text of c in a fixed order.

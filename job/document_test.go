@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// what says what each limit bounds, and the option of corral run that sets it.
-var what = map[string]struct{ text, option string }{
+// limitRows describes what each limit bounds, and the option of corral run that sets it.
+var limitRows = map[string]struct{ text, option string }{
 	"memory":     {"memory of all processes together, with page cache; no swap", "`--memory`"},
-	"cpus":       {"CPU time per time", "`--cpus`"},
+	"cpus":       {"CPU time per second", "`--cpus`"},
 	"pids":       {"processes and threads", "`--pids`"},
 	"timeout":    {"time from start to end", "`--timeout`"},
 	"tmp":        {"bytes in each of `/tmp`, `/var/tmp`, `/home`, `/dev/shm`", "`--tmp`"},
@@ -24,7 +24,7 @@ var what = map[string]struct{ text, option string }{
 	"open files": {"open files of a process", "`--nofile`"},
 }
 
-// shown writes a value of a limit as the page has it.
+// shown formats a value of a limit as the page shows it.
 func shown(name string, v int64) string {
 	switch {
 	case v == 0 || v == Unlimited:
@@ -65,14 +65,15 @@ func thousands(v int64) string {
 	return s
 }
 
-// TestDocument: docs/reference/limits.md has each limit with its option, default and range. What this test wants is what the page
-// is to have: copy it.
+// TestDocument: docs/reference/limits.md has each limit with its option, default and range. If the test fails because
+// a limit was added, copy what it wants to the page.
 func TestDocument(t *testing.T) {
 	page, err := os.ReadFile("../docs/reference/limits.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(page), "<!-- limits -->\n\n| limit | option | default | range | can be lifted |\n|---|---|---|---|---|\n")
+	_, rest, _ := strings.Cut(string(page),
+		"<!-- limits -->\n\n| limit | option | default | range | can be lifted |\n|---|---|---|---|---|\n")
 	got, _, _ := strings.Cut(rest, "\n<!-- /limits -->")
 	var want strings.Builder
 	defaults := Defaults()
@@ -81,11 +82,12 @@ func TestDocument(t *testing.T) {
 		if f.Liftable {
 			lifted = "yes"
 		}
-		w, ok := what[f.Name]
+		row, ok := limitRows[f.Name]
 		if !ok {
-			t.Errorf("what does %s bound?", f.Name)
+			t.Errorf("limitRows has no row for %s", f.Name)
 		}
-		fmt.Fprintf(&want, "| %s | %s | %s | %s – %s | %s |\n", w.text, w.option, shown(f.Name, *f.Value), shown(f.Name, f.Min), shown(f.Name, f.Max), lifted)
+		fmt.Fprintf(&want, "| %s | %s | %s | %s – %s | %s |\n",
+			row.text, row.option, shown(f.Name, *f.Value), shown(f.Name, f.Min), shown(f.Name, f.Max), lifted)
 	}
 	if got != want.String() {
 		t.Errorf("the page has\n%s\nwant\n%s", got, want.String())

@@ -12,56 +12,60 @@ import (
 	"time"
 )
 
-// A Policy decides what may run, and as what.
+// A Policy decides whether a request may run, and turns it into a Spec.
 type Policy interface {
-	// Decide is a function of the request and of what the policy was made from. The error is corral's own failure, which
-	// denies.
+	// Decide depends on the request and on the policy's own rules only. An error is corral's own failure; the request
+	// does not run then.
 	Decide(ctx context.Context, r *Request) (Decision, error)
 }
 
-// An Auditor writes down what no job tells of.
+// An Auditor records requests that no job is started for.
 type Auditor interface {
-	// Denied has returned nil when the record is in the log.
+	// Denied returns nil only after the record is in the audit log.
 	Denied(ctx context.Context, c Claim) error
 }
 
-// An Output takes what one job writes.
+// An Output receives the output of one job.
 type Output interface {
-	// Handle is what the output will be found by, "" if it is not to be kept.
+	// Handle returns the handle under which the output will be found, or "" if it is not kept.
 	Handle() string
-	// Streams makes the two pipes, begins to read them, and returns the job's ends. It is called at most once.
+	// Streams creates the two pipes, starts reading them, and returns the job's ends. It is called at most once.
 	Streams() (stdout, stderr *os.File, err error)
-	// Written is how much the job has written so far, in bytes.
+	// Written returns the number of bytes the job has written so far.
 	Written() (stdout, stderr int64)
-	// Finish takes what is left in the pipes, and stores all with what became of the job. It does not wait for who else
-	// holds a pipe open. It is called once after Streams, or where Screen's Terminal stands for it. A record whose output could not be stored is as good as any.
+	// Finish drains the pipes and stores the output together with the record. It does not wait for other processes
+	// that hold a pipe open. It is called once, after Streams or, for a Screen, after Terminal. If the output cannot
+	// be stored, the record is still valid.
 	Finish(r *Record)
-	// Discard ends an Output without Finish. It may be called at any time.
+	// Discard releases an Output that was not finished. It may be called at any time.
 	Discard()
 }
 
-// A Watch is told, at intervals, how long a request has taken, the wait for a place included, and what its job has written
-// so far, in bytes.
+// A Watch is called at intervals with the time since the request began, including its wait in the queue, and the
+// number of bytes that its job has written so far.
 type Watch func(elapsed time.Duration, stdout, stderr int64)
 
-// An Engine takes requests through their life: decide, log, run, store, log. Every front-end has its jobs run by one.
+// An Engine takes requests through their life: decide, audit, run, store, audit. Every front-end runs its jobs
+// through one.
 type Engine struct {
 	Policy  Policy
 	Runner  Runner
 	Auditor Auditor
-	Queue   *Queue        // nil bounds nothing
-	Every   time.Duration // between two calls of a Watch; 0 is five seconds
-	// Sessions has the sessions of those requests that need one; nil is none, and such a request fails.
+	Queue   *Queue        // nil means no bound
+	Every   time.Duration // interval between calls of a Watch; 0 means five seconds
+	// Sessions provides sessions to the requests that need one; if nil, such a request fails.
 	Sessions SessionProvider
-	// Changes lists what was changed in the session that spec names, behind its overlay; nil lists nothing.
+	// Changes lists the changes in the overlay of the session that spec names; nil lists nothing.
 	Changes func(ctx context.Context, spec Spec) (*Changes, error)
 }
 
-// Run takes r through its life. The supervisor writes the job's beginning and end into the audit log itself; what no job
-// is made of is written by the Auditor before Run returns. out is finished or discarded then. watch may be nil.
+// Run takes r through its life. The supervisor itself records the job's start and end in the audit log; for a request
+// that no job is started for, the Auditor has written a record when Run returns. out is finished or discarded by
+// then. watch may be nil.
 //
-// What was denied, could not be started or failed is a Record. The error is corral's own failure: the log cannot be
-// written, there is no supervisor, or it has no room. Nothing runs then, or nothing of it is left.
+// A request that was denied, failed or could not be started yields a Record. An error is corral's own failure: the
+// audit log cannot be written, the supervisor is unreachable, or it has no capacity. After an error no process of the
+// job is left.
 func (e *Engine) Run(ctx context.Context, r *Request, out Output, watch Watch) (*Record, error) {
 	defer out.Discard() // does nothing after Finish
 	record := &Record{Request: r, Created: time.Now()}
@@ -99,8 +103,8 @@ func (e *Engine) Run(ctx context.Context, r *Request, out Output, watch Watch) (
 	return record, nil
 }
 
-// deny makes the record one of a request that a rule was against after the policy had allowed it. The hash is another
-// one then: SHA-256 of the policy's, the rule and the reason, each with a NUL after it.
+// deny marks the record as denied by a rule after the policy had allowed the request. The decision gets a new hash:
+// SHA-256 of the policy's hash, the rule and the reason, each followed by a NUL.
 func (r *Record) deny(rule string, reason string) {
 	r.Status = Denied
 	r.Decision.Rule, r.Decision.Reasons = rule, append(r.Decision.Reasons, reason)
@@ -108,7 +112,8 @@ func (r *Record) deny(rule string, reason string) {
 	r.Decision.Hash = hex.EncodeToString(sum[:])
 }
 
-// denied has a request that no job is made of written down. Nobody waits for less because the client has gone.
+// denied records a request that no job is started for. It ignores the cancellation of ctx: a client that disconnects
+// must not keep its request out of the audit log.
 func (e *Engine) denied(ctx context.Context, record *Record) error {
 	claim := record.claim("")
 	claim.Reason = record.Message
@@ -129,7 +134,6 @@ func (r *Record) claim(artifact string) Claim {
 	}
 }
 
-// run runs what was allowed.
 func (e *Engine) run(ctx context.Context, record *Record, out Output) error {
 	spec := record.Decision.Spec
 	spec.Claim = record.claim(out.Handle())
@@ -152,14 +156,14 @@ func (e *Engine) run(ctx context.Context, record *Record, out Output) error {
 	return nil
 }
 
-// Exit codes of a job whose program could not be started, as shells have them.
+// Exit codes of a job whose program could not be started, following the convention of shells.
 const (
 	exitNoExec  = 126
 	exitMissing = 127
 )
 
-// refused makes the supervisor's refusal a record, where the client can do something about it; else it is corral's own
-// failure. The supervisor has written it down.
+// refused turns the supervisor's refusal into the record's outcome if the client can act on it; otherwise it returns
+// the refusal as corral's own failure. The supervisor has already written it to the audit log.
 func (r *Record) refused(refusal *Refusal) error {
 	r.Refusal, r.Result.ExitCode = refusal, -1
 	errno := syscall.Errno(refusal.Errno)
@@ -181,7 +185,8 @@ func (r *Record) refused(refusal *Refusal) error {
 	return nil
 }
 
-// directoryRefused is why a working directory cannot be entered, in the words of the protocols.
+// directoryRefused returns the message for a working directory that cannot be entered, worded as the protocols
+// require.
 func directoryRefused(dir string, errno syscall.Errno) string {
 	switch errno {
 	case syscall.EXDEV:
@@ -194,7 +199,7 @@ func directoryRefused(dir string, errno syscall.Errno) string {
 	return fmt.Sprintf("Working directory cannot be entered: %s: %v", dir, errno)
 }
 
-// watch calls w at intervals, until stop is called.
+// watch calls w every e.Every until stop is called. w is not running when stop returns.
 func (e *Engine) watch(out Output, w Watch) (stop func()) {
 	if w == nil {
 		return func() {}

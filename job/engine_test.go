@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A stage plays everything around the engine, and notes what is done in which order.
+// A stage implements everything around the engine, and records the order of its calls.
 type stage struct {
 	decision Decision
 	decide   error
@@ -159,8 +159,9 @@ func TestEngine(t *testing.T) {
 	}
 }
 
-// TestClaims: who asks for what is in the log, for what runs and for what does not.
-func TestClaims(t *testing.T) {
+// TestClaimIsAudited: the caller and the hashes of the request are in the audit log, whether the request runs or is
+// denied.
+func TestClaimIsAudited(t *testing.T) {
 	want := Claim{
 		Tool: "runtime_execute", Principal: "user:ada", Session: "s", Request: "1f", Repo: "x", Runtime: "shell",
 		Decision: "h", Code: "c", Args: "a", Artifact: "handle",
@@ -177,7 +178,8 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// TestCancelled: a request whose client goes is written down as well.
+// TestCancelled: a request whose client disconnects while it waits in the queue is recorded, like one that the queue
+// refuses.
 func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -197,12 +199,13 @@ func TestCancelled(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r, err = e.Run(t.Context(), &request, s, nil); err != nil || r.Status != Denied || r.Decision.Rule != "concurrency" || len(r.Decision.Hash) != 64 {
-		t.Errorf("no place: %+v, %v", r, err)
+		t.Errorf("queue full: %+v, %v", r, err)
 	}
 	leave()
 }
 
-// TestStreams: the job reads what it is given and is written to; who holds its input open without reading holds nobody.
+// TestStreams: the job's input and output are connected; a process that holds the input open without reading does not
+// block Run.
 func TestStreams(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	r := request
@@ -226,30 +229,30 @@ func TestStreams(t *testing.T) {
 	(<-held).Close()
 }
 
-// TestWatch: who watches is told while the job runs, and not afterwards.
+// TestWatch: the watch is called while the request waits and runs, and not after Run has returned.
 func TestWatch(t *testing.T) {
-	told := make(chan struct{})
+	called := make(chan struct{})
 	var once sync.Once
 	s := &stage{decision: allowed(), run: func(context.Context, Spec, Stdio) (Result, error) {
-		<-told
+		<-called
 		return Result{Status: Success}, nil
 	}}
 	e := s.engine()
 	e.Queue = NewQueue(1, 1, time.Hour)
-	leave, err := e.Queue.Enter(t.Context()) // who waits for a place is told, too
+	leave, err := e.Queue.Enter(t.Context()) // the watch is called during the wait, too
 	if err != nil {
 		t.Fatal(err)
 	}
 	go func() {
-		<-told
+		<-called
 		leave()
 	}()
 	ended := false
 	_, err = e.Run(t.Context(), &request, s, func(elapsed time.Duration, stdout, stderr int64) {
 		if ended || elapsed <= 0 || stdout != 5 || stderr != 7 {
-			t.Errorf("told %v, %d, %d; ended: %t", elapsed, stdout, stderr, ended)
+			t.Errorf("watch got %v, %d, %d; ended: %t", elapsed, stdout, stderr, ended)
 		}
-		once.Do(func() { close(told) })
+		once.Do(func() { close(called) })
 	})
 	ended = true
 	if err != nil {

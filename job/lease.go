@@ -7,26 +7,28 @@ import (
 	"syscall"
 )
 
-// A SessionProvider has the sessions that requests run in; package session has one for front-ends.
+// A SessionProvider provides the sessions that requests run in; package session implements it for front-ends.
 type SessionProvider interface {
-	// Acquire returns the session that r is to run in as spec says, and opens it if there is none. Errors are a *Refusal, one
-	// that wraps ErrUnavailable, or that ctx has ended.
+	// Acquire returns the session in which r is to run according to spec, and opens one if there is none. The error
+	// is a *Refusal, wraps ErrUnavailable, or is the error of ctx.
 	Acquire(ctx context.Context, r *Request, spec Spec) (Lease, error)
 }
 
 // A Lease is the use of a session by one job.
 type Lease struct {
 	ID string // of the session
-	// Anew says that the client had a session like this one before, and that what was in its layer is not in this one's.
+	// Anew reports that an earlier session of the client for the same use has ended, and that the files in its layer
+	// are not in this one.
 	Anew bool
-	// Return gives the session back, once. gone says that the supervisor does not know it any more.
+	// Return gives the session back; it must be called exactly once. gone reports that the supervisor no longer has
+	// the session.
 	Return func(gone bool)
 }
 
-// errNoSessions is a front-end without a SessionProvider.
-var errNoSessions = errors.New("there are no sessions here")
+// errNoSessions is returned by a front-end without a SessionProvider.
+var errNoSessions = errors.New("this front-end has no sessions")
 
-// launch has spec run, in a session if it needs one. stdio is taken over.
+// launch runs spec, in a session if it needs one. It takes ownership of stdio.
 func (e *Engine) launch(ctx context.Context, record *Record, spec Spec, stdio Stdio) (Result, error) {
 	if spec.Session != "" || spec.Workspace != Overlay && !record.Request.Root {
 		return e.attempt(ctx, record, spec, stdio)
@@ -42,9 +44,9 @@ func (e *Engine) launch(ctx context.Context, record *Record, spec Spec, stdio St
 	return result, err
 }
 
-// inSession has spec run in a session of the request's client. lost says that the job was refused because the supervisor
-// has ended the session, or because the session's repository is gone: whoever removes a directory and makes it again has
-// another one, which a new session finds.
+// inSession runs spec in a session of the request's client. lost reports that the job was refused because the
+// supervisor has ended the session, or because the session's repository no longer exists: a directory that was
+// removed and created again is another one, which only a new session finds.
 func (e *Engine) inSession(ctx context.Context, record *Record, spec Spec, stdio Stdio) (result Result, lost bool, err error) {
 	lease, err := e.acquire(ctx, record, spec)
 	if err != nil {
@@ -66,7 +68,7 @@ func (e *Engine) inSession(ctx context.Context, record *Record, spec Spec, stdio
 	return result, lost, err
 }
 
-// notLent has a request written down that no job is made of, for there is no session for it.
+// notLent records a request for which no session could be acquired.
 func (e *Engine) notLent(ctx context.Context, record *Record, err error) (Result, error) {
 	cancelled := ctx.Err() != nil
 	if record.Message = err.Error(); cancelled {
@@ -81,7 +83,7 @@ func (e *Engine) notLent(ctx context.Context, record *Record, err error) (Result
 	return Result{}, err
 }
 
-// listChanges notes what the jobs of the session have changed so far.
+// listChanges records what the session's jobs have changed so far.
 func (e *Engine) listChanges(ctx context.Context, record *Record, spec Spec) {
 	if spec.Workspace != Overlay || record.Request.Root || e.Changes == nil || ctx.Err() != nil {
 		return
@@ -99,8 +101,8 @@ func (e *Engine) acquire(ctx context.Context, record *Record, spec Spec) (Lease,
 	return e.Sessions.Acquire(ctx, record.Request, spec)
 }
 
-// again returns what a second attempt has for its streams: descriptors of its own of the same pipes. It is not ok where
-// others write to the input while the job runs: they are to notice when nobody reads it.
+// again duplicates the streams for a second attempt. It returns ok = false for streamed input: the other process
+// writing to it must notice when nobody reads.
 func (s Stdio) again(r *Request) (two Stdio, ok bool) {
 	if r.Streamed {
 		return Stdio{}, false
@@ -139,9 +141,9 @@ func duplicate(f *os.File) (*os.File, error) {
 	return os.NewFile(fd, f.Name()), nil
 }
 
-// close closes what there is.
+// close closes the streams that are set.
 func (s Stdio) close() {
 	for _, f := range []*os.File{s.Stdin, s.Stdout, s.Stderr} {
-		_ = f.Close() // of a nil *os.File it is an error, and does nothing
+		_ = f.Close() // Close of a nil *os.File does nothing but return an error
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// A provider acquires what a test has for it.
+// A provider returns the leases, or the error, that a test gives it.
 type provider struct {
 	*stage
-	leases   []Lease // one after the other; the last again and again
+	leases   []Lease // returned in turn, starting over after the last
 	err      error
 	returned []bool
 }
@@ -43,7 +43,8 @@ func behind() Decision {
 	return d
 }
 
-// TestAcquire: who needs a session gets one, the job runs in it, and it is given back afterwards.
+// TestAcquire: a request that needs a session acquires one, its job runs in it, and the session is returned
+// afterwards.
 func TestAcquire(t *testing.T) {
 	rooted := request
 	rooted.Root = true
@@ -81,8 +82,8 @@ func TestAcquire(t *testing.T) {
 	}
 }
 
-// TestNotListed: that changes cannot be listed is no failure of the job.
-func TestNotListed(t *testing.T) {
+// TestChangesNotListed: the job succeeds even if its changes cannot be listed.
+func TestChangesNotListed(t *testing.T) {
 	l := &provider{stage: &stage{decision: behind(), run: succeed}, leases: []Lease{{ID: "s1", Anew: true}}}
 	e := l.engine()
 	e.Changes = func(context.Context, Spec) (*Changes, error) { return &Changes{}, errors.New("no room") }
@@ -92,8 +93,9 @@ func TestNotListed(t *testing.T) {
 	}
 }
 
-// TestLost: a job whose session the supervisor has ended runs in another, once, with the same streams.
-func TestLost(t *testing.T) {
+// TestRetriesLostSession: a job whose session the supervisor has ended runs in another one, with the same streams,
+// but is retried only once.
+func TestRetriesLostSession(t *testing.T) {
 	r := request
 	r.Root, r.Stdin = true, "given"
 	attempts := 0
@@ -113,7 +115,7 @@ func TestLost(t *testing.T) {
 	if !slices.Equal(l.returned, []bool{true, false}) {
 		t.Errorf("returned %v", l.returned)
 	}
-	// Again and again is not.
+	// A second loss is not retried.
 	attempts = 0
 	l.leases = []Lease{{ID: "s1"}}
 	var refusal *Refusal
@@ -122,8 +124,9 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestLostStreamed: input that others write as the job runs is not given to a second one.
-func TestLostStreamed(t *testing.T) {
+// TestStreamedInputIsNotRetried: streamed input is not duplicated for a second attempt, since its writer must notice
+// that nobody reads it.
+func TestStreamedInputIsNotRetried(t *testing.T) {
 	read, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -146,12 +149,12 @@ func TestLostStreamed(t *testing.T) {
 	}
 	read.Close()
 	if _, ok := (Stdio{Stdin: read}).again(&Request{Stdin: "x"}); ok {
-		t.Error("a closed pipe was copied")
+		t.Error("a closed pipe was duplicated")
 	}
 }
 
-// TestNotLent: a request for which there is no session is in the log, for no job is.
-func TestNotLent(t *testing.T) {
+// TestNoSessionIsAudited: a request for which no session can be acquired is audited as denied.
+func TestNoSessionIsAudited(t *testing.T) {
 	steps := []string{"decide", "streams", "acquire", "audit", "discard"}
 	l := &provider{stage: &stage{decision: behind(), run: succeed}, err: &Refusal{Step: "session", Message: "16 sessions are open"}}
 	var refusal *Refusal
@@ -173,12 +176,12 @@ func TestNotLent(t *testing.T) {
 	}
 }
 
-// TestNotLentCancelled: a client that goes while its session is opened is a record.
-func TestNotLentCancelled(t *testing.T) {
+// TestCancelledWhileAcquiring: canceling while the session is opened yields a Cancelled record.
+func TestCancelledWhileAcquiring(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &provider{stage: &stage{decision: behind(), run: succeed}}
 	e := l.engine()
-	e.Sessions = lendFunc(func() error {
+	e.Sessions = acquireFunc(func() error {
 		cancel()
 		return ctx.Err()
 	})
@@ -189,6 +192,6 @@ func TestNotLentCancelled(t *testing.T) {
 	t.Errorf("%+v, %v, %q", r, err, l.steps)
 }
 
-type lendFunc func() error
+type acquireFunc func() error
 
-func (f lendFunc) Acquire(context.Context, *Request, Spec) (Lease, error) { return Lease{}, f() }
+func (f acquireFunc) Acquire(context.Context, *Request, Spec) (Lease, error) { return Lease{}, f() }

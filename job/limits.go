@@ -10,12 +10,12 @@ import (
 type Field struct {
 	Name     string
 	Value    *int64
-	Min, Max int64 // sensible bounds of a request, both allowed
-	Liftable bool  // Unlimited is allowed
+	Min, Max int64 // accepted range of a request, inclusive
+	Liftable bool  // whether Unlimited is accepted
 	format   func(int64) string
 }
 
-// Format writes a value of this limit with its unit, for people.
+// Format formats a value of this limit with its unit, for people.
 func (f *Field) Format(v int64) string {
 	if v == Unlimited {
 		return "unlimited"
@@ -23,7 +23,7 @@ func (f *Field) Format(v int64) string {
 	return f.format(v)
 }
 
-// formatBytes is FormatSize with a unit in every case.
+// formatBytes is FormatSize, but always with a unit.
 func formatBytes(n int64) string {
 	if text := FormatSize(n); text[len(text)-1] == 'B' {
 		return text
@@ -35,14 +35,14 @@ func formatCount(n int64) string { return strconv.FormatInt(n, 10) }
 
 func formatTime(n int64) string { return time.Duration(n).String() }
 
-// Bounds of what may be asked for, whatever the machine: below, no program starts; above, it is a mistake of units.
+// Bounds of a request's limits on any machine: with less, no program starts; more is a mistake of units.
 const (
 	minMemory = 4 << 20
 	maxBytes  = 1 << 50
 	maxCount  = 1 << 22
 )
 
-// fields is how many limits there are.
+// fields is the number of limits.
 const fields = 10
 
 // Fields returns every limit of l in a fixed order.
@@ -61,7 +61,7 @@ func (l *Limits) Fields() [fields]Field {
 	}
 }
 
-// Check refuses values out of their range. Zero is allowed everywhere: it stands for a default.
+// Check returns a *Refusal if a value is out of its range. Zero is always valid: it stands for a default.
 func (l Limits) Check() error {
 	for _, f := range l.Fields() {
 		switch v := *f.Value; {
@@ -73,19 +73,19 @@ func (l Limits) Check() error {
 	return nil
 }
 
-// Within refuses values above ceilings; a zero field of ceilings bounds nothing, and Unlimited is above every other
-// ceiling.
+// Within returns a *Refusal if a value is above the ceilings. A zero field of ceilings bounds nothing; Unlimited is
+// above every other ceiling.
 func (l Limits) Within(ceilings Limits) error {
 	top := ceilings.Fields()
 	for i, f := range l.Fields() {
-		most := *top[i].Value
-		if most == 0 || most == Unlimited {
+		ceiling := *top[i].Value
+		if ceiling == 0 || ceiling == Unlimited {
 			continue
 		}
-		if v := *f.Value; v == Unlimited || v > most {
+		if v := *f.Value; v == Unlimited || v > ceiling {
 			return &Refusal{
 				Step:    "limits",
-				Message: fmt.Sprintf("%s: %s is more than the operator allows, which is %s", f.Name, f.Format(v), f.Format(most)),
+				Message: fmt.Sprintf("%s: %s is more than the operator allows, which is %s", f.Name, f.Format(v), f.Format(ceiling)),
 				Hint:    "ask for less, or have the ceiling raised in the supervisor's configuration",
 			}
 		}
@@ -93,7 +93,7 @@ func (l Limits) Within(ceilings Limits) error {
 	return nil
 }
 
-// Or returns l with its zero fields taken from under.
+// Or returns l with its zero fields replaced by those of under.
 func (l Limits) Or(under Limits) Limits {
 	from := under.Fields()
 	for i, f := range l.Fields() {
@@ -104,13 +104,13 @@ func (l Limits) Or(under Limits) Limits {
 	return l
 }
 
-// AtMost returns l with what is above ceilings lowered to them; see Within.
+// AtMost returns l with each value above ceilings lowered to the ceiling; see Within.
 func (l Limits) AtMost(ceilings Limits) Limits {
 	top := ceilings.Fields()
 	for i, f := range l.Fields() {
-		most := *top[i].Value
-		if most != 0 && most != Unlimited && (*f.Value == Unlimited || *f.Value > most) {
-			*f.Value = most
+		ceiling := *top[i].Value
+		if ceiling != 0 && ceiling != Unlimited && (*f.Value == Unlimited || *f.Value > ceiling) {
+			*f.Value = ceiling
 		}
 	}
 	return l

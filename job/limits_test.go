@@ -11,11 +11,11 @@ func TestCheck(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		limits Limits
-		want   string // the field that is refused, "" for none
+		want   string // the field that is refused, "" if none
 	}{
 		{"zero", Limits{}, ""},
 		{"defaults", Defaults(), ""},
-		{"least", Limits{Memory: minMemory, MilliCPUs: 10, PIDs: 2, Wall: time.Millisecond, Tmp: 1 << 16, TmpInodes: 16, Disk: 1, Inodes: 1, FileSize: 1, OpenFiles: 32}, ""},
+		{"minimum", Limits{Memory: minMemory, MilliCPUs: 10, PIDs: 2, Wall: time.Millisecond, Tmp: 1 << 16, TmpInodes: 16, Disk: 1, Inodes: 1, FileSize: 1, OpenFiles: 32}, ""},
 		{"unlimited", Limits{MilliCPUs: Unlimited, Wall: Unlimited, Disk: Unlimited, Inodes: Unlimited, FileSize: Unlimited}, ""},
 		{"memory cannot be lifted", Limits{Memory: Unlimited}, "memory"},
 		{"pids cannot be lifted", Limits{PIDs: Unlimited}, "pids"},
@@ -25,7 +25,7 @@ func TestCheck(t *testing.T) {
 		{"little memory", Limits{Memory: minMemory - 1}, "memory"},
 		{"all memory", Limits{Memory: 1<<63 - 1}, "memory"},
 		{"negative", Limits{Disk: -2}, "disk"},
-		{"least of all numbers", Limits{Wall: -1 << 63}, "timeout"},
+		{"smallest integer", Limits{Wall: -1 << 63}, "timeout"},
 		{"a century", Limits{Wall: 100 * 365 * 24 * time.Hour}, "timeout"},
 		{"a microsecond", Limits{Wall: time.Microsecond}, "timeout"},
 		{"one process", Limits{PIDs: 1}, "pids"},
@@ -35,7 +35,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// expect wants err to be a refusal of that limit, or none.
+// expect fails the test unless err is a refusal of the limit want, or nil if want is "".
 func expect(t *testing.T, name string, err error, want string) {
 	t.Helper()
 	var refusal *Refusal
@@ -43,7 +43,7 @@ func expect(t *testing.T, name string, err error, want string) {
 	case want == "" && err != nil:
 		t.Errorf("%s: %v", name, err)
 	case want != "" && (!errors.As(err, &refusal) || refusal.Step != "limits" || !strings.HasPrefix(refusal.Message, want+":")):
-		t.Errorf("%s: %v, want a refusal of %s", name, err, want)
+		t.Errorf("%s: %v, want a refusal because of %s", name, err, want)
 	}
 }
 
@@ -72,7 +72,7 @@ func TestOr(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if got := (Limits{}).Or(Limits{}); got != (Limits{}) {
-		t.Errorf("nothing of nothing: %+v", got)
+		t.Errorf("zero or zero: %+v", got)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestAtMost(t *testing.T) {
 	}
 }
 
-// TestFields: each limit is in the table once, and its default is one that may be asked for.
+// TestFields: each limit is in the table exactly once, and its default is a valid value.
 func TestFields(t *testing.T) {
 	var l Limits
 	for i, f := range l.Fields() {
@@ -113,7 +113,7 @@ func TestWorkspace(t *testing.T) {
 	}
 	for _, word := range []string{"Direct", NoRepo.String()} {
 		if _, err := ParseWorkspace(word); err == nil {
-			t.Errorf("%s is known", word)
+			t.Errorf("%q was accepted", word)
 		}
 	}
 }
@@ -127,7 +127,7 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// TestLimitUnits: what is refused is said with the units that people ask in.
+// TestLimitUnits: a refusal shows values in the units that options take.
 func TestLimitUnits(t *testing.T) {
 	for _, tt := range []struct {
 		err  error

@@ -24,8 +24,8 @@ func TestParts(t *testing.T) {
 		{"denied", record(Phases{Decided: at(2)}, 0), "decision 0-2"},
 		{"refused", record(Phases{Decided: at(2), Launched: at(10), Ended: at(15)}, 0), "decision 0-2, start 2-15"},
 		{"run", record(whole, 80*time.Millisecond), "decision 0-2, start 2-20, run 20-100, store 100-105"},
-		{"longer than it can have been", record(whole, time.Hour), "decision 0-2, start 2-10, run 10-100, store 100-105"},
-		{"not known", record(whole, -1), "decision 0-2, start 2-100, run 100-100, store 100-105"},
+		{"run time above the time since the launch", record(whole, time.Hour), "decision 0-2, start 2-10, run 10-100, store 100-105"},
+		{"run time not known", record(whole, -1), "decision 0-2, start 2-100, run 100-100, store 100-105"},
 	} {
 		var got []string
 		for _, p := range tt.record.Parts() {
@@ -37,12 +37,12 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestPhases: an engine notes when a request went from one part to the next.
+// TestPhases: the engine records the phases of a request in order.
 func TestPhases(t *testing.T) {
 	var launched, returned time.Time
 	s := &stage{decision: allowed(), run: func(context.Context, Spec, Stdio) (Result, error) {
 		launched = time.Now()
-		for !time.Now().After(launched) { // a clock may be coarse
+		for !time.Now().After(launched) { // the clock may be coarse
 		}
 		returned = time.Now()
 		return Result{Status: Success, Usage: Usage{Wall: returned.Sub(launched)}}, nil
@@ -55,7 +55,7 @@ func TestPhases(t *testing.T) {
 	inOrder := []time.Time{r.Created, p.Decided, p.Launched, launched, returned, p.Ended, p.Stored}
 	for n := 1; n < len(inOrder); n++ {
 		if inOrder[n].Before(inOrder[n-1]) {
-			t.Errorf("moment %d is before the one before it: %v", n, inOrder)
+			t.Errorf("time %d is before its predecessor: %v", n, inOrder)
 		}
 	}
 	if parts := r.Parts(); len(parts) != 4 || parts[2].To.Sub(parts[2].From) != r.Result.Usage.Wall {

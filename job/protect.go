@@ -2,21 +2,21 @@ package job
 
 import "fmt"
 
-// A Protection says which sensitive paths of a repository a job finds read-only: of those that are there when it starts,
-// at the root and in the nested repositories. What a job makes anew is named in its result.
+// A Protection says which sensitive paths of a repository are read-only for a job. It covers paths that exist when
+// the job starts, at the root and in nested repositories; paths that the job creates are reported in its result.
 type Protection uint8
 
 const (
-	// ProtectNone leaves all to the job. It is the zero value.
+	// ProtectNone protects nothing. It is the zero value.
 	ProtectNone Protection = iota
-	// ProtectHooks keeps what makes tools of the host run code, or behave differently: git's hooks and configuration, the
-	// settings of agents, editors and shells. A job can still commit.
+	// ProtectHooks protects everything that makes tools on the host run code or behave differently: git hooks and
+	// configuration, and the settings of agents, editors and shells. A job can still commit.
 	ProtectHooks
-	// ProtectAll keeps these and all of each git directory. A job cannot commit.
+	// ProtectAll additionally protects the whole of each git directory. A job cannot commit.
 	ProtectAll
 )
 
-// String returns the word that command lines and configuration use.
+// String returns the word used on command lines and in the configuration.
 func (p Protection) String() string {
 	switch p {
 	case ProtectHooks:
@@ -27,7 +27,7 @@ func (p Protection) String() string {
 	return "none"
 }
 
-// ParseProtection reads the word that String writes.
+// ParseProtection parses a word returned by String.
 func ParseProtection(s string) (Protection, error) {
 	switch s {
 	case "none", "":
@@ -37,5 +37,5 @@ func ParseProtection(s string) (Protection, error) {
 	case "all":
 		return ProtectAll, nil
 	}
-	return ProtectNone, fmt.Errorf("protection %q is not known: none, hooks or all", s)
+	return ProtectNone, fmt.Errorf("protection %q is not known: must be none, hooks or all", s)
 }

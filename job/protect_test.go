@@ -9,7 +9,7 @@ func TestParseProtection(t *testing.T) {
 		}
 	}
 	if p, err := ParseProtection(""); p != ProtectNone || err != nil {
-		t.Errorf("nothing: %v, %v", p, err)
+		t.Errorf("empty: %v, %v", p, err)
 	}
 	for _, s := range []string{"true", "Hooks", "all ", "git"} {
 		if p, err := ParseProtection(s); p != ProtectNone || err == nil {
@@ -17,6 +17,6 @@ func TestParseProtection(t *testing.T) {
 		}
 	}
 	if ProtectNone >= ProtectHooks || ProtectHooks >= ProtectAll {
-		t.Error("more is not more")
+		t.Error("the protections are not in ascending order")
 	}
 }

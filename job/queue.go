@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// A Queue bounds how many jobs run at once, and how many wait for one to end. It is first come, first served. The nil
-// Queue bounds nothing.
+// A Queue bounds how many jobs run at once, and how many wait for one to end. Requests are served in order of
+// arrival. A nil *Queue bounds nothing.
 type Queue struct {
 	running, waiting int
 	patience         time.Duration
 
 	mu      sync.Mutex
 	active  int             // guarded by mu
-	waiters []chan struct{} // guarded by mu: closed when a place is theirs, the longest waiting first
+	waiters []chan struct{} // guarded by mu, longest waiting first; a channel is closed when its waiter may run
 }
 
-// NewQueue lets running jobs run at once and further waiting ones wait, for at most patience. A patience of zero is none:
-// who finds no place is refused at once. running is at least 1.
+// NewQueue returns a Queue that lets running jobs run at once (at least 1) and waiting more wait, each for at most
+// patience. If patience is zero, nothing waits: without capacity, Enter returns ErrFull at once.
 func NewQueue(running, waiting int, patience time.Duration) *Queue {
 	if patience <= 0 {
 		waiting = 0
@@ -29,10 +29,10 @@ func NewQueue(running, waiting int, patience time.Duration) *Queue {
 	return &Queue{running: max(running, 1), waiting: waiting, patience: patience}
 }
 
-// ErrFull is a place that was not to be had.
+// ErrFull reports that the concurrency limit was reached.
 var ErrFull = errors.New("concurrency limit reached")
 
-// full is ErrFull in the words of the protocols.
+// full is ErrFull, worded as the protocols require.
 type full struct{ active, running int }
 
 func (f full) Error() string {
@@ -41,7 +41,7 @@ func (f full) Error() string {
 
 func (f full) Is(err error) bool { return err == ErrFull }
 
-// Enter waits for a place, which is given back by calling leave once. Errors: ErrFull, or that ctx has ended.
+// Enter waits until a job may run; leave must be called once when it has ended. The error is ErrFull or that of ctx.
 func (q *Queue) Enter(ctx context.Context) (leave func(), err error) {
 	if q == nil {
 		return func() {}, ctx.Err()
@@ -63,10 +63,10 @@ func (q *Queue) Enter(ctx context.Context) (leave func(), err error) {
 	if q.quit(mine) {
 		return nil, err
 	}
-	return q.leave, nil // the place came at the same moment
+	return q.leave, nil // capacity was granted at the same moment
 }
 
-// join takes a place that is free, or a place in the queue, which is returned.
+// join takes free capacity and returns nil, or queues up and returns the waiter's channel.
 func (q *Queue) join() (chan struct{}, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -82,7 +82,7 @@ func (q *Queue) join() (chan struct{}, error) {
 	return mine, nil
 }
 
-// quit gives up waiting; it is false when the place was given already.
+// quit stops waiting. It returns false if the capacity had already been granted.
 func (q *Queue) quit(mine chan struct{}) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -94,7 +94,7 @@ func (q *Queue) quit(mine chan struct{}) bool {
 	return true
 }
 
-// leave gives a place to who has waited longest, or back.
+// leave passes the capacity on to the longest waiter, or frees it.
 func (q *Queue) leave() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -106,7 +106,7 @@ func (q *Queue) leave() {
 	q.waiters = slices.Delete(q.waiters, 0, 1)
 }
 
-// Active is how many have a place, and how many wait for one.
+// Active returns the number of running jobs and the number of waiters.
 func (q *Queue) Active() (active, waiting int) {
 	if q == nil {
 		return 0, 0

@@ -20,12 +20,12 @@ func TestQueueRefuses(t *testing.T) {
 		leaves = append(leaves, leave)
 	}
 	if _, err := q.Enter(t.Context()); !errors.Is(err, ErrFull) || err.Error() != "Concurrency limit reached (2/2 active jobs)" {
-		t.Errorf("a third without patience: %v", err)
+		t.Errorf("a third job, without patience: %v", err)
 	}
 	leaves[0]()
 	leave, err := q.Enter(t.Context())
 	if err != nil {
-		t.Fatalf("after one has left: %v", err)
+		t.Fatalf("after one job ended: %v", err)
 	}
 	leave()
 	leaves[1]()
@@ -34,7 +34,7 @@ func TestQueueRefuses(t *testing.T) {
 	}
 }
 
-// TestQueueOrder: places are given in the order of arrival, and no more wait than may.
+// TestQueueOrder: waiters run in the order of arrival, and no more than the maximum wait.
 func TestQueueOrder(t *testing.T) {
 	const waiting = 4
 	q := NewQueue(1, waiting, time.Hour)
@@ -62,13 +62,13 @@ func TestQueueOrder(t *testing.T) {
 		}
 	}
 	if _, err := q.Enter(t.Context()); !errors.Is(err, ErrFull) {
-		t.Errorf("one more than may wait: %v", err)
+		t.Errorf("one waiter above the maximum: %v", err)
 	}
 	first()
 	all.Wait()
 	for i := range waiting {
 		if got := <-order; got != i {
-			t.Errorf("place %d went to number %d", i, got)
+			t.Errorf("turn %d went to waiter %d", i, got)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func TestQueuePatience(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := q.Enter(t.Context()); !errors.Is(err, ErrFull) {
-		t.Errorf("patience at its end: %v", err)
+		t.Errorf("patience expired: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -89,11 +89,11 @@ func TestQueuePatience(t *testing.T) {
 	}
 	leave()
 	if _, waiting := q.Active(); waiting != 0 {
-		t.Errorf("%d wait", waiting)
+		t.Errorf("%d waiting", waiting)
 	}
 }
 
-// taken is a full queue with patience.
+// taken returns a full queue with an hour of patience.
 func taken(t *testing.T) *Queue {
 	t.Helper()
 	q := NewQueue(1, 1, time.Hour)
@@ -103,10 +103,10 @@ func taken(t *testing.T) *Queue {
 	return q
 }
 
-// TestQueueRace: places are neither lost nor given twice, whoever gives up when.
+// TestQueueRace: capacity is neither lost nor granted twice while waiters give up at any time.
 func TestQueueRace(t *testing.T) {
-	const places = 3
-	q := NewQueue(places, 50, 100*time.Microsecond)
+	const running = 3
+	q := NewQueue(running, 50, 100*time.Microsecond)
 	var inside, entered atomic.Int64
 	var all sync.WaitGroup
 	for range 200 {
@@ -115,8 +115,8 @@ func TestQueueRace(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if n := inside.Add(1); n > places {
-				t.Errorf("%d at once", n)
+			if n := inside.Add(1); n > running {
+				t.Errorf("%d jobs at once", n)
 			}
 			entered.Add(1)
 			inside.Add(-1)

@@ -5,81 +5,82 @@ import (
 	"time"
 )
 
-// A SessionSpec is a session to open: a jail of one client, whose jobs share a writable layer on disk. The layer has a
-// quota and is gone with the session, unless it is kept.
+// A SessionSpec describes a session to open: a jail of one client, whose jobs share a writable layer on disk. The
+// layer has a quota and is removed with the session unless it is kept.
 type SessionSpec struct {
 	Repo    string // absolute path of the repository
-	Name    string // for people, at most 64 bytes of [A-Za-z0-9._-]; "" is none
-	Profile string // of system calls, as in a Spec
-	// Workspace is what the session's jobs may do to the repository. Overlay: they write to the layer.
+	Name    string // for display, at most 64 bytes of [A-Za-z0-9._-]; "" means none
+	Profile string // system call profile, as in a Spec
+	// Workspace is the access of the session's jobs to the repository. With Overlay they write to the layer.
 	Workspace Workspace
-	// Root gives the session a whole root file system that it may write to, on the layer; else only the repository is.
+	// Root puts a whole writable root file system on the layer; without it, only the repository is on it.
 	Root bool
-	// Share has the session's jobs share the home directory and /tmp, on the layer, where each has its own else. With Root they
-	// do in any case. One in which the repository or a toolchain lies is each job's own all the same.
+	// Share puts the home directory and /tmp on the layer, shared by the session's jobs; without it, each job has its
+	// own. Root implies it. A directory of these that contains the repository or a toolchain is private to each job
+	// in any case.
 	Share  bool
-	Image  string        // the root file system to begin with, by its name; "" is the host's system directories. With Root only
-	Import string        // the session is there to fill the root file system of this name, which is its repository; root only
+	Image  string        // name of the root file system to start from; "" is the host's system directories. Requires Root
+	Import string        // the session fills the root file system of this name, which is mounted as its repository; root only
 	Disk   int64         // bytes of the layer; 0 is the supervisor's default
 	Inodes int64         // files of the layer; 0 is the supervisor's default
-	Idle   time.Duration // the session ends when it ran no job for so long; 0 is the supervisor's default
-	// Lasting sessions outlive the connection that opened them; others end with it.
+	Idle   time.Duration // the session ends after running no job for this long; 0 is the supervisor's default
+	// Lasting sessions outlive the connection that opened them; the others end with it.
 	Lasting bool
 }
 
-// Bounds of a session's layer, see SessionSpec.
+// Defaults of a session's layer and idle time, see SessionSpec.
 const (
 	DefaultLayerDisk   = 4 << 30
 	DefaultLayerInodes = 500_000
 	DefaultSessionIdle = 30 * time.Minute
 )
 
-// A Session is an open session, or a layer that one left.
+// A Session is an open session, or the kept layer of one that has ended.
 type Session struct {
-	ID        string // 32 hex digits; it is what a Spec and `corral changes` name it by
+	ID        string // 32 hex digits; a Spec and `corral changes` use it
 	Name      string
 	Repo      string
 	Image     string
 	Workspace Workspace
 	Root      bool
-	Kept      bool   // it has ended and its layer was kept
-	UID       uint32 // of who opened it
-	// Opened is such that what was changed in the repository before it was asked for has an earlier time, and what is
-	// changed while it is open has not.
+	Kept      bool   // the session has ended and its layer was kept
+	UID       uint32 // user that opened it
+	// Opened is later than the time of every change made to the repository before the session was requested, and not
+	// later than that of any change made while it is open.
 	Opened   time.Time
-	Used     time.Time // when its last job began or ended; of a kept one, when it was kept
-	Jobs     int       // that run now
-	Disk     int64     // bytes of the layer
-	DiskUsed int64     // bytes of it that are in use, the file system's own included
+	Used     time.Time // when its last job started or ended; for a kept layer, when it was kept
+	Jobs     int       // number of running jobs
+	Disk     int64     // size of the layer in bytes
+	DiskUsed int64     // bytes in use, including the file system's own
 }
 
-// Sessions opens, closes and lists sessions. A client sees its own user's; root sees all.
+// Sessions opens, closes and lists sessions. A client sees the sessions of its own user; root sees all.
 type Sessions interface {
-	// OpenSession opens a session. The error is a *Refusal when it may not be, or there is no room.
+	// OpenSession opens a session. The error is a *Refusal if it is not allowed or there is no capacity.
 	OpenSession(ctx context.Context, spec SessionSpec) (Session, error)
-	// CloseSession ends a session and every job in it, or removes a kept layer. With keep, the layer of a session whose
-	// workspace is Overlay stays, if something in the repository was changed; it says whether it did. Closing what is not there is a
-	// *Refusal at step "session".
+	// CloseSession ends a session and every job in it, or removes a kept layer. With keep, the layer of a session
+	// with workspace Overlay is kept if something in the repository was changed; kept reports whether it was. If
+	// there is no such session or layer, the error is a *Refusal at step "session".
 	CloseSession(ctx context.Context, id string, keep bool) (kept bool, err error)
 	// ListSessions lists open sessions and kept layers, oldest first.
 	ListSessions(ctx context.Context) ([]Session, error)
 }
 
-// A Tool is a program of corral's own that runs as a job, in place of one of the job's jail.
+// A Tool is a program of corral's own that runs as a job in place of a program from the job's jail.
 type Tool string
 
-// The tools. Args of a Spec are its arguments, the tool's name first.
+// The tools. Args of a Spec are the tool's arguments, starting with its name.
 const (
 	// ToolNone runs the program that Args name.
 	ToolNone Tool = ""
-	// ToolChanges looks at the layer of a session (mounted read-only at LayerDir) and at the repository below it, and applies it. The
-	// repository is mounted as the Spec's Workspace says, which must not be Overlay.
+	// ToolChanges compares the layer of a session (mounted read-only at LayerDir) with the repository below it, or
+	// applies it. The repository is mounted according to the Spec's Workspace, which must not be Overlay.
 	ToolChanges Tool = "changes"
-	// ToolUnpack fills the root file system of a session with Import, from an archive on standard input. The repository is
-	// its root.
+	// ToolUnpack unpacks an archive from standard input into the root file system of a session with Import. That root
+	// is mounted as the repository.
 	ToolUnpack Tool = "unpack"
-	// ToolStarlark interprets a program in Starlark, one of the Spec's Files. It works without a session, with Workspace NoRepo
-	// and without a terminal, and has the strictest profile whatever holds in the repository.
+	// ToolStarlark interprets a Starlark program, one of the Spec's Files. It runs without a session, with Workspace
+	// NoRepo and without a terminal, and always with the strictest profile, whatever is set for the repository.
 	ToolStarlark Tool = "starlark"
 )
 

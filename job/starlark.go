@@ -2,19 +2,19 @@ package job
 
 import "time"
 
-// Starlark is the Runtime of a Request whose code is a program in Starlark. It is none of Runtimes: there is no program of
-// the host's for it, no arguments and no working directory, but ToolStarlark, which sees its source and its input alone.
+// Starlark is the Runtime of a Request whose code is a Starlark program. It is not one of Runtimes: it needs no
+// program of the host and has no arguments and no working directory; ToolStarlark sees only its source and its input.
 const Starlark = "starlark"
 
-// StarlarkGrace is how much longer than its program a job in Starlark may take: the interpreter ends a program at its time
-// and says so; what does not let itself be ended is killed so much later.
+// StarlarkGrace is the time a Starlark job gets beyond the time of its program: the interpreter stops a program at
+// its timeout and reports that; a program that it cannot stop is killed after this grace period.
 const StarlarkGrace = 150 * time.Millisecond
 
-// AllRuntimes are Runtimes and Starlark: what the operator can say of runtimes.
+// AllRuntimes returns Runtimes and Starlark: the names that the operator can configure.
 func AllRuntimes() []string { return append(Runtimes(), Starlark) }
 
-// StarlarkWall is the time of a program that asked for wall in a job that may take limit: StarlarkGrace less than that, or
-// where this leaves little, the half of it.
+// StarlarkWall returns the time for a program that requested wall in a job that may take limit: at most StarlarkGrace
+// less than limit, or half of limit if that is more.
 func StarlarkWall(wall, limit time.Duration) time.Duration {
 	return max(min(wall, max(limit-StarlarkGrace, limit/2)), time.Millisecond)
 }

@@ -5,42 +5,43 @@ import (
 	"os"
 )
 
-// A Feeder is an Output that also has the input of its job, as it comes: of a Request that is Streamed.
+// A Feeder is an Output that also feeds the job's input while it runs, for a Request that is Streamed.
 type Feeder interface {
 	Output
-	// Stdin makes the pipe and returns the job's end. It is called at most once, before Streams. To close the other end,
-	// and to give up writing when the job has ended, is the Output's.
+	// Stdin creates the pipe and returns the job's end. It is called at most once, before Streams. The Output closes
+	// the other end, and must stop writing when the job has ended.
 	Stdin() (*os.File, error)
 }
 
-// A Screen is an Output that takes the terminal of its job: of a Request that has a Terminal. Streams is not called then.
+// A Screen is an Output that receives the job's terminal, for a Request that has a Terminal. Streams is not called
+// then.
 type Screen interface {
 	Output
-	// Terminal takes over the master, see Stdio.
+	// Terminal takes ownership of the master, see Stdio.
 	Terminal(master *os.File)
 }
 
-// A Leader is an Output that wants to signal its job.
+// A Leader is an Output that signals its job.
 type Leader interface {
 	Output
-	// Started takes what signals the job, see Stdio.
+	// Started receives the Signaler of the job, see Stdio.
 	Started(s Signaler)
 }
 
-// A Signaler signals a job that runs.
+// A Signaler signals a running job.
 type Signaler interface {
-	// Signal sends a signal to the job's first process or, with everyone, to all of its processes. To a job that has ended
-	// it does nothing. The error is of the way to the supervisor.
+	// Signal sends a signal to the job's first process or, with everyone, to all of its processes. It has no effect
+	// on a job that has ended. An error means that the supervisor could not be reached.
 	Signal(number int, everyone bool) error
 }
 
-// Outputs that cannot do what a request needs are a mistake of the program.
+// Errors for an Output that lacks what the request needs; that is a bug in the caller.
 var (
-	errNoFeeder = errors.New("the output has no input to stream")
-	errNoScreen = errors.New("the output takes no terminal")
+	errNoFeeder = errors.New("the request has streamed input, but its output is not a Feeder")
+	errNoScreen = errors.New("the request has a terminal, but its output is not a Screen")
 )
 
-// connect makes what the job of r reads and writes. fed ends the feeding and waits for that.
+// connect creates the streams of r's job. fed stops feeding the input and waits until it has stopped.
 func connect(r *Request, out Output) (stdio Stdio, fed func(), err error) {
 	fed = func() {}
 	if leader, ok := out.(Leader); ok {
@@ -76,7 +77,8 @@ func connect(r *Request, out Output) (stdio Stdio, fed func(), err error) {
 	return stdio, fed, nil
 }
 
-// feed returns the reading end of a pipe that has text in it, nil for none. fed ends the feeding and waits for that.
+// feed returns the read end of a pipe and writes text to it in the background; it returns nil if text is empty. fed
+// stops writing and waits until it has stopped.
 func feed(text string) (stdin *os.File, fed func(), err error) {
 	if text == "" {
 		return nil, func() {}, nil
@@ -88,11 +90,11 @@ func feed(text string) (stdin *os.File, fed func(), err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = w.WriteString(text) // a job need not read it
+		_, _ = w.WriteString(text) // the job may not read it; errors do not matter
 		w.Close()
 	}()
 	return stdin, func() {
-		w.Close() // somebody may hold the other end open without reading
+		w.Close() // unblocks the write: another process may hold the read end open without reading
 		<-done
 	}, nil
 }

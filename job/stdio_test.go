@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A live stage has an input and a screen, too.
+// A live stage is also a Feeder and a Screen.
 type live struct {
 	*stage
 	stdin    *os.File
@@ -26,8 +26,9 @@ func (l *live) Terminal(master *os.File) {
 	l.terminal = master
 }
 
-// TestLive: streamed input comes from the output, and a terminal goes to it, in place of pipes.
-func TestLive(t *testing.T) {
+// TestStreamedInputAndTerminal: streamed input comes from the output, and a terminal goes to the output in place of
+// pipes.
+func TestStreamedInputAndTerminal(t *testing.T) {
 	master, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +61,7 @@ func TestLive(t *testing.T) {
 				if stdio.Terminal != nil {
 					stdio.Terminal(master)
 				} else if stdio.Stdin != r {
-					t.Error("another input")
+					t.Error("stdin is not the output's pipe")
 				}
 				return Result{Status: Success}, nil
 			}
@@ -69,17 +70,17 @@ func TestLive(t *testing.T) {
 				t.Errorf("%v, steps %q, want %v, %q", err, s.steps, tt.err, tt.steps)
 			}
 			if tt.request.Terminal == size && l.terminal != master {
-				t.Error("no terminal")
+				t.Error("the output did not receive the terminal")
 			}
 			if tt.streams != nil && r.Close() == nil {
-				t.Error("the job's end of the input was open")
+				t.Error("the job's end of the input was left open")
 			}
 		})
 	}
 }
 
-// TestNotLive: an output that can do less than the request needs is a mistake, and nothing runs.
-func TestNotLive(t *testing.T) {
+// TestOutputLacksInterface: an output that lacks what the request needs is an error, and nothing runs.
+func TestOutputLacksInterface(t *testing.T) {
 	for _, r := range []Request{{Streamed: true}, {Terminal: Size{Rows: 1, Cols: 1}}} {
 		s := &stage{decision: allowed(), run: succeed}
 		if _, err := s.engine().Run(t.Context(), &r, s, nil); err == nil || !slices.Equal(s.steps, []string{"decide", "discard"}) {
@@ -88,7 +89,7 @@ func TestNotLive(t *testing.T) {
 	}
 }
 
-// A leading stage wants to signal its job.
+// A leading stage is also a Leader.
 type leading struct {
 	*stage
 	signaler Signaler
@@ -101,13 +102,13 @@ type signaled struct{ attempt int }
 
 func (signaled) Signal(int, bool) error { return nil }
 
-// TestLeader: an output that wants to signal its job is told how, of each attempt to run it; others are not asked.
+// TestLeader: a Leader receives the Signaler of each attempt to run its job; for other outputs Started is nil.
 func TestLeader(t *testing.T) {
 	s := &stage{decision: allowed(), run: func(_ context.Context, _ Spec, stdio Stdio) (Result, error) {
 		stdio.Started(signaled{1})
 		two, ok := stdio.again(&Request{})
 		if !ok {
-			t.Fatal("no second attempt")
+			t.Fatal("the streams were not duplicated")
 		}
 		two.Started(signaled{2})
 		two.close()
@@ -119,7 +120,7 @@ func TestLeader(t *testing.T) {
 	}
 	s.run = func(_ context.Context, _ Spec, stdio Stdio) (Result, error) {
 		if stdio.Started != nil {
-			t.Error("somebody wants to know")
+			t.Error("Started is set for an output that is not a Leader")
 		}
 		return Result{Status: Success}, nil
 	}

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-var errNumber = errors.New("not a number of the expected form")
+var errNumber = errors.New("invalid value")
 
-// sizeUnits are the factors of sizes, by lower-case suffix.
+// sizeUnits maps lower-case suffixes of sizes to their factors.
 var sizeUnits = map[string]int64{
 	"": 1, "b": 1,
 	"k": 1 << 10, "kib": 1 << 10, "kb": 1000,
@@ -20,37 +20,37 @@ var sizeUnits = map[string]int64{
 	"t": 1 << 40, "tib": 1 << 40, "tb": 1_000_000_000_000,
 }
 
-// ParseSize reads a size in bytes: a positive number and a unit in either case, as in 512MiB, 1.5g, 4096. A single letter
-// is a power of 1024. A fraction of a byte is cut off; the result is at least 1.
+// ParseSize parses a size in bytes: a positive number and a unit in either case, such as 512MiB, 1.5g or 4096. A
+// single-letter unit is a power of 1024. A fraction of a byte is cut off; the result is at least 1.
 func ParseSize(s string) (int64, error) {
 	end := strings.LastIndexAny(s, "0123456789.") + 1
 	factor, ok := sizeUnits[strings.ToLower(strings.TrimSpace(s[end:]))]
 	n, err := strconv.ParseFloat(s[:end], 64)
 	if err != nil || !ok || n <= 0 || n*float64(factor) > math.MaxInt64/2 || n*float64(factor) < 1 {
-		return 0, fmt.Errorf("%w: a size such as 512MiB", errNumber)
+		return 0, fmt.Errorf("%w: must be a size such as 512MiB", errNumber)
 	}
 	return int64(n * float64(factor)), nil
 }
 
-// ParseCount reads a positive whole number.
+// ParseCount parses a positive integer.
 func ParseCount(s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n <= 0 {
-		return 0, fmt.Errorf("%w: a positive whole number", errNumber)
+		return 0, fmt.Errorf("%w: must be a positive integer", errNumber)
 	}
 	return n, nil
 }
 
-// ParseCPUs reads a number of CPUs between 0.01 and 1000, and returns thousandths.
+// ParseCPUs parses a number of CPUs between 0.01 and 1000, and returns thousandths of a CPU.
 func ParseCPUs(s string) (int64, error) {
 	n, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(n >= 0.01 && n <= 1000) {
-		return 0, fmt.Errorf("%w: CPUs between 0.01 and 1000", errNumber)
+		return 0, fmt.Errorf("%w: must be a number of CPUs between 0.01 and 1000", errNumber)
 	}
 	return int64(math.Round(n * 1000)), nil
 }
 
-// ParseDuration reads a positive time such as 30s, 1m30s or, in seconds, 2.5.
+// ParseDuration parses a positive duration such as 30s or 1m30s; a number without a unit, such as 2.5, is in seconds.
 func ParseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil {
@@ -60,12 +60,12 @@ func ParseDuration(s string) (time.Duration, error) {
 		}
 	}
 	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("%w: a time such as 30s", errNumber)
+		return 0, fmt.Errorf("%w: must be a duration such as 30s", errNumber)
 	}
 	return d, nil
 }
 
-// FormatSize writes a size such that ParseSize reads the same: in the largest unit of which it is a whole number.
+// FormatSize formats a size in the largest unit of which it is an integer multiple. ParseSize returns the same value.
 func FormatSize(n int64) string {
 	for _, u := range []struct {
 		name string
@@ -78,5 +78,5 @@ func FormatSize(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// FormatCPUs writes thousandths of a CPU such that ParseCPUs reads the same.
+// FormatCPUs formats thousandths of a CPU. ParseCPUs returns the same value.
 func FormatCPUs(milli int64) string { return strconv.FormatFloat(float64(milli)/1000, 'f', -1, 64) }

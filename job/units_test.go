@@ -53,10 +53,10 @@ func TestMessages(t *testing.T) {
 		err  error
 		want string
 	}{
-		{second(ParseSize("x")), "not a number of the expected form: a size such as 512MiB"},
-		{second(ParseCount("x")), "not a number of the expected form: a positive whole number"},
-		{second(ParseCPUs("x")), "not a number of the expected form: CPUs between 0.01 and 1000"},
-		{second(ParseDuration("x")), "not a number of the expected form: a time such as 30s"},
+		{second(ParseSize("x")), "invalid value: must be a size such as 512MiB"},
+		{second(ParseCount("x")), "invalid value: must be a positive integer"},
+		{second(ParseCPUs("x")), "invalid value: must be a number of CPUs between 0.01 and 1000"},
+		{second(ParseDuration("x")), "invalid value: must be a duration such as 30s"},
 	} {
 		if tt.err == nil || tt.err.Error() != tt.want {
 			t.Errorf("got %v, want %s", tt.err, tt.want)
@@ -66,7 +66,7 @@ func TestMessages(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestFormat holds that what is written is read as the same.
+// TestFormat: a formatted value parses as the same value.
 func TestFormat(t *testing.T) {
 	for n, want := range map[int64]string{1: "1", 1023: "1023", 1024: "1KiB", 1536: "1536", 512 << 20: "512MiB", 2 << 30: "2GiB", 3 << 40: "3TiB"} {
 		got := FormatSize(n)

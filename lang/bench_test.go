@@ -2,7 +2,7 @@ package lang
 
 import "testing"
 
-// BenchmarkChoose is what each request costs to have its program found, when nothing has changed since the last.
+// BenchmarkChoose measures finding the program of a request when nothing has changed since the last one.
 func BenchmarkChoose(b *testing.B) {
 	i := Find(Places{})
 	code := "1"

@@ -12,7 +12,7 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// documented is a runtime's line in the documentation.
+// documented returns a runtime's line in the documentation.
 func documented(r Runtime) string {
 	code := func(list []string) string { return "`" + strings.Join(list, "` `") + "`" }
 	source := code(strings.Fields(r.Debian))
@@ -22,7 +22,8 @@ func documented(r Runtime) string {
 	return fmt.Sprintf("| `%s` | %s | `%s` | %s | %s |", r.Name, code(r.Candidates()), r.File, r.Run, source)
 }
 
-// TestDocument: docs/reference/runtimes.md has the table, and scripts/setup installs what the tests of it need.
+// TestDocument checks that docs/reference/runtimes.md contains the table, and that scripts/setup installs what its tests
+// need.
 func TestDocument(t *testing.T) {
 	root := sandboxtest.ModuleRoot(t)
 	page, err := os.ReadFile(filepath.Join(root, "docs", "reference", "runtimes.md"))
@@ -56,5 +57,5 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// implied are packages that others of the list depend on, or without which there is no Debian or no test of Go.
+// implied are packages that others in the list depend on, or that are always installed, or that the tests of Go need.
 var implied = []string{"bash", "golang-go", "libmono-system-core4.0-cil"}

@@ -15,7 +15,8 @@ import (
 	"corral/job"
 )
 
-// TestEndsWithJob: code is in a file system of the job alone, and gone with the job; also when the supervisor is killed.
+// TestEndsWithJob checks that code lies on a file system of the job, which disappears with the job, even if the
+// supervisor is killed.
 func TestEndsWithJob(t *testing.T) {
 	b := newBench(t)
 	code := "while :; do read line; done"
@@ -47,26 +48,26 @@ func TestEndsWithJob(t *testing.T) {
 	b.daemon.Kill()
 	poll := []unix.PollFd{{Fd: int32(end), Events: unix.POLLIN}}
 	n, err := 0, error(unix.EINTR)
-	for errors.Is(err, unix.EINTR) { // the runtime's own signals
+	for errors.Is(err, unix.EINTR) { // signals of the Go runtime
 		n, err = unix.Poll(poll, int(seconds(20)/time.Millisecond))
 	}
 	if n != 1 || err != nil {
-		t.Errorf("the job lives on: %v", err)
+		t.Errorf("the job has not ended: %v", err)
 	}
 	_ = hold.Close()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	// The last process of the mount namespace has gone: nobody else was in it.
+	// The last process of the mount namespace has ended; no other process was in it.
 	if _, err := os.ReadFile(inside); err == nil {
-		t.Error("the code outlives the job")
+		t.Error("the code still exists after the job")
 	}
 }
 
-// processWith returns the id of the process that has mark as its last argument.
+// processWith returns the id of the process whose last argument is mark.
 func processWith(t *testing.T, mark string) int {
 	t.Helper()
-	for end := time.Now().Add(seconds(20)); time.Now().Before(end); time.Sleep(time.Millisecond) { // a poll of /proc: there is nothing to wait on
+	for end := time.Now().Add(seconds(20)); time.Now().Before(end); time.Sleep(time.Millisecond) { // /proc has no events
 		files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, f := range files {
 			if line, err := os.ReadFile(f); err == nil && strings.HasSuffix(string(line), "\x00"+mark+"\x00") {
@@ -77,6 +78,6 @@ func processWith(t *testing.T, mark string) int {
 			}
 		}
 	}
-	t.Fatal("the job does not start")
+	t.Fatal("the job did not start")
 	return 0
 }

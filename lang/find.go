@@ -9,27 +9,28 @@ import (
 	"sync"
 )
 
-// Places say where programs may be.
+// Places define where programs are looked for.
 type Places struct {
-	// Toolchains are the directories of the operator's configuration, which come before those of the system: the bin of
-	// each, or where there is none itself, and what a version manager has in it (~/.nvm, ~/.pyenv, ~/.rustup and so on).
+	// Toolchains are the directories of the operator's configuration. They precede those of the system. Each is searched
+	// in its bin, or if it has none, directly; and if it belongs to a version manager (~/.nvm, ~/.pyenv, ~/.rustup and so
+	// on), in the versions in use.
 	Toolchains []string
-	// Never are directories in which no program is looked for, wherever they lie: repositories.
+	// Never are directories in which no program is accepted, even inside a toolchain: repositories.
 	Never []string
 
-	host host // for tests; zero is this host
+	host host // replaced in tests; zero means this host
 }
 
-// A host is where the system's own programs are.
+// A host describes where the system's programs are.
 type host struct {
-	dirs   []string // as in PATH; * stands for any one name
-	trees  []string // where links of these may lead: what every jail shows
-	caches []string // of Go
-	owner  uint32   // of the system
+	dirs   []string // as in PATH; * matches any one name
+	trees  []string // where links in dirs may lead: what every jail shows
+	caches []string // Go build caches
+	owner  uint32   // owner of system files
 }
 
-// system is what package rootfs shows in every jail, as far as there are programs in it. Snap's are not: they start a
-// service.
+// system lists what package rootfs shows in every jail, as far as it contains programs. /snap is left out: its programs
+// start a service.
 var system = host{
 	dirs: []string{
 		"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/go/bin",
@@ -39,8 +40,8 @@ var system = host{
 	caches: goCaches,
 }
 
-// Installed are the programs of this host. Its methods may be called by several goroutines at once; they look again when
-// a directory has changed. The zero Installed has none.
+// Installed are the programs of this host. It is safe for concurrent use, and searches again when a directory has
+// changed. The zero Installed has no programs.
 type Installed struct{ c *cache }
 
 type cache struct {
@@ -50,7 +51,7 @@ type cache struct {
 	search *search // guarded by mu
 }
 
-// Find looks where programs may be. It reads directories, links, and a few small files.
+// Find searches the host. It reads directories, links, and a few small files.
 func Find(p Places) Installed {
 	if p.host.dirs == nil {
 		p.host = system
@@ -58,7 +59,8 @@ func Find(p Places) Installed {
 	return Installed{&cache{places: p}}
 }
 
-// last returns the search that was made last. Whether it holds still is for the caller to see: most of it matters to few.
+// last returns the latest search, which may be outdated. The caller checks it with fresh, since most changes affect few
+// choices.
 func (i Installed) last() *search {
 	if i.c == nil {
 		return &search{}
@@ -71,8 +73,8 @@ func (i Installed) last() *search {
 	return i.c.search
 }
 
-// now returns a search all of which holds.
-func (i Installed) now() *search {
+// current returns an up-to-date search, rebuilding it if anything that it depends on has changed.
+func (i Installed) current() *search {
 	if i.c == nil {
 		return &search{}
 	}
@@ -84,24 +86,25 @@ func (i Installed) now() *search {
 	return i.c.search
 }
 
-// Path returns the value of PATH for jobs: the toolchains' directories, then the system's.
+// Path returns the value of PATH for jobs: the directories of toolchains, then those of the system.
 func (i Installed) Path() string {
 	s := i.last()
 	if !s.fresh(0) {
-		s = i.now()
+		s = i.current()
 	}
 	return s.path
 }
 
-// Choose returns the first program of a runtime that is here and allowed, and a sentence on what is missing when there is
-// none. A nil allowed allows every name. With an executable, a name or an absolute path, it is that program or none.
+// Choose returns the first installed and allowed program of a runtime. If there is none, missing explains what was looked
+// for. A nil allowed allows every name. A nonempty executable, which is a name or an absolute path, restricts the choice
+// to it.
 func (i Installed) Choose(runtime, executable string, allowed func(name string) bool) (choice Choice, missing string) {
 	r, ok := Lookup(runtime)
 	if !ok {
-		return Choice{}, fmt.Sprintf("there is no runtime %q", runtime)
+		return Choice{}, fmt.Sprintf("unknown runtime %q", runtime)
 	}
 	if strings.Contains(executable, "/") && !filepath.IsAbs(executable) {
-		return Choice{}, fmt.Sprintf("%q is neither a name nor an absolute path", executable)
+		return Choice{}, fmt.Sprintf("executable %q must be a name or an absolute path", executable)
 	}
 	name := executable
 	if executable != "" {
@@ -111,7 +114,7 @@ func (i Installed) Choose(runtime, executable string, allowed func(name string) 
 	tried := &attempt{runtime: r, executable: executable, ways: r.waysOf(name), search: s}
 	c, ok, matters := tried.choose(name, allowed)
 	if !s.fresh(matters) {
-		tried = &attempt{runtime: r, executable: executable, ways: tried.ways, search: i.now()}
+		tried = &attempt{runtime: r, executable: executable, ways: tried.ways, search: i.current()}
 		c, ok, _ = tried.choose(name, allowed)
 	}
 	if !ok {
@@ -120,18 +123,18 @@ func (i Installed) Choose(runtime, executable string, allowed func(name string) 
 	return c, ""
 }
 
-// An attempt is one Choose, and what it has to say in the end.
+// An attempt is one call of Choose.
 type attempt struct {
 	runtime    Runtime
-	executable string // that was asked for
-	ways       []way  // that may run it
+	executable string // as requested
+	ways       []way  // ways that may use executable
 	search     *search
-	names      []string // looked for
-	against    []string // what was found, and why it will not do
+	names      []string // names looked for
+	against    []string // programs found, and why each was rejected
 }
 
-// choose returns the first program of a name, of any of the ways' if it is "". matters is how much of what was watched has
-// to be as it was for this to hold, see fresh.
+// choose returns the first usable program with the given name, or of any way if name is "". The result depends on the
+// first `matters` watched paths; see fresh.
 func (a *attempt) choose(name string, allowed func(name string) bool) (c Choice, ok bool, matters int) {
 	for _, w := range a.ways {
 		want := cmp.Or(name, w.program)
@@ -140,16 +143,16 @@ func (a *attempt) choose(name string, allowed func(name string) bool) (c Choice,
 		}
 		a.names = append(a.names, want)
 		if filepath.IsAbs(a.executable) {
-			if c, ok := a.take(w, want, filepath.Clean(a.executable)); ok {
+			if c, ok := a.try(w, want, filepath.Clean(a.executable)); ok {
 				return c, true, everything
 			}
 			continue
 		}
 		for n, dir := range a.search.dirs {
-			c, ok := a.take(w, want, filepath.Join(dir, want))
+			c, ok := a.try(w, want, filepath.Join(dir, want))
 			switch {
 			case !ok:
-			case w.prepare != nil, len(a.names) > 1: // more was looked at than the directories up to this one
+			case w.prepare != nil, len(a.names) > 1: // these depend on more than the directories up to this one
 				return c, true, everything
 			default:
 				return c, true, a.search.upTo[n]
@@ -159,8 +162,8 @@ func (a *attempt) choose(name string, allowed func(name string) bool) (c Choice,
 	return Choice{}, false, everything
 }
 
-// take returns the choice of a program at path, or notes what is against it.
-func (a *attempt) take(w way, name, path string) (Choice, bool) {
+// try returns the choice of the program at path, or records why it is rejected.
+func (a *attempt) try(w way, name, path string) (Choice, bool) {
 	real, why := a.search.check(path)
 	if why == "" {
 		c := Choice{
@@ -180,14 +183,14 @@ func (a *attempt) take(w way, name, path string) (Choice, bool) {
 	return Choice{}, false
 }
 
-// missing says what was looked for, and where.
+// missing explains what was looked for, where, and why it was rejected.
 func (a *attempt) missing() string {
 	if len(a.ways) == 0 {
-		return fmt.Sprintf("%q does not run %s: it would be one of %s", a.executable, a.runtime.Name,
+		return fmt.Sprintf("%q does not run %s: use one of %s", a.executable, a.runtime.Name,
 			strings.Join(a.runtime.Candidates(), ", "))
 	}
 	if len(a.names) == 0 {
-		return fmt.Sprintf("no program that runs %s is allowed: it would be one of %s", a.runtime.Name,
+		return fmt.Sprintf("no program that runs %s is allowed: allow one of %s", a.runtime.Name,
 			strings.Join(a.runtime.Candidates(), ", "))
 	}
 	var b strings.Builder
@@ -201,20 +204,20 @@ func (a *attempt) missing() string {
 		b.WriteString("; no toolchains are configured")
 	}
 	for _, why := range a.against {
-		b.WriteString("; not " + why)
+		b.WriteString("; rejected " + why)
 	}
 	return b.String() + "\nhint: " + a.runtime.Remedy()
 }
 
-// Remedy says what brings a runtime's programs, for people.
+// Remedy tells users how to install the programs of a runtime.
 func (r Runtime) Remedy() string {
 	if r.Debian == "" {
 		return r.Elsewhere
 	}
-	return "apt-get install " + r.Debian + ", or name a toolchain's directory in the configuration"
+	return "apt-get install " + r.Debian + ", or add a toolchain directory to the configuration"
 }
 
-// with is a prepare that finds other programs by name, first beside the one that needs them.
+// with returns a prepare function that finds other programs by name, preferably beside the program that needs them.
 func with(names ...string) func(*search, *Choice) string {
 	return func(s *search, c *Choice) string {
 		for _, name := range names {
@@ -222,7 +225,7 @@ func with(names ...string) func(*search, *Choice) string {
 			paths := append(beside, s.all(name)...)
 			at := slices.IndexFunc(paths, s.usable)
 			if at < 0 {
-				return "it needs " + name + ", which is not there"
+				return "it needs " + name + ", which was not found"
 			}
 			c.with[name] = paths[at]
 			if dir := filepath.Dir(paths[at]); !slices.Contains(strings.Split(c.paths, ":"), dir) {

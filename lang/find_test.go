@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A fake is a host in a directory: usr is the system's, the rest is not.
+// A fake is a host in a directory: usr belongs to the system, the rest does not.
 type fake struct {
 	t   *testing.T
 	dir string
@@ -28,7 +28,8 @@ func newFake(t *testing.T, programs ...string) fake {
 	return f
 }
 
-// put makes a directory for "a/", a link for "a -> b", where a leading / of b is the host's root, and a program for "a".
+// put creates a directory for "a/", a link for "a -> b", where a leading / of b means the fake's root, and a program for
+// "a".
 func (f fake) put(what string) {
 	f.t.Helper()
 	name, target, link := strings.Cut(what, " -> ")
@@ -59,7 +60,7 @@ func (f fake) text(name, content string) {
 
 func (f fake) at(name string) string { return filepath.Join(f.dir, name) }
 
-// find looks in the fake; toolchains and never are in it.
+// find searches the fake; toolchains and never are relative to it.
 func (f fake) find(toolchains, never []string) Installed {
 	p := Places{host: host{
 		dirs:   []string{f.at("usr/local/bin"), f.at("usr/bin"), f.at("usr/lib/jvm") + "/*/bin", f.at("opt") + "/*/bin"},
@@ -76,15 +77,15 @@ func (f fake) find(toolchains, never []string) Installed {
 	return Find(p)
 }
 
-// expect wants a program, named as in the fake, or a part of what is said when there is none.
+// expect checks that Choose returns the program at path, relative to the fake, or an explanation that contains missing.
 func (f fake) expect(name string, i Installed, runtime, executable, path, missing string) Choice {
 	f.t.Helper()
-	c, said := i.Choose(runtime, executable, nil)
+	c, reason := i.Choose(runtime, executable, nil)
 	if path != "" {
 		path = f.at(path)
 	}
-	if c.Path != path || !strings.Contains(said, missing) || (missing == "") != (said == "") {
-		f.t.Errorf("%s: %q, %q, want %q, %q", name, c.Path, said, path, missing)
+	if c.Path != path || !strings.Contains(reason, missing) || (missing == "") != (reason == "") {
+		f.t.Errorf("%s: %q, %q, want %q, %q", name, c.Path, reason, path, missing)
 	}
 	return c
 }
@@ -109,20 +110,20 @@ func TestChoose(t *testing.T) {
 		{"through alternatives", "c", "", "usr/bin/gcc", ""},
 		{"the last, by its own name", "cpp", "", "usr/bin/clang++", ""},
 		{"not there", "python", "python2", "", "looked for python2 in " + f.at("usr/local/bin") + ", " + f.at("usr/bin")},
-		{"elsewhere", "python", f.at("home/bin/python"), "", "neither the system's nor in a toolchain"},
-		{"a relative path", "python", "bin/python", "", `"bin/python" is neither a name nor an absolute path`},
-		{"a path that leaves the system", "python", f.at("usr") + "/../home/bin/python", "", "neither the system's"},
-		{"a link out of the system", "ruby", "", "", "not " + f.at("usr/bin/ruby") + ": it leads to " + f.at("home/bin/ruby")},
+		{"elsewhere", "python", f.at("home/bin/python"), "", "neither in a system directory nor in a toolchain"},
+		{"a relative path", "python", "bin/python", "", `executable "bin/python" must be a name or an absolute path`},
+		{"a path that leaves the system", "python", f.at("usr") + "/../home/bin/python", "", "neither in a system directory"},
+		{"a link out of the system", "ruby", "", "", "rejected " + f.at("usr/bin/ruby") + ": it leads to " + f.at("home/bin/ruby")},
 		{"another behind a link to /tmp", "perl", "", "usr/bin/perl", ""},
 		{"in a repository", "php", "", "", "no toolchains are configured"},
 		{"in a repository, by path", "php", f.at("opt/repo/bin/php"), "", "it is in a repository"},
 		{"below /opt", "php", "php8.2", "opt/other/bin/php8.2", ""},
-		{"a link to itself", "node", "", "", "its links cannot be followed"},
+		{"a link to itself", "node", "", "", "its symbolic links cannot be resolved"},
 		{"a directory", "go", "", "", "looked for go in"},
-		{"no program", "r", "", "", "it is no program\nhint: apt-get install r-base-core"},
+		{"no program", "r", "", "", "it is not an executable file\nhint: apt-get install r-base-core"},
 		{"nothing at all", "elixir", "", "", "hint: apt-get install elixir"},
-		{"another's", "python", "sh", "", `"sh" does not run python: it would be one of python3, python`},
-		{"no such runtime", "cobol", "", "", `there is no runtime "cobol"`},
+		{"another's", "python", "sh", "", `"sh" does not run python: use one of python3, python`},
+		{"no such runtime", "cobol", "", "", `unknown runtime "cobol"`},
 	} {
 		f.expect(tt.name, i, tt.runtime, tt.executable, tt.path, tt.missing)
 	}
@@ -179,7 +180,8 @@ func TestCompatible(t *testing.T) {
 	}
 }
 
-// TestNeeds: what a program needs besides is found first beside it, and a program without it is not chosen.
+// TestNeeds checks that programs needed by another are found, first beside it, and that a program that lacks one is
+// rejected.
 func TestNeeds(t *testing.T) {
 	f := newFake(t, "usr/bin/mcs", "usr/lib/node/bin/tsx", "usr/local/bin/tsx -> /usr/lib/node/bin/tsx", "usr/lib/node/bin/node",
 		"usr/bin/java -> /usr/lib/jvm/jre/bin/java", "usr/lib/jvm/jre/bin/java", "usr/lib/jvm/jdk-9/bin/java", "usr/lib/jvm/jdk-9/bin/javac",
@@ -187,7 +189,7 @@ func TestNeeds(t *testing.T) {
 	f.text("usr/lib/jvm/jdk-9/release", "IMPLEMENTOR=\"x\"\nJAVA_VERSION=\"1.8.0_292\"\n")
 	f.text("usr/lib/jvm/jdk-17/release", "JAVA_VERSION=\"17.0.2\"\n")
 	i := f.find(nil, nil)
-	f.expect("without Mono", i, "csharp", "", "", "mcs: it needs mono, which is not there")
+	f.expect("without Mono", i, "csharp", "", "", "mcs: it needs mono, which was not found")
 	c := f.expect("a script of Node's", i, "typescript", "", "usr/local/bin/tsx", "")
 	if want := f.at("usr/lib/node/bin/node"); c.with["node"] != want || !strings.HasPrefix(c.paths, filepath.Dir(want)+":") {
 		t.Errorf("%v, %s", c.with, c.paths)
@@ -197,7 +199,7 @@ func TestNeeds(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	if c = f.expect("a JDK by path", i, "java", f.at("usr/lib/jvm/jdk-9/bin/java"), "usr/lib/jvm/jdk-9/bin/java", ""); !c.old {
-		t.Error("Java 8 is taken for a later one")
+		t.Error("Java 8 was not recognized as old")
 	}
 	f.expect("a JRE by path", i, "java", f.at("usr/bin/java"), "", "it is a JRE, not a JDK")
 	c = f.expect("Kotlin", i, "kotlin", "", "usr/bin/kotlinc", "")
@@ -208,7 +210,7 @@ func TestNeeds(t *testing.T) {
 	f.expect("with Mono", i, "csharp", "", "usr/bin/mcs", "")
 }
 
-// TestStripTypes: Node runs TypeScript from a version on, which it is known to be.
+// TestStripTypes checks that Node runs TypeScript only if it is known to be new enough.
 func TestStripTypes(t *testing.T) {
 	for _, tt := range []struct {
 		dir, header string
@@ -231,7 +233,7 @@ func TestStripTypes(t *testing.T) {
 	}
 }
 
-// TestChanges: what is installed or removed, or becomes another's, is seen by the next choice.
+// TestChanges checks that the next choice sees programs that were installed, removed or replaced.
 func TestChanges(t *testing.T) {
 	f := newFake(t)
 	i := f.find([]string{"tools", "home/.pyenv"}, nil)

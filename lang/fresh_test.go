@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestFresh: a choice holds while what decided on it, and on PATH, is as it was; what else changes is none of its business.
+// TestFresh checks that a choice stays valid until something changes that it or PATH depends on.
 func TestFresh(t *testing.T) {
 	f := newFake(t, "usr/local/bin/x", "usr/bin/x", "home/tools/bin/x")
 	s := f.find([]string{"home/tools"}, nil).last()
@@ -15,7 +15,7 @@ func TestFresh(t *testing.T) {
 	}
 	for n, dir := range s.dirs {
 		if at := slices.IndexFunc(s.watched, func(w watched) bool { return w.path == dir }); at < 0 || at >= s.upTo[n] {
-			t.Errorf("%s is number %d of what was watched, and does not count among the first %d", dir, at, s.upTo[n])
+			t.Errorf("%s is watched at index %d, which is not below upTo %d", dir, at, s.upTo[n])
 		}
 	}
 	for n := range s.watched {
@@ -25,19 +25,20 @@ func TestFresh(t *testing.T) {
 			w.ino, w.odd = was.ino+1, odd
 			for first, holds := range map[int]bool{0: odd, n: odd, n + 1: false, everything: false} {
 				if s.fresh(first) != holds {
-					t.Errorf("%s has changed, odd is %v: the first %d hold is %v", w.path, odd, first, !holds)
+					t.Errorf("%s has changed, odd is %v: fresh(%d) is %v", w.path, odd, first, !holds)
 				}
 			}
 		}
 		*w = was
 	}
 	if !s.fresh(everything) {
-		t.Error("nothing has changed")
+		t.Error("not fresh, although nothing has changed")
 	}
 }
 
-// TestOdd: what PATH does not depend on is in directories that are never in it, unless a toolchain is.
-func TestOdd(t *testing.T) {
+// TestOddDirectories checks that directories which do not affect PATH are never in PATH, unless a toolchain contains
+// them.
+func TestOddDirectories(t *testing.T) {
 	for _, toolchains := range [][]string{nil, {"/opt"}, {"/usr/bin"}} {
 		s := newSearch(Places{Toolchains: toolchains, host: system})
 		inOpt := s.inToolchain("/opt/any")
@@ -49,7 +50,7 @@ func TestOdd(t *testing.T) {
 		}
 		for _, dir := range strings.Split(s.path, ":") {
 			if n := slices.IndexFunc(s.watched, func(w watched) bool { return w.path == dir }); n < 0 || s.watched[n].odd {
-				t.Errorf("%q: PATH has %s, which is not looked at", toolchains, dir)
+				t.Errorf("%q: PATH has %s, which is not watched", toolchains, dir)
 			}
 		}
 	}

@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// goCache is a job's own cache of what Go compiled.
+// goCache is the Go build cache of a job.
 const goCache = Dir + "/go-build"
 
-// goCaches are where what Go compiled ahead is looked for, besides a directory go-build in each toolchain directory. See
-// Choice.Faster.
+// goCaches are the directories where a prebuilt cache is looked for, in addition to go-build in each toolchain directory.
+// See Choice.Faster.
 var goCaches = []string{"/usr/local/lib/corral/go-build", "/usr/lib/corral/go-build", "/opt/corral/go-build"}
 
-// Faster says what root can do once to have the choice start faster, in half a sentence with a command; "" is nothing.
-// Without what Go compiled ahead, every job compiles the parts of the standard library that it uses, which takes seconds.
+// Faster returns what root can do once to make the choice start faster, as a clause that ends with a command, or "".
+// Without a prebuilt cache, every job compiles the parts of the standard library that it uses, which takes seconds.
 func (c Choice) Faster() string {
 	if c.Runtime != "go" || c.cache != "" {
 		return ""
@@ -25,8 +25,8 @@ func (c Choice) Faster() string {
 		" build std"
 }
 
-// withCache finds what was compiled ahead. Whoever may write to it writes what jobs execute, so it must be root's, or in
-// a directory that the operator named.
+// withCache finds a prebuilt cache. Jobs execute what is in it, so it must belong to root and be writable for nobody
+// else, or lie in a directory that the operator named.
 func withCache(s *search, c *Choice) string {
 	for _, t := range s.toolchains {
 		if isCache(filepath.Join(t, "go-build")) {
@@ -49,8 +49,8 @@ func isCache(dir string) bool {
 	return err == nil && info.IsDir()
 }
 
-// seed is the start of a script: the job's cache has links to all that was compiled ahead, which takes a fiftieth of a
-// second. The date keeps Go from looking for what is old in it.
+// seed returns the start of a script that fills the job's cache with links to the prebuilt one, which takes about 20 ms.
+// The date in trim.txt keeps Go from scanning the cache for old entries.
 func (p *plan) seed() string {
 	if p.cache == "" {
 		return ""
@@ -59,14 +59,14 @@ func (p *plan) seed() string {
 		" 2>/dev/null; "
 }
 
-// golang builds the program first: `go run` would turn its exit code into 1.
+// golang builds and then runs the program: `go run` would change its exit code to 1.
 func golang(p *plan) {
 	p.file("code.go", p.source)
 	build := []string{p.Path, "build", "-o", in(binary), in("code.go")}
 	p.shell(p.seed() + quote(build...) + " </dev/null >&2 && exec " + quote(in(binary)) + ` "$@"`)
 }
 
-// goCommand is the go command with arguments. There is no directory of the job's yet.
+// goCommand runs the go command with arguments. The job's cache does not exist yet.
 func goCommand(p *plan) {
 	if p.cache == "" {
 		p.exec(slices.Concat([]string{p.Path}, p.args)...)

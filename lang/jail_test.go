@@ -14,7 +14,7 @@ import (
 	"corral/job"
 )
 
-// A bench is a supervisor, a client of it and a repository.
+// A bench is a supervisor, a client of it, and a repository.
 type bench struct {
 	t         testing.TB
 	c         *client.Client
@@ -23,7 +23,7 @@ type bench struct {
 	daemon    *sandboxtest.Supervisor
 }
 
-// newBench starts a supervisor that shows toolchains, and ends it with the test.
+// newBench starts a supervisor that shows toolchains, and stops it at the end of the test.
 func newBench(t testing.TB, toolchains ...string) *bench {
 	t.Helper()
 	sandboxtest.RequireJails(t)
@@ -44,7 +44,7 @@ func newBench(t testing.TB, toolchains ...string) *bench {
 	return b
 }
 
-// write writes a file of the repository.
+// write writes a file in the repository.
 func (b *bench) write(name, content string, mode os.FileMode) {
 	b.t.Helper()
 	path := filepath.Join(b.repo, name)
@@ -53,13 +53,13 @@ func (b *bench) write(name, content string, mode os.FileMode) {
 	}
 }
 
-// A did is what became of a job.
+// A did is the outcome of a job.
 type did struct {
 	job.Result
 	out, err string
 }
 
-// A try is code to be run.
+// A try is code to run.
 type try struct {
 	runtime, executable string
 	code                *string
@@ -68,7 +68,7 @@ type try struct {
 	limits              job.Limits
 }
 
-// spec plans a try, on a host that must have its runtime.
+// spec plans a try. The host must have its runtime.
 func (b *bench) spec(q try) job.Spec {
 	b.t.Helper()
 	c, missing := b.installed.Choose(q.runtime, q.executable, nil)
@@ -81,7 +81,7 @@ func (b *bench) spec(q try) job.Spec {
 	return spec
 }
 
-// run runs a try that must start.
+// run runs a try, which must start.
 func (b *bench) run(q try) did {
 	b.t.Helper()
 	d, err := b.do(b.spec(q), strings.NewReader(q.stdin))
@@ -91,7 +91,7 @@ func (b *bench) run(q try) did {
 	return d
 }
 
-// do runs a job; stdin is what it reads.
+// do runs a job; stdin is its input.
 func (b *bench) do(spec job.Spec, stdin io.Reader) (did, error) {
 	b.t.Helper()
 	var ours, theirs [3]*os.File
@@ -117,13 +117,13 @@ func (b *bench) do(spec job.Spec, stdin io.Reader) (did, error) {
 		return all
 	}
 	out, errs := read(ours[1]), read(ours[2])
-	_, _ = io.Copy(ours[0], stdin) // a job need not read it
+	_, _ = io.Copy(ours[0], stdin) // fails if the job does not read it
 	_ = ours[0].Close()
 	result, err := run.Wait()
 	return did{result, <-out, <-errs}, errors.Join(err, ours[1].Close(), ours[2].Close())
 }
 
-// seconds is a limit of time, longer on a slow machine.
+// seconds returns a limit that is longer on a slow machine.
 func seconds(n int) time.Duration {
 	return sandboxtest.Slow(time.Duration(n) * time.Second)
 }

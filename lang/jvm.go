@@ -9,8 +9,8 @@ import (
 	"corral/job"
 )
 
-// heap says how large a JVM's heap may become: it would take a quarter of the machine's memory, which a job's limit is
-// not, and be killed for garbage that it has not collected yet.
+// heap returns options that limit a JVM's heap to half of the job's memory. By default a JVM uses a quarter of the
+// machine's memory, which ignores the limit, and would be killed for garbage that it has not collected yet.
 func (p *plan) heap() []string {
 	memory := p.Memory
 	if memory <= 0 {
@@ -49,8 +49,8 @@ var (
 	javaIn     = regexp.MustCompile(`\bpackage\s+([\w.]+)\s*;`)
 )
 
-// mainClass returns the package, with a point after it, and the name of the class that is launched: the public one, which
-// must have its file's name, else the last one before the function main.
+// mainClass returns the package, followed by a dot, and the name of the class to launch. That is the public class, whose
+// file must have its name, or else the last class before the function main.
 func mainClass(source string) (pkg, class string) {
 	source = javaNoise.ReplaceAllString(source, " ")
 	if m := javaIn.FindStringSubmatch(source); m != nil {
@@ -68,12 +68,12 @@ func mainClass(source string) (pkg, class string) {
 	return pkg, "Main"
 }
 
-// withJDK refuses a Java without a compiler, which it needs for code.
+// withJDK refuses a Java without a compiler, which is needed to run code.
 func withJDK(s *search, c *Choice) string {
-	home := filepath.Dir(filepath.Dir(c.Real)) // of bin/java
+	home := filepath.Dir(filepath.Dir(c.Real)) // c.Real is HOME/bin/java
 	_, rest, _ := strings.Cut("\n"+readSmall(home, "release"), "\nJAVA_VERSION=\"")
 	v := leadingVersion(rest)
-	c.old = v[0] == 1 // "1.8.0_292"; "9.0.4" and "10.0.2" are long unsupported
+	c.old = v[0] == 1 // for example "1.8.0_292"; 9 and 10 are long unsupported
 	if v[0] == 9 || v[0] == 10 {
 		c.old = true
 	}
@@ -83,10 +83,10 @@ func withJDK(s *search, c *Choice) string {
 			return ""
 		}
 	}
-	return "there is no javac with it: it is a JRE, not a JDK"
+	return "it has no javac: it is a JRE, not a JDK"
 }
 
-// withJava is for Kotlin's launchers, which look for java in JAVA_HOME and in PATH.
+// withJava prepares Kotlin's launchers, which look for java in JAVA_HOME and in PATH.
 func withJava(s *search, c *Choice) string {
 	if why := with("java")(s, c); why != "" {
 		return why
@@ -102,11 +102,12 @@ func withKotlinc(s *search, c *Choice) string {
 	return withJava(s, c)
 }
 
-// kotlinMain is a program rather than a script. The word in a comment or a string does little harm: a program without one
-// says so.
+// kotlinMain tells programs from scripts. A match in a comment or a string does little harm: the program fails with a
+// message that main is missing.
 var kotlinMain = regexp.MustCompile(`(?m)^\s*(?:suspend\s+)?fun\s+main\s*\(`)
 
-// kotlin compiles programs and runs scripts. An older compiler has its JVM write of options that are going away.
+// kotlin compiles programs and runs scripts. -PrintWarnings silences the JVM about deprecated options that older
+// compilers pass.
 func kotlin(p *plan) {
 	compiler := []string{p.Path, "-J-XX:-PrintWarnings"}
 	if p.way.program == "kotlin" {

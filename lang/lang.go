@@ -1,16 +1,17 @@
-// Package lang knows how code in sixteen languages is run, and where this host has the programs that do it.
+// Package lang describes how to run code in sixteen languages, and finds the programs that do so on this host.
 //
-// A Runtime is a row of a table: the programs that run a language, in the order in which they are tried, and for each of
-// them what becomes of a source text: files of the job and an argument list. Find looks for the programs on this host,
-// Installed.Choose picks one for a request, and Choice.Plan says what to run.
+// A Runtime is a row of a table. It lists the programs that run a language, in the order in which they are tried, and how
+// each of them runs source code: the files that the job needs and the argument list. Find looks for the programs on this
+// host, Installed.Choose picks one for a request, and Choice.Plan returns what to run.
 //
-// A program is taken from directories of the system that every jail shows read-only, or from a toolchain directory of the
-// operator's configuration. Where a link leads is looked at: what lies anywhere else, in a repository or in /tmp, is never
-// chosen, whatever its name. Nothing is executed to find out: versions are read from files beside the programs.
+// Programs are accepted only in system directories that every jail shows read-only, and in toolchain directories of the
+// operator's configuration. Symbolic links are resolved: a program that lies anywhere else, for example in a repository
+// or in /tmp, is never chosen, whatever its name. Nothing is executed to inspect it: versions are read from files beside
+// programs.
 //
-// Code and what is compiled from it lie in Dir, in a file system that is the job's own and ends with it. A compiler runs
-// in the same job as what it makes, so that one limit of time holds for both, and a compiler's failure is the job's: its
-// diagnostics on standard error, and an exit code that is not 0.
+// Code and what is compiled from it lie in Dir, on a file system that belongs to the job and disappears with it. A
+// compiler runs in the same job as the compiled program, so one timeout covers both, and a failed compilation is a failed
+// job: with diagnostics on standard error and an exit code other than 0.
 package lang
 
 import (
@@ -19,33 +20,33 @@ import (
 	"strings"
 )
 
-// Dir is where a job has its code, and what is compiled from it. It is the job's own, with mode 0700.
+// Dir is the job's private directory, of mode 0700, for its code and what is compiled from it.
 const Dir = "/tmp/job"
 
-// A Runtime is a language that code can be in. See Lookup.
+// A Runtime is a supported language. See Lookup.
 type Runtime struct {
-	Name string // as requests have it: "python"
-	File string // name of the code's file in Dir; a few runtimes choose another by what the code has in it
-	Run  string // how code is run, for people
-	// Debian names the packages that bring it; "" where there is none, and then Elsewhere says where it is had.
+	Name string // as in requests, for example "python"
+	File string // name of the source file in Dir; a few runtimes choose another name depending on the code
+	Run  string // how code is run, for users
+	// Debian names the packages that contain it. If it is "", Elsewhere says how to install it.
 	Debian, Elsewhere string
-	Hello             string   // code that writes "hello" and a newline
-	Version           []string // arguments with which the first candidate writes its version
+	Hello             string   // code that prints "hello" and a newline
+	Version           []string // arguments with which the first candidate prints its version
 
 	ways []way
-	env  []string // of its own, NAME=value
+	env  []string // variables of the runtime, NAME=value
 }
 
 // A way is one program that runs a language.
 type way struct {
 	program string
-	// prepare finds what the program needs besides, and returns why it cannot be used, or "". nil: it needs nothing.
+	// prepare finds what else the program needs, and returns why it cannot be used, or "". nil: it needs nothing else.
 	prepare func(s *search, c *Choice) string
-	// code plans for p.source. A nil args is the program with the arguments.
+	// code plans to run p.source. args plans to run the program with arguments only; nil passes them unchanged.
 	code, args func(p *plan)
 }
 
-// Runtimes returns the names of all, in the order of the documentation.
+// Runtimes returns the names of all runtimes, in the order of the documentation.
 func Runtimes() []string {
 	var names []string
 	for i := range table {
@@ -54,7 +55,7 @@ func Runtimes() []string {
 	return names
 }
 
-// Lookup returns the runtime of a name.
+// Lookup returns the runtime with the given name.
 func Lookup(name string) (Runtime, bool) {
 	for i := range table {
 		if table[i].Name == name {
@@ -64,7 +65,7 @@ func Lookup(name string) (Runtime, bool) {
 	return Runtime{}, false
 }
 
-// Candidates returns the names of the programs that run it, in the order in which they are tried.
+// Candidates returns the names of the programs that run r, in the order in which they are tried.
 func (r Runtime) Candidates() []string {
 	var names []string
 	for _, w := range r.ways {
@@ -75,27 +76,27 @@ func (r Runtime) Candidates() []string {
 	return names
 }
 
-// Compatible says whether executable is one of the candidates: by its last element, which may carry a version as
-// distributions write it (python3.11, gcc-12, php8.2).
+// Compatible reports whether executable is one of the candidates. Only its last element counts, which may have a version
+// suffix as distributions use (python3.11, gcc-12, php8.2).
 func (r Runtime) Compatible(executable string) bool {
 	return len(r.waysOf(filepath.Base(executable))) > 0
 }
 
-// waysOf returns the ways of a program's name; "" has them all.
+// waysOf returns the ways whose program has that name; "" returns all.
 func (r Runtime) waysOf(name string) []way {
 	if name == "" {
 		return r.ways
 	}
 	var list []way
 	for _, w := range r.ways {
-		if rest, ok := strings.CutPrefix(name, w.program); ok && isVersion(rest) {
+		if suffix, ok := strings.CutPrefix(name, w.program); ok && isVersion(suffix) {
 			list = append(list, w)
 		}
 	}
 	return list
 }
 
-// isVersion says whether s is what may follow a program's name: nothing, or numbers with points between.
+// isVersion reports whether s is a valid suffix of a program's name: empty, or numbers separated by dots.
 func isVersion(s string) bool {
 	if s == "" {
 		return true

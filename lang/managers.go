@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// A manager keeps versions of programs in a home directory. Its own programs, the shims, look at files that no jail
-// shows, so the version that they would choose is found here.
+// A manager keeps versions of programs in a home directory. Its own programs, the shims, read files that no jail shows,
+// so this package finds the version that they would choose.
 type manager struct {
-	dir string // below the home directory
-	// versions returns the directories of the versions in use. What is read is passed to watch.
+	dir string // relative to the home directory
+	// versions returns the directories of the versions in use, and passes the paths that it reads to m.watch.
 	versions func(m home) []string
 }
 
-// A home is a manager's directory while it is looked at.
+// A home is a manager's directory while it is searched.
 type home struct {
 	dir, home string
 	watch     func(path string)
 }
 
-// managers are those known, and directories of single tools.
+// managers lists the known version managers and the directories of single tools.
 var managers = []manager{
 	{".rustup", func(m home) []string {
 		_, rest, _ := strings.Cut(m.read("settings.toml"), "default_toolchain = \"")
@@ -48,12 +48,12 @@ var managers = []manager{
 	{"sdk", func(m home) []string { return m.highest(".", "go") }}, // golang.org/dl
 }
 
-// Toolchains returns the directories below a home directory that have programs of the runtimes in them, as a
-// configuration would name them: links resolved, none below another. Names says which programs are wanted; nil is all. It
-// follows no link that leads out of the manager's own directory.
+// Toolchains returns the directories below a home directory that contain programs of the runtimes, in the form used in
+// the configuration: links resolved, none inside another. names restricts the programs; nil means all. It follows no link
+// that leads out of a manager's directory.
 //
-// The files it reads are their owner's to write: call it as that user. What it returns is where the directories were, and
-// what is done with them as somebody else must make sure that they are still.
+// The owner of the home directory controls the files it reads: call it as that user. A caller that uses the result with
+// other privileges must check that the directories are still in place.
 func Toolchains(homeDir string, names []string) []string {
 	var list []string
 	homeDir, err := filepath.EvalSymlinks(homeDir)
@@ -75,7 +75,7 @@ func Toolchains(homeDir string, names []string) []string {
 	return list
 }
 
-// managed returns the directories of the versions in use, if dir is a manager's.
+// managed returns the directories of the versions in use, if dir is the directory of a manager.
 func managed(dir string, watch func(string)) []string {
 	for _, m := range managers {
 		if homeDir, ok := strings.CutSuffix(dir, "/"+m.dir); ok && homeDir != "" {
@@ -104,7 +104,7 @@ func (m manager) in(homeDir string, watch func(string)) []string {
 	return list
 }
 
-// hasProgram says whether one of the names is a program in dir or its bin.
+// hasProgram reports whether one of the names is a program in dir or in its bin.
 func hasProgram(dir string, names []string) bool {
 	for _, name := range names {
 		for _, path := range []string{filepath.Join(dir, "bin", name), filepath.Join(dir, name)} {
@@ -116,14 +116,14 @@ func hasProgram(dir string, names []string) bool {
 	return false
 }
 
-// read returns a small file of the manager.
+// read returns the content of a small file of the manager.
 func (m home) read(name string) string {
 	m.watch(filepath.Join(m.dir, name))
 	return readSmall(m.dir, name)
 }
 
-// one returns the directory of a version in dir: of that name, else the highest of those that it is the beginning of
-// (20 is v20.11.1, stable is stable-x86_64-unknown-linux-gnu).
+// one returns the directory of a version in dir. If there is none of that name, it is the highest version that starts
+// with it (20 means v20.11.1, stable means stable-x86_64-unknown-linux-gnu).
 func (m home) one(dir, version string) []string {
 	if !isName(version) {
 		return nil
@@ -142,7 +142,7 @@ func (m home) one(dir, version string) []string {
 	return nil
 }
 
-// highest returns the directory of the highest version among the names in dir that start with prefix.
+// highest returns the directory of the highest version in dir whose name starts with prefix.
 func (m home) highest(dir, prefix string) []string {
 	parent := filepath.Join(m.dir, dir)
 	m.watch(parent)
@@ -154,15 +154,16 @@ func (m home) highest(dir, prefix string) []string {
 	return nil
 }
 
-// installs returns a directory for each tool that asdf or mise has: of the version that is asked for, else the highest.
-func (m home) installs(asked func(tool string) string) []string {
+// installs returns a directory for each tool of asdf or mise: the requested version, or if it is not installed, the
+// highest one.
+func (m home) installs(version func(tool string) string) []string {
 	var list []string
 	for _, tool := range []string{
 		"node", "nodejs", "bun", "python", "go", "golang", "java", "kotlin", "rust", "ruby", "php", "perl", "r", "R", "erlang", "elixir",
 		"dotnet", "dotnet-core",
 	} {
 		dir := filepath.Join("installs", tool)
-		found := m.one(dir, asked(tool))
+		found := m.one(dir, version(tool))
 		if found == nil {
 			found = m.highest(dir, "")
 		}
@@ -171,7 +172,7 @@ func (m home) installs(asked func(tool string) string) []string {
 	return list
 }
 
-// nvmAlias follows nvm's aliases, hops of them at most: "default" is "lts/*" is "lts/iron" is "v20.11.1".
+// nvmAlias resolves nvm's aliases, at most hops of them: "default" may be "lts/*", that "lts/iron", and that "v20.11.1".
 func (m home) nvmAlias(name string, hops int) string {
 	if name == "node" || name == "stable" || hops == 0 {
 		if found := m.highest("versions/node", "v"); found != nil {
@@ -191,7 +192,7 @@ func (m home) nvmAlias(name string, hops int) string {
 	return m.nvmAlias(next, hops-1)
 }
 
-// isName says whether s can be one element of a path that leads down.
+// isName reports whether s is a single path element without control characters that does not start with a dot.
 func isName(s string) bool {
 	return s != "" && len(s) < 100 && s[0] != '.' && !strings.ContainsFunc(s, func(r rune) bool { return r == '/' || r < 0x20 })
 }
@@ -213,8 +214,8 @@ func field(text, name string) string {
 	return ""
 }
 
-// isShim says whether a program only looks for another: rustup's, which is one file of many names, and the scripts of
-// pyenv, rbenv and asdf.
+// isShim reports whether a program only starts another one: rustup's proxies, which are links to rustup, and the scripts
+// of pyenv, rbenv and asdf.
 func isShim(real string, info os.FileInfo) bool {
 	dir, name := filepath.Split(real)
 	if name == "rustup" || filepath.Base(dir) == "shims" {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestManagers: each manager's version in use is found, and its shims are not taken for programs.
+// TestManagers checks that the version in use of each manager is found, and that its shims are rejected.
 func TestManagers(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -18,7 +18,7 @@ func TestManagers(t *testing.T) {
 		texts    map[string]string
 		config   string // the toolchain directory
 		runtime  string
-		want     string // "" is none
+		want     string // "" means none
 	}{
 		{
 			"rustup",
@@ -123,14 +123,14 @@ func TestManagers(t *testing.T) {
 			if c.Real != f.at(tt.want) {
 				t.Errorf("%q, want %s: %s", c.Real, tt.want, missing)
 			}
-			// The same is suggested to who has not configured it.
+			// Toolchains suggests the same directory to a user who has not configured it.
 			dir, _, _ := strings.Cut(f.at(tt.want), "/bin/")
 			r, _ := Lookup(tt.runtime)
 			if got := Toolchains(f.dir, r.Candidates()); !slices.Equal(got, []string{dir}) {
 				t.Errorf("suggested %q, want %s", got, dir)
 			}
 			if got := Toolchains(f.dir, []string{"nothing"}); got != nil {
-				t.Errorf("suggested for nothing: %q", got)
+				t.Errorf("suggested although it has no program: %q", got)
 			}
 		})
 	}
@@ -139,7 +139,7 @@ func TestManagers(t *testing.T) {
 	}
 }
 
-// TestBounds: what a user can write in a manager's files is read up to a limit, and is no way out.
+// TestBounds checks that user-controlled files of a manager are read up to a limit, and cannot lead out of its directory.
 func TestBounds(t *testing.T) {
 	f := newFake(t, "home/.pyenv/versions/", "evil/bin/python3")
 	for _, version := range []string{
@@ -158,7 +158,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestReadSmall: only a regular file is read, and only one that is below the directory. To open a FIFO would wait for ever.
+// TestReadSmall checks that only regular files below the directory are read. Opening a FIFO would block.
 func TestReadSmall(t *testing.T) {
 	f := newFake(t, "dir/inside -> sub/file", "dir/round -> sub/../sub/file", "dir/up -> ../beside", "dir/absolute -> beside",
 		"dir/sub/out -> ../../beside", "dir/gone -> nowhere", "linked -> dir")
@@ -181,7 +181,7 @@ func TestReadSmall(t *testing.T) {
 		}
 	}
 	if got := readSmall(f.at("linked"), "sub/file"); got != "text" {
-		t.Errorf("a link to a directory that was chosen: %q", got)
+		t.Errorf("directory given as a link: %q", got)
 	}
 	for dir, name := range map[string]string{"/dev": "zero", f.at("dir/fifo"): "x", f.at("nowhere"): "x"} {
 		if got := readSmall(dir, name); got != "" {

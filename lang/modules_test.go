@@ -6,11 +6,11 @@ import (
 	"corral/job"
 )
 
-// TestModules: code for Node is a CommonJS or an ES module, whichever it is; TypeScript likewise.
+// TestModules checks that Node runs code as a CommonJS or an ES module, whichever it is, and likewise TypeScript.
 func TestModules(t *testing.T) {
 	b := newBench(t)
 	b.write("lib.cjs", "module.exports = 'lib'", 0o644)
-	b.write("package.json", `{"type": "module"}`, 0o644) // of the repository: the code is not in it
+	b.write("package.json", `{"type": "module"}`, 0o644) // it must not affect the code, which is not in the repository
 	for _, tt := range []struct{ name, code, out string }{
 		{"require", `const { sep } = require("path"); console.log(sep)`, "/\n"},
 		{"import", `import { sep } from "node:path"; console.log(sep)`, "/\n"},
@@ -38,7 +38,7 @@ func TestModules(t *testing.T) {
 	}
 }
 
-// TestMainModule: to CommonJS code the launcher cannot be seen.
+// TestMainModule checks that the launcher is invisible to CommonJS code.
 func TestMainModule(t *testing.T) {
 	b := newBench(t)
 	code := `console.log(require.main === module, __filename, process.argv.slice(1), process.argv.length, module.id, this === exports);

@@ -6,21 +6,20 @@ import (
 	"strings"
 )
 
-// globals gives ES modules what only CommonJS modules have: code that is used to require(…) and to top-level await alike
-// has both.
+// globals defines in ES modules what only CommonJS modules have, for code that uses both require(…) and top-level await.
 const globals = `const { createRequire } = require("module");
 for (const [name, value] of Object.entries({
 	require: createRequire(__filename), __dirname, __filename: require("path").join(__dirname, "FILE"),
 })) Object.defineProperty(globalThis, name, { value, writable: true, configurable: true });
 `
 
-// withGlobals has globals.cjs ready for code in a file.
+// withGlobals adds globals.cjs for code in a file.
 func (p *plan) withGlobals(file string) {
 	p.file("globals.cjs", strings.Replace(globals, "FILE", file, 1))
 }
 
-// launcher runs code.js. Node itself says whether the code is a CommonJS module: it is compiled as one, which executes
-// nothing. Newer versions of Node would find out for themselves, in ways that changed with each.
+// launcher runs code.js. Node decides whether the code is a CommonJS module, by compiling it as one, which does not
+// execute it. Newer versions of Node detect it themselves, but differently in each version.
 const launcher = `"use strict";
 const fs = require("fs"), path = require("path"), vm = require("vm"), { runMain } = require("module");
 let file = path.join(__dirname, "code.js");
@@ -42,11 +41,11 @@ func node(p *plan) {
 	p.exec(append([]string{p.Path, in("launch.cjs")}, p.args...)...)
 }
 
-// stripTypes is Node's option from version 22.6 on.
+// stripTypes is an option of Node since version 22.6.
 const stripTypes = "--experimental-strip-types"
 
-// typescript runs code with what removes its types first. These take a .ts for a CommonJS module, in which there is no
-// await outside of functions, and a .mts for an ES module.
+// typescript runs code with a program that strips types. Such programs treat .ts as a CommonJS module, which has no
+// top-level await, and .mts as an ES module.
 func typescript(p *plan) {
 	file := "code.ts"
 	if strings.Contains(p.source, "await") || strings.Contains(p.source, "import.meta") {
@@ -61,8 +60,8 @@ func typescript(p *plan) {
 	p.exec(append(append(argv, "--require", in("globals.cjs"), in(file)), p.args...)...)
 }
 
-// tsNode has ts-node look for no configuration and check no types, as the others do. It knows CommonJS modules only, into
-// which it turns others; there is no top-level await in them.
+// tsNode makes ts-node ignore configuration files and skip type checks, like the other programs. It converts all modules
+// to CommonJS, so top-level await is not available.
 func tsNode(p *plan) {
 	p.file("code.ts", p.source)
 	p.exec(append([]string{
@@ -70,23 +69,23 @@ func tsNode(p *plan) {
 	}, p.args...)...)
 }
 
-// withNode is for programs that are scripts of Node, which is looked for in PATH.
+// withNode prepares programs that are scripts of Node, which they look up in PATH.
 func withNode(s *search, c *Choice) string { return with("node")(s, c) }
 
-// stripsTypes refuses a Node that does not say to be new enough to run TypeScript.
+// stripsTypes refuses a Node that is not known to be new enough to run TypeScript.
 func stripsTypes(s *search, c *Choice) string {
 	const major, minor = 22, 6
 	have := nodeVersion(c.Real)
 	if have[0] > major || have[0] == major && have[1] >= minor {
 		return ""
 	}
-	return "it is not known to be of version 22.6 or later"
+	return "it is not known to be version 22.6 or later"
 }
 
-// nodeVersion reads it from the headers that come with Node, or from the directory that a version manager unpacked it to.
-// Zeros stand for unknown.
+// nodeVersion reads the version from the headers that come with Node, or from the name of the directory that a version
+// manager unpacked it to. Unknown parts are 0.
 func nodeVersion(real string) [2]int {
-	dir := filepath.Dir(filepath.Dir(real)) // of bin/node
+	dir := filepath.Dir(filepath.Dir(real)) // real is DIR/bin/node
 	var v [2]int
 	text := readSmall(dir, "include/node/node_version.h")
 	for i, name := range []string{"NODE_MAJOR_VERSION", "NODE_MINOR_VERSION"} {
@@ -100,7 +99,8 @@ func nodeVersion(real string) [2]int {
 	return v
 }
 
-// leadingVersion reads the first two numbers of "22.6.0"; what is no number is 0.
+// leadingVersion returns the first two numbers of a version such as "22.6.0". It stops at the first part that is not a
+// number.
 func leadingVersion(s string) [2]int {
 	var v [2]int
 	for i, part := range strings.SplitN(s, ".", 3) {

@@ -8,27 +8,27 @@ import (
 	"corral/job"
 )
 
-// A Choice is a program for a runtime, found on this host. It is made by Installed.Choose.
+// A Choice is a program that was found for a runtime. Installed.Choose makes it.
 type Choice struct {
 	Runtime    string
-	Executable string // its name: "python3"
-	Path       string // what is executed
-	Real       string // where that leads
-	// Memory is the job's limit in bytes, which programs that size themselves by the machine's memory are told; 0 is the
-	// default of jobs. Set it before Plan.
+	Executable string // name, for example "python3"
+	Path       string // path to execute
+	Real       string // Path with links resolved
+	// Memory is the job's memory limit in bytes, for programs that would otherwise size themselves by the machine's
+	// memory.
 	Memory int64
 
 	way   way
 	env   []string          // of the runtime
 	with  map[string]string // paths of other programs it needs, by name
 	paths string            // PATH
-	cache string            // what Go compiled ahead, "" for nothing
-	old   bool              // Java before 11
+	cache string            // directory of a prebuilt Go cache, or ""
+	old   bool              // Java before version 11
 }
 
-// Plan returns what to run: the argument list, whose first element is a path; the files that the job is to have; and the
-// runtime's own variables, PATH among them, which hold against others of these names. A nil code is the program with args
-// alone; with code, args go to it.
+// Plan returns what to run: the argument list, whose first element is a path; the files that the job needs; and the
+// runtime's variables, including PATH, which take precedence over variables of the same name. With a nil code, the
+// program itself runs with args; otherwise the code does.
 func (c Choice) Plan(code *string, args []string) (argv []string, files []job.File, env []string) {
 	p := &plan{Choice: c, args: args, env: slices.Clone(c.env)}
 	p.env = append(p.env, "LANG=C.UTF-8", "PATH="+c.paths)
@@ -44,7 +44,7 @@ func (c Choice) Plan(code *string, args []string) (argv []string, files []job.Fi
 	return p.argv, p.files, p.env
 }
 
-// A plan is what to run while it is put together.
+// A plan accumulates what to run.
 type plan struct {
 	Choice
 	source string
@@ -55,25 +55,25 @@ type plan struct {
 	env   []string
 }
 
-// binary is the name of what a compiler makes.
+// binary is the name of a compiled program.
 const binary = "program"
 
 // in returns the path of a file in Dir.
 func in(name string) string { return filepath.Join(Dir, name) }
 
-// file gives the job a file in Dir.
+// file adds a file in Dir.
 func (p *plan) file(name, content string) {
 	p.files = append(p.files, job.File{Path: in(name), Content: content})
 }
 
 func (p *plan) exec(argv ...string) { p.argv = argv }
 
-// shell runs a script of sh(1) with the job's arguments. What is put into it must be quoted.
+// shell runs a script of sh(1) with the job's arguments. Values inserted into the script must be quoted.
 func (p *plan) shell(script string) {
 	p.exec(append([]string{"/bin/sh", "-c", script, "sh"}, p.args...)...)
 }
 
-// quote makes words of sh(1) of any strings.
+// quote returns words as quoted words of sh(1).
 func quote(words ...string) string {
 	var list []string
 	for _, w := range words {
@@ -82,12 +82,12 @@ func quote(words ...string) string {
 	return strings.Join(list, " ")
 }
 
-// then compiles, and becomes what was made. A compiler is not to read the program's input, nor to write to its output.
+// then runs compiler, then program in its place. The compiler must not read the program's input or write to its output.
 func (p *plan) then(compiler, program []string) {
 	p.shell(quote(compiler...) + " </dev/null >&2 && exec " + quote(program...) + ` "$@"`)
 }
 
-// interpret is a way to run code: the program, the file, the arguments.
+// interpret returns a plan for an interpreter: the program, the file, the arguments.
 func interpret(file string) func(*plan) {
 	return func(p *plan) {
 		p.file(file, p.source)
@@ -95,8 +95,8 @@ func interpret(file string) func(*plan) {
 	}
 }
 
-// compile is a way to run code: the program with arguments, of which the file's name and binary stand for their paths, and
-// then what it made.
+// compile returns a plan for a compiler, which is run with args, and then the compiled program. In args, the name of the
+// file and binary are replaced by their paths.
 func compile(file string, args ...string) func(*plan) {
 	return func(p *plan) {
 		p.file(file, p.source)
@@ -111,7 +111,7 @@ func compile(file string, args ...string) func(*plan) {
 	}
 }
 
-// php takes code that says where PHP begins, and code that does not.
+// php adds an opening tag to code that has none.
 func php(p *plan) {
 	if !strings.Contains(p.source, "<?") {
 		p.source = "<?php " + p.source
@@ -119,13 +119,13 @@ func php(p *plan) {
 	interpret("code.php")(p)
 }
 
-// mono compiles for Mono, and runs it there.
+// mono compiles for Mono, and runs the result with it.
 func mono(p *plan) {
 	p.file("code.cs", p.source)
 	p.then([]string{p.Path, "-nologo", "-out:" + in("code.exe"), in("code.cs")}, []string{p.with["mono"], in("code.exe")})
 }
 
-// dotnet compiles for .NET, which wants to be told its version beside the program: the latest that is there.
+// dotnet compiles for .NET. The runtime requires a version in a file beside the program: here, the latest one installed.
 func dotnet(p *plan) {
 	p.file("code.cs", p.source)
 	p.file("code.runtimeconfig.json",

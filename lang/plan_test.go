@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestPlan: what is run, for each way that no test on this machine goes, and for a few that one does.
+// TestPlan checks the plans of ways that no test can run on this machine, and of a few that others run.
 func TestPlan(t *testing.T) {
 	f := newFake(t,
 		"usr/bin/bun", "usr/bin/ts-node", "usr/lib/v22.6.0/bin/node", "usr/bin/node -> /usr/lib/v22.6.0/bin/node", "usr/bin/dotnet-script", "usr/bin/dotnet",
@@ -18,7 +18,7 @@ func TestPlan(t *testing.T) {
 	usr := f.at("usr/bin") + "/"
 	for _, tt := range []struct {
 		runtime, executable, code string
-		argv, files               string // of files, the names
+		argv, files               string // names of files
 	}{
 		{"node", "bun", "x", usr + "bun|/tmp/job/code.js", "code.js"},
 		{"typescript", "bun", "x", usr + "bun|/tmp/job/code.ts", "code.ts"},
@@ -80,7 +80,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestPlanOfArguments: without code the program gets the arguments, whatever else the runtime knows.
+// TestPlanOfArguments checks that without code the program just gets the arguments.
 func TestPlanOfArguments(t *testing.T) {
 	i := newFake(t, "usr/bin/bash", "usr/bin/gcc", "usr/bin/go", "usr/lib/jvm/x/bin/java", "usr/lib/jvm/x/bin/javac").find(nil, nil)
 	for _, tt := range []struct{ runtime, want string }{
@@ -95,7 +95,7 @@ func TestPlanOfArguments(t *testing.T) {
 	}
 }
 
-// TestPlanIsPure: a choice may be used again, and by several at once.
+// TestPlanIsPure checks that a choice may be used again and concurrently.
 func TestPlanIsPure(t *testing.T) {
 	i := newFake(t, "usr/bin/python3").find(nil, nil)
 	c, _ := i.Choose("python", "", nil)
@@ -107,11 +107,11 @@ func TestPlanIsPure(t *testing.T) {
 		t.Errorf("%q, then %q, of %q", first, second, args)
 	}
 	if r, _ := Lookup("python"); slices.ContainsFunc(r.env, func(s string) bool { return strings.HasPrefix(s, "LANG") }) {
-		t.Errorf("the table has become %q", r.env)
+		t.Errorf("the table was changed: %q", r.env)
 	}
 }
 
-// TestQuote: a shell makes of quoted words what they were.
+// TestQuote checks that a shell reads quoted words as the original ones.
 func TestQuote(t *testing.T) {
 	words := []string{"", "'", "a b", "$(id)`id`", `\`, "\n", "*", "-n", "ü'\"'"}
 	out, err := exec.Command("/bin/sh", "-c", "printf '%s|' "+quote(words...)).Output()
@@ -138,13 +138,13 @@ func TestMainClass(t *testing.T) {
 	}
 }
 
-// TestCacheOwner: what jobs execute must be no stranger's to write.
+// TestCacheOwner checks that a prebuilt cache is used only if no stranger can write to it.
 func TestCacheOwner(t *testing.T) {
 	f := newFake(t, "usr/bin/go", "usr/lib/corral/go-build/00/", "home/tools/go-build/00/", "home/empty/go-build/")
 	for _, tt := range []struct {
 		name  string
 		tools []string
-		owner uint32 // of the system, beside the tests' user
+		owner uint32 // owner of system files, in addition to the user of the tests
 		want  string
 	}{
 		{"the system's", nil, 0, "usr/lib/corral/go-build"},

@@ -9,7 +9,7 @@ import (
 	"corral/job"
 )
 
-// TestKotlinScript: code without a function main is a script.
+// TestKotlinScript checks that code without a function main runs as a script.
 func TestKotlinScript(t *testing.T) {
 	b := newBench(t)
 	code := `println("grüße " + args.joinToString()); System.exit(3)`
@@ -18,7 +18,7 @@ func TestKotlinScript(t *testing.T) {
 	}
 }
 
-// TestOldJava: before Java 11 a class is compiled to a file first, of the name that it must have.
+// TestOldJava checks that before Java 11 a class is compiled first, from a file named after it.
 func TestOldJava(t *testing.T) {
 	b := newBench(t)
 	c, missing := b.installed.Choose("java", "", nil)
@@ -34,7 +34,8 @@ func TestOldJava(t *testing.T) {
 	}
 }
 
-// TestHeap: a JVM that needs more than a job may have says so itself, and uses what it may have.
+// TestHeap checks that a JVM reports by itself that it needs more memory than the job's limit, and uses what the limit
+// allows.
 func TestHeap(t *testing.T) {
 	b := newBench(t)
 	code := `import java.util.*;
@@ -48,22 +49,22 @@ class Main { public static void main(String[] a) {
 	}
 }
 
-// TestOneBudget: compiling and running share one limit of time, which is no reason to refuse a short one.
+// TestOneBudget checks that compiling and running share one timeout, and that a short one is not refused.
 func TestOneBudget(t *testing.T) {
 	b := newBench(t)
 	code := "#include <unistd.h>\n#include <stdio.h>\nint main(void) { puts(\"hello\"); fflush(stdout); pause(); }"
-	d := b.run(try{runtime: "c", code: &code, limits: job.Limits{Wall: seconds(3)}}) // compiling takes 0.1 s, and 2 on a busy machine
+	d := b.run(try{runtime: "c", code: &code, limits: job.Limits{Wall: seconds(3)}}) // compiling takes 0.1 s, on a busy machine 2 s
 	if d.Status != job.Timeout || d.out != "hello\n" || d.Usage.Wall > seconds(5) {
 		t.Errorf("%+v, %q, %q", d.Result, d.out, d.err)
 	}
 }
 
-// TestGoWithoutCache: what is not compiled ahead is compiled; and the go command with arguments has both ways, too.
+// TestGoWithoutCache checks that jobs compile what is not prebuilt, also for the go command with arguments.
 func TestGoWithoutCache(t *testing.T) {
 	b := newBench(t)
 	b.write("go.mod", "module example.com/x\n", 0o644)
 	b.write("x/x.go", "package x\n\nconst Name = \"x\"\n", 0o644)
-	// Nothing of the standard library that has to be compiled for it, but what every program has.
+	// Only what every program needs of the standard library has to be compiled for it.
 	code := "package main\n\nimport \"example.com/x/x\"\n\nfunc main() { println(x.Name) }"
 	if d := b.run(try{runtime: "go", code: &code}); d.err != "x\n" || d.Status != job.Success {
 		t.Errorf("%+v, %q, %q", d.Result, d.out, d.err)
@@ -73,7 +74,7 @@ func TestGoWithoutCache(t *testing.T) {
 	}
 }
 
-// TestVersionedCompiler: the name that a program is executed by is the one that was found.
+// TestVersionedCompiler checks that a program is executed by the name under which it was found.
 func TestVersionedCompiler(t *testing.T) {
 	b := newBench(t)
 	code := "print(1)"
@@ -81,13 +82,13 @@ func TestVersionedCompiler(t *testing.T) {
 	if missing != "" {
 		t.Fatal(missing)
 	}
-	versioned := filepath.Base(c.Real) // python3.11
+	versioned := filepath.Base(c.Real) // for example python3.11
 	if d := b.run(try{runtime: "python", executable: versioned, code: &code}); d.out != "1\n" {
 		t.Errorf("%s: %+v, %q", versioned, d.Result, d.err)
 	}
 }
 
-// TestFakes: a program in the repository or in /tmp is never chosen, by whatever way it is offered.
+// TestFakes checks that a program in the repository or in /tmp is never chosen, however it is offered.
 func TestFakes(t *testing.T) {
 	b := newBench(t)
 	fake := "#!/bin/sh\necho fake\n"

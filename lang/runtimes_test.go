@@ -12,15 +12,15 @@ import (
 	"corral/job"
 )
 
-// A sample is a language's programs for the tests that all must pass.
+// A sample has a language's programs for the tests that every runtime must pass.
 type sample struct {
 	runtime string
-	// talk writes each argument in brackets, then what it reads, then "grüße, 世界", ends with exit code 7, and says "oops" to
-	// standard error.
+	// talk prints each argument in brackets, then its input, then "grüße, 世界", prints "oops" to standard error, and exits
+	// with 7.
 	talk string
-	// wrong does not compile, or ends with an error that nobody catches; the word is in what is said of it.
+	// wrong does not compile, or ends with an uncaught error; the output must contain word.
 	wrong, word string
-	// endless runs for ever.
+	// endless runs forever.
 	endless string
 }
 
@@ -152,7 +152,7 @@ F.f()`,
 	},
 }
 
-// TestSamples: each runtime has a sample.
+// TestSamples checks that each runtime has a sample.
 func TestSamples(t *testing.T) {
 	var have []string
 	for _, s := range samples {
@@ -168,14 +168,14 @@ var compiled = map[string]bool{
 	"typescript": true, "go": true, "java": true, "kotlin": true, "rust": true, "c": true, "cpp": true, "csharp": true, "elixir": true,
 }
 
-// TestRuntimes runs every language in jails, with the limits that a job has by default.
+// TestRuntimes runs every language in jails with the default limits of a job.
 func TestRuntimes(t *testing.T) {
 	b := newBench(t, goToolchain(t))
 	for _, s := range samples {
 		t.Run(s.runtime, func(t *testing.T) {
 			b.t = t
 			r, _ := Lookup(s.runtime)
-			// A compiler takes seconds of a processor each time: its other edges are the soak run's.
+			// Compilers take seconds of CPU time each: their other edge cases run only in soak runs.
 			every := sandboxtest.Soak() || !compiled[s.runtime]
 			if every {
 				if d := b.run(try{runtime: s.runtime, code: &r.Hello}); d.out != "hello\n" || d.err != "" || d.Status != job.Success {
@@ -206,14 +206,14 @@ func TestRuntimes(t *testing.T) {
 		b.t = t
 		b.write("go.mod", "module example.com/x\n", 0o644)
 		b.write("x.go", "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Println(1) }\n", 0o644)
-		d := b.run(try{runtime: "go", args: []string{"build", "-v", "-o", "/tmp/x", "."}}) // -v names what is compiled
+		d := b.run(try{runtime: "go", args: []string{"build", "-v", "-o", "/tmp/x", "."}}) // -v prints what is compiled
 		if d.Status != job.Success || d.err != "example.com/x\n" {
 			t.Errorf("%+v, %q, %q", d.Result, d.out, d.err)
 		}
 	})
 }
 
-// goToolchain is a toolchain directory with what Go compiled ahead for the samples.
+// goToolchain returns a toolchain directory with a Go cache prebuilt for the samples.
 func goToolchain(t *testing.T) string {
 	t.Helper()
 	c, missing := Find(Places{}).Choose("go", "", nil)
@@ -231,7 +231,7 @@ func goToolchain(t *testing.T) string {
 	return dir
 }
 
-// publicDir is a directory that jobs may read: t.TempDir's is root's.
+// publicDir returns a directory that jobs can read; t.TempDir is readable for root only.
 func publicDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

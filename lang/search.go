@@ -12,33 +12,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds of what is read of a host: directories of a version manager are a user's to write.
+// Bounds on what is read of the host. Directories of version managers are writable by users.
 const (
-	maxNames = 512     // of one directory
-	maxSmall = 8 << 10 // bytes of a file
+	maxNames = 512     // names read per directory
+	maxSmall = 8 << 10 // bytes read per file
 )
 
-// A search is the directories of one moment. It is not changed once it is made.
+// A search is a snapshot of the directories. It is immutable.
 type search struct {
 	toolchains []string // links resolved
 	never      []string // links resolved
 	trees      []string
 	caches     []string
-	owner      uint32
-	dirs       []string // in which programs are looked for, in this order
-	path       string   // what PATH is in a job
+	owner      uint32   // of system files
+	dirs       []string // searched for programs in this order
+	path       string   // PATH of jobs
 	watched    []watched
-	own        int   // how many of watched are about toolchains, which come first
-	upTo       []int // for each of dirs: how many of watched decided on it and on those before it
+	own        int   // number of watched paths that concern toolchains, which come first
+	upTo       []int // for each of dirs: number of watched paths that it and the dirs before it depend on
 }
 
-// A watched is what decided on dirs, or is one of them.
+// A watched path is one of dirs, or a path that dirs depends on.
 type watched struct {
 	stamp
-	odd bool // whatever becomes of it, PATH stays as it is
+	odd bool // PATH does not depend on it
 }
 
-// A stamp is a file or directory as it was.
+// A stamp identifies the state of a file or directory.
 type stamp struct {
 	path     string
 	dev, ino uint64
@@ -48,7 +48,7 @@ type stamp struct {
 func stampOf(path string) stamp {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil {
-		return stamp{path: path} // nothing there is a state, too
+		return stamp{path: path} // absence is a state, too
 	}
 	return stamp{path, st.Dev, st.Ino, st.Mtim}
 }
@@ -86,7 +86,7 @@ func newSearch(p Places) *search {
 	return s
 }
 
-// expand adds a directory of the system, or those that a * stands for: the highest version first.
+// expand adds a directory of the system. If the pattern has a *, it adds all matches, the highest version first.
 func (s *search) expand(pattern string) {
 	parent, rest, many := strings.Cut(pattern, "/*")
 	if !many {
@@ -99,7 +99,7 @@ func (s *search) expand(pattern string) {
 	}
 }
 
-// add adds a directory if it is there; one that is not may come to be.
+// add adds a directory if it exists, and watches it in any case. It reports whether the directory exists.
 func (s *search) add(dir string) bool {
 	s.watch(dir)
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
@@ -115,11 +115,11 @@ func (s *search) watch(path string) {
 	s.watched = append(s.watched, watched{stamp: stampOf(path)})
 }
 
-// everything is all that was watched.
+// everything makes fresh check all watched paths.
 const everything = math.MaxInt
 
-// fresh says whether nothing has changed of what decided on PATH, and of the first so many that were watched. What a link
-// leads to is looked at each time.
+// fresh reports whether nothing has changed among the first watched paths and among those that PATH depends on. Links to
+// programs are not watched: check resolves them each time.
 func (s *search) fresh(first int) bool {
 	for n := range s.watched {
 		if w := &s.watched[n]; (n < first || !w.odd) && stampOf(w.path) != w.stamp {
@@ -129,12 +129,12 @@ func (s *search) fresh(first int) bool {
 	return true
 }
 
-// odd directories are for looking up programs only: they would make PATH long.
+// odd reports whether dir is searched for programs but left out of PATH, which would become long.
 func (s *search) odd(dir string) bool {
 	return strings.HasPrefix(dir, "/opt/") && !s.inToolchain(dir) || strings.HasPrefix(dir, "/usr/lib/")
 }
 
-// all returns where a program of that name might be.
+// all returns the possible paths of a program.
 func (s *search) all(name string) []string {
 	var list []string
 	for _, dir := range s.dirs {
@@ -153,14 +153,14 @@ func (s *search) real(path string) string {
 	return real
 }
 
-// absent is what check says of what is not there.
-const absent = "it is not there"
+// absent is the reason of check for a program that does not exist.
+const absent = "not found"
 
-// check returns where a program's path leads, and why it cannot be used or "". The path itself and what it leads to must
-// both be what every jail shows: what is executed is the path, for the name is what some programs go by.
+// check resolves the path of a program, and returns why it cannot be used, or "". Both the path and its target must be
+// shown in every jail: the path itself is executed, since some programs behave according to the name they are called by.
 func (s *search) check(path string) (real, why string) {
 	var st unix.Stat_t
-	if errors.Is(unix.Lstat(path, &st), unix.ENOENT) { // most are not, and one look is enough to see it
+	if errors.Is(unix.Lstat(path, &st), unix.ENOENT) { // fast path: most paths do not exist
 		return "", absent
 	}
 	real, err := filepath.EvalSymlinks(path)
@@ -168,7 +168,7 @@ func (s *search) check(path string) (real, why string) {
 		return "", absent
 	}
 	if err != nil {
-		return "", "its links cannot be followed"
+		return "", "its symbolic links cannot be resolved"
 	}
 	info, err := os.Lstat(real)
 	switch {
@@ -177,13 +177,13 @@ func (s *search) check(path string) (real, why string) {
 	case s.forbidden(path) || s.forbidden(real):
 		return "", "it is in a repository"
 	case !s.shown(path) || !s.shown(real):
-		return "", "it leads to " + real + ", which is neither the system's nor in a toolchain directory"
+		return "", "it leads to " + real + ", which is neither in a system directory nor in a toolchain directory"
 	case info.IsDir():
-		return "", absent // "/opt/go" beside "/opt/go/bin"
+		return "", absent // for example "/opt/go" beside "/opt/go/bin"
 	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
-		return "", "it is no program"
+		return "", "it is not an executable file"
 	case isShim(real, info):
-		return "", "it is a version manager's, which asks its own directory for the program; name that in the configuration"
+		return "", "it is a version manager's shim; add the manager's directory to the toolchains in the configuration"
 	}
 	return real, ""
 }
@@ -200,14 +200,14 @@ func (s *search) forbidden(path string) bool {
 	return slices.ContainsFunc(s.never, func(dir string) bool { return below(path, dir) })
 }
 
-// below says whether path is dir or lies in it. Both are absolute and clean.
+// below reports whether path is dir or inside it. Both must be absolute and clean.
 func below(path, dir string) bool {
 	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
 }
 
-// names returns what is in a directory, in the order of versions: go1.9 comes before go1.10. It stops at maxNames.
+// names returns up to maxNames names in a directory, sorted by version: go1.9 comes before go1.10.
 func names(dir string) []string {
-	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK|unix.O_NOCTTY, 0) // to open a FIFO waits
+	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK|unix.O_NOCTTY, 0) // a FIFO would block
 	if err != nil {
 		return nil
 	}
@@ -220,7 +220,7 @@ func names(dir string) []string {
 	return list
 }
 
-// byVersion compares names with the numbers in them as numbers.
+// byVersion compares names, with numbers in them compared by value.
 func byVersion(a, b string) int {
 	for a != "" && b != "" {
 		x, y := digits(a), digits(b)
@@ -243,5 +243,5 @@ func byVersion(a, b string) int {
 	return len(a) - len(b)
 }
 
-// digits returns the number that s starts with.
+// digits returns the decimal digits that s starts with.
 func digits(s string) string { return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))] }

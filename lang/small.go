@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readSmall returns the content of a small regular file in a directory, "" where there is none. No link leads out of the
-// directory, and nothing is opened for reading before it is known to be a regular file: to open a device or a FIFO is
-// enough to do something.
+// readSmall returns the first maxSmall bytes of a regular file below dir, or "" if there is none. Links cannot lead out
+// of dir. The file is opened for reading only after it is known to be regular, since opening a device or a FIFO can have
+// side effects or block.
 func readSmall(dir, name string) string {
 	d, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -38,14 +38,14 @@ func readSmall(dir, name string) string {
 	return string(b)
 }
 
-// openBeneath finds what is called name below a directory, and opens it for nothing (O_PATH).
+// openBeneath opens name below dir with O_PATH.
 func openBeneath(dir *os.File, name string) (*os.File, error) {
 	how := unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS,
 	}
 	var err error
-	for range 100 { // EAGAIN: a rename or a mount anywhere, while the path has ".."
+	for range 100 { // EAGAIN: a concurrent rename or mount while the path contains ".."
 		var fd int
 		if fd, err = unix.Openat2(int(dir.Fd()), name, &how); err == nil {
 			return os.NewFile(uintptr(fd), name), nil

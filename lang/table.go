@@ -1,16 +1,16 @@
 package lang
 
-// table has the runtimes, one row each. A new one is a row here, one in docs/reference/runtimes.md and one in the tests.
+// table has one row per runtime. A new runtime needs a row here, one in docs/reference/runtimes.md, and one in the tests.
 var table = []Runtime{
 	{
 		Name: "node", File: "code.js", Debian: "nodejs", Version: version,
-		Run:   "as a CommonJS module, or where that is no valid one as an ES module",
+		Run:   "as a CommonJS module, or if it is not a valid one, as an ES module",
 		Hello: `console.log("hello")`,
 		ways:  []way{{program: "node", code: node}, {program: "bun", code: interpret("code.js")}},
 	},
 	{
 		Name: "typescript", File: "code.ts", Elsewhere: "npm install --global tsx", Version: version,
-		Run:   "types are removed, not checked; with `await` or `import.meta` in it, it is an ES module",
+		Run:   "types are removed, not checked; code with `await` or `import.meta` is an ES module",
 		Hello: `const word: string = "hello"; console.log(word)`,
 		ways: []way{
 			{program: "tsx", prepare: withNode, code: typescript},
@@ -25,7 +25,8 @@ var table = []Runtime{
 		Name: "python", File: "code.py", Debian: "python3", Version: version,
 		Run:   "`python3 code.py`",
 		Hello: `print("hello")`,
-		// A job that is ended at its deadline has said what it said; nothing is left in the repository for having imported.
+		// Output must not be lost when a job is ended at its deadline, and imports must not leave files in the
+		// repository.
 		env:  []string{"PYTHONUNBUFFERED=1", "PYTHONDONTWRITEBYTECODE=1"},
 		ways: []way{{program: "python3", code: interpret("code.py")}, {program: "python", code: interpret("code.py")}},
 	},
@@ -40,7 +41,7 @@ var table = []Runtime{
 		Run:   "`go build`, then the program",
 		Hello: "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Println(\"hello\") }",
 		env: []string{
-			"GOTOOLCHAIN=local", "GOPROXY=off", "GOCACHE=" + goCache, // nothing is fetched, in vain and slowly
+			"GOTOOLCHAIN=local", "GOPROXY=off", "GOCACHE=" + goCache, // downloads would fail slowly, since jobs have no network
 		},
 		ways: []way{{program: "go", prepare: withCache, code: golang, args: goCommand}},
 	},
@@ -84,7 +85,7 @@ var table = []Runtime{
 		env:   []string{"DOTNET_CLI_TELEMETRY_OPTOUT=1", "DOTNET_NOLOGO=1", "DOTNET_SKIP_FIRST_TIME_EXPERIENCE=1"},
 		ways: []way{
 			{program: "dotnet-script", prepare: with("dotnet"), code: interpret("code.csx")},
-			{program: "csc", prepare: with("mono"), code: mono}, // where there is Mono, a csc in PATH is Mono's
+			{program: "csc", prepare: with("mono"), code: mono}, // if Mono is installed, a csc in PATH is Mono's
 			{program: "csc", prepare: with("dotnet"), code: dotnet},
 			{program: "mcs", prepare: with("mono"), code: mono},
 		},
@@ -97,7 +98,7 @@ var table = []Runtime{
 	},
 	{
 		Name: "php", File: "code.php", Debian: "php-cli", Version: version,
-		Run:   "`php code.php`; code without `<?` is PHP from its start",
+		Run:   "`php code.php`; code without `<?` is PHP from the start",
 		Hello: `<?php echo "hello\n";`,
 		ways:  []way{{program: "php", code: php}},
 	},
@@ -121,10 +122,10 @@ var table = []Runtime{
 	},
 }
 
-// version is how most programs are asked for theirs.
+// version is the version option of most programs.
 var version = []string{"--version"}
 
-// compilers are ways that differ in the program's name alone.
+// compilers returns ways that differ only in the program's name.
 func compilers(code func(*plan), names ...string) []way {
 	var list []way
 	for _, name := range names {

@@ -16,37 +16,36 @@ import (
 	safe "corral/internal/text"
 )
 
-// A field is a row of a tool's table of arguments: what decodes an argument, and what is said of it in the published
-// schema. into says of which type it is: *string, *int, *bool, *[]string or, for an object with fields of its own, the
-// *bool that tells whether it was there. What into points at before decoding is the default.
+// A field describes one argument of a tool, for decoding and for the published schema. The type of into determines the type
+// of the argument: *string, *int, *bool, *[]string or, for an object (fields) and a list of objects (each), a *bool that is
+// set if the argument was given. The value that into points to before decoding is the default.
 type field struct {
 	name     string
-	about    string // for the schema; it says what the schema's words cannot
+	about    string // description for the schema; says what the schema's keywords cannot
 	into     any
 	required bool
-	min, max int      // of a number; of the length of a string, or of each in a list
-	bytes    bool     // lengths are in bytes of UTF-8; else in characters
-	items    int      // at most so many in a list
-	enum     []string // nil is any
+	min, max int      // of a number; of the length of a string or of each string in a list
+	bytes    bool     // lengths are in bytes of UTF-8 instead of characters
+	items    int      // maximum length of a list
+	enum     []string // accepted values; nil accepts any
 	pattern  func(string) bool
-	expr     string // the pattern, as a regular expression for the schema
+	expr     string // pattern as a regular expression, for the schema
 	noNUL    bool
 	fields   []field // of an object
-	// each returns the fields of the next object of a list of them; into tells whether the list was there.
+	// each appends an element to a list of objects and returns the element's fields.
 	each func() []field
-	// coerce takes a string for the number, the truth or the list of one that is wanted: "400", "true", "a query".
+	// coerce also accepts a string for a number, a boolean or a list of one: "400", "true", "a query".
 	coerce bool
-	// bare says that null is a wrong value, and not an argument that is not there, where that is what it is else.
+	// bare makes null an invalid value for a lenient tool, which otherwise treats null as an absent argument.
 	bare bool
-	// own says that the tool itself checks bounds, which are for the schema alone, and that null stands for an argument that
-	// is not there.
+	// own means that the tool checks the bounds itself (they are for the schema only) and that null is an absent argument.
 	own bool
 }
 
-// maxShown is how many bytes of what a client wrote are in an error.
+// maxShown is the maximum number of bytes of client input quoted in an error.
 const maxShown = 64
 
-// invalid is an error about one argument; "" is about all of them.
+// invalid returns an error about one argument, or about all of them if argument is "".
 func invalid(argument, format string, values ...any) *Error {
 	e := &Error{Code: CodeInvalid, Message: fmt.Sprintf(format, values...)}
 	if argument != "" {
@@ -56,8 +55,8 @@ func invalid(argument, format string, values ...any) *Error {
 	return e
 }
 
-// decodeArguments reads one JSON object into the fields of a table. An unknown key is an error, one in another case or
-// there twice as well; so is null, where it is not the tool's own affair: an argument that is not given is not there.
+// decodeArguments decodes a JSON object into fields. Unknown and duplicate keys are errors, and so are keys that differ in
+// case only. null is an error unless the field has own set, because an absent argument is to be left out.
 func decodeArguments(raw json.RawMessage, fields []field) error {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		raw = json.RawMessage("{}")
@@ -68,8 +67,8 @@ func decodeArguments(raw json.RawMessage, fields []field) error {
 	return decodeObject(raw, "", fields, false)
 }
 
-// decodeLenient is decodeArguments for tools whose callers send what they like: an unknown key is ignored, and null is an
-// argument that is not there.
+// decodeLenient is decodeArguments for tools whose callers send more than the schema has: unknown keys are ignored, and null
+// means that the argument is absent.
 func decodeLenient(raw json.RawMessage, fields []field) error {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		raw = json.RawMessage("{}")
@@ -80,10 +79,10 @@ func decodeLenient(raw json.RawMessage, fields []field) error {
 	return decodeObject(raw, "", fields, true)
 }
 
-// decodeObject reads an object whose keys are named below prefix in errors.
+// decodeObject decodes an object. Errors name its keys with prefix in front.
 func decodeObject(raw json.RawMessage, prefix string, fields []field, lenient bool) error {
 	if kind(raw) != "an object" {
-		return invalid(strings.TrimSuffix(prefix, "."), "an object is wanted, not %s", kind(raw))
+		return invalid(strings.TrimSuffix(prefix, "."), "must be an object, got %s", kind(raw))
 	}
 	seen := make([]bool, len(fields))
 	for _, e := range strictjson.Entries(raw) {
@@ -96,7 +95,7 @@ func decodeObject(raw json.RawMessage, prefix string, fields []field, lenient bo
 		}
 		name := prefix + e.Key
 		if seen[n] {
-			return invalid(name, "it is there twice")
+			return invalid(name, "duplicate key")
 		}
 		if kind(e.Value) == "null" && (fields[n].own || lenient && !fields[n].bare) {
 			continue
@@ -108,23 +107,23 @@ func decodeObject(raw json.RawMessage, prefix string, fields []field, lenient bo
 	}
 	for n, f := range fields {
 		if f.required && !seen[n] {
-			return invalid(prefix+f.name, "it is required")
+			return invalid(prefix+f.name, "is required")
 		}
 	}
 	return nil
 }
 
-// unknown names the key and the one that may have been meant.
+// unknown returns the error for an unknown key, with the name of the argument that was probably meant.
 func unknown(prefix, key string, fields []field) *Error {
-	message := fmt.Sprintf("unknown argument %q", prefix+shown(key))
-	if near := meant(key, fields); near != "" {
+	message := fmt.Sprintf("unknown argument %q", prefix+clip(key))
+	if near := suggest(key, fields); near != "" {
 		message += fmt.Sprintf(": did you mean %q?", prefix+near)
 	}
-	return &Error{Code: CodeInvalid, Message: message, Details: map[string]any{"argument": prefix + shown(key)}}
+	return &Error{Code: CodeInvalid, Message: message, Details: map[string]any{"argument": prefix + clip(key)}}
 }
 
-// shown is s, cut at maxShown bytes.
-func shown(s string) string { return safe.Cut(s, maxShown) }
+// clip returns s cut to maxShown bytes.
+func clip(s string) string { return safe.Cut(s, maxShown) }
 
 func (f *field) decode(name string, raw json.RawMessage) error {
 	switch into := f.into.(type) {
@@ -148,20 +147,20 @@ func (f *field) decode(name string, raw json.RawMessage) error {
 			word = strings.TrimSpace(strictjson.Unquote(raw))
 		}
 		if word != "true" && word != "false" {
-			return invalid(name, "true or false is wanted, not %s", kind(raw))
+			return invalid(name, "must be true or false, got %s", kind(raw))
 		}
 		*into = word == "true"
 		return nil
 	}
-	return &Error{Code: CodeInternal, Message: fmt.Sprintf("%s: no way to decode into %T", name, f.into)}
+	return &Error{Code: CodeInternal, Message: fmt.Sprintf("%s: cannot decode into %T", name, f.into)}
 }
 
 func (f *field) decodeString(name string, raw json.RawMessage, into *string) error {
 	if kind(raw) != "a string" {
-		return invalid(name, "a string is wanted, not %s", kind(raw))
+		return invalid(name, "must be a string, got %s", kind(raw))
 	}
 	if loneSurrogate(raw) {
-		return invalid(name, "it has half of a surrogate pair, which is no text")
+		return invalid(name, "contains an unpaired surrogate escape, which is not valid text")
 	}
 	s := strictjson.Unquote(raw)
 	if err := f.checkString(name, s); err != nil {
@@ -171,7 +170,7 @@ func (f *field) decodeString(name string, raw json.RawMessage, into *string) err
 	return nil
 }
 
-// checkString returns a nil error, and not a nil *Error, for a string that will do.
+// checkString checks s against the field's bounds. It returns error, not *Error, so that a nil result compares equal to nil.
 func (f *field) checkString(name, s string) error {
 	length, unit := len(s), "bytes"
 	if !f.bytes {
@@ -179,21 +178,21 @@ func (f *field) checkString(name, s string) error {
 	}
 	switch {
 	case f.enum != nil && !slices.Contains(f.enum, s):
-		return invalid(name, "%q is none of: %s", shown(s), strings.Join(f.enum, ", "))
+		return invalid(name, "%q is not one of: %s", clip(s), strings.Join(f.enum, ", "))
 	case f.own:
 	case length < f.min:
-		return invalid(name, "%d %s, at least %d are wanted", length, unit, f.min)
+		return invalid(name, "has %d %s, the minimum is %d", length, unit, f.min)
 	case f.max > 0 && length > f.max:
-		return invalid(name, "%d %s, at most %d are accepted", length, unit, f.max)
+		return invalid(name, "has %d %s, the maximum is %d", length, unit, f.max)
 	case f.noNUL && strings.ContainsRune(s, 0):
-		return invalid(name, "it has a NUL byte")
+		return invalid(name, "contains a NUL byte")
 	case f.pattern != nil && !f.pattern(s):
-		return invalid(name, "%q does not match %s", shown(s), f.expr)
+		return invalid(name, "%q does not match %s", clip(s), f.expr)
 	}
 	return nil
 }
 
-// decodeInt reads a whole number; 1000.0 and 1e3 are such.
+// decodeInt decodes an integer, which may be written as 1000.0 or 1e3.
 func (f *field) decodeInt(name string, raw json.RawMessage, into *int) error {
 	if f.coerce && kind(raw) == "a string" {
 		raw = json.RawMessage(strings.TrimSpace(strictjson.Unquote(raw)))
@@ -202,11 +201,11 @@ func (f *field) decodeInt(name string, raw json.RawMessage, into *int) error {
 	case f.bare && kind(raw) == "null":
 		return invalid(name, "null is out of range: %d to %d", f.min, f.max)
 	case kind(raw) != "a number":
-		return invalid(name, "a whole number is wanted, not %s", kind(raw))
+		return invalid(name, "must be an integer, got %s", kind(raw))
 	}
 	n, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil || n != math.Trunc(n) {
-		return invalid(name, "%s is no whole number", safe.Line(string(raw), maxShown))
+		return invalid(name, "%s is not an integer", safe.Line(string(raw), maxShown))
 	}
 	if f.own {
 		n = max(min(n, float64(f.max)), -1)
@@ -223,11 +222,11 @@ func (f *field) decodeList(name string, raw json.RawMessage, into *[]string) err
 		return f.decodeString(name, raw, &(*into)[0])
 	}
 	if kind(raw) != "an array" {
-		return invalid(name, "an array of strings is wanted, not %s", kind(raw))
+		return invalid(name, "must be an array of strings, got %s", kind(raw))
 	}
 	items := strictjson.Elements(raw, f.items)
 	if len(items) > f.items {
-		return invalid(name, "more than %d entries", f.items)
+		return invalid(name, "must have at most %d entries", f.items)
 	}
 	list := make([]string, len(items))
 	for n, item := range items {
@@ -239,14 +238,14 @@ func (f *field) decodeList(name string, raw json.RawMessage, into *[]string) err
 	return nil
 }
 
-// decodeObjects reads a list of objects, whose unknown keys are ignored: it is of tools that do that.
+// decodeObjects decodes a list of objects. Unknown keys in them are ignored: only lenient tools have such lists.
 func (f *field) decodeObjects(name string, raw json.RawMessage) error {
 	if kind(raw) != "an array" {
-		return invalid(name, "an array of objects is wanted, not %s", kind(raw))
+		return invalid(name, "must be an array of objects, got %s", kind(raw))
 	}
 	items := strictjson.Elements(raw, f.items)
 	if len(items) > f.items {
-		return invalid(name, "more than %d entries", f.items)
+		return invalid(name, "must have at most %d entries", f.items)
 	}
 	for n, item := range items {
 		if err := decodeObject(item, fmt.Sprintf("%s[%d].", name, n), f.each(), true); err != nil {
@@ -256,7 +255,7 @@ func (f *field) decodeObjects(name string, raw json.RawMessage) error {
 	return nil
 }
 
-// kind is the type of a JSON value, in words.
+// kind returns the type of a JSON value with its article, for error messages.
 func kind(raw json.RawMessage) string {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {
@@ -277,8 +276,8 @@ func kind(raw json.RawMessage) string {
 	return "a number"
 }
 
-// loneSurrogate says whether a string has an escape that stands for half a character. The decoder would put another
-// character into its place, and the program that runs would not be the one that was sent.
+// loneSurrogate reports whether a string has an escape for half of a surrogate pair. encoding/json would replace it by
+// U+FFFD, and the program that runs would differ from the one that was sent.
 func loneSurrogate(raw json.RawMessage) bool {
 	for {
 		n := bytes.IndexByte(raw, '\\')
@@ -303,7 +302,7 @@ func loneSurrogate(raw json.RawMessage) bool {
 	}
 }
 
-// escaped reads \uXXXX at the beginning of raw.
+// escaped decodes \uXXXX at the beginning of raw.
 func escaped(raw []byte) (unit uint64, ok bool) {
 	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
 		return 0, false
@@ -312,9 +311,9 @@ func escaped(raw []byte) (unit uint64, ok bool) {
 	return unit, err == nil
 }
 
-// meant returns the name that key is likely to stand for: the same in another case, one with the other in it, or one that
-// is near. "" is none.
-func meant(key string, fields []field) string {
+// suggest returns the name of the field that key probably stands for: one that contains key or is contained in it, ignoring
+// case, or one within a small edit distance. It returns "" if there is none.
+func suggest(key string, fields []field) string {
 	lower := strings.ToLower(key)
 	names := make([]string, len(fields))
 	for n, f := range fields {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// sample is a table with a field of each kind.
+// sample is an argument table with a field of each kind.
 type sample struct {
 	id, text, word string
 	count          int
@@ -55,14 +55,14 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-func TestDecodeRefuses(t *testing.T) {
+func TestDecodeRejects(t *testing.T) {
 	long := strings.Repeat("x", 1000)
 	for _, tt := range []struct{ raw, argument, want string }{
-		{``, "repoId", "repoId: it is required"},
-		{`{}`, "repoId", "repoId: it is required"},
-		{`[]`, "", "an object is wanted, not an array"},
+		{``, "repoId", "repoId: is required"},
+		{`{}`, "repoId", "repoId: is required"},
+		{`[]`, "", "must be an object, got an array"},
 		{`{"repoId":"r"`, "", "not valid JSON"},
-		{`null`, "", "an object is wanted, not null"},
+		{`null`, "", "must be an object, got null"},
 		{`{"repoId":"r","extra":1}`, "extra", `unknown argument "extra"`},
 		{`{"repoId":"r","timeout":1}`, "timeout", `unknown argument "timeout": did you mean "timeoutMs"?`},
 		{`{"repo":"r"}`, "repo", `unknown argument "repo": did you mean "repoId"?`},
@@ -70,31 +70,31 @@ func TestDecodeRefuses(t *testing.T) {
 		{`{"repoId":"r","cdoe":"x"}`, "cdoe", `unknown argument "cdoe": did you mean "code"?`},
 		{`{"repoId":"r","xyz":"x"}`, "xyz", `unknown argument "xyz"`},
 		{`{"repoId":"r","` + long + `":1}`, long[:maxShown] + "…", "unknown argument"},
-		{`{"repoId":"r","repoId":"r"}`, "repoId", "repoId: it is there twice"},
-		{`{"repoId":null}`, "repoId", "repoId: a string is wanted, not null"},
-		{`{"repoId":1}`, "repoId", "repoId: a string is wanted, not a number"},
-		{`{"repoId":""}`, "repoId", "repoId: 0 characters, at least 1 are wanted"},
-		{`{"repoId":"123456"}`, "repoId", "repoId: 6 characters, at most 5 are accepted"},
-		{`{"repoId":"r","code":"ääääx"}`, "code", "code: 9 bytes, at most 8 are accepted"},
-		{`{"repoId":"r","code":"\ud83d"}`, "code", "code: it has half of a surrogate pair"},
-		{`{"repoId":"r","code":"\ude00\ud83d"}`, "code", "code: it has half of a surrogate pair"},
-		{`{"repoId":"r","code":"\ud83d\n"}`, "code", "code: it has half of a surrogate pair"},
-		{`{"repoId":"r","word":"three"}`, "word", `word: "three" is none of: one, two`},
-		{`{"repoId":"r","word":"One"}`, "word", `word: "One" is none of`},
+		{`{"repoId":"r","repoId":"r"}`, "repoId", "repoId: duplicate key"},
+		{`{"repoId":null}`, "repoId", "repoId: must be a string, got null"},
+		{`{"repoId":1}`, "repoId", "repoId: must be a string, got a number"},
+		{`{"repoId":""}`, "repoId", "repoId: has 0 characters, the minimum is 1"},
+		{`{"repoId":"123456"}`, "repoId", "repoId: has 6 characters, the maximum is 5"},
+		{`{"repoId":"r","code":"ääääx"}`, "code", "code: has 9 bytes, the maximum is 8"},
+		{`{"repoId":"r","code":"\ud83d"}`, "code", "code: contains an unpaired surrogate escape"},
+		{`{"repoId":"r","code":"\ude00\ud83d"}`, "code", "code: contains an unpaired surrogate escape"},
+		{`{"repoId":"r","code":"\ud83d\n"}`, "code", "code: contains an unpaired surrogate escape"},
+		{`{"repoId":"r","word":"three"}`, "word", `word: "three" is not one of: one, two`},
+		{`{"repoId":"r","word":"One"}`, "word", `word: "One" is not one of`},
 		{`{"repoId":"r","timeoutMs":9}`, "timeoutMs", "timeoutMs: 9 is out of range: 10 to 100"},
 		{`{"repoId":"r","timeoutMs":101}`, "timeoutMs", "out of range"},
 		{`{"repoId":"r","timeoutMs":1e99}`, "timeoutMs", "out of range"},
-		{`{"repoId":"r","timeoutMs":1e999}`, "timeoutMs", "is no whole number"},
-		{`{"repoId":"r","timeoutMs":10.5}`, "timeoutMs", "10.5 is no whole number"},
-		{`{"repoId":"r","timeoutMs":"50"}`, "timeoutMs", "a whole number is wanted, not a string"},
-		{`{"repoId":"r","persist":"true"}`, "persist", "true or false is wanted, not a string"},
-		{`{"repoId":"r","persist":null}`, "persist", "true or false is wanted, not null"},
-		{`{"repoId":"r","args":"a"}`, "args", "an array of strings is wanted, not a string"},
-		{`{"repoId":"r","args":["a","b","c"]}`, "args", "more than 2 entries"},
-		{`{"repoId":"r","args":["a",1]}`, "args[1]", "args[1]: a string is wanted, not a number"},
-		{`{"repoId":"r","args":["a\u0000"]}`, "args[0]", "args[0]: it has a NUL byte"},
-		{`{"repoId":"r","lineRange":[]}`, "lineRange", "lineRange: an object is wanted, not an array"},
-		{`{"repoId":"r","lineRange":{}}`, "lineRange.startLine", "lineRange.startLine: it is required"},
+		{`{"repoId":"r","timeoutMs":1e999}`, "timeoutMs", "is not an integer"},
+		{`{"repoId":"r","timeoutMs":10.5}`, "timeoutMs", "10.5 is not an integer"},
+		{`{"repoId":"r","timeoutMs":"50"}`, "timeoutMs", "must be an integer, got a string"},
+		{`{"repoId":"r","persist":"true"}`, "persist", "must be true or false, got a string"},
+		{`{"repoId":"r","persist":null}`, "persist", "must be true or false, got null"},
+		{`{"repoId":"r","args":"a"}`, "args", "must be an array of strings, got a string"},
+		{`{"repoId":"r","args":["a","b","c"]}`, "args", "must have at most 2 entries"},
+		{`{"repoId":"r","args":["a",1]}`, "args[1]", "args[1]: must be a string, got a number"},
+		{`{"repoId":"r","args":["a\u0000"]}`, "args[0]", "args[0]: contains a NUL byte"},
+		{`{"repoId":"r","lineRange":[]}`, "lineRange", "lineRange: must be an object, got an array"},
+		{`{"repoId":"r","lineRange":{}}`, "lineRange.startLine", "lineRange.startLine: is required"},
 		{`{"repoId":"r","lineRange":{"startLine":0}}`, "lineRange.startLine", "out of range: 1 to 9"},
 		{`{"repoId":"r","lineRange":{"start":1}}`, "lineRange.start", `did you mean "lineRange.startLine"?`},
 	} {
@@ -111,7 +111,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// TestInputSchema: what the schema says of a table is what decoding does.
+// TestInputSchema: the schema of a table describes what decoding accepts.
 func TestInputSchema(t *testing.T) {
 	s := sample{on: true, word: "one"}
 	got := string(inputSchema(s.fields()))
@@ -130,7 +130,7 @@ func TestInputSchema(t *testing.T) {
 	}
 }
 
-// loose is a table of a tool whose callers send what they like.
+// loose is the argument table of a lenient tool.
 type loose struct {
 	n, m int
 	on   bool
@@ -148,7 +148,7 @@ func (l *loose) fields() []field {
 	}
 }
 
-// TestDecodeLenient: what is taken for what, and what is not.
+// TestDecodeLenient: coercions, and values that are still rejected.
 func TestDecodeLenient(t *testing.T) {
 	for _, tt := range []struct {
 		raw  string
@@ -160,17 +160,17 @@ func TestDecodeLenient(t *testing.T) {
 		{`{"text":"a","n":" 4e1 ","on":" true ","list":["x","y"]}`, loose{text: "a", n: 40, on: true, list: []string{"x", "y"}}, ""},
 		{`{"text":"a","m":null,"on":null,"list":null}`, loose{text: "a"}, ""},
 		{`{"text":"a","n":null}`, loose{}, "n: null is out of range: 1 to 100"},
-		{`{"text":null}`, loose{}, "text: it is required"},
-		{``, loose{}, "text: it is required"},
+		{`{"text":null}`, loose{}, "text: is required"},
+		{``, loose{}, "text: is required"},
 		{`{"text":"a","n":"0"}`, loose{}, "n: 0 is out of range: 1 to 100"},
-		{`{"text":"a","n":"true"}`, loose{}, "n: a whole number is wanted, not a boolean"},
-		{`{"text":"a","m":"1"}`, loose{}, "m: a whole number is wanted, not a string"},
-		{`{"text":"a","on":"yes"}`, loose{}, "on: true or false is wanted, not a string"},
-		{`{"text":"a","on":1}`, loose{}, "on: true or false is wanted, not a number"},
-		{`{"text":"a","list":"too long"}`, loose{}, "list: 8 characters, at most 5 are accepted"},
-		{`{"text":"a","list":7}`, loose{}, "list: an array of strings is wanted, not a number"},
-		{`{"text":["a"]}`, loose{}, "text: a string is wanted, not an array"},
-		{`{"text":"\ud800"}`, loose{}, "text: it has half of a surrogate pair, which is no text"},
+		{`{"text":"a","n":"true"}`, loose{}, "n: must be an integer, got a boolean"},
+		{`{"text":"a","m":"1"}`, loose{}, "m: must be an integer, got a string"},
+		{`{"text":"a","on":"yes"}`, loose{}, "on: must be true or false, got a string"},
+		{`{"text":"a","on":1}`, loose{}, "on: must be true or false, got a number"},
+		{`{"text":"a","list":"too long"}`, loose{}, "list: has 8 characters, the maximum is 5"},
+		{`{"text":"a","list":7}`, loose{}, "list: must be an array of strings, got a number"},
+		{`{"text":["a"]}`, loose{}, "text: must be a string, got an array"},
+		{`{"text":"\ud800"}`, loose{}, "text: contains an unpaired surrogate escape, which is not valid text"},
 		{`{"text":"a"`, loose{}, "not valid JSON"},
 	} {
 		var got loose

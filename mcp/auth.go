@@ -6,13 +6,13 @@ import (
 	"corral/internal/gate"
 )
 
-// A door is a gate that knows callers by their tokens.
+// A door is a gate that identifies callers by their bearer tokens.
 type door struct {
 	gate.Gate
 	authenticate func(token string) (Caller, bool)
 }
 
-// caller returns who sent r, by its one bearer token.
+// caller returns the caller whose token r has. A request with two tokens has no caller.
 func (d *door) caller(r *http.Request) (Caller, bool) {
 	token, ok := gate.Bearer(r)
 	if !ok {

@@ -19,15 +19,15 @@ import (
 	"corral/internal/strictjson"
 )
 
-// A call is one request on its way through mcp-go, and what its tool has to say.
+// A call is one request on its way through mcp-go, and the result of its tool.
 type call struct {
 	*message
 	caller Caller
-	noted  *calls.Call // nil of what is no call of a tool
+	noted  *calls.Call // nil unless the request is tools/call
 
-	ran    bool // a tool was found
+	ran    bool // the tool was found and called
 	result ToolResult
-	code   string // of the tool's *Error
+	code   string // code of the tool's *Error
 }
 
 type callKey struct{}
@@ -38,7 +38,7 @@ func withCall(ctx context.Context, k *call) context.Context {
 
 func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
-// run calls the tool; whatever becomes of it is in k.
+// run calls the tool and stores the outcome, including an error, in k.
 func (k *call) run(ctx context.Context, s *Server, t *tool) {
 	k.ran = true
 	var err error
@@ -58,35 +58,35 @@ func (k *call) run(ctx context.Context, s *Server, t *tool) {
 	}
 }
 
-// checkArguments sees to it that no key reaches the tool that a decoder might take for another.
+// checkArguments rejects arguments with a key that a case-insensitive decoder would take for another.
 func (k *call) checkArguments(t *tool) error {
 	if k.fault != nil {
-		return &Error{Code: CodeInvalid, Message: "the arguments: " + k.fault.Error()}
+		return &Error{Code: CodeInvalid, Message: "invalid arguments: " + k.fault.Error()}
 	}
 	for _, e := range strictjson.Entries(k.arguments) {
 		if word := misspelled(e.Key, t.keys); word != "" {
-			return &Error{Code: CodeInvalid, Message: fmt.Sprintf("the argument %q is spelled %q", shown(e.Key), word)}
+			return &Error{Code: CodeInvalid, Message: fmt.Sprintf("the argument %q must be spelled %q", clip(e.Key), word)}
 		}
 	}
 	return nil
 }
 
-// guard calls a tool, and survives it.
+// guard calls a tool and turns a panic into an error.
 func guard(ctx context.Context, log *slog.Logger, t *tool, arguments json.RawMessage) (r ToolResult, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			log.ErrorContext(ctx, "panic in a tool", "trace_id", CallerOf(ctx).Trace, "tool", t.published,
 				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			err = &Error{Code: CodeInternal, Message: "the tool failed: the server's log says how, under trace " + CallerOf(ctx).Trace}
+			err = &Error{Code: CodeInternal, Message: "the tool failed: see the server's diagnostic log, trace_id " + CallerOf(ctx).Trace}
 		}
 	}()
 	if err := ctx.Err(); err != nil {
-		return ToolResult{}, fmt.Errorf("cancelled before it began: %w", err)
+		return ToolResult{}, fmt.Errorf("cancelled before the call started: %w", err)
 	}
 	return t.Call(ctx, arguments)
 }
 
-// encode writes the answer: mcp-go's own words about everything but the tool's result.
+// encode encodes the response. It keeps mcp-go's wording except for a tool's result and an unknown tool.
 func (k *call) encode(response sdk.JSONRPCMessage) reply {
 	switch r := response.(type) {
 	case sdk.JSONRPCResponse:
@@ -97,22 +97,22 @@ func (k *call) encode(response sdk.JSONRPCMessage) reply {
 	case sdk.JSONRPCError:
 		e := &rpcError{Code: r.Error.Code, Message: r.Error.Message, Data: r.Error.Data}
 		if k.isCall() && e.Code == codeParams && strings.HasSuffix(e.Message, server.ErrToolNotFound.Error()) {
-			e.Message = fmt.Sprintf("unknown tool %q", shown(k.tool))
+			e.Message = fmt.Sprintf("unknown tool %q", clip(k.tool))
 		}
 		return reply{data: errorOf(k.id, e), code: e.Code}
 	}
-	return reply{data: errorOf(k.id, refused(codeInside, "the server could not answer")), code: codeInside}
+	return reply{data: errorOf(k.id, refused(codeInside, "internal error: mcp-go returned no response")), code: codeInside}
 }
 
 func encodeAny(id json.RawMessage, result any) reply {
 	raw, err := marshal(result)
 	if err != nil {
-		return reply{data: errorOf(id, refused(codeInside, "encode the result: %v", err)), code: codeInside}
+		return reply{data: errorOf(id, refused(codeInside, "internal error: encode the result: %v", err)), code: codeInside}
 	}
 	return reply{data: answerOf(id, raw)}
 }
 
-// log writes the line of a call. Neither arguments nor results are in it.
+// log writes the call's line to the diagnostic log, without arguments and results.
 func (k *call) log(ctx context.Context, log *slog.Logger, r reply) {
 	code := k.code
 	switch {
@@ -124,23 +124,23 @@ func (k *call) log(ctx context.Context, log *slog.Logger, r reply) {
 	k.noted.End(ctx, log, len(r.data), code)
 }
 
-// begin notes the beginning of a call, and returns a context that carries it.
+// begin starts the record of a tool call and returns a context that carries it.
 func (k *call) begin(ctx context.Context, s *Server, at calls.Trace) context.Context {
 	if !k.isCall() {
 		return ctx
 	}
-	span := "tools.unknown" // not in the client's words, of which there may be any number
+	span := "tools.unknown" // a fixed name, because clients may send any number of different ones
 	if t := s.tools[k.tool]; t != nil {
 		span = "tools." + t.span
 	}
 	k.noted = calls.Begin(s.tracer, calls.Start{
-		Tool: shown(k.tool), Span: span, Principal: k.caller.Principal, Session: k.caller.Session, Trace: at, At: time.Now(),
+		Tool: clip(k.tool), Span: span, Principal: k.caller.Principal, Session: k.caller.Session, Trace: at, At: time.Now(),
 	})
 	return calls.With(ctx, k.noted)
 }
 
-// unserved notes a call that came to nothing before any tool was asked, and returns its answer.
-func (s *Server) unserved(ctx context.Context, m *message, c Caller, answer []byte, code string) []byte {
+// refuseCall records a call that was refused before a tool was called, and returns answer.
+func (s *Server) refuseCall(ctx context.Context, m *message, c Caller, answer []byte, code string) []byte {
 	if m.isCall() {
 		k := &call{message: m, caller: c, code: code}
 		ctx = k.begin(ctx, s, calls.TraceOf(m.meta.trace, m.meta.state))
@@ -149,9 +149,9 @@ func (s *Server) unserved(ctx context.Context, m *message, c Caller, answer []by
 	return answer
 }
 
-// randomHex returns n random bytes.
+// randomHex returns n random bytes in hexadecimal.
 func randomHex(n int) string {
 	b := make([]byte, n)
-	_, _ = rand.Read(b) // it never fails, or ends the program: crypto/rand
+	_, _ = rand.Read(b) // crypto/rand: Read never returns an error, it crashes the program
 	return hex.EncodeToString(b)
 }

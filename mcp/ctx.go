@@ -11,7 +11,7 @@ import (
 	"corral/index"
 )
 
-// Knowledge is a full-text index of what jobs wrote, by base: *index.Index is one.
+// Knowledge is a full-text index of job output, in knowledge bases per repository and principal. *index.Index implements it.
 type Knowledge interface {
 	Add(ctx context.Context, b index.Base, s index.Source, r io.Reader) (index.Added, error)
 	Search(ctx context.Context, b index.Base, q index.Query) (*index.Found, error)
@@ -20,60 +20,60 @@ type Knowledge interface {
 	Purge(ctx context.Context, b index.Base) (index.Stats, error)
 }
 
-// Kept begins what takes the output of one job, and reads what was stored of it; *artifact.Store does.
+// Kept stores the output of jobs and reads it back. *artifact.Store implements it.
 type Kept interface {
 	Outputs
-	// Stream writes a stream of an artifact, artifact.Stdout or artifact.Stderr, as it is stored. With an error, what was
-	// written is not to be believed.
+	// Stream writes a stored stream of an artifact (artifact.Stdout or artifact.Stderr) to w. If it returns an error, the
+	// bytes already written must not be used.
 	Stream(ctx context.Context, r artifact.Reader, handle, stream string, w io.Writer) error
 }
 
-// Ctx is what the tools ctx_execute, ctx_search and their siblings share. Their callers are those of context-mode: what they
-// do not know they do not send, and what we do not know is ignored. Only standard output reaches a caller's context; what is
-// large is indexed, and searched.
+// Ctx is the shared state of the tools ctx_execute, ctx_search and their siblings. Their callers are written for
+// context-mode: they leave out arguments that only corral has, and arguments that only context-mode has are ignored. Only
+// standard output enters a caller's context; long output is indexed and can be searched.
 //
-// The fields are set before the first call, and not changed. It must be closed.
+// The fields must be set before the first call and not be changed afterwards. The owner must call Close.
 type Ctx struct {
 	Engine    Engine
-	Outputs   Kept      // nil stores nothing, and then nothing can be indexed
-	Knowledge Knowledge // nil indexes nothing
-	Repos     []string  // ids of the repositories that are served
-	// Paths are where the repositories are, by id: an absolute path of a file must lead there. One that is not in it takes
-	// relative paths only.
+	Outputs   Kept      // nil: nothing is stored, and so nothing can be indexed
+	Knowledge Knowledge // nil: nothing is indexed
+	Repos     []string  // ids of the served repositories
+	// Paths are the repositories' paths by id. An absolute path of a file must be in its repository's path. A repository
+	// without an entry accepts relative paths only.
 	Paths    map[string]string
-	Repo     string   // the one that is meant where none is named; "" is the first that the caller may use
-	Secrets  []string // values that no reply and no artifact shows
-	Runtimes []string // of package lang, those that this host can run; nil is all
-	// BackgroundLife is how long a job runs in the background at most; 0 is DefaultBackgroundLife. What the policy says of such
-	// jobs holds as well.
+	Repo     string   // default repository; "" is the first one that the caller may use
+	Secrets  []string // values redacted from replies and artifacts
+	Runtimes []string // runtimes of package lang that this host can run; nil is all
+	// BackgroundLife is the maximum duration of a background job; 0 is DefaultBackgroundLife. The policy's limits for
+	// such jobs apply as well.
 	BackgroundLife time.Duration
-	// MaxBackground is how many jobs one principal has in the background at once; 0 is DefaultMaxBackground.
+	// MaxBackground is the maximum number of background jobs of one principal; 0 is DefaultMaxBackground.
 	MaxBackground int
-	// MaxBackgroundAll is how many all principals have together; 0 is no bound beside theirs.
+	// MaxBackgroundAll is the maximum number of background jobs of all principals together; 0 is unlimited.
 	MaxBackgroundAll int
-	// Plain has ctx_index take a text as it is given: secrets in it are not hidden. Of what jobs write Outputs has to know.
+	// Plain makes ctx_index store text without redacting secrets. Redaction of job output is configured in Outputs.
 	Plain bool
-	Log   *slog.Logger // takes what no reply tells; nil drops it
+	Log   *slog.Logger // diagnostic log; nil discards
 
 	once    sync.Once
-	life    context.Context // of jobs in the background
+	life    context.Context // of background jobs
 	end     context.CancelFunc
-	running sync.WaitGroup // of these
+	running sync.WaitGroup // background jobs
 	pending inFlightIndexing
-	// patience is how long a reply waits for the index; 0 is ctxPatience.
+	// patience is how long a reply waits until its output is indexed; 0 is indexTimeout.
 	patience time.Duration
 	jobs     jobs
-	turns    turns // of artifacts that are being indexed
+	turns    turns // serialize the indexing of one artifact
 	sums     sums
 }
 
-// What holds where nothing else is said.
+// Defaults of Ctx.
 const (
 	DefaultBackgroundLife = time.Hour
 	DefaultMaxBackground  = 4
 )
 
-// begin makes what a Ctx has when it is used.
+// begin initializes the unexported fields on first use.
 func (x *Ctx) begin() {
 	x.once.Do(func() {
 		x.life, x.end = context.WithCancel(context.Background())
@@ -84,26 +84,26 @@ func (x *Ctx) begin() {
 	})
 }
 
-// End ends the jobs that a client's session has in the background, and waits for that. Whose session it was can ask for them
-// no more. It is what Options.Ended calls.
+// End ends the background jobs of a client session and waits for them; afterwards the client can no longer read their
+// output. Options.Ended calls it.
 func (x *Ctx) End(principal, session string) {
 	x.begin()
 	x.jobs.end(owner{principal, session})
 	x.sums.end(owner{principal, session})
 }
 
-// Close ends every job in the background, waits for them, and for what is being indexed: for that, less than ten seconds,
-// whatever waits.
+// Close ends all background jobs and waits for them, then waits for indexing in progress: less than ten
+// seconds, whatever the backlog.
 func (x *Ctx) Close() {
 	x.begin()
 	x.end()
 	if !x.pending.close(x.running.Wait) {
-		x.Log.Warn("the server ends while output is still being indexed")
+		x.Log.Warn("stopping while output is still being indexed")
 	}
 }
 
-// repo is the repository that a call is about: the one that it names, else the configured one, else the first that the
-// caller may use.
+// repo returns the repository of a call: the named one, else the configured default, else the first one that the caller may
+// use.
 func (x *Ctx) repo(c Caller, named string) (string, error) {
 	if named == "" {
 		return c.repo(x.Repos, x.Repo, "")
@@ -114,18 +114,18 @@ func (x *Ctx) repo(c Caller, named string) (string, error) {
 	return named, nil
 }
 
-// repoField is the argument that names it.
+// repoField describes the argument repoId.
 func repoField(into *string) field {
 	return field{name: "repoId", into: into, max: 128, about: "which repository it is about; default: the one that is configured for these tools, or the first"}
 }
 
-// base is whose knowledge a call is about.
+// base returns the knowledge base of the caller for repo.
 func (x *Ctx) base(c Caller, repo string) index.Base {
 	return index.Base{Repo: repo, Principal: c.Principal}
 }
 
-// texts is the answer of a tool whose words are a text. What clients show of an answer differs: structured should have the
-// text, too, as "text".
+// texts returns a result whose text block is text. Clients show either the text block or structuredContent, so structured
+// should have the text as its field "text", too.
 func texts(structured any, text string, isError bool) ToolResult {
 	return ToolResult{Structured: structured, Text: text, Whole: true, IsError: isError}
 }

@@ -11,40 +11,40 @@ import (
 )
 
 const (
-	// backgroundMargins is how much of the beginning and of the end of each stream is in memory while a job runs.
+	// backgroundMargins is how many bytes of the head and of the tail of each stream are in memory while a job runs.
 	backgroundMargins = 128 << 10
-	// keptMargins is how much of each is remembered of a job whose output could not be stored.
-	keptMargins = 16 << 10
+	// endedMargins is the same for a finished job whose output could not be stored.
+	endedMargins = 16 << 10
 )
 
-// A background is a job that goes on when its call has its reply. Its ctxRun has no code: it is there as long as the job is
-// remembered.
+// A background is a job that outlives its call. Its ctxRun has no code, because it stays in memory as long as the job is
+// listed.
 type background struct {
 	*ctxRun
 	id      string
 	begun   time.Time
 	cancel  context.CancelFunc
-	started chan struct{} // closed when there is somebody to signal
-	done    chan struct{} // closed when what follows is there
+	started chan struct{} // closed when the job can be signaled
+	done    chan struct{} // closed when the job has ended and the fields below are set
 
 	mu       sync.Mutex
-	out      *artifact.Output // guarded by mu: nil when it has ended
-	signaler job.Signaler     // guarded by mu: nil before it was started
-	ran      *ctxRan          // guarded by mu: nil before it has ended, and if it failed
-	err      error            // guarded by mu: corral's own failure
+	out      *artifact.Output // guarded by mu: nil after the job has ended
+	signaler job.Signaler     // guarded by mu: nil before the job has started
+	ran      *ctxRan          // guarded by mu: nil before the job has ended, and if corral failed
+	err      error            // guarded by mu: failure of corral, not of the job
 	ended    time.Time        // guarded by mu
-	detached bool             // guarded by mu: its call has had its reply
-	skipped  string           // guarded by mu: why its output is not indexed
+	detached bool             // guarded by mu: the call returned before the job ended
+	skipped  string           // guarded by mu: why the output is not indexed
 }
 
-// A lead is its output, which learns how to signal it.
-type lead struct {
+// A leaderOutput is the job's output that also receives the handle for signaling the job.
+type leaderOutput struct {
 	*artifact.Output
 	b *background
 }
 
 // Started implements job.Leader.
-func (l lead) Started(s job.Signaler) {
+func (l leaderOutput) Started(s job.Signaler) {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
 	if l.b.signaler == nil {
@@ -53,9 +53,9 @@ func (l lead) Started(s job.Signaler) {
 	l.b.signaler = s
 }
 
-var _ job.Leader = lead{}
+var _ job.Leader = leaderOutput{}
 
-// background starts run, and replies when wait is over, when it has ended, or if there is no wait when it has started.
+// background starts run and replies when wait is over or the job has ended. With wait 0 it replies when the job has started.
 func (x *Ctx) background(ctx context.Context, run *ctxRun, wait time.Duration, intent string) (ToolResult, error) {
 	run.background = true
 	run.timeout = 0
@@ -63,7 +63,7 @@ func (x *Ctx) background(ctx context.Context, run *ctxRun, wait time.Duration, i
 	if err != nil {
 		return ctxFailed(err)
 	}
-	select { // what is denied, or cannot be started, is said at once
+	select { // report a denied job, or one that cannot be started, at once
 	case <-b.started:
 	case <-b.done:
 	case <-ctx.Done():
@@ -88,11 +88,11 @@ func (x *Ctx) background(ctx context.Context, run *ctxRun, wait time.Duration, i
 		x.jobs.forget(b)
 		return ctxFailed(err)
 	}
-	x.jobs.forget(b) // it was none that goes on
+	x.jobs.forget(b) // the job ended during its call, so it is not a background job
 	return x.answer(ctx, ran, intent)
 }
 
-// backgrounded is the reply about a job that goes on.
+// backgrounded returns the reply about a job that continues in the background.
 func (b *background) backgrounded(wait time.Duration) ToolResult {
 	status := b.status()
 	out, _ := b.live(artifact.Stdout)
@@ -104,7 +104,7 @@ func (b *background) backgrounded(wait time.Duration) ToolResult {
 	return texts(status, status.Text, false)
 }
 
-// start begins a job that goes on for as long as its session, or its time.
+// start starts a job that runs until its session or its maximum duration ends.
 func (x *Ctx) start(ctx context.Context, run *ctxRun) (*background, error) {
 	x.begin()
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -112,11 +112,11 @@ func (x *Ctx) start(ctx context.Context, run *ctxRun) (*background, error) {
 		ctxRun: run.short(), id: "bg_" + randomHex(8), begun: time.Now(), cancel: cancel, started: make(chan struct{}), done: make(chan struct{}),
 		out: x.output(run, backgroundMargins),
 	}
-	most := x.MaxBackground
-	if most == 0 {
-		most = DefaultMaxBackground
+	limit := x.MaxBackground
+	if limit == 0 {
+		limit = DefaultMaxBackground
 	}
-	if err := x.jobs.add(b, most, x.MaxBackgroundAll); err != nil {
+	if err := x.jobs.add(b, limit, x.MaxBackgroundAll); err != nil {
 		cancel()
 		return nil, err
 	}
@@ -127,13 +127,13 @@ func (x *Ctx) start(ctx context.Context, run *ctxRun) (*background, error) {
 	x.running.Go(func() {
 		defer cancel()
 		defer stop()
-		record, err := x.Engine.Run(life, request, lead{b.out, b}, watch(run.caller))
+		record, err := x.Engine.Run(life, request, leaderOutput{b.out, b}, watch(run.caller))
 		x.ended(life, b, record, err)
 	})
 	return b, nil
 }
 
-// ended notes what became of b, and has its output indexed if nobody has had it.
+// ended records the end of b, and indexes the output unless the call returns it.
 func (x *Ctx) ended(ctx context.Context, b *background, record *job.Record, err error) {
 	b.mu.Lock()
 	captured := b.out.Captured()
@@ -160,52 +160,53 @@ func (x *Ctx) ended(ctx context.Context, b *background, record *job.Record, err 
 	if size(&captured.Stderr) > ctxSmall {
 		streams = append(streams, artifact.Stderr)
 	}
-	b.shorten(x.later(context.WithoutCancel(ctx), ran, streams...))
+	b.trim(x.indexLater(context.WithoutCancel(ctx), ran, streams...))
 }
 
-// short is what is remembered of r.
+// short returns a copy of r without the code and the call's Progress.
 func (r *ctxRun) short() *ctxRun {
 	caller := r.caller
-	caller.Progress = nil // it leads to the call
+	caller.Progress = nil // it refers to the finished call
 	return &ctxRun{tool: r.tool, caller: caller, repo: r.repo, runtime: r.runtime, label: r.label, background: r.background}
 }
 
-// logEnd writes down the end of a job whose call has had its line long since.
+// logEnd logs the end of a job whose call was logged when it returned.
 func (x *Ctx) logEnd(ctx context.Context, b *background) {
 	s := b.status()
 	id := ""
 	if ran, _ := b.outcome(); ran != nil {
 		id = ran.record.Result.ID
 	}
-	x.Log.InfoContext(ctx, "job in the background has ended", "trace_id", b.caller.Trace, "tool", b.tool, "repo", b.repo,
+	x.Log.InfoContext(ctx, "background job ended", "trace_id", b.caller.Trace, "tool", b.tool, "repo", b.repo,
 		"principal", b.caller.Principal, "session", b.caller.Session, "job", id, "id", b.id, "status", string(s.Status),
 		"wall_ms", s.DurationMs, "bytes_out", s.StdoutBytes+s.StderrBytes)
 }
 
-// shorten forgets what was run, and what can be read from the artifact. skipped is why that is not indexed, nil if it is.
-func (b *background) shorten(skipped error) {
+// trim drops the job's request and the output that can be read from the artifact. skipped is the reason why the output is
+// not indexed, nil if it is.
+func (b *background) trim(skipped error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if skipped != nil {
 		b.skipped = clean(skipped.Error())
 	}
-	most := keptMargins
+	margin := endedMargins
 	if b.ran.out.Handle != "" {
-		most = 0
+		margin = 0
 	}
 	short, record := *b.ran, *b.ran.record
 	record.Request, record.Decision.Spec = nil, job.Spec{Limits: record.Decision.Spec.Limits}
 	short.record = &record
 	for _, c := range []*artifact.StreamCapture{&short.out.Stdout, &short.out.Stderr} {
 		n := size(c)
-		head, tail := c.Head[:min(len(c.Head), most)], c.Tail[max(0, len(c.Tail)-most):]
+		head, tail := c.Head[:min(len(c.Head), margin)], c.Tail[max(0, len(c.Tail)-margin):]
 		c.Head, c.Tail = string([]byte(head)), string([]byte(tail))
 		c.Between = n - int64(len(head)+len(tail))
 	}
 	b.ran = &short
 }
 
-// detach ends the call's part. ended says whether the job has.
+// detach separates the job from its call. ended reports whether the job has ended.
 func (b *background) detach(cancelled bool) (ran *ctxRan, ended bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -221,9 +222,9 @@ func (b *background) signal(number int, everyone bool) error {
 	b.mu.Unlock()
 	switch {
 	case ended:
-		return &Error{Code: CodeInvalid, Message: "id: " + b.id + " has ended"}
+		return &Error{Code: CodeInvalid, Message: "id: job " + b.id + " has ended"}
 	case signaler == nil:
-		return &Error{Code: CodeUnavailable, Message: b.id + " has not started yet: it waits for a place"}
+		return &Error{Code: CodeUnavailable, Message: "job " + b.id + " has not started yet: it is waiting for a slot"}
 	}
 	if err := signaler.Signal(number, everyone); err != nil {
 		return failed(err)
@@ -233,7 +234,7 @@ func (b *background) signal(number int, everyone bool) error {
 
 func (b *background) runs() bool { return b.endedAt().IsZero() }
 
-// endedAt is when it ended; zero while it runs.
+// endedAt returns when the job ended, or the zero time while it runs.
 func (b *background) endedAt() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -16,23 +16,23 @@ import (
 	"corral/job"
 )
 
-// A troupe runs jobs that last until they are told to end, each as a test says.
-type troupe struct {
-	*stage
+// A controlledRunner is a runner whose jobs run until the test ends them.
+type controlledRunner struct {
+	*fakeRunner
 	mu      sync.Mutex
-	acts    []*act       // guarded by mu
-	refuses *job.Refusal // every job
+	acts    []*controlledJob // guarded by mu
+	refuses *job.Refusal     // of every job
 }
 
-// An act is one job.
-type act struct {
+// A controlledJob is one running job, controlled by the test.
+type controlledJob struct {
 	stdout, stderr io.Writer
-	end            chan job.Result // ends it
+	end            chan job.Result // ends the job
 	signals        chan string
 	ended          chan struct{}
 }
 
-// write writes what a job writes.
+// write writes a job's output.
 func write(t *testing.T, to io.Writer, text string) {
 	t.Helper()
 	if _, err := io.WriteString(to, text); err != nil {
@@ -41,24 +41,24 @@ func write(t *testing.T, to io.Writer, text string) {
 }
 
 // Signal implements job.Signaler.
-func (a *act) Signal(number int, everyone bool) error {
+func (a *controlledJob) Signal(number int, everyone bool) error {
 	a.signals <- fmt.Sprint(number, everyone)
 	return nil
 }
 
-func (f *troupe) Decide(ctx context.Context, r *job.Request) (job.Decision, error) {
+func (f *controlledRunner) Decide(ctx context.Context, r *job.Request) (job.Decision, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.stage.Decide(ctx, r)
+	return f.fakeRunner.Decide(ctx, r)
 }
 
-func (f *troupe) Run(ctx context.Context, _ job.Spec, stdio job.Stdio) (job.Result, error) {
+func (f *controlledRunner) Run(ctx context.Context, _ job.Spec, stdio job.Stdio) (job.Result, error) {
 	defer stdio.Stdout.Close()
 	defer stdio.Stderr.Close()
 	if f.refuses != nil {
 		return job.Result{}, f.refuses
 	}
-	a := &act{stdout: stdio.Stdout, stderr: stdio.Stderr, end: make(chan job.Result), signals: make(chan string, 9), ended: make(chan struct{})}
+	a := &controlledJob{stdout: stdio.Stdout, stderr: stdio.Stderr, end: make(chan job.Result), signals: make(chan string, 9), ended: make(chan struct{})}
 	defer close(a.ended)
 	f.mu.Lock()
 	f.acts = append(f.acts, a)
@@ -74,10 +74,10 @@ func (f *troupe) Run(ctx context.Context, _ job.Spec, stdio job.Stdio) (job.Resu
 	}
 }
 
-// act returns the n-th job.
-func (f *troupe) act(t *testing.T, n int) *act {
+// controlledJob returns the n-th job, counted from 0.
+func (f *controlledRunner) act(t *testing.T, n int) *controlledJob {
 	t.Helper()
-	var a *act
+	var a *controlledJob
 	sandboxtest.Eventually(t, 10*time.Second, "the job runs", func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -89,21 +89,21 @@ func (f *troupe) act(t *testing.T, n int) *act {
 	return a
 }
 
-func (f *troupe) ctx(t *testing.T) (*Ctx, *shelf) {
-	x, k := f.stage.ctx(t)
+func (f *controlledRunner) ctx(t *testing.T) (*Ctx, *memoryKnowledge) {
+	x, k := f.fakeRunner.ctx(t)
 	x.Engine = &job.Engine{Policy: f, Runner: f, Auditor: f}
 	return x, k
 }
 
-func newTroupe() *troupe { return &troupe{stage: newStage()} }
+func newControlledRunner() *controlledRunner { return &controlledRunner{fakeRunner: newFakeRunner()} }
 
-func as(ctx context.Context, principal, session string) context.Context {
+func inSession(ctx context.Context, principal, session string) context.Context {
 	return WithCaller(ctx, Caller{Principal: principal, Session: session, Progress: func(float64, string) {}})
 }
 
 const inBackground = `{"language":"shell","code":"x","background":true}`
 
-// begin starts a job in the background, and returns its id.
+// begin starts a background job and returns its id.
 func begin(t *testing.T, ctx context.Context, x *Ctx) string {
 	t.Helper()
 	v, r := callTool(t, ctx, &CtxExecute{x}, inBackground)
@@ -114,24 +114,24 @@ func begin(t *testing.T, ctx context.Context, x *Ctx) string {
 	return id
 }
 
-// look calls ctx_job.
-func look(t *testing.T, ctx context.Context, x *Ctx, id, rest string) (map[string]any, ToolResult) {
+// callCtxJob calls ctx_job and returns its reply.
+func callCtxJob(t *testing.T, ctx context.Context, x *Ctx, id, rest string) (map[string]any, ToolResult) {
 	t.Helper()
 	return callTool(t, ctx, &CtxJob{x}, `{"id":"`+id+`",`+rest+`}`)
 }
 
-// says waits until the job's output has this in it.
-func says(t *testing.T, ctx context.Context, x *Ctx, id, want string) {
+// awaitOutput waits until the job's output contains want.
+func awaitOutput(t *testing.T, ctx context.Context, x *Ctx, id, want string) {
 	t.Helper()
-	sandboxtest.Eventually(t, 10*time.Second, "the job has said it", func() bool {
-		_, r := look(t, ctx, x, id, `"action":"output"`)
+	sandboxtest.Eventually(t, 10*time.Second, "the job's output has the text", func() bool {
+		_, r := callCtxJob(t, ctx, x, id, `"action":"output"`)
 		return strings.Contains(r.Text, want)
 	})
 }
 
-// TestBackground: a job is left in the background, followed, signaled, and ends; then its output can be searched.
+// TestBackground: a background job can be followed and signaled; after its end the output can be searched.
 func TestBackground(t *testing.T) {
-	f := newTroupe()
+	f := newControlledRunner()
 	x, k := f.ctx(t)
 	ctx := asUser(t.Context())
 	v, r := callTool(t, ctx, &CtxExecute{x}, inBackground)
@@ -141,23 +141,23 @@ func TestBackground(t *testing.T) {
 		t.Fatalf("%t %q %v", r.IsError, r.Text, v)
 	}
 	if q := f.request; !q.Background || q.Limits.Wall != 0 || q.Usual.Wall != time.Hour {
-		t.Errorf("asked for %+v", q)
+		t.Errorf("request %+v", q)
 	}
 	a := f.act(t, 0)
 	write(t, a.stdout, "ready\n")
 	write(t, a.stderr, "noise\n")
-	says(t, ctx, x, id, "ready\n\n\n_(still running — offset 6)_")
-	sandboxtest.Eventually(t, 10*time.Second, "its bytes are counted", func() bool {
-		v, _ := look(t, ctx, x, id, `"action":"status"`)
+	awaitOutput(t, ctx, x, id, "ready\n\n\n_(still running — offset 6)_")
+	sandboxtest.Eventually(t, 10*time.Second, "the bytes of both streams are counted", func() bool {
+		v, _ := callCtxJob(t, ctx, x, id, `"action":"status"`)
 		return v["status"] == "running" && v["stdoutBytes"] == 6.0 && v["stderrBytes"] == 6.0 && v["runtime"] == "shell"
 	})
-	if _, r := look(t, ctx, x, id, `"action":"output","stream":"stderr"`); !strings.HasPrefix(r.Text, "noise\n") {
+	if _, r := callCtxJob(t, ctx, x, id, `"action":"output","stream":"stderr"`); !strings.HasPrefix(r.Text, "noise\n") {
 		t.Errorf("stderr: %q", r.Text)
 	}
 	for _, tt := range []struct{ rest, want string }{
 		{`"signal":"USR1"`, "10 false"}, {`"signal":"INT"`, "2 true"}, {`"signal":null`, "15 false"},
 	} {
-		if _, r := look(t, ctx, x, id, `"action":"signal",`+tt.rest); r.IsError || !strings.HasSuffix(r.Text, " sent to "+id) {
+		if _, r := callCtxJob(t, ctx, x, id, `"action":"signal",`+tt.rest); r.IsError || !strings.HasSuffix(r.Text, " sent to "+id) {
 			t.Errorf("%s: %q", tt.rest, r.Text)
 		}
 		if got := <-a.signals; got != tt.want {
@@ -166,31 +166,31 @@ func TestBackground(t *testing.T) {
 	}
 	write(t, a.stdout, "done\n")
 	a.end <- job.Result{Status: job.Failure, ExitCode: -1, Signal: 15}
-	sandboxtest.Eventually(t, 10*time.Second, "it has ended", func() bool {
-		v, _ := look(t, ctx, x, id, `"action":"status"`)
+	sandboxtest.Eventually(t, 10*time.Second, "the job has ended", func() bool {
+		v, _ := callCtxJob(t, ctx, x, id, `"action":"status"`)
 		return v["status"] == "failure" && v["signal"] == "SIGTERM" && v["endedAt"] != nil && v["stdoutBytes"] == 11.0
 	})
-	if _, r := look(t, ctx, x, id, `"action":"output"`); r.Text != "ready\ndone\n" {
-		t.Errorf("output of what has ended: %q", r.Text)
+	if _, r := callCtxJob(t, ctx, x, id, `"action":"output"`); r.Text != "ready\ndone\n" {
+		t.Errorf("output after the end: %q", r.Text)
 	}
-	if _, r := look(t, ctx, x, id, `"action":"output","offset":"6"`); r.Text != "done\n" {
-		t.Errorf("from its sixth byte on: %q", r.Text)
+	if _, r := callCtxJob(t, ctx, x, id, `"action":"output","offset":"6"`); r.Text != "done\n" {
+		t.Errorf("output from offset 6: %q", r.Text)
 	}
-	if _, r := look(t, ctx, x, id, `"action":"output","tail":1`); r.Text != "done\n" {
-		t.Errorf("its last line: %q", r.Text)
+	if _, r := callCtxJob(t, ctx, x, id, `"action":"output","tail":1`); r.Text != "done\n" {
+		t.Errorf("last line: %q", r.Text)
 	}
-	if _, r := look(t, ctx, x, id, `"action":"signal"`); !r.IsError || r.Text != "id: "+id+" has ended" {
-		t.Errorf("signaled when it has ended: %q", r.Text)
+	if _, r := callCtxJob(t, ctx, x, id, `"action":"signal"`); !r.IsError || r.Text != "id: job "+id+" has ended" {
+		t.Errorf("signaled after the end: %q", r.Text)
 	}
-	x.settled(ctx, ctxBase)
+	x.waitIndexed(ctx, ctxBase)
 	if names := k.names(ctxBase); !slices.Equal(names, []string{"execute:shell#1"}) {
-		t.Errorf("the base has %q", names)
+		t.Errorf("knowledge base has %q", names)
 	}
 }
 
-// TestBackgroundWait: with a timeout the call waits, and has the ordinary reply of what ends meanwhile.
+// TestBackgroundWait: with a timeout the call waits, and a job that ends in time gets the ordinary reply.
 func TestBackgroundWait(t *testing.T) {
-	f := newTroupe()
+	f := newControlledRunner()
 	x, _ := f.ctx(t)
 	ctx := asUser(t.Context())
 	done := make(chan ToolResult)
@@ -205,7 +205,7 @@ func TestBackgroundWait(t *testing.T) {
 		t.Errorf("got %q", r.Text)
 	}
 	if _, r := callTool(t, ctx, &CtxJobs{x}, `{}`); r.Text != "No jobs in the background." {
-		t.Errorf("it is listed: %q", r.Text)
+		t.Errorf("still listed: %q", r.Text)
 	}
 	go func() {
 		r, _ := (&CtxExecute{x}).Call(ctx, json.RawMessage(`{"language":"shell","code":"x","background":true,"timeout":"600"}`))
@@ -217,9 +217,9 @@ func TestBackgroundWait(t *testing.T) {
 	}
 }
 
-// TestBackgroundRefused: what is not started is said at once.
+// TestBackgroundRefused: a job that cannot be started is reported at once.
 func TestBackgroundRefused(t *testing.T) {
-	f := newTroupe()
+	f := newControlledRunner()
 	x, _ := f.ctx(t)
 	f.refuses = &job.Refusal{Step: "exec", Message: "no such program", Errno: 2}
 	if _, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, inBackground); !r.IsError || r.Text != "Runtime error: no such program" {
@@ -230,13 +230,13 @@ func TestBackgroundRefused(t *testing.T) {
 		t.Errorf("got %q", r.Text)
 	}
 	if _, r := callTool(t, asUser(t.Context()), &CtxJobs{x}, `{}`); r.Text != "No jobs in the background." {
-		t.Errorf("it is listed: %q", r.Text)
+		t.Errorf("still listed: %q", r.Text)
 	}
 }
 
-// TestBackgroundCancelled: a call that is cancelled leaves no job.
+// TestBackgroundCancelled: a cancelled call leaves no job.
 func TestBackgroundCancelled(t *testing.T) {
-	f := newTroupe()
+	f := newControlledRunner()
 	x, _ := f.ctx(t)
 	ctx, cancel := context.WithCancel(asUser(t.Context()))
 	done := make(chan error)
@@ -255,11 +255,11 @@ func TestBackgroundCancelled(t *testing.T) {
 	}
 }
 
-// TestBackgroundOwners: jobs of others do not exist, and a session's end ends its own.
+// TestBackgroundOwners: a session cannot see the jobs of others, and its end ends its own jobs.
 func TestBackgroundOwners(t *testing.T) {
-	f := newTroupe()
+	f := newControlledRunner()
 	x, _ := f.ctx(t)
-	mine, other, foreign := as(t.Context(), "user:ada", "s1"), as(t.Context(), "user:ada", "s2"), as(t.Context(), "user:eve", "s1")
+	mine, other, foreign := inSession(t.Context(), "user:ada", "s1"), inSession(t.Context(), "user:ada", "s2"), inSession(t.Context(), "user:eve", "s1")
 	id, second := begin(t, mine, x), begin(t, other, x)
 	for _, tt := range []struct {
 		name string
@@ -271,10 +271,10 @@ func TestBackgroundOwners(t *testing.T) {
 		{"another session's", mine, second, false},
 		{"mine, by another session", other, id, false},
 		{"mine, by another principal", foreign, id, false},
-		{"nobody's", mine, "bg_0123456789abcdef", false},
+		{"unknown id", mine, "bg_0123456789abcdef", false},
 	} {
 		for _, rest := range []string{`"action":"status"`, `"action":"output"`, `"action":"signal"`} {
-			v, r := look(t, tt.ctx, x, tt.id, rest)
+			v, r := callCtxJob(t, tt.ctx, x, tt.id, rest)
 			if r.IsError == tt.ok || !tt.ok && (v["code"] != CodeNotFound || r.Text != "id: there is no job "+tt.id) {
 				t.Errorf("%s %s: %q", tt.name, rest, r.Text)
 			}
@@ -284,7 +284,7 @@ func TestBackgroundOwners(t *testing.T) {
 		v, r := callTool(t, ctx, &CtxJobs{x}, `{"unknown":1}`)
 		jobs := v["jobs"].([]any)
 		if n := strings.Count(r.Text, ": running for "); n != len(jobs) {
-			t.Errorf("%d jobs, and text has %d: %s", len(jobs), n, r.Text)
+			t.Errorf("%d jobs, %d in the text: %s", len(jobs), n, r.Text)
 		}
 		return len(jobs)
 	}
@@ -292,7 +292,7 @@ func TestBackgroundOwners(t *testing.T) {
 		t.Errorf("%d, %d and %d jobs", a, b, c)
 	}
 	x.End("user:ada", "s1")
-	<-f.act(t, 0).ended // End waits
+	<-f.act(t, 0).ended // End waits for it
 	if a, b := list(mine), list(other); a != 0 || b != 1 {
 		t.Errorf("after the end: %d and %d jobs", a, b)
 	}
@@ -300,28 +300,28 @@ func TestBackgroundOwners(t *testing.T) {
 	<-f.act(t, 1).ended
 }
 
-// TestBackgroundMost: a principal has so many at once; what has ended does not count.
-func TestBackgroundMost(t *testing.T) {
-	f := newTroupe()
+// TestBackgroundLimitPerPrincipal: a principal's running jobs are limited; ended ones do not count.
+func TestBackgroundLimitPerPrincipal(t *testing.T) {
+	f := newControlledRunner()
 	x, _ := f.ctx(t)
 	x.MaxBackground = 2
-	begin(t, as(t.Context(), "user:ada", "s1"), x)
-	begin(t, as(t.Context(), "user:ada", "s2"), x)
-	v, r := callTool(t, as(t.Context(), "user:ada", "s3"), &CtxExecute{x}, inBackground)
-	if !r.IsError || v["code"] != CodeDenied || !strings.HasPrefix(r.Text, "background: 2 jobs run in the background already") {
+	begin(t, inSession(t.Context(), "user:ada", "s1"), x)
+	begin(t, inSession(t.Context(), "user:ada", "s2"), x)
+	v, r := callTool(t, inSession(t.Context(), "user:ada", "s3"), &CtxExecute{x}, inBackground)
+	if !r.IsError || v["code"] != CodeDenied || !strings.HasPrefix(r.Text, "background: 2 background jobs are running already") {
 		t.Errorf("got %q", r.Text)
 	}
-	begin(t, as(t.Context(), "user:eve", "s1"), x)
+	begin(t, inSession(t.Context(), "user:eve", "s1"), x)
 	a := f.act(t, 0)
 	a.end <- job.Result{Status: job.Success}
 	<-a.ended
-	sandboxtest.Eventually(t, 10*time.Second, "it has ended", func() bool { return !x.jobs.of(owner{"user:ada", "s1"})[0].runs() })
-	begin(t, as(t.Context(), "user:ada", "s3"), x)
+	sandboxtest.Eventually(t, 10*time.Second, "the job has ended", func() bool { return !x.jobs.of(owner{"user:ada", "s1"})[0].runs() })
+	begin(t, inSession(t.Context(), "user:ada", "s3"), x)
 }
 
-// TestBackgroundRemembered: of a session's jobs that have ended the last ones are remembered.
-func TestBackgroundRemembered(t *testing.T) {
-	f := newTroupe()
+// TestEndedJobsStayListed: a session's last ended jobs stay listed.
+func TestEndedJobsStayListed(t *testing.T) {
+	f := newControlledRunner()
 	x, _ := f.ctx(t)
 	ctx := asUser(t.Context())
 	var ids []string
@@ -336,7 +336,7 @@ func TestBackgroundRemembered(t *testing.T) {
 		<-b.done
 	}
 	if _, err := x.jobs.find(owner{"user:ada", "s1"}, ids[2]); err == nil {
-		t.Error("the third is remembered")
+		t.Error("the third is still listed")
 	}
 	if _, err := x.jobs.find(owner{"user:ada", "s1"}, ids[3]); err != nil {
 		t.Error(err)
@@ -346,9 +346,9 @@ func TestBackgroundRemembered(t *testing.T) {
 	}
 }
 
-// TestBackgroundUnstored: what could not be stored is remembered, without its middle.
-func TestBackgroundUnstored(t *testing.T) {
-	f := newTroupe()
+// TestUnstoredOutputKeepsMargins: of output that could not be stored, the margins stay available.
+func TestUnstoredOutputKeepsMargins(t *testing.T) {
+	f := newControlledRunner()
 	x, _ := f.ctx(t)
 	x.Outputs = nil
 	ctx := asUser(t.Context())
@@ -358,11 +358,11 @@ func TestBackgroundUnstored(t *testing.T) {
 	a.end <- job.Result{Status: job.Success}
 	b, _ := x.jobs.find(owner{"user:ada", "s1"}, id)
 	<-b.done
-	sandboxtest.Eventually(t, 10*time.Second, "what is remembered", func() bool {
-		_, r := look(t, ctx, x, id, `"action":"output"`)
+	sandboxtest.Eventually(t, 10*time.Second, "the job has ended and its output was trimmed", func() bool {
+		_, r := callCtxJob(t, ctx, x, id, `"action":"output"`)
 		return strings.HasPrefix(r.Text, "... (1183627 bytes left out) ...\n") && strings.HasSuffix(r.Text, "\nlast\n")
 	})
-	v, r := look(t, ctx, x, id, `"action":"output","offset":0`)
+	v, r := callCtxJob(t, ctx, x, id, `"action":"output","offset":0`)
 	if !strings.HasPrefix(r.Text, "first\nall") || v["nextOffset"] != 16384.0 || !strings.HasSuffix(r.Text, "\n\n_(more follows: offset 16384 of 1200011)_") {
 		t.Errorf("%q … %q", r.Text[:50], r.Text[len(r.Text)-100:])
 	}

@@ -9,10 +9,11 @@ import (
 	"corral/index"
 )
 
-// CtxStats is the tool ctx_stats: what there is in the knowledge base, and what it kept out of the caller's context.
+// CtxStats is the tool ctx_stats: it reports the contents of the knowledge base, and how much output stayed out
+// of the caller's context.
 type CtxStats struct{ *Ctx }
 
-// maxStatSources is how many sources a reply lists.
+// maxStatSources is the maximum number of sources in a reply.
 const maxStatSources = 50
 
 const ctxStatsDescription = `Tell what is indexed: how many sources and sections, how much text, since when, and the newest sources by name. Also how much output the calls of this session made, and how much of it they put into your context.`
@@ -64,7 +65,7 @@ func baseSchema() *schema {
 	}}
 }
 
-// A baseReply is what there is in a base.
+// A baseReply describes a knowledge base.
 type baseReply struct {
 	Repo     string        `json:"repoId"`
 	Sources  int           `json:"sources"`
@@ -77,7 +78,7 @@ type baseReply struct {
 	BySource []sourceReply `json:"bySource,omitempty"`
 }
 
-// A sourceReply is one source of it.
+// A sourceReply describes one source of a knowledge base.
 type sourceReply struct {
 	Source   string `json:"source"`
 	Time     string `json:"time"`
@@ -95,19 +96,19 @@ func baseOf(repo string, s index.Stats) *baseReply {
 	}
 	for _, one := range s.BySource[:min(len(s.BySource), maxStatSources)] {
 		r.BySource = append(r.BySource, sourceReply{
-			Source: inLine(one.Name), Time: stamp(one.Time), Sections: one.Sections, Lines: one.Lines, Bytes: one.Bytes,
+			Source: singleLine(one.Name), Time: stamp(one.Time), Sections: one.Sections, Lines: one.Lines, Bytes: one.Bytes,
 			Artifact: one.Artifact, Stream: one.Stream,
 		})
 	}
 	return r
 }
 
-// size says how much there is in a base.
+// size returns the counts of a knowledge base as text.
 func (r *baseReply) size() string {
 	return fmt.Sprintf("%s, %s, %s", counted(r.Sources, "source"), counted(r.Sections, "section"), kilobytes(r.Bytes))
 }
 
-// A statsReply is structuredContent of ctx_stats.
+// A statsReply is the structuredContent of ctx_stats.
 type statsReply struct {
 	Text     string      `json:"text"`
 	Base     *baseReply  `json:"base"`
@@ -128,7 +129,7 @@ func (t *CtxStats) Call(ctx context.Context, arguments json.RawMessage) (ToolRes
 	}
 	stats, err := t.Knowledge.Stats(ctx, base)
 	if err != nil {
-		return ctxFailed(notSearched(ctx, err))
+		return ctxFailed(indexError(ctx, err))
 	}
 	reply := &statsReply{Base: baseOf(base.Repo, stats), Indexing: t.indexing(base), Session: t.sums.of(ownerOf(caller))}
 	reply.Text = reply.words()
@@ -138,9 +139,9 @@ func (t *CtxStats) Call(ctx context.Context, arguments json.RawMessage) (ToolRes
 func (r *statsReply) words() string {
 	var b strings.Builder
 	if r.Base.Sources == 0 {
-		fmt.Fprintf(&b, "Knowledge base of %s is empty.\n", inLine(r.Base.Repo))
+		fmt.Fprintf(&b, "Knowledge base of %s is empty.\n", singleLine(r.Base.Repo))
 	} else {
-		fmt.Fprintf(&b, "Knowledge base of %s: %s of text, %s on disk\n", inLine(r.Base.Repo), r.Base.size(), kilobytes(r.Base.Disk))
+		fmt.Fprintf(&b, "Knowledge base of %s: %s of text, %s on disk\n", singleLine(r.Base.Repo), r.Base.size(), kilobytes(r.Base.Disk))
 		fmt.Fprintf(&b, "Indexed from %s to %s\n\n", r.Base.Oldest, r.Base.Newest)
 	}
 	for _, s := range r.Base.BySource {
@@ -158,7 +159,7 @@ func (r *statsReply) words() string {
 	return b.String()
 }
 
-// CtxPurge is the tool ctx_purge: it removes all that is indexed of a repository, for the caller.
+// CtxPurge is the tool ctx_purge: it empties the caller's knowledge base of a repository.
 type CtxPurge struct{ *Ctx }
 
 // ctxPurgeArgs are the arguments of ctx_purge.
@@ -193,7 +194,7 @@ func (t *CtxPurge) Definition() Definition {
 	}
 }
 
-// A purgeReply is structuredContent of ctx_purge.
+// A purgeReply is the structuredContent of ctx_purge.
 type purgeReply struct {
 	Text    string     `json:"text"`
 	Removed *baseReply `json:"removed"`
@@ -216,16 +217,16 @@ func (t *CtxPurge) Call(ctx context.Context, arguments json.RawMessage) (ToolRes
 		return ctxFailed(err)
 	}
 	t.begin()
-	t.pending.drop(ctx, base) // else it would come after
+	t.pending.drop(ctx, base) // it would be added after the purge
 	removed, err := t.Knowledge.Purge(ctx, base)
 	if err != nil {
-		return ctxFailed(notSearched(ctx, err))
+		return ctxFailed(indexError(ctx, err))
 	}
 	reply := &purgeReply{Removed: baseOf(base.Repo, removed)}
 	reply.Removed.BySource = nil
-	reply.Text = "Purged the knowledge base of " + inLine(base.Repo) + ": " + reply.Removed.size() + " removed."
+	reply.Text = "Purged the knowledge base of " + singleLine(base.Repo) + ": " + reply.Removed.size() + " removed."
 	if removed.Sources == 0 {
-		reply.Text = "The knowledge base of " + inLine(base.Repo) + " is empty: there was nothing to remove."
+		reply.Text = "The knowledge base of " + singleLine(base.Repo) + " is empty: there was nothing to remove."
 	}
 	return texts(reply, reply.Text, false), nil
 }

@@ -13,26 +13,26 @@ import (
 	"corral/job"
 )
 
-// CtxBatchExecute is the tool ctx_batch_execute: it runs shell commands, indexes all their output, and answers questions
-// about it. Its words are those of context-mode.
+// CtxBatchExecute is the tool ctx_batch_execute: it runs shell commands, indexes all their output, and answers queries about
+// it. Its replies are worded as in context-mode.
 type CtxBatchExecute struct{ *Ctx }
 
 const (
-	// maxCommands is how many commands a call has at most, and maxCommandsAtOnce how many run at once.
+	// maxCommands is the maximum number of commands in a call, and maxCommandsAtOnce how many of them run at once.
 	maxCommands       = 100
 	maxCommandsAtOnce = 8
-	// maxCtxLabel is what a source can be called, in bytes.
+	// maxCtxLabel is the maximum length of a source's name in bytes.
 	maxCtxLabel = 200
 )
 
-// A batchCommand is one command.
+// A batchCommand is one command of a call.
 type batchCommand struct{ label, command string }
 
 // batchArgs are the arguments of ctx_batch_execute.
 type batchArgs struct {
 	repo, dir, scope string
 	commands         []batchCommand
-	given            bool // there are commands
+	given            bool // "commands" was given
 	queries          []string
 	timeout          int // ms, of each command; 0 is not given
 	concurrency      int
@@ -63,7 +63,7 @@ func (a *batchArgs) fields() []field {
 	}
 }
 
-// command is the table of the next command.
+// command appends a command and returns its fields.
 func (a *batchArgs) command() []field {
 	a.commands = append(a.commands, batchCommand{})
 	c := &a.commands[len(a.commands)-1]
@@ -117,7 +117,7 @@ func (t *CtxBatchExecute) Call(ctx context.Context, arguments json.RawMessage) (
 		return ctxFailed(err)
 	}
 	if len(a.commands) == 0 {
-		return ctxFailed(invalid("commands", "at least one is wanted"))
+		return ctxFailed(invalid("commands", "must have at least one entry"))
 	}
 	caller := CallerOf(ctx)
 	repo, err := t.repo(caller, a.repo)
@@ -128,7 +128,7 @@ func (t *CtxBatchExecute) Call(ctx context.Context, arguments json.RawMessage) (
 	if ctx.Err() != nil {
 		return ToolResult{}, ctx.Err()
 	}
-	t.answerAll(ctx, reply, asked(lifted(arguments, a.queries)), a.scope, t.base(caller, repo))
+	t.answerAll(ctx, reply, nonBlank(unpackList(arguments, a.queries)), a.scope, t.base(caller, repo))
 	if ctx.Err() != nil {
 		return ToolResult{}, ctx.Err()
 	}
@@ -136,7 +136,7 @@ func (t *CtxBatchExecute) Call(ctx context.Context, arguments json.RawMessage) (
 	return texts(reply, reply.Text, !reply.ran()), nil
 }
 
-// answerAll answers the queries, as far as that can be done.
+// answerAll answers the queries and, if it cannot answer all of them from all the output, sets the reply's reason.
 func (t *CtxBatchExecute) answerAll(ctx context.Context, reply *batchReply, queries []string, scope string, b index.Base) {
 	q := index.Query{Limit: batchLimit}
 	if scope == scopeBatch {
@@ -161,19 +161,19 @@ func (t *CtxBatchExecute) answerAll(ctx context.Context, reply *batchReply, quer
 	}
 }
 
-// batchLimit is how many sections a query of a batch gets.
+// batchLimit is the maximum number of sections returned for each query of a batch.
 const batchLimit = 5
 
-// unanswered are the answers where there is nothing to search.
+// unanswered returns answers without hits, for a batch with nothing to search.
 func unanswered(queries []string) []*queryAnswer {
 	var answers []*queryAnswer
 	for _, q := range queries {
-		answers = append(answers, answered(q, &index.Found{}))
+		answers = append(answers, newQueryAnswer(q, &index.Found{}))
 	}
 	return answers
 }
 
-// runAll runs the commands, as many at once as are asked for. They come back in the order of the call.
+// runAll runs the commands, a.concurrency at once. The replies are in the order of the call.
 func (t *CtxBatchExecute) runAll(ctx context.Context, a *batchArgs, c Caller, repo string) []*commandReply {
 	b := &batch{all: make([]*commandReply, len(a.commands))}
 	for n := range a.commands {
@@ -185,7 +185,7 @@ func (t *CtxBatchExecute) runAll(ctx context.Context, a *batchArgs, c Caller, re
 		work.Go(func() {
 			for n, ok := b.next(); ok && ctx.Err() == nil; n, ok = b.next() {
 				r := t.runOne(ctx, a, n, c, repo)
-				if !b.done(n, r) {
+				if !b.finish(n, r) {
 					return
 				}
 			}
@@ -195,11 +195,11 @@ func (t *CtxBatchExecute) runAll(ctx context.Context, a *batchArgs, c Caller, re
 	return b.all
 }
 
-// A batch is the commands of one call.
+// A batch is the queue of one call's commands.
 type batch struct {
 	mu      sync.Mutex
 	todo    []int           // guarded by mu
-	workers int             // guarded by mu: how many go on
+	workers int             // guarded by mu: workers still running
 	all     []*commandReply // guarded by mu
 }
 
@@ -214,12 +214,12 @@ func (b *batch) next() (int, bool) {
 	return n, true
 }
 
-// done takes what became of a command, and says whether its worker goes on. A command that found no place among the jobs
-// there may be at once is left to the other workers, as long as there are any.
-func (b *batch) done(n int, r *commandReply) bool {
+// finish stores the reply to command n and reports whether its worker continues. A command denied because of the limit on
+// concurrent jobs is requeued for the other workers, unless this worker is the last one.
+func (b *batch) finish(n int, r *commandReply) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if r.crowded && b.workers > 1 {
+	if r.overLimit && b.workers > 1 {
 		b.workers--
 		b.todo = append([]int{n}, b.todo...)
 		return false
@@ -228,7 +228,7 @@ func (b *batch) done(n int, r *commandReply) bool {
 	return true
 }
 
-// runOne runs a command, and indexes what it wrote.
+// runOne runs a command and indexes its output.
 func (t *CtxBatchExecute) runOne(ctx context.Context, a *batchArgs, n int, c Caller, repo string) *commandReply {
 	command := a.commands[n]
 	r := &commandReply{Label: clean(command.label)}
@@ -248,10 +248,10 @@ func (t *CtxBatchExecute) runOne(ctx context.Context, a *batchArgs, n int, c Cal
 		if size(ran.capture(stream)) == 0 {
 			continue
 		}
-		added, err := t.learn(ctx, ran, stream)
+		added, err := t.indexStream(ctx, ran, stream)
 		if err != nil {
 			r.Reason = clean(fmt.Sprintf("%s: %v", stream, err))
-			if errors.Is(err, errStill) { // it will be found
+			if errors.Is(err, errStillIndexing) { // it can be found later
 				continue
 			}
 			r.Output += middleOut(ran.capture(stream), maxUnindexed/len(a.commands))
@@ -262,6 +262,6 @@ func (t *CtxBatchExecute) runOne(ctx context.Context, a *batchArgs, n int, c Cal
 	return r
 }
 
-// maxUnindexed is how much output a reply shows of commands whose output cannot be indexed, in bytes of each stream of all
-// together.
+// maxUnindexed is the maximum number of bytes that a reply shows of each stream whose output cannot be indexed,
+// divided among the commands.
 const maxUnindexed = 64 << 10

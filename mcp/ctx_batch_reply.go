@@ -8,7 +8,7 @@ import (
 	"corral/job"
 )
 
-// A batchReply is structuredContent of ctx_batch_execute.
+// A batchReply is the structuredContent of ctx_batch_execute.
 type batchReply struct {
 	Text     string          `json:"text"`
 	Commands []*commandReply `json:"commands"`
@@ -16,7 +16,7 @@ type batchReply struct {
 	Reason   string          `json:"message,omitempty"`
 }
 
-// A commandReply is what became of one command.
+// A commandReply is the outcome of one command.
 type commandReply struct {
 	Label    string        `json:"label"`
 	Status   job.Status    `json:"status"`
@@ -31,12 +31,12 @@ type commandReply struct {
 	Output   string        `json:"output,omitempty"`
 	Artifact string        `json:"artifactHandle,omitempty"`
 
-	executed bool
-	crowded  bool // there was no place for it among the jobs there may be at once
-	ended    string
+	executed  bool
+	overLimit bool // denied because of the limit on concurrent jobs
+	ended     string
 }
 
-// fill notes what became of a run.
+// fill copies the outcome of a run.
 func (c *commandReply) fill(ran *ctxRan) {
 	record := ran.record
 	o := outcome(record)
@@ -50,7 +50,7 @@ func (c *commandReply) fill(ran *ctxRan) {
 	switch {
 	case record.Status == job.Denied:
 		c.Message = clean(strings.Join(record.Decision.Reasons, "; "))
-		c.crowded = record.Decision.Rule == "concurrency"
+		c.overLimit = record.Decision.Rule == "concurrency"
 	case record.Decision.Missing != "":
 		c.Status, c.Message = job.Failure, fail(unavailable(ran.runtime, record.Decision.Missing)).Message
 	case notRun(record):
@@ -59,7 +59,7 @@ func (c *commandReply) fill(ran *ctxRan) {
 	}
 }
 
-// ending says how a command ended.
+// ending returns how a command ended, as text.
 func ending(r *job.Record) string {
 	switch {
 	case r.Status == job.Timeout:
@@ -70,12 +70,12 @@ func ending(r *job.Record) string {
 	return fmt.Sprintf("exit code %d", r.Result.ExitCode)
 }
 
-// ran says whether any of the commands was executed.
+// ran reports whether any command was executed.
 func (r *batchReply) ran() bool {
 	return slices.ContainsFunc(r.Commands, func(c *commandReply) bool { return c.executed })
 }
 
-// artifacts are those of what was indexed.
+// artifacts returns the handles of the artifacts that were indexed.
 func (r *batchReply) artifacts() []string {
 	var handles []string
 	for _, c := range r.Commands {
@@ -86,12 +86,12 @@ func (r *batchReply) artifacts() []string {
 	return handles
 }
 
-// unindexed says whether there is output that cannot be found.
+// unindexed reports whether some output was not indexed.
 func (r *batchReply) unindexed() bool {
 	return slices.ContainsFunc(r.Commands, func(c *commandReply) bool { return c.Reason != "" })
 }
 
-// words are the text of the reply: a line for each command, then the answers.
+// words returns the reply's text: a line for each command, then the answers.
 func (r *batchReply) words() string {
 	var b strings.Builder
 	var lines, bytes int64
@@ -109,7 +109,7 @@ func (r *batchReply) words() string {
 	}
 	for _, c := range r.Commands {
 		if c.Output != "" {
-			fmt.Fprintf(&b, "\n\n## %s\n%s", inLine(c.Label), c.Output)
+			fmt.Fprintf(&b, "\n\n## %s\n%s", singleLine(c.Label), c.Output)
 		}
 	}
 	if len(r.Results) > 0 {
@@ -119,7 +119,7 @@ func (r *batchReply) words() string {
 		b.WriteString("\n\n_(" + r.Reason + ")_")
 	}
 	if sections > 0 {
-		b.WriteString("\n\n" + ctxLast)
+		b.WriteString("\n\n" + searchHint)
 	}
 	return b.String()
 }
@@ -131,18 +131,18 @@ func searched(n int) string {
 	return fmt.Sprintf("%d queries", n)
 }
 
-// line says what became of a command.
+// line returns one line about a command.
 func (c *commandReply) line() string {
-	label := inLine(c.Label)
+	label := singleLine(c.Label)
 	switch {
 	case c.Status == job.Denied:
-		return label + ": denied: " + inLine(c.Message)
+		return label + ": denied: " + singleLine(c.Message)
 	case !c.executed:
-		return label + ": not run: " + inLine(c.Message)
+		return label + ": not run: " + singleLine(c.Message)
 	}
 	line := fmt.Sprintf("%s: %s, %s, %s", label, c.ended, counted(int(c.Lines), "line"), kilobytes(c.Bytes))
 	if c.Reason != "" {
-		line += ", not indexed: " + inLine(c.Reason)
+		line += ", not indexed: " + singleLine(c.Reason)
 	}
 	return line
 }

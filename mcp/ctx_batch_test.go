@@ -16,7 +16,7 @@ import (
 	"corral/job"
 )
 
-// batchCall is a call of ctx_batch_execute: commands are labels and codes in turn.
+// batchCall returns the arguments of ctx_batch_execute; commands are labels and codes in turn.
 func batchCall(t *testing.T, rest string, commands ...string) string {
 	t.Helper()
 	var list []map[string]string
@@ -30,9 +30,9 @@ func batchCall(t *testing.T, rest string, commands ...string) string {
 	return `{"commands":` + string(raw) + rest + `}`
 }
 
-// TestCtxBatch: every command runs as it is written, all output is found, and a failure stops nobody.
+// TestCtxBatch: every command runs as written, all output is indexed, and a failure does not stop the others.
 func TestCtxBatch(t *testing.T) {
-	m := &machine{}
+	m := &scriptRunner{}
 	x, _ := m.ctx(t)
 	v, r := callTool(t, asUser(t.Context()), &CtxBatchExecute{x}, batchCall(t, `,"queries":["zebra","quagga"],"more":1`,
 		"first", "lines 40\nout the zebra is loose", "second", "err the quagga died\nexit 3", "third", "out  quoted $x `y` \\n  ", "none", "exit 0x"))
@@ -68,9 +68,9 @@ func TestCtxBatch(t *testing.T) {
 	}
 }
 
-// TestCtxBatchScope: queries are about this batch, unless they are to be about everything.
+// TestCtxBatchScope: queries search this batch by default, and everything with query_scope global.
 func TestCtxBatchScope(t *testing.T) {
-	x, _ := (&machine{}).ctx(t)
+	x, _ := (&scriptRunner{}).ctx(t)
 	tool := &CtxBatchExecute{x}
 	callTool(t, asUser(t.Context()), tool, batchCall(t, "", "old", "out an old zebra"))
 	_, r := callTool(t, asUser(t.Context()), tool, batchCall(t, `,"queries":"zebra"`, "new", "out a new zebra", "newer", "out another zebra"))
@@ -87,9 +87,9 @@ func TestCtxBatchScope(t *testing.T) {
 	}
 }
 
-// TestCtxBatchAtOnce: as many run at once as are asked for, and replies keep the order of the call.
-func TestCtxBatchAtOnce(t *testing.T) {
-	m := &machine{meet: &sync.WaitGroup{}}
+// TestCtxBatchConcurrency: commands run with the requested concurrency, and the replies keep the order of the call.
+func TestCtxBatchConcurrency(t *testing.T) {
+	m := &scriptRunner{meet: &sync.WaitGroup{}}
 	m.meet.Add(4)
 	x, _ := m.ctx(t)
 	var commands []string
@@ -101,7 +101,7 @@ func TestCtxBatchAtOnce(t *testing.T) {
 	}
 	v, _ := callTool(t, asUser(t.Context()), &CtxBatchExecute{x}, batchCall(t, `,"concurrency":"4"`, commands...))
 	if m.peak != 4 {
-		t.Errorf("%d at once", m.peak)
+		t.Errorf("%d concurrent jobs", m.peak)
 	}
 	var labels []string
 	list, _ := v["commands"].([]any)
@@ -112,17 +112,17 @@ func TestCtxBatchAtOnce(t *testing.T) {
 	if want := []string{"l0", "l1", "l2", "l3", "m0", "m1", "m2", "m3"}; !slices.Equal(labels, want) {
 		t.Errorf("%q", labels)
 	}
-	m = &machine{}
+	m = &scriptRunner{}
 	x, _ = m.ctx(t)
 	callTool(t, asUser(t.Context()), &CtxBatchExecute{x}, batchCall(t, "", commands[8:]...))
 	if m.peak != 1 || !slices.Equal(m.began(), []string{"out y", "out y", "out y", "out y"}) {
-		t.Errorf("one after the other: %d at once", m.peak)
+		t.Errorf("sequentially: %d concurrent jobs", m.peak)
 	}
 }
 
-// TestCtxBatchFewPlaces: where fewer jobs may run at once than are asked for, all of them run still.
-func TestCtxBatchFewPlaces(t *testing.T) {
-	m := &machine{places: 2}
+// TestCtxBatchRequeuesAtJobLimit: if the policy permits fewer concurrent jobs than requested, all commands still run.
+func TestCtxBatchRequeuesAtJobLimit(t *testing.T) {
+	m := &scriptRunner{places: 2}
 	x, _ := m.ctx(t)
 	var commands []string
 	for n := range 30 {
@@ -133,13 +133,13 @@ func TestCtxBatchFewPlaces(t *testing.T) {
 		t.Errorf("%d ran: %s", len(m.began()), r.Text)
 	}
 	if list, _ := v["commands"].([]any); len(list) != 30 {
-		t.Errorf("%d told of", len(list))
+		t.Errorf("%d commands in the reply", len(list))
 	}
 }
 
-// TestCtxBatchEndings: what becomes of commands that do not end well, in words.
+// TestCtxBatchEndings: the reply says how each command ended.
 func TestCtxBatchEndings(t *testing.T) {
-	x, _ := (&machine{}).ctx(t)
+	x, _ := (&scriptRunner{}).ctx(t)
 	v, r := callTool(t, asUser(t.Context()), &CtxBatchExecute{x}, batchCall(t, `,"timeout":400`, "late", "out partial\nlate", "denied", "deny"))
 	if want := "- late: timed out after 400ms, 1 line, 0.0KB\n- denied: denied: no such thing here"; !strings.Contains(r.Text, want) || r.IsError {
 		t.Errorf("no %q in %v", want, v)
@@ -150,9 +150,9 @@ func TestCtxBatchEndings(t *testing.T) {
 	}
 }
 
-// TestCtxBatchCancelled: a call that is cancelled starts nothing more.
+// TestCtxBatchCancelled: after cancellation no further command starts.
 func TestCtxBatchCancelled(t *testing.T) {
-	m := &machine{}
+	m := &scriptRunner{}
 	x, _ := m.ctx(t)
 	ctx, cancel := context.WithCancel(asUser(t.Context()))
 	defer cancel()
@@ -163,10 +163,10 @@ func TestCtxBatchCancelled(t *testing.T) {
 	}
 }
 
-// TestCtxBatchUnindexed: output that cannot be indexed is in the reply, as far as there is room.
+// TestCtxBatchUnindexed: output that cannot be indexed is in the reply, up to a limit.
 func TestCtxBatchUnindexed(t *testing.T) {
-	x, _ := (&machine{}).ctx(t)
-	x.Knowledge = &canned{err: errors.New("no space left on device")}
+	x, _ := (&scriptRunner{}).ctx(t)
+	x.Knowledge = &cannedIndex{err: errors.New("no space left on device")}
 	v, r := callTool(t, asUser(t.Context()), &CtxBatchExecute{x}, batchCall(t, `,"queries":["x"]`, "a", "out hello", "b", "lines 20000"))
 	for _, want := range []string{"- a: exit code 0, 1 line, 0.0KB, not indexed: stdout: no space left on device", "## a\nhello\n", "bytes left out", "_(not all of the output is indexed: the queries are answered from the rest)_"} {
 		if !strings.Contains(r.Text, want) {
@@ -177,32 +177,32 @@ func TestCtxBatchUnindexed(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(r.Text), v["message"])
 	}
 	x.Knowledge = nil
-	if _, r = callTool(t, asUser(t.Context()), &CtxBatchExecute{x}, batchCall(t, `,"queries":["x"]`, "a", "out hello")); !strings.Contains(r.Text, "_(the queries are not answered: there is no index here)_") || !strings.Contains(r.Text, "hello") {
+	if _, r = callTool(t, asUser(t.Context()), &CtxBatchExecute{x}, batchCall(t, `,"queries":["x"]`, "a", "out hello")); !strings.Contains(r.Text, "_(the queries are not answered: indexing is disabled)_") || !strings.Contains(r.Text, "hello") {
 		t.Errorf("no index: %s", r.Text)
 	}
 }
 
-// TestCtxBatchArguments: what is refused, in words.
+// TestCtxBatchArguments: the messages for invalid arguments.
 func TestCtxBatchArguments(t *testing.T) {
 	many := strings.TrimSuffix(strings.Repeat(`{"label":"l","command":"c"},`, maxCommands+1), ",")
 	for arguments, want := range map[string]string{
-		`{}`:                           "commands: it is required",
-		`{"commands":[]}`:              "commands: at least one is wanted",
-		`{"commands":{}}`:              "commands: an array of objects is wanted, not an object",
-		`{"commands":["ls"]}`:          "commands[0]: an object is wanted, not a string",
-		`{"commands":[{"label":"l"}]}`: "commands[0].command: it is required",
-		`{"commands":[{"label":"l","command":"c"},{"command":"c"}]}`:      "commands[1].label: it is required",
-		`{"commands":[{"label":"l","command":""}]}`:                       "commands[0].command: 0 bytes, at least 1 are wanted",
+		`{}`:                           "commands: is required",
+		`{"commands":[]}`:              "commands: must have at least one entry",
+		`{"commands":{}}`:              "commands: must be an array of objects, got an object",
+		`{"commands":["ls"]}`:          "commands[0]: must be an object, got a string",
+		`{"commands":[{"label":"l"}]}`: "commands[0].command: is required",
+		`{"commands":[{"label":"l","command":"c"},{"command":"c"}]}`:      "commands[1].label: is required",
+		`{"commands":[{"label":"l","command":""}]}`:                       "commands[0].command: has 0 bytes, the minimum is 1",
 		`{"commands":[{"label":"a\nb","command":"c"}]}`:                   `commands[0].label: "a\nb" does not match ^[^\n]+$`,
-		`{"commands":[` + many + `]}`:                                     "commands: more than 100 entries",
+		`{"commands":[` + many + `]}`:                                     "commands: must have at most 100 entries",
 		`{"commands":[{"label":"l","command":"c"}],"concurrency":9}`:      "concurrency: 9 is out of range: 1 to 8",
 		`{"commands":[{"label":"l","command":"c"}],"concurrency":0}`:      "concurrency: 0 is out of range: 1 to 8",
 		`{"commands":[{"label":"l","command":"c"}],"timeout":0}`:          "timeout: 0 is out of range: 1 to 86400000",
 		`{"commands":[{"label":"l","command":"c"}],"timeout":null}`:       "timeout: null is out of range: 1 to 86400000",
-		`{"commands":[{"label":"l","command":"c"}],"query_scope":"all"}`:  `query_scope: "all" is none of: batch, global`,
+		`{"commands":[{"label":"l","command":"c"}],"query_scope":"all"}`:  `query_scope: "all" is not one of: batch, global`,
 		`{"commands":[{"label":"l","command":"c"}],"repoId":"elsewhere"}`: "Repository elsewhere not found",
 	} {
-		e := &jobless{}
+		e := &countingEngine{}
 		_, r := callTool(t, asUser(t.Context()), &CtxBatchExecute{&Ctx{Engine: e, Repos: []string{"app"}}}, arguments)
 		if r.Text != want || !r.IsError || e.n.Load() > 0 {
 			t.Errorf("%.80s: %q, want %q", arguments, r.Text, want)
@@ -210,9 +210,9 @@ func TestCtxBatchArguments(t *testing.T) {
 	}
 }
 
-// TestCtxBatchRequest: a command is the engine's request of a shell.
+// TestCtxBatchRequest: a command becomes a request for the shell runtime.
 func TestCtxBatchRequest(t *testing.T) {
-	m := &machine{}
+	m := &scriptRunner{}
 	x, _ := m.ctx(t)
 	callTool(t, asUser(t.Context()), &CtxBatchExecute{x}, batchCall(t, `,"cwd":"sub","timeout":"1500","repoId":"other"`, "l", "out x"))
 	r := m.requests[0]
@@ -222,16 +222,16 @@ func TestCtxBatchRequest(t *testing.T) {
 	}
 }
 
-// FuzzCtxBatch: whatever is sent, there is an answer as the schema says.
+// FuzzCtxBatch: any arguments get a reply that conforms to the schema.
 func FuzzCtxBatch(f *testing.F) {
 	for _, s := range []string{
 		`{"commands":[{"label":"l","command":"c","x":1}],"queries":["q"]}`, `{"commands":[{"label":"\u0000","command":"\ud800"}]}`, `{"commands":"ls"}`, `[]`,
 	} {
 		f.Add(s)
 	}
-	x := &Ctx{Knowledge: &canned{}, Repos: []string{"app"}}
+	x := &Ctx{Knowledge: &cannedIndex{}, Repos: []string{"app"}}
 	f.Fuzz(func(t *testing.T, arguments string) {
-		e := &jobless{}
+		e := &countingEngine{}
 		x.Engine = e
 		_, r := callTool(t, asUser(t.Context()), &CtxBatchExecute{x}, arguments)
 		if r.Text == "" || e.n.Load() > maxCommands {
@@ -240,11 +240,11 @@ func FuzzCtxBatch(f *testing.F) {
 	})
 }
 
-// jobless is an engine without a supervisor, which counts what it is asked for.
-type jobless struct{ n atomic.Int64 }
+// countingEngine is an engine without a supervisor that counts requests.
+type countingEngine struct{ n atomic.Int64 }
 
 // Run implements Engine.
-func (e *jobless) Run(context.Context, *job.Request, job.Output, job.Watch) (*job.Record, error) {
+func (e *countingEngine) Run(context.Context, *job.Request, job.Output, job.Watch) (*job.Record, error) {
 	e.n.Add(1)
 	return nil, job.ErrUnavailable
 }

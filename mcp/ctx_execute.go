@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// CtxExecute is the tool ctx_execute: it runs code, and only what the code writes to standard output comes back. Its words are
-// those of context-mode.
+// CtxExecute is the tool ctx_execute: it runs code and returns what the code writes to standard output. Its replies are
+// worded as in context-mode.
 type CtxExecute struct{ *Ctx }
 
-// maxCtxTimeout is the longest time that can be asked for, in milliseconds: a day. The policy allows less.
+// maxCtxTimeout is the longest timeout that a caller can request, in milliseconds: one day. The policy may allow less.
 const maxCtxTimeout = 24 * 60 * 60 * 1000
 
 // ctxExecuteArgs are the arguments of ctx_execute.
@@ -63,7 +63,7 @@ func (t *CtxExecute) Definition() Definition {
 	}
 }
 
-// Call implements Tool. Its answers are text, with the same facts beside it.
+// Call implements Tool. The reply is text, with the same facts as structuredContent.
 func (t *CtxExecute) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
 	a := &ctxExecuteArgs{}
 	if err := decodeLenient(arguments, a.fields()); err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// CtxExecuteFile is the tool ctx_execute_file: it runs code that finds a file of the repository in a variable. The file is
-// read by the job, in its jail.
+// CtxExecuteFile is the tool ctx_execute_file: it runs code with the content of a file of the repository in a variable. The
+// job reads the file, inside its jail.
 type CtxExecuteFile struct{ *Ctx }
 
 // ctxFileArgs are the arguments of ctx_execute_file.
@@ -65,9 +65,9 @@ func (t *CtxExecuteFile) Call(ctx context.Context, arguments json.RawMessage) (T
 	if err != nil {
 		return ctxFailed(err)
 	}
-	// Links lead wherever they do in the jail: it has nothing else to read.
+	// Symbolic links need no check: the job reads the file, and it can read nothing outside its jail.
 	if !t.inRepo(repo, a.path) {
-		return ctxFailed(invalid("path", "%q leads out of the repository", shown(a.path)))
+		return ctxFailed(invalid("path", "%q is outside the repository", clip(a.path)))
 	}
 	l, name := languageOf(a.language), plainPath(a.path)
 	ran, err := t.run(ctx, &ctxRun{
@@ -80,7 +80,7 @@ func (t *CtxExecuteFile) Call(ctx context.Context, arguments json.RawMessage) (T
 	return t.answer(ctx, ran, a.intent)
 }
 
-// inRepo says whether the words of a path lead into the repository of that id.
+// inRepo reports whether p is lexically inside the repository with this id.
 func (x *Ctx) inRepo(id, p string) bool {
 	clean := path.Clean(p)
 	if path.IsAbs(clean) {
@@ -90,8 +90,8 @@ func (x *Ctx) inRepo(id, p string) bool {
 	return clean != ".." && !strings.HasPrefix(clean, "../")
 }
 
-// plainPath is a path that no language takes for something else: PHP has streams with a colon in their names, R stdin and the
-// clipboard, the shell's cat a - for its input, and some a ~ for a home directory.
+// plainPath returns p in a form without a special meaning in any language: PHP has stream names with a colon, R has stdin and
+// the clipboard, cat(1) reads standard input for "-", and "~" can mean a home directory.
 func plainPath(p string) string {
 	special := strings.Contains(p, ":") || strings.ContainsAny(p[:1], "-~|")
 	for _, name := range []string{"stdin", "clipboard", "X11_"} {
@@ -103,10 +103,10 @@ func plainPath(p string) string {
 	return p
 }
 
-// maxFileLabel is how many bytes of a path are in the name of what is indexed.
+// maxFileLabel is the maximum number of bytes of a path in the name of a source.
 const maxFileLabel = 150
 
-// fileLabel is what output about a file is indexed as: the end of a long path.
+// fileLabel returns the name under which output about a file is indexed. A long path is cut at its front.
 func fileLabel(p string) string {
 	p = strings.Join(strings.Fields(clean(p)), " ")
 	if len(p) > maxFileLabel {

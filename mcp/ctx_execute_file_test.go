@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// TestFileRequest: the file's path is in the environment, and never part of the program.
+// TestFileRequest: the path is passed in the environment, and is never part of the program.
 func TestFileRequest(t *testing.T) {
-	f := newStage()
+	f := newFakeRunner()
 	f.stdout = logLines(301, "refused")
 	x, k := f.ctx(t)
 	const path = `a dir/it's "a" $(file).log`
 	_, r := callTool(t, asUser(t.Context()), &CtxExecuteFile{x}, `{"path":"a dir/it's \"a\" $(file).log","language":"shell","code":"echo 1","timeout":"400","intent":"refused","cwd":"ignored"}`)
 	q := f.request
 	if q.Tool != "ctx_execute_file" || q.Runtime != "shell" || q.Dir != "" || q.Limits.Wall != 400*time.Millisecond || len(q.Env) != 1 || *q.Env["CORRAL_FILE"] != path {
-		t.Errorf("asked for %+v", q)
+		t.Errorf("request %+v", q)
 	}
 	if strings.Contains(*q.Code, "dir") || !strings.HasSuffix(*q.Code, "; echo 1") {
 		t.Errorf("the code is %q", *q.Code)
@@ -25,22 +25,22 @@ func TestFileRequest(t *testing.T) {
 	}
 }
 
-// TestFilePaths: which paths are refused before anything is run, and what others are called.
+// TestFilePaths: paths outside the repository are refused before a job starts; the others become labels.
 func TestFilePaths(t *testing.T) {
 	for _, tt := range []struct{ path, want string }{
-		{"..", `path: ".." leads out of the repository`},
-		{"../x", `path: "../x" leads out of the repository`},
-		{"a/../../x", `path: "a/../../x" leads out of the repository`},
-		{"./..//x", `path: "./..//x" leads out of the repository`},
-		{"/etc/passwd", `path: "/etc/passwd" leads out of the repository`},
-		{"/srv/app/../x", `path: "/srv/app/../x" leads out of the repository`},
-		{"/srv/apple", `path: "/srv/apple" leads out of the repository`},
-		{"/srv/other/x", `path: "/srv/other/x" leads out of the repository`},
-		{"/", `path: "/" leads out of the repository`},
-		{"", "path: 0 characters, at least 1 are wanted"},
-		{`a\u0000`, "path: it has a NUL byte"},
+		{"..", `path: ".." is outside the repository`},
+		{"../x", `path: "../x" is outside the repository`},
+		{"a/../../x", `path: "a/../../x" is outside the repository`},
+		{"./..//x", `path: "./..//x" is outside the repository`},
+		{"/etc/passwd", `path: "/etc/passwd" is outside the repository`},
+		{"/srv/app/../x", `path: "/srv/app/../x" is outside the repository`},
+		{"/srv/apple", `path: "/srv/apple" is outside the repository`},
+		{"/srv/other/x", `path: "/srv/other/x" is outside the repository`},
+		{"/", `path: "/" is outside the repository`},
+		{"", "path: has 0 characters, the minimum is 1"},
+		{`a\u0000`, "path: contains a NUL byte"},
 	} {
-		f := newStage()
+		f := newFakeRunner()
 		x, _ := f.ctx(t)
 		x.Paths = map[string]string{"app": "/srv/app", "other": "/srv/other"}
 		_, r := callTool(t, asUser(t.Context()), &CtxExecuteFile{x}, `{"path":"`+tt.path+`","language":"shell","code":"x"}`)
@@ -62,7 +62,7 @@ func TestFilePaths(t *testing.T) {
 	}
 }
 
-// TestPlainPath: a path that a language takes for something else is given as one that none does.
+// TestPlainPath: a path with a special meaning in some language gets a form without one.
 func TestPlainPath(t *testing.T) {
 	for _, tt := range []struct{ path, want string }{
 		{"server.log", "server.log"},
@@ -79,7 +79,7 @@ func TestPlainPath(t *testing.T) {
 		{"compress.zlib://x", "./compress.zlib://x"},
 		{"stdin", "./stdin"},
 	} {
-		f := newStage()
+		f := newFakeRunner()
 		x, _ := f.ctx(t)
 		x.Paths = map[string]string{"app": "/srv/app"}
 		_, r := callTool(t, asUser(t.Context()), &CtxExecuteFile{x}, `{"path":"`+tt.path+`","language":"php","code":"x"}`)
@@ -89,7 +89,7 @@ func TestPlainPath(t *testing.T) {
 	}
 }
 
-// TestWithFile: where in a program the file is read.
+// TestWithFile: where each language's program reads the file.
 func TestWithFile(t *testing.T) {
 	const here = "<here>"
 	for _, tt := range []struct{ language, code, want string }{

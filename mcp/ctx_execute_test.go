@@ -14,9 +14,9 @@ import (
 	"corral/job"
 )
 
-// TestCtxRequest: a caller's words become the engine's.
+// TestCtxRequest: arguments become the engine's request.
 func TestCtxRequest(t *testing.T) {
-	f := newStage()
+	f := newFakeRunner()
 	x, _ := f.ctx(t)
 	callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"javascript","code":"1","timeout":"2500","cwd":"sub","background":"false","intent":null,"more":1}`)
 	code := "1"
@@ -33,7 +33,7 @@ func TestCtxRequest(t *testing.T) {
 	}
 }
 
-// TestCtxRepo: which repository a call is about.
+// TestCtxRepo: how the repository of a call is chosen.
 func TestCtxRepo(t *testing.T) {
 	for _, tt := range []struct {
 		repo       string
@@ -44,11 +44,11 @@ func TestCtxRepo(t *testing.T) {
 		{"", nil, "", "app", ""},
 		{"other", nil, "", "other", ""},
 		{"other", nil, "app", "app", ""},
-		{"other", []string{"app"}, "", "", "there is no repository that you may use"},
+		{"other", []string{"app"}, "", "", "you may not use any repository"},
 		{"", []string{"other"}, "", "other", ""},
 		{"", []string{"other"}, "app", "", "Repository app not found"},
-		{"", []string{}, "", "", "there is no repository that you may use"},
-		{"gone", nil, "", "", "there is no repository that you may use"},
+		{"", []string{}, "", "", "you may not use any repository"},
+		{"gone", nil, "", "", "you may not use any repository"},
 	} {
 		x := &Ctx{Repos: []string{"app", "other"}, Repo: tt.repo}
 		got, err := x.repo(Caller{Repos: tt.may}, tt.named)
@@ -58,32 +58,34 @@ func TestCtxRepo(t *testing.T) {
 	}
 }
 
-// TestCtxSituations: the table of the contract, text by text.
+// TestCtxSituations: the replies in the table of the contract.
 func TestCtxSituations(t *testing.T) {
 	const kill = 9
 	for _, tt := range []struct {
 		name, language string
-		stage          func(f *stage)
+		stage          func(f *fakeRunner)
 		want           string
 		isError        bool
 		status         string
 	}{
-		{"exit 0", "python", func(f *stage) { f.stdout, f.stderr = "a\nb\n", "noise" }, "a\nb\n", false, "success"},
-		{"nothing", "python", func(f *stage) { f.stderr = "noise" }, "(no output)", false, "success"},
-		{"failure", "python", func(f *stage) { f.exitsWith(3).stdout, f.stderr = "out", "err" }, "Exit code: 3\n\nstdout:\nout\n\nstderr:\nerr", true, "failure"},
-		{"failure, nothing", "python", func(f *stage) { f.exitsWith(1) }, "Exit code: 1\n\nstdout:\n\n\nstderr:\n", true, "failure"},
-		{"shell, exit 1", "shell", func(f *stage) { f.exitsWith(1).stdout, f.stderr = "diff", "err" }, "diff", false, "failure"},
-		{"shell, exit 1, nothing", "shell", func(f *stage) { f.exitsWith(1).stderr = "err" }, "Exit code: 1\n\nstdout:\n\n\nstderr:\nerr", true, "failure"},
-		{"shell, exit 2", "shell", func(f *stage) { f.exitsWith(2).stdout = "out" }, "Exit code: 2\n\nstdout:\nout\n\nstderr:\n", true, "failure"},
-		{"python, exit 1", "python", func(f *stage) { f.exitsWith(1).stdout = "out" }, "Exit code: 1\n\nstdout:\nout\n\nstderr:\n", true, "failure"},
+		{"exit 0", "python", func(f *fakeRunner) { f.stdout, f.stderr = "a\nb\n", "noise" }, "a\nb\n", false, "success"},
+		{"nothing", "python", func(f *fakeRunner) { f.stderr = "noise" }, "(no output)", false, "success"},
+		{"failure", "python", func(f *fakeRunner) { f.exitsWith(3).stdout, f.stderr = "out", "err" }, "Exit code: 3\n\nstdout:\nout\n\nstderr:\nerr", true, "failure"},
+		{"failure, nothing", "python", func(f *fakeRunner) { f.exitsWith(1) }, "Exit code: 1\n\nstdout:\n\n\nstderr:\n", true, "failure"},
+		{"shell, exit 1", "shell", func(f *fakeRunner) { f.exitsWith(1).stdout, f.stderr = "diff", "err" }, "diff", false, "failure"},
+		{"shell, exit 1, nothing", "shell", func(f *fakeRunner) { f.exitsWith(1).stderr = "err" }, "Exit code: 1\n\nstdout:\n\n\nstderr:\nerr", true, "failure"},
+		{"shell, exit 2", "shell", func(f *fakeRunner) { f.exitsWith(2).stdout = "out" }, "Exit code: 2\n\nstdout:\nout\n\nstderr:\n", true, "failure"},
+		{"python, exit 1", "python", func(f *fakeRunner) { f.exitsWith(1).stdout = "out" }, "Exit code: 1\n\nstdout:\nout\n\nstderr:\n", true, "failure"},
 		{
 			"signal", "shell",
-			func(f *stage) { f.stdout, f.result = "out", job.Result{Status: job.Failure, ExitCode: -1, Signal: 15} },
+			func(f *fakeRunner) {
+				f.stdout, f.result = "out", job.Result{Status: job.Failure, ExitCode: -1, Signal: 15}
+			},
 			"Killed by SIGTERM\n\nstdout:\nout\n\nstderr:\n", true, "failure",
 		},
 		{
 			"memory", "python",
-			func(f *stage) {
+			func(f *fakeRunner) {
 				f.decision.Spec.Limits.Memory = 2 << 30
 				f.stderr, f.result = "err", job.Result{Status: job.Failure, ExitCode: -1, Signal: kill, Limit: job.LimitMemory}
 			},
@@ -91,7 +93,7 @@ func TestCtxSituations(t *testing.T) {
 		},
 		{
 			"disk, when its first process was gone", "python",
-			func(f *stage) {
+			func(f *fakeRunner) {
 				f.decision.Spec.Limits.Disk = 1000
 				f.result = job.Result{Status: job.Failure, Limit: job.LimitDisk}
 			},
@@ -99,12 +101,12 @@ func TestCtxSituations(t *testing.T) {
 		},
 		{
 			"pids", "shell",
-			func(f *stage) { f.exitsWith(4).result.Limit = job.LimitPIDs },
+			func(f *fakeRunner) { f.exitsWith(4).result.Limit = job.LimitPIDs },
 			"Exit code: 4\n\nstdout:\n\n\nstderr:\n", true, "failure",
 		},
 		{
 			"timeout, partial", "shell",
-			func(f *stage) {
+			func(f *fakeRunner) {
 				f.decision.Spec.Limits.Wall = 400 * time.Millisecond
 				f.stdout, f.stderr, f.result = "so far\n", "err", job.Result{Status: job.Timeout, ExitCode: -1, Signal: kill}
 			},
@@ -112,50 +114,50 @@ func TestCtxSituations(t *testing.T) {
 		},
 		{
 			"timeout, none", "shell",
-			func(f *stage) {
+			func(f *fakeRunner) {
 				f.decision.Spec.Limits.Wall = 400 * time.Millisecond
 				f.stderr, f.result = "err", job.Result{Status: job.Timeout, ExitCode: -1, Signal: kill}
 			},
 			"Execution timed out after 400ms\n\nstderr:\nerr", true, "timeout",
 		},
 		{
-			"language missing", "ruby", func(f *stage) { f.decision.Missing = "no ruby in /usr/bin" },
+			"language missing", "ruby", func(f *fakeRunner) { f.decision.Missing = "no ruby in /usr/bin" },
 			"Runtime error: Ruby not available. Install ruby.", true, "",
 		},
 		{
-			"language without a package", "typescript", func(f *stage) { f.decision.Missing = "no tsx" },
+			"language without a package", "typescript", func(f *fakeRunner) { f.decision.Missing = "no tsx" },
 			"Runtime error: TypeScript not available. Install it: npm install --global tsx.", true, "",
 		},
 		{
 			"denied", "ruby",
-			func(f *stage) { f.decision.Rule, f.decision.Reasons = "runtime.allowed", []string{"one", "two"} },
+			func(f *fakeRunner) { f.decision.Rule, f.decision.Reasons = "runtime.allowed", []string{"one", "two"} },
 			"one; two", true, "",
 		},
 		{
-			"not executable", "ruby", func(f *stage) {
+			"not executable", "ruby", func(f *fakeRunner) {
 				f.err = &job.Refusal{Step: "exec", Message: "/usr/bin/ruby: permission denied", Errno: 13}
 			},
 			"Runtime error: /usr/bin/ruby: permission denied", true, "failure",
 		},
 		{
-			"lost", "ruby", func(f *stage) { f.result = job.Result{Status: job.Lost, ExitCode: -1, Signal: kill} },
-			"Runtime error: the job's jail ended while the job ran", true, "failure",
+			"lost", "ruby", func(f *fakeRunner) { f.result = job.Result{Status: job.Lost, ExitCode: -1, Signal: kill} },
+			"Runtime error: the jail ended while the job was running", true, "failure",
 		},
 		{
-			"no supervisor", "ruby", func(f *stage) { f.err = fmt.Errorf("%w at /run/x", job.ErrUnavailable) },
+			"no supervisor", "ruby", func(f *fakeRunner) { f.err = fmt.Errorf("%w at /run/x", job.ErrUnavailable) },
 			"no supervisor at /run/x", true, "",
 		},
 		{
-			"the server ends", "ruby", func(f *stage) { f.result = job.Result{Status: job.Cancelled, ExitCode: -1, Signal: kill} },
-			"the server ends", true, "",
+			"the server is shutting down", "ruby", func(f *fakeRunner) { f.result = job.Result{Status: job.Cancelled, ExitCode: -1, Signal: kill} },
+			"the server is shutting down", true, "",
 		},
-		{"no text", "ruby", func(f *stage) { f.stdout = "a\xffb" }, "a\uFFFDb", false, "success"},
+		{"no text", "ruby", func(f *fakeRunner) { f.stdout = "a\xffb" }, "a\uFFFDb", false, "success"},
 	} {
-		f := newStage()
+		f := newFakeRunner()
 		tt.stage(f)
 		x, _ := f.ctx(t)
 		v, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"`+tt.language+`","code":"x"}`)
-		if tt.name == "the server ends" {
+		if tt.name == "the server is shutting down" {
 			r.Text = v["message"].(string)
 		}
 		if r.Text != tt.want || r.IsError != tt.isError {
@@ -166,16 +168,16 @@ func TestCtxSituations(t *testing.T) {
 		}
 		switch {
 		case tt.status != "" && v["text"] != r.Text:
-			t.Errorf("%s: structuredContent has the text %q", tt.name, v["text"])
+			t.Errorf("%s: structuredContent.text is %q", tt.name, v["text"])
 		case tt.status == "" && v["message"] != tt.want:
 			t.Errorf("%s: %v", tt.name, v)
 		}
 	}
 }
 
-// TestCtxFacts: what the text says is in structuredContent, too.
+// TestCtxFacts: structuredContent has the facts of the text.
 func TestCtxFacts(t *testing.T) {
-	f := newStage().exitsWith(3)
+	f := newFakeRunner().exitsWith(3)
 	f.stdout, f.stderr = "out", "error"
 	x, _ := f.ctx(t)
 	v, _ := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"python","code":"x"}`)
@@ -194,38 +196,38 @@ func TestCtxFacts(t *testing.T) {
 	}
 }
 
-// TestCtxArguments: which words are accepted, and what is said of others.
+// TestCtxArguments: accepted arguments, and the messages for invalid ones.
 func TestCtxArguments(t *testing.T) {
 	long := strings.Repeat("x", 1<<20+1)
 	for _, tt := range []struct{ arguments, want string }{
-		{`{}`, "language: it is required"},
-		{`{"language":"python"}`, "code: it is required"},
-		{`{"language":"python","code":null}`, "code: it is required"},
-		{`{"language":"python","code":""}`, "code: 0 bytes, at least 1 are wanted"},
-		{`{"language":"cobol","code":"x"}`, `language: "cobol" is none of: javascript, typescript, python, shell, ruby, go, rust, php, perl, r, elixir, csharp`},
-		{`{"language":"node","code":"x"}`, `language: "node" is none of`},
-		{`{"language":1,"code":"x"}`, "language: a string is wanted, not a number"},
+		{`{}`, "language: is required"},
+		{`{"language":"python"}`, "code: is required"},
+		{`{"language":"python","code":null}`, "code: is required"},
+		{`{"language":"python","code":""}`, "code: has 0 bytes, the minimum is 1"},
+		{`{"language":"cobol","code":"x"}`, `language: "cobol" is not one of: javascript, typescript, python, shell, ruby, go, rust, php, perl, r, elixir, csharp`},
+		{`{"language":"node","code":"x"}`, `language: "node" is not one of`},
+		{`{"language":1,"code":"x"}`, "language: must be a string, got a number"},
 		{`{"language":"python","code":"x","timeout":0}`, "timeout: 0 is out of range: 1 to 86400000"},
 		{`{"language":"python","code":"x","timeout":-1}`, "timeout: -1 is out of range"},
 		{`{"language":"python","code":"x","timeout":"-5"}`, "timeout: -5 is out of range"},
 		{`{"language":"python","code":"x","timeout":null}`, "timeout: null is out of range"},
 		{`{"language":"python","code":"x","timeout":1e300}`, "timeout: 1e300 is out of range"},
 		{`{"language":"python","code":"x","timeout":"Inf"}`, "timeout: Inf is out of range"},
-		{`{"language":"python","code":"x","timeout":"NaN"}`, "timeout: NaN is no whole number"},
+		{`{"language":"python","code":"x","timeout":"NaN"}`, "timeout: NaN is not an integer"},
 		{`{"language":"python","code":"x","timeout":86400001}`, "timeout: 86400001 is out of range"},
-		{`{"language":"python","code":"x","timeout":1.5}`, "timeout: 1.5 is no whole number"},
-		{`{"language":"python","code":"x","timeout":"soon"}`, "timeout: soon is no whole number"},
-		{`{"language":"python","code":"x","timeout":""}`, "timeout: a whole number is wanted, not nothing"},
-		{`{"language":"python","code":"x","timeout":[]}`, "timeout: a whole number is wanted, not an array"},
-		{`{"language":"python","code":"x","background":"maybe"}`, "background: true or false is wanted, not a string"},
-		{`{"language":"python","code":"x","background":1}`, "background: true or false is wanted, not a number"},
-		{`{"language":"python","code":"x","cwd":"a\u0000"}`, "cwd: it has a NUL byte"},
-		{`{"language":"python","code":"print(1)\u0000print(2)"}`, "code: it has a NUL byte"},
+		{`{"language":"python","code":"x","timeout":1.5}`, "timeout: 1.5 is not an integer"},
+		{`{"language":"python","code":"x","timeout":"soon"}`, "timeout: soon is not an integer"},
+		{`{"language":"python","code":"x","timeout":""}`, "timeout: must be an integer, got nothing"},
+		{`{"language":"python","code":"x","timeout":[]}`, "timeout: must be an integer, got an array"},
+		{`{"language":"python","code":"x","background":"maybe"}`, "background: must be true or false, got a string"},
+		{`{"language":"python","code":"x","background":1}`, "background: must be true or false, got a number"},
+		{`{"language":"python","code":"x","cwd":"a\u0000"}`, "cwd: contains a NUL byte"},
+		{`{"language":"python","code":"print(1)\u0000print(2)"}`, "code: contains a NUL byte"},
 		{`{"language":"python","code":"x","repoId":"nope"}`, "Repository nope not found"},
-		{`{"language":"python","code":"` + long + `"}`, "code: 1048577 bytes, at most 1048576 are accepted"},
-		{`[]`, "an object is wanted, not an array"},
+		{`{"language":"python","code":"` + long + `"}`, "code: has 1048577 bytes, the maximum is 1048576"},
+		{`[]`, "must be an object, got an array"},
 	} {
-		f := newStage()
+		f := newFakeRunner()
 		x, _ := f.ctx(t)
 		v, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, tt.arguments)
 		if !r.IsError || !strings.HasPrefix(r.Text, tt.want) || v["message"] != r.Text || f.request != nil {
@@ -236,7 +238,7 @@ func TestCtxArguments(t *testing.T) {
 		`"timeout":400`, `"timeout":"400"`, `"timeout":" 400 "`, `"timeout":4e2`, `"background":null`, `"background":"false"`,
 		`"intent":""`, `"whatever":{"a":[1]}`, `"cwd":""`,
 	} {
-		f := newStage()
+		f := newFakeRunner()
 		x, _ := f.ctx(t)
 		if _, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"python","code":"x",`+more+`}`); r.IsError {
 			t.Errorf("%s: %q", more, r.Text)
@@ -244,9 +246,9 @@ func TestCtxArguments(t *testing.T) {
 	}
 }
 
-// TestCtxCancelled: a call that was cancelled has no reply.
+// TestCtxCancelled: a cancelled call has no reply.
 func TestCtxCancelled(t *testing.T) {
-	f := newStage()
+	f := newFakeRunner()
 	ctx, cancel := context.WithCancel(asUser(t.Context()))
 	f.run = func(context.Context) { cancel() }
 	f.result = job.Result{Status: job.Cancelled, ExitCode: -1, Signal: 9}
@@ -256,7 +258,7 @@ func TestCtxCancelled(t *testing.T) {
 	}
 }
 
-// TestCtxDefinitions: the description fits, and says what there is.
+// TestCtxDefinitions: descriptions are within the limit and list the host's languages.
 func TestCtxDefinitions(t *testing.T) {
 	for _, tt := range []struct {
 		runtimes []string

@@ -15,17 +15,17 @@ import (
 	"corral/job"
 )
 
-// A shelf is Knowledge in memory: sections of ten lines, found by words that they have.
-type shelf struct {
+// A memoryKnowledge is a Knowledge in memory: sections of ten lines, found by the words in them.
+type memoryKnowledge struct {
 	mu       sync.Mutex
 	sections map[index.Base][]index.Hit   // guarded by mu
-	sources  map[index.Base][]index.Added // guarded by mu: the n-th was added as #n+1
+	sources  map[index.Base][]index.Added // guarded by mu: the n-th has the name suffix #n
 	added    []index.Source               // guarded by mu
-	hold     chan struct{}                // Add waits until it is closed; nil does not
-	err      error                        // of Add
+	hold     chan struct{}                // Add blocks until it is closed; nil does not block
+	err      error                        // returned by Add
 }
 
-func (k *shelf) Add(ctx context.Context, b index.Base, s index.Source, r io.Reader) (index.Added, error) {
+func (k *memoryKnowledge) Add(ctx context.Context, b index.Base, s index.Source, r io.Reader) (index.Added, error) {
 	text, err := io.ReadAll(r)
 	if err := errors.Join(err, k.err); err != nil {
 		return index.Added{}, err
@@ -62,7 +62,7 @@ func (k *shelf) Add(ctx context.Context, b index.Base, s index.Source, r io.Read
 	return a, nil
 }
 
-func (k *shelf) Search(_ context.Context, b index.Base, q index.Query) (*index.Found, error) {
+func (k *memoryKnowledge) Search(_ context.Context, b index.Base, q index.Query) (*index.Found, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	f := &index.Found{Empty: len(k.sections[b]) == 0}
@@ -84,19 +84,19 @@ func (k *shelf) Search(_ context.Context, b index.Base, q index.Query) (*index.F
 	return f, nil
 }
 
-func (k *shelf) Has(_ context.Context, b index.Base, handle, stream string) (bool, error) {
+func (k *memoryKnowledge) Has(_ context.Context, b index.Base, handle, stream string) (bool, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.ContainsFunc(k.sections[b], func(h index.Hit) bool { return h.Artifact == handle && (stream == "" || h.Stream == stream) }), nil
 }
 
-func (k *shelf) Stats(_ context.Context, b index.Base) (index.Stats, error) {
+func (k *memoryKnowledge) Stats(_ context.Context, b index.Base) (index.Stats, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return index.Stats{Sources: len(k.sources[b])}, nil
 }
 
-func (k *shelf) Purge(ctx context.Context, b index.Base) (index.Stats, error) {
+func (k *memoryKnowledge) Purge(ctx context.Context, b index.Base) (index.Stats, error) {
 	s, err := k.Stats(ctx, b)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -105,8 +105,8 @@ func (k *shelf) Purge(ctx context.Context, b index.Base) (index.Stats, error) {
 	return s, err
 }
 
-// names are those of what was added.
-func (k *shelf) names(b index.Base) []string {
+// names returns the names of the added sources.
+func (k *memoryKnowledge) names(b index.Base) []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	names := []string{}
@@ -116,13 +116,13 @@ func (k *shelf) names(b index.Base) []string {
 	return names
 }
 
-// ctxBase is the base of asUser.
+// ctxBase is the knowledge base of asUser.
 var ctxBase = index.Base{Repo: "app", Principal: "user:ada"}
 
-// ctx returns what the tools share, on a stage, with a store and an index.
-func (f *stage) ctx(t *testing.T) (*Ctx, *shelf) {
+// ctx returns a Ctx with f as engine, a real store and a memoryKnowledge.
+func (f *fakeRunner) ctx(t *testing.T) (*Ctx, *memoryKnowledge) {
 	t.Helper()
-	k := &shelf{}
+	k := &memoryKnowledge{}
 	s := store(t)
 	x := &Ctx{
 		Engine:  &job.Engine{Policy: f, Runner: f, Auditor: f, Sessions: f},
@@ -132,8 +132,8 @@ func (f *stage) ctx(t *testing.T) (*Ctx, *shelf) {
 	return x, k
 }
 
-// exitsWith makes the job of a stage end with a code.
-func (f *stage) exitsWith(code int) *stage {
+// exitsWith sets the exit code of jobs.
+func (f *fakeRunner) exitsWith(code int) *fakeRunner {
 	f.result.ExitCode = code
 	if f.result.Status = job.Success; code != 0 {
 		f.result.Status = job.Failure
@@ -141,7 +141,7 @@ func (f *stage) exitsWith(code int) *stage {
 	return f
 }
 
-// readStored returns a stream of an artifact.
+// readStored reads a stream of an artifact.
 func readStored(t *testing.T, x *Ctx, handle, stream string) string {
 	t.Helper()
 	var b strings.Builder

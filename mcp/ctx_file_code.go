@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// ctxFile is the variable of the job's environment that has the path of the file. Code of any language can read it without
-// a path becoming part of a program.
+// ctxFile is the environment variable with the path of the file. Code in any language can read it, and the path never becomes
+// part of the program text, so it needs no quoting.
 const ctxFile = "CORRAL_FILE"
 
-// A reader of a language puts the file before code: what reads it, inside the jail, and where in the program that stands.
-// Where the language can have it so, the code's lines keep their numbers.
+// A reader is a language's code for reading the file and the way to insert it into the caller's code. Where the language
+// permits, the lines of the caller's code keep their numbers.
 type reader struct {
 	// front reads the file into variables, in one line.
 	front string
-	// place puts front into code; nil is before it, on the same line.
+	// place inserts front into code; nil puts it in front, on the same line.
 	place func(front, code string) string
 }
 
-// A failure to read the file is the program's: a message on standard error, and an exit code that is not 0.
+// If the file cannot be read the program fails, with a message on standard error and an exit code other than 0.
 var readers = map[string]reader{
 	"javascript": {front: scriptFront, place: scriptPlace},
 	"typescript": {front: scriptFront, place: scriptPlace},
@@ -47,13 +47,13 @@ var readers = map[string]reader{
 		front: `file_path <- Sys.getenv("CORRAL_FILE"); FILE_CONTENT <- readChar(file_path, file.size(file_path), useBytes = TRUE); `,
 	},
 	"elixir": {
-		// A name of Elixir's that begins with a capital is no variable.
+		// In Elixir a name with a capital initial is not a variable.
 		front: `file_path = System.fetch_env!("CORRAL_FILE"); file_content = File.read!(file_path); _ = {file_path, file_content}; `,
 	},
 	"csharp": {place: csharpPlace},
 }
 
-// withFile returns code of a language that finds the file's content and path in variables.
+// withFile returns code with variables for the content and the path of the file.
 func (l language) withFile(code string) string {
 	r := readers[l.name]
 	if r.place == nil {
@@ -62,10 +62,10 @@ func (l language) withFile(code string) string {
 	return r.place(r.front, code)
 }
 
-// scriptFront defines what code may define again.
+// scriptFront sets properties of globalThis, so that code may declare variables of the same names.
 const scriptFront = `globalThis.file_path = process.env.CORRAL_FILE; globalThis.FILE_CONTENT = require("fs").readFileSync(globalThis.file_path, "utf8"); `
 
-// scriptPlace leaves a first line for the shell where it is.
+// scriptPlace turns a #! line into a comment: it is only valid at the beginning of a script.
 func scriptPlace(front, code string) string {
 	if strings.HasPrefix(code, "#!") {
 		code = "//" + code
@@ -73,10 +73,10 @@ func scriptPlace(front, code string) string {
 	return front + code
 }
 
-// future is what comes before all else in Python.
+// future matches imports from __future__, which must precede all other statements in Python.
 var future = regexp.MustCompile(`(?m)^from[ \t]+__future__[ \t]+import[ \t]+(?:\([^)]*\)|[^\n#;]*)`)
 
-// pythonPlace has a line of its own: what begins a block cannot follow anything on one line.
+// pythonPlace puts front on a line of its own, because a compound statement cannot follow another statement on its line.
 func pythonPlace(front, code string) string {
 	if all := future.FindAllStringIndex(code, -1); all != nil {
 		at := all[len(all)-1][1]
@@ -85,7 +85,7 @@ func pythonPlace(front, code string) string {
 	return front + "\n" + code
 }
 
-// podPlace is for languages in which a line that begins with = says something.
+// podPlace is for languages in which a line that begins with = starts embedded documentation, and # a comment or pragma.
 func podPlace(between string) func(front, code string) string {
 	return func(front, code string) string {
 		if strings.HasPrefix(code, "=") || strings.HasPrefix(code, "#") {
@@ -95,7 +95,7 @@ func podPlace(between string) func(front, code string) string {
 	}
 }
 
-// goPlace adds a variable of the package, and with it the imports that it needs, under names that nothing else has.
+// goPlace adds package variables, and the imports that they need under names that code will not use.
 func goPlace(_, code string) string {
 	g := wrapGo(code)
 	g.imports = append(g.imports, `corral_os "os"`, `corral_fmt "fmt"`)
@@ -116,7 +116,7 @@ var FILE_CONTENT = func() string {
 
 var rustMain = regexp.MustCompile(`(?m)^[ \t]*(?:pub[ \t]+)?(?:async[ \t]+)?fn[ \t]+main\b`)
 
-// rustPlace adds names of the crate that can be used as a &str can. Code without main is what main has in it.
+// rustPlace adds statics that can be used like a &str. Code without fn main becomes the body of main.
 func rustPlace(_, code string) string {
 	if !rustMain.MatchString(code) {
 		code = "fn main() { " + code + "\n}"
@@ -124,7 +124,7 @@ func rustPlace(_, code string) string {
 	return code + rustEnd
 }
 
-// rustEnd reads the file when it is first used: a static is not computed before.
+// rustEnd reads the file on first use, because a static's initializer is evaluated at compile time.
 const rustEnd = `
 #[allow(non_camel_case_types, dead_code)]
 pub struct corral_text(std::sync::atomic::AtomicPtr<String>, fn() -> String);
@@ -156,7 +156,7 @@ pub static FILE_CONTENT: corral_text = corral_text(std::sync::atomic::AtomicPtr:
 pub static file_path: corral_text = corral_text(std::sync::atomic::AtomicPtr::new(std::ptr::null_mut()), corral_path);
 `
 
-// phpFirst is what must come before every other statement.
+// phpFirst matches what must precede all other statements: declare and namespace.
 var phpFirst = regexp.MustCompile(`(?is)^\s*<\?php\b(?:\s|//[^\n]*\n|#[^\n]*\n|/\*.*?\*/)*(?:declare\s*\([^)]*\)\s*;)?(?:(?:\s|//[^\n]*\n|#[^\n]*\n|/\*.*?\*/)*namespace\s+[\w\\]+\s*;)?`)
 
 func phpPlace(front, code string) string {
@@ -171,7 +171,7 @@ func phpPlace(front, code string) string {
 
 var csharpMain = regexp.MustCompile(`\bstatic\s+(?:async\s+)?[\w.<>]+\s+Main\s*\(`)
 
-// csharpPlace adds members that code can name without their class. A script has variables instead.
+// csharpPlace adds static members that code can use without naming their class. A script without Main gets variables instead.
 func csharpPlace(_, code string) string {
 	if !csharpMain.MatchString(code) {
 		return `string file_path = System.Environment.GetEnvironmentVariable("CORRAL_FILE"); ` +

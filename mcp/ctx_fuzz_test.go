@@ -9,8 +9,8 @@ import (
 	"corral/job"
 )
 
-// FuzzCtxArguments: whatever a caller sends, a tool answers with what its schema says, and what it has run is within the
-// bounds of its arguments.
+// FuzzCtxArguments: any arguments get a reply that conforms to the schema, and the requests they cause are within the
+// bounds of the arguments.
 func FuzzCtxArguments(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `{"language":"go","code":"import \"os\"\nos.Exit(1)","timeout":"400","background":"true","intent":"x","cwd":"a"}`,
@@ -23,14 +23,14 @@ func FuzzCtxArguments(f *testing.F) {
 		f.Add(uint8(1), []byte(seed))
 		f.Add(uint8(2), []byte(seed))
 	}
-	stage := newStage()
+	stage := newFakeRunner()
 	stage.stdout = "some output\n"
 	x := &Ctx{Engine: &job.Engine{Policy: stage, Runner: stage, Auditor: stage}, Repos: []string{"app"}}
 	f.Cleanup(x.Close)
 	tools := []Tool{&CtxExecute{x}, &CtxExecuteFile{x}, &CtxJob{x}, &CtxJobs{x}}
 	f.Fuzz(func(t *testing.T, n uint8, arguments []byte) {
 		if envelope, aside := (strictjson.Checker{Fold: strictjson.Fold}).Check(arguments); envelope != nil || aside != nil || kind(arguments) != "an object" {
-			return // the server refuses it
+			return // rejected by the server
 		}
 		tool := tools[int(n)%len(tools)]
 		stage.request = nil
@@ -53,7 +53,7 @@ func FuzzCtxArguments(f *testing.F) {
 			}
 		}
 		if q := stage.request; q != nil && (q.Code == nil || *q.Code == "" || q.Limits.Wall < 0 || q.Repo != "app" || q.Runtime == "") {
-			t.Errorf("asked for %+v", q)
+			t.Errorf("request %+v", q)
 		}
 	})
 }

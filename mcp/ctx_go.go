@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// A goSource is a program in Go, in parts. What is added stands on the lines that the code has, whose numbers stay.
+// A goSource is a Go program in parts. Additions are made on the lines of the caller's code, so that its line numbers stay.
 type goSource struct {
 	clause  string // up to where imports may follow: "package main"
 	imports []string
-	body    string // all that follows
-	end     string // what is added after it
+	body    string // everything after the imports
+	end     string // added after the body
 }
 
 // String returns the program.
@@ -26,9 +26,8 @@ func (g goSource) String() string {
 	return b + g.body + g.end
 }
 
-// wrapGo makes a program of code. Code with a package clause is left as it is. Other code has declarations, among them
-// that of main, or it is what main has in it, after the imports that it may begin with; package main and, where it is used,
-// fmt are added.
+// wrapGo makes a program of code. Code with a package clause is left as it is. Other code either declares main or is the body
+// of main, optionally preceded by imports; package main is added, and an import of fmt if it is used.
 func wrapGo(code string) goSource {
 	if f, fset := parseGo(code, parser.PackageClauseOnly); f != nil {
 		at := fset.Position(f.Name.End()).Offset
@@ -53,7 +52,7 @@ func wrapGo(code string) goSource {
 	return g
 }
 
-// importsFmt says whether code without a package clause has something of that name.
+// importsFmt reports whether code without a package clause imports something under the name fmt.
 func importsFmt(code string) bool {
 	f, _ := parseGo("package main;"+code[:goImports(code)], parser.ImportsOnly)
 	return f != nil && slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool {
@@ -61,7 +60,7 @@ func importsFmt(code string) bool {
 	})
 }
 
-// parseGo returns nil for what is no file.
+// parseGo returns nil if code cannot be parsed.
 func parseGo(code string, mode parser.Mode) (*ast.File, *token.FileSet) {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, "", code, mode)
@@ -71,8 +70,8 @@ func parseGo(code string, mode parser.Mode) (*ast.File, *token.FileSet) {
 	return f, fset
 }
 
-// hasMain says whether code without a package clause declares main: also where something else in it is wrong, which the
-// compiler is to say.
+// hasMain reports whether code without a package clause declares main. It also finds main in code with syntax errors, which
+// are left for the compiler to report.
 func hasMain(code string) bool {
 	f, _ := parseGo("package main;"+code, parser.SkipObjectResolution)
 	if f == nil {
@@ -84,7 +83,7 @@ func hasMain(code string) bool {
 	})
 }
 
-// goImports returns where the import declarations at the front of code end, 0 without any.
+// goImports returns the offset of the end of the import declarations at the beginning of code, 0 if there are none.
 func goImports(code string) int {
 	var s scanner.Scanner
 	fset := token.NewFileSet()

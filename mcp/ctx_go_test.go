@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestWrapGo: what is added to Go, and that its lines keep their numbers.
+// TestWrapGo: additions to Go code, which keep its line numbers.
 func TestWrapGo(t *testing.T) {
 	for _, tt := range []struct{ code, want string }{
 		{"package main\n\nfunc main() {}", "package main\n\nfunc main() {}"},
@@ -31,7 +31,7 @@ func TestWrapGo(t *testing.T) {
 			t.Errorf("%q: %v", tt.code, err)
 		}
 	}
-	// What is wrong is the compiler's to say, of the code as it was meant.
+	// Syntax errors are left to the compiler, in the form in which the code was meant.
 	if got := wrapGo("func main() { x := }").String(); got != "package main; func main() { x := }" {
 		t.Errorf("got %q", got)
 	}

@@ -14,11 +14,10 @@ import (
 	"corral/job"
 )
 
-// CtxIndex is the tool ctx_index: it indexes a text that it is given, or a file of the repository. The file is read by a job,
-// in its jail.
+// CtxIndex is the tool ctx_index: it indexes a text or a file of the repository. A job reads the file, inside its jail.
 type CtxIndex struct{ *Ctx }
 
-// maxCtxContent is how many bytes of text can be given.
+// maxCtxContent is the maximum length of a text in bytes.
 const maxCtxContent = 4 << 20
 
 // ctxIndexArgs are the arguments of ctx_index.
@@ -60,7 +59,7 @@ func (t *CtxIndex) Definition() Definition {
 	}
 }
 
-// An indexReply is structuredContent of ctx_index.
+// An indexReply is the structuredContent of ctx_index.
 type indexReply struct {
 	Text     string      `json:"text"`
 	Indexed  *ctxIndexed `json:"indexed"`
@@ -93,7 +92,7 @@ func (t *CtxIndex) Call(ctx context.Context, arguments json.RawMessage) (ToolRes
 	return texts(reply, reply.Text, false), nil
 }
 
-// add indexes what is asked for.
+// add indexes the text or the file.
 func (t *CtxIndex) add(ctx context.Context, a *ctxIndexArgs, b index.Base, reply *indexReply) (index.Added, error) {
 	source := index.Source{Label: a.label(), Fixed: true}
 	if a.path == "" {
@@ -113,7 +112,7 @@ func (t *CtxIndex) add(ctx context.Context, a *ctxIndexArgs, b index.Base, reply
 	}
 	reply.Artifact = ran.out.Handle
 	source.Artifact, source.Stream, source.Title = ran.out.Handle, artifact.Stdout, path.Base(a.path)
-	added, err := t.learnFrom(ctx, b.Repo, b.Principal, source)
+	added, err := t.indexSource(ctx, b.Repo, b.Principal, source)
 	if err != nil {
 		return added, t.refused(ctx, a, err)
 	}
@@ -121,20 +120,20 @@ func (t *CtxIndex) add(ctx context.Context, a *ctxIndexArgs, b index.Base, reply
 	return added, nil
 }
 
-// refused is an error of the index about what was to be indexed.
+// refused converts an error of the index about a's source.
 func (t *CtxIndex) refused(ctx context.Context, a *ctxIndexArgs, err error) error {
 	if errors.Is(err, index.ErrTaken) {
-		return invalid("source", "%q is the name of what a run wrote: choose another", shown(a.label()))
+		return invalid("source", "%q is the name of a job's output: choose another", clip(a.label()))
 	}
-	return notSearched(ctx, err)
+	return indexError(ctx, err)
 }
 
-// label is what a source is called: the end of a path that is too long for it.
+// label returns the source's name. A path that is too long is cut at its front.
 func (a *ctxIndexArgs) label() string {
 	if s := strings.TrimSpace(a.source); s != "" {
 		return s
 	}
-	p := inLine(a.path)
+	p := singleLine(a.path)
 	if from := len(p) - maxCtxLabel; from > 0 {
 		for ; !utf8.RuneStart(p[from]); from++ {
 		}
@@ -143,21 +142,22 @@ func (a *ctxIndexArgs) label() string {
 	return cmp.Or(p, "content")
 }
 
-// readFile writes a file of the repository to standard output. Where links lead is looked at inside the jail.
+// readFile writes a file of the repository to standard output. It resolves symbolic links inside the jail, so that the server
+// never follows a link that a job made.
 const readFile = `file=$(realpath -e -- "$` + ctxFile + `") || exit 1
 here=$(pwd -P)
 case $file in
 "$here" | "$here"/*) ;;
-*) echo "it is not in the repository" >&2; exit 1 ;;
+*) echo "not in the repository" >&2; exit 1 ;;
 esac
-[ -f "$file" ] || { echo "it is no file" >&2; exit 1; }
+[ -f "$file" ] || { echo "not a regular file" >&2; exit 1; }
 exec cat -- "$file"
 `
 
-// read has a job read a file. What it wrote is kept.
+// read runs a job that reads a file. The job's output is stored as an artifact.
 func (t *CtxIndex) read(ctx context.Context, name, repo string) (*ctxRan, error) {
 	if !t.inRepo(repo, name) {
-		return nil, invalid("path", "%q leads out of the repository", shown(name))
+		return nil, invalid("path", "%q is outside the repository", clip(name))
 	}
 	ran, err := t.run(ctx, &ctxRun{
 		tool: t.Name(), caller: CallerOf(ctx), repo: repo, runtime: "shell", code: readFile, env: map[string]*string{ctxFile: &name},
@@ -171,7 +171,7 @@ func (t *CtxIndex) read(ctx context.Context, name, repo string) (*ctxRan, error)
 	case r.Status == job.Denied:
 		return nil, &Error{Code: CodeDenied, Message: clean(strings.Join(r.Decision.Reasons, "; "))}
 	case r.Status == job.Timeout:
-		return nil, &Error{Code: CodeUnavailable, Message: "the file cannot be read: it took longer than " + limitMs(r), Details: details}
+		return nil, &Error{Code: CodeUnavailable, Message: "the file cannot be read: timed out after " + limitMs(r), Details: details}
 	case r.Status != job.Success:
 		return nil, &Error{Code: CodeNotFound, Message: "the file cannot be read: " + cutText(cmp.Or(why, clean(r.Message), "the job failed"), maxShort), Details: details}
 	case ran.out.Handle == "":
@@ -180,10 +180,10 @@ func (t *CtxIndex) read(ctx context.Context, name, repo string) (*ctxRan, error)
 	return ran, nil
 }
 
-// words say what was indexed.
+// words returns the reply's text.
 func (in *ctxIndexed) words() string {
 	var b strings.Builder
-	b.WriteString("Indexed " + counted(in.Sections, "section") + " from \"" + inLine(in.Source) + "\" into knowledge base (" +
+	b.WriteString("Indexed " + counted(in.Sections, "section") + " from \"" + singleLine(in.Source) + "\" into knowledge base (" +
 		counted(int(in.Lines), "line") + ", " + kilobytes(in.Bytes) + ").\n")
 	if in.Truncated {
 		b.WriteString("Not all of it was indexed.\n")
@@ -191,6 +191,6 @@ func (in *ctxIndexed) words() string {
 	if len(in.Terms) > 0 {
 		b.WriteString("\nSearchable terms: " + strings.Join(in.Terms, ", ") + "\n")
 	}
-	b.WriteString("\nUse ctx_search(queries: [...], source: \"" + inLine(in.Source) + "\") to retrieve full content of any section.")
+	b.WriteString("\nUse ctx_search(queries: [...], source: \"" + singleLine(in.Source) + "\") to retrieve full content of any section.")
 	return b.String()
 }

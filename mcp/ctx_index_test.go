@@ -13,9 +13,9 @@ import (
 	"corral/index"
 )
 
-// TestCtxIndex: a text is found again under its name, and replaced by the next of that name.
+// TestCtxIndex: a text can be found under its name, and is replaced by the next one of that name.
 func TestCtxIndex(t *testing.T) {
-	x, _ := (&machine{}).ctx(t)
+	x, _ := (&scriptRunner{}).ctx(t)
 	v, r := callTool(t, asUser(t.Context()), &CtxIndex{x}, `{"content":"# Zebras\n\nThey are striped.\n\n# Quaggas\n\nThey are gone.\n","source":"animals"}`)
 	if !strings.HasPrefix(r.Text, "Indexed 2 sections from \"animals\" into knowledge base (7 lines, 0.1KB).\n") ||
 		!strings.HasSuffix(r.Text, "\n\nUse ctx_search(queries: [...], source: \"animals\") to retrieve full content of any section.") || r.IsError {
@@ -34,17 +34,17 @@ func TestCtxIndex(t *testing.T) {
 	}
 	callTool(t, asUser(t.Context()), &CtxIndex{x}, `{"content":"# Okapis\n\nThey are shy.\n","source":"animals"}`)
 	if got := search("striped"); got != "## striped\nNo results found." {
-		t.Errorf("after it was replaced: %q", got)
+		t.Errorf("after replacement: %q", got)
 	}
 	if got := search("shy"); !strings.Contains(got, "They are shy.") {
-		t.Errorf("what replaced it: %q", got)
+		t.Errorf("replacement: %q", got)
 	}
 }
 
-// TestCtxIndexFile: a file is read by a job, and found under its path or under the name that it is given.
+// TestCtxIndexFile: a job reads the file, which is found under its path or the given name.
 func TestCtxIndexFile(t *testing.T) {
 	long := strings.Repeat("dir/", 100) + "notes.txt"
-	m := &machine{files: map[string]string{"docs/zebra.md": "# Zebras\n\nThey are striped.\n", long: "a quagga\n", "empty": ""}}
+	m := &scriptRunner{files: map[string]string{"docs/zebra.md": "# Zebras\n\nThey are striped.\n", long: "a quagga\n", "empty": ""}}
 	x, _ := m.ctx(t)
 	v, r := callTool(t, asUser(t.Context()), &CtxIndex{x}, `{"path":"docs/zebra.md"}`)
 	if !strings.HasPrefix(r.Text, "Indexed 1 section from \"docs/zebra.md\" into knowledge base (3 lines, ") || r.IsError {
@@ -68,13 +68,13 @@ func TestCtxIndexFile(t *testing.T) {
 		t.Errorf("a long path: %q", r.Text)
 	}
 	if _, r = callTool(t, asUser(t.Context()), &CtxIndex{x}, `{"path":"empty"}`); r.IsError || !strings.HasPrefix(r.Text, "Indexed 0 sections from \"empty\"") {
-		t.Errorf("nothing in it: %q", r.Text)
+		t.Errorf("empty file: %q", r.Text)
 	}
 }
 
-// TestCtxIndexErrors: what is refused, in words.
+// TestCtxIndexErrors: the messages for refused calls.
 func TestCtxIndexErrors(t *testing.T) {
-	m := &machine{}
+	m := &scriptRunner{}
 	x, _ := m.ctx(t)
 	big, err := json.Marshal(map[string]string{"content": strings.Repeat("x", maxCtxContent+1)})
 	if err != nil {
@@ -84,12 +84,12 @@ func TestCtxIndexErrors(t *testing.T) {
 		{`{}`, CodeInvalid, "Error: provide content or path."},
 		{`{"content":"","path":null}`, CodeInvalid, "Error: provide content or path."},
 		{`{"content":"a","path":"b"}`, CodeInvalid, "Error: provide content or path, not both."},
-		{`{"content":7}`, CodeInvalid, "content: a string is wanted, not a number"},
-		{string(big), CodeInvalid, "content: 4194305 bytes, at most 4194304 are accepted"},
+		{`{"content":7}`, CodeInvalid, "content: must be a string, got a number"},
+		{string(big), CodeInvalid, "content: has 4194305 bytes, the maximum is 4194304"},
 		{`{"content":"x","source":"a\nb"}`, CodeInvalid, `source: "a\nb" does not match ^[^\n]*$`},
-		{`{"content":"x","source":"` + strings.Repeat("é", 101) + `"}`, CodeInvalid, "source: 202 bytes, at most 200 are accepted"},
-		{`{"path":"../secret"}`, CodeInvalid, `path: "../secret" leads out of the repository`},
-		{`{"path":"a/../../secret"}`, CodeInvalid, `path: "a/../../secret" leads out of the repository`},
+		{`{"content":"x","source":"` + strings.Repeat("é", 101) + `"}`, CodeInvalid, "source: has 202 bytes, the maximum is 200"},
+		{`{"path":"../secret"}`, CodeInvalid, `path: "../secret" is outside the repository`},
+		{`{"path":"a/../../secret"}`, CodeInvalid, `path: "a/../../secret" is outside the repository`},
 		{`{"path":"nope"}`, CodeNotFound, "the file cannot be read: realpath: nope: No such file or directory"},
 		{`{"content":"x","repoId":"nope"}`, CodeNotFound, "Repository nope not found"},
 	} {
@@ -100,7 +100,7 @@ func TestCtxIndexErrors(t *testing.T) {
 	}
 }
 
-// TestCtxLabel: a label is never longer than a source's, nor half a character.
+// TestCtxLabel: a label is within the maximum length, and is cut between characters.
 func TestCtxLabel(t *testing.T) {
 	for n := range 8 {
 		a := &ctxIndexArgs{path: strings.Repeat("x", n) + strings.Repeat("€", 100)}
@@ -110,9 +110,9 @@ func TestCtxLabel(t *testing.T) {
 	}
 }
 
-// TestCtxStats: what there is, and what it kept out of the context.
+// TestCtxStats: the contents of the knowledge base, and the bytes kept out of the context.
 func TestCtxStats(t *testing.T) {
-	m := &machine{}
+	m := &scriptRunner{}
 	x, _ := m.ctx(t)
 	tools := map[string]Tool{}
 	for _, tool := range x.Tools() {
@@ -148,8 +148,8 @@ func TestCtxStats(t *testing.T) {
 	}
 }
 
-// TestSums: there is a bound to how many sessions are counted.
-func TestSums(t *testing.T) {
+// TestSessionsCountedAreBounded: the number of sessions counted is bounded.
+func TestSessionsCountedAreBounded(t *testing.T) {
 	var s sums
 	for n := range maxSums + 10 {
 		s.add(owner{"p", fmt.Sprint(n)}, 1, 10, 4)
@@ -162,13 +162,13 @@ func TestSums(t *testing.T) {
 	}
 	s.add(owner{"p", fmt.Sprint(maxSums + 9)}, 1, 0, 100)
 	if got := s.of(owner{"p", fmt.Sprint(maxSums + 9)}); got.KeptOut != 0 {
-		t.Errorf("nothing kept out: %+v", got)
+		t.Errorf("more returned than written: %+v", got)
 	}
 }
 
-// TestCtxPurge: nothing goes by mistake, and then everything of the caller's, and of nobody else.
+// TestCtxPurge: a purge needs confirmation, and empties only the caller's knowledge base.
 func TestCtxPurge(t *testing.T) {
-	x, _ := (&machine{}).ctx(t)
+	x, _ := (&scriptRunner{}).ctx(t)
 	bob := WithCaller(t.Context(), Caller{Principal: "token:bob", Session: "s2", Progress: func(float64, string) {}})
 	for _, ctx := range []struct {
 		repo string
@@ -183,7 +183,7 @@ func TestCtxPurge(t *testing.T) {
 	const refusal = "Nothing was removed: ctx_purge removes all that is indexed, for good. Call it with confirm: true."
 	for arguments, want := range map[string]string{
 		`{}`: refusal, `{"confirm":false}`: refusal, `{"confirm":null}`: refusal, `{"confirm":"false"}`: refusal,
-		`{"confirm":1}`: "confirm: true or false is wanted, not a number", `{"confirm":true,"repoId":"nope"}`: "Repository nope not found",
+		`{"confirm":1}`: "confirm: must be true or false, got a number", `{"confirm":true,"repoId":"nope"}`: "Repository nope not found",
 	} {
 		if _, r := callTool(t, asUser(t.Context()), &CtxPurge{x}, arguments); r.Text != want || !r.IsError {
 			t.Errorf("%s: %q", arguments, r.Text)
@@ -198,17 +198,17 @@ func TestCtxPurge(t *testing.T) {
 		t.Errorf("again: %q", r.Text)
 	}
 	if _, r = callTool(t, asUser(t.Context()), &CtxSearch{x}, `{"query":"zebra"}`); r.Text != emptyBase || !r.IsError {
-		t.Errorf("after it: %q", r.Text)
+		t.Errorf("after the purge: %q", r.Text)
 	}
 	if _, r = callTool(t, asUser(t.Context()), &CtxSearch{x}, `{"query":"zebra","repoId":"other"}`); !strings.Contains(r.Text, "a zebra") {
-		t.Errorf("of another repository: %q", r.Text)
+		t.Errorf("another repository: %q", r.Text)
 	}
 	if _, r = callTool(t, bob, &CtxSearch{x}, `{"query":"zebra"}`); !strings.Contains(r.Text, "a zebra") {
-		t.Errorf("of somebody else: %q", r.Text)
+		t.Errorf("another principal: %q", r.Text)
 	}
 }
 
-// TestCtxExpiry: what is too old is found no more.
+// TestCtxExpiry: expired sources are not found.
 func TestCtxExpiry(t *testing.T) {
 	now := time.Now()
 	x := &Ctx{Repos: []string{"app"}, Knowledge: realIndex(t, index.Options{TTL: time.Hour, Now: func() time.Time { return now }})}

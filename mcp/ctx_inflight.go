@@ -12,31 +12,33 @@ import (
 )
 
 const (
-	// ctxIndexing is how many outputs are indexed at once.
-	ctxIndexing = 2
-	// ctxWaiting is how many outputs are indexed, or wait for that, at most; ctxWaitingEach is how many of one base.
-	ctxWaiting     = 64
-	ctxWaitingEach = 16
-	// ctxSettle is how long a search waits for what was begun before it, and Close for all of it.
-	ctxSettle = 5 * time.Second
-	// ctxPatience is how long a reply waits for the index to have its own output.
-	ctxPatience = 10 * time.Second
+	// maxIndexing is the maximum number of outputs indexed at once.
+	maxIndexing = 2
+	// maxIndexBacklog is the maximum number of outputs being indexed or queued; maxIndexBacklogEach is the
+	// maximum of one knowledge base.
+	maxIndexBacklog     = 64
+	maxIndexBacklogEach = 16
+	// settleTimeout is how long a search waits for indexing that began before it, and Close for all indexing.
+	settleTimeout = 5 * time.Second
+	// indexTimeout is how long a reply waits until its output is indexed.
+	indexTimeout = 10 * time.Second
 )
 
-// Why an output is not indexed, or not yet.
+// Reasons why an output is not indexed, or not yet.
 var (
-	errCrowded = errors.New("too much output waits to be indexed; runtime_query_output with match fuzzy indexes it when it is asked")
-	errStill   = errors.New("still being indexed")
-	errEnds    = errors.New("the server ends")
+	errBacklogFull   = errors.New("the indexing backlog is full; runtime_query_output with match fuzzy indexes the output on request")
+	errStillIndexing = errors.New("still being indexed")
+	errShuttingDown  = errors.New("the server is shutting down")
 )
 
-// inFlightIndexing are outputs that are being indexed, or wait for that: bounded, of each base, too.
+// inFlightIndexing holds the outputs that are being indexed or queued. Their number is bounded, in total and per knowledge
+// base.
 type inFlightIndexing struct {
 	ctx   context.Context
 	stop  context.CancelCauseFunc
-	slots chan struct{} // one for each that is indexed now
+	slots chan struct{} // acquired while indexing
 	work  sync.WaitGroup
-	// settle is how long is waited for them: ctxSettle.
+	// settle is settleTimeout, or less in tests.
 	settle time.Duration
 
 	mu     sync.Mutex
@@ -45,29 +47,30 @@ type inFlightIndexing struct {
 	n      int                              // guarded by mu
 }
 
-// A pending is one of them.
+// A pending is one output that is being indexed or queued.
 type pending struct {
 	base   index.Base
 	cancel context.CancelCauseFunc
-	done   chan struct{} // closed when it can be found, or never will be
+	done   chan struct{} // closed when the output can be found, or indexing failed
 }
 
 func (p *inFlightIndexing) begin() {
 	p.ctx, p.stop = context.WithCancelCause(context.Background())
-	p.settle = ctxSettle
-	p.slots, p.all = make(chan struct{}, ctxIndexing), map[index.Base]map[*pending]bool{}
+	p.settle = settleTimeout
+	p.slots, p.all = make(chan struct{}, maxIndexing), map[index.Base]map[*pending]bool{}
 }
 
-// run has f called by another goroutine, when there is a slot. Of ctx f gets the values, and an end when the server or a purge
-// of the base has it so: that may have come before. The error is errCrowded or errEnds: it is not called.
+// run calls f in a new goroutine when a slot is free. f's context has the values of ctx but not its cancellation; it ends
+// when the server shuts down or the knowledge base is purged, possibly before f is called. If run returns an error,
+// errBacklogFull or errShuttingDown, f is not called.
 func (p *inFlightIndexing) run(ctx context.Context, b index.Base, f func(context.Context)) (*pending, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.closed || p.ctx.Err() != nil:
-		return nil, errEnds
-	case p.n >= ctxWaiting, len(p.all[b]) >= ctxWaitingEach:
-		return nil, errCrowded
+		return nil, errShuttingDown
+	case p.n >= maxIndexBacklog, len(p.all[b]) >= maxIndexBacklogEach:
+		return nil, errBacklogFull
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	q := &pending{base: b, cancel: cancel, done: make(chan struct{})}
@@ -79,7 +82,7 @@ func (p *inFlightIndexing) run(ctx context.Context, b index.Base, f func(context
 	p.work.Go(func() {
 		defer p.end(q)
 		defer cancel(nil)
-		defer context.AfterFunc(p.ctx, func() { cancel(errEnds) })()
+		defer context.AfterFunc(p.ctx, func() { cancel(errShuttingDown) })()
 		select {
 		case p.slots <- struct{}{}:
 			defer func() { <-p.slots }()
@@ -100,17 +103,18 @@ func (p *inFlightIndexing) end(q *pending) {
 	close(q.done)
 }
 
-// of are those of a base.
+// of returns the entries of a knowledge base.
 func (p *inFlightIndexing) of(b index.Base) []*pending {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Collect(maps.Keys(p.all[b]))
 }
 
-// wait waits for those of a base that there are now, for a time.
+// wait waits for the current entries of a knowledge base, at most p.settle.
 func (p *inFlightIndexing) wait(ctx context.Context, b index.Base) { await(ctx, p.of(b), p.settle) }
 
-// drop ends those of a base that there are now: what runs is undone, and what waits is not begun.
+// drop cancels the current entries of a knowledge base and waits for them, at most p.settle. What was indexed
+// partly is removed again.
 func (p *inFlightIndexing) drop(ctx context.Context, b index.Base) {
 	all := p.of(b)
 	for _, q := range all {
@@ -119,8 +123,8 @@ func (p *inFlightIndexing) drop(ctx context.Context, b index.Base) {
 	await(ctx, all, p.settle)
 }
 
-func await(ctx context.Context, all []*pending, most time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, most)
+func await(ctx context.Context, all []*pending, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for _, q := range all {
 		select {
@@ -131,11 +135,11 @@ func await(ctx context.Context, all []*pending, most time.Duration) {
 	}
 }
 
-// close calls before, waits for all there is, for a time that begins now, and gives the rest up. It says whether all of it has
-// ended: what does not obey is left behind.
+// close calls before, waits for all entries and, p.settle after close was called, cancels the rest. It reports whether all
+// have ended: entries that do not react to cancellation within p.settle/2 are left behind.
 func (p *inFlightIndexing) close(before func()) bool {
-	timer := time.AfterFunc(p.settle, func() { p.stop(errEnds) })
-	defer p.stop(errEnds)
+	timer := time.AfterFunc(p.settle, func() { p.stop(errShuttingDown) })
+	defer p.stop(errShuttingDown)
 	defer timer.Stop()
 	before()
 	p.mu.Lock()

@@ -17,60 +17,60 @@ import (
 	"corral/job"
 )
 
-// noted has what x logs in a buffer.
+// noted makes x log to a buffer, and returns that.
 func (x *Ctx) noted() *bytes.Buffer {
 	var b bytes.Buffer
 	x.Log = slog.New(slog.NewTextHandler(&b, nil))
 	return &b
 }
 
-// TestPendingBound: of one base, and of all together, so much waits to be indexed. What is more is refused, and not queued.
-func TestPendingBound(t *testing.T) {
+// TestIndexBacklogIsBounded: the backlog is bounded in total and per knowledge base; more is refused, not queued.
+func TestIndexBacklogIsBounded(t *testing.T) {
 	x := &Ctx{}
 	x.begin()
 	hold := make(chan struct{})
 	hang := func(context.Context) { <-hold }
-	for n := range ctxWaiting {
-		b := index.Base{Repo: string(rune('a' + n/ctxWaitingEach))}
+	for n := range maxIndexBacklog {
+		b := index.Base{Repo: string(rune('a' + n/maxIndexBacklogEach))}
 		if _, err := x.pending.run(t.Context(), b, hang); err != nil {
 			t.Fatalf("%d: %v", n, err)
 		}
-		if n != ctxWaitingEach-1 {
+		if n != maxIndexBacklogEach-1 {
 			continue
 		}
-		if _, err := x.pending.run(t.Context(), b, hang); !errors.Is(err, errCrowded) {
-			t.Errorf("one more of a base: %v", err)
+		if _, err := x.pending.run(t.Context(), b, hang); !errors.Is(err, errBacklogFull) {
+			t.Errorf("one above the limit of a base: %v", err)
 		}
 	}
-	if _, err := x.pending.run(t.Context(), ctxBase, hang); !errors.Is(err, errCrowded) {
-		t.Errorf("one more of all: %v", err)
+	if _, err := x.pending.run(t.Context(), ctxBase, hang); !errors.Is(err, errBacklogFull) {
+		t.Errorf("one above the total limit: %v", err)
 	}
 	close(hold)
 	x.Close()
 	if x.pending.n != 0 || len(x.pending.all) != 0 {
-		t.Errorf("%d are left", x.pending.n)
+		t.Errorf("%d entries left", x.pending.n)
 	}
-	if _, err := x.pending.run(t.Context(), ctxBase, hang); !errors.Is(err, errEnds) {
-		t.Errorf("after the end: %v", err)
+	if _, err := x.pending.run(t.Context(), ctxBase, hang); !errors.Is(err, errShuttingDown) {
+		t.Errorf("after Close: %v", err)
 	}
 }
 
-// TestPendingWaits: who waits for others goes when its context ends.
-func TestPendingWaits(t *testing.T) {
+// TestIndexWaitEndsWithContext: a wait for others' indexing ends with its context.
+func TestIndexWaitEndsWithContext(t *testing.T) {
 	x := &Ctx{}
 	x.begin()
-	began := make(chan struct{}, ctxIndexing)
-	for range ctxIndexing {
+	began := make(chan struct{}, maxIndexing)
+	for range maxIndexing {
 		if _, err := x.pending.run(t.Context(), ctxBase, func(ctx context.Context) { began <- struct{}{}; <-ctx.Done() }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for range ctxIndexing {
+	for range maxIndexing {
 		<-began
 	}
-	q, err := x.pending.run(t.Context(), ctxBase, func(ctx context.Context) { // which waits for a slot
+	q, err := x.pending.run(t.Context(), ctxBase, func(ctx context.Context) { // waits for a slot
 		if !errors.Is(context.Cause(ctx), io.ErrNoProgress) {
-			t.Errorf("ended by %v", context.Cause(ctx))
+			t.Errorf("cause %v", context.Cause(ctx))
 		}
 	})
 	if err != nil {
@@ -80,35 +80,36 @@ func TestPendingWaits(t *testing.T) {
 	<-q.done
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	x.settled(ctx, ctxBase) // returns
+	x.waitIndexed(ctx, ctxBase) // must return
 	x.pending.drop(t.Context(), ctxBase)
 	if n := x.indexing(ctxBase); n != 0 {
-		t.Errorf("%d are left", n)
+		t.Errorf("%d entries left", n)
 	}
 	x.Close()
 }
 
-// TestCloseBlocked: an index that is stuck, and one that does not even obey, do not keep the server from ending, whatever waits.
-func TestCloseBlocked(t *testing.T) {
+// TestCloseLeavesStuckIndex: an index that blocks, even one that ignores its context, does not keep Close from
+// returning, whatever the backlog.
+func TestCloseLeavesStuckIndex(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
-		f := newTroupe()
+		f := newControlledRunner()
 		f.stdout = ""
 		x, k := f.ctx(t)
 		x.MaxBackground = 100
 		k.hold = make(chan struct{})
 		if deaf {
-			x.Knowledge = deafShelf{k}
+			x.Knowledge = stuckKnowledge{k}
 		}
 		log := x.noted()
 		x.begin()
 		x.pending.settle = 50 * time.Millisecond
 		ctx := asUser(t.Context())
-		for n := range ctxWaitingEach + 2 {
+		for n := range maxIndexBacklogEach + 2 {
 			id := begin(t, ctx, x)
 			a := f.act(t, n)
 			write(t, a.stdout, "some\n")
 			a.end <- job.Result{Status: job.Success}
-			sandboxtest.Eventually(t, 10*time.Second, "it has ended", func() bool {
+			sandboxtest.Eventually(t, 10*time.Second, "the job has ended", func() bool {
 				b, err := x.jobs.find(ownerOf(CallerOf(ctx)), id)
 				if err != nil {
 					t.Fatal(err)
@@ -117,45 +118,45 @@ func TestCloseBlocked(t *testing.T) {
 				defer b.mu.Unlock()
 				return b.ran != nil && b.ran.record.Request == nil
 			})
-			if n < ctxWaitingEach {
+			if n < maxIndexBacklogEach {
 				continue
 			}
-			v, r := look(t, ctx, x, id, `"action":"status"`)
-			if v["indexReason"] != errCrowded.Error() || v["artifactHandle"] == nil || !strings.HasSuffix(r.Text, "; its output is not indexed: "+errCrowded.Error()) {
+			v, r := callCtxJob(t, ctx, x, id, `"action":"status"`)
+			if v["indexReason"] != errBacklogFull.Error() || v["artifactHandle"] == nil || !strings.HasSuffix(r.Text, "; its output is not indexed: "+errBacklogFull.Error()) {
 				t.Errorf("%q %v", r.Text, v)
 			}
 		}
-		last := begin(t, ctx, x) // runs still
+		last := begin(t, ctx, x) // still running
 		began := time.Now()
 		x.Close()
 		if took := time.Since(began); took > sandboxtest.Slow(9*time.Second) {
-			t.Errorf("it took %v", took)
+			t.Errorf("Close took %v", took)
 		}
-		if v, _ := look(t, ctx, x, last, `"action":"status"`); v["status"] != "cancelled" {
+		if v, _ := callCtxJob(t, ctx, x, last, `"action":"status"`); v["status"] != "cancelled" {
 			t.Errorf("%v", v)
 		}
 		if len(k.names(ctxBase)) != 0 {
-			t.Error("it was indexed")
+			t.Error("output was indexed")
 		}
 		close(k.hold)
 		x.pending.work.Wait()
-		if !strings.Contains(log.String(), "output is not indexed") || strings.Contains(log.String(), "still being indexed") != deaf {
+		if !strings.Contains(log.String(), "output was not indexed") || strings.Contains(log.String(), "still being indexed") != deaf {
 			t.Errorf("deaf %t: %s", deaf, log)
 		}
 	}
 }
 
-// A deafShelf does not hear that a context has ended.
-type deafShelf struct{ *shelf }
+// A stuckKnowledge ignores the end of its context.
+type stuckKnowledge struct{ *memoryKnowledge }
 
-func (k deafShelf) Add(context.Context, index.Base, index.Source, io.Reader) (index.Added, error) {
+func (k stuckKnowledge) Add(context.Context, index.Base, index.Source, io.Reader) (index.Added, error) {
 	<-k.hold
 	return index.Added{}, errors.New("it was stuck")
 }
 
-// TestStillIndexed: a reply does not wait for long; the output can be found later.
-func TestStillIndexed(t *testing.T) {
-	f := newStage()
+// TestSlowIndexingContinuesAfterReply: a reply does not wait long for indexing, and the output can be found later.
+func TestSlowIndexingContinuesAfterReply(t *testing.T) {
+	f := newFakeRunner()
 	f.stdout = logLines(301, "refused")
 	x, k := f.ctx(t)
 	k.hold = make(chan struct{})
@@ -171,15 +172,15 @@ func TestStillIndexed(t *testing.T) {
 		t.Errorf("fuzzy: %v", v)
 	}
 	close(k.hold)
-	x.settled(t.Context(), ctxBase)
+	x.waitIndexed(t.Context(), ctxBase)
 	if names := k.names(ctxBase); !slices.Equal(names, []string{"execute:shell#1"}) {
-		t.Errorf("the base has %q", names)
+		t.Errorf("knowledge base has %q", names)
 	}
 }
 
-// TestLearnCancelled: who asks no more has nothing indexed.
-func TestLearnCancelled(t *testing.T) {
-	f := newStage()
+// TestCancelledCallIsNotIndexed: the output of a cancelled call is not indexed.
+func TestCancelledCallIsNotIndexed(t *testing.T) {
+	f := newFakeRunner()
 	f.stdout = logLines(301, "refused")
 	x, k := f.ctx(t)
 	k.hold = make(chan struct{})
@@ -189,27 +190,27 @@ func TestLearnCancelled(t *testing.T) {
 		_, err := (&CtxExecute{x}).Call(ctx, []byte(`{"language":"shell","code":"x","intent":"refused"}`))
 		done <- err
 	}()
-	sandboxtest.Eventually(t, 10*time.Second, "it is being indexed", func() bool { return x.indexing(ctxBase) == 1 })
+	sandboxtest.Eventually(t, 10*time.Second, "the output is being indexed", func() bool { return x.indexing(ctxBase) == 1 })
 	cancel()
 	if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	x.settled(t.Context(), ctxBase)
+	x.waitIndexed(t.Context(), ctxBase)
 	if n := len(k.names(ctxBase)); n != 0 || x.indexing(ctxBase) != 0 {
 		t.Errorf("%d sources", n)
 	}
 }
 
-// TestPurgePending: what was being indexed, or waited for that, does not come back after a purge.
-func TestPurgePending(t *testing.T) {
-	f := newStage()
+// TestPurgeDropsPendingIndexing: output being indexed or queued at a purge does not appear afterwards.
+func TestPurgeDropsPendingIndexing(t *testing.T) {
+	f := newFakeRunner()
 	f.stdout = logLines(201, "refused")
 	x, k := f.ctx(t)
 	k.hold = make(chan struct{})
-	for range ctxIndexing + 3 {
+	for range maxIndexing + 3 {
 		callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x"}`)
 	}
-	other := as(t.Context(), "user:eve", "s1")
+	other := inSession(t.Context(), "user:eve", "s1")
 	callTool(t, other, &CtxExecute{x}, `{"language":"shell","code":"x"}`)
 	_, r := callTool(t, asUser(t.Context()), &CtxPurge{x}, `{"confirm":true}`)
 	if r.IsError || x.indexing(ctxBase) != 0 {
@@ -219,18 +220,18 @@ func TestPurgePending(t *testing.T) {
 	close(k.hold)
 	x.Close()
 	if names := k.names(ctxBase); len(names) != 1 {
-		t.Errorf("the base has %q: what came after, alone", names)
+		t.Errorf("knowledge base has %q, want only what came after the purge", names)
 	}
 	if names := k.names(index.Base{Repo: "app", Principal: "user:eve"}); len(names) != 1 {
-		t.Errorf("another's has %q", names)
+		t.Errorf("another principal's has %q", names)
 	}
 }
 
-// TestFuzzyStream: of an artifact one stream of which is indexed, fuzzy has the other indexed, once.
+// TestFuzzyStream: if one stream of an artifact is indexed, fuzzy has the other one indexed, once.
 func TestFuzzyStream(t *testing.T) {
-	x, s := (&machine{}).ctx(t)
-	handle := kept(t, s, fuzzyStdout(), fuzzyStderr)
-	if _, err := x.learnFrom(t.Context(), "app", "user:ada", index.Source{Label: "execute:shell", Artifact: handle, Stream: artifact.Stdout}); err != nil {
+	x, s := (&scriptRunner{}).ctx(t)
+	handle := storeOutput(t, s, fuzzyStdout(), fuzzyStderr)
+	if _, err := x.indexSource(t.Context(), "app", "user:ada", index.Source{Label: "execute:shell", Artifact: handle, Stream: artifact.Stdout}); err != nil {
 		t.Fatal(err)
 	}
 	tool := &QueryOutput{Artifacts: s, Repos: []string{"app"}, Ctx: x}
@@ -245,11 +246,11 @@ func TestFuzzyStream(t *testing.T) {
 	}
 }
 
-// TestCtxIndexRedacts: a text that is given to be indexed has no more secrets than output, unless the operator wants them.
+// TestCtxIndexRedacts: ctx_index redacts secrets in a text unless Plain is set.
 func TestCtxIndexRedacts(t *testing.T) {
 	key := "AKIA" + "IOSFODNN7EXAMPLE"
 	for _, plain := range []bool{false, true} {
-		f := newStage()
+		f := newFakeRunner()
 		x, k := f.ctx(t)
 		x.Plain, x.Secrets = plain, []string{"correct horse battery"}
 		callTool(t, asUser(t.Context()), &CtxIndex{x}, `{"content":"id `+key+` and correct horse battery"}`)
@@ -260,37 +261,37 @@ func TestCtxIndexRedacts(t *testing.T) {
 	}
 }
 
-// TestCtxIndexName: the name of a run's output cannot be given to a text.
+// TestCtxIndexName: a text cannot take the name of a job's output.
 func TestCtxIndexName(t *testing.T) {
-	f := newStage()
+	f := newFakeRunner()
 	x, k := f.ctx(t)
 	k.err = index.ErrTaken
 	v, r := callTool(t, asUser(t.Context()), &CtxIndex{x}, `{"content":"x","source":"execute:shell#1"}`)
 	details, _ := v["details"].(map[string]any)
-	if v["code"] != CodeInvalid || r.Text != `source: "execute:shell#1" is the name of what a run wrote: choose another` || details["argument"] != "source" {
+	if v["code"] != CodeInvalid || r.Text != `source: "execute:shell#1" is the name of a job's output: choose another` || details["argument"] != "source" {
 		t.Errorf("%q %v", r.Text, v)
 	}
 }
 
-// TestBackgroundMostOfAll: all principals together have so many at once.
-func TestBackgroundMostOfAll(t *testing.T) {
-	f := newTroupe()
+// TestBackgroundLimitOfAllPrincipals: the background jobs of all principals together are limited.
+func TestBackgroundLimitOfAllPrincipals(t *testing.T) {
+	f := newControlledRunner()
 	x, _ := f.ctx(t)
 	x.MaxBackgroundAll = 2
-	begin(t, as(t.Context(), "user:ada", "s1"), x)
-	begin(t, as(t.Context(), "user:eve", "s1"), x)
-	v, r := callTool(t, as(t.Context(), "user:bob", "s1"), &CtxExecute{x}, inBackground)
-	if !r.IsError || v["code"] != CodeDenied || !strings.HasPrefix(r.Text, "background: the server runs as many jobs") {
+	begin(t, inSession(t.Context(), "user:ada", "s1"), x)
+	begin(t, inSession(t.Context(), "user:eve", "s1"), x)
+	v, r := callTool(t, inSession(t.Context(), "user:bob", "s1"), &CtxExecute{x}, inBackground)
+	if !r.IsError || v["code"] != CodeDenied || !strings.HasPrefix(r.Text, "background: the server is running its maximum") {
 		t.Errorf("got %q", r.Text)
 	}
 	f.act(t, 1).end <- job.Result{Status: job.Success}
-	sandboxtest.Eventually(t, 10*time.Second, "it has ended", func() bool { return !x.jobs.of(owner{"user:eve", "s1"})[0].runs() })
-	begin(t, as(t.Context(), "user:bob", "s1"), x)
+	sandboxtest.Eventually(t, 10*time.Second, "the job has ended", func() bool { return !x.jobs.of(owner{"user:eve", "s1"})[0].runs() })
+	begin(t, inSession(t.Context(), "user:bob", "s1"), x)
 }
 
-// TestBackgroundForgets: of a job that has ended the code and the arguments are not remembered.
-func TestBackgroundForgets(t *testing.T) {
-	f := newTroupe()
+// TestEndedJobDropsCode: code and arguments of an ended job are dropped.
+func TestEndedJobDropsCode(t *testing.T) {
+	f := newControlledRunner()
 	x, _ := f.ctx(t)
 	ctx := asUser(t.Context())
 	id := begin(t, ctx, x)
@@ -299,7 +300,7 @@ func TestBackgroundForgets(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.act(t, 0).end <- job.Result{Status: job.Success}
-	sandboxtest.Eventually(t, 10*time.Second, "it is forgotten", func() bool {
+	sandboxtest.Eventually(t, 10*time.Second, "the code of the ended job was dropped", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return b.ran != nil && b.ran.record.Request == nil
@@ -307,7 +308,7 @@ func TestBackgroundForgets(t *testing.T) {
 	if b.code != "" || b.env != nil || b.ran.ctxRun != b.ctxRun || b.ran.record.Decision.Spec.Args != nil || b.caller.Progress != nil {
 		t.Errorf("%+v", b.ctxRun)
 	}
-	if v, _ := look(t, ctx, x, id, `"action":"status"`); v["status"] != "success" || v["runtime"] != "shell" || v["source"] != "execute:shell" {
+	if v, _ := callCtxJob(t, ctx, x, id, `"action":"status"`); v["status"] != "success" || v["runtime"] != "shell" || v["source"] != "execute:shell" {
 		t.Errorf("%v", v)
 	}
 }

@@ -9,24 +9,25 @@ import (
 )
 
 const (
-	// ctxListed is how many sections a reply to an intent lists.
-	ctxListed = 10
-	// ctxLine is how many characters of a line it has.
-	ctxLine = 120
+	// maxIntentSections is the maximum number of sections listed in the reply to an intent.
+	maxIntentSections = 10
+	// maxIntentLine is the maximum number of characters shown of a line.
+	maxIntentLine = 120
 )
 
-// ctxLast is the last line of a reply about what was indexed.
-const ctxLast = "Use ctx_search(queries: [...]) to retrieve full content of any section."
+// searchHint is the last line of a reply about indexed output.
+const searchHint = "Use ctx_search(queries: [...]) to retrieve full content of any section."
 
-// learned words what was indexed under a label: with an intent, which of it matches; without, that it is there.
-func (x *Ctx) learned(ctx context.Context, b index.Base, label string, a index.Added, intent string) (string, *ctxIndexed, error) {
+// indexedText returns the text about output that was indexed under label: the sections that match the intent, or without an
+// intent a pointer to the index.
+func (x *Ctx) indexedText(ctx context.Context, b index.Base, label string, a index.Added, intent string) (string, *ctxIndexed, error) {
 	in := indexedOf(a)
 	var w strings.Builder
 	fmt.Fprintf(&w, "Indexed %s from %q into knowledge base.\n", counted(a.Sections, "section"), label)
 	if intent == "" {
 		fmt.Fprintf(&w, "The output is too long to be shown (%s, %s).\n", counted(int(a.Lines), "line"), kilobytes(a.Bytes))
 	} else {
-		found, err := x.Knowledge.Search(ctx, b, index.Query{Text: intent, Source: a.Name, Exact: true, Limit: ctxListed})
+		found, err := x.Knowledge.Search(ctx, b, index.Query{Text: intent, Source: a.Name, Exact: true, Limit: maxIntentSections})
 		if err != nil {
 			return "", in, err
 		}
@@ -39,17 +40,17 @@ func (x *Ctx) learned(ctx context.Context, b index.Base, label string, a index.A
 	if len(in.Terms) > 0 {
 		fmt.Fprintf(&w, "\nSearchable terms: %s\n", strings.Join(in.Terms, ", "))
 	}
-	return w.String() + "\n" + ctxLast, in, nil
+	return w.String() + "\n" + searchHint, in, nil
 }
 
-// matched lists the sections that match an intent.
+// matched writes the list of sections that match an intent.
 func matched(w *strings.Builder, a index.Added, found *index.Found, intent string) {
 	if len(found.Hits) == 0 {
-		fmt.Fprintf(w, "No sections matched intent %s in %d-line output (%s).\n", inQuotes(intent), a.Lines, kilobytes(a.Bytes))
+		fmt.Fprintf(w, "No sections matched intent %s in %d-line output (%s).\n", quotedLine(intent), a.Lines, kilobytes(a.Bytes))
 		return
 	}
 	n := max(found.Matched, len(found.Hits))
-	fmt.Fprintf(w, "%s matched %s (%s, %s):\n\n", counted(n, "section"), inQuotes(intent), counted(int(a.Lines), "line"), kilobytes(a.Bytes))
+	fmt.Fprintf(w, "%s matched %s (%s, %s):\n\n", counted(n, "section"), quotedLine(intent), counted(int(a.Lines), "line"), kilobytes(a.Bytes))
 	words := strings.Fields(intent)
 	for _, h := range found.Hits {
 		fmt.Fprintf(w, "  - %s: %s\n", cutLine(h.Title, nil), cutLine(h.Line, words))
@@ -59,22 +60,23 @@ func matched(w *strings.Builder, a index.Added, found *index.Found, intent strin
 	}
 }
 
-// inQuotes is what a client wrote, on one line.
-func inQuotes(s string) string { return `"` + strings.Join(strings.Fields(clean(s)), " ") + `"` }
+// quotedLine returns client input on one line, in quotes.
+func quotedLine(s string) string { return `"` + strings.Join(strings.Fields(clean(s)), " ") + `"` }
 
-// cutLine is a line within a reply: of a long one the beginning or, if the first of the words comes later, what is around it.
+// cutLine returns at most maxIntentLine characters of a line: its beginning or, if the first of the words comes
+// later, an excerpt around that.
 func cutLine(s string, words []string) string {
 	line := []rune(strings.Join(strings.Fields(clean(s)), " "))
-	if len(line) <= ctxLine {
+	if len(line) <= maxIntentLine {
 		return string(line)
 	}
-	if at := firstOf(line, words); at > ctxLine-20 {
-		return "…" + string(line[at-ctxLine/3:min(len(line), at-ctxLine/3+ctxLine-1)])
+	if at := firstOf(line, words); at > maxIntentLine-20 {
+		return "…" + string(line[at-maxIntentLine/3:min(len(line), at-maxIntentLine/3+maxIntentLine-1)])
 	}
-	return string(line[:ctxLine-1]) + "…"
+	return string(line[:maxIntentLine-1]) + "…"
 }
 
-// firstOf returns where in a line the first word of at least three characters is, in either case, -1 without one.
+// firstOf returns the index of the first occurrence, ignoring case, of a word of at least three bytes, or -1.
 func firstOf(line []rune, words []string) int {
 	first := -1
 	lower := strings.ToLower(string(line))

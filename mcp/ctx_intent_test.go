@@ -12,7 +12,7 @@ import (
 	"corral/job"
 )
 
-// logLines is output of n lines, of which one in every fifty says why.
+// logLines returns n lines, of which every fiftieth contains why.
 func logLines(n int, why string) string {
 	var b strings.Builder
 	for i := range n {
@@ -25,9 +25,9 @@ func logLines(n int, why string) string {
 	return b.String()
 }
 
-// TestIntent: a long output with an intent is indexed, and what matches is listed.
+// TestIntent: a long output with an intent is indexed, and the matching sections are listed.
 func TestIntent(t *testing.T) {
-	f := newStage()
+	f := newFakeRunner()
 	f.stdout = logLines(301, "connection refused error")
 	x, k := f.ctx(t)
 	v, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x","intent":"refused  error"}`)
@@ -54,13 +54,13 @@ func TestIntent(t *testing.T) {
 		t.Errorf("got %q, want %q", r.Text, want)
 	}
 	if names := k.names(ctxBase); !slices.Equal(names, []string{"execute:shell#1", "execute:shell#2"}) {
-		t.Errorf("the base has %q", names)
+		t.Errorf("knowledge base has %q", names)
 	}
 }
 
-// TestIntentLists: more sections than are listed are counted, and a long line is cut around what matched.
-func TestIntentLists(t *testing.T) {
-	f := newStage()
+// TestIntentCountsAndCutsLines: sections beyond the listed ones are counted, and a long line is cut around the match.
+func TestIntentCountsAndCutsLines(t *testing.T) {
+	f := newFakeRunner()
 	f.stdout = logLines(1000, strings.Repeat("x", 300)+" needle "+strings.Repeat("y", 300))
 	x, _ := f.ctx(t)
 	_, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x","intent":"Needle or needle"}`)
@@ -74,12 +74,12 @@ func TestIntentLists(t *testing.T) {
 	}
 }
 
-// TestSizes: what is returned as it is, what is indexed, and what is both.
+// TestCtxSizes: which sizes are returned as they are, indexed, or both.
 func TestCtxSizes(t *testing.T) {
 	for _, tt := range []struct {
 		size            int
 		intent          string
-		raw, off, point bool // off: indexed off the reply's path
+		raw, off, point bool // off: indexed after the reply
 	}{
 		{5000, "", true, false, false},
 		{5000, "well", true, false, false},
@@ -90,7 +90,7 @@ func TestCtxSizes(t *testing.T) {
 		{3 << 20, "", false, false, true},
 		{3 << 20, "well", false, false, true},
 	} {
-		f := newStage()
+		f := newFakeRunner()
 		f.stdout = strings.Repeat("all is well\n", tt.size/12+1)[:tt.size]
 		x, k := f.ctx(t)
 		v, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x","intent":"`+tt.intent+`"}`)
@@ -100,16 +100,16 @@ func TestCtxSizes(t *testing.T) {
 		if _, point := v["indexed"]; point != tt.point {
 			t.Errorf("%d %q: indexed %t", tt.size, tt.intent, point)
 		}
-		x.settled(t.Context(), ctxBase)
+		x.waitIndexed(t.Context(), ctxBase)
 		if n := len(k.names(ctxBase)); n == 1 != (tt.off || tt.point) {
 			t.Errorf("%d %q: %d sources", tt.size, tt.intent, n)
 		}
 	}
 }
 
-// TestPointer: what is too long is not shown.
-func TestPointer(t *testing.T) {
-	f := newStage()
+// TestLongOutputGetsPointer: output that is too long is replaced by a pointer to the index.
+func TestLongOutputGetsPointer(t *testing.T) {
+	f := newFakeRunner()
 	f.stdout = logLines(10_000, "x")
 	x, _ := f.ctx(t)
 	_, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x"}`)
@@ -120,9 +120,9 @@ func TestPointer(t *testing.T) {
 	}
 }
 
-// TestIntentOfFailures: what failed says so, whatever its output is like.
+// TestIntentOfFailures: the reply to a failure says so, whatever the output.
 func TestIntentOfFailures(t *testing.T) {
-	f := newStage().exitsWith(2)
+	f := newFakeRunner().exitsWith(2)
 	f.stdout, f.stderr = logLines(301, "refused"), "the end"
 	x, _ := f.ctx(t)
 	_, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x","intent":"refused"}`)
@@ -142,9 +142,9 @@ func TestIntentOfFailures(t *testing.T) {
 	}
 }
 
-// TestLongErrors: of an error's streams the middle is left out, and can be searched.
+// TestLongErrors: long streams of a failure are cut in the middle and indexed.
 func TestLongErrors(t *testing.T) {
-	f := newStage().exitsWith(2)
+	f := newFakeRunner().exitsWith(2)
 	f.stdout, f.stderr = "é"+strings.Repeat("ü", 100_000), "begin "+strings.Repeat("x", 1<<20)+" end"
 	x, k := f.ctx(t)
 	_, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x"}`)
@@ -154,24 +154,24 @@ func TestLongErrors(t *testing.T) {
 	if !strings.Contains(r.Text, "\n\nstderr:\nbegin xxx") || !strings.HasSuffix(r.Text, "xxx end") {
 		t.Errorf("stderr: …%s", r.Text[len(r.Text)-100:])
 	}
-	x.settled(t.Context(), ctxBase)
+	x.waitIndexed(t.Context(), ctxBase)
 	if names := k.names(ctxBase); len(names) != 2 {
-		t.Errorf("the base has %q", names)
+		t.Errorf("knowledge base has %q", names)
 	}
 }
 
-// TestNoIndex: the reply comes, whatever there is none of.
-func TestNoIndex(t *testing.T) {
+// TestReplyWithoutIndex: without an index, or if indexing fails, the reply still has the output.
+func TestReplyWithoutIndex(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		change func(x *Ctx, k *shelf)
+		change func(x *Ctx, k *memoryKnowledge)
 		why    string
 	}{
-		{"no index", func(x *Ctx, _ *shelf) { x.Knowledge = nil }, "there is no index here"},
-		{"no store", func(x *Ctx, _ *shelf) { x.Outputs = nil }, "there is no directory to store output in"},
-		{"index fails", func(_ *Ctx, k *shelf) { k.err = errors.New("disk full") }, "disk full"},
+		{"no index", func(x *Ctx, _ *memoryKnowledge) { x.Knowledge = nil }, "indexing is disabled"},
+		{"no store", func(x *Ctx, _ *memoryKnowledge) { x.Outputs = nil }, "there is no directory to store output in"},
+		{"index fails", func(_ *Ctx, k *memoryKnowledge) { k.err = errors.New("disk full") }, "disk full"},
 	} {
-		f := newStage()
+		f := newFakeRunner()
 		f.stdout = logLines(301, "refused")
 		x, k := f.ctx(t)
 		tt.change(x, k)
@@ -191,19 +191,20 @@ func TestNoIndex(t *testing.T) {
 	}
 }
 
-// TestSettled: who searches waits for what was being indexed before, and not for what comes after, nor for another base.
-func TestSettled(t *testing.T) {
-	f := newStage()
+// TestSearchWaitsForIndexing: a search waits for indexing that began before it, but not for later indexing or other knowledge
+// bases.
+func TestSearchWaitsForIndexing(t *testing.T) {
+	f := newFakeRunner()
 	f.stdout = logLines(200, "refused")
 	x, k := f.ctx(t)
 	k.hold = make(chan struct{})
 	if _, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x"}`); r.Text != f.stdout {
 		t.Errorf("got %.100s", r.Text)
 	}
-	x.settled(t.Context(), index.Base{Repo: "other", Principal: "user:ada"}) // returns
+	x.waitIndexed(t.Context(), index.Base{Repo: "other", Principal: "user:ada"}) // must return
 	waited := make(chan struct{})
 	go func() {
-		x.settled(t.Context(), ctxBase)
+		x.waitIndexed(t.Context(), ctxBase)
 		close(waited)
 	}()
 	select {

@@ -13,7 +13,7 @@ import (
 	"corral/internal/calls"
 )
 
-// CtxJob is the tool ctx_job: it looks at a job in the background, reads what it has written, and signals it.
+// CtxJob is the tool ctx_job: it reports on a background job, reads its output, and signals it.
 type CtxJob struct{ *Ctx }
 
 // Actions of ctx_job.
@@ -23,11 +23,12 @@ const (
 	jobSignal = "signal"
 )
 
-// A jobSignaling is a signal that jobs can be sent.
+// A jobSignaling is a signal that can be sent to a job.
 type jobSignaling struct {
 	name   string
 	number unix.Signal
-	// everyone gets it, as from a terminal, and not the first process alone, whose end ends all others.
+	// everyone sends the signal to all processes, as a terminal does, and not to the first process only,
+	// whose end ends all others.
 	everyone bool
 }
 
@@ -91,7 +92,7 @@ func (t *CtxJob) Definition() Definition {
 	}
 }
 
-// jobFields are the fields for the schema, whose defaults are none of -1.
+// jobFields returns the fields for the schema, in which -1 is not to appear as a default.
 func jobFields() []field {
 	return (&ctxJobArgs{signal: "TERM", stream: artifact.Stdout}).fields()
 }
@@ -125,7 +126,7 @@ func (t *CtxJob) Call(ctx context.Context, arguments json.RawMessage) (ToolResul
 	return texts(reply, reply.Text, false), nil
 }
 
-// output replies with what the job has written.
+// output replies with a part of the job's output.
 func (t *CtxJob) output(ctx context.Context, b *background, a *ctxJobArgs) (ToolResult, error) {
 	p, err := t.part(ctx, b, a)
 	if err != nil {
@@ -152,7 +153,8 @@ func (t *CtxJob) output(ctx context.Context, b *background, a *ctxJobArgs) (Tool
 	return texts(reply, text, false), nil
 }
 
-// part reads it: of a job that runs from memory, of one that has ended from its artifact, or what is remembered of it.
+// part reads it from memory while the job runs, afterwards from the artifact or, without one, from the margins kept in
+// memory.
 func (t *CtxJob) part(ctx context.Context, b *background, a *ctxJobArgs) (part, error) {
 	if live, ok := b.live(a.stream); ok {
 		return a.cut(&live), nil
@@ -165,22 +167,22 @@ func (t *CtxJob) part(ctx context.Context, b *background, a *ctxJobArgs) (part, 
 	if ran.out.Handle == "" || t.Outputs == nil {
 		return a.cut(c), nil
 	}
-	w := &window{from: int64(max(a.offset, 0)), most: ctxRaw, last: a.offset < 0}
+	w := &window{from: int64(max(a.offset, 0)), max: ctxRaw, last: a.offset < 0}
 	reader := artifact.Reader{Principal: b.caller.Principal, Repos: []string{b.repo}}
 	if err := t.Outputs.Stream(ctx, reader, ran.out.Handle, a.stream, w); err != nil {
-		return part{}, notStored(err)
+		return part{}, artifactError(err)
 	}
 	p := w.part()
 	return a.lines(p), nil
 }
 
-// notStored is an error of reading an artifact.
-func notStored(err error) error {
+// artifactError converts an error of reading an artifact.
+func artifactError(err error) error {
 	switch {
 	case errors.Is(err, artifact.ErrNotFound), errors.Is(err, artifact.ErrExpired):
-		return &Error{Code: CodeExpired, Message: "the job's output is not kept any more"}
+		return &Error{Code: CodeExpired, Message: "the job's output has expired"}
 	case errors.Is(err, artifact.ErrCorrupt):
-		return &Error{Code: CodeCorrupt, Message: "the job's output is not what was stored"}
+		return &Error{Code: CodeCorrupt, Message: "the job's stored output is corrupt"}
 	}
 	return err
 }

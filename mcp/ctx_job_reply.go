@@ -9,7 +9,7 @@ import (
 	"corral/job"
 )
 
-// A ctxJobReply is structuredContent of the tools about jobs in the background.
+// A ctxJobReply is the structuredContent of the tools about background jobs.
 type ctxJobReply struct {
 	JobID          string     `json:"jobId"`
 	Status         job.Status `json:"status"`
@@ -58,7 +58,7 @@ func jobReplySchema() properties {
 	}
 }
 
-// status is what there is to say of the job.
+// status returns the reply without text.
 func (b *background) status() *ctxJobReply {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -87,7 +87,7 @@ func (b *background) status() *ctxJobReply {
 	return r
 }
 
-// live is what there is of a stream of a job that runs; it is not ok when it has ended.
+// live returns the margins of a stream of a running job; ok is false if the job has ended.
 func (b *background) live(stream string) (artifact.StreamCapture, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,21 +97,21 @@ func (b *background) live(stream string) (artifact.StreamCapture, bool) {
 	return b.out.Margins(stream), true
 }
 
-// outcome is what became of a job that has ended.
+// outcome returns the outcome of a job that has ended.
 func (b *background) outcome() (*ctxRan, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.ran, b.err
 }
 
-// words are a line about a job.
+// words returns one line about the job.
 func (r *ctxJobReply) words() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s", r.JobID, r.Status)
 	if r.ExitCode != nil {
 		fmt.Fprintf(&b, ", exit code %d", *r.ExitCode)
 	}
-	if r.Signal != nil && r.Status == job.Failure { // what else ends a job does it by one
+	if r.Signal != nil && r.Status == job.Failure { // timeouts and cancellation also end a job by signal
 		fmt.Fprintf(&b, ", %s", *r.Signal)
 	}
 	if r.Limit != "" {

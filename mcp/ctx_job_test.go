@@ -7,7 +7,7 @@ import (
 	"corral/artifact"
 )
 
-// TestWindow: what of a stream is shown, by its beginning, its end and what is between them.
+// TestWindow: which part of a stream is returned, given its head, its tail and the bytes between them.
 func TestWindow(t *testing.T) {
 	const all = "one\ntwo\nthree\nfour\n"
 	for _, tt := range []struct {
@@ -47,14 +47,14 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestWindowBounds: a part is of at most ctxRaw bytes, from where it was asked for or the last ones.
+// TestWindowBounds: a part has at most ctxRaw bytes, from the offset or at the end of the stream.
 func TestWindowBounds(t *testing.T) {
 	all := strings.Repeat("0123456789abcde\n", 100_000)
 	for _, tt := range []struct {
 		from int
 		at   int64
 	}{{-1, int64(len(all) - ctxRaw)}, {0, 0}, {48, 48}, {len(all) - 10, int64(len(all) - 10)}} {
-		w := &window{from: int64(max(tt.from, 0)), most: ctxRaw, last: tt.from < 0}
+		w := &window{from: int64(max(tt.from, 0)), max: ctxRaw, last: tt.from < 0}
 		for rest := all; len(rest) > 0; {
 			n := min(len(rest), 37_001)
 			if got, err := w.Write([]byte(rest[:n])); got != n || err != nil {
@@ -65,20 +65,20 @@ func TestWindowBounds(t *testing.T) {
 		p := w.part()
 		want := all[tt.at:min(int(tt.at)+ctxRaw, len(all))]
 		if p.text != want || p.from != tt.at || p.next != tt.at+int64(len(want)) || p.total != int64(len(all)) || cap(w.text) > 8*ctxRaw {
-			t.Errorf("from %d: %d bytes at %d, next %d of %d; room for %d", tt.from, len(p.text), p.from, p.next, p.total, cap(w.text))
+			t.Errorf("from %d: %d bytes at %d, next %d of %d; capacity %d", tt.from, len(p.text), p.from, p.next, p.total, cap(w.text))
 		}
 	}
 }
 
-// TestCtxJobArguments: what ctx_job refuses.
+// TestCtxJobArguments: the messages for invalid arguments.
 func TestCtxJobArguments(t *testing.T) {
-	x, _ := newStage().ctx(t)
+	x, _ := newFakeRunner().ctx(t)
 	for _, tt := range []struct{ arguments, want string }{
-		{`{}`, "id: it is required"},
-		{`{"id":"bg_1"}`, "action: it is required"},
-		{`{"id":"bg_1","action":"kill"}`, `action: "kill" is none of: status, output, signal`},
-		{`{"id":"bg_1","action":"signal","signal":"SEGV"}`, `signal: "SEGV" is none of: TERM, INT, HUP, QUIT, KILL, USR1, USR2, STOP, CONT`},
-		{`{"id":"bg_1","action":"output","stream":"stdin"}`, `stream: "stdin" is none of: stdout, stderr`},
+		{`{}`, "id: is required"},
+		{`{"id":"bg_1"}`, "action: is required"},
+		{`{"id":"bg_1","action":"kill"}`, `action: "kill" is not one of: status, output, signal`},
+		{`{"id":"bg_1","action":"signal","signal":"SEGV"}`, `signal: "SEGV" is not one of: TERM, INT, HUP, QUIT, KILL, USR1, USR2, STOP, CONT`},
+		{`{"id":"bg_1","action":"output","stream":"stdin"}`, `stream: "stdin" is not one of: stdout, stderr`},
 		{`{"id":"bg_1","action":"output","tail":0}`, "tail: 0 is out of range: 1 to 1000"},
 		{`{"id":"bg_1","action":"output","offset":-1}`, "offset: -1 is out of range"},
 		{`{"id":"bg_1","action":"output","more":[1]}`, "id: there is no job bg_1"},

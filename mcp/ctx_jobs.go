@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// CtxJobs is the tool ctx_jobs: it lists the jobs of the session that run in the background, and those that have ended.
+// CtxJobs is the tool ctx_jobs: it lists the session's background jobs, running and ended.
 type CtxJobs struct{ *Ctx }
 
-// A ctxJobsReply is structuredContent of ctx_jobs.
+// A ctxJobsReply is the structuredContent of ctx_jobs.
 type ctxJobsReply struct {
 	Jobs []*ctxJobReply `json:"jobs"`
 	Text string         `json:"text"`

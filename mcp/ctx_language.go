@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// A language is one that code can be in.
+// A language is one that the ctx tools accept code in.
 type language struct {
-	name    string // as callers have it
+	name    string // in arguments
 	runtime string // of package lang
 	title   string
 }
@@ -36,13 +36,13 @@ func languageNames() []string {
 	return names
 }
 
-// languageOf returns the language of a name that is one.
+// languageOf returns the language with this name, which must exist.
 func languageOf(name string) language {
 	n := slices.IndexFunc(languages, func(l language) bool { return l.name == name })
 	return languages[n]
 }
 
-// title is what a runtime is called in a sentence.
+// title returns the name of a runtime's language for use in a sentence.
 func title(runtime string) string {
 	if n := slices.IndexFunc(languages, func(l language) bool { return l.runtime == runtime }); n >= 0 {
 		return languages[n].title
@@ -50,7 +50,7 @@ func title(runtime string) string {
 	return runtime
 }
 
-// here says which languages this host can run.
+// here returns a sentence that lists the languages that this host can run.
 func (x *Ctx) here() string {
 	var can, not []string
 	for _, l := range languages {
@@ -69,7 +69,7 @@ func (x *Ctx) here() string {
 	return s
 }
 
-// source is code as it is run. Only Go is edited: see wrapGo; what PHP needs, package lang adds.
+// source returns code in the form in which it is run. Only Go is edited, see wrapGo; package lang adds PHP's opening tag.
 func (l language) source(code string) string {
 	if l.name == "go" {
 		return wrapGo(code).String()

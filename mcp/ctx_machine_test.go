@@ -15,22 +15,22 @@ import (
 	"corral/job"
 )
 
-// A machine is a policy, a runner and an auditor that understand a small language, a command a line: "out TEXT", "err TEXT",
+// A scriptRunner is a policy, runner and auditor whose jobs are scripts with one command per line: "out TEXT", "err TEXT",
 // "exit N", "lines N", "meet", "hang", "deny", "file".
-type machine struct {
+type scriptRunner struct {
 	mu       sync.Mutex
-	ran      []string           // guarded by mu: the code of each job, as it began
+	ran      []string           // guarded by mu: code of each job, in the order of start
 	requests []*job.Request     // guarded by mu
-	now      int                // guarded by mu: how many run
+	now      int                // guarded by mu: running jobs
 	peak     int                // guarded by mu
-	places   int                // how many there are; 0 is enough
+	places   int                // maximum of concurrent jobs; 0 is unlimited
 	meet     *sync.WaitGroup    // of "meet"
 	files    map[string]string  // of "file"
 	cancel   context.CancelFunc // of "cancel"
 }
 
-// Decide implements job.Policy. What there is to run becomes the arguments.
-func (m *machine) Decide(_ context.Context, r *job.Request) (job.Decision, error) {
+// Decide implements job.Policy. The code becomes the arguments.
+func (m *scriptRunner) Decide(_ context.Context, r *job.Request) (job.Decision, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.requests = append(m.requests, r)
@@ -48,10 +48,10 @@ func (m *machine) Decide(_ context.Context, r *job.Request) (job.Decision, error
 }
 
 // Denied implements job.Auditor.
-func (m *machine) Denied(context.Context, job.Claim) error { return nil }
+func (m *scriptRunner) Denied(context.Context, job.Claim) error { return nil }
 
 // Run implements job.Runner.
-func (m *machine) Run(ctx context.Context, spec job.Spec, stdio job.Stdio) (job.Result, error) {
+func (m *scriptRunner) Run(ctx context.Context, spec job.Spec, stdio job.Stdio) (job.Result, error) {
 	defer stdio.Stdout.Close()
 	defer stdio.Stderr.Close()
 	m.mu.Lock()
@@ -72,7 +72,7 @@ func (m *machine) Run(ctx context.Context, spec job.Spec, stdio job.Stdio) (job.
 	return r, nil
 }
 
-func (m *machine) step(ctx context.Context, word, rest string, stdio job.Stdio, r *job.Result) {
+func (m *scriptRunner) step(ctx context.Context, word, rest string, stdio job.Stdio, r *job.Result) {
 	switch word {
 	case "out":
 		_, _ = io.WriteString(stdio.Stdout, rest+"\n")
@@ -88,7 +88,7 @@ func (m *machine) step(ctx context.Context, word, rest string, stdio job.Stdio, 
 		if _, _ = fmt.Sscan(rest, &r.ExitCode); r.ExitCode != 0 {
 			r.Status = job.Failure
 		}
-	case "meet": // those who meet run at once
+	case "meet": // the jobs that meet must run at the same time
 		m.meet.Done()
 		m.meet.Wait()
 	case "hang":
@@ -110,7 +110,7 @@ func (m *machine) step(ctx context.Context, word, rest string, stdio job.Stdio, 
 	}
 }
 
-// realIndex is one in a directory of the test's.
+// realIndex returns an index in a temporary directory.
 func realIndex(t *testing.T, o index.Options) *index.Index {
 	t.Helper()
 	dir, err := os.Open(t.TempDir())
@@ -131,8 +131,8 @@ func realIndex(t *testing.T, o index.Options) *index.Index {
 	return x
 }
 
-// ctx returns what the tools share, on a machine, with a store and an index that are real.
-func (m *machine) ctx(t *testing.T) (*Ctx, *artifact.Store) {
+// ctx returns a Ctx with m as engine, a real store and a real index.
+func (m *scriptRunner) ctx(t *testing.T) (*Ctx, *artifact.Store) {
 	t.Helper()
 	s := store(t)
 	x := &Ctx{
@@ -145,8 +145,8 @@ func (m *machine) ctx(t *testing.T) (*Ctx, *artifact.Store) {
 	return x, s
 }
 
-// began are the codes of the jobs, in the order in which they began.
-func (m *machine) began() []string {
+// began returns the codes of the jobs in the order of start.
+func (m *scriptRunner) began() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.ran

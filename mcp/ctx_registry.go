@@ -9,25 +9,25 @@ import (
 	safe "corral/internal/text"
 )
 
-// Of jobs that have ended, a session's last ones are remembered, for a time.
+// A session's last jobs stay listed after their end, for a limited time.
 const (
 	maxEnded  = 64
 	endedLife = time.Hour
 )
 
-// An owner is whose a job is: others do not learn that there is one.
+// An owner is the session that a job belongs to. Other sessions cannot find out that the job exists.
 type owner struct{ principal, session string }
 
 func ownerOf(c Caller) owner { return owner{c.Principal, c.Session} }
 
-// jobs are those in the background, and those that have ended and are remembered.
+// jobs holds the background jobs, running or ended and still listed.
 type jobs struct {
 	mu  sync.Mutex
-	all map[owner][]*background // guarded by mu: the oldest first
+	all map[owner][]*background // guarded by mu: oldest first
 }
 
-// add takes b, unless its principal has most already that run, or all have all; 0 is no bound.
-func (j *jobs) add(b *background, most, all int) error {
+// add adds b, unless its principal has limit running jobs or all principals together have all; all = 0 is unlimited.
+func (j *jobs) add(b *background, limit, all int) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.tidy()
@@ -43,11 +43,11 @@ func (j *jobs) add(b *background, most, all int) error {
 			mine += n
 		}
 	}
-	if mine >= most {
-		return tooMany(fmt.Sprintf("background: %d jobs run in the background already, which is the most", mine))
+	if mine >= limit {
+		return tooMany(fmt.Sprintf("background: %d background jobs are running already, the maximum of one principal", mine))
 	}
 	if all > 0 && total >= all {
-		return tooMany("background: the server runs as many jobs in the background as it may, those of others included")
+		return tooMany("background: the server is running its maximum of background jobs, including those of other principals")
 	}
 	if j.all == nil {
 		j.all = map[owner][]*background{}
@@ -60,11 +60,11 @@ func (j *jobs) add(b *background, most, all int) error {
 func tooMany(message string) error {
 	return &Error{
 		Code: CodeDenied, Message: message,
-		Details: map[string]any{"argument": "background", "hint": "end one with ctx_job(action: \"signal\"), or wait for its end"},
+		Details: map[string]any{"argument": "background", "hint": "end one with ctx_job(action: \"signal\"), or wait until one ends"},
 	}
 }
 
-// tidy forgets those that ended long ago, and those that are too many. The caller holds mu.
+// tidy removes jobs that ended more than endedLife ago, and an owner's oldest ended ones above maxEnded. The caller holds mu.
 func (j *jobs) tidy() {
 	for o, list := range j.all {
 		ended := 0
@@ -97,7 +97,7 @@ func (j *jobs) forget(b *background) {
 	}
 }
 
-// of returns the jobs of an owner, the oldest first.
+// of returns the jobs of an owner, oldest first.
 func (j *jobs) of(o owner) []*background {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -105,7 +105,7 @@ func (j *jobs) of(o owner) []*background {
 	return slices.Clone(j.all[o])
 }
 
-// find returns an owner's job.
+// find returns the owner's job with this id.
 func (j *jobs) find(o owner, id string) (*background, error) {
 	all := j.of(o)
 	if n := slices.IndexFunc(all, func(b *background) bool { return b.id == id }); n >= 0 {
@@ -114,7 +114,7 @@ func (j *jobs) find(o owner, id string) (*background, error) {
 	return nil, &Error{Code: CodeNotFound, Message: "id: there is no job " + safe.Line(id, maxShown)}
 }
 
-// end ends the jobs of a session, waits for them, and forgets them.
+// end ends the jobs of a session, waits for them, and removes them.
 func (j *jobs) end(o owner) {
 	j.mu.Lock()
 	list := j.all[o]

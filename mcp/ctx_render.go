@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// wholeChunk is how many characters a section has at most to be shown as it is.
-	wholeChunk = 1500
-	// around is how many bytes are shown before and after what matched in a longer one.
-	around = 300
-	// maxAnswers is how many bytes of sections one reply has: more than a caller can want, and less than a message may have.
+	// maxWholeSection is the maximum number of characters of a section that is shown whole.
+	maxWholeSection = 1500
+	// excerptMargin is how many bytes of a longer section are shown before and after a match.
+	excerptMargin = 300
+	// maxAnswers is the maximum number of bytes of sections in one reply, well below the maximum of a message.
 	maxAnswers = 1 << 20
 )
 
-// A queryAnswer is what was found for one query.
+// A queryAnswer is the result of one query.
 type queryAnswer struct {
 	Query     string            `json:"query"`
 	Hits      []hitReply        `json:"hits"`
@@ -31,7 +31,7 @@ type queryAnswer struct {
 	Omitted   int               `json:"omitted,omitempty"`
 }
 
-// A hitReply is a section that was found.
+// A hitReply is one section found.
 type hitReply struct {
 	Source     string `json:"source"`
 	Time       string `json:"time"`
@@ -67,12 +67,12 @@ func answersSchema() *schema {
 	}}}
 }
 
-func answered(query string, f *index.Found) *queryAnswer {
+func newQueryAnswer(query string, f *index.Found) *queryAnswer {
 	a := &queryAnswer{Query: clean(query), Hits: []hitReply{}, Matched: max(f.Matched, len(f.Hits)), Cut: f.Cut}
 	for _, h := range f.Hits {
 		a.Hits = append(a.Hits, hitReply{
 			Source: clean(h.Source), Time: stamp(h.Time), Title: titleOf(h), Content: excerpt(clean(h.Text), h.Marks),
-			LineStart: h.LineStart, LineEnd: h.LineEnd, Line: cutText(inLine(h.Line), maxShort), LineNumber: h.LineNumber,
+			LineStart: h.LineStart, LineEnd: h.LineEnd, Line: cutText(singleLine(h.Line), maxShort), LineNumber: h.LineNumber,
 			Stream: h.Stream, Artifact: h.Artifact,
 		})
 	}
@@ -85,16 +85,16 @@ func answered(query string, f *index.Found) *queryAnswer {
 	return a
 }
 
-// stamp is a time as replies have it: in UTC, to the second.
+// stamp formats a time for replies: RFC 3339 in UTC, to the second.
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// titleOf is a section's title, or else where it stands.
+// titleOf returns a section's title, or its line numbers if it has none.
 func titleOf(h index.Hit) string {
-	return cmp.Or(inLine(h.Title), fmt.Sprintf("lines %d-%d", h.LineStart, h.LineEnd))
+	return cmp.Or(singleLine(h.Title), fmt.Sprintf("lines %d-%d", h.LineStart, h.LineEnd))
 }
 
-// inLine is a text on one line, for an agent: it is a title or a label that is asked for again, hence not escaped.
-func inLine(s string) string {
+// singleLine returns s on one line. It is not escaped: an agent sends it back as a title or label.
+func singleLine(s string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == 0x2028 || r == 0x2029 {
 			return ' '
@@ -103,8 +103,8 @@ func inLine(s string) string {
 	}, clean(s)))
 }
 
-// answersText words what was found. Of sections that are more than a reply has room for, the last are left out, and are taken
-// out of answers.
+// answersText returns the answers as text. If they exceed maxAnswers, the last sections of an answer are left out of the text
+// and removed from the answer.
 func answersText(answers []*queryAnswer) string {
 	room := maxAnswers
 	parts := make([]string, len(answers))
@@ -114,10 +114,10 @@ func answersText(answers []*queryAnswer) string {
 	return strings.Join(parts, "\n\n---\n\n")
 }
 
-// write words what was found for one query, as long as there is room.
+// write returns one answer as text and subtracts its size from room.
 func (a *queryAnswer) write(room *int) string {
 	var b strings.Builder
-	b.WriteString("## " + inLine(a.Query) + "\n")
+	b.WriteString("## " + singleLine(a.Query) + "\n")
 	if len(a.Hits) == 0 {
 		b.WriteString("No results found.")
 	}
@@ -131,7 +131,7 @@ func (a *queryAnswer) write(room *int) string {
 		if n > 0 {
 			b.WriteByte('\n')
 		}
-		fmt.Fprintf(&b, "\n--- [%s | %s] ---\n### %s\n\n%s", inLine(h.Source), h.Time, h.Title, h.Content)
+		fmt.Fprintf(&b, "\n--- [%s | %s] ---\n### %s\n\n%s", singleLine(h.Source), h.Time, h.Title, h.Content)
 	}
 	for _, note := range a.notes() {
 		b.WriteString("\n\n_(" + note + ")_")
@@ -139,33 +139,33 @@ func (a *queryAnswer) write(room *int) string {
 	return b.String()
 }
 
-// notes are what is to be known of how a query was answered.
+// notes returns hints about how the query was answered.
 func (a *queryAnswer) notes() []string {
 	var notes, words []string
 	for _, word := range slices.Sorted(maps.Keys(a.Corrected)) {
-		words = append(words, fmt.Sprintf("%q for %q", inLine(a.Corrected[word]), inLine(word)))
+		words = append(words, fmt.Sprintf("%q for %q", singleLine(a.Corrected[word]), singleLine(word)))
 	}
 	if len(words) > 0 {
 		notes = append(notes, "searched for "+strings.Join(words, ", "))
 	}
 	if a.Cut {
-		notes = append(notes, "a word of this query is in more sections than are looked at: add a rarer one, or a source")
+		notes = append(notes, "a word of this query is in more sections than are searched: add a rarer word, or a source")
 	}
 	if a.Omitted > 0 {
-		notes = append(notes, counted(a.Omitted, "section")+" left out: the reply is full. Ask for fewer at once")
+		notes = append(notes, counted(a.Omitted, "section")+" left out: the reply is full. Send fewer queries at once")
 	}
 	return notes
 }
 
-// excerpt is a section as it is shown: whole if it is short, else what is around what matched in it. marks are byte ranges of
-// text; without any that are, it is the beginning.
+// excerpt returns a section as it is shown: whole if it is short, otherwise the parts around its matches. marks are byte
+// ranges of text; invalid ones are ignored, and without a valid one excerpt returns the beginning.
 func excerpt(text string, marks [][2]int) string {
-	if len(text) <= wholeChunk || utf8.RuneCountInString(text) <= wholeChunk {
+	if len(text) <= maxWholeSection || utf8.RuneCountInString(text) <= maxWholeSection {
 		return text
 	}
 	windows := windowsOf(text, marks)
 	if len(windows) == 0 {
-		windows = [][2]int{{0, boundary(text, wholeChunk)}}
+		windows = [][2]int{{0, boundary(text, maxWholeSection)}}
 	}
 	var b strings.Builder
 	for n, w := range windows {
@@ -183,7 +183,7 @@ func excerpt(text string, marks [][2]int) string {
 	return b.String()
 }
 
-// windowsOf are the parts of a text around its marks, in order, none of which meet.
+// windowsOf returns the parts of a text around its marks, in order and not overlapping.
 func windowsOf(text string, marks [][2]int) [][2]int {
 	var windows [][2]int
 	sorted := slices.SortedFunc(slices.Values(marks), func(a, b [2]int) int { return a[0] - b[0] })
@@ -191,7 +191,7 @@ func windowsOf(text string, marks [][2]int) [][2]int {
 		if m[0] < 0 || m[1] <= m[0] || m[1] > len(text) {
 			continue
 		}
-		from, to := boundary(text, max(m[0]-around, 0)), boundary(text, min(m[1]+around, len(text)))
+		from, to := boundary(text, max(m[0]-excerptMargin, 0)), boundary(text, min(m[1]+excerptMargin, len(text)))
 		if n := len(windows); n > 0 && from <= windows[n-1][1] {
 			windows[n-1][1] = max(windows[n-1][1], to)
 			continue
@@ -201,7 +201,7 @@ func windowsOf(text string, marks [][2]int) [][2]int {
 	return windows
 }
 
-// boundary is n, or as much less as it takes to be between two characters.
+// boundary returns the last character boundary in s at or before n.
 func boundary(s string, n int) int {
 	for n > 0 && n < len(s) && !utf8.RuneStart(s[n]) {
 		n--

@@ -9,35 +9,35 @@ import (
 )
 
 const (
-	// ctxRaw is how many bytes of standard output a reply shows as they are: what is more is indexed.
+	// ctxRaw is the maximum number of bytes of standard output returned as they are; longer output is indexed.
 	ctxRaw = 100 << 10
-	// ctxSmall is how many bytes are so few that they are not indexed, whatever is wanted.
+	// ctxSmall is the maximum number of bytes of an output that is not indexed even with an intent.
 	ctxSmall = 5000
 )
 
 // A ctxRun is one script to run.
 type ctxRun struct {
-	tool    string // that was called
+	tool    string // name of the called tool
 	caller  Caller
 	repo    string
 	runtime string // of package lang
 	code    string
-	dir     string // relative to the repository; "" is that
+	dir     string // relative to the repository; "" is its root
 	env     map[string]*string
-	timeout time.Duration // 0 is what the policy allows
-	label   string        // what its output is indexed as: "execute:shell"
-	// background is a job that may go on when the call has its reply.
+	timeout time.Duration // 0 is the policy's maximum
+	label   string        // name of the source in the index: "execute:shell"
+	// background means that the job may outlive its call.
 	background bool
 }
 
-// A ctxRan is what became of one.
+// A ctxRan is a finished run.
 type ctxRan struct {
 	*ctxRun
 	record *job.Record
-	out    artifact.Captured // with Head and Tail of each stream
+	out    artifact.Captured // with the head and tail of each stream
 }
 
-// run runs a script to its end. The error is a tool's; of what was denied, failed or timed out there is none.
+// run runs a script and waits for its end. A job that was denied, failed or timed out is not an error.
 func (x *Ctx) run(ctx context.Context, r *ctxRun) (*ctxRan, error) {
 	x.begin()
 	out := x.output(r, ctxRaw/2)
@@ -60,7 +60,7 @@ func (r *ctxRun) request() *job.Request {
 	}
 }
 
-// output begins what takes the output of r: all of it is stored, and the margins are kept to be shown.
+// output returns a capture of r's output that stores all of it and keeps margins bytes at each end in memory.
 func (x *Ctx) output(r *ctxRun, margins int) *artifact.Output {
 	o := artifact.BeginOptions{
 		Repo: r.repo, Runtime: r.runtime, Principal: r.caller.Principal, Persist: true, Secrets: x.Secrets,
@@ -72,7 +72,7 @@ func (x *Ctx) output(r *ctxRun, margins int) *artifact.Output {
 	return x.Outputs.Begin(o)
 }
 
-// capture is a stream of what was captured.
+// capture returns a captured stream.
 func (r *ctxRan) capture(stream string) *artifact.StreamCapture {
 	if stream == artifact.Stderr {
 		return &r.out.Stderr
@@ -80,5 +80,5 @@ func (r *ctxRan) capture(stream string) *artifact.StreamCapture {
 	return &r.out.Stdout
 }
 
-// size is how many bytes a stream has, after redaction.
+// size returns the length of a stream in bytes, after redaction.
 func size(c *artifact.StreamCapture) int64 { return int64(len(c.Head)+len(c.Tail)) + c.Between }

@@ -10,10 +10,10 @@ import (
 	"corral/internal/strictjson"
 )
 
-// CtxSearch is the tool ctx_search: it finds sections of what was indexed. Its words are those of context-mode.
+// CtxSearch is the tool ctx_search: it searches the knowledge base. Its replies are worded as in context-mode.
 type CtxSearch struct{ *Ctx }
 
-// Bounds of a search.
+// Limits of a search.
 const (
 	maxCtxQueries = 100
 	maxCtxQuery   = 4096 // characters
@@ -47,7 +47,7 @@ func (a *ctxSearchArgs) fields() []field {
 		},
 		{name: "contentType", into: &a.class, enum: []string{"code", "prose"}, about: "search sections of this kind only; default: both"},
 		{
-			// time is what one may say, and timeline what callers know.
+			// time and timeline are synonyms of newest: callers of context-mode send timeline.
 			name: "sort", into: &a.sort, enum: []string{sortRelevance, sortNewest, "time", "timeline"},
 			about: "relevance: the best first; newest (or time, timeline): of those that match, the last indexed first",
 		},
@@ -86,25 +86,25 @@ func (t *CtxSearch) Definition() Definition {
 	}
 }
 
-// A searchReply is structuredContent of ctx_search.
+// A searchReply is the structuredContent of ctx_search.
 type searchReply struct {
 	Text     string         `json:"text"`
 	Results  []*queryAnswer `json:"results"`
 	Indexing int            `json:"indexing,omitempty"`
 }
 
-// emptyBase is said where there is nothing to be searched.
+// emptyBase is the reply to a search of an empty knowledge base.
 const emptyBase = "Knowledge base is empty — nothing has been indexed yet.\n\n" +
 	"ctx_search finds what earlier calls have indexed: ctx_batch_execute indexes all output, ctx_execute and ctx_execute_file " +
 	"what is long, and ctx_index a text or a file."
 
-// Call implements Tool. Its answers are text, with the same facts beside it.
+// Call implements Tool. The reply is text, with the same facts as structuredContent.
 func (t *CtxSearch) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
 	a := newCtxSearchArgs()
 	if err := decodeLenient(arguments, a.fields()); err != nil {
 		return ctxFailed(err)
 	}
-	queries := asked(slices.Concat(lifted(arguments, a.queries), []string{a.query}))
+	queries := nonBlank(slices.Concat(unpackList(arguments, a.queries), []string{a.query}))
 	if len(queries) == 0 {
 		return ctxFailed(&Error{Code: CodeInvalid, Message: "Error: provide query or queries."})
 	}
@@ -112,7 +112,7 @@ func (t *CtxSearch) Call(ctx context.Context, arguments json.RawMessage) (ToolRe
 	if err != nil {
 		return ctxFailed(err)
 	}
-	t.settled(ctx, base)
+	t.waitIndexed(ctx, base)
 	reply := &searchReply{Indexing: t.indexing(base)}
 	q := index.Query{Limit: a.limit, Source: a.source, Class: a.class, Newest: a.sort != sortRelevance}
 	var empty bool
@@ -126,51 +126,52 @@ func (t *CtxSearch) Call(ctx context.Context, arguments json.RawMessage) (ToolRe
 	return texts(reply, reply.Text, false), nil
 }
 
-// searchable returns the base that a call is about, if there is an index.
+// searchable returns the knowledge base of a call, or an error if indexing is disabled.
 func (x *Ctx) searchable(c Caller, repo string) (index.Base, error) {
 	repo, err := x.repo(c, repo)
 	if err != nil {
 		return index.Base{}, err
 	}
 	if x.Knowledge == nil {
-		return index.Base{}, &Error{Code: CodeUnsupported, Message: "there is no index here: the configuration has index.enabled false"}
+		return index.Base{}, &Error{Code: CodeUnsupported, Message: "indexing is disabled: the configuration sets index.enabled to false"}
 	}
 	return x.base(c, repo), nil
 }
 
-// searchAll answers queries one after the other. empty says that there is nothing in the base.
+// searchAll answers queries one after the other. empty reports that the knowledge base is empty.
 func (x *Ctx) searchAll(ctx context.Context, b index.Base, queries []string, q index.Query) (answers []*queryAnswer, empty bool, err error) {
 	for _, text := range queries {
 		q.Text = text
 		found, err := x.Knowledge.Search(ctx, b, q)
 		if err != nil {
-			return nil, false, notSearched(ctx, err)
+			return nil, false, indexError(ctx, err)
 		}
 		empty = empty || found.Empty
-		answers = append(answers, answered(text, found))
+		answers = append(answers, newQueryAnswer(text, found))
 	}
 	return answers, empty, nil
 }
 
-// notSearched is err, of the index, as a tool's.
-func notSearched(ctx context.Context, err error) error {
+// indexError converts an error of the index.
+func indexError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return &Error{Code: CodeUnavailable, Message: "the index cannot be used: " + clean(err.Error())}
 }
 
-// asked are the queries that have something in them.
-func asked(queries []string) []string {
+// nonBlank returns the queries that are not blank.
+func nonBlank(queries []string) []string {
 	return slices.DeleteFunc(slices.Clone(queries), func(q string) bool { return strings.TrimSpace(q) == "" })
 }
 
-// lifted is a list that was sent as a string of JSON, as some hosts do, read as the list; else it is queries, as decoded.
-func lifted(arguments json.RawMessage, queries []string) []string {
+// unpackList returns the list in queries that was sent as a string of JSON, as some hosts do. It returns queries if it was
+// not.
+func unpackList(arguments json.RawMessage, queries []string) []string {
 	if len(queries) != 1 {
 		return queries
 	}
-	raw := given(arguments, "queries")
+	raw := member(arguments, "queries")
 	if kind(raw) != "a string" {
 		return queries
 	}
@@ -185,7 +186,7 @@ func lifted(arguments json.RawMessage, queries []string) []string {
 	return list
 }
 
-// indexing is how many outputs are being indexed for a base.
+// indexing returns how many outputs are being indexed or queued for a knowledge base.
 func (x *Ctx) indexing(b index.Base) int {
 	x.begin()
 	x.pending.mu.Lock()

@@ -14,16 +14,16 @@ import (
 	"corral/index"
 )
 
-// A canned index has its answers ready, and notes what it was asked.
-type canned struct {
-	found   map[string]*index.Found // by a query's text; what is not there is nothing found
+// A cannedIndex index returns prepared results and records its queries.
+type cannedIndex struct {
+	found   map[string]*index.Found // by query text; without an entry nothing is found
 	stats   index.Stats
 	err     error
 	queries []index.Query
 	bases   []index.Base
 }
 
-func (k *canned) Search(_ context.Context, b index.Base, q index.Query) (*index.Found, error) {
+func (k *cannedIndex) Search(_ context.Context, b index.Base, q index.Query) (*index.Found, error) {
 	k.queries, k.bases = append(k.queries, q), append(k.bases, b)
 	if f := k.found[q.Text]; f != nil {
 		return f, k.err
@@ -31,21 +31,23 @@ func (k *canned) Search(_ context.Context, b index.Base, q index.Query) (*index.
 	return &index.Found{}, k.err
 }
 
-func (k *canned) Add(_ context.Context, _ index.Base, s index.Source, r io.Reader) (index.Added, error) {
+func (k *cannedIndex) Add(_ context.Context, _ index.Base, s index.Source, r io.Reader) (index.Added, error) {
 	text, _ := io.ReadAll(r)
 	return index.Added{Name: s.Label, Sections: 1, Bytes: int64(len(text))}, k.err
 }
 
-func (k *canned) Has(context.Context, index.Base, string, string) (bool, error) { return false, k.err }
+func (k *cannedIndex) Has(context.Context, index.Base, string, string) (bool, error) {
+	return false, k.err
+}
 
-func (k *canned) Stats(context.Context, index.Base) (index.Stats, error) { return k.stats, k.err }
+func (k *cannedIndex) Stats(context.Context, index.Base) (index.Stats, error) { return k.stats, k.err }
 
-func (k *canned) Purge(_ context.Context, b index.Base) (index.Stats, error) {
+func (k *cannedIndex) Purge(_ context.Context, b index.Base) (index.Stats, error) {
 	k.bases = append(k.bases, b)
 	return k.stats, k.err
 }
 
-// cannedHit is one of 2026-11-21, 10:30 in a zone of its own.
+// cannedHit returns a hit from 2026-11-21, 10:30 in a zone other than UTC.
 func cannedHit(source, title, text string) index.Hit {
 	return index.Hit{
 		Source: source, Title: title, Text: text, LineStart: 21, LineEnd: 40,
@@ -53,16 +55,16 @@ func cannedHit(source, title, text string) index.Hit {
 	}
 }
 
-func cannedCtx(t *testing.T, k *canned) *Ctx {
+func cannedCtx(t *testing.T, k *cannedIndex) *Ctx {
 	t.Helper()
 	x := &Ctx{Knowledge: k, Repos: []string{"app", "other"}}
 	t.Cleanup(x.Close)
 	return x
 }
 
-// TestCtxSearchTexts: what was found, as the contract words it.
+// TestCtxSearchTexts: the texts of the contract.
 func TestCtxSearchTexts(t *testing.T) {
-	k := &canned{found: map[string]*index.Found{
+	k := &cannedIndex{found: map[string]*index.Found{
 		"refused": {Hits: []index.Hit{cannedHit("execute:shell#2", "worker 7", "dial: connection refused"), cannedHit("notes", "", "refused\nagain")}, Matched: 5},
 		"typo":    {Hits: []index.Hit{cannedHit("a", "t", "x")}, Corrected: map[string]string{"tpyo": "typo", "b": "c"}, Matched: 1},
 		"common":  {Hits: []index.Hit{cannedHit("a", "t", "x")}, Cut: true},
@@ -85,7 +87,7 @@ func TestCtxSearchTexts(t *testing.T) {
 		{"blank ones", `{"queries":[" ","nowhere",""]}`, "## nowhere\nNo results found.", false},
 		{"unknown keys", `{"queries":["nowhere"],"project":"x","source":null}`, "## nowhere\nNo results found.", false},
 		{"corrected", `{"queries":["typo"]}`, "## typo\n\n--- [a | 2026-11-21T10:30:15Z] ---\n### t\n\nx\n\n_(searched for \"c\" for \"b\", \"typo\" for \"tpyo\")_", false},
-		{"cut off", `{"queries":["common"]}`, "## common\n\n--- [a | 2026-11-21T10:30:15Z] ---\n### t\n\nx\n\n_(a word of this query is in more sections than are looked at: add a rarer one, or a source)_", false},
+		{"cut off", `{"queries":["common"]}`, "## common\n\n--- [a | 2026-11-21T10:30:15Z] ---\n### t\n\nx\n\n_(a word of this query is in more sections than are searched: add a rarer word, or a source)_", false},
 		{"on one line", `{"queries":["odd"]}`, "## odd\n\n--- [a b | 2026-11-21T10:30:15Z] ---\n### ## t  u\n\nx", false},
 		{"lines in a query", `{"queries":["a\nb"]}`, "## a b\nNo results found.", false},
 		{"empty base", `{"queries":["empty"]}`, emptyBase, true},
@@ -95,10 +97,10 @@ func TestCtxSearchTexts(t *testing.T) {
 		{"a blank query", `{"query":"  "}`, "Error: provide query or queries.", true},
 		{"limit 0", `{"query":"x","limit":0}`, "limit: 0 is out of range: 1 to 50", true},
 		{"limit 51", `{"query":"x","limit":51}`, "limit: 51 is out of range: 1 to 50", true},
-		{"a number", `{"queries":7}`, "queries: an array of strings is wanted, not a number", true},
-		{"numbers", `{"queries":[7]}`, "queries[0]: a string is wanted, not a number", true},
-		{"kind", `{"query":"x","contentType":"poem"}`, `contentType: "poem" is none of: code, prose`, true},
-		{"order", `{"query":"x","sort":"size"}`, `sort: "size" is none of: relevance, newest, time, timeline`, true},
+		{"a number", `{"queries":7}`, "queries: must be an array of strings, got a number", true},
+		{"numbers", `{"queries":[7]}`, "queries[0]: must be a string, got a number", true},
+		{"kind", `{"query":"x","contentType":"poem"}`, `contentType: "poem" is not one of: code, prose`, true},
+		{"order", `{"query":"x","sort":"size"}`, `sort: "size" is not one of: relevance, newest, time, timeline`, true},
 		{"repository", `{"query":"x","repoId":"nope"}`, "Repository nope not found", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -113,7 +115,7 @@ func TestCtxSearchTexts(t *testing.T) {
 	}
 }
 
-// TestCtxSearchQuery: every argument reaches the index, and nothing else.
+// TestCtxSearchQuery: every argument reaches the index, and nothing else does.
 func TestCtxSearchQuery(t *testing.T) {
 	for _, tt := range []struct {
 		arguments string
@@ -130,7 +132,7 @@ func TestCtxSearchQuery(t *testing.T) {
 		{`{"query":"a","sort":"time"}`, index.Query{Text: "a", Limit: 3, Newest: true}, "app"},
 		{`{"query":"a","sort":"timeline","contentType":"prose"}`, index.Query{Text: "a", Limit: 3, Newest: true, Class: "prose"}, "app"},
 	} {
-		k := &canned{}
+		k := &cannedIndex{}
 		callTool(t, asUser(t.Context()), &CtxSearch{cannedCtx(t, k)}, tt.arguments)
 		if len(k.queries) != 1 || !reflect.DeepEqual(k.queries[0], tt.want) || k.bases[0] != (index.Base{Repo: tt.repo, Principal: "user:ada"}) {
 			t.Errorf("%s: %+v of %v", tt.arguments, k.queries, k.bases)
@@ -138,11 +140,11 @@ func TestCtxSearchQuery(t *testing.T) {
 	}
 }
 
-// TestCtxSearchFacts: beside the text there are the same facts.
+// TestCtxSearchFacts: structuredContent has the facts of the text.
 func TestCtxSearchFacts(t *testing.T) {
 	h := cannedHit("execute:shell#2", "t", "one\ntwo")
 	h.Line, h.LineNumber, h.Stream, h.Artifact = "two", 22, "stdout", "runtime-app-1"
-	k := &canned{found: map[string]*index.Found{"q": {Hits: []index.Hit{h}, Matched: 9, Cut: true, Corrected: map[string]string{"x": "y"}}}}
+	k := &cannedIndex{found: map[string]*index.Found{"q": {Hits: []index.Hit{h}, Matched: 9, Cut: true, Corrected: map[string]string{"x": "y"}}}}
 	v, _ := callTool(t, asUser(t.Context()), &CtxSearch{cannedCtx(t, k)}, `{"query":"q"}`)
 	var want any
 	if err := json.Unmarshal([]byte(`[{"query":"q","matched":9,"cut":true,"corrected":{"x":"y"},"hits":[{"source":"execute:shell#2",
@@ -155,14 +157,14 @@ func TestCtxSearchFacts(t *testing.T) {
 	}
 }
 
-// TestCtxNoIndex: without an index the tools say so; what is wrong with one is told.
+// TestCtxNoIndex: without an index the tools say so, and errors of the index are reported.
 func TestCtxNoIndex(t *testing.T) {
-	broken := &canned{err: errors.New("no space left on device")}
+	broken := &cannedIndex{err: errors.New("no space left on device")}
 	for _, tt := range []struct {
 		name, code, want string
 		x                *Ctx
 	}{
-		{"none", CodeUnsupported, "there is no index here: the configuration has index.enabled false", &Ctx{Repos: []string{"app"}}},
+		{"none", CodeUnsupported, "indexing is disabled: the configuration sets index.enabled to false", &Ctx{Repos: []string{"app"}}},
 		{"broken", CodeUnavailable, "the index cannot be used: no space left on device", cannedCtx(t, broken)},
 	} {
 		for _, call := range []struct {
@@ -182,9 +184,9 @@ func TestCtxNoIndex(t *testing.T) {
 	}
 }
 
-// TestCtxSearchWaits: what is being indexed is waited for, for a while; then the reply says that there is more.
+// TestCtxSearchWaits: a search waits for indexing for a limited time, and then reports what is still being indexed.
 func TestCtxSearchWaits(t *testing.T) {
-	k := &canned{found: map[string]*index.Found{"x": {Empty: true}}}
+	k := &cannedIndex{found: map[string]*index.Found{"x": {Empty: true}}}
 	x := cannedCtx(t, k)
 	x.begin()
 	busy, ended := make(chan struct{}), make(chan struct{})
@@ -194,12 +196,12 @@ func TestCtxSearchWaits(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(asUser(t.Context()), time.Millisecond)
 	defer cancel()
-	x.settled(ctx, base) // gives up with ctx, as it does after its time
+	x.waitIndexed(ctx, base) // ends with ctx, as it would after its timeout
 	if n := x.indexing(base); n != 1 {
 		t.Errorf("%d being indexed", n)
 	}
 	if n := x.indexing(index.Base{Repo: "app", Principal: "user:bob"}); n != 0 {
-		t.Errorf("another's: %d being indexed", n)
+		t.Errorf("another principal: %d being indexed", n)
 	}
 	if got := indexingText(1); got != "\n\n_(1 output still being indexed: what is in it cannot be found yet)_" {
 		t.Errorf("%q", got)
@@ -209,14 +211,14 @@ func TestCtxSearchWaits(t *testing.T) {
 	select {
 	case <-ended:
 	default:
-		t.Error("it did not wait")
+		t.Error("the search did not wait")
 	}
 	if r.Text != emptyBase {
 		t.Errorf("%q", r.Text)
 	}
 }
 
-// TestExcerpt: short sections whole, of long ones what is around what matched.
+// TestExcerpt: short sections are shown whole, long ones around their matches.
 func TestExcerpt(t *testing.T) {
 	long := strings.Repeat("0123456789", 400)
 	at := func(from, to int) string { return long[from:to] }
@@ -252,13 +254,13 @@ func TestExcerpt(t *testing.T) {
 	}
 }
 
-// TestCtxSearchIsBounded: a reply has room for a message, and says what it left out.
+// TestCtxSearchIsBounded: a reply fits into a message and says what it omits.
 func TestCtxSearchIsBounded(t *testing.T) {
 	f := &index.Found{}
 	for range 50 {
 		f.Hits = append(f.Hits, cannedHit("s", "t", strings.Repeat("\x01", 1500)))
 	}
-	k := &canned{found: map[string]*index.Found{"x": f}}
+	k := &cannedIndex{found: map[string]*index.Found{"x": f}}
 	queries := strings.TrimSuffix(strings.Repeat(`"x",`, maxCtxQueries), ",")
 	v, r := callTool(t, asUser(t.Context()), &CtxSearch{cannedCtx(t, k)}, `{"limit":50,"queries":[`+queries+`]}`)
 	results, _ := v["results"].([]any)
@@ -276,23 +278,23 @@ func TestCtxSearchIsBounded(t *testing.T) {
 	if hits+omitted != 50*maxCtxQueries || omitted == 0 || hits < 500 {
 		t.Errorf("%d sections and %d left out", hits, omitted)
 	}
-	if want := "_(50 sections left out: the reply is full. Ask for fewer at once)_"; !strings.HasSuffix(r.Text, want) {
+	if want := "_(50 sections left out: the reply is full. Send fewer queries at once)_"; !strings.HasSuffix(r.Text, want) {
 		t.Errorf("the end is %q", r.Text[len(r.Text)-100:])
 	}
 	v, r = callTool(t, asUser(t.Context()), &CtxSearch{cannedCtx(t, k)}, `{"queries":[`+queries+`,"x"]}`)
-	if v["code"] != CodeInvalid || r.Text != "queries: more than 100 entries" {
+	if v["code"] != CodeInvalid || r.Text != "queries: must have at most 100 entries" {
 		t.Errorf("101 queries: %v", v)
 	}
 }
 
-// FuzzCtxSearch: whatever is sent, there is an answer as the schema says, or an error in words.
+// FuzzCtxSearch: any arguments get a reply that conforms to the schema, or an error with text.
 func FuzzCtxSearch(f *testing.F) {
 	for _, s := range []string{
 		`{"queries":["a"],"limit":3}`, `{"queries":"[\"a\",1]"}`, `{"query":"\u0000","source":"%"}`, `{"queries":"[","sort":"time"}`, `[]`, `{"limit":1e99}`,
 	} {
 		f.Add(s)
 	}
-	k := &canned{found: map[string]*index.Found{"a": {Hits: []index.Hit{cannedHit("s", "t", "a\xff")}}}}
+	k := &cannedIndex{found: map[string]*index.Found{"a": {Hits: []index.Hit{cannedHit("s", "t", "a\xff")}}}}
 	x := &Ctx{Knowledge: k, Repos: []string{"app"}}
 	f.Fuzz(func(t *testing.T, arguments string) {
 		k.queries, k.bases = nil, nil
@@ -302,7 +304,7 @@ func FuzzCtxSearch(f *testing.F) {
 		}
 		for _, q := range k.queries {
 			if q.Limit < 1 || q.Limit > maxCtxHits || strings.TrimSpace(q.Text) == "" {
-				t.Errorf("asked for %+v", q)
+				t.Errorf("query %+v", q)
 			}
 		}
 	})

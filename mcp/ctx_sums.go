@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// sessionSums are what calls of a session made and returned.
+// sessionSums counts the bytes that a session's calls produced and returned.
 type sessionSums struct {
 	Calls    int   `json:"calls"`
 	Output   int64 `json:"outputBytes"`
@@ -14,10 +14,10 @@ type sessionSums struct {
 	KeptOut  int64 `json:"keptOutBytes"`
 }
 
-// maxSums is of how many sessions they are known. Some clients have sessions that never end.
+// maxSums is the maximum number of sessions counted. Some clients have sessions that never end.
 const maxSums = 1024
 
-// sums are those of sessions.
+// sums holds the counts by session.
 type sums struct {
 	mu  sync.Mutex
 	all map[owner]*sessionSums // guarded by mu
@@ -29,7 +29,7 @@ func (s *sums) add(who owner, calls int, output, returned int64) {
 	one := s.all[who]
 	if one == nil {
 		if s.all == nil || len(s.all) >= maxSums {
-			s.all = map[owner]*sessionSums{} // nothing depends on them
+			s.all = map[owner]*sessionSums{} // statistics only: losing them breaks nothing
 		}
 		one = &sessionSums{}
 		s.all[who] = one
@@ -55,26 +55,26 @@ func (s *sums) end(who owner) {
 	delete(s.all, who)
 }
 
-// Tools are the tools of x, each of which counts what it returns.
+// Tools returns the tools of x, each wrapped to count what it returns.
 func (x *Ctx) Tools() []Tool {
 	tools := []Tool{
 		&CtxExecute{x}, &CtxExecuteFile{x}, &CtxBatchExecute{x}, &CtxSearch{x}, &CtxIndex{x}, &CtxJob{x}, &CtxJobs{x}, &CtxStats{x},
 		&CtxPurge{x},
 	}
 	for n, t := range tools {
-		tools[n] = &summed{t, x}
+		tools[n] = &countedTool{t, x}
 	}
 	return tools
 }
 
-// A summed tool counts what it returns.
-type summed struct {
+// A countedTool counts its calls and the bytes that they return.
+type countedTool struct {
 	Tool
 	x *Ctx
 }
 
 // Call implements Tool.
-func (t *summed) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
+func (t *countedTool) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
 	r, err := t.Tool.Call(ctx, arguments)
 	c := CallerOf(ctx)
 	t.x.sums.add(ownerOf(c), 1, 0, int64(len(r.Text)))

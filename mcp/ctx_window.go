@@ -6,23 +6,23 @@ import (
 	"corral/artifact"
 )
 
-// A part is what was asked for of a stream.
+// A part is a section of a stream.
 type part struct {
 	text              string
 	from, next, total int64 // bytes
-	missing           int64 // bytes that were asked for, before text, and are not there any more
+	missing           int64 // bytes that were requested, precede text, and are not available
 }
 
-// cut takes from the margins of a stream what was asked for.
+// cut returns the requested part of a stream of which only the margins are available.
 func (a *ctxJobArgs) cut(c *artifact.StreamCapture) part {
-	w := &window{from: int64(max(a.offset, 0)), most: ctxRaw, last: a.offset < 0}
+	w := &window{from: int64(max(a.offset, 0)), max: ctxRaw, last: a.offset < 0}
 	_, _ = w.Write([]byte(c.Head))
 	w.skip(c.Between)
 	_, _ = w.Write([]byte(c.Tail))
 	return a.lines(w.part())
 }
 
-// lines takes the last lines, if they are asked for.
+// lines cuts p to the last a.tail lines, if the call has tail and no offset.
 func (a *ctxJobArgs) lines(p part) part {
 	if a.tail < 0 || a.offset >= 0 {
 		return p
@@ -38,16 +38,16 @@ func (a *ctxJobArgs) lines(p part) part {
 	return p
 }
 
-// A window keeps a part of a stream that passes: most bytes from a byte on, or the last ones.
+// A window is a Writer that keeps a part of what is written: the first max bytes from offset from on, or the last max bytes.
 type window struct {
 	from int64
-	most int
+	max  int
 	last bool
 
 	text    []byte
-	at      int64 // bytes that passed
-	begin   int64 // where text begins
-	missing int64 // of what was asked for, before text
+	at      int64 // bytes written or skipped so far
+	begin   int64 // offset of text
+	missing int64 // requested bytes before text that were skipped
 }
 
 // Write implements io.Writer.
@@ -62,17 +62,17 @@ func (w *window) Write(p []byte) (int, error) {
 		w.begin = begin
 	}
 	if !w.last {
-		w.text = append(w.text, p[:min(len(p), w.most-len(w.text))]...)
+		w.text = append(w.text, p[:min(len(p), w.max-len(w.text))]...)
 		return n, nil
 	}
-	w.text = append(w.text, p[max(0, len(p)-2*w.most):]...)
-	if over := len(w.text) - 2*w.most; over > 0 {
+	w.text = append(w.text, p[max(0, len(p)-2*w.max):]...)
+	if over := len(w.text) - 2*w.max; over > 0 {
 		w.text = append(w.text[:0], w.text[over:]...)
 	}
 	return n, nil
 }
 
-// skip passes over bytes that are not there. What was asked for begins after them, or ends before.
+// skip advances over n bytes that are not available. The text then either begins after them or ends before them.
 func (w *window) skip(n int64) {
 	if n <= 0 {
 		return
@@ -81,17 +81,17 @@ func (w *window) skip(n int64) {
 		w.missing = asked
 	}
 	if w.at += n; len(w.text) > 0 && !w.last {
-		w.most = len(w.text)
+		w.max = len(w.text)
 	} else if w.last {
 		w.text = w.text[:0]
 	}
 }
 
-// part returns what is there, without half of a character at its end.
+// part returns what was kept.
 func (w *window) part() part {
 	text := w.text
 	if w.last {
-		text = text[max(0, len(text)-w.most):]
+		text = text[max(0, len(text)-w.max):]
 		w.begin = w.at - int64(len(text))
 		w.missing = w.begin
 	}

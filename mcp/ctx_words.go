@@ -14,7 +14,7 @@ import (
 	"corral/lang"
 )
 
-// A ctxReply is structuredContent of the tools that run something. What does not apply is absent.
+// A ctxReply is the structuredContent of the tools that run code. Fields that do not apply are absent.
 type ctxReply struct {
 	*executeReply
 	StdoutBytes int64       `json:"stdoutBytes"`
@@ -25,7 +25,7 @@ type ctxReply struct {
 	Text        string      `json:"text"`
 }
 
-// A ctxIndexed is what the index made of an output.
+// A ctxIndexed describes an indexed output.
 type ctxIndexed struct {
 	Source    string   `json:"source"`
 	Sections  int      `json:"sections"`
@@ -56,7 +56,7 @@ func indexedSchema() *schema {
 	}}
 }
 
-// statusRunning is of a job in the background.
+// statusRunning is the status of a running background job.
 const statusRunning job.Status = "running"
 
 func ctxReplySchema() properties {
@@ -75,19 +75,19 @@ func ctxReplySchema() properties {
 	})
 }
 
-// answer words what became of a run, as the contract has it.
+// answer returns the reply about a run, with the texts that the ctx contract defines.
 func (x *Ctx) answer(ctx context.Context, ran *ctxRan, intent string) (ToolResult, error) {
 	record := ran.record
 	switch {
 	case record.Status == job.Denied:
-		return said(&Error{
+		return textError(&Error{
 			Code: CodeDenied, Message: clean(strings.Join(record.Decision.Reasons, "; ")),
 			Details: map[string]any{"reasons": record.Decision.Reasons, "auditHash": record.Decision.Hash},
 		}), nil
 	case record.Decision.Missing != "":
-		return said(unavailable(ran.runtime, record.Decision.Missing)), nil
+		return textError(unavailable(ran.runtime, record.Decision.Missing)), nil
 	case record.Status == job.Cancelled:
-		return ToolResult{}, &Error{Code: CodeUnavailable, Message: "the server ends"}
+		return ToolResult{}, &Error{Code: CodeUnavailable, Message: "the server is shutting down"}
 	}
 	reply := &ctxReply{executeReply: outcome(record), Source: ran.label}
 	reply.show(ran.out, "")
@@ -95,13 +95,13 @@ func (x *Ctx) answer(ctx context.Context, ran *ctxRan, intent string) (ToolResul
 	w := &replyText{x: x, ctx: ctx, ran: ran, intent: intent, reply: reply}
 	isError := w.write()
 	if record.Anew {
-		w.b.WriteString("\n\n_(" + anew + ")_")
+		w.b.WriteString("\n\n_(" + sessionReplaced + ")_")
 	}
 	reply.Text = w.b.String()
 	return texts(reply, reply.Text, isError), nil
 }
 
-// unavailable is a language that this host has no program for.
+// unavailable is the error for a language whose program is not installed on this host.
 func unavailable(runtime, missing string) *Error {
 	r, _ := lang.Lookup(runtime)
 	install := "Install " + r.Debian + "."
@@ -114,7 +114,7 @@ func unavailable(runtime, missing string) *Error {
 	}
 }
 
-// A replyText is an answer that is being written.
+// A replyText builds the text of a reply.
 type replyText struct {
 	x      *Ctx
 	ctx    context.Context
@@ -122,13 +122,13 @@ type replyText struct {
 	intent string
 	reply  *ctxReply
 	b      strings.Builder
-	also   []string // streams that are indexed when the answer is on its way
+	also   []string // streams to index without waiting
 }
 
-// write writes the answer, and says whether it is an error's.
+// write writes the text and reports whether the reply is an error.
 func (w *replyText) write() (isError bool) {
 	defer func() {
-		if err := w.x.later(w.ctx, w.ran, w.also...); err != nil {
+		if err := w.x.indexLater(w.ctx, w.ran, w.also...); err != nil {
 			w.reply.IndexReason = clean(err.Error())
 		}
 	}()
@@ -151,7 +151,7 @@ func (w *replyText) write() (isError bool) {
 	case code == 0 && empty:
 		w.b.WriteString("(no output)")
 		return false
-	case code == 0, code == 1 && w.ran.runtime == "shell" && !empty: // grep and diff have found nothing, or something
+	case code == 0, code == 1 && w.ran.runtime == "shell" && !empty: // exit code 1 of grep: no match; of diff: files differ
 		w.stdout()
 		return false
 	default:
@@ -161,7 +161,7 @@ func (w *replyText) write() (isError bool) {
 	return true
 }
 
-// failed writes both streams, within bounds. With an intent a long output is indexed, and what matches is shown.
+// failed writes both streams, cut in the middle. With an intent, a long standard output is indexed and the matches are shown.
 func (w *replyText) failed() {
 	if w.intent != "" && size(&w.ran.out.Stdout) > ctxSmall {
 		w.b.WriteString("\n\nstdout:\n")
@@ -181,7 +181,7 @@ func (w *replyText) stream(name string) {
 	fmt.Fprintf(&w.b, "\n\n%s:\n%s", name, middleOut(c, ctxRaw/2))
 }
 
-// stdout writes standard output: as it is, as far as it goes, or what the index says of it.
+// stdout writes standard output: as it is, without its middle if it is too long, or as the index's summary.
 func (w *replyText) stdout() {
 	stdout := &w.ran.out.Stdout
 	n := size(stdout)
@@ -192,7 +192,7 @@ func (w *replyText) stdout() {
 			return
 		}
 		w.reply.IndexReason = clean(err.Error())
-		if errors.Is(err, errStill) {
+		if errors.Is(err, errStillIndexing) {
 			fmt.Fprintf(&w.b, "Output: %s, still being indexed.\n\nUse ctx_search(queries: [...], source: %q) later to find what is in it.", kilobytes(n), w.ran.label)
 			return
 		}
@@ -205,29 +205,29 @@ func (w *replyText) stdout() {
 	}
 }
 
-// indexed indexes standard output, and returns what is said of it.
+// indexed indexes standard output and returns the summary.
 func (w *replyText) indexed() (string, error) {
-	added, err := w.x.learn(w.ctx, w.ran, artifact.Stdout)
+	added, err := w.x.indexStream(w.ctx, w.ran, artifact.Stdout)
 	if err != nil {
 		return "", err
 	}
-	added.Truncated = added.Truncated || w.ran.out.Stdout.Truncated // what was not kept was not indexed either
-	text, in, err := w.x.learned(w.ctx, w.x.base(w.ran.caller, w.ran.repo), w.ran.label, added, w.intent)
+	added.Truncated = added.Truncated || w.ran.out.Stdout.Truncated // output that was not stored was not indexed either
+	text, in, err := w.x.indexedText(w.ctx, w.x.base(w.ran.caller, w.ran.repo), w.ran.label, added, w.intent)
 	w.reply.Indexed = in
 	return text, err
 }
 
-// notRun says whether the program was not executed, which the record has a message of.
+// notRun reports whether the program was not executed; then the record has a message.
 func notRun(r *job.Record) bool {
 	return r.Status == job.Lost || r.Message != "" && (r.Refusal != nil || r.Status != job.Success && r.Result.ExitCode < 0)
 }
 
-// limitMs is the time that a job had.
+// limitMs returns the job's time limit in milliseconds.
 func limitMs(r *job.Record) string {
 	return fmt.Sprintf("%dms", r.Decision.Spec.Limits.Wall.Milliseconds())
 }
 
-// killed says what ended a job that did not end itself, "" if it did.
+// killed returns what killed a job, "" if it ended by itself.
 func killed(r *job.Record) string {
 	limit := limitWords(r)
 	switch {
@@ -235,30 +235,30 @@ func killed(r *job.Record) string {
 		return fmt.Sprintf("Killed by %s (%s reached)", signalName(r.Result.Signal), limit)
 	case r.Result.Signal != 0:
 		return "Killed by " + signalName(r.Result.Signal)
-	case r.Status == job.Failure && r.Result.ExitCode == 0: // its first process was gone already when a limit ended the rest
+	case r.Status == job.Failure && r.Result.ExitCode == 0: // a limit ended the remaining processes after the first had exited
 		return fmt.Sprintf("Killed by SIGKILL (%s reached)", limit)
 	}
 	return ""
 }
 
-// limitWords is the limit that ended a job, "" if none did.
+// limitWords returns the limit that ended a job, "" if none did.
 func limitWords(r *job.Record) string {
 	limits := r.Decision.Spec.Limits
 	switch r.Result.Limit {
 	case job.LimitMemory:
-		return "memory limit" + sized(limits.Memory)
+		return "memory limit" + sizeSuffix(limits.Memory)
 	case job.LimitDisk:
-		return "disk limit" + sized(limits.Disk)
+		return "disk limit" + sizeSuffix(limits.Disk)
 	case job.LimitFiles:
 		return "files limit"
-	case job.LimitPIDs, job.LimitOutput: // which end nothing
+	case job.LimitPIDs, job.LimitOutput: // these do not end a job
 		return ""
 	}
 	return r.Result.Limit
 }
 
-// sized is " 2 GiB"; "" if it is not known.
-func sized(n int64) string {
+// sizeSuffix returns n as " 2 GiB", "" if n is not known.
+func sizeSuffix(n int64) string {
 	if n <= 0 {
 		return ""
 	}
@@ -270,19 +270,19 @@ func sized(n int64) string {
 	return " " + digits + " bytes"
 }
 
-// middleOut is a stream as text. Of one that is longer than most bytes the middle is left out, which is marked.
-func middleOut(c *artifact.StreamCapture, most int) string {
+// middleOut returns a stream as text. If it is longer than limit bytes, its middle is replaced by a mark.
+func middleOut(c *artifact.StreamCapture, limit int) string {
 	head, tail := c.Head, c.Tail
 	if c.Between == 0 {
 		all := head + tail
-		if len(all) <= most {
+		if len(all) <= limit {
 			return utf8Text(all)
 		}
 		head, tail = all, all
 	}
-	head, tail = head[:min(len(head), most/2)], tail[max(0, len(tail)-most/2):]
+	head, tail = head[:min(len(head), limit/2)], tail[max(0, len(tail)-limit/2):]
 	left := size(c) - int64(len(head)+len(tail))
-	for n := 0; n < utf8.UTFMax && len(head) > 0; n++ { // no half of a character
+	for n := 0; n < utf8.UTFMax && len(head) > 0; n++ { // do not split a character
 		if r, size := utf8.DecodeLastRuneInString(head); r != utf8.RuneError || size != 1 {
 			break
 		}
@@ -296,10 +296,10 @@ func middleOut(c *artifact.StreamCapture, most int) string {
 	return fmt.Sprintf("%s\n... (%d bytes left out) ...\n%s", utf8Text(head), left, utf8Text(tail))
 }
 
-// ctxFailed is a tool's answer where there is no reply.
+// ctxFailed returns the result for an error: an error result or, if the call was cancelled, err itself.
 func ctxFailed(err error) (ToolResult, error) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return ToolResult{}, err
 	}
-	return said(err), nil
+	return textError(err), nil
 }

@@ -1,25 +1,26 @@
-// Package mcp speaks the Model Context Protocol to agent hosts: tools over stdio and over Streamable HTTP, in the protocol
-// versions up to 2026-07-28.
+// Package mcp implements a Model Context Protocol server for agent hosts: tools over stdio and over Streamable HTTP, in
+// protocol versions up to 2026-07-28.
 //
-// A Tool is one file of this package; New makes a Server of them, ServeStdio serves one client by its standard streams,
-// Serve and Handler serve many over HTTP. To make a server, to initialize and to list tools starts nothing and changes
-// nothing: hosts start a process only to look.
+// Each Tool is in a file of its own. New makes a Server from a list of tools; ServeStdio serves one client on standard input
+// and output, Serve and Handler serve many clients over HTTP. Creating a server, initialize and tools/list start no process
+// and change nothing, because hosts start servers only to inspect them.
 //
-// mcp-go knows what the protocol's messages mean (HandleMessage). Reading, writing, and what is under way are this
-// package's own, and so are their bounds: a message has at most 10 MiB coming in and 9 MiB going out, a client has at
-// most 256 requests and 64 MiB of them under way, and 64 MiB of answers wait for one that does not read.
+// The library mcp-go implements the meaning of the protocol's messages (HandleMessage). Reading, writing and the accounting
+// of requests in flight are implemented here, and so are their bounds: an incoming message has at most 10 MiB, an outgoing
+// one 9 MiB; a client has at most 256 requests with 64 MiB of messages in flight, and at most 64 MiB of responses are
+// buffered for a client that does not read.
 //
-//   - A message is read strictly before mcp-go sees it, and written anew for it: UTF-8, no key twice, none in another
-//     case, at most 64 levels. A tool gets its arguments as they were written.
-//   - A request gets one answer. One that was cancelled gets none, and its tool is not started if it had not been.
-//   - Progress of a request comes before its answer, never after it, and nowhere but on its own stream.
-//   - What a tool returns is structuredContent, and the same JSON as text while that is short. An *Error is a result
-//     with isError; JSON-RPC errors are for faults of the protocol. A panic in a tool is INTERNAL and ends its call only.
-//   - A call ends, by its context, when the client cancels it, when an HTTP client leaves its POST, when its session or
-//     connection ends.
-//   - A call is one line of the log and, where there is a Tracer, one span, in the trace that the client names. What it was
-//     to do, and what came of it, is in neither (package internal/calls).
-//   - Over HTTP nobody is served without a bearer token, and a session belongs to the principal that opened it.
+//   - A message is parsed strictly and re-encoded before mcp-go sees it: UTF-8, no duplicate keys, no key that differs from
+//     a known one in case only, at most 64 levels of nesting. A tool receives its arguments as the client wrote them.
+//   - A request gets one response. A cancelled request gets none, and its tool is not started if it was not running yet.
+//   - Progress notifications of a request precede its response, never follow it, and are sent on the request's own stream.
+//   - A tool's result is structuredContent, and the same JSON as text if it is short. An *Error becomes a result with
+//     isError; JSON-RPC errors are for protocol faults. A panic in a tool becomes INTERNAL and ends that call only.
+//   - A call's context ends when the client cancels the call, when an HTTP client closes its POST, and when the call's
+//     session or connection ends.
+//   - A call is one line of the diagnostic log and, if there is a Tracer, one span in the client's trace. Neither contains
+//     arguments or results (package internal/calls).
+//   - Over HTTP every request needs a bearer token, and a session belongs to the principal that opened it.
 //
-// mcp-go's types are in no exported name.
+// No exported identifier uses mcp-go's types.
 package mcp

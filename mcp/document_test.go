@@ -12,7 +12,7 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// TestDocuments: each tool's page has every argument and every key of a reply, and no others.
+// TestDocuments: each tool's page documents every argument and reply key, and no others.
 func TestDocuments(t *testing.T) {
 	for _, tool := range append([]Tool{&Execute{}, &QueryOutput{}, &Sandbox{}, &Starlark{}}, (&Ctx{}).Tools()...) {
 		d := tool.Definition()
@@ -31,7 +31,7 @@ func TestDocuments(t *testing.T) {
 			var want []string
 			for _, p := range readSchema(t, raw).Properties {
 				if section == "Reply" && (p.name == "code" || p.name == "details" || p.name == "message" && ofError(d.Output)) {
-					continue // an error's
+					continue // a key of errors
 				}
 				want = append(want, p.name)
 			}
@@ -48,12 +48,12 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// ofError says whether message is a key of errors alone in a schema of replies.
+// ofError reports whether a reply schema has message for errors only.
 func ofError(output []byte) bool {
 	return strings.Contains(string(output), `"description":"of an error: what is wrong"`)
 }
 
-// documented are the names in the first column of a section's table.
+// documented returns the names in the first column of a section's table.
 func documented(page, section string) []string {
 	_, rest, _ := strings.Cut(page, "\n## "+section+"\n")
 	rest, _, _ = strings.Cut(rest, "\n## ")

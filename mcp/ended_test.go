@@ -10,7 +10,7 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// Ends are the sessions that a server has said to have ended.
+// Ends records calls of Options.Ended.
 type ends struct {
 	mu   sync.Mutex
 	list []string // guarded by mu
@@ -41,10 +41,10 @@ func TestEndedStdio(t *testing.T) {
 	sandboxtest.Eventually(t, 5*time.Second, "the session has not ended", func() bool { return e.are("user:ada s1") })
 }
 
-// TestEndedHTTP: DELETE, idleness and the place of another end a session, each once; what others say ends none.
+// TestEndedHTTP: DELETE, expiry and eviction each end a session once; requests of others end none.
 func TestEndedHTTP(t *testing.T) {
 	var e ends
-	s := newSite(t, New(Options{Tools: testTools(), Ended: e.note}), HTTPOptions{MaxSessions: 2})
+	s := newHTTPSite(t, New(Options{Tools: testTools(), Ended: e.note}), HTTPOptions{MaxSessions: 2})
 	key := func(id string) string { return s.web.principalOf(id) + " " + digest(id) }
 	one, two := s.open(), s.open()
 	first, second := key(one), key(two)
@@ -58,7 +58,7 @@ func TestEndedHTTP(t *testing.T) {
 		t.Errorf("after DELETE: %q", e.list)
 	}
 	three := s.open()
-	s.open() // takes the place of two
+	s.open() // evicts two
 	if !e.are(first, second) {
 		t.Errorf("after one too many: %q", e.list)
 	}

@@ -12,20 +12,20 @@ import (
 	sdk "github.com/mark3labs/mcp-go/mcp"
 )
 
-// An exchange is one request over HTTP and its answer.
+// An exchange is one request over HTTP and its response.
 type exchange struct {
 	*web
 	*message
 	w      http.ResponseWriter
 	r      *http.Request
 	calls  *inflight          // of the session, or of this request only
-	opens  bool               // it is initialize: the answer names a new session
-	status func(code int) int // of an answer that is a JSON-RPC error
+	opens  bool               // the request is initialize: the response names a new session
+	status func(code int) int // HTTP status of a JSON-RPC error
 	out    events
 }
 
-// serve answers the request: as JSON, or as a stream if there is progress to be told before, or a long time to wait. When
-// the client leaves, the call is cancelled: nobody else can have its answer.
+// serve responds to the request with JSON, or with a stream if progress precedes the response or it takes long. If the client
+// disconnects the call is cancelled, because its response could not be delivered on another connection.
 func (x *exchange) serve(ctx context.Context, c Caller, size int) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -41,7 +41,7 @@ func (x *exchange) serve(ctx context.Context, c Caller, size int) {
 		answer <- x.answer(ctx, x.message, c, func(note []byte) {
 			select {
 			case notes <- note:
-			default: // the client is behind: it misses this one
+			default: // the client reads too slowly: drop this notification
 			}
 		})
 	}()
@@ -54,11 +54,11 @@ func (x *exchange) serve(ctx context.Context, c Caller, size int) {
 	x.send(r, c)
 }
 
-// wait sends what comes before the answer, and returns that.
+// wait sends notifications and comments until the response is there, and returns the response.
 func (x *exchange) wait(cancel context.CancelCauseFunc, notes <-chan []byte, answer <-chan reply) reply {
-	// Who takes anything, as curl does, gets JSON.
+	// A client that accepts */*, such as curl, gets JSON.
 	streams := strings.Contains(strings.Join(x.r.Header.Values("Accept"), ","), "text/event-stream")
-	tick := time.NewTicker(quietTime)
+	tick := time.NewTicker(keepAliveInterval)
 	defer tick.Stop()
 	event := func(send func() error) {
 		if !streams {
@@ -84,7 +84,7 @@ func (x *exchange) wait(cancel context.CancelCauseFunc, notes <-chan []byte, ans
 	}
 }
 
-// silence ends an answer that the client does not want any more.
+// silence ends the HTTP response to a request that was cancelled.
 func (x *exchange) silence() {
 	if !x.out.opened {
 		writeEmpty(x.w, http.StatusAccepted)
@@ -93,13 +93,13 @@ func (x *exchange) silence() {
 
 func (x *exchange) send(r reply, c Caller) {
 	if x.out.opened {
-		_ = x.out.event(r.data) // a client that does not read its answer has none
+		_ = x.out.event(r.data) // a client that does not read loses its response
 		return
 	}
 	if x.opens && r.code == 0 {
 		s, ok := x.sessions.open(c.Principal, r.version)
 		if !ok {
-			x.refuse(x.w, x.r, http.StatusServiceUnavailable, "%d sessions are open and busy: end one", x.sessions.max)
+			x.refuse(x.w, x.r, http.StatusServiceUnavailable, "all %d sessions are busy: end one", x.sessions.max)
 			return
 		}
 		x.w.Header().Set(sdk.HeaderSessionID, s.id)
@@ -111,7 +111,7 @@ func (x *exchange) send(r reply, c Caller) {
 	writeJSON(x.w, status, r.data)
 }
 
-// events is an answer that is a stream of server-sent events.
+// events is a response that is a stream of server-sent events.
 type events struct {
 	w      http.ResponseWriter
 	opened bool
@@ -125,12 +125,12 @@ func (e *events) open() error {
 	head := e.w.Header()
 	head.Set("Content-Type", "text/event-stream")
 	head.Set("Cache-Control", "no-store")
-	head.Set("X-Accel-Buffering", "no") // nginx would keep events back
+	head.Set("X-Accel-Buffering", "no") // otherwise nginx buffers events
 	e.w.WriteHeader(http.StatusOK)
 	return e.write(nil)
 }
 
-// event sends a message. It is one line: JSON has its newlines escaped.
+// event sends a message. data is one line, because JSON escapes newlines.
 func (e *events) event(data json.RawMessage) error {
 	if err := e.open(); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (e *events) event(data json.RawMessage) error {
 	return e.write(bytes.Join([][]byte{[]byte("event: message\ndata: "), data, []byte("\n\n")}, nil))
 }
 
-// comment sends what clients pass over.
+// comment sends a line that clients ignore, to keep the connection open.
 func (e *events) comment() error {
 	if err := e.open(); err != nil {
 		return err

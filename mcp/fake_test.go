@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A fake is a tool of a test.
+// A fake is a tool for tests.
 type fake struct {
 	def  Definition
 	call func(ctx context.Context, arguments json.RawMessage) (ToolResult, error)
@@ -32,7 +32,7 @@ func newFake(name string, call func(context.Context, json.RawMessage) (ToolResul
 	}}
 }
 
-// testTools are a tool of each temper.
+// testTools returns tools with different behaviors.
 func testTools() []Tool {
 	return []Tool{
 		newFake("echo", func(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
@@ -78,7 +78,7 @@ func testTools() []Tool {
 	}
 }
 
-// An exploding result cannot be written.
+// An exploding result panics when it is encoded.
 type exploding struct{}
 
 func (exploding) MarshalJSON() ([]byte, error) { panic("boom") }
@@ -88,7 +88,7 @@ func testServer(t *testing.T) *Server {
 	return New(Options{Version: "1.2.3", Tools: testTools(), Instructions: "for tests"})
 }
 
-// A client is a test's end of a connection over stdio.
+// A client is the client's end of a stdio connection.
 type client struct {
 	t    *testing.T
 	in   *io.PipeWriter
@@ -97,7 +97,7 @@ type client struct {
 	stop context.CancelFunc
 }
 
-// dial serves a client by pipes without any room, as the worst of hosts would.
+// dial serves a client through unbuffered pipes, the worst case.
 func dial(t *testing.T, s *Server, c Caller) *client {
 	t.Helper()
 	inR, inW := io.Pipe()
@@ -112,7 +112,7 @@ func dial(t *testing.T, s *Server, c Caller) *client {
 		select {
 		case err := <-k.done:
 			t.Logf("ServeStdio: %v", err)
-		case <-time.After(patience):
+		case <-time.After(testTimeout):
 			t.Error("ServeStdio did not return")
 		}
 	})
@@ -172,7 +172,7 @@ func decode(t *testing.T, line []byte) incoming {
 	return m
 }
 
-// ask sends one message and returns what comes back.
+// ask sends one message and returns the next one received.
 func (k *client) ask(line string) incoming {
 	k.t.Helper()
 	k.write(line)

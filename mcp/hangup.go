@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hangupEvery is how often an output is asked whether anybody reads it.
+// hangupEvery is the interval at which an output is checked for a reader.
 const hangupEvery = 100 * time.Millisecond
 
-// hungUp returns a channel that is closed when nobody can read out any more: the reading end of a pipe, or the other end
-// of a socket, is closed. For other kinds of output it stays open. It ends with ctx.
+// hungUp returns a channel that is closed when nobody can read out any more: the reading end of a pipe, or the other end of a
+// socket, was closed. For other kinds of output the channel is never closed. The check ends with ctx.
 func hungUp(ctx context.Context, out io.Writer) <-chan struct{} {
 	gone := make(chan struct{})
 	file, ok := out.(syscall.Conn)
@@ -42,7 +42,7 @@ func hungUp(ctx context.Context, out io.Writer) <-chan struct{} {
 	return gone
 }
 
-// closed asks poll(2), which tells of POLLERR and POLLHUP without being asked to.
+// closed reports POLLERR or POLLHUP of poll(2), which need not be requested.
 func closed(raw syscall.RawConn) bool {
 	var is bool
 	err := raw.Control(func(fd uintptr) {

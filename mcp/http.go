@@ -19,40 +19,41 @@ import (
 // Path is where Serve has the server: http://127.0.0.1:7070/mcp.
 const Path = "/mcp"
 
-// HTTPOptions say how a Server is reached over HTTP.
+// HTTPOptions configure the HTTP side of a Server.
 type HTTPOptions struct {
-	// Authenticate returns who has a bearer token, with Principal, Repos and Tools. It is required: the other fields of
-	// the Caller are set here. It is called by several goroutines at once, and is to compare hashes.
+	// Authenticate returns the Caller with a bearer token; Principal, Repos and Tools must be set, the other fields are
+	// ignored. It is required, is called concurrently, and should compare hashes so that its timing reveals nothing.
 	Authenticate func(token string) (Caller, bool)
-	// Hosts are the names, with or without a port, that the server is called by, beside those of the loopback interface.
+	// Hosts are accepted Host headers, with or without a port, besides those of the loopback interface.
 	Hosts []string
-	// Origins are pages that may call it, as "https://app.example", beside those of Hosts and the loopback interface.
+	// Origins are accepted Origin headers, as "https://app.example", besides those of Hosts and the loopback interface.
 	Origins []string
-	// MaxBody is how many bytes a message may have; 0, and what is more, is 10 MiB.
+	// MaxBody is the maximum length of a message in bytes; 0 and larger values mean 10 MiB.
 	MaxBody int64
-	// Idle is after how long without a request a session ends; 0 is 30 minutes.
+	// Idle is the time without a request after which a session expires; 0 is 30 minutes.
 	Idle time.Duration
-	// MaxSessions is how many sessions a principal has at most; 0 is 64.
+	// MaxSessions is the maximum number of sessions of a principal; 0 is 64.
 	MaxSessions int
-	// MaxConns is how many connections Serve has at most, and a principal a quarter of them; 0 is 512. Above it, those without
-	// a token so far are closed for new ones, the oldest first, then those that wait for their next request.
+	// MaxConns is the maximum number of connections of Serve, of which a principal can have a quarter; 0 is 512. At
+	// the maximum, a new connection evicts another: the oldest one that has not sent a valid token, else one that
+	// is idle between requests.
 	MaxConns int
 }
 
-// Times of one request. A client that is slower than these ends its own request, and nobody else's.
+// Timeouts of one request. A client that exceeds one loses its own request only.
 const (
-	headerTime = 10 * time.Second // for the header
-	bodyTime   = 30 * time.Second // for the body
-	writeTime  = 30 * time.Second // for each piece of the answer
-	keepTime   = 60 * time.Second // for the next request on the same connection
-	// quietTime is after how long without an answer a stream begins, and after how long a quiet one gets a comment: Node's
-	// fetch gives up on a header after 5 minutes, and proxies on a silent connection after one.
-	quietTime = 15 * time.Second
+	headerTimeout = 10 * time.Second // for the header
+	bodyTimeout   = 30 * time.Second // for the body
+	writeTimeout  = 30 * time.Second // for each write of the response
+	idleTimeout   = 60 * time.Second // idle, until the next request on the connection
+	// keepAliveInterval is the time without a response after which a stream starts, and the interval of comments on a silent
+	// one: Node's fetch gives up waiting for headers after 5 minutes, and proxies close silent connections after one.
+	keepAliveInterval = 15 * time.Second
 )
 
 const (
 	maxHeader = 64 << 10
-	maxBodies = 256 << 20     // bytes of bodies that are read or served at once, of all clients
+	maxBodies = 256 << 20     // bytes of all bodies being read or served
 	maxShare  = maxBodies / 4 // of one principal
 )
 
@@ -65,12 +66,11 @@ type web struct {
 	maxBody  int64
 }
 
-// Handler returns the HTTP side of the server: the Streamable HTTP transport of protocol versions 2025-03-26 to
-// 2026-07-28, at whatever path it is mounted. It panics without Authenticate. Serve has the bounds on connections and
-// headers that a Handler cannot have.
+// Handler returns an http.Handler for the Streamable HTTP transport of protocol versions 2025-03-26 to 2026-07-28, for any
+// path. It panics if Authenticate is nil. Serve additionally bounds connections and headers, which a Handler cannot.
 func (s *Server) Handler(o HTTPOptions) http.Handler {
 	if o.Authenticate == nil {
-		panic("mcp: a handler without Authenticate would serve anybody")
+		panic("mcp: HTTPOptions.Authenticate is nil")
 	}
 	return &web{
 		Server:   s,
@@ -88,11 +88,11 @@ func maxBody(asked int64) int64 {
 	return asked
 }
 
-// Serve serves the clients that l accepts, at Path, until ctx ends or l fails. When ctx ends, calls under way are
-// cancelled and have a second to end in; then the error is nil.
+// Serve serves the clients that l accepts, at Path, until ctx ends or l fails. When ctx ends, calls in flight are cancelled
+// and have one second to return; then Serve returns nil.
 func (s *Server) Serve(ctx context.Context, l net.Listener, o HTTPOptions) error {
 	if o.Authenticate == nil {
-		return errors.New("nobody has a token, and without one nobody is served\nhint: corral config token NAME makes one")
+		return errors.New("no bearer token is configured, and every HTTP request needs one\nhint: create one with corral config token NAME")
 	}
 	calls, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -100,8 +100,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, o HTTPOptions) error
 	mux.Handle(Path, s.Handler(o))
 	server := &http.Server{
 		Handler:           mux,
-		ReadHeaderTimeout: headerTime,
-		IdleTimeout:       keepTime,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		BaseContext:       func(net.Listener) context.Context { return calls },
 		ConnContext:       gate.WithConn,
@@ -116,10 +116,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, o HTTPOptions) error
 	case <-ctx.Done():
 	}
 	cancel()
-	patience, stop := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
+	patience, stop := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer stop()
 	if err := server.Shutdown(patience); err != nil {
-		_ = server.Close() // what does not end by itself is closed
+		_ = server.Close() // close connections that are still in use
 	}
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve http: %w", err)
@@ -141,15 +141,15 @@ func orDuration(d, otherwise time.Duration) time.Duration {
 	return d
 }
 
-// ServeHTTP implements http.Handler. What is checked first costs least, and nothing of a body is read before it is known
-// whose it is.
+// ServeHTTP implements http.Handler. Cheap checks come first, and no byte of a body is read before the caller is
+// authenticated.
 func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !h.Host(r):
-		h.refuse(w, r, http.StatusForbidden, "this server is not called %q: names other than localhost are in its configuration", shown(r.Host))
+		h.refuse(w, r, http.StatusForbidden, "host name %q is not accepted: names other than localhost must be in the server's configuration", clip(r.Host))
 		return
 	case !h.Origin(r):
-		h.refuse(w, r, http.StatusForbidden, "pages of %q may not call this server", shown(r.Header.Get("Origin")))
+		h.refuse(w, r, http.StatusForbidden, "origin %q is not accepted", clip(r.Header.Get("Origin")))
 		return
 	}
 	if h.crossOrigin(w, r) {
@@ -159,17 +159,17 @@ func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="corral"`)
 		w.Header().Set("Connection", "close")
-		h.refuse(w, r, http.StatusUnauthorized, "a valid bearer token is wanted: Authorization: Bearer TOKEN")
+		h.refuse(w, r, http.StatusUnauthorized, "a valid bearer token is required: Authorization: Bearer TOKEN")
 		return
 	}
 	if !gate.Admit(r.Context(), c.Principal) {
 		w.Header().Set("Retry-After", "1")
 		w.Header().Set("Connection", "close")
-		h.refuse(w, r, http.StatusServiceUnavailable, "all connections that one token may have are in use: close one, or wait for an answer")
+		h.refuse(w, r, http.StatusServiceUnavailable, "too many connections of this principal: close one, or wait for a response")
 		return
 	}
 	if name := repeated(r.Header); name != "" {
-		h.refuse(w, r, http.StatusBadRequest, "the header %s is there twice", name)
+		h.refuse(w, r, http.StatusBadRequest, "duplicate header %s", name)
 		return
 	}
 	switch modern := isModern(r.Header.Get(sdk.HeaderProtocolVersion)); {
@@ -177,7 +177,7 @@ func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.post(w, r, c)
 	case modern || r.Method != http.MethodGet && r.Method != http.MethodDelete:
 		w.Header().Set("Allow", http.MethodPost)
-		h.refuse(w, r, http.StatusMethodNotAllowed, "the method is POST")
+		h.refuse(w, r, http.StatusMethodNotAllowed, "method not allowed: use POST")
 	case r.Method == http.MethodGet:
 		h.get(w, r, c)
 	default:
@@ -185,8 +185,8 @@ func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// repeated returns the name of a header that is there twice, and of which who is between may have read the other; else
-// "".
+// repeated returns the name of a duplicate header, else "". A proxy between client and server may have evaluated another of
+// the values than this server would.
 func repeated(head http.Header) string {
 	for _, name := range []string{sdk.HeaderSessionID, sdk.HeaderProtocolVersion, sdk.HeaderMethod, sdk.HeaderName} {
 		if len(head.Values(name)) > 1 {
@@ -196,13 +196,14 @@ func repeated(head http.Header) string {
 	return ""
 }
 
-// isModern reports whether a header names a version without sessions that is served. Any word may be above the first.
+// isModern reports whether version is a supported protocol version without sessions. IsModernProtocol alone is true for any
+// string that sorts after the first such version.
 func isModern(version string) bool {
 	return sdk.IsModernProtocol(version) && sdk.IsValidProtocolVersion(version)
 }
 
-// crossOrigin lets the pages that may call the server read its answers, and answers a browser that asks for that first
-// (Fetch, 3.2), which it does without a token.
+// crossOrigin adds the CORS headers with which a browser lets accepted origins read responses. It answers preflight requests
+// (Fetch, 3.2), which have no token, and then returns true.
 func (h *web) crossOrigin(w http.ResponseWriter, r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" {
@@ -224,30 +225,30 @@ func (h *web) crossOrigin(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// refuse answers without a request's id: the request was not read, or has none.
+// refuse sends a JSON-RPC error with a null id, for a request whose body was not parsed, or that has no body.
 func (h *web) refuse(w http.ResponseWriter, r *http.Request, status int, format string, values ...any) {
 	e := refused(codeRequest, format, values...)
 	h.log.DebugContext(r.Context(), "http request refused", "status", status, "reason", e.Message, "remote", r.RemoteAddr)
 	writeJSON(w, status, errorOf(nil, e))
 }
 
-// writeJSON sends a whole answer.
+// writeJSON sends a complete response.
 func writeJSON(w http.ResponseWriter, status int, data []byte) {
 	boundWrite(w)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	w.WriteHeader(status)
-	_, _ = w.Write(data) // a client that does not read its answer has none
+	_, _ = w.Write(data) // a client that does not read loses its response
 }
 
-// writeEmpty sends an answer without a body.
+// writeEmpty sends a response without a body.
 func writeEmpty(w http.ResponseWriter, status int) {
 	boundWrite(w)
 	w.WriteHeader(status)
 }
 
-// boundWrite bounds what is written next. The bound stays with the connection, so that each write needs its own.
+// boundWrite sets the deadline of the next write. It stays set on the connection, so each write needs a new one.
 func boundWrite(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)) // not every writer has one
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // not every ResponseWriter supports it
 }

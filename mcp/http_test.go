@@ -17,15 +17,15 @@ import (
 	"corral/internal/gate"
 )
 
-// A site is a server over HTTP with two principals: tokens "a" and "b", the second of which may use echo only.
-type site struct {
+// A httpSite is an HTTP server with two principals: tokens "a" and "b"; the latter may use the tool echo only.
+type httpSite struct {
 	*testing.T
 	url    string
 	web    *web
 	server *httptest.Server
 }
 
-func newSite(t *testing.T, s *Server, o HTTPOptions) *site {
+func newHTTPSite(t *testing.T, s *Server, o HTTPOptions) *httpSite {
 	t.Helper()
 	o.Authenticate = func(token string) (Caller, bool) {
 		switch token {
@@ -41,11 +41,12 @@ func newSite(t *testing.T, s *Server, o HTTPOptions) *site {
 	h := s.Handler(o)
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
-	return &site{t, server.URL, h.(*web), server}
+	return &httpSite{t, server.URL, h.(*web), server}
 }
 
-// headers are pairs of names and values; a value of "-" takes a header away, a name with "+" adds one, "Host" is the request's.
-func (s *site) request(ctx context.Context, method, body string, headers ...string) *http.Request {
+// headers are pairs of name and value. The value "-" removes a header, the prefix "+" of a name adds a second one, and "Host"
+// sets the request's Host.
+func (s *httpSite) request(ctx context.Context, method, body string, headers ...string) *http.Request {
 	s.Helper()
 	r, err := http.NewRequestWithContext(ctx, method, s.url, strings.NewReader(body))
 	if err != nil {
@@ -69,7 +70,7 @@ func (s *site) request(ctx context.Context, method, body string, headers ...stri
 	return r
 }
 
-func (s *site) send(method, body string, headers ...string) (*http.Response, string) {
+func (s *httpSite) send(method, body string, headers ...string) (*http.Response, string) {
 	s.Helper()
 	response, err := http.DefaultClient.Do(s.request(s.Context(), method, body, headers...))
 	if err != nil {
@@ -83,8 +84,8 @@ func (s *site) send(method, body string, headers ...string) (*http.Response, str
 	return response, string(data)
 }
 
-// open makes a session.
-func (s *site) open(headers ...string) (id string) {
+// open opens a session.
+func (s *httpSite) open(headers ...string) (id string) {
 	s.Helper()
 	response, body := s.send("POST", initialize("2025-11-25"), headers...)
 	if id = response.Header.Get(sdk.HeaderSessionID); response.StatusCode != http.StatusOK || len(id) < 32 {
@@ -100,9 +101,9 @@ func modernCall(tool, meta string) string {
 
 var modernHeaders = []string{"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "echo"}
 
-// TestHTTP: rows of what a client sends and which status and words it gets.
+// TestHTTP: requests with the expected status and text.
 func TestHTTP(t *testing.T) {
-	s := newSite(t, testServer(t), HTTPOptions{Hosts: []string{"corral.example", "other.example:7070"}, Origins: []string{"https://app.example"}})
+	s := newHTTPSite(t, testServer(t), HTTPOptions{Hosts: []string{"corral.example", "other.example:7070"}, Origins: []string{"https://app.example"}})
 	session := []string{"Mcp-Session-Id", s.open()}
 	in := func(headers ...string) []string { return append(headers, session...) }
 	modern := func(headers ...string) []string { return append(append([]string{}, modernHeaders...), headers...) }
@@ -121,41 +122,41 @@ func TestHTTP(t *testing.T) {
 		{"argument twice", "POST", toCall("1", "echo", `{"code":1,"code":2}`), in(), 200, `INVALID_REQUEST`},
 		{"trace in a header", "POST", toCall("1", "echo", "{}"), in("Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), 200, `0af7651916cd43dd8448eb211c80319c`},
 		{"no session", "POST", ping, nil, 400, "Mcp-Session-Id"},
-		{"unknown session", "POST", ping, []string{"Mcp-Session-Id", "x"}, 404, "no such session"},
-		{"another's session", "POST", ping, in("Authorization", "Bearer b"), 404, "no such session"},
-		{"another's session deleted", "DELETE", "", in("Authorization", "Bearer b"), 404, "no such session"},
-		{"another's session listened to", "GET", "", in("Authorization", "Bearer b"), 404, "no such session"},
+		{"unknown session", "POST", ping, []string{"Mcp-Session-Id", "x"}, 404, "unknown session"},
+		{"another's session", "POST", ping, in("Authorization", "Bearer b"), 404, "unknown session"},
+		{"another's session deleted", "DELETE", "", in("Authorization", "Bearer b"), 404, "unknown session"},
+		{"another's session listened to", "GET", "", in("Authorization", "Bearer b"), 404, "unknown session"},
 		{"unknown version", "POST", ping, in("Mcp-Protocol-Version", "2024-01-01"), 400, "unsupported protocol version"},
-		{"a version that is none", "POST", ping, in("Mcp-Protocol-Version", "x"), 400, `"id":"ping","error":{"code":-32022,"message":"unsupported protocol version: \"x\" (supported: [2026-07-28 `},
-		{"a stream of a version that is none", "GET", "", in("Mcp-Protocol-Version", "x"), 400, "unsupported protocol version"},
-		{"initialize under a version that is none", "POST", initialize("2025-06-18"), []string{"Mcp-Protocol-Version", "x", "Authorization", "Bearer b"}, 400, `"error":{"code":-32022,"message":"unsupported protocol version`},
+		{"invalid version", "POST", ping, in("Mcp-Protocol-Version", "x"), 400, `"id":"ping","error":{"code":-32022,"message":"unsupported protocol version: \"x\" (supported: [2026-07-28 `},
+		{"stream with an invalid version", "GET", "", in("Mcp-Protocol-Version", "x"), 400, "unsupported protocol version"},
+		{"initialize with an invalid version", "POST", initialize("2025-06-18"), []string{"Mcp-Protocol-Version", "x", "Authorization", "Bearer b"}, 400, `"error":{"code":-32022,"message":"unsupported protocol version`},
 		{"known version", "POST", ping, in("Mcp-Protocol-Version", "2025-06-18"), 200, `"result":{}`},
 		{"no token", "POST", ping, in("Authorization", "-"), 401, "bearer token"},
 		{"wrong token", "POST", ping, in("Authorization", "Bearer c"), 401, ""},
-		{"token of nobody", "POST", ping, in("Authorization", "Bearer nobody"), 401, ""},
+		{"unknown token", "POST", ping, in("Authorization", "Bearer nobody"), 401, ""},
 		{"empty token", "POST", ping, in("Authorization", "Bearer "), 401, ""},
 		{"another scheme", "POST", ping, in("Authorization", "Basic a"), 401, ""},
 		{"a scheme in another case", "POST", ping, in("Authorization", "bearer a"), 200, ""},
 		{"token too long", "POST", ping, in("Authorization", "Bearer "+strings.Repeat("a", gate.MaxToken+1)), 401, ""},
 		{"initialize without a token", "POST", initialize("2025-06-18"), []string{"Authorization", "-"}, 401, ""},
-		{"rebound name", "POST", ping, in("Host", "evil.example"), 403, "not called"},
+		{"rebound name", "POST", ping, in("Host", "evil.example"), 403, "is not accepted"},
 		{"rebound name that begins well", "POST", ping, in("Host", "localhost.evil.example"), 403, ""},
 		{"rebound name with a port", "POST", ping, in("Host", "evil.example:80"), 403, ""},
-		{"an address of another", "POST", ping, in("Host", "10.0.0.1:7070"), 403, ""},
+		{"another address", "POST", ping, in("Host", "10.0.0.1:7070"), 403, ""},
 		{"localhost", "POST", ping, in("Host", "LOCALHOST:1"), 200, ""},
 		{"IPv6 loopback", "POST", ping, in("Host", "[::1]:7070"), 200, ""},
 		{"configured name", "POST", ping, in("Host", "Corral.example"), 200, ""},
 		{"configured name with any port", "POST", ping, in("Host", "corral.example:99"), 200, ""},
 		{"configured port", "POST", ping, in("Host", "other.example:7070"), 200, ""},
 		{"another port than configured", "POST", ping, in("Host", "other.example:7071"), 403, ""},
-		{"foreign page", "POST", ping, in("Origin", "https://evil.example"), 403, "pages of"},
+		{"foreign page", "POST", ping, in("Origin", "https://evil.example"), 403, "is not accepted"},
 		{"page without an origin", "POST", ping, in("Origin", "null"), 403, ""},
 		{"page of a file", "POST", ping, in("Origin", "file://localhost"), 403, ""},
 		{"page with a user", "POST", ping, in("Origin", "http://evil.example@localhost"), 403, ""},
 		{"page with a fragment", "POST", ping, in("Origin", "http://localhost#x"), 403, ""},
 		{"page with a query", "POST", ping, in("Origin", "http://localhost?x"), 403, ""},
 		{"page with an empty query", "POST", ping, in("Origin", "http://localhost?"), 403, ""},
-		{"two sessions", "POST", ping, append(in(), "+Mcp-Session-Id", "x"), 400, "there twice"},
+		{"two sessions", "POST", ping, append(in(), "+Mcp-Session-Id", "x"), 400, "duplicate header"},
 		{"two tokens", "POST", ping, in("+Authorization", "Bearer a"), 401, ""},
 		{"local page", "POST", ping, in("Origin", "http://localhost:6274"), 200, ""},
 		{"configured page", "POST", ping, in("Origin", "https://app.example"), 200, ""},
@@ -170,7 +171,7 @@ func TestHTTP(t *testing.T) {
 		{"batch", "POST", `[` + ping + `]`, in(), 400, "batches"},
 		{"key twice", "POST", `{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}`, in(), 400, "there twice"},
 		{"PUT", "PUT", "", in(), 405, ""},
-		{"a stream that is none", "GET", "", in("Accept", "application/json"), 406, ""},
+		{"invalid stream", "GET", "", in("Accept", "application/json"), 406, ""},
 
 		{"2026 call", "POST", echo, modern(), 200, `"resultType":"complete"`},
 		{"2026 call, a session is ignored", "POST", echo, modern("Mcp-Session-Id", "x"), 200, `"session":"token:a"`},
@@ -206,7 +207,7 @@ func TestHTTP(t *testing.T) {
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			response, body := (&site{t, s.url, s.web, s.server}).send(row.method, row.body, row.headers...)
+			response, body := (&httpSite{t, s.url, s.web, s.server}).send(row.method, row.body, row.headers...)
 			if response.StatusCode != row.status || !strings.Contains(body, row.want) {
 				t.Errorf("%d, want %d with %q: %.400s", response.StatusCode, row.status, row.want, body)
 			}
@@ -217,46 +218,46 @@ func TestHTTP(t *testing.T) {
 				t.Error("no Allow")
 			}
 			if strings.HasPrefix(row.name, "2026") && response.Header.Get(sdk.HeaderSessionID) != "" {
-				t.Error("a session was made")
+				t.Error("a session was opened")
 			}
 		})
 	}
 	if n := len(s.web.sessions.all); n != 1 {
-		t.Errorf("%d sessions are left, and one was opened", n)
+		t.Errorf("%d sessions, want 1", n)
 	}
 }
 
-// TestBody: a body has a bound, with and without its length told, and what was reserved for it is given back.
+// TestBody: bodies are bounded with and without a Content-Length, and their budget is released.
 func TestBody(t *testing.T) {
 	t.Run("default", func(t *testing.T) { testBody(t, HTTPOptions{}, maxLine) })
 	t.Run("configured", func(t *testing.T) { testBody(t, HTTPOptions{MaxBody: 4096}, 4096) })
 	t.Run("more than a message may have", func(t *testing.T) { testBody(t, HTTPOptions{MaxBody: 2 * maxLine}, maxLine) })
 }
 
-func testBody(t *testing.T, o HTTPOptions, most int) {
-	s := newSite(t, testServer(t), o)
+func testBody(t *testing.T, o HTTPOptions, maximum int) {
+	s := newHTTPSite(t, testServer(t), o)
 	id := s.open()
-	long := toCall("1", "denies", `{"code":"`+strings.Repeat("x", most)+`"}`)
+	long := toCall("1", "denies", `{"code":"`+strings.Repeat("x", maximum)+`"}`)
 	for _, told := range []bool{true, false} {
 		r := s.request(t.Context(), "POST", long, "Mcp-Session-Id", id)
 		if !told {
 			r.ContentLength = -1
 		}
 		response, err := http.DefaultClient.Do(r)
-		if err != nil { // the server may close the connection before all is sent
+		if err != nil { // the server may close the connection before everything is sent
 			continue
 		}
 		_ = response.Body.Close()
 		if response.StatusCode != http.StatusRequestEntityTooLarge {
-			t.Errorf("told %v: %d", told, response.StatusCode)
+			t.Errorf("with Content-Length %v: status %d", told, response.StatusCode)
 		}
 	}
 	if response, body := s.send("POST", long[:100]+strings.Repeat(" ", 1000), "Mcp-Session-Id", id); response.StatusCode != http.StatusBadRequest {
 		t.Errorf("%d: %s", response.StatusCode, body)
 	}
-	s.server.Close() // a handler gives back after it answered
+	s.server.Close() // a handler releases its budget after it has responded
 	if s.web.bodies.left != maxBodies || len(s.web.bodies.taken) != 0 {
-		t.Error("what was reserved was not given back")
+		t.Error("the budget was not released")
 	}
 	s.web.bodies.left = 0
 	w := httptest.NewRecorder()
@@ -264,13 +265,13 @@ func testBody(t *testing.T, o HTTPOptions, most int) {
 	r.Host = "localhost"
 	s.web.ServeHTTP(w, r)
 	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
-		t.Errorf("without room: %d", w.Code)
+		t.Errorf("without budget: %d", w.Code)
 	}
 }
 
-// TestPreflight: a browser is told what it may send, if its page may call at all.
+// TestPreflight: preflight requests of accepted origins get the CORS headers, others do not.
 func TestPreflight(t *testing.T) {
-	s := newSite(t, testServer(t), HTTPOptions{})
+	s := newHTTPSite(t, testServer(t), HTTPOptions{})
 	response, _ := s.send("OPTIONS", "", "Origin", "http://localhost:5000", "Authorization", "-")
 	if response.StatusCode != http.StatusNoContent || response.Header.Get("Access-Control-Allow-Origin") != "http://localhost:5000" ||
 		!strings.Contains(response.Header.Get("Access-Control-Allow-Headers"), "Mcp-Session-Id") {
@@ -283,9 +284,9 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-// TestLabels: since 2026-07-28 a session is a principal and a label of its own choice, and nobody else's.
-func TestLabels(t *testing.T) {
-	s := newSite(t, testServer(t), HTTPOptions{})
+// TestSessionLabels: since 2026-07-28 a session is identified by principal and label.
+func TestSessionLabels(t *testing.T) {
+	s := newHTTPSite(t, testServer(t), HTTPOptions{})
 	key := func(token, meta string) string {
 		_, body := s.send("POST", modernCall("echo", meta), append(modernHeaders, "Authorization", "Bearer "+token)...)
 		var e struct{ Session string }
@@ -306,11 +307,11 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// TestServe: the whole server on a listener: it has its path, bounds its connections, and ends with its context.
+// TestServe: the server serves its path, bounds its connections, and ends with its context.
 func TestServe(t *testing.T) {
 	g := newGated()
 	s := New(Options{Tools: []Tool{g}})
-	if err := s.Serve(t.Context(), nil, HTTPOptions{}); err == nil || !strings.Contains(err.Error(), "hint: corral config token") {
+	if err := s.Serve(t.Context(), nil, HTTPOptions{}); err == nil || !strings.Contains(err.Error(), "hint: create one with corral config token") {
 		t.Errorf("without Authenticate: %v", err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -319,11 +320,11 @@ func TestServe(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	const most = 8 // so that one principal has two: the server may not have seen yet that the client closed one
+	const maximum = 8 // one principal has two of them: the server may not have noticed yet that the client closed one
 	go func() {
-		done <- s.Serve(ctx, l, HTTPOptions{MaxConns: most, Authenticate: func(string) (Caller, bool) { return Caller{Principal: "token:t"}, true }})
+		done <- s.Serve(ctx, l, HTTPOptions{MaxConns: maximum, Authenticate: func(string) (Caller, bool) { return Caller{Principal: "token:t"}, true }})
 	}()
-	site := &site{t, "http://" + l.Addr().String() + Path, nil, nil}
+	site := &httpSite{t, "http://" + l.Addr().String() + Path, nil, nil}
 	id := site.open()
 	site.url = "http://" + l.Addr().String() + "/else"
 	if response, _ := site.send("GET", ""); response.StatusCode != http.StatusNotFound {
@@ -331,8 +332,8 @@ func TestServe(t *testing.T) {
 	}
 	site.url = "http://" + l.Addr().String() + Path
 	http.DefaultClient.CloseIdleConnections()
-	// Those that say nothing take all the room, until somebody has a token.
-	var silent [most]net.Conn
+	// Connections without a request use up the limit until a client has a token.
+	var silent [maximum]net.Conn
 	for n := range silent {
 		if silent[n], err = net.Dial("tcp", l.Addr().String()); err != nil {
 			t.Fatal(err)
@@ -349,20 +350,20 @@ func TestServe(t *testing.T) {
 	stop()
 	g.wait(t, g.ended, "ended")
 	if b := <-body; !strings.Contains(b, "INTERNAL") {
-		t.Errorf("the call that was under way: %s", b)
+		t.Errorf("the call in flight: %s", b)
 	}
 	select {
 	case err := <-done:
 		if err != nil {
 			t.Errorf("%v", err)
 		}
-	case <-time.After(patience):
-		t.Fatal("it does not end")
+	case <-time.After(testTimeout):
+		t.Fatal("Serve did not return")
 	}
 }
 
-// TestSlowReader: a client that does not read its stream loses progress, and the call goes on.
-func TestSlowReader(t *testing.T) {
+// TestSlowReaderLosesProgress: a client that does not read its stream loses progress, and the call continues.
+func TestSlowReaderLosesProgress(t *testing.T) {
 	finished := make(chan struct{})
 	tool := newFake("talks", func(ctx context.Context, _ json.RawMessage) (ToolResult, error) {
 		defer close(finished)
@@ -371,7 +372,7 @@ func TestSlowReader(t *testing.T) {
 		}
 		return ToolResult{Structured: map[string]any{"ok": true}}, nil
 	})
-	s := newSite(t, New(Options{Tools: []Tool{tool}}), HTTPOptions{})
+	s := newHTTPSite(t, New(Options{Tools: []Tool{tool}}), HTTPOptions{})
 	id := s.open()
 	response, err := http.DefaultClient.Do(s.request(t.Context(), "POST",
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"talks","_meta":{"progressToken":1}}}`, "Mcp-Session-Id", id))
@@ -379,7 +380,7 @@ func TestSlowReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	within(t, "the tool", finished)
+	awaitClosed(t, "the tool", finished)
 	body, err := io.ReadAll(bufio.NewReader(response.Body))
 	if list := eventsIn(t, string(body)); err != nil || len(list) == 0 || string(list[len(list)-1].ID) != "1" {
 		t.Errorf("%v: %.200s", err, body)

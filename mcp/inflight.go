@@ -7,39 +7,39 @@ import (
 	"sync"
 )
 
-// Bounds of what a connection, or an HTTP session, may have under way.
+// Limits of the requests in flight of a connection or an HTTP session.
 const (
 	maxInFlight      = 256
 	maxInFlightBytes = 64 << 20 // of messages
 )
 
-// errCancelled is the cause of a context that the client's notifications/cancelled ended: its request gets no answer.
+// errCancelled is the cause of a context cancelled by the client's notifications/cancelled: its request gets no response.
 var errCancelled = errors.New("cancelled by the client")
 
-// An inflight has the requests of one client that are not answered yet.
+// An inflight holds one client's requests without a response.
 type inflight struct {
 	mu     sync.Mutex
 	calls  map[string]context.CancelCauseFunc // guarded by mu, by idKey
-	count  int                                // guarded by mu: those whose answer is not written, too
+	count  int                                // guarded by mu: includes those whose response is being written
 	bytes  int                                // guarded by mu
 	closed bool                               // guarded by mu
 	all    sync.WaitGroup
 }
 
-// add takes a request of so many bytes in, or says why not. After it come finish and release, once each.
+// add adds a request of size bytes, or returns why it cannot. After it, finish and release must be called once each.
 func (f *inflight) add(id json.RawMessage, size int, cancel context.CancelCauseFunc) *rpcError {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := idKey(id)
 	switch _, taken := f.calls[key]; {
 	case f.closed:
-		return refused(codeBusy, "the server ends")
+		return refused(codeBusy, "the server is shutting down")
 	case taken:
-		return refused(codeRequest, "a request with this id is under way")
+		return refused(codeRequest, "duplicate id: a request with this id is in flight")
 	case f.count >= maxInFlight:
-		return refused(codeBusy, "%d requests are under way: wait for an answer", f.count)
+		return refused(codeBusy, "%d requests are in flight, the maximum: wait for a response", f.count)
 	case f.bytes+size > maxInFlightBytes && f.count > 0:
-		return refused(codeBusy, "requests of %d MiB are under way: wait for an answer", f.bytes>>20)
+		return refused(codeBusy, "the requests in flight have %d MiB: wait for a response", f.bytes>>20)
 	}
 	if f.calls == nil {
 		f.calls = map[string]context.CancelCauseFunc{}
@@ -51,7 +51,7 @@ func (f *inflight) add(id json.RawMessage, size int, cancel context.CancelCauseF
 	return nil
 }
 
-// cancel ends a request, if it is still under way.
+// cancel cancels a request if it is in flight.
 func (f *inflight) cancel(id json.RawMessage) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,15 +60,15 @@ func (f *inflight) cancel(id json.RawMessage) {
 	}
 }
 
-// finish takes a request's id out: it has its answer, and from now on it is too late to cancel it. It is called before
-// the answer is sent, for the client may use the id again as soon as it has that.
+// finish removes a request's id: the request can no longer be cancelled. It must be called before the response is sent,
+// because the client may reuse the id as soon as it has the response.
 func (f *inflight) finish(id json.RawMessage) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.calls, idKey(id))
 }
 
-// release gives a request's room back.
+// release returns the request's share of the limits.
 func (f *inflight) release(size int) {
 	f.mu.Lock()
 	f.count--
@@ -77,14 +77,14 @@ func (f *inflight) release(size int) {
 	f.all.Done()
 }
 
-// close takes nothing in any more.
+// close makes add refuse all requests.
 func (f *inflight) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
 }
 
-// cancelAll takes nothing in any more, and ends what is under way.
+// cancelAll makes add refuse all requests, and cancels those in flight.
 func (f *inflight) cancelAll(cause error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,7 +94,7 @@ func (f *inflight) cancelAll(cause error) {
 	}
 }
 
-// idle is closed when nothing is under way. The caller has closed f.
+// idle returns a channel that is closed when no request is in flight. close must have been called.
 func (f *inflight) idle() <-chan struct{} {
 	done := make(chan struct{})
 	go func() {

@@ -2,20 +2,20 @@ package mcp
 
 import "sync"
 
-// A budget is a number of bytes that many share, each of whom has at most a share of it.
+// A budget is a number of bytes shared by several principals, with a maximum for each.
 type budget struct {
 	mu    sync.Mutex
 	left  int64            // guarded by mu
-	share int64            // of one
-	taken map[string]int64 // guarded by mu, by who has it
+	share int64            // maximum of one principal
+	taken map[string]int64 // guarded by mu, by principal
 }
 
 func newBudget(share int64) *budget {
 	return &budget{left: maxBodies, share: share, taken: map[string]int64{}}
 }
 
-// take takes n bytes, and reports whether there were so many.
-func (b *budget) take(who string, n int64) bool {
+// reserve reserves n bytes for who and reports whether they were available.
+func (b *budget) reserve(who string, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if n > b.left || b.taken[who]+n > b.share {
@@ -26,7 +26,7 @@ func (b *budget) take(who string, n int64) bool {
 	return true
 }
 
-func (b *budget) give(who string, n int64) {
+func (b *budget) release(who string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.left += n

@@ -20,14 +20,14 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// TestStrangers: who has no token keeps a connection only until others come, whatever was answered.
-func TestStrangers(t *testing.T) {
+// TestConnectionsWithoutTokenAreEvicted: connections without a token are evicted for new ones, whatever response they got.
+func TestConnectionsWithoutTokenAreEvicted(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSite(t, testServer(t), HTTPOptions{})
-	server := &http.Server{Handler: s.web, ConnContext: gate.WithConn, ConnState: gate.Watch} //nolint:gosec // it serves this test
+	s := newHTTPSite(t, testServer(t), HTTPOptions{})
+	server := &http.Server{Handler: s.web, ConnContext: gate.WithConn, ConnState: gate.Watch} //nolint:gosec // only used by this test
 	go func() { _ = server.Serve(gate.Limit(l, 2)) }()
 	defer func() { _ = server.Close() }()
 	for range 6 {
@@ -37,23 +37,23 @@ func TestStrangers(t *testing.T) {
 		}
 		defer func() { _ = c.Close() }()
 		_, _ = io.WriteString(c, "POST /mcp HTTP/1.1\r\nHost: evil.example\r\n\r\n")
-		_ = c.SetReadDeadline(time.Now().Add(patience))
+		_ = c.SetReadDeadline(time.Now().Add(testTimeout))
 		if _, err := c.Read(make([]byte, 1)); err != nil {
-			t.Fatalf("it has no answer: %v", err)
+			t.Fatalf("no response: %v", err)
 		}
 	}
 	s.url = "http://" + l.Addr().String()
 	s.open()
 }
 
-// TestIdleConnections: one token that keeps more connections open than there may be locks nobody out, and its own next
-// request is answered too.
-func TestIdleConnections(t *testing.T) {
+// TestIdleConnectionsAreEvicted: one principal's idle connections above the limit lock out nobody, neither others
+// nor the principal itself.
+func TestIdleConnectionsAreEvicted(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSite(t, testServer(t), HTTPOptions{})
+	s := newHTTPSite(t, testServer(t), HTTPOptions{})
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
@@ -65,7 +65,7 @@ func TestIdleConnections(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	// ask opens a connection that stays open, and returns the status line of its first answer.
+	// ask opens a connection, leaves it open, and returns the status line of the first response.
 	ask := func(token string) string {
 		c, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {
@@ -73,10 +73,10 @@ func TestIdleConnections(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = c.Close() })
 		_, _ = fmt.Fprintf(c, "PUT /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: 0\r\n\r\n", token)
-		_ = c.SetReadDeadline(time.Now().Add(patience))
+		_ = c.SetReadDeadline(time.Now().Add(testTimeout))
 		status, err := bufio.NewReader(c).ReadString('\n')
 		if err != nil {
-			t.Fatalf("token %s has no answer: %v", token, err)
+			t.Fatalf("token %s: no response: %v", token, err)
 		}
 		return strings.TrimSpace(status)
 	}
@@ -86,15 +86,15 @@ func TestIdleConnections(t *testing.T) {
 			t.Errorf("token %s: %s", token, status)
 		}
 	}
-	sandboxtest.Eventually(t, patience, "token a is answered when its connections are idle", func() bool { return ask("a") == answered })
+	sandboxtest.Eventually(t, testTimeout, "token a gets no response although its connections are idle", func() bool { return ask("a") == answered })
 }
 
-// TestShares: a principal with all of its share is told so, and others are served.
-func TestShares(t *testing.T) {
-	s := newSite(t, testServer(t), HTTPOptions{})
+// TestBodyBudgetPerPrincipal: a principal that has used up its share gets an error, and others are served.
+func TestBodyBudgetPerPrincipal(t *testing.T) {
+	s := newHTTPSite(t, testServer(t), HTTPOptions{})
 	one, other := s.open(), s.open("Authorization", "Bearer b")
-	if !s.web.bodies.take("token:a", maxShare) || s.web.bodies.take("token:a", 1) {
-		t.Fatal("a share is not what it is")
+	if !s.web.bodies.reserve("token:a", maxShare) || s.web.bodies.reserve("token:a", 1) {
+		t.Fatal("cannot take a whole share")
 	}
 	if response, body := s.send("POST", ping, "Mcp-Session-Id", one); response.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("%d: %s", response.StatusCode, body)
@@ -104,9 +104,9 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestPromised: a body that does not come takes little, whatever its length is said to be.
-func TestPromised(t *testing.T) {
-	s := newSite(t, testServer(t), HTTPOptions{})
+// TestAnnouncedBodyTakesLittle: a body that is announced but not sent takes little of the budget.
+func TestAnnouncedBodyTakesLittle(t *testing.T) {
+	s := newHTTPSite(t, testServer(t), HTTPOptions{})
 	from, to := io.Pipe()
 	r := s.request(t.Context(), "POST", "")
 	r.Body, r.ContentLength, r.Host = from, maxLine, "localhost"
@@ -116,7 +116,7 @@ func TestPromised(t *testing.T) {
 		defer close(done)
 		s.web.ServeHTTP(w, r)
 	}()
-	_, _ = io.WriteString(to, "{") // which is read
+	_, _ = io.WriteString(to, "{") // is read
 	s.web.bodies.mu.Lock()
 	taken := s.web.bodies.taken["token:a"]
 	s.web.bodies.mu.Unlock()
@@ -124,41 +124,41 @@ func TestPromised(t *testing.T) {
 		t.Errorf("%d bytes are taken for one", taken)
 	}
 	_ = to.Close()
-	within(t, "an answer", done)
+	awaitClosed(t, "an answer", done)
 	if w.Code != http.StatusBadRequest {
 		t.Errorf("%d", w.Code)
 	}
 }
 
-// TestRoom: a body arrives whole, and takes no more than twice its size.
-func TestRoom(t *testing.T) {
+// TestBodyBudgetGrowsWithBody: a body is read whole, and takes at most twice its size.
+func TestBodyBudgetGrowsWithBody(t *testing.T) {
 	for _, size := range []int{0, 1, firstRead - 1, firstRead, firstRead + 1, 1 << 20} {
-		for _, most := range []int{size, maxLine} {
+		for _, limit := range []int{size, maxLine} {
 			m := &bodyBudget{budget: newBudget(maxShare), who: "a"}
-			body, err := m.read(iotest.HalfReader(strings.NewReader(strings.Repeat("x", size))), int64(most))
+			body, err := m.read(iotest.HalfReader(strings.NewReader(strings.Repeat("x", size))), int64(limit))
 			if err != nil || string(body) != strings.Repeat("x", size) || m.size > int64(max(2*size, firstRead)) {
-				t.Errorf("%d of at most %d: %d, %d taken, %v", size, most, len(body), m.size, err)
+				t.Errorf("%d of at most %d: %d, %d taken, %v", size, limit, len(body), m.size, err)
 			}
-			if m.leave(); m.left != maxBodies {
-				t.Errorf("%d of at most %d: %d are left", size, most, m.left)
+			if m.releaseAll(); m.left != maxBodies {
+				t.Errorf("%d of at most %d: %d of the budget left", size, limit, m.left)
 			}
 		}
 	}
 	m := &bodyBudget{budget: newBudget(maxShare), who: "a"}
 	if _, err := m.read(strings.NewReader("xxx"), 1); err == nil {
-		t.Error("more than there may be is read")
+		t.Error("a body above the limit was read")
 	}
 	m = &bodyBudget{budget: newBudget(firstRead), who: "a"}
 	if _, err := m.read(strings.NewReader(strings.Repeat("x", firstRead+1)), maxLine); !errors.Is(err, errNoRoom) {
 		t.Errorf("%v", err)
 	}
-	if m.leave(); m.left != maxBodies {
-		t.Errorf("%d are left", m.left)
+	if m.releaseAll(); m.left != maxBodies {
+		t.Errorf("%d of the budget left", m.left)
 	}
 }
 
-// TestFaultMemory: a message that is refused costs little beside its own bytes.
-func TestFaultMemory(t *testing.T) {
+// TestRejectedMessageMemory: rejecting a message takes little memory besides the message.
+func TestRejectedMessageMemory(t *testing.T) {
 	var keys strings.Builder
 	for n := 0; keys.Len() < maxLine-1000; n++ {
 		fmt.Fprintf(&keys, `"%d":0,`, n)
@@ -179,7 +179,7 @@ func TestFaultMemory(t *testing.T) {
 		m, err := parseMessage(data)
 		runtime.ReadMemStats(&after)
 		if err == nil && m.fault == nil {
-			t.Errorf("%s: nothing is wrong", name)
+			t.Errorf("%s: not rejected", name)
 		}
 		if took := after.TotalAlloc - before.TotalAlloc; took > 8<<20 {
 			t.Errorf("%s: %d MiB", name, took>>20)

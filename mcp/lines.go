@@ -12,18 +12,18 @@ import (
 	"corral/internal/strictjson"
 )
 
-// maxLine is how many bytes a client's message may have, over stdio as over HTTP.
+// maxLine is the maximum length of a client's message in bytes, over stdio and HTTP.
 const maxLine = 10 << 20
 
-// A tooLongError is a line that was not read: it has gone by, and its id was picked out of it, if it had one.
+// A tooLongError reports a line that was skipped. id is the message's id, if one was found.
 type tooLongError struct {
 	id  json.RawMessage
 	max int
 }
 
-// Error says how long a line may be.
+// Error returns a message with the maximum.
 func (e *tooLongError) Error() string {
-	return fmt.Sprintf("a message of more than %d MiB is not read", e.max>>20)
+	return fmt.Sprintf("the message is longer than %d MiB, the maximum", e.max>>20)
 }
 
 // A lineReader reads lines that are at most max bytes long.
@@ -36,14 +36,14 @@ func newLineReader(r io.Reader, limit int) *lineReader {
 	return &lineReader{bufio.NewReaderSize(r, 64<<10), limit}
 }
 
-// next returns the next line without its end, the caller's to keep. A line that is too long is a *tooLongError, and the
-// one after it is next. What is left at the end of the stream is a line, and io.EOF comes after it.
+// next returns the next line without its newline; the caller owns it. A line longer than max is skipped and returned as a
+// *tooLongError. An unterminated last line is returned as well, before io.EOF.
 func (l *lineReader) next() ([]byte, error) {
 	var line []byte
 	for {
 		part, err := l.r.ReadSlice('\n')
-		if len(line)+len(part) > l.max+1 { // the end of the line is not counted
-			return nil, l.pass(line, part, err)
+		if len(line)+len(part) > l.max+1 { // the newline is not counted
+			return nil, l.skip(line, part, err)
 		}
 		line = append(line, part...)
 		switch {
@@ -58,8 +58,8 @@ func (l *lineReader) next() ([]byte, error) {
 	}
 }
 
-// pass reads to the end of a line and keeps nothing but the id.
-func (l *lineReader) pass(line, part []byte, err error) error {
+// skip reads to the end of a line, keeping only the id.
+func (l *lineReader) skip(line, part []byte, err error) error {
 	var f idFinder
 	f.feed(line)
 	f.feed(part)
@@ -73,7 +73,7 @@ func (l *lineReader) pass(line, part []byte, err error) error {
 	return &tooLongError{f.id, l.max}
 }
 
-// findID returns the id of a message with a fault, nil when it has none or may be read in two ways.
+// findID returns the id of an invalid message, nil if it has none or parsers could disagree about it.
 func findID(data []byte) json.RawMessage {
 	var f idFinder
 	f.feed(data)
@@ -83,14 +83,15 @@ func findID(data []byte) json.RawMessage {
 	return f.id
 }
 
-// An idFinder finds the id of a message that goes by in pieces, for an answer to go to: clients write it last. It keeps
-// what stands at the outermost level since the last comma, and takes it for the id if it reads so, and nothing else does.
+// An idFinder finds the id of a message that is read in pieces and not kept, so that the error response can have it; clients
+// often write the id last. It buffers the text at the outermost level since the last comma, and takes it for the id if it is
+// a valid one and the only one.
 type idFinder struct {
 	id            json.RawMessage
-	ids           int // how many there are
+	ids           int // number of ids seen
 	depth         int
-	quoted, after bool   // within a string; after a backslash in one
-	kept          []byte // at most 2*maxID+1 of the outermost level
+	quoted, after bool   // in a string; after a backslash in a string
+	kept          []byte // text of the current member, at most 2*maxID+1 bytes
 }
 
 func (f *idFinder) feed(p []byte) {
@@ -104,7 +105,7 @@ func (f *idFinder) feed(p []byte) {
 			f.quoted = true
 			f.keep(c)
 		case c == '{' || c == '[':
-			f.keep(c) // "id":{ is an id, if none to answer to
+			f.keep(c) // so that "id":{ counts as an id, although an invalid one
 			f.depth++
 		case c == ',' || c == '}' || c == ']':
 			f.end(c)
@@ -120,7 +121,7 @@ func (f *idFinder) keep(c byte) {
 	}
 }
 
-// end looks at what stood before a comma, or at the end of an object.
+// end evaluates a member at the comma or bracket after it.
 func (f *idFinder) end(c byte) {
 	if f.depth == 1 {
 		key, value, _ := bytes.Cut(f.kept, []byte{':'})
@@ -138,8 +139,8 @@ func (f *idFinder) end(c byte) {
 	}
 }
 
-// keyLikeID returns a key that some reader would take for "id", else "". Most are none by their length: each of the two
-// characters has at most six bytes, as \u0069.
+// keyLikeID returns the key if some parser would take it for "id", else "". The length check excludes most keys: each of the
+// two characters is at most six bytes long, as \u0069.
 func keyLikeID(key []byte) string {
 	name := key
 	if bytes.IndexByte(key, '\\') >= 0 && len(key) <= len(`"\u0069\u0064"`) && json.Valid(key) && key[0] == '"' {

@@ -14,7 +14,7 @@ import (
 	safe "corral/internal/text"
 )
 
-// Codes of JSON-RPC errors that are our own to give; what mcp-go finds has codes from its table.
+// Codes of JSON-RPC errors returned by this package; mcp-go returns others.
 const (
 	codeParse   = sdk.PARSE_ERROR
 	codeRequest = sdk.INVALID_REQUEST
@@ -22,15 +22,16 @@ const (
 	codeHeader  = sdk.HEADER_MISMATCH
 	codeVersion = sdk.UNSUPPORTED_PROTOCOL_VERSION
 	codeInside  = sdk.INTERNAL_ERROR
-	codeBusy    = -32000 // of the range that JSON-RPC leaves to servers
+	codeBusy    = -32000 // in the range that JSON-RPC reserves for servers
 )
 
 const (
-	maxID    = 256 // bytes of a request's id, as written
+	maxID    = 256 // bytes of an encoded request id
 	maxLabel = 256 // bytes of _meta["corral/session"]
 )
 
-// Keys that are read below. One in another case is an error: mcp-go, which reads the message after us, would take it.
+// Known keys. A key that differs from one in case only is an error, because mcp-go, which decodes the message later, would
+// accept it.
 var (
 	envelopeKeys = []string{"jsonrpc", "id", "method", "params", "result", "error"}
 	paramKeys    = []string{
@@ -39,31 +40,31 @@ var (
 	}
 )
 
-// A message is one JSON-RPC message of a client: a request, a notification (no id), or an answer (no method), which
-// nobody here waits for.
+// A message is a client's JSON-RPC message: a request, a notification (without id), or a response (without method), which is
+// ignored because this server sends no requests.
 type message struct {
-	id     json.RawMessage // as it was written; nil is a notification
+	id     json.RawMessage // as encoded by the client; nil for a notification
 	method string
 	params []strictjson.Entry
 	meta   meta
 
-	// Of tools/call, of notifications/cancelled.
+	// Parameters of tools/call and of notifications/cancelled.
 	tool      string
-	arguments json.RawMessage   // of tools/call only; an object, if there is no fault
-	fault     *strictjson.Fault // what is wrong with the arguments
-	cancels   json.RawMessage   // id of the request
+	arguments json.RawMessage   // of tools/call only; an object unless fault is set
+	fault     *strictjson.Fault // why the arguments are invalid
+	cancels   json.RawMessage   // id of the request to cancel
 }
 
-// meta is what of params._meta is ours to read.
+// meta holds the members of params._meta that this package uses.
 type meta struct {
-	progress json.RawMessage // the token; nil: no progress is wanted
+	progress json.RawMessage // progressToken; nil: no progress requested
 	version  string          // "io.modelcontextprotocol/protocolVersion"
 	session  string          // "corral/session"
-	trace    string          // "traceparent", as it came
-	state    string          // "tracestate", likewise
+	trace    string          // "traceparent", not validated
+	state    string          // "tracestate", not validated
 }
 
-// A rpcError is a fault of the protocol, and never a tool's.
+// A rpcError is a JSON-RPC error: a protocol fault, never the error of a tool.
 type rpcError struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
@@ -77,14 +78,14 @@ func refused(code int, format string, values ...any) *rpcError {
 	return &rpcError{Code: code, Message: fmt.Sprintf(format, values...)}
 }
 
-// modern reports whether the request has no session behind it, as of 2026-07-28.
+// modern reports whether the request is without a session, as since 2026-07-28.
 func (m *message) modern() bool { return sdk.IsModernProtocol(m.meta.version) }
 
-// isCall reports whether a tool is called.
+// isCall reports whether the message is tools/call.
 func (m *message) isCall() bool { return m.method == string(sdk.MethodToolsCall) }
 
-// plain reports whether there is nothing in the message that mcp-go has to say something about, but for what the tool is
-// and who may call it: of its own it reads the id and _meta.
+// plain reports whether mcp-go would only look up the tool and check that the caller may use it: of such a message it reads
+// nothing else than the id and _meta.
 func (m *message) plain() bool {
 	if m.meta.version != "" || !brief(m.id) {
 		return false
@@ -99,10 +100,11 @@ func (m *message) plain() bool {
 	})
 }
 
-// sdkKeys is what keys of _meta begin with that are mcp-go's to read.
+// sdkKeys is the prefix of keys in _meta that mcp-go reads.
 const sdkKeys = "io.modelcontextprotocol/"
 
-// brief reports whether a value is a string, or a whole number that every reader reads as the same.
+// brief reports whether a value is a string or a non-negative integer of at most 15 digits, which all JSON parsers decode
+// alike.
 func brief(raw json.RawMessage) bool {
 	if len(raw) > 0 && raw[0] == '"' {
 		return true
@@ -110,17 +112,17 @@ func brief(raw json.RawMessage) bool {
 	return len(raw) > 0 && len(raw) <= 15 && len(bytes.Trim(raw, "0123456789")) == 0
 }
 
-// parseMessage reads one message. With an error the message has the id to answer under, if one was seen.
+// parseMessage parses one message. If it returns an error, the message has the id for the response, if one was found.
 func parseMessage(data []byte) (*message, *rpcError) {
 	m := &message{}
 	f, within := checkJSON(data)
-	switch { // of what has a fault nothing but the id is read: it may be far larger in memory than it was written
+	switch { // parse only the id of an invalid message, whose decoded form may be far larger
 	case f != nil && f.Syntax:
 		m.id = findID(data)
 		return m, refused(codeParse, "%v", f)
 	case bytes.TrimLeft(data, " \t\r\n")[0] != '{':
-		return m, refused(codeRequest, "a message is one JSON object")
-	case f != nil && len(f.Path) == 0: // a key of the envelope: not even the id can be trusted
+		return m, refused(codeRequest, "a message must be one JSON object")
+	case f != nil && len(f.Path) == 0: // fault in the envelope: the id cannot be trusted
 		return m, refused(codeRequest, "%v", f)
 	case f != nil:
 		m.id = findID(data)
@@ -143,24 +145,24 @@ func (m *message) readEnvelope(top []strictjson.Entry) *rpcError {
 	var answer bool
 	for _, e := range top {
 		if word := misspelled(e.Key, envelopeKeys); word != "" {
-			return refused(codeRequest, "the key %q is spelled %q", shown(e.Key), word)
+			return refused(codeRequest, "the key %q must be spelled %q", clip(e.Key), word)
 		}
 		switch e.Key {
 		case "jsonrpc":
 			version = stringOf(e.Value)
 		case "id":
 			if m.id == nil {
-				return refused(codeRequest, "an id is a string or a number of at most %d bytes", maxID)
+				return refused(codeRequest, "id must be a string or a number of at most %d bytes", maxID)
 			}
 		case "method":
 			method = stringOf(e.Value)
 			if method == "" {
-				return refused(codeRequest, "a method is a string")
+				return refused(codeRequest, "method must be a non-empty string")
 			}
 		case "params":
 			m.params = strictjson.Entries(e.Value)
 			if m.params == nil {
-				return refused(codeParams, "params are an object")
+				return refused(codeParams, "params must be an object")
 			}
 		case "result", "error":
 			answer = true
@@ -169,11 +171,11 @@ func (m *message) readEnvelope(top []strictjson.Entry) *rpcError {
 	m.method = method
 	switch {
 	case version != sdk.JSONRPC_VERSION:
-		return refused(codeRequest, `jsonrpc is to be "2.0"`)
+		return refused(codeRequest, `jsonrpc must be "2.0"`)
 	case method == "" && !answer:
-		return refused(codeRequest, "it has no method")
+		return refused(codeRequest, "the message has no method")
 	case method != "" && answer:
-		return refused(codeRequest, "it is a request and an answer")
+		return refused(codeRequest, "the message has both a method and a result or an error")
 	}
 	return nil
 }
@@ -184,7 +186,7 @@ func (m *message) readParams() *rpcError {
 	}
 	for _, e := range m.params {
 		if word := misspelled(e.Key, paramKeys); word != "" {
-			return refused(codeParams, "params: the key %q is spelled %q", shown(e.Key), word)
+			return refused(codeParams, "params: the key %q must be spelled %q", clip(e.Key), word)
 		}
 		switch {
 		case e.Key == "_meta":
@@ -200,10 +202,10 @@ func (m *message) readParams() *rpcError {
 		}
 	}
 	if m.isCall() && m.tool == "" {
-		return refused(codeParams, "params.name is to be the name of a tool")
+		return refused(codeParams, "params.name must be the name of a tool")
 	}
-	if m.isCall() && m.arguments[0] != '{' { // whoever wrote them reads results, and perhaps no errors
-		m.fault = &strictjson.Fault{What: "one JSON object is wanted"}
+	if m.isCall() && m.arguments[0] != '{' { // a tool's error, which models see, unlike JSON-RPC errors
+		m.fault = &strictjson.Fault{What: "must be one JSON object"}
 	}
 	return nil
 }
@@ -213,14 +215,14 @@ func (m *meta) read(raw json.RawMessage) *rpcError {
 		switch e.Key {
 		case "progressToken":
 			if m.progress = scalar(e.Value); m.progress == nil {
-				return refused(codeParams, "a progressToken is a string or a number of at most %d bytes", maxID)
+				return refused(codeParams, "progressToken must be a string or a number of at most %d bytes", maxID)
 			}
 		case sdk.MetaKeyProtocolVersion:
 			m.version = stringOf(e.Value)
 		case "corral/session":
 			m.session = stringOf(e.Value)
 			if m.session == "" || len(m.session) > maxLabel {
-				return refused(codeParams, "_meta corral/session is a string of 1 to %d bytes", maxLabel)
+				return refused(codeParams, "_meta corral/session must be a string of 1 to %d bytes", maxLabel)
 			}
 		case "traceparent":
 			m.trace = stringOf(e.Value)
@@ -239,7 +241,7 @@ func idOf(top []strictjson.Entry) json.RawMessage {
 	return scalar(top[n].Value)
 }
 
-// scalar returns a value that can name a request: a string or a number, not too long; else nil.
+// scalar returns raw if it can be a request's id, a string or number of at most maxID bytes, else nil.
 func scalar(raw json.RawMessage) json.RawMessage {
 	isName := len(raw) > 0 && (raw[0] == '"' || raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9')
 	if !isName || len(raw) > maxID {
@@ -248,7 +250,7 @@ func scalar(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// stringOf returns a string, "" for what is none.
+// stringOf decodes a string. It returns "" for other values.
 func stringOf(raw json.RawMessage) string {
 	if len(raw) == 0 || raw[0] != '"' {
 		return ""
@@ -256,7 +258,7 @@ func stringOf(raw json.RawMessage) string {
 	return strictjson.Unquote(raw)
 }
 
-// idKey is the same for two ids that are the same: "a" and "\u0061".
+// idKey returns the same key for equal ids in different encodings, such as "a" and "\u0061".
 func idKey(raw json.RawMessage) string {
 	if len(raw) > 0 && raw[0] == '"' {
 		return `"` + strictjson.Unquote(raw)
@@ -264,8 +266,8 @@ func idKey(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// envelope writes the message anew for mcp-go, so that what it reads is what was read here. The arguments stay behind:
-// they reach the tool as they were written, and are decoded once.
+// envelope re-encodes the message for mcp-go, so that both parsers see the same. The arguments are left out: the tool
+// receives them as the client wrote them, and they are decoded only once.
 func (m *message) envelope(tool string) json.RawMessage {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `{"jsonrpc":"2.0","id":%s,"method":%s,"params":{`, m.id, jsonOf(m.method))
@@ -286,7 +288,7 @@ func (m *message) envelope(tool string) json.RawMessage {
 	return b.Bytes()
 }
 
-// jsonOf encodes a value that cannot fail to be encoded, without the escapes that HTML needs.
+// jsonOf encodes a value whose encoding cannot fail. It does not escape HTML.
 func jsonOf(v any) json.RawMessage {
 	raw, err := marshal(v)
 	if err != nil {
@@ -305,12 +307,12 @@ func marshal(v any) (json.RawMessage, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
-// answerOf is the answer to a request.
+// answerOf returns a response.
 func answerOf(id, result json.RawMessage) []byte {
 	return bytes.Join([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), id, []byte(`,"result":`), result, []byte(`}`)}, nil)
 }
 
-// errorOf is the answer to a request that cannot be served; id is null when it is not known.
+// errorOf returns an error response; a nil id becomes null.
 func errorOf(id json.RawMessage, e *rpcError) []byte {
 	if id == nil {
 		id = json.RawMessage("null")
@@ -319,7 +321,7 @@ func errorOf(id json.RawMessage, e *rpcError) []byte {
 	return bytes.Join([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), id, []byte(`,"error":`), jsonOf(e), []byte(`}`)}, nil)
 }
 
-// notificationOf is a notification.
+// notificationOf returns a notification.
 func notificationOf(method string, params any) []byte {
 	return jsonOf(struct {
 		JSONRPC string `json:"jsonrpc"`

@@ -6,40 +6,41 @@ import (
 	"sync"
 )
 
-// Bounds of what waits for a client that does not read.
+// Limits of the messages buffered for a client that does not read.
 const (
-	maxWaitingNotes = 256 << 10 // above, progress is dropped
-	maxWaitingRead  = 16 << 20  // above, nothing more is read from the client
-	maxWaiting      = 64 << 20  // above, an answer is replaced by a short error
+	maxWaitingNotes = 256 << 10 // bytes; above, progress is dropped
+	maxWaitingRead  = 16 << 20  // above, reading from the client pauses
+	maxWaiting      = 64 << 20  // above, a response is replaced by a short error
 )
 
-// An outbox writes the messages of one connection, each a line, in the order in which they were put or sent. Nobody who
-// puts one waits for the client.
+// An outbox writes the messages of one connection, one per line, in the order of the calls of put, send and note.
+// put and note do not block.
 type outbox struct {
 	out  io.Writer
-	wake chan struct{} // cap 1: there is something to write, or the end
+	wake chan struct{} // cap 1: there is something to write, or the outbox is closed
 	room chan struct{} // cap 1: something was written
-	done chan struct{} // closed when run has returned
+	done chan struct{} // closed when run returns
 
 	mu     sync.Mutex
 	queue  [][]byte // guarded by mu
-	size   int      // guarded by mu: bytes in queue, and in the write under way
-	busy   bool     // guarded by mu: somebody writes
+	size   int      // guarded by mu: bytes in queue and in the current write
+	busy   bool     // guarded by mu: a goroutine is writing
 	closed bool     // guarded by mu
-	err    error    // guarded by mu: why writing failed
+	err    error    // guarded by mu: error of a write
 }
 
 func newOutbox(out io.Writer) *outbox {
 	return &outbox{out: out, wake: make(chan struct{}, 1), room: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
-// put queues an answer. When too much waits, a short error takes its place.
+// put queues a response, or a short error instead if too much is queued.
 func (o *outbox) put(id, data []byte) {
 	o.mu.Lock()
 	o.push(o.bounded(id, data))
 }
 
-// send is put for who may wait for the client: it writes the answer itself when nobody else writes.
+// send is like put but may block: if nothing is queued and no other goroutine is writing, it writes directly,
+// without a switch of goroutines.
 func (o *outbox) send(id, data []byte) {
 	o.mu.Lock()
 	data = o.bounded(id, data)
@@ -54,21 +55,21 @@ func (o *outbox) send(id, data []byte) {
 	o.mu.Lock()
 	more := o.closed || len(o.queue) > 0
 	o.mu.Unlock()
-	if more { // run waits for it
+	if more { // queued meanwhile, for run to write
 		signal(o.wake)
 	}
 }
 
-// bounded returns an answer, or the short error. The caller holds the lock.
+// bounded returns data, or a short error if too much is queued. The caller holds mu.
 func (o *outbox) bounded(id, data []byte) []byte {
 	if o.size+len(data) <= maxWaiting {
 		return data
 	}
-	return errorOf(id, refused(codeBusy, "the answer of %d bytes was dropped: %d MiB wait for the client to read",
+	return errorOf(id, refused(codeBusy, "the response of %d bytes was dropped: the client has not read the previous %d MiB",
 		len(data), o.size>>20))
 }
 
-// note queues a notification, or drops it when the client is behind.
+// note queues a notification. If the client is slow, it drops the notification.
 func (o *outbox) note(data []byte) {
 	o.mu.Lock()
 	if o.size > maxWaitingNotes {
@@ -78,7 +79,7 @@ func (o *outbox) note(data []byte) {
 	o.push(data)
 }
 
-// push queues a line. It takes over the lock.
+// push queues a line. The caller holds mu; push unlocks it.
 func (o *outbox) push(data []byte) {
 	defer signal(o.wake)
 	defer o.mu.Unlock()
@@ -89,7 +90,7 @@ func (o *outbox) push(data []byte) {
 	o.size += len(data)
 }
 
-// run writes until the outbox is closed and empty, or writing fails.
+// run writes until the outbox is closed and empty, or a write fails.
 func (o *outbox) run() {
 	defer close(o.done)
 	for {
@@ -105,7 +106,8 @@ func (o *outbox) run() {
 	}
 }
 
-// take returns what is to be written now, by who called it: nil when there is nothing, or when somebody else writes.
+// take returns the next line for the caller to write, nil if the queue is empty or another goroutine is writing. last
+// means that run is to return.
 func (o *outbox) take() (line []byte, last bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -119,7 +121,7 @@ func (o *outbox) take() (line []byte, last bool) {
 	return line, false
 }
 
-// write writes a line, whose writer is the caller alone.
+// write writes a line. The caller has set busy.
 func (o *outbox) write(line []byte) {
 	_, err := o.out.Write(append(line, '\n'))
 	o.mu.Lock()
@@ -132,7 +134,7 @@ func (o *outbox) write(line []byte) {
 	signal(o.room)
 }
 
-// fail drops what waits and what is to come: nobody reads it.
+// fail drops all queued and future messages.
 func (o *outbox) fail(err error) {
 	defer signal(o.wake)
 	o.mu.Lock()
@@ -143,7 +145,7 @@ func (o *outbox) fail(err error) {
 	o.queue = nil
 }
 
-// waitRoom returns when little enough waits for more to be read from the client, or false when ctx has ended.
+// waitRoom blocks until at most maxWaitingRead bytes are queued and returns true, or returns false if ctx or run ended.
 func (o *outbox) waitRoom(ctx context.Context) bool {
 	for ctx.Err() == nil && o.waiting() > maxWaitingRead {
 		select {
@@ -162,14 +164,14 @@ func (o *outbox) waiting() int {
 	return o.size
 }
 
-// failure is why writing ended; nil when it did not fail.
+// failure returns the error that ended writing, nil if there was none.
 func (o *outbox) failure() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err
 }
 
-// close takes nothing more; what waits is written.
+// close makes the outbox drop new messages; queued ones are still written.
 func (o *outbox) close() {
 	o.mu.Lock()
 	o.closed = true
@@ -177,7 +179,7 @@ func (o *outbox) close() {
 	signal(o.wake)
 }
 
-// signal wakes the one who waits at c, now or next.
+// signal wakes the goroutine that waits on c, or the next that will.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -2,8 +2,7 @@ package mcp
 
 import "corral/job"
 
-// An overlay is what a reply tells of a repository that jobs write to a copy of: all that the session's jobs have changed
-// so far.
+// An overlay is the part of a reply about the session's copy of a repository: all changes by the session's jobs so far.
 type overlay struct {
 	Handle     string     `json:"changesHandle,omitempty"`
 	Changes    *[]changed `json:"changes,omitempty"`
@@ -15,7 +14,7 @@ type overlay struct {
 	PatchLess  bool       `json:"patchIncomplete,omitempty"`
 }
 
-// A changed is one path that differs.
+// A changed is one path that differs from the repository.
 type changed struct {
 	Path      string         `json:"path"`
 	Kind      job.ChangeKind `json:"kind"`
@@ -24,8 +23,8 @@ type changed struct {
 	Sensitive bool           `json:"sensitive,omitempty"`
 }
 
-// anew is said to a client whose session is another one than it knew.
-const anew = "the session had ended: this one began anew, without what earlier calls left in it"
+// sessionReplaced tells a client that its session is not the one of its earlier calls.
+const sessionReplaced = "the previous session expired; this is a new one, and files from earlier calls are gone"
 
 func overlayOf(r *job.Record) overlay {
 	if r.Session == "" || r.Decision.Spec.Workspace != job.Overlay {

@@ -6,8 +6,8 @@ import (
 	"corral/job"
 )
 
-// TestPatchOfReply: a reply names the patch of what differs, or says why there is none.
-func TestPatchOfReply(t *testing.T) {
+// TestOverlayPatch: a reply has the handle of the patch, or the reason why there is none.
+func TestOverlayPatch(t *testing.T) {
 	for _, tt := range []struct {
 		changes *job.Changes
 		reason  string

@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// TestPlain: a call that has its tool at once is answered as mcp-go would have it answered.
-func TestPlain(t *testing.T) {
+// TestPlainCallMatchesSDK: a call that bypasses mcp-go gets the same response as one that does not.
+func TestPlainCallMatchesSDK(t *testing.T) {
 	s := testServer(t)
 	for _, tool := range []string{"denies", "fails", "panics", "array", "empty", "text", "explodes", "sdl.text", "nope"} {
 		for _, may := range [][]string{nil, {}, {tool}, {"text"}} {
 			var answers [2][]byte
-			for n, meta := range []string{`{"who":"me"}`, `{"who":["me"]}`} { // of which mcp-go has the second
+			for n, meta := range []string{`{"who":"me"}`, `{"who":["me"]}`} { // the second one goes through mcp-go
 				m, err := parseMessage([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","_meta":` + meta + `}}`))
 				if err != nil || m.plain() != (n == 0) {
 					t.Fatalf("%s: %v, plain is %v", meta, err, m.plain())
@@ -27,8 +27,8 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// TestNotPlain: what mcp-go may have something to say about goes through it.
-func TestNotPlain(t *testing.T) {
+// TestWhatIsPlain: a message that mcp-go may have to evaluate goes through it.
+func TestWhatIsPlain(t *testing.T) {
 	const call = `"method":"tools/call","params":{"name":"text"`
 	for _, row := range []struct {
 		name, text string
@@ -37,11 +37,11 @@ func TestNotPlain(t *testing.T) {
 		{"a number", `{"jsonrpc":"2.0","id":123456789012345,` + call + `}}`, true},
 		{"a text", `{"jsonrpc":"2.0","id":"a",` + call + `}}`, true},
 		{"a long number", `{"jsonrpc":"2.0","id":1234567890123456,` + call + `}}`, false},
-		{"a number that no reader has", `{"jsonrpc":"2.0","id":1e999,` + call + `}}`, false},
-		{"less than nothing", `{"jsonrpc":"2.0","id":-1,` + call + `}}`, false},
+		{"a number out of range", `{"jsonrpc":"2.0","id":1e999,` + call + `}}`, false},
+		{"a negative number", `{"jsonrpc":"2.0","id":-1,` + call + `}}`, false},
 		{"arguments", `{"jsonrpc":"2.0","id":1,` + call + `,"arguments":{"n":[1]}}}`, true},
 		{"a token", `{"jsonrpc":"2.0","id":1,` + call + `,"_meta":{"progressToken":7}}}`, true},
-		{"a token that no reader has", `{"jsonrpc":"2.0","id":1,` + call + `,"_meta":{"progressToken":1e999}}}`, false},
+		{"a token out of range", `{"jsonrpc":"2.0","id":1,` + call + `,"_meta":{"progressToken":1e999}}}`, false},
 		{"no object", `{"jsonrpc":"2.0","id":1,` + call + `,"_meta":[]}}`, false},
 		{"nothing", `{"jsonrpc":"2.0","id":1,` + call + `,"_meta":null}}`, false},
 		{"an older version", `{"jsonrpc":"2.0","id":1,` + call + `,"_meta":{"io.modelcontextprotocol/protocolVersion":"2025-06-18"}}}`, false},

@@ -14,33 +14,33 @@ import (
 	sdk "github.com/mark3labs/mcp-go/mcp"
 )
 
-// post takes one message.
+// post serves a POST request, which has one message.
 func (h *web) post(w http.ResponseWriter, r *http.Request, c Caller) {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
-		h.refuse(w, r, http.StatusUnsupportedMediaType, "the Content-Type is application/json")
+		h.refuse(w, r, http.StatusUnsupportedMediaType, "Content-Type must be application/json")
 		return
 	}
 	if !accepts(r, "application/json") {
-		h.refuse(w, r, http.StatusNotAcceptable, "the client has to accept application/json and text/event-stream")
+		h.refuse(w, r, http.StatusNotAcceptable, "the Accept header must include application/json and text/event-stream")
 		return
 	}
 	room := &bodyBudget{budget: h.bodies, who: c.Principal}
-	defer room.leave()
+	defer room.releaseAll()
 	body, status := h.readBody(w, r, room)
 	switch status {
 	case 0:
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", "1")
 		w.Header().Set("Connection", "close")
-		h.refuse(w, r, status, "too much is under way: try again")
+		h.refuse(w, r, status, "the server is processing too many large messages: try again")
 		return
 	default:
 		w.Header().Set("Connection", "close")
-		h.refuse(w, r, status, "a message has at most %d bytes, and %s to arrive", h.maxBody, bodyTime)
+		h.refuse(w, r, status, "a message must have at most %d bytes and arrive within %s", h.maxBody, bodyTimeout)
 		return
 	}
 	if body = bytes.TrimSpace(body); len(body) > 0 && body[0] == '[' {
-		h.refuse(w, r, http.StatusBadRequest, "a POST has one message: batches are not served over HTTP")
+		h.refuse(w, r, http.StatusBadRequest, "a POST must have one message: batches are not supported over HTTP")
 		return
 	}
 	m, err := parseMessage(body)
@@ -56,45 +56,46 @@ func (h *web) post(w http.ResponseWriter, r *http.Request, c Caller) {
 	h.postSession(w, r, c, m, len(body))
 }
 
-// readTrace reads where the request is in a trace, if its message does not say: that was written by who calls the tool,
-// headers may be of anybody between (SEP-414). Two of them are none (Trace Context, 3.2).
+// readTrace reads the trace context from headers unless the message has one. The message's was written by the caller of the
+// tool, the headers may come from any proxy in between (SEP-414). Two traceparent headers count as none (Trace Context, 3.2).
 func (m *meta) readTrace(head http.Header) {
 	if parents := head.Values("Traceparent"); m.trace == "" && len(parents) == 1 {
 		m.trace, m.state = parents[0], strings.Join(head.Values("Tracestate"), ",")
 	}
 }
 
-// A bodyBudget is what of a budget one body has.
+// A bodyBudget is the share of a budget that one body uses.
 type bodyBudget struct {
 	*budget
 	who  string
 	size int64
 }
 
-// grow returns body with room for more: for twice as much, but no more than most bytes. It is nil when there is none.
-func (m *bodyBudget) grow(body []byte, most int64) []byte {
-	size := min(max(2*int64(cap(body)), firstRead), most)
-	if !m.take(m.who, size-m.size) {
+// grow returns body with twice its capacity, at most limit bytes. It returns nil if the budget is used up.
+func (m *bodyBudget) grow(body []byte, limit int64) []byte {
+	size := min(max(2*int64(cap(body)), firstRead), limit)
+	if !m.reserve(m.who, size-m.size) {
 		return nil
 	}
 	m.size = size
 	return append(make([]byte, 0, size), body...)
 }
 
-func (m *bodyBudget) leave() { m.give(m.who, m.size) }
+func (m *bodyBudget) releaseAll() { m.release(m.who, m.size) }
 
-// firstRead is how many bytes a body has room for before any has come.
+// firstRead is the initial capacity for a body in bytes.
 const firstRead = 16 << 10
 
-// errNoRoom is a body that there is no room for.
+// errNoRoom means that the budget for bodies is used up.
 var errNoRoom = errors.New("no room")
 
-// read reads to the end, at most most bytes. Room is taken as they come: to say that there will be many costs nothing.
-func (m *bodyBudget) read(from io.Reader, most int64) ([]byte, error) {
+// read reads at most limit bytes, to the end of from. Budget is taken as bytes arrive, because a client can
+// announce any length at no cost.
+func (m *bodyBudget) read(from io.Reader, limit int64) ([]byte, error) {
 	body := []byte{}
 	for {
 		if len(body) == cap(body) {
-			if body = m.grow(body, most+1); body == nil { // one more to see the end with
+			if body = m.grow(body, limit+1); body == nil { // one byte more, to detect the end
 				return nil, errNoRoom
 			}
 		}
@@ -103,24 +104,25 @@ func (m *bodyBudget) read(from io.Reader, most int64) ([]byte, error) {
 		switch {
 		case errors.Is(err, io.EOF):
 			return body, nil
-		case err == nil && int64(len(body)) > most:
-			return nil, errors.New("longer than it was said to be")
+		case err == nil && int64(len(body)) > limit:
+			return nil, errors.New("body is longer than its Content-Length")
 		case err != nil:
 			return nil, err
 		}
 	}
 }
 
-// readBody reads a body, within its bounds of bytes and time.
+// readBody reads the body, bounded in length and time. status is 0, or that of the error response.
 func (h *web) readBody(w http.ResponseWriter, r *http.Request, room *bodyBudget) (body []byte, status int) {
-	most := h.maxBody
+	limit := h.maxBody
 	if r.ContentLength >= 0 {
-		most = min(most, r.ContentLength)
+		limit = min(limit, r.ContentLength)
 	}
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(bodyTime)) // best effort: not every writer has one
-	body, err := room.read(http.MaxBytesReader(w, r.Body, h.maxBody), most)
-	// net/http goes on reading to see the client leave, and takes a deadline for that.
+	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout)) // best effort: not every ResponseWriter supports it
+	body, err := room.read(http.MaxBytesReader(w, r.Body, h.maxBody), limit)
+	// net/http keeps reading the connection to detect that the client disconnects, and an expired deadline would look like
+	// that.
 	_ = control.SetReadDeadline(time.Time{})
 	var long *http.MaxBytesError
 	switch {
@@ -136,7 +138,7 @@ func (h *web) readBody(w http.ResponseWriter, r *http.Request, room *bodyBudget)
 	return body, 0
 }
 
-// accepts reports whether the client takes answers of a media type. Without the header it takes any (RFC 9110, 12.5.1).
+// accepts reports whether the client accepts a media type. Without an Accept header it accepts any (RFC 9110, 12.5.1).
 func accepts(r *http.Request, media string) bool {
 	sent := r.Header.Values("Accept")
 	if len(sent) == 0 {
@@ -152,7 +154,7 @@ func accepts(r *http.Request, media string) bool {
 	return false
 }
 
-// postModern serves a message of 2026-07-28 or later, which stands for itself: headers that agree with it, no session.
+// postModern serves a message of 2026-07-28 or later: without a session, and with headers that repeat parts of the message.
 func (h *web) postModern(w http.ResponseWriter, r *http.Request, c Caller, m *message, size int) {
 	if m.id == nil || m.method == "" {
 		h.postSilent(w, m)
@@ -170,24 +172,24 @@ func (h *web) postModern(w http.ResponseWriter, r *http.Request, c Caller, m *me
 	x.serve(r.Context(), c, size)
 }
 
-// postSilent answers what gets no answer: 202.
+// postSilent responds 202 to a message that gets no JSON-RPC response.
 func (h *web) postSilent(w http.ResponseWriter, m *message) {
 	if m.method == "" && m.modern() {
-		writeJSON(w, http.StatusBadRequest, errorOf(m.id, refused(codeRequest, "there are no requests to clients to answer")))
+		writeJSON(w, http.StatusBadRequest, errorOf(m.id, refused(codeRequest, "unexpected response: this server sends no requests to clients")))
 		return
 	}
 	writeEmpty(w, http.StatusAccepted)
 }
 
-// checkHeaders sees to it that what is between client and server read the same in the headers as is in the body.
+// checkHeaders checks that the headers agree with the message, because proxies may have acted on the headers alone.
 func checkHeaders(head http.Header, m *message) *rpcError {
 	switch version := head.Get(sdk.HeaderProtocolVersion); {
 	case version == "":
-		return refused(codeHeader, "the header %s is missing", sdk.HeaderProtocolVersion)
+		return refused(codeHeader, "missing header %s", sdk.HeaderProtocolVersion)
 	case m.meta.version == "":
-		return refused(codeParams, "_meta has no %s", sdk.MetaKeyProtocolVersion)
+		return refused(codeParams, "missing key %s in _meta", sdk.MetaKeyProtocolVersion)
 	case version != m.meta.version:
-		return refused(codeHeader, "the header %s says %q, _meta %q", sdk.HeaderProtocolVersion, shown(version), shown(m.meta.version))
+		return refused(codeHeader, "header %s is %q, but _meta has %q", sdk.HeaderProtocolVersion, clip(version), clip(m.meta.version))
 	case !sdk.IsValidProtocolVersion(version):
 		return unsupported(version)
 	}
@@ -205,11 +207,11 @@ func checkHeaders(head http.Header, m *message) *rpcError {
 }
 
 func unsupported(version string) *rpcError {
-	e := sdk.UnsupportedProtocolVersionError{Version: shown(version), Supported: sdk.ValidProtocolVersions}.JSONRPCError().Error
+	e := sdk.UnsupportedProtocolVersionError{Version: clip(version), Supported: sdk.ValidProtocolVersions}.JSONRPCError().Error
 	return &rpcError{Code: e.Code, Message: e.Message, Data: e.Data}
 }
 
-// modernStatus is the HTTP status that goes with a JSON-RPC error since 2026-07-28.
+// modernStatus returns the HTTP status of a JSON-RPC error since 2026-07-28.
 func modernStatus(code int) int {
 	switch code {
 	case sdk.METHOD_NOT_FOUND:
@@ -220,7 +222,7 @@ func modernStatus(code int) int {
 	return http.StatusOK
 }
 
-// postSession serves a message of the versions that have sessions.
+// postSession serves a message of the protocol versions with sessions.
 func (h *web) postSession(w http.ResponseWriter, r *http.Request, c Caller, m *message, size int) {
 	x := &exchange{web: h, w: w, r: r, message: m, status: func(int) int { return http.StatusOK }}
 	if v := r.Header.Get(sdk.HeaderProtocolVersion); v != "" && !sdk.IsValidProtocolVersion(v) {
@@ -249,7 +251,7 @@ func (h *web) postSession(w http.ResponseWriter, r *http.Request, c Caller, m *m
 	x.serve(r.Context(), c, size)
 }
 
-// session returns the session that r is of, for the caller to leave; without one it has answered.
+// session returns the session of r, for which the caller must call leave. If there is none, it sends an error response.
 func (h *web) session(w http.ResponseWriter, r *http.Request, c Caller) (*session, bool) {
 	if v := r.Header.Get(sdk.HeaderProtocolVersion); v != "" && !sdk.IsValidProtocolVersion(v) {
 		writeJSON(w, http.StatusBadRequest, errorOf(nil, unsupported(v)))
@@ -257,21 +259,21 @@ func (h *web) session(w http.ResponseWriter, r *http.Request, c Caller) (*sessio
 	}
 	id := r.Header.Get(sdk.HeaderSessionID)
 	if id == "" {
-		h.refuse(w, r, http.StatusBadRequest, "the header %s is missing: the answer to initialize has it", sdk.HeaderSessionID)
+		h.refuse(w, r, http.StatusBadRequest, "missing header %s: its value is in the response to initialize", sdk.HeaderSessionID)
 		return nil, false
 	}
 	s, ok := h.sessions.enter(id, c.Principal)
 	if !ok {
-		h.refuse(w, r, http.StatusNotFound, "there is no such session: initialize a new one")
+		h.refuse(w, r, http.StatusNotFound, "unknown session: send initialize to open a new one")
 	}
 	return s, ok
 }
 
-// get opens a session's stream. All that this server has to say belongs to a request and goes to that request's own
-// answer; so the stream is silent, but it keeps the session and ends with it.
+// get opens the session's stream. This server sends notifications only on the stream of the request that they belong to, so
+// nothing but comments is sent here; the open stream keeps the session from expiring, and ends with it.
 func (h *web) get(w http.ResponseWriter, r *http.Request, c Caller) {
 	if !accepts(r, "text/event-stream") {
-		h.refuse(w, r, http.StatusNotAcceptable, "a stream is text/event-stream")
+		h.refuse(w, r, http.StatusNotAcceptable, "the Accept header must include text/event-stream")
 		return
 	}
 	s, ok := h.session(w, r, c)
@@ -279,13 +281,13 @@ func (h *web) get(w http.ResponseWriter, r *http.Request, c Caller) {
 		return
 	}
 	defer h.sessions.leave(s)
-	if !h.sessions.listen(s) {
-		h.refuse(w, r, http.StatusConflict, "the session has its stream already")
+	if !h.sessions.acquireStream(s) {
+		h.refuse(w, r, http.StatusConflict, "the session already has an open stream")
 		return
 	}
-	defer h.sessions.hear(s)
+	defer h.sessions.releaseStream(s)
 	out := &events{w: w}
-	tick := time.NewTicker(quietTime)
+	tick := time.NewTicker(keepAliveInterval)
 	defer tick.Stop()
 	for err := out.open(); err == nil; err = out.comment() {
 		select {

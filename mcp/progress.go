@@ -11,23 +11,23 @@ import (
 )
 
 const (
-	// progressGap is the least time between two notifications of one request. What comes sooner waits for the next, or
-	// for the end: a tool may report as often as it likes.
+	// progressGap is the minimum time between two notifications of one request. Earlier ones are held back until the next one
+	// or the end, so that a tool may report as often as it likes.
 	progressGap = 20 * time.Millisecond
-	// maxProgress is how many bytes of a progress message are sent.
+	// maxProgress is the maximum length in bytes of a progress message; longer ones are cut.
 	maxProgress = 1 << 10
 )
 
-// A progress reports about one request, if its client asked for that. It never blocks, its numbers only rise, and
-// nothing is sent after close.
+// A progress sends the progress notifications of one request, if its client requested them. It never blocks, its values only
+// increase, and it sends nothing after close.
 type progress struct {
-	token json.RawMessage // nil: the client did not ask
+	token json.RawMessage // nil: the client requested no progress
 	send  func([]byte)    // must not block; it may drop
 
 	mu     sync.Mutex
 	last   float64   // guarded by mu
 	sent   time.Time // guarded by mu: of the last notification; zero before the first
-	next   []byte    // guarded by mu: what waits to be sent
+	next   []byte    // guarded by mu: notification held back
 	closed bool      // guarded by mu
 }
 
@@ -48,7 +48,7 @@ func (p *progress) report(value float64, text string) {
 	}
 }
 
-// flush sends what waits. The caller holds mu.
+// flush sends the notification held back. The caller holds mu.
 func (p *progress) flush() {
 	if p.next == nil {
 		return
@@ -58,7 +58,7 @@ func (p *progress) flush() {
 	p.next = nil
 }
 
-// close sends what waits, and makes it the last: the answer comes next.
+// close sends the notification held back, and makes report a no-op, so that nothing follows the response.
 func (p *progress) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,17 +12,17 @@ import (
 	safe "corral/internal/text"
 )
 
-// Artifacts are what jobs wrote; *artifact.Store has them.
+// Artifacts reads stored output of jobs. *artifact.Store implements it.
 type Artifacts interface {
 	Query(ctx context.Context, q artifact.Query) (*artifact.Answer, error)
 	Find(ctx context.Context, r artifact.Reader, handle string) (*artifact.Manifest, error)
 }
 
-// QueryOutput is the tool runtime_query_output: it reads in parts what a job wrote.
+// QueryOutput is the tool runtime_query_output: it reads parts of a job's stored output.
 type QueryOutput struct {
 	Artifacts Artifacts
 	Repos     []string // ids of the repositories that are served
-	// Ctx has the index that match "fuzzy" searches; nil, or one without Knowledge, refuses it.
+	// Ctx has the index for match "fuzzy"; nil, or one without Knowledge, refuses such queries.
 	Ctx *Ctx
 }
 
@@ -48,7 +48,7 @@ func newQueryArgs() *queryArgs {
 	return &queryArgs{excerpts: 10, context: 3, stream: "both", rangeStream: "stdout", match: matchLiteral}
 }
 
-// lastLine is the largest number of a line that can be asked for: more than output can have.
+// lastLine is the largest line number accepted, more than an output can have.
 const lastLine = 1 << 40
 
 func (a *queryArgs) fields() []field {
@@ -134,26 +134,26 @@ func decodeQuery(arguments json.RawMessage) (*queryArgs, error) {
 	return a, nil
 }
 
-// checkRange sees to it that nothing that was asked for beside lines is passed over. It returns a nil error if so.
+// checkRange returns an error if an argument beside lineRange would have no effect.
 func (a *queryArgs) checkRange(arguments json.RawMessage) error {
-	usual := newQueryArgs() // which clients also send when they mean nothing by it
+	usual := newQueryArgs() // clients also send defaults explicitly
 	for name, asked := range map[string]bool{"maxExcerpts": a.excerpts != usual.excerpts, "contextLines": a.context != usual.context} {
 		if asked && len(a.terms) == 0 {
-			return invalid(name, "it is of a search: lineRange without queryTerms searches nothing")
+			return invalid(name, "has no effect on lineRange without queryTerms")
 		}
 	}
 	switch {
 	case a.stream == "both":
-	case given(given(arguments, "lineRange"), "stream") == nil:
+	case member(member(arguments, "lineRange"), "stream") == nil:
 		a.rangeStream = a.stream
 	case a.stream != a.rangeStream:
-		return invalid("stream", "%q, and lineRange.stream is %q", a.stream, a.rangeStream)
+		return invalid("stream", "%q contradicts lineRange.stream %q", a.stream, a.rangeStream)
 	}
 	return nil
 }
 
-// given is what an object, which has been decoded without an error, has of that name; nil if it is not there.
-func given(object json.RawMessage, name string) json.RawMessage {
+// member returns the value of a key in a valid JSON object, nil if it is absent.
+func member(object json.RawMessage, name string) json.RawMessage {
 	if object == nil {
 		return nil
 	}
@@ -165,7 +165,7 @@ func given(object json.RawMessage, name string) json.RawMessage {
 	return nil
 }
 
-// A queryReply is structuredContent of runtime_query_output.
+// A queryReply is the structuredContent of runtime_query_output.
 type queryReply struct {
 	Handle    string             `json:"artifactHandle"`
 	Excerpts  []artifact.Excerpt `json:"excerpts"`
@@ -214,19 +214,20 @@ func (a *queryArgs) query() artifact.Query {
 	return q
 }
 
-// reader is who asks: of the repositories that are served, those that the caller may use.
+// reader returns the identity with which artifacts are read: the principal, and the served repositories that it may use.
 func (t *QueryOutput) reader(c Caller) artifact.Reader {
 	repos := slices.Clone(t.Repos)
 	if c.Repos != nil {
 		repos = slices.DeleteFunc(repos, func(id string) bool { return !slices.Contains(c.Repos, id) })
 	}
 	if repos == nil {
-		repos = []string{} // none, and not all
+		repos = []string{} // nil would mean all
 	}
 	return artifact.Reader{Principal: c.Principal, Repos: repos}
 }
 
-// unreadable is err in the words of the protocol. Whether there is an artifact that the caller may not read is not told.
+// unreadable converts an error of reading an artifact. It does not reveal whether an artifact exists that the caller may not
+// read.
 func unreadable(handle string, err error) error {
 	details := map[string]any{"artifactHandle": handle}
 	switch {

@@ -11,7 +11,7 @@ import (
 	"corral/index"
 )
 
-// checkFuzzy returns a nil error for what match "fuzzy" can do.
+// checkFuzzy returns an error if match "fuzzy" is not possible.
 func (a *queryArgs) checkFuzzy(x *Ctx) error {
 	switch {
 	case x == nil || x.Knowledge == nil:
@@ -20,13 +20,13 @@ func (a *queryArgs) checkFuzzy(x *Ctx) error {
 			Details: map[string]any{"argument": "match", "missing": "full-text index"},
 		}
 	case a.ranged:
-		return invalid("match", "fuzzy searches all of a stream: lineRange goes with literal")
+		return invalid("match", "\"fuzzy\" searches whole streams: with lineRange use match \"literal\"")
 	}
 	return nil
 }
 
-// fuzzy finds what is like the terms: words in other forms, misspelled, or parts of others. It returns where, as an artifact's
-// Query wants it, and has the artifact indexed first if it is not.
+// fuzzy searches the index for the terms, including other word forms, misspellings and parts of words. It returns line
+// numbers per stream for artifact.Query.At. If the artifact is not indexed yet, it is indexed first.
 func (t *QueryOutput) fuzzy(ctx context.Context, a *queryArgs, r artifact.Reader) (map[string][]int64, error) {
 	m, err := t.Artifacts.Find(ctx, r, a.handle)
 	if err != nil {
@@ -34,13 +34,13 @@ func (t *QueryOutput) fuzzy(ctx context.Context, a *queryArgs, r artifact.Reader
 	}
 	b := index.Base{Repo: m.RepoID, Principal: m.Principal}
 	switch err := t.Ctx.indexArtifact(ctx, b, m); {
-	case errors.Is(err, errStill), errors.Is(err, errCrowded):
+	case errors.Is(err, errStillIndexing), errors.Is(err, errBacklogFull):
 		return nil, &Error{
-			Code: CodeUnavailable, Message: "the output is not indexed yet: call again in some seconds, or use match \"literal\"",
+			Code: CodeUnavailable, Message: "the output is not indexed yet: call again in a few seconds, or use match \"literal\"",
 			Details: map[string]any{"argument": "match"},
 		}
 	case err != nil:
-		return nil, notSearched(ctx, err)
+		return nil, indexError(ctx, err)
 	}
 	q := index.Query{Artifact: a.handle, Limit: a.excerpts}
 	if a.stream != "both" {
@@ -51,14 +51,14 @@ func (t *QueryOutput) fuzzy(ctx context.Context, a *queryArgs, r artifact.Reader
 		q.Text = term
 		found, err := t.Ctx.Knowledge.Search(ctx, b, q)
 		if err != nil {
-			return nil, notSearched(ctx, err)
+			return nil, indexError(ctx, err)
 		}
 		lists[n] = found.Hits
 	}
-	return places(lists, a.excerpts), nil
+	return pickLines(lists, a.excerpts), nil
 }
 
-// indexArtifact has those streams of an artifact indexed that are not.
+// indexArtifact indexes the streams of an artifact that are not indexed yet.
 func (x *Ctx) indexArtifact(ctx context.Context, b index.Base, m *artifact.Manifest) error {
 	c := &indexTask{base: b, trace: CallerOf(ctx).Trace, tool: "runtime_query_output"}
 	for _, source := range SourcesOf(m) {
@@ -73,11 +73,11 @@ func (x *Ctx) indexArtifact(ctx context.Context, b index.Base, m *artifact.Manif
 	if len(c.sources) == 0 {
 		return nil
 	}
-	_, err := x.finish(ctx, c)
+	_, err := x.indexAndWait(ctx, c)
 	return err
 }
 
-// SourcesOf returns what an artifact is for an index: a source for each stream that has something in it.
+// SourcesOf returns an index source for each stream of an artifact that is not empty.
 func SourcesOf(m *artifact.Manifest) []index.Source {
 	var sources []index.Source
 	add := func(stream string, bytes int64) {
@@ -90,7 +90,8 @@ func SourcesOf(m *artifact.Manifest) []index.Source {
 	return sources
 }
 
-// labelOf is what output of a runtime is indexed as: the label of ctx_execute, whose languages have other names.
+// labelOf returns the source label of a runtime's output. It is that of ctx_execute, whose languages have
+// other names than runtimes.
 func labelOf(runtime string) string {
 	if n := slices.IndexFunc(languages, func(l language) bool { return l.runtime == runtime }); n >= 0 {
 		return "execute:" + languages[n].name
@@ -101,14 +102,14 @@ func labelOf(runtime string) string {
 	return "execute:" + runtime
 }
 
-// turns are of those who index an artifact: one at a time.
+// turns serializes the indexing of each artifact.
 type turns struct {
 	mu  sync.Mutex
-	all map[string]chan struct{} // guarded by mu: each is closed when who has the turn is done
+	all map[string]chan struct{} // guarded by mu: each is closed when the current holder is done
 }
 
-// take waits for the turn of an artifact. Who has it calls done.
-func (t *turns) take(ctx context.Context, handle string) (done func(), err error) {
+// acquire waits for its turn at an artifact. The caller must call done.
+func (t *turns) acquire(ctx context.Context, handle string) (done func(), err error) {
 	mine := make(chan struct{})
 	for {
 		t.mu.Lock()
@@ -119,7 +120,7 @@ func (t *turns) take(ctx context.Context, handle string) (done func(), err error
 			}
 			t.all[handle] = mine
 			t.mu.Unlock()
-			return func() { t.done(handle, mine) }, nil
+			return func() { t.release(handle, mine) }, nil
 		}
 		t.mu.Unlock()
 		select {
@@ -130,17 +131,17 @@ func (t *turns) take(ctx context.Context, handle string) (done func(), err error
 	}
 }
 
-func (t *turns) done(handle string, mine chan struct{}) {
+func (t *turns) release(handle string, mine chan struct{}) {
 	t.mu.Lock()
 	delete(t.all, handle)
 	t.mu.Unlock()
 	close(mine)
 }
 
-// places are lines of hits, at most most of them: each hit's best, the best hits of all terms first, then the other lines of
-// theirs that match.
-func places(lists [][]index.Hit, most int) map[string][]int64 {
-	p := &placing{at: map[string][]int64{}, left: most}
+// pickLines returns at most limit line numbers, per stream: first the best line of each hit, in order of rank over all terms,
+// then the other matching lines of the hits.
+func pickLines(lists [][]index.Hit, limit int) map[string][]int64 {
+	p := &linePicker{at: map[string][]int64{}, left: limit}
 	for _, lines := range []func(index.Hit) []int64{bestLine, markedLines} {
 		for rank := 0; p.left > 0; rank++ {
 			more := false
@@ -158,13 +159,13 @@ func places(lists [][]index.Hit, most int) map[string][]int64 {
 	return p.at
 }
 
-// A placing is lines of streams that are being chosen.
-type placing struct {
+// A linePicker collects the line numbers that pickLines returns.
+type linePicker struct {
 	at   map[string][]int64
 	left int
 }
 
-func (p *placing) add(stream string, lines []int64) {
+func (p *linePicker) add(stream string, lines []int64) {
 	for _, n := range lines {
 		if p.left > 0 && n > 0 && !slices.Contains(p.at[stream], n) {
 			p.at[stream] = append(p.at[stream], n)
@@ -175,8 +176,8 @@ func (p *placing) add(stream string, lines []int64) {
 
 func bestLine(h index.Hit) []int64 { return []int64{h.LineNumber} }
 
-// markedLines are the lines of a hit that something matched in. The text of some hits is no lines of its stream: of JSON, or
-// a part of a line.
+// markedLines returns the lines of a hit that match. It returns nil if the hit's text is not a sequence of whole lines of its
+// stream: text extracted from JSON, or a part of a long line.
 func markedLines(h index.Hit) []int64 {
 	if int64(strings.Count(strings.TrimSuffix(h.Text, "\n"), "\n")) != h.LineEnd-h.LineStart {
 		return nil

@@ -17,7 +17,7 @@ import (
 
 const fuzzyStderr = "warning\nthe quaggas are connecting\n"
 
-// fuzzyStdout is 400 lines, of which 123 and 301 tell of trouble.
+// fuzzyStdout returns 400 lines; 123 and 301 report errors.
 func fuzzyStdout() string {
 	var b strings.Builder
 	for n := range 400 {
@@ -33,10 +33,10 @@ func fuzzyStdout() string {
 	return b.String()
 }
 
-// TestFuzzy: words in other forms, misspelled and as parts of others are found, at their lines.
+// TestFuzzy: other word forms, misspellings and parts of words are found, with their line numbers.
 func TestFuzzy(t *testing.T) {
-	x, s := (&machine{}).ctx(t)
-	handle := kept(t, s, fuzzyStdout(), fuzzyStderr)
+	x, s := (&scriptRunner{}).ctx(t)
+	handle := storeOutput(t, s, fuzzyStdout(), fuzzyStderr)
 	tool := &QueryOutput{Artifacts: s, Repos: []string{"app"}, Ctx: x}
 	for _, tt := range []struct {
 		name, arguments string
@@ -73,11 +73,11 @@ func TestFuzzy(t *testing.T) {
 	}
 	stats, err := x.Knowledge.Stats(t.Context(), ctxBase)
 	if err != nil || stats.Sources != 2 {
-		t.Errorf("%+v, %v: it is indexed once", stats, err)
+		t.Errorf("%+v, %v; want it indexed once", stats, err)
 	}
 }
 
-// excerptLines are where the excerpts of a reply begin.
+// excerptLines returns where the excerpts of a reply begin.
 func excerptLines(v map[string]any) []string {
 	var out []string
 	list, _ := v["excerpts"].([]any)
@@ -92,9 +92,9 @@ func excerptLines(v map[string]any) []string {
 	return out
 }
 
-// TestFuzzyBeyondAGap: of output that was too long to be stored as a whole, lines have the numbers that they had.
-func TestFuzzyBeyondAGap(t *testing.T) {
-	x, _ := (&machine{}).ctx(t)
+// TestFuzzyLineNumbersAfterGap: in output that was too long to be stored whole, lines keep their original numbers.
+func TestFuzzyLineNumbersAfterGap(t *testing.T) {
+	x, _ := (&scriptRunner{}).ctx(t)
 	dir, err := os.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestFuzzyBeyondAGap(t *testing.T) {
 		fmt.Fprintf(&b, "step %d\n", n+1)
 	}
 	b.WriteString("the quagga died\n")
-	handle := kept(t, s, b.String(), "")
+	handle := storeOutput(t, s, b.String(), "")
 	v, _ := callTool(t, asUser(t.Context()), &QueryOutput{Artifacts: s, Repos: []string{"app"}, Ctx: x},
 		`{"artifactHandle":"`+handle+`","match":"fuzzy","contextLines":0,"queryTerms":["quaggas"],"maxExcerpts":1}`)
 	if got := excerptLines(v); !slices.Equal(got, []string{"stdout 20001"}) {
@@ -119,11 +119,11 @@ func TestFuzzyBeyondAGap(t *testing.T) {
 	}
 }
 
-// TestFuzzyErrors: what is refused, and that nobody's output is found by another.
+// TestFuzzyErrors: queries that are refused; a caller cannot search another's output.
 func TestFuzzyErrors(t *testing.T) {
-	x, s := (&machine{}).ctx(t)
-	handle := kept(t, s, fuzzyStdout(), "")
-	full := &canned{err: errors.New("no space left on device")}
+	x, s := (&scriptRunner{}).ctx(t)
+	handle := storeOutput(t, s, fuzzyStdout(), "")
+	full := &cannedIndex{err: errors.New("no space left on device")}
 	for _, tt := range []struct {
 		name, arguments, code, want string
 		x                           *Ctx
@@ -131,7 +131,7 @@ func TestFuzzyErrors(t *testing.T) {
 	}{
 		{"no index", `"queryTerms":["x"]`, CodeUnsupported, "full-text index", nil, "user:ada"},
 		{"an index switched off", `"queryTerms":["x"]`, CodeUnsupported, "full-text index", &Ctx{}, "user:ada"},
-		{"lines", `"queryTerms":["x"],"lineRange":{"startLine":1,"endLine":2}`, CodeInvalid, "match: fuzzy searches all of a stream", x, "user:ada"},
+		{"lines", `"queryTerms":["x"],"lineRange":{"startLine":1,"endLine":2}`, CodeInvalid, "match: \"fuzzy\" searches whole streams", x, "user:ada"},
 		{"no terms", `"queryTerms":[]`, CodeInvalid, "queryTerms or lineRange is required", x, "user:ada"},
 		{"another's", `"queryTerms":["quagga"]`, CodeNotFound, "not found", x, "token:bob"},
 		{"a full disk", `"queryTerms":["quagga"]`, CodeUnavailable, "no space left on device", &Ctx{Knowledge: full, Outputs: s}, "user:ada"},
@@ -144,10 +144,10 @@ func TestFuzzyErrors(t *testing.T) {
 	}
 }
 
-// TestFuzzyOnce: two who ask at once have it indexed once.
-func TestFuzzyOnce(t *testing.T) {
-	x, s := (&machine{}).ctx(t)
-	handle := kept(t, s, fuzzyStdout(), "")
+// TestConcurrentFuzzyIndexesOnce: two concurrent queries index the output once.
+func TestConcurrentFuzzyIndexesOnce(t *testing.T) {
+	x, s := (&scriptRunner{}).ctx(t)
+	handle := storeOutput(t, s, fuzzyStdout(), "")
 	tool := &QueryOutput{Artifacts: s, Repos: []string{"app"}, Ctx: x}
 	var all sync.WaitGroup
 	for range 8 {
@@ -162,30 +162,30 @@ func TestFuzzyOnce(t *testing.T) {
 	if stats, err := x.Knowledge.Stats(t.Context(), ctxBase); err != nil || stats.Sources != 1 {
 		t.Errorf("%+v, %v", stats, err)
 	}
-	done, err := x.turns.take(t.Context(), "h")
+	done, err := x.turns.acquire(t.Context(), "h")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := x.turns.take(ctx, "h"); !errors.Is(err, context.Canceled) {
-		t.Errorf("who waits no more: %v", err)
+	if _, err := x.turns.acquire(ctx, "h"); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled wait: %v", err)
 	}
 	done()
 	if len(x.turns.all) > 0 {
-		t.Errorf("%d turns are left", len(x.turns.all))
+		t.Errorf("%d turns left", len(x.turns.all))
 	}
 }
 
-// TestPlaces: the best line of each hit comes first, then the others that match, as many as are wanted.
-func TestPlaces(t *testing.T) {
+// TestPickLines: the best line of each hit comes first, then the other matching lines, up to the limit.
+func TestPickLines(t *testing.T) {
 	hit := func(stream string, start, best int64, text string, marks ...[2]int) index.Hit {
 		return index.Hit{Stream: stream, LineStart: start, LineEnd: start + int64(strings.Count(text, "\n")), LineNumber: best, Text: text, Marks: marks}
 	}
 	a := hit("stdout", 11, 12, "x\nhit hit\ny\nhit", [2]int{2, 5}, [2]int{6, 9}, [2]int{12, 15})
 	b := hit("stderr", 1, 1, "hit", [2]int{0, 3})
 	odd := hit("stdout", 50, 51, "hit hit hit", [2]int{0, 3})
-	odd.LineEnd = 60 // its text is no lines of the stream
+	odd.LineEnd = 60 // its text is not a sequence of the stream's lines
 	for _, tt := range []struct {
 		lists [][]index.Hit
 		most  int
@@ -198,13 +198,13 @@ func TestPlaces(t *testing.T) {
 		{nil, 10, map[string][]int64{}},
 		{[][]index.Hit{{a}}, 0, map[string][]int64{}},
 	} {
-		if got := places(tt.lists, tt.most); !reflect.DeepEqual(got, tt.want) {
+		if got := pickLines(tt.lists, tt.most); !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%v, want %v", got, tt.want)
 		}
 	}
 }
 
-// TestSourcesOf: what an artifact is called in an index.
+// TestSourcesOf: the label of an artifact in the index.
 func TestSourcesOf(t *testing.T) {
 	m := &artifact.Manifest{ArtifactID: "h", Runtime: "node", StdoutBytes: 3}
 	if got := SourcesOf(m); len(got) != 1 || got[0] != (index.Source{Label: "execute:javascript", Artifact: "h", Stream: "stdout"}) {

@@ -15,15 +15,15 @@ import (
 	"corral/artifact"
 )
 
-// kept runs a job whose output is stored, and returns its handle.
-func kept(t *testing.T, s *artifact.Store, stdout, stderr string) string {
+// storeOutput runs a job, whose output is stored, and returns the artifact's handle.
+func storeOutput(t *testing.T, s *artifact.Store, stdout, stderr string) string {
 	t.Helper()
-	f := newStage()
+	f := newFakeRunner()
 	f.stdout, f.stderr = stdout, stderr
 	v, _ := callTool(t, asUser(t.Context()), f.tool(s), `{"repoId":"app","runtime":"shell","code":"x"}`)
 	handle, _ := v["artifactHandle"].(string)
 	if handle == "" {
-		t.Fatalf("not kept: %v", v)
+		t.Fatalf("not stored: %v", v)
 	}
 	return handle
 }
@@ -34,7 +34,7 @@ func TestQuery(t *testing.T) {
 	for n := range 100 {
 		fmt.Fprintf(&lines, "line %d\n", n+1)
 	}
-	handle := kept(t, s, lines.String(), "LINE 50 too")
+	handle := storeOutput(t, s, lines.String(), "LINE 50 too")
 	tool := &QueryOutput{Artifacts: s, Repos: []string{"app"}}
 	for _, tt := range []struct{ name, arguments, want string }{
 		{
@@ -103,31 +103,31 @@ func TestQuery(t *testing.T) {
 	}
 }
 
-// TestQueryErrors: what is refused, and why; never an empty success.
+// TestQueryErrors: invalid queries get an error, never an empty result.
 func TestQueryErrors(t *testing.T) {
 	s := store(t)
-	handle := kept(t, s, "secret\n", "")
+	handle := storeOutput(t, s, "secret\n", "")
 	other := handle[:len(handle)-1] + map[bool]string{true: "1", false: "0"}[strings.HasSuffix(handle, "0")]
 	for _, tt := range []struct{ name, arguments, code, argument, want string }{
 		{"no handle", `"queryTerms":["x"]`, CodeInvalid, "artifactHandle", "required"},
 		{"a path", `"artifactHandle":"../../etc","queryTerms":["x"]`, CodeInvalid, "artifactHandle", "does not match"},
-		{"too long", `"artifactHandle":"` + strings.Repeat("a", 257) + `","queryTerms":["x"]`, CodeInvalid, "artifactHandle", "at most 256"},
+		{"too long", `"artifactHandle":"` + strings.Repeat("a", 257) + `","queryTerms":["x"]`, CodeInvalid, "artifactHandle", "the maximum is 256"},
 		{"nothing asked", `"artifactHandle":"` + handle + `"`, CodeInvalid, "queryTerms", "queryTerms or lineRange is required"},
 		{"no terms", `"artifactHandle":"` + handle + `","queryTerms":[]`, CodeInvalid, "queryTerms", "queryTerms or lineRange is required"},
-		{"11 terms", `"artifactHandle":"` + handle + `","queryTerms":["1","2","3","4","5","6","7","8","9","10","11"]`, CodeInvalid, "queryTerms", "more than 10"},
-		{"two streams", `"artifactHandle":"` + handle + `","stream":"stderr","lineRange":{"stream":"stdout","startLine":1,"endLine":1}`, CodeInvalid, "stream", `lineRange.stream is "stdout"`},
-		{"two streams and terms", `"artifactHandle":"` + handle + `","queryTerms":["x"],"stream":"stdout","lineRange":{"stream":"stderr","startLine":1,"endLine":1}`, CodeInvalid, "stream", `lineRange.stream is "stderr"`},
+		{"11 terms", `"artifactHandle":"` + handle + `","queryTerms":["1","2","3","4","5","6","7","8","9","10","11"]`, CodeInvalid, "queryTerms", "at most 10"},
+		{"two streams", `"artifactHandle":"` + handle + `","stream":"stderr","lineRange":{"stream":"stdout","startLine":1,"endLine":1}`, CodeInvalid, "stream", `contradicts lineRange.stream "stdout"`},
+		{"two streams and terms", `"artifactHandle":"` + handle + `","queryTerms":["x"],"stream":"stdout","lineRange":{"stream":"stderr","startLine":1,"endLine":1}`, CodeInvalid, "stream", `contradicts lineRange.stream "stderr"`},
 		{"excerpts of lines", `"artifactHandle":"` + handle + `","maxExcerpts":11,"lineRange":{"startLine":1,"endLine":1}`, CodeInvalid, "maxExcerpts", "without queryTerms"},
 		{"context of lines", `"artifactHandle":"` + handle + `","queryTerms":[],"contextLines":0,"lineRange":{"startLine":1,"endLine":1}`, CodeInvalid, "contextLines", "without queryTerms"},
 		{"backwards", `"artifactHandle":"` + handle + `","lineRange":{"startLine":3,"endLine":2}`, CodeInvalid, "lineRange.endLine", "before startLine"},
 		{"line 0", `"artifactHandle":"` + handle + `","lineRange":{"startLine":0,"endLine":2}`, CodeInvalid, "lineRange.startLine", "out of range"},
-		{"both streams of lines", `"artifactHandle":"` + handle + `","lineRange":{"stream":"both","startLine":1,"endLine":2}`, CodeInvalid, "lineRange.stream", "none of"},
+		{"both streams of lines", `"artifactHandle":"` + handle + `","lineRange":{"stream":"both","startLine":1,"endLine":2}`, CodeInvalid, "lineRange.stream", "not one of"},
 		{"excerpts", `"artifactHandle":"` + handle + `","queryTerms":["x"],"maxExcerpts":101`, CodeInvalid, "maxExcerpts", "1 to 100"},
 		{"context", `"artifactHandle":"` + handle + `","queryTerms":["x"],"contextLines":21`, CodeInvalid, "contextLines", "0 to 20"},
 		{"unknown", `"artifactHandle":"` + handle + `","queryTerms":["x"],"cursor":"1"`, CodeInvalid, "cursor", "unknown argument"},
 		{"fuzzy", `"artifactHandle":"` + handle + `","queryTerms":["x"],"match":"fuzzy"`, CodeUnsupported, "match", "full-text index"},
 		{"not there", `"artifactHandle":"` + other + `","queryTerms":["x"]`, CodeNotFound, "", "not found"},
-		{"no handle of ours", `"artifactHandle":"x","queryTerms":["x"]`, CodeNotFound, "", "not found"},
+		{"malformed handle", `"artifactHandle":"x","queryTerms":["x"]`, CodeNotFound, "", "not found"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			v, r := callTool(t, asUser(t.Context()), &QueryOutput{Artifacts: s, Repos: []string{"app"}}, `{`+tt.arguments+`}`)
@@ -141,10 +141,10 @@ func TestQueryErrors(t *testing.T) {
 	}
 }
 
-// TestForeignArtifact: to who may not read an artifact it is as if it were not there.
-func TestForeignArtifact(t *testing.T) {
+// TestOtherArtifactsAreNotFound: a caller cannot tell another's artifact from one that does not exist.
+func TestOtherArtifactsAreNotFound(t *testing.T) {
 	s := store(t)
-	handle := kept(t, s, "secret\n", "")
+	handle := storeOutput(t, s, "secret\n", "")
 	arguments := `{"artifactHandle":"` + handle + `","queryTerms":["secret"]}`
 	as := func(principal string, repos []string) context.Context {
 		return WithCaller(t.Context(), Caller{Principal: principal, Session: "s", Repos: repos, Progress: func(float64, string) {}})
@@ -162,7 +162,7 @@ func TestForeignArtifact(t *testing.T) {
 		{"another repository's", as("user:ada", []string{"other"}), []string{"app", "other"}, CodeNotFound},
 		{"not served", as("user:ada", nil), []string{"other"}, CodeNotFound},
 		{"none served", as("user:ada", nil), nil, CodeNotFound},
-		{"may use what is not served", as("user:ada", []string{"app"}), []string{"other"}, CodeNotFound},
+		{"may use an unserved repository", as("user:ada", []string{"app"}), []string{"other"}, CodeNotFound},
 		{"nobody", t.Context(), []string{"app"}, CodeNotFound},
 	} {
 		v, _ := callTool(t, tt.ctx, &QueryOutput{Artifacts: s, Repos: tt.served}, arguments)
@@ -171,13 +171,13 @@ func TestForeignArtifact(t *testing.T) {
 		}
 		message, _ := v["message"].(string)
 		if tt.code != nil && strings.ReplaceAll(message, "app", "xyz") != unknown["message"] {
-			t.Errorf("%s: %q tells more than %q", tt.name, message, unknown["message"])
+			t.Errorf("%s: %q differs from %q", tt.name, message, unknown["message"])
 		}
 	}
 }
 
-// TestSpoiled: an artifact that is over or damaged is an error of its own.
-func TestSpoiled(t *testing.T) {
+// TestExpiredAndCorruptArtifacts: expired and corrupt artifacts have error codes of their own.
+func TestExpiredAndCorruptArtifacts(t *testing.T) {
 	top := t.TempDir()
 	dir, err := os.Open(top)
 	if err != nil {
@@ -191,7 +191,7 @@ func TestSpoiled(t *testing.T) {
 	}
 	defer s.Close()
 	tool := &QueryOutput{Artifacts: s, Repos: []string{"app"}}
-	damaged, expired := kept(t, s, "one\n", ""), kept(t, s, "two\n", "")
+	damaged, expired := storeOutput(t, s, "one\n", ""), storeOutput(t, s, "two\n", "")
 	files, err := filepath.Glob(filepath.Join(top, "*", damaged, "stdout.gz"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("%q, %v", files, err)
@@ -212,25 +212,25 @@ func TestSpoiled(t *testing.T) {
 	}
 }
 
-// gone are artifacts that nobody waits for.
-type gone struct{}
+// blockingArtifacts is an Artifacts whose methods block until the context ends.
+type blockingArtifacts struct{}
 
-func (gone) Query(ctx context.Context, _ artifact.Query) (*artifact.Answer, error) {
+func (blockingArtifacts) Query(ctx context.Context, _ artifact.Query) (*artifact.Answer, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-func (gone) Find(ctx context.Context, _ artifact.Reader, _ string) (*artifact.Manifest, error) {
+func (blockingArtifacts) Find(ctx context.Context, _ artifact.Reader, _ string) (*artifact.Manifest, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-// TestQueryEnds with the call.
-func TestQueryEnds(t *testing.T) {
+// TestQueryEndsWithCall: a query ends with its call.
+func TestQueryEndsWithCall(t *testing.T) {
 	ctx, stop := context.WithCancel(asUser(t.Context()))
 	ended := make(chan error)
 	go func() {
-		tool := &QueryOutput{Artifacts: gone{}, Repos: []string{"app"}}
+		tool := &QueryOutput{Artifacts: blockingArtifacts{}, Repos: []string{"app"}}
 		_, err := tool.Call(ctx, json.RawMessage(`{"artifactHandle":"x","queryTerms":["x"]}`))
 		ended <- err
 	}()

@@ -8,18 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A readyReader reads a file when there is something to be read in it, and is parked until then. A read that blocks would
-// keep a thread and, for the runtime's first ten milliseconds, its processor: the jobs' own time, where there are few.
+// A readyReader waits with the runtime's poller until a file is readable, and then reads. A blocking read(2) would occupy a
+// thread and, until sysmon retakes it, its P, for up to ten milliseconds while the process is idle: time that jobs need on
+// machines with few cores.
 //
-// The file stays as it is: O_NONBLOCK would be set for all who have it open, a shell for one.
+// The file's flags stay unchanged: O_NONBLOCK would affect all processes that share the open file, such as the shell.
 type readyReader struct {
 	io.Reader
-	poll *os.File // an epoll(7) that has the file
+	poll *os.File // epoll(7) instance that watches the file
 	raw  syscall.RawConn
 }
 
-// whenReady returns in as a readyReader, or as it is where there is nothing to wait for: no file, a regular one, or one
-// that does not block.
+// whenReady returns in as a readyReader, or in itself if it need not be waited for: not a file, a regular file, or one in
+// non-blocking mode. The caller must call end.
 func whenReady(in io.Reader) (r io.Reader, end func()) {
 	file, ok := in.(*os.File)
 	if !ok {
@@ -37,7 +38,8 @@ func whenReady(in io.Reader) (r io.Reader, end func()) {
 	return &readyReader{in, poll, raw}, func() { poll.Close() }
 }
 
-// pollOf returns an epoll that waits for file. Errors: EPERM of a regular file, EAGAIN of one that does not block.
+// pollOf returns an epoll instance that watches file. It fails with EPERM for a regular file and EAGAIN for a non-blocking
+// one.
 func pollOf(file *os.File) (*os.File, error) {
 	conn, err := file.SyscallConn()
 	if err != nil {
@@ -60,7 +62,7 @@ func pollOf(file *os.File) (*os.File, error) {
 		err = controlled
 	}
 	if err == nil {
-		err = unix.SetNonblock(poll, true) // by which package os knows what the runtime can wait for
+		err = unix.SetNonblock(poll, true) // package os uses the runtime's poller only for non-blocking descriptors
 	}
 	if err != nil {
 		unix.Close(poll)
@@ -74,9 +76,9 @@ func (r *readyReader) Read(p []byte) (int, error) {
 	err := r.raw.Read(func(fd uintptr) bool {
 		var events [1]unix.EpollEvent
 		n, err := unix.EpollWait(int(fd), events[:], 0)
-		return n > 0 || err != nil // with an error the read waits
+		return n > 0 || err != nil // after an error, Read blocks in read(2)
 	})
-	if err != nil { // nothing else ends the wait
+	if err != nil { // the file was closed, the only way to end the wait
 		return 0, os.ErrClosed
 	}
 	return r.Reader.Read(p)

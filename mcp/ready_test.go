@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// blockingPipe returns a pipe as a host makes one: neither end is the runtime's to wait for.
+// blockingPipe returns a pipe in blocking mode, as a host creates it, which the runtime's poller does not handle.
 func blockingPipe(t *testing.T) (r, w *os.File) {
 	t.Helper()
 	var p [2]int
@@ -26,15 +26,15 @@ func blockingPipe(t *testing.T) (r, w *os.File) {
 	return r, w
 }
 
-// TestReady: what is read is what was written, to its end, and the pipe blocks others as before.
-func TestReady(t *testing.T) {
+// TestReadyReaderReadsAll: everything written is read, and the pipe stays in blocking mode.
+func TestReadyReaderReadsAll(t *testing.T) {
 	in, w := blockingPipe(t)
 	r, end := whenReady(in)
 	defer end()
 	if _, ok := r.(*readyReader); !ok {
 		t.Fatalf("%T", r)
 	}
-	text := strings.Repeat("0123456789", 20_000) // more than a pipe has room for
+	text := strings.Repeat("0123456789", 20_000) // more than a pipe buffers
 	go func() {
 		_, _ = io.WriteString(w, text)
 		w.Close()
@@ -53,8 +53,8 @@ func TestReady(t *testing.T) {
 	})
 }
 
-// TestReadyEnds: who waits for a client that writes nothing is told of the end.
-func TestReadyEnds(t *testing.T) {
+// TestReadyReaderCloseEndsWait: closing ends a wait for input.
+func TestReadyReaderCloseEndsWait(t *testing.T) {
 	in, _ := blockingPipe(t)
 	r, end := whenReady(in)
 	read := make(chan error, 1)
@@ -68,8 +68,8 @@ func TestReadyEnds(t *testing.T) {
 	}
 }
 
-// TestReadyOrNot: a regular file has always something to read, and other readers are none of the kernel's.
-func TestReadyOrNot(t *testing.T) {
+// TestWhenReadyPassesOthers: regular files, pipes in non-blocking mode and other readers are returned unchanged.
+func TestWhenReadyPassesOthers(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "in")
 	if err := os.WriteFile(name, []byte("text"), 0o600); err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestReadyOrNot(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	parked, w, err := os.Pipe() // which the runtime waits for
+	parked, w, err := os.Pipe() // in non-blocking mode
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,8 +94,8 @@ func TestReadyOrNot(t *testing.T) {
 	}
 }
 
-// TestSend: who sends writes it himself, unless another writes; then it comes after that, in order.
-func TestSend(t *testing.T) {
+// TestSendKeepsOrder: send writes directly unless another goroutine is writing; then it queues, in order.
+func TestSendKeepsOrder(t *testing.T) {
 	r, w := io.Pipe()
 	o := newOutbox(w)
 	go o.run()
@@ -105,7 +105,7 @@ func TestSend(t *testing.T) {
 		o.send(nil, []byte("one"))
 	}()
 	buffer := make([]byte, 1)
-	if _, err := io.ReadFull(r, buffer); err != nil { // the first is being written now
+	if _, err := io.ReadFull(r, buffer); err != nil { // the first message is being written
 		t.Fatal(err)
 	}
 	o.send(nil, []byte("two"))
@@ -116,9 +116,9 @@ func TestSend(t *testing.T) {
 	if _, err := io.ReadFull(r, rest); err != nil || string(rest) != want {
 		t.Errorf("%q, %v", rest, err)
 	}
-	within(t, "who sent", sent)
-	within(t, "the end", o.done)
+	awaitClosed(t, "sends", sent)
+	awaitClosed(t, "the end", o.done)
 	if o.send(nil, []byte("late")); o.waiting() != 0 {
-		t.Errorf("%d bytes wait", o.waiting())
+		t.Errorf("%d bytes queued", o.waiting())
 	}
 }

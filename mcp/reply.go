@@ -13,10 +13,10 @@ import (
 	"corral/job"
 )
 
-// maxText is how many bytes of JSON a reply repeats as text.
+// maxText is the maximum number of bytes of a result's JSON that are repeated as text.
 const maxText = 64 << 10
 
-// An executeReply is structuredContent of runtime_execute. What a mode does not have is absent.
+// An executeReply is the structuredContent of runtime_execute. Fields that a mode does not have are absent.
 type executeReply struct {
 	Status         job.Status          `json:"status"`
 	ExitCode       *int                `json:"exitCode"`
@@ -52,7 +52,7 @@ type decision struct {
 	DeniedReasons []string `json:"deniedReasons,omitempty"`
 }
 
-// usage has null for what the kernel cannot say.
+// usage has null for values that the kernel does not provide.
 type usage struct {
 	WallMs     int64  `json:"wallMs"`
 	CPUMs      *int64 `json:"cpuMs"`
@@ -65,7 +65,7 @@ type usage struct {
 	QueuedMs   int64  `json:"queuedMs"`
 }
 
-// outcome is what of a reply is the same in every mode.
+// outcome returns the fields of a reply that are the same in every mode.
 func outcome(r *job.Record) *executeReply {
 	u := r.Result.Usage
 	reply := &executeReply{
@@ -73,14 +73,14 @@ func outcome(r *job.Record) *executeReply {
 		PolicyDecision: decision{r.Decision.Hash, r.Decision.Reasons},
 		Usage: usage{
 			WallMs: u.Wall.Milliseconds(), CPUMs: ms(u.CPU), UserMs: ms(u.User), SystemMs: ms(u.System),
-			PeakMemory: known(u.PeakMemory), PeakPIDs: known(u.PeakPIDs),
-			ReadBytes: known(u.ReadBytes), WriteBytes: known(u.WriteBytes), QueuedMs: r.Queued.Milliseconds(),
+			PeakMemory: orNil(u.PeakMemory), PeakPIDs: orNil(u.PeakPIDs),
+			ReadBytes: orNil(u.ReadBytes), WriteBytes: orNil(u.WriteBytes), QueuedMs: r.Queued.Milliseconds(),
 		},
 		Limit: r.Result.Limit, SensitiveMore: r.Result.SensitiveMore, Incomplete: r.Result.SensitiveIncomplete,
 	}
 	reply.overlay = overlayOf(r)
 	if r.Anew && reply.Message == "" {
-		reply.Message = anew
+		reply.Message = sessionReplaced
 	}
 	for _, path := range r.Result.Sensitive {
 		reply.Sensitive = append(reply.Sensitive, clean(path))
@@ -91,7 +91,7 @@ func outcome(r *job.Record) *executeReply {
 			reply.ExitCode = &r.Result.ExitCode
 		}
 	case job.Lost:
-		reply.Status, reply.Message = job.Failure, "the job's jail ended while the job ran"
+		reply.Status, reply.Message = job.Failure, "the jail ended while the job was running"
 	}
 	if r.Result.Signal != 0 {
 		name := signalName(r.Result.Signal)
@@ -100,7 +100,7 @@ func outcome(r *job.Record) *executeReply {
 	return reply
 }
 
-// show puts into a reply what its mode shows of the output.
+// show sets the fields of a reply about the output that its mode has.
 func (r *executeReply) show(c artifact.Captured, mode string) {
 	if c.Handle != "" {
 		r.ArtifactHandle = &c.Handle
@@ -129,14 +129,14 @@ func ms(d time.Duration) *int64 {
 	return &n
 }
 
-func known(n int64) *int64 {
+func orNil(n int64) *int64 {
 	if n < 0 {
 		return nil
 	}
 	return &n
 }
 
-// signalName is SIGTERM and the like; real-time signals are numbered.
+// signalName returns a signal's name, such as SIGTERM. Real-time signals are numbered.
 func signalName(n int) string {
 	if name := unix.SignalName(syscall.Signal(n)); name != "" {
 		return name
@@ -144,10 +144,10 @@ func signalName(n int) string {
 	return "SIG" + strconv.Itoa(n)
 }
 
-// clean makes text of bytes that a job or a client chose.
+// clean replaces invalid UTF-8 in a string that a job or a client chose.
 func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// replySchema is the schema of a tool's answers. It requires nothing: clients validate errors with it, too.
+// replySchema returns the schema of a tool's results. It requires no field, because clients validate errors with it, too.
 func replySchema(p properties) json.RawMessage {
 	return encode(&schema{Type: "object", Properties: append(p,
 		property{"code", &schema{Type: "string", Description: "of an error: what kind it is"}},

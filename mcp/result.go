@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	// maxMessage is how many bytes of JSON one outgoing message has at most. The official TypeScript client drops the
+	// maxMessage is the maximum number of bytes of an outgoing message. The official TypeScript client closes the
 	// connection above 10 MiB.
 	maxMessage = 9 << 20
-	// maxShort is how many bytes of JSON a member of a result has to be left out of the short form of its text.
+	// maxShort is the maximum number of bytes of a member that the short form of a result's text includes.
 	maxShort = 512
 )
 
-// A resultTail is what a result of tools/call has after its content and its structuredContent.
+// A resultTail holds the members of a tools/call result after content and structuredContent.
 type resultTail struct {
 	IsError bool           `json:"isError,omitempty"`
 	Type    sdk.ResultType `json:"resultType,omitempty"`
 	Meta    *sdk.Meta      `json:"_meta,omitempty"`
 }
 
-// encodeResult writes the tool's result, within maxMessage. decorated is mcp-go's empty one, with what it adds for
-// clients of 2026-07-28; nil is none.
+// encodeResult encodes the tool's result in at most maxMessage bytes. decorated is mcp-go's empty result with the members
+// that it adds for clients of 2026-07-28, or nil.
 func (k *call) encodeResult(decorated any) []byte {
 	structured, err := structuredOf(k.result.Structured)
 	if err != nil {
@@ -50,13 +50,13 @@ func (k *call) encodeResult(decorated any) []byte {
 	}
 	size := maxMessage - (len(data) - len(structured))
 	if structured = shrink(structured, size); structured == nil {
-		k.fail("the result has %d bytes, more than the %d that a message may have", len(data), maxMessage)
+		k.fail("the result has %d bytes, the maximum of a message is %d", len(data), maxMessage)
 		structured = jsonOf(k.result.Structured)
 	}
 	return k.write(structured, tail)
 }
 
-// write copies structured once: it may be large, and there may be many.
+// write encodes the response. It copies structured only once, because results may be large and many.
 func (k *call) write(structured json.RawMessage, tail resultTail) []byte {
 	tail.IsError = k.result.IsError
 	said := k.result.Text
@@ -76,19 +76,20 @@ func (k *call) write(structured json.RawMessage, tail resultTail) []byte {
 	return bytes.Join(append(parts, []byte(`}}`)), nil)
 }
 
-// fail makes the call's result an error of ours.
+// fail replaces the call's result with an INTERNAL error.
 func (k *call) fail(format string, values ...any) {
 	k.code = CodeInternal
 	k.result = ToolResult{Structured: &Error{Code: CodeInternal, Message: fmt.Sprintf(format, values...)}, IsError: true}
 }
 
-// structuredOf encodes structuredContent; nil is none.
+// structuredOf encodes structuredContent, which must be an object. It returns nil for nil.
 func structuredOf(v any) (json.RawMessage, error) {
 	if v == nil {
 		return nil, nil
 	}
 	raw, ok := v.(json.RawMessage)
-	if raw = bytes.TrimSpace(raw); !ok || !json.Valid(raw) || bytes.ContainsAny(raw, "\r\n") { // a message is one line
+	// Line breaks would split the message on stdio.
+	if raw = bytes.TrimSpace(raw); !ok || !json.Valid(raw) || bytes.ContainsAny(raw, "\r\n") {
 		var err error
 		if raw, err = marshal(v); err != nil {
 			return nil, fmt.Errorf("encode the result: %w", err)
@@ -98,13 +99,12 @@ func structuredOf(v any) (json.RawMessage, error) {
 		raw = bytes.ToValidUTF8(raw, []byte("\uFFFD"))
 	}
 	if raw[0] != '{' {
-		return nil, fmt.Errorf("the result is no object")
+		return nil, fmt.Errorf("the result is not a JSON object")
 	}
 	return raw, nil
 }
 
-// textOf is the text block: the JSON itself as long as it is short, else what the tool gave for that case, else the
-// small members of it.
+// textOf returns the text block: structured if it is short, else given, else the short members of structured.
 func textOf(structured json.RawMessage, given string) string {
 	switch {
 	case structured != nil && len(structured) <= maxText:
@@ -115,7 +115,7 @@ func textOf(structured json.RawMessage, given string) string {
 	return cutText(given, maxText)
 }
 
-// short is an object without its large members, which it names.
+// short returns an object without its long members, whose names it lists.
 func short(structured json.RawMessage) string {
 	var b strings.Builder
 	var left []string
@@ -123,7 +123,7 @@ func short(structured json.RawMessage) string {
 	for _, e := range strictjson.Entries(structured) {
 		switch {
 		case len(e.Value) > maxShort || b.Len() > maxText/2:
-			left = append(left, shown(e.Key))
+			left = append(left, clip(e.Key))
 		default:
 			fmt.Fprintf(&b, "%s:%s,", jsonOf(e.Key), e.Value)
 		}
@@ -135,7 +135,7 @@ func short(structured json.RawMessage) string {
 	return b.String()
 }
 
-// cutText cuts a text to n bytes or a little more, and marks it.
+// cutText cuts s to n bytes, at a character boundary, and appends a mark.
 func cutText(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -144,8 +144,8 @@ func cutText(s string, n int) string {
 	return fmt.Sprintf("%s… (+%d) [truncated]", head, utf8.RuneCountInString(s[len(head):]))
 }
 
-// shrink cuts the longest texts of a result until it has at most size bytes, each with a mark. It returns nil when the
-// result is large by the number of its values.
+// shrink cuts the longest strings of a result, each with a mark, until it has at most size bytes. It returns nil if that is
+// impossible because the result has too many values.
 func shrink(structured json.RawMessage, size int) json.RawMessage {
 	d := json.NewDecoder(bytes.NewReader(structured))
 	d.UseNumber()
@@ -162,7 +162,7 @@ func shrink(structured json.RawMessage, size int) json.RawMessage {
 	return nil
 }
 
-// cutTexts cuts each text in v, which it changes.
+// cutTexts cuts each string in v to n bytes, in place.
 func cutTexts(v any, n int) any {
 	switch v := v.(type) {
 	case string:

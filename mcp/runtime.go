@@ -13,26 +13,26 @@ import (
 	"corral/job"
 )
 
-// An Engine takes a request through its life; *job.Engine is one.
+// An Engine runs jobs. *job.Engine implements it.
 type Engine interface {
 	Run(ctx context.Context, r *job.Request, out job.Output, watch job.Watch) (*job.Record, error)
 }
 
-// Outputs begins what takes the output of one job; *artifact.Store does.
+// Outputs captures the output of jobs. *artifact.Store implements it.
 type Outputs interface {
 	Begin(o artifact.BeginOptions) *artifact.Output
 }
 
-// Execute is the tool runtime_execute: an adapter between a client's words and the engine's.
+// Execute is the tool runtime_execute: it translates between the client's protocol and the engine.
 type Execute struct {
 	Engine  Engine
 	Outputs Outputs  // nil stores nothing
-	Repos   []string // ids of the repositories that are served
-	// Secrets are values that no reply and no artifact shows: those of variables that jobs may have.
+	Repos   []string // ids of the served repositories
+	// Secrets are values redacted from replies and artifacts: those of environment variables that jobs can have.
 	Secrets []string
 }
 
-// Modes of a reply.
+// Output modes.
 const (
 	modeMinimal = "minimal"
 	modeSummary = "summary"
@@ -55,7 +55,7 @@ func newExecuteArgs() *executeArgs {
 	return &executeArgs{dir: ".", lines: 100, persist: true, mode: modeMinimal}
 }
 
-// fields is the table. Lengths given in MiB and KiB are in bytes, those of names in characters.
+// fields returns the table of arguments. Limits in KiB and MiB are in bytes, those of names in characters.
 func (a *executeArgs) fields() []field {
 	return []field{
 		{name: "repoId", into: &a.repo, required: true, min: 1, max: 128, about: "which repository to run in: one that the server's instructions name, or a wrong one's error"},
@@ -88,7 +88,7 @@ func (a *executeArgs) fields() []field {
 	}
 }
 
-// oneLine is what of a line can be found.
+// oneLine reports whether s can be found in a line.
 func oneLine(s string) bool { return !strings.ContainsRune(s, '\n') }
 
 const executeDescription = `Run code or a program in a sandbox on one repository. 16 runtimes; no network; memory, processes and time are bounded. Files the code writes in the repository stay; everything else is gone when it ends. When a reply has changesHandle, they stay in a copy of this session's, until a person applies them.
@@ -125,7 +125,7 @@ func executeSchema() json.RawMessage {
 	}, outcomeSchema()))
 }
 
-// outcomeSchema is of what outcome has, but for the status, which tools have different ones of.
+// outcomeSchema describes the fields set by outcome, except status, whose values differ per tool.
 func outcomeSchema() properties {
 	return slices.Concat(properties{
 		{"exitCode", &schema{Type: nullable("integer")}},
@@ -221,9 +221,10 @@ func (a *executeArgs) request(tool string, c Caller) *job.Request {
 	return r
 }
 
-// watch tells the client that the job still runs. It is nil when that was not asked for: then nobody has to be woken.
+// watch returns a callback that sends progress to the client, or nil if the client did not request progress, so that
+// no timer wakes up for it.
 func watch(c Caller) job.Watch {
-	if c.quiet {
+	if c.noProgress {
 		return nil
 	}
 	return func(elapsed time.Duration, stdout, stderr int64) {
@@ -232,7 +233,7 @@ func watch(c Caller) job.Watch {
 	}
 }
 
-// failed makes corral's own failure a tool's error. What it says is for a person; a hint is on a line of its own.
+// failed converts an error of the engine to an *Error. The message is for people; the hint is in the details.
 func failed(err error) error {
 	if errors.Is(err, job.ErrUnavailable) {
 		return &Error{Code: CodeUnavailable, Message: clean(err.Error())}
@@ -248,8 +249,9 @@ func failed(err error) error {
 	return err
 }
 
-// refusalCode is what a refusal of the supervisor's is called that is not about what was asked for. Where nothing of corral's
-// has failed, the message says what is missing: the repository, or room for a session or a job.
+// refusalCode returns the code for a refusal by the supervisor that is not about the job's parameters. In steps in
+// which nothing of corral failed the code is UNAVAILABLE, and the message says what is missing: the repository, or
+// capacity for a session or a job.
 func refusalCode(r *job.Refusal) string {
 	switch r.Step {
 	case "repo", "session", "request":
@@ -258,7 +260,7 @@ func refusalCode(r *job.Refusal) string {
 	return CodeInternal
 }
 
-// words are the text of a reply that is too long to be said twice.
+// words returns the text of a reply whose JSON is too long to be repeated as text.
 func (r *executeReply) words() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "status: %s", r.Status)

@@ -19,29 +19,29 @@ import (
 	"corral/job"
 )
 
-// A stage is a policy, a runner and an auditor: what a job.Engine needs. The engine is a real one.
-type stage struct {
+// A fakeRunner is a policy, runner and auditor for a real job.Engine.
+type fakeRunner struct {
 	decision job.Decision
 	result   job.Result
-	err      error // of the run
+	err      error // returned by Run
 	stdout   string
 	stderr   string
-	run      func(ctx context.Context) // while the job runs
-	anew     bool                      // the session is
+	run      func(ctx context.Context) // called while the job runs
+	anew     bool                      // the session replaces an expired one
 
-	request *job.Request // that was decided on
-	spec    job.Spec     // that was run
+	request *job.Request // last request
+	spec    job.Spec     // last spec
 	stdin   string
 }
 
-func (f *stage) Decide(_ context.Context, r *job.Request) (job.Decision, error) {
+func (f *fakeRunner) Decide(_ context.Context, r *job.Request) (job.Decision, error) {
 	f.request = r
 	return f.decision, nil
 }
 
-func (f *stage) Denied(context.Context, job.Claim) error { return nil }
+func (f *fakeRunner) Denied(context.Context, job.Claim) error { return nil }
 
-func (f *stage) Run(ctx context.Context, spec job.Spec, stdio job.Stdio) (job.Result, error) {
+func (f *fakeRunner) Run(ctx context.Context, spec job.Spec, stdio job.Stdio) (job.Result, error) {
 	f.spec = spec
 	if stdio.Stdin != nil {
 		b, _ := io.ReadAll(stdio.Stdin)
@@ -60,8 +60,8 @@ func (f *stage) Run(ctx context.Context, spec job.Spec, stdio job.Stdio) (job.Re
 
 const someHash = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-func newStage() *stage {
-	return &stage{
+func newFakeRunner() *fakeRunner {
+	return &fakeRunner{
 		decision: job.Decision{Hash: someHash, Spec: job.Spec{Args: []string{"true"}}},
 		result: job.Result{Status: job.Success, Usage: job.Usage{
 			Wall: 1500 * time.Millisecond, CPU: 20 * time.Millisecond, PeakMemory: 4096, PeakPIDs: -1,
@@ -69,7 +69,7 @@ func newStage() *stage {
 	}
 }
 
-// store is a real one, in a directory of the test's.
+// store returns a real store in a temporary directory.
 func store(t *testing.T) *artifact.Store {
 	t.Helper()
 	dir, err := os.Open(t.TempDir())
@@ -85,7 +85,7 @@ func store(t *testing.T) *artifact.Store {
 	return s
 }
 
-func (f *stage) tool(s *artifact.Store) *Execute {
+func (f *fakeRunner) tool(s *artifact.Store) *Execute {
 	return &Execute{
 		Engine:  &job.Engine{Policy: f, Runner: f, Auditor: f},
 		Outputs: s, Repos: []string{"app", "other"},
@@ -98,7 +98,8 @@ func asUser(ctx context.Context) context.Context {
 	})
 }
 
-// callTool calls a tool, holds its answer against the schema that it publishes, and returns the answer as a client sees it.
+// callTool calls a tool, validates the result against the published schema, and returns structuredContent as a client decodes
+// it.
 func callTool(t *testing.T, ctx context.Context, tool Tool, arguments string) (map[string]any, ToolResult) {
 	t.Helper()
 	r, err := tool.Call(ctx, json.RawMessage(arguments))
@@ -118,14 +119,14 @@ func callTool(t *testing.T, ctx context.Context, tool Tool, arguments string) (m
 		t.Fatal(err)
 	}
 	if why := published(t, tool).wrong(v); why != "" {
-		t.Errorf("the answer is not as the schema says: %s\n%s", why, raw)
+		t.Errorf("the result violates the schema: %s\n%s", why, raw)
 	}
 	return v, r
 }
 
-// TestRequest: a client's words become the engine's.
-func TestRequest(t *testing.T) {
-	f := newStage()
+// TestExecuteRequest: arguments become the engine's request.
+func TestExecuteRequest(t *testing.T) {
+	f := newFakeRunner()
 	callTool(t, asUser(t.Context()), f.tool(nil), `{"repoId":"app","runtime":"python","executable":"python3","args":["a","b"],"code":"x","stdin":"in",
 		"relativeCwd":"sub","timeoutMs":2500}`)
 	code := "x"
@@ -143,27 +144,27 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestExecuteErrors: what the tool itself refuses.
+// TestExecuteErrors: calls that the tool itself rejects.
 func TestExecuteErrors(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	hundred := `["x"` + strings.Repeat(`,"x"`, 99)
 	for _, tt := range []struct{ arguments, code, argument, want string }{
 		{`{"runtime":"shell","code":"x"}`, CodeInvalid, "repoId", "required"},
 		{`{"repoId":"app","code":"x"}`, CodeInvalid, "runtime", "required"},
-		{`{"repoId":"","runtime":"shell","code":"x"}`, CodeInvalid, "repoId", "at least 1"},
-		{`{"repoId":"` + long[:129] + `","runtime":"shell","code":"x"}`, CodeInvalid, "repoId", "at most 128"},
-		{`{"repoId":"app","runtime":"bash","code":"x"}`, CodeInvalid, "runtime", "is none of: node, typescript"},
+		{`{"repoId":"","runtime":"shell","code":"x"}`, CodeInvalid, "repoId", "the minimum is 1"},
+		{`{"repoId":"` + long[:129] + `","runtime":"shell","code":"x"}`, CodeInvalid, "repoId", "the maximum is 128"},
+		{`{"repoId":"app","runtime":"bash","code":"x"}`, CodeInvalid, "runtime", "is not one of: node, typescript"},
 		{`{"repoId":"app","runtime":"shell"}`, CodeInvalid, "code", "code or args is required"},
 		{`{"repoId":"app","runtime":"shell","args":[]}`, CodeInvalid, "code", "code or args is required"},
 		{`{"repoId":"app","runtime":"python","executable":"python3","code":""}`, CodeInvalid, "code", "code or args is required"},
-		{`{"repoId":"app","runtime":"shell","code":"x","args":` + hundred + `,"x"]}`, CodeInvalid, "args", "more than 100 entries"},
+		{`{"repoId":"app","runtime":"shell","code":"x","args":` + hundred + `,"x"]}`, CodeInvalid, "args", "must have at most 100 entries"},
 		{`{"repoId":"app","runtime":"shell","code":"x","args":["\u0000"]}`, CodeInvalid, "args[0]", "NUL"},
-		{`{"repoId":"app","runtime":"shell","code":"` + long + `x"}`, CodeInvalid, "code", "at most 1048576"},
-		{`{"repoId":"app","runtime":"shell","code":"x","stdin":"` + long[:1<<19] + `x"}`, CodeInvalid, "stdin", "at most 524288"},
+		{`{"repoId":"app","runtime":"shell","code":"` + long + `x"}`, CodeInvalid, "code", "the maximum is 1048576"},
+		{`{"repoId":"app","runtime":"shell","code":"x","stdin":"` + long[:1<<19] + `x"}`, CodeInvalid, "stdin", "the maximum is 524288"},
 		{`{"repoId":"app","runtime":"shell","code":"x","relativeCwd":"a\u0000"}`, CodeInvalid, "relativeCwd", "NUL"},
 		{`{"repoId":"app","runtime":"shell","code":"x","timeoutMs":99}`, CodeInvalid, "timeoutMs", "100 to 600000"},
 		{`{"repoId":"app","runtime":"shell","code":"x","timeoutMs":600001}`, CodeInvalid, "timeoutMs", "100 to 600000"},
-		{`{"repoId":"app","runtime":"shell","code":"x","queryTerms":["",""]}`, CodeInvalid, "queryTerms[0]", "at least 1"},
+		{`{"repoId":"app","runtime":"shell","code":"x","queryTerms":["",""]}`, CodeInvalid, "queryTerms[0]", "the minimum is 1"},
 		{`{"repoId":"app","runtime":"shell","code":"x","queryTerms":["a\nb"]}`, CodeInvalid, "queryTerms[0]", "does not match"},
 		{`{"repoId":"app","runtime":"shell","code":"x","maxResponseLines":9}`, CodeInvalid, "maxResponseLines", "10 to 1000"},
 		{`{"repoId":"app","runtime":"shell","code":"x","maxResponseLines":1001}`, CodeInvalid, "maxResponseLines", "10 to 1000"},
@@ -172,7 +173,7 @@ func TestExecuteErrors(t *testing.T) {
 		{`{"repoId":"app","runtime":"shell","code":"x","env":{}}`, CodeInvalid, "env", "unknown argument"},
 		{`{"repoId":"nope","runtime":"shell","code":"x"}`, CodeNotFound, "", "Repository nope not found"},
 	} {
-		f := newStage()
+		f := newFakeRunner()
 		v, r := callTool(t, asUser(t.Context()), f.tool(nil), tt.arguments)
 		message, _ := v["message"].(string)
 		details, _ := v["details"].(map[string]any)
@@ -183,9 +184,9 @@ func TestExecuteErrors(t *testing.T) {
 	}
 }
 
-// TestAtTheBounds: what is as large as may be is taken.
-func TestAtTheBounds(t *testing.T) {
-	f := newStage()
+// TestMaximumSizesAreAccepted: arguments of the maximum size are accepted.
+func TestMaximumSizesAreAccepted(t *testing.T) {
+	f := newFakeRunner()
 	code, stdin := strings.Repeat("x", 1<<20), strings.Repeat("y", 1<<19)
 	arguments, err := json.Marshal(map[string]any{
 		"repoId": "app", "runtime": "shell", "code": code, "stdin": stdin, "args": slices.Repeat([]string{"a"}, 100),
@@ -200,9 +201,9 @@ func TestAtTheBounds(t *testing.T) {
 	}
 }
 
-// TestForeignRepository: a principal's other repositories are as if they were not there.
-func TestForeignRepository(t *testing.T) {
-	f := newStage()
+// TestOtherRepositoriesAreNotFound: repositories that the principal may not use are not found.
+func TestOtherRepositoriesAreNotFound(t *testing.T) {
+	f := newFakeRunner()
 	ctx := WithCaller(t.Context(), Caller{Principal: "token:ci", Session: "s", Repos: []string{"other"}, Progress: func(float64, string) {}})
 	v, _ := callTool(t, ctx, f.tool(nil), `{"repoId":"app","runtime":"shell","code":"x"}`)
 	if v["code"] != CodeNotFound || v["message"] != "Repository app not found" {
@@ -216,58 +217,58 @@ func TestForeignRepository(t *testing.T) {
 	}
 }
 
-// TestReplies: what became of a job, in the words of the contract.
-func TestReplies(t *testing.T) {
+// TestExecuteReplies: the replies of the contract.
+func TestExecuteReplies(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		prepare func(f *stage)
-		want    string // JSON of what differs from success; null is null, and "-" is absent
+		prepare func(f *fakeRunner)
+		want    string // JSON with the differences from success; null is null, and "-" is absent
 		isError bool
 	}{
-		{"success", func(*stage) {}, `{"status":"success","exitCode":0,"signal":null,"durationMs":1500,"message":"-","limit":"-"}`, false},
-		{"exit code", func(f *stage) { f.result.Status, f.result.ExitCode = job.Failure, 3 }, `{"status":"failure","exitCode":3}`, false},
-		{"signal", func(f *stage) {
+		{"success", func(*fakeRunner) {}, `{"status":"success","exitCode":0,"signal":null,"durationMs":1500,"message":"-","limit":"-"}`, false},
+		{"exit code", func(f *fakeRunner) { f.result.Status, f.result.ExitCode = job.Failure, 3 }, `{"status":"failure","exitCode":3}`, false},
+		{"signal", func(f *fakeRunner) {
 			f.result.Status, f.result.ExitCode, f.result.Signal = job.Failure, -1, int(syscall.SIGTERM)
 		}, `{"status":"failure","exitCode":null,"signal":"SIGTERM"}`, false},
-		{"real-time signal", func(f *stage) { f.result.Status, f.result.ExitCode, f.result.Signal = job.Failure, -1, 40 }, `{"signal":"SIG40"}`, false},
-		{"memory", func(f *stage) {
+		{"real-time signal", func(f *fakeRunner) { f.result.Status, f.result.ExitCode, f.result.Signal = job.Failure, -1, 40 }, `{"signal":"SIG40"}`, false},
+		{"memory", func(f *fakeRunner) {
 			f.result.Status, f.result.ExitCode, f.result.Signal, f.result.Limit = job.Failure, -1, 9, job.LimitMemory
 		}, `{"status":"failure","exitCode":null,"signal":"SIGKILL","limit":"memory"}`, false},
-		{"timeout", func(f *stage) { f.result.Status, f.result.ExitCode, f.result.Signal = job.Timeout, -1, 9 }, `{"status":"timeout","exitCode":null,"signal":"SIGKILL"}`, false},
-		{"lost", func(f *stage) { f.result.Status, f.result.ExitCode = job.Lost, -1 }, `{"status":"failure","exitCode":null,"message":"the job's jail ended while the job ran"}`, false},
+		{"timeout", func(f *fakeRunner) { f.result.Status, f.result.ExitCode, f.result.Signal = job.Timeout, -1, 9 }, `{"status":"timeout","exitCode":null,"signal":"SIGKILL"}`, false},
+		{"lost", func(f *fakeRunner) { f.result.Status, f.result.ExitCode = job.Lost, -1 }, `{"status":"failure","exitCode":null,"message":"the jail ended while the job was running"}`, false},
 		{
-			"denied", func(f *stage) {
+			"denied", func(f *fakeRunner) {
 				f.decision.Rule, f.decision.Reasons = "runtime", []string{`Runtime "node" is not allowed`}
 			},
 			`{"status":"denied","exitCode":null,"signal":null,"durationMs":0,"artifactHandle":null,"policyDecision":{"auditHash":"` + someHash + `","deniedReasons":["Runtime \"node\" is not allowed"]}}`, true,
 		},
-		{"missing", func(f *stage) { f.decision.Missing = "no python3 in /usr/bin" }, `{"status":"failure","exitCode":127,"message":"no python3 in /usr/bin","artifactHandle":null}`, false},
+		{"missing", func(f *fakeRunner) { f.decision.Missing = "no python3 in /usr/bin" }, `{"status":"failure","exitCode":127,"message":"no python3 in /usr/bin","artifactHandle":null}`, false},
 		{
-			"cwd escapes", func(f *stage) { f.err = &job.Refusal{Step: "cwd", Errno: int(syscall.EXDEV), Message: "x"} },
+			"cwd escapes", func(f *fakeRunner) { f.err = &job.Refusal{Step: "cwd", Errno: int(syscall.EXDEV), Message: "x"} },
 			`{"status":"denied","policyDecision":{"auditHash":"13b50c63066e9c0da1aa6d49b7ebca99ef0e2428a19967144258f7e9714c15c8",` +
 				`"deniedReasons":["Relative CWD \".\" escapes repository root"]}}`, true,
 		},
 		{
-			"cannot be executed", func(f *stage) {
+			"cannot be executed", func(f *fakeRunner) {
 				f.err = &job.Refusal{Step: "exec", Errno: int(syscall.EACCES), Message: "exec: permission denied"}
 			},
 			`{"status":"failure","exitCode":126,"message":"exec: permission denied"}`, false,
 		},
-		{"sensitive", func(f *stage) {
+		{"sensitive", func(f *fakeRunner) {
 			f.result.Sensitive, f.result.SensitiveMore = []string{".git/config", "a\xffb"}, 2
 		}, `{"sensitiveChanges":[".git/config","a\ufffdb"],"sensitiveChangesMore":2}`, false},
 		{
-			"supervisor", func(f *stage) { f.err = fmt.Errorf("%w: it closed the connection", job.ErrUnavailable) },
+			"supervisor", func(f *fakeRunner) { f.err = fmt.Errorf("%w: it closed the connection", job.ErrUnavailable) },
 			`{"code":"UNAVAILABLE","message":"no supervisor: it closed the connection","status":"-"}`, true,
 		},
 		{
-			"its refusal", func(f *stage) { f.err = &job.Refusal{Step: "jail", Message: "no room", Hint: "wait"} },
+			"its refusal", func(f *fakeRunner) { f.err = &job.Refusal{Step: "jail", Message: "no room", Hint: "wait"} },
 			`{"code":"INTERNAL","message":"no room","details":{"step":"jail","hint":"wait"}}`, true,
 		},
-		{"our own failure", func(f *stage) { f.err = errors.New("disk on fire") }, `{"code":"INTERNAL","message":"disk on fire"}`, true},
+		{"our own failure", func(f *fakeRunner) { f.err = errors.New("disk on fire") }, `{"code":"INTERNAL","message":"disk on fire"}`, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := newStage()
+			f := newFakeRunner()
 			tt.prepare(f)
 			v, r := callTool(t, asUser(t.Context()), f.tool(nil), `{"repoId":"app","runtime":"shell","code":"x"}`)
 			var want map[string]any
@@ -287,14 +288,14 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// TestKeys: the keys of a reply, in their order.
-func TestKeys(t *testing.T) {
+// TestReplyKeys: the keys of a reply, in order.
+func TestReplyKeys(t *testing.T) {
 	for mode, want := range map[string][]string{
 		"minimal": {"outputLines", "outputBytes"},
 		"summary": {"stdoutSummary", "stderrSummary", "excerpts"},
 		"intent":  {"excerpts"},
 	} {
-		f := newStage()
+		f := newFakeRunner()
 		f.stdout, f.stderr = "one\ntwo", "three\n"
 		_, r := callTool(t, asUser(t.Context()), f.tool(store(t)), `{"repoId":"app","runtime":"shell","code":"x","queryTerms":["T"],"outputMode":"`+mode+`"}`)
 		raw, err := json.Marshal(r.Structured)
@@ -312,8 +313,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestModes: what each mode shows.
-func TestModes(t *testing.T) {
+// TestOutputModes: the output that each mode shows.
+func TestOutputModes(t *testing.T) {
 	numbered := func(n int) string {
 		var b strings.Builder
 		for i := range n {
@@ -345,7 +346,7 @@ func TestModes(t *testing.T) {
 		{"intent without terms", `,"outputMode":"intent"`, "a\n", "", `{"excerpts":[]}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := newStage()
+			f := newFakeRunner()
 			f.stdout, f.stderr = tt.stdout, tt.stderr
 			v, _ := callTool(t, asUser(t.Context()), f.tool(store(t)), `{"repoId":"app","runtime":"shell","code":"x"`+tt.arguments+`}`)
 			var want map[string]any
@@ -364,9 +365,9 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestNotKept: without a handle the reply says why, unless that was asked for.
-func TestNotKept(t *testing.T) {
-	f := newStage()
+// TestReasonWithoutArtifact: a reply without a handle has the reason, unless the call asked for none.
+func TestReasonWithoutArtifact(t *testing.T) {
+	f := newFakeRunner()
 	v, _ := callTool(t, asUser(t.Context()), f.tool(store(t)), `{"repoId":"app","runtime":"shell","code":"x","persistOutput":false}`)
 	if handle, there := v["artifactHandle"]; !there || handle != nil || v["artifactReason"] != nil {
 		t.Errorf("%v", v)
@@ -377,9 +378,9 @@ func TestNotKept(t *testing.T) {
 	}
 }
 
-// TestUsage: what a kernel cannot say is null.
-func TestUsage(t *testing.T) {
-	v, _ := callTool(t, asUser(t.Context()), newStage().tool(nil), `{"repoId":"app","runtime":"shell","code":"x"}`)
+// TestUnknownUsageIsNull: values that the kernel does not provide are null.
+func TestUnknownUsageIsNull(t *testing.T) {
+	v, _ := callTool(t, asUser(t.Context()), newFakeRunner().tool(nil), `{"repoId":"app","runtime":"shell","code":"x"}`)
 	want := map[string]any{
 		"wallMs": 1500.0, "cpuMs": 20.0, "userMs": 0.0, "systemMs": 0.0, "peakMemoryBytes": 4096.0, "peakPids": nil,
 		"readBytes": 0.0, "writeBytes": 0.0, "queuedMs": 0.0,
@@ -389,9 +390,9 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestJobCancelled: the end of the call is the job's.
+// TestJobCancelled: the cancellation of a call ends the job.
 func TestJobCancelled(t *testing.T) {
-	f := newStage()
+	f := newFakeRunner()
 	f.run = func(ctx context.Context) { <-ctx.Done() }
 	f.result = job.Result{Status: job.Cancelled, ExitCode: -1, Signal: 9}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -402,9 +403,9 @@ func TestJobCancelled(t *testing.T) {
 	}
 }
 
-// TestReports: who waits is told how long and how much.
-func TestReports(t *testing.T) {
-	f := newStage()
+// TestJobReportsProgress: progress has the elapsed time and the bytes of output.
+func TestJobReportsProgress(t *testing.T) {
+	f := newFakeRunner()
 	f.stdout = "twelve bytes"
 	told := make(chan string, 16)
 	f.run = func(context.Context) { <-told }
@@ -423,9 +424,9 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestWords: a reply that is too long to be said twice has a text of its own.
-func TestWords(t *testing.T) {
-	f := newStage()
+// TestLongReplyText: a reply whose JSON is too long to be repeated has a text of its own.
+func TestLongReplyText(t *testing.T) {
+	f := newFakeRunner()
 	f.stdout = strings.Repeat("a long line\n", 900)
 	v, r := callTool(t, asUser(t.Context()), f.tool(store(t)), `{"repoId":"app","runtime":"shell","code":"x","outputMode":"summary","maxResponseLines":1000}`)
 	for _, want := range []string{"status: success", "exit code 0", "stdout 10800 bytes", v["artifactHandle"].(string)} {
@@ -435,7 +436,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestDefinitions: what hosts see of the tools.
+// TestDefinitions: the published definitions.
 func TestDefinitions(t *testing.T) {
 	for _, tool := range []Tool{&Execute{}, &QueryOutput{}} {
 		d := tool.Definition()
@@ -453,7 +454,7 @@ func TestDefinitions(t *testing.T) {
 				t.Fatal(err)
 			}
 			if why := out.wrong(v); why != "" {
-				t.Errorf("%s: an error is not as the schema says: %s", d.Name, why)
+				t.Errorf("%s: an error violates the schema: %s", d.Name, why)
 			}
 		}
 	}

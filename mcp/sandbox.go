@@ -16,25 +16,24 @@ import (
 	safe "corral/internal/text"
 )
 
-// Sandbox is the tool sandbox_exec: a command in a system that is the client session's own. Its words are those of
-// kilntainers, whose clients find here what they know.
+// Sandbox is the tool sandbox_exec: it runs a command in a system of the client session's own. Its texts are those of
+// kilntainers, so that its clients work unchanged.
 type Sandbox struct {
 	Engine  Engine
-	Outputs Outputs  // takes the output, and stores none of it; nil is one of its own
-	Repos   []string // ids of the repositories that are served
-	Repo    string   // the one that commands see; "" is the first that the caller may use
-	// Workspaces says of each of Repos what commands may do to it, for the description. What a command may do is the
-	// policy's to decide.
+	Outputs Outputs  // captures the output without storing it; nil uses a capture of its own
+	Repos   []string // ids of the served repositories
+	Repo    string   // repository that commands see; "" is the first that the caller may use
+	// Workspaces are the workspace modes by repository, for the description only. The policy decides what a command may do.
 	Workspaces map[string]job.Workspace
-	Path       string        // of the repository that commands see, for the description; "" where callers have different ones
-	Secrets    []string      // values that no reply shows
-	Timeout    time.Duration // of a command that names none; 0 is DefaultSandboxTimeout
-	// OutputLimit is how many bytes a command may write to both streams together; 0 is DefaultSandboxOutput.
+	Path       string        // path of the repository, for the description; "" if it depends on the caller
+	Secrets    []string      // values redacted from replies
+	Timeout    time.Duration // default timeout of a command; 0 is DefaultSandboxTimeout
+	// OutputLimit is the maximum number of bytes of both streams together; 0 is DefaultSandboxOutput.
 	OutputLimit int64
-	Partial     bool // what was written before a timeout is in the reply
+	Partial     bool // include partial output in the reply to a command that timed out
 }
 
-// What holds for sandbox_exec where nothing else is said.
+// Defaults of sandbox_exec.
 const (
 	DefaultSandboxTimeout = 2 * time.Minute
 	DefaultSandboxOutput  = 2 << 20
@@ -43,26 +42,26 @@ const (
 const (
 	maxSandboxStdin   = 2 << 20
 	maxSandboxArgs    = 4096
-	maxSandboxCommand = 128<<10 - 1 // MAX_ARG_STRLEN, with its NUL (execve(2))
+	maxSandboxCommand = 128<<10 - 1 // MAX_ARG_STRLEN less the terminating NUL (execve(2))
 	sandboxShell      = "/bin/bash"
 )
 
-// Exit codes of what is no end of the command's own.
+// Exit codes of commands that corral ended.
 const (
-	exitTimedOut = 124
-	exitTooMuch  = 1
+	exitTimedOut    = 124
+	exitOutputLimit = 1
 )
 
-// sandboxArgs are the arguments of sandbox_exec. "", [] and null are as if they were not there.
+// sandboxArgs are the arguments of sandbox_exec. "", [] and null count as absent.
 type sandboxArgs struct {
 	command   string
 	args      []string
 	stdin     string
 	directory string
-	timeout   int // seconds; untimed if it is not there
+	timeout   int // seconds; noTimeout if absent
 }
 
-const untimed = math.MinInt32
+const noTimeout = math.MinInt32
 
 func (a *sandboxArgs) fields() []field {
 	return []field{
@@ -91,7 +90,7 @@ There is no network. You are an ordinary user who owns this system; there is no 
 
 %s`
 
-// repoDescription says where the repository is and what becomes of what commands do to it.
+// repoDescription returns the part of the description about the repository: its path, and whether commands change it.
 func (t *Sandbox) repoDescription() string {
 	subject := "The repository"
 	if t.Path != "" && len(t.Path) <= maxPathShown {
@@ -103,7 +102,7 @@ func (t *Sandbox) repoDescription() string {
 	switch {
 	case t.Repo != "":
 		ids = []string{t.Repo}
-	case t.Path != "": // all callers see the first
+	case t.Path != "": // all callers see the first repository
 		ids = ids[:1]
 	}
 	seen := map[job.Workspace]bool{}
@@ -121,10 +120,10 @@ func (t *Sandbox) repoDescription() string {
 	return subject + " is a copy-on-write copy: what you change or delete in it is seen by your later calls of this tool only. The real files stay as they are; the changes are kept for people to review and apply (corral changes)."
 }
 
-// maxPathShown is how many bytes a path has that the description names: hosts bound what a description may have.
+// maxPathShown is the maximum length of a path included in the description, because hosts bound a description's length.
 const maxPathShown = 300
 
-// workspace is overlay where nothing else is known, as the policy has it.
+// workspace returns the workspace mode of a repository. The default is the policy's, overlay.
 func (t *Sandbox) workspace(id string) job.Workspace {
 	if w, ok := t.Workspaces[id]; ok {
 		return w
@@ -153,24 +152,24 @@ func (t *Sandbox) limit() int64 {
 	return t.OutputLimit
 }
 
-// Call implements Tool. Its answers are text: a reply, or the words of an error.
+// Call implements Tool. The reply is text only, for errors too.
 func (t *Sandbox) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
-	a := &sandboxArgs{timeout: untimed}
+	a := &sandboxArgs{timeout: noTimeout}
 	if err := decodeArguments(arguments, a.fields()); err != nil {
-		return said(err), nil
+		return textError(err), nil
 	}
 	if err := a.check(); err != nil {
-		return said(err), nil
+		return textError(err), nil
 	}
 	reply, err := t.exec(ctx, a)
 	if err != nil {
-		return said(err), nil
+		return textError(err), nil
 	}
 	return ToolResult{Text: reply.text(), Whole: true}, nil
 }
 
-// said is an error whose text block is its message, and nothing else.
-func said(err error) ToolResult {
+// textError returns an error result whose text block is the message and the hint.
+func textError(err error) ToolResult {
 	e := fail(err)
 	text := e.Message
 	if hint, ok := e.Details["hint"].(string); ok {
@@ -179,7 +178,7 @@ func said(err error) ToolResult {
 	return ToolResult{Structured: e, Text: clean(text), Whole: true, IsError: true}
 }
 
-// check looks at the arguments in the order of the contract, in its words.
+// check validates the arguments, in the order and with the messages of the contract.
 func (a *sandboxArgs) check() error {
 	switch {
 	case a.command != "" && len(a.args) > 0:
@@ -188,7 +187,7 @@ func (a *sandboxArgs) check() error {
 		return invalidSandbox("Must provide either 'command' or 'args'.")
 	case a.directory != "" && !path.IsAbs(a.directory):
 		return invalidSandbox("working_directory must be an absolute path, got: %s", a.directory)
-	case a.timeout != untimed && a.timeout < 1:
+	case a.timeout != noTimeout && a.timeout < 1:
 		return invalidSandbox("timeout must be at least 1 second.")
 	case len(a.stdin) > maxSandboxStdin:
 		return invalidSandbox("stdin content exceeds the 2 MiB limit (%d bytes). Split into smaller chunks or use a different approach.", len(a.stdin))
@@ -196,19 +195,19 @@ func (a *sandboxArgs) check() error {
 	return a.bounds()
 }
 
-// bounds refuses what no command can have.
+// bounds rejects arguments that no command can have.
 func (a *sandboxArgs) bounds() error {
 	all := append(slices.Clone(a.args), a.command)
 	for _, s := range all {
 		switch {
 		case len(s) > maxSandboxCommand:
-			return invalidSandbox("an argument, or a command, has at most %d bytes: write a file by stdin, and run that", maxSandboxCommand)
+			return invalidSandbox("a command or argument must have at most %d bytes: write a script to a file through stdin, and run that", maxSandboxCommand)
 		case strings.IndexByte(s, 0) >= 0:
-			return invalidSandbox("a command has no NUL bytes")
+			return invalidSandbox("a command must not contain NUL bytes")
 		}
 	}
 	if len(a.directory) > 4096 || strings.IndexByte(a.directory, 0) >= 0 {
-		return invalidSandbox("working_directory has at most 4096 bytes, and no NUL")
+		return invalidSandbox("working_directory must have at most 4096 bytes and no NUL byte")
 	}
 	return nil
 }
@@ -217,10 +216,10 @@ func invalidSandbox(format string, values ...any) error {
 	return &Error{Code: CodeInvalid, Message: fmt.Sprintf(format, values...)}
 }
 
-// exec runs the command in the session of the caller.
+// exec runs the command in the caller's session.
 func (t *Sandbox) exec(ctx context.Context, a *sandboxArgs) (*sandboxReply, error) {
 	caller := CallerOf(ctx)
-	repo, err := caller.repo(t.Repos, t.Repo, ", and a session has one")
+	repo, err := caller.repo(t.Repos, t.Repo, ", and a session needs one")
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +244,7 @@ func (t *Sandbox) request(a *sandboxArgs, repo string, c Caller) *job.Request {
 		Command: a.args, Stdin: a.stdin, Dir: "/",
 		Usual: job.Limits{Wall: t.timeout()},
 	}
-	if a.timeout != untimed {
+	if a.timeout != noTimeout {
 		r.Limits.Wall = time.Duration(a.timeout) * time.Second
 	}
 	if a.command != "" {

@@ -12,7 +12,7 @@ import (
 	safe "corral/internal/text"
 )
 
-// A sandboxReply is what a command came to, as the text of the result has it.
+// A sandboxReply is the outcome of a command; it is the text of the result.
 type sandboxReply struct {
 	Stdout   string `json:"stdout"`
 	Stderr   string `json:"stderr"`
@@ -26,14 +26,14 @@ func (t *Sandbox) reply(r *job.Record, c *artifact.Captured) (*sandboxReply, err
 	case r.Status == job.Denied:
 		return nil, &Error{Code: CodeDenied, Message: clean(strings.Join(r.Decision.Reasons, "; "))}
 	case c.Over:
-		reply.ExitCode = exitTooMuch
+		reply.ExitCode = exitOutputLimit
 		reply.Stderr = fmt.Sprintf("[kilntainers: output limit exceeded (%d bytes). Command terminated. No output returned. Re-run with head, tail, or grep to manage output size.]", t.limit())
 		return reply, nil
 	case r.Status == job.Timeout:
 		t.timedOut(reply, r, c)
 		return reply, nil
 	case r.Status == job.Lost:
-		return nil, &Error{Code: CodeUnavailable, Message: "the session ended while the command ran: the next one begins anew"}
+		return nil, &Error{Code: CodeUnavailable, Message: "the session ended while the command was running: the next command starts a new session"}
 	case r.Message != "" && r.Result.ExitCode < 0:
 		return nil, &Error{Code: CodeInvalid, Message: clean(r.Message)}
 	}
@@ -48,26 +48,26 @@ func (t *Sandbox) timedOut(reply *sandboxReply, r *job.Record, c *artifact.Captu
 	reply.ExitCode, reply.Stderr = exitTimedOut, "[kilntainers: command timed out after "+seconds+"s]"
 	if t.Partial {
 		reply.Stdout = utf8Text(c.Stdout.Whole)
-		reply.Stderr = onLines(utf8Text(c.Stderr.Whole), reply.Stderr)
+		reply.Stderr = appendLine(utf8Text(c.Stderr.Whole), reply.Stderr)
 	}
 }
 
-// sandboxExit is the exit code as shells have it.
+// sandboxExit returns the exit code as a shell would report it.
 func sandboxExit(r *job.Record) int {
 	switch {
 	case r.Result.Signal != 0:
 		return 128 + r.Result.Signal
 	case r.Status == job.Failure && r.Result.ExitCode == 0:
-		return 128 + 9 // its first process was gone already when a limit ended the rest
+		return 128 + 9 // a limit ended the remaining processes after the first had exited
 	}
 	return r.Result.ExitCode
 }
 
-// note adds to stderr what corral has to say of the command.
+// note appends corral's messages about the command to stderr.
 func (reply *sandboxReply) note(r *job.Record) {
 	var lines []string
 	if r.Anew {
-		lines = append(lines, "corral: the session had ended: its file system began anew")
+		lines = append(lines, "corral: the previous session expired; this is a new one with an empty file system layer")
 	}
 	if r.Message != "" {
 		lines = append(lines, "corral: "+clean(r.Message))
@@ -86,19 +86,19 @@ func (reply *sandboxReply) note(r *job.Record) {
 		lines = append(lines, fmt.Sprintf("corral: and %d more sensitive paths changed", n))
 	}
 	for _, line := range lines {
-		reply.Stderr = onLines(reply.Stderr, line) + "\n"
+		reply.Stderr = appendLine(reply.Stderr, line) + "\n"
 	}
 }
 
-// onLines is a text and what follows it on a line of its own.
-func onLines(text, line string) string {
+// appendLine appends line to text, on a line of its own.
+func appendLine(text, line string) string {
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
 	return text + line
 }
 
-// utf8Text is what a program wrote as text: each byte that is none of UTF-8 is U+FFFD.
+// utf8Text returns s with each byte that is not valid UTF-8 replaced by U+FFFD.
 func utf8Text(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -106,7 +106,8 @@ func utf8Text(s string) string {
 	return string([]rune(s))
 }
 
-// text encodes the reply, within what a message may have. Bytes that take many in JSON are cut at the end, which is marked.
+// text encodes the reply in at most the maximum size of a message. If characters need long escapes in JSON, the ends of the
+// streams are cut, and marked.
 func (reply *sandboxReply) text() string {
 	for n := max(len(reply.Stdout), len(reply.Stderr)); ; n /= 2 {
 		cut := *reply
@@ -118,5 +119,5 @@ func (reply *sandboxReply) text() string {
 	}
 }
 
-// maxEnvelope is more than a message has around the text of its result.
+// maxEnvelope is an upper bound of a message's bytes around the text of its result.
 const maxEnvelope = 4 << 10

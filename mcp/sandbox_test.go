@@ -13,18 +13,18 @@ import (
 	"corral/job"
 )
 
-// Acquire makes a stage one that has sessions.
-func (f *stage) Acquire(context.Context, *job.Request, job.Spec) (job.Lease, error) {
+// Acquire makes a fakeRunner provide sessions.
+func (f *fakeRunner) Acquire(context.Context, *job.Request, job.Spec) (job.Lease, error) {
 	return job.Lease{ID: "5e55", Anew: f.anew, Return: func(bool) {}}, nil
 }
 
-func (f *stage) sandbox() *Sandbox {
+func (f *fakeRunner) sandbox() *Sandbox {
 	return &Sandbox{
 		Engine: &job.Engine{Policy: f, Runner: f, Auditor: f, Sessions: f}, Repos: []string{"app", "other"},
 	}
 }
 
-// execSandbox calls the tool through a server, and returns the text of the one block of the answer.
+// execSandbox calls the tool through a server and returns the text of the result's only block.
 func execSandbox(t *testing.T, tool Tool, arguments string) (text string, isError bool) {
 	t.Helper()
 	k := dial(t, New(Options{Tools: []Tool{tool}}), Caller{Principal: "user:ada", Session: "s1"})
@@ -35,7 +35,7 @@ func execSandbox(t *testing.T, tool Tool, arguments string) (text string, isErro
 	return r.Result.Content[0].Text, r.Result.IsError
 }
 
-// TestSandboxErrors: the texts of the contract, and which of them comes first.
+// TestSandboxErrors: the texts of the contract, and their precedence.
 func TestSandboxErrors(t *testing.T) {
 	const (
 		both     = "Cannot provide both 'command' and 'args'. Use 'command' for shell commands or 'args' for direct execution."
@@ -60,26 +60,26 @@ func TestSandboxErrors(t *testing.T) {
 		{`{"command":"true","timeout":0,` + stdin + `}`, instant},
 		{`{"command":"true",` + stdin + `}`, large},
 		{`{"command":"true","stdin":"` + strings.Repeat("é", 1<<20) + `x"}`, large},
-		{`{"command":"true","timeout":1.5}`, "timeout: 1.5 is no whole number"},
-		{`{"command":1}`, "command: a string is wanted, not a number"},
-		{`{"args":"ls"}`, "args: an array of strings is wanted, not a string"},
-		{`{"args":[null]}`, "args[0]: a string is wanted, not null"},
+		{`{"command":"true","timeout":1.5}`, "timeout: 1.5 is not an integer"},
+		{`{"command":1}`, "command: must be a string, got a number"},
+		{`{"args":"ls"}`, "args: must be an array of strings, got a string"},
+		{`{"args":[null]}`, "args[0]: must be a string, got null"},
 		{`{"cmd":"ls"}`, `unknown argument "cmd"`},
-		{`{"command":"a\u0000b"}`, "a command has no NUL bytes"},
-		{`{"command":"` + strings.Repeat("x", 128<<10) + `"}`, "an argument, or a command, has at most 131071 bytes: write a file by stdin, and run that"},
+		{`{"command":"a\u0000b"}`, "a command must not contain NUL bytes"},
+		{`{"command":"` + strings.Repeat("x", 128<<10) + `"}`, "a command or argument must have at most 131071 bytes: write a script to a file through stdin, and run that"},
 	} {
-		f := newStage()
+		f := newFakeRunner()
 		text, isError := execSandbox(t, f.sandbox(), tt.arguments)
 		if !isError || !strings.HasPrefix(text, tt.want) || !strings.HasPrefix(tt.want, "unknown") && text != tt.want {
 			t.Errorf("%.100s: error %t, %q", tt.arguments, isError, text)
 		}
 		if f.request != nil {
-			t.Errorf("%.100s was decided on", tt.arguments)
+			t.Errorf("%.100s reached the policy", tt.arguments)
 		}
 	}
 }
 
-// TestSandboxRequest: what is asked of the engine.
+// TestSandboxRequest: arguments become the engine's request.
 func TestSandboxRequest(t *testing.T) {
 	usual := job.Limits{Wall: 2 * time.Minute}
 	whole := strings.Repeat("x", 2<<20)
@@ -96,7 +96,7 @@ func TestSandboxRequest(t *testing.T) {
 		{`{"args":["ls"],"timeout":1}`, job.Request{Command: []string{"ls"}, Dir: "/", Limits: job.Limits{Wall: time.Second}}},
 		{`{"args":["ls"],"timeout":1e300}`, job.Request{Command: []string{"ls"}, Dir: "/", Limits: job.Limits{Wall: (1<<31 - 1) * time.Second}}},
 	} {
-		f := newStage()
+		f := newFakeRunner()
 		if text, isError := execSandbox(t, f.sandbox(), tt.arguments); isError {
 			t.Errorf("%.100s: %s", tt.arguments, text)
 			continue
@@ -113,7 +113,7 @@ func TestSandboxRequest(t *testing.T) {
 	}
 }
 
-// TestSandboxReplies: what of a job is in which words.
+// TestSandboxReplies: the reply for each outcome of a job.
 func TestSandboxReplies(t *testing.T) {
 	result := func(status job.Status, code, signal int, limit string) job.Result {
 		return job.Result{Status: status, ExitCode: code, Signal: signal, Limit: limit, Usage: job.Usage{Wall: 12 * time.Millisecond}}
@@ -130,7 +130,7 @@ func TestSandboxReplies(t *testing.T) {
 		name           string
 		result         job.Result
 		stdout, stderr string
-		change         func(f *stage, s *Sandbox)
+		change         func(f *fakeRunner, s *Sandbox)
 		want           string
 	}{
 		{"success", result(job.Success, 0, 0, ""), "out\n", "err", nil, `{"stdout":"out\n","stderr":"err","exit_code":0,"exec_duration_ms":12}`},
@@ -142,17 +142,17 @@ func TestSandboxReplies(t *testing.T) {
 		{"the first was gone", result(job.Failure, 0, 0, "disk"), "", "", nil, reply("", "corral: disk limit reached: the command was ended\n", 137)},
 		{"not UTF-8", result(job.Success, 0, 0, ""), "a\xff\xfeb\xe2\x82", "\x80", nil, reply("a\uFFFD\uFFFDb\uFFFD\uFFFD", "\uFFFD", 0)},
 		{"timeout", result(job.Timeout, -1, 9, ""), "some", "more", nil, reply("", late, 124)},
-		{"timeout, partial", result(job.Timeout, -1, 9, ""), "some", "more", func(_ *stage, s *Sandbox) { s.Partial = true }, reply("some", "more\n"+late, 124)},
+		{"timeout, partial", result(job.Timeout, -1, 9, ""), "some", "more", func(_ *fakeRunner, s *Sandbox) { s.Partial = true }, reply("some", "more\n"+late, 124)},
 		{"all that fits", result(job.Success, 0, 0, ""), exact, "abc", nil, reply(exact, "abc", 0)},
 		{"one byte more", result(job.Success, 0, 0, ""), exact, "abcd", nil, reply("", much, 1)},
-		{"too much for another limit", result(job.Success, 0, 0, ""), "abc", "de", func(_ *stage, s *Sandbox) { s.OutputLimit = 4 }, reply("", strings.Replace(much, "2097152", "4", 1), 1)},
-		{"a session anew", result(job.Success, 0, 0, ""), "a", "", func(f *stage, _ *Sandbox) { f.anew = true }, reply("a", "corral: the session had ended: its file system began anew\n", 0)},
-		{"not there", result("", 0, 0, ""), "", "", func(f *stage, _ *Sandbox) {
+		{"too much for another limit", result(job.Success, 0, 0, ""), "abc", "de", func(_ *fakeRunner, s *Sandbox) { s.OutputLimit = 4 }, reply("", strings.Replace(much, "2097152", "4", 1), 1)},
+		{"session replaced", result(job.Success, 0, 0, ""), "a", "", func(f *fakeRunner, _ *Sandbox) { f.anew = true }, reply("a", "corral: the previous session expired; this is a new one with an empty file system layer\n", 0)},
+		{"not there", result("", 0, 0, ""), "", "", func(f *fakeRunner, _ *Sandbox) {
 			f.err = &job.Refusal{Step: "exec", Errno: 2, Message: "nope: no such program"}
 		}, reply("", "corral: nope: no such program\n", 127)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := newStage()
+			f := newFakeRunner()
 			f.decision.Spec.Limits.Wall = time.Second
 			f.result, f.stdout, f.stderr = tt.result, tt.stdout, tt.stderr
 			s := f.sandbox()
@@ -167,9 +167,9 @@ func TestSandboxReplies(t *testing.T) {
 	}
 }
 
-// TestSandboxEnds: a command that never stops writing is ended for it, and the reply says so.
-func TestSandboxEnds(t *testing.T) {
-	f := newStage()
+// TestSandboxOutputLimitEndsJob: a command that exceeds the output limit is ended, and the reply says so.
+func TestSandboxOutputLimitEndsJob(t *testing.T) {
+	f := newFakeRunner()
 	f.stdout = strings.Repeat("y\n", 2<<20)
 	f.result = job.Result{Status: job.Cancelled, ExitCode: -1}
 	f.run = func(ctx context.Context) { <-ctx.Done() }
@@ -179,33 +179,35 @@ func TestSandboxEnds(t *testing.T) {
 	}
 }
 
-// TestSandboxRefused: what no command was made of is an error, in plain words.
+// TestSandboxRefused: the errors of commands that were not run.
 func TestSandboxRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		change func(f *stage, s *Sandbox)
+		change func(f *fakeRunner, s *Sandbox)
 		want   string
 	}{
-		{"denied", func(f *stage, _ *Sandbox) {
+		{"denied", func(f *fakeRunner, _ *Sandbox) {
 			f.decision.Rule, f.decision.Reasons = "rules", []string{"not today", "nor tomorrow"}
 		}, "not today; nor tomorrow"},
-		{"no such directory", func(f *stage, _ *Sandbox) { f.err = &job.Refusal{Step: "cwd", Errno: 2, Message: "x"} }, "Working directory does not exist: /"},
-		{"no supervisor", func(f *stage, _ *Sandbox) { f.err = fmt.Errorf("%w: it closed the connection", job.ErrUnavailable) }, "no supervisor: it closed the connection"},
-		{"no room", func(f *stage, _ *Sandbox) {
+		{"no such directory", func(f *fakeRunner, _ *Sandbox) { f.err = &job.Refusal{Step: "cwd", Errno: 2, Message: "x"} }, "Working directory does not exist: /"},
+		{"no supervisor", func(f *fakeRunner, _ *Sandbox) {
+			f.err = fmt.Errorf("%w: it closed the connection", job.ErrUnavailable)
+		}, "no supervisor: it closed the connection"},
+		{"no room", func(f *fakeRunner, _ *Sandbox) {
 			f.err = &job.Refusal{Step: "jail", Message: "no room", Hint: "try again"}
 		}, "no room\nhint: try again"},
-		{"lost", func(f *stage, _ *Sandbox) { f.result.Status = job.Lost }, "the session ended while the command ran: the next one begins anew"},
-		{"no repository", func(_ *stage, s *Sandbox) { s.Repos = nil }, "there is no repository that you may use, and a session has one"},
-		{"another's repository", func(_ *stage, s *Sandbox) { s.Repo = "theirs" }, "there is no repository that you may use, and a session has one"},
+		{"lost", func(f *fakeRunner, _ *Sandbox) { f.result.Status = job.Lost }, "the session ended while the command was running: the next command starts a new session"},
+		{"no repository", func(_ *fakeRunner, s *Sandbox) { s.Repos = nil }, "you may not use any repository, and a session needs one"},
+		{"another's repository", func(_ *fakeRunner, s *Sandbox) { s.Repo = "theirs" }, "you may not use any repository, and a session needs one"},
 	} {
-		f := newStage()
+		f := newFakeRunner()
 		s := f.sandbox()
 		tt.change(f, s)
 		if text, isError := execSandbox(t, s, `{"args":["x"]}`); !isError || text != tt.want {
 			t.Errorf("%s: error %t, %q", tt.name, isError, text)
 		}
 	}
-	f := newStage()
+	f := newFakeRunner()
 	s := f.sandbox()
 	s.Repo = "other"
 	if _, isError := execSandbox(t, s, `{"args":["x"]}`); isError || f.request.Repo != "other" {
@@ -213,13 +215,13 @@ func TestSandboxRefused(t *testing.T) {
 	}
 }
 
-// TestSandboxLarge: what grows in JSON beyond what a message may have is cut, and marked; what does not is whole.
+// TestSandboxLarge: output whose JSON exceeds the maximum of a message is cut and marked; other output is whole.
 func TestSandboxLarge(t *testing.T) {
 	for _, tt := range []struct {
 		unit  string
 		whole bool
 	}{{"x", true}, {"\n", true}, {"\"", true}, {"\xff", true}, {"é", true}, {"\x01", false}, {"x\x00", true}} {
-		f := newStage()
+		f := newFakeRunner()
 		f.stdout = strings.Repeat(tt.unit, 2<<20/len(tt.unit))
 		text, isError := execSandbox(t, f.sandbox(), `{"args":["x"]}`)
 		var r sandboxReply
@@ -232,7 +234,7 @@ func TestSandboxLarge(t *testing.T) {
 	}
 }
 
-// TestSandboxSchema: five properties, none of them required.
+// TestSandboxSchema: the schema has five properties, none of them required.
 func TestSandboxSchema(t *testing.T) {
 	d := (&Sandbox{}).Definition()
 	in := readSchema(t, d.Input)

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 )
 
-// A schema is what of JSON Schema our tools need, with its keys in this order.
+// A schema is the subset of JSON Schema that the tools use, with its keys in this order.
 type schema struct {
-	Type        any        `json:"type,omitempty"` // a word, or a list of words
+	Type        any        `json:"type,omitempty"` // a string, or a list of strings
 	Description string     `json:"description,omitempty"`
 	Enum        []string   `json:"enum,omitempty"`
 	Default     any        `json:"default,omitempty"`
@@ -23,7 +23,7 @@ type schema struct {
 	Additional  *bool      `json:"additionalProperties,omitempty"`
 }
 
-// properties are those of an object, in the order of the table they come from.
+// properties are an object's properties, in the order of the argument table.
 type properties []property
 
 type property struct {
@@ -31,7 +31,7 @@ type property struct {
 	schema *schema
 }
 
-// MarshalJSON writes an object with the keys in order.
+// MarshalJSON implements json.Marshaler. It keeps the order of p.
 func (p properties) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -55,11 +55,11 @@ func (p properties) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// inputSchema is the schema of a tool's arguments: the table that decodes them, as JSON Schema. A length in bytes is one
-// in characters there, which it can only exceed.
+// inputSchema returns the JSON Schema of a tool's arguments. Limits in bytes are published as limits in characters, which is
+// the same or less strict.
 func inputSchema(fields []field) json.RawMessage { return encode(objectSchema(fields)) }
 
-// openSchema is that of a tool that ignores what it does not know.
+// openSchema returns the schema of a tool that ignores unknown arguments.
 func openSchema(fields []field) json.RawMessage {
 	s := objectSchema(fields)
 	s.Additional = nil
@@ -111,7 +111,7 @@ func (f *field) schema() *schema {
 	return s
 }
 
-// encode is for schemas, which can always be encoded: a test encodes each.
+// encode encodes a schema, which cannot fail: a test encodes each one.
 func encode(s *schema) json.RawMessage {
 	b, err := json.Marshal(s)
 	if err != nil {

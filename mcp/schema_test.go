@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// published is a tool's output schema as a client reads it.
+// published returns a tool's output schema as a client decodes it.
 func published(t *testing.T, tool Tool) *schema {
 	t.Helper()
 	return readSchema(t, tool.Definition().Output)
@@ -22,7 +22,7 @@ func readSchema(t *testing.T, raw json.RawMessage) *schema {
 	return schemaOf(v.(map[string]any))
 }
 
-// schemaOf reads a schema back; a word that it does not know is not looked at by wrong either.
+// schemaOf decodes a schema. It ignores keywords that it does not know, and wrong does not check them.
 func schemaOf(v map[string]any) *schema {
 	s := &schema{Type: v["type"]}
 	if list, ok := s.Type.([]any); ok {
@@ -67,7 +67,7 @@ func listOf(v any) []any {
 	return list
 }
 
-// wrong says what a schema has against v, "" if nothing. It knows the words that package mcp writes, and no other.
+// wrong returns how v violates s, "" if it does not. It implements only the keywords that package mcp uses.
 func (s *schema) wrong(v any) string {
 	if !slices.Contains(types(s.Type), typeOf(v)) {
 		return fmt.Sprintf("%v is %s, not %v", v, typeOf(v), s.Type)
@@ -91,7 +91,7 @@ func (s *schema) wrong(v any) string {
 	case string:
 		n := len([]rune(v))
 		if s.Enum != nil && !slices.Contains(s.Enum, v) || n < s.MinLength || s.MaxLength > 0 && n > s.MaxLength {
-			return fmt.Sprintf("%q will not do", v)
+			return fmt.Sprintf("%q is too short, too long, or not in the enum", v)
 		}
 	}
 	return ""

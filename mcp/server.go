@@ -18,49 +18,49 @@ import (
 	safe "corral/internal/text"
 )
 
-// Options say what a Server serves.
+// Options configure a Server.
 type Options struct {
 	Version string // of corral
-	// Dotted publishes the names with dots where a tool has one. Many hosts refuse a server with such names. Calls may
-	// use either name, whatever is published.
+	// Dotted publishes the names with dots of the tools that have one. Many hosts refuse servers with such names. Calls
+	// may always use either name.
 	Dotted bool
 	Tools  []Tool
-	// Instructions tell an agent what the server is for; "" is nothing.
+	// Instructions describe the server to agents; "" is none.
 	Instructions string
-	// Log takes one line per call of a tool; nil drops them.
+	// Log gets one line per tool call; nil discards.
 	Log *slog.Logger
-	// Tracer is told of each call of a tool; nil is nobody to be told.
+	// Tracer gets a span per tool call; nil is none.
 	Tracer calls.Tracer
-	// Ended is called when a client's session has ended, with what its Callers had as Principal and Session: when its
-	// connection or HTTP session has, and its calls have or were told to. Who has no session (2026-07-28) has no end. It may
-	// be called by several goroutines at once; nil is nothing to be told.
+	// Ended is called when a client session has ended, with the Principal and Session of its Callers. The session's calls
+	// have returned or have been cancelled by then. Clients without sessions (2026-07-28) have no end. Ended may be called
+	// concurrently; nil is not called.
 	Ended func(principal, session string)
 }
 
-// A Server has tools, and answers the messages of any number of clients. To make one starts nothing.
+// A Server serves tools to any number of clients. Creating one starts nothing.
 type Server struct {
 	sdk    *server.MCPServer
-	tools  map[string]*tool // by each name
+	tools  map[string]*tool // by each name, with and without dots
 	log    *slog.Logger
 	tracer calls.Tracer // may be nil
 	ended  func(principal, session string)
-	// answerTime is for ServeStdio: how long calls may go on at the end of the input.
+	// drainTimeout is how long ServeStdio waits for calls after the end of the input.
 	answerTime time.Duration
 }
 
-// A tool is a Tool as it is published.
+// A tool is a registered Tool.
 type tool struct {
 	Tool
 	names     []string // without and with dots
 	published string
-	span      string   // what its span is called, without what all have
-	keys      []string // of the arguments
+	span      string   // name of its spans, without the common prefix
+	keys      []string // names of its arguments
 }
 
-// New makes a server. It panics when two tools share a name or a schema is not a JSON object: that is a mistake in the
-// program, which its first start shows.
+// New returns a server. It panics if two tools share a name or a schema is not a JSON object: programming errors that
+// show at the first start.
 func New(o Options) *Server {
-	s := &Server{tools: map[string]*tool{}, log: o.Log, tracer: o.Tracer, ended: o.Ended, answerTime: answerTime}
+	s := &Server{tools: map[string]*tool{}, log: o.Log, tracer: o.Tracer, ended: o.Ended, answerTime: drainTimeout}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -72,7 +72,7 @@ func New(o Options) *Server {
 		server.WithInstructions(o.Instructions),
 		server.WithToolCapabilities(false),
 		server.WithToolFilter(s.allowed),
-		// What a principal may see does not change while the server runs.
+		// The tools that a principal may use do not change while the server runs.
 		server.WithCacheHints(int64(time.Minute/time.Millisecond), sdk.CacheScopePrivate))
 	for _, t := range o.Tools {
 		s.register(t, o.Dotted)
@@ -104,7 +104,7 @@ func (s *Server) register(t Tool, dotted bool) {
 		},
 	}, func(ctx context.Context, _ sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		callOf(ctx).run(ctx, s, e)
-		return &sdk.CallToolResult{}, nil // answer writes the call's own
+		return &sdk.CallToolResult{}, nil // call.encode inserts the tool's result
 	})
 }
 
@@ -129,7 +129,7 @@ func schemaKeys(d Definition) []string {
 	return keys
 }
 
-// allowed drops the tools that the caller may not use. mcp-go asks it for lists and for calls.
+// allowed returns the tools of list that the caller may use. mcp-go calls it for tools/list and tools/call.
 func (s *Server) allowed(ctx context.Context, list []sdk.Tool) []sdk.Tool {
 	may := CallerOf(ctx).Tools
 	if may == nil {
@@ -138,12 +138,12 @@ func (s *Server) allowed(ctx context.Context, list []sdk.Tool) []sdk.Tool {
 	return slices.DeleteFunc(slices.Clone(list), func(t sdk.Tool) bool { return !s.tools[t.Name].in(may) })
 }
 
-// in says whether the tool is among those of a list, by either name; nil lists all.
+// in reports whether list has one of the tool's names; a nil list has all.
 func (t *tool) in(list []string) bool {
 	return list == nil || slices.ContainsFunc(t.names, func(name string) bool { return slices.Contains(list, name) })
 }
 
-// A peer is what mcp-go knows of a client: it has one for each request, so nothing of one can reach another.
+// A peer is mcp-go's view of a client. Each request has its own, so that no state passes from one request to another.
 type peer struct {
 	notes   chan sdk.JSONRPCNotification
 	version string // negotiated by initialize
@@ -163,22 +163,22 @@ func (p *peer) SessionID() string { return "" }
 // NotificationChannel implements server.ClientSession.
 func (p *peer) NotificationChannel() chan<- sdk.JSONRPCNotification { return p.notes }
 
-// SetProtocolVersion is called with what initialize agreed on.
+// SetProtocolVersion is called with the version that initialize negotiated.
 func (p *peer) SetProtocolVersion(version string) { p.version = version }
 
-// A reply is the answer to a request.
+// A reply is the response to a request.
 type reply struct {
 	data    []byte
 	code    int    // of a JSON-RPC error; 0 is none
-	version string // that initialize agreed on, else ""
+	version string // negotiated by initialize, else ""
 }
 
-// answer serves one request. notify sends a notification that belongs to it and must not block; it is not called any
-// more once answer has returned. When ctx ends the tool is to end, and answer waits for it.
+// answer serves one request and blocks until its tool returns, which should be soon after ctx ends. notify, which must not
+// block, is called with notifications of the request; it is not called after answer has returned.
 func (s *Server) answer(ctx context.Context, m *message, c Caller, notify func([]byte)) reply {
 	reports := &progress{token: m.meta.progress, send: notify}
 	at := calls.TraceOf(m.meta.trace, m.meta.state)
-	c.Progress, c.Trace, c.quiet = reports.report, at.ID, reports.token == nil
+	c.Progress, c.Trace, c.noProgress = reports.report, at.ID, reports.token == nil
 	k := &call{message: m, caller: c}
 	p := newPeer()
 	ctx = k.begin(WithCaller(withCall(ctx, k), c), s, at)
@@ -194,14 +194,14 @@ func (s *Server) answer(ctx context.Context, m *message, c Caller, notify func([
 	return r
 }
 
-// handle is mcp-go's part, and the writing of what it says; a call that it would do no more with than pass it on has its
-// tool at once. A panic here is none of a tool's, and ends one request only.
+// handle returns the response to a request. Calls that mcp-go would only pass on go to the tool directly, the others through
+// mcp-go. A panic of mcp-go ends this request only.
 func (s *Server) handle(ctx context.Context, k *call, p *peer) (r reply) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.log.ErrorContext(ctx, "panic in the protocol", "trace_id", k.caller.Trace, "panic", fmt.Sprint(p),
 				"stack", string(debug.Stack()))
-			r = reply{data: errorOf(k.id, refused(codeInside, "the server could not answer")), code: codeInside}
+			r = reply{data: errorOf(k.id, refused(codeInside, "internal error: the server's diagnostic log has the details")), code: codeInside}
 		}
 	}()
 	t, published := s.tools[k.tool], k.tool
@@ -215,7 +215,7 @@ func (s *Server) handle(ctx context.Context, k *call, p *peer) (r reply) {
 	return k.encode(s.sdk.HandleMessage(s.sdk.WithContext(ctx, p), k.envelope(published)))
 }
 
-// fail reports err as a tool's error.
+// fail returns err as an *Error, with code INTERNAL unless it is one.
 func fail(err error) *Error {
 	fault := Error{Code: CodeInternal, Message: err.Error()}
 	if e := (*Error)(nil); errors.As(err, &e) {

@@ -14,11 +14,11 @@ import (
 	"corral/internal/strictjson"
 )
 
-// TestProtocol: rows of what a client sends and what must come back, over stdio.
+// TestProtocol: requests over stdio with the expected responses.
 func TestProtocol(t *testing.T) {
 	rows := []struct {
 		name, send string
-		want       []string // all in the answer
+		want       []string // all must be in the response
 		code       int      // of a JSON-RPC error
 	}{
 		{name: "initialize 2025-06-18", send: initialize("2025-06-18"), want: []string{`"protocolVersion":"2025-06-18"`, `"name":"corral"`, `"version":"1.2.3"`, `"instructions":"for tests"`}},
@@ -43,11 +43,11 @@ func TestProtocol(t *testing.T) {
 		{name: "null arguments", send: toCall("1", "echo", "null"), want: []string{`"isError":true`, `"structuredContent":{"code":"INVALID_REQUEST"`}},
 		{name: "array arguments", send: toCall("1", "echo", `[{"a":1,"a":2}]`), want: []string{`"isError":true`, `"structuredContent":{"code":"INVALID_REQUEST"`}},
 		{name: "no name", send: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":{}}}`, code: -32602},
-		{name: "name is no string", send: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":5}}`, code: -32602},
+		{name: "name is not a string", send: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":5}}`, code: -32602},
 		{name: "tool panics", send: toCall("1", "panics", "{}"), want: []string{`"isError":true`, `"code":"INTERNAL"`}},
 		{name: "tool fails", send: toCall("1", "fails", "{}"), want: []string{`"isError":true`, `"code":"INTERNAL"`, "a cable fell out"}},
 		{name: "tool refuses", send: toCall("1", "denies", "{}"), want: []string{`"isError":true`, `"structuredContent":{"code":"DENIED","message":"no","details":{"why":"rule"}}`, `"text":"{\"code\":\"DENIED\"`}},
-		{name: "a result that is no object", send: toCall("1", "array", "{}"), want: []string{`"isError":true`, `"code":"INTERNAL"`}},
+		{name: "result is not an object", send: toCall("1", "array", "{}"), want: []string{`"isError":true`, `"code":"INTERNAL"`}},
 		{name: "a result of nothing", send: toCall("1", "empty", "{}"), want: []string{`"result":{"content":[{"type":"text","text":""}]}`}},
 		{name: "a result of text", send: toCall("1", "text", "{}"), want: []string{`"result":{"content":[{"type":"text","text":"words"}]}`}},
 		{name: "a result that cannot be written", send: toCall("1", "explodes", "{}"), code: -32603, want: []string{`"id":1`}},
@@ -68,7 +68,7 @@ func TestProtocol(t *testing.T) {
 		{name: "id object", send: `{"jsonrpc":"2.0","id":{},"method":"ping"}`, code: -32600},
 		{name: "id too long", send: `{"jsonrpc":"2.0","id":"` + strings.Repeat("x", maxID) + `","method":"ping"}`, code: -32600},
 		{name: "a large number as id", send: `{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}`, want: []string{`"id":9007199254740993`}},
-		{name: "method is no string", send: `{"jsonrpc":"2.0","id":1,"method":7}`, code: -32600},
+		{name: "method is not a string", send: `{"jsonrpc":"2.0","id":1,"method":7}`, code: -32600},
 		{name: "params are no object", send: `{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}`, code: -32602},
 		{name: "method and result", send: `{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}`, code: -32600},
 		{name: "key twice in the envelope", send: `{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/list"}`, code: -32600, want: []string{`"id":null`}},
@@ -87,7 +87,7 @@ func TestProtocol(t *testing.T) {
 		{name: "argument twice", send: toCall("1", "echo", `{"code":"a","code":"b"}`), want: []string{`"isError":true`, `"INVALID_REQUEST"`, `there twice`}},
 		{name: "argument twice by an escape", send: toCall("1", "echo", `{"code":"a","c\u006fde":"b"}`), want: []string{`"INVALID_REQUEST"`}},
 		{name: "argument twice but for case", send: toCall("1", "echo", `{"code":"a","Code":"b"}`), want: []string{`"INVALID_REQUEST"`}},
-		{name: "argument in another case", send: toCall("1", "echo", `{"CODE":"a"}`), want: []string{`"INVALID_REQUEST"`, `is spelled`}},
+		{name: "argument in another case", send: toCall("1", "echo", `{"CODE":"a"}`), want: []string{`"INVALID_REQUEST"`, `must be spelled`}},
 		{name: "argument with a long s", send: toCall("1", "echo", `{"ſ":"a", "s":"b"}`), want: []string{`"INVALID_REQUEST"`}},
 		{name: "argument twice far within", send: toCall("1", "echo", `{"x":[{"y":{"z":1,"z":2}}]}`), want: []string{`"INVALID_REQUEST"`, `x.[].y: `}},
 		{name: "arguments nested deeply", send: toCall("1", "echo", `{"x":`+strings.Repeat("[", 70)+strings.Repeat("]", 70)+`}`), want: []string{`"INVALID_REQUEST"`, "nested deeper"}},
@@ -116,13 +116,13 @@ func TestProtocol(t *testing.T) {
 				}
 			}
 			if m = k.ask(`{"jsonrpc":"2.0","id":"after","method":"ping"}`); string(m.ID) != `"after"` && m.Method == "" && string(m.ID) != "1" {
-				t.Errorf("the connection is out of step: %s", m.raw)
+				t.Errorf("unexpected message: %s", m.raw)
 			}
 		})
 	}
 }
 
-// TestList: the tools come sorted, under one name each, with what was declared.
+// TestList: tools are listed in order, once each, with their definitions.
 func TestList(t *testing.T) {
 	for _, row := range []struct {
 		dotted bool
@@ -156,8 +156,8 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestRestricted: a principal sees and calls its tools only, and learns nothing of others.
-func TestRestricted(t *testing.T) {
+// TestToolsOfPrincipal: a principal sees and can call its own tools only, and cannot tell others from unknown ones.
+func TestToolsOfPrincipal(t *testing.T) {
 	for _, own := range []string{"echo", "sdl.echo"} {
 		k := dial(t, testServer(t), Caller{Principal: "token:t", Tools: []string{own}})
 		if m := k.ask(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); len(m.Result.Tools) != 1 || m.Result.Tools[0].Name != "echo" {
@@ -173,11 +173,11 @@ func TestRestricted(t *testing.T) {
 	}
 	k := dial(t, testServer(t), Caller{Tools: []string{}})
 	if m := k.ask(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); len(m.Result.Tools) != 0 {
-		t.Errorf("nothing is allowed, and listed is %s", m.raw)
+		t.Errorf("no tool is allowed, but the list is %s", m.raw)
 	}
 }
 
-// TestSizes: the text repeats the JSON while it is short; no message is longer than a client takes.
+// TestSizes: short results are repeated as text, and no message exceeds what clients accept.
 func TestSizes(t *testing.T) {
 	sandboxtest.OneGoroutine(t)
 	k := dial(t, testServer(t), Caller{})
@@ -210,7 +210,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestRawResult: JSON that a tool gives goes out as it is, as one line of UTF-8.
+// TestRawResult: JSON that a tool returns is sent unchanged, as one line of UTF-8.
 func TestRawResult(t *testing.T) {
 	for _, row := range []struct{ raw, want string }{
 		{`{"a":"<b>"}`, `{"a":"<b>"}`},
@@ -230,7 +230,7 @@ func TestRawResult(t *testing.T) {
 	}
 }
 
-// TestLog: one line per call, with what an operator looks for and nothing of the client's.
+// TestLog: a call is one line, without arguments and results.
 func TestLog(t *testing.T) {
 	var b bytes.Buffer
 	s := New(Options{Version: "1", Tools: testTools(), Log: slog.New(slog.NewJSONHandler(&b, nil))})
@@ -238,7 +238,7 @@ func TestLog(t *testing.T) {
 	k.ask(toCall("1", "echo", `{"code":"secret"}`))
 	k.ask(toCall("2", "denies", `{}`))
 	k.stop()
-	k.done <- <-k.done // it has returned
+	k.done <- <-k.done // ServeStdio has returned
 	var lines []map[string]any
 	for _, raw := range strings.Split(strings.TrimSpace(b.String()), "\n") {
 		var line map[string]any
@@ -260,11 +260,11 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// TestProgress: only for who asked, rising, before the answer and never after.
+// TestProgress: progress is sent on request only, increases, and ends before the response.
 func TestProgress(t *testing.T) {
 	k := dial(t, testServer(t), Caller{})
 	if m := k.ask(toCall("1", "chatty", "{}")); m.Method != "" {
-		t.Errorf("progress that nobody asked for: %s", m.raw)
+		t.Errorf("progress without a token: %s", m.raw)
 	}
 	k.write(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"chatty","_meta":{"progressToken":"a\"b"}}}`)
 	last, notes := -1.0, 0
@@ -286,11 +286,11 @@ func TestProgress(t *testing.T) {
 		t.Errorf("%d notifications, the last of %v", notes, last)
 	}
 	if m := k.ask(`{"jsonrpc":"2.0","id":3,"method":"ping"}`); string(m.ID) != "3" {
-		t.Errorf("after the answer comes %s", m.raw)
+		t.Errorf("after the response %s", m.raw)
 	}
 }
 
-// TestProgressAfter: a tool that reports when its call is over reports to nobody.
+// TestProgressAfter: progress reported after the call is dropped.
 func TestProgressAfter(t *testing.T) {
 	var late Caller
 	s := New(Options{Tools: []Tool{newFake("late", func(ctx context.Context, _ json.RawMessage) (ToolResult, error) {
@@ -305,8 +305,8 @@ func TestProgressAfter(t *testing.T) {
 	}
 }
 
-// TestNew: what cannot be served is found when it is made.
-func TestNew(t *testing.T) {
+// TestNewPanics: New panics for tools that cannot be served.
+func TestNewPanics(t *testing.T) {
 	bad := newFake("bad", nil)
 	bad.def.Input = json.RawMessage(`{"type":"string"}`)
 	out := newFake("out", nil)
@@ -317,7 +317,7 @@ func TestNew(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("%s: New does not mind", name)
+					t.Errorf("%s: New did not panic", name)
 				}
 			}()
 			New(Options{Tools: tools})
@@ -325,7 +325,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestCallers: each call has its own trace and the connection's session.
+// TestCallers: each call has a trace of its own and the session of the connection.
 func TestCallers(t *testing.T) {
 	s := testServer(t)
 	type echo struct{ Session, Trace, Principal string }

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// errSessionEnded is the cause of the end of what belongs to a session.
+// errSessionEnded is the cause of the contexts of a session that has ended.
 var errSessionEnded = errors.New("the session ended")
 
-// A session is one client's, from initialize to DELETE, or until it has been idle for long. Up to 2025-11-25 there are
-// sessions; since 2026-07-28 each request stands for itself.
+// A session is a client session over HTTP: from initialize to DELETE, or until it expires. Protocol versions up to 2025-11-25
+// have sessions; since 2026-07-28 requests are independent of each other.
 type session struct {
 	id        string
 	principal string
@@ -22,34 +22,34 @@ type session struct {
 	ctx       context.Context // ends with the session
 	end       context.CancelCauseFunc
 
-	// Guarded by the mu of sessions.
-	busy   int // requests and streams that are open
+	// Guarded by sessions.mu.
+	busy   int // open requests and streams
 	stream bool
 	used   time.Time
-	timer  *time.Timer // ends it when it is idle
+	timer  *time.Timer // expires the session
 }
 
-// key is what the session is called where others may read it: its id is half a password.
+// key returns an identifier of the session for logs and jobs. The id itself is a credential, together with the token.
 func (s *session) key() string { return digest(s.id) }
 
-// digest is 128 bits of a hash.
+// digest returns 128 bits of SHA-256, in hexadecimal.
 func digest(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:16])
 }
 
-// sessions are those of one HTTP server.
+// sessions holds the sessions of one HTTP server.
 type sessions struct {
 	idle  time.Duration
 	max   int                             // of one principal
-	ended func(principal, session string) // is called without mu; see Options
+	ended func(principal, session string) // called without holding mu; see Options
 
 	mu  sync.Mutex
 	all map[string]*session // guarded by mu
 }
 
-// open makes a session for a principal. When it has too many, the one that has been idle for longest ends; when none is
-// idle, ok is false.
+// open opens a session for a principal. At the maximum, it ends the principal's session that has been idle longest; ok
+// is false if none is idle.
 func (t *sessions) open(principal, version string) (s *session, ok bool) {
 	s, oldest := t.add(principal, version)
 	if oldest != nil {
@@ -58,7 +58,7 @@ func (t *sessions) open(principal, version string) (s *session, ok bool) {
 	return s, s != nil
 }
 
-// add returns the one that was ended for it, too.
+// add adds a session, and returns it with the session that it removed, if any.
 func (t *sessions) add(principal, version string) (s, oldest *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,7 +87,7 @@ func (t *sessions) add(principal, version string) (s, oldest *session) {
 	return s, oldest
 }
 
-// enter returns a principal's session, which does not end for being idle until leave. Another's is none.
+// enter returns a session of the principal and keeps it from expiring until leave is called.
 func (t *sessions) enter(id, principal string) (*session, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -110,8 +110,8 @@ func (t *sessions) leave(s *session) {
 	}
 }
 
-// listen takes the session's one stream, and reports whether it was free.
-func (t *sessions) listen(s *session) bool {
+// acquireStream reserves the session's only stream, and reports whether it was free.
+func (t *sessions) acquireStream(s *session) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	free := !s.stream
@@ -119,13 +119,13 @@ func (t *sessions) listen(s *session) bool {
 	return free
 }
 
-func (t *sessions) hear(s *session) {
+func (t *sessions) releaseStream(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.stream = false
 }
 
-// remove ends a session and what is under way in it.
+// remove ends a session and cancels its requests.
 func (t *sessions) remove(s *session) {
 	if t.end(s, func() bool { return true }) {
 		t.ended(s.principal, s.key())
@@ -138,7 +138,8 @@ func (t *sessions) expire(s *session) {
 	}
 }
 
-// end ends a session if it is there and due, which is asked with mu held. It returns whether it has.
+// end removes a session if it is still open and due returns true. due is called with mu held. It reports
+// whether it removed the session.
 func (t *sessions) end(s *session, due func() bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -149,7 +150,7 @@ func (t *sessions) end(s *session, due func() bool) bool {
 	return true
 }
 
-// drop is called with mu held. Who calls it tells ended.
+// drop removes a session. The caller holds mu, and calls ended after unlocking it.
 func (t *sessions) drop(s *session) {
 	delete(t.all, s.id)
 	s.timer.Stop()

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// TestSessions: ids are long, different and a principal's own, and what has ended is gone.
+// TestSessions: session ids are long, unique and bound to a principal; ended sessions are unknown.
 func TestSessions(t *testing.T) {
-	s := newSite(t, testServer(t), HTTPOptions{MaxSessions: 3})
+	s := newHTTPSite(t, testServer(t), HTTPOptions{MaxSessions: 3})
 	one, two := s.open(), s.open()
 	if one == two || len(one) != 64 {
 		t.Errorf("%s, %s", one, two)
@@ -39,7 +39,7 @@ func TestSessions(t *testing.T) {
 			t.Errorf("%s after DELETE: %d", method, response.StatusCode)
 		}
 	}
-	// The fourth takes the place of the one that was idle for longest; another principal's stay.
+	// The fourth session evicts the one idle longest; another principal's sessions stay.
 	other := s.open("Authorization", "Bearer b")
 	for range 3 {
 		s.open()
@@ -48,17 +48,17 @@ func TestSessions(t *testing.T) {
 		t.Errorf("the oldest of too many sessions: %d", response.StatusCode)
 	}
 	if response, _ := s.send("POST", ping, "Mcp-Session-Id", other, "Authorization", "Bearer b"); response.StatusCode != http.StatusOK {
-		t.Errorf("the other's session: %d", response.StatusCode)
+		t.Errorf("another principal's session: %d", response.StatusCode)
 	}
 	if n := len(s.web.sessions.all); n != 4 {
 		t.Errorf("%d sessions are kept", n)
 	}
 }
 
-// TestIdle: a session ends when nothing came for a while, and not while a stream or a call is open.
-func TestIdle(t *testing.T) {
+// TestSessionExpires: a session expires when idle, but not while a stream or call is open.
+func TestSessionExpires(t *testing.T) {
 	g := newGated()
-	s := newSite(t, New(Options{Tools: []Tool{g}}), HTTPOptions{Idle: 50 * time.Millisecond})
+	s := newHTTPSite(t, New(Options{Tools: []Tool{g}}), HTTPOptions{Idle: 50 * time.Millisecond})
 	busy := s.open()
 	done := make(chan string, 1)
 	go func() {
@@ -70,7 +70,7 @@ func TestIdle(t *testing.T) {
 	s.web.sessions.mu.Lock()
 	ended := s.web.sessions.all[idle].ctx.Done()
 	s.web.sessions.mu.Unlock()
-	within(t, "the end of the idle session", ended)
+	awaitClosed(t, "the end of the idle session", ended)
 	if response, _ := s.send("POST", ping, "Mcp-Session-Id", idle); response.StatusCode != http.StatusNotFound {
 		t.Errorf("idle: %d", response.StatusCode)
 	}
@@ -83,13 +83,13 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestHTTPCancel: a call ends by notifications/cancelled of its own session, by its client's leaving, and by the end of
-// its session.
+// TestHTTPCancel: a call is cancelled by notifications/cancelled in its session, when its client disconnects,
+// and when its session ends.
 func TestHTTPCancel(t *testing.T) {
 	for _, how := range []string{"notification", "leave", "delete", "leave 2026"} {
 		t.Run(how, func(t *testing.T) {
 			g := newGated()
-			s := newSite(t, New(Options{Tools: []Tool{g}}), HTTPOptions{})
+			s := newHTTPSite(t, New(Options{Tools: []Tool{g}}), HTTPOptions{})
 			id, other := s.open(), s.open()
 			ctx, leave := context.WithCancel(t.Context())
 			defer leave()
@@ -110,7 +110,7 @@ func TestHTTPCancel(t *testing.T) {
 			g.wait(t, g.began, "begun")
 			s.send("POST", cancelled("1"), "Mcp-Session-Id", other)
 			if len(g.ended) != 0 {
-				t.Fatal("another session cancelled it")
+				t.Fatal("another session cancelled the call")
 			}
 			switch how {
 			case "notification":
@@ -121,7 +121,7 @@ func TestHTTPCancel(t *testing.T) {
 				leave()
 			}
 			g.wait(t, g.ended, "ended")
-			want := http.StatusAccepted // nothing more is said
+			want := http.StatusAccepted // no further message
 			if strings.HasPrefix(how, "leave") {
 				want = 0
 			}
@@ -132,10 +132,10 @@ func TestHTTPCancel(t *testing.T) {
 	}
 }
 
-// TestHTTPProgress: progress is in the answer of its own request, in order, and nowhere else; the session's stream says
-// nothing and ends with the session.
+// TestHTTPProgress: progress is sent in the response to its own request only, in order; the session's stream has no messages
+// and ends with the session.
 func TestHTTPProgress(t *testing.T) {
-	s := newSite(t, testServer(t), HTTPOptions{})
+	s := newHTTPSite(t, testServer(t), HTTPOptions{})
 	id := s.open()
 	stream, err := http.DefaultClient.Do(s.request(t.Context(), "GET", "", "Mcp-Session-Id", id))
 	if err != nil || stream.StatusCode != http.StatusOK || stream.Header.Get("Content-Type") != "text/event-stream" {
@@ -170,11 +170,11 @@ func TestHTTPProgress(t *testing.T) {
 	}
 	all.Wait()
 	if _, body := s.send("POST", toCall("9", "chatty", "{}"), "Mcp-Session-Id", id); strings.Contains(body, "progress") {
-		t.Errorf("progress that nobody asked for: %.200s", body)
+		t.Errorf("progress without a token: %.200s", body)
 	}
 	response, body := s.send("POST", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"chatty","_meta":{"progressToken":1}}}`, "Mcp-Session-Id", id, "Accept", "application/json")
 	if response.Header.Get("Content-Type") != "application/json" || !strings.Contains(body, `"ok":true`) {
-		t.Errorf("for who takes no streams: %.200s", body)
+		t.Errorf("client without streams: %.200s", body)
 	}
 	s.send("DELETE", "", "Mcp-Session-Id", id)
 	rest, err := io.ReadAll(stream.Body)

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// TestOverlong: a line that is too long is not kept, is answered under its id, and the next one is served.
-func TestOverlong(t *testing.T) {
+// TestOverlongLine: a line above the maximum is not buffered, gets an error under its id, and the next line is served.
+func TestOverlongLine(t *testing.T) {
 	k := dial(t, testServer(t), Caller{})
 	piece := strings.Repeat("x", 1<<20)
 	for _, row := range []struct{ before, after, id string }{
@@ -29,13 +29,13 @@ func TestOverlong(t *testing.T) {
 		runtime.GC()
 		runtime.ReadMemStats(&before)
 		_, _ = io.WriteString(k.in, row.before)
-		for range 40 { // a pipe of this kind has no room: what is written was read
+		for range 40 { // the pipe is unbuffered: what was written has been read
 			_, _ = io.WriteString(k.in, piece)
 		}
 		runtime.GC()
 		runtime.ReadMemStats(&after)
 		if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 30<<20 {
-			t.Errorf("%d MiB of it are kept", grown>>20)
+			t.Errorf("%d MiB are buffered", grown>>20)
 		}
 		k.write(row.after)
 		m := k.read()
@@ -43,7 +43,7 @@ func TestOverlong(t *testing.T) {
 			t.Errorf("%s: %.300s", row.after, m.raw)
 		}
 		if m := k.ask(ping); string(m.ID) != `"ping"` {
-			t.Errorf("after it: %s", m.raw)
+			t.Errorf("the next line: %s", m.raw)
 		}
 	}
 	fits := strings.Repeat("x", maxLine-len(toCall("1", "denies", `{"code":""}`)))
@@ -55,9 +55,9 @@ func TestOverlong(t *testing.T) {
 	}
 }
 
-// TestStalled: a client that does not read costs a bounded amount of memory, blocks nobody else, and has an answer to
-// everything when it reads again.
-func TestStalled(t *testing.T) {
+// TestStalledClientIsBounded: a client that does not read uses bounded memory, does not block others, and gets all
+// responses once it reads.
+func TestStalledClientIsBounded(t *testing.T) {
 	var running atomic.Int64
 	tool := newFake("big", func(context.Context, json.RawMessage) (ToolResult, error) {
 		defer running.Add(1)
@@ -77,7 +77,7 @@ func TestStalled(t *testing.T) {
 			}
 		}
 	}()
-	for last, still := int64(-1), 0; still < 10; still++ { // until it stands still
+	for last, still := int64(-1), 0; still < 10; still++ { // until it is stable
 		if now := running.Load(); now != last {
 			last, still = now, 0
 		}
@@ -90,7 +90,7 @@ func TestStalled(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > maxWaiting+(64<<20) {
-		t.Errorf("%d MiB wait for a client that does not read", grown>>20)
+		t.Errorf("%d MiB buffered for a client that does not read", grown>>20)
 	}
 	seen := map[string]bool{}
 	for range 200 {
@@ -100,27 +100,27 @@ func TestStalled(t *testing.T) {
 		}
 		seen[string(m.ID)] = true
 	}
-	within(t, "the rest of the requests", wrote)
+	awaitClosed(t, "the rest of the requests", wrote)
 }
 
-// TestStalledProgress: progress for a client that does not read is dropped, and the tool never waits.
+// TestStalledProgress: progress for a client that does not read is dropped, and the tool never blocks.
 func TestStalledProgress(t *testing.T) {
-	o := newOutbox(io.Discard) // not run: nobody reads
+	o := newOutbox(io.Discard) // run is not called: nothing is written
 	for range 100_000 {
 		o.note(progressNote(json.RawMessage("1"), 1, "a step"))
 	}
 	if o.size > maxWaitingNotes+1000 {
-		t.Errorf("%d bytes wait", o.size)
+		t.Errorf("%d bytes queued", o.size)
 	}
 	o.put(json.RawMessage("1"), make([]byte, maxWaiting-maxWaitingNotes-2000))
 	o.put(json.RawMessage("2"), make([]byte, 1<<20))
 	if last := o.queue[len(o.queue)-1]; !bytes.Contains(last, []byte(`"id":2,"error"`)) {
-		t.Errorf("no error in the place of an answer: %.100s", last)
+		t.Errorf("the response was not replaced by an error: %.100s", last)
 	}
 }
 
-// TestWaitRoom: nothing is read from a client that has much to read itself, until it reads.
-func TestWaitRoom(t *testing.T) {
+// TestReadingPausesForStalledClient: the server stops reading from a client with many unread responses until it reads.
+func TestReadingPausesForStalledClient(t *testing.T) {
 	l := &line{s: testServer(t), out: newOutbox(io.Discard)}
 	l.out.put(nil, make([]byte, maxWaitingRead+1))
 	in := strings.NewReader(ping + "\n")
@@ -129,7 +129,7 @@ func TestWaitRoom(t *testing.T) {
 	ended := make(chan error, 1)
 	l.read(ctx, newLineReader(in, maxLine), ended)
 	if err := <-ended; err != nil || in.Len() != int(in.Size()) {
-		t.Errorf("%d of %d bytes are left, %v", in.Len(), in.Size(), err)
+		t.Errorf("%d of %d bytes unread, %v", in.Len(), in.Size(), err)
 	}
 	go l.out.run()
 	l.read(t.Context(), newLineReader(in, maxLine), ended)
@@ -137,11 +137,11 @@ func TestWaitRoom(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	l.out.close()
-	within(t, "the last answers", l.out.done)
+	awaitClosed(t, "the last answers", l.out.done)
 }
 
-// TestPingMeanwhile: a ping is answered while other calls write as much as they can.
-func TestPingMeanwhile(t *testing.T) {
+// TestPingDuringBusyCalls: a ping is answered while other calls send as much progress as they can.
+func TestPingDuringBusyCalls(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	spin := newFake("spin", func(call context.Context, _ json.RawMessage) (ToolResult, error) {
@@ -163,7 +163,7 @@ func TestPingMeanwhile(t *testing.T) {
 				t.Fatalf("%s", m.raw)
 			}
 		}
-		if took := time.Since(start); took > patience {
+		if took := time.Since(start); took > testTimeout {
 			t.Errorf("a ping took %s", took)
 		}
 	}

@@ -16,23 +16,24 @@ import (
 	safe "corral/internal/text"
 )
 
-// Starlark is the tool starlark_run: a program in Starlark, which sees its input and nothing else. It runs as a job, as
-// all that is not ours does; its repository is whom it is counted to, and nothing of it is in the job.
+// Starlark is the tool starlark_run: it runs a Starlark program, whose only input is the argument "input". The
+// program runs as a job, like all code that is not corral's own. A repository is only needed to account for the
+// job; the job cannot see it.
 //
-// The same program and input give the same reply each time, errors too.
+// The same program and input give the same reply each time, errors included.
 type Starlark struct {
 	Engine Engine
-	Repos  []string // ids of the repositories that are served
-	Repo   string   // the one that calls are counted to; "" is the first that the caller may use
+	Repos  []string // ids of the served repositories
+	Repo   string   // repository that runs are accounted to; "" is the first that the caller may use
 }
 
-// What holds for starlark_run where a call says nothing.
+// Defaults of starlark_run.
 const (
 	DefaultStarlarkWall   = time.Second
 	DefaultStarlarkOutput = 64 // KiB
 )
 
-// maxFailure is how many bytes the interpreter's word of a failure may have, beside what the program wrote.
+// maxFailure is the maximum size in bytes of the interpreter's failure report, which follows the program's output.
 const maxFailure = 64 << 10
 
 // starlarkArgs are the arguments of starlark_run.
@@ -41,7 +42,7 @@ type starlarkArgs struct {
 	limited       bool
 	wall, output  int // ms, KiB
 	capable       bool
-	timed         bool // a time was asked for
+	timed         bool // limits.wall_ms was given
 }
 
 func newStarlarkArgs() *starlarkArgs {
@@ -84,7 +85,7 @@ func (t *Starlark) Definition() Definition {
 	}
 }
 
-// A starlarkReply is structuredContent of starlark_run.
+// A starlarkReply is the structuredContent of starlark_run.
 type starlarkReply struct {
 	Stdout string `json:"stdout"`
 }
@@ -95,9 +96,9 @@ func (t *Starlark) Call(ctx context.Context, arguments json.RawMessage) (ToolRes
 	if err := decodeArguments(arguments, a.fields()); err != nil {
 		return ToolResult{}, err
 	}
-	a.timed = given(given(arguments, "limits"), "wall_ms") != nil
+	a.timed = member(member(arguments, "limits"), "wall_ms") != nil
 	caller := CallerOf(ctx)
-	repo, err := caller.repo(t.Repos, t.Repo, ", and a run is counted to one")
+	repo, err := caller.repo(t.Repos, t.Repo, ", and a run is accounted to one")
 	if err != nil {
 		return ToolResult{}, err
 	}
@@ -107,7 +108,7 @@ func (t *Starlark) Call(ctx context.Context, arguments json.RawMessage) (ToolRes
 	out := a.begin(request, stop)
 	record, err := t.Engine.Run(running, request, out, watch(caller))
 	if err != nil {
-		return ToolResult{}, notInterpreted(err)
+		return ToolResult{}, starlarkFailed(err)
 	}
 	captured := out.Captured()
 	if ctx.Err() != nil && record.Status == job.Cancelled {
@@ -123,9 +124,9 @@ func (t *Starlark) Call(ctx context.Context, arguments json.RawMessage) (ToolRes
 	}, nil
 }
 
-// notInterpreted is failed, but that a supervisor which has no interpreter has failed at nothing: until somebody installs
-// it, the tool is not to be had.
-func notInterpreted(err error) error {
+// starlarkFailed is like failed, but returns UNAVAILABLE if the supervisor has no interpreter, which is not a failure of
+// corral: the operator has to install it.
+func starlarkFailed(err error) error {
 	told := failed(err)
 	var refusal *job.Refusal
 	var e *Error
@@ -149,8 +150,8 @@ func (a *starlarkArgs) request(tool, repo string, c Caller) *job.Request {
 func (a *starlarkArgs) bytes() int64        { return int64(a.output) << 10 }
 func (a *starlarkArgs) time() time.Duration { return time.Duration(a.wall) * time.Millisecond }
 
-// begin takes the output, of which nothing is stored or hidden: all that can be in it came with the call. over ends a job
-// that writes more than the interpreter lets a program write.
+// begin returns a capture of the output without storing or redacting it, because the output can contain nothing that was not
+// in the call. over is called when the job writes more than the interpreter permits.
 func (a *starlarkArgs) begin(r *job.Request, over func()) *artifact.Output {
 	return (*artifact.Store)(nil).Begin(artifact.BeginOptions{
 		Repo: r.Repo, Runtime: r.Runtime, Principal: r.Principal, Plain: true,
@@ -158,14 +159,14 @@ func (a *starlarkArgs) begin(r *job.Request, over func()) *artifact.Output {
 	})
 }
 
-// reply says what became of the program. What the job says of itself is believed as far as it is one of the interpreter's
-// own failures, and within its bounds.
+// reply returns the program's output or its error. The job's own report is untrusted: it is accepted only if it is one of the
+// interpreter's failures, and bounded in size.
 func (a *starlarkArgs) reply(r *job.Record, c *artifact.Captured) (stdout string, err error) {
 	switch {
 	case r.Status == job.Denied:
 		return "", deniedStarlark(r)
 	case r.Status == job.Lost:
-		return "", &Error{Code: CodeUnavailable, Message: "the run was ended: try again"}
+		return "", &Error{Code: CodeUnavailable, Message: "the run was interrupted: try again"}
 	case r.Message != "":
 		return "", &Error{Code: CodeInternal, Message: clean(r.Message)}
 	}
@@ -175,15 +176,15 @@ func (a *starlarkArgs) reply(r *job.Record, c *artifact.Captured) (stdout string
 		return stdout, nil
 	}
 	details := f.Details()
-	// What an interpreter that died had emitted is lost in part, and another part each time.
+	// If the interpreter died, an unpredictable part of the output is missing.
 	if stdout != "" && !f.Died && (f.Code == starlark.CodeEval || f.Code == starlark.CodeOutput) {
 		details["stdout"] = stdout
 	}
 	return "", &Error{Code: f.Code, Message: f.Message, Details: details}
 }
 
-// failure is why the program has not ended well, nil if it has. Of an end that the supervisor brought about it is the same
-// as that which the interpreter brings about itself.
+// failure returns why the program failed, nil if it succeeded. If the supervisor enforced a limit, the result is the same
+// as if the interpreter had.
 func (a *starlarkArgs) failure(r *job.Record, c *artifact.Captured) *starlark.Failure {
 	limit := r.Decision.Spec.Limits.Wall
 	if limit <= 0 {
@@ -201,7 +202,7 @@ func (a *starlarkArgs) failure(r *job.Record, c *artifact.Captured) *starlark.Fa
 	case r.Status == job.Failure && r.Result.ExitCode > 0:
 		return starlark.Ended(r.Result.ExitCode, []byte(c.Stderr.Whole))
 	}
-	return starlark.Ended(-1, []byte(c.Stderr.Whole)) // a signal, which is not the script's doing
+	return starlark.Ended(-1, []byte(c.Stderr.Whole)) // a signal, which a script cannot send
 }
 
 func deniedStarlark(r *job.Record) error {

@@ -16,45 +16,45 @@ import (
 	"corral/starlark"
 )
 
-func (f *stage) starlark() *Starlark {
+func (f *fakeRunner) starlark() *Starlark {
 	return &Starlark{Engine: &job.Engine{Policy: f, Runner: f, Auditor: f}, Repos: []string{"app", "other"}}
 }
 
-// TestStarlarkArguments: what the tool itself refuses. Nothing of it reaches the policy.
+// TestStarlarkArguments: calls that the tool itself rejects, before the policy is consulted.
 func TestStarlarkArguments(t *testing.T) {
 	long := strings.Repeat("x", 256<<10)
 	for _, tt := range []struct{ arguments, argument, want string }{
-		{`{}`, "source", "source: it is required"},
-		{`{"input":"x"}`, "source", "source: it is required"},
-		{`{"source":1}`, "source", "source: a string is wanted, not a number"},
-		{`{"source":null}`, "source", "source: a string is wanted, not null"},
-		{`{"source":"` + long + `x"}`, "source", "source: 262145 bytes, at most 262144 are accepted"},
-		{`{"source":"` + strings.Repeat("é", 128<<10) + `x"}`, "source", "source: 262145 bytes, at most 262144 are accepted"},
-		{`{"source":"\ud800"}`, "source", "source: it has half of a surrogate pair, which is no text"},
-		{`{"source":"","input":"` + strings.Repeat(long, 16) + `x"}`, "input", "input: 4194305 bytes, at most 4194304 are accepted"},
-		{`{"source":"","input":null}`, "input", "input: a string is wanted, not null"},
-		{`{"source":"","limits":[]}`, "limits", "limits: an object is wanted, not an array"},
+		{`{}`, "source", "source: is required"},
+		{`{"input":"x"}`, "source", "source: is required"},
+		{`{"source":1}`, "source", "source: must be a string, got a number"},
+		{`{"source":null}`, "source", "source: must be a string, got null"},
+		{`{"source":"` + long + `x"}`, "source", "source: has 262145 bytes, the maximum is 262144"},
+		{`{"source":"` + strings.Repeat("é", 128<<10) + `x"}`, "source", "source: has 262145 bytes, the maximum is 262144"},
+		{`{"source":"\ud800"}`, "source", "source: contains an unpaired surrogate escape, which is not valid text"},
+		{`{"source":"","input":"` + strings.Repeat(long, 16) + `x"}`, "input", "input: has 4194305 bytes, the maximum is 4194304"},
+		{`{"source":"","input":null}`, "input", "input: must be a string, got null"},
+		{`{"source":"","limits":[]}`, "limits", "limits: must be an object, got an array"},
 		{`{"source":"","limits":{"wall_ms":0}}`, "limits.wall_ms", "limits.wall_ms: 0 is out of range: 1 to 60000"},
 		{`{"source":"","limits":{"wall_ms":-1}}`, "limits.wall_ms", "limits.wall_ms: -1 is out of range: 1 to 60000"},
 		{`{"source":"","limits":{"wall_ms":60001}}`, "limits.wall_ms", "limits.wall_ms: 60001 is out of range: 1 to 60000"},
-		{`{"source":"","limits":{"wall_ms":1.5}}`, "limits.wall_ms", "limits.wall_ms: 1.5 is no whole number"},
-		{`{"source":"","limits":{"wall_ms":"100"}}`, "limits.wall_ms", "limits.wall_ms: a whole number is wanted, not a string"},
-		{`{"source":"","limits":{"wall_ms":null}}`, "limits.wall_ms", "limits.wall_ms: a whole number is wanted, not null"},
-		{`{"source":"","limits":{"wall_ms":1e400}}`, "limits.wall_ms", "limits.wall_ms: 1e400 is no whole number"},
+		{`{"source":"","limits":{"wall_ms":1.5}}`, "limits.wall_ms", "limits.wall_ms: 1.5 is not an integer"},
+		{`{"source":"","limits":{"wall_ms":"100"}}`, "limits.wall_ms", "limits.wall_ms: must be an integer, got a string"},
+		{`{"source":"","limits":{"wall_ms":null}}`, "limits.wall_ms", "limits.wall_ms: must be an integer, got null"},
+		{`{"source":"","limits":{"wall_ms":1e400}}`, "limits.wall_ms", "limits.wall_ms: 1e400 is not an integer"},
 		{`{"source":"","limits":{"output_kb":0}}`, "limits.output_kb", "limits.output_kb: 0 is out of range: 1 to 1024"},
 		{`{"source":"","limits":{"output_kb":1025}}`, "limits.output_kb", "limits.output_kb: 1025 is out of range: 1 to 1024"},
 		{`{"source":"","limits":{"memory_mb":1}}`, "limits.memory_mb", `unknown argument "limits.memory_mb"`},
 		{`{"source":"","limits":{"wall":1}}`, "limits.wall", `unknown argument "limits.wall": did you mean "limits.wall_ms"?`},
 		{`{"source":"","caps":{"net":true}}`, "caps.net", `unknown argument "caps.net"`},
 		{`{"source":"","caps":{"":{}}}`, "caps.", `unknown argument "caps."`},
-		{`{"source":"","caps":["net"]}`, "caps", "caps: an object is wanted, not an array"},
-		{`{"source":"","caps":null}`, "caps", "caps: an object is wanted, not null"},
-		{`{"source":"","caps":true}`, "caps", "caps: an object is wanted, not a boolean"},
+		{`{"source":"","caps":["net"]}`, "caps", "caps: must be an object, got an array"},
+		{`{"source":"","caps":null}`, "caps", "caps: must be an object, got null"},
+		{`{"source":"","caps":true}`, "caps", "caps: must be an object, got a boolean"},
 		{`{"source":"","code":"x"}`, "code", `unknown argument "code"`},
 		{`{"source":"","repoId":"app"}`, "repoId", `unknown argument "repoId"`},
-		{`[]`, "", "an object is wanted, not an array"},
+		{`[]`, "", "must be an object, got an array"},
 	} {
-		f := newStage()
+		f := newFakeRunner()
 		v, r := callTool(t, asUser(t.Context()), f.starlark(), tt.arguments)
 		details, _ := v["details"].(map[string]any)
 		argument, _ := details["argument"].(string)
@@ -64,7 +64,7 @@ func TestStarlarkArguments(t *testing.T) {
 	}
 }
 
-// TestStarlarkRequest: what is asked of the engine.
+// TestStarlarkRequest: arguments become the engine's request.
 func TestStarlarkRequest(t *testing.T) {
 	source, input := strings.Repeat("#", 256<<10), strings.Repeat("y", 4<<20)
 	for _, tt := range []struct {
@@ -77,7 +77,7 @@ func TestStarlarkRequest(t *testing.T) {
 		{`{"source":"x","limits":{"wall_ms":60000,"output_kb":1024.0}}`, job.Request{Output: 1 << 20, Limits: job.Limits{Wall: time.Minute}}},
 		{`{"source":"` + source + `","input":"` + input + `"}`, job.Request{Stdin: input, Output: 64 << 10}},
 	} {
-		f := newStage()
+		f := newFakeRunner()
 		if v, r := callTool(t, asUser(t.Context()), f.starlark(), tt.arguments); r.IsError {
 			t.Errorf("%.90s: %v", tt.arguments, v)
 			continue
@@ -95,7 +95,7 @@ func TestStarlarkRequest(t *testing.T) {
 	}
 }
 
-// TestStarlarkReplies: each end of the contract.
+// TestStarlarkReplies: each outcome of the contract.
 func TestStarlarkReplies(t *testing.T) {
 	ended := func(status job.Status, code int, limit string) job.Result {
 		return job.Result{Status: status, ExitCode: code, Limit: limit, Usage: job.Usage{Wall: 12 * time.Millisecond}}
@@ -121,7 +121,7 @@ func TestStarlarkReplies(t *testing.T) {
 	}{
 		{"success", ended(job.Success, 0, ""), "out\n", "", `{"stdout":"out\n"}`},
 		{"nothing emitted", ended(job.Success, 0, ""), "", "", `{"stdout":""}`},
-		{"what stderr has is nobody's", ended(job.Success, 0, ""), "a", said("TIMEOUT", "x", ""), `{"stdout":"a"}`},
+		{"success with a failure report in stderr", ended(job.Success, 0, ""), "a", said("TIMEOUT", "x", ""), `{"stdout":"a"}`},
 		{"a secret of the caller's own", ended(job.Success, 0, ""), "AKIAIOSFODNN7EXAMPLE", "", `{"stdout":"AKIAIOSFODNN7EXAMPLE"}`},
 		{"no UTF-8", ended(job.Success, 0, ""), "a\xff\xe2\x82b", "", `{"stdout":"a` + strings.Repeat("\uFFFD", 3) + `b"}`},
 		{"all that may be", ended(job.Success, 0, ""), kib, "", `{"stdout":"` + kib + `"}`},
@@ -135,7 +135,7 @@ func TestStarlarkReplies(t *testing.T) {
 			`{"code":"EVAL_ERROR","message":"oops","details":{"stdout":"so far"}}`,
 		},
 		{"a timeout", ended(job.Failure, 1, ""), "so far", said("TIMEOUT", late, ""), failure("TIMEOUT", late)},
-		{"the firm one", ended(job.Timeout, -1, ""), "so far", "", failure("TIMEOUT", late)},
+		{"timeout enforced by the supervisor", ended(job.Timeout, -1, ""), "so far", "", failure("TIMEOUT", late)},
 		{
 			"much output", ended(job.Failure, 1, ""), kib, said("OUTPUT_LIMIT", "the script emitted more than 1024 bytes", `,"details":{"position":"script.star:1:5"}`),
 			`{"code":"OUTPUT_LIMIT","message":"the script emitted more than 1024 bytes","details":{"position":"script.star:1:5","stdout":"` + kib + `"}}`,
@@ -148,7 +148,7 @@ func TestStarlarkReplies(t *testing.T) {
 		{"the kernel's memory", ended(job.Failure, -1, "memory"), "so far", "", failure("MEMORY_LIMIT", memory)},
 		{"Go's memory", ended(job.Failure, 2, ""), "", "fatal error: runtime: out of memory\n", failure("MEMORY_LIMIT", memory)},
 		{
-			// How much of what it emitted was written is a matter of luck.
+			// How much of the emitted output was written is not deterministic.
 			"Go's stack", ended(job.Failure, 2, ""), "so far", "runtime: goroutine stack exceeds\nfatal error: stack overflow\n",
 			failure("EVAL_ERROR", "the interpreter ended: values are nested too deeply"),
 		},
@@ -159,8 +159,8 @@ func TestStarlarkReplies(t *testing.T) {
 			`{"code":"EVAL_ERROR","message":"oops","details":{"stdout":"so far"}}`,
 		},
 		{"a signal", ended(job.Failure, -1, ""), "so far", "", failure("INTERNAL", killed)},
-		{"ended by nobody here", ended(job.Cancelled, -1, ""), "so far", "", failure("INTERNAL", killed)},
-		{"no word", ended(job.Failure, 1, ""), "so far", "", failure("INTERNAL", mute)},
+		{"ended from outside", ended(job.Cancelled, -1, ""), "so far", "", failure("INTERNAL", killed)},
+		{"no failure report", ended(job.Failure, 1, ""), "so far", "", failure("INTERNAL", mute)},
 		{"usage", ended(job.Failure, 2, ""), "", "corral-starlark: usage", failure("INTERNAL", "the interpreter ended with code 2: the script did not bring that about")},
 		{
 			"processes", ended(job.Failure, 2, "pids"), "", "runtime: failed to create new OS thread",
@@ -170,11 +170,11 @@ func TestStarlarkReplies(t *testing.T) {
 		{"a key of its own", ended(job.Failure, 1, ""), "", `{"code":"TIMEOUT","message":"x","isError":false}`, failure("INTERNAL", mute)},
 		{"two words", ended(job.Failure, 1, ""), "", said("TIMEOUT", "x", "") + said("TIMEOUT", "y", ""), failure("TIMEOUT", "y")},
 		{"escapes for a terminal", ended(job.Failure, 1, ""), "", `{"code":"TIMEOUT","message":"\u001b[2J"}`, failure("INTERNAL", mute)},
-		{"text turned around", ended(job.Failure, 1, ""), "", `{"code":"TIMEOUT","message":"\u202ex"}`, failure("INTERNAL", mute)},
+		{"bidirectional override", ended(job.Failure, 1, ""), "", `{"code":"TIMEOUT","message":"\u202ex"}`, failure("INTERNAL", mute)},
 		{"a long word", ended(job.Failure, 1, ""), "", said("TIMEOUT", strings.Repeat("x", 60<<10), ""), failure("INTERNAL", mute)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := newStage()
+			f := newFakeRunner()
 			f.result, f.stdout, f.stderr = tt.result, tt.stdout, tt.stderr
 			v, r := callTool(t, asUser(t.Context()), f.starlark(), `{"source":"","limits":{"output_kb":1}}`)
 			if raw := string(jsonOf(r.Structured)); raw != tt.want || r.IsError != (v["stdout"] == nil) {
@@ -184,46 +184,48 @@ func TestStarlarkReplies(t *testing.T) {
 	}
 }
 
-// TestStarlarkRefused: what no program was run for.
+// TestStarlarkRefused: the errors of programs that were not run.
 func TestStarlarkRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		change func(f *stage, s *Starlark)
+		change func(f *fakeRunner, s *Starlark)
 		want   string
 	}{
-		{"denied", func(f *stage, _ *Starlark) {
+		{"denied", func(f *fakeRunner, _ *Starlark) {
 			f.decision.Rule, f.decision.Reasons = "rules", []string{"not today", "nor tomorrow\xff"}
 		}, `{"code":"DENIED","message":"not today; nor tomorrow` + "\uFFFD" + `","details":{"auditHash":"` + someHash + `","rule":"rules"}}`},
-		{"no interpreter", func(f *stage, _ *Starlark) {
+		{"no interpreter", func(f *fakeRunner, _ *Starlark) {
 			f.err = &job.Refusal{Step: "tool", Message: "it is not installed", Hint: "install it"}
 		}, `{"code":"UNAVAILABLE","message":"it is not installed","details":{"hint":"install it","step":"tool"}}`},
-		{"a broken interpreter", func(f *stage, _ *Starlark) {
+		{"a broken interpreter", func(f *fakeRunner, _ *Starlark) {
 			f.err = &job.Refusal{Step: "exec", Errno: 8, Message: "exec: exec format error"}
 		}, `{"code":"INTERNAL","message":"exec: exec format error"}`},
-		{"no supervisor", func(f *stage, _ *Starlark) { f.err = fmt.Errorf("%w: it closed the connection", job.ErrUnavailable) }, `{"code":"UNAVAILABLE","message":"no supervisor: it closed the connection"}`},
-		{"lost", func(f *stage, _ *Starlark) { f.result.Status = job.Lost }, `{"code":"UNAVAILABLE","message":"the run was ended: try again"}`},
-		{"no repository", func(_ *stage, s *Starlark) { s.Repos = nil }, `{"code":"NOT_FOUND","message":"there is no repository that you may use, and a run is counted to one"}`},
-		{"another's repository", func(_ *stage, s *Starlark) { s.Repo = "theirs" }, `{"code":"NOT_FOUND","message":"there is no repository that you may use, and a run is counted to one"}`},
+		{"no supervisor", func(f *fakeRunner, _ *Starlark) {
+			f.err = fmt.Errorf("%w: it closed the connection", job.ErrUnavailable)
+		}, `{"code":"UNAVAILABLE","message":"no supervisor: it closed the connection"}`},
+		{"lost", func(f *fakeRunner, _ *Starlark) { f.result.Status = job.Lost }, `{"code":"UNAVAILABLE","message":"the run was interrupted: try again"}`},
+		{"no repository", func(_ *fakeRunner, s *Starlark) { s.Repos = nil }, `{"code":"NOT_FOUND","message":"you may not use any repository, and a run is accounted to one"}`},
+		{"another's repository", func(_ *fakeRunner, s *Starlark) { s.Repo = "theirs" }, `{"code":"NOT_FOUND","message":"you may not use any repository, and a run is accounted to one"}`},
 	} {
-		f := newStage()
+		f := newFakeRunner()
 		s := f.starlark()
 		tt.change(f, s)
 		if _, r := callTool(t, asUser(t.Context()), s, `{"source":""}`); string(jsonOf(r.Structured)) != tt.want || !r.IsError {
 			t.Errorf("%s: %s", tt.name, jsonOf(r.Structured))
 		}
 	}
-	f := newStage()
+	f := newFakeRunner()
 	s := f.starlark()
 	s.Repo = "other"
 	if _, r := callTool(t, asUser(t.Context()), s, `{"source":""}`); r.IsError || f.request.Repo != "other" {
-		t.Errorf("%v, counted to %q", r.Structured, f.request.Repo)
+		t.Errorf("%v, accounted to %q", r.Structured, f.request.Repo)
 	}
 }
 
-// TestStarlarkEnds: an interpreter that is not ours any more, and never stops writing, is ended for it.
-func TestStarlarkEnds(t *testing.T) {
+// TestStarlarkOutputLimitEndsJob: an interpreter under the program's control that never stops writing is ended.
+func TestStarlarkOutputLimitEndsJob(t *testing.T) {
 	for _, stderr := range []bool{false, true} {
-		f := newStage()
+		f := newFakeRunner()
 		f.stdout = strings.Repeat("y\n", 2<<20)
 		if stderr {
 			f.stdout, f.stderr = "", f.stdout
@@ -238,9 +240,9 @@ func TestStarlarkEnds(t *testing.T) {
 	}
 }
 
-// TestStarlarkCancelled: who goes away gets no answer, and the job ends.
+// TestStarlarkCancelled: a cancelled call gets no response, and the job ends.
 func TestStarlarkCancelled(t *testing.T) {
-	f := newStage()
+	f := newFakeRunner()
 	ctx, cancel := context.WithCancel(asUser(t.Context()))
 	f.run = func(ctx context.Context) {
 		cancel()
@@ -252,12 +254,12 @@ func TestStarlarkCancelled(t *testing.T) {
 	}
 }
 
-// TestStarlarkTexts: the text block is the JSON of a short reply, and says where a long one is.
+// TestStarlarkTexts: the text block is the JSON of a short reply, and refers to structuredContent for a long one.
 func TestStarlarkTexts(t *testing.T) {
 	for n, want := range map[int]string{
 		3: `{"stdout":"xxx"}`, 1 << 20: "1048576 bytes were emitted: they are in structuredContent.stdout",
 	} {
-		f := newStage()
+		f := newFakeRunner()
 		f.stdout = strings.Repeat("x", n)
 		k := dial(t, New(Options{Tools: []Tool{f.starlark()}}), Caller{Principal: "user:ada"})
 		r := k.ask(toCall("1", "code.sandbox.starlark.run", `{"source":"","limits":{"output_kb":1024}}`))
@@ -268,7 +270,7 @@ func TestStarlarkTexts(t *testing.T) {
 	}
 }
 
-// TestStarlarkDefinition: its description fits, its example is one, and it is said that it harms nothing.
+// TestStarlarkDefinition: the description is within the limit, its example works, and the tool is declared read-only.
 func TestStarlarkDefinition(t *testing.T) {
 	d := (&Starlark{}).Definition()
 	in := readSchema(t, d.Input)
@@ -305,14 +307,14 @@ func TestStarlarkDefinition(t *testing.T) {
 	}
 }
 
-// FuzzStarlarkReply: whatever a job writes, the reply is text within its bounds, and an error has one of the tool's codes.
+// FuzzStarlarkReply: for any output of the job the reply is bounded text, and an error has one of the tool's codes.
 func FuzzStarlarkReply(f *testing.F) {
 	f.Add([]byte("out"), []byte(`{"code":"TIMEOUT","message":"x"}`), 1, uint8(0))
 	f.Add([]byte("\xff"), []byte(`{"code":"EVAL_ERROR","message":"x","details":{"position":"a"}}`), 1, uint8(0))
 	f.Add([]byte(strings.Repeat("é", 600)), []byte(`{`), 0, uint8(1))
 	f.Fuzz(func(t *testing.T, stdout, stderr []byte, exit int, status uint8) {
 		all := []job.Status{job.Success, job.Failure, job.Timeout, job.Cancelled}
-		s := newStage()
+		s := newFakeRunner()
 		s.stdout, s.stderr = string(stdout), string(stderr)
 		s.result = job.Result{Status: all[int(status)%len(all)], ExitCode: exit}
 		r, err := s.starlark().Call(asUser(t.Context()), json.RawMessage(`{"source":"","limits":{"output_kb":1}}`))

@@ -18,23 +18,25 @@ import (
 )
 
 const (
-	// endPatience is how long calls may take to end, and answers to be read, once the server is told to end.
-	endPatience = time.Second
-	// answerTime is how long calls may go on when the client has closed the input.
-	answerTime = 30 * time.Second
-	// maxBatch is how many messages a batch may have.
+	// shutdownTimeout is how long ServeStdio and Serve wait, after their context ended, for calls to return
+	// and responses to be read.
+	shutdownTimeout = time.Second
+	// drainTimeout is how long calls may run after the client has closed the input.
+	drainTimeout = 30 * time.Second
+	// maxBatch is the maximum number of messages in a batch.
 	maxBatch = 64
 )
 
-// ServeStdio serves one client that writes lines to in and reads lines from out, until the client closes in, out can not
-// be written, or ctx ends. c says who the client is; its Session is made here when it is "".
+// ServeStdio serves one client that writes lines to in and reads lines from out, until in ends, writing to out fails, or ctx
+// ends. c is the client; if its Session is "", ServeStdio sets one.
 //
-// At the end of in the requests that were read are still answered, since `printf … | corral mcp` wants to see answers:
-// ServeStdio returns when they are, and cancels those that take longer than 30 seconds from then: a host that was killed may
-// leave out open in a process of its own. One whose end of out is closed, too, ends the calls at once. When ctx ends, calls have a second to end in and answers to be read.
+// At the end of in, requests that were read still get responses, so that `printf … | corral mcp` prints them. ServeStdio
+// returns after the last one, and cancels calls that take longer than 30 seconds: when a host is killed, another process may
+// still hold its end of out open. If that end is closed too, calls are cancelled at once. When ctx ends, calls have one
+// second to return and for their responses to be read.
 //
-// The error is nil at the end of in, ctx's own when that ended, else what went wrong with in or out. A goroutine that is
-// still in a read or write of in or out is left behind: to end a blocked one is the caller's, by closing the file.
+// The error is nil at the end of in, ctx.Err() if ctx ended, else the error of in or out. A goroutine blocked in a read of in
+// or a write to out is left behind; the caller can end it by closing the file.
 func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, c Caller) error {
 	if c.Session == "" {
 		c.Session = randomHex(16)
@@ -55,10 +57,10 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, c 
 		l.calls.close()
 		timer := time.NewTimer(s.answerTime)
 		defer timer.Stop()
-		select { // the answers to what was read
+		select { // wait for responses to the requests that were read
 		case <-l.calls.idle():
 		case <-timer.C:
-		case <-hungUp(ctx, out): // to write what nobody reads would be answered with a SIGPIPE
+		case <-hungUp(ctx, out): // writing to a closed pipe would raise SIGPIPE
 			l.out.fail(syscall.EPIPE)
 		case <-l.out.done:
 		case <-ctx.Done():
@@ -83,15 +85,15 @@ type line struct {
 	caller  Caller
 	out     *outbox
 	calls   inflight
-	version atomic.Pointer[string] // that initialize agreed on
+	version atomic.Pointer[string] // negotiated by initialize
 }
 
-// end cancels what is under way, and gives it and the last answers a second.
+// end cancels the requests in flight, and waits up to shutdownTimeout for them and for the last responses to be written.
 func (l *line) end(cancel context.CancelCauseFunc) {
-	timer := time.NewTimer(endPatience)
+	timer := time.NewTimer(shutdownTimeout)
 	defer timer.Stop()
 	l.calls.close()
-	cancel(errors.New("the server ends"))
+	cancel(errors.New("the server is shutting down"))
 	select {
 	case <-l.calls.idle():
 	case <-timer.C:
@@ -104,8 +106,8 @@ func (l *line) end(cancel context.CancelCauseFunc) {
 	}
 }
 
-// read serves what comes in, until it ends, and then says why. Who has read a request serves it, and has another goroutine
-// read on: the request is on a processor already.
+// read serves messages until the input ends, and sends its error, or nil, to ended. The goroutine that read a request serves
+// it itself, because it is running already, and starts a new one to read on.
 func (l *line) read(ctx context.Context, lines *lineReader, ended chan<- error) {
 	for l.out.waitRoom(ctx) {
 		data, err := lines.next()
@@ -127,7 +129,7 @@ func (l *line) read(ctx context.Context, lines *lineReader, ended chan<- error) 
 	ended <- nil
 }
 
-// take serves one line, but for a request that may take its time: serve does.
+// take serves one line. A request that may take long is not served but returned as serve.
 func (l *line) take(ctx context.Context, data []byte) (serve func()) {
 	data = bytes.TrimSpace(data)
 	switch {
@@ -141,7 +143,7 @@ func (l *line) take(ctx context.Context, data []byte) (serve func()) {
 	serve = l.one(ctx, data, func(id json.RawMessage, answer []byte) {
 		switch {
 		case answer == nil:
-		case reading: // others wait to be read
+		case reading: // more requests may be waiting to be read, so do not block
 			l.out.put(id, answer)
 		default:
 			l.out.send(id, answer)
@@ -151,8 +153,8 @@ func (l *line) take(ctx context.Context, data []byte) (serve func()) {
 	return serve
 }
 
-// one serves one message, but for a request that may take its time, which serve is to serve. done gets its answer, nil
-// when there is none to be sent; it is called once.
+// one serves one message. A request that may take long is not served but returned as serve. done is called once, with the
+// response or with nil if there is none.
 func (l *line) one(ctx context.Context, data []byte, done func(id json.RawMessage, answer []byte)) (serve func()) {
 	m, err := parseMessage(data)
 	switch {
@@ -169,8 +171,8 @@ func (l *line) one(ctx context.Context, data []byte, done func(id json.RawMessag
 	return nil
 }
 
-// request serves a request that is initialize in its turn, as the version it agrees on matters to what follows. All others
-// are for serve, each in a goroutine of its own, which l.calls knows of.
+// request serves initialize at once, because the messages that follow depend on the version it negotiates. For other requests
+// it returns serve, to be called in a goroutine that l.calls accounts for.
 func (l *line) request(ctx context.Context, m *message, size int, done func(json.RawMessage, []byte)) (serve func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if err := l.calls.add(m.id, size, cancel); err != nil {
@@ -196,9 +198,9 @@ func (l *line) request(ctx context.Context, m *message, size int, done func(json
 }
 
 func (l *line) serve(ctx context.Context, m *message) []byte {
-	if ctx.Err() != nil { // cancelled before it began
+	if ctx.Err() != nil { // cancelled before it was served
 		answer := errorOf(m.id, refused(codeBusy, "%v", context.Cause(ctx)))
-		return l.s.unserved(ctx, m, l.caller, answer, fmt.Sprint(codeBusy))
+		return l.s.refuseCall(ctx, m, l.caller, answer, fmt.Sprint(codeBusy))
 	}
 	r := l.s.answer(ctx, m, l.caller, l.out.note)
 	if r.version != "" {
@@ -207,10 +209,10 @@ func (l *line) serve(ctx context.Context, m *message) []byte {
 	return r.data
 }
 
-// busy is the answer to a request that there is no room for: a call gets it as the result of its tool.
+// busy returns the response to a request that exceeds a limit. A call gets a tool error, which models see.
 func (s *Server) busy(ctx context.Context, m *message, c Caller, err *rpcError) []byte {
 	if !m.isCall() || err.Code != codeBusy {
-		return s.unserved(ctx, m, c, errorOf(m.id, err), fmt.Sprint(err.Code))
+		return s.refuseCall(ctx, m, c, errorOf(m.id, err), fmt.Sprint(err.Code))
 	}
 	k := &call{message: m, result: ToolResult{
 		Structured: &Error{Code: CodeUnavailable, Message: err.Message}, IsError: true,
@@ -219,10 +221,10 @@ func (s *Server) busy(ctx context.Context, m *message, c Caller, err *rpcError) 
 	if m.modern() {
 		like.ResultType = sdk.ResultTypeComplete
 	}
-	return s.unserved(ctx, m, c, k.encodeResult(like), CodeUnavailable)
+	return s.refuseCall(ctx, m, c, k.encodeResult(like), CodeUnavailable)
 }
 
-// batch serves an array of messages; their answers are one array. Only the versions up to 2025-03-26 have batches.
+// batch serves an array of messages and responds with one array. Only protocol versions up to 2025-03-26 have batches.
 func (l *line) batch(ctx context.Context, data []byte) {
 	refuse := func(code int, format string, values ...any) {
 		l.out.put(nil, errorOf(nil, refused(code, format, values...)))
@@ -232,12 +234,12 @@ func (l *line) batch(ctx context.Context, data []byte) {
 		return
 	}
 	if version := l.version.Load(); version == nil || *version > sdk.ProtocolVersion20250326 {
-		refuse(codeRequest, "batches ended with protocol version %s: send each message by itself", sdk.ProtocolVersion20250326)
+		refuse(codeRequest, "batches were removed after protocol version %s: send one message per line", sdk.ProtocolVersion20250326)
 		return
 	}
 	list := strictjson.Elements(data, maxBatch)
 	if len(list) == 0 || len(list) > maxBatch {
-		refuse(codeRequest, "a batch has 1 to %d messages", maxBatch)
+		refuse(codeRequest, "a batch must have 1 to %d messages", maxBatch)
 		return
 	}
 	a := &answers{left: len(list), out: l.out}
@@ -248,16 +250,17 @@ func (l *line) batch(ctx context.Context, data []byte) {
 	}
 }
 
-// answers are those to a batch.
+// answers collects the responses to a batch.
 type answers struct {
 	out  *outbox
 	mu   sync.Mutex
 	list [][]byte // guarded by mu
 	size int      // guarded by mu: bytes in list
-	left int      // guarded by mu: messages without one
+	left int      // guarded by mu: messages not served yet
 }
 
-// add takes an answer, and sends them all when it is the last. Those that are too long together go one by one.
+// add adds a response, nil for none, and sends all after the last. If they are too long for one message, each is sent
+// separately.
 func (a *answers) add(_ json.RawMessage, answer []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

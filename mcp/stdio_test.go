@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// patience bounds waits for what happens at once: on a busy machine that is not soon.
-const patience = 2 * time.Minute
+// testTimeout bounds waits for events that should occur at once; a busy machine may need longer.
+const testTimeout = 2 * time.Minute
 
-func within(t *testing.T, what string, c <-chan struct{}) {
+func awaitClosed(t *testing.T, what string, c <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-c:
-	case <-time.After(patience):
-		t.Fatalf("%s: not within %s", what, patience)
+	case <-time.After(testTimeout):
+		t.Fatalf("%s: not within %s", what, testTimeout)
 	}
 }
 
@@ -32,7 +32,7 @@ func cancelled(id string) string {
 
 const ping = `{"jsonrpc":"2.0","id":"ping","method":"ping"}`
 
-// A gated tool says when it begins and ends, and in between waits to be let go.
+// A gated tool reports when it begins and ends, and blocks in between until it is released.
 type gated struct {
 	*fake
 	began, ended chan string
@@ -60,12 +60,12 @@ func (g *gated) wait(t *testing.T, c <-chan string, what string) {
 	t.Helper()
 	select {
 	case <-c:
-	case <-time.After(patience):
-		t.Fatalf("the tool has not %s", what)
+	case <-time.After(testTimeout):
+		t.Fatalf("the tool did not report: %s", what)
 	}
 }
 
-// TestCancel: a cancelled call ends at once and gets no answer, whatever way its id is written.
+// TestCancel: a cancelled call ends at once and gets no response, however its id is encoded.
 func TestCancel(t *testing.T) {
 	for _, row := range []struct{ id, cancel string }{
 		{"7", "7"}, {`"a"`, `"a"`}, {`"a"`, `"\u0061"`}, {"9007199254740993", "9007199254740993"},
@@ -77,20 +77,20 @@ func TestCancel(t *testing.T) {
 		start := time.Now()
 		k.write(cancelled(`"other"`), cancelled(row.cancel), cancelled(row.cancel), cancelled("{}"), cancelled("null"))
 		g.wait(t, g.ended, "ended")
-		if took := time.Since(start); took > patience {
+		if took := time.Since(start); took > testTimeout {
 			t.Errorf("cancelled after %s", took)
 		}
 		if cause := <-g.causes; !errors.Is(cause, errCancelled) {
 			t.Errorf("cause: %v", cause)
 		}
 		if m := k.ask(ping); string(m.ID) != `"ping"` {
-			t.Errorf("%s: a cancelled call is answered: %s", row.id, m.raw)
+			t.Errorf("%s: a cancelled call got a response: %s", row.id, m.raw)
 		}
 	}
 }
 
-// TestCancelBeforeStart: a request that was cancelled before its turn never reaches its tool. Whether it is its turn is up
-// to the scheduler, so the context that a goroutine finds ended is made by hand.
+// TestCancelBeforeStart: a request cancelled before it is served never reaches its tool. The order depends on the scheduler,
+// so the test cancels the context itself.
 func TestCancelBeforeStart(t *testing.T) {
 	g := newGated()
 	s := New(Options{Tools: []Tool{g}})
@@ -108,7 +108,7 @@ func TestCancelBeforeStart(t *testing.T) {
 	}
 }
 
-// TestCancelStorm: calls that are cancelled in the same breath end without an answer, and all others have one.
+// TestCancelStorm: calls cancelled right after they were sent end without a response, and all others get one.
 func TestCancelStorm(t *testing.T) {
 	g := newGated()
 	k := dial(t, New(Options{Tools: []Tool{g}}), Caller{})
@@ -125,16 +125,16 @@ func TestCancelStorm(t *testing.T) {
 		answered[string(k.read().ID)]++
 	}
 	if m := k.ask(ping); string(m.ID) != `"ping"` {
-		t.Errorf("one answer too many: %s", m.raw)
+		t.Errorf("unexpected response: %s", m.raw)
 	}
 	for n := range 100 {
 		if got := answered[fmt.Sprint(n)]; got != n%2 {
-			t.Errorf("request %d has %d answers", n, got)
+			t.Errorf("request %d has %d responses", n, got)
 		}
 	}
 }
 
-// TestSameID: an id is taken while its request is under way, and free as soon as its answer is there.
+// TestSameID: an id cannot be reused while its request is in flight, and can be as soon as the response is there.
 func TestSameID(t *testing.T) {
 	g := newGated()
 	k := dial(t, New(Options{Tools: []Tool{g}}), Caller{})
@@ -152,7 +152,7 @@ func TestSameID(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce: 200 calls at once get an answer each, and are under way at once.
+// TestManyAtOnce: 200 concurrent calls are in flight at the same time and get a response each.
 func TestManyAtOnce(t *testing.T) {
 	g := newGated()
 	k := dial(t, New(Options{Tools: []Tool{g}}), Caller{})
@@ -173,8 +173,8 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestTooMany: what is more than can be under way is refused, as a tool's result, and the rest goes on.
-func TestTooMany(t *testing.T) {
+// TestInFlightLimit: calls above the limit are refused with a tool error, and the others continue.
+func TestInFlightLimit(t *testing.T) {
 	g := newGated()
 	k := dial(t, New(Options{Tools: []Tool{g}}), Caller{})
 	for n := range maxInFlight {
@@ -196,8 +196,8 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
-// TestManyBytes: requests under way are bounded by their bytes, too.
-func TestManyBytes(t *testing.T) {
+// TestInFlightBytesLimit: the bytes of the requests in flight are limited, too.
+func TestInFlightBytesLimit(t *testing.T) {
 	var f inflight
 	no := func(error) {}
 	for n := 0; ; n++ {
@@ -210,19 +210,19 @@ func TestManyBytes(t *testing.T) {
 	}
 }
 
-// TestEOF: at the end of the input what was read is answered, and ServeStdio returns when it is.
+// TestEOF: at the end of the input, requests that were read get responses, and then ServeStdio returns.
 func TestEOF(t *testing.T) {
 	g := newGated()
 	k := dial(t, New(Options{Tools: []Tool{g}}), Caller{})
 	k.write(toCall("1", "gated", "{}"), toCall("2", "gated", "{}"))
-	_, _ = io.WriteString(k.in, toCall("3", "gated", "{}")) // the last line has no end
+	_, _ = io.WriteString(k.in, toCall("3", "gated", "{}")) // the last line is not terminated
 	_ = k.in.Close()
 	for range 3 {
 		g.wait(t, g.began, "begun")
 	}
 	select {
 	case err := <-k.done:
-		t.Fatalf("it returned with work under way: %v", err)
+		t.Fatalf("returned with requests in flight: %v", err)
 	default:
 	}
 	close(g.letGo)
@@ -237,8 +237,8 @@ func TestEOF(t *testing.T) {
 	k.done <- nil
 }
 
-// TestEOFBounded: a call that does not end keeps nobody at the end of the input: it is cancelled and answered.
-func TestEOFBounded(t *testing.T) {
+// TestEOFCancelsAfterTimeout: after the end of the input, a call that does not end is cancelled and answered.
+func TestEOFCancelsAfterTimeout(t *testing.T) {
 	s := New(Options{Tools: []Tool{newFake("hang", func(ctx context.Context, _ json.RawMessage) (ToolResult, error) {
 		<-ctx.Done()
 		return ToolResult{}, ctx.Err()
@@ -256,13 +256,13 @@ func TestEOFBounded(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		k.done <- nil
-	case <-time.After(patience):
-		t.Fatal("it does not end")
+	case <-time.After(testTimeout):
+		t.Fatal("ServeStdio did not return")
 	}
 }
 
-// TestProbe: a host that starts a server to look, and closes it, sees it gone.
-func TestProbe(t *testing.T) {
+// TestImmediateEOF: a host that starts a server and closes it at once sees it exit.
+func TestImmediateEOF(t *testing.T) {
 	var out bytes.Buffer
 	err := testServer(t).ServeStdio(context.Background(), strings.NewReader(initialize("2025-06-18")+"\n\n\r\n"+
 		`{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\r\n"+`{"jsonrpc":"2.0","id":1,"result":{}}`+"\n"), &out, Caller{})
@@ -271,8 +271,9 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestStop: when the context ends, calls are cancelled, answers written, and a tool that does not listen is left behind.
-func TestStop(t *testing.T) {
+// TestContextEndsServeStdio: when the context ends, calls are cancelled, responses written, and a tool that ignores
+// its context is left behind.
+func TestContextEndsServeStdio(t *testing.T) {
 	deaf := make(chan struct{})
 	defer close(deaf)
 	for name, tool := range map[string]Tool{
@@ -300,13 +301,13 @@ func TestStop(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 			k.done <- nil
-		case <-time.After(patience):
-			t.Fatalf("%s: it does not end", name)
+		case <-time.After(testTimeout):
+			t.Fatalf("%s: ServeStdio did not return", name)
 		}
 	}
 }
 
-// TestBrokenOutput: when the client's end is gone, calls end, and ServeStdio says so.
+// TestBrokenOutput: when the client closes its end, calls are cancelled, and ServeStdio returns an error.
 func TestBrokenOutput(t *testing.T) {
 	g := newGated()
 	inR, inW := io.Pipe()
@@ -324,7 +325,7 @@ func TestBrokenOutput(t *testing.T) {
 	}
 }
 
-// TestHangup: a host that died has closed both pipes. Nothing is written that would show it, and yet the call ends.
+// TestHangup: a killed host closes both pipes. Although nothing is written that would fail, the call is cancelled.
 func TestHangup(t *testing.T) {
 	g := newGated()
 	inR, inW, err := os.Pipe()
@@ -347,13 +348,13 @@ func TestHangup(t *testing.T) {
 		if !errors.Is(err, syscall.EPIPE) {
 			t.Errorf("%v", err)
 		}
-	case <-time.After(patience):
-		t.Fatal("it does not end")
+	case <-time.After(testTimeout):
+		t.Fatal("ServeStdio did not return")
 	}
 }
 
-// TestBatch: versions that had batches are served them, with one array of answers; others are not.
-func TestBatch(t *testing.T) {
+// TestBatchByVersion: protocol versions with batches get one array of responses; others get an error.
+func TestBatchByVersion(t *testing.T) {
 	k := dial(t, testServer(t), Caller{})
 	k.ask(initialize("2025-03-26"))
 	k.write(`[` + ping + `,{"jsonrpc":"2.0","method":"notifications/initialized"},` + toCall("2", "echo", "{}") + `,{"x":1}]`)
@@ -365,7 +366,7 @@ func TestBatch(t *testing.T) {
 	if err != nil || len(list) != 3 {
 		t.Fatalf("%v: %s", err, line)
 	}
-	k.write(`[{"jsonrpc":"2.0","method":"notifications/initialized"}]`) // no answer at all
+	k.write(`[{"jsonrpc":"2.0","method":"notifications/initialized"}]`) // gets no response
 	for _, bad := range []string{`[]`, `[` + strings.Repeat(ping+",", maxBatch) + ping + `]`} {
 		if m := k.ask(bad); m.Error == nil || m.Error.Code != codeRequest {
 			t.Errorf("%s", m.raw)

@@ -6,15 +6,15 @@ import (
 	"corral/internal/strictjson"
 )
 
-// checkJSON returns what is wrong with data, nil for one JSON text in UTF-8, within the bounds, in which no object has a
-// key twice, in whatever case: mcp-go decodes it after us. What is wrong within params.arguments is told apart, with its
-// path from there, as long as all else is right.
+// checkJSON checks that data is one JSON text in UTF-8, within the bounds of package strictjson, without keys that are equal
+// when case is ignored: mcp-go decodes data with encoding/json, which ignores case. A fault in params.arguments is returned
+// separately, with a path relative to the arguments, provided that the rest is valid.
 func checkJSON(data []byte) (envelope, arguments *strictjson.Fault) {
 	return strictjson.Checker{Fold: strictjson.Fold, Aside: []string{"params", "arguments"}}.Check(data)
 }
 
-// misspelled returns the word of known that key is but for its case, "" when it is the very word or none.
-// encoding/json, which mcp-go decodes with, would take the one for the other.
+// misspelled returns the element of known that key differs from in case only, else "". encoding/json, which mcp-go uses,
+// would accept the key as that element.
 func misspelled(key string, known []string) string {
 	found := ""
 	for _, k := range known {

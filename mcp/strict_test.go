@@ -10,7 +10,7 @@ import (
 	"testing/iotest"
 )
 
-// TestLines: lines come whole from a stream that gives a byte at a time.
+// TestLines: lines are read whole from a stream that returns one byte at a time.
 func TestLines(t *testing.T) {
 	l := newLineReader(iotest.OneByteReader(strings.NewReader("a\nbb\r\n\n"+strings.Repeat("x", 11)+"\n0123456789\nlast")), 10)
 	for _, want := range []string{"a", "bb", "", "long", "0123456789", "last", "EOF"} {
@@ -25,8 +25,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// FuzzMessage: no line makes the parser panic; one that it accepts reads the same for the standard decoder, and so does
-// what is written of it for mcp-go.
+// FuzzMessage: the parser never panics; an accepted message decodes the same with encoding/json, and so does
+// its envelope for mcp-go.
 func FuzzMessage(f *testing.F) {
 	for _, seed := range []string{
 		toCall("1", "echo", `{"a":[1,{"b":"\u0041"}]}`), ping, initialize("2025-06-18"), `{"jsonrpc":"2.0","id":1,"id":2,"method":"x"}`,
@@ -46,10 +46,10 @@ func FuzzMessage(f *testing.F) {
 		}
 		var was, is plain
 		if err := json.Unmarshal(data, &was); err != nil {
-			t.Fatalf("accepted, and is %v", err)
+			t.Fatalf("accepted, but invalid: %v", err)
 		}
 		if err := json.Unmarshal(m.envelope(m.tool), &is); err != nil {
-			t.Fatalf("the envelope is %v", err)
+			t.Fatalf("invalid envelope: %v", err)
 		}
 		if m.method != was.Method || is.Method != was.Method || !bytes.Equal(m.id, was.ID) || !bytes.Equal(is.ID, was.ID) {
 			t.Fatalf("%s %s: %s", m.id, m.method, data)
@@ -65,7 +65,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// FuzzLines: whatever comes, lines are those of the text, and what is too long is passed over.
+// FuzzLines: for any input the lines are those of the text, and overlong ones are skipped.
 func FuzzLines(f *testing.F) {
 	f.Add([]byte("a\nb\n\nccc"), uint8(2))
 	f.Add([]byte(`{"params":{"x":"`+strings.Repeat("y", 100)+`"},"id":4}`+"\n{}"), uint8(20))

@@ -9,20 +9,20 @@ import (
 	safe "corral/internal/text"
 )
 
-// A Tool is one tool of the server. Making one has no side effects; they are listed where the server is made.
+// A Tool is one tool of the server. Creating one must have no side effects.
 type Tool interface {
-	// Name is the name without dots; Definition has both.
+	// Name returns the name without dots; Definition has both.
 	Name() string
 	Definition() Definition
-	// Call does the work. arguments is one JSON object without duplicate keys. An *Error is a result with isError; any
-	// other error is reported as INTERNAL. When ctx ends the call is cancelled, and must return soon.
+	// Call runs the tool. arguments is a JSON object without duplicate keys. An *Error is returned to the client as a result
+	// with isError; any other error is reported as INTERNAL. After ctx ends, Call must return soon.
 	Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error)
 }
 
-// A Definition is what tools/list says of a tool.
+// A Definition is the published description of a tool (tools/list).
 type Definition struct {
-	Name        string // [a-z_]+: hosts refuse dots
-	Dotted      string // the name with dots, if it has one: calls may use either
+	Name        string // [a-z_]+, because hosts refuse dots
+	Dotted      string // name with dots, "" if there is none: calls may use either
 	Title       string
 	Description string          // at most 2 KiB
 	Input       json.RawMessage // JSON Schema with a plain object root
@@ -33,8 +33,7 @@ type Definition struct {
 	OpenWorld   bool
 }
 
-// span is what the tool's span is called: the family, a dot, and the rest as one word. runtime_query_output is
-// runtime.queryOutput.
+// span returns the name of the tool's spans: runtime.queryOutput for runtime_query_output.
 func (d *Definition) span() string {
 	family, rest, _ := strings.Cut(d.Name, "_")
 	words := strings.Split(rest, "_")
@@ -46,16 +45,15 @@ func (d *Definition) span() string {
 	return strings.TrimSuffix(family+"."+strings.Join(words, ""), ".")
 }
 
-// A ToolResult is a tool's answer.
+// A ToolResult is the result of a call.
 type ToolResult struct {
 	Structured any    // structuredContent: a JSON object
-	Text       string // the text block where the JSON of Structured is not it: above 64 KiB, or without Structured
-	Whole      bool   // Text is the text block, whatever Structured is and however long it is
+	Text       string // text block if the JSON of Structured is not used for it: above 64 KiB, or if Structured is nil
+	Whole      bool   // Text is the text block in any case
 	IsError    bool
 }
 
-// An Error is a call that was refused or failed. It is a result with isError, and its structuredContent has these
-// fields.
+// An Error reports a call that was refused or failed. It becomes a result with isError and these fields as structuredContent.
 type Error struct {
 	Code    string         `json:"code"` // one of the Code constants
 	Message string         `json:"message"`
@@ -67,34 +65,34 @@ func (e *Error) Error() string { return e.Message }
 
 // Codes of an Error. The table in docs/reference/errors.md explains them.
 const (
-	CodeInvalid     = "INVALID_REQUEST" // the arguments are not as the schema says
-	CodeNotFound    = "NOT_FOUND"       // no such repository or artifact, for this principal
-	CodeExpired     = "EXPIRED"         // the artifact was kept for its time
-	CodeCorrupt     = "CORRUPT"         // what is stored is not what was stored
-	CodeUnsupported = "UNSUPPORTED"     // asked for what this version does not have
-	CodeDenied      = "DENIED"          // the policy is against it
-	CodeUnavailable = "UNAVAILABLE"     // the supervisor cannot be reached, has no room, or does not serve the repository
+	CodeInvalid     = "INVALID_REQUEST" // the arguments do not conform to the schema
+	CodeNotFound    = "NOT_FOUND"       // no such repository or artifact for this principal
+	CodeExpired     = "EXPIRED"         // the artifact's retention period is over
+	CodeCorrupt     = "CORRUPT"         // the stored data has been damaged
+	CodeUnsupported = "UNSUPPORTED"     // this server does not have the feature
+	CodeDenied      = "DENIED"          // the policy forbids it
+	CodeUnavailable = "UNAVAILABLE"     // the supervisor cannot be reached, is full, or does not serve the repository
 	CodeInternal    = "INTERNAL"        // corral itself failed
-	// Of starlark_run alone.
-	CodeTimeout     = "TIMEOUT"      // the program did not end in its time
-	CodeOutputLimit = "OUTPUT_LIMIT" // it wrote more than it may
-	CodeEval        = "EVAL_ERROR"   // it is no Starlark, or went wrong
-	CodeMemoryLimit = "MEMORY_LIMIT" // it needed more memory than it may have
+	// Of starlark_run only.
+	CodeTimeout     = "TIMEOUT"      // the program exceeded its time limit
+	CodeOutputLimit = "OUTPUT_LIMIT" // the program wrote more than its limit
+	CodeEval        = "EVAL_ERROR"   // the program is invalid or failed
+	CodeMemoryLimit = "MEMORY_LIMIT" // the program exceeded its memory limit
 )
 
-// A Caller is who calls a tool.
+// A Caller identifies the caller of a tool, and what it may use.
 type Caller struct {
 	Principal string // "user:NAME" or "token:NAME"
-	Session   string // never "": the connection's, the HTTP session's, or the principal's
+	Session   string // never "": identifies the connection, the HTTP session or, without sessions, the principal
 	Trace     string // trace id of the call, 32 hex digits
-	// Repos and Tools are what the principal may use; nil is everything that is configured.
+	// Repos and Tools are the repositories and tools that the principal may use; nil is all that are configured.
 	Repos, Tools []string
-	// Progress reports to the client if it asked for it; never nil.
-	Progress func(progress float64, message string)
-	quiet    bool // it did not
+	// Progress sends progress to the client if it requested that; never nil.
+	Progress   func(progress float64, message string)
+	noProgress bool // the client requested no progress
 }
 
-// served returns which of the repositories that a server serves the caller may use; never nil.
+// served returns the elements of repos that the caller may use; never nil.
 func (c Caller) served(repos []string) []string {
 	may := []string{}
 	for _, id := range repos {
@@ -105,8 +103,8 @@ func (c Caller) served(repos []string) []string {
 	return may
 }
 
-// repo returns the repository of a call that names none: configured or, if that is "", the first that the caller may use of
-// those that are served. What the caller may not use is an error, which says so with what a repository is needed for.
+// repo returns the repository of a call that does not name one: configured, or if that is "", the first of repos that the
+// caller may use. purpose is appended to the error message if there is none.
 func (c Caller) repo(repos []string, configured, purpose string) (string, error) {
 	served := c.served(repos)
 	switch {
@@ -115,10 +113,10 @@ func (c Caller) repo(repos []string, configured, purpose string) (string, error)
 	case configured != "" && slices.Contains(served, configured):
 		return configured, nil
 	}
-	return "", &Error{Code: CodeNotFound, Message: "there is no repository that you may use" + purpose}
+	return "", &Error{Code: CodeNotFound, Message: "you may not use any repository" + purpose}
 }
 
-// mayUse is an error unless the caller may use the repository that it names, of those that are served.
+// mayUse returns an error unless named is one of repos and the caller may use it.
 func (c Caller) mayUse(repos []string, named string) error {
 	served := c.served(repos)
 	if slices.Contains(served, named) {
@@ -130,7 +128,7 @@ func (c Caller) mayUse(repos []string, named string) error {
 	}
 }
 
-// maxNamed is how many repositories an error names.
+// maxNamed is the maximum number of repositories that an error lists.
 const maxNamed = 50
 
 type callerKey struct{}
@@ -140,7 +138,7 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// CallerOf returns the caller that ctx carries; without one, nobody, who may use nothing.
+// CallerOf returns the caller in ctx, or one without any permission if there is none.
 func CallerOf(ctx context.Context) Caller {
 	if c, ok := ctx.Value(callerKey{}).(Caller); ok {
 		return c

@@ -30,12 +30,12 @@ func TestSpanNames(t *testing.T) {
 	}
 }
 
-// watchedServer is a server that tells w of its calls.
+// watchedServer returns a server whose calls w records.
 func watchedServer(w *callstest.Watcher) *Server {
 	return New(Options{Version: "1", Tools: testTools(), Log: slog.New(slog.NewJSONHandler(w, nil)), Tracer: w})
 }
 
-// TestCallLines: whatever becomes of a call, it has one line with every key, and one span of the same trace.
+// TestCallLines: every call has one log line with every key, and one span in the same trace.
 func TestCallLines(t *testing.T) {
 	w := &callstest.Watcher{}
 	k := dial(t, watchedServer(w), Caller{Principal: "user:ada"})
@@ -60,7 +60,7 @@ func TestCallLines(t *testing.T) {
 			}
 		}
 		if len(line) != len(callstest.Keys) {
-			t.Errorf("%.60s: more than was asked for: %v", row.call, line)
+			t.Errorf("%.60s: unexpected keys or values: %v", row.call, line)
 		}
 		if line["tool"] != row.tool || line["error"] != row.code || line["principal"] != "user:ada" || line["session"] == "" {
 			t.Errorf("%.60s: %v", row.call, line)
@@ -75,12 +75,12 @@ func TestCallLines(t *testing.T) {
 	k.ask(`{"jsonrpc":"2.0","id":10,"method":"tools/list"}`)
 	k.ask(toCall("11", "echo", "{}"))
 	if _, span := w.Call(t, len(rows)); span.Name != "tools.echo" {
-		t.Errorf("what is no call has a span: %+v", span)
+		t.Errorf("a request other than a call has a span: %+v", span)
 	}
 }
 
-// TestCallLinesUnserved: a call that was cancelled, or that there is no room for, has its line too.
-func TestCallLinesUnserved(t *testing.T) {
+// TestCallLinesOfRefusedCalls: a call that was cancelled or refused has its line, too.
+func TestCallLinesOfRefusedCalls(t *testing.T) {
 	w := &callstest.Watcher{}
 	k := dial(t, watchedServer(w), Caller{Principal: "user:ada"})
 	k.ask(initialize("2025-11-25"))
@@ -99,8 +99,7 @@ func TestCallLinesUnserved(t *testing.T) {
 
 func jsonText(v any) string { return string(jsonOf(v)) }
 
-// TestTraceOverStdio: the trace of a call is the client's, if it has one that is valid; what the tool, the log and the
-// span have is the same.
+// TestTraceOverStdio: a call is in the client's trace if that is valid; tool, log and span agree.
 func TestTraceOverStdio(t *testing.T) {
 	w := &callstest.Watcher{}
 	k := dial(t, watchedServer(w), Caller{Principal: "user:ada"})
@@ -130,15 +129,15 @@ func TestTraceOverStdio(t *testing.T) {
 	}
 }
 
-// TestTraceOverHTTP: what the message says holds before headers, of which two are none.
+// TestTraceOverHTTP: the message has precedence over headers, and two headers count as none.
 func TestTraceOverHTTP(t *testing.T) {
 	w := &callstest.Watcher{}
-	s := newSite(t, watchedServer(w), HTTPOptions{})
+	s := newHTTPSite(t, watchedServer(w), HTTPOptions{})
 	session := s.open()
 	for n, row := range []struct {
 		meta, state string
 		headers     []string
-		parent      string // "" is a new trace
+		parent      string // "": new trace
 	}{
 		{``, "", []string{"Traceparent", traceOne}, traceOne},
 		{``, "a=1,b=2", []string{"Traceparent", traceOne, "Tracestate", "a=1", "+Tracestate", "b=2"}, traceOne},
@@ -160,7 +159,7 @@ func TestTraceOverHTTP(t *testing.T) {
 	}
 }
 
-// BenchmarkCall is a call of a tool that does nothing, over stdio's path, without and with who is told of it.
+// BenchmarkCall calls a tool that does nothing, without and with a Tracer.
 func BenchmarkCall(b *testing.B) {
 	for name, tracer := range map[string]calls.Tracer{"off": nil, "told": &callstest.Watcher{}} {
 		b.Run(name, func(b *testing.B) {

@@ -9,7 +9,7 @@ import (
 	"corral/lang"
 )
 
-// TestBackground: a job in the background has a time of its own.
+// TestBackground: a background job has a maximum time of its own.
 func TestBackground(t *testing.T) {
 	_, i := toolchain(t, "python3")
 	all := rules()
@@ -19,15 +19,15 @@ func TestBackground(t *testing.T) {
 		background bool
 		asked      job.Limits
 		usual      time.Duration
-		want       time.Duration // 0 is denied
+		want       time.Duration // 0 means denied
 	}{
-		{"in front", false, job.Limits{}, 0, 30 * time.Second},
-		{"in front, too long", false, job.Limits{Wall: 2 * time.Minute}, 0, 0},
-		{"in the background", true, job.Limits{Wall: 2 * time.Minute}, 0, 2 * time.Minute},
-		{"in the background, by default", true, job.Limits{}, 0, 30 * time.Second},
-		{"in the background, as usual", true, job.Limits{}, 10 * time.Minute, 10 * time.Minute},
-		{"in the background, more than usual", true, job.Limits{}, 10 * time.Hour, time.Hour},
-		{"in the background, too long", true, job.Limits{Wall: 2 * time.Hour}, 0, 0},
+		{"foreground", false, job.Limits{}, 0, 30 * time.Second},
+		{"foreground, too long", false, job.Limits{Wall: 2 * time.Minute}, 0, 0},
+		{"background", true, job.Limits{Wall: 2 * time.Minute}, 0, 2 * time.Minute},
+		{"background, by default", true, job.Limits{}, 0, 30 * time.Second},
+		{"background, as usual", true, job.Limits{}, 10 * time.Minute, 10 * time.Minute},
+		{"background, more than usual", true, job.Limits{}, 10 * time.Hour, time.Hour},
+		{"background, too long", true, job.Limits{Wall: 2 * time.Hour}, 0, 0},
 	} {
 		r := request()
 		r.Background, r.Limits, r.Usual.Wall = tt.background, tt.asked, tt.usual
@@ -36,15 +36,15 @@ func TestBackground(t *testing.T) {
 			t.Errorf("%s: %v, %v", tt.name, d.Reasons, d.Spec.Limits.Wall)
 		}
 	}
-	all.Repos[0].BackgroundWall = 0 // nothing of its own
+	all.Repos[0].BackgroundWall = 0 // no maximum of its own
 	r := request()
 	r.Background, r.Limits.Wall = true, 2*time.Minute
 	if d := decide(t, all, i, r); d.Allowed() {
-		t.Error("a job in the background has more time, and nobody said so")
+		t.Error("a background job got more time than the ceiling, without a maximum of its own")
 	}
 }
 
-// TestRunnable: the runtimes that there are programs for, and that may be used.
+// TestRunnable: the runtimes that have a program on this host and are permitted.
 func TestRunnable(t *testing.T) {
 	dir, i := toolchain(t, "python3", "bash", "node")
 	for _, tt := range []struct {
@@ -65,7 +65,7 @@ func TestRunnable(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := p.Runnable()
-		if tt.name == "a list of runtimes" { // whether the host has the other is not known
+		if tt.name == "a list of runtimes" { // the host may have elixir or not
 			got = slices.DeleteFunc(got, func(name string) bool { return name == "elixir" })
 		}
 		if !slices.Equal(got, tt.want) {

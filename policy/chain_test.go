@@ -8,7 +8,7 @@ import (
 	"corral/job"
 )
 
-// TestChain: each row is one rule against an otherwise good request, with its exact words.
+// TestChain: each row breaks one rule with an otherwise valid request, and has the exact reason.
 func TestChain(t *testing.T) {
 	dir, installed := toolchain(t, "python3", "bash", "node", "python3.11")
 	timeout := func(d time.Duration) func(*Rules, *job.Request) {
@@ -28,7 +28,7 @@ func TestChain(t *testing.T) {
 		name   string
 		change func(rules *Rules, r *job.Request)
 		rule   string
-		want   string // the first reason, or without a rule the program
+		want   string // the first reason; without a rule, the program
 	}{
 		{"good", func(*Rules, *job.Request) {}, "", "python3"},
 		{

@@ -10,8 +10,8 @@ import (
 	"corral/job"
 )
 
-// Bounds of what a client says of a command and its environment. The kernel's are below (execve(2): a quarter of the
-// stack, 2 MiB); these keep what nobody could run out of the log's and the rules' way.
+// Bounds of a client's command and environment. The kernel's own are lower (execve(2): a quarter of the stack, 2
+// MiB); these keep commands that could never run out of the audit log and the operator's rules.
 const (
 	maxWords = 10_000  // arguments, and variables
 	maxBytes = 2 << 20 // of all of them together
@@ -19,7 +19,7 @@ const (
 
 func (c *chain) isCommand() bool { return len(c.r.Command) > 0 }
 
-// commandWords refuses what cannot be executed.
+// commandWords denies a command that cannot be executed.
 func commandWords(c *chain) []string {
 	total := 0
 	for i, word := range c.r.Command {
@@ -29,13 +29,13 @@ func commandWords(c *chain) []string {
 		total += len(word) + 1
 	}
 	if len(c.r.Command) > maxWords || total > maxBytes {
-		return []string{fmt.Sprintf("Arguments: %d of %d bytes are more than %d, or than %d bytes", len(c.r.Command), total, maxWords, maxBytes)}
+		return []string{fmt.Sprintf("Arguments: %d with %d bytes in total; the maximum is %d, and %d bytes", len(c.r.Command), total, maxWords, maxBytes)}
 	}
 	return nil
 }
 
-// allowedCommand is for a program that the job's own PATH leads to: where there is a list, a name on it counts only where
-// no file of the repository can bear it.
+// allowedCommand checks a command's program, which is looked up in the job's own PATH, against the list of
+// executables, if there is one. A name on the list allows only programs that no file of a repository can pose as.
 func allowedCommand(c *chain) []string {
 	list, program := c.p.rules.Executables, c.r.Command[0]
 	if list == nil {
@@ -56,7 +56,7 @@ func allowedCommand(c *chain) []string {
 	return nil
 }
 
-// askedEnv refuses variables of the client's that no program can be given.
+// askedEnv denies client variables that cannot be passed to a program.
 func (c *chain) askedEnv() []string {
 	total := 0
 	for name, value := range c.r.Env {
@@ -66,7 +66,7 @@ func (c *chain) askedEnv() []string {
 		}
 	}
 	if len(c.r.Env) > maxWords || total > maxBytes {
-		return []string{fmt.Sprintf("Environment: %d variables of %d bytes are more than %d, or than %d bytes", len(c.r.Env), total, maxWords, maxBytes)}
+		return []string{fmt.Sprintf("Environment: %d variables with %d bytes in total; the maximum is %d, and %d bytes", len(c.r.Env), total, maxWords, maxBytes)}
 	}
 	var reasons []string
 	for _, name := range sortedNames(c.r.Env) {
@@ -78,7 +78,7 @@ func (c *chain) askedEnv() []string {
 	return reasons
 }
 
-// rootWorkspace is what a request with a root file system of its own may do to the repository.
+// rootWorkspace returns the access to the repository of a request with a root file system of its own.
 func (r Repo) rootWorkspace() job.Workspace {
 	switch {
 	case r.Workspace == job.ReadOnly:
@@ -89,7 +89,8 @@ func (r Repo) rootWorkspace() job.Workspace {
 	return job.Overlay
 }
 
-// narrowerWorkspace refuses to write where the operator has it that nobody writes.
+// narrowerWorkspace applies the client's choice of workspace. It denies writing to a repository that is configured as
+// read-only.
 func narrowerWorkspace(_ context.Context, c *chain) []string {
 	if c.isStarlark() {
 		return c.starlarkWorkspace()
@@ -108,5 +109,5 @@ func narrowerWorkspace(_ context.Context, c *chain) []string {
 	return nil
 }
 
-// protect is what holds where the job writes through.
+// protect returns the protection that applies if the workspace is Direct.
 func (c *chain) protect() job.Protection { return max(c.r.Protect, c.repo.Protect) }

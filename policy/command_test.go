@@ -10,14 +10,14 @@ import (
 	"corral/job"
 )
 
-// command makes a request one of a program without a runtime.
+// command turns a request into a command without a runtime.
 func command(argv ...string) func(*Rules, *job.Request) {
 	return func(_ *Rules, r *job.Request) {
 		r.Runtime, r.Args, r.Code, r.Command = "", nil, nil, argv
 	}
 }
 
-// TestCommand: what becomes of a command that nothing is against.
+// TestCommand: the job of a command that is allowed.
 func TestCommand(t *testing.T) {
 	_, installed := toolchain(t, "bash")
 	value := "of the client"
@@ -51,7 +51,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// TestCommandChain: each row is one rule against a command, with its exact words.
+// TestCommandChain: each row breaks one rule with a command, and has the exact reason.
 func TestCommandChain(t *testing.T) {
 	_, installed := toolchain(t, "bash")
 	system := "/usr/bin"
@@ -83,30 +83,30 @@ func TestCommandChain(t *testing.T) {
 		{"where no runtime may be used", []string{"make"}, func(rules *Rules, _ *job.Request) { rules.Runtimes = nil }, "", ""},
 		{"disabled", []string{"make"}, func(rules *Rules, _ *job.Request) { rules.Enabled = false }, "runtime.enabled", "Runtime execution is disabled in configuration (runtime.enabled = false)"},
 		{"unknown repository", []string{"make"}, func(_ *Rules, r *job.Request) { r.Repo = "nope" }, "repo", "Repository nope not found"},
-		{"with a runtime", []string{"make"}, func(_ *Rules, r *job.Request) { r.Runtime = "python" }, "runtime.allowed", "A command has no runtime, and neither executable, arguments nor code beside it"},
-		{"with arguments beside it", []string{"make"}, func(_ *Rules, r *job.Request) { r.Args = []string{"x"} }, "runtime.allowed", "A command has no runtime, and neither executable, arguments nor code beside it"},
+		{"with a runtime", []string{"make"}, func(_ *Rules, r *job.Request) { r.Runtime = "python" }, "runtime.allowed", "A command cannot be combined with a runtime, executable, arguments or code"},
+		{"with arguments", []string{"make"}, func(_ *Rules, r *job.Request) { r.Args = []string{"x"} }, "runtime.allowed", "A command cannot be combined with a runtime, executable, arguments or code"},
 		{"not on the list", []string{"make"}, list("bash"), "executable.allowed", `Executable "make" is not in the allowed executables list`},
 		{"on the list", []string{"bash"}, list("bash"), "", ""},
 		{"on the list, in another PATH", []string{"bash"}, func(rules *Rules, r *job.Request) {
 			rules.Executables, r.Env = []string{"bash"}, map[string]*string{"PATH": &path}
 		}, "executable.allowed", `Executable "bash" is not in the allowed executables list`},
 		{"path of a name on the list", []string{system + "/bash"}, list("bash"), "", ""},
-		{"such a name in the repository", []string{"/srv/app/bash"}, list("bash"), "executable.allowed", `Executable "/srv/app/bash" is not in the allowed executables list`},
-		{"and relative to it", []string{"./bash"}, list("bash", "./bash"), "executable.allowed", `Executable "./bash" is not in the allowed executables list`},
+		{"a name on the list, in the repository", []string{"/srv/app/bash"}, list("bash"), "executable.allowed", `Executable "/srv/app/bash" is not in the allowed executables list`},
+		{"relative to the repository", []string{"./bash"}, list("bash", "./bash"), "executable.allowed", `Executable "./bash" is not in the allowed executables list`},
 		{"path on the list", []string{"/opt/x"}, list("/opt/x"), "", ""},
 		{"name of a path on the list", []string{"x"}, list("/opt/x"), "executable.allowed", `Executable "x" is not in the allowed executables list`},
 		{"an empty list", []string{"bash"}, list([]string{}...), "executable.allowed", `Executable "bash" is not in the allowed executables list`},
 		{"NUL", []string{"bash", "-c", "a\x00"}, nothing, "arguments", "Argument 2 contains a NUL byte"},
 		{"NUL in the program", []string{"ba\x00sh"}, nothing, "arguments", "Argument 0 contains a NUL byte"},
-		{"many arguments", make([]string, maxWords+1), nothing, "arguments", "Arguments: 10001 of 10001 bytes are more than 10000, or than 2097152 bytes"},
-		{"long arguments", []string{strings.Repeat("x", maxBytes)}, nothing, "arguments", "Arguments: 1 of 2097153 bytes are more than 10000, or than 2097152 bytes"},
-		{"no name of a variable", []string{"make"}, set("", nil), "environment", `Environment variable "" cannot be set`},
+		{"many arguments", make([]string, maxWords+1), nothing, "arguments", "Arguments: 10001 with 10001 bytes in total; the maximum is 10000, and 2097152 bytes"},
+		{"long arguments", []string{strings.Repeat("x", maxBytes)}, nothing, "arguments", "Arguments: 1 with 2097153 bytes in total; the maximum is 10000, and 2097152 bytes"},
+		{"empty name of a variable", []string{"make"}, set("", nil), "environment", `Environment variable "" cannot be set`},
 		{"two names in one", []string{"make"}, set("A=B", nil), "environment", `Environment variable "A=B" cannot be set`},
 		{"NUL in a value", []string{"make"}, set("A", &nul), "environment", `Environment variable "A" cannot be set`},
-		{"many variables", []string{"make"}, func(_ *Rules, r *job.Request) { r.Env = many }, "environment", "Environment: 10001 variables of 68898 bytes are more than 10000, or than 2097152 bytes"},
+		{"many variables", []string{"make"}, func(_ *Rules, r *job.Request) { r.Env = many }, "environment", "Environment: 10001 variables with 68898 bytes in total; the maximum is 10000, and 2097152 bytes"},
 		{"directory", []string{"make"}, func(_ *Rules, r *job.Request) { r.Dir = ".." }, "cwd", `Relative CWD ".." contains path traversal or absolute path components`},
-		{"writing through, where nobody may", []string{"make"}, in("narrow", job.Direct), "workspace", `Workspace "direct" is refused: the repository is configured as "readonly"`},
-		{"a layer, where nobody may write", []string{"make"}, in("narrow", job.Overlay), "workspace", `Workspace "overlay" is refused: the repository is configured as "readonly"`},
+		{"direct, in a read-only repository", []string{"make"}, in("narrow", job.Direct), "workspace", `Workspace "direct" is refused: the repository is configured as "readonly"`},
+		{"a layer, in a read-only repository", []string{"make"}, in("narrow", job.Overlay), "workspace", `Workspace "overlay" is refused: the repository is configured as "readonly"`},
 		{"timeout", []string{"make"}, func(_ *Rules, r *job.Request) { r.Limits.Wall = job.Unlimited }, "timeout", "Requested timeout (unlimited) exceeds maximum (60000ms)"},
 		{"the operator", []string{"make"}, func(rules *Rules, _ *job.Request) { rules.Operator = verdict{Denied: true, Reason: "not today"} }, "rules", "not today"},
 	} {
@@ -122,7 +122,7 @@ func TestCommandChain(t *testing.T) {
 	}
 }
 
-// TestWorkspace: a request gets what it asks for where that is less than what is configured, else what is configured.
+// TestWorkspace: the stricter of the requested and the configured workspace applies.
 func TestWorkspace(t *testing.T) {
 	_, installed := toolchain(t, "bash")
 	for _, tt := range []struct{ configured, asked, want job.Workspace }{
@@ -150,7 +150,8 @@ func TestWorkspace(t *testing.T) {
 	}
 }
 
-// TestRootWorkspace: with a root file system of its own, a request changes the real repository only if the operator says so.
+// TestRootWorkspace: a request with a root file system of its own changes the real repository only if the operator
+// allows it.
 func TestRootWorkspace(t *testing.T) {
 	_, installed := toolchain(t, "bash")
 	for _, tt := range []struct {
@@ -182,11 +183,11 @@ func TestRootWorkspace(t *testing.T) {
 	command("make")(&rules, &r)
 	r.Root, r.Dir, r.Workspace, rules.Repos[0].RootWorkspace = true, "/", new(job.Overlay), new(job.ReadOnly)
 	if d := decide(t, rules, installed, r); d.Allowed() {
-		t.Errorf("a layer, where commands may only read: %+v", d.Spec)
+		t.Errorf("a layer was allowed where RootWorkspace is ReadOnly: %+v", d.Spec)
 	}
 }
 
-// TestCommandQuery: what the operator's rules see of a command.
+// TestCommandQuery: the operator's rules see a command as executable and arguments, without a runtime.
 func TestCommandQuery(t *testing.T) {
 	_, installed := toolchain(t, "bash")
 	operator := &asked{}

@@ -8,7 +8,7 @@ import (
 	"corral/job"
 )
 
-// decision ends the chain. A rule of "" allows.
+// decision builds the result of the chain. A rule of "" allows the request.
 func (c *chain) decision(rule string, reasons []string) job.Decision {
 	d := job.Decision{Rule: rule, Reasons: reasons, Code: c.code, Args: hexSum(c.argsEncoding()), Stdin: c.stdin}
 	switch {
@@ -22,7 +22,8 @@ func (c *chain) decision(rule string, reasons []string) job.Decision {
 	return d
 }
 
-// spec is what to run. The last steps know the memory, by which some programs size themselves.
+// spec builds the job. It runs after the last step because some programs are sized by the memory limit, which rules
+// can lower.
 func (c *chain) spec() job.Spec {
 	if c.isStarlark() {
 		return c.starlarkSpec()
@@ -43,48 +44,49 @@ func (c *chain) spec() job.Spec {
 	return s
 }
 
-// version begins each encoding. A change of what is encoded, or how, changes it; what is encoded in addition, for requests
-// that there were none of, does not.
+// version begins each encoding. It must change if the encoding of existing requests changes, but not if fields are
+// added that only new kinds of requests have.
 const version = "corral decision 1"
 
-// An identity is what a decision's hash covers, in the order in which it is encoded. Values of variables but for those that
-// the client sets, and what differs between two equal requests (their ids and sessions) are not in it.
+// An identity is the input of a decision's hash, in the order in which it is encoded. It leaves out the values of
+// variables, except those that the client sets, and whatever differs between two equal requests (their ids and
+// sessions).
 type identity struct {
 	version    string
 	principal  string
-	repo       string   // its id
-	path       string   // its path
-	workspace  string   // that holds; "" if there is no such repository
-	profile    string   // of system calls
+	repo       string   // id of the repository
+	path       string   // path of the repository
+	workspace  string   // that applies; "" if the repository is unknown
+	profile    string   // system call profile
 	rootfs     string   // see Rules
-	runtime    string   // as asked for
-	executable string   // as asked for
-	program    string   // that was chosen; "" if the chain ended before, or there is none
-	real       string   // where its path leads
-	missing    string   // why there is none
-	hasCode    bool     // there is code
-	code       string   // SHA-256 of it
-	args       []string // as asked for
-	stdin      string   // SHA-256 of the input, "" without, or job.StdinStreamed
-	env        []string // names, sorted; none if the chain ended before
-	dir        string   // as asked for
+	runtime    string   // as requested
+	executable string   // as requested
+	program    string   // that was chosen; "" if the chain ended earlier, or no program was found
+	real       string   // program with its symbolic links resolved
+	missing    string   // why no program was found
+	hasCode    bool     // whether there is code
+	code       string   // SHA-256 of the code
+	args       []string // as requested
+	stdin      string   // SHA-256 of the input, "" without input, or job.StdinStreamed
+	env        []string // names, sorted; none if the chain ended earlier
+	dir        string   // as requested
 	asked      job.Limits
-	limits     job.Limits // that hold; zero if the chain ended before
-	rule       string     // that was against it, "" if it is allowed
-	reasons    []string   // why
+	limits     job.Limits // that apply; zero if the chain ended earlier
+	rule       string     // that denied the request, "" if it is allowed
+	reasons    []string   // why it was denied
 	more       extra
 }
 
-// extra is what not every request has. Nothing of it is encoded if all of it is empty.
+// extra holds fields that only some requests have. None of them is encoded if all are empty.
 type extra struct {
 	command   []string
-	env       []string // of the client: a name, "set" or "unset", and its value, for each
+	env       []string // the client's variables: name, "set" or "unset", and value of each
 	rows      int64    // of the terminal
 	cols      int64
-	workspace string // that was asked for, "" if none was
-	protect   string // that holds, "" for none
-	root      int64  // 1: in a root file system of the client's session
-	output    int64  // that was asked for; 0 is not encoded
+	workspace string // as requested, "" if not
+	protect   string // that applies, "" if none
+	root      int64  // 1 if the request runs in its session's own root file system
+	output    int64  // as requested; 0 is not encoded
 }
 
 func (c *chain) extra() extra {
@@ -169,7 +171,7 @@ func appendTexts(b []byte, list []string) []byte {
 	return b
 }
 
-// argsEncoding is what the hash of arguments alone is of.
+// argsEncoding returns the encoding that Decision.Args is the hash of.
 func (c *chain) argsEncoding() []byte {
 	if c.isCommand() {
 		return appendTexts(nil, c.r.Command)

@@ -14,7 +14,7 @@ import (
 	"corral/starlark"
 )
 
-// TestHashCovers: each of these changes the hash, and no two of them give the same one.
+// TestHashCovers: each of these changes the hash, and no two of them produce the same one.
 func TestHashCovers(t *testing.T) {
 	_, installed := toolchain(t, "python3", "python", "bash", "python3.11")
 	_, elsewhere := toolchain(t, "python3")
@@ -25,7 +25,7 @@ func TestHashCovers(t *testing.T) {
 		change(&rules, &r)
 		h := decide(t, rules, i, r).Hash
 		if other, twice := hashes[h]; twice {
-			t.Errorf("%s has the hash of %s", what, other)
+			t.Errorf("%s has the same hash as %s", what, other)
 		}
 		hashes[h] = what
 	}
@@ -56,22 +56,22 @@ func TestHashCovers(t *testing.T) {
 		"directory":             func(_ *Rules, r *job.Request) { r.Dir = "src2" },
 		"no directory":          func(_ *Rules, r *job.Request) { r.Dir = "" },
 		"refused directory":     func(_ *Rules, r *job.Request) { r.Dir = ".." },
-		"asked for the default": func(_ *Rules, r *job.Request) { r.Limits.Wall = 30 * time.Second },
-		"asked for less":        func(_ *Rules, r *job.Request) { r.Limits.Wall = 29 * time.Second },
+		"requested default":     func(_ *Rules, r *job.Request) { r.Limits.Wall = 30 * time.Second },
+		"requested less":        func(_ *Rules, r *job.Request) { r.Limits.Wall = 29 * time.Second },
 		"another default":       func(rules *Rules, _ *job.Request) { rules.Repos[0].Defaults.Wall = 29 * time.Second },
 		"lowered":               func(rules *Rules, _ *job.Request) { rules.Operator = verdict{Limits: job.Limits{PIDs: 5}} },
 		"denied":                func(rules *Rules, _ *job.Request) { rules.Operator = verdict{Denied: true, Reason: "x"} },
-		"denied otherwise":      func(rules *Rules, _ *job.Request) { rules.Operator = verdict{Denied: true, Reason: "y"} },
+		"other denial reason":   func(rules *Rules, _ *job.Request) { rules.Operator = verdict{Denied: true, Reason: "y"} },
 		"disabled":              func(rules *Rules, _ *job.Request) { rules.Enabled = false },
 		"streamed input":        func(_ *Rules, r *job.Request) { r.Stdin, r.Streamed = "", true },
 		"command":               command("true"),
 		"command of two":        command("true", "x"),
 		"no such runtime":       func(_ *Rules, r *job.Request) { r.Runtime = "" },
-		"variable of theirs":    func(_ *Rules, r *job.Request) { r.Env = map[string]*string{"X": &empty} },
-		"its value":             func(_ *Rules, r *job.Request) { r.Env = map[string]*string{"X": &code} },
-		"without it":            func(_ *Rules, r *job.Request) { r.Env = map[string]*string{"X": nil} },
+		"client variable":       func(_ *Rules, r *job.Request) { r.Env = map[string]*string{"X": &empty} },
+		"client variable value": func(_ *Rules, r *job.Request) { r.Env = map[string]*string{"X": &code} },
+		"client variable unset": func(_ *Rules, r *job.Request) { r.Env = map[string]*string{"X": nil} },
 		"terminal":              func(_ *Rules, r *job.Request) { r.Terminal.Rows = 1 },
-		"workspace asked for":   func(_ *Rules, r *job.Request) { r.Workspace = new(job.Workspace) },
+		"requested workspace":   func(_ *Rules, r *job.Request) { r.Workspace = new(job.Workspace) },
 		"protection":            func(_ *Rules, r *job.Request) { r.Protect = job.ProtectAll },
 		"protection by rule":    func(rules *Rules, _ *job.Request) { rules.Repos[0].Protect = job.ProtectHooks },
 		"root file system":      func(_ *Rules, r *job.Request) { r.Root, r.Dir = true, "/" },
@@ -93,11 +93,11 @@ func TestHashCovers(t *testing.T) {
 	} {
 		try(what, installed, change)
 	}
-	try("another program of that name", elsewhere, func(*Rules, *job.Request) {})
+	try("another program with the same name", elsewhere, func(*Rules, *job.Request) {})
 	try("no program", lang.Installed{}, func(*Rules, *job.Request) {})
 }
 
-// TestHashIgnores: what differs between two equal requests, and values of variables, do not change it.
+// TestHashIgnores: whatever differs between two equal requests, and values of variables, do not change the hash.
 func TestHashIgnores(t *testing.T) {
 	_, installed := toolchain(t, "python3")
 	want := decide(t, rules(), installed, request()).Hash
@@ -116,12 +116,12 @@ func TestHashIgnores(t *testing.T) {
 		rules, r := rules(), request()
 		change(&rules, &r)
 		if got := decide(t, rules, installed, r).Hash; got != want {
-			t.Errorf("%s changes it", what)
+			t.Errorf("%s changes the hash", what)
 		}
 	}
 }
 
-// decode reads what encode wrote: the encoding has an inverse, so no two identities have the same one.
+// decode is the inverse of encode. That it exists proves that no two identities have the same encoding.
 func decode(b []byte) (i identity, ok bool) {
 	number := func() int64 {
 		if len(b) < 8 {
@@ -197,12 +197,12 @@ func FuzzEncoding(f *testing.F) {
 			extra{words(), words(), r.Int64N(2), r.Int64N(2), word(), word(), r.Int64N(2), r.Int64N(2)},
 		}
 		if got, ok := decode(i.encode()); !ok || !reflect.DeepEqual(got, i) {
-			t.Errorf("%+v became %+v", i, got)
+			t.Errorf("%+v decoded as %+v", i, got)
 		}
 	})
 }
 
-// TestGolden: the encoding is a format, which others compute too: another one needs another version.
+// TestGolden: the encoding is a format that others compute, too: if it changes, its version must change.
 func TestGolden(t *testing.T) {
 	i := identity{
 		version: version, principal: "user:ada", repo: "app", path: "/srv/app", workspace: "direct", profile: "default",
@@ -215,7 +215,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// loose is an Operator that says anything at all.
+// loose is an Operator with random verdicts.
 type loose struct{ r *rand.Rand }
 
 func (l loose) verdict() starlark.Verdict {
@@ -236,8 +236,8 @@ func (l loose) verdict() starlark.Verdict {
 	return v
 }
 
-// FuzzDecide: no request makes a decision panic; the operator's rules never allow what the chain denies, and never give a
-// job more than it would have had without them.
+// FuzzDecide: no request makes Decide panic; the operator's rules never allow what the chain denies, and never give a
+// job more than it would get without them.
 func FuzzDecide(f *testing.F) {
 	_, installed := toolchain(f, "python3", "bash")
 	for i, r := range []job.Request{request(), {Repo: "narrow", Runtime: "shell", Args: []string{"-c", "x"}}, {}} {

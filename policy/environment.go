@@ -11,10 +11,10 @@ import (
 	"corral/job"
 )
 
-// An environment is one that is being built, by name.
+// An environment maps names of variables to values.
 type environment map[string]string
 
-// base are the variables that every job has. PATH is the toolchains' and the system's, as package lang has it.
+// base returns the variables that every job has. PATH is set later, from package lang.
 func base() environment {
 	return environment{
 		"PATH": "", "HOME": "/home/job", "TMPDIR": "/tmp", "USER": "job", "LOGNAME": "job", "SHELL": "/bin/sh",
@@ -22,17 +22,17 @@ func base() environment {
 	}
 }
 
-// terminalType is TERM of a job with a terminal: what nearly all of them understand.
+// terminalType is TERM of a job with a terminal: a type that nearly all terminals understand.
 const terminalType = "xterm-256color"
 
-// own are those that are never the front-end's: they name directories of the job.
+// own lists variables that are never copied from the front-end: they name directories of the job.
 var own = []string{"PATH", "HOME", "TMPDIR"}
 
 func (e environment) names() []string { return sortedNames(e) }
 
 func sortedNames[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
 
-// list is the environment as programs get it, sorted.
+// list returns the environment as NAME=value strings, sorted.
 func (e environment) list() []string {
 	list := make([]string, 0, len(e))
 	for _, name := range e.names() {
@@ -49,14 +49,14 @@ func (e environment) add(list []string) {
 	}
 }
 
-// buildEnvironment refuses variables that are configured for the runtime, and that the list does not have. What the client
-// sets is of its own making, as its arguments are: the list is about the front-end's.
+// buildEnvironment denies variables that are configured for the runtime but missing from the repository's list. The
+// list is about the front-end's variables: those that the client sets are its own data, like its arguments.
 func buildEnvironment(_ context.Context, c *chain) []string {
 	if reasons := c.askedEnv(); reasons != nil {
 		return reasons
 	}
 	if c.isStarlark() {
-		c.env = environment{} // which it could not see
+		c.env = environment{} // the interpreter does not expose an environment to the program
 		return nil
 	}
 	configured := c.p.rules.RuntimeEnv[c.r.Runtime]
@@ -73,8 +73,8 @@ func buildEnvironment(_ context.Context, c *chain) []string {
 	return nil
 }
 
-// variables are the environment, as far as there is one. What code there is makes no difference to the names; with the
-// code, the plan is made at the end.
+// variables returns the environment as far as it is known. The code does not affect the names, so they are computed
+// without it; the final plan, with the code, is made at the end.
 func (c *chain) variables() environment {
 	if c.env == nil && c.hasEnv {
 		c.env = c.environment(nil)
@@ -82,8 +82,8 @@ func (c *chain) variables() environment {
 	return c.env
 }
 
-// environment is what the job has: the base, then the front-end's variables that are on the list, then the runtime's own,
-// then what is configured for it, then what the client asks for, of which a later one holds before an earlier.
+// environment builds the job's environment. In ascending precedence: the base, the front-end's variables that are on
+// the list, the runtime's own, those configured for the runtime, and the client's.
 func (c *chain) environment(runtimes []string) environment {
 	e := base()
 	if c.r.Terminal != (job.Size{}) {
@@ -113,12 +113,12 @@ func (c *chain) environment(runtimes []string) environment {
 	return e
 }
 
-// minSecret is the length in bytes below which a value is too likely to be a word of its own in what jobs write.
+// minSecret is the minimum length in bytes of a secret: shorter values are too likely to occur in output by chance.
 const minSecret = 8
 
-// Secrets returns the values of variables that some job may have from the front-end or the configuration, and that are
-// long enough to be looked for in what jobs write: the longest first, each once. Those that every job has, such as LANG
-// and TZ, are no secrets.
+// Secrets returns the values of variables that some job may get from the front-end or the configuration and that are
+// long enough to be redacted from output: longest first, without duplicates. Variables that every job has, such as
+// LANG and TZ, are not secrets.
 func (p *Policy) Secrets() []string {
 	public := base()
 	public["TZ"] = ""

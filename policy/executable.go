@@ -22,13 +22,13 @@ func compatible(_ context.Context, c *chain) []string {
 	case !c.runtime.Compatible(name):
 		return []string{text}
 	case strings.IndexByte(name, 0) >= 0, strings.Contains(name, "/") && !filepath.IsAbs(name):
-		// One that is relative to the working directory would be a file of the repository.
-		return []string{text, "An executable is a name or an absolute path"}
+		// A path relative to the working directory would be a file of the repository.
+		return []string{text, "An executable must be a name or an absolute path"}
 	}
 	return nil
 }
 
-// allowedExecutable chooses the program. That there is none is no reason against the request.
+// allowedExecutable chooses the program. If the host has none, the request is still allowed: c.missing says so.
 func allowedExecutable(_ context.Context, c *chain) []string {
 	switch {
 	case c.isCommand():
@@ -56,7 +56,7 @@ func allowedExecutable(_ context.Context, c *chain) []string {
 	return []string{fmt.Sprintf("Executable %q is not in the allowed executables list", name)}
 }
 
-// has says whether there is a program for a runtime that may be used.
+// has reports whether this host has a permitted program for a runtime.
 func (p *Policy) has(runtime string) bool {
 	c := p.chain(&job.Request{Runtime: runtime})
 	var ok bool
@@ -66,14 +66,14 @@ func (p *Policy) has(runtime string) bool {
 	return allowedExecutable(context.Background(), c) == nil && c.missing == ""
 }
 
-// A try is one way to ask for a program.
+// A try is one attempt to find a program.
 type try struct {
 	executable string
 	allowed    func(name string) bool
 }
 
-// tries are the programs that are allowed for the request, none if none is: first by the names on the list, in the
-// runtime's order, then by its paths.
+// tries returns the permitted ways to find a program for the request, none if it is not allowed: first by the names
+// on the list, in the runtime's order, then by the paths on it.
 func (c *chain) tries() []try {
 	list := c.p.rules.Executables
 	if list == nil {
@@ -99,7 +99,7 @@ func (c *chain) tries() []try {
 	return tries
 }
 
-// program says what was chosen, for people.
+// program describes the chosen program, for people.
 func (c *chain) program() string {
 	switch {
 	case c.isCommand():

@@ -6,34 +6,34 @@ import (
 	"corral/job"
 )
 
-// An Explanation is a decision, step by step.
+// An Explanation is a decision with the outcome of each step.
 type Explanation struct {
 	Steps    []Step
 	Decision job.Decision
-	Limits   job.Limits // that hold; zero if the chain ended before they were known
-	Env      []string   // names of the job's variables, sorted; nil if the chain ended before
-	Program  string     // the path that would be executed, or a command's program as it is asked for; "" without one
+	Limits   job.Limits // that apply; zero if the chain ended before they were known
+	Env      []string   // names of the job's variables, sorted; nil if the chain ended earlier
+	Program  string     // the path that would be executed, or a command's program as requested; "" if none
 }
 
-// A Step is one rule, and what it said.
+// A Step is one rule and its outcome.
 type Step struct {
-	Rule, Reason string // its name, and why there is such a rule
+	Rule, Reason string // its name, and why the rule exists
 	Outcome      Outcome
-	Found        string   // what it found out, "" for nothing
-	Against      []string // why it is against the request
+	Found        string   // what the step determined, "" if nothing
+	Against      []string // why it denied the request
 }
 
-// An Outcome is what a step said.
+// An Outcome is the outcome of one step.
 type Outcome string
 
 // Outcomes of a step.
 const (
 	Passed  Outcome = "pass"
 	Against Outcome = "deny"
-	Skipped Outcome = "skipped" // an earlier one was against the request
+	Skipped Outcome = "skipped" // an earlier step denied the request
 )
 
-// Explain decides as Decide does, and says what each step made of the request.
+// Explain makes the same decision as Decide, and returns the outcome of each step.
 func (p *Policy) Explain(ctx context.Context, r *job.Request) Explanation {
 	c := p.chain(r)
 	var e Explanation

@@ -1,24 +1,26 @@
-// Package policy decides what may run, and as what: a request and the rules in, a job.Decision out.
+// Package policy decides whether a request may run, and turns it into a job: it maps a request and rules to a
+// job.Decision.
 //
-// The governance is a chain of steps (see Steps) in a fixed order: the first that is against a request ends it, and names
-// itself and its reasons in the decision. The last step is the operator's own rules, which see what the others made of the
-// request and can deny it or lower its limits, never more. What cannot be decided here is not: that a working directory
-// lies in its repository is the supervisor's to see, on the descriptor it holds; that there is room for one more job is
-// job.Queue's. The supervisor checks all of it again against its own configuration, whatever was decided here.
+// A request passes a chain of steps (see Steps) in a fixed order. The first step that denies it ends the chain; the
+// decision names that step and its reasons. The last step is the operator's own rules, which see the results of the
+// others and can deny the request or lower its limits, but never raise them. Two checks are made elsewhere: the
+// supervisor checks that a working directory lies in its repository, on the descriptor it holds, and job.Queue bounds
+// the number of concurrent jobs. The supervisor checks everything again against its own configuration, whatever was
+// decided here.
 //
-// Every step is a function of the request, of the Rules, and of which programs this host has. The environment of a job is
-// built from nothing: what is not named by the rules or the runtime is not in it.
+// A step depends only on the request, on the Rules, and on the programs of this host. A job's environment starts
+// empty and contains only variables named by the rules or the runtime.
 //
-// A decision has a hash, which identifies it and the request it is about in replies, in the audit log and in stored
-// output. It is SHA-256 over an encoding that begins with its version, "corral decision 1". Texts follow as eight bytes of
-// their length, big endian, and their bytes; lists as eight bytes of their count and their texts; numbers as eight bytes;
-// yes and no as the numbers 1 and 0. The order is that of the fields of type identity. All is there, always, but for the
-// fields from command on, of which all are there if one is not empty, and of them the last only if it is not 0: no two
-// different requests are encoded alike.
+// Each decision has a hash that identifies it and its request in replies, in the audit log and in stored output. It
+// is SHA-256 over an encoding that begins with its version, "corral decision 1". A text is encoded as its length in
+// eight bytes, big endian, followed by its bytes; a list as its count in eight bytes followed by its texts; a number
+// as eight bytes; a boolean as the number 1 or 0. Fields are encoded in the order of type identity. All of them are
+// always present, except that the fields from command on are present only if one of them is not empty, and the last
+// one only if it is not 0. No two different requests have the same encoding.
 //
-// A request with a Command goes through the same steps. It has no runtime, and its program is looked for in the job's own
-// PATH: where the operator has a list of executables, the program must be on it by a name that the job's PATH finds in
-// the system's and the toolchains' directories, or by its path.
+// A request with a Command passes the same steps. It has no runtime, and its program is looked up in the job's own
+// PATH: if the operator has a list of executables, the program must be on it, either by a name that the job's PATH
+// finds in the directories of the system and the toolchains, or by its path.
 package policy
 
 import (
@@ -35,54 +37,58 @@ import (
 	"corral/starlark"
 )
 
-// Rules are what the operator allows. The zero value allows nothing.
+// Rules define what the operator allows. The zero value allows nothing.
 type Rules struct {
 	Enabled  bool
-	Runtimes []string // that may be used, in the order in which they are listed
-	// Executables are the programs that may be run, by base name, or by absolute path: nil is what each runtime has.
+	Runtimes []string // permitted runtimes, in display order
+	// Executables are the permitted programs, by base name or absolute path; nil permits every runtime's own
+	// programs.
 	Executables []string
-	// RuntimeEnv has variables of one runtime's jobs, by runtime and name. Those that Repo.Env does not have deny.
+	// RuntimeEnv has variables for one runtime's jobs, by runtime and name. A name that Repo.Env lacks denies the
+	// request.
 	RuntimeEnv map[string]map[string]string
-	Environ    []string // the front-end's own environment, NAME=value; of equal names the first counts
-	Rootfs     string   // what identifies the root file system that jobs see
+	Environ    []string // the front-end's own environment, NAME=value; of duplicate names the first applies
+	Rootfs     string   // identifies the root file system of jobs
 	Repos      []Repo
-	Operator   Operator // the operator's own rules; nil is none
+	Operator   Operator // the operator's own rules; nil means none
 	Starlark   Starlark
 }
 
-// A Repo is what holds in one repository.
+// A Repo defines what is allowed in one repository.
 type Repo struct {
 	ID, Path string
-	Runtimes []string   // of Rules.Runtimes, those that may be used here; nil is all of them
-	Env      []string   // names of the front-end's variables that a job may have; nil is none
-	Defaults job.Limits // for what a request does not ask
-	Ceilings job.Limits // the most that can be asked for; a zero field bounds nothing
-	// RootWall is Ceilings.Wall for a request with a root file system of its own; 0 is that itself.
+	Runtimes []string   // the permitted subset of Rules.Runtimes; nil permits all of them
+	Env      []string   // names of front-end variables that a job may have; nil means none
+	Defaults job.Limits // for limits that a request leaves at zero
+	Ceilings job.Limits // maximum of each limit; a zero field bounds nothing
+	// RootWall replaces Ceilings.Wall for a request with a root file system of its own; 0 keeps Ceilings.Wall.
 	RootWall time.Duration
-	// BackgroundWall is the same for a request that goes on in the background.
+	// BackgroundWall does the same for a background request.
 	BackgroundWall time.Duration
-	// StarlarkWall is Ceilings.Wall for a program in Starlark, job.StarlarkGrace included: 0 allows none.
+	// StarlarkWall replaces Ceilings.Wall for a Starlark program and includes job.StarlarkGrace; 0 allows no such
+	// program.
 	StarlarkWall time.Duration
 	Workspace    job.Workspace
-	// RootWorkspace is Workspace for a request with a root file system of its own; nil is Overlay, where Workspace is not
-	// ReadOnly.
+	// RootWorkspace replaces Workspace for a request with a root file system of its own, unless Workspace is
+	// ReadOnly; nil means Overlay.
 	RootWorkspace *job.Workspace
-	Protect       job.Protection // the least of it, with Workspace Direct
-	Profile       string         // of system calls: "default" or "strict"
+	Protect       job.Protection // the minimum, with Workspace Direct
+	Profile       string         // system call profile: "default" or "strict"
 }
 
-// An Operator narrows what the other steps allow; *starlark.File is one. A verdict that would widen it denies.
+// An Operator restricts what the other steps allow; *starlark.File implements it. A verdict that would raise a limit
+// denies.
 type Operator interface {
 	Decide(ctx context.Context, q starlark.Query) starlark.Verdict
 }
 
-// Installed are the programs of this host; lang.Installed is one.
+// Installed finds programs on this host; lang.Installed implements it.
 type Installed interface {
 	Path() string
 	Choose(runtime, executable string, allowed func(name string) bool) (choice lang.Choice, missing string)
 }
 
-// A Policy decides. It may be asked by several goroutines at once, and does not change.
+// A Policy decides on requests. It is immutable and may be used by several goroutines at once.
 type Policy struct {
 	rules     Rules
 	installed Installed
@@ -90,19 +96,20 @@ type Policy struct {
 	environ   map[string]string
 }
 
-// New returns the policy of rules, which must not be changed afterwards. The error names all that is wrong in them.
+// New returns the policy of rules, which must not be changed afterwards. The error lists everything that is wrong in
+// them.
 func New(rules Rules, installed Installed) (*Policy, error) {
 	p := &Policy{rules: rules, installed: installed, repos: map[string]Repo{}, environ: map[string]string{}}
 	var errs []error
 	for _, r := range rules.Repos {
 		if p.repos[r.ID].ID != "" || r.ID == "" {
-			errs = append(errs, fmt.Errorf("repository %q is there twice, or has no id", r.ID))
+			errs = append(errs, fmt.Errorf("repository %q has a duplicate or empty id", r.ID))
 		}
 		if !strings.HasPrefix(r.Path, "/") {
-			errs = append(errs, fmt.Errorf("repository %q: %q is no absolute path", r.ID, r.Path))
+			errs = append(errs, fmt.Errorf("repository %q: path %q is not absolute", r.ID, r.Path))
 		}
 		if err := r.Defaults.Within(r.Ceilings); err != nil {
-			errs = append(errs, fmt.Errorf("repository %q: its defaults: %w", r.ID, err))
+			errs = append(errs, fmt.Errorf("repository %q: defaults: %w", r.ID, err))
 		}
 		errs = append(errs, checkNames(r.Env))
 		p.repos[r.ID] = r
@@ -125,13 +132,13 @@ func New(rules Rules, installed Installed) (*Policy, error) {
 func checkNames(names []string) error {
 	for _, name := range names {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
-			return fmt.Errorf("%q is no name of a variable", name)
+			return fmt.Errorf("%q is not a valid name of a variable: must not be empty or contain '=' or NUL", name)
 		}
 	}
 	return nil
 }
 
-// Repo returns the repository of that id, if there is one and it is among those that a principal may use; nil is all.
+// Repo returns the repository with that id if it exists and is one of principalRepos; nil principalRepos permits all.
 func (p *Policy) Repo(principalRepos []string, id string) (Repo, bool) {
 	r, ok := p.repos[id]
 	if !ok || principalRepos != nil && !slices.Contains(principalRepos, id) {
@@ -140,8 +147,8 @@ func (p *Policy) Repo(principalRepos []string, id string) (Repo, bool) {
 	return r, true
 }
 
-// Runnable returns the runtimes, in the order of the rules, that some repository allows and for which this host has a program that
-// may be used.
+// Runnable returns the runtimes, in the order of the rules, that some repository allows and that have a permitted
+// program on this host.
 func (p *Policy) Runnable() []string {
 	var list []string
 	for _, name := range p.rules.Runtimes {
@@ -153,7 +160,7 @@ func (p *Policy) Runnable() []string {
 	return list
 }
 
-// Decide implements job.Policy. There is no failure of its own: what goes wrong denies. The error is always nil.
+// Decide implements job.Policy. Failures deny the request; the error is always nil.
 func (p *Policy) Decide(ctx context.Context, r *job.Request) (job.Decision, error) {
 	c := p.chain(r)
 	for _, s := range steps {

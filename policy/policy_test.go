@@ -15,7 +15,8 @@ import (
 	"corral/starlark"
 )
 
-// toolchain makes a directory with programs of these names, and returns it, and a host that has no others of them.
+// toolchain creates a directory of programs with these names, and returns it with an Installed that finds no other
+// program of these names.
 func toolchain(t testing.TB, names ...string) (dir string, i lang.Installed) {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -30,12 +31,12 @@ func toolchain(t testing.TB, names ...string) (dir string, i lang.Installed) {
 	return dir, lang.Find(lang.Places{Toolchains: []string{dir}})
 }
 
-// verdict is an Operator that always says the same.
+// verdict is an Operator that always returns itself.
 type verdict starlark.Verdict
 
 func (v verdict) Decide(context.Context, starlark.Query) starlark.Verdict { return starlark.Verdict(v) }
 
-// asked is an Operator that allows, and keeps what it was asked.
+// asked is an Operator that allows everything and records the query.
 type asked struct{ q starlark.Query }
 
 func (a *asked) Decide(_ context.Context, q starlark.Query) starlark.Verdict {
@@ -111,18 +112,19 @@ func TestSpec(t *testing.T) {
 	}
 }
 
-// TestLimits: what a request asks, else the repository's defaults, else ours, which the ceilings lower.
+// TestLimits: a limit is the request's, or else the repository's default, or else the built-in default; ceilings
+// lower defaults.
 func TestLimits(t *testing.T) {
 	_, installed := toolchain(t, "python3")
 	for _, tt := range []struct {
 		name                     string
 		asked, defaults, ceiling job.Limits
-		want                     job.Limits // its zero fields are our defaults'
+		want                     job.Limits // zero fields stand for the built-in defaults
 	}{
 		{"nothing", job.Limits{}, job.Limits{}, job.Limits{}, job.Limits{}},
 		{"asked", job.Limits{PIDs: 9}, job.Limits{PIDs: 5}, job.Limits{PIDs: 9}, job.Limits{PIDs: 9}},
 		{"default", job.Limits{}, job.Limits{PIDs: 5}, job.Limits{PIDs: 9}, job.Limits{PIDs: 5}},
-		{"ceiling below ours", job.Limits{}, job.Limits{}, job.Limits{Wall: time.Minute, Memory: 1 << 20 * 64}, job.Limits{Wall: time.Minute, Memory: 1 << 20 * 64}},
+		{"ceiling below the built-in default", job.Limits{}, job.Limits{}, job.Limits{Wall: time.Minute, Memory: 1 << 20 * 64}, job.Limits{Wall: time.Minute, Memory: 1 << 20 * 64}},
 	} {
 		rules := rules()
 		rules.Repos[0].Defaults, rules.Repos[0].Ceilings = tt.defaults, tt.ceiling
@@ -134,7 +136,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestMissing: that there is no program is no denial, but all other rules hold.
+// TestMissing: a missing program does not deny the request, but all other rules apply.
 func TestMissing(t *testing.T) {
 	r := request()
 	d := decide(t, rules(), lang.Installed{}, r)
@@ -152,7 +154,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestQuery: what the operator's rules see.
+// TestQuery: the operator's rules see the request's properties, without its code and input.
 func TestQuery(t *testing.T) {
 	dir, installed := toolchain(t, "python3")
 	rules, r, operator := rules(), request(), &asked{}
@@ -175,9 +177,9 @@ func TestQuery(t *testing.T) {
 	}
 }
 
-// TestEnvironmentOfAll: with code or without, a runtime's variables have the same names: what the operator's rules see is
-// what the job gets.
-func TestEnvironmentOfAll(t *testing.T) {
+// TestEnvironmentNamesIndependentOfCode: a runtime's variables have the same names with and without code, so the
+// operator's rules see the names that the job gets.
+func TestEnvironmentNamesIndependentOfCode(t *testing.T) {
 	installed := lang.Find(lang.Places{})
 	rules := rules()
 	operator := &asked{}
@@ -238,17 +240,17 @@ func TestSecrets(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	for name, change := range map[string]func(r *Rules){
-		"twice":            func(r *Rules) { r.Repos = append(r.Repos, r.Repos[0]) },
-		"no id":            func(r *Rules) { r.Repos[0].ID = "" },
-		"relative":         func(r *Rules) { r.Repos[0].Path = "srv" },
-		"above ceiling":    func(r *Rules) { r.Repos[0].Defaults.Memory = 1 << 40 },
-		"a name with =":    func(r *Rules) { r.Repos[0].Env = []string{"A=B"} },
-		"a name of naught": func(r *Rules) { r.RuntimeEnv = map[string]map[string]string{"c": {"": "x"}} },
+		"duplicate id":  func(r *Rules) { r.Repos = append(r.Repos, r.Repos[0]) },
+		"no id":         func(r *Rules) { r.Repos[0].ID = "" },
+		"relative":      func(r *Rules) { r.Repos[0].Path = "srv" },
+		"above ceiling": func(r *Rules) { r.Repos[0].Defaults.Memory = 1 << 40 },
+		"a name with =": func(r *Rules) { r.Repos[0].Env = []string{"A=B"} },
+		"an empty name": func(r *Rules) { r.RuntimeEnv = map[string]map[string]string{"c": {"": "x"}} },
 	} {
 		rules := rules()
 		change(&rules)
 		if _, err := New(rules, lang.Installed{}); err == nil {
-			t.Errorf("%s: taken", name)
+			t.Errorf("%s: accepted", name)
 		}
 	}
 	p, err := New(Rules{}, lang.Installed{})
@@ -261,7 +263,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestStarlark: the operator's file as the last step.
+// TestStarlark: the operator's file runs as the last step.
 func TestStarlark(t *testing.T) {
 	_, installed := toolchain(t, "python3")
 	dir := t.TempDir()
@@ -271,7 +273,7 @@ func TestStarlark(t *testing.T) {
 	for _, tt := range []struct{ source, rule, want string }{
 		{"def decide(request): return limit(timeout_ms = 500) if request.args == ['a', 'b'] else allow()", "", ""},
 		{"def decide(request): return deny('no %s for %s' % (request.runtime, request.principal))", "rules", "no python for user:ada"},
-		{"def decide(request): return limit(timeout_ms = 30001)", "rules", "The operator's rules failed: limit(timeout_ms = 30001) would raise it: it is 30000"},
+		{"def decide(request): return limit(timeout_ms = 30001)", "rules", "The operator's rules failed: limit(timeout_ms = 30001) cannot raise the limit, which is 30000"},
 		{"def decide(request) return allow()", "rules", "The operator's rules failed: rules.star:1:27: got return, want ':'"},
 	} {
 		if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(path, []byte(tt.source), 0o600)); err != nil {
@@ -284,7 +286,7 @@ func TestStarlark(t *testing.T) {
 	}
 }
 
-// TestExplain: what is explained is what is decided.
+// TestExplain: an explanation has the same decision as Decide.
 func TestExplain(t *testing.T) {
 	_, installed := toolchain(t, "python3")
 	for _, dir := range []string{"src", ".."} {

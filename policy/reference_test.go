@@ -11,7 +11,7 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// TestReference: the page has the steps of the chain, in their order.
+// TestReference: the reference page lists the steps of the chain, in order.
 func TestReference(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(sandboxtest.ModuleRoot(t), "docs/reference/policy.md"))
 	if err != nil {

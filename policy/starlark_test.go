@@ -13,7 +13,7 @@ import (
 	"corral/starlark"
 )
 
-// program makes a request one of a program in Starlark, which rules allow.
+// program turns a request into a Starlark program, and lets rules allow it.
 func program(rules *Rules, r *job.Request) {
 	rules.Starlark.Enabled = true
 	rules.Runtimes = append(slices.Clone(rules.Runtimes), job.Starlark)
@@ -27,7 +27,7 @@ func program(rules *Rules, r *job.Request) {
 	r.Tool, r.Runtime, r.Code, r.Args, r.Dir = "starlark_run", job.Starlark, &code, nil, ""
 }
 
-// TestStarlarkSpec: what becomes of a program that nothing is against. Nothing that is said of the repository widens it, and no
+// TestStarlarkSpec: the job of a Starlark program that is allowed. No setting of the repository widens it, and no
 // program of the host takes part.
 func TestStarlarkSpec(t *testing.T) {
 	rules, r := rules(), request()
@@ -57,7 +57,7 @@ func TestStarlarkSpec(t *testing.T) {
 	}
 }
 
-// TestStarlarkLimits: the program has its time within the job's; what is lowered is lowered for both.
+// TestStarlarkLimits: the program's time is part of the job's; lowering one lowers both.
 func TestStarlarkLimits(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
@@ -66,8 +66,8 @@ func TestStarlarkLimits(t *testing.T) {
 		memory       int64
 		output       string
 	}{
-		{"asked for", func(_ *Rules, r *job.Request) { r.Limits.Wall, r.Output = time.Minute, 1<<20 }, time.Minute + job.StarlarkGrace, time.Minute, 256 << 20, "1048576"},
-		{"the least", func(_ *Rules, r *job.Request) { r.Limits.Wall, r.Output = time.Millisecond, 1 }, time.Millisecond + job.StarlarkGrace, time.Millisecond, 256 << 20, "1"},
+		{"requested", func(_ *Rules, r *job.Request) { r.Limits.Wall, r.Output = time.Minute, 1<<20 }, time.Minute + job.StarlarkGrace, time.Minute, 256 << 20, "1048576"},
+		{"minimum", func(_ *Rules, r *job.Request) { r.Limits.Wall, r.Output = time.Millisecond, 1 }, time.Millisecond + job.StarlarkGrace, time.Millisecond, 256 << 20, "1"},
 		{"usual", func(_ *Rules, r *job.Request) { r.Usual.Wall = 5 * time.Second }, 5*time.Second + job.StarlarkGrace, 5 * time.Second, 256 << 20, "65536"},
 		{"usual, above the ceiling", func(rules *Rules, r *job.Request) {
 			r.Usual.Wall, rules.Repos[0].StarlarkWall = 5*time.Second, time.Second
@@ -98,9 +98,9 @@ func TestStarlarkLimits(t *testing.T) {
 	}
 }
 
-// TestStarlarkChain: each row is one rule against a program, with its exact words.
+// TestStarlarkChain: each row breaks one rule with a Starlark program, and has the exact reason.
 func TestStarlarkChain(t *testing.T) {
-	const nothing = "A program in Starlark has an input, and neither arguments, variables, a terminal nor a file system"
+	const nothing = "A Starlark program has an input, but no arguments, variables, terminal or file system"
 	long, direct := strings.Repeat("#", starlark.MaxScript+1), job.Direct
 	for _, tt := range []struct {
 		name       string
@@ -108,15 +108,15 @@ func TestStarlarkChain(t *testing.T) {
 		rule, want string
 	}{
 		{"switched off", func(rules *Rules, _ *job.Request) { rules.Starlark.Enabled = false }, "runtime.enabled", "Starlark is disabled in configuration (starlark.enabled = false)"},
-		{"all is switched off", func(rules *Rules, _ *job.Request) { rules.Enabled = false }, "runtime.enabled", "Runtime execution is disabled in configuration (runtime.enabled = false)"},
+		{"all runtimes switched off", func(rules *Rules, _ *job.Request) { rules.Enabled = false }, "runtime.enabled", "Runtime execution is disabled in configuration (runtime.enabled = false)"},
 		{"unknown repository", func(_ *Rules, r *job.Request) { r.Repo = "nope" }, "repo", "Repository nope not found"},
 		{"not on the list", func(rules *Rules, _ *job.Request) { rules.Runtimes = []string{"python"} }, "runtime.allowed", `Runtime "starlark" is not in the allowed runtimes list: [python]`},
-		{"not on the repository's", func(rules *Rules, r *job.Request) { r.Repo, rules.Repos[1].Runtimes = "narrow", []string{"shell"} }, "runtime.allowed", `Runtime "starlark" is not in the allowed runtimes list: [shell]`},
+		{"not on the repository's list", func(rules *Rules, r *job.Request) { r.Repo, rules.Repos[1].Runtimes = "narrow", []string{"shell"} }, "runtime.allowed", `Runtime "starlark" is not in the allowed runtimes list: [shell]`},
 		{"a program of the host", func(_ *Rules, r *job.Request) { r.Executable = "python3" }, "executable.compatible", `Executable "python3" is not compatible with runtime "starlark"`},
 		{"its own name", func(_ *Rules, r *job.Request) { r.Executable = "starlark" }, "executable.compatible", `Executable "starlark" is not compatible with runtime "starlark"`},
 		{"no code", func(_ *Rules, r *job.Request) { r.Code = nil }, "arguments", "code is required"},
-		{"long code", func(_ *Rules, r *job.Request) { r.Code = &long }, "arguments", "The program has 262145 bytes, more than 262144"},
-		{"long input", func(_ *Rules, r *job.Request) { r.Stdin = strings.Repeat("x", starlark.MaxInput+1) }, "arguments", "The input has 4194305 bytes, more than 4194304"},
+		{"long code", func(_ *Rules, r *job.Request) { r.Code = &long }, "arguments", "The program has 262145 bytes; the maximum is 262144"},
+		{"long input", func(_ *Rules, r *job.Request) { r.Stdin = strings.Repeat("x", starlark.MaxInput+1) }, "arguments", "The input has 4194305 bytes; the maximum is 4194304"},
 		{"much output", func(_ *Rules, r *job.Request) { r.Output = 1<<20 + 1 }, "arguments", "Requested output (1048577 bytes) is not between 1 and 1048576"},
 		{"negative output", func(_ *Rules, r *job.Request) { r.Output = -1 }, "arguments", "Requested output (-1 bytes) is not between 1 and 1048576"},
 		{"arguments", func(_ *Rules, r *job.Request) { r.Args = []string{"x"} }, "arguments", nothing},
@@ -126,25 +126,25 @@ func TestStarlarkChain(t *testing.T) {
 		{"a root", func(_ *Rules, r *job.Request) { r.Root = true }, "arguments", nothing},
 		{"the background", func(_ *Rules, r *job.Request) { r.Background = true }, "arguments", nothing},
 		{"protection", func(_ *Rules, r *job.Request) { r.Protect = job.ProtectHooks }, "arguments", nothing},
-		{"a directory", func(_ *Rules, r *job.Request) { r.Dir = "src" }, "cwd", `Relative CWD "src" is of no use: a program in Starlark sees no repository`},
-		{"a workspace", func(_ *Rules, r *job.Request) { r.Workspace = &direct }, "workspace", `Workspace "direct" is refused: a program in Starlark sees no repository`},
+		{"a directory", func(_ *Rules, r *job.Request) { r.Dir = "src" }, "cwd", `Relative CWD "src" cannot be used: a Starlark program has no access to the repository`},
+		{"a workspace", func(_ *Rules, r *job.Request) { r.Workspace = &direct }, "workspace", `Workspace "direct" is refused: a Starlark program has no access to the repository`},
 		{"more time", func(_ *Rules, r *job.Request) { r.Limits.Wall = time.Minute + 1 }, "timeout", "Requested timeout (60000ms) exceeds maximum (60000ms)"},
-		{"no end", func(_ *Rules, r *job.Request) { r.Limits.Wall = job.Unlimited }, "timeout", "Requested timeout (unlimited) exceeds maximum (60000ms)"},
-		{"no time at all", func(rules *Rules, _ *job.Request) { rules.Repos[0].StarlarkWall = job.StarlarkGrace }, "timeout", "Starlark has no time here: the ceiling of 150ms leaves nothing beside the 150ms that its interpreter may take to end"},
-		{"no time, whatever is asked for", func(rules *Rules, r *job.Request) {
+		{"unlimited", func(_ *Rules, r *job.Request) { r.Limits.Wall = job.Unlimited }, "timeout", "Requested timeout (unlimited) exceeds maximum (60000ms)"},
+		{"no time at all", func(rules *Rules, _ *job.Request) { rules.Repos[0].StarlarkWall = job.StarlarkGrace }, "timeout", "Starlark programs cannot run in this repository: the maximum time of 150ms does not exceed the interpreter's grace period of 150ms"},
+		{"no time, whatever is requested", func(rules *Rules, r *job.Request) {
 			rules.Repos[0].StarlarkWall, r.Limits.Wall = 100*time.Millisecond, time.Minute
-		}, "timeout", "Starlark has no time here: the ceiling of 100ms leaves nothing beside the 150ms that its interpreter may take to end"},
-		{"few processes", func(rules *Rules, _ *job.Request) { rules.Repos[0].Ceilings.PIDs = 7 }, "limits", "Starlark has no room here: limits leave 7 processes, and its interpreter needs 8"},
-		{"few processes asked for", func(_ *Rules, r *job.Request) { r.Limits.PIDs = 2 }, "limits", "Starlark has no room here: limits leave 2 processes, and its interpreter needs 8"},
+		}, "timeout", "Starlark programs cannot run in this repository: the maximum time of 100ms does not exceed the interpreter's grace period of 150ms"},
+		{"few processes", func(rules *Rules, _ *job.Request) { rules.Repos[0].Ceilings.PIDs = 7 }, "limits", "The limits are too low for Starlark: 7 processes, and its interpreter needs 8"},
+		{"few processes requested", func(_ *Rules, r *job.Request) { r.Limits.PIDs = 2 }, "limits", "The limits are too low for Starlark: 2 processes, and its interpreter needs 8"},
 		{"little memory", func(rules *Rules, _ *job.Request) {
 			rules.Repos[0].Ceilings.Memory, rules.Repos[0].Defaults.Memory = 16<<20-1, 0
-		}, "limits", "Starlark has no room here: limits leave 16777215 bytes of memory, and its interpreter needs 16777216"},
+		}, "limits", "The limits are too low for Starlark: 16777215 bytes of memory, and its interpreter needs 16777216"},
 		{"little memory left by rules", func(rules *Rules, _ *job.Request) {
 			rules.Operator = verdict{Limits: job.Limits{Memory: 8 << 20}}
-		}, "rules", "Starlark has no room here: limits leave 8388608 bytes of memory, and its interpreter needs 16777216"},
+		}, "rules", "The limits are too low for Starlark: 8388608 bytes of memory, and its interpreter needs 16777216"},
 		{"few processes left by rules", func(rules *Rules, _ *job.Request) {
 			rules.Operator = verdict{Limits: job.Limits{PIDs: 4}}
-		}, "rules", "Starlark has no room here: limits leave 4 processes, and its interpreter needs 8"},
+		}, "rules", "The limits are too low for Starlark: 4 processes, and its interpreter needs 8"},
 		{"more memory", func(_ *Rules, r *job.Request) { r.Limits.Memory = 1 << 40 }, "limits", "Requested limits: memory: 1TiB is more than the operator allows, which is 512MiB hint: ask for less, or have the ceiling raised in the supervisor's configuration"},
 		{"the operator", func(rules *Rules, _ *job.Request) { rules.Operator = verdict{Denied: true, Reason: "not today"} }, "rules", "not today"},
 	} {
@@ -160,7 +160,8 @@ func TestStarlarkChain(t *testing.T) {
 	}
 }
 
-// FuzzStarlark: whatever the operator's rules say, the job is no more than it was without them, and its interpreter is told so.
+// FuzzStarlark: whatever the operator's rules return, the job gets no more than without them, and its interpreter
+// gets the same limits.
 func FuzzStarlark(f *testing.F) {
 	f.Add(uint64(1), int64(time.Second), int64(64<<10))
 	f.Add(uint64(7), int64(-1), int64(0))

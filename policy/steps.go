@@ -16,25 +16,25 @@ import (
 	"corral/starlark"
 )
 
-// A chain is one request on its way through the steps. What a step finds out is there for those after it.
+// A chain is one request on its way through the steps. Each step sees the results of those before it.
 type chain struct {
 	p *Policy
 	r *job.Request
 
 	repo    Repo
 	runtime lang.Runtime
-	choice  lang.Choice // of the program; zero while missing
-	missing string      // why there is none
-	env     environment // of a job; nil before somebody asked for it, see variables
-	hasEnv  bool        // its step is passed
+	choice  lang.Choice // the program; zero while missing is set
+	missing string      // why no program was found
+	env     environment // of the job; nil until first used, see variables
+	hasEnv  bool        // whether the environment step passed
 	dir     string      // clean; "" is the repository
-	// workspace is the repository's, and after its step the request's.
+	// workspace is the repository's until its step has run, then the request's.
 	workspace job.Workspace
-	limits    job.Limits    // no field is zero after the step
-	wall      time.Duration // of a program in Starlark, within that of the job
-	lowered   []string      // what the operator's rules lowered, for people
+	limits    job.Limits    // no field is zero after the timeout step
+	wall      time.Duration // of a Starlark program, which is part of the job's
+	lowered   []string      // limits that the operator's rules lowered, for people
 	code      string        // SHA-256 in hex, "" without code
-	stdin     string        // the same of the input, or job.StdinStreamed
+	stdin     string        // SHA-256 of the input in hex, "" without input, or job.StdinStreamed
 }
 
 func (p *Policy) chain(r *job.Request) *chain {
@@ -64,46 +64,46 @@ func (p *Policy) chain(r *job.Request) *chain {
 	return c
 }
 
-// A step is one rule. against returns why it is against the request, nil if it is not.
+// A step is one rule. against returns why it denies the request, or nil.
 type step struct {
 	rule, reason string
 	against      func(ctx context.Context, c *chain) []string
-	found        func(c *chain) string // what a step that is not against it found out, for people
+	found        func(c *chain) string // what a step that passed determined, for people
 }
 
-// steps are the chain, in its order.
+// steps is the chain, in order.
 var steps = []step{
-	{"runtime.enabled", "one switch for all of it", enabled, nothing},
-	{"repo", "what is not configured is not served", known, func(c *chain) string { return c.repo.Path }},
+	{"runtime.enabled", "a single switch disables all runtimes", enabled, nothing},
+	{"repo", "only configured repositories are served", known, func(c *chain) string { return c.repo.Path }},
 	{
-		"runtime.allowed", "the operator says which languages, for all and for the repository", allowedRuntime,
+		"runtime.allowed", "the operator chooses the languages, globally and per repository", allowedRuntime,
 		func(c *chain) string { return c.r.Runtime },
 	},
 	{
-		"executable.compatible", "a program's name says what it does with the code: only the runtime's own programs get it",
+		"executable.compatible", "a program's name decides how it is given the code: only the runtime's own programs get it",
 		compatible, nothing,
 	},
-	{"executable.allowed", "the operator says which programs", allowedExecutable, (*chain).program},
-	{"arguments", "what has a NUL byte in it, or is nothing, cannot be executed", arguments, nothing},
+	{"executable.allowed", "the operator chooses the programs", allowedExecutable, (*chain).program},
+	{"arguments", "empty requests and NUL bytes cannot be executed", arguments, nothing},
 	{
-		"environment", "what is not named is not in it: no secret of the host's can be", buildEnvironment,
+		"environment", "only named variables are passed, so no secret of the host leaks", buildEnvironment,
 		func(c *chain) string { return strings.Join(c.variables().names(), " ") },
 	},
 	{
-		"cwd", "the repository is all that a job works in; the supervisor follows the links", lexicalDirectory,
+		"cwd", "a job works in its repository only; the supervisor resolves links", lexicalDirectory,
 		func(c *chain) string { return cmp.Or(c.dir, ".") },
 	},
 	{
-		"workspace", "what the operator says of a repository can be narrowed, never widened", narrowerWorkspace,
+		"workspace", "a client may restrict the configured access to a repository, never extend it", narrowerWorkspace,
 		func(c *chain) string { return c.workspace.String() },
 	},
 	{
-		"timeout", "a place is held for no longer than the operator allows", withinTimeout,
+		"timeout", "no job runs longer than the operator allows", withinTimeout,
 		func(c *chain) string { return milliseconds(c.limits.Wall) },
 	},
-	{"limits", "nothing is run with less than was asked for", withinLimits, nothing},
+	{"limits", "a limit that cannot be granted is denied, never lowered silently", withinLimits, nothing},
 	{
-		"rules", "the operator's own, which only narrow", operatorsRules,
+		"rules", "the operator's own rules, which can only restrict", operatorsRules,
 		func(c *chain) string { return strings.Join(c.lowered, ", ") },
 	},
 }
@@ -127,7 +127,7 @@ func known(_ context.Context, c *chain) []string {
 	return nil
 }
 
-// runtimes are those that may be used in the request's repository.
+// runtimes returns the runtimes that are permitted in the request's repository.
 func (c *chain) runtimes() []string {
 	if c.repo.Runtimes == nil {
 		return c.p.rules.Runtimes
@@ -140,7 +140,7 @@ func (c *chain) runtimes() []string {
 func allowedRuntime(_ context.Context, c *chain) []string {
 	if c.isCommand() {
 		if c.r.Runtime != "" || c.r.Executable != "" || c.r.Args != nil || c.r.Code != nil {
-			return []string{"A command has no runtime, and neither executable, arguments nor code beside it"}
+			return []string{"A command cannot be combined with a runtime, executable, arguments or code"}
 		}
 		return nil
 	}
@@ -165,8 +165,8 @@ func arguments(_ context.Context, c *chain) []string {
 	if c.r.Code == nil && len(c.r.Args) == 0 {
 		return []string{"code or args is required"}
 	}
-	// Every runtime's source is text. Of a NUL some interpreters take what comes before it, so that what runs is not what the
-	// rules and the log have seen.
+	// Source code is text in every runtime. Some interpreters stop reading at a NUL, so they would run something else
+	// than the rules and the audit log have seen.
 	if c.r.Code != nil && strings.IndexByte(*c.r.Code, 0) >= 0 {
 		return []string{"Code contains a NUL byte"}
 	}
@@ -196,11 +196,11 @@ func withinTimeout(_ context.Context, c *chain) []string {
 	if c.isStarlark() {
 		return c.starlarkTimeout()
 	}
-	// The ceilings lower the defaults: what nobody asked for is not refused.
+	// The ceilings lower the defaults: a limit that the client did not request must not deny its request.
 	c.limits = c.r.Limits.Or(c.r.Usual.Or(c.repo.Defaults).Or(job.Defaults()).AtMost(c.repo.Ceilings))
-	most := job.Limits{Wall: c.repo.Ceilings.Wall}
-	if c.r.Limits.Within(most) != nil {
-		return []string{fmt.Sprintf("Requested timeout (%s) exceeds maximum (%s)", milliseconds(c.r.Limits.Wall), milliseconds(most.Wall))}
+	ceiling := job.Limits{Wall: c.repo.Ceilings.Wall}
+	if c.r.Limits.Within(ceiling) != nil {
+		return []string{fmt.Sprintf("Requested timeout (%s) exceeds maximum (%s)", milliseconds(c.r.Limits.Wall), milliseconds(ceiling.Wall))}
 	}
 	return nil
 }
@@ -240,7 +240,7 @@ func operatorsRules(ctx context.Context, c *chain) []string {
 	}
 }
 
-// note remembers which limits are lowered.
+// note records which limits the operator's rules lowered.
 func (c *chain) note(now job.Limits) {
 	was := c.limits.Fields()
 	for i, f := range now.Fields() {
@@ -250,9 +250,9 @@ func (c *chain) note(now job.Limits) {
 	}
 }
 
-// within is Limits.Within for which Unlimited is above everything, and every field counts.
-func within(l, most job.Limits) error {
-	tops := most.Fields()
+// within is Limits.Within without exceptions: a zero field is a value, and Unlimited is above everything.
+func within(l, ceilings job.Limits) error {
+	tops := ceilings.Fields()
 	for i, f := range l.Fields() {
 		if top := *tops[i].Value; top != job.Unlimited && (*f.Value == job.Unlimited || *f.Value > top) {
 			return fmt.Errorf("%s is raised", f.Name)
@@ -261,7 +261,7 @@ func within(l, most job.Limits) error {
 	return nil
 }
 
-// query is what the operator's rules see. Neither the code nor the input is in it.
+// query returns what the operator's rules see of the request. It contains neither the code nor the input.
 func (c *chain) query() starlark.Query {
 	q := starlark.Query{
 		Tool: c.r.Tool, Principal: c.r.Principal, Session: c.r.Session, Repo: c.r.Repo, Runtime: c.r.Runtime,

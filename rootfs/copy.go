@@ -14,8 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds of the copy of /etc. It is held in memory by the supervisor and by
-// every jail's tmpfs.
+// Bounds of the copy of /etc. The supervisor holds it in memory, and so does the tmpfs of every jail.
 const (
 	maxFile  = 1 << 20  // bytes of one file
 	maxTotal = 32 << 20 // bytes of all files
@@ -23,17 +22,16 @@ const (
 	maxDepth = 16       // directories below /etc
 )
 
-// copier reads the host's /etc. It goes down by one component at a time
-// and follows no link, so it can not leave it.
+// copier reads the host's /etc. It descends one path component at a time and follows no link, so it cannot leave /etc.
 type copier struct {
 	*builder
-	count int
-	bytes int64
-	looks []looked
-	again bool // something failed that may not fail the next time
+	count     int
+	bytes     int64
+	states    []nodeState
+	transient bool // an error occurred that may not occur the next time
 }
 
-// copyEtc adds the rows of etc that the host has, or what is kept of them.
+// copyEtc adds the rows of etc that the host has, or the kept copy of them.
 func (b *builder) copyEtc(o Options) error {
 	fd, err := b.open("/etc", unix.O_RDONLY|unix.O_DIRECTORY, unix.RESOLVE_IN_ROOT)
 	if err != nil {
@@ -57,31 +55,31 @@ func (b *builder) copyEtc(o Options) error {
 	if err := c.rows(top, names); err != nil {
 		return err
 	}
-	if !c.again {
+	if !c.transient {
 		o.Etc.put(etcCopy{
-			host: o.Host, uid: b.uid, seen: c.looks,
+			host: o.Host, uid: b.uid, seen: c.states,
 			entries: slices.Clone(b.tree.Entries[entries:]), skipped: slices.Clone(b.tree.Skipped[skipped:]),
 		}, began)
 	}
 	return nil
 }
 
-// list is the names in a directory below /etc, or /etc itself.
+// list returns the names in a directory below /etc, or in /etc itself.
 func (c *copier) list(d *os.File) ([]string, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(d.Fd()), &st); err != nil {
 		return nil, err
 	}
-	c.look(d.Name(), &st)
+	c.record(d.Name(), &st)
 	return list(d)
 }
 
-// look notes how a directory, or what is in one, was when it was looked at.
-func (c *copier) look(p string, st *unix.Stat_t) {
-	c.looks = append(c.looks, looked{"." + strings.TrimPrefix(p, "/etc"), stampOf(st)})
+// record records the state of a directory or of one of its entries.
+func (c *copier) record(p string, st *unix.Stat_t) {
+	c.states = append(c.states, nodeState{"." + strings.TrimPrefix(p, "/etc"), stampOf(st)})
 }
 
-// rows copies what is in the table.
+// rows copies all rows of the table.
 func (c *copier) rows(top *os.File, names []string) error {
 	for _, r := range etc {
 		before := len(c.tree.Skipped)
@@ -94,11 +92,10 @@ func (c *copier) rows(top *os.File, names []string) error {
 	return nil
 }
 
-// row copies what in the directory d, which has these names, matches the
-// pattern.
+// row copies what matches the pattern in the directory d, whose names are given.
 func (c *copier) row(d *os.File, names []string, r etcRow, pattern []string) {
 	for _, name := range names {
-		if ok, _ := path.Match(pattern[0], name); !ok { // the table's patterns are tested
+		if ok, _ := path.Match(pattern[0], name); !ok { // TestTables checks the patterns
 			continue
 		}
 		if len(pattern) == 1 {
@@ -111,18 +108,18 @@ func (c *copier) row(d *os.File, names []string, r etcRow, pattern []string) {
 	}
 }
 
-// node copies one name of the directory d.
+// node copies the entry name of the directory d.
 func (c *copier) node(d *os.File, name string, want kind, depth int) {
 	p := d.Name() + "/" + name
 	if c.seen[p] {
-		return // generated, or of an earlier row
+		return // generated, or copied by an earlier row
 	}
 	var st unix.Stat_t
 	if err := unix.Fstatat(int(d.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		c.failed(p, err)
 		return
 	}
-	c.look(p, &st)
+	c.record(p, &st)
 	switch why := c.unfit(name, &st); {
 	case why != "":
 		c.skip(p, why)
@@ -141,20 +138,19 @@ func (c *copier) node(d *os.File, name string, want kind, depth int) {
 			}
 		})
 	default:
-		c.skip(p, "not of the kind looked for")
+		c.skip(p, "not the expected file type")
 	}
 }
 
-// unfit says why a node is not for jobs, "" if it is. A world-writable file
-// or one of another owner may have been put there to be read by somebody's
-// job; a set-id bit has no business in /etc.
+// unfit returns the reason not to copy a node, "" if it may be copied. A world-writable file or one of another owner
+// may have been planted to be read by another user's job; /etc has no legitimate files with set-id bits.
 func (c *copier) unfit(name string, st *unix.Stat_t) string {
 	link := st.Mode&unix.S_IFMT == unix.S_IFLNK
 	switch {
 	case !printable(name):
-		return "a name with control characters"
+		return "its name has control characters"
 	case name == "private":
-		return "a directory of keys"
+		return "a directory for keys"
 	case st.Uid != c.uid:
 		return "not owned by root"
 	case !link && st.Mode&unix.S_IROTH == 0:
@@ -167,8 +163,7 @@ func (c *copier) unfit(name string, st *unix.Stat_t) string {
 	return ""
 }
 
-// within opens the directory name of d and calls f with it and its names. A
-// link in its place is skipped.
+// within opens the directory name of d and calls f with it and its names. It skips a link of that name.
 func (c *copier) within(d *os.File, name string, f func(sub *os.File, names []string)) {
 	p := d.Name() + "/" + name
 	fd, err := openat(int(d.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -187,13 +182,13 @@ func (c *copier) within(d *os.File, name string, f func(sub *os.File, names []st
 	case why != "":
 		c.skip(p, why)
 	case st.Mode&unix.S_IXOTH == 0:
-		c.skip(p, "not open to everybody")
+		c.skip(p, "not searchable by everybody")
 	default:
 		f(sub, names)
 	}
 }
 
-// symlink copies a link as a link.
+// symlink copies a link without following it.
 func (c *copier) symlink(d *os.File, name string) {
 	p := d.Name() + "/" + name
 	target, err := readlinkat(int(d.Fd()), name)
@@ -201,17 +196,17 @@ func (c *copier) symlink(d *os.File, name string) {
 	case err != nil:
 		c.failed(p, err)
 	case target == "" || !printable(target):
-		c.skip(p, "a link to no usable path")
+		c.skip(p, "a link with an empty target or control characters in it")
 	default:
 		c.count++
 		c.link(p, target)
 	}
 }
 
-// regular copies a file, which is looked at again once it is open.
+// regular copies a file. It checks the file again once it is open.
 func (c *copier) regular(d *os.File, name string) {
 	p := d.Name() + "/" + name
-	// O_NONBLOCK: should a FIFO have taken the file's place, do not wait.
+	// O_NONBLOCK: do not block if a FIFO has replaced the file.
 	fd, err := openat(int(d.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		c.failed(p, err)
@@ -236,7 +231,7 @@ func (c *copier) regular(d *os.File, name string) {
 	c.add(Entry{Path: p, Mode: fs.FileMode(st.Mode & 0o755), Data: data})
 }
 
-// content reads a file whole, or says why not.
+// content reads a whole file, or returns the reason not to copy it.
 func (c *copier) content(fd int, st *unix.Stat_t) (data []byte, why string) {
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
@@ -246,31 +241,31 @@ func (c *copier) content(fd int, st *unix.Stat_t) (data []byte, why string) {
 	case c.bytes+st.Size > maxTotal:
 		return nil, fmt.Sprintf("all files together are larger than %d bytes", maxTotal)
 	}
-	// One byte more than there should be: the read that finds the end.
+	// One byte more than expected, to detect a file that has grown.
 	data = make([]byte, st.Size+1)
 	n, err := readAll(fd, data)
 	switch {
 	case err != nil:
-		c.again = true
+		c.transient = true
 		return nil, err.Error()
 	case int64(n) != st.Size:
 		return nil, "changed while it was read"
-	// A key and its certificate in one world-readable file is a mistake of
-	// the host's that jobs need not profit by.
+	// The host should not have a key beside its certificate in a world-readable file; do not pass the mistake on to
+	// jobs.
 	case bytes.Contains(data[:n], []byte("PRIVATE KEY-----")):
-		return nil, "holds a private key"
+		return nil, "contains a private key"
 	}
 	return data[:n], ""
 }
 
-// failed notes that something could not be looked at. That a link or a file
-// lies where a directory was looked for stays so until it is replaced.
+// failed records an error. A link or a file in place of a directory remains one until it is replaced, so a copy with
+// these errors can be kept.
 func (c *copier) failed(p string, err error) {
 	c.skip(p, err.Error())
-	c.again = c.again || !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP)
+	c.transient = c.transient || !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP)
 }
 
-// skip notes what was not copied. The note itself is bounded.
+// skip records a node that was not copied. The number of records is limited.
 func (c *copier) skip(p, why string) {
 	if len(c.tree.Skipped) < maxCount {
 		c.tree.Skipped = append(c.tree.Skipped, Skip{p, why})

@@ -14,8 +14,7 @@ type Device struct {
 	Mode         fs.FileMode
 }
 
-// Devices are all the devices a job has: those that give away nothing of the
-// host. No console, kmsg, fuse, kvm, tun, no disk.
+// Devices lists all devices of a job: those that reveal nothing of the host. No console, kmsg, fuse, kvm, tun or disks.
 var Devices = []Device{
 	{"null", 1, 3, 0o666},
 	{"zero", 1, 5, 0o666},
@@ -31,27 +30,24 @@ type DevLink struct {
 	Target string
 }
 
-// DevLinks are the links that shells and libc expect. /dev/core, a link to
-// /proc/kcore, is not among them.
+// DevLinks are the links that shells and libc expect, without /dev/core, a link to /proc/kcore.
 var DevLinks = []DevLink{
 	{"fd", "/proc/self/fd"},
 	{"stdin", "/proc/self/fd/0"},
 	{"stdout", "/proc/self/fd/1"},
 	{"stderr", "/proc/self/fd/2"},
-	{"ptmx", "pts/ptmx"}, // of the job's own devpts
+	{"ptmx", "pts/ptmx"}, // in the job's own devpts
 }
 
-// DevDirs are the mount points of a job's /dev, by absolute path: pts for a
-// devpts of its own, shm of [Private].
+// DevDirs are the mount points of a job's /dev, by absolute path: pts for its own devpts, shm for that of [Private].
 var DevDirs = []Dir{
-	{"/dev/pts", 0o755, "terminals, devpts with newinstance"},
+	{"/dev/pts", 0o755, "mount point of a devpts with newinstance: terminals"},
 	{"/dev/shm", fs.ModeSticky | 0o777, "mount point of the private tmpfs"},
 }
 
-// WriteDev makes [Devices], [DevLinks] and [DevDirs] in the directory dirfd,
-// a tmpfs mounted without nodev that is to be bound at a jail's /dev.
-// It needs CAP_MKNOD in the host's user namespace. It stops at the first
-// thing that exists already. The descriptor stays the caller's.
+// WriteDev creates [Devices], [DevLinks] and [DevDirs] in the directory dirfd, a tmpfs mounted without nodev that is
+// to be bound at a jail's /dev. It needs CAP_MKNOD in the host's user namespace. It returns an error at the first
+// node that exists already. The caller closes dirfd.
 func WriteDev(dirfd int) error {
 	for _, d := range Devices {
 		perm := uint32(d.Mode.Perm())
@@ -59,8 +55,8 @@ func WriteDev(dirfd int) error {
 		if err := unix.Mknodat(dirfd, d.Name, unix.S_IFCHR|perm, int(dev)); err != nil {
 			return fmt.Errorf("mknod /dev/%s: %w", d.Name, err)
 		}
-		// The umask of a supervisor is 077 and belongs to all its threads,
-		// so the mode is set after the fact, on the node made just now.
+		// The umask belongs to all threads of the process (077 in a supervisor), so the mode of the new node is set
+		// afterwards.
 		if err := unix.Fchmodat(dirfd, d.Name, perm, 0); err != nil {
 			return fmt.Errorf("chmod /dev/%s: %w", d.Name, err)
 		}

@@ -7,37 +7,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kind is what a row of etc may be on the host. A link is copied for either.
+// kind is the expected type of a row of etc. A link is copied for either.
 type kind int
 
 const (
 	plain   kind = iota // a file
-	subtree             // a directory and all below it
+	subtree             // a directory and everything below it
 )
 
-// etcRow is one name below /etc that jobs get a copy of.
+// etcRow is a name below /etc that is copied for jobs.
 type etcRow struct {
 	name   string // components may be patterns of path.Match
 	kind   kind
 	reason string
-	needed bool // where the host has it, it must be fit to be copied
+	needed bool // fail if the host has it but it cannot be copied
 }
 
-// etc is all of the host's /etc that jobs see. What may hold credentials is
-// left out on purpose, world-readable or not: environment, gitconfig, npmrc,
-// pip.conf, wgetrc, curlrc, gemrc, apt/, profile.d/, bash.bashrc,
-// maven/settings.xml, R/*.site, php's fpm pools; and what names the machine:
-// machine-id, hostid. ld.so.preload would load what the jail does not have.
+// etc lists everything of the host's /etc that jobs see. Files that may contain credentials are omitted, whether
+// world-readable or not: environment, gitconfig, npmrc, pip.conf, wgetrc, curlrc, gemrc, apt/, profile.d/,
+// bash.bashrc, maven/settings.xml, R/*.site, php's fpm pools; and those that identify the machine: machine-id,
+// hostid. ld.so.preload would load libraries that the jail lacks.
 var etc = []etcRow{
-	{"ld.so.cache", plain, "the loader's index: without it libraries outside the standard directories are not found", true},
+	{"ld.so.cache", plain, "the loader's index, without which libraries outside the standard directories are not found", true},
 	{"ld.so.conf", plain, "ldconfig -p, cross linkers", false},
 	{"ld.so.conf.d", subtree, "included by ld.so.conf", false},
 	{"alternatives", subtree, "/usr/bin/cc, awk, java, editor are links into it", false},
 
-	{"ssl/certs", subtree, "certificates of authorities, those of Java among them", false},
-	{"ssl/openssl.cnf", plain, "OpenSSL's settings; openssl(1) warns without", false},
+	{"ssl/certs", subtree, "certificates of authorities, including Java's", false},
+	{"ssl/openssl.cnf", plain, "OpenSSL's settings; openssl(1) warns if they are missing", false},
 	{"ssl/cert.pem", plain, "certificates on Alpine, Arch, Fedora", false},
-	{"ca-certificates.conf", plain, "which authorities are chosen", false},
+	{"ca-certificates.conf", plain, "the selected authorities", false},
 	{"ca-certificates/extracted", subtree, "certificates on Arch", false},
 	{"pki/tls", subtree, "certificates on Fedora", false},
 	{"pki/ca-trust/extracted", subtree, "certificates on Fedora", false},
@@ -46,18 +45,18 @@ var etc = []etcRow{
 
 	{"localtime", plain, "the time zone", false},
 	{"timezone", plain, "the time zone's name", false},
-	{"locale.alias", plain, "names of locales; /usr/share/locale links to it", false},
-	{"os-release", plain, "which distribution this is", false},
-	{"lsb-release", plain, "which distribution this is", false},
-	{"debian_version", plain, "which distribution this is", false},
-	{"*-release", plain, "which distribution this is: alpine-, arch-, fedora-, redhat-, system-release", false},
+	{"locale.alias", plain, "locale names; /usr/share/locale links to it", false},
+	{"os-release", plain, "identifies the distribution", false},
+	{"lsb-release", plain, "identifies the distribution", false},
+	{"debian_version", plain, "identifies the distribution", false},
+	{"*-release", plain, "identifies the distribution: alpine-, arch-, fedora-, redhat-, system-release", false},
 	{"dpkg/origins", subtree, "dpkg-vendor, dpkg-buildflags", false},
 
 	{"services", plain, "getservbyname(3)", false},
 	{"protocols", plain, "getprotobyname(3)", false},
-	{"host.conf", plain, "the resolver's order", false},
+	{"host.conf", plain, "lookup order of the resolver", false},
 	{"gai.conf", plain, "getaddrinfo(3)'s preferences", false},
-	{"mime.types", plain, "types of files: Python, web servers", false},
+	{"mime.types", plain, "file types: Python, web servers", false},
 	{"magic", plain, "file(1)", false},
 	{"magic.mime", plain, "file(1)", false},
 	{"shells", plain, "getusershell(3)", false},
@@ -73,44 +72,43 @@ var etc = []etcRow{
 	{"xml", subtree, "catalogs: xsltproc finds DTDs offline", false},
 	{"sgml", subtree, "catalogs", false},
 
-	{"perl", subtree, "in @INC", false},
+	{"perl", subtree, "part of @INC", false},
 	{"python3*", subtree, "sitecustomize; /usr/lib/python3* links to it", false},
-	{"java-*-openjdk*", subtree, "/usr/lib/jvm links to it: no JVM starts without", false},
+	{"java-*-openjdk*", subtree, "/usr/lib/jvm links to it; no JVM starts without it", false},
 	{"java", subtree, "Fedora's and Arch's JVM settings", false},
 	{"maven/m2.conf", plain, "mvn's class path", false},
 	{"maven/toolchains.xml", plain, "mvn's JDKs", false},
 	{"maven/logging", subtree, "mvn's log format", false},
 	{"ant.conf", plain, "ant", false},
 	{"ant", subtree, "ant", false},
-	{"R/Renviron", plain, "R does not start without", false},
+	{"R/Renviron", plain, "R does not start without it", false},
 	{"R/Makeconf", plain, "R CMD INSTALL", false},
 	{"R/ldpaths", plain, "R's library path", false},
 	{"R/javaconf", plain, "R with Java", false},
 	{"R/repositories", plain, "R's package sources", false},
 	{"php/*/cli", subtree, "php's settings", false},
 	{"php/*/mods-available", subtree, "php/*/cli links to it", false},
-	{"mono", subtree, "mono does not start without", false},
-	{"dotnet", subtree, "where .NET is installed", false},
+	{"mono", subtree, "mono does not start without it", false},
+	{"dotnet", subtree, "the location of .NET", false},
 	{"julia", subtree, "julia's start-up", false},
 }
 
-// Contents of the generated files that are the same in every jail.
+// Contents of generated files that are equal in every jail.
 const (
-	// etcHosts names the jail, so that programs which look up their own host
-	// name (the JVM, Erlang, MPI) get an answer without a network.
+	// etcHosts contains the jail's name, so that programs that look up their own host name (the JVM, Erlang, MPI) get
+	// an answer without a network.
 	etcHosts = "127.0.0.1\tlocalhost " + Hostname + "\n::1\tlocalhost ip6-localhost ip6-loopback\n"
-	// etcNsswitch has the classic sources alone: no systemd, sss, ldap.
+	// etcNsswitch has only the classic sources: no systemd, sss or ldap.
 	etcNsswitch = "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n" +
 		"networks: files\nprotocols: files\nservices: files\n"
-	// etcFstab keeps mount(8) and findmnt(8) from complaining.
+	// etcFstab avoids warnings of mount(8) and findmnt(8).
 	etcFstab = "# a jail mounts nothing\n"
 )
 
-// nobodyID is the kernel's overflow id: how files of ids without a mapping
-// look.
+// nobodyID is the kernel's overflow ID, shown as the owner of files whose IDs have no mapping.
 const nobodyID = 65534
 
-// check reports a range that passwd can not name.
+// check returns an error for a range that passwd cannot name.
 func (r IDRange) check() error {
 	const maxUID = 1<<32 - 2 // (uid_t)-1 means "unchanged", chown(2)
 	last := r.First + r.Count - 1
@@ -118,23 +116,23 @@ func (r IDRange) check() error {
 	case r == IDRange{}:
 		return nil
 	case r.Count < 1 || r.Count > maxIDs:
-		return fmt.Errorf("%w: %d ids (hint: 1 to %d)", ErrIDs, r.Count, maxIDs)
-	case r.First < 1 || r.First > maxUID || last > maxUID: // First alone: the sum may overflow
+		return fmt.Errorf("%w: %d IDs (hint: 1 to %d)", ErrIDs, r.Count, maxIDs)
+	case r.First < 1 || r.First > maxUID || last > maxUID: // also check First alone: the sum may overflow
 		return fmt.Errorf("%w: %d to %d (hint: 1 to %d; 0 is root)", ErrIDs, r.First, last, maxUID)
 	case r.First <= nobodyID && nobodyID <= last:
-		return fmt.Errorf("%w: %d to %d holds nobody, %d", ErrIDs, r.First, last, nobodyID)
+		return fmt.Errorf("%w: %d to %d contains nobody, %d", ErrIDs, r.First, last, nobodyID)
 	}
 	return nil
 }
 
-// generate adds the files of /etc that do not come from the host.
+// generate adds the files of /etc that are not copied from the host.
 func (b *builder) generate(ids IDRange) {
 	for _, f := range []struct{ name, text string }{
 		{"passwd", passwd(ids, b.shell())},
 		{"group", group(ids)},
 		{"hosts", etcHosts},
 		{"hostname", Hostname + "\n"},
-		{"resolv.conf", ""}, // names are the proxy's to resolve
+		{"resolv.conf", ""}, // the proxy resolves names
 		{"nsswitch.conf", etcNsswitch},
 		{"fstab", etcFstab},
 	} {
@@ -143,7 +141,7 @@ func (b *builder) generate(ids IDRange) {
 	b.link("/etc/mtab", "../proc/self/mounts")
 }
 
-// shell is the login shell of jobs: bash if the host has it.
+// shell returns the login shell of jobs: bash if the host has it.
 func (b *builder) shell() string {
 	const bash = "/bin/bash"
 	fd, err := b.open(bash, unix.O_PATH, unix.RESOLVE_IN_ROOT)
@@ -154,7 +152,7 @@ func (b *builder) shell() string {
 	return bash
 }
 
-// passwd is passwd(5) for jobs: no account of the host but root and nobody.
+// passwd returns the passwd(5) file of jobs, with root and nobody as the only other accounts.
 func passwd(ids IDRange, shell string) string {
 	var s strings.Builder
 	s.WriteString("root:x:0:0:root:/root:/usr/sbin/nologin\n")
@@ -165,10 +163,10 @@ func passwd(ids IDRange, shell string) string {
 	return s.String()
 }
 
-// group is group(5) for jobs.
+// group returns the group(5) file of jobs.
 func group(ids IDRange) string {
 	var s strings.Builder
-	s.WriteString("root:x:0:\ntty:x:5:\n") // 5 is devpts' usual gid=
+	s.WriteString("root:x:0:\ntty:x:5:\n") // 5 is the usual gid= of devpts
 	for id := ids.First; id < ids.First+ids.Count; id++ {
 		fmt.Fprintf(&s, "%s:x:%d:\n", User, id)
 	}

@@ -74,8 +74,8 @@ func TestCopied(t *testing.T) {
 	}
 }
 
-// TestNotNamed: no row, no copy, and no word about it.
-func TestNotNamed(t *testing.T) {
+// TestUnlistedFilesAreNotCopied checks that files without a row are neither copied nor reported as skipped.
+func TestUnlistedFilesAreNotCopied(t *testing.T) {
 	names := []string{
 		"shadow", "gshadow", "passwd-", "machine-id", "ssh/ssh_host_rsa_key", "ssl/private/key.pem", "npmrc", "pip.conf",
 		"gitconfig", "environment", "apt/auth.conf", "sudoers", "maven/settings.xml", "R/Rprofile.site", "php/8.2/fpm/pool.d/www.conf",
@@ -93,8 +93,7 @@ func TestNotNamed(t *testing.T) {
 	}
 }
 
-// TestRefusedFiles: each row is refused for its one reason; all is well with
-// the rest of the directory.
+// TestRefusedFiles checks that each file is refused for a single reason, and that the rest of the directory is copied.
 func TestRefusedFiles(t *testing.T) {
 	const d = "etc/ssl/certs/"
 	chmod := func(mode uint32) func(string) error {
@@ -104,7 +103,7 @@ func TestRefusedFiles(t *testing.T) {
 		name   string
 		node   string
 		change func(p string) error
-		path   string // that is skipped
+		path   string // the path that is skipped
 		reason string
 	}{
 		{"private file", d + "x = s", chmod(0o600), d + "x", "not readable by everybody"},
@@ -113,17 +112,17 @@ func TestRefusedFiles(t *testing.T) {
 		{"set-uid", d + "x = s", chmod(0o4755), d + "x", "set-id"},
 		{"set-gid", d + "x = s", chmod(0o2755), d + "x", "set-id"},
 		{"closed directory", d + "x/y = s", func(p string) error { return unix.Chmod(filepath.Dir(p), 0o700) }, d + "x", "not readable by everybody"},
-		{"listed directory", d + "x/y = s", func(p string) error { return unix.Chmod(filepath.Dir(p), 0o744) }, d + "x", "not open to everybody"},
+		{"listed directory", d + "x/y = s", func(p string) error { return unix.Chmod(filepath.Dir(p), 0o744) }, d + "x", "not searchable by everybody"},
 		{"anybody's directory", d + "x/y = s", func(p string) error { return unix.Chmod(filepath.Dir(p), 0o1777) }, d + "x", "writable by everybody"},
-		{"private directory", d + "private/y = s", nil, d + "private", "a directory of keys"},
+		{"private directory", d + "private/y = s", nil, d + "private", "a directory for keys"},
 		{"huge", d + "x = s", func(p string) error { return os.Truncate(p, maxFile+1) }, d + "x", "larger than 1048576 bytes"},
-		{"key", d + "x = cert\n-----BEGIN RSA PRIVATE KEY-----\nMII", nil, d + "x", "holds a private key"},
-		{"newline", d + "x\nroot:x:0 = s", nil, d + "x\nroot:x:0", "a name with control characters"},
-		{"link to newline", d + "x -> a\nb", nil, d + "x", "a link to no usable path"},
-		{"FIFO", d + "y = s", func(p string) error { return unix.Mkfifo(filepath.Dir(p)+"/x", 0o644) }, d + "x", "not of the kind looked for"},
-		{"directory for a file", "etc/services/x = s", nil, "etc/services", "not of the kind looked for"},
-		{"file for a directory", "etc/fonts = s", nil, "etc/fonts", "not of the kind looked for"},
-		{"deep", d + strings.Repeat("d/", 20) + "x = s", nil, "etc/ssl/certs" + strings.Repeat("/d", 15), "not of the kind looked for"},
+		{"key", d + "x = cert\n-----BEGIN RSA PRIVATE KEY-----\nMII", nil, d + "x", "contains a private key"},
+		{"newline", d + "x\nroot:x:0 = s", nil, d + "x\nroot:x:0", "its name has control characters"},
+		{"link to newline", d + "x -> a\nb", nil, d + "x", "a link with an empty target or control characters in it"},
+		{"FIFO", d + "y = s", func(p string) error { return unix.Mkfifo(filepath.Dir(p)+"/x", 0o644) }, d + "x", "not the expected file type"},
+		{"directory for a file", "etc/services/x = s", nil, "etc/services", "not the expected file type"},
+		{"file for a directory", "etc/fonts = s", nil, "etc/fonts", "not the expected file type"},
+		{"deep", d + strings.Repeat("d/", 20) + "x = s", nil, "etc/ssl/certs" + strings.Repeat("/d", 15), "not the expected file type"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			host := fakeHost(t, tc.node, "etc/ssl/certs/good.pem = good")
@@ -141,14 +140,14 @@ func TestRefusedFiles(t *testing.T) {
 				t.Errorf("entry: %s", got)
 			}
 			if got := describe(tree, "/etc/ssl/certs/good.pem"); got != "= good" {
-				t.Errorf("its neighbor: %s", got)
+				t.Errorf("neighboring file: %s", got)
 			}
 		})
 	}
 }
 
 func TestForeignOwner(t *testing.T) {
-	sandboxtest.Require(t, sandboxtest.Root) // to give files away
+	sandboxtest.Require(t, sandboxtest.Root) // to change owners
 	host := fakeHost(t, "etc/ssl/certs/file = s", "etc/ssl/certs/link -> /x", "etc/ssl/certs/dir/file = s", "etc/fonts/x = s")
 	for _, p := range []string{"ssl/certs/file", "ssl/certs/link", "ssl/certs/dir", "fonts"} {
 		if err := os.Lchown(filepath.Join(host, "etc", p), 12345, 12345); err != nil {
@@ -160,7 +159,7 @@ func TestForeignOwner(t *testing.T) {
 	}
 }
 
-// TestLinksAreNotFollowed: what a link points to shows in no entry.
+// TestLinksAreNotFollowed checks that no entry has the content of a link's target.
 func TestLinksAreNotFollowed(t *testing.T) {
 	host := fakeHost(t, "etc/shadow = secret", "etc/services -> shadow", "etc/ssl -> ../root/ssl", "root/ssl/certs/x = secret",
 		"etc/fonts -> /root", "etc/alternatives/loop -> loop", "etc/alternatives/up -> ..", "etc/alternatives/a -> b",
@@ -169,7 +168,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	for p, want := range map[string]string{
 		"/etc/services":          "-> shadow", // dangles in the jail
 		"/etc/fonts":             "-> /root",
-		"/etc/ssl":               "absent", // a row's directory must be one
+		"/etc/ssl":               "absent", // a link is not accepted for a row's directory
 		"/etc/alternatives/loop": "-> loop",
 		"/etc/alternatives/up":   "-> ..",
 		"/etc/alternatives/a":    "-> b",
@@ -186,7 +185,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	}
 }
 
-// TestEtcIsALink: /etc itself may be one, and is resolved within the host.
+// TestEtcIsALink checks that /etc itself may be a link, resolved within the host.
 func TestEtcIsALink(t *testing.T) {
 	host := fakeHost(t, "data/etc/services = s")
 	if err := os.Remove(filepath.Join(host, "etc")); err != nil {
@@ -211,7 +210,7 @@ func TestNeededFile(t *testing.T) {
 	}
 }
 
-func TestCaps(t *testing.T) {
+func TestCopyLimits(t *testing.T) {
 	t.Run("count", func(t *testing.T) {
 		host := fakeHost(t, "etc/alternatives/", "etc/ssl/certs/x = s")
 		for i := range maxCount {

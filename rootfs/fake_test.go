@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// tempDir is t.TempDir, on a tmpfs if there is one: a jail's root is one, and
-// some tests make thousands of files.
+// tempDir returns t.TempDir on a tmpfs if there is one, as a jail's root is, because some tests create thousands of
+// files.
 func tempDir(t testing.TB) string {
 	t.Helper()
 	if st, err := os.Stat("/dev/shm"); err == nil && st.Mode()&0o002 != 0 {
@@ -17,8 +17,7 @@ func tempDir(t testing.TB) string {
 	return t.TempDir()
 }
 
-// fakeHost makes a host tree of nodes: "dir/", "link -> target", or
-// "file = content", all with modes open to everybody.
+// fakeHost creates a host tree of nodes: "dir/", "link -> target" or "file = content", all accessible to everybody.
 func fakeHost(t *testing.T, nodes ...string) string {
 	t.Helper()
 	root := tempDir(t)
@@ -47,7 +46,7 @@ func fakeHost(t *testing.T, nodes ...string) string {
 	return root
 }
 
-// must is the tree of options that are in order.
+// must returns the tree for valid options.
 func must(t *testing.T, o Options) Tree {
 	t.Helper()
 	tree, err := Host(o)
@@ -57,7 +56,7 @@ func must(t *testing.T, o Options) Tree {
 	return tree
 }
 
-// find is the entry of a path, nil if there is none.
+// find returns the entry of a path, nil if there is none.
 func find(tree Tree, p string) *Entry {
 	for i := range tree.Entries {
 		if tree.Entries[i].Path == p {
@@ -67,7 +66,7 @@ func find(tree Tree, p string) *Entry {
 	return nil
 }
 
-// describe is an entry in the words of fakeHost.
+// describe returns an entry in the notation of fakeHost.
 func describe(tree Tree, p string) string {
 	e := find(tree, p)
 	switch {
@@ -81,7 +80,7 @@ func describe(tree Tree, p string) string {
 	return "= " + string(e.Data)
 }
 
-// skipped is the reason for which a path was not copied.
+// skipped returns the reason why a path was not copied.
 func skipped(tree Tree, p string) string {
 	for _, s := range tree.Skipped {
 		if s.Path == p {

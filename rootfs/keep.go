@@ -9,32 +9,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An Etc keeps the copy of a host's /etc from one tree to the next, as long as
-// it is unchanged: every directory that was read, and every file in them, is
-// looked at again each time, which takes a tenth of reading them. The zero Etc
-// has none yet. It is safe for concurrent use.
+// An Etc keeps the copy of a host's /etc from one tree to the next while it is unchanged. Each time, it stats every
+// directory that was read and every file in them, which takes a tenth of reading them. The zero Etc is empty and
+// ready for use. It is safe for concurrent use.
 type Etc struct {
-	mu    sync.Mutex
-	young time.Duration // in place of coarse, for tests; 0 is coarse
+	mu      sync.Mutex
+	testAge time.Duration // replaces minAge in tests; 0 stands for minAge
 	etcCopy
 }
 
-// etcCopy is what was copied of one /etc.
+// etcCopy is a copy of /etc and the state that it was made from.
 type etcCopy struct {
 	host    string // Options.Host
-	uid     uint32 // its owner
-	seen    []looked
+	uid     uint32 // the host's owner
+	seen    []nodeState
 	entries []Entry
 	skipped []Skip
 }
 
-// looked is a directory, or what is in one, when it was looked at.
-type looked struct {
+// nodeState is the state of a directory, or of one of its entries, when it was read.
+type nodeState struct {
 	path string // below /etc; "." is /etc itself
 	at   stamp
 }
 
-// stamp tells a node from what it was before.
+// stamp identifies a version of a node.
 type stamp struct {
 	dev, ino     uint64
 	mode, uid    uint32
@@ -46,18 +45,16 @@ func stampOf(st *unix.Stat_t) stamp {
 	return stamp{st.Dev, st.Ino, st.Mode, st.Uid, st.Size, st.Mtim, st.Ctim}
 }
 
-// coarse is more than the steps in which clocks of file systems go: a second
-// with ext4's small inodes, two with FAT. A node that changed within it may
-// change once more and look the same.
-const coarse = 2100 * time.Millisecond
+// minAge is longer than the granularity of file system clocks: a second with ext4's small inodes, two with FAT. A
+// node that changed less than minAge ago may change again without a different stamp.
+const minAge = 2100 * time.Millisecond
 
-// settled reports whether a node's times are old enough to tell a change.
-func (s stamp) settled(now time.Time, coarse time.Duration) bool {
-	return now.Sub(time.Unix(s.mtime.Unix())) > coarse && now.Sub(time.Unix(s.ctime.Unix())) > coarse
+// settled reports whether a node's times are old enough that any further change alters them.
+func (s stamp) settled(now time.Time, minAge time.Duration) bool {
+	return now.Sub(time.Unix(s.mtime.Unix())) > minAge && now.Sub(time.Unix(s.ctime.Unix())) > minAge
 }
 
-// get is the copy that is kept of this host's /etc, open as dir, if nothing in
-// it has changed.
+// get returns the copy kept of this host's /etc, which is open as dir, if nothing in it has changed.
 func (e *Etc) get(host string, uid uint32, dir int) (etcCopy, bool) {
 	if e == nil {
 		return etcCopy{}, false
@@ -67,7 +64,7 @@ func (e *Etc) get(host string, uid uint32, dir int) (etcCopy, bool) {
 	if e.host != host || e.uid != uid || len(e.seen) == 0 {
 		return etcCopy{}, false
 	}
-	// From the top down: the directories above each are those that they were.
+	// From the top down, so the parents of each node are already known to be unchanged.
 	for _, l := range e.seen {
 		var st unix.Stat_t
 		if unix.Fstatat(dir, l.path, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || stampOf(&st) != l.at {
@@ -77,9 +74,9 @@ func (e *Etc) get(host string, uid uint32, dir int) (etcCopy, bool) {
 	return e.etcCopy, true
 }
 
-// put keeps a copy, unless something in it is too young.
+// put keeps a copy, unless a node in it changed too recently before began.
 func (e *Etc) put(c etcCopy, began time.Time) {
-	if e == nil || slices.ContainsFunc(c.seen, func(l looked) bool { return !l.at.settled(began, cmp.Or(e.young, coarse)) }) {
+	if e == nil || slices.ContainsFunc(c.seen, func(l nodeState) bool { return !l.at.settled(began, cmp.Or(e.testAge, minAge)) }) {
 		return
 	}
 	e.mu.Lock()
@@ -87,8 +84,8 @@ func (e *Etc) put(c etcCopy, began time.Time) {
 	e.etcCopy = c
 }
 
-// Beyond is what t has in addition to base, which was written already, and
-// whether it has all of base. Content is compared too.
+// Beyond returns the entries that t has in addition to base, which is already written, and whether t contains all of
+// base. Contents are compared too.
 func (t Tree) Beyond(base Tree) (more Tree, ok bool) {
 	rest := base.Entries
 	for _, e := range t.Entries {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// settledHost is a host whose /etc was last changed a while ago.
+// settledHost returns a host whose /etc was last changed more than step ago.
 func settledHost(t *testing.T) string {
 	t.Helper()
 	host := fakeHost(t, "etc/services = http", "etc/ssl/certs/a.pem = one", "etc/ssl/certs/b.pem -> a.pem", "etc/ld.so.cache = x")
@@ -18,19 +18,19 @@ func settledHost(t *testing.T) string {
 	return host
 }
 
-// step is more than the clock's of a file system that tests are run on.
+// step is longer than the clock granularity of the file systems that tests run on.
 const step = 60 * time.Millisecond
 
-// quick is an Etc that need not be waited for long.
-func quick() *Etc { return &Etc{young: step} }
+// quick returns an Etc that keeps copies after a short wait.
+func quick() *Etc { return &Etc{testAge: step} }
 
-// settle waits until nothing made so far is too young to be kept.
+// settle waits until all existing files are old enough to be kept.
 func settle(t *testing.T) {
 	t.Helper()
-	time.Sleep(step + step/5) // it is the clock that is waited for
+	time.Sleep(step + step/5) // the wait is for the clock itself
 }
 
-// kept says whether the tree of host is made from what is kept in e.
+// kept reports whether the tree of host is made from the copy in e.
 func kept(t *testing.T, host string, e *Etc) bool {
 	t.Helper()
 	e.mu.Lock()
@@ -38,7 +38,7 @@ func kept(t *testing.T, host string, e *Etc) bool {
 	e.mu.Unlock()
 	tree := must(t, Options{Host: host, Etc: e})
 	if want := must(t, Options{Host: host}); !reflect.DeepEqual(tree, want) {
-		t.Errorf("with what is kept, the tree is\n%v\nand without\n%v", tree, want)
+		t.Errorf("the tree is\n%v\nwith the kept copy and\n%v\nwithout", tree, want)
 	}
 	for _, old := range before {
 		if now := find(tree, old.Path); len(old.Data) > 0 && now != nil && len(now.Data) > 0 {
@@ -59,7 +59,7 @@ func TestEtcIsKept(t *testing.T) {
 		}
 	}
 	if kept(t, settledHost(t), e) {
-		t.Error("another host's is used")
+		t.Error("the copy of another host is used")
 	}
 }
 
@@ -93,13 +93,13 @@ func TestEtcChanged(t *testing.T) {
 				t.Fatal(err)
 			}
 			if kept(t, host, e) {
-				t.Error("what was read before is used")
+				t.Error("the outdated copy is used")
 			}
 		})
 	}
 }
 
-// replace puts something else where path is, which is kept beside it.
+// replace renames path to path.old and creates a new node at path.
 func replace(path string, by func(path string) error) error {
 	if err := os.Rename(path, path+".old"); err != nil {
 		return err
@@ -107,7 +107,7 @@ func replace(path string, by func(path string) error) error {
 	return by(path)
 }
 
-// TestSettled: clocks that go in seconds, as FAT's do in two, are waited for; either time may be the young one.
+// TestSettled checks both times of a node against clocks with a granularity of seconds, such as FAT's two seconds.
 func TestSettled(t *testing.T) {
 	now := time.Now()
 	at := func(age time.Duration) unix.Timespec { return unix.NsecToTimespec(now.Add(-age).UnixNano()) }
@@ -120,16 +120,16 @@ func TestSettled(t *testing.T) {
 		{time.Hour, 2 * time.Second, false},
 		{-time.Second, time.Hour, false},
 	} {
-		if got := (stamp{mtime: at(c.mtime), ctime: at(c.ctime)}).settled(now, coarse); got != c.want {
+		if got := (stamp{mtime: at(c.mtime), ctime: at(c.ctime)}).settled(now, minAge); got != c.want {
 			t.Errorf("%v and %v ago: %v", c.mtime, c.ctime, got)
 		}
 	}
 }
 
-// TestEtcTooYoung: what changed just now may change once more within the clock's step.
-func TestEtcTooYoung(t *testing.T) {
+// TestEtcRecentlyChanged checks that a recent change prevents keeping: the next one may fall into the same clock tick.
+func TestEtcRecentlyChanged(t *testing.T) {
 	host, e := settledHost(t), quick()
-	now := time.Now().Add(time.Hour) // as young as can be, however slow the test is
+	now := time.Now().Add(time.Hour) // in the future, so that a slow test does not matter
 	if err := os.Chtimes(filepath.Join(host, "etc/services"), now, now); err != nil {
 		t.Fatal(err)
 	}

@@ -10,11 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The system calls of this package in the form in which it needs them:
-// relative to a directory, repeated where a signal (of the Go runtime's own,
-// to preempt) interrupts them.
+// Wrappers of system calls: relative to a directory, and repeated if a signal interrupts them (also one that the Go
+// runtime uses for preemption).
 
-// openat is openat(2).
 func openat(dir int, name string, flags int, mode uint32) (int, error) {
 	for {
 		fd, err := unix.Openat(dir, name, flags, mode)
@@ -24,19 +22,18 @@ func openat(dir int, name string, flags int, mode uint32) (int, error) {
 	}
 }
 
-// open opens an absolute path of the host, resolved below the host's root as
-// openat2(2) does with these RESOLVE_ flags: never out of it, as if it were
-// the root of a file system.
+// open opens an absolute path of the host below the host's root with the RESOLVE_ flags of openat2(2). Resolution
+// never leaves that root.
 func (b *builder) open(p string, flags, resolve uint64) (fd int, err error) {
 	how := unix.OpenHow{
 		Flags:   flags | unix.O_CLOEXEC,
 		Resolve: resolve | unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS,
 	}
-	// The kernel takes one of the two only.
+	// The kernel rejects the combination of both.
 	if resolve&unix.RESOLVE_IN_ROOT != 0 {
 		how.Resolve &^= unix.RESOLVE_BENEATH
 	}
-	for range 10000 { // EAGAIN: a rename or a mount anywhere, while the path has ".."
+	for range 10000 { // EAGAIN: a rename or mount anywhere on the system, if the path has ".."
 		fd, err = unix.Openat2(int(b.root.Fd()), "."+p, &how)
 		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
 			break
@@ -45,7 +42,7 @@ func (b *builder) open(p string, flags, resolve uint64) (fd int, err error) {
 	return fd, err
 }
 
-// readlinkat is the target of the link name in dir.
+// readlinkat returns the target of the link name in dir.
 func readlinkat(dir int, name string) (string, error) {
 	buf := make([]byte, maxPath+1)
 	n, err := unix.Readlinkat(dir, name, buf)
@@ -58,7 +55,7 @@ func readlinkat(dir int, name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// readAll fills buf from fd as far as the file goes.
+// readAll reads fd into buf until the end of the file or of buf.
 func readAll(fd int, buf []byte) (n int, err error) {
 	for n < len(buf) {
 		m, err := unix.Read(fd, buf[n:])
@@ -75,7 +72,7 @@ func readAll(fd int, buf []byte) (n int, err error) {
 	return n, nil
 }
 
-// list is the names in a directory, sorted, so that trees compare.
+// list returns the names in a directory, sorted so that trees are reproducible.
 func list(d *os.File) ([]string, error) {
 	names, err := d.Readdirnames(maxCount + 1)
 	switch {

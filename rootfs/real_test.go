@@ -9,13 +9,12 @@ import (
 	"time"
 )
 
-// realOptions describe a jail on the machine the test runs on.
+// realOptions returns the options of a jail on this machine.
 func realOptions() Options {
 	return Options{Repo: "/work/repository", JobUIDs: IDRange{200001, 256}}
 }
 
-// TestRealHost: the tree of this machine, written, is what the package
-// comment promises.
+// TestRealHost checks the promises of the package comment with the written tree of this machine.
 func TestRealHost(t *testing.T) {
 	start := time.Now()
 	tree := must(t, realOptions())
@@ -41,7 +40,7 @@ func TestRealHost(t *testing.T) {
 		"root", "boot", "srv", "mnt", "var/lib", "home/job",
 	} {
 		if _, err := os.Lstat(filepath.Join(p, absent)); err == nil {
-			t.Errorf("/%s is there", absent)
+			t.Errorf("/%s exists", absent)
 		}
 	}
 	for _, empty := range []string{"usr", "home", "tmp", "proc", "sys", "dev", "run", "var/tmp", "work/repository"} {
@@ -53,7 +52,7 @@ func TestRealHost(t *testing.T) {
 	noHostName(t, tree)
 }
 
-// accounts checks that passwd(5) names jobs, root and nobody alone.
+// accounts checks that passwd(5) names only jobs, root and nobody.
 func accounts(t *testing.T, file string) {
 	t.Helper()
 	passwd, err := os.ReadFile(file)
@@ -72,7 +71,7 @@ func accounts(t *testing.T, file string) {
 	}
 }
 
-// noHostName checks that no file has the machine's name or id in it.
+// noHostName checks that no file contains the machine's name or ID.
 func noHostName(t *testing.T, tree Tree) {
 	t.Helper()
 	name, err := os.Hostname()
@@ -81,18 +80,18 @@ func noHostName(t *testing.T, tree Tree) {
 	}
 	id, _ := os.ReadFile("/etc/machine-id")
 	for _, e := range tree.Entries {
-		// A short name ("host", "a1") is part of other words.
+		// A short name ("host", "a1") may be part of other words.
 		if len(name) > 7 && name != "localhost" && strings.Contains(string(e.Data), name) {
-			t.Errorf("%s has the host's name", e.Path)
+			t.Errorf("%s contains the host's name", e.Path)
 		}
 		if key := strings.TrimSpace(string(id)); key != "" && strings.Contains(string(e.Data), key) {
-			t.Errorf("%s has the machine id", e.Path)
+			t.Errorf("%s contains the machine ID", e.Path)
 		}
 	}
 }
 
-// TestLinksResolve: what links of this machine's /usr/bin reach through the
-// copied /etc is there: cc, java, awk.
+// TestLinksResolve checks that links of this machine's /usr/bin into /etc (cc, java, awk) have their targets in the
+// copy.
 func TestLinksResolve(t *testing.T) {
 	tree := must(t, Options{})
 	bins, err := os.ReadDir("/usr/bin")

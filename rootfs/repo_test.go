@@ -13,7 +13,7 @@ func TestCheckRepoPath(t *testing.T) {
 		{"/var/lib/corral", true, "it holds the state of corral"},
 		{"/data/homes/ann", false, "it is the home directory of ann"},
 	}
-	for p, want := range map[string]string{ // "" is allowed, else a part of the reason
+	for p, want := range map[string]string{ // "" for allowed, else a part of the reason
 		"/work/app":               "",
 		"/home/ann/app":           "",
 		"/root/app":               "",
@@ -86,7 +86,7 @@ func TestCheckRepoPath(t *testing.T) {
 				t.Errorf("%s: %v", p, err)
 			}
 		case err == nil:
-			t.Errorf("%q is allowed", p)
+			t.Errorf("%q is accepted", p)
 		case !errors.Is(err, ErrRepo) && !errors.Is(err, ErrPath), !strings.Contains(err.Error(), want):
 			t.Errorf("%q: %v; want %q", p, err, want)
 		case strings.ContainsAny(err.Error(), "\n\x1b\x00"):
@@ -95,9 +95,9 @@ func TestCheckRepoPath(t *testing.T) {
 	}
 }
 
-// TestNoRepoHoldsTheView: a repository that contained a directory of the
-// jail's own would be mounted over it.
-func TestNoRepoHoldsTheView(t *testing.T) {
+// TestNoRepoContainsJailDirectories checks that no repository contains a directory of the jail itself, over which it would be
+// mounted.
+func TestNoRepoContainsJailDirectories(t *testing.T) {
 	var own []string
 	for _, d := range Private {
 		own = append(own, d.Path)
@@ -111,7 +111,7 @@ func TestNoRepoHoldsTheView(t *testing.T) {
 	for _, p := range append(own, "/etc", "/var/run") {
 		for ; ; p = path.Dir(p) {
 			if CheckRepoPath(p) == nil {
-				t.Errorf("%s is allowed as a repository", p)
+				t.Errorf("%s is accepted as a repository", p)
 			}
 			if p == "/" {
 				break
@@ -120,7 +120,7 @@ func TestNoRepoHoldsTheView(t *testing.T) {
 	}
 }
 
-// TestCheckHidden: hidden directories of homes are no repositories, those deeper down are.
+// TestCheckHidden checks that hidden directories of homes are refused as repositories, and those deeper down are not.
 func TestCheckHidden(t *testing.T) {
 	homes := []string{"/root", "/var/lib/build", "/"}
 	for p, want := range map[string]string{
@@ -129,7 +129,7 @@ func TestCheckHidden(t *testing.T) {
 		"/root/x": "", "/home/ada/src/.hidden": "", "/home/ada": "", "/home/.ada/x": "", "/.snapshot": "", "/srv/.git": "", "/rooted/.x": "",
 	} {
 		err := CheckHidden(p, homes)
-		if (want == "") != (err == nil) || err != nil && (!errors.Is(err, ErrRepo) || !strings.Contains(err.Error(), "as "+want+",")) {
+		if (want == "") != (err == nil) || err != nil && (!errors.Is(err, ErrRepo) || !strings.Contains(err.Error(), "such as "+want+",")) {
 			t.Errorf("%s: %v", p, err)
 		}
 	}

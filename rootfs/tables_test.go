@@ -15,13 +15,13 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// TestTables: every row has a reason, a usable path, and no other its path.
+// TestTables checks that every row has a reason and a valid, unique path.
 func TestTables(t *testing.T) {
 	seen := map[string]bool{}
 	row := func(table, p, reason string) {
 		t.Helper()
 		if reason == "" || badPath(p) != "" || seen[table+p] {
-			t.Errorf("%s: %q, reason %q, %s, twice %v", table, p, reason, badPath(p), seen[table+p])
+			t.Errorf("%s: path %q, reason %q, bad path %q, duplicate %v", table, p, reason, badPath(p), seen[table+p])
 		}
 		seen[table+p] = true
 	}
@@ -57,8 +57,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestMasksFitTheKernel: the kernel at hand agrees what is a directory, and
-// what programs need is not masked.
+// TestMasksFitTheKernel checks Dir against this machine's kernel, and that files that programs need are not masked.
 func TestMasksFitTheKernel(t *testing.T) {
 	for _, m := range MaskedProc {
 		st, err := os.Lstat(m.Path)
@@ -74,7 +73,7 @@ func TestMasksFitTheKernel(t *testing.T) {
 			t.Errorf("/proc/%s is masked", p)
 		}
 	}
-	// In the global /proc, what anybody could write is masked or read-only.
+	// Writable files of the top of /proc must be masked.
 	top, err := os.ReadDir("/proc")
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +87,7 @@ func TestMasksFitTheKernel(t *testing.T) {
 	}
 }
 
-// TestDevicesAreTheHosts: the numbers are those of this machine's /dev.
+// TestDevicesAreTheHosts checks the device numbers against this machine's /dev.
 func TestDevicesAreTheHosts(t *testing.T) {
 	for _, d := range Devices {
 		var st unix.Stat_t
@@ -100,20 +99,20 @@ func TestDevicesAreTheHosts(t *testing.T) {
 	}
 }
 
-// devTmpfs is a directory in which devices work: a tmpfs that only this test's
-// thread sees mounted. The thread ends with the test.
+// devTmpfs returns a directory in which devices work: a tmpfs in a mount namespace of the test's own thread, which
+// ends with the test.
 func devTmpfs(t *testing.T) (p string, fd int) {
 	t.Helper()
-	sandboxtest.Require(t, sandboxtest.Root) // to make devices
+	sandboxtest.Require(t, sandboxtest.Root) // to create devices
 	p = t.TempDir()
-	runtime.LockOSThread() // never unlocked: the thread's namespace is its own
+	runtime.LockOSThread() // never unlocked: the thread's namespaces must not be reused
 	for _, err := range []error{
 		unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS),
 		unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
 		unix.Mount("tmpfs", p, "tmpfs", unix.MS_NOSUID, "mode=0755,size=64k"),
 	} {
 		if err != nil {
-			t.Fatal("a mount namespace of its own: ", err)
+			t.Fatal("create a mount namespace: ", err)
 		}
 	}
 	fd, err := unix.Open(p, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -165,12 +164,11 @@ func TestWriteDev(t *testing.T) {
 		t.Errorf("write to full: %v", err)
 	}
 	if err := WriteDev(fd); err == nil || !strings.Contains(err.Error(), "/dev/null") {
-		t.Errorf("second: %v", err)
+		t.Errorf("second WriteDev: %v", err)
 	}
 }
 
-// TestPrivateMountPoints: each private directory has a mount point, in the
-// tree or in /dev.
+// TestPrivateMountPoints checks that each private directory has a mount point, in the tree or in /dev.
 func TestPrivateMountPoints(t *testing.T) {
 	tree := must(t, Options{Host: fakeHost(t)})
 	for _, d := range Private {
@@ -180,6 +178,6 @@ func TestPrivateMountPoints(t *testing.T) {
 		}
 	}
 	if !isPrivate(HomeDir) {
-		t.Errorf("%s is shared by jobs", HomeDir)
+		t.Errorf("%s is shared between jobs", HomeDir)
 	}
 }

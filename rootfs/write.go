@@ -10,12 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Write makes the entries below the directory dirfd, an empty tmpfs. All
-// entries are checked before the first is made. Links and files are made
-// exclusively; a directory may exist, but as a directory: a link in its place
-// is an error and not followed. Parents that no entry names get mode 0755.
-// Modes do not depend on the umask. The owner is the caller's. The descriptor
-// stays the caller's.
+// Write creates the entries below the directory dirfd, an empty tmpfs. It checks all entries before it creates the
+// first. Links and files must not exist; a directory may exist, but a link in its place is an error and not followed.
+// Parents without an entry get mode 0755. Modes do not depend on the umask. The files belong to the caller's user.
+// The caller closes dirfd.
 func (t Tree) Write(dirfd int) error {
 	for _, e := range t.Entries {
 		if err := e.check(); err != nil {
@@ -32,7 +30,7 @@ func (t Tree) Write(dirfd int) error {
 	return nil
 }
 
-// Own gives what Write made below dirfd, and the directories above each entry, to the user and group id.
+// Own makes id the user and group of what Write created below dirfd, and of the directories above each entry.
 func (t Tree) Own(dirfd, id int) error {
 	if err := unix.Fchown(dirfd, id, id); err != nil {
 		return fmt.Errorf("chown: %w", err)
@@ -49,7 +47,7 @@ func (t Tree) Own(dirfd, id int) error {
 	return nil
 }
 
-// check reports an entry that can not be made as it is described.
+// check returns an error for an entry that cannot be created as described.
 func (e Entry) check() error {
 	if why := badPath(e.Path); why != "" {
 		return fmt.Errorf("%w: path %q: %s", ErrEntry, e.Path, why)
@@ -58,33 +56,33 @@ func (e Entry) check() error {
 	kind := e.Mode.Type()
 	switch {
 	case e.Path == "/":
-		return fmt.Errorf("%w: the root itself", ErrEntry)
+		return fmt.Errorf("%w: path \"/\" is the root itself", ErrEntry)
 	case kind != 0 && kind != fs.ModeDir && kind != fs.ModeSymlink:
-		return fmt.Errorf("%w: %s is neither directory, link nor regular file: %v", ErrEntry, e.Path, e.Mode)
+		return fmt.Errorf("%w: %s must be a directory, link or regular file, got %v", ErrEntry, e.Path, e.Mode)
 	case e.Mode&special != 0:
 		return fmt.Errorf("%w: %s has a set-id bit: %v", ErrEntry, e.Path, e.Mode)
 	case (kind == fs.ModeSymlink) != (e.Link != ""):
-		return fmt.Errorf("%w: %s: a link needs a target, all else has none", ErrEntry, e.Path)
+		return fmt.Errorf("%w: %s: a link must have a target, other entries must not", ErrEntry, e.Path)
 	case kind != 0 && e.Data != nil:
-		return fmt.Errorf("%w: %s has content, but is no regular file", ErrEntry, e.Path)
+		return fmt.Errorf("%w: %s has content, but is not a regular file", ErrEntry, e.Path)
 	}
 	return nil
 }
 
-// writer walks the tree being written. It holds the directories from the root
-// down to the last entry's, as neighbors mostly share them.
+// writer walks the tree being written. It keeps the directories from the root down to the last entry's open, since
+// consecutive entries mostly share them.
 type writer struct {
 	root  int
 	stack []openDir
 }
 
-// openDir is a directory below the root that the writer holds open.
+// openDir is a directory below the root that the writer keeps open.
 type openDir struct {
 	name string
 	fd   int
 }
 
-// make makes one entry.
+// make creates one entry.
 func (w *writer) make(e Entry) error {
 	names := strings.Split(e.Path[1:], "/")
 	last := len(names) - 1
@@ -103,8 +101,7 @@ func (w *writer) make(e Entry) error {
 	return writeFile(w.top(), names[last], permBits(e.Mode), e.Data)
 }
 
-// enter makes the directory of these names the top of the stack, making those
-// that are missing.
+// enter opens the directory with these names as the top of the stack, and creates missing ones.
 func (w *writer) enter(names []string) error {
 	same := 0
 	for same < len(names) && same < len(w.stack) && w.stack[same].name == names[same] {
@@ -124,12 +121,12 @@ func (w *writer) enter(names []string) error {
 // leave closes all but the first n directories of the stack.
 func (w *writer) leave(n int) {
 	for _, d := range w.stack[n:] {
-		_ = unix.Close(d.fd) // a directory has nothing unwritten
+		_ = unix.Close(d.fd) // a directory has no unwritten data
 	}
 	w.stack = w.stack[:n]
 }
 
-// top is the directory the writer is in.
+// top returns the descriptor of the current directory.
 func (w *writer) top() int {
 	if len(w.stack) == 0 {
 		return w.root
@@ -137,8 +134,8 @@ func (w *writer) top() int {
 	return w.stack[len(w.stack)-1].fd
 }
 
-// descend opens the directory name of dir, a single component, and makes it
-// with mode 0755 if it is missing. A link gives ENOTDIR.
+// descend opens the directory name of dir, a single component, and creates it with mode 0755 if it is missing. It
+// returns ENOTDIR for a link.
 func descend(dir int, name string) (fd int, err error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err = openat(dir, name, flags, 0)
@@ -158,7 +155,7 @@ func descend(dir int, name string) (fd int, err error) {
 	return fd, nil
 }
 
-// writeFile makes the regular file name in dir, which must not exist.
+// writeFile creates the regular file name in dir. It fails if the file exists.
 func writeFile(dir int, name string, perm uint32, data []byte) error {
 	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := openat(dir, name, flags, 0o600)
@@ -172,7 +169,7 @@ func writeFile(dir int, name string, perm uint32, data []byte) error {
 	return errors.Join(err, unix.Close(fd))
 }
 
-// writeAll writes data to fd in as many calls as it takes.
+// writeAll writes all of data to fd, in several calls if needed.
 func writeAll(fd int, data []byte) error {
 	for len(data) > 0 {
 		n, err := unix.Write(fd, data)
@@ -187,8 +184,7 @@ func writeAll(fd int, data []byte) error {
 	return nil
 }
 
-// permBits is the mode in the kernel's terms: fs.FileMode has its sticky bit
-// elsewhere.
+// permBits returns the mode bits for the kernel: the sticky bit of fs.FileMode differs.
 func permBits(m fs.FileMode) uint32 {
 	bits := uint32(m.Perm())
 	if m&fs.ModeSticky != 0 {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTarget is a directory to write into, and its descriptor.
+// openTarget returns a new directory and its descriptor.
 func openTarget(t testing.TB) (string, int) {
 	t.Helper()
 	p := tempDir(t)
@@ -31,7 +31,7 @@ func TestWrite(t *testing.T) {
 		{Path: "/tmp", Mode: fs.ModeDir | fs.ModeSticky | 0o777},
 		{Path: "/etc/ssl/certs/a", Mode: 0o644, Data: []byte("a")},
 		{Path: "/etc/empty", Mode: 0o755},
-		{Path: "/etc/ssl", Mode: fs.ModeDir | 0o711}, // made as a parent before
+		{Path: "/etc/ssl", Mode: fs.ModeDir | 0o711}, // created before as a parent
 		{Path: "/home", Mode: fs.ModeDir | 0o711},
 		{Path: "/bin", Mode: fs.ModeSymlink | 0o777, Link: "usr/bin"},
 		{Path: "/etc/alternatives/cc", Mode: fs.ModeSymlink | 0o777, Link: "/usr/bin/gcc"},
@@ -60,8 +60,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestWriteFollowsNothing: whatever is in the way in the target directory,
-// nothing is written beyond it.
+// TestWriteFollowsNothing checks that nothing is written outside the target directory, whatever exists in it.
 func TestWriteFollowsNothing(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -95,7 +94,7 @@ func TestWriteFollowsNothing(t *testing.T) {
 	}
 }
 
-// TestMalformedEntries: one such entry, and none is made.
+// TestMalformedEntries checks that with a malformed entry no entry is created.
 func TestMalformedEntries(t *testing.T) {
 	for _, e := range []Entry{
 		{Path: "", Mode: 0o644},
@@ -121,7 +120,7 @@ func TestMalformedEntries(t *testing.T) {
 			t.Errorf("%+v: %v", e, err)
 		}
 		if made, _ := os.ReadDir(p); len(made) != 0 {
-			t.Errorf("%+v: made %v", e, made)
+			t.Errorf("%+v: created %v", e, made)
 		}
 	}
 }
@@ -133,11 +132,11 @@ func TestWriteTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := tree.Write(fd); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("second: %v", err)
+		t.Errorf("second Write: %v", err)
 	}
 }
 
-// TestWriteLeaksNothing: no descriptor is left, whether it goes well or not.
+// TestWriteLeaksNothing checks that Write closes its descriptors, on success and on errors.
 func TestWriteLeaksNothing(t *testing.T) {
 	open := func() int {
 		fds, err := os.ReadDir("/proc/self/fd")
@@ -153,6 +152,6 @@ func TestWriteLeaksNothing(t *testing.T) {
 		_ = must(t, Options{Host: host}).Write(fd)
 	}
 	if after := open(); after != before {
-		t.Errorf("%d descriptors, %d before", after, before)
+		t.Errorf("%d descriptors, want %d as before", after, before)
 	}
 }

@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// endPatience is how long the last answers may take to be read once the client has stopped to write.
-	endPatience  = time.Second
-	maxProcesses = 128 // of a connection at once
-	// maxServed is how many processes all connections together may have: a supervisor ends the connection of a front-end
-	// that has more than 256 jobs.
+	// finalReadTimeout bounds the time to write the last answers after the client closed its sending side.
+	finalReadTimeout = time.Second
+	maxProcesses     = 128 // per connection
+	// maxServed is the maximum number of processes of all connections together. The supervisor closes the connection of a
+	// front-end that has more than 256 jobs.
 	maxServed = 224
 )
 
-// Causes of the end of a process's context.
+// Causes with which the context of a process is canceled.
 var (
 	errTerminated = errors.New("terminated by the client")
 	errGone       = errors.New("the connection has ended")
@@ -38,25 +38,25 @@ type client struct {
 	s    *Server
 	conn Conn
 	who  Caller
-	ctx  context.Context // of its processes
+	ctx  context.Context // parent context of the client's processes
 	out  *outbox
-	all  sync.WaitGroup // its processes
+	all  sync.WaitGroup // running processes
 
-	// Of the goroutine that reads; what a process sees of them is set before it is made.
-	greeted bool
-	muted   []string // methods of notifications that it does not want
+	// Used by the goroutine that reads. A process reads only what was set before it was created.
+	initialized bool
+	muted       []string // notification methods that the client opted out of
 
 	mu        sync.Mutex
-	pending   map[string]bool     // guarded by mu: requests without an answer, by idKey
+	pending   map[string]bool     // guarded by mu: unanswered requests, by idKey
 	processes map[handle]*process // guarded by mu
-	unnamed   int                 // guarded by mu: processes so far that the client has no name for
+	unnamed   int                 // guarded by mu: number of processes so far that the client gave no id
 }
 
-// A handle is what a process is known by. The two families of methods have names of their own.
+// A handle is the key of a process. Each family of methods has its own name space.
 type handle struct {
 	family *family
 	name   string
-	number int // of one without a name; else 0
+	number int // distinguishes processes without a name; otherwise 0
 }
 
 func (s *Server) serve(parent context.Context, conn Conn, who Caller) error {
@@ -71,7 +71,7 @@ func (s *Server) serve(parent context.Context, conn Conn, who Caller) error {
 	}
 	go c.out.run()
 	read := make(chan struct{})
-	var err error // of reading, if that ended the connection
+	var err error // of c.read; valid once read is closed
 	go func() {
 		defer close(read)
 		err = c.read()
@@ -81,7 +81,7 @@ func (s *Server) serve(parent context.Context, conn Conn, who Caller) error {
 	select {
 	case <-read:
 		ended = true
-	case <-c.out.done: // it cannot be written to
+	case <-c.out.done: // writing failed
 	case <-ctx.Done():
 	}
 	failure := c.end(cancel, ended)
@@ -99,12 +99,12 @@ func (s *Server) serve(parent context.Context, conn Conn, who Caller) error {
 	return parent.Err()
 }
 
-// end ends every process and closes the connection. Who has ended it by no longer writing may read the last answers. It
-// returns why the client could not be written to.
+// end ends every process and closes the connection. If ended is true, the client closed its sending side and may still
+// read the last answers. The error is that of writing to the client.
 func (c *client) end(cancel context.CancelCauseFunc, ended bool) error {
 	cancel(errGone)
-	if ended { // no process is added any more
-		timer := time.NewTimer(endPatience)
+	if ended { // no process can be added any more
+		timer := time.NewTimer(finalReadTimeout)
 		defer timer.Stop()
 		go func() {
 			c.all.Wait()
@@ -122,13 +122,13 @@ func (c *client) end(cancel context.CancelCauseFunc, ended bool) error {
 	return failure
 }
 
-// read reads until the connection ends.
+// read handles messages until the connection ends.
 func (c *client) read() error {
-	for c.out.waitRoom() {
+	for c.out.waitForSpace() {
 		text, err := c.conn.Read()
 		switch {
 		case errors.Is(err, ErrTooLong):
-			c.refuse(nil, invalid("a message has at most %d bytes", MaxMessage))
+			c.refuse(nil, invalid("the message is too long: at most %d bytes are accepted", MaxMessage))
 		case err != nil:
 			return err
 		case len(bytes.TrimSpace(text)) > 0:
@@ -138,15 +138,15 @@ func (c *client) read() error {
 	return nil
 }
 
-// handle answers one message, or begins what will answer it.
+// handle answers one message, or starts the process that will answer it.
 func (c *client) handle(line []byte) {
 	m, f := parse(line)
 	switch {
 	case f != nil:
 		c.refuse(m.id, f)
-	case m.id == nil: // a notification: none is of interest
+	case m.id == nil: // notifications are ignored
 	case c.isPending(m.id):
-		c.refuse(m.id, faultOf(codeRequest, "a request with id %s is under way", text.Line(string(m.id), maxWord)))
+		c.refuse(m.id, faultOf(codeRequest, "a request with id %s is still pending: use another id", text.Line(string(m.id), maxWord)))
 	default:
 		if f := c.serve(&m); f != nil {
 			c.refuse(m.id, f)
@@ -154,51 +154,51 @@ func (c *client) handle(line []byte) {
 	}
 }
 
-// serve answers a request, or begins what will answer it; with a fault it has done neither.
+// serve answers a request, or starts the process that will answer it. If it returns a fault, it did neither.
 func (c *client) serve(m *message) *fault {
 	switch {
 	case m.method == "initialize":
 		return c.initialize(m)
-	case !c.greeted:
+	case !c.initialized:
 		return faultOf(codeRequest, "Not initialized")
 	}
 	for _, f := range families() {
 		for _, method := range f.methods {
 			if method.name == m.method {
-				return c.noteFault(f, m, method.serve(c, f, m))
+				return c.recordFault(f, m, method.serve(c, f, m))
 			}
 		}
 	}
 	return invalid("unknown method `%s`", text.Line(m.method, maxWord))
 }
 
-// noteFault notes a process that a client wanted to start, and that came to nothing.
-func (c *client) noteFault(f *family, m *message, wrong *fault) *fault {
+// recordFault logs a request to start a process if it failed.
+func (c *client) recordFault(f *family, m *message, wrong *fault) *fault {
 	if wrong != nil && m.method == f.name {
 		c.begin(f, m).End(c.ctx, c.s.Log, 0, strconv.Itoa(wrong.Code))
 	}
 	return wrong
 }
 
-// initialize is the first request of a connection.
+// initialize serves the first request of a connection.
 func (c *client) initialize(m *message) *fault {
-	if c.greeted {
+	if c.initialized {
 		return faultOf(codeRequest, "Already initialized")
 	}
 	r := read(m.params)
-	info := r.object("clientInfo", r.must("clientInfo"))
-	name := info.text("clientInfo.name", info.must("name"))
+	info := r.object("clientInfo", r.required("clientInfo"))
+	name := info.text("clientInfo.name", info.required("name"))
 	r.inherit(info)
-	if raw := r.has("capabilities"); raw != nil {
+	if raw := r.optional("capabilities"); raw != nil {
 		capabilities := r.object("capabilities", raw)
 		const optOut = "optOutNotificationMethods"
-		c.muted = capabilities.texts("capabilities."+optOut, capabilities.has(optOut))
+		c.muted = capabilities.stringArray("capabilities."+optOut, capabilities.optional(optOut))
 		r.inherit(capabilities)
 	}
 	if r.fault != nil {
 		return r.fault
 	}
-	c.greeted = true
+	c.initialized = true
 	home := c.s.Home
 	if home == "" {
 		home = c.s.Dir
@@ -208,12 +208,12 @@ func (c *client) initialize(m *message) *fault {
 		Home      string `json:"codexHome"`
 		Family    string `json:"platformFamily"`
 		OS        string `json:"platformOs"`
-	}{c.s.userAgent(word(name)), home, "unix", "linux"})
+	}{c.s.userAgent(printable(name)), home, "unix", "linux"})
 	return nil
 }
 
-// word is a client's name as a word of a line: what is not shown is left out, for nothing is to be told of it.
-func word(s string) string {
+// printable strips spaces and invisible characters from a client's name.
+func printable(s string) string {
 	return text.Cut(strings.Map(func(r rune) rune {
 		if r == ' ' || r == utf8.RuneError || !strconv.IsPrint(r) {
 			return -1
@@ -222,14 +222,14 @@ func word(s string) string {
 	}, s), maxWord)
 }
 
-// wants reports whether the client wants notifications of a method.
+// wants reports whether the client accepts notifications of a method.
 func (c *client) wants(method string) bool { return !slices.Contains(c.muted, method) }
 
 func (c *client) refuse(id json.RawMessage, f *fault) { c.out.answer(errorOf(id, f)) }
 
 func (c *client) reply(id json.RawMessage, result any) { c.out.answer(answerOf(id, encode(result))) }
 
-// empty is the result that says nothing.
+// empty is the result {}.
 type empty struct{}
 
 func (c *client) isPending(id json.RawMessage) bool {
@@ -238,22 +238,22 @@ func (c *client) isPending(id json.RawMessage) bool {
 	return c.pending[idKey(id)]
 }
 
-// await keeps the id of a request that will be answered later.
-func (c *client) await(id json.RawMessage) {
+// addPending records the id of a request that will be answered later.
+func (c *client) addPending(id json.RawMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pending[idKey(id)] = true
 }
 
-// settle gives the late answer to a request: from now on its id may be used again.
-func (c *client) settle(id json.RawMessage, text []byte) {
+// answerPending sends the answer to a pending request. From then on its id may be reused.
+func (c *client) answerPending(id json.RawMessage, text []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.pending, idKey(id))
 	c.out.answer(text)
 }
 
-// find returns a process by the name that the client gave it.
+// find returns the process that the client gave name to.
 func (c *client) find(f *family, name string) (*process, *fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,34 +6,37 @@ import (
 	"slices"
 )
 
-// A Conn carries the messages of one client, each one JSON text without a line break: a line on a pipe or a unix socket, a
-// text frame on a WebSocket. Package rpc/transport has them. How a text is framed, how long it may take, and who is at the
-// other end is the Conn's matter; what the text says is not.
+// A Conn carries the messages of one client. Each message is one JSON text without a line break: a line on a pipe or a
+// unix socket, a text frame on a WebSocket. Package rpc/transport implements it. The Conn is responsible for framing,
+// timeouts and the identity of the peer, but does not interpret the messages.
 //
-// Serve calls Read from one goroutine and Write from another one, each never twice at once, and Close from any.
+// Serve calls Read from one goroutine, Write from another one, and Close from any; it never runs two Reads or two Writes
+// at once.
 type Conn interface {
-	// Read returns the next text, which is the caller's afterwards. It need not be JSON, nor UTF-8; an empty one is
-	// ignored. It has at most MaxMessage bytes: a longer one is ErrTooLong, after which Read goes on behind it, or has the
-	// connection end. io.EOF is the end of the client; every other error ends the connection too.
+	// Read returns the next text, which the caller owns afterwards. It need not be JSON or UTF-8; an empty text is
+	// ignored. A text has at most MaxMessage bytes. For a longer one Read returns ErrTooLong; the next Read either skips
+	// it and continues with the following text, or fails. io.EOF means that the client closed its end; any other error
+	// also ends the connection.
 	Read() ([]byte, error)
-	// Write returns when the text is on its way: as long as it waits, so does what writes it. That is how a client that
-	// does not read slows its own processes and nobody else. It must not keep the text. An error ends the connection.
+	// Write returns once the text has been sent. It blocks as long as the client does not read, and so do the processes
+	// that produce the text: a client that does not read slows only its own processes. Write must not retain the text. An
+	// error ends the connection.
 	Write(text []byte) error
-	// Close ends the connection, and a Read and a Write that wait. It may be called more than once.
+	// Close ends the connection and unblocks Read and Write. It may be called more than once.
 	Close() error
 }
 
-// MaxMessage is how many bytes a text of a client may have.
+// MaxMessage is the maximum size in bytes of a message from a client.
 const MaxMessage = 10 << 20
 
-// ErrTooLong is a text that was longer than MaxMessage and passed over. The client gets an error without an id.
+// ErrTooLong reports that a message exceeded MaxMessage and was skipped. The client gets an error response without an id.
 var ErrTooLong = errors.New("message too long")
 
-// A Caller is who is at the other end of a connection, as the transport has found out.
+// A Caller identifies the peer of a connection, as authenticated by the transport.
 type Caller struct {
 	Principal string // "user:ada", "token:ci"
-	Session   string // of this connection, for the log; "" has Serve make one
-	// Repos are the ids of the repositories that the principal may use, of those that are served; nil is all of them.
+	Session   string // id of this connection in the diagnostic log; "" lets Serve generate one
+	// Repos are the ids of the served repositories that the principal may use; nil means all of them.
 	Repos []string
 }
 
@@ -41,11 +44,11 @@ func (who *Caller) mayUse(repo string) bool {
 	return who.Repos == nil || slices.Contains(who.Repos, repo)
 }
 
-// Serve serves one client: it reads from conn until io.EOF, an error, or the end of ctx; then it ends every process of
-// the connection, closes conn, and returns when none is left. A client that has only stopped to write, as a pipe does, has
-// a second to read the last answers in.
+// Serve serves one client. It reads from conn until io.EOF, an error, or the end of ctx. It then ends every process of
+// the connection, closes conn, and returns after the last process has ended. A client that closed only its sending side,
+// as with a pipe, has one second to read the remaining answers.
 //
-// The error is nil at io.EOF, ctx's own when that ended, else what went wrong with conn.
+// The error is nil after io.EOF, ctx.Err() if ctx ended, and otherwise the error of conn.
 func (s *Server) Serve(ctx context.Context, conn Conn, who Caller) error {
 	return s.serve(ctx, conn, who)
 }

@@ -14,7 +14,7 @@ import (
 	"corral/job"
 )
 
-// Exit codes of what did not end by itself, as timeout(1) and shells have them.
+// Exit codes of processes that did not exit by themselves, as in timeout(1) and in shells.
 const (
 	exitTimeout = 124
 	exitNoExec  = 126
@@ -23,16 +23,16 @@ const (
 	exitKilled  = exitSignal + 9
 )
 
-// An ending is what became of a process.
-type ending struct {
-	fault  *fault // it was not run, or corral has failed; else nil
+// An outcome is the result of a process.
+type outcome struct {
+	fault  *fault // the process was not started, or corral failed; else nil
 	exit   int
-	record *job.Record // nil with some faults
+	record *job.Record // may be nil if fault is set
 }
 
-// ending words the engine's record.
-func (p *process) ending(ctx context.Context, record *job.Record, err error) *ending {
-	e := &ending{record: record}
+// outcome converts the result of Engine.Run to an outcome.
+func (p *process) outcome(ctx context.Context, record *job.Record, err error) *outcome {
+	e := &outcome{record: record}
 	switch {
 	case err != nil:
 		p.c.s.log(ctx, "process failed", "request", p.request.ID, "principal", p.request.Principal, "error", err.Error())
@@ -54,8 +54,8 @@ func (p *process) ending(ctx context.Context, record *job.Record, err error) *en
 	return e
 }
 
-// code is what the log says went wrong: "" if the process ran and the client is still there.
-func (e *ending) code(ctx context.Context) string {
+// code returns the error code for the diagnostic log: "" if the process ran and the client is still connected.
+func (e *outcome) code(ctx context.Context) string {
 	switch {
 	case errors.Is(context.Cause(ctx), errGone):
 		return "CANCELLED"
@@ -79,13 +79,13 @@ func exitCode(r *job.Record) int {
 	return r.Result.ExitCode
 }
 
-// denied words what the policy, the queue or the supervisor had against a request.
+// denied converts a denial by the policy, the queue or the supervisor to a fault.
 func (p *process) denied(r *job.Record) *fault {
 	d := &r.Decision
 	reasons := text.Line(strings.Join(d.Reasons, "; "), maxSaid)
 	switch {
 	case d.Rule == "repo":
-		return faultOf(codeRequest, "cwd %s is in no repository that is served", quoted(text.Cut(p.dir, maxWord)))
+		return faultOf(codeRequest, "cwd %s is not in a served repository", quoted(text.Cut(p.dir, maxWord)))
 	case p.hasNUL():
 		return faultOf(codeInternal, "%s: nul byte found in provided data", p.family.unspawned)
 	case d.Rule == "arguments":
@@ -103,7 +103,8 @@ func (p *process) denied(r *job.Record) *fault {
 	return f
 }
 
-// hasNUL is for what no program can be given; the policy has refused it.
+// hasNUL reports whether the command, its environment or its directory contains a NUL byte, which execve(2) cannot pass
+// on. The policy denies such a request.
 func (p *process) hasNUL() bool {
 	r := &p.request
 	for name, value := range r.Env {
@@ -114,7 +115,7 @@ func (p *process) hasNUL() bool {
 	return strings.IndexByte(strings.Join(r.Command, "")+r.Dir, 0) >= 0
 }
 
-// unspawned words the supervisor's refusal.
+// unspawned converts a refusal by the supervisor to a fault.
 func (p *process) unspawned(r *job.Refusal) *fault {
 	switch {
 	case r.Errno != 0:
@@ -125,8 +126,8 @@ func (p *process) unspawned(r *job.Refusal) *fault {
 	return faultOf(codeInternal, "%s: %s", p.family.unspawned, text.Line(r.Error(), maxSaid))
 }
 
-// errno is an error of the kernel as Rust's std::io::Error writes it, with the words of strerror(3): those of Go, but for
-// the first letter.
+// errno returns a kernel error in the form that Rust's std::io::Error has, with the text of strerror(3). Go's texts
+// differ from those only in the case of the first letter.
 func (p *process) errno(e syscall.Errno) *fault {
 	words := []rune(e.Error())
 	words[0] = unicode.ToUpper(words[0])
@@ -140,10 +141,10 @@ type execResult struct {
 	Stderr          string `json:"stderr"`
 	StdoutTruncated bool   `json:"stdoutTruncated"`
 	StderrTruncated bool   `json:"stderrTruncated"`
-	more
+	extension
 }
 
-// exitedParams are those of process/exited.
+// exitedParams are the parameters of process/exited.
 type exitedParams struct {
 	Handle     string `json:"processHandle"`
 	ExitCode   int    `json:"exitCode"`
@@ -152,24 +153,24 @@ type exitedParams struct {
 	StdoutCap  bool   `json:"stdoutCapReached"`
 	StderrCap  bool   `json:"stderrCapReached"`
 	DrainTimed bool   `json:"outputDrainTimedOut"`
-	more
+	extension
 }
 
-// more is what this server says beyond the protocol, if there is something to say.
-type more struct {
-	Limit         string   `json:"limit,omitempty"`            // that was met
-	Sensitive     []string `json:"sensitiveChanges,omitempty"` // relative to the repository
+// extension holds the fields that this server adds to the protocol. Empty ones are omitted.
+type extension struct {
+	Limit         string   `json:"limit,omitempty"`            // the limit that ended the job
+	Sensitive     []string `json:"sensitiveChanges,omitempty"` // sensitive paths that changed, relative to the repository
 	SensitiveMore int      `json:"sensitiveChangesMore,omitempty"`
 	Incomplete    bool     `json:"sensitiveChangesIncomplete,omitempty"`
-	Changes       string   `json:"changesHandle,omitempty"` // of `corral changes`: the command wrote to a layer
+	Changes       string   `json:"changesHandle,omitempty"` // for `corral changes`; set if the command wrote to a layer
 }
 
-func (e *ending) more() more {
+func (e *outcome) extension() extension {
 	if e.record == nil || e.fault != nil {
-		return more{}
+		return extension{}
 	}
 	r := &e.record.Result
-	m := more{Limit: r.Limit, SensitiveMore: r.SensitiveMore, Incomplete: r.SensitiveIncomplete}
+	m := extension{Limit: r.Limit, SensitiveMore: r.SensitiveMore, Incomplete: r.SensitiveIncomplete}
 	for _, path := range r.Sensitive {
 		m.Sensitive = append(m.Sensitive, validText([]byte(path)))
 	}
@@ -179,22 +180,23 @@ func (e *ending) more() more {
 	return m
 }
 
-// answer is the one to command/exec.
-func (e *ending) answer(p *process) []byte {
+// answer returns the response to command/exec.
+func (e *outcome) answer(p *process) []byte {
 	if e.fault != nil {
-		return errorOf(p.asked, e.fault)
+		return errorOf(p.requestID, e.fault)
 	}
 	stdout, stderr := p.out.stream(0), p.out.stream(1)
-	return answerOf(p.asked, encode(execResult{
-		e.exit, stdout.text(), stderr.text(), stdout.cut, stderr.cut, e.more(),
+	return answerOf(p.requestID, encode(execResult{
+		e.exit, stdout.text(), stderr.text(), stdout.cut, stderr.cut, e.extension(),
 	}))
 }
 
-// note is process/exited. A fault that came too late for an answer is told as a shell would tell it.
-func (e *ending) note(p *process) []byte {
+// exitedNote returns the process/exited notification. If process/spawn was answered before the fault occurred, the fault
+// is appended to stderr, as a shell would print it.
+func (e *outcome) exitedNote(p *process) []byte {
 	stdout, stderr := p.out.stream(0), p.out.stream(1)
 	params := exitedParams{
-		p.id, e.exit, stdout.text(), stderr.text(), stdout.cut, stderr.cut, stdout.cutOff || stderr.cutOff, e.more(),
+		p.id, e.exit, stdout.text(), stderr.text(), stdout.cut, stderr.cut, stdout.drainTimedOut || stderr.drainTimedOut, e.extension(),
 	}
 	if e.fault != nil {
 		params.Stderr += e.fault.Message + "\n"
@@ -202,7 +204,7 @@ func (e *ending) note(p *process) []byte {
 	return noteOf(p.family.exited, params)
 }
 
-// text is what is kept of a stream, as text: a rune that the cap has cut is left out.
+// text returns the kept part of a stream as UTF-8. A rune that was split by the cap is left out.
 func (s *stream) text() string {
 	b := s.kept
 	if s.cut {
@@ -218,8 +220,8 @@ func (s *stream) text() string {
 	return validText(b)
 }
 
-// validText has U+FFFD for each part of b that is no UTF-8: of a rune that breaks off, one for all of what is there of it
-// (Unicode, 3.9, substitution of maximal subparts).
+// validText replaces each invalid sequence of b with U+FFFD. A truncated rune yields one U+FFFD for all of its bytes
+// (Unicode, section 3.9, substitution of maximal subparts).
 func validText(b []byte) string {
 	if utf8.Valid(b) {
 		return string(b)

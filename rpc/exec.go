@@ -12,43 +12,43 @@ import (
 )
 
 const (
-	defaultCap     = 1 << 20 // bytes of one stream
+	defaultCap     = 1 << 20 // bytes of each stream
 	defaultTimeout = 10 * time.Second
 	noCap          = math.MaxInt64
 )
 
-// defaultSize is a terminal's whose client does not name one.
+// defaultSize is the size of a terminal if the client does not name one.
 var defaultSize = job.Size{Rows: 24, Cols: 80}
 
-// A launch is what a client asks for when it starts a process.
+// A launch is a client's request to start a process.
 type launch struct {
 	family  *family
 	request job.Request
 	engine  Engine
 	dir     string // absolute
-	id      string // what the client calls the process
-	named   bool   // it has a name for it
+	id      string // the client's id of the process
+	named   bool   // id was given
 	stdin   bool   // input is streamed
 	stream  bool   // output is streamed
-	cap     int64  // bytes of each stream that are passed on
+	cap     int64  // maximum number of bytes of each stream that are forwarded or kept
 	tty     bool
 }
 
-// exec is command/exec.
+// exec serves command/exec.
 func (c *client) exec(f *family, m *message) *fault {
 	r := read(m.params)
 	l := &launch{family: f, engine: c.s.Engine, cap: defaultCap}
-	l.readCommon(r, r.must("command"))
-	if raw := r.has(f.id); raw != nil {
+	l.readCommon(r, r.required("command"))
+	if raw := r.optional(f.id); raw != nil {
 		l.id, l.named = r.name(f.id, raw), true
 	}
 	capped, hasCap := r.count("outputBytesCap")
 	timeout, hasTimeout := r.integer("timeoutMs")
-	uncapped, endless := r.flag("disableOutputCap"), r.flag("disableTimeout")
-	l.dir = c.s.absolute(r.text("cwd", r.has("cwd")))
+	uncapped, endless := r.boolean("disableOutputCap"), r.boolean("disableTimeout")
+	l.dir = c.s.absolute(r.text("cwd", r.optional("cwd")))
 	size, hasSize := r.terminal()
 	policy := r.policy()
-	profile := r.has("permissionProfile") != nil
+	profile := r.optional("permissionProfile") != nil
 	if r.fault != nil {
 		return r.fault
 	}
@@ -80,7 +80,7 @@ func (c *client) exec(f *family, m *message) *fault {
 	case profile && policy.kind != "":
 		return faultOf(codeRequest, "`permissionProfile` cannot be combined with `sandboxPolicy`")
 	case profile:
-		return faultOf(codeRequest, "`permissionProfile` is not supported: name a `sandboxPolicy`")
+		return faultOf(codeRequest, "`permissionProfile` is not supported: use `sandboxPolicy`")
 	}
 	if fault := c.apply(policy, l); fault != nil {
 		return fault
@@ -88,23 +88,23 @@ func (c *client) exec(f *family, m *message) *fault {
 	return c.start(l, m)
 }
 
-// spawn is process/spawn. It names no sandbox policy: the repository's own settings hold.
+// spawn serves process/spawn, which has no sandboxPolicy: the repository's settings apply.
 func (c *client) spawn(f *family, m *message) *fault {
 	r := read(m.params)
 	l := &launch{family: f, engine: c.s.Engine, cap: defaultCap, named: true}
-	l.readCommon(r, r.must("command"))
-	l.id = r.name(f.id, r.must(f.id))
-	// Here null is not none: it lifts what holds by default.
+	l.readCommon(r, r.required("command"))
+	l.id = r.name(f.id, r.required(f.id))
+	// Unlike elsewhere, null differs from an absent field: it disables the default.
 	capped, hasCap := r.count("outputBytesCap")
 	timeout, hasTimeout := r.integer("timeoutMs")
 	endless := r.isNull("timeoutMs")
-	dir := r.text("cwd", r.must("cwd"))
+	dir := r.text("cwd", r.required("cwd"))
 	size, hasSize := r.terminal()
 	switch {
 	case r.fault != nil:
 		return r.fault
 	case !filepath.IsAbs(dir):
-		return invalid("`cwd` is not an absolute path")
+		return invalid("`cwd` must be an absolute path")
 	case len(l.request.Command) == 0:
 		return faultOf(codeRequest, "command must not be empty")
 	case l.id == "":
@@ -126,18 +126,18 @@ func (c *client) spawn(f *family, m *message) *fault {
 	return c.start(l, m)
 }
 
-// readCommon reads what both methods have.
+// readCommon reads the parameters that both methods have.
 func (l *launch) readCommon(r *reader, command json.RawMessage) {
-	l.request.Command = r.texts("command", command)
-	l.tty = r.flag("tty")
-	l.stdin = r.flag("streamStdin") || l.tty
-	l.stream = r.flag("streamStdoutStderr") || l.tty
-	l.request.Env = r.variables("env")
+	l.request.Command = r.stringArray("command", command)
+	l.tty = r.boolean("tty")
+	l.stdin = r.boolean("streamStdin") || l.tty
+	l.stream = r.boolean("streamStdoutStderr") || l.tty
+	l.request.Env = r.environment("env")
 }
 
 // terminal reads the size of a terminal.
 func (r *reader) terminal() (size job.Size, given bool) {
-	raw := r.has("size")
+	raw := r.optional("size")
 	if raw == nil {
 		return job.Size{}, false
 	}
@@ -149,7 +149,7 @@ func (l *launch) setSize(size job.Size, given bool) *fault {
 		return faultOf(codeParams, "%s", l.family.noSize)
 	}
 	if given {
-		if f := l.family.goodSize(size); f != nil {
+		if f := l.family.checkSize(size); f != nil {
 			return f
 		}
 	}
@@ -163,14 +163,15 @@ func (l *launch) setSize(size job.Size, given bool) *fault {
 	return nil
 }
 
-// setTimeout asks for no more than is asked of it: what nobody names may be lowered by the operator.
+// setTimeout sets the timeout. The operator may lower a default without an error, but not a timeout that the client gave:
+// so a default goes into Usual instead of Limits.
 func (l *launch) setTimeout(ms int64, given, endless bool) *fault {
-	const most = int64(365 * 24 * time.Hour / time.Millisecond) // job.Limits has no longer one
+	const maxMs = int64(365 * 24 * time.Hour / time.Millisecond) // maximum of job.Limits
 	switch {
 	case given && ms < 0:
 		return faultOf(codeParams, "%s timeoutMs must be non-negative, got %d", l.family.name, ms)
 	case given:
-		l.request.Limits.Wall = time.Duration(min(max(ms, 1), most)) * time.Millisecond
+		l.request.Limits.Wall = time.Duration(min(max(ms, 1), maxMs)) * time.Millisecond
 	case endless:
 		l.request.Limits.Wall = job.Unlimited
 	default:
@@ -179,13 +180,13 @@ func (l *launch) setTimeout(ms int64, given, endless bool) *fault {
 	return nil
 }
 
-// write is command/exec/write.
+// write serves command/exec/write and process/writeStdin.
 func (c *client) write(f *family, m *message) *fault {
 	r := read(m.params)
-	id := r.name(f.id, r.must(f.id))
-	delta := r.has("deltaBase64")
+	id := r.name(f.id, r.required(f.id))
+	delta := r.optional("deltaBase64")
 	text := r.text("deltaBase64", delta)
-	last := r.flag("closeStdin")
+	last := r.boolean("closeStdin")
 	if r.fault != nil {
 		return r.fault
 	}
@@ -193,7 +194,7 @@ func (c *client) write(f *family, m *message) *fault {
 		return faultOf(codeParams, "%s", f.noInput)
 	}
 	data, err := base64.StdEncoding.Strict().DecodeString(text)
-	if n := strings.IndexAny(text, "\r\n"); n >= 0 { // which the decoder passes over
+	if n := strings.IndexAny(text, "\r\n"); n >= 0 { // the decoder ignores line breaks
 		err = base64.CorruptInputError(n)
 	}
 	if err != nil {
@@ -206,15 +207,15 @@ func (c *client) write(f *family, m *message) *fault {
 	return p.write(m.id, data, last)
 }
 
-// resize is command/exec/resize.
+// resize serves command/exec/resize and process/resizePty.
 func (c *client) resize(f *family, m *message) *fault {
 	r := read(m.params)
-	id := r.name(f.id, r.must(f.id))
-	size := r.size("size", r.must("size"))
+	id := r.name(f.id, r.required(f.id))
+	size := r.size("size", r.required("size"))
 	if r.fault != nil {
 		return r.fault
 	}
-	if fault := f.goodSize(size); fault != nil {
+	if fault := f.checkSize(size); fault != nil {
 		return fault
 	}
 	p, fault := c.find(f, id)
@@ -229,10 +230,10 @@ func (c *client) resize(f *family, m *message) *fault {
 	return nil
 }
 
-// terminate is command/exec/terminate.
+// terminate serves command/exec/terminate and process/kill.
 func (c *client) terminate(f *family, m *message) *fault {
 	r := read(m.params)
-	id := r.name(f.id, r.must(f.id))
+	id := r.name(f.id, r.required(f.id))
 	if r.fault != nil {
 		return r.fault
 	}

@@ -11,7 +11,7 @@ import (
 	"corral/job"
 )
 
-// TestInitialize: it comes first, and once.
+// TestInitialize checks that initialize must be the first request and cannot be repeated.
 func TestInitialize(t *testing.T) {
 	w := &world{run: shell}
 	p := dial(t, w.server())
@@ -35,11 +35,11 @@ func TestInitialize(t *testing.T) {
 		}
 	}
 	if len(w.reqs) != 0 {
-		t.Errorf("%+v was decided", w.reqs)
+		t.Errorf("requests reached the policy: %+v", w.reqs)
 	}
 }
 
-// TestOptOut: what the client does not want is not sent, and all else is as ever.
+// TestOptOut checks that notifications the client opted out of are not sent, and that nothing else changes.
 func TestOptOut(t *testing.T) {
 	w := &world{run: shell}
 	p := dial(t, w.server())
@@ -56,11 +56,11 @@ func TestOptOut(t *testing.T) {
 	}
 }
 
-// TestErrors has each row of the contract that is an error.
+// TestErrors covers each error in docs/interfaces/command_exec.md.
 func TestErrors(t *testing.T) {
 	const denied = `"code":-32600,"message":"command/exec denied: not today"`
 	w := &world{run: shell, deny: denials}
-	p := greeted(t, w.server())
+	p := initialized(t, w.server())
 	p.ask("command/exec", `{"command":["sleep"],"processId":"p2"}`)
 	p.must("process/spawn", `{"command":["sleep"],"processHandle":"h2","cwd":"/srv/app"}`)
 	for _, tt := range []struct{ method, params, want string }{
@@ -95,15 +95,15 @@ func TestErrors(t *testing.T) {
 		{"command/exec", `{"command":["true"],"timeoutMs":-1}`, `"code":-32602,"message":"command/exec timeoutMs must be non-negative, got -1"`},
 		{"command/exec", `{"command":["true"],"permissionProfile":"x"}`, "\"code\":-32600,\"message\":\"`permissionProfile` is not supported"},
 		{"command/exec", `{"command":["true"],"permissionProfile":"x","sandboxPolicy":{"type":"readOnly"}}`, "\"code\":-32600,\"message\":\"`permissionProfile` cannot be combined with `sandboxPolicy`\""},
-		{"command/exec", `{"command":["true"],"sandboxPolicy":{"type":"dangerFullAccess"}}`, `"code":-32600,"message":"sandboxPolicy dangerFullAccess is refused: the configuration maps it to no profile"`},
+		{"command/exec", `{"command":["true"],"sandboxPolicy":{"type":"dangerFullAccess"}}`, `"code":-32600,"message":"sandboxPolicy dangerFullAccess is refused: the configuration does not map it to a profile"`},
 		{"command/exec", `{"command":["true"],"sandboxPolicy":{"type":"externalSandbox","networkAccess":"restricted"}}`, `"code":-32600,"message":"sandboxPolicy externalSandbox is refused`},
 		{"command/exec", `{"command":["true"],"sandboxPolicy":{"type":"readOnly","networkAccess":true}}`, `"code":-32600,"message":"sandboxPolicy networkAccess is not supported`},
 		{"command/exec", `{"command":["true"],"sandboxPolicy":{"type":"workspaceWrite","networkAccess":true}}`, `"code":-32600,"message":"sandboxPolicy networkAccess is not supported`},
 		{"command/exec", `{"command":["true"],"sandboxPolicy":{"type":"readOnly","access":{"type":"restricted"}}}`, `"code":-32600,"message":"sandboxPolicy restricted read access`},
-		{"command/exec", `{"command":["true"],"sandboxPolicy":{"type":"workspaceWrite","writableRoots":["/srv/app/x","/srv/app/../other"]}}`, `"code":-32600,"message":"sandboxPolicy writableRoots: \"/srv/app/../other\" is not in the repository of the cwd, which is \"/srv/app\""`},
-		{"command/exec", `{"command":["true"],"sandboxPolicy":{"type":"workspaceWrite","writableRoots":["x"]}}`, "Invalid request: `sandboxPolicy.writableRoots` has a path that is not absolute"},
-		{"command/exec", `{"command":["true"],"cwd":"/srv/application"}`, `"code":-32600,"message":"cwd \"/srv/application\" is in no repository that is served"`},
-		{"command/exec", `{"command":["true"],"cwd":"../.."}`, `"code":-32600,"message":"cwd \"/\" is in no repository that is served"`},
+		{"command/exec", `{"command":["true"],"sandboxPolicy":{"type":"workspaceWrite","writableRoots":["/srv/app/x","/srv/app/../other"]}}`, `"code":-32600,"message":"sandboxPolicy writableRoots: \"/srv/app/../other\" is not in the repository of the cwd, \"/srv/app\""`},
+		{"command/exec", `{"command":["true"],"sandboxPolicy":{"type":"workspaceWrite","writableRoots":["x"]}}`, "Invalid request: `sandboxPolicy.writableRoots` must be absolute paths, got \\\"x\\\""},
+		{"command/exec", `{"command":["true"],"cwd":"/srv/application"}`, `"code":-32600,"message":"cwd \"/srv/application\" is not in a served repository"`},
+		{"command/exec", `{"command":["true"],"cwd":"../.."}`, `"code":-32600,"message":"cwd \"/\" is not in a served repository"`},
 		{"command/exec", `{"command":["true"],"processId":"p2"}`, `"code":-32600,"message":"duplicate active command/exec process id: \"p2\""`},
 		{"command/exec", `{"command":["missing"]}`, `"code":-32603,"message":"failed to spawn command: No such file or directory (os error 2)"`},
 		{"command/exec", `{"command":["closed"],"processId":"x","streamStdin":true}`, `"code":-32603,"message":"failed to spawn command: Permission denied (os error 13)"`},
@@ -137,7 +137,7 @@ func TestErrors(t *testing.T) {
 		{"command/exec/terminate", `{}`, "Invalid request: missing field `processId`"},
 		{"process/spawn", `{"command":["true"],"cwd":"/srv/app"}`, "Invalid request: missing field `processHandle`"},
 		{"process/spawn", `{"command":["true"],"processHandle":"x"}`, "Invalid request: missing field `cwd`"},
-		{"process/spawn", `{"command":["true"],"processHandle":"x","cwd":"x"}`, "Invalid request: `cwd` is not an absolute path"},
+		{"process/spawn", `{"command":["true"],"processHandle":"x","cwd":"x"}`, "Invalid request: `cwd` must be an absolute path"},
 		{"process/spawn", `{"command":[],"processHandle":"x","cwd":"/srv/app"}`, `"code":-32600,"message":"command must not be empty"`},
 		{"process/spawn", `{"command":["true"],"processHandle":"","cwd":"/srv/app"}`, `"code":-32600,"message":"processHandle must not be empty"`},
 		{"process/spawn", `{"command":["true"],"processHandle":"x","cwd":"/srv/app","size":{"rows":1,"cols":1}}`, `"code":-32602,"message":"process/spawn size requires tty: true"`},
@@ -155,12 +155,12 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%s %s: %s, want %s", tt.method, tt.params, m.raw, tt.want)
 		}
 	}
-	// Those that were there are as they were.
+	// The running processes were not affected.
 	p.must("command/exec/terminate", `{"processId":"p2"}`)
 	p.must("process/kill", `{"processHandle":"h2"}`)
 }
 
-// denials is a policy that is against a few programs, and against NUL bytes.
+// denials is a policy that denies a few programs and NUL bytes.
 func denials(r *job.Request) (rule, reason string) {
 	switch {
 	case r.Command[0] == "denied":
@@ -175,12 +175,12 @@ func denials(r *job.Request) (rule, reason string) {
 	return "", ""
 }
 
-// TestResults: what becomes of a process that ran.
+// TestResults checks the results of processes that ran.
 func TestResults(t *testing.T) {
 	code := func(n int) *int { return &n }
 	say := func(s string) *string { return &s }
 	w := &world{run: shell}
-	p := greeted(t, w.server())
+	p := initialized(t, w.server())
 	for _, tt := range []struct {
 		params string
 		want   result
@@ -205,7 +205,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// TestRequest: what the engine is asked for.
+// TestRequest checks the job.Request that the engine receives.
 func TestRequest(t *testing.T) {
 	direct, readonly := job.Direct, job.ReadOnly
 	value := "1"
@@ -228,7 +228,7 @@ func TestRequest(t *testing.T) {
 		{"process/spawn", `{"command":["true"],"processHandle":"x","cwd":"/srv/app"}`, job.Request{Repo: "app", Usual: job.Limits{Wall: 10 * time.Second}}},
 	} {
 		w := &world{run: shell}
-		p := greeted(t, w.server())
+		p := initialized(t, w.server())
 		p.must(tt.method, tt.params)
 		p.hangUp()
 		got := w.reqs[0]
@@ -243,12 +243,13 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestMapped: what asks to leave the sandbox gets what the operator has for it, with the repository's own settings.
+// TestMapped checks that a request to leave the sandbox runs under the engine it is mapped to, with the repository's
+// settings.
 func TestMapped(t *testing.T) {
 	w, full, outer := &world{run: shell}, &world{run: shell}, &world{run: shell}
 	s := w.server()
 	s.FullAccess, s.External = full.server().Engine, outer.server().Engine
-	p := greeted(t, s)
+	p := initialized(t, s)
 	p.must("command/exec", `{"command":["true"],"sandboxPolicy":{"type":"dangerFullAccess"}}`)
 	p.must("command/exec", `{"command":["true"],"sandboxPolicy":{"type":"externalSandbox"}}`)
 	if len(w.reqs) != 0 || len(full.reqs) != 1 || len(outer.reqs) != 1 || full.reqs[0].Workspace != nil || full.reqs[0].Protect != job.ProtectNone {
@@ -256,7 +257,7 @@ func TestMapped(t *testing.T) {
 	}
 }
 
-// TestRepos: a principal is served its own repositories only.
+// TestRepos checks that a principal can use only its own repositories.
 func TestRepos(t *testing.T) {
 	w := &world{run: shell}
 	s := w.server()
@@ -272,10 +273,10 @@ func TestRepos(t *testing.T) {
 	}
 }
 
-// TestStreaming: deltas and their cap.
+// TestStreaming checks output deltas and their cap.
 func TestStreaming(t *testing.T) {
 	w := &world{run: shell}
-	p := greeted(t, w.server())
+	p := initialized(t, w.server())
 	for n, tt := range []struct {
 		command, cap string
 		want         string
@@ -296,9 +297,9 @@ func TestStreaming(t *testing.T) {
 	}
 	p.result(p.ask("command/exec", `{"command":["both"],"processId":"b","streamStdoutStderr":true}`))
 	if got, _, _ := p.output("b", "stderr"); got != "err" {
-		t.Errorf("standard error has %q", got)
+		t.Errorf("stderr: %q, want \"err\"", got)
 	}
-	// What is dropped comes after the cap, in another write.
+	// The dropped bytes are in a later write than the one that reached the cap.
 	drained := make(chan struct{})
 	w.run = func(_ context.Context, io job.Stdio, _ []string) (job.Result, error) {
 		defer close(drained)
@@ -316,7 +317,7 @@ func TestStreaming(t *testing.T) {
 	}
 }
 
-// TestValidText: one U+FFFD for each part that is no text.
+// TestValidText checks that each invalid sequence becomes one U+FFFD.
 func TestValidText(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "", "a€😀": "a€😀", "\xff\xfe": "\uFFFD\uFFFD", "a\xe2\x82": "a\uFFFD", "\xe2\x82a": "\uFFFDa", "\xf0\x9f\x98": "\uFFFD",

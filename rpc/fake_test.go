@@ -16,11 +16,11 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// A pipeConn is one end of a connection in memory, which holds no text that is not read.
+// A pipeConn is an unbuffered in-memory connection, as both ends see it.
 type pipeConn struct {
 	in    chan []byte
 	out   chan []byte
-	over  chan struct{} // closed by Close of the server
+	over  chan struct{} // closed when the server calls Close
 	close sync.Once
 }
 
@@ -59,21 +59,21 @@ func (c *pipeConn) Close() error {
 	return nil
 }
 
-// A peer is a client in a test. It reads all that comes, unless it is told not to.
+// A peer is a client in a test. It reads everything unless the test does not start read.
 type peer struct {
 	t     *testing.T
 	conn  *pipeConn
 	ended chan struct{} // closed when Serve has returned
-	err   error         // of Serve
+	err   error         // returned by Serve
 	over  chan struct{} // closed when read has returned
 
 	mu    sync.Mutex
 	id    int           // guarded by mu
-	texts []arrival     // guarded by mu: all that came
-	news  chan struct{} // guarded by mu: closed at the next
+	texts []arrival     // guarded by mu: all received messages
+	news  chan struct{} // guarded by mu: closed when the next message arrives
 }
 
-// An arrival is one message of the server.
+// An arrival is one message from the server.
 type arrival struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -95,7 +95,7 @@ type arrival struct {
 	raw    string
 }
 
-// result is that of command/exec.
+// A result is the result of command/exec.
 type result struct {
 	ExitCode        *int     `json:"exitCode"`
 	Stdout          *string  `json:"stdout"`
@@ -108,7 +108,7 @@ type result struct {
 	Changes         string   `json:"changesHandle"`
 }
 
-// dial serves a peer, which is ended with the test.
+// dial connects a peer, which is disconnected at the end of the test.
 func dial(t *testing.T, s *Server) *peer {
 	t.Helper()
 	return dialAs(t.Context(), t, s, Caller{Principal: "user:ada"})
@@ -125,8 +125,8 @@ func dialAs(ctx context.Context, t *testing.T, s *Server, who Caller) *peer {
 	return p
 }
 
-// greeted is a peer that has initialized.
-func greeted(t *testing.T, s *Server) *peer {
+// greeted returns a peer that has sent initialize.
+func initialized(t *testing.T, s *Server) *peer {
 	t.Helper()
 	p := dial(t, s)
 	go p.read()
@@ -145,7 +145,7 @@ func (p *peer) hangUp() {
 	select {
 	case <-p.ended:
 	case <-time.After(sandboxtest.Slow(time.Minute)):
-		p.t.Error("the end of the connection has not ended its service")
+		p.t.Error("Serve did not return after the connection was closed")
 	}
 }
 
@@ -180,7 +180,7 @@ func (p *peer) send(line string) {
 	}
 }
 
-// ask sends a request, and returns its id.
+// ask sends a request and returns its id.
 func (p *peer) ask(method, params string) string {
 	p.mu.Lock()
 	p.id++
@@ -190,14 +190,14 @@ func (p *peer) ask(method, params string) string {
 	return id
 }
 
-// all is what has come so far, and what is closed at the next.
+// all returns the messages received so far, and a channel that is closed when the next one arrives.
 func (p *peer) all() ([]arrival, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.texts[:len(p.texts):len(p.texts)], p.news
 }
 
-// until waits for the first text that ok says yes to.
+// until returns the first message that ok accepts.
 func (p *peer) until(what string, ok func(arrival) bool) arrival {
 	p.t.Helper()
 	limit := time.After(sandboxtest.Slow(2 * time.Minute))
@@ -226,7 +226,7 @@ func (p *peer) answer(id string) arrival {
 	return p.until("answer to "+id, func(m arrival) bool { return string(m.ID) == id })
 }
 
-// must asks, and wants a result.
+// must sends a request and fails the test unless it succeeds.
 func (p *peer) must(method, params string) {
 	p.t.Helper()
 	if m := p.answer(p.ask(method, params)); m.Error != nil || m.Result == nil {
@@ -234,7 +234,7 @@ func (p *peer) must(method, params string) {
 	}
 }
 
-// result is what the answer to command/exec has.
+// result returns the result of a command/exec request.
 func (p *peer) result(id string) result {
 	p.t.Helper()
 	m := p.answer(id)
@@ -245,7 +245,7 @@ func (p *peer) result(id string) result {
 	return r
 }
 
-// output is what deltas of a process have brought so far.
+// output returns the output that deltas of a process have delivered so far.
 func (p *peer) output(process, stream string) (data string, deltas int, capped bool) {
 	p.t.Helper()
 	texts, _ := p.all()

@@ -4,26 +4,28 @@ import (
 	"corral/job"
 )
 
-// A family is one set of methods for processes. Both do the same in different words.
+// A family is one set of methods that manage processes. Both families behave the same but differ in method and field
+// names.
 type family struct {
-	name    string // of the method that starts a process
+	name    string // method that starts a process
 	methods []method
-	output  string // notification of output
-	exited  string // notification of the end; "" if the answer to name tells of it
-	id      string // the parameter that names a process
-	// The beginnings of errors, in the words of the protocol.
+	output  string // method of output notifications
+	exited  string // method of the exit notification; "" if the response to name reports the exit
+	id      string // parameter that identifies a process
+	// Prefixes of error messages, as the protocol words them.
 	duplicate, unknown, unspawned string
 	noStdin, noSize, badSize      string
 	noInput                       string
 }
 
-// A method is one request of a family.
+// A method is one request method of a family.
 type method struct {
 	name  string
 	serve func(c *client, f *family, m *message) *fault
 }
 
-// families are all there are. Each is the same pointer at each call: processes are known by it.
+// families returns all families. It returns the same pointers at each call, because they are part of the key of a
+// process.
 func families() []*family { return table[:] }
 
 var table = [...]*family{
@@ -61,8 +63,8 @@ var table = [...]*family{
 	},
 }
 
-// goodSize refuses a terminal without rows or columns.
-func (f *family) goodSize(size job.Size) *fault {
+// checkSize refuses a terminal size of zero rows or columns.
+func (f *family) checkSize(size job.Size) *fault {
 	if size.Rows == 0 || size.Cols == 0 {
 		return faultOf(codeParams, "%s", f.badSize)
 	}

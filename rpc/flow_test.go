@@ -18,10 +18,10 @@ import (
 	"corral/job"
 )
 
-// TestOrder: the final answer comes after all deltas, each time.
-func TestOrder(t *testing.T) {
+// TestFinalAnswerFollowsDeltas checks that the answer to command/exec follows all deltas of the process.
+func TestFinalAnswerFollowsDeltas(t *testing.T) {
 	w := &world{run: shell}
-	p := greeted(t, w.server())
+	p := initialized(t, w.server())
 	const size = 400_000
 	runs := sandboxtest.Scale(200)
 	for from := 0; from < runs; from += 50 {
@@ -37,7 +37,7 @@ func TestOrder(t *testing.T) {
 		for _, m := range texts {
 			if m.Method != "" {
 				if over[m.Params.ProcessID] {
-					t.Fatalf("%s after its end", m.Params.ProcessID)
+					t.Fatalf("%s: delta after the final answer", m.Params.ProcessID)
 				}
 				got[m.Params.ProcessID] += base64.StdEncoding.DecodedLen(len(m.Params.Delta)) - strings.Count(m.Params.Delta, "=")
 			}
@@ -56,17 +56,17 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// forget drops what has come.
+// forget drops the texts received so far.
 func (p *peer) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.texts = nil
 }
 
-// TestBurst: exec and what controls it come in one burst, for many at once.
+// TestBurst sends exec and the requests that control it without waiting for answers, for many processes at once.
 func TestBurst(t *testing.T) {
 	w := &world{run: shell}
-	p := greeted(t, w.server())
+	p := initialized(t, w.server())
 	const many = 100
 	var execs, others []string
 	for n := range many {
@@ -85,7 +85,7 @@ func TestBurst(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	// Their ids are free again, with their last word.
+	// Once a process has been answered, its id can be reused.
 	for n := range many {
 		execs[n] = p.ask("command/exec", fmt.Sprintf(`{"command":["true"],"processId":"%d"}`, n))
 	}
@@ -94,10 +94,10 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// TestProcesses: a connection has a bounded number of them.
-func TestProcesses(t *testing.T) {
+// TestProcessLimit checks that the number of processes per connection is bounded.
+func TestProcessLimit(t *testing.T) {
 	w := &world{run: shell}
-	p := greeted(t, w.server())
+	p := initialized(t, w.server())
 	for n := range maxProcesses {
 		p.ask("command/exec", fmt.Sprintf(`{"command":["sleep"],"processId":"%d"}`, n))
 	}
@@ -106,7 +106,8 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// TestStall: a client that does not read stalls its processes, and holds little; others are served.
+// TestStall checks that a client that does not read stalls its own processes, with little memory, while others are
+// served.
 func TestStall(t *testing.T) {
 	var written atomic.Int64
 	w := &world{run: shell}
@@ -136,7 +137,7 @@ func TestStall(t *testing.T) {
 	for n := range floods {
 		p.ask("command/exec", fmt.Sprintf(`{"command":["flood"],"processId":"%d","streamStdoutStderr":true}`, n))
 	}
-	// All stand still.
+	// Wait until all processes are blocked.
 	var before int64 = -1
 	sandboxtest.Eventually(t, 20*time.Second, "the processes wait", func() bool {
 		time.Sleep(100 * time.Millisecond)
@@ -147,18 +148,18 @@ func TestStall(t *testing.T) {
 	})
 	runtime.GC()
 	runtime.ReadMemStats(&memory)
-	// Each has at most a pipe and a piece of it.
-	if most := int64(floods * (largePipe + 2*largeRead + 64<<10)); before > most+2*maxDeltas {
-		t.Errorf("%d bytes were taken", before)
+	// Each process has written at most a full pipe and the buffer in transit.
+	if limit := int64(floods * (largePipe + 2*largeRead + 64<<10)); before > limit+2*maxDeltas {
+		t.Errorf("%d bytes were read from the processes", before)
 	}
 	if memory.HeapAlloc > 64<<20 {
 		t.Errorf("%d MiB are in use", memory.HeapAlloc>>20)
 	}
-	other := greeted(t, s)
+	other := initialized(t, s)
 	if r := other.result(other.ask("command/exec", `{"command":["echo","x"]}`)); *r.Stdout != "x\n" {
 		t.Errorf("%+v", r)
 	}
-	// What it asks meanwhile is done, and answered when it reads.
+	// A request sent meanwhile takes effect, and is answered once the client reads.
 	id := p.ask("command/exec/terminate", `{"processId":"3"}`)
 	for m := take(); string(m.ID) != id; {
 		m = take()
@@ -169,7 +170,7 @@ func TestStall(t *testing.T) {
 	}
 }
 
-// TestUnreadAnswers: a client that asks and asks and does not read is not read from, from some point on.
+// TestUnreadAnswers checks that requests are no longer read from a client with too many unread answers.
 func TestUnreadAnswers(t *testing.T) {
 	w := &world{run: shell}
 	p := dial(t, w.server())
@@ -186,7 +187,7 @@ func TestUnreadAnswers(t *testing.T) {
 			t.Fatalf("%d requests were read", asked)
 		}
 	}
-	// When it reads, it goes on.
+	// Once the client reads, its requests are read again.
 	for range asked {
 		<-p.conn.out
 	}
@@ -194,7 +195,8 @@ func TestUnreadAnswers(t *testing.T) {
 	<-p.conn.out
 }
 
-// TestGone: with its connection all processes of a client end, however that ends, and Serve says how.
+// TestGone checks that all processes of a client end with its connection, in whatever way it ends, and the error of
+// Serve.
 func TestGone(t *testing.T) {
 	for name, end := range map[string]func(p *peer, cancel func()){
 		"end of input": func(p *peer, _ func()) { close(p.conn.in) },
@@ -228,16 +230,16 @@ func TestGone(t *testing.T) {
 				select {
 				case <-p.ended:
 				case <-time.After(sandboxtest.Slow(time.Minute)):
-					t.Fatal("it is served still")
+					t.Fatal("Serve has not returned")
 				}
 				if took := time.Since(begun); took > sandboxtest.Slow(8*time.Second) {
 					t.Errorf("it took %v", took)
 				}
 				if n := running.Load(); n != 0 {
-					t.Errorf("%d run", n)
+					t.Errorf("%d processes still run", n)
 				}
 				if held := s.held.Load(); held != 0 {
-					t.Errorf("%d bytes are held", held)
+					t.Errorf("%d bytes of the budget are still reserved", held)
 				}
 				switch {
 				case name == "stopped" && !errors.Is(p.err, context.Canceled), name == "end of input" && reads && p.err != nil,
@@ -249,10 +251,10 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestLastAnswers: who has stopped to write, and reads, sees what became of its processes.
+// TestLastAnswers checks that a client that closed its sending side still gets the results of its processes.
 func TestLastAnswers(t *testing.T) {
 	w := &world{run: shell}
-	p := greeted(t, w.server())
+	p := initialized(t, w.server())
 	echo := p.ask("command/exec", `{"command":["echo","x"]}`)
 	sleep := p.ask("command/exec", `{"command":["sleep"]}`)
 	close(p.conn.in)
@@ -263,7 +265,7 @@ func TestLastAnswers(t *testing.T) {
 	<-p.ended
 }
 
-// TestStreamsHeld: the end of a process does not wait for who else holds its pipe.
+// TestStreamsHeld checks that the end of a process is reported although another process still holds its pipe.
 func TestStreamsHeld(t *testing.T) {
 	var held []*os.File
 	w := &world{run: func(_ context.Context, std job.Stdio, _ []string) (job.Result, error) {
@@ -272,7 +274,7 @@ func TestStreamsHeld(t *testing.T) {
 		_, _ = io.Copy(file, bytes.NewReader([]byte("said")))
 		return job.Result{}, err
 	}}
-	p := greeted(t, w.server())
+	p := initialized(t, w.server())
 	if r := p.result(p.ask("command/exec", `{"command":["x"]}`)); *r.Stdout != "said" {
 		t.Errorf("%+v", r)
 	}

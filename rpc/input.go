@@ -8,49 +8,49 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds of the input that waits for one process.
+// Bounds on the input that waits for one process.
 const (
-	maxAhead = 4 << 20  // bytes; above, a write is answered when less waits: a client that waits for answers is slowed
-	maxInput = 64 << 20 // bytes; above, a write is refused
-	perChunk = 256      // bytes that one write costs beside its own
+	maxAhead      = 4 << 20  // bytes; above, a write is answered only once less waits, which slows a client that waits for answers
+	maxInput      = 64 << 20 // bytes; above, a write is refused
+	chunkOverhead = 256      // bytes counted per write in addition to its data
 )
 
-// A chunk is one write of a client.
+// A chunk is one write request.
 type chunk struct {
 	data  []byte
-	last  bool   // nothing comes after it
-	taken func() // answers the client; nil when it is answered
+	last  bool   // close the input after this chunk
+	reply func() // answers the client; nil once answered
 }
 
 func (k *chunk) answer() {
-	if k.taken != nil {
-		k.taken()
-		k.taken = nil
+	if k.reply != nil {
+		k.reply()
+		k.reply = nil
 	}
 }
 
-// An input is what a process reads, as its client sends it.
+// An input feeds a process with what its client writes.
 type input struct {
 	s    *Server
-	wake chan struct{} // cap 1: there is something to do
-	done chan struct{} // closed when the writer has returned; nil before it is started
+	wake chan struct{} // cap 1: there is work for feed
+	done chan struct{} // closed when feed has returned; nil before it is started
 
-	mu      sync.Mutex
-	queue   []chunk  // guarded by mu
-	waiting int      // guarded by mu: bytes of queue and of the write under way, taken of the server's budget
-	closed  bool     // guarded by mu: the client has closed it, or nobody reads it
-	over    bool     // guarded by mu: the process has ended
-	file    *os.File // guarded by mu: the pipe or the terminal; nil before there is one
+	mu           sync.Mutex
+	queue        []chunk  // guarded by mu
+	waiting      int      // guarded by mu: bytes of queue and of the write in progress, reserved in the server's budget
+	closed       bool     // guarded by mu: the client closed the input, or the process closed its end
+	processEnded bool     // guarded by mu: the process has ended
+	file         *os.File // guarded by mu: the pipe or the terminal; nil until open
 
-	// Set before the writer is started.
-	tty bool // file is a terminal, which somebody else closes
-	// midLine says that the last byte that was typed has not ended its line. Of the writer.
+	// Set before feed is started.
+	tty bool // file is a terminal, which is closed by screen.close
+	// midLine reports that the last byte written did not end a line. Used by feed only.
 	midLine bool
 }
 
 func newInput(s *Server) *input { return &input{s: s, wake: make(chan struct{}, 1)} }
 
-// put takes a chunk, whose answer is given now or later, or refuses it.
+// put queues a chunk, which is answered now or later, or refuses it.
 func (i *input) put(k chunk) *fault {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -61,10 +61,10 @@ func (i *input) put(k chunk) *fault {
 	if i.closed {
 		return faultOf(codeRequest, "stdin is already closed")
 	}
-	if i.waiting+len(k.data) > maxInput || !i.s.hold(len(k.data)+perChunk) {
-		return faultOf(codeBusy, "%d bytes wait for the process to read: wait for earlier writes to be answered", i.waiting)
+	if i.waiting+len(k.data) > maxInput || !i.s.reserve(len(k.data)+chunkOverhead) {
+		return faultOf(codeBusy, "%d bytes of input are queued for the process: wait until earlier writes are answered", i.waiting)
 	}
-	i.waiting += len(k.data) + perChunk
+	i.waiting += len(k.data) + chunkOverhead
 	i.closed = k.last
 	if i.waiting <= maxAhead {
 		k.answer()
@@ -74,10 +74,10 @@ func (i *input) put(k chunk) *fault {
 	return nil
 }
 
-// pipe makes the pipe of a process, and returns its end.
+// pipe creates the pipe of a process, starts feeding it, and returns the read end, which the caller owns.
 func (i *input) pipe() (*os.File, error) {
 	var p [2]int
-	// Not os.Pipe: it would make the job's end non-blocking, too, which programs do not expect of their input.
+	// Not os.Pipe: it would make the job's end non-blocking as well, which programs do not expect of their input.
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
 		return nil, os.NewSyscallError("pipe2", err)
 	}
@@ -92,7 +92,7 @@ func (i *input) pipe() (*os.File, error) {
 	return job, nil
 }
 
-// open begins to write to file: a pipe, which it takes over, or a terminal, which is closed after end.
+// open starts feeding file. It takes ownership of a pipe; a terminal must stay open until end has returned.
 func (i *input) open(file *os.File, tty bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -100,7 +100,7 @@ func (i *input) open(file *os.File, tty bool) {
 	go i.feed(file)
 }
 
-// feed writes what comes until the process ends.
+// feed writes queued chunks until the process ends.
 func (i *input) feed(file *os.File) {
 	defer close(i.done)
 	for range i.wake {
@@ -117,13 +117,13 @@ func (i *input) feed(file *os.File) {
 func (i *input) write(file *os.File, k *chunk) {
 	if n := len(k.data); n > 0 {
 		if _, err := file.Write(k.data); err != nil {
-			i.refuse()
+			i.discard()
 		}
 		i.midLine = k.data[n-1] != '\n' && k.data[n-1] != '\r'
 	}
 	switch {
 	case k.last && i.tty:
-		hangUp(file, i.midLine)
+		sendEOF(file, i.midLine)
 	case k.last:
 		file.Close()
 	}
@@ -132,7 +132,7 @@ func (i *input) write(file *os.File, k *chunk) {
 func (i *input) next() (chunk, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.over || len(i.queue) == 0 {
+	if i.processEnded || len(i.queue) == 0 {
 		return chunk{}, false
 	}
 	k := i.queue[0]
@@ -141,37 +141,38 @@ func (i *input) next() (chunk, bool) {
 	return k, true
 }
 
-// wrote gives back what a chunk has taken, and answers those that little enough is before now.
+// wrote releases the budget of a written chunk, and answers the queued chunks that now have at most maxAhead bytes before
+// them.
 func (i *input) wrote(k *chunk) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	k.answer()
-	i.waiting -= len(k.data) + perChunk
-	i.s.release(len(k.data) + perChunk)
+	i.waiting -= len(k.data) + chunkOverhead
+	i.s.release(len(k.data) + chunkOverhead)
 	ahead := 0
 	for n := range i.queue {
-		if ahead += len(i.queue[n].data) + perChunk; ahead > maxAhead {
+		if ahead += len(i.queue[n].data) + chunkOverhead; ahead > maxAhead {
 			return
 		}
 		i.queue[n].answer()
 	}
 }
 
-// refuse takes nothing more: nobody reads it. What was taken is forgotten, as a pipe forgets it.
-func (i *input) refuse() {
+// discard closes the input because nobody reads it. Queued data is dropped, as with a pipe whose reader is gone.
+func (i *input) discard() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.closed = true
-	i.drop()
+	i.dropQueue()
 }
 
-// drop is for one who holds the lock.
-func (i *input) drop() {
+// dropQueue answers and drops all queued chunks. The caller holds i.mu.
+func (i *input) dropQueue() {
 	for n := range i.queue {
 		k := &i.queue[n]
 		k.answer()
-		i.waiting -= len(k.data) + perChunk
-		i.s.release(len(k.data) + perChunk)
+		i.waiting -= len(k.data) + chunkOverhead
+		i.s.release(len(k.data) + chunkOverhead)
 	}
 	i.queue = nil
 }
@@ -179,28 +180,28 @@ func (i *input) drop() {
 func (i *input) ended() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.over
+	return i.processEnded
 }
 
-// end is for a process that has ended: it stops the writer, and waits for that.
+// end stops feeding a process that has ended, and waits for feed to return.
 func (i *input) end() {
 	i.mu.Lock()
-	i.closed, i.over = true, true
-	i.drop()
+	i.closed, i.processEnded = true, true
+	i.dropQueue()
 	file, done := i.file, i.done
 	i.mu.Unlock()
 	if file == nil {
 		return
 	}
-	_ = file.SetWriteDeadline(time.Unix(1, 0)) // an error is of a file that is closed
+	_ = file.SetWriteDeadline(time.Unix(1, 0)) // fails only if file is closed
 	signal(i.wake)
 	<-done
 	if !i.tty {
-		file.Close() // which may have been done
+		file.Close() // may be closed already
 	}
 }
 
-// signal wakes the one who waits at c, now or next.
+// signal wakes the goroutine that waits at c, or its next wait. It does not block.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -10,10 +10,10 @@ import (
 	"corral/job"
 )
 
-// TestInput: what is written is read, in its order, until it is closed.
+// TestInput checks that a process reads what its client writes, in order, until the input is closed.
 func TestInput(t *testing.T) {
 	w := &world{run: shell}
-	p := greeted(t, w.server())
+	p := initialized(t, w.server())
 	exec := p.ask("command/exec", `{"command":["cat"],"processId":"c","streamStdin":true,"disableOutputCap":true}`)
 	var want strings.Builder
 	for n := range 200 {
@@ -28,7 +28,7 @@ func TestInput(t *testing.T) {
 	if m := p.answer(p.ask("command/exec/write", `{"processId":"c","closeStdin":true}`)); m.Error == nil || m.Error.Message != `no active command/exec for process id "c"` {
 		t.Error(m.raw)
 	}
-	// One that is closed stays so.
+	// A closed input stays closed.
 	w.run = func(ctx context.Context, io job.Stdio, _ []string) (job.Result, error) {
 		<-ctx.Done()
 		return job.Result{}, nil
@@ -46,11 +46,12 @@ func TestInput(t *testing.T) {
 	}
 }
 
-// TestUnread: input that nobody reads is held up to a bound, slows who waits for answers, and ends with the process.
+// TestUnread checks that unread input is buffered up to a bound, delays the answers to writes, and is dropped when the
+// process ends.
 func TestUnread(t *testing.T) {
 	w := &world{run: shell}
 	s := w.server()
-	p := greeted(t, s)
+	p := initialized(t, s)
 	exec := p.ask("command/exec", `{"command":["sleep"],"processId":"c","streamStdin":true}`)
 	part := base64.StdEncoding.EncodeToString(make([]byte, 3<<20))
 	write := func() string {
@@ -60,16 +61,16 @@ func TestUnread(t *testing.T) {
 		t.Error(m.raw)
 	}
 	var late []string
-	for range (maxInput - 3<<20) / (3<<20 + perChunk) {
+	for range (maxInput - 3<<20) / (3<<20 + chunkOverhead) {
 		late = append(late, write())
 	}
 	if m := p.answer(write()); m.Error == nil || m.Error.Code != codeBusy {
-		t.Errorf("above the bound: %.200s", m.raw)
+		t.Errorf("a write above the bound was accepted: %.200s", m.raw)
 	}
 	texts, _ := p.all()
 	for _, m := range texts {
 		if string(m.ID) == late[1] {
-			t.Errorf("answered while %d bytes wait: %s", 6<<20, m.raw)
+			t.Errorf("answered while %d bytes were queued: %s", 6<<20, m.raw)
 		}
 	}
 	p.must("command/exec/terminate", `{"processId":"c"}`)
@@ -82,16 +83,16 @@ func TestUnread(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	if held := s.held.Load(); held != 0 {
-		t.Errorf("%d bytes are held", held)
+		t.Errorf("%d bytes of the budget are still reserved", held)
 	}
 }
 
-// TestBudget: what does not fit into the answer's budget is an error, and the process is ended.
+// TestBudget checks that output that exceeds the server's budget is an error, and that the process is ended.
 func TestBudget(t *testing.T) {
 	w := &world{run: shell}
 	s := w.server()
 	s.Budget = 3 << 20
-	p := greeted(t, s)
+	p := initialized(t, s)
 	m := p.answer(p.ask("command/exec", `{"command":["yes"],"disableOutputCap":true}`))
 	if m.Error == nil || m.Error.Code != codeInternal || !strings.HasPrefix(m.Error.Message, "the output does not fit into the server's budget of 3145728 bytes: ") {
 		t.Errorf("%.300s", m.raw)
@@ -102,20 +103,20 @@ func TestBudget(t *testing.T) {
 	}
 	p.must("command/exec/terminate", string(encode(map[string]string{"processId": p.running()})))
 	if held := s.held.Load(); held != 0 {
-		t.Errorf("%d bytes are held", held)
+		t.Errorf("%d bytes of the budget are still reserved", held)
 	}
 }
 
-// running starts a process that lasts, and returns its name.
+// running starts a long-running process and returns its id.
 func (p *peer) running() string {
 	p.ask("command/exec", `{"command":["sleep"],"processId":"running"}`)
 	return "running"
 }
 
-// TestSpawn: process/spawn is answered before anything else is said of its process, and its end is told.
+// TestSpawn checks that process/spawn is answered before any output of the process, and that its exit is reported last.
 func TestSpawn(t *testing.T) {
 	w := &world{run: shell}
-	p := greeted(t, w.server())
+	p := initialized(t, w.server())
 	spawn := p.ask("process/spawn", `{"command":["cat"],"processHandle":"h","cwd":"/srv/app","streamStdin":true,"streamStdoutStderr":true}`)
 	if m := p.answer(spawn); string(m.Result) != "{}" {
 		t.Error(m.raw)
@@ -133,7 +134,7 @@ func TestSpawn(t *testing.T) {
 	if end.Params.Stdout != "123" || !*end.Params.StdoutCap || *end.Params.StderrCap {
 		t.Error(end.raw)
 	}
-	// The order of all that was said.
+	// The order of all messages.
 	texts, _ := p.all()
 	answered := false
 	for _, m := range texts {
@@ -144,14 +145,14 @@ func TestSpawn(t *testing.T) {
 	}
 }
 
-// TestSpawnLate: what is refused after the answer is told by process/exited.
+// TestSpawnLate checks that a refusal after the answer to process/spawn is reported in process/exited.
 func TestSpawnLate(t *testing.T) {
 	refuse := make(chan struct{})
 	w := &world{run: func(ctx context.Context, io job.Stdio, argv []string) (job.Result, error) {
 		<-refuse
 		return shell(ctx, io, []string{"missing"})
 	}}
-	p := greeted(t, w.server())
+	p := initialized(t, w.server())
 	p.must("process/spawn", `{"command":["x"],"processHandle":"h","cwd":"/srv/app"}`)
 	close(refuse)
 	end := p.until("end", func(m arrival) bool { return m.Method == "process/exited" })

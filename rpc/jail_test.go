@@ -17,7 +17,7 @@ import (
 	"corral/policy"
 )
 
-// jailed is a server whose commands run in jails of a supervisor that is started for the test. Dir is its repository.
+// jailed returns a server whose commands run in jails of a supervisor started for the test. Dir is its repository.
 func jailed(t *testing.T) *Server {
 	t.Helper()
 	sandboxtest.RequireJails(t)
@@ -30,7 +30,7 @@ func jailed(t *testing.T) *Server {
 	t.Cleanup(func() { _ = c.Close() })
 	rules := policy.Rules{
 		Enabled: true, Rootfs: "host", Environ: []string{"SECRET=of the server", "TOKEN=allowed"},
-		// A machine with less than the usual default grants no job that much.
+		// Without a default, machines with little memory would refuse the jobs.
 		Repos: []policy.Repo{{ID: "app", Path: repo, Env: []string{"TOKEN"}, Defaults: job.Limits{Memory: 256 << 20}}},
 	}
 	p, err := policy.New(rules, lang.Find(lang.Places{Never: []string{repo}}))
@@ -40,10 +40,10 @@ func jailed(t *testing.T) *Server {
 	return &Server{Engine: &job.Engine{Policy: p, Runner: c, Auditor: c}, Repos: []Repo{{"app", repo}}, Dir: repo}
 }
 
-// TestJail: what becomes of real commands.
+// TestJail checks the results and errors of real commands.
 func TestJail(t *testing.T) {
 	s := jailed(t)
-	p := greeted(t, s)
+	p := initialized(t, s)
 	put := func(name, content string, mode os.FileMode) {
 		if err := os.WriteFile(filepath.Join(s.Dir, name), []byte(content), mode); err != nil {
 			t.Fatal(err)
@@ -87,7 +87,7 @@ func TestJail(t *testing.T) {
 		{`{"command":["true","a\u0000"]}`, 0, "", "-32603 failed to spawn command: nul byte found in provided data"},
 		{`{"command":["true","` + strings.Repeat("x", 200<<10) + `"]}`, 0, "", "-32603 failed to spawn command: Argument list too long (os error 7)"},
 		{`{"command":["true"],"cwd":"out/etc"}`, 0, "", `-32600 command/exec denied: Relative CWD "out/etc" escapes repository root`},
-		{`{"command":["true"],"cwd":"/etc"}`, 0, "", `-32600 cwd "/etc" is in no repository that is served`},
+		{`{"command":["true"],"cwd":"/etc"}`, 0, "", `-32600 cwd "/etc" is not in a served repository`},
 	} {
 		m := p.answer(p.ask("command/exec", tt.params))
 		switch {
@@ -104,13 +104,13 @@ func TestJail(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(s.Dir, "f")); err == nil {
-		t.Error("f is there")
+		t.Error("a read-only job created f")
 	}
 }
 
-// TestJailTerminal: a terminal has the size that was asked for, tells of a new one, and passes keys on.
+// TestJailTerminal checks that a terminal has the requested size, is resized, and forwards keys.
 func TestJailTerminal(t *testing.T) {
-	p := greeted(t, jailed(t))
+	p := initialized(t, jailed(t))
 	write := func(id, keys string) {
 		t.Helper()
 		p.must("command/exec/write", fmt.Sprintf(`{"processId":%q,"deltaBase64":%q}`, id, base64.StdEncoding.EncodeToString([]byte(keys))))
@@ -122,7 +122,7 @@ func TestJailTerminal(t *testing.T) {
 			return strings.Contains(out, want)
 		})
 	}
-	// Before it is there, the size is changed; it is there when it comes.
+	// The size is changed before the terminal exists, and applies once it does.
 	exec := p.ask("command/exec", `{"command":["sh","-c","trap 'echo INT; exit 7' INT; echo $TERM ready; while read l; do stty size; echo got $l; done"],"processId":"sh","tty":true}`)
 	p.must("command/exec/resize", `{"processId":"sh","size":{"rows":30,"cols":100}}`)
 	shows("sh", "xterm-256color ready\r\n")
@@ -131,7 +131,7 @@ func TestJailTerminal(t *testing.T) {
 	p.must("command/exec/resize", `{"processId":"sh","size":{"rows":31,"cols":101}}`)
 	write("sh", "b\n")
 	shows("sh", "31 101\r\ngot b\r\n")
-	write("sh", "\x03") // which finds the shell in its read, or right before it
+	write("sh", "\x03") // the shell is in its read or about to enter it
 	shows("sh", "INT\r\n")
 	if r := p.result(exec); *r.ExitCode != 7 || *r.Stdout != "" || *r.Stderr != "" {
 		t.Errorf("%+v", r)
@@ -157,7 +157,7 @@ func TestJailTerminal(t *testing.T) {
 		}
 	}
 
-	// One that is ended, by its client and by its time.
+	// A process on a terminal is ended by its client and by its timeout.
 	exec = p.ask("command/exec", `{"command":["cat"],"processId":"end","tty":true}`)
 	write("end", "x\n")
 	shows("end", "x\r\nx\r\n")
@@ -170,15 +170,15 @@ func TestJailTerminal(t *testing.T) {
 	}
 }
 
-// TestJailInput: large input and output, readers that do not read, and programs that do not end by themselves.
+// TestJailInput covers large input and output, programs that do not read, and programs that do not exit by themselves.
 func TestJailInput(t *testing.T) {
 	s := jailed(t)
-	p := greeted(t, s)
+	p := initialized(t, s)
 	data := bytes.Repeat([]byte("0123456789abcde\n"), 1_900_000/16)
 	delta := base64.StdEncoding.EncodeToString(data)
 	feed := func(command string) result {
 		exec := p.ask("command/exec", fmt.Sprintf(`{"command":[%q],"processId":"in","streamStdin":true,"disableOutputCap":true}`, command))
-		// Which is refused when the program has ended before.
+		// The write is refused if the program has ended already.
 		p.answer(p.ask("command/exec/write", fmt.Sprintf(`{"processId":"in","deltaBase64":%q,"closeStdin":true}`, delta)))
 		return p.result(exec)
 	}
@@ -189,7 +189,7 @@ func TestJailInput(t *testing.T) {
 	if r := feed("true"); *r.ExitCode != 0 {
 		t.Errorf("%+v", r)
 	}
-	// A process that is not finished with its output is at its end, whatever it left behind.
+	// Terminating a process ends the request even if a descendant outlives it and holds its output.
 	exec := p.ask("command/exec", `{"command":["sh","-c","trap '' TERM HUP; (setsid sleep 100 &) ; yes"],"processId":"y","streamStdoutStderr":true,"outputBytesCap":100000}`)
 	p.until("cap", func(m arrival) bool { return m.Params.CapReached })
 	p.must("command/exec/terminate", `{"processId":"y"}`)
@@ -197,29 +197,29 @@ func TestJailInput(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	if held := s.held.Load(); held != 0 {
-		t.Errorf("%d bytes are held", held)
+		t.Errorf("%d bytes of the budget are still reserved", held)
 	}
 }
 
-// TestJailGone: a client that disappears leaves nothing.
-func TestJailGone(t *testing.T) {
+// TestJailEndsWithConnection checks that no process survives the connection of its client.
+func TestJailEndsWithConnection(t *testing.T) {
 	s := jailed(t)
-	p := greeted(t, s)
+	p := initialized(t, s)
 	mark := fmt.Sprint(3_000_000 + os.Getpid())
 	for n := range 5 {
 		p.ask("command/exec", fmt.Sprintf(`{"command":["sh","-c","trap '' TERM HUP INT; setsid sleep %s & echo up; wait"],"processId":"%d","tty":%v,"streamStdoutStderr":true}`, mark, n, n%2 == 0))
 		p.until("start", func(m arrival) bool { return m.Params.ProcessID == fmt.Sprint(n) })
 	}
 	p.must("process/spawn", fmt.Sprintf(`{"command":["sleep",%q],"processHandle":"h","cwd":%q,"timeoutMs":null}`, mark, s.Dir))
-	sandboxtest.Eventually(t, 10*time.Second, "six sleep", func() bool { return sleepers(mark) >= 6 })
+	sandboxtest.Eventually(t, 10*time.Second, "six sleeping processes", func() bool { return sleepers(mark) >= 6 })
 	p.conn.Close()
 	<-p.ended
 	if n := sleepers(mark); n != 0 {
-		t.Errorf("%d sleep", n)
+		t.Errorf("%d processes survived the connection", n)
 	}
 }
 
-// sleepers counts processes of the host that have mark among their arguments and are no shell.
+// sleepers counts the processes of the host that run "sleep mark".
 func sleepers(mark string) int {
 	dirs, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	n := 0

@@ -12,7 +12,7 @@ import (
 	"corral/internal/text"
 )
 
-// Codes of errors, those of JSON-RPC and one of the range that it leaves to servers.
+// Error codes of JSON-RPC, and codeBusy from the range reserved for servers.
 const (
 	codeParse    = -32700
 	codeRequest  = -32600
@@ -22,12 +22,12 @@ const (
 )
 
 const (
-	maxID   = 1024 // bytes of a request's id and of a process's, as written
-	maxWord = 100  // bytes of what a client wrote that an error repeats
-	maxSaid = 500  // bytes of somebody else's text within a message
+	maxID   = 1024 // bytes of a request id (in JSON) and of a process id
+	maxWord = 100  // bytes of client text quoted in an error
+	maxSaid = 500  // bytes of an error or a reason quoted in a message
 )
 
-// A fault is the answer to a request that is not served.
+// A fault is the error of a request that was not served.
 type fault struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
@@ -38,20 +38,20 @@ func faultOf(code int, format string, values ...any) *fault {
 	return &fault{Code: code, Message: text.Lines(fmt.Sprintf(format, values...))}
 }
 
-// invalid is a message that is no request that is known here.
+// invalid returns the fault of a malformed request.
 func invalid(format string, values ...any) *fault {
 	return faultOf(codeRequest, "Invalid request: "+format, values...)
 }
 
-// A message is one of a client: a request, or what needs no answer (id is nil).
+// A message is a request, a notification or an answer from a client; id is nil unless it is a request.
 type message struct {
-	id     json.RawMessage // as it was written
+	id     json.RawMessage // raw JSON
 	method string
-	params json.RawMessage // an object; nil is none
+	params json.RawMessage // an object, or nil
 	trace  calls.Trace
 }
 
-// parse reads one message. With a fault, m has the id to answer under, if one was seen.
+// parse decodes one message. If it returns a fault, m.id is the id to answer with, or nil if none was read.
 func parse(text []byte) (m message, f *fault) {
 	wrong, _ := strictjson.Checker{}.Check(text)
 	switch {
@@ -62,7 +62,7 @@ func parse(text []byte) (m message, f *fault) {
 	}
 	top := strictjson.Entries(text)
 	if top == nil {
-		return m, invalid("a message is one JSON object")
+		return m, invalid("a message must be one JSON object")
 	}
 	var answer, hasID bool
 	var parent, state string
@@ -82,9 +82,9 @@ func parse(text []byte) (m message, f *fault) {
 	}
 	switch {
 	case hasID && m.id == nil:
-		return m, invalid("an id is a string or a whole number of 64 bits, of at most %d bytes", maxID)
+		return m, invalid("`id` must be a string or a 64-bit integer of at most %d bytes", maxID)
 	case m.method == "" && answer:
-		m.id = nil // nobody here has asked for it
+		m.id = nil // this server sends no requests, so it expects no answers
 		return m, nil
 	case m.method == "":
 		return m, invalid("missing field `method`")
@@ -93,7 +93,7 @@ func parse(text []byte) (m message, f *fault) {
 	return m, m.checkParams()
 }
 
-// traceOf reads where a request is in a trace: {"traceparent": …, "tracestate": …}. What is wrong with it is passed over.
+// traceOf reads the trace context of a request: {"traceparent": …, "tracestate": …}. Invalid parts are ignored.
 func traceOf(raw json.RawMessage) (parent, state string) {
 	for _, e := range strictjson.Entries(raw) {
 		switch e.Key {
@@ -116,7 +116,7 @@ func (m *message) checkParams() *fault {
 	return nil
 }
 
-// idOf returns a value that can be an id, else nil.
+// idOf returns raw if it is a valid id, else nil.
 func idOf(raw json.RawMessage) json.RawMessage {
 	if len(raw) > maxID {
 		return nil
@@ -130,7 +130,7 @@ func idOf(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// idKey is the same for two ids that are the same: "a" and "\u0061".
+// idKey returns the same key for equal ids, for example "a" and "\u0061".
 func idKey(raw json.RawMessage) string {
 	if raw[0] == '"' {
 		return `"` + strictjson.Unquote(raw)
@@ -138,7 +138,7 @@ func idKey(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// stringOf returns a string, "" for what is none.
+// stringOf returns the value of a JSON string, or "" if raw is not a string.
 func stringOf(raw json.RawMessage) string {
 	if raw[0] != '"' {
 		return ""
@@ -148,7 +148,7 @@ func stringOf(raw json.RawMessage) string {
 
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || bytes.Equal(raw, []byte("null")) }
 
-// encode writes a value that cannot fail to be encoded, without the escapes that HTML needs.
+// encode returns the JSON of v, which must be encodable, without escaping for HTML.
 func encode(v any) json.RawMessage {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -159,12 +159,12 @@ func encode(v any) json.RawMessage {
 	return bytes.TrimRight(b.Bytes(), "\n")
 }
 
-// answerOf is the answer to a request. The protocol has no "jsonrpc" member.
+// answerOf returns the response to a request. The protocol omits the "jsonrpc" member.
 func answerOf(id, result json.RawMessage) []byte {
 	return slices.Concat([]byte(`{"id":`), id, []byte(`,"result":`), result, []byte(`}`))
 }
 
-// errorOf is the answer to a request that is not served; id is null when it is not known.
+// errorOf returns an error response; a nil id becomes null.
 func errorOf(id json.RawMessage, f *fault) []byte {
 	if id == nil {
 		id = json.RawMessage("null")
@@ -172,7 +172,7 @@ func errorOf(id json.RawMessage, f *fault) []byte {
 	return slices.Concat([]byte(`{"id":`), id, []byte(`,"error":`), encode(f), []byte(`}`))
 }
 
-// noteOf is a notification.
+// noteOf returns a notification.
 func noteOf(method string, params any) []byte {
 	return slices.Concat([]byte(`{"method":`), encode(method), []byte(`,"params":`), encode(params), []byte(`}`))
 }

@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// TestMessages: what is answered to texts of all kinds, on a connection that goes on afterwards.
+// TestMessages checks the answers to valid and invalid messages, and that the connection stays usable.
 func TestMessages(t *testing.T) {
 	w := &world{run: shell}
-	p := greeted(t, w.server())
+	p := initialized(t, w.server())
 	const parse, invalid = `{"id":null,"error":{"code":-32700,"message":"Parse error: `, `{"id":null,"error":{"code":-32600,"message":"Invalid request: `
 	deep := strings.Repeat("[", 65) + strings.Repeat("]", 65)
 	for _, tt := range []struct{ text, want string }{
@@ -27,17 +27,17 @@ func TestMessages(t *testing.T) {
 		{`[{"id":1,"method":"x"}]`, invalid},
 		{`1`, invalid},
 		{`null`, invalid},
-		{`{"id":null,"method":"x"}`, invalid + "an id is"},
-		{`{"id":1.5,"method":"x"}`, invalid + "an id is"},
-		{`{"id":1e3,"method":"x"}`, invalid + "an id is"},
-		{`{"id":true,"method":"x"}`, invalid + "an id is"},
-		{`{"id":[],"method":"x"}`, invalid + "an id is"},
-		{`{"id":9223372036854775808,"method":"x"}`, invalid + "an id is"},
-		{`{"id":"` + strings.Repeat("x", maxID) + `","method":"x"}`, invalid + "an id is"},
+		{`{"id":null,"method":"x"}`, invalid + "`id` must be"},
+		{`{"id":1.5,"method":"x"}`, invalid + "`id` must be"},
+		{`{"id":1e3,"method":"x"}`, invalid + "`id` must be"},
+		{`{"id":true,"method":"x"}`, invalid + "`id` must be"},
+		{`{"id":[],"method":"x"}`, invalid + "`id` must be"},
+		{`{"id":9223372036854775808,"method":"x"}`, invalid + "`id` must be"},
+		{`{"id":"` + strings.Repeat("x", maxID) + `","method":"x"}`, invalid + "`id` must be"},
 		{`{"id":1,"id":2,"method":"x"}`, invalid + `the key \"id\" is there twice`},
 		{`{"id":1,"method":"x","params":{"a":{"b":1,"b":2}}}`, invalid + `params.a: the key \"b\" is there twice`},
 		{`{"id":1,"method":"x","params":` + deep + `}`, invalid},
-		{string(errTooLongText), invalid + "a message has at most 10485760 bytes"},
+		{string(errTooLongText), invalid + "the message is too long: at most 10485760 bytes are accepted"},
 		{`{"id":9223372036854775807,"method":"nonsense"}`, `{"id":9223372036854775807,"error":{"code":-32600,"message":"Invalid request: unknown method`},
 		{`{"id":-5,"method":"nonsense"}`, `{"id":-5,"error"`},
 		{`{"id":"a\u0062\n","method":"nonsense"}`, `{"id":"a\u0062\n","error"`},
@@ -57,7 +57,7 @@ func TestMessages(t *testing.T) {
 			t.Errorf("%.100s: %.300s, want %s", tt.text, after[len(before)].raw, tt.want)
 		}
 	}
-	// What wants no answer gets none.
+	// Notifications and answers are not answered.
 	before, _ := p.all()
 	for _, s := range []string{
 		`{"method":"initialized"}`, `{"method":"nonsense","params":{}}`, `{"method":"command/exec","params":{"command":["true"]}}`, ``, ` `,
@@ -70,20 +70,20 @@ func TestMessages(t *testing.T) {
 		t.Errorf("%+v", after[len(before):])
 	}
 	if len(w.reqs) != 2 {
-		t.Errorf("%d were decided", len(w.reqs))
+		t.Errorf("%d requests reached the policy", len(w.reqs))
 	}
 }
 
-// TestDuplicateID: an id is one request's until that is answered, however it is written.
+// TestDuplicateID checks that the id of a pending request is refused, in any JSON spelling, and free after the answer.
 func TestDuplicateID(t *testing.T) {
 	w := &world{run: shell}
-	p := greeted(t, w.server())
+	p := initialized(t, w.server())
 	for n, ids := range [][2]string{{`"one"`, `"\u006fne"`}, {`77`, `77`}} {
 		name := fmt.Sprint("d", n)
 		p.send(fmt.Sprintf(`{"id":%s,"method":"command/exec","params":{"command":["sleep"],"processId":%q}}`, ids[0], name))
 		p.send(fmt.Sprintf(`{"id":%s,"method":"command/exec","params":{"command":["true"]}}`, ids[1]))
 		m := p.until("refusal", func(m arrival) bool { return string(m.ID) == ids[1] })
-		if m.Error == nil || m.Error.Code != codeRequest || !strings.HasSuffix(m.Error.Message, "is under way") {
+		if m.Error == nil || m.Error.Code != codeRequest || !strings.HasSuffix(m.Error.Message, "is still pending: use another id") {
 			t.Error(m.raw)
 		}
 		p.must("command/exec/terminate", fmt.Sprintf(`{"processId":%q}`, name))
@@ -93,15 +93,15 @@ func TestDuplicateID(t *testing.T) {
 			return string(m.ID) == ids[1] && bytes.Contains(m.Result, []byte(`"exitCode":5`))
 		})
 	}
-	// A number is no string.
+	// A number and a string are different ids.
 	p.ask("command/exec", `{"command":["sleep"],"processId":"d"}`)
 	last := fmt.Sprint(p.id)
 	p.send(fmt.Sprintf(`{"id":%q,"method":"command/exec/terminate","params":{"processId":"d"}}`, last))
 	p.until("answer", func(m arrival) bool { return string(m.ID) == `"`+last+`"` && m.Error == nil })
 }
 
-// FuzzParse: whatever is read as a request is JSON that says so, whose id is answered to as it was written; and what is
-// read from it does not make anything panic.
+// FuzzParse checks that every message parsed as a request is a JSON object with that id, that answers to it are valid
+// JSON lines, and that reading its parameters does not panic.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		`{"id":1,"method":"x","params":{"command":["a"],"env":{"A":null},"size":{"rows":1,"cols":2},"sandboxPolicy":{"type":"readOnly"}}}`,
@@ -115,7 +115,7 @@ func FuzzParse(f *testing.F) {
 		var v map[string]json.RawMessage
 		isObject := json.Unmarshal(data, &v) == nil && v != nil && utf8.Valid(data)
 		if !isObject && fault == nil {
-			t.Fatalf("%q is taken", data)
+			t.Fatalf("%q: accepted, but not a JSON object", data)
 		}
 		answer := answerOf(json.RawMessage("1"), encode(empty{}))
 		if fault != nil {
@@ -135,21 +135,21 @@ func FuzzParse(f *testing.F) {
 		r := read(m.params)
 		for key := range r.fields {
 			one := &reader{fields: r.fields}
-			one.flag(key)
+			one.boolean(key)
 			one.integer(key)
 			one.count(key)
-			one.text(key, one.has(key))
-			one.texts(key, one.has(key))
-			one.variables(key)
-			one.size(key, one.has(key))
+			one.text(key, one.optional(key))
+			one.stringArray(key, one.optional(key))
+			one.environment(key)
+			one.size(key, one.optional(key))
 			(&reader{fields: map[string]json.RawMessage{"sandboxPolicy": r.fields[key]}}).policy()
 			for _, fresh := range []func(*reader){
 				func(r *reader) { r.integer(key) },
 				func(r *reader) { r.count(key) },
-				func(r *reader) { r.text(key, r.has(key)) },
-				func(r *reader) { r.texts(key, r.has(key)) },
-				func(r *reader) { r.variables(key) },
-				func(r *reader) { r.size(key, r.has(key)) },
+				func(r *reader) { r.text(key, r.optional(key)) },
+				func(r *reader) { r.stringArray(key, r.optional(key)) },
+				func(r *reader) { r.environment(key) },
+				func(r *reader) { r.size(key, r.optional(key)) },
 			} {
 				fresh(&reader{fields: r.fields})
 			}
@@ -157,7 +157,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzValidText: the text is UTF-8, and what is text in it stays.
+// FuzzValidText checks that validText returns UTF-8 and keeps all valid runes.
 func FuzzValidText(f *testing.F) {
 	f.Add([]byte("a\xf0\x9f\x98b\xe2\x82"))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -4,82 +4,84 @@ import (
 	"sync"
 )
 
-// Bounds of what waits for a client that does not read.
+// Bounds on data that waits for a client to read.
 const (
-	maxDeltas  = 256 << 10 // bytes; above, output is not taken from the pipes of processes
-	maxAnswers = 16 << 20  // bytes; above, nothing is read from the client
-	maxFree    = 4         // buffers that are kept to be used again
+	maxDeltas  = 256 << 10 // bytes; above, output is not read from the pipes of processes
+	maxAnswers = 16 << 20  // bytes; above, no messages are read from the client
+	maxFree    = 4         // buffers kept for reuse
 )
 
-// An item is one text on its way to the client.
+// An item is one text to be sent to the client.
 type item struct {
 	text []byte
-	// make makes the text when it is time to write it: large answers are not held twice. nil is a text that is there.
-	make func() []byte
-	size int    // bytes it stands for
-	sent func() // called when it is written, or will not be; nil is nothing
-	loan bool   // the text is of buffer
+	// build returns the text when it is about to be written, so that a large answer is not in memory twice. nil if text
+	// is set.
+	build  func() []byte
+	size   int    // bytes that count against the bounds
+	sent   func() // called once the item is written or dropped; may be nil
+	pooled bool   // text is from outbox.buffer
 }
 
-// An outbox writes the texts of one connection in the order in which they are put.
+// An outbox writes the texts of one connection in the order in which they were put.
 type outbox struct {
 	conn Conn
 	done chan struct{} // closed when run has returned
 
-	mu    sync.Mutex
-	turn  *sync.Cond // of mu: something was put or written, or the end has come
-	queue []item     // guarded by mu
-	size  int        // guarded by mu: of queue, and of the write under way
-	last  bool       // guarded by mu: nothing more comes
-	err   error      // guarded by mu: why nothing is written any more
-	free  [][]byte   // guarded by mu
+	mu      sync.Mutex
+	changed *sync.Cond // on mu: an item was put or written, or the outbox was closed or failed
+	queue   []item     // guarded by mu
+	size    int        // guarded by mu: of queue and of the write in progress
+	last    bool       // guarded by mu: close was called, nothing more is accepted
+	err     error      // guarded by mu: why writing stopped
+	free    [][]byte   // guarded by mu: buffers for reuse
 }
 
 func newOutbox(conn Conn) *outbox {
 	o := &outbox{conn: conn, done: make(chan struct{})}
-	o.turn = sync.NewCond(&o.mu)
+	o.changed = sync.NewCond(&o.mu)
 	return o
 }
 
-// answer puts a text without waiting.
+// answer puts a text without blocking.
 func (o *outbox) answer(text []byte) { o.put(item{text: text, size: len(text)}) }
 
-// put puts an item without waiting.
+// put puts an item without blocking.
 func (o *outbox) put(i item) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.push(i)
 }
 
-// delta puts a text of buffer, when little enough waits. It reports whether more is wanted.
+// delta puts a text that was built in a buffer from o.buffer. It blocks while more than maxDeltas bytes wait. It reports
+// whether the client can still be written to.
 func (o *outbox) delta(text []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for o.size > maxDeltas && o.err == nil {
-		o.turn.Wait()
+		o.changed.Wait()
 	}
-	o.push(item{text: text, size: len(text), loan: true})
+	o.push(item{text: text, size: len(text), pooled: true})
 	return o.err == nil
 }
 
-// push is for one who holds the lock.
+// push puts an item. The caller holds o.mu.
 func (o *outbox) push(i item) {
 	if o.err != nil || o.last {
-		i.gone()
+		i.settled()
 		return
 	}
 	o.queue = append(o.queue, i)
 	o.size += i.size
-	o.turn.Broadcast()
+	o.changed.Broadcast()
 }
 
-func (i *item) gone() {
+func (i *item) settled() {
 	if i.sent != nil {
 		i.sent()
 	}
 }
 
-// buffer returns an empty buffer for a delta.
+// buffer returns an empty buffer for a delta, or nil.
 func (o *outbox) buffer() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -91,30 +93,30 @@ func (o *outbox) buffer() []byte {
 	return nil
 }
 
-// run writes until the outbox is closed and empty, or writing fails.
+// run writes items until the outbox is closed and empty, or a write fails.
 func (o *outbox) run() {
 	defer close(o.done)
 	for {
-		i, ok := o.take()
+		i, ok := o.next()
 		if !ok {
 			return
 		}
 		text := i.text
-		if i.make != nil {
-			text = i.make()
+		if i.build != nil {
+			text = i.build()
 		}
 		err := o.conn.Write(text)
-		i.gone()
+		i.settled()
 		o.wrote(i, err)
 	}
 }
 
-// take waits for an item; there is none at the end.
-func (o *outbox) take() (i item, ok bool) {
+// next blocks until there is an item. It returns false once the outbox is closed and empty, or has failed.
+func (o *outbox) next() (i item, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for len(o.queue) == 0 && !o.last && o.err == nil {
-		o.turn.Wait()
+		o.changed.Wait()
 	}
 	if o.err != nil || len(o.queue) == 0 {
 		return item{}, false
@@ -129,53 +131,53 @@ func (o *outbox) wrote(i item, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.size -= i.size
-	if i.loan && len(o.free) < maxFree {
+	if i.pooled && len(o.free) < maxFree {
 		o.free = append(o.free, i.text)
 	}
 	if err != nil {
 		o.fail(err)
 	}
-	o.turn.Broadcast()
+	o.changed.Broadcast()
 }
 
-// fail is for one who holds the lock.
+// fail records the first error and drops the queue. The caller holds o.mu.
 func (o *outbox) fail(err error) {
 	if o.err == nil {
 		o.err = err
 	}
 	for n := range o.queue {
-		o.queue[n].gone()
+		o.queue[n].settled()
 	}
 	o.queue = nil
-	o.turn.Broadcast()
+	o.changed.Broadcast()
 }
 
-// waitRoom returns when little enough waits for more to be read from the client; false at the end.
-func (o *outbox) waitRoom() bool {
+// waitForSpace blocks while more than maxAnswers bytes wait. It returns false once the outbox is closed or has failed.
+func (o *outbox) waitForSpace() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for o.size > maxAnswers && o.err == nil && !o.last {
-		o.turn.Wait()
+		o.changed.Wait()
 	}
 	return o.err == nil && !o.last
 }
 
-// close takes nothing more; what waits is written.
+// close makes the outbox drop further items. Queued ones are still written.
 func (o *outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.last = true
-	o.turn.Broadcast()
+	o.changed.Broadcast()
 }
 
-// abort drops what waits and what is to come.
+// abort drops all queued items and makes the outbox drop further ones.
 func (o *outbox) abort(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.fail(err)
 }
 
-// failure is why nothing is written any more; nil if it did not come to that.
+// failure returns the error that stopped writing, or nil.
 func (o *outbox) failure() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -11,17 +11,17 @@ import (
 	"corral/job"
 )
 
-// grace is how long, after a job's end, its pipes may still have a writer that is not of the job.
-const grace = 50 * time.Millisecond
+// drainTimeout is how long after a job's end its output is still read if a process outside the job holds the pipes open.
+const drainTimeout = 50 * time.Millisecond
 
-// An output takes what one process writes: job.Output, and more (job.Feeder, job.Screen).
+// An output reads what a process writes. It implements job.Output, job.Feeder and job.Screen.
 type output struct {
 	p        *process
-	finished bool // of the goroutine that runs the process
+	finished bool // used by the goroutine that runs the process
 
 	mu       sync.Mutex
-	streams  []*stream   // guarded by mu: stdout and stderr, or the terminal's one; none before they are made
-	overflow atomic.Bool // the budget has ended
+	streams  []*stream   // guarded by mu: stdout and stderr, or the terminal's one; empty until created
+	overflow atomic.Bool // the server's budget was exhausted
 }
 
 func newOutput(p *process) *output { return &output{p: p} }
@@ -31,7 +31,7 @@ var (
 	_ job.Screen = (*output)(nil)
 )
 
-// Handle implements job.Output: nothing is stored.
+// Handle implements job.Output. It returns "": output is not stored.
 func (o *output) Handle() string { return "" }
 
 // Stdin implements job.Feeder.
@@ -42,14 +42,14 @@ func (o *output) Streams() (stdout, stderr *os.File, err error) {
 	var ends [2]*os.File
 	for n, name := range [...]string{"stdout", "stderr"} {
 		var p [2]int
-		// Not os.Pipe: it would make the job's end non-blocking, too, which programs do not expect of their output.
+		// Not os.Pipe: it would make the job's end non-blocking as well, which programs do not expect of their output.
 		if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
 			if n > 0 {
 				ends[0].Close()
 			}
 			return nil, nil, os.NewSyscallError("pipe2", err)
 		}
-		_ = unix.SetNonblock(p[0], true) // it is ours and open
+		_ = unix.SetNonblock(p[0], true) // cannot fail: the descriptor is open
 		ends[n] = os.NewFile(uintptr(p[1]), "|1")
 		o.begin(name, os.NewFile(uintptr(p[0]), "|0"), false)
 	}
@@ -91,11 +91,11 @@ func (o *output) Written() (stdout, stderr int64) {
 	return n[0], n[1]
 }
 
-// Finish implements job.Output. It does not wait for the client, who may not read what is left: see wait.
+// Finish implements job.Output. It does not wait for the client to read the rest; wait does.
 func (o *output) Finish(*job.Record) {
 	o.finished = true
 	o.p.announce()
-	o.stop(grace)
+	o.stop(drainTimeout)
 }
 
 // Discard implements job.Output.
@@ -107,18 +107,19 @@ func (o *output) Discard() {
 
 func (o *output) stop(d time.Duration) {
 	for _, s := range o.all() {
-		_ = s.file.SetReadDeadline(time.Now().Add(d)) // an error is of a file that is closed
+		_ = s.file.SetReadDeadline(time.Now().Add(d)) // fails only if the file is closed
 	}
 }
 
-// wait waits until all output is on its way to the client, or kept.
+// wait blocks until all output was queued for the client or kept. size, passed, release and stream may be called only
+// after that.
 func (o *output) wait() {
 	for _, s := range o.all() {
 		<-s.done
 	}
 }
 
-// size is how many bytes are kept. It and what follows is for who has waited.
+// size returns the number of kept bytes.
 func (o *output) size() int {
 	n := 0
 	for _, s := range o.all() {
@@ -127,7 +128,7 @@ func (o *output) size() int {
 	return n
 }
 
-// passed is how many bytes the client gets of what the process wrote.
+// passed returns how many bytes of output the client gets.
 func (o *output) passed() int {
 	n := int64(0)
 	for _, s := range o.all() {
@@ -136,7 +137,7 @@ func (o *output) passed() int {
 	return int(n)
 }
 
-// release forgets what was kept.
+// release drops the kept output and returns its bytes to the budget.
 func (o *output) release() {
 	o.p.c.s.release(o.size())
 	for _, s := range o.all() {
@@ -144,7 +145,7 @@ func (o *output) release() {
 	}
 }
 
-// stream returns what became of a stream, by its place; one that there was not is empty.
+// stream returns stream n, or an empty one if the process had none.
 func (o *output) stream(n int) *stream {
 	if all := o.all(); n < len(all) {
 		return all[n]

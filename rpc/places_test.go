@@ -12,9 +12,9 @@ import (
 func TestPlaces(t *testing.T) {
 	texttest.Check(t, []texttest.Place{
 		{Name: "unknown method", Lines: 1, Most: 6*maxWord + 200, Shows: func(s string) string {
-			return (&client{greeted: true}).serve(&message{method: s}).Message
+			return (&client{initialized: true}).serve(&message{method: s}).Message
 		}},
-		{Name: "client's name", Lines: 1, Most: maxWord + len("…"), Shows: word},
+		{Name: "client's name", Lines: 1, Most: maxWord + len("…"), Shows: printable},
 		{Name: "denied", Lines: 1, Most: 6*maxSaid + 200, Shows: func(s string) string {
 			p := &process{launch: launch{family: table[0]}}
 			return p.denied(&job.Record{Decision: job.Decision{Reasons: []string{s}}}).Message

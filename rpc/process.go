@@ -9,31 +9,31 @@ import (
 	"corral/internal/calls"
 )
 
-// spawnPatience is how long process/spawn waits for its process to have said something, or to have been refused, before
-// it is answered. What is refused later is told by process/exited.
-const spawnPatience = 100 * time.Millisecond
+// spawnTimeout is how long the response to process/spawn is held back until the process has written output or was
+// refused. A refusal after that is reported in process/exited.
+const spawnTimeout = 100 * time.Millisecond
 
-// A process is a job that a client has started.
+// A process is a job that a client started.
 type process struct {
 	launch
-	c      *client
-	key    handle
-	asked  json.RawMessage // id of the request
-	cancel context.CancelCauseFunc
-	out    *output
-	input  *input // nil: not streamed
-	screen *screen
-	noted  *calls.Call
+	c         *client
+	key       handle
+	requestID json.RawMessage // id of the request that started it
+	cancel    context.CancelCauseFunc
+	out       *output
+	input     *input // nil unless input is streamed
+	screen    *screen
+	call      *calls.Call
 
-	told bool // guarded by c.mu: process/spawn is answered
+	answered bool // guarded by c.mu: process/spawn was answered
 }
 
-// start makes a launch a process, which is known by its id from here on.
+// start registers and runs a process for l. From then on the client can refer to it by its id.
 func (c *client) start(l *launch, m *message) *fault {
 	c.fill(l)
 	l.request.ID = m.trace.ID
 	ctx, cancel := context.WithCancelCause(c.ctx)
-	p := &process{launch: *l, c: c, asked: m.id, cancel: cancel}
+	p := &process{launch: *l, c: c, requestID: m.id, cancel: cancel}
 	p.out, p.screen = newOutput(p), &screen{}
 	if p.stdin {
 		p.input = newInput(c.s)
@@ -42,12 +42,12 @@ func (c *client) start(l *launch, m *message) *fault {
 		cancel(nil)
 		return fault
 	}
-	p.noted = c.begin(l.family, m)
+	p.call = c.begin(l.family, m)
 	go p.run(ctx)
 	return nil
 }
 
-// begin notes the beginning of a call.
+// begin records the start of a call in the diagnostic log and the trace.
 func (c *client) begin(f *family, m *message) *calls.Call {
 	return calls.Begin(c.s.Tracer, calls.Start{
 		Tool: f.name, Span: strings.ReplaceAll(f.name, "/", "."), Principal: c.who.Principal, Session: c.who.Session,
@@ -55,12 +55,12 @@ func (c *client) begin(f *family, m *message) *calls.Call {
 	})
 }
 
-// fill completes the request.
+// fill sets the fields of the request that the client does not choose.
 func (c *client) fill(l *launch) {
 	r := &l.request
 	r.Tool, r.Principal, r.Session = l.family.name, c.who.Principal, c.who.Session
-	// The policy refuses what is in no repository, and has it written down.
-	repo, dir, _ := c.s.place(&c.who, l.dir)
+	// For a directory outside of every repository, Repo is "": the policy denies and logs the request.
+	repo, dir, _ := c.s.locate(&c.who, l.dir)
 	r.Repo, r.Dir = repo.ID, dir
 }
 
@@ -76,61 +76,62 @@ func (c *client) register(p *process) *fault {
 	case c.processes[p.key] != nil:
 		return faultOf(codeRequest, "%s %s", p.family.duplicate, quoted(p.id))
 	case len(c.processes) >= maxProcesses:
-		return faultOf(codeBusy, "the connection has %d processes: wait for one to end", len(c.processes))
+		return faultOf(codeBusy, "the connection has %d processes, which is the maximum: wait for one to end", len(c.processes))
 	case c.s.processes.Add(1) > maxServed:
 		c.s.processes.Add(-1)
-		return faultOf(codeBusy, "the server has %d processes: wait for one to end", maxServed)
+		return faultOf(codeBusy, "the server has %d processes, which is the maximum: wait for one to end", maxServed)
 	}
 	c.processes[p.key] = p
-	c.pending[idKey(p.asked)] = true
+	c.pending[idKey(p.requestID)] = true
 	c.all.Add(1)
 	return nil
 }
 
-// run takes a process through its life.
+// run runs the job, waits for its output, and sends the final message.
 func (p *process) run(ctx context.Context) {
 	defer p.c.all.Done()
 	defer p.cancel(nil)
 	if p.isSpawn() {
-		timer := time.AfterFunc(spawnPatience, p.announce)
+		timer := time.AfterFunc(spawnTimeout, p.announce)
 		defer timer.Stop()
 	}
-	p.noted.Repo(p.request.Repo)
+	p.call.Repo(p.request.Repo)
 	record, err := p.engine.Run(ctx, &p.request, p.out, nil)
-	p.noted.Ran(record)
+	p.call.Ran(record)
 	if p.input != nil {
 		p.input.end()
 	}
 	p.out.wait()
 	p.screen.close()
-	e := p.ending(ctx, record, err)
-	p.noted.End(ctx, p.c.s.Log, p.out.passed(), e.code(ctx))
+	e := p.outcome(ctx, record, err)
+	p.call.End(ctx, p.c.s.Log, p.out.passed(), e.code(ctx))
 	p.finish(e)
 }
 
 func (p *process) isSpawn() bool { return p.family.exited != "" }
 
-// announce answers process/spawn, unless it is answered: the process is there.
+// announce answers process/spawn unless it was answered already.
 func (p *process) announce() {
 	if !p.isSpawn() {
 		return
 	}
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	p.tell(answerOf(p.asked, encode(empty{})))
+	p.announceLocked(answerOf(p.requestID, encode(empty{})))
 }
 
-// tell is announce for one who holds the lock.
-func (p *process) tell(answer []byte) {
-	if !p.told {
-		p.told = true
-		delete(p.c.pending, idKey(p.asked))
+// announceLocked sends answer unless process/spawn was answered already. The caller holds c.mu.
+func (p *process) announceLocked(answer []byte) {
+	if !p.answered {
+		p.answered = true
+		delete(p.c.pending, idKey(p.requestID))
 		p.c.out.answer(answer)
 	}
 }
 
-// finish forgets a process and has the last word on it, as one: whoever reads that may use its names again.
-func (p *process) finish(e *ending) {
+// finish removes a process and sends its final message under one lock: a client that has read the message may reuse the
+// ids of the process and of the request.
+func (p *process) finish(e *outcome) {
 	c := p.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,31 +140,31 @@ func (p *process) finish(e *ending) {
 	last := item{size: p.out.size(), sent: p.out.release}
 	switch {
 	case !p.isSpawn():
-		delete(c.pending, idKey(p.asked))
-		last.make = func() []byte { return e.answer(p) }
-	case e.fault != nil && !p.told:
-		p.tell(errorOf(p.asked, e.fault))
+		delete(c.pending, idKey(p.requestID))
+		last.build = func() []byte { return e.answer(p) }
+	case e.fault != nil && !p.answered:
+		p.announceLocked(errorOf(p.requestID, e.fault))
 	default:
-		p.tell(answerOf(p.asked, encode(empty{})))
-		last.make = func() []byte { return e.note(p) }
+		p.announceLocked(answerOf(p.requestID, encode(empty{})))
+		last.build = func() []byte { return e.exitedNote(p) }
 	}
-	if last.make == nil || p.isSpawn() && !c.wants(p.family.exited) {
-		last.gone()
+	if last.build == nil || p.isSpawn() && !c.wants(p.family.exited) {
+		last.settled()
 		return
 	}
 	c.out.put(last)
 }
 
-// write takes input for the process, and answers when enough of it is on its way.
+// write queues input for the process. The request is answered once little enough input waits.
 func (p *process) write(id json.RawMessage, data []byte, last bool) *fault {
 	if p.input == nil {
 		return faultOf(codeRequest, "%s", p.family.noStdin)
 	}
 	done := answerOf(id, encode(empty{}))
-	p.c.await(id)
-	fault := p.input.put(chunk{data: data, last: last, taken: func() { p.c.settle(id, done) }})
+	p.c.addPending(id)
+	fault := p.input.put(chunk{data: data, last: last, reply: func() { p.c.answerPending(id, done) }})
 	if fault != nil {
-		p.c.settle(id, errorOf(id, fault))
+		p.c.answerPending(id, errorOf(id, fault))
 	}
 	return nil
 }

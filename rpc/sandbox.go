@@ -9,14 +9,14 @@ import (
 
 // A sandbox is the sandboxPolicy of a request.
 type sandbox struct {
-	kind    string // its type; "" if there is none
+	kind    string // sandboxPolicy.type; "" without a sandboxPolicy
 	network bool
-	// restricted asks for less to be read than a job can read here.
+	// restricted reports a request for less read access than every job has here.
 	restricted bool
 	writable   []string
 }
 
-// Types of a sandboxPolicy.
+// Values of sandboxPolicy.type.
 const (
 	readOnly       = "readOnly"
 	workspaceWrite = "workspaceWrite"
@@ -24,24 +24,24 @@ const (
 	fullAccess     = "dangerFullAccess"
 )
 
-// policy reads a sandboxPolicy. That /tmp is to be left out is always so: a job's is its own.
+// policy reads a sandboxPolicy. The fields that exclude /tmp are ignored: each job has its own /tmp anyway.
 func (r *reader) policy() sandbox {
-	raw := r.has("sandboxPolicy")
+	raw := r.optional("sandboxPolicy")
 	if raw == nil {
 		return sandbox{}
 	}
 	in := r.object("sandboxPolicy", raw)
-	s := sandbox{kind: in.text("sandboxPolicy.type", in.must("type"))}
+	s := sandbox{kind: in.text("sandboxPolicy.type", in.required("type"))}
 	switch s.kind {
 	case external:
-		s.network = in.text("sandboxPolicy.networkAccess", in.has("networkAccess")) == "enabled"
+		s.network = in.text("sandboxPolicy.networkAccess", in.optional("networkAccess")) == "enabled"
 	case readOnly, workspaceWrite:
-		s.network = in.flag("networkAccess")
-		s.writable = in.texts("sandboxPolicy.writableRoots", in.has("writableRoots"))
+		s.network = in.boolean("networkAccess")
+		s.writable = in.stringArray("sandboxPolicy.writableRoots", in.optional("writableRoots"))
 		for _, name := range []string{"access", "readOnlyAccess"} {
-			if raw := in.has(name); raw != nil {
+			if raw := in.optional(name); raw != nil {
 				access := in.object("sandboxPolicy."+name, raw)
-				s.restricted = s.restricted || access.text(name+".type", access.must("type")) != "fullAccess"
+				s.restricted = s.restricted || access.text(name+".type", access.required("type")) != "fullAccess"
 				in.inherit(access)
 			}
 		}
@@ -53,50 +53,50 @@ func (r *reader) policy() sandbox {
 	return s
 }
 
-// apply makes a launch what its policy says, or says why not. Nothing that cannot be held is left out.
+// apply sets up a launch as its sandboxPolicy says. It refuses a policy of which any part cannot be enforced.
 func (c *client) apply(s sandbox, l *launch) *fault {
 	switch {
 	case s.network:
-		return faultOf(codeRequest, "sandboxPolicy networkAccess is not supported: a job has no network")
+		return faultOf(codeRequest, "sandboxPolicy networkAccess is not supported: jobs have no network")
 	case s.restricted:
-		return faultOf(codeRequest, "sandboxPolicy restricted read access is not supported: a job reads its repository and the system's directories")
+		return faultOf(codeRequest, "sandboxPolicy restricted read access is not supported: a job can read its repository and the system directories")
 	}
 	switch s.kind {
 	case external:
-		return l.mapped(c.s.External, s.kind)
+		return l.useMapped(c.s.External, s.kind)
 	case fullAccess:
-		return l.mapped(c.s.FullAccess, s.kind)
+		return l.useMapped(c.s.FullAccess, s.kind)
 	case workspaceWrite:
 		workspace := job.Direct
 		l.request.Workspace, l.request.Protect = &workspace, job.ProtectAll
-		return c.writable(s.writable, l.dir)
+		return c.checkWritable(s.writable, l.dir)
 	}
 	workspace := job.ReadOnly
 	l.request.Workspace = &workspace
 	return nil
 }
 
-// mapped is for what asks to leave the sandbox: it gets what the operator has for it.
-func (l *launch) mapped(e Engine, kind string) *fault {
+// useMapped serves a policy that asks to leave the sandbox with the engine that the operator maps it to.
+func (l *launch) useMapped(e Engine, kind string) *fault {
 	if e == nil {
-		return faultOf(codeRequest, "sandboxPolicy %s is refused: the configuration maps it to no profile", kind)
+		return faultOf(codeRequest, "sandboxPolicy %s is refused: the configuration does not map it to a profile", kind)
 	}
 	l.engine = e
 	return nil
 }
 
-// writable refuses roots outside of the repository of dir: nothing else can be written to.
-func (c *client) writable(roots []string, dir string) *fault {
-	repo, _, ok := c.s.place(&c.who, dir)
+// checkWritable refuses writable roots outside of the repository that contains dir, since no job can write there.
+func (c *client) checkWritable(roots []string, dir string) *fault {
+	repo, _, ok := c.s.locate(&c.who, dir)
 	if !ok {
-		return nil // which is refused by itself
+		return nil // the policy refuses the request
 	}
 	for _, root := range roots {
 		if !filepath.IsAbs(root) {
-			return invalid("`sandboxPolicy.writableRoots` has a path that is not absolute")
+			return invalid("`sandboxPolicy.writableRoots` must be absolute paths, got %s", quoted(text.Cut(root, maxWord)))
 		}
 		if _, in := within(repo.Path, filepath.Clean(root)); !in {
-			return faultOf(codeRequest, "sandboxPolicy writableRoots: %s is not in the repository of the cwd, which is %s", quoted(text.Cut(root, maxWord)), quoted(repo.Path))
+			return faultOf(codeRequest, "sandboxPolicy writableRoots: %s is not in the repository of the cwd, %s", quoted(text.Cut(root, maxWord)), quoted(repo.Path))
 		}
 	}
 	return nil

@@ -9,14 +9,14 @@ import (
 	"corral/job"
 )
 
-// A screen is the terminal of a process, seen from its client.
+// A screen is the client's view of the terminal of a process.
 type screen struct {
 	mu     sync.Mutex
-	master *os.File // guarded by mu; nil before there is one, and when the process has ended
-	size   job.Size // guarded by mu: what is wanted of a terminal that is not there yet; zero is nothing
+	master *os.File // guarded by mu; nil before the terminal is open and after the process has ended
+	size   job.Size // guarded by mu: requested size, set once the terminal is open; zero if none was requested
 }
 
-// open takes a master over.
+// open takes ownership of master. It returns a file whose reads and writes can be interrupted.
 func (s *screen) open(master *os.File) (*os.File, error) {
 	file, err := pollable(master)
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *screen) open(master *os.File) (*os.File, error) {
 	return file, nil
 }
 
-// resize has the programs on it told of a new size (SIGWINCH).
+// resize sets the terminal's size. The kernel sends SIGWINCH to its foreground process group.
 func (s *screen) resize(size job.Size) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,7 +41,7 @@ func (s *screen) resize(size job.Size) {
 	}
 }
 
-// set is for one who holds the lock.
+// set sets the terminal's size. The caller holds s.mu.
 func (s *screen) set() {
 	size := s.size
 	control(s.master, func(fd int) {
@@ -58,9 +58,10 @@ func (s *screen) close() {
 	}
 }
 
-// hangUp types the character that ends the input of who reads the terminal line by line (termios(3), VEOF): twice within
-// a line, where the first one only passes the line on. Programs that read keys get a key.
-func hangUp(master *os.File, midLine bool) {
+// sendEOF types the end-of-file character (VEOF, termios(3)), which ends the input of a program that reads line by line.
+// In the middle of a line it is typed twice, since the first one only submits the line. A program in raw mode reads it as
+// a key.
+func sendEOF(master *os.File, midLine bool) {
 	var eof byte
 	control(master, func(fd int) {
 		if t, err := unix.IoctlGetTermios(fd, unix.TCGETS); err == nil {
@@ -69,15 +70,15 @@ func hangUp(master *os.File, midLine bool) {
 	})
 	keys := []byte{eof, eof}
 	switch {
-	case eof == 0: // it is switched off
+	case eof == 0: // VEOF is disabled
 		return
 	case !midLine:
 		keys = keys[:1]
 	}
-	_, _ = master.Write(keys) // of a process that has ended, nobody reads it
+	_, _ = master.Write(keys) // fails only if the process has ended
 }
 
-// pollable makes a file one whose reads and writes can be interrupted. It takes it over.
+// pollable returns a duplicate of f whose reads and writes can be interrupted, and closes f.
 func pollable(f *os.File) (*os.File, error) {
 	defer f.Close()
 	fd, err := -1, error(nil)
@@ -95,7 +96,7 @@ func pollable(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
-// control calls f with the descriptor of a file, unless that is closed.
+// control calls f with the descriptor of file, unless it is closed.
 func control(file *os.File, f func(fd int)) {
 	if c, err := file.SyscallConn(); err == nil {
 		_ = c.Control(func(fd uintptr) { f(int(fd)) })

@@ -1,23 +1,25 @@
-// Package rpc serves command/exec and process/* over JSON-RPC: programs run in jails, started, fed, resized and ended by
-// messages. The protocol is that of the Codex app-server; a client of its command/exec works here unchanged.
+// Package rpc serves command/exec and process/* over JSON-RPC: clients start programs in jails, and feed, resize and end
+// them with messages. The protocol is that of the Codex app-server; a client of its command/exec works here unchanged.
 //
-// A Server is one for all connections; package rpc/transport brings it texts (see Conn), and each connection has its own
-// processes. A process is a job: job.Engine decides, logs and runs it. What a client may ask for is narrowed by the policy
-// like every other request, and no request leaves the jail: dangerFullAccess is what the operator maps it to, or refused.
+// One Server serves all connections; package rpc/transport connects clients to it (see Conn). Each connection has its own
+// processes. A process is a job: job.Engine authorizes, logs and runs it. The policy restricts a client's request like
+// any other request, and no request leaves the jail: dangerFullAccess uses what the operator maps it to, or is refused.
 //
-//   - One goroutine reads a connection. A process is known by its id before the next message is read, so that exec and
-//     what follows it may come in one burst. Messages are read strictly: UTF-8, no key twice, at most 64 levels, ids that
-//     are strings or whole numbers; what is not known is ignored, and null is as good as absent.
-//   - Answers leave in the order in which they are made, one at a time. The answer to command/exec, and process/exited,
-//     come after all output of their process, and when no process of the job is left.
-//   - A client that does not read stalls its processes, by their pipes, and holds at most some 256 KiB of their output
-//     here. What it asks meanwhile is answered when it reads; with much of that waiting, it is not read from either.
-//   - Output that is kept for the answer, and input that waits for its process, share one budget of the server.
-//   - The end of a connection ends all its processes.
-//   - A process that a client starts, or wants to, is one line of the log and, where there is a Tracer, one span.
+//   - One goroutine reads a connection. A process is registered under its id before the next message is read, so a client
+//     may send exec and requests that refer to it without waiting. Messages are parsed strictly: valid UTF-8, no duplicate
+//     keys, at most 64 levels of nesting, ids that are strings or integers. Unknown fields are ignored, and null equals an
+//     absent field.
+//   - Answers are sent one at a time, in the order in which they are made. The response to command/exec, and
+//     process/exited, follow all output of their process, and are sent after the last process of the job has ended.
+//   - A client that does not read stalls its processes, by their pipes, and makes the server buffer at most about 256 KiB
+//     of their output. Requests it sends meanwhile are answered when it reads; if many answers wait, no more requests are
+//     read.
+//   - Output kept for an answer, and input that waits for its process, share one budget per server.
+//   - When a connection ends, all its processes are ended.
+//   - Each request to start a process is one line of the diagnostic log and, with a Tracer, one span.
 //
-// Text in answers is UTF-8, with U+FFFD for what is none. Output that is streamed is bytes, in base64. Nothing of it is
-// stored, and nothing in it is hidden: it may be no text at all.
+// Text in answers is UTF-8; invalid bytes become U+FFFD. Streamed output is base64 of the raw bytes. Output is neither
+// stored nor redacted: it may not be text.
 package rpc
 
 import (
@@ -35,52 +37,50 @@ import (
 	"corral/job"
 )
 
-// DefaultBudget is how many bytes a Server holds of output and input, see Server.Budget.
+// DefaultBudget is the default of Server.Budget.
 const DefaultBudget = 256 << 20
 
-// An Engine takes a request through its life; *job.Engine is one.
+// An Engine authorizes and runs jobs; *job.Engine implements it.
 type Engine interface {
 	Run(ctx context.Context, r *job.Request, out job.Output, watch job.Watch) (*job.Record, error)
 }
 
-// A Repo is a repository that is served.
+// A Repo is a served repository.
 type Repo struct {
-	ID   string // as the policy knows it
+	ID   string // id in the policy
 	Path string // absolute and clean
 }
 
-// A Server serves clients. It must not be copied, and its fields not be changed after the first Serve.
+// A Server serves clients. It must not be copied, and its fields must not be changed after the first call of Serve.
 type Server struct {
 	Engine Engine
 	Repos  []Repo
-	// Dir is where a command runs whose client names no directory, and what relative ones are relative to: absolute and
-	// clean.
+	// Dir is the default directory of a command, and the base of relative ones. It must be absolute and clean.
 	Dir string
-	// Home is the codexHome that clients are told of, an absolute path; "" is Dir. Nothing is read from there.
+	// Home is reported to clients as codexHome. It must be absolute; "" means Dir. Nothing is read from it.
 	Home    string
 	Version string // of corral, for the userAgent
-	// Budget is how many bytes all connections together may hold of output that is not streamed, and of input that waits
-	// for its process; 0 is DefaultBudget.
+	// Budget is the maximum number of bytes that all connections together hold of output that is not streamed, and of
+	// input that waits for its process; 0 means DefaultBudget.
 	Budget int64
-	// FullAccess runs what asks for the sandbox policy dangerFullAccess, External what asks for externalSandbox: as an
-	// Engine with the rules that the operator maps them to. nil refuses.
+	// FullAccess runs requests with the sandbox policy dangerFullAccess, External those with externalSandbox, under the
+	// rules that the operator maps them to. nil refuses such requests.
 	FullAccess, External Engine
-	// Ended is called when a connection has ended, with what its requests had as Principal and Session; nil is nothing to be
-	// told.
+	// Ended, if not nil, is called after a connection has ended, with the Principal and Session of its requests.
 	Ended func(principal, session string)
-	// Log takes one line per process that a client starts or wants to; nil drops them.
+	// Log receives one line per request to start a process; nil disables it.
 	Log *slog.Logger
-	// Tracer is told of each such call; nil is nobody to be told.
+	// Tracer receives each such call; nil disables it.
 	Tracer calls.Tracer
 
-	held      atomic.Int64 // of the budget
-	processes atomic.Int64 // of all connections
+	held      atomic.Int64 // bytes of the budget in use
+	processes atomic.Int64 // running processes of all connections
 }
 
 func (s *Server) budget() int64 { return cmp.Or(s.Budget, DefaultBudget) }
 
-// hold takes n bytes of the budget, or reports that they are not to be had.
-func (s *Server) hold(n int) bool {
+// reserve takes n bytes of the budget, or returns false if fewer are left.
+func (s *Server) reserve(n int) bool {
 	if s.held.Add(int64(n)) <= s.budget() {
 		return true
 	}
@@ -90,9 +90,9 @@ func (s *Server) hold(n int) bool {
 
 func (s *Server) release(n int) { s.held.Add(int64(-n)) }
 
-// place returns the repository that dir lies in, as its name says, and dir relative to that. Of two, one within the
-// other, it is the inner one. That no link leads out of it is the supervisor's to see.
-func (s *Server) place(who *Caller, dir string) (repo Repo, relative string, ok bool) {
+// locate returns the innermost repository that contains dir, and dir relative to it. It compares names only; the
+// supervisor checks that no symbolic link leads out of the repository.
+func (s *Server) locate(who *Caller, dir string) (repo Repo, relative string, ok bool) {
 	for _, r := range s.Repos {
 		if !who.mayUse(r.ID) || len(r.Path) < len(repo.Path) {
 			continue
@@ -104,7 +104,7 @@ func (s *Server) place(who *Caller, dir string) (repo Repo, relative string, ok 
 	return repo, relative, ok
 }
 
-// within says where path is below dir; both are absolute and clean.
+// within returns path relative to dir, and whether dir contains it. Both must be absolute and clean.
 func within(dir, path string) (relative string, ok bool) {
 	if path == dir {
 		return "", true
@@ -112,7 +112,7 @@ func within(dir, path string) (relative string, ok bool) {
 	return strings.CutPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// absolute is a client's directory, "" for the server's own.
+// absolute resolves a directory that a client named; "" is the server's own.
 func (s *Server) absolute(dir string) string {
 	if filepath.IsAbs(dir) {
 		return filepath.Clean(dir)
@@ -134,9 +134,9 @@ func (s *Server) userAgent(client string) string {
 	return agent
 }
 
-// randomHex returns n random bytes.
+// randomHex returns n random bytes in hexadecimal.
 func randomHex(n int) string {
 	b := make([]byte, n)
-	_, _ = rand.Read(b) // it never fails, or ends the program: crypto/rand
+	_, _ = rand.Read(b) // crypto/rand.Read never returns an error
 	return hex.EncodeToString(b)
 }

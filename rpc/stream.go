@@ -12,29 +12,29 @@ import (
 const (
 	smallRead = 4 << 10
 	largeRead = 64 << 10
-	// largePipe is the capacity that a pipe gets once it was full: fewer changes between writer and reader.
+	// largePipe is the capacity that a pipe gets once it was full, to switch less often between writer and reader.
 	largePipe = 256 << 10
-	// fullPipe is what the largest pipe of an ordinary user has (/proc/sys/fs/pipe-max-size).
-	fullPipe = 1 << 20
+	// maxPipe is the default maximum capacity of a pipe of an unprivileged user (/proc/sys/fs/pipe-max-size).
+	maxPipe = 1 << 20
 )
 
-// A stream reads one stream of a process, and passes it on or keeps it, up to the cap. What is more is read and dropped.
+// A stream reads one output stream of a process, and forwards or keeps it up to the cap. The rest is read and dropped.
 type stream struct {
 	o     *output
 	name  string
 	file  *os.File
-	tty   bool // file is a terminal, which somebody else closes
+	tty   bool // file is a terminal, which is closed by screen.close
 	total atomic.Int64
 	done  chan struct{} // closed when the reader has returned
 
-	// Of the reader, then of who has waited for it.
-	left   int64  // bytes that may still be passed on
-	cut    bool   // something was dropped
-	cutOff bool   // the end was not seen: somebody who is not of the job holds the pipe
-	mute   bool   // nobody wants to know
-	kept   []byte // what is not streamed
-	held   int    // bytes of it, in the server's budget
-	head   []byte // of each delta
+	// Used by the reader, and by others once done is closed.
+	left          int64  // bytes that may still be forwarded or kept
+	cut           bool   // output beyond the cap was dropped
+	drainTimedOut bool   // end of file was not seen: a process outside the job holds the pipe open
+	mute          bool   // the client opted out of output notifications, or cannot be written to
+	kept          []byte // output that is not streamed
+	held          int    // bytes of kept, reserved in the server's budget
+	head          []byte // JSON prefix of each delta
 }
 
 func newStream(o *output, name string, file *os.File, tty bool) *stream {
@@ -50,9 +50,9 @@ func (s *stream) read() {
 	b := make([]byte, smallRead)
 	for {
 		n, err := s.file.Read(b)
-		s.take(b[:max(n, 0)])
+		s.consume(b[:max(n, 0)])
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			s.cutOff = s.rest(b)
+			s.drainTimedOut = s.drain(b)
 		}
 		if err != nil {
 			break
@@ -66,40 +66,40 @@ func (s *stream) read() {
 	}
 }
 
-// enlarge is for a stream that writes much.
+// enlarge grows the pipe of a stream that fills its buffer, and returns a larger buffer.
 func (s *stream) enlarge() []byte {
 	control(s.file, func(fd int) {
 		if n, err := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0); err == nil && n < largePipe {
-			_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, largePipe) // the user's pipes may be many already
+			_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, largePipe) // fails if the user's pipes exceed pipe-user-pages-soft
 		}
 	})
 	return make([]byte, largeRead)
 }
 
-// rest takes what is there when nobody is waited for any more, at most what fits into a pipe. It reports whether the end
-// was not among it.
-func (s *stream) rest(b []byte) (more bool) {
+// drain reads what is buffered in the pipe without blocking, up to the capacity of a pipe; a process outside the job may
+// still hold the write end. It reports whether end of file was not reached.
+func (s *stream) drain(b []byte) (more bool) {
 	more = true
-	for left := fullPipe; left > 0; {
+	for left := maxPipe; left > 0; {
 		n, err := -1, error(nil)
-		// The descriptor is not held while the client is waited for.
+		// consume may block until the client reads; the descriptor must not be held that long.
 		control(s.file, func(fd int) { n, err = unix.Read(fd, b[:min(left, len(b))]) })
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
-		case n == 0 || errors.Is(err, unix.EIO): // EIO is a terminal's end
+		case n == 0 || errors.Is(err, unix.EIO): // read(2) of a terminal's master fails with EIO at the end
 			return false
 		case n < 0:
 			return more
 		}
-		s.take(b[:n])
+		s.consume(b[:n])
 		left -= n
 	}
 	return more
 }
 
-// take is for what was read.
-func (s *stream) take(b []byte) {
+// consume counts b and forwards or keeps as much of it as the cap allows.
+func (s *stream) consume(b []byte) {
 	if len(b) == 0 {
 		return
 	}
@@ -110,7 +110,7 @@ func (s *stream) take(b []byte) {
 	}
 	s.left -= int64(len(b))
 	switch {
-	case s.cut: // all has been said
+	case s.cut: // the client was told that the cap is reached
 	case s.o.p.stream:
 		s.send(b, over)
 	default:
@@ -119,7 +119,7 @@ func (s *stream) take(b []byte) {
 	s.cut = s.cut || over
 }
 
-// send passes bytes on, as soon as the client has room for them.
+// send sends b to the client as a delta. It blocks while too much output waits for the client.
 func (s *stream) send(b []byte, last bool) {
 	s.o.p.announce()
 	if s.mute {
@@ -138,13 +138,14 @@ func (s *stream) send(b []byte, last bool) {
 	}
 }
 
-// keep keeps bytes for the answer. Without room for them the process is ended, for the answer could not be given.
+// keep stores b for the answer. If the server's budget is exhausted, the process is ended, since it could not be answered
+// completely.
 func (s *stream) keep(b []byte) {
 	p := s.o.p
 	if s.o.overflow.Load() {
 		return
 	}
-	if !p.c.s.hold(len(b)) {
+	if !p.c.s.reserve(len(b)) {
 		s.o.overflow.Store(true)
 		p.cancel(errBudget)
 		return

@@ -11,31 +11,31 @@ import (
 	"corral/job"
 )
 
-// watchedServer is a server that tells w of its calls.
+// watchedServer returns a server whose Tracer is w.
 func watchedServer(w *callstest.Watcher) (*Server, *world) {
-	place := &world{run: func(ctx context.Context, stdio job.Stdio, argv []string) (job.Result, error) {
+	locate := &world{run: func(ctx context.Context, stdio job.Stdio, argv []string) (job.Result, error) {
 		r, err := shell(ctx, stdio, argv)
 		if err == nil {
 			r.ID = "job-7"
 		}
 		return r, err
 	}}
-	s := place.server()
+	s := locate.server()
 	s.Log, s.Tracer = slog.New(slog.NewJSONHandler(w, nil)), w
-	return s, place
+	return s, locate
 }
 
-// TestCallLines: each process that a client starts, or wants to, has one line with every key, and one span.
+// TestCallLines checks that each request to start a process yields one log line with all keys, and one span.
 func TestCallLines(t *testing.T) {
 	w := &callstest.Watcher{}
-	s, place := watchedServer(w)
-	place.deny = func(r *job.Request) (string, string) {
+	s, locate := watchedServer(w)
+	locate.deny = func(r *job.Request) (string, string) {
 		if r.Command[0] == "denied" {
 			return "rule", "no"
 		}
 		return "", ""
 	}
-	p := greeted(t, s)
+	p := initialized(t, s)
 	const exec, spawn = "command/exec", "process/spawn"
 	jobs := 0
 	for n, row := range []struct {
@@ -59,10 +59,10 @@ func TestCallLines(t *testing.T) {
 		{spawn, `{"command":["echo"],"processHandle":"","cwd":"/srv/app"}`, "", "", "-32600", 0, 0},
 	} {
 		p.answer(p.ask(row.method, row.params))
-		line, span, told := w.Last(t, n+1)
+		line, span, jobsSeen := w.Last(t, n+1)
 		for _, key := range callstest.Keys {
 			if _, ok := line[key]; !ok {
-				t.Errorf("%s: the line has no %s: %v", row.params, key, line)
+				t.Errorf("%s: the log line lacks %s: %v", row.params, key, line)
 			}
 		}
 		jobs += row.records
@@ -72,17 +72,17 @@ func TestCallLines(t *testing.T) {
 				t.Errorf("%s: %s is %v, want %v", row.params, key, line[key], value)
 			}
 		}
-		if name := map[string]string{exec: "command.exec", spawn: "process.spawn"}[row.method]; span.Name != name || told != jobs || len(line) != len(callstest.Keys) {
-			t.Errorf("%s: span %s, %d jobs, want %d; %v", row.params, span.Name, told, jobs, line)
+		if name := map[string]string{exec: "command.exec", spawn: "process.spawn"}[row.method]; span.Name != name || jobsSeen != jobs || len(line) != len(callstest.Keys) {
+			t.Errorf("%s: span %s, %d jobs, want %d; %v", row.params, span.Name, jobsSeen, jobs, line)
 		}
 	}
 }
 
-// TestCallLineGone: a process that ended with its connection has its line.
+// TestCallLineGone checks that a process that ended with its connection is logged.
 func TestCallLineGone(t *testing.T) {
 	w := &callstest.Watcher{}
 	s, _ := watchedServer(w)
-	p := greeted(t, s)
+	p := initialized(t, s)
 	p.ask("command/exec", `{"command":["sleep"],"disableTimeout":true}`)
 	p.must("process/spawn", `{"command":["sleep"],"processHandle":"h","cwd":"/srv/app"}`)
 	p.conn.Close()
@@ -91,12 +91,12 @@ func TestCallLineGone(t *testing.T) {
 	}
 }
 
-// TestTrace: a request names its trace beside its parameters, and the job and the log have it.
+// TestTrace checks that the trace context of a request reaches the job, the diagnostic log and the span.
 func TestTrace(t *testing.T) {
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	w := &callstest.Watcher{}
-	s, place := watchedServer(w)
-	p := greeted(t, s)
+	s, locate := watchedServer(w)
+	p := initialized(t, s)
 	for n, row := range []struct {
 		trace string
 		want  calls.Trace
@@ -110,9 +110,9 @@ func TestTrace(t *testing.T) {
 		p.send(fmt.Sprintf(`{"id":%d,"method":"command/exec","params":{"command":["true"]},"trace":%s}`, 100+n, row.trace))
 		p.result(fmt.Sprint(100 + n))
 		line, span, _ := w.Last(t, n+1)
-		place.mu.Lock()
-		id := place.reqs[n].ID
-		place.mu.Unlock()
+		locate.mu.Lock()
+		id := locate.reqs[n].ID
+		locate.mu.Unlock()
 		if row.want.ID == "" {
 			row.want.ID = id
 		}

@@ -15,11 +15,11 @@ import (
 	"corral/job"
 )
 
-// A world has the runner, the policy and the auditor of a test. Its jobs are functions.
+// A world is the runner, policy and auditor of a test. Its jobs are functions.
 type world struct {
 	mu     sync.Mutex
-	specs  []job.Spec    // guarded by mu: of all that ran
-	reqs   []job.Request // guarded by mu: of all that were decided
+	specs  []job.Spec    // guarded by mu: of all jobs that ran
+	reqs   []job.Request // guarded by mu: all requests that reached the policy
 	denied []job.Claim   // guarded by mu
 	deny   func(r *job.Request) (rule, reason string)
 	run    func(ctx context.Context, io job.Stdio, argv []string) (job.Result, error)
@@ -69,7 +69,7 @@ func (w *world) Run(ctx context.Context, spec job.Spec, io job.Stdio) (job.Resul
 	return r, err
 }
 
-// served is the one repository of these tests, and where the server is.
+// served is the repository that most tests use, and the server's Dir.
 const served = "/srv/app"
 
 func (w *world) server() *Server {
@@ -79,7 +79,7 @@ func (w *world) server() *Server {
 	}
 }
 
-// shell plays a few programs.
+// shell implements a few programs.
 func shell(ctx context.Context, io_ job.Stdio, argv []string) (job.Result, error) {
 	switch argv[0] {
 	case "echo":
@@ -101,7 +101,7 @@ func shell(ctx context.Context, io_ job.Stdio, argv []string) (job.Result, error
 				_, err = io_.Stdout.Write(line)
 			}
 		})
-	case "write": // so many bytes
+	case "write": // writes that many bytes
 		_, _ = io.CopyN(io_.Stdout, zeros{}, int64(number(argv[1])))
 	case "print":
 		say(io_.Stdout, argv[1])
@@ -135,7 +135,7 @@ func shell(ctx context.Context, io_ job.Stdio, argv []string) (job.Result, error
 	case "full":
 		return job.Result{}, &job.Refusal{Step: "limits", Message: "more than the operator allows"}
 	default:
-		return job.Result{}, errors.New("the shell of the test has no " + argv[0])
+		return job.Result{}, errors.New("the test's shell lacks the program " + argv[0])
 	}
 	return job.Result{}, nil
 }
@@ -143,11 +143,12 @@ func shell(ctx context.Context, io_ job.Stdio, argv []string) (job.Result, error
 func say(f *os.File, s string) { _, _ = f.WriteString(s) }
 
 func number(s string) int {
-	n, _ := strconv.Atoi(s) // of a test's own
+	n, _ := strconv.Atoi(s) // the tests pass valid numbers only
 	return n
 }
 
-// killable runs what may wait at a pipe, and does not wait for it when ctx ends: the pipe's other end is closed then.
+// killable runs a function that may block on a pipe. If ctx ends it returns at once; closing the pipe's other end then
+// unblocks the function.
 func killable(ctx context.Context, run func()) {
 	done := make(chan struct{})
 	go func() {
@@ -160,7 +161,7 @@ func killable(ctx context.Context, run func()) {
 	}
 }
 
-// zeros never end.
+// zeros is an endless reader of zero bytes.
 type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }

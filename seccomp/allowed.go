@@ -1,12 +1,10 @@
 package seccomp
 
-// allowed is what a job may call. Names that exist on one architecture only
-// are skipped on the other.
+// allowed lists the calls that a job may make. Names that exist on one architecture only are skipped on the other.
 //
-// A row with a strict verdict is what "strict" takes away: calls that shells,
-// git, Python, C and Go tool chains do without. Of the candidates, splice and
-// tee stay (Go's copy between sockets takes any error but EINVAL for final), and
-// so do inotify, pidfd and robust futexes (run times use them unasked).
+// "strict" takes away the rows with a strict verdict: calls that shells, git, Python, C and Go toolchains do without.
+// Of the candidates, splice and tee remain (Go's copy between sockets falls back only on EINVAL), and so do inotify,
+// pidfd and robust futexes (runtimes use them by default).
 var allowed = []family{
 	{
 		"bytes", Allow, "", "reading and writing open descriptors",
@@ -14,7 +12,7 @@ var allowed = []family{
 		lseek sendfile copy_file_range splice tee readahead fadvise64`,
 	},
 	{
-		"open", Allow, "", "opening and making files; no set-id bits by the mode",
+		"open", Allow, "", "opening and creating files; no set-id bits in the mode",
 		`open openat creat`,
 	},
 	{
@@ -22,42 +20,42 @@ var allowed = []family{
 		`close close_range dup dup2 dup3 fcntl flock pipe pipe2`,
 	},
 	{
-		"devices", Allow, "", "terminals, sockets and attributes of files; no driver's, and no terminal injection",
+		"devices", Allow, "", "terminals, sockets and file attributes; no drivers and no terminal injection",
 		`ioctl`,
 	},
 	{
-		"metadata", Allow, "", "looking at files",
+		"metadata", Allow, "", "inspecting files",
 		`stat fstat lstat newfstatat statx access faccessat faccessat2 readlink
 		readlinkat getdents getdents64 statfs fstatfs`,
 	},
 	{
-		"names", Allow, "", "making, moving and removing names below what is mounted",
+		"names", Allow, "", "creating, moving and removing names within the mounted file systems",
 		`mkdir mkdirat rmdir rename renameat renameat2 link linkat symlink symlinkat
 		unlink unlinkat chdir fchdir getcwd umask`,
 	},
 	{
-		"nodes", Allow, "", "FIFOs, sockets and regular files; never a device",
+		"nodes", Allow, "", "FIFOs, sockets and regular files; no devices",
 		`mknod mknodat`,
 	},
 	{
-		"mode", Allow, "", "permissions of own files; no set-id bits",
+		"mode", Allow, "", "permissions of the job's own files; no set-id bits",
 		`chmod fchmod fchmodat`,
 	},
 	{
-		"times and size", Allow, "", "time stamps, length and allocation of own files",
+		"times and size", Allow, "", "time stamps, length and allocation of the job's own files",
 		`utime utimes futimesat utimensat truncate ftruncate fallocate`,
 	},
 	{
-		"attributes", Allow, "", "user.* attributes; the other name spaces need capabilities",
+		"attributes", Allow, "", "user.* attributes; the other namespaces need capabilities",
 		`setxattr lsetxattr fsetxattr getxattr lgetxattr fgetxattr listxattr
 		llistxattr flistxattr removexattr lremovexattr fremovexattr`,
 	},
 	{
-		"durability", Allow, "", "git, databases and package managers flush what they wrote",
+		"durability", Allow, "", "git, databases and package managers flush their files",
 		`fsync fdatasync sync_file_range`,
 	},
 	{
-		"flush all", Allow, Refuse, "package managers; strict: it flushes whole file systems of the host, a load on others",
+		"flush all", Allow, Refuse, "package managers; strict: flushing whole file systems of the host puts load on others",
 		`sync syncfs`,
 	},
 	{
@@ -76,35 +74,35 @@ var allowed = []family{
 		munlockall pkey_alloc pkey_free pkey_mprotect membarrier get_mempolicy`,
 	},
 	{
-		"memory files", Allow, Refuse, "libffi, Wayland, sealed buffers; strict: code that never had a name on a file system",
+		"memory files", Allow, Refuse, "libffi, Wayland, sealed buffers; strict: it allows code without a name in any file system",
 		`memfd_create`,
 	},
 	{
-		"processes", Allow, "", "making, running and waiting for processes; no namespaces. execveat also starts the job itself",
+		"processes", Allow, "", "creating, running and waiting for processes; no namespaces. execveat also starts the job itself",
 		`clone fork vfork execve execveat exit exit_group wait4 waitid`,
 	},
 	{
-		"identity", Allow, "", "asking who one is",
+		"identity", Allow, "", "reading the process's own IDs",
 		`getpid getppid gettid getuid geteuid getgid getegid getresuid getresgid
 		getgroups getpgid getpgrp getsid setpgid setsid capget`,
 	},
 	{
-		"threads", Allow, "", "what a C library, Go and a JVM need for threads",
+		"threads", Allow, "", "C libraries, Go and JVMs need them for threads",
 		`futex set_robust_list get_robust_list set_tid_address rseq arch_prctl
 		sched_yield sched_getaffinity sched_setaffinity sched_getparam
 		sched_getscheduler sched_getattr sched_get_priority_max
 		sched_get_priority_min sched_rr_get_interval getcpu restart_syscall`,
 	},
 	{
-		"scheduling class", Allow, "", "Mono sets each thread's; the ordinary classes only",
+		"scheduling class", Allow, "", "Mono sets the class of each thread; only non-real-time classes",
 		`sched_setscheduler`,
 	},
 	{
-		"futex vectors", Allow, Refuse, "Windows emulation; strict: young code that little else uses",
+		"futex vectors", Allow, Refuse, "Windows emulation; strict: young code with few other users",
 		`futex_waitv`,
 	},
 	{
-		"signals", Allow, "", "signals reach the job's own PID namespace and uid only",
+		"signals", Allow, "", "signals reach only processes of the job's own PID namespace and user ID",
 		`rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait
 		rt_sigqueueinfo rt_tgsigqueueinfo rt_sigsuspend sigaltstack kill tkill tgkill
 		pause pidfd_open pidfd_send_signal`,
@@ -120,31 +118,31 @@ var allowed = []family{
 		`getrlimit setrlimit prlimit64 getrusage getpriority setpriority ioprio_get`,
 	},
 	{
-		"system", Allow, "", "facts about the machine that programs size themselves by",
+		"system", Allow, "", "machine facts from which programs choose sizes",
 		`uname sysinfo getrandom`,
 	},
 	{
-		"sockets", Allow, "", "local and loopback connections; families and options by argument",
+		"sockets", Allow, "", "local and loopback connections; families and options are limited by argument",
 		`socket socketpair setsockopt getsockopt bind connect listen accept accept4
 		getsockname getpeername sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg
 		shutdown`,
 	},
 	{
-		"System V IPC", Allow, Refuse, "databases, fakeroot; own IPC namespace. strict: old kernel code with a record of use-after-free",
+		"System V IPC", Allow, Refuse, "databases, fakeroot; the job has its own IPC namespace. strict: old kernel code with a record of use-after-free",
 		`shmget shmat shmctl shmdt semget semop semtimedop semctl msgget msgsnd msgrcv
 		msgctl`,
 	},
 	{
-		"message queues", Allow, Refuse, "POSIX queues in the own IPC namespace; strict: hardly used",
+		"message queues", Allow, Refuse, "POSIX queues in the job's own IPC namespace; strict: hardly used",
 		`mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr`,
 	},
 	{
-		"self-confinement", Allow, "", "programs that sandbox themselves further; all of it only takes away",
+		"self-confinement", Allow, "", "programs that sandbox themselves further; these calls can only remove rights",
 		`prctl seccomp landlock_create_ruleset landlock_add_rule
 		landlock_restrict_self`,
 	},
 	{
-		"personality", Allow, "", "debuggers switch address randomization off; strict: asking only",
+		"personality", Allow, "", "debuggers disable address randomization; strict: query only",
 		`personality`,
 	},
 	{
@@ -152,11 +150,11 @@ var allowed = []family{
 		`ptrace`,
 	},
 	{
-		"own identity", Allow, "", "seteuid(3) of one's own id: make does so before it starts a program; without capabilities there is no other to take",
+		"own identity", Allow, "", "seteuid(3) to the own user ID, which make calls before it starts a program; without capabilities no other ID can be set",
 		`setresuid setresgid`,
 	},
 	{
-		"tracer's identity", Allow, Refuse, "strace takes its own uid again before it starts a program; without capabilities there is no other to take",
+		"tracer's identity", Allow, Refuse, "strace sets its own user ID again before it starts a program; without capabilities no other ID can be set",
 		`setreuid`,
 	},
 }

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An arch is an architecture that profiles exist for.
+// An arch is a supported architecture.
 type arch struct {
 	name    string // as GOARCH
-	audit   uint32 // AUDIT_ARCH_*, what struct seccomp_data carries
+	audit   uint32 // AUDIT_ARCH_*, as in struct seccomp_data
 	x32     bool   // calls with bit 30 set are a second ABI
 	library scmp.ScmpArch
 }

@@ -2,19 +2,18 @@ package seccomp
 
 import "golang.org/x/sys/unix"
 
-// A condition says with which arguments an allowed call is refused. All
-// comparisons are on the low 32 bits: the kernel declares each of these
-// arguments as int, unsigned int or umode_t, or takes the low half itself
-// (clone), so what is above is not read.
+// A condition lists the arguments with which an allowed call is refused. All comparisons use the low 32 bits: the
+// kernel declares each of these arguments as int, unsigned int or umode_t, or truncates it itself (clone), so it
+// ignores the upper half.
 type condition struct {
 	call    string
-	profile string // the one profile it is for; empty: every one
-	text    string // for the table
-	only    bool   // refuse unless a clause holds, rather than if one holds
+	profile string // the profile that it applies to; empty: all
+	text    string // as shown in the table
+	only    bool   // refuse unless a clause holds, instead of if one holds
 	clauses []clause
 }
 
-// A clause holds when all its operands do.
+// A clause holds if all its operands hold.
 type clause []operand
 
 // An operand compares one masked argument with a set of values.
@@ -22,15 +21,15 @@ type operand struct {
 	arg    int
 	mask   uint32
 	op     operator
-	values []uint32 // for bits: one value, any bit of which will do
+	values []uint32 // for bits: a single value
 }
 
 type operator int
 
 const (
 	in    operator = iota // the argument is one of the values
-	notIn                 // it is none of them
-	bits                  // it has a bit of the value
+	notIn                 // it is none of the values
+	bits                  // it has at least one bit of the value
 )
 
 const whole = 0xffffffff // mask: compare all 32 bits
@@ -46,29 +45,29 @@ func masked(o operand, mask uint32) operand {
 const (
 	setID = unix.S_ISUID | unix.S_ISGID
 
-	// makesFile are the flags with which open(2) reads its mode: O_CREAT, and
-	// the bit of O_TMPFILE that is not O_DIRECTORY (which differs per
-	// architecture; this does not).
+	// makesFile are the open(2) flags with which the kernel reads the mode: O_CREAT, and the bit of O_TMPFILE that is
+	// not O_DIRECTORY (O_DIRECTORY differs per architecture; this bit does not).
 	makesFile = unix.O_CREAT | 0o20000000
 
-	// newNamespace is every CLONE_NEW* flag. CLONE_NEWTIME is part of the exit
-	// signal in clone(2), where no signal has that bit.
+	// newNamespace is every CLONE_NEW* flag. CLONE_NEWTIME overlaps the exit signal in clone(2), where no valid
+	// signal has that bit.
 	newNamespace = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 		unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWTIME
 
-	socketType = 0xf // SOCK_TYPE_MASK of linux/net.h; above are SOCK_CLOEXEC and SOCK_NONBLOCK
+	socketType = 0xf // SOCK_TYPE_MASK of linux/net.h; SOCK_CLOEXEC and SOCK_NONBLOCK are above
 
 	tcpULP = 31 // linux/tcp.h
 )
 
-// personalities are those that change no behavior a privileged program could
-// rest on: PER_LINUX, PER_LINUX32, each with UNAME26; and ADDR_NO_RANDOMIZE.
+// personalities are those that change no behavior that a privileged program could rely on: PER_LINUX, PER_LINUX32,
+// each with UNAME26; and ADDR_NO_RANDOMIZE.
 var personalities = []uint32{0x0, 0x8, 0x20000, 0x20008, 0x40000, queryPersonality}
 
 const queryPersonality = 0xffffffff // changes nothing, returns the current one
 
-// ioctls are those beyond the block of terminals' that programs use on the files that a job has: C libraries on terminals, cp and
-// Node.js to clone, chattr and lsattr, JVM and libuv to list interfaces. All others are code of drivers and file systems.
+// ioctls are the allowed requests outside the range of terminal requests. Programs use them on the files of a job: C
+// libraries on terminals, cp and Node.js to clone, chattr and lsattr, JVM and libuv to list interfaces. All other
+// requests reach code of drivers and file systems.
 var ioctls = []uint32{
 	0x802c542a, 0x402c542b, 0x402c542c, 0x402c542d, // TCGETS2, TCSETS2, TCSETSW2, TCSETSF2
 	unix.TIOCGPTN, unix.TIOCSPTLCK, unix.TIOCGPTLCK, unix.TIOCGPKT, unix.TIOCGEXCL, unix.TIOCGDEV, unix.TIOCSIG,
@@ -86,14 +85,14 @@ const (
 	fileOnly = "refused: mode & 06000; a type other than regular, FIFO or socket"
 )
 
-// node refuses mknod's mode argument unless it is a plain file, FIFO or socket.
+// node refuses a mknod mode argument except for a regular file, FIFO or socket without set-id bits.
 func node(mode int) []clause {
 	types := isNot(mode, 0, unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK)
 	return []clause{{has(mode, setID)}, {masked(types, unix.S_IFMT)}}
 }
 
-// Families and types of socket(2). Every other family is kernel code that a job
-// has no use for and that namespaces do not all cover (AF_VSOCK).
+// Families and types of socket(2). Jobs do not need the kernel code of the other families, and namespaces do not
+// cover all of them (AF_VSOCK).
 var (
 	unixSocket = clause{is(0, unix.AF_UNIX)}
 	inetSocket = clause{
@@ -108,7 +107,7 @@ var (
 	}
 )
 
-// conditions are the argument rules. Their calls are in a family of allowed.
+// conditions are the argument rules, for calls of allowed.
 var conditions = []condition{
 	{call: "open", text: noSetID, clauses: []clause{{has(1, makesFile), has(2, setID)}}},
 	{call: "openat", text: noSetID, clauses: []clause{{has(2, makesFile), has(3, setID)}}},
@@ -118,33 +117,32 @@ var conditions = []condition{
 	{call: "fchmodat", text: noSetID, clauses: []clause{{has(2, setID)}}},
 	{call: "mknod", text: fileOnly, clauses: node(1)},
 	{call: "mknodat", text: fileOnly, clauses: node(2)},
-	// It leaves a character device where the file was, which mknod may not make: an overlay takes it for a deleted file.
+	// RENAME_WHITEOUT leaves a character device in place of the file, which mknod may not create: overlayfs takes it
+	// for a deleted file.
 	{call: "renameat2", text: "refused: RENAME_WHITEOUT", clauses: []clause{{has(4, unix.RENAME_WHITEOUT)}}},
 	{
-		// TIOCSTI and TIOCLINUX put input into a terminal that others read
-		// (CVE-2017-5226, CVE-2023-28100), TIOCCONS takes the console's output,
-		// TIOCSETD loads line disciplines (CVE-2017-2636, CVE-2023-6546).
+		// TIOCSTI and TIOCLINUX put input into a terminal that other processes read (CVE-2017-5226, CVE-2023-28100),
+		// TIOCCONS redirects the console's output, TIOCSETD loads line disciplines (CVE-2017-2636, CVE-2023-6546).
 		call: "ioctl", only: true,
 		text: "only: 0x5400 to 0x54ff (terminals, FIONREAD, FIONBIO, FIOCLEX) but TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD; " +
-			"terminals' newer ones; reading addresses of interfaces; attributes, extents and clones of files",
+			"newer terminal requests; reading interface addresses; file attributes, extents and clones",
 		clauses: []clause{
 			{masked(is(1, 0x5400), 0xffffff00), masked(isNot(1, unix.TIOCSTI&0xff, unix.TIOCLINUX&0xff, unix.TIOCCONS&0xff, unix.TIOCSETD&0xff), 0xff)},
 			{is(1, ioctls...)},
 		},
 	},
 	{
-		// The kernel charges locks to no cgroup. The supervisor counts those of files that a process has open; locks of open file
-		// descriptions last while these wait in a socket, where nobody finds them. Without the question, too, programs take
-		// others, as on a kernel that has none.
+		// The kernel charges locks to no cgroup. The supervisor counts the locks on files that a process has open,
+		// but locks of an open file description persist while it is queued in a socket, where they cannot be found.
+		// F_OFD_GETLK is refused too, so programs fall back as on a kernel without these locks.
 		call: "fcntl", text: "refused: F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW", clauses: []clause{{is(1, unix.F_OFD_GETLK, unix.F_OFD_SETLK, unix.F_OFD_SETLKW)}},
 	},
-	// Which tasks share a core belongs to the host: a job could keep a processor's other half from everybody.
+	// Core scheduling belongs to the host: with it, a job could keep all others off the sibling threads of its cores.
 	{call: "prctl", text: "refused: PR_SCHED_CORE", clauses: []clause{{is(0, unix.PR_SCHED_CORE)}}},
 	{
-		// Upper layer protocols: kernel TLS, espintcp, SMC. UDP_ENCAP is the way
-		// into IPsec and L2TP for UDP.
-		// Compiled socket filters use kernel memory that is not charged to the job. All of the host shares one limit for it
-		// (net.core.bpf_jit_limit).
+		// TCP_ULP sets upper layer protocols: kernel TLS, espintcp, SMC. UDP_ENCAP leads to IPsec and L2TP code for
+		// UDP. Compiled socket filters use kernel memory that is not charged to the job, under a single limit for the
+		// host (net.core.bpf_jit_limit).
 		call: "setsockopt", text: "refused: TCP_ULP, UDP_ENCAP, SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF",
 		clauses: []clause{
 			{is(1, unix.SOL_SOCKET), is(2, unix.SO_ATTACH_FILTER, unix.SO_ATTACH_BPF, unix.SO_ATTACH_REUSEPORT_CBPF, unix.SO_ATTACH_REUSEPORT_EBPF)},
@@ -159,8 +157,7 @@ var conditions = []condition{
 		clauses: []clause{unixSocket, inetSocket, routeSocket},
 	},
 	{
-		// Without NETLINK_ROUTE, listing interfaces fails; resolving names and
-		// connecting do not.
+		// Without NETLINK_ROUTE, listing interfaces fails; resolving names and connecting still work.
 		call: "socket", profile: strictProfile, only: true,
 		text:    "only: AF_UNIX; AF_INET and AF_INET6, stream or datagram, protocol 0, TCP or UDP",
 		clauses: []clause{unixSocket, inetSocket},
@@ -173,17 +170,16 @@ var conditions = []condition{
 	},
 	{
 		call: "personality", profile: defaultProfile, only: true,
-		text:    "only: Linux, Linux32, each with UNAME26, ADDR_NO_RANDOMIZE, and asking",
+		text:    "only: Linux, Linux32, each with UNAME26, ADDR_NO_RANDOMIZE, and queries",
 		clauses: []clause{{is(0, personalities...)}},
 	},
 	{
 		call: "personality", profile: strictProfile, only: true,
-		text:    "only: asking",
+		text:    "only: queries",
 		clauses: []clause{{is(0, queryPersonality)}},
 	},
 }
 
-// conditionOf returns the argument rule of a call in a profile.
 func conditionOf(profile, call string) (condition, bool) {
 	for _, c := range conditions {
 		if c.call == call && (c.profile == "" || c.profile == basedOn(profile)) {

@@ -5,23 +5,22 @@ import (
 	"testing"
 )
 
-// An argumentCase is one call with the answer of both profiles, or of the
-// default one with strict differing.
+// An argumentCase is a call and its action in both profiles.
 type argumentCase struct {
 	call   string
 	args   [6]uint64
 	want   uint32 // in default
-	strict uint32 // in strict; 0: the same
+	strict uint32 // in strict; 0: as in default
 }
 
 var argumentCases = []argumentCase{
-	{call: "open", args: [6]uint64{0, 0, 0o4755}, want: wantAllow}, // makes nothing: mode is not read
+	{call: "open", args: [6]uint64{0, 0, 0o4755}, want: wantAllow}, // creates nothing: mode is not read
 	{call: "open", args: [6]uint64{0, 0x241, 0o755}, want: wantAllow},
 	{call: "open", args: [6]uint64{0, 0x241, 0o1777}, want: wantAllow}, // sticky
 	{call: "open", args: [6]uint64{0, 0x241, 0o4755}, want: wantEPERM},
 	{call: "open", args: [6]uint64{0, 0x40, 0o2755}, want: wantEPERM},
 	{call: "open", args: [6]uint64{0, 0x410002, 0o4755}, want: wantEPERM},
-	{call: "open", args: [6]uint64{0, 0x10000, 0o4755}, want: wantAllow}, // O_DIRECTORY is no O_TMPFILE
+	{call: "open", args: [6]uint64{0, 0x10000, 0o4755}, want: wantAllow}, // O_DIRECTORY without the rest of O_TMPFILE
 	{call: "openat", args: [6]uint64{0, 0, 0x241, 0o755}, want: wantAllow},
 	{call: "openat", args: [6]uint64{0, 0, 0x241, 0o4755}, want: wantEPERM},
 	{call: "openat", args: [6]uint64{0, 0, 0x404002, 0o2755}, want: wantEPERM}, // O_TMPFILE of arm64
@@ -42,7 +41,7 @@ var argumentCases = []argumentCase{
 	{call: "mknod", args: [6]uint64{0, 0o140644}, want: wantAllow},
 	{call: "mknod", args: [6]uint64{0, 0o020644}, want: wantEPERM}, // character device
 	{call: "mknod", args: [6]uint64{0, 0o060644}, want: wantEPERM}, // block device
-	{call: "mknod", args: [6]uint64{0, 0o110644}, want: wantEPERM}, // no type at all
+	{call: "mknod", args: [6]uint64{0, 0o110644}, want: wantEPERM}, // not a valid type
 	{call: "mknod", args: [6]uint64{0, 0o104755}, want: wantEPERM},
 	{call: "mknodat", args: [6]uint64{0, 0o020000, 0o010644}, want: wantAllow},
 	{call: "mknodat", args: [6]uint64{0, 0, 0o020644}, want: wantEPERM},
@@ -70,10 +69,10 @@ var argumentCases = []argumentCase{
 	{call: "ioctl", args: [6]uint64{0, 0x40049409}, want: wantAllow}, // FICLONE
 	{call: "ioctl", args: [6]uint64{0, 0x80086601}, want: wantAllow}, // FS_IOC_GETFLAGS
 	{call: "ioctl", args: [6]uint64{0, 0x8914}, want: wantEPERM},     // SIOCSIFFLAGS
-	{call: "ioctl", args: [6]uint64{0, 0x400454ca}, want: wantEPERM}, // TUNSETIFF, of the terminals' type too
+	{call: "ioctl", args: [6]uint64{0, 0x400454ca}, want: wantEPERM}, // TUNSETIFF, whose type byte is that of terminals
 	{call: "ioctl", args: [6]uint64{0, 0xc0506617}, want: wantEPERM}, // FS_IOC_ADD_ENCRYPTION_KEY
 	{call: "ioctl", args: [6]uint64{0, 0x40806685}, want: wantEPERM}, // FS_IOC_ENABLE_VERITY
-	{call: "ioctl", args: [6]uint64{0, 0xc0109207}, want: wantEPERM}, // an ioctl of Btrfs and others
+	{call: "ioctl", args: [6]uint64{0, 0xc0109207}, want: wantEPERM}, // a request of Btrfs and others
 	{call: "ioctl", args: [6]uint64{0, 0xae01}, want: wantEPERM},     // KVM_CREATE_VM
 	{call: "ioctl", args: [6]uint64{0, 0}, want: wantEPERM},
 	{call: "prctl", args: [6]uint64{62, 1}, want: wantEPERM}, // PR_SCHED_CORE
@@ -143,14 +142,14 @@ var argumentCases = []argumentCase{
 	{call: "personality", args: [6]uint64{0x40008}, want: wantEPERM},
 }
 
-// TestArguments has, for every argument rule, rows on either side. Bits 32 and
-// 63 of an argument, which the kernel does not read, change no answer.
+// TestArguments checks calls on either side of every argument rule. Bits 32 to 63 of an argument, which the kernel
+// does not read, change no action.
 func TestArguments(t *testing.T) {
 	everyProgram(t, func(t *testing.T, o oracle, m *machine) {
 		for _, c := range argumentCases {
 			nr, ok := numberOf(o, c.call)
 			if !ok {
-				continue // amd64 has open, arm64 has openat only
+				continue // arm64 lacks open
 			}
 			want := c.want
 			if basedOn(o.profile) == strictProfile && c.strict != 0 {
@@ -158,7 +157,7 @@ func TestArguments(t *testing.T) {
 			}
 			for _, d := range highBits(seccompData{nr: nr, arch: audits[o.arch], args: c.args}) {
 				if got, err := m.run(d); err != nil || got != want {
-					t.Errorf("%s%#x: program says %s (%v), want %s", c.call, d.args, actionNames[got], err, actionNames[want])
+					t.Errorf("%s%#x: action %s (%v), want %s", c.call, d.args, actionNames[got], err, actionNames[want])
 				}
 				expect(t, o, m, d)
 			}
@@ -166,8 +165,7 @@ func TestArguments(t *testing.T) {
 	})
 }
 
-// TestArgumentsHaveRows: each condition has a row that is allowed and one that
-// is refused, in the profile it is for.
+// TestArgumentsHaveRows checks that each condition has a row that is allowed and one that is refused, in its profile.
 func TestArgumentsHaveRows(t *testing.T) {
 	for _, c := range conditions {
 		seen := map[uint32]bool{}
@@ -182,13 +180,13 @@ func TestArgumentsHaveRows(t *testing.T) {
 			seen[row.want] = true
 		}
 		if !seen[wantAllow] || !seen[wantEPERM] {
-			t.Errorf("%s %s: rows give %v, want one allowed and one refused", c.call, c.profile, seen)
+			t.Errorf("%s %s: rows have %v, want one allowed and one refused", c.call, c.profile, seen)
 		}
 	}
 }
 
-// highBits returns a call as it is, and with bit 32, bit 63 or the whole upper
-// half set in each argument alone and in all.
+// highBits returns a call unchanged, and with bit 32, bit 63 or the whole upper half set in each argument alone and
+// in all.
 func highBits(d seccompData) []seccompData {
 	out := []seccompData{d}
 	for _, high := range []uint64{1 << 32, 1 << 63, 0xffffffff << 32} {
@@ -213,13 +211,13 @@ func numberOf(o oracle, name string) (uint32, bool) {
 	return 0, false
 }
 
-// words are values near those that argument rules name.
+// words are values close to those in argument rules.
 var words = []uint32{
 	0, 1, 2, 3, 5, 6, 8, 10, 16, 17, 30, 31, 38, 40, 100, 0x40, 0x80, 0o2000, 0o4000, 0o1777, 0x1000, 0x2000, 0x8000,
 	0xc000, 0x5412, 0x541c, 0x541d, 0x5423, 0x400000, 0x10000, 0x20000, 0x20008, 0x40000, 0x7e020000, 0xffffffff,
 }
 
-// randomArguments puts words, or two in one, below random upper halves.
+// randomArguments combines one or two words per argument with random upper halves.
 func randomArguments(random *rand.Rand) (args [6]uint64) {
 	for j := range args {
 		args[j] = uint64(words[random.IntN(len(words))]) | random.Uint64()<<32
@@ -230,7 +228,7 @@ func randomArguments(random *rand.Rand) (args [6]uint64) {
 	return args
 }
 
-// TestRandomArguments compares program and oracle on such arguments.
+// TestRandomArguments compares program and oracle on randomArguments.
 func TestRandomArguments(t *testing.T) {
 	everyProgram(t, func(t *testing.T, o oracle, m *machine) {
 		random := rand.New(rand.NewPCG(1, 2))

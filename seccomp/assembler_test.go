@@ -12,15 +12,15 @@ func answerTo(t *testing.T, a *assembler, nr uint32) uint32 {
 	return got
 }
 
-// TestFarJumps: a branch goes where it is to go from any distance, to answers
-// and to other instructions, also when both ways are far.
+// TestFarJumps checks that a branch reaches returns and other instructions at any distance, also if both targets are
+// far.
 func TestFarJumps(t *testing.T) {
 	for _, between := range []int{0, 252, 253, 254, 255, 256, 257, 1000} {
 		var a assembler
 		no := a.load(offsetArch, a.ret(3))
 		yes := a.ret(1)
 		for range between {
-			a.put(a.code[0]) // reached by nothing
+			a.put(a.code[0]) // never executed
 		}
 		a.load(offsetNr, a.jump(equal, 7, yes, no))
 		if got := answerTo(t, &a, 7); got != 1 {
@@ -32,9 +32,9 @@ func TestFarJumps(t *testing.T) {
 	}
 }
 
-// TestLoadGoesOnElsewhere: what has no jump of its own gets one, unless it goes
-// on with the instruction that follows.
-func TestLoadGoesOnElsewhere(t *testing.T) {
+// TestContinuesAtTarget checks that instructions without targets of their own continue at the given one, by a jump if
+// it does not follow directly.
+func TestContinuesAtTarget(t *testing.T) {
 	var a assembler
 	to := a.jump(equal, 4, a.ret(1), a.ret(2))
 	a.ret(3)
@@ -46,28 +46,27 @@ func TestLoadGoesOnElsewhere(t *testing.T) {
 	}
 }
 
-// TestSharing: the same answer or test is written once, as long as it is in
-// reach.
+// TestSharing checks that equal returns and tests are written once while they are within reach.
 func TestSharing(t *testing.T) {
 	var a assembler
 	yes, no := a.ret(1), a.ret(2)
 	first := a.test(is(0, 5), yes, no)
 	if second := a.test(is(0, 5), yes, no); second != first {
-		t.Errorf("a second test of the same is at %d, the first at %d", second, first)
+		t.Errorf("an equal test was written again at %d, the first is at %d", second, first)
 	}
 	if other := a.test(is(1, 5), yes, no); other == first {
-		t.Error("tests of different arguments are one")
+		t.Error("tests of different arguments share code")
 	}
 	if other := a.test(is(0, 5), no, yes); other == first {
-		t.Error("tests with different ways out are one")
+		t.Error("tests with different targets share code")
 	}
 	if again := a.ret(1); again != yes {
-		t.Errorf("an answer in reach is written again at %d", again)
+		t.Errorf("a return within reach was written again at %d", again)
 	}
 	for range maxOffset {
 		a.put(a.code[0])
 	}
 	if again := a.ret(1); again == yes || int(again) != len(a.code) {
-		t.Errorf("an answer out of reach is at %d, of %d instructions", again, len(a.code))
+		t.Errorf("a return out of reach is at %d, want %d", again, len(a.code))
 	}
 }

@@ -12,25 +12,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Descriptors that an attempt finds open.
+// Descriptors that are open in the child.
 const (
 	socketFD = 100 // a TCP socket
 	fileFD   = 101 // a regular file, "file"
 )
 
-// lock is a struct flock of all of a file: F_RDLCK is 0.
+// lock is a struct flock for a whole file: F_RDLCK is 0.
 var lock = strings.Repeat("\x00", 32)
 
-// An attempt is one system call of a job and the kernel's answer.
+// An attempt is a system call of a job and its expected errno.
 type attempt struct {
 	call string // name, or empty for nr
 	nr   int
 	args []any // uint64 or int: a value; string: a pointer to it
 	want syscall.Errno
-	// strict is the answer in "strict" if another.
+	// strict is the errno under "strict" if it differs.
 	strict syscall.Errno
-	// bare: without a filter the kernel takes the call. The answer above is
-	// then the filter's and no one else's.
+	// bare calls succeed without a filter, so an error is the filter's alone.
 	bare bool
 }
 
@@ -47,7 +46,7 @@ var attempts = []attempt{
 	{call: "fsopen", args: []any{"tmpfs", -1}, want: unix.EPERM},
 	{call: "open_tree", args: []any{unix.AT_FDCWD, ".", 0}, want: unix.EPERM, bare: true},
 
-	// Calls that are not there.
+	// Absent calls.
 	{call: "clone3", args: []any{0, 0}, want: unix.ENOSYS},
 	{call: "openat2", args: []any{unix.AT_FDCWD, "file", 0, 0}, want: unix.ENOSYS},
 	{call: "io_uring_setup", args: []any{1, 0}, want: unix.ENOSYS},
@@ -70,13 +69,13 @@ var attempts = []attempt{
 	{call: "setsockopt", args: []any{socketFD, high | unix.IPPROTO_TCP, high | tcpULP, "tls", 3}, want: unix.EPERM},
 	{call: "setsockopt", args: []any{socketFD, unix.IPPROTO_TCP, unix.TCP_NODELAY, "\x01\x00\x00", 4}, bare: true},
 
-	// Locks: none of an open file description.
+	// Locks: no open file description locks.
 	{call: "fcntl", args: []any{fileFD, unix.F_OFD_SETLK, lock}, want: unix.EPERM},
 	{call: "fcntl", args: []any{fileFD, high | unix.F_OFD_SETLKW, lock}, want: unix.EPERM},
 	{call: "fcntl", args: []any{fileFD, unix.F_OFD_GETLK, lock}, want: unix.EPERM},
 	{call: "fcntl", args: []any{fileFD, unix.F_SETLK, lock}, bare: true},
 
-	// Terminals: this is a file, to which the kernel alone says ENOTTY.
+	// Terminals: on this regular file, the kernel without a filter returns ENOTTY.
 	{call: "ioctl", args: []any{fileFD, unix.TIOCSTI, "x"}, want: unix.EPERM},
 	{call: "ioctl", args: []any{fileFD, high | unix.TIOCSTI, "x"}, want: unix.EPERM},
 	{call: "ioctl", args: []any{fileFD, unix.TIOCLINUX, "x"}, want: unix.EPERM},
@@ -85,7 +84,7 @@ var attempts = []attempt{
 	{call: "ioctl", args: []any{fileFD, 0xc0506617, 0}, want: unix.EPERM}, // FS_IOC_ADD_ENCRYPTION_KEY
 	{call: "ioctl", args: []any{fileFD, 0xc0045878, 0}, want: unix.EPERM}, // FITHAW
 
-	// Which tasks share a core: the kernel may lack it, and says EINVAL then.
+	// Core scheduling: a kernel without it returns EINVAL.
 	{call: "prctl", args: []any{unix.PR_SCHED_CORE, 1, 0, 0, 0}, want: unix.EPERM},
 	{call: "prctl", args: []any{high | unix.PR_SCHED_CORE, 1, 0, 0, 0}, want: unix.EPERM},
 
@@ -122,7 +121,7 @@ var attempts = []attempt{
 	{call: "personality", args: []any{0xffffffff}, bare: true},
 	{call: "personality", args: []any{0x0400000}, want: unix.EPERM, bare: true},
 
-	// What strict takes away.
+	// Calls that only strict refuses.
 	{call: "memfd_create", args: []any{"m", 0}, strict: unix.EPERM, bare: true},
 	{call: "shmctl", args: []any{-1, 0, 0}, want: unix.EINVAL, strict: unix.EPERM},
 	{call: "personality", args: []any{0}, strict: unix.EPERM, bare: true},
@@ -160,7 +159,7 @@ func (a attempt) try() int {
 	return int(errno)
 }
 
-// tryAll makes all attempts in a child under a profile.
+// tryAll makes all attempts in a child under a profile and returns their errnos.
 func tryAll(t *testing.T, profile string) []int {
 	t.Helper()
 	cmd := child(t, "attempts", profile)
@@ -194,7 +193,7 @@ func tryAll(t *testing.T, profile string) []int {
 	return results
 }
 
-// TestAttempts makes calls under the filter, on this kernel.
+// TestAttempts checks the errnos of real calls under the filter on this kernel.
 func TestAttempts(t *testing.T) {
 	for _, profile := range Profiles() {
 		t.Run(profile, func(t *testing.T) {
@@ -212,13 +211,12 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// TestAttemptsWithoutFilter: with the filter off, the rows that only it refuses
-// are taken.
+// TestAttemptsWithoutFilter checks that bare calls succeed without a filter.
 func TestAttemptsWithoutFilter(t *testing.T) {
 	results := tryAll(t, "")
 	for i, a := range attempts {
 		if a.bare && results[i] > 0 {
-			t.Errorf("%s%v: the kernel alone says %v", a.call, a.args, syscall.Errno(results[i]))
+			t.Errorf("%s%v: %v without a filter, want success", a.call, a.args, syscall.Errno(results[i]))
 		}
 	}
 }

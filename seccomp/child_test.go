@@ -17,20 +17,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The test binary plays the job: run again with childMode set, it loads the
-// filter of a profile into itself and does one of the things below.
+// The test binary acts as the job: run again with childMode set, it loads the filter of a profile into itself and
+// runs one of childModes.
 const (
 	childMode    = "SECCOMP_TEST_CHILD"
-	childProfile = "SECCOMP_TEST_PROFILE" // empty: no filter, to see what the kernel alone says
-	childUser    = "SECCOMP_TEST_USER"    // not empty: give up root first
+	childProfile = "SECCOMP_TEST_PROFILE" // empty: no filter
+	childUser    = "SECCOMP_TEST_USER"    // not empty: drop root first
 )
 
 var childModes = map[string]func(args []string) error{
 	"attempts": childAttempts, // make the calls of attempts, print their errnos
 	"exec":     childExec,     // become the program in args
 	"load":     childLoad,     // load the program on stdin, print how long that took
-	"network":  childNetwork,  // talk to itself over loopback
-	"x32":      childX32,      // call by the x32 ABI
+	"network":  childNetwork,  // connect to itself over loopback
+	"x32":      childX32,      // make a call of the x32 ABI
 }
 
 func TestMain(m *testing.M) {
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	if err := leaveRoot(os.Getenv(childUser)); err != nil {
-		fmt.Fprintln(os.Stderr, "leave root:", err)
+		fmt.Fprintln(os.Stderr, "drop root:", err)
 		os.Exit(3)
 	}
 	if err := confine(os.Getenv(childProfile)); err != nil {
@@ -53,8 +53,8 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// leaveRoot becomes an ordinary user, as jobs are: some programs act otherwise
-// as root. Without root it is one already.
+// leaveRoot switches to an unprivileged user, as jobs have, since some programs behave differently as root. It does
+// nothing if the test does not run as root.
 func leaveRoot(ask string) error {
 	const nobody = 65534
 	if ask == "" || os.Getuid() != 0 {
@@ -80,10 +80,10 @@ func confine(profile string) error {
 	return err
 }
 
-// enter loads a program into this thread, or with the flag into all. It returns
-// how long the call itself took.
+// enter loads a program into this thread, or with SECCOMP_FILTER_FLAG_TSYNC into all. It returns the duration of
+// seccomp(2).
 func enter(program []byte, flags uintptr) (time.Duration, error) {
-	// no_new_privs is the thread's own until TSYNC gives it to the others.
+	// no_new_privs is set for this thread only, until TSYNC sets it for the others.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -99,7 +99,7 @@ func enter(program []byte, flags uintptr) (time.Duration, error) {
 		return 0, errno
 	}
 	if thread != 0 {
-		return 0, fmt.Errorf("thread %d does not take the filter", thread)
+		return 0, fmt.Errorf("thread %d cannot synchronize its filter", thread)
 	}
 	return took, nil
 }
@@ -117,8 +117,7 @@ func child(t testing.TB, mode, profile string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// workDir returns a directory that any user may use: t.TempDir lies in one that
-// only the caller may enter.
+// workDir returns a directory that any user may use: the parent of t.TempDir is open to the caller only.
 func workDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "seccomp") //nolint:usetesting // t.TempDir is closed to other users
@@ -136,8 +135,7 @@ func workDir(t testing.TB) string {
 	return dir
 }
 
-// childAttempts prints a JSON array: the errno of each attempt, -1 for a call
-// that this architecture does not have.
+// childAttempts prints a JSON array with the errno of each attempt, -1 for a call that this architecture lacks.
 func childAttempts([]string) error {
 	results := make([]int, len(attempts))
 	for i, a := range attempts {
@@ -146,7 +144,7 @@ func childAttempts([]string) error {
 	return json.NewEncoder(os.Stdout).Encode(results)
 }
 
-// childLoad prints nanoseconds.
+// childLoad prints the duration of seccomp(2) in nanoseconds.
 func childLoad([]string) error {
 	program, err := io.ReadAll(os.Stdin)
 	if err != nil {
@@ -173,8 +171,8 @@ func childExec(args []string) error {
 	return syscall.Exec(path, args, os.Environ())
 }
 
-// childNetwork listens (which Go tries by multipath TCP first), connects,
-// copies through splice, and does the same over a unix socket.
+// childNetwork listens (for which Go tries multipath TCP first), connects and copies with splice, over TCP and over a
+// Unix socket.
 func childNetwork([]string) error {
 	for _, where := range [][2]string{{"tcp", "127.0.0.1:0"}, {"unix", "socket"}} {
 		listener, err := net.Listen(where[0], where[1])
@@ -219,8 +217,7 @@ func say(to net.Addr, text string) (string, error) {
 	return string(got), err
 }
 
-// childX32 calls getpid by the x32 ABI. It returns, if at all, from a kernel
-// without it.
+// childX32 calls getpid of the x32 ABI. It returns only if the filter is missing, from a kernel without that ABI too.
 func childX32([]string) error {
 	_, _, errno := unix.RawSyscall(x32Bit|39, 0, 0, 0)
 	_, err := fmt.Println("back with errno", int(errno))

@@ -9,11 +9,10 @@ import (
 	"testing"
 )
 
-// The oracle: what a program has to answer, said a second time and in another
-// way. Numbers come from the kernel's tables in testdata, not from libseccomp;
-// arguments are judged by plain Go on plain constants, not by conditions.
+// The oracle computes the expected action of a program independently: numbers come from the kernel's tables in
+// testdata, not from libseccomp; arguments are judged by plain Go with literal constants, not by conditions.
 
-// ABIs as seccomp_data.arch shows them (linux/audit.h, linux/elf-em.h).
+// Values of seccomp_data.arch (linux/audit.h, linux/elf-em.h).
 const (
 	auditAMD64 = 0xc000003e
 	auditARM64 = 0xc00000b7
@@ -24,7 +23,7 @@ const (
 
 var audits = map[string]uint32{"amd64": auditAMD64, "arm64": auditARM64}
 
-// Actions as seccomp(2) has them.
+// Actions of seccomp(2).
 const (
 	wantAllow  = 0x7fff0000
 	wantKill   = 0x80000000
@@ -57,12 +56,12 @@ func kernelTable(t testing.TB, arch string) map[uint32]string {
 		names[uint32(n)] = name
 	}
 	if len(names) < 300 {
-		t.Fatalf("testdata of %s has %d calls only", arch, len(names))
+		t.Fatalf("testdata of %s has only %d calls", arch, len(names))
 	}
 	return names
 }
 
-// oracle answers for one profile and architecture.
+// An oracle computes the actions of one profile and architecture.
 type oracle struct {
 	profile  string
 	arch     string
@@ -102,8 +101,7 @@ func (o oracle) action(d seccompData) uint32 {
 	return wantEPERM
 }
 
-// refusedArguments judges a call as the kernel reads it: C ints, so the upper
-// halves of args do not count.
+// refusedArguments judges a call as the kernel does: arguments are C ints, so their upper halves do not count.
 func refusedArguments(profile, name string, args [6]uint64) bool {
 	var a [6]uint32
 	for i := range args {
@@ -154,9 +152,9 @@ func harmlessIoctl(request uint32) bool {
 		return !slices.Contains([]uint32{0x5412, 0x541c, 0x541d, 0x5423}, request)
 	}
 	switch request {
-	case 0x802c542a, 0x402c542b, 0x402c542c, 0x402c542d, // attributes of a terminal
+	case 0x802c542a, 0x402c542b, 0x402c542c, 0x402c542d, // terminal attributes
 		0x80045430, 0x40045431, 0x80045439, 0x80045438, 0x80045440, 0x80045432, 0x40045436, // pseudo-terminals
-		0x8901, 0x8902, 0x8903, 0x8904, 0x8905, // who gets a socket's signals
+		0x8901, 0x8902, 0x8903, 0x8904, 0x8905, // recipients of a socket's signals
 		0x8910, 0x8912, 0x8913, 0x8915, 0x8917, 0x8919, 0x891b, 0x891d, 0x8921, 0x8927, 0x8933, 0x8942, // interfaces
 		2, 0x80086601, 0x40086602, 0x80087601, 0xc020660b, 0x801c581f, 0x401c5820, 0x40049409, 0x4020940d: // files
 		return true

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// seccompData is struct seccomp_data: what a filter sees of a call.
+// seccompData is struct seccomp_data, the input of a filter.
 type seccompData struct {
 	nr      uint32
 	arch    uint32
@@ -26,12 +26,12 @@ func (d seccompData) bytes() []byte {
 	return out
 }
 
-// A machine runs classic BPF as seccomp does, so far as filters here have it:
-// loads are 32-bit words of seccompData, in native (here little endian) order.
+// A machine interprets classic BPF as seccomp does, limited to the instructions of the filters here: loads are 32-bit
+// words of seccompData in native (here little-endian) order.
 type machine struct {
-	program []unix.SockFilter
-	steps   int // instructions run by all calls of run
-	peeks   int // loads of anything but the call's number and architecture
+	program       []unix.SockFilter
+	steps         int // instructions executed by all calls of run
+	argumentLoads int // loads of other words than call number and architecture
 }
 
 func load(program []byte) *machine {
@@ -47,9 +47,9 @@ func load(program []byte) *machine {
 	return m
 }
 
-// run returns the action for a call. An error is a program that the kernel
-// would not take: it falls off its end, or has an instruction or offset that
-// seccomp does not allow. It cannot loop, as offsets are not negative.
+// run returns the action for a call. It returns an error for a program that the kernel would reject: one that ends
+// without a return, or has an instruction or offset that seccomp does not allow. It cannot loop, since offsets are
+// not negative.
 func (m *machine) run(d seccompData) (uint32, error) {
 	data := d.bytes()
 	var acc uint32
@@ -59,11 +59,11 @@ func (m *machine) run(d seccompData) (uint32, error) {
 		switch in.Code {
 		case codeLoad:
 			if in.K%4 != 0 || int(in.K)+4 > len(data) {
-				return 0, fmt.Errorf("instruction %d loads offset %d", pc, in.K)
+				return 0, fmt.Errorf("instruction %d loads the invalid offset %d", pc, in.K)
 			}
 			acc = binary.LittleEndian.Uint32(data[in.K:])
 			if in.K > offsetArch {
-				m.peeks++
+				m.argumentLoads++
 			}
 		case codeAnd:
 			acc &= in.K
@@ -80,10 +80,10 @@ func (m *machine) run(d seccompData) (uint32, error) {
 		case codeReturn:
 			return in.K, nil
 		default:
-			return 0, fmt.Errorf("instruction %d has code %#x", pc, in.Code)
+			return 0, fmt.Errorf("instruction %d has the unsupported code %#x", pc, in.Code)
 		}
 	}
-	return 0, fmt.Errorf("the program ends without an answer")
+	return 0, fmt.Errorf("the program ends without a return instruction")
 }
 
 func choose(holds bool, in unix.SockFilter) int {

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The second oracle: the same rules as libseccomp compiles them.
+// The second oracle: the same rules, compiled by libseccomp.
 
-// compileByLibrary compiles a filter of libseccomp alone.
+// compileByLibrary compiles rules with libseccomp alone; otherwise is the default action.
 func compileByLibrary(t testing.TB, a arch, otherwise scmp.ScmpAction, rules func(f *scmp.ScmpFilter) error) *machine {
 	t.Helper()
 	filter, err := scmp.NewFilter(otherwise)
@@ -37,8 +37,8 @@ func compileByLibrary(t testing.TB, a arch, otherwise scmp.ScmpAction, rules fun
 	return load(program)
 }
 
-// setUp makes an empty filter one for a single architecture. libseccomp starts
-// with the host's, which goes unless it is the one.
+// setUp configures an empty filter for a single architecture. libseccomp starts with that of the host, which is
+// removed if it is another.
 func setUp(filter *scmp.ScmpFilter, a arch) error {
 	native, err := scmp.GetNativeArch()
 	if err != nil {
@@ -59,8 +59,8 @@ func setUp(filter *scmp.ScmpFilter, a arch) error {
 	return filter.SetOptimize(binaryTree)
 }
 
-// export returns the compiled program. A memory file, unlike a pipe, cannot
-// fill up; ExportBPFMem needs libseccomp 2.6.
+// export returns the compiled program. It uses a memory file, since a pipe could fill up and ExportBPFMem needs
+// libseccomp 2.6.
 func export(filter *scmp.ScmpFilter) ([]byte, error) {
 	fd, err := unix.MemfdCreate("seccomp", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -77,9 +77,8 @@ func export(filter *scmp.ScmpFilter) ([]byte, error) {
 	return io.ReadAll(file)
 }
 
-// A library answers by two filters of libseccomp's, of which, as in the kernel,
-// the stricter answer counts: it keeps no rule that refuses arguments beside
-// one that allows the call.
+// A library computes actions from two filters of libseccomp, of which the stricter action applies, as in the kernel:
+// libseccomp loses a rule that refuses arguments beside one that allows the call.
 type library struct{ allows, refuses *machine }
 
 func newLibrary(t testing.TB, profile string, a arch) library {
@@ -92,7 +91,7 @@ func newLibrary(t testing.TB, profile string, a arch) library {
 				case r.Verdict == Absent:
 					return f.AddRuleExact(nr, scmp.ActErrno.SetReturnCode(int16(unix.ENOSYS)))
 				case r.Verdict == Refuse:
-					return nil // it takes no rule that equals the default
+					return nil // libseccomp rejects a rule equal to the default
 				case c.only:
 					return addClauses(t, f, nr, scmp.ActAllow, c)
 				}
@@ -110,9 +109,8 @@ func newLibrary(t testing.TB, profile string, a arch) library {
 	}
 }
 
-// eachRule calls f for the rules of calls that the architecture has, with the
-// number that libseccomp wants: the host's, or its place holder for a call that
-// the host lacks.
+// eachRule calls f for the rules of calls that the architecture has, with the number that libseccomp expects: the
+// host's, or its placeholder for a call that the host lacks.
 func eachRule(profile string, a arch, f func(scmp.ScmpSyscall, Rule, condition) error) error {
 	for _, r := range Table(profile) {
 		if _, ok := number(r.Name, a); !ok {
@@ -130,8 +128,8 @@ func eachRule(profile string, a arch, f func(scmp.ScmpSyscall, Rule, condition) 
 	return nil
 }
 
-// addClauses adds a rule for each way in which one of the clauses can hold. libseccomp takes one comparison of an argument:
-// those of operands that look at different bits of one are one comparison.
+// addClauses adds a rule for each way in which one of the clauses can hold. libseccomp accepts only one comparison
+// per argument, so operands on different bits of the same argument are merged into one.
 func addClauses(t testing.TB, f *scmp.ScmpFilter, nr scmp.ScmpSyscall, action scmp.ScmpAction, c condition) error {
 	t.Helper()
 	for _, clause := range c.clauses {
@@ -166,8 +164,8 @@ func addClauses(t testing.TB, f *scmp.ScmpFilter, nr scmp.ScmpSyscall, action sc
 
 type equality struct{ mask, value uint32 }
 
-// equalities says an operand in the one way that libseccomp has of leaving out
-// the upper half: a masked argument equals a value, one of these.
+// equalities converts an operand to alternatives of the only comparison of libseccomp that ignores the upper half: a
+// masked argument equals a value.
 func equalities(o operand) []equality {
 	var list []equality
 	switch o.op {
@@ -201,14 +199,13 @@ func (l library) action(t testing.TB, d seccompData) uint32 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// By the order of actions in seccomp(2), which is that of signed numbers.
+	// The stricter action of seccomp(2) is the smaller signed number.
 	return uint32(min(int32(allows), int32(refuses)))
 }
 
-// TestLibraryAgrees: for every call and for arguments near those that the rules
-// name, the program answers as libseccomp does. It differs on purpose in
-// numbers above the table, which to libseccomp are like any it has no rule for,
-// and in x32's -1, which that takes for a call that a tracer has skipped.
+// TestLibraryAgrees checks that the program and libseccomp agree for every call, and for arguments close to those in
+// rules. There are two intended differences: numbers above the table, which libseccomp treats like any number without
+// a rule, and -1 on x32, which libseccomp takes for a call that a tracer skipped.
 func TestLibraryAgrees(t *testing.T) {
 	everyProgram(t, func(t *testing.T, o oracle, m *machine) {
 		l := newLibrary(t, o.profile, mustArch(t, o.arch))
@@ -222,7 +219,7 @@ func TestLibraryAgrees(t *testing.T) {
 				want = wantENOSYS
 			}
 			if got, err := m.run(d); err != nil || got != want {
-				t.Errorf("arch %#x, call %d (%s), arguments %#x: program says %s (%v), libseccomp %s",
+				t.Errorf("arch %#x, call %d (%s), arguments %#x: action %s (%v), libseccomp's is %s",
 					d.arch, d.nr, o.names[d.nr], d.args, actionNames[got], err, actionNames[want])
 			}
 		}

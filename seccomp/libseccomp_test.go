@@ -7,11 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The tests here hold two of the reasons why the program is not libseccomp's.
-// They describe libseccomp, not this package: should a newer one behave better,
-// they say so and pass.
+// These tests demonstrate two of the reasons why libseccomp does not compile the program. They describe libseccomp,
+// not this package: if a newer version behaves better, they log that and pass.
 
-// libraryProgram compiles a filter of libseccomp alone, for amd64.
+// libraryProgram compiles rules with libseccomp alone, for amd64.
 func libraryProgram(t *testing.T, rules func(f *scmp.ScmpFilter)) *machine {
 	t.Helper()
 	eperm := scmp.ActErrno.SetReturnCode(int16(unix.EPERM))
@@ -39,8 +38,8 @@ func argumentIs(t testing.TB, arg uint, op scmp.ScmpCompareOp, values ...uint64)
 	return []scmp.ScmpCondition{c}
 }
 
-// TestLibraryDropsDenials: a rule that refuses an argument is lost next to one
-// that allows the call, in either order, and both calls report success.
+// TestLibraryDropsDenials: libseccomp loses a rule that refuses an argument beside one that allows the call, in
+// either order, though adding both succeeds.
 func TestLibraryDropsDenials(t *testing.T) {
 	const tiocsti = 0x5412
 	deny := scmp.ActErrno.SetReturnCode(int16(unix.EIO))
@@ -57,7 +56,7 @@ func TestLibraryDropsDenials(t *testing.T) {
 			}
 			for _, step := range steps {
 				if err := step(); err != nil {
-					t.Logf("%s: libseccomp now refuses such rules: %v", order, err)
+					t.Logf("%s: this libseccomp rejects such rules: %v", order, err)
 				}
 			}
 		})
@@ -72,9 +71,8 @@ func TestLibraryDropsDenials(t *testing.T) {
 	}
 }
 
-// TestLibraryComparesUpperHalf: a comparison by libseccomp is 64 bits wide, so
-// an address family with bit 32 set is "not AF_VSOCK" to it, and AF_VSOCK to
-// the kernel.
+// TestLibraryComparesUpperHalf: libseccomp compares 64 bits, so an address family with bit 32 set is "not AF_VSOCK"
+// to it, and AF_VSOCK to the kernel.
 func TestLibraryComparesUpperHalf(t *testing.T) {
 	const vsock = 40
 	m := libraryProgram(t, func(f *scmp.ScmpFilter) {
@@ -89,17 +87,17 @@ func TestLibraryComparesUpperHalf(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got != wantAllow {
-		t.Logf("this libseccomp does not allow it (%#x)", got)
+		t.Logf("this libseccomp does not allow the call (%#x)", got)
 	}
 	checkOwn(t, high)
 }
 
-// checkOwn: our own program refuses the call in every profile.
+// checkOwn checks that the program of this package refuses the call in every profile.
 func checkOwn(t *testing.T, d seccompData) {
 	t.Helper()
 	for _, profile := range Profiles() {
 		if got, err := load(compile(t, profile, "amd64")).run(d); err != nil || got != wantEPERM {
-			t.Errorf("%s: program says %#x (%v), want EPERM", profile, got, err)
+			t.Errorf("%s: action %#x (%v), want EPERM", profile, got, err)
 		}
 	}
 }

@@ -10,10 +10,9 @@ import (
 	"testing"
 )
 
-// BenchmarkLoad is the time of seccomp(2) itself, which each job spends before
-// it starts: a process for each load, which times the call, as what is loaded
-// cannot be given back. ns/op is the median, since a machine that does other
-// things has no mean. For some hundred processes: -benchtime=500x -count=6.
+// BenchmarkLoad measures seccomp(2) itself, which each job executes before it starts. Each load needs a new process
+// that times the call, since a filter cannot be removed. ns/op is the median, which other load on the machine
+// disturbs less than a mean. For some hundred processes: -benchtime=500x -count=6.
 func BenchmarkLoad(b *testing.B) {
 	for _, profile := range append(Profiles(), Scanner) {
 		b.Run(profile, func(b *testing.B) {

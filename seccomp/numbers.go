@@ -2,18 +2,16 @@ package seccomp
 
 import "strconv"
 
-// lastCall is the highest number whose call was judged: set_mempolicy_home_node
-// of Linux 5.17, the newest that libseccomp 2.5.4 can name. Since 424 a new call
-// has the same number on every architecture, so this holds for both of ours.
-// What is above is ENOSYS, as on that kernel: with EPERM instead, C libraries
-// give up where they would have fallen back.
+// lastCall is the highest number that the tables cover: set_mempolicy_home_node of Linux 5.17, the newest call that
+// libseccomp 2.5.4 can name. From 424 on, a call has the same number on every architecture, so this holds for both.
+// Higher numbers are ENOSYS, as on that kernel: on EPERM, C libraries would fail where ENOSYS makes them fall back.
 const lastCall = 450
 
 // x32Bit marks a call of the x32 ABI in an amd64 process (__X32_SYSCALL_BIT).
 const x32Bit = 0x40000000
 
-// newer names the calls that libseccomp 2.5.4 does not know, for reports.
-// Source: scripts/syscall.tbl of Linux 6.11 and later.
+// newer names the calls that libseccomp 2.5.4 does not know, for reports. Source: scripts/syscall.tbl of Linux 6.11
+// and later.
 var newer = map[int]string{
 	451: "cachestat",
 	452: "fchmodat2",
@@ -38,20 +36,19 @@ var newer = map[int]string{
 	471: "rseq_slice_yield",
 }
 
-// newerAMD64 names calls that exist on amd64 only.
+// newerAMD64 names those that exist on amd64 only.
 var newerAMD64 = map[int]string{
 	335: "uretprobe",
 	336: "uprobe",
 }
 
-// Name returns the name of system call nr on arch ("amd64" or "arm64") for a
-// report, e.g. "mount". A number without a name, or an unknown architecture,
-// gives "syscall_" and the number.
+// Name returns the name of system call nr on arch ("amd64" or "arm64") for a report, for example "mount". For a
+// number without a name, or an unknown architecture, it returns "syscall_" and the number.
 func Name(nr int, arch string) string {
 	unknown := "syscall_" + strconv.Itoa(nr)
 	a, err := findArch(arch)
 	if err != nil || nr < 0 {
-		// libseccomp has names for negative numbers: its own place holders.
+		// libseccomp also names negative numbers, its own placeholders.
 		return unknown
 	}
 	if name, ok := newer[nr]; ok {

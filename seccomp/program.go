@@ -2,11 +2,10 @@ package seccomp
 
 import "slices"
 
-// program writes the filter of a profile for an architecture.
+// program assembles the filter of a profile for an architecture.
 //
-// For calls without an argument rule it reads nr and arch only. The kernel can
-// therefore see, when the filter is loaded, that the answer is always the same,
-// and does not run the filter for them at all (seccomp_is_const_allow in
+// For calls without an argument rule it reads only nr and arch. When the filter is loaded, the kernel can therefore
+// determine that such a call always gets the same action, and skips the filter for it (seccomp_is_const_allow in
 // kernel/seccomp.c, since Linux 5.11).
 func program(profile string, a arch) []byte {
 	var p assembler
@@ -16,8 +15,7 @@ func program(profile string, a arch) []byte {
 	return p.bytes()
 }
 
-// rulesByNumber returns the rules of a profile for the calls that an
-// architecture has.
+// rulesByNumber returns the rules of a profile for the calls of an architecture.
 func rulesByNumber(profile string, a arch) map[uint32]Rule {
 	rules := map[uint32]Rule{}
 	for _, r := range rulesOf(profile) {
@@ -28,8 +26,8 @@ func rulesByNumber(profile string, a arch) map[uint32]Rule {
 	return rules
 }
 
-// intervals writes what the program ends in, the answers and the argument rules,
-// and returns which numbers go where: all there are, in ascending order.
+// intervals writes the end of the program, the returns and the argument rules, and returns the target of every call
+// number, in ascending order.
 func intervals(p *assembler, profile string, a arch) []interval {
 	rules := rulesByNumber(profile, a)
 	var list []interval
@@ -46,9 +44,9 @@ func intervals(p *assembler, profile string, a arch) []interval {
 	return list
 }
 
-// answer returns the place that gives a rule's verdict. What has none, as a
-// number that no rule names, is refused.
-func answer(p *assembler, profile string, r Rule) place {
+// answer returns the instruction that implements a rule's verdict. The zero Rule, of a number without a rule, is
+// refused.
+func answer(p *assembler, profile string, r Rule) label {
 	switch r.Verdict {
 	case Allow:
 		return p.ret(actionAllow)
@@ -62,8 +60,8 @@ func answer(p *assembler, profile string, r Rule) place {
 	return p.ret(actionEPERM)
 }
 
-// check writes an argument rule, unless another of the same code is there.
-func check(p *assembler, c condition) place {
+// check writes an argument rule, unless the same code exists already.
+func check(p *assembler, c condition) label {
 	hit, miss := p.ret(actionEPERM), p.ret(actionAllow)
 	if c.only {
 		hit, miss = miss, hit

@@ -28,7 +28,7 @@ func compile(t testing.TB, profile, arch string) []byte {
 	return program
 }
 
-// expect compares the program's answer to one call with the oracle's.
+// expect checks that the program and the oracle agree on a call.
 func expect(t testing.TB, o oracle, m *machine, d seccompData) {
 	t.Helper()
 	got, err := m.run(d)
@@ -36,12 +36,12 @@ func expect(t testing.TB, o oracle, m *machine, d seccompData) {
 		t.Fatalf("%+v: %v", d, err)
 	}
 	if want := o.action(d); got != want {
-		t.Errorf("arch %#x, call %d (%s), arguments %#x: program says %s (%#x), table says %s",
+		t.Errorf("arch %#x, call %d (%s), arguments %#x: action %s (%#x), want %s by the table",
 			d.arch, d.nr, o.names[d.nr], d.args, actionNames[got], got, actionNames[want])
 	}
 }
 
-// callNumbers are the call numbers that a test of the whole program goes through.
+// callNumbers returns the call numbers for tests of the whole program.
 func callNumbers() []uint32 {
 	var out []uint32
 	for nr := range uint32(lastCall + 64) {
@@ -52,8 +52,8 @@ func callNumbers() []uint32 {
 	return append(out, 1000, 0xffff, 0x10000, 0x3fffffff, 0x7fffffff, 0xfffffffe, 0xffffffff)
 }
 
-// TestEveryCall compares the compiled programs with the oracle for every call
-// number, on every ABI that a process may try.
+// TestEveryCall compares the compiled programs with the oracle for every call number, on every ABI that a process may
+// use.
 func TestEveryCall(t *testing.T) {
 	everyProgram(t, func(t *testing.T, o oracle, m *machine) {
 		for _, audit := range []uint32{auditAMD64, auditARM64, auditI386, auditARM, auditRISCV, 0, 0xffffffff} {
@@ -67,21 +67,21 @@ func TestEveryCall(t *testing.T) {
 	})
 }
 
-// TestPlainCallsReadNoArguments: only such a program lets the kernel find out
-// beforehand that a call is always allowed.
+// TestPlainCallsReadNoArguments checks that calls without an argument rule load no argument: only then can the kernel
+// determine beforehand that they are always allowed.
 func TestPlainCallsReadNoArguments(t *testing.T) {
 	everyProgram(t, func(t *testing.T, o oracle, m *machine) {
 		for nr, name := range o.names {
-			m.peeks = 0
+			m.argumentLoads = 0
 			expect(t, o, m, seccompData{nr: nr, arch: audits[o.arch]})
-			if ruled := o.verdicts[name] == ByArgument; ruled != (m.peeks > 0) {
-				t.Errorf("%s: %d loads of arguments, argument rule: %v", name, m.peeks, ruled)
+			if ruled := o.verdicts[name] == ByArgument; ruled != (m.argumentLoads > 0) {
+				t.Errorf("%s: %d loads of arguments, argument rule: %v", name, m.argumentLoads, ruled)
 			}
 		}
 	})
 }
 
-// TestSize holds the size of programs and profiles, and prints them.
+// TestSize limits the size of programs and profiles, and logs them.
 func TestSize(t *testing.T) {
 	everyProgram(t, func(t *testing.T, o oracle, m *machine) {
 		reachable, known := 0, 0
@@ -122,7 +122,7 @@ func TestCompileIsDeterministic(t *testing.T) {
 			for range 4 {
 				group.Go(func() {
 					if got, err := Compile(profile, a.name); err != nil || !bytes.Equal(got, want) {
-						t.Errorf("%s/%s: a second run gives another program (%v)", profile, a.name, err)
+						t.Errorf("%s/%s: a second run compiles a different program (%v)", profile, a.name, err)
 					}
 				})
 			}
@@ -147,12 +147,11 @@ func TestCompileErrors(t *testing.T) {
 		}
 	}
 	if got := Table("none"); got != nil {
-		t.Errorf("Table of a profile that does not exist has %d rules", len(got))
+		t.Errorf("Table of an unknown profile has %d rules, want none", len(got))
 	}
 }
 
-// FuzzProgram: for any call a program answers with an action it is meant to
-// have, the oracle's.
+// FuzzProgram checks that the program's action for any call is the oracle's.
 func FuzzProgram(f *testing.F) {
 	type pair struct {
 		oracle
@@ -172,7 +171,7 @@ func FuzzProgram(f *testing.F) {
 		for _, p := range programs {
 			d := seccompData{nr: nr, arch: audit, args: [6]uint64{a0, a1, a2, a3}}
 			expect(t, p.oracle, p.machine, d)
-			// Also where the number is one that is dispatched.
+			// Also with a number that the search dispatches.
 			d.nr, d.arch = nr%512, audits[p.arch]
 			expect(t, p.oracle, p.machine, d)
 		}

@@ -53,16 +53,16 @@ git gc -q
 git clone -q . ../b
 cat ../b/file`
 
-// A realProgram is something people run in a job.
+// A realProgram is a program that users run in jobs.
 type realProgram struct {
-	need  string            // what has to be installed
-	extra bool              // leave out where it is not, without a word
+	need  string            // the program that must be installed
+	extra bool              // omit the test if it is not installed
 	files map[string]string // in its working directory
 	sh    string            // prints hello on success
-	// asCaller: run as the test's own user, in whose home it may be installed,
-	// instead of one who is not root.
+	// asCaller: run as the test's own user, in whose home the program may be installed, instead of an unprivileged
+	// user.
 	asCaller bool
-	// strictBreaks: "strict" is meant to break it.
+	// strictBreaks: the program must fail under "strict".
 	strictBreaks bool
 }
 
@@ -80,7 +80,7 @@ var realPrograms = []realProgram{
 	{need: "java", extra: true, sh: `java -version 2>/dev/null && echo hello`, asCaller: true},
 }
 
-// TestRealPrograms runs ordinary programs under either profile.
+// TestRealPrograms checks that ordinary programs work under either profile.
 func TestRealPrograms(t *testing.T) {
 	for _, profile := range Profiles() {
 		for _, p := range realPrograms {
@@ -102,7 +102,7 @@ func TestRealPrograms(t *testing.T) {
 				out, err := cmd.CombinedOutput()
 				works := err == nil && strings.TrimSpace(string(out)) == "hello"
 				if breaks := p.strictBreaks && profile == strictProfile; works == breaks {
-					t.Errorf("works: %v (%v); it printed\n%s", works, err, out)
+					t.Errorf("works: %v (%v), want %v; output:\n%s", works, err, !breaks, out)
 				}
 			})
 		}
@@ -117,7 +117,7 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// killedBySIGSYS says whether a command ended so.
+// killedBySIGSYS reports whether SIGSYS ended a command.
 func killedBySIGSYS(err error) bool {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
@@ -127,14 +127,14 @@ func killedBySIGSYS(err error) bool {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGSYS
 }
 
-// TestOtherABIs: a call by another ABI kills the process.
+// TestOtherABIs checks that a call of another ABI kills the process.
 func TestOtherABIs(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
-		return // arm64 runs 32-bit code in processes of its own only
+		return // arm64 runs 32-bit code only in 32-bit processes
 	}
 	sandboxtest.Require(t, sandboxtest.Program("gcc"))
 	dir := t.TempDir()
-	// getpid by the i386 entry.
+	// getpid of the i386 ABI.
 	source := `int main(void) { int r; __asm__ volatile("int $0x80" : "=a"(r) : "a"(20)); return r <= 0; }`
 	compiler := exec.Command("gcc", "-x", "c", "-o", dir+"/i386", "-")
 	compiler.Stdin = strings.NewReader(source)
@@ -146,13 +146,13 @@ func TestOtherABIs(t *testing.T) {
 	} else {
 		for _, profile := range Profiles() {
 			if err := child(t, "exec", profile, dir+"/i386").Run(); !killedBySIGSYS(err) {
-				t.Errorf("%s: a call by the i386 ABI ended in %v, want SIGSYS", profile, err)
+				t.Errorf("%s: a call of the i386 ABI ended in %v, want SIGSYS", profile, err)
 			}
 		}
 	}
 	for _, profile := range Profiles() {
 		if err := child(t, "x32", profile).Run(); !killedBySIGSYS(err) {
-			t.Errorf("%s: a call by the x32 ABI ended in %v, want SIGSYS", profile, err)
+			t.Errorf("%s: a call of the x32 ABI ended in %v, want SIGSYS", profile, err)
 		}
 	}
 	if out, err := child(t, "x32", "").CombinedOutput(); err != nil {

@@ -1,82 +1,81 @@
 package seccomp
 
-// refused is what a job may not call. A call needs no line here to be refused;
-// it has one so that the reason is known, and so that a test can tell a call
-// that was judged from one that was forgotten.
+// refused lists the calls that a job may not make. A call without a row is refused too; the row records the reason,
+// and lets a test distinguish a call that was judged from one that was forgotten.
 //
-// Rows marked "moby allows" are what its default profile has and this lacks.
+// "moby allows" marks rows that moby's default profile allows and this package does not.
 var refused = []family{
-	// ENOSYS: the caller has an older way to do the same.
+	// ENOSYS: callers fall back to an older call.
 	{
-		"clone3", Absent, "", "its flags are in memory, where a filter cannot look; C libraries fall back to clone",
+		"clone3", Absent, "", "its flags are in memory, which a filter cannot read; C libraries fall back to clone",
 		`clone3`,
 	},
 	{
-		"openat2", Absent, "", "its mode is in memory, where a filter cannot look: set-id bits; moby allows",
+		"openat2", Absent, "", "its mode with set-id bits is in memory, which a filter cannot read; moby allows",
 		`openat2`,
 	},
 	{
-		"io_uring", Absent, "", "a ring does calls that no filter sees; eight entries in the record of kernel exploits",
+		"io_uring", Absent, "", "a ring executes operations that no filter sees; used by eight recorded kernel exploits",
 		`io_uring_setup io_uring_enter io_uring_register`,
 	},
 	{
-		"newer than the table", Absent, "", "numbers above the last one judged: C libraries and run times have older ways; moby allows some",
+		"newer than the table", Absent, "", "numbers above the last one judged: C libraries and runtimes fall back; moby allows some",
 		`cachestat fchmodat2 map_shadow_stack futex_wake futex_wait futex_requeue
 		statmount listmount lsm_get_self_attr lsm_set_self_attr lsm_list_modules mseal
 		setxattrat getxattrat listxattrat removexattrat open_tree_attr file_getattr
 		file_setattr listns rseq_slice_yield`,
 	},
 
-	// EPERM: things a job is not to do.
+	// EPERM: operations that a job may not do.
 	{
-		"mounts", Refuse, "", "the job's view is made before it starts",
+		"mounts", Refuse, "", "the job's mounts are set up before it starts",
 		`mount umount2 pivot_root chroot open_tree move_mount fsopen fsconfig fsmount
 		fspick mount_setattr`,
 	},
 	{
-		"namespaces", Refuse, "", "a user namespace gives capabilities over kernel code never meant for users",
+		"namespaces", Refuse, "", "a user namespace gives capabilities over kernel code not designed for unprivileged users",
 		`unshare setns sethostname setdomainname`,
 	},
 	{
-		"file handles", Refuse, "", "opening by handle walks around mounts (the shocker exploit of 2014); moby allows name_to_handle_at",
+		"file handles", Refuse, "", "opening by handle bypasses mounts (the shocker exploit of 2014); moby allows name_to_handle_at",
 		`name_to_handle_at open_by_handle_at`,
 	},
 	{
-		"fanotify", Refuse, "", "sees files of the whole mount; moby allows fanotify_mark",
+		"fanotify", Refuse, "", "watches files of the whole mount; moby allows fanotify_mark",
 		`fanotify_init fanotify_mark`,
 	},
 	{
-		"users", Refuse, "", "the job is one user, without capabilities; moby allows",
+		"users", Refuse, "", "the job has one user ID and no capabilities; moby allows",
 		`setuid setgid setregid setfsuid setfsgid
 		setgroups capset`,
 	},
 	{
-		"owners", Refuse, "", "files belong to the job's user; tar, cp -p and install cope; moby allows",
+		"owners", Refuse, "", "files belong to the job's user; tar, cp -p and install handle the error; moby allows",
 		`chown fchown lchown fchownat`,
 	},
 	{
-		"other processes' memory", Refuse, "", "ptrace is the one way, where it is allowed; moby allows process_vm_* and process_mrelease",
+		"other processes' memory", Refuse, "", "only ptrace may access them, where it is allowed; moby allows process_vm_* and process_mrelease",
 		`process_vm_readv process_vm_writev process_madvise process_mrelease kcmp
 		pidfd_getfd migrate_pages move_pages`,
 	},
 	{
-		"kernel programs", Refuse, "", "code run in the kernel and its counters",
+		"kernel programs", Refuse, "", "code that runs in the kernel, and performance counters",
 		`bpf perf_event_open uretprobe uprobe lookup_dcookie`,
 	},
 	{
-		"page fault handling", Refuse, "", "stops the kernel in mid-call, which makes races winnable",
+		"page fault handling", Refuse, "", "pauses the kernel in the middle of a call, which makes races winnable",
 		`userfaultfd`,
 	},
 	{
-		"keyrings", Refuse, "", "keyrings are per uid and session, not per namespace",
+		"keyrings", Refuse, "", "keyrings are per user ID and session, not per namespace",
 		`add_key request_key keyctl`,
 	},
 	{
-		"secret memory", Refuse, "", "memory out of reach of accounting and dumps; moby allows",
+		"secret memory", Refuse, "", "memory that accounting and dumps do not cover; moby allows",
 		`memfd_secret`,
 	},
 	{
-		"page games", Refuse, "", "gifts user pages to pipes, or remaps files page by page: no user left; moby allows",
+		"page operations", Refuse, "", "moving user pages into pipes, or remapping files page by page; no program needs them; moby allows",
 		`vmsplice remap_file_pages`,
 	},
 	{
@@ -84,7 +83,7 @@ var refused = []family{
 		`mlockall`,
 	},
 	{
-		"segments", Refuse, "", "16-bit segments, a source of exploits; 64-bit programs have no use for them; moby allows",
+		"segments", Refuse, "", "16-bit segments, a source of exploits that 64-bit programs do not need; moby allows",
 		`modify_ldt`,
 	},
 	{
@@ -92,19 +91,19 @@ var refused = []family{
 		`sched_setparam sched_setattr ioprio_set`,
 	},
 	{
-		"memory placement", Refuse, "", "which node's memory is used belongs to the host",
+		"memory placement", Refuse, "", "NUMA placement belongs to the host",
 		`mbind set_mempolicy set_mempolicy_home_node`,
 	},
 	{
-		"clocks", Refuse, "", "the clock is the host's; moby allows adjtimex and clock_adjtime",
+		"clocks", Refuse, "", "the clock belongs to the host; moby allows adjtimex and clock_adjtime",
 		`settimeofday clock_settime adjtimex clock_adjtime`,
 	},
 	{
-		"kernel AIO", Refuse, "", "rings shared with the kernel and a machine-wide quota; databases do without; moby allows",
+		"kernel AIO", Refuse, "", "rings shared with the kernel, and a machine-wide quota; databases work without it; moby allows",
 		`io_setup io_destroy io_getevents io_submit io_cancel io_pgetevents`,
 	},
 	{
-		"quotas and accounting", Refuse, "", "administration of file systems and accounting",
+		"quotas and accounting", Refuse, "", "administration of file systems and of process accounting",
 		`quotactl quotactl_fd acct`,
 	},
 	{
@@ -113,7 +112,7 @@ var refused = []family{
 		delete_module iopl ioperm syslog vhangup`,
 	},
 	{
-		"relics", Refuse, "", "removed, never implemented, or used by nothing",
+		"obsolete", Refuse, "", "removed, never implemented, or unused",
 		`uselib ustat sysfs nfsservctl _sysctl create_module get_kernel_syms
 		query_module getpmsg putpmsg afs_syscall tuxcall security vserver
 		epoll_ctl_old epoll_wait_old set_thread_area get_thread_area`,

@@ -2,7 +2,7 @@ package seccomp
 
 import "testing"
 
-// The scanner's profile is strict but for one call.
+// TestScannerProfile checks that the scanner's profile is strict plus openat2, and not available to jobs.
 func TestScannerProfile(t *testing.T) {
 	strict := map[string]Rule{}
 	for _, r := range Table("strict") {
@@ -19,7 +19,7 @@ func TestScannerProfile(t *testing.T) {
 	}
 	for _, name := range Profiles() {
 		if name == Scanner {
-			t.Error("a job can ask for the scanner's profile")
+			t.Error("a job can request the scanner's profile")
 		}
 	}
 	if _, err := Compile(Scanner, "amd64"); err != nil {

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// split returns both programs of a profile, to be run together, and the first
-// one alone.
+// split returns both programs of a profile as a stack, and the first one alone.
 func split(t *testing.T, profile, arch string) (both stack, ahead *machine) {
 	t.Helper()
 	first, last, err := Split(profile, arch)
@@ -18,8 +17,7 @@ func split(t *testing.T, profile, arch string) (both stack, ahead *machine) {
 	return stack{load(last), ahead}, ahead
 }
 
-// TestSplit: both programs answer as the whole one; the first alone does but for
-// openat2, which it allows.
+// TestSplit checks that both programs together act as Compile's, and that the first one alone only adds openat2.
 func TestSplit(t *testing.T) {
 	for _, profile := range append(Profiles(), Scanner) {
 		for _, a := range arches {
@@ -47,17 +45,17 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestSplitShort: the last program is what a job waits for.
-func TestSplitShort(t *testing.T) {
-	for profile, most := range map[string]int{defaultProfile: 4, strictProfile: 4, Scanner: 0} {
+// TestSplitLastLength limits the length of the last program, whose loading delays each job.
+func TestSplitLastLength(t *testing.T) {
+	for profile, want := range map[string]int{defaultProfile: 4, strictProfile: 4, Scanner: 0} {
 		_, last, err := Split(profile, "amd64")
-		if n := len(last) / instructionSize; err != nil || n != most {
-			t.Errorf("%s: %d instructions, %v, want %d", profile, n, err, most)
+		if n := len(last) / instructionSize; err != nil || n != want {
+			t.Errorf("%s: %d instructions, %v, want %d", profile, n, err, want)
 		}
 	}
 }
 
-// TestVerifyFindsFaultsOfLast: none of its instructions can be another.
+// TestVerifyFindsFaultsOfLast checks that verify detects a change of any instruction of the last program.
 func TestVerifyFindsFaultsOfLast(t *testing.T) {
 	for _, a := range arches {
 		ahead, last, err := Split(defaultProfile, a.name)
@@ -68,16 +66,16 @@ func TestVerifyFindsFaultsOfLast(t *testing.T) {
 			faulty := slices.Clone(last)
 			fault(faulty[i : i+instructionSize])
 			if verify(stack{load(faulty), load(ahead)}, defaultProfile, a) == nil {
-				t.Errorf("%s: a fault in instruction %d (%x) is not seen", a.name, i/instructionSize, last[i:i+instructionSize])
+				t.Errorf("%s: verify accepts a fault in instruction %d (%x)", a.name, i/instructionSize, last[i:i+instructionSize])
 			}
 		}
 		if verify(stack{load(ahead)}, defaultProfile, a) == nil || verify(stack{load(last)}, defaultProfile, a) == nil {
-			t.Errorf("%s: one of the two passes alone", a.name)
+			t.Errorf("%s: verify accepts one of the two programs alone", a.name)
 		}
 	}
 }
 
-// TestStackStrictest: which of two programs the kernel heeds.
+// TestStackStrictest checks that the stricter action of two programs applies.
 func TestStackStrictest(t *testing.T) {
 	always := func(action uint32) *machine {
 		var p assembler
@@ -101,12 +99,12 @@ func TestStackStrictest(t *testing.T) {
 
 func TestSplitErrors(t *testing.T) {
 	if _, _, err := Split("default"+starting, "amd64"); !errors.Is(err, ErrProfile) {
-		t.Errorf("a profile that is nobody's to ask for: %v", err)
+		t.Errorf("Split of the internal profile: %v, want %v", err, ErrProfile)
 	}
 	if _, _, err := Split("default", "sparc"); !errors.Is(err, ErrArch) {
-		t.Errorf("sparc: %v", err)
+		t.Errorf("sparc: %v, want %v", err, ErrArch)
 	}
 	if Table("default"+starting) != nil {
-		t.Error("the table has a profile that no job has")
+		t.Error("Table returns the internal profile")
 	}
 }

@@ -2,43 +2,41 @@ package seccomp
 
 import "strings"
 
-// A Verdict is a profile's answer to a system call.
+// A Verdict is what a profile does with a system call.
 type Verdict string
 
 const (
 	// Allow lets the call through to the kernel.
 	Allow Verdict = "allow"
-	// ByArgument lets the call through, but for the arguments that the rule's
-	// Condition names: those are EPERM.
+	// ByArgument lets the call through, except with the arguments of the rule's Condition, which are EPERM.
 	ByArgument Verdict = "by argument"
-	// Refuse answers EPERM, which programs take for a policy.
+	// Refuse returns EPERM, which programs treat as a policy.
 	Refuse Verdict = "EPERM"
-	// Absent answers ENOSYS, on which programs take an older path.
+	// Absent returns ENOSYS, on which programs fall back to an older call.
 	Absent Verdict = "ENOSYS"
 )
 
 // A Rule is one system call's line in a profile.
 type Rule struct {
-	Family    string  // group of calls that share the reason
+	Family    string  // group of calls with the same reason
 	Name      string  // as in the kernel's table, e.g. "openat"
-	Verdict   Verdict // this profile's answer
-	Reason    string  // why, one line
-	Condition string  // which arguments are refused; empty unless ByArgument
+	Verdict   Verdict // of this profile
+	Reason    string  // one line
+	Condition string  // the refused arguments; empty unless ByArgument
 }
 
-// A family is a line of the tables: calls that share a verdict and its reason.
+// A family is a row of the tables: calls with the same verdict and reason.
 type family struct {
 	name    string
 	verdict Verdict // in every profile
-	strict  Verdict // in "strict"; empty: the same
+	strict  Verdict // in "strict"; empty: as verdict
 	reason  string
 	calls   string // names, separated by white space
 }
 
-// Table returns the rules of a profile, in the order of the tables: what is
-// allowed, then what is refused. Each call that the package knows on some
-// architecture has exactly one rule; a number that no rule names is EPERM, one
-// above the last known number ENOSYS. Nil for a profile that does not exist.
+// Table returns the rules of a profile in the order of the tables: the allowed calls, then the refused ones. Each
+// call known on either architecture has exactly one rule; a number without a rule is EPERM, one above the last known
+// number ENOSYS. Table returns nil for an unknown profile.
 func Table(profile string) []Rule {
 	if profile != defaultProfile && profile != strictProfile && profile != Scanner {
 		return nil
@@ -75,8 +73,8 @@ func (f family) rules(profile string) []Rule {
 	return rules
 }
 
-// basedOn returns the profile whose rows and conditions a profile has, but for
-// openat2, which it has if it is another.
+// basedOn returns the profile whose rows and conditions apply to a profile. If it is another one, the profile has
+// openat2 in addition.
 func basedOn(profile string) string {
 	profile = strings.TrimSuffix(profile, starting)
 	if profile == Scanner {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestTableIsComplete: every call of the kernel's tables has exactly one rule
-// with a reason, in either profile, and no rule names a call that is none.
+// TestTableIsComplete checks that every call of the kernel's tables has exactly one rule with a reason, in either
+// profile, and that no rule names an unknown call.
 func TestTableIsComplete(t *testing.T) {
 	known := map[string]bool{}
 	for _, arch := range []string{"amd64", "arm64"} {
@@ -19,7 +19,7 @@ func TestTableIsComplete(t *testing.T) {
 		for _, r := range Table(profile) {
 			ruled[r.Name]++
 			if !known[r.Name] {
-				t.Errorf("%s: rule for %q, which no kernel table has", profile, r.Name)
+				t.Errorf("%s: rule for %q, which is in no kernel table", profile, r.Name)
 			}
 			if r.Family == "" || r.Reason == "" {
 				t.Errorf("%s: rule for %s has family %q, reason %q", profile, r.Name, r.Family, r.Reason)
@@ -36,8 +36,8 @@ func TestTableIsComplete(t *testing.T) {
 	}
 }
 
-// TestStrictOnlyTakesAway: nothing that default refuses is allowed in strict.
-func TestStrictOnlyTakesAway(t *testing.T) {
+// TestStrictAllowsNoMore checks that strict allows no call that default refuses.
+func TestStrictAllowsNoMore(t *testing.T) {
 	verdicts := map[string]Verdict{}
 	for _, r := range Table(defaultProfile) {
 		verdicts[r.Name] = r.Verdict
@@ -54,12 +54,12 @@ func TestStrictOnlyTakesAway(t *testing.T) {
 		}
 	}
 	if fewer < 10 {
-		t.Errorf("strict differs in %d calls only", fewer)
+		t.Errorf("strict differs in only %d calls, want at least 10", fewer)
 	}
 }
 
-// TestDangerousCalls are the calls by which jails were left or kernels broken.
-// That none is allowed is said here a second time, against a slip in the tables.
+// TestDangerousCalls checks that the calls once used to escape from jails or to exploit kernels are refused,
+// independently of the tables.
 func TestDangerousCalls(t *testing.T) {
 	never := []string{
 		"add_key", "bpf", "chroot", "clone3", "finit_module", "fsopen", "init_module", "io_uring_enter",
@@ -80,8 +80,8 @@ func TestDangerousCalls(t *testing.T) {
 	}
 }
 
-// TestConditionsBelongToAllowedCalls: a condition whose call the tables refuse,
-// or do not name, would be dead text.
+// TestConditionsBelongToAllowedCalls checks that each condition applies to a rule, since it has no effect if its call
+// is refused or unknown.
 func TestConditionsBelongToAllowedCalls(t *testing.T) {
 	for _, c := range conditions {
 		for _, profile := range Profiles() {
@@ -92,7 +92,7 @@ func TestConditionsBelongToAllowedCalls(t *testing.T) {
 				return r.Name == c.call && r.Verdict == ByArgument && r.Condition == c.text
 			})
 			if !found {
-				t.Errorf("%s: the condition of %s is in no rule", profile, c.call)
+				t.Errorf("%s: no rule has the condition of %s", profile, c.call)
 			}
 		}
 	}

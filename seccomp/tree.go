@@ -1,37 +1,34 @@
 package seccomp
 
-// An interval is a run of call numbers that go to one place: from first up to
-// the next interval's, or to the last number there is.
+// An interval is a range of call numbers with the same target: from first up to the next interval, or to the maximum.
 type interval struct {
 	first uint32
-	to    place
+	to    label
 }
 
-// What loading a filter costs, besides a constant: each instruction is checked
-// and translated, and each number of the kernel's table is tried on the filter.
+// Costs of loading a filter, besides a constant: each instruction is checked and translated, and each number of the
+// kernel's table is tried on the filter.
 const (
-	// instructionCost is how many steps of such a trial one instruction is worth:
-	// 0.13 µs by 2 ns, Linux 6.18 on an AMD EPYC.
+	// instructionCost is the cost of an instruction in steps of such a trial: 0.13 µs against 2 ns, on Linux 6.18 on
+	// an AMD EPYC.
 	instructionCost = 65
-	// triedNumbers is about how many numbers are tried: Linux 6.18 has 470.
+	// triedNumbers approximates the count of numbers that are tried: Linux 6.18 has 470.
 	triedNumbers = 470
 )
 
-// A tree finds the interval of the number in the accumulator. Of all trees it is
-// one that loads fastest, by the costs above: the optimum of each run of
-// intervals is put together from those of shorter runs, as for optimum binary
-// search trees (D. E. Knuth, The Art of Computer Programming, volume 3, 6.2.2).
+// A tree finds the interval of the number in the accumulator. It is one that loads fastest under the costs above: the
+// optimum of each run of intervals is composed of those of shorter runs, as for optimum binary search trees (D. E.
+// Knuth, The Art of Computer Programming, volume 3, 6.2.2).
 type tree struct {
 	list []interval
-	best [][]choice // by the first and the last interval of a run
+	best [][]choice // indexed by the first and the last interval of a run
 }
 
-// A choice is how the intervals of a run are told apart.
+// A choice is a way to distinguish the intervals of a run.
 type choice struct {
 	cost int
-	// split is the interval whose first number begins the upper half of a binary
-	// search. 0: all go to one place but for single numbers, which are compared
-	// one by one. That takes one comparison where a search has two.
+	// split is the first interval of the upper half of a binary search. 0 means that all numbers have the same target
+	// except isolated ones, which are compared one by one: that takes one comparison each, a search two.
 	split int
 }
 
@@ -46,8 +43,7 @@ func newTree(list []interval) *tree {
 	return t
 }
 
-// choose returns the best choice for the intervals i to j, given those of all
-// shorter runs.
+// choose returns the cheapest choice for the intervals i to j, given those of all shorter runs.
 func (t *tree) choose(i, j int) choice {
 	comparison := instructionCost + t.tried(i, j)
 	best := choice{comparison + t.best[i+1][j].cost, i + 1}
@@ -62,12 +58,12 @@ func (t *tree) choose(i, j int) choice {
 	return best
 }
 
-// tried returns how many of the numbers in the intervals i to j are tried.
+// tried returns how many numbers in the intervals i to j the kernel tries.
 func (t *tree) tried(i, j int) int {
 	return int(min(t.end(j), triedNumbers)) - int(min(t.list[i].first, triedNumbers))
 }
 
-// end returns the number after an interval, as a 64-bit one.
+// end returns the number after an interval, as 64 bits since the last ends at 1<<32.
 func (t *tree) end(i int) uint64 {
 	if i+1 < len(t.list) {
 		return uint64(t.list[i+1].first)
@@ -75,8 +71,8 @@ func (t *tree) end(i int) uint64 {
 	return 1 << 32
 }
 
-// singles returns how many numbers in the intervals i to j do not go where the
-// others go; false unless each of them stands alone.
+// singles returns the number of isolated call numbers in the intervals i to j whose target differs from the others'.
+// It returns false unless every other interval is such a single number.
 func (t *tree) singles(i, j int) (int, bool) {
 	for k := i; k <= j; k++ {
 		alone := t.end(k)-uint64(t.list[k].first) == 1
@@ -87,10 +83,10 @@ func (t *tree) singles(i, j int) (int, bool) {
 	return (j - i) / 2, (j-i)%2 == 0
 }
 
-// write writes the tree and returns where it begins.
-func (t *tree) write(a *assembler) place { return t.writeRun(a, 0, len(t.list)-1) }
+// write writes the tree and returns its first instruction.
+func (t *tree) write(a *assembler) label { return t.writeRun(a, 0, len(t.list)-1) }
 
-func (t *tree) writeRun(a *assembler, i, j int) place {
+func (t *tree) writeRun(a *assembler, i, j int) label {
 	if i == j {
 		return t.list[i].to
 	}

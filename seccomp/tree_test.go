@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestTreeFinds compares trees over random intervals, up to many more than a
-// profile has, with a look through the list.
+// TestTreeFinds compares trees over random intervals, up to many more than a profile has, with a linear search.
 func TestTreeFinds(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for _, length := range []int{1, 2, 3, 4, 10, 100, 300} {
@@ -19,7 +18,7 @@ func TestTreeFinds(t *testing.T) {
 					list = append(list, interval{first, to})
 				}
 			}
-			answers := map[place]uint32{}
+			answers := map[label]uint32{}
 			for _, in := range list {
 				answers[in.to] = a.code[in.to-1].K
 			}
@@ -29,7 +28,7 @@ func TestTreeFinds(t *testing.T) {
 	}
 }
 
-func checkTree(t *testing.T, a *assembler, list []interval, answers map[place]uint32) {
+func checkTree(t *testing.T, a *assembler, list []interval, answers map[label]uint32) {
 	t.Helper()
 	last := list[len(list)-1].first
 	want, i := uint32(0), 0
@@ -39,20 +38,20 @@ func checkTree(t *testing.T, a *assembler, list []interval, answers map[place]ui
 			i++
 		}
 		if got := answerTo(t, a, nr); got != want {
-			t.Fatalf("of %d intervals: %d gives %d, want %d", len(list), nr, got, want)
+			t.Fatalf("%d intervals: number %d gives %d, want %d", len(list), nr, got, want)
 		}
 	}
 	if got := answerTo(t, a, 0xffffffff); got != want {
-		t.Fatalf("of %d intervals: the last number gives %d, want %d", len(list), got, want)
+		t.Fatalf("%d intervals: the maximum number gives %d, want %d", len(list), got, want)
 	}
 }
 
-// TestTreeTakesTheCheapWay: numbers that stand alone cost one comparison each,
-// other intervals one less than there are.
-func TestTreeTakesTheCheapWay(t *testing.T) {
+// TestTreeMinimizesComparisons checks the number of comparisons: one for each isolated number, and one less than the
+// number of intervals otherwise.
+func TestTreeMinimizesComparisons(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		firsts []uint32 // of intervals that go to a, b, a, b, ...
+		firsts []uint32 // of intervals with targets a, b, a, b, ...
 		want   int
 	}{
 		{"one interval", []uint32{0}, 0},
@@ -61,11 +60,11 @@ func TestTreeTakesTheCheapWay(t *testing.T) {
 		{"one alone", []uint32{0, 10, 11}, 1},
 		{"two alone", []uint32{0, 200, 201, 300, 301}, 2},
 		{"one alone, then others", []uint32{0, 200, 201, 400}, 2},
-		{"two alone, few before", []uint32{0, 10, 11, 20, 21}, 3}, // most numbers take one
+		{"two alone, few before", []uint32{0, 10, 11, 20, 21}, 3}, // most numbers need a single comparison
 		{"one alone at the very end", []uint32{0, 0xffffffff}, 1},
 	} {
 		var a assembler
-		ways := []place{a.ret(1), a.ret(2)}
+		ways := []label{a.ret(1), a.ret(2)}
 		var list []interval
 		for i, first := range c.firsts {
 			list = append(list, interval{first, ways[i%2]})

@@ -5,19 +5,18 @@ import (
 	"slices"
 )
 
-// A runner says what the kernel does with a call.
+// A runner computes the kernel's action for a call.
 type runner interface {
 	run(seccompData) (uint32, error)
 }
 
-// verify runs a program on every number of the table and the one above, and
-// returns an error unless it answers as the table says. With what wrote the
-// program it shares the table and the numbers of calls, nothing else.
+// verify runs a program on every number of the table and the one above, and returns an error unless each action
+// matches the table. It shares only the table and the call numbers with the code that assembles the program.
 func verify(m runner, profile string, a arch) error {
 	rules := rulesByNumber(profile, a)
 	for nr := range uint32(lastCall + 2) {
 		for _, args := range probes(profile, rules[nr]) {
-			if err := verifyCall(m, a, seccompData{nr: nr, arch: a.audit, args: args}, wanted(profile, nr, rules[nr], args)); err != nil {
+			if err := verifyCall(m, a, seccompData{nr: nr, arch: a.audit, args: args}, expectedAction(profile, nr, rules[nr], args)); err != nil {
 				return err
 			}
 		}
@@ -25,8 +24,8 @@ func verify(m runner, profile string, a arch) error {
 	return nil
 }
 
-// verifyCall compares the answers to a call, to the same number of a foreign
-// architecture and to that with the bit of x32.
+// verifyCall checks the actions for a call, for the same number of a foreign architecture, and for that number with
+// the x32 bit.
 func verifyCall(m runner, a arch, own seccompData, want uint32) error {
 	foreign, x32, wantX32 := own, own, actionENOSYS
 	foreign.arch ^= 1
@@ -43,15 +42,15 @@ func verifyCall(m runner, a arch, own seccompData, want uint32) error {
 			return err
 		}
 		if got != c.want {
-			return fmt.Errorf("call %d of architecture %#x with arguments %#x gives %#x, the table says %#x",
+			return fmt.Errorf("call %d of architecture %#x with arguments %#x gives action %#x, want %#x by the table",
 				c.call.nr, c.call.arch, c.call.args, got, c.want)
 		}
 	}
 	return nil
 }
 
-// wanted is the action that the table says for a call.
-func wanted(profile string, nr uint32, r Rule, args [6]uint64) uint32 {
+// expectedAction returns the action for a call by the table.
+func expectedAction(profile string, nr uint32, r Rule, args [6]uint64) uint32 {
 	switch {
 	case nr > lastCall || r.Verdict == Absent:
 		return actionENOSYS
@@ -65,7 +64,7 @@ func wanted(profile string, nr uint32, r Rule, args [6]uint64) uint32 {
 	return actionEPERM
 }
 
-// refuses says whether a call with these arguments is refused.
+// refuses reports whether a call with these arguments is refused.
 func (c condition) refuses(args [6]uint64) bool {
 	for _, clause := range c.clauses {
 		if !slices.ContainsFunc(clause, func(o operand) bool { return !o.holds(args) }) {
@@ -83,9 +82,8 @@ func (o operand) holds(args [6]uint64) bool {
 	return slices.Contains(o.values, word) == (o.op == in)
 }
 
-// probes returns arguments to try on a rule: for each clause every value it
-// names, one beside it and zero, with the first values of the other arguments.
-// Each comes also with all upper halves set, which no rule reads.
+// probes returns arguments to test a rule with: for each clause every value that it names, a different value and
+// zero, with the first values of the other operands. Each is repeated with all upper halves set, which no rule reads.
 func probes(profile string, r Rule) [][6]uint64 {
 	list := [][6]uint64{{}}
 	if c, ok := conditionOf(profile, r.Name); ok && r.Verdict == ByArgument {
@@ -117,7 +115,8 @@ func probesOf(c clause) [][6]uint64 {
 	return list
 }
 
-// with returns args with a value in those bits of its argument that the operand compares: two operands of a clause may share one.
+// with returns args with value in the bits that the operand compares. Two operands of a clause may compare bits of
+// the same argument.
 func (o operand) with(args [6]uint64, value uint32) [6]uint64 {
 	args[o.arg] = args[o.arg]&^uint64(o.mask) | uint64(value&o.mask)
 	return args

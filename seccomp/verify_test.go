@@ -6,9 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestVerifyFindsFaults: no program passes in which an instruction is not what
-// it was: a branch with its ways out exchanged, another answer, another word
-// that is loaded.
+// TestVerifyFindsFaults checks that verify detects a change of any instruction: a branch with swapped targets,
+// another action, another word loaded.
 func TestVerifyFindsFaults(t *testing.T) {
 	for _, profile := range append(Profiles(), Scanner) {
 		for _, a := range arches {
@@ -17,7 +16,7 @@ func TestVerifyFindsFaults(t *testing.T) {
 				faulty := append([]byte(nil), program...)
 				fault(faulty[i : i+instructionSize])
 				if err := verify(load(faulty), profile, a); err == nil {
-					t.Errorf("%s/%s: a fault in instruction %d (%x) is not seen",
+					t.Errorf("%s/%s: verify accepts a fault in instruction %d (%x)",
 						profile, a.name, i/instructionSize, program[i:i+instructionSize])
 				}
 			}
@@ -25,7 +24,7 @@ func TestVerifyFindsFaults(t *testing.T) {
 	}
 }
 
-// fault makes an instruction another one.
+// fault changes an instruction.
 func fault(in []byte) {
 	switch uint16(in[0]) {
 	case codeLoad:
@@ -39,8 +38,8 @@ func fault(in []byte) {
 	}
 }
 
-// TestVerifyRefusesOtherPrograms: a program of another profile or architecture,
-// one cut short, and one that allows everything.
+// TestVerifyRefusesOtherPrograms checks that verify rejects programs of another profile or architecture, a truncated
+// one, and one that allows everything.
 func TestVerifyRefusesOtherPrograms(t *testing.T) {
 	amd64 := mustArch(t, "amd64")
 	good := compile(t, defaultProfile, "amd64")
@@ -55,7 +54,7 @@ func TestVerifyRefusesOtherPrograms(t *testing.T) {
 		"allowing all": everything.bytes(),
 	} {
 		if err := verify(load(program), defaultProfile, amd64); err == nil {
-			t.Errorf("%s: passes for default/amd64", name)
+			t.Errorf("verify accepts %s for default/amd64", name)
 		}
 	}
 	if err := verify(load(good), defaultProfile, amd64); err != nil {

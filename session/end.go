@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// closeTime is how long an orderly end may take before the session is left to the supervisor.
+	// closeTime is the timeout of closing a session in order; afterwards it is left to the supervisor.
 	closeTime = 10 * time.Second
-	// atOnce is how many sessions are closed at once.
+	// atOnce is the maximum number of sessions closed concurrently.
 	atOnce = 8
 )
 
-// leave takes a user from s. gone says that the supervisor does not know it any more.
+// leave removes a user from s. gone reports that the supervisor no longer has the session.
 func (k *Manager) leave(s *entry, gone bool) {
 	k.mu.Lock()
 	s.users--
@@ -36,7 +36,7 @@ func (k *Manager) leave(s *entry, gone bool) {
 	}
 }
 
-// claim says whether s is to be closed now, by the caller, who is told so once. It is called with mu held.
+// claim reports whether the caller must close s now. It returns true to one caller only. mu must be held.
 func (k *Manager) claim(s *entry) bool {
 	if !s.ended || s.closing || !isClosed(s.opened) || s.err != nil || s.users > 0 && !k.closed {
 		return false
@@ -45,7 +45,7 @@ func (k *Manager) claim(s *entry) bool {
 	return true
 }
 
-// armIdleTimer starts the time of a session that nobody uses. It is called with mu held.
+// armIdleTimer starts the idle timer of a session that nobody uses. mu must be held.
 func (k *Manager) armIdleTimer(s *entry) {
 	if d := k.idle(s.key); d > 0 && s.users == 0 && !s.ended && s.idle == nil && isClosed(s.opened) {
 		turn := s.turn
@@ -53,7 +53,7 @@ func (k *Manager) armIdleTimer(s *entry) {
 	}
 }
 
-// expire ends a session that was not used since.
+// expire ends a session that has been idle since its turn.
 func (k *Manager) expire(s *entry, turn uint64) {
 	k.mu.Lock()
 	if s.ended || s.users > 0 || s.turn != turn || k.closed {
@@ -69,7 +69,7 @@ func (k *Manager) expire(s *entry, turn uint64) {
 	k.end(s)
 }
 
-// forget takes s out of the table. It is called with mu held.
+// forget removes s from the table. mu must be held.
 func (k *Manager) forget(s *entry) {
 	s.ended = true
 	if k.all[s.key] == s {
@@ -81,7 +81,7 @@ func (k *Manager) forget(s *entry) {
 	}
 }
 
-// remember has the client told, if it comes back, that its session ended. It is called with mu held.
+// remember records that a client's session ended, so that its next Lease reports Anew. mu must be held.
 func (k *Manager) remember(id key) {
 	if len(k.former) >= maxFormer {
 		clear(k.former)
@@ -89,28 +89,28 @@ func (k *Manager) remember(id key) {
 	k.former[id] = ""
 }
 
-// end closes a session that the caller has claimed. What is kept of it can be used again by who comes back.
+// end closes a session that the caller has claimed. If its layer is kept, the client's next session reuses it.
 func (k *Manager) end(s *entry) {
 	layer := k.closeSession(s)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.count--
-	// A root file system is not put aside: only what was changed in the repository is kept of it.
+	// A root file system is not reused: only the changes in the repository are kept of it.
 	if before, ended := k.former[s.key]; ended && before == "" && !s.lost && !s.root {
 		k.former[s.key] = layer
 	}
 }
 
-// closeSession returns the layer that was kept, "" for none.
+// closeSession closes s at the supervisor and returns the layer that was kept, or "".
 func (k *Manager) closeSession(s *entry) string {
-	// Not the Manager's context: an orderly end is what Close is for.
+	// Not the Manager's context, which Close cancels: closing in order is the purpose of Close.
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
 	keep, err := k.o.Sessions.CloseSession(ctx, s.id, s.workspace == job.Overlay)
 	var refusal *job.Refusal
 	switch {
-	case errors.As(err, &refusal) && refusal.Step == "session": // it has ended already
-		if s.again { // and lies where it lay
+	case errors.As(err, &refusal) && refusal.Step == "session": // it has already ended
+		if s.again { // its layer is still kept
 			return s.id
 		}
 	case err != nil:
@@ -122,7 +122,7 @@ func (k *Manager) closeSession(s *entry) string {
 	return ""
 }
 
-// End ends the sessions of one client session of a principal, and returns when they are closed. One that is in use is
+// End ends the sessions of one client session of a principal, and returns when they are closed. A session in use is
 // closed by its last user.
 func (k *Manager) End(principal, client string) {
 	k.mu.Lock()
@@ -142,7 +142,7 @@ func (k *Manager) End(principal, client string) {
 	k.endAll(ended)
 }
 
-// take takes those that match out of the table, and returns those to be closed by the caller. It is called with mu held.
+// take removes the matching sessions from the table, and returns those that the caller must close. mu must be held.
 func (k *Manager) take(match func(key) bool) []*entry {
 	var mine []*entry
 	for id, s := range k.all {
@@ -159,19 +159,19 @@ func (k *Manager) take(match func(key) bool) []*entry {
 
 func (k *Manager) endAll(list []*entry) {
 	var work sync.WaitGroup
-	places := make(chan struct{}, atOnce)
+	tokens := make(chan struct{}, atOnce)
 	for _, s := range list {
-		places <- struct{}{}
+		tokens <- struct{}{}
 		work.Go(func() {
 			k.end(s)
-			<-places
+			<-tokens
 		})
 	}
 	work.Wait()
 }
 
-// Close ends all sessions, and every job in them, in order: it returns when they are closed, or have not closed in time.
-// No session is provided afterwards.
+// Close ends all sessions and every job in them. It returns when they are closed or closing has timed out. Acquire
+// fails afterwards.
 func (k *Manager) Close() {
 	k.mu.Lock()
 	if k.closed {

@@ -1,19 +1,19 @@
-// Package session keeps the sessions that a front-end's clients have with the supervisor.
+// Package session manages the sessions that a front-end's clients have with the supervisor.
 //
-// A Manager provides them to the jobs of package job's Engine. A client has one for each repository and kind: with a root
-// file system of its own, or with an overlay over the repository alone. It is opened when the first job needs it, and
-// those that ask while it is being opened wait for the same one. Any number of jobs use it at once.
+// A Manager provides sessions to the jobs of package job's Engine. A client has one session for each repository and
+// kind: with a root file system of its own, or with an overlay over the repository alone. A session is opened when
+// the first job needs it; jobs that ask for it meanwhile wait for the same one. Any number of jobs use it at once.
 //
-// A session ends when its client's does (End), when no job has used it for some time, when its principal opens too many
-// others, and with the Manager. That is an orderly end: what jobs changed in a repository behind an overlay is kept for
-// review, and the log says under which name. The rest of a layer is gone with its session. A client that comes back after
-// its overlay was put aside for being idle gets the same one again. When the front-end or its connection dies, nothing is
-// kept: that is the supervisor's to do.
+// A session ends when its client's does (End), when no job has used it for its idle timeout, when its principal opens
+// too many others, and with the Manager. Its end is orderly then: jobs' changes to a repository behind an overlay are
+// kept for review, and the diagnostic log has their id. The rest of a layer is deleted with its session. A client
+// that returns after its overlay expired for being idle gets the same overlay again. When the front-end or its
+// connection dies, the supervisor ends its sessions, and nothing is kept.
 //
-// A session that the supervisor does not know any more is forgotten when it is returned, and the next job has a new one.
-// Whoever had one before is told that it began anew.
+// A session that the supervisor no longer has is forgotten when it is returned; the next job gets a new one, whose
+// Lease reports Anew.
 //
-// Sessions are bounded for each principal and in all. The package starts no job and looks at no file.
+// The number of sessions is bounded for each principal and in total. The package starts no job and reads no file.
 package session
 
 import (
@@ -27,80 +27,81 @@ import (
 	"corral/job"
 )
 
-// Bounds of Options.
+// Defaults of Options.
 const (
 	DefaultPerPrincipal = 16
 	DefaultInAll        = 128
-	// Forever is how long the supervisor is to wait for a job of a session that does not end for being idle.
+	// Forever is the supervisor's idle timeout for a session that has none.
 	Forever = 24 * time.Hour
 )
 
 const (
-	// openTime is how long it may take to open a session.
+	// openTime is the timeout of opening a session.
 	openTime = time.Minute
-	// backstop is how much later than a Manager the supervisor ends an idle session.
+	// backstop is how much longer than the Manager's the supervisor's idle timeout is.
 	backstop = time.Minute
-	// maxFormer is how many ended sessions are remembered.
+	// maxFormer is the maximum number of ended sessions that are remembered.
 	maxFormer = 1024
 )
 
-// Options say what a Manager keeps.
+// Options configure a Manager.
 type Options struct {
 	Sessions job.Sessions
-	// Root is what sessions with a root file system are opened with: Image, Disk and Inodes of it.
+	// Root has the Image, Disk and Inodes for sessions with a root file system.
 	Root job.SessionSpec
-	// RootIdle and OverlayIdle are after how long without a job a session of that kind ends; 0 is never.
+	// RootIdle and OverlayIdle are the idle timeouts of the two kinds of session; 0 means never.
 	RootIdle, OverlayIdle time.Duration
-	PerPrincipal          int          // sessions of one principal at once; 0 is DefaultPerPrincipal
-	InAll                 int          // sessions at once; 0 is DefaultInAll
-	Log                   *slog.Logger // nil drops it
-	// After calls f in a goroutine after d, unless stop is called first and returns true; nil is time.AfterFunc.
+	PerPrincipal          int          // maximum of sessions per principal; 0 is DefaultPerPrincipal
+	InAll                 int          // maximum of sessions in total; 0 is DefaultInAll
+	Log                   *slog.Logger // nil discards log lines
+	// After calls f in its own goroutine after d, unless stop is called before and returns true; nil is
+	// time.AfterFunc.
 	After func(d time.Duration, f func()) (stop func() bool)
 }
 
-// A Manager has the sessions of a front-end's clients. Its methods may be called by several goroutines at once.
+// A Manager manages the sessions of a front-end's clients. Its methods may be called by several goroutines at once.
 type Manager struct {
 	o    Options
-	ctx  context.Context // ends with the Manager
+	ctx  context.Context // cancelled by Close
 	stop context.CancelFunc
 	work sync.WaitGroup // goroutines that open or close
 
 	mu     sync.Mutex
 	all    map[key]*entry // guarded by mu
-	count  int            // guarded by mu: of all, and of those that are being closed
-	turn   uint64         // guarded by mu: rises with each use
-	former map[key]string // guarded by mu: that have ended, with the layer that can be used again, or ""
+	count  int            // guarded by mu: sessions in all, and those being closed
+	turn   uint64         // guarded by mu: incremented with each use
+	former map[key]string // guarded by mu: ended sessions, with the layer that can be reused, or ""
 	closed bool           // guarded by mu
 }
 
-// A key is whose session it is, and of which kind.
+// A key identifies a session by its client and kind.
 type key struct {
 	principal, client, repo, profile string
 	workspace                        job.Workspace
 	root                             bool
 }
 
-// A entry is one session.
+// An entry is one session.
 type entry struct {
 	key
-	opened chan struct{} // closed when id or err is there
-	again  bool          // it goes on with a layer that was put aside
+	opened chan struct{} // closed when id or err is set
+	again  bool          // it reuses a kept layer
 
-	// Not written any more when opened is closed.
+	// Immutable once opened is closed.
 	id  string
 	err error
 
-	// Guarded by the mu of the Manager.
+	// Guarded by the Manager's mu.
 	users   int
 	turn    uint64 // of the last use
 	idle    func() bool
 	anew    bool
-	lost    bool // the supervisor does not know it
-	ended   bool // it is not in the table
-	closing bool // somebody closes it
+	lost    bool // the supervisor no longer has it
+	ended   bool // it is not in the table any more
+	closing bool // a goroutine is closing it
 }
 
-// New returns a Manager without sessions. It starts nothing.
+// New returns a Manager without sessions. It starts no goroutine.
 func New(o Options) *Manager {
 	o.PerPrincipal, o.InAll = cmp.Or(o.PerPrincipal, DefaultPerPrincipal), cmp.Or(o.InAll, DefaultInAll)
 	if o.Log == nil {
@@ -147,12 +148,12 @@ func (k *Manager) isAnew(s *entry) bool {
 	return s.anew
 }
 
-// enter returns the session of that key with one more user. One that is not there is being opened then.
+// enter returns the session of that key with one more user. If there is none, it starts opening one.
 func (k *Manager) enter(id key) (*entry, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
-		return nil, fmt.Errorf("%w: the server ends", job.ErrUnavailable)
+		return nil, fmt.Errorf("%w: the server is shutting down", job.ErrUnavailable)
 	}
 	s := k.all[id]
 	if s == nil {
@@ -171,7 +172,8 @@ func (k *Manager) enter(id key) (*entry, error) {
 	return s, nil
 }
 
-// add makes room for a session and has it opened. It is called with mu held.
+// add starts opening a session and, if the principal has its maximum, evicts its least recently used idle session. mu
+// must be held.
 func (k *Manager) add(id key) (*entry, error) {
 	var oldest *entry
 	mine := 0
@@ -218,7 +220,7 @@ func noRoom(format string, n int) error {
 	}
 }
 
-// open opens s, unless it is a layer that was put aside: the supervisor opens that again when a job names it.
+// open opens s, unless it reuses a kept layer: the supervisor opens that one when a job names it.
 func (k *Manager) open(s *entry) {
 	if s.id == "" {
 		ctx, cancel := context.WithTimeout(k.ctx, openTime)
@@ -246,7 +248,7 @@ func (k *Manager) open(s *entry) {
 	}
 }
 
-// spec is what a session of that key is opened with.
+// spec returns the spec to open a session of that key with.
 func (k *Manager) spec(id key) job.SessionSpec {
 	spec := job.SessionSpec{}
 	if id.root {

@@ -16,17 +16,17 @@ import (
 
 var _ job.SessionProvider = (*Manager)(nil)
 
-// A host plays the supervisor, and the clock.
+// A host plays the supervisor and the clock.
 type host struct {
 	mu      sync.Mutex
 	n       int
 	opened  []job.SessionSpec
-	live    map[string]bool // by id; what is kept is live
+	live    map[string]bool // by id; kept ones stay live
 	closed  []string        // "ID keep"
-	changed bool            // something in the repository was
-	resting bool            // what is kept is no session
-	fail    error           // of the next opening
-	hold    chan struct{}   // openings wait for it
+	changed bool            // whether jobs changed the repository
+	resting bool            // the supervisor has ended sessions by itself and kept their layers
+	fail    error           // returned by the next OpenSession
+	hold    chan struct{}   // OpenSession waits until it is closed
 	timers  map[int]func()
 	timed   []time.Duration
 }
@@ -83,7 +83,7 @@ func (h *host) after(d time.Duration, f func()) func() bool {
 	}
 }
 
-// pass lets the time of all timers come.
+// pass lets all timers expire.
 func (h *host) pass() {
 	h.mu.Lock()
 	var due []func()
@@ -127,7 +127,7 @@ func acquire(t *testing.T, k *Manager, r *job.Request, spec job.Spec) job.Lease 
 	return lease
 }
 
-// use acquires a session and returns it.
+// use acquires a session and returns it at once.
 func use(t *testing.T, k *Manager, r *job.Request, spec job.Spec) (id string, anew bool) {
 	t.Helper()
 	lease := acquire(t, k, r, spec)
@@ -135,8 +135,9 @@ func use(t *testing.T, k *Manager, r *job.Request, spec job.Spec) (id string, an
 	return lease.ID, lease.Anew
 }
 
-// TestWhose: who shares a session, and what it is opened with.
-func TestWhose(t *testing.T) {
+// TestSharedPerClientAndKind: a session is shared per principal, client, repository and kind, and opened with the
+// configured options.
+func TestSharedPerClientAndKind(t *testing.T) {
 	sandboxtest.Leaks(t)
 	h := newHost()
 	k := h.manager(t, Options{Root: job.SessionSpec{Image: "debian", Disk: 1 << 30, Inodes: 5}, RootIdle: time.Minute})
@@ -175,7 +176,7 @@ func TestWhose(t *testing.T) {
 	}
 }
 
-// TestRace: many first jobs at once share one opening.
+// TestRace: many first jobs at once share one OpenSession.
 func TestRace(t *testing.T) {
 	sandboxtest.Leaks(t)
 	h := newHost()
@@ -192,7 +193,7 @@ func TestRace(t *testing.T) {
 			}
 			ids[n] = lease.ID
 			lease.Return(false)
-			lease.Return(false) // the second does nothing
+			lease.Return(false) // the second call does nothing
 		})
 	}
 	close(h.hold)
@@ -202,7 +203,7 @@ func TestRace(t *testing.T) {
 	}
 }
 
-// TestNotOpened: those that wait learn why, and the next job tries again.
+// TestNotOpened: all waiters get the error of OpenSession, and the next job tries again.
 func TestNotOpened(t *testing.T) {
 	sandboxtest.Leaks(t)
 	h := newHost()
@@ -214,7 +215,7 @@ func TestNotOpened(t *testing.T) {
 	if id, anew := use(t, k, root, direct); id != "s1" || anew {
 		t.Errorf("%s, anew %t", id, anew)
 	}
-	// One that went away while it was opened does not take the session from others.
+	// A waiter that is cancelled does not take the session from the others.
 	h.hold = make(chan struct{})
 	other := *root
 	other.Session = "c2"
@@ -229,7 +230,7 @@ func TestNotOpened(t *testing.T) {
 		_, err := k.Acquire(ctx, &other, direct)
 		left <- err
 	}()
-	sandboxtest.Eventually(t, time.Second, "no opening", func() bool {
+	sandboxtest.Eventually(t, time.Second, "the session is not being opened", func() bool {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		return len(k.all) == 2
@@ -244,7 +245,7 @@ func TestNotOpened(t *testing.T) {
 	}
 }
 
-// TestIdle: a session that no job uses ends after its time, and not while one does.
+// TestIdle: a session expires after its idle timeout, but not while a job uses it.
 func TestIdle(t *testing.T) {
 	sandboxtest.Leaks(t)
 	h := newHost()
@@ -266,7 +267,7 @@ func TestIdle(t *testing.T) {
 	if got := h.ended(); !slices.Equal(got, []string{"s1 false"}) {
 		t.Errorf("closed %q", got)
 	}
-	for _, want := range []bool{true, false} { // told once
+	for _, want := range []bool{true, false} { // Anew is reported once
 		if id, anew := use(t, k, root, direct); id != "s2" || anew != want {
 			t.Errorf("%s, anew %t", id, anew)
 		}
@@ -274,12 +275,13 @@ func TestIdle(t *testing.T) {
 	use(t, k, overlay, behind)
 	h.pass()
 	if got := h.ended(); !slices.Equal(got, []string{"s1 false", "s2 false"}) {
-		t.Errorf("what has no time to be idle for was closed, too: %q", got)
+		t.Errorf("closed a session without an idle timeout: %q", got)
 	}
 }
 
-// TestAside: changes behind an overlay are kept at an orderly end, and who comes back has them again.
-func TestAside(t *testing.T) {
+// TestKeptOverlayIsReused: changes behind an overlay are kept when the session expires, and a client that returns
+// gets the same overlay.
+func TestKeptOverlayIsReused(t *testing.T) {
 	sandboxtest.Leaks(t)
 	h := newHost()
 	h.changed = true
@@ -290,7 +292,7 @@ func TestAside(t *testing.T) {
 		t.Errorf("%s, anew %t, opened %d", id, anew, len(h.opened))
 	}
 	h.pass()
-	h.resting = true // the supervisor puts it aside by itself, too
+	h.resting = true // the supervisor also ends idle sessions by itself
 	use(t, k, overlay, behind)
 	h.pass()
 	if id, anew := use(t, k, overlay, behind); id != "s1" || anew || len(h.opened) != 1 {
@@ -298,7 +300,7 @@ func TestAside(t *testing.T) {
 	}
 	h.resting = false
 	h.pass()
-	// Somebody discards it: the supervisor knows it no more.
+	// If a user discards the layer, the supervisor no longer has it.
 	lease := acquire(t, k, overlay, behind)
 	lease.Return(true)
 	if id, anew := use(t, k, overlay, behind); id != "s2" || !anew {
@@ -312,7 +314,7 @@ func TestAside(t *testing.T) {
 	h.changed = true
 	k.End("user:ada", "c1")
 	if id, anew := use(t, k, overlay, behind); id != "s4" || anew {
-		t.Errorf("another client of that name: %s, anew %t", id, anew)
+		t.Errorf("another client with the same name: %s, anew %t", id, anew)
 	}
 	want := []string{"s1 true", "s1 true", "s1 true", "s1 true", "s1 true", "s2 true", "s3 true"}
 	if got := h.ended(); !slices.Equal(got, want) {
@@ -320,8 +322,8 @@ func TestAside(t *testing.T) {
 	}
 }
 
-// TestLost: those whose session the supervisor has ended have one new one between them.
-func TestLost(t *testing.T) {
+// TestLostSessionIsReplacedOnce: all jobs whose session the supervisor has ended share one new session.
+func TestLostSessionIsReplacedOnce(t *testing.T) {
 	sandboxtest.Leaks(t)
 	h := newHost()
 	k := h.manager(t, Options{})
@@ -341,7 +343,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestEnd: a client's sessions end with it, those in use with their last job, and nobody else's.
+// TestEnd: a client's sessions end with it, those in use with their last job, and no other client's sessions do.
 func TestEnd(t *testing.T) {
 	sandboxtest.Leaks(t)
 	h := newHost()
@@ -375,19 +377,19 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestCloseBusy: the end of the front-end does not wait for jobs; who still has a session closes nothing twice.
+// TestCloseBusy: Close does not wait for jobs or openings; returning a lease afterwards closes nothing twice.
 func TestCloseBusy(t *testing.T) {
 	sandboxtest.Leaks(t)
 	h := newHost()
 	k := h.manager(t, Options{})
 	busy := acquire(t, k, root, direct)
-	h.hold = make(chan struct{}) // and it waits for no opening
+	h.hold = make(chan struct{}) // Close must not wait for an OpenSession
 	opening := make(chan error)
 	go func() {
 		_, err := k.Acquire(t.Context(), overlay, behind)
 		opening <- err
 	}()
-	sandboxtest.Eventually(t, time.Second, "no opening", func() bool {
+	sandboxtest.Eventually(t, time.Second, "the session is not being opened", func() bool {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		return len(k.all) == 2
@@ -402,7 +404,7 @@ func TestCloseBusy(t *testing.T) {
 	}
 }
 
-// TestBounds: a principal's longest unused session makes room for its next; that of another does not.
+// TestBounds: a principal's least recently used idle session is evicted for its next one; another principal's is not.
 func TestBounds(t *testing.T) {
 	sandboxtest.Leaks(t)
 	h := newHost()
@@ -432,7 +434,7 @@ func TestBounds(t *testing.T) {
 	}
 	k.End("a", "1")
 	use(t, k, of("b", "2"), direct)
-	for n := range 3 * maxFormer { // what is remembered is bounded as well
+	for n := range 3 * maxFormer { // the record of ended sessions is bounded as well
 		k.mu.Lock()
 		k.remember(key{client: fmt.Sprint(n)})
 		k.mu.Unlock()
@@ -442,7 +444,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestStorm: users, ends, losses and idleness at once leave nothing open and close nothing twice.
+// TestStorm: concurrent use, End, losses and expiry leave no session open and close none twice.
 func TestStorm(t *testing.T) {
 	sandboxtest.Leaks(t)
 	h := newHost()

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// exitFailed is the program's exit code where it has written a failure.
+// exitFailed is the program's exit code after it has written a failure.
 const exitFailed = 1
 
-// Ended is what the end of the program says of the script: nil if it ended well, which is with exit code 0. exit is
-// negative for a program that a signal ended, and stderr is what it wrote there, which nobody has looked at.
+// Ended converts the end of the program to the failure of the script: nil for exit code 0. exit is negative if a signal
+// ended the program. stderr is untrusted.
 //
-// An end that is neither the program's own nor one that the Go runtime gives it for what a script does is CodeInternal:
-// another script would have met it, too.
+// The code is CodeInternal unless the program reported the failure, or the Go runtime ended it for something that a
+// script can cause. With CodeInternal, another script would have met the same end.
 func Ended(exit int, stderr []byte) *Failure {
 	switch exit {
 	case 0:
@@ -34,14 +34,14 @@ func Ended(exit int, stderr []byte) *Failure {
 
 func dead(code, message string) *Failure { return &Failure{Code: code, Message: message, Died: true} }
 
-// A death is an end that the Go runtime gives its own process, with exit code 2.
+// A death describes how the Go runtime ends its own process, with exit code 2.
 type death struct {
-	says          string // how the runtime begins to say it, behind "fatal error: " and "runtime: "
+	says          string // start of the runtime's message, after "fatal error: " and "runtime: "
 	code, message string
 }
 
-// deaths are told from each other by what the runtime says (malloc.go, mem_linux.go, mpagealloc_64bit.go, stack.go and
-// proc.go of package runtime).
+// deaths returns the known ends, distinguished by the runtime's message (malloc.go, mem_linux.go, mpagealloc_64bit.go,
+// stack.go and proc.go of package runtime).
 func deaths() []death {
 	memory := OutOfMemory()
 	return []death{
@@ -54,8 +54,8 @@ func deaths() []death {
 	}
 }
 
-// died is what the runtime says of its end, nil if nothing that is known. Of the text nothing is passed on: it has
-// addresses.
+// died returns the failure for the runtime's last message, or nil if it is not known. The message itself is not passed
+// on, since it contains addresses.
 func died(stderr []byte) *Failure {
 	lines := strings.Split(string(stderr[:min(len(stderr), 4<<10)]), "\n")
 	for i, line := range lines {
@@ -63,13 +63,13 @@ func died(stderr []byte) *Failure {
 			memory := OutOfMemory()
 			return dead(memory.Code, memory.Message)
 		}
-		said, fatal := strings.CutPrefix(line, "fatal error: ")
-		said, ours := strings.CutPrefix(said, "runtime: ")
+		rest, fatal := strings.CutPrefix(line, "fatal error: ")
+		rest, ours := strings.CutPrefix(rest, "runtime: ")
 		if !fatal && !ours {
 			continue
 		}
 		for _, d := range deaths() {
-			if strings.HasPrefix(said, d.says) {
+			if strings.HasPrefix(rest, d.says) {
 				return dead(d.code, d.message)
 			}
 		}
@@ -77,8 +77,9 @@ func died(stderr []byte) *Failure {
 	return nil
 }
 
-// refused says whether two lines are about memory that the runtime uses and was refused. The interpreter is all Go, so that
-// nothing else of it gets there. A signal that somebody sent has no address, and another code (sigaction(2), si_code).
+// refused reports whether two lines describe a fault on memory that the kernel refused the runtime. The interpreter is
+// pure Go, so it has no other such faults. A signal sent by a process has no address and a different code (sigaction(2),
+// si_code).
 func refused(line, next string) bool {
 	const unmapped, forbidden = "1", "2" // SEGV_MAPERR, SEGV_ACCERR
 	var code string

@@ -14,12 +14,12 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// TestEnded: the end of a process without a word of ours.
+// TestEnded checks the failures for processes that ended without writing one.
 func TestEnded(t *testing.T) {
 	if f := Ended(0, []byte("whatever")); f != nil {
 		t.Errorf("well: %v", f)
 	}
-	for said, want := range map[string]string{
+	for stderr, want := range map[string]string{
 		"": CodeInternal,
 		"fatal error: runtime: out of memory\n\nruntime stack:\n":                                                     CodeMemory,
 		"runtime: out of memory: cannot allocate 4194304-byte block":                                                  CodeMemory,
@@ -29,7 +29,7 @@ func TestEnded(t *testing.T) {
 		"SIGSEGV: segmentation violation\nPC=0x43243d m=2 sigcode=1 addr=0x18":                                        CodeMemory,
 		"fatal error: unexpected signal during runtime execution\n[signal SIGSEGV: segmentation violation code=0x1 ":  CodeMemory,
 		"runtime: goroutine stack exceeds 67108864-byte limit\nruntime: sp=0x1 stack=[]\nfatal error: stack overflow": CodeEval,
-		// Not what a script brings about.
+		// Not caused by a script.
 		"fatal error: unexpected signal during runtime execution\n[signal SIGBUS: bus error code=0x2 addr=0x1 pc=0x2]":                   CodeInternal,
 		"panic: runtime error: invalid memory address\n[signal SIGSEGV: segmentation violation code=0x1 addr=0x0 pc=0x1]\n\ngoroutine 1": CodeInternal,
 		"SIGSEGV: segmentation violation\nPC=0x43243d m=2 sigcode=0 addr=0x3192":                                                         CodeInternal, // kill -SEGV
@@ -45,12 +45,12 @@ func TestEnded(t *testing.T) {
 		"corral-starlark: usage":                                                                                            CodeInternal,
 	} {
 		for _, exit := range []int{-1, 2, 137} {
-			if f := Ended(exit, []byte(said)); f == nil || f.Code != want || f.Message != printable(f.Message, MaxMessage) || !f.Died || strings.Contains(f.Error(), "0x") {
-				t.Errorf("%d, %.80s: %+v", exit, said, f)
+			if f := Ended(exit, []byte(stderr)); f == nil || f.Code != want || f.Message != printable(f.Message, MaxMessage) || !f.Died || strings.Contains(f.Error(), "0x") {
+				t.Errorf("%d, %.80s: %+v", exit, stderr, f)
 			}
 		}
-		if f := Ended(exitFailed, []byte(said)); f == nil || f.Code != CodeInternal || !f.Died {
-			t.Errorf("without a word of ours, %.80s: %+v", said, f)
+		if f := Ended(exitFailed, []byte(stderr)); f == nil || f.Code != CodeInternal || !f.Died {
+			t.Errorf("without a failure: %.80s: %+v", stderr, f)
 		}
 	}
 	for exit, want := range map[int]string{-1: "a signal ended the interpreter", 2: "ended with code 2", 1: "did not say why"} {
@@ -60,23 +60,23 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// TestAddressSpace: of a process that may have little of it the library says so first, and that is nobody's failure.
+// TestAddressSpace checks that warnings of the runtime about a small address space do not hide the failure.
 func TestAddressSpace(t *testing.T) {
 	for _, tt := range []struct {
 		kib          int
-		source, code string // "" is none
+		source, code string // "" means success
 	}{
 		{2 << 20, "1 // 0", CodeEval},
 		{2 << 20, "while True: pass", CodeTimeout},
 		{2 << 20, "emit('x' * 100000)", CodeOutput},
 		{2 << 20, "s = 'x'\nwhile True: s += s", CodeMemory},
 		{2 << 20, "emit('x')", ""},
-		{300 << 10, "emit('x')", CodeInternal}, // no room for the runtime itself
+		{300 << 10, "emit('x')", CodeInternal}, // too small for the runtime itself
 	} {
 		b := small()
-		b.Memory = 0 // so that the address space ends it
+		b.Memory = 0 // so that the address space is the limit
 		if tt.code != CodeTimeout {
-			b.Wall = MaxWall // and not the clock of a busy machine
+			b.Wall = MaxWall // so that a busy machine does not time out
 		}
 		got := confined(t, tt.source, tt.kib, b)
 		f := Ended(got.code, []byte(got.stderr))
@@ -84,12 +84,12 @@ func TestAddressSpace(t *testing.T) {
 			t.Errorf("%s, %d KiB: %v, %d, %.300s", tt.source, tt.kib, f, got.code, got.stderr)
 		}
 		if tt.code != CodeInternal && !strings.Contains(got.stderr, "4GB address space") {
-			t.Errorf("it has nothing to say any more: %.300s", got.stderr)
+			t.Errorf("the runtime no longer prints a warning: %.300s", got.stderr)
 		}
 	}
 }
 
-// confined runs a script in a process with so much address space.
+// confined runs a script in a process with an address space of kib KiB.
 func confined(t *testing.T, text string, kib int, b Bounds) ending {
 	t.Helper()
 	path := source(t, text)
@@ -98,7 +98,7 @@ func confined(t *testing.T, text string, kib int, b Bounds) ending {
 	return ends(t, osexec.CommandContext(t.Context(), "bash", args...), "")
 }
 
-// TestSignaled: a signal from outside is not the script's fault.
+// TestSignaled checks that a signal from outside is not attributed to the script.
 func TestSignaled(t *testing.T) {
 	for _, s := range []syscall.Signal{unix.SIGKILL, unix.SIGTERM, unix.SIGSEGV, unix.SIGABRT} {
 		b := small()
@@ -113,7 +113,7 @@ func TestSignaled(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		_, err = io.ReadFull(out, make([]byte, chunk)) // the script runs
+		_, err = io.ReadFull(out, make([]byte, chunk)) // the script is running
 		if err := errors.Join(err, cmd.Process.Signal(s)); err != nil {
 			t.Error(err)
 		}

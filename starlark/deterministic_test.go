@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// apart is how many of sameEachTime are run as processes: those that addresses and seeds could tell apart.
+// apart is the number of scripts in sameEachTime that also run as processes: those whose results could depend on
+// addresses and seeds.
 const apart = 13
 
-// sameEachTime are scripts of which each outcome is the same each time, with what could be told apart by an address, the seed of a hash
-// table, the order of a map of Go's, a clock or another script's steps.
+// sameEachTime are scripts whose results must not vary, with operations that could reveal an address, the seed of a hash
+// table, the iteration order of a Go map, a clock, or another script's steps.
 var sameEachTime = []string{
 	"emit(read_input())",
 	"d = {k: hash(k) for k in 'the quick brown fox jumps over the lazy dog'.split()}\nemit(str(d))",
@@ -21,7 +22,7 @@ var sameEachTime = []string{
 	"emit(repr([len, emit, ''.join, [].append, lambda: 1]))\nemit(str(dir('') + dir({}) + dir([])))",
 	"def f(**kw): return kw\nemit(str(f(z = 1, y = 2, x = 3)))\nemit(str(dict([('b', 1), ('a', 2)], c = 3)))",
 	"emit(str(1 << 200) + str(1e100) + str(7.0 / 3) + '%g %e' % (1.0 / 3, 2.0))",
-	"ab1 = 1\nab2 = 2\nab3 = 3\ndef f(ab4, ab5): return ab\nf(1, 2)", // the name that was meant
+	"ab1 = 1\nab2 = 2\nab3 = 3\ndef f(ab4, ab5): return ab\nf(1, 2)", // the suggested name
 	"''.joni('x')",
 	"{}.itmes()",
 	"def f(n): return 1 // n\n[f(n) for n in [2, 1, 0]]",
@@ -41,11 +42,11 @@ var sameEachTime = []string{
 	"list(range(1 << 60))",
 }
 
-// TestScripts_deterministic: the same source and input give the same reply, a hundred times of a hundred, in this process.
-// That it can be so is Starlark's own guarantee: "Starlark execution is deterministic: all functions and operators in the
-// core language produce the same execution each time the program is run; there are no sources of random numbers, clocks,
-// or unspecified iterators" (doc/spec.md of go.starlark.net, Overview). Dictionaries and sets are iterated in the order in
-// which their keys were inserted (ibid., Dictionaries and Sets). What the two functions of ours add is held here, too.
+// TestScripts_deterministic checks that the same source and input give the same result in each of a hundred runs in this
+// process. Starlark guarantees it: "Starlark execution is deterministic: all functions and operators in the core language
+// produce the same execution each time the program is run; there are no sources of random numbers, clocks, or unspecified
+// iterators" (doc/spec.md of go.starlark.net, Overview). Dictionaries and sets are iterated in insertion order (ibid.,
+// Dictionaries and Sets). The test extends this to read_input and emit.
 func TestScripts_deterministic(t *testing.T) {
 	for _, source := range sameEachTime {
 		same(t, source, func() string {
@@ -55,7 +56,7 @@ func TestScripts_deterministic(t *testing.T) {
 	}
 }
 
-// TestProgram_deterministic: so too when each time is a process, with addresses and seeds of its own.
+// TestProgram_deterministic checks the same for runs in separate processes, which differ in addresses and seeds.
 func TestProgram_deterministic(t *testing.T) {
 	b := Bounds{Output: 64 << 10, Wall: MaxWall, Memory: 256 << 20}
 	for _, source := range append([]string{"[0] * 1000000000"}, sameEachTime[:apart]...) {
@@ -71,7 +72,7 @@ func TestProgram_deterministic(t *testing.T) {
 	})
 }
 
-// same calls once a hundred times.
+// same checks that a hundred calls of once return the same result.
 func same(t *testing.T, source string, once func() string) {
 	t.Helper()
 	first := once()

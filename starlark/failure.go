@@ -12,38 +12,38 @@ import (
 	"unicode/utf8"
 )
 
-// The codes of a Failure.
+// Codes of a Failure.
 const (
-	CodeTimeout = "TIMEOUT"         // it did not end in time
-	CodeOutput  = "OUTPUT_LIMIT"    // it emitted more than it may
-	CodeEval    = "EVAL_ERROR"      // it is no Starlark, or went wrong
-	CodeMemory  = "MEMORY_LIMIT"    // it wanted more memory than it may have
-	CodeRequest = "INVALID_REQUEST" // what was asked for is beyond a bound
+	CodeTimeout = "TIMEOUT"         // did not end within its timeout
+	CodeOutput  = "OUTPUT_LIMIT"    // emitted more than its limit
+	CodeEval    = "EVAL_ERROR"      // a syntax error or a runtime error
+	CodeMemory  = "MEMORY_LIMIT"    // needed more memory than its limit
+	CodeRequest = "INVALID_REQUEST" // the source or the input is too large
 
-	// CodeInternal is that of Ended for an end that no script brings about. No program writes it.
+	// CodeInternal is returned by Ended for an end that no script can cause. The program never writes it.
 	CodeInternal = "INTERNAL"
 )
 
 // Bounds of a Failure, in bytes.
 const (
 	MaxMessage   = 2000     // of a message, and of a position
-	MaxBacktrace = 8000     // of a back-trace
-	maxFailure   = 64 << 10 // of one on standard error, which the others fit in however they are escaped
+	MaxBacktrace = 8000     // of a backtrace
+	maxFailure   = 64 << 10 // of the JSON on standard error; the largest failure fits, however much of it is escaped
 )
 
-// A Failure is why a script has not ended well. It is the same each time for the same script and input, but for what a
-// script that is near its limit of time or memory meets first.
+// A Failure is the reason why a script failed. It is the same each time for the same script and input, except for a
+// script that is close to two of its limits, where the order in which it reaches them may vary.
 type Failure struct {
 	Code      string // one of the codes
-	Message   string // one line, for whoever wrote the script
-	Position  string // where in the script, as in "script.star:3:5"; "" where that is not known
-	Backtrace string // the calls that led there, outermost first; "" for what is wrong before anything is called
-	// Died says that the program did not come to write the failure itself. What it was about to write to standard output
-	// is lost then, so that how much is there is a matter of luck.
+	Message   string // one line, for the author of the script
+	Position  string // position in the script, for example "script.star:3:5"; "" if unknown
+	Backtrace string // calls that led to the failure, outermost first; "" if no code was running
+	// Died reports that the program ended before it could write the failure. Its buffered output is lost, so the length
+	// of the output may vary.
 	Died bool
 }
 
-// Error is the failure in one line.
+// Error returns the failure in one line.
 func (f *Failure) Error() string {
 	if f.Position == "" {
 		return f.Code + ": " + f.Message
@@ -51,7 +51,8 @@ func (f *Failure) Error() string {
 	return f.Code + ": " + f.Position + ": " + f.Message
 }
 
-// Details are what a reply has beside code and message. They are the caller's to add to, and empty if there are none.
+// Details returns the fields of a reply in addition to code and message. The map is never nil, and the caller may add to
+// it.
 func (f *Failure) Details() map[string]any {
 	d := map[string]any{}
 	if f.Position != "" {
@@ -63,17 +64,17 @@ func (f *Failure) Details() map[string]any {
 	return d
 }
 
-// TimedOut is the failure of a script that did not end within wall, whoever noticed.
+// TimedOut returns the failure of a script that did not end within wall.
 func TimedOut(wall time.Duration) *Failure {
 	return &Failure{Code: CodeTimeout, Message: fmt.Sprintf("the script did not end within %d ms", wall.Milliseconds())}
 }
 
-// OutOfMemory is the failure of a script that wanted more memory than it may have, whoever noticed.
+// OutOfMemory returns the failure of a script that exceeded its memory limit.
 func OutOfMemory() *Failure {
 	return &Failure{Code: CodeMemory, Message: "the script needed more memory than it may have"}
 }
 
-// A message is a Failure as standard error has it.
+// A message is the JSON form of a Failure on standard error.
 type message struct {
 	Code    string  `json:"code"`
 	Message string  `json:"message"`
@@ -85,16 +86,16 @@ type details struct {
 	Backtrace string `json:"backtrace,omitempty"`
 }
 
-// write writes f as DecodeFailure reads it.
+// write writes f in the form that DecodeFailure reads.
 func (f *Failure) write(w io.Writer) error {
 	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false) // it is "<toplevel>" that a person reads
+	e.SetEscapeHTML(false) // keeps "<toplevel>" readable
 	return e.Encode(message{f.Code, f.Message, details{f.Position, f.Backtrace}})
 }
 
-// DecodeFailure reads what the program wrote to standard error: the last line, for the library has a word to say when it is
-// refused the address space that it would like. A job wrote it, so that anything but exactly one failure within its bounds
-// is none.
+// DecodeFailure reads the failure that the program wrote to standard error. It is the last line, since the runtime may
+// print warnings before it, for example about its address space. stderr is untrusted: anything but exactly one failure
+// within its bounds is rejected.
 func DecodeFailure(stderr []byte) (*Failure, bool) {
 	line := bytes.TrimRight(stderr, "\n")
 	line = line[bytes.LastIndexByte(line, '\n')+1:]
@@ -114,7 +115,7 @@ func DecodeFailure(stderr []byte) (*Failure, bool) {
 	return f, f.sound()
 }
 
-// sound reports whether f is one that the program writes.
+// sound reports whether f is a failure that the program could have written.
 func (f *Failure) sound() bool {
 	codes := []string{CodeTimeout, CodeOutput, CodeEval, CodeMemory, CodeRequest}
 	return slices.Contains(codes, f.Code) && f.Message != "" &&

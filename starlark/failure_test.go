@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestDecodeFailure: what the program writes is read, and what something else would write is not.
+// TestDecodeFailure checks that DecodeFailure accepts what the program writes, and nothing else.
 func TestDecodeFailure(t *testing.T) {
 	whole := &Failure{
 		Code: CodeEval, Message: "it's \"<so>\" & ü", Position: "script.star:1:2",
@@ -21,7 +21,7 @@ func TestDecodeFailure(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, ok := DecodeFailure(wire.Bytes()); !ok || *got != *f {
-			t.Errorf("%s is read as %v", wire.String(), got)
+			t.Errorf("%s was decoded as %v", wire.String(), got)
 		}
 		if got := Ended(1, wire.Bytes()); *got != *f {
 			t.Errorf("%s: ended with %v", wire.String(), got)
@@ -34,7 +34,7 @@ func TestDecodeFailure(t *testing.T) {
 		"\xff\n" + good, strings.Repeat("x", maxFailure) + "\n" + good,
 	} {
 		if f := Ended(1, []byte(text)); f.Code != CodeEval || f.Message != "m" || f.Position != "p" || f.Backtrace != "b" || f.Died {
-			t.Errorf("%.200s is read as %+v", text, f)
+			t.Errorf("%.200s was decoded as %+v", text, f)
 		}
 	}
 	for name, text := range map[string]string{
@@ -73,7 +73,7 @@ func TestDecodeFailure(t *testing.T) {
 		"deep":                 strings.Repeat("[", 20_000),
 	} {
 		if f, ok := DecodeFailure([]byte(text)); ok {
-			t.Errorf("%s: %.200s is read as %v", name, text, f)
+			t.Errorf("%s: %.200s was decoded as %v", name, text, f)
 		}
 		if f := Ended(1, []byte(text)); f == nil || f.Code != CodeInternal || f.Message != "the interpreter failed, and did not say why" || !f.Died {
 			t.Errorf("%s: ended with %v", name, f)
@@ -81,16 +81,16 @@ func TestDecodeFailure(t *testing.T) {
 	}
 }
 
-// TestEscapes: the longest failure there can be is one that is read, however much of it is escaped.
+// TestEscapes checks that the longest possible failure is decoded, even if all of it is escaped.
 func TestEscapes(t *testing.T) {
-	long := "x" + strings.Repeat("\u2028", (MaxMessage-2)/3) + "x" // six bytes in JSON for each three
+	long := "x" + strings.Repeat("\u2028", (MaxMessage-2)/3) + "x" // three bytes each, six in JSON
 	f := &Failure{Code: CodeEval, Message: long, Position: strings.Repeat(`"`, MaxMessage), Backtrace: strings.Repeat("\n", MaxBacktrace)}
 	var wire bytes.Buffer
 	if err := f.write(&wire); err != nil {
 		t.Fatal(err)
 	}
 	if got, ok := DecodeFailure(wire.Bytes()); !ok || *got != *f {
-		t.Errorf("%d bytes are not read", wire.Len())
+		t.Errorf("%d bytes were not decoded", wire.Len())
 	}
 }
 
@@ -107,7 +107,7 @@ func FuzzDecodeFailure(f *testing.F) {
 			t.Fatal(err)
 		}
 		if again, ok := DecodeFailure(wire.Bytes()); !ok || *again != *got {
-			t.Errorf("%q is read as %#v, and that as %#v", text, got, again)
+			t.Errorf("%q was decoded as %#v, and that as %#v", text, got, again)
 		}
 		if d, err := json.Marshal(got.Details()); err != nil || len(d) > maxFailure {
 			t.Error(fmt.Sprint(err), len(d))

@@ -15,31 +15,31 @@ import (
 	"time"
 )
 
-// A File is rules that are read again when their file has changed. A change that is none of Starlark, or that cannot be
-// trusted, denies everything until it is mended: what held before it is not used.
+// A File is a file of rules that is read again when it has changed. If the new content does not compile or cannot be
+// trusted, everything is denied until the file is fixed: the previous rules are not used.
 type File struct {
 	path  string
 	never []string
 
 	mu      sync.Mutex
-	rules   *Rules // guarded by mu: what the file has, nil with err
+	rules   *Rules // guarded by mu: compiled content, nil if err is set
 	err     error  // guarded by mu
-	content []byte // guarded by mu: that rules are of
-	was     stamp  // guarded by mu: of content
-	settled bool   // guarded by mu: a change of the file shows in its stamp
+	content []byte // guarded by mu: source of rules
+	was     stamp  // guarded by mu: when content was read
+	settled bool   // guarded by mu: content was so old when it was read that any later change alters its stamp
 }
 
-// Open returns the rules at an absolute path. Nothing is read yet; see Check. A file below one of the directories never
-// is refused: jobs could write to it.
+// Open returns a File for an absolute path. It does not read the file; see Check. A file inside one of the directories
+// never is refused, since jobs could write to it.
 func Open(path string, never ...string) *File { return &File{path: path, never: never} }
 
-// Check reads the file if it has changed. The error says what is wrong with it, in one line, without its directory.
+// Check reads the file if it has changed. Its error is one line that describes the problem, without the file's directory.
 func (f *File) Check() error {
 	_, err := f.current()
 	return err
 }
 
-// Decide asks the rules that are in the file now.
+// Decide evaluates the rules that are in the file now.
 func (f *File) Decide(ctx context.Context, q Query) Verdict {
 	rules, err := f.current()
 	if err != nil {
@@ -48,14 +48,15 @@ func (f *File) Decide(ctx context.Context, q Query) Verdict {
 	return rules.Decide(ctx, q)
 }
 
-// settling is how coarse the time stamps of a file system may be: within it, a file can change and look the same.
+// settling exceeds the granularity of file system timestamps: a file modified more recently could change again without a
+// different timestamp.
 const settling = 2 * time.Second
 
-// A stamp is all that shows whether a file is the same, and was not changed.
+// A stamp identifies the version of a file.
 type stamp struct {
 	dev, ino     uint64
 	size         int64
-	mtime, ctime syscall.Timespec // a change of owner or mode shows in ctime
+	mtime, ctime syscall.Timespec // ctime also changes with the owner and the mode
 }
 
 func stampOf(info fs.FileInfo) stamp {
@@ -66,7 +67,7 @@ func stampOf(info fs.FileInfo) stamp {
 	return stamp{st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim}
 }
 
-// current returns the rules in the file.
+// current returns the rules that are in the file now.
 func (f *File) current() (*Rules, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -79,7 +80,7 @@ func (f *File) current() (*Rules, error) {
 	return f.rules, f.err
 }
 
-// read reads the file, and compiles what is new in it.
+// read reads the file, and compiles it if its content has changed.
 func (f *File) read() {
 	begun := time.Now()
 	content, info, err := f.trusted()
@@ -94,7 +95,7 @@ func (f *File) read() {
 	f.settled = begun.Sub(time.Unix(f.was.ctime.Unix())) > settling
 }
 
-// named is an error with the file's name, and without its directory: who is denied reads it.
+// named prefixes an error with the file's name, without the directory: denied users see it.
 func (f *File) named(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {
@@ -103,7 +104,7 @@ func (f *File) named(err error) error {
 	return fmt.Errorf("%s: %w", filepath.Base(f.path), err)
 }
 
-// trusted returns what is in the file, if nobody else than its owner could have written it.
+// trusted returns the content of the file if only its owner could have written it.
 func (f *File) trusted() ([]byte, fs.FileInfo, error) {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(f.path))
 	if err != nil {
@@ -114,7 +115,7 @@ func (f *File) trusted() ([]byte, fs.FileInfo, error) {
 			never = real
 		}
 		if never = filepath.Clean(never); dir == never || never == "/" || strings.HasPrefix(dir, never+"/") {
-			return nil, nil, errors.New("it lies in a repository, where jobs could write it")
+			return nil, nil, errors.New("it is in a repository, where jobs could write to it")
 		}
 	}
 	info, err := os.Stat(dir)
@@ -124,7 +125,7 @@ func (f *File) trusted() ([]byte, fs.FileInfo, error) {
 	if err := ownAlone("its directory", info); err != nil {
 		return nil, nil, err
 	}
-	// O_NONBLOCK: to open a FIFO waits for its writer.
+	// O_NONBLOCK: opening a FIFO would wait for a writer.
 	file, err := os.OpenFile(f.path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	switch {
 	case errors.Is(err, syscall.ELOOP):
@@ -137,26 +138,26 @@ func (f *File) trusted() ([]byte, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, nil, errors.New("it is no regular file")
+		return nil, nil, errors.New("it is not a regular file")
 	}
 	if err := ownAlone("it", info); err != nil {
 		return nil, nil, err
 	}
-	content, err := io.ReadAll(io.LimitReader(file, MaxSource+1)) // Parse refuses what is longer
+	content, err := io.ReadAll(io.LimitReader(file, MaxSource+1)) // Parse refuses a longer one
 	return content, info, err
 }
 
-// ownAlone refuses what belongs to somebody else than root or this process's user, or what others may write. The group's
-// bits are an access list's mask where there is one (acl(5)), so that it is covered.
+// ownAlone refuses a file that does not belong to root or to this process's user, or that others may write. If there is
+// an access list, its mask is in the group's bits (acl(5)), so the check covers it.
 func ownAlone(what string, info fs.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	switch {
 	case !ok:
-		return fmt.Errorf("%s has no owner that is known", what)
+		return fmt.Errorf("%s has an unknown owner", what)
 	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("%s belongs to user %d, who is neither root nor who reads it", what, st.Uid)
+		return fmt.Errorf("%s belongs to user %d, which is neither root nor the user of this process", what, st.Uid)
 	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("%s can be written by others (mode %04o)", what, info.Mode().Perm())
+		return fmt.Errorf("%s is writable by others (mode %04o)", what, info.Mode().Perm())
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 
 const allowAll = "def decide(request): return allow()\n"
 
-// write puts a file of rules into a directory of the test's, and returns its path.
+// write writes a file of rules in a temporary directory, and returns its path.
 func write(t *testing.T, source string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -26,7 +26,7 @@ func write(t *testing.T, source string) string {
 	return path
 }
 
-// wants asks the file, and wants a reason with that in it; "" for allowed.
+// wants checks that the file denies a request with a reason that contains want, or allows it if want is "".
 func wants(t *testing.T, f *File, what, want string) {
 	t.Helper()
 	got := f.Decide(t.Context(), query())
@@ -46,7 +46,7 @@ func TestFileIsReadAgain(t *testing.T) {
 		}
 		wants(t, f, what, want)
 	}
-	// All within one tick of the file system's clock, in place, and of the same length.
+	// All changes are in place, of the same length, and within one tick of the file system's clock.
 	step("one", "def decide(request): return deny('one')\n", "one")
 	step("two", "def decide(request): return deny('two')\n", "two")
 	step("broken", "def decide(request): return deny('two'\n", "The operator's rules failed: rules.star:2:1:")
@@ -60,29 +60,29 @@ func TestFileIsReadAgain(t *testing.T) {
 	}
 	wants(t, f, "none", "The operator's rules failed: rules.star: no such file or directory")
 	step("again", allowAll, "")
-	step("nothing in it", "", "there is no function decide")
-	step("longer than may be", strings.Repeat("#\n", MaxSource), "are more than")
+	step("nothing in it", "", "missing function decide")
+	step("longer than may be", strings.Repeat("#\n", MaxSource), "at most 65536 are accepted")
 }
 
-// TestSettled: a file that has not changed for long is not read, and a change of it is seen.
+// TestSettled checks that an old file is not read again until it changes.
 func TestSettled(t *testing.T) {
 	path := write(t, allowAll)
 	f := Open(path)
 	wants(t, f, "new", "")
 	if f.settled {
-		t.Error("a file that was written just now could change within the same tick")
+		t.Error("a file written just now counts as settled")
 	}
-	f.was.ctime.Sec -= 10 // as it would be if it were old
+	f.was.ctime.Sec -= 10 // as if it were old
 	f.settled = true
 	wants(t, f, "changed", "")
 	if f.settled {
-		t.Error("it was not read again")
+		t.Error("a changed file was not read again")
 	}
 	f.settled = true
 	rules := f.rules
 	wants(t, f, "the same", "")
 	if !f.settled || f.rules != rules {
-		t.Error("it was read again")
+		t.Error("an unchanged file was read again")
 	}
 }
 
@@ -92,20 +92,20 @@ func TestUntrusted(t *testing.T) {
 		do   func(path string) error
 		want string
 	}{
-		{"others may write", func(path string) error { return os.Chmod(path, 0o602) }, "it can be written by others (mode 0602)"},
-		{"the group may write", func(path string) error { return os.Chmod(path, 0o620) }, "it can be written by others"},
-		{"the directory", func(path string) error { return os.Chmod(filepath.Dir(path), 0o777) }, "its directory can be written by others (mode 0777)"},
+		{"others may write", func(path string) error { return os.Chmod(path, 0o602) }, "it is writable by others (mode 0602)"},
+		{"the group may write", func(path string) error { return os.Chmod(path, 0o620) }, "it is writable by others"},
+		{"the directory", func(path string) error { return os.Chmod(filepath.Dir(path), 0o777) }, "its directory is writable by others (mode 0777)"},
 		{"link", func(path string) error {
 			return errors.Join(os.Rename(path, path+"2"), os.Symlink(path+"2", path))
 		}, "it is a symbolic link"},
-		{"directory", func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) }, "it is no regular file"},
-		{"FIFO", func(path string) error { return errors.Join(os.Remove(path), unix.Mkfifo(path, 0o600)) }, "it is no regular file"},
+		{"directory", func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) }, "it is not a regular file"},
+		{"FIFO", func(path string) error { return errors.Join(os.Remove(path), unix.Mkfifo(path, 0o600)) }, "it is not a regular file"},
 		{"gone with its directory", func(path string) error { return os.RemoveAll(filepath.Dir(path)) }, "no such file"},
 	} {
 		path := write(t, allowAll)
 		f := Open(path)
 		wants(t, f, tt.name+", before", "")
-		f.settled = strings.HasPrefix(tt.name, "others") // a mode that changes shows in an old file, too
+		f.settled = strings.HasPrefix(tt.name, "others") // a change of the mode is seen in an old file, too
 		if err := tt.do(path); err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +130,7 @@ func TestForeignOwner(t *testing.T) {
 	wants(t, Open(path), "its directory", "its directory belongs to user 54321")
 }
 
-// TestInRepository: rules that jobs could write are none.
+// TestInRepository checks that rules in a repository are refused, since jobs could write to them.
 func TestInRepository(t *testing.T) {
 	path := write(t, allowAll)
 	dir := filepath.Dir(path)
@@ -138,7 +138,7 @@ func TestInRepository(t *testing.T) {
 	if err := os.Symlink(dir, link); err != nil {
 		t.Fatal(err)
 	}
-	const want = "it lies in a repository"
+	const want = "it is in a repository"
 	wants(t, Open(path, "/srv/x", dir), "in it", want)
 	wants(t, Open(path, filepath.Dir(dir)), "below", want)
 	wants(t, Open(path, link), "the repository by another name", want)
@@ -160,7 +160,7 @@ func TestFileInParallel(t *testing.T) {
 			}
 		})
 	}
-	for range 20 { // by renaming, so that no half of a file is read
+	for range 20 { // by renaming, so that no partial file is read
 		next := path + ".new"
 		if err := errors.Join(os.WriteFile(next, []byte("def decide(request): return deny('x')\n"), 0o600), os.Rename(next, path)); err != nil {
 			t.Fatal(err)
@@ -180,7 +180,7 @@ func BenchmarkFile(b *testing.B) {
 	if err := f.Check(); err != nil {
 		b.Fatal(err)
 	}
-	f.settled = true // as it is after settling
+	f.settled = true // as after settling
 	q := query()
 	for b.Loop() {
 		if v := f.Decide(b.Context(), q); v.Denied {

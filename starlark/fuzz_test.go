@@ -9,19 +9,19 @@ import (
 	"unicode/utf8"
 )
 
-// What could take memory within a few steps: nothing but the end of the process stops that, so that TestBombs has it and a
-// fuzz test has not.
+// Sources that could use much memory in a few steps. Only ending the process stops them, so TestBombs covers them, and
+// the fuzz test skips them.
 var (
 	wild  = regexp.MustCompile(`[0-9]{4}|(?s:\*.*\*)|<<`)
 	loops = regexp.MustCompile(`\b(for|while|range)\b`)
 	grows = regexp.MustCompile(`[=+*%]|append|extend|insert|update|setdefault|add|join|replace|format`)
 )
 
-// FuzzExec: whatever the source and the input, it comes to an end without a panic, with no more output than it may have,
-// and with a failure that can be told. It does so twice alike, unless the clock was what ended it.
+// FuzzExec checks that any source and input end without a panic, within the output limit, and with a valid failure, and
+// that a second run gives the same result unless it timed out.
 func FuzzExec(f *testing.F) {
 	for _, source := range sameEachTime {
-		if len(source) < 1000 { // it is slow to make a long one shorter
+		if len(source) < 1000 { // long ones are slow to minimize
 			f.Add(source, "input\n")
 		}
 	}
@@ -32,7 +32,7 @@ func FuzzExec(f *testing.F) {
 		if wild.MatchString(source) || loops.MatchString(source) && grows.MatchString(source) {
 			return
 		}
-		b := Bounds{Output: 100, Wall: time.Millisecond} // by steps, which is up to 20 ms
+		b := Bounds{Output: 100, Wall: time.Millisecond} // bounds the steps, which take up to 20 ms
 		once := func() (string, *Failure) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
@@ -51,7 +51,7 @@ func FuzzExec(f *testing.F) {
 			t.Fatalf("%#v", failure)
 		}
 		if failure.Code == CodeOutput && b.Output-len(out) >= utf8.UTFMax {
-			t.Errorf("%d bytes are all of %d", len(out), b.Output)
+			t.Errorf("OUTPUT_LIMIT after %d bytes, limit %d", len(out), b.Output)
 		}
 		if again, other := once(); failure.Code != CodeTimeout && (again != out || other == nil || *other != *failure) {
 			t.Errorf("%q %v\nthen %q %v", out, failure, again, other)

@@ -10,19 +10,19 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// grace is how long the interpreter has to notice that it was cancelled. An operation of the library does not: sorting a
-// range of a thousand million numbers, for one.
-const grace = 100 * time.Millisecond
+// cancelTimeout is how long the interpreter has to react to its cancellation. A single operation of the library does not,
+// for example sorting a range of 10^9 numbers.
+const cancelTimeout = 100 * time.Millisecond
 
-// A guard runs the interpreter within bounds. Who does not come back in time is not waited for, but keeps a place: so
-// there are never more of them than places, and when there is none left every decision fails.
-type guard struct{ places chan struct{} }
+// A guard runs the interpreter within bounds. A run that does not react to its cancellation is abandoned, but keeps its
+// token. So the number of such runs is bounded, and when no token is left every decision fails.
+type guard struct{ tokens chan struct{} }
 
 func newGuard() guard { return guard{make(chan struct{}, max(4, runtime.GOMAXPROCS(0)))} }
 
 var (
-	errTime  = fmt.Errorf("they took longer than %s", MaxTime)
-	errStuck = errors.New("earlier decisions have not come to an end")
+	errTime  = fmt.Errorf("the decision took longer than %s", MaxTime)
+	errStuck = errors.New("too many earlier decisions are still running")
 )
 
 type outcome struct {
@@ -30,12 +30,12 @@ type outcome struct {
 	err   error
 }
 
-// run calls f with a thread of its own.
+// run calls f with a new thread.
 func (g guard) run(ctx context.Context, steps uint64, f func(*starlark.Thread) (starlark.Value, error)) (starlark.Value, error) {
 	timer := time.NewTimer(MaxTime)
 	defer timer.Stop()
 	select {
-	case g.places <- struct{}{}:
+	case g.tokens <- struct{}{}:
 	case <-timer.C:
 		return nil, errStuck
 	case <-ctx.Done():
@@ -43,9 +43,9 @@ func (g guard) run(ctx context.Context, steps uint64, f func(*starlark.Thread) (
 	}
 	thread := &starlark.Thread{Name: "rules", Print: func(*starlark.Thread, string) {}}
 	thread.SetMaxExecutionSteps(steps)
-	ended := make(chan outcome, 1) // nobody may be there to take it
+	ended := make(chan outcome, 1) // buffered: the receiver may have left
 	go func() {
-		defer func() { <-g.places }()
+		defer func() { <-g.tokens }()
 		ended <- protected(thread, f)
 	}()
 	var err error
@@ -58,7 +58,7 @@ func (g guard) run(ctx context.Context, steps uint64, f func(*starlark.Thread) (
 		err = ctx.Err()
 	}
 	thread.Cancel(err.Error())
-	timer.Reset(grace)
+	timer.Reset(cancelTimeout)
 	select {
 	case <-ended:
 	case <-timer.C:
@@ -66,7 +66,7 @@ func (g guard) run(ctx context.Context, steps uint64, f func(*starlark.Thread) (
 	return nil, err
 }
 
-// protected makes a panic of the library an error: it is one decision that fails.
+// protected calls f, and converts a panic of the library to an error, so that only one decision fails.
 func protected(thread *starlark.Thread, f func(*starlark.Thread) (starlark.Value, error)) (o outcome) {
 	defer func() {
 		if p := recover(); p != nil {

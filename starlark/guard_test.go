@@ -11,18 +11,18 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// TestTime: what does not notice that it was cancelled is denied in time all the same, and keeps its place.
+// TestTime checks that a run that ignores its cancellation is denied in time and keeps its token.
 func TestTime(t *testing.T) {
 	r := parse(t, body("return allow()"))
 	release := make(chan struct{})
-	stuck := func(*starlark.Thread) (starlark.Value, error) { // as one long operation of the library is
+	stuck := func(*starlark.Thread) (starlark.Value, error) { // like one long operation of the library
 		<-release
 		return starlark.None, t.Context().Err()
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	var all sync.WaitGroup
-	for range cap(r.guard.places) {
+	for range cap(r.guard.tokens) {
 		all.Go(func() {
 			if _, err := r.guard.run(t.Context(), MaxSteps, stuck); !errors.Is(err, errTime) {
 				t.Errorf("%v", err)
@@ -30,19 +30,19 @@ func TestTime(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if got := r.Decide(t.Context(), query()); !strings.Contains(got.Reason, "earlier decisions have not come to an end") {
-		t.Errorf("without a place: %+v", got)
+	if got := r.Decide(t.Context(), query()); !strings.Contains(got.Reason, "too many earlier decisions are still running") {
+		t.Errorf("without a token: %+v", got)
 	}
 	if _, err := r.guard.run(ctx, MaxSteps, stuck); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("without a place, and cancelled: %v", err)
+		t.Errorf("without a token, and canceled: %v", err)
 	}
 	close(release)
-	for range cap(r.guard.places) { // they are free when it has ended
-		r.guard.places <- struct{}{}
+	for range cap(r.guard.tokens) { // available once the runs have ended
+		r.guard.tokens <- struct{}{}
 	}
 }
 
-// TestPanic: a fault of the library is one decision that fails.
+// TestPanic checks that a panic of the library fails one decision only.
 func TestPanic(t *testing.T) {
 	_, err := newGuard().run(t.Context(), MaxSteps, func(*starlark.Thread) (starlark.Value, error) { panic("oh") })
 	if err == nil || !strings.Contains(err.Error(), "the interpreter panicked: oh") {

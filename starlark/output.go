@@ -6,14 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// chunk is how many bytes of output are written at once.
+// chunk is the number of bytes of output that are written at once.
 const chunk = 32 << 10
 
-// An outlet buffers what a script emits. It is written by one goroutine, and closed by another that cannot wait for a
-// reader who does not read.
+// An outlet buffers what a script emits. One goroutine writes to it. Another one closes it, and must not wait for a
+// reader that does not read.
 type outlet struct {
 	w    io.Writer
-	turn chan struct{} // has one token, of whoever may use buf and w
+	turn chan struct{} // holds one token, which is needed to use buf and w
 	buf  []byte
 }
 
@@ -23,7 +23,7 @@ func newOutlet(w io.Writer) *outlet {
 	return o
 }
 
-// Write never returns when the outlet has been closed.
+// Write implements io.Writer. After Close it never returns.
 func (o *outlet) Write(p []byte) (int, error) {
 	<-o.turn
 	defer func() { o.turn <- struct{}{} }()
@@ -34,14 +34,14 @@ func (o *outlet) Write(p []byte) (int, error) {
 	return len(p), o.flush()
 }
 
-// Flush writes what is buffered.
+// Flush writes the buffer.
 func (o *outlet) Flush() error {
 	<-o.turn
 	defer func() { o.turn <- struct{}{} }()
 	return o.flush()
 }
 
-// flush is for who has the token.
+// flush writes the buffer. The caller holds the token.
 func (o *outlet) flush() error {
 	if len(o.buf) == 0 {
 		return nil
@@ -51,21 +51,21 @@ func (o *outlet) flush() error {
 	return err
 }
 
-// Close writes what is buffered, if somebody takes it within patience. Nothing is written after it.
-func (o *outlet) Close(patience time.Duration) {
+// Close writes the buffer, unless that takes longer than timeout. Nothing is written after it returns.
+func (o *outlet) Close(timeout time.Duration) {
 	done := make(chan struct{})
 	go func() {
-		<-o.turn // and never back
+		<-o.turn // never returned
 		_ = o.flush()
 		close(done)
 	}()
 	select {
 	case <-done:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 	}
 }
 
-// whole returns the first n bytes of s at most, without half of a character at the end if it begins there.
+// whole returns at most the first n bytes of s, without a partial character at the end.
 func whole(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -74,7 +74,7 @@ func whole(s string, n int) string {
 	for end > 0 && n-end < utf8.UTFMax-1 && !utf8.RuneStart(s[end]) {
 		end--
 	}
-	if !utf8.RuneStart(s[end]) { // no UTF-8 in the first place
+	if !utf8.RuneStart(s[end]) { // not valid UTF-8 to begin with
 		end = n
 	}
 	return s[:end]

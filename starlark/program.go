@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Arguments are what the program is started with, its own name first, to run the script at path.
+// Arguments returns the program's arguments, including its name, to run the script at path.
 func Arguments(b Bounds, path string) []string {
 	return []string{
 		"starlark",
@@ -26,7 +26,7 @@ func Arguments(b Bounds, path string) []string {
 	}
 }
 
-// parseArguments is the reverse of Arguments.
+// parseArguments is the inverse of Arguments.
 func parseArguments(args []string) (b Bounds, path string, err error) {
 	var output, wall int64
 	flags := []struct {
@@ -45,7 +45,7 @@ func parseArguments(args []string) (b Bounds, path string, err error) {
 		text, ok := strings.CutPrefix(args[i+1], f.name)
 		n, err := strconv.ParseInt(text, 10, 64)
 		if !ok || err != nil || n < f.min || n > f.max {
-			return Bounds{}, "", fmt.Errorf("%sN is a whole number from %d to %d, not %q", f.name, f.min, f.max, args[i+1])
+			return Bounds{}, "", fmt.Errorf("%sN must be an integer from %d to %d, got %q", f.name, f.min, f.max, args[i+1])
 		}
 		*f.value = n
 	}
@@ -53,12 +53,12 @@ func parseArguments(args []string) (b Bounds, path string, err error) {
 	return b, args[len(args)-1], nil
 }
 
-// Run is the program: it runs the script that args (see Arguments) name, with this input, and calls exit once, as the
-// last of it all, whatever the script does. It never returns.
+// Run is the main function of the program. It runs the script that args name (see Arguments) and calls exit exactly once,
+// at the end, whatever the script does. It never returns.
 //
-// The exit code is 0 if the script has ended well. It is 1 if not: the last line of stderr is then the failure, for
-// Ended to read. It is 2 for other arguments or a file that cannot be read. The process belongs to the script: how it
-// collects garbage, and how deep its stacks grow, is set for that.
+// The exit code is 0 if the script succeeded, 1 if it failed, and 2 for invalid arguments or an unreadable file. After
+// code 1 the last line of stderr is the failure, which Ended reads. Run expects a process of its own: it changes the
+// garbage collector and the maximum size of stacks.
 func Run(args []string, stdin io.Reader, stdout, stderr io.Writer, exit func(int)) {
 	b, path, err := parseArguments(args)
 	var source []byte
@@ -74,14 +74,14 @@ func Run(args []string, stdin io.Reader, stdout, stderr io.Writer, exit func(int
 	r.confine()
 	r.watch()
 	f := Exec(context.Background(), source, stdin, r.out, b)
-	// Before end, so that a reader who does not read is what the clock ends, too.
+	// Before end, so that the timeout also covers a reader that does not read.
 	if err := r.out.Flush(); err != nil && f == nil {
-		f = &Failure{Code: CodeEval, Message: "emit: nobody takes what is emitted"}
+		f = &Failure{Code: CodeEval, Message: "emit: the output cannot be written"}
 	}
 	r.end(f)
 }
 
-// readSource reads as much of a file as shows whether it is too long.
+// readSource reads at most one byte more than MaxScript.
 func readSource(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -91,7 +91,7 @@ func readSource(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, MaxScript+1))
 }
 
-// A run is a script that runs in this process.
+// A run is the execution of a script in this process.
 type run struct {
 	bounds Bounds
 	out    *outlet
@@ -101,37 +101,38 @@ type run struct {
 }
 
 const (
-	patience = 50 * time.Millisecond // with who reads the output of a script that is at its end
-	tick     = 2 * time.Millisecond  // between two looks at the memory
-	maxStack = 64 << 20              // bytes: about 100,000 calls of the library to itself
+	closeTimeout = 50 * time.Millisecond // for the reader of the output after the script has failed
+	tick         = 2 * time.Millisecond  // interval of checks of the memory
+	maxStack     = 64 << 20              // bytes: about 100,000 nested calls in the library
 )
 
-// confine has the Go runtime do with what the script may have.
+// confine adjusts the Go runtime to the bounds of the script.
 func (r *run) confine() {
-	runtime.GOMAXPROCS(2) // one for the script, and one that notices
+	runtime.GOMAXPROCS(2) // one for the script, one for the timers
 	debug.SetMaxStack(maxStack)
-	debug.SetGCPercent(400) // most scripts end before there is any garbage to speak of
+	debug.SetGCPercent(400) // most scripts end before there is much garbage
 	if r.bounds.Memory == 0 {
 		return
 	}
-	debug.SetMemoryLimit(r.most() / 4 * 3)
-	// What is too large by far is refused before it is written to: that takes seconds in which nothing else may run, since
-	// the collector stops the world and waits for a copy of a thousand million bytes to end. The runtime reserves about 80
-	// MiB itself. Near this limit it is none to rely on, hence the distance. Without it, the kernel's end comes later.
+	debug.SetMemoryLimit(r.maxRuntime() / 4 * 3)
+	// An allocation that is far too large must fail before it is written to. Otherwise, writing takes seconds in which
+	// nothing else runs: the collector stops the world and waits until a copy of 10^9 bytes is done. The runtime itself
+	// reserves about 80 MiB, and near the limit its behavior is unreliable, hence the distance. Without this limit, only
+	// the kernel's limit would end the process, later.
 	limit := uint64(r.bounds.Memory)/2*3 + 128<<20
 	_ = syscall.Setrlimit(syscall.RLIMIT_DATA, &syscall.Rlimit{Cur: limit, Max: limit})
 }
 
-// most is how much memory the runtime may have. The rest is the program's text, and for the kernel, which would end the
-// process without a word.
-func (r *run) most() int64 {
+// maxRuntime returns how much memory the runtime may use. The rest is for the program's text and the kernel, which would
+// kill the process without a message.
+func (r *run) maxRuntime() int64 {
 	return max(r.bounds.Memory-max(r.bounds.Memory/8, 16<<20), r.bounds.Memory/2)
 }
 
-// watch ends the process in time, and before there is no memory left. What the interpreter is doing does not matter:
-// much of it does not notice a thread.Cancel (all(range(1<<60)), int("9" * 30000000)).
+// watch ends the process when its time is up or its memory is nearly used up, whatever the interpreter is doing: many
+// operations do not react to thread.Cancel (all(range(1<<60)), int("9" * 30000000)).
 //
-// The timers cost a script that ends soon nothing: a thread is started for them when one goes off.
+// A script that ends soon pays nothing for the timers: their thread is started only when one fires.
 func (r *run) watch() {
 	time.AfterFunc(r.bounds.Wall, func() { r.end(TimedOut(r.bounds.Wall)) })
 	if r.bounds.Memory == 0 {
@@ -141,7 +142,7 @@ func (r *run) watch() {
 	set := make(chan struct{})
 	timer = time.AfterFunc(tick, func() {
 		<-set
-		if resident() > r.most() {
+		if resident() > r.maxRuntime() {
 			r.end(OutOfMemory())
 		}
 		timer.Reset(tick)
@@ -149,8 +150,8 @@ func (r *run) watch() {
 	close(set)
 }
 
-// resident is how many bytes of memory the process has, 0 if that is not known. It is asked of the kernel, which knows of
-// what was reserved and not yet used, and not of package runtime/metrics, whose start is a fifth of a small script's time.
+// resident returns the resident memory of the process in bytes, or 0 if unknown. The kernel's figure excludes memory that
+// is reserved but unused, and package runtime/metrics takes a fifth of the run time of a small script to start.
 func resident() int64 {
 	text, err := os.ReadFile("/proc/self/statm") // proc_pid_statm(5): size and resident pages
 	fields := strings.Fields(string(text))
@@ -164,15 +165,15 @@ func resident() int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// end ends the process, and does not return. Of several goroutines that want to, the first one's word counts.
+// end ends the process, and does not return. Of concurrent calls, the first one counts.
 func (r *run) end(f *Failure) {
 	if r.ended.Swap(true) {
 		select {}
 	}
 	code := 0
 	if f != nil {
-		r.out.Close(patience)
-		_ = f.write(r.stderr) // who does not read it learns from the exit code
+		r.out.Close(closeTimeout)
+		_ = f.write(r.stderr) // if it is not read, the exit code remains
 		code = exitFailed
 	}
 	r.exit(code)

@@ -17,25 +17,25 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// An ending is how a run of the program ended.
+// An ending is the result of a run of the program.
 type ending struct {
 	code           int
 	stdout, stderr string
 	took           time.Duration
 }
 
-// small are bounds within which fifty programs fit into a machine. An emulated one gets longer for what ends by itself.
+// small returns bounds with which fifty programs fit into one machine. On an emulated machine the timeout is longer.
 func small() Bounds {
 	return Bounds{Output: 64 << 10, Wall: sandboxtest.Slow(time.Second), Memory: 64 << 20}
 }
 
-// start runs the program on a script, as corrald would: with nothing of the environment.
+// start runs the program on a script with an empty environment, as corrald does.
 func start(t testing.TB, text, input string, b Bounds) ending {
 	t.Helper()
 	return launch(t, Arguments(b, source(t, text)), input)
 }
 
-// source is a file with a script.
+// source returns a file that contains a script.
 func source(t testing.TB, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "code.star")
@@ -47,7 +47,7 @@ func source(t testing.TB, text string) string {
 
 func launch(t testing.TB, args []string, input string) ending {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // of a test that has failed
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // stops a process that hangs
 	defer cancel()
 	cmd := osexec.CommandContext(ctx, sandboxtest.Bin(t, "corral-starlark"))
 	cmd.Args = args
@@ -67,7 +67,7 @@ func ends(t testing.TB, cmd *osexec.Cmd, input string) ending {
 	return ending{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), time.Since(begun)}
 }
 
-// TestProgram: what comes out of it, and where.
+// TestProgram checks the output, the failure and the exit code of the program.
 func TestProgram(t *testing.T) {
 	for _, tt := range []struct {
 		name, source, input string
@@ -100,7 +100,7 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// TestProgramArguments: others than Arguments makes are refused, with nothing run.
+// TestProgramArguments checks that invalid arguments are refused before anything runs.
 func TestProgramArguments(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "code.star")
 	if err := os.WriteFile(path, []byte("emit('x')"), 0o600); err != nil {
@@ -130,19 +130,19 @@ func TestProgramArguments(t *testing.T) {
 	if got, file, err := parseArguments(Arguments(b, "f")); err != nil || got != b || file != "f" {
 		t.Errorf("%v %q %v", got, file, err)
 	}
-	b.Memory = -1 // as an unlimited job has
+	b.Memory = -1 // as for an unlimited job
 	if got, _, err := parseArguments(Arguments(b, "f")); err != nil || got.Memory != 0 {
 		t.Errorf("%v %v", got, err)
 	}
 }
 
-// bombs are scripts that would take all of a machine, with the codes that each may end with. Which of two it is depends on
-// what is met first.
+// bombs are scripts that would exhaust a machine, with the codes they may end with. Which one it is may depend on which
+// limit they reach first.
 var bombs = []struct{ name, source, codes string }{
 	{"loop", "while True: pass", CodeTimeout},
 	{"loop of nothing", "for i in range(1 << 60): emit('')", CodeTimeout},
 	{"silent loop", "while True: print('x' * 1000)", CodeTimeout},
-	// The library never looks whether a thread is cancelled.
+	// Operations that do not check for cancellation.
 	{"all", "all(range(1, 1 << 60))", CodeTimeout},
 	{"max", "max(range(1 << 60))", CodeTimeout},
 	{"digits", "int('9' * 3000000)", CodeTimeout},
@@ -153,7 +153,7 @@ var bombs = []struct{ name, source, codes string }{
 	{"nested text", "x = []\nfor i in range(300000): x = [x]\nstr(x)", CodeTimeout + CodeMemory},
 	{"laughs", "x = 'ha'\nfor i in range(60): x = [x, x]\nstr(x)", CodeTimeout + CodeMemory},
 	{"undefined names", strings.Repeat("a", 9) + "=1;" + manyNames(), CodeTimeout + CodeEval},
-	// One operation that makes all of it at once.
+	// One operation that allocates everything at once.
 	{"list", "[0] * 1000000000", CodeMemory},
 	{"longest list", "[0] * 1073741823", CodeMemory},
 	{"too long a list", "[0] * (1 << 62)", CodeEval},
@@ -168,7 +168,7 @@ var bombs = []struct{ name, source, codes string }{
 	{"format", "('{0}' * 1000).format('x' * 1000000)", CodeMemory},
 	{"percent", "('%s' * 1000) % tuple(['x' * 1000000] * 1000)", CodeMemory},
 	{"shift", "1 << 1099511627776", CodeEval},
-	// Bit by bit.
+	// Gradual growth.
 	{"doubling text", "s = 'a'\nwhile True: s += s", CodeMemory},
 	{"doubling list", "s = [1]\nwhile True: s.extend(s)", CodeMemory + CodeTimeout},
 	{"growing list", "s = []\nwhile True: s.append('x' * 100000)", CodeMemory + CodeTimeout},
@@ -176,14 +176,14 @@ var bombs = []struct{ name, source, codes string }{
 	{"dict", "d = {}\nfor i in range(10000000): d[i] = i", CodeMemory + CodeTimeout},
 	{"lines", "('\\n' * 50000000).splitlines()", CodeMemory},
 	{"garbage", "while True: x = 'a' * 5000000", CodeTimeout},
-	// Beyond the stack.
+	// Deep recursion.
 	{"nested key", "x = ()\nfor i in range(1000000): x = (x,)\nd = {x: 1}", CodeEval + CodeMemory + CodeTimeout},
 	{"sum", "x = 1" + strings.Repeat("+1", 130_000), CodeEval},
 	{"elif", "if 0:pass\n" + strings.Repeat("elif 0:pass\n", 21_000), CodeEval},
 	{"parentheses", strings.Repeat("(", 200_000), CodeEval},
 	{"recursion", "def f(): f()\nf()", CodeEval},
 	{"recursion by another name", "f = lambda g: g(g)\nf(f)", CodeEval},
-	// Too much of it.
+	// Large amounts of everything.
 	{"flood", "while True: emit('x' * 1000)", CodeOutput},
 	{"flood at once", "emit('x' * 10000000)", CodeOutput},
 	{"long error", "fail('x' * 10000000)", CodeEval},
@@ -197,11 +197,10 @@ func manyNames() string {
 	return text.String()
 }
 
-// late is how long a bomb may take beyond its time. What is to be had of a quiet machine is 250 ms; this finds what does
-// not end.
+// late is how long a bomb may take beyond its timeout. A quiet machine needs 250 ms; this bound finds endless ones.
 const late = 20 * time.Second
 
-// defused wants a bomb to have ended as it may, within its bounds.
+// defused checks that a bomb ended in time and with one of its codes.
 func defused(t *testing.T, name, codes string, b Bounds, got ending) {
 	t.Helper()
 	f := Ended(got.code, []byte(got.stderr))
@@ -210,20 +209,21 @@ func defused(t *testing.T, name, codes string, b Bounds, got ending) {
 	}
 }
 
-// TestBombs: each ends by itself, in time and with a clear error. No cgroup helps: what the kernel would kill is not here.
+// TestBombs checks that each bomb ends its own process in time with a clear error. No cgroup is set up to help.
 func TestBombs(t *testing.T) {
 	for _, bomb := range bombs {
 		t.Run(bomb.name, func(t *testing.T) {
 			b := small()
 			if !strings.Contains(bomb.codes, CodeTimeout) {
-				b.Wall = MaxWall // and not the clock of a busy machine
+				b.Wall = MaxWall // so that a busy machine does not time out
 			}
 			defused(t, bomb.name, bomb.codes, b, start(t, bomb.source, "", b))
 		})
 	}
 }
 
-// TestMemory: what grows bit by bit is ended with a word of the program's own, before anybody else ends it.
+// TestMemory checks that gradual growth is ended by the program itself, with its failure, before the kernel would kill
+// it.
 func TestMemory(t *testing.T) {
 	if n := resident(); n < 1<<20 || n > 1<<40 {
 		t.Errorf("this process has %d bytes", n)
@@ -240,12 +240,13 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestFiftyBombs at once. Most of them take time: fifty that take memory are for a machine with a cgroup.
+// TestFiftyBombs runs fifty bombs at once, most of which use CPU time: fifty that use memory need a machine with a
+// cgroup.
 func TestFiftyBombs(t *testing.T) {
 	sandboxtest.Bin(t, "corral-starlark")
 	var all sync.WaitGroup
 	for i := range 50 {
-		bomb := bombs[i%12] // those of time
+		bomb := bombs[i%12] // those that use CPU time
 		if i%5 == 4 {
 			bomb = bombs[i%len(bombs)]
 		}
@@ -258,7 +259,7 @@ func TestFiftyBombs(t *testing.T) {
 	}
 }
 
-// TestReaderWhoDoesNotRead: what is written to nobody ends in time, too.
+// TestReaderWhoDoesNotRead checks that a program whose output is not read ends in time, too.
 func TestReaderWhoDoesNotRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "code.star")
 	if err := os.WriteFile(path, []byte("emit('x' * 1000000)"), 0o600); err != nil {

@@ -11,7 +11,7 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// TestReference: the page has the attributes of a request.
+// TestReference checks that the reference page lists the attributes of a request.
 func TestReference(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(sandboxtest.ModuleRoot(t), "docs/reference/policy.md"))
 	if err != nil {
@@ -28,6 +28,6 @@ func TestReference(t *testing.T) {
 	}
 	slices.Sort(got)
 	if want := (&request{}).AttrNames(); !slices.Equal(got, want) {
-		t.Errorf("the page has %q, the code %q", got, want)
+		t.Errorf("the page lists %q, the code has %q", got, want)
 	}
 }

@@ -9,44 +9,44 @@ import (
 	"corral/job"
 )
 
-// A Query is what the rules see of a request.
+// A Query is the part of a request that the rules see.
 type Query struct {
 	Tool, Principal, Session, Repo, Runtime string
-	Executable                              string   // name of the program that was chosen, or as a command asks for it; "" if there is none here
-	Path                                    string   // of that program; "" of a command
-	Args                                    []string // not to be changed during Decide
-	Dir                                     string   // relative to the repository; "" is the repository
-	Code                                    string   // SHA-256 in hex, "" without code
-	Stdin                                   string   // the same of the input, or job.StdinStreamed, of which StdinBytes is -1
+	Executable                              string   // program chosen, or named by the command; "" if none is installed
+	Path                                    string   // of the program; "" for a command
+	Args                                    []string // must not be changed during Decide
+	Dir                                     string   // relative to the repository; "" is its root
+	Code                                    string   // SHA-256 in hexadecimal, "" without code
+	Stdin                                   string   // likewise; or job.StdinStreamed, with StdinBytes -1
 	CodeBytes, StdinBytes                   int
-	Env                                     []string // names of the job's variables; not to be changed during Decide
+	Env                                     []string // names of the job's variables; must not be changed during Decide
 	Workspace, Profile                      string
-	Limits                                  job.Limits // that hold unless the rules lower them
+	Limits                                  job.Limits // in effect unless lowered
 }
 
-// A Verdict is what the rules say.
+// A Verdict is the decision of the rules.
 type Verdict struct {
 	Denied bool
-	Reason string     // for who asked, "" if it is not denied; one line of at most MaxReason bytes
-	Failed bool       // it is denied because the rules failed
-	Limits job.Limits // what is lowered; a zero field is not. None is above the query's
+	Reason string     // for the caller; one line of at most MaxReason bytes, "" if the request is not denied
+	Failed bool       // the rules failed, hence the denial
+	Limits job.Limits // lowered limits; a zero field leaves a limit as it is. None exceeds the query's
 }
 
-// failed is the verdict of rules that have none.
+// failed returns the verdict of rules that failed.
 func failed(what string) Verdict {
 	return Verdict{Denied: true, Failed: true, Reason: oneLine("The operator's rules failed: " + what)}
 }
 
-// Rules are compiled, and can be asked by several goroutines at once.
+// Rules are compiled rules. They are safe for concurrent use.
 type Rules struct {
 	decide *starlark.Function
 	guard  guard
 }
 
-// Parse compiles source and runs what stands outside of functions. name is what errors call it. They are one line.
+// Parse compiles source and executes its top-level statements. name identifies the source in errors, which are one line.
 func Parse(name string, source []byte) (*Rules, error) {
 	if len(source) > MaxSource {
-		return nil, fmt.Errorf("%s: %d bytes are more than %d", name, len(source), MaxSource)
+		return nil, fmt.Errorf("%s: the source has %d bytes, at most %d are accepted", name, len(source), MaxSource)
 	}
 	r := &Rules{guard: newGuard()}
 	predeclared := starlark.StringDict{
@@ -63,7 +63,7 @@ func Parse(name string, source []byte) (*Rules, error) {
 		if err != nil {
 			return nil, err
 		}
-		globals.Freeze() // from here on many threads read them
+		globals.Freeze() // many threads read them from now on
 		if globals["decide"] == nil {
 			return starlark.None, nil
 		}
@@ -74,13 +74,13 @@ func Parse(name string, source []byte) (*Rules, error) {
 	}
 	decide, ok := globals.(*starlark.Function)
 	if !ok || decide.NumParams() == 0 {
-		return nil, fmt.Errorf("%s: there is no function decide(request)", name)
+		return nil, fmt.Errorf("%s: missing function decide(request)", name)
 	}
 	r.decide = decide
 	return r, nil
 }
 
-// Decide asks the rules. It returns when they have answered, or failed to in time.
+// Decide evaluates the rules. It returns when they have decided, failed, or run out of time.
 func (r *Rules) Decide(ctx context.Context, q Query) Verdict {
 	value, err := r.guard.run(ctx, MaxSteps, func(thread *starlark.Thread) (starlark.Value, error) {
 		return starlark.Call(thread, r.decide, starlark.Tuple{&request{q: &q}}, nil)
@@ -90,7 +90,7 @@ func (r *Rules) Decide(ctx context.Context, q Query) Verdict {
 	}
 	v, ok := value.(*verdict)
 	if !ok {
-		return failed(fmt.Sprintf("decide returned %s, which is none of allow(), deny(reason) and limit(...)", value.Type()))
+		return failed(fmt.Sprintf("decide must return allow(), deny(reason) or limit(...), got %s", value.Type()))
 	}
 	return v.on(q.Limits)
 }

@@ -32,7 +32,7 @@ func parse(t testing.TB, source string) *Rules {
 	return r
 }
 
-// body is a decide of one or more statements, which are separated by semicolons.
+// body returns a decide function with the given statements, separated by semicolons.
 func body(statements string) string {
 	return "def decide(request):\n  " + strings.ReplaceAll(statements, "; ", "\n  ") + "\n"
 }
@@ -62,7 +62,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestLimits: each limit of a job has a name in the rules, which reads and lowers it.
+// TestLimits checks that each limit of a job has a name in the rules, which can read and lower it.
 func TestLimits(t *testing.T) {
 	var q Query
 	q.Limits = job.Limits{
@@ -92,7 +92,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestRequest: each attribute of a request has what the query has.
+// TestRequest checks that each attribute of a request has the value of the query.
 func TestRequest(t *testing.T) {
 	want := map[string]string{
 		"tool": `"runtime_execute"`, "principal": `"user:ada"`, "session": `"s1"`, "repo": `"app"`, "runtime": `"python"`,
@@ -113,37 +113,37 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestFails: whatever goes wrong denies, and says that it was the rules.
+// TestFails checks that each failure denies the request, with a reason that says the rules failed.
 func TestFails(t *testing.T) {
 	for _, tt := range []struct{ body, want string }{
-		{"return None", "decide returned NoneType, which is none of"},
-		{"pass", "decide returned NoneType"},
-		{"return True", "decide returned bool"},
-		{"return allow", "decide returned builtin_function_or_method"},
-		{"return [allow()]", "decide returned list"},
+		{"return None", "decide must return allow(), deny(reason) or limit(...), got NoneType"},
+		{"pass", "or limit(...), got NoneType"},
+		{"return True", "or limit(...), got bool"},
+		{"return allow", "or limit(...), got builtin_function_or_method"},
+		{"return [allow()]", "or limit(...), got list"},
 		{"return 1 // 0", "rules.star:2:12: floored division by zero"},
 		{"return {}[1]", "rules.star:2:12: key 1 not in dict"},
 		{`fail("no")`, "rules.star:2:7: fail: no"},
 		{"return deny()", "deny: missing argument for reason"},
-		{`return deny("")`, "deny: the reason is empty"},
-		{`return deny("\n")`, "deny: the reason is empty"},
+		{`return deny("")`, "deny: the reason must not be empty"},
+		{`return deny("\n")`, "deny: the reason must not be empty"},
 		{"return deny(7)", "deny: for parameter reason: got int, want string"},
 		{"return allow(1)", "allow: got 1 arguments, want at most 0"},
-		{"return limit()", "limit: no limit is named"},
-		{"return limit(5)", "limit: limits are named"},
+		{"return limit()", "limit: at least one limit is required"},
+		{"return limit(5)", "limit: use named arguments"},
 		{"return limit(timeout = 5)", `unexpected keyword argument "timeout"`},
-		{"return limit(timeout_ms = 60001)", "limit(timeout_ms = 60001) would raise it: it is 60000"},
-		{"return limit(memory_mb = 513)", "limit(memory_mb = 513) would raise it: it is 512"},
-		{"return limit(timeout_ms = 5, memory_mb = 513)", "would raise it"},
-		{"return limit(tmp_mb = 101)", "would raise it"},
-		{"return limit(timeout_ms = 0)", "timeout_ms = 0 is not between 1 and"},
-		{"return limit(timeout_ms = -1)", "timeout_ms = -1 is not between 1 and"},
-		{"return limit(memory_mb = 3)", "memory_mb = 3 is not between 4 and"},
-		{"return limit(pids = 1 << 63)", "pids = 9223372036854775808 is not between"},
-		{"return limit(memory_mb = 1 << 44)", "is not between"},
-		{"return limit(timeout_ms = 5.5)", "timeout_ms is a whole number, not float"},
-		{"return limit(timeout_ms = True)", "timeout_ms is a whole number, not bool"},
-		{"return limit(timeout_ms = None)", "timeout_ms is a whole number, not NoneType"},
+		{"return limit(timeout_ms = 60001)", "limit(timeout_ms = 60001) cannot raise the limit, which is 60000"},
+		{"return limit(memory_mb = 513)", "limit(memory_mb = 513) cannot raise the limit, which is 512"},
+		{"return limit(timeout_ms = 5, memory_mb = 513)", "cannot raise the limit"},
+		{"return limit(tmp_mb = 101)", "cannot raise the limit"},
+		{"return limit(timeout_ms = 0)", "timeout_ms must be between 1 and"},
+		{"return limit(timeout_ms = -1)", "timeout_ms must be between 1 and"},
+		{"return limit(memory_mb = 3)", "memory_mb must be between 4 and"},
+		{"return limit(pids = 1 << 63)", "pids must be between"},
+		{"return limit(memory_mb = 1 << 44)", "memory_mb must be between"},
+		{"return limit(timeout_ms = 5.5)", "timeout_ms must be an integer, got float"},
+		{"return limit(timeout_ms = True)", "timeout_ms must be an integer, got bool"},
+		{"return limit(timeout_ms = None)", "timeout_ms must be an integer, got NoneType"},
 		{"return limit(milli_cpus = min(request.milli_cpus, 5))", "not implemented"},
 		{"while True: pass", "too many steps"},
 		{"for i in range(1 << 40): pass", "too many steps"},
@@ -175,17 +175,17 @@ func TestFails(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for _, tt := range []struct{ name, source, want string }{
-		{"nothing", "", "rules.star: there is no function decide(request)"},
-		{"another name", "def decides(r): return allow()", "there is no function decide"},
-		{"no function", "decide = 1", "there is no function decide"},
-		{"built in", "decide = allow", "there is no function decide"},
-		{"no parameter", "def decide(): return allow()", "there is no function decide"},
+		{"nothing", "", "rules.star: missing function decide(request)"},
+		{"another name", "def decides(r): return allow()", "missing function decide"},
+		{"no function", "decide = 1", "missing function decide"},
+		{"built in", "decide = allow", "missing function decide"},
+		{"no parameter", "def decide(): return allow()", "missing function decide"},
 		{"syntax", "def decide(request)\n  return", "rules.star:2:1: got newline, want ':'"},
 		{"unknown name", "def decide(request): return allowed()", "rules.star:1:29: undefined: allowed"},
 		{"load", `load("other.star", "x")` + "\ndef decide(request): return allow()", "load not implemented"},
 		{"error at the top", "x = 1 // 0\ndef decide(request): return allow()", "rules.star:1:7: floored division by zero"},
 		{"no end", "while True: pass", "too many steps"},
-		{"too long", strings.Repeat("#\n", MaxSource), "are more than 65536"},
+		{"too long", strings.Repeat("#\n", MaxSource), "at most 65536 are accepted"},
 		{"no text", "def decide(request): return deny('\xff')", ""},
 	} {
 		r, err := Parse("rules.star", []byte(tt.source))
@@ -201,7 +201,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// TestParserStack: a goroutine's stack that is exhausted ends the process. No source that is short enough does that.
+// TestParserStack checks that no source of MaxSource exhausts the stack of a goroutine, which would end the process.
 func TestParserStack(t *testing.T) {
 	for _, unit := range []string{"(", "[", "{1:", "-", "not ", "lambda: ", "f(", "1+", "x[", "a.", "[x for x in ", "1 if 1 else ", "if x:\n"} {
 		source := "x = " + strings.Repeat(unit, (MaxSource-8)/len(unit)) + "1"
@@ -213,7 +213,7 @@ func TestParserStack(t *testing.T) {
 			source = b.String()
 		}
 		if _, err := Parse("rules.star", []byte(source)); err == nil {
-			t.Errorf("%q repeated is a rule", unit)
+			t.Errorf("%q repeated was accepted", unit)
 		}
 	}
 }
@@ -226,8 +226,8 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestDeterministic: the same rules and request give the same verdict. The language guarantees it: its dictionaries and
-// sets keep the order of insertion, and it has no clock and no chance.
+// TestDeterministic checks that the same rules and request give the same verdict. The language guarantees it:
+// dictionaries and sets keep insertion order, and there is no clock and no randomness.
 // https://github.com/google/starlark-go/blob/master/doc/spec.md
 func TestDeterministic(t *testing.T) {
 	const source = `
@@ -244,7 +244,7 @@ def decide(request):
 	}
 }
 
-// TestStateless: a decision leaves nothing for the next.
+// TestStateless checks that a decision leaves no state for the next one.
 func TestStateless(t *testing.T) {
 	got := parse(t, "count = []\n"+body("count.append(1); return allow()")).Decide(t.Context(), query())
 	if !got.Failed || !strings.Contains(got.Reason, "cannot append to frozen list") {
@@ -272,7 +272,7 @@ func TestParallel(t *testing.T) {
 	all.Wait()
 }
 
-// TestNoText: no value that the rules can reach has the text of the code or of the standard input, for a Query has none.
+// TestNoText checks that the rules cannot reach the text of the code or of standard input: a Query does not contain it.
 func TestNoText(t *testing.T) {
 	var names []string
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Query]()) {

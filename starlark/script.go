@@ -15,34 +15,34 @@ import (
 
 // Bounds of scripts.
 const (
-	MaxScript = 256 << 10   // bytes of a source
-	MaxInput  = 4 << 20     // bytes of an input, for a script that reads it
-	MaxOutput = 1 << 20     // bytes that a script can be allowed to emit
-	MaxWall   = time.Minute // that a script can be allowed to take
+	MaxScript = 256 << 10   // bytes of the source
+	MaxInput  = 4 << 20     // bytes of the input that a script can read
+	MaxOutput = 1 << 20     // bytes, maximum of Bounds.Output
+	MaxWall   = time.Minute // maximum of Bounds.Wall
 )
 
-// maxDepth is how deep the tree of a source may be. The parser bounds what is nested in brackets and blocks, and not the
-// length of a chain (1+1+1+..., elif after elif, f()()()...): what comes after it calls itself for each link.
+// maxDepth is the maximum depth of a syntax tree. The parser bounds the nesting of brackets and blocks, but not the
+// length of chains (1+1+1+..., elif after elif, f()()()...), over which later passes recurse.
 const maxDepth = 10_000
 
-// stepsPerMs is more than any machine takes. It ends a script whose clock does not go on.
+// stepsPerMs exceeds what any machine executes. It ends a script even if the clock stands still.
 const stepsPerMs = 1_000_000
 
-// scriptName is what a script is called where it says what is wrong with it.
+// scriptName is the name of the script in error positions.
 const scriptName = "script.star"
 
-// Bounds are those of one script.
+// Bounds are the bounds of one script.
 type Bounds struct {
-	Output int           // bytes that are emitted, 1..MaxOutput
-	Wall   time.Duration // 1 ms..MaxWall
-	Memory int64         // bytes that the program may have; 0 and less leave it to whoever runs it. Exec does not look at it
+	Output int           // maximum number of emitted bytes, 1..MaxOutput
+	Wall   time.Duration // timeout, 1 ms..MaxWall
+	Memory int64         // bytes of memory for the process; 0 or less means unlimited. Exec ignores it
 }
 
-// Exec runs a script. What it emits goes to out, cut at the end of the last character within b.Output; in is read when the
-// script asks for its input, up to MaxInput. Nil says that it has ended well.
+// Exec runs a script. It writes what the script emits to out, truncated after the last whole character within b.Output.
+// It reads in when the script calls read_input, up to MaxInput bytes. It returns nil if the script succeeded.
 //
-// It returns when the script has ended, or the context has. What one operation of the library does is not interrupted:
-// see Run, for a process that ends in time.
+// It returns when the script or the context has ended. A single operation of the library is not interrupted: use Run for
+// a process that ends in time.
 func Exec(ctx context.Context, source []byte, in io.Reader, out io.Writer, b Bounds) (f *Failure) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -77,17 +77,17 @@ func Exec(ctx context.Context, source []byte, in io.Reader, out io.Writer, b Bou
 	return failure(err)
 }
 
-// panicked is the failure of a panic of the library.
+// panicked converts a panic of the library to a Failure.
 func panicked(p any) *Failure {
 	what := fmt.Sprint(p)
-	// list(range(1<<60)) is more than the address space has.
+	// list(range(1<<60)) exceeds the address space
 	if _, ok := p.(runtime.Error); ok && (strings.Contains(what, "makeslice") || strings.Contains(what, "growslice")) {
 		return OutOfMemory()
 	}
 	return &Failure{Code: CodeEval, Message: printable("the interpreter panicked: "+what, MaxMessage)}
 }
 
-// compile parses and resolves a source of which every name is known.
+// compile parses a source and resolves all names in it.
 func compile(source []byte, predeclared func(string) bool) (*starlark.Program, error) {
 	if len(source) > MaxScript {
 		return nil, &Failure{Code: CodeRequest, Message: fmt.Sprintf("the source has more than %d bytes", MaxScript)}
@@ -102,7 +102,7 @@ func compile(source []byte, predeclared func(string) bool) (*starlark.Program, e
 	return starlark.FileProgram(file, predeclared)
 }
 
-// shallow refuses a tree deeper than maxDepth.
+// shallow refuses a syntax tree deeper than maxDepth.
 func shallow(file *syntax.File) error {
 	depth, at := 0, syntax.Position{}
 	syntax.Walk(file, func(n syntax.Node) bool {
@@ -114,7 +114,7 @@ func shallow(file *syntax.File) error {
 			if at.Line == 0 {
 				at, _ = n.Span()
 			}
-			return false // and no nil comes for it
+			return false // Walk makes no closing call with nil for this node
 		}
 		depth++
 		return true
@@ -125,21 +125,21 @@ func shallow(file *syntax.File) error {
 	return nil
 }
 
-// noLoad is load.
+// noLoad implements load, which is not available.
 func noLoad(_ *starlark.Thread, _ string) (starlark.StringDict, error) {
-	return nil, errors.New("there is nothing to load: a script has its input, and nothing else")
+	return nil, errors.New("load is not available: a script can only use its input")
 }
 
-// A script is what its two functions share.
+// A script is the state of read_input and emit.
 type script struct {
 	in    io.Reader
-	input *string // nil before it is read
+	input *string // nil until it is read
 	out   io.Writer
 	limit int
-	left  int // of limit
+	left  int // bytes of limit that are left
 }
 
-// readInput is read_input() -> str. The string has the bytes of the input as they are.
+// readInput implements read_input() -> str. The string has the unchanged bytes of the input.
 func (s *script) readInput(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	if err := starlark.UnpackArgs(b.Name(), args, kwargs); err != nil {
 		return nil, err
@@ -159,7 +159,7 @@ func (s *script) readInput(_ *starlark.Thread, b *starlark.Builtin, args starlar
 	return starlark.String(*s.input), nil
 }
 
-// emit is emit(str). What is beyond the limit ends the script.
+// emit implements emit(str). Exceeding the limit ends the script.
 func (s *script) emit(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var value starlark.Value
 	if err := starlark.UnpackPositionalArgs(b.Name(), args, kwargs, 1, &value); err != nil {
@@ -172,7 +172,7 @@ func (s *script) emit(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tup
 	kept := whole(string(text), s.left)
 	s.left -= len(kept)
 	if _, err := io.WriteString(s.out, kept); err != nil {
-		return nil, errors.New("emit: nobody takes what is emitted")
+		return nil, errors.New("emit: the output cannot be written")
 	}
 	if len(kept) < len(text) {
 		return nil, &Failure{Code: CodeOutput, Message: fmt.Sprintf("the script emitted more than %d bytes", s.limit)}
@@ -180,7 +180,7 @@ func (s *script) emit(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tup
 	return starlark.None, nil
 }
 
-// failure is an error of the library, or one of ours that came through it.
+// failure converts an error of the library, or a *Failure wrapped in one.
 func failure(err error) *Failure {
 	f := &Failure{Code: CodeEval}
 	var own *Failure
@@ -199,7 +199,7 @@ func failure(err error) *Failure {
 	return f
 }
 
-// Frames of a back-trace that are kept.
+// Bounds of a backtrace: frames that are kept, and bytes.
 const (
 	outermost   = 10
 	innermost   = 30
@@ -207,11 +207,11 @@ const (
 	maxLastLine = 500
 )
 
-// backtrace is what the library would say of the calls, within bounds.
+// backtrace formats the calls as the library would, within bounds.
 func backtrace(err *starlark.EvalError, what string) string {
 	frames := err.CallStack
 	last := "Error"
-	if n := len(frames); n > 0 && frames[n-1].Pos.Line == 0 { // a function that is built in
+	if n := len(frames); n > 0 && frames[n-1].Pos.Line == 0 { // a built-in function
 		last += " in " + printable(frames[n-1].Name, maxCallee)
 		frames = frames[:n-1]
 	}

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// usual are bounds that no script of these tests meets unless it wants to.
+// usual returns bounds that scripts reach only on purpose.
 func usual() Bounds { return Bounds{Output: 64 << 10, Wall: 10 * time.Second} }
 
 // exec runs a script, and returns what it emitted.
@@ -23,7 +23,7 @@ func exec(t testing.TB, source, input string, b Bounds) (string, *Failure) {
 	return out.String(), f
 }
 
-// emits wants a script to end well, and to have emitted that.
+// emits checks that a script succeeds and emits want.
 func emits(t *testing.T, source, input, want string) {
 	t.Helper()
 	if got, f := exec(t, source, input, usual()); f != nil || got != want {
@@ -31,13 +31,13 @@ func emits(t *testing.T, source, input, want string) {
 	}
 }
 
-// fails wants a script to fail with this code, and with a message that has want in it.
+// fails checks that a script fails with code and with a message that contains want.
 func fails(t *testing.T, source, code, want string) {
 	t.Helper()
 	_ = failing(t, source, code, want)
 }
 
-// failing is fails with the whole failure, which is never nil.
+// failing is like fails, and returns the failure, which is never nil.
 func failing(t *testing.T, source, code, want string) *Failure {
 	t.Helper()
 	_, f := exec(t, source, "", usual())
@@ -50,7 +50,7 @@ func failing(t *testing.T, source, code, want string) *Failure {
 	return f
 }
 
-// TestDialect: what is on, and what is off.
+// TestDialect checks which language features are on and which are off.
 func TestDialect(t *testing.T) {
 	for _, tt := range []struct{ name, source, want string }{
 		{"sets", "emit(str(set([1, 2, 1]) | set([3])))", "set([1, 2, 3])"},
@@ -73,13 +73,13 @@ func TestDialect(t *testing.T) {
 	}
 	fails(t, "def f(n): return f(n - 1) if n else 0\nf(3)", CodeEval, "function f called recursively")
 	fails(t, "def f(n): return g(n)\ndef g(n): return f(n)\nf(3)", CodeEval, "function f called recursively")
-	fails(t, "load('x.star', 'x')", CodeEval, "there is nothing to load")
+	fails(t, "load('x.star', 'x')", CodeEval, "load is not available")
 	fails(t, "return 1", CodeEval, "return statement not within a function")
 	fails(t, "x = 2 ** 3", CodeEval, "got '**'")
 	fails(t, "class C: pass", CodeEval, "got class")
 }
 
-// TestInput: it is read when it is asked for, once, and has the bytes that came.
+// TestInput checks that the input is read on demand, once, and unchanged.
 func TestInput(t *testing.T) {
 	emits(t, "emit(read_input())", "", "")
 	emits(t, "emit(read_input() + str(len(read_input())))", "a\r\nä\x00", "a\r\nä\x006")
@@ -88,17 +88,17 @@ func TestInput(t *testing.T) {
 	var broken brokenReader
 	var out strings.Builder
 	if f := Exec(t.Context(), []byte("emit('x')"), &broken, &out, usual()); f != nil || broken.reads != 0 {
-		t.Errorf("an input that is not asked for was read %d times: %v", broken.reads, f)
+		t.Errorf("without read_input the input was read %d times: %v", broken.reads, f)
 	}
 	f := Exec(t.Context(), []byte("read_input()"), &broken, &out, usual())
 	if f == nil || f.Code != CodeEval || f.Message != "read_input: the input cannot be read" {
 		t.Errorf("%v", f)
 	}
-	most := strings.Repeat("x", MaxInput)
-	if got, f := exec(t, "emit(str(len(read_input())))", most, usual()); got != fmt.Sprint(MaxInput) || f != nil {
-		t.Errorf("as long as may be: %s %v", got, f)
+	longest := strings.Repeat("x", MaxInput)
+	if got, f := exec(t, "emit(str(len(read_input())))", longest, usual()); got != fmt.Sprint(MaxInput) || f != nil {
+		t.Errorf("input of the maximum size: %s %v", got, f)
 	}
-	if _, f := exec(t, "read_input()", most+"x", usual()); f == nil || f.Code != CodeRequest || f.Position != "script.star:1:11" {
+	if _, f := exec(t, "read_input()", longest+"x", usual()); f == nil || f.Code != CodeRequest || f.Position != "script.star:1:11" {
 		t.Errorf("longer: %v", f)
 	}
 	fails(t, "read_input(1)", CodeEval, "read_input: got 1 arguments, want at most 0")
@@ -111,7 +111,7 @@ func (r *brokenReader) Read([]byte) (int, error) {
 	return 0, errors.New("with a path of this machine")
 }
 
-// TestEmit: a string and nothing else.
+// TestEmit checks that emit accepts exactly one string.
 func TestEmit(t *testing.T) {
 	for value, name := range map[string]string{
 		"1": "int", "1.5": "float", "None": "NoneType", "True": "bool", "[]": "list", "()": "tuple", "{}": "dict", "set()": "set",
@@ -124,7 +124,7 @@ func TestEmit(t *testing.T) {
 	fails(t, "emit(text = 'a')", CodeEval, "emit: unexpected keyword arguments")
 	emits(t, "emit('')\nemit('a')\nemit('b\\n')", "", "ab\n")
 	f := Exec(t.Context(), []byte("emit('x')"), nil, full{}, usual())
-	if f == nil || f.Message != "emit: nobody takes what is emitted" {
+	if f == nil || f.Message != "emit: the output cannot be written" {
 		t.Errorf("%v", f)
 	}
 }
@@ -133,7 +133,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// TestOutputLimit: what is within it is kept, and no character is cut.
+// TestOutputLimit checks that output within the limit is kept, and that no character is split.
 func TestOutputLimit(t *testing.T) {
 	for _, tt := range []struct {
 		source string
@@ -151,7 +151,7 @@ func TestOutputLimit(t *testing.T) {
 		{"emit('a😀')", 4, "a", true},
 		{"emit('😀')", 1, "", true},
 		{"emit('ä'[:1] + 'x')", 1, "\xc3", true},
-		{"emit(read_input())", 5, "\x80\x80\x80\x80\x80", true}, // continuations of nothing
+		{"emit(read_input())", 5, "\x80\x80\x80\x80\x80", true}, // continuation bytes without a start
 	} {
 		b := usual()
 		b.Output = tt.limit
@@ -165,7 +165,7 @@ func TestOutputLimit(t *testing.T) {
 	}
 }
 
-// TestPosition: an error says where, and by which calls.
+// TestPosition checks the position and the backtrace of errors.
 func TestPosition(t *testing.T) {
 	for _, tt := range []struct {
 		name, source string
@@ -196,7 +196,7 @@ func TestPosition(t *testing.T) {
 	}
 }
 
-// TestDetails: a reply has what there is, and may be added to.
+// TestDetails checks the details of a failure, and that the caller may add to the map.
 func TestDetails(t *testing.T) {
 	f := &Failure{Code: CodeEval, Message: "m", Position: "p", Backtrace: "b"}
 	if got := f.Details(); !reflect.DeepEqual(got, map[string]any{"position": "p", "backtrace": "b"}) || f.Error() != "EVAL_ERROR: p: m" {
@@ -209,7 +209,7 @@ func TestDetails(t *testing.T) {
 	}
 }
 
-// TestBounded: whatever a script says of itself fits into a failure.
+// TestBounded checks that every message fits into a failure.
 func TestBounded(t *testing.T) {
 	long := strings.Repeat("ü", 100_000)
 	calls := "def f0(): return [][9]\n"
@@ -236,7 +236,7 @@ func TestBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, ok := DecodeFailure([]byte(wire.String())); !ok || *got != *f {
-			t.Errorf("%s: %v is read as %v", name, f, got)
+			t.Errorf("%s: %v was decoded as %v", name, f, got)
 		}
 		if name == "calls" && (strings.Count(f.Backtrace, "\n") != 1+outermost+1+innermost || !strings.Contains(f.Backtrace, "\n  ... 962 more calls ...\n")) {
 			t.Errorf("%s", f.Backtrace)
@@ -244,7 +244,8 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// TestNesting: what would exhaust the stack of the parser, or of what comes after it, is refused with its place.
+// TestNesting checks that a source that would exhaust the stack of the parser or of a later pass is refused, with a
+// position.
 func TestNesting(t *testing.T) {
 	repeat := strings.Repeat
 	for name, source := range map[string]string{
@@ -272,7 +273,7 @@ func TestNesting(t *testing.T) {
 	emits(t, repeat("#", MaxScript), "", "")
 }
 
-// TestScriptTime: neither a clock nor steps without end, and both say the same.
+// TestScriptTime checks that the timeout and the maximum number of steps give the same failure.
 func TestScriptTime(t *testing.T) {
 	b := Bounds{Output: 10, Wall: time.Millisecond}
 	_, f := exec(t, "while True: pass", "", b)
@@ -291,7 +292,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// TestScriptPanic: a fault of the library is that of one script.
+// TestScriptPanic checks that a panic of the library fails one script only.
 func TestScriptPanic(t *testing.T) {
 	fault := readerFunc(func([]byte) (int, error) { panic("oh\nno") })
 	f := Exec(t.Context(), []byte("read_input()"), fault, io.Discard, usual())

@@ -1,37 +1,37 @@
-// Package starlark interprets Starlark: the operator's rules, in this process, and the scripts of anybody, in a process of
-// their own. Both are written in one dialect: with sets, while, and statements at the top; without recursion, so that the
-// depth of calls has a bound. No type of the library leaves this package, and no other imports it.
+// Package starlark interprets Starlark: the operator's rules, in this process, and scripts of clients, in a process of
+// their own. Both use one dialect: with sets, while, and top-level statements; without recursion, so the depth of calls
+// is bounded. No type of the interpreter library leaves this package, and no other package imports the library.
 //
 // # Rules
 //
-// A file may deny a request, or lower its limits.
+// A file of rules may deny a request, or lower its limits.
 //
 //	def decide(request):
 //	    if request.runtime == "shell" and request.principal != "user:ada":
 //	        return deny("the shell is ada's alone")
 //	    return limit(timeout_ms = min(request.timeout_ms, 5000))
 //
-// They see a request's code as a hash and a length, never as text. What is predeclared is allow, deny and limit, on top of
-// what every Starlark has; there is no load, no clock, no file and no network, and print goes nowhere. So the same rules
-// and request give the same verdict, always, but for a machine that takes longer than MaxTime.
+// Rules see a request's code as a hash and a length, never as text. Besides the universal names of Starlark, allow, deny
+// and limit are predeclared. There is no load, clock, file or network, and print discards its output. So the same rules
+// and request always give the same verdict, except on a machine that needs longer than MaxTime.
 //
-// Whatever goes wrong denies, with a reason that says the rules failed: an error, too many steps, too much time, another
-// value than a verdict, a limit that would be raised, a file that cannot be read, that others could have written or that
-// has no decide. A verdict can only narrow.
+// Every failure denies the request, with a reason that says the rules failed: an error, too many steps, a timeout, a
+// value that is not a verdict, a raised limit, or a file that cannot be read, that others could have written, or that
+// lacks decide. A verdict can only restrict.
 //
-// Steps and time are bounded. Memory is not, beyond what a source of MaxSource can ask for in MaxSteps: what one operation
-// makes is not interrupted (a list repeated a thousand million times ends the process). That is between the operator and
-// their rules; a request brings no operations of its own.
+// Steps and time are bounded. Memory is bounded only by what a source of MaxSource can allocate in MaxSteps, because a
+// single operation is not interrupted (repeating a list 10^9 times kills the process). That is acceptable because the
+// operator writes the rules; a request cannot add operations.
 //
 // # Scripts
 //
-// A script has read_input() and emit(text) on top of what every Starlark has, and nothing else: what it emits is a function
-// of its source and its input. Strings are bytes: those of the input come as they are, and are emitted as they are.
+// A script can use read_input() and emit(text) besides the universal names of Starlark, so its output is a function of
+// its source and its input. Strings are bytes: input is read, and output emitted, unchanged.
 //
-// What a script may do to the process that runs it has no bound but that process: see Run, which is the program
-// corral-starlark, for a jail. It ends itself when its time or its memory is up, whatever the library is doing; what it
-// does not get to say, the Go runtime or the kernel ends, and Ended tells what that means. Exec is the same without a
-// process to end.
+// A script can use any amount of resources of the process that runs it: see Run, the program corral-starlark, which is
+// meant for a jail. The process ends itself when its time or memory is used up, whatever the library is doing. If it
+// cannot report the failure, the Go runtime or the kernel ends it, and Ended derives the failure from that. Exec does the
+// same without ending a process.
 package starlark
 
 import (
@@ -47,19 +47,19 @@ import (
 
 // Bounds of rules.
 const (
-	MaxSource    = 64 << 10    // bytes of a file; deeper nesting than fits in it does not exhaust the parser's stack
-	MaxSteps     = 100_000     // of one decision, as the interpreter counts them; a comparison takes about five
-	MaxLoadSteps = 1_000_000   // of what stands outside of functions, once
-	MaxTime      = time.Second // of one decision; it is for the slowest of machines, for steps end what does not end
+	MaxSource    = 64 << 10    // bytes of a file; nesting that fits into it cannot exhaust the parser's stack
+	MaxSteps     = 100_000     // per decision, as the interpreter counts them; a comparison takes about five
+	MaxLoadSteps = 1_000_000   // for the top-level statements, which run once
+	MaxTime      = time.Second // per decision; only slow machines reach it, since MaxSteps ends endless loops
 	MaxReason    = 500         // bytes of a reason that are kept
 )
 
-// dialect is what the rules are written in. Recursion stays off: with it the depth of calls would have no bound.
+// dialect returns the language options. Recursion stays off: with it the depth of calls would be unbounded.
 func dialect() *syntax.FileOptions {
 	return &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true}
 }
 
-// describe is an error of the library in one line, with the place where there is one.
+// describe formats an error of the library in one line, with its position if known.
 func describe(err error) string {
 	at, what := explain(err)
 	if at != "" {
@@ -68,7 +68,7 @@ func describe(err error) string {
 	return oneLine(what)
 }
 
-// explain says where an error of the library was, "" for an unknown place, and what it is.
+// explain returns the position of an error of the library, or "", and its message.
 func explain(err error) (at, what string) {
 	var syntaxErr syntax.Error
 	var list resolve.ErrorList
@@ -79,13 +79,13 @@ func explain(err error) (at, what string) {
 	case errors.As(err, &list) && len(list) > 0:
 		return list[0].Pos.String(), list[0].Msg
 	case errors.As(err, &evalErr):
-		return place(evalErr), evalErr.Msg
+		return position(evalErr), evalErr.Msg
 	}
 	return "", err.Error()
 }
 
-// place is where the source was, not a function that is built in.
-func place(err *starlark.EvalError) string {
+// position returns the innermost position in the source, skipping built-in functions.
+func position(err *starlark.EvalError) string {
 	for i := range err.CallStack {
 		frame := err.CallStack.At(i)
 		if frame.Pos.Line > 0 {
@@ -95,15 +95,15 @@ func place(err *starlark.EvalError) string {
 	return ""
 }
 
-// oneLine is text as a reason may be.
+// oneLine returns s as text for a reason.
 func oneLine(s string) string { return printable(s, MaxReason) }
 
-// printable is text in one line of UTF-8, of at most so many bytes, with a space in place of each control character:
-// a reason is compared with others, and a message is read by who wrote the script. So this is not internal/text's escaping.
-func printable(s string, most int) string {
+// printable returns s as one line of valid UTF-8 of at most maxBytes bytes, with control characters replaced by spaces.
+// It is not internal/text: a reason is compared with others, and the author of the script reads the message.
+func printable(s string, maxBytes int) string {
 	const end = "..."
-	if len(s) > most {
-		s = s[:most-len(end)] + end
+	if len(s) > maxBytes {
+		s = s[:maxBytes-len(end)] + end
 	}
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if control(r) {
@@ -113,5 +113,5 @@ func printable(s string, most int) string {
 	}, strings.ToValidUTF8(s, "")))
 }
 
-// control says whether a character acts on what shows it: C0, C1, and what turns the direction of text around.
+// control reports whether r affects the display of text: C0, C1, and bidirectional controls.
 func control(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Bidi_Control) }

@@ -10,14 +10,14 @@ import (
 	"corral/job"
 )
 
-// A unit is how the rules write one limit.
+// A unit defines the name and the unit of a limit in the rules.
 type unit struct {
-	field string // of job.Limits.Fields
-	name  string // in the rules
-	size  int64  // of one, as the field counts
+	field string // name in job.Limits.Fields
+	name  string // name in the rules
+	size  int64  // value of one unit in the field
 }
 
-// units has each limit once.
+// units has one entry per limit.
 var units = []unit{
 	{"memory", "memory_mb", 1 << 20},
 	{"cpus", "milli_cpus", 1},
@@ -31,16 +31,16 @@ var units = []unit{
 	{"open files", "open_files", 1},
 }
 
-// fieldOf returns the limit of a unit.
+// fieldOf returns the field of a unit's limit.
 func fieldOf(l *job.Limits, u unit) job.Field {
 	fields := l.Fields()
 	return fields[slices.IndexFunc(fields[:], func(f job.Field) bool { return f.Name == u.field })]
 }
 
-// A request is a Query as the rules see it.
+// A request is the value that the rules get for a Query.
 type request struct{ q *Query }
 
-// An attribute is one that a request has.
+// An attribute is an attribute of a request.
 type attribute struct {
 	name string
 	get  func(q *Query) starlark.Value
@@ -66,7 +66,7 @@ func number(get func(*Query) int) func(*Query) starlark.Value {
 	return func(q *Query) starlark.Value { return starlark.MakeInt(get(q)) }
 }
 
-// attributes are those of a request, without its limits.
+// attributes are the attributes of a request, except its limits.
 var attributes = []attribute{
 	{"tool", text(func(q *Query) string { return q.Tool })},
 	{"principal", text(func(q *Query) string { return q.Principal })},
@@ -86,7 +86,7 @@ var attributes = []attribute{
 	{"profile", text(func(q *Query) string { return q.Profile })},
 }
 
-// Attr returns what request.name is. A limit is a whole number of its unit, rounded down, and None if it is unlimited.
+// Attr returns the value of request.name. A limit is an integer in its unit, rounded down, or None if it is unlimited.
 func (r *request) Attr(name string) (starlark.Value, error) {
 	for _, a := range attributes {
 		if a.name == name {
@@ -106,7 +106,7 @@ func (r *request) Attr(name string) (starlark.Value, error) {
 	return nil, nil
 }
 
-// AttrNames are all of them, sorted.
+// AttrNames returns the names of all attributes, sorted.
 func (r *request) AttrNames() []string {
 	var names []string
 	for _, a := range attributes {
@@ -125,7 +125,7 @@ func (r *request) Freeze()               {}
 func (r *request) Truth() starlark.Bool  { return true }
 func (r *request) Hash() (uint32, error) { return 0, errors.New("a request is not hashable") }
 
-// A verdict is what decide returns: allow() is the zero value.
+// A verdict is a value that decide returns. The zero value is that of allow().
 type verdict struct {
 	denied bool
 	reason string
@@ -138,7 +138,7 @@ func (v *verdict) Freeze()               {}
 func (v *verdict) Truth() starlark.Bool  { return true }
 func (v *verdict) Hash() (uint32, error) { return 0, errors.New("a verdict is not hashable") }
 
-// on is the verdict on a request with these limits.
+// on returns the verdict for a request with the limits now. It fails if a limit would be raised.
 func (v *verdict) on(now job.Limits) Verdict {
 	if v.denied {
 		return Verdict{Denied: true, Reason: v.reason}
@@ -146,7 +146,7 @@ func (v *verdict) on(now job.Limits) Verdict {
 	for _, u := range units {
 		asked, has := *fieldOf(&v.limits, u).Value, *fieldOf(&now, u).Value
 		if asked > 0 && has != job.Unlimited && asked > has {
-			return failed(fmt.Sprintf("limit(%s = %d) would raise it: it is %d", u.name, asked/u.size, has/u.size))
+			return failed(fmt.Sprintf("limit(%s = %d) cannot raise the limit, which is %d", u.name, asked/u.size, has/u.size))
 		}
 	}
 	return Verdict{Limits: v.limits}
@@ -165,7 +165,7 @@ func deny(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs [
 		return nil, err
 	}
 	if reason = oneLine(reason); reason == "" {
-		return nil, errors.New("deny: the reason is empty")
+		return nil, errors.New("deny: the reason must not be empty")
 	}
 	return &verdict{denied: true, reason: reason}, nil
 }
@@ -177,7 +177,7 @@ func limit(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs 
 		pairs = append(pairs, u.name+"?", &values[i])
 	}
 	if len(args) > 0 {
-		return nil, errors.New("limit: limits are named, as in limit(timeout_ms = 5000)")
+		return nil, errors.New("limit: use named arguments, as in limit(timeout_ms = 5000)")
 	}
 	if err := starlark.UnpackArgs(b.Name(), nil, kwargs, pairs...); err != nil {
 		return nil, err
@@ -192,22 +192,22 @@ func limit(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs 
 		}
 	}
 	if v.limits == (job.Limits{}) {
-		return nil, errors.New("limit: no limit is named")
+		return nil, errors.New("limit: at least one limit is required")
 	}
 	return v, nil
 }
 
-// set reads a value of the rules into a limit.
+// set sets a limit to a value from the rules.
 func (u unit) set(l *job.Limits, value starlark.Value) error {
-	whole, ok := value.(starlark.Int)
+	number, ok := value.(starlark.Int)
 	if !ok {
-		return fmt.Errorf("%s is a whole number, not %s", u.name, value.Type())
+		return fmt.Errorf("%s must be an integer, got %s", u.name, value.Type())
 	}
 	f := fieldOf(l, u)
-	least := (f.Min + u.size - 1) / u.size
-	n, ok := whole.Int64()
-	if !ok || n < least || n > f.Max/u.size {
-		return fmt.Errorf("%s = %s is not between %d and %d", u.name, oneLine(whole.String()), least, f.Max/u.size)
+	minimum := (f.Min + u.size - 1) / u.size
+	n, ok := number.Int64()
+	if !ok || n < minimum || n > f.Max/u.size {
+		return fmt.Errorf("%s must be between %d and %d, got %s", u.name, minimum, f.Max/u.size, oneLine(number.String()))
 	}
 	*f.Value = n * u.size
 	return nil

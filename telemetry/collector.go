@@ -20,22 +20,22 @@ import (
 const (
 	attempts    = 3
 	attemptTime = 5 * time.Second
-	// firstPause is before the second attempt; the third has twice as long.
+	// firstPause is the pause before the second attempt; the pause before the third is twice as long.
 	firstPause = 500 * time.Millisecond
-	// maxPause is the most that a collector may ask for by Retry-After.
+	// maxPause is the maximum pause that a collector can request with Retry-After.
 	maxPause  = 5 * time.Second
-	maxAnswer = 64 << 10 // bytes of an answer that are read
+	maxAnswer = 64 << 10 // bytes read of an answer
 )
 
-// A collector is where spans are sent to: OTLP 1.x over HTTP, binary protobuf (opentelemetry.io/docs/specs/otlp). It
-// implements otlptrace.Client.
+// A collector sends spans to an OTLP collector: OTLP 1.x over HTTP, binary protobuf
+// (opentelemetry.io/docs/specs/otlp). It implements otlptrace.Client.
 type collector struct {
 	url    string
 	head   http.Header
 	client *http.Client
 }
 
-// collector returns the one that the options name.
+// collector returns the collector that the options configure.
 func (o *Options) collector() (*collector, error) {
 	u, err := o.url()
 	if err != nil {
@@ -46,7 +46,7 @@ func (o *Options) collector() (*collector, error) {
 		return nil, err
 	}
 	if len(head) > 0 && u.Scheme != "https" && !loopback(u.Hostname()) {
-		return nil, fmt.Errorf("headers for %s could be read on the way there\nhint: use https", u.Host)
+		return nil, fmt.Errorf("headers must not be sent to %s unencrypted\nhint: use https", u.Host)
 	}
 	head.Set("Content-Type", "application/x-protobuf")
 	head.Set("User-Agent", "corral/"+o.Version)
@@ -56,7 +56,7 @@ func (o *Options) collector() (*collector, error) {
 			Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConns: 2, IdleConnTimeout: time.Minute,
 			TLSHandshakeTimeout: attemptTime, MaxResponseHeaderBytes: maxAnswer,
 		},
-		// Spans and headers are for the collector that was named.
+		// Spans and headers must not reach any host but the configured one.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
@@ -72,14 +72,14 @@ func (c *collector) Stop(context.Context) error {
 
 // UploadTraces implements otlptrace.Client.
 func (c *collector) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
-	// On the wire it is the same as ExportTraceServiceRequest, whose package brings gRPC.
+	// ExportTraceServiceRequest has the same encoding, but its package imports gRPC.
 	body, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans})
 	if err != nil {
 		return err
 	}
 	pause := firstPause
 	for n := 1; ; n++ {
-		var again *againError
+		var again *retryableError
 		err := c.post(ctx, body)
 		if err == nil || n == attempts || !errors.As(err, &again) {
 			return err
@@ -91,14 +91,14 @@ func (c *collector) UploadTraces(ctx context.Context, spans []*tracepb.ResourceS
 	}
 }
 
-// An againError is one after which the same may be sent again.
-type againError struct {
+// A retryableError is an error after which the same request may be sent again.
+type retryableError struct {
 	error
-	after time.Duration // that the collector has asked for
+	after time.Duration // that the collector requested
 }
 
-// Unwrap returns what went wrong.
-func (e *againError) Unwrap() error { return e.error }
+// Unwrap returns the underlying error.
+func (e *retryableError) Unwrap() error { return e.error }
 
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
@@ -120,40 +120,41 @@ func (c *collector) post(ctx context.Context, body []byte) error {
 	r.Header = c.head.Clone()
 	answer, err := c.client.Do(r)
 	if err != nil {
-		var whole *url.Error // its text has all of the URL
+		var whole *url.Error // its text contains the whole URL, which may have secrets
 		if errors.As(err, &whole) {
 			err = whole.Err
 		}
-		return &againError{error: fmt.Errorf("POST %s: %s", shownURL(c.url), unnamed(err))}
+		return &retryableError{error: fmt.Errorf("POST %s: %s", shownURL(c.url), withoutUserInfo(err))}
 	}
 	defer func() { _ = answer.Body.Close() }()
-	said, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
-	// What the answer says beside its code is the collector's, and may be anything.
+	reply, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	// Everything in the answer but its status code is arbitrary text from the collector and stays out of the error.
 	failed := fmt.Errorf("POST %s: status %d", shownURL(c.url), answer.StatusCode)
 	switch code := answer.StatusCode; {
 	case code >= 200 && code < 300:
-		if n := rejected(said); err == nil && n > 0 && answer.Header.Get("Content-Type") == c.head.Get("Content-Type") {
-			return fmt.Errorf("the collector has rejected %d spans", n)
+		if n := rejected(reply); err == nil && n > 0 && answer.Header.Get("Content-Type") == c.head.Get("Content-Type") {
+			return fmt.Errorf("the collector rejected %d spans", n)
 		}
 		return nil
 	case code == http.StatusTooManyRequests, code == http.StatusBadGateway, code == http.StatusServiceUnavailable,
 		code == http.StatusGatewayTimeout:
-		seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After")) // or a date, which is not waited for
-		return &againError{failed, time.Duration(min(max(seconds, 0), 3600)) * time.Second}
+		seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After")) // a date is ignored
+		return &retryableError{failed, time.Duration(min(max(seconds, 0), 3600)) * time.Second}
 	}
 	return failed
 }
 
-// unnamed is the text of an error that came of sending, if there is no user's name or password in it. Only an address with
-// one has an @: of the collector, which may have none, or of a proxy.
-func unnamed(err error) string {
+// withoutUserInfo returns the text of an error from sending, unless it may contain a user name or password. Only an
+// address with credentials contains an @; the collector's address has none, but a proxy's may.
+func withoutUserInfo(err error) string {
 	if text := err.Error(); !strings.Contains(text, "@") {
 		return text
 	}
-	return "it cannot be sent, and why is not told: there is a user's name in it"
+	return "sending failed; the reason is withheld because it contains a user name"
 }
 
-// rejected reads how many spans an answer says were not taken: ExportTraceServiceResponse.partial_success.rejected_spans.
+// rejected returns how many spans an answer reports as rejected:
+// ExportTraceServiceResponse.partial_success.rejected_spans.
 func rejected(answer []byte) int64 {
 	partial := field(answer, 1)
 	for len(partial) > 0 {
@@ -177,7 +178,7 @@ func rejected(answer []byte) int64 {
 	return 0
 }
 
-// field returns the bytes of a message's field, nil if it is not there.
+// field returns the bytes of a message's field, nil if it is missing.
 func field(message []byte, wanted protowire.Number) []byte {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)
@@ -197,7 +198,7 @@ func field(message []byte, wanted protowire.Number) []byte {
 	return nil
 }
 
-// shownURL is a URL without what may be secret in it.
+// shownURL returns a URL without the parts that may contain secrets.
 func shownURL(s string) string {
 	u, err := url.Parse(s)
 	if err != nil {

@@ -21,69 +21,69 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// TestAnswers: what a collector says, how often it is asked, and what the log is told.
-func TestAnswers(t *testing.T) {
+// TestCollectorAnswers: how many attempts follow each answer of a collector, and what is logged.
+func TestCollectorAnswers(t *testing.T) {
 	status := func(codes ...int) func(int, http.ResponseWriter) {
 		return func(n int, w http.ResponseWriter) { w.WriteHeader(codes[min(n, len(codes))-1]) }
 	}
 	// {partial_success: {error_message: "no", rejected_spans: 3}}
 	partial := []byte{0x0a, 0x06, 0x12, 0x02, 'n', 'o', 0x08, 0x03}
 	for _, tt := range []struct {
-		name   string
-		answer func(n int, w http.ResponseWriter)
-		asked  int
-		told   string // "" is nothing
+		name     string
+		answer   func(n int, w http.ResponseWriter)
+		attempts int
+		logged   string // "" means nothing
 	}{
 		{"accepted", status(202), 1, ""},
-		{"busy, then well", status(503, 200), 2, ""},
-		{"throttled, then well", func(n int, w http.ResponseWriter) {
+		{"busy, then accepted", status(503, 200), 2, ""},
+		{"throttled, then accepted", func(n int, w http.ResponseWriter) {
 			w.Header().Set("Retry-After", "1")
 			status(429, 200)(n, w)
 		}, 2, ""},
 		{"busy", status(503), 3, "status 503"},
 		{"wrong", status(400), 1, "status 400"},
 		{"not allowed", status(401), 1, "status 401"},
-		{"elsewhere", func(_ int, w http.ResponseWriter) {
+		{"redirect", func(_ int, w http.ResponseWriter) {
 			w.Header().Set("Location", "/else")
 			w.WriteHeader(307)
 		}, 1, "status 307"},
-		{"not all", func(_ int, w http.ResponseWriter) {
+		{"partial success", func(_ int, w http.ResponseWriter) {
 			w.Header().Set("Content-Type", "application/x-protobuf")
 			_, _ = w.Write(partial)
-		}, 1, "has rejected 3 spans"},
-		{"all, in a message", func(_ int, w http.ResponseWriter) {
+		}, 1, "rejected 3 spans"},
+		{"full success with a message", func(_ int, w http.ResponseWriter) {
 			w.Header().Set("Content-Type", "application/x-protobuf")
 			_, _ = w.Write([]byte{0x0a, 0x02, 0x08, 0x00})
 		}, 1, ""},
-		{"no message", func(_ int, w http.ResponseWriter) {
+		{"not protobuf", func(_ int, w http.ResponseWriter) {
 			w.Header().Set("Content-Type", "application/x-protobuf")
 			_, _ = w.Write([]byte("\xff\xff\xff\xff\xff\xff"))
 		}, 1, ""},
-		{"a page without end", func(_ int, w http.ResponseWriter) {
+		{"a long page", func(_ int, w http.ResponseWriter) {
 			w.WriteHeader(404)
 			_, _ = w.Write([]byte(strings.Repeat("secret ", 1<<20)))
 		}, 1, "status 404"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			var told journal
+			var logged journal
 			s := newSite(t, tt.answer)
-			tracer := open(t, Options{Traces: OTLP, Endpoint: s.url, Log: told.log()})
+			tracer := open(t, Options{Traces: OTLP, Endpoint: s.url, Log: logged.log()})
 			call(tracer, sampled, "")
-			sandboxtest.Eventually(t, 20*time.Second, "an export", func() bool { return s.requests() >= tt.asked })
+			sandboxtest.Eventually(t, 20*time.Second, "an export", func() bool { return s.requests() >= tt.attempts })
 			tracer.Close()
-			if n := s.requests(); n != tt.asked {
-				t.Errorf("asked %d times, want %d", n, tt.asked)
+			if n := s.requests(); n != tt.attempts {
+				t.Errorf("%d attempts, want %d", n, tt.attempts)
 			}
-			if log := told.String(); (tt.told == "") != (log == "") || !strings.Contains(log, tt.told) || strings.Contains(log, "secret") {
+			if log := logged.String(); (tt.logged == "") != (log == "") || !strings.Contains(log, tt.logged) || strings.Contains(log, "secret") {
 				t.Errorf("the log has\n%s", log)
 			}
 		})
 	}
 }
 
-// TestStrangersWords: what a collector, or a proxy before it, says beside a number is not in the log, or little of it is.
-func TestStrangersWords(t *testing.T) {
+// TestCollectorTextNotLogged: text of a collector, or of a proxy before it, is logged in small part or not at all.
+func TestCollectorTextNotLogged(t *testing.T) {
 	for name, answer := range map[string]string{
 		"a reason":       "HTTP/1.1 400 secret\r\nContent-Length: 0\r\n\r\n",
 		"a reason again": "HTTP/1.1 503 secret\r\nContent-Length: 0\r\n\r\n",
@@ -92,12 +92,12 @@ func TestStrangersWords(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var told journal
-			tracer := open(t, Options{Traces: OTLP, Endpoint: "http://" + speaker(t, answer), Log: told.log()})
+			var logged journal
+			tracer := open(t, Options{Traces: OTLP, Endpoint: "http://" + speaker(t, answer), Log: logged.log()})
 			call(tracer, sampled, "")
-			sandboxtest.Eventually(t, 20*time.Second, "a line", func() bool { return strings.Contains(told.String(), "spans are not exported") })
+			sandboxtest.Eventually(t, 20*time.Second, "a line", func() bool { return strings.Contains(logged.String(), "spans are not exported") })
 			tracer.Close()
-			if log := told.String(); strings.Contains(log, "secret") || len(log) > 600 || strings.Contains(log, "\uFFFD") {
+			if log := logged.String(); strings.Contains(log, "secret") || len(log) > 600 || strings.Contains(log, "\uFFFD") {
 				t.Errorf("%d bytes: %s", len(log), log)
 			}
 		})
@@ -130,11 +130,11 @@ func speaker(t *testing.T, answer string) string {
 	return l.Addr().String()
 }
 
-// TestProxyUnnamed: the password of a proxy is in no error, whatever is wrong with the proxy.
-func TestProxyUnnamed(t *testing.T) {
-	if os.Getenv("HTTP_PROXY") == "" { // net/http looks at the environment once in a process
+// TestProxyPasswordNotInErrors: no error contains the password of a proxy, whatever fails.
+func TestProxyPasswordNotInErrors(t *testing.T) {
+	if os.Getenv("HTTP_PROXY") == "" { // net/http reads the environment once per process
 		for _, url := range []string{"http://user:secret@127.0.0.1:1", "socks5://user:secret@127.0.0.1:1"} {
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestProxyUnnamed$", "-test.v")
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestProxyPasswordNotInErrors$", "-test.v")
 			cmd.Env = append(os.Environ(), "HTTP_PROXY="+url, "NO_PROXY=", "no_proxy=", "REQUEST_METHOD=")
 			if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") || strings.Contains(string(out), "secret") {
 				t.Errorf("%s: %v\n%s", url, err, out)
@@ -147,14 +147,14 @@ func TestProxyUnnamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := c.post(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
-		t.Errorf("%v: by no proxy", err)
+		t.Errorf("%v: not sent through the proxy", err)
 	}
-	if err := unnamed(errors.New(`proxyconnect: "http://user:secret@x"`)); strings.Contains(err, "secret") {
+	if err := withoutUserInfo(errors.New(`proxyconnect: "http://user:secret@x"`)); strings.Contains(err, "secret") {
 		t.Error(err)
 	}
 }
 
-// FuzzRejected: an answer is a stranger's.
+// FuzzRejected: rejected does not panic on any answer.
 func FuzzRejected(f *testing.F) {
 	for _, s := range []string{"", "\x0a\x06\x12\x02no\x08\x03", "\x0a\xff\xff\xff\xff\x0f", "\x08", "\x0a\x01\x08"} {
 		f.Add([]byte(s))
@@ -167,7 +167,7 @@ func TestURL(t *testing.T) {
 	for _, tt := range []struct {
 		configured string
 		env        map[string]string
-		want       string // "" is an error
+		want       string // "" means an error
 	}{
 		{"", nil, "http://localhost:4318/v1/traces"},
 		{"http://127.0.0.1:9", nil, "http://127.0.0.1:9/v1/traces"},
@@ -193,7 +193,7 @@ func TestURL(t *testing.T) {
 	}
 }
 
-// TestHeaders: where headers come from, and which are none.
+// TestHeaders: the sources of headers, their precedence, and invalid ones.
 func TestHeaders(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string, mode os.FileMode) string {
@@ -210,22 +210,22 @@ func TestHeaders(t *testing.T) {
 	for _, tt := range []struct {
 		name, file string
 		env        map[string]string
-		want       string // NAME=VALUE of Authorization and X-Team; "" is none
-		wrong      string // what the error says
+		want       string // NAME=VALUE of Authorization and X-Team; "" means none
+		wrong      string // text of the error
 	}{
 		{"none", "", nil, "", ""},
 		{"a file", file("good", "# for the collector\n\nAuthorization: Bearer secret:1\nx-team:  builds \n", 0o600), nil, "Bearer secret:1,builds", ""},
 		{"a file before the environment", file("both", "X-Team: a", 0o640), map[string]string{all: "X-Team=b"}, ",a", ""},
 		{"the environment", "", map[string]string{all: "Authorization=Bearer%20secret,x-team=b"}, "Bearer secret,b", ""},
-		{"of traces", "", map[string]string{all: "x-team=b", traces: "x-team=c"}, ",c", ""},
+		{"variable of traces", "", map[string]string{all: "x-team=b", traces: "x-team=c"}, ",c", ""},
 		{"no file", filepath.Join(dir, "none"), nil, "", "no such file"},
-		{"a directory", dir, nil, "", "no regular file"},
-		{"everybody's", file("open", "A: b", 0o644), nil, "", "chmod o-rwx"},
-		{"no header", file("bad", "A: b\nBearer secret", 0o600), nil, "", "entry 2 is no header"},
-		{"a name that is none", file("name", "A b: secret", 0o600), nil, "", "entry 1 is no header"},
-		{"a line in a line", "", map[string]string{all: "A=b%0d%0asecret"}, "", "entry 1 is no header"},
-		{"bad escapes", "", map[string]string{all: "A=%zzsecret"}, "", "entry 1 is no header"},
-		{"too long", file("long", strings.Repeat("# secret\n", 4000), 0o600), nil, "", "more than 16384 bytes"},
+		{"a directory", dir, nil, "", "not a regular file"},
+		{"world-readable", file("open", "A: b", 0o644), nil, "", "chmod o-rwx"},
+		{"no header", file("bad", "A: b\nBearer secret", 0o600), nil, "", "entry 2 is not a valid header"},
+		{"invalid name", file("name", "A b: secret", 0o600), nil, "", "entry 1 is not a valid header"},
+		{"a line in a line", "", map[string]string{all: "A=b%0d%0asecret"}, "", "entry 1 is not a valid header"},
+		{"bad escapes", "", map[string]string{all: "A=%zzsecret"}, "", "entry 1 is not a valid header"},
+		{"too long", file("long", strings.Repeat("# secret\n", 4000), 0o600), nil, "", "larger than 16384 bytes"},
 	} {
 		head, err := (&Options{HeadersFile: tt.file, Getenv: func(name string) string { return tt.env[name] }}).headers()
 		switch {
@@ -243,7 +243,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestHeadersOwner: what another user wrote is sent nowhere.
+// TestHeadersOwner: headers from another user's file are not sent.
 func TestHeadersOwner(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	path := filepath.Join(t.TempDir(), "headers")
@@ -255,8 +255,8 @@ func TestHeadersOwner(t *testing.T) {
 	}
 }
 
-// TestHeadersOnTheWay: headers reach the collector, and nobody between.
-func TestHeadersOnTheWay(t *testing.T) {
+// TestHeadersNeedTLS: headers reach the collector, but are not sent over a network unencrypted.
+func TestHeadersNeedTLS(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "headers")
 	if err := os.WriteFile(path, []byte("Authorization: Bearer secret"), 0o600); err != nil {
 		t.Fatal(err)
@@ -278,11 +278,11 @@ func TestHeadersOnTheWay(t *testing.T) {
 	}
 }
 
-// TestEnds: an export that waits ends with its context.
-func TestEnds(t *testing.T) {
+// TestUploadStopsWithContext: a waiting export ends when its context is cancelled.
+func TestUploadStopsWithContext(t *testing.T) {
 	held := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // net/http sees the client leave only behind it
+		_, _ = io.Copy(io.Discard, r.Body) // net/http notices that the client left only after the body was read
 		close(held)
 		<-r.Context().Done()
 	}))
@@ -297,9 +297,9 @@ func TestEnds(t *testing.T) {
 		cancel()
 	}()
 	if err := c.UploadTraces(ctx, []*tracepb.ResourceSpans{{}}); err == nil {
-		t.Error("it was sent")
+		t.Error("the spans were sent")
 	}
 	if names := []string{"localhost", "127.0.0.1", "::1"}; slices.ContainsFunc(names, func(s string) bool { return !loopback(s) }) {
-		t.Error("loopback is not")
+		t.Error("a loopback name is not recognized")
 	}
 }

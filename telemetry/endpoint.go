@@ -14,7 +14,7 @@ import (
 // tracesPath is added to a collector's URL (OTLP Exporter Configuration).
 const tracesPath = "/v1/traces"
 
-// url returns where spans are posted.
+// url returns the URL to which spans are posted.
 func (o *Options) url() (*url.URL, error) {
 	const traces, all = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
 	switch {
@@ -28,14 +28,15 @@ func (o *Options) url() (*url.URL, error) {
 	return endpoint("", "http://localhost:4318", true)
 }
 
-// endpoint reads a URL that from says.
+// endpoint parses the URL s from the setting from. If base is set, tracesPath is appended.
 func endpoint(from, s string, base bool) (*url.URL, error) {
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("%s: a URL such as http://localhost:4318 is wanted", from) // not repeated: it may have a secret
+		// s is not repeated: it may contain a secret.
+		return nil, fmt.Errorf("%s: must be a URL such as http://localhost:4318", from)
 	}
 	if u.User != nil {
-		return nil, fmt.Errorf("%s has a user's name\nhint: put a header Authorization into telemetry.headers_file", from)
+		return nil, fmt.Errorf("%s: must not contain a user name\nhint: put an Authorization header into telemetry.headers_file", from)
 	}
 	if base && !strings.HasSuffix(u.Path, tracesPath) {
 		u = u.JoinPath(tracesPath)
@@ -44,7 +45,7 @@ func endpoint(from, s string, base bool) (*url.URL, error) {
 	return u, nil
 }
 
-// loopback reports whether a host is this one, so that nobody is between.
+// loopback reports whether host is this machine, so that no network is involved.
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
@@ -52,7 +53,7 @@ func loopback(host string) bool {
 
 const maxHeaders = 16 << 10 // bytes of all headers
 
-// headers returns those that the collector is to get; never nil.
+// headers returns the configured headers for the collector; never nil.
 func (o *Options) headers() (http.Header, error) {
 	if o.HeadersFile != "" {
 		text, err := readSecret(o.HeadersFile)
@@ -69,7 +70,7 @@ func (o *Options) headers() (http.Header, error) {
 	return http.Header{}, nil
 }
 
-// headers reads headers that from has. Values are not repeated in errors.
+// headers parses the headers in list, which come from the setting from. Errors do not repeat values.
 func headers(from string, list []string, separator string, decode func(string) (string, error)) (http.Header, error) {
 	head := http.Header{}
 	for n, one := range list {
@@ -80,22 +81,22 @@ func headers(from string, list []string, separator string, decode func(string) (
 		name = strings.TrimSpace(name)
 		value, err := decode(strings.TrimSpace(value))
 		if !ok || err != nil || !isToken(name) || strings.ContainsAny(value, "\r\n\x00") {
-			return nil, fmt.Errorf("%s: entry %d is no header: NAME%sVALUE is wanted", from, n+1, separator)
+			return nil, fmt.Errorf("%s: entry %d is not a valid header: must be NAME%sVALUE", from, n+1, separator)
 		}
 		head.Add(name, value)
 	}
 	return head, nil
 }
 
-// isToken says whether s can be a header's name (RFC 9110, 5.6.2).
+// isToken reports whether s is a valid name of a header (RFC 9110, 5.6.2).
 func isToken(s string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-.^_`|~"
 	return s != "" && strings.Trim(s, letters) == ""
 }
 
-// readSecret reads a small file of this user or root that is not everybody's to read.
+// readSecret reads a small file that belongs to this user or root and is not world-readable.
 func readSecret(path string) (string, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // to open a FIFO waits for its writer
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a FIFO would block until it has a writer
 	if err != nil {
 		return "", err
 	}
@@ -104,14 +105,14 @@ func readSecret(path string) (string, error) {
 	switch {
 	case err != nil:
 		return "", err
-	case trusted(path, info) != nil:
-		return "", trusted(path, info)
+	case checkOwner(path, info) != nil:
+		return "", checkOwner(path, info)
 	case info.Mode().Perm()&0o007 != 0:
-		return "", fmt.Errorf("%s can be read by everybody (mode %04o)\nhint: chmod o-rwx %s", path, info.Mode().Perm(), path)
+		return "", fmt.Errorf("%s is world-readable (mode %04o)\nhint: chmod o-rwx %s", path, info.Mode().Perm(), path)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxHeaders+1))
 	if err == nil && len(text) > maxHeaders {
-		err = fmt.Errorf("%s has more than %d bytes", path, maxHeaders)
+		err = fmt.Errorf("%s is larger than %d bytes", path, maxHeaders)
 	}
 	return string(text), err
 }

@@ -12,23 +12,23 @@ import (
 	"corral/internal/text"
 )
 
-// quiet is how long after a line about what is lost there is no other.
-const quiet = time.Minute
+// reportInterval is the minimum time between two log lines about lost spans.
+const reportInterval = time.Minute
 
-// An exporter tells the log what another one cannot export. To the SDK it never fails: that would have it told by the
-// SDK's global handler, each time.
+// An exporter logs spans that the wrapped exporter cannot export. It never returns an error to the SDK, which would
+// report each one through its global handler.
 type exporter struct {
 	to   sdktrace.SpanExporter
 	log  *slog.Logger
-	ctx  context.Context // of every export
+	ctx  context.Context // ends every export when it is cancelled
 	stop context.CancelFunc
 
 	ended    atomic.Int64 // spans
 	exported atomic.Int64 // spans
 
-	mu   sync.Mutex
-	told time.Time // guarded by mu: when the last line was written
-	lost int       // guarded by mu: spans that no line has told of
+	mu     sync.Mutex
+	logged time.Time // guarded by mu: time of the last log line
+	lost   int       // guarded by mu: lost spans not yet logged
 }
 
 func newExporter(to sdktrace.SpanExporter, log *slog.Logger) *exporter {
@@ -43,7 +43,7 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	defer cancel()
 	defer context.AfterFunc(e.ctx, cancel)()
 	if err := e.to.ExportSpans(ctx, spans); err != nil {
-		e.tell(len(spans), err)
+		e.report(len(spans), err)
 		return nil
 	}
 	e.exported.Add(int64(len(spans)))
@@ -53,28 +53,28 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 // Shutdown implements sdktrace.SpanExporter.
 func (e *exporter) Shutdown(ctx context.Context) error { return e.to.Shutdown(ctx) }
 
-func (e *exporter) tell(spans int, err error) {
+func (e *exporter) report(spans int, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.lost += spans
-	if !e.told.IsZero() && time.Since(e.told) < quiet {
+	if !e.logged.IsZero() && time.Since(e.logged) < reportInterval {
 		return
 	}
 	e.log.Warn("spans are not exported", "spans", e.lost, "error", text.Line(err.Error(), maxError))
-	e.told, e.lost = time.Now(), 0
+	e.logged, e.lost = time.Now(), 0
 }
 
-// maxError is how many bytes of an error a line has: part of it may be what a stranger said, a collector or a proxy before it.
+// maxError is the maximum length in bytes of an error in a log line. It may contain text of a collector or a proxy.
 const maxError = 256
 
-// last tells how many spans there were that nobody has.
+// last logs how many spans were never exported.
 func (e *exporter) last() {
 	if lost := e.ended.Load() - e.exported.Load(); lost > 0 {
 		e.log.Warn("spans were lost", "spans", lost)
 	}
 }
 
-// A counting processor counts spans that ended, for some of them the queue may have no room.
+// A counting processor counts ended spans, including those for which the queue has no room.
 type counting struct {
 	sdktrace.SpanProcessor
 	e *exporter

@@ -24,12 +24,12 @@ const (
 	parentID = "b7ad6b7169203331"
 )
 
-// begun is when the calls of these tests begin.
+// begun is the start of the calls in these tests.
 var begun = time.Unix(1_700_000_000, 123_456_789)
 
 func at(ms int) time.Time { return begun.Add(time.Duration(ms) * time.Millisecond) }
 
-// record is of a job that took 2 ms to be decided on, 8 to start, 90 to run, 5 to be stored.
+// record returns the record of a job that took 2 ms to decide, 8 to start, 90 to run and 5 to store.
 func record(id string) *job.Record {
 	code := "print('secret-code')"
 	return &job.Record{
@@ -40,7 +40,7 @@ func record(id string) *job.Record {
 	}
 }
 
-// call is one call of a tool with a job.
+// call makes one call of a tool with a job.
 func call(t *Tracer, trace calls.Trace, code string) {
 	c := t.Begin("tools.runtime.execute", trace, begun)
 	c.Job(record("job-1"))
@@ -50,7 +50,7 @@ func call(t *Tracer, trace calls.Trace, code string) {
 	})
 }
 
-// A site is a collector.
+// A site is a fake collector.
 type site struct {
 	url string
 
@@ -61,7 +61,7 @@ type site struct {
 	raw   []byte                   // guarded by mu: all bodies
 }
 
-// newSite answers as answer does, nil is 200.
+// newSite starts a collector that replies with answer; nil replies 200.
 func newSite(t *testing.T, answer func(n int, w http.ResponseWriter)) *site {
 	t.Helper()
 	s := &site{}
@@ -86,7 +86,7 @@ func newSite(t *testing.T, answer func(n int, w http.ResponseWriter)) *site {
 	return s
 }
 
-// all are the spans that came, by their names.
+// all returns the received spans by name.
 func (s *site) all(t *testing.T) map[string]*tracepb.Span {
 	t.Helper()
 	s.mu.Lock()
@@ -96,7 +96,7 @@ func (s *site) all(t *testing.T) map[string]*tracepb.Span {
 		for _, scope := range r.ScopeSpans {
 			for _, span := range scope.Spans {
 				if found[span.Name] != nil {
-					t.Errorf("span %s is there twice", span.Name)
+					t.Errorf("span %s was received twice", span.Name)
 				}
 				found[span.Name] = span
 			}
@@ -111,7 +111,7 @@ func (s *site) requests() int {
 	return len(s.paths)
 }
 
-// attributes of a span, as text.
+// attributes returns the attributes of a span as text.
 func attributes(s *tracepb.Span) map[string]string {
 	all := map[string]string{}
 	for _, a := range s.Attributes {
@@ -122,7 +122,7 @@ func attributes(s *tracepb.Span) map[string]string {
 
 func idOf(b []byte) string { return hex.EncodeToString(b) }
 
-// A journal is a log of a test.
+// A journal is the diagnostic log of a test.
 type journal struct {
 	mu sync.Mutex
 	b  bytes.Buffer // guarded by mu
@@ -142,7 +142,7 @@ func (j *journal) String() string {
 
 func (j *journal) log() *slog.Logger { return slog.New(slog.NewJSONHandler(j, nil)) }
 
-// open opens a Tracer that the test closes.
+// open opens a Tracer. The test must close it.
 func open(t *testing.T, o Options) *Tracer {
 	t.Helper()
 	o.Service, o.Version = "corral", "1.2.3"

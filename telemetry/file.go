@@ -8,17 +8,17 @@ import (
 	"syscall"
 )
 
-// maxFile is how many bytes a file of spans has.
+// maxFile is the maximum size of a file of spans in bytes.
 const maxFile = 64 << 20
 
-// A file is one that spans are added to. Several processes may add to one. It is used by one goroutine.
+// A file appends spans to a file, which several processes may share. A file is used by one goroutine.
 type file struct {
-	path string
-	most int64 // bytes; 0 is maxFile
-	f    *os.File
+	path     string
+	maxBytes int64 // 0 means maxFile
+	f        *os.File
 }
 
-// Write implements io.Writer. Nothing is made before the first one; after an error the next one tries again.
+// Write implements io.Writer. The file is created by the first Write; after an error the next Write tries again.
 func (w *file) Write(line []byte) (int, error) {
 	if err := w.room(int64(len(line))); err != nil {
 		return 0, err
@@ -26,20 +26,20 @@ func (w *file) Write(line []byte) (int, error) {
 	return w.f.Write(line)
 }
 
-// room opens the file, and another one when it is full.
+// room opens the file, and rotates it if it has no room for n bytes.
 func (w *file) room(n int64) error {
 	if w.f == nil {
 		return w.open()
 	}
-	most := w.most
-	if most == 0 {
-		most = maxFile
+	limit := w.maxBytes
+	if limit == 0 {
+		limit = maxFile
 	}
 	info, err := w.f.Stat()
-	if err != nil || info.Size()+n <= most {
+	if err != nil || info.Size()+n <= limit {
 		return err
 	}
-	if at, err := os.Lstat(w.path); err == nil && os.SameFile(info, at) { // else another process has done it
+	if at, err := os.Lstat(w.path); err == nil && os.SameFile(info, at) { // otherwise another process has rotated it
 		if err := os.Rename(w.path, w.path+".1"); err != nil {
 			return err
 		}
@@ -49,10 +49,10 @@ func (w *file) room(n int64) error {
 	return w.open()
 }
 
-// open makes the file or adds to it. It is opened without waiting, and looked at before it is written: what is no file, as
-// a FIFO, could wait for a reader, and what others can write to, or have a name for, is not this program's to add to.
+// open creates the file or opens it for appending. O_NONBLOCK avoids waiting for the reader of a FIFO; the file is
+// checked before it is written: one that other users can write to, or that has another link, must not be appended to.
 func (w *file) open() error {
-	if err := apart(filepath.Dir(w.path)); err != nil {
+	if err := checkDirectory(filepath.Dir(w.path)); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(w.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
@@ -64,7 +64,7 @@ func (w *file) open() error {
 	}
 	info, err := f.Stat()
 	if err == nil {
-		err = own(w.path, info)
+		err = checkWritable(w.path, info)
 	}
 	if err != nil {
 		_ = f.Close()
@@ -74,24 +74,25 @@ func (w *file) open() error {
 	return nil
 }
 
-// own refuses a file that is not this user's or root's alone to write.
-func own(path string, info os.FileInfo) error {
-	if err := trusted(path, info); err != nil {
+// checkWritable returns an error unless the file is regular, belongs to this user or root, is writable only by its
+// owner, and has one link.
+func checkWritable(path string, info os.FileInfo) error {
+	if err := checkOwner(path, info); err != nil {
 		return err
 	}
 	switch st, ok := info.Sys().(*syscall.Stat_t); {
 	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("%s can be written by others (mode %04o)\nhint: chmod go-w %s", path, info.Mode().Perm(), path)
+		return fmt.Errorf("%s is writable by group or others (mode %04o)\nhint: chmod go-w %s", path, info.Mode().Perm(), path)
 	case !ok || st.Nlink != 1:
-		return fmt.Errorf("%s has other names, where it may be another's\nhint: name a file of its own", path)
+		return fmt.Errorf("%s has more than one hard link\nhint: name a file with a single link", path)
 	}
 	return nil
 }
 
-// trusted refuses what is no file, or one of a user who is neither this one nor root.
-func trusted(path string, info os.FileInfo) error {
+// checkOwner returns an error unless the file is regular and belongs to this user or root.
+func checkOwner(path string, info os.FileInfo) error {
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no regular file", path)
+		return fmt.Errorf("%s is not a regular file", path)
 	}
 	if st, ok := info.Sys().(*syscall.Stat_t); !ok || st.Uid != 0 && int(st.Uid) != os.Geteuid() {
 		return fmt.Errorf("%s belongs to another user\nhint: chown it, or name another file", path)
@@ -99,11 +100,11 @@ func trusted(path string, info os.FileInfo) error {
 	return nil
 }
 
-// apart refuses a directory in which everybody can put another file in the place of one.
-func apart(dir string) error {
+// checkDirectory returns an error if any user can replace files in dir.
+func checkDirectory(dir string) error {
 	info, err := os.Stat(dir)
 	if err == nil && info.Mode().Perm()&0o002 != 0 && info.Mode()&os.ModeSticky == 0 {
-		err = fmt.Errorf("everybody can replace files of %s (mode %04o)\nhint: chmod o-w %s", dir, info.Mode().Perm(), dir)
+		err = fmt.Errorf("files in %s can be replaced by any user (mode %04o)\nhint: chmod o-w %s", dir, info.Mode().Perm(), dir)
 	}
 	return err
 }

@@ -13,7 +13,7 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// TestFile: nothing is made before the first span; then there is a line for each.
+// TestFile: the file is created by the first span and gets one line per span.
 func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "spans.json")
 	tracer := open(t, Options{Traces: File, File: path})
@@ -31,10 +31,10 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestFileTurns: a full file makes room for the next, whoever of two has filled it, and no line is cut.
-func TestFileTurns(t *testing.T) {
+// TestFileRotates: a full file is rotated once, whichever of two writers fills it, and no line is split.
+func TestFileRotates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "spans.json")
-	writers := []*file{{path: path, most: 1000}, {path: path, most: 1000}}
+	writers := []*file{{path: path, maxBytes: 1000}, {path: path, maxBytes: 1000}}
 	for n := range 60 {
 		line := fmt.Sprintf("%03d%s\n", n, strings.Repeat("x", 46))
 		if m, err := writers[n%2].Write([]byte(line)); m != len(line) || err != nil {
@@ -57,7 +57,7 @@ func TestFileTurns(t *testing.T) {
 	}
 }
 
-// TestFileRefused: what is no file of its own is not written to.
+// TestFileRefused: nothing is written to a file that is not regular, or that others can write to, link to or replace.
 func TestFileRefused(t *testing.T) {
 	dir := t.TempDir()
 	target := filepath.Join(dir, "target")
@@ -82,8 +82,8 @@ func TestFileRefused(t *testing.T) {
 		t.Error(err)
 	}
 	for name, want := range map[string]string{
-		"link": "symbolic link", "fifo": "", ".": "", "none/x": "no such file", "group": "written by others", "all": "written by others",
-		"linked": "other names", "other": "other names", "open/x": "everybody can replace", "open/new": "everybody can replace",
+		"link": "symbolic link", "fifo": "", ".": "", "none/x": "no such file", "group": "writable by", "all": "writable by",
+		"linked": "hard link", "other": "hard link", "open/x": "can be replaced by any user", "open/new": "can be replaced by any user",
 	} {
 		w := &file{path: filepath.Join(dir, name)}
 		if _, err := w.Write([]byte("x")); err == nil || !strings.Contains(err.Error(), want) {
@@ -97,7 +97,7 @@ func TestFileRefused(t *testing.T) {
 	}
 }
 
-// TestFileOwner: another user's file is not added to.
+// TestFileOwner: another user's file is not appended to.
 func TestFileOwner(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	path := filepath.Join(t.TempDir(), "spans.json")

@@ -13,10 +13,10 @@ import (
 	"corral/job"
 )
 
-// A span is one call.
+// A span is the span of one call.
 type span struct {
 	t   *Tracer
-	ctx context.Context // has the span
+	ctx context.Context // contains the span
 	trace.Span
 }
 
@@ -30,7 +30,7 @@ func (t *Tracer) Begin(name string, at calls.Trace, start time.Time) calls.Span 
 	return &span{t, ctx, s}
 }
 
-// parentOf is the client's span that a call is part of.
+// parentOf returns the client's span that a call is part of.
 func parentOf(at calls.Trace) (trace.SpanContext, bool) {
 	var c trace.SpanContextConfig
 	var errs [2]error
@@ -40,24 +40,24 @@ func parentOf(at calls.Trace) (trace.SpanContext, bool) {
 		return trace.SpanContext{}, false
 	}
 	c.TraceFlags = c.TraceFlags.WithSampled(at.Sampled)
-	c.TraceState, _ = trace.ParseTraceState(at.State) // one that is wrong is passed over (Trace Context, 3.3)
+	c.TraceState, _ = trace.ParseTraceState(at.State) // an invalid state is ignored (Trace Context, 3.3)
 	c.Remote = true
 	return trace.NewSpanContext(c), true
 }
 
-// Job implements calls.Span. The parts are over, and get the times that they had.
+// Job implements calls.Span. The parts of the job have already ended, so their spans get explicit times.
 func (s *span) Job(r *job.Record) {
 	if !s.SpanContext().IsSampled() {
 		return
 	}
 	for _, part := range r.Parts() {
-		_, child := s.t.tracer.Start(s.ctx, part.Name, trace.WithTimestamp(part.From), trace.WithAttributes(about(r, part.Name)...))
+		_, child := s.t.tracer.Start(s.ctx, part.Name, trace.WithTimestamp(part.From), trace.WithAttributes(partAttributes(r, part.Name)...))
 		child.End(trace.WithTimestamp(part.To))
 	}
 }
 
-// about is what is told of a part.
-func about(r *job.Record, part string) []attribute.KeyValue {
+// partAttributes returns the attributes of a part's span.
+func partAttributes(r *job.Record, part string) []attribute.KeyValue {
 	list := []attribute.KeyValue{attribute.String("job", r.Result.ID)}
 	switch part {
 	case job.PartDecision:
@@ -94,7 +94,7 @@ func (s *span) End(sum calls.Summary) {
 
 type traceKey struct{}
 
-// ids makes ids: a new trace's is the call's.
+// ids generates span and trace ids; a new trace gets the id of its call.
 type ids struct{}
 
 // NewIDs implements sdktrace.IDGenerator.
@@ -102,7 +102,7 @@ func (i ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	given, _ := ctx.Value(traceKey{}).(string)
 	id, err := trace.TraceIDFromHex(given)
 	if err != nil {
-		_, _ = rand.Read(id[:]) // it never fails, or ends the program: crypto/rand
+		_, _ = rand.Read(id[:]) // never fails: crypto/rand
 	}
 	return id, i.NewSpanID(ctx, id)
 }

@@ -1,16 +1,17 @@
-// Package telemetry makes OpenTelemetry spans of calls: one for each call of a tool, and below it one for each part of the
-// life of its jobs. They are written as JSON lines to standard error or a file, or sent to a collector (OTLP over HTTP,
-// protobuf). Never to standard output, which belongs to the protocol of a server.
+// Package telemetry makes OpenTelemetry spans of calls: one for each call of a tool, with a child for each part of
+// the life of its jobs. They are written as JSON lines to standard error or a file, or sent to a collector (OTLP over
+// HTTP, protobuf), but never to standard output, which belongs to a server's protocol.
 //
-//   - No call waits for it: a span that ended goes into a queue of maxQueue spans, which one goroutine empties. When the
-//     queue is full, because nobody takes what is exported, spans are dropped and counted.
-//   - A span has names, ids, times, sizes and codes. Code, arguments, input, output and variables are in none.
-//   - What cannot be exported is told in the log, once a minute at most.
-//   - A call's span has the trace id that the call has in the logs and in the audit log, whether a client gave it or not.
-//     A client that does not record its trace has no spans recorded here.
+//   - Calls do not wait for it: an ended span goes into a queue of maxQueue spans, which one goroutine drains. If the
+//     queue is full because exporting is too slow, spans are dropped and counted.
+//   - A span has names, ids, times, sizes and codes, but never code, arguments, input, output or variables.
+//   - Failed exports are reported in the diagnostic log, at most once a minute.
+//   - A call's span has the trace id that the call has in the diagnostic and audit logs, whether a client sent it
+//     or not. If a client does not sample its trace, its spans are not recorded here either.
 //
-// The exporter for OTLP is made of the SDK's translation and a client of our own: the SDK's client brings gRPC, which it
-// does not use, and 6 MB of program. Nothing is global: the SDK's own registry of providers stays empty.
+// The OTLP exporter combines the SDK's translation with a client of this package: the SDK's own client adds gRPC,
+// which would be unused, and 6 MB to the program. There is no global state: the SDK's registry of providers stays
+// empty.
 package telemetry
 
 import (
@@ -29,7 +30,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Where spans go.
+// Destinations of spans.
 const (
 	Stderr = "stderr" // as JSON lines to Options.Stderr
 	File   = "file"   // as JSON lines to Options.File
@@ -37,45 +38,45 @@ const (
 )
 
 const (
-	maxQueue = 2048 // spans that wait, about 6 MB
-	maxBatch = 512  // spans that are exported at once
-	// batchTime is how long a span waits for others.
+	maxQueue = 2048 // spans that wait in the queue, about 6 MB
+	maxBatch = 512  // spans exported at once
+	// batchTime is how long a span waits for others to form a batch.
 	batchTime = time.Second
-	// exportTime is how long one batch may take, further attempts included.
+	// exportTime is the timeout of exporting one batch, retries included.
 	exportTime = 10 * time.Second
-	// endPatience is how long Close waits for what is in the queue.
+	// endPatience is how long Close waits for the queue to drain.
 	endPatience = 2 * time.Second
 )
 
-// Options say where spans go.
+// Options configure where spans are exported to.
 type Options struct {
 	Traces  string // Stderr, File or OTLP
-	Service string // what the service is called, in each span's resource: "corral"
+	Service string // service name in each span's resource: "corral"
 	Version string // of corral
-	// Stderr is where Stderr writes to. A Write that waits holds up spans, and nothing else.
+	// Stderr receives the spans of Stderr. A Write that blocks delays spans only.
 	Stderr io.Writer
-	// File is an absolute path. The file is made by the first span, with mode 0600; with 64 MiB it becomes File.1, and the
-	// one that was that is gone.
+	// File is an absolute path. The first span creates the file with mode 0600; at 64 MiB it is renamed to File.1,
+	// replacing the previous one.
 	File string
-	// Endpoint is the URL of a collector, to which /v1/traces is added. "" is OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, which is
-	// taken as it is, OTEL_EXPORTER_OTLP_ENDPOINT, or http://localhost:4318.
+	// Endpoint is the URL of a collector; /v1/traces is appended. If "", OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is used
+	// unchanged, or else OTEL_EXPORTER_OTLP_ENDPOINT, or else http://localhost:4318.
 	Endpoint string
-	// HeadersFile has headers for the collector, "NAME: VALUE" in each line. It belongs to this user or root, and
-	// nobody but its owner and group may read it.
-	// "" is OTEL_EXPORTER_OTLP_TRACES_HEADERS or OTEL_EXPORTER_OTLP_HEADERS, or none.
+	// HeadersFile has headers for the collector, one "NAME: VALUE" per line. It must belong to this user or root, and
+	// be readable only by its owner and group. If "", OTEL_EXPORTER_OTLP_TRACES_HEADERS or OTEL_EXPORTER_OTLP_HEADERS
+	// is used, if set.
 	HeadersFile string
-	Getenv      func(name string) string // nil is an empty environment
-	Log         *slog.Logger             // nil drops what there is to tell
+	Getenv      func(name string) string // nil means an empty environment
+	Log         *slog.Logger             // nil discards log lines
 }
 
-// A Tracer makes spans. It implements calls.Tracer.
+// A Tracer creates spans. It implements calls.Tracer.
 type Tracer struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
 	exporter *exporter
 }
 
-// Open begins to export, which waits for nobody. The error is about the options.
+// Open starts exporting without connecting anywhere yet. An error is about the options.
 func Open(o Options) (*Tracer, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -102,7 +103,7 @@ func Open(o Options) (*Tracer, error) {
 	return &Tracer{provider: provider, tracer: provider.Tracer("corral", trace.WithInstrumentationVersion(o.Version)), exporter: e}, nil
 }
 
-// exporter returns what takes batches of spans.
+// exporter returns the exporter for batches of spans.
 func (o *Options) exporter() (sdktrace.SpanExporter, error) {
 	switch o.Traces {
 	case Stderr:
@@ -116,11 +117,11 @@ func (o *Options) exporter() (sdktrace.SpanExporter, error) {
 		}
 		return otlptrace.NewUnstarted(c), nil
 	}
-	return nil, fmt.Errorf("traces go to %s, %s or %s, not to %q", Stderr, File, OTLP, o.Traces)
+	return nil, fmt.Errorf("traces: must be %s, %s or %s, got %q", Stderr, File, OTLP, o.Traces)
 }
 
-// Close exports what is in the queue, for two seconds at most. Calls that end later have no span. The nil Tracer has
-// nothing to close.
+// Close exports the queued spans, for two seconds at most. Calls that end later have no span. Closing a nil Tracer
+// does nothing.
 func (t *Tracer) Close() {
 	if t == nil {
 		return
@@ -128,9 +129,9 @@ func (t *Tracer) Close() {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), endPatience, errEnding)
 	defer cancel()
 	defer t.exporter.stop()
-	_ = t.provider.Shutdown(ctx) // what it could say is told by the exporter
+	_ = t.provider.Shutdown(ctx) // the exporter has logged its errors
 	t.exporter.last()
 }
 
-// errEnding ends an export that takes too long when the program ends.
-var errEnding = errors.New("the program ends")
+// errEnding is the cause when Close cancels a slow export.
+var errEnding = errors.New("the program is shutting down")

@@ -19,7 +19,7 @@ import (
 
 var sampled = calls.Trace{ID: traceID, Parent: parentID, Sampled: true, State: "a=1"}
 
-// TestOTLP: a collector gets the call and the parts of its job, with their names, times and attributes.
+// TestOTLP: a collector receives the call and the parts of its job, with their names, times and attributes.
 func TestOTLP(t *testing.T) {
 	s := newSite(t, nil)
 	tracer := open(t, Options{Traces: OTLP, Endpoint: s.url})
@@ -68,7 +68,7 @@ func TestOTLP(t *testing.T) {
 		}
 	}
 	if bytes.Contains(s.raw, []byte("secret")) {
-		t.Errorf("more was told than may be: %q", s.raw)
+		t.Errorf("a span contains a secret: %q", s.raw)
 	}
 	if resource := s.spans[0].Resource.String(); !strings.Contains(resource, `"corral"`) || !strings.Contains(resource, `"1.2.3"`) {
 		t.Errorf("resource: %s", resource)
@@ -78,7 +78,7 @@ func TestOTLP(t *testing.T) {
 	}
 }
 
-// TestTraces: which trace a span is of, and whether there is one.
+// TestTraces: which trace a span belongs to, and when there is no span.
 func TestTraces(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -89,8 +89,8 @@ func TestTraces(t *testing.T) {
 	}{
 		{"a client's", sampled, parentID, 5, "a=1"},
 		{"a new one", calls.Trace{ID: traceID, Sampled: true}, "", 5, ""},
-		{"one that the client does not record", calls.Trace{ID: traceID, Parent: parentID}, "", 0, ""},
-		{"a state that is none", calls.Trace{ID: traceID, Parent: parentID, Sampled: true, State: "=,,"}, parentID, 5, ""},
+		{"not sampled by the client", calls.Trace{ID: traceID, Parent: parentID}, "", 0, ""},
+		{"an invalid state", calls.Trace{ID: traceID, Parent: parentID, Sampled: true, State: "=,,"}, parentID, 5, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newSite(t, nil)
@@ -109,8 +109,8 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-// TestLate: a job that the call did not wait for is part of it all the same; after Close nothing is.
-func TestLate(t *testing.T) {
+// TestJobAfterEnd: a job that ends after its call is still part of it; after Close nothing is exported.
+func TestJobAfterEnd(t *testing.T) {
 	s := newSite(t, nil)
 	tracer := open(t, Options{Traces: OTLP, Endpoint: s.url})
 	c := tracer.Begin("tools.ctx.execute", sampled, begun)
@@ -130,7 +130,7 @@ func TestLate(t *testing.T) {
 	(*Tracer)(nil).Close()
 }
 
-// TestStderr: one line of JSON for each span.
+// TestStderr: each span is one line of JSON.
 func TestStderr(t *testing.T) {
 	var out journal
 	tracer := open(t, Options{Traces: Stderr, Stderr: &out})
@@ -153,8 +153,8 @@ func TestStderr(t *testing.T) {
 	}
 }
 
-// TestUnreachable: without a collector, and with one that never answers, no call waits, what is held is bounded, the log is
-// told once, and the end comes in time.
+// TestUnreachable: if the collector is down or never answers, no call waits, memory is bounded, one line is logged,
+// and Close returns in time.
 func TestUnreachable(t *testing.T) {
 	nobody, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -162,16 +162,16 @@ func TestUnreachable(t *testing.T) {
 	}
 	refusing := "http://" + nobody.Addr().String()
 	_ = nobody.Close()
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // it takes connections and says nothing
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // it accepts connections and never answers
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer silent.Close()
 	for name, url := range map[string]string{"refuses": refusing, "is silent": "http://" + silent.Addr().String()} {
 		t.Run(name, func(t *testing.T) {
-			var told journal
-			tracer := open(t, Options{Traces: OTLP, Endpoint: url, Log: told.log()})
-			const many = 5_000 // with their parts ten times the queue
+			var logged journal
+			tracer := open(t, Options{Traces: OTLP, Endpoint: url, Log: logged.log()})
+			const many = 5_000 // with their parts, ten times the queue
 			before, slowest := heap(), time.Duration(0)
 			for range many {
 				start := time.Now()
@@ -182,24 +182,24 @@ func TestUnreachable(t *testing.T) {
 				t.Errorf("a call waited for %v", slowest)
 			}
 			if held := heap(); held > before+64<<20 {
-				t.Errorf("%d MiB are held", (held-before)>>20)
+				t.Errorf("%d MiB are in use", (held-before)>>20)
 			}
 			start := time.Now()
 			tracer.Close()
 			if took := time.Since(start); took > sandboxtest.Slow(endPatience+time.Second) {
-				t.Errorf("the end took %v", took)
+				t.Errorf("Close took %v", took)
 			}
-			if n := strings.Count(told.String(), "spans are not exported"); n > 1 {
-				t.Errorf("the log was told %d times:\n%s", n, told.String())
+			if n := strings.Count(logged.String(), "spans are not exported"); n > 1 {
+				t.Errorf("%d lines were logged:\n%s", n, logged.String())
 			}
-			if !strings.Contains(told.String(), `"spans were lost","spans":25000`) {
-				t.Errorf("the log has\n%s", told.String())
+			if !strings.Contains(logged.String(), `"spans were lost","spans":25000`) {
+				t.Errorf("the log has\n%s", logged.String())
 			}
 		})
 	}
 }
 
-// heap is how many bytes are in use.
+// heap returns the number of heap bytes in use.
 func heap() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -207,28 +207,28 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestQuiet: failures are told once a minute at most, with what was lost.
-func TestQuiet(t *testing.T) {
-	var told journal
-	e := newExporter(nil, told.log())
+// TestFailuresReportedOncePerMinute: failures are logged at most once a minute, with the number of lost spans.
+func TestFailuresReportedOncePerMinute(t *testing.T) {
+	var logged journal
+	e := newExporter(nil, logged.log())
 	defer e.stop()
 	for range 5 {
-		e.tell(10, context.DeadlineExceeded)
+		e.report(10, context.DeadlineExceeded)
 	}
-	if n := strings.Count(told.String(), "\n"); n != 1 {
-		t.Errorf("%d lines:\n%s", n, told.String())
+	if n := strings.Count(logged.String(), "\n"); n != 1 {
+		t.Errorf("%d lines:\n%s", n, logged.String())
 	}
 	e.mu.Lock()
-	e.told = e.told.Add(-quiet)
+	e.logged = e.logged.Add(-reportInterval)
 	e.mu.Unlock()
-	e.tell(10, context.DeadlineExceeded)
-	if !strings.Contains(told.String(), `"spans":50`) {
-		t.Errorf("the log has\n%s", told.String())
+	e.report(10, context.DeadlineExceeded)
+	if !strings.Contains(logged.String(), `"spans":50`) {
+		t.Errorf("the log has\n%s", logged.String())
 	}
 }
 
-// TestNothingGlobal: the SDK's registry is as it was.
-func TestNothingGlobal(t *testing.T) {
+// TestNoGlobalProvider: the SDK's global registry is unchanged.
+func TestNoGlobalProvider(t *testing.T) {
 	before := otel.GetTracerProvider()
 	tracer := open(t, Options{Traces: Stderr, Stderr: &journal{}})
 	defer tracer.Close()
@@ -241,12 +241,12 @@ func TestOpen(t *testing.T) {
 	for _, o := range []Options{{}, {Traces: "stdout"}, {Traces: OTLP, Endpoint: "nowhere"}, {Traces: OTLP, HeadersFile: "/nonexistent"}} {
 		if tracer, err := Open(o); err == nil {
 			tracer.Close()
-			t.Errorf("%+v is good", o)
+			t.Errorf("%+v was accepted", o)
 		}
 	}
 }
 
-// BenchmarkCall is what a call costs with spans, of which the exporter has none left.
+// BenchmarkCall measures the cost of a call with spans whose export is discarded.
 func BenchmarkCall(b *testing.B) {
 	tracer, err := Open(Options{Traces: Stderr, Stderr: discard{}, Service: "corral", Version: "1"})
 	if err != nil {

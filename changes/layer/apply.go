@@ -12,20 +12,20 @@ import (
 	"corral/job"
 )
 
-// maxConflicts bounds the conflicts in a stream; those beyond it are counted.
+// maxConflicts is the maximum number of conflicts in a stream; further ones are only counted.
 const maxConflicts = 10_000
 
-// errConflict ends an apply that has met a conflict where there was none before.
+// errConflict ends an apply that meets a conflict that did not exist when everything was checked.
 var errConflict = errors.New("conflict")
 
-// Apply makes the repository what the layer says, as far as Options.Paths go. Unless all of it can be done nothing is:
-// opened is when the session was opened, see [job.Session]: what has a later time in the repository, at a path that the
-// session has changed to something else, is a conflict. With dry, nothing is done in any case.
+// Apply applies the changes of the layer at Options.Paths to the repository. If any of them cannot be applied, none
+// is. opened is the time when the session was opened, see [job.Session]: a path that the session has changed
+// differently, and that has a later time in the repository, is a conflict. With dry, nothing is written.
 //
-// If expect is not zero, nothing is done unless the changes have that digest. The caller must see to it that nobody writes to the
-// layer meanwhile.
+// If expect is not zero, nothing is applied unless the changes have that digest. The caller must make sure that
+// nobody writes to the layer meanwhile.
 //
-// Changes that are not begun when ctx ends are not done. The stream tells what was done.
+// Changes that are not begun when ctx ends are not applied. The stream reports the changes that were applied.
 func Apply(ctx context.Context, o Options, opened time.Time, expect stream.Digest, dry bool, w *stream.Writer) error {
 	t, err := o.open()
 	if err != nil {
@@ -33,7 +33,7 @@ func Apply(ctx context.Context, o Options, opened time.Time, expect stream.Diges
 	}
 	defer t.close()
 	if !dry {
-		// Closed with the tree.
+		// The lock is released when the tree is closed.
 		if err := unix.Flock(t.lower.fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 			return fmt.Errorf("the repository is locked: %w\nhint: wait for the other apply to end", err)
 		}
@@ -45,7 +45,7 @@ func Apply(ctx context.Context, o Options, opened time.Time, expect stream.Diges
 		since: opened.UnixNano(), seconds: wholeSeconds(t.lower.fd), touched: map[ident]int64{}, seen: map[uint64]bool{}, conflict: a.conflict,
 		planned: func(e *stream.Entry) error { return a.plan(e, dry) },
 	}
-	// In a directory that a job has made, or opened to others, permissions are as it says.
+	// Permissions must not depend on the umask: jobs may have opened files to others.
 	defer unix.Umask(unix.Umask(0))
 	if err := a.run(ctx, o, b, t, expect, dry); err != nil {
 		return err
@@ -53,14 +53,14 @@ func Apply(ctx context.Context, o Options, opened time.Time, expect stream.Diges
 	return w.End(&a.total)
 }
 
-// An applier makes the repository what the layer says, in several walks.
+// An applier applies the changes of the layer to the repository, in several walks.
 type applier struct {
 	checker
 	w       *stream.Writer
 	temps   *temps
 	phase   class
-	pending []placing
-	left    int // entries that may still be told
+	pending []pendingFile
+	left    int // entries that may still be written to the stream
 	total   stream.Sum
 }
 
@@ -85,7 +85,7 @@ func (a *applier) run(ctx context.Context, o Options, b Bounds, t *trees, expect
 		a.total.Failed = failure(path, errNoChange)
 		return nil
 	case check.incomplete:
-		a.total.Failed = "not everything could be looked at, and nothing was applied"
+		a.total.Failed = "not everything could be examined; nothing was applied"
 		return nil
 	}
 	a.moved, a.seen = nil, nil
@@ -95,7 +95,7 @@ func (a *applier) run(ctx context.Context, o Options, b Bounds, t *trees, expect
 		err := next.run(t)
 		switch {
 		case errors.Is(err, errConflict):
-			a.total.Failed = "the repository was changed while it was applied to; what is left was not applied"
+			a.total.Failed = "the repository changed during the apply; the remaining changes were not applied"
 		case err == nil && next.incomplete:
 			a.total.Failed = "stopped before everything was applied"
 		case err != nil:
@@ -108,15 +108,15 @@ func (a *applier) run(ctx context.Context, o Options, b Bounds, t *trees, expect
 	return nil
 }
 
-// errOtherChanges says that the changes are not the expected ones, and which they are.
+// errOtherChanges returns the message for changes whose digest now is not the expected one.
 func errOtherChanges(now stream.Digest) string {
 	if now == (stream.Digest{}) {
-		return "not everything could be looked at, so the changes cannot be compared with the expected digest, and nothing was applied"
+		return "not everything could be examined, so the digest of the changes is unknown; nothing was applied"
 	}
-	return fmt.Sprintf("the changes are not those of the expected digest: theirs is %v; nothing was applied", now)
+	return fmt.Sprintf("the changes do not have the expected digest, but %v; nothing was applied", now)
 }
 
-// conflict tells of one.
+// conflict counts a conflict, and writes it to the stream unless there are too many.
 func (a *applier) conflict(path string, r stream.Reason) error {
 	if a.total.Conflicts++; a.total.Conflicts > maxConflicts {
 		return nil
@@ -124,7 +124,7 @@ func (a *applier) conflict(path string, r stream.Reason) error {
 	return a.w.Conflict(stream.Conflict{Path: path, Reason: r})
 }
 
-// plan counts an entry. Only a dry run tells it.
+// plan counts an entry. A dry run also writes it to the stream.
 func (a *applier) plan(e *stream.Entry, dry bool) error {
 	a.total.Entries++
 	if e.Kind == job.ChangeDeleted {
@@ -140,10 +140,10 @@ func (a *applier) plan(e *stream.Entry, dry bool) error {
 		e.State = stream.Skipped
 		a.total.Skipped++
 	}
-	return a.tell(e)
+	return a.emit(e)
 }
 
-func (a *applier) tell(e *stream.Entry) error {
+func (a *applier) emit(e *stream.Entry) error {
 	if a.left--; a.left < 0 {
 		a.total.More++
 		return nil
@@ -164,7 +164,7 @@ func (a *applier) wants(c *change) bool {
 
 func (a *applier) closed(c *change) error { return a.refuse(c.path, stream.NoAccess) }
 
-// refuse ends the apply at a conflict that was not there before.
+// refuse ends the apply at a conflict that did not exist when everything was checked.
 func (a *applier) refuse(path string, r stream.Reason) error {
 	return errors.Join(a.conflict(path, r), fmt.Errorf("%w: %q", errConflict, path))
 }
@@ -173,7 +173,7 @@ func (a *applier) visit(c *change) (bool, error) {
 	if c.kind == "" && c.barred == 0 {
 		return true, nil
 	}
-	if c.at.lower == nil { // it was there when everything was checked, or was made since
+	if c.at.lower == nil { // its directory was removed after the check, or after this apply created it
 		return false, a.refuse(c.at.path, stream.Changed)
 	}
 	if r, path := a.reason(c); r != 0 {
@@ -184,7 +184,7 @@ func (a *applier) visit(c *change) (bool, error) {
 	if c.u != nil && typeOf(c.u) == job.TypeOther {
 		e.State = stream.Skipped
 		a.total.Skipped++
-		return false, a.tell(e)
+		return false, a.emit(e)
 	}
 	err := a.do(c)
 	switch {
@@ -202,10 +202,10 @@ func (a *applier) visit(c *change) (bool, error) {
 		return false, fmt.Errorf("%q: %w", c.path, err)
 	}
 	a.total.Applied++
-	return true, a.tell(e)
+	return true, a.emit(e)
 }
 
-// do applies one change, or returns errPending.
+// do applies one change. It returns errPending for a file that still needs its name.
 func (a *applier) do(c *change) error {
 	if c.kind == job.ChangeMode && (isDir(c.u) || c.l.Nlink == 1) {
 		return a.chmod(c)
@@ -230,7 +230,7 @@ func (a *applier) do(c *change) error {
 	return a.file(c)
 }
 
-// lift makes the directory one that can be written to.
+// lift makes the directory writable until leave.
 func (a *applier) lift(p *pair) error {
 	p.use.dirty = true
 	if p.use.opened || unix.Faccessat(p.lower.fd, ".", unix.W_OK|unix.X_OK, 0) == nil {
@@ -242,12 +242,12 @@ func (a *applier) lift(p *pair) error {
 	}
 	p.use.opened, p.use.mode = true, st.Mode&0o7777
 	if err := unix.Fchmod(p.lower.fd, p.use.mode|0o700); err != nil {
-		return fmt.Errorf("open its directory to writing: %w", err)
+		return fmt.Errorf("make its directory writable: %w", err)
 	}
 	return nil
 }
 
-// leave sees to it that what was done in a directory lasts.
+// leave restores the permissions of a directory, and syncs it to the disk.
 func (a *applier) leave(p *pair) error {
 	err := a.flush() // while the directories are open
 	if p.lower == nil {

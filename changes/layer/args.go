@@ -15,19 +15,19 @@ import (
 	"corral/job"
 )
 
-// MaxPaths is how many paths one run can be about.
+// MaxPaths is the maximum number of paths of one run.
 const MaxPaths = 1000
 
-// Run does what the command line says and writes the stream to out. args are without the program's name:
+// Run executes the command line and writes the stream to out. args does not include the program's name:
 //
 //	list|diff|apply [-layer DIR] [-opened NANOSECONDS] [-dry-run] [-digest] [-expect DIGEST] [-most N] [-contents BYTES]
 //	                [-time DURATION] REPOSITORY [PATH]...
 //
-// The layer is at [job.LayerDir] unless it is said to be elsewhere. The time is that of the session's opening, since 1970, see [Apply].
-// Paths are relative to the repository.
+// The layer is at [job.LayerDir] unless -layer gives another directory. -opened is the time when the session was
+// opened, since 1970, see [Apply]. Paths are relative to the repository.
 func Run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("list, diff or apply is wanted")
+		return errors.New("missing command: list, diff or apply")
 	}
 	var o Options
 	var opened int64
@@ -50,7 +50,7 @@ func Run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	if f.NArg() == 0 {
-		return errors.New("of which repository?")
+		return errors.New("missing argument: the repository")
 	}
 	o.Repo = f.Arg(0)
 	var err error
@@ -65,23 +65,24 @@ func Run(ctx context.Context, args []string, out io.Writer) error {
 		return Diff(ctx, o, w)
 	case "apply":
 		if opened <= 0 {
-			return errors.New("when was the session opened?")
+			return errors.New("missing -opened: the time when the session was opened")
 		}
 		return Apply(ctx, o, time.Unix(0, opened), expect, dry, w)
 	}
-	return fmt.Errorf("%q: list, diff or apply is wanted", args[0])
+	return fmt.Errorf("unknown command %q: must be list, diff or apply", args[0])
 }
 
-// CleanPaths makes of what a person names the Paths of [Options]: each clean, none below another one.
+// CleanPaths converts names given by a user to Paths of [Options]: clean, and none below another one. nil stands for
+// everything.
 func CleanPaths(names []string) ([]string, error) {
 	if len(names) > MaxPaths {
-		return nil, fmt.Errorf("%d paths: at most %d are possible", len(names), MaxPaths)
+		return nil, fmt.Errorf("%d paths, above the maximum of %d", len(names), MaxPaths)
 	}
 	var paths []string
 	for _, n := range names {
 		p := path.Clean(n)
 		if n == "" || path.IsAbs(p) || p == ".." || strings.HasPrefix(p, "../") || strings.IndexByte(p, 0) >= 0 {
-			return nil, fmt.Errorf("%q is no path in the repository", n)
+			return nil, fmt.Errorf("%q is not a path in the repository", n)
 		}
 		if p == "." {
 			return nil, nil // everything
@@ -89,7 +90,7 @@ func CleanPaths(names []string) ([]string, error) {
 		paths = append(paths, p)
 	}
 	slices.Sort(paths)
-	// What is below a path need not follow it: "a", "a-b", "a/b".
+	// A path below another need not directly follow it: "a", "a-b", "a/b".
 	return slices.DeleteFunc(slices.Compact(paths), func(p string) bool {
 		return slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(p, path.Clean(n)+"/") })
 	}), nil

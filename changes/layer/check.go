@@ -10,28 +10,28 @@ import (
 	"corral/job"
 )
 
-// A checker finds what is in the way of applying, and writes nothing.
+// A checker finds conflicts, and writes nothing to the repository.
 type checker struct {
 	walk     *walk
-	since    int64 // nanoseconds; what the repository's owner changed from then on is not overwritten
+	since    int64 // nanoseconds; later changes by the repository's owner are not overwritten
 	seconds  bool  // the repository's file system keeps whole seconds
 	touched  map[ident]int64
 	conflict func(path string, r stream.Reason) error
 	planned  func(*stream.Entry) error
 
-	// A file that was copied from the repository and is not there any more was either moved by a job or removed by the
-	// repository's owner. It was moved if the file that it came from is still there at a path that the layer has removed or put
-	// something else at: seen has those.
+	// A file that was copied from the repository and no longer exists there was either moved by a job or removed by
+	// the repository's owner. It was moved if its origin still exists at a path that the layer has removed or
+	// replaced: seen contains the inodes of these.
 	moved []suspect
 	seen  map[uint64]bool
 }
 
-// ident tells one inode from all others that exist at the same time.
+// ident identifies an inode among all that exist at the same time.
 type ident struct{ dev, ino uint64 }
 
 func identOf(st *unix.Stat_t) ident { return ident{st.Dev, st.Ino} }
 
-// A suspect is a file of the layer that may have been removed from the repository.
+// A suspect is a file of the layer whose original may have been removed from the repository.
 type suspect struct {
 	path   string
 	origin []byte
@@ -59,7 +59,7 @@ func (v *checker) visit(c *change) (bool, error) {
 	return true, v.planned(v.walk.entry(c))
 }
 
-// reason is why c cannot be applied, and where; 0 if it can.
+// reason returns why c cannot be applied, and the path of the conflict; 0 if it can.
 func (v *checker) reason(c *change) (stream.Reason, string) {
 	switch {
 	case c.kind == "" && c.barred == 0, typeOf(orElse(c.u, c.l)) == job.TypeOther && c.u != nil:
@@ -67,7 +67,7 @@ func (v *checker) reason(c *change) (stream.Reason, string) {
 	case c.barred != 0:
 		return c.barred, c.path
 	case isDir(c.u) && c.marks.copied && !isDir(c.l):
-		return stream.Gone, c.path // a directory that came from the repository cannot be moved
+		return stream.Gone, c.path // jobs cannot move a directory of the repository
 	case c.l != nil:
 		if r, path := v.changed(c); r != 0 {
 			return r, path
@@ -86,7 +86,7 @@ func orElse(a, b *unix.Stat_t) *unix.Stat_t {
 	return b
 }
 
-// changed says whether what is in the repository was changed since.
+// changed reports whether the path in the repository changed since the session was opened.
 func (v *checker) changed(c *change) (r stream.Reason, path string) {
 	if !isDir(c.l) {
 		v.note(c.l)
@@ -96,7 +96,7 @@ func (v *checker) changed(c *change) (r stream.Reason, path string) {
 		return 0, ""
 	}
 	if isDir(c.u) {
-		// Whatever is put into a directory changes its times, both alike; then nothing is known of its permissions.
+		// New entries set both times of a directory equally, which hides whether its permissions changed too.
 		if v.late(c.l) && c.l.Ctim != c.l.Mtim {
 			return stream.Changed, c.path
 		}
@@ -121,39 +121,40 @@ func (v *checker) changed(c *change) (r stream.Reason, path string) {
 	return r, path
 }
 
-// note remembers what a file may have been moved from.
+// note records a file as a possible origin of a moved one.
 func (v *checker) note(st *unix.Stat_t) {
 	if v.seen != nil && !isDir(st) {
 		v.seen[st.Ino] = true
 	}
 }
 
-// late says whether a file of the repository was changed since the session was opened, by somebody else than this program:
-// a file that has several names gets a new time when one of them is replaced.
+// late reports whether a file of the repository changed since the session was opened, other than by this program:
+// replacing one name of a file updates the time of its other names.
 func (v *checker) late(st *unix.Stat_t) bool {
 	ctime := st.Ctim.Nano()
 	if v.seconds && ctime%int64(time.Second) == 0 {
-		ctime += int64(2 * time.Second) // it counts, at the worst, by twos
+		ctime += int64(2 * time.Second) // in the worst case the granularity is two seconds
 	}
 	return !v.mine(st) && ctime >= v.since
 }
 
-// mine says whether a file of several names has its time by what this program did to another one.
+// mine reports whether this program caused the file's time, by changing another name of the file.
 func (v *checker) mine(st *unix.Stat_t) bool {
 	at, ok := v.touched[identOf(st)]
 	return ok && at == st.Ctim.Nano()
 }
 
-// wholeSeconds says whether a file system may keep whole seconds only. One that knows when a file was made has room for
-// more: ext4 keeps both in the same part of an inode, which small ones lack. A single time of zero nanoseconds says
-// nothing, for a clock can tick at whole seconds.
+// wholeSeconds reports whether a file system may store only whole seconds. One with creation times can store more:
+// ext4 keeps both in the part of an inode that small inodes lack. A single time with zero nanoseconds is no evidence,
+// since a clock can tick at whole seconds.
 func wholeSeconds(fd int) bool {
 	var st unix.Statx_t
 	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st)
 	return err != nil || st.Mask&unix.STATX_BTIME == 0
 }
 
-// made says whether a directory was made since. Its time of change says nothing: it is that of what was last put into it.
+// made reports whether a directory was created since the session was opened. Its ctime does not tell, since new
+// entries update it.
 func (v *checker) made(d *dir, name string) bool {
 	var st unix.Statx_t
 	err := unix.Statx(d.fd, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BTIME, &st)
@@ -163,7 +164,7 @@ func (v *checker) made(d *dir, name string) bool {
 	return st.Btime.Sec*int64(time.Second)+int64(st.Btime.Nsec) >= v.since
 }
 
-// uncertain says whether the repository's owner may have removed something from the directory: then its time is late.
+// uncertain reports whether the repository's owner may have removed something from the directory, by its time.
 func (v *checker) uncertain(p *pair) bool {
 	if p.lower == nil {
 		return false
@@ -172,7 +173,7 @@ func (v *checker) uncertain(p *pair) bool {
 	return err != nil || v.late(st)
 }
 
-// vanished calls conflict for each suspect that was not moved.
+// vanished reports a conflict for each suspect that was not moved.
 func (v *checker) vanished() error {
 	for _, s := range v.moved {
 		if ino, ok := inode(s.origin); ok && v.seen[ino] {
@@ -185,23 +186,23 @@ func (v *checker) vanished() error {
 	return nil
 }
 
-// A use is what is known of a directory of the repository that is written to.
+// A use is the state of a directory of the repository that is written to.
 type use struct {
-	asked    bool
+	checked  bool
 	writable bool
-	opened   bool   // its permissions were lifted while it is written to
-	mode     uint32 // what they were
+	opened   bool   // its permissions are extended while it is written to
+	mode     uint32 // the original permissions
 	dirty    bool
-	made     *unix.Stat_t // as what it was made, by this walk
+	made     *unix.Stat_t // the layer's directory, if this walk created it
 }
 
-// writable says whether the directory of the repository can be written to, if need be after its permissions were lifted.
-// One that is not yet there can.
+// writable reports whether the directory of the repository can be written to, if necessary after extending its
+// permissions. A directory that does not exist yet is writable.
 func (v *checker) writable(p *pair) bool {
-	if p.lower == nil || p.use.asked {
+	if p.lower == nil || p.use.checked {
 		return p.lower == nil || p.use.writable
 	}
-	p.use.asked = true
+	p.use.checked = true
 	p.use.writable = unix.Faccessat(p.lower.fd, ".", unix.W_OK|unix.X_OK, 0) == nil
 	if !p.use.writable {
 		st, err := fstat(p.lower.fd)
@@ -210,11 +211,11 @@ func (v *checker) writable(p *pair) bool {
 	return p.use.writable
 }
 
-// own says whether something is this program's user's, so that its permissions can be changed.
+// own reports whether a file belongs to this process's user, who may change its permissions.
 func own(st *unix.Stat_t) bool { return int(st.Uid) == unix.Geteuid() }
 
-// How file systems write an inode's number into a file handle: the type of the handle, its length and the number's place
-// and length in it. See enum fid_type and shmem_encode_fh in the kernel, xfs_export.h and btrfs's export.h.
+// The encodings of an inode number in a file handle, by file system: type and length of the handle, offset and length
+// of the number. See enum fid_type and shmem_encode_fh in the kernel, xfs_export.h and btrfs's export.h.
 var handles = []struct {
 	kind      byte
 	size      int
@@ -226,14 +227,14 @@ var handles = []struct {
 	{0x4d, 20, 0, 8}, // btrfs: number, subvolume, generation
 }
 
-// The head of what the kernel keeps in user.overlay.origin: struct ovl_fb in fs/overlayfs/overlayfs.h.
+// The header of user.overlay.origin: struct ovl_fb in fs/overlayfs/overlayfs.h.
 const (
 	originMagic = 0xfb
 	originType  = 4
 	originHead  = 21
 )
 
-// inode returns the number of the file that origin stands for, if it tells.
+// inode returns the inode number in origin, if its format is known.
 func inode(origin []byte) (ino uint64, ok bool) {
 	if len(origin) < originHead || origin[1] != originMagic {
 		return 0, false

@@ -9,10 +9,10 @@ import (
 	"corral/job"
 )
 
-// permissions are the bits that are compared and applied. Set-id bits and the sticky bit are not a job's to give.
+// permissions are the bits that are compared and applied. A job may not set set-id bits or the sticky bit.
 const permissions = 0o777
 
-// classify finds out what kind of difference c is, "" if it is none.
+// classify sets the kind of c, "" if there is no difference.
 func (w *walk) classify(c *change) {
 	switch c.class() {
 	case deletes:
@@ -32,7 +32,7 @@ func (w *walk) classify(c *change) {
 	}
 }
 
-// alteration is the kind of a path that is in both trees.
+// alteration returns the kind of change of a path that is in both trees.
 func (w *walk) alteration(c *change) job.ChangeKind {
 	if c.u.Mode&unix.S_IFMT != c.l.Mode&unix.S_IFMT {
 		return job.ChangeReplaced
@@ -48,7 +48,7 @@ func (w *walk) alteration(c *change) job.ChangeKind {
 			return job.ChangeModified
 		}
 	case !isDir(c.u):
-		return "" // a FIFO is as good as another
+		return "" // all special files of a type are equal
 	}
 	if (c.u.Mode^c.l.Mode)&permissions != 0 {
 		return job.ChangeMode
@@ -56,7 +56,7 @@ func (w *walk) alteration(c *change) job.ChangeKind {
 	return ""
 }
 
-// links reads what links lead to, and says whether both are links that lead to the same.
+// links reads the targets of links, and reports whether both are links with the same target.
 func (w *walk) links(c *change) bool {
 	var errs [2]error
 	if isLink(c.u) {
@@ -72,7 +72,7 @@ func (w *walk) links(c *change) bool {
 	return isLink(c.u) && isLink(c.l) && c.link == c.old
 }
 
-// readable reads the marks of a file, and finds out whether it can be read.
+// readable reads the marks of a file, and bars the change if the file cannot be read.
 func (w *walk) readable(c *change) {
 	fd, _, err := c.at.upper.file(c.name)
 	if err == nil {
@@ -82,7 +82,7 @@ func (w *walk) readable(c *change) {
 	w.bar(c, err)
 }
 
-// same says whether the two files, of one size, have the same content. What cannot be found out is another content.
+// same reports whether two files of the same size have the same content. If it cannot determine that, it returns false.
 func (w *walk) same(c *change) bool {
 	if c.u.Size == 0 {
 		return true
@@ -95,7 +95,7 @@ func (w *walk) same(c *change) bool {
 		return false
 	}
 	defer unix.Close(u)
-	// What metacopy leaves in the layer has the size of the file and none of its content.
+	// A metacopy file in the layer has the size of the file, but no content.
 	if m, err := readMarks(u); err != nil || m.unknown {
 		return false
 	}
@@ -109,10 +109,10 @@ func (w *walk) same(c *change) bool {
 	return same
 }
 
-// sparse is the size from which holes are looked for.
+// sparse is the size above which holes are skipped.
 const sparse = 1 << 20
 
-// sameContent compares size bytes of two files. whole is false if the bounds ended it.
+// sameContent compares size bytes of two files. whole is false if the bounds were reached.
 func (w *walk) sameContent(a, b int, size int64) (same, whole bool) {
 	bufs := [2][]byte{make([]byte, 64<<10), make([]byte, 64<<10)}
 	for at := int64(0); at < size; {
@@ -134,7 +134,7 @@ func (w *walk) sameContent(a, b int, size int64) (same, whole bool) {
 	return true, true
 }
 
-// nextData returns where the next data of a file are from at on, at most size.
+// nextData returns the offset of the next data of a file from at on, or size.
 func nextData(fd int, at, size int64) int64 {
 	n, err := unix.Seek(fd, at, unix.SEEK_DATA)
 	switch {
@@ -146,7 +146,7 @@ func nextData(fd int, at, size int64) int64 {
 	return min(n, size)
 }
 
-// readAt fills p, and returns false if it cannot.
+// readAt fills p from offset at, and reports whether it succeeded.
 func readAt(fd int, p []byte, at int64) bool {
 	for len(p) > 0 {
 		n, err := retry(func() (int, error) { return unix.Pread(fd, p, at) })

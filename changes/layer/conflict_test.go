@@ -15,13 +15,13 @@ import (
 	"corral/changes/stream"
 )
 
-// TestConflicts has the repository's owner work on it while the session is open.
+// TestConflicts checks changes by the repository's owner while the session is open.
 func TestConflicts(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		jobs  func(m at)
 		owner func(r at)
-		want  []string // conflicts; nil: it is applied
+		want  []string // conflicts; nil if the changes are applied
 	}{
 		{"another file", func(m at) { m.write("b", "2") }, func(r at) { r.write("d/x", "owner") }, nil},
 		{"another file in a directory", func(m at) { m.write("d/x", "X") }, func(r at) { r.write("d/y", "owner"); r.write("d/n", "owner") }, nil},
@@ -52,7 +52,7 @@ func TestConflicts(t *testing.T) {
 		{"new in a deleted directory", func(m at) { m.remove("d") }, func(r at) { r.write("d/sub/n", "owner") }, []string{"d/sub/n: changed"}},
 		{"a new directory in a deleted directory", func(m at) { m.remove("d") }, func(r at) { r.mkdir("d/sub/n") }, []string{"d/sub/n: changed"}},
 		{"changed in a deleted directory", func(m at) { m.remove("d"); m.write("d", "d") }, func(r at) { r.write("d/sub/z", "owner") }, []string{"d/sub/z: changed"}},
-		{"new in a directory made anew", func(m at) { m.remove("d"); m.write("d/n", "n") }, func(r at) { r.write("d/o", "owner") }, []string{"d/o: changed"}},
+		{"new in a re-created directory", func(m at) { m.remove("d"); m.write("d/n", "n") }, func(r at) { r.write("d/o", "owner") }, []string{"d/o: changed"}},
 		{"several", func(m at) { m.write("a", "1"); m.write("b", "2"); m.write("d/x", "X"); m.write("n", "") }, func(r at) {
 			r.write("d/x", "owner")
 			r.write("b", "owner")
@@ -67,7 +67,7 @@ func TestConflicts(t *testing.T) {
 			dry := w.run("apply", "-dry-run")
 			same(t, tree(t, w.repo), before)
 			all := w.run("apply")
-			for _, got := range []*told{dry, all} {
+			for _, got := range []*output{dry, all} {
 				if words := conflicts(got); !slices.Equal(words, tt.want) || got.sum.Conflicts != int64(len(tt.want)) {
 					t.Errorf("%q, want %q", words, tt.want)
 				}
@@ -80,16 +80,16 @@ func TestConflicts(t *testing.T) {
 				t.Error(all.sum.Failed)
 			}
 			if left := w.run("list"); len(left.entries) > 0 {
-				t.Errorf("left: %q", left.lines())
+				t.Errorf("left over: %q", left.lines())
 			}
 			if again := w.run("apply"); len(again.entries)+len(again.conflicts) > 0 {
-				t.Errorf("again: %q %q", again.lines(), conflicts(again))
+				t.Errorf("second apply: %q %q", again.lines(), conflicts(again))
 			}
 		})
 	}
 }
 
-func conflicts(all *told) []string {
+func conflicts(all *output) []string {
 	var words []string
 	for _, c := range all.conflicts {
 		word := map[stream.Reason]string{
@@ -102,10 +102,10 @@ func conflicts(all *told) []string {
 	return words
 }
 
-// TestPartly holds that an apply goes on where another one was ended: at each path in turn it is ended.
+// TestPartly checks that an apply continues one that stopped, for a stop at each path.
 func TestPartly(t *testing.T) {
 	for _, tt := range edits {
-		// What becomes of one name of a file gives the other a new time, and nothing tells whose doing that was.
+		// Changing one name of a file updates the time of the other, and the second apply cannot tell who did it.
 		if len(tt.want) < 2 || strings.HasPrefix(tt.name, "both names") {
 			continue
 		}
@@ -123,7 +123,7 @@ func TestPartly(t *testing.T) {
 	}
 }
 
-// stopped applies n changes.
+// stopped applies n changes and then stops.
 func (w *world) stopped(n int) error {
 	tr, err := Options{Upper: w.upper, Repo: w.repo}.open()
 	if err != nil {
@@ -143,7 +143,7 @@ func (w *world) stopped(n int) error {
 	return nil
 }
 
-// A stopper is an applier that is ended after some changes.
+// A stopper is an applier that stops after some changes.
 type stopper struct {
 	*applier
 	left *int
@@ -165,7 +165,7 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// TestKilled kills applies at any moment. The last one cleans up and ends the work.
+// TestKilled kills applies at arbitrary moments. The last one removes temporary files and completes the apply.
 func TestKilled(t *testing.T) {
 	exe, err := os.Executable()
 	check(t, err)
@@ -188,7 +188,7 @@ func TestKilled(t *testing.T) {
 		cmd := exec.Command(exe, w.args([]string{"apply"})...)
 		cmd.Env = append(os.Environ(), asTool+"=1")
 		check(t, cmd.Start())
-		time.Sleep(time.Duration(i) * 7 * time.Millisecond) // any moment will do
+		time.Sleep(time.Duration(i) * 7 * time.Millisecond) // at various moments
 		check(t, cmd.Process.Kill())
 		_ = cmd.Wait()
 		left = max(left, temporaries(t, w.repo))
@@ -214,7 +214,7 @@ func temporaries(t *testing.T, repo string) (n int) {
 	return n
 }
 
-// TestLeftovers holds that what a killed apply has left is no change, and is removed by the next.
+// TestLeftovers checks that temporary files of a killed apply are not changes, and that the next apply removes them.
 func TestLeftovers(t *testing.T) {
 	leftover := tempPrefix + "0123456789abcdef.7"
 	w := newWorld(t, project(t))
@@ -237,7 +237,7 @@ func TestLeftovers(t *testing.T) {
 		t.Fatalf("%q", got)
 	}
 	if temporaries(t, w.repo) != 4 {
-		t.Error("something was removed before everything was checked")
+		t.Error("temporary files were removed before everything was checked")
 	}
 	r.remove("empty/" + tempPrefix + "mine")
 	r.remove("e/.git/hooks/" + tempPrefix + "mine")
@@ -245,11 +245,11 @@ func TestLeftovers(t *testing.T) {
 		t.Fatalf("%q %+v", conflicts(all), all.sum)
 	}
 	if n := temporaries(t, w.repo); n != 0 {
-		t.Errorf("%d left", n)
+		t.Errorf("%d temporary files left", n)
 	}
 }
 
-// TestLock holds that two applies to a repository do not run at once.
+// TestLock checks that two applies to a repository do not run at the same time.
 func TestLock(t *testing.T) {
 	w := newWorld(t, project(t))
 	d, err := os.Open(w.repo)
@@ -262,7 +262,7 @@ func TestLock(t *testing.T) {
 	w.run("apply")
 }
 
-// TestOrigins holds that a file handle's inode is found.
+// TestOrigins checks the inode numbers of file handles.
 func TestOrigins(t *testing.T) {
 	head := "\x00\xfb\x00\x00\x01" + strings.Repeat("\x00", 16)
 	for _, tt := range []struct {
@@ -285,7 +285,7 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// TestWholeSeconds: a time of a whole second says that a file was changed only where the file system keeps no others.
+// TestWholeSeconds checks that times of whole seconds are rounded up only on file systems that store no others.
 func TestWholeSeconds(t *testing.T) {
 	st := unix.Stat_t{Ino: 1, Ctim: unix.Timespec{Sec: 100}}
 	for _, tt := range []struct {
@@ -301,7 +301,7 @@ func TestWholeSeconds(t *testing.T) {
 	} {
 		v := checker{since: tt.since.UnixNano(), seconds: tt.seconds}
 		if v.late(&st) != tt.late {
-			t.Errorf("%+v: not so", tt)
+			t.Errorf("late: %+v failed", tt)
 		}
 	}
 	dir, err := os.Open(t.TempDir())

@@ -11,19 +11,19 @@ import (
 	"corral/job"
 )
 
-// A differ is a lister that brings contents, too.
+// A differ is a lister that also writes contents.
 type differ struct {
 	lister
 	file, total int64 // bytes left
 }
 
 func (v *differ) visit(c *change) (bool, error) {
-	// What was below a directory that is gone was told of one by one, unless this is a list.
+	// A diff has already written each path below a deleted directory.
 	if c.kind == "" || v.walk.expand && isDir(c.l) && c.u == nil {
 		return true, nil
 	}
-	told, err := v.tell(v.walk.entry(c))
-	if err != nil || !told {
+	written, err := v.emit(v.walk.entry(c))
+	if err != nil || !written {
 		return true, err
 	}
 	if ofGit(c.path) {
@@ -35,7 +35,7 @@ func (v *differ) visit(c *change) (bool, error) {
 	return true, v.side(c, c.at.upper, c.u, c.link, true)
 }
 
-// side brings one content.
+// side writes the old or the new content of a change.
 func (v *differ) side(c *change, d *dir, st *unix.Stat_t, link string, isNew bool) error {
 	switch {
 	case c.kind == job.ChangeMode:
@@ -52,7 +52,7 @@ func (v *differ) side(c *change, d *dir, st *unix.Stat_t, link string, isNew boo
 	return v.w.Data(content)
 }
 
-// read returns a file's content, or why not.
+// read returns a file's content, or the reason to omit it.
 func (v *differ) read(c *change, d *dir) ([]byte, stream.Left) {
 	fd, st, err := d.file(c.name)
 	if err != nil || c.barred != 0 {
@@ -71,12 +71,12 @@ func (v *differ) read(c *change, d *dir) ([]byte, stream.Left) {
 	v.total -= st.Size
 	content := make([]byte, st.Size)
 	if !readAt(fd, content, 0) {
-		return nil, stream.Unreadable // it was cut meanwhile
+		return nil, stream.Unreadable // truncated concurrently
 	}
 	return content, stream.Here
 }
 
-// ofGit says whether a path is below a directory that git takes for its own, on whatever file system: it refuses patches
+// ofGit reports whether a path is in a directory that git treats as its own on any file system: git refuses patches
 // of these.
 func ofGit(path string) bool {
 	for part := range strings.SplitSeq(path, "/") {

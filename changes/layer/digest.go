@@ -12,11 +12,11 @@ import (
 	"corral/job"
 )
 
-// A digest stands for what a walk has seen: what was reviewed can be told from what a job has made of it since. It is the SHA-256
-// of the changes in the order of the walk. Each has its path, kind, types, permissions, size and link, and the SHA-256 of a file's
-// content. What is in a directory that goes away is not part of it, whether it is listed or not.
+// A digest identifies the changes that a walk has seen, to detect changes that a job made after a review. It is the
+// SHA-256 of the changes in the order of the walk: path, kind, types, permissions, size and link of each, and the
+// SHA-256 of a file's content. The contents of a deleted directory are not included, whether they are listed or not.
 //
-// A nil *digest takes nothing.
+// All methods of a nil *digest do nothing.
 type digest struct{ sum hash.Hash }
 
 // digestFormat is hashed first, so that digests of another format differ.
@@ -24,11 +24,11 @@ const digestFormat = "corral changes 1\n"
 
 func newDigest() *digest {
 	d := &digest{sha256.New()}
-	d.sum.Write([]byte(digestFormat)) // a hash takes everything
+	d.sum.Write([]byte(digestFormat)) // a hash never returns an error
 	return d
 }
 
-// result returns the digest, zero if there is none or the walk has left something out.
+// result returns the digest, zero if d is nil or the walk is not whole.
 func (d *digest) result(whole bool) (r stream.Digest) {
 	if d != nil && whole {
 		d.sum.Sum(r[:0])
@@ -36,7 +36,7 @@ func (d *digest) result(whole bool) (r stream.Digest) {
 	return r
 }
 
-// text adds a text so that no two sequences of texts are added alike.
+// text adds a string with its length, so that different sequences of strings have different encodings.
 func (d *digest) text(s string) {
 	d.number(uint64(len(s)))
 	d.sum.Write([]byte(s))
@@ -48,7 +48,7 @@ func (d *digest) number(n uint64) {
 	d.sum.Write(b[:])
 }
 
-// digest adds a change, as far as it is known. Of one whose content cannot be read the walk is incomplete.
+// digest adds a change to the digest. If its content cannot be read, the walk is incomplete.
 func (w *walk) digest(c *change) {
 	d := w.sum
 	if d == nil || c.at.gone || c.kind == "" {
@@ -81,8 +81,8 @@ func (w *walk) digest(c *change) {
 	d.sum.Write(content[:])
 }
 
-// digestBlock is the unit in which contents are hashed, in bytes. Blocks of zeros are left out: whether they are holes changes
-// when the file system writes them, and a file of a terabyte may have nothing else.
+// digestBlock is the unit in bytes in which contents are hashed. Blocks of zeros are omitted: the file system may
+// turn them into holes when it writes them, and a file of a terabyte may consist of them.
 const digestBlock = 64 << 10
 
 // hashContent hashes a file of the layer, within the walk's bounds.

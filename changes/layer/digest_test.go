@@ -14,7 +14,7 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// digest returns the digest that a look ends with.
+// digest returns the digest at the end of a run.
 func (w *world) digest(args ...string) stream.Digest {
 	w.t.Helper()
 	all := w.run(args...)
@@ -24,14 +24,14 @@ func (w *world) digest(args ...string) stream.Digest {
 	return all.sum.Digest
 }
 
-// TestDigest: all looks at the same changes have one digest, whatever they tell of them, and each change of what would be applied
-// makes another.
+// TestDigest checks that all commands give the same digest for the same changes, whatever they list, and that each
+// change of the result of an apply changes it.
 func TestDigest(t *testing.T) {
 	w := newWorld(t, project(t))
 	m := at{t, w.merged}
 	edits := []func(){
 		func() { m.write("new", "1\n") },
-		func() { m.write("new", "2\n") }, // of the same size
+		func() { m.write("new", "2\n") }, // the same size
 		func() { m.write("b", "TWO\n") },
 		func() { m.chmod("run", 0o755) },
 		func() { m.chmod("new", 0o600) },
@@ -57,7 +57,7 @@ func TestDigest(t *testing.T) {
 		edit()
 		d := w.digest("list", "-digest")
 		if before, ok := seen[d]; ok {
-			t.Errorf("after edit %d the digest is that after %d", i, before)
+			t.Errorf("the digest after edit %d equals that after edit %d", i, before)
 		}
 		seen[d] = i
 		for _, args := range [][]string{{"list", "-digest", "-most=1"}, {"diff", "-digest"}, {"apply", "-dry-run", "-digest"}} {
@@ -67,15 +67,15 @@ func TestDigest(t *testing.T) {
 		}
 	}
 	if all := w.run("list"); all.sum.Digest != (stream.Digest{}) {
-		t.Error("a digest that nobody asked for")
+		t.Error("digest without -digest")
 	}
-	// What is at some paths has a digest of its own, and other paths do not matter to it.
+	// The digest of some paths does not depend on other paths.
 	some := w.digest("list", "-digest", "made", "d")
 	m.write("other", "x")
 	if w.digest("diff", "-digest", "made", "d") != some || w.digest("apply", "-dry-run", "-digest", "d", "made") != some || w.digest("list", "-digest", "made") == some {
-		t.Error("of paths")
+		t.Error("the digests of the same paths differ, or that of fewer paths is equal")
 	}
-	// Holes and zeros are the same, and so is a file that is written with what it was.
+	// Holes equal zeros, and rewriting a file with the same content does not change the digest.
 	m.write("zeros", strings.Repeat("\x00", 3*digestBlock)+"end")
 	full := w.digest("list", "-digest", "zeros")
 	m.remove("zeros")
@@ -84,18 +84,18 @@ func TestDigest(t *testing.T) {
 	_, err = f.WriteAt([]byte("end"), 3*digestBlock)
 	check(t, err, f.Close())
 	if w.digest("list", "-digest", "zeros") != full {
-		t.Error("a hole is another content than zeros")
+		t.Error("the digest of a hole differs from that of zeros")
 	}
 }
 
-// TestExpect: what is applied is what was looked at, or nothing.
+// TestExpect checks that nothing is applied unless the changes have the expected digest.
 func TestExpect(t *testing.T) {
 	w := newWorld(t, project(t))
 	m := at{t, w.merged}
 	m.write("b", "GOOD\n")
 	m.write("d/new", "x\n")
 	reviewed := w.digest("diff", "-digest")
-	m.write("b", "EVIL\n") // a job between diff and apply
+	m.write("b", "EVIL\n") // by a job between diff and apply
 	before := tree(t, w.repo)
 	for _, args := range [][]string{{"apply", "-expect=" + reviewed.String()}, {"apply", "-dry-run", "-expect=" + reviewed.String()}, {"apply", "-expect=" + reviewed.String(), "d"}} {
 		all := w.run(args...)
@@ -116,17 +116,17 @@ func TestExpect(t *testing.T) {
 		check(t, os.MkdirAll(m.path(at), 0o755))
 	}
 	all := w.run("apply", "-expect="+reviewed.String())
-	if all.sum.Applied != 0 || !strings.Contains(all.sum.Failed, "not everything could be looked at") {
+	if all.sum.Applied != 0 || !strings.Contains(all.sum.Failed, "not everything could be examined") {
 		t.Errorf("%+v", all.sum)
 	}
 	for _, bad := range []string{"", "12", strings.Repeat("0", 64), strings.Repeat("x", 64)} {
 		if err := Run(t.Context(), w.args([]string{"apply", "-expect=" + bad}), os.Stderr); err == nil {
-			t.Errorf("digest %q is taken", bad)
+			t.Errorf("digest %q was accepted", bad)
 		}
 	}
 }
 
-// TestHiddenFromGit: a change of git's index by which git does not show another change is sensitive, and others are not.
+// TestHiddenFromGit checks that a change of git's index is sensitive exactly if it hides another change from git.
 func TestHiddenFromGit(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("git"))
 	git := func(dir string, args ...string) {
@@ -150,19 +150,19 @@ func TestHiddenFromGit(t *testing.T) {
 	m.write("c", "c\n")
 	git(w.merged, "add", "c")
 	if sensitive() {
-		t.Error("a file that was added")
+		t.Error("an added file is reported as hidden")
 	}
 	git(w.merged, "update-index", "--assume-unchanged", "a")
 	if !sensitive() {
-		t.Error("a file that is hidden is not reported")
+		t.Error("a hidden file is not reported")
 	}
 	git(w.merged, "update-index", "--no-assume-unchanged", "a")
 	if sensitive() {
-		t.Error("a file that is not hidden any more")
+		t.Error("a file that is no longer hidden is reported")
 	}
 	m.write(".git/index", "DIRC")
 	if !sensitive() {
-		t.Error("an index that cannot be read is not reported")
+		t.Error("an unreadable index is not reported")
 	}
 	m.remove(".git/index")
 	m.link("../a", ".git/index")

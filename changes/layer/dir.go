@@ -13,7 +13,7 @@ type dir struct{ fd int }
 
 const openFlags = unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
 
-// openRoot opens the root of a tree, which whoever started this program has put there.
+// openRoot opens the root of a tree. The path comes from the program's caller, and may contain links.
 func openRoot(path string) (*dir, error) {
 	fd, err := retry(func() (int, error) {
 		return unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -24,7 +24,7 @@ func openRoot(path string) (*dir, error) {
 	return &dir{fd}, nil
 }
 
-// open opens the directory name, one component. A link is ELOOP or ENOTDIR, like anything else.
+// open opens the directory name, a single component. For a link or other file it returns ELOOP or ENOTDIR.
 func (d *dir) open(name string) (*dir, error) {
 	fd, err := d.openat(name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -43,8 +43,8 @@ func (d *dir) openat(name string, flags int, mode uint32) (int, error) {
 	return retry(func() (int, error) { return unix.Openat(d.fd, name, flags|openFlags, mode) })
 }
 
-// file opens the regular file name for reading. That it is one is known only afterwards; a FIFO does not block and the
-// devices of a layer cannot be opened.
+// file opens the regular file name for reading. It checks the type only afterwards; opening a FIFO does not block,
+// and the devices of a layer cannot be opened.
 func (d *dir) file(name string) (int, *unix.Stat_t, error) {
 	fd, err := d.openat(name, unix.O_RDONLY, 0)
 	if err != nil {
@@ -52,7 +52,7 @@ func (d *dir) file(name string) (int, *unix.Stat_t, error) {
 	}
 	st, err := fstat(fd)
 	if err == nil && !isFile(st) {
-		err = unix.ESTALE // it was swapped
+		err = unix.ESTALE // it was replaced
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -61,7 +61,7 @@ func (d *dir) file(name string) (int, *unix.Stat_t, error) {
 	return fd, st, nil
 }
 
-// lstat asks for a name; nil without an error is that there is none.
+// lstat returns nil without an error if the name does not exist.
 func (d *dir) lstat(name string) (*unix.Stat_t, error) {
 	if d == nil {
 		return nil, nil
@@ -86,8 +86,8 @@ func (d *dir) readlink(name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// names returns those in the directory, sorted, at most so many; whole says whether these are all.
-func (d *dir) names(most int) (names []string, whole bool, err error) {
+// names returns at most limit names of the directory, sorted. whole reports whether these are all.
+func (d *dir) names(limit int) (names []string, whole bool, err error) {
 	if d == nil {
 		return nil, true, nil
 	}
@@ -102,9 +102,9 @@ func (d *dir) names(most int) (names []string, whole bool, err error) {
 			return names, err == nil, err
 		}
 		_, _, names = unix.ParseDirent(buf[:n], -1, names)
-		if len(names) > most {
+		if len(names) > limit {
 			slices.Sort(names)
-			return names[:most], false, nil
+			return names[:limit], false, nil
 		}
 	}
 }
@@ -117,7 +117,7 @@ func fstat(fd int) (*unix.Stat_t, error) {
 	return &st, nil
 }
 
-// retry calls f again when a signal has interrupted it.
+// retry repeats f while signals interrupt it.
 func retry(f func() (int, error)) (int, error) {
 	for {
 		n, err := f()
@@ -127,7 +127,7 @@ func retry(f func() (int, error)) (int, error) {
 	}
 }
 
-// Marks of the kernel on what is in the upper directory.
+// Extended attributes that overlayfs sets in the upper directory.
 const (
 	markOpaque   = "user.overlay.opaque"
 	markOrigin   = "user.overlay.origin"
@@ -135,12 +135,12 @@ const (
 	markMetacopy = "user.overlay.metacopy"
 )
 
-// marks are what the kernel has noted on an open directory or file of the upper directory.
+// marks are the overlayfs attributes of a directory or file of the upper directory.
 type marks struct {
 	opaque  bool   // the directory hides the one below
-	copied  bool   // it came from the repository
-	origin  []byte // what it was there, if the file system can tell
-	unknown bool   // there is one that corral's overlays do not make
+	copied  bool   // it was copied up from the repository
+	origin  []byte // the file handle of its original, if the file system supports handles
+	unknown bool   // it has an attribute that corral's overlays do not set
 }
 
 func readMarks(fd int) (m marks, err error) {
@@ -162,7 +162,7 @@ func readMarks(fd int) (m marks, err error) {
 	return m, err
 }
 
-// xattr returns an attribute, nil if there is none.
+// xattr returns the value of an attribute, nil if it is not set.
 func xattr(fd int, name string) ([]byte, error) {
 	buf := make([]byte, 256) // a file handle has at most 128
 	n, err := unix.Fgetxattr(fd, name, buf)
@@ -170,7 +170,7 @@ func xattr(fd int, name string) ([]byte, error) {
 	case errors.Is(err, unix.ENODATA), errors.Is(err, unix.ENOTSUP):
 		return nil, nil
 	case errors.Is(err, unix.ERANGE):
-		return buf[:1], nil // none that we know
+		return buf[:1], nil // too long for any known value
 	case err != nil:
 		return nil, err
 	}

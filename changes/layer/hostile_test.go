@@ -18,7 +18,7 @@ import (
 	"corral/changes/stream"
 )
 
-// TestOther has what no repository has.
+// TestOther checks special files, which no repository contains.
 func TestOther(t *testing.T) {
 	w := newWorld(t, func(repo string) {
 		project(t)(repo)
@@ -46,7 +46,7 @@ func TestOther(t *testing.T) {
 	}
 }
 
-// TestMarks holds that what corral's overlays do not make is not applied: it may mean anything.
+// TestMarks checks that files with overlay attributes that corral's overlays do not set are not applied.
 func TestMarks(t *testing.T) {
 	for _, tt := range []struct{ path, mark, value string }{
 		{"b", markMetacopy, ""}, {"b", markRedirect, "/a"}, {"d", markRedirect, "e"}, {"d", markOpaque, "x"}, {"d", markOpaque, strings.Repeat("y", 300)},
@@ -65,7 +65,7 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// TestUnprivileged runs as a user without rights, as jobs do: what its permissions keep it from is told.
+// TestUnprivileged runs as an unprivileged user, as jobs do, and checks that unreadable files are reported.
 func TestUnprivileged(t *testing.T) {
 	w := newWorld(t, project(t))
 	m := at{t, w.merged}
@@ -91,7 +91,8 @@ func TestUnprivileged(t *testing.T) {
 	}
 }
 
-// TestPermissions applies to directories that their owner has closed to writing, and takes what it cannot read for changed.
+// TestPermissions checks that an apply writes to read-only directories of its own user, and treats unreadable files
+// as changed.
 func TestPermissions(t *testing.T) {
 	w := newWorld(t, func(repo string) {
 		r := at{t, repo}
@@ -119,7 +120,7 @@ func TestPermissions(t *testing.T) {
 	same(t, tree(t, w.repo), want)
 }
 
-// TestForeign is about a repository with a directory that somebody else owns.
+// TestForeign checks a repository with directories of another owner.
 func TestForeign(t *testing.T) {
 	w := newWorld(t, project(t))
 	m := at{t, w.merged}
@@ -138,8 +139,8 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// unprivileged runs the tool as somebody who owns both trees.
-func (w *world) unprivileged(args ...string) *told {
+// unprivileged runs the tool as an unprivileged user who owns both trees.
+func (w *world) unprivileged(args ...string) *output {
 	w.t.Helper()
 	if w.merged != "" {
 		w.give()
@@ -148,7 +149,7 @@ func (w *world) unprivileged(args ...string) *told {
 	}
 	exe, err := os.Executable()
 	check(w.t, err)
-	tool := filepath.Join(w.t.TempDir(), "tool") // the directory of the test's program is root's alone
+	tool := filepath.Join(w.t.TempDir(), "tool") // only root can access the directory of the test binary
 	b, err := os.ReadFile(exe)
 	check(w.t, err, os.WriteFile(tool, b, 0o755))
 	for dir := filepath.Dir(tool); dir != "/tmp" && dir != "/var/tmp" && dir != "/"; dir = filepath.Dir(dir) {
@@ -156,7 +157,7 @@ func (w *world) unprivileged(args ...string) *told {
 	}
 	cmd := exec.Command(tool, w.args(args)...)
 	cmd.Env = []string{asTool + "=1"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: somebody, Gid: somebody}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: otherUID, Gid: otherUID}}
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
@@ -165,16 +166,16 @@ func (w *world) unprivileged(args ...string) *told {
 	return readAll(w.t, out.Bytes())
 }
 
-const somebody = 54_321
+const otherUID = 54_321
 
-// give makes both trees somebody's.
+// give changes the owner of both trees.
 func (w *world) give() {
 	for _, root := range []string{w.repo, w.upper} {
 		check(w.t, filepath.WalkDir(root, func(path string, _ os.DirEntry, err error) error {
 			if err != nil {
 				return err
 			}
-			return os.Lchown(path, somebody, somebody)
+			return os.Lchown(path, otherUID, otherUID)
 		}))
 		for dir := filepath.Dir(root); dir != "/tmp" && dir != "/var/tmp" && dir != "/"; dir = filepath.Dir(dir) {
 			check(w.t, os.Chmod(dir, 0o755))
@@ -182,7 +183,7 @@ func (w *world) give() {
 	}
 }
 
-// TestDeep has trees deeper than is looked at.
+// TestDeep checks trees deeper than Bounds.Depth.
 func TestDeep(t *testing.T) {
 	w := newWorld(t, project(t))
 	deepen(t, w.merged, 300)
@@ -196,7 +197,7 @@ func TestDeep(t *testing.T) {
 	same(t, tree(t, w.repo), tree(t, func() string { w := newWorld(t, project(t)); return w.repo }()))
 }
 
-// deepen makes directories in each other. Their path is longer than a path may be.
+// deepen creates nested directories whose path is longer than PATH_MAX.
 func deepen(t *testing.T, root string, levels int) {
 	fd, err := unix.Open(root, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	check(t, err)
@@ -210,7 +211,7 @@ func deepen(t *testing.T, root string, levels int) {
 	unix.Close(fd)
 }
 
-// TestPlanted has links in the repository and in the layer at the places that are written to.
+// TestPlanted checks that links in the repository and the layer at written paths are not followed.
 func TestPlanted(t *testing.T) {
 	outside := t.TempDir()
 	o := at{t, outside}
@@ -232,7 +233,7 @@ func TestPlanted(t *testing.T) {
 	if got := conflicts(all); !slices.Equal(got, []string{"d: gone", "n: changed"}) {
 		t.Errorf("%q", got)
 	}
-	// And as if they had been there for long.
+	// The same with links older than the session.
 	w.opened = past(t)
 	if all := w.run("apply"); !slices.Equal(conflicts(all), []string{"d: gone"}) {
 		t.Errorf("%q %+v", conflicts(all), all.sum)
@@ -246,8 +247,7 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// TestSwapped swaps directories of the repository with links while it is applied to. Whatever becomes of the apply, it
-// does not write outside.
+// TestSwapped replaces directories of the repository by links during an apply, and checks that it never writes outside.
 func TestSwapped(t *testing.T) {
 	outside := t.TempDir()
 	o := at{t, outside}
@@ -263,7 +263,7 @@ func TestSwapped(t *testing.T) {
 		m.remove("d/y")
 		m.remove("d/sub")
 		m.write("d/sub/n", "n")
-		w.opened = time.Now().Add(time.Hour) // nothing that the owner does is a conflict
+		w.opened = time.Now().Add(time.Hour) // no change of the owner is a conflict
 		var stop atomic.Bool
 		var swaps sync.WaitGroup
 		swaps.Go(func() {
@@ -282,7 +282,7 @@ func TestSwapped(t *testing.T) {
 	}
 }
 
-// TestBusy has a job write to the layer while it is applied.
+// TestBusy checks an apply while a job writes to the layer.
 func TestBusy(t *testing.T) {
 	w := newWorld(t, project(t))
 	var stop atomic.Bool

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An at edits below a directory, and fails the test if it cannot.
+// An at edits files below a directory, and fails the test on errors.
 type at struct {
 	t   testing.TB
 	dir string
@@ -68,7 +68,7 @@ var edits = []struct {
 		"deleted directory d", "deleted directory empty", "deleted file a", "deleted link l",
 	}},
 	{"deleted inside", func(m at) { m.remove("d/sub"); m.remove("d/y") }, []string{"deleted directory d/sub", "deleted file d/y"}},
-	{"directory made anew", func(m at) { m.remove("d"); m.write("d/x", "x\n"); m.write("d/n", "n\n"); m.write("d/y", "Y\n") }, []string{
+	{"directory re-created", func(m at) { m.remove("d"); m.write("d/x", "x\n"); m.write("d/n", "n\n"); m.write("d/y", "Y\n") }, []string{
 		"added file d/n", "deleted directory d/sub", "modified file d/y",
 	}},
 	{"file becomes directory", func(m at) { m.remove("a"); m.write("a/b/c", "c\n") }, []string{
@@ -162,7 +162,7 @@ func TestEdits(t *testing.T) {
 	}
 }
 
-// TestDiff holds that the contents are those of both sides.
+// TestDiff checks that the contents of both sides are written.
 func TestDiff(t *testing.T) {
 	w := newWorld(t, project(t))
 	m := at{t, w.merged}
@@ -185,8 +185,8 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestMost holds that what is beyond the bound is counted, and that sensitive paths are told all the same.
-func TestMost(t *testing.T) {
+// TestListLimit checks that entries beyond -most are counted, and that sensitive ones are still written.
+func TestListLimit(t *testing.T) {
 	w := newWorld(t, project(t))
 	m := at{t, w.merged}
 	for _, n := range []string{"m1", "m2", "m3", "z/.vscode/x"} {
@@ -243,7 +243,7 @@ func TestPaths(t *testing.T) {
 				all := w.run(append([]string{word}, tt.paths...)...)
 				want := tt.want
 				if word == "apply" && tt.fails != "" {
-					want = nil // nothing is applied
+					want = nil // an apply with a missing path applies nothing
 				}
 				if got := all.lines(); !slices.Equal(got, want) || all.sum.Failed != tt.fails || len(all.conflicts) > 0 {
 					t.Errorf("%s: %q, want %q; %v %+v", word, got, want, all.conflicts, all.sum)
@@ -251,7 +251,7 @@ func TestPaths(t *testing.T) {
 			}
 			if tt.fails == "" {
 				if left := w.run("list", tt.paths[0]); left.sum.Failed == "" {
-					t.Errorf("left: %q", left.lines())
+					t.Errorf("left over: %q", left.lines())
 				}
 			}
 		})
@@ -261,7 +261,7 @@ func TestPaths(t *testing.T) {
 func TestCleanPaths(t *testing.T) {
 	for _, tt := range []struct {
 		in   string
-		want string // "" is an error
+		want string // "" for an error
 	}{
 		{"a", "a"},
 		{"a/b a a-b", "a a-b"},
@@ -282,9 +282,9 @@ func TestCleanPaths(t *testing.T) {
 		}
 	}
 	if _, err := CleanPaths([]string{""}); err == nil {
-		t.Error("an empty path")
+		t.Error("an empty path was accepted")
 	}
 	if _, err := CleanPaths(make([]string, MaxPaths+1)); err == nil {
-		t.Error("too many paths")
+		t.Error("too many paths were accepted")
 	}
 }

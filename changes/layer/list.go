@@ -8,7 +8,7 @@ import (
 	"corral/job"
 )
 
-// A lister tells of each difference.
+// A lister writes an entry for each difference.
 type lister struct {
 	w                   *stream.Writer
 	walk                *walk
@@ -27,12 +27,13 @@ func (v *lister) visit(c *change) (bool, error) {
 	if c.kind == "" {
 		return true, nil
 	}
-	_, err := v.tell(v.walk.entry(c))
+	_, err := v.emit(v.walk.entry(c))
 	return true, err
 }
 
-// tell counts an entry, and writes it unless there are enough. A flood of others does not keep sensitive ones out.
-func (v *lister) tell(e *stream.Entry) (told bool, err error) {
+// emit counts an entry, and writes it unless the bound is reached. Sensitive entries have a second bound, so that
+// many others do not displace them.
+func (v *lister) emit(e *stream.Entry) (written bool, err error) {
 	v.total.Entries++
 	if e.Kind == job.ChangeDeleted {
 		v.total.Bytes += e.OldSize
@@ -51,7 +52,7 @@ func (v *lister) tell(e *stream.Entry) (told bool, err error) {
 	return true, v.w.Entry(e)
 }
 
-// entry says what c is.
+// entry returns the stream entry for c.
 func (w *walk) entry(c *change) *stream.Entry {
 	e := &stream.Entry{Path: c.path, Kind: c.kind, Link: c.link, OldLink: c.old, Sensitive: c.sensitive}
 	if c.l != nil {
@@ -84,7 +85,7 @@ func typeOf(st *unix.Stat_t) job.FileType {
 	return job.TypeOther
 }
 
-// sizeOf is of files and links; a directory's says nothing.
+// sizeOf returns the size of a file or link, and 0 for others, whose size has no meaning.
 func sizeOf(st *unix.Stat_t) int64 {
 	if isFile(st) || isLink(st) {
 		return max(st.Size, 0)
@@ -92,7 +93,8 @@ func sizeOf(st *unix.Stat_t) int64 {
 	return 0
 }
 
-// subtree has f see all that the repository has below c, directories before what is in them. d is the directory it is in.
+// subtree calls f for everything in the repository below c, directories before their contents. d is the parent
+// directory.
 func (w *walk) subtree(c *change, f func(d *dir, name, path string, st *unix.Stat_t, sensitive bool)) {
 	w.below(c.at.lower, c.name, c.path, c.at.depth, c.rulesBelow(), f)
 }

@@ -9,24 +9,24 @@ import (
 	"corral/changes/stream"
 )
 
-// maxPending is how many files are written before they are waited for, all at once.
+// maxPending is the maximum number of written files that are then synced together.
 const maxPending = 64
 
-// errPending is a file that is written and has not yet its name.
+// errPending is returned for a file that is written, but not yet renamed to its name.
 var errPending = errors.New("pending")
 
-// A placing is such a file.
-type placing struct {
+// A pendingFile is a file to sync and rename.
+type pendingFile struct {
 	c     *change
 	tmp   *temp
 	entry *stream.Entry
 }
 
-// journaled are the file systems in which an fsync of the file that was changed last brings the metadata of those that were
-// changed before with it: their journal has one order. On the others each file is synced.
+// journaled lists the file systems whose journal has a single order, so that an fsync of the file that changed last
+// also writes the metadata of those changed before. On others each file is synced.
 var journaled = map[int64]string{unix.EXT4_SUPER_MAGIC: "ext2, ext3, ext4", unix.XFS_SUPER_MAGIC: "xfs"}
 
-// flush gives the files that are written their names, when they are on the disk.
+// flush syncs the written files to the disk and renames them to their names.
 func (a *applier) flush() error {
 	pending := a.pending
 	a.pending = nil
@@ -41,7 +41,7 @@ func (a *applier) flush() error {
 		switch {
 		case err == nil:
 			a.total.Applied++
-			err = a.tell(p.entry)
+			err = a.emit(p.entry)
 		case !errors.Is(err, errConflict):
 			err = fmt.Errorf("%q: %w", p.c.path, err)
 		}
@@ -52,9 +52,8 @@ func (a *applier) flush() error {
 	return nil
 }
 
-// syncAll waits until the files are on the disk. One fsync for each takes as many flushes of the disk, a few milliseconds
-// each.
-func syncAll(pending []placing) error {
+// syncAll syncs the files. An fsync for each would cost a flush of the disk each, a few milliseconds.
+func syncAll(pending []pendingFile) error {
 	if len(pending) > 1 && together(pending) {
 		pending = pending[len(pending)-1:]
 	}
@@ -66,8 +65,8 @@ func syncAll(pending []placing) error {
 	return nil
 }
 
-// together has the contents of the files written, and says whether an fsync of the last one does for all of them.
-func together(pending []placing) bool {
+// together writes the contents of the files, and reports whether an fsync of the last one then suffices for all.
+func together(pending []pendingFile) bool {
 	last := pending[len(pending)-1].tmp
 	var fs unix.Statfs_t
 	if unix.Fstatfs(last.fd, &fs) != nil || journaled[fs.Type] == "" {
@@ -79,7 +78,7 @@ func together(pending []placing) bool {
 			return false
 		}
 	}
-	// Writing gave the others blocks. What is done to the last one now is in the journal behind that.
+	// Writing allocated the blocks of the other files. This change of the last one follows that in the journal.
 	st, err := fstat(last.fd)
 	return err == nil && unix.Fchmod(last.fd, st.Mode&permissions) == nil
 }

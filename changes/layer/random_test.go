@@ -15,13 +15,13 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// A chaos edits a tree at random. What it tries may fail.
+// A chaos edits a tree at random. Its edits may fail.
 type chaos struct {
 	*rand.Rand
 	root string
 }
 
-// names are few, so that paths meet.
+// There are few names, so that paths collide.
 var names = []string{"a", "b", "c", "d.txt", ".git", "hooks", "x y", "\xfe", "HEAD", "n\nl"}
 
 func (c chaos) path() string {
@@ -37,7 +37,7 @@ func (c chaos) content() []byte {
 	return []byte(strings.Repeat(string(rune('a'+c.IntN(3))), n))
 }
 
-// step makes one edit. Files are replaced, written over, appended to, moved, linked, removed.
+// step makes one edit: it replaces, overwrites, extends, moves, links or removes a file.
 func (c chaos) step() {
 	p, q := c.path(), c.path()
 	modes := []uint32{0o644, 0o755, 0o600, 0o700, 0o777, 0o444}
@@ -74,8 +74,8 @@ func (c chaos) step() {
 	}
 }
 
-// TestRandom edits at random what was made at random. What jobs see then is what an apply makes of the repository, in one
-// go or in pieces.
+// TestRandom edits random trees at random, and checks that an apply, in one run or in several, gives the repository
+// the files that jobs see.
 func TestRandom(t *testing.T) {
 	for seed := range uint64(sandboxtest.Scale(60)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestRandom(t *testing.T) {
 			}
 			if seed%3 == 0 {
 				all := w.run("list").entries
-				// What is moved has one name at least, in whichever order: but not both names of one file.
+				// Moved files have at least one name at any time, except if both are names of the same file.
 				for range 3 {
 					if len(all) > 0 {
 						e := all[c.IntN(len(all))]
@@ -108,7 +108,7 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// TestTimes holds that what is applied has the times that jobs gave it, and that what is not applied keeps its own.
+// TestTimes checks that applied files have the times set by jobs, and that other files keep theirs.
 func TestTimes(t *testing.T) {
 	w := newWorld(t, project(t))
 	m, r := at{t, w.merged}, at{t, w.repo}
@@ -139,7 +139,7 @@ func mtime(t *testing.T, path string) time.Time {
 	return info.ModTime()
 }
 
-// TestSparse holds that holes stay holes, and are not read to be compared.
+// TestSparse checks that holes are preserved, and not read when files are compared.
 func TestSparse(t *testing.T) {
 	const size = 64 << 30
 	holes := func(path string, at int64) {
@@ -170,11 +170,11 @@ func TestSparse(t *testing.T) {
 		t.Errorf("%q", b)
 	}
 	if left := w.run("list"); len(left.entries) > 0 {
-		t.Errorf("left: %q", left.lines())
+		t.Errorf("left over: %q", left.lines())
 	}
 }
 
-// TestLarge lists and applies directories with very many names.
+// TestLarge checks directories with very many names.
 func TestLarge(t *testing.T) {
 	n := sandboxtest.Scale(4_000)
 	w := newWorld(t, func(repo string) {

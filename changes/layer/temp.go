@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Names of temporaries are this, 16 hex digits that are the program run's own, a dot and a number.
+// Names of temporary files are this prefix, 16 hex digits unique to the run, a dot and a number.
 const tempPrefix = ".corral-apply-"
 
 const tempDigits = 16
 
-// isTemp says whether a name is that of a temporary. Nothing else is given such a name, and whatever has one is no change:
-// the next apply removes it.
+// isTemp reports whether a name is that of a temporary file. Such names are reserved: a file with one is never a
+// change, and the next apply removes it.
 func isTemp(name string) bool {
 	rest, ok := strings.CutPrefix(name, tempPrefix)
 	if !ok || len(rest) < tempDigits+2 || rest[tempDigits] != '.' {
@@ -28,7 +28,7 @@ func isTemp(name string) bool {
 	return err == nil && err2 == nil
 }
 
-// temps makes the temporaries of one apply.
+// temps creates the temporary files of one apply.
 type temps struct {
 	run  string
 	next int
@@ -36,11 +36,11 @@ type temps struct {
 
 func newTemps() *temps {
 	var b [tempDigits / 2]byte
-	_, _ = rand.Read(b[:]) // it does not fail
+	_, _ = rand.Read(b[:]) // never returns an error
 	return &temps{run: hex.EncodeToString(b[:])}
 }
 
-// A temp is a file or link that has no name of the repository's yet.
+// A temp is a file or link under a temporary name.
 type temp struct {
 	at     *dir
 	name   string
@@ -57,7 +57,7 @@ func (t *temps) file(d *dir) (*temp, error) {
 	name := t.name()
 	fd, err := d.openat(name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("make a temporary beside it: %w", err)
+		return nil, fmt.Errorf("create a temporary file beside it: %w", err)
 	}
 	return &temp{at: d, name: name, fd: fd}, nil
 }
@@ -65,12 +65,12 @@ func (t *temps) file(d *dir) (*temp, error) {
 func (t *temps) link(d *dir, to string) (*temp, error) {
 	name := t.name()
 	if err := unix.Symlinkat(to, d.fd, name); err != nil {
-		return nil, fmt.Errorf("make a temporary beside it: %w", err)
+		return nil, fmt.Errorf("create a temporary link beside it: %w", err)
 	}
 	return &temp{at: d, name: name, fd: -1}, nil
 }
 
-// setTime sets the time of modification.
+// setTime sets the modification time.
 func (t *temp) setTime(mtime unix.Timespec) error {
 	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, mtime}
 	if err := unix.UtimesNanoAt(t.at.fd, t.name, times, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -79,17 +79,17 @@ func (t *temp) setTime(mtime unix.Timespec) error {
 	return nil
 }
 
-// discard ends the use of a temporary, and removes it unless it was given a name.
+// discard closes a temporary file, and removes it unless it was renamed.
 func (t *temp) discard() {
 	if t.fd >= 0 {
 		unix.Close(t.fd)
 	}
 	if !t.placed {
-		_ = unix.Unlinkat(t.at.fd, t.name, 0) // else the next apply does
+		_ = unix.Unlinkat(t.at.fd, t.name, 0) // on an error, the next apply removes it
 	}
 }
 
-// clean removes what a killed apply has left in a directory.
+// clean removes the temporary files of killed applies from a directory.
 func (a *applier) clean(p *pair) error {
 	for _, name := range a.walk.names(p.lower) {
 		if !isTemp(name) {
@@ -100,13 +100,13 @@ func (a *applier) clean(p *pair) error {
 			err = unix.Unlinkat(p.lower.fd, name, 0)
 		}
 		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EISDIR) {
-			return fmt.Errorf("%q: remove what an apply has left: %w", p.join(name), err)
+			return fmt.Errorf("%q: remove a temporary file of an earlier apply: %w", p.join(name), err)
 		}
 	}
 	return nil
 }
 
-// copyContent copies size bytes; holes stay holes.
+// copyContent copies size bytes and preserves holes.
 func copyContent(dst, src int, size int64) error {
 	if err := unix.Ftruncate(dst, size); err != nil {
 		return fmt.Errorf("write: %w", err)
@@ -117,7 +117,7 @@ func copyContent(dst, src int, size int64) error {
 		for at < end {
 			n := int(min(end-at, int64(len(buf))))
 			if !readAt(src, buf[:n], at) {
-				return errors.New("read: it was cut meanwhile")
+				return errors.New("read: the file was truncated meanwhile")
 			}
 			if err := writeAt(dst, buf[:n], at); err != nil {
 				return fmt.Errorf("write: %w", err)
@@ -128,7 +128,7 @@ func copyContent(dst, src int, size int64) error {
 	return nil
 }
 
-// holeAfter returns where the data at at end.
+// holeAfter returns the end of the data at offset at.
 func holeAfter(fd int, at, size int64) int64 {
 	n, err := unix.Seek(fd, at, unix.SEEK_HOLE)
 	if err != nil || n <= at {

@@ -20,11 +20,11 @@ type pair struct {
 	path         string // "" is the root
 	depth        int
 	upper, lower *dir // one of them may be nil
-	hidden       bool // what is in lower and not in upper is deleted
-	fresh        bool // it came into the place of something else during this walk
-	gone         bool // its own deletion stands for those of all in it
+	hidden       bool // entries of lower that are not in upper are deleted
+	fresh        bool // it replaced something else during this walk
+	gone         bool // its own deletion covers its contents
 	rules        scan.Rules
-	use          use // of who applies
+	use          use // state of the applier
 }
 
 func (p *pair) join(name string) string {
@@ -34,24 +34,24 @@ func (p *pair) join(name string) string {
 	return p.path + "/" + name
 }
 
-// A change is one name that is looked at.
+// A change is one name in both trees.
 type change struct {
 	at         *pair
 	name, path string
-	u, l       *unix.Stat_t // in the layer and in the repository; nil: not there. A whiteout is not there
+	u, l       *unix.Stat_t // in the layer and in the repository; nil if missing. A whiteout counts as missing
 	kind       job.ChangeKind
-	link, old  string // what links lead to
+	link, old  string // targets of links
 	sensitive  bool
 	below      scan.Rules
-	bare       func() bool // the directory it is in is a bare repository's
+	bare       func() bool // reports whether its directory is a bare repository
 	dir        *dir        // u, if it is a directory that could be opened
 	marks      marks
 	barred     stream.Reason // why u cannot be read, or 0
-	replaced   bool          // the visitor has put u, a directory, into the place of something else
-	made       *unix.Stat_t  // u, if the visitor has made it in the repository
+	replaced   bool          // the visitor has replaced something else by u, a directory
+	made       *unix.Stat_t  // u, if the visitor has created it in the repository
 }
 
-// A class says what has to be done for a change, which is known before it is looked at closely.
+// A class is the operation that a change requires, known before the change is classified.
 type class uint8
 
 const (
@@ -70,18 +70,18 @@ func (c *change) class() class {
 	return alters
 }
 
-// A visitor sees what differs, directories before what is in them.
+// A visitor is called for each difference, for directories before their contents.
 type visitor interface {
-	// enter comes before what is in a directory.
+	// enter is called before the contents of a directory.
 	enter(p *pair) error
-	// wants says whether the visitor is to see the change at all; it has no kind yet.
+	// wants reports whether visit should be called with the change, whose kind is not set yet.
 	wants(c *change) bool
-	// visit sees a change. Of a directory that is the same in both trees, kind is "". What is in a directory of the layer is
-	// visited then if it says so.
+	// visit is called with a change. kind is "" for a directory that is equal in both trees. The contents of a
+	// directory of the layer are visited only if descend is true.
 	visit(c *change) (descend bool, err error)
-	// leave comes after what is in a directory, if it was entered, on every way out.
+	// leave is called after the contents of an entered directory, also after errors.
 	leave(p *pair) error
-	// closed is about a directory of the repository that cannot be opened, so that what is in it is not visited.
+	// closed is called for a directory of the repository that cannot be opened, instead of its contents.
 	closed(c *change) error
 }
 
@@ -91,16 +91,16 @@ type walk struct {
 	bounds     Bounds
 	visitor    visitor
 	paths      []string
-	met        []bool // which of paths something was found at
-	compare    bool   // contents decide what is a difference
-	expand     bool   // what was below a directory that is gone is visited, too
+	met        []bool // for each of paths, whether a change was found there
+	compare    bool   // compare contents of files
+	expand     bool   // also visit the contents of deleted directories
 	deadline   time.Time
 	entries    int
 	bytes      int64
 	tick       int
 	late       bool
 	incomplete bool
-	sum        *digest // of what is seen; nil: none is made
+	sum        *digest // nil unless a digest was requested
 }
 
 func newWalk(ctx context.Context, b Bounds, paths []string, v visitor) *walk {
@@ -110,10 +110,10 @@ func newWalk(ctx context.Context, b Bounds, paths []string, v visitor) *walk {
 	}
 }
 
-// run walks from the roots.
+// run walks both trees from their roots.
 func (w *walk) run(t *trees) error { return w.pair(t.root()) }
 
-// over says whether the pass is at its end before all was seen. The clock is looked at now and then.
+// over reports whether the deadline has passed or the context is done. It checks only on every 64th call.
 func (w *walk) over() bool {
 	if w.tick++; !w.late && w.tick%64 == 0 {
 		w.late = time.Now().After(w.deadline) || w.ctx.Err() != nil
@@ -122,7 +122,7 @@ func (w *walk) over() bool {
 	return w.late
 }
 
-// names reads a directory, within what is left of the bounds.
+// names reads a directory within the remaining bound of entries.
 func (w *walk) names(d *dir) []string {
 	names, whole, err := d.names(w.entries)
 	w.entries -= len(names)
@@ -158,7 +158,8 @@ func (w *walk) pair(p *pair) error {
 	return errors.Join(err, w.visitor.leave(p))
 }
 
-// bareness says whether git would take the directory for a repository, before the changes or after them.
+// bareness returns a function that reports whether git would take the directory for a bare repository, before or
+// after the changes.
 func (w *walk) bareness(p *pair, upper []string) func() bool {
 	known, bare := false, false
 	return func() bool {
@@ -169,7 +170,7 @@ func (w *walk) bareness(p *pair, upper []string) func() bool {
 	}
 }
 
-// name looks at one name.
+// name compares one name in both trees.
 func (w *walk) name(p *pair, name string, r reach, bare func() bool) error {
 	c := &change{at: p, name: name, path: p.join(name), bare: bare}
 	if !w.look(c) {
@@ -178,7 +179,7 @@ func (w *walk) name(p *pair, name string, r reach, bare func() bool) error {
 	defer func() { c.dir.close() }()
 	c.sensitive, c.below = p.rules.Entry(name, isDir(c.u) || c.u == nil && isDir(c.l), bare)
 	c.sensitive = c.sensitive || w.hides(c)
-	gone := isDir(c.l) && !isDir(c.u) // a directory goes away
+	gone := isDir(c.l) && !isDir(c.u) // a directory is deleted or replaced
 	if gone && (w.expand || r == partly) {
 		if err := w.goneBelow(c, r == wholly); err != nil {
 			return err
@@ -191,7 +192,7 @@ func (w *walk) name(p *pair, name string, r reach, bare func() bool) error {
 	if w.visitor.wants(c) {
 		w.classify(c)
 		if r == partly && c.kind == job.ChangeMode {
-			c.kind = "" // it is about what is below
+			c.kind = "" // only paths below were requested
 		}
 		w.digest(c)
 		if c.kind != "" {
@@ -210,7 +211,7 @@ func (w *walk) name(p *pair, name string, r reach, bare func() bool) error {
 	return nil
 }
 
-// hides says whether a change of git's own files hides something from git that was not hidden before.
+// hides reports whether a change of git's own files hides more from git than before.
 func (w *walk) hides(c *change) bool {
 	h := c.at.rules.Hides(c.name, c.bare)
 	if !h.Any() || c.u == nil || isDir(c.u) {
@@ -227,7 +228,7 @@ func (w *walk) hides(c *change) bool {
 		return os.NewFile(uintptr(fd), c.name)
 	}
 	now := open(c.at.upper, c.u)
-	if now == nil { // it cannot be read, or is a link
+	if now == nil { // unreadable, or a link
 		return true
 	}
 	defer now.Close()
@@ -238,7 +239,7 @@ func (w *walk) hides(c *change) bool {
 	return h.HidesMore(before, now, w.over)
 }
 
-// look finds out what is at a name in both trees. It returns false if there is no difference to think of.
+// look reads the metadata of a name in both trees. It returns false if there cannot be a difference.
 func (w *walk) look(c *change) bool {
 	var err error
 	if c.at.upper != nil {
@@ -276,8 +277,8 @@ func (w *walk) openUpper(c *change) {
 	}
 }
 
-// bar notes that a change cannot be looked into whose marks could not be read, for err, or are not known. It says whether
-// that is so.
+// bar marks a change as one that cannot be applied if err, an error of reading its marks, is not nil or its marks are
+// unknown. It reports whether that is so.
 func (w *walk) bar(c *change, err error) bool {
 	switch {
 	case err != nil:
@@ -291,7 +292,7 @@ func (w *walk) bar(c *change, err error) bool {
 	return true
 }
 
-// descend walks the directory of the layer and what the repository has in its place.
+// descend walks a directory of the layer and that of the repository at the same path.
 func (w *walk) descend(c *change) error {
 	below := &pair{
 		path: c.path, depth: c.at.depth + 1, upper: c.dir, rules: c.below,
@@ -313,7 +314,8 @@ func (w *walk) descend(c *change) error {
 	return w.pair(below)
 }
 
-// goneBelow walks a directory of the repository that is not in the layer any more. whole says that it is looked at itself, too.
+// goneBelow walks a directory of the repository that was deleted in the layer. whole is set if the directory itself
+// is visited, too.
 func (w *walk) goneBelow(c *change, whole bool) error {
 	lower, err := c.at.lower.open(c.name)
 	if err != nil {
@@ -324,18 +326,18 @@ func (w *walk) goneBelow(c *change, whole bool) error {
 	return w.pair(&pair{path: c.path, depth: c.at.depth + 1, lower: lower, hidden: true, gone: whole || c.at.gone, rules: c.rulesBelow()})
 }
 
-// rulesBelow returns the rules for what the repository has below a directory that goes away.
+// rulesBelow returns the rules for the repository's paths below a deleted directory.
 func (c *change) rulesBelow() scan.Rules {
 	_, below := c.at.rules.Entry(c.name, true, c.bare)
 	return below
 }
 
-// reach says how far the paths that were asked for are about one path.
+// reach tells how much of a path the requested paths cover.
 type reach uint8
 
 const (
 	nowhere reach = iota
-	partly        // about something below it
+	partly        // only something below it
 	wholly
 )
 
@@ -355,7 +357,7 @@ func (w *walk) reach(path string) reach {
 	return r
 }
 
-// meet notes that there is something at a path that was asked for.
+// meet records that a change was found for the requested paths at or above path.
 func (w *walk) meet(path string) {
 	for i, p := range w.paths {
 		if p == path || strings.HasPrefix(path, p) && path[len(p)] == '/' {
@@ -364,7 +366,7 @@ func (w *walk) meet(path string) {
 	}
 }
 
-// unmatched returns a path that was asked for in vain.
+// unmatched returns a requested path without a change.
 func (w *walk) unmatched() (string, bool) {
 	if i := slices.Index(w.met, false); i >= 0 {
 		return w.paths[i], true

@@ -20,7 +20,7 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// Words of the environment by which a test runs itself as the program.
+// Environment variables that make the test binary run as the program.
 const asTool = "CORRAL_TEST_AS_TOOL"
 
 func TestMain(m *testing.M) {
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(sandboxtest.PrivateMounts(m))
 }
 
-// A world is a repository and a session's overlay over it.
+// A world is a repository with a session's overlay.
 type world struct {
 	t                   testing.TB
 	repo, merged, upper string
@@ -54,22 +54,22 @@ func newWorld(t testing.TB, build func(repo string)) *world {
 	return w
 }
 
-// past waits until what is written from now on has a later time than what was written so far, and returns that time: files
-// are stamped by the clock of ticks or, if somebody has looked at them, by the exact one.
+// past waits until files written from now on get a later time than those written so far, and returns that time. Files
+// get the time of the coarse clock or, if their times were queried before, of the exact one.
 func past(t testing.TB) time.Time {
 	t.Helper()
 	began, now := time.Now(), fileTime(t)
 	if now.After(began) { // on an emulated machine the exact clock may be behind
 		began = now
 	}
-	sandboxtest.Eventually(t, time.Minute, "the clock goes on", func() bool {
+	sandboxtest.Eventually(t, time.Minute, "a clock tick", func() bool {
 		now = fileTime(t)
 		return now.After(began)
 	})
 	return now
 }
 
-// fileTime is the time by the clock of ticks.
+// fileTime returns the time of the coarse clock.
 func fileTime(t testing.TB) time.Time {
 	t.Helper()
 	var ts unix.Timespec
@@ -84,16 +84,16 @@ func check(t testing.TB, errs ...error) {
 	}
 }
 
-// A told is what a stream says.
-type told struct {
+// An output is the decoded content of a stream.
+type output struct {
 	entries   []stream.Entry
-	contents  map[string]string // "old a", "new a", or why not
+	contents  map[string]string // by "old a" or "new a": the content, or why it is omitted
 	conflicts []stream.Conflict
 	sum       *stream.Sum
 }
 
 // run runs the tool in this process.
-func (w *world) run(args ...string) *told {
+func (w *world) run(args ...string) *output {
 	w.t.Helper()
 	var out bytes.Buffer
 	if err := Run(w.t.Context(), w.args(args), &out); err != nil {
@@ -102,7 +102,7 @@ func (w *world) run(args ...string) *told {
 	return readAll(w.t, out.Bytes())
 }
 
-// args completes a command line: its first word, options that begin with a dash, and paths.
+// args completes a command line of a command, options and paths.
 func (w *world) args(args []string) []string {
 	n := 1
 	for n < len(args) && strings.HasPrefix(args[n], "-") {
@@ -112,10 +112,10 @@ func (w *world) args(args []string) []string {
 	return append(all, args[n:]...)
 }
 
-func readAll(t testing.TB, b []byte) *told {
+func readAll(t testing.TB, b []byte) *output {
 	t.Helper()
 	r := stream.NewReader(bytes.NewReader(b))
-	all := &told{contents: map[string]string{}}
+	all := &output{contents: map[string]string{}}
 	key := ""
 	for all.sum == nil {
 		rec, err := r.Next()
@@ -142,8 +142,8 @@ func readAll(t testing.TB, b []byte) *told {
 	return all
 }
 
-// lines are the entries in short.
-func (a *told) lines() []string {
+// lines returns the entries in short form.
+func (a *output) lines() []string {
 	var lines []string
 	for _, e := range a.entries {
 		s := fmt.Sprintf("%s %s %s", e.Kind, e.Type, e.Path)
@@ -159,7 +159,7 @@ func (a *told) lines() []string {
 	return lines
 }
 
-// tree is all that is below a directory: what each path is, its permissions and its content.
+// tree describes everything below a directory: type, permissions and content of each path.
 func tree(t testing.TB, root string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -193,7 +193,7 @@ func tree(t testing.TB, root string) map[string]string {
 	return all
 }
 
-// same says where two trees differ.
+// same reports the differences of two trees.
 func same(t testing.TB, got, want map[string]string) {
 	t.Helper()
 	var wrong []string
@@ -213,8 +213,8 @@ func same(t testing.TB, got, want map[string]string) {
 	}
 }
 
-// applied applies everything and holds that the repository is what the jobs have seen, and nothing is left to apply.
-func (w *world) applied() *told {
+// applied applies everything, and checks that the repository equals the jobs' view and that no change is left.
+func (w *world) applied() *output {
 	w.t.Helper()
 	want := tree(w.t, w.merged)
 	all := w.run("apply")

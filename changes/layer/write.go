@@ -9,7 +9,7 @@ import (
 	"corral/changes/stream"
 )
 
-// unchanged says whether what is at a name in the repository is still what the walk has found there.
+// unchanged returns an error unless a name in the repository is still as the walk found it.
 func (a *applier) unchanged(c *change) error {
 	now, err := c.at.lower.lstat(c.name)
 	switch {
@@ -25,7 +25,7 @@ func (a *applier) unchanged(c *change) error {
 	return nil
 }
 
-// file writes a file of the layer to the repository, beside its name.
+// file copies a file of the layer to a temporary file in the repository, and returns errPending.
 func (a *applier) file(c *change) error {
 	src, st, err := c.at.upper.file(c.name)
 	if err != nil {
@@ -40,16 +40,16 @@ func (a *applier) file(c *change) error {
 		tmp.discard()
 		return err
 	}
-	a.pending = append(a.pending, placing{c: c, tmp: tmp})
+	a.pending = append(a.pending, pendingFile{c: c, tmp: tmp})
 	return errPending
 }
 
-// fill makes the temporary what the file src of the layer is.
+// fill copies content, permissions and time of the layer's file src to the temporary file.
 func (a *applier) fill(c *change, tmp *temp, src int, st *unix.Stat_t) error {
 	if err := copyContent(tmp.fd, src, st.Size); err != nil {
 		return err
 	}
-	// A job of the session may be at it: then this is a mixture that never was a file's content.
+	// If a job wrote to the file meanwhile, the copy may be a mixture of two states.
 	after, err := fstat(src)
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func (a *applier) fill(c *change, tmp *temp, src int, st *unix.Stat_t) error {
 	return errors.Join(unix.Fchmod(tmp.fd, st.Mode&permissions), tmp.setTime(st.Mtim))
 }
 
-// symlink makes a link of the layer in the repository. What it leads to is text here, whatever it is.
+// symlink copies a link of the layer to the repository, with any target.
 func (a *applier) symlink(c *change) error {
 	to, err := c.at.upper.readlink(c.name)
 	if err != nil {
@@ -77,7 +77,7 @@ func (a *applier) symlink(c *change) error {
 	return a.place(c, tmp)
 }
 
-// place gives a temporary its name, if that has still what it had.
+// place renames a temporary file to its name, if the repository is unchanged there.
 func (a *applier) place(c *change, tmp *temp) error {
 	if err := a.unchanged(c); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (a *applier) place(c *change, tmp *temp) error {
 			return a.refuse(c.path, stream.Changed)
 		case !errors.Is(err, unix.EINVAL):
 			return fmt.Errorf("rename: %w", err)
-		} // a file system without it
+		} // the file system does not support RENAME_NOREPLACE
 	}
 	return a.touching(c.at.lower, c.name, c.l, func() error {
 		if err := unix.Renameat(c.at.lower.fd, tmp.name, c.at.lower.fd, c.name); err != nil {
@@ -103,7 +103,7 @@ func (a *applier) place(c *change, tmp *temp) error {
 	})
 }
 
-// touching does what takes a name from a file, and remembers the time that the file's other names have by it.
+// touching calls do, which removes a name of a file, and records the ctime that the file's other names get by it.
 func (a *applier) touching(d *dir, name string, st *unix.Stat_t, do func() error) error {
 	if st == nil || isDir(st) || st.Nlink < 2 {
 		return do()
@@ -123,7 +123,7 @@ func (a *applier) touching(d *dir, name string, st *unix.Stat_t, do func() error
 	return err
 }
 
-// mkdir makes a directory of the layer in the repository. Its permissions and time are set when all is in it.
+// mkdir creates a directory of the layer in the repository. leave sets its permissions and time.
 func (a *applier) mkdir(c *change) error {
 	if err := unix.Mkdirat(c.at.lower.fd, c.name, c.u.Mode&permissions|0o700); err != nil {
 		if errors.Is(err, unix.EEXIST) {
@@ -135,7 +135,7 @@ func (a *applier) mkdir(c *change) error {
 	return nil
 }
 
-// settle gives a directory that was made its permissions and its time. Bits that it has from where it is stay.
+// settle sets permissions and time of a new directory. It keeps other mode bits, such as an inherited set-group-ID bit.
 func settle(d *dir, as *unix.Stat_t) error {
 	st, err := fstat(d.fd)
 	if err != nil {
@@ -166,7 +166,7 @@ func (a *applier) chmod(c *change) error {
 	if identOf(st) != identOf(c.l) || st.Ctim != c.l.Ctim {
 		return a.refuse(c.path, stream.Changed)
 	}
-	// The descriptor can be had of a file that cannot be read; fchmod(2) refuses it, its name in /proc does not.
+	// An unreadable file can only be opened with O_PATH, which fchmod(2) refuses; chmod of its name in /proc works.
 	mode := st.Mode&0o7777&^permissions | c.u.Mode&permissions
 	if err := unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), mode&0o1777); err != nil {
 		return fmt.Errorf("chmod: %w", err)
@@ -174,7 +174,7 @@ func (a *applier) chmod(c *change) error {
 	return nil
 }
 
-// remove removes what the repository has at a name, with all below it.
+// remove removes a name of the repository, with everything below it.
 func (a *applier) remove(c *change) error {
 	if err := a.unchanged(c); err != nil {
 		return err
@@ -210,7 +210,7 @@ func (a *applier) removeAt(d *dir, name, path string, st *unix.Stat_t, depth int
 	return nil
 }
 
-// empty removes all that is in a directory, unless it was changed since.
+// empty removes the contents of a directory, unless they changed since the session was opened.
 func (a *applier) empty(d *dir, name, path string, depth int) error {
 	sub, err := d.open(name)
 	if err != nil {
@@ -219,7 +219,7 @@ func (a *applier) empty(d *dir, name, path string, depth int) error {
 	defer sub.close()
 	if unix.Faccessat(sub.fd, ".", unix.W_OK|unix.X_OK, 0) != nil {
 		if err := unix.Fchmod(sub.fd, 0o700); err != nil {
-			return fmt.Errorf("open to writing: %w", err)
+			return fmt.Errorf("make the directory writable: %w", err)
 		}
 	}
 	for _, n := range a.walk.names(sub) {

@@ -14,20 +14,20 @@ type Reader struct {
 	r       *bufio.Reader
 	buf     []byte
 	begun   bool
-	entry   bool // there was one, so that a content has something to be of
+	entry   bool // an entry was read, to which a content can belong
 	content bool // data may follow
 }
 
-// NewReader reads the stream that comes from r.
+// NewReader returns a Reader of the stream from r.
 func NewReader(r io.Reader) *Reader { return &Reader{r: bufio.NewReaderSize(r, 64<<10)} }
 
-// Next returns the next record: *Entry, Content, []byte (data, valid until the next call), Conflict, or *Sum, which is the
-// last. After it, and after an error, Next must not be called.
+// Next returns the next record: *Entry, Content, []byte (data, valid until the next call), Conflict, or *Sum, which
+// is the last. Next must not be called after the Sum or after an error.
 func (r *Reader) Next() (any, error) {
 	kind, b, err := r.record()
 	if err == nil && !r.begun {
 		if kind != recVersion || len(b) != 1 || b[0] != version {
-			return nil, fmt.Errorf("%w: it begins otherwise", errMalformed)
+			return nil, fmt.Errorf("%w: it does not begin with the expected version", errMalformed)
 		}
 		r.begun = true
 		kind, b, err = r.record()
@@ -43,29 +43,29 @@ func (r *Reader) Next() (any, error) {
 		rec, r.entry = d.entry(), true
 	case recContent:
 		if !r.entry {
-			return nil, fmt.Errorf("%w: contents of nothing", errMalformed)
+			return nil, fmt.Errorf("%w: content without an entry", errMalformed)
 		}
 		c := Content{New: d.flag(), Left: Left(d.below(byte(leftEnd)))}
 		rec, data = c, c.Left == Here
 	case recData:
 		if !r.content || len(b) > MaxChunk {
-			return nil, fmt.Errorf("%w: bytes of nothing", errMalformed)
+			return nil, fmt.Errorf("%w: data without a content, or too long", errMalformed)
 		}
 		return b, nil
 	case recConflict:
 		c := Conflict{Reason: Reason(d.below(byte(reasonEnd))), Path: d.path()}
 		if c.Reason == 0 {
-			d.fail("conflict without a reason")
+			d.fail("a conflict has no reason")
 		}
 		rec = c
 	case recSum:
 		rec = d.sum()
 	default:
-		return nil, fmt.Errorf("%w: record %q", errMalformed, kind)
+		return nil, fmt.Errorf("%w: unknown record %q", errMalformed, kind)
 	}
 	r.content = data
 	if d.err == nil && len(d.b) > 0 {
-		d.fail("too long")
+		d.fail("a record is too long")
 	}
 	if d.err != nil {
 		return nil, d.err
@@ -93,7 +93,7 @@ func (r *Reader) record() (kind byte, b []byte, err error) {
 	return head[0], b, nil
 }
 
-// ErrCut is a stream that ends before its end.
+// ErrCut is returned for a stream that ends without a Sum.
 var ErrCut = errors.New("the answer of corral-layer was cut off")
 
 func cut(err error) error {
@@ -103,7 +103,7 @@ func cut(err error) error {
 	return fmt.Errorf("read the answer of corral-layer: %w", err)
 }
 
-// A decoder takes a record apart. Its first error stays.
+// A decoder decodes the fields of a record. It keeps its first error.
 type decoder struct {
 	b   []byte
 	err error
@@ -118,7 +118,7 @@ func (d *decoder) fail(what string) {
 
 func (d *decoder) take(n int) []byte {
 	if n > len(d.b) {
-		d.fail("too short")
+		d.fail("a record is too short")
 		return make([]byte, min(n, DigestSize)) // no fixed field is longer
 	}
 	p := d.b[:n]
@@ -126,11 +126,11 @@ func (d *decoder) take(n int) []byte {
 	return p
 }
 
-// below reads a number less than end.
+// below reads a one-byte number less than end.
 func (d *decoder) below(end byte) byte {
 	n := d.take(1)[0]
 	if n >= end {
-		d.fail("a word that is none")
+		d.fail("a number is out of range")
 		return 0
 	}
 	return n
@@ -141,16 +141,16 @@ func (d *decoder) flag() bool { return d.below(2) == 1 }
 func (d *decoder) mode() uint32 {
 	m := binary.LittleEndian.Uint32(d.take(4))
 	if m > 0o7777 {
-		d.fail("permissions that are none")
+		d.fail("permissions are out of range")
 	}
 	return m
 }
 
-// count reads a number that is not negative.
+// count reads an int64 that must not be negative.
 func (d *decoder) count() int64 {
 	n := binary.LittleEndian.Uint64(d.take(8))
 	if n > math.MaxInt64 {
-		d.fail("a negative number")
+		d.fail("a count is negative")
 		return 0
 	}
 	return int64(n)
@@ -159,7 +159,7 @@ func (d *decoder) count() int64 {
 func (d *decoder) text() string {
 	n := binary.LittleEndian.Uint32(d.take(4))
 	if d.err != nil || n > MaxPath || int(n) > len(d.b) {
-		d.fail("a text that is too long")
+		d.fail("a text is too long")
 		return ""
 	}
 	return string(d.take(int(n)))
@@ -180,7 +180,7 @@ func (d *decoder) entry() *Entry {
 	e.Size, e.OldSize, e.Below = d.count(), d.count(), d.count()
 	e.Path, e.Link, e.OldLink = d.path(), d.text(), d.text()
 	if e.Type == "" {
-		d.fail("a path of no type")
+		d.fail("an entry has no type")
 	}
 	return e
 }

@@ -1,9 +1,9 @@
-// Package stream is what corral-layer tells a front-end about the changes in the layer of a session: a sequence of records
-// on its standard output. Names are bytes, of any value.
+// Package stream is the format in which corral-layer reports the changes in the layer of a session to a front-end: a
+// sequence of records on its standard output. Names are arbitrary bytes.
 //
-// A stream begins with a version and ends with a [Sum]; one without it was cut off. Between them are entries, each followed
-// by its contents where these were asked for, and conflicts. The one who reads decodes strictly and within bounds: what
-// comes from a jail is believed to be neither well formed nor true.
+// A stream begins with a version and ends with a [Sum]; without the latter it was cut off. Between them are entries,
+// each followed by its contents if these were requested, and conflicts. The reader decodes strictly and within
+// bounds: output of a jail may be malformed or false.
 package stream
 
 import (
@@ -16,109 +16,110 @@ import (
 	"corral/job"
 )
 
-// Bounds of what a stream may hold. What is beyond is malformed.
+// Bounds of the fields of a stream. A stream beyond them is malformed.
 const (
-	MaxPath   = 64 << 10 // bytes of a path, and of a link's text
+	MaxPath   = 64 << 10 // bytes of a path, and of a link's target
 	MaxChunk  = 64 << 10 // bytes of content in one record
 	maxRecord = 3*MaxPath + 256
 )
 
-// version is the first record's. 2 added the digest.
+// version is the content of the first record. Version 2 added the digest.
 const version = 2
 
-// Kinds of records: one byte, then the length of what follows as four bytes, little endian, then that.
+// Kinds of records. A record is its kind as one byte, the length of its body as four bytes, little-endian, and the
+// body.
 const (
 	recVersion  = 'v'
 	recEntry    = 'e'
-	recContent  = 'c' // the side that the bytes which follow are of
+	recContent  = 'c' // the side to which the following data belong
 	recData     = 'd'
 	recConflict = 'x'
 	recSum      = 's'
 )
 
-// An Entry is one path that differs.
+// An Entry is a path that differs.
 type Entry struct {
 	Path    string // relative to the repository
 	Kind    job.ChangeKind
-	Type    job.FileType // in the layer; of a deletion, in the repository
-	OldType job.FileType // in the repository; "" if there is nothing
-	Mode    uint32       // permissions, of Type
+	Type    job.FileType // in the layer; for a deletion, in the repository
+	OldType job.FileType // in the repository; "" if missing there
+	Mode    uint32       // permissions in the layer
 	OldMode uint32
-	Size    int64 // bytes, of what is in the layer
-	OldSize int64 // bytes, of what is in the repository, with all that is below a directory which goes away
-	Below   int64 // paths below such a directory
+	Size    int64 // bytes in the layer
+	OldSize int64 // bytes in the repository, including the contents of a deleted directory
+	Below   int64 // number of paths below a deleted directory
 	Link    string
 	OldLink string
-	// Sensitive says that the path, or one of those Below, makes tools on the host run code.
+	// Sensitive is set if the path, or one of those Below, is a sensitive path: it can make tools on the host run code.
 	Sensitive bool
-	// State is what was done with the entry.
+	// State tells whether the entry was applied.
 	State State
 }
 
-// A State says what became of an entry.
+// A State tells whether an entry was applied.
 type State uint8
 
-// What became of an entry: nothing was asked for, it was or would be applied, or it cannot be.
+// States of an entry: only listed, applied, would be applied, or cannot be applied.
 const (
 	Listed State = iota
 	Applied
 	Planned // would be applied
-	Skipped // a FIFO, a socket or a device, which no repository has
+	Skipped // a FIFO, a socket or a device, which are never applied
 	stateEnd
 )
 
-// A Content begins one side of an entry: its bytes follow as data, until the next record of another kind.
+// A Content begins one side of an entry. Its bytes follow as data records, until the next record of another kind.
 type Content struct {
 	New  bool // the layer's side, else the repository's
-	Left Left // why there are none; 0 if there are
+	Left Left // the reason if the bytes are omitted, else Here
 }
 
-// Left says why a content is not in the stream.
+// Left is the reason why a content is not in the stream.
 type Left uint8
 
-// Reasons for which a content is left out.
+// Values of Left.
 const (
-	Here       Left = iota // it is in the stream
-	TooLarge               // beyond what is shown of one file
-	TooMuch                // beyond what is shown of all files
-	Unreadable             // its permissions keep even its owner out
-	OfGit                  // below a git directory, where no patch reaches
+	Here       Left = iota // not omitted
+	TooLarge               // above the bound of one file
+	TooMuch                // above the bound of all files
+	Unreadable             // its permissions deny access even to its owner
+	OfGit                  // below a git directory, for which git refuses patches
 	leftEnd
 )
 
-// A Conflict is a path that is not applied, with the reason.
+// A Conflict is a path that cannot be applied, with the reason.
 type Conflict struct {
 	Path   string
 	Reason Reason
 }
 
-// A Reason says why something cannot be applied.
+// A Reason is the reason of a conflict.
 type Reason uint8
 
 // Reasons of conflicts.
 const (
 	Changed    Reason = iota + 1 // changed in the repository since the session was opened
-	Gone                         // copied from the repository, where it is no more
+	Gone                         // copied from the repository, where it no longer exists
 	NoAccess                     // cannot be read
-	Unwritable                   // its directory cannot be written to
-	Unknown                      // has marks of the layer that corral does not make
-	Moving                       // is written to while it is applied
+	Unwritable                   // its directory is not writable
+	Unknown                      // has overlay attributes that corral does not set
+	Moving                       // is being written to during the apply
 	reasonEnd
 )
 
-// String says it to a person, after the path.
+// String returns a phrase to follow the path in a message.
 func (r Reason) String() string {
 	switch r {
 	case Changed:
 		return "changed in the repository since the session was opened"
 	case Gone:
-		return "was in the repository when the session changed it, and is there no more"
+		return "was in the repository when the session changed it, and no longer exists there"
 	case NoAccess:
-		return "cannot be read: its permissions keep its owner out"
+		return "cannot be read: its permissions deny access to its owner"
 	case Unwritable:
-		return "its directory in the repository cannot be written to"
+		return "its directory in the repository is not writable"
 	case Unknown:
-		return "the layer has marks on it that corral does not make"
+		return "has overlay attributes that corral does not set"
 	case Moving:
 		return "is being written to by a job of the session"
 	}
@@ -127,29 +128,29 @@ func (r Reason) String() string {
 
 // A Sum ends a stream.
 type Sum struct {
-	Entries   int64 // found, whether in the stream or not
-	Bytes     int64 // their sizes: in the layer, or of what was deleted
-	More      int64 // entries that are not in the stream
-	Conflicts int64 // found, whether in the stream or not
+	Entries   int64 // including those not in the stream
+	Bytes     int64 // total of their sizes: in the layer, or of deleted files
+	More      int64 // entries not in the stream
+	Conflicts int64 // including those not in the stream
 	Applied   int64
 	Skipped   int64
-	// Incomplete says that not everything was looked at.
+	// Incomplete is set if not everything could be examined.
 	Incomplete bool
-	// Digest stands for all changes that were looked at, in the stream or not, with their contents; zero if it was not asked for, or
-	// not everything could be looked at.
+	// Digest identifies all changes that were examined, in the stream or not, with their contents. It is zero if it
+	// was not requested, or not everything could be examined.
 	Digest Digest
-	// Failed is why not all was done, with the path, or "".
+	// Failed is the reason, with the path, why not everything was done, or "".
 	Failed string
 }
 
 // DigestSize is the length of a Digest in bytes.
 const DigestSize = sha256.Size
 
-// A Digest is the SHA-256 of a set of changes. Two sets with one digest make the same of a repository. The zero value is that there
-// is none.
+// A Digest is the SHA-256 of a set of changes. Two sets with the same digest have the same effect on a repository.
+// The zero value stands for no digest.
 type Digest [DigestSize]byte
 
-// String returns it in hexadecimal, or "" of the zero value.
+// String returns the digest in hexadecimal, or "" for the zero value.
 func (d Digest) String() string {
 	if d == (Digest{}) {
 		return ""
@@ -157,7 +158,7 @@ func (d Digest) String() string {
 	return hex.EncodeToString(d[:])
 }
 
-// ParseDigest reads what String writes, in lower or upper case.
+// ParseDigest parses the result of String, in lower or upper case. The zero value is an error.
 func ParseDigest(s string) (Digest, error) {
 	var d Digest
 	b, err := hex.DecodeString(s)
@@ -167,23 +168,23 @@ func ParseDigest(s string) (Digest, error) {
 	return Digest(b), nil
 }
 
-// errMalformed is wrapped by all errors about a stream that is none.
+// errMalformed is wrapped by all errors about malformed streams.
 var errMalformed = errors.New("malformed answer of corral-layer")
 
-// checkPath refuses what is no path below a repository.
+// checkPath returns an error unless path is a clean path below the repository.
 func checkPath(path string) error {
 	if path == "" || len(path) > MaxPath || strings.IndexByte(path, 0) >= 0 {
-		return fmt.Errorf("%w: no path", errMalformed)
+		return fmt.Errorf("%w: a path is empty, too long or has a NUL", errMalformed)
 	}
 	for part := range strings.SplitSeq(path, "/") {
 		if part == "" || part == "." || part == ".." || len(part) > 255 {
-			return fmt.Errorf("%w: no path below the repository", errMalformed)
+			return fmt.Errorf("%w: a path is not below the repository", errMalformed)
 		}
 	}
 	return nil
 }
 
-// kinds and types are numbered by their places.
+// kinds and types are encoded by their index.
 var (
 	kinds = []job.ChangeKind{job.ChangeAdded, job.ChangeModified, job.ChangeDeleted, job.ChangeReplaced, job.ChangeMode}
 	types = []job.FileType{"", job.TypeFile, job.TypeDirectory, job.TypeLink, job.TypeOther}

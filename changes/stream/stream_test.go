@@ -11,7 +11,7 @@ import (
 	"corral/job"
 )
 
-// write makes a stream of records.
+// write returns a stream of records.
 func write(t testing.TB, records ...any) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -37,7 +37,7 @@ func write(t testing.TB, records ...any) []byte {
 	return b.Bytes()
 }
 
-// read reads one to its end. Data are copied.
+// read reads a stream to its end. It copies data.
 func read(b []byte) (records []any, err error) {
 	r := NewReader(bytes.NewReader(b))
 	for {
@@ -83,11 +83,11 @@ func TestRoundTrip(t *testing.T) {
 		all = append(all, rec.([]byte)...)
 	}
 	if !bytes.Equal(all, long) {
-		t.Error("the content is another one")
+		t.Error("the content differs")
 	}
 }
 
-// TestCut holds that no beginning of a stream is taken for a whole one.
+// TestCut checks that no proper prefix of a stream is accepted.
 func TestCut(t *testing.T) {
 	b := write(t, sample...)
 	for n := range len(b) {
@@ -149,7 +149,7 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// TestWriterFails holds that the first error stays.
+// TestWriterFails checks that the first error is kept.
 func TestWriterFails(t *testing.T) {
 	w := NewWriter(failing{})
 	var err error
@@ -175,7 +175,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// FuzzRead holds that whatever is read can be written again, and is then the same.
+// FuzzRead checks that records that were read are equal after they are written and read again.
 func FuzzRead(f *testing.F) {
 	f.Add(write(f, sample...))
 	f.Add(write(f, sample[6]))

@@ -8,17 +8,17 @@ import (
 	"slices"
 )
 
-// A Writer writes a stream. Its first error stays, and is returned by each call from then on.
+// A Writer writes a stream. It keeps its first error, and returns it from each later call.
 type Writer struct {
 	w   *bufio.Writer
 	buf []byte
 	err error
 }
 
-// NewWriter begins a stream.
+// NewWriter returns a Writer and begins the stream. End must be called to flush it.
 func NewWriter(w io.Writer) *Writer {
 	s := &Writer{w: bufio.NewWriterSize(w, 64<<10)}
-	_ = s.put(recVersion, []byte{version}) // which keeps the error
+	_ = s.put(recVersion, []byte{version}) // put keeps the error
 	return s
 }
 
@@ -38,12 +38,12 @@ func (w *Writer) Entry(e *Entry) error {
 	return w.put(recEntry, b)
 }
 
-// Content begins one side of the entry before.
+// Content begins one side of the last entry.
 func (w *Writer) Content(c Content) error {
 	return w.put(recContent, append(w.buf[:0], flag(c.New), byte(c.Left)))
 }
 
-// Data adds bytes, of any number, to the side that was begun.
+// Data adds any number of bytes to the current side.
 func (w *Writer) Data(p []byte) error {
 	for len(p) > 0 && w.err == nil {
 		n := min(len(p), MaxChunk)
@@ -58,7 +58,7 @@ func (w *Writer) Conflict(c Conflict) error {
 	return w.put(recConflict, appendText(append(w.buf[:0], byte(c.Reason)), c.Path))
 }
 
-// End writes the sum, and all that is not yet written.
+// End writes the sum and flushes the stream.
 func (w *Writer) End(s *Sum) error {
 	b := w.buf[:0]
 	for _, n := range []int64{s.Entries, s.Bytes, s.More, s.Conflicts, s.Applied, s.Skipped} {
@@ -86,12 +86,12 @@ func appendText(b []byte, s string) []byte {
 func (w *Writer) put(kind byte, b []byte) error {
 	w.buf = b[:0:cap(b)]
 	if kind == recData {
-		w.buf = nil // it is the caller's
+		w.buf = nil // b belongs to the caller
 	}
 	switch {
 	case w.err != nil:
 	case len(b) > maxRecord:
-		w.err = fmt.Errorf("a record of %d bytes", len(b))
+		w.err = fmt.Errorf("a record of %d bytes is too long", len(b))
 	default:
 		var head [5]byte
 		head[0] = kind

@@ -125,8 +125,8 @@ func TestCtxIndexHere(t *testing.T) {
 		t.Errorf("its whole path: %s", r.raw)
 	}
 	for path, want := range map[string]string{
-		"out": "it is not in the repository", "/etc/passwd": "leads out of the repository", "/proc/self/environ": "leads out of the repository",
-		"docs": "it is no file", "pipe": "it is no file", ".": "it is no file", "none": "No such file or directory", "../app/docs/animals.md": "leads out of the repository",
+		"out": "not in the repository", "/etc/passwd": "is outside the repository", "/proc/self/environ": "is outside the repository",
+		"docs": "not a regular file", "pipe": "not a regular file", ".": "not a regular file", "none": "No such file or directory", "../app/docs/animals.md": "is outside the repository",
 	} {
 		if r := h.ctx("ctx_index", object{"path": path}); !r.isError || !strings.Contains(r.text, want) {
 			t.Errorf("%s: %s", path, r.raw)

@@ -244,7 +244,7 @@ func TestExecServerCommandLine(t *testing.T) {
 		{[]string{"--config", named, "--listen", "ws://192.0.2.1:0"}, "exec_server.allowed_hosts"},
 		{[]string{"--listen", "unix://" + p.dir + "/none/socket"}, "no such file"},
 		{[]string{"--listen", "unix://" + p.dir + "/socket"}, "permission denied"},
-		{[]string{"--listen", "unix://" + file}, "is no socket"},
+		{[]string{"--listen", "unix://" + file}, "is not a socket"},
 	} {
 		args := append([]string{"exec-server", "--supervisor", d.Socket, "--repo", p.repo}, tt.args...)
 		cmd := p.front(args...)

@@ -172,7 +172,7 @@ func TestSandboxRepositoryReplaced(t *testing.T) {
 			p.file(t, "a", "new\n", 0o644)
 			r := h.sh("cat " + p.repo + "/a")
 			r.want(t, 0, "new\n")
-			if !strings.Contains(r.Stderr, "began anew") {
+			if !strings.Contains(r.Stderr, "previous session expired") {
 				t.Errorf("%q", r.Stderr)
 			}
 			h.sh("cat "+p.repo+"/a").want(t, 0, "new\n")
@@ -358,7 +358,7 @@ func TestSandboxHTTP(t *testing.T) {
 	sandboxtest.Eventually(t, 20*time.Second, "idle sessions are still there", func() bool { return len(p.sessions(t, d)) == 0 })
 	r := sh(one, "ls /home/x")
 	r.want(t, 2, "")
-	if !strings.Contains(r.Stderr, "corral: the session had ended: its file system began anew\n") {
+	if !strings.Contains(r.Stderr, "corral: the previous session expired; this is a new one with an empty file system layer\n") {
 		t.Errorf("%q", r.Stderr)
 	}
 	if r = sh(one, "true"); r.Stderr != "" && len(p.sessions(t, d)) > 0 {

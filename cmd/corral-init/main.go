@@ -1,5 +1,6 @@
-// Corral-init is what runs of ours inside a jail: as process 1 of the jail, and, called scan, as the process that looks
-// for changed sensitive paths in the repository. The supervisor starts both; it is no command for people.
+// Corral-init is the program that runs inside a jail: as process 1 of the jail and, under the name scan, as the jail's
+// scanner, which finds changed sensitive paths in the repository. The supervisor starts both; it is not meant to be run
+// by hand.
 package main
 
 import (

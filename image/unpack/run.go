@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// Run is the program: args is the directory to fill, stdin the archive. At the end it writes one line to stdout, see
-// Totals.
+// Run is the main function of the program: args is the directory to fill, stdin the archive. On success it writes one
+// line to stdout, see Totals.
 func Run(args []string, stdin io.Reader, stdout io.Writer) error {
 	if len(args) != 1 {
 		return fmt.Errorf("usage: unpack DIR <ARCHIVE: %d arguments", len(args))
@@ -17,7 +17,7 @@ func Run(args []string, stdin io.Reader, stdout io.Writer) error {
 		err = nameUser(args[0])
 	}
 	if errors.Is(err, ErrFull) {
-		return fmt.Errorf("%w\nhint: --disk and --inodes set how much room there is", err)
+		return fmt.Errorf("%w\nhint: --disk and --inodes set the size of the layer", err)
 	}
 	if err != nil {
 		return err

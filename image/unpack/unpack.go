@@ -14,39 +14,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrFull is in the error of an archive that the file system has no room for.
+// ErrFull is wrapped in the error if the file system is full.
 var ErrFull = errors.New("no room")
 
-// An unpacker is one archive on its way into a directory.
+// An unpacker unpacks one archive into a directory.
 type unpacker struct {
 	archive *tar.Reader
 	root    *os.Root
 	dirs    []directory
 	known   map[string]struct{} // the names of dirs
-	names   int                 // bytes of them
-	in      *os.Root            // the directory of the last entry, for the next is mostly in it, too
+	names   int                 // bytes of these names
+	in      *os.Root            // the directory of the last entry, which most often is that of the next too
 	inName  string
 	buffer  []byte
 	totals  Totals
 }
 
-// A directory is one that was made, and what remains to be set when it is full.
+// A directory is one that was created, with the attributes to set when it is complete.
 type directory struct {
 	name  string
 	mode  uint32
 	mtime unix.Timespec
 }
 
-// Unpack fills dir, which must be empty, from the archive that r has, to its end. Preconditions: nobody else writes to
-// dir.
+// Unpack fills dir, which must be empty, from the archive r, and reads r to its end. Nobody else may write to dir
+// meanwhile.
 //
-// The error says which entry breaks the form. It wraps ErrFull when there was no room. What was made until then stays.
+// The error names the invalid entry. It wraps ErrFull if the file system is full. Entries that were created before
+// the error remain.
 func Unpack(r io.Reader, dir string) (Totals, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return Totals{}, err
 	}
-	defer root.Close() //nolint:errcheck // it was a descriptor to start from
+	defer root.Close() //nolint:errcheck // only used for lookups
 	if err := checkEmpty(root); err != nil {
 		return Totals{}, err
 	}
@@ -62,7 +63,7 @@ func Unpack(r io.Reader, dir string) (Totals, error) {
 		err = u.finish()
 	}
 	if _, more := stream.ReadByte(); err == nil && !errors.Is(more, io.EOF) {
-		err = errors.New("the archive goes on behind its end")
+		err = errors.New("the archive has data after its end")
 	}
 	return u.totals, u.explain(err)
 }
@@ -75,7 +76,7 @@ func checkEmpty(root *os.Root) error {
 	defer f.Close()
 	names, err := f.Readdirnames(1)
 	if len(names) > 0 {
-		return fmt.Errorf("the directory has %q in it: must be empty", names[0])
+		return fmt.Errorf("the directory must be empty, but contains %q", names[0])
 	}
 	if !errors.Is(err, io.EOF) {
 		return err
@@ -83,15 +84,15 @@ func checkEmpty(root *os.Root) error {
 	return nil
 }
 
-// entries makes what the archive has, until its last entry.
+// entries unpacks all entries of the archive, until the last.
 func (u *unpacker) entries() error {
 	for {
 		h, err := u.archive.Next()
 		if errors.Is(err, io.EOF) {
-			return errors.New("the archive was cut: it has no end")
+			return errors.New("the archive is truncated: it has no end record")
 		}
 		if err != nil {
-			return fmt.Errorf("the archive, after %d entries: %w", u.totals.Entries, err)
+			return fmt.Errorf("read the archive after %d entries: %w", u.totals.Entries, err)
 		}
 		if h.Typeflag == tar.TypeXGlobalHeader {
 			return u.end(h)
@@ -107,10 +108,10 @@ func (u *unpacker) entries() error {
 
 func (u *unpacker) end(h *tar.Header) error {
 	if got, want := h.PAXRecords[endRecord], strconv.FormatInt(u.totals.Entries, 10); got != want {
-		return fmt.Errorf("the archive ends after %s entries and says %.40q", want, got)
+		return fmt.Errorf("the archive ends after %s entries, but its end record says %.40q", want, got)
 	}
 	if _, err := u.archive.Next(); !errors.Is(err, io.EOF) {
-		return errors.New("the archive goes on behind its end")
+		return errors.New("the archive has data after its end")
 	}
 	return nil
 }
@@ -132,7 +133,7 @@ func (u *unpacker) entry(h *tar.Header) error {
 		return u.directory(name, base, h)
 	case tar.TypeReg:
 		if sparse(h) {
-			return errors.New("a sparse file: what is not in the archive would have no bound")
+			return errors.New("sparse files are refused: their size has no bound in the archive")
 		}
 		return u.file(base, h)
 	case tar.TypeSymlink:
@@ -140,10 +141,10 @@ func (u *unpacker) entry(h *tar.Header) error {
 	case tar.TypeLink:
 		return u.link(name, h.Linkname)
 	}
-	return fmt.Errorf("an entry of kind %q", h.Typeflag)
+	return fmt.Errorf("unsupported entry type %q", h.Typeflag)
 }
 
-// sparse reports whether more may come out of a file than is in the archive.
+// sparse reports whether the content of a file may be larger than its data in the archive.
 func sparse(h *tar.Header) bool {
 	for key := range h.PAXRecords {
 		if strings.HasPrefix(key, "GNU.sparse.") {
@@ -153,13 +154,13 @@ func sparse(h *tar.Header) bool {
 	return false
 }
 
-// enter makes dir the directory of the next entry.
+// enter opens dir as the directory of the next entry.
 func (u *unpacker) enter(dir string) error {
 	if dir == u.inName {
 		return nil
 	}
 	if _, ok := u.known[dir]; !ok {
-		return fmt.Errorf("its directory %.200q is not in the archive before it", dir)
+		return fmt.Errorf("its directory %.200q is not an earlier entry of the archive", dir)
 	}
 	next := u.root
 	if dir != "" {
@@ -175,10 +176,10 @@ func (u *unpacker) enter(dir string) error {
 	return nil
 }
 
-// directory makes one that its user may fill, whatever its mode is to be.
+// directory creates a directory that its user may write to. finish sets its mode.
 func (u *unpacker) directory(name, base string, h *tar.Header) error {
 	if u.names += len(name); u.names > maxNames {
-		return fmt.Errorf("the names of directories have more than %d bytes", maxNames)
+		return fmt.Errorf("the names of directories have more than %d bytes in total", maxNames)
 	}
 	if err := u.in.Mkdir(base, 0o700); err != nil {
 		return err
@@ -205,8 +206,7 @@ func (u *unpacker) file(base string, h *tar.Header) error {
 	return err
 }
 
-// fill writes the content of a file. What is zero stays a hole: a sparse file is sparse again, and does not use up the
-// quota.
+// fill writes the content of a file. Blocks of zeros become holes, so that sparse files do not use up the quota.
 func (u *unpacker) fill(f *os.File, size int64) error {
 	var at int64
 	for at < size {
@@ -242,28 +242,28 @@ func (u *unpacker) symlink(base, target string) error {
 	return u.in.Symlink(target, base)
 }
 
-// link gives a file that is there another name.
+// link creates an additional name of an existing file.
 func (u *unpacker) link(name, target string) error {
 	dir, _, err := Split(target)
 	if err != nil {
-		return fmt.Errorf("a link to %w", err)
+		return fmt.Errorf("a hard link to %w", err)
 	}
 	if _, ok := u.known[dir]; !ok {
-		return fmt.Errorf("a link to %.200q, whose directory is not in the archive before it", target)
+		return fmt.Errorf("a hard link to %.200q, whose directory is not an earlier entry of the archive", target)
 	}
 	info, err := u.root.Lstat(target)
 	if err != nil {
-		return fmt.Errorf("a link to what is not there: %w", err)
+		return fmt.Errorf("a hard link to a missing file: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("a link to %.200q, which is no regular file", target)
+		return fmt.Errorf("a hard link to %.200q, which is not a regular file", target)
 	}
 	u.totals.Links++
 	return u.root.Link(target, name)
 }
 
-// finish sets the modes and times of directories: from below, for a directory that may not be searched hides what is in
-// it.
+// finish sets the modes and times of directories, in reverse order, because the contents of a directory without
+// search permission cannot be reached.
 func (u *unpacker) finish() error {
 	for n := len(u.dirs) - 1; n >= 0; n-- {
 		d := u.dirs[n]
@@ -280,7 +280,7 @@ func (u *unpacker) finish() error {
 	return nil
 }
 
-// seal sets what writing to f would change.
+// seal sets mode and time of f, after which f must not be written.
 func seal(f *os.File, mode uint32, mtime unix.Timespec) error {
 	fd := int(f.Fd())
 	if err := unix.Fchmod(fd, mode); err != nil {
@@ -292,7 +292,7 @@ func seal(f *os.File, mode uint32, mtime unix.Timespec) error {
 	return nil
 }
 
-// timestamp is the time that h has, in whole seconds. One that file systems cannot keep is 1970.
+// timestamp returns the time of h in whole seconds. A time that file systems cannot store becomes 1970.
 func timestamp(h *tar.Header) unix.Timespec {
 	s := h.ModTime.Unix()
 	if s < 0 || s > math.MaxUint32 {
@@ -301,7 +301,8 @@ func timestamp(h *tar.Header) unix.Timespec {
 	return unix.Timespec{Sec: s}
 }
 
-// explain tells what of the quota was met: a layer is a file system of a fixed size.
+// explain adds to an error of a full file system whether bytes or files are exhausted: a layer is a file system of a
+// fixed size.
 func (u *unpacker) explain(err error) error {
 	if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
 		return err

@@ -44,7 +44,7 @@ func other(kind byte, name string) *tar.Header {
 	return &tar.Header{Typeflag: kind, Name: name, Mode: 0o644}
 }
 
-// archive has files whose contents are their names.
+// archive returns an archive whose files contain their names.
 func archive(t testing.TB, headers ...*tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -65,13 +65,13 @@ func archive(t testing.TB, headers ...*tar.Header) []byte {
 	return b.Bytes()
 }
 
-// whole is an archive with its end.
+// whole returns an archive with its end record.
 func whole(t testing.TB, headers ...*tar.Header) []byte {
 	t.Helper()
 	return archive(t, append(headers, End(int64(len(headers))))...)
 }
 
-// listing returns what is in a directory: kind and mode, time, links, content, by name.
+// listing describes the contents of a directory by name: type and mode, time, links, content.
 func listing(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -110,7 +110,7 @@ func listing(t testing.TB, dir string) map[string]string {
 	return all
 }
 
-// rich are all kinds of entries that there are, in directories whose modes would be in the way.
+// rich returns all types of entries, also in directories whose modes would prevent their creation.
 func rich() []*tar.Header {
 	deep := strings.Repeat("n", MaxName)
 	return []*tar.Header{
@@ -143,7 +143,7 @@ func richListing() map[string]string {
 }
 
 func TestUnpack(t *testing.T) {
-	sandboxtest.Require(t, sandboxtest.Root) // to look into directories that nobody may read
+	sandboxtest.Require(t, sandboxtest.Root) // to read directories without permissions
 	where := t.TempDir()
 	totals, err := Unpack(bytes.NewReader(whole(t, rich()...)), where)
 	if err != nil {
@@ -168,12 +168,12 @@ func sameTree(t *testing.T, got, want map[string]string) {
 	}
 	for name := range got {
 		if _, ok := want[name]; !ok {
-			t.Errorf("%q is there: %q", name, got[name])
+			t.Errorf("unexpected %q: %q", name, got[name])
 		}
 	}
 }
 
-// TestUnprivileged: who fills a layer is nobody, and is held up by the modes that it sets.
+// TestUnprivileged checks that an unprivileged user can unpack modes that restrict itself.
 func TestUnprivileged(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	where := t.TempDir()
@@ -209,14 +209,14 @@ func TestDirectory(t *testing.T) {
 	if err := os.WriteFile(full+"/here", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for dir, want := range map[string]string{full: `has "here" in it`, full + "/here": "not a directory", full + "/none": "no such file"} {
+	for dir, want := range map[string]string{full: `must be empty, but contains "here"`, full + "/here": "not a directory", full + "/none": "no such file"} {
 		if _, err := Unpack(bytes.NewReader(whole(t)), dir); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error with %q", dir, err, want)
 		}
 	}
 }
 
-// TestSparse: what is zero takes no room.
+// TestSparse checks that zeros take no space.
 func TestSparse(t *testing.T) {
 	const size = 64 << 20
 	where := t.TempDir()
@@ -229,15 +229,15 @@ func TestSparse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if used := info.Sys().(*syscall.Stat_t).Blocks * 512; info.Size() != size || used > 1<<20 {
-		t.Errorf("%d bytes that take %d", info.Size(), used)
+		t.Errorf("%d bytes that use %d on disk", info.Size(), used)
 	}
 	content, err := os.ReadFile(where + "/big")
 	if err != nil || content[size/2] != 'x' || bytes.Count(content, []byte{0}) != size-1 {
-		t.Errorf("it is another file: %v", err)
+		t.Errorf("the content differs: %v", err)
 	}
 }
 
-// zeros is an archive with a file of zeros and one x in the middle.
+// zeros returns an archive with a file of zeros and one x in the middle.
 func zeros(t *testing.T, size int) io.Reader {
 	t.Helper()
 	r, w := io.Pipe()
@@ -257,7 +257,7 @@ func zeros(t *testing.T, size int) io.Reader {
 	return r
 }
 
-// TestTimes: what a file system cannot keep is no error.
+// TestTimes checks that times that a file system cannot store are not an error.
 func TestTimes(t *testing.T) {
 	where := t.TempDir()
 	headers := []*tar.Header{file("old", 0o644), file("late", 0o644), file("half", 0o644)}
@@ -278,14 +278,14 @@ func TestTotals(t *testing.T) {
 	totals := Totals{1, 2, 3, 4, 5, 6}
 	line := totals.String()
 	if got, err := ParseTotals(line); err != nil || got != totals {
-		t.Errorf("%q is %v, %v", line, got, err)
+		t.Errorf("ParseTotals(%q) = %v, %v", line, got, err)
 	}
 	for _, bad := range []string{
 		"", line + "\n", line + " ", " " + line, line + " more=1", strings.Replace(line, "1", "01", 1),
 		strings.Replace(line, "6", "-6", 1), strings.Replace(line, "6", "66666666666666666666", 1), strings.ToUpper(line),
 	} {
 		if got, err := ParseTotals(bad); err == nil {
-			t.Errorf("%q is %v", bad, got)
+			t.Errorf("ParseTotals(%q) = %v, want an error", bad, got)
 		}
 	}
 }
@@ -297,7 +297,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// played is the program, in a file system of its own if options for one are given.
+// played acts as the program, on a tmpfs with the given options if there are any.
 func played(dir, tmpfs string) int {
 	if tmpfs != "" {
 		if err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("tmpfs", dir, "tmpfs", 0, tmpfs)); err != nil {
@@ -312,10 +312,10 @@ func played(dir, tmpfs string) int {
 	return 0
 }
 
-// program runs this test as the program.
+// program runs this test binary as the program.
 func program(t *testing.T, archive []byte, attr *syscall.SysProcAttr, dir string, env ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	exe, err := os.Open("/proc/self/exe") // its file may lie where nobody else can search
+	exe, err := os.Open("/proc/self/exe") // its path may not be accessible to another user
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +335,7 @@ func program(t *testing.T, archive []byte, attr *syscall.SysProcAttr, dir string
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// TestFull: a layer is a file system of a fixed size.
+// TestFull checks the errors on a full file system, as layers have a fixed size.
 func TestFull(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	large := []*tar.Header{file("first", 0o644)}

@@ -10,24 +10,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The user that the jobs of sessions run as, in an image as in every jail: see package rootfs and firstJobUID of package
-// isolate.
+// The user of jobs in sessions, in an image as in every jail: see package rootfs and firstJobUID of package isolate.
 const (
 	userName = "job"
 	userID   = "1000"
 )
 
-// maxAccounts is how many bytes a file of accounts has that is read.
+// maxAccounts is the maximum size of a passwd or group file that is changed.
 const maxAccounts = 1 << 20
 
-// nameUser gives the user of jobs a name in the image at dir, where its id has none: whoami(1), and programs that ask for
-// their home directory, fail without. An image without these files, or with ones that cannot be changed, stays as it is.
+// nameUser adds the user of jobs to the accounts of the image at dir, unless its ID has a name: without one,
+// whoami(1) and programs that look up their home directory fail. Missing files, and files that cannot be changed, are
+// left as they are.
 func nameUser(dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
-	defer root.Close() //nolint:errcheck // it was a descriptor to start from
+	defer root.Close() //nolint:errcheck // only used for lookups
 	for name, line := range map[string]string{
 		"etc/passwd": userName + ":x:" + userID + ":" + userID + "::/home/job:/bin/sh\n",
 		"etc/group":  userName + ":x:" + userID + ":\n",
@@ -42,10 +42,10 @@ func nameUser(dir string) error {
 	return nil
 }
 
-// addAccount appends a line of passwd(5) or group(5), unless its name or its id is in the file.
+// addAccount appends a line to passwd(5) or group(5), unless the file contains its name or ID.
 func addAccount(root *os.Root, name, line string) error {
 	if info, err := root.Stat(name); err != nil || !info.Mode().IsRegular() || info.Size() > maxAccounts {
-		return nil // what a fifo or a device would do is nobody's matter
+		return nil // do not open a FIFO or a device
 	}
 	f, err := root.OpenFile(name, os.O_RDWR|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestNameUser: the user of jobs has a name in an image, and no account of the image's own changes.
+// TestNameUser checks that the user of jobs gets a name in an image, and that the image's accounts do not change.
 func TestNameUser(t *testing.T) {
 	const added = "job:x:1000:1000::/home/job:/bin/sh\n"
 	for _, tt := range []struct{ name, passwd, want string }{
@@ -23,7 +23,7 @@ func TestNameUser(t *testing.T) {
 		if err := errors.Join(os.Mkdir(filepath.Join(dir, "etc"), 0o755), os.WriteFile(path, []byte(tt.passwd), 0o644)); err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // the second time it is there
+		for range 2 { // the second call finds the account
 			if err := nameUser(dir); err != nil {
 				t.Errorf("%s: %v", tt.name, err)
 			}
@@ -34,7 +34,7 @@ func TestNameUser(t *testing.T) {
 	}
 }
 
-// TestNameUserOutside: what an image has in place of the file leads nowhere.
+// TestNameUserOutside checks that a link in place of the file is not followed out of the image.
 func TestNameUserOutside(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "passwd")
 	if err := os.WriteFile(outside, []byte("x\n"), 0o644); err != nil {

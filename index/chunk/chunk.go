@@ -1,32 +1,32 @@
-// Package chunk divides what a job wrote into pieces that can be found and shown: a few lines each, with a title.
+// Package chunk divides what a job wrote into chunks that can be searched and shown: a few lines each, with a title.
 //
-// A stream goes through three stages, none of which keeps more of it than some blocks, whatever the stream is like:
+// A stream passes through three stages. None holds more than a few blocks of it, whatever the stream contains:
 //
 //	bytes → clean text (clean.go) → lines or parts of lines (lines.go) → chunks, by the stream's format
 //
-// Clean text is valid UTF-8 without control sequences. It has the newlines of the stream, and only those, so that a line
-// of it is a line of the stream. Then nothing more is changed: a chunk's text is a run of clean text, and each line that
-// has more than spaces is in a chunk. Of a line that is in several, for its length, each word is whole in one.
+// Clean text is valid UTF-8 without control sequences. It has exactly the newlines of the stream, so their line numbers
+// agree. It is not changed any further: the text of a chunk is a substring of clean text, and each line that is not blank
+// is in a chunk. If a line is too long for one chunk, each of its words is whole in at least one.
 //
-//	Markdown  a section each, its title the path of headings: Install > Linux
-//	JSON      some values that follow each other, the title their path: $.results[12].error
-//	text      a paragraph, or 20 lines, two of which are the next chunk's too; the title is the first line with words
+//	Markdown  one section each; the title is the path of headings: Install > Linux
+//	JSON      some consecutive values; the title is their path: $.results[12].error
+//	text      a paragraph, or 20 lines, two of which the next chunk repeats; the title is the first line with words
 //
-// A stream may have 500 chunks of less than 256 bytes, as a document has; after those, tiny paragraphs and sections are
-// joined, the title being that of the first: else what finds them would take many times the room that they do.
+// A stream may have 500 chunks of less than 256 bytes, as a document does. After that, tiny paragraphs and sections are
+// joined under the title of the first: otherwise their index entries would take many times more space than their text.
 //
-// JSON that breaks off is text from there on. What a stream is, if nobody says, its first block tells.
+// JSON that turns out to be malformed continues as text. If the format is not given, it is detected from the first block.
 package chunk
 
 import "io"
 
-// MaxText is how many bytes a chunk's text has at most.
+// MaxText is the maximum size in bytes of a chunk's text.
 const MaxText = 4 << 10
 
-// A Format is what a stream is written in.
+// A Format is the format of a stream.
 type Format uint8
 
-// The formats. Auto is the zero value: the first block of the stream tells.
+// The formats. Auto, the zero value, detects the format from the first block of the stream.
 const (
 	Auto Format = iota
 	Text
@@ -36,7 +36,7 @@ const (
 
 var formatNames = [...]string{Auto: "auto", Text: "text", Markdown: "markdown", JSON: "json"}
 
-// String returns the format's name, in lower case.
+// String returns the format's name in lower case.
 func (f Format) String() string {
 	if int(f) < len(formatNames) {
 		return formatNames[f]
@@ -44,40 +44,41 @@ func (f Format) String() string {
 	return "unknown"
 }
 
-// Classes of chunks. What decides is said at classOf.
+// Classes of chunks. See classOf.
 const (
 	Code  = "code"
 	Prose = "prose"
 )
 
-// Options are about a stream. The zero value is good for any.
+// Options describe a stream. The zero value suits any.
 type Options struct {
 	Format Format
-	Title  string // of chunks that have no heading or path; "" takes it from the chunk's text
-	Class  string // of all chunks; "" is decided for each
-	Terms  *Terms // is given each line of the stream once; nil is none
+	Title  string // title of chunks without a heading or path; "" derives it from the chunk's text
+	Class  string // class of all chunks; "" decides it for each
+	Terms  *Terms // receives each line of the stream once; may be nil
 }
 
-// A Chunk is a piece of a stream.
+// A Chunk is a part of a stream.
 type Chunk struct {
-	Title string // of at most 200 bytes, valid UTF-8, one line
-	// Text is of at most MaxText bytes, valid UTF-8, and has more than spaces. Its line n, from 0, is line LineStart+n of
-	// the stream, or a part of that.
+	Title string // one line of valid UTF-8 of at most 200 bytes
+	// Text is valid UTF-8 of at most MaxText bytes, and not blank. Its line n, from 0, is line LineStart+n of the stream,
+	// or a part of it.
 	Text               string
-	LineStart, LineEnd int64  // of the stream, from 1, the last included
-	Class              string // Code or Prose, or as Options had it
+	LineStart, LineEnd int64  // in the stream, from 1, inclusive
+	Class              string // Code or Prose, or Options.Class
 }
 
-// A Summary is what a stream was.
+// A Summary describes a stream that was split.
 type Summary struct {
-	Lines  int64 // a last one without a newline is one
-	Bytes  int64 // as they were read
+	Lines  int64 // includes a last one without a newline
+	Bytes  int64 // as read
 	Chunks int64
-	Format Format // never Auto; of a stream that changed, what it was at first
+	Format Format // never Auto; the initial one if it changed
 }
 
-// Split reads r to its end and calls emit with each chunk, in the order of the stream: LineStart never falls, nor does
-// LineEnd. An error of emit or r, which is returned as it is, ends it; what was read before is emitted if the error is r's.
+// Split reads r to its end and calls emit with each chunk, in the order of the stream: LineStart and LineEnd never
+// decrease. It stops at an error of emit or r and returns it unchanged. If the error is r's, what was read before is
+// emitted first.
 func Split(r io.Reader, o Options, emit func(Chunk) error) (Summary, error) {
 	s := newSplitter(o, emit)
 	err := s.read(r)

@@ -87,12 +87,12 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// A want is a chunk as a table has it.
+// A want is an expected chunk.
 type want struct {
 	title      string
 	start, end int64
 	class      string
-	has        string // what its text begins with
+	has        string // prefix of its text
 }
 
 func same(t *testing.T, got []Chunk, all []want) {
@@ -217,13 +217,13 @@ func TestJSON(t *testing.T) {
 		{"request 0 done", 1, 20, Code, `{"level"`}, {"request 20 done", 21, 40, Code, `{"level"`},
 	})
 	same(t, check(t, []byte("{\"a\": [1, 2]}\n"), Options{}), []want{{"$", 1, 1, Code, `{"a"`}})
-	// What breaks off is text from the value on that it is in.
+	// From the malformed value on, the stream is text.
 	broken := records.String()[:1000] + "\npanic: the end\n\ngoroutine 1\n"
 	all := check(t, []byte(broken), Options{})
 	if n := len(all); n < 2 || all[0].Class != Code || !strings.Contains(all[n-1].Text, "goroutine 1") || all[n-1].Class != Prose {
 		t.Errorf("broken records: %s", show(all))
 	}
-	// One value deep in others has the path of all.
+	// A value in several others has the path of all of them.
 	deep := strings.Repeat(`{"a":[0,`, 40) + `"` + strings.Repeat("x ", 4000)
 	all = check(t, []byte(deep), Options{})
 	if last := all[len(all)-1].Title; !strings.HasPrefix(last, "$") || !strings.HasSuffix(last, ".a[1].a[1]") {
@@ -300,7 +300,7 @@ func TestSortOf(t *testing.T) {
 	}
 }
 
-// generated is a stream of so many bytes, made of a piece again and again, which looks at memory while it is read.
+// generated is a stream of size bytes that repeats a piece, and measures memory while it is read.
 type generated struct {
 	piece     string
 	left      int64
@@ -330,9 +330,9 @@ func (g *generated) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestMemoryIsFlat has streams that have no end, as far as a chunk is concerned.
+// TestMemoryIsFlat splits practically endless streams.
 func TestMemoryIsFlat(t *testing.T) {
-	const most = 4 << 20
+	const maxGrowth = 4 << 20
 	for _, c := range []struct {
 		name, piece string
 		bytes       int64
@@ -355,7 +355,7 @@ func TestMemoryIsFlat(t *testing.T) {
 		{"deep", "[", 3 << 20, Options{}},
 	} {
 		g := &generated{piece: c.piece, left: c.bytes}
-		if _, err := Split(g, c.o, func(Chunk) error { return nil }); err != nil || g.top-g.base > most {
+		if _, err := Split(g, c.o, func(Chunk) error { return nil }); err != nil || g.top-g.base > maxGrowth {
 			t.Errorf("%s: %v, %d KiB more", c.name, err, (g.top-g.base)>>10)
 		}
 	}

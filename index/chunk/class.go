@@ -2,9 +2,9 @@ package chunk
 
 import "strings"
 
-// classOf says what a text looks like. It is Code if at least a third of the lines with words look like lines of a program,
-// or stand between fences; so a log is Prose, and a stack trace, and so is the output of a compiler unless it quotes
-// much. It is a guess from the ends of lines, their first words and some operators: it costs less than the rest.
+// classOf guesses the class of a text. It is Code if at least a third of the nonblank lines look like program lines or
+// are fenced. So logs, stack traces, and compiler output that quotes little code are Prose. The guess uses only the ends
+// of lines, their first words, and some operators, to be cheap compared to the other stages.
 func classOf(text string) string {
 	code, all := 0, 0
 	fenced := false
@@ -27,7 +27,7 @@ func classOf(text string) string {
 	return Prose
 }
 
-// codeLine says whether a line, without spaces around it, looks like a program's.
+// codeLine reports whether a line, without surrounding spaces, looks like a program line.
 func codeLine(l string) bool {
 	switch l[len(l)-1] {
 	case '{', ';':
@@ -49,7 +49,7 @@ func codeLine(l string) bool {
 
 const maxKeyword = 9
 
-// keywords begin lines of programs that have one of these characters, too: many are English words.
+// keywords start program lines that also contain one of these characters: many are English words.
 var keywords = map[string]string{
 	"func": "(", "def": ":", "class": ":{", "import": "\"'.{;", "from": "\"';", "return": "(;\"'+*.", "if": "(:{=;", "elif": ":",
 	"else": "{:", "for": "({:;", "while": "(:;", "const": "=", "let": "=", "var": "=", "type": "={", "struct": "{", "public": "({;",

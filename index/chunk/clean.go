@@ -2,15 +2,15 @@ package chunk
 
 import "unicode/utf8"
 
-// How long a control sequence is at most. What is longer, or breaks off, is text: nothing is lost to a stray escape.
+// Maximum sizes of control sequences. What is longer, or incomplete, is kept as text, so a stray escape loses no text.
 const (
 	maxControl = 64   // ESC [ parameters letter
-	maxString  = 2048 // ESC ] text BEL, as for titles and links
+	maxString  = 2048 // ESC ] text BEL, for example a title or a link
 )
 
 const esc = 0x1b
 
-// plain are the bytes that stand for themselves.
+// plain marks the bytes that are copied unchanged.
 var plain = func() (t [256]bool) {
 	for c := ' '; c <= '~'; c++ {
 		t[c] = true
@@ -19,22 +19,22 @@ var plain = func() (t [256]bool) {
 	return t
 }()
 
-// A cleaner makes clean text of a stream: valid UTF-8, with no control sequence (ECMA-48, 5.3 to 5.6), no control character
-// but tab and newline, no byte order mark. A carriage return before a newline goes; another one is a space, as are \v and
-// \f. A run of bytes that is no UTF-8 is one U+FFFD.
+// A cleaner converts a stream to clean text: valid UTF-8 without control sequences (ECMA-48, 5.3 to 5.6), control
+// characters other than tab and newline, and byte order marks. A carriage return before a newline is dropped; any other
+// one becomes a space, like \v and \f. A run of bytes that are not valid UTF-8 becomes one U+FFFD.
 type cleaner struct {
-	held []byte // the end of what was read, which means one thing or another by what follows: at most maxString bytes
-	bad  bool   // clean text ends with a U+FFFD for what may go on
+	held []byte // end of the input whose meaning depends on what follows: at most maxString bytes
+	bad  bool   // clean text ends with a U+FFFD for a run that may continue
 }
 
-// append adds to dst what p is in clean text. With end, nothing follows.
+// append appends the clean text of p to dst. end reports that nothing follows.
 func (c *cleaner) append(dst, p []byte, end bool) []byte {
 	b := p
 	if len(c.held) > 0 {
 		c.held = append(c.held, p...)
 		b = c.held
 	}
-	run, bad := 0, -1 // where text begins that is to be copied; where bad bytes ended
+	run, bad := 0, -1 // start of the text to copy; end of the last invalid bytes
 	if c.bad {
 		bad = 0
 	}
@@ -68,7 +68,7 @@ func (c *cleaner) append(dst, p []byte, end bool) []byte {
 	return dst
 }
 
-// What becomes of bytes.
+// Actions for a run of bytes.
 const (
 	keep = iota
 	drop
@@ -76,8 +76,8 @@ const (
 	invalid
 )
 
-// special returns how many bytes at the front of b, the first of which is not plain, are one thing, and what becomes of
-// it. 0 is: more has to be known.
+// special returns the length of the unit at the start of b, whose first byte is not plain, and the action for it. n is 0
+// if more input is needed.
 func special(b []byte, end bool) (n, as int) {
 	switch c := b[0]; {
 	case c == '\r':
@@ -102,7 +102,7 @@ func special(b []byte, end bool) (n, as int) {
 	switch {
 	case r == utf8.RuneError && n == 1:
 		return 1, invalid
-	case r == 0x85: // next line
+	case r == 0x85: // next line (NEL)
 		return n, space
 	case r < 0xa0 || r == 0xfeff: // C1 controls, byte order mark
 		return n, drop
@@ -110,8 +110,8 @@ func special(b []byte, end bool) (n, as int) {
 	return n, keep
 }
 
-// escape returns how long the control sequence at the front of b is: 1, the escape alone, if it is none; 0 if more has
-// to be known.
+// escape returns the length of the control sequence at the start of b. It is 1, the escape alone, if there is none, and 0
+// if more input is needed.
 func escape(b []byte, end bool) int {
 	if len(b) == 1 {
 		if end {
@@ -128,13 +128,13 @@ func escape(b []byte, end bool) int {
 	return control(b, 1, 4, '0', end)
 }
 
-// control is a sequence that goes on at i with bytes below final, and ends with one from there on.
-func control(b []byte, i, most int, final byte, end bool) int {
-	for i < len(b) && i < most && b[i] >= ' ' && b[i] < final {
+// control returns the length of a sequence that continues at i with bytes below final, and ends with one from final on.
+func control(b []byte, i, maxLen int, final byte, end bool) int {
+	for i < len(b) && i < maxLen && b[i] >= ' ' && b[i] < final {
 		i++
 	}
 	switch {
-	case i == most:
+	case i == maxLen:
 		return 1
 	case i == len(b) && !end:
 		return 0
@@ -144,7 +144,7 @@ func control(b []byte, i, most int, final byte, end bool) int {
 	return 1
 }
 
-// controlString ends with BEL or ESC \. A newline or another escape breaks it off.
+// controlString returns the length of a sequence that ends with BEL or ESC \. A newline or another escape aborts it.
 func controlString(b []byte, end bool) int {
 	for i := 2; i < len(b); i++ {
 		switch {

@@ -2,7 +2,7 @@ package chunk
 
 import "bytes"
 
-// detect says what a stream is by its first clean text.
+// detect returns the format of a stream, given its first clean text.
 func detect(b []byte) Format {
 	switch {
 	case isJSON(b):
@@ -13,7 +13,7 @@ func detect(b []byte) Format {
 	return Text
 }
 
-// isJSON says whether b begins with an object or an array that is right as far as b goes, or that ends with its line.
+// isJSON reports whether b starts with an object or an array that is valid as far as it goes, or that ends with its line.
 func isJSON(b []byte) bool {
 	if t := bytes.TrimLeft(b, " \t\n"); len(t) == 0 || t[0] != '{' && t[0] != '[' {
 		return false
@@ -21,15 +21,16 @@ func isJSON(b []byte) bool {
 	s := newSplitter(Options{}, func(Chunk) error { return nil })
 	j := newJSONText(s)
 	s.form = j
-	_, _ = j.take(b, false) // nothing here fails
+	_, _ = j.take(b, false) // the callback returns no error
 	return s.form == form(j) || j.scan.ended
 }
 
-// How many lines of Markdown's kinds are enough.
+// enoughMarks is the minimum score of Markdown's features.
 const enoughMarks = 3
 
-// isMarkdown says whether b has a heading that stands alone, or a fenced block, and enough of what Markdown has beside.
-// A heading has a blank line before it, or none at all: what has a comment sign on line after line is a program's.
+// isMarkdown reports whether b has a separate heading or a fenced block, and enough other features of Markdown. A
+// separate heading is on the first line or follows a blank one: consecutive lines with number signs are comments of a
+// program.
 func isMarkdown(b []byte) bool {
 	heads, fences, marks, signs := 0, 0, 0, 0
 	var before []byte
@@ -61,7 +62,7 @@ func isMarkdown(b []byte) bool {
 	return 2*heads+fences/2+min(marks, 2) >= enoughMarks
 }
 
-// isMark says whether a line is a list's, a table's, a quote's, or has a link or strong words in it.
+// isMark reports whether a line belongs to a list, a table or a quote, or has a link or bold text.
 func isMark(l []byte) bool {
 	t := bytes.TrimLeft(l, " ")
 	for _, p := range [...]string{"- ", "* ", "+ ", "> ", "| ", "1. ", "---", "==="} {

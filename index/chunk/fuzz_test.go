@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Each of these holds all that check does, whatever the bytes.
+// The fuzz targets check all properties in check for arbitrary input.
 
 func fuzz(f *testing.F, o Options, seeds ...string) {
 	for _, s := range append(seeds, pieces...) {

@@ -1,15 +1,15 @@
 package chunk
 
-// A group is lines that are to become a chunk. The first of them may have been in the chunk before.
+// A group collects lines for a chunk. The first of them may have been in the previous chunk.
 type group struct {
 	text   []byte // the lines, each with a newline
-	starts []int  // where they begin
-	first  int64  // the number of the first one
-	old    int    // how many were in a chunk before
-	filled int    // of the others, how many have more than spaces
+	starts []int  // offsets of the lines
+	first  int64  // number of the first line
+	old    int    // number of lines that were in a previous chunk
+	filled int    // number of nonblank lines among the others
 }
 
-// fits says whether a line of so many bytes has room.
+// fits reports whether a line of n bytes fits into the group.
 func (g *group) fits(n int) bool { return len(g.text)+n <= MaxText }
 
 func (g *group) add(l line) {
@@ -23,7 +23,7 @@ func (g *group) add(l line) {
 	}
 }
 
-// at is where line k begins; that of the line after the last is the end.
+// at returns the offset of line k, or the end of the text if k is the number of lines.
 func (g *group) at(k int) int {
 	if k == len(g.starts) {
 		return len(g.text)
@@ -31,10 +31,10 @@ func (g *group) at(k int) int {
 	return g.starts[k]
 }
 
-// line is line k, without its newline.
+// line returns line k without its newline.
 func (g *group) line(k int) []byte { return g.text[g.at(k) : g.at(k+1)-1] }
 
-// drop takes the first k lines away. Of those that stay, old are old.
+// drop removes the first k lines. The first old of the remaining lines have been in a chunk.
 func (g *group) drop(k, old int) {
 	from := g.at(k)
 	g.text = g.text[:copy(g.text, g.text[from:])]
@@ -51,7 +51,7 @@ func (g *group) drop(k, old int) {
 	}
 }
 
-// fresh says whether one of the lines before k has words and was in no chunk yet.
+// fresh reports whether one of the first k lines is not blank and has not been in a chunk.
 func (g *group) fresh(k int) bool {
 	if k == len(g.starts) {
 		return g.filled > 0

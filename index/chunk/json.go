@@ -7,35 +7,35 @@ import (
 )
 
 const (
-	enoughJSON = 2 << 10     // bytes end a chunk, at the next value that is not deeper than another one in it
-	minJSON    = MaxText / 4 // bytes are before a place where a chunk is cut rather than at a deeper one
-	fewJSON    = 512         // and if there is none with as much as this, it is cut like a long line
+	enoughJSON = 2 << 10     // a chunk of this many bytes ends at the next value that is no deeper than any other in it
+	minJSON    = MaxText / 4 // minimum size of a chunk that is cut at a shallower value rather than at a deeper one
+	fewJSON    = 512         // if no cut leaves at least this, the chunk is cut like a long line
 )
 
-// jsonText makes chunks of values that follow each other, each cut where the values are least deep. What its scanner has
-// not found right goes on as plain text, with the value that it is in.
+// jsonText makes chunks of consecutive values, and cuts where values are least nested. From the value in which the
+// scanner finds malformed JSON, it continues as plain text.
 type jsonText struct {
 	s     *splitter
 	scan  scanner
-	n     int64 // the number of the line that the chunk begins with, or inside of
-	later bool  // inside of
-	start place
+	n     int64 // number of the line in which the chunk starts
+	later bool  // the chunk starts after the beginning of the line
+	start chunkStart
 }
 
-// A place is what a chunk begins with.
-type place struct {
-	parent  string // path
-	name    string // of the value in its parent: [12] or .error
-	depth   int
-	index   int64 // in an array
-	serial  int   // of the array; 0 is none
-	waits   bool  // for its name
-	records int   // values of the stream that are before it
+// A chunkStart describes the value that a chunk starts with.
+type chunkStart struct {
+	parent      string // its path
+	name        string // of the value in its parent: [12] or .error
+	depth       int
+	index       int64 // in an array
+	serial      int   // of the array; 0 if there is none
+	namePending bool  // the name has not been read yet
+	records     int   // number of values of the stream before it
 }
 
-func newJSONText(s *splitter) *jsonText { return &jsonText{s: s, n: 1, start: place{parent: "$"}} }
+func newJSONText(s *splitter) *jsonText { return &jsonText{s: s, n: 1, start: chunkStart{parent: "$"}} }
 
-// take cuts chunks from the front of b, which begins with one.
+// take cuts chunks from the start of b, where a chunk starts.
 func (j *jsonText) take(b []byte, end bool) (int, error) {
 	at := 0
 	for {
@@ -48,8 +48,8 @@ func (j *jsonText) take(b []byte, end bool) (int, error) {
 				n, err = j.cut(rest, j.scan.top)
 			}
 		case newKey:
-			if j.start.waits {
-				j.start.waits, j.start.name = false, j.scan.name(j.start.depth-1)
+			if j.start.namePending {
+				j.start.namePending, j.start.name = false, j.scan.name(j.start.depth-1)
 			}
 		case broken:
 			n, err = j.leave(rest)
@@ -75,7 +75,7 @@ func (j *jsonText) take(b []byte, end bool) (int, error) {
 	}
 }
 
-// enough says whether the chunk is cut at the mark that was just made.
+// enough reports whether to end the chunk at the mark that was just set.
 func (j *jsonText) enough(b []byte) bool {
 	d := j.scan.top
 	size := j.scan.marks[d]
@@ -93,7 +93,7 @@ func (j *jsonText) enough(b []byte) bool {
 	return true
 }
 
-// overflow cuts a chunk when there is no room for more.
+// overflow cuts a chunk that has reached its maximum size.
 func (j *jsonText) overflow(b []byte) (int, error) {
 	for d, m := range j.scan.marks[:j.scan.top+1] {
 		if m >= minJSON {
@@ -126,25 +126,25 @@ func (j *jsonText) cut(b []byte, d int) (int, error) {
 	return n, nil
 }
 
-// move has the next chunk begin n bytes later, with a value of depth d.
+// move starts the next chunk n bytes later, with a value of depth d.
 func (j *jsonText) move(b []byte, n, d int) {
 	j.n += int64(bytes.Count(b[:n], []byte{'\n'}))
 	j.later = n > 0 && b[n-1] != '\n'
-	j.start = place{parent: "$", depth: d, records: j.scan.values}
+	j.start = chunkStart{parent: "$", depth: d, records: j.scan.values}
 	if d > 0 {
 		f := &j.scan.frames[:d][d-1]
 		j.start.parent = j.scan.path(d - 1)
 		if f.array {
 			j.start.index, j.start.serial = f.index, f.serial
 		}
-		if j.start.waits = !f.array && !f.named; !j.start.waits {
+		if j.start.namePending = !f.array && !f.named; !j.start.namePending {
 			j.start.name = j.scan.name(d - 1)
 		}
 	}
 	j.scan.shift(n)
 }
 
-// leave has plain text go on, with the value of the stream that is open.
+// leave switches to plain text, starting with the open value of the stream.
 func (j *jsonText) leave(b []byte) (int, error) {
 	n := max(j.scan.marks[0], 0)
 	if n > 0 {
@@ -157,7 +157,7 @@ func (j *jsonText) leave(b []byte) (int, error) {
 	return n, nil
 }
 
-// emit makes the chunk. The next one begins at the mark of depth d, -1 if at none.
+// emit emits the chunk. The next one starts at the mark of depth d, or if d is -1, at none.
 func (j *jsonText) emit(b []byte, d int) error {
 	p := &j.start
 	title := p.parent + p.name
@@ -178,10 +178,10 @@ func (j *jsonText) emit(b []byte, d int) error {
 	return j.s.chunk(b, j.n, title, Code)
 }
 
-// messages are the members of a record that say what it is about, the most telling first.
+// messages are the keys whose values describe a record best, the best first.
 var messages = [...]string{`"message"`, `"msg"`, `"error"`, `"event"`}
 
-// recordTitle is what the first record with a message says, "" if none does.
+// recordTitle returns the message of the first record that has one, or "".
 func recordTitle(b []byte) string {
 	for _, m := range messages {
 		i := bytes.Index(b, []byte(m))
@@ -203,7 +203,7 @@ func recordTitle(b []byte) string {
 	return ""
 }
 
-// path returns the path of the value that was begun at a depth.
+// path returns the path of the value that was started at a depth.
 func (s *scanner) path(depth int) string {
 	var b strings.Builder
 	b.WriteByte('$')
@@ -216,7 +216,7 @@ func (s *scanner) path(depth int) string {
 	return b.String()
 }
 
-// name is what a path adds for the value that was begun in frame i.
+// name returns the element of a path for the current value of frame i.
 func (s *scanner) name(i int) string {
 	f := &s.frames[:i+1][i]
 	switch {

@@ -3,42 +3,42 @@ package chunk
 import "bytes"
 
 const (
-	maxDepth   = 200 // of values in values. What is deeper is no JSON here
-	maxKey     = 60  // bytes of a key that a path shows
+	maxDepth   = 200 // of nesting. Deeper values are treated as malformed
+	maxKey     = 60  // bytes of a key that paths show
 	maxLiteral = 64
 )
 
-// A scanner reads JSON (RFC 8259), and values that follow each other. It wants every byte once, in any pieces: a string or
-// a key of any length takes no memory. Positions are those of the text it is given, which moves on by shift.
+// A scanner parses a sequence of JSON values (RFC 8259). It reads each byte once, in pieces of any size, and long strings
+// and keys take no memory. Positions are relative to the text passed to next, whose start shift advances.
 type scanner struct {
-	pos   int // what was read
+	pos   int // number of bytes read
 	state state
 	esc   bool   // in a string, after a backslash
-	lit   []byte // a literal, as far as it was read
+	lit   []byte // the part of a literal that was read
 
-	// frames are the values that are open. Behind these are what is left of some that were: a mark needs them.
+	// frames are the open values. The elements behind its length belong to closed values; marks refer to them.
 	frames []frame
 	pushed int
-	// marks are where values begin, or their keys, or the lines of these, by depth: the last one each. Those deeper than
-	// top are from another value; those that are 0 or less are not after the beginning.
+	// marks are, by depth, where the last value starts, including its key and leading spaces. Marks deeper than top
+	// belong to other values; marks that are not positive precede the text.
 	marks [maxDepth + 1]int
 	top   int
 
-	lineAt int // after the last newline, if there was nothing but spaces since; else -1
-	values int // that have ended and were in no other
+	lineAt int // position after the last newline, if only spaces have followed; else -1
+	values int // number of complete top-level values
 	ended  bool
 }
 
-// A frame is an object or an array.
+// A frame is an open object or array.
 type frame struct {
 	array  bool
-	index  int64  // of the element that was begun, -1 before the first
-	key    []byte // of the member that was begun, maxKey bytes at most
-	named  bool   // key is all of it
-	serial int    // no two are alike
+	index  int64  // of the current element, -1 before the first
+	key    []byte // of the current member, at most maxKey bytes
+	named  bool   // key is complete
+	serial int    // unique per frame
 }
 
-// A state is what the scanner expects.
+// A state says what the scanner expects next.
 type state uint8
 
 const (
@@ -53,18 +53,18 @@ const (
 	inLiteral
 )
 
-// An event is why the scanner returns.
+// An event is the reason why the scanner returns.
 type event uint8
 
 const (
 	nothing   event = iota
-	exhausted       // all was read
-	newValue        // a mark was made, at depth top
-	newKey          // a key is known
-	broken          // what is at pos is no JSON
+	exhausted       // all input was read
+	newValue        // a mark was set, at depth top
+	newKey          // a key is complete
+	broken          // malformed JSON at pos
 )
 
-// next reads on in b.
+// next continues to read b.
 func (s *scanner) next(b []byte) event {
 	for s.pos < len(b) {
 		var e event
@@ -83,7 +83,7 @@ func (s *scanner) next(b []byte) event {
 	return exhausted
 }
 
-// shift says that text begins n bytes later from now on.
+// shift moves the start of the text n bytes forward.
 func (s *scanner) shift(n int) {
 	s.pos -= n
 	for i := range s.marks[:s.top+1] {
@@ -131,7 +131,7 @@ func (s *scanner) readString(b []byte) event {
 	return nothing
 }
 
-// inKey adds to the key, if it is one.
+// inKey appends to the key, if a key is being read.
 func (s *scanner) inKey(b []byte) {
 	if s.state == inKey {
 		f := &s.frames[len(s.frames)-1]
@@ -150,7 +150,7 @@ func (s *scanner) readLiteral(c byte) event {
 	}
 	s.state = expectNext
 	switch string(s.lit) {
-	case "true", "false", "null", "NaN", "Infinity", "-Infinity": // three of them not of the standard, but of writers
+	case "true", "false", "null", "NaN", "Infinity", "-Infinity": // the last three are not standard, but common
 		return nothing
 	}
 	if c := s.lit[0]; (c == '-' || c >= '0' && c <= '9') && len(bytes.Trim(s.lit, "0123456789+-.eE")) == 0 {
@@ -159,7 +159,7 @@ func (s *scanner) readLiteral(c byte) event {
 	return broken
 }
 
-// readToken reads what is in no string or literal.
+// readToken reads a character outside of strings and literals.
 func (s *scanner) readToken(c byte) event {
 	if blank(c) {
 		s.pos++
@@ -215,7 +215,7 @@ func (s *scanner) token(c byte) event {
 	return s.begin(c, nothing)
 }
 
-// begin begins a value, and returns e if it is one.
+// begin starts a value, and returns e if it is valid.
 func (s *scanner) begin(c byte, e event) event {
 	switch {
 	case c == '{' || c == '[':
@@ -264,7 +264,7 @@ func (s *scanner) pop() event {
 	return nothing
 }
 
-// mark notes where a value begins. It takes the spaces before it along, if these are all of the line so far.
+// mark records where a value starts. It includes the preceding spaces if they are all of the line so far.
 func (s *scanner) mark() {
 	s.top = len(s.frames)
 	s.marks[s.top] = s.pos

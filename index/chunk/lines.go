@@ -2,34 +2,34 @@ package chunk
 
 import "bytes"
 
-// How much the parts of a long line have in common: each run of minCommon bytes of it is whole in one of them.
+// Overlap of the parts of a long line: each run of minCommon bytes is whole in one of them.
 const (
 	minCommon = 128
 	maxCommon = 256
 )
 
-// A line is one of clean text, or a part of one.
+// A line is a line of clean text, or a part of one.
 type line struct {
-	text  []byte // of at most MaxText bytes, no newline; valid until the call ends
+	text  []byte // at most MaxText bytes, without newline; valid until the call returns
 	n     int64  // its number, from 1
-	later bool   // a part, and not the first
-	more  bool   // a part, and not the last
+	later bool   // a part other than the first
+	more  bool   // a part other than the last
 }
 
 // A lineTaker makes chunks of lines.
 type lineTaker interface {
 	line(line) error
-	end() error // after the last line
+	end() error // called after the last line
 }
 
-// lines divides clean text into lines, and long lines into parts.
+// lines splits clean text into lines, and long lines into parts.
 type lines struct {
 	to    lineTaker
-	n     int64 // the number of the line that text begins with or goes on with
+	n     int64 // number of the line that the text starts with or continues
 	later bool
 }
 
-// take takes lines from the front of b and returns how many bytes they were. Less than MaxText are left.
+// take consumes lines from the start of b, and returns their size. Less than MaxText bytes are left.
 func (l *lines) take(b []byte, end bool) (int, error) {
 	at := 0
 	for {
@@ -60,14 +60,15 @@ func (l *lines) take(b []byte, end bool) (int, error) {
 	}
 }
 
-// divide says where a text of more than MaxText bytes is cut, and where the next part begins: before that. Both are
-// between words, if there are words of less than maxCommon bytes there.
+// divide returns where to cut a text of more than MaxText bytes, and where the next part starts, which is before the cut.
+// Both are between words, unless words are longer than maxCommon bytes.
 func divide(b []byte) (cut, next int) {
 	cut = between(b, MaxText-maxCommon, MaxText)
 	return cut, between(b, cut-maxCommon, cut-minCommon)
 }
 
-// between returns the last place in b, after from and not after to, where no word is cut; else where no character is.
+// between returns the last position in b, after from and up to to, that is not within a word, or if there is none, not
+// within a character.
 func between(b []byte, from, to int) int {
 	for i := to; i > from; i-- {
 		if blank(b[i-1]) {
@@ -79,16 +80,16 @@ func between(b []byte, from, to int) int {
 			return i
 		}
 	}
-	for b[to]&0xc0 == 0x80 { // inside of a character
+	for b[to]&0xc0 == 0x80 { // within a character
 		to--
 	}
 	return to
 }
 
-// blank says whether c is a space, as they are in clean text.
+// blank reports whether c is a space of clean text.
 func blank(c byte) bool { return c == ' ' || c == '\t' || c == '\n' }
 
-// isBlank says whether there is nothing but spaces in b.
+// isBlank reports whether b contains only spaces.
 func isBlank(b []byte) bool {
 	for _, c := range b {
 		if !blank(c) {
@@ -98,7 +99,7 @@ func isBlank(b []byte) bool {
 	return true
 }
 
-// inWord are the bytes of words: letters and digits, the underscore, and all that is not ASCII.
+// inWord marks the bytes of words: letters, digits, the underscore, and all non-ASCII bytes.
 var inWord = func() (t [256]bool) {
 	for c := range t {
 		t[c] = c >= 0x80 || c == '_' || letterOrDigit(byte(c))

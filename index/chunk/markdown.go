@@ -7,23 +7,23 @@ import (
 )
 
 const (
-	aloneFence  = 1 << 10 // bytes of a fenced block that is a chunk of its own
+	aloneFence  = 1 << 10 // minimum size in bytes of a fenced block that becomes a separate chunk
 	headingText = 60      // characters of a heading in a title
 )
 
-// markdown makes chunks of sections. One that is too long is cut before a fenced block, or at a paragraph's end, or, if
-// these are too long themselves, between lines. A heading without text goes with the section below it,
-// and so do tiny sections where there are very many.
+// markdown makes one chunk per section. A section that is too long is cut before a fenced block, at the end of a
+// paragraph, or if these are too long themselves, between lines. A heading without text is joined with the section below
+// it, and so are tiny sections if there are very many.
 type markdown struct {
 	s     *splitter
 	g     group
 	path  []heading
-	bare  bool   // the group has headings alone
-	joint string // the title of the first of several sections in the group, "" if there is one
+	bare  bool   // the group contains only headings
+	joint string // title of the first of several sections in the group, "" if there is only one
 	fence []byte
-	block int     // the line of the group that the fence's first is; -1 is none that is open
-	para  int     // lines of the group up to the last blank one
-	kinds [2]kind // of the two lines before
+	block int     // index in the group of the line that opened a fence; -1 if none is open
+	para  int     // number of lines of the group up to the last blank one
+	kinds [2]kind // of the two preceding lines
 }
 
 type heading struct {
@@ -31,13 +31,13 @@ type heading struct {
 	text  string
 }
 
-// A kind is what a line is.
+// A kind classifies a line.
 type kind uint8
 
 const (
 	kindBlank kind = iota
 	kindText
-	kindOther // what no underline makes a heading
+	kindOther // cannot become a heading by an underline
 )
 
 func newMarkdown(s *splitter) *markdown { return &markdown{s: s, block: -1} }
@@ -78,7 +78,7 @@ func (m *markdown) line(l line) error {
 	return m.add(l)
 }
 
-// add puts a line into the group, where it has room.
+// add adds a line to the group, which must have room for it.
 func (m *markdown) add(l line) error {
 	empty := isBlank(l.text)
 	if empty && m.block < 0 && m.g.filled == 0 {
@@ -109,13 +109,13 @@ func (m *markdown) add(l line) error {
 	return m.flush(len(m.g.starts), 0)
 }
 
-// closes says whether a line ends the open fence.
+// closes reports whether a line closes the open fence.
 func (m *markdown) closes(l []byte) bool {
 	l = bytes.TrimSpace(l)
 	return len(l) >= len(m.fence) && len(bytes.Trim(l, string(m.fence[:1]))) == 0
 }
 
-// room flushes until a line has room in the group.
+// room flushes until the line fits into the group.
 func (m *markdown) room(l line) error {
 	for !m.g.fits(len(l.text)) {
 		n := len(m.g.starts)
@@ -135,8 +135,8 @@ func (m *markdown) room(l line) error {
 	return nil
 }
 
-// flush makes a chunk of the first k lines of the group. If a line of so many bytes goes on from there, their last lines
-// stay.
+// flush makes a chunk of the first k lines of the group. next is the size of the line that continues the text; if it is
+// not 0, the last of the k lines stay in the group as far as they fit.
 func (m *markdown) flush(k, next int) error {
 	if m.g.fresh(k) {
 		class := ""
@@ -160,7 +160,7 @@ func (m *markdown) flush(k, next int) error {
 
 func (m *markdown) end() error { return m.flush(len(m.g.starts), 0) }
 
-// head begins the section of a heading, which is line k of the group.
+// head starts the section of a heading, which is line k of the group.
 func (m *markdown) head(level int, text string, k int) error {
 	deeper := len(m.path) > 0 && level > m.path[len(m.path)-1].level
 	switch {
@@ -184,7 +184,7 @@ func (m *markdown) head(level int, text string, k int) error {
 	return nil
 }
 
-// title is the path of headings. Where it is too long, those at the front are left out.
+// title returns the path of headings. If it is too long, the first ones are left out.
 func (m *markdown) title() string {
 	t := ""
 	for i := len(m.path) - 1; i >= 0; i-- {
@@ -200,7 +200,7 @@ func (m *markdown) title() string {
 	return t
 }
 
-// atx returns the level of a heading that begins with number signs, and its text; 0 is none.
+// atx returns the level and the text of a heading that starts with number signs; level is 0 if there is none.
 func atx(l []byte) (level int, text string) {
 	b := bytes.TrimLeft(l, " ")
 	if len(l)-len(b) > 3 {
@@ -219,7 +219,7 @@ func atx(l []byte) (level int, text string) {
 	return level, t
 }
 
-// fenceOf returns the marks that open a fenced block, nil if l does not. In a list they may be indented.
+// fenceOf returns the characters that open a fenced block, or nil. They may be indented, for blocks in lists.
 func fenceOf(l []byte) []byte {
 	b := bytes.TrimLeft(l, " \t")
 	if len(b) < 3 || b[0] != '`' && b[0] != '~' {
@@ -235,7 +235,7 @@ func fenceOf(l []byte) []byte {
 	return b[:min(n, 32)]
 }
 
-// underlined says whether l makes the line before a heading, which is a paragraph of its own.
+// underlined reports whether l underlines the preceding line, which must be a paragraph of its own, as a heading.
 func (m *markdown) underlined(l []byte) bool {
 	if m.kinds != [2]kind{kindBlank, kindText} || len(m.g.starts) <= m.g.old {
 		return false

@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// split is all chunks of a text.
+// split returns the chunks of a text.
 func split(t testing.TB, r io.Reader, o Options) ([]Chunk, Summary) {
 	t.Helper()
 	var all []Chunk
@@ -27,13 +27,13 @@ func split(t testing.TB, r io.Reader, o Options) ([]Chunk, Summary) {
 	return all, sum
 }
 
-// cleaned is a text as chunks have it.
+// cleaned returns a text as clean text.
 func cleaned(in []byte) []byte {
 	var c cleaner
 	return c.append(nil, in, true)
 }
 
-// check holds all that Split promises of any stream.
+// check checks every property that Split documents.
 func check(t testing.TB, in []byte, o Options) []Chunk {
 	t.Helper()
 	o.Terms = NewTerms()
@@ -64,7 +64,7 @@ func check(t testing.TB, in []byte, o Options) []Chunk {
 	return chunks
 }
 
-// pieceByPiece is what becomes of a stream that is read so.
+// pieceByPiece splits a stream that is read in small pieces.
 func pieceByPiece(t testing.TB, in []byte, o Options) []Chunk {
 	var all []Chunk
 	s := newSplitter(o, func(c Chunk) error {
@@ -92,17 +92,17 @@ func show(chunks []Chunk) string {
 	return b.String()
 }
 
-// covered holds that each chunk is of clean text, where its lines say that it is, and that all of the text that is no
-// space is in a chunk.
+// covered checks that each chunk is a substring of the clean text at its line numbers, and that every nonblank part of
+// the text is in a chunk.
 func covered(text []byte, chunks []Chunk) error {
-	starts := []int{0, 0} // of line n
+	starts := []int{0, 0} // by line number
 	for i, c := range text {
 		if c == '\n' {
 			starts = append(starts, i+1)
 		}
 	}
 	last := Chunk{LineStart: 1, LineEnd: 1}
-	end := 0 // all before is in a chunk, or a space
+	end := 0 // everything before is in a chunk or blank
 	skip := func() {
 		for end < len(text) && blank(text[end]) {
 			end++
@@ -123,7 +123,7 @@ func covered(text []byte, chunks []Chunk) error {
 			return fmt.Errorf("chunk %d is lines %d to %d", i, c.LineStart, c.LineEnd)
 		}
 		from := starts[c.LineStart]
-		line := len(text) - from // long
+		line := len(text) - from // a part of a long line
 		if int(c.LineStart) < len(starts)-1 {
 			line = starts[c.LineStart+1] - from
 		}
@@ -141,7 +141,7 @@ func covered(text []byte, chunks []Chunk) error {
 	return nil
 }
 
-// pieces are what random streams are made of.
+// pieces are parts of random streams.
 var pieces = []string{
 	"a", "b c", " ", "\t", "\n", "\n\n", "\r\n", "\r", "# head\n", "## sub\n", "title\n===\n", "\n```go\n", "\n```\n", "~~~", "{", "}",
 	"[", "]", ",", ":", `"key": `, `"text"`, `{"a":1}`, `"\"`, "12", "true", "\x00", "\x1b[31m", "\x1b]0;title\x07", "\x1b", "\x1b]8;;x",
@@ -163,7 +163,7 @@ func TestSplitKeepsItsPromises(t *testing.T) {
 	}
 }
 
-// TestJSONIsCovered has documents that are right, for the most part.
+// TestJSONIsCovered splits mostly valid documents.
 func TestJSONIsCovered(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 2))

@@ -6,39 +6,39 @@ import (
 	"io"
 )
 
-// block is how much is read at once, and what a format is told by.
+// block is the size of reads, and of the text from which the format is detected.
 const block = 64 << 10
 
-// A form makes chunks of clean text.
+// A form makes chunks of clean text of one format.
 type form interface {
-	// take takes text from the front of b, and returns how much. What is left comes again, with more after it. With end,
-	// nothing follows. b begins where the form has taken it to.
+	// take consumes text from the start of b, and returns how much. The next call passes the rest again, with more text.
+	// end reports that nothing follows.
 	take(b []byte, end bool) (int, error)
 }
 
-// A splitter is one Split.
+// A splitter is the state of one Split.
 type splitter struct {
 	o     Options
 	emit  func(Chunk) error
 	sum   Summary
-	open  bool // a line that has no newline yet
+	open  bool // the last line has no newline yet
 	clean cleaner
-	text  []byte // clean, and not taken
+	text  []byte // clean text that no form has consumed
 	form  form   // nil until the format is known
-	tiny  int    // chunks of less than tinyText
+	tiny  int    // number of chunks of less than tinyText bytes
 }
 
 const (
-	tinyText = 256 // bytes of a chunk: with less, what finds it takes more room than it does itself
-	maxTiny  = 500 // of those a stream may have. Then they are joined
+	tinyText = 256 // bytes of a chunk; the index entries of a smaller one take more space than its text
+	maxTiny  = 500 // maximum number of tiny chunks per stream; further ones are joined
 )
 
-// dense says whether what is as small as this is not to be a chunk, for there are too many already.
+// dense reports whether a chunk of that size must be joined with the next one, since there are too many tiny chunks.
 func (s *splitter) dense(bytes int) bool { return bytes < tinyText && s.tiny >= maxTiny }
 
 func newSplitter(o Options, emit func(Chunk) error) *splitter { return &splitter{o: o, emit: emit} }
 
-// read reads r to the end, in whole blocks: a job writes in small pieces.
+// read reads r to the end. It fills whole blocks, since jobs write small pieces.
 func (s *splitter) read(r io.Reader) error {
 	p := make([]byte, block)
 	for n, idle := 0, 0; ; {
@@ -63,7 +63,7 @@ func (s *splitter) read(r io.Reader) error {
 	}
 }
 
-// write takes the next bytes of the stream. With end, they are the last.
+// write processes the next bytes of the stream. end reports that they are the last.
 func (s *splitter) write(p []byte, end bool) error {
 	s.count(p, end)
 	had := len(s.text)
@@ -84,7 +84,7 @@ func (s *splitter) write(p []byte, end bool) error {
 			return err
 		}
 		at += n
-		if f == s.form { // else another form takes what this one left
+		if f == s.form { // otherwise the new form consumes the rest
 			s.text = s.text[:copy(s.text, s.text[at:])]
 			return nil
 		}
@@ -121,13 +121,13 @@ func (s *splitter) begin() {
 	}
 }
 
-// plain makes the form plain text, from line n on, or from a later part of that.
+// plain switches to plain text from line n on, or from within it if later is set.
 func (s *splitter) plain(n int64, later bool) {
 	s.form = &lines{to: &plainText{s: s}, n: n, later: later}
 }
 
-// chunk emits a chunk of text, which begins with line n of the stream. Blank lines at both ends are left out. No title is
-// that of the options, or one that text has. No class is what text looks like.
+// chunk emits a chunk of text that starts with line n of the stream. It strips blank lines at both ends. An empty title
+// is replaced by that of the options or one from the text, an empty class by what the text looks like.
 func (s *splitter) chunk(text []byte, n int64, title, class string) error {
 	begin := 0
 	for i, c := range text {

@@ -11,43 +11,43 @@ const (
 	longestTerm  = 40
 	shortestTerm = 4
 	termUnit     = 2 << 10 // bytes of text in which a term counts once
-	maxNames     = 4096    // terms that are counted: identifiers and words
-	maxTroubles  = 512     // and words of errors, which must not be lost among those
-	perFamily    = 3       // terms that differ in their digits alone
+	maxNames     = 4096    // maximum number of identifiers and words that are counted
+	maxTroubles  = 512     // maximum number of error words, counted separately so that the others cannot evict them
+	perFamily    = 3       // terms that differ only in their digits
 )
 
-// Terms finds the words that tell a stream from others: identifiers (module_200, io.EOF, NullPointerException), words of
-// errors, and other words that are frequent but not everywhere. Numbers, hashes and times are none.
+// Terms finds the words that distinguish a stream from others: identifiers (module_200, io.EOF, NullPointerException),
+// words for errors, and words that are frequent but not everywhere. Numbers, hashes and times are excluded.
 //
-// It counts in how many units of the stream a word is, with the algorithm of J. Misra and D. Gries (Finding repeated
-// elements, 1982): memory is bounded, a word that is in more than one of maxNames units is never lost, and the same stream
-// has the same terms.
+// It counts in how many units of the stream a word occurs, with the algorithm of J. Misra and D. Gries (Finding repeated
+// elements, 1982). So memory is bounded, a word that occurs in more than one of maxNames units is never lost, and the
+// result is deterministic.
 type Terms struct {
-	word     []byte // that is being read, longestTerm bytes at most and one
+	word     []byte // current word, at most longestTerm+1 bytes
 	n        int64  // bytes read
 	names    tally
 	troubles tally
-	seen     [1024]seen // of this unit, by a hash
+	seen     [1024]seen // words of the current unit, by hash
 }
 
-// seen is a word, by its hash, and the unit it was last seen in.
+// seen is the hash of a word and the unit in which it last occurred.
 type seen struct {
 	hash uint32
 	unit uint32
 }
 
-// A tally counts words, at most most of them.
+// A tally counts up to limit words.
 type tally struct {
-	most   int
+	limit  int
 	counts map[string]int64
 }
 
-// NewTerms returns Terms that have seen nothing.
+// NewTerms returns empty Terms.
 func NewTerms() *Terms {
 	return &Terms{names: tally{maxNames, map[string]int64{}}, troubles: tally{maxTroubles, map[string]int64{}}}
 }
 
-// inTerm are the bytes of terms: those of words, and what joins words.
+// inTerm marks the bytes of terms: those of words, and those that join words.
 var inTerm = func() (t [256]bool) {
 	t = inWord
 	for _, c := range ".-" {
@@ -56,7 +56,7 @@ var inTerm = func() (t [256]bool) {
 	return t
 }()
 
-// write reads the next piece of clean text.
+// write processes the next piece of clean text.
 func (t *Terms) write(p []byte) {
 	for i := 0; i < len(p); {
 		if !inTerm[p[i]] {
@@ -73,7 +73,7 @@ func (t *Terms) write(p []byte) {
 			i++
 		}
 		w := p[from:i]
-		if len(t.word) == 0 && i < len(p) { // most words are whole
+		if len(t.word) == 0 && i < len(p) { // fast path: most words are not split between pieces
 			t.endWord(w)
 			continue
 		}
@@ -88,9 +88,9 @@ func (t *Terms) endWord(w []byte) {
 	}
 }
 
-// count counts a word, once in a unit.
+// count counts a word once per unit.
 func (t *Terms) count(w []byte) {
-	if len(w) > longestTerm { // of which only so much may be known
+	if len(w) > longestTerm { // it may have been truncated
 		return
 	}
 	for len(w) > 0 && !letterOrDigit(w[len(w)-1]) && w[len(w)-1] < 0x80 {
@@ -123,7 +123,7 @@ func (t *Terms) count(w []byte) {
 	}
 }
 
-// again counts a word that is counted already.
+// again counts a word that is in the tally, and reports whether it is.
 func (t *tally) again(w []byte) bool {
 	n, ok := t.counts[string(w)]
 	if ok {
@@ -132,9 +132,9 @@ func (t *tally) again(w []byte) bool {
 	return ok
 }
 
-// add counts a word that is not counted yet, or makes room.
+// add adds a word that is not in the tally, or if the tally is full, decrements all counts.
 func (t *tally) add(w []byte) {
-	if len(t.counts) < t.most {
+	if len(t.counts) < t.limit {
 		t.counts[string(w)] = 1
 		return
 	}
@@ -147,7 +147,7 @@ func (t *tally) add(w []byte) {
 	}
 }
 
-// What a word is, the less telling first.
+// Sorts of words, the least distinctive first.
 type sort uint8
 
 const (
@@ -157,17 +157,17 @@ const (
 	trouble
 )
 
-// weights are what sorts of words count for.
+// weights are the weights of the sorts.
 var weights = [...]float64{word: 1, name: 2, trouble: 4}
 
-// troubles are in words that tell of one, in lower case.
+// troubles are parts of words for errors, in lower case.
 var troubles = [...]string{
 	"error", "exception", "fail", "fatal", "panic", "denied", "refused", "timeout", "timed", "crash", "abort", "killed",
 	"segfault", "unreachable", "corrupt", "invalid", "missing", "overflow", "deadlock", "rejected", "evicted", "backoff", "oom",
 	"traceback", "undefined", "conflict", "expired",
 }
 
-// common are words that tell nothing of a stream.
+// common are words that do not distinguish streams.
 var common = map[string]bool{
 	"that": true, "this": true, "with": true, "from": true, "have": true, "will": true, "been": true, "were": true,
 	"your": true, "than": true, "then": true, "they": true, "which": true, "when": true, "into": true, "info": true,
@@ -175,7 +175,7 @@ var common = map[string]bool{
 	"none": true, "http": true, "https": true, "error": true, "errors": true, "exception": true, "failed": true,
 }
 
-// sortOf says what a word is.
+// sortOf classifies a word.
 func sortOf(w []byte) sort {
 	letters, digits, hex, joints, humps, upper := 0, 0, 0, 0, 0, 0
 	for i, c := range w {
@@ -205,7 +205,7 @@ func sortOf(w []byte) sort {
 	case letters < 3 || w[0] == '0' || digits > letters || digits > 0 && hex+joints == len(w):
 		return noise // a number, a time, a hash
 	case digits > 3 && joints == 0:
-		return noise // an identity
+		return noise // an id
 	}
 	lower := strings.ToLower(string(w))
 	if common[lower] {
@@ -222,7 +222,7 @@ func sortOf(w []byte) sort {
 	return word
 }
 
-// Best returns at most n terms, the most telling first, always the same for the same stream.
+// Best returns at most n terms, the most distinctive first. The result is the same for the same stream.
 func (t *Terms) Best(n int) []string {
 	t.endWord(t.word)
 	t.word = t.word[:0]
@@ -256,7 +256,7 @@ func (t *Terms) Best(n int) []string {
 	return best
 }
 
-// family is a word without its digits.
+// family returns a word without its digits.
 func family(w string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {

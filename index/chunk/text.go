@@ -1,18 +1,18 @@
 package chunk
 
-// Plain text is grouped by these.
+// Bounds of chunks of plain text.
 const (
-	groupLines  = 20  // a chunk has at most
-	commonLines = 2   // are in the chunk before as well, if a paragraph goes on
-	commonBytes = 512 // and no more than so much
-	paragraph   = 3   // lines with words end a chunk at a blank line. With less, what follows is added
+	groupLines  = 20  // maximum number of lines of a chunk
+	commonLines = 2   // maximum number of lines that are repeated from the previous chunk if a paragraph continues
+	commonBytes = 512 // maximum size of these in bytes
+	paragraph   = 3   // minimum number of nonblank lines for a chunk to end at a blank line
 )
 
-// plainText makes chunks of paragraphs, and of groups of lines where those are long or there are none.
+// plainText makes chunks of paragraphs, and of groups of lines where paragraphs are long or absent.
 type plainText struct {
 	s     *splitter
 	g     group
-	empty bool // the line before was
+	empty bool // the previous line was blank
 }
 
 func (t *plainText) line(l line) error {
@@ -22,7 +22,7 @@ func (t *plainText) line(l line) error {
 	switch {
 	case empty && t.g.filled == 0:
 		return t.flush(0)
-	case t.s.dense(len(t.g.text)): // and there is room: a line is not longer than a chunk less that
+	case t.s.dense(len(t.g.text)): // the group has room, since no line is longer than a chunk less tinyText
 	case empty && (t.g.filled >= paragraph || twice):
 		return t.flush(0)
 	case !t.g.fits(len(l.text)):
@@ -35,7 +35,7 @@ func (t *plainText) line(l line) error {
 		}
 	}
 	t.g.add(l)
-	if l.more { // the next part has some of this one
+	if l.more { // the next part repeats the end of this one
 		return t.flush(0)
 	}
 	return nil
@@ -43,7 +43,8 @@ func (t *plainText) line(l line) error {
 
 func (t *plainText) end() error { return t.flush(0) }
 
-// flush makes the chunk. If a line of so many bytes goes on from there, the last lines stay in the group.
+// flush emits the chunk. next is the size of the line that continues the text; if it is not 0, the last lines stay in the
+// group.
 func (t *plainText) flush(next int) error {
 	n := len(t.g.starts)
 	if t.g.fresh(n) {
@@ -55,7 +56,8 @@ func (t *plainText) flush(next int) error {
 	return nil
 }
 
-// keep takes the first k lines away, but for the last of them if a line of so many bytes goes on from there.
+// keep removes the first k lines, except that if next is not 0, the last of them stay as far as they fit before a line of
+// next bytes.
 func (g *group) keep(k, next int) {
 	common := min(commonLines, k)
 	for common > 0 && (next == 0 || g.at(k)-g.at(k-common) > min(commonBytes, MaxText-next)) {

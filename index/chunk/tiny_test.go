@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestTiny: very many tiny paragraphs and sections are joined, and none is lost; a few are not joined.
+// TestTiny checks that very many tiny paragraphs and sections are joined without loss, and that a few are not joined.
 func TestTiny(t *testing.T) {
 	for name, c := range map[string]struct {
 		format Format
@@ -23,8 +23,8 @@ func TestTiny(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Repeat(c.unit, 100_000)
 			chunks, _ := split(t, strings.NewReader(text), Options{Format: c.format})
-			if most := maxTiny + 2*len(text)/tinyText; len(chunks) > most {
-				t.Errorf("%d chunks of %d bytes, want at most %d", len(chunks), len(text), most)
+			if maxChunks := maxTiny + 2*len(text)/tinyText; len(chunks) > maxChunks {
+				t.Errorf("%d chunks of %d bytes, want at most %d", len(chunks), len(text), maxChunks)
 			}
 			check(t, []byte(strings.Repeat(c.unit, 3000)), Options{Format: c.format})
 			few, _ := split(t, strings.NewReader(strings.Repeat(c.unit, 100)), Options{Format: c.format})
@@ -35,7 +35,7 @@ func TestTiny(t *testing.T) {
 	}
 }
 
-// TestTinyTitle: sections that are joined have the title of the first.
+// TestTinyTitle checks that joined sections have the title of the first.
 func TestTinyTitle(t *testing.T) {
 	var b strings.Builder
 	for i := range 2000 {

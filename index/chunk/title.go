@@ -7,18 +7,19 @@ import (
 )
 
 const (
-	maxTitle   = 200 // bytes of any title
-	titleChars = 80  // characters of a line that is one
-	minWord    = 3   // letters, for a line to mean something
+	maxTitle   = 200 // bytes of a title
+	titleChars = 80  // characters of a line used as a title
+	minWord    = 3   // consecutive letters in a line used as a title
 )
 
-// titleOf is the first line of a text that has a word, cut to about titleChars; else its line numbers.
+// titleOf returns the first line of a text that has a word, shortened to about titleChars, or if there is none, its line
+// numbers.
 func titleOf(text string, first, last int64) string {
 	for l := range strings.SplitSeq(text, "\n") {
 		if !hasWord(l) {
 			continue
 		}
-		if t := shorten(l, titleChars); t != "" { // of more than spaces that are not ASCII
+		if t := shorten(l, titleChars); t != "" { // empty if all of it is non-ASCII space
 			return t
 		}
 	}
@@ -28,7 +29,7 @@ func titleOf(text string, first, last int64) string {
 	return fmt.Sprintf("lines %d-%d", first, last)
 }
 
-// hasWord says whether so many letters follow each other in s.
+// hasWord reports whether s has minWord consecutive letters.
 func hasWord(s string) bool {
 	run := 0
 	for i := range len(s) {
@@ -43,7 +44,8 @@ func hasWord(s string) bool {
 	return false
 }
 
-// shorten makes one line of s, of at most so many characters, and maxTitle bytes. Tabs and more than one space are one.
+// shorten converts s to one line of at most chars characters and maxTitle bytes. Runs of tabs and spaces become one
+// space.
 func shorten(s string, chars int) string {
 	s = strings.TrimLeft(s, " \t")
 	var b strings.Builder

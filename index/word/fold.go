@@ -1,7 +1,7 @@
 package word
 
-// The letters of Latin-1 and Latin Extended-A as they are written without accents: those that Unicode decomposes, by that;
-// the others as they are commonly spelled. "" is no letter.
+// folded are the letters of Latin-1 and Latin Extended-A without accents: the base letter if Unicode decomposes them,
+// otherwise the usual transcription. "" means that it is not a letter.
 const (
 	foldFirst = 0x00c0
 	foldLast  = 0x017f

@@ -5,17 +5,17 @@ import (
 	"unicode/utf8"
 )
 
-// A kind is what a rune is to words.
+// A kind is the role of a rune in words.
 type kind uint8
 
 const (
-	other  kind = iota // it parts words
+	other  kind = iota // separates words
 	letter             // or a digit
 	dense              // of a script that is written without spaces
 	symbol             // a word of its own
 )
 
-// kindAt returns the kind of the rune at i, other at the end, and how many bytes it has.
+// kindAt returns the kind of the rune at i and its size in bytes. At the end the kind is other.
 func kindAt(text string, i int) (kind, int) {
 	if i >= len(text) {
 		return other, 0
@@ -40,34 +40,34 @@ func kindAt(text string, i int) (kind, int) {
 	return other, n
 }
 
-// firstEmoji is where symbols begin that people write as they write words. What is before are frames and blocks.
+// firstEmoji is the first symbol that is used like a word. Below are box-drawing and block characters.
 const firstEmoji = 0x2600
 
 func isASCIIWord(b byte) bool {
 	return 'a' <= b && b <= 'z' || '0' <= b && b <= '9' || 'A' <= b && b <= 'Z'
 }
 
-// isDense says whether a rune is of a script without spaces between words. Hangul has them.
+// isDense reports whether a rune belongs to a script without spaces between words. Hangul has spaces.
 func isDense(r rune) bool {
 	return r >= 0x0e00 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao,
 		unicode.Khmer, unicode.Myanmar)
 }
 
-// isAccent says whether a rune is an accent that follows its letter, which is the same word without.
+// isAccent reports whether a rune is a combining accent. Words are the same without it.
 func isAccent(r rune) bool { return r >= 0x0300 && r <= 0x036f }
 
-// A caseOf is what a rune is within a run of letters and digits.
+// A caseOf is the role of a rune in a run of letters and digits.
 type caseOf uint8
 
 const (
-	none  caseOf = iota // not of the run
+	none  caseOf = iota // not part of the run
 	lower               // or without case
 	upper
 	digit
 	mark // belongs to the letter before it
 )
 
-// caseAt returns that of the rune at i, and how many bytes it has.
+// caseAt returns the role of the rune at i and its size in bytes.
 func caseAt(text string, i int) (caseOf, int) {
 	b := text[i]
 	switch {
@@ -84,7 +84,7 @@ func caseAt(text string, i int) (caseOf, int) {
 	switch {
 	case r == utf8.RuneError || isDense(r):
 		return none, n
-	case unicode.Is(unicode.M, r) || r == '\u200c' || r == '\u200d': // joiners are within words of some scripts
+	case unicode.Is(unicode.M, r) || r == '\u200c' || r == '\u200d': // joiners occur within words of some scripts
 		return mark, n
 	case unicode.IsNumber(r):
 		return digit, n

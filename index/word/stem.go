@@ -1,8 +1,8 @@
 package word
 
-// Stem appends the stem of a folded word to dst: what Porter's algorithm makes of it (M. F. Porter, An algorithm for suffix
-// stripping, Program 14, 1980), with the two departures of its author's later code. Words of less than three letters and
-// those with anything but a to z are their own stems.
+// Stem appends the stem of a folded word to dst, by Porter's algorithm (M. F. Porter, An algorithm for suffix stripping,
+// Program 14, 1980) with the two changes in its author's later code. Words of less than three letters, and words with
+// characters other than a to z, are returned unchanged.
 func Stem(dst, w []byte) []byte {
 	at := len(dst)
 	dst = append(dst, w...)
@@ -25,10 +25,10 @@ func Stem(dst, w []byte) []byte {
 	return dst[:at+len(p.w)]
 }
 
-// A porter is a word on its way to the stem.
+// A porter is the word being stemmed.
 type porter struct{ w []byte }
 
-// consonant says whether letter i is one: y after a consonant is a vowel.
+// consonant reports whether letter i is a consonant; y after a consonant is a vowel.
 func (p porter) consonant(i int) bool {
 	switch p.w[i] {
 	case 'a', 'e', 'i', 'o', 'u':
@@ -39,7 +39,7 @@ func (p porter) consonant(i int) bool {
 	return true
 }
 
-// measure counts how often a consonant follows a vowel in the first n letters: m of the paper.
+// measure returns how often a consonant follows a vowel in the first n letters: m in the paper.
 func (p porter) measure(n int) int {
 	m, vowel := 0, false
 	for i := range n {
@@ -66,7 +66,8 @@ func (p porter) doubled() bool {
 	return n > 1 && p.w[n-1] == p.w[n-2] && p.consonant(n-1)
 }
 
-// short says whether the first n letters end in consonant, vowel, consonant, the last not w, x or y: as hop.
+// short reports whether the first n letters end in consonant, vowel, consonant, where the last is not w, x or y, as in
+// hop.
 func (p porter) short(n int) bool {
 	if n < 3 || !p.consonant(n-1) || p.consonant(n-2) || !p.consonant(n-3) {
 		return false
@@ -80,8 +81,8 @@ func (p porter) ends(suffix string) bool {
 	return n >= 0 && string(p.w[n:]) == suffix
 }
 
-// set puts a suffix in the place of the last n letters. None is longer than what it replaces, but for an e at a place
-// where letters were taken before.
+// set replaces the last n letters with a suffix. It does not grow the word beyond its original length: a suffix is never
+// longer than what it replaces, except for an e after letters were removed.
 func (p *porter) set(n int, suffix string) {
 	p.w = append(p.w[:len(p.w)-n], suffix...)
 }
@@ -132,7 +133,7 @@ func (p *porter) last() {
 
 type suffix struct{ old, new string }
 
-// longSuffixes are of step 2, the longer of two before the shorter.
+// longSuffixes are the suffixes of step 2. A suffix precedes shorter ones that it ends with.
 var longSuffixes = []suffix{
 	{"ational", "ate"},
 	{"ization", "ize"},
@@ -157,12 +158,12 @@ var longSuffixes = []suffix{
 	{"eli", "e"},
 }
 
-// middleSuffixes are of step 3.
+// middleSuffixes are the suffixes of step 3.
 var middleSuffixes = []suffix{
 	{"icate", "ic"}, {"ative", ""}, {"alize", "al"}, {"iciti", "ic"}, {"ical", "ic"}, {"ness", ""}, {"ful", ""},
 }
 
-// replace replaces the first suffix that fits, after a measure above 0.
+// replace replaces the first suffix that matches, if the measure of the rest is positive.
 func (p *porter) replace(table []suffix) {
 	for _, s := range table {
 		if p.ends(s.old) {
@@ -174,7 +175,7 @@ func (p *porter) replace(table []suffix) {
 	}
 }
 
-// shortSuffixes are of step 4.
+// shortSuffixes are the suffixes of step 4.
 var shortSuffixes = []string{
 	"ement", "ance", "ence", "able", "ible", "ment", "ant", "ent", "ism", "ate", "iti", "ous", "ive", "ize", "ion", "al", "er",
 	"ic", "ou",

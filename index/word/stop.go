@@ -1,6 +1,6 @@
 package word
 
-// Stop says whether a folded word is so common in English that it tells nothing of a text.
+// Stop reports whether a folded word is so common in English that it does not distinguish texts.
 func Stop(w string) bool {
 	switch w {
 	case "a", "an", "and", "are", "as", "at", "be", "been", "but", "by", "can", "could", "did", "do", "does", "for", "from",

@@ -1,15 +1,14 @@
-// Package word divides text into words as an index has them, so that what is indexed, what is asked for and what is shown
-// as found are the same words.
+// Package word splits text into words, in the same way for indexing, queries, and the marks in results.
 //
-// A word is a run of letters and digits, in lower case, without accents; everything else parts words, the underscore too.
-// What has words within it gives them as parts, after the whole:
+// A word is a run of letters and digits, in lower case and without accents. All other characters, including the
+// underscore, separate words. The parts of a compound word follow the whole:
 //
 //	connectionRefused, HTTPServer   connectionrefused, connection, refused; httpserver, http, server
 //	module200                       module200, module, 200
-//	接続拒否                          接続, 続拒, 拒否: pairs, since nothing parts words there
+//	接続拒否                          接続, 続拒, 拒否: pairs, since the script does not separate words
 //	🚀                              a word of its own
 //
-// Stem is Porter's. It knows English; other words it leaves nearly as they are.
+// Stem is Porter's algorithm. It is made for English, and leaves words of other languages nearly unchanged.
 package word
 
 import (
@@ -17,29 +16,29 @@ import (
 	"unicode/utf8"
 )
 
-// Max is how many bytes a word has at most; the rest of a longer one is not looked at.
+// Max is the maximum size of a word in bytes; the rest of a longer word is ignored.
 const Max = 64
 
-// A Scanner goes through the words of a text. Its zero value has none.
+// A Scanner iterates over the words of a text. The zero value has none.
 type Scanner struct {
 	text  string
-	next  int // where to go on in text
+	next  int // position in text
 	parts []span
 	buf   []byte
 
-	// Start and End are where in the text the word is. Part says that it is within the whole word before it.
+	// Start and End are the position of the word in the text. Part reports that it is a part of the whole word before it.
 	Start, End int
 	Part       bool
 }
 
 type span struct{ start, end int }
 
-// Reset has s begin with a text, which need not be valid UTF-8.
+// Reset starts s on a text, which need not be valid UTF-8.
 func (s *Scanner) Reset(text string) {
 	s.text, s.next, s.parts = text, 0, s.parts[:0]
 }
 
-// Next goes to the next word. At the end it returns false.
+// Next advances to the next word. It returns false at the end.
 func (s *Scanner) Next() bool {
 	if len(s.parts) > 0 {
 		p := s.parts[0]
@@ -62,10 +61,10 @@ func (s *Scanner) Next() bool {
 	return false
 }
 
-// Word is the word, folded. It is good until the next call of Next or Reset.
+// Word returns the folded word. It is valid until the next call of Next or Reset.
 func (s *Scanner) Word() []byte { return s.buf }
 
-// run takes the run of words of kind k that begins at s.next.
+// run reads the run of words of kind k that starts at s.next.
 func (s *Scanner) run(k kind) {
 	start := s.next
 	s.Part, s.parts = false, s.parts[:0]
@@ -82,7 +81,7 @@ func (s *Scanner) run(k kind) {
 	s.fold(start, s.next)
 }
 
-// pairs takes a run of a script that does not part words: each rune with the next.
+// pairs reads the next pair of runes of a dense script. Pairs overlap.
 func (s *Scanner) pairs() {
 	start := s.next
 	_, n := utf8.DecodeRuneInString(s.text[start:])
@@ -97,14 +96,14 @@ func (s *Scanner) pairs() {
 	s.fold(start, s.next)
 }
 
-// letters goes to the end of a run of letters and digits, and finds its parts: in camel case, and where one run of digits
-// ends one of letters. What changes often between them is no name but a number, in hexadecimal for example.
+// letters reads a run of letters and digits, and finds its parts: in camel case, and where it changes once from letters
+// to digits. A run that changes often between the two is a number, for example in hexadecimal, and has no parts.
 func (s *Scanner) letters() {
 	start := s.next
-	part := start       // where the part begins that is not yet noted
-	var before caseOf   // of the last rune
-	var last int        // where that is
-	var turns, turn int // how often letters and digits change, and where they did last
+	part := start       // start of the current part
+	var before caseOf   // of the previous rune
+	var last int        // position of the previous rune
+	var turns, turn int // number of changes between letters and digits, and position of the last one
 	for s.next < len(s.text) {
 		c, n := caseAt(s.text, s.next)
 		if c == none {
@@ -114,7 +113,7 @@ func (s *Scanner) letters() {
 		case c == mark:
 			s.next += n
 			continue
-		case before == upper && c == lower && last > part: // HTTPServer: S begins the next
+		case before == upper && c == lower && last > part: // HTTPServer: S starts the next part
 			s.part(part, last)
 			part = last
 		case before == lower && c == upper:
@@ -137,14 +136,14 @@ func (s *Scanner) letters() {
 	}
 }
 
-// part notes a part, unless it is too short to be looked for.
+// part adds a part, unless it is too short to search for.
 func (s *Scanner) part(start, end int) {
 	if end-start > 1 && len(s.parts) < Max/2 {
 		s.parts = append(s.parts, span{start, end})
 	}
 }
 
-// fold makes the word that is between start and end of the text.
+// fold sets the current word to the folded text from start to end.
 func (s *Scanner) fold(start, end int) {
 	s.Start, s.End, s.buf = start, end, s.buf[:0]
 	for i := start; i < end; {
@@ -167,7 +166,7 @@ func (s *Scanner) fold(start, end int) {
 	}
 }
 
-// foldRune appends what a rune is without its case and accents, if there is room.
+// foldRune appends a rune without case and accents. It returns false if it does not fit.
 func (s *Scanner) foldRune(r rune) bool {
 	switch {
 	case isAccent(r):

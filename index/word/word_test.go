@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// words returns the words of a text, those that are parts with a + before.
+// words returns the words of a text, with a + before parts.
 func words(text string) []string {
 	var s Scanner
 	s.Reset(text)
@@ -59,8 +59,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestPlaces: a word is where the scanner says that it is.
-func TestPlaces(t *testing.T) {
+// TestPositions checks the positions of words.
+func TestPositions(t *testing.T) {
 	const text = "é fooBar: 接続拒 Ünit7"
 	var s Scanner
 	s.Reset(text)
@@ -73,7 +73,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestStem has the examples of the paper, and what its author's program makes of others.
+// TestStem uses the examples of the paper, and results of its author's program.
 func TestStem(t *testing.T) {
 	for _, c := range strings.Fields(`
 		caresses:caress ponies:poni ties:ti caress:caress cats:cat feed:feed proceed:proce plastered:plaster bled:bled
@@ -103,7 +103,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// FuzzWords: whatever the text, words are valid, bounded, folded already, and where they are said to be.
+// FuzzWords checks that words of any text are valid, bounded, folded, and at their positions.
 func FuzzWords(f *testing.F) {
 	for _, s := range []string{"connectionRefused_200 Café", "接続拒否 🚀", "\xff\x00a\u0301B", "aB1cD2", "İIıSS ẞ"} {
 		f.Add(s)

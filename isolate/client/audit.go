@@ -9,19 +9,20 @@ import (
 	"corral/job"
 )
 
-// Denied implements job.Auditor: it returns nil when the record is in the log. When ctx ends first, it may be there too.
+// Denied implements job.Auditor: it returns nil when the record is in the audit log. If ctx ends first, the record may be
+// there too.
 func (c *Client) Denied(ctx context.Context, claim job.Claim) error {
 	_, err := c.ask(ctx, func(tag uint32) []byte { return (&wire.Denied{Claim: claim}).Append(tag) })
 	return err
 }
 
-// State returns the directory in which front-ends of a user keep their state, open for reading, made for that user alone.
-// Who connects to a socket names itself; the front-end of an embedded supervisor names who it is about to become, or
-// became.
+// State returns the directory in which the front-ends of a user keep their state, open for reading; the supervisor
+// creates it for that user alone. The caller closes it. A client of a socket must pass its own uid; the front-end of an
+// embedded supervisor passes the uid that it is about to switch to, or has switched to.
 func (c *Client) State(uid uint32) (*os.File, error) {
 	files, err := c.ask(context.Background(), wire.State{UID: uid}.Append)
 	if err == nil && len(files) != 1 {
-		err = errors.New("the supervisor passed no directory")
+		err = errors.New("the supervisor must pass one directory")
 	}
 	if err != nil {
 		wire.CloseAll(files)
@@ -30,7 +31,7 @@ func (c *Client) State(uid uint32) (*os.File, error) {
 	return files[0], nil
 }
 
-// ask sends a request and waits for its one Answer.
+// ask sends a request and waits for its Answer. The caller closes the files.
 func (c *Client) ask(ctx context.Context, request func(tag uint32) []byte) ([]*os.File, error) {
 	a, err := c.exchange(ctx, request)
 	if err != nil {

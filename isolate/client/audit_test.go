@@ -14,6 +14,7 @@ import (
 
 var _ job.Auditor = (*Client)(nil)
 
+// TestDenied: the denial is sent with its claim, and the answer's error is returned.
 func TestDenied(t *testing.T) {
 	sandboxtest.Leaks(t)
 	c, s := supervisor(t)
@@ -37,7 +38,7 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// TestDeniedUnanswered: who waits for no answer longer than it likes goes on, and a supervisor's end is an error.
+// TestDeniedUnanswered: Denied returns when its context ends, and fails when the connection does.
 func TestDeniedUnanswered(t *testing.T) {
 	c, s := supervisor(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -58,6 +59,7 @@ func TestDeniedUnanswered(t *testing.T) {
 	}
 }
 
+// TestState: State returns the one descriptor of the answer, or an error.
 func TestState(t *testing.T) {
 	sandboxtest.Leaks(t)
 	c, s := supervisor(t)
@@ -73,8 +75,8 @@ func TestState(t *testing.T) {
 		want   string // of the error
 	}{
 		{"a directory", wire.Answer{}.Append(0), []*os.File{dir}, ""},
-		{"none", wire.Answer{}.Append(0), nil, "passed no directory"},
-		{"two", wire.Answer{}.Append(0), []*os.File{dir, dir}, "passed no directory"},
+		{"none", wire.Answer{}.Append(0), nil, "must pass one directory"},
+		{"two", wire.Answer{}.Append(0), []*os.File{dir, dir}, "must pass one directory"},
 		{"an error", wire.Answer{Error: "not yours"}.Append(0), nil, "not yours"},
 		{"an error and a directory", wire.Answer{Error: "not yours"}.Append(0), []*os.File{dir}, "not yours"},
 		{"another answer", wire.Empty(wire.OpEnd, 0), []*os.File{dir}, "malformed"},
@@ -104,7 +106,7 @@ func TestState(t *testing.T) {
 			a, _ := r.f.Stat()
 			b, _ := dir.Stat()
 			if !os.SameFile(a, b) {
-				t.Errorf("%s: another directory", tt.name)
+				t.Errorf("%s: not the directory that was passed", tt.name)
 			}
 			r.f.Close()
 		} else if r.f != nil || r.err == nil || !strings.Contains(r.err.Error(), tt.want) {

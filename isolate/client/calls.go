@@ -11,18 +11,18 @@ import (
 	"corral/job"
 )
 
-// There is no goroutine that receives: of those who wait for an answer one does, for all of them. So a job alone on its
-// connection is answered without a switch from one goroutine to another, which takes as long as a system call or ten.
+// There is no dedicated goroutine that receives: one of those that wait for an answer does so for all. So a single job on
+// a connection gets its answer without a switch between goroutines, which costs as much as one to ten system calls.
 
-// A call is a request that was not answered to its end.
+// A call is a request whose last answer has not been received.
 type call struct {
 	tag uint32
 
-	// All are guarded by Client.mu.
-	answers []answer      // that came and were not taken
-	turn    chan struct{} // has room for one word: look again. It is made when somebody waits for it
-	waiting bool          // somebody does
-	dropped bool          // nobody will any more
+	// All fields below are guarded by Client.mu.
+	answers []answer      // received and not yet returned
+	turn    chan struct{} // wakes the waiting goroutine to check again; capacity 1, made on first use
+	waiting bool          // a goroutine waits on turn
+	dropped bool          // unregistered: no goroutine will wait any more
 }
 
 type answer struct {
@@ -31,7 +31,7 @@ type answer struct {
 	files []*os.File
 }
 
-// register makes a new call.
+// register creates a call. The caller must unregister it.
 func (c *Client) register() (*call, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,14 +44,14 @@ func (c *Client) register() (*call, error) {
 	return k, nil
 }
 
-// unregister ends a call. Answers that nobody took are closed.
+// unregister ends a call and closes the files of answers that were not used.
 func (c *Client) unregister(k *call) {
 	c.mu.Lock()
 	delete(c.pending, k.tag)
 	left := k.answers
 	k.answers, k.dropped = nil, true
 	k.wake()
-	c.elect()
+	c.wakeReceiver()
 	c.mu.Unlock()
 	for _, a := range left {
 		wire.CloseAll(a.files)
@@ -73,7 +73,7 @@ func (c *Client) send(message []byte, files ...*os.File) error {
 	return fmt.Errorf("%w: %w", job.ErrUnavailable, reason(err))
 }
 
-// exchange sends a request that has one answer, and returns that; its files are the caller's to close.
+// exchange sends a request that has one answer, and returns that; the caller closes its files.
 func (c *Client) exchange(ctx context.Context, request func(tag uint32) []byte, files ...*os.File) (answer, error) {
 	k, err := c.register()
 	if err != nil {
@@ -86,7 +86,7 @@ func (c *Client) exchange(ctx context.Context, request func(tag uint32) []byte, 
 	return c.awaitWithin(ctx, k)
 }
 
-// await returns the next answer to a call. Without one the connection has ended, or the call.
+// await returns the next answer to a call. It fails if the connection has ended or the call was unregistered.
 func (c *Client) await(k *call) (answer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,8 +115,8 @@ func (c *Client) await(k *call) (answer, error) {
 	}
 }
 
-// awaitWithin is await until ctx ends; the caller unregisters k then, and what still comes is closed. The goroutine that waits
-// ends with that or, if it receives, with the next message.
+// awaitWithin is like await, but returns when ctx ends; the caller then unregisters k, which closes later answers. The
+// waiting goroutine ends with that or, if it is receiving, with the next message.
 func (c *Client) awaitWithin(ctx context.Context, k *call) (answer, error) {
 	if ctx.Done() == nil {
 		return c.await(k)
@@ -130,7 +130,7 @@ func (c *Client) awaitWithin(ctx context.Context, k *call) (answer, error) {
 		a, err := c.await(k)
 		select {
 		case done <- outcome{a, err}:
-		case <-ctx.Done(): // what came at the same moment is closed
+		case <-ctx.Done(): // an answer that arrived at the same moment
 			wire.CloseAll(a.files)
 		}
 	}()
@@ -142,8 +142,8 @@ func (c *Client) awaitWithin(ctx context.Context, k *call) (answer, error) {
 	}
 }
 
-// receive passes answers to who waits for them until k has one, or is no call any more, or the connection ends. The caller
-// holds mu, and nobody else receives.
+// receive delivers answers to all calls until k has one, k is unregistered, or the connection ends. The caller holds mu,
+// and no other goroutine receives.
 func (c *Client) receive(k *call) {
 	c.receiving = true
 	for c.failure == nil && len(k.answers) == 0 && !k.dropped {
@@ -157,7 +157,7 @@ func (c *Client) receive(k *call) {
 		}
 	}
 	c.receiving = false
-	c.elect()
+	c.wakeReceiver()
 }
 
 // message receives one message.
@@ -174,7 +174,7 @@ func (c *Client) message() (tag uint32, a answer, err error) {
 	return head.Tag, answer{head.Op, append([]byte(nil), body...), files}, nil
 }
 
-// deliver gives an answer to its call; one that nobody waits for is closed. The caller holds mu.
+// deliver adds an answer to its call, or closes its files if there is no such call. The caller holds mu.
 func (c *Client) deliver(tag uint32, a answer) {
 	k := c.pending[tag]
 	if k == nil {
@@ -185,8 +185,8 @@ func (c *Client) deliver(tag uint32, a answer) {
 	k.wake()
 }
 
-// elect has somebody who waits receive, if nobody does. The caller holds mu.
-func (c *Client) elect() {
+// wakeReceiver wakes one waiting goroutine to receive, if none does. The caller holds mu.
+func (c *Client) wakeReceiver() {
 	if c.receiving {
 		return
 	}
@@ -198,7 +198,7 @@ func (c *Client) elect() {
 	}
 }
 
-// fail notes why the connection ended, and tells all who wait. The caller holds mu.
+// fail records why the connection ended, and wakes all waiting goroutines. The caller holds mu.
 func (c *Client) fail(err error) {
 	if c.failure == nil {
 		c.failure = err
@@ -209,7 +209,7 @@ func (c *Client) fail(err error) {
 	}
 }
 
-// wake wakes who waits for the call. The caller holds Client.mu.
+// wake wakes the goroutine that waits for the call, if any. The caller holds Client.mu.
 func (k *call) wake() {
 	if k.turn == nil {
 		return
@@ -220,7 +220,7 @@ func (k *call) wake() {
 	}
 }
 
-// lost says why the connection ended; the caller holds mu.
+// lost returns the error of the ended connection; the caller holds mu.
 func (c *Client) lost() error {
 	if errors.Is(c.failure, io.EOF) {
 		return fmt.Errorf("%w: it closed the connection", job.ErrUnavailable)
@@ -228,12 +228,12 @@ func (c *Client) lost() error {
 	return fmt.Errorf("%w: %w", job.ErrUnavailable, c.failure)
 }
 
-// Err is nil while the connection lasts, as far as is known, and says why it has ended afterwards: it wraps
-// job.ErrUnavailable then.
+// Err returns nil while the connection is open, as far as known, and otherwise why it ended: that error wraps
+// job.ErrUnavailable.
 func (c *Client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failure == nil && !c.receiving && c.conn.Ended() { // who receives learns it by itself
+	if c.failure == nil && !c.receiving && c.conn.Ended() { // a receiving goroutine notices the end by itself
 		c.fail(io.EOF)
 	}
 	if c.failure == nil {

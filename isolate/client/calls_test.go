@@ -14,8 +14,9 @@ import (
 	"corral/job"
 )
 
-// TestManyWait: each of many who wait at once has its own answer, whoever of them receives and in whatever order they come.
-func TestManyWait(t *testing.T) {
+// TestConcurrentCalls: concurrent callers each get their own answer, whichever of them receives and in whatever order
+// they arrive.
+func TestConcurrentCalls(t *testing.T) {
 	const many = 64
 	for name, order := range map[string]func([]uint32){
 		"first asked, first answered": func([]uint32) {},
@@ -51,8 +52,8 @@ func TestManyWait(t *testing.T) {
 	}
 }
 
-// TestTurns: who received and has its answer hands on to who waits.
-func TestTurns(t *testing.T) {
+// TestReceiverHandsOver: a caller that received and has its answer wakes another one to receive.
+func TestReceiverHandsOver(t *testing.T) {
 	c, s := supervisor(t)
 	var first, second sync.WaitGroup
 	ask := func(group *sync.WaitGroup) uint32 {
@@ -73,8 +74,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestBusy: who was answered and is busy with it holds up nobody else.
-func TestBusy(t *testing.T) {
+// TestBusyCallerBlocksNobody: a caller that is busy with its answer does not block other callers.
+func TestBusyCallerBlocksNobody(t *testing.T) {
 	sandboxtest.Leaks(t)
 	c, s := supervisor(t)
 	null := devNull(t)
@@ -131,8 +132,8 @@ func TestBusy(t *testing.T) {
 	work.Wait()
 }
 
-// TestGivesUp: who does not wait any more holds up nobody, and what is answered to it is closed.
-func TestGivesUp(t *testing.T) {
+// TestCanceledCall: a caller that stops waiting blocks nobody, and answers to it are closed.
+func TestCanceledCall(t *testing.T) {
 	sandboxtest.Leaks(t)
 	c, s := supervisor(t)
 	null := devNull(t)
@@ -167,7 +168,7 @@ func TestGivesUp(t *testing.T) {
 	}
 }
 
-// TestErr: that the supervisor has ended is seen although nobody waits for an answer.
+// TestErr: Err reports the end of the connection although nobody waits for an answer.
 func TestErr(t *testing.T) {
 	c, s := supervisor(t)
 	if err := c.Err(); err != nil {
@@ -187,7 +188,7 @@ func TestErr(t *testing.T) {
 	}
 }
 
-// BenchmarkRun is a job that takes no time, one after another and many at once.
+// BenchmarkRun measures a job that takes no time, sequentially and concurrently.
 func BenchmarkRun(b *testing.B) {
 	for _, many := range []int{1, 64} {
 		b.Run(fmt.Sprintf("%d at once", many), func(b *testing.B) {
@@ -226,7 +227,7 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// answerAll ends every job at once, until the connection ends.
+// answerAll answers every Run at once, until the connection ends.
 func answerAll(conn *wire.Conn) {
 	for {
 		message, files, err := conn.Receive()

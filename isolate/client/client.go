@@ -1,7 +1,7 @@
-// Package client is a front-end's side of the supervisor: it runs jobs over a connection.
+// Package client is a front-end's interface to the supervisor: it runs jobs over a connection.
 //
-// It needs no privilege. It makes the pipes a job's standard streams are, packs arguments and environment, and turns the
-// supervisor's answer into a job.Result. It imports little, for `corral` starts with it in a millisecond.
+// It needs no privileges. It creates the pipes of a job's standard streams, encodes arguments and environment, and
+// converts the supervisor's reply to a job.Result. It has few imports, since `corral` starts with it in a millisecond.
 package client
 
 import (
@@ -20,34 +20,35 @@ import (
 	"corral/job"
 )
 
-// DefaultSocket is where an installed supervisor listens.
+// DefaultSocket is the path of an installed supervisor's socket.
 const DefaultSocket = "/run/corral/corral.sock"
 
-// A Client is a connection to a supervisor. Its methods may be called by several goroutines at once.
+// A Client is a connection to a supervisor. Its methods may be called from several goroutines.
 type Client struct {
 	conn *wire.Conn
-	// ByPath names repositories to the supervisor by their path: it is one that root started for them. Otherwise the
-	// client opens the directory and passes the descriptor. Set it before the first Run.
+	// ByPath makes the client send repositories' paths: for a supervisor that root started for these repositories.
+	// Otherwise the client opens the directory and passes the descriptor. Set it before the first Run.
 	ByPath bool
-	// Commons are the git directories that repositories are worktrees of, both by their paths, as such a supervisor was
-	// started for them; with ByPath. Set it before the first Run.
+	// Commons maps the path of each repository that is a worktree to the path of its common git directory, as passed to
+	// such a supervisor; used with ByPath. Set it before the first Run.
 	Commons map[string]string
-	// Owners are the users whom repositories must belong to, by path; one without an entry may be anybody's. A supervisor that
-	// root started for its repositories compares them itself. Set it before the first Run.
+	// Owners maps a repository's path to the user that must own it; a path without an entry may have any owner. With
+	// ByPath the supervisor checks owners itself. Set it before the first Run.
 	Owners map[string]uint32
-	// Account is with whose rights root opens repositories; nil is this process's own. Set it before the first Run.
+	// Account is the account with whose rights root opens repositories; nil means this process's own. Set it before the
+	// first Run.
 	Account *directory.Account
-	// Vet, if there is one, refuses repositories by their path. Set it before the first Run.
+	// Vet, if set, may refuse a repository by its path. Set it before the first Run.
 	Vet func(repo string) error
 
 	mu        sync.Mutex
-	next      uint32           // guarded by mu: the last tag
+	next      uint32           // guarded by mu: the last tag used
 	pending   map[uint32]*call // guarded by mu: by tag
-	receiving bool             // guarded by mu: somebody who waits does, for all
+	receiving bool             // guarded by mu: a waiting goroutine receives for all
 	failure   error            // guarded by mu: why the connection ended
 }
 
-// Dial connects to the supervisor that listens on socket; "" is DefaultSocket. Errors wrap job.ErrUnavailable.
+// Dial connects to the supervisor at socket; "" means DefaultSocket. Errors wrap job.ErrUnavailable.
 func Dial(socket string) (*Client, error) {
 	if socket == "" {
 		socket = DefaultSocket
@@ -59,7 +60,7 @@ func Dial(socket string) (*Client, error) {
 	return New(conn), nil
 }
 
-// reason is the kernel's word, without the address that the caller says anyway.
+// reason returns the errno in err, without the address, which the caller adds; or err if there is none.
 func reason(err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
@@ -68,12 +69,12 @@ func reason(err error) error {
 	return err
 }
 
-// New makes a client of an open connection, which it takes over.
+// New returns a client that uses and owns conn.
 func New(conn *wire.Conn) *Client {
 	return &Client{conn: conn, pending: map[uint32]*call{}}
 }
 
-// Close ends the connection, and with it every job that was started over it.
+// Close closes the connection, which ends every job that was started over it.
 func (c *Client) Close() error {
 	err := c.conn.Close()
 	c.mu.Lock()
@@ -82,7 +83,7 @@ func (c *Client) Close() error {
 	return err
 }
 
-// Hello asks the supervisor who it is.
+// Hello returns the supervisor's Welcome.
 func (c *Client) Hello() (wire.Welcome, error) {
 	a, err := c.exchange(context.Background(), func(tag uint32) []byte { return wire.Empty(wire.OpHello, tag) })
 	if err != nil {
@@ -92,7 +93,7 @@ func (c *Client) Hello() (wire.Welcome, error) {
 	return wire.ReadWelcome(a.body)
 }
 
-// all collects the answers to a request until the End.
+// all sends a request and collects its answers until OpEnd.
 func all[T any](c *Client, request wire.Op, read func([]byte) (T, error)) ([]T, error) {
 	k, err := c.register()
 	if err != nil {
@@ -120,24 +121,24 @@ func all[T any](c *Client, request wire.Op, read func([]byte) (T, error)) ([]T, 
 	}
 }
 
-// List returns the running jobs: the caller's own, and for root all.
+// List returns the caller's running jobs, and for root those of all users.
 func (c *Client) List() ([]wire.Entry, error) { return all(c, wire.OpList, wire.ReadEntry) }
 
-// Facts returns what the supervisor knows of its host.
+// Facts returns the host's properties as found by the supervisor.
 func (c *Client) Facts() ([]wire.Fact, error) { return all(c, wire.OpFacts, wire.ReadFact) }
 
-// A Run is a job under way.
+// A Run is a running job.
 type Run struct {
 	c        *Client
 	call     *call
 	terminal func(*os.File)
 }
 
-// Start asks for a job. terminal is called with the master of its terminal, if spec asks for one. A Run must be waited
-// for. stdio is taken over.
+// Start requests a job. terminal is called with the master of its terminal, if spec requests one. Start closes the files
+// of stdio, also on error. The caller must call Wait.
 func (c *Client) Start(spec job.Spec, stdio job.Stdio, terminal func(master *os.File)) (*Run, error) {
 	defer wire.CloseAll([]*os.File{stdio.Stdin, stdio.Stdout, stdio.Stderr})
-	if err := fits(spec); err != nil {
+	if err := checkLengths(spec); err != nil {
 		return nil, err
 	}
 	m := message(spec)
@@ -167,7 +168,7 @@ func (c *Client) Start(spec job.Spec, stdio job.Stdio, terminal func(master *os.
 			files = append(files, dir)
 		}
 	}
-	if spec.Session == "" && spec.Workspace != job.NoRepo { // a session has its own
+	if spec.Session == "" && spec.Workspace != job.NoRepo { // a session has its own common directory
 		path, dir, flag := c.common(spec.Repo)
 		m.Common = path
 		m.Flags |= flag
@@ -215,16 +216,16 @@ func message(spec job.Spec) wire.Run {
 	return m
 }
 
-// fits refuses what a message has no room for: cut, it would name something else.
-func fits(spec job.Spec) error {
+// checkLengths refuses values that exceed a message's maximum: truncated, they would name something else.
+func checkLengths(spec job.Spec) error {
 	for _, f := range []struct {
 		step, value string
-		most        int
+		limit       int
 	}{{"repo", spec.Repo, wire.MaxPath}, {"cwd", spec.Dir, wire.MaxPath}, {"profile", spec.Profile, wire.MaxName}} {
-		if len(f.value) > f.most {
+		if len(f.value) > f.limit {
 			return &job.Refusal{
 				Step: f.step, Errno: int(unix.ENAMETOOLONG),
-				Message: fmt.Sprintf("%s %.40q… is not known: it has %d bytes, more than %d", f.step, f.value, len(f.value), f.most),
+				Message: fmt.Sprintf("%s %.40q… has %d bytes, maximum %d", f.step, f.value, len(f.value), f.limit),
 			}
 		}
 	}
@@ -236,10 +237,10 @@ func (r *Run) Signal(number int, everyone bool) error {
 	return r.c.conn.Send(wire.Signal{Number: uint8(number), Everyone: everyone}.Append(r.call.tag))
 }
 
-// Kill ends the job as a whole.
+// Kill kills all processes of the job.
 func (r *Run) Kill() error { return r.Signal(0, true) }
 
-// Wait waits for the job's end.
+// Wait waits for the job to end and returns its result.
 func (r *Run) Wait() (job.Result, error) {
 	defer r.c.unregister(r.call)
 	for {
@@ -279,7 +280,7 @@ func (c *Client) Run(ctx context.Context, spec job.Spec, stdio job.Stdio) (job.R
 	return r.Wait()
 }
 
-// result turns the wire's words into the job's.
+// result converts the supervisor's Result, including the sensitive paths.
 func result(m wire.Result) (job.Result, error) {
 	r, err := m.Became()
 	if err == nil && m.Sensitive != "" {

@@ -36,7 +36,7 @@ func supervisor(t testing.TB) (*Client, *wire.Conn) {
 	return c, theirs
 }
 
-// streams returns what a job writes to; what it writes is of no interest.
+// streams returns the files that a job writes to; the output is discarded.
 func streams(t *testing.T) job.Stdio {
 	t.Helper()
 	var s job.Stdio
@@ -51,7 +51,7 @@ func streams(t *testing.T) job.Stdio {
 	return s
 }
 
-// devNull returns a file to be passed.
+// devNull returns a file to pass.
 func devNull(t *testing.T) *os.File {
 	t.Helper()
 	f, err := os.Open(os.DevNull)
@@ -62,7 +62,7 @@ func devNull(t *testing.T) *os.File {
 	return f
 }
 
-// next receives one message of a client.
+// next receives one message from a client.
 func next(t *testing.T, conn *wire.Conn) (wire.Header, []byte, []*os.File) {
 	t.Helper()
 	message, files, err := conn.Receive()
@@ -77,7 +77,7 @@ func next(t *testing.T, conn *wire.Conn) (wire.Header, []byte, []*os.File) {
 	return head, body, files
 }
 
-// TestRequest: a job goes over the wire with all that it has.
+// TestRequest: all fields and descriptors of a job reach the supervisor.
 func TestRequest(t *testing.T) {
 	sandboxtest.Leaks(t)
 	c, s := supervisor(t)
@@ -132,7 +132,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestResult: the wire's words become the job's.
+// TestResult: the supervisor's result is converted to a job.Result or a *job.Refusal.
 func TestResult(t *testing.T) {
 	const kill = int(unix.SIGKILL)
 	for _, tt := range []struct {
@@ -180,7 +180,7 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// TestLost: with the connection every wait ends, and later requests say the same.
+// TestLost: every waiting call fails when the connection ends, and later requests return the same error.
 func TestLost(t *testing.T) {
 	c, s := supervisor(t)
 	run, err := c.Start(job.Spec{Repo: t.TempDir(), Args: []string{"true"}}, streams(t), nil)
@@ -204,7 +204,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestUnknownAnswers: what nobody waits for is passed over, with its descriptors; what is of no shape is an error.
+// TestUnknownAnswers: answers to unknown calls are ignored and their descriptors closed; a malformed one is an error.
 func TestUnknownAnswers(t *testing.T) {
 	sandboxtest.Leaks(t)
 	c, s := supervisor(t)
@@ -233,11 +233,11 @@ func TestUnknownAnswers(t *testing.T) {
 		t.Errorf("%+v, %v", facts, err)
 	}
 	if _, err := c.Facts(); !errors.Is(err, wire.ErrMalformed) {
-		t.Errorf("nonsense: %v", err)
+		t.Errorf("malformed answer: %v", err)
 	}
 }
 
-// TestCancel: the end of the context asks for the job's end, and what became of it is the answer.
+// TestCancel: the end of the context kills the job, and Run returns its result.
 func TestCancel(t *testing.T) {
 	c, s := supervisor(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
@@ -259,7 +259,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestStartRefuses: what cannot be asked for is refused here, and the job's streams are closed.
+// TestStartRefuses: an invalid request is refused by the client, and the job's streams are closed.
 func TestStartRefuses(t *testing.T) {
 	sandboxtest.Leaks(t)
 	c, _ := supervisor(t)
@@ -290,6 +290,7 @@ func TestStartRefuses(t *testing.T) {
 	}
 }
 
+// TestDial: Dial wraps job.ErrUnavailable and names the socket.
 func TestDial(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "no-socket")
 	if _, err := Dial(path); !errors.Is(err, job.ErrUnavailable) || !errors.Is(err, unix.ENOENT) || !strings.Contains(err.Error(), path) {
@@ -297,7 +298,7 @@ func TestDial(t *testing.T) {
 	}
 }
 
-// TestStarted: who asked for a job is told how to signal it, as soon as it was asked for.
+// TestStarted: the caller can signal the job as soon as it was requested.
 func TestStarted(t *testing.T) {
 	sandboxtest.Leaks(t)
 	c, s := supervisor(t)

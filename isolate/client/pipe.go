@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Output makes the pipe of one of a job's outputs: what is read here, and what the job writes to. A job wants a pipe that
-// blocks (pipe(7)), so the runtime's poller is not told of that end, as os.Pipe would.
+// Output creates a pipe for one of a job's outputs: read is for this process, write for the job. The caller closes both.
+// A job needs a pipe that blocks (pipe(7)), so, unlike os.Pipe, this keeps the write end out of the runtime's poller.
 func Output() (read, write *os.File, err error) {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {

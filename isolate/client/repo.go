@@ -13,8 +13,8 @@ import (
 	"corral/job"
 )
 
-// openRepo opens a repository, to be passed to the supervisor; nil if the supervisor is one that takes its path. A path with
-// a symbolic link in it is refused: whoever can write to a directory above, a job for one, would choose what is opened.
+// openRepo opens a repository, to be passed to the supervisor; it returns nil with ByPath. A path with a symbolic link in
+// it is refused: whoever can write to a directory above, for example a job, would choose what is opened.
 func (c *Client) openRepo(path string) (*os.File, error) {
 	err := CheckPrivate(path)
 	if err == nil && c.Vet != nil {
@@ -55,11 +55,11 @@ func refuseRepo(path string, err error) error {
 	return refusal
 }
 
-// CheckPrivate refuses a repository that is, holds or lies in the directory of the front-end's own configuration or
-// state: a job there would decide what front-ends do outside of any jail, and read what earlier jobs of others wrote.
+// CheckPrivate refuses a repository that is, contains or lies in the directory of the front-end's own configuration or
+// state: a job there would control what front-ends do outside of any jail, and read what earlier jobs of others wrote.
 func CheckPrivate(path string) error {
 	for _, own := range private(os.Getenv) {
-		if path != "/" && directory.Overlap(path, own) { // the supervisor says of / what it is
+		if path != "/" && directory.Overlap(path, own) { // the supervisor refuses / with its own message
 			return &job.Refusal{
 				Step:    "repo",
 				Message: fmt.Sprintf("%q is refused: corral keeps its configuration or state in %q", path, own),
@@ -70,7 +70,7 @@ func CheckPrivate(path string) error {
 	return nil
 }
 
-// private are the directories in which front-ends of this user keep configuration and state (XDG Base Directory
+// private returns the directories in which front-ends of this user keep configuration and state (XDG Base Directory
 // Specification: a path that is not absolute is ignored).
 func private(getenv func(string) string) []string {
 	var list []string

@@ -9,7 +9,7 @@ import (
 	"corral/job"
 )
 
-// TestOpenRepo: a repository is opened through no link, is none of a front-end's own directories, and is whose it is to be.
+// TestOpenRepo: a repository is not opened through a link, in a front-end's own directories, or with the wrong owner.
 func TestOpenRepo(t *testing.T) {
 	top := t.TempDir()
 	t.Setenv("HOME", top+"/home")
@@ -30,8 +30,8 @@ func TestOpenRepo(t *testing.T) {
 		none   bool   // nothing is opened
 	}{
 		{"one", &Client{}, "/repo", "", false},
-		{"whose it is to be", &Client{Owners: map[string]uint32{top + "/repo": uid}}, "/repo", "", false},
-		{"of somebody else", &Client{Owners: map[string]uint32{top + "/repo": uid + 1}}, "/repo", "its entry in the configuration says", false},
+		{"the configured owner", &Client{Owners: map[string]uint32{top + "/repo": uid}}, "/repo", "", false},
+		{"another owner", &Client{Owners: map[string]uint32{top + "/repo": uid + 1}}, "/repo", "its entry in the configuration says", false},
 		{"by its path", &Client{ByPath: true}, "/link", "", true},
 		{"a link", &Client{}, "/link", `link" is a symbolic link`, false},
 		{"through a link", &Client{}, "/link/x", `leads through the symbolic link "` + top + `/link"`, false},
@@ -51,7 +51,7 @@ func TestOpenRepo(t *testing.T) {
 		}
 		var refusal *job.Refusal
 		if err != nil && tt.client.Vet == nil && !errors.As(err, &refusal) {
-			t.Errorf("%s: %v is no refusal", tt.name, err)
+			t.Errorf("%s: %v is not a refusal", tt.name, err)
 		}
 	}
 }

@@ -18,14 +18,14 @@ func (c *Client) OpenSession(ctx context.Context, spec job.SessionSpec) (job.Ses
 	return wire.ReadSession(a.body)
 }
 
-// CheckRepo returns nil if the supervisor serves the directory at path to this client, which must be absolute. A *job.Refusal
-// says why it does not. Nothing is made.
+// CheckRepo returns nil if the supervisor serves the directory at path, which must be absolute, to this client, and
+// otherwise a *job.Refusal. It creates nothing.
 func (c *Client) CheckRepo(ctx context.Context, path string) error {
 	_, err := c.askSession(ctx, job.SessionSpec{Repo: path}, wire.OpClosed, wire.OpenCheck)
 	return err
 }
 
-// askSession sends an Open, with flags beside those of spec.
+// askSession sends an Open, with flags in addition to those of spec.
 func (c *Client) askSession(ctx context.Context, spec job.SessionSpec, want wire.Op, flags uint32) (answer, error) {
 	m := wire.Open{
 		Flags: flags, Disk: spec.Disk, Inodes: spec.Inodes, Idle: int64(spec.Idle), Repo: spec.Repo, Profile: spec.Profile,
@@ -39,7 +39,7 @@ func (c *Client) askSession(ctx context.Context, spec job.SessionSpec, want wire
 			m.Flags |= flag
 		}
 	}
-	if err := sessionFits(spec); err != nil {
+	if err := checkSessionLengths(spec); err != nil {
 		return answer{}, err
 	}
 	var files []*os.File
@@ -66,11 +66,11 @@ func (c *Client) askSession(ctx context.Context, spec job.SessionSpec, want wire
 	return c.one(ctx, want, m.Append, files...)
 }
 
-// sessionFits refuses what a message has no room for: cut, it would name something else.
-func sessionFits(spec job.SessionSpec) error {
+// checkSessionLengths refuses values that exceed a message's maximum: truncated, they would name something else.
+func checkSessionLengths(spec job.SessionSpec) error {
 	for _, f := range []struct {
 		what, value string
-		most        int
+		limit       int
 	}{
 		{"repo", spec.Repo, wire.MaxPath},
 		{"profile", spec.Profile, wire.MaxName},
@@ -78,8 +78,8 @@ func sessionFits(spec job.SessionSpec) error {
 		{"root file system", spec.Image, wire.MaxLabel},
 		{"root file system", spec.Import, wire.MaxLabel},
 	} {
-		if len(f.value) > f.most {
-			return &job.Refusal{Step: "session", Message: fmt.Sprintf("%s %.40q… has %d bytes, more than %d", f.what, f.value, len(f.value), f.most)}
+		if len(f.value) > f.limit {
+			return &job.Refusal{Step: "session", Message: fmt.Sprintf("%s %.40q… has %d bytes, maximum %d", f.what, f.value, len(f.value), f.limit)}
 		}
 	}
 	return nil
@@ -117,7 +117,7 @@ func (c *Client) RemoveImage(ctx context.Context, name string) error {
 	return err
 }
 
-// one sends a request and waits for its one answer, which is of kind want or a refusal.
+// one sends a request and waits for its one answer, which must be of kind want or a refusal.
 func (c *Client) one(ctx context.Context, want wire.Op, request func(tag uint32) []byte, files ...*os.File) (answer, error) {
 	a, err := c.exchange(ctx, request, files...)
 	if err != nil {

@@ -14,18 +14,18 @@ import (
 	"corral/isolate/wire"
 )
 
-// A worktree of git (git-worktree(1)) has a file .git, which names a directory worktrees/NAME of another git directory,
-// where its branches and objects are. A job can write that file: so the directory counts only if it names the worktree in
-// turn, in a file that a job of the worktree never could write.
+// A worktree of git (git-worktree(1)) has a file .git that names a directory worktrees/NAME of another git directory,
+// which contains its branches and objects. A job can write that file, so the directory is used only if it in turn names
+// the worktree, in a file that a job of the worktree can never have written.
 
-// maxGitFile bounds what is read of each file: a path and a word.
+// maxGitFile is the maximum size of each file read: a path and a word.
 const maxGitFile = wire.MaxPath + 64
 
-// errNoWorktree is a directory that is no worktree of a git directory elsewhere.
-var errNoWorktree = errors.New("no worktree")
+// errNoWorktree is returned for a directory that is not a worktree of a git directory elsewhere.
+var errNoWorktree = errors.New("not a worktree")
 
-// Common opens the git directory that repo is a worktree of, and returns its path. It is an error that there is none, that
-// it lies in repo, or that it does not know of repo. It reads what jobs wrote, so it is not for root.
+// Common opens the git directory that repo is a worktree of, and returns its path. The caller closes dir. It fails if
+// there is none, or it lies in repo or does not name repo. It reads files that jobs wrote, so root must not call it.
 func Common(repo string) (path string, dir *os.File, err error) {
 	root, err := directory.Open(repo)
 	if err != nil {
@@ -40,7 +40,7 @@ func Common(repo string) (path string, dir *os.File, err error) {
 	if !ok {
 		return "", nil, errNoWorktree
 	}
-	own = from(repo, own)
+	own = absolutePath(repo, own)
 	common := filepath.Dir(filepath.Dir(own))
 	if filepath.Base(filepath.Dir(own)) != "worktrees" || directory.Within(common, repo) || len(common) > wire.MaxPath {
 		return "", nil, errNoWorktree
@@ -48,15 +48,15 @@ func Common(repo string) (path string, dir *os.File, err error) {
 	if dir, err = directory.Open(common); err != nil {
 		return "", nil, err
 	}
-	if err := knows(dir, common, own, repo); err != nil {
+	if err := verifyBackLink(dir, common, own, repo); err != nil {
 		dir.Close()
 		return "", nil, err
 	}
 	return common, dir, nil
 }
 
-// common returns the git directory that a repository is a worktree of, or "", and the descriptor and the flag that are sent
-// with it. Without it git says in the job that there is no repository, and nothing else is amiss.
+// common returns the git directory that a repository is a worktree of, or "", and the descriptor and the flag to send
+// with it. Errors are ignored: without it git fails in the job with "not a git repository", and everything else works.
 func (c *Client) common(repo string) (path string, dir *os.File, flag uint32) {
 	if c.ByPath {
 		return c.Commons[repo], nil, 0
@@ -71,8 +71,8 @@ func (c *Client) common(repo string) (path string, dir *os.File, flag uint32) {
 	return path, dir, wire.FlagCommon
 }
 
-// knows says whether the git directory common, open as dir, has the directory own for the worktree repo.
-func knows(dir *os.File, common, own, repo string) error {
+// verifyBackLink returns nil if the git directory common, open as dir, has the administrative directory own for the worktree repo.
+func verifyBackLink(dir *os.File, common, own, repo string) error {
 	const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV
 	admin, err := openDir(int(dir.Fd()), filepath.Join("worktrees", filepath.Base(own)), beneath)
 	if err != nil {
@@ -84,7 +84,7 @@ func knows(dir *os.File, common, own, repo string) error {
 		if err != nil {
 			return err
 		}
-		if from(own, text) != want {
+		if absolutePath(own, text) != want {
 			return errNoWorktree
 		}
 	}
@@ -100,8 +100,8 @@ func knows(dir *os.File, common, own, repo string) error {
 	return nil
 }
 
-// from is a path that a file of a directory names.
-func from(dir, path string) string {
+// absolutePath returns the clean absolute path for a path in a file of dir.
+func absolutePath(dir, path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
 	}
@@ -118,7 +118,8 @@ func openDir(at int, path string, resolve uint64) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// readGitFile reads the line of a file in dir. Nothing else is opened: what is no file may block, or do something.
+// readGitFile reads the single line of a regular file in dir. It opens no other kind of file, as that may block or have
+// side effects.
 func readGitFile(dir *os.File, name string) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {

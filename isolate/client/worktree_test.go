@@ -23,7 +23,7 @@ func git(t *testing.T, dir, script string) {
 	}
 }
 
-// TestCommon: main is a repository, wt a worktree of it. A worktree counts whose git directory knows it, and no other.
+// TestCommon: main is a repository, wt a worktree of it. Only a worktree that its git directory names is accepted.
 func TestCommon(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("git"))
 	for _, tt := range []struct {
@@ -46,9 +46,9 @@ func TestCommon(t *testing.T) {
 		{"submodule", "git -c protocol.file.allow=always -C wt submodule --quiet add ../main sub", "wt/sub", ""},
 
 		{"no such directory", "echo gitdir: $PWD/no/.git/worktrees/wt >wt/.git", "", ""},
-		{"no worktree's", "echo gitdir: $PWD/main/.git >wt/.git", "", ""},
-		{"another's", "git -C main worktree add -q ../other; cp other/.git wt/.git", "", ""},
-		{"that does not know it", "git init -q x; git -C x commit -q --allow-empty -m x; git -C x worktree add -q ../y; cp y/.git wt/.git", "", ""},
+		{"of the main worktree", "echo gitdir: $PWD/main/.git >wt/.git", "", ""},
+		{"of another worktree", "git -C main worktree add -q ../other; cp other/.git wt/.git", "", ""},
+		{"without an entry for the worktree", "git init -q x; git -C x commit -q --allow-empty -m x; git -C x worktree add -q ../y; cp y/.git wt/.git", "", ""},
 		{"no back pointer", "rm main/.git/worktrees/wt/gitdir", "", ""},
 		{"empty back pointer", ": >main/.git/worktrees/wt/gitdir", "", ""},
 		{"back pointer that is a link", "mv main/.git/worktrees/wt/gitdir main/.git/g; ln -s ../../g main/.git/worktrees/wt/gitdir", "", ""},
@@ -90,7 +90,7 @@ func TestCommon(t *testing.T) {
 			case err != nil || path != filepath.Join(top, tt.want):
 				t.Errorf("%q, %v", path, err)
 			case !same(t, dir, path):
-				t.Error("another directory is open")
+				t.Error("the open directory is not the one returned")
 			}
 			dir.Close()
 		})

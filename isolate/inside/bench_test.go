@@ -7,8 +7,9 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// BenchmarkJob: from the plan to the word that the last process of the job is gone. The slot is made before. The program is
-// the stub by another name, as which it reads to the end of its standard input: hardly one starts faster.
+// BenchmarkJob measures the time from sending the plan until the report that the job's last process is gone. The slot is
+// prepared before. The program is the stub itself under another name, as which it reads its standard input to the end:
+// hardly any program starts faster.
 func BenchmarkJob(b *testing.B) {
 	program, err := os.Open(sandboxtest.Bin(b, "corral-stub"))
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// TestDocument: ARCHITECTURE.md has the stub's four tables, each row with its name and reason, in their order.
-func TestDocument(t *testing.T) {
-	row := regexp.MustCompile(`\{\s*"([^"]*)",\s*"([^"]*)",`) // of C: name, reason
+// TestStepTablesDocumented: ARCHITECTURE.md has the stub's four tables: each step with its name and reason, in order.
+func TestStepTablesDocumented(t *testing.T) {
+	row := regexp.MustCompile(`\{\s*"([^"]*)",\s*"([^"]*)",`) // in C: name, reason
 	line := regexp.MustCompile("(?m)^\\| `([^`]*)` \\| (.*) \\|$")
 	stub := source(t, "slot.c") + source(t, "ahead.c") + source(t, "place.c") + source(t, "confine.c")
 	b, err := os.ReadFile(filepath.Join(sandboxtest.ModuleRoot(t), "ARCHITECTURE.md"))
@@ -31,11 +31,11 @@ func TestDocument(t *testing.T) {
 		want := pairs(row, part(t, stub, table+"[] = {", "};"))
 		got := pairs(line, part(t, string(b), "<!-- steps: "+table+" -->", "<!-- /steps -->"))
 		if !slices.Equal(got, want) {
-			t.Errorf("%s: the document has\n%q, the stub\n%q", table, got, want)
+			t.Errorf("%s: ARCHITECTURE.md has\n%q, the stub has\n%q", table, got, want)
 		}
 		total += len(want)
 	}
 	if total != len(Steps) {
-		t.Errorf("%d rows in the stub's tables, %d steps", total, len(Steps))
+		t.Errorf("%d rows in the stub's tables, want %d, the number of Steps", total, len(Steps))
 	}
 }

@@ -23,20 +23,20 @@ import (
 // patience bounds each wait for the stub, which does nothing but system calls.
 const patience = 20 * time.Second
 
-// nobody is the user of these jobs: no account, nor an id that supervisors give out.
+// nobody is the user of these jobs: an id without an account that no supervisor assigns either.
 const nobody = 0x6fff0001
 
-// needless are steps that want a jail's root around them, which these stubs do not have.
-var needless = []string{"proc-masks", "accounts", "repo"}
+// needsJail lists steps that need a jail's root, which these stubs do not have.
+var needsJail = []string{"proc-masks", "accounts", "repo"}
 
-// A stub is one of the real program, in namespaces of its own and in the host's root.
+// A stub is a process of the real stub program, in its own namespaces and in the host's root.
 type stub struct {
 	t      testing.TB
 	cmd    *exec.Cmd
 	socket int // the supervisor's end
 }
 
-// newStub starts one and prepares it. Of inherited it gets the descriptors, as if something had left them open.
+// newStub starts a stub and prepares it. It inherits the given descriptors, as if they had been left open by mistake.
 func newStub(t testing.TB, p Prepare, inherited ...*os.File) *stub {
 	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Root)
@@ -63,9 +63,9 @@ func newStub(t testing.TB, p Prepare, inherited ...*os.File) *stub {
 		_ = s.cmd.Wait()
 	})
 	if r := s.report(); r.Kind != Hello {
-		t.Fatalf("%+v in place of a greeting", r)
+		t.Fatalf("got %+v, want a report of kind Hello", r)
 	}
-	for _, step := range needless {
+	for _, step := range needsJail {
 		p.Skip |= Step(step)
 	}
 	p.UID, p.TmpBytes, p.TmpInodes = nobody, 1<<20, 100
@@ -82,12 +82,12 @@ func waiting(t testing.TB, inherited ...*os.File) *stub {
 	t.Helper()
 	s := newStub(t, Prepare{}, inherited...)
 	if r := s.report(); r.Kind != Ready {
-		t.Fatalf("%+v in place of a slot", r)
+		t.Fatalf("got %+v, want a report of kind Ready", r)
 	}
 	return s
 }
 
-// hangUp closes the supervisor's end.
+// hangUp closes the supervisor's end of the socket.
 func (s *stub) hangUp() {
 	if s.socket >= 0 {
 		unix.Close(s.socket)
@@ -106,12 +106,12 @@ func (s *stub) send(b []byte, files ...*os.File) {
 	}
 }
 
-// report is the next one; the zero Report is the stub's end.
+// report returns the next report, or the zero Report if the stub has ended.
 func (s *stub) report() Report {
 	s.t.Helper()
 	b := make([]byte, reportSize+1)
 	n, err := unix.Read(s.socket, b)
-	for errors.Is(err, unix.EINTR) { // by the runtime's own signals
+	for errors.Is(err, unix.EINTR) { // a signal of the Go runtime
 		n, err = unix.Read(s.socket, b)
 	}
 	if n == 0 && err == nil {
@@ -127,7 +127,7 @@ func (s *stub) report() Report {
 	return r
 }
 
-// reports are all that come until the stub's end. When it has said that the job is gone, it ends as it is told.
+// reports returns all reports until the stub's end. When the stub has reported that the job is gone, it is told to exit.
 func (s *stub) reports() []Report {
 	s.t.Helper()
 	var list []Report
@@ -135,14 +135,14 @@ func (s *stub) reports() []Report {
 		list = append(list, r)
 		if r.Kind == Gone {
 			if err := unix.Shutdown(s.socket, unix.SHUT_WR); err != nil {
-				s.t.Errorf("the stub ended before it was told: %v", err)
+				s.t.Errorf("the stub exited before the supervisor shut the socket down: %v", err)
 			}
 		}
 	}
 	return list
 }
 
-// second is the process id, here, of the stub's process 2.
+// second returns the process id, in the test's namespace, of the stub's process 2.
 func (s *stub) second() int {
 	s.t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*")
@@ -158,11 +158,11 @@ func (s *stub) second() int {
 			return pid
 		}
 	}
-	s.t.Fatal("there is no process 2")
+	s.t.Fatal("the stub has no child process")
 	return 0
 }
 
-// status is a value of a process's status(5), "" when the process is gone.
+// status returns a field of a process's status(5), or "" if the process is gone.
 func status(dir, key string) string {
 	b, err := os.ReadFile(dir + "/status")
 	if err != nil {
@@ -174,7 +174,7 @@ func status(dir, key string) string {
 	return ""
 }
 
-// descriptors are what a process has open: number, and what that is.
+// descriptors returns a process's open descriptors: number to link target.
 func descriptors(t testing.TB, pid int) map[string]string {
 	t.Helper()
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
@@ -191,7 +191,7 @@ func descriptors(t testing.TB, pid int) map[string]string {
 	return open
 }
 
-// memory is a memfd with content.
+// memory returns a memfd with the given content.
 func memory(t testing.TB, content []byte) *os.File {
 	t.Helper()
 	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC)
@@ -206,7 +206,7 @@ func memory(t testing.TB, content []byte) *os.File {
 	return f
 }
 
-// payload is what a front-end sends for a program.
+// payload returns the payload that a front-end would send for argv.
 func payload(t testing.TB, argv ...string) *os.File {
 	t.Helper()
 	var b []byte
@@ -216,7 +216,7 @@ func payload(t testing.TB, argv ...string) *os.File {
 	return memory(t, []byte(string(b)+strings.Join(argv, "\x00")+"\x00"))
 }
 
-// pipe is a pipe for a job's output.
+// pipe returns a pipe for a job's output.
 func pipe(t testing.TB) (r, w *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -230,12 +230,12 @@ func pipe(t testing.TB) (r, w *os.File) {
 	return r, w
 }
 
-// plan is one without a repository, for which these stubs have no place.
+// plan returns a plan without a repository, for which these stubs have no mount point.
 func plan() Plan {
 	return Plan{NoRepo: true, RootDir: true, Repo: "/nowhere", Dir: ".", TmpBytes: 1 << 20, TmpInodes: 100}
 }
 
-// run has the stub run a program, and returns what it wrote and what the stub reported, but for processes' times.
+// run has the stub execute argv, and returns the program's output and the stub's reports.
 func (s *stub) run(p Plan, argv ...string) (string, []Report) {
 	s.t.Helper()
 	r, w := pipe(s.t)

@@ -12,14 +12,14 @@ import (
 )
 
 // Run is the jail's init: process 1 of the jail's PID namespace, root in the jail's user namespace. On request of the
-// supervisor it makes an overlay, or starts one stub in fresh namespaces; and it ends with the supervisor, which ends every process
-// of the jail. It reads nothing but the supervisor's requests.
+// supervisor it creates an overlay mount or starts a stub in fresh namespaces. It ends when the supervisor does, which
+// ends every process of the jail. It reads nothing but the supervisor's requests.
 //
-// Descriptors: 3 the supervisor's socket, 4 the stub's program. Run returns when the socket closes, or with an error
-// that says what is missing.
+// Descriptor 3 must be the supervisor's socket, 4 the stub's program. Run returns nil when the socket closes, and an
+// error if one of its preparations or the protocol fails.
 func Run() error {
 	if os.Getpid() != 1 {
-		return errors.New("corral-init is process 1 of a jail, started by corrald; it is no command")
+		return errors.New("corral-init is process 1 of a jail and is started by corrald; it is not meant to be run by hand")
 	}
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return err
@@ -27,8 +27,8 @@ func Run() error {
 	if err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return err
 	}
-	// Nobody makes a user namespace below the jail's (user_namespaces(7)): what a job may not do by its filter it cannot do
-	// by its namespace either.
+	// No process can create a user namespace below the jail's (user_namespaces(7)): the namespace forbids what the job's
+	// filter forbids.
 	if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
 		return err
 	}
@@ -36,7 +36,8 @@ func Run() error {
 	if err != nil {
 		return err
 	}
-	// The kernel reaps the stubs, and whatever else becomes process 1's child (sigaction(2), SIG_IGN): nobody asks how they ended.
+	// The kernel reaps the stubs, and any other process that becomes a child of process 1 (sigaction(2), SIG_IGN): their
+	// exit status is not needed.
 	signal.Ignore(unix.SIGCHLD)
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -58,13 +59,13 @@ func Run() error {
 	}
 }
 
-// ended says whether the supervisor's end of the socket is closed: between messages, with an answer on its way, or with
-// one not read.
+// ended reports whether err means that the supervisor's end of the socket is closed: between messages, while an answer
+// was being sent, or with an unread answer.
 func ended(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)
 }
 
-// answer does what one request asks for and says how that went.
+// answer executes one request and sends the result.
 func answer(supervisor *net.UnixConn, request, control []byte, null int) error {
 	number, what, err := ReadRequest(request)
 	if err != nil {
@@ -95,10 +96,10 @@ func answer(supervisor *net.UnixConn, request, control []byte, null int) error {
 	return err
 }
 
-// startStub forks the stub into fresh namespaces, in the cgroup fds[1] when it is given, with fds[0] as its socket.
-// It returns a pidfd. The namespaces are made by the clone itself and the cgroup is joined by it (CLONE_INTO_CGROUP):
-// nothing of the stub ever runs outside. The cgroup namespace is left to the stub: a clone's would be rooted at the
-// parent's cgroup.
+// startStub forks the stub into fresh namespaces, in the cgroup fds[1] if it is given, with fds[0] as its socket. It
+// returns a pidfd. The clone itself creates the namespaces and joins the cgroup (CLONE_INTO_CGROUP): no instruction of
+// the stub runs outside them. The stub creates its cgroup namespace itself: one created by the clone would be rooted at
+// the parent's cgroup.
 func startStub(fds []int, null int) (int, error) {
 	if len(fds) == 0 {
 		return -1, unix.EBADF

@@ -15,9 +15,9 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// TestWaiting: before the job is known, the process that becomes it is nobody, cannot be looked into by others of its
-// user, and has nothing of the supervisor's or of process 1's.
-func TestWaiting(t *testing.T) {
+// TestWaitingProcessUnprivileged: before the job is known, process 2 has no privileges, cannot be inspected by other
+// processes of its user, and has no descriptor of the supervisor or of process 1.
+func TestWaitingProcessUnprivileged(t *testing.T) {
 	left, _ := pipe(t)
 	s := waiting(t, left)
 	pid := s.second()
@@ -33,27 +33,27 @@ func TestWaiting(t *testing.T) {
 			t.Errorf("%s is %q, want %q", key, got, want)
 		}
 	}
-	// The owner of these files is root unless the process is dumpable (proc(5)).
+	// Files in /proc/PID belong to root unless the process is dumpable (proc(5)).
 	var st unix.Stat_t
 	if err := unix.Stat(dir+"/environ", &st); err != nil || st.Uid == nobody {
-		t.Errorf("its user owns it: %d, %v", st.Uid, err)
+		t.Errorf("/proc/PID/environ belongs to uid %d (error %v), want root", st.Uid, err)
 	}
 	open, first := descriptors(t, pid), descriptors(t, s.cmd.Process.Pid)
-	if open["4"] == "anon_inode:[landlock-ruleset]" { // where the kernel has it
+	if open["4"] == "anon_inode:[landlock-ruleset]" { // on kernels with Landlock
 		delete(open, "4")
 	}
 	if len(open) != 4 || open["0"] != os.DevNull || open["1"] != os.DevNull || open["2"] != os.DevNull {
-		t.Errorf("it has %q open", open)
+		t.Errorf("open descriptors %q, want 0 to 2 on /dev/null and a socket", open)
 	}
 	for n, what := range first {
 		if strings.HasPrefix(what, "socket:") && what == open["3"] {
-			t.Errorf("it has descriptor %s of process 1, %s", n, what)
+			t.Errorf("it shares descriptor %s of process 1, %s", n, what)
 		}
 	}
 }
 
-// TestWaitingEnds: it ends with process 1, and that with the supervisor.
-func TestWaitingEnds(t *testing.T) {
+// TestWaitingProcessEnds: process 2 ends when process 1 ends, and process 1 when the supervisor does.
+func TestWaitingProcessEnds(t *testing.T) {
 	for name, end := range map[string]func(*stub){
 		"process 1 is killed": func(s *stub) { _ = s.cmd.Process.Kill() },
 		"the supervisor ends": (*stub).hangUp,
@@ -68,14 +68,14 @@ func TestWaitingEnds(t *testing.T) {
 			end(s)
 			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(sandboxtest.Slow(patience)/time.Millisecond))
 			if n != 1 || err != nil {
-				t.Errorf("it goes on: %d, %v", n, err)
+				t.Errorf("process 2 still runs: poll returned %d, %v", n, err)
 			}
 		})
 	}
 }
 
-// TestSecondEnds: a slot whose process 2 was killed is none, and says so.
-func TestSecondEnds(t *testing.T) {
+// TestKilledWaitingProcessReported: a slot whose process 2 was killed fails when it gets a plan, and reports it.
+func TestKilledWaitingProcessReported(t *testing.T) {
 	s := waiting(t)
 	pid := s.second()
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
@@ -92,8 +92,9 @@ func TestSecondEnds(t *testing.T) {
 	}
 }
 
-// TestAheadFails: what process 2 cannot do ahead makes no slot, and has its name.
-func TestAheadFails(t *testing.T) {
+// TestFailedStepNamed: a step that fails before the plan ends the slot and is reported by name, for process 1 and process
+// 2.
+func TestFailedStepNamed(t *testing.T) {
 	for _, tt := range []struct {
 		prepare Prepare
 		want    Report
@@ -107,7 +108,7 @@ func TestAheadFails(t *testing.T) {
 	}
 }
 
-// TestMalformedPlan: a plan that is not exactly one ends the slot.
+// TestMalformedPlan: a plan of the wrong size, version, strings or descriptors ends the slot.
 func TestMalformedPlan(t *testing.T) {
 	good := plan()
 	b := good.Append()
@@ -144,7 +145,7 @@ func TestMalformedPlan(t *testing.T) {
 	}
 }
 
-// TestJobDescriptors: the job has its three descriptors and nothing else, and process 1 keeps no end of its pipes.
+// TestJobDescriptors: the job has its three descriptors and no others, and process 1 keeps no end of its pipes.
 func TestJobDescriptors(t *testing.T) {
 	out, reports := waiting(t).run(plan(), "/bin/ls", "/proc/self/fd")
 	if out != "0\n1\n2\n3\n" { // the last is the directory
@@ -155,10 +156,10 @@ func TestJobDescriptors(t *testing.T) {
 	}
 }
 
-// TestReports: what is said of a job's way and end, and no more.
+// TestReports: the stub sends exactly these reports of a job's start and end.
 func TestReports(t *testing.T) {
-	said := plan()
-	said.SayStarted = true
+	withStarted := plan()
+	withStarted.SayStarted = true
 	none := Report{Failed, uint32(unix.ENOENT), 0, "exec"}
 	for _, tt := range []struct {
 		plan Plan
@@ -171,8 +172,8 @@ func TestReports(t *testing.T) {
 		{plan(), []string{"/bin/sh", "-c", "sleep 1000 >/dev/null 2>&1 & exit 3"}, []Report{{Kind: Exited, Status: 3 << 8}, {Kind: Gone, Status: 3 << 8}}},
 		{plan(), []string{"/bin/sh", "-c", "p=$(true & echo $!); while [ -d /proc/$p ]; do :; done; exit 3"}, []Report{{Kind: Gone, Status: 3 << 8}}}, // an orphan ends first
 		{plan(), []string{"/none"}, []Report{none}},
-		{said, []string{"/bin/true"}, []Report{{Kind: Started}, {Kind: Gone}}},
-		{said, []string{"/none"}, []Report{none}},
+		{withStarted, []string{"/bin/true"}, []Report{{Kind: Started}, {Kind: Gone}}},
+		{withStarted, []string{"/none"}, []Report{none}},
 	} {
 		if _, got := waiting(t).run(tt.plan, tt.argv...); !slices.Equal(got, tt.want) {
 			t.Errorf("%q: %+v, want %+v", tt.argv, got, tt.want)
@@ -180,7 +181,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestDeadline: the stub ends a job that nobody else did.
+// TestDeadline: the stub ends a job at the plan's own deadline.
 func TestDeadline(t *testing.T) {
 	p := plan()
 	p.Wall = time.Millisecond
@@ -189,8 +190,8 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestOrder: a signal for the job's first process.
-func TestOrder(t *testing.T) {
+// TestOrderSignalsJob: an order delivers a signal to the job's first process.
+func TestOrderSignalsJob(t *testing.T) {
 	s := waiting(t)
 	r, w := pipe(t)
 	p := plan()

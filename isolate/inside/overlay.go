@@ -7,18 +7,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mount points of the jail's root, see rootfs: where an overlay's two parts are while it is made.
+// Mount points in the jail's root, see rootfs: an overlay's two parts are mounted there while it is created.
 const (
 	lowerDir = "/var/lower"
 	layerDir = "/var/layer"
 )
 
 // overlay merges the detached mount fds[0] and the directories upper and work of the detached mount fds[1], and returns a
-// detached mount of the two. The jail's root is its owner, so that what the kernel does in its name can be no more than
-// what that may do: hence userxattr. Without it the jail could not mount one at all.
+// detached mount of the result, which the caller closes. The jail's root owns the overlay, so that the kernel, acting on
+// the owner's behalf, has no more rights than that user: hence userxattr. Without it the jail could not mount an overlay
+// at all.
 //
-// Neither metacopy nor redirect_dir is on with userxattr (overlayfs.rst, "User xattr"): what is in upper can be read
-// without the kernel. Volatile: a layer ends with its session, or with an orderly unmount.
+// userxattr turns metacopy and redirect_dir off (overlayfs.rst, "User xattr"): upper can be read without the kernel's
+// help. Volatile: a layer ends with its session, or with an orderly unmount.
 func overlay(fds []int) (int, error) {
 	if len(fds) != 2 {
 		return -1, unix.EBADF

@@ -1,9 +1,8 @@
-// Package inside is what happens inside a jail: the messages of the supervisor with the stub that becomes a job, and the
-// jail's init, process 1 of the jail, which starts stubs.
+// Package inside is the code that runs inside a jail and its protocol: the messages between the supervisor and the stub
+// that becomes a job, and the jail's init, process 1 of the jail, which starts stubs.
 //
-// The order of a job's confinement is the four tables of steps in cmd/corral-init/stub (slot_steps, ahead_steps,
-// place_steps, confine_steps); Steps has their names, which are the places errors are reported at. What is done in
-// them, and why, stands there once.
+// The steps of a job's confinement are in the four tables in cmd/corral-init/stub (slot_steps, ahead_steps, place_steps,
+// confine_steps), each with its reason; Steps lists their names, with which errors are reported.
 //
 // The package imports the standard library and golang.org/x/sys only: it is linked into the static corral-init.
 package inside
@@ -18,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Layout of the messages, as cmd/corral-init/stub/plan.h has them; a test holds the two together.
+// Layout of the messages, the same as in cmd/corral-init/stub/plan.h; a test compares the two.
 const (
 	planVersion  = 4
 	pathSize     = 4096
@@ -29,11 +28,11 @@ const (
 	bindSize     = 4168
 	bindSource   = 8
 	bindTarget   = 72
-	planSize     = 12584 // at most
+	planSize     = 12584 // maximum
 	planSoft     = 40
 	planHard     = 168
 	planPaths    = 296
-	keptSize     = 57352 // at most
+	keptSize     = 57352 // maximum
 	keptList     = 8
 	orderSize    = 16
 	ownerSize    = 8
@@ -41,8 +40,8 @@ const (
 	probeSize    = probePath + pathSize
 	probePath    = 32
 	reportSize   = 40
-	controlFD    = 3 // of a stub and of the init
-	stubFD       = 4 // of the init: the stub's program
+	controlFD    = 3 // in a stub and in the init
+	stubFD       = 4 // in the init: the stub's program
 	planTTY      = 1
 	planReadOnly = 2
 	planStdin    = 4
@@ -55,34 +54,35 @@ const (
 	planNoRepo   = 512
 )
 
-// ProbedSize is the size of a Probed, which a received message follows.
+// ProbedSize is the size of an encoded Probed in bytes. A received message follows it.
 const ProbedSize = 72
 
-// MaxGroups is how many cgroups a stub can join by itself.
+// MaxGroups is the maximum number of cgroups that a stub joins by itself.
 const MaxGroups = 4
 
-// Prepare is what a slot needs to be made ready. Its descriptors are the compiled seccomp programs and Groups tasks files.
+// Prepare is the first message to a stub: the parameters of a slot. Its descriptors are the compiled seccomp programs and
+// Groups tasks files.
 type Prepare struct {
-	UID       uint32 // of the job inside the jail; its group has the same number
-	Skip      uint64 // bit n leaves out step n of Steps: for tests that show what a step is good for
+	UID       uint32 // the job's user inside the jail; its group has the same number
+	Skip      uint64 // bit n skips step n of Steps: for tests that show what a step protects against
 	TmpBytes  int64  // size of each private directory
 	TmpInodes int64
-	Last      int    // how many bytes at the end of the programs are the one that is loaded last
-	Groups    int    // of cgroup version 1 that the stub is to join, at most MaxGroups
-	Binds     []Bind // sent after it, see Bind.Append
-	Shares    []Root // sent after those, each with the mount as its descriptor, which is put on Target: that is there
-	Roots     []Root // sent after those, each with the mount as its descriptor
+	Last      int    // size in bytes of the program that is loaded last, at the end of the programs
+	Groups    int    // number of cgroups of version 1 that the stub joins, maximum MaxGroups
+	Binds     []Bind // sent after the Prepare, see Bind.Append
+	Shares    []Root // sent after Binds, each with its mount as descriptor; Target must exist
+	Roots     []Root // sent after Shares, each with its mount as descriptor
 }
 
-// A Root is a mount that comes as a descriptor. Of those of which the job's root consists, in place of the jail's, Target is "/"
-// for the first. It is shorter than 4096 bytes.
+// A Root is a mount that comes as a descriptor, and its mount point. If mounts make up the job's own root, the first one
+// has Target "/". Target must be shorter than 4096 bytes.
 type Root struct{ Target string }
 
 // Append encodes r.
 func (r Root) Append() []byte { return Bind{Target: r.Target}.Append() }
 
-// A Bind is a directory of the jail that a job sees at another place too, over its private directories: Source is
-// shorter than 64 bytes, Target than 4096. Without a Source it is the place alone.
+// A Bind is a directory of the jail that is mounted at a second path of the job, over its private directories. Source
+// must be shorter than 64 bytes, Target shorter than 4096. If Source is empty, only the directory Target is created.
 type Bind struct{ Source, Target string }
 
 // Append encodes b.
@@ -94,7 +94,7 @@ func (b Bind) Append() []byte {
 	return m
 }
 
-// Append encodes p, without its Binds.
+// Append encodes p, without its Binds, Shares and Roots.
 func (p Prepare) Append() []byte {
 	b := make([]byte, 0, prepareSize)
 	b = binary.LittleEndian.AppendUint32(b, planVersion)
@@ -114,22 +114,23 @@ type Rlimit struct {
 	Soft, Hard uint64
 }
 
-// Plan is one job for a ready slot. Its descriptors are, in this order: the repository's mount unless NoRepo, the payload,
-// stdout and stderr unless Terminal, stdin if Stdin, the program if ExecFD, the layer's mount if Layer, the common directory's if Common is not "".
+// Plan is one job for a ready slot. Its descriptors are, in this order: the repository's mount unless NoRepo, the
+// payload, stdout and stderr unless Terminal, stdin if Stdin, the program if ExecFD, the layer's mount if Layer, the
+// common directory's mount if Common is not "".
 type Plan struct {
 	Terminal, ReadOnly, Stdin, ExecFD bool
-	SayStarted                        bool          // report Started
+	SayStarted                        bool          // send a report of kind Started
 	Layer                             bool          // the layer is mounted at /var/layer
 	RootDir                           bool          // Dir is relative to the root, not to the repository
 	Kept                              bool          // a Kept follows
-	NoRepo                            bool          // nothing is at Repo; with RootDir
-	Wall                              time.Duration // the stub's own deadline; 0 none
+	NoRepo                            bool          // nothing is mounted at Repo; requires RootDir
+	Wall                              time.Duration // the stub's own deadline; 0: none
 	TmpBytes, TmpInodes               int64
 	Rows, Cols                        uint16
 	Rlimits                           []Rlimit
 	Repo                              string // absolute path of the mount, shorter than 4096 bytes
-	Dir                               string // relative to it, likewise
-	Common                            string // absolute path of the git directory that it is a worktree of, likewise
+	Dir                               string // relative to Repo, or to the root with RootDir; likewise; "" is "."
+	Common                            string // absolute path of the git directory that Repo is a worktree of, likewise; "": none
 }
 
 // Append encodes p.
@@ -165,13 +166,14 @@ func (p *Plan) Append() []byte {
 	return b
 }
 
-// Kept is what the job is to leave alone, see scan.KeptAnswer: List is at most MaxKept bytes, which the stub reads.
+// Kept is the list of paths that the job must not change, see scan.KeptAnswer; the stub parses List, which is at most
+// MaxKept bytes.
 type Kept struct {
 	Count uint32
 	List  string
 }
 
-// MaxKept is how long the list of a Kept can be.
+// MaxKept is the maximum size of a Kept's List in bytes.
 const MaxKept = keptSize - keptList
 
 // Append encodes k.
@@ -181,10 +183,10 @@ func (k Kept) Append() []byte {
 	return append(b, k.List[:min(len(k.List), MaxKept)]...)
 }
 
-// Order signals a running job.
+// Order sends a signal to a running job.
 type Order struct {
 	Signal   int
-	Everyone bool // every process of the job, not only its first
+	Everyone bool // to every process of the job, not only its first
 }
 
 // Append encodes o.
@@ -198,11 +200,11 @@ func (o Order) Append() []byte {
 	return b
 }
 
-// UsersName is the name by which the stub makes user namespaces for the supervisor.
+// UsersName is the program name under which the stub creates user namespaces for the supervisor.
 const UsersName = "users"
 
-// AppendOwner encodes the request for a user namespace that the host's user uid owns, to the stub by the name of users. Any
-// next message lets go of it.
+// AppendOwner encodes a request to the stub named users for a user namespace that the host's user uid owns. The stub
+// releases it on the next message.
 func AppendOwner(uid uint32) []byte {
 	b := make([]byte, ownerSize)
 	binary.LittleEndian.PutUint32(b, planVersion)
@@ -210,7 +212,8 @@ func AppendOwner(uid uint32) []byte {
 	return b
 }
 
-// ReadHolder decodes the answer: the id of a process in the new namespace, which has no ids yet.
+// ReadHolder decodes the answer to AppendOwner: the id of a process in the new namespace, which has no id mappings yet.
+// Errors: the kernel's error number, or ErrReport.
 func ReadHolder(b []byte) (pid int, err error) {
 	if len(b) != holderSize {
 		return 0, ErrReport
@@ -224,26 +227,27 @@ func ReadHolder(b []byte) (pid int, err error) {
 	return 0, ErrReport
 }
 
-// ProbeName is the name by which the stub looks at files for the supervisor.
+// ProbeName is the program name under which the stub examines files for the supervisor.
 const ProbeName = "probe"
 
-// A ProbeKind says what a Probe asks for.
+// A ProbeKind is the operation that a Probe requests.
 type ProbeKind uint32
 
-// The kinds.
+// The kinds of requests.
 const (
 	ProbeStart   ProbeKind = iota + 1 // become user UID; the first message
-	ProbeLook                         // look at the descriptor that comes along
-	ProbeOpen                         // open Path, from the directory that comes along or from the root
-	ProbeReceive                      // receive a message from the socket that comes along, with descriptors: see Received
-	ProbeHold                         // hold what comes along; there is no answer
-	ProbeClose                        // close everything that is held
+	ProbeLook                         // examine the descriptor sent along
+	ProbeOpen                         // open Path, relative to the directory sent along or to the root
+	ProbeReceive                      // receive a message, with descriptors, from the socket sent along: see Received
+	ProbeHold                         // keep the descriptor sent along open; there is no answer
+	ProbeClose                        // close all descriptors held
 )
 
-// A Probe is a question to the stub by the name of probe. It answers each with a Probed, to ProbeOpen with the descriptor.
+// A Probe is a request to the stub named probe. It answers each kind but ProbeHold with a Probed, and ProbeOpen with the
+// opened descriptor too.
 type Probe struct {
 	Kind           ProbeKind
-	UID            uint32 // of the host; the group id is the same number
+	UID            uint32 // host user id; the group id is the same number
 	Flags, Resolve uint64 // of openat2(2); O_PATH is added
 	Path           string // shorter than 4096 bytes
 }
@@ -259,7 +263,7 @@ func (p Probe) Append() []byte {
 	return append(append(b, p.Path[:min(len(p.Path), pathSize-1)]...), 0)
 }
 
-// Probed is what was found: a file by statx(2), and its file system by fstatfs(2).
+// Probed describes a file, from statx(2), and its file system, from fstatfs(2).
 type Probed struct {
 	Mode, UID, GID uint32
 	Dev, Ino       uint64
@@ -269,9 +273,9 @@ type Probed struct {
 	FreeFiles      int64
 }
 
-// Received decodes the answer to ProbeReceive: the message, which may be empty. Errors: EBADFD for a descriptor that is none
-// of O_PATH, a pipe and a memfd, with which the stub ends; EPIPE for the socket's end; EMSGSIZE for a message that is too long;
-// others of the kernel's; ErrReport.
+// Received decodes the answer to ProbeReceive and returns the message, which may be empty. Errors: EBADFD if a descriptor
+// is not an O_PATH file, a pipe or a memfd, after which the stub exits; EPIPE if the socket's other end is closed;
+// EMSGSIZE if the message is too long; other error numbers of the kernel; ErrReport.
 func Received(b []byte) ([]byte, error) {
 	if len(b) < ProbedSize {
 		return nil, ErrReport
@@ -285,8 +289,8 @@ func Received(b []byte) ([]byte, error) {
 	return b[ProbedSize:], nil
 }
 
-// Closing says of an answer whether an empty Probed follows it, once the stub has closed its own copies of what it passed on. It
-// must have come before the next question.
+// Closing reports whether an answer is followed by an empty Probed, which the stub sends once it has closed its own
+// copies of the descriptors passed on. The caller must receive it before it sends the next request.
 func Closing(b []byte) bool { return len(b) >= ProbedSize && binary.LittleEndian.Uint32(b[64:]) != 0 }
 
 // ReadProbed decodes the answer to a Probe. Errors: the kernel's error number, or ErrReport.
@@ -302,34 +306,34 @@ func ReadProbed(b []byte) (Probed, error) {
 	}, nil
 }
 
-// A Kind is what a Report reports.
+// A Kind is the event that a Report reports.
 type Kind uint32
 
-// The kinds, in the order in which they come.
+// The kinds, in the order in which they are sent.
 const (
-	Hello        Kind = iota + 1 // the stub runs
+	Hello        Kind = iota + 1 // the stub is running
 	Ready                        // the slot's steps are done
 	Terminal                     // comes with the master of the job's terminal
-	Started                      // the program was executed; if the plan asks for it
-	Failed                       // Step met Errno; the stub is gone
-	Exited                       // Status is the first process's, others are still being ended
-	DeadlineOver                 // the stub's own deadline
-	Gone                         // no process of the job is left; Status as with Exited
+	Started                      // the program was executed; only if Plan.SayStarted
+	Failed                       // Step failed with Errno; the stub is gone
+	Exited                       // the first process ended with Status; others are still being killed
+	DeadlineOver                 // Plan.Wall has passed
+	Gone                         // no process of the job is left; Status as for Exited
 )
 
-// Report is what a stub says.
+// Report is a message from a stub.
 type Report struct {
 	Kind   Kind
 	Errno  uint32
-	Status uint32 // as wait(2) gives it
+	Status uint32 // wait status, see wait(2)
 	Step   string
 }
 
-// ErrReport is a report that is not of this version's shape.
-var ErrReport = errors.New("a stub said what is no report")
+// ErrReport is returned for a message of a stub that has the wrong size, version or kind.
+var ErrReport = errors.New("malformed message from a stub")
 
-// ReadReport decodes what a stub sent. Step is cut at the first NUL and holds only letters, digits and dashes: the
-// stub is the jail's, so the supervisor takes its word for the job's status but shows nothing unchecked.
+// ReadReport decodes a stub's report. Step is cut at the first byte other than a lower-case letter, digit or dash: the
+// stub runs in the jail, so the supervisor accepts the job's status from it but displays nothing unchecked.
 func ReadReport(b []byte) (Report, error) {
 	if len(b) != reportSize || binary.LittleEndian.Uint32(b) != planVersion {
 		return Report{}, ErrReport
@@ -351,21 +355,21 @@ func ReadReport(b []byte) (Report, error) {
 	return r, nil
 }
 
-// A request of the supervisor to the init is a number and what is asked for; the answer is the number and an errno, with
-// one descriptor when it is 0.
+// A request from the supervisor to the init is a number and an operation; the answer is the number and an errno, with one
+// descriptor if the errno is 0.
 const requestSize = 12
 
-// What is asked of the init.
+// Operations of the init.
 const (
-	// AskSlot comes with the stub's socket and, where there is a unified cgroup hierarchy, the job's cgroup directory. The
-	// answer has a pidfd of the stub.
+	// AskSlot starts a stub. It comes with the stub's socket and, on a unified cgroup hierarchy, the job's cgroup
+	// directory. The answer has a pidfd of the stub.
 	AskSlot = iota
-	// AskOverlay comes with two detached mounts: what is below, and a directory with upper and work in it. The answer has a
-	// detached mount of the two, merged.
+	// AskOverlay creates an overlay. It comes with two detached mounts: the lower directory, and a directory that
+	// contains upper and work. The answer has a detached mount of the overlay.
 	AskOverlay
 )
 
-// AppendRequest encodes a request, or the answer to one: then word is an errno.
+// AppendRequest encodes a request, in which word is the operation, or the answer to one, in which it is an errno.
 func AppendRequest(number, word uint32) []byte {
 	b := make([]byte, requestSize)
 	binary.LittleEndian.PutUint32(b, planVersion)
@@ -377,7 +381,7 @@ func AppendRequest(number, word uint32) []byte {
 // ReadRequest decodes a request or an answer.
 func ReadRequest(b []byte) (number, word uint32, err error) {
 	if len(b) != requestSize || binary.LittleEndian.Uint32(b) != planVersion {
-		return 0, 0, errors.New("a message with the jail's init that is none")
+		return 0, 0, errors.New("malformed message from or to the jail's init")
 	}
 	return binary.LittleEndian.Uint32(b[4:]), binary.LittleEndian.Uint32(b[8:]), nil
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// TestPlanAppend: each field of a Plan is encoded at its offset.
 func TestPlanAppend(t *testing.T) {
 	p := Plan{
 		Terminal: true, ReadOnly: true, Stdin: true, ExecFD: true, Wall: time.Second, TmpBytes: 2, TmpInodes: 3, Rows: 4, Cols: 5,
@@ -34,7 +35,7 @@ func TestPlanAppend(t *testing.T) {
 	}
 }
 
-// TestPlanWithoutRepo: it says so, and where the job works instead.
+// TestPlanWithoutRepo: the encoded plan has the flags for it, and the working directory below the root.
 func TestPlanWithoutRepo(t *testing.T) {
 	b := (&Plan{Repo: "/srv/repo", Dir: "tmp", RootDir: true, NoRepo: true}).Append()
 	if flags := binary.LittleEndian.Uint32(b[4:]); flags != planNoRepo|planRootCwd || string(b[planPaths:]) != "/srv/repo\x00tmp\x00\x00" {
@@ -42,24 +43,25 @@ func TestPlanWithoutRepo(t *testing.T) {
 	}
 }
 
-// text is a C string.
+// text returns the C string at the start of b.
 func text(b []byte) string {
 	s, _, _ := bytes.Cut(b, []byte{0})
 	return string(s)
 }
 
-// TestPlanPaths: whatever the paths are, each ends where the stub has room for it.
+// TestPlanPaths: paths of any length are cut so that each fits the stub's buffer.
 func TestPlanPaths(t *testing.T) {
 	if got := string((&Plan{Repo: "/r"}).Append()[planPaths:]); got != "/r\x00.\x00\x00" {
-		t.Errorf("no directory is %q", got)
+		t.Errorf("an empty Dir is encoded as %q", got)
 	}
 	long := strings.Repeat("x", 2*pathSize)
 	b := (&Plan{Repo: long, Dir: long, Common: long}).Append()
 	if len(b) != planSize || strings.Count(string(b[planPaths:]), strings.Repeat("x", pathSize-1)+"\x00") != planStrings {
-		t.Error("a long path is not cut to what the stub takes")
+		t.Error("a long path is not cut to the stub's maximum")
 	}
 }
 
+// TestPrepareAndOrder: Prepare, Bind, Kept and Order are encoded at their offsets, and long strings are cut.
 func TestPrepareAndOrder(t *testing.T) {
 	b := Prepare{UID: 1000, Skip: 1 << 63, TmpBytes: 5, TmpInodes: 6, Groups: 3}.Append()
 	if len(b) != prepareSize || binary.LittleEndian.Uint32(b[4:]) != 1000 || b[15] != 0x80 || b[16] != 5 || b[24] != 6 || b[40] != 3 {
@@ -85,6 +87,8 @@ func TestPrepareAndOrder(t *testing.T) {
 	}
 }
 
+// TestOwnerAndHolder: the request for a user namespace is encoded, and its answer decodes to a pid, an errno or
+// ErrReport.
 func TestOwnerAndHolder(t *testing.T) {
 	if b := AppendOwner(1<<31 + 5); len(b) != ownerSize || binary.LittleEndian.Uint32(b[4:]) != 1<<31+5 {
 		t.Errorf("owner %x", b)
@@ -107,6 +111,7 @@ func TestOwnerAndHolder(t *testing.T) {
 	}
 }
 
+// TestProbe: a Probe is encoded at its offsets, and its answer decodes to a Probed, an errno or ErrReport.
 func TestProbe(t *testing.T) {
 	b := Probe{Kind: ProbeOpen, UID: 5, Flags: 6, Resolve: 7, Path: "/a"}.Append()
 	if len(b) != probePath+3 || b[4] != 3 || b[8] != 5 || b[16] != 6 || b[24] != 7 || text(b[probePath:]) != "/a" {
@@ -145,8 +150,8 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// said is a report as a stub writes it.
-func said(version, kind uint32, step string) []byte {
+// rawReport returns a report as a stub encodes it.
+func rawReport(version, kind uint32, step string) []byte {
 	b := make([]byte, reportSize)
 	binary.LittleEndian.PutUint32(b, version)
 	binary.LittleEndian.PutUint32(b[4:], kind)
@@ -156,21 +161,22 @@ func said(version, kind uint32, step string) []byte {
 	return b
 }
 
+// TestReadReport: reports of the wrong size, version or kind are refused, and Step is cut at the first unsafe byte.
 func TestReadReport(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		b    []byte
-		want Report // zero: an error
+		want Report // zero: an error is expected
 	}{
-		{"a failure", said(planVersion, uint32(Failed), "no-new-privs"), Report{Failed, 13, 0x100, "no-new-privs"}},
-		{"no NUL", said(planVersion, uint32(Failed), strings.Repeat("x", stepSize)), Report{Failed, 13, 0x100, strings.Repeat("x", stepSize)}},
-		{"escape", said(planVersion, uint32(Failed), "cwd\x1b[2J"), Report{Failed, 13, 0x100, "cwd"}},
-		{"capitals and high bytes", said(planVersion, uint32(Exited), "\xffA"), Report{Exited, 13, 0x100, ""}},
-		{"kind 0", said(planVersion, 0, ""), Report{}},
-		{"kind of the future", said(planVersion, 99, ""), Report{}},
-		{"other version", said(planVersion+1, uint32(Hello), ""), Report{}},
-		{"short", said(planVersion, uint32(Hello), "")[1:], Report{}},
-		{"long", append(said(planVersion, uint32(Hello), ""), 0), Report{}},
+		{"a failure", rawReport(planVersion, uint32(Failed), "no-new-privs"), Report{Failed, 13, 0x100, "no-new-privs"}},
+		{"no NUL", rawReport(planVersion, uint32(Failed), strings.Repeat("x", stepSize)), Report{Failed, 13, 0x100, strings.Repeat("x", stepSize)}},
+		{"escape", rawReport(planVersion, uint32(Failed), "cwd\x1b[2J"), Report{Failed, 13, 0x100, "cwd"}},
+		{"capitals and high bytes", rawReport(planVersion, uint32(Exited), "\xffA"), Report{Exited, 13, 0x100, ""}},
+		{"kind 0", rawReport(planVersion, 0, ""), Report{}},
+		{"kind of the future", rawReport(planVersion, 99, ""), Report{}},
+		{"other version", rawReport(planVersion+1, uint32(Hello), ""), Report{}},
+		{"short", rawReport(planVersion, uint32(Hello), "")[1:], Report{}},
+		{"long", append(rawReport(planVersion, uint32(Hello), ""), 0), Report{}},
 		{"nothing", nil, Report{}},
 	} {
 		got, err := ReadReport(tt.b)
@@ -180,6 +186,7 @@ func TestReadReport(t *testing.T) {
 	}
 }
 
+// TestReadRequest: a request round-trips, and one of the wrong size or version is refused.
 func TestReadRequest(t *testing.T) {
 	number, errno, err := ReadRequest(AppendRequest(1<<31, 12))
 	if number != 1<<31 || errno != 12 || err != nil {
@@ -194,10 +201,10 @@ func TestReadRequest(t *testing.T) {
 	}
 }
 
-// FuzzReport: what a stub says is a report of known kind with a harmless step, or an error.
+// FuzzReport: any message decodes to a report of a known kind with a harmless step, or to an error.
 func FuzzReport(f *testing.F) {
-	f.Add(said(planVersion, uint32(Exited), "exec"))
-	f.Add(said(planVersion, 9, "\x1b"))
+	f.Add(rawReport(planVersion, uint32(Exited), "exec"))
+	f.Add(rawReport(planVersion, 9, "\x1b"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, err := ReadReport(b)
 		if err != nil {
@@ -209,8 +216,8 @@ func FuzzReport(f *testing.F) {
 	})
 }
 
-// FuzzSlot: what is accepted has one encoding.
-func FuzzSlot(f *testing.F) {
+// FuzzRequest: a request that is accepted has exactly one encoding.
+func FuzzRequest(f *testing.F) {
 	f.Add(AppendRequest(1, 2))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		number, errno, err := ReadRequest(b)

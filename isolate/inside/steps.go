@@ -1,8 +1,8 @@
 package inside
 
-// Steps are the names of the confinement's steps in their order, as the stub's tables have them; a test compares. The
-// first SlotSteps are done by process 1 before the job is known, the next AheadSteps by process 2, then PlaceSteps by
-// process 1 when it is known, the rest by process 2.
+// Steps lists the names of the confinement's steps in their order, the same as the stub's tables; a test compares them.
+// Process 1 runs the first SlotSteps of them before the job is known, process 2 the next AheadSteps, process 1 the next
+// PlaceSteps once the job is known, and process 2 the rest.
 var Steps = []string{
 	"private-mounts", "cgroups", "cgroup-namespace", "host-name", "loopback", "proc", "proc-masks", "proc-sys", "devpts",
 	"private-directories", "home", "accounts", "toolchains", "root", "bounding-set", "dispositions",
@@ -11,14 +11,14 @@ var Steps = []string{
 	"stdio", "payload", "files", "rlimits", "cwd", "landlock", "descriptors", "modes", "openat2", "exec",
 }
 
-// How many of Steps belong to the first three phases.
+// Number of Steps in each of the first three phases.
 const (
 	SlotSteps  = 16
 	AheadSteps = 7
 	PlaceSteps = 6
 )
 
-// Step returns the bit of Prepare.Skip for a step's name, or 0 when there is none of that name.
+// Step returns the bit of Prepare.Skip for the step called name, or 0 if there is no such step.
 func Step(name string) uint64 {
 	for i, s := range Steps {
 		if s == name {

@@ -14,7 +14,8 @@ import (
 	"corral/rootfs"
 )
 
-// source returns a source file of the stub. It is where the Go compiler is: not in a guest, which has this test alone.
+// source returns a source file of the stub. It skips the test where there is no Go compiler: a guest has the test binary
+// but not the sources.
 func source(t *testing.T, name string) string {
 	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Program("go"))
@@ -25,7 +26,7 @@ func source(t *testing.T, name string) string {
 	return string(b)
 }
 
-// part returns what stands in a source between two texts.
+// part returns the text between the first occurrence of from and the next one of to.
 func part(t *testing.T, text, from, to string) string {
 	t.Helper()
 	_, rest, ok := strings.Cut(text, from)
@@ -39,7 +40,7 @@ func part(t *testing.T, text, from, to string) string {
 	return inner
 }
 
-// names returns each first string in quotes of an item: {"name", … or "name",.
+// names returns the first quoted string of each item: {"name", … or "name",.
 func names(text string) []string {
 	var list []string
 	for _, m := range regexp.MustCompile(`(?m)(?:\{ |^\t|, )"([^"]*)"`).FindAllStringSubmatch(text, -1) {
@@ -48,7 +49,7 @@ func names(text string) []string {
 	return list
 }
 
-// TestLayout: the compiler holds the stub's structures to the assertions, this holds ours to them.
+// TestLayout compares the sizes and offsets of this package with the stub's static assertions, which the compiler checks.
 func TestLayout(t *testing.T) {
 	header := source(t, "plan.h")
 	ours := map[string]int{
@@ -64,7 +65,7 @@ func TestLayout(t *testing.T) {
 	for _, m := range regexp.MustCompile(`_Static_assert\((.*) == (\d+), "`).FindAllStringSubmatch(header, -1) {
 		want, known := ours[m[1]]
 		if !known || strconv.Itoa(want) != m[2] {
-			t.Errorf("%s is %s in the stub, %d (known: %v) here", m[1], m[2], want, known)
+			t.Errorf("%s is %s in the stub, %d in this package (known: %v)", m[1], m[2], want, known)
 		}
 		seen++
 	}
@@ -100,7 +101,7 @@ func TestConstants(t *testing.T) {
 				next = int(n)
 			}
 			if got, known := ours[name]; !known || got != next {
-				t.Errorf("%s is %d in the stub, %d (known: %v) here", name, next, got, known)
+				t.Errorf("%s is %d in the stub, %d in this package (known: %v)", name, next, got, known)
 			}
 			next++
 			seen++
@@ -111,6 +112,7 @@ func TestConstants(t *testing.T) {
 	}
 }
 
+// TestSteps: Steps and the numbers of steps per phase are those of the stub's tables.
 func TestSteps(t *testing.T) {
 	tables := [][]string{
 		names(part(t, source(t, "slot.c"), "slot_steps[] = {", "};")),
@@ -118,15 +120,15 @@ func TestSteps(t *testing.T) {
 		names(part(t, source(t, "place.c"), "place_steps[] = {", "};")),
 		names(part(t, source(t, "confine.c"), "confine_steps[] = {", "};")),
 	}
-	for i := range tables { // of each row the name; the reason follows it
+	for i := range tables { // keep the names; reasons contain spaces
 		tables[i] = slices.DeleteFunc(tables[i], func(s string) bool { return strings.Contains(s, " ") })
 	}
 	counts := [3]int{len(tables[0]), len(tables[1]), len(tables[2])}
 	if want := [3]int{SlotSteps, AheadSteps, PlaceSteps}; counts != want || !slices.Equal(slices.Concat(tables...), Steps) {
-		t.Errorf("the stub has %q, we %d and %q", tables, want, Steps)
+		t.Errorf("the stub has %q, want counts %d and names %q", tables, want, Steps)
 	}
 	if len(Steps) > 64 {
-		t.Errorf("%d steps, and Skip has 64 bits", len(Steps))
+		t.Errorf("%d steps, but Skip has 64 bits", len(Steps))
 	}
 	for i, name := range Steps {
 		if len(name) >= stepSize || Step(name) != 1<<i {
@@ -134,10 +136,11 @@ func TestSteps(t *testing.T) {
 		}
 	}
 	if Step("no-such-step") != 0 {
-		t.Error("a step that there is not has a bit")
+		t.Error("an unknown step has a bit")
 	}
 }
 
+// TestMasks: the stub masks exactly the files and directories of rootfs.MaskedProc.
 func TestMasks(t *testing.T) {
 	text := source(t, "slot.c")
 	var files, dirs []string
@@ -160,10 +163,11 @@ func TestMasks(t *testing.T) {
 		}
 	}
 	if !strings.Contains(text, `mount_at("/proc/sys", "/proc/sys"`) || !slices.Equal(rootfs.ReadOnlyProc, []string{"/proc/sys"}) {
-		t.Errorf("%q are not what the stub makes read-only", rootfs.ReadOnlyProc)
+		t.Errorf("rootfs.ReadOnlyProc is %q, but the stub makes /proc/sys read-only", rootfs.ReadOnlyProc)
 	}
 }
 
+// TestPrivateDirectories: the stub's private directories and their modes are those of rootfs.Private.
 func TestPrivateDirectories(t *testing.T) {
 	rows := regexp.MustCompile(`\{ "([^"]+)", "([0-7]+)" \}`).
 		FindAllStringSubmatch(part(t, source(t, "slot.c"), "private_dirs[] = {", "};"), -1)
@@ -181,12 +185,12 @@ func TestPrivateDirectories(t *testing.T) {
 	}
 }
 
-// TestLandlockKnowsPrivate: where a job has a directory for itself, it may write.
-func TestLandlockKnowsPrivate(t *testing.T) {
+// TestLandlockPermitsPrivate: the job may write to each of its private directories.
+func TestLandlockPermitsPrivate(t *testing.T) {
 	text := source(t, "ahead.c")
 	for _, d := range rootfs.Private {
 		if !strings.Contains(text, `{ "`+d.Path+`", write }`) {
-			t.Errorf("landlock lets no job write to its %s", d.Path)
+			t.Errorf("the Landlock rules do not let a job write to its %s", d.Path)
 		}
 	}
 }

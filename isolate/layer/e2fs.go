@@ -12,13 +12,14 @@ import (
 	"time"
 )
 
-// programDirs are where the programs of e2fsprogs lie. The caller's PATH has no say in what root starts.
+// programDirs are the directories with the programs of e2fsprogs. The caller's PATH must not choose programs that root
+// runs.
 var programDirs = [...]string{"/usr/sbin", "/sbin", "/usr/bin", "/bin"}
 
-// environment is theirs. A host's mke2fs.conf does not decide what layers are.
+// environment is the environment of these programs. The host's mke2fs.conf must not affect layers.
 var environment = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "MKE2FS_CONFIG=/dev/null", "E2FSCK_CONFIG=/dev/null", "LC_ALL=C"}
 
-// program finds one of e2fsprogs' programs.
+// program returns the path of a program of e2fsprogs.
 func program(name string) (string, error) {
 	for _, dir := range programDirs {
 		path := filepath.Join(dir, name)
@@ -29,10 +30,11 @@ func program(name string) (string, error) {
 	return "", fmt.Errorf("%w: no %s in %v\nhint: install e2fsprogs", ErrHost, name, programDirs)
 }
 
-// features are those that mke2fs.conf(5) of e2fsprogs gives an ext4, without a journal and room to grow.
+// features are the defaults for ext4 in mke2fs.conf(5) of e2fsprogs, without a journal and without space reserved for
+// resizing.
 const features = "none,dir_index,dir_nlink,ext_attr,extent,extra_isize,filetype,flex_bg,huge_file,large_file,metadata_csum,sparse_super,64bit"
 
-// mkfs makes an empty ext4. Nothing is reserved for root, for root writes nothing here.
+// mkfs creates an empty ext4 file system. No blocks are reserved for root, since root writes nothing to layers.
 func mkfs(file *os.File, inodes int64) error {
 	path, err := program("mkfs.ext4")
 	if err != nil {
@@ -48,20 +50,20 @@ func mkfs(file *os.File, inodes int64) error {
 	return nil
 }
 
-// Of the superblock, see Documentation/filesystems/ext4/super.rst. Only the kernel and e2fsprogs wrote it.
+// Fields of the superblock, see Documentation/filesystems/ext4/super.rst. Only the kernel and e2fsprogs have written it.
 const (
 	superMagic  = 1024 + 0x38
 	superState  = 1024 + 0x3a
 	ext4Magic   = 0xef53
-	stateClean  = 1 // unmounted
+	stateClean  = 1 // cleanly unmounted
 	stateErrors = 2
 )
 
-// checkPatience is how long a check may take.
+// checkPatience is the timeout of a check.
 const checkPatience = 10 * time.Minute
 
-// check makes a file system whole that was not unmounted, as when the machine crashed, or that had errors. It has no
-// journal that would do that.
+// check repairs a file system that was not unmounted, as after a crash of the machine, or that had errors. It has no
+// journal from which the kernel could recover.
 func check(file *os.File) error {
 	var b [4]byte
 	if _, err := file.ReadAt(b[:], superMagic); err != nil {
@@ -85,8 +87,8 @@ func check(file *os.File) error {
 	if err == nil || errors.As(err, &exit) && exit.ExitCode() == repaired {
 		return nil
 	}
-	return fmt.Errorf("%w: %w: %.400s\nhint: what is on it can be looked for with e2fsck(8) and debugfs(8), or discard it", ErrDamaged, err, out)
+	return fmt.Errorf("%w: %w: %.400s\nhint: recover files with e2fsck(8) and debugfs(8), or discard the layer", ErrDamaged, err, out)
 }
 
-// repaired is e2fsck's exit code after errors that are no more.
+// repaired is e2fsck's exit code after it has corrected all errors.
 const repaired = 1

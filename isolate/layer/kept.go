@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// detachPatience is how long a layer's loop device may take to end after its mount.
+// detachPatience is the timeout for a layer's loop device to be detached after its mount.
 const detachPatience = 5 * time.Second
 
-// Keep unmounts the layer and gives its file a name in the store: [A-Za-z0-9._-]+. The layer is closed then, whatever the
-// error.
+// Keep unmounts the layer and gives its file a name in the store, which must match [A-Za-z0-9._-]+. It closes the layer,
+// also on error.
 func (l *Layer) Keep(name string) error {
 	err := l.unmount()
 	if err == nil {
-		err = l.settle()
+		err = l.waitWritten()
 	}
 	if err == nil {
 		err = l.link(name)
@@ -29,11 +29,12 @@ func (l *Layer) Keep(name string) error {
 	return errors.Join(err, l.release())
 }
 
-// Name gives the layer's file a name in the store, as Keep does, while the layer is in use: it is known then that Close will leave
-// it there, whatever happens to the store's file system. Until Close nobody can open it by that name. Remove takes the name away, for
-// good: the kernel gives a file that has had a name, and has none any more, no other (linkat(2)).
+// Name gives the layer's file a name in the store, as Keep does, while the layer is in use: then it is certain that Close
+// will leave it there, even if the store's file system is full by then. Until Close nobody can open it by that name.
+// Remove takes the name away for good: the kernel does not link a file again whose link count has dropped to zero
+// (linkat(2)).
 func (l *Layer) Name(name string) error {
-	// The loop device has the same open file, so the lock is held until that has ended, too.
+	// The loop device shares the open file description, so the lock is held until that is detached, too.
 	if err := unix.Flock(int(l.file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return inUse(name, err)
 	}
@@ -44,7 +45,7 @@ func (l *Layer) Name(name string) error {
 	return l.syncStore(name)
 }
 
-// Named says whether the layer has a name, or had one that was removed.
+// Named reports whether the layer has a name, or had one that was removed.
 func (l *Layer) Named() bool { return l.named }
 
 func (l *Layer) link(name string) error {
@@ -62,8 +63,8 @@ func (l *Layer) syncStore(name string) error {
 	return nil
 }
 
-// Sync waits until all that was written to the layer is in its file, and says what could not be written: the store's file
-// system may be full.
+// Sync waits until everything written to the layer is in its file, and returns write errors: the store's file system may
+// be full.
 func (l *Layer) Sync() error {
 	dir, err := os.Open(l.path)
 	if err != nil {
@@ -79,8 +80,8 @@ func (l *Layer) Sync() error {
 	return nil
 }
 
-// Reopen mounts a layer that was kept, at path. A second one of a name is refused, in whichever process. One that was not
-// unmounted is checked first, which takes its time.
+// Reopen mounts a kept layer at path. It fails with ErrInUse if the layer is open, in any process. A layer that was not
+// unmounted is checked first, which may take minutes. The caller must Close the layer.
 func (s *Store) Reopen(name, path string, c Client) (*Layer, error) {
 	file, err := s.lock(name)
 	if err != nil {
@@ -91,22 +92,22 @@ func (s *Store) Reopen(name, path string, c Client) (*Layer, error) {
 		file.Close()
 		return nil, fmt.Errorf("layer %s: %w", name, errors.Join(ErrHost, err))
 	}
-	held, err := s.room.take(c, st.Size, st.Blocks*512)
+	held, err := s.ledger.take(c, st.Size, st.Blocks*512)
 	if err != nil {
 		file.Close()
 		return nil, err
 	}
-	l, err := s.again(file, path)
+	l, err := s.checkAndMount(file, path)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("layer %s: %w", name, err), s.room.give(held))
+		return nil, errors.Join(fmt.Errorf("layer %s: %w", name, err), s.ledger.give(held))
 	}
-	s.room.mounted(held, file)
+	s.ledger.mounted(held, file)
 	l.held, l.named = held, true
 	return l, nil
 }
 
-// again takes over file, as mount does.
-func (s *Store) again(file *os.File, path string) (*Layer, error) {
+// checkAndMount checks and mounts file, and closes it on error.
+func (s *Store) checkAndMount(file *os.File, path string) (*Layer, error) {
 	if err := check(file); err != nil {
 		file.Close()
 		return nil, err
@@ -114,7 +115,7 @@ func (s *Store) again(file *os.File, path string) (*Layer, error) {
 	return s.mount(file, path, 0)
 }
 
-// lock opens a layer that was kept, for nobody else.
+// lock opens a kept layer exclusively.
 func (s *Store) lock(name string) (*os.File, error) {
 	fd, err := unix.Openat(int(s.dir.Fd()), name, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -134,8 +135,8 @@ func inUse(name string, err error) error {
 	return fmt.Errorf("layer %s: %w", name, err)
 }
 
-// OpenReadOnly mounts a layer that was kept, at path, so that nothing can be changed. It may be mounted so any number of
-// times.
+// OpenReadOnly mounts a kept layer read-only at path. A layer may be mounted read-only any number of times. The caller
+// must Close it.
 func (s *Store) OpenReadOnly(name, path string) (*Layer, error) {
 	fd, err := unix.Openat(int(s.dir.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -149,7 +150,7 @@ func (s *Store) OpenReadOnly(name, path string) (*Layer, error) {
 	return s.mount(file, path, unix.MS_RDONLY)
 }
 
-// RemoveUnused removes a layer that was kept, unless it is open.
+// RemoveUnused removes a kept layer, or returns ErrInUse if it is open.
 func (s *Store) RemoveUnused(name string) error {
 	file, err := s.lock(name)
 	if err != nil {
@@ -159,7 +160,7 @@ func (s *Store) RemoveUnused(name string) error {
 	return s.Remove(name)
 }
 
-// Remove removes a layer that was kept. Who has it open has it until its end.
+// Remove removes a kept layer. A process that has it open keeps it until it closes it.
 func (s *Store) Remove(name string) error {
 	if err := unix.Unlinkat(int(s.dir.Fd()), name, 0); err != nil {
 		return &os.PathError{Op: "unlink", Path: filepath.Join(s.path, name), Err: err}

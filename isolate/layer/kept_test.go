@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestExt4: a layer can what people expect of a disk.
+// TestExt4: a layer supports what programs expect of a disk's file system.
 func TestExt4(t *testing.T) {
 	s, dir := store(t)
 	at := mountPoint(t, dir, "mount")
@@ -45,11 +45,11 @@ func TestExt4(t *testing.T) {
 	}
 	var kept unix.Stat_t
 	if err := unix.Fstat(int(l.file.Fd()), &kept); err != nil || kept.Blocks*512 > 2<<20 {
-		t.Errorf("a layer with nothing on it has %d bytes, %v", kept.Blocks*512, err)
+		t.Errorf("an empty layer uses %d bytes, %v", kept.Blocks*512, err)
 	}
 }
 
-// crashed keeps a layer with a file, mounts it again and returns the name of a copy as it would be after a crash.
+// crashed keeps a layer with a file, mounts it again and returns the name of a copy in the state after a crash.
 func crashed(t *testing.T, s *Store, dir, at string) string {
 	t.Helper()
 	l, err := s.Make(at, Client{}, size, files)
@@ -74,7 +74,7 @@ func crashed(t *testing.T, s *Store, dir, at string) string {
 	return "copy"
 }
 
-// debugfs changes a file system.
+// debugfs modifies an unmounted file system.
 func debugfs(t *testing.T, file, command string) {
 	t.Helper()
 	path, err := program("debugfs")
@@ -86,7 +86,7 @@ func debugfs(t *testing.T, file, command string) {
 	}
 }
 
-// TestCrashed: a kept layer that was not unmounted is made whole before it is mounted again, or refused.
+// TestCrashed: a kept layer that was not unmounted is repaired before it is mounted again, or refused.
 func TestCrashed(t *testing.T) {
 	for name, tt := range map[string]struct {
 		damage string
@@ -124,7 +124,7 @@ func TestCrashed(t *testing.T) {
 	}
 }
 
-// TestUnmountedIsNotChecked: what was closed is mounted again as it is.
+// TestUnmountedIsNotChecked: a layer that was closed is mounted again without a check.
 func TestUnmountedIsNotChecked(t *testing.T) {
 	s, dir := store(t)
 	at := mountPoint(t, dir, "mount")
@@ -142,11 +142,11 @@ func TestUnmountedIsNotChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after, err := os.ReadFile(file); err != nil || !bytes.Equal(before, after) {
-		t.Errorf("it was written to, %v", err)
+		t.Errorf("the layer was written to, %v", err)
 	}
 }
 
-// TestRemoveUnused: a layer that is open is not removed by the way.
+// TestRemoveUnused: an open layer is not removed.
 func TestRemoveUnused(t *testing.T) {
 	s, dir := store(t)
 	at := mountPoint(t, dir, "mount")

@@ -1,18 +1,19 @@
-// Package layer keeps what the jobs of a session write: an ext4 file system of a fixed size, in a file that has no name,
-// over a loop device.
+// Package layer stores the files that the jobs of a session write: an ext4 file system of a fixed size, on a loop device,
+// whose backing file has no name.
 //
-// Its size is the quota, in bytes and in files: it is met in the file system, by ENOSPC, and never on the host's own. A
-// file without a name is gone when nobody has it open, so a supervisor that is killed leaves none. A layer that is kept is
-// given a name; nothing else ever is. Nobody walks what jobs wrote to be rid of it: the file is closed.
+// Its size is the quota, in bytes and in files: a job that exceeds it gets ENOSPC from the layer, and never fills the
+// host's file system. A file without a name disappears when no process has it open, so a killed supervisor leaves none
+// behind. Only a layer that is kept gets a name. Discarding a layer does not walk the files that jobs wrote: its file is
+// closed.
 //
-// Every file of a layer belongs to the ids UID and UID+1, which are nobody's on any host. Who uses a layer maps them to
-// the ids of its jail. The file system has no journal: it ends with its session, and a kept one was unmounted, or is
-// checked before it is mounted again.
+// Every file of a layer belongs to the ids UID and UID+1, which no host assigns. The user of a layer maps them to the ids
+// of its jail. The file system has no journal: it ends with its session; a kept one was unmounted, or is checked before
+// it is mounted again.
 //
-// What open layers may still grow to is there: who makes or reopens one is refused else. The stores of one file system
-// count together, and so do all processes that have the same store open.
+// Disk space for the growth of all open layers is reserved: creating or reopening a layer fails if there is not enough.
+// The stores of one file system count together, and so do all processes that have the same store open.
 //
-// The package is for root, and needs mkfs.ext4 (mke2fs(8)), e2fsck(8) and the loop driver (loop(4)).
+// The package needs root, mkfs.ext4 (mke2fs(8)), e2fsck(8) and the loop driver (loop(4)).
 package layer
 
 import (
@@ -24,8 +25,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// UID and UID+1 own all that is on a layer, as users and as groups: the first is the jail's root, the second the user of
-// its jobs. The number lies where no host gives ids to users, see isolate.DefaultUIDBase.
+// UID and UID+1 own all files on a layer, as users and as groups: the first is the jail's root, the second the user of
+// its jobs. The number lies in a range from which no host assigns user ids, see isolate.DefaultUIDBase.
 const UID = 0x70000000
 
 // Bounds of a layer.
@@ -35,34 +36,34 @@ const (
 	MinInodes = 64
 )
 
-// Errors that callers tell apart.
+// Errors that callers distinguish.
 var (
-	// ErrNoRoom is a host without the space that a layer is promised.
+	// ErrNoRoom is returned if the host has too little space for a layer.
 	ErrNoRoom = errors.New("no room for a layer")
-	// ErrHost is a host that lacks what layers are made with.
-	ErrHost = errors.New("this host cannot keep layers")
-	// ErrInUse is a kept layer that is open, in whichever process.
-	ErrInUse = errors.New("it is in use")
-	// ErrDamaged is a kept layer that a crash left as something that cannot be mounted.
+	// ErrHost is returned if the host lacks a feature or program that layers need.
+	ErrHost = errors.New("this host does not support layers")
+	// ErrInUse is returned for a kept layer that is open, in any process.
+	ErrInUse = errors.New("in use")
+	// ErrDamaged is returned for a kept layer that cannot be mounted after a crash.
 	ErrDamaged = errors.New("the layer is damaged")
 )
 
-// A Client is for whom a layer is opened.
+// A Client is the user for whom a layer is opened.
 type Client struct {
-	UID  uint32 // root may have all there is, another no more than leaves something to others
-	Kept int64  // bytes of the disk that kept layers of this user have
+	UID  uint32 // root may use all the space; other users must leave a share to others
+	Kept int64  // bytes of disk used by this user's kept layers
 }
 
-// A Store is a directory in which layers are files. Its methods may be called by several goroutines.
+// A Store is a directory that contains the files of layers. Its methods may be called from several goroutines.
 type Store struct {
-	dir  *os.File
-	path string
-	room *room
-	owns bool // room is closed with it
+	dir    *os.File
+	path   string
+	ledger *ledger
+	owns   bool // Close closes ledger
 }
 
-// Open opens a store at path, a directory of root's, which it makes if it is not there. It counts together with the stores
-// beside it, which must be closed after it.
+// Open opens a store at path, a directory owned by root, and creates it if it does not exist. Stores on the same file
+// system as one in beside share its accounting; they must be closed before that one.
 func Open(path string, beside ...*Store) (*Store, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, err
@@ -78,12 +79,12 @@ func Open(path string, beside ...*Store) (*Store, error) {
 	}
 	s := &Store{dir: dir, path: path}
 	for _, b := range beside {
-		if b.room.dev == st.Dev {
-			s.room = b.room
+		if b.ledger.dev == st.Dev {
+			s.ledger = b.ledger
 			return s, nil
 		}
 	}
-	if s.room, err = openRoom(int(dir.Fd()), st.Dev); err != nil {
+	if s.ledger, err = openLedger(int(dir.Fd()), st.Dev); err != nil {
 		dir.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -91,11 +92,11 @@ func Open(path string, beside ...*Store) (*Store, error) {
 	return s, nil
 }
 
-// Close closes the store, whose layers must be closed; what is kept stays.
+// Close closes the store; its layers must have been closed. Kept layers stay.
 func (s *Store) Close() error {
 	var err error
 	if s.owns {
-		err = s.room.close()
+		err = s.ledger.close()
 	}
 	return errors.Join(err, s.dir.Close())
 }
@@ -103,36 +104,35 @@ func (s *Store) Close() error {
 // A Layer is a mounted file system.
 type Layer struct {
 	store *Store
-	file  *os.File // where it is kept
+	file  *os.File // the backing file
 	loop  *loop
-	path  string // of its mount
-	held  *promise
-	named bool // its file has a name in the store, and outlives it
+	path  string // of the mount
+	held  *reservation
+	named bool // its file has a name in the store, and outlives the mount
 }
 
-// Check says whether there can be a layer of bytes and inodes.
+// Check returns an error unless a layer may have this size, in bytes and in files.
 func Check(bytes, inodes int64) error {
 	if bytes < MinBytes || bytes > MaxBytes || inodes < MinInodes || inodes > bytes/4096 {
-		return fmt.Errorf("a layer of %d bytes and %d files: from %d bytes and %d files, with 4096 bytes for each file", bytes, inodes, MinBytes, MinInodes)
+		return fmt.Errorf("a layer of %d bytes and %d files: must have at least %d bytes, %d files, and 4096 bytes for each file", bytes, inodes, MinBytes, MinInodes)
 	}
 	return nil
 }
 
-// Make makes an empty layer of bytes and inodes and mounts it at path, a directory that is there. The caller must Close
-// it.
+// Make creates an empty layer of bytes and inodes and mounts it at path, an existing directory. The caller must Close it.
 func (s *Store) Make(path string, c Client, bytes, inodes int64) (*Layer, error) {
 	if err := Check(bytes, inodes); err != nil {
 		return nil, err
 	}
-	held, err := s.room.take(c, bytes, 0)
+	held, err := s.ledger.take(c, bytes, 0)
 	if err != nil {
 		return nil, err
 	}
 	l, err := s.fresh(path, bytes, inodes)
 	if err != nil {
-		return nil, errors.Join(err, s.room.give(held))
+		return nil, errors.Join(err, s.ledger.give(held))
 	}
-	s.room.mounted(held, l.file)
+	s.ledger.mounted(held, l.file)
 	l.held = held
 	return l, nil
 }
@@ -154,7 +154,7 @@ func (s *Store) fresh(path string, bytes, inodes int64) (*Layer, error) {
 	return s.mount(file, path, 0)
 }
 
-// mount mounts what is in file, which it takes over when it returns nil error; else it closes it.
+// mount mounts file on a loop device. On success the layer owns file; otherwise mount closes it.
 func (s *Store) mount(file *os.File, path string, flags uintptr) (*Layer, error) {
 	l := &Layer{store: s, file: file, path: path}
 	var err error
@@ -162,12 +162,12 @@ func (s *Store) mount(file *os.File, path string, flags uintptr) (*Layer, error)
 		file.Close()
 		return nil, err
 	}
-	// Space that a job frees goes back to the host (discard). An error of the file system is its end.
+	// Space that a job frees is returned to the host (discard). After an error the file system becomes read-only.
 	err = unix.Mount(l.loop.node(), path, "ext4", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOATIME|flags, "discard,errors=remount-ro")
 	if err == nil {
 		err = unix.Mount("", path, "", unix.MS_PRIVATE, "")
 	}
-	l.loop.letGo() // it is detached with its last mount
+	l.loop.closeDevice() // the kernel detaches it with its last mount
 	if err != nil {
 		_ = unix.Unmount(path, unix.MNT_DETACH)
 		file.Close()
@@ -176,17 +176,17 @@ func (s *Store) mount(file *os.File, path string, flags uintptr) (*Layer, error)
 	return l, nil
 }
 
-// Path is where the layer is mounted.
+// Path returns the layer's mount point.
 func (l *Layer) Path() string { return l.path }
 
-// Usage is what a layer has and what can still be written to it, in bytes and in files.
+// Usage is a layer's size and free space, in bytes and in files.
 type Usage struct{ Bytes, Free, Files, FreeFiles int64 }
 
-// Full says whether a write may have found no room. A full ext4 has some again as soon as what it had reserved for blocks
-// that were not written yet is given back: at most a sixteenth counts as that, and no more than 32 MiB.
+// Full reports whether a write may have failed for lack of space. A full ext4 has some free space again as soon as it
+// releases reservations for blocks not yet written: up to a sixteenth, and at most 32 MiB, counts as full.
 func (u Usage) Full() bool { return u.Free < min(u.Bytes/16, 32<<20) }
 
-// Usage asks the file system.
+// Usage returns the file system's current usage (statfs(2)).
 func (l *Layer) Usage() (Usage, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(l.path, &st); err != nil {
@@ -198,11 +198,11 @@ func (l *Layer) Usage() (Usage, error) {
 	}, nil
 }
 
-// Close unmounts the layer and lets go of its file: unless it was kept, it is gone then.
+// Close unmounts the layer and closes its file: unless the layer has a name, it is gone then.
 func (l *Layer) Close() error {
 	err := l.unmount()
 	if err == nil && l.named {
-		err = l.settle()
+		err = l.waitWritten()
 	}
 	return errors.Join(err, l.release())
 }
@@ -210,21 +210,21 @@ func (l *Layer) Close() error {
 func (l *Layer) release() error {
 	var err error
 	if l.held != nil {
-		err = l.store.room.give(l.held)
+		err = l.store.ledger.give(l.held)
 		l.held = nil
 	}
 	return errors.Join(err, l.file.Close())
 }
 
-// settle waits until all of an unmounted layer is in its file: two mounts of one file would destroy it.
-func (l *Layer) settle() error {
+// waitWritten waits until an unmounted layer is completely written to its file: two mounts of one file would destroy it.
+func (l *Layer) waitWritten() error {
 	if err := l.loop.ended(l.file, detachPatience); err != nil {
 		return err
 	}
 	return l.file.Sync()
 }
 
-// unmount waits a moment for who still has a copy of the mount on its way out.
+// unmount unmounts the layer. It retries for a moment if a copy of the mount is still in use.
 func (l *Layer) unmount() error {
 	var err error
 	for wait := time.Millisecond; wait < 200*time.Millisecond; wait *= 2 {

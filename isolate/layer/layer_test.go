@@ -15,7 +15,7 @@ import (
 
 const size, files = 32 << 20, 1000
 
-// store makes a store on a real disk, and a directory to mount in.
+// store returns a store on a real disk, and a directory for mount points.
 func store(t *testing.T) (s *Store, mounts string) {
 	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Program("mkfs.ext4"))
@@ -37,7 +37,7 @@ func mountPoint(t *testing.T, dir, name string) string {
 	return path
 }
 
-// free checks that no loop device has a file of dir, or one that had no name in it.
+// free checks that no loop device is attached to a file in dir, or to one without a name there.
 func free(t *testing.T, dir string) {
 	t.Helper()
 	devices, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
@@ -51,7 +51,7 @@ func free(t *testing.T, dir string) {
 	}
 }
 
-// TestLayer: a layer is a file system with bounds, and gone with its end.
+// TestLayer: a layer is a file system of a fixed size, and is gone after Close.
 func TestLayer(t *testing.T) {
 	s, dir := store(t)
 	at := mountPoint(t, dir, "mount")
@@ -65,7 +65,7 @@ func TestLayer(t *testing.T) {
 	}
 	big := make([]byte, 2*size)
 	if err := os.WriteFile(filepath.Join(at, "big"), big, 0o600); !errors.Is(err, unix.ENOSPC) {
-		t.Errorf("twice its size: %v", err)
+		t.Errorf("writing twice the layer's size: %v", err)
 	}
 	if u, err := l.Usage(); err != nil || !u.Full() {
 		t.Errorf("a full layer has %+v, %v", u, err)
@@ -96,7 +96,7 @@ func TestLayer(t *testing.T) {
 	free(t, dir)
 }
 
-// TestKeep: a layer that is kept is there again, once at a time.
+// TestKeep: a kept layer can be reopened, once at a time.
 func TestKeep(t *testing.T) {
 	s, dir := store(t)
 	at := mountPoint(t, dir, "mount")
@@ -120,7 +120,7 @@ func TestKeep(t *testing.T) {
 		t.Errorf("a second mount: %v", err)
 	}
 	if _, err := s.OpenReadOnly("mine", second); err == nil {
-		t.Error("a second mount, read-only")
+		t.Error("a second mount, read-only, succeeded")
 	}
 	if err := l.Close(); err != nil {
 		t.Error(err)
@@ -145,7 +145,7 @@ func TestKeep(t *testing.T) {
 	free(t, dir)
 }
 
-// TestKeepTwice: a name is given once, and what is not kept is gone.
+// TestKeepTwice: a name is used once, and a layer that could not be kept is gone.
 func TestKeepTwice(t *testing.T) {
 	s, dir := store(t)
 	for n, want := range []error{nil, unix.EEXIST} {
@@ -161,7 +161,7 @@ func TestKeepTwice(t *testing.T) {
 	free(t, dir)
 }
 
-// TestRoom: what layers are promised is there.
+// TestRoom: a layer larger than the free space is refused.
 func TestRoom(t *testing.T) {
 	s, dir := store(t)
 	at := mountPoint(t, dir, "mount")
@@ -170,18 +170,19 @@ func TestRoom(t *testing.T) {
 	}
 }
 
+// TestBounds: Make refuses sizes outside of the bounds.
 func TestBounds(t *testing.T) {
 	s, dir := store(t)
 	at := mountPoint(t, dir, "mount")
 	for _, b := range [][2]int64{{0, files}, {MinBytes - 1, files}, {MaxBytes + 1, files}, {size, 0}, {size, size}} {
 		if l, err := s.Make(at, Client{}, b[0], b[1]); err == nil {
 			l.Close()
-			t.Errorf("%d bytes, %d files: made", b[0], b[1])
+			t.Errorf("a layer of %d bytes, %d files was made", b[0], b[1])
 		}
 	}
 }
 
-// TestMany: layers that come and go at once take no loop device from each other.
+// TestMany: concurrent layers do not take each other's loop devices.
 func TestMany(t *testing.T) {
 	s, dir := store(t)
 	var work sync.WaitGroup
@@ -204,7 +205,7 @@ func TestMany(t *testing.T) {
 	free(t, dir)
 }
 
-// TestStoreIsRoots: nobody else may have a say in what is mounted.
+// TestStoreIsRoots: a store that other users could change is refused.
 func TestStoreIsRoots(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	dir := t.TempDir()

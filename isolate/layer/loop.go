@@ -10,16 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A loop is a loop device, loop(4). It ends by itself when nobody uses it any more.
+// A loop is a loop device, loop(4). The kernel detaches it after its last use.
 type loop struct {
 	number int
-	device *os.File // until letGo
+	device *os.File // until closeDevice
 }
 
-// attachTries bounds the attempts at a free device: others may take one between the question and the answer.
+// attachTries is the maximum number of attempts at a free device: other processes may take one between the query and its
+// use.
 const attachTries = 64
 
-// attach makes a loop device of file.
+// attach returns a loop device with file as its backing file.
 func attach(file *os.File, readOnly bool) (*loop, error) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
@@ -39,10 +40,10 @@ func attach(file *os.File, readOnly bool) (*loop, error) {
 			return nil, fmt.Errorf("loop device %d: %w", number, err)
 		}
 	}
-	return nil, fmt.Errorf("%w: no loop device was to be had", ErrHost)
+	return nil, fmt.Errorf("%w: no free loop device after several attempts", ErrHost)
 }
 
-// node is the device's file. It is there as soon as the device is: devtmpfs makes it, nobody waits for udev.
+// node returns the path of the device file. devtmpfs creates it with the device, so there is no need to wait for udev.
 func (l *loop) node() string { return "/dev/loop" + strconv.Itoa(l.number) }
 
 func (l *loop) configure(file *os.File, readOnly bool) error {
@@ -55,10 +56,10 @@ func (l *loop) configure(file *os.File, readOnly bool) error {
 		return err
 	}
 	config := unix.LoopConfig{Fd: uint32(file.Fd())}
-	// Past the page cache, which has the layer's own pages already.
+	// Bypass the page cache, which already contains the layer's own pages.
 	config.Info.Flags = flags | unix.LO_FLAGS_DIRECT_IO
 	err = unix.IoctlLoopConfigure(int(device.Fd()), &config)
-	if errors.Is(err, unix.EINVAL) { // a file system without direct reading and writing
+	if errors.Is(err, unix.EINVAL) { // the file system does not support direct I/O
 		config.Info.Flags = flags
 		err = unix.IoctlLoopConfigure(int(device.Fd()), &config)
 	}
@@ -70,9 +71,9 @@ func (l *loop) configure(file *os.File, readOnly bool) error {
 	return nil
 }
 
-func (l *loop) letGo() { l.device.Close() }
+func (l *loop) closeDevice() { l.device.Close() }
 
-// ended waits until the device is no longer of this layer: its last mount is gone, in every namespace.
+// ended waits until the device no longer uses this layer: its last mount is gone, in every namespace.
 func (l *loop) ended(file *os.File, patience time.Duration) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
@@ -91,7 +92,8 @@ func (l *loop) ended(file *os.File, patience time.Duration) error {
 	}
 }
 
-// uses says whether the device is one of the file with this inode; meanwhile it may have become another's.
+// uses reports whether the device's backing file has this inode; the device may meanwhile have been reused for another
+// file.
 func (l *loop) uses(dev, ino uint64) (bool, error) {
 	device, err := os.OpenFile(l.node(), os.O_RDONLY, 0)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENXIO) {

@@ -11,31 +11,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A room counts what layers may still grow to. Their files have holes: what is promised must be there when it is wanted,
-// or one session's full disk is the host's.
+// A ledger accounts for the space to which layers may still grow. Their files are sparse: reserved space must be available
+// when it is used, or a session that fills its layer would fill the host's disk.
 //
-// The stores of one file system share a room. Other supervisors are told by a file each in promisesDir, which its owner
-// holds a lock of: its size is what its owner promised, hence it takes no block of a full disk.
-type room struct {
+// The stores of one file system share a ledger. Other supervisors learn of the reservations from a file each in
+// promisesDir, which its owner keeps locked: the file's size is the sum of its owner's reservations, so it uses no block
+// of a full disk.
+type ledger struct {
 	dev  uint64
-	dir  *os.File // promisesDir; a lock of it is held while something is promised
-	own  *os.File // what this room promised
-	name string   // of own
+	dir  *os.File // promisesDir; locked while a reservation is made
+	own  *os.File // size is the sum of this ledger's reservations
+	name string   // of own's file
 
 	mu   sync.Mutex
-	live map[*promise]bool // guarded by mu
+	live map[*reservation]bool // guarded by mu
 }
 
-// A promise is what one layer may come to take of the host's disk.
-type promise struct {
+// A reservation is the space that one layer may use on the host's disk.
+type reservation struct {
 	user   uint32
 	bytes  int64
-	filled int64    // of them, before file is set
-	file   *os.File // guarded by the room's mu: the mounted one
+	filled int64    // bytes already on the disk, before file is set
+	file   *os.File // guarded by the ledger's mu: the mounted file
 }
 
-// rest is how much the layer may still grow.
-func (p *promise) rest() int64 {
+// rest returns by how many bytes the layer may still grow.
+func (p *reservation) rest() int64 {
 	var st unix.Stat_t
 	if p.file == nil {
 		return max(p.bytes-p.filled, 0)
@@ -46,21 +47,21 @@ func (p *promise) rest() int64 {
 	return max(p.bytes-st.Blocks*512, 0)
 }
 
-// promisesDir lies in the directory of a store. No layer has a name that begins so.
+// promisesDir is a subdirectory of a store. No layer has a name that starts with it.
 const promisesDir = ".promises"
 
-// reserve is the part of a file system that layers leave alone: a sixteenth.
+// reserve is the part of a file system that layers do not use: a sixteenth.
 const reserve = 16
 
-// share is the part of what can be promised that one user may have whatever the others have: a quarter. Who has more leaves
-// as much to others.
+// share is the part of the available space that one user may use whatever the others use: a quarter. A user with more
+// must leave as much to others.
 const share = 4
 
-// maxSupervisors bounds the files in promisesDir.
+// maxSupervisors is the maximum number of files in promisesDir.
 const maxSupervisors = 1024
 
-// openRoom opens the room of the file system that a store's directory is on.
-func openRoom(store int, dev uint64) (*room, error) {
+// openLedger opens the ledger of the file system that contains a store's directory.
+func openLedger(store int, dev uint64) (*ledger, error) {
 	if err := unix.Mkdirat(store, promisesDir, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
 		return nil, &os.PathError{Op: "mkdir", Path: promisesDir, Err: err}
 	}
@@ -68,16 +69,16 @@ func openRoom(store int, dev uint64) (*room, error) {
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: promisesDir, Err: err}
 	}
-	r := &room{dev: dev, dir: os.NewFile(uintptr(fd), promisesDir), name: rand.Text(), live: map[*promise]bool{}}
-	if err := r.alone(r.appear); err != nil {
+	r := &ledger{dev: dev, dir: os.NewFile(uintptr(fd), promisesDir), name: rand.Text(), live: map[*reservation]bool{}}
+	if err := r.withLock(r.createFile); err != nil {
 		r.dir.Close()
 		return nil, err
 	}
 	return r, nil
 }
 
-// alone calls f while no other supervisor promises anything.
-func (r *room) alone(f func() error) error {
+// withLock calls f while holding the lock against reservations by other supervisors.
+func (r *ledger) withLock(f func() error) error {
 	fd := int(r.dir.Fd())
 	for {
 		err := unix.Flock(fd, unix.LOCK_EX)
@@ -88,12 +89,12 @@ func (r *room) alone(f func() error) error {
 			return fmt.Errorf("lock of %s: %w", promisesDir, err)
 		}
 	}
-	defer unix.Flock(fd, unix.LOCK_UN) //nolint:errcheck // it is held
+	defer unix.Flock(fd, unix.LOCK_UN) //nolint:errcheck // the lock is held
 	return f()
 }
 
-// appear makes the file for others.
-func (r *room) appear() error {
+// createFile creates this supervisor's file in promisesDir.
+func (r *ledger) createFile() error {
 	fd, err := unix.Openat(int(r.dir.Fd()), r.name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return &os.PathError{Op: "create", Path: promisesDir, Err: err}
@@ -106,19 +107,20 @@ func (r *room) appear() error {
 	return nil
 }
 
-// close takes back what is promised yet.
-func (r *room) close() error {
+// close cancels all remaining reservations.
+func (r *ledger) close() error {
 	err := unix.Unlinkat(int(r.dir.Fd()), r.name, 0)
 	return errors.Join(err, r.own.Close(), r.dir.Close())
 }
 
-// others is what other supervisors promised, in all. Files of those that have ended are removed. The caller is alone.
-func (r *room) others() (int64, error) {
+// others returns the sum of other supervisors' reservations, and removes the files of supervisors that have ended. The
+// caller holds the lock, see withLock.
+func (r *ledger) others() (int64, error) {
 	if _, err := r.dir.Seek(0, io.SeekStart); err != nil {
 		return 0, err
 	}
 	names, err := r.dir.Readdirnames(maxSupervisors + 1)
-	if len(names) > maxSupervisors { // those that have ended are gone the next time
+	if len(names) > maxSupervisors { // files of ended supervisors are removed below, so the next call may succeed
 		err = fmt.Errorf("%s: more than %d supervisors", promisesDir, maxSupervisors)
 	}
 	var sum int64
@@ -132,12 +134,12 @@ func (r *room) others() (int64, error) {
 	return sum, err
 }
 
-// of reads one file.
-func (r *room) of(name string) (int64, error) {
+// of returns the reservations in one file.
+func (r *ledger) of(name string) (int64, error) {
 	dir := int(r.dir.Fd())
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
-		return 0, nil // it ended now
+		return 0, nil // its owner has just ended
 	}
 	if err != nil {
 		return 0, &os.PathError{Op: "open", Path: promisesDir, Err: err}
@@ -160,12 +162,13 @@ func (r *room) of(name string) (int64, error) {
 	return st.Size, nil
 }
 
-// take promises a layer of bytes for a client, of which filled are on the disk already. The caller must give it back.
-func (r *room) take(c Client, bytes, filled int64) (*promise, error) {
-	p := &promise{user: c.UID, bytes: bytes, filled: filled}
+// take reserves space for a layer of bytes for a client, of which filled are on the disk already. The caller must give it
+// back.
+func (r *ledger) take(c Client, bytes, filled int64) (*reservation, error) {
+	p := &reservation{user: c.UID, bytes: bytes, filled: filled}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	err := r.alone(func() error {
+	err := r.withLock(func() error {
 		others, err := r.others()
 		if err != nil {
 			return err
@@ -174,7 +177,7 @@ func (r *room) take(c Client, bytes, filled int64) (*promise, error) {
 			return err
 		}
 		r.live[p] = true
-		if err := r.tell(); err != nil {
+		if err := r.publish(); err != nil {
 			delete(r.live, p)
 			return err
 		}
@@ -186,8 +189,8 @@ func (r *room) take(c Client, bytes, filled int64) (*promise, error) {
 	return p, nil
 }
 
-// fits refuses a promise that could not be kept, or that leaves too little to other users.
-func (r *room) fits(c Client, p *promise, others int64) error {
+// fits refuses a reservation that exceeds the free space, or that leaves too little to other users.
+func (r *ledger) fits(c Client, p *reservation, others int64) error {
 	promised, mine, layers := others, c.Kept, c.Kept
 	for q := range r.live {
 		rest := q.rest()
@@ -196,7 +199,7 @@ func (r *room) fits(c Client, p *promise, others int64) error {
 			mine += q.bytes
 		}
 	}
-	var st unix.Statfs_t // after what layers take of it: what is written meanwhile counts twice, and not never
+	var st unix.Statfs_t // after reading the layers' use: data written in between then counts twice rather than not at all
 	if err := unix.Fstatfs(int(r.dir.Fd()), &st); err != nil {
 		return fmt.Errorf("statfs: %w", err)
 	}
@@ -204,40 +207,41 @@ func (r *room) fits(c Client, p *promise, others int64) error {
 	rest := p.rest()
 	left := free - promised - rest
 	if left < 0 {
-		return fmt.Errorf("%w of %d MiB: %d MiB of the state directory's file system can be used, of which %d MiB are promised to other sessions\nhint: end sessions, ask for a smaller layer, or make room",
+		return fmt.Errorf("%w of %d MiB: %d MiB of the state directory's file system can be used, of which %d MiB are reserved for other sessions\nhint: end sessions, ask for a smaller layer, or make room",
 			ErrNoRoom, rest>>20, max(free, 0)>>20, promised>>20)
 	}
 	part := (max(free, 0) + layers) / share
 	if c.UID != 0 && mine+p.bytes > part && left < part {
-		return fmt.Errorf("%w of %d MiB: layers of yours have %d MiB of the state directory's file system, and %d MiB are left to other users\nhint: end sessions, apply or discard kept changes (corral session list), or ask for a smaller layer",
+		return fmt.Errorf("%w of %d MiB: your layers have %d MiB of the state directory's file system, and %d MiB are left to other users\nhint: end sessions, apply or discard kept changes (corral session list), or ask for a smaller layer",
 			ErrNoRoom, p.bytes>>20, mine>>20, part>>20)
 	}
 	return nil
 }
 
-// tell lets other supervisors know. What layers have filled already is told, too: a job may remove it, and write again.
-func (r *room) tell() error {
+// publish publishes the sum of reservations to other supervisors. It includes space that layers have already filled: a job
+// may delete files, and write again.
+func (r *ledger) publish() error {
 	var sum int64
 	for p := range r.live {
 		sum += p.bytes
 	}
 	if err := r.own.Truncate(sum); err != nil {
-		return fmt.Errorf("what is promised: %w", err)
+		return fmt.Errorf("record reservations: %w", err)
 	}
 	return nil
 }
 
-// mounted notes the file in which a promised layer is. It is closed after the promise was given back.
-func (r *room) mounted(p *promise, file *os.File) {
+// mounted records the file of a layer with a reservation. It must be closed only after the reservation was given back.
+func (r *ledger) mounted(p *reservation, file *os.File) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p.file = file
 }
 
-// give takes a promise back.
-func (r *room) give(p *promise) error {
+// give cancels a reservation.
+func (r *ledger) give(p *reservation) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.live, p)
-	return r.tell()
+	return r.publish()
 }

@@ -11,7 +11,7 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// disk makes a file system of mib MiB, and a store on it.
+// disk returns a store on a new file system of mib MiB.
 func disk(t *testing.T, mib string) (s *Store, dir string) {
 	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Program("mkfs.ext4"))
@@ -37,7 +37,7 @@ func open(t *testing.T, path string, beside ...*Store) *Store {
 	return s
 }
 
-// fill writes n bytes.
+// fill writes n bytes to the disk.
 func fill(t *testing.T, path string, n int) {
 	t.Helper()
 	if err := os.WriteFile(path, make([]byte, n), 0o600); err != nil {
@@ -52,9 +52,9 @@ func fill(t *testing.T, path string, n int) {
 	}
 }
 
-// TestKeptAreCounted: a layer that was kept grows no further than there is room beside what others were promised.
+// TestKeptAreCounted: a kept layer grows no further than the space that is not reserved for others.
 func TestKeptAreCounted(t *testing.T) {
-	s, dir := disk(t, "160") // of which 150 can be promised
+	s, dir := disk(t, "160") // of which 150 can be reserved
 	at, other := mountPoint(t, dir, "mount"), mountPoint(t, dir, "other")
 	for _, name := range []string{"a", "b"} {
 		l, err := s.Make(at, Client{}, 64<<20, files)
@@ -75,9 +75,9 @@ func TestKeptAreCounted(t *testing.T) {
 	}
 	second := mountPoint(t, dir, "second")
 	if _, err := s.Reopen("b", second, Client{}); !errors.Is(err, ErrNoRoom) {
-		t.Errorf("more than there is: %v", err)
+		t.Errorf("more than the free space: %v", err)
 	}
-	fill(t, filepath.Join(other, "x"), 32<<20) // what is written was promised already
+	fill(t, filepath.Join(other, "x"), 32<<20) // this space was reserved already
 	if err := a.Close(); err != nil {
 		t.Error(err)
 	}
@@ -93,7 +93,7 @@ func TestKeptAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	// Its own 48 MiB are not wanted again.
+	// Its own 48 MiB are not reserved again.
 	if l, err = s.Make(other, Client{}, 80<<20, files); err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,8 @@ func TestKeptAreCounted(t *testing.T) {
 	}
 }
 
-// TestSupervisorsCountTogether: what one process promised is no other's to promise, until it ends in whatever way.
+// TestSupervisorsCountTogether: space reserved by one process cannot be reserved by another, until the first one ends in
+// whatever way.
 func TestSupervisorsCountTogether(t *testing.T) {
 	s, dir := disk(t, "128")
 	at, other := mountPoint(t, dir, "mount"), mountPoint(t, dir, "other")
@@ -114,7 +115,7 @@ func TestSupervisorsCountTogether(t *testing.T) {
 	}
 	for _, s := range []*Store{second, images} {
 		if _, err := s.Make(other, Client{}, 64<<20, files); !errors.Is(err, ErrNoRoom) {
-			t.Errorf("twice the same room: %v", err)
+			t.Errorf("the same space was reserved twice: %v", err)
 		}
 	}
 	if err := l.Close(); err != nil {
@@ -124,22 +125,22 @@ func TestSupervisorsCountTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Make(other, Client{}, 64<<20, files); !errors.Is(err, ErrNoRoom) {
-		t.Errorf("twice the same room: %v", err)
+		t.Errorf("the same space was reserved twice: %v", err)
 	}
-	second.room.own.Close() // as when it is killed
+	second.ledger.own.Close() // as if it was killed
 	if k, err := s.Make(other, Client{}, 64<<20, files); err != nil {
-		t.Errorf("beside a dead supervisor: %v", err)
+		t.Errorf("after the other supervisor ended: %v", err)
 	} else if err := k.Close(); err != nil {
 		t.Error(err)
 	}
 	names, err := os.ReadDir(filepath.Join(dir, "layers", promisesDir))
-	if err != nil || len(names) != 1 || names[0].Name() != s.room.name {
+	if err != nil || len(names) != 1 || names[0].Name() != s.ledger.name {
 		t.Errorf("%v, %v", names, err)
 	}
 	_ = l.Close()
 }
 
-// TestShare: one user leaves something to the others; root need not.
+// TestShare: a user must leave a share to the others; root need not.
 func TestShare(t *testing.T) {
 	const mine = 1001
 	for name, tt := range map[string]struct {
@@ -155,7 +156,7 @@ func TestShare(t *testing.T) {
 		"root":             {Client{}, Client{}, 120 << 20, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, dir := disk(t, "200") // of which 187 can be promised
+			s, dir := disk(t, "200") // of which 187 can be reserved
 			at, other := mountPoint(t, dir, "mount"), mountPoint(t, dir, "other")
 			l, err := s.Make(at, tt.first, 64<<20, files)
 			if err != nil {

@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sweep detaches loop devices of this store's files that nobody uses, as a supervisor that was killed may leave them: the file would
-// keep its blocks, and its lock, until the host is started again. It returns how many there were. Those of other supervisors stay:
-// a device that is mounted, or open to be mounted, is detached at its last close, which layers ask for anyway (LOOP_CLR_FD, loop(4)).
+// Sweep detaches unused loop devices of this store's files, which a killed supervisor may leave behind: the file would
+// keep its blocks, and its lock, until the host is rebooted. It returns the number of devices detached. Those of other
+// supervisors stay: a device that is mounted, or open to be mounted, is detached at its last close, as layers request
+// anyway (LOOP_CLR_FD, loop(4)).
 func (s *Store) Sweep() (int, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(s.dir.Fd()), &st); err != nil {
@@ -21,7 +22,7 @@ func (s *Store) Sweep() (int, error) {
 	swept := 0
 	for _, f := range files {
 		b, e := os.ReadFile(f)
-		if e != nil || !strings.HasPrefix(string(b), s.path+"/") { // it was detached meanwhile, or is not ours
+		if e != nil || !strings.HasPrefix(string(b), s.path+"/") { // detached meanwhile, or not of this store
 			continue
 		}
 		err = errors.Join(err, detach("/dev/"+filepath.Base(filepath.Dir(filepath.Dir(f))), st.Dev))
@@ -32,7 +33,7 @@ func (s *Store) Sweep() (int, error) {
 	return swept, err
 }
 
-// detach detaches a loop device of a file on the file system dev when nobody has it open.
+// detach detaches a loop device whose file is on the file system dev, once no process has it open.
 func detach(node string, dev uint64) error {
 	device, err := os.OpenFile(node, os.O_RDONLY, 0)
 	if errors.Is(err, unix.ENXIO) || errors.Is(err, os.ErrNotExist) {

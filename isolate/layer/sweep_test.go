@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// strand makes a loop device of a file that does not end by itself, as a killed supervisor may leave one, and returns its number.
+// strand creates a loop device that is not detached by itself, as a killed supervisor may leave one, and returns its
+// number.
 func strand(t *testing.T, file *os.File) int {
 	t.Helper()
 	if err := file.Truncate(size); err != nil {
@@ -20,7 +21,7 @@ func strand(t *testing.T, file *os.File) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.letGo()
+	defer l.closeDevice()
 	info, err := unix.IoctlLoopGetStatus64(int(l.device.Fd()))
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +34,7 @@ func strand(t *testing.T, file *os.File) int {
 	return l.number
 }
 
-// TestSweep: loop devices that nobody uses are detached, of files with a name and without, and no others.
+// TestSweep: unused loop devices of files with and without a name are detached, and no others.
 func TestSweep(t *testing.T) {
 	s, dir := store(t)
 	used, err := s.Make(mountPoint(t, dir, "mount"), Client{}, size, files)
@@ -64,7 +65,7 @@ func TestSweep(t *testing.T) {
 		t.Errorf("%d, %v", n, err)
 	}
 	if n, err := s.Sweep(); n != 0 || err != nil {
-		t.Errorf("again: %d, %v", n, err)
+		t.Errorf("second sweep: %d, %v", n, err)
 	}
 	if _, err := used.Usage(); err != nil {
 		t.Error(err)
@@ -85,12 +86,12 @@ func TestSweep(t *testing.T) {
 			left++
 		}
 	}
-	if left != 1 { // that of the file beside the store
-		t.Errorf("%d devices are left", left)
+	if left != 1 { // the one for the file beside the store
+		t.Errorf("%d devices are still attached", left)
 	}
 }
 
-// TestName: a layer with a name is kept by its Close, and nobody else opens it before; without its name it is gone.
+// TestName: Close keeps a layer with a name, and nobody can open it before; without its name it is gone.
 func TestName(t *testing.T) {
 	s, dir := store(t)
 	at := mountPoint(t, dir, "mount")
@@ -108,10 +109,10 @@ func TestName(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := s.Reopen("one", mountPoint(t, dir, "other"), Client{}); err == nil {
-		t.Fatal("it was opened twice")
+		t.Fatal("the layer was opened twice")
 	}
 	if err := s.RemoveUnused("one"); err == nil {
-		t.Fatal("it was removed while in use")
+		t.Fatal("the layer was removed while in use")
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
@@ -134,7 +135,7 @@ func TestName(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := s.Reopen("two", at, Client{}); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("it is still there: %v", err)
+		t.Errorf("the layer still exists: %v", err)
 	}
 	free(t, dir)
 }

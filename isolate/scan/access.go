@@ -7,18 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// access is who may do what with a directory: its permissions, and its access control lists as one hash. Whoever may write to a
-// directory that is sensitive, or to one above it, puts what they like into its place.
+// access describes who may access a directory: its permissions, and a hash of its access control lists. Users who can
+// write to a sensitive directory, or to one above it, can replace it.
 type access struct {
 	mode uint32
 	acl  uint64
 }
 
-// aclNames are the attributes in which the kernel has access control lists: acl(5). The default one is for what is made in the
-// directory.
+// aclNames are the extended attributes that hold access control lists: acl(5). The default one applies to new files in
+// the directory.
 var aclNames = []string{"system.posix_acl_access", "system.posix_acl_default"}
 
-// accessOf asks for the permissions of a directory that is open for reading.
+// accessOf returns the permissions and access control lists of a directory that is open for reading.
 func (s *Scanner) accessOf(fd int, st *stat) access {
 	a := access{mode: st.mode & 0o7777}
 	var h maphash.Hash
@@ -30,7 +30,7 @@ func (s *Scanner) accessOf(fd int, st *stat) access {
 		switch {
 		case errors.Is(err, unix.ENODATA), errors.Is(err, unix.ENOTSUP):
 			continue
-		case err != nil: // it is longer: any change of the directory's may be one of it
+		case err != nil: // too long to read: any change of the directory may be a change of the list
 			n = copy(buf, err.Error())
 			for i := range 8 {
 				buf[n+i] = byte(st.ctime >> (8 * i))
@@ -47,23 +47,24 @@ func (s *Scanner) accessOf(fd int, st *stat) access {
 	return a
 }
 
-// compareAccess remembers the permissions of the directory n, which is about to be read, and notes whether they were changed.
+// compareAccess stores the permissions of the directory n, which is about to be read, and records whether they were
+// changed.
 func (w *walk) compareAccess(n *node, fd int, st *stat) {
 	now := w.s.accessOf(fd, st)
-	if !n.unread && now != n.access && w.after(st.ctime) && !w.quiet {
+	if !n.unread && now != n.access && w.after(st.ctime) && !w.silent {
 		n.opened, w.opened = true, true
 	}
 	n.access = now
 }
 
-// openings reports the directories below the one at hand, and itself, whose permissions were changed, if they are sensitive or
-// something below them is. It returns whether that is so.
-func (w *walk) openings(n *node) bool {
+// reportOpened reports the current directory and those below it whose permissions were changed, if they or anything below
+// them is sensitive. It returns whether the current directory is or contains something sensitive.
+func (w *walk) reportOpened(n *node) bool {
 	sensitive := n.track || len(n.files) > 0
 	for _, c := range n.dirs {
 		end := len(w.path)
 		w.path = append(append(w.path, c.name...), '/')
-		sensitive = w.openings(c) || sensitive
+		sensitive = w.reportOpened(c) || sensitive
 		w.path = w.path[:end]
 	}
 	if n.opened && sensitive {

@@ -7,32 +7,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Each pass sees to it that all that it compares is watched, and watched before it is looked at: what happens later is an
-// event. If that holds for everything, the scanner is armed, and without an event the next pass would find nothing.
+// Each pass adds a watch for everything it compares before it reads the state: any later change is an event. If that
+// succeeded for everything, the scanner is armed: without an event, the next pass would find nothing.
 
 const (
 	maxFollowed = 64  // symbolic links that one pass follows
-	maxSteps    = 256 // names on the way of one
+	maxSteps    = 256 // path components of one link
 )
 
-// watch has the scanner's passes watch what they look at. e is shared by those of one server.
+// watch makes the scanner's passes watch what they compare. The scanners of one server share e.
 func (s *Scanner) watch(e *events) {
-	if tellsAll(s.fd) {
+	if reportsAllChanges(s.fd) {
 		s.events = e
 	}
 }
 
-// armed says whether all that is remembered is watched.
+// armed reports whether everything that the scanner remembers is watched.
 func (s *Scanner) armed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.events.on() && s.watched
 }
 
-// unwatched says whether the directory must be read again because it is not watched yet, or not any more.
+// unwatched reports whether the directory must be read again because it has no watch, or no longer has one.
 func (w *walk) unwatched(n *node) bool { return w.s.events.on() && !w.s.events.has(n.wd) }
 
-// watchDir watches the directory n, open as fd.
+// watchDir watches the directory n, which is open as fd.
 func (w *walk) watchDir(n *node, fd int) {
 	if !w.s.events.on() {
 		return
@@ -42,8 +42,8 @@ func (w *walk) watchDir(n *node, fd int) {
 	}
 }
 
-// watchFile watches the sensitive file f in the directory dir, whose state is st, and returns its watch. f has that of the inode
-// that was known. The state is asked for again, for the first one may be older than the watch.
+// watchFile watches the sensitive file f in the directory dir, whose state is st, and returns its watch. It keeps f's
+// watch if the inode is the same. Otherwise it updates st, which may be older than the new watch.
 func (w *walk) watchFile(dir int, f *file, st *stat) int32 {
 	e := w.s.events
 	if !e.on() || f.st.id == st.id && e.has(f.wd) {
@@ -73,7 +73,7 @@ func (w *walk) watchFile(dir int, f *file, st *stat) int32 {
 	return wd
 }
 
-// watchLink watches all on which it depends where the link at path leads, and the file there.
+// watchLink watches every directory that determines where the link at path leads, and the file there.
 func (w *walk) watchLink(path string) {
 	e := w.s.events
 	if !e.on() || w.gaps {
@@ -84,9 +84,9 @@ func (w *walk) watchLink(path string) {
 	}
 }
 
-// follow resolves a path below root as openat2(2) does with RESOLVE_BENEATH, step by step. Each directory is watched before
-// a name is looked up in it. A path that leads nowhere does so until a directory on its way changes. It returns false if
-// something is not watched.
+// follow resolves a path below root as openat2(2) does with RESOLVE_BENEATH, step by step. It watches each directory
+// before it looks up a name in it. A path that leads nowhere does so until a directory on its way changes. follow returns
+// false if something could not be watched.
 func (e *events) follow(root int, path string) bool {
 	dirs := []int{root}
 	defer func() {
@@ -106,7 +106,7 @@ func (e *events) follow(root int, path string) bool {
 		case name == "" || name == ".":
 			continue
 		case name == ".." && last == 0:
-			return true // outside, where nothing is looked up
+			return true // outside the root; not followed
 		case name == "..":
 			unix.Close(dirs[last])
 			dirs = dirs[:last]
@@ -116,7 +116,7 @@ func (e *events) follow(root int, path string) bool {
 		switch {
 		case fd >= 0:
 			dirs = append(dirs, fd)
-		case !ok || content == "" || content[0] == '/': // an absolute one leads outside
+		case !ok || content == "" || content[0] == '/': // an absolute target leads outside the root
 			return ok
 		default:
 			rest = append(strings.Split(content, "/"), rest...)
@@ -125,8 +125,9 @@ func (e *events) follow(root int, path string) bool {
 	return true
 }
 
-// step looks name up in dir. It returns a directory, watched; or what a link says; or neither, where the way ends. The last
-// name's file is watched. ok is false if something is not watched.
+// step looks name up in dir. It returns the descriptor of a directory, which it watches; or the content of a link; or
+// neither, where the path ends. For the last component it watches the file. ok is false if something could not be
+// watched.
 func (e *events) step(dir int, name string, last bool) (fd int, content string, ok bool) {
 	fd, err := unix.Openat2(dir, name, &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,

@@ -14,8 +14,8 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// shows says whether something happened that was not drained.
-func shows(fd int) bool {
+// hasEvents reports whether the inotify instance has unread events.
+func hasEvents(fd int) bool {
 	for {
 		some, err := readable(fd)
 		if !errors.Is(err, unix.EINTR) {
@@ -24,7 +24,7 @@ func shows(fd int) bool {
 	}
 }
 
-// serving makes the server of a repository, and asks it to remember that.
+// serving returns a server of a repository that has taken its baseline.
 func serving(t *testing.T, dir string) *server {
 	t.Helper()
 	s := &server{repo: scanner(t, dir, Bounds{}), events: newEvents()}
@@ -45,18 +45,18 @@ func ask(t *testing.T, s *server, op Op, since time.Time) (Answer, []string) {
 	return a, paths
 }
 
-// armed asks until an answer says that all is watched and nothing happened meanwhile.
+// armed repeats requests until an answer is Armed and no events are left.
 func armed(t *testing.T, s *server) {
 	t.Helper()
 	for range 3 {
-		if a, _ := ask(t, s, OpChanged, time.Now()); a.Armed && !shows(s.events.fd) {
+		if a, _ := ask(t, s, OpChanged, time.Now()); a.Armed && !hasEvents(s.events.fd) {
 			return
 		}
 	}
-	t.Fatal("not armed, or never quiet")
+	t.Fatal("not armed, or events did not cease")
 }
 
-// mapped returns a shared mapping of a file, which is not open any more, and undoes it at the end.
+// mapped returns a shared mapping of a file, which it closes; the mapping is removed when the test ends.
 func mapped(t *testing.T, path string) []byte {
 	t.Helper()
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -72,7 +72,7 @@ func mapped(t *testing.T, path string) []byte {
 	return b
 }
 
-// inFlight opens a file to write, and leaves the descriptor in a socket.
+// inFlight opens a file for writing, and leaves the descriptor in a socket.
 func inFlight(t *testing.T, path string) {
 	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -93,7 +93,7 @@ func inFlight(t *testing.T, path string) {
 	}
 }
 
-// must fails the test for an error of a call of the kernel.
+// must fails the test on an error.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -101,8 +101,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestArmedCalls: so does each way of the kernel's to change a file, a link and what it leads to. Nothing is closed in
-// between.
+// TestArmedCalls: every system call that changes a sensitive file, a link or its target causes an event. The scanner is
+// not closed in between.
 func TestArmedCalls(t *testing.T) {
 	past := []unix.Timespec{{Sec: 1}, {Sec: 1}}
 	for _, tc := range []struct {
@@ -165,8 +165,8 @@ func TestArmedCalls(t *testing.T) {
 			armed(t, s)
 			since := settle()
 			tc.do(t)
-			if !shows(s.events.fd) {
-				t.Fatal("it does not show")
+			if !hasEvents(s.events.fd) {
+				t.Fatal("the change caused no event")
 			}
 			if a, got := ask(t, s, OpChanged, since); !slices.Contains(got, tc.want) || a.Incomplete || !a.Heard {
 				t.Errorf("%+v, want %q", a, tc.want)
@@ -176,8 +176,8 @@ func TestArmedCalls(t *testing.T) {
 	}
 }
 
-// TestArmedQuiet: what scans look for is not touched by these, nor by the scanner itself.
-func TestArmedQuiet(t *testing.T) {
+// TestArmedWithoutEvents: scans themselves, reads and changes of ordinary files cause no events.
+func TestArmedWithoutEvents(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("git"))
 	dir := t.TempDir()
 	shell(t, dir, repository)
@@ -185,13 +185,13 @@ func TestArmedQuiet(t *testing.T) {
 	armed(t, s)
 	for _, op := range []Op{OpUsage, OpKeepHooks, OpKeepAll, OpChanged} {
 		s.answer(op, time.Now())
-		if shows(s.events.fd) {
-			t.Errorf("op %d is not quiet", op)
+		if hasEvents(s.events.fd) {
+			t.Errorf("op %d caused an event", op)
 		}
 	}
 	shell(t, dir, "echo more >>src/a/b/x.go; echo again >README.md; cat README.md src/a/b/x.go; ls -lR .; find .git; cat .git/HEAD")
-	if shows(s.events.fd) {
-		t.Error("reading, and writing to ordinary files, is not quiet")
+	if hasEvents(s.events.fd) {
+		t.Error("reading, or writing to ordinary files, caused an event")
 	}
 	if a, _ := ask(t, s, OpChanged, time.Time{}); a.Heard || a.Held || !a.Armed {
 		t.Errorf("%+v", a)
@@ -206,7 +206,8 @@ func TestArmedQuiet(t *testing.T) {
 	}
 }
 
-// TestArmedAgain: an inode's number is used again, the queue overflows, directories come and go: what is there then is watched.
+// TestArmedAgain: after an inode number is reused, the queue overflows, and directories come and go, the current files
+// are watched.
 func TestArmedAgain(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -217,8 +218,8 @@ func TestArmedAgain(t *testing.T) {
 		shell(t, dir, "rm -r a; mkdir -p a/b; echo x >a/b/.envrc")
 		armed(t, s)
 		must(t, os.WriteFile("a/b/.envrc", []byte("y"), 0o600))
-		if !shows(s.events.fd) {
-			t.Fatal("a new file in the place of an old one is not watched")
+		if !hasEvents(s.events.fd) {
+			t.Fatal("a new file in place of an old one is not watched")
 		}
 	}
 	armed(t, s)
@@ -227,20 +228,20 @@ func TestArmedAgain(t *testing.T) {
 	overflow[5] = byte(unix.IN_Q_OVERFLOW >> 8)
 	s.events.take(overflow)
 	if len(s.events.alive) != 0 || !s.events.held {
-		t.Error("an overflow is passed over")
+		t.Error("a queue overflow was ignored")
 	}
 	armed(t, s)
-	if want := 4; len(s.events.alive) != want { // root, a, b and the file
+	if want := 4; len(s.events.alive) != want { // the root, a, b and the file
 		t.Errorf("%d watches, want %d", len(s.events.alive), want)
 	}
 }
 
-// TestNotArmed: what cannot be watched, or not wholly, is looked at each time.
+// TestNotArmed: anything that cannot be watched completely is examined in each pass, and the scanner is not armed.
 func TestNotArmed(t *testing.T) {
 	for _, tc := range []struct {
 		name, script string
 		change       func(s *server)
-		again        string // done then; with it, all is watched
+		again        string // done afterwards; then everything can be watched
 	}{
 		{"file system not known", "", func(s *server) { s.repo.events = nil }, ""},
 		{"no instance", "", func(s *server) { s.events.stop() }, ""},

@@ -8,7 +8,7 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// repository makes a git repository with a commit, a nested one and a worktree's directory.
+// repository is a script that makes a git repository with a commit, a nested repository and a directory for a worktree.
 const repository = `
 git init -q -b main
 mkdir -p src/a/b docs .claude .github/workflows
@@ -19,10 +19,10 @@ git add . && git commit -qm one
 git init -q vendor/dep && cd vendor/dep && echo z > z && git add z && git commit -qm dep
 `
 
-// attempts are what a job may do, and the paths that must be named then; after the line "Nothing to report", none.
+// attempts lists what a job may do, and the paths that must be reported; after the comment "Nothing to report", none.
 var attempts = []struct {
 	name   string
-	before string // done before the baseline
+	before string // run before the baseline
 	job    string
 	want   []string
 }{
@@ -79,7 +79,7 @@ var attempts = []struct {
 	{"git directory replaced by a link", "", "mv .git ../away; ln -s ../away .git", []string{".git"}},
 	{"git directory removed", "", "rm -rf .git", []string{".git"}},
 
-	// Nested ones.
+	// Nested git directories.
 	{"nested", "", "mkdir -p newdir/.git/hooks; echo evil > newdir/.git/hooks/pre-commit", []string{"newdir/.git/hooks/pre-commit"}},
 	{"nested, empty", "", "mkdir -p newdir/.git", []string{"newdir/.git"}},
 	{"nested, known", "", "echo evil > vendor/dep/.git/hooks/pre-commit", []string{"vendor/dep/.git/hooks/pre-commit"}},
@@ -143,7 +143,7 @@ var attempts = []struct {
 	{"workspace of an editor", "", "echo > 'Überall und sehr lang, damit kein Name einer Regel so lang ist.Code-Workspace'", []string{"Überall und sehr lang, damit kein Name einer Regel so lang ist.Code-Workspace"}},
 	{"code that interpreters start with", "", "echo > .pdbrc; echo > src/.Rprofile; mkdir -p .helix; echo > .helix/languages.toml; echo > .helix/other", []string{".helix/languages.toml", ".pdbrc", "src/.Rprofile"}},
 
-	// What hides a change from git.
+	// Changes hidden from git.
 	{"assume unchanged", "", "git update-index --assume-unchanged README.md; echo evil > README.md", []string{".git/index"}},
 	{"skip worktree", "", "git update-index --skip-worktree src/a/b/x.go", []string{".git/index"}},
 	{"one more", "git update-index --assume-unchanged README.md", "git update-index --assume-unchanged AGENTS.md", []string{".git/index"}},
@@ -164,7 +164,7 @@ var attempts = []struct {
 	{"replaced object, packed", "git pack-refs --all", "h=$(git rev-parse HEAD); echo $h refs/replace/$h >> .git/packed-refs", []string{".git/packed-refs"}},
 	{"hidden new files", "", "echo evil >> .git/info/exclude", []string{".git/info/exclude"}},
 
-	// What lets other users in.
+	// Access for other users.
 	{"hooks opened", "", "chmod 777 .git/hooks", []string{".git/hooks"}},
 	{"git directory opened", "", "chmod 777 .git", []string{".git"}},
 	{"root opened", "", "chmod 777 .", []string{"."}},
@@ -192,6 +192,8 @@ var attempts = []struct {
 	{"directory by the name of a file", "", "mkdir .envrc CLAUDE.md; echo > CLAUDE.md/x", nil},
 }
 
+// TestAttempts: each attempt is reported once with its paths, with exact and with distrusted times, and matches a served
+// scanner.
 func TestAttempts(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("git"))
 	for _, tc := range attempts {
@@ -200,7 +202,7 @@ func TestAttempts(t *testing.T) {
 			dir := t.TempDir()
 			shell(t, dir, repository)
 			shell(t, dir, tc.before)
-			// One knows the file system's times, the other does not trust them.
+			// One scanner knows the file system's times, the other does not trust them.
 			fine, coarse := scanner(t, dir, Bounds{}), scanner(t, dir, Bounds{})
 			coarse.exact = false
 			both := []*Scanner{fine, coarse}
@@ -214,7 +216,7 @@ func TestAttempts(t *testing.T) {
 			since := settle()
 			for _, s := range both {
 				if rep := changed(t, s, since); rep.Paths != nil || rep.Incomplete {
-					t.Errorf("nothing was done, but %+v", rep)
+					t.Errorf("nothing was done, but got %+v", rep)
 				}
 			}
 			shell(t, dir, tc.job)
@@ -224,7 +226,7 @@ func TestAttempts(t *testing.T) {
 					t.Errorf("exact %v: %+v\nwant %q", s.exact, rep, tc.want)
 				}
 			}
-			shown := shows(watching.events.fd)
+			shown := hasEvents(watching.events.fd)
 			if a, got := ask(t, watching, OpChanged, since); !slices.Equal(got, tc.want) || a.Heard != shown || tc.want != nil && !shown {
 				t.Errorf("%+v, shown %v", a, shown)
 			}
@@ -235,7 +237,7 @@ func TestAttempts(t *testing.T) {
 					t.Errorf("exact %v: reported again: %q", s.exact, rep.Paths)
 				}
 				if rep := changed(t, s, time.Time{}); s.exact && rep.Paths != nil {
-					t.Errorf("not remembered: %q", rep.Paths)
+					t.Errorf("the change was not remembered: %q", rep.Paths)
 				}
 				same(t, s)
 			}

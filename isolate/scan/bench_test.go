@@ -10,7 +10,7 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// grow makes dirs directories in three levels with ten files each.
+// grow creates dirs directories in three levels with ten files each.
 func grow(t testing.TB, dir string, dirs int) {
 	t.Helper()
 	for i := range dirs {
@@ -26,6 +26,7 @@ func grow(t testing.TB, dir string, dirs int) {
 	}
 }
 
+// BenchmarkChanged measures a pass over trees of several sizes.
 func BenchmarkChanged(b *testing.B) {
 	sandboxtest.Require(b, sandboxtest.Program("git"))
 	empty, tiny, large, commit := b.TempDir(), b.TempDir(), b.TempDir(), b.TempDir()
@@ -83,7 +84,7 @@ func BenchmarkChanged(b *testing.B) {
 	})
 }
 
-// BenchmarkServed is a pass that is asked for although nothing happened, of a scanner that watches.
+// BenchmarkServed measures a pass of a scanner that watches, when nothing has changed.
 func BenchmarkServed(b *testing.B) {
 	sandboxtest.Require(b, sandboxtest.Program("git"))
 	dir := b.TempDir()

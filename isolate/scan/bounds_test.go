@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// TestBounds: reaching each bound makes a report Incomplete, and later calls continue.
 func TestBounds(t *testing.T) {
 	dir := t.TempDir()
 	shell(t, dir, "for i in 1 2 3 4 5 6 7 8 9; do mkdir -p $i/$i; done; mkdir .git; echo > .git/config")
@@ -33,7 +34,7 @@ func TestBounds(t *testing.T) {
 		}
 	})
 	t.Run("entries, then on", func(t *testing.T) {
-		settle() // what was changed above is not of this scanner's time, also where times are coarse
+		settle() // the changes above are before this scanner's time, also where times are coarse
 		s := scanner(t, dir, Bounds{MaxEntries: 14})
 		if rep := baseline(t, s); !rep.Incomplete {
 			t.Errorf("report = %+v", rep)
@@ -56,7 +57,7 @@ func TestBounds(t *testing.T) {
 		}
 		slices.Sort(paths)
 		if !s.Exact() {
-			paths = slices.Compact(paths) // a young change may be told twice
+			paths = slices.Compact(paths) // a recent change may be reported twice
 		}
 		if !slices.Equal(paths, want) {
 			t.Errorf("Paths = %q", paths)
@@ -81,12 +82,13 @@ func TestBounds(t *testing.T) {
 	})
 	t.Run("time", func(t *testing.T) {
 		s := scanner(t, dir, Bounds{Time: 1})
-		if _, err := s.Baseline(); err != nil { // too few entries for the clock to be looked at, or incomplete
+		if _, err := s.Baseline(); err != nil { // too few entries for the clock to be read, or incomplete
 			t.Fatal(err)
 		}
 	})
 }
 
+// TestFlood: many changes of one kind do not displace a change of another kind from the report.
 func TestFlood(t *testing.T) {
 	dir := t.TempDir()
 	shell(t, dir, "mkdir -p .git/hooks")
@@ -115,14 +117,15 @@ func TestFlood(t *testing.T) {
 			t.Errorf("the flood hides %s: %q", p, rep.Paths)
 		}
 	}
-	// Where times come from a tick, files made at a full second look as if their times were no finer, and may be told again.
+	// Where times come from a tick, files made at a full second look as if their times had no fraction, and may be
+	// reported again.
 	if rep := changed(t, s, settle()); s.Exact() && (rep.Paths != nil || rep.More != 0) {
-		t.Errorf("again: %+v", rep)
+		t.Errorf("reported again: %+v", rep)
 	}
 	same(t, s)
 }
 
-// TestTracked finds that what is beyond the bound on memory is still reported by its time.
+// TestTracked: sensitive files beyond maxTracked are still reported by their time.
 func TestTracked(t *testing.T) {
 	dir := t.TempDir()
 	s := scanner(t, dir, Bounds{})
@@ -137,8 +140,8 @@ func TestTracked(t *testing.T) {
 	}
 }
 
-// TestAnswerFlood: paths that are long hide no others either, those of the git directory that the repository is a worktree of
-// included: what an answer has no room for is what a report names last.
+// TestAnswerFlood: long paths do not displace others, including those of the common git directory: an answer leaves out
+// what a report lists last.
 func TestAnswerFlood(t *testing.T) {
 	dir, common := t.TempDir(), t.TempDir()
 	shell(t, dir, "mkdir -p z/.git/hooks")
@@ -152,7 +155,7 @@ func TestAnswerFlood(t *testing.T) {
 	ask(t, s, OpBaseline, time.Time{})
 	since := settle()
 	const flood = 92
-	for i := range flood { // long ones, and deeper ones that fill what these leave
+	for i := range flood { // long paths, and deeper ones that fill the rest
 		name := strings.Repeat(strings.Repeat("a", 200)+"/", 4)
 		if i >= 42 {
 			name = "c/c/c/c/c/c"
@@ -164,7 +167,7 @@ func TestAnswerFlood(t *testing.T) {
 	a, got := ask(t, s, OpChanged, since)
 	for _, want := range []string{"z/.git/hooks/update", "zz.code-workspace", ".envrc", common + "/hooks/post-merge"} {
 		if !slices.Contains(got, want) {
-			t.Errorf("%s is left out", want)
+			t.Errorf("%s was left out", want)
 		}
 	}
 	if len(got)+int(a.More) != flood+4 || len(a.Paths) < MaxPaths-50 || len(a.Paths) > MaxPaths {

@@ -10,43 +10,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of the inotify watches that a user of the host may have, and that all users of a jail have together, a scanner takes a quarter,
-// as much as any one of them gets, and no more than maxWatches.
-// Each costs the kernel about 1 KiB, the inode that it keeps in memory included.
+// The number of inotify watches is limited for each user of the host, and for all users of a jail together. A scanner
+// takes a quarter, the share that each user of a jail gets, and no more than maxWatches. Each costs the kernel about 1
+// KiB, including the inode that it pins in memory.
 const maxWatches = 1 << 16
 
-// drainReads bounds the reads of one drain: more than the kernel's queue holds (fs.inotify.max_queued_events, 16,384 by
-// default). What a job adds meanwhile stays, and says that there is something to look at.
+// drainReads is the maximum number of reads of one drain: enough for more than the kernel's queue holds
+// (fs.inotify.max_queued_events, 16,384 by default). Events that a job causes meanwhile stay in the queue, so the scanner
+// is still seen to have work.
 const drainReads = 128
 
-// What is waited for, see inotify(7). Of a directory, whatever changes names in it, and permissions. Of a sensitive file, every
-// use but looking at it: a store into mapped memory is no event, but the open(2) that the mapping needs is one, and the
-// descriptor may outlive its process in a socket.
+// The watched events, see inotify(7). For a directory: every change of the names in it, and of permissions. For a
+// sensitive file: every use but stat(2). A store into mapped memory is not an event, but the open(2) before mmap(2) is,
+// and the descriptor may outlive its process in a socket.
 const (
 	dirEvents = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_DELETE_SELF |
 		unix.IN_MOVE_SELF | unix.IN_ATTRIB | unix.IN_ONLYDIR
 	fileEvents = unix.IN_OPEN | unix.IN_ACCESS | unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_CLOSE_WRITE |
 		unix.IN_DELETE_SELF | unix.IN_MOVE_SELF
-	// Of a file with a content the same but for reading, which the scanner itself does: see walk.openContent.
+	// For a file whose content the scanner reads, the same without reading: see walk.openContent.
 	contentEvents = fileEvents &^ unix.IN_ACCESS
-	// What is left of these while the scanner opens the file.
-	deafEvents = contentEvents &^ unix.IN_OPEN
+	// The same while the scanner itself opens the file.
+	ownOpenEvents = contentEvents &^ unix.IN_OPEN
 )
 
-// events is an inotify instance. As long as it has nothing to read, nothing happened to what is watched. One that failed
-// watches nothing any more, and so does nil.
+// events is an inotify instance. While it has nothing to read, none of the watched files has changed. After an error, and
+// if nil, it watches nothing.
 type events struct {
 	fd    int              // -1 after stop
-	limit int              // of watches
-	alive map[int32]bool   // the watches; true are those of files
+	limit int              // maximum number of watches
+	alive map[int32]bool   // the watches; true for those of files
 	heard bool             // the last drain found something
-	held  bool             // since the last drain a sensitive file may have been opened, or became sensitive when it was open
+	held  bool             // since the last drain, a sensitive file may have been opened, or an open file became sensitive
 	lost  bool             // the last drain found that events were dropped
-	seen  map[int32]uint32 // what the last drain found of each watch but names in directories
+	seen  map[int32]uint32 // events of each watch in the last drain, without those that name a directory's entry
 	buf   []byte
 }
 
-// newEvents returns nil if there can be none, and then each pass looks at everything.
+// newEvents returns nil if there is no inotify instance or its limit is unknown; then each pass looks at everything.
 func newEvents() *events {
 	b, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches")
 	if err != nil {
@@ -56,7 +57,8 @@ func newEvents() *events {
 	if err != nil {
 		return nil
 	}
-	// Not IN_NONBLOCK: the supervisor has the same open file, whose runtime would poll it.
+	// Not IN_NONBLOCK: the supervisor shares the open file description, and its runtime would add a non-blocking
+	// descriptor to its poller.
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
 	if err != nil {
 		return nil
@@ -66,7 +68,7 @@ func newEvents() *events {
 
 func (e *events) on() bool { return e != nil && e.fd >= 0 }
 
-// stop gives up for good. The watches go even though the supervisor has the instance open.
+// stop permanently ends watching. It removes the watches one by one, as the supervisor has the instance open too.
 func (e *events) stop() {
 	if !e.on() {
 		return
@@ -78,7 +80,7 @@ func (e *events) stop() {
 	e.fd, e.alive = -1, nil
 }
 
-// drain forgets what happened so far, before it is looked at what it was.
+// drain reads the events so far. It must run before the pass that looks at the files they are about.
 func (e *events) drain() {
 	if !e.on() {
 		return
@@ -106,26 +108,27 @@ func (e *events) drain() {
 	}
 }
 
-// readable says whether a read would not wait. Of an error, EINTR among them, nobody knows, and a read might wait for ever.
+// readable reports whether a read would not block. On an error, also EINTR, that is unknown, and a read might block
+// forever.
 func readable(fd int) (bool, error) {
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(p, 0)
 	return n > 0 && p[0].Revents&unix.POLLIN != 0, err
 }
 
-// take reads records of struct inotify_event, see inotify(7): watch, mask, cookie and length of the name, 4 bytes each.
+// take parses records of struct inotify_event, see inotify(7): watch, mask, cookie and length of the name, 4 bytes each.
 func (e *events) take(b []byte) {
 	for len(b) >= unix.SizeofInotifyEvent {
 		wd, mask := int32(binary.NativeEndian.Uint32(b)), binary.NativeEndian.Uint32(b[4:])
 		size := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(b[12:]))
 		b = b[min(size, len(b)):]
-		if mask&unix.IN_Q_OVERFLOW != 0 { // some watches may have ended without a word
+		if mask&unix.IN_Q_OVERFLOW != 0 { // some watches may have ended without an event
 			e.held, e.lost = true, true
 			clear(e.alive)
 			continue
 		}
 		e.held = e.held || e.alive[wd]
-		if size == unix.SizeofInotifyEvent { // no name in a directory
+		if size == unix.SizeofInotifyEvent { // the event is not about a directory's entry
 			e.seen[wd] |= mask
 		}
 		if mask&unix.IN_IGNORED != 0 {
@@ -134,23 +137,23 @@ func (e *events) take(b []byte) {
 	}
 }
 
-// has says whether there still is a watch of that number. Numbers are not used twice.
+// has reports whether watch wd still exists. The kernel does not reuse numbers.
 func (e *events) has(wd int32) bool {
 	_, ok := e.alive[wd]
 	return ok
 }
 
-// dir watches an open directory, which may be open with O_PATH. It returns 0 if that failed.
+// dir watches an open directory, which may be open with O_PATH. It returns the watch, or 0 on failure.
 func (e *events) dir(fd int) int32 { return e.add(fd, dirEvents) }
 
-// file watches anything else, open with O_PATH; a symbolic link as itself.
+// file watches any other file, open with O_PATH; it does not follow a symbolic link.
 func (e *events) file(fd int) int32 { return e.add(fd, fileEvents) }
 
-// content watches a file that the scanner reads, open with O_PATH.
+// content watches a file whose content the scanner reads; fd is open with O_PATH.
 func (e *events) content(fd int) int32 { return e.add(fd, contentEvents) }
 
-// deafen watches such a file for all but that it is opened, until content is called.
-func (e *events) deafen(fd int) int32 { return e.add(fd, deafEvents) }
+// ignoreOpens changes such a watch to ignore open(2), until content is called.
+func (e *events) ignoreOpens(fd int) int32 { return e.add(fd, ownOpenEvents) }
 
 func (e *events) add(fd int, mask uint32) int32 {
 	if !e.on() {
@@ -159,7 +162,7 @@ func (e *events) add(fd int, mask uint32) int32 {
 	n, err := unix.InotifyAddWatch(e.fd, "/proc/self/fd/"+strconv.Itoa(fd), mask)
 	wd := int32(n)
 	switch {
-	case errors.Is(err, unix.EACCES): // it cannot be read; perhaps later
+	case errors.Is(err, unix.EACCES): // not readable now; retried in the next pass
 		return 0
 	case err != nil, !e.has(wd) && len(e.alive) >= e.limit:
 		e.stop()
@@ -170,13 +173,13 @@ func (e *events) add(fd int, mask uint32) int32 {
 	if !old && file {
 		e.held = true
 	}
-	e.alive[wd] = file || sensitive // it can have both kinds of names
+	e.alive[wd] = file || sensitive // an inode may have names of both kinds
 	return wd
 }
 
-// tellsAll lists the file systems on which each change passes through the one inode that is watched. On a network's the
-// change may be made elsewhere, and an overlay has several inodes for a file with several names.
-func tellsAll(fd int) bool {
+// reportsAllChanges reports whether fd is on a file system on which each change goes through the one inode that is watched. On a
+// network file system another host may make the change, and an overlay has several inodes for a file with several names.
+func reportsAllChanges(fd int) bool {
 	var fs unix.Statfs_t
 	if unix.Fstatfs(fd, &fs) != nil {
 		return false

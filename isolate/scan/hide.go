@@ -13,39 +13,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A content is the form of a file of git's that each commit may change, so that it is sensitive by what is in it: flags and
-// references by which git does not show what is in the work tree, or shows something else than what was committed.
+// A content is the format of a file of git's that is sensitive by its content, because each commit may change it: flags
+// and references by which git hides a change of the work tree, or shows something other than the commit.
 type content uint8
 
-// The forms.
+// The formats.
 const (
 	noContent  content = iota
 	indexFile          // index, sharedindex.*: entries that git update-index --assume-unchanged or --skip-worktree has flagged
 	packedRefs         // packed-refs: references below refs/replace/
 )
 
-// contents says which names of a git directory have one.
+// contents maps names in a git directory to their format.
 var contents = map[string]content{"index": indexFile, "packed-refs": packedRefs}
 
-// sharedIndex begins the names of the files that a split index refers to: "Split index" in gitformat-index(5).
+// sharedIndex is the prefix of files that a split index refers to: "Split index" in gitformat-index(5).
 const sharedIndex = "sharedindex."
 
-// Bounds of what is read of one such file.
+// Bounds for reading one such file.
 const (
 	maxContent = 256 << 20 // bytes: an index of two million files
 	maxRefLine = 64 << 10
-	maxHidden  = 1 << 16 // flagged entries that are remembered one by one; of more, that they are others is all that is seen
+	maxHidden  = 1 << 16 // flagged entries remembered individually; of more, only the sum of their hashes is compared
 )
 
-// hidden is what a file hides from git.
+// hidden is the set of entries that a file hides from git.
 type hidden struct {
-	known bool     // the file was read to its end, and is one
-	each  []uint64 // hashes of what is hidden, sorted; nil beyond maxHidden
+	known bool     // the file was read to its end, and is well formed
+	each  []uint64 // hashes of the hidden entries, sorted; nil beyond maxHidden
 	count int
 	sum   uint64 // of all hashes
 }
 
-// within says whether nothing is hidden by h that was not hidden before. Of what is not known the answer is no.
+// within reports whether everything hidden by h was hidden before too. If h is unknown, it returns false.
 func (h *hidden) within(before *hidden) bool {
 	switch {
 	case !h.known:
@@ -73,19 +73,20 @@ func (h *hidden) add(v uint64) {
 	h.each = append(h.each, v)
 }
 
-// A reading is the reading of one file's content.
+// A reading parses one file's content.
 type reading struct {
 	r    *bufio.Reader
-	left int64 // bytes of the file
+	left int64 // bytes not yet read
 	seed maphash.Seed
 	over func() bool
 	h    hidden
 }
 
-// errContent is a file that is not what its name says, or too large to be read in time.
-var errContent = errors.New("scan: a file of git's that cannot be read")
+// errContent is returned for a file that is malformed, or too large to be read in time.
+var errContent = errors.New("scan: malformed file of git")
 
-// hides reads the content of the regular file f, of size bytes. over is asked now and then whether the time is up.
+// hides reads the content of the regular file f, of size bytes. It calls over from time to time, and stops when that
+// returns true.
 func hides(f io.ReaderAt, size int64, c content, seed maphash.Seed, over func() bool) hidden {
 	if size > maxContent {
 		return hidden{}
@@ -94,7 +95,7 @@ func hides(f io.ReaderAt, size int64, c content, seed maphash.Seed, over func() 
 		r := newReading(f, size, seed, over)
 		return r.result(r.refs())
 	}
-	// Names of objects have 20 or 32 bytes; which, only the configuration says. What either reading finds counts.
+	// Object names have 20 or 32 bytes; only the configuration says which. Try both and use the result that is valid.
 	var both hidden
 	for _, name := range []int{20, 32} {
 		r := newReading(f, size, seed, over)
@@ -102,7 +103,7 @@ func hides(f io.ReaderAt, size int64, c content, seed maphash.Seed, over func() 
 		if !h.known {
 			continue
 		}
-		if both.known && both.count > 0 && h.count > 0 { // a file made to be read in two ways
+		if both.known && both.count > 0 && h.count > 0 { // crafted to be valid in both formats
 			return hidden{}
 		}
 		if !both.known || h.count > 0 {
@@ -125,7 +126,7 @@ func (r *reading) result(err error) hidden {
 	return r.h
 }
 
-// take returns the next n bytes, at most maxRefLine, valid until the next call.
+// take returns the next n bytes, at most maxRefLine. They are valid until the next call.
 func (r *reading) take(n int) ([]byte, error) {
 	if r.over() {
 		return nil, errContent
@@ -139,7 +140,7 @@ func (r *reading) take(n int) ([]byte, error) {
 	return b, nil
 }
 
-// until returns the bytes up to the next end, without it.
+// until returns the bytes before the next end byte, and skips that.
 func (r *reading) until(end byte) ([]byte, error) {
 	if r.over() {
 		return nil, errContent
@@ -166,14 +167,14 @@ func (r *reading) skip(n int64) error {
 	return nil
 }
 
-// refs reads packed-refs: a line for each reference, its object first (refs/packed-backend.c).
+// refs parses packed-refs: a line for each reference, with its object first (refs/packed-backend.c).
 func (r *reading) refs() error {
 	for r.left > 0 {
 		line, err := r.until('\n')
 		if err != nil {
 			return err
 		}
-		// git takes any white space for the one blank after an object's name, of 40 or 64 digits.
+		// git accepts any white space, not only a blank, after an object's name of 40 or 64 digits.
 		name := bytes.TrimLeft(line, "0123456789abcdefABCDEF")
 		if len(name) > 0 && isSpace(name[0]) && bytes.HasPrefix(name[1:], []byte("refs/replace/")) {
 			r.h.add(maphash.Bytes(r.seed, line))
@@ -182,18 +183,18 @@ func (r *reading) refs() error {
 	return nil
 }
 
-// isSpace is git's isspace (sane-ctype.h), which knows no vertical tab and no form feed; these are counted too.
+// isSpace is git's isspace (sane-ctype.h), which excludes vertical tab and form feed; here these count too.
 func isSpace(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
 
-// The flags of an entry of an index, and of its second word: gitformat-index(5).
+// Flags of an index entry, and of its extended flags: gitformat-index(5).
 const (
 	assumeValid  = 0x8000
 	extended     = 0x4000
 	skipWorktree = 0x4000
 )
 
-// index reads an index whose objects have names of so many bytes. It goes on to the end of the file, or another reading might be
-// taken for one.
+// index parses an index whose object names have name bytes. It reads to the end of the file, as otherwise the file might
+// pass with the wrong name size.
 func (r *reading) index(name int) error {
 	head, err := r.take(12)
 	if err != nil || string(head[:4]) != "DIRC" {
@@ -203,7 +204,7 @@ func (r *reading) index(name int) error {
 	if version < 2 || version > 4 {
 		return errContent
 	}
-	last := []byte(nil) // path of the entry before, of version 4
+	last := []byte(nil) // path of the previous entry, for version 4
 	for n := range entries {
 		if last, err = r.entry(version, name, n, last); err != nil {
 			return err
@@ -221,7 +222,7 @@ func (r *reading) index(name int) error {
 	return r.skip(int64(name))
 }
 
-// entry reads one entry, the nth, and returns its path.
+// entry parses the nth entry and returns its path.
 func (r *reading) entry(version uint32, name int, n uint32, last []byte) ([]byte, error) {
 	const statSize = 40 // times, device, inode, mode, owners and size
 	fixed, err := r.take(statSize + name + 2)
@@ -231,7 +232,7 @@ func (r *reading) entry(version uint32, name int, n uint32, last []byte) ([]byte
 	// A file, a link, a submodule or, in a sparse index, a directory.
 	switch mode := binary.BigEndian.Uint32(fixed[24:]); mode & unix.S_IFMT {
 	case unix.S_IFREG, unix.S_IFLNK, unix.S_IFDIR, unix.S_IFDIR | unix.S_IFLNK:
-	case 0: // a split index's deletions and replacements
+	case 0: // deletions and replacements in a split index
 	default:
 		return nil, errContent
 	}
@@ -253,7 +254,7 @@ func (r *reading) entry(version uint32, name int, n uint32, last []byte) ([]byte
 	var h maphash.Hash
 	h.SetSeed(r.seed)
 	h.Write(path)
-	if len(path) == 0 { // one of a split index, known by its place
+	if len(path) == 0 { // an entry of a split index, identified by its position
 		h.Write(binary.BigEndian.AppendUint32(nil, n))
 	}
 	h.Write([]byte{0, byte(flags >> 15), byte(more >> 14 & 1)})
@@ -261,7 +262,7 @@ func (r *reading) entry(version uint32, name int, n uint32, last []byte) ([]byte
 	return path, nil
 }
 
-// path reads the path of an entry that has had size bytes so far.
+// path parses the path of an entry of which size bytes have been read.
 func (r *reading) path(version uint32, size int, last []byte) ([]byte, error) {
 	if version < 4 {
 		path, err := r.until(0)
@@ -269,7 +270,7 @@ func (r *reading) path(version uint32, size int, last []byte) ([]byte, error) {
 			return nil, err
 		}
 		path = bytes.Clone(path)
-		return path, r.skip(int64(7 - (size+len(path))%8)) // entries are of eights, with one NUL or more
+		return path, r.skip(int64(7 - (size+len(path))%8)) // entries are padded to a multiple of 8 bytes, with at least one NUL
 	}
 	drop, err := r.varint()
 	if err != nil || drop > uint64(len(last)) {
@@ -282,7 +283,7 @@ func (r *reading) path(version uint32, size int, last []byte) ([]byte, error) {
 	return append(last[:len(last)-int(drop)], rest...), nil
 }
 
-// varint reads an offset as git's varint.c writes it.
+// varint parses an offset in the format of git's varint.c.
 func (r *reading) varint() (uint64, error) {
 	v := uint64(0)
 	for n := 0; ; n++ {
@@ -298,12 +299,13 @@ func (r *reading) varint() (uint64, error) {
 	}
 }
 
-// hides reads what the file f in the directory dir hides, if that is due or may be something else than was read last. st is its
-// state. What cannot be opened or is no regular file is not known. written says that somebody has the file open for writing.
-// What they do with mapped memory is no event: nothing counts as watched then.
+// hides reads the hidden entries of the file f in the directory dir, if due is set or f may have changed since it was
+// last read. st is its state. A file that cannot be opened or is not regular has unknown content. written reports that
+// some process has the file open for writing; a store through mapped memory is not an event, so the pass then does not
+// count everything as watched.
 func (w *walk) hides(dir int, f *file, st *stat, due bool) (read, written bool) {
 	due = due || w.reread
-	if !due && w.s.events.seen[f.wd] == 0 { // who wants to write to it must open it
+	if !due && w.s.events.seen[f.wd] == 0 { // writing requires an open(2), which would be an event
 		return false, false
 	}
 	due = due || w.s.events.seen[f.wd] != unix.IN_OPEN
@@ -336,10 +338,10 @@ func (w *walk) hides(dir int, f *file, st *stat, due bool) (read, written bool) 
 	return true, written
 }
 
-var errReplaced = errors.New("scan: a file of git's is another one by now")
+var errReplaced = errors.New("scan: a file of git was replaced")
 
-// openContent opens the file name in the directory dir for reading. That the scanner opens it is no event, or each pass would bring
-// about the next one.
+// openContent opens the file name in the directory dir for reading. The watch ignores the scanner's own open(2), or each
+// pass would cause the next one.
 func (w *walk) openContent(dir int, name string, st *stat) (int, error) {
 	if e := w.s.events; e.on() {
 		path, err := openFile(dir, name, unix.O_PATH)
@@ -347,7 +349,7 @@ func (w *walk) openContent(dir int, name string, st *stat) (int, error) {
 			return -1, err
 		}
 		defer unix.Close(path)
-		if now, err := fstat(path); err != nil || now.id != st.id || e.deafen(path) == 0 {
+		if now, err := fstat(path); err != nil || now.id != st.id || e.ignoreOpens(path) == 0 {
 			return -1, errReplaced
 		}
 		defer func() {
@@ -356,7 +358,7 @@ func (w *walk) openContent(dir int, name string, st *stat) (int, error) {
 			}
 		}()
 	}
-	// Not to wait for a FIFO that it has become, nor for the holder of a lease.
+	// Non-blocking: the file may have become a FIFO, or another process may hold a lease.
 	fd, err := openFile(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
 	if err != nil {
 		return -1, err
@@ -376,20 +378,21 @@ func openFile(dir int, name string, access uint64) (int, error) {
 	})
 }
 
-// writers says whether somebody has the file open for writing, a descriptor in a socket and a mapping of a closed one included: then
-// the kernel grants no lease for reading (fcntl(2)). Only the file's owner may ask.
+// writers reports whether any process has the file open for writing, including a descriptor in a socket and a mapping of
+// a closed file: the kernel then grants no read lease (fcntl(2)). Only the file's owner may request a lease; known is
+// false if the request failed otherwise.
 func writers(fd int) (some, known bool) {
 	_, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK)
 	if err != nil {
 		return errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EAGAIN)
 	}
-	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK) // else it ends with the descriptor
+	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK) // on failure, closing the descriptor ends the lease
 	return false, true
 }
 
-// HidesMore says whether a new version of a file of git's hides something from git that the old one, nil if there is none, does
-// not: see [Rules.Hides]. Of a version that is not a regular file, or cannot be read, the answer is yes. over is asked now and then
-// whether to give up.
+// HidesMore reports whether a new version of a file of git's hides something from git that the old one, nil if there is
+// none, does not: see [Rules.Hides]. If a version is not a regular file or cannot be read, it returns true. It calls over
+// from time to time, and gives up when that returns true.
 func (h Hiding) HidesMore(old, new *os.File, over func() bool) bool {
 	seed := maphash.MakeSeed()
 	read := func(f *os.File) hidden {
@@ -406,8 +409,8 @@ func (h Hiding) HidesMore(old, new *os.File, over func() bool) bool {
 	return !now.within(&before)
 }
 
-// Hiding is how a file of git's may hide something from git. The zero value is none.
+// Hiding is the way in which a file of git's may hide something from git. The zero value is none.
 type Hiding struct{ content content }
 
-// Any says whether there is a way.
+// Any reports whether the file may hide anything.
 func (h Hiding) Any() bool { return h.content != noContent }

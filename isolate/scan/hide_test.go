@@ -17,7 +17,7 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// acl writes an access control list as the kernel has it (posix_acl_xattr.h), in which user 65534 may do what perm says.
+// acl returns an access control list in the kernel's format (posix_acl_xattr.h), which grants perm to user 65534.
 func acl(perm, mask uint16) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, 2)
 	for _, e := range []struct {
@@ -31,8 +31,8 @@ func acl(perm, mask uint16) []byte {
 	return b
 }
 
-// TestAccessLists: a directory that lets another user in by an access control list is reported, though its permissions are the
-// same; so is one whose list changes.
+// TestAccessLists: a directory that gets an access control list for another user is reported, though its permissions are
+// unchanged; so is one whose list changes.
 func TestAccessLists(t *testing.T) {
 	for name, tc := range map[string]struct{ path, attr string }{
 		"default of hooks":          {".git/hooks", "system.posix_acl_default"},
@@ -72,7 +72,7 @@ func TestAccessLists(t *testing.T) {
 	}
 }
 
-// TestHidesMore: what a file of git's hides is compared by its content.
+// TestHidesMore: two versions of a file of git's are compared by the entries that they hide.
 func TestHidesMore(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("git"))
 	dir := t.TempDir()
@@ -81,7 +81,7 @@ func TestHidesMore(t *testing.T) {
 	_, rules = rules.Entry(".git", true, nil)
 	h := rules.Hides("index", nil)
 	if !h.Any() || rules.Hides("HEAD", nil).Any() || RepositoryRules().Hides("index", func() bool { return false }).Any() {
-		t.Fatal("the rules have it otherwise")
+		t.Fatal("the rules have no content for the file")
 	}
 	open := func(name string) *os.File {
 		f, err := os.Open(filepath.Join(dir, name))
@@ -120,11 +120,11 @@ func TestHidesMore(t *testing.T) {
 		}
 	}
 	if !h.HidesMore(open("plain"), open("plain"), func() bool { return true }) {
-		t.Error("what there was no time to read hides nothing")
+		t.Error("a file that was not read in time counts as hiding nothing")
 	}
 }
 
-// TestManyHidden: more flagged entries than are remembered one by one are compared as a whole.
+// TestManyHidden: more than maxHidden flagged entries are compared by their sum.
 func TestManyHidden(t *testing.T) {
 	set := func(from, to int) *hidden {
 		h := &hidden{known: true}
@@ -136,13 +136,13 @@ func TestManyHidden(t *testing.T) {
 	}
 	many := set(0, maxHidden+2)
 	if len(many.each) > maxHidden || !many.within(set(0, maxHidden+2)) || many.within(set(1, maxHidden+3)) || set(0, maxHidden+3).within(many) || !set(3, 4).within(set(0, 5)) {
-		t.Error("compared wrongly")
+		t.Error("wrong result for more than maxHidden entries")
 	}
 }
 
 var testSeed = maphash.MakeSeed()
 
-// FuzzHides: no bytes make the reader of git's files fail in any other way than by saying so.
+// FuzzHides: the reader of git's files reports malformed input and does not fail in any other way.
 func FuzzHides(f *testing.F) {
 	f.Add([]byte("DIRC\x00\x00\x00\x02\x00\x00\x00\x00"+strings.Repeat("\x00", 20)), false)
 	f.Add([]byte("# pack-refs\n11 refs/replace/22\n"), true)
@@ -158,8 +158,8 @@ func FuzzHides(f *testing.F) {
 	})
 }
 
-// TestIndexNotHeld: that git reads its index is looked into, for it may be open for writing, but it is not held for that, and
-// what is in it is not read again. That the scanner opens it is nothing that happened.
+// TestIndexNotHeld: after git has read its index, the scanner checks whether it is open for writing, but does not report
+// it as Held and does not read it again. The scanner's own open(2) causes no event.
 func TestIndexNotHeld(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("git"))
 	dir := t.TempDir()
@@ -169,10 +169,10 @@ func TestIndexNotHeld(t *testing.T) {
 	if _, err := os.ReadFile(filepath.Join(dir, ".git", "index")); err != nil {
 		t.Fatal(err)
 	}
-	if !shows(s.events.fd) {
-		t.Error("opening the index is no event")
+	if !hasEvents(s.events.fd) {
+		t.Error("opening the index caused no event")
 	}
-	if a, got := ask(t, s, OpChanged, time.Time{}); !a.Armed || a.Held || len(got) > 0 || shows(s.events.fd) {
+	if a, got := ask(t, s, OpChanged, time.Time{}); !a.Armed || a.Held || len(got) > 0 || hasEvents(s.events.fd) {
 		t.Errorf("%+v", a)
 	}
 	since := settle()
@@ -186,7 +186,7 @@ func TestIndexNotHeld(t *testing.T) {
 	ask(t, s, OpChanged, time.Now())
 }
 
-// memoryDir returns a new directory on tmpfs.
+// memoryDir returns a new directory on tmpfs, removed when the test ends.
 func memoryDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "corral-test-") //nolint:usetesting // the test's own directory is on a disk
@@ -195,11 +195,11 @@ func memoryDir(t *testing.T) string {
 	return dir
 }
 
-// TestContentMapped: what is stored into mapped memory of the index or of packed references is told while somebody still can do
-// so, too: when no time tells of it, and when no event will.
+// TestContentMapped: stores through mapped memory of the index or of packed references are reported while a process can
+// still make them, even if no time changes and no event occurs.
 func TestContentMapped(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("git"))
-	const firstFlags = 12 + 40 + 20 // of an index: header, stat and object's name
+	const firstFlags = 12 + 40 + 20 // in an index: header, stat and object name
 	for _, tc := range []struct {
 		path  string
 		dir   func(t *testing.T) string
@@ -230,11 +230,11 @@ func TestContentMapped(t *testing.T) {
 				must(t, err)
 				must(t, unix.Sendmsg(pair[0], []byte("x"), unix.UnixRights(fd), nil, 0))
 				unix.Close(fd)
-				if bytes.IndexByte(b, 0xff) == 0 { // tmpfs has the page mapped from here on
-					t.Fatal("neither begins so")
+				if bytes.IndexByte(b, 0xff) == 0 { // on tmpfs the page is mapped from here on
+					t.Fatal("the file starts with 0xff")
 				}
 				if again {
-					for range 2 { // the page is dirty from here on
+					for range 2 { // the page stays dirty from here on
 						b[0] ^= 1
 					}
 					if a, got := ask(t, s, OpChanged, since); len(got) > 0 || a.Armed {
@@ -247,7 +247,7 @@ func TestContentMapped(t *testing.T) {
 					t.Errorf("%+v, %q", a, got)
 				}
 				if a, got := ask(t, s, OpChanged, since); len(got) > 0 || a.Armed {
-					t.Errorf("told again: %+v, %q", a, got)
+					t.Errorf("reported again: %+v, %q", a, got)
 				}
 				unix.Close(pair[0])
 				unix.Close(pair[1])
@@ -257,7 +257,7 @@ func TestContentMapped(t *testing.T) {
 	}
 }
 
-// TestContentNotWatched: where nothing is watched, each pass reads it.
+// TestContentNotWatched: without watches, each pass reads the content.
 func TestContentNotWatched(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("git"))
 	dir := memoryDir(t)
@@ -276,6 +276,6 @@ func TestContentNotWatched(t *testing.T) {
 		t.Errorf("%q", rep.Paths)
 	}
 	if rep := changed(t, s, since); len(rep.Paths) > 0 {
-		t.Errorf("told again: %q", rep.Paths)
+		t.Errorf("reported again: %q", rep.Paths)
 	}
 }

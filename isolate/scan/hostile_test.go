@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deepen makes a chain of n directories below dir, deeper than any path can name, and a file at its end.
+// deepen creates a chain of n directories below dir, deeper than any path can name, and a file at its end.
 func deepen(t testing.TB, dir string, n int, name, file string) {
 	t.Helper()
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -42,8 +42,10 @@ func deepen(t testing.TB, dir string, n int, name, file string) {
 	unix.Close(f)
 }
 
+// TestDeep: a file is found though its path is longer than PATH_MAX, and a tree deeper than MaxDepth makes a report
+// Incomplete.
 func TestDeep(t *testing.T) {
-	long := strings.Repeat("d", 200) // 250 levels of it make 50,000 bytes of path
+	long := strings.Repeat("d", 200) // 250 levels make a path of 50,000 bytes
 	for _, tc := range []struct {
 		levels     int
 		name       string
@@ -80,6 +82,7 @@ func TestDeep(t *testing.T) {
 	}
 }
 
+// TestHostileKinds: FIFOs, loops of links and links to the outside are reported without being followed or blocking.
 func TestHostileKinds(t *testing.T) {
 	dir := t.TempDir()
 	s := scanner(t, dir, Bounds{})
@@ -102,6 +105,7 @@ func TestHostileKinds(t *testing.T) {
 	same(t, s)
 }
 
+// TestOpenAt: openAt opens only directories below dir, and target follows no link to the outside.
 func TestOpenAt(t *testing.T) {
 	dir := t.TempDir()
 	shell(t, dir, "mkdir -p in/dir; ln -s dir in/link; ln -s / in/root; ln -s .. in/up; ln -s /proc/self/fd in/magic; mkfifo in/fifo; echo > in/file")
@@ -145,7 +149,7 @@ func TestOpenAt(t *testing.T) {
 	}
 }
 
-// TestMount finds that neither a mount point nor a bind mount of the same file system is entered.
+// TestMount: neither a mount point nor a bind mount of the same file system is entered.
 func TestMount(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	outside, dir := t.TempDir(), t.TempDir()
@@ -179,8 +183,8 @@ func TestMount(t *testing.T) {
 	}
 }
 
-// TestSwap lets a job replace directories by links to the outside and back while it is walked. Whatever the scanner sees, it is
-// never the outside.
+// TestSwap: while a job replaces directories with links to the outside and back during walks, the scanner never reads the
+// outside.
 func TestSwap(t *testing.T) {
 	outside, dir := t.TempDir(), t.TempDir()
 	shell(t, outside, "fallocate -l 16M large; mkdir -p .git/hooks deep/.git/hooks; echo > .git/hooks/outside; echo > deep/.git/hooks/outside; echo > .envrc")
@@ -227,7 +231,7 @@ func TestSwap(t *testing.T) {
 	}
 	close(stop)
 	job.Wait()
-	// Now that the job is dead, one pass puts everything right.
+	// Once the job has ended, one pass brings everything up to date.
 	since := time.Now()
 	shell(t, dir, "echo > .npmrc")
 	if rep := changed(t, s, since); rep.Incomplete || !slices.Contains(rep.Paths, ".npmrc") {
@@ -237,6 +241,7 @@ func TestSwap(t *testing.T) {
 	t.Logf("%d paths seen", len(seen))
 }
 
+// TestUnreadable: a sensitive directory that becomes unreadable is reported, and read again once it is readable.
 func TestUnreadable(t *testing.T) {
 	dir := t.TempDir()
 	mkdir := func(name string, mode os.FileMode) {

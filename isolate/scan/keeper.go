@@ -5,31 +5,31 @@ import (
 	"errors"
 )
 
-// MaxKeptAnswer is the size of the largest answer to OpKeepHooks and OpKeepAll, in bytes.
+// MaxKeptAnswer is the maximum size of an answer to OpKeepHooks and OpKeepAll, in bytes.
 const MaxKeptAnswer = keptHeader + MaxKeptBytes
 
-// keptHeader is a status and the number of paths; then each hold, path and NUL.
+// keptHeader is the size of the status and the number of paths; for each path follow its Hold, the path and NUL.
 const keptHeader = 8
 
-// The states of such an answer.
+// Status values of such an answer.
 const (
 	keptAll = iota + 1
 	keptTooMany
 	keptUnknown
 )
 
-// A KeptAnswer is what a scanner says of the paths to keep. List is bytes that a job chose, for the stub alone: Count times a
-// Hold and a path that ends with NUL.
+// A KeptAnswer is a scanner's list of the paths to protect. List is chosen by a job and only the stub parses it: Count
+// times a Hold and a path terminated by NUL.
 type KeptAnswer struct {
 	Count uint32
 	List  string
 }
 
-// errKeepUnknown is a scanner that could not look.
-var errKeepUnknown = errors.New("scan: the scanner could not look at the repository")
+// errKeepUnknown is returned if the scanner failed.
+var errKeepUnknown = errors.New("scan: the scanner could not read the repository")
 
-// ReadKept decodes such an answer: ErrTooMany is one of its errors. It comes from a process that read what jobs wrote: its
-// length is checked, its bytes are kept.
+// ReadKept decodes an answer to OpKeepHooks or OpKeepAll. Errors include ErrTooMany. The answer comes from a process that
+// read data of jobs: its size and counts are validated, List is passed on unchanged.
 func ReadKept(b []byte) (KeptAnswer, error) {
 	if len(b) < keptHeader || len(b) > MaxKeptAnswer {
 		return KeptAnswer{}, ErrProtocol
@@ -46,7 +46,7 @@ func ReadKept(b []byte) (KeptAnswer, error) {
 	return a, nil
 }
 
-// appendKept encodes the answer.
+// appendKept encodes the answer for list, or for err.
 func appendKept(list []Kept, err error) []byte {
 	status, size := uint32(keptAll), 0
 	for _, k := range list {

@@ -13,6 +13,7 @@ import (
 	"corral/internal/sandboxtest"
 )
 
+// TestReadKept: answers with an error status, or a list that does not match its count, are refused.
 func TestReadKept(t *testing.T) {
 	answer := func(status, count uint32, list string) []byte {
 		b := binary.LittleEndian.AppendUint32(nil, status)
@@ -46,7 +47,7 @@ func TestReadKept(t *testing.T) {
 	}
 }
 
-// FuzzReadKept: what is accepted is within its bounds, and has one encoding.
+// FuzzReadKept: an accepted answer is within its bounds, and has exactly one encoding.
 func FuzzReadKept(f *testing.F) {
 	f.Add(appendKept([]Kept{{Pinned, "a"}, {ReadOnly, "a/b"}}, nil))
 	f.Add(appendKept(nil, ErrTooMany))
@@ -61,7 +62,7 @@ func FuzzReadKept(f *testing.F) {
 	})
 }
 
-// TestServerOfTwo: with a common directory, answers are about both: what lies in that is named by its absolute path.
+// TestServerOfTwo: with a common directory, answers cover both trees: paths in the common directory are absolute.
 func TestServerOfTwo(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("git"))
 	top := t.TempDir()
@@ -93,7 +94,7 @@ func TestServerOfTwo(t *testing.T) {
 		t.Errorf("%q, %+v, %v", got, a, err)
 	}
 	a, err = ReadAnswer(s.answer(OpUsage, since))
-	if err != nil || a.Inodes < 5 { // the two files, and what a commit is made of
+	if err != nil || a.Inodes < 5 { // the two files, and the objects of a commit
 		t.Errorf("usage %+v, %v", a, err)
 	}
 	if _, err := newServer(top + "/none"); !errors.Is(err, os.ErrNotExist) {

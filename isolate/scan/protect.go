@@ -7,48 +7,48 @@ import (
 	"time"
 )
 
-// Bounds of what a job finds kept. Each path is a mount of the job's.
+// Bounds on the protected paths. Each is a mount of the job's.
 const (
-	// MaxKept is how many paths there can be.
+	// MaxKept is the maximum number of paths.
 	MaxKept = 1024
-	// MaxKeptBytes is how long their list can be, as it is sent.
+	// MaxKeptBytes is the maximum size of the encoded list.
 	MaxKeptBytes = 56 << 10
 
 	maxKeptPath = 4000 // bytes of one path: PATH_MAX less some
-	keepPasses  = 3    // over a tree that one pass does not get through
+	keepPasses  = 3    // maximum passes over a tree that is too large for one
 )
 
-// A Hold says what is done to a path before a job starts.
+// A Hold is how a path is protected before a job starts.
 type Hold byte
 
 const (
-	// Pinned is a directory that stays in its place, so that no other can take it: what is in it can be written.
+	// Pinned is for a directory that cannot be moved or replaced; the files in it can be written.
 	Pinned Hold = 'p'
-	// ReadOnly is a file or a directory that stays as it is.
+	// ReadOnly is for a file or a directory that cannot be changed.
 	ReadOnly Hold = 'r'
 )
 
-// common is the same for a path of the common directory, relative to that.
+// common returns the Hold for a path relative to the common directory.
 func (h Hold) common() Hold { return h - 'a' + 'A' }
 
-// A Kept is one path, relative to the root.
+// A Kept is one protected path, relative to the root.
 type Kept struct {
 	Hold Hold
 	Path string
 }
 
 // ErrTooMany is returned by [Scanner.Keep] when a list would be longer than MaxKept, MaxKeptBytes or the Bounds allow.
-var ErrTooMany = errors.New("scan: more sensitive paths, or directories, than can be kept")
+var ErrTooMany = errors.New("scan: more sensitive paths or directories than can be protected")
 
-// Keep lists the sensitive paths that are there now, at the root and in the repositories nested in it, for a job that is to
-// leave them alone: what is above comes first. Directories above a path that is read-only are pinned, or a job could put
-// others in their place. With all, git directories are read-only as a whole; else what makes git run code is, and a job can
-// commit; what only hides changes from git is reported then.
+// Keep lists the sensitive paths that exist now, at the root and in the repositories nested in it, for a job that must
+// not change them: parent directories come first. Directories above a read-only path are pinned, or a job could replace
+// them. With all, git directories are read-only as a whole; otherwise only the files that make git run code are, so that
+// a job can commit, and files that merely hide changes from git are left to be reported by Changed.
 //
-// A symbolic link stays as it is, and so does a file of the repository that it leads to. A directory that cannot be looked
-// into is read-only as a whole.
+// A symbolic link is read-only, and so is a file of the repository that it leads to. A directory that cannot be read is
+// read-only as a whole.
 //
-// It walks as Changed does, and what it remembers is its own: a change that it meets is still reported by Changed.
+// Keep walks as Changed does but has its own memory: a change that it encounters is still reported by Changed.
 func (s *Scanner) Keep(all bool) ([]Kept, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +59,7 @@ func (s *Scanner) Keep(all bool) ([]Kept, error) {
 		return nil, ErrNoBaseline
 	}
 	if s.keeper == nil {
-		s.keeper = s.twin()
+		s.keeper = s.clone()
 	}
 	if err := s.keeper.refresh(); err != nil {
 		return nil, err
@@ -69,11 +69,11 @@ func (s *Scanner) Keep(all bool) ([]Kept, error) {
 	return k.list()
 }
 
-// twin returns a scanner of the same tree that remembers what s does. It has no descriptor of its own.
-func (s *Scanner) twin() *Scanner {
+// clone returns a scanner of the same tree with a copy of what s remembers. It shares s's descriptor.
+func (s *Scanner) clone() *Scanner {
 	return &Scanner{
 		fd: s.fd, bounds: s.bounds, exact: s.exact, tree: s.tree, root: s.root.copy(), nodes: s.nodes, tracked: s.tracked,
-		last: s.last, owed: s.owed, buf: s.buf, seed: s.seed, lists: true,
+		last: s.last, pendingSince: s.pendingSince, buf: s.buf, seed: s.seed, lists: true,
 	}
 }
 
@@ -87,12 +87,13 @@ func (n *node) copy() *node {
 	return &c
 }
 
-// refresh brings what is remembered up to date. What goes away meanwhile, or is moved, is somebody else's to answer for.
+// refresh updates what is remembered. Paths that disappear or move meanwhile are the responsibility of the process that
+// does that.
 func (s *Scanner) refresh() error {
 	for range keepPasses {
 		now := time.Now()
 		w := s.newWalk(now, now)
-		w.quiet = true
+		w.silent = true
 		if _, err := w.run(); err != nil {
 			return err
 		}
@@ -106,12 +107,12 @@ func (s *Scanner) refresh() error {
 	return ErrTooMany
 }
 
-// A keeping is the making of one list.
+// A keeping is one call of Keep.
 type keeping struct {
 	s     *Scanner
 	all   bool
 	holds map[string]Hold
-	path  []byte // of the directory at hand, with a slash at its end
+	path  []byte // of the current directory, with a trailing slash
 	wrong error
 }
 
@@ -126,11 +127,12 @@ func (k *keeping) start(root *node) {
 	k.tree(root, 0)
 }
 
-// outside is the depth of a directory that is not of a repository's root: nothing in it is kept but what is nested.
+// outside is the depth of a directory that does not count from a repository's root: only repositories nested in it are
+// protected.
 const outside = -1
 
-// tree is about an ordinary directory. depth says how far below a repository's root it is, if all on the way is named by
-// rules.
+// tree handles an ordinary directory. depth is the number of levels below a repository's root if rules name every
+// directory on the way, otherwise outside.
 func (k *keeping) tree(n *node, depth int) {
 	if n.repository() {
 		depth = 0
@@ -146,7 +148,7 @@ func (k *keeping) tree(n *node, depth int) {
 	}
 }
 
-// treeDir is about the directory at hand, whose parent is of depth.
+// treeDir handles the current directory, whose parent has the given depth.
 func (k *keeping) treeDir(c *node, depth int) {
 	below := outside
 	if depth != outside && c.listed {
@@ -167,19 +169,19 @@ func (k *keeping) treeDir(c *node, depth int) {
 	}
 }
 
-// fits says whether the path of a rule is one below a repository's root, for an entry of a directory of depth. A directory
-// on the way of a rule counts, should it be a link.
+// fits reports whether a rule's path, taken from a repository's root, reaches an entry of a directory of this depth. A directory
+// that a rule's path passes through counts, as it may be a link.
 func (k *keeping) fits(row int16, depth int) bool {
 	if row == noRow {
 		return false
 	}
 	if Table[row].In != Tree {
-		return true // of a look-alike
+		return true // a rule of a look-alike
 	}
 	return depth != outside && strings.Count(strings.TrimSuffix(Table[row].Path, "/"), "/") >= depth
 }
 
-// gitDir is about a git directory: all that is named in it is kept.
+// gitDir handles a git directory: every entry named by a rule is protected.
 func (k *keeping) gitDir(n *node) {
 	for i := range n.files {
 		if !hiding[n.files[i].row] {
@@ -202,7 +204,7 @@ func (k *keeping) gitDir(n *node) {
 	}
 }
 
-// bareRoot keeps what makes the root itself a git directory, beside what tree does.
+// bareRoot protects the entries that make the root itself a git directory, in addition to those that tree protects.
 func (k *keeping) bareRoot(root *node) {
 	for i := range root.files {
 		if root.files[i].presence {
@@ -216,22 +218,22 @@ func (k *keeping) bareRoot(root *node) {
 	}
 }
 
-// repository says whether a directory of the tree is the root of a repository.
+// repository reports whether an ordinary directory is the root of a repository.
 func (n *node) repository() bool {
 	isGit := func(row int16) bool { return row != noRow && Table[row].In == Tree && Table[row].Path == ".git" }
 	return n.bare || slices.ContainsFunc(n.dirs, func(c *node) bool { return c.isGitDir() }) ||
 		slices.ContainsFunc(n.files, func(f file) bool { return isGit(f.row) })
 }
 
-// isGitDir says whether a directory below one of the tree is a git directory by its name.
+// isGitDir reports whether a subdirectory of an ordinary directory is a git directory by its name.
 func (n *node) isGitDir() bool {
 	return n.track && !n.zone.tree && n.zone.all == noRow && n.row != noRow && Table[n.row].Path == ".git"
 }
 
-// whole says whether all that is in the directory is sensitive.
+// whole reports whether everything in the directory is sensitive.
 func (n *node) whole() bool { return n.track && n.zone.all != noRow && n.zone.rest == n.zone }
 
-// in does something in a directory of the one at hand.
+// in calls do with the directory name of the current directory as the current one.
 func (k *keeping) in(name string, do func()) {
 	end := len(k.path)
 	k.path = append(append(k.path, name...), '/')
@@ -239,10 +241,10 @@ func (k *keeping) in(name string, do func()) {
 	k.path = k.path[:end]
 }
 
-// keep makes the directory at hand read-only, and pins those above.
+// keep makes the current directory read-only and, with pinned, pins those above.
 func (k *keeping) keep(pinned bool) { k.hold(string(k.path[:len(k.path)-1]), pinned) }
 
-// file makes an entry of the directory at hand read-only and, if it is a link, what it leads to.
+// file makes an entry of the current directory read-only and, if it is a link, its target too.
 func (k *keeping) file(f *file) {
 	path := string(k.path) + f.name
 	k.hold(path, true)
@@ -252,7 +254,7 @@ func (k *keeping) file(f *file) {
 	}
 }
 
-// links keeps the files to which links lead that lie in a directory that is sensitive as a whole.
+// links protects the targets of links in a directory that is sensitive as a whole.
 func (k *keeping) links(n *node) {
 	for i := range n.files {
 		if f := &n.files[i]; f.st.to != (ident{}) {
@@ -264,7 +266,8 @@ func (k *keeping) links(n *node) {
 	}
 }
 
-// target keeps what a link leads to: a file, or with dir a directory. What is outside of the root nobody can write.
+// target protects the target of a link: a file, or with dir a directory. Targets outside of the root cannot be written by
+// jobs.
 func (k *keeping) target(link string, dir bool) {
 	path, isDir, err := resolve(k.s.fd, link)
 	switch {
@@ -283,13 +286,13 @@ func (k *keeping) hold(path string, pinned bool) {
 			continue
 		}
 		if _, there := k.holds[path[:i]]; there {
-			continue // it is read-only, or pinned for another
+			continue // already read-only, or pinned for another path
 		}
 		k.holds[path[:i]] = Pinned
 	}
 }
 
-// list sorts what is kept, without that which lies in a directory that is read-only.
+// list returns the protected paths in order, without those inside a read-only directory.
 func (k *keeping) list() ([]Kept, error) {
 	if k.wrong != nil {
 		return nil, k.wrong

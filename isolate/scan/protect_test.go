@@ -12,7 +12,8 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// kept is a list, each entry as its hold and its path, sorted. What is above must come first in it.
+// kept returns the paths to protect, each as its hold and its path, sorted. It fails the test if a path precedes its
+// parent.
 func kept(t *testing.T, s *Scanner, all bool) []string {
 	t.Helper()
 	list, err := s.Keep(all)
@@ -23,26 +24,27 @@ func kept(t *testing.T, s *Scanner, all bool) []string {
 	for i, k := range list {
 		words = append(words, string(k.Hold)+" "+k.Path)
 		if slices.ContainsFunc(list[i:], func(l Kept) bool { return strings.HasPrefix(k.Path, l.Path+"/") }) {
-			t.Errorf("%s comes before what it lies in", k.Path)
+			t.Errorf("%s comes before its parent directory", k.Path)
 		}
 	}
 	slices.Sort(words)
 	return words
 }
 
-// without leaves out what git init makes, which is in each of the tests.
+// without removes the entries that git init creates, which every test has.
 func without(list []string) []string {
 	usual := []string{"p .git", "r .git", "r .git/config", "r .git/hooks", "r .git/branches"}
 	return slices.DeleteFunc(list, func(s string) bool { return slices.Contains(usual, s) })
 }
 
+// TestKeep: Keep lists the paths to protect, for hooks only and for git directories as a whole.
 func TestKeep(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("git"))
 	for _, tc := range []struct {
 		name  string
 		made  string
 		hooks []string
-		all   []string // nil: as hooks
+		all   []string // nil: the same as hooks
 	}{
 		{"nothing", "mkdir src; echo > src/x.go; git add .; git commit -qm x; git tag x", nil, nil},
 		{"settings", "mkdir .vscode .claude .codex .agents; echo > .claude/x; echo > AGENTS.md; echo > .envrc; echo > x", []string{
@@ -98,7 +100,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestKeepRemembers: what Keep meets is in its next list, and what Changed has to say is still said.
+// TestKeepRemembers: a change that Keep encounters is in its next list, and Changed still reports it.
 func TestKeepRemembers(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("git"))
 	dir := t.TempDir()
@@ -117,7 +119,7 @@ func TestKeepRemembers(t *testing.T) {
 	}
 }
 
-// TestKeepUnread: a directory that cannot be read may hold anything.
+// TestKeepUnread: a directory that cannot be read is protected as a whole.
 func TestKeepUnread(t *testing.T) {
 	dir := t.TempDir()
 	deep := strings.Repeat("d/", MaxDepth+1)
@@ -141,7 +143,7 @@ func TestKeepUnread(t *testing.T) {
 	}
 }
 
-// TestKeepBounds: more than a list may hold is an error, and never a shorter list.
+// TestKeepBounds: exceeding a bound is an error, never a shorter list.
 func TestKeepBounds(t *testing.T) {
 	nested := func(n int, name string) string {
 		return fmt.Sprintf("for i in $(seq %d); do mkdir -p %s$i/.git/hooks; done", n, name)
@@ -171,7 +173,7 @@ func TestKeepBounds(t *testing.T) {
 	}
 }
 
-// TestKeepGitDir: the root itself is a git directory, by another name.
+// TestKeepGitDir: the root itself is a git directory with another name.
 func TestKeepGitDir(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("git"))
 	dir := t.TempDir()

@@ -8,27 +8,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An entry is a name read from a directory that is of interest: a directory, or sensitive.
+// An entry is a name in a directory that a pass must look at: a directory, or sensitive.
 type entry struct {
 	name string
 	kid  kid
 }
 
-// A merge is the comparison of a directory's entries with those remembered.
+// A merge compares a directory's entries with those remembered.
 type merge struct {
 	n     *node
 	st    stat // of the directory, before it was read
 	bare  bool
-	fresh bool // what is new in it counts as made by the job, whatever its time
-	gone  bool // what is gone from it counts as removed by the job
+	fresh bool // new entries count as made by the job, whatever their time
+	gone  bool // missing entries count as removed by the job
 	dirs  map[string]*node
 	files map[string]file
-	rest  []*node // ordinary directories; they follow the others
-	moved bool    // became or ceased to be a look-alike
+	rest  []*node // ordinary directories; walked after the others
+	moved bool    // the directory became or ceased to be a look-alike
 }
 
-// read reads the directory n, open for reading as fd, and compares it with what is remembered of it. Directories that
-// are new become unread nodes.
+// read reads the directory n, open for reading as fd, and compares it with the remembered state. New directories become
+// unread nodes.
 func (w *walk) read(n *node, fd int) {
 	w.watchDir(n, fd)
 	st, err := fstat(fd)
@@ -75,7 +75,7 @@ func (w *walk) newMerge(n *node, st stat, bare bool) *merge {
 	return m
 }
 
-// keep remembers what was known of a directory that could not be read to its end.
+// keep retains the remembered entries of a directory that could not be read to its end.
 func (m *merge) keep() {
 	for _, c := range m.dirs {
 		m.n.dirs = append(m.n.dirs, c)
@@ -85,7 +85,7 @@ func (m *merge) keep() {
 	}
 }
 
-// entries reads fd into w.ents. It returns what makes it a look-alike, and whether it was read to the end.
+// entries reads fd into w.ents. It returns the marks of a look-alike that it found, and whether it read to the end.
 func (w *walk) entries(z *zone, fd int) (marks uint8, whole bool) {
 	w.ents = w.ents[:0]
 	whole = true
@@ -107,7 +107,7 @@ func (w *walk) entries(z *zone, fd int) (marks uint8, whole bool) {
 		case len(w.ents) >= limit:
 			whole = false
 			w.crowded, w.rep.Incomplete = true, true
-			return true // a sensitive name may be lost, but not what makes a look-alike
+			return true // sensitive names may be missed, but the marks of a look-alike are not
 		}
 		w.ents = append(w.ents, entry{string(name), k})
 		return true
@@ -127,7 +127,7 @@ func (w *walk) entry(m *merge, e *entry, fd int) {
 	}
 	st, err := lstat(fd, e.name)
 	if err != nil {
-		// If it is gone meanwhile, that changed the directory's time and the next pass reads it again.
+		// If the entry has disappeared meanwhile, that changed the directory's time and the next pass reads it again.
 		if !errors.Is(err, fs.ErrNotExist) {
 			w.lost(m.n, err)
 		}
@@ -148,7 +148,7 @@ func (w *walk) mergeDir(m *merge, name string, k *kid, st *stat) {
 		m.add(old)
 		return
 	}
-	fresh := !w.quiet && (m.fresh || w.after(st.ctime))
+	fresh := !w.silent && (m.fresh || w.after(st.ctime))
 	if old != nil {
 		if old.id != st.id && (fresh || m.gone) {
 			w.removed(old)
@@ -185,7 +185,7 @@ func (m *merge) add(c *node) {
 
 func (w *walk) mergeFile(m *merge, name string, k *kid, st *stat, fd int) {
 	f, known := m.files[name]
-	if !known || f.content != k.content { // the directory became, or ceased to be, a git directory
+	if !known || f.content != k.content { // the directory became or ceased to be a git directory
 		f = file{name: name}
 	}
 	f.row, f.presence, f.content = k.row, k.presence, k.content
@@ -213,7 +213,7 @@ func (w *walk) mergeFile(m *merge, name string, k *kid, st *stat, fd int) {
 	m.n.files = append(m.n.files, f)
 }
 
-// removals deals with what is remembered but is there no more.
+// removals reports and forgets remembered entries that no longer exist.
 func (w *walk) removals(m *merge) {
 	for _, c := range m.dirs {
 		if m.gone {
@@ -229,7 +229,8 @@ func (w *walk) removals(m *merge) {
 	}
 }
 
-// removed reports what was sensitive in a directory that is gone from below the directory at hand: itself, or what was below.
+// removed reports the sensitive paths of a directory that is missing from the current one: the directory itself, or the
+// paths below it.
 func (w *walk) removed(c *node) {
 	if c.track {
 		w.report(c.name, c.row)
@@ -248,7 +249,7 @@ func (w *walk) removed(c *node) {
 	w.path = w.path[:end]
 }
 
-// forget takes a directory and all below it out of the counts.
+// forget subtracts a directory and everything below it from the counts.
 func (w *walk) forget(c *node) {
 	w.s.nodes--
 	w.s.tracked -= len(c.files)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// maxFound bounds the paths of which those named are chosen.
+// maxFound is the maximum number of paths among which those to report are chosen.
 const maxFound = 20_000
 
 // A finding is a path to report.
@@ -16,17 +16,17 @@ type finding struct {
 	depth int
 }
 
-// report takes up a name in the directory at hand.
+// report adds an entry of the current directory to the findings.
 func (w *walk) report(name string, row int16) {
-	if w.quiet {
+	if w.silent {
 		return
 	}
 	w.take(string(w.path)+name, row)
 }
 
-// reportDir takes up the directory at hand.
+// reportDir adds the current directory to the findings.
 func (w *walk) reportDir(c *node) {
-	if w.quiet {
+	if w.silent {
 		return
 	}
 	w.take(string(w.path[:len(w.path)-1]), c.row)
@@ -48,8 +48,9 @@ func (w *walk) take(path string, row int16) {
 	w.found = append(w.found, finding{path, row, strings.Count(path, "/")})
 }
 
-// choose names the findings, or as many as a report may hold: of each row of the table in turn the shallowest, so that a
-// flood of one kind cannot hide another, nor one deep down what is at the root. Whoever has no room for all takes the first.
+// choose fills the report with the findings, as many as it may hold: first the shallowest of each row of the table, then
+// the next of each, so that many paths of one kind cannot hide another kind, nor deep ones those at the root. A caller
+// without space for all of them keeps the first ones.
 func (w *walk) choose() {
 	found := w.found
 	slices.SortFunc(found, func(a, b finding) int {
@@ -59,7 +60,7 @@ func (w *walk) choose() {
 		if i > 0 && found[i].row != found[i-1].row {
 			turn = 0
 		}
-		found[i].depth = turn // from here on, its place in its row
+		found[i].depth = turn // from here on, its index in its row
 		turn++
 	}
 	slices.SortStableFunc(found, func(a, b finding) int { return cmp.Compare(a.depth, b.depth) })
@@ -72,7 +73,7 @@ func (w *walk) choose() {
 	}
 }
 
-// InTurn returns the elements of two lists that are in order of importance in one.
+// InTurn merges two lists that are in order of importance, by taking elements from each in turn.
 func InTurn(a, b []string) []string {
 	all := make([]string, 0, len(a)+len(b))
 	for i := range max(len(a), len(b)) {

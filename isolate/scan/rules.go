@@ -1,15 +1,15 @@
 package scan
 
-// Rules are what the table says of the entries of one directory, for who walks a repository in another way than a
-// [Scanner] does. The zero value is of a directory in which nothing is sensitive.
+// Rules are the table's rules for the entries of one directory, for callers that walk a repository in another way than a
+// [Scanner] does. The zero value is for a directory in which nothing is sensitive.
 type Rules struct{ zone *zone }
 
 // RepositoryRules returns the rules for the root of a repository.
 func RepositoryRules() Rules { return Rules{compile(Table)} }
 
-// Entry says whether the entry name, a directory or something else, is sensitive, and returns the rules for what is in it
-// if it is a directory. Some rules hold only in directories that git would take for a bare repository: bare is called for
-// those, and not otherwise.
+// Entry reports whether the entry name, a directory or another file, is sensitive, and returns the rules for its content
+// if it is a directory. Some rules apply only in directories that git would take for a bare repository: bare is called
+// only for those.
 func (r Rules) Entry(name string, directory bool, bare func() bool) (sensitive bool, below Rules) {
 	if r.zone == nil {
 		return false, Rules{}
@@ -24,7 +24,7 @@ func (r Rules) Entry(name string, directory bool, bare func() bool) (sensitive b
 	return k.track && k.row != noRow && k.content == noContent, Rules{k.dir}
 }
 
-// Hides says how the file name, for which Entry returns false, may hide something from git. bare is as for Entry.
+// Hides returns how the file name, for which Entry returns false, may hide something from git. bare is as for Entry.
 func (r Rules) Hides(name string, bare func() bool) Hiding {
 	if r.zone == nil {
 		return Hiding{}
@@ -36,7 +36,7 @@ func (r Rules) Hides(name string, bare func() bool) Hiding {
 	return Hiding{k.content}
 }
 
-// Bare says whether git would take a directory with these entries for a bare repository.
+// Bare reports whether git would take a directory with these entries for a bare repository.
 func (r Rules) Bare(names []string) bool {
 	if r.zone == nil || !r.zone.tree {
 		return false
@@ -48,7 +48,7 @@ func (r Rules) Bare(names []string) bool {
 	return lookalike(marks)
 }
 
-// IsDotGit says whether some file system would take name for .git.
+// IsDotGit reports whether any file system would take name for .git.
 func IsDotGit(name string) bool {
 	var buf [maxFolded]byte
 	folded, ok := fold(buf[:0], []byte(name))

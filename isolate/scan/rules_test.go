@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// TestRules holds that who walks a tree with Rules finds sensitive what a Scanner does.
+// TestRules: walking a tree with Rules finds the same sensitive paths as a Scanner.
 func TestRules(t *testing.T) {
 	for _, tt := range []struct {
-		path string // a directory if there is a slash at its end
-		bare bool   // each directory on the way is a bare repository's
+		path string // a directory if it has a trailing slash
+		bare bool   // each directory on the way is a bare repository
 		want bool
 	}{
 		{".git/", false, true},

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shell runs a script in dir with no configuration but its own.
+// shell runs a script in dir, without the user's git configuration.
 func shell(t testing.TB, dir, script string) {
 	t.Helper()
 	cmd := exec.Command("sh", "-euc", script)
@@ -49,7 +49,7 @@ func baseline(t testing.TB, s *Scanner) Report {
 		t.Fatal(err)
 	}
 	if len(rep.Paths) > 0 || rep.More > 0 {
-		t.Fatalf("Baseline names paths: %q", rep.Paths)
+		t.Fatalf("Baseline reported paths: %q", rep.Paths)
 	}
 	return rep
 }
@@ -64,7 +64,7 @@ func changed(t testing.TB, s *Scanner, since time.Time) Report {
 	return rep
 }
 
-// settle waits until what was written so far is older than the tick that is allowed for.
+// settle waits until everything written so far is older than the tick that is allowed for, and returns the time.
 func settle() time.Time {
 	end := time.Now().Add(2 * granularity)
 	for time.Now().Before(end) {
@@ -73,7 +73,7 @@ func settle() time.Time {
 	return time.Now()
 }
 
-// same checks that what the scanner remembers after its passes is what a new one finds.
+// same checks that the scanner remembers the same state as a new scanner finds.
 func same(t *testing.T, s *Scanner) {
 	t.Helper()
 	var dump func(n *node, path string, to map[string]bool)
@@ -93,12 +93,12 @@ func same(t *testing.T, s *Scanner) {
 	dump(s.root, "", now)
 	for p := range old {
 		if !now[p] {
-			t.Errorf("remembered, but not there: %q", p)
+			t.Errorf("remembered, but does not exist: %q", p)
 		}
 	}
 	for p := range now {
 		if !old[p] {
-			t.Errorf("there, but not remembered: %q", p)
+			t.Errorf("exists, but is not remembered: %q", p)
 		}
 	}
 	if nodes != s.nodes || tracked != s.tracked {
@@ -106,6 +106,7 @@ func same(t *testing.T, s *Scanner) {
 	}
 }
 
+// TestSince: changes before the start of the job are not reported, later ones are.
 func TestSince(t *testing.T) {
 	dir := t.TempDir()
 	s := scanner(t, dir, Bounds{})
@@ -121,6 +122,7 @@ func TestSince(t *testing.T) {
 	}
 }
 
+// TestSetBack: a clock that was set back is detected, and then every difference is reported.
 func TestSetBack(t *testing.T) {
 	for _, tc := range []struct {
 		wall, mono time.Duration
@@ -128,7 +130,7 @@ func TestSetBack(t *testing.T) {
 	}{
 		{time.Second, time.Second, false},
 		{time.Second - time.Millisecond, time.Second, false},
-		{time.Hour, time.Second, false}, // set forward, or suspended
+		{time.Hour, time.Second, false}, // clock set forward, or machine suspended
 		{-time.Hour, time.Second, true},
 		{time.Second, time.Minute, true},
 	} {
@@ -147,6 +149,7 @@ func TestSetBack(t *testing.T) {
 	}
 }
 
+// TestStates: calls before Baseline or after Close, and of New with a file, return their errors.
 func TestStates(t *testing.T) {
 	dir := t.TempDir()
 	f, err := os.Open(dir)
@@ -187,6 +190,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
+// TestNewOfPathDescriptor: New accepts a directory that was opened with O_PATH.
 func TestNewOfPathDescriptor(t *testing.T) {
 	dir := t.TempDir()
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

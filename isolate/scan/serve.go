@@ -11,26 +11,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An Op is a request to a scanner that runs as a process of its own, over a SOCK_SEQPACKET socket. A request is 12
-// bytes: the op and, as nanoseconds since the epoch, since; an answer is a header and then paths, each ended by NUL. Those
-// to OpKeepHooks and OpKeepAll have a shape of their own.
+// An Op is a request to a scanner that runs as a process of its own, over a SOCK_SEQPACKET socket. A request is 12 bytes:
+// the op and since, in nanoseconds since the Unix epoch; an answer is a header followed by paths, each terminated by NUL.
+// Answers to OpKeepHooks and OpKeepAll have a different layout, see ReadKept.
 type Op uint32
 
 // The requests.
 const (
-	OpBaseline  Op = iota + 1 // remember the tree as it is
-	OpChanged                 // report what changed since
-	OpUsage                   // sum up what was made since
-	OpKeepHooks               // list what a job is to leave alone, see ReadKept
-	OpKeepAll                 // likewise, with all of git directories
+	OpBaseline  Op = iota + 1 // remember the tree's current state
+	OpChanged                 // report what has changed since
+	OpUsage                   // sum up the space of files changed since
+	OpKeepHooks               // list the paths that a job must not change, see ReadKept
+	OpKeepAll                 // likewise, with git directories as a whole
 )
 
 const (
 	requestSize = 12
 	headerSize  = 24
-	// MaxAnswer is the size of the largest answer, in bytes.
+	// MaxAnswer is the maximum size of an answer, in bytes.
 	MaxAnswer = headerSize + MaxPaths
-	// MaxPaths is how long the paths of an answer can be together, each with its NUL.
+	// MaxPaths is the maximum total size of an answer's paths, each with its NUL, in bytes.
 	MaxPaths = 32 << 10
 )
 
@@ -42,20 +42,21 @@ const (
 	flagHeld
 )
 
-// An Answer is what a scanner says. Paths are bytes that a job chose.
+// An Answer is a scanner's reply. Paths are bytes chosen by a job.
 type Answer struct {
-	Paths         string // each ended by NUL; in the order of Report.Paths
-	More          uint32 // paths beyond these
+	Paths         string // each terminated by NUL; in the order of Report.Paths
+	More          uint32 // number of paths left out
 	Incomplete    bool   // a bound was reached, or something could not be read
-	Bytes, Inodes int64  // of OpUsage
-	// Armed, of OpBaseline and OpChanged: all that was looked at is watched. As long as the inotify instance, which comes with the
-	// answer to OpBaseline, has nothing to read, OpChanged would find nothing, and OpKeepHooks and OpKeepAll what they found since.
-	// One case is left out: see Held.
+	Bytes, Inodes int64  // for OpUsage
+	// Armed, for OpBaseline and OpChanged, reports that everything examined is watched. As long as the inotify instance,
+	// which comes with the answer to OpBaseline, has nothing to read, OpChanged would find nothing, and OpKeepHooks and
+	// OpKeepAll would find the same as before. The one exception is Held.
 	Armed bool
-	// Heard, likewise: there was something to read, which the scanner has read.
+	// Heard, likewise: the inotify instance had events, which the scanner has read.
 	Heard bool
-	// Held, likewise: who is alive now may have a sensitive file open. A store into mapped memory of it, by one to whom the
-	// descriptor was passed, is no event. Files that are read have no part in this: while one is open for writing, nothing is Armed.
+	// Held, likewise: a process that is alive now may have a sensitive file open. A store into mapped memory of it, by a
+	// process to which the descriptor was passed, is not an event. Files whose content is read do not count here: while
+	// one is open for writing, the scanner is not Armed.
 	Held bool
 }
 
@@ -65,14 +66,15 @@ func AppendRequest(op Op, since time.Time) []byte {
 	return binary.LittleEndian.AppendUint64(b, uint64(since.UnixNano()))
 }
 
-// serveTime bounds one walk. It is on the way of a job's reply; what was not looked at then is looked at next time, and
-// the answer says so.
+// serveTime is the timeout of one walk. A job's reply waits for it; anything not examined in time is examined next time,
+// and the answer reports Incomplete.
 const serveTime = 3 * time.Second
 
-// ErrProtocol is a message that is neither request nor answer.
-var ErrProtocol = errors.New("a scanner's message of the wrong shape")
+// ErrProtocol is returned for a malformed request or answer.
+var ErrProtocol = errors.New("malformed message from or to a scanner")
 
-// ReadAnswer decodes an answer. It comes from a process that read what jobs wrote: lengths are checked, bytes are kept.
+// ReadAnswer decodes an answer. It comes from a process that read data of jobs: sizes are validated, paths are passed on
+// unchanged.
 func ReadAnswer(b []byte) (Answer, error) {
 	if len(b) < headerSize || len(b) > MaxAnswer || (len(b) > headerSize && b[len(b)-1] != 0) {
 		return Answer{}, ErrProtocol
@@ -103,9 +105,9 @@ func (a *Answer) append() []byte {
 	return append(b, a.Paths...)
 }
 
-// Serve answers requests from socket, a descriptor number, about the tree below the working directory, until the
-// socket's end. common is the path of the git directory that it is a worktree of, "" if it is none: what is in that counts,
-// by its absolute path. It runs as a job: nobody, without a way to write either.
+// Serve answers requests from socket, a descriptor number, about the tree below the working directory, until the other
+// end is closed. common is the path of the git directory that the tree is a worktree of, or "": it is scanned too, and
+// its paths are reported as absolute ones. Serve runs as a job: unprivileged, and without write access to either.
 func Serve(socket int, common string) error {
 	s, err := newServer(common)
 	if err != nil {
@@ -135,10 +137,10 @@ func Serve(socket int, common string) error {
 	}
 }
 
-// A server is what is looked at for one jail.
+// A server holds the scanners of one jail.
 type server struct {
 	repo   *Scanner
-	common *Scanner // nil: there is none
+	common *Scanner // nil: no common directory
 	path   string   // of common
 	events *events
 }
@@ -197,7 +199,8 @@ func (s *server) answer(op Op, since time.Time) []byte {
 	return a.append()
 }
 
-// keep lists what is to be kept in both. A common directory that is kept as a whole is mounted so.
+// keep lists the paths to protect in both trees. A common directory that is protected as a whole is mounted read-only, so
+// it needs no list.
 func (s *server) keep(all bool) ([]Kept, error) {
 	list, err := s.repo.Keep(all)
 	if err != nil || s.common == nil || all {
@@ -233,7 +236,7 @@ func (s *Scanner) answer(op Op, since time.Time) found {
 	return a
 }
 
-// join puts together the first paths, as many as an answer has room for. One that is too long is left out, and not those behind it.
+// join fills Paths with as many paths as fit. A path that does not fit is left out, but not those after it.
 func (a *found) join() {
 	var paths strings.Builder
 	for _, p := range a.paths {

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ident tells one inode from all others that exist at the same time.
+// ident identifies an inode among all that exist at the same time.
 type ident struct{ dev, ino uint64 }
 
-// stat is what is used of a file's metadata. Times are nanoseconds since 1970.
+// stat is the part of a file's metadata that the scanner uses. Times are nanoseconds since 1970.
 type stat struct {
 	id           ident
 	mode         uint32
@@ -37,7 +37,7 @@ func compact(st *unix.Stat_t) stat {
 	}
 }
 
-// lstat asks for one name below dir and never follows a link.
+// lstat returns the state of one name below dir. It never follows a link.
 func lstat(dir int, name string) (stat, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -54,9 +54,10 @@ func fstat(fd int) (stat, error) {
 	return compact(&st), nil
 }
 
-// openAt opens the directory name, one component, below dir. Anything else fails without being opened: a link or a FIFO by
-// ENOTDIR, a link on the way by ELOOP, a mount point by EXDEV. access is O_RDONLY or O_PATH. O_DIRECTORY makes O_NONBLOCK
-// needless, for the type is checked before the file's own open is called; and openat2 refuses it beside O_PATH.
+// openAt opens the directory name, one component, below dir. Anything else fails without being opened: a link or a FIFO
+// with ENOTDIR, a link on the way with ELOOP, a mount point with EXDEV. access is O_RDONLY or O_PATH. O_DIRECTORY makes
+// O_NONBLOCK unnecessary, since the type is checked before the file's own open is called; and openat2 rejects O_NONBLOCK
+// with O_PATH.
 func openAt(dir int, name string, access uint64) (int, error) {
 	return unix.Openat2(dir, name, &unix.OpenHow{
 		Flags: access | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
@@ -65,11 +66,12 @@ func openAt(dir int, name string, access uint64) (int, error) {
 	})
 }
 
-// target looks at what the link at path, relative to root, leads to, if that is beneath root. It does not open it: with O_PATH a
-// FIFO does not block and a device does not act. A directory's times are left out, for they say nothing of the files below.
+// target returns the inode and ctime of the file that the link at path, relative to root, leads to, if that is beneath
+// root. It does not open it: with O_PATH a FIFO does not block and a device is not activated. A directory's time is
+// omitted, as it does not reflect changes of the files below.
 func target(root int, path string) (ident, int64) {
 	fd, err := -1, error(unix.EAGAIN)
-	for try := 0; try < 10000 && errors.Is(err, unix.EAGAIN); try++ { // a rename or a mount anywhere, while the path has ".."
+	for try := 0; try < 10000 && errors.Is(err, unix.EAGAIN); try++ { // EAGAIN: a rename or a mount anywhere, while resolving ".."
 		fd, err = unix.Openat2(root, path, &unix.OpenHow{
 			Flags:   unix.O_PATH | unix.O_CLOEXEC,
 			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
@@ -89,7 +91,8 @@ func target(root int, path string) (ident, int64) {
 	return st.id, st.ctime
 }
 
-// resolve returns the path, relative to root, of what the link leads to: "" if that is not there any more, "." the root.
+// resolve returns the path of the link's target relative to root: "" if it no longer exists or lies outside, "." for the
+// root itself.
 func resolve(root int, link string) (path string, dir bool, err error) {
 	fd, err := -1, error(unix.EAGAIN)
 	for try := 0; try < 10000 && errors.Is(err, unix.EAGAIN); try++ { // see target
@@ -127,11 +130,12 @@ func resolve(root int, link string) (path string, dir bool, err error) {
 	return below, st.is(unix.S_IFDIR), nil
 }
 
-// nameOf is where the kernel says that an open file lies.
+// nameOf returns the path that the kernel reports for an open file.
 func nameOf(fd int) (string, error) { return os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)) }
 
-// list reads the directory fd to its end or until f returns false. The name is valid during the call only. buf holds the kernel's
-// linux_dirent64 records, see getdents64(2): inode and offset (8 bytes each), length (2), type (1), name.
+// list calls f for each entry of the directory fd until the end or until f returns false. The name is valid during the
+// call only. buf is for the kernel's linux_dirent64 records, see getdents64(2): inode and offset (8 bytes each), length
+// (2), type (1), name.
 func list(fd int, buf []byte, f func(name []byte, kind uint8) bool) error {
 	for {
 		n, err := unix.Getdents(fd, buf)
@@ -168,11 +172,11 @@ func cString(b []byte) []byte {
 	return b
 }
 
-// coarse reports a time in whole seconds: a file system that keeps no finer ones, such as ext4 with inodes of 128 bytes. A fine
-// time is one by chance once in 10⁹.
+// coarse reports whether a time is in whole seconds, as on a file system without finer ones, such as ext4 with inodes of
+// 128 bytes. A fine time is a whole second by chance once in 10⁹.
 func coarse(ctime int64) bool { return ctime%1e9 == 0 }
 
-// latest is the latest time that a file system may have meant by ctime. The coarsest, FAT, counts in 2 s.
+// latest returns the latest time that a file system may have meant by ctime. The coarsest, FAT, has a resolution of 2 s.
 func latest(ctime int64) int64 {
 	if coarse(ctime) {
 		return ctime + 2e9
@@ -180,10 +184,11 @@ func latest(ctime int64) int64 {
 	return ctime
 }
 
-// multigrain lists the file systems whose times are exact from a kernel on: a change that follows a stat gets a time finer than
-// the tick, and so a ctime of its own ("multigrain timestamps", Documentation/filesystems/multigrain-ts.rst). They also set
-// the ctime of what is renamed, which POSIX leaves open. On all others a change within one tick may go unseen by times
-// alone, so that the scanner distrusts times younger than a tick and lets a new name's directory speak for it.
+// multigrain lists the file systems whose times are exact from a kernel version on: a change that follows a stat gets a
+// time finer than the tick, and so a distinct ctime ("multigrain timestamps",
+// Documentation/filesystems/multigrain-ts.rst). They also set the ctime of a renamed file, which POSIX leaves open. On
+// all others a change within one tick may not show in the times, so the scanner distrusts times younger than a tick, and
+// for a new name uses its directory's time.
 var multigrain = []struct {
 	magic        int64
 	name         string
@@ -208,7 +213,7 @@ func exactOn(magic int64, release string) bool {
 	return false
 }
 
-// timesExact looks the directory's file system and the kernel up in the table. What cannot be found out is not exact.
+// timesExact looks up the directory's file system and the kernel in the table. If either is unknown, it returns false.
 func timesExact(fd int) bool {
 	var fs unix.Statfs_t
 	var uts unix.Utsname

@@ -2,10 +2,10 @@ package scan
 
 import "slices"
 
-// Place says where a rule's path begins.
+// Place is where a rule's path starts.
 type Place uint8
 
-// Where a path of the table begins.
+// The places.
 const (
 	Tree   Place = iota // in any directory of the repository
 	GitDir              // in any git directory, look-alikes included
@@ -15,17 +15,18 @@ const (
 // A Rule names one kind of sensitive path.
 type Rule struct {
 	In Place
-	// Path is in lower case. With a slash at its end it means the directory and everything below it; without, one file; with an
-	// asterisk at its beginning each file, in whatever directory, whose name ends so, the rest of it being an extension. Each
-	// directory on the way is reported if something else, such as a link, stands in its place.
+	// Path is in lower case. With a trailing slash it means the directory and everything below it; without one, a file;
+	// with a leading asterisk each file, in whatever directory, whose name ends with the rest, which is an extension.
+	// Each directory on the way is reported if another file, such as a link, replaces it.
 	Path string
-	// Why says what the path makes happen on the host.
+	// Why is the effect that the path has on the host.
 	Why string
 }
 
-// Table lists what is sensitive. What a job may well write without anything running later by itself (sources, build
-// files, git's objects, references and logs) is left out, or each report would be noise. Linters, editors and shells that read
-// code from a project's configuration without being asked are in it; compilers and test runners, which run what is there anyway, are not.
+// Table lists what is sensitive. Files that jobs legitimately write and that nothing runs later by itself (sources, build
+// files, git's objects, references and logs) are left out, or each report would be noise. Linters, editors and shells
+// that read code from a project's configuration without asking are in it; compilers and test runners, which run the
+// project's code anyway, are not.
 var Table = []Rule{
 	{Tree, ".git", "git takes its configuration and hooks from where it is or, if a file, from where it points"},
 	{GitDir, "hooks/", "git runs them; *.sample, which it does not, is left out"},
@@ -388,7 +389,7 @@ var Table = []Rule{
 	{Tree, "wercker.yml", "runs with the project's secrets once it is pushed"},
 }
 
-// hiding are the rows of what makes git run nothing, but show something else than there is.
+// hiding contains the rows of files that do not make git run anything, but make it show something other than what exists.
 var hiding = rowsOf(GitDir, "info/exclude", "info/sparse-checkout", "info/grafts", "shallow", "index", "packed-refs", "refs/replace/")
 
 // rowsOf returns the rows of these paths.

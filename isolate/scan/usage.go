@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxLinks bounds the memory spent on inodes with several names, which count once. Beyond it each name counts.
+// maxLinks is the maximum number of inodes with several names that are remembered, so that each counts once. Beyond it
+// each name counts.
 const maxLinks = 1 << 16
 
 // blockSize is the unit of st_blocks, see inode(7).
@@ -26,11 +27,11 @@ type usage struct {
 	late          bool // Time was reached
 }
 
-// Usage sums the space and the number of all files, directories and others below the repository whose inode changed since, with
-// the same tick allowed for as in [Scanner.Changed]. The zero time means all. The space is what is allocated, so that a
-// file written before and touched since counts whole. It walks the whole tree and asks for each entry's
-// state; git's objects count as well. If a bound is reached or a directory cannot be read, the sums so far come
-// with [ErrIncomplete]. It neither needs nor changes the baseline.
+// Usage returns the total size and number of all files, directories and others below the repository whose inode changed
+// since, with the same tick allowed for as in [Scanner.Changed]. The zero time means all. The size is the allocated
+// space, so a file written before and touched since counts in full. It walks the whole tree and reads each entry's state;
+// git's objects count as well. If a bound is reached or a directory cannot be read, the sums so far come with
+// [ErrIncomplete]. It neither needs nor changes the baseline.
 func (s *Scanner) Usage(since time.Time) (bytes, inodes int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +49,7 @@ func (s *Scanner) Usage(since time.Time) (bytes, inodes int64, err error) {
 	return u.bytes, u.inodes, err
 }
 
-// dir adds what is below the directory name.
+// dir adds everything below the directory name.
 func (u *usage) dir(parent int, name string, depth int) {
 	u.dirs++
 	if depth > MaxDepth || u.over() {
@@ -104,7 +105,7 @@ func (u *usage) add(st *stat) {
 	u.inodes++
 }
 
-// over says whether a bound is reached. Once it is, it stays so.
+// over reports whether a bound has been reached. Once true, it stays true.
 func (u *usage) over() bool {
 	b := &u.s.bounds
 	if u.dirs > b.MaxDirs || u.entries > b.MaxEntries {

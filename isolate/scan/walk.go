@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const noDebt = math.MaxInt64
+const nonePending = math.MaxInt64
 
-// rounds are the depths to which the directories not yet read are read, one after the other: a flood of directories deep down
-// must not use up the bounds before what lies near the root was looked at. Sensitive directories are read to the bottom.
+// rounds are the depths to which unread directories are read, one after the other: many deep directories must not use up
+// the bounds before those near the root have been examined. Sensitive directories are read to the bottom at once.
 var rounds = [...]int{3, 8, MaxDepth}
 
 // A node is a remembered directory.
@@ -21,19 +21,19 @@ type node struct {
 	name         string
 	zone         *zone
 	id           ident
-	mtime, ctime int64 // as they were before it was read
-	wd           int32 // of the watch; 0: none
+	mtime, ctime int64 // from before it was read
+	wd           int32 // inotify watch; 0: none
 	dirs         []*node
 	files        []file // the sensitive entries that are not directories
 	row          int16
 	track        bool // the directory is itself sensitive
-	listed       bool // walked before others, and in spite of MaxDirs
-	implied      bool // came with a git directory or a sensitive one, which is reported anyway
-	bare         bool // it looked like a bare repository
-	unread       bool // not read yet, or not in its present zone
+	listed       bool // walked before others, and even beyond MaxDirs
+	implied      bool // part of a new git directory or sensitive directory, which is reported anyway
+	bare         bool // it is a look-alike of a bare repository
+	unread       bool // not read yet, or not with its current zone
 	pending      bool // something below it is unread
-	racy         bool // read it again whatever its times say
-	fresh        bool // came into its place after since, so that all below it counts as made
+	racy         bool // read it again whatever its times
+	fresh        bool // it was created or moved here after since, so everything below it counts as new
 	opened       bool // its permissions were changed during this pass
 	access       access
 }
@@ -44,19 +44,19 @@ type file struct {
 	row      int16
 	presence bool
 	content  content
-	wd       int32 // of the watch; 0: none
+	wd       int32 // inotify watch; 0: none
 	st       state
-	hidden   hidden // of a content
+	hidden   hidden // of a file with a content
 }
 
-// state is what shows that a file was changed. What ctime does not show needs no field, but the others cost
-// nothing and hold where times are coarse.
+// state is compared to detect a change of a file. Every change shows in ctime; the other fields cost nothing and help
+// where times are coarse.
 type state struct {
 	id      ident
 	mode    uint32
 	size    int64
 	ctime   int64
-	to      ident // what a link leads to
+	to      ident // a link's target
 	toCtime int64
 }
 
@@ -65,24 +65,24 @@ type walk struct {
 	s        *Scanner
 	since    int64 // nanoseconds; changes from then on are the job's
 	deadline time.Time
-	all      bool // since is void
-	quiet    bool // report nothing
+	all      bool // ignore since
+	silent   bool // report nothing
 	fill     bool // the known tree was compared; now unread directories are read
-	level    int  // down to this depth
+	level    int  // fill: read directories down to this depth
 	full     bool // MaxEntries was reached: directories stay unread
 	late     bool // Time was reached: the pass ends
-	crowded  bool // a bound other than these left something out
-	owes     bool // the tree changed during the pass
+	crowded  bool // another bound left something out
+	changing bool // the tree changed during the pass
 	gaps     bool // something is not watched
-	reread   bool // read every content again: not every event since it was read is known
+	reread   bool // read every content again: events since the last read may have been missed
 	opened   bool // permissions of a directory were changed
-	links    int  // followed, see watchLink
+	links    int  // links followed, see watchLink
 	tick     int
-	path     []byte // of the directory at hand, with a slash at its end
+	path     []byte // of the current directory, with a trailing slash
 	ents     []entry
 	found    []finding
-	names    map[string]bool // of found
-	count    int             // paths reported, those not kept included
+	names    map[string]bool // the paths in found
+	count    int             // paths reported, including those not kept
 	rep      Report
 }
 
@@ -93,11 +93,11 @@ func (s *Scanner) newWalk(now, since time.Time) *walk {
 	if since.Unix() > 0 {
 		w.since = since.Add(-granularity).UnixNano()
 	}
-	w.since = min(w.since, s.owed)
+	w.since = min(w.since, s.pendingSince)
 	return w
 }
 
-// run compares the known tree and then reads what is new in it.
+// run compares the known tree and then reads its new directories.
 func (w *walk) run() (Report, error) {
 	s := w.s
 	w.reread = !s.events.on() || !s.watched || s.events.lost
@@ -116,18 +116,18 @@ func (w *walk) run() (Report, error) {
 		}
 	}
 	if w.opened {
-		w.openings(s.root)
+		w.reportOpened(s.root)
 	}
-	s.owed = noDebt
-	if w.full || w.late || w.owes {
-		s.owed = w.since
+	s.pendingSince = nonePending
+	if w.full || w.late || w.changing {
+		s.pendingSince = w.since
 	}
 	s.last = time.Now()
 	w.crowded = w.crowded || s.tracked >= maxTracked
 	if w.full || w.late || s.root.pending || w.crowded {
 		w.rep.Incomplete = true
 	}
-	s.watched = !w.gaps && !w.rep.Incomplete && s.owed == noDebt && !s.root.unread
+	s.watched = !w.gaps && !w.rep.Incomplete && s.pendingSince == nonePending && !s.root.unread
 	w.choose()
 	return w.rep, nil
 }
@@ -162,11 +162,11 @@ func (n *node) stale(st *stat) bool {
 	return n.unread || n.racy || n.ctime != st.ctime || n.mtime != st.mtime
 }
 
-// visit enters the directories below n that this phase is about.
+// visit enters the directories below n that the current phase is about.
 func (w *walk) visit(n *node, fd, depth int) {
 	pending := false
 	for _, c := range n.dirs {
-		// What is known is compared even if no more entries may be read.
+		// The known tree is compared even when no more entries may be read.
 		if w.overdue() || w.fill && w.full {
 			n.pending = true
 			return
@@ -193,7 +193,7 @@ func (w *walk) due(c *node, depth int) bool {
 	}
 }
 
-// enter looks at the directory c below n, open as fd.
+// enter examines the directory c below n, which is open as fd.
 func (w *walk) enter(n, c *node, fd, depth int) {
 	access, changed := uint64(unix.O_RDONLY), c.fresh
 	if !c.unread {
@@ -226,7 +226,8 @@ func (w *walk) enter(n, c *node, fd, depth int) {
 	w.inside(c, sub, access == unix.O_RDONLY, depth)
 }
 
-// inside looks at the directory c, open as fd: it reads it or, if its times are the same, compares its files; then what is below.
+// inside examines the directory c, open as fd: it reads it or, if its times are the same, compares its files; then
+// everything below.
 func (w *walk) inside(c *node, fd int, read bool, depth int) {
 	fresh, before := c.fresh, w.count
 	switch {
@@ -244,18 +245,19 @@ func (w *walk) inside(c *node, fd int, read bool, depth int) {
 	}
 }
 
-// lost notes that an entry of n could not be looked at. Unless that is a matter of permission, it is not the entry that was
-// read: the job is still at work, and what it does now must show in the next pass.
+// lost records that an entry of n could not be examined. Unless the reason is missing permission, it is not the entry
+// that was read: the job is still running, and its changes must be reported by the next pass.
 func (w *walk) lost(n *node, err error) {
 	n.racy = true
 	w.rep.Incomplete = true
 	if !errors.Is(err, fs.ErrPermission) {
-		w.owes = true
+		w.changing = true
 	}
 }
 
-// unopened deals with a directory that cannot be opened. A mount point is not part of the tree. One that is gone, or is no
-// directory any more, was swapped. Any other, mode 000 say, is itself reported if it is sensitive and changed.
+// unopened handles a directory that cannot be opened. A mount point is not part of the tree. A directory that has
+// disappeared or been replaced by another file was swapped. Any other, for example with mode 000, is itself reported if
+// it is sensitive and changed.
 func (w *walk) unopened(n, c *node, changed bool, err error) {
 	w.gaps = true
 	switch {
@@ -273,7 +275,7 @@ func (w *walk) unopened(n, c *node, changed bool, err error) {
 	c.racy, c.fresh = true, false
 }
 
-// files compares the sensitive files of a directory whose entries are the same as before.
+// files compares the sensitive files of a directory whose list of entries is unchanged.
 func (w *walk) files(n *node, fd int) {
 	for i := range n.files {
 		f := &n.files[i]
@@ -294,7 +296,7 @@ func (w *walk) files(n *node, fd int) {
 	}
 }
 
-// stateOf makes a file's state from its metadata, and its target's if it is a link.
+// stateOf returns a file's state from its metadata, and its target's if it is a link.
 func (w *walk) stateOf(name string, st *stat, presence bool) state {
 	if presence {
 		return state{mode: st.mode & unix.S_IFMT}
@@ -307,8 +309,8 @@ func (w *walk) stateOf(name string, st *stat, presence bool) state {
 	return now
 }
 
-// differs says whether a remembered file was changed since. That a link leads to another file counts whenever
-// that file was made: it may have been moved there.
+// differs reports whether a remembered file was changed since. A link that leads to another file counts whatever that
+// file's time: it may have been moved there.
 func (w *walk) differs(f *file, now state, st *stat) bool {
 	if f.st == now {
 		t := max(now.ctime, now.toCtime)
@@ -317,11 +319,12 @@ func (w *walk) differs(f *file, now state, st *stat) bool {
 	return w.after(max(st.ctime, now.toCtime)) || f.st.to != now.to
 }
 
-// changed is differs for a file that may have a content: that of one which may be another is read, and counts if it hides more from
-// git than before.
+// changed is like differs for a file that may have a content: if that may have changed, it is read, and counts if it
+// hides more from git than before.
 //
-// A store into mapped memory changes the time of a page's first one only, of tmpfs's pages not even that. So a content that
-// became another by itself counts, and one that is still open for writing counts whatever its time.
+// A store through mapped memory updates the file's time only for the first store to a page, and on tmpfs not at all. So a
+// content that differs while the state is the same counts, and one that is still open for writing counts whatever its
+// time.
 func (w *walk) changed(f *file, now state, st *stat, dir int) bool {
 	differs := w.differs(f, now, st)
 	if f.content == noContent || w.s.lists {
@@ -337,7 +340,7 @@ func (w *walk) changed(f *file, now state, st *stat, dir int) bool {
 
 func (w *walk) after(ctime int64) bool { return w.all || latest(ctime) >= w.since }
 
-// overdue says whether the time of this pass is up. The clock is looked at now and then.
+// overdue reports whether the pass has run out of time. It reads the clock only from time to time.
 func (w *walk) overdue() bool {
 	w.tick++
 	if !w.late && w.tick%256 == 0 {
@@ -346,8 +349,8 @@ func (w *walk) overdue() bool {
 	return w.late
 }
 
-// quota is how many entries the directory at hand may use up: of what is left half, as long as that is much, so that one flooded
-// directory leaves something for the others.
+// quota returns how many entries the current directory may use up: half of the rest, while that is large, so that one
+// flooded directory leaves some for the others.
 func (w *walk) quota() int {
 	left := w.s.bounds.MaxEntries - w.rep.Entries
 	if left > 4096 {

@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// noRow is the row of what is part of the structure, but sensitive by no rule.
+// noRow is the row of an entry that is part of the structure but not sensitive by any rule.
 const noRow = -1
 
-// What makes a directory look like a bare repository: see is_git_directory in git's setup.c.
+// The entries that make a directory look like a bare repository: see is_git_directory in git's setup.c.
 const (
 	hasHead = 1 << iota
 	hasObjects
@@ -17,40 +17,40 @@ const (
 	hasCommon // a file commondir, which says where the objects and refs are
 )
 
-// A zone is what the rules say of the entries of one kind of directory.
+// A zone contains the rules for the entries of one kind of directory.
 type zone struct {
 	kids    map[string]kid
-	base    *zone // asked for names that kids does not have
-	rest    *zone // zone of other directories; nil: they are not looked at
-	all     int16 // the row by which other entries are sensitive, or noRow
-	tree    bool  // may turn out to be a bare repository; ordinary directories are walked after others
+	base    *zone // fallback for names that are not in kids
+	rest    *zone // zone of other directories; nil: they are skipped
+	all     int16 // the row that makes other entries sensitive, or noRow
+	tree    bool  // an ordinary directory, which may turn out to be a bare repository; walked after others
 	samples bool  // *.sample is not sensitive
-	shared  kid   // what sharedindex.* is; the zero value: nothing
-	// ends says what names are that end so: each begins with a dot.
+	shared  kid   // rule for sharedindex.*; zero: none
+	// ends contains the rules for names with an extension, by that; each key starts with a dot.
 	ends map[string]kid
 }
 
-// A kid is what the rules say of one name.
+// A kid is the rules' result for one name.
 type kid struct {
 	row      int16
 	track    bool  // sensitive if it is not a directory
 	trackDir bool  // sensitive if it is a directory
-	presence bool  // only that it exists counts, not its content
-	bareOnly bool  // holds only if the directory is a bare repository
+	presence bool  // only its existence counts, not its content
+	bareOnly bool  // applies only if the directory is a bare repository
 	listed   bool  // named by a rule
-	mark     uint8 // which of hasHead … it is
+	mark     uint8 // which of hasHead … it sets
 	content  content
-	dir      *zone // its zone if it is a directory; nil: not looked at
+	dir      *zone // its zone if it is a directory; nil: skipped
 }
 
-// compile makes the zones of a table and returns that of the root.
+// compile converts a table to zones and returns that of the root.
 func compile(table []Rule) *zone {
 	tree := &zone{kids: map[string]kid{}, all: noRow, tree: true}
 	tree.rest = tree
-	// Directories that git does not know lie between modules and the submodule a/b, so they are taken for git directories.
+	// Directories that git does not use lie between modules and a submodule a/b, so they are treated as git directories.
 	git := &zone{kids: map[string]kid{}, all: noRow}
 	git.rest = git
-	names := &zone{all: gitRow(table), rest: git} // of modules and worktrees
+	names := &zone{all: gitRow(table), rest: git} // for modules and worktrees
 	for _, name := range []string{"modules", "worktrees"} {
 		git.kids[name] = kid{row: gitRow(table), track: true, listed: true, dir: names}
 	}
@@ -83,7 +83,8 @@ func compile(table []Rule) *zone {
 			bare[r.Path] = kid{row: row, track: true, presence: true, listed: true}
 		}
 	}
-	// Branches, like files, have any name: without this refs/heads/config would be sensitive. The rest is large.
+	// Branches, like files, have any name: without this refs/heads/config would be sensitive. The other directories are
+	// skipped because they are large.
 	for _, name := range []string{"refs", "logs", "lfs", "annex"} {
 		if _, ok := git.kids[name]; !ok {
 			git.kids[name] = kid{row: noRow, listed: true}
@@ -92,7 +93,7 @@ func compile(table []Rule) *zone {
 	if h, ok := git.kids["hooks"]; ok {
 		h.dir.samples = true
 	}
-	// Checkouts that an agent makes for itself are ordinary trees, not its settings.
+	// Checkouts that an agent creates for itself are ordinary trees, not settings.
 	if c, ok := tree.kids[".claude"]; ok {
 		c.dir.kids["worktrees"] = kid{row: c.row, track: true, listed: true, dir: tree}
 	}
@@ -100,7 +101,7 @@ func compile(table []Rule) *zone {
 	return tree
 }
 
-// addBare lets every ordinary directory know the names of a git directory, valid if it turns out to be one.
+// addBare adds the names of a git directory to every ordinary directory; they apply if it turns out to be one.
 func addBare(tree, git *zone, bare map[string]kid) {
 	for name, k := range git.kids {
 		bare[name] = k
@@ -108,7 +109,8 @@ func addBare(tree, git *zone, bare map[string]kid) {
 	marks := map[string]uint8{"head": hasHead, "objects": hasObjects, "refs": hasRefs, "commondir": hasCommon}
 	for name, k := range bare {
 		k.bareOnly, k.mark = true, marks[name]
-		// That a job can make the root a look-alike must not hide what is in the project's directories of these names.
+		// A job can turn the root into a look-alike; that must not hide what is in the project's directories of these
+		// names.
 		switch {
 		case k.dir == nil && k.row == noRow:
 			k.dir = tree
@@ -130,8 +132,8 @@ func gitRow(table []Rule) int16 {
 	return noRow
 }
 
-// add enters a path. Directories on the way, and below one that is sensitive as a whole, fall back to base; those which no rule
-// names are of zone rest.
+// add adds a rule's path. Directories on the way, and below one that is sensitive as a whole, fall back to base; those
+// that no rule names have zone rest.
 func (z *zone) add(path string, row int16, base, rest *zone) {
 	name, below, deeper := strings.Cut(path, "/")
 	k, ok := z.kids[name]
@@ -154,7 +156,7 @@ func (z *zone) add(path string, row int16, base, rest *zone) {
 	z.kids[name] = k
 }
 
-// lookup returns what the rules say of a name.
+// lookup returns the rules' result for a name.
 func (z *zone) lookup(name []byte) kid {
 	var buf [maxFolded]byte
 	folded, ok := fold(buf[:0], name)
@@ -165,7 +167,7 @@ func (z *zone) lookup(name []byte) kid {
 				continue
 			}
 			if k.dir == nil && k.row != noRow {
-				k.dir = z.rest // a directory by the name of a sensitive file
+				k.dir = z.rest // a directory with the name of a sensitive file
 			}
 			return k
 		}
@@ -179,7 +181,7 @@ func (z *zone) lookup(name []byte) kid {
 	return z.other(name)
 }
 
-// byEnd looks for a rule about all names that end in one way.
+// byEnd looks up the rule for the name's extension.
 func (z *zone) byEnd(name []byte) (kid, bool) {
 	for b := z; b != nil; b = b.base {
 		if b.ends == nil || bytes.IndexByte(name, '.') < 0 {
@@ -189,7 +191,7 @@ func (z *zone) byEnd(name []byte) (kid, bool) {
 		folded := foldAll(buf[:0], name)
 		if dot := strings.LastIndexByte(string(folded), '.'); dot > 0 {
 			if k, ok := b.ends[string(folded[dot:])]; ok {
-				k.dir = z.rest // a directory of that name
+				k.dir = z.rest // a directory with such a name
 				return k, true
 			}
 		}
@@ -197,7 +199,7 @@ func (z *zone) byEnd(name []byte) (kid, bool) {
 	return kid{}, false
 }
 
-// other is what the rules say of a name that is in none of them.
+// other returns the result for a name that no rule contains.
 func (z *zone) other(name []byte) kid {
 	k := kid{row: z.all, dir: z.rest}
 	sample := z.samples && strings.HasSuffix(string(name), ".sample")
@@ -206,23 +208,23 @@ func (z *zone) other(name []byte) kid {
 	return k
 }
 
-// lookalike says whether a directory with these entries is a repository to git.
+// lookalike reports whether git takes a directory with these entries for a repository.
 func lookalike(marks uint8) bool {
 	return marks&hasHead != 0 && (marks&hasCommon != 0 || marks&(hasObjects|hasRefs) == hasObjects|hasRefs)
 }
 
-// maxFolded is more than the longest name in the table.
+// maxFolded is greater than the length of the longest name in the table.
 const maxFolded = 48
 
-// fold appends to dst the name as the laxest file system would compare it: in lower case, without the code points that HFS+
-// ignores and the dots and blanks at the end that NTFS drops (CVE-2014-9390, git's utf8.c and path.c). It returns false if the
-// result is too long for any rule.
+// fold appends the name to dst in the form in which the most permissive file system would compare it: in lower case,
+// without the code points that HFS+ ignores and the trailing dots and blanks that NTFS drops (CVE-2014-9390, git's utf8.c
+// and path.c). It returns false if the result cannot match any rule.
 func fold(dst, name []byte) ([]byte, bool) {
 	for len(name) > 0 {
 		c, n := foldRune(name)
 		switch {
 		case c == unfolded:
-			return dst, false // no rule has any other
+			return dst, false // no rule contains such a character
 		case c != 0:
 			dst = append(dst, c)
 		}
@@ -234,7 +236,7 @@ func fold(dst, name []byte) ([]byte, bool) {
 	return trimEnd(dst), true
 }
 
-// foldAll is fold for a name of any length; what no rule has is a question mark.
+// foldAll is like fold for a name of any length; characters that no rule contains become question marks.
 func foldAll(dst, name []byte) []byte {
 	for len(name) > 0 {
 		c, n := foldRune(name)
@@ -249,10 +251,11 @@ func foldAll(dst, name []byte) []byte {
 	return trimEnd(dst)
 }
 
-// unfolded stands for what is in no rule.
+// unfolded stands for a character that no rule contains.
 const unfolded = 0xff
 
-// foldRune folds the first rune of name, which has n bytes: to 0 if it counts for nothing, else to an ASCII character, or unfolded.
+// foldRune folds the first rune of name, which has n bytes: to 0 if it is ignored, otherwise to an ASCII character or
+// unfolded.
 func foldRune(name []byte) (c byte, n int) {
 	c = name[0]
 	if c < utf8.RuneSelf {
@@ -280,7 +283,7 @@ func trimEnd(name []byte) []byte {
 	return name
 }
 
-// ignorable reports the code points that HFS+ leaves out of comparisons: next_hfs_char in git's utf8.c.
+// ignorable reports whether HFS+ ignores the code point in comparisons: next_hfs_char in git's utf8.c.
 func ignorable(r rune) bool {
 	return 0x200c <= r && r <= 0x200f || 0x202a <= r && r <= 0x202e || 0x206a <= r && r <= 0x206f || r == 0xfeff
 }

@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// sensitive says what the rules say of a path of ordinary directories and one last name that is not a directory.
+// sensitive reports whether the rules make a path sensitive: ordinary directories and a last component that is not a
+// directory.
 func sensitive(p string) bool {
 	z := compile(Table)
 	dir, name := path.Split(p)
@@ -28,6 +29,7 @@ func sensitive(p string) bool {
 	return k.track && !k.bareOnly
 }
 
+// TestTable: rows are unique and in the form that compile expects, and their paths are sensitive.
 func TestTable(t *testing.T) {
 	seen := map[Rule]bool{}
 	for i, r := range Table {
@@ -35,7 +37,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("row %d: %+v", i, r)
 		}
 		if key := (Rule{In: r.In, Path: strings.TrimSuffix(r.Path, "/")}); seen[key] {
-			t.Errorf("row %d: %s is there twice", i, r.Path)
+			t.Errorf("row %d: duplicate path %s", i, r.Path)
 		} else {
 			seen[key] = true
 		}
@@ -66,6 +68,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestOrdinary: paths of ordinary work are not sensitive.
 func TestOrdinary(t *testing.T) {
 	for _, p := range []string{
 		"HEAD", "config", "hooks/x", "main.go", ".gitignore", ".git/HEAD", ".git/refs/heads/config",
@@ -84,6 +87,7 @@ func TestOrdinary(t *testing.T) {
 	}
 }
 
+// TestFold: names are folded as HFS+, NTFS and case-insensitive file systems do.
 func TestFold(t *testing.T) {
 	for in, want := range map[string]string{
 		".git": ".git", ".GiT": ".git", ".git. .": ".git", ".g\u200cit": ".git", "\ufeff.git": ".git", ".v\u017fcode": ".vscode",
@@ -100,6 +104,7 @@ func TestFold(t *testing.T) {
 	}
 }
 
+// TestLookalike: only the combinations of entries that git takes for a repository are look-alikes.
 func TestLookalike(t *testing.T) {
 	for marks, want := range map[uint8]bool{
 		hasHead | hasObjects | hasRefs: true, hasHead | hasCommon: true, hasObjects | hasRefs | hasCommon: false,
@@ -111,6 +116,7 @@ func TestLookalike(t *testing.T) {
 	}
 }
 
+// TestExactOn: times are exact only on the file systems and kernel versions of the table.
 func TestExactOn(t *testing.T) {
 	const ext4, overlay = 0xef53, 0x794c7630
 	for _, tc := range []struct {
@@ -132,8 +138,7 @@ func TestExactOn(t *testing.T) {
 	}
 }
 
-// FuzzLookup finds that any name in any zone has an answer, the same for all ways of writing it, and that a fold is
-// stable.
+// FuzzLookup: any name in any zone has a result, the same for all spellings of it, and folding is idempotent.
 func FuzzLookup(f *testing.F) {
 	for _, s := range []string{".git", ".GIT ", "HEAD", "hooks", "x.sample", ".g\u200cit", "git~1", "\xff\xfe", "", strings.Repeat("\u200c", 99) + ".git"} {
 		f.Add([]byte(s))

@@ -2,7 +2,7 @@ package wire
 
 import "corral/job"
 
-// claim appends what a front-end says of a request: texts that are longer than the log keeps are cut here already.
+// claim appends the front-end's claims about a request. Texts longer than the audit log keeps are cut here already.
 func (e *encoder) claim(c job.Claim) {
 	for _, f := range c.Fields() {
 		e.text(*f.Value, f.Max)
@@ -17,7 +17,7 @@ func (d *decoder) claim() job.Claim {
 	return c
 }
 
-// Denied asks to write down that the front-end denied a request. An Answer follows.
+// Denied requests an audit record of a request that the front-end denied. The reply is an Answer.
 type Denied struct{ Claim job.Claim }
 
 // Append encodes m as a message with tag.
@@ -28,15 +28,15 @@ func (m *Denied) Append(tag uint32) []byte {
 	return e.b
 }
 
-// ReadDenied decodes what follows the header of a Denied.
+// ReadDenied decodes the body of a Denied.
 func ReadDenied(body []byte) (Denied, error) {
 	d := decoder{b: body}
 	m := Denied{d.claim()}
 	return m, d.done()
 }
 
-// State asks for the directory in which a user's front-ends keep their state. An Answer follows, with its descriptor if
-// there is no error.
+// State requests the directory in which a user's front-ends keep their state. The reply is an Answer, with the
+// directory's descriptor if there is no error.
 type State struct{ UID uint32 }
 
 // Append encodes m as a message with tag.
@@ -47,15 +47,15 @@ func (m State) Append(tag uint32) []byte {
 	return e.b
 }
 
-// ReadState decodes what follows the header of a State.
+// ReadState decodes the body of a State.
 func ReadState(body []byte) (State, error) {
 	d := decoder{b: body}
 	m := State{d.u32()}
 	return m, d.done()
 }
 
-// Answer says that a request was done, or why not.
-type Answer struct{ Error string } // "" is success; at most MaxText
+// Answer is the reply to a request without a result of its own.
+type Answer struct{ Error string } // "" is success; maximum MaxText bytes
 
 // Append encodes m as the answer to tag.
 func (m Answer) Append(tag uint32) []byte {
@@ -65,7 +65,7 @@ func (m Answer) Append(tag uint32) []byte {
 	return e.b
 }
 
-// ReadAnswer decodes what follows the header of an Answer.
+// ReadAnswer decodes the body of an Answer.
 func ReadAnswer(body []byte) (Answer, error) {
 	d := decoder{b: body}
 	m := Answer{d.text(MaxText)}

@@ -8,7 +8,7 @@ import (
 	"corral/job"
 )
 
-// BenchmarkConn is a message there and back, without and with a job's descriptors.
+// BenchmarkConn measures a message and its reply, without and with a job's descriptors.
 func BenchmarkConn(b *testing.B) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -34,7 +34,7 @@ func BenchmarkConn(b *testing.B) {
 	}
 }
 
-// BenchmarkPair is what each slot costs.
+// BenchmarkPair measures the creation of the connection that each slot needs.
 func BenchmarkPair(b *testing.B) {
 	for _, most := range []int{256, MaxMessage} {
 		b.Run(fmt.Sprint(most), func(b *testing.B) {
@@ -51,7 +51,7 @@ func BenchmarkPair(b *testing.B) {
 	}
 }
 
-// BenchmarkMessages is what a job costs beside its descriptors.
+// BenchmarkMessages measures encoding and decoding of a job's messages.
 func BenchmarkMessages(b *testing.B) {
 	run := Run{Repo: "/home/somebody/src/project", Dir: ".", Profile: "default", Tool: "run", Claim: job.Claim{Tool: "run"}}
 	result := Result{Outcome: Exited, Wall: 1, Job: "job-1", Cgroup: "v2"}
@@ -73,7 +73,7 @@ func BenchmarkMessages(b *testing.B) {
 	}
 }
 
-// BenchmarkPayload is the sealed file that a job's arguments and environment are in.
+// BenchmarkPayload measures writing the sealed file with a job's arguments and environment.
 func BenchmarkPayload(b *testing.B) {
 	env := []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home/job", "USER=job", "LANG=C.UTF-8", "TERM=dumb"}
 	b.ReportAllocs()

@@ -16,14 +16,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Conn sends and receives messages over a SOCK_SEQPACKET socket. Send may be called by several goroutines at once;
-// Receive by one at a time. It does without package net, whose initialization is a tenth of a short command's life.
+// A Conn sends and receives messages over a SOCK_SEQPACKET socket. Send may be called from several goroutines
+// concurrently, Receive from one at a time. It does not use package net, whose initialization takes a tenth of a short
+// command's run time.
 type Conn struct {
-	// Patience bounds each Send; 0 does not. Set it before the first.
+	// Patience is the timeout of each Send; 0 is none. Set it before the first Send.
 	Patience time.Duration
-	// Guard receives the next message in place of this process, if that has descriptors: to have one of a hostile client may
-	// be to wait for ever, when it is closed, polled, or closed by a child. It is given the socket and the first bytes of the
-	// message. nil: nobody does. Set it before the first Receive.
+	// Guard, if set, receives the next message in place of this process if that has descriptors: closing, polling or
+	// inheriting a descriptor of a hostile client may block forever. It is passed the socket and the first bytes of the
+	// message. Set it before the first Receive.
 	Guard func(socket int, head []byte) ([]byte, []*os.File, error)
 
 	file *os.File
@@ -32,31 +33,31 @@ type Conn struct {
 	in      incoming
 	receive func(fd uintptr) bool // in.receive
 
-	mu   sync.Mutex            // one Send at a time: who waits for room keeps its turn
+	mu   sync.Mutex            // serializes Sends: one that waits for buffer space keeps its turn
 	out  outgoing              // guarded by mu
 	send func(fd uintptr) bool // c.trySend
 }
 
-// incoming is the last message that was received.
+// incoming is the last received message.
 type incoming struct {
 	buffer, control []byte
 	n, cn, flags    int
 	err             error
 }
 
-// outgoing is the message that is being sent.
+// outgoing is the message being sent.
 type outgoing struct {
 	message, rights []byte
-	waits           bool // there was no room for it, and Patience bounds the wait
+	waits           bool // the socket's buffer was full, and Patience bounds the wait
 	err             error
 }
 
-// NewConn takes over file, one end of a socket.
+// NewConn makes a Conn of file, one end of a SOCK_SEQPACKET socket. It closes file, also on error.
 func NewConn(file *os.File) (*Conn, error) {
 	defer file.Close()
 	kind, err := unix.GetsockoptInt(int(file.Fd()), unix.SOL_SOCKET, unix.SO_TYPE)
 	if err != nil || kind != unix.SOCK_SEQPACKET {
-		return nil, fmt.Errorf("descriptor %q is no socket of sequenced packets", file.Name())
+		return nil, fmt.Errorf("descriptor %q is not a SOCK_SEQPACKET socket", file.Name())
 	}
 	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
@@ -65,16 +66,16 @@ func NewConn(file *os.File) (*Conn, error) {
 	return open(fd, MaxMessage)
 }
 
-// open makes a Conn of a socket's descriptor, which it takes over, for messages of at most so many bytes.
-func open(fd, most int) (*Conn, error) {
-	// For the runtime's poller. A socket has no other flag that fcntl(2) sets.
+// open makes a Conn, which takes over the socket fd, for messages of at limit limit bytes.
+func open(fd, limit int) (*Conn, error) {
+	// Non-blocking, for the runtime's poller. A socket has no other flag that fcntl(2) sets.
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, unix.O_RDWR|unix.O_NONBLOCK); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("fcntl: %w", err)
 	}
 	c := &Conn{
 		file: os.NewFile(uintptr(fd), "socket"),
-		in:   incoming{buffer: make([]byte, most), control: make([]byte, unix.CmsgSpace(MaxDescriptors*4))},
+		in:   incoming{buffer: make([]byte, limit), control: make([]byte, unix.CmsgSpace(MaxDescriptors*4))},
 	}
 	c.receive, c.send = c.in.receive, c.trySend // made once: each is an allocation
 	var err error
@@ -93,7 +94,8 @@ func Dial(path string) (*Conn, error) {
 		return nil, fmt.Errorf("socket: %w", err)
 	}
 	for {
-		// A connect that waits is for room in the listener's queue; it is short, and nobody else uses this thread.
+		// connect(2) blocks only while the listener's backlog is full; that is short, and no other goroutine uses this
+		// thread.
 		err = unix.Connect(fd, &unix.SockaddrUnix{Name: path})
 		if !errors.Is(err, unix.EINTR) {
 			break
@@ -106,18 +108,18 @@ func Dial(path string) (*Conn, error) {
 	return open(fd, MaxMessage)
 }
 
-// Pair makes a connected pair: a Conn for this process, and a file to be given to another.
+// Pair returns a connected pair: a Conn for this process, and a file to pass to another one.
 func Pair() (*Conn, *os.File, error) { return PairFor(MaxMessage) }
 
-// PairFor is Pair with a Conn that receives messages of at most so many bytes; longer ones are ErrMalformed. It is for
-// the many that wait for a word.
-func PairFor(most int) (*Conn, *os.File, error) {
+// PairFor is like Pair with a Conn that receives messages of at most limit bytes; longer ones are ErrMalformed. It saves
+// memory where many connections wait for small messages.
+func PairFor(limit int) (*Conn, *os.File, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("socketpair: %w", err)
 	}
 	theirs := os.NewFile(uintptr(fds[1]), "supervisor socket")
-	ours, err := open(fds[0], most)
+	ours, err := open(fds[0], limit)
 	if err != nil {
 		theirs.Close()
 		return nil, nil, err
@@ -125,7 +127,7 @@ func PairFor(most int) (*Conn, *os.File, error) {
 	return ours, theirs, nil
 }
 
-// Send sends one message with files, which stay the caller's.
+// Send sends one message with files, which the caller still owns.
 func (c *Conn) Send(message []byte, files ...*os.File) error {
 	var fds []int
 	for _, f := range files {
@@ -134,7 +136,7 @@ func (c *Conn) Send(message []byte, files ...*os.File) error {
 	return c.SendDescriptors(message, fds...)
 }
 
-// SendDescriptors is Send for descriptors that have no file, or whose file is to stay with the runtime's poller.
+// SendDescriptors is like Send for descriptors without an os.File, or whose file must stay with the runtime's poller.
 func (c *Conn) SendDescriptors(message []byte, fds ...int) error {
 	var rights []byte
 	if len(fds) > 0 {
@@ -154,7 +156,7 @@ func (c *Conn) SendDescriptors(message []byte, fds ...int) error {
 	return err
 }
 
-// trySend is false if there is no room for the message. A timer is only for who has to wait.
+// trySend returns false if the socket's buffer is full. It sets the timer only then.
 func (c *Conn) trySend(fd uintptr) bool {
 	for c.out.err = unix.EINTR; errors.Is(c.out.err, unix.EINTR); {
 		c.out.err = unix.Sendmsg(int(fd), c.out.message, c.out.rights, nil, unix.MSG_NOSIGNAL)
@@ -169,8 +171,9 @@ func (c *Conn) trySend(fd uintptr) bool {
 	return false
 }
 
-// Receive returns the next message, valid until the next call, and the descriptors that came with it, which are the
-// caller's to close. io.EOF is the other side's end. A message or its descriptors that do not fit are ErrMalformed.
+// Receive returns the next message, valid until the next call, and the descriptors that came with it, which the caller
+// must close. It returns io.EOF when the other side has closed, and ErrMalformed for a message or descriptors that exceed
+// the maximum.
 func (c *Conn) Receive() ([]byte, []*os.File, error) {
 	if c.Guard != nil {
 		switch head, some, err := c.peek(); {
@@ -186,8 +189,8 @@ func (c *Conn) Receive() ([]byte, []*os.File, error) {
 	return c.received()
 }
 
-// Poll is Receive for who does not wait, of messages without descriptors: nil if there is none yet. It ignores deadlines and the
-// guard.
+// Poll returns the next message like Receive, without waiting: nil if there is none yet. It closes any descriptors that
+// came with it, and ignores deadlines and the Guard.
 func (c *Conn) Poll() ([]byte, error) {
 	some := false
 	if err := c.raw.Control(func(fd uintptr) { some = c.in.receive(fd) }); err != nil || !some {
@@ -198,7 +201,7 @@ func (c *Conn) Poll() ([]byte, error) {
 	return message, err
 }
 
-// received returns the message that in.receive has received.
+// received validates and returns the message that in.receive stored.
 func (c *Conn) received() ([]byte, []*os.File, error) {
 	in := &c.in
 	if in.err != nil {
@@ -219,7 +222,7 @@ func (c *Conn) received() ([]byte, []*os.File, error) {
 	return in.buffer[:in.n], files, nil
 }
 
-// peek waits for the next message, and returns its first bytes and whether it has descriptors, of which it receives none.
+// peek waits for the next message and returns its first bytes and whether it has descriptors. It receives neither.
 func (c *Conn) peek() (head []byte, some bool, err error) {
 	head = make([]byte, headerSize)
 	var n, flags int
@@ -236,25 +239,25 @@ func (c *Conn) peek() (head []byte, some bool, err error) {
 	return head[:n], flags&unix.MSG_CTRUNC != 0, nil
 }
 
-// guarded has the guard receive the next message.
+// guarded receives the next message through the Guard.
 func (c *Conn) guarded(head []byte) (message []byte, files []*os.File, err error) {
 	failed := c.raw.Control(func(fd uintptr) { message, files, err = c.Guard(int(fd), head) })
 	return message, files, cmp.Or(err, failed)
 }
 
-// Hand calls f with the socket, which is open until f returns.
+// Hand calls f with the socket, which stays open until f returns.
 func (c *Conn) Hand(f func(socket int) error) error {
 	var err error
 	failed := c.raw.Control(func(fd uintptr) { err = f(int(fd)) })
 	return cmp.Or(err, failed)
 }
 
-// Shutdown ends the connection for both sides. What was received already is still there.
+// Shutdown ends the connection for both sides. Messages already in the receive queue can still be received.
 func (c *Conn) Shutdown() {
 	_ = c.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
 }
 
-// Unread says whether there is a message that was not received.
+// Unread reports whether a message is waiting to be received.
 func (c *Conn) Unread() bool {
 	some := false
 	err := c.raw.Control(func(fd uintptr) {
@@ -264,7 +267,7 @@ func (c *Conn) Unread() bool {
 	return some && err == nil
 }
 
-// receive is false if there is no message.
+// receive returns false if there is no message.
 func (in *incoming) receive(fd uintptr) bool {
 	for in.err = unix.EINTR; errors.Is(in.err, unix.EINTR); {
 		in.n, in.cn, in.flags, _, in.err = unix.Recvmsg(int(fd), in.buffer, in.control, unix.MSG_CMSG_CLOEXEC)
@@ -272,7 +275,7 @@ func (in *incoming) receive(fd uintptr) bool {
 	return !errors.Is(in.err, unix.EAGAIN)
 }
 
-// takeRights returns the descriptors of a control message, those of a malformed one too.
+// takeRights returns the descriptors of a control message. The caller closes them, also those returned with an error.
 func takeRights(control []byte) ([]*os.File, error) {
 	var files []*os.File
 	for len(control) > 0 {
@@ -291,7 +294,7 @@ func takeRights(control []byte) ([]*os.File, error) {
 	return files, nil
 }
 
-// Peer returns the credentials of the process that connected, as the kernel keeps them (SO_PEERCRED, unix(7)).
+// Peer returns the credentials of the process that connected, as recorded by the kernel (SO_PEERCRED, unix(7)).
 func (c *Conn) Peer() (*unix.Ucred, error) {
 	var cred *unix.Ucred
 	var inner error
@@ -301,11 +304,11 @@ func (c *Conn) Peer() (*unix.Ucred, error) {
 	return cred, errors.Join(err, inner)
 }
 
-// maxGroups bounds how many supplementary groups of a peer are kept.
+// maxGroups is the maximum number of supplementary groups of a peer.
 const maxGroups = 4096
 
-// PeerGroups returns the supplementary groups of the process that connected, at the time when it did (SO_PEERGROUPS,
-// unix(7)). Of a process in more than 4,096 groups none is returned.
+// PeerGroups returns the supplementary groups that the peer process had when it connected (SO_PEERGROUPS, unix(7)). For a
+// process in more than 4,096 groups it returns none.
 func (c *Conn) PeerGroups() ([]uint32, error) {
 	groups := make([]uint32, 64)
 	for {
@@ -320,7 +323,7 @@ func (c *Conn) PeerGroups() ([]uint32, error) {
 			return nil, err
 		case errno == 0:
 			return slices.Clip(slices.Clone(groups[:size/4])), nil
-		case errno != unix.ERANGE: // which says how large size must be
+		case errno != unix.ERANGE: // ERANGE has set size to the size needed
 			return nil, fmt.Errorf("getsockopt SO_PEERGROUPS: %w", errno)
 		case size > 4*maxGroups:
 			return nil, nil
@@ -329,7 +332,7 @@ func (c *Conn) PeerGroups() ([]uint32, error) {
 	}
 }
 
-// Ended says, without waiting, whether Receive would return an error: the other side has closed, or this one has.
+// Ended reports, without waiting, whether Receive would return an error: either side has closed the connection.
 func (c *Conn) Ended() bool {
 	ended := false
 	err := c.raw.Control(func(fd uintptr) {
@@ -340,18 +343,18 @@ func (c *Conn) Ended() bool {
 	return ended || err != nil
 }
 
-// SetDeadline bounds the next Receive and Send; the zero time lifts the bound.
+// SetDeadline sets the time at which Receive and Send fail; the zero time means never.
 func (c *Conn) SetDeadline(t time.Time) { _ = c.file.SetDeadline(t) }
 
-// CloseRead ends Receive, as if the other side had closed; Send goes on.
+// CloseRead makes Receive return io.EOF, as if the other side had closed; Send still works.
 func (c *Conn) CloseRead() {
 	_ = c.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RD) })
 }
 
-// Close ends the connection; a Receive under way returns os.ErrClosed.
+// Close closes the connection; a concurrent Receive returns os.ErrClosed.
 func (c *Conn) Close() error { return c.file.Close() }
 
-// CloseAll closes files; nil ones are passed over.
+// CloseAll closes files and skips nil ones.
 func CloseAll(files []*os.File) {
 	for _, f := range files {
 		if f != nil {

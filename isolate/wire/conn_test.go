@@ -14,7 +14,7 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// connected returns both ends of a connection.
+// connected returns both ends of a connection, which the test closes.
 func connected(t testing.TB) (a, b *Conn) {
 	t.Helper()
 	a, file, err := Pair()
@@ -32,6 +32,7 @@ func connected(t testing.TB) (a, b *Conn) {
 	return a, b
 }
 
+// TestConn: messages up to the maximum arrive with their descriptors, which are close-on-exec; then io.EOF.
 func TestConn(t *testing.T) {
 	sandboxtest.Leaks(t)
 	a, b := connected(t)
@@ -71,8 +72,8 @@ func TestConn(t *testing.T) {
 	}
 }
 
-// TestConnRefuses: what does not fit is malformed, and its descriptors are closed.
-func TestConnRefuses(t *testing.T) {
+// TestConnRefusesOversized: a message or descriptors above the maximum are malformed, and the descriptors are closed.
+func TestConnRefusesOversized(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
@@ -104,6 +105,7 @@ func TestConnRefuses(t *testing.T) {
 	}
 }
 
+// TestConnDeadline: Receive fails after its deadline, and works again without one.
 func TestConnDeadline(t *testing.T) {
 	a, b := connected(t)
 	a.SetDeadline(time.Now().Add(-time.Second))
@@ -119,8 +121,9 @@ func TestConnDeadline(t *testing.T) {
 	}
 }
 
-// TestPairFor: what is longer than agreed is malformed, and its descriptors are closed; what follows it arrives.
-func TestPairFor(t *testing.T) {
+// TestPairForLimit: a message longer than the limit is malformed, and its descriptors are closed; the next message
+// arrives.
+func TestPairForLimit(t *testing.T) {
 	sandboxtest.Leaks(t)
 	const most = 64
 	a, file, err := PairFor(most)
@@ -156,29 +159,29 @@ func TestPairFor(t *testing.T) {
 	}
 }
 
-// TestEnded: the end is seen without receiving, and not before all that was sent is received.
+// TestEnded: the end is noticed without receiving, and only once all messages have been received.
 func TestEnded(t *testing.T) {
 	a, b := connected(t)
 	if a.Ended() || b.Ended() {
-		t.Error("ended at the beginning")
+		t.Error("ended before the other side closed")
 	}
 	if err := b.Send([]byte{1}); err != nil {
 		t.Fatal(err)
 	}
 	b.Close()
 	if a.Ended() {
-		t.Error("ended with a message to be received")
+		t.Error("ended with a message in the queue")
 	}
 	if got, _, err := a.Receive(); err != nil || !bytes.Equal(got, []byte{1}) {
 		t.Errorf("%x, %v", got, err)
 	}
 	if !a.Ended() || !b.Ended() {
-		t.Errorf("not ended: %t here, %t where it was closed", !a.Ended(), !b.Ended())
+		t.Errorf("not ended: %t on this side, %t on the closing side", !a.Ended(), !b.Ended())
 	}
 }
 
-// TestPatience: who reads nothing holds up a sender for as long as that has patience, each time anew.
-func TestPatience(t *testing.T) {
+// TestSendTimesOut: a Send to a peer that does not read fails after Patience, each time again.
+func TestSendTimesOut(t *testing.T) {
 	a, b := connected(t)
 	a.Patience = time.Millisecond
 	fill := func() int {
@@ -192,16 +195,17 @@ func TestPatience(t *testing.T) {
 		}
 	}
 	if first, again := fill(), fill(); first == 0 || again != 0 {
-		t.Errorf("%d messages fitted, then %d", first, again)
+		t.Errorf("%d messages were sent, then %d more", first, again)
 	}
 	if _, _, err := b.Receive(); err != nil {
 		t.Fatal(err)
 	}
 	if n := fill(); n == 0 {
-		t.Error("none fitted after one was read")
+		t.Error("no message could be sent after one was received")
 	}
 }
 
+// TestNewConnRefuses: a file that is not a SOCK_SEQPACKET socket is refused and closed.
 func TestNewConnRefuses(t *testing.T) {
 	sandboxtest.Leaks(t)
 	for name, open := range map[string]func() (*os.File, error){

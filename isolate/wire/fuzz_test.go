@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzMessage: no message makes a decoder panic or take more memory than a small multiple of the message, and one that is
-// accepted has one encoding.
+// FuzzMessage: no message makes a decoder panic or allocate more than a small multiple of its size, and an accepted
+// message has exactly one encoding.
 func FuzzMessage(f *testing.F) {
 	for _, c := range codecs {
 		f.Add(c.full)
@@ -31,7 +31,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// TestDecodersAllocateLittle: strings cost their own length, and what a length field claims costs nothing.
+// TestDecodersAllocateLittle: a string costs its own length, and a false length field costs nothing.
 func TestDecodersAllocateLittle(t *testing.T) {
 	claims := bytes.Repeat([]byte{0xff}, MaxMessage-headerSize)
 	for _, c := range codecs {
@@ -44,7 +44,7 @@ func TestDecodersAllocateLittle(t *testing.T) {
 	}
 }
 
-// FuzzPayload: what is accepted as a payload has one encoding.
+// FuzzPayload: an accepted payload has exactly one encoding.
 func FuzzPayload(f *testing.F) {
 	f.Add(payload(1, 0, 0, "true\x00"))
 	f.Add(payload(2, 1, 0, "sh\x00\x00A=b\x00"))
@@ -71,7 +71,7 @@ func FuzzPayload(f *testing.F) {
 	})
 }
 
-// payload is a payload as nobody of ours would write it.
+// payload returns a payload with arbitrary counts, which NewPayload would not write.
 func payload(argc, envc, files uint32, rest string) []byte {
 	e := encoder{}
 	for _, n := range []uint32{payloadMagic, argc, envc, files} {

@@ -8,20 +8,20 @@ import (
 
 // Flags of a Run.
 const (
-	FlagReadOnly     = 1 << iota // the repository cannot be written
-	FlagStdin                    // a descriptor for standard input is there; else it is /dev/null
-	FlagTerminal                 // the job gets a terminal; no stdio descriptors
-	FlagRepo                     // a descriptor of the repository is there; else Repo names one the supervisor serves
-	FlagOverlay                  // the repository is written to on the session's layer
+	FlagReadOnly     = 1 << iota // the repository is read-only
+	FlagStdin                    // a descriptor for standard input is sent; otherwise it is /dev/null
+	FlagTerminal                 // the job gets a terminal; no stdio descriptors are sent
+	FlagRepo                     // a descriptor of the repository is sent; otherwise Repo names a configured one
+	FlagOverlay                  // writes to the repository go to the session's layer
 	FlagProtectHooks             // sensitive paths are read-only, see job.ProtectHooks
 	FlagProtectAll               // likewise, see job.ProtectAll
-	FlagCommon                   // a descriptor of Common is there, after all others; else Common names one the supervisor serves
-	FlagNoRepo                   // nothing is at the repository's own path, see job.NoRepo
+	FlagCommon                   // a descriptor of Common is sent, after all others; otherwise Common names a configured one
+	FlagNoRepo                   // nothing is mounted at the repository's path, see job.NoRepo
 	flagsEnd
 )
 
-// Run asks for a job. Its descriptors are, in this order and as Flags say: payload, stdout, stderr, stdin, repository.
-// Limits are as in job.Limits: 0 is the supervisor's default, -1 none.
+// Run requests a job. Its descriptors are, in this order and as Flags say: payload, stdout, stderr, stdin, repository,
+// Common. Limits are as in job.Limits: 0 is the supervisor's default, -1 none.
 type Run struct {
 	Flags      uint32
 	Memory     int64
@@ -35,12 +35,12 @@ type Run struct {
 	FileSize   int64
 	OpenFiles  int64
 	Rows, Cols uint16
-	Profile    string // at most MaxName
-	Session    string // at most MaxName; "" is none
-	Tool       string // at most MaxName: a job.Tool
-	Repo       string // at most MaxPath
-	Dir        string // relative to the repository, at most MaxPath
-	Common     string // the git directory that Repo is a worktree of, at most MaxPath; "" is none
+	Profile    string // maximum MaxName bytes
+	Session    string // maximum MaxName; "" is none
+	Tool       string // a job.Tool, maximum MaxName
+	Repo       string // maximum MaxPath
+	Dir        string // relative to the repository, maximum MaxPath
+	Common     string // the git directory that Repo is a worktree of, maximum MaxPath; "" is none
 	Claim      job.Claim
 }
 
@@ -70,7 +70,7 @@ func (r *Run) Append(tag uint32) []byte {
 	return e.b
 }
 
-// ReadRun decodes what follows the header of a Run.
+// ReadRun decodes the body of a Run.
 func ReadRun(body []byte) (Run, error) {
 	d := decoder{b: body}
 	r := Run{Flags: d.u32()}
@@ -85,7 +85,7 @@ func ReadRun(body []byte) (Run, error) {
 	return r, d.done()
 }
 
-// Descriptors is the number that must come with r.
+// Descriptors returns the number of descriptors that must come with r.
 func (r *Run) Descriptors() int {
 	n := 1 + bits.OnesCount32(r.Flags&(FlagStdin|FlagRepo|FlagCommon))
 	if r.Flags&FlagTerminal == 0 {
@@ -94,10 +94,10 @@ func (r *Run) Descriptors() int {
 	return n
 }
 
-// Signal asks to signal the job that the header's tag names. Number 0 ends the job as a whole, by SIGKILL.
+// Signal requests a signal to the job that the header's tag names. Number 0 ends the whole job, by SIGKILL.
 type Signal struct {
 	Number   uint8
-	Everyone bool // every process of the job, not only its first
+	Everyone bool // to every process of the job, not only its first
 }
 
 // Append encodes s as a message for the job tag.
@@ -113,7 +113,7 @@ func (s Signal) Append(tag uint32) []byte {
 	return e.b
 }
 
-// ReadSignal decodes what follows the header of a Signal.
+// ReadSignal decodes the body of a Signal.
 func ReadSignal(body []byte) (Signal, error) {
 	d := decoder{b: body}
 	s := Signal{Number: d.u8()}
@@ -123,8 +123,8 @@ func ReadSignal(body []byte) (Signal, error) {
 	return s, d.done()
 }
 
-// Welcome answers Hello. FrontUID and FrontGID are who an embedded supervisor's front-end shall become when there is no
-// better user: ids that are nobody's.
+// Welcome is the reply to Hello. The front-end of an embedded supervisor switches to FrontUID and FrontGID, ids without
+// an account, if there is no better user.
 type Welcome struct {
 	Instance           string
 	FrontUID, FrontGID uint32
@@ -140,41 +140,41 @@ func (w Welcome) Append(tag uint32) []byte {
 	return e.b
 }
 
-// ReadWelcome decodes what follows the header of a Welcome.
+// ReadWelcome decodes the body of a Welcome.
 func ReadWelcome(body []byte) (Welcome, error) {
 	d := decoder{b: body}
 	w := Welcome{Instance: d.text(MaxName), FrontUID: d.u32(), FrontGID: d.u32()}
 	return w, d.done()
 }
 
-// An Outcome is how a job ended, or that it never began.
+// An Outcome is how a job ended, or Refused if it was not started.
 type Outcome uint8
 
 // The outcomes.
 const (
-	Exited    Outcome = iota + 1 // WaitStatus is the first process's
-	Deadline                     // ended at the deadline
-	Killed                       // ended on request
-	OverDisk                     // ended for the bytes it put into the repository
-	OverFiles                    // ended for the files it put there
-	Vanished                     // ended without its reaper's report: by the memory limit, or from outside
-	Refused                      // not started: Step, Errno, Message, Hint
+	Exited    Outcome = iota + 1 // WaitStatus is the first process's wait status
+	Deadline                     // killed at the deadline
+	Killed                       // killed on request
+	OverDisk                     // killed because it wrote too many bytes to the repository
+	OverFiles                    // killed because it created too many files there
+	Vanished                     // ended without its reaper's report: killed by the memory limit, or from outside
+	Refused                      // not started; see Step, Errno, Message and Hint
 	outcomeEnd
 )
 
-// Result ends a Run.
+// Result is the reply to a Run, sent when the job has ended or was refused.
 type Result struct {
 	Outcome    Outcome
-	WaitStatus uint32 // as wait(2) gives it
+	WaitStatus uint32 // see wait(2)
 	OOM        bool
 	PIDsMax    bool
-	Incomplete bool // not everything was looked at for Sensitive
-	LayerFull  bool // no byte was left on the session's layer
-	FilesFull  bool // no file was left on it
-	ReadOnly   bool // the job was to write to the repository, and could not: it is read-only for every job
+	Incomplete bool // not all files were checked for Sensitive
+	LayerFull  bool // the session's layer ran out of bytes
+	FilesFull  bool // the session's layer ran out of inodes
+	ReadOnly   bool // the job requested write access, but the repository is read-only for every job
 	More       uint32
 	Errno      uint32
-	Wall       int64 // nanoseconds, as User and System
+	Wall       int64 // nanoseconds, like CPU, User and System
 	CPU        int64
 	User       int64
 	System     int64
@@ -187,7 +187,7 @@ type Result struct {
 	Step       string
 	Message    string
 	Hint       string
-	Sensitive  string // paths, each ended by NUL
+	Sensitive  string // changed paths, each terminated by NUL
 }
 
 func (r *Result) numbers() []*int64 {
@@ -222,7 +222,7 @@ func (r *Result) Append(tag uint32) []byte {
 	return e.b
 }
 
-// ReadResult decodes what follows the header of a Result.
+// ReadResult decodes the body of a Result.
 func ReadResult(body []byte) (Result, error) {
 	d := decoder{b: body}
 	r := Result{Outcome: Outcome(d.u8())}
@@ -242,9 +242,9 @@ func ReadResult(body []byte) (Result, error) {
 // Entry is one running job in the answer to List.
 type Entry struct {
 	Job     string
-	UID     uint32 // of the client
-	Started int64  // nanoseconds since the epoch
-	Memory  int64  // bytes in use at their peak
+	UID     uint32 // the client's user id
+	Started int64  // nanoseconds since the Unix epoch
+	Memory  int64  // peak memory use in bytes
 	Repo    string
 }
 
@@ -260,14 +260,14 @@ func (en *Entry) Append(tag uint32) []byte {
 	return e.b
 }
 
-// ReadEntry decodes what follows the header of an Entry.
+// ReadEntry decodes the body of an Entry.
 func ReadEntry(body []byte) (Entry, error) {
 	d := decoder{b: body}
 	en := Entry{UID: d.u32(), Started: d.i64(), Memory: d.i64(), Job: d.text(MaxName), Repo: d.text(MaxPath)}
 	return en, d.done()
 }
 
-// Fact is one thing the supervisor knows of its host: what is there, and what is done without it.
+// Fact is one property of the supervisor's host: whether a feature is present, and what the supervisor does without it.
 type Fact struct {
 	Name    string
 	Present bool
@@ -284,7 +284,7 @@ func (f *Fact) Append(tag uint32) []byte {
 	return e.b
 }
 
-// ReadFact decodes what follows the header of a Fact.
+// ReadFact decodes the body of a Fact.
 func ReadFact(body []byte) (Fact, error) {
 	d := decoder{b: body}
 	present := d.u8()

@@ -10,8 +10,8 @@ import (
 	"corral/job"
 )
 
-// codecs encode and decode each message, for tests that treat all of them alike. again decodes what follows a header and
-// encodes that anew.
+// codecs encode and decode each message, for tests that treat all of them alike. again decodes a body and encodes it
+// again.
 var codecs = []struct {
 	name  string
 	op    Op
@@ -118,7 +118,7 @@ var fullResult = &Result{
 	Job: "job-1", Cgroup: "hybrid", Step: "cwd", Message: "no", Hint: "do", Sensitive: ".git/config\x00\xff\x00",
 }
 
-// TestRoundTrip: what was encoded is decoded to the same, which the second encoding shows.
+// TestRoundTrip: an encoded message decodes to the same fields, as encoding it again shows.
 func TestRoundTrip(t *testing.T) {
 	for _, c := range codecs {
 		head, body, err := ReadHeader(c.full)
@@ -141,8 +141,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestNoOtherLength: each message is of its length exactly.
-func TestNoOtherLength(t *testing.T) {
+// TestLengthIsExact: a message that is a byte shorter or longer is malformed.
+func TestLengthIsExact(t *testing.T) {
 	for _, c := range codecs {
 		body := c.full[headerSize:]
 		for n := range len(body) {
@@ -163,8 +163,9 @@ func set(message []byte, at int, value byte) []byte {
 	return body
 }
 
+// TestMalformed: a field that is out of range makes its message malformed.
 func TestMalformed(t *testing.T) {
-	// The strings of Run: after the flags, ten numbers and the terminal's size.
+	// The strings of Run follow the flags, ten numbers and the terminal's size.
 	const profile = 4 + 10*8 + 2*2
 	denied := (&Denied{fullClaim}).Append(1)
 	signal, fact := Signal{Number: 9}.Append(1), (&Fact{Name: "x"}).Append(1)
@@ -197,6 +198,7 @@ func TestMalformed(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
+// TestHeader: a short header is malformed, and another version is refused.
 func TestHeader(t *testing.T) {
 	for n := range headerSize {
 		if _, _, err := ReadHeader(Empty(OpHello, 1)[:n]); !errors.Is(err, ErrMalformed) {
@@ -210,7 +212,7 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-// TestLongTextIsCut: messages of the supervisor's own are cut to what the other side takes.
+// TestLongTextIsCut: texts of the supervisor's own messages are cut to the maximum that the other side accepts.
 func TestLongTextIsCut(t *testing.T) {
 	long := strings.Repeat("x", 1<<16)
 	r := Result{Outcome: Exited, Job: long, Cgroup: long, Step: long, Message: long, Hint: long, Sensitive: long}
@@ -235,6 +237,7 @@ func TestLongTextIsCut(t *testing.T) {
 	}
 }
 
+// TestDescriptors: the number of descriptors follows from the flags.
 func TestDescriptors(t *testing.T) {
 	for _, tt := range []struct {
 		flags uint32

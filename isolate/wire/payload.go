@@ -16,16 +16,17 @@ import (
 const (
 	payloadMagic = 0x4c524f43
 	payloadSeals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
-	// MaxPayload is the most that arguments, environment and files may take, in bytes; the kernel's own limit for the
-	// first two is a quarter of the stack's size, 2 MiB.
+	// MaxPayload is the maximum size of arguments, environment and files together, in bytes; the kernel's own limit for
+	// the first two is a quarter of the stack's size, 2 MiB.
 	MaxPayload = 4 << 20
 )
 
-// ErrNul is a string that no program can be given.
-var ErrNul = errors.New("a NUL byte in an argument, in the environment or in the path of a file")
+// ErrNul is returned for a string with a NUL byte, which cannot be passed to a program.
+var ErrNul = errors.New("an argument, the environment or the path of a file contains a NUL byte")
 
-// NewPayload writes args, env and files into a sealed memfd, in the layout the job's process reads (struct payload of the
-// stub). Errors: no args, ErrNul, a file whose path is not absolute, more than MaxPayload, or the kernel's.
+// NewPayload writes args, env and files into a sealed memfd, in the layout that the job's process reads (struct payload
+// of the stub). The caller closes it. Errors: no args, ErrNul, a file whose path is not absolute, more than MaxPayload
+// bytes, or an error of the kernel.
 func NewPayload(args, env []string, files ...job.File) (*os.File, error) {
 	if len(args) == 0 {
 		return nil, errors.New("no program given")
@@ -45,19 +46,20 @@ func NewPayload(args, env []string, files ...job.File) (*os.File, error) {
 			return nil, ErrNul
 		}
 		if !strings.HasPrefix(f.Path, "/") {
-			return nil, fmt.Errorf("the path of file %q is not absolute", f.Path)
+			return nil, fmt.Errorf("path of file %q must be absolute", f.Path)
 		}
 		e.b = append(append(e.b, f.Path...), 0)
 		e.u32(uint32(len(f.Content)))
 		e.b = append(append(e.b, f.Content...), 0)
 	}
 	if len(e.b) > MaxPayload {
-		return nil, fmt.Errorf("arguments, environment and files take %d bytes, more than %d", len(e.b), MaxPayload)
+		return nil, fmt.Errorf("arguments, environment and files are %d bytes, maximum %d", len(e.b), MaxPayload)
 	}
 	return Seal("payload", e.b, 0)
 }
 
-// Seal makes a memfd of content that nobody can change any more, with mode bits perm beside reading.
+// Seal returns a memfd with content that no process can change any more. Its mode is 0444 plus perm. The caller closes
+// it.
 func Seal(name string, content []byte, perm uint32) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -79,8 +81,8 @@ func Seal(name string, content []byte, perm uint32) (*os.File, error) {
 	return f, nil
 }
 
-// addSeals seals a memfd. The kernel answers EBUSY, after a wait of its own, when somebody else seems to use a page: on a loaded
-// machine that may be a processor's list of new pages (memfd_wait_for_pins in mm/memfd.c).
+// addSeals seals a memfd. The kernel returns EBUSY, after waiting for some time, if another user of a page seems to
+// exist: on a loaded machine that may be a processor's list of new pages (memfd_wait_for_pins in mm/memfd.c).
 func addSeals(fd int) error {
 	const tries = 20
 	var err error
@@ -93,7 +95,7 @@ func addSeals(fd int) error {
 	return err
 }
 
-// Sealed says whether f is a memfd that nobody can change any more and of at most MaxPayload bytes.
+// Sealed reports whether f is a memfd that no process can change any more, of at most MaxPayload bytes.
 func Sealed(f *os.File) bool {
 	seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
 	if err != nil || seals&payloadSeals != payloadSeals {
@@ -103,7 +105,7 @@ func Sealed(f *os.File) bool {
 	return unix.Fstat(int(f.Fd()), &st) == nil && st.Size <= MaxPayload && st.Size >= 16
 }
 
-// ReadPayload decodes what NewPayload wrote; it is for tests and for programs of ours that run as jobs.
+// ReadPayload decodes the output of NewPayload; it is for tests and for this project's programs that run as jobs.
 func ReadPayload(content []byte) (args, env []string, files []job.File, err error) {
 	if len(content) < 16 || binary.LittleEndian.Uint32(content) != payloadMagic {
 		return nil, nil, nil, ErrMalformed
@@ -129,7 +131,7 @@ func ReadPayload(content []byte) (args, env []string, files []job.File, err erro
 	return args, env, files, nil
 }
 
-// cutStrings takes n strings, each ended by NUL, from the start of b.
+// cutStrings parses n NUL-terminated strings at the start of b.
 func cutStrings(b []byte, n uint32) (list []string, rest []byte, err error) {
 	for range n {
 		s, after, ok := bytes.Cut(b, []byte{0})
@@ -141,7 +143,7 @@ func cutStrings(b []byte, n uint32) (list []string, rest []byte, err error) {
 	return list, b, nil
 }
 
-// cutFile takes a file from the start of b: its path, NUL, the content's length, the content, NUL.
+// cutFile parses a file at the start of b: its path, NUL, the content's length, the content, NUL.
 func cutFile(b []byte) (f job.File, rest []byte, err error) {
 	path, rest, ok := bytes.Cut(b, []byte{0})
 	if !ok || len(path) == 0 || path[0] != '/' || len(rest) < 4 {

@@ -14,6 +14,7 @@ import (
 	"corral/job"
 )
 
+// TestPayload: a payload round-trips and is sealed.
 func TestPayload(t *testing.T) {
 	for _, tt := range []struct {
 		args, env []string
@@ -42,6 +43,7 @@ func TestPayload(t *testing.T) {
 	}
 }
 
+// TestPayloadRefused: NewPayload refuses strings, paths and sizes that the job's process could not use.
 func TestPayloadRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
@@ -53,10 +55,10 @@ func TestPayloadRefused(t *testing.T) {
 		{"NUL in an argument", []string{"a\x00b"}, nil, job.File{Path: "/x"}, ErrNul.Error()},
 		{"NUL in the environment", []string{"a"}, []string{"A=\x00"}, job.File{Path: "/x"}, ErrNul.Error()},
 		{"NUL in a path", []string{"a"}, nil, job.File{Path: "/x\x00"}, ErrNul.Error()},
-		{"a relative path", []string{"a"}, nil, job.File{Path: "x/y"}, `"x/y" is not absolute`},
-		{"no path", []string{"a"}, nil, job.File{Content: "x"}, `"" is not absolute`},
-		{"too large", []string{strings.Repeat("x", MaxPayload)}, nil, job.File{Path: "/x"}, "more than"},
-		{"too large a file", []string{"a"}, nil, job.File{Path: "/x", Content: strings.Repeat("x", MaxPayload)}, "more than"},
+		{"a relative path", []string{"a"}, nil, job.File{Path: "x/y"}, `"x/y" must be absolute`},
+		{"no path", []string{"a"}, nil, job.File{Content: "x"}, `"" must be absolute`},
+		{"too large", []string{strings.Repeat("x", MaxPayload)}, nil, job.File{Path: "/x"}, "maximum 4194304"},
+		{"too large a file", []string{"a"}, nil, job.File{Path: "/x", Content: strings.Repeat("x", MaxPayload)}, "maximum 4194304"},
 	} {
 		f, err := NewPayload(tt.args, tt.env, tt.file)
 		if f != nil || err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -65,6 +67,7 @@ func TestPayloadRefused(t *testing.T) {
 	}
 }
 
+// TestPayloadMalformed: ReadPayload refuses a payload that does not match its layout.
 func TestPayloadMalformed(t *testing.T) {
 	for name, content := range map[string][]byte{
 		"nothing":                  nil,
@@ -89,7 +92,7 @@ func TestPayloadMalformed(t *testing.T) {
 	}
 }
 
-// TestSealed: nobody can change a payload any more, and nothing else passes for one.
+// TestSealed: no process can change a payload any more, and no other file counts as sealed.
 func TestSealed(t *testing.T) {
 	f, err := NewPayload([]string{"true"}, nil)
 	if err != nil {
@@ -116,7 +119,7 @@ func TestSealed(t *testing.T) {
 	}
 }
 
-// others are files that are no payload, each for one reason.
+// others returns files that are not sealed payloads, each for one reason.
 func others(t *testing.T) map[string]*os.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")

@@ -9,8 +9,8 @@ import (
 	"corral/job"
 )
 
-// Became says in the words of package job what became of a job; the error is a *job.Refusal. Sensitive is left as it is: its
-// names are bytes that a job chose, which the supervisor does not take apart.
+// Became converts r to a job.Result, or to a *job.Refusal if the job was not started. It does not set the list of
+// sensitive paths: these are bytes chosen by a job, which the supervisor does not parse.
 func (r *Result) Became() (job.Result, error) {
 	if r.Outcome == Refused {
 		return job.Result{}, &job.Refusal{Step: r.Step, Errno: int(r.Errno), Message: r.Message, Hint: r.Hint}
@@ -39,7 +39,7 @@ func (r *Result) Became() (job.Result, error) {
 	return j, nil
 }
 
-// ended fills in how the first process ended and which limit was met.
+// ended sets j's exit status or signal, and the limit that was reached.
 func (r *Result) ended(j *job.Result) {
 	if r.Outcome == Exited {
 		status := syscall.WaitStatus(r.WaitStatus)
@@ -60,7 +60,7 @@ func (r *Result) ended(j *job.Result) {
 	case j.Limit != "":
 	case r.PIDsMax:
 		j.Limit = job.LimitPIDs
-	case r.LayerFull && j.Status != job.Success: // who had room enough met no limit
+	case r.LayerFull && j.Status != job.Success: // a job that succeeded was not affected
 		j.Limit = job.LimitDisk
 	case r.FilesFull:
 		j.Limit = job.LimitFiles

@@ -6,28 +6,28 @@ import (
 	"corral/job"
 )
 
-// MaxLabel bounds the names that people give to sessions and root file systems, in bytes.
+// MaxLabel is the maximum length of names that users give to sessions and root file systems, in bytes.
 const MaxLabel = 64
 
 // Flags of an Open. FlagReadOnly, FlagOverlay, FlagRepo and FlagCommon are those of a Run.
 const (
 	OpenRoot = flagsEnd << iota // a whole root file system on the layer
 	OpenLasting
-	// OpenCheck asks whether the session's repository is served to the client. Nothing is made: a Closed follows, or a Result
-	// that says why not.
+	// OpenCheck asks whether the supervisor serves the session's repository to the client, without creating a session.
+	// The reply is a Closed, or a Result with the refusal.
 	OpenCheck
 	OpenShare // the jobs of a session without OpenRoot share the home directory and /tmp
 	openEnd
 )
 
-// Open asks for a session. Its descriptors are the repository's, with FlagRepo, and Common's, with FlagCommon. A Session follows, or a Result that
-// says why there is none. The fields are those of job.SessionSpec; Idle is in nanoseconds.
+// Open requests a session. Its descriptors are the repository's, with FlagRepo, and Common's, with FlagCommon. The reply
+// is a Session, or a Result with the refusal. The fields are those of job.SessionSpec; Idle is in nanoseconds.
 type Open struct {
 	Flags               uint32
 	Disk, Inodes, Idle  int64
-	Repo, Common        string // at most MaxPath; see Run
-	Profile             string // at most MaxName
-	Name, Image, Import string // at most MaxLabel
+	Repo, Common        string // maximum MaxPath; see Run
+	Profile             string // maximum MaxName
+	Name, Image, Import string // maximum MaxLabel
 }
 
 func (o *Open) numbers() []*int64 { return []*int64{&o.Disk, &o.Inodes, &o.Idle} }
@@ -50,7 +50,7 @@ func (o *Open) Append(tag uint32) []byte {
 	return e.b
 }
 
-// ReadOpen decodes what follows the header of an Open.
+// ReadOpen decodes the body of an Open.
 func ReadOpen(body []byte) (Open, error) {
 	d := decoder{b: body}
 	o := Open{Flags: d.u32()}
@@ -66,7 +66,7 @@ func ReadOpen(body []byte) (Open, error) {
 	return o, d.done()
 }
 
-// Descriptors is the number that must come with o.
+// Descriptors returns the number of descriptors that must come with o.
 func (o *Open) Descriptors() int {
 	n := 0
 	for _, flag := range []uint32{FlagRepo, FlagCommon} {
@@ -77,10 +77,10 @@ func (o *Open) Descriptors() int {
 	return n
 }
 
-// CloseSession asks to end a session or to remove a kept layer. A Closed follows, or a Result that says why not.
+// CloseSession requests to end a session or to remove a kept layer. The reply is a Closed, or a Result with the refusal.
 type CloseSession struct {
 	Keep bool
-	ID   string // at most MaxName
+	ID   string // maximum MaxName
 }
 
 // Append encodes m as a message with tag.
@@ -92,7 +92,7 @@ func (m CloseSession) Append(tag uint32) []byte {
 	return e.b
 }
 
-// ReadCloseSession decodes what follows the header of a CloseSession.
+// ReadCloseSession decodes the body of a CloseSession.
 func ReadCloseSession(body []byte) (CloseSession, error) {
 	d := decoder{b: body}
 	keep := d.u8()
@@ -101,7 +101,7 @@ func ReadCloseSession(body []byte) (CloseSession, error) {
 	return m, d.done()
 }
 
-// Closed says that a session has ended, and whether its layer was kept.
+// Closed is the reply that a session has ended, and whether its layer was kept.
 type Closed struct{ Kept bool }
 
 // Append encodes m as the answer to tag.
@@ -112,7 +112,7 @@ func (m Closed) Append(tag uint32) []byte {
 	return e.b
 }
 
-// ReadClosed decodes what follows the header of a Closed.
+// ReadClosed decodes the body of a Closed.
 func ReadClosed(body []byte) (Closed, error) {
 	d := decoder{b: body}
 	kept := d.u8()
@@ -144,7 +144,7 @@ func AppendSession(s *job.Session, tag uint32) []byte {
 	return e.b
 }
 
-// ReadSession decodes what follows the header of a session.
+// ReadSession decodes the body of a session.
 func ReadSession(body []byte) (job.Session, error) {
 	d := decoder{b: body}
 	flags, workspace := d.u8(), d.u8()
@@ -167,15 +167,15 @@ func AppendImage(i *job.Image, tag uint32) []byte {
 	return e.b
 }
 
-// ReadImage decodes what follows the header of an image.
+// ReadImage decodes the body of an image.
 func ReadImage(body []byte) (job.Image, error) {
 	d := decoder{b: body}
 	i := job.Image{Bytes: d.i64(), Made: time.Unix(0, d.i64()), Name: d.text(MaxLabel)}
 	return i, d.done()
 }
 
-// RemoveImage asks to remove a root file system. A Closed follows, or a Result that says why not.
-type RemoveImage struct{ Name string } // at most MaxLabel
+// RemoveImage requests to remove a root file system. The reply is a Closed, or a Result with the refusal.
+type RemoveImage struct{ Name string } // maximum MaxLabel
 
 // Append encodes m as a message with tag.
 func (m RemoveImage) Append(tag uint32) []byte {
@@ -185,7 +185,7 @@ func (m RemoveImage) Append(tag uint32) []byte {
 	return e.b
 }
 
-// ReadRemoveImage decodes what follows the header of a RemoveImage.
+// ReadRemoveImage decodes the body of a RemoveImage.
 func ReadRemoveImage(body []byte) (RemoveImage, error) {
 	d := decoder{b: body}
 	m := RemoveImage{d.text(MaxLabel)}

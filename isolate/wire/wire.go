@@ -1,11 +1,12 @@
-// Package wire is what a front-end and the supervisor say to each other.
+// Package wire is the protocol between front-ends and the supervisor.
 //
 // Messages are datagrams on a SOCK_SEQPACKET unix socket, at most MaxMessage bytes, with descriptors as SCM_RIGHTS. Each
-// operation has one type with fields in a fixed order, little endian; strings are length-limited bytes that nobody
-// parses. The decoders are the only code of the supervisor that reads what a client wrote: they are fuzzed, they
-// allocate no more than the message, and what does not fit exactly is an error.
+// operation has one type with fields in a fixed order, little endian; strings are length-limited bytes that are not
+// parsed. The decoders are the only code of the supervisor that reads data written by a client: they are fuzzed, they
+// allocate no more than the message's size, and a message that does not match its layout exactly is an error.
 //
-// A program's arguments and environment are not in a message: they pass by in a sealed memfd (see Payload), unread.
+// A program's arguments and environment are not part of a message: they are passed in a sealed memfd (see NewPayload),
+// which the supervisor does not read.
 package wire
 
 import (
@@ -14,17 +15,17 @@ import (
 	"fmt"
 )
 
-// Version is the first field of every message; the two sides are of one release.
+// Version is the first field of every message; both sides must be of one release.
 const Version = 4
 
-// Limits of a message's parts, in bytes.
+// Maximum sizes of a message's parts, in bytes.
 const (
 	MaxMessage   = 64 << 10
 	MaxPath      = 4095 // PATH_MAX less the final NUL
 	MaxName      = 32
 	MaxText      = 2048
 	MaxSensitive = 32 << 10
-	// MaxDescriptors is the most that come with one message.
+	// MaxDescriptors is the maximum number of descriptors of one message.
 	MaxDescriptors = 6
 )
 
@@ -57,7 +58,7 @@ const (
 	OpEnd
 )
 
-// Header begins every message. Tag is the client's name for a job or a request; answers repeat it.
+// Header starts every message. Tag is the client's name for a job or a request; replies repeat it.
 type Header struct {
 	Op  Op
 	Tag uint32
@@ -65,7 +66,7 @@ type Header struct {
 
 const headerSize = 8
 
-// ErrMalformed is a message that is not of its type's shape.
+// ErrMalformed is returned for a message that does not match its type's layout.
 var ErrMalformed = errors.New("malformed message")
 
 type encoder struct{ b []byte }
@@ -75,7 +76,8 @@ func (e *encoder) u16(v uint16) { e.b = binary.LittleEndian.AppendUint16(e.b, v)
 func (e *encoder) u32(v uint32) { e.b = binary.LittleEndian.AppendUint32(e.b, v) }
 func (e *encoder) i64(v int64)  { e.b = binary.LittleEndian.AppendUint64(e.b, uint64(v)) }
 
-// text appends at most limit bytes of s: what is longer is cut, for messages of our own; requests are checked before.
+// text appends at most limit bytes of s and cuts the rest: that happens to the supervisor's own messages only, as
+// requests are validated before.
 func (e *encoder) text(s string, limit int) {
 	if len(s) > limit {
 		s = s[:limit]
@@ -92,7 +94,7 @@ func (e *encoder) header(op Op, tag uint32) {
 
 type decoder struct {
 	b     []byte
-	texts string // b as it was before the first text, of which all of them are parts
+	texts string // copy of b from the first text on; all texts are substrings of it, which saves allocations
 	bad   bool
 }
 
@@ -129,7 +131,7 @@ func (d *decoder) text(limit int) string {
 	return behind[:n]
 }
 
-// done reports a message that was too short, too long or out of range.
+// done returns ErrMalformed if the message was too short, too long or out of range.
 func (d *decoder) done() error {
 	if d.bad || len(d.b) != 0 {
 		return ErrMalformed
@@ -137,7 +139,7 @@ func (d *decoder) done() error {
 	return nil
 }
 
-// ReadHeader reads the header of message and returns the rest.
+// ReadHeader decodes the header of message and returns the body.
 func ReadHeader(message []byte) (Header, []byte, error) {
 	d := decoder{b: message}
 	version, op, tag := d.u16(), d.u16(), d.u32()
@@ -150,7 +152,7 @@ func ReadHeader(message []byte) (Header, []byte, error) {
 	return Header{Op: Op(op), Tag: tag}, d.b, nil
 }
 
-// Empty is a message that has nothing but its header: Hello, List, Facts, Sessions, Images, End.
+// Empty encodes a message without a body: Hello, List, Facts, Sessions, Images, End.
 func Empty(op Op, tag uint32) []byte {
 	e := encoder{b: make([]byte, 0, headerSize)}
 	e.header(op, tag)

@@ -1,10 +1,10 @@
 // Package transport carries the messages of package rpc: lines over standard input and output, lines over a unix socket,
-// and text frames over a WebSocket. It knows who is at the other end and how a message is framed; it reads none.
+// and text frames over a WebSocket. It authenticates the peer and frames messages; it does not interpret them.
 //
-// Who connects to a unix socket is what the kernel says (SO_PEERCRED), who connects to a WebSocket is whose bearer token
-// it has. A connection has its messages bounded by rpc.MaxMessage, and holds at most one of them in each direction: a
-// client that does not read stalls who writes to it, and nobody else. There are bounds on how many connections a server
-// has, and how many of them are one client's.
+// A client of a unix socket is identified by the kernel (SO_PEERCRED), a client of a WebSocket by its bearer token. A
+// message has at most rpc.MaxMessage bytes, and a connection holds at most one message in each direction: a client that
+// does not read blocks only the goroutine that writes to it. The connections of a server are bounded, both in total and
+// per client.
 package transport
 
 import (
@@ -14,17 +14,17 @@ import (
 	"corral/rpc"
 )
 
-// A Handler serves one client until it is gone: rpc.Server.Serve. It closes the connection.
+// A Handler serves one client until it disconnects, as rpc.Server.Serve does. It closes conn.
 type Handler func(ctx context.Context, conn rpc.Conn, who rpc.Caller) error
 
 // Bounds of one server.
 const (
-	maxClients = 128 // of whom it is known who they are
-	maxShare   = 64  // of one user or principal
+	maxClients   = 128 // authenticated connections in total
+	maxPerClient = 64  // of one user or principal
 )
 
-// places are the connections of a server, by who has them.
-type places struct {
+// connLimiter counts the connections of a server per client. The zero value is ready for use.
+type connLimiter struct {
 	clients sync.WaitGroup
 
 	mu    sync.Mutex
@@ -33,11 +33,11 @@ type places struct {
 	taken map[string]int // guarded by mu
 }
 
-// take takes a place, and reports whether there was one.
-func (p *places) take(who string) bool {
+// acquire counts a connection of who, and reports whether it is allowed. If so, release must be called when it ends.
+func (p *connLimiter) acquire(who string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ended || p.all >= maxClients || p.taken[who] >= maxShare {
+	if p.ended || p.all >= maxClients || p.taken[who] >= maxPerClient {
 		return false
 	}
 	if p.taken == nil {
@@ -49,7 +49,7 @@ func (p *places) take(who string) bool {
 	return true
 }
 
-func (p *places) give(who string) {
+func (p *connLimiter) release(who string) {
 	defer p.clients.Done()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,8 +59,8 @@ func (p *places) give(who string) {
 	}
 }
 
-// end lets nobody take a place any more, and waits until all are given back.
-func (p *places) end() {
+// close makes acquire return false from now on, and waits until all connections are released.
+func (p *connLimiter) close() {
 	p.mu.Lock()
 	p.ended = true
 	p.mu.Unlock()

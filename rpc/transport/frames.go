@@ -17,38 +17,38 @@ import (
 	"corral/rpc"
 )
 
-// Times of a WebSocket.
+// Intervals and timeouts of a WebSocket.
 const (
-	pingEvery = 30 * time.Second // what is between may close a connection that is quiet for longer than a minute
-	pongTime  = 60 * time.Second // for the answer to a ping
-	closeTime = time.Second      // for the other side to close, too
-	stallTime = 2 * time.Second  // after it, a write waits for a client that does not read
+	pingInterval = 30 * time.Second // proxies may close a connection that is idle for longer than a minute
+	pongTimeout  = 60 * time.Second // for the answer to a ping
+	closeTimeout = time.Second      // for the peer to answer a close frame
+	stallTimeout = 2 * time.Second  // a write that takes longer waits for a client that does not read
 )
 
-// frames is a connection of text frames.
-type frames struct {
+// frameConn is a connection of text frames.
+type frameConn struct {
 	ws  *websocket.Conn
-	raw net.Conn        // below ws, to end it for good
+	raw net.Conn        // under ws; closing it ends the connection at once
 	ctx context.Context //nolint:containedctx // ends with the connection
 	end context.CancelFunc
 
-	writing atomic.Int64 // when the write under way began, as Unix time in nanoseconds; 0 without one
+	writing atomic.Int64 // start of the write in progress, as Unix time in nanoseconds; 0 if none
 	once    sync.Once
 	pings   sync.WaitGroup
 }
 
-// accept makes a request's connection a WebSocket. Who may is known by then. The request is answered if it is an error.
-func accept(w http.ResponseWriter, r *http.Request) (*frames, error) {
+// accept upgrades an authenticated request to a WebSocket. If it returns an error, the request has been answered.
+func accept(w http.ResponseWriter, r *http.Request) (*frameConn, error) {
 	raw := gate.Conn(r.Context())
 	if raw == nil {
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
-		return nil, errors.New("the connection of the request is not known")
+		return nil, errors.New("no network connection in the context of the request")
 	}
-	f := &frames{raw: raw}
+	f := &frameConn{raw: raw}
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{
-		InsecureSkipVerify: true, // of the Origin: a request with one has been refused
+		InsecureSkipVerify: true, // the caller refuses requests with an Origin
 		CompressionMode:    websocket.CompressionDisabled,
-		// An answer that waits for the client to read would end the connection.
+		// A pong would wait behind the stalled write, and its timeout would end the connection.
 		OnPingReceived: func(context.Context, []byte) bool { return !f.stalled() },
 	})
 	if err != nil {
@@ -61,15 +61,15 @@ func accept(w http.ResponseWriter, r *http.Request) (*frames, error) {
 	return f, nil
 }
 
-// Read implements rpc.Conn. A frame that is too long, or no text, ends the connection.
-func (f *frames) Read() ([]byte, error) {
+// Read implements rpc.Conn. A binary frame, or one that is too long, ends the connection.
+func (f *frameConn) Read() ([]byte, error) {
 	kind, data, err := f.ws.Read(f.ctx)
 	switch {
 	case err == nil && kind == websocket.MessageText:
 		return data, nil
 	case err == nil:
-		f.close(websocket.StatusUnsupportedData, "text frames are wanted")
-		return nil, errors.New("a binary frame, and text is wanted")
+		f.close(websocket.StatusUnsupportedData, "only text frames are accepted")
+		return nil, errors.New("got a binary frame, only text frames are accepted")
 	case errors.Is(err, io.EOF):
 		return nil, io.EOF
 	}
@@ -81,24 +81,24 @@ func (f *frames) Read() ([]byte, error) {
 }
 
 // Write implements rpc.Conn.
-func (f *frames) Write(text []byte) error {
+func (f *frameConn) Write(text []byte) error {
 	f.writing.Store(time.Now().UnixNano())
 	defer f.writing.Store(0)
 	return f.ws.Write(f.ctx, websocket.MessageText, text)
 }
 
 // Close implements rpc.Conn.
-func (f *frames) Close() error {
-	f.close(websocket.StatusGoingAway, "the server ends the connection")
+func (f *frameConn) Close() error {
+	f.close(websocket.StatusGoingAway, "the server closes the connection")
 	return nil
 }
 
-// close tells the client why, if that does not wait for it to read first, and has the connection end within closeTime.
-func (f *frames) close(status websocket.StatusCode, why string) {
+// close sends a close frame, unless a write is stalled, and ends the connection within closeTimeout.
+func (f *frameConn) close(status websocket.StatusCode, why string) {
 	f.once.Do(func() {
 		if !f.stalled() {
-			// Close waits for longer, but not when raw is closed.
-			timer := time.AfterFunc(closeTime, func() { _ = f.raw.Close() })
+			// ws.Close has a longer timeout, but returns as soon as raw is closed.
+			timer := time.AfterFunc(closeTimeout, func() { _ = f.raw.Close() })
 			_ = f.ws.Close(status, why)
 			timer.Stop()
 		}
@@ -108,10 +108,10 @@ func (f *frames) close(status websocket.StatusCode, why string) {
 	})
 }
 
-// ping keeps the connection open, and ends that of a client which is gone without a word. One that does not read what is
-// written has no ping: it is not gone, and slow at nobody's cost.
-func (f *frames) ping() {
-	tick := time.NewTicker(pingEvery)
+// ping keeps the connection open, and closes it if the client no longer answers. It skips a client with a stalled write,
+// which is connected but slow, and delays nobody else.
+func (f *frameConn) ping() {
+	tick := time.NewTicker(pingInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -122,17 +122,17 @@ func (f *frames) ping() {
 		if f.stalled() {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(f.ctx, pongTime)
+		ctx, cancel := context.WithTimeout(f.ctx, pongTimeout)
 		err := f.ws.Ping(ctx)
 		cancel()
 		if err != nil && f.ctx.Err() == nil && !f.stalled() {
-			_ = f.raw.Close() // which Read tells
+			_ = f.raw.Close() // makes Read fail
 		}
 	}
 }
 
-// stalled says whether a write waits for the client to read.
-func (f *frames) stalled() bool {
+// stalled reports whether a write has been waiting for the client to read.
+func (f *frameConn) stalled() bool {
 	begun := f.writing.Load()
-	return begun != 0 && time.Since(time.Unix(0, begun)) > stallTime
+	return begun != 0 && time.Since(time.Unix(0, begun)) > stallTimeout
 }

@@ -8,10 +8,10 @@ import (
 	"corral/rpc"
 )
 
-// lineBuffer is what a reader of lines reads ahead.
+// lineBuffer is the size of a line reader's buffer.
 const lineBuffer = 64 << 10
 
-// keptBuffer is how large the buffer of one line may be that is kept for the next one.
+// keptBuffer is the maximum capacity of a write buffer that is reused for the next line.
 const keptBuffer = 256 << 10
 
 // A lineReader reads lines of at most max bytes.
@@ -24,8 +24,8 @@ func newLineReader(r io.Reader, limit int) *lineReader {
 	return &lineReader{bufio.NewReaderSize(r, lineBuffer), limit}
 }
 
-// next returns the next line without its end, the caller's to keep. One that is too long is passed over, and is
-// rpc.ErrTooLong. What is left at the end of the stream is a line, and io.EOF comes after it.
+// next returns the next line without its newline; the caller owns it. It skips a line that is too long and returns
+// rpc.ErrTooLong. Data after the last newline counts as a line and is followed by io.EOF.
 func (l *lineReader) next() ([]byte, error) {
 	var line []byte
 	for {
@@ -34,7 +34,7 @@ func (l *lineReader) next() ([]byte, error) {
 			part = part[:len(part)-1]
 		}
 		if len(line)+len(part) > l.max {
-			return nil, l.pass(err)
+			return nil, l.skip(err)
 		}
 		line = append(line, part...)
 		switch {
@@ -49,8 +49,8 @@ func (l *lineReader) next() ([]byte, error) {
 	}
 }
 
-// pass reads to the end of a line, of which err ended the last part.
-func (l *lineReader) pass(err error) error {
+// skip reads up to the end of a line that is too long. err is the error of reading its last part.
+func (l *lineReader) skip(err error) error {
 	for errors.Is(err, bufio.ErrBufferFull) {
 		_, err = l.r.ReadSlice('\n')
 	}
@@ -60,23 +60,23 @@ func (l *lineReader) pass(err error) error {
 	return rpc.ErrTooLong
 }
 
-// lines is a connection of lines over a stream whose Close ends its Read and Write.
-type lines struct {
+// lineConn is a connection of lines over a stream whose Close unblocks Read and Write.
+type lineConn struct {
 	*lineReader
 	stream io.ReadWriteCloser
 	line   []byte
 }
 
-func newLines(stream io.ReadWriteCloser) *lines {
-	return &lines{lineReader: newLineReader(stream, rpc.MaxMessage), stream: stream}
+func newLines(stream io.ReadWriteCloser) *lineConn {
+	return &lineConn{lineReader: newLineReader(stream, rpc.MaxMessage), stream: stream}
 }
 
 // Read implements rpc.Conn.
-func (l *lines) Read() ([]byte, error) { return l.next() }
+func (l *lineConn) Read() ([]byte, error) { return l.next() }
 
 // Write implements rpc.Conn.
-func (l *lines) Write(text []byte) error {
-	l.line = withEnd(l.line, text)
+func (l *lineConn) Write(text []byte) error {
+	l.line = withNewline(l.line, text)
 	_, err := l.stream.Write(l.line)
 	if cap(l.line) > keptBuffer {
 		l.line = nil
@@ -84,10 +84,10 @@ func (l *lines) Write(text []byte) error {
 	return err
 }
 
-// withEnd returns text as a line, in place of what is in line.
-func withEnd(line, text []byte) []byte {
+// withNewline returns text plus a newline in the memory of line, if it fits.
+func withNewline(line, text []byte) []byte {
 	return append(append(line[:0], text...), '\n')
 }
 
 // Close implements rpc.Conn.
-func (l *lines) Close() error { return l.stream.Close() }
+func (l *lineConn) Close() error { return l.stream.Close() }

@@ -17,8 +17,8 @@ import (
 )
 
 func TestLineReader(t *testing.T) {
-	const most = 100_000 // more than is read ahead
-	long := strings.Repeat("x", most)
+	const maxLine = 100_000 // larger than the read buffer
+	long := strings.Repeat("x", maxLine)
 	const tooLong = "\x00too long"
 	for _, tt := range []struct {
 		name, in string
@@ -39,7 +39,7 @@ func TestLineReader(t *testing.T) {
 		for reader, r := range map[string]io.Reader{
 			"whole": strings.NewReader(tt.in), "halves": iotest.HalfReader(strings.NewReader(tt.in)), "bytes": iotest.OneByteReader(strings.NewReader(tt.in)),
 		} {
-			l := newLineReader(r, most)
+			l := newLineReader(r, maxLine)
 			for n := 0; ; n++ {
 				line, err := l.next()
 				if errors.Is(err, io.EOF) {
@@ -58,13 +58,13 @@ func TestLineReader(t *testing.T) {
 			}
 		}
 	}
-	l := newLineReader(iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("abc\n"))), most)
+	l := newLineReader(iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("abc\n"))), maxLine)
 	if _, err := l.next(); !errors.Is(err, iotest.ErrTimeout) {
 		t.Errorf("%v", err)
 	}
 }
 
-// A piped is a connection over two pipes, blocking as those that a shell makes.
+// A piped is a connection over two pipes that are blocking, as those of a shell.
 type piped struct {
 	rpc.Conn
 	in, out *os.File // the other ends
@@ -120,7 +120,7 @@ func TestStdio(t *testing.T) {
 	}
 }
 
-// TestStdioClose: what waits for a client that neither writes nor reads ends with the connection.
+// TestStdioClose checks that Close unblocks Read and Write of a client that neither writes nor reads.
 func TestStdioClose(t *testing.T) {
 	p := newPiped(t)
 	results := make(chan error, 2)
@@ -128,7 +128,7 @@ func TestStdioClose(t *testing.T) {
 		_, err := p.Read()
 		results <- err
 	}()
-	go func() { results <- p.Write(make([]byte, 1<<20)) }() // more than a pipe takes
+	go func() { results <- p.Write(make([]byte, 1<<20)) }() // more than a pipe holds
 	sandboxtest.Eventually(t, 20*time.Second, "the pipe is full", func() bool {
 		n, err := unix.IoctlGetInt(int(p.out.Fd()), unix.TIOCINQ)
 		return err == nil && n >= 64<<10
@@ -143,7 +143,7 @@ func TestStdioClose(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		case <-time.After(sandboxtest.Slow(time.Minute)):
-			t.Fatal("it still waits")
+			t.Fatal("still blocked")
 		}
 	}
 	if err := p.Write([]byte("x")); !errors.Is(err, os.ErrClosed) {
@@ -151,7 +151,8 @@ func TestStdioClose(t *testing.T) {
 	}
 }
 
-// TestStdioHangUp: that nobody reads is noticed though nothing is written, and though the input is open.
+// TestStdioHangUp checks that the connection ends when out has no readers left, even if nothing is written and in is
+// open.
 func TestStdioHangUp(t *testing.T) {
 	p := newPiped(t)
 	result := make(chan error, 1)
@@ -166,6 +167,6 @@ func TestStdioHangUp(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	case <-time.After(sandboxtest.Slow(time.Minute)):
-		t.Fatal("it still waits")
+		t.Fatal("still blocked")
 	}
 }

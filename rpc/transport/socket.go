@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Socket listens on a unix socket that it has made.
+// A Socket is a listening unix socket created by ListenUnix.
 type Socket struct {
 	l    *net.UnixListener
 	path string
@@ -23,27 +23,27 @@ type Socket struct {
 	once sync.Once
 }
 
-// ListenUnix makes a unix socket at path, which is absolute, of this process's user. mode is who may connect as far as the
-// file system says: 0600, or 0666 where others are known by SO_PEERCRED. A socket that lies there already is replaced if
-// it is this user's and nobody listens on it; anything else is an error.
+// ListenUnix creates a unix socket at path, which must be absolute. The file belongs to the user of this process. mode is
+// its permissions: 0600, or 0666 if other users are to connect and be identified by SO_PEERCRED. An existing socket is
+// replaced if it belongs to this user and nobody listens on it; any other existing file is an error.
 //
-// No other user can put something else in the socket's place, or it is an error: each directory on the way must be root's
-// or this user's, and writable for nobody else unless it is sticky, as /tmp.
+// It fails if another user could replace the socket: every parent directory must belong to root or to this user, and must
+// not be writable by others unless it is sticky, like /tmp.
 func ListenUnix(path string, mode fs.FileMode) (*Socket, error) {
 	dir, err := ownDirectory(filepath.Dir(path))
 	if err != nil {
 		return nil, err
 	}
 	path = filepath.Join(dir, filepath.Base(path))
-	unlock, err := lockSocket(path) // two servers at once would each remove the other's
+	unlock, err := lockSocket(path) // two servers that start at once would remove each other's socket
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	if err := makeWay(path); err != nil {
+	if err := removeStale(path); err != nil {
 		return nil, err
 	}
-	// The mode of a socket's descriptor is what bind(2) gives the file, so there is no moment in which it has another.
+	// bind(2) gives the file the mode of the socket's descriptor. Setting it before leaves no moment with a wider mode.
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var err error
 		if controlled := c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) }); controlled != nil {
@@ -56,16 +56,16 @@ func ListenUnix(path string, mode fs.FileMode) (*Socket, error) {
 		return nil, fmt.Errorf("listen on %s: %w", path, errors.Unwrap(err))
 	}
 	s := &Socket{l: l.(*net.UnixListener), path: path}
-	s.l.SetUnlinkOnClose(false) // which goes by name: see Close
-	if err := s.settle(mode); err != nil {
+	s.l.SetUnlinkOnClose(false) // it unlinks by name; Close checks the inode
+	if err := s.setMode(mode); err != nil {
 		_ = s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-// settle notes which file it is, and lets others connect if they may: bind(2) has taken the umask from the mode.
-func (s *Socket) settle(mode fs.FileMode) (err error) {
+// setMode records the identity of the file and sets its mode: bind(2) has applied the umask.
+func (s *Socket) setMode(mode fs.FileMode) (err error) {
 	if s.made, err = os.Lstat(s.path); err != nil {
 		return err
 	}
@@ -75,34 +75,34 @@ func (s *Socket) settle(mode fs.FileMode) (err error) {
 	return os.Chmod(s.path, mode)
 }
 
-// Path is where it is, without symbolic links.
+// Path returns the path of the socket, without symbolic links.
 func (s *Socket) Path() string { return s.path }
 
-// Close removes the socket, unless it is another by now, and ends the listening.
+// Close stops listening, and removes the socket file unless it was replaced by another one.
 func (s *Socket) Close() error {
 	err := error(nil)
 	s.once.Do(func() {
 		if now, err := os.Lstat(s.path); err == nil && s.made != nil && os.SameFile(now, s.made) {
-			_ = os.Remove(s.path) // one that stays is replaced by the next server
+			_ = os.Remove(s.path) // if this fails, the next server replaces it
 		}
 		err = s.l.Close()
 	})
 	return err
 }
 
-// ownDirectory returns dir without symbolic links, if no other user can change what a name in it stands for.
+// ownDirectory resolves the symbolic links of dir. It fails if another user could replace an entry on the resulting path.
 func ownDirectory(dir string) (string, error) {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		return "", fmt.Errorf("directory of the socket: %w", err)
+		return "", fmt.Errorf("socket directory: %w", err)
 	}
 	for at := real; ; at = filepath.Dir(at) {
 		info, err := os.Lstat(at)
 		if err != nil {
-			return "", fmt.Errorf("directory of the socket: %w", err)
+			return "", fmt.Errorf("socket directory: %w", err)
 		}
-		if why := unsafe(info); why != "" {
-			return "", fmt.Errorf("the socket would lie in %s, and %s %s\nhint: a directory of your own is $XDG_RUNTIME_DIR", real, at, why)
+		if why := whyUnsafe(info); why != "" {
+			return "", fmt.Errorf("cannot create a socket in %s: %s %s\nhint: use a directory that only you can write to, such as $XDG_RUNTIME_DIR", real, at, why)
 		}
 		if at == "/" {
 			return real, nil
@@ -110,12 +110,12 @@ func ownDirectory(dir string) (string, error) {
 	}
 }
 
-// unsafe says why others may change what names in a directory stand for, "" if they may not.
-func unsafe(info os.FileInfo) string {
+// whyUnsafe returns why other users could replace entries of a directory, or "" if they cannot.
+func whyUnsafe(info os.FileInfo) string {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	switch {
 	case !ok || !info.IsDir():
-		return "is no directory"
+		return "is not a directory"
 	case stat.Uid != 0 && stat.Uid != uint32(os.Getuid()):
 		return fmt.Sprintf("belongs to user %d", stat.Uid)
 	case info.Mode().Perm()&0o022 != 0 && info.Mode()&os.ModeSticky == 0:
@@ -124,29 +124,30 @@ func unsafe(info os.FileInfo) string {
 	return ""
 }
 
-// lockPatience is how long another server may take to make a socket.
-const lockPatience = 5 * time.Second
+// lockTimeout bounds the wait for another server that is creating a socket.
+const lockTimeout = 5 * time.Second
 
-// lockSocket has nobody else make the socket at path meanwhile, by a file beside it that only this user can open. A lock on the
-// directory itself would be anybody's who can read that: /tmp is everybody's. The file is removed at the end.
+// lockSocket serializes the creation of the socket at path, with a lock file beside it that only this user can open. The
+// directory itself is unsuitable: whoever can read it could lock it, and everybody can read /tmp. unlock removes the
+// file.
 func lockSocket(path string) (unlock func(), err error) {
 	file := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".lock")
-	for end := time.Now().Add(lockPatience); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(lockTimeout); ; time.Sleep(20 * time.Millisecond) {
 		f, err := lockFile(file)
 		switch {
 		case err == nil:
 			return func() {
-				_ = os.Remove(file) // while it is locked: who waits for it looks whether it is still there
+				_ = os.Remove(file) // still locked: a waiter notices the removal and tries again
 				_ = f.Close()
 			}, nil
 		case errors.Is(err, unix.EWOULDBLOCK) && time.Now().Before(end):
 			continue
 		}
-		return nil, fmt.Errorf("lock %s, for the socket to be made: %w\nhint: if no server of yours is just starting, remove the file, or name another path for the socket", file, err)
+		return nil, fmt.Errorf("lock %s to create the socket: %w\nhint: if no other server of yours is starting, remove the file, or use another path for the socket", file, err)
 	}
 }
 
-// lockFile makes the file, if it is not there, and locks it. EWOULDBLOCK is that somebody else has, or has removed it meanwhile.
+// lockFile opens or creates file and locks it. It returns EWOULDBLOCK if the file is locked, or was removed meanwhile.
 func lockFile(file string) (*os.File, error) {
 	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -171,18 +172,17 @@ func lockFile(file string) (*os.File, error) {
 	return f, nil
 }
 
-// lockable refuses a file that another user can lock, or has put there.
+// lockable refuses a file that another user created or could lock.
 func lockable(info os.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || !info.Mode().IsRegular() || stat.Uid != uint32(os.Getuid()) || info.Mode().Perm()&0o077 != 0 {
-		return errors.New("it is not a file of this user's that nobody else can open")
+		return errors.New("not a regular file that only this user can open")
 	}
 	return nil
 }
 
-// makeWay removes the socket of a server that was killed. The kernel says whether anybody listens (connect(2)): only
-// ECONNREFUSED is nobody.
-func makeWay(path string) error {
+// removeStale removes the socket of a server that was killed. If connect(2) fails with ECONNREFUSED, nobody listens.
+func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -190,16 +190,16 @@ func makeWay(path string) error {
 	case err != nil:
 		return err
 	case info.Mode()&os.ModeSocket == 0:
-		return fmt.Errorf("%s exists and is no socket\nhint: name another path, or move it away", path)
+		return fmt.Errorf("%s exists and is not a socket\nhint: use another path, or move the file away", path)
 	}
 	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || stat.Uid != uint32(os.Getuid()) {
-		return fmt.Errorf("%s is another user's socket\nhint: name another path", path)
+		return fmt.Errorf("%s belongs to another user\nhint: use another path", path)
 	}
 	c, err := net.Dial("unix", path)
 	switch {
 	case err == nil:
 		_ = c.Close()
-		return fmt.Errorf("another server listens on %s", path)
+		return fmt.Errorf("another server is listening on %s", path)
 	case !errors.Is(err, unix.ECONNREFUSED):
 		return fmt.Errorf("another program uses %s: %w", path, err)
 	}

@@ -12,18 +12,18 @@ import (
 	"corral/rpc"
 )
 
-// stdio is a connection of lines over two files that may be blocking, and are somebody else's too: neither can be made
-// non-blocking, and to close them would end no read. So the reads and writes are two goroutines', which are left behind in
-// them when the connection is closed.
+// stdio is a connection of lines over two files that may be blocking and may be shared with other processes. So they
+// cannot be made non-blocking, and closing them would not end a read. Reads and writes are therefore done by two
+// goroutines, which stay blocked in them after the connection is closed.
 type stdio struct {
-	texts chan text   // what was read
-	line  chan []byte // to be written, to who writes
-	wrote chan error  // and back: it was
+	texts chan text   // lines read
+	line  chan []byte // line to be written, sent to the write goroutine
+	wrote chan error  // result of the write
 	buf   []byte
 
 	ended chan struct{}
 	once  sync.Once
-	gone  io.Closer // of who waits for the end of the output's readers
+	waker io.Closer // wakes watch
 }
 
 type text struct {
@@ -31,17 +31,17 @@ type text struct {
 	err  error
 }
 
-// Stdio returns the connection of who writes lines to in and reads lines from out. It ends when nobody reads out any more,
-// though nothing is written. in and out are not closed by it: that is for the end of the process, which must be near when
-// the connection is closed.
+// Stdio returns a connection that reads lines from in and writes lines to out. The connection ends when out has no
+// readers left, even if nothing is written. It does not close in and out. Since its goroutines may outlive Close, the
+// process should exit soon after.
 func Stdio(in, out *os.File) (rpc.Conn, error) {
 	s := &stdio{texts: make(chan text), line: make(chan []byte), wrote: make(chan error), ended: make(chan struct{})}
-	// A pipe of its own has the wait end with the connection.
+	// Closing the write end of this pipe wakes watch when the connection is closed.
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	s.gone = w
+	s.waker = w
 	go s.read(newLineReader(in, rpc.MaxMessage))
 	go s.write(out)
 	go s.watch(out, r)
@@ -77,14 +77,15 @@ func (s *stdio) write(out *os.File) {
 	}
 }
 
-// watch ends the connection when nobody can read out any more: poll(2) tells of POLLERR and POLLHUP without being asked to.
+// watch closes the connection when out has no readers left. poll(2) reports POLLERR and POLLHUP even if no event is
+// requested.
 func (s *stdio) watch(out, wake *os.File) {
 	defer wake.Close()
 	raw, err := out.SyscallConn()
 	if err != nil {
 		return
 	}
-	_ = raw.Control(func(fd uintptr) { // whose error is that of a closed file
+	_ = raw.Control(func(fd uintptr) { // fails only if the file is closed
 		list := []unix.PollFd{{Fd: int32(fd)}, {Fd: int32(wake.Fd())}}
 		for {
 			if _, err := unix.Poll(list, -1); !errors.Is(err, unix.EINTR) {
@@ -107,14 +108,14 @@ func (s *stdio) Read() ([]byte, error) {
 
 var errClosed = fmt.Errorf("the client is gone: %w", os.ErrClosed)
 
-// Write implements rpc.Conn. What is written is a copy: a write that is left behind has it still.
+// Write implements rpc.Conn. It writes a copy, since a write goroutine that outlives the connection still uses it.
 func (s *stdio) Write(data []byte) error {
 	select {
 	case <-s.ended:
 		return errClosed
 	default:
 	}
-	s.buf = withEnd(s.buf, data)
+	s.buf = withNewline(s.buf, data)
 	select {
 	case s.line <- s.buf:
 	case <-s.ended:
@@ -135,7 +136,7 @@ func (s *stdio) Write(data []byte) error {
 func (s *stdio) Close() error {
 	s.once.Do(func() {
 		close(s.ended)
-		_ = s.gone.Close()
+		_ = s.waker.Close()
 	})
 	return nil
 }

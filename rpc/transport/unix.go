@@ -15,20 +15,20 @@ import (
 	"corral/rpc"
 )
 
-// UnixOptions say who is served over a unix socket.
+// UnixOptions configure who is served over a unix socket.
 type UnixOptions struct {
-	// Peers are the user ids that may connect, beside 0 and this process's own.
+	// Peers are the user ids that may connect, in addition to 0 and the user of this process.
 	Peers []uint32
-	// Principal returns what a user is called in requests and in the log. It is required.
+	// Principal returns the name of a user in requests and in the audit log. It is required.
 	Principal func(uid uint32) string
-	Log       *slog.Logger // of who is refused; required
+	Log       *slog.Logger // receives refused clients; required
 }
 
-// ServeUnix serves the clients that connect to l, each by a call of serve, until ctx ends or l fails. It closes l, and
-// returns when every serve has. The error is nil when ctx ended.
+// ServeUnix serves the clients that connect to l, each with a call of serve, until ctx ends or l fails. It closes l, and
+// returns after all calls of serve have returned. The error is nil if ctx ended.
 func ServeUnix(ctx context.Context, l *Socket, o UnixOptions, serve Handler) error {
 	u := &unixServer{UnixOptions: o, serve: serve}
-	defer u.places.end()
+	defer u.conns.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
@@ -41,7 +41,7 @@ func ServeUnix(ctx context.Context, l *Socket, o UnixOptions, serve Handler) err
 			}
 			return fmt.Errorf("serve unix socket: %w", err)
 		}
-		if why := u.take(ctx, conn); why != nil {
+		if why := u.start(ctx, conn); why != nil {
 			o.Log.Warn("client refused", "socket", l.path, "error", why)
 			_ = conn.Close()
 		}
@@ -50,28 +50,28 @@ func ServeUnix(ctx context.Context, l *Socket, o UnixOptions, serve Handler) err
 
 type unixServer struct {
 	UnixOptions
-	serve  Handler
-	places places
+	serve Handler
+	conns connLimiter
 }
 
-// take has a client served, or says why it is not.
-func (u *unixServer) take(ctx context.Context, conn *net.UnixConn) error {
+// start serves a client in a new goroutine, or returns why it is refused.
+func (u *unixServer) start(ctx context.Context, conn *net.UnixConn) error {
 	uid, err := peer(conn)
 	if err != nil {
 		return err
 	}
 	if !u.allowed(uid) {
-		return fmt.Errorf("user %d is no peer", uid)
+		return fmt.Errorf("user %d may not connect: it is neither root, this server's user, nor a configured peer", uid)
 	}
 	who := u.Principal(uid)
-	if !u.places.take(who) {
-		return fmt.Errorf("%s has too many connections, or all together have", who)
+	if !u.conns.acquire(who) {
+		return fmt.Errorf("%s has too many connections (at most %d), or the server has (at most %d)", who, maxPerClient, maxClients)
 	}
 	go func() {
-		defer u.places.give(who)
+		defer u.conns.release(who)
 		err := u.serve(ctx, newLines(conn), rpc.Caller{Principal: who})
 		_ = conn.Close()
-		ended(u.Log, who, err)
+		logEnd(u.Log, who, err)
 	}()
 	return nil
 }
@@ -80,14 +80,14 @@ func (o *UnixOptions) allowed(uid uint32) bool {
 	return uid == 0 || uid == uint32(os.Getuid()) || slices.Contains(o.Peers, uid)
 }
 
-// ended logs what a client's end was, unless it is the server's.
-func ended(log *slog.Logger, who string, err error) {
+// logEnd logs the error that ended a connection, unless the server was shut down.
+func logEnd(log *slog.Logger, who string, err error) {
 	if err != nil && !errors.Is(err, context.Canceled) {
 		log.Info("connection ended", "principal", who, "error", err)
 	}
 }
 
-// peer returns who made the other end of a connection, as the kernel saw it at connect(2).
+// peer returns the user that connected, as of connect(2).
 func peer(conn *net.UnixConn) (uid uint32, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -105,7 +105,7 @@ func peer(conn *net.UnixConn) (uid uint32, err error) {
 	return cred.Uid, nil
 }
 
-// accept waits where there is no descriptor or memory left for a connection: others will end.
+// accept retries while descriptors or memory are short: other connections will end and release some.
 func (s *Socket) accept(ctx context.Context) (*net.UnixConn, error) {
 	for {
 		conn, err := s.l.AcceptUnix()

@@ -21,7 +21,7 @@ import (
 	"corral/rpc"
 )
 
-// echo answers each message with who has sent it, and it.
+// echo answers each message with the principal and the message.
 func echo(ctx context.Context, conn rpc.Conn, who rpc.Caller) error {
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	for {
@@ -37,10 +37,10 @@ func echo(ctx context.Context, conn rpc.Conn, who rpc.Caller) error {
 	}
 }
 
-// ownDir is a directory that ListenUnix takes: those of the tests lie in one that is.
+// ownDir returns a directory that ListenUnix accepts.
 func ownDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "corral-transport-") //nolint:usetesting // the path of a socket is to be short
+	dir, err := os.MkdirTemp("", "corral-transport-") //nolint:usetesting // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,22 +75,22 @@ func TestListenUnix(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
-		name, want string // part of the error, "" for none
+		name, want string // substring of the error, "" for success
 		mode       os.FileMode
 	}{
 		{"new", "", 0o600},
 		{"for-all", "", 0o666},
 		{"sticky/new", "", 0o600},
 		{"stale", "", 0o600},
-		{"used", "another server listens on", 0o600},
+		{"used", "another server is listening on", 0o600},
 		{"packets", "another program uses", 0o600},
-		{"file", "is no socket", 0o600},
-		{"link", "is no socket", 0o600},
+		{"file", "is not a socket", 0o600},
+		{"link", "is not a socket", 0o600},
 		{"open/new", "can be written to by others", 0o600},
 		{"open/own/new", "can be written to by others", 0o600},
 		{"way/own/new", "can be written to by others", 0o600},
 		{"none/new", "no such file", 0o600},
-		{"file/new", "is no directory", 0o600},
+		{"file/new", "is not a directory", 0o600},
 	} {
 		s, err := ListenUnix(path(tt.name), tt.mode)
 		if tt.want != "" {
@@ -109,12 +109,12 @@ func TestListenUnix(t *testing.T) {
 		}
 		_ = s.Close()
 		if _, err := os.Lstat(path(tt.name)); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is left: %v", tt.name, err)
+			t.Errorf("%s still exists: %v", tt.name, err)
 		}
 	}
 }
 
-// TestListenUnixOthers: what belongs to somebody else is neither removed nor trusted.
+// TestListenUnixOthers checks that files of another user are neither removed nor trusted.
 func TestListenUnixOthers(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	dir := ownDir(t)
@@ -130,7 +130,7 @@ func TestListenUnixOthers(t *testing.T) {
 	if err := errors.Join(os.Lchown(theirs, 61300, 61300), os.Lchown(socket, 61300, 61300)); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{theirs + "/new": "belongs to user 61300", socket: "another user's socket"} {
+	for path, want := range map[string]string{theirs + "/new": "belongs to user 61300", socket: "belongs to another user"} {
 		if s, err := ListenUnix(path, 0o600); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, %v", path, s, err)
 		}
@@ -140,8 +140,8 @@ func TestListenUnixOthers(t *testing.T) {
 	}
 }
 
-// TestListenUnixAtOnce: of many that want the path of a dead server's socket one gets it.
-// TestListenUnixLocked: a lock on the directory, which everybody can have who reads it, keeps no socket from being made.
+// TestListenUnixLocked checks that a flock on the directory, which everybody who can read it may take, does not prevent
+// the creation of a socket.
 func TestListenUnixLocked(t *testing.T) {
 	dir := ownDir(t)
 	held, err := os.Open(dir)
@@ -164,7 +164,7 @@ func TestListenUnixLocked(t *testing.T) {
 	}
 }
 
-// TestLockFile: a file that somebody else can lock is none to lock, and one that was removed meanwhile is none either.
+// TestLockFile checks that a file that other users can lock, or that was removed meanwhile, is not accepted as a lock.
 func TestLockFile(t *testing.T) {
 	file := filepath.Join(ownDir(t), "lock")
 	f, err := lockFile(file)
@@ -172,7 +172,7 @@ func TestLockFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := lockFile(file); !errors.Is(err, unix.EWOULDBLOCK) {
-		t.Errorf("while it is locked: %v", err)
+		t.Errorf("second lock: %v", err)
 	}
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
@@ -204,6 +204,7 @@ func TestLockFile(t *testing.T) {
 	}
 }
 
+// TestListenUnixAtOnce checks that exactly one of many servers gets the path of a dead server's socket.
 func TestListenUnixAtOnce(t *testing.T) {
 	path := filepath.Join(ownDir(t), "socket")
 	for range 20 {
@@ -217,7 +218,7 @@ func TestListenUnixAtOnce(t *testing.T) {
 		made := make(chan *Socket, many)
 		for range many {
 			go func() {
-				s, _ := ListenUnix(path, 0o600) // whose error is that another has it
+				s, _ := ListenUnix(path, 0o600) // it fails if another one has the path
 				made <- s
 			}()
 		}
@@ -228,7 +229,7 @@ func TestListenUnixAtOnce(t *testing.T) {
 			}
 		}
 		if len(got) != 1 {
-			t.Fatalf("%d have it", len(got))
+			t.Fatalf("%d servers got the path", len(got))
 		}
 		if c, err := net.Dial("unix", path); err != nil {
 			t.Error(err)
@@ -239,7 +240,7 @@ func TestListenUnixAtOnce(t *testing.T) {
 	}
 }
 
-// TestSocketOfAnother: a socket that has taken the place is not removed.
+// TestSocketOfAnother checks that Close does not remove a socket that replaced its own.
 func TestSocketOfAnother(t *testing.T) {
 	path := filepath.Join(ownDir(t), "socket")
 	s, err := ListenUnix(path, 0o600)
@@ -256,7 +257,7 @@ func TestSocketOfAnother(t *testing.T) {
 
 func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// onUnix starts a server, and returns its path and how it is ended.
+// onUnix starts a server, and returns the path of its socket and a function that stops it.
 func onUnix(t *testing.T, serve Handler) (path string, end func() error) {
 	t.Helper()
 	path = filepath.Join(ownDir(t), "socket")
@@ -276,14 +277,14 @@ func onUnix(t *testing.T, serve Handler) (path string, end func() error) {
 	}
 }
 
-// within waits for an end that is to come.
+// within returns the value received from c within a limit.
 func within[T any](t *testing.T, c <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-c:
 		return v
 	case <-time.After(sandboxtest.Slow(time.Minute)):
-		t.Fatal("it does not end")
+		t.Fatal("timed out")
 	}
 	panic("not reached")
 }
@@ -311,11 +312,11 @@ func TestServeUnix(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the socket is left: %v", err)
+		t.Errorf("the socket still exists: %v", err)
 	}
 }
 
-// TestUnixShare: one user has so many connections, and one more when one has ended.
+// TestUnixShare checks the maximum number of connections of a user, and that ending one makes room for another.
 func TestUnixShare(t *testing.T) {
 	var served atomic.Int32
 	path, end := onUnix(t, func(ctx context.Context, conn rpc.Conn, who rpc.Caller) error {
@@ -331,17 +332,17 @@ func TestUnixShare(t *testing.T) {
 		return conn
 	}
 	var conns []net.Conn
-	for range maxShare {
+	for range maxPerClient {
 		conns = append(conns, dial())
 	}
-	sandboxtest.Eventually(t, 20*time.Second, "all are served", func() bool { return served.Load() == maxShare })
+	sandboxtest.Eventually(t, 20*time.Second, "all are served", func() bool { return served.Load() == maxPerClient })
 	if n, err := dial().Read(make([]byte, 1)); n > 0 || !errors.Is(err, io.EOF) {
-		t.Errorf("one more: %d, %v", n, err)
+		t.Errorf("connection above the maximum: %d, %v", n, err)
 	}
 	conns[0].Close()
 	sandboxtest.Eventually(t, 20*time.Second, "another is served", func() bool {
 		_, err := io.WriteString(dial(), "x\n")
-		return err == nil && served.Load() > maxShare
+		return err == nil && served.Load() > maxPerClient
 	})
 	if err := end(); err != nil {
 		t.Error(err)
@@ -357,7 +358,7 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
-// TestUnixStalled: a client that does not read holds up nobody, and its connection can be ended.
+// TestUnixStalled checks that a client that does not read delays no other, and that its connection can be ended.
 func TestUnixStalled(t *testing.T) {
 	path, end := onUnix(t, func(ctx context.Context, conn rpc.Conn, _ rpc.Caller) error {
 		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()

@@ -23,7 +23,7 @@ import (
 	"corral/rpc"
 )
 
-// A site is a server over WebSockets with two principals, whose tokens are a and b.
+// A site is a WebSocket server with two principals, whose tokens are a and b.
 type site struct {
 	*testing.T
 	address string
@@ -67,7 +67,7 @@ func (s *site) dial(token string) *websocket.Conn {
 	return ws
 }
 
-// TestReady: /readyz says whether requests would be served, /healthz whether the server is there.
+// TestReady checks that /readyz reports whether requests would be served, and /healthz whether the server runs.
 func TestReady(t *testing.T) {
 	var missing atomic.Bool
 	h := &web{WebOptions: WebOptions{Log: silent(), Ready: func() error {
@@ -94,7 +94,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// TestWebRequests: what is no WebSocket of a principal is refused, and nothing is served.
+// TestWebRequests checks that a request that is not a WebSocket of a principal is refused and not served.
 func TestWebRequests(t *testing.T) {
 	var served atomic.Int32
 	s := newSite(t, func(context.Context, rpc.Conn, rpc.Caller) error {
@@ -108,7 +108,7 @@ func TestWebRequests(t *testing.T) {
 	with := func(headers ...string) []string { return append(bytesOf(upgrade), headers...) }
 	for _, tt := range []struct {
 		name, method, path string
-		headers            []string // names and values; "-" takes a header away
+		headers            []string // names and values; "-" removes a header
 		status             int
 	}{
 		{"websocket", "GET", "/", upgrade, 101},
@@ -147,7 +147,7 @@ func TestWebRequests(t *testing.T) {
 			t.Errorf("%s: served", tt.name)
 		}
 	}
-	// Two headers, of which who is between may have read the other.
+	// A proxy in between may have evaluated the other one of two headers.
 	if got := s.raw("GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer a\r\nAuthorization: Bearer b\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 401 ") {
 		t.Errorf("two tokens: %.40q", got)
 	}
@@ -187,7 +187,7 @@ func (s *site) status(method, path string, headers []string) int {
 	return answer.StatusCode
 }
 
-// raw sends bytes and returns what comes back until the connection ends.
+// raw sends bytes, and returns what is received until the connection ends.
 func (s *site) raw(request string) string {
 	s.Helper()
 	c, err := net.Dial("tcp", s.address)
@@ -217,7 +217,7 @@ func TestWebSocket(t *testing.T) {
 			t.Fatalf("%.40q of %d: %v %v", got, len(got), kind, err)
 		}
 	}
-	// In pieces.
+	// A message in fragments.
 	w, err := ws.Writer(t.Context(), websocket.MessageText)
 	if err != nil {
 		t.Fatal(err)
@@ -229,7 +229,7 @@ func TestWebSocket(t *testing.T) {
 	if _, got, err := ws.Read(t.Context()); err != nil || string(got) != "token:a ab" {
 		t.Errorf("%q, %v", got, err)
 	}
-	go func() { _, _, _ = ws.Read(t.Context()) }() // the answer to a ping
+	go func() { _, _, _ = ws.Read(t.Context()) }() // answers a ping
 	if err := ws.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -238,12 +238,13 @@ func TestWebSocket(t *testing.T) {
 	}
 }
 
-// TestWebSocketEnds: what is no message ends the connection, with the status of RFC 6455, 7.4.1, where there is one.
+// TestWebSocketEnds checks that an invalid message ends the connection, with a status of RFC 6455, section 7.4.1, if one
+// applies.
 func TestWebSocketEnds(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		frame  []byte
-		status websocket.StatusCode // 0 for an end without a word
+		status websocket.StatusCode // 0 for an end without a close frame
 		clean  bool
 	}{
 		{"binary", masked(0x82, "{}"), websocket.StatusUnsupportedData, false},
@@ -303,7 +304,7 @@ func (s *site) upgraded() net.Conn {
 	return c
 }
 
-// masked is a frame as a client sends it (RFC 6455, 5.2), with a mask that changes nothing.
+// masked returns a frame as a client sends it (RFC 6455, section 5.2), with an all-zero mask.
 func masked(first byte, payload string) []byte {
 	frame := []byte{first}
 	switch n := len(payload); {
@@ -317,7 +318,7 @@ func masked(first byte, payload string) []byte {
 	return append(append(frame, 0, 0, 0, 0), payload...)
 }
 
-// closeStatus reads up to the close frame, and returns its status; 0 when the connection ends without one.
+// closeStatus reads up to the close frame and returns its status, or 0 if the connection ends without one.
 func closeStatus(c net.Conn) websocket.StatusCode {
 	r := bufio.NewReader(c)
 	for {
@@ -338,7 +339,7 @@ func closeStatus(c net.Conn) websocket.StatusCode {
 	}
 }
 
-// TestWebStalled: a client that does not read holds up nobody, and its connection ends with the server.
+// TestWebStalled checks that a client that does not read delays no other, and that its connection ends with the server.
 func TestWebStalled(t *testing.T) {
 	sandboxtest.Leaks(t)
 	stalled := make(chan struct{})
@@ -348,16 +349,16 @@ func TestWebStalled(t *testing.T) {
 			return echo(ctx, conn, who)
 		}
 		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-		for f := conn.(*frames); ; {
+		for f := conn.(*frameConn); ; {
 			written, watched := make(chan struct{}), make(chan struct{})
 			go func() {
 				defer close(watched)
-				for tick := time.NewTicker(stallTime / 10); ; {
+				for tick := time.NewTicker(stallTimeout / 10); ; {
 					select {
 					case <-written:
 						return
 					case <-tick.C:
-						if f.stalled() { // a write that takes so long
+						if f.stalled() { // a write is blocked
 							once.Do(func() { close(stalled) })
 						}
 					}
@@ -385,14 +386,14 @@ func TestWebStalled(t *testing.T) {
 		t.Error(err)
 	}
 	if took := time.Since(begun); took > sandboxtest.Slow(8*time.Second) {
-		t.Errorf("it ended after %v", took)
+		t.Errorf("the connection ended after %v", took)
 	}
 }
 
-// TestWebShare: a principal has so many connections, and others are served.
+// TestWebShare checks the maximum number of connections of a principal, and that others are still served.
 func TestWebShare(t *testing.T) {
 	s := newSite(t, echo)
-	for range maxShare {
+	for range maxPerClient {
 		s.dial("a")
 	}
 	if got := s.status("GET", "/", []string{"Authorization", "Bearer a"}); got != http.StatusServiceUnavailable {
@@ -401,7 +402,7 @@ func TestWebShare(t *testing.T) {
 	s.dial("b")
 }
 
-// TestWebNobody: without tokens nobody is served.
+// TestWebNobody checks that a server without tokens refuses to start.
 func TestWebNobody(t *testing.T) {
 	if err := ServeWeb(t.Context(), nil, WebOptions{Log: silent()}, echo); err == nil || !strings.Contains(err.Error(), "corral config token") {
 		t.Errorf("%v", err)

@@ -59,7 +59,7 @@ var withoutRace = []struct{ tree, reason string }{
 // raceToo are machine tests that run with the race detector, too: the supervisor's goroutines are the test's own where it
 // runs in the test's process. They are those in which several jobs, sessions or connections meet; `test soak` runs all.
 var raceToo = map[string]string{
-	"index":   "^Test(Concurrent|PurgeMeanwhile|Cancelled|Closed|Idle)$",
+	"index":   "^Test(Concurrent|PurgeDuringAdd|Cancelled|Closed|Idle)$",
 	"isolate": "^Test(ManyAtOnce|NoGrowth|Close|Requests|SessionsApart|Pool|Slots|Audit|Alone)",
 }
 

@@ -1,4 +1,4 @@
-/* Process 2 of a job, before the job is known: it gives up what it has, and waits as nobody. */
+/* Process 2 of a job, before the job is known: it drops its privileges and waits for the plan as an unprivileged user. */
 #include "stub.h"
 
 #include <linux/capability.h>
@@ -7,7 +7,7 @@
 #include <linux/prctl.h>
 #include <linux/signal.h>
 
-/* Landlock of newer kernels than the headers at hand may know, from the kernel's uapi. */
+/* Landlock constants and structures from the kernel's uapi: the installed headers may be too old to have them. */
 enum {
 	LL_EXECUTE = 1 << 0, LL_WRITE = 1 << 1, LL_READ = 1 << 2, LL_READ_DIR = 1 << 3, LL_MAKE_CHAR = 1 << 6,
 	LL_MAKE_BLOCK = 1 << 11, LL_REFER = 1 << 13, LL_TRUNCATE = 1 << 14, LL_IOCTL_DEV = 1 << 15,
@@ -23,7 +23,8 @@ static int session(struct job *j)
 	long r = SYS0(__NR_setsid);
 	if (r < 0)
 		return (int)r;
-	/* What the jail's init gave as standard input is shared by all stubs: flags, locks. This is the job's own. */
+	/* The standard input inherited from the jail's init is one open file description (flags, locks) shared by all stubs.
+	 * Open one of the job's own. */
 	int null = (int)SYS4(__NR_openat, AT_FDCWD, "/dev/null", O_CLOEXEC, 0);
 	if (null < 0)
 		return null;
@@ -40,7 +41,8 @@ static int identity(struct job *j)
 		r = SYS3(__NR_setresgid, id, id, id);
 	if (r >= 0)
 		r = SYS3(__NR_setresuid, id, id, id);
-	/* That set it to what fs.suid_dumpable says (prctl(2)). Until it is the job, it is no business of its user's others. */
+	/* The change of user reset the dumpable flag to fs.suid_dumpable (prctl(2)). Until this process is the job, other
+	 * processes of the same user must not be able to inspect it. */
 	if (r >= 0)
 		r = SYS5(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
 	return (int)r;
@@ -69,8 +71,8 @@ static int no_new_privileges(struct job *j)
 	return (int)SYS5(__NR_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 }
 
-/* allow adds a rule for a directory. In a session with a root of its own an earlier job may have put anything there: what
- * is no directory, is behind a link or cannot be reached has no rule of its own. */
+/* allow adds a rule for a directory. In a session with its own root an earlier job may have put anything there: a path
+ * that is not a directory, is behind a symlink or cannot be reached gets no rule. */
 static int allow(int ruleset, const char *path, u64 access)
 {
 	struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS };
@@ -85,7 +87,7 @@ static int allow(int ruleset, const char *path, u64 access)
 	return (int)r;
 }
 
-/* Kernel differences of Landlock: what each version of its ABI adds to what is handled. */
+/* The access rights and scopes that each version of the Landlock ABI adds. */
 static const struct {
 	int abi;
 	u64 fs, scope;
@@ -97,13 +99,13 @@ static const struct {
 	{ 6, 0, LL_SCOPE_ABSTRACT | LL_SCOPE_SIGNAL },
 };
 
-/* rules makes the rule set, but for what the plan says. These paths are this slot's own; in a session's root other jobs
- * can put something else there meanwhile, but "/" lets the job write there as much. */
+/* rules creates the rule set, without the rules that depend on the plan. The paths are this slot's own; in a session's
+ * root other jobs can replace them meanwhile, but the rule for "/" lets the job write there anyway. */
 static int rules(struct job *j)
 {
 	long abi = SYS3(__NR_landlock_create_ruleset, 0, 0, 1);
 	if (abi <= 0) {
-		j->rules = NO_LANDLOCK; /* the second lock is not on every kernel; `corral doctor` says so */
+		j->rules = NO_LANDLOCK; /* not every kernel has this second layer of defense; `corral doctor` reports it */
 		return 0;
 	}
 	struct ll_ruleset rules = { 0, 0, 0 };
@@ -112,7 +114,7 @@ static int rules(struct job *j)
 			rules.fs |= landlock_versions[i].fs;
 			rules.scope |= landlock_versions[i].scope;
 		}
-	/* The structure grew with the versions; an older kernel takes a shorter one. */
+	/* The structure grew with the ABI versions; an older kernel rejects unknown fields and takes the shorter one. */
 	size_t size = abi >= 6 ? sizeof rules : sizeof rules.fs;
 	int set = (int)SYS3(__NR_landlock_create_ruleset, &rules, size, 0);
 	if (set < 0)
@@ -142,24 +144,25 @@ static int system_calls(struct job *j)
 }
 
 const struct step ahead_steps[] = {
-	{ "session", "no terminal of the host can be controlled, and standard input is nobody else's", session },
-	{ "identity", "the job is nobody on the host, in no group; and while it waits, no process of the same user can look into it", identity },
-	{ "keyring", "the jail's session keyring would be shared by every job in it; its own is on its user's quota", session_keyring },
-	{ "capabilities", "all five sets are empty", capabilities },
-	{ "no-new-privs", "no set-uid file and no file capability gives anything back; before Landlock, which asks for it", no_new_privileges },
-	{ "landlock-rules", "made by the job's user, of directories that are this slot's own; locked when the repository is there", rules },
-	{ "seccomp", "loading it takes as long as all that is left to do; that needs one call which a job has not, see openat2", system_calls },
+	{ "session", "no terminal of the host can become the controlling terminal, and no other process shares the standard input", session },
+	{ "identity", "the job is an unprivileged user on the host, in no group; while it waits, no process of the same user can inspect it", identity },
+	{ "keyring", "all jobs of the jail would share the jail's session keyring; the job's own is charged to its user's quota", session_keyring },
+	{ "capabilities", "all five capability sets are empty", capabilities },
+	{ "no-new-privs", "no set-uid file or file capability restores privileges; before Landlock, which requires it", no_new_privileges },
+	{ "landlock-rules", "rules for this slot's own directories, added as the job's user; enforced once the repository is mounted", rules },
+	{ "seccomp", "loaded before the job is known, as it takes as long as all later steps; those need one call that jobs may not make, see openat2", system_calls },
 };
 const int ahead_count = sizeof ahead_steps / sizeof *ahead_steps;
 
-/* say tells process 1. It has no other answer than to end: so does this process, or it waits for the plan. */
+/* say reports to process 1, which never replies: if this step failed, it ends, and so does this process; otherwise this
+ * process waits for the plan. */
 static void say(int step, int error)
 {
 	struct word w = { step, error };
 	pass(FD_CONTROL, &w, sizeof w, 0, 0);
 }
 
-/* look touches what is needed when the plan is there: a page that was never looked at costs more than a system call. */
+/* look touches the pages that are needed once the plan has arrived: a first page fault costs more than a system call. */
 static void look(const struct job *j)
 {
 	const volatile char *filter = j->filter;
@@ -171,7 +174,8 @@ _Noreturn void second(struct job *j, int pair)
 {
 	u64 none = 0;
 	int failed = -1;
-	/* The supervisor's socket goes first, and with it everything else of process 1's: this process lives long, as nobody. */
+	/* Close the supervisor's socket first, and all other descriptors of process 1: this process may wait for long, as an
+	 * unprivileged user. */
 	long r = SYS3(__NR_dup3, pair, FD_CONTROL, O_CLOEXEC);
 	if (r >= 0)
 		r = SYS3(__NR_close_range, FD_CONTROL + 1, ~0u, 0);

@@ -1,4 +1,4 @@
-/* Process 2 of a job, when the plan is here: it becomes the job. */
+/* Process 2 of a job, once the plan has arrived: it becomes the job. */
 #include "stub.h"
 
 #include <linux/filter.h>
@@ -24,8 +24,8 @@ static int stdio(struct job *j)
 	return 0;
 }
 
-/* payload maps the front-end's memfd and finds its strings. It runs as nobody: whatever the file holds, the worst is
- * that this job does not start. */
+/* payload maps the front-end's memfd and locates its strings. It runs as the unprivileged user: the worst that a
+ * malformed payload can do is keep this job from starting. */
 static int payload(struct job *j)
 {
 	enum { SET = 0, END = 2, PROT_RW = 3, MAX_STRINGS = 1 << 17 };
@@ -74,7 +74,8 @@ struct file {
 	u32 size;
 };
 
-/* next_file takes the file that starts at *at. The payload's last byte is NUL, so a string that starts in it ends in it. */
+/* next_file parses the file that starts at *at and advances *at past it. The payload's last byte is NUL, so a string that
+ * starts inside the payload ends inside it. */
 static int next_file(char **at, const char *end, struct file *f)
 {
 	char *p = *at;
@@ -93,7 +94,7 @@ static int next_file(char **at, const char *end, struct file *f)
 	return 0;
 }
 
-/* make_parent makes the directory that path is in, if it is not there. */
+/* make_parent creates the parent directory of path if it does not exist. */
 static int make_parent(char *path)
 {
 	char *slash = path;
@@ -110,7 +111,7 @@ static int make_parent(char *path)
 
 static int write_file(struct file *f)
 {
-	enum { CREATE = 1 | 0100 | 0200 }; /* O_WRONLY, O_CREAT, O_EXCL: on both machines the same */
+	enum { CREATE = 1 | 0100 | 0200 }; /* O_WRONLY, O_CREAT, O_EXCL: the same on both architectures */
 	int r = make_parent(f->path);
 	if (r < 0)
 		return r;
@@ -127,7 +128,7 @@ static int write_file(struct file *f)
 	return n < 0 ? (int)n : 0;
 }
 
-/* files writes what the payload has beside its strings. */
+/* files writes the payload's files. */
 static int files(struct job *j)
 {
 	char *at = j->files;
@@ -155,8 +156,8 @@ static int resource_limits(struct job *j)
 	return 0;
 }
 
-/* directory enters the working directory. It is looked up below the mounted repo, by the job's own user, after every
- * swap a neighbour could make: what it finds lies in the repo or is an error (CVE-2024-21626, CVE-2021-30465). */
+/* directory enters the working directory. It is looked up below the mounted repo, by the job's own user, and so after any
+ * swap that a neighboring job could make: the result lies in the repo or is an error (CVE-2024-21626, CVE-2021-30465). */
 static int directory(struct job *j)
 {
 	enum { TRIES = 10000 };
@@ -168,7 +169,7 @@ static int directory(struct job *j)
 		if (from < 0)
 			return from;
 	}
-	/* EAGAIN: anything was renamed or mounted, anywhere on the machine, while the way had a "..". */
+	/* EAGAIN: something was renamed or mounted, anywhere on the machine, while a path with ".." was being resolved. */
 	for (int i = 0; i < TRIES && (at == -EAGAIN || at == -EINTR); i++)
 		at = (int)SYS4(__NR_openat2, from, j->cwd, &how, sizeof how);
 	if (at < 0)
@@ -176,7 +177,7 @@ static int directory(struct job *j)
 	return (int)SYS1(__NR_fchdir, at);
 }
 
-/* allow lets the job do what access says below the mount. */
+/* allow grants the job the given access rights below the mount. */
 static int allow(const struct job *j, int mount, u64 access)
 {
 	struct ll_beneath rule = { access, mount };
@@ -207,14 +208,14 @@ int load_filter(void *program, u32 bytes)
 	return bytes ? (int)SYS3(__NR_seccomp, SECCOMP_SET_MODE_FILTER, 0, &p) : 0;
 }
 
-/* modes keeps a job that leaves sensitive paths alone from opening a directory above them to everybody: the mount of such a
- * directory is writable, and whose it is may change its permissions. Of chmod's arguments the permissions are in a register; the
- * name of an extended attribute is in memory, where a filter cannot look, so there are none for such a job. */
+/* modes prevents a job with protected paths from opening a directory above them to everybody: the mount of such a
+ * directory is writable, and its owner may change its permissions. For chmod the permissions are in a register; the name
+ * of an extended attribute is in memory, which a filter cannot read, so such a job may not set or remove any. */
 static int modes(struct job *j)
 {
 	enum { BY_OTHERS = 02, LOAD = BPF_LD | BPF_W | BPF_ABS, EQUAL = BPF_JMP | BPF_JEQ | BPF_K };
 #define NR __builtin_offsetof(struct seccomp_data, nr)
-#define ARG(n) (__builtin_offsetof(struct seccomp_data, args) + (n) * 8) /* its low half: little endian */
+#define ARG(n) (__builtin_offsetof(struct seccomp_data, args) + (n) * 8) /* the argument's low half: little endian */
 	struct sock_filter program[] = {
 		BPF_STMT(LOAD, NR),
 #ifdef __NR_chmod
@@ -250,8 +251,8 @@ static int last_call(struct job *j)
 	return load_filter(j->filter + j->filter_bytes - last, last);
 }
 
-/* become executes the program. A name without a slash is looked for in the job's own PATH, as execvp(3) does; the most
- * telling error wins: a file that is there but may not be executed before none at all. */
+/* become executes the program. A name without a slash is looked up in the job's own PATH, as execvp(3) does; of several
+ * errors the most specific is returned: that for a file that exists but may not be executed rather than ENOENT. */
 static int become(struct job *j)
 {
 	const char *name = j->argv[0], *path = 0;
@@ -287,15 +288,15 @@ static int become(struct job *j)
 }
 
 const struct step confine_steps[] = {
-	{ "stdio", "the job's descriptors are the three it was given, or a terminal that is its own", stdio },
-	{ "payload", "argv and environment are read by who may already do nothing", payload },
-	{ "files", "what comes with the job is written by who may already do nothing", files },
-	{ "rlimits", "limits per process that no cgroup has", resource_limits },
-	{ "cwd", "the working directory lies in the repo, whatever is swapped meanwhile", directory },
-	{ "landlock", "the second lock, should a mount be wrong", landlock },
-	{ "descriptors", "nothing of the supervisor's is inherited", descriptors },
-	{ "modes", "directories above what is protected stay closed to others: no permissions for everybody to write, no access lists", modes },
-	{ "openat2", "the one system call of the steps above that the job may not have: refused last", last_call },
-	{ "exec", "the program", become },
+	{ "stdio", "the job gets the three descriptors of the request, or its own terminal", stdio },
+	{ "payload", "argv and environment are parsed without privileges", payload },
+	{ "files", "the files that come with the job are written without privileges", files },
+	{ "rlimits", "per-process limits that cgroups do not have", resource_limits },
+	{ "cwd", "the working directory lies in the repo, even if other jobs swap directories meanwhile", directory },
+	{ "landlock", "a second layer of defense, should a mount be wrong", landlock },
+	{ "descriptors", "the job inherits no descriptor of the supervisor's", descriptors },
+	{ "modes", "directories above protected paths stay closed to others: no write permission for others, no access control lists", modes },
+	{ "openat2", "the one system call that earlier steps need and the job may not make: forbidden last", last_call },
+	{ "exec", "executes the job's program", become },
 };
 const int confine_count = sizeof confine_steps / sizeof *confine_steps;

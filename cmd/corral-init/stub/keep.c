@@ -1,4 +1,5 @@
-/* What a job is to leave alone in its repository, and in the git directory that this is a worktree of. */
+/* Protection of the paths that a job must not change, in its repository and in the git directory that this is a worktree
+ * of. */
 #include "stub.h"
 
 #include <linux/mount.h>
@@ -6,8 +7,8 @@
 
 enum { READ_ONLY = 'r', PINNED = 'p', OF_COMMON = 'a' - 'A' };
 
-/* hold mounts what is at path, below the mount root, over itself: nothing in its mount namespace can move or remove it
- * then. It is looked up once, and what was found is what is mounted. */
+/* hold mounts the file at path, below the mount root, over itself: nothing in its mount namespace can then move or remove
+ * it. The path is looked up once, and the file found is the one that is mounted. */
 static int hold(int root, const char *path, int read_only)
 {
 	struct open_how how = {
@@ -30,7 +31,8 @@ static int hold(int root, const char *path, int read_only)
 	return (int)r;
 }
 
-/* keep holds each path of the list, which begins with those above. What went away meanwhile is not there to be kept. */
+/* keep applies hold to each path of the list, in which parent directories come first. A path that has disappeared
+ * meanwhile is skipped. */
 int keep(struct job *j)
 {
 	const char *at = j->kept.list, *end = at + j->kept_bytes;
@@ -47,7 +49,7 @@ int keep(struct job *j)
 		int r = hold(root, at + 1, what == READ_ONLY);
 		if (r < 0 && r != -ENOENT && r != -ENOTDIR)
 			return r;
-		at += 1 + length(at + 1) + 1; /* ends in the list: its last byte is NUL */
+		at += 1 + length(at + 1) + 1; /* stays inside the list: its last byte is NUL */
 	}
 	return at == end ? 0 : -EINVAL;
 }

@@ -1,4 +1,4 @@
-/* Messages: the supervisor's to process 1, and what process 1 hands on to process 2. */
+/* Messages from the supervisor to process 1, and from process 1 to process 2. */
 #include "stub.h"
 
 enum { SOL_SOCKET_ = 1, SCM_RIGHTS_ = 1, NOSIGNAL = 0x4000, CMSG_CLOEXEC = 0x40000000, TRUNCATED = 0x28 };
@@ -16,20 +16,21 @@ struct message { /* struct msghdr */
 	size_t control_size;
 	u32 flags;
 };
-struct control { /* struct cmsghdr and room for the descriptors */
+struct control { /* struct cmsghdr and space for the descriptors */
 	size_t size;
 	s32 level, type;
 	s32 fds[MAX_FDS + (MAX_FDS & 1)];
 };
 
-/* make_pair makes two sockets that are connected to each other. */
+/* make_pair creates a pair of connected sockets. */
 long make_pair(int *ends)
 {
 	enum { UNIX = 1, SEQPACKET_CLOEXEC = 5 | 02000000 };
 	return SYS4(__NR_socketpair, UNIX, SEQPACKET_CLOEXEC, 0, ends);
 }
 
-/* receive waits for the next message and returns its bytes, with *count descriptors. */
+/* receive waits for the next message on FD_CONTROL and returns its size, with *count descriptors in fds. If the peer has
+ * closed its end, this process exits. */
 long receive(void *to, size_t size, int *fds, int *count)
 {
 	long r = receive_from(FD_CONTROL, to, size, fds, count);
@@ -38,7 +39,7 @@ long receive(void *to, size_t size, int *fds, int *count)
 	return r;
 }
 
-/* receive_from is receive for any socket; 0 is its end. */
+/* receive_from is like receive for any socket, but returns 0 at the end of the stream. */
 long receive_from(int socket, void *to, size_t size, int *fds, int *count)
 {
 	struct control c = { 0 };
@@ -84,8 +85,8 @@ int receive_bind(struct bind *b, int *mount)
 	return 0;
 }
 
-/* places lists where the descriptors of the plan belong, in their order. Process 2 (inside) gets the job's side of a
- * terminal, and no layer: that is mounted already. */
+/* places lists the fields of j that the plan's descriptors are stored in, in their order. Process 2 (inside) gets the
+ * job's side of a terminal, and no layer: that is mounted already. */
 static int places(struct job *j, int inside, int **list)
 {
 	u32 f = j->plan.flags;
@@ -110,7 +111,7 @@ static int places(struct job *j, int inside, int **list)
 	return n;
 }
 
-/* take_paths finds the plan's strings, which fill the rest of its bytes exactly. */
+/* take_paths locates the plan's strings, which must fill the rest of its bytes exactly. */
 static int take_paths(struct job *j)
 {
 	char **to[PATHS] = { &j->repo_path, &j->cwd, &j->common_path };
@@ -121,14 +122,14 @@ static int take_paths(struct job *j)
 		if (at >= end)
 			return -EINVAL;
 		*to[i] = at;
-		at += length(at) + 1; /* ends in the plan: its last byte is NUL */
+		at += length(at) + 1; /* stays inside the plan: its last byte is NUL */
 		if (at - *to[i] > PATH_SIZE)
 			return -EINVAL;
 	}
 	return at == end ? 0 : -EINVAL;
 }
 
-/* take_plan waits for the plan and takes over its descriptors. Process 2 checks it as process 1 did. */
+/* take_plan waits for the plan and stores its descriptors. Process 2 validates it again, as process 1 did. */
 int take_plan(struct job *j, int inside)
 {
 	enum { HEAD = offsetof(struct plan, paths) };
@@ -147,8 +148,8 @@ int take_plan(struct job *j, int inside)
 	return 0;
 }
 
-/* hand_over sends process 2 the plan with what it needs of the descriptors, and keeps none: a pipe's other end must see
- * the job close it. */
+/* hand_over sends process 2 the plan with the descriptors it needs, and closes them all here: the other end of a pipe
+ * must see the job close it. */
 int hand_over(struct job *j)
 {
 	int fds[MAX_FDS], *place[MAX_FDS], count = places(j, 1, place);
@@ -159,7 +160,7 @@ int hand_over(struct job *j)
 	return r < 0 ? (int)r : 0;
 }
 
-/* take_kept waits for the list that comes after the plan with PLAN_KEPT. */
+/* take_kept waits for the list that follows a plan with PLAN_KEPT. */
 int take_kept(struct job *j)
 {
 	enum { HEAD = offsetof(struct kept, list) };

@@ -1,10 +1,10 @@
-/* Process 1 of a job, when the plan is here. */
+/* Process 1 of a job, once the plan has arrived. */
 #include "stub.h"
 
 #include <linux/mount.h>
 #include <linux/openat2.h>
 
-/* mount_own mounts what the host has at path there, in a private directory too. */
+/* mount_own attaches mount, a directory of the host, at path, which is created if it lies in a private directory. */
 static int mount_own(const struct job *j, int mount, char *path)
 {
 	int r = mount_over(mount, path);
@@ -19,7 +19,7 @@ static int common(struct job *j)
 	return j->plan.flags & PLAN_COMMON ? mount_own(j, j->common, j->common_path) : 0;
 }
 
-/* unmake removes what make_way made, and says whether path is gone. */
+/* unmake removes the directories created by make_way and reports whether path is gone. */
 static int unmake(const char *path)
 {
 	enum { REMOVE_DIR = 0x200 }; /* AT_REMOVEDIR */
@@ -33,8 +33,8 @@ static int unmake(const char *path)
 	return gone;
 }
 
-/* hide has nothing at path, which may lie in what the jail shows of the host. Only a private directory is without it:
- * where else it is not found, it is not known what is there, or will be. */
+/* hide leaves nothing visible at path, which may lie in a directory of the host that the jail shows. Only in a private
+ * directory may path be missing: elsewhere ENOENT does not say what is there, or will be, and is an error. */
 static int hide(const struct job *j, const char *path)
 {
 	if (!j->prepare.roots && below_private(path) && unmake(path))
@@ -74,16 +74,16 @@ static int terminal(struct job *j)
 		r = j->terminal = (int)SYS3(__NR_ioctl, master, PEER, 2 | NOCTTY | O_CLOEXEC);
 	if (r >= 0)
 		r = SYS3(__NR_fchown, j->terminal, j->prepare.uid, j->prepare.uid);
-	j->master = master; /* goes back to the supervisor, see stub.c */
+	j->master = master; /* sent to the supervisor, see stub.c */
 	return r < 0 ? (int)r : 0;
 }
 
 const struct step place_steps[] = {
-	{ "tmp-size", "the sizes this job asked for", sizes },
-	{ "common", "the git directory that the repository is a worktree of; before the repository, which may lie in it", common },
-	{ "repo", "the repository, with its owner mapped to this job's user; by descriptor, never by a path a job could swap", repo },
-	{ "protect", "what was sensitive when the job came stays as it is; each path is looked up once, and mounted over itself", keep },
-	{ "layer", "what a session's jobs wrote, for what looks at it; read-only", layer },
-	{ "terminal", "a terminal of the job's own; the host's is never handed in", terminal },
+	{ "tmp-size", "the sizes that this job requested", sizes },
+	{ "common", "the git directory that the repository is a worktree of; mounted before the repository, which may lie in it", common },
+	{ "repo", "the repository, with its owner mapped to this job's user; by descriptor, never by a path that a job could swap", repo },
+	{ "protect", "paths that were sensitive when the job started stay unchanged; each is looked up once and mounted over itself", keep },
+	{ "layer", "the layer that the session's jobs wrote to, read-only, for the helper that examines it", layer },
+	{ "terminal", "the job's own terminal; the host's is never passed in", terminal },
 };
 const int place_count = sizeof place_steps / sizeof *place_steps;

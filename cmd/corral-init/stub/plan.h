@@ -1,6 +1,5 @@
-/* What the supervisor and the stub say to each other: fixed layouts, little endian, one message per datagram of a
- * SOCK_SEQPACKET pair. The same layouts stand in isolate/inside/plan.go; a test there compares them by the assertions below.
- */
+/* Messages between the supervisor and the stub: fixed layouts, little endian, one message per datagram of a
+ * SOCK_SEQPACKET pair. isolate/inside/plan.go has the same layouts; a test there compares them with the assertions below. */
 #ifndef CORRAL_PLAN_H
 #define CORRAL_PLAN_H
 
@@ -11,24 +10,25 @@ enum { PLAN_VERSION = 4, PATH_SIZE = 4096, PATHS = 3, STEP_SIZE = 24, RLIMITS = 
 /* Descriptor numbers the stub is started with. */
 enum { FD_CONTROL = 3 };
 
-/* struct prepare, with the seccomp programs as descriptor, and a tasks file for each of groups: what can be done before the
- * job is known. As many struct bind follow as it says. */
+/* struct prepare is sent with the seccomp programs as a descriptor and one tasks file for each of groups: everything
+ * needed for the steps before the job is known. It is followed by as many struct bind as binds and roots say. */
 struct prepare {
 	u32 version;
-	u32 uid; /* of the job, inside the jail's user namespace; the group id is the same number */
-	u64 skip; /* bit n: leave out step n; for tests that show what the step is good for */
+	u32 uid; /* the job's user inside the jail's user namespace; the group id is the same number */
+	u64 skip; /* bit n: skip step n; for tests that show what the step protects against */
 	u64 tmp_bytes; /* size of each private tmpfs */
 	u64 tmp_inodes;
 	u32 binds;
-	u32 roots; /* not 0: the job has a root of its own, of so many mounts */
-	u32 groups; /* at most GROUPS: of cgroup version 1, which this process joins by itself */
-	u32 last; /* how many bytes at the end of the programs are the one that is loaded last */
+	u32 roots; /* number of mounts of the job's own root; 0: it uses the jail's */
+	u32 groups; /* at most GROUPS cgroups of version 1, which this process joins by itself */
+	u32 last; /* size in bytes of the program that is loaded last, at the end of the programs */
 };
 _Static_assert(sizeof(struct prepare) == 48, "prepare");
 
-/* struct bind, a toolchain that a private directory would hide: bound from aside; or with an empty source a directory that
- * a mount is put on when the job is known; or, with a descriptor, a mount that the session's jobs share there. After those, one for each of roots, with its mount as descriptor and an empty
- * source: the first is "/". */
+/* struct bind has three forms. With a source: a toolchain that a private directory would hide, bound from source, a mount
+ * kept aside. With an empty source: a directory to create, for a mount that is put on it once the job is known. With a
+ * descriptor: a mount that the session's jobs share at target. Then follows one for each of roots, with its mount as
+ * descriptor and an empty source: the first has target "/". */
 struct bind {
 	u32 version;
 	u32 unused;
@@ -39,21 +39,24 @@ _Static_assert(sizeof(struct bind) == 4168, "bind");
 
 enum { PLAN_TTY = 1, PLAN_READONLY = 2, PLAN_STDIN = 4, PLAN_EXEC_FD = 8, PLAN_SAY_STARTED = 16, PLAN_LAYER = 32, PLAN_ROOT_CWD = 64, PLAN_KEPT = 128, PLAN_COMMON = 256, PLAN_NO_REPO = 512 };
 
-/* struct plan, with the descriptors repo (not with PLAN_NO_REPO), payload, stdout, stderr and, with PLAN_STDIN, stdin; with PLAN_EXEC_FD the
- * program comes next, with PLAN_LAYER the mount of the session's layer. With PLAN_TTY there is no stdio: the stub sends the master of a new terminal back. */
+/* struct plan is sent with the descriptors repo (not with PLAN_NO_REPO), payload, stdout, stderr and, with PLAN_STDIN,
+ * stdin; with PLAN_EXEC_FD the program comes next, then with PLAN_LAYER the mount of the session's layer, then with
+ * PLAN_COMMON that of the common git directory. With PLAN_TTY stdout and stderr are absent: the stub sends the master of
+ * a new terminal back. */
 struct plan {
 	u32 version;
 	u32 flags;
-	u64 wall_ns; /* 0: no deadline of the stub's own */
+	u64 wall_ns; /* the stub's own deadline; 0: none */
 	u64 tmp_bytes;
 	u64 tmp_inodes;
 	u32 rlimit_mask; /* bit n: set resource n */
 	u16 rows, cols;
 	u64 soft[RLIMITS];
 	u64 hard[RLIMITS];
-	/* Three strings, each ended by NUL, and no more is sent than these are long. Where the repo is mounted: absolute. The
-	 * working directory: relative to the repo, "." for itself; with PLAN_ROOT_CWD to the job's root. With PLAN_COMMON where
-	 * the git directory is mounted that the repo is a worktree of, absolute; else "". */
+	/* Three strings, each terminated by NUL; only their actual length is sent. First the absolute mount point of the
+	 * repo. Then the working directory: relative to the repo, "." for the repo itself; with PLAN_ROOT_CWD relative to the
+	 * job's root. Last, with PLAN_COMMON, the absolute mount point of the git directory that the repo is a worktree of;
+	 * otherwise "". */
 	char paths[PATHS * PATH_SIZE];
 };
 _Static_assert(offsetof(struct plan, wall_ns) == 8, "wall_ns");
@@ -65,17 +68,18 @@ _Static_assert(sizeof(struct plan) == 12584, "plan");
 
 enum { KEPT_BYTES = 57344 };
 
-/* struct kept, after the plan with PLAN_KEPT: what the job is to leave alone, as the jail's scanner found it. Each is a
- * letter and a path, ended by NUL: r read-only, p pinned in its place; in capitals, below the common directory. */
+/* struct kept follows the plan with PLAN_KEPT: the paths that the job must not change, as found by the jail's scanner.
+ * Each entry is a letter and a path, terminated by NUL: r read-only, p pinned (cannot be moved or removed); a capital
+ * letter means that the path is below the common directory. */
 struct kept {
 	u32 version;
 	u32 count;
-	char list[KEPT_BYTES]; /* as much of it as there is */
+	char list[KEPT_BYTES]; /* only its actual length is sent */
 };
 _Static_assert(offsetof(struct kept, list) == 8, "list");
 _Static_assert(sizeof(struct kept) == 57352, "kept");
 
-/* struct order, without descriptors, any time after the plan: send a signal. */
+/* struct order requests a signal; it has no descriptors and may be sent any time after the plan. */
 struct order {
 	u32 version;
 	s32 signal;
@@ -86,10 +90,11 @@ _Static_assert(sizeof(struct order) == 16, "order");
 
 enum { REPORT_HELLO = 1, REPORT_READY, REPORT_TTY, REPORT_STARTED, REPORT_FAILED, REPORT_EXITED, REPORT_DEADLINE, REPORT_GONE };
 
-/* struct report, from the stub. TTY comes with the terminal's master. FAILED names a step and has an errno. GONE
- * has the wait status of the job's first process and comes when every other is reaped too; when there are others to wait
- * for, EXITED says the status first. STARTED comes only when asked for: it costs two processes a wake-up. A step of
- * process 2 that fails is reported at once if it is before the plan or STARTED is asked for, else when process 2 has ended. */
+/* struct report is sent by the stub. TTY comes with the terminal's master. FAILED has a step's name and an errno. GONE
+ * has the wait status of the job's first process and is sent once all its other processes are reaped too; if there are
+ * others to wait for, EXITED reports the status first. STARTED is sent only on request (PLAN_SAY_STARTED): it costs a
+ * wake-up of two processes. A failed step of process 2 is reported at once if it is before the plan or STARTED was
+ * requested, otherwise when process 2 has ended. */
 struct report {
 	u32 version;
 	u32 kind;
@@ -99,34 +104,36 @@ struct report {
 };
 _Static_assert(sizeof(struct report) == 40, "report");
 
-/* struct owner, to the stub by the name of users: make a user namespace. It answers with a struct holder, and after any next
- * message lets go of what it made. */
+/* struct owner is sent to the stub named users: create a user namespace. The stub answers with a struct holder, and
+ * releases the namespace on the next message, whatever that contains. */
 struct owner {
 	u32 version;
-	u32 uid; /* of the host; the group id is the same number */
+	u32 uid; /* host user id; the group id is the same number */
 };
 _Static_assert(sizeof(struct owner) == 8, "owner");
 
 struct holder {
-	s32 pid; /* of a process in the new namespace, which has no ids yet; or -errno */
+	s32 pid; /* a process in the new namespace, which has no id mappings yet; or -errno */
 };
 _Static_assert(sizeof(struct holder) == 4, "holder");
 
 enum { PROBE_START = 1, PROBE_LOOK, PROBE_OPEN, PROBE_RECEIVE, PROBE_HOLD, PROBE_CLOSE };
 
-/* struct probe, to the stub by the name of probe. START comes first: it becomes this user. LOOK comes with the descriptor to
- * look at. OPEN opens path, from the directory that comes as a descriptor, or from the root. RECEIVE comes with a socket, from
- * which it receives a message. HOLD comes with a descriptor, which it keeps; it has no answer. CLOSE closes all that is kept. No
- * more is sent than path is long, with its NUL. It answers with a struct probed, with what it opened or received as descriptors,
- * and after it the message that it received. If closing is set, it closes its own copies after the answer, which may take as long
- * as a file system wants, and then sends an empty struct probed. */
+/* struct probe is a request to the stub named probe. START comes first: the process becomes user uid. LOOK examines the
+ * descriptor sent along. OPEN opens path, relative to the directory sent along as a descriptor or, without one, to the
+ * root. RECEIVE comes with a socket, from which the stub receives a message. HOLD comes with a descriptor, which the stub
+ * keeps open; it has no answer. CLOSE closes all descriptors held. Only the actual length of path is sent, with its NUL.
+ *
+ * The answer is a struct probed, with the opened or received descriptors, followed by the received message. If closing is
+ * set, the stub closes its own copies after the answer, which may take as long as the file system likes, and then sends
+ * an empty struct probed. */
 struct probe {
 	u32 version;
 	u32 kind;
-	u32 uid; /* of the host; the group id is the same number */
+	u32 uid; /* host user id; the group id is the same number */
 	u32 unused;
 	u64 flags; /* of openat2(2); O_PATH is added */
-	u64 resolve; /* likewise */
+	u64 resolve; /* of openat2(2) */
 	char path[PATH_SIZE];
 };
 _Static_assert(offsetof(struct probe, path) == 32, "probe path");
@@ -134,11 +141,11 @@ _Static_assert(sizeof(struct probe) == 4128, "probe");
 
 struct probed {
 	s32 error; /* 0 or -errno; then the rest is 0 */
-	u32 mode; /* of statx(2), as the next six */
+	u32 mode; /* from statx(2), like the next five fields */
 	u32 uid, gid;
 	u32 dev_major, dev_minor;
 	u64 ino;
-	u64 fs_type; /* of fstatfs(2), as the rest */
+	u64 fs_type; /* from fstatfs(2), like the next three fields */
 	u64 fs_flags;
 	u64 free_bytes;
 	u64 free_files;
@@ -147,9 +154,9 @@ struct probed {
 };
 _Static_assert(sizeof(struct probed) == 72, "probed");
 
-/* The payload, a sealed memfd written by the front-end and read by the job's process once it is nobody: this header,
- * then argc + envc strings, each ended by NUL; then for each file its absolute path, NUL, the length of its content as a
- * u32, the content, NUL. That is all of it, so the last byte is NUL. */
+/* The payload is a sealed memfd that the front-end writes and the job's process reads after dropping all privileges: this
+ * header, then argc + envc strings, each terminated by NUL; then for each file its absolute path, NUL, the length of its
+ * content as a u32, the content, NUL. Nothing follows, so the last byte is NUL. */
 enum { PAYLOAD_MAGIC = 0x4c524f43 };
 struct payload {
 	u32 magic;

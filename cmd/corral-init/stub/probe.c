@@ -1,5 +1,6 @@
-/* Looks at files for the supervisor. A file system that a client serves may keep whoever looks at a file of it waiting, even
- * after a SIGKILL: that is to be this process, which the supervisor can abandon, and no thread of the supervisor's own. */
+/* Examines files for the supervisor. A file system that a client serves may block any process that accesses a file of it,
+ * even after a SIGKILL. This process takes that risk, since the supervisor can abandon it, instead of a thread of the
+ * supervisor. */
 #include "stub.h"
 
 #include <asm/statfs.h>
@@ -17,8 +18,8 @@
 #define ARCHITECTURE AUDIT_ARCH_AARCH64
 #endif
 
-/* confine gives up everything but the right to pass through directories of others. CAP_DAC_READ_SEARCH would let it read
- * files too: no system call that reads one is left. */
+/* confine drops all privileges but the right to traverse directories of other users. CAP_DAC_READ_SEARCH would permit
+ * reading files too, but the filter allows no system call that reads one. */
 static long confine(u32 id)
 {
 	enum { READ_SEARCH = 1 << CAP_DAC_READ_SEARCH };
@@ -44,7 +45,7 @@ static long confine(u32 id)
 		r = SYS3(__NR_setresuid, id, id, id);
 	if (r >= 0)
 		r = SYS2(__NR_capset, &head, sets);
-	if (r >= 0) /* the change of users set it to what fs.suid_dumpable says */
+	if (r >= 0) /* the change of user reset it to fs.suid_dumpable */
 		r = SYS5(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
 	if (r >= 0)
 		r = SYS5(__NR_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
@@ -75,12 +76,13 @@ static long look(int fd, struct probed *p)
 	return 0;
 }
 
-/* What it may take to close a descriptor. */
+/* What closing a descriptor may block on. */
 enum { NOTHING, FILE_SYSTEM, FOREIGN };
 
-/* closing says, without a question to any file system, what it may take to close a descriptor. The two calls fail for all files
- * but pipes, and those in memory. With O_PATH the file is not open, but to close the last descriptor of a mount ends its file
- * system: one that has a device is no user's own, and that of a directory is the one it is on, also on an overlay. */
+/* closing returns, without a request to any file system, what closing fd may block on. The last two calls fail for all
+ * files but pipes and files in memory. With O_PATH the file is not open, but closing the last descriptor of a mount
+ * unmounts its file system: one with a device is not a user's own, and that of a directory is the one it is on, also on
+ * an overlay. */
 static int closing(int fd)
 {
 	enum { GETFL = 3, GETPIPE_SZ = 1032, GET_SEALS = 1034, TYPE = 0170000, DIRECTORY = 0040000 };
@@ -94,7 +96,7 @@ static int closing(int fd)
 	return SYS3(__NR_fcntl, fd, GETPIPE_SZ, 0) >= 0 || SYS3(__NR_fcntl, fd, GET_SEALS, 0) >= 0 ? NOTHING : FOREIGN;
 }
 
-/* closed closes descriptors, and says so if the supervisor waits for that before its next question. */
+/* closed closes descriptors, and reports that if the supervisor waits for it before its next request. */
 static void closed(const int *fds, int count, int said)
 {
 	static const struct probed done;
@@ -104,8 +106,8 @@ static void closed(const int *fds, int count, int said)
 		pass(FD_CONTROL, &done, sizeof done, 0, 0);
 }
 
-/* take receives a message in place of the supervisor. With a descriptor that may hang when it is closed, this process ends,
- * which closes it: so it is this process that hangs, and is abandoned. */
+/* take receives a message on behalf of the supervisor. If closing a received descriptor may hang, this process exits,
+ * which closes it: so it is this process that hangs and is abandoned. */
 static void take(int socket)
 {
 	enum { MESSAGE = 65536, MOST = 6 }; /* MaxMessage and MaxDescriptors of isolate/wire */
@@ -115,7 +117,7 @@ static void take(int socket)
 	} answer;
 	int fds[MAX_FDS], count = 0;
 	long r = receive_from(socket, answer.message, sizeof answer.message, fds, &count);
-	SYS1(__NR_close, socket); /* the supervisor has it until it has the answer, so this is not the last one */
+	SYS1(__NR_close, socket); /* not the last copy: the supervisor keeps its own until it has the answer */
 	answer.head.error = r < 0 ? (s32)r : count > MOST ? -EMSGSIZE : r == 0 && count == 0 ? -EPIPE : 0;
 	answer.head.closing = 0;
 	for (int i = 0; i < count; i++) {
@@ -128,12 +130,12 @@ static void take(int socket)
 	int failed = answer.head.error != 0;
 	pass(FD_CONTROL, &answer, sizeof answer.head + (failed ? 0 : (size_t)r), fds, failed ? 0 : count);
 	if (failed)
-		leave(1); /* which closes what nobody else has; another user's look must not wait for it */
+		leave(1); /* which closes descriptors that no other process has; requests for other users must not wait for that */
 	closed(fds, count, (int)answer.head.closing);
 }
 
-/* serve answers one question. A descriptor that came with it is looked at; or a path below that, or from the root, is opened.
- * What is opened is a place in the tree and nothing more (O_PATH). */
+/* serve answers one request: it examines the descriptor sent along, or opens a path below that or the root. The result is
+ * opened with O_PATH only. */
 static void serve(struct probe *q, int fd)
 {
 	struct probed p = { 0 };
@@ -147,22 +149,22 @@ static void serve(struct probe *q, int fd)
 		p.error = q->kind == PROBE_LOOK ? (s32)look(fd, &p) : -EINVAL;
 	}
 	if (fd >= 0)
-		SYS1(__NR_close, fd); /* the supervisor has it until it has the answer, so this is not the last one */
+		SYS1(__NR_close, fd); /* not the last copy: the supervisor keeps its own until it has the answer */
 	pass(FD_CONTROL, &p, sizeof p, &opened, opened >= 0 && p.error == 0);
 	closed(&opened, opened >= 0, (int)p.closing);
 }
 
-/* release closes everything that is held, and says so. It may wait for a client's file system for ever: the supervisor has
- * closed its own copies before. */
+/* release closes all descriptors that are held and reports that. It may block forever on a client's file system: the
+ * supervisor has closed its own copies before. */
 static void release(void)
 {
 	struct probed p = { 0 };
-	SYS3(__NR_close_range, 0, FD_CONTROL - 1, 0); /* it began without standard streams */
+	SYS3(__NR_close_range, 0, FD_CONTROL - 1, 0); /* it was started without standard streams */
 	p.error = (s32)SYS3(__NR_close_range, FD_CONTROL + 1, ~0u, 0);
 	pass(FD_CONTROL, &p, sizeof p, 0, 0);
 }
 
-/* make_probes does as it is told, until the supervisor closes the socket. */
+/* make_probes serves requests until the supervisor closes the socket. */
 _Noreturn void make_probes(void)
 {
 	enum { HEAD = offsetof(struct probe, path) };

@@ -1,5 +1,5 @@
-/* Process 1 of a job, before the job is known: everything that needs the jail's privileges. It reads what the supervisor sent and nothing that
- * a client or a job wrote. */
+/* Process 1 of a job, before the job is known: all steps that need the jail's privileges. It reads only messages of the
+ * supervisor, never data written by a client or a job. */
 #include "stub.h"
 
 #include <linux/mount.h>
@@ -9,7 +9,7 @@
 
 enum { MODE_DIR = 0040000 };
 
-/* Where the jail's root has room for another one, see rootfs. */
+/* Mount point in the jail's root for another root, see rootfs. */
 #define ROOT_DIR "/var/root"
 
 enum { MNT_DETACH = 2 }; /* umount2(2); not in the kernel's uapi */
@@ -31,8 +31,8 @@ static int private_mounts(struct job *j)
 	return mount_at(0, "/", 0, MS_REC | MS_PRIVATE, 0);
 }
 
-/* groups joins what the clone of this process could not. The supervisor opened the files, and has the permission. A thread
- * that moves itself is the one that the kernel moves without the lock that every fork of the machine waits for. */
+/* groups joins the cgroups that the clone of this process could not join. The supervisor opened the files and has the
+ * permission. When a thread moves itself, the kernel does not take the lock that blocks every fork on the machine. */
 static int groups(struct job *j)
 {
 	long r = 0;
@@ -102,10 +102,10 @@ static const char *const masked_dirs[] = {
 	"/proc/pressure", "/proc/scsi",
 };
 
-/* cover binds with over each path that this kernel has. */
+/* cover bind-mounts with over each of the paths that this kernel has. */
 static int cover(const char *with, const char *const *paths, size_t count)
 {
-	/* ENOENT of mount(2) would not say which of the two is missing. */
+	/* ENOENT of mount(2) would not say which of the two paths is missing. */
 	long r = SYS4(__NR_faccessat, AT_FDCWD, with, 0, 0);
 	for (size_t i = 0; r >= 0 && i < count; i++) {
 		r = mount_at(with, paths[i], 0, MS_BIND, 0);
@@ -135,7 +135,7 @@ static int kernel_settings(struct job *j)
 static int terminals(struct job *j)
 {
 	(void)j;
-	/* The host has some 3,000 for all such mounts together (kernel.pty.max, less kernel.pty.reserve). */
+	/* The host allows about 3,000 for all such mounts together (kernel.pty.max minus kernel.pty.reserve). */
 	return mount_at("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,max=8");
 }
 
@@ -155,7 +155,8 @@ static char *put_size(char *at, u64 bytes, u64 inodes)
 	return put_number(put(at, ",nr_inodes="), inodes);
 }
 
-/* A root of the session's own has its directories but the last, whose content is no file of anybody's. */
+/* first_private returns the index of the first private directory to mount. A session's own root has its own copies of all
+ * but the last, /dev/shm. */
 static size_t first_private(const struct job *j)
 {
 	return j->prepare.roots ? sizeof private_dirs / sizeof *private_dirs - 1 : 0;
@@ -174,7 +175,7 @@ static int private_directories(struct job *j)
 	return 0;
 }
 
-/* sizes is a step of place_steps. A shared directory has the size of its layer. */
+/* sizes is a step of place_steps. A shared directory has its layer's size and is skipped. */
 int sizes(struct job *j)
 {
 	char data[96];
@@ -191,7 +192,7 @@ int sizes(struct job *j)
 	return 0;
 }
 
-/* below_private says whether path lies in one of the private directories, whose tree starts empty. */
+/* below_private reports whether path lies in one of the private directories, which are empty at first. */
 int below_private(const char *path)
 {
 	for (size_t i = 0; i < sizeof private_dirs / sizeof *private_dirs; i++) {
@@ -202,7 +203,8 @@ int below_private(const char *path)
 	return 0;
 }
 
-/* make_way makes the directories of path, each 0755 and the jail root's, so that the job cannot move them. */
+/* make_way creates path and its parent directories with mode 0755, owned by the jail's root, so that the job cannot move
+ * them. */
 int make_way(char *path)
 {
 	for (char *at = path + 1;; at++) {
@@ -230,8 +232,8 @@ int mount_over(int mount, const char *path)
 	return (int)r;
 }
 
-/* share has a directory of the session's layer in the place of one that is each job's own. It comes by descriptor, and its
- * place is there: /tmp, or the home directory. */
+/* share mounts a directory of the session's layer in place of one that is otherwise private to each job. The mount point
+ * exists: it is /tmp or the home directory. */
 static int share(struct job *j, int mount, const char *target)
 {
 	for (size_t i = 0; i < sizeof private_dirs / sizeof *private_dirs; i++) {
@@ -244,8 +246,9 @@ static int share(struct job *j, int mount, const char *target)
 	return r;
 }
 
-/* toolchains binds what private directories hide. The mounts aside are read-only, and so are copies of them. Without a
- * source there is the place only; what keeps it from being made (the size asked for may be larger) is said at the mount. */
+/* toolchains binds the toolchains that private directories hide. The mounts kept aside are read-only, and so are copies
+ * of them. If source is empty, only the mount point is created; a failure to do so (the requested size may be larger) is
+ * reported by the later mount. */
 static int toolchains(struct job *j)
 {
 	struct bind b;
@@ -273,15 +276,15 @@ static int toolchains(struct job *j)
 static int home(struct job *j)
 {
 	if (j->prepare.roots)
-		return 0; /* the session has one */
+		return 0; /* the session's root has one */
 	long r = SYS3(__NR_mkdirat, AT_FDCWD, "/home/job", 0700);
 	if (r < 0)
 		return (int)r;
 	return (int)SYS5(__NR_fchownat, AT_FDCWD, "/home/job", j->prepare.uid, j->prepare.uid, 0);
 }
 
-/* name_user puts over path, where the jail has an account for its first job's user, one for this job's: the same text with
- * other numbers. All of a jail's users there would be 512 accounts of the same name. */
+/* name_user mounts a file over path that contains this job's account in place of that of the jail's first job: the same
+ * text with other numbers. Listing all users of a jail instead would make 512 accounts of the same name. */
 static int name_user(struct job *j, const char *path)
 {
 	enum { CREATE_NEW = 0301 }; /* O_WRONLY | O_CREAT | O_EXCL */
@@ -327,12 +330,12 @@ static int name_user(struct job *j, const char *path)
 static int accounts(struct job *j)
 {
 	if (j->prepare.roots)
-		return 0; /* the session has one user */
+		return 0; /* all jobs of the session have the same user */
 	int r = name_user(j, "/etc/passwd");
 	return r < 0 ? r : name_user(j, "/etc/group");
 }
 
-/* graft has a directory of the jail, with all that is mounted in it, in the new root too. */
+/* graft clones a directory of the jail, with all mounts in it, into the new root. */
 static int graft(const char *from, const char *to)
 {
 	enum { RECURSIVE = 0x8000 }; /* AT_RECURSIVE */
@@ -344,9 +347,9 @@ static int graft(const char *from, const char *to)
 	return r;
 }
 
-/* own_root has the job in a root of its session, if that has one: the mounts that it consists of came by descriptor. Jobs
- * wrote to it, and do meanwhile, so everything else is ready by now: no path in it is followed but to what is mounted
- * there, and that by no link. */
+/* own_root switches to the session's own root, if it has one; its mounts come as descriptors. Earlier and concurrent jobs
+ * write to it, so this runs after all other mounts: the only paths looked up in it are mount points, and without
+ * following symlinks. */
 static int own_root(struct job *j)
 {
 	struct bind b;
@@ -368,7 +371,7 @@ static int own_root(struct job *j)
 		r = graft("/proc", ROOT_DIR "/proc");
 	if (r >= 0)
 		r = (int)SYS1(__NR_chdir, ROOT_DIR);
-	/* The old root lies over the new one then, and goes (pivot_root(2), "pivot_root(".", ".")"). */
+	/* The old root is then mounted over the new one and is detached (pivot_root(2), "pivot_root(".", ".")"). */
 	if (r >= 0)
 		r = (int)SYS2(__NR_pivot_root, ".", ".");
 	if (r >= 0)
@@ -382,7 +385,7 @@ static int bounding_set(struct job *j)
 	for (int c = 0; c < 64; c++) {
 		long r = SYS5(__NR_prctl, PR_CAPBSET_DROP, c, 0, 0, 0);
 		if (r == -EINVAL)
-			return 0; /* one past the kernel's last */
+			return 0; /* beyond the kernel's last capability */
 		if (r < 0)
 			return (int)r;
 	}
@@ -396,31 +399,31 @@ static int dispositions(struct job *j)
 	(void)j;
 	for (int s = 1; s <= 64; s++) {
 		long r = SYS4(__NR_rt_sigaction, s, action, 0, 8);
-		if (r < 0 && r != -EINVAL) /* SIGKILL and SIGSTOP */
+		if (r < 0 && r != -EINVAL) /* EINVAL: SIGKILL and SIGSTOP */
 			return (int)r;
 	}
 	SYS1(__NR_umask, 022);
-	SYS5(__NR_prctl, PR_SET_TIMERSLACK, 50000, 0, 0, 0); /* ns: what a process has by default; the supervisor has more */
-	return (int)SYS3(__NR_setpriority, 0, 0, 0); /* the supervisor runs ahead of its jobs */
+	SYS5(__NR_prctl, PR_SET_TIMERSLACK, 50000, 0, 0, 0); /* ns: the kernel's default; the supervisor's is higher */
+	return (int)SYS3(__NR_setpriority, 0, 0, 0); /* the supervisor has a higher priority than its jobs */
 }
 
 const struct step slot_steps[] = {
 	{ "private-mounts", "a mount made here must not reach the jail or another job", private_mounts },
-	{ "cgroups", "the limits of the job, where a process cannot be born in all of them", groups },
+	{ "cgroups", "the job's limits, on hosts where a process cannot be created in all of its cgroups", groups },
 	{ "cgroup-namespace", "the job sees its own cgroup as the root", cgroup_namespace },
-	{ "host-name", "the host's name is not the job's business", host_name },
+	{ "host-name", "the job does not need the host's name", host_name },
 	{ "loopback", "programs expect 127.0.0.1; nothing else is in the network namespace", loopback },
-	{ "proc", "processes of this job only", process_table },
-	{ "proc-masks", "what the kernel tells of the host, its devices and addresses", masks },
+	{ "proc", "shows processes of this job only", process_table },
+	{ "proc-masks", "hides files that reveal the host, its devices and kernel addresses", masks },
 	{ "proc-sys", "kernel settings are read-only as a whole: mode bits are not enough (kernel.pid_max is the namespace owner's)", kernel_settings },
-	{ "devpts", "terminals of the job's own", terminals },
-	{ "private-directories", "temporary files nobody else sees, bounded in bytes and inodes", private_directories },
-	{ "home", "a home directory that is the job's own and ends with it", home },
-	{ "accounts", "the job's own user has a name, and no other job's", accounts },
-	{ "toolchains", "what the operator shows read-only, where a private directory would hide it, the repository's place, and what the jobs of a session share", toolchains },
-	{ "root", "a session's own system, in place of the jail's", own_root },
-	{ "bounding-set", "no executed file can bring a capability back", bounding_set },
-	{ "dispositions", "signal actions, priority, umask and timer slack are inherited through fork and execve: all default", dispositions },
+	{ "devpts", "the job's own terminals", terminals },
+	{ "private-directories", "temporary files that no other job sees, bounded in bytes and inodes", private_directories },
+	{ "home", "the job's own home directory, removed with the job", home },
+	{ "accounts", "the job's own user has a name, users of other jobs do not", accounts },
+	{ "toolchains", "toolchains that a private directory would hide, the repository's mount point, and directories shared by the jobs of a session", toolchains },
+	{ "root", "a session's own root file system, instead of the jail's", own_root },
+	{ "bounding-set", "no executed file can regain a capability", bounding_set },
+	{ "dispositions", "signal actions, priority, umask and timer slack are inherited through fork and execve: reset to the defaults", dispositions },
 };
 const int slot_count = sizeof slot_steps / sizeof *slot_steps;
 

@@ -1,14 +1,14 @@
 /* corral-stub: process 1 of a job, its reaper, and the parent of process 2, which becomes the job.
  *
- * It is started by the jail's init in fresh namespaces, in the job's cgroup, with a socket to the supervisor as
- * descriptor 3. It says hello; gets a struct prepare, does what can be done before the job is known, and forks process 2,
- * which does as much; says ready; gets a struct plan, places what that names, and hands it on to process 2, which becomes
- * the job; reaps; and when the job's first process has ended, ends the others, reports and exits. Whenever it exits, the
- * kernel ends every other process of the PID namespace. When the supervisor's end of the socket closes, it exits too.
+ * The jail's init starts it in fresh namespaces, in the job's cgroup, with a socket to the supervisor as descriptor 3. It
+ * reports hello, receives a struct prepare, runs the steps possible before the job is known, and forks process 2, which
+ * does the same. It reports ready, receives a struct plan, mounts what the plan names, and passes the plan on to process
+ * 2, which becomes the job. Then it reaps; when the job's first process has ended, it kills the others, reports and
+ * exits. Whenever it exits, the kernel kills every other process of the PID namespace. It also exits when the supervisor
+ * closes its end of the socket.
  *
- * By the name of users it makes user namespaces for the supervisor: see users.c. By the name of probe it looks at files of
- * the supervisor's clients: see probe.c.
- */
+ * Under the name users it creates user namespaces for the supervisor: see users.c. Under the name probe it examines files
+ * of the supervisor's clients: see probe.c. */
 #include "stub.h"
 
 #include <linux/mman.h>
@@ -93,8 +93,8 @@ int run_steps(const struct step *table, int count, int base, struct job *j, int 
 
 /* --- process 2, as seen from here --- */
 
-/* listen takes process 2's word. Where it is not asked to wait, 0 means that there is none; it never means that process 2
- * ended well. No descriptor is taken from it. */
+/* listen receives process 2's report. With DONTWAIT, 0 means that there is none; it never means that process 2 ended
+ * well. No descriptor is accepted from process 2. */
 static int listen(struct word *w, int flags)
 {
 	long r;
@@ -104,7 +104,8 @@ static int listen(struct word *w, int flags)
 	return r == sizeof *w;
 }
 
-/* fail_second reports what process 2 said of itself. It is nobody by then: nothing of it is used as it is. */
+/* fail_second reports a failure of process 2. That process is unprivileged by then, so its message is untrusted: the step
+ * and errno are range-checked before use. */
 static _Noreturn void fail_second(const struct word *w, const char *otherwise)
 {
 	int at = w->step - slot_count, error = w->error < 0 && w->error > -4096 ? w->error : -EIO;
@@ -116,8 +117,9 @@ static _Noreturn void fail_second(const struct word *w, const char *otherwise)
 	fail(otherwise, error);
 }
 
-/* fork_second makes process 2 and waits until it has done what it can. It is born in the job's cgroups: where the clone
- * of this process could not join them, the supervisor has put it there before it sent struct prepare, or step cgroups has. */
+/* fork_second forks process 2 and waits until its steps before the plan are done. Process 2 is born in the job's cgroups:
+ * if the clone of this process could not join them, the supervisor moved it there before sending struct prepare, or step
+ * cgroups did. */
 static long fork_second(struct job *j)
 {
 	enum { NONBLOCK = 04000 };
@@ -160,10 +162,10 @@ static void start(struct job *j)
 		fail("fork", r);
 }
 
-/* finish says what became of the job, ends what it left running, and says when the last of it is gone. Then it waits for
- * the supervisor to close the socket: with this process the namespaces end, which is much work of the kernel's, and the
- * answer is not to wait for the processor that does it. Where there are no children, there is no other process: orphans
- * become this one's before their parent can be reaped. */
+/* finish reports the job's exit status, kills its remaining processes, and reports when the last one is gone. Then it
+ * waits for the supervisor to close the socket: the namespaces are torn down with this process, which is much work for
+ * the kernel, and the report must not wait for the processor that does it. If there are no children, there is no other
+ * process: orphans are reparented to this process before their parent can be reaped. */
 static _Noreturn void finish(int status)
 {
 	struct word w;
@@ -172,7 +174,7 @@ static _Noreturn void finish(int status)
 	long r = SYS4(__NR_wait4, -1, 0, WNOHANG | __WALL, 0);
 	if (r >= 0) {
 		SYS2(__NR_kill, -1, SIGKILL);
-		report(REPORT_EXITED, 0, 0, status, -1); /* it is known already, whatever the rest does */
+		report(REPORT_EXITED, 0, 0, status, -1); /* known already, however long the others take */
 	}
 	while (r >= 0 || r == -EINTR) {
 		SYS2(__NR_kill, -1, SIGKILL);
@@ -181,11 +183,11 @@ static _Noreturn void finish(int status)
 	report(REPORT_GONE, 0, 0, status, -1);
 	struct order o;
 	while (receive(&o, sizeof o, 0, 0) > 0)
-		; /* an order for a job that is gone */
+		; /* discard orders for a job that is gone */
 	leave(0);
 }
 
-/* reap collects every ended process; with the job's first one the job is over. */
+/* reap collects all ended processes; when the job's first process has ended, so has the job. */
 static void reap(long first)
 {
 	int status;
@@ -203,7 +205,7 @@ static void obey(long first)
 	struct order o;
 	long r = receive(&o, sizeof o, 0, 0);
 	if (r < 0)
-		leave(0); /* the supervisor is gone, and so is its job */
+		leave(0); /* the supervisor is gone; exiting kills the job */
 	if (r == sizeof o && o.version == PLAN_VERSION)
 		SYS2(__NR_kill, o.everyone ? -1 : first, o.signal);
 }
@@ -215,8 +217,9 @@ static u64 now(void)
 	return t[0] * 1000000000u + t[1];
 }
 
-/* watch waits for orders, for the deadline and for the job's end. That process 2 became the job is not waited for unless
- * somebody asked: it would be a wake-up while the job starts, and is known at the latest when process 2 has ended. */
+/* watch waits for orders, the deadline and the end of the job. It does not wait for process 2 to become the job unless
+ * the plan requests that: it would be a wake-up while the job starts, and a failure is noticed at the latest when process
+ * 2 has ended. */
 static _Noreturn void watch(struct job *j, long first)
 {
 	u64 deadline = j->plan.wall_ns ? now() + j->plan.wall_ns : 0;
@@ -249,9 +252,9 @@ static _Noreturn void watch(struct job *j, long first)
 			obey(first);
 		if (p[1].revents) {
 			char sink[128 * 4];
-			reap(first); /* most often it is the job's end, and nobody reads the signal */
+			reap(first); /* usually the job has ended, and the signal need not be read */
 			SYS3(__NR_read, FD_ENDED, sink, sizeof sink);
-			reap(first); /* what ended before the signal was read */
+			reap(first); /* processes that ended before the signal was read */
 		}
 	}
 }
@@ -268,8 +271,8 @@ static void map_filter(struct job *j, int fd)
 	SYS1(__NR_close, fd);
 }
 
-/* In zeroed memory rather than on the stack, which is small. Aligned, so that what is needed from the plan on lies in the
- * first page, which both processes wrote to before. */
+/* In zeroed memory rather than on the stack, which is small. Aligned, so that the fields needed once the plan has arrived
+ * lie in the first page, which both processes have written to before. */
 static struct job the_job __attribute__((aligned(4096)));
 
 _Noreturn void run(long *stack);
@@ -283,11 +286,11 @@ _Noreturn void run(long *stack)
 	if (name[0] == 'p')
 		make_probes();
 	j->repo = j->payload = j->in = j->out = j->err = j->exec = j->layer = j->common = j->terminal = j->master = j->rules = -1;
-	SYS3(__NR_close_range, FD_CONTROL + 1, ~0u, 0); /* there is nothing; the numbers of FD_SECOND and FD_ENDED depend on it */
+	SYS3(__NR_close_range, FD_CONTROL + 1, ~0u, 0); /* none should be open; the numbers of FD_SECOND and FD_ENDED depend on it */
 	SYS5(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
 	u64 child_mask = 1ull << (SIGCHLD - 1), by_default[4] = { 0 };
 	SYS4(__NR_rt_sigprocmask, SIG_SETMASK, &child_mask, 0, 8);
-	SYS4(__NR_rt_sigaction, SIGCHLD, by_default, 0, 8); /* the jail's init ignores it, and has its children reaped by that */
+	SYS4(__NR_rt_sigaction, SIGCHLD, by_default, 0, 8); /* the jail's init ignores it, so that the kernel reaps its children */
 	report(REPORT_HELLO, 0, 0, 0, -1);
 
 	long r = receive(&j->prepare, sizeof j->prepare, fds, &count);
@@ -302,7 +305,7 @@ _Noreturn void run(long *stack)
 	long first = fork_second(j);
 	report(REPORT_READY, 0, 0, 0, -1);
 
-	j->plan_bytes = 0; /* its page is this process's own again, after the fork */
+	j->plan_bytes = 0; /* write to the page now, so that it is copied after the fork */
 	start(j);
 	watch(j, first);
 }

@@ -1,4 +1,4 @@
-/* The stub's parts and what they share. */
+/* Declarations shared by the stub's source files. */
 #ifndef CORRAL_STUB_H
 #define CORRAL_STUB_H
 
@@ -6,80 +6,84 @@
 
 #include <linux/fcntl.h>
 
-/* Process 1's own descriptors beside FD_CONTROL, which is the supervisor's. They are made before the plan comes, so what
- * comes with that has higher numbers. In process 2, FD_CONTROL is the other end of FD_SECOND. */
+/* Process 1's own descriptors, besides FD_CONTROL, which is the supervisor's socket. They are created before the plan
+ * arrives, so descriptors received with the plan have higher numbers. In process 2, FD_CONTROL is the other end of
+ * FD_SECOND. */
 enum { FD_SECOND = 4, FD_ENDED = 5, FD_RECEIVED = 6 };
 
-enum { NO_LANDLOCK = -2 }; /* in place of a rule set: the kernel has none */
+enum { NO_LANDLOCK = -2 }; /* instead of a rule set: the kernel has no Landlock */
 
-/* What a step works on, hottest first: process 1 and process 2 have each a copy of the first page before the plan comes.
- * Descriptors are -1 when absent. */
+/* The state that steps read and write, hottest fields first: process 1 and process 2 each have their own copy of the
+ * first page before the plan arrives. Absent descriptors are -1. */
 struct job {
 	int repo, payload, in, out, err, exec, layer, common; /* owned; marked close-on-exec */
 	int terminal, master; /* the two sides of the job's own terminal */
 	int rules; /* the Landlock rule set, or NO_LANDLOCK */
-	int groups[GROUPS]; /* tasks files, as many as prepare says */
+	int groups[GROUPS]; /* tasks files; prepare.groups entries are set */
 	u32 filter_bytes;
 	char *filter; /* the seccomp programs, mapped */
-	u64 may_read, may_write; /* what a rule of it can allow in a directory */
-	char *repo_path, *cwd, *common_path; /* in the plan */
-	u32 shared; /* bit i: private directory i is the session's */
+	u64 may_read, may_write; /* access rights that a Landlock rule for a directory can grant */
+	char *repo_path, *cwd, *common_path; /* point into the plan */
+	u32 shared; /* bit i: private directory i is shared by the session's jobs */
 	u32 plan_bytes;
-	u32 kept_bytes; /* of its list */
+	u32 kept_bytes; /* length of kept.list */
 	u32 file_count;
-	char **argv, **envp; /* in the payload, mapped by the job's process */
-	char *files, *end; /* what follows its strings, and where it ends */
+	char **argv, **envp; /* point into the payload, which process 2 maps */
+	char *files, *end; /* the payload's file section and its end */
 	struct prepare prepare;
 	struct plan plan;
 	struct kept kept;
 };
 
-/* A step of the confinement. Steps run in the order of their table; the name is the place an error is reported at. */
+/* A step of the confinement. Steps run in table order; errors are reported with the step's name. */
 struct step {
 	const char *name;
 	const char *reason;
 	int (*run)(struct job *); /* 0, or -errno */
 };
 
-/* The four tables. A step's number, for prepare.skip, counts through all four in this order. */
+/* The four tables. A step's index, as used by prepare.skip, counts through all four in this order. */
 extern const struct step slot_steps[]; /* process 1, before the job is known */
 extern const struct step ahead_steps[]; /* process 2, before the job is known */
-extern const struct step place_steps[]; /* process 1, when the plan is here */
+extern const struct step place_steps[]; /* process 1, once the plan has arrived */
 extern const struct step confine_steps[]; /* process 2, which becomes the job */
 extern const int slot_count, ahead_count, place_count, confine_count;
 
-/* run_steps runs a table whose first step has number base. It returns 0, or -errno with the step's number in *failed. */
+/* run_steps runs a table whose first step has index base. It returns 0, or -errno with the failed step's index in
+ * *failed. */
 int run_steps(const struct step *table, int count, int base, struct job *j, int *failed);
 
-/* second is the life of process 2: it does ahead_steps, says so on pair, gets the plan there, and becomes the job. */
+/* second is the main function of process 2: it runs ahead_steps, reports the result on pair, receives the plan there, and
+ * becomes the job. */
 _Noreturn void second(struct job *j, int pair);
 
-/* What process 2 says of itself, once before the plan and, should it not become the job, once after it. */
+/* Process 2's report of its progress: sent once before the plan, and once after it if it fails to become the job. */
 struct word {
-	s32 step; /* that failed; -1: none of the tables */
+	s32 step; /* index of the failed step; -1: not a step of the tables */
 	s32 error; /* 0 or -errno */
 };
 
-/* A rule of Landlock, from the kernel's uapi: headers at hand may be older. */
+/* A Landlock rule (struct landlock_path_beneath_attr), copied from the kernel's uapi: the installed headers may be older. */
 struct __attribute__((packed)) ll_beneath {
 	u64 access;
 	s32 fd;
 };
 
-/* These are steps of place_steps. */
+/* Steps of place_steps that are defined in other files. */
 int sizes(struct job *j);
 int keep(struct job *j);
 
-/* load_filter loads a seccomp program; one of no bytes is none. */
+/* load_filter loads a seccomp program; if bytes is 0 there is nothing to load. */
 int load_filter(void *program, u32 bytes);
 
-/* What slot_steps and place_steps share, see slot.c. */
+/* Helpers shared by slot_steps and place_steps, see slot.c. */
 int mount_at(const char *source, const char *target, const char *type, unsigned long flags, const char *data);
 int mount_over(int mount, const char *path);
 int make_way(char *path);
 int below_private(const char *path);
 
-/* Messages, see message.c. All but make_pair and pass are with who is at FD_CONTROL, and end this process when that is gone. */
+/* Messages, see message.c. All but make_pair, receive_from and pass use FD_CONTROL or FD_SECOND; receiving from
+ * FD_CONTROL ends this process when the peer has closed its end. */
 long make_pair(int *ends);
 long receive(void *to, size_t size, int *fds, int *count);
 long receive_from(int socket, void *to, size_t size, int *fds, int *count);
@@ -89,10 +93,10 @@ int take_plan(struct job *j, int inside);
 int take_kept(struct job *j);
 int hand_over(struct job *j);
 
-/* make_users is the life of the stub by the name of users, see users.c. */
+/* make_users is the main function of the stub when started under the name users, see users.c. */
 _Noreturn void make_users(void);
 
-/* make_probes is its life by the name of probe, see probe.c. */
+/* make_probes is the main function of the stub when started under the name probe, see probe.c. */
 _Noreturn void make_probes(void);
 
 _Noreturn void leave(int code);

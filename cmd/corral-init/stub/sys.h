@@ -1,7 +1,7 @@
 /* The system calls of the stub, without a C library.
  *
  * The stub is executed once per job: a static glibc spends 0.35 ms in its start-up code before main (CPU feature
- * detection traps under virtualisation), this file none. Numbers and structures come from the kernel's own headers.
+ * detection traps under virtualisation), this file needs none. Numbers and structures come from the kernel's own headers.
  * Every function returns what the kernel returns: a value >= 0, or -errno.
  */
 #ifndef CORRAL_SYS_H
@@ -54,7 +54,7 @@ static inline long sys6(long n, long a, long b, long c, long d, long e, long f)
 #define SYS1(n, a) SYS2(n, a, 0)
 #define SYS0(n) SYS1(n, 0)
 
-/* The compiler may emit calls of these four for assignments and loops, whatever the flags. */
+/* The compiler may emit calls of these four functions for assignments and loops, whatever the flags. */
 void *memset(void *to, int byte, size_t n);
 void *memcpy(void *to, const void *from, size_t n);
 void *memmove(void *to, const void *from, size_t n);
@@ -68,7 +68,7 @@ static inline size_t length(const char *s)
 	return n;
 }
 
-/* A fixed-size reader of decimal and text pieces is all the formatting the stub needs. */
+/* put and put_number append to a string and return its new end: all the formatting that the stub needs. */
 static inline char *put(char *at, const char *text)
 {
 	while (*text)

@@ -1,5 +1,5 @@
-/* User namespaces for the supervisor. Each is made by a process that is forked from this one, which has little to copy. The
- * supervisor has a few tens of descriptors for each jail, and memory. */
+/* Creates user namespaces for the supervisor. Each is created by a process forked from this one, which has little to
+ * copy; the supervisor has much memory and a few tens of descriptors for each jail. */
 #include "stub.h"
 
 #include <linux/prctl.h>
@@ -7,9 +7,9 @@
 #include <linux/signal.h>
 #include <linux/wait.h>
 
-/* quarter lets each user of this process's user namespace have a quarter of what the host lets one of its users have. All of
- * them together have as much as one, for it is charged to the namespace's owner, too: without this, one job could have it all.
- * Where /proc/sys cannot be written, it can. */
+/* quarter lets each user of this process's user namespace have a quarter of the host's limit per user. The namespace's
+ * users together cannot exceed one such limit, since their use is charged to the namespace's owner too: without the
+ * quarter, one job could use it all. If /proc/sys is not writable, it still can. */
 static void quarter(const char *host, const char *here)
 {
 	char text[24];
@@ -26,8 +26,8 @@ static void quarter(const char *host, const char *here)
 	SYS1(__NR_close, fd);
 }
 
-/* raise lifts a limit of this process, as far as it may. A user namespace has it from who makes it, for what all of its users have
- * together, each of whom has a limit of its own. */
+/* raise raises a limit of this process to the highest value permitted. A user namespace inherits it from its creator as
+ * the limit for all of its users together; each user also has a limit of their own. */
 static void raise(int resource)
 {
 	u64 have[2], all[2] = { ~0ul, ~0ul };
@@ -37,14 +37,15 @@ static void raise(int resource)
 	SYS4(__NR_prlimit64, 0, resource, have, 0);
 }
 
-/* own makes a user namespace whose owner is the given host user, says so to socket, and holds it until that is closed. What a
- * jail's users use up (inotify instances, queued signals) is charged to their namespace's owner as well: it must not be root,
- * of whom the host's own services are. Capabilities are kept, for hosts on which making one takes them. */
+/* own creates a user namespace whose owner is the given host user, reports the result on socket, and holds the namespace
+ * until socket is closed. Resources used by a jail's users (inotify instances, queued signals) are charged to their
+ * namespace's owner as well: it must not be root, since that is the user of the host's own services. Capabilities are
+ * kept, for hosts where creating a user namespace requires them. */
 static _Noreturn void own(u32 id, int socket)
 {
 	enum { SET_SECUREBITS = 28, NO_SETUID_FIXUP = 1 << 2, NPROC = 6, SIGPENDING = 11 };
 	static const int summed[] = { NPROC, SIGPENDING };
-	long r = id == ~0u ? -EINVAL : 0; /* which would stay root */
+	long r = id == ~0u ? -EINVAL : 0; /* setresuid(-1) would leave this process root */
 	if (r >= 0)
 		r = SYS5(__NR_prctl, SET_SECUREBITS, NO_SETUID_FIXUP, 0, 0, 0);
 	if (r >= 0)
@@ -67,7 +68,7 @@ static _Noreturn void own(u32 id, int socket)
 	leave(0);
 }
 
-/* fork_owner returns the process that is in the new namespace, with *pair to end it by, or -errno. */
+/* fork_owner returns the id of a process in a new user namespace, or -errno. Closing *pair ends that process. */
 static long fork_owner(u32 id, int *pair)
 {
 	int ends[2];
@@ -101,7 +102,7 @@ static void serve(const struct owner *o)
 		SYS4(__NR_wait4, pid, 0, __WALL, 0);
 }
 
-/* make_users does as it is told, until the supervisor closes the socket. */
+/* make_users serves requests until the supervisor closes the socket. */
 _Noreturn void make_users(void)
 {
 	struct owner o;

@@ -9,18 +9,18 @@ import (
 	"corral/internal/directory"
 )
 
-// Account returns whose directories root's front-end serves, and with whose rights they are opened: those of who asked sudo
-// (SUDO_UID, SUDO_GID); for root without sudo, those of the account that is named, by its name or number; else root's own.
-// So what a user cannot reach without sudo is not reached with it, and a sudoers entry for this program alone is no more
-// than it says. It is an error to name another account than that of sudo.
+// Account returns the account that root's front-end serves: directories are opened with its rights. That is the user who
+// called sudo (SUDO_UID, SUDO_GID); for root without sudo, the account called named, a name or number; otherwise root. So
+// sudo does not reach directories that the user cannot reach without it, and a sudoers entry for this program alone
+// grants no more than it says. Naming an account other than sudo's is an error.
 //
-// Groups are those of the host's own files, and what other name services know where the program is linked with a C library:
-// an account in fewer groups reaches less, never more.
+// Groups come from the host's own files, and from other name services if the program is linked with a C library: an
+// account in fewer groups reaches less, never more.
 func Account(named string) (directory.Account, error) {
 	return account(named, os.Getenv, accounts{user.Lookup, user.LookupId, (*user.User).GroupIds})
 }
 
-// accounts is what the host knows of its users.
+// accounts looks up the host's users.
 type accounts struct {
 	byName, byID func(string) (*user.User, error)
 	groups       func(*user.User) ([]string, error)
@@ -38,14 +38,14 @@ func account(named string, getenv func(string) string, host accounts) (directory
 	return a, err
 }
 
-// ofSudo is the account that sudo(8) names, or root if it names none or root itself.
+// ofSudo returns the account that sudo(8) sets, or root if it sets none or root itself.
 func (h accounts) ofSudo(uid, gid string) (directory.Account, error) {
 	if uid == "" || uid == "0" {
 		return directory.Account{}, nil
 	}
 	id, ok := parse(uid, gid)
 	if !ok || id.UID <= 0 {
-		return directory.Account{}, fmt.Errorf("SUDO_UID is %q and SUDO_GID is %q: must be numbers of a user and a group\nhint: sudo sets both", uid, gid)
+		return directory.Account{}, fmt.Errorf("SUDO_UID is %q and SUDO_GID is %q: must be a user's and a group's number\nhint: sudo sets both", uid, gid)
 	}
 	a := directory.Account{UID: uint32(id.UID), GID: uint32(id.GID)}
 	if u, err := h.byID(uid); err == nil {
@@ -54,7 +54,7 @@ func (h accounts) ofSudo(uid, gid string) (directory.Account, error) {
 	return a, nil
 }
 
-// named is the account of a user by name or number. One of whom only the number is known is in no group.
+// named returns the account of a user by name or number. A number without an account has no groups.
 func (h accounts) named(name string) (directory.Account, error) {
 	u, err := h.byName(name)
 	if n, bad := strconv.ParseUint(name, 10, 31); err != nil && bad == nil {
@@ -70,12 +70,12 @@ func (h accounts) named(name string) (directory.Account, error) {
 	}
 	id, ok := parse(u.Uid, u.Gid)
 	if !ok {
-		return directory.Account{}, fmt.Errorf("--account %s has the ids %q and %q", name, u.Uid, u.Gid)
+		return directory.Account{}, fmt.Errorf("--account %s has the ids %q and %q: must be numbers", name, u.Uid, u.Gid)
 	}
 	return directory.Account{UID: uint32(id.UID), GID: uint32(id.GID), Groups: h.groupsOf(u)}, nil
 }
 
-// noGroup owns nothing, by the convention of every distribution.
+// noGroup is a group that owns no files, by convention of every distribution.
 const noGroup = 65534
 
 func (h accounts) groupsOf(u *user.User) []uint32 {

@@ -10,6 +10,7 @@ import (
 	"corral/internal/directory"
 )
 
+// TestAccount: the account is that of sudo, the named one, or root, and conflicts are errors.
 func TestAccount(t *testing.T) {
 	users := map[string]*user.User{
 		"alice": {Username: "alice", Uid: "1000", Gid: "1001"}, "root": {Username: "root", Uid: "0", Gid: "0"},
@@ -47,19 +48,19 @@ func TestAccount(t *testing.T) {
 		{"root", "", "", "", directory.Account{}, ""},
 		{"root by sudo", "0", "0", "", directory.Account{}, ""},
 		{"sudo", "1000", "1001", "", directory.Account{UID: 1000, GID: 1001, Groups: []uint32{4, 27}}, ""},
-		{"sudo of a user nobody knows", "2000", "2001", "", directory.Account{UID: 2000, GID: 2001}, ""},
+		{"sudo of a user without an account", "2000", "2001", "", directory.Account{UID: 2000, GID: 2001}, ""},
 		{"half of sudo", "1000", "", "", directory.Account{}, "SUDO_GID"},
 		{"no number", "1000x", "1", "", directory.Account{}, "SUDO_UID"},
 		{"negative", "-1", "1", "", directory.Account{}, "SUDO_UID"},
 		{"root, written otherwise", "00", "0", "", directory.Account{}, "SUDO_UID"},
 		{"named", "", "", "alice", directory.Account{UID: 1000, GID: 1001, Groups: []uint32{4, 27}}, ""},
 		{"named by number", "", "", "1000", directory.Account{UID: 1000, GID: 1001, Groups: []uint32{4, 27}}, ""},
-		{"a number nobody knows", "", "", "2000", directory.Account{UID: 2000, GID: noGroup}, ""},
+		{"a number without an account", "", "", "2000", directory.Account{UID: 2000, GID: noGroup}, ""},
 		{"root named", "", "", "root", directory.Account{}, ""},
 		{"root by number", "", "", "0", directory.Account{}, ""},
-		{"a name nobody knows", "", "", "bob", directory.Account{}, "--account bob"},
+		{"an unknown name", "", "", "bob", directory.Account{}, "--account bob"},
 		{"without numbers", "", "", "broken", directory.Account{}, "has the ids"},
-		{"who called sudo, named", "1000", "1001", "alice", directory.Account{UID: 1000, GID: 1001, Groups: []uint32{4, 27}}, ""},
+		{"the user of sudo, named", "1000", "1001", "alice", directory.Account{UID: 1000, GID: 1001, Groups: []uint32{4, 27}}, ""},
 		{"root, named through sudo", "1000", "1001", "root", directory.Account{}, "sudo was called by user 1000"},
 		{"another, named through sudo", "1000", "1001", "2000", directory.Account{}, "sudo was called by user 1000"},
 		{"named, and sudo by root", "0", "0", "alice", directory.Account{UID: 1000, GID: 1001, Groups: []uint32{4, 27}}, ""},

@@ -1,12 +1,13 @@
-// Package embed gives root's front-end a supervisor of its own, and takes root away from the front-end.
+// Package embed starts a supervisor for a front-end that root started, and drops the front-end's root privileges.
 //
-// Start runs corrald as a child, over a socket pair, for the directories that root named; it ends with this process. They are
-// opened with the rights of who asked sudo (see Account). When Start returns, this process is root no more: it is who asked
-// sudo or the account that is named, else user corral, else an id that is nobody's (see Choose). A program that needs no supervisor calls Choose and Become alone.
+// Start runs corrald as a child, over a socket pair, for the directories that root named; it ends with this process. The
+// directories are opened with the rights of the user who called sudo (see Account). When Start returns, this process is
+// no longer root: it runs as that user or the named account, otherwise as user corral, otherwise as an id without an
+// account (see Choose). A program that needs no supervisor calls only Choose and Become.
 //
-// A program that calls Start must call FindCommand when its first argument is FindCommon.
+// A program that calls Start must call FindCommand if its first argument is FindCommon.
 //
-// It imports little, for corral, which is started once per job, does.
+// The package has few imports, since corral, which is started once per job, uses it.
 package embed
 
 import (
@@ -22,24 +23,26 @@ import (
 	"corral/isolate/wire"
 )
 
-// Options say what the supervisor serves.
+// Options are the parameters of Start.
 type Options struct {
 	Program string   // path of corrald
-	Repos   []string // directories to serve, absolute and clean, and the git directories of those that are worktrees
-	// Owners are the users whom directories of Repos must belong to, by path; one without an entry may be anybody's.
+	Repos   []string // directories to serve, absolute and clean; the git directories of worktrees are served too
+	// Owners maps a directory of Repos to the user that must own it; one without an entry may have any owner.
 	Owners map[string]uint32
-	// Account is with whose rights the directories are opened, as Account takes it; "" is who asked sudo, else root.
+	// Account names the account with whose rights the directories are opened, as for function Account; "" is the user who
+	// called sudo, otherwise root.
 	Account    string
 	Toolchains []string // directories to show read-only in every jail
-	Images     bool     // let this process make and remove root file systems
-	Kept       string   // id of a kept layer, whose repository is served then; "" is none
-	// Prepare, if there is one, is called while this process is root, with who it is about to become. Its error ends it
-	// all.
+	Images     bool     // permit this process to create and remove root file systems
+	Kept       string   // id of a kept layer, whose repository is served too; "" is none
+	// Prepare, if set, is called while this process is still root, with the identity that it is about to get. If it
+	// returns an error, Start fails.
 	Prepare func(Identity) error
 }
 
-// Start starts a supervisor as a child and gives up root. The function that it returns ends both, and waits for the
-// supervisor to have removed what it had on the host.
+// Start starts a supervisor as a child and drops root. The returned function closes the client and waits until the
+// supervisor has cleaned up the host and ended, at most 10 s. On an error this process is still root, unless dropping it
+// failed halfway.
 func Start(o Options) (*client.Client, func(), error) {
 	whose, err := Account(o.Account)
 	if err != nil {
@@ -70,7 +73,7 @@ func Start(o Options) (*client.Client, func(), error) {
 	return c, finish, nil
 }
 
-// command is the supervisor's; its end of the socket is descriptor 3.
+// command returns the supervisor's command; its end of the socket is descriptor 3.
 func (o *Options) command(socket *os.File, whose directory.Account, commons map[string]string) *exec.Cmd {
 	args := []string{"--embedded", "3", "--account", whose.String()}
 	for _, dir := range o.Repos {
@@ -96,16 +99,16 @@ func (o *Options) command(socket *os.File, whose directory.Account, commons map[
 	cmd.Stderr = os.Stderr
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "CORRAL_MOUNT_NAMESPACE=make"}
-	// A session of its own: an interrupt typed at the terminal is for this process to act on.
+	// A session of its own: an interrupt typed at the terminal is handled by this process.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return cmd
 }
 
-// handOver leaves the supervisor as the only one that is root.
+// handOver waits for the supervisor and drops root in this process.
 func (o *Options) handOver(c *client.Client, whose directory.Account) error {
 	welcome, err := c.Hello()
 	if err != nil {
-		return errors.New("the supervisor did not start") // it has said why
+		return errors.New("the supervisor did not start") // its standard error has the reason
 	}
 	who, err := Choose(Identity{int(welcome.FrontUID), int(welcome.FrontGID)})
 	if named := (Identity{int(whose.UID), int(whose.GID)}); err == nil && !named.root() {
@@ -122,7 +125,7 @@ func (o *Options) handOver(c *client.Client, whose directory.Account) error {
 	return who.Become()
 }
 
-// wait gives the supervisor the time to remove what it has on the host. One that hangs is left to the next one's clearing.
+// wait waits until the supervisor has ended, at most 10 s. The next supervisor cleans up after one that hangs.
 func wait(supervisor *exec.Cmd) {
 	done := make(chan struct{})
 	go func() {

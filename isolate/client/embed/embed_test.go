@@ -18,7 +18,7 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// TestMain plays the process that gives up root.
+// TestMain runs, in a child, the process that drops root.
 func TestMain(m *testing.M) {
 	if uid, err := strconv.Atoi(os.Getenv("EMBED_TEST_BECOME")); err == nil {
 		os.Exit(becomes(uid))
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 }
 
 func becomes(uid int) int {
-	runtime.LockOSThread() // with a C library it is this thread that becomes, and that is looked at
+	runtime.LockOSThread() // with a C library only this thread sets no_new_privs, and the test reads its status
 	if err := (Identity{uid, uid + 1}).Become(); err != nil {
 		println(err.Error())
 		return 1
@@ -45,6 +45,7 @@ func becomes(uid int) int {
 	return 0
 }
 
+// TestBecome: a process that dropped root has no other ids, groups or capabilities, and cannot get them back.
 func TestBecome(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	cmd := exec.Command("/proc/self/exe")
@@ -70,6 +71,7 @@ func TestBecome(t *testing.T) {
 	}
 }
 
+// TestChoose: the identity is the user of sudo, user corral or nobody, and never root.
 func TestChoose(t *testing.T) {
 	const nobody = 70000
 	tests := []struct {
@@ -91,7 +93,7 @@ func TestChoose(t *testing.T) {
 		{"corral", "", "", &user.User{Uid: "900", Gid: "901"}, nobody, Identity{900, 901}, ""},
 		{"corral is root", "", "", &user.User{Uid: "0", Gid: "901"}, nobody, Identity{}, "must not be root"},
 		{"corral of group root", "", "", &user.User{Uid: "900", Gid: "0"}, nobody, Identity{}, "must not be root"},
-		{"corral is no number", "", "", &user.User{Uid: "S-1", Gid: "901"}, nobody, Identity{}, "has the ids"},
+		{"corral has no number", "", "", &user.User{Uid: "S-1", Gid: "901"}, nobody, Identity{}, "has the ids"},
 		{"nobody", "", "", nil, nobody, Identity{nobody, nobody}, ""},
 		{"nobody was named", "", "", nil, 0, Identity{}, "must not be root"},
 	}
@@ -115,6 +117,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// TestCommand: the supervisor gets the options as arguments, one descriptor and a fixed environment.
 func TestCommand(t *testing.T) {
 	o := Options{Program: "/x/corrald", Repos: []string{"/a", "/b c"}, Toolchains: []string{"/go"}, Owners: map[string]uint32{"/a": 7}}
 	whose := directory.Account{UID: 1000, GID: 1001, Groups: []uint32{4, 27}}
@@ -133,7 +136,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// TestNoSupervisor: the caller learns that there is none, and is root still.
+// TestNoSupervisor: if the supervisor does not start, the caller gets an error and is still root.
 func TestNoSupervisor(t *testing.T) {
 	for program, want := range map[string]string{"/bin/false": "the supervisor did not start", "/nonexistent/corrald": "no such file"} {
 		before := os.Geteuid()
@@ -147,7 +150,7 @@ func TestNoSupervisor(t *testing.T) {
 	}
 }
 
-// TestImages: only who is to make root file systems has a supervisor that lets it.
+// TestImages: only a front-end that requests it may create root file systems.
 func TestImages(t *testing.T) {
 	for _, images := range []bool{false, true} {
 		cmd := (&Options{Program: "/corrald", Images: images}).command(os.Stdin, directory.Account{}, nil)

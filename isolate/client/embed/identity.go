@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An Identity is who a process runs as.
+// An Identity is the user and group of a process.
 type Identity struct{ UID, GID int }
 
-// Choose returns who a front-end that root started becomes: who asked sudo (SUDO_UID, SUDO_GID), else user corral, else
-// nobody, which is for the caller to name. It is an error that it would be root, in user or group.
+// Choose returns the identity for a front-end that root started: the user who called sudo (SUDO_UID, SUDO_GID), otherwise
+// user corral, otherwise nobody, which the caller passes. It is an error if user or group would be root.
 func Choose(nobody Identity) (Identity, error) { return choose(os.Getenv, user.Lookup, nobody) }
 
 func choose(getenv func(string) string, lookup func(string) (*user.User, error), nobody Identity) (Identity, error) {
@@ -24,11 +24,11 @@ func choose(getenv func(string) string, lookup func(string) (*user.User, error),
 		who = asker
 	} else if u, err := lookup("corral"); err == nil {
 		if who, ok = parse(u.Uid, u.Gid); !ok {
-			return who, fmt.Errorf("user corral has the ids %q and %q", u.Uid, u.Gid)
+			return who, fmt.Errorf("user corral has the ids %q and %q: must be numbers", u.Uid, u.Gid)
 		}
 	}
 	if who.root() {
-		return who, fmt.Errorf("user %d, group %d to become after giving up root: must not be root", who.UID, who.GID)
+		return who, fmt.Errorf("user %d, group %d to switch to from root: must not be root", who.UID, who.GID)
 	}
 	return who, nil
 }
@@ -41,8 +41,8 @@ func parse(uid, gid string) (Identity, bool) {
 
 func (i Identity) root() bool { return i.UID <= 0 || i.GID <= 0 }
 
-// Become makes the whole process i's for good: no way back, no group but i's, no capability, and no program that it
-// executes gains any. Preconditions: the process is root.
+// Become permanently switches the whole process to i, without supplementary groups or capabilities; programs that it
+// executes cannot gain any. The process must be root.
 func (i Identity) Become() error {
 	if err := syscall.Setgroups(nil); err != nil {
 		return fmt.Errorf("setgroups: %w", err)
@@ -56,8 +56,8 @@ func (i Identity) Become() error {
 	return noNewPrivs()
 }
 
-// noNewPrivs is prctl(2)'s, which is about the calling thread alone, for every thread. Where the program is linked with
-// a C library the run time cannot do that: of ours only tests are.
+// noNewPrivs sets PR_SET_NO_NEW_PRIVS, which prctl(2) does for the calling thread only, in every thread. The Go runtime
+// cannot do that if the program is linked with a C library, as this project's tests are; then it sets it for this thread.
 func noNewPrivs() error {
 	_, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
 	if errors.Is(errno, unix.ENOTSUP) {

@@ -19,20 +19,21 @@ import (
 	"corral/isolate/wire"
 )
 
-// FindCommon is the first argument of this program as a child of Start, which FindCommand is: not one that people type.
+// FindCommon is the first argument of this program when it runs as a child of Start, see FindCommand; users do not type
+// it.
 const FindCommon = "find-common-directory"
 
-// findWait bounds how long a child looks at one directory.
+// findWait is the timeout of a child that examines one directory.
 const findWait = 5 * time.Second
 
-// nobody is who looks when it is not known yet who this process becomes: user and group nobody of every distribution.
+// nobody is user and group nobody of every distribution. A child runs as it if this process's identity is not known yet.
 const nobody = 65534
 
-// FindCommand writes the path of the git directory that args, one directory, is a worktree of. It is for who is not root: a
-// job may have written what it reads.
+// FindCommand writes to standard output the path of the git directory that args, one directory, is a worktree of. It
+// refuses to run as root, as it reads files that jobs may have written.
 func FindCommand(args []string) error {
 	if os.Geteuid() == 0 || len(args) != 1 {
-		return errors.New(FindCommon + " is for corral itself")
+		return errors.New(FindCommon + " is for internal use by corral")
 	}
 	path, dir, err := client.Common(args[0])
 	if err != nil {
@@ -43,9 +44,9 @@ func FindCommand(args []string) error {
 	return err
 }
 
-// commons finds the git directories that some of the repositories are worktrees of, by the repository. Who looks is the
-// account that they are served for, in a child each, or who this process is about to become; root does not. What cannot
-// be found is left out.
+// commons returns, by repository, the git directories of those that are worktrees. Each is looked up in a child that runs
+// as the account they are served for, or as the identity this process is about to get, never as root. Repositories for
+// which that fails are left out.
 func (o *Options) commons(whose directory.Account) map[string]string {
 	found := map[string]string{}
 	for _, repo := range o.Repos {
@@ -59,7 +60,7 @@ func (o *Options) commons(whose directory.Account) map[string]string {
 	return found
 }
 
-// maybeWorktree says whether .git is a file, as far as the account can see, which is all that is asked of it here.
+// maybeWorktree reports whether .git is a file, as seen with the account's rights. It reads no content.
 func maybeWorktree(whose directory.Account, repo string) (maybe bool) {
 	err := whose.Do(func() {
 		dir, err := directory.Open(repo)
@@ -102,7 +103,7 @@ func findCommon(whose directory.Account, repo string) (string, error) {
 		return "", err
 	}
 	if len(path) > wire.MaxPath || !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0) {
-		return "", fmt.Errorf("%s: %.80q is no path", FindCommon, path)
+		return "", fmt.Errorf("%s: %.80q must be a clean absolute path", FindCommon, path)
 	}
 	return path, nil
 }
