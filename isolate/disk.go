@@ -2,7 +2,6 @@ package isolate
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -34,7 +33,7 @@ func (s *Supervisor) watchDisk(sl *slot, r *run) (stop func()) {
 	if imports || r.limits.Disk == job.Unlimited && r.limits.Inodes == job.Unlimited {
 		return func() {}
 	}
-	w := &diskWatch{slot: sl, run: r, since: fileTime().Add(-clockStep)}
+	w := &diskWatch{slot: sl, group: sl.group, run: r, since: fileTime().Add(-clockStep)}
 	if w.free() != nil {
 		w.fail()
 		return func() {}
@@ -51,6 +50,7 @@ func (s *Supervisor) watchDisk(sl *slot, r *run) (stop func()) {
 
 type diskWatch struct {
 	slot  *slot
+	group jobGroup // of the slot
 	run   *run
 	since time.Time
 
@@ -175,12 +175,15 @@ func (w *diskWatch) onTheirWay() (more bool) {
 // its processes, which also knows files that were deleted while open; what it made is counted in the tree. What others
 // have taken is left out from then on.
 func (w *diskWatch) confirm() (met wire.Outcome, thaw func()) {
-	thaw, _ = w.slot.group.Freeze()
+	thaw, _ = w.group.Freeze()
+	late := time.AfterFunc(tablesPatience, w.fail)
 	written, err := w.written()
 	if met := w.over(written, 0); err == nil && met != 0 {
+		late.Stop()
 		return met, thaw
 	}
 	held, err := w.unlinked()
+	late.Stop()
 	if err == nil && held.passed && w.onTheirWay() {
 		return 0, thaw
 	}
@@ -206,33 +209,23 @@ type holdings struct {
 	passed        bool // descriptors are on their way, of whatever files
 }
 
-var errTooManyDescriptors = errors.New("more descriptors than are looked at")
-
 // unlinked sums what the job's processes hold in files that have no name any more, or never had one (O_TMPFILE): space
 // that fallocate(2) reserved in them is in no account of what was written. It does not see a file that is only mapped. It fails
-// if there are more descriptors than it looks at.
+// if walkTables does.
 func (w *diskWatch) unlinked() (h holdings, err error) {
-	pids, err := w.slot.group.PIDs()
+	pids, err := w.group.PIDs()
 	if err != nil {
 		return h, err
 	}
 	seen := map[uint64]bool{}
-	left := maxLookedAt
-	for _, pid := range pids {
-		dir := fmt.Sprintf("/proc/%d/fd", pid)
-		f, err := os.Open(dir)
-		if err != nil {
-			continue // it has ended meanwhile
-		}
-		names, _ := f.Readdirnames(left + 1)
-		f.Close()
-		if left -= len(names); left < 0 {
-			return h, errTooManyDescriptors
-		}
+	err = walkTables(pids, w.run.limits.PIDs, func(task string, names []string) error {
 		for _, name := range names {
-			ino, bytes, socket := w.withoutName(dir + "/" + name)
+			ino, bytes, socket, err := w.withoutName(task + "/fd/" + name)
+			if err != nil {
+				return err
+			}
 			if socket && !h.passed {
-				h.passed = waiting(dir + "info/" + name)
+				h.passed = waiting(task + "/fdinfo/" + name)
 			}
 			if ino != 0 && !seen[ino] {
 				seen[ino] = true
@@ -240,12 +233,10 @@ func (w *diskWatch) unlinked() (h holdings, err error) {
 				h.inodes++
 			}
 		}
-	}
-	return h, nil
+		return nil
+	})
+	return h, err
 }
-
-// maxLookedAt is how many descriptors of a job are looked at: as many take a tenth of a second, as many sockets a third of one.
-const maxLookedAt = 1 << 16
 
 // waiting says whether somebody has sent descriptors to a job's socket that were not received: unix_show_fdinfo in
 // net/unix/af_unix.c, in kernels from 5.6 on. A listening one counts those for whom it has not accepted. Sockets that wait in
@@ -253,7 +244,7 @@ const maxLookedAt = 1 << 16
 func waiting(info string) bool {
 	f, err := os.Open(info)
 	if err != nil {
-		return false // it has ended meanwhile
+		return !goneMeanwhile(err)
 	}
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
@@ -266,26 +257,29 @@ func waiting(info string) bool {
 
 // withoutName is how large the file of a job's descriptor is, if it is one of the repository's file system and has no name. A
 // process outside may have passed the descriptor to the job, of a file system of its own: that one is not asked. socket says that
-// it is one.
-func (w *diskWatch) withoutName(path string) (ino uint64, bytes int64, socket bool) {
+// it is one. It fails if the supervisor may not look.
+func (w *diskWatch) withoutName(path string) (ino uint64, bytes int64, socket bool, err error) {
 	var st unix.Statx_t
-	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE|unix.STATX_INO|unix.STATX_NLINK|unix.STATX_BLOCKS, &st)
-	if err != nil {
-		return 0, 0, false
+	err = unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE|unix.STATX_INO|unix.STATX_NLINK|unix.STATX_BLOCKS, &st)
+	if err == unix.EACCES || err == unix.EPERM {
+		return 0, 0, false, err
+	}
+	if err != nil { // closed meanwhile, or of a file system that does not tell
+		return 0, 0, false, nil
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFSOCK {
-		return 0, 0, true
+		return 0, 0, true, nil
 	}
 	if unix.Mkdev(st.Dev_major, st.Dev_minor) != w.slot.jail.repo.dev || st.Nlink != 0 {
-		return 0, 0, false
+		return 0, 0, false, nil
 	}
-	return st.Ino, int64(st.Blocks) * 512, false
+	return st.Ino, int64(st.Blocks) * 512, false, nil
 }
 
 // written sums the bytes that the job's processes caused to be written to block devices, less what was cut off again
 // before it was (proc_pid_io(5)). Ended processes are in their parent's account.
 func (w *diskWatch) written() (int64, error) {
-	pids, err := w.slot.group.PIDs()
+	pids, err := w.group.PIDs()
 	if err != nil {
 		return 0, err
 	}

@@ -142,13 +142,13 @@ func TestDisk(t *testing.T) {
 	}
 }
 
-// TestDiskPassed: files without a name count whose descriptors are in a socket, and in one that is in a socket itself. Who passes
-// descriptors all the time, and receives them, is not held to account for what others write.
+// TestDiskPassed: files without a name count whose descriptors are in a socket, in one that is in a socket itself, or in the table
+// of any thread. Who passes descriptors all the time, and receives them, is not held to account for what others write.
 func TestDiskPassed(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("pydoc3")) // of a Python that is whole
 	f := newFront(t)
-	const begin = python + `
-import time
+	begin := python + endLeader + ownTable + `
+import threading, time
 def hold(size):
     fd = os.open(".", os.O_TMPFILE | os.O_RDWR); os.posix_fallocate(fd, 0, size); return fd
 a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -167,6 +167,18 @@ sys.stdin.read()`,
 for n in range(8):
     fd = hold(4 << 20); socket.send_fds(a, [b"x"], [fd]); os.close(fd)
 while True: time.sleep(0.002); _, fds, _, _ = socket.recv_fds(b, 1, 1); time.sleep(0.002); socket.send_fds(a, [b"x"], fds); os.close(fds[0])`,
+		"the first thread has ended": `
+def work(): leader_ended(); kept = [hold(4 << 20) for n in range(8)]; time.sleep(1000)
+in_thread(work)`,
+		"a thread with its own table": `
+def work(): own_table(); kept = [hold(4 << 20) for n in range(8)]; time.sleep(1000)
+threading.Thread(target=work).start()`,
+		"in a socket of a thread": `
+def work():
+    leader_ended()
+    for n in range(8): fd = hold(4 << 20); socket.send_fds(a, [b"x"], [fd]); os.close(fd)
+    time.sleep(1000)
+in_thread(work)`,
 		"many files": `
 for n in range(200): os.open(".", os.O_TMPFILE | os.O_RDWR)
 sys.stdin.read()`,
@@ -187,11 +199,14 @@ sys.stdin.read()`,
 	}
 
 	spec := f.spec("python3", "-c", begin+`
-fd = hold(1 << 20)
+for n in range(50): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+kept = [os.open("/", os.O_PATH) for n in range(1500)] # 50 times as many would be too many to read
+fd = hold(1 << 20); print("held", flush=True)
 while not os.path.exists("stop"): socket.send_fds(a, [b"x"], [fd]); socket.recv_fds(b, 1, 1)
 print("well")`)
 	spec.Limits.Disk = 12 << 20
 	l := f.launch(spec)
+	l.until("held\n")
 	others := t.TempDir()
 	for n := range 3 {
 		shell(t, others, fmt.Sprintf("head -c 20M /dev/zero >f%d; sync f%d", n, n))

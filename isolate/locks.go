@@ -2,12 +2,13 @@ package isolate
 
 import (
 	"bytes"
-	"fmt"
+	"errors"
 	"io"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"corral/isolate/wire"
@@ -16,7 +17,7 @@ import (
 // The kernel charges POSIX record locks (F_SETLK, fcntl(2)) to no cgroup, of 192 bytes each, and RLIMIT_LOCKS bounds nothing any
 // more. A filter of system calls cannot count, and to refuse them would refuse SQLite. So this is a watch, not a wall: first a
 // cheap look at how many lock records all of the host has; when these have grown by many, a look at the descriptors of each job.
-// A process's lock is one of a file that it has open, and goes when that is closed; what it could do with locks of open
+// Such a lock belongs to a descriptor table and goes when that closes the file; what a job could do with locks of open
 // file descriptions, which live on while they wait in a socket, is refused by the filter.
 const (
 	locksInterval = 250 * time.Millisecond
@@ -27,6 +28,9 @@ const (
 
 	// maxLocks are those of a job that may be: none but one that is hostile or broken has as many. 1,024 jobs have 2 GB of them.
 	maxLocks = 10_000
+
+	// locksAtOnce is how many jobs are looked at together: none waits long for others that use up their tablesPatience.
+	locksAtOnce = 64
 )
 
 // lockRecords is where the kernel tells how many there are, together with other records of their size. It counts no list for that.
@@ -41,16 +45,16 @@ type lockWatch struct {
 }
 
 type lockHolder struct {
-	slot *slot
-	run  *run
-	mu   sync.Mutex
-	gone bool // guarded by mu: the slot is not to be used any more
-	over bool // guarded by mu
+	group jobGroup
+	run   *run
+	mu    sync.Mutex
+	gone  bool // guarded by mu: the group is not to be used any more
+	over  bool // guarded by mu
 }
 
 // watch looks after a job. When stop returns, nobody uses the slot any more; over is that the job was ended.
 func (w *lockWatch) watch(sl *slot, r *run) (stop func() (over bool)) {
-	h := &lockHolder{slot: sl, run: r}
+	h := &lockHolder{group: sl.group, run: r}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.watched) == 0 {
@@ -88,13 +92,10 @@ func (w *lockWatch) look() {
 		}
 	}
 	w.mu.Unlock()
-	ended := false
-	for _, h := range all {
-		ended = h.check() || ended
-	}
+	blameless := checkAll(all)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(all) > 0 && !ended {
+	if len(all) > 0 && blameless {
 		w.base = n
 	}
 	if len(w.watched) > 0 {
@@ -118,62 +119,78 @@ func countLockRecords() (int, error) {
 	return strconv.Atoi(strings.TrimSpace(word))
 }
 
-// check ends the job if it has too many locks, and says so. The job stands still meanwhile: else what holds its locks could be
-// another process at each look.
-func (h *lockHolder) check() bool {
+// checkAll checks jobs, and reports whether each of them was read in full and has few locks.
+func checkAll(all []*lockHolder) bool {
+	var blamed atomic.Bool
+	var checks sync.WaitGroup
+	turns := make(chan struct{}, locksAtOnce)
+	for _, h := range all {
+		turns <- struct{}{}
+		checks.Go(func() {
+			if !h.check() {
+				blamed.Store(true)
+			}
+			<-turns
+		})
+	}
+	checks.Wait()
+	return !blamed.Load()
+}
+
+// check ends the job if it has too many locks, or cannot be read. The job stands still meanwhile: else what holds its locks could be
+// another process at each look. It reports whether all of the job did, and has few locks.
+func (h *lockHolder) check() (blameless bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.gone {
-		return false
+		return true
 	}
-	thaw, _ := h.slot.group.Freeze()
+	thaw, frozen := h.group.Freeze()
 	defer thaw() // the stub must see the end, whoever brings it about
-	pids, err := h.slot.group.PIDs()
-	if err == nil && !tooManyLocks(pids) {
-		return false
+	late := time.AfterFunc(tablesPatience, func() { h.run.ask(wire.Vanished) })
+	pids, err := h.group.PIDs()
+	few := err == nil && !tooManyLocks(pids, h.run.limits.PIDs)
+	if late.Stop() && few {
+		return frozen
 	}
 	h.over = true
 	h.run.ask(wire.Vanished)
-	return true
-}
-
-// tooManyLocks sums the locks of processes. More descriptors than are looked at count as too many locks.
-func tooManyLocks(pids []int) bool {
-	locks, left := 0, maxLookedAt
-	for _, pid := range pids {
-		dir := fmt.Sprintf("/proc/%d/fdinfo", pid)
-		f, err := os.Open(dir)
-		if err != nil {
-			continue // it has ended meanwhile
-		}
-		names, _ := f.Readdirnames(left + 1)
-		f.Close()
-		if left -= len(names); left < 0 {
-			return true
-		}
-		for _, name := range names {
-			if locks += locksIn(dir+"/"+name, maxLocks-locks); locks > maxLocks {
-				return true
-			}
-		}
-	}
 	return false
 }
 
-// locksIn counts lines of a descriptor's locks (proc_pid_fdinfo(5)), to little more than most.
-func locksIn(path string, most int) (locks int) {
+var errTooManyLocks = errors.New("more locks than a job may have")
+
+// tooManyLocks sums the locks of processes. What cannot be read counts as too many locks, and so do more tasks or descriptors than
+// walkTables reads.
+func tooManyLocks(pids []int, maxTasks int64) bool {
+	locks := 0
+	return walkTables(pids, maxTasks, func(task string, names []string) error {
+		for _, name := range names {
+			n, err := locksIn(task+"/fdinfo/"+name, maxLocks-locks)
+			if err != nil {
+				return err
+			}
+			if locks += n; locks > maxLocks {
+				return errTooManyLocks
+			}
+		}
+		return nil
+	}) != nil
+}
+
+// locksIn counts lines of a descriptor's locks (proc_pid_fdinfo(5)), to little more than most. A descriptor that was closed has none.
+func locksIn(path string, most int) (locks int, err error) {
 	f, err := os.Open(path)
-	if err != nil {
-		return 0
-	}
-	defer f.Close()
-	b := make([]byte, 4096)
-	for locks <= most {
-		n, err := io.ReadFull(f, b)
-		locks += bytes.Count(b[:n], []byte("\nlock:"))
-		if err != nil {
-			break
+	if err == nil {
+		defer f.Close()
+		b := make([]byte, 4096)
+		for n := 0; err == nil && locks <= most; {
+			n, err = io.ReadFull(f, b)
+			locks += bytes.Count(b[:n], []byte("\nlock:"))
 		}
 	}
-	return locks
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || goneMeanwhile(err) {
+		err = nil
+	}
+	return locks, err
 }

@@ -1,0 +1,161 @@
+package isolate
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxDescriptors is how many descriptors of a job are read: as many take a tenth of a second, as many sockets a third of one.
+const maxDescriptors = 1 << 16
+
+// tablesPatience is how long reading a job's descriptor tables may take before the job is ended. kcmp(2) and /proc/PID/io wait for a
+// process in the middle of execve(2), which can wait for another that waits for a user's file system. They return once it is killed.
+const tablesPatience = 2 * time.Second
+
+// attachedTasks are tasks that can be in a job's cgroup beyond pids.max, which refuses forks and does not refuse to attach.
+const attachedTasks = 16
+
+var (
+	errTooManyTasks       = errors.New("more tasks than the job's pids limit")
+	errTooManyDescriptors = errors.New("more descriptors than are read")
+)
+
+// A jobGroup is the cgroup of a job: *cgroup.Job, or another in tests.
+type jobGroup interface {
+	Freeze() (thaw func(), frozen bool)
+	PIDs() ([]int, error)
+}
+
+// A tableWalk visits the descriptor tables of a job's tasks. A process has as many as its threads made (clone(2) without CLONE_FILES,
+// close_range(2) with CLOSE_RANGE_UNSHARE), and /proc/PID/fd is the table of its first thread: empty when that has ended and others run.
+type tableWalk struct {
+	visit       func(task string, names []string) error
+	tasks, left int   // tasks and descriptors that may still be read
+	visited     []int // a task of each table, in the order that kcmp has for tables
+	compare     func(a, b int) (int, error)
+	ended       func(task int) bool
+}
+
+// walkTables calls visit once for each descriptor table that tasks of the processes have, with a task's directory in /proc and the names
+// of its descriptors. It fails if there are more than maxTasks tasks or maxDescriptors descriptors, or if a task cannot be read and has
+// not ended.
+func walkTables(pids []int, maxTasks int64, visit func(task string, names []string) error) error {
+	w := tableWalk{visit: visit, tasks: int(maxTasks) + attachedTasks, left: maxDescriptors, compare: compareTables, ended: taskEnded}
+	return w.walk(pids)
+}
+
+func (w *tableWalk) walk(pids []int) error {
+	for _, pid := range pids {
+		dir := fmt.Sprintf("/proc/%d/task", pid)
+		tasks, err := w.list(dir, pid, w.tasks)
+		if err != nil {
+			return err
+		}
+		if w.tasks -= len(tasks); w.tasks < 0 {
+			return errTooManyTasks
+		}
+		for _, name := range tasks {
+			task, err := strconv.Atoi(name)
+			if err != nil {
+				return err
+			}
+			if err := w.read(dir+"/"+name, task); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// read visits the table of a task, unless an earlier task has the same one. The visit precedes all comparisons with this task: if it ends
+// while it is read, the next task that has the table is found to differ, and is read itself.
+func (w *tableWalk) read(dir string, task int) error {
+	at, isNew := w.find(task)
+	if !isNew {
+		return nil
+	}
+	names, err := w.list(dir+"/fd", task, w.left)
+	if err != nil {
+		return err
+	}
+	if w.left -= max(len(names), 1); w.left < 0 { // an empty table takes time, too
+		return errTooManyDescriptors
+	}
+	if at >= 0 {
+		w.visited = slices.Insert(w.visited, at, task)
+	}
+	return w.visit(dir, names)
+}
+
+// find returns where in visited a task with a new table belongs, -1 if it cannot be compared. Then its table counts as a new one: on a
+// kernel without kcmp(2), that of each task does. To compare what /proc says of two tables instead would miss locks for reading, which
+// read the same in two tables of one process.
+func (w *tableWalk) find(task int) (at int, isNew bool) {
+	low, high := 0, len(w.visited)
+	for low < high {
+		middle := (low + high) / 2
+		order, err := w.compare(w.visited[middle], task)
+		switch {
+		case errors.Is(err, unix.ESRCH) && w.ended(w.visited[middle]):
+			w.visited = slices.Delete(w.visited, middle, middle+1)
+			high--
+		case err != nil:
+			return -1, true
+		case order == 0:
+			return 0, false
+		case order < 0:
+			low = middle + 1
+		default:
+			high = middle
+		}
+	}
+	return low, true
+}
+
+// list returns the names in a task's directory, at most one more than limit, and none if the task has ended.
+func (w *tableWalk) list(dir string, task, limit int) ([]string, error) {
+	f, err := os.Open(dir)
+	if err == nil {
+		var names []string
+		names, err = f.Readdirnames(limit + 1)
+		f.Close()
+		if err == nil || errors.Is(err, io.EOF) {
+			return names, nil
+		}
+	}
+	if w.ended(task) {
+		return nil, nil
+	}
+	return nil, err
+}
+
+// taskEnded reports whether no process or thread has an id. That a directory in /proc is not found does not say so: the mount option
+// hidepid hides live ones.
+func taskEnded(task int) bool { return unix.Kill(task, 0) == unix.ESRCH }
+
+// compareTables compares the descriptor tables of two tasks by an order that holds until the host is restarted: kcmp(2).
+func compareTables(a, b int) (int, error) {
+	const kcmpFiles = 2
+	order, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), kcmpFiles, 0, 0, 0)
+	switch {
+	case errno != 0:
+		return 0, errno
+	case order == 0:
+		return 0, nil
+	case order == 1:
+		return -1, nil
+	}
+	return 1, nil
+}
+
+// goneMeanwhile reports whether err says that a descriptor was closed, or its task ended, since it was listed.
+func goneMeanwhile(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH)
+}
