@@ -15,15 +15,16 @@ import (
 	"corral/job"
 )
 
-// apply is a job that applies what was changed.
+// apply returns a job that applies the session's changes.
 func (f *front) apply(ss job.Session) job.Spec {
 	spec := f.changes(ss)
 	spec.Args, spec.Workspace = []string{"changes", "apply", "-opened", fmt.Sprint(ss.Opened.UnixNano()), f.repo}, job.Direct
 	return spec
 }
 
-// TestApplyAlone: nothing is applied while a job of the session could change what is; looking is possible at any time.
-func TestApplyAlone(t *testing.T) {
+// TestApplyExcludesWriters: changes are not applied while a job of the session could still change them; listing them
+// and a dry run are always possible.
+func TestApplyExcludesWriters(t *testing.T) {
 	f := newFront(t)
 	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
 	f.must(ss, "echo good >file")
@@ -34,7 +35,7 @@ func TestApplyAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := f.run(f.changes(ss)); d.ExitCode != 0 || !strings.Contains(d.out, "file") {
-		t.Errorf("looked at: %+v %s%s", d.Result, d.out, d.err)
+		t.Errorf("list: %+v %s%s", d.Result, d.out, d.err)
 	}
 	dry := f.apply(ss)
 	dry.Args = append([]string{"changes", "apply", "-dry-run"}, dry.Args[2:]...)
@@ -44,7 +45,7 @@ func TestApplyAlone(t *testing.T) {
 	}
 	refusedAt(t, "applied while a job runs", second(f.try(f.apply(ss))), "changes", unix.EBUSY)
 	if _, err := os.Stat(filepath.Join(f.repo, "file")); err == nil {
-		t.Error("it was applied")
+		t.Error("the changes were applied")
 	}
 	_, _ = l.in.WriteString("\n")
 	if d, err := l.end(); err != nil || d.ExitCode != 0 {
@@ -59,12 +60,12 @@ func TestApplyAlone(t *testing.T) {
 	f.must(ss, "true")
 }
 
-// TestTurns: which jobs of a session run beside which.
-func TestTurns(t *testing.T) {
+// TestTurnExclusion: which jobs of a session may run concurrently.
+func TestTurnExclusion(t *testing.T) {
 	apply := &Request{Run: wire.Run{Tool: string(job.ToolChanges)}}
 	look := &Request{Run: wire.Run{Tool: string(job.ToolChanges), Flags: wire.FlagReadOnly}}
 	work := &Request{Run: wire.Run{Flags: wire.FlagOverlay}}
-	read := &Request{Run: wire.Run{Flags: wire.FlagReadOnly}} // of a session with a root of its own: it can write there
+	read := &Request{Run: wire.Run{Flags: wire.FlagReadOnly}} // in a session with a root of its own, where it can write outside the repository
 	for _, tt := range []struct {
 		name         string
 		first, other *Request
@@ -82,11 +83,11 @@ func TestTurns(t *testing.T) {
 		{"two applies", apply, apply, false},
 	} {
 		ss := &session{}
-		done, err := ss.turn(tt.first)
+		done, err := ss.startTurn(tt.first)
 		if err != nil {
 			t.Fatal(err)
 		}
-		also, err := ss.turn(tt.other)
+		also, err := ss.startTurn(tt.other)
 		if (err == nil) != tt.want {
 			t.Errorf("%s: %v", tt.name, err)
 		}
@@ -98,7 +99,7 @@ func TestTurns(t *testing.T) {
 			t.Errorf("%s: %d writers, applying %v afterwards", tt.name, ss.writers, ss.applying)
 		}
 		for _, q := range []*Request{apply, work} {
-			done, err := ss.turn(q)
+			done, err := ss.startTurn(q)
 			if err != nil {
 				t.Errorf("%s, and then: %v", tt.name, err)
 				continue
@@ -108,7 +109,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// fullState returns a state directory on a file system of its own, and what fills that and makes room again.
+// fullState returns a state directory on a file system of its own, and functions that fill that file system and free
+// it again.
 func fullState(t *testing.T) (dir string, fill, room func()) {
 	t.Helper()
 	at := t.TempDir()
@@ -139,7 +141,8 @@ func fullState(t *testing.T) (dir string, fill, room func()) {
 	return filepath.Join(at, "state"), fill, room
 }
 
-// TestCloseOnFullDisk: a session whose changes cannot be kept goes on, and its caller is told; so does one whose connection ends.
+// TestCloseOnFullDisk: a session whose changes cannot be kept stays open and its caller gets the error, also when the
+// session ends with its connection.
 func TestCloseOnFullDisk(t *testing.T) {
 	for _, lasting := range []bool{true, false} {
 		t.Run(fmt.Sprint("lasting ", lasting), func(t *testing.T) {
@@ -157,7 +160,8 @@ func TestCloseOnFullDisk(t *testing.T) {
 			g := &front{t, f.s, connect(t, f.s, Peer{UID: owner}), f.repo}
 			if !lasting {
 				_ = f.c.Close()
-				// The connection's end asks for its sessions to be ended, as it asked itself: with what they changed.
+				// Closing the connection ends its sessions and keeps their changes, because the client had asked for
+				// that.
 				eventually(t, func() string {
 					list, err := g.c.ListSessions(context.Background())
 					if err == nil && len(list) == 1 {
@@ -181,15 +185,15 @@ func TestCloseOnFullDisk(t *testing.T) {
 	}
 }
 
-// TestJailEndsByItself: what was changed in a session whose jail was killed is kept.
-func TestJailEndsByItself(t *testing.T) {
+// TestChangesKeptWhenJailDies: the changes of a session whose jail was killed are kept.
+func TestChangesKeptWhenJailDies(t *testing.T) {
 	f := newFront(t)
 	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
 	f.must(ss, "echo mine >file")
 	f.s.mu.Lock()
 	j := f.s.sessions[ss.ID].jail
 	f.s.mu.Unlock()
-	j.init.Close() // process 1 ends of this as of SIGKILL
+	j.init.Close() // process 1 exits, as after SIGKILL
 	<-j.gone
 	if d := f.run(f.changes(ss)); d.ExitCode != 0 || !strings.Contains(d.out, "file") {
 		t.Errorf("%+v %s%s", d.Result, d.out, d.err)
@@ -199,8 +203,8 @@ func TestJailEndsByItself(t *testing.T) {
 	}
 }
 
-// TestNothingToKeep: a session that is closed while a job runs leaves no name of a layer on which there is nothing.
-func TestNothingToKeep(t *testing.T) {
+// TestCloseLeavesNoEmptyLayer: closing a session while a job runs leaves no named layer if the layer is empty.
+func TestCloseLeavesNoEmptyLayer(t *testing.T) {
 	f := newFront(t)
 	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
 	spec := f.spec("/bin/sh", "-c", "echo up; read line")

@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An attempt is something that a job tries, in Perl, which is everywhere and calls the kernel directly. The code's value
-// is what is compared: kernel(…) is the name of the error number of a system call, or "ok".
+// An attempt is something that a job tries, in Perl, which is installed everywhere and can make system calls
+// directly. The value of code is compared with want: kernel(…) yields the number of the system call's error, or "ok".
 //
-// Layers are the steps of the confinement of which each alone stands in its way: it is refused until all of them are left
-// out. One of "step:n" counts from version n of the kernel's Landlock. An attempt without layers is refused by what cannot
-// be left out (a mount that is read-only, a namespace, the jail's own settings).
+// layers names the confinement steps each of which alone prevents the attempt: it is refused until all of them are
+// left out. "step:n" counts from version n of the kernel's Landlock. An attempt without layers is refused by
+// something that cannot be left out (a read-only mount, a namespace, the jail's own settings).
 type attempt struct {
 	name   string
 	code   string
@@ -20,18 +20,18 @@ type attempt struct {
 	layers string
 }
 
-// Steps without privileges, any of which keeps a job from being the jail's root with its capabilities.
+// Steps that remove privileges: any of them keeps a job from being the jail's root with its capabilities.
 const powerless = "identity capabilities bounding-set"
 
-// refusedOrDone follows a call that more than one layer refuses, each in its own words.
+// refusedOrDone is appended to a call that more than one layer refuses, with different errors.
 const refusedOrDone = ` eq "ok" ? "done" : "refused"`
 
-// call is the Perl for a system call.
+// call returns the Perl for a system call.
 func call(number int, args ...any) string {
 	words := []string{fmt.Sprint(number)}
 	for i, a := range args {
 		word := fmt.Sprint(a)
-		if strings.HasPrefix(word, `"`) { // Perl hands the kernel variables only, for it may write to them
+		if strings.HasPrefix(word, `"`) { // Perl passes only variables to the kernel, which may write to them
 			word = fmt.Sprintf("my $a%d = %s", i, word)
 		}
 		words = append(words, word)
@@ -39,10 +39,9 @@ func call(number int, args ...any) string {
 	return "kernel(syscall(" + strings.Join(words, ", ") + "))"
 }
 
-// attempts are made one after the other, each in a process of its own. What they do, should they succeed, ends with the
-// job.
+// attempts run one after the other, each in a process of its own. The effects of those that succeed end with the job.
 var attempts = []attempt{
-	// Refused by the filter alone.
+	// Refused by the filter only.
 	{"clone3", call(unix.SYS_CLONE3, 0, 0), "ENOSYS", "seccomp"},
 	{"openat2", call(unix.SYS_OPENAT2, -100, `"/"`, 0, 24), "ENOSYS", "openat2"},
 	{"io_uring", call(unix.SYS_IO_URING_SETUP, 0, 0), "ENOSYS", "seccomp"},
@@ -59,17 +58,17 @@ var attempts = []attempt{
 	{"set-user-id bit", `open(my $f, ">", "/tmp/set-id"); kernel(chmod(04755, "/tmp/set-id") ? 0 : -1)`, "EPERM", "seccomp"},
 	{"personality", call(unix.SYS_PERSONALITY, 0x0400000), "EPERM", "seccomp"},
 
-	// Refused by the filter and by want of privilege.
+	// Refused by the filter and for lack of privilege.
 	{"mount namespace", call(unix.SYS_UNSHARE, unix.CLONE_NEWNS), "EPERM", "seccomp " + powerless},
 	{"host name", call(unix.SYS_SETHOSTNAME, `"x"`, 1), "EPERM", "seccomp " + powerless},
 	{"be root", call(unix.SYS_SETUID, 0), "EPERM", "seccomp identity"},
 	{"be somebody else", call(unix.SYS_SETUID, firstJobUID+jobUIDs-1), "EPERM", "seccomp " + powerless},
 	{"give a file away", `open(my $f, ">", "/tmp/gift"); kernel(chown(1002, 1002, "/tmp/gift") ? 0 : -1)`, "EPERM", "seccomp " + powerless},
 
-	// Refused by want of privilege alone.
+	// Refused for lack of privilege only.
 	{"signal to process 1", "kernel(kill(0, 1) ? 0 : -1)", "EPERM", "identity landlock:6"},
 
-	// One property each, of one step each.
+	// Each checks one property that one step establishes.
 	{"not root", `$< == 0 ? "root" : "nobody"`, "nobody", "identity"},
 	{"bounding set", `status("CapBnd")`, "0000000000000000", "bounding-set"},
 	{"effective capabilities", `status("CapEff")`, "0000000000000000", powerless},
@@ -88,11 +87,11 @@ var attempts = []attempt{
 	{"temporary files", `open(my $f, ">", "/tmp/x") ? "ok" : kernel(-1)`, "ok", "private-directories"},
 	{"home", `-d "/home/job" ? "ok" : kernel(-1)`, "ok", "home"},
 	{"terminals", `open(my $f, "+<", "/dev/ptmx") ? "ok" : kernel(-1)`, "ok", "devpts"},
-	{"descriptors", `join(" ", @FD)`, "0 1 2", ""}, // process 2 starts without any, and what it gets closes at exec
+	{"descriptors", `join(" ", @FD)`, "0 1 2", ""}, // process 2 starts without descriptors, and those it receives close at exec
 	{"working directory", `(stat("."))[1] == $ENV{INODE} ? "repository" : "elsewhere"`, "repository", "cwd"},
 	{"size of /tmp", `open(my $f, ">", "/tmp/big"); syswrite($f, "x" x (1 << 20)) && syswrite($f, "x" x (1 << 20)) ? "ok" : kernel(-1)`, "ENOSPC", "tmp-size"},
 
-	// Refused by what is no step.
+	// Refused by something that is not a step.
 	{"user namespace", call(unix.SYS_UNSHARE, unix.CLONE_NEWUSER) + refusedOrDone, "refused", ""}, // user.max_user_namespaces
 	{"user namespace by clone", call(unix.SYS_CLONE, unix.CLONE_NEWUSER|17, 0, 0, 0, 0) + refusedOrDone, "refused", ""},
 	{"system directory", `open(my $f, ">", "/usr/x") ? "ok" : kernel(-1)`, "EROFS", ""},
@@ -100,20 +99,20 @@ var attempts = []attempt{
 	{"configuration", `kernel(rename("/etc/passwd", "/etc/x") ? 0 : -1)`, "EROFS", ""},
 	{"a file in the root", `open(my $f, ">", "/x") ? "ok" : kernel(-1)`, "EROFS", ""},
 	{"trace process 1", call(unix.SYS_PTRACE, unix.PTRACE_SEIZE, 1, 0, 0), "EPERM", ""},
-	{"no new privileges", `status("NoNewPrivs")`, "1", ""}, // the jail's process 1 has it already
+	{"no new privileges", `status("NoNewPrivs")`, "1", ""}, // the jail's process 1 has it set already
 	{"disk", call(unix.SYS_MKNODAT, -100, `"/tmp/disk"`, 0o60600, unix.Mkdev(8, 0)) + refusedOrDone, "refused", ""},
 	{"network", `use Socket; socket(my $s, PF_INET, SOCK_DGRAM, 0); connect($s, sockaddr_in(53, inet_aton("192.0.2.1"))) ? "ok" : kernel(-1)`, "ENETUNREACH", ""},
-	{"chroot", call(unix.SYS_CHROOT, `"/tmp"`), "EPERM", ""},                           // the jail's root does without that capability itself
-	{"raw socket", call(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_RAW, 1), "EPERM", ""}, // likewise
+	{"chroot", call(unix.SYS_CHROOT, `"/tmp"`), "EPERM", ""},                           // the jail's root does not have that capability either
+	{"raw socket", call(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_RAW, 1), "EPERM", ""}, // the same
 	{"memory of process 1", `open(my $f, "<", "/proc/1/mem") ? "ok" : kernel(-1)`, "EACCES", ""},
 
-	// These change what others see, should they succeed: hence the last.
+	// These affect other attempts if they succeed, so they come last.
 	{"mount", call(unix.SYS_MOUNT, `"x"`, `"/tmp"`, `"tmpfs"`, 0, 0), "EPERM", "seccomp landlock " + powerless},
 	{"unmount", call(unix.SYS_UMOUNT2, `"/tmp"`, unix.MNT_DETACH), "EPERM", "seccomp landlock " + powerless},
 	{"remount /proc/sys", call(unix.SYS_MOUNT, `"x"`, `"/proc/sys"`, 0, unix.MS_REMOUNT|unix.MS_BIND, 0), "EPERM", "seccomp landlock " + powerless},
 }
 
-// prelude is what attempts use.
+// prelude defines the functions that attempts use.
 var prelude = fmt.Sprintf(`
 use strict; use POSIX (); use Socket;
 our @FD = do { opendir(my $d, "/proc/self/fd"); my $own = fileno($d); sort grep { /^\d/ && $_ != $own } readdir($d) };
@@ -133,7 +132,7 @@ sub attempt { my ($name, $code) = @_;
 $| = 1;
 `, unix.SYS_LANDLOCK_CREATE_RULESET, unix.SYS_LANDLOCK_RESTRICT_SELF)
 
-// program is the Perl that makes every attempt and prints name=value lines.
+// program returns the Perl that makes every attempt and prints name=value lines.
 func program() string {
 	var b strings.Builder
 	b.WriteString(prelude)

@@ -16,21 +16,23 @@ import (
 	"corral/job"
 )
 
-// Audit says how the audit log is kept. All supervisors that share a state directory should be told the same.
+// Audit configures the audit log. Supervisors that share a state directory should have the same configuration.
 type Audit struct {
-	Each    bool  // every record waits for the disk; else the disk has it within 20 ms
-	MaxSize int64 // bytes of one file; 0 is audit.DefaultMaxSize
-	Keep    int   // files kept beside the one that is written; 0 is all
-	// KeepFor is how long each file is kept in any case; 0 is a week, below 0 not at all.
+	Each    bool  // wait for the disk with every record; otherwise records reach the disk within 20 ms
+	MaxSize int64 // maximum size of one file in bytes; 0 is audit.DefaultMaxSize
+	Keep    int   // number of files kept besides the one being written; 0 is all
+	// KeepFor is the minimum age at which a file may be removed; 0 is a week, negative is none.
 	KeepFor time.Duration
-	// UserDaily is how many bytes the records of one user may take in a day; 0 is audit.DefaultUserDaily, below 0 there is no bound.
+	// UserDaily is the maximum number of bytes per day for the records of one user; 0 is audit.DefaultUserDaily,
+	// negative is unlimited.
 	UserDaily int64
 }
 
-// DefaultAuditKeepFor is how long files of the log are kept at least.
+// DefaultAuditKeepFor is the default of Audit.KeepFor.
 const DefaultAuditKeepFor = 7 * 24 * time.Hour
 
-// openAudit opens the log, closes the open records of supervisors that were killed, and says that this one began.
+// openAudit opens the audit log, closes the open records of supervisors that were killed, and records the start of
+// this one.
 func (s *Supervisor) openAudit() error {
 	l, err := audit.Open(filepath.Join(s.config.StateDir, "audit"), audit.Options{
 		Instance: s.config.Instance, Each: s.config.Audit.Each, MaxSize: s.config.Audit.MaxSize, Keep: s.config.Audit.Keep,
@@ -40,7 +42,7 @@ func (s *Supervisor) openAudit() error {
 	if err != nil {
 		return err
 	}
-	// No instance begins to live while this lock is held.
+	// No instance can start while this lock is held.
 	unlock, err := lockFile(filepath.Join(RunDir, "lock"), true)
 	if err != nil {
 		return errors.Join(err, l.Close())
@@ -54,14 +56,14 @@ func (s *Supervisor) openAudit() error {
 		return errors.Join(err, l.Close())
 	}
 	if lost > 0 {
-		s.config.Log.Warn("jobs of killed supervisors are lost", "jobs", lost)
+		s.config.Log.Warn("recorded jobs of killed supervisors as lost", "jobs", lost)
 	}
 	s.audit = l
 	return nil
 }
 
-// alive says whether another instance lives: its lock is held. This one has no jobs yet, so what is open in its name is a
-// predecessor's.
+// alive reports whether another instance is running, that is, whether its lock is held. This supervisor has no jobs
+// yet, so records that are open in its own name belong to a predecessor.
 func (s *Supervisor) alive(name string) bool {
 	if name == s.config.Instance || !instanceName.MatchString(name) {
 		return false
@@ -74,7 +76,7 @@ func (s *Supervisor) alive(name string) bool {
 	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
-// closeAudit says that this supervisor ends, and waits for the disk.
+// closeAudit records the end of this supervisor and waits until the log is on disk.
 func (s *Supervisor) closeAudit() error {
 	s.denials.flush(s.dropped)
 	if err := s.audit.Instance(audit.Ended, s.config.Instance, os.Getpid()); err != nil {
@@ -87,7 +89,8 @@ func (s *Supervisor) who(peer Peer, id string) audit.Who {
 	return audit.Who{Instance: s.config.Instance, Job: id, Peer: peer.UID, Payer: peer.payer(), Embedded: peer.Embedded}
 }
 
-// decide writes down what is about to run, or refuses it. From here on the job has an end in the log.
+// decide records the decision to run a job, before it runs, or refuses the job if that cannot be recorded. From then
+// on the audit log has an open record that must be finished.
 func (s *Supervisor) decide(r *run, q *Request, repo *repo, profile string) error {
 	d := audit.Decision{
 		Who: s.who(r.peer, r.id), Repo: repo.path, Dir: q.Dir, Profile: profile, Protect: r.protect,
@@ -105,7 +108,7 @@ func (s *Supervisor) decide(r *run, q *Request, repo *repo, profile string) erro
 		d.Workspace = job.NoRepo
 	}
 	var err error
-	if r.decided, err = s.audit.Decided(&d); err != nil { // it may be written: then record closes it
+	if r.decided, err = s.audit.Decided(&d); err != nil { // the record may still reach the log; then Supervisor.record finishes it
 		message, hint := splitHint(err)
 		if errors.Is(err, audit.ErrBudget) {
 			return &job.Refusal{Step: "limits", Errno: int(unix.EDQUOT), Message: message, Hint: hint}
@@ -115,7 +118,7 @@ func (s *Supervisor) decide(r *run, q *Request, repo *repo, profile string) erro
 	return nil
 }
 
-// splitHint takes an error's text and its hint apart.
+// splitHint splits an error's text into message and hint.
 func splitHint(err error) (message, hint string) {
 	message, hint, _ = strings.Cut(err.Error(), "\nhint: ")
 	return message, hint
@@ -129,15 +132,15 @@ func errnoOf(err error) unix.Errno {
 	return 0
 }
 
-// record writes down what became of a job. One that was not decided is one record, as are requests that were denied. An end
-// that cannot be written now is written before the next record: until then, no job is decided.
+// record writes the end of a job to the audit log. A job without a recorded decision gets a single record, like a
+// denied request. An end that cannot be written now is written before the next record; until then no job is accepted.
 func (s *Supervisor) record(r *run, q *Request, result *wire.Result) {
 	var err error
 	switch {
 	case r.decided != 0:
 		err = s.audit.Finished(ending(s.who(r.peer, r.id), r.decided, result))
 	case result.Step == "audit" && unix.Errno(result.Errno) == unix.EAGAIN:
-		// It has waited for the log's lock already, and nobody shall wait twice.
+		// It has waited for the audit log's lock already, and must not wait a second time.
 		s.config.Log.Error("audit record not written", "job", r.id, "error", result.Message)
 	case s.allowDenial(r.peer):
 		err = s.audit.Refused(s.who(r.peer, r.id), q.Repo, refusalOf(result), q.Claim)
@@ -155,7 +158,7 @@ func refusalOf(r *wire.Result) *job.Refusal {
 	return &job.Refusal{Step: r.Step, Errno: int(r.Errno), Message: r.Message}
 }
 
-// ending says in the log's words what became of a job: of sensitive paths, how many.
+// ending converts a job's result to an audit record. Of the sensitive paths only the number is recorded.
 func ending(who audit.Who, of uint64, r *wire.Result) *audit.Ending {
 	e := &audit.Ending{Who: who, Of: of}
 	var err error
@@ -167,7 +170,7 @@ func ending(who audit.Who, of uint64, r *wire.Result) *audit.Ending {
 	return e
 }
 
-// denied writes down what a front-end denied. The error is for the client.
+// denied records a request that a front-end denied. The error is for the client.
 func (s *Supervisor) denied(peer Peer, c job.Claim) error {
 	if !s.begin() {
 		return errEnding
@@ -181,25 +184,27 @@ func (s *Supervisor) denied(peer Peer, c job.Claim) error {
 		}
 		s.dropDenial(peer)
 	}
-	return fmt.Errorf("audit: too many denied requests of user %d: this one is counted, and not written down\nhint: ask less often", peer.UID)
+	return fmt.Errorf("audit: too many denied requests of user %d: this one was counted, but not recorded\nhint: send denied requests less often", peer.UID)
 }
 
-// allowDenial says whether one more record of a request that came to nothing may be written for a user. What may not is
-// counted, and the count is written down later.
+// allowDenial reports whether one more record of a failed request may be written for the peer's user. A record that
+// may not be written is counted, and the count is recorded later.
 func (s *Supervisor) allowDenial(peer Peer) bool {
-	allowed, first := s.denials.take(peer.counted(), time.Now())
+	allowed, first := s.denials.allow(peer.denialKey(), time.Now())
 	s.flushLater(first)
 	return allowed
 }
 
-// dropDenial counts a record that may not be written though it came in time.
-func (s *Supervisor) dropDenial(peer Peer) { s.flushLater(s.denials.drop(peer.counted(), time.Now())) }
+// dropDenial counts a record that allowDenial permitted but the user's budget does not.
+func (s *Supervisor) dropDenial(peer Peer) {
+	s.flushLater(s.denials.drop(peer.denialKey(), time.Now()))
+}
 
-// flushLater has what was dropped written down after a while, if this was the first of it.
+// flushLater schedules a flush of the dropped counts after denialPause if first is set.
 func (s *Supervisor) flushLater(first bool) {
 	if first {
 		time.AfterFunc(denialPause, func() {
-			if s.begin() { // else Close does it
+			if s.begin() { // otherwise Close flushes
 				defer s.work.Done()
 				s.denials.flush(s.dropped)
 			}

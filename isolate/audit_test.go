@@ -22,7 +22,7 @@ import (
 	"corral/job"
 )
 
-// logged reads the audit log of a state directory, in which nothing is wrong.
+// logged returns the records of the audit log in a state directory, which must verify without notes.
 func logged(t testing.TB, state string) []*audit.Record {
 	t.Helper()
 	r, err := audit.OpenReader(filepath.Join(state, "audit"))
@@ -52,8 +52,8 @@ func of(all []*audit.Record, event audit.Event) []*audit.Record {
 	return slices.DeleteFunc(slices.Clone(all), func(r *audit.Record) bool { return r.Event != event })
 }
 
-// TestAudit: each job is decided before it runs and finished when it ends, in the supervisor's words; what the front-end
-// says stands beside.
+// TestAudit: each job has a record before it runs and one when it ends, with the supervisor's data; the front-end's
+// claims are recorded separately.
 func TestAudit(t *testing.T) {
 	f := newFront(t)
 	claim := job.Claim{Tool: "runtime_execute", Principal: "user:ada\x1b[2J", Repo: "api", Reason: strings.Repeat("x", 2000)}
@@ -76,7 +76,7 @@ func TestAudit(t *testing.T) {
 		before := len(logged(t, f.s.config.StateDir))
 		spec := f.spec("true")
 		tt.change(&spec)
-		_, _ = f.try(spec) // what the client learns is other tests' affair
+		_, _ = f.try(spec) // other tests check the result
 		news := logged(t, f.s.config.StateDir)[before:]
 		if len(news) != 2 || news[0].Event != audit.Decided || news[1].Event != audit.Finished || news[1].Of != news[0].Seq {
 			t.Errorf("%s: %d records: %+v", tt.name, len(news), news)
@@ -109,8 +109,8 @@ func dash(s string) string {
 	return s
 }
 
-// TestAuditOfRefused: a job that is refused before it is decided is one record.
-func TestAuditOfRefused(t *testing.T) {
+// TestAuditRefusedJob: a job that is refused before the decision gets a single record.
+func TestAuditRefusedJob(t *testing.T) {
 	f := newFront(t)
 	q := f.goodRequest()
 	q.Profile, q.Claim.Tool = "none", "run"
@@ -120,7 +120,7 @@ func TestAuditOfRefused(t *testing.T) {
 	spec := f.spec("true")
 	spec.Repo = "/usr"
 	if _, err := f.try(spec); err == nil {
-		t.Fatal("a job in /usr")
+		t.Fatal("a job in /usr was accepted")
 	}
 	all := logged(t, f.s.config.StateDir)
 	refused := of(all, audit.Refused)
@@ -130,7 +130,7 @@ func TestAuditOfRefused(t *testing.T) {
 	}
 }
 
-func TestAuditOfDenied(t *testing.T) {
+func TestAuditDeniedRequest(t *testing.T) {
 	for _, each := range []bool{false, true} {
 		f := newFront(t, func(c *Config) { c.Audit.Each = each })
 		claim := job.Claim{Tool: "runtime_execute", Reason: "Runtime \"node\" is not allowed"}
@@ -150,9 +150,9 @@ func TestAuditOfDenied(t *testing.T) {
 	}
 }
 
-// TestDenialFlood: what one user asks for in vain is counted when it is too much to be written down; another user's is
-// written.
-func TestDenialFlood(t *testing.T) {
+// TestDenialRateLimit: one user's denied requests beyond the limit are counted instead of recorded; another user's
+// are still recorded.
+func TestDenialRateLimit(t *testing.T) {
 	c := config(t)
 	s, err := New(c)
 	if err != nil {
@@ -191,13 +191,13 @@ func TestDenialFlood(t *testing.T) {
 	}
 }
 
-func TestDenials(t *testing.T) {
-	var d denials
+func TestDenialLimiter(t *testing.T) {
+	var d denialLimiter
 	now := time.Now()
 	a, b := Peer{UID: 1}, Peer{UID: 2}
 	take := func(peer Peer, want string) {
 		t.Helper()
-		allowed, first := d.take(peer, now)
+		allowed, first := d.allow(peer, now)
 		if got := fmt.Sprint(allowed, first); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
@@ -224,24 +224,24 @@ func TestDenials(t *testing.T) {
 		take(a, "true false")
 	}
 	take(a, "false false")
-	now = now.Add(-time.Hour) // a clock that is set back gives nothing, and takes nothing
+	now = now.Add(-time.Hour) // a clock that is set back neither adds nor removes tokens
 	take(a, "false false")
 	now = now.Add(48 * time.Hour)
 	take(Peer{UID: 3}, "true false")
-	if len(d.buckets) != 2 { // b was forgotten; a has a count that is to be written
+	if len(d.buckets) != 2 { // b was forgotten; a still has a count to be flushed
 		t.Errorf("%v", d.buckets)
 	}
 }
 
-// TestLostInAudit: what a killed supervisor had running is lost in the log when the next one starts, and what a living one
-// has is not.
-func TestLostInAudit(t *testing.T) {
+// TestAuditRecordsLostJobs: the next supervisor records the running jobs of a killed one as lost, but not those of a
+// running one.
+func TestAuditRecordsLostJobs(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
 	f := newFront(t, func(c *Config) { c.StateDir = state })
 	l := f.waiting()
 	instance, _ := kill(t, func(c *Config) { c.StateDir = state })
 	if n := len(of(logged(t, state), audit.Lost)); n != 0 {
-		t.Errorf("%d lost already", n)
+		t.Errorf("%d jobs recorded as lost too early", n)
 	}
 	supervise(t, func(c *Config) { c.StateDir = state })
 	supervise(t, func(c *Config) { c.StateDir = state })
@@ -262,8 +262,8 @@ func TestLostInAudit(t *testing.T) {
 	}
 }
 
-// TestFullAudit: when the log has no room, nothing runs; what runs already has its end written.
-func TestFullAudit(t *testing.T) {
+// TestAuditDiskFull: no job runs when the audit log has no space; the end of a running job is still recorded.
+func TestAuditDiskFull(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	state := filepath.Join(t.TempDir(), "state")
 	if err := os.Mkdir(state, 0o711); err != nil {
@@ -303,7 +303,7 @@ func TestFullAudit(t *testing.T) {
 		t.Errorf("%+v", refusal)
 	}
 	if exists(filepath.Join(f.repo, "ran")) {
-		t.Error("a job ran that the log does not know")
+		t.Error("a job ran without a record")
 	}
 	var denied error
 	for range 8 { // its record is shorter than a decision's
@@ -329,8 +329,9 @@ func TestFullAudit(t *testing.T) {
 	f.sh("true")
 }
 
-// TestDeafClient: a client that asks and does not read the answers does not keep the supervisor from ending.
-func TestDeafClient(t *testing.T) {
+// TestCloseWithClientNotReading: a client that sends requests and reads no answers does not keep the supervisor from
+// ending.
+func TestCloseWithClientNotReading(t *testing.T) {
 	c := config(t)
 	c.patience = 50 * time.Millisecond
 	s, err := New(c)
@@ -343,7 +344,7 @@ func TestDeafClient(t *testing.T) {
 		defer close(sent)
 		for range 4 * maxClientDenials * 8 {
 			if err := conn.Send((&wire.Denied{}).Append(1)); err != nil {
-				return // it is no client any more
+				return // the supervisor has dropped the connection
 			}
 		}
 	}()
@@ -356,13 +357,13 @@ func TestDeafClient(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("the supervisor does not end")
+		t.Fatal("the supervisor did not end")
 	}
 }
 
-// TestAuditHeld: when another keeps the log locked, nothing runs, and who asks is told who it is. What ended meanwhile is
-// written before the next job is.
-func TestAuditHeld(t *testing.T) {
+// TestAuditLogLocked: while another process holds the audit log's lock no job runs, and the refusal names that
+// process. Ends that were not recorded meanwhile are recorded before the next job.
+func TestAuditLogLocked(t *testing.T) {
 	f := newFront(t, func(c *Config) { c.Log = slog.New(slog.DiscardHandler) })
 	l := f.waiting()
 	lock, err := os.OpenFile(filepath.Join(f.s.config.StateDir, "audit", "lock"), os.O_RDWR, 0)
@@ -373,7 +374,7 @@ func TestAuditHeld(t *testing.T) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	// Who waits without an end fails, and does not hang.
+	// If the supervisor waits without a timeout the test fails instead of hanging.
 	timer := time.AfterFunc(time.Minute, func() { _ = unix.Flock(int(lock.Fd()), unix.LOCK_UN) })
 	defer timer.Stop()
 	if err := l.Kill(); err != nil {
@@ -392,7 +393,7 @@ func TestAuditHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	if exists(filepath.Join(f.repo, "ran")) {
-		t.Error("a job ran that the log does not know")
+		t.Error("a job ran without a record")
 	}
 	f.sh("true")
 	all := logged(t, f.s.config.StateDir)
@@ -402,7 +403,7 @@ func TestAuditHeld(t *testing.T) {
 	}
 }
 
-// TestAuditNotSynced: a job of which the disk did not take the record is refused, and its record closed.
+// TestAuditNotSynced: a job whose record the disk did not accept is refused, and its record is closed.
 func TestAuditNotSynced(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	if _, err := os.Stat("/dev/loop-control"); err != nil {
@@ -413,7 +414,7 @@ func TestAuditNotSynced(t *testing.T) {
 	}
 	below := t.TempDir()
 	state := filepath.Join(below, "state")
-	// A request of more than a page that has room for its first one alone is a success to the loop driver.
+	// The loop driver reports success for a request of more than a page of which only the first page fits.
 	script := `mount -t tmpfs -o size=8m tmpfs "$1"; mkdir "$1/state"; truncate -s 64M "$1/image"
 mkfs.ext4 -q -b 4096 -O ^has_journal "$1/image"; mount -o loop "$1/image" "$1/state"
 loop=$(findmnt -n -o SOURCE "$1/state"); echo 4 >"/sys/block/${loop#/dev/}/queue/max_sectors_kb"
@@ -435,7 +436,7 @@ echo 0 >"/sys/fs/ext4/${loop#/dev/}/extent_max_zeroout_kb"`
 	}
 	t.Cleanup(func() {
 		if err := s.Close(); err == nil {
-			t.Error("the log was closed, and the disk has not taken it")
+			t.Error("the audit log was closed without an error although the disk did not accept it")
 		}
 	})
 	f := &front{t, s, connect(t, s, Peer{UID: owner}), newRepo(t)}
@@ -445,7 +446,7 @@ echo 0 >"/sys/fs/ext4/${loop#/dev/}/extent_max_zeroout_kb"`
 	var refusal *job.Refusal
 	for range 500 {
 		spec := f.spec("true")
-		for _, c := range spec.Claim.Fields() { // so long that it is this record, and not the end of one before
+		for _, c := range spec.Claim.Fields() { // long enough that this record fails, and not an earlier job's end
 			*c.Value = strings.Repeat("\x01", c.Max)
 		}
 		if _, err := f.try(spec); errors.As(err, &refusal) {

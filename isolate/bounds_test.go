@@ -15,22 +15,22 @@ import (
 	"corral/job"
 )
 
-// TestScore: when the host is out of memory jobs go first, and none can say otherwise.
-func TestScore(t *testing.T) {
+// TestOOMScore: jobs are the first to be killed when the host is out of memory, and cannot change that.
+func TestOOMScore(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.SysResource)
 	f := newFront(t)
 	for _, score := range []string{"0", "499", "-1000"} {
 		if got := f.sh("echo " + score + " >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj"); got != "500" {
-			t.Errorf("a job that wants %s has %s", score, got)
+			t.Errorf("a job that sets %s has %s", score, got)
 		}
 	}
 	if got := f.sh("echo 700 >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj"); got != "700" {
-		t.Errorf("a job that wants 700 has %s", got)
+		t.Errorf("a job that sets 700 has %s", got)
 	}
 }
 
-// TestPseudoTerminals: all mounts of a host share some 3,000, so a job has few.
-func TestPseudoTerminals(t *testing.T) {
+// TestTerminalLimit: all devpts mounts of a host share about 3,000 terminals, so a job gets few.
+func TestTerminalLimit(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("perl"))
 	f := newFront(t)
 	if got := f.sh(`perl -e 'my @all; while (@all < 100 && open(my $f, "+<", "/dev/ptmx")) { push @all, $f } print scalar @all'`); got != "8" {
@@ -38,8 +38,8 @@ func TestPseudoTerminals(t *testing.T) {
 	}
 }
 
-// TestFewIDMaps: a jail keeps few of the user namespaces that its users' files were mapped by.
-func TestFewIDMaps(t *testing.T) {
+// TestIDMapsBounded: a jail keeps only a few id maps of returned users.
+func TestIDMapsBounded(t *testing.T) {
 	j := &jail{idmaps: map[uint32]*os.File{}}
 	for n := range uint32(3 * maxIDMaps) {
 		f, err := os.Open(os.DevNull)
@@ -57,14 +57,15 @@ func TestFewIDMaps(t *testing.T) {
 			t.Errorf("map %d: %v", n, err)
 		}
 	}
-	if len(j.idmaps) != maxIDMaps || len(j.free) != all {
-		t.Errorf("%d maps, %d free users", len(j.idmaps), len(j.free))
+	if len(j.idmaps) != maxIDMaps || len(j.freeUsers) != all {
+		t.Errorf("%d maps, %d free users", len(j.idmaps), len(j.freeUsers))
 	}
 	j.closeIDMaps()
 }
 
-// TestReclaim: what jobs have left in the cache goes when their jail rests, and with it the kernel lets go of their cgroups.
-func TestReclaim(t *testing.T) {
+// TestReclaimsCache: cached files of ended jobs are reclaimed when their jail is idle, so that the kernel frees the
+// jobs' cgroups.
+func TestReclaimsCache(t *testing.T) {
 	f := newFront(t, func(c *Config) { c.reclaim = time.Millisecond })
 	const size = 64 << 20
 	f.sh("head -c 67108864 /dev/zero >file; sync file; cat file >/dev/null")
@@ -86,7 +87,7 @@ func TestReclaim(t *testing.T) {
 		t.Skip("the jail's cgroup is not below the root")
 		return 0
 	}
-	eventually(t, func() string { // when the slot is taken down, its cgroup counts for the jail
+	eventually(t, func() string { // once the slot is torn down, its cgroup's memory is charged to the jail
 		if n := usage(); n < size {
 			return fmt.Sprintf("the jail is charged for %d bytes", n)
 		}
@@ -95,7 +96,7 @@ func TestReclaim(t *testing.T) {
 	f.s.mu.Lock()
 	for _, j := range f.s.jails {
 		j.mu.Lock()
-		j.dying = maxDying
+		j.dyingGroups = maxDying
 		j.mu.Unlock()
 	}
 	f.s.mu.Unlock()
@@ -108,29 +109,29 @@ func TestReclaim(t *testing.T) {
 	})
 }
 
-// free is how many users of the supervisor's jails no slot has.
+// free returns the number of users that no slot has, in all jails.
 func (s *Supervisor) free() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
 	for _, j := range s.jails {
 		j.mu.Lock()
-		n += len(j.free)
+		n += len(j.freeUsers)
 		j.mu.Unlock()
 	}
 	return n
 }
 
-// TestLateEnd: a slot whose processes take longer to end than anybody waits is given back when they have. Here one waits for a
-// file that a process outside has passed to the job.
-func TestLateEnd(t *testing.T) {
+// TestSlotReleasedLate: a slot whose processes take longer to exit than the timeout is released once they have. Here
+// one waits for a file that a process outside has passed to the job.
+func TestSlotReleasedLate(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("python3"))
 	files := sandboxtest.StartFileServer(t, owner)
 	f := newFront(t, func(c *Config) { c.Slots, c.ending, c.Log = -1, 200*time.Millisecond, nil })
 	f.sh("true")
 	var before int
 	eventually(t, func() string {
-		if before = f.s.free(); before != jobUIDs-1 { // the scanner has one
+		if before = f.s.free(); before != jobUIDs-1 { // the scanner has one user
 			return fmt.Sprintf("%d users are free", before)
 		}
 		return ""
@@ -175,15 +176,15 @@ os.read(fds[0], 1)`)
 		t.Fatal(err)
 	}
 	if _, err := l2.Wait(); err == nil || strings.Contains(err.Error(), "EOF") {
-		t.Errorf("the job, of which a process is left: %v", err)
+		t.Errorf("a job with a process left: %v", err)
 	}
 	if now := f.s.free(); now != before-1 {
-		t.Errorf("%d users are free while a process has one, %d before", now, before)
+		t.Errorf("%d users are free while a process still has one; before: %d", now, before)
 	}
 	files.End()
 	eventually(t, func() string {
 		if now := f.s.free(); now != before {
-			return fmt.Sprintf("%d users are free, %d before", now, before)
+			return fmt.Sprintf("%d users are free; before: %d", now, before)
 		}
 		return ""
 	})

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/opencontainers/cgroups"
-	_ "github.com/opencontainers/cgroups/devices" // enforces device rules of cgroup v1, which libcontainer asks for
+	_ "github.com/opencontainers/cgroups/devices" // enforces cgroup v1 device rules for libcontainer
 	devices "github.com/opencontainers/cgroups/devices/config"
 	"github.com/opencontainers/runc/libcontainer"
 	"github.com/opencontainers/runc/libcontainer/configs"
-	_ "github.com/opencontainers/runc/libcontainer/nsenter" // the first half of libcontainer's own init, in C
+	_ "github.com/opencontainers/runc/libcontainer/nsenter" // the first half of libcontainer's init, in C
 	"golang.org/x/sys/unix"
 
 	"corral/isolate/inside"
@@ -22,8 +22,8 @@ import (
 	"corral/rootfs"
 )
 
-// build makes everything the jail consists of; what it made is in u.
-func (j *jail) build(u *undo) error {
+// build makes everything that the jail consists of. The functions that undo it are pushed on u, also if build fails.
+func (j *jail) build(u *cleanup) error {
 	u.push(j.repo.close)
 	u.push(j.closeIDMaps)
 	if err := j.inspect(); err != nil {
@@ -42,11 +42,11 @@ func (j *jail) build(u *undo) error {
 	u.push(func() {
 		err := j.groups.Remove()
 		j.report("cgroups", err)
-		if err == nil { // else a process may live that has one of the ids
+		if err == nil { // otherwise a process with one of the ids may be alive
 			j.s.instance.uids.release(base)
 		}
 	})
-	j.work.Go(j.s.instance.groups.Hasten) // for libcontainer's process; what is made until then does not wait for it
+	j.work.Go(j.s.instance.groups.Hasten) // for libcontainer's process; the steps until then do not wait for it
 	dir := filepath.Join(j.s.instance.dir, "jails", j.name)
 	if err := makeDir(dir); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (j *jail) build(u *undo) error {
 			return err
 		}
 	}
-	p, err := j.makeParts(u, dir)
+	p, err := j.makeJailParts(u, dir)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,8 @@ func (j *jail) build(u *undo) error {
 	if err := cmp.Or(err, <-maps); err != nil {
 		return err
 	}
-	// The jail's own mount namespace has the trees now; a clone of this one copies each mount it holds.
+	// The jail's own mount namespace has the trees now. They are unmounted here because every clone of this mount
+	// namespace copies each mount in it.
 	for _, path := range p.mounted {
 		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
 			return fmt.Errorf("umount %s: %w", path, err)
@@ -82,7 +83,7 @@ func (j *jail) build(u *undo) error {
 			return refuseSmall(fmt.Errorf("the session's layer: %w", err))
 		}
 	}
-	if j.session == nil { // a job waits for the jail, and for all of this function: its slot is made beside the scanner
+	if j.session == nil { // a job is waiting for the jail: its slot is made while the scanner starts
 		made := j.pool.begin()
 		defer func() { <-made }()
 	}
@@ -90,27 +91,28 @@ func (j *jail) build(u *undo) error {
 		return nil
 	}
 	if j.scanner, err = j.startScanner(); err != nil {
-		return fmt.Errorf("the process that looks for changed sensitive paths: %w", err)
+		return fmt.Errorf("start the scanner for sensitive paths: %w", err)
 	}
 	return nil
 }
 
-// inspect looks at the file systems of what the jail shows to its jobs. An import has no repository.
+// inspect records the file systems of the directories that the jail shows to its jobs. A session that imports a root
+// file system has no repository.
 func (j *jail) inspect() error {
 	if j.session != nil && j.session.imports() {
 		return nil
 	}
-	return j.s.inspectAll(j.by, j.repo)
+	return j.s.inspectAll(j.builtFor, j.repo)
 }
 
-// scanned says whether jobs of the jail write to the repository itself, or are to leave something in it alone when what a
-// session wrote is taken over.
+// scanned reports whether the jail needs a scanner: its jobs write to the repository itself, or paths must be
+// protected when a session's changes are applied.
 func (j *jail) scanned() bool {
 	ss := j.session
 	return ss == nil || ss.workspace == job.Direct && !ss.imports()
 }
 
-// report logs what could not be removed; the next supervisor's recovery finds it by name.
+// report logs what could not be removed. The next supervisor's recovery finds it by name.
 func (j *jail) report(what string, err error) {
 	if err != nil {
 		j.s.config.Log.Error("left behind", "jail", j.name, "what", what, "error", err)
@@ -121,11 +123,11 @@ func makeDir(path string) error {
 	if err := os.Mkdir(path, 0o711); err != nil {
 		return err
 	}
-	return unix.Chmod(path, 0o711) // the umask is stricter; the jail's root passes through, and can list nothing
+	return unix.Chmod(path, 0o711) // the umask is stricter; the jail's root must be able to traverse the directory, but not to list it
 }
 
-// start has libcontainer build the jail and start the init in it.
-func (j *jail) start(u *undo, dir string, p *parts) error {
+// start makes libcontainer build the jail and start its init.
+func (j *jail) start(u *cleanup, dir string, p *jailParts) error {
 	ours, theirs, err := wire.Pair()
 	if err != nil {
 		return err
@@ -143,10 +145,10 @@ func (j *jail) start(u *undo, dir string, p *parts) error {
 	}
 	u.push(func() { j.report("container", destroy(j.container)) })
 	process := &libcontainer.Process{
-		// 3 the socket, 4 the stub, 5 the init's own program.
+		// Descriptors: 3 the socket, 4 the stub, 5 the init's own program.
 		Args:       []string{"/proc/self/fd/5"},
 		Cwd:        "/",
-		Env:        []string{"GOMAXPROCS=1"}, // it does one thing at a time
+		Env:        []string{"GOMAXPROCS=1"}, // the init has one thread of work
 		ExtraFiles: []*os.File{theirs, j.s.programs.stub, j.s.programs.init},
 		Stderr:     os.Stderr,
 		Init:       true,
@@ -182,14 +184,15 @@ func destroy(c *libcontainer.Container) error {
 	return err
 }
 
-// jailCapabilities are what the init and the stubs need inside the jail's user namespace. None of them reaches a job.
+// jailCapabilities are the capabilities of the init and the stubs inside the jail's user namespace. No job gets any
+// of them.
 var jailCapabilities = []string{
 	"CAP_SYS_ADMIN",                           // namespaces and mounts
-	"CAP_NET_ADMIN",                           // loopback up
-	"CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", // becoming the job's user with nothing
-	"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", // the job's home directory, mount points
-	"CAP_KILL",         // signals to the job
-	"CAP_SYS_RESOURCE", // limits of the job's user
+	"CAP_NET_ADMIN",                           // bring loopback up
+	"CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", // become the job's user without privileges
+	"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", // set up the job's home directory and mount points
+	"CAP_KILL",         // send signals to the job
+	"CAP_SYS_RESOURCE", // set limits of the job's user
 }
 
 func (j *jail) containerConfig(dir string, tree rootfs.Tree, users *os.File) *configs.Config {
@@ -204,7 +207,7 @@ func (j *jail) containerConfig(dir string, tree rootfs.Tree, users *os.File) *co
 		Hostname: "jail", NoNewPrivileges: true, Capabilities: caps,
 		UIDMappings: ids, GIDMappings: ids,
 		Mounts: j.mounts(dir, tree),
-		// When the whole host runs out of memory, jobs go before what the operator runs.
+		// When the host runs out of memory, jobs are killed before the operator's processes.
 		OomScoreAdj: &score,
 		Cgroups:     &cgroups.Cgroup{Path: j.groups.Path(), Resources: &cgroups.Resources{Devices: deviceRules()}},
 	}
@@ -217,16 +220,17 @@ func (j *jail) containerConfig(dir string, tree rootfs.Tree, users *os.File) *co
 	return c
 }
 
-const oomScoreAdj = 500 // of -1000 to 1000, see proc_pid_oom_score_adj(5)
+const oomScoreAdj = 500 // range -1000 to 1000, see proc_pid_oom_score_adj(5)
 
-// lowestScore has the kernel take the score of a jail's first process for the lowest that it, and all it starts, may choose for
-// itself: it does so when a process with CAP_SYS_RESOURCE writes it. Without that capability jobs can lower theirs to 0.
+// lowestScore makes the current OOM score adjustment of a jail's first process the minimum for it and all of its
+// descendants: the kernel records a value as the minimum when a process with CAP_SYS_RESOURCE writes it. Otherwise
+// jobs could lower theirs to 0.
 func lowestScore(pid int) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), strconv.AppendInt(nil, oomScoreAdj, 10), 0)
 }
 
-// deviceRules let jobs open the devices of their /dev and terminals, and nothing else that might turn up. Where the
-// kernel has cgroup v1's devices controller this is one more lock; on v2 it is a BPF program, of the same meaning.
+// deviceRules allow jobs to open the devices in their /dev and terminals, and no other device that might appear. On
+// hosts with cgroup v1's devices controller this is a second barrier; on v2 it is a BPF program with the same rules.
 func deviceRules() []*devices.Rule {
 	list := []*devices.Rule{{Type: devices.WildcardDevice, Major: devices.Wildcard, Minor: devices.Wildcard, Permissions: "rwm"}}
 	allow := func(major, minor int64) {
@@ -243,8 +247,8 @@ func deviceRules() []*devices.Rule {
 
 func (j *jail) mounts(dir string, tree rootfs.Tree) []*configs.Mount {
 	readOnly := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
-	// The jail's own /proc stays unmasked: the kernel refuses a new one to a job otherwise (mount_too_revealing). Jobs
-	// never see it, theirs lies over it.
+	// The jail's own /proc stays unmasked, because otherwise the kernel would refuse to mount a new one for a job
+	// (mount_too_revealing). Jobs never see it: theirs is mounted over it.
 	list := []*configs.Mount{
 		{Device: "proc", Source: "proc", Destination: "/proc", Flags: unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC},
 		{

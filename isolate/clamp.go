@@ -7,17 +7,17 @@ import (
 	"corral/job"
 )
 
-// asked returns the limits that a request names.
-func asked(q *Request) job.Limits {
+// requestedLimits returns the limits set in the request.
+func requestedLimits(q *Request) job.Limits {
 	return job.Limits{
 		Memory: q.Memory, MilliCPUs: q.MilliCPUs, PIDs: q.PIDs, Wall: time.Duration(q.Wall), Tmp: q.Tmp, TmpInodes: q.TmpInodes,
 		Disk: q.Disk, Inodes: q.Inodes, FileSize: q.FileSize, OpenFiles: q.OpenFiles,
 	}
 }
 
-// clampEntry holds a request to what the operator said of the directory at path, in every entry that there is for it. What
-// was not asked for gives way, and so does writing to a directory that is readonly; all else that was asked for and cannot
-// be had is refused. It returns what the job gets.
+// clampEntry applies every configuration entry for the directory at path to a request, and returns the job's limits
+// and profile. A limit that the request left open is lowered to the entry's ceiling, and a writing job gets a
+// readonly directory read-only; everything else that was requested and is not allowed is refused.
 func (c *Config) clampEntry(path string, q *Request, limits job.Limits) (job.Limits, string, error) {
 	profile := q.Profile
 	for _, r := range c.Repos {
@@ -26,27 +26,27 @@ func (c *Config) clampEntry(path string, q *Request, limits job.Limits) (job.Lim
 		}
 		if r.ReadOnly && q.writes() && !q.narrow() {
 			return limits, "", &job.Refusal{
-				Step: "workspace", Message: fmt.Sprintf("nothing is applied to %q: its workspace is readonly", path),
-				Hint: "have it changed in the supervisor's configuration",
+				Step: "workspace", Message: fmt.Sprintf("changes cannot be applied to %q: its workspace is readonly", path),
+				Hint: "change the entry's workspace in the supervisor's configuration",
 			}
 		}
 		if r.Overlay && q.writes() && q.Tool != string(job.ToolChanges) {
 			return limits, "", &job.Refusal{
-				Step: "workspace", Message: fmt.Sprintf("jobs write to %q only on a session's layer: its workspace is overlay", path),
-				Hint: "ask for workspace overlay, or have it changed in the supervisor's configuration",
+				Step: "workspace", Message: fmt.Sprintf("jobs can write to %q only through a session's layer: its workspace is overlay", path),
+				Hint: "request workspace overlay, or change the entry's workspace in the supervisor's configuration",
 			}
 		}
 		var err error
-		if limits, profile, err = r.bound(q, limits, profile); err != nil {
+		if limits, profile, err = r.clamp(q, limits, profile); err != nil {
 			return limits, "", err
 		}
 	}
 	return limits, profile, nil
 }
 
-// bound holds a request to an entry's ceilings and its profile.
-func (r *Repo) bound(q *Request, limits job.Limits, profile string) (job.Limits, string, error) {
-	if err := asked(q).Within(r.Ceilings); err != nil {
+// clamp applies one entry's ceilings and profile to a request.
+func (r *Repo) clamp(q *Request, limits job.Limits, profile string) (job.Limits, string, error) {
+	if err := requestedLimits(q).Within(r.Ceilings); err != nil {
 		return limits, "", err
 	}
 	limits = limits.AtMost(r.Ceilings)
@@ -55,20 +55,21 @@ func (r *Repo) bound(q *Request, limits job.Limits, profile string) (job.Limits,
 	}
 	if profile != "" {
 		return limits, "", &job.Refusal{
-			Step: "profile", Message: fmt.Sprintf("jobs in %q have profile %q, not %q", r.Path, r.Profile, profile),
-			Hint: "ask for this one or for none, or have it changed in the supervisor's configuration",
+			Step: "profile", Message: fmt.Sprintf("jobs in %q must use profile %q, got %q", r.Path, r.Profile, profile),
+			Hint: "request that profile or none, or change the entry's profile in the supervisor's configuration",
 		}
 	}
 	return limits, r.Profile, nil
 }
 
-// clampLimits is the floor of a repository and of the git directory that it is a worktree of. What the operator said of
-// writing to that is no refusal: it is mounted read-only then, see addCommon.
+// clampLimits applies the configuration entries of a repository and, for a worktree, those of its git directory.
+// For the git directory only ceilings and profile apply: if the operator forbids writing to it, it is mounted
+// read-only instead, see addCommon.
 func (c *Config) clampLimits(repo *repo, q *Request, limits job.Limits) (job.Limits, string, error) {
 	if repo.readOnly && q.writes() && !q.narrow() {
 		return limits, "", &job.Refusal{
-			Step: "workspace", Message: fmt.Sprintf("nothing is applied to %q: it was passed from a mount that is read-only", repo.path),
-			Hint: "open the session from where the repository can be written",
+			Step: "workspace", Message: fmt.Sprintf("changes cannot be applied to %q: it was passed from a read-only mount", repo.path),
+			Hint: "open the session from a mount through which the repository is writable",
 		}
 	}
 	limits, profile, err := c.clampEntry(repo.path, q, limits)
@@ -76,7 +77,7 @@ func (c *Config) clampLimits(repo *repo, q *Request, limits job.Limits) (job.Lim
 		return limits, profile, err
 	}
 	for _, r := range c.ofCommon(repo.common.path) {
-		if limits, profile, err = r.bound(q, limits, profile); err != nil {
+		if limits, profile, err = r.clamp(q, limits, profile); err != nil {
 			return limits, "", err
 		}
 	}

@@ -10,7 +10,8 @@ import (
 	"corral/job"
 )
 
-func TestFloor(t *testing.T) {
+// TestClampEntry: entries lower limits, select profiles and narrow or refuse writing.
+func TestClampEntry(t *testing.T) {
 	c := Config{Repos: []Repo{
 		{Path: "/free"},
 		{Path: "/bound", Ceilings: job.Limits{PIDs: 10, Wall: time.Second}},
@@ -24,9 +25,9 @@ func TestFloor(t *testing.T) {
 	for _, tt := range []struct {
 		name, path string
 		run        wire.Run
-		limits     job.Limits // in place of defaults, if not zero
+		limits     job.Limits // replaces defaults if not zero
 		profile    string
-		step       string // "" for none
+		step       string // step of the refusal; "" for none
 	}{
 		{"listed nowhere", "/other", wire.Run{PIDs: 900}, job.Limits{}, "", ""},
 		{"nothing said", "/free", wire.Run{PIDs: 900, Profile: "default"}, job.Limits{}, "default", ""},
@@ -68,9 +69,9 @@ func TestFloor(t *testing.T) {
 	}
 }
 
-// TestFloorHolds: no front-end writes to a repository that the operator wants read only. A job that was to write reads it, and
-// says so; so do the jobs of a session.
-func TestFloorHolds(t *testing.T) {
+// TestReadOnlyEntryEnforced: no front-end gets write access to a repository that the operator configured readonly. A
+// job that would have written reads it instead and reports that, also in a session.
+func TestReadOnlyEntryEnforced(t *testing.T) {
 	dir := newRepo(t)
 	f := newFront(t, func(c *Config) { c.Repos = []Repo{{Path: dir, ReadOnly: true, Profile: "strict"}} })
 	f.repo = dir

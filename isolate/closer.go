@@ -160,7 +160,7 @@ func (c *fileCloser) add(user uint32, d closable, park bool) {
 	}
 }
 
-// of returns a user's queue. The caller holds c.mu.
+// of returns a user's queue, adding it if necessary. The caller holds c.mu.
 func (c *fileCloser) of(user uint32) *closeQueue {
 	if c.users[user] == nil {
 		c.users[user] = &closeQueue{}

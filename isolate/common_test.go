@@ -10,21 +10,21 @@ import (
 	"corral/job"
 )
 
-// naming has the front name a common directory whatever it is, as a client can that is not ours.
+// naming makes the front send common as its common directory unchecked, as a foreign client could.
 func (f *front) naming(common string) *front {
 	f.c.ByPath, f.c.Commons = true, map[string]string{f.repo: common}
 	return f
 }
 
-// everyday are the ways in which a job writes to a repository: without a session, and in one.
+// everyday runs script as a writing job both without a session and in one.
 func (f *front) everyday(script string) map[string]did {
 	f.t.Helper()
 	ss := f.session(job.SessionSpec{})
 	return map[string]did{"job": f.run(f.spec("sh", "-c", script)), "session": f.in(ss, script)}
 }
 
-// TestCommonOfAnyName: a directory that is served is no git directory because a client says so.
-func TestCommonOfAnyName(t *testing.T) {
+// TestServedRepoNotCommon: a served directory is not accepted as a git directory just because a client names it so.
+func TestServedRepoNotCommon(t *testing.T) {
 	top := newRepo(t)
 	for _, dir := range []string{"free", "layer"} {
 		mkdir(t, filepath.Join(top, dir), owner)
@@ -40,8 +40,9 @@ func TestCommonOfAnyName(t *testing.T) {
 	}
 }
 
-// TestCommonFloor: what the operator says of a repository holds for who writes to its git directory.
-func TestCommonFloor(t *testing.T) {
+// TestCommonEntryApplies: the operator's entry for a repository also applies to jobs that write to its git directory
+// from a worktree.
+func TestCommonEntryApplies(t *testing.T) {
 	top := newRepo(t)
 	for _, dir := range []string{"free", "main", "main/.git", "main/.git/hooks"} {
 		mkdir(t, filepath.Join(top, dir), owner)
@@ -50,7 +51,7 @@ func TestCommonFloor(t *testing.T) {
 	for name, tt := range map[string]struct {
 		entry Repo
 		want  string // what the job writes
-		as    string // profile, pids and protection in the log
+		as    string // profile, pids and protection in the audit log
 	}{
 		"nothing":  {Repo{}, "wrote\nhook\n4096\n", "default 512 "},
 		"readonly": {Repo{ReadOnly: true}, "4096\n", "default 512 "},
@@ -75,7 +76,7 @@ func TestCommonFloor(t *testing.T) {
 				}
 				n++
 				if as := fmt.Sprintf("%s %d %s", r.Profile, r.Limits["pids"], r.Protect); as != tt.as || r.Common != top+"/main/.git" {
-					t.Errorf("in the log: %q, %q", as, r.Common)
+					t.Errorf("in the audit log: %q, %q", as, r.Common)
 				}
 			}
 			if n != 2 {
@@ -85,9 +86,9 @@ func TestCommonFloor(t *testing.T) {
 	}
 }
 
-// TestFloorOf: what was asked for and goes against an entry of the common directory is refused, and the strictest of all
-// entries holds.
-func TestFloorOf(t *testing.T) {
+// TestClampLimitsCommon: requests that contradict an entry of the common directory are refused, and the strictest of
+// all entries applies.
+func TestClampLimitsCommon(t *testing.T) {
 	c := Config{Repos: []Repo{
 		{Path: "/wt", Ceilings: job.Limits{PIDs: 20}},
 		{Path: "/main", Profile: "strict", Ceilings: job.Limits{PIDs: 10}, ReadOnly: true},
@@ -104,8 +105,8 @@ func TestFloorOf(t *testing.T) {
 	}
 }
 
-// TestCommonOwner: a job is nobody in a git directory but its repository's owner, and root in none, unless the operator
-// serves that very directory.
+// TestCommonOwner: in a git directory a job acts only as its repository's owner, and never as root, unless the
+// operator serves that very directory.
 func TestCommonOwner(t *testing.T) {
 	top := newRepo(t)
 	dirs := map[string]int{"main": owner, "main/.git": 0, "theirs": owner, "theirs/.git": 1002, "wt": owner}
@@ -115,7 +116,7 @@ func TestCommonOwner(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name, common string
-		serve        bool // the very directory
+		serve        bool // the git directory itself is served
 		want         string
 	}{
 		{"root's", "main/.git", false, ""},
@@ -127,7 +128,7 @@ func TestCommonOwner(t *testing.T) {
 			common := filepath.Join(top, tt.common)
 			f := newFront(t, func(c *Config) {
 				c.Repos = []Repo{{Path: top + "/wt"}, {Path: filepath.Dir(common)}}
-				if tt.serve { // the two overlap
+				if tt.serve { // the two entries would overlap
 					c.Repos[1].Path = common
 				}
 			})

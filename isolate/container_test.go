@@ -11,11 +11,12 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// TestContained: the only process of a container, whose cgroup was delegated to nobody, can be a supervisor: it moves itself
-// out of the way of its controllers. With one more process it cannot, for that is not its own to move.
-func TestContained(t *testing.T) {
+// TestNewInContainer: a supervisor can start as the only process of a container whose cgroup was delegated to nobody:
+// it moves itself into a subgroup so that controllers can be enabled. With another process in the cgroup it fails,
+// because that is not its own to move.
+func TestNewInContainer(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.CgroupV2)
-	supervise(t) // gives the groups below the root their controllers
+	supervise(t) // enables the controllers below the root
 	if out, err := contained(t, newGroup(t)); err != nil {
 		t.Errorf("alone: %s, %v", out, err)
 	}
@@ -34,11 +35,11 @@ func TestContained(t *testing.T) {
 	_ = other.Process.Kill()
 	_ = other.Wait()
 	if err == nil || !strings.Contains(out, "cannot enable controllers") {
-		t.Errorf("beside another: %q, %v", out, err)
+		t.Errorf("with another process: %q, %v", out, err)
 	}
 }
 
-// newGroup makes a cgroup for the test.
+// newGroup creates a cgroup for the test.
 func newGroup(t *testing.T) string {
 	t.Helper()
 	group := filepath.Join(sandboxtest.Unified(), config(t).Instance)
@@ -57,8 +58,8 @@ func newGroup(t *testing.T) string {
 	return group
 }
 
-// contained starts a supervisor and ends it, in a cgroup namespace whose root is the group, and a mount namespace of its own
-// that has this hierarchy alone.
+// contained starts and ends a supervisor in a cgroup namespace rooted at group, with a mount namespace in which only
+// this hierarchy is mounted.
 func contained(t *testing.T, group string) (said string, err error) {
 	t.Helper()
 	self, err := os.Executable()

@@ -16,13 +16,13 @@ import (
 	"corral/job"
 )
 
-// waiting starts a job that says what signals it gets and ends with "bye".
+// waiting starts a job that prints each signal it gets and ends with "bye".
 func (f *front) waiting() *live {
 	f.t.Helper()
 	l, err := f.start(f.spec("perl", "-e", `$| = 1;
 		my $parent = $$; my $child = fork; my $who = $child ? "first" : "second";
 		for my $s (qw(USR1 USR2 TERM)) { $SIG{$s} = sub { syswrite(STDOUT, "$who $s\n"); $s eq "TERM" && $child && exit 5 } }
-		syswrite(STDOUT, "$who up\n"); select(undef, undef, undef, 0.05) while 1`)) // a signal right before a longer sleep would wait for its end
+		syswrite(STDOUT, "$who up\n"); select(undef, undef, undef, 0.05) while 1`)) // a signal just before a longer sleep would be handled only at its end
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestKill(t *testing.T) {
 	if d, err := l.end(); err != nil || d.Status != job.Cancelled || d.Signal != int(unix.SIGKILL) {
 		t.Errorf("%+v, %v", d.Result, err)
 	}
-	// A job that was asked for and killed in one breath ends too.
+	// A job that is killed right after its request ends too.
 	for range 20 {
 		l, err := f.start(f.spec("sleep", "1000"))
 		if err != nil {
@@ -94,7 +94,7 @@ func TestContext(t *testing.T) {
 	}
 }
 
-// TestDisconnect: with a connection its jobs end, and no other's.
+// TestDisconnect: closing a connection ends its jobs, and no others.
 func TestDisconnect(t *testing.T) {
 	f := newFront(t)
 	kept := f.waiting()
@@ -120,7 +120,7 @@ func TestDisconnect(t *testing.T) {
 	}
 }
 
-// list returns the repositories of the jobs that a client is shown.
+// list returns the repositories of the jobs that a client sees.
 func (f *front) list(c *frontend.Client) []string {
 	f.t.Helper()
 	entries, err := c.List()
@@ -137,7 +137,7 @@ func (f *front) list(c *frontend.Client) []string {
 	return repos
 }
 
-// TestList: everybody is shown their own jobs, root all.
+// TestList: users see their own jobs, root sees all.
 func TestList(t *testing.T) {
 	f := newFront(t)
 	const stranger = 1002
@@ -153,7 +153,7 @@ func TestList(t *testing.T) {
 		want string
 	}{{"owner", f.c, f.repo}, {"stranger", other.c, other.repo}, {"root", root, f.repo + " " + other.repo}} {
 		if got := strings.Join(f.list(tt.c), " "); got != tt.want {
-			t.Errorf("%s is shown %s, want %s", tt.who, got, tt.want)
+			t.Errorf("%s sees %s, want %s", tt.who, got, tt.want)
 		}
 	}
 	for _, l := range jobs {
@@ -169,12 +169,12 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestForeignTag: a connection signals its own jobs only, for tags are its own.
+// TestForeignTag: tags are local to a connection, so a connection can signal only its own jobs.
 func TestForeignTag(t *testing.T) {
 	f := newFront(t)
 	l := f.waiting()
 	other := &front{t, f.s, connect(t, f.s, Peer{UID: owner}), f.repo}
-	o := other.waiting() // of the same tag
+	o := other.waiting() // with the same tag
 	if err := o.Signal(int(unix.SIGTERM), true); err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestFacts(t *testing.T) {
 			t.Errorf("%q is as long as a name can be: it may have been cut", fact.Name)
 		}
 	}
-	// 2,048 connections, and what config has of the rest.
+	// 2,048 connections, and the configured maximums.
 	c := f.s.config
 	if want := 2048*4 + c.MaxJails*96 + (c.MaxJobs+c.MaxSlots)*16 + int(c.Defaults.PIDs*c.Defaults.OpenFiles); names["open files"] != strconv.Itoa(want) {
 		t.Errorf("%s open files, want %d", names["open files"], want)
@@ -215,7 +215,7 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// TestTerminal: a job with a terminal controls it, and it is one of its own.
+// TestTerminal: a job with a terminal has its own as controlling terminal.
 func TestTerminal(t *testing.T) {
 	f := newFront(t)
 	spec := f.spec("sh", "-c", "tty; stty size; test -t 0 -a -t 1 -a -t 2 && echo all; read x </dev/tty && echo got $x")

@@ -14,8 +14,8 @@ import (
 	"corral/job"
 )
 
-// TestDirectory: the working directory lies in the repository, or there is no job.
-func TestDirectory(t *testing.T) {
+// TestWorkingDirectory: a job starts only in a directory of the repository.
+func TestWorkingDirectory(t *testing.T) {
 	f := newFront(t)
 	outside := filepath.Join(filepath.Dir(f.repo), "outside")
 	mkdir(t, outside, owner)
@@ -23,7 +23,7 @@ func TestDirectory(t *testing.T) {
 		` absolute; ln -s a/../.. dots; ln -s loop loop; ln -s /proc/self/fd/3 descriptor`)
 	for _, tt := range []struct {
 		dir   string
-		want  string // where the job is, below the repository
+		want  string // the job's directory, relative to the repository
 		errno unix.Errno
 	}{
 		{"", "", 0},
@@ -67,8 +67,9 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
-// TestDirectorySwapped: a directory that is a link at the next moment is found or refused, and never followed.
-func TestDirectorySwapped(t *testing.T) {
+// TestWorkingDirectorySwapped: a directory that is repeatedly swapped with a link is used or refused, and the link
+// never followed.
+func TestWorkingDirectorySwapped(t *testing.T) {
 	f := newFront(t)
 	dir, link := f.repo+"/dir", f.repo+"/link"
 	mkdir(t, dir, owner)
@@ -93,11 +94,11 @@ func TestDirectorySwapped(t *testing.T) {
 	found, refused := 0, 0
 	for range sandboxtest.Scale(200) {
 		spec := f.spec("pwd", "-P")
-		spec.Dir = "dir/../dir" // of a "..", the kernel cannot always say where it leads: EAGAIN, which is tried again
+		spec.Dir = "dir/../dir" // with ".." the kernel sometimes returns EAGAIN, which is retried
 		d, err := f.try(spec)
 		var r *job.Refusal
 		switch {
-		case err == nil && (d.out == dir+"\n" || d.out == link+"\n"): // the directory has either name
+		case err == nil && (d.out == dir+"\n" || d.out == link+"\n"): // the directory may have either name
 			found++
 		case errors.As(err, &r) && r.Step == "cwd" && r.Errno == int(unix.EXDEV):
 			refused++
@@ -110,7 +111,8 @@ func TestDirectorySwapped(t *testing.T) {
 	t.Logf("%d found, %d refused", found, refused)
 }
 
-// TestRepoSwapped: the same for the repository itself, by path and by descriptor.
+// TestRepoSwapped: a repository that is repeatedly swapped with another directory is used or refused, whether named
+// by path or by descriptor.
 func TestRepoSwapped(t *testing.T) {
 	f := newFront(t)
 	trap := filepath.Join(filepath.Dir(f.repo), "trap")
@@ -132,7 +134,7 @@ func TestRepoSwapped(t *testing.T) {
 	for range sandboxtest.Scale(60) {
 		d, err := f.try(f.spec("cat", "which"))
 		if err == nil && d.out != "mine" {
-			t.Errorf("a job in another's directory: %q", d.out)
+			t.Errorf("a job ran in another user's directory: %q", d.out)
 		}
 	}
 	close(stop)

@@ -5,38 +5,40 @@ import (
 	"time"
 )
 
-// Bounds of what one user's requests that come to nothing add to the log: they cost the user nothing. A thousand at once
-// is a front-end that denies what hundreds of clients ask for; the rate makes about 1 GB a day of usual claims, and 30 GB of
-// those that are nothing but escapes.
+// Bounds on the audit records of one user's failed requests, which cost the user nothing. A burst of a thousand is a
+// front-end that denies requests of hundreds of clients. The rate allows about 1 GB a day with usual claims, and 30
+// GB with claims that consist of escapes alone.
 const (
 	denialBurst = 1024
-	denialRate  = 16 // records a second
+	denialRate  = 16 // records per second
 	denialPause = 10 * time.Second
 )
 
-// denials is a token bucket (Turner, New Directions in Communications, 1986) for each user. The zero value is ready.
-type denials struct {
+// denialLimiter is a token bucket (Turner, New Directions in Communications, 1986) per user. The zero value is ready
+// to use.
+type denialLimiter struct {
 	mu      sync.Mutex
 	buckets map[Peer]*bucket // guarded by mu
 }
 
 type bucket struct {
 	tokens  float64
-	at      time.Time // of tokens
+	at      time.Time // when tokens was computed
 	dropped uint64
-	since   time.Time // of dropped
+	since   time.Time // when the first of dropped was counted
 }
 
-// counted is the peer as far as records are counted: all connections of one user are one.
-func (p Peer) counted() Peer { return Peer{UID: p.payer(), Embedded: p.Embedded} }
+// denialKey returns the key of the peer's bucket: all connections of one user share it.
+func (p Peer) denialKey() Peer { return Peer{UID: p.payer(), Embedded: p.Embedded} }
 
-// take says whether a record may be written. first says that it is the first that may not be since the last flush.
-func (d *denials) take(peer Peer, now time.Time) (allowed, first bool) {
+// allow reports whether a record may be written, and counts it as dropped if not. first reports that it is the first
+// dropped record since the last flush.
+func (d *denialLimiter) allow(peer Peer, now time.Time) (allowed, first bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	b := d.buckets[peer]
 	if b == nil {
-		d.forget(now)
+		d.forgetFull(now)
 		b = &bucket{tokens: denialBurst, at: now}
 		d.buckets[peer] = b
 	}
@@ -48,12 +50,12 @@ func (d *denials) take(peer Peer, now time.Time) (allowed, first bool) {
 	return false, b.drop(now)
 }
 
-// drop counts a record that take allowed and that was not written. first is as take has it.
-func (d *denials) drop(peer Peer, now time.Time) (first bool) {
+// drop counts a record that allow permitted but that was not written. first is as in allow.
+func (d *denialLimiter) drop(peer Peer, now time.Time) (first bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	b := d.buckets[peer]
-	if b == nil { // full again, and forgotten
+	if b == nil { // the bucket was full again and removed
 		b = &bucket{tokens: denialBurst, at: now}
 		d.buckets[peer] = b
 	}
@@ -73,8 +75,8 @@ func (b *bucket) refill(now time.Time) {
 	b.at = now
 }
 
-// forget drops the users whose buckets are full again, so that there are no more of them than users who were busy lately.
-func (d *denials) forget(now time.Time) {
+// forgetFull removes full buckets, so that the number of buckets is bounded by the number of recently active users.
+func (d *denialLimiter) forgetFull(now time.Time) {
 	if d.buckets == nil {
 		d.buckets = map[Peer]*bucket{}
 	}
@@ -85,8 +87,8 @@ func (d *denials) forget(now time.Time) {
 	}
 }
 
-// flush calls write with what was dropped of each user since the last flush.
-func (d *denials) flush(write func(peer Peer, count uint64, since time.Time)) {
+// flush calls write with the number of dropped records of each user since the last flush.
+func (d *denialLimiter) flush(write func(peer Peer, count uint64, since time.Time)) {
 	d.mu.Lock()
 	dropped := map[Peer]bucket{}
 	for peer, b := range d.buckets {

@@ -16,20 +16,20 @@ import (
 	"corral/job"
 )
 
-// How often a job with a disk limit is looked at: far from the limit, and near it. What it can add beyond the limit is what
-// it can write in the shorter of them.
+// Intervals at which a job with a disk limit is checked: far from the limit, and near it. A job can exceed the limit
+// by what it can write in the shorter interval.
 const (
 	diskInterval     = 10 * time.Millisecond
 	diskIntervalNear = 500 * time.Microsecond
 )
 
-// watchDisk ends the job when it has added more to the repository than its limits allow. A directory of the host that is
-// written through has no quota of its own, so this is a watch, not a wall: first a cheap look at the whole file system
-// (statfs), which says when the limit may have been passed; then, because others write there too, a sum over what
-// changed in the repository since the job began, by the scanner. Jobs without a disk limit are not watched. When stop
-// returns, nobody looks any more.
+// watchDisk ends the job when it has added more to the repository than its limits allow. A host directory that the
+// job writes to directly has no quota of its own, so this is polling and can be overrun: a cheap check of the whole
+// file system (statfs) shows when the limit may have been exceeded; then, because other processes write there too,
+// the scanner sums what changed in the repository since the job began. Jobs without a disk limit are not watched.
+// After stop returns, no further check is made.
 func (s *Supervisor) watchDisk(sl *slot, r *run) (stop func()) {
-	imports := sl.jail.session != nil && sl.jail.session.imports() // whose layer is a wall
+	imports := sl.jail.session != nil && sl.jail.session.imports() // its layer has a fixed size
 	if imports || r.limits.Disk == job.Unlimited && r.limits.Inodes == job.Unlimited {
 		return func() {}
 	}
@@ -57,7 +57,9 @@ type diskWatch struct {
 	baseBytes, baseInodes int64 // free when the job began
 	bytes, inodes         int64 // free now
 
-	passed, looked time.Time // since when each look found descriptors on their way, zero if the last one did not; and the last one
+	// passed is when the current run of checks that found queued descriptors began, zero if the last check found none;
+	// looked is when the last of them was.
+	passed, looked time.Time
 }
 
 func (w *diskWatch) loop(stop <-chan struct{}) {
@@ -73,37 +75,37 @@ func (w *diskWatch) loop(stop <-chan struct{}) {
 			w.fail()
 			return
 		}
-		bytes, inodes := w.gone()
-		if w.over(bytes, inodes) != 0 && w.due() {
+		bytes, inodes := w.consumed()
+		if w.exceeded(bytes, inodes) != 0 && w.due() {
 			met, thaw := w.confirm()
 			if met != 0 {
-				w.run.ask(met)
+				w.run.requestEnd(met)
 			}
-			thaw() // the stub must see the end, whoever brings it about
+			thaw() // thawed in any case: the stub must see the end, whoever requests it
 			if met != 0 {
 				return
 			}
 		}
 		next := diskInterval
-		if w.over(2*bytes, 2*inodes) != 0 {
+		if w.exceeded(2*bytes, 2*inodes) != 0 {
 			next = diskIntervalNear
 		}
 		timer.Reset(next)
 	}
 }
 
-// gone is by how much the free space has fallen.
-func (w *diskWatch) gone() (bytes, inodes int64) {
+// consumed returns by how much the free space has fallen.
+func (w *diskWatch) consumed() (bytes, inodes int64) {
 	return w.baseBytes - w.bytes, w.baseInodes - w.inodes
 }
 
-// fail ends the job: what cannot be found out is held against it.
+// fail ends the job, because its usage cannot be determined.
 func (w *diskWatch) fail() {
 	if w.run.limits.Disk != job.Unlimited {
-		w.run.ask(wire.OverDisk)
+		w.run.requestEnd(wire.OverDisk)
 		return
 	}
-	w.run.ask(wire.OverFiles)
+	w.run.requestEnd(wire.OverFiles)
 }
 
 func (w *diskWatch) free() error {
@@ -114,7 +116,7 @@ func (w *diskWatch) free() error {
 		err = unix.Statfs(j.session.layer.Path(), &st)
 	case localFileSystems[j.repo.fs]:
 		err = unix.Fstatfs(int(j.repo.dir.Fd()), &st)
-	default: // it may not answer
+	default: // the file system may not answer
 		found, err := j.s.probes.fileSystem(w.run.peer.payer(), j.repo.dir)
 		w.bytes, w.inodes = found.FreeBytes, found.FreeFiles
 		return err
@@ -123,14 +125,14 @@ func (w *diskWatch) free() error {
 	return err
 }
 
-// localFileSystems are those that answer from a disk or from memory, by statfs(2)'s magic number.
+// localFileSystems are file systems, by statfs(2)'s magic number, that answer from a disk or from memory.
 var localFileSystems = map[int64]bool{
 	unix.EXT4_SUPER_MAGIC: true, unix.XFS_SUPER_MAGIC: true, unix.BTRFS_SUPER_MAGIC: true, unix.F2FS_SUPER_MAGIC: true,
 	unix.TMPFS_MAGIC: true,
 }
 
-// over says which limit so much would be over, or 0.
-func (w *diskWatch) over(bytes, inodes int64) wire.Outcome {
+// exceeded returns the outcome for the limit that this usage exceeds, or 0.
+func (w *diskWatch) exceeded(bytes, inodes int64) wire.Outcome {
 	switch l := w.run.limits; {
 	case l.Disk != job.Unlimited && bytes > l.Disk:
 		return wire.OverDisk
@@ -140,30 +142,31 @@ func (w *diskWatch) over(bytes, inodes int64) wire.Outcome {
 	return 0
 }
 
-// What is on its way: a descriptor that was sent over a socket and not received yet is in no list of descriptors. Which file it is of
-// nobody can ask. An honest program receives it sooner or later, so a job with such descriptors is looked at again, and goes on if
-// there is a moment without any. If there is none for as long as passedPatience, or if the free space has fallen by the limit once
-// more and at least by passedBytes and passedInodes, all of it is held against the job.
+// A descriptor that was sent over a socket and not received is in no process's descriptor table, and there is no way
+// to find out to which file it refers. An honest program receives it sooner or later, so a job with such descriptors
+// is checked again and continues if a check finds none. If every check within passedPatience finds some, or if the
+// free space has fallen by the limit, and at least by passedBytes or passedInodes, once more, the whole decrease of free
+// space is charged to the job.
 const (
 	passedPatience = 200 * time.Millisecond
-	passedInterval = 5 * time.Millisecond // between looks, for the job stands still in each
+	passedInterval = 5 * time.Millisecond // between checks, because the job is frozen during each
 	passedBytes    = 64 << 20
 	passedInodes   = 1 << 16
 )
 
-// due says whether to look now. The free space has fallen by more than the limit.
+// due reports whether to check now, given that the free space has fallen by more than the limit.
 func (w *diskWatch) due() bool {
 	return w.passed.IsZero() || time.Since(w.looked) >= passedInterval || w.tooFar()
 }
 
-// tooFar says whether the free space has fallen by so much that the job does not get more time.
+// tooFar reports whether the free space has fallen so far that the job does not get more time.
 func (w *diskWatch) tooFar() bool {
-	bytes, inodes := w.gone()
-	return w.over(bytes-max(w.run.limits.Disk, passedBytes), inodes-max(w.run.limits.Inodes, passedInodes)) != 0
+	bytes, inodes := w.consumed()
+	return w.exceeded(bytes-max(w.run.limits.Disk, passedBytes), inodes-max(w.run.limits.Inodes, passedInodes)) != 0
 }
 
-// onTheirWay says whether the job gets more time though descriptors are on their way.
-func (w *diskWatch) onTheirWay() (more bool) {
+// allowMoreTime reports whether the job continues although descriptors are queued.
+func (w *diskWatch) allowMoreTime() (more bool) {
 	w.looked = time.Now()
 	if w.passed.IsZero() {
 		w.passed = w.looked
@@ -171,48 +174,48 @@ func (w *diskWatch) onTheirWay() (more bool) {
 	return w.looked.Sub(w.passed) < passedPatience && !w.tooFar()
 }
 
-// confirm says whether it was this job, which stands still until it is thawed. What it wrote counts in the kernel's own account of
-// its processes, which also knows files that were deleted while open; what it made is counted in the tree. What others
-// have taken is left out from then on.
+// confirm reports which limit the job itself has exceeded, or 0. The job is frozen until thaw is called. Bytes
+// written are taken from the kernel's accounting of its processes, which includes files that were deleted while open;
+// files created are counted in the tree. Space taken by other processes is excluded from then on.
 func (w *diskWatch) confirm() (met wire.Outcome, thaw func()) {
 	thaw, _ = w.group.Freeze()
 	late := time.AfterFunc(tablesPatience, w.fail)
 	written, err := w.written()
-	if met := w.over(written, 0); err == nil && met != 0 {
+	if met := w.exceeded(written, 0); err == nil && met != 0 {
 		late.Stop()
 		return met, thaw
 	}
-	held, err := w.unlinked()
+	held, err := w.sumUnnamed()
 	late.Stop()
-	if err == nil && held.passed && w.onTheirWay() {
+	if err == nil && held.passed && w.allowMoreTime() {
 		return 0, thaw
 	}
-	if err != nil || held.passed { // what cannot be found out is held against the job
-		return w.over(w.gone()), thaw
+	if err != nil || held.passed { // what cannot be determined is charged to the job
+		return w.exceeded(w.consumed()), thaw
 	}
 	w.passed = time.Time{}
 	a, err := w.slot.jail.watcher().ask(scan.OpUsage, w.since)
 	if err != nil || a.Incomplete {
-		return w.over(w.gone()), thaw
+		return w.exceeded(w.consumed()), thaw
 	}
 	bytes, inodes := a.Bytes+held.bytes, a.Inodes+held.inodes
-	if met := w.over(bytes, inodes); met != 0 {
+	if met := w.exceeded(bytes, inodes); met != 0 {
 		return met, thaw
 	}
 	w.baseBytes, w.baseInodes = w.bytes+bytes, w.inodes+inodes
 	return 0, thaw
 }
 
-// holdings are what a job's processes hold without a name.
-type holdings struct {
+// unnamedFiles is what a job's processes hold open in files without a name.
+type unnamedFiles struct {
 	bytes, inodes int64
-	passed        bool // descriptors are on their way, of whatever files
+	passed        bool // some sockets have queued descriptors, of unknown files
 }
 
-// unlinked sums what the job's processes hold in files that have no name any more, or never had one (O_TMPFILE): space
+// sumUnnamed sums what the job's processes hold in files that have no name any more, or never had one (O_TMPFILE): space
 // that fallocate(2) reserved in them is in no account of what was written. It does not see a file that is only mapped. It fails
 // if walkTables does.
-func (w *diskWatch) unlinked() (h holdings, err error) {
+func (w *diskWatch) sumUnnamed() (h unnamedFiles, err error) {
 	pids, err := w.group.PIDs()
 	if err != nil {
 		return h, err
@@ -276,8 +279,8 @@ func (w *diskWatch) withoutName(path string) (ino uint64, bytes int64, socket bo
 	return st.Ino, int64(st.Blocks) * 512, false, nil
 }
 
-// written sums the bytes that the job's processes caused to be written to block devices, less what was cut off again
-// before it was (proc_pid_io(5)). Ended processes are in their parent's account.
+// written sums the bytes that the job's processes caused to be written to block devices, less bytes truncated before
+// they were written (proc_pid_io(5)). The accounting of a process includes its reaped children.
 func (w *diskWatch) written() (int64, error) {
 	pids, err := w.group.PIDs()
 	if err != nil {
@@ -290,7 +293,7 @@ func (w *diskWatch) written() (int64, error) {
 	return sum, nil
 }
 
-// writtenBy is 0 for a process that has ended meanwhile.
+// writtenBy returns 0 for a process that has exited in the meantime.
 func writtenBy(pid int) int64 {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/io", pid))
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"corral/job"
 )
 
-// section returns the rows of a table of docs/reference/limits.md.
+// section returns the rows of a table in docs/reference/limits.md.
 func section(t *testing.T, heading string) []string {
 	t.Helper()
 	page, err := os.ReadFile("../docs/reference/limits.md")
@@ -32,8 +32,8 @@ func section(t *testing.T, heading string) []string {
 	})
 }
 
-// TestDocumentedLimits: docs/reference/limits.md has the values of the code. What this test wants is what the page is to have: copy
-// it.
+// TestDocumentedLimits: docs/reference/limits.md has the values of the code. On a failure, copy the rows this test
+// prints.
 func TestDocumentedLimits(t *testing.T) {
 	l := map[int]int64{}
 	for _, r := range rlimits(job.Defaults(), 0) {

@@ -12,12 +12,12 @@ import (
 	"corral/job"
 )
 
-// An entry of the configuration can be wrong without any mistake of the operator's: who owns the directory, or one above
-// it, replaces it by a link, or by somebody else's directory. Such an entry is not served, and no reason not to start:
-// otherwise any of these users could keep the supervisor from starting. It is logged with the reason, and a client that
-// the entry is for is told it.
+// A configuration entry can become invalid without a mistake of the operator: the owner of the directory, or of one
+// above it, replaces it by a link or by another user's directory. Such an entry is not served, but it does not keep
+// the supervisor from starting, because otherwise any of these users could. It is logged with the reason, and a
+// client for whom the entry is receives the reason.
 
-// pinRepos opens the directory of each entry, notes which one it is, and marks the entries that cannot be served.
+// pinRepos opens the directory of each entry, records its inode, and rejects the entries that cannot be served.
 func (c *Config) pinRepos() {
 	c.pinned, c.bad = map[string]inode{}, map[string]error{}
 	for i := range c.Repos {
@@ -35,8 +35,7 @@ func (c *Config) pinRepos() {
 	c.rejectOverlaps()
 }
 
-// pinRepo opens the directory of an entry, and notes which one it is. It must be the one with inode want, unless that is
-// zero.
+// pinRepo opens the directory of an entry and records its inode. If want is not zero, the inode must be want.
 func (c *Config) pinRepo(r *Repo, want inode) error {
 	dir, err := c.openDir(r.Path)
 	if err != nil {
@@ -49,7 +48,7 @@ func (c *Config) pinRepo(r *Repo, want inode) error {
 	}
 	is := inode{st.Dev, st.Ino}
 	if want != (inode{}) && is != want {
-		return replaced(r.Path)
+		return refuseReplaced(r.Path)
 	}
 	if err := r.checkOwner(st.Uid); err != nil {
 		return err
@@ -58,13 +57,13 @@ func (c *Config) pinRepo(r *Repo, want inode) error {
 	return nil
 }
 
-// openDir opens a directory that root named: with the rights of the account that an embedded supervisor was started for,
-// or else with root's.
+// openDir opens a directory that root named, with the rights of the account for which an embedded supervisor was
+// started, or with root's.
 func (c *Config) openDir(path string) (*os.File, error) {
 	return directory.OpenFor(c.Account, path)
 }
 
-// checkOwner compares the owner of an entry's directory with the one that the operator wrote down.
+// checkOwner compares the owner of an entry's directory with the configured owner.
 func (r *Repo) checkOwner(uid uint32) error {
 	if r.Owner == nil || *r.Owner == uid {
 		return nil
@@ -72,12 +71,13 @@ func (r *Repo) checkOwner(uid uint32) error {
 	return &job.Refusal{
 		Step:    "repo",
 		Message: fmt.Sprintf("%q belongs to user %d, and its entry in the configuration says user %d", r.Path, uid, *r.Owner),
-		Hint:    "find out who replaced it; if that is as it should be, change `owner` of the entry and restart the supervisor",
+		Hint:    "find out who replaced it; if the new owner is correct, change the entry's `owner` and restart the supervisor",
 	}
 }
 
-// rejectOverlaps marks entries of which one lies in the other: a job in the outer one could replace the inner one, and
-// would not be held to what the operator said of it. Two entries for one path are one directory with both bounds.
+// rejectOverlaps rejects entries of which one directory contains the other: a job in the outer one could replace the
+// inner one and would not be subject to the inner entry's settings. Two entries for one path are one directory to
+// which both apply.
 func (c *Config) rejectOverlaps() {
 	for i, a := range c.Repos {
 		for _, b := range c.Repos[i+1:] {
@@ -96,7 +96,7 @@ func (c *Config) rejectOverlaps() {
 	}
 }
 
-// reject marks the entries for a path. The first reason is kept.
+// reject marks the entries for a path as not served. The first reason is kept.
 func (c *Config) reject(path string, why error) {
 	if c.bad[path] == nil {
 		c.bad[path] = why
@@ -104,29 +104,29 @@ func (c *Config) reject(path string, why error) {
 	delete(c.pinned, path)
 }
 
-// logRejected names what is configured and not served.
+// logRejected logs the entries that are not served.
 func (c *Config) logRejected() {
 	for path, why := range c.bad {
 		c.Log.Warn("repository not served", "repo", path, "reason", why)
 	}
 }
 
-// rejection is what a client is told that asks for an entry which is not served; nil if there is none.
+// rejection returns the error for a client that requests an entry which is not served; nil if path has no such entry.
 func (c *Config) rejection(path string) error {
 	why := c.bad[path]
 	var refusal *job.Refusal
 	if !errors.As(why, &refusal) {
 		return why
 	}
-	if c.Account != nil { // who asks has named it
+	if c.Account != nil { // the client named it on the command line
 		return why
 	}
-	told := *refusal
-	told.Message = "the supervisor does not serve a configured repository: " + refusal.Message
-	return &told
+	forClient := *refusal
+	forClient.Message = "the supervisor does not serve a configured repository: " + refusal.Message
+	return &forClient
 }
 
-func replaced(path string) error {
+func refuseReplaced(path string) error {
 	return &job.Refusal{
 		Step:    "repo",
 		Message: fmt.Sprintf("%q is another directory than the one the operator serves", path),
@@ -134,17 +134,18 @@ func replaced(path string) error {
 	}
 }
 
-// elsewhere is all that a client is told whose descriptor does not lead to the same directory by its path. Why it does
-// not is no client's business: the path is one of its own mount namespace, and could name anything of the host's there.
-func elsewhere(path string) error {
+// refuseMoved is the only error for a client whose descriptor does not refer to the directory at its path. The exact
+// reason is withheld: the path is from the client's mount namespace and could name anything in the host's.
+func refuseMoved(path string) error {
 	return &job.Refusal{
 		Step:    "repo",
-		Message: fmt.Sprintf("the supervisor does not find the directory that was passed at %q", path),
-		Hint:    "it was moved or replaced meanwhile, its path has a symbolic link in it, or it is a mount that only your session sees",
+		Message: fmt.Sprintf("the directory that was passed is not at %q in the supervisor's mount namespace", path),
+		Hint:    "it was moved or replaced in the meantime, its path has a symbolic link in it, or it is a mount that only your session sees",
 	}
 }
 
-// checkRoot refuses a directory of root unless root alone decides what its path leads to: jobs there are root in it.
+// checkRoot refuses a directory of root unless root alone controls where its path leads, because jobs in it are root
+// in it.
 func (r *repo) checkRoot() error {
 	if r.uid != 0 {
 		return nil
@@ -153,21 +154,21 @@ func (r *repo) checkRoot() error {
 		return &job.Refusal{
 			Step:    "repo",
 			Message: fmt.Sprintf("%q belongs to root, and jobs there would be root in it, but %v", r.path, err),
-			Hint:    "give the repository to an ordinary user, or have every directory above it be root's alone to write",
+			Hint:    "give the repository to an ordinary user, or make every directory above it writable by root alone",
 		}
 	}
 	return nil
 }
 
-// nogroup is a group that owns nothing, by the convention of every distribution.
+// nogroup is a group that owns nothing, by convention of every distribution.
 const nogroup = 65534
 
-// groupFor is the group that a directory of group gid and user uid has for the peer's jobs: that one if the peer is in it,
-// or else the peer's own. Without this a user would be in the group of each directory that they are given or can make
-// below one with the set-group-ID bit. Root's own group is nobody's fallback.
+// groupFor returns the group that the peer's jobs have in a directory with owner uid and group gid: gid if the peer
+// is in it, otherwise the peer's own. Otherwise a user would be in the group of every directory that the user was
+// given, or can create below one with the set-group-ID bit. Root's own group is never used as the fallback.
 func (p Peer) groupFor(uid, gid uint32) uint32 {
 	a := p.account()
-	if a.UID == 0 { // root asks on behalf of the owner
+	if a.UID == 0 { // root acts on behalf of the owner
 		return ownerGroup(uid, gid)
 	}
 	switch {
@@ -179,7 +180,7 @@ func (p Peer) groupFor(uid, gid uint32) uint32 {
 	return a.GID
 }
 
-// account is whose rights the peer has.
+// account returns the account whose rights the peer has.
 func (p Peer) account() directory.Account {
 	switch {
 	case p.Account != nil:
@@ -190,8 +191,8 @@ func (p Peer) account() directory.Account {
 	return directory.Account{UID: p.UID, GID: p.UID}
 }
 
-// ownerGroup is groupFor of a peer that is root: the directory's group if its owner is in it, or else the owner's own. Of an
-// owner whom the host's files do not know, nothing speaks against a group but that it is root's.
+// ownerGroup is groupFor for a peer that is root: the directory's group if its owner is in it, otherwise the owner's
+// own. If the host's files do not list the owner, any group is accepted except root's.
 func ownerGroup(uid, gid uint32) uint32 {
 	a, known := lookupAccount(uid)
 	switch {
@@ -206,7 +207,8 @@ func ownerGroup(uid, gid uint32) uint32 {
 	return gid
 }
 
-// openShown opens the toolchains that the command line of an embedded supervisor names as its account would.
+// openShown checks that the account of an embedded supervisor can open the toolchains named on its command line, and
+// makes their paths absolute.
 func (c *Config) openShown() error {
 	for i, path := range c.Shown {
 		path, err := directory.Absolute(path)

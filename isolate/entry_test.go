@@ -15,16 +15,16 @@ import (
 	"corral/job"
 )
 
-// collect has a supervisor log into the returned buffer.
+// collect makes a supervisor log to the returned buffer.
 func collect(c *Config) *strings.Builder {
 	var b strings.Builder
 	c.Log = slog.New(slog.NewTextHandler(&b, nil))
 	return &b
 }
 
-// TestEntries: an entry that cannot be served is skipped, named in the log with the reason, and told to whom it is for. The
-// others are served, and a supervisor of which every entry is wrong starts.
-func TestEntries(t *testing.T) {
+// TestInvalidEntriesSkipped: an entry that cannot be served is skipped, logged with the reason, and clients for whom
+// it is receive the reason. The others are served, and the supervisor starts even if every entry is invalid.
+func TestInvalidEntriesSkipped(t *testing.T) {
 	top := t.TempDir()
 	at := func(name string) string { return filepath.Join(top, name) }
 	for _, name := range []string{"good", "link-to", "outer", "outer/inner", "other", "again"} {
@@ -44,7 +44,7 @@ func TestEntries(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		entries []Repo
-		bad     map[string]string // path and what is said of it; all others are served
+		bad     map[string]string // path and expected error; all others are served
 	}{
 		{"a link", []Repo{{Path: at("link")}, {Path: at("good")}}, map[string]string{at("link"): `link" is a symbolic link`}},
 		{"through a link", []Repo{{Path: at("link/x")}}, map[string]string{at("link/x"): `leads through the symbolic link`}},
@@ -58,7 +58,7 @@ func TestEntries(t *testing.T) {
 		}},
 		{"twice, with two bounds", []Repo{{Path: at("good")}, {Path: at("good"), ReadOnly: true}}, nil},
 		{"not there", []Repo{{Path: at("none")}}, map[string]string{at("none"): "no directory"}},
-		{"a file", []Repo{{Path: at("file")}}, map[string]string{at("file"): "is no directory"}},
+		{"a file", []Repo{{Path: at("file")}}, map[string]string{at("file"): "is not a directory"}},
 		{"the system's", []Repo{{Path: "/etc"}, {Path: at("good")}}, map[string]string{"/etc": "configuration"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -86,8 +86,8 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// TestEntryOfOthers: whom an entry is not for is not told what is wrong with it.
-func TestEntryOfOthers(t *testing.T) {
+// TestEntryErrorHidden: a client for whom an entry is not does not learn why it is invalid.
+func TestEntryErrorHidden(t *testing.T) {
 	top := t.TempDir()
 	if err := os.Symlink("none", top+"/link"); err != nil {
 		t.Fatal(err)
@@ -98,8 +98,8 @@ func TestEntryOfOthers(t *testing.T) {
 	}
 }
 
-// TestRootNeedsItsOwnPath: jobs are root in a directory only if root alone decides what its path leads to.
-func TestRootNeedsItsOwnPath(t *testing.T) {
+// TestRootRepoPath: jobs run as root in a directory only if root alone controls where its path leads.
+func TestRootRepoPath(t *testing.T) {
 	top := t.TempDir()
 	at := func(name string) string { return filepath.Join(top, name) }
 	mkdir(t, at("hers"), owner)
@@ -138,7 +138,7 @@ func served(s *Supervisor, peer Peer, path string, dir *os.File) error {
 	return err
 }
 
-// TestOwnerChanges: a directory that changed hands since the supervisor was started is not what the operator serves.
+// TestOwnerChanges: a directory whose owner has changed since the supervisor started is not served.
 func TestOwnerChanges(t *testing.T) {
 	dir := newRepo(t)
 	uid := uint32(owner)
@@ -154,8 +154,9 @@ func TestOwnerChanges(t *testing.T) {
 	}
 }
 
-// TestAccountOpens: an embedded supervisor opens what its command line names with the rights of the account it is for.
-func TestAccountOpens(t *testing.T) {
+// TestOpensWithAccountRights: an embedded supervisor opens the directories named on its command line with its
+// account's rights.
+func TestOpensWithAccountRights(t *testing.T) {
 	top := t.TempDir()
 	if err := os.Chmod(filepath.Dir(top), 0o755); err != nil {
 		t.Fatal(err)
@@ -188,7 +189,7 @@ func TestAccountOpens(t *testing.T) {
 	}
 }
 
-// TestGroupFor: the group that jobs have outside is one that the client has, and root's for nobody else.
+// TestGroupFor: the group that jobs have outside is one that the client has, and never root's for other users.
 func TestGroupFor(t *testing.T) {
 	peer := func(gid uint32, groups ...uint32) Peer {
 		return Peer{UID: owner, Account: &directory.Account{UID: owner, GID: gid, Groups: groups}}
@@ -217,9 +218,9 @@ func TestGroupFor(t *testing.T) {
 	}
 }
 
-// TestReadOnlyHolds: jobs and sessions in a repository that was passed read-only read it, and nothing is applied to it, by a
-// supervisor that goes on with the layer later neither.
-func TestReadOnlyHolds(t *testing.T) {
+// TestReadOnlyMountEnforced: jobs and sessions in a repository that was passed read-only can only read it, and
+// changes are not applied to it, even by a supervisor that resumes the layer later.
+func TestReadOnlyMountEnforced(t *testing.T) {
 	c := &Config{}
 	r := &repo{path: "/x", readOnly: true}
 	for name, tt := range map[string]struct {
@@ -242,12 +243,12 @@ func TestReadOnlyHolds(t *testing.T) {
 		}
 	}
 	if r.identity() == (&repo{path: "/x"}).identity() {
-		t.Error("a jail is shared with who may write")
+		t.Error("a jail is shared with clients that may write")
 	}
 }
 
-// TestHiddenOfHomes: hidden directories of homes are nobody's repository, and homes are those of the host's users.
-func TestHiddenOfHomes(t *testing.T) {
+// TestHomesNotServed: home directories of the host's users, and hidden directories in them, are not served.
+func TestHomesNotServed(t *testing.T) {
 	s := supervise(t)
 	for path, want := range map[string]string{
 		"/root/.ssh": "hidden directories", "/root/.config/corral": "hidden directories", "/home/ada/.aws": "hidden directories",

@@ -11,7 +11,7 @@ import (
 	"corral/job"
 )
 
-// TestFiles: files that come with a job are there when its program starts, and the job's alone.
+// TestFiles: files of a request exist when the program starts, only for this job.
 func TestFiles(t *testing.T) {
 	f := newFront(t)
 	large := strings.Repeat("0123456789abcdef", 1<<16)
@@ -29,13 +29,13 @@ func TestFiles(t *testing.T) {
 	if d := f.run(spec); d.out != want {
 		t.Errorf("%q, want %q\n%s", d.out, want, d.err)
 	}
-	// Nothing of them is there for the next job, nor on the host.
+	// Nothing of them is left for the next job.
 	if got := f.sh("ls /tmp /dev/shm /home/job"); strings.ContainsAny(got, "xy") || strings.Contains(got, "code") {
 		t.Errorf("the next job sees %q", got)
 	}
 }
 
-// cksum is what cksum(1) says of text that comes through standard input.
+// cksum returns what cksum(1) prints for text on its standard input.
 func cksum(t *testing.T, f *front, text string) string {
 	t.Helper()
 	l, err := f.start(f.spec("cksum"))
@@ -52,15 +52,15 @@ func cksum(t *testing.T, f *front, text string) string {
 	return strings.TrimSpace(d.out)
 }
 
-// TestFilesRefused: a file that cannot be written is a job that does not start. It is written by the job's own user, and
-// so never where the job could not write itself.
+// TestFilesRefused: a job does not start if one of its files cannot be written. The job's own user writes them, so
+// never where the job itself could not write.
 func TestFilesRefused(t *testing.T) {
 	f := newFront(t)
 	f.sh("mkdir dir; ln -s /etc link; ln -s gone planted; ln -s /tmp tmp; echo here >there")
 	for _, tt := range []struct {
 		name  string
 		files []job.File
-		errno unix.Errno // 0: it starts
+		errno unix.Errno // 0: the job starts
 	}{
 		{"nothing", nil, 0},
 		{"in the repository, which the job may write to", []job.File{{Path: f.repo + "/dir/new"}}, 0},
@@ -90,19 +90,19 @@ func TestFilesRefused(t *testing.T) {
 		}
 	}
 	if got := f.sh("cat there; ls"); got != "here\ndir\nlink\nplanted\nthere\ntmp" {
-		t.Errorf("the repository is changed: %q", got)
+		t.Errorf("the repository was changed: %q", got)
 	}
 }
 
-// TestMalformedPayload: the job's process reads what no front-end of ours would write, and is refused. The supervisor
-// does not look.
+// TestMalformedPayload: payloads that no correct front-end writes are refused by the job's process, not parsed by the
+// supervisor.
 func TestMalformedPayload(t *testing.T) {
 	f := newFront(t)
 	const program = "/bin/true\x00"
 	for _, tt := range []struct {
 		name              string
 		argc, envc, files uint32
-		rest, step        string // "" is none
+		rest, step        string // step of the refusal; "" is none
 	}{
 		{"nothing", 1, 0, 0, program, ""},
 		{"a file", 1, 0, 1, program + "/tmp/x\x00\x01\x00\x00\x00x\x00", ""},

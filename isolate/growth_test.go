@@ -15,7 +15,7 @@ import (
 	"corral/job"
 )
 
-// A count is what a supervisor holds, by kind.
+// A count is the number of resources that a supervisor holds, by kind.
 type count map[string]int
 
 func (f *front) count() count {
@@ -37,7 +37,7 @@ func (f *front) count() count {
 		if !strings.HasPrefix(dir, "/sys/fs/cgroup/") {
 			continue
 		}
-		_ = filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error { // what goes away meanwhile is not counted
+		_ = filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error { // what disappears meanwhile is not counted
 			if err == nil && d.IsDir() {
 				c["cgroups"]++
 			}
@@ -47,7 +47,7 @@ func (f *front) count() count {
 	return c
 }
 
-// withoutMaps is count without the maps of ids that the jail has, one for each user of its jobs so far.
+// withoutMaps is count without the jail's id maps, of which there is one per user that had a job.
 func (f *front) withoutMaps() count {
 	c := f.count()
 	for _, j := range f.s.standing() {
@@ -58,7 +58,7 @@ func (f *front) withoutMaps() count {
 	return c
 }
 
-// above says what is more than before, but for a few that come and go with slots that are made ahead.
+// above lists the kinds of which there are more than before, with slack for slots being made ahead.
 func (c count) above(before count) string {
 	const slack = 16
 	var list []string
@@ -70,7 +70,7 @@ func (c count) above(before count) string {
 	return strings.Join(list, "; ")
 }
 
-// resident is the memory of this process in bytes, less what the collector has not looked at yet or keeps for later.
+// resident returns this process's memory in bytes after returning free memory to the system.
 func resident(t *testing.T) int {
 	t.Helper()
 	debug.FreeOSMemory()
@@ -85,9 +85,9 @@ func resident(t *testing.T) int {
 	return pages * os.Getpagesize()
 }
 
-// TestNoGrowth: many jobs, and as many that do not start, leave a supervisor as it was.
+// TestNoGrowth: many jobs, including jobs that fail to start, leave no resources behind.
 func TestNoGrowth(t *testing.T) {
-	f := newFront(t, func(c *Config) { c.Slots = minSlots }) // more are made by demand: how many wait is not the same before and after
+	f := newFront(t, func(c *Config) { c.Slots = minSlots }) // with more, the number of waiting slots would change with demand
 	good := f.spec("/bin/true")
 	missing := f.spec("/no/such/program")
 	closed := f.spec("/bin/true")
@@ -105,7 +105,7 @@ func TestNoGrowth(t *testing.T) {
 			}
 		}
 	}
-	run(sandboxtest.Scale(100)) // a jail keeps what it made for each of its users
+	run(sandboxtest.Scale(100)) // a jail keeps an id map for each of its users
 	before, memory := f.withoutMaps(), resident(t)
 	run(sandboxtest.Scale(800))
 	eventually(t, func() string { return f.withoutMaps().above(before) })
@@ -116,7 +116,7 @@ func TestNoGrowth(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce: jobs of one jail side by side, each by its own user, and afterwards nothing of them.
+// TestManyAtOnce: concurrent jobs of one jail have different users and leave nothing behind.
 func TestManyAtOnce(t *testing.T) {
 	f := newFront(t, func(c *Config) { c.Slots = minSlots })
 	f.sh("true")

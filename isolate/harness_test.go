@@ -22,10 +22,10 @@ import (
 	"corral/job"
 )
 
-// owner is whom the repositories of tests belong to: an ordinary user.
+// owner is the user who owns the repositories of tests.
 const owner = 1001
 
-// The test binary is also libcontainer's first process, and a supervisor of its own for tests that kill or contain one.
+// TestMain: the test binary is also libcontainer's init, and a supervisor for tests that kill or contain one.
 func TestMain(m *testing.M) {
 	sandboxtest.ServeFiles()
 	if len(os.Args) > 1 && os.Args[1] == "init" {
@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The environment of a child that is a supervisor: what it does, its instance, and where things are.
+// Environment variables of a child supervisor: its role, instance and directories.
 const (
 	childVar      = "CORRAL_TEST_CHILD"
 	childInstance = "CORRAL_TEST_CHILD_INSTANCE"
@@ -59,7 +59,7 @@ func childEnv(name string, c Config) []string {
 	return append(os.Environ(), childVar+"="+name, childInstance+"="+c.Instance, childPrograms+"="+c.Programs, childState+"="+c.StateDir)
 }
 
-// beChild is a supervisor that does what a test has it do.
+// beChild runs a supervisor in the role name.
 func beChild(name string) error {
 	does, ok := map[string]func(*Supervisor) error{"victim": beVictim, "contained": (*Supervisor).Close}[name]
 	if !ok {
@@ -74,7 +74,7 @@ func beChild(name string) error {
 
 var instances atomic.Int64
 
-// config is the configuration of a new instance whose errors fail the test.
+// config returns the configuration of a new instance. Logged errors fail the test.
 func config(t testing.TB) Config {
 	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Cgroups, sandboxtest.UserNamespaces)
@@ -94,7 +94,7 @@ func (w writer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// supervise starts a supervisor, which ends with the test and then has left nothing.
+// supervise starts a supervisor, which is closed with the test and must leave nothing behind.
 func supervise(t testing.TB, change ...func(*Config)) *Supervisor {
 	t.Helper()
 	c := config(t)
@@ -116,7 +116,7 @@ func supervise(t testing.TB, change ...func(*Config)) *Supervisor {
 	return s
 }
 
-// traces lists what an instance has on the host: cgroups, its directory, user ids.
+// traces lists the state of an instance on the host: cgroups, its directory, user ids.
 func traces(instance string) []string {
 	var list []string
 	for _, pattern := range []string{"", "*/", "*/*/", "*/*/*/"} {
@@ -129,7 +129,7 @@ func traces(instance string) []string {
 	return append(list, blocks(instance)...)
 }
 
-// blocks lists the blocks of user ids that an instance has.
+// blocks lists the blocks of user ids allocated to an instance.
 func blocks(instance string) []string {
 	var list []string
 	files, _ := filepath.Glob(filepath.Join(RunDir, "uids", "[0-9]*"))
@@ -146,20 +146,21 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// eventually waits until what is says nothing any more: the kernel tells no one when the last mount or cgroup has gone.
+// eventually waits until what returns "". It polls, because the kernel sends no event when the last mount or cgroup
+// is gone.
 func eventually(t testing.TB, what func() string) {
 	t.Helper()
-	var said string
+	var text string
 	patience := sandboxtest.Slow(30 * time.Second)
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		if said = what(); said == "" {
+		if text = what(); text == "" {
 			return
 		}
 	}
-	t.Errorf("after %v: %s", patience, said)
+	t.Errorf("after %v: %s", patience, text)
 }
 
-// newRepo makes an empty repository of the owner.
+// newRepo creates an empty repository that belongs to owner.
 func newRepo(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "repo")
@@ -175,7 +176,7 @@ func mkdir(t testing.TB, path string, uid int) {
 	}
 }
 
-// mayGive leaves a test to root that gives files to somebody else.
+// mayGive skips the test unless it can create files of user uid.
 func mayGive(t testing.TB, uid int) {
 	t.Helper()
 	if uid != os.Geteuid() {
@@ -183,7 +184,7 @@ func mayGive(t testing.TB, uid int) {
 	}
 }
 
-// put writes a file with a mode and an owner.
+// put writes a file with the given mode and owner.
 func put(t testing.TB, path, content string, mode os.FileMode, uid int) {
 	t.Helper()
 	mayGive(t, uid)
@@ -192,7 +193,7 @@ func put(t testing.TB, path, content string, mode os.FileMode, uid int) {
 	}
 }
 
-// A front is a client of a supervisor and a repository of its own.
+// A front is a client of a supervisor with a repository of its own.
 type front struct {
 	t    testing.TB
 	s    *Supervisor
@@ -207,7 +208,7 @@ func newFront(t testing.TB, change ...func(*Config)) *front {
 	return &front{t, s, connect(t, s, Peer{UID: owner}), newRepo(t)}
 }
 
-// connect returns a client of s that is known as peer.
+// connect returns a client of s that the supervisor sees as peer.
 func connect(t testing.TB, s *Supervisor, peer Peer) *frontend.Client {
 	t.Helper()
 	conn := dial(t, s, peer)
@@ -239,10 +240,10 @@ func dial(t testing.TB, s *Supervisor, peer Peer) *wire.Conn {
 	return ours
 }
 
-// environment is what jobs of tests get.
+// environment is the environment of tests' jobs.
 var environment = []string{"PATH=/usr/bin:/bin", "LANG=C.UTF-8"}
 
-// spec is a job that runs args in the front's repository.
+// spec returns a job that runs args in the front's repository.
 func (f *front) spec(args ...string) job.Spec {
 	return job.Spec{Repo: f.repo, Args: args, Env: environment}
 }
@@ -255,11 +256,11 @@ type live struct {
 	out, err output
 }
 
-// An output is what a job writes to one of its streams, all of it after the end.
+// An output collects what a job writes to one of its streams.
 type output struct {
 	mu   sync.Mutex
 	b    bytes.Buffer
-	seen chan struct{} // something new, or the end
+	seen chan struct{} // signals new text, or the end
 	done chan struct{}
 }
 
@@ -293,7 +294,7 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// start starts a job; its standard input is open until closed.
+// start starts a job whose standard input stays open until l.in is closed.
 func (f *front) start(spec job.Spec) (*live, error) {
 	f.t.Helper()
 	l := &live{t: f.t}
@@ -313,7 +314,7 @@ func (f *front) start(spec job.Spec) (*live, error) {
 	return l, err
 }
 
-// pipe makes a pipe as the owner of the repository would: it is theirs.
+// pipe returns a pipe that belongs to the owner of the repository, as if they had made it.
 func (f *front) pipe() (r, w *os.File) {
 	f.t.Helper()
 	var st unix.Stat_t
@@ -324,7 +325,7 @@ func (f *front) pipe() (r, w *os.File) {
 	return r, w
 }
 
-// until waits for the job to write text.
+// until waits until the job has written text.
 func (l *live) until(text string) {
 	l.t.Helper()
 	limit := time.After(time.Minute)
@@ -341,13 +342,13 @@ func (l *live) until(text string) {
 	}
 }
 
-// A did is what became of a job.
+// A did is the result of a job and its output.
 type did struct {
 	job.Result
 	out, err string
 }
 
-// end waits for the job, whose input ends.
+// end closes the job's input and waits for its end.
 func (l *live) end() (did, error) {
 	l.in.Close()
 	result, err := l.Wait()
@@ -356,7 +357,7 @@ func (l *live) end() (did, error) {
 	return did{result, l.out.String(), l.err.String()}, err
 }
 
-// try runs a job with an empty input.
+// try runs a job with empty input.
 func (f *front) try(spec job.Spec) (did, error) {
 	f.t.Helper()
 	l, err := f.start(spec)
@@ -376,7 +377,7 @@ func (f *front) run(spec job.Spec) did {
 	return d
 }
 
-// sh runs a shell script and returns what it wrote, without white space around it.
+// sh runs a shell script, which must succeed, and returns its trimmed output.
 func (f *front) sh(script string) string {
 	f.t.Helper()
 	d := f.run(f.spec("sh", "-c", script))

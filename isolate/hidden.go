@@ -14,37 +14,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hidden knows what in the host's system directories not everybody may read. A session with a root of its own has these
-// directories as if they were its own user's: what only root may read on the host would be readable there, so it is
-// left out. The directories are root's, and no job writes to them.
-type hidden struct {
+// hiddenPathCache finds the paths in the host's system directories that are not readable by every user, and caches
+// them. In a session with a root of its own, system directories belong to the session's user: a file that only root
+// may read on the host would be readable there, so such files are left out. The directories are root's, and no job
+// writes to them.
+type hiddenPathCache struct {
 	mu    sync.Mutex
 	known map[string]*hiddenTree // guarded by mu: by directory
 }
 
-// A hiddenTree is what was found in a directory.
+// A hiddenTree is the cached result for one system directory.
 type hiddenTree struct {
-	whole time.Time             // when all of it was looked at
-	dirs  map[string]*hiddenDir // by path
+	whole time.Time             // when the whole tree was last read
+	dirs  map[string]*hiddenDir // A hiddenTree is the cached result for one system directory.
 }
 
-// A hiddenDir is one directory: it need not be read again as long as its times are the same.
+// A hiddenDir is one directory of a tree. It is not read again while its times are unchanged.
 type hiddenDir struct {
 	mtime, ctime unix.StatxTimestamp
-	dirs         []string // to be looked at, by path
-	hide         []string // not to be seen, by path
+	dirs         []string // subdirectories to walk, by path
+	hide         []string // hidden entries, by path
 }
 
-// hiddenFor is how long a directory is not read again that looks unchanged: the mode of a file in it may have become another one.
-const hiddenFor = 10 * time.Minute
+// hiddenCacheTTL is how long a directory with unchanged times is not read again. Changing the mode of a file in it
+// does not change the directory's times.
+const hiddenCacheTTL = 10 * time.Minute
 
-// of lists what lies in dir, relative to it, and is not everybody's to read, or something else than it seems (a mount
-// point). Of a directory only itself is listed. A dir that is not everybody's itself is errNotForAll.
-func (h *hidden) of(dir string) ([]string, error) {
+// find lists the paths in dir, relative to it, that are not readable by every user or are not what they seem (a mount
+// point). Of a hidden directory only the directory itself is listed. If dir itself is not readable by every user, the
+// error is errNotForAll.
+func (h *hiddenPathCache) find(dir string) ([]string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	old := h.known[dir]
-	if old != nil && time.Since(old.whole) > hiddenFor {
+	if old != nil && time.Since(old.whole) > hiddenCacheTTL {
 		old = nil
 	}
 	w := hiddenWalk{
@@ -60,7 +63,7 @@ func (h *hidden) of(dir string) ([]string, error) {
 	w.work.Go(func() { w.walk(dir) })
 	w.work.Wait()
 	if w.err != nil {
-		return nil, fmt.Errorf("what not everybody may read in %s: %w", dir, w.err)
+		return nil, fmt.Errorf("find paths in %s that are not readable by every user: %w", dir, w.err)
 	}
 	if h.known == nil {
 		h.known = map[string]*hiddenTree{}
@@ -76,11 +79,11 @@ func (h *hidden) of(dir string) ([]string, error) {
 	return list, nil
 }
 
-var errNotForAll = errors.New("a directory that is not everybody's")
+var errNotForAll = errors.New("the directory is not readable by every user")
 
-// A hiddenWalk looks at a tree with every processor: a /usr has more than 100,000 names.
+// A hiddenWalk reads a tree with one goroutine per processor: a /usr can have more than 100,000 names.
 type hiddenWalk struct {
-	old   *hiddenTree // nil the first time
+	old   *hiddenTree // nil if nothing valid is cached
 	work  sync.WaitGroup
 	slots chan struct{}
 
@@ -92,8 +95,8 @@ type hiddenWalk struct {
 func (w *hiddenWalk) walk(dir string) {
 	w.slots <- struct{}{}
 	defer func() { <-w.slots }()
-	d, err := w.read(dir)
-	if errors.Is(err, unix.ENOENT) { // removed meanwhile
+	d, err := w.readDir(dir)
+	if errors.Is(err, unix.ENOENT) { // removed in the meantime
 		return
 	}
 	w.mu.Lock()
@@ -108,20 +111,20 @@ func (w *hiddenWalk) walk(dir string) {
 	}
 }
 
-// read looks at one directory, if it is not as it was.
-func (w *hiddenWalk) read(dir string) (*hiddenDir, error) {
+// readDir reads one directory, or returns the cached entry if its times are unchanged.
+func (w *hiddenWalk) readDir(dir string) (*hiddenDir, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, dir, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_MTIME|unix.STATX_CTIME, &st); err != nil {
 		return nil, &os.PathError{Op: "statx", Path: dir, Err: err}
 	}
 	if w.old != nil {
 		if d := w.old.dirs[dir]; d != nil && d.mtime == st.Mtime && d.ctime == st.Ctime {
-			return w.again(d)
+			return w.recheck(d)
 		}
 	}
 	d := &hiddenDir{mtime: st.Mtime, ctime: st.Ctime}
 	if time.Since(time.Unix(st.Ctime.Sec, int64(st.Ctime.Nsec))) < 2*clockStep {
-		d.mtime, d.ctime = unix.StatxTimestamp{}, unix.StatxTimestamp{} // it may change once more within the clock's step
+		d.mtime, d.ctime = unix.StatxTimestamp{}, unix.StatxTimestamp{} // it may change again within the clock's step, without a new time
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -135,8 +138,9 @@ func (w *hiddenWalk) read(dir string) (*hiddenDir, error) {
 	return d, nil
 }
 
-// again is a directory with the same names as before: those below it may have become somebody's own meanwhile.
-func (w *hiddenWalk) again(old *hiddenDir) (*hiddenDir, error) {
+// recheck returns the entry of a directory whose names are unchanged. The modes of its subdirectories may have
+// changed, so these are classified again.
+func (w *hiddenWalk) recheck(old *hiddenDir) (*hiddenDir, error) {
 	d := &hiddenDir{mtime: old.mtime, ctime: old.ctime, hide: slices.Clone(old.hide)}
 	for _, sub := range old.dirs {
 		if err := d.add(sub); err != nil {
@@ -147,9 +151,9 @@ func (w *hiddenWalk) again(old *hiddenDir) (*hiddenDir, error) {
 }
 
 func (d *hiddenDir) add(path string) error {
-	seen, err := look(path)
+	seen, err := classifyPath(path)
 	switch {
-	case errors.Is(err, unix.ENOENT): // removed meanwhile
+	case errors.Is(err, unix.ENOENT): // removed in the meantime
 	case err != nil:
 		return err
 	case seen == seenDir:
@@ -160,16 +164,16 @@ func (d *hiddenDir) add(path string) error {
 	return nil
 }
 
-// What look sees.
+// Results of classifyPath.
 const (
-	seenOther  = iota // everybody's, or a link, which has no say of its own
-	seenDir           // a directory that is everybody's
-	seenHidden        // not everybody's, or no file
+	seenOther  = iota // readable by every user, or a symbolic link, whose own mode means nothing
+	seenDir           // a directory that every user may list and enter
+	seenHidden        // not readable by every user, or neither a file, a directory nor a link
 )
 
-// look says what a session may see of a path. What is mounted on it is not in the clone of the directory that a session
-// gets; what lies below that is, and nobody on the host can read it.
-func look(path string) (int, error) {
+// classifyPath reports what a session may see of path. A mount point is hidden: what is mounted there is not part of
+// the clone of the directory that a session gets, and what lies under the mount cannot be read by anyone on the host.
+func classifyPath(path string) (int, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_TYPE|unix.STATX_MODE, &st); err != nil {
 		return seenHidden, &os.PathError{Op: "statx", Path: path, Err: err}
@@ -184,8 +188,8 @@ func look(path string) (int, error) {
 	return seenHidden, nil
 }
 
-// whiteOut hides paths in what lies below an overlay whose upper directory this is, before it is mounted: a device of
-// number 0:0 stands for nothing (overlayfs.rst, "whiteouts and opaque directories").
+// whiteOut hides paths of an overlay's lower directory by writing whiteouts into its upper directory, before the
+// overlay is mounted: a character device 0:0 hides the name (overlayfs.rst, "whiteouts and opaque directories").
 func whiteOut(upper string, paths []string) error {
 	for _, p := range paths {
 		parts := strings.Split(p, "/")
@@ -195,7 +199,7 @@ func whiteOut(upper string, paths []string) error {
 			if err := unix.Mkdir(at, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
 				return &os.PathError{Op: "mkdir", Path: at, Err: err}
 			}
-			if err := own(at, userOwner, 0o755); err != nil {
+			if err := setOwner(at, userOwner, 0o755); err != nil {
 				return err
 			}
 		}

@@ -20,9 +20,9 @@ func sealFilter(profile string, program []byte) (*os.File, error) {
 	return wire.Seal("filter-"+profile, program, 0)
 }
 
-// homes lists the home directories of the host's users, from /etc/passwd. Neither a home directory nor what lies in a
-// hidden directory of it is a repository: they hold keys, shell start-up files, and the settings and state of programs, those of
-// corral's own front-ends among them. A host without that file has none to refuse.
+// homes lists the home directories of the host's users, from /etc/passwd. Neither a home directory nor anything in a
+// hidden directory of it can be a repository: they hold keys, shell start-up files, and settings and state of
+// programs, including corral's own front-ends. A host without /etc/passwd has none to refuse.
 func homes() []rootfs.Place {
 	var list []rootfs.Place
 	for fields := range records("/etc/passwd", 7) {
@@ -37,7 +37,7 @@ func homes() []rootfs.Place {
 	return list
 }
 
-// records returns the lines of a file such as passwd(5) that have at least so many fields.
+// records iterates over the lines of a file like passwd(5) that have at least fields fields.
 func records(path string, fields int) func(yield func([]string) bool) {
 	return func(yield func([]string) bool) {
 		f, err := os.Open(path)
@@ -53,8 +53,8 @@ func records(path string, fields int) func(yield func([]string) bool) {
 	}
 }
 
-// lookupAccount is the account of a user by the host's own files, and whether they have it. Name services that need more
-// than files are not asked: they would be code and waiting in the supervisor.
+// lookupAccount returns a user's account from the host's passwd and group files, and whether it is listed. Other name
+// services are not consulted: that would run their code, and wait, in the supervisor.
 func lookupAccount(uid uint32) (a directory.Account, known bool) {
 	name := ""
 	for fields := range records("/etc/passwd", 7) {
@@ -80,7 +80,7 @@ func lookupAccount(uid uint32) (a directory.Account, known bool) {
 	return a, true
 }
 
-// stateDirs are directories of the supervisor's own, with all that lies in them.
+// stateDirs returns refusals for directories of the supervisor and everything in them.
 func stateDirs(dirs ...string) []rootfs.Place {
 	var list []rootfs.Place
 	for _, dir := range dirs {

@@ -12,19 +12,19 @@ import (
 	"corral/isolate/wire"
 )
 
-// A userMaker makes user namespaces. Each takes a process, which ends when the namespace is open. That process is not forked
-// from the supervisor, which has many descriptors and much memory to copy, but from one that stands by: the stub, by another
-// name. Should that end, the next takes its place.
-type userMaker struct {
-	stub *os.File // its program
+// A usernsMaker creates user namespaces. Creating one needs a member process until its ns file is open. That process
+// is not forked from the supervisor, which has many descriptors and much memory to copy, but from a helper process:
+// the stub under another name. If the helper ends, the next request starts another one.
+type usernsMaker struct {
+	stub *os.File // the helper's program
 
-	mu   sync.Mutex // one namespace at a time
-	conn *wire.Conn // guarded by mu: nil before it is started
-	pid  int        // guarded by mu
+	mu   sync.Mutex // serializes requests
+	conn *wire.Conn // guarded by mu: nil while no helper runs
+	pid  int        // guarded by mu: the helper's
 }
 
-// start starts the process, unless it runs. The caller holds m.mu.
-func (m *userMaker) start() error {
+// start starts the helper unless it is running. The caller holds m.mu.
+func (m *usernsMaker) start() error {
 	if m.conn != nil && !m.conn.Ended() {
 		return nil
 	}
@@ -37,61 +37,61 @@ func (m *userMaker) start() error {
 	const none = ^uintptr(0)
 	attr := &syscall.ProcAttr{
 		Files: []uintptr{none, none, none, theirs.Fd()}, Env: []string{},
-		Sys: &syscall.SysProcAttr{Setsid: true}, // a terminal's signals are for this process alone
+		Sys: &syscall.SysProcAttr{Setsid: true}, // a terminal's signals are for the supervisor alone
 	}
 	pid, err := syscall.ForkExec(fmt.Sprintf("/proc/self/fd/%d", m.stub.Fd()), []string{inside.UsersName}, attr)
 	if err != nil {
 		ours.Close()
-		return fmt.Errorf("a process to make user namespaces: %w", err)
+		return fmt.Errorf("start the helper that creates user namespaces: %w", err)
 	}
 	m.conn, m.pid = ours, pid
 	return nil
 }
 
-// end ends the process, if it was started. The caller holds m.mu.
-func (m *userMaker) end() {
+// end kills the helper, if one was started. The caller holds m.mu.
+func (m *usernsMaker) end() {
 	if m.conn == nil {
 		return
 	}
 	m.conn.Close()
 	m.conn = nil
-	_ = syscall.Kill(m.pid, syscall.SIGKILL) // it may wait for one that answers nothing
+	_ = syscall.Kill(m.pid, syscall.SIGKILL) // it may be waiting for a process that does not answer
 	reap(m.pid)
 }
 
-// begin starts the process, so that the first jail does not wait for it.
-func (m *userMaker) begin() error {
+// begin starts the helper ahead of the first jail.
+func (m *usernsMaker) begin() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.start()
 }
 
-func (m *userMaker) close() {
+func (m *usernsMaker) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.end()
 }
 
-// make makes a user namespace that the host's user owner owns, with what goes into /proc/PID/uid_map and gid_map
-// (user_namespaces(7)). It lives as long as the returned descriptor, and what is made with that.
-func (m *userMaker) make(owner uint32, uids, gids string) (*os.File, error) {
+// make creates a user namespace owned by host user owner, with the given contents of /proc/PID/uid_map and gid_map
+// (user_namespaces(7)). It exists until the returned descriptor and everything created with it are closed.
+func (m *usernsMaker) make(owner uint32, uids, gids string) (*os.File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	f, err := m.tryMake(owner, uids, gids)
+	f, err := m.makeLocked(owner, uids, gids)
 	if err != nil {
 		return nil, fmt.Errorf("user namespace: %w", err)
 	}
 	return f, nil
 }
 
-// tryMake is make. The caller holds m.mu.
-func (m *userMaker) tryMake(owner uint32, uids, gids string) (*os.File, error) {
+// makeLocked is make without locking. The caller holds m.mu.
+func (m *usernsMaker) makeLocked(owner uint32, uids, gids string) (*os.File, error) {
 	if err := m.start(); err != nil {
 		return nil, err
 	}
 	answer, err := m.ask(owner)
 	if err != nil {
-		m.end() // whatever it is doing
+		m.end() // whatever state it is in
 		return nil, err
 	}
 	pid, err := inside.ReadHolder(answer)
@@ -99,7 +99,7 @@ func (m *userMaker) tryMake(owner uint32, uids, gids string) (*os.File, error) {
 	if err == nil {
 		f, err = m.open(pid, uids, gids)
 	}
-	if failed := m.conn.Send(inside.AppendOwner(0)); failed != nil { // else what it made can go
+	if failed := m.conn.Send(inside.AppendOwner(0)); failed != nil { // releases the member process
 		m.end()
 		if f != nil {
 			f.Close()
@@ -109,7 +109,7 @@ func (m *userMaker) tryMake(owner uint32, uids, gids string) (*os.File, error) {
 	return f, err
 }
 
-func (m *userMaker) ask(owner uint32) ([]byte, error) {
+func (m *usernsMaker) ask(owner uint32) ([]byte, error) {
 	m.conn.SetDeadline(time.Now().Add(slotPatience))
 	if err := m.conn.Send(inside.AppendOwner(owner)); err != nil {
 		return nil, err
@@ -119,16 +119,16 @@ func (m *userMaker) ask(owner uint32) ([]byte, error) {
 	return answer, err
 }
 
-// open gives the user namespace of process pid its ids, and opens it. Until it is told, the process that was asked does not
-// reap that one. So as long as it runs, the number is nobody else's, and the directory is of the right process.
-func (m *userMaker) open(pid int, uids, gids string) (*os.File, error) {
+// open writes the id maps of the user namespace of process pid, and opens it. The helper does not reap that process
+// until it is told to. So while the helper runs the pid is not reused, and dir is the right process's directory.
+func (m *usernsMaker) open(pid int, uids, gids string) (*os.File, error) {
 	dir, err := os.Open(fmt.Sprintf("/proc/%d", pid))
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
 	if m.conn.Ended() {
-		return nil, errors.New("the process that makes them ended")
+		return nil, errors.New("the helper process has ended")
 	}
 	below := fmt.Sprintf("/proc/self/fd/%d/", dir.Fd())
 	for name, ids := range map[string]string{"gid_map": gids, "uid_map": uids} {
@@ -139,16 +139,17 @@ func (m *userMaker) open(pid int, uids, gids string) (*os.File, error) {
 	return os.Open(below + "ns/user")
 }
 
-// idmap makes a user namespace that serves as a map only: count ids from uid and gid of files appear as those from host id
-// to, all others as nobody's.
-func (m *userMaker) idmap(uid, gid, to uint32, count int) (*os.File, error) {
+// idmap creates a user namespace for use as an id map only: count file ids from uid and gid appear as those from host
+// id to, all others as the overflow id.
+func (m *usernsMaker) idmap(uid, gid, to uint32, count int) (*os.File, error) {
 	return m.make(0, fmt.Sprintf("%d %d %d\n", uid, to, count), fmt.Sprintf("%d %d %d\n", gid, to, count))
 }
 
-// repoMap makes the map of a repository for jobs of host user to. Its owner is that user. The job's group is the one that the
-// peer has there; if that is another one than the directory's, files of the directory's group are those of group other,
-// which no job is in: with a group that the map does not know they could not be written at all, not even by their owner.
-func (m *userMaker) repoMap(r *repo, to, other uint32) (*os.File, error) {
+// repoMap creates the id map of a repository for jobs of host user to. The repository's owner maps to that user. The
+// job's group is the peer's group there; if that differs from the directory's own, files of the directory's group
+// appear with group other, which no job is in: files with an unmapped group could not be written at all, not even by
+// their owner.
+func (m *usernsMaker) repoMap(r *repo, to, other uint32) (*os.File, error) {
 	gids := fmt.Sprintf("%d %d 1\n", r.gid, to)
 	if r.group != r.gid {
 		gids += fmt.Sprintf("%d %d 1\n", r.group, other)
@@ -156,9 +157,9 @@ func (m *userMaker) repoMap(r *repo, to, other uint32) (*os.File, error) {
 	return m.make(0, fmt.Sprintf("%d %d 1\n", r.uid, to), gids)
 }
 
-// jailUsers makes the user namespace of a jail whose block of ids begins at base: root in it is base, the jobs' users
-// follow. Its owner is base too: see own in the stub.
-func (m *userMaker) jailUsers(base uint32) (*os.File, error) {
+// jailUsers creates the user namespace of a jail whose block of ids begins at base: root in it is base, the jobs'
+// users follow. Its owner is base too: see own in the stub.
+func (m *usernsMaker) jailUsers(base uint32) (*os.File, error) {
 	ids := fmt.Sprintf("0 %d 1\n%d %d %d\n", base, firstJobUID, base+1, jobUIDs)
 	return m.make(base, ids, ids)
 }

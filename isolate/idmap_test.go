@@ -17,15 +17,15 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// maker returns one for the test.
-func maker(t testing.TB) *userMaker {
+// maker returns a usernsMaker for the test.
+func maker(t testing.TB) *usernsMaker {
 	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Root)
 	p, err := loadPrograms(config(t).Programs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &userMaker{stub: p.stub}
+	m := &usernsMaker{stub: p.stub}
 	t.Cleanup(func() {
 		m.close()
 		p.close()
@@ -33,7 +33,7 @@ func maker(t testing.TB) *userMaker {
 	return m
 }
 
-// ownerOf is the host's user who owns a user namespace (ioctl_nsfs(2)).
+// ownerOf returns the host user who owns a user namespace (ioctl_nsfs(2)).
 func ownerOf(t *testing.T, ns *os.File) uint32 {
 	t.Helper()
 	const getOwner = 0xb704 // NS_GET_OWNER_UID
@@ -44,8 +44,8 @@ func ownerOf(t *testing.T, ns *os.File) uint32 {
 	return uid
 }
 
-// holders are the processes that m's has, which hold namespaces.
-func holders(t *testing.T, m *userMaker) string {
+// holders returns the children of m's helper, which hold namespaces open.
+func holders(t *testing.T, m *usernsMaker) string {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", m.pid, m.pid))
 	if err != nil {
@@ -54,8 +54,9 @@ func holders(t *testing.T, m *userMaker) string {
 	return string(b)
 }
 
-// TestUserMaker: many at once, each with its owner and its ids, and nothing of them is left but the descriptor.
-func TestUserMaker(t *testing.T) {
+// TestUsernsMaker: concurrent requests get namespaces with the right owner and ids, and leave nothing but the
+// descriptor.
+func TestUsernsMaker(t *testing.T) {
 	m := maker(t)
 	const top = 1 << 20
 	var all sync.WaitGroup
@@ -69,7 +70,7 @@ func TestUserMaker(t *testing.T) {
 			}
 			defer ns.Close()
 			if uid := ownerOf(t, ns); uid != base {
-				t.Errorf("user %d owns it, not %d", uid, base)
+				t.Errorf("owner is user %d, want %d", uid, base)
 			}
 			want := fmt.Sprintf("0 %d 1,%d %d %d", base, firstJobUID, base+1, jobUIDs)
 			if got := maps(t, ns); got != want+";"+want {
@@ -89,7 +90,7 @@ func TestUserMaker(t *testing.T) {
 	eventually(t, func() string { return holders(t, m) })
 }
 
-// maps are the ids that a process in ns has: the users', then the groups'.
+// maps returns the user id map and the group id map as seen in ns.
 func maps(t *testing.T, ns *os.File) string {
 	t.Helper()
 	script := `for f in uid_map gid_map; do awk '{print $1, $2, $3}' /proc/self/$f | paste -sd,; done | paste -sd';'`
@@ -101,8 +102,8 @@ func maps(t *testing.T, ns *os.File) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestUserMakerRecovers: from ids that the kernel refuses, and from the end of its process.
-func TestUserMakerRecovers(t *testing.T) {
+// TestUsernsMakerRecovers: it works again after ids that the kernel refuses, and after its helper was killed.
+func TestUsernsMakerRecovers(t *testing.T) {
 	m := maker(t)
 	works := func() {
 		t.Helper()
@@ -123,7 +124,7 @@ func TestUserMakerRecovers(t *testing.T) {
 	}
 	works()
 	if m.pid != first {
-		t.Error("what the kernel refuses ended the process")
+		t.Error("the helper ended after an error of the kernel")
 	}
 	if err := unix.Kill(first, unix.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -132,25 +133,25 @@ func TestUserMakerRecovers(t *testing.T) {
 		if m.conn.Ended() {
 			return ""
 		}
-		return "it has not ended"
+		return "the helper has not exited"
 	})
 	works()
 	if m.pid == first {
-		t.Error("what was killed goes on")
+		t.Error("the killed helper is still used")
 	}
 	second := m.pid
-	m.stub = nil // and what cannot be started is said
+	m.stub = nil // a helper that cannot be started is an error
 	m.close()
 	if _, err := m.idmap(0, 0, 1<<20, 1); err == nil || !strings.Contains(err.Error(), "user namespace") {
 		t.Errorf("without a program: %v", err)
 	}
 	if m.conn != nil || exists(filepath.Join("/proc", fmt.Sprint(second))) {
-		t.Error("something is left")
+		t.Error("the helper is left")
 	}
 }
 
-// BenchmarkUserMaker is one user namespace, of which many jobs at once take one each.
-func BenchmarkUserMaker(b *testing.B) {
+// BenchmarkUsernsMaker makes one user namespace at a time.
+func BenchmarkUsernsMaker(b *testing.B) {
 	m := maker(b)
 	for b.Loop() {
 		ns, err := m.idmap(0, 0, 1<<20, 1)

@@ -14,12 +14,12 @@ import (
 	"corral/job"
 )
 
-// images are the root file systems that sessions may begin with: layers that were kept under their names. One that is used
-// is mounted once, read-only.
+// images are the root file systems with which sessions can start: layers that were kept under a name. One that is in
+// use is mounted once, read-only.
 type images struct {
 	store *layer.Store
-	dir   string // of mount points
-	path  string // of the store
+	dir   string // directory of mount points
+	path  string // directory of the store
 
 	mu   sync.Mutex
 	open map[string]*image // guarded by mu
@@ -35,11 +35,11 @@ type image struct {
 func noImage(name string) error {
 	return &job.Refusal{
 		Step: "session", Message: fmt.Sprintf("no root file system %q", name),
-		Hint: "see `corral rootfs list`; one is made with `corral rootfs import`",
+		Hint: "list them with `corral rootfs list`, or create one with `corral rootfs import`",
 	}
 }
 
-// use mounts an image, if it is not mounted. The caller must leave it.
+// use mounts an image unless it is mounted. The caller must call leave.
 func (m *images) use(name string) (*image, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -64,7 +64,7 @@ func (m *images) use(name string) (*image, error) {
 	return i, nil
 }
 
-// leave ends a use; the last one unmounts the image.
+// leave ends one use. The last one unmounts the image.
 func (i *image) leave() {
 	i.of.mu.Lock()
 	defer i.of.mu.Unlock()
@@ -79,7 +79,7 @@ func (i *image) leave() {
 	_ = os.Remove(path)
 }
 
-// list lists the images by name.
+// list lists the images, sorted by name.
 func (m *images) list() ([]job.Image, error) {
 	entries, err := os.ReadDir(m.path)
 	if err != nil {
@@ -96,14 +96,15 @@ func (m *images) list() ([]job.Image, error) {
 	return list, nil
 }
 
-// refuseSmall is for the client: its layer has no room for what is there before any job.
+// refuseSmall turns ENOSPC into a refusal: the client's layer is too small for what a session needs before its first
+// job.
 func refuseSmall(err error) error {
 	if !errors.Is(err, unix.ENOSPC) {
 		return err
 	}
 	return &job.Refusal{
-		Step: "limits", Message: "the layer has no room for what a session has before any job",
-		Hint: "ask for a larger one, and for more files",
+		Step: "limits", Message: "the layer is too small for the files that a session needs before its first job",
+		Hint: "request a larger layer with more files",
 	}
 }
 
@@ -112,18 +113,19 @@ func (m *images) has(name string) bool {
 	return unix.Lstat(filepath.Join(m.path, name), &st) == nil
 }
 
-// mayManage says whether a client may make and remove root file systems: root at a daemon's socket, and the front-end that
-// root started a supervisor of its own for this with. No other one of these, which are root no more.
+// mayManage reports whether a client may create and remove root file systems: root at a daemon's socket, or a
+// front-end with its own supervisor that root started for this purpose. Other embedded front-ends may not; they are
+// no longer root.
 func (p Peer) mayManage() bool { return p.UID == 0 && !p.Embedded || p.Images }
 
 func onlyRoot(what string) error {
-	return &job.Refusal{Step: "session", Message: "only root " + what, Hint: "run it with sudo"}
+	return &job.Refusal{Step: "session", Message: "only root can " + what, Hint: "run it with sudo"}
 }
 
-// removeImage removes an image for a client.
+// removeImage removes an image on behalf of a client.
 func (s *Supervisor) removeImage(peer Peer, name string) error {
 	if !peer.mayManage() {
-		return onlyRoot("removes a root file system")
+		return onlyRoot("remove a root file system")
 	}
 	if job.CheckImageName(name) != nil || !s.images.has(name) {
 		return noImage(name)
@@ -131,7 +133,8 @@ func (s *Supervisor) removeImage(peer Peer, name string) error {
 	return s.images.remove(name)
 }
 
-// remove removes an image. Sessions that began with it keep it; one that asks for its name gets what has it then.
+// remove removes an image. Sessions that started with it keep it; later sessions that request the name get whichever
+// image has it then.
 func (m *images) remove(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -139,7 +142,7 @@ func (m *images) remove(name string) error {
 	return m.store.Remove(name)
 }
 
-// openLayers opens the stores of layers and of images.
+// openLayers opens the stores of layers and of images, and starts the expiry of kept layers.
 func (s *Supervisor) openLayers() error {
 	for _, dir := range []string{"layers", "images"} {
 		if err := makeDir(filepath.Join(s.instance.dir, dir)); err != nil {
@@ -157,8 +160,8 @@ func (s *Supervisor) openLayers() error {
 	}
 	s.images = &images{store: store, dir: filepath.Join(s.instance.dir, "images"), path: path, open: map[string]*image{}}
 	for _, store := range []*layer.Store{s.layers, store} {
-		if n, err := store.Sweep(); n > 0 || err != nil { // without it there is less room, and nothing else is wrong
-			s.config.Log.Warn("loop devices that a killed supervisor left", "detached", n, "error", err)
+		if n, err := store.Sweep(); n > 0 || err != nil { // if it fails there is only less room
+			s.config.Log.Warn("detached loop devices that a killed supervisor left", "detached", n, "error", err)
 		}
 	}
 	if s.config.Layers.Keep > 0 {

@@ -12,16 +12,16 @@ import (
 	"corral/cgroup"
 )
 
-// What an instance has on the host, all of it found again by name after a kill:
+// The state of an instance on the host, all of which can be found by name after a kill:
 //
-//	RunDir/lock                  held while an instance is made or cleared
+//	RunDir/lock                  held while an instance is created or cleared
 //	RunDir/uids/N                the blocks of user ids in use, see uidPool
-//	RunDir/instances/NAME/lock   held while the instance lives
+//	RunDir/instances/NAME/lock   held while the instance is running
 //	RunDir/instances/NAME/jails  mount points and libcontainer's state
 //	RunDir/instances/NAME/toolchains  mount points, see toolchains
 //	…/corral/NAME in the cgroup hierarchies, see cgroup.Tree
 //
-// Mounts are in a mount namespace of the supervisor's own and end with it.
+// Mounts are in the supervisor's own mount namespace and end with it.
 type instance struct {
 	name   string
 	dir    string
@@ -31,7 +31,7 @@ type instance struct {
 	unlock func()
 }
 
-// openInstance makes and locks the instance, after it has cleared those whose supervisor is gone.
+// openInstance clears the instances whose supervisor is gone, then creates and locks this one.
 func openInstance(c Config) (*instance, error) {
 	if err := checkRunDir(RunDir); err != nil {
 		return nil, err
@@ -54,10 +54,10 @@ func openInstance(c Config) (*instance, error) {
 	if err := i.recover(instancesDir); err != nil {
 		return nil, err
 	}
-	var u undo
+	var u cleanup
 	defer u.run()
 	for _, dir := range []string{i.dir, filepath.Join(i.dir, "jails")} {
-		if err := makeDir(dir); err != nil && !errors.Is(err, os.ErrExist) { // a living one's: its lock will say so
+		if err := makeDir(dir); err != nil && !errors.Is(err, os.ErrExist) { // if it belongs to a running instance, locking fails below
 			return nil, err
 		}
 	}
@@ -70,11 +70,11 @@ func openInstance(c Config) (*instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	u.keep()
+	u.cancel()
 	return i, nil
 }
 
-// checkRunDir makes dir, or refuses one that is not root's alone to write: names in it decide what is cleared.
+// checkRunDir creates dir, or refuses one that is not writable by root alone: names in it decide what is cleared.
 func checkRunDir(dir string) error {
 	for _, d := range []string{dir, filepath.Join(dir, "instances")} {
 		if err := makeDir(d); err != nil && !errors.Is(err, os.ErrExist) {
@@ -85,14 +85,14 @@ func checkRunDir(dir string) error {
 			return fmt.Errorf("%s: %w", d, err)
 		}
 		if st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Uid != 0 || st.Mode&0o022 != 0 {
-			return fmt.Errorf("%s must be a directory of root that nobody else can write", d)
+			return fmt.Errorf("%s must be a directory of root that no other user can write", d)
 		}
 	}
 	return nil
 }
 
-// recover clears what instances left whose lock is free: the supervisor was killed. A living instance is not touched.
-// The caller holds RunDir/lock, so no instance is half made.
+// recover clears what instances left whose lock is free, because their supervisor was killed. Running instances are
+// not touched. The caller holds RunDir/lock, so no instance is half created.
 func (i *instance) recover(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -112,18 +112,18 @@ func (i *instance) recover(dir string) error {
 		err = i.clear(e.Name(), path)
 		unlock()
 		if errors.Is(err, cgroup.ErrUnkillable) {
-			// It keeps what it has, its user ids included, until a later start finds its processes gone.
+			// It keeps what it has, including its user ids, until a later start finds its processes gone.
 			live[e.Name()] = true
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("clear what instance %q left: %w", e.Name(), err)
+			return fmt.Errorf("clear the state that instance %q left behind: %w", e.Name(), err)
 		}
 	}
 	return i.sweepUnknown(live)
 }
 
-// sweepUnknown clears cgroups of instances that have no directory: it was removed by hand.
+// sweepUnknown clears cgroups of instances whose directory was removed by hand.
 func (i *instance) sweepUnknown(live map[string]bool) error {
 	names, err := i.tree.Instances()
 	if err != nil {
@@ -139,8 +139,8 @@ func (i *instance) sweepUnknown(live map[string]bool) error {
 	return nil
 }
 
-// clear removes an instance: processes and cgroups first, then its ids, then its directory. Everything in the
-// directory was made by us, with names of ours: nothing a job could write.
+// clear removes an instance: processes and cgroups first, then its user ids, then its directory. Everything in the
+// directory was created by us under names of ours; no job could write there.
 func (i *instance) clear(name, path string) error {
 	if err := i.tree.Sweep(name); err != nil {
 		return err
@@ -151,7 +151,8 @@ func (i *instance) clear(name, path string) error {
 	return removeAll(path)
 }
 
-// removeAll removes a directory of ours, with patience for mounts that are on their way out with their namespace.
+// removeAll removes a directory of ours. It retries for up to a second while mounts in it are still being removed
+// with their mount namespace.
 func removeAll(path string) error {
 	var err error
 	for wait := time.Millisecond; wait < time.Second; wait *= 2 {
@@ -163,7 +164,8 @@ func removeAll(path string) error {
 	return err
 }
 
-// close clears the instance itself. It holds RunDir/lock meanwhile, as who starts does: nobody finds half of it.
+// close clears the instance. It holds RunDir/lock meanwhile, as a starting supervisor does, so no other supervisor
+// sees a half-cleared instance.
 func (i *instance) close() error {
 	unlock, err := lockFile(filepath.Join(RunDir, "lock"), true)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 func TestUIDPool(t *testing.T) {
-	const size = 40 // and the first block, which is no jail's
+	const size = 40 // not counting the first block, which is never allocated
 	p := &uidPool{dir: filepath.Join(t.TempDir(), "uids"), base: 1 << 20, size: (size+1)*uidBlock + uidBlock/2}
 	var mu sync.Mutex
 	owners := map[uint32]string{}
@@ -23,7 +23,7 @@ func TestUIDPool(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		for range size / 2 {
 			all.Go(func() {
-				// Of its own, as every supervisor has one.
+				// A pool of its own, as each supervisor has one.
 				first, err := (&uidPool{dir: p.dir, base: p.base, size: p.size}).take(name)
 				mu.Lock()
 				defer mu.Unlock()
@@ -56,8 +56,8 @@ func TestUIDPool(t *testing.T) {
 	}
 }
 
-// TestUIDOrder: what was given back is not the next to be taken, and the search goes around.
-func TestUIDOrder(t *testing.T) {
+// TestUIDBlocksRotate: a released block is not the next one allocated, and the search wraps around.
+func TestUIDBlocksRotate(t *testing.T) {
 	const size = 3
 	p := &uidPool{dir: filepath.Join(t.TempDir(), "uids"), base: 1 << 20, size: (size + 1) * uidBlock}
 	for i := range uint32(3 * size) {
@@ -68,11 +68,12 @@ func TestUIDOrder(t *testing.T) {
 		p.release(first)
 	}
 	if _, err := (&uidPool{dir: p.dir, base: 1 << 20, size: uidBlock - 1}).take("a"); err == nil {
-		t.Error("a block of none")
+		t.Error("a block was allocated from an empty range")
 	}
 }
 
-// TestUIDsReleasedMeanwhile: an instance is cleared while jails of another end, which takes no lock.
+// TestUIDsReleasedMeanwhile: an instance can be cleared while jails of another one end, which release blocks without
+// the lock.
 func TestUIDsReleasedMeanwhile(t *testing.T) {
 	p := &uidPool{dir: filepath.Join(t.TempDir(), "uids"), base: 1 << 20, size: 100 * uidBlock}
 	var ended atomic.Bool
@@ -106,8 +107,8 @@ func TestUIDBlock(t *testing.T) {
 	}
 }
 
-// TestOneInstance: two supervisors of one name cannot be.
-func TestOneInstance(t *testing.T) {
+// TestInstanceNameUnique: two supervisors cannot have the same instance name.
+func TestInstanceNameUnique(t *testing.T) {
 	c := config(t)
 	s := supervise(t, func(o *Config) { *o = c })
 	if second, err := New(c); !errors.Is(err, unix.EWOULDBLOCK) || !strings.Contains(err.Error(), c.Instance) {
@@ -116,11 +117,11 @@ func TestOneInstance(t *testing.T) {
 		}
 		t.Errorf("a second one: %v", err)
 	}
-	(&front{t, s, connect(t, s, Peer{UID: owner}), newRepo(t)}).sh("true") // the first is well
+	(&front{t, s, connect(t, s, Peer{UID: owner}), newRepo(t)}).sh("true") // the first one still works
 }
 
-// TestRunDir: names in it decide what is cleared, so it must be root's alone.
-func TestRunDir(t *testing.T) {
+// TestRunDirOwner: names in the directory decide what is cleared, so it must be writable by root alone.
+func TestRunDirOwner(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	top := t.TempDir()
 	for name, make := range map[string]func(path string) error{
@@ -155,7 +156,7 @@ func TestConfig(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		config Config
-		want   string // in the error, "" for none
+		want   string // in the error; "" for none
 	}{
 		{"least", Config{Instance: "a"}, ""},
 		{"dashes", Config{Instance: "embedded-12"}, ""},
@@ -178,8 +179,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestConfigCompletes: the directory at a configured path is noted, links in it are not followed, and defaults do not exceed
-// ceilings.
+// TestConfigCompletes: the inode at a configured path is recorded, links in the path are refused, and defaults do not
+// exceed ceilings.
 func TestConfigCompletes(t *testing.T) {
 	dir := t.TempDir()
 	mkdir(t, dir+"/repo", os.Getuid())
@@ -207,7 +208,7 @@ func TestConfigCompletes(t *testing.T) {
 	if c.Defaults.Memory != 1<<20 {
 		t.Errorf("default %d above the ceiling", c.Defaults.Memory)
 	}
-	// Without a ceiling of the operator's the host's memory is one: a default must not exceed it.
+	// Without a configured ceiling the host's memory is one: a default must not exceed it.
 	small := Config{Instance: "a"}
 	small.Defaults.Memory = 1 << 50
 	if err := small.complete(); err != nil || small.Defaults.Within(small.Ceilings) != nil {
@@ -215,11 +216,11 @@ func TestConfigCompletes(t *testing.T) {
 	}
 }
 
-// TestNewRefuses: what a supervisor cannot be made of leaves nothing behind.
+// TestNewRefuses: an invalid configuration leaves nothing behind.
 func TestNewRefuses(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"corral-init", "corral-stub"} {
-		put(t, filepath.Join(dir, name), "x", 0o755, owner) // what would run in every jail is not root's
+		put(t, filepath.Join(dir, name), "x", 0o755, owner) // programs that run in every jail must be root's
 	}
 	for name, change := range map[string]func(*Config){
 		"no programs":        func(c *Config) { c.Programs = "/no/such/directory" },
@@ -231,7 +232,7 @@ func TestNewRefuses(t *testing.T) {
 		change(&c)
 		if s, err := New(c); err == nil {
 			_ = s.Close()
-			t.Errorf("%s: is made", name)
+			t.Errorf("%s: New succeeded", name)
 		}
 		if left := traces(instance); len(left) > 0 {
 			t.Errorf("%s: left behind: %q", name, left)

@@ -17,72 +17,73 @@ import (
 	"corral/seccomp"
 )
 
-// JailInit is libcontainer's side of building a jail, which runs in a process of its own: this program with the
-// argument "init". Call it first in main when os.Args[1] is that; it returns only if it was not libcontainer who asked.
+// JailInit is libcontainer's part of building a jail, which runs in a process of its own: this program with the
+// argument "init". Call it first in main if os.Args[1] is "init". It returns only if libcontainer did not start the
+// process.
 func JailInit() { libcontainer.Init() }
 
-// A jailKey names a jail: jobs of one key share one.
+// A jailKey identifies a jail: jobs with equal keys share one.
 type jailKey struct {
 	repoIdentity
-	common  repoIdentity // zero: the repository is no worktree
+	common  repoIdentity // zero: the repository is not a worktree
 	profile string
-	session string // "" is the jail that jobs without a session share
+	session string // "": the jail is shared by jobs without a session
 }
 
-// A repoIdentity tells a repository from another that was at the same place.
+// A repoIdentity distinguishes a repository from another one that had the same path.
 type repoIdentity struct {
 	dev, ino uint64
-	uid, gid uint32 // of its owner, and of its jobs' group: the map is made for them
-	group    uint32 // its own group
-	readOnly bool   // for these clients
+	uid, gid uint32 // of its owner, and of its jobs' group: id maps are made for them
+	group    uint32 // the directory's own group
+	readOnly bool   // the mount is read-only for these clients
 	path     string
 }
 
 // A jail is the prepared environment of one repository and profile.
 type jail struct {
-	s       *Supervisor
-	key     jailKey
-	by      uint32 // the user whose job it was built for
-	name    string
-	repo    *repo
-	built   chan struct{} // closed when the jail stands or failed
-	failure error         // why it failed; read after built
-	ended   chan struct{} // closed when its process 1 is gone
-	gone    chan struct{} // closed when nothing of it is left
-	overdue chan struct{} // closed when its process 1 was told to end and has not in time
-	telling sync.Once     // of process 1
+	s        *Supervisor
+	key      jailKey
+	builtFor uint32 // the user for whose job it was built
+	name     string
+	repo     *repo
+	built    chan struct{} // closed when the jail is built or its build has failed
+	failure  error         // why the build failed; read after built
+	ended    chan struct{} // closed when its process 1 has exited
+	gone     chan struct{} // closed when everything of it has been removed
+	overdue  chan struct{} // closed when its process 1 did not exit in time
+	endOnce  sync.Once     // starts the timeout for the exit of process 1
 
 	base      uint32 // first host user id
 	container *libcontainer.Container
 	init      *wire.Conn
 	groups    *cgroup.Jail
 	scanner   *scanner
-	scannerMu sync.Mutex    // a session gets another scanner; guards scanner from then on
-	late      []inside.Bind // toolchains that each job binds for itself
+	scannerMu sync.Mutex    // guards scanner once the jail is built: a session can get another scanner
+	late      []inside.Bind // toolchains that every job mounts for itself
 
-	session  *session // whose jail it is, or nil; the following are those of a session
-	layerMap *os.File // user namespace that maps the owners on a layer to the jail's root and its first user
-	merged   string   // where the overlay over the repository is mounted, or ""
-	roots    []place  // what a root of the session's own consists of
-	shares   []place  // directories of the layer that all jobs of the session share, and where jobs see them
+	session  *session    // the session that owns the jail, or nil; the following fields are for a session
+	layerMap *os.File    // user namespace that maps the owners on a layer to the jail's root and its first user
+	merged   string      // mount point of the overlay over the repository, or ""
+	roots    []bindMount // the mounts that make up a session's own root
+	shares   []bindMount // directories of the layer shared by the session's jobs
 
-	initMu   sync.Mutex     // one slot request at a time
+	initMu   sync.Mutex     // one request to the init at a time
 	requests uint32         // guarded by initMu
-	work     sync.WaitGroup // slots that live; counted up under mu
+	work     sync.WaitGroup // slots that exist; incremented under mu
 
-	mu      sync.Mutex
-	users   int                 // guarded by mu: jobs that run in it or are about to
-	idle    *time.Timer         // guarded by mu: runs drop
-	rest    *time.Timer         // guarded by mu: runs reclaim
-	dying   int                 // guarded by mu: memory cgroups that were removed since the last reclaim
-	dropped bool                // guarded by mu
-	free    []uint32            // guarded by mu: numbers of users that no slot has
-	idmaps  map[uint32]*os.File // guarded by mu: by number of the user
+	mu           sync.Mutex
+	users        int                 // guarded by mu: jobs that run in the jail or are about to
+	idleTimer    *time.Timer         // guarded by mu: drops the jail when it fires
+	reclaimTimer *time.Timer         // guarded by mu: calls reclaim
+	dyingGroups  int                 // guarded by mu: memory cgroups removed since the last reclaim
+	dropped      bool                // guarded by mu
+	freeUsers    []uint32            // guarded by mu: numbers of users that no slot has
+	idmaps       map[uint32]*os.File // guarded by mu: by user number
 
 	pool *pool
 }
 
-// enter returns the jail for r and profile, which is built if it does not stand. The caller must leave it.
+// enter returns the jail for r and profile, building it if necessary. It takes over r. The caller must call leave.
 func (s *Supervisor) enter(peer Peer, r *repo, profile string) (*jail, error) {
 	key := r.key(profile, "")
 	s.mu.Lock()
@@ -102,11 +103,11 @@ func (s *Supervisor) enter(peer Peer, r *repo, profile string) (*jail, error) {
 			return nil, err
 		}
 		j = s.newJail(key, r)
-		j.by = peer.payer()
+		j.builtFor = peer.payer()
 		s.jails[key] = j
 		s.work.Add(1)
 		s.mu.Unlock()
-		go j.live()
+		go j.lifecycle()
 	}
 	<-j.built
 	if j.failure != nil {
@@ -116,12 +117,12 @@ func (s *Supervisor) enter(peer Peer, r *repo, profile string) (*jail, error) {
 	return j, nil
 }
 
-// roomForJail refuses one more jail when there are too many, in all or of this user, and no unused one to make room.
+// roomForJail refuses another jail if there are too many, in all or of this user, and no unused one can be evicted.
 // The caller holds s.mu.
 func (s *Supervisor) roomForJail(peer Peer) error {
 	mine := 0
 	for _, j := range s.jails {
-		if j.by == peer.payer() {
+		if j.builtFor == peer.payer() {
 			mine++
 		}
 	}
@@ -131,13 +132,13 @@ func (s *Supervisor) roomForJail(peer Peer) error {
 		return nil
 	}
 	for _, j := range s.jails {
-		if (j.by == peer.payer() || !tooManyMine) && j.dropUnused() {
+		if (j.builtFor == peer.payer() || !tooManyMine) && j.dropUnused() {
 			return nil
 		}
 	}
 	return &job.Refusal{
-		Step: "jail", Message: fmt.Sprintf("jobs run in %d repositories, %d of them yours: no more at once", len(s.jails), mine),
-		Hint: "try again when one has ended",
+		Step: "jail", Message: fmt.Sprintf("too many jails are in use: %d in all, %d of them yours", len(s.jails), mine),
+		Hint: "try again when a job has ended",
 	}
 }
 
@@ -148,15 +149,15 @@ func (s *Supervisor) newJail(key jailKey, r *repo) *jail {
 	}
 	j.pool = newPool(j)
 	for n := uint32(jobUIDs); n > 0; n-- {
-		j.free = append(j.free, n-1)
+		j.freeUsers = append(j.freeUsers, n-1)
 	}
 	if key.session != "" {
-		j.free = j.free[:jobUIDs-1] // the first is the session's
+		j.freeUsers = j.freeUsers[:jobUIDs-1] // the first is reserved for the session
 	}
 	return j
 }
 
-// use counts one more user, unless the jail is being dropped.
+// use counts one more user of the jail. It returns false if the jail is being dropped.
 func (j *jail) use() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -164,18 +165,18 @@ func (j *jail) use() bool {
 		return false
 	}
 	j.users++
-	if j.idle != nil {
-		j.idle.Stop()
-		j.idle = nil
+	if j.idleTimer != nil {
+		j.idleTimer.Stop()
+		j.idleTimer = nil
 	}
-	if j.rest != nil {
-		j.rest.Stop()
-		j.rest = nil
+	if j.reclaimTimer != nil {
+		j.reclaimTimer.Stop()
+		j.reclaimTimer = nil
 	}
 	return true
 }
 
-// leave ends a use. The last one starts the clock after which the jail is dropped, or ends one that was retired.
+// leave ends a use. The last one starts the idle timer, or ends the jail if it was retired.
 func (j *jail) leave() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -183,35 +184,36 @@ func (j *jail) leave() {
 	switch {
 	case j.users > 0:
 	case !j.dropped:
-		j.idle = time.AfterFunc(j.s.config.JailIdle, func() { j.dropUnused() })
-		if j.dying >= maxDying {
-			j.rest = time.AfterFunc(j.s.config.reclaim, j.reclaim)
+		j.idleTimer = time.AfterFunc(j.s.config.JailIdle, func() { j.dropUnused() })
+		if j.dyingGroups >= maxDying {
+			j.reclaimTimer = time.AfterFunc(j.s.config.reclaim, j.reclaim)
 		}
 	case j.init != nil:
 		j.endInit()
 	}
 }
 
-// maxDying is how many memory cgroups of ended jobs the kernel may still have, in the order of some 100 KiB each, before their
-// cached files are dropped: once the jail has not been used for reclaimRest, for the next job reads its files anew then.
+// maxDying is the number of memory cgroups of ended jobs, roughly 100 KiB of kernel memory each, above which their
+// cached files are reclaimed. That happens only after the jail has been unused for reclaimRest, because the next job
+// has to read its files from disk again.
 const (
 	maxDying    = 256
 	reclaimRest = 10 * time.Second
 )
 
-// removedGroup counts one more.
+// removedGroup counts a removed memory cgroup.
 func (j *jail) removedGroup() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.dying++
+	j.dyingGroups++
 }
 
-// reclaim has the kernel let go of removed cgroups, unless a job has come.
+// reclaim drops cached files so that the kernel frees removed cgroups, unless a job has come.
 func (j *jail) reclaim() {
 	j.mu.Lock()
 	idle := j.users == 0 && !j.dropped
 	if idle {
-		j.dying = 0
+		j.dyingGroups = 0
 		j.work.Add(1)
 	}
 	j.mu.Unlock()
@@ -221,10 +223,10 @@ func (j *jail) reclaim() {
 	}
 }
 
-// endInit ends process 1, which sees the socket's end, and with it every process of the jail.
+// endInit closes the socket of process 1, which then exits, and with it every process of the jail.
 func (j *jail) endInit() {
 	j.init.Close()
-	j.telling.Do(func() {
+	j.endOnce.Do(func() {
 		late := time.AfterFunc(slotPatience, func() { close(j.overdue) })
 		go func() {
 			select {
@@ -236,23 +238,24 @@ func (j *jail) endInit() {
 	})
 }
 
-// awaitInit waits for the end of process 1. The kernel ends it when the last process of the jail has ended, and one that waits
-// for a file system may never do so: it is left behind.
+// awaitInit waits for the exit of process 1. The kernel completes that only when the jail's last process has exited,
+// and a process that waits for a file system may never exit: after slotPatience it is left behind.
 func (j *jail) awaitInit() {
 	select {
 	case <-j.ended:
 	case <-j.overdue:
-		j.report("process 1, of which a process cannot be ended", errLeft)
+		j.report("process 1: a process of the jail did not exit", errLeft)
 	}
 }
 
-var errLeft = fmt.Errorf("not ended within %v", slotPatience)
+var errLeft = fmt.Errorf("not ended after %v", slotPatience)
 
-// retire lets nobody enter the jail any more; it ends with the jobs in it.
-func (j *jail) retire() { j.condemn(false) }
+// retire keeps further jobs from entering the jail. It ends when the jobs in it have ended.
+func (j *jail) retire() { j.markDropped(false) }
 
-// hold counts one more slot, which live waits for, unless the jail is being dropped. The slot's end is work.Done.
-func (j *jail) hold() bool {
+// addSlot counts one more slot, which lifecycle waits for. It returns false if the jail is being dropped. The slot's
+// end calls work.Done.
+func (j *jail) addSlot() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.dropped {
@@ -264,24 +267,25 @@ func (j *jail) hold() bool {
 
 // dropUnused drops the jail if no job is in it or about to be.
 func (j *jail) dropUnused() bool {
-	if !j.condemn(true) {
+	if !j.markDropped(true) {
 		return false
 	}
 	j.endInit()
 	return true
 }
 
-// drop ends the jail: its process 1 sees the socket's end, and with it every process in it goes.
+// drop ends the jail and every process in it, by closing the socket of its process 1.
 func (j *jail) drop() {
 	<-j.built
-	j.condemn(false)
+	j.markDropped(false)
 	if j.init != nil {
 		j.endInit()
 	}
 }
 
-// condemn marks the jail as dropped, after which nobody enters it, and says whether that was news.
-func (j *jail) condemn(onlyUnused bool) bool {
+// markDropped keeps further jobs from entering. It returns false if the jail was marked already, or if onlyUnused is
+// set and the jail is in use.
+func (j *jail) markDropped(onlyUnused bool) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.dropped || onlyUnused && j.users > 0 {
@@ -291,17 +295,17 @@ func (j *jail) condemn(onlyUnused bool) bool {
 	return true
 }
 
-// live builds the jail, waits for its end and removes what it had on the host.
-func (j *jail) live() {
+// lifecycle builds the jail, waits for its end and removes everything it had on the host.
+func (j *jail) lifecycle() {
 	defer j.s.work.Done()
 	defer close(j.gone)
-	var u undo
+	var u cleanup
 	j.failure = j.build(&u)
 	if j.failure != nil {
-		j.condemn(false)
+		j.markDropped(false)
 		level := slog.LevelError
 		if errors.As(j.failure, new(*job.Refusal)) {
-			level = slog.LevelInfo // who asked is told
+			level = slog.LevelInfo // the client receives the reason
 		}
 		j.s.config.Log.Log(j.s.ctx, level, "jail not built", "jail", j.name, "repo", j.repo.path, "error", j.failure)
 	}
@@ -310,7 +314,7 @@ func (j *jail) live() {
 		j.s.config.Log.Info("jail built", "jail", j.name, "repo", j.repo.path)
 		j.s.rootAhead()
 		j.awaitInit()
-		j.condemn(false)
+		j.markDropped(false)
 	}
 	j.pool.close()
 	j.scannerMu.Lock()
@@ -329,18 +333,18 @@ func (j *jail) live() {
 	j.s.config.Log.Info("jail ended", "jail", j.name)
 }
 
-// takeUser returns the number of a user that no live slot has; the jobs of a session are all of one.
+// takeUser returns the number of a user that no other slot has. All jobs of a session have the same user.
 func (j *jail) takeUser(profile string) (uint32, error) {
 	if j.session != nil && profile != seccomp.Scanner {
 		return 0, nil
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if len(j.free) == 0 {
-		return 0, fmt.Errorf("%d jobs run in this repository at once, no user is left", jobUIDs)
+	if len(j.freeUsers) == 0 {
+		return 0, fmt.Errorf("all %d job users of this jail are in use", jobUIDs)
 	}
-	n := j.free[len(j.free)-1]
-	j.free = j.free[:len(j.free)-1]
+	n := j.freeUsers[len(j.freeUsers)-1]
+	j.freeUsers = j.freeUsers[:len(j.freeUsers)-1]
 	return n, nil
 }
 
@@ -350,18 +354,19 @@ func (j *jail) returnUser(n uint32) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.free = append(j.free, n)
+	j.freeUsers = append(j.freeUsers, n)
 	if m := j.idmaps[n]; m != nil && len(j.idmaps) > maxIDMaps {
 		m.Close()
 		delete(j.idmaps, n)
 	}
 }
 
-// maxIDMaps is how many maps a jail keeps beyond those in use. The user that was returned last is the next one's.
+// maxIDMaps is the number of id maps above which a jail closes the map of a returned user. Users are reused last in,
+// first out.
 const maxIDMaps = 16
 
-// idmap returns the map of the repository's owner to the user of number n. It lasts until the number is returned, and is kept
-// with the jail if that has few.
+// idmap returns the id map from the repository's owner to the user with number n. It is valid until n is returned;
+// the jail caches it while it has few.
 func (j *jail) idmap(n uint32) (*os.File, error) {
 	j.mu.Lock()
 	m := j.idmaps[n]
@@ -375,7 +380,7 @@ func (j *jail) idmap(n uint32) (*os.File, error) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.idmaps[n] = m // a number has one user at a time, so nobody else has made it meanwhile
+	j.idmaps[n] = m // a number has one slot at a time, so no other goroutine has made it in the meantime
 	return m, nil
 }
 

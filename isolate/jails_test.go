@@ -14,7 +14,7 @@ import (
 	"corral/job"
 )
 
-// standing returns the jails of a supervisor.
+// standing returns the supervisor's jails.
 func (s *Supervisor) standing() []*jail {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -25,8 +25,8 @@ func (s *Supervisor) standing() []*jail {
 	return list
 }
 
-// TestJailIsKept: jobs of one repository and profile share a jail, others do not.
-func TestJailIsKept(t *testing.T) {
+// TestJailShared: jobs of one repository and profile share a jail, others do not.
+func TestJailShared(t *testing.T) {
 	f := newFront(t)
 	other := &front{t, f.s, f.c, newRepo(t)}
 	strict := f.spec("true")
@@ -48,8 +48,8 @@ func TestJailIsKept(t *testing.T) {
 	}
 }
 
-// TestIdleJail: a jail that nobody uses goes, with all it has; one that is used stays.
-func TestIdleJail(t *testing.T) {
+// TestIdleJailDropped: an unused jail is removed with all its resources; one in use stays.
+func TestIdleJailDropped(t *testing.T) {
 	f := newFront(t, func(c *Config) { c.JailIdle = 20 * time.Millisecond })
 	l, err := f.start(f.spec("sh", "-c", "echo up; read x; echo $x"))
 	if err != nil {
@@ -57,7 +57,7 @@ func TestIdleJail(t *testing.T) {
 	}
 	l.until("up")
 	j := f.s.standing()[0]
-	(&front{t, f.s, f.c, f.repo}).sh("sleep 0.1") // longer than idle
+	(&front{t, f.s, f.c, f.repo}).sh("sleep 0.1") // longer than the idle timeout
 	if _, err := l.in.WriteString("well\n"); err != nil {
 		t.Error(err)
 	}
@@ -86,7 +86,7 @@ func TestIdleJail(t *testing.T) {
 	}
 }
 
-// initPID returns the host's number of a jail's process 1.
+// initPID returns the host pid of the jail's process 1.
 func (j *jail) initPID(t *testing.T) int {
 	t.Helper()
 	state, err := j.container.State()
@@ -96,7 +96,7 @@ func (j *jail) initPID(t *testing.T) int {
 	return state.InitProcessPid
 }
 
-// TestInitKilled: with its process 1 a jail ends, and its jobs are lost; the next job gets a new jail.
+// TestInitKilled: when a jail's process 1 is killed, its jobs are lost, and the next job gets a new jail.
 func TestInitKilled(t *testing.T) {
 	f := newFront(t)
 	for range 3 {
@@ -110,15 +110,15 @@ func TestInitKilled(t *testing.T) {
 		eventually(t, func() string {
 			d, err := f.try(f.spec("echo", "well"))
 			if err != nil || d.out != "well\n" {
-				return fmt.Sprintf("%q, %v", d.out, err) // the old jail is on its way out
+				return fmt.Sprintf("%q, %v", d.out, err) // the old jail is still being removed
 			}
 			return ""
 		})
 	}
 }
 
-// TestReaperKilled: a job whose process 1 is killed from outside is lost; others of the jail are not.
-func TestReaperKilled(t *testing.T) {
+// TestStubKilled: a job whose process 1 is killed from outside is lost; other jobs of the jail are not.
+func TestStubKilled(t *testing.T) {
 	f := newFront(t)
 	kept, l := f.waiting(), f.waiting()
 	if err := unix.Kill(parent(t, newest(t, f.s)), unix.SIGKILL); err != nil {
@@ -135,7 +135,7 @@ func TestReaperKilled(t *testing.T) {
 	}
 }
 
-// newest returns the process that leads the job that was started last.
+// newest returns the first process of the job that was started last.
 func newest(t *testing.T, s *Supervisor) int {
 	t.Helper()
 	list := s.entries(Peer{})
@@ -148,14 +148,14 @@ func newest(t *testing.T, s *Supervisor) int {
 			pid, last = p, start
 		}
 	}
-	// Of the two of a job, the first is the other's parent.
+	// A job has two processes; the first is the parent of the other.
 	if up := parent(t, pid); comm(up) == "perl" {
 		return up
 	}
 	return pid
 }
 
-// field returns a number of proc_pid_stat(5); the names of these processes have no space.
+// field returns a number of proc_pid_stat(5); the names of these processes contain no space.
 func field(t *testing.T, pid, n int) uint64 {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -172,11 +172,11 @@ func field(t *testing.T, pid, n int) uint64 {
 func parent(t *testing.T, pid int) int { return int(field(t, pid, 4)) }
 
 func comm(pid int) string {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)) // gone: no name
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)) // no name if it has exited
 	return strings.TrimSpace(string(b))
 }
 
-// TestClose: the end of a supervisor is the end of its jobs, which their clients are told, and of new ones.
+// TestClose: closing a supervisor ends its jobs, reports that to their clients, and refuses new ones.
 func TestClose(t *testing.T) {
 	s, err := New(config(t))
 	if err != nil {
@@ -199,7 +199,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestMainThread: libcontainer sends threads into jails; the one that /proc/self stands for is not among them.
+// TestMainThread: libcontainer moves threads into jails, but never the main thread, to which /proc/self refers.
 func TestMainThread(t *testing.T) {
 	before, err := os.Readlink("/proc/self/ns/mnt")
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"corral/job"
 )
 
-// TestFullIsKept: what is on a layer that has no room left, in bytes or in files, can be looked at and taken over.
-func TestFullIsKept(t *testing.T) {
+// TestFullLayerKept: the changes on a layer without free space, in bytes or in files, can be listed and applied.
+func TestFullLayerKept(t *testing.T) {
 	for name, fill := range map[string]string{
 		"bytes": "head -c 200M /dev/zero >big; while echo 1234567890123456789012345678901234567890 >>rest; do :; done",
 		"files": "i=0; while : >f$i; do i=$((i+1)); done",
@@ -49,8 +49,9 @@ func TestFullIsKept(t *testing.T) {
 	}
 }
 
-// TestEmbeddedAndKept: what root's front-ends kept is for those of the same repository.
-func TestEmbeddedAndKept(t *testing.T) {
+// TestEmbeddedKeptLayers: layers kept by embedded front-ends can be used by embedded front-ends of the same
+// repository.
+func TestEmbeddedKeptLayers(t *testing.T) {
 	mine, others := newRepo(t), newRepo(t)
 	f := newFront(t, func(c *Config) { c.Repos = []Repo{{Path: mine}} })
 	f.close(f.kept(), true)
@@ -81,7 +82,7 @@ func TestEmbeddedAndKept(t *testing.T) {
 		}
 	}
 	if _, err := embedded.try(embedded.changes(foreign)); err == nil {
-		t.Error("another repository's layer was used")
+		t.Error("the layer of another repository was used")
 	}
 	refusedAt(t, "removed", second(embedded.c.CloseSession(context.Background(), foreign.ID, false)), "session", 0)
 	if d := embedded.run(embedded.changes(own)); d.ExitCode != 0 || !strings.Contains(d.out, "file") {
@@ -97,23 +98,23 @@ func TestEmbeddedAndKept(t *testing.T) {
 	}
 }
 
-// kept opens a session and writes something to its layer.
+// kept opens a session and writes a file to its layer.
 func (f *front) kept() job.Session {
 	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
 	f.must(ss, "echo 1 >file")
 	return ss
 }
 
-// changes is a job that lists what was changed.
+// changes returns a job that lists the session's changes.
 func (f *front) changes(ss job.Session) job.Spec {
 	spec := f.spec("changes", "list", ss.Repo)
 	spec.Session, spec.Tool, spec.Workspace, spec.Repo = ss.ID, job.ToolChanges, job.ReadOnly, ""
 	return spec
 }
 
-// TestImagesAreRoots: a front-end of root makes and removes root file systems only if its supervisor was started for that,
-// and none of nothing.
-func TestImagesAreRoots(t *testing.T) {
+// TestImagesNeedRoot: a front-end of root creates and removes root file systems only if its supervisor was started
+// for that, and an empty one is not kept.
+func TestImagesNeedRoot(t *testing.T) {
 	f := newFront(t)
 	ctx, spec := context.Background(), job.SessionSpec{Import: "mine", Disk: small}
 	put(t, filepath.Join(f.s.images.path, "there"), "", 0o600, 0)
@@ -137,8 +138,9 @@ func TestImagesAreRoots(t *testing.T) {
 	}
 }
 
-// TestExpiry: what was kept for its time goes while the supervisor runs, unless it is in use; its use is news of it.
-func TestExpiry(t *testing.T) {
+// TestKeptLayerExpires: kept layers expire while the supervisor runs, unless in use; using one restarts its retention
+// time.
+func TestKeptLayerExpires(t *testing.T) {
 	f := newFront(t)
 	ss := f.kept()
 	f.close(ss, true)
@@ -178,7 +180,7 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// TestEmbeddedExpiresNothing: a supervisor of one command removes nothing of others.
+// TestEmbeddedExpiresNothing: a supervisor started for one command removes no kept layers.
 func TestEmbeddedExpiresNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	f := newFront(t, func(c *Config) { c.StateDir = dir })
@@ -200,8 +202,9 @@ func TestEmbeddedExpiresNothing(t *testing.T) {
 	}
 }
 
-// TestNotKept: a session whose layer cannot be kept stays open and has no description, and can be ended without it.
-func TestNotKept(t *testing.T) {
+// TestUnkeepableSessionStaysOpen: a session whose layer cannot be kept stays open without a description, and can be
+// closed without keeping it.
+func TestUnkeepableSessionStaysOpen(t *testing.T) {
 	f := newFront(t)
 	ss := f.kept()
 	layerPath := filepath.Join(f.s.layersDir(), ss.ID+layerSuffix)
@@ -218,13 +221,13 @@ func TestNotKept(t *testing.T) {
 	if kept, err := f.c.CloseSession(context.Background(), ss.ID, false); kept || err != nil {
 		t.Errorf("discarded: kept %v, %v", kept, err)
 	}
-	if err := os.Remove(layerPath); err != nil { // nobody else's is removed
+	if err := os.Remove(layerPath); err != nil { // another file of that name is not removed
 		t.Error(err)
 	}
 }
 
-// TestSmallLayers: a layer that cannot be, or is too small for what a session begins with, is refused.
-func TestSmallLayers(t *testing.T) {
+// TestTooSmallLayerRefused: a layer with impossible limits, or too small for a session's initial files, is refused.
+func TestTooSmallLayerRefused(t *testing.T) {
 	f := newFront(t)
 	for name, spec := range map[string]job.SessionSpec{
 		"files for its size": {Disk: small, Inodes: small/4096 + 1},

@@ -18,17 +18,17 @@ import (
 	"corral/job"
 )
 
-// What is kept of a session with an overlay lies in the state directory, until it is discarded or too old:
+// The changes of a session with an overlay are kept in the state directory until they are discarded or expire:
 //
 //	DIR/layers/ID.layer    the file system
-//	DIR/layers/ID.json     a kept, made by the supervisor; without the layer it means nothing
+//	DIR/layers/ID.json     a keptLayer, written by the supervisor; ignored if the layer is missing
 const (
 	layerSuffix = ".layer"
 	keptSuffix  = ".json"
-	newSuffix   = ".new" // of a description that is being written
+	newSuffix   = ".new" // suffix of a description being written
 )
 
-// A keptLayer says whose a keptLayer layer is, and what of.
+// A keptLayer describes a kept layer: its owner, repository and limits.
 type keptLayer struct {
 	ID   string `json:"id"`
 	Name string `json:"name,omitempty"`
@@ -36,17 +36,17 @@ type keptLayer struct {
 	Repo string `json:"repo"`
 	Dev  uint64 `json:"dev"`
 	Ino  uint64 `json:"ino"`
-	// ReadOnly is that the repository was passed from a mount that is read-only: nothing is applied to it.
+	// ReadOnly is set if the repository was passed from a read-only mount: changes cannot be applied to it.
 	ReadOnly bool      `json:"readOnly,omitempty"`
 	Profile  string    `json:"profile"`
 	Opened   time.Time `json:"opened"`
 	Kept     time.Time `json:"kept"`
 	Disk     int64     `json:"disk"`
 	Inodes   int64     `json:"inodes"`
-	used     int64     // bytes of the host's disk
+	used     int64     // bytes used on the host's disk
 }
 
-func (k *keptLayer) words() job.Session {
+func (k *keptLayer) info() job.Session {
 	return job.Session{
 		ID: k.ID, Name: k.Name, Repo: k.Repo, Workspace: job.Overlay, Kept: true, UID: k.UID, Opened: k.Opened, Used: k.Kept,
 		Disk: k.Disk, DiskUsed: k.used,
@@ -59,7 +59,7 @@ func (s *Supervisor) keptPath(name string) string { return filepath.Join(s.layer
 
 func (s *Supervisor) layersDir() string { return filepath.Join(s.config.StateDir, "layers") }
 
-// loadKept reads what is known of a kept layer.
+// loadKept reads the description of a kept layer. The error is os.ErrNotExist if there is no such layer.
 func (s *Supervisor) loadKept(id string) (*keptLayer, error) {
 	if !idPattern.MatchString(id) {
 		return nil, os.ErrNotExist
@@ -79,27 +79,28 @@ func (s *Supervisor) loadKept(id string) (*keptLayer, error) {
 	return k, nil
 }
 
-// ofPeer says whether a client may know of what was kept: its own, and root everything. Front-ends of root itself know of
-// what others of them left, to find its repository; see mayUse.
-func (k *keptLayer) ofPeer(peer Peer) bool {
+// visibleTo reports whether a client may see the kept layer: users see their own, and root at a daemon's socket sees
+// all. Embedded front-ends see the layers of all other embedded front-ends, because they need the repository's path;
+// see mayUse.
+func (k *keptLayer) visibleTo(peer Peer) bool {
 	return k.UID == peer.UID || peer.UID == 0 && !peer.Embedded
 }
 
-// mayUse says whether a client may go on with what was kept, or remove it. Front-ends of root are whoever called sudo: one
-// may if root started its supervisor for the repository.
+// mayUse reports whether a client may resume or remove the kept layer. Any sudo user can be behind an embedded
+// front-end: it may only if root started its supervisor for the repository.
 func (s *Supervisor) mayUse(peer Peer, k *keptLayer) bool {
-	return k.ofPeer(peer) && (!peer.Embedded || s.config.servesTo(peer, k.Repo))
+	return k.visibleTo(peer) && (!peer.Embedded || s.config.servesTo(peer, k.Repo))
 }
 
-// serveKept serves the repository of a kept layer that root named on the command line, if there is one and it is what root's
-// own front-ends left.
+// serveKept serves the repository of the kept layer that root named on the command line, if it exists and was left by
+// an embedded front-end.
 func (s *Supervisor) serveKept(id string) error {
 	if id == "" {
 		return nil
 	}
 	k, err := s.loadKept(id)
-	if errors.Is(err, os.ErrNotExist) || err == nil && !k.ofPeer(Peer{Embedded: true}) {
-		return nil // who asks for it is told
+	if errors.Is(err, os.ErrNotExist) || err == nil && !k.visibleTo(Peer{Embedded: true}) {
+		return nil // a client that requests it receives the reason
 	}
 	if err != nil {
 		return err
@@ -109,13 +110,13 @@ func (s *Supervisor) serveKept(id string) error {
 	if err = s.checkPath(k.Repo); err == nil {
 		err = s.config.pinRepo(&r, inode{k.Dev, k.Ino})
 	}
-	if err != nil { // who asks for it is told
+	if err != nil { // a client that requests it receives the reason
 		s.config.reject(k.Repo, err)
 	}
 	return nil
 }
 
-// keptOf lists the kept layers that a client may use.
+// keptOf lists the kept layers that a client may see.
 func (s *Supervisor) keptOf(peer Peer) []*keptLayer {
 	entries, err := os.ReadDir(s.layersDir())
 	if err != nil {
@@ -132,17 +133,17 @@ func (s *Supervisor) keptOf(peer Peer) []*keptLayer {
 			s.config.Log.Warn("kept layer not listed", "layer", id, "error", err)
 			continue
 		}
-		if k.ofPeer(peer) {
+		if k.visibleTo(peer) {
 			list = append(list, k)
 		}
 	}
 	return list
 }
 
-// expireInterval is how often kept layers are looked at.
+// expireInterval is how often kept layers are checked for expiry.
 const expireInterval = 24 * time.Hour
 
-// expire removes kept layers when their time has come, until the supervisor ends.
+// expire runs expireKept once per interval until the supervisor ends.
 func (s *Supervisor) expire(interval time.Duration) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -156,7 +157,7 @@ func (s *Supervisor) expire(interval time.Duration) {
 	}
 }
 
-// expireKept removes what was kept for its time and is not in use, by no supervisor.
+// expireKept removes kept layers older than Layers.Keep that are in use by no supervisor.
 func (s *Supervisor) expireKept() {
 	for _, k := range s.keptOf(Peer{}) {
 		if time.Since(k.Kept) <= s.config.Layers.Keep {
@@ -173,7 +174,7 @@ func (s *Supervisor) expireKept() {
 	}
 }
 
-// dropKept removes a kept layer. A session that goes on with it keeps it open, and has it until its end.
+// dropKept removes a kept layer. A session that has it open keeps it until the session ends.
 func (s *Supervisor) dropKept(id string) error {
 	return errors.Join(s.layers.Remove(id+layerSuffix), s.forgetKept(id))
 }
@@ -186,7 +187,7 @@ func (s *Supervisor) forgetKept(id string) error {
 	return err
 }
 
-// removeKept removes a kept layer for a client.
+// removeKept removes a kept layer on behalf of a client.
 func (s *Supervisor) removeKept(peer Peer, id string) error {
 	k, err := s.loadKept(id)
 	if errors.Is(err, os.ErrNotExist) || err == nil && !s.mayUse(peer, k) {
@@ -198,10 +199,10 @@ func (s *Supervisor) removeKept(peer Peer, id string) error {
 	return s.dropKept(id)
 }
 
-// maxKept is how many layers of one user are kept: each may be as large as a layer gets.
+// maxKept is the maximum number of kept layers per user; each can have the maximum size of a layer.
 const maxKept = 64
 
-// roomToKeep refuses one more overlay to a user who has as many kept as there may be.
+// roomToKeep refuses another overlay session to a user with maxKept kept layers.
 func (s *Supervisor) roomToKeep(peer Peer) error {
 	n := 0
 	for _, k := range s.keptOf(Peer{}) {
@@ -213,16 +214,16 @@ func (s *Supervisor) roomToKeep(peer Peer) error {
 		return nil
 	}
 	return &job.Refusal{
-		Step: "session", Message: fmt.Sprintf("%d layers with changes of yours are kept, which is the most", n),
+		Step: "session", Message: fmt.Sprintf("%d layers with your changes are kept, which is the maximum", n),
 		Hint: "apply or discard some: corral session list, corral changes",
 	}
 }
 
-// resume opens a session that goes on with a kept layer, for a client that the repository is still served to. The caller
-// must leave it.
+// resume opens a session on a kept layer, if its repository is still served to the client. The caller must call
+// leave.
 func (s *Supervisor) resume(peer Peer, id string) (*session, error) {
 	k, err := s.loadKept(id)
-	if errors.Is(err, os.ErrNotExist) || err == nil && !k.ofPeer(peer) {
+	if errors.Is(err, os.ErrNotExist) || err == nil && !k.visibleTo(peer) {
 		return nil, noSession(id)
 	}
 	if err != nil {
@@ -246,15 +247,15 @@ func (s *Supervisor) resume(peer Peer, id string) (*session, error) {
 	return ss, nil
 }
 
-// resumedIdle is how long a kept layer stays mounted that nobody asks anything of.
+// resumedIdle is how long a kept layer stays mounted without requests.
 const resumedIdle = 10 * time.Second
 
-// payerOf is the user on whom it counts what another one left.
+// payerOf returns the user to whom a layer of uid is charged.
 func (s *Supervisor) payerOf(uid uint32) uint32 {
 	return Peer{UID: uid, holder: s.subuids.holder(uid)}.payer()
 }
 
-// diskKept is how much of the disk the kept layers have that count on a user, but for those that are open.
+// diskKept returns the disk space of the kept layers charged to a user, without those that are open.
 func (s *Supervisor) diskKept(payer uint32) int64 {
 	list := slices.DeleteFunc(s.keptOf(Peer{}), func(k *keptLayer) bool { return s.payerOf(k.UID) != payer })
 	s.mu.Lock()
@@ -288,12 +289,12 @@ func (s *Supervisor) servesKept(peer Peer, k *keptLayer) (*repo, error) {
 	return nil, notServed(k.Repo)
 }
 
-// Layers says what sessions may have.
+// Layers configures the layers of sessions.
 type Layers struct {
-	Disk, Inodes       int64         // of a session that asks for none; 0 is job.DefaultLayerDisk and job.DefaultLayerInodes
-	MaxDisk, MaxInodes int64         // the most a session may ask for; 0 is 64 GiB and 10 million
-	Idle, MaxIdle      time.Duration // of a session that asks for none, and the most; 0 is job.DefaultSessionIdle and a day
-	Keep               time.Duration // how long the layer of an ended session is kept; 0 is a week; below 0 none is removed here
+	Disk, Inodes       int64         // defaults; 0 is job.DefaultLayerDisk and job.DefaultLayerInodes
+	MaxDisk, MaxInodes int64         // maximums per session; 0 is 64 GiB and 10 million
+	Idle, MaxIdle      time.Duration // default and maximum idle timeout; 0 is job.DefaultSessionIdle and a day
+	Keep               time.Duration // how long the layer of an ended session is kept; 0 is a week, negative is forever
 }
 
 func (l *Layers) complete() error {
@@ -312,7 +313,7 @@ func (l *Layers) complete() error {
 		}
 	}
 	if l.Disk < layer.MinBytes || l.Disk > l.MaxDisk || l.MaxDisk > layer.MaxBytes {
-		return fmt.Errorf("layers of %s, at most %s: from %s to %s are possible", job.FormatSize(l.Disk), job.FormatSize(l.MaxDisk),
+		return fmt.Errorf("layer sizes: default %s, maximum %s; both must be from %s to %s, the default at most the maximum", job.FormatSize(l.Disk), job.FormatSize(l.MaxDisk),
 			job.FormatSize(layer.MinBytes), job.FormatSize(layer.MaxBytes))
 	}
 	return nil

@@ -6,8 +6,8 @@ import (
 	"corral/job"
 )
 
-// TestSpoiledDirectories: whatever a job makes of the directories of its session's root, the next one starts, and writes where
-// it could before and nowhere else.
+// TestSpoiledDirectories: whatever a job does to the directories of its session's root, the next job starts and can
+// write to the same places as before and nowhere else.
 func TestSpoiledDirectories(t *testing.T) {
 	f := newFront(t)
 	for name, script := range map[string]string{

@@ -15,31 +15,31 @@ import (
 	"corral/job"
 )
 
-// untried are steps that are not left out, with the reason.
+// untried lists the steps that are not left out, with the reason.
 var untried = map[string]string{
-	"session":        "there is no terminal to control, so nothing shows",
+	"session":        "without a terminal it has no visible effect",
 	"stdio":          "gives the job its standard streams",
-	"landlock-rules": "landlock fails without",
-	"payload":        "there is no program without",
-	"files":          "these jobs come with none",
-	"exec":           "there is no program without",
-	"repo":           "there is nowhere to be without",
+	"landlock-rules": "step landlock fails without it",
+	"payload":        "the program cannot start without it",
+	"files":          "these jobs have no files",
+	"exec":           "the program cannot start without it",
+	"repo":           "the job has no working directory without it",
 	"common":         "these jobs have none",
 	"protect":        "it has a table of its own, see TestWithoutProtect",
 	"modes":          "it is for jobs that protect something, see TestWithoutProtect",
 	"terminal":       "these jobs have none",
-	"cgroups":        "the supervisor does it then",
-	"toolchains":     "what is sent for it would be taken for the plan",
-	"private-mounts": "the jail's mounts are slaves already, so nothing shows",
-	"descriptors":    "all that there are close at exec already, so nothing shows",
-	"no-new-privs":   "the jail's process 1 has it already, so nothing shows",
+	"cgroups":        "the supervisor does it if the step is left out",
+	"toolchains":     "without it the stub would read its messages as the plan",
+	"private-mounts": "the jail's mounts are slaves already, so it has no visible effect",
+	"descriptors":    "all descriptors close at exec already, so it has no visible effect",
+	"no-new-privs":   "the jail's process 1 has it already, so it has no visible effect",
 }
 
-// companions are steps that fail without another.
+// companions lists steps that fail without another one.
 var companions = map[string][]string{"private-directories": {"accounts", "home", "tmp-size"}}
 
-// TestLayers leaves out each step, and each set of steps that stand together in the way of an attempt, and wants exactly
-// the attempts behind them to turn out otherwise.
+// TestLayers leaves out each step, and each set of steps that prevent an attempt together, and checks that exactly
+// the attempts they prevent have another result.
 func TestLayers(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("perl"), sandboxtest.Landlock)
 	for _, skipped := range sets() {
@@ -51,7 +51,7 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// sets returns none, each step that can be left out, and the layers of each attempt.
+// sets returns the empty set, each step that can be left out, and the layers of each attempt.
 func sets() [][]string {
 	list := [][]string{nil}
 	add := func(set []string) {
@@ -76,7 +76,7 @@ func sets() [][]string {
 	return list
 }
 
-// steps returns the layers of an attempt on this kernel.
+// steps returns the attempt's layers on this kernel.
 func (a attempt) steps() []string {
 	var list []string
 	for _, layer := range strings.Fields(a.layers) {
@@ -101,7 +101,7 @@ func skip(steps []string) func(*Config) {
 func tryAll(t *testing.T, skipped []string) {
 	f := newFront(t, skip(skipped))
 	if slices.Contains(skipped, "private-directories") {
-		f.repo = shownAt(t, f.repo, "/mnt", "/mnt/repo") // at a place that is no job's own directory
+		f.repo = shownAt(t, f.repo, "/mnt", "/mnt/repo") // outside of every private directory
 	}
 	got := f.attempts()
 	for _, a := range attempts {
@@ -115,7 +115,7 @@ func tryAll(t *testing.T, skipped []string) {
 	}
 }
 
-// attempts makes all of them in one job and returns what came of each.
+// attempts makes all attempts in one job and returns the result of each.
 func (f *front) attempts() map[string]string {
 	f.t.Helper()
 	var st unix.Stat_t
@@ -140,7 +140,7 @@ func (f *front) attempts() map[string]string {
 	return got
 }
 
-// TestKeyring: each job has a session keyring of its own. The filter keeps a job from asking, so it is left out here.
+// TestKeyring: each job has a session keyring of its own. The filter refuses keyctl(2), so it is left out here.
 func TestKeyring(t *testing.T) {
 	const session = -3 // KEY_SPEC_SESSION_KEYRING of keyctl(2)
 	ask := fmt.Sprintf("print syscall(%d, 0, %d, 0)", unix.SYS_KEYCTL, session)
@@ -156,7 +156,7 @@ func TestKeyring(t *testing.T) {
 	}
 }
 
-// shownAt shows a repository at another place, in a tmpfs on top in this test's mount namespace.
+// shownAt mounts a repository at dir, in a tmpfs on top, in this test's mount namespace.
 func shownAt(t *testing.T, repo, top, dir string) string {
 	t.Helper()
 	if err := os.Mkdir(top, 0o755); err == nil {

@@ -13,12 +13,12 @@ import (
 	"corral/job"
 )
 
-// TestMemory: a job beyond its memory ends as a whole, and the next one is well.
+// TestMemory: a job that exceeds its memory limit ends as a whole, and the next one is not affected.
 func TestMemory(t *testing.T) {
 	f := newFront(t)
 	for _, script := range []string{
 		`my $x = "x" x (1 << 30); print "survived"`,
-		// The child is the one that is out of memory; its parent and a bystander end with it.
+		// The child runs out of memory; its parent and another process end with it.
 		`if (fork) { if (fork) { wait; print "survived"; sleep 1000 } else { sleep 1000 } } else { my $x = "x" x (1 << 30) }`,
 	} {
 		spec := f.spec("perl", "-e", script)
@@ -33,7 +33,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestTmpIsMemory: what lies in a private directory counts as the job's memory.
+// TestTmpIsMemory: files in a private directory count toward the job's memory.
 func TestTmpIsMemory(t *testing.T) {
 	f := newFront(t)
 	spec := f.spec("sh", "-c", "head -c 200000000 /dev/zero >/tmp/x; echo survived")
@@ -43,17 +43,17 @@ func TestTmpIsMemory(t *testing.T) {
 	}
 }
 
-// TestProcesses: forks beyond the limit fail with EAGAIN, and nothing of what did start stays.
+// TestProcesses: forks beyond the limit fail with EAGAIN, and no process is left.
 func TestProcesses(t *testing.T) {
 	f := newFront(t)
 	spec := f.spec("perl", "-e", `my $n = 0; for (1..200) { my $p = fork; last unless defined $p; if (!$p) { sleep 1000 } $n++ } print "$n ", $!+0`)
 	spec.Limits.PIDs = 20
 	d := f.run(spec)
-	// Process 1 and the program itself count too.
+	// Process 1 and the program itself count.
 	if d.out != "18 11" || d.Limit != job.LimitPIDs || d.Status != job.Success || d.Usage.PeakPIDs > 20 {
 		t.Errorf("%q %s %+v", d.out, d.err, d.Result)
 	}
-	// A storm that never waits, ended at the deadline.
+	// A fork bomb that is ended at the deadline.
 	spec = f.spec("perl", "-e", `$SIG{TERM} = "IGNORE"; while (1) { fork }`)
 	spec.Limits = job.Limits{PIDs: 50, Wall: 200 * time.Millisecond}
 	if d := f.run(spec); d.Status != job.Timeout || d.Usage.PeakPIDs > 50 {
@@ -61,13 +61,13 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// TestBounds: limits that a job meets as an error or a signal.
-func TestBounds(t *testing.T) {
+// TestLimitErrors: limits that a job meets as an error or a signal.
+func TestLimitErrors(t *testing.T) {
 	f := newFront(t)
 	for _, tt := range []struct {
 		name, script string
 		limits       job.Limits
-		want         string // of what the job writes
+		want         string // in the job's output
 	}{
 		{"bytes of /tmp", `head -c 3000000 /dev/zero >/tmp/x`, job.Limits{Tmp: 1 << 20}, "No space left on device"},
 		{"bytes of /dev/shm", `head -c 3000000 /dev/zero >/dev/shm/x`, job.Limits{Tmp: 1 << 20}, "No space left on device"},
@@ -89,7 +89,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestSocketBuffers: what waits in sockets of a job is bounded, too. v1 counts it for itself.
+// TestSocketBuffers: data queued in a job's sockets is limited too. cgroup v1 accounts for it separately.
 func TestSocketBuffers(t *testing.T) {
 	f := newFront(t)
 	spec := f.spec("perl", "-e", `
@@ -114,19 +114,20 @@ print int($sent / (1 << 20));`)
 	}
 }
 
-// TestCPU: a quota throttles; how often is the kernel's to count, the sum of time is ours to see.
+// TestCPU: a quota throttles the job. The test measures total CPU time; how often the kernel throttles is up to the
+// kernel.
 func TestCPU(t *testing.T) {
 	f := newFront(t)
 	spec := f.spec("perl", "-e", `while (1) {}`)
 	spec.Limits = job.Limits{MilliCPUs: 200, Wall: sandboxtest.Slow(600 * time.Millisecond)}
 	d := f.run(spec)
-	// 20 ms in each period of 100 ms, of which the job sees seven at most.
+	// 20 ms in each of at most seven periods of 100 ms.
 	if d.Status != job.Timeout || d.Usage.CPU > d.Usage.Wall/2 {
 		t.Errorf("%+v", d.Result)
 	}
 }
 
-// TestDisk: what a job adds to the repository is bounded; what was there, or is elsewhere, does not count.
+// TestDisk: what a job adds to the repository is limited; existing files and files elsewhere do not count.
 func TestDisk(t *testing.T) {
 	f := newFront(t)
 	put(t, f.repo+"/old", strings.Repeat("x", 3<<20), 0o644, owner)
@@ -145,7 +146,7 @@ func TestDisk(t *testing.T) {
 // TestDiskPassed: files without a name count whose descriptors are in a socket, in one that is in a socket itself, or in the table
 // of any thread. Who passes descriptors all the time, and receives them, is not held to account for what others write.
 func TestDiskPassed(t *testing.T) {
-	sandboxtest.Require(t, sandboxtest.Program("pydoc3")) // of a Python that is whole
+	sandboxtest.Require(t, sandboxtest.Program("pydoc3")) // of a complete Python installation
 	f := newFront(t)
 	begin := python + endLeader + ownTable + `
 import threading, time
@@ -218,8 +219,8 @@ print("well")`)
 	}
 }
 
-// TestDeadline: at the deadline all of a job ends, whatever it did to stay: descendants in sessions of their own that
-// ignore signals and hold its pipes. The answer waits for the processes and not for the pipes.
+// TestDeadline: at the deadline all processes of a job end, including descendants in sessions of their own that
+// ignore signals and hold its pipes. The result waits for the processes, not for the pipes.
 func TestDeadline(t *testing.T) {
 	f := newFront(t)
 	const wall = 300 * time.Millisecond
@@ -234,14 +235,15 @@ func TestDeadline(t *testing.T) {
 	if d.Status != job.Timeout || d.Signal != int(unix.SIGKILL) || d.ExitCode != -1 {
 		t.Errorf("%+v %s", d.Result, d.err)
 	}
-	if late > sandboxtest.Slow(30*time.Second) { // whoever waited for the pipes would wait for 1,000
+	if late > sandboxtest.Slow(30*time.Second) { // waiting for the pipes would take 1,000 s
 		t.Errorf("%v after the deadline", late)
 	}
 	t.Logf("answered %v after the deadline", late)
 }
 
-// TestBackground: a job ends with its first process; what it left running is gone when the answer comes.
-func TestBackground(t *testing.T) {
+// TestBackgroundProcessesKilled: a job ends with its first process; processes that it left running are gone when the
+// result arrives.
+func TestBackgroundProcessesKilled(t *testing.T) {
 	f := newFront(t)
 	for range sandboxtest.Scale(20) {
 		f.sh("for i in 1 2 3; do (setsid sleep 1000 &) & done; (while :; do sleep 0.001; done) & echo started")
@@ -251,15 +253,15 @@ func TestBackground(t *testing.T) {
 	}
 }
 
-// TestLeast: with the least of each limit that may be asked for, a program starts.
-func TestLeast(t *testing.T) {
+// TestMinimumLimits: a program starts with the minimum of each limit.
+func TestMinimumLimits(t *testing.T) {
 	f := newFront(t)
 	var all job.Limits
 	for i, field := range all.Fields() {
 		var l job.Limits
 		*l.Fields()[i].Value = field.Min
 		if field.Name == "timeout" {
-			continue // a millisecond is over before anything starts, and that is an answer
+			continue // the deadline of a millisecond passes before the start, which is a valid result
 		}
 		spec := f.spec("/bin/true")
 		spec.Limits = l

@@ -10,35 +10,35 @@ import (
 	"corral/job"
 )
 
-// A run is a live job.
+// A run is a job that was accepted and has not ended.
 type run struct {
-	id      string
-	peer    Peer
-	repo    string    // guarded by Supervisor.mu while it is listed; set before the job begins
-	started time.Time // likewise
-	limits  job.Limits
-	protect job.Protection
-	decided uint64           // of the record in the audit log; 0 as long as there is none
-	orders  chan wire.Signal // that are still to be sent
-	over    chan struct{}    // closed when the job has ended
-	ended   chan struct{}    // closed when who asked for the end is done with that
+	id         string
+	peer       Peer
+	repo       string    // guarded by Supervisor.mu while the run is registered; set before the job starts
+	started    time.Time // guarded like repo
+	limits     job.Limits
+	protect    job.Protection
+	decided    uint64           // sequence number of the decision in the audit log; 0 if none was written
+	signals    chan wire.Signal // queue of signals to be forwarded
+	done       chan struct{}    // closed when the job has ended
+	endHandled chan struct{}    // closed when whoever requested the end no longer uses the slot
 
-	mu      sync.Mutex
-	outcome wire.Outcome // guarded by mu: why it ends, as soon as that is settled
-	slot    *slot        // guarded by mu: where it runs
-	obeys   bool         // guarded by mu: obey runs
+	mu         sync.Mutex
+	outcome    wire.Outcome // guarded by mu: why the job ends; 0 until that is decided
+	slot       *slot        // guarded by mu: where the job runs
+	forwarding bool         // guarded by mu: forwardSignals runs
 }
 
-// newRun names a job of peer's, which can be signaled from now on.
+// newRun returns a run with a new id for a job of peer. It can be signaled from now on.
 func (s *Supervisor) newRun(peer Peer) *run {
 	return &run{
 		id: s.name("job-"), peer: peer,
-		orders: make(chan wire.Signal, 8), over: make(chan struct{}), ended: make(chan struct{}),
+		signals: make(chan wire.Signal, 8), done: make(chan struct{}), endHandled: make(chan struct{}),
 	}
 }
 
-// settle notes why the job ends, and says whether that was open yet.
-func (r *run) settle(o wire.Outcome) bool {
+// setOutcome records why the job ends. It returns false if that was decided before.
+func (r *run) setOutcome(o wire.Outcome) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.outcome != 0 {
@@ -48,9 +48,10 @@ func (r *run) settle(o wire.Outcome) bool {
 	return true
 }
 
-// ask brings about the job's end, if that is not settled yet. One that does not run yet ends when it would begin.
-func (r *run) ask(o wire.Outcome) {
-	if !r.settle(o) {
+// requestEnd ends the job with outcome o, unless an outcome was set before. A job that is not in a slot yet ends as
+// soon as it would start.
+func (r *run) requestEnd(o wire.Outcome) {
+	if !r.setOutcome(o) {
 		return
 	}
 	r.mu.Lock()
@@ -59,70 +60,73 @@ func (r *run) ask(o wire.Outcome) {
 	if sl != nil {
 		sl.kill()
 	}
-	close(r.ended)
+	close(r.endHandled)
 }
 
-// order passes on a signal. Signals that a job does not take in time are dropped, as pending signals of one kind are.
-func (r *run) order(s wire.Signal) {
+// signal queues a signal for the job. If the queue is full the signal is dropped, as the kernel drops a pending
+// signal of the same kind.
+func (r *run) signal(s wire.Signal) {
 	if s.Number == 0 {
-		go r.ask(wire.Killed) // without cgroup.kill that takes its time, and who asks has other jobs
+		go r.requestEnd(wire.Killed) // without cgroup.kill ending takes time, and the client has other requests
 		return
 	}
 	select {
-	case r.orders <- s:
+	case r.signals <- s:
 	default:
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.startObeying()
+	r.startForwarding()
 }
 
-// startObeying starts obey, once there is a slot and an order. The caller holds r.mu.
-func (r *run) startObeying() {
-	if r.slot == nil || r.obeys || len(r.orders) == 0 {
+// startForwarding starts forwardSignals once there are both a slot and a queued signal. The caller holds r.mu.
+func (r *run) startForwarding() {
+	if r.slot == nil || r.forwarding || len(r.signals) == 0 {
 		return
 	}
-	r.obeys = true
-	go r.obey(r.slot)
+	r.forwarding = true
+	go r.forwardSignals(r.slot)
 }
 
-// obey sends the orders to the stub, in their turn, until the job is over.
-func (r *run) obey(sl *slot) {
+// forwardSignals sends the queued signals to the stub, in order, until the job is over.
+func (r *run) forwardSignals(sl *slot) {
 	for {
 		select {
-		case s := <-r.orders:
+		case s := <-r.signals:
 			_ = sl.stub.Send(inside.Order{Signal: int(s.Number), Everyone: s.Everyone}.Append())
-		case <-r.over:
+		case <-r.done:
 			return
 		}
 	}
 }
 
-// begin says that the job is in its slot: from here on it can be ended there, and if it is to end already, it is.
-func (r *run) begin(sl *slot) {
+// setSlot records the slot in which the job starts. From now on requestEnd kills it there; if an outcome is already
+// set, the job is killed at once.
+func (r *run) setSlot(sl *slot) {
 	r.mu.Lock()
 	r.slot = sl
 	late := r.outcome != 0
-	r.startObeying()
+	r.startForwarding()
 	r.mu.Unlock()
 	if late {
 		sl.kill()
 	}
 }
 
-// finish returns why the job ended. Nobody uses its slot in its name any more: who asked for the end has done so.
+// finish returns why the job ended. If the outcome was set by another goroutine (mine is false), finish first waits
+// until that goroutine no longer uses the slot.
 func (r *run) finish(mine bool) wire.Outcome {
 	if !mine {
-		<-r.ended
+		<-r.endHandled
 	}
-	close(r.over)
+	close(r.done)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.outcome
 }
 
-// after calls f after a time, unless it is stopped before. Stopping waits for an f under way.
-func after(d time.Duration, f func()) (stop func()) {
+// runAfter calls f after d, unless stop is called before. stop waits for a call of f in progress.
+func runAfter(d time.Duration, f func()) (stop func()) {
 	done := make(chan struct{})
 	timer := time.AfterFunc(d, func() {
 		defer close(done)
@@ -135,14 +139,14 @@ func after(d time.Duration, f func()) (stop func()) {
 	}
 }
 
-// with ends the job at its deadline, and with ctx, until it is stopped.
-func (s *Supervisor) with(ctx context.Context, r *run) (stop func()) {
+// endOn ends the job at its deadline or when ctx ends, whichever is first, until stop is called.
+func (s *Supervisor) endOn(ctx context.Context, r *run) (stop func()) {
 	stopDeadline := func() {}
 	if r.limits.Wall != job.Unlimited {
-		timer := time.AfterFunc(r.limits.Wall, func() { r.ask(wire.Deadline) })
+		timer := time.AfterFunc(r.limits.Wall, func() { r.requestEnd(wire.Deadline) })
 		stopDeadline = func() { timer.Stop() }
 	}
-	stopContext := context.AfterFunc(ctx, func() { r.ask(s.whyDone()) })
+	stopContext := context.AfterFunc(ctx, func() { r.requestEnd(s.endReason()) })
 	return func() {
 		stopDeadline()
 		stopContext()

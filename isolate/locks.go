@@ -21,27 +21,29 @@ import (
 // file descriptions, which live on while they wait in a socket, is refused by the filter.
 const (
 	locksInterval = 250 * time.Millisecond
-	locksUnknown  = 10 * time.Second // where the kernel does not tell how many there are
+	locksUnknown  = 10 * time.Second // where the kernel does not report the number
 
-	// manyLocks are so many records, 50 MB, that jobs are looked at.
+	// manyLocks is the growth in records, 50 MB, at which jobs are checked.
 	manyLocks = 1 << 18
 
-	// maxLocks are those of a job that may be: none but one that is hostile or broken has as many. 1,024 jobs have 2 GB of them.
+	// maxLocks is the maximum number of locks of a job: only a hostile or broken one has as many. 1,024 jobs have 2 GB
+	// of them.
 	maxLocks = 10_000
 
 	// locksAtOnce is how many jobs are looked at together: none waits long for others that use up their tablesPatience.
 	locksAtOnce = 64
 )
 
-// lockRecords is where the kernel tells how many there are, together with other records of their size. It counts no list for that.
+// lockRecords is where the kernel reports the number of lock records together with other objects of their size.
+// Reading it walks no list.
 const lockRecords = "/sys/kernel/slab/file_lock_cache/total_objects"
 
-// A lockWatch ends jobs that have more locks than a job may have.
+// A lockWatch ends jobs that have more than maxLocks locks.
 type lockWatch struct {
 	mu      sync.Mutex
 	watched map[*lockHolder]bool // guarded by mu
-	timer   *time.Timer          // guarded by mu: runs look while there are jobs
-	base    int                  // guarded by mu: how many records there were when no job was to blame, or fewer since
+	timer   *time.Timer         // guarded by mu: calls look while there are jobs
+	base    int                 // guarded by mu: number of records when no job was over maxLocks, or the lowest since
 }
 
 type lockHolder struct {
@@ -52,7 +54,8 @@ type lockHolder struct {
 	over  bool // guarded by mu
 }
 
-// watch looks after a job. When stop returns, nobody uses the slot any more; over is that the job was ended.
+// watch starts watching a job. After stop returns, the slot is not used any more; over reports whether the job was
+// ended.
 func (w *lockWatch) watch(sl *slot, r *run) (stop func() (over bool)) {
 	h := &lockHolder{group: sl.group, run: r}
 	w.mu.Lock()
@@ -76,7 +79,7 @@ func (w *lockWatch) watch(sl *slot, r *run) (stop func() (over bool)) {
 	}
 }
 
-// look ends the jobs that have too many locks, and comes again.
+// look ends the jobs that have too many locks, and schedules itself again.
 func (w *lockWatch) look() {
 	next := locksInterval
 	n, err := countLockRecords()
@@ -103,7 +106,7 @@ func (w *lockWatch) look() {
 	}
 }
 
-// countLockRecords reads the first number of the kernel's line.
+// countLockRecords returns the first number in lockRecords.
 func countLockRecords() (int, error) {
 	f, err := os.Open(lockRecords)
 	if err != nil {
@@ -147,14 +150,14 @@ func (h *lockHolder) check() (blameless bool) {
 	}
 	thaw, frozen := h.group.Freeze()
 	defer thaw() // the stub must see the end, whoever brings it about
-	late := time.AfterFunc(tablesPatience, func() { h.run.ask(wire.Vanished) })
+	late := time.AfterFunc(tablesPatience, func() { h.run.requestEnd(wire.Vanished) })
 	pids, err := h.group.PIDs()
 	few := err == nil && !tooManyLocks(pids, h.run.limits.PIDs)
 	if late.Stop() && few {
 		return frozen
 	}
 	h.over = true
-	h.run.ask(wire.Vanished)
+	h.run.requestEnd(wire.Vanished)
 	return false
 }
 

@@ -17,8 +17,8 @@ import (
 	"corral/job"
 )
 
-// takeLocks has take: so many one-byte locks with gaps between them, in files with few each, for the kernel looks through a
-// file's locks for each new one.
+// takeLocks defines take(n), which takes n one-byte locks with gaps between them. Each file gets few locks, because
+// the kernel walks a file's locks for each new one.
 const takeLocks = `
 use Fcntl; $| = 1;
 my $name = 0;
@@ -30,7 +30,8 @@ sub take {
 }
 `
 
-// TestLocks: a job cannot fill the kernel with locks, which no cgroup is charged for, and one that has some is left alone.
+// TestLocks: a job cannot fill kernel memory with locks, which no cgroup is charged for, and a job with a few is not
+// affected.
 func TestLocks(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("perl"))
 	before, err := countLockRecords()
@@ -43,10 +44,10 @@ func TestLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	few.until("taken\n")
-	const most = 2_000_000 // were there no bound: 400 MB
+	const most = 2_000_000 // 400 MB, were there no limit
 	for name, script := range map[string]string{
 		"one process": `take(` + strconv.Itoa(most) + `); print "survived"`,
-		// The locks belong to the table of descriptors that the first process shares, and none to a process that is alive.
+		// The locks belong to the descriptor table that the first process shares, and to no process that is alive.
 		"processes that are gone": fmt.Sprintf(`for (1..400) { my $p = syscall(%d, %d, 0, 0, 0, 0); `+
 			`if (!$p) { $name = $_ * 100; take(5000); syscall(%d, 0) } waitpid($p, 0) } print "survived"`,
 			unix.SYS_CLONE, unix.CLONE_FILES|int(unix.SIGCHLD), unix.SYS_EXIT_GROUP),
@@ -70,7 +71,7 @@ func TestLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d, err := few.end(); err != nil || d.Status != job.Success {
-		t.Errorf("the job with few: %+v %v", d.Result, err)
+		t.Errorf("the job with few locks: %+v %v", d.Result, err)
 	}
 }
 
@@ -172,16 +173,16 @@ func TestTablesStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all []*lockHolder
 		for range 3 {
-			r := &run{ended: make(chan struct{})}
-			all = append(all, &lockHolder{group: fakeGroup{frozen: true, stuck: r.ended}, run: r})
+			r := &run{endHandled: make(chan struct{})}
+			all = append(all, &lockHolder{group: fakeGroup{frozen: true, stuck: r.endHandled}, run: r})
 		}
 		begin := time.Now()
 		if checkAll(all) || !all[0].over || time.Since(begin) != tablesPatience {
 			t.Errorf("after %v: %+v", time.Since(begin), all[0].run.outcome)
 		}
 
-		r := &run{ended: make(chan struct{}), limits: job.Limits{Disk: 1, Inodes: job.Unlimited}}
-		w := &diskWatch{group: fakeGroup{frozen: true, stuck: r.ended}, run: r}
+		r := &run{endHandled: make(chan struct{}), limits: job.Limits{Disk: 1, Inodes: job.Unlimited}}
+		w := &diskWatch{group: fakeGroup{frozen: true, stuck: r.endHandled}, run: r}
 		begin = time.Now()
 		w.confirm()
 		if r.outcome != wire.OverDisk || time.Since(begin) != tablesPatience {
@@ -198,7 +199,7 @@ func TestLocksUnread(t *testing.T) {
 	}
 	for _, frozen := range []bool{true, false} {
 		const low = -2 * manyLocks
-		h := &lockHolder{group: fakeGroup{pids: []int{os.Getpid()}, frozen: frozen}, run: &run{limits: job.Limits{PIDs: 1000}, ended: make(chan struct{})}}
+		h := &lockHolder{group: fakeGroup{pids: []int{os.Getpid()}, frozen: frozen}, run: &run{limits: job.Limits{PIDs: 1000}, endHandled: make(chan struct{})}}
 		w := &lockWatch{watched: map[*lockHolder]bool{h: true}, timer: time.NewTimer(time.Hour), base: low}
 		w.look()
 		w.timer.Stop()

@@ -20,28 +20,29 @@ import (
 	"corral/rootfs"
 )
 
-// On a session's layer:
+// Contents of a session's layer:
 //
 //	repo/upper, repo/work    the overlay over the repository
-//	home, tmp                the home directory and /tmp of a session that has no root of its own
+//	home, tmp                the home directory and /tmp of a session without a root of its own
 //	root                     the root of a session that has one: the tree itself, or
-//	root/upper, root/work    the overlay over an imported one
+//	root/upper, root/work    the overlay over an imported root file system
 //	dirs/N/upper, work       the overlays over system directories of the host
 //
-// All but the work directories belongs to the session's user.
+// Everything except the work directories belongs to the session's user.
 const (
-	jailOwner = layer.UID     // the jail's root, on a layer
-	userOwner = layer.UID + 1 // the session's user, on a layer
+	jailOwner = layer.UID     // the jail's root, as stored on a layer
+	userOwner = layer.UID + 1 // the session's user, as stored on a layer
 )
 
-// importDir is where a session that imports a root file system has it.
+// importDir is where the jobs of an importing session see the root file system.
 const importDir = "/image"
 
-// A place is where something of a session's is mounted in the supervisor's own mount namespace, and where a job has it.
-type place struct{ source, target string }
+// A bindMount says where something of a session's is mounted in the supervisor's mount namespace, and where in a
+// job's.
+type bindMount struct{ source, target string }
 
-// makeLayer makes or reopens the session's layer. What is made is in u.
-func (j *jail) makeLayer(u *undo, dir string) error {
+// makeLayer creates or reopens the session's layer. The functions that undo it are pushed on u.
+func (j *jail) makeLayer(u *cleanup, dir string) error {
 	ss := j.session
 	path := filepath.Join(dir, "layer")
 	if err := makeDir(path); err != nil {
@@ -70,21 +71,22 @@ func (j *jail) makeLayer(u *undo, dir string) error {
 	return nil
 }
 
-// refuseLayer is for the client: a host without room or without what it takes is the operator's matter.
+// refuseLayer turns errors of package layer that a client should see into refusals: a host without space or without a
+// required feature is the operator's matter.
 func refuseLayer(err error) error {
-	told := false
+	forClient := false
 	for _, known := range []error{layer.ErrNoRoom, layer.ErrHost, layer.ErrInUse, layer.ErrDamaged} {
-		told = told || errors.Is(err, known)
+		forClient = forClient || errors.Is(err, known)
 	}
-	if !told {
+	if !forClient {
 		return err
 	}
 	message, hint := splitHint(err)
 	return &job.Refusal{Step: "session", Message: message, Hint: hint}
 }
 
-// assemble makes what the session's jobs see of the layer: its init merges it with what lies below.
-func (j *jail) assemble(u *undo, dir string) error {
+// assemble makes the overlays and directories of the layer that the session's jobs see. The init mounts the overlays.
+func (j *jail) assemble(u *cleanup, dir string) error {
 	ss := j.session
 	if ss.imports() {
 		if err := j.ownedDir("root", 0o755); err != nil {
@@ -101,7 +103,7 @@ func (j *jail) assemble(u *undo, dir string) error {
 			return j.repo.clone(m, true)
 		}
 		var err error
-		if j.merged, err = j.overlay(u, dir, merge{name: "repo", mode: j.repo.mode, below: below}); err != nil {
+		if j.merged, err = j.overlay(u, dir, overlaySpec{name: "repo", mode: j.repo.mode, below: below}); err != nil {
 			return err
 		}
 	}
@@ -109,22 +111,22 @@ func (j *jail) assemble(u *undo, dir string) error {
 		return j.assembleRoot(u, dir)
 	}
 	if ss.shares() {
-		return j.share()
+		return j.makeShares()
 	}
 	return nil
 }
 
-// share makes the directories of the layer that all of the session's jobs have for the home directory and /tmp. One in which
-// the repository or something that the operator shows lies is each job's own all the same: the way there is made in it, which
-// a job could turn elsewhere in one that it shares.
-func (j *jail) share() error {
+// makeShares makes the directories of the layer that all of the session's jobs share as home directory and /tmp. If
+// the repository or something that the operator shows lies in one of the two, each job gets its own instead: the path
+// to the mount point is created in it, and in a shared directory another job could redirect that path.
+func (j *jail) makeShares() error {
 	dirs := []struct {
-		place
+		bindMount
 		owner int
 		mode  uint32
 	}{
-		{place{"home", rootfs.HomeDir}, userOwner, 0o700},
-		{place{"tmp", "/tmp"}, jailOwner, 0o1777},
+		{bindMount{"home", rootfs.HomeDir}, userOwner, 0o700},
+		{bindMount{"tmp", "/tmp"}, jailOwner, 0o1777},
 	}
 	shown := []string{j.repo.path}
 	if j.repo.common != nil {
@@ -141,24 +143,24 @@ func (j *jail) share() error {
 		if err := unix.Mkdir(path, d.mode); err != nil {
 			return &os.PathError{Op: "mkdir", Path: path, Err: err}
 		}
-		if err := own(path, d.owner, d.mode); err != nil {
+		if err := setOwner(path, d.owner, d.mode); err != nil {
 			return err
 		}
-		j.shares = append(j.shares, d.place)
+		j.shares = append(j.shares, d.bindMount)
 	}
 	return nil
 }
 
-// A merge is an overlay to be made.
-type merge struct {
+// An overlaySpec describes an overlay to be made.
+type overlaySpec struct {
 	name  string                   // directory of the layer
-	mode  uint32                   // of its upper directory, which is the merged one's
-	fill  func(upper string) error // puts into it what there is before any job; may be nil
-	below func() (*os.File, error) // returns a detached mount of what lies below
+	mode  uint32                   // of its upper directory, and so of the merged one
+	fill  func(upper string) error // writes what exists before the first job; may be nil
+	below func() (*os.File, error) // returns a detached mount of the lower directory
 }
 
-// overlay makes an overlay, and mounts it in dir. It returns where.
-func (j *jail) overlay(u *undo, dir string, m merge) (string, error) {
+// overlay makes an overlay, mounts it in dir, and returns the mount point.
+func (j *jail) overlay(u *cleanup, dir string, m overlaySpec) (string, error) {
 	name := m.name
 	if err := j.ownedDir(name+"/upper", m.mode); err != nil {
 		return "", err
@@ -192,8 +194,8 @@ func (j *jail) overlay(u *undo, dir string, m merge) (string, error) {
 	return j.attach(u, dir, merged)
 }
 
-// attach mounts what is detached at a new place in dir: only what is attached can be cloned for each job.
-func (j *jail) attach(u *undo, dir string, mount *os.File) (string, error) {
+// attach mounts a detached mount at a new mount point in dir: only an attached mount can be cloned for each job.
+func (j *jail) attach(u *cleanup, dir string, mount *os.File) (string, error) {
 	at := filepath.Join(dir, j.s.name("mount-"))
 	if err := makeDir(at); err != nil {
 		return "", err
@@ -206,11 +208,11 @@ func (j *jail) attach(u *undo, dir string, mount *os.File) (string, error) {
 	return at, nil
 }
 
-// ownedDir makes a directory of the layer that belongs to the session's user, and those above it, which are the jail's. On
-// a layer that was kept they are there.
+// ownedDir makes a directory of the layer that belongs to the session's user; missing parents are made for the jail's
+// root. On a layer that was kept the directory exists already.
 func (j *jail) ownedDir(name string, mode uint32) error {
 	path := filepath.Join(j.session.layer.Path(), name)
-	if err := j.above(name); err != nil {
+	if err := j.makeParents(name); err != nil {
 		return err
 	}
 	if err := unix.Mkdir(path, mode); err != nil {
@@ -219,11 +221,11 @@ func (j *jail) ownedDir(name string, mode uint32) error {
 		}
 		return &os.PathError{Op: "mkdir", Path: path, Err: err}
 	}
-	return own(path, userOwner, mode)
+	return setOwner(path, userOwner, mode)
 }
 
-// above makes the directories above one of the layer's.
-func (j *jail) above(name string) error {
+// makeParents makes the parent directories of a path in the layer.
+func (j *jail) makeParents(name string) error {
 	at := j.session.layer.Path()
 	parts := strings.Split(name, "/")
 	for _, part := range parts[:len(parts)-1] {
@@ -233,7 +235,7 @@ func (j *jail) above(name string) error {
 		case err != nil:
 			return &os.PathError{Op: "mkdir", Path: at, Err: err}
 		default:
-			if err := own(at, jailOwner, 0o711); err != nil {
+			if err := setOwner(at, jailOwner, 0o711); err != nil {
 				return err
 			}
 		}
@@ -241,7 +243,7 @@ func (j *jail) above(name string) error {
 	return nil
 }
 
-func own(path string, id int, mode uint32) error {
+func setOwner(path string, id int, mode uint32) error {
 	if err := unix.Chmod(path, mode); err != nil { // the umask is stricter
 		return &os.PathError{Op: "chmod", Path: path, Err: err}
 	}
@@ -256,8 +258,8 @@ func (j *jail) fromLayer(name string, readOnly bool) (*os.File, error) {
 	return cloneMount(filepath.Join(j.session.layer.Path(), name), j.layerMap, readOnly)
 }
 
-// cloneMount makes a detached mount of the directory at path, which is the supervisor's to name, with the ids of userns
-// if that is not nil.
+// cloneMount makes a detached mount of the directory at path, which must be a path of the supervisor's own, id-mapped
+// by userns if that is not nil.
 func cloneMount(path string, userns *os.File, readOnly bool) (*os.File, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {
@@ -281,16 +283,16 @@ func cloneMount(path string, userns *os.File, readOnly bool) (*os.File, error) {
 
 // rootMounts clones the mounts that make up the root of a session's job.
 func (j *jail) rootMounts() ([]*os.File, error) {
-	return clones(j.roots, func(source string) (*os.File, error) { return cloneMount(source, nil, false) })
+	return cloneAll(j.roots, func(source string) (*os.File, error) { return cloneMount(source, nil, false) })
 }
 
 // sharedMounts clones the directories of the layer that the session's jobs share.
 func (j *jail) sharedMounts() ([]*os.File, error) {
-	return clones(j.shares, func(source string) (*os.File, error) { return j.fromLayer(source, false) })
+	return cloneAll(j.shares, func(source string) (*os.File, error) { return j.fromLayer(source, false) })
 }
 
-// clones makes a mount of the source of each place.
-func clones(places []place, clone func(source string) (*os.File, error)) ([]*os.File, error) {
+// cloneAll clones the source of each mount.
+func cloneAll(places []bindMount, clone func(source string) (*os.File, error)) ([]*os.File, error) {
 	var list []*os.File
 	for _, p := range places {
 		mount, err := clone(p.source)
@@ -303,10 +305,10 @@ func clones(places []place, clone func(source string) (*os.File, error)) ([]*os.
 	return list, nil
 }
 
-// extra are descriptors of a plan beyond those of every job; owned are to be closed when it is sent.
+// extra holds descriptors of a plan beyond those of every job. The caller closes owned after sending the plan.
 type extra struct{ files, owned []*os.File }
 
-// tool has the plan run a program of ours, if the job is that.
+// tool makes the plan run one of corral's own programs, if the job requests a tool.
 func (sl *slot) tool(q *Request, plan *inside.Plan) (extra, error) {
 	if q.Tool == string(job.ToolNone) {
 		return extra{}, nil
@@ -327,15 +329,15 @@ func (sl *slot) tool(q *Request, plan *inside.Plan) (extra, error) {
 	return e, nil
 }
 
-// full notes what the job found no room for.
-func (ss *session) full(r *wire.Result) {
+// noteFull records in r whether the layer has run out of space or inodes.
+func (ss *session) noteFull(r *wire.Result) {
 	u, err := ss.layer.Usage()
 	r.LayerFull = r.LayerFull || err == nil && u.Full()
 	r.FilesFull = r.FilesFull || err == nil && u.FreeFiles == 0
 }
 
-// watchLayer looks at the layer of a session while a job runs in it: a disk that was full for a while is told, too. When
-// stop returns it has looked for the last time.
+// watchLayer polls the layer of a session while a job runs in it, so that a layer that was full only for a while is
+// reported too. It checks a last time in stop.
 func (ss *session) watchLayer(r *wire.Result) (stop func()) {
 	var mu sync.Mutex
 	var timer *time.Timer
@@ -346,7 +348,7 @@ func (ss *session) watchLayer(r *wire.Result) (stop func()) {
 		mu.Lock()
 		defer mu.Unlock()
 		if !over {
-			ss.full(r)
+			ss.noteFull(r)
 			timer.Reset(layerInterval)
 		}
 	})
@@ -355,14 +357,14 @@ func (ss *session) watchLayer(r *wire.Result) (stop func()) {
 		defer mu.Unlock()
 		over = true
 		timer.Stop()
-		ss.full(r)
+		ss.noteFull(r)
 	}
 }
 
-// layerInterval is how often a layer is looked at while a job runs.
+// layerInterval is how often a layer is checked while a job runs.
 const layerInterval = 50 * time.Millisecond
 
-// workspace makes the mount of the repository that a job gets; nil is none.
+// workspace makes the mount of the repository for a job; nil if the job has none.
 func (sl *slot) workspace(q *Request) (*os.File, error) {
 	j, readOnly := sl.jail, q.Flags&wire.FlagReadOnly != 0
 	switch {
@@ -376,11 +378,9 @@ func (sl *slot) workspace(q *Request) (*os.File, error) {
 	return sl.mount(readOnly)
 }
 
-// --- a root of the session's own ---
-
-// assembleRoot makes the session's root: a tree on the layer, or one merged with what was imported, and over that the
-// host's system directories, each merged with a part of the layer.
-func (j *jail) assembleRoot(u *undo, dir string) error {
+// assembleRoot makes the session's root: a tree on the layer, or the layer merged with an imported root file system;
+// in the first case the host's system directories, each merged with a part of the layer, are mounted over it.
+func (j *jail) assembleRoot(u *cleanup, dir string) error {
 	ss := j.session
 	if ss.spec.Image != "" {
 		return j.assembleImage(u, dir)
@@ -394,7 +394,7 @@ func (j *jail) assembleRoot(u *undo, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := j.furnish(filepath.Join(ss.layer.Path(), "root"), tree); err != nil {
+	if err := j.writeTree(filepath.Join(ss.layer.Path(), "root"), tree); err != nil {
 		return err
 	}
 	mount, err := j.fromLayer("root", false)
@@ -406,7 +406,7 @@ func (j *jail) assembleRoot(u *undo, dir string) error {
 	if err != nil {
 		return err
 	}
-	j.roots = []place{{at, "/"}}
+	j.roots = []bindMount{{at, "/"}}
 	for n, b := range tree.Binds {
 		if b.Target == optDir {
 			continue
@@ -415,16 +415,16 @@ func (j *jail) assembleRoot(u *undo, dir string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", b.Target, err)
 		}
-		j.roots = append(j.roots, place{at, b.Target})
+		j.roots = append(j.roots, bindMount{at, b.Target})
 	}
 	return nil
 }
 
-// optDir holds what no distribution has packaged, with its logs, spools and data: a session has an empty one.
+// optDir holds unpackaged software with its logs, spools and data: a session has an empty one.
 const optDir = "/opt"
 
-// furnish writes the entries of a tree to a directory of the layer, for the session's user.
-func (j *jail) furnish(path string, tree rootfs.Tree) error {
+// writeTree writes the entries of a tree to a directory of the layer, owned by the session's user.
+func (j *jail) writeTree(path string, tree rootfs.Tree) error {
 	dir, err := os.Open(path)
 	if err != nil {
 		return err
@@ -439,10 +439,10 @@ func (j *jail) furnish(path string, tree rootfs.Tree) error {
 	return tree.Own(int(dir.Fd()), userOwner)
 }
 
-// systemOverlay merges a system directory of the host with a part of the layer. The host's root is the session's user
-// there; so what only root may read on the host is taken out first.
-func (j *jail) systemOverlay(u *undo, dir string, n int, b rootfs.Bind) (string, error) {
-	hidden, err := j.s.hidden.of(b.Source)
+// systemOverlay merges a system directory of the host with a part of the layer. In it the host's root appears as the
+// session's user; so paths that only root may read on the host are hidden first.
+func (j *jail) systemOverlay(u *cleanup, dir string, n int, b rootfs.Bind) (string, error) {
+	hidden, err := j.s.hidden.find(b.Source)
 	if err != nil {
 		return "", err
 	}
@@ -455,25 +455,25 @@ func (j *jail) systemOverlay(u *undo, dir string, n int, b rootfs.Bind) (string,
 		defer m.Close()
 		return cloneMount(b.Source, m, true)
 	}
-	return j.overlay(u, dir, merge{fmt.Sprintf("dirs/%d", n), 0o755, fill, below})
+	return j.overlay(u, dir, overlaySpec{fmt.Sprintf("dirs/%d", n), 0o755, fill, below})
 }
 
-// assembleImage makes the root of a session with a root file system of its own: the image, which nobody writes to, merged
-// with the layer.
-func (j *jail) assembleImage(u *undo, dir string) error {
+// assembleImage makes the root of a session with an imported root file system: the read-only image merged with the
+// layer.
+func (j *jail) assembleImage(u *cleanup, dir string) error {
 	image, err := j.s.images.use(j.session.spec.Image)
 	if err != nil {
 		return err
 	}
 	u.push(image.leave)
-	fill := func(upper string) error { return j.furnish(upper, rootfs.Image()) }
+	fill := func(upper string) error { return j.writeTree(upper, rootfs.Image()) }
 	below := func() (*os.File, error) {
 		return cloneMount(filepath.Join(image.layer.Path(), "root"), j.layerMap, true)
 	}
-	at, err := j.overlay(u, dir, merge{"root", 0o755, fill, below})
+	at, err := j.overlay(u, dir, overlaySpec{"root", 0o755, fill, below})
 	if err != nil {
 		return err
 	}
-	j.roots = []place{{at, "/"}}
+	j.roots = []bindMount{{at, "/"}}
 	return nil
 }

@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOwner: what the owner has is the job's, what the job makes is the owner's, and the files of others are nobody's.
-func TestOwner(t *testing.T) {
+// TestFileOwners: the owner's files belong to the job, files that the job creates belong to the owner, and files of
+// others appear as nobody's.
+func TestFileOwners(t *testing.T) {
 	f := newFront(t)
 	put(t, f.repo+"/own", "own", 0o600, owner)
 	put(t, f.repo+"/private", "secret", 0o600, 0)
@@ -26,7 +27,7 @@ func TestOwner(t *testing.T) {
 		{"cat private 2>&1 | grep -o 'Permission denied'", "Permission denied"},
 		{"cat public", "public"},
 		{"(echo x >public) 2>&1 | grep -o 'Permission denied'", "Permission denied"},
-		{"chmod 600 public 2>&1 | grep -o 'Value too large'", "Value too large"}, // EOVERFLOW: its owner has no id here
+		{"chmod 600 public 2>&1 | grep -o 'Value too large'", "Value too large"}, // EOVERFLOW: its owner has no id in the jail
 		{"touch made && mkdir dir && ln -s made link && ln made hard && mkfifo fifo && echo done", "done"},
 		{"umask", "0022"},
 	} {
@@ -44,7 +45,7 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// hostIDs reads the user and group ids of a process as the host sees them.
+// hostIDs returns the user and group ids of a process as the host sees them.
 func hostIDs(t *testing.T, pid int) string {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -63,7 +64,7 @@ func hostIDs(t *testing.T, pid int) string {
 // members returns the processes named sleep of a supervisor's jobs.
 func members(t *testing.T, s *Supervisor) []int { return processes(t, s, "sleep") }
 
-// processes returns the processes of a supervisor's jobs that run a program.
+// processes returns the processes of a supervisor's jobs that run program.
 func processes(t *testing.T, s *Supervisor, program string) []int {
 	t.Helper()
 	var list []int
@@ -87,7 +88,8 @@ func processes(t *testing.T, s *Supervisor, program string) []int {
 	return list
 }
 
-// TestHostUser: on the host a job is a user of the jail's block, in no group, that no other live job has.
+// TestHostUser: on the host each job has a user id of the jail's block that no other live job has, and no other
+// group.
 func TestHostUser(t *testing.T) {
 	f := newFront(t)
 	other := &front{t, f.s, f.c, newRepo(t)}

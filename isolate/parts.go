@@ -11,17 +11,17 @@ import (
 	"corral/rootfs"
 )
 
-// parts are what a jail is built from. None needs another, so they are made side by side.
-type parts struct {
+// jailParts are the inputs of a jail's build. They are independent of each other, so they are made concurrently.
+type jailParts struct {
 	tree    rootfs.Tree
 	users   *os.File // the jail's user namespace
-	mounted []string // what lies on the host, for the jail's first process to mount
+	mounted []string // mount points on the host, which the jail's process 1 mounts inside
 }
 
-// makeParts makes them in dir. What is mounted there is unmounted by u, and the user namespace is the caller's to close.
-func (j *jail) makeParts(u *undo, dir string) (*parts, error) {
+// makeJailParts makes the parts in dir. u unmounts what is mounted there; the caller closes the user namespace.
+func (j *jail) makeJailParts(u *cleanup, dir string) (*jailParts, error) {
 	root, devices := filepath.Join(dir, "root"), filepath.Join(dir, "dev")
-	p := parts{mounted: []string{root, devices}}
+	p := jailParts{mounted: []string{root, devices}}
 	for _, path := range p.mounted {
 		u.push(func() { _ = unix.Unmount(path, unix.MNT_DETACH) })
 	}
@@ -40,7 +40,8 @@ func (j *jail) makeParts(u *undo, dir string) (*parts, error) {
 	return &p, nil
 }
 
-// firstIDMaps makes the maps of the users that are asked for next: the first job's and, if there is one, the scanner's.
+// firstIDMaps makes the id maps that are needed next: for the first job's user and, if the jail has a scanner, for
+// its user.
 func (j *jail) firstIDMaps() error {
 	users := uint32(1)
 	if j.scanned() {
@@ -55,7 +56,7 @@ func (j *jail) firstIDMaps() error {
 }
 
 // makeDevices makes the jail's device nodes: only the host's root can make them, and in the jail they are mounted
-// read-only. Each jail has its own, so that jobs of two cannot lock or watch the same inode.
+// read-only. Each jail has its own, so that jobs of two jails cannot lock or watch the same inode.
 func makeDevices(path string) error {
 	if err := mountTmpfs(path, unix.MS_NOSUID|unix.MS_NOEXEC); err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"corral/job"
 )
 
-// give makes a file or directory another owner's and group's.
+// give changes the owner and group of a file or directory.
 func give(t testing.TB, path string, uid, gid int) {
 	t.Helper()
 	if err := os.Chown(path, uid, gid); err != nil {
@@ -22,7 +22,7 @@ func give(t testing.TB, path string, uid, gid int) {
 	}
 }
 
-// inMountNamespace calls f in a mount namespace of its own, which lasts until the end of the test.
+// inMountNamespace calls f in a new mount namespace, which lasts until the end of the test.
 func inMountNamespace(t *testing.T, f func() error) {
 	t.Helper()
 	var err error
@@ -42,15 +42,15 @@ func inMountNamespace(t *testing.T, f func() error) {
 	}
 }
 
-// handle opens a directory, or a file, as a client does that passes it.
+// handle opens a path with O_PATH, as clients do that pass it.
 func handle(path string) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	return os.NewFile(uintptr(fd), path), err
 }
 
-// TestOneMessage: a client's mount namespace has directories where it likes. What it is told of one says nothing of what
-// the host has at that path, where the client may not look.
-func TestOneMessage(t *testing.T) {
+// TestServesErrorUniform: in its own mount namespace a client can have directories at any path. The error for one of
+// them must not reveal what the host has at that path, which the client may not see.
+func TestServesErrorUniform(t *testing.T) {
 	s := supervise(t)
 	closed := filepath.Join(t.TempDir(), "closed")
 	mkdir(t, closed, 0)
@@ -80,7 +80,7 @@ func TestOneMessage(t *testing.T) {
 		}
 		return nil
 	})
-	told := map[string]string{}
+	errorTexts := map[string]string{}
 	for _, name := range names {
 		path := filepath.Join(closed, name)
 		defer passed[name].Close()
@@ -94,15 +94,15 @@ func TestOneMessage(t *testing.T) {
 			t.Fatalf("%s: %v", path, err)
 		}
 		text := fmt.Sprintf("%s %d %s %s", refusal.Step, refusal.Errno, refusal.Message, refusal.Hint)
-		told[strings.ReplaceAll(text, path, "PATH")] += " " + name
+		errorTexts[strings.ReplaceAll(text, path, "PATH")] += " " + name
 	}
-	if len(told) != 1 {
-		t.Errorf("a client tells these apart: %q", told)
+	if len(errorTexts) != 1 {
+		t.Errorf("a client can tell these apart: %q", errorTexts)
 	}
 }
 
-// TestReadOnlyForClient: what lies on a read-only mount where a client opened it is read-only for its jobs, whatever it is
-// on the host.
+// TestReadOnlyForClient: a directory that a client opened through a read-only mount is read-only for its jobs,
+// whatever it is on the host.
 func TestReadOnlyForClient(t *testing.T) {
 	f := newFront(t)
 	put(t, f.repo+"/file", "before", 0o644, owner)
@@ -141,9 +141,9 @@ func TestReadOnlyForClient(t *testing.T) {
 	}
 }
 
-// TestGroup: a directory's group is its jobs' only if the client is in it. Files of that group are the owner's to write all
-// the same, where they are the owner's.
-func TestGroup(t *testing.T) {
+// TestFileGroups: a directory's group is its jobs' group only if the client is in it. Files of that group that belong
+// to the owner are writable all the same.
+func TestFileGroups(t *testing.T) {
 	const group = 1500
 	f := newFront(t)
 	give(t, f.repo, owner, group)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pollable returns f anew, so that the runtime's poller can wait for it.
+// pollable closes f and returns a duplicate for which the runtime's poller can wait.
 func pollable(f *os.File) (*os.File, error) {
 	defer f.Close()
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
@@ -25,9 +25,9 @@ func pollable(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "pidfd"), nil
 }
 
-// pidOf returns the process id, here, of the process a pidfd stands for (proc_pid_fdinfo(5)).
+// pidOf returns the process id, in the supervisor's PID namespace, of a pidfd's process (proc_pid_fdinfo(5)).
 func pidOf(pidfd *os.File) (int, error) {
-	conn, err := pidfd.SyscallConn() // Fd would take it from the poller
+	conn, err := pidfd.SyscallConn() // Fd would remove it from the poller
 	if err != nil {
 		return 0, err
 	}
@@ -40,7 +40,7 @@ func pidOf(pidfd *os.File) (int, error) {
 		return 0, fmt.Errorf("fdinfo of a pidfd: %w", err)
 	}
 	defer unix.Close(f)
-	var b [512]byte // some seven short lines
+	var b [512]byte // about seven short lines
 	n, err := unix.Read(f, b[:])
 	if err != nil {
 		return 0, fmt.Errorf("fdinfo of a pidfd: %w", err)
@@ -49,7 +49,7 @@ func pidOf(pidfd *os.File) (int, error) {
 		if value, ok := strings.CutPrefix(line, "Pid:"); ok {
 			pid, err := strconv.Atoi(strings.TrimSpace(value))
 			if err != nil || pid <= 0 {
-				return 0, errors.New("the stub ended at once")
+				return 0, errors.New("the stub has already exited")
 			}
 			return pid, nil
 		}
@@ -57,8 +57,8 @@ func pidOf(pidfd *os.File) (int, error) {
 	return 0, errors.New("no Pid in a pidfd's fdinfo")
 }
 
-// awaitEnd blocks until a child of this process has ended, which is still to be waited for: wait4(2) alone would keep a
-// thread for each jail that stands. Where that cannot be, it returns at once.
+// awaitEnd blocks until a child of this process has exited, without reaping it. wait4(2) alone would block a thread
+// for each jail. If the kernel or the poller does not support it, it returns at once.
 func awaitEnd(pid int) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -74,8 +74,8 @@ func awaitEnd(pid int) {
 	}
 }
 
-// wait blocks until every process of the slot is gone: the stub is process 1 of their PID namespace, which the kernel
-// empties before it lets go of the stub.
+// wait blocks until every process of the slot has exited: the stub is process 1 of their PID namespace, and the
+// kernel reports its exit only when the namespace is empty.
 func (sl *slot) wait(patience time.Duration) error {
 	raw, err := sl.pidfd.SyscallConn()
 	if err != nil {
@@ -87,14 +87,14 @@ func (sl *slot) wait(patience time.Duration) error {
 	return raw.Read(readable)
 }
 
-// readable says whether there is something to read.
+// readable reports whether there is something to read.
 func readable(fd uintptr) bool {
 	n, err := poll(fd)
 	return n > 0 && err == nil
 }
 
-// poll is poll(2) for reading, which does not wait. It is asked again when it is interrupted: nobody else would, for the
-// runtime's poller tells of a change once.
+// poll is a non-blocking poll(2) for reading. It retries on EINTR, because the runtime's poller reports each change
+// only once and nothing else would poll again.
 func poll(fd uintptr) (n int, err error) {
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err = unix.Poll(p, 0)
@@ -104,9 +104,10 @@ func poll(fd uintptr) (n int, err error) {
 	return n, err
 }
 
-// lives says whether a job can have the slot: the kernel may have ended its stub when the host had no memory left.
-func (sl *slot) lives() bool {
-	if sl.spoilt.Load() {
+// usable reports whether a job can have the slot. When the host ran out of memory, the kernel may have killed its
+// stub.
+func (sl *slot) usable() bool {
+	if sl.oomBeforeJob.Load() {
 		return false
 	}
 	return !somethingToRead(sl.pidfd)

@@ -7,59 +7,60 @@ import (
 	"time"
 )
 
-// A pool holds the slots of one jail that wait for jobs, and those that are still to be taken down.
+// A pool holds the slots of one jail that wait for jobs, and those that are still to be torn down.
 //
-// Both are made and taken down beside the jobs, and as far as that can wait while no job runs: what the kernel does for
-// namespaces takes a processor from the next job, and where a stub cannot join its cgroups by itself, every fork and exit of
-// the machine waits for that (see cgroup.Job.Attach). A job that finds no slot makes its own.
+// Slots are made and torn down in the background, and if possible while no job runs: the kernel's work on namespaces
+// takes a processor from the next job, and where a stub cannot join its cgroups by itself, every fork and exit on the
+// machine waits for that (see cgroup.Job.Attach). A job that finds no slot makes its own.
 //
-// How many wait follows the demand. The pool grows to what jobs took since it was full, when one of them found nothing;
-// and it gives back half of those that were never needed in a while (the working set of Bonwick and Adams, Magazines and
-// Vmem, USENIX 2001). A pool that has not been used for the longest time gives to others when the supervisor has no more
-// slots to give.
+// The number of waiting slots follows demand. When a job finds none, the pool grows to the number of jobs that came
+// since it was last full; periodically it gives up half of the slots that were never needed (the working set of
+// Bonwick and Adams, Magazines and Vmem, USENIX 2001). When the supervisor has reached its maximum of slots, the pool
+// that has been unused for the longest time gives up one.
 type pool struct {
 	jail *jail
-	work sync.WaitGroup // reconcile
+	work sync.WaitGroup // tracks reconcile
 
 	mu          sync.Mutex
-	ready       []*slot     // guarded by mu: that wait, the newest last
-	used        []usedSlot  // guarded by mu: to be taken down, the oldest first
-	want        int         // guarded by mu: how many are to wait
-	taken       int         // guarded by mu: jobs that came since that many waited
-	low         int         // guarded by mu: the fewest that waited since the last trim
+	ready       []*slot     // guarded by mu: waiting slots, the newest last
+	used        []usedSlot  // guarded by mu: to be torn down, the oldest first
+	want        int         // guarded by mu: target length of ready
+	taken       int         // guarded by mu: jobs that came since the target was last reached
+	low         int         // guarded by mu: minimum length of ready since the last trim
 	last        time.Time   // guarded by mu: when the last job came
-	reconciling bool        // guarded by mu: reconcile runs
-	stuck       bool        // guarded by mu: a slot could not be made, and no job has come since
+	reconciling bool        // guarded by mu: reconcile is running
+	stuck       bool        // guarded by mu: making a slot failed, and no job has ended since
 	closed      bool        // guarded by mu
-	rest        *time.Timer // guarded by mu: runs reconcile when the jobs pause; nil if there is nothing to do
-	since       time.Time   // guarded by mu: when rest was set first
-	trimmer     *time.Timer // guarded by mu: nil if there is nothing to give back
+	rest        *time.Timer // guarded by mu: calls onIdle; nil if nothing is scheduled
+	since       time.Time   // guarded by mu: when the pending work was first scheduled
+	trimmer     *time.Timer // guarded by mu: calls trim; nil if there is nothing to give up
 }
 
-// A usedSlot was used, or is not wanted any more.
+// A usedSlot was used by a job, or is surplus.
 type usedSlot struct {
 	*slot
 	at time.Time
 }
 
 const (
-	// minSlots is how many wait at least, if the supervisor has as many.
+	// minSlots is the minimum number of waiting slots, within the configured maximum.
 	minSlots = 2
-	// restTime is how long no job has run before slots are made and taken down, and restPatience how long jobs may put that
-	// off.
+	// restTime is how long no job must have run before slots are made and torn down, and restPatience how long jobs
+	// can delay that.
 	restTime     = 3 * time.Millisecond
 	restPatience = 50 * time.Millisecond
-	// maxUsed is how many used slots wait to be taken down, and usedPatience how long one does, whatever there is to do.
+	// maxUsed is the number of used slots, and usedPatience the age of the oldest, at which slots are torn down even
+	// while jobs run.
 	maxUsed      = 16
 	usedPatience = 250 * time.Millisecond
-	// trimInterval is how long a slot that nobody needed waits.
+	// trimInterval is how long a slot waits unneeded before it can be given up.
 	trimInterval = 20 * time.Second
 )
 
 func newPool(j *jail) *pool { return &pool{jail: j, want: max(0, min(minSlots, j.s.config.Slots))} }
 
-// begin makes the first slot, beside whatever else is made for a new jail, and closes made when that is done. The next is
-// made when a job has ended, as ever: not while the first runs.
+// begin makes the first slot concurrently with the rest of a new jail, and closes made when that is done. The second
+// slot is made when a job has ended, not while the first job runs.
 func (p *pool) begin() (made <-chan struct{}) {
 	done := make(chan struct{})
 	p.mu.Lock()
@@ -69,18 +70,18 @@ func (p *pool) begin() (made <-chan struct{}) {
 		return done
 	}
 	p.reconciling = true
-	p.last = time.Now() // a job waits for the jail
+	p.last = time.Now() // a job is waiting for the jail
 	p.work.Go(func() {
 		p.make()
 		p.mu.Lock()
 		p.reconciling = false
 		p.mu.Unlock()
-		close(done) // before that no job comes, whose end could be missed
+		close(done) // no job can come before this, so no job's end is missed
 	})
 	return done
 }
 
-// take returns a slot that waited, or nil.
+// take returns a waiting slot, or nil.
 func (p *pool) take() *slot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,22 +92,22 @@ func (p *pool) take() *slot {
 		p.ready = p.ready[:n-1]
 		p.jail.s.slots.Add(-1)
 		p.low = min(p.low, n-1)
-		if sl.lives() {
+		if sl.usable() {
 			return sl
 		}
 		p.used = append(p.used, usedSlot{sl, p.last})
 	}
-	p.want = max(p.want, min(p.taken, p.jail.s.config.Slots)) // which may be negative
+	p.want = max(p.want, min(p.taken, p.jail.s.config.Slots)) // the configured maximum may be negative
 	p.low = 0
 	return nil
 }
 
-// release takes a slot that was used, to be taken down.
+// release takes over a used slot, to be torn down in the background.
 func (p *pool) release(sl *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		go sl.destroy() // the jail waits for it
+		go sl.destroy() // the jail's teardown waits for it
 		return
 	}
 	p.used = append(p.used, usedSlot{sl, time.Now()})
@@ -114,7 +115,7 @@ func (p *pool) release(sl *slot) {
 	p.schedule()
 }
 
-// schedule sees to it that what is to be done will be. The caller holds p.mu.
+// schedule makes sure that pending work will be done. The caller holds p.mu.
 func (p *pool) schedule() {
 	if p.since.IsZero() {
 		p.since = time.Now()
@@ -128,20 +129,21 @@ func (p *pool) schedule() {
 	}
 }
 
-// short says whether at most n wait, and more are wanted. With 0, the next job would find nothing. The caller holds p.mu.
+// short reports whether at most n slots wait and more are wanted. With n = 0, the next job would find none. The
+// caller holds p.mu.
 func (p *pool) short(n int) bool {
 	return len(p.ready) <= n && len(p.ready) < p.want && !p.idle()
 }
 
-// idle says whether no slot is to be made. The caller holds p.mu.
+// idle reports whether no slots may be made now. The caller holds p.mu.
 func (p *pool) idle() bool { return p.stuck || p.closed || p.jail.s.ctx.Err() != nil }
 
-// busy says whether jobs run that the pool still waits for. The caller holds p.mu.
+// busy reports whether the pool should still wait for running jobs. The caller holds p.mu.
 func (p *pool) busy() bool { return !p.jail.s.resting() && time.Since(p.since) < restPatience }
 
-// resting says whether no job has run for restTime.
+// resting reports whether no job has run for restTime.
 func (s *Supervisor) resting() bool {
-	return s.live.Load() == 0 && time.Since(s.began)-time.Duration(s.left.Load()) >= restTime
+	return s.liveJobs.Load() == 0 && time.Since(s.began)-time.Duration(s.lastEnd.Load()) >= restTime
 }
 
 // start starts reconcile. The caller holds p.mu.
@@ -150,7 +152,7 @@ func (p *pool) start() {
 	p.work.Go(p.reconcile)
 }
 
-// onIdle starts reconcile, unless jobs put it off.
+// onIdle starts reconcile, or reschedules itself while jobs run.
 func (p *pool) onIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,7 +167,7 @@ func (p *pool) onIdle() {
 	p.rest = nil
 }
 
-// reconcile does what there is to do, until a job comes for which it can wait.
+// reconcile makes and tears down slots until nothing is left to do or the rest can wait for running jobs.
 func (p *pool) reconcile() {
 	for {
 		switch sl, more := p.next(); {
@@ -178,7 +180,7 @@ func (p *pool) reconcile() {
 	}
 }
 
-// next returns a slot to be taken down, or nil and whether one is to be made.
+// next returns a slot to be torn down, or nil and whether one is to be made.
 func (p *pool) next() (used *slot, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -193,7 +195,7 @@ func (p *pool) next() (used *slot, more bool) {
 	return nil, hungry || len(p.ready) < p.want && !busy
 }
 
-// pause ends reconcile. What is left to do waits for the jobs to rest.
+// pause ends reconcile. The remaining work is scheduled for when the jobs rest.
 func (p *pool) pause() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -210,7 +212,7 @@ func (p *pool) pause() {
 	}
 }
 
-// full notes that as many wait as are wanted. The caller holds p.mu.
+// full records that the target was reached. The caller holds p.mu.
 func (p *pool) full() {
 	p.taken = 0
 	if p.trimmer == nil {
@@ -218,7 +220,7 @@ func (p *pool) full() {
 	}
 }
 
-// trimLater has the pool trimmed, if it may give something back then. The caller holds p.mu.
+// trimLater schedules a trim if the pool has more than the minimum. The caller holds p.mu.
 func (p *pool) trimLater() {
 	p.trimmer = nil
 	if p.want > minSlots {
@@ -227,7 +229,7 @@ func (p *pool) trimLater() {
 	}
 }
 
-// trim gives back half of what nobody needed since the last time.
+// trim gives up half of the slots that were not needed since the last trim.
 func (p *pool) trim() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -239,7 +241,7 @@ func (p *pool) trim() {
 	p.trimLater()
 }
 
-// giveBack has n of the slots that wait taken down, the oldest first. The caller holds p.mu.
+// giveBack moves the n oldest waiting slots to those to be torn down. The caller holds p.mu.
 func (p *pool) giveBack(n int) {
 	if n = min(n, len(p.ready)); n <= 0 {
 		return
@@ -252,7 +254,7 @@ func (p *pool) giveBack(n int) {
 	p.schedule()
 }
 
-// make makes a slot that waits, and says whether there is one.
+// make makes a waiting slot, and reports whether it did.
 func (p *pool) make() bool {
 	j := p.jail
 	if !j.s.reserveSlot(p) {
@@ -268,7 +270,7 @@ func (p *pool) make() bool {
 		p.stuck = true
 		p.mu.Unlock()
 		if !errors.Is(err, errJailEnded) && j.alive() {
-			j.s.config.Log.Warn("no slot made ahead", "jail", j.name, "error", err)
+			j.s.config.Log.Warn("slot not made ahead", "jail", j.name, "error", err)
 		}
 		return false
 	}
@@ -278,8 +280,8 @@ func (p *pool) make() bool {
 	return true
 }
 
-// reserveSlot counts one more slot that waits in the pool, if there may be one. When there are as many as there may be, the
-// pool that no job came to for the longest time gives one back.
+// reserveSlot counts one more waiting slot, and reports whether p may have it. At the maximum, the pool that has been
+// unused for the longest time gives up a slot.
 func (s *Supervisor) reserveSlot(p *pool) bool {
 	for s.slots.Add(1) > int64(s.config.MaxSlots) {
 		s.slots.Add(-1)
@@ -290,7 +292,8 @@ func (s *Supervisor) reserveSlot(p *pool) bool {
 	return true
 }
 
-// longestUnused is the pool with a slot to give that no job came to for the longest time, if that is longer than for p.
+// longestUnused returns the pool with waiting slots to which no job came for the longest time, if that is longer than
+// for p.
 func (s *Supervisor) longestUnused(p *pool) (longest *pool) {
 	p.mu.Lock()
 	when := p.last
@@ -305,14 +308,14 @@ func (s *Supervisor) longestUnused(p *pool) (longest *pool) {
 	return longest
 }
 
-// lastJob is when the last job came, and whether there is a slot to give.
+// lastJob returns when the last job came, and whether there are waiting slots.
 func (p *pool) lastJob() (time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.last, len(p.ready) > 0
 }
 
-// give has a slot that waits taken down, and says whether there was one.
+// give gives up one waiting slot, and reports whether there was one.
 func (p *pool) give() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -324,7 +327,7 @@ func (p *pool) give() bool {
 	return true
 }
 
-// close takes down all slots that are not in use. It returns when that is done.
+// close tears down all slots that are not in use, and returns when that is done.
 func (p *pool) close() {
 	p.mu.Lock()
 	p.closed = true

@@ -13,7 +13,7 @@ import (
 	"corral/job"
 )
 
-// pool returns the pool of the one jail that stands in the front's repository.
+// pool returns the pool of the jail of the front's repository.
 func (f *front) pool() *pool {
 	f.t.Helper()
 	for _, j := range f.s.standing() {
@@ -25,14 +25,14 @@ func (f *front) pool() *pool {
 	return nil
 }
 
-// waiting says how many slots wait, and how many are to.
+// waiting returns the numbers of waiting, wanted and used slots.
 func (p *pool) waiting() (ready, want, used int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.ready), p.want, len(p.used)
 }
 
-// holds waits until so many slots wait in a pool and nothing is left to be taken down.
+// holds waits until n slots are wanted and wait in the pool and no used slots are left.
 func holds(t *testing.T, p *pool, n int) {
 	t.Helper()
 	eventually(t, func() string {
@@ -43,8 +43,8 @@ func holds(t *testing.T, p *pool, n int) {
 	})
 }
 
-// full waits until a pool has as many slots as it wants, some, and nothing left to be taken down. A pool wants more for a
-// while after jobs in a row.
+// full waits until a pool has as many waiting slots as it wants, at least the minimum, and no used ones. After
+// several jobs in a row a pool wants more for a while.
 func full(t *testing.T, p *pool) {
 	t.Helper()
 	eventually(t, func() string {
@@ -55,7 +55,7 @@ func full(t *testing.T, p *pool) {
 	})
 }
 
-// burst has n jobs run at the same time.
+// burst runs n jobs concurrently.
 func (f *front) burst(n int) {
 	f.t.Helper()
 	var jobs []*live
@@ -76,9 +76,10 @@ func (f *front) burst(n int) {
 	}
 }
 
-// TestDemand: as many slots wait as jobs came at once, up to the bound; what nobody needs is given back.
-func TestDemand(t *testing.T) {
-	f := newFront(t, func(c *Config) { c.Slots, c.trim = 6, time.Hour }) // it is trimmed here
+// TestPoolFollowsDemand: as many slots wait as jobs came at once, up to the maximum; slots that are not needed are
+// given up.
+func TestPoolFollowsDemand(t *testing.T) {
+	f := newFront(t, func(c *Config) { c.Slots, c.trim = 6, time.Hour }) // the test trims the pool
 	f.sh("true")
 	p := f.pool()
 	holds(t, p, minSlots)
@@ -93,7 +94,7 @@ func TestDemand(t *testing.T) {
 	holds(t, p, 6)
 	f.burst(5)
 	holds(t, p, 6)
-	for _, want := range []int{5, 2, 2} { // one of six was not needed, then half of five, and no fewer than the least
+	for _, want := range []int{5, 2, 2} { // one of six was not needed, then half of five, and never fewer than the minimum
 		p.trim()
 		holds(t, p, want)
 	}
@@ -109,7 +110,7 @@ func TestDemand(t *testing.T) {
 	})
 }
 
-// TestNoSlots: without slots every job makes its own.
+// TestNoSlots: without waiting slots every job makes its own.
 func TestNoSlots(t *testing.T) {
 	for _, change := range []func(*Config){
 		func(c *Config) { c.Slots = -1 },
@@ -124,8 +125,8 @@ func TestNoSlots(t *testing.T) {
 	}
 }
 
-// TestSlotsOfAll: the pool that was not used for the longest time gives its slots to one that needs them.
-func TestSlotsOfAll(t *testing.T) {
+// TestPoolEviction: the pool that was unused for the longest time gives up slots to one that needs them.
+func TestPoolEviction(t *testing.T) {
 	f := newFront(t, func(c *Config) { c.MaxSlots, c.trim = 5, time.Hour })
 	f.burst(4)
 	holds(t, f.pool(), 4)
@@ -138,7 +139,7 @@ func TestSlotsOfAll(t *testing.T) {
 	holds(t, other.pool(), 1)
 }
 
-// TestReserveSlot: however many pools fill at once, no more slots wait than may.
+// TestReserveSlot: the maximum of waiting slots holds however many pools fill concurrently.
 func TestReserveSlot(t *testing.T) {
 	s := &Supervisor{config: Config{MaxSlots: 5}}
 	var reserved atomic.Int64
@@ -156,7 +157,7 @@ func TestReserveSlot(t *testing.T) {
 	}
 }
 
-// TestDeadSlot: a slot whose stub was killed while it waited is no job's.
+// TestDeadSlot: a slot whose stub was killed while it waited is not given to a job.
 func TestDeadSlot(t *testing.T) {
 	f := newFront(t)
 	f.sh("true")
@@ -177,8 +178,8 @@ func TestDeadSlot(t *testing.T) {
 	holds(t, p, minSlots)
 }
 
-// TestSlotsAreUsedOnce: no job finds what another left, though each takes a slot that waited. (The kernel gives numbers of
-// namespaces again, so they tell nothing.)
+// TestSlotsAreUsedOnce: no job finds anything that another left, though each takes a slot that waited. (The kernel
+// reuses namespace numbers, so they prove nothing.)
 func TestSlotsAreUsedOnce(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("perl"))
 	f := newFront(t)
@@ -191,8 +192,8 @@ func TestSlotsAreUsedOnce(t *testing.T) {
 	}
 }
 
-// TestEndings: whatever asks for a job's end first is why it ended, however many ask.
-func TestEndings(t *testing.T) {
+// TestFirstOutcomeWins: the first request to end a job determines the outcome, however many there are.
+func TestFirstOutcomeWins(t *testing.T) {
 	f := newFront(t)
 	for range 20 {
 		spec := f.spec("sleep", "5")
@@ -216,8 +217,8 @@ func TestEndings(t *testing.T) {
 	}
 }
 
-// TestNoMoreSlots: where slots cannot be made any more, those that were used are taken down all the same.
-func TestNoMoreSlots(t *testing.T) {
+// TestUsedSlotsTornDownAfterRetire: when no more slots can be made, used ones are still torn down.
+func TestUsedSlotsTornDownAfterRetire(t *testing.T) {
 	f := newFront(t)
 	f.sh("true")
 	p := f.pool()
@@ -240,8 +241,9 @@ func TestNoMoreSlots(t *testing.T) {
 	})
 }
 
-// TestLimitAtTheEnd: a job that goes beyond its limit with its last act is not left standing still, nor is what waits for it.
-func TestLimitAtTheEnd(t *testing.T) {
+// TestDiskLimitAtExit: a job that exceeds its limit with its last action is not left frozen, and nothing that waits
+// for it hangs.
+func TestDiskLimitAtExit(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("fallocate"))
 	f := newFront(t)
 	spec := f.spec("sh", "-c", "mkdir -p $(seq -f d%g 2000); echo >>.envrc; exec fallocate -l 24M f$$")
@@ -255,7 +257,7 @@ func TestLimitAtTheEnd(t *testing.T) {
 	p := f.pool()
 	eventually(t, func() string {
 		if _, _, used := p.waiting(); used != 0 {
-			return fmt.Sprintf("%d slots are not taken down", used)
+			return fmt.Sprintf("%d slots are not torn down", used)
 		}
 		return ""
 	})

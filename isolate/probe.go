@@ -19,63 +19,65 @@ import (
 	"corral/job"
 )
 
-// A client may name or pass a directory on a file system that it serves itself (fuse(4), also below an overlay in a user
-// namespace of its own). Whoever looks at that waits for an answer that may never come, and once the request has been read
-// not even SIGKILL ends the wait. A thread of the supervisor would be lost, and the process could never exit.
+// A client may name or pass a directory on a file system that it serves itself (fuse(4), also below an overlay in a
+// user namespace of its own). Accessing it waits for an answer that may never come, and once the server has read the
+// request not even SIGKILL ends the wait. A thread of the supervisor would be lost, and the process could never exit.
+// So helper processes make such accesses, called probes.
 
 const (
-	// maxUserProbes bounds the looks that are under way for one user, those that were abandoned and have not ended included.
+	// maxUserProbes bounds the probes in progress for one user, including abandoned ones that have not ended.
 	maxUserProbes = 8
-	// maxProbes bounds them for all users. Each may have a process, a few hundred KiB, and none has a thread of the supervisor's.
+	// maxProbes bounds them for all users. Each may have a process, a few hundred KiB, but none has a thread of the
+	// supervisor.
 	maxProbes = 256
-	// maxIdleProbes is how many helper processes wait for the next look.
+	// maxIdleProbes is the maximum number of idle helper processes.
 	maxIdleProbes = 4
-	// probePatience is how long a file system may take to answer. A disk that has to start takes ten seconds.
+	// probePatience is the timeout of a probe. A disk that has to spin up takes ten seconds.
 	probePatience = 15 * time.Second
 )
 
-// A prober looks at files that clients control. What the kernel can answer from memory is asked at once. All else is asked by
-// a helper process, which may do nothing else and is abandoned when it does not answer in time: it is killed, and counts
-// against its user until it has ended.
+// A prober accesses files that clients control. What the kernel can answer from memory is read directly. For
+// everything else it uses a helper process, which is confined to that and is abandoned if it does not answer in time:
+// it is killed, and counts against its user until it has exited.
 type prober struct {
 	stub     *os.File // the helpers' program
-	user     uint32   // the helpers' user and group
+	user     uint32   // user and group id of the helpers
 	patience time.Duration
-	ctx      context.Context // ends with the supervisor: no look is waited for then
+	ctx      context.Context // ends with the supervisor, and all waits for probes with it
 	log      *slog.Logger
 	payer    func(uid uint32) uint32 // returns the user on whom a user counts
 	closer   fileCloser
 
 	mu      sync.Mutex
 	idle    []*probeHelper
-	users   map[uint32]*probeCount // guarded by mu: users that have looks under way
+	users   map[uint32]*probeCount // guarded by mu: users with probes in progress
 	all     probeCount             // guarded by mu
-	changed chan struct{}          // guarded by mu: closed when a look has ended; nil: nobody waits
+	changed chan struct{}          // guarded by mu: closed when a probe has ended; nil if no goroutine waits
 }
 
-// A probeCount counts looks.
+// A probeCount counts probes.
 type probeCount struct {
-	busy  int // under way
-	stuck int // of them, abandoned
+	busy  int // in progress, including stuck
+	stuck int // abandoned
 }
 
 type probeHelper struct {
 	conn *wire.Conn
 	pid  int
 
-	closing bool      // it closes what it passed on, and will say when it has
-	user    uint32    // whose look that was
-	since   time.Time // when it began
+	closing bool      // it is closing descriptors that it passed on, and will report when that is done
+	user    uint32    // the user of that probe
+	since   time.Time // when the closing began
 }
 
-// An identity tells a directory from all others, and says whose it is.
+// An identity identifies a directory and its owner.
 type identity struct {
 	inode
 	mode, uid, gid uint32
 }
 
-// identify looks at a descriptor that a client passed. Errors: *job.Refusal if user has too many looks under way or the file
-// system does not answer, else the kernel's.
+// identify returns the identity of a descriptor that a client passed. The error is a *job.Refusal if the user has too
+// many probes in progress or the file system does not answer, otherwise the kernel's.
 func (p *prober) identify(user uint32, f *os.File) (identity, error) {
 	if err := p.acquire(user); err != nil {
 		return identity{}, err
@@ -89,8 +91,8 @@ func (p *prober) identify(user uint32, f *os.File) (identity, error) {
 	return identityOf(found), err
 }
 
-// openDir opens the directory at path, which must be absolute and have no link in it, as a place in the tree (O_PATH).
-// Errors: as with identify.
+// openDir opens the directory at path, which must be absolute and contain no symbolic link, with O_PATH. Errors are
+// as for identify.
 func (p *prober) openDir(user uint32, path string) (*os.File, identity, error) {
 	if err := p.acquire(user); err != nil {
 		return nil, identity{}, err
@@ -117,8 +119,8 @@ func (p *prober) openDir(user uint32, path string) (*os.File, identity, error) {
 	return files[0], identityOf(found), nil
 }
 
-// fileSystem looks at the file system of a descriptor. It always takes a helper process: the kernel asks most file systems
-// how much room they have. Errors: as with identify.
+// fileSystem returns the properties of a descriptor's file system. It always takes a helper process, because the
+// kernel asks most file systems for their free space. Errors are as for identify.
 func (p *prober) fileSystem(user uint32, f *os.File) (inside.Probed, error) {
 	if err := p.acquire(user); err != nil {
 		return inside.Probed{}, err
@@ -132,8 +134,8 @@ func identityOf(p inside.Probed) identity {
 	return identity{inode{p.Dev, p.Ino}, p.Mode, p.UID, p.GID}
 }
 
-// identifyCached takes what the kernel knows: with AT_STATX_DONT_SYNC neither FUSE nor a network file system is asked
-// (statx(2)), nor by an overlay above one.
+// identifyCached returns only what the kernel has in memory: with AT_STATX_DONT_SYNC neither FUSE nor a network file
+// system is asked (statx(2)), also not through an overlay above one.
 func identifyCached(fd int) (identity, error) {
 	const needed = unix.STATX_TYPE | unix.STATX_MODE | unix.STATX_INO | unix.STATX_UID | unix.STATX_GID
 	var st unix.Statx_t
@@ -146,8 +148,9 @@ func identifyCached(fd int) (identity, error) {
 	return identity{inode{unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino}, uint32(st.Mode), st.Uid, st.Gid}, nil
 }
 
-// openDirCached walks through what the kernel has of the tree in memory: it fails if a file system is to be asked for anything
-// (openat2(2), RESOLVE_CACHED). The directory may be open even then.
+// openDirCached opens path using only what the kernel has in memory: it fails if a file system would have to be asked
+// (openat2(2), RESOLVE_CACHED). If only its identity could not be read, the directory is returned open with the
+// error.
 func openDirCached(path string, how unix.OpenHow) (*os.File, identity, error) {
 	const cached = 0x20 // RESOLVE_CACHED, which x/sys lacks
 	how.Resolve |= cached
@@ -159,8 +162,8 @@ func openDirCached(path string, how unix.OpenHow) (*os.File, identity, error) {
 	return os.NewFile(uintptr(fd), path), id, err
 }
 
-// acquire counts a look of a user's. It waits for another one to end if the user has as many as may be, unless none of these
-// will: then it refuses at once.
+// acquire counts a probe of the user. At the maximum it waits, for at most p.patience, until another probe ends, unless
+// all of them are stuck: then it refuses at once.
 func (p *prober) acquire(user uint32) error {
 	var over <-chan time.Time
 	for {
@@ -197,21 +200,21 @@ func (p *prober) acquire(user uint32) error {
 	}
 }
 
-// errForeign is a descriptor that is none of O_PATH, a pipe and a memfd, which are all that clients send.
+// errForeign is returned for a descriptor that is not O_PATH, a pipe or a memfd, the only kinds that clients send.
 var errForeign = &job.Refusal{
-	Step: "request", Message: "a descriptor is no directory opened with O_PATH, no pipe and no memfd",
-	Hint: "nothing else can be passed: the supervisor could not close it without asking its file system",
+	Step: "request", Message: "a descriptor is neither a directory opened with O_PATH nor a pipe nor a memfd",
+	Hint: "pass only these: closing any other descriptor could block on its file system",
 }
 
-// receive receives the next message from a client's socket, with its descriptors. The helper looks at what kind these are, by
-// calls that ask no file system, and passes on those that can be held and closed without one. Errors: as with identify,
-// errForeign, io.EOF, wire.ErrMalformed.
+// receive receives the next message and its descriptors from a client's socket, through a helper. The helper checks
+// the kind of each descriptor with calls that ask no file system, and passes on only those that can be held and
+// closed without one. Errors are as for identify, or errForeign, io.EOF, wire.ErrMalformed.
 func (p *prober) receive(user uint32, socket int) ([]byte, []*os.File, error) {
 	if err := p.acquire(user); err != nil {
 		return nil, nil, err
 	}
 	answer, files, err := p.query(user, inside.Probe{Kind: inside.ProbeReceive}, func(err error) bool {
-		return err != nil // it ends by itself: to close what it has received may take as long as the client wants
+		return err != nil // the helper exits: closing what it received may take as long as the client wants
 	}, socket)
 	var message []byte
 	if err == nil {
@@ -228,7 +231,7 @@ func (p *prober) receive(user uint32, socket int) ([]byte, []*os.File, error) {
 	return message, files, err
 }
 
-// release ends a look.
+// release ends a probe.
 func (p *prober) release(user uint32) { p.count(user, -1, 0) }
 
 func (p *prober) count(user uint32, busy, stuck int) {
@@ -245,15 +248,15 @@ func (p *prober) count(user uint32, busy, stuck int) {
 	}
 }
 
-// forgetUser forgets a user without looks. The caller holds p.mu.
+// forgetUser removes the count of a user without probes. The caller holds p.mu.
 func (p *prober) forgetUser(user uint32) {
 	if p.users[user].busy == 0 {
 		delete(p.users, user)
 	}
 }
 
-// A stalledError is a refusal because the file system of a client's directory did not answer in time. A client may be told
-// of it, as opposed to other errors of a look, because it reveals nothing that the client cannot see.
+// A stalledError refuses a request because the file system of a client's directory did not answer in time. Unlike
+// other errors of a probe it may be sent to the client: it reveals nothing that the client cannot see itself.
 type stalledError struct{ *job.Refusal }
 
 func (e stalledError) Unwrap() error { return e.Refusal }
@@ -261,12 +264,12 @@ func (e stalledError) Unwrap() error { return e.Refusal }
 func tooManyProbes(stuck int) error {
 	return stalledError{&job.Refusal{
 		Step:    "repo",
-		Message: fmt.Sprintf("the file systems of %d directories that you asked for have not answered: no more are looked at", stuck),
-		Hint:    "end or unmount the FUSE or network file system that hangs, then try again",
+		Message: fmt.Sprintf("too many probes in progress: the file systems of %d directories that you requested have not answered", stuck),
+		Hint:    "stop or unmount the FUSE or network file system that hangs, then try again",
 	}}
 }
 
-// ask has a helper process look at something. It ends the look that acquire counted.
+// ask makes a probe through a helper. It ends the probe that acquire counted.
 func (p *prober) ask(user uint32, question inside.Probe, files ...*os.File) (inside.Probed, []*os.File, error) {
 	fds := make([]int, 0, 1)
 	for _, f := range files {
@@ -280,8 +283,8 @@ func (p *prober) ask(user uint32, question inside.Probe, files ...*os.File) (ins
 	return found, got, err
 }
 
-// query has a helper process answer a question. It ends the look that acquire counted. ends says of an error in the answer
-// whether the helper ends with it.
+// query sends a question to a helper and returns its answer. It ends the probe that acquire counted. ends reports
+// whether the helper exits after an answer with this error.
 func (p *prober) query(user uint32, question inside.Probe, ends func(error) bool, fds ...int) ([]byte, []*os.File, error) {
 	h, err := p.helper()
 	if err != nil {
@@ -305,7 +308,7 @@ func (p *prober) query(user uint32, question inside.Probe, ends func(error) bool
 		}
 		return nil, nil, err
 	}
-	answer = slices.Clone(answer) // the next look of this helper's overwrites it
+	answer = slices.Clone(answer) // the helper's next answer overwrites it
 	if _, err := inside.Received(answer); ends(err) {
 		p.abandon(user, h)
 		return answer, got, nil
@@ -326,8 +329,8 @@ func (h *probeHelper) exchange(question inside.Probe, fds ...int) ([]byte, []*os
 	return h.conn.Receive()
 }
 
-// helper returns one that waits, or starts one. One that still closes what it passed on is passed over, and abandoned when that
-// takes too long: it would have the next user wait for another one's file system.
+// helper returns an idle helper or starts one. It skips helpers that are still closing descriptors and abandons those
+// for which that takes too long, because otherwise one user would wait for another user's file system.
 func (p *prober) helper() (*probeHelper, error) {
 	p.mu.Lock()
 	var found *probeHelper
@@ -355,7 +358,7 @@ func (p *prober) helper() (*probeHelper, error) {
 	return p.start()
 }
 
-// ready says, without waiting, whether the helper can be asked. One that has ended is not.
+// ready reports, without waiting, whether the helper can take a question. One that has exited cannot.
 func (h *probeHelper) ready() bool {
 	if h.closing {
 		message, err := h.conn.Poll()
@@ -365,7 +368,7 @@ func (h *probeHelper) ready() bool {
 	return !h.conn.Ended()
 }
 
-// keep keeps a helper for the next look, or ends it.
+// keep keeps a helper for the next probe, or ends it.
 func (p *prober) keep(h *probeHelper) {
 	p.mu.Lock()
 	kept := len(p.idle) < maxIdleProbes && p.ctx.Err() == nil
@@ -382,13 +385,13 @@ func (p *prober) keep(h *probeHelper) {
 	}
 }
 
-// abandonClosing abandons a helper whose look has ended.
+// abandonClosing abandons a helper whose probe has already ended.
 func (p *prober) abandonClosing(h *probeHelper) {
 	p.charge(h.user)
 	p.kill(h, func() { p.count(h.user, -1, -1) })
 }
 
-// charge counts an abandoned look of a user's, whatever their number.
+// charge counts an abandoned probe of a user, even beyond the maximum.
 func (p *prober) charge(user uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -399,7 +402,7 @@ func (p *prober) charge(user uint32) {
 	}
 }
 
-// of returns the count of a user. The caller holds p.mu.
+// of returns the count of a user, adding it if necessary. The caller holds p.mu.
 func (p *prober) of(user uint32) *probeCount {
 	if p.users[user] == nil {
 		if p.users == nil {
@@ -410,7 +413,7 @@ func (p *prober) of(user uint32) *probeCount {
 	return p.users[user]
 }
 
-// start starts a helper, confined when it returns.
+// start starts a helper, which is confined when start returns.
 func (p *prober) start() (*probeHelper, error) {
 	ours, theirs, err := wire.PairFor(inside.ProbedSize + wire.MaxMessage)
 	if err != nil {
@@ -420,15 +423,15 @@ func (p *prober) start() (*probeHelper, error) {
 	const none = ^uintptr(0)
 	attr := &syscall.ProcAttr{
 		Dir: "/", Files: []uintptr{none, none, none, theirs.Fd()}, Env: []string{},
-		Sys: &syscall.SysProcAttr{Setsid: true}, // a terminal's signals are for this process alone
+		Sys: &syscall.SysProcAttr{Setsid: true}, // a terminal's signals are for the supervisor alone
 	}
 	pid, err := syscall.ForkExec(fmt.Sprintf("/proc/self/fd/%d", p.stub.Fd()), []string{inside.ProbeName}, attr)
 	if err != nil {
 		ours.Close()
-		return nil, fmt.Errorf("a process to look at files: %w", err)
+		return nil, fmt.Errorf("start a probe helper: %w", err)
 	}
 	h := &probeHelper{conn: ours, pid: pid}
-	theirs.Close() // so that its end is the end of the socket
+	theirs.Close() // so that the socket closes when the helper exits
 	ours.SetDeadline(time.Now().Add(slotPatience))
 	answer, files, err := h.exchange(inside.Probe{Kind: inside.ProbeStart, UID: p.user})
 	wire.CloseAll(files)
@@ -437,27 +440,27 @@ func (p *prober) start() (*probeHelper, error) {
 	}
 	if err != nil {
 		h.end()
-		return nil, fmt.Errorf("a process to look at files: %w", err)
+		return nil, fmt.Errorf("start a probe helper: %w", err)
 	}
 	return h, nil
 }
 
-// end ends a helper that is not looking at anything.
+// end kills and reaps a helper that has no probe in progress.
 func (h *probeHelper) end() {
 	h.conn.Close()
 	_ = syscall.Kill(h.pid, syscall.SIGKILL)
 	reap(h.pid)
 }
 
-// abandon kills a helper that has not answered, and counts it as stuck until it has ended. Nobody waits for that: the kernel
-// may let it go only when its file system answers.
+// abandon kills a helper that has not answered, and counts it as stuck until it has exited. Nothing waits for that:
+// the kernel may not let it exit before its file system answers.
 func (p *prober) abandon(user uint32, h *probeHelper) {
 	p.count(user, 0, 1)
-	p.log.Warn("a process that looked at a client's file is abandoned", "uid", user, "pid", h.pid)
+	p.log.Warn("probe helper abandoned: a client's file system does not answer", "uid", user, "pid", h.pid)
 	p.kill(h, func() { p.count(user, -1, -1) })
 }
 
-// kill kills a helper, and calls ended when it has ended.
+// kill kills a helper, and calls ended in another goroutine once it has exited.
 func (p *prober) kill(h *probeHelper, ended func()) {
 	h.conn.Close()
 	_ = syscall.Kill(h.pid, syscall.SIGKILL)
@@ -468,7 +471,7 @@ func (p *prober) kill(h *probeHelper, ended func()) {
 	}()
 }
 
-// reap waits for the end of a child.
+// reap waits for the exit of a child.
 func reap(pid int) {
 	for {
 		if _, err := syscall.Wait4(pid, nil, 0, nil); !errors.Is(err, syscall.EINTR) {
@@ -477,7 +480,7 @@ func reap(pid int) {
 	}
 }
 
-// begin starts the first helper, so that the first look does not wait for it.
+// begin starts the first helper ahead of the first probe.
 func (p *prober) begin() error {
 	if err := p.closer.begin(p); err != nil {
 		return err
@@ -490,7 +493,7 @@ func (p *prober) begin() error {
 	return nil
 }
 
-// close ends the helpers that wait. Those that are stuck end when they can.
+// close ends the idle helpers. Stuck ones exit when they can.
 func (p *prober) close() {
 	p.closer.finish()
 	p.mu.Lock()

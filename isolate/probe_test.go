@@ -16,13 +16,13 @@ import (
 	"corral/isolate/wire"
 )
 
-// An outcome is how the opening of a session ended.
+// An outcome is the result of opening a session.
 type outcome struct {
 	number int
 	err    error
 }
 
-// openAll opens n sessions of a directory at once, as front-ends of the owner do that pass a descriptor of it.
+// openAll opens n sessions concurrently, as front-ends of the owner that pass a descriptor of dir.
 func openAll(s *Supervisor, n int, dir *os.File) <-chan outcome {
 	done := make(chan outcome, n)
 	for i := range n {
@@ -34,7 +34,8 @@ func openAll(s *Supervisor, n int, dir *os.File) <-chan outcome {
 	return done
 }
 
-// next returns the next outcome. The test fails if there is none: somebody waits for a file system.
+// next returns the next outcome. It fails the test if none comes, because the supervisor then waits for a file
+// system.
 func next(t *testing.T, done <-chan outcome) error {
 	t.Helper()
 	select {
@@ -46,7 +47,7 @@ func next(t *testing.T, done <-chan outcome) error {
 	}
 }
 
-// threads is how many this process has.
+// threads returns the number of threads of this process.
 func threads(t *testing.T) int {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/task")
@@ -56,7 +57,7 @@ func threads(t *testing.T) int {
 	return len(list)
 }
 
-// fewThreads fails the test if there are as many more threads as there were openings.
+// fewThreads fails the test if the number of threads grew with the number of openings.
 func fewThreads(t *testing.T, before, openings int) {
 	t.Helper()
 	if now := threads(t); now > before+openings/2 {
@@ -64,8 +65,8 @@ func fewThreads(t *testing.T, before, openings int) {
 	}
 }
 
-// TestStalledOverlay: nobody waits for a file system that a client serves in namespaces of its own, below an overlay, which
-// asks it whoever looks.
+// TestStalledOverlay: the supervisor does not wait for a file system that a client serves in namespaces of its own
+// below an overlay, which queries it on every access.
 func TestStalledOverlay(t *testing.T) {
 	files := sandboxtest.StartFileServerInNamespace(t, owner)
 	f := newFront(t)
@@ -82,8 +83,8 @@ func TestStalledOverlay(t *testing.T) {
 	}
 }
 
-// TestStalledDirectory: what only its file system can tell is asked by a process that is abandoned. One user can have so many
-// and no more, and that is nobody else's matter.
+// TestStalledDirectory: what only a stalled file system knows is queried by a helper that is abandoned. The number of
+// these is limited per user, and other users are not affected.
 func TestStalledDirectory(t *testing.T) {
 	const stranger = 1002
 	files := sandboxtest.StartFileServer(t, owner)
@@ -100,13 +101,13 @@ func TestStalledDirectory(t *testing.T) {
 		}
 	}
 	f.s.probes.mu.Lock()
-	f.s.probes.patience = time.Hour // who is refused now has not waited
+	f.s.probes.patience = time.Hour // refusals must not wait now
 	f.s.probes.mu.Unlock()
 	const more = 40
 	done = openAll(f.s, more, dir)
 	for range more {
 		if err := next(t, done); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("of %d directories", maxUserProbes)) {
-			t.Errorf("one too many: %v", err)
+			t.Errorf("more than the maximum: %v", err)
 		}
 	}
 	fewThreads(t, before, more)
@@ -127,12 +128,12 @@ func TestStalledDirectory(t *testing.T) {
 	}
 }
 
-// TestStalledEnd: the end of the supervisor waits for no file system.
-func TestStalledEnd(t *testing.T) {
+// TestCloseWithStalledProbe: the end of the supervisor waits for no file system.
+func TestCloseWithStalledProbe(t *testing.T) {
 	files := sandboxtest.StartFileServer(t, owner)
 	c := config(t)
 	c.probing = time.Hour
-	c.Log = nil // the end of the session is not in the audit log, which is closed
+	c.Log = nil // the end of the session cannot be recorded, because the audit log is closed
 	s, err := New(c)
 	if err != nil {
 		t.Fatal(err)
@@ -151,8 +152,8 @@ func TestStalledEnd(t *testing.T) {
 	}
 }
 
-// TestForeignDescriptor: a file that a client has opened on its own file system never is a descriptor of the supervisor's. To
-// close it is to ask the file system, and so is to start a process, which closes what it has inherited.
+// TestForeignDescriptor: the supervisor never receives a file that a client has opened on its own file system.
+// Closing it would query that file system, and so would starting a process, which closes inherited descriptors.
 func TestForeignDescriptor(t *testing.T) {
 	files := sandboxtest.StartFileServer(t, owner)
 	f := newFront(t)
@@ -174,7 +175,7 @@ func TestForeignDescriptor(t *testing.T) {
 	}
 	f.s.mu.Lock()
 	if n := f.s.hostile[owner]; n != 1 {
-		t.Errorf("%d such messages are counted", n)
+		t.Errorf("%d hostile messages are counted, want 1", n)
 	}
 	f.s.mu.Unlock()
 	if f.sh("echo works") != "works" {
@@ -381,7 +382,7 @@ func uninterruptible(t *testing.T) bool {
 		t.Fatal(err)
 	}
 	for _, file := range list {
-		b, _ := os.ReadFile(file) // of a thread that has ended: empty
+		b, _ := os.ReadFile(file) // empty if the thread has exited
 		if _, state, _ := strings.Cut(string(b), ") "); strings.HasPrefix(state, "D") {
 			return true
 		}
@@ -444,8 +445,8 @@ func TestUnreceived(t *testing.T) {
 	}
 }
 
-// TestHostile: who sends such descriptors again and again is not connected any more.
-func TestHostile(t *testing.T) {
+// TestHostileUserRefused: after too many messages with foreign descriptors, connections of their user are refused.
+func TestHostileUserRefused(t *testing.T) {
 	s := &Supervisor{config: Config{MaxPerUser: 9}, connections: map[uint32]int{}, hostile: map[uint32]int{}}
 	for range maxHostile {
 		if !s.connect(owner, 1) {
@@ -461,12 +462,12 @@ func TestHostile(t *testing.T) {
 	}
 	s.connected = maxConnections
 	if s.connect(owner+1, 1) {
-		t.Error("more connections than there may be")
+		t.Error("more connections than the maximum")
 	}
 }
 
-// TestOpenings: the sessions that are being opened are bounded for a user and for all.
-func TestOpenings(t *testing.T) {
+// TestOpeningsBounded: the number of sessions being opened is bounded per user and in all.
+func TestOpeningsBounded(t *testing.T) {
 	s := &Supervisor{opening: map[uint32]int{}}
 	for range maxUserOpenings {
 		if err := s.beginOpening(owner); err != nil {
@@ -490,7 +491,7 @@ func TestOpenings(t *testing.T) {
 	}
 }
 
-// TestProber: a helper process and the kernel's memory say the same, and what is not there has the kernel's error.
+// TestProber: a helper and the cached path return the same, and errors are the kernel's.
 func TestProber(t *testing.T) {
 	s := supervise(t)
 	p := &s.probes
@@ -521,11 +522,11 @@ func TestProber(t *testing.T) {
 		}
 	}
 	if p.all != (probeCount{}) || len(p.users) != 0 {
-		t.Errorf("looks under way: %+v, %v", p.all, p.users)
+		t.Errorf("probes in progress: %+v, %v", p.all, p.users)
 	}
 }
 
-// TestProbeHelper: a helper may do nothing but pass through directories, is used again, and its end is no matter.
+// TestProbeHelper: a helper has no rights except to traverse directories, is reused, and is replaced when it ends.
 func TestProbeHelper(t *testing.T) {
 	s := supervise(t)
 	p := &s.probes
@@ -556,7 +557,7 @@ func TestProbeHelper(t *testing.T) {
 		t.Error(err)
 	}
 	if len(p.idle) != 1 || p.idle[0] != h {
-		t.Error("it was not used again")
+		t.Error("the helper was not reused")
 	}
 	if err := unix.Kill(h.pid, unix.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -565,17 +566,17 @@ func TestProbeHelper(t *testing.T) {
 		if h.conn.Ended() {
 			return ""
 		}
-		return "it has not ended"
+		return "the helper has not exited"
 	})
 	if _, err := p.fileSystem(owner, dir); err != nil {
 		t.Errorf("after its end: %v", err)
 	}
 	if len(p.idle) != 1 || p.idle[0] == h {
-		t.Error("there is no other")
+		t.Error("the helper was not replaced")
 	}
 }
 
-// BenchmarkProbe is a look by a helper process, beside one at the kernel's memory.
+// BenchmarkProbe compares a probe by a helper with one answered from the kernel's memory.
 func BenchmarkProbe(b *testing.B) {
 	s := supervise(b)
 	repo := newRepo(b)

@@ -12,20 +12,20 @@ import (
 	"corral/isolate/wire"
 )
 
-// maxProgram bounds a program of ours, in bytes.
+// maxProgram is the maximum size in bytes of a program that runs inside jails.
 const maxProgram = 16 << 20
 
-// programs are what runs inside jails, as sealed memfds: no file that a job could ever reach or replace (CVE-2019-5736),
-// and one copy in memory however many jails there are.
+// programs holds the programs that run inside jails as sealed memfds: no job can reach or replace them
+// (CVE-2019-5736), and memory holds one copy for all jails.
 type programs struct {
 	init, stub, layer *os.File
-	starlark          *os.File // nil: it is not installed
+	starlark          *os.File // nil if it is not installed
 }
 
-// starlarkProgram is the one that a supervisor can do without.
+// starlarkProgram is the only program that may be missing.
 const starlarkProgram = "corral-starlark"
 
-// loadPrograms reads what runs inside jails from dir, which must be root's alone to write.
+// loadPrograms reads the programs that run inside jails from dir, which must be writable by root alone.
 func loadPrograms(dir string) (*programs, error) {
 	var p programs
 	for name, to := range map[string]**os.File{

@@ -12,24 +12,24 @@ import (
 	"corral/job"
 )
 
-// protects is what the operator has protected in the directory at path, whatever is asked for.
+// protects returns the protection that the operator configured for the directory at path.
 func (c *Config) protects(path string) job.Protection {
-	most := job.ProtectNone
+	strongest := job.ProtectNone
 	for _, r := range c.Repos {
 		if r.Path == path {
-			most = max(most, r.Protect)
+			strongest = max(strongest, r.Protect)
 		}
 	}
-	return most
+	return strongest
 }
 
-// protection is what a job finds read-only in a repository: what it asks for, and no less than the operator says. One that
-// does not write there needs none.
+// protection returns the protection of sensitive paths for a job: the one it requests, but at least the operator's. A
+// job that does not write to the repository needs none.
 func (c *Config) protection(repo *repo, q *Request) job.Protection {
-	most := c.protects(repo.path)
+	strongest := c.protects(repo.path)
 	if repo.common != nil {
 		for _, r := range c.ofCommon(repo.common.path) {
-			most = max(most, r.Protect)
+			strongest = max(strongest, r.Protect)
 		}
 	}
 	switch {
@@ -38,14 +38,14 @@ func (c *Config) protection(repo *repo, q *Request) job.Protection {
 	case q.Flags&wire.FlagProtectAll != 0:
 		return job.ProtectAll
 	case q.Flags&wire.FlagProtectHooks != 0:
-		return max(most, job.ProtectHooks)
+		return max(strongest, job.ProtectHooks)
 	}
-	return most
+	return strongest
 }
 
-// keep asks the jail's scanner what a job is to leave alone. The answer is for the stub: nobody here looks into it. nil is
-// that there is no protection.
-func (j *jail) keep(p job.Protection) (*inside.Kept, error) {
+// pathsToProtect asks the jail's scanner for the paths to protect. The answer is passed on to the stub unread. It is
+// nil without protection.
+func (j *jail) pathsToProtect(p job.Protection) (*inside.Kept, error) {
 	op := scan.OpKeepHooks
 	switch p {
 	case job.ProtectNone:
@@ -58,7 +58,7 @@ func (j *jail) keep(p job.Protection) (*inside.Kept, error) {
 	case errors.Is(err, scan.ErrTooMany):
 		return nil, &job.Refusal{
 			Step:    "protect",
-			Message: fmt.Sprintf("%q has more sensitive paths than can be protected (%d), or more directories than can be looked through", j.repo.path, scan.MaxKept),
+			Message: fmt.Sprintf("%q has more sensitive paths than can be protected (%d), or too many directories to search", j.repo.path, scan.MaxKept),
 			Hint:    "keep nested repositories elsewhere, or run the job with workspace readonly or overlay",
 		}
 	case err != nil:
@@ -68,7 +68,7 @@ func (j *jail) keep(p job.Protection) (*inside.Kept, error) {
 	return &inside.Kept{Count: a.Count, List: a.List}, nil
 }
 
-// send sends the stub its plan, and what comes after it.
+// send sends the stub its plan and, if there is one, the list of paths to protect.
 func (sl *slot) send(plan *inside.Plan, kept *inside.Kept, files []*os.File) error {
 	if err := sl.stub.Send(plan.Append(), files...); err != nil || kept == nil {
 		return err
@@ -76,16 +76,16 @@ func (sl *slot) send(plan *inside.Plan, kept *inside.Kept, files []*os.File) err
 	return sl.stub.Send(kept.Append())
 }
 
-// askKept sends such a request and waits for its answer, unless the last one still holds.
+// askKept requests the paths to protect, unless the last answer still holds.
 func (s *scanner) askKept(op scan.Op) (a scan.KeptAnswer, err error) {
 	if s != nil {
-		if a, again := s.keptAgain(op); again {
+		if a, again := s.cachedAnswer(op); again {
 			return a, nil
 		}
 	}
 	err = s.exchange(op, time.Time{}, func(b []byte) (err error) {
 		if a, err = scan.ReadKept(b); err == nil {
-			s.kept[op-scan.OpKeepHooks] = keptAt{true, a, s.quiet.pass()}
+			s.kept[op-scan.OpKeepHooks] = cachedKept{true, a, s.state.pass()}
 		}
 		return err
 	})

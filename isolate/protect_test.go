@@ -20,7 +20,7 @@ import (
 	"corral/job"
 )
 
-// guarded makes a repository with sensitive paths and a nested one.
+// guarded creates a repository with sensitive paths and a nested repository.
 const guarded = `
 git init -q -b main . && git init -q -b main libs/dep
 echo x >file; git add file; git commit -qm one
@@ -28,7 +28,7 @@ mkdir .vscode .github .github/workflows; echo '{}' >.vscode/tasks.json; echo on 
 echo a >AGENTS.md; ln -s AGENTS.md CLAUDE.md; echo b >.envrc; ln file linked
 `
 
-// shell runs a script in a directory, which is all the owner's afterwards, and returns what it wrote.
+// shell runs a script in a directory, gives all files there to the owner, and returns the output.
 func shell(t testing.TB, dir, script string) string {
 	t.Helper()
 	cmd := exec.Command("sh", "-euc", fmt.Sprintf("umask 022\n%s\nchown -hR %d:%d .", script, owner, owner))
@@ -40,15 +40,15 @@ func shell(t testing.TB, dir, script string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// gitEnvironment has git do what the tests say and nothing else.
+// gitEnvironment makes git independent of the host's configuration.
 var gitEnvironment = []string{
 	"PATH=/usr/bin:/bin", "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=a",
 	"GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org", "LC_ALL=C",
 	"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
 }
 
-// A change is what a job tries on protected paths, in Perl as in attempts. The kernel's answer is want with hooks, and all,
-// if that is another one, when the whole of git directories is protected.
+// A change is what a job tries on protected paths, in Perl as in attempts. The expected answer of the kernel is want
+// with hooks protected, and all, if set, when whole git directories are protected.
 type change struct {
 	name, code string
 	want, all  string
@@ -59,7 +59,7 @@ const fchmodat2 = 452
 
 const rdwr = unix.O_WRONLY | unix.O_APPEND
 
-// changes are tried one after the other. None of those that are refused changes anything.
+// changes are tried one after the other. Those that are refused have no effect.
 var changes = []change{
 	{"write", `sysopen(my $f, ".git/config", ` + fmt.Sprint(rdwr) + `) ? "ok" : kernel(-1)`, "EROFS", ""},
 	{"truncate", call(unix.SYS_TRUNCATE, `".git/config"`, 0), "EROFS", ""},
@@ -113,7 +113,7 @@ var changes = []change{
 	{"beside", `mkdir("libs/new") && open(my $f, ">", "libs/dep/new") ? "ok" : kernel(-1)`, "ok", "ok"},
 }
 
-// tries is the Perl that makes some of the changes.
+// tries returns the Perl that tries the changes in list.
 func tries(list []change) string {
 	var b strings.Builder
 	b.WriteString(prelude)
@@ -123,7 +123,7 @@ func tries(list []change) string {
 	return b.String()
 }
 
-// answers makes changes in one job and returns what came of each.
+// answers tries changes in one job and returns the result of each.
 func (f *front) answers(list []change, p job.Protection) map[string]string {
 	f.t.Helper()
 	spec := f.spec("/usr/bin/perl", "-e", tries(list))
@@ -169,7 +169,7 @@ func TestProtect(t *testing.T) {
 	}
 }
 
-// TestWithoutProtect: what is refused is refused by this step alone, but for what nobody may do.
+// TestWithoutProtect: this step alone refuses what it refuses, except what is never allowed.
 func TestWithoutProtect(t *testing.T) {
 	f := guardedFront(t, skip([]string{"protect", "modes"}))
 	aside := filepath.Join(filepath.Dir(f.repo), "aside")
@@ -185,7 +185,8 @@ func TestWithoutProtect(t *testing.T) {
 	}
 }
 
-// TestProtectGit: with hooks a job commits, with all it does not; neither configures git, and what it makes is named.
+// TestProtectGit: with hooks protected a job can commit, with everything protected it cannot; with neither it can
+// configure git, and sensitive files that it creates are reported.
 func TestProtectGit(t *testing.T) {
 	const commit = "echo y >>file; git -c user.name=a -c user.email=a commit -qam two && echo committed; " +
 		"git config core.pager evil 2>/dev/null || echo refused; echo >.npmrc; git -c core.hooksPath=.git/hooks status -s file"
@@ -201,13 +202,13 @@ func TestProtectGit(t *testing.T) {
 	}
 }
 
-// TestProtectFloor: a front-end can ask for more than the operator says, and never for less.
+// TestProtectFloor: a front-end can request more protection than the operator configured, but not less.
 func TestProtectFloor(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("git"))
 	for _, tt := range []struct {
 		operator, asked job.Protection
 		workspace       job.Workspace
-		want            string // what comes of a write to the configuration, and to the index
+		want            string // the results of writing to the configuration and to the index
 	}{
 		{job.ProtectNone, job.ProtectNone, job.Direct, "written written"},
 		{job.ProtectNone, job.ProtectHooks, job.Direct, "refused written"},
@@ -226,13 +227,13 @@ func TestProtectFloor(t *testing.T) {
 		spec := f.spec("sh", "-c", `w() { (echo >>"$1") 2>/dev/null && printf written || printf refused; }; w .git/config; printf " "; w .git/index`)
 		spec.Protect, spec.Workspace = tt.asked, tt.workspace
 		if d := f.run(spec); d.out != tt.want {
-			t.Errorf("%v, asked for %v in workspace %v: %q, want %q", tt.operator, tt.asked, tt.workspace, d.out, tt.want)
+			t.Errorf("operator %v, requested %v in workspace %v: %q, want %q", tt.operator, tt.asked, tt.workspace, d.out, tt.want)
 		}
 	}
 }
 
-// TestProtectTooMuch: what cannot be protected as a whole is refused.
-func TestProtectTooMuch(t *testing.T) {
+// TestProtectTooManyPaths: a job is refused if not all sensitive paths can be protected.
+func TestProtectTooManyPaths(t *testing.T) {
 	f := guardedFront(t)
 	shell(t, f.repo, fmt.Sprintf("for i in $(seq %d); do mkdir -p many/$i/.git/hooks; done", scan.MaxKept))
 	spec := f.spec("true")
@@ -249,8 +250,8 @@ func TestProtectTooMuch(t *testing.T) {
 	f.run(spec)
 }
 
-// TestProtectSwapped: somebody on the host swaps a directory on the way for a link, over and over. A job is refused, or it
-// finds what is in the way where it lies; never is anything mounted elsewhere.
+// TestProtectSwapped: a process on the host repeatedly swaps a parent directory with a link. A job is refused, or all
+// sensitive paths are protected; nothing is ever mounted elsewhere.
 func TestProtectSwapped(t *testing.T) {
 	f := guardedFront(t)
 	shell(t, f.repo, "ln -s /etc libs-link; mkdir -p libs/other/.git; echo >libs/other/.envrc")
@@ -274,16 +275,16 @@ func TestProtectSwapped(t *testing.T) {
 	t.Logf("%d ran, %d were refused", ran, refused)
 }
 
-// TestProtectGone: what the scanner named and is not there any more is no reason to refuse a job; what is no list of its
-// making is.
-func TestProtectGone(t *testing.T) {
+// TestProtectListErrors: paths in the scanner's list that no longer exist are ignored; a list that the scanner cannot
+// have made is refused.
+func TestProtectListErrors(t *testing.T) {
 	f := guardedFront(t)
 	f.run(f.spec("true"))
 	for _, tt := range []struct {
 		name  string
 		count uint32
 		list  string
-		want  string // the error, or "" if the job runs
+		want  string // error number; "" if the job runs
 	}{
 		{"nothing", 0, "", ""},
 		{"gone", 3, "rgone\x00pgone/x\x00rfile/x\x00", ""},
@@ -299,7 +300,7 @@ func TestProtectGone(t *testing.T) {
 		{"no path", 1, "r\x00", "EINVAL"},
 	} {
 		shell(t, f.repo, "ln -sfn /etc abroad")
-		err := f.place(inside.Kept{Count: tt.count, List: tt.list})
+		err := f.runWithKept(inside.Kept{Count: tt.count, List: tt.list})
 		var refusal *job.Refusal
 		errors.As(err, &refusal)
 		if (tt.want == "") != (err == nil) || err != nil && (refusal.Step != "protect" || unix.ErrnoName(unix.Errno(refusal.Errno)) != tt.want) {
@@ -308,8 +309,8 @@ func TestProtectGone(t *testing.T) {
 	}
 }
 
-// place has a slot of the front's jail run true with a list of the test's own.
-func (f *front) place(kept inside.Kept) error {
+// runWithKept runs true in a slot of the front's jail with the given list of paths to protect.
+func (f *front) runWithKept(kept inside.Kept) error {
 	f.t.Helper()
 	f.s.mu.Lock()
 	var j *jail

@@ -20,11 +20,11 @@ import (
 	"corral/job"
 )
 
-// victimRepo is the variable with the victim's repository.
+// victimRepo is the environment variable with the victim's repository.
 const victimRepo = "CORRAL_TEST_CHILD_REPO"
 
-// beVictim serves a job of a session that starts more, in sessions of their own, and says on standard output when all are up.
-// It never ends by itself.
+// beVictim runs a session's job that starts more processes in sessions of their own and prints a line when all are
+// up. It never ends by itself.
 func beVictim(s *Supervisor) error {
 	ours, file, err := wire.Pair()
 	if err != nil {
@@ -67,7 +67,7 @@ func beVictim(s *Supervisor) error {
 	return fmt.Errorf("its job ended: %+v, %w", result, err)
 }
 
-// kill starts a victim, kills it when its job is up, and returns its instance and the processes it had.
+// kill starts a victim, kills it when its job is up, and returns its instance and its processes.
 func kill(t *testing.T, change ...func(*Config)) (instance string, pids []int) {
 	t.Helper()
 	c := config(t)
@@ -88,7 +88,7 @@ func kill(t *testing.T, change ...func(*Config)) (instance string, pids []int) {
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	pids = descendants(t, cmd.Process.Pid)
 	if len(layers(t)) <= loops {
-		t.Error("no layer is in use: does this test test anything?")
+		t.Error("no layer is in use, so this test proves nothing")
 	}
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
@@ -98,7 +98,7 @@ func kill(t *testing.T, change ...func(*Config)) (instance string, pids []int) {
 	return c.Instance, pids
 }
 
-// descendants lists the processes below one, in whichever namespace.
+// descendants lists the descendants of a process, in any namespace.
 func descendants(t *testing.T, pid int) []int {
 	t.Helper()
 	b, err := exec.Command("sh", "-c", `cat /proc/[0-9]*/stat 2>/dev/null | sed 's/^\([0-9]*\) (.*) . \([0-9]*\) .*/\1 \2/'`).Output()
@@ -120,8 +120,8 @@ func descendants(t *testing.T, pid int) []int {
 	return list
 }
 
-// TestKilledSupervisor: with it every process of its jails goes; the next supervisor clears what else it had, and leaves
-// alone what belongs to one that lives.
+// TestKilledSupervisor: when a supervisor is killed, every process of its jails ends; the next supervisor clears the
+// rest, and does not touch running instances.
 func TestKilledSupervisor(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	f := newFront(t)
@@ -155,7 +155,7 @@ func TestKilledSupervisor(t *testing.T) {
 		t.Errorf("gone after %v", took)
 	}
 	if len(traces(instance)) == 0 {
-		t.Error("nothing is left to clear: does this test test anything?")
+		t.Error("nothing is left to clear, so this test proves nothing")
 	}
 	next := &front{t, supervise(t), nil, f.repo}
 	if left := traces(instance); len(left) > 0 {
@@ -168,7 +168,7 @@ func TestKilledSupervisor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d, err := l.end(); err != nil || d.ExitCode != 5 {
-		t.Errorf("the living instance's job: %+v, %v", d.Result, err)
+		t.Errorf("the running instance's job: %+v, %v", d.Result, err)
 	}
 	f.sh("true")
 }

@@ -16,23 +16,23 @@ import (
 	"corral/rootfs"
 )
 
-// A repo is a directory that is served: pinned by its device and inode when it was registered, held open since.
+// A repo is a directory that is served: its device and inode are pinned and it is held open.
 type repo struct {
 	path     string
 	dir      *os.File // O_PATH
 	dev, ino uint64
-	uid, gid uint32 // its owner, and a group that the peer has (groupFor): the only ids of the host that a job's user is mapped to
-	group    uint32 // its group, which may be another one
+	uid, gid uint32 // its owner, and a group of the peer's (groupFor): the only host ids to which a job's user maps
+	group    uint32 // the directory's own group, which may differ from gid
 	mode     uint32 // permission bits; set when its jail is built
-	fs       int64  // its file system's magic number; likewise
-	readOnly bool   // it was passed from a mount that is read-only
-	common   *repo  // the git directory that it is a worktree of, or nil
+	fs       int64  // its file system's magic number; set when its jail is built
+	readOnly bool   // it was passed from a read-only mount
+	common   *repo  // the git directory of which it is a worktree, or nil
 	probes   *prober
 	payer    uint32 // the payer of who had it pinned, in whose name it is closed
 }
 
-// pin opens path, which must be absolute and clean and have no link in it, as the directory with this inode, for jobs of
-// the peer. The zero inode stands for whichever is there.
+// pin opens path, which must be absolute and clean and contain no symbolic link, for jobs of the peer. If want is not
+// zero, the directory must have that inode.
 func (s *Supervisor) pin(peer Peer, path string, want inode) (*repo, error) {
 	dir, id, err := s.probes.openDir(peer.payer(), path)
 	if errors.Is(err, unix.ELOOP) {
@@ -48,12 +48,12 @@ func (s *Supervisor) pin(peer Peer, path string, want inode) (*repo, error) {
 	}
 	if want != (inode{}) && want != (inode{r.dev, r.ino}) {
 		r.close()
-		return nil, replaced(path)
+		return nil, refuseReplaced(path)
 	}
 	return r, nil
 }
 
-// close takes a repository without a descriptor, too: see importDir.
+// close also accepts a repository without a descriptor, see importDir.
 func (r *repo) close() {
 	if r.dir != nil {
 		r.probes.discard(r.payer, r.dir)
@@ -63,9 +63,9 @@ func (r *repo) close() {
 	}
 }
 
-// stays refuses a repository that is not at its path any more: an overlay goes on showing what was in a directory that was
-// removed, and a new one in its place would never be seen.
-func (r *repo) stays() error {
+// checkUnmoved refuses a repository that is no longer at its path: an overlay continues to show the contents of a
+// removed directory, and its successor at the path would never be seen.
+func (r *repo) checkUnmoved() error {
 	if r.dir == nil {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (r *repo) stays() error {
 		return &job.Refusal{
 			Step:    "repo",
 			Message: fmt.Sprintf("%q was removed, renamed or replaced since the session was opened", r.path),
-			Hint:    "open a new session; corral changes shows what was changed behind the overlay of this one when it is closed",
+			Hint:    "close this session and open a new one; then corral changes shows what was changed behind the closed one's overlay",
 		}
 	}
 	return nil
@@ -105,7 +105,7 @@ func refuseRepo(path string, err error) error {
 	case errors.Is(err, unix.ENOENT):
 		refusal.Message = fmt.Sprintf("no directory %q", path)
 	case errors.Is(err, unix.ENOTDIR):
-		refusal.Message = fmt.Sprintf("%q is no directory", path)
+		refusal.Message = fmt.Sprintf("%q is not a directory", path)
 	case errors.As(err, &link):
 		refusal.Errno, refusal.Message = int(unix.ELOOP), link.Error()
 		refusal.Hint = directory.LinkHint
@@ -113,9 +113,9 @@ func refuseRepo(path string, err error) error {
 	return refusal
 }
 
-// serves decides whether a client may have jobs in the directory it asked for, and pins it. A client names one the
-// operator serves by its path, or passes a descriptor: then its inode is one the operator serves, or it must be the
-// client's own.
+// serves decides whether a client may have jobs in the requested directory, and pins it. Without a descriptor, the
+// operator must serve the path to the client. With one, the operator must serve the directory that it refers to, or,
+// if Config.Own is set, the client must own it.
 func (s *Supervisor) serves(peer Peer, path string, dir *os.File) (*repo, error) {
 	if dir == nil {
 		return s.servesPath(peer, path)
@@ -125,7 +125,7 @@ func (s *Supervisor) serves(peer Peer, path string, dir *os.File) (*repo, error)
 		return nil, refuseRepo(path, err)
 	}
 	if id.mode&unix.S_IFMT != unix.S_IFDIR {
-		return nil, &job.Refusal{Step: "repo", Message: "what was passed as the repository is no directory"}
+		return nil, &job.Refusal{Step: "repo", Message: "the descriptor passed as the repository is not a directory"}
 	}
 	r, err := s.servesOpen(peer, path, dir, id)
 	if err != nil {
@@ -134,8 +134,8 @@ func (s *Supervisor) serves(peer Peer, path string, dir *os.File) (*repo, error)
 	return s.asPassed(peer, r, dir)
 }
 
-// asPassed notes of a pinned directory whether the mount is read-only through which the peer opened it, and closes it if that
-// cannot be told. Of the supervisor's own mount nobody needs to be asked: what is cloned of it has its flags.
+// asPassed records in r whether the mount through which the peer opened the directory is read-only; on failure it
+// closes r. If that mount is the supervisor's own, nothing needs to be recorded, because a clone of it has its flags.
 func (s *Supervisor) asPassed(peer Peer, r *repo, dir *os.File) (*repo, error) {
 	if mount, err := mountID(dir); err == nil {
 		if own, err := mountID(r.dir); err == nil && own == mount {
@@ -151,7 +151,7 @@ func (s *Supervisor) asPassed(peer Peer, r *repo, dir *os.File) (*repo, error) {
 	return r, nil
 }
 
-// mountID returns the id of the mount that an open file is on, which no file system is asked for (statx(2), STATX_MNT_ID).
+// mountID returns the id of an open file's mount (statx(2), STATX_MNT_ID), without asking a file system.
 func mountID(f *os.File) (uint64, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID, &st); err != nil {
@@ -163,10 +163,10 @@ func mountID(f *os.File) (uint64, error) {
 	return st.Mnt_id, nil
 }
 
-// firstLink returns the first directory of path that leads through a symbolic link, path itself at the latest; "" if none
-// does any more. Each look is bounded, and their number by the logarithm of the path's length.
+// firstLink returns the first prefix of path that leads through a symbolic link, path itself at the latest; "" if
+// there is none any more. Each probe has a timeout, and their number is logarithmic in the path's length.
 func (s *Supervisor) firstLink(user uint32, path string) string {
-	var ends []int // of the directories above path, and its own
+	var ends []int // lengths of the prefixes of path that end at a component, path included
 	for i := 1; i <= len(path); i++ {
 		if i == len(path) || path[i] == '/' {
 			ends = append(ends, i)
@@ -183,10 +183,10 @@ func (s *Supervisor) firstLink(user uint32, path string) string {
 	return path[:ends[n]]
 }
 
-// servesOpen is serves for the directory dir, whose identity is known.
+// servesOpen is serves for the directory dir, whose identity is already known.
 func (s *Supervisor) servesOpen(peer Peer, path string, dir *os.File, id identity) (*repo, error) {
-	// Who names a directory that is served, and passes it, need not be asked by which path it was opened: that takes longer
-	// than all else here, and it could have named it alone.
+	// Fast path: the descriptor is the pinned inode of a served repository, so readlink(/proc/self/fd), the slowest
+	// step here, is skipped. Nothing is gained by a false path: the client could have sent the path alone.
 	if s.config.pinned[path] == id.inode && s.config.servesTo(peer, path) {
 		if r, err := s.servesPath(peer, path); err == nil {
 			return r, nil
@@ -203,7 +203,7 @@ func (s *Supervisor) servesOpen(peer Peer, path string, dir *os.File, id identit
 			return nil, err
 		}
 		if s.config.pinned[real] != id.inode {
-			return nil, replaced(real)
+			return nil, refuseReplaced(real)
 		}
 		return s.servesPath(peer, real)
 	case peer.Embedded, !s.config.Own:
@@ -215,18 +215,18 @@ func (s *Supervisor) servesOpen(peer Peer, path string, dir *os.File, id identit
 			Hint:    "the operator can serve it to you in the supervisor's configuration",
 		}
 	}
-	if err := s.checkPath(real); err != nil { // what is served was checked by New
+	if err := s.checkPath(real); err != nil { // served directories were checked by New
 		return nil, err
 	}
 	r, err := s.pin(peer, real, id.inode)
-	if err == nil && peer.UID != 0 && r.uid != peer.UID { // a mount of the client's own shows it as theirs
+	if err == nil && peer.UID != 0 && r.uid != peer.UID { // a mount of the client's own shows the directory as the client's
 		r.close()
-		return nil, elsewhere(real)
+		return nil, refuseMoved(real)
 	}
 	if err != nil && peer.UID != 0 && !errors.As(err, new(stalledError)) && !errors.Is(err, errEnding) {
-		return nil, elsewhere(real)
+		return nil, refuseMoved(real)
 	}
-	if err == nil { // who owns what is at that path is told why an entry for it does not hold
+	if err == nil { // the directory's owner may learn why an entry for it is not served
 		if rejected := s.config.rejection(real); rejected != nil {
 			r.close()
 			return nil, rejected
@@ -235,7 +235,8 @@ func (s *Supervisor) servesOpen(peer Peer, path string, dir *os.File, id identit
 	return r, err
 }
 
-// servesPath pins a directory that the operator serves to the peer. Its owner is compared again: it can have changed hands.
+// servesPath pins a directory that the operator serves to the peer. The owner is checked again, because it may have
+// changed.
 func (s *Supervisor) servesPath(peer Peer, path string) (*repo, error) {
 	if !s.config.servesTo(peer, path) {
 		return nil, notServed(path)
@@ -267,14 +268,14 @@ func notServed(path string) error {
 	return &job.Refusal{
 		Step:    "repo",
 		Message: fmt.Sprintf("the supervisor does not serve %q", path),
-		Hint:    "name it with --repo when the supervisor is started, or in its configuration",
+		Hint:    "start the supervisor with --repo, or add it to its configuration",
 	}
 }
 
-// checkPath refuses directories that are nobody's repository, whoever asks.
+// checkPath refuses directories that cannot be a repository for any client.
 func (s *Supervisor) checkPath(path string) error {
 	if len(path) > 4000 || strings.HasSuffix(path, " (deleted)") || !filepath.IsAbs(path) || filepath.Clean(path) != path {
-		return &job.Refusal{Step: "repo", Message: fmt.Sprintf("%.80q is no path of a directory that can be served", path)}
+		return &job.Refusal{Step: "repo", Message: fmt.Sprintf("%.80q cannot be served: it must be the absolute, clean path of an existing directory, at most 4000 bytes", path)}
 	}
 	if err := errors.Join(rootfs.CheckRepoPath(path, s.refused...), rootfs.CheckHidden(path, s.homes)); err != nil {
 		return &job.Refusal{Step: "repo", Message: err.Error()}
@@ -282,9 +283,9 @@ func (s *Supervisor) checkPath(path string) error {
 	return nil
 }
 
-// clone makes a detached mount of the repository in which its owner appears as the host user id and nobody else as
-// anyone: files of the owner are the job's, files the job makes are the owner's (mount_setattr(2), MOUNT_ATTR_IDMAP).
-// Mounts below the repository are not in it.
+// clone makes a detached mount of the repository in which its owner appears as the job's host user and all other
+// owners as nobody: files of the owner are the job's, and files that the job creates are the owner's
+// (mount_setattr(2), MOUNT_ATTR_IDMAP). Mounts below the repository are not part of it.
 func (r *repo) clone(userns *os.File, readOnly bool) (*os.File, error) {
 	readOnly = readOnly || r.readOnly
 	fd, err := unix.OpenTree(int(r.dir.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
@@ -294,7 +295,7 @@ func (r *repo) clone(userns *os.File, readOnly bool) (*os.File, error) {
 	mount := os.NewFile(uintptr(fd), r.path)
 	attr := unix.MountAttr{
 		Attr_set: unix.MOUNT_ATTR_IDMAP | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
-		// What the host mounts below the repository meanwhile would come without the map and the flags.
+		// Later mounts below the repository on the host would propagate here without the id map and the flags.
 		Propagation: unix.MS_PRIVATE,
 		Userns_fd:   uint64(userns.Fd()),
 	}
@@ -308,13 +309,13 @@ func (r *repo) clone(userns *os.File, readOnly bool) (*os.File, error) {
 	return mount, nil
 }
 
-// mount makes a mount of the repository for the slot's job. It is not made ahead: it has the flags that the host's mount has
-// when the job comes, and cannot be made of one that the operator has taken away.
+// mount makes a mount of the repository for the slot's job. It is not made ahead: it must have the flags that the
+// host's mount has when the job comes, and must fail if the operator has unmounted it.
 func (sl *slot) mount(readOnly bool) (*os.File, error) {
 	return sl.jail.repo.clone(sl.idmap, readOnly)
 }
 
-// inspectAll inspects a repository, and what it is a worktree of.
+// inspectAll inspects a repository, and the git directory of which it is a worktree.
 func (s *Supervisor) inspectAll(user uint32, r *repo) error {
 	for ; r != nil; r = r.common {
 		if err := s.inspect(user, r); err != nil {
@@ -324,7 +325,7 @@ func (s *Supervisor) inspectAll(user uint32, r *repo) error {
 	return nil
 }
 
-// inspect looks at the repository's file system for a user, before anything is built on it.
+// inspect records mode and file system of the repository, before anything is built on it.
 func (s *Supervisor) inspect(user uint32, r *repo) error {
 	found, err := s.probes.fileSystem(user, r.dir)
 	if err != nil {
@@ -334,7 +335,7 @@ func (s *Supervisor) inspect(user uint32, r *repo) error {
 	return nil
 }
 
-// refuseIDMap names the file system and the remedy when the kernel cannot map ids on it.
+// refuseIDMap names the file system and the remedy if the kernel cannot map ids on it.
 func (r *repo) refuseIDMap(err error) error {
 	if !errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("mount_setattr %q: %w", r.path, err)
@@ -342,12 +343,13 @@ func (r *repo) refuseIDMap(err error) error {
 	return &job.Refusal{
 		Step:    "repo",
 		Errno:   int(unix.EINVAL),
-		Message: fmt.Sprintf("%q lies on %s, on which this kernel cannot map user ids", r.path, fileSystem(r.fs)),
-		Hint:    "keep the repository on ext4, xfs, btrfs or, from Linux 6.3, tmpfs; a shared folder of a virtual machine has to be copied into it",
+		Message: fmt.Sprintf("%q is on %s, which this kernel cannot mount with mapped user ids", r.path, fileSystem(r.fs)),
+		Hint:    "keep the repository on ext4, xfs, btrfs or, from Linux 6.3, tmpfs; copy a shared folder of a virtual machine there",
 	}
 }
 
-// fileSystems names those that refuse id-mapped mounts on some kernel of ours, by statfs(2)'s magic number.
+// fileSystems names file systems, by statfs(2)'s magic number, that do not support id-mapped mounts on some supported
+// kernel.
 var fileSystems = map[int64]string{
 	unix.TMPFS_MAGIC: "tmpfs", unix.OVERLAYFS_SUPER_MAGIC: "overlay", unix.NFS_SUPER_MAGIC: "nfs",
 	unix.FUSE_SUPER_MAGIC: "fuse or virtiofs", unix.V9FS_MAGIC: "9p", unix.SMB2_SUPER_MAGIC: "smb",

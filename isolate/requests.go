@@ -17,7 +17,7 @@ func (c *client) hello(tag uint32) error {
 	return c.conn.Send(w.Append(tag))
 }
 
-// list answers with the running jobs: a client's own, and for root all.
+// list replies with the running jobs: the client's own, or all if the client is root.
 func (c *client) list(tag uint32) error {
 	for _, e := range c.s.entries(c.peer) {
 		if err := c.conn.Send(e.Append(tag)); err != nil {
@@ -36,10 +36,11 @@ func (c *client) facts(tag uint32) error {
 	return c.conn.Send(wire.Empty(wire.OpEnd, tag))
 }
 
-// maxClientDenials bounds the records that are being written for one connection: beyond, it is not read on.
+// maxClientDenials bounds the records being written for one connection. Beyond it, the connection is not read.
 const maxClientDenials = 64
 
-// denied writes down what the front-end denied, beside the connection's other requests: the disk may take its time.
+// denied records a request that the front-end denied, concurrently with the connection's other requests, because the
+// disk may be slow.
 func (c *client) denied(ctx context.Context, tag uint32, body []byte) error {
 	m, err := wire.ReadDenied(body)
 	if err != nil {
@@ -57,15 +58,16 @@ func (c *client) denied(ctx context.Context, tag uint32, body []byte) error {
 	return nil
 }
 
-// answer sends what another goroutine than the connection's own has to say. A client that does not take it is a client no
-// more: the next answer would wait as long again, and so would the supervisor's end.
+// answer sends a message from a goroutine other than the connection's own. If the client does not read it in time the
+// connection is shut down: otherwise the next message would wait as long again, and so would the end of the
+// supervisor.
 func (c *client) answer(message []byte, files ...*os.File) {
 	if err := c.conn.Send(message, files...); err != nil {
 		c.conn.Shutdown()
 	}
 }
 
-// state answers with a user's state directory.
+// state replies with a user's state directory.
 func (c *client) state(tag uint32, body []byte) error {
 	m, err := wire.ReadState(body)
 	if err != nil {

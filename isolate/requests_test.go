@@ -14,13 +14,13 @@ import (
 	"corral/job"
 )
 
-// A request is a Run as no front-end of ours sends it.
+// A request is a Run message that a correct front-end may not send.
 type request struct {
 	wire.Run
 	files []*os.File
 }
 
-// goodRequest is a request that runs true; tests spoil it.
+// goodRequest returns a valid request that runs true, for tests to modify.
 func (f *front) goodRequest() *request {
 	f.t.Helper()
 	payload, err := wire.NewPayload([]string{"/bin/true"}, environment)
@@ -33,7 +33,7 @@ func (f *front) goodRequest() *request {
 	return &request{wire.Run{Flags: wire.FlagRepo, Repo: f.repo}, files}
 }
 
-// send sends a request on a connection of its own and returns the answer, or an error when the connection ended.
+// send sends a request on a connection of its own and returns the result, or an error if the connection ended.
 func (f *front) send(q *request) (wire.Result, error) {
 	f.t.Helper()
 	conn := dial(f.t, f.s, Peer{UID: owner})
@@ -56,10 +56,10 @@ func answer(conn *wire.Conn) (wire.Result, error) {
 	return wire.ReadResult(body)
 }
 
-// TestRefusedRequests: requests that are of the protocol and refused; the next one on the same supervisor is well.
+// TestRefusedRequests: requests that conform to the protocol but are refused; later ones on the same supervisor work.
 func TestRefusedRequests(t *testing.T) {
 	f := newFront(t, func(c *Config) { c.Ceilings = job.Limits{Memory: 1 << 30, Wall: time.Minute} })
-	f.sh("mkfifo fifo; mkdir dir; echo x >file") // asks for no limit, and so for none above a ceiling
+	f.sh("mkfifo fifo; mkdir dir; echo x >file") // requests no limits, so none above a ceiling
 	for _, tt := range []struct {
 		name  string
 		spoil func(*request)
@@ -109,7 +109,7 @@ func TestRefusedRequests(t *testing.T) {
 	}
 }
 
-// open opens for reading and writing where that is possible, so that a FIFO does not wait.
+// open opens for reading and writing where possible, so that opening a FIFO does not block.
 func open(t *testing.T, path string) *os.File {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
@@ -123,7 +123,7 @@ func open(t *testing.T, path string) *os.File {
 	return f
 }
 
-// rootsPipe is a pipe that the client did not make.
+// rootsPipe returns a pipe that the client did not create.
 func rootsPipe(t *testing.T) *os.File {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -134,7 +134,7 @@ func rootsPipe(t *testing.T) *os.File {
 	return w
 }
 
-// memfd is a payload that its sender can still change.
+// memfd returns a payload that its sender can still change.
 func memfd(t *testing.T) *os.File {
 	t.Helper()
 	fd, err := unix.MemfdCreate("open", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
@@ -149,7 +149,7 @@ func memfd(t *testing.T) *os.File {
 	return f
 }
 
-// TestBrokenProtocol: what is not of the protocol ends the connection, and nothing else.
+// TestBrokenProtocol: a message that violates the protocol ends its connection, and nothing else.
 func TestBrokenProtocol(t *testing.T) {
 	f := newFront(t)
 	q := f.goodRequest()
@@ -186,8 +186,8 @@ func TestBrokenProtocol(t *testing.T) {
 	}
 }
 
-// TestTags: a tag that is in use, and more jobs than a connection may have, end the connection with its jobs.
-func TestTags(t *testing.T) {
+// TestDuplicateTag: a tag that is in use ends the connection with its jobs.
+func TestDuplicateTag(t *testing.T) {
 	f := newFront(t)
 	stay := f.goodRequest()
 	payload, err := wire.NewPayload([]string{"/bin/sleep", "1000"}, environment)
@@ -213,8 +213,8 @@ func TestTags(t *testing.T) {
 	eventually(t, func() string { return strings.Join(f.list(f.c), ", ") })
 }
 
-// TestTooMany: beyond what a connection or a supervisor may have at once, it says so.
-func TestTooMany(t *testing.T) {
+// TestTooManyJobs: more jobs than a connection or a supervisor may have are refused.
+func TestTooManyJobs(t *testing.T) {
 	f := newFront(t, func(c *Config) { c.MaxJobs = 1 })
 	l := f.waiting()
 	_, err := f.try(f.spec("true"))

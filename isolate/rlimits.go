@@ -7,9 +7,10 @@ import (
 	"corral/job"
 )
 
-// rlimits are the limits of setrlimit(2) for a job with limits l, whose user has so many other processes: the kernel counts
-// processes by user, and in a session those that wait in slots are the same user's. Values are those of security practice for
-// containers; what a cgroup bounds better is left alone (RLIMIT_AS would break runtimes that reserve address space).
+// rlimits returns the limits of setrlimit(2) for a job with limits l. others is the number of processes that the
+// job's user may have besides the job's: the kernel counts processes by user, and in a session the stubs of waiting
+// slots have the same user. The values follow security practice for containers; resources that a cgroup bounds better
+// are not limited here (RLIMIT_AS would break runtimes that reserve address space).
 func rlimits(l job.Limits, others int) []inside.Rlimit {
 	both := func(resource int, v int64) inside.Rlimit {
 		return inside.Rlimit{Resource: resource, Soft: uint64(v), Hard: uint64(v)}

@@ -11,40 +11,41 @@ import (
 	"corral/rootfs"
 )
 
-// roots makes the trees of directories, links and files that the jails' roots consist of, a tmpfs for each jail. Nearly all
-// of one is the copy of the host's /etc, some 1,000 files on a machine with many packages. So that is kept, looked at again
-// for each jail; and the next jail's tree is written ahead when no job runs, without the places of its repository.
+// roots makes the trees of directories, links and files of the jails' roots, one tmpfs per jail. Nearly all of a tree
+// is the copy of the host's /etc, some 1,000 files on a machine with many packages. So that copy is cached and
+// revalidated for each jail, and the next jail's tree is written ahead while no job runs, without the mount points of
+// its repository.
 type roots struct {
 	etc rootfs.Etc
 
 	mu    sync.Mutex
-	spare *spareRoot    // guarded by mu: or nil
-	timer *time.Timer   // guarded by mu: runs writeAhead; nil: not to be run
-	rest  time.Duration // guarded by mu: what timer was set to
+	spare *spareRoot    // guarded by mu: nil if there is none
+	timer *time.Timer   // guarded by mu: calls writeAhead; nil if not scheduled
+	rest  time.Duration // guarded by mu: the timer's current delay
 }
 
-// A spareRoot is a tree that was written ahead. It is nowhere in the file system, and ends with its descriptor.
+// A spareRoot is a tree that was written ahead, on a detached mount that ends with its descriptor.
 type spareRoot struct {
 	tree  rootfs.Tree
 	mount *os.File
 }
 
-// rootRest is how long after a jail was built the next one's tree is written ahead. While jobs run that is put off, each time
-// for twice as long, and longestRest at most.
+// rootRest is the delay after which the next jail's tree is written ahead once a jail was built. While jobs run the
+// delay doubles each time, up to longestRest.
 const (
 	rootRest    = 50 * time.Millisecond
 	longestRest = time.Minute
 )
 
-// rootOptions are those of a tree for any repository.
+// rootOptions returns the options of a tree without a repository.
 func (s *Supervisor) rootOptions() rootfs.Options {
 	return rootfs.Options{
 		Toolchains: s.config.Toolchains, Hold: s.tools.source, Etc: &s.roots.etc,
-		JobUIDs: rootfs.IDRange{First: firstJobUID, Count: 1}, // each job has its own number put there
+		JobUIDs: rootfs.IDRange{First: firstJobUID, Count: 1}, // each job's /etc/passwd gets its own number
 	}
 }
 
-// makeRoot makes the tree of the jail's root and mounts it on path.
+// makeRoot makes the tree of the jail's root and mounts it at path.
 func (j *jail) makeRoot(path string) (rootfs.Tree, error) {
 	options := j.s.rootOptions()
 	options.Repo = j.repo.path
@@ -76,7 +77,7 @@ func (j *jail) makeRoot(path string) (rootfs.Tree, error) {
 	return tree, err
 }
 
-// newRoot makes an empty tmpfs, mounted nowhere.
+// newRoot makes an empty, detached tmpfs.
 func newRoot() (*os.File, error) {
 	fd, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -94,7 +95,8 @@ func newRoot() (*os.File, error) {
 	return os.NewFile(uintptr(mount), "root"), nil
 }
 
-// take returns the tree that was written ahead, if it is what the wanted one is to be, and has wanted be what it has not; or nil.
+// take returns the tree that was written ahead if wanted extends it, and reduces wanted to what is missing in it.
+// Otherwise it returns nil.
 func (r *roots) take(wanted *rootfs.Tree) *os.File {
 	r.mu.Lock()
 	spare := r.spare
@@ -104,7 +106,7 @@ func (r *roots) take(wanted *rootfs.Tree) *os.File {
 		return nil
 	}
 	missing, ok := wanted.Beyond(spare.tree)
-	if !ok { // the host changed meanwhile
+	if !ok { // the host changed in the meantime
 		spare.mount.Close()
 		return nil
 	}
@@ -112,7 +114,7 @@ func (r *roots) take(wanted *rootfs.Tree) *os.File {
 	return spare.mount
 }
 
-// rootAhead has the next jail's tree written when no job runs, unless there is one.
+// rootAhead schedules writing the next jail's tree, unless there is one.
 func (s *Supervisor) rootAhead() {
 	r := &s.roots
 	r.mu.Lock()
@@ -123,14 +125,14 @@ func (s *Supervisor) rootAhead() {
 	}
 }
 
-// writeAhead writes it, or waits on.
+// writeAhead writes the next jail's tree, or reschedules itself while jobs run.
 func (s *Supervisor) writeAhead() {
 	r := &s.roots
 	if !s.begin() {
 		return
 	}
 	defer s.work.Done()
-	if s.live.Load() > 0 {
+	if s.liveJobs.Load() > 0 {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.rest = min(2*r.rest, longestRest)
@@ -141,7 +143,7 @@ func (s *Supervisor) writeAhead() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.timer = nil
-	if err == nil { // else who builds a jail is told
+	if err == nil { // on failure, building the next jail reports the error
 		r.spare = spare
 	}
 }
@@ -162,7 +164,7 @@ func (s *Supervisor) newSpare() (*spareRoot, error) {
 	return &spareRoot{tree, mount}, nil
 }
 
-// close gives up what was written ahead. Nothing is being written any more.
+// close drops the tree that was written ahead. writeAhead must not be running any more.
 func (r *roots) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

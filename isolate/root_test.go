@@ -11,7 +11,7 @@ import (
 	"corral/rootfs"
 )
 
-// ahead waits until a root is written ahead and returns the number of its file system.
+// ahead waits until a root was written ahead and returns the device number of its file system.
 func (s *Supervisor) ahead(t *testing.T) (dev uint64) {
 	t.Helper()
 	eventually(t, func() string {
@@ -30,32 +30,32 @@ func (s *Supervisor) ahead(t *testing.T) (dev uint64) {
 	return dev
 }
 
-// seesRoot is what a job sees of its jail's root and what it is told of its mount.
+// seesRoot prints what a job sees of its jail's root and its mount.
 const seesRoot = `find / -xdev -printf '%p %y %m %U %l %s\n' | sort; md5sum /etc/passwd /etc/services; grep ' / / ' /proc/self/mountinfo | cut -d' ' -f5- | sed 's/master:[0-9]* //'`
 
-// TestRootAhead: a root that was written ahead is what one is that was written when it was needed, and is used once.
+// TestRootAhead: a root that was written ahead equals one that is written on demand, and is used once.
 func TestRootAhead(t *testing.T) {
 	f := newFront(t)
 	first := f.s.ahead(t)
 	with := f.sh(seesRoot)
 	number := f.s.standing()[0].rootDevice(t)
 	if number != first {
-		t.Errorf("the jail's root is file system %d, and %d was written ahead", number, first)
+		t.Errorf("the jail's root is file system %d, but %d was written ahead", number, first)
 	}
 	if second := f.s.ahead(t); second == first {
 		t.Error("a root is used twice")
 	}
 	g := newFront(t)
-	g.s.roots.close() // nothing is ahead
+	g.s.roots.close() // no root is ahead
 	if without := g.sh(seesRoot); with != without {
-		t.Errorf("a root written ahead is\n%s\nand else it is\n%s", with, without)
+		t.Errorf("a root written ahead is\n%s\none written on demand is\n%s", with, without)
 	}
 	if !strings.Contains(with, "/etc/passwd f 644 ") {
 		t.Errorf("seen: %s", with)
 	}
 }
 
-// rootDevice is the number of the file system that is the jail's root.
+// rootDevice returns the device number of the jail's root.
 func (j *jail) rootDevice(t *testing.T) uint64 {
 	t.Helper()
 	var st unix.Stat_t
@@ -65,8 +65,8 @@ func (j *jail) rootDevice(t *testing.T) uint64 {
 	return st.Dev
 }
 
-// TestRootStale: what was written ahead is not used when the host has become another one.
-func TestRootStale(t *testing.T) {
+// TestStaleRootDiscarded: a root that was written ahead is not used after the host has changed.
+func TestStaleRootDiscarded(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	entry := func(path string) rootfs.Entry { return rootfs.Entry{Path: path, Data: []byte("x"), Mode: 0o644} }
 	for name, c := range map[string]struct {
@@ -89,7 +89,7 @@ func TestRootStale(t *testing.T) {
 			t.Errorf("%s: used %v, left %v", name, taken != nil, r.spare)
 		}
 		if c.used && len(wanted.Entries) != len(c.wanted)-2 {
-			t.Errorf("%s: %v is still to be made", name, wanted.Entries)
+			t.Errorf("%s: %v is still missing", name, wanted.Entries)
 		}
 		if err := mount.Close(); (err == nil) != c.used {
 			t.Errorf("%s: closed: %v", name, err)

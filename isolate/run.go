@@ -18,49 +18,50 @@ import (
 	"corral/seccomp"
 )
 
-// A Request is a job to run: what the wire message says, and its descriptors.
+// A Request is a job to run: the wire message and its descriptors.
 type Request struct {
 	wire.Run
-	Payload, Stdin, Stdout, Stderr, RepoDir, CommonDir *os.File // taken over
+	Payload, Stdin, Stdout, Stderr, RepoDir, CommonDir *os.File // owned by the request
 
-	narrowed bool // it was to write to a repository that is read-only, and reads it
+	narrowed bool // it would have written to a read-only repository, and reads it instead
 }
 
-// closeRequest closes the descriptors of a user's request, which has none then.
+// closeRequest closes and clears the descriptors of a user's request.
 func (p *prober) closeRequest(user uint32, q *Request) {
 	p.discard(user, q.Payload, q.Stdin, q.Stdout, q.Stderr, q.RepoDir, q.CommonDir)
 	q.Payload, q.Stdin, q.Stdout, q.Stderr, q.RepoDir, q.CommonDir = nil, nil, nil, nil, nil, nil
 }
 
-// serveJob runs one job to its end and says what became of it. terminal is called with the master of the job's terminal, if it
-// asked for one. No process of the job is left when serveJob returns.
+// serveJob runs one job to its end and returns its result, with which no process of the job is left. If the job has a
+// terminal, serveJob calls terminal with its master.
 func (s *Supervisor) serveJob(ctx context.Context, r *run, q *Request, terminal func(*os.File)) wire.Result {
 	if !s.begin() {
 		s.probes.closeRequest(r.peer.payer(), q)
-		return refused(errEnding)
+		return refusedResult(errEnding)
 	}
 	defer s.work.Done()
 	result, err := s.acquire(ctx, r, q, terminal)
 	if err != nil {
-		result = refused(err)
+		result = refusedResult(err)
 	}
 	result.Job, result.ReadOnly = r.id, q.narrowed
 	s.record(r, q, &result)
 	return result
 }
 
-// tell says in the supervisor's own log how a job ended. It comes after the answer, which does not wait for it.
-func (s *Supervisor) tell(r *run, result *wire.Result) {
+// logResult writes the end of a job to the diagnostic log. It is called after the client has the result, which so
+// does not wait for it.
+func (s *Supervisor) logResult(r *run, result *wire.Result) {
 	s.config.Log.LogAttrs(s.ctx, slog.LevelInfo, "job ended", slog.String("job", r.id), slog.Uint64("uid", uint64(r.peer.UID)),
 		slog.String("repo", r.repo), slog.Uint64("outcome", uint64(result.Outcome)), slog.Uint64("status", uint64(result.WaitStatus)),
 		slog.String("step", result.Step), slog.Int64("wall_ms", result.Wall/1e6))
 }
 
-// acquire runs r if there is room for one more. It counts until its descriptors are closed.
+// acquire runs r unless there are too many jobs. r counts until its descriptors are closed.
 func (s *Supervisor) acquire(ctx context.Context, r *run, q *Request, terminal func(*os.File)) (wire.Result, error) {
-	err := s.list(r)
+	err := s.register(r)
 	if err == nil {
-		defer s.unlist(r)
+		defer s.unregister(r)
 	}
 	defer s.probes.closeRequest(r.peer.payer(), q)
 	if err != nil {
@@ -69,8 +70,8 @@ func (s *Supervisor) acquire(ctx context.Context, r *run, q *Request, terminal f
 	return s.execute(ctx, r, q, terminal)
 }
 
-// refused makes an error the result of a job that was not started.
-func refused(err error) wire.Result {
+// refusedResult converts an error to the result of a job that was not started.
+func refusedResult(err error) wire.Result {
 	r := wire.Result{Outcome: wire.Refused, Step: "jail", Message: err.Error()}
 	var refusal *job.Refusal
 	if errors.As(err, &refusal) {
@@ -86,13 +87,13 @@ func stepFailed(r inside.Report) error {
 	}
 }
 
-// execute is the floor under every policy: what it refuses no front-end can have.
+// execute runs the job within the operator's limits. A front-end cannot get around these, whatever its own policy is.
 func (s *Supervisor) execute(ctx context.Context, r *run, q *Request, terminal func(*os.File)) (wire.Result, error) {
 	limits, err := s.check(r.peer, q)
 	if err != nil {
 		return wire.Result{}, err
 	}
-	if q.Profile != "" && !known(q.Profile) {
+	if q.Profile != "" && !knownProfile(q.Profile) {
 		return wire.Result{}, unknownProfile(q.Profile)
 	}
 	admit := s.authorize
@@ -108,11 +109,11 @@ func (s *Supervisor) execute(ctx context.Context, r *run, q *Request, terminal f
 	if err != nil {
 		return wire.Result{}, err
 	}
-	defer j.pool.release(sl) // what the kernel needs time to take down is not waited for
+	defer j.pool.release(sl) // the teardown takes the kernel time, and the job does not wait for it
 	return s.runIn(ctx, sl, r, q, terminal)
 }
 
-// authorize decides about a job without a session, and returns its jail, which the caller must leave.
+// authorize decides about a job without a session, and returns its jail. The caller must call the returned leave.
 func (s *Supervisor) authorize(r *run, q *Request, limits job.Limits) (*jail, func(), error) {
 	if err := s.checkSessionless(q); err != nil {
 		return nil, nil, err
@@ -143,7 +144,7 @@ func (s *Supervisor) authorize(r *run, q *Request, limits job.Limits) (*jail, fu
 	return j, j.leave, nil
 }
 
-func known(profile string) bool { return slices.Contains(seccomp.Profiles(), profile) }
+func knownProfile(profile string) bool { return slices.Contains(seccomp.Profiles(), profile) }
 
 func unknownProfile(name string) error {
 	return &job.Refusal{
@@ -151,9 +152,10 @@ func unknownProfile(name string) error {
 	}
 }
 
-// check refuses what does not depend on the repository, and returns the job's limits with nothing left open.
+// check refuses requests for reasons that do not depend on the repository, and returns the job's limits with defaults
+// filled in.
 func (s *Supervisor) check(peer Peer, q *Request) (job.Limits, error) {
-	l := asked(q)
+	l := requestedLimits(q)
 	if err := l.Check(); err != nil {
 		return l, err
 	}
@@ -161,44 +163,44 @@ func (s *Supervisor) check(peer Peer, q *Request) (job.Limits, error) {
 	if err := l.Within(s.config.Ceilings); err != nil {
 		return l, err
 	}
-	// Only a session with a root of its own has working directories elsewhere: see admitToSession.
+	// In a session with a root of its own an absolute working directory is allowed, see session.checkRequest.
 	if strings.HasPrefix(q.Dir, "/") && q.Session == "" || strings.IndexByte(q.Dir, 0) >= 0 {
 		return l, &job.Refusal{Step: "cwd", Message: "the working directory must be a path relative to the repository"}
 	}
 	if !wire.Sealed(q.Payload) {
-		return l, &job.Refusal{Step: "payload", Message: "arguments and environment are not in a sealed memfd"}
+		return l, &job.Refusal{Step: "payload", Message: "the payload (arguments and environment) must be a sealed memfd"}
 	}
 	for _, f := range []*os.File{q.Stdin, q.Stdout, q.Stderr} {
 		if f == nil {
 			continue
 		}
-		if err := s.stream(peer, f); err != nil {
+		if err := s.checkStream(peer, f); err != nil {
 			return l, err
 		}
 	}
 	return l, nil
 }
 
-// stream refuses what no job gets as a standard stream: what is no anonymous pipe, for a named one would be somebody's file,
-// whose owner changes hands below; and a pipe that the peer did not make.
-func (s *Supervisor) stream(peer Peer, f *os.File) error {
-	// No other file has a pipe's size, and nobody but the kernel is asked for it. A named pipe lies on a file system.
+// checkStream refuses a standard stream that is not an anonymous pipe made by the peer: a named pipe would be some
+// user's file, whose owner startup changes (see sendJob).
+func (s *Supervisor) checkStream(peer Peer, f *os.File) error {
+	// Only a pipe has a pipe size, and only the kernel is asked for it. A named pipe is on a real file system.
 	_, err := unix.FcntlInt(f.Fd(), unix.F_GETPIPE_SZ, 0)
 	var pipe identity
 	if err == nil {
 		pipe, err = identifyCached(int(f.Fd()))
 	}
 	if err != nil || pipe.dev != s.pipes || pipe.mode&unix.S_IFMT != unix.S_IFIFO {
-		return &job.Refusal{Step: "request", Message: "a standard stream is no pipe: a job is given nothing of the host's"}
+		return &job.Refusal{Step: "request", Message: "a standard stream is not an anonymous pipe: jobs get no files of the host"}
 	}
 	if !peer.owns(pipe) {
-		return &job.Refusal{Step: "request", Message: "a standard stream is a pipe that somebody else made"}
+		return &job.Refusal{Step: "request", Message: "a standard stream is a pipe that another user created"}
 	}
 	return nil
 }
 
-// pipeDevice is the device number of the kernel's own file system of anonymous pipes. There is one, it is never unmounted,
-// and no other has its number.
+// pipeDevice returns the device number of the kernel's internal file system of anonymous pipes. There is one, it is
+// never unmounted, and no other file system has its number.
 func pipeDevice() (uint64, error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
@@ -213,8 +215,8 @@ func pipeDevice() (uint64, error) {
 	return st.Dev, nil
 }
 
-// owns says whether a pipe was made by the peer: it becomes the job's, which may open it again for the other direction.
-// The front-end of an embedded supervisor is whoever it became, and that is never root.
+// owns reports whether the peer's user created the pipe, which will belong to the job and can then be opened for the
+// other direction too. The front-end of an embedded supervisor may have become any user except root.
 func (p Peer) owns(pipe identity) bool {
 	if p.Embedded {
 		return pipe.uid != 0
@@ -222,14 +224,14 @@ func (p Peer) owns(pipe identity) bool {
 	return pipe.uid == p.UID
 }
 
-// place sends the job to its slot.
-func (s *Supervisor) place(sl *slot, r *run, q *Request) error {
+// sendJob sends the job to its slot's stub.
+func (s *Supervisor) sendJob(sl *slot, r *run, q *Request) error {
 	if want := groupLimits(r.limits); want != sl.limits {
 		if err := sl.group.Update(want); err != nil {
 			return err
 		}
 	}
-	kept, err := sl.jail.keep(r.protect)
+	kept, err := sl.jail.pathsToProtect(r.protect)
 	if err != nil {
 		return err
 	}
@@ -266,7 +268,7 @@ func (s *Supervisor) place(sl *slot, r *run, q *Request) error {
 		if f == nil {
 			continue
 		}
-		// A pipe opened again by name (/dev/stderr) is checked against its owner.
+		// Opening a pipe again by name (/dev/stderr) checks its owner.
 		if err := unix.Fchown(int(f.Fd()), int(sl.hostUID()), int(sl.hostUID())); err != nil {
 			return fmt.Errorf("fchown of a pipe: %w", err)
 		}
@@ -275,5 +277,6 @@ func (s *Supervisor) place(sl *slot, r *run, q *Request) error {
 	return sl.send(&plan, kept, slices.Concat(files, extra.files, common))
 }
 
-// stubGrace is how long after the deadline the stub ends the job itself: the supervisor is first unless it is stopped.
+// stubGrace is how long after the deadline the stub ends the job itself: by then the supervisor has done so, unless
+// it is stopped.
 const stubGrace = 100 * time.Millisecond

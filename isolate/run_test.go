@@ -19,7 +19,7 @@ func TestExit(t *testing.T) {
 	f := newFront(t)
 	for _, tt := range []struct {
 		script string
-		want   job.Result // of it Status, ExitCode and Signal
+		want   job.Result // only Status, ExitCode and Signal
 	}{
 		{"exit 0", job.Result{Status: job.Success}},
 		{"exit 7", job.Result{Status: job.Failure, ExitCode: 7}},
@@ -40,8 +40,8 @@ func TestExit(t *testing.T) {
 	}
 }
 
-// TestExact: arguments and environment reach the program byte by byte, and nothing else does.
-func TestExact(t *testing.T) {
+// TestArgumentsExact: arguments and environment reach the program byte by byte, and nothing else does.
+func TestArgumentsExact(t *testing.T) {
 	f := newFront(t)
 	args := []string{"perl", "-e", `print map "$_\0", @ARGV; open E, "/proc/self/environ"; print "ENV\0", <E>`}
 	words := []string{"", "a b", "ü\xff\n'\"$(", "-", "--", strings.Repeat("x", 100_000), ""}
@@ -61,7 +61,7 @@ func TestExact(t *testing.T) {
 
 func TestArgumentsTooLong(t *testing.T) {
 	f := newFront(t)
-	// MAX_ARG_STRLEN of execve(2) is 128 KiB with the final NUL.
+	// MAX_ARG_STRLEN of execve(2) is 128 KiB including the final NUL.
 	_, err := f.try(f.spec("/bin/true", strings.Repeat("x", 128<<10)))
 	refusedAt(t, "one argument of 128 KiB", err, "exec", unix.E2BIG)
 	_, err = f.try(f.spec("/bin/true", strings.Repeat("x", wire.MaxPayload)))
@@ -85,7 +85,7 @@ func TestStreams(t *testing.T) {
 	if d, err := l.end(); err != nil || d.out != text || d.err != "problem\n" {
 		t.Errorf("%d bytes, %q, %v", len(d.out), d.err, err)
 	}
-	// The job's streams are in blocking mode, whatever the front-end's ends are in, and can be opened by name.
+	// The job's streams are in blocking mode, whatever the mode of the front-end's ends, and can be opened by name.
 	for _, script := range []string{
 		`perl -MFcntl -e 'for (0..2) { open F, "<&=$_"; print fcntl(F, F_GETFL, 0) & O_NONBLOCK ? 1 : 0 }'`,
 		`echo 0 >/dev/stdout; echo x >/dev/stderr; printf 00 >/proc/self/fd/1`,
@@ -96,7 +96,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestNoInput: without standard input there is /dev/null.
+// TestNoInput: without standard input the job gets /dev/null.
 func TestNoInput(t *testing.T) {
 	f := newFront(t)
 	_, out := f.pipe()
@@ -117,7 +117,7 @@ func TestNoInput(t *testing.T) {
 	}
 }
 
-// TestNoSuchProgram: what execve(2) refuses is a refusal at the step exec with its errno, not an exit code.
+// TestNoSuchProgram: an error of execve(2) is a refusal at the step exec with its errno, not an exit code.
 func TestNoSuchProgram(t *testing.T) {
 	f := newFront(t)
 	put(t, f.repo+"/plain", "#!/bin/sh\n", 0o644, owner)
@@ -141,7 +141,7 @@ func TestNoSuchProgram(t *testing.T) {
 		{"./empty", unix.ENOEXEC},
 		{"./no-interpreter", unix.ENOENT},
 		{"./loop", unix.ELOOP},
-		{"/proc/1/exe", unix.EACCES}, // CVE-2019-5736: process 1 is nobody's to read
+		{"/proc/1/exe", unix.EACCES}, // CVE-2019-5736: jobs cannot read process 1's program
 	} {
 		if tt.program == "./loop" {
 			if err := os.Symlink("loop", f.repo+"/loop"); err != nil {
@@ -156,9 +156,9 @@ func TestNoSuchProgram(t *testing.T) {
 	}
 }
 
-// TestPath: a name is looked for in the PATH that the job is given, as execvp(3) does; what is there and may not be
-// executed is told before what is nowhere.
-func TestPath(t *testing.T) {
+// TestPathLookup: a name is looked up in the job's PATH, as execvp(3) does; a file that may not be executed takes
+// precedence over a missing one in the error.
+func TestPathLookup(t *testing.T) {
 	f := newFront(t)
 	for _, dir := range []string{"a", "b"} {
 		mkdir(t, filepath.Join(f.repo, dir), owner)
@@ -212,7 +212,7 @@ func TestStrictProfile(t *testing.T) {
 	}
 }
 
-// refusedAt wants err to be a refusal at a step, with an error number unless that is 0.
+// refusedAt checks that err is a refusal at a step, with this error number unless it is 0.
 func refusedAt(t testing.TB, what string, err error, step string, errno unix.Errno) {
 	t.Helper()
 	var r *job.Refusal

@@ -14,29 +14,31 @@ import (
 	"corral/isolate/wire"
 )
 
-// Most jobs change nothing that a scanner looks for. It watches what it looked at, by inotify(7), and the supervisor has that
-// instance too, but for poll(2) alone: what there is to read says what jobs did, and is the scanner's to read. As long as
-// there is nothing, and the scanner was not asked since the job began, asking it now would find nothing.
+// Most jobs change nothing that a scanner looks for. The scanner watches what it has scanned by inotify(7), and the
+// supervisor holds the same inotify instance, but only polls it: the events show what jobs did, and only the scanner
+// may read them. As long as the queue is empty and no other scan was made since the job began, a scan would find
+// nothing.
 
-// scanState is what is known of a scanner's passes without asking it.
+// scanState is what the supervisor knows about a scanner's passes without a request. A pass is a scan of everything
+// watched.
 type scanState struct {
-	events *os.File // its inotify instance; nil: none. Set before the scanner is used
+	events *os.File // the scanner's inotify instance, or nil; set before the scanner is used
 
 	mu     sync.Mutex
-	busy   bool      // guarded by mu: a pass is under way
-	passes uint64    // guarded by mu: those that found events in the queue
+	busy   bool      // guarded by mu: a pass is in progress
+	passes uint64    // guarded by mu: number of passes that found events in the queue
 	armed  bool      // guarded by mu: see scan.Answer
-	held   time.Time // guarded by mu: when the last pass ended that said so, see scan.Answer
+	held   time.Time // guarded by mu: end of the last pass whose answer had Held or not Armed, see scan.Answer
 }
 
-// begin notes that a pass begins. From here on what happened may be gone from the queue.
+// begin records the start of a pass. From now on the queue may be empty although something happened.
 func (q *scanState) begin() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.busy = true
 }
 
-// end notes its end.
+// end records the end of a pass.
 func (q *scanState) end(a *scan.Answer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -49,16 +51,16 @@ func (q *scanState) end(a *scan.Answer) {
 	}
 }
 
-// pass returns the count of passes.
+// pass returns the number of passes that found events.
 func (q *scanState) pass() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.passes
 }
 
-// unchangedSince says whether nothing happened unchangedSince the count of passes was pass, and when who holds a sensitive file open may have
-// opened it at the latest. The queue is looked at first: a pass that empties it has begun before. So one that was
-// under way when pass was counted has ended unchangedSince.
+// unchangedSince reports whether nothing has happened since pass returned this number. held is the latest time at
+// which a process that now holds a sensitive file open can have opened it. The queue is checked first: a pass that
+// empties it has set busy before. So a pass that was in progress when the number was read has ended since.
 func (q *scanState) unchangedSince(pass uint64) (nothing bool, held time.Time) {
 	if q.events == nil || somethingToRead(q.events) {
 		return false, time.Time{}
@@ -68,14 +70,15 @@ func (q *scanState) unchangedSince(pass uint64) (nothing bool, held time.Time) {
 	return q.armed && !q.busy && pass == q.passes, q.held
 }
 
-// close gives the instance back. It is not the last to do so: that would wait for the kernel to let go of each watch.
+// close closes the supervisor's descriptor of the inotify instance. It must not be the last one: closing that would
+// wait for the kernel to remove each watch.
 func (q *scanState) close() {
 	if q.events != nil {
 		q.events.Close()
 	}
 }
 
-// somethingToRead says whether f has, or cannot be asked.
+// somethingToRead reports whether f is readable or cannot be polled.
 func somethingToRead(f *os.File) bool {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -89,18 +92,19 @@ func somethingToRead(f *os.File) bool {
 	return some || err != nil
 }
 
-// takeEvents takes over what came with a scanner's first answer: one inotify instance, or nothing. Of another file, poll(2)
-// could do anything.
+// takeEvents takes over the descriptors of a scanner's first answer and returns the inotify instance, or nil if there
+// are none. Any other file is refused, because poll(2) on it could do anything.
 func takeEvents(files []*os.File) (*os.File, error) {
 	if len(files) == 0 {
 		return nil, nil
 	}
-	err := errors.New("the scanner sent something else than an inotify instance")
+	err := errors.New("the scanner sent a descriptor that is not an inotify instance")
 	if len(files) == 1 {
-		// The name first, which is the kernel's own: a file system may take its time to answer. No path begins so.
+		// The name is checked first, because it comes from the kernel: fstatfs(2) can block on another file system. No
+		// path begins like this.
 		var fs unix.Statfs_t
 		fd := int(files[0].Fd())
-		name, _ := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)) // "" is not the name
+		name, _ := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)) // on failure name is "", which does not match
 		if name == "anon_inode:inotify" && unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.ANON_INODE_FS_MAGIC {
 			return files[0], nil
 		}
@@ -109,44 +113,45 @@ func takeEvents(files []*os.File) (*os.File, error) {
 	return nil, err
 }
 
-// A keptAt is an answer that still holds if nothing happened since.
-type keptAt struct {
+// A cachedKept is an answer that is valid while nothing has happened since.
+type cachedKept struct {
 	given  bool
 	answer scan.KeptAnswer
-	pass   uint64 // the count of passes when it was given
+	pass   uint64 // the number of passes when it was given
 }
 
-// keptAgain returns the last answer of its kind if it still holds.
-func (s *scanner) keptAgain(op scan.Op) (scan.KeptAnswer, bool) {
+// cachedAnswer returns the last answer to op if it is still valid.
+func (s *scanner) cachedAnswer(op scan.Op) (scan.KeptAnswer, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.kept[op-scan.OpKeepHooks]
 	if !k.given || s.dead {
 		return scan.KeptAnswer{}, false
 	}
-	nothing, _ := s.quiet.unchangedSince(k.pass)
+	nothing, _ := s.state.unchangedSince(k.pass)
 	return k.answer, nothing
 }
 
-// A jobWindow is when a job begins.
+// A jobWindow is the time from a job's start to the check of sensitive paths after its end.
 type jobWindow struct {
 	jail    *jail
-	at      time.Time // by the clock of files, less a step
-	chain   time.Time // when the first job began of those from which descriptors can have come to this one; zero: it is not known
-	scanner *scanner  // the jail's then; may be nil
-	pass    uint64    // its count of passes
+	at      time.Time // start by the clock of file times, less one step
+	chain   time.Time // start of the earliest job from which descriptors can have reached this one; zero if unknown
+	scanner *scanner  // the jail's scanner at the start; may be nil
+	pass    uint64    // its number of passes at the start
 
-	found scan.Answer // guarded by mu of liveWindows: what the scanner told of while this job lived, to other jobs of the jail
+	// Guarded by liveWindows.mu: what the scanner reported to other jobs of the jail during this window.
+	found scan.Answer
 }
 
-// liveWindows are those of live jobs.
+// liveWindows holds the windows of all live jobs.
 type liveWindows struct {
 	mu   sync.Mutex
 	live map[*jobWindow]struct{} // guarded by mu
 }
 
-// openWindow notes that a job begins, before it can do anything. The caller must end it when no process of the job is left and its
-// result is made.
+// openWindow records that a job is about to start. The caller must call end when no process of the job is left and
+// its result is complete.
 func (j *jail) openWindow() *jobWindow {
 	m := &jobWindow{jail: j, at: fileTime().Add(-clockStep), chain: time.Now()}
 	if !j.s.config.only() {
@@ -156,7 +161,7 @@ func (j *jail) openWindow() *jobWindow {
 	m.scanner = j.scanner
 	j.scannerMu.Unlock()
 	if m.scanner != nil {
-		m.pass = m.scanner.quiet.pass()
+		m.pass = m.scanner.state.pass()
 	}
 	all := &j.s.windows
 	all.mu.Lock()
@@ -173,7 +178,8 @@ func (j *jail) openWindow() *jobWindow {
 	return m
 }
 
-// chainStart returns when the first job of those began that live in the jail. What any of them changes is told once.
+// chainStart returns the earliest start of the jobs that live in the jail. The scanner reports each change once, so a
+// request must cover what any of them changed.
 func (m *jobWindow) chainStart() time.Time {
 	all := &m.jail.s.windows
 	all.mu.Lock()
@@ -187,7 +193,8 @@ func (m *jobWindow) chainStart() time.Time {
 	return first
 }
 
-// shareAnswer keeps an answer for the other jobs that live in the jail: the scanner will not say the same again.
+// shareAnswer adds an answer to the windows of the other jobs that live in the jail, because the scanner will not
+// report the same change again.
 func (m *jobWindow) shareAnswer(a *scan.Answer) {
 	if a.Paths == "" && a.More == 0 && !a.Incomplete {
 		return
@@ -202,7 +209,7 @@ func (m *jobWindow) shareAnswer(a *scan.Answer) {
 	}
 }
 
-// otherAnswers returns what tell has kept for this job.
+// otherAnswers returns what shareAnswer added to this window.
 func (m *jobWindow) otherAnswers() scan.Answer {
 	all := &m.jail.s.windows
 	all.mu.Lock()
@@ -210,7 +217,8 @@ func (m *jobWindow) otherAnswers() scan.Answer {
 	return m.found
 }
 
-// mergeAnswers returns what two answers to OpChanged name, as far as there is room: the first ones of both.
+// mergeAnswers merges two answers to OpChanged. If the paths do not fit, the two take turns until the room is used
+// up.
 func mergeAnswers(a, b *scan.Answer) scan.Answer {
 	sum := scan.Answer{More: a.More + b.More, Incomplete: a.Incomplete || b.Incomplete}
 	var paths strings.Builder
@@ -229,7 +237,7 @@ func mergeAnswers(a, b *scan.Answer) scan.Answer {
 	return sum
 }
 
-// end forgets the window.
+// end removes the window.
 func (m *jobWindow) end() {
 	all := &m.jail.s.windows
 	all.mu.Lock()
@@ -237,30 +245,30 @@ func (m *jobWindow) end() {
 	delete(all.live, m)
 }
 
-// nothingHappened says whether the jail's scanner would find nothing that happened since. No process of the job is left.
+// nothingHappened reports whether a scan would find no change since the window opened. No process of the job is left.
 //
-// A store into mapped memory of a file is no event, but to open the file is one. Whoever opened it before the last pass may have
-// passed the descriptor on, through a socket in the repository, to a job that lived at the same time, and that one to
-// the next. If this job is of such a chain, the scanner is asked.
+// inotify reports open(2) but not stores through mmap(2). A process that opened a file before the last pass can have
+// passed the descriptor, through a socket in the repository, to a job that lived at the same time, and that job to
+// the next. If this job can be part of such a chain, a scan is made.
 func (m *jobWindow) nothingHappened() bool {
 	if m.scanner == nil || !m.jail.s.config.only() {
 		return false
 	}
-	nothing, held := m.scanner.quiet.unchangedSince(m.pass)
+	nothing, held := m.scanner.state.unchangedSince(m.pass)
 	return nothing && m.chain.After(held)
 }
 
-// onlyInstance says whether no other supervisor lives on this machine, whose jobs could pass descriptors to ours: a directory
-// counts those in it as links. One that was killed and not cleared yet counts, and on a file system that does not count,
-// it is not known.
+// onlyInstance reports whether no other supervisor is running on this machine, whose jobs could pass descriptors to
+// ours. It uses the directory's link count, which includes its subdirectories. A killed instance that was not cleared
+// yet counts as running, and on file systems that do not count links the result is false.
 func onlyInstance() bool {
 	const itself = 2
 	var st unix.Stat_t
 	return unix.Stat(instancesDir, &st) == nil && st.Nlink == itself+1
 }
 
-// overlaps says whether jobs in jails of the two keys may have a file in common: one directory may be in the other, under
-// another name too.
+// overlaps reports whether jobs in jails with the two keys can have a file in common: one directory may be inside the
+// other, also under another name.
 func (k *jailKey) overlaps(l *jailKey) bool {
 	return k.dev == l.dev || k.common.path != "" || l.common.path != ""
 }

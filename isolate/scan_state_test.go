@@ -15,7 +15,7 @@ import (
 	"corral/job"
 )
 
-// requests is how many the only jail's scanner got so far.
+// requests returns the number of requests that the only jail's scanner has received.
 func (f *front) requests() uint64 {
 	f.t.Helper()
 	s := f.s.standing()[0].scanner
@@ -24,7 +24,7 @@ func (f *front) requests() uint64 {
 	return s.sent
 }
 
-// silent runs a job that changes nothing, and says whether the scanner was not asked.
+// silent runs a job that changes nothing, and reports whether it caused no request to the scanner.
 func (f *front) silent(spec job.Spec) bool {
 	f.t.Helper()
 	before := f.requests()
@@ -34,7 +34,7 @@ func (f *front) silent(spec job.Spec) bool {
 	return f.requests() == before
 }
 
-// calm runs jobs that change nothing until the scanner is not asked any more.
+// calm runs jobs that change nothing until one causes no request to the scanner.
 func (f *front) calm() {
 	f.t.Helper()
 	for range 3 {
@@ -42,10 +42,10 @@ func (f *front) calm() {
 			return
 		}
 	}
-	f.t.Error("the scanner is asked again and again")
+	f.t.Error("every job causes a request to the scanner")
 }
 
-// sensitiveRepo makes what the following look at.
+// sensitiveRepo creates the sensitive paths of the following tests.
 func sensitiveRepo(t testing.TB, f *front) {
 	t.Helper()
 	shell(t, f.repo, `mkdir -p .git/hooks .git/objects .git/refs; echo ref: refs/heads/main >.git/HEAD; echo '[core]' >.git/config; mkdir plain; echo a >plain/file; echo b >.envrc; echo c >.npmrc; ln .npmrc plain/hard
@@ -55,15 +55,15 @@ func sensitiveRepo(t testing.TB, f *front) {
 	f.calm()
 }
 
-// alone has a supervisor believe that it is the only one of the machine, on which others may run.
+// alone makes a supervisor believe that it is the only one on the machine, where others may be running.
 func alone(c *Config) { c.only = func() bool { return true } }
 
-// TestOnlyInstance: a supervisor that is not the only one asks the scanner after each job.
+// TestOnlyInstance: a supervisor that is not the only one makes a request to the scanner after each job.
 func TestOnlyInstance(t *testing.T) {
 	f := newFront(t)
 	supervise(t)
 	if onlyInstance() {
-		t.Error("two supervisors are taken for one")
+		t.Error("onlyInstance is true with two supervisors")
 	}
 	f.sh("true")
 	asked := func() uint64 {
@@ -81,18 +81,18 @@ func TestOnlyInstance(t *testing.T) {
 	eventually(t, func() string {
 		before = asked()
 		if f.sh("true"); asked() != before {
-			return "asked again and again"
+			return "every job causes a request to the scanner"
 		}
 		return ""
 	})
 }
 
-// TestQuiet: after a job that changed nothing that a scanner looks for, it is not asked.
-func TestQuiet(t *testing.T) {
+// TestScanSkippedWhenUnchanged: no scan is made after a job that changed nothing the scanner watches.
+func TestScanSkippedWhenUnchanged(t *testing.T) {
 	f := newFront(t, alone)
 	sensitiveRepo(t, f)
 	for _, script := range []string{"true", "cat plain/hard plain/file >/dev/null; ls -lR . .git >/dev/null", "stat .envrc .git/config"} {
-		// What is said by a link's target, or by another name of a sensitive file, is as good as the file.
+		// The target of a sensitive link, and another name of a sensitive file, count as the file itself.
 		if got, want := f.silent(f.spec("sh", "-c", script)), script != "cat plain/hard plain/file >/dev/null; ls -lR . .git >/dev/null"; got != want {
 			t.Errorf("%s: silent %v", script, got)
 		}
@@ -101,12 +101,13 @@ func TestQuiet(t *testing.T) {
 	put(t, f.repo+"/ordinary", "x", 0o644, owner)
 	f.calm()
 	if !f.silent(f.spec("sh", "-c", "echo y >>ordinary; cat ordinary")) {
-		t.Error("a write to an ordinary file is looked into")
+		t.Error("a write to an ordinary file causes a scan")
 	}
 }
 
-// TestQuietKept: nor before a job with protection, but what is kept is what is there.
-func TestQuietKept(t *testing.T) {
+// TestProtectListReused: without changes the list of paths to protect is reused, and a path created meanwhile is
+// protected.
+func TestProtectListReused(t *testing.T) {
 	f := newFront(t, alone)
 	sensitiveRepo(t, f)
 	for _, p := range []job.Protection{job.ProtectHooks, job.ProtectAll} {
@@ -116,24 +117,24 @@ func TestQuietKept(t *testing.T) {
 		f.calm()
 		f.silent(spec)
 		if !f.silent(spec) {
-			t.Errorf("%v: the scanner is asked", p)
+			t.Errorf("%v: a request to the scanner was made", p)
 		}
 		nested := filepath.Join(p.String(), "deep", ".git")
 		shell(t, f.repo, "mkdir -p "+filepath.Dir(nested)+"; cp -r .git "+nested)
 		f.settle()
 		spec.Args = []string{"sh", "-c", "echo x >>" + nested + "/config"}
 		if d := f.run(spec); d.ExitCode == 0 || d.Sensitive != nil {
-			t.Errorf("%v: what was made meanwhile is not kept: %+v", p, d.Result)
+			t.Errorf("%v: a repository created meanwhile is not protected: %+v", p, d.Result)
 		}
 	}
 }
 
-// python is the beginning of the programs below.
+// python begins the programs below.
 const python = "import ctypes, mmap, os, socket, sys\n"
 
-// TestNotQuiet: whatever way a job changes what is sensitive, it is told, and once.
-func TestNotQuiet(t *testing.T) {
-	sandboxtest.Require(t, sandboxtest.Program("pydoc3")) // of a Python that is whole
+// TestChangesDetected: however a job changes a sensitive file, the result reports it once.
+func TestChangesDetected(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("pydoc3")) // of a complete Python installation
 	f := newFront(t, alone)
 	sensitiveRepo(t, f)
 	for _, tt := range []struct{ name, code, want string }{
@@ -174,16 +175,16 @@ socket.send_fds(a, [b"x"], [fd, a.fileno(), b.fileno()]); os.close(fd); m[0] = 6
 	f.calm()
 }
 
-// TestQuietTogether: who looks first takes what happened from the queue; who ends later is not silent for that. What a
-// descriptor does that one job opened and another has is told too.
-func TestQuietTogether(t *testing.T) {
-	sandboxtest.Require(t, sandboxtest.Program("pydoc3")) // of a Python that is whole
+// TestConcurrentChangesReported: the first scan empties the event queue, but the other jobs that lived at the time
+// are still told of the changes. Changes through a descriptor that another job opened are reported too.
+func TestConcurrentChangesReported(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("pydoc3")) // of a complete Python installation
 	f := newFront(t, alone)
 	sensitiveRepo(t, f)
 	idle := f.spec("sh", "-c", "echo ready; read x; true")
 	first, second := f.launch(idle), f.launch(idle)
 	if f.silent(f.spec("sh", "-c", "echo x >new")) {
-		t.Error("what is new is not looked at")
+		t.Error("a new file caused no scan")
 	}
 	asked := f.requests()
 	for _, l := range []*live{first, second} {
@@ -200,7 +201,7 @@ func TestQuietTogether(t *testing.T) {
 	holder := f.launch(f.spec("python3", "-c", python+`
 s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.bind("s"); s.listen(); fd = os.open(".npmrc", os.O_RDWR)
 print("ready", flush=True); c, _ = s.accept(); socket.send_fds(c, [b"x"], [fd]); sys.stdin.read()`))
-	f.run(f.spec("true")) // takes what opening was from the queue
+	f.run(f.spec("true")) // its scan empties the queue of the open event
 	d := f.run(f.spec("python3", "-c", python+`
 s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect("s"); _, fds, _, _ = socket.recv_fds(s, 1, 1); mmap.mmap(fds[0], 1)[0] = 67`))
 	if !slices.Equal(d.Sensitive, []string{".npmrc"}) {
@@ -212,10 +213,10 @@ s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect("s"); _, fds
 	f.calm()
 }
 
-// TestQuietContent: a job that stores flags into mapped memory of git's index is told of, by whoever's descriptor it does so, and
-// though the descriptor is left in a socket that nobody can reach.
-func TestQuietContent(t *testing.T) {
-	sandboxtest.Require(t, sandboxtest.Program("pydoc3"), sandboxtest.Program("git")) // of a Python that is whole
+// TestMappedStoresDetected: a store through mmap to flags in git's index is reported, whichever job opened the
+// descriptor, and also if the descriptor is left in a socket that no process can reach.
+func TestMappedStoresDetected(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Program("pydoc3"), sandboxtest.Program("git")) // of a complete Python installation
 	f := newFront(t, alone)
 	sensitiveRepo(t, f)
 	shell(t, f.repo, "git add plain; cp .git/index index")
@@ -239,17 +240,17 @@ func TestQuietContent(t *testing.T) {
 	f.calm()
 
 	holder := f.launch(f.spec("python3", "-c", python+open+give))
-	f.run(f.spec("true")) // takes what opening was from the queue
+	f.run(f.spec("true")) // its scan empties the queue of the open event
 	if d := f.run(f.spec("python3", "-c", python+take+gone+flag)); !slices.Equal(d.Sensitive, index) {
 		t.Errorf("with another's descriptor: %+v, %s", d.Result, d.err)
 	}
-	if d, err := holder.end(); err != nil || !slices.Equal(d.Sensitive, index) { // it lived meanwhile
+	if d, err := holder.end(); err != nil || !slices.Equal(d.Sensitive, index) { // it lived at the time of the change
 		t.Errorf("%+v, %v, %s", d.Result, err, d.err)
 	}
 	f.calm()
 }
 
-// launch starts a job and waits until it says that it is ready.
+// launch starts a job and waits until it prints "ready".
 func (f *front) launch(spec job.Spec) *live {
 	f.t.Helper()
 	l, err := f.start(spec)
@@ -260,7 +261,7 @@ func (f *front) launch(spec job.Spec) *live {
 	return l
 }
 
-// TestTakeEvents: only an inotify instance is one.
+// TestTakeEvents: only an inotify instance is accepted.
 func TestTakeEvents(t *testing.T) {
 	open := func(fd int, err error) *os.File {
 		if err != nil {
@@ -294,12 +295,12 @@ func TestTakeEvents(t *testing.T) {
 			}
 		}
 		if got != nil && !somethingToRead(got) {
-			t.Errorf("%s: quiet when it is closed", tt.name)
+			t.Errorf("%s: not readable after it was closed", tt.name)
 		}
 	}
 }
 
-// TestMergeAnswers: of two answers for which there is no room the first paths of both are kept, and the others counted.
+// TestMergeAnswers: if two answers do not fit together, the first paths of both are kept, and the others counted.
 func TestMergeAnswers(t *testing.T) {
 	list := func(first, of string) string {
 		all := first + "\x00"

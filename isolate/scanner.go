@@ -17,35 +17,36 @@ import (
 	"corral/seccomp"
 )
 
-// scannerMemory is what a scanner may have, in bytes.
+// scannerMemory is a scanner's memory limit in bytes.
 const scannerMemory = 1 << 30
 
-// scannerPatience bounds the wait for a scanner's answer; it bounds its own walks far below.
+// scannerPatience is the timeout of a request to a scanner. The scanner bounds its own walks far below it.
 const scannerPatience = 10 * time.Second
 
-// A scanner finds out which sensitive paths of a repository changed. Names in a repository are what jobs chose, so no
-// privileged code reads them: the scanner is a process of ours that runs as a job does (a slot of its own, every limit
-// and filter, the repository read-only) and lives as long as the jail. A nil scanner answers that it does not know.
+// A scanner finds out which sensitive paths of a repository changed. Jobs choose the names in a repository, so no
+// privileged code reads them: the scanner is a process of ours that runs like a job (a slot of its own, every limit
+// and filter, the repository read-only) and lives as long as the jail. Requests to a nil scanner fail with
+// errNoScanner.
 type scanner struct {
 	slot   *slot
 	socket *wire.Conn
 
-	quiet scanState
+	state scanState
 
-	mu   sync.Mutex // one request at a time
-	dead bool       // guarded by mu
-	kept [2]keptAt  // guarded by mu: the last answers to OpKeepHooks and OpKeepAll
-	sent uint64     // guarded by mu: requests
+	mu   sync.Mutex    // serializes requests
+	dead bool          // guarded by mu
+	kept [2]cachedKept // guarded by mu: the last answers to OpKeepHooks and OpKeepAll
+	sent uint64        // guarded by mu: number of requests
 }
 
-// startScanner starts the jail's scanner and has it remember the repository as it is.
+// startScanner starts a scanner for the jail, which records the current state of the repository as its baseline.
 func (j *jail) startScanner() (*scanner, error) {
 	limits := cgroup.Limits{MemoryBytes: scannerMemory, PIDs: 64}
 	sl, err := j.newSlot(limits, seccomp.Scanner, true)
 	if err != nil {
 		return nil, err
 	}
-	var u undo
+	var u cleanup
 	defer u.run()
 	u.push(sl.destroy)
 	ours, theirs, err := wire.Pair()
@@ -86,16 +87,16 @@ func (j *jail) startScanner() (*scanner, error) {
 	if err := sl.stub.Send(plan.Append(), files...); err != nil {
 		return nil, err
 	}
-	theirs.Close() // so that the end of the scanner is the end of the socket
+	theirs.Close() // so that the socket closes when the scanner exits
 	if err := sl.started(); err != nil {
 		return nil, err
 	}
 	s := &scanner{slot: sl, socket: ours}
-	u.push(func() { s.quiet.close() })
+	u.push(func() { s.state.close() })
 	if _, err := s.ask(scan.OpBaseline, time.Time{}); err != nil {
 		return nil, err
 	}
-	u.keep()
+	u.cancel()
 	return s, nil
 }
 
@@ -115,9 +116,9 @@ func (sl *slot) started() error {
 	return nil
 }
 
-var errNoScanner = errors.New("the scanner is gone")
+var errNoScanner = errors.New("no scanner is running")
 
-// ask sends a request and waits for its answer.
+// ask sends a request and returns its answer.
 func (s *scanner) ask(op scan.Op, since time.Time) (a scan.Answer, err error) {
 	err = s.exchange(op, since, func(b []byte) (err error) {
 		a, err = s.read(op, b)
@@ -126,8 +127,8 @@ func (s *scanner) ask(op scan.Op, since time.Time) (a scan.Answer, err error) {
 	return a, err
 }
 
-// changed asks what changed since a job began. The scanner tells of a change once, to who asks first: the other jobs that live
-// in the jail then are told, too, before the next one can ask.
+// changed returns what changed since a job began. The scanner reports each change once, to the first request: the
+// answer is shared with the other jobs that live in the jail before the next request can be made.
 func (s *scanner) changed(since *jobWindow) (a scan.Answer, err error) {
 	err = s.exchange(scan.OpChanged, since.chainStart(), func(b []byte) (err error) {
 		if a, err = s.read(scan.OpChanged, b); err == nil {
@@ -141,12 +142,12 @@ func (s *scanner) changed(since *jobWindow) (a scan.Answer, err error) {
 func (s *scanner) read(op scan.Op, b []byte) (scan.Answer, error) {
 	a, err := scan.ReadAnswer(b)
 	if err == nil && passes(op) {
-		s.quiet.end(&a)
+		s.state.end(&a)
 	}
 	return a, err
 }
 
-// exchange sends a request and has its answer read. After a failure the scanner is not asked again.
+// exchange sends a request and calls read with its answer. After a failure no further requests are sent.
 func (s *scanner) exchange(op scan.Op, since time.Time, read func([]byte) error) error {
 	if s == nil {
 		return errNoScanner
@@ -161,17 +162,17 @@ func (s *scanner) exchange(op scan.Op, since time.Time, read func([]byte) error)
 	if err == nil {
 		err = read(b)
 	}
-	s.dead = err != nil && !errors.Is(err, scan.ErrTooMany) // which is an answer like any other
+	s.dead = err != nil && !errors.Is(err, scan.ErrTooMany) // ErrTooMany is an ordinary answer
 	return err
 }
 
-// answer is what the scanner says, until the next one.
+// answer returns the scanner's answer, which is valid until the next request.
 func (s *scanner) answer(op scan.Op, since time.Time) ([]byte, error) {
 	if since.IsZero() {
 		since = time.Unix(0, 0)
 	}
 	if passes(op) {
-		s.quiet.begin() // without an end, if the scanner fails
+		s.state.begin() // there is no matching end if the scanner fails
 	}
 	s.socket.SetDeadline(time.Now().Add(scannerPatience))
 	if err := s.socket.Send(scan.AppendRequest(op, since)); err != nil {
@@ -179,14 +180,14 @@ func (s *scanner) answer(op scan.Op, since time.Time) ([]byte, error) {
 	}
 	b, files, err := s.socket.Receive()
 	if err == nil && op == scan.OpBaseline {
-		s.quiet.events, err = takeEvents(files)
+		s.state.events, err = takeEvents(files)
 		return b, err
 	}
 	wire.CloseAll(files)
 	return b, err
 }
 
-// passes says whether a request makes the scanner look at everything, from an empty queue of events on.
+// passes reports whether op makes the scanner scan everything and empty the event queue first.
 func passes(op scan.Op) bool { return op == scan.OpBaseline || op == scan.OpChanged }
 
 // close ends the scanner.
@@ -194,17 +195,17 @@ func (s *scanner) close() {
 	if s == nil {
 		return
 	}
-	s.quiet.close()
+	s.state.close()
 	s.socket.Close()
 	s.slot.destroy()
 }
 
-// watcher returns the jail's scanner. A session whose scanner is gone gets another one, and so does one whose jobs do not
-// write to the repository, for what of ours does.
+// watcher returns the jail's scanner. In a session a dead scanner is replaced, and one is started if there is none
+// because the jobs do not write to the repository: corral's own tools do.
 func (j *jail) watcher() *scanner {
 	j.scannerMu.Lock()
 	defer j.scannerMu.Unlock()
-	if j.session == nil || j.session.imports() || j.scanner.lives() {
+	if j.session == nil || j.session.imports() || j.scanner.usable() {
 		return j.scanner
 	}
 	s, err := j.startScanner()
@@ -217,14 +218,15 @@ func (j *jail) watcher() *scanner {
 	return s
 }
 
-// dropScanner does without a scanner that failed: the next job gets a jail whose scanner lives. A session stays, see watcher.
+// dropScanner retires the jail after its scanner failed, so that the next job gets a jail with a new one. A session's
+// jail stays, see watcher.
 func (j *jail) dropScanner() {
 	if j.session == nil {
 		j.retire()
 	}
 }
 
-func (s *scanner) lives() bool {
+func (s *scanner) usable() bool {
 	if s == nil {
 		return false
 	}
@@ -233,8 +235,8 @@ func (s *scanner) lives() bool {
 	return !s.dead
 }
 
-// sensitive asks which sensitive paths changed since a job began, for its result r, unless nothing happened. No process of
-// the job is left. Of jobs that live at the same time in one jail, each is told what any of them changed.
+// sensitive adds the sensitive paths that changed since a job began to its result r, unless nothing happened. No
+// process of the job is left. If several jobs live in one jail at a time, each result has what any of them changed.
 func (j *jail) sensitive(since *jobWindow, r *wire.Result) {
 	if since.nothingHappened() {
 		return
@@ -242,15 +244,15 @@ func (j *jail) sensitive(since *jobWindow, r *wire.Result) {
 	watcher := j.watcher()
 	a, err := watcher.changed(since)
 	if err != nil && !errors.Is(err, io.EOF) {
-		j.s.config.Log.Warn("sensitive paths not looked at", "jail", j.name, "error", err)
+		j.s.config.Log.Warn("sensitive paths not checked", "jail", j.name, "error", err)
 	}
 	if err != nil {
 		j.dropScanner()
 	}
-	if told := since.otherAnswers(); told != (scan.Answer{}) {
-		a = mergeAnswers(&a, &told)
+	if others := since.otherAnswers(); others != (scan.Answer{}) {
+		a = mergeAnswers(&a, &others)
 	}
-	// A scanner that was started later has taken for given what was changed before.
+	// A scanner that was started during the job has its changes in its baseline.
 	r.Sensitive, r.More, r.Incomplete = sorted(a.Paths), a.More, a.Incomplete || err != nil || watcher != since.scanner
 }
 
@@ -259,6 +261,6 @@ func sorted(paths string) string {
 	return strings.Join(slices.Sorted(strings.SplitAfterSeq(paths, "\x00")), "")
 }
 
-// clockStep is the coarsest granularity of a file's time stamps (one jiffy at 100 Hz), in which a change can seem
-// older than the moment before it.
+// clockStep is the coarsest granularity of file times (one jiffy at 100 Hz): within it, a change can appear older
+// than the moment before it.
 const clockStep = 10 * time.Millisecond

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestSensitive: what a job makes or changes, of what makes tools on the host run code, is in its result.
+// TestSensitive: a job's result names the files that it created or changed and that make tools on the host run code.
 func TestSensitive(t *testing.T) {
 	f := newFront(t)
 	mkdir(t, f.repo+"/.git", owner)
@@ -30,7 +30,7 @@ func TestSensitive(t *testing.T) {
 	} {
 		f.settle()
 		d := f.run(f.spec("sh", "-c", tt.script))
-		// A new directory may be named besides what is in it.
+		// A new directory may be reported besides the files in it.
 		got := slices.DeleteFunc(slices.Clone(d.Sensitive), func(p string) bool { return p == "a/b/.vscode" })
 		if !slices.Equal(got, tt.want) || d.SensitiveIncomplete || d.SensitiveMore != 0 {
 			t.Errorf("%s: %q, %+v", tt.script, d.Sensitive, d.Result)
@@ -38,15 +38,15 @@ func TestSensitive(t *testing.T) {
 	}
 }
 
-// TestSensitiveBeside: a job is told what it changed, though another job of the jail has ended meanwhile and was told first. Files,
-// permissions and what is gone are compared in different ways.
-func TestSensitiveBeside(t *testing.T) {
+// TestSensitiveConcurrent: a job's result has its changes even if another job of the jail ended meanwhile and
+// reported them first. Files, permissions and removals are compared in different ways.
+func TestSensitiveConcurrent(t *testing.T) {
 	f := newFront(t)
 	mkdir(t, f.repo+"/.git", owner)
 	mkdir(t, f.repo+"/.git/hooks", owner)
 	put(t, f.repo+"/.git/config", "[core]\n", 0o644, owner)
 	put(t, f.repo+"/.envrc", "x\n", 0o644, owner)
-	f.sh("true") // the jail is there
+	f.sh("true") // builds the jail
 	want := []string{".envrc", ".git/config", ".git/hooks", ".git/hooks/pre-commit"}
 	for _, beside := range []string{"true", "echo x >file", "echo y >.npmrc"} {
 		t.Run(beside, func(t *testing.T) {
@@ -74,13 +74,13 @@ func TestSensitiveBeside(t *testing.T) {
 					t.Errorf("%q lacks %s", d.Sensitive, path)
 				}
 			}
-			// As it was, for the next.
+			// Restore the state for the next subtest.
 			f.sh("rm -f .git/hooks/pre-commit .npmrc; chmod 755 .git/hooks; echo x >.envrc")
 		})
 	}
 }
 
-// settle waits until what the last job changed is older than the next one by more than the clock's step.
+// settle waits until the last job's changes are older than the next job by more than the clock's step.
 func (f *front) settle() {
 	done := time.Now()
 	eventually(f.t, func() string {
@@ -91,7 +91,7 @@ func (f *front) settle() {
 	})
 }
 
-// TestSensitiveNames: whatever the name, it is told as it is.
+// TestSensitiveNames: names are reported byte by byte.
 func TestSensitiveNames(t *testing.T) {
 	f := newFront(t)
 	d := f.run(f.spec("perl", "-e", `my $n = "odd\n\x1b[2J\xff name"; mkdir $n; open(F, ">$n/.envrc"); print F "x"`))
@@ -100,7 +100,7 @@ func TestSensitiveNames(t *testing.T) {
 	}
 }
 
-// TestSensitiveMany: a flood is cut and counted.
+// TestSensitiveMany: a long list is cut, and the rest counted.
 func TestSensitiveMany(t *testing.T) {
 	f := newFront(t)
 	d := f.run(f.spec("perl", "-e", `for (1..2000) { mkdir "d$_"; open(F, ">d$_/.envrc"); close F }`))
@@ -112,13 +112,13 @@ func TestSensitiveMany(t *testing.T) {
 	}
 }
 
-// TestScannerKilled: without its scanner a jail says that it does not know. The next job has another jail, which knows;
-// the jobs in the old one go on.
+// TestScannerKilled: without its scanner a jail reports that its result is incomplete. The next job gets another jail
+// with a scanner; jobs in the old one continue.
 func TestScannerKilled(t *testing.T) {
 	f := newFront(t)
 	l := f.waiting()
 	j := f.s.standing()[0]
-	<-j.built // which it is, for a job waits in it
+	<-j.built // it is built, for a job runs in it
 	pid, err := pidOf(j.scanner.slot.pidfd)
 	if err != nil {
 		t.Fatal(err)
@@ -147,8 +147,8 @@ func TestScannerKilled(t *testing.T) {
 	})
 }
 
-// TestReportsHiddenAndOpened: the confined scanner can read what it needs to see that a job hides a change from git, or lets others
-// into a directory.
+// TestReportsHiddenAndOpened: the confined scanner can read what it needs to detect that a job hides a change from
+// git, or opens a directory to other users.
 func TestReportsHiddenAndOpened(t *testing.T) {
 	f := guardedFront(t)
 	for _, tt := range []struct {

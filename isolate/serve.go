@@ -21,10 +21,10 @@ import (
 	"corral/seccomp"
 )
 
-// Serve accepts connections until the listener closes. Who connects is known by SO_PEERCRED.
+// Serve accepts connections until the listener is closed. Clients are identified by SO_PEERCRED.
 func (s *Supervisor) Serve(l *net.UnixListener) error {
-	var told time.Time
-	untold := 0
+	var lastLogged time.Time
+	unlogged := 0
 	for {
 		u, err := l.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
@@ -42,18 +42,18 @@ func (s *Supervisor) Serve(l *net.UnixListener) error {
 			return err
 		}
 		if err := s.accept(u); err != nil {
-			if untold++; time.Since(told) > time.Second { // who is refused can come again at once
-				s.config.Log.Warn("client not served", "error", err, "times", untold)
-				told, untold = time.Now(), 0
+			if unlogged++; time.Since(lastLogged) > time.Second { // a refused client can reconnect at once, so the messages are limited
+				s.config.Log.Warn("client not served", "error", err, "times", unlogged)
+				lastLogged, unlogged = time.Now(), 0
 			}
 		}
 	}
 }
 
-// acceptPause is how long no connection is accepted after the machine ran out of something.
+// acceptPause is how long no connection is accepted after the machine ran out of a resource.
 const acceptPause = 100 * time.Millisecond
 
-// transient says whether an error of accept(2) is about this moment or this client, and not about the listener.
+// transient reports whether an error of accept(2) concerns only this moment or this client, not the listener.
 func transient(err error) bool {
 	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.ECONNABORTED} {
 		if errors.Is(err, e) {
@@ -63,7 +63,7 @@ func transient(err error) bool {
 	return false
 }
 
-// accept serves a new connection, in a goroutine of its own.
+// accept serves a new connection in a goroutine of its own.
 func (s *Supervisor) accept(u *net.UnixConn) error {
 	file, err := u.File()
 	u.Close()
@@ -90,23 +90,23 @@ func (s *Supervisor) accept(u *net.UnixConn) error {
 		return fmt.Errorf("user %d has too many connections, or has sent descriptors that cannot be closed", peer.payer())
 	}
 	go func() {
-		// As long as something that the client sent is being closed, which can take as long as the client wants, its connection
-		// counts: what it keeps of threads is bounded by that.
+		// The connection counts until everything that the client sent is closed, which can take as long as the client
+		// wants: this bounds the threads that it can block.
 		<-s.serveConn(conn, peer)
 		s.connect(peer.payer(), -1)
 	}()
 	return nil
 }
 
-// maxConnections bounds the connections of all users.
+// maxConnections bounds the connections of all users together.
 const maxConnections = 2048
 
-// maxHostile is how many messages of one user may have had a descriptor that no client of ours sends: then no connection of
-// that user's is accepted any more.
+// maxHostile is the number of messages with a descriptor that no correct client sends, after which no further
+// connection of their user is accepted.
 const maxHostile = 8
 
-// receive has a helper process receive a message with descriptors. If none is left for the user, or the message has a
-// descriptor that nobody can close, the request is refused and the connection ends.
+// receive receives a message with descriptors through a helper process. If no helper is available for the user, or a
+// descriptor is of a kind that cannot be closed safely, the request is refused and the connection ends.
 func (c *client) receive(socket int, head []byte) ([]byte, []*os.File, error) {
 	message, files, err := c.s.probes.receive(c.peer.payer(), socket)
 	if errors.As(err, new(*job.Refusal)) {
@@ -117,14 +117,14 @@ func (c *client) receive(socket int, head []byte) ([]byte, []*os.File, error) {
 	return message, files, err
 }
 
-// noteHostile counts such a message.
+// noteHostile counts a message for maxHostile.
 func (s *Supervisor) noteHostile(uid uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hostile[uid]++
 }
 
-// connect counts a connection of a user, or says that there are too many.
+// connect changes the user's number of connections. It returns false if there would be too many.
 func (s *Supervisor) connect(uid uint32, change int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,10 +138,11 @@ func (s *Supervisor) connect(uid uint32, change int) bool {
 	return true
 }
 
-// ServeConn serves one client until it closes conn; its jobs end with it. It returns when all of them are gone.
+// ServeConn serves one client until the client closes conn; its jobs end with it. It returns when all of them are
+// gone.
 func (s *Supervisor) ServeConn(conn *wire.Conn, peer Peer) { s.serveConn(conn, peer) }
 
-// serveConn is ServeConn. closed is closed when all descriptors are that the client sent for nothing.
+// serveConn is ServeConn. closed is closed when all discarded descriptors of the client have been closed.
 func (s *Supervisor) serveConn(conn *wire.Conn, peer Peer) (closed <-chan struct{}) {
 	done := make(chan struct{})
 	if !s.beginIn(&s.clients) {
@@ -153,7 +154,7 @@ func (s *Supervisor) serveConn(conn *wire.Conn, peer Peer) (closed <-chan struct
 	ctx, cancel := context.WithCancel(s.ctx)
 	conn.Patience = s.config.patience
 	c := &client{s: s, conn: conn, peer: peer, runs: map[uint32]*run{}, denials: make(chan struct{}, maxClientDenials), opening: make(chan struct{}, maxClientSessions), unwanted: make(chan []*os.File)}
-	if !peer.Embedded { // who can harm no supervisor but its own
+	if !peer.Embedded { // an embedded client can harm only its own supervisor
 		conn.Guard = c.receive
 	}
 	go func() {
@@ -161,7 +162,7 @@ func (s *Supervisor) serveConn(conn *wire.Conn, peer Peer) (closed <-chan struct
 		c.discard()
 	}()
 	defer close(c.unwanted)
-	// When the supervisor ends it reads no more requests; the jobs under way still get their answer.
+	// When the supervisor ends, it reads no more requests, but running jobs still get their results.
 	stop := context.AfterFunc(s.ctx, func() { conn.CloseRead() })
 	err := c.serve(ctx)
 	stop()
@@ -170,9 +171,9 @@ func (s *Supervisor) serveConn(conn *wire.Conn, peer Peer) (closed <-chan struct
 		s.noteHostile(peer.payer())
 	}
 	if !errors.Is(err, io.EOF) {
-		conn.Shutdown() // who breaks the protocol hears no more
+		conn.Shutdown() // a client that violates the protocol gets no more messages
 	}
-	c.work.Wait() // what is under way is still answered
+	c.work.Wait() // requests in progress are still answered
 	c.endSessions()
 	s.probes.hangUp(peer.payer(), conn)
 	if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
@@ -188,32 +189,33 @@ type client struct {
 	peer Peer
 	work sync.WaitGroup
 
-	denials chan struct{} // one for each record that is being written
-	opening chan struct{} // one for each session that is being opened or closed
-	became  uint32        // who an embedded supervisor's front-end said it became
+	denials  chan struct{} // semaphore: records being written
+	opening  chan struct{} // semaphore: sessions being opened or closed
+	frontUID uint32        // the user that an embedded supervisor's front-end said it became
 
 	unwanted chan []*os.File // descriptors to be closed
 
 	mu       sync.Mutex
 	runs     map[uint32]*run // guarded by mu: by tag
-	sessions []*session      // guarded by mu: that end with the connection
+	sessions []*session      // guarded by mu: those that end with the connection
 }
 
-// sendPatience is how long a client may leave an answer unread before the connection ends.
+// sendPatience is how long a client may leave a message unread before the connection ends.
 const sendPatience = 20 * time.Second
 
-// discard closes descriptors that a client sent for nothing. A large file in memory takes the kernel a while to close, and who has
-// too many directories to be closed waits: so one goroutine a connection does it, and the connection counts until it has.
+// discard closes descriptors that are not needed any more. The kernel takes a while to close a large memfd, and
+// prober.discard blocks if the user has too many unclosed directories. So one goroutine per connection does it, and
+// the connection counts until it has finished.
 func (c *client) discard() {
 	for files := range c.unwanted {
 		c.s.probes.discard(c.peer.payer(), files...)
 	}
 }
 
-// maxClientRuns bounds what one connection can have under way.
+// maxClientRuns bounds the jobs in progress of one connection.
 const maxClientRuns = 256
 
-// serve handles messages. One that is not of the protocol ends the connection: no client of ours sends it.
+// serve handles messages. A message that violates the protocol ends the connection: no correct client sends one.
 func (c *client) serve(ctx context.Context) error {
 	for {
 		message, files, err := c.conn.Receive()
@@ -233,7 +235,7 @@ func (c *client) serve(ctx context.Context) error {
 	}
 }
 
-// handle takes over files when it returns nil.
+// handle handles one message. It takes over files if it returns nil.
 func (c *client) handle(ctx context.Context, head wire.Header, body []byte, files []*os.File) error {
 	switch head.Op {
 	case wire.OpRun:
@@ -294,7 +296,7 @@ func (c *client) run(ctx context.Context, tag uint32, body []byte, files []*os.F
 	r, err := c.begin(tag)
 	var refusal *job.Refusal
 	if errors.As(err, &refusal) {
-		result := refused(err)
+		result := refusedResult(err)
 		c.unwanted <- files
 		c.answer(result.Append(tag))
 		return nil
@@ -312,13 +314,13 @@ func (c *client) run(ctx context.Context, tag uint32, body []byte, files []*os.F
 		})
 		c.forget(tag)
 		c.answer(result.Append(tag))
-		c.s.tell(r, &result)
+		c.s.logResult(r, &result)
 	}()
 	return nil
 }
 
-// begin makes the run of a tag, which a signal that follows on the connection finds. A tag that is in use is no message of a
-// client's of ours; more runs than a connection may have are refused.
+// begin creates the run of a tag, so that a following signal on the connection finds it. A tag in use is a protocol
+// violation; too many runs are refused.
 func (c *client) begin(tag uint32) (*run, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -326,7 +328,7 @@ func (c *client) begin(tag uint32) (*run, error) {
 		return nil, fmt.Errorf("tag %d in use: %w", tag, wire.ErrMalformed)
 	}
 	if len(c.runs) >= maxClientRuns {
-		return nil, tooMany(maxClientRuns, "a connection may have")
+		return nil, tooMany(maxClientRuns, "per connection")
 	}
 	r := c.s.newRun(c.peer)
 	c.runs[tag] = r
@@ -347,49 +349,49 @@ func (c *client) signal(tag uint32, body []byte) error {
 	c.mu.Lock()
 	r := c.runs[tag]
 	c.mu.Unlock()
-	if r != nil { // else it ended meanwhile
-		r.order(signal)
+	if r != nil { // otherwise the job has ended in the meantime
+		r.signal(signal)
 	}
 	return nil
 }
 
-// list admits a run, or refuses it when there are too many. It comes before anything is looked at that a client names:
-// what a file system of the client's own keeps waiting is bounded by it.
-func (s *Supervisor) list(r *run) error {
+// register counts a run, or refuses it if there are too many. It precedes any access to what the client named or
+// passed, and so bounds what the client's own file system can block.
+func (s *Supervisor) register(r *run) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.jobs) >= s.config.MaxJobs {
-		return tooMany(len(s.jobs), "this supervisor runs")
+		return tooMany(len(s.jobs), "of this supervisor")
 	}
 	if n := s.perUser[r.peer.payer()]; r.peer.UID != 0 && n >= s.config.MaxPerUser {
-		return tooMany(n, "a user may run")
+		return tooMany(n, "per user")
 	}
 	r.started = time.Now()
 	s.jobs[r.id] = r
-	s.live.Add(1)
+	s.liveJobs.Add(1)
 	s.perUser[r.peer.payer()]++
 	return nil
 }
 
-func tooMany(n int, who string) error {
+func tooMany(n int, scope string) error {
 	return &job.Refusal{
-		Step: "request", Message: fmt.Sprintf("%d jobs run, which is the most %s at once", n, who),
-		Hint: "try again when one has ended",
+		Step: "request", Message: fmt.Sprintf("%d jobs are running, which is the maximum %s", n, scope),
+		Hint: "try again when a job has ended",
 	}
 }
 
-func (s *Supervisor) unlist(r *run) {
+func (s *Supervisor) unregister(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.jobs, r.id)
-	s.left.Store(int64(time.Since(s.began)))
-	s.live.Add(-1)
+	s.lastEnd.Store(int64(time.Since(s.began)))
+	s.liveJobs.Add(-1)
 	if s.perUser[r.peer.payer()]--; s.perUser[r.peer.payer()] == 0 {
 		delete(s.perUser, r.peer.payer())
 	}
 }
 
-// setRepo notes where a listed run runs.
+// setRepo records the repository of a registered run.
 func (s *Supervisor) setRepo(r *run, path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -409,7 +411,7 @@ func (s *Supervisor) entries(peer Peer) []wire.Entry {
 	return list
 }
 
-// facts is what the supervisor knows of the host without running anything.
+// facts returns what the supervisor knows about the host without running anything.
 func (s *Supervisor) facts() []wire.Fact {
 	list := []wire.Fact{{Name: "cgroup layout", Present: true, Detail: s.instance.tree.Layout()}}
 	for _, f := range s.instance.tree.Features() {

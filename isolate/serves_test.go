@@ -25,7 +25,8 @@ func opened(t testing.TB, path string) *os.File {
 	return f
 }
 
-// serving is a supervisor of one repository for everybody, one for user 1002, and one of root's.
+// serving is a supervisor with one repository for every user and one for user 1002, and a directory that is not
+// configured.
 type serving struct {
 	s                             *Supervisor
 	top, everybody, listed, other string
@@ -48,7 +49,7 @@ func newServing(t *testing.T, own bool) *serving {
 	return w
 }
 
-// TestServes: which directories a client may have jobs in.
+// TestServes: in which directories a client may have jobs.
 func TestServes(t *testing.T) {
 	w := newServing(t, true)
 	mine := w.top + "/mine"
@@ -62,8 +63,8 @@ func TestServes(t *testing.T) {
 		name string
 		peer Peer
 		path string
-		fd   string // what is passed, "" for nothing
-		want string // in the refusal, "" for none
+		fd   string // path of the passed descriptor; "" for none
+		want string // in the refusal; "" for none
 	}{
 		{"own directory", client, mine, mine, ""},
 		{"own directory by another name", client, "/anything", mine, ""},
@@ -85,7 +86,7 @@ func TestServes(t *testing.T) {
 		{"embedded", embedded, w.listed, "", ""},
 		{"embedded, not named", embedded, w.other, "", "does not serve"},
 		{"embedded, own but not named", embedded, w.top, w.top, "does not serve"},
-		{"a file", client, w.top + "/file", w.top + "/file", "no directory"},
+		{"a file", client, w.top + "/file", w.top + "/file", "not a directory"},
 		{"the root", root, "/", "/", "whole host"},
 		{"configuration", root, "/etc", "/etc", "configuration"},
 		{"in the system", root, "/usr/bin", "/usr/bin", "programs"},
@@ -113,7 +114,7 @@ func TestServes(t *testing.T) {
 	}
 }
 
-// TestServesOnlyConfigured: where the operator does not serve own directories, owning one is not enough.
+// TestServesOnlyConfigured: without Config.Own, owning a directory is not enough.
 func TestServesOnlyConfigured(t *testing.T) {
 	w := newServing(t, false)
 	if _, err := w.s.serves(Peer{UID: 1002}, w.other, opened(t, w.other)); err == nil || !strings.Contains(err.Error(), "does not serve") {
@@ -126,7 +127,7 @@ func TestServesOnlyConfigured(t *testing.T) {
 	r.close()
 }
 
-// TestReplaced: a repository is the directory that was registered, whatever has its name later.
+// TestReplaced: a repository is the directory that was registered, not whichever has its name later.
 func TestReplaced(t *testing.T) {
 	for name, replace := range map[string]func(dir string) error{
 		"by another directory": func(dir string) error { return os.Mkdir(dir, 0o755) },
@@ -147,7 +148,7 @@ func TestReplaced(t *testing.T) {
 			r.close()
 			t.Errorf("%s: is served by path", name)
 		}
-		// A descriptor is the directory itself, which has a new name and still is the client's.
+		// The descriptor refers to the directory itself, which has a new name and still is the client's.
 		r, err := w.s.serves(Peer{UID: owner}, mine, passed)
 		if err != nil {
 			t.Errorf("%s: not served by descriptor: %v", name, err)
@@ -160,9 +161,9 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// TestOtherName: a directory that is passed has the name by which it was opened, unless it is the one the operator serves by
-// the name that is given.
-func TestOtherName(t *testing.T) {
+// TestServesByOtherName: a passed directory is served under the name by which it was opened, unless it is the
+// directory that the operator serves under the requested name.
+func TestServesByOtherName(t *testing.T) {
 	w := newServing(t, true)
 	mine, again := w.top+"/mine", w.top+"/again"
 	mkdir(t, mine, owner)
@@ -201,7 +202,7 @@ func TestDeleted(t *testing.T) {
 		r.close()
 		t.Error("a deleted directory is served")
 	}
-	// One that now has the name that the kernel gives to the deleted one.
+	// A directory whose name is the one that the kernel reports for the deleted one.
 	mkdir(t, mine+" (deleted)", owner)
 	if r, err := w.s.serves(Peer{UID: owner}, mine, passed); err == nil {
 		r.close()
@@ -209,8 +210,8 @@ func TestDeleted(t *testing.T) {
 	}
 }
 
-// TestHiddenPath: the name under which the kernel knows a directory must lead to it.
-func TestHiddenPath(t *testing.T) {
+// TestMountedOverPath: the name that the kernel reports for a directory must lead to it.
+func TestMountedOverPath(t *testing.T) {
 	w := newServing(t, true)
 	mine := w.top + "/mine"
 	mkdir(t, mine, owner)
@@ -220,13 +221,14 @@ func TestHiddenPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Unmount(mine, unix.MNT_DETACH) //nolint:errcheck // private to this test's mount namespace
-	if _, err := w.s.serves(Peer{UID: owner}, mine, passed); err == nil || !strings.Contains(err.Error(), "does not find the directory") {
+	if _, err := w.s.serves(Peer{UID: owner}, mine, passed); err == nil || !strings.Contains(err.Error(), "is not at") {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestFrozen: what the operator does to a repository's mount holds for the next job, though places for jobs wait.
-func TestFrozen(t *testing.T) {
+// TestOperatorMountChanges: changes that the operator makes to a repository's mount apply to the next job, even if
+// slots are waiting.
+func TestOperatorMountChanges(t *testing.T) {
 	f := newFront(t)
 	if err := unix.Mount(f.repo, f.repo, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
@@ -239,7 +241,7 @@ func TestFrozen(t *testing.T) {
 	}
 	for range minSlots + 1 {
 		if got := f.sh("touch after 2>/dev/null || echo refused"); got != "refused" {
-			t.Errorf("a job wrote to a repository that is read-only: %q", got)
+			t.Errorf("a job wrote to a read-only repository: %q", got)
 		}
 	}
 	full(t, f.pool())
@@ -247,11 +249,11 @@ func TestFrozen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := f.try(f.spec("true")); err == nil {
-		t.Error("a job has a repository whose mount was taken away")
+		t.Error("a job started in a repository that was unmounted")
 	}
 }
 
-// TestNoIDMap: a file system that cannot map ids is refused by name.
+// TestNoIDMap: the refusal names a file system that does not support id maps.
 func TestNoIDMap(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.FileSystem("ramfs"))
 	dir := filepath.Join(t.TempDir(), "ram")
@@ -264,7 +266,7 @@ func TestNoIDMap(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	f := newFront(t, func(c *Config) { c.Log = nil }) // that the jail is not built is an error for the log
+	f := newFront(t, func(c *Config) { c.Log = nil }) // the failed build is logged as an error
 	f.repo = dir + "/repo"
 	mkdir(t, f.repo, owner)
 	_, err := f.try(f.spec("true"))

@@ -20,8 +20,8 @@ import (
 	"corral/seccomp"
 )
 
-// A session is a jail of one client with a layer of its own: what its jobs write lasts until it ends. Its jobs run in
-// parallel under one user.
+// A session is a jail of one client with a layer of its own: what its jobs write lasts until the session ends. Its
+// jobs run concurrently under one user id.
 type session struct {
 	s         *Supervisor
 	id        string
@@ -31,26 +31,26 @@ type session struct {
 	profile   string
 	opened    time.Time
 	idle      time.Duration
-	from      string // the kept layer that it goes on with, or ""
+	from      string // id of the kept layer that it resumes, or ""
 	layer     *layer.Layer
 	jail      *jail
 
-	endMu sync.Mutex // before layerMu; of who ends the session
+	endMu sync.Mutex // serializes ends of the session; locked before layerMu
 
-	layerMu sync.Mutex // before mu
+	layerMu sync.Mutex // locked before mu
 	closed  bool       // guarded by layerMu: the layer is closed
 
-	mu       sync.Mutex
-	used     time.Time   // guarded by mu
-	jobs     int         // guarded by mu
-	writers  int         // guarded by mu: of jobs, those that may write to the layer
-	applying bool        // guarded by mu: one of jobs applies the layer to the repository
-	timer    *time.Timer // guarded by mu: ends an idle session
-	ending   bool        // guarded by mu: no more jobs
-	keep     bool        // guarded by mu: its layer is to be kept, if there is something on it
-	unkept   bool        // guarded by mu: an end was refused because the layer could not be kept
-	kept     bool        // set before the jail has gone
-	err      error       // likewise: why it was not kept
+	mu          sync.Mutex
+	used        time.Time   // guarded by mu
+	jobs        int         // guarded by mu
+	writers     int         // guarded by mu: running jobs that may write to the layer
+	applying    bool        // guarded by mu: a running job applies the layer to the repository
+	timer       *time.Timer // guarded by mu: ends the session when idle; nil if not armed
+	ending      bool        // guarded by mu: no new jobs start
+	keep        bool        // guarded by mu: keep the layer if it has changes
+	keepRefused bool        // guarded by mu: an end was refused because the layer could not be kept
+	kept        bool        // the layer was kept; set before jail.gone is closed
+	err         error       // why it was not kept; set before jail.gone is closed
 }
 
 func (ss *session) root() bool    { return ss.spec.Flags&wire.OpenRoot != 0 }
@@ -64,20 +64,20 @@ func sessionRefusal(format string, a ...any) *job.Refusal {
 	return &job.Refusal{Step: "session", Message: fmt.Sprintf(format, a...)}
 }
 
-// noSession is what is said of a session that is not there and of one that is somebody else's.
+// noSession returns the same error for a session that does not exist and for one of another user.
 func noSession(id string) error {
 	r := sessionRefusal("no session %.40q", id)
-	r.Hint = "it has ended, or was never yours"
+	r.Hint = "it has ended, or it is not yours"
 	return r
 }
 
 func sessionID() string {
 	b := make([]byte, 16)
-	_, _ = rand.Read(b) // never fails, see crypto/rand
+	_, _ = rand.Read(b) // crypto/rand.Read never fails
 	return hex.EncodeToString(b)
 }
 
-// open opens a session for a client. Every job in it comes from who has the same user id.
+// open opens a session for a client. Only clients with the same user id, and root, can run jobs in it.
 func (s *Supervisor) open(peer Peer, spec wire.Open, dir, common *os.File) (*session, error) {
 	if !s.begin() {
 		return nil, errEnding
@@ -92,7 +92,7 @@ func (s *Supervisor) open(peer Peer, spec wire.Open, dir, common *os.File) (*ses
 			return nil, err
 		}
 	}
-	r, err := ss.place(dir, common)
+	r, err := ss.pinRepo(dir, common)
 	if err != nil {
 		return nil, err
 	}
@@ -103,8 +103,8 @@ func (s *Supervisor) open(peer Peer, spec wire.Open, dir, common *os.File) (*ses
 	return ss, nil
 }
 
-// checkOpen says why a client cannot have a session, as far as that depends on the request and the repository. It makes
-// nothing.
+// checkOpen reports why a client cannot have a session, as far as that depends on the request and the repository. It
+// creates no state.
 func (s *Supervisor) checkOpen(peer Peer, spec wire.Open, dir, common *os.File) error {
 	if !s.begin() {
 		return errEnding
@@ -114,7 +114,7 @@ func (s *Supervisor) checkOpen(peer Peer, spec wire.Open, dir, common *os.File) 
 	if err := ss.check(); err != nil {
 		return err
 	}
-	r, err := ss.place(dir, common)
+	r, err := ss.pinRepo(dir, common)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (s *Supervisor) checkOpen(peer Peer, spec wire.Open, dir, common *os.File) 
 	if err := s.inspectAll(peer.payer(), r); err != nil {
 		return err
 	}
-	// Whether the file system takes id maps is known when it is asked to.
+	// Whether the file system supports id maps is known only by trying.
 	m, err := s.userns.idmap(r.uid, r.gid, r.uid, 1)
 	if err != nil {
 		return err
@@ -138,26 +138,26 @@ func (s *Supervisor) checkOpen(peer Peer, spec wire.Open, dir, common *os.File) 
 	return mount.Close()
 }
 
-// check refuses what does not depend on the repository, and fills in defaults.
+// check refuses requests for reasons that do not depend on the repository, and fills in defaults.
 func (ss *session) check() error {
 	spec := &ss.spec
 	switch {
 	case !labelPattern.MatchString(spec.Name):
-		return sessionRefusal("session name %q: letters, digits, dots, dashes and underscores, at most %d", spec.Name, wire.MaxLabel)
-	case spec.Profile != "" && !known(spec.Profile):
+		return sessionRefusal("invalid session name %q: use letters, digits, dots, dashes and underscores, at most %d characters", spec.Name, wire.MaxLabel)
+	case spec.Profile != "" && !knownProfile(spec.Profile):
 		return unknownProfile(spec.Profile)
 	case ss.imports() && job.CheckImageName(spec.Import) != nil:
-		return sessionRefusal("root file system %q: a name is letters, digits, dots, dashes and underscores, small, at most %d", spec.Import, wire.MaxLabel)
+		return sessionRefusal("invalid root file system name %q: use lower-case letters, digits, dots, dashes and underscores, at most %d characters", spec.Import, wire.MaxLabel)
 	case ss.imports() && !ss.peer.mayManage():
-		return onlyRoot("imports a root file system")
+		return onlyRoot("import a root file system")
 	case ss.imports() && ss.s.images.has(spec.Import):
-		r := sessionRefusal("there is a root file system %q already", spec.Import)
+		r := sessionRefusal("root file system %q already exists", spec.Import)
 		r.Hint = "choose another name, or remove it: corral rootfs remove " + spec.Import
 		return r
 	case spec.Image != "" && (job.CheckImageName(spec.Image) != nil || !ss.root()):
-		return sessionRefusal("root file system %q: the session does not ask for one of its own", spec.Image)
+		return sessionRefusal("root file system %q: the name is invalid, or the session does not request a root of its own", spec.Image)
 	case spec.Disk < 0 || spec.Inodes < 0 || spec.Idle < 0:
-		return sessionRefusal("a session's bounds are not negative")
+		return sessionRefusal("disk, inodes and idle time of a session must not be negative")
 	}
 	ss.workspace = job.Direct
 	if spec.Flags&wire.FlagReadOnly != 0 {
@@ -187,8 +187,8 @@ func (ss *session) check() error {
 	return nil
 }
 
-// place pins the repository and holds the session to what the operator said of it.
-func (ss *session) place(dir, common *os.File) (*repo, error) {
+// pinRepo pins the repository and applies the operator's configuration for it to the session.
+func (ss *session) pinRepo(dir, common *os.File) (*repo, error) {
 	if ss.imports() {
 		return &repo{path: importDir}, nil
 	}
@@ -197,7 +197,7 @@ func (ss *session) place(dir, common *os.File) (*repo, error) {
 		return nil, err
 	}
 	q := &Request{Run: wire.Run{Flags: ss.spec.Flags & (wire.FlagReadOnly | wire.FlagOverlay), Profile: ss.spec.Profile}}
-	if !ss.root() { // whose tree has no place for it
+	if !ss.root() { // a root of its own has no mount point for it
 		r.common = ss.s.common(ss.peer, ss.spec.Common, common, r)
 	}
 	if _, ss.profile, err = ss.s.config.clampLimits(r, q, ss.s.config.Defaults); err != nil {
@@ -212,8 +212,8 @@ func (ss *session) place(dir, common *os.File) (*repo, error) {
 	return r, nil
 }
 
-// start builds the session's jail, with the layer in it, and returns the session when that stands. When there is one of the
-// same id, which goes on with the same kept layer, it is returned instead. It takes over r.
+// start builds the session's jail, including the layer, and returns the session once it is built. If a session with
+// the same id, which resumes the same kept layer, is open, start returns that one instead. It takes over r.
 func (s *Supervisor) start(ss *session, r *repo) (*session, error) {
 	if ss.profile == "" {
 		ss.profile = seccomp.Profiles()[0]
@@ -222,7 +222,7 @@ func (s *Supervisor) start(ss *session, r *repo) (*session, error) {
 	if other := s.sessions[ss.id]; other != nil {
 		s.mu.Unlock()
 		r.close()
-		return other, other.stands()
+		return other, other.awaitBuilt()
 	}
 	err := s.roomForSession(ss.peer)
 	if err == nil && ss.from == "" {
@@ -234,22 +234,22 @@ func (s *Supervisor) start(ss *session, r *repo) (*session, error) {
 		return nil, err
 	}
 	j := s.newJail(r.key(ss.profile, ss.id), r)
-	j.by, j.session, ss.jail = ss.peer.payer(), ss, j
+	j.builtFor, j.session, ss.jail = ss.peer.payer(), ss, j
 	s.jails[j.key] = j
 	s.sessions[ss.id] = ss
 	s.work.Add(1)
 	s.mu.Unlock()
-	go j.live()
-	if err := ss.stands(); err != nil {
+	go j.lifecycle()
+	if err := ss.awaitBuilt(); err != nil {
 		return nil, err
 	}
 	ss.armIdleTimer()
 	return ss, nil
 }
 
-// stands waits until the session's jail is built or has failed and nothing of it is left. Before, nothing of the session
-// may be used but its id and whose it is.
-func (ss *session) stands() error {
+// awaitBuilt waits until the session's jail is built, or its build has failed and nothing of it is left. Before that,
+// only the session's id and owner may be used.
+func (ss *session) awaitBuilt() error {
 	<-ss.jail.built
 	if ss.jail.failure != nil {
 		<-ss.jail.gone
@@ -258,15 +258,15 @@ func (ss *session) stands() error {
 	return nil
 }
 
-// nameTaken refuses a name that an open session of the same user has: commands take it in place of the id. It is called with
-// mu held.
+// nameTaken refuses a name that another open session of the same user has, because commands accept names in place of
+// ids. The caller holds s.mu.
 func (s *Supervisor) nameTaken(ss *session) error {
 	if ss.spec.Name == "" {
 		return nil
 	}
 	for _, other := range s.sessions {
 		if other.from == "" && other.spec.Name == ss.spec.Name && other.peer.UID == ss.peer.UID && other.peer.Embedded == ss.peer.Embedded {
-			r := sessionRefusal("a session of yours is called %q already: %s", ss.spec.Name, other.id)
+			r := sessionRefusal("you already have a session named %q: %s", ss.spec.Name, other.id)
 			r.Hint = "choose another name, or end it: corral session close " + ss.spec.Name
 			return r
 		}
@@ -281,7 +281,7 @@ func (s *Supervisor) roomForSession(peer Peer) error {
 	return s.roomForJail(peer)
 }
 
-// forget takes an ended session out of the list.
+// forget removes an ended session from s.sessions.
 func (s *Supervisor) forget(ss *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -290,7 +290,8 @@ func (s *Supervisor) forget(ss *session) {
 	}
 }
 
-// sessionOf returns a session of peer's: an open one, or one that goes on with a kept layer. The caller must leave it.
+// sessionOf returns a session that peer may use: an open one, or a new one that resumes a kept layer. The caller must
+// call leave.
 func (s *Supervisor) sessionOf(peer Peer, id string) (*session, error) {
 	s.mu.Lock()
 	ss := s.sessions[id]
@@ -298,18 +299,18 @@ func (s *Supervisor) sessionOf(peer Peer, id string) (*session, error) {
 	if ss == nil {
 		return s.resume(peer, id)
 	}
-	if !ss.of(peer) || ss.stands() != nil || !ss.use() {
+	if !ss.of(peer) || ss.awaitBuilt() != nil || !ss.use() {
 		return nil, noSession(id)
 	}
 	return ss, nil
 }
 
-// of says whether peer may use the session: it is its own, or peer is root at a daemon's socket.
+// of reports whether peer may use the session: it is the owner, or root at a daemon's socket.
 func (ss *session) of(peer Peer) bool {
 	return peer.UID == ss.peer.UID && peer.Embedded == ss.peer.Embedded || peer.UID == 0 && !peer.Embedded
 }
 
-// use counts one more job, unless the session is ending.
+// use counts one more job. It returns false if the session is ending.
 func (ss *session) use() bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -333,7 +334,7 @@ func (ss *session) leave() {
 	ss.armIdleTimer()
 }
 
-// armIdleTimer starts the clock of a session without jobs.
+// armIdleTimer starts the idle timer of a session without jobs.
 func (ss *session) armIdleTimer() {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -343,40 +344,40 @@ func (ss *session) armIdleTimer() {
 	ss.timer = time.AfterFunc(ss.idle, ss.expireIfIdle)
 }
 
-// expireIfIdle ends a session that ran no job for its time. What its owner has not looked at yet is kept.
+// expireIfIdle ends a session that has been idle for its timeout. Unreviewed changes are kept.
 func (ss *session) expireIfIdle() {
 	if !ss.s.begin() {
 		return
 	}
 	defer ss.s.work.Done()
-	// Half a root file system is none.
+	// A half-imported root file system is not kept.
 	_, err := ss.endIf(!ss.imports(), true)
 	ss.logEnd(err)
 }
 
-// logEnd logs why a session did not end in order, which nobody else is told. A refusal is in the log.
+// logEnd logs why a session did not end properly, which no client is told. Refusals were logged before.
 func (ss *session) logEnd(err error) {
 	if err != nil && !errors.As(err, new(*job.Refusal)) {
 		ss.s.config.Log.Error("session", "session", ss.id, "error", err)
 	}
 }
 
-// end ends the session and every job in it, and waits for that. With keep, an overlay with something on it stays; so does
-// a root file system that was imported. It says whether it did. If an overlay cannot be kept the session goes on, and the error
-// is a *job.Refusal.
+// end ends the session and every job in it, and waits for that. With keep, an overlay with changes or an imported
+// root file system is kept; end returns whether it was. If an overlay cannot be kept the session continues, and the
+// error is a *job.Refusal.
 func (ss *session) end(keep bool) (bool, error) { return ss.endIf(keep, false) }
 
-// endIf is end; with onlyIdle it does nothing to a session in which jobs run.
+// endIf is end, except that with onlyIdle it does nothing to a session with running jobs.
 func (ss *session) endIf(keep, onlyIdle bool) (bool, error) {
 	ss.endMu.Lock()
 	defer ss.endMu.Unlock()
-	first := ss.condemn(keep, onlyIdle)
+	first := ss.beginEnd(keep, onlyIdle)
 	switch {
 	case !first && onlyIdle:
 		return false, nil
 	case first && keep && ss.workspace == job.Overlay:
-		if err := ss.secure(); err != nil {
-			ss.reprieve()
+		if err := ss.ensureKeepable(); err != nil {
+			ss.cancelEnd()
 			return false, err
 		}
 	}
@@ -385,9 +386,10 @@ func (ss *session) endIf(keep, onlyIdle bool) (bool, error) {
 	return ss.kept, ss.err
 }
 
-// condemn lets no more jobs begin, and says what becomes of the layer; the first caller decides. It returns whether this was
-// that. With onlyIdle, a session in which jobs run stays as it is.
-func (ss *session) condemn(keep, onlyIdle bool) bool {
+// beginEnd keeps new jobs from starting and decides whether the layer is kept. The first caller decides; beginEnd
+// returns whether this was the first. With onlyIdle, it does nothing to a session with running jobs and returns
+// false.
+func (ss *session) beginEnd(keep, onlyIdle bool) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if ss.ending || onlyIdle && ss.jobs > 0 {
@@ -401,36 +403,38 @@ func (ss *session) condemn(keep, onlyIdle bool) bool {
 	return true
 }
 
-// reprieve takes back a condemn. The session ends when it is asked to again, or when it has been idle for its time.
-func (ss *session) reprieve() {
+// cancelEnd undoes beginEnd. The session ends at the next request, or when it has been idle for its timeout.
+func (ss *session) cancelEnd() {
 	ss.mu.Lock()
-	ss.ending, ss.unkept = false, true
+	ss.ending, ss.keepRefused = false, true
 	ss.mu.Unlock()
 	ss.armIdleTimer()
 }
 
-// endWithClient ends the session with the connection that opened it, with all that was not asked to be kept. The connection
-// may have asked for that in vain: then it is tried once more, and the session goes on if it cannot be.
+// endWithClient ends the session together with the connection that opened it. Changes are discarded, unless the
+// client asked to keep them and that failed: then keeping is tried once more, and if it fails again, the session
+// continues.
 func (ss *session) endWithClient() error {
-	_, err := ss.end(ss.keptInVain())
+	_, err := ss.end(ss.keepFailed())
 	return err
 }
 
-// keptInVain says whether the session was to be ended with its changes kept, and that was not possible.
-func (ss *session) keptInVain() bool {
+// keepFailed reports whether an end of the session was refused because its changes could not be kept.
+func (ss *session) keepFailed() bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	return ss.unkept
+	return ss.keepRefused
 }
 
-// keptWithSupervisor says whether the session's changes are kept when the supervisor ends.
+// keptWithSupervisor reports whether the session's changes are kept when the supervisor ends.
 func (ss *session) keptWithSupervisor() bool {
-	return ss.lasts() && !ss.imports() || ss.keptInVain()
+	return ss.lasts() && !ss.imports() || ss.keepFailed()
 }
 
-// turn lets a job of the session run, unless what is applied might not be what was looked at: nothing is applied while another
-// job may write to the layer, and no such job begins while it is applied. The caller must call done when the job has ended.
-func (ss *session) turn(q *Request) (done func(), err error) {
+// startTurn lets a job start, unless what is applied could then differ from what was reviewed: changes are not
+// applied while another job may write to the layer, and no such job starts while they are being applied. The caller
+// must call done when the job has ended.
+func (ss *session) startTurn(q *Request) (done func(), err error) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	tool, readOnly := job.Tool(q.Tool) == job.ToolChanges, q.Flags&wire.FlagReadOnly != 0
@@ -439,7 +443,7 @@ func (ss *session) turn(q *Request) (done func(), err error) {
 	case tool && readOnly:
 		return func() {}, nil
 	case ss.applying:
-		busy.Message, busy.Hint = "the changes of the session are being applied", "try again when that has ended"
+		busy.Message, busy.Hint = "the changes of the session are being applied", "try again when that is done"
 		return nil, busy
 	case !tool:
 		ss.writers++
@@ -449,8 +453,8 @@ func (ss *session) turn(q *Request) (done func(), err error) {
 			ss.writers--
 		}, nil
 	case ss.writers > 0:
-		busy.Message = fmt.Sprintf("%d jobs run in the session, which may change what is applied", ss.writers)
-		busy.Hint = "wait for them to end, or end them (corral ps); then look at the changes again"
+		busy.Message = fmt.Sprintf("%d jobs in the session may still change what would be applied", ss.writers)
+		busy.Hint = "wait for them to end, or end them (corral ps); then review the changes again"
 		return nil, busy
 	}
 	ss.applying = true
@@ -461,16 +465,16 @@ func (ss *session) turn(q *Request) (done func(), err error) {
 	}, nil
 }
 
-// authorizeInSession decides about a job in a session, and returns its jail, which the caller must leave. The session was
-// served its repository when it was opened.
+// authorizeInSession decides about a job in a session, and returns its jail. The caller must call the returned leave.
+// That the client may use the repository was decided when the session was opened.
 func (s *Supervisor) authorizeInSession(r *run, q *Request, limits job.Limits) (*jail, func(), error) {
 	ss, err := s.sessionOf(r.peer, q.Session)
 	if err != nil {
 		return nil, nil, err
 	}
-	done, err := ss.turn(q)
+	done, err := ss.startTurn(q)
 	if err == nil && job.Tool(q.Tool) == job.ToolNone {
-		if err = ss.jail.repo.stays(); err != nil {
+		if err = ss.jail.repo.checkUnmoved(); err != nil {
 			done()
 		}
 	}
@@ -482,54 +486,54 @@ func (s *Supervisor) authorizeInSession(r *run, q *Request, limits job.Limits) (
 		done()
 		ss.leave()
 	}
-	if err := ss.admits(r, q, limits); err != nil {
+	if err := ss.authorizeJob(r, q, limits); err != nil {
 		leave()
 		return nil, nil, err
 	}
 	return ss.jail, leave, nil
 }
 
-func (ss *session) admits(r *run, q *Request, limits job.Limits) error {
+func (ss *session) authorizeJob(r *run, q *Request, limits job.Limits) error {
 	if ss.workspace == job.ReadOnly && q.writes() {
-		q.narrow() // or fits refuses it
+		q.narrow() // otherwise checkRequest refuses it
 	}
-	if err := ss.fits(q); err != nil {
+	if err := ss.checkRequest(q); err != nil {
 		return err
 	}
 	path := ss.jail.repo.path
 	if !ss.imports() {
-		floored, profile, err := ss.s.config.clampLimits(ss.jail.repo, q, limits)
+		clamped, profile, err := ss.s.config.clampLimits(ss.jail.repo, q, limits)
 		switch {
 		case err != nil:
 			return err
 		case profile != "" && profile != ss.profile:
-			return &job.Refusal{Step: "profile", Message: fmt.Sprintf("jobs in %q have profile %q, and the session has %q", path, profile, ss.profile)}
+			return &job.Refusal{Step: "profile", Message: fmt.Sprintf("jobs in %q must use profile %q, but the session has %q", path, profile, ss.profile)}
 		}
-		limits = floored
+		limits = clamped
 	}
 	ss.s.setRepo(r, path)
 	r.limits, r.protect = limits, ss.s.config.protection(ss.jail.repo, q)
 	return ss.s.decide(r, q, ss.jail.repo, ss.profile)
 }
 
-// fits refuses a job that asks for another workspace, profile or tool than the session has.
-func (ss *session) fits(q *Request) error {
+// checkRequest refuses a job that requests another workspace, profile or tool than the session has.
+func (ss *session) checkRequest(q *Request) error {
 	tool, overlay, readOnly := job.Tool(q.Tool), q.Flags&wire.FlagOverlay != 0, q.Flags&wire.FlagReadOnly != 0
 	switch {
 	case q.Profile != "" && q.Profile != ss.profile:
 		return &job.Refusal{Step: "profile", Message: fmt.Sprintf("the session has profile %q, not %q", ss.profile, q.Profile)}
 	case q.Repo != "" && q.Repo != ss.jail.repo.path:
-		return sessionRefusal("the session is one of %q, not of %q", ss.jail.repo.path, q.Repo)
+		return sessionRefusal("the session's repository is %q, not %q", ss.jail.repo.path, q.Repo)
 	case q.Flags&wire.FlagNoRepo != 0:
-		return &job.Refusal{Step: "workspace", Message: "the jobs of a session see its repository: workspace none takes no session"}
+		return &job.Refusal{Step: "workspace", Message: "the jobs of a session see its repository: workspace none cannot be used in a session"}
 	case strings.HasPrefix(q.Dir, "/") && !ss.root():
 		return &job.Refusal{Step: "cwd", Message: "the working directory must be a path relative to the repository"}
 	case tool == job.ToolUnpack != ss.imports() || tool == job.ToolChanges && (ss.workspace != job.Overlay || overlay):
-		return sessionRefusal("tool %.40q does not work on this session", q.Tool)
+		return sessionRefusal("tool %.40q cannot be used in this session", q.Tool)
 	case tool == job.ToolChanges || tool == job.ToolUnpack:
 		return nil
 	case tool != job.ToolNone:
-		return sessionRefusal("no tool %.40q", q.Tool)
+		return sessionRefusal("unknown tool %.40q", q.Tool)
 	case readOnly:
 		return nil
 	case overlay != (ss.workspace == job.Overlay) || ss.workspace == job.ReadOnly:
@@ -538,14 +542,14 @@ func (ss *session) fits(q *Request) error {
 	return nil
 }
 
-// words is the session in the words of package job.
-func (ss *session) words() job.Session {
+// info returns the session's description for clients.
+func (ss *session) info() job.Session {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	w := job.Session{
 		ID: ss.id, Name: ss.spec.Name, Repo: ss.spec.Repo, Image: ss.spec.Image, Workspace: ss.workspace, Root: ss.root(),
 		UID: ss.peer.UID, Opened: ss.opened, Used: ss.used, Jobs: ss.jobs, Disk: ss.spec.Disk,
-		Kept: ss.from != "" && ss.jobs == 0, // that it is still mounted is nobody's matter
+		Kept: ss.from != "" && ss.jobs == 0, // that it is still mounted does not matter to the client
 	}
 	if u, err := ss.layer.Usage(); err == nil {
 		w.DiskUsed = u.Bytes - u.Free
@@ -553,13 +557,13 @@ func (ss *session) words() job.Session {
 	return w
 }
 
-// sessionsOf lists the sessions of a client's user, and for root all: open ones and kept layers.
+// sessionsOf lists the sessions of a client's user, or all for root: open ones and kept layers.
 func (s *Supervisor) sessionsOf(peer Peer) []job.Session {
 	s.mu.Lock()
 	var open []*session
 	busy := map[string]bool{}
 	for _, ss := range s.sessions {
-		busy[ss.id], busy[ss.from] = true, true // one that is being ended may have its name already
+		busy[ss.id], busy[ss.from] = true, true // a session that is being ended may have its name on the layer already
 		if ss.of(peer) && isClosed(ss.jail.built) && ss.jail.failure == nil {
 			open = append(open, ss)
 		}
@@ -567,11 +571,11 @@ func (s *Supervisor) sessionsOf(peer Peer) []job.Session {
 	s.mu.Unlock()
 	var list []job.Session
 	for _, ss := range open {
-		list = append(list, ss.words())
+		list = append(list, ss.info())
 	}
 	for _, k := range s.keptOf(peer) {
 		if !busy[k.ID] {
-			list = append(list, k.words())
+			list = append(list, k.info())
 		}
 	}
 	sort.Slice(list, func(i, k int) bool { return list[i].Opened.Before(list[k].Opened) })
@@ -587,7 +591,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// closeSession ends a session of peer's, or removes a kept layer of its.
+// closeSession ends a session of peer's, or removes a kept layer of peer's.
 func (s *Supervisor) closeSession(peer Peer, id string, keep bool) (bool, error) {
 	s.mu.Lock()
 	ss := s.sessions[id]
@@ -595,7 +599,7 @@ func (s *Supervisor) closeSession(peer Peer, id string, keep bool) (bool, error)
 	if ss == nil && !keep {
 		return false, s.removeKept(peer, id)
 	}
-	if ss == nil || !ss.of(peer) || ss.stands() != nil {
+	if ss == nil || !ss.of(peer) || ss.awaitBuilt() != nil {
 		return false, noSession(id)
 	}
 	return ss.end(keep)

@@ -16,7 +16,7 @@ import (
 	"corral/job"
 )
 
-// TestSessionFails: a session that comes to nothing is none, for whoever looks meanwhile.
+// TestSessionFails: a session that fails to open never appears in lists.
 func TestSessionFails(t *testing.T) {
 	f := newFront(t, func(c *Config) { c.Layers.MaxDisk = layer.MaxBytes })
 	ctx := context.Background()
@@ -45,8 +45,8 @@ func TestSessionFails(t *testing.T) {
 	work.Wait()
 }
 
-// TestResumeTogether: a kept layer is gone on with once, by all who ask at the same time.
-func TestResumeTogether(t *testing.T) {
+// TestResumeConcurrently: concurrent requests for a kept layer resume it once.
+func TestResumeConcurrently(t *testing.T) {
 	f := newFront(t)
 	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
 	f.must(ss, ": >lines")
@@ -77,9 +77,9 @@ func TestResumeTogether(t *testing.T) {
 	}
 }
 
-// TestResumeNoRoom: a layer that cannot be gone on with now can be later.
+// TestResumeNoRoom: a kept layer that cannot be resumed now can be resumed later.
 func TestResumeNoRoom(t *testing.T) {
-	f := newFront(t, func(c *Config) { c.MaxJails = 4 }) // one of a user's
+	f := newFront(t, func(c *Config) { c.MaxJails = 4 }) // one jail per user
 	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
 	f.must(ss, ": >x")
 	f.close(ss, true)
@@ -96,7 +96,8 @@ func TestResumeNoRoom(t *testing.T) {
 	f.run(spec)
 }
 
-// TestSessionScannerDies: a session goes on with another scanner; so does one that had none, when it is needed.
+// TestSessionScannerDies: a session whose scanner died gets another one; so does a session without one when it needs
+// one.
 func TestSessionScannerDies(t *testing.T) {
 	f := newFront(t)
 	mkdir(t, filepath.Join(f.repo, ".git"), owner)
@@ -111,7 +112,7 @@ func TestSessionScannerDies(t *testing.T) {
 		f.must(ss, ": >.git/hooks/one")
 	}
 	if d := f.in(ss, "echo >>.git/hooks/one"); !slices.Contains(d.Sensitive, ".git/hooks/one") {
-		t.Errorf("told: %q", d.Sensitive)
+		t.Errorf("reported: %q", d.Sensitive)
 	}
 	layered := f.session(job.SessionSpec{Workspace: job.Overlay})
 	f.must(layered, "echo x >y")
@@ -125,7 +126,7 @@ func TestSessionScannerDies(t *testing.T) {
 	f.must(layered, "cat y")
 }
 
-// TestResumedProfile: what the operator says of a repository now holds for a layer that was kept before.
+// TestResumedProfile: the current configuration of a repository applies to layers that were kept before.
 func TestResumedProfile(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
 	repo := newRepo(t)
@@ -140,11 +141,12 @@ func TestResumedProfile(t *testing.T) {
 	g.c = connect(t, g.s, Peer{UID: owner})
 	spec := g.spec("/bin/true")
 	spec.Session, spec.Workspace = ss.ID, ss.Workspace
-	refusedAt(t, "another profile by now", second(g.try(spec)), "profile", 0)
+	refusedAt(t, "the profile has changed", second(g.try(spec)), "profile", 0)
 }
 
-// TestHiddenFromOthers: what not everybody may read is found, also when it came later; what is mounted is no part of a directory.
-func TestHiddenFromOthers(t *testing.T) {
+// TestHiddenPaths: paths that are not readable by every user are found, also those added later; mount points count as
+// hidden.
+func TestHiddenPaths(t *testing.T) {
 	dir := t.TempDir()
 	make := func(name string, mode os.FileMode) {
 		t.Helper()
@@ -183,10 +185,10 @@ func TestHiddenFromOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(filepath.Join(dir, "mount"), unix.MNT_DETACH) })
-	var h hidden
+	var h hiddenPathCache
 	check := func(want ...string) {
 		t.Helper()
-		if got, err := h.of(dir); err != nil || !slices.Equal(got, want) {
+		if got, err := h.find(dir); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q, %v, want %q", got, err, want)
 		}
 	}
@@ -202,7 +204,7 @@ func TestHiddenFromOthers(t *testing.T) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if list, err := h.of(dir); err == nil {
-		t.Errorf("a directory that is not everybody's: %q", list)
+	if list, err := h.find(dir); err == nil {
+		t.Errorf("a directory that is not readable by every user: %q", list)
 	}
 }

@@ -17,10 +17,10 @@ import (
 	"corral/job"
 )
 
-// small is the layer of a test.
+// small is the layer size of tests.
 const small = 64 << 20
 
-// session opens a session of the front's repository, which must be possible.
+// session opens a session of the front's repository. The test fails if it cannot.
 func (f *front) session(spec job.SessionSpec) job.Session {
 	f.t.Helper()
 	spec.Repo = f.repo
@@ -34,7 +34,7 @@ func (f *front) session(spec job.SessionSpec) job.Session {
 	return ss
 }
 
-// in runs a shell in a session.
+// in runs a shell script in a session.
 func (f *front) in(ss job.Session, script string) did {
 	f.t.Helper()
 	spec := f.spec("/bin/sh", "-c", script)
@@ -42,7 +42,7 @@ func (f *front) in(ss job.Session, script string) did {
 	return f.run(spec)
 }
 
-// must runs a shell in a session, which must succeed, and returns what it wrote.
+// must runs a shell script in a session, which must succeed, and returns its output.
 func (f *front) must(ss job.Session, script string) string {
 	f.t.Helper()
 	d := f.in(ss, script)
@@ -61,7 +61,7 @@ func (f *front) close(ss job.Session, keep bool) bool {
 	return kept
 }
 
-// TestOverlay: what a session's jobs write is there for the next one, and not in the repository.
+// TestOverlay: what a session's jobs write is visible to the session's next job, and not in the repository.
 func TestOverlay(t *testing.T) {
 	f := newFront(t)
 	put(t, filepath.Join(f.repo, "old"), "old\n", 0o644, owner)
@@ -91,12 +91,12 @@ func TestOverlay(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestKeep: a layer with something on it can outlive its session, and be gone on with.
-func TestKeep(t *testing.T) {
+// TestKeepAndResume: a layer with changes can outlive its session and be resumed.
+func TestKeepAndResume(t *testing.T) {
 	f := newFront(t)
 	empty := f.session(job.SessionSpec{Workspace: job.Overlay})
 	if f.close(empty, true) {
-		t.Error("a layer with nothing on it was kept")
+		t.Error("an empty layer was kept")
 	}
 	ss := f.session(job.SessionSpec{Workspace: job.Overlay, Name: "mine"})
 	f.must(ss, "echo 1 >file")
@@ -122,7 +122,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestRootSession: the whole system is the session's to write, and the next session's is a new one.
+// TestRootSession: the whole system is writable in the session, and the next session starts with a new one.
 func TestRootSession(t *testing.T) {
 	f := newFront(t)
 	ss := f.session(job.SessionSpec{Root: true})
@@ -152,11 +152,11 @@ test -e /usr/bin/yes || printf 'gone '; test -d /srv/x; test ! -e /dev/shm/f; ta
 	refusedAt(t, t.Name(), second(f.try(spec)), "cwd", 0)
 }
 
-// TestRootSessionHides: what on the host is not everybody's to read is not the session's either, whose user owns the
-// rest.
+// TestRootSessionHides: host files that are not readable by every user are not visible in a session whose user owns
+// the rest.
 func TestRootSessionHides(t *testing.T) {
 	f := newFront(t)
-	list, err := f.s.hidden.of("/usr")
+	list, err := f.s.hidden.find("/usr")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestRootSessionHides(t *testing.T) {
 		}
 	}
 	if got := f.must(ss, `find / -xdev ! -perm -o=r ! -type l -path '/usr/*' 2>/dev/null | head -3`); got != "" {
-		t.Errorf("not everybody's: %s", got)
+		t.Errorf("not readable by every user: %s", got)
 	}
 	for _, p := range []string{"/etc/shadow", "/root", "/var/lib/dpkg", "/boot", "/etc/corral"} {
 		if d := f.in(ss, "ls -d "+p); d.ExitCode == 0 {
@@ -176,7 +176,7 @@ func TestRootSessionHides(t *testing.T) {
 	}
 }
 
-// TestSessionQuota: a full layer is the session's own matter.
+// TestSessionQuota: a full layer affects only its own session.
 func TestSessionQuota(t *testing.T) {
 	f := newFront(t)
 	for _, spec := range []job.SessionSpec{{Workspace: job.Overlay}, {Root: true}} {
@@ -199,7 +199,7 @@ func TestSessionQuota(t *testing.T) {
 	}
 }
 
-// TestSessionsApart: two sessions that write the same paths see their own.
+// TestSessionsApart: two sessions that write the same paths each see their own files.
 func TestSessionsApart(t *testing.T) {
 	f := newFront(t)
 	var work sync.WaitGroup
@@ -216,7 +216,7 @@ read a <same; read b </etc/same; test "$a $b" = "%[1]d.$i %[1]d.$i" || exit 9; d
 	work.Wait()
 }
 
-// TestSessionParallel: the calls of one session do not wait for each other.
+// TestSessionParallel: jobs of one session run concurrently.
 func TestSessionParallel(t *testing.T) {
 	f := newFront(t)
 	ss := f.session(job.SessionSpec{Workspace: job.Overlay, Root: true})
@@ -233,8 +233,8 @@ func TestSessionParallel(t *testing.T) {
 	}
 }
 
-// TestSessionOfOthers: a session is its user's, and root's.
-func TestSessionOfOthers(t *testing.T) {
+// TestSessionOwner: a session is accessible to its user and to root only.
+func TestSessionOwner(t *testing.T) {
 	f := newFront(t)
 	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
 	f.must(ss, ": >x")
@@ -263,7 +263,8 @@ func TestSessionOfOthers(t *testing.T) {
 	}
 }
 
-// TestSessionLife: a session ends with its connection, unless it lasts, and when nothing happens in it.
+// TestSessionLife: a session ends with its connection, unless it is lasting, and when it has been idle for its
+// timeout.
 func TestSessionLife(t *testing.T) {
 	f := newFront(t)
 	of := connect(t, f.s, Peer{UID: owner})
@@ -283,7 +284,7 @@ func TestSessionLife(t *testing.T) {
 		list, _ := f.c.ListSessions(context.Background())
 		for _, ss := range list {
 			if ss.ID == idle.ID {
-				return "the idle session is there"
+				return "the idle session has not ended"
 			}
 		}
 		return ""
@@ -299,7 +300,7 @@ func TestSessionLife(t *testing.T) {
 	f.must(lasting, "cat x")
 }
 
-// TestSessionRefusals: what a session cannot be, and what a job in one cannot ask for.
+// TestSessionRefusals: invalid sessions, and invalid requests of jobs in a session.
 func TestSessionRefusals(t *testing.T) {
 	f := newFront(t)
 	for name, tt := range map[string]struct {
@@ -351,9 +352,9 @@ func TestSessionRefusals(t *testing.T) {
 	}
 }
 
-// TestShare: all jobs of a session that is asked for it have one home directory and one /tmp, whatever size of their own they
-// ask for, as long as the session's layer has room. Nobody else has them.
-func TestShare(t *testing.T) {
+// TestSharedDirectories: all jobs of a session with Share have one home directory and one /tmp, limited by the
+// session's layer and not by the job's own limit. Other jobs do not see them.
+func TestSharedDirectories(t *testing.T) {
 	f := newFront(t)
 	f.repo = filepath.Join(sandboxtest.OpenDirIn(t, "/var/tmp"), "repo")
 	mkdir(t, f.repo, owner)
@@ -384,8 +385,9 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestShareBelow: /tmp is each job's own where the repository lies in it; the home directory is shared all the same.
-func TestShareBelow(t *testing.T) {
+// TestRepoParentNotShared: /tmp is private to each job if the repository is in it; the home directory is still
+// shared.
+func TestRepoParentNotShared(t *testing.T) {
 	f := newFront(t)
 	f.repo = filepath.Join(sandboxtest.OpenDirIn(t, "/tmp"), "repo")
 	mkdir(t, f.repo, owner)
@@ -396,8 +398,8 @@ func TestShareBelow(t *testing.T) {
 	}
 }
 
-// TestSessionJailDies: a session ends with its jail, and nothing of it is left but what its jobs changed in the repository,
-// which nobody has given up: the next job of it goes on with that.
+// TestSessionJailDies: when its jail dies the session ends and nothing of it is left, except changes behind an
+// overlay, which were not discarded: the next job resumes them.
 func TestSessionJailDies(t *testing.T) {
 	f := newFront(t)
 	before := layers(t)
@@ -430,8 +432,8 @@ func TestSessionJailDies(t *testing.T) {
 	}
 }
 
-// layers lists the loop devices for files of the test, whose directories have its name, with these files. Loop devices are
-// the machine's, and other tests use some.
+// layers lists the loop devices, with their files, whose file is in a directory with the test's name. Loop devices
+// are machine-wide, and other tests use some.
 func layers(t testing.TB) []string {
 	t.Helper()
 	test, _, _ := strings.Cut(t.Name(), "/")

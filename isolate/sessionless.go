@@ -8,12 +8,13 @@ import (
 	"corral/seccomp"
 )
 
-// writes says whether the job writes to the repository itself.
+// writes reports whether the job may write to the repository itself.
 func (r *Request) writes() bool {
 	return r.Flags&(wire.FlagReadOnly|wire.FlagOverlay|wire.FlagNoRepo) == 0
 }
 
-// narrow makes a request to write to the repository one to read it. What works on a session's layer cannot do without.
+// narrow turns a request to write to the repository into one to read it. It returns false for tools, which need to
+// write.
 func (r *Request) narrow() bool {
 	if r.Tool != string(job.ToolNone) {
 		return false
@@ -23,7 +24,7 @@ func (r *Request) narrow() bool {
 	return true
 }
 
-// workDir is the job's working directory: relative to the repository, or absolute.
+// workDir returns the job's working directory: relative to the repository, or absolute.
 func (r *Request) workDir() string {
 	if r.Flags&wire.FlagNoRepo != 0 {
 		return job.NoRepoDir
@@ -31,7 +32,7 @@ func (r *Request) workDir() string {
 	return r.Dir
 }
 
-// checkSessionless refuses what a job without a session cannot have.
+// checkSessionless refuses what is possible only in a session.
 func (s *Supervisor) checkSessionless(q *Request) error {
 	const (
 		protects = wire.FlagProtectHooks | wire.FlagProtectAll
@@ -40,48 +41,48 @@ func (s *Supervisor) checkSessionless(q *Request) error {
 	noRepo := q.Flags&wire.FlagNoRepo != 0
 	switch tool := job.Tool(q.Tool); {
 	case noRepo && (q.Flags&others != 0 || q.Common != ""):
-		return workspaceRefusal("workspace none is no other workspace, and has nothing in it to protect")
+		return workspaceRefusal("workspace none cannot be combined with another workspace, protection or a git directory")
 	case noRepo && q.Dir != "" && q.Dir != ".":
-		return &job.Refusal{Step: "cwd", Message: fmt.Sprintf("a job that sees no repository works in %s, and in no directory of the repository", job.NoRepoDir)}
+		return &job.Refusal{Step: "cwd", Message: fmt.Sprintf("a job without a repository has the working directory %s and cannot choose another", job.NoRepoDir)}
 	case q.Flags&wire.FlagOverlay != 0:
-		return workspaceRefusal("workspace overlay takes a session, whose layer is written to")
+		return workspaceRefusal("workspace overlay requires a session")
 	case tool == job.ToolStarlark:
 		return s.checkStarlark(q)
 	case tool != job.ToolNone:
-		return sessionRefusal("%.40q works on the layer of a session", q.Tool)
+		return sessionRefusal("tool %.40q requires a session", q.Tool)
 	}
 	return nil
 }
 
 func workspaceRefusal(message string) error { return &job.Refusal{Step: "workspace", Message: message} }
 
-// checkStarlark refuses a program in Starlark that is not run as each of them is: with no repository, terminal, or profile but
-// the strictest.
+// checkStarlark refuses a Starlark program that does not run as all of them do: without a repository and a terminal,
+// with the strictest profile.
 func (s *Supervisor) checkStarlark(q *Request) error {
 	strictest := strictest()
 	switch {
 	case q.Flags&wire.FlagNoRepo == 0:
-		return workspaceRefusal(fmt.Sprintf("tool %q sees no repository: its workspace is none", job.ToolStarlark))
+		return workspaceRefusal(fmt.Sprintf("tool %q requires workspace none", job.ToolStarlark))
 	case q.Flags&wire.FlagTerminal != 0:
-		return &job.Refusal{Step: "request", Message: fmt.Sprintf("tool %q has no terminal", job.ToolStarlark)}
+		return &job.Refusal{Step: "request", Message: fmt.Sprintf("tool %q cannot have a terminal", job.ToolStarlark)}
 	case q.Profile != "" && q.Profile != strictest:
-		return &job.Refusal{Step: "profile", Message: fmt.Sprintf("tool %q has profile %q, not %q", job.ToolStarlark, strictest, q.Profile)}
+		return &job.Refusal{Step: "profile", Message: fmt.Sprintf("tool %q must use profile %q, got %q", job.ToolStarlark, strictest, q.Profile)}
 	case s.programs.starlark == nil:
 		return &job.Refusal{
-			Step: "tool", Message: starlarkProgram + " is not installed: no program in Starlark can be run",
-			Hint: "install it beside corrald, owned by root, and start corrald anew",
+			Step: "tool", Message: starlarkProgram + " is not installed: Starlark programs cannot be run",
+			Hint: "install it beside corrald, owned by root, and restart corrald",
 		}
 	}
 	return nil
 }
 
-// strictest is the profile that allows least.
+// strictest returns the profile that allows the fewest system calls.
 func strictest() string {
 	all := seccomp.Profiles()
 	return all[len(all)-1]
 }
 
-// profileOf is the profile of a job that is to have the given one, where "" is said by nobody.
+// profileOf returns the job's profile, given the one that was requested or configured; "" is neither.
 func profileOf(q *Request, profile string) string {
 	switch {
 	case q.Tool == string(job.ToolStarlark):

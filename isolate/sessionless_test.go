@@ -17,9 +17,9 @@ import (
 	"corral/starlark"
 )
 
-// TestAlone: what a job without a session cannot have, each for one reason only. A program in Starlark has nothing but its
-// own way to be run.
-func TestAlone(t *testing.T) {
+// TestCheckSessionless: what a job without a session cannot have, with one reason each. Starlark programs can run in
+// only one way.
+func TestCheckSessionless(t *testing.T) {
 	const none, star = wire.FlagNoRepo, string(job.ToolStarlark)
 	s := &Supervisor{programs: &programs{starlark: os.Stdin}}
 	for _, tt := range []struct {
@@ -71,8 +71,8 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// TestPrograms: the interpreter may be missing, and no program may be anybody's but root's.
-func TestPrograms(t *testing.T) {
+// TestLoadPrograms: the interpreter may be missing, and every program must be writable by root alone.
+func TestLoadPrograms(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	dir := t.TempDir()
 	names := []string{"corral-init", "corral-stub", "corral-layer"}
@@ -100,7 +100,7 @@ func TestPrograms(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := loadPrograms(dir); err == nil {
-				t.Errorf("%s that is %s was taken", name, what)
+				t.Errorf("%s that is %s was accepted", name, what)
 			}
 			if err := os.Remove(path); err != nil {
 				t.Fatal(err)
@@ -110,8 +110,8 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// inOpt makes a directory in /opt, which every job sees, and that too if the machine has none. What is in it is the caller's to
-// remove.
+// inOpt creates a directory in /opt, which every job sees, also if the machine has no /opt. The caller removes the
+// directory.
 func inOpt(t *testing.T) string {
 	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Root)
@@ -127,7 +127,8 @@ func inOpt(t *testing.T) string {
 	return dir
 }
 
-// TestNoRepo: such a job sees nothing of the repository, wherever that lies, and works in a directory of its own.
+// TestNoRepo: a job without a repository sees nothing of it, wherever the repository is, and works in a directory of
+// its own.
 func TestNoRepo(t *testing.T) {
 	inOpt := inOpt(t)
 	f := newFront(t)
@@ -142,18 +143,18 @@ func TestNoRepo(t *testing.T) {
 			echo mine >file && cat file; (echo x >"$1/made") 2>/dev/null || echo refused; ls /proc/self/cwd/`, "sh", repo)
 		for _, profile := range []string{"", "strict"} {
 			spec.Workspace, spec.Profile = job.NoRepo, profile
-			spec.Limits.Disk = 1 // which is of the repository
+			spec.Limits.Disk = 1 // the limit applies to the repository only
 			d := f.run(spec)
 			mounts := "0"
 			if repo == inOpt {
-				mounts = "1" // an empty one
+				mounts = "1" // an empty mount over it
 			}
 			if want := "/tmp\n" + mounts + "\nmine\nrefused\nfile\n"; d.out != want || d.Status != job.Success || d.Sensitive != nil {
 				t.Errorf("%s: %q, %s%+v", name, d.out, d.err, d.Result)
 			}
 		}
 		spec.Workspace, spec.Profile, spec.Limits.Disk = job.Direct, "", 0
-		if d := f.run(spec); !strings.HasPrefix(d.out, repo+"\nsecret\nsecret\n1\n") { // the next one in it is as ever
+		if d := f.run(spec); !strings.HasPrefix(d.out, repo+"\nsecret\nsecret\n1\n") { // the next job in the repository is not affected
 			t.Errorf("%s, direct: %q %s", name, d.out, d.err)
 		}
 		if err := os.Remove(filepath.Join(repo, "made")); err != nil {
@@ -162,7 +163,8 @@ func TestNoRepo(t *testing.T) {
 	}
 }
 
-// TestRepoInHome: on the host somebody may have the name that jobs have. The job's home is its own all the same.
+// TestRepoInHome: a user of the host may have the name that jobs have. The job's home directory is its own all the
+// same.
 func TestRepoInHome(t *testing.T) {
 	f := newFront(t)
 	f.repo = shownAt(t, f.repo, "/home", "/home/job/projects/one")
@@ -177,14 +179,15 @@ func TestRepoInHome(t *testing.T) {
 	}
 }
 
-// TestNoRepoNotFound: where a repository that a jail may show is not to be found, it is not taken for hidden.
+// TestNoRepoNotFound: if a repository that the jail shows cannot be found at its path, the job is refused and it is
+// not assumed to be hidden.
 func TestNoRepoNotFound(t *testing.T) {
-	sandboxtest.Require(t, sandboxtest.Kernel(6, 3)) // ids of a tmpfs are mapped
+	sandboxtest.Require(t, sandboxtest.Kernel(6, 3)) // tmpfs supports id maps
 	top := inOpt(t)
 	f := newFront(t)
 	t.Cleanup(func() { _ = errors.Join(unix.Unmount(top, unix.MNT_DETACH), os.Remove(top)) })
 	one, other := filepath.Join(top, "one"), filepath.Join(top, "other")
-	// Jails made before get no mounts made in it later.
+	// Mounts made later in it do not propagate to existing jails.
 	if err := errors.Join(unix.Mount("test", top, "tmpfs", 0, "mode=0755"), unix.Mount("", top, "", unix.MS_PRIVATE, "")); err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +199,7 @@ func TestNoRepoNotFound(t *testing.T) {
 	if d := f.run(spec); d.Status != job.Success {
 		t.Fatalf("%s%+v", d.err, d.Result)
 	}
-	// The same directory at the same path, for who sees the mount.
+	// The same directory at the same path, for processes that see the mount.
 	if err := os.Rename(one, other); err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +210,7 @@ func TestNoRepoNotFound(t *testing.T) {
 	refusedAt(t, "not found", second(f.try(spec)), "repo", unix.ENOENT)
 }
 
-// interprets is a job that runs a program in Starlark.
+// interprets returns a job that runs a Starlark program.
 func (f *front) interprets(source string) job.Spec {
 	const path = "/tmp/job/code.star"
 	b := starlark.Bounds{Output: 1 << 10, Wall: 10 * time.Second, Memory: 128 << 20}
@@ -217,8 +220,8 @@ func (f *front) interprets(source string) job.Spec {
 	}
 }
 
-// TestStarlarkTool: corrald's own interpreter is run, whatever the job's jail, its Args and its environment have by that
-// name; in a session it is not.
+// TestStarlarkTool: the job runs corrald's own interpreter, whatever the jail, its Args and its environment have
+// under that name, and not in a session.
 func TestStarlarkTool(t *testing.T) {
 	sandboxtest.Bin(t, starlarkProgram)
 	f := newFront(t)
@@ -243,7 +246,7 @@ func TestStarlarkTool(t *testing.T) {
 	refusedAt(t, "no repository, in a session", second(f.try(spec)), "workspace", 0)
 }
 
-// TestWithoutStarlark: a supervisor without the interpreter runs everything else.
+// TestWithoutStarlark: a supervisor without the interpreter runs all other jobs.
 func TestWithoutStarlark(t *testing.T) {
 	dir := t.TempDir()
 	f := newFront(t, func(c *Config) {

@@ -11,11 +11,13 @@ import (
 	"corral/isolate/wire"
 )
 
-// maxClientSessions bounds the sessions that one connection opens or closes at a time: beyond, it is not read on.
+// maxClientSessions bounds the sessions that one connection opens or closes at a time. Beyond it, the connection is
+// not read.
 const maxClientSessions = 64
 
-// begun starts a piece of a connection's work that takes its time.
-func (c *client) begun(work func()) error {
+// startBackground runs work in a goroutine of the connection, so that slow work does not delay its other requests. It
+// blocks while maxClientSessions are running.
+func (c *client) startBackground(work func()) error {
 	select {
 	case c.opening <- struct{}{}:
 	case <-c.s.ctx.Done():
@@ -28,7 +30,7 @@ func (c *client) begun(work func()) error {
 	return nil
 }
 
-// open answers with a new session. It ends with the connection, unless it was asked to last.
+// open replies with a new session. The session ends with the connection unless the request asks for a lasting one.
 func (c *client) open(tag uint32, body []byte, files []*os.File) error {
 	m, err := wire.ReadOpen(body)
 	if err != nil {
@@ -45,7 +47,7 @@ func (c *client) open(tag uint32, body []byte, files []*os.File) error {
 		common = files[len(files)-1]
 	}
 	if m.Flags&wire.OpenCheck != 0 {
-		return c.begun(func() {
+		return c.startBackground(func() {
 			err := c.s.checkAdmitted(c.peer, m, dir, common)
 			if len(files) > 0 {
 				c.unwanted <- files
@@ -57,7 +59,7 @@ func (c *client) open(tag uint32, body []byte, files []*os.File) error {
 			c.answer(wire.Closed{}.Append(tag))
 		})
 	}
-	return c.begun(func() {
+	return c.startBackground(func() {
 		ss, err := c.s.openAdmitted(c.peer, m, dir, common)
 		if len(files) > 0 {
 			c.unwanted <- files
@@ -72,21 +74,21 @@ func (c *client) open(tag uint32, body []byte, files []*os.File) error {
 			c.sessions = append(c.sessions, ss)
 			c.mu.Unlock()
 		}
-		words := ss.words()
+		words := ss.info()
 		c.answer(wire.AppendSession(&words, tag))
 	})
 }
 
-// maxUserOpenings bounds the sessions that are being opened for one user, over all connections, and maxOpenings those of all
-// users: what a client's file system keeps waiting is bounded by them. One connection alone meets its own bound first, and
-// is made to wait.
+// maxUserOpenings bounds the sessions being opened for one user over all connections, and maxOpenings those of all
+// users. They bound the threads and processes that a client's own file system can block. A single connection reaches
+// maxClientSessions first, which makes it wait instead of failing.
 const (
 	maxUserOpenings = maxClientSessions
 	maxOpenings     = 512
 )
 
-// openAdmitted opens a session if there is room for one more that is being opened. This is decided before anything of the
-// client's is looked at.
+// openAdmitted opens a session unless too many are being opened. This is checked before anything that the client
+// named or passed is accessed.
 func (s *Supervisor) openAdmitted(peer Peer, m wire.Open, dir, common *os.File) (*session, error) {
 	if err := s.beginOpening(peer.payer()); err != nil {
 		return nil, err
@@ -95,7 +97,8 @@ func (s *Supervisor) openAdmitted(peer Peer, m wire.Open, dir, common *os.File) 
 	return s.open(peer, m, dir, common)
 }
 
-// checkAdmitted is openAdmitted for a client that only asks whether it could have the session: the same is looked at.
+// checkAdmitted is openAdmitted for a client that only asks whether it could have the session. It runs the same
+// checks.
 func (s *Supervisor) checkAdmitted(peer Peer, m wire.Open, dir, common *os.File) error {
 	if err := s.beginOpening(peer.payer()); err != nil {
 		return err
@@ -104,13 +107,13 @@ func (s *Supervisor) checkAdmitted(peer Peer, m wire.Open, dir, common *os.File)
 	return s.checkOpen(peer, m, dir, common)
 }
 
-// beginOpening admits one more session to be opened. The caller must call endOpening.
+// beginOpening counts one more session that is being opened, or refuses it. The caller must call endOpening.
 func (s *Supervisor) beginOpening(uid uint32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.opening[uid]
 	if n >= maxUserOpenings || s.openingAll >= maxOpenings {
-		r := sessionRefusal("%d sessions of yours are being opened, which is the most at once, and %d of all users", n, s.openingAll)
+		r := sessionRefusal("too many sessions are being opened at once: %d of yours, %d of all users", n, s.openingAll)
 		r.Hint = "try again when one is open"
 		return r
 	}
@@ -128,9 +131,9 @@ func (s *Supervisor) endOpening(uid uint32) {
 	}
 }
 
-// refuse answers a request that is not about a job with why it came to nothing.
+// refuse sends the reason for the failure of a request that is not about a job.
 func (c *client) refuse(tag uint32, err error) {
-	r := refused(err)
+	r := refusedResult(err)
 	c.answer(r.Append(tag))
 }
 
@@ -139,7 +142,7 @@ func (c *client) closeSession(tag uint32, body []byte) error {
 	if err != nil {
 		return err
 	}
-	return c.begun(func() {
+	return c.startBackground(func() {
 		kept, err := c.s.closeSession(c.peer, m.ID, m.Keep)
 		c.forgetEnded()
 		if err != nil {
@@ -150,14 +153,14 @@ func (c *client) closeSession(tag uint32, body []byte) error {
 	})
 }
 
-// forgetEnded lets go of sessions that have ended.
+// forgetEnded drops sessions that have ended from the connection's list.
 func (c *client) forgetEnded() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sessions = slices.DeleteFunc(c.sessions, func(ss *session) bool { return isClosed(ss.jail.gone) })
 }
 
-// endSessions ends what the connection opened for itself.
+// endSessions ends the sessions that the connection opened for itself.
 func (c *client) endSessions() {
 	c.mu.Lock()
 	sessions := c.sessions
@@ -204,17 +207,19 @@ func (c *client) removeImage(tag uint32, body []byte) error {
 	return nil
 }
 
-// stamp makes the time of the session's opening one that tells changes of the repository apart: those before the request
-// to open it have an earlier time, those after this call have none earlier. What is between is there before the first job.
+// stamp sets the session's opening time so that changes of the repository can be told apart by it: a change made
+// before the request to open has an earlier time, and a change made after stamp returns has no earlier time. A change
+// in between precedes the session's first job.
 //
-// Files are stamped by a clock of ticks, which other processors of a virtual machine may hold up for long, or by the exact
-// one (Documentation/filesystems/multigrain-ts.rst). So it waits until the first is where the second was.
+// File times come either from a clock that advances in ticks, which other processors of a virtual machine may delay
+// for long, or from the exact clock (Documentation/filesystems/multigrain-ts.rst). So stamp waits until the tick
+// clock has passed the opening time, which was read from the exact clock.
 func (ss *session) stamp() {
-	began, opened := ss.opened, fileTime() // which nobody else changes
+	began, opened := ss.opened, fileTime() // no other goroutine changes ss.opened
 	if opened.After(began) {               // processors may differ
 		began = opened
 	}
-	for n := 0; n < 1000 && !opened.After(began); n++ { // unless the clock was set back
+	for n := 0; n < 1000 && !opened.After(began); n++ { // bounded in case the clock was set back
 		time.Sleep(time.Millisecond)
 		opened = fileTime()
 	}
@@ -223,11 +228,11 @@ func (ss *session) stamp() {
 	ss.opened = opened
 }
 
-// fileTime is the time by the clock of ticks.
+// fileTime returns the time of the tick clock, which most file systems use for time stamps.
 func fileTime() time.Time {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &ts); err != nil {
-		return time.Now() // no kernel lacks it
+		return time.Now() // every supported kernel has this clock
 	}
 	return time.Unix(ts.Unix())
 }

@@ -12,11 +12,12 @@ import (
 	"corral/internal/sandboxtest"
 )
 
-// TestShares: what the kernel counts for the users of a jail together, one job has a part of, and leaves the rest to others.
-func TestShares(t *testing.T) {
+// TestPerUserShares: of resources that the kernel counts for all users of a jail together, one job can use only a
+// part.
+func TestPerUserShares(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("perl"))
-	// The jail's maxima of pending signals and processes would be those of who makes it. They are to be more than one job's, and
-	// less than two have.
+	// The jail's maximums of pending signals and processes would be those of the process that creates it. Set them
+	// above one job's limits and below two jobs'.
 	for resource, most := range map[int]uint64{unix.RLIMIT_SIGPENDING: 5000, unix.RLIMIT_NPROC: 160} {
 		var before unix.Rlimit
 		if err := unix.Getrlimit(resource, &before); err != nil {
@@ -43,7 +44,7 @@ func TestShares(t *testing.T) {
 		return n
 	}
 	f := newFront(t)
-	// Signals are queued for the job itself, which blocks them.
+	// The job blocks these signals, so they stay queued.
 	script := fmt.Sprintf(`$| = 1;
 my ($instances, $signals, $processes) = (0, 0, 0);
 while ($processes < 100) { my $p = fork; last unless defined $p; if (!$p) { sleep 1000; exit } $processes++ }

@@ -11,30 +11,30 @@ import (
 	"corral/job"
 )
 
-// slotPatience bounds each wait for an answer from inside a jail, which does nothing but system calls: far above what
-// a loaded machine needs, so that only a broken one meets it.
+// slotPatience is the timeout of each wait for an answer from inside a jail. What answers does nothing but system
+// calls: the timeout is far above what a loaded machine needs, so that only a broken one exceeds it.
 const slotPatience = 20 * time.Second
 
-// A slot is a place for one job: a stub in fresh namespaces and in a cgroup of its own, confined as far as is possible
-// before the job is known, waiting. It is used once.
+// A slot is a prepared environment for one job: a stub that waits in fresh namespaces and in a cgroup of its own,
+// confined as far as possible without knowing the job. It is used once.
 type slot struct {
-	jail   *jail
-	plain  bool   // in the jail's own root
-	user   uint32 // number of the job's user in the jail
-	limits cgroup.Limits
-	tmp    [2]int64 // bytes and inodes of each private directory
-	idmap  *os.File // user namespace that maps the repository's owner to the user; the jail's
-	group  *cgroup.Job
-	stub   *wire.Conn
-	pidfd  *os.File // ready when every process of the job is gone
-	job    atomic.Pointer[run]
-	spoilt atomic.Bool // memory ran out before there was a job, which would be told of it
+	jail         *jail
+	plain        bool   // in the jail's own root, whatever the session has
+	user         uint32 // number of the job's user in the jail
+	limits       cgroup.Limits
+	tmp          [2]int64 // limits in bytes and inodes of each private directory
+	idmap        *os.File // user namespace that maps the repository's owner to the user; owned by the jail
+	group        *cgroup.Job
+	stub         *wire.Conn
+	pidfd        *os.File // readable when every process of the job has exited
+	job          atomic.Pointer[run]
+	oomBeforeJob atomic.Bool // the kernel killed a process for lack of memory before the slot had a job
 }
 
-// hostUID is the job's user on the host.
+// hostUID returns the host user id of the job's user.
 func (sl *slot) hostUID() uint32 { return sl.jail.base + 1 + sl.user }
 
-// others is how many processes of the slot's user there may be that are no job's.
+// others returns the maximum number of processes of the slot's user that belong to no job.
 func (sl *slot) others() int {
 	if sl.jail.session == nil {
 		return 0
@@ -42,19 +42,19 @@ func (sl *slot) others() int {
 	return max(0, sl.jail.s.config.Slots)
 }
 
-// newSlot makes a slot with limits and prepares it; plain is for programs of ours, which are in the jail's own root
-// whatever the session has. The caller must destroy it.
+// newSlot makes a slot with limits and prepares it. plain is for corral's own programs, which run in the jail's own
+// root whatever the session has. The caller must call destroy.
 func (j *jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*slot, error) {
 	d := j.s.config.Defaults
 	sl := &slot{jail: j, limits: limits, tmp: [2]int64{d.Tmp, d.TmpInodes}, plain: plain}
-	if !j.hold() {
+	if !j.addSlot() {
 		return nil, errJailEnded
 	}
-	var u undo
+	var u cleanup
 	defer u.run()
 	u.push(j.work.Done)
 	var err error
-	left := false // a process of it, maybe: then its user id is not used again
+	left := false // a process may be left: then its user id is not reused
 	if sl.user, err = j.takeUser(profile); err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (j *jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*slot,
 	if sl.pidfd == nil {
 		return nil, err
 	}
-	u.keep() // from here on there is a process, and all goes with it
+	u.cancel() // from here on there is a process, and destroy undoes everything
 	if err == nil {
 		err = j.confine(sl, &p, profile)
 	}
@@ -90,20 +90,20 @@ func (j *jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*slot,
 	return sl, nil
 }
 
-// outOfMemory ends the job as a whole, where the kernel ends one process of it.
-func (sl *slot) outOfMemory() {
+// onOOM ends the whole job when the kernel kills one of its processes for lack of memory.
+func (sl *slot) onOOM() {
 	if r := sl.job.Load(); r != nil {
-		r.ask(wire.Vanished)
+		r.requestEnd(wire.Vanished)
 		return
 	}
-	sl.spoilt.Store(true)
+	sl.oomBeforeJob.Store(true)
 }
 
-// stubPatience is how long a stub may take to see the end of its socket, and the kernel to take it down.
+// stubPatience is how long a stub may take to see that its socket was closed, and the kernel to tear it down.
 const stubPatience = 200 * time.Millisecond
 
-// destroy ends what is left of the slot and gives back what it had. When that takes its time, it goes on by itself: others
-// are not to wait for it. The jail does.
+// destroy ends what is left of the slot and releases its resources. If that takes longer than stubPatience, it
+// continues in the background, so that only the jail's teardown waits for it.
 func (sl *slot) destroy() {
 	sl.stub.Close()
 	if err := sl.wait(stubPatience); err == nil {
@@ -118,17 +118,18 @@ func (sl *slot) destroy() {
 	}()
 }
 
-// awaitEnd gives back what the slot had when its processes have ended. One may take long: the kernel ends a million epoll
-// watches in a second, and a file system that does not answer keeps who waits for it. As long as the jail stands that is waited
-// for. A process that has not ended then keeps its cgroup and its user id: neither is used again.
+// awaitEnd releases the slot's resources when its processes have exited. That may take long: the kernel removes a
+// million epoll watches per second, and a process may be blocked by a file system that does not answer. awaitEnd
+// waits as long as the jail exists. A process that has not exited by then keeps its cgroup and user id, and neither
+// is reused.
 func (sl *slot) awaitEnd() {
-	for told := false; ; told = true {
+	for reported := false; ; reported = true {
 		err := sl.wait(sl.jail.s.config.ending)
 		if err == nil {
 			sl.giveBack()
 			return
 		}
-		if !told {
+		if !reported {
 			sl.jail.report("processes that have not ended yet", err)
 		}
 		if !sl.jail.alive() || !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -138,7 +139,7 @@ func (sl *slot) awaitEnd() {
 	}
 }
 
-// giveBack gives back what the slot had, of which no process is left.
+// giveBack releases the slot's resources. No process of it is left.
 func (sl *slot) giveBack() {
 	defer sl.jail.work.Done()
 	sl.pidfd.Close()
@@ -150,7 +151,7 @@ func (sl *slot) giveBack() {
 	sl.jail.returnUser(sl.user)
 }
 
-// takeSlot returns a prepared slot: one that waits, or a new one.
+// takeSlot returns a prepared slot: a waiting one, or a new one.
 func (j *jail) takeSlot(plain bool) (*slot, error) {
 	if plain && len(j.roots) > 0 {
 		return j.newSlot(groupLimits(j.s.config.Defaults), j.key.profile, true)
@@ -161,12 +162,12 @@ func (j *jail) takeSlot(plain bool) (*slot, error) {
 	return j.plainSlot()
 }
 
-// plainSlot makes a slot as most jobs need one.
+// plainSlot makes a slot with the jail's default limits and profile, as most jobs need.
 func (j *jail) plainSlot() (*slot, error) {
 	return j.newSlot(groupLimits(j.s.config.Defaults), j.key.profile, false)
 }
 
-// alive says whether the jail is not being dropped.
+// alive reports whether the jail is not being dropped.
 func (j *jail) alive() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -2,12 +2,12 @@ package isolate
 
 import "runtime"
 
-// growStack has a goroutine's stack grow to what a job takes, while there is nothing on it yet. The runtime begins with a
-// small one and doubles it on the way, and each time it moves all there is: that takes longer than most steps of a job's
-// start (CockroachDB has a package growstack for it).
+// growStack grows the goroutine's stack to the size a job needs while the stack is still empty. The runtime starts
+// with a small stack and doubles it on demand, copying all frames each time, which takes longer than most steps of a
+// job's start (CockroachDB has package growstack for the same reason).
 //
 //go:noinline
 func growStack() {
-	var frame [10 << 10]byte // makes it 16 KiB: of larger ones the runtime has none at hand
+	var frame [10 << 10]byte // grows the stack to 16 KiB; the runtime has no larger ones cached
 	runtime.KeepAlive(&frame)
 }

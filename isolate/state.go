@@ -12,14 +12,14 @@ import (
 	"corral/job"
 )
 
-// DefaultStateDir holds what outlives a supervisor:
+// DefaultStateDir holds state that outlives a supervisor:
 //
-//	DIR/audit        the audit log, root's
-//	DIR/users/UID    what the front-ends of a user keep, that user's
+//	DIR/audit        the audit log, owned by root
+//	DIR/users/UID    state of a user's front-ends, owned by that user
 const DefaultStateDir = "/var/lib/corral"
 
-// openState makes the state directory and opens what users' directories lie in. Every one of these is root's alone to
-// write, so that no name in them is a user's doing.
+// openState creates the state directory and opens the parent of the users' directories. Both are writable by root
+// alone, so that no user controls a name in them.
 func (s *Supervisor) openState() error {
 	dir := s.config.StateDir
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
@@ -34,7 +34,7 @@ func (s *Supervisor) openState() error {
 	return err
 }
 
-// openOwn opens a directory of root's that nobody else can write, which is made with mode if it is not there.
+// openOwn opens a directory that is writable by root alone. If it does not exist it is created with mode.
 func openOwn(at int, name string, mode uint32) (*os.File, error) {
 	made := unix.Mkdirat(at, name, mode)
 	if made != nil && !errors.Is(made, unix.EEXIST) {
@@ -46,7 +46,7 @@ func openOwn(at int, name string, mode uint32) (*os.File, error) {
 	}
 	switch {
 	case st.Uid != 0 || st.Mode&0o022 != 0:
-		err = fmt.Errorf("%s must be a directory of root that nobody else can write", name)
+		err = fmt.Errorf("%s must be a directory of root that no other user can write", name)
 	case made == nil:
 		err = unix.Fchmod(int(dir.Fd()), mode) // the umask is stricter
 	}
@@ -57,13 +57,13 @@ func openOwn(at int, name string, mode uint32) (*os.File, error) {
 	return dir, nil
 }
 
-// openDirAt opens a directory, and no link.
+// openDirAt opens a directory. It does not follow a symbolic link.
 func openDirAt(at int, name string) (*os.File, *unix.Stat_t, error) {
 	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	return statDir(fd, name, err)
 }
 
-// statDir looks at what was opened, if it was.
+// statDir calls fstat(2) on an opened directory and wraps it; err is the error of opening it.
 func statDir(fd int, name string, err error) (*os.File, *unix.Stat_t, error) {
 	if err != nil {
 		return nil, nil, &os.PathError{Op: "open", Path: name, Err: err}
@@ -76,46 +76,46 @@ func statDir(fd int, name string, err error) (*os.File, *unix.Stat_t, error) {
 	return os.NewFile(uintptr(fd), name), &st, nil
 }
 
-// openUserDir opens a directory that a user owns, and nothing that is mounted on it: a file system of the user's own (FUSE)
-// could have the supervisor wait.
+// openUserDir opens a directory that a user owns. It refuses a mount point: a file system of the user's own (FUSE)
+// could block the supervisor.
 func openUserDir(at int, name string) (*os.File, *unix.Stat_t, error) {
 	fd, err := unix.Openat2(at, name, &unix.OpenHow{
 		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
 	})
 	if errors.Is(err, unix.EXDEV) {
-		return nil, nil, fmt.Errorf("something is mounted on the state directory of user %s: unmount it", name)
+		return nil, nil, fmt.Errorf("a file system is mounted on the state directory of user %s: unmount it", name)
 	}
 	return statDir(fd, name, err)
 }
 
-// nobodyAtAll is what chown(2) takes for "leave it as it is".
-const nobodyAtAll = 1<<32 - 1
+// unchangedUID is the user id that chown(2) interprets as "leave unchanged".
+const unchangedUID = 1<<32 - 1
 
-// stateFor opens the directory of a user for a client: for its own user, or, when it is root's own front-end, for the one
-// that this becomes.
+// stateFor opens a user's state directory for a client: that of its own user, or, for an embedded front-end, that of
+// the user it becomes.
 func (c *client) stateFor(uid uint32) (*os.File, error) {
 	switch {
-	case uid == nobodyAtAll || c.peer.Embedded && uid == 0:
+	case uid == unchangedUID || c.peer.Embedded && uid == 0:
 		return nil, &job.Refusal{Message: fmt.Sprintf("user %d has no state directory", uid)}
 	case !c.peer.Embedded && uid != c.peer.UID:
-		return nil, &job.Refusal{Message: fmt.Sprintf("the state of user %d is not yours (user %d)", uid, c.peer.UID)}
+		return nil, &job.Refusal{Message: fmt.Sprintf("the state directory of user %d is not yours (you are user %d)", uid, c.peer.UID)}
 	case c.peer.holder != 0: // each of 65,536 ids would have a directory, which no one removes
 		return nil, &job.Refusal{
 			Message: fmt.Sprintf("user %d is a subordinate id of user %d (subuid(5)) and has no state directory", uid, c.peer.holder),
 			Hint:    "run the front-end as that user, outside the user namespace",
 		}
-	case c.peer.Embedded && c.became != 0 && uid != c.became:
-		return nil, &job.Refusal{Message: fmt.Sprintf("this front-end became user %d already", c.became)}
+	case c.peer.Embedded && c.frontUID != 0 && uid != c.frontUID:
+		return nil, &job.Refusal{Message: fmt.Sprintf("this front-end has already become user %d", c.frontUID)}
 	}
 	if c.peer.Embedded {
-		c.became = uid
+		c.frontUID = uid
 	}
 	return c.s.userDir(uid)
 }
 
-// userDir opens a user's directory, which is made if it is not there. It changes hands last: one of root's, which a
-// supervisor that was killed has left, is not a user's yet.
+// userDir opens a user's directory, creating it if necessary. The owner is changed last: a directory that still
+// belongs to root was left by a killed supervisor.
 func (s *Supervisor) userDir(uid uint32) (*os.File, error) {
 	at, name := int(s.users.Fd()), strconv.FormatUint(uint64(uid), 10)
 	if err := unix.Mkdirat(at, name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestState: each row is who asks for whose state directory, and what the supervisor answers.
-func TestState(t *testing.T) {
+// TestStateDirectory: which clients get which user's state directory.
+func TestStateDirectory(t *testing.T) {
 	s := supervise(t)
 	users := filepath.Join(s.config.StateDir, "users")
-	mkdir(t, filepath.Join(users, "5"), 6) // as no supervisor makes it
+	mkdir(t, filepath.Join(users, "5"), 6) // as no supervisor creates it
 	for path, content := range map[string]string{"7": "", "8": "x"} {
 		put(t, filepath.Join(users, path), content, 0o644, 0)
 	}
@@ -27,11 +27,11 @@ func TestState(t *testing.T) {
 		name string
 		peer Peer
 		uid  uint32
-		want string // of the error
+		want string // in the error
 	}{
 		{"one's own", Peer{UID: 1000}, 1000, ""},
 		{"again", Peer{UID: 1000}, 1000, ""},
-		{"another's", Peer{UID: 1000}, 1001, "is not yours (user 1000)"},
+		{"another's", Peer{UID: 1000}, 1001, "is not yours (you are user 1000)"},
 		{"root's", Peer{UID: 1000}, 0, "is not yours"},
 		{"a subordinate id's", Peer{UID: 100005, holder: 1000}, 100005, "a subordinate id of user 1000"},
 		{"root's own", Peer{}, 0, ""},
@@ -63,7 +63,7 @@ func TestState(t *testing.T) {
 		}
 		dir.Close()
 	}
-	// A front-end that was taken over makes no directory for each number there is.
+	// A compromised front-end cannot create a directory for every user id.
 	c := connect(t, s, embedded)
 	for uid, want := range map[uint32]string{1002: ""} {
 		if dir, err := c.State(uid); err != nil {
@@ -72,7 +72,7 @@ func TestState(t *testing.T) {
 			dir.Close()
 		}
 	}
-	if _, err := c.State(1003); err == nil || !strings.Contains(err.Error(), "became user 1002 already") {
+	if _, err := c.State(1003); err == nil || !strings.Contains(err.Error(), "already become user 1002") {
 		t.Error(err)
 	}
 	for path, mode := range map[string]os.FileMode{"": 0o711, "users": 0o711, "audit": 0o700} {
@@ -83,7 +83,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestStateDirRefused: a state directory in which others than root could plant something is none.
+// TestStateDirRefused: a state directory in which users other than root could create files is refused.
 func TestStateDirRefused(t *testing.T) {
 	for name, make := range map[string]func(dir string) error{
 		"another's":     func(dir string) error { return errors.Join(os.Mkdir(dir, 0o755), os.Chown(dir, owner, owner)) },
@@ -124,7 +124,7 @@ func TestStateDirRefused(t *testing.T) {
 	}
 }
 
-// TestStateDirIsNoRepo: no job works where the supervisor keeps its state.
+// TestStateDirIsNoRepo: no job runs in the supervisor's state directory.
 func TestStateDirIsNoRepo(t *testing.T) {
 	f := newFront(t)
 	dir, err := f.c.State(owner)

@@ -14,10 +14,10 @@ import (
 	"corral/job"
 )
 
-// stubMessage is more than a report has, in bytes; many slots wait for one.
+// stubMessage is a buffer size in bytes that holds any report; it is small because many slots wait for one.
 const stubMessage = 256
 
-// preparation is what the slot's stub is told before the job is known.
+// preparation returns the message that prepares the slot's stub before the job is known.
 func (j *jail) preparation(sl *slot) inside.Prepare {
 	p := inside.Prepare{UID: firstJobUID + sl.user, Skip: j.s.config.skip, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1], Binds: j.late}
 	if len(j.roots) > 0 && !sl.plain {
@@ -26,7 +26,7 @@ func (j *jail) preparation(sl *slot) inside.Prepare {
 			p.Roots = append(p.Roots, inside.Root{Target: r.target})
 		}
 	}
-	if sl.user == 0 { // else it is the scanner's
+	if sl.user == 0 { // otherwise it is the scanner's user
 		for _, s := range j.shares {
 			p.Shares = append(p.Shares, inside.Root{Target: s.target})
 		}
@@ -34,8 +34,8 @@ func (j *jail) preparation(sl *slot) inside.Prepare {
 	return p
 }
 
-// startStub has the init start the slot's stub, in its group of the unified hierarchy where a process can be born there.
-// There is a process if the slot has a pidfd, whatever the error.
+// startStub makes the init start the slot's stub, in the slot's cgroup of the unified hierarchy if a process can be
+// created there. If the slot has a pidfd afterwards, there is a process, whatever the error.
 func (j *jail) startStub(sl *slot, p *inside.Prepare, profile string) error {
 	ours, theirs, err := wire.PairFor(stubMessage)
 	if err != nil {
@@ -54,7 +54,7 @@ func (j *jail) startStub(sl *slot, p *inside.Prepare, profile string) error {
 		files = append(files, dir)
 	}
 	var failed error
-	f, err := j.ask(inside.AskSlot, func() { failed = j.meanwhile(sl, p, profile) }, files...)
+	f, err := j.ask(inside.AskSlot, func() { failed = j.completeGroups(sl, p, profile) }, files...)
 	if err == nil {
 		sl.pidfd, err = pollable(f)
 	}
@@ -64,13 +64,14 @@ func (j *jail) startStub(sl *slot, p *inside.Prepare, profile string) error {
 	return errors.Join(failed, err)
 }
 
-// meanwhile completes the slot's groups while the kernel makes its namespaces. Where the stub is born in one of them, the
-// first message waits for it then, with the tasks files of what it joins by itself.
-func (j *jail) meanwhile(sl *slot, p *inside.Prepare, profile string) error {
+// completeGroups completes the slot's cgroups while the kernel creates its namespaces. If the stub is created in one
+// of them, completeGroups also sends it the first message, with the tasks files of the cgroups that it joins by
+// itself.
+func (j *jail) completeGroups(sl *slot, p *inside.Prepare, profile string) error {
 	if err := sl.group.Complete(); err != nil {
 		return err
 	}
-	if err := sl.group.WatchOOM(sl.outOfMemory); err != nil || sl.group.Dir() < 0 {
+	if err := sl.group.WatchOOM(sl.onOOM); err != nil || sl.group.Dir() < 0 {
 		return err
 	}
 	groups, err := sl.group.Tasks()
@@ -79,10 +80,10 @@ func (j *jail) meanwhile(sl *slot, p *inside.Prepare, profile string) error {
 	}
 	defer wire.CloseAll(groups)
 	p.Groups = len(groups)
-	return j.greet(sl, p, profile, groups)
+	return j.sendPrepare(sl, p, profile, groups)
 }
 
-func (j *jail) greet(sl *slot, p *inside.Prepare, profile string, groups []*os.File) error {
+func (j *jail) sendPrepare(sl *slot, p *inside.Prepare, profile string, groups []*os.File) error {
 	filter := j.s.filters[profile]
 	p.Last = filter.last
 	return stubError(sl.stub.Send(p.Append(), append([]*os.File{filter.file}, groups...)...))
@@ -95,14 +96,15 @@ func stubError(err error) error {
 	return nil
 }
 
-// confine has the stub do what can be done before the job is known, in all of the slot's groups. Process 2, which it forks
-// then, is born in those where it is itself: it joins them first by itself, and is put into them here where it cannot.
+// confine makes the stub run the confinement steps that do not depend on the job, in all of the slot's cgroups.
+// Process 2, which the stub then forks, starts in the stub's cgroups: so the stub joins them first by itself, and
+// where it cannot, it is put into them here.
 func (j *jail) confine(sl *slot, p *inside.Prepare, profile string) error {
 	if sl.group.Dir() < 0 {
 		if err := sl.attach(); err != nil {
 			return err
 		}
-		if err := j.greet(sl, p, profile, nil); err != nil {
+		if err := j.sendPrepare(sl, p, profile, nil); err != nil {
 			return err
 		}
 	}
@@ -120,10 +122,10 @@ func (j *jail) confine(sl *slot, p *inside.Prepare, profile string) error {
 	if err := sl.awaitReady(); err != nil || p.Groups == 0 {
 		return err
 	}
-	return sl.attach() // sees that it did
+	return sl.attach() // verifies that the stub joined them
 }
 
-// attach puts the stub, and what it has forked, into those of the slot's groups where they are not.
+// attach puts the stub, and what it has forked, into those of the slot's cgroups that they are not in.
 func (sl *slot) attach() error {
 	pid, err := pidOf(sl.pidfd)
 	if err != nil {
@@ -132,8 +134,8 @@ func (sl *slot) attach() error {
 	return sl.group.Attach(pid)
 }
 
-// ask sends the init a request and returns the descriptor that it answers with. It calls meanwhile before it waits. An init that
-// does not answer in time may hang in the repository's file system: nobody enters the jail any more.
+// ask sends the init a request and returns the descriptor in its answer. It calls meanwhile before it waits for that.
+// An init that does not answer in time may be blocked by the repository's file system: the jail is then retired.
 func (j *jail) ask(what uint32, meanwhile func(), files ...*os.File) (*os.File, error) {
 	j.initMu.Lock()
 	defer j.initMu.Unlock()
@@ -153,7 +155,7 @@ func (j *jail) ask(what uint32, meanwhile func(), files ...*os.File) (*os.File, 
 		err = fmt.Errorf("the jail's init: %w", unix.Errno(errno))
 	}
 	if err == nil && (number != j.requests || len(got) != 1) {
-		err = errors.New("the jail's init answered something else than was asked")
+		err = errors.New("the jail's init sent an answer that does not match the request")
 	}
 	if err != nil {
 		wire.CloseAll(got)
@@ -180,13 +182,13 @@ func dup(fd int) (*os.File, error) {
 	return os.NewFile(uintptr(n), "cgroup"), nil
 }
 
-// within bounds the waits for the stub's next reports, until lift is called.
+// within sets the timeout for the stub's next reports, until lift is called.
 func (sl *slot) within(patience time.Duration) (lift func()) {
 	sl.stub.SetDeadline(time.Now().Add(patience))
 	return func() { sl.stub.SetDeadline(time.Time{}) }
 }
 
-// awaitReady waits until the stub has done everything that does not depend on the job.
+// awaitReady waits until the stub has completed every step that does not depend on the job.
 func (sl *slot) awaitReady() error {
 	defer sl.within(slotPatience)()
 	for {
@@ -207,7 +209,7 @@ func (sl *slot) awaitReady() error {
 	}
 }
 
-// sendMounts sends the stub the mounts of a list, which are made in its order.
+// sendMounts sends the stub the mounts of list; mounts makes them in the list's order.
 func (sl *slot) sendMounts(list []inside.Root, mounts func() ([]*os.File, error)) error {
 	if len(list) == 0 {
 		return nil

@@ -16,43 +16,45 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A user with a range of subordinate user ids (subuid(5)) can be each of them: newuidmap(1) maps the range into a user namespace of
-// theirs, where a process becomes one of these ids and stays in its groups. So it can connect as 65,536 users. What is counted for a
-// user is counted for who holds the range. What a user may do is not: that goes by the id alone.
+// A user with a range of subordinate user ids (subuid(5)) can act as each of them: newuidmap(1) maps the range into a
+// user namespace of theirs, in which a process can take any of these ids and keep its groups. So one user can connect
+// as 65,536 users. Usage is therefore charged to the holder of the range. Permissions are not affected: they depend
+// on the id alone.
 
-// Bounds of what is read of the two files, which are root's. What is beyond is told and left out.
+// Bounds on what is read of the two files, which belong to root. Excess lines are logged and ignored.
 const (
 	maxSubUIDBytes  = 4 << 20
 	maxSubUIDRanges = 1 << 16
-	// maxSubUIDChain bounds how often a holder's id is looked up in turn, for it may be a subordinate one itself.
+	// maxSubUIDChain bounds the lookups per id: a holder's id may itself be a subordinate one.
 	maxSubUIDChain = 8
 )
 
-// subordinates knows who holds which ids. The files are read again when one of them has changed.
+// subordinates finds the holders of subordinate ids. It reads the files again when one of them has changed.
 type subordinates struct {
 	subuid, passwd string // paths
 	log            *slog.Logger
 
 	mu     sync.Mutex
-	seen   [2]fileVersion // guarded by mu: of the files as they were read
+	seen   [2]fileVersion // guarded by mu: versions of the files when they were read
 	ranges []subRange     // guarded by mu: sorted by first
 }
 
-// A fileVersion tells whether a file was changed or replaced.
+// A fileVersion shows whether a file was changed or replaced.
 type fileVersion struct {
 	dev, ino     uint64
 	size         int64
 	mtime, ctime unix.Timespec
 }
 
-// A subRange is the ids of one line.
+// A subRange is the id range of one line.
 type subRange struct {
 	first, last uint32
 	holder      uint32
-	reach       uint32 // the highest last of this one and those before it
+	reach       uint32 // the maximum of last in this range and all before it
 }
 
-// holder returns the user who holds the range that uid lies in, or 0: none does, or root, who is not counted.
+// holder returns the user who holds the range that contains uid; 0 if there is none or it is root, whose usage is not
+// limited.
 func (s *subordinates) holder(uid uint32) uint32 {
 	if uid == 0 {
 		return 0
@@ -71,7 +73,7 @@ func (s *subordinates) holder(uid uint32) uint32 {
 	return found
 }
 
-// holderOf looks in ranges, sorted, for the one that begins last of those that have uid.
+// holderOf returns the holder of the last-beginning range that contains uid. ranges is sorted by first.
 func holderOf(ranges []subRange, uid uint32) uint32 {
 	n, _ := slices.BinarySearchFunc(ranges, uid, func(r subRange, uid uint32) int {
 		if r.first <= uid {
@@ -87,7 +89,7 @@ func holderOf(ranges []subRange, uid uint32) uint32 {
 	return 0
 }
 
-// refresh reads the files if they are not as they were. The caller holds s.mu.
+// refresh reads the files if they have changed. The caller holds s.mu.
 func (s *subordinates) refresh() {
 	now := [2]fileVersion{versionOf(s.subuid), versionOf(s.passwd)}
 	if now == s.seen {
@@ -98,7 +100,7 @@ func (s *subordinates) refresh() {
 	var left int
 	s.ranges, left = parseSubUIDs(text, s.uidsOf)
 	if err != nil || left > 0 {
-		s.log.Warn("subordinate user ids are counted as users of their own", "file", s.subuid, "lines", left, "error", err)
+		s.log.Warn("subordinate user ids are counted as separate users", "file", s.subuid, "lines", left, "error", err)
 	}
 }
 
@@ -110,8 +112,9 @@ func versionOf(path string) fileVersion {
 	return fileVersion{st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim}
 }
 
-// readBounded returns the lines of a file, as many as are in its first bytes. A file that is missing has none.
-func readBounded(path string, most int64) (string, error) {
+// readBounded returns the complete lines in the first limit bytes of a file, and an error if there are more. A
+// missing file has no lines.
+func readBounded(path string, limit int64) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return "", nil
@@ -123,15 +126,15 @@ func readBounded(path string, most int64) (string, error) {
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return "", fmt.Errorf("%s is not a file", path)
 	}
-	b, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(b)) > most {
-		b = b[:strings.LastIndexByte(string(b[:most]), '\n')+1] // not half a number
-		err = fmt.Errorf("it has more than %d bytes", most)
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		b = b[:strings.LastIndexByte(string(b[:limit]), '\n')+1] // not half a number
+		err = fmt.Errorf("the file has more than %d bytes", limit)
 	}
 	return string(b), err
 }
 
-// uidsOf returns the numbers of users by their names, as far as passwd(5) has them.
+// uidsOf returns the user ids of names, as far as passwd(5) lists them.
 func (s *subordinates) uidsOf(names map[string]bool) map[string]uint32 {
 	uids := map[string]uint32{}
 	for fields := range records(s.passwd, 7) {
@@ -143,8 +146,9 @@ func (s *subordinates) uidsOf(names map[string]bool) map[string]uint32 {
 	return uids
 }
 
-// parseSubUIDs reads the lines of /etc/subuid: a user's name or number, the first id, and how many. left counts those that are none,
-// or too many. A user whom passwd(5) does not have, but another name service may, is known by the first id of the first range.
+// parseSubUIDs parses /etc/subuid: lines of a user's name or number, the first id and the count. left is the number
+// of invalid or excess lines. A user who is not in passwd(5), but may be known to another name service, is identified
+// by the first id of the user's first range.
 func parseSubUIDs(text string, uidsOf func(names map[string]bool) map[string]uint32) (ranges []subRange, left int) {
 	var owners []string
 	names := map[string]bool{}
@@ -183,7 +187,7 @@ func parseSubUIDs(text string, uidsOf func(names map[string]bool) map[string]uin
 	return ranges, left
 }
 
-// parseSubUID reads one line. Root's own id is in no range.
+// parseSubUID parses one line. Root's own id is excluded from ranges.
 func parseSubUID(line string) (owner string, r subRange, ok bool) {
 	fields := strings.Split(line, ":")
 	if len(fields) != 3 || fields[0] == "" {

@@ -21,7 +21,8 @@ import (
 	"corral/isolate/wire"
 )
 
-// TestSubUIDs: whatever /etc/subuid has, an id is counted on who holds it, and what is no range is nobody's.
+// TestSubUIDs: usage of a subordinate id is charged to the holder of its range, and invalid lines of /etc/subuid are
+// ignored.
 func TestSubUIDs(t *testing.T) {
 	dir := t.TempDir()
 	s := &subordinates{subuid: filepath.Join(dir, "subuid"), passwd: filepath.Join(dir, "passwd"), log: slog.New(slog.DiscardHandler)}
@@ -59,7 +60,7 @@ func TestSubUIDs(t *testing.T) {
 		if err := os.WriteFile(s.passwd, []byte(passwd), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s.seen = [2]fileVersion{} // written within a tick
+		s.seen = [2]fileVersion{} // the file may have been written within one tick
 		for uid, want := range tt.want {
 			if got := s.holder(uid); got != want {
 				t.Errorf("%s: %d is held by %d, want %d", tt.name, uid, got, want)
@@ -68,8 +69,8 @@ func TestSubUIDs(t *testing.T) {
 	}
 }
 
-// TestSubUIDsRead: the files are read again when they are others, and never without end.
-func TestSubUIDsRead(t *testing.T) {
+// TestSubUIDsReread: the files are read again after a change, and only up to the bounds.
+func TestSubUIDsReread(t *testing.T) {
 	dir := t.TempDir()
 	s := &subordinates{subuid: filepath.Join(dir, "subuid"), passwd: filepath.Join(dir, "passwd"), log: slog.New(slog.DiscardHandler)}
 	replace := func(path, text string) {
@@ -119,7 +120,7 @@ func TestSubUIDsRead(t *testing.T) {
 	want("a FIFO", 100005, 0)
 }
 
-// TestPayer: what counts for a user counts for who holds the range, and rights stay the id's.
+// TestPayer: usage is charged to the holder of the range, and permissions stay those of the id.
 func TestPayer(t *testing.T) {
 	for _, tt := range []struct {
 		peer Peer
@@ -129,24 +130,24 @@ func TestPayer(t *testing.T) {
 			t.Errorf("%+v: %d", tt.peer, got)
 		}
 	}
-	var d denials
+	var d denialLimiter
 	s := &Supervisor{config: Config{MaxJobs: 9, MaxPerUser: 2}, jobs: map[string]*run{}, perUser: map[uint32]int{}}
 	for i, want := range []bool{true, true, false} {
 		r := &run{id: fmt.Sprint(i), peer: Peer{UID: 100000 + uint32(i), holder: 1000}}
-		if err := s.list(r); (err == nil) != want {
+		if err := s.register(r); (err == nil) != want {
 			t.Errorf("job %d: %v", i, err)
 		}
 		if want {
-			defer s.unlist(r)
+			defer s.unregister(r)
 		}
 	}
 	now := fileTime()
 	for i := range denialBurst {
-		if ok, _ := d.take(Peer{UID: 100000 + uint32(i), holder: 1000, Account: &directory.Account{}}.counted(), now); !ok {
-			t.Fatalf("denial %d is not written", i)
+		if ok, _ := d.allow(Peer{UID: 100000 + uint32(i), holder: 1000, Account: &directory.Account{}}.denialKey(), now); !ok {
+			t.Fatalf("denial %d was not allowed", i)
 		}
 	}
-	if ok, _ := d.take(Peer{UID: 200000, holder: 1000}.counted(), now); ok {
+	if ok, _ := d.allow(Peer{UID: 200000, holder: 1000}.denialKey(), now); ok {
 		t.Error("another id of the same user has denials of its own")
 	}
 	if who := s.who(Peer{UID: 100005, holder: 1000}, ""); who.Peer != 100005 || who.Payer != 1000 {
@@ -154,7 +155,8 @@ func TestPayer(t *testing.T) {
 	}
 }
 
-// asMany connects as many users of a range, each by a process that stays in the group, and says how many were answered.
+// asMany connects as several users of a range, each in a process that stays in the group, and prints how many were
+// served.
 const asMany = `
 import ctypes, os, socket, sys
 path, hello, group, users = sys.argv[1], bytes.fromhex(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
@@ -177,7 +179,8 @@ for n in range(1, users + 1):
 print(served, flush=True)
 `
 
-// TestSubUIDsAttack: who connects by many subordinate ids has one user's connections, through the group's socket.
+// TestSubUIDsAttack: a user who connects with many subordinate ids through the group's socket is limited to one
+// user's connections.
 func TestSubUIDsAttack(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Program("python3"))
 	const group, first, users, most = 54321, 0x6ff00000, 12, 3
@@ -225,7 +228,7 @@ func TestSubUIDsAttack(t *testing.T) {
 		}
 		lines := bufio.NewScanner(out)
 		lines.Scan()
-		// As newuidmap(1) does for who holds the range.
+		// As newuidmap(1) does for the holder of the range.
 		if err := os.WriteFile(fmt.Sprintf("/proc/%d/uid_map", cmd.Process.Pid), fmt.Appendf(nil, "0 %d 1\n1 %d %d\n", owner, first, users), 0); err != nil {
 			t.Error(err)
 		}

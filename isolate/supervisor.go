@@ -20,32 +20,32 @@ import (
 	"corral/seccomp"
 )
 
-// A Supervisor runs jobs. Make it with New, and Close it.
+// A Supervisor runs jobs in jails. Create it with New and release it with Close.
 type Supervisor struct {
 	config   Config
 	instance *instance
 	tools    *toolchains
 	programs *programs
-	userns   userMaker
+	userns   usernsMaker
 	probes   prober
 	audit    *audit.Log
-	users    *os.File // the directory of users' state directories
+	users    *os.File // parent of the users' state directories
 	layers   *layer.Store
 	images   *images
-	expiring sync.WaitGroup // what removes kept layers
-	hidden   hidden
+	expiring sync.WaitGroup // the goroutine that expires kept layers
+	hidden   hiddenPathCache
 	roots    roots
-	pipes    uint64            // device number of every anonymous pipe
-	refused  []rootfs.Place    // beside rootfs.Places
+	pipes    uint64            // device number of the file system of anonymous pipes
+	refused  []rootfs.Place    // not served, in addition to rootfs.Places
 	homes    []string          // home directories of users
 	filters  map[string]filter // by profile
 
-	sequence atomic.Uint64 // of names
-	live     atomic.Int64  // jobs
-	began    time.Time     // this supervisor
-	left     atomic.Int64  // when the last job ended, in nanoseconds since began
-	slots    atomic.Int64  // that wait, or are made to
-	denials  denials
+	sequence atomic.Uint64 // last number used by name
+	liveJobs atomic.Int64  // registered jobs
+	began    time.Time     // when this supervisor was created
+	lastEnd  atomic.Int64  // when the last job ended, in nanoseconds since began
+	slots    atomic.Int64  // slots that wait or are being made to wait, in all jails
+	denials  denialLimiter
 	subuids  subordinates
 	windows  liveWindows
 	locks    lockWatch
@@ -54,32 +54,33 @@ type Supervisor struct {
 	jails                map[jailKey]*jail   // guarded by mu
 	jobs                 map[string]*run     // guarded by mu: live jobs by id
 	sessions             map[string]*session // guarded by mu: open ones, by id
-	perUser, connections map[uint32]int      // guarded by mu: of each user, jobs and connections
+	perUser, connections map[uint32]int      // guarded by mu: jobs and connections per user
 	connected            int                 // guarded by mu: all connections
-	hostile              map[uint32]int      // guarded by mu: of each user, messages that count for maxHostile
-	opening              map[uint32]int      // guarded by mu: of each user, sessions that are being opened
-	openingAll           int                 // guarded by mu: of all users
-	ended                bool                // guarded by mu: no more jobs
-	work                 sync.WaitGroup      // jobs, jails and whatever else has something on the host
+	hostile              map[uint32]int      // guarded by mu: messages per user that count toward maxHostile
+	opening              map[uint32]int      // guarded by mu: sessions being opened, per user
+	openingAll           int                 // guarded by mu: sessions being opened, all users
+	ended                bool                // guarded by mu: no new job is accepted
+	work                 sync.WaitGroup      // jobs, jails and everything else that has state on the host
 	clients              sync.WaitGroup      // connections
-	ctx                  context.Context     // ends with the supervisor
-	stop                 context.CancelFunc  //
+	ctx                  context.Context     // canceled when the supervisor ends
+	stop                 context.CancelFunc  // cancels ctx
 }
 
-// New makes the instance's directories and cgroups, clears what a killed supervisor left, compiles the system call
-// filters, and is then ready to serve. It must be root, in a mount namespace of its own (OwnMountNamespace).
+// New creates the instance's directories and cgroups, clears what killed supervisors left, compiles the system call
+// filters, and returns a supervisor that is ready to serve. The caller must be root and in a mount namespace of its
+// own (OwnMountNamespace).
 func New(c Config) (*Supervisor, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
 	if os.Geteuid() != 0 {
-		return nil, errors.New("corrald must be root: it makes namespaces, mounts and cgroups\nhint: start it with sudo, or use the running one as a member of group corral")
+		return nil, errors.New("corrald must be root: it makes namespaces, mounts and cgroups\nhint: start it with sudo, or join group corral and use the supervisor that is running")
 	}
-	// Nobody may look into this process (/proc/PID/mem, ptrace), even one with the same user id.
+	// No other process may read this one's memory (/proc/PID/mem, ptrace), not even with the same user id.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("prctl: %w", err)
 	}
-	// No core of this process, nor of those it starts.
+	// Neither this process nor any process it starts dumps core.
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
 		return nil, fmt.Errorf("setrlimit: %w", err)
 	}
@@ -87,7 +88,7 @@ func New(c Config) (*Supervisor, error) {
 	s := &Supervisor{config: c, jails: map[jailKey]*jail{}, jobs: map[string]*run{}, sessions: map[string]*session{}, perUser: map[uint32]int{}, connections: map[uint32]int{}, hostile: map[uint32]int{}, opening: map[uint32]int{}, filters: map[string]filter{}, began: time.Now()}
 	s.subuids = subordinates{subuid: s.config.subuid, passwd: "/etc/passwd", log: s.config.Log}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	var u undo
+	var u cleanup
 	defer u.run()
 	var err error
 	if s.programs, err = loadPrograms(c.Programs); err != nil {
@@ -106,7 +107,8 @@ func New(c Config) (*Supervisor, error) {
 		return nil, err
 	}
 	u.push(func() { _ = s.instance.close() })
-	// Not before the instance has its cgroups: in a container they are made only for who is alone in its own.
+	// Only after the instance has its cgroups: in a container they are set up only if this process is alone in its
+	// cgroup, and this starts another process.
 	if err := s.userns.begin(); err != nil {
 		return nil, err
 	}
@@ -144,15 +146,15 @@ func New(c Config) (*Supervisor, error) {
 		return nil, err
 	}
 	s.config.logRejected()
-	u.keep()
+	u.cancel()
 	s.rootAhead()
 	return s, nil
 }
 
-// A filter is a profile's seccomp programs.
+// A filter holds a profile's compiled seccomp programs.
 type filter struct {
 	file *os.File // sealed
-	last int      // how many bytes at its end are the program that is loaded last
+	last int      // length in bytes of the program at the end of file, which the stub loads last
 }
 
 func (s *Supervisor) compileFilters() error {
@@ -183,19 +185,19 @@ func mountTmpfs(path string, flags uintptr) error {
 	return nil
 }
 
-// name returns a name that this instance has not used.
+// name returns a name that is unique within this instance.
 func (s *Supervisor) name(prefix string) string {
 	return prefix + strconv.FormatUint(s.sequence.Add(1), 10)
 }
 
-// InstanceName is the supervisor's name, complete.
+// InstanceName returns the supervisor's instance name with defaults applied.
 func (s *Supervisor) InstanceName() string { return s.instance.name }
 
-// NobodyID returns a host user and group id that is nobody's: no job ever has it.
+// NobodyID returns a host user and group id that no job ever has. Front-ends of plain root become it.
 func (s *Supervisor) NobodyID() uint32 { return s.instance.uids.base }
 
-// Close ends every job and jail and removes what the instance has on the host. Jobs report as lost to clients that are
-// still connected.
+// Close ends every job and jail and removes everything the instance has on the host. Clients that are still connected
+// receive the result "lost" for their jobs.
 func (s *Supervisor) Close() error {
 	s.mu.Lock()
 	s.ended = true
@@ -206,7 +208,7 @@ func (s *Supervisor) Close() error {
 	for _, j := range s.jails {
 		jails = append(jails, j)
 		if j.session != nil {
-			j.session.condemn(j.session.keptWithSupervisor(), false)
+			j.session.beginEnd(j.session.keptWithSupervisor(), false)
 		}
 	}
 	s.mu.Unlock()
@@ -223,15 +225,17 @@ func (s *Supervisor) Close() error {
 	s.probes.close()
 	s.programs.close()
 	s.users.Close()
-	// The log comes before the lock: who holds that takes what is open in this instance's name for lost.
+	// The audit log is closed before the instance lock is released: once another supervisor gets that lock, it records
+	// every job still open in this instance's name as lost.
 	return errors.Join(s.closeAudit(), s.closeLayers(), s.tools.close(), s.instance.close())
 }
 
-// closePatience is how long Close waits for clients to be told what became of their jobs, once nothing is left of these.
+// closePatience is how long Close waits for clients to receive the results of their jobs after the jobs themselves
+// are gone.
 const closePatience = 2 * time.Second
 
-// waitForClients waits until all connections are closed, but not for a client that takes no answer, or for the kernel to
-// close what a client has sent.
+// waitForClients waits, at most closePatience, until all connections are closed. It does not wait longer for a client
+// that does not read its results, or for the kernel to close descriptors that a client sent.
 func (s *Supervisor) waitForClients() {
 	done := make(chan struct{})
 	go func() {
@@ -241,11 +245,12 @@ func (s *Supervisor) waitForClients() {
 	select {
 	case <-done:
 	case <-time.After(closePatience):
-		s.config.Log.Warn("clients left waiting")
+		s.config.Log.Warn("clients did not close their connections in time")
 	}
 }
 
-// begin counts a piece of work that Close waits for, or says that it is too late.
+// begin registers a piece of work that Close waits for. It returns false if the supervisor is already ending. The
+// work ends with s.work.Done.
 func (s *Supervisor) begin() bool { return s.beginIn(&s.work) }
 
 func (s *Supervisor) beginIn(group *sync.WaitGroup) bool {

@@ -13,25 +13,26 @@ import (
 	"corral/rootfs"
 )
 
-// toolchains are the directories that the operator shows in every jail, held since the supervisor was made: each is
-// mounted at a place of the supervisor's own, from the descriptor that it was checked by. Jails are given that place. By
-// its path, a directory is whatever those who own one above it have made of it at the moment: a link, to anywhere.
+// toolchains are the directories that the operator shows in every jail, held since the supervisor was created. Each
+// is mounted at a path of the supervisor's own, from the descriptor by which it was checked, and jails use that path.
+// The original path leads wherever the owners of its parent directories let it lead at the time, possibly through a
+// link to any directory.
 type toolchains struct {
 	dir  string
-	next int             // name of the next mount point in dir
-	held map[string]held // by path
+	next int                      // name of the next mount point
+	held map[string]heldToolchain // by original path
 }
 
-// held is a directory, and where it is mounted.
-type held struct {
+// A heldToolchain is a directory and its mount point.
+type heldToolchain struct {
 	inode
 	source string
 }
 
-// holdToolchains mounts the toolchains in a directory of its own below dir, and leaves in c.Toolchains those that it
-// could. The caller must close them, before dir is removed.
+// holdToolchains mounts the toolchains in a directory of its own below dir, and reduces c.Toolchains to those that it
+// could mount. The caller must call close before dir is removed.
 func (c *Config) holdToolchains(dir string) (*toolchains, error) {
-	t := &toolchains{dir: filepath.Join(dir, "toolchains"), held: map[string]held{}}
+	t := &toolchains{dir: filepath.Join(dir, "toolchains"), held: map[string]heldToolchain{}}
 	if len(c.Toolchains)+len(c.Shown) == 0 {
 		return t, nil
 	}
@@ -42,7 +43,7 @@ func (c *Config) holdToolchains(dir string) (*toolchains, error) {
 		return nil, err
 	}
 	err := t.holdAll(slices.Concat(c.Toolchains, c.Shown))
-	if err != nil { // one at a time takes longer
+	if err != nil { // find out which; one at a time takes longer
 		c.Toolchains = c.showable()
 		err = t.holdAll(slices.Concat(c.Toolchains, c.Shown))
 	}
@@ -50,8 +51,8 @@ func (c *Config) holdToolchains(dir string) (*toolchains, error) {
 	return t, err
 }
 
-// showable returns those of the toolchains that can be shown now, and logs the others: what the operator names may lie in a
-// user's directory, and be replaced by that user, who is not to keep the supervisor from starting.
+// showable returns the toolchains that can be shown now, and logs the others. A toolchain may be in a user's
+// directory and be replaced by that user, who must not be able to keep the supervisor from starting.
 func (c *Config) showable() []string {
 	var list []string
 	for _, path := range c.Toolchains {
@@ -64,9 +65,9 @@ func (c *Config) showable() []string {
 	return list
 }
 
-// holdAll holds all of the toolchains, or none.
+// holdAll holds all of the toolchains or, on an error, none.
 func (t *toolchains) holdAll(paths []string) error {
-	// What a jail refuses, and what it has no need of, is told here as there.
+	// rootfs.Host applies the same checks here as when a jail is built.
 	_, err := rootfs.Host(rootfs.Options{Toolchains: paths, Hold: t.hold})
 	if err != nil {
 		return errors.Join(err, t.close())
@@ -74,8 +75,8 @@ func (t *toolchains) holdAll(paths []string) error {
 	return nil
 }
 
-// hold mounts the directory that dir is a descriptor of: what the host has mounted below it is not in it, and what it
-// mounts there later does not come.
+// hold mounts the directory behind descriptor dir. Mounts below it on the host, existing or later ones, are not
+// included.
 func (t *toolchains) hold(path string, dir int) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(dir, &st); err != nil {
@@ -101,11 +102,11 @@ func (t *toolchains) hold(path string, dir int) (string, error) {
 	if err := unix.MoveMount(fd, "", unix.AT_FDCWD, source, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return "", fmt.Errorf("move_mount: %w", err)
 	}
-	t.held[path] = held{inode{st.Dev, st.Ino}, source}
+	t.held[path] = heldToolchain{inode{st.Dev, st.Ino}, source}
 	return source, nil
 }
 
-// source returns where a directory is mounted, if it is the one that is held.
+// source returns the mount point of a directory if it is still the one that is held.
 func (t *toolchains) source(path string, dir int) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(dir, &st); err != nil {
@@ -118,9 +119,9 @@ func (t *toolchains) source(path string, dir int) (string, error) {
 	return h.source, nil
 }
 
-var errReplaced = errors.New("it is another directory than when the supervisor was started (hint: restart it to show the new one)")
+var errReplaced = errors.New("it was replaced since the supervisor was started (hint: restart the supervisor to show the new directory)")
 
-// close unmounts them.
+// close unmounts the toolchains.
 func (t *toolchains) close() error {
 	var all []error
 	for path, h := range t.held {

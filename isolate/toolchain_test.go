@@ -14,7 +14,8 @@ import (
 	"corral/rootfs"
 )
 
-// newTool makes a toolchain, whose parent is its owner's to write, and a directory beside it that is not shown.
+// newTool creates a toolchain in a directory that its owner can write, and a directory beside that which is not
+// shown.
 func newTool(t *testing.T) (tool, trap string) {
 	t.Helper()
 	home := filepath.Join(t.TempDir(), "home")
@@ -27,7 +28,7 @@ func newTool(t *testing.T) (tool, trap string) {
 	return tool, trap
 }
 
-// exchange swaps two names over and over until the function that it returns is called.
+// exchange swaps two names repeatedly until the returned function is called.
 func exchange(a, b string) (end func()) {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -47,8 +48,8 @@ func exchange(a, b string) (end func()) {
 	}
 }
 
-// TestToolchainSwapped: the owner of a directory above a toolchain has it be a link at the next moment. Each job is the
-// first one of a jail: it sees the toolchain, or there is no job.
+// TestToolchainSwapped: the owner of a toolchain's parent directory repeatedly replaces it by a link. Each job is the
+// first of a jail: it sees the toolchain, or it is refused.
 func TestToolchainSwapped(t *testing.T) {
 	tool, trap := newTool(t)
 	link := tool + "-link"
@@ -56,7 +57,7 @@ func TestToolchainSwapped(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := config(t)
-	c.Log = nil // each jail that is refused is an error there
+	c.Log = nil // each refused jail is logged as an error
 	c.Toolchains = []string{tool}
 	s, err := New(c)
 	if err != nil {
@@ -85,11 +86,12 @@ func TestToolchainSwapped(t *testing.T) {
 	}
 	t.Logf("%d saw it, %d refused", seen, refused)
 	if seen == 0 {
-		t.Error("no job has seen the toolchain: does this test test anything?")
+		t.Error("no job has seen the toolchain, so this test proves nothing")
 	}
 }
 
-// TestToolchainHeld: what was there when the supervisor was made is what is shown, alone.
+// TestToolchainHeld: jobs see exactly the directory that was there when the supervisor was created, without mounts
+// below it.
 func TestToolchainHeld(t *testing.T) {
 	tool, trap := newTool(t)
 	mkdir(t, tool+"/below", owner)
@@ -110,10 +112,10 @@ func TestToolchainHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := f.sh("cat " + tool + "/which"); got != "tool" {
-		t.Errorf("%q in a jail that stands", got)
+		t.Errorf("%q in an existing jail", got)
 	}
 	f.repo = newRepo(t) // another jail
-	if d, err := f.try(f.spec("cat", tool+"/which")); err == nil || !strings.Contains(err.Error(), "restart it") {
+	if d, err := f.try(f.spec("cat", tool+"/which")); err == nil || !strings.Contains(err.Error(), "restart the supervisor") {
 		t.Errorf("another directory: %q, %v", d.out, err)
 	}
 	if err := unix.Renameat2(unix.AT_FDCWD, tool, unix.AT_FDCWD, trap, unix.RENAME_EXCHANGE); err != nil {
@@ -121,8 +123,9 @@ func TestToolchainHeld(t *testing.T) {
 	}
 }
 
-// TestToolchainRefusedAtStart: no supervisor shows what it could not hold, and none leaves anything. What the operator
-// names is left out, since a user may have replaced it; with what an embedded one's command line names there is no supervisor.
+// TestToolchainRefusedAtStart: a toolchain that cannot be held is not shown and leaves nothing behind. One that the
+// operator configured is left out, since a user may have replaced it; with one from an embedded supervisor's command
+// line, New fails.
 func TestToolchainRefusedAtStart(t *testing.T) {
 	tool, trap := newTool(t)
 	link := tool + "-link"

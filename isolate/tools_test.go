@@ -19,7 +19,7 @@ import (
 	"corral/job"
 )
 
-// tool runs a program of ours on a session.
+// tool runs one of corral's own programs in a session.
 func (f *front) tool(ss job.Session, tool job.Tool, ws job.Workspace, input []byte, args ...string) did {
 	f.t.Helper()
 	spec := f.spec(args...)
@@ -27,14 +27,14 @@ func (f *front) tool(ss job.Session, tool job.Tool, ws job.Workspace, input []by
 	return f.feed(spec, input)
 }
 
-// feed runs a job with an input, which must start.
+// feed runs a job, which must start, with this input.
 func (f *front) feed(spec job.Spec, input []byte) did {
 	f.t.Helper()
 	l, err := f.start(spec)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	_, _ = io.Copy(l.in, bytes.NewReader(input)) // its output is read meanwhile
+	_, _ = io.Copy(l.in, bytes.NewReader(input)) // the job's output is read concurrently
 	d, err := l.end()
 	if err != nil {
 		f.t.Fatal(err)
@@ -42,8 +42,8 @@ func (f *front) feed(spec job.Spec, input []byte) did {
 	return d
 }
 
-// TestChangesTool: the tool sees what was written to the layer and the repository below it, of open sessions and of kept
-// layers, whatever the session's own root has become.
+// TestChangesTool: the tool sees the session's layer and the repository below it, of open sessions and of kept
+// layers, whatever jobs did to the session's own root.
 func TestChangesTool(t *testing.T) {
 	f := newFront(t)
 	put(t, filepath.Join(f.repo, "old"), "old\n", 0o644, owner)
@@ -66,8 +66,7 @@ func TestChangesTool(t *testing.T) {
 	}
 }
 
-// TestApplyTool: what is applied is in the repository, its owner's, and the session's tool cannot write where the operator
-// lets no job write.
+// TestApplyTool: applied changes are in the repository and belong to its owner.
 func TestApplyTool(t *testing.T) {
 	f := newFront(t)
 	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
@@ -84,7 +83,7 @@ func TestApplyTool(t *testing.T) {
 	f.must(ss, "cat d/file")
 }
 
-// archiveOf makes an archive of a small root file system from the host's own shell.
+// archiveOf returns an archive of a small root file system made from the host's shell.
 func archiveOf(t *testing.T) []byte {
 	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Program("ldd"))
@@ -141,7 +140,7 @@ func archiveOf(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// TestImage: root imports a root file system, and everybody's sessions begin with it.
+// TestImage: root imports a root file system, and sessions of every user can start with it.
 func TestImage(t *testing.T) {
 	f := newFront(t)
 	archive := archiveOf(t)

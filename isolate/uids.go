@@ -12,30 +12,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Host user ids for jails come in blocks, one block a jail; group ids have the same numbers. In a block, the first id is
-// the root of the jail's user namespace and the following jobUIDs are the jobs' users, of which each serves one live job.
+// Host user ids for jails are allocated in blocks, one block per jail; group ids have the same numbers. The first id
+// of a block is the root of the jail's user namespace. The following jobUIDs ids are the jobs' users, each of which
+// serves one live job.
 const (
 	uidBlock = 1024
 	jobUIDs  = 512
-	// firstJobUID is what the first job's user is called inside.
+	// firstJobUID is the id of the first job's user inside the jail.
 	firstJobUID = 1000
 
-	// DefaultUIDBase and DefaultUIDSize lie between what systemd calls container ids (up to 0x6fffffff) and its foreign
-	// ids (from 0x7ffe0000), see https://systemd.io/UIDS-GIDS, and far above what shadow's tools put into /etc/subuid.
+	// DefaultUIDBase and DefaultUIDSize select a range between what systemd calls container ids (up to 0x6fffffff) and
+	// its foreign ids (from 0x7ffe0000), see https://systemd.io/UIDS-GIDS, and far above what shadow's tools put into
+	// /etc/subuid.
 	DefaultUIDBase = 0x70000000
 	DefaultUIDSize = 0x0f000000
 )
 
-// uidPool hands out blocks for the whole machine: a directory with one file per block in use, named by its number and
-// holding the instance's name, under a lock. A block of a killed instance is freed by who clears that instance, after
-// its cgroups are empty: no id is used again while a process has it.
+// A uidPool allocates blocks for the whole machine. Its directory has one file per allocated block, named by the
+// block's number and containing the instance's name, under a lock. A block of a killed instance is released by the
+// supervisor that clears the instance, after its cgroups are empty: no id is reused while a process has it.
 //
-// The first block is no jail's: its first id is what front-ends of plain root become, always the same, for what they keep
-// is found by it.
+// The first block is never allocated: its first id is what front-ends of plain root become. It is always the same id,
+// because it determines which stored state is theirs.
 type uidPool struct {
 	dir        string
 	base, size uint32
-	last       atomic.Uint32 // block that was taken last: the search begins behind it
+	last       atomic.Uint32 // block allocated last; the search starts after it
 }
 
 func (p *uidPool) locked(f func() error) error {
@@ -50,7 +52,7 @@ func (p *uidPool) locked(f func() error) error {
 	return f()
 }
 
-// take reserves a block for instance and returns its first id.
+// take allocates a block for instance and returns its first id.
 func (p *uidPool) take(instance string) (uint32, error) {
 	var first uint32
 	err := p.locked(func() error {
@@ -75,12 +77,12 @@ func (p *uidPool) take(instance string) (uint32, error) {
 	return first, err
 }
 
-// release gives the block that begins at first back.
+// release releases the block that begins at first.
 func (p *uidPool) release(first uint32) {
 	_ = os.Remove(p.file((first - p.base) / uidBlock))
 }
 
-// releaseAll gives back every block of instance. Others give back theirs meanwhile: release takes no lock.
+// releaseAll releases every block of instance. Blocks may disappear meanwhile, because release takes no lock.
 func (p *uidPool) releaseAll(instance string) error {
 	return p.locked(func() error {
 		entries, err := os.ReadDir(p.dir)
@@ -108,8 +110,8 @@ func (p *uidPool) file(block uint32) string {
 	return filepath.Join(p.dir, strconv.FormatUint(uint64(block), 10))
 }
 
-// lockFile takes the lock of path, which is made if missing. It waits for it, or fails with unix.EWOULDBLOCK. The lock is
-// free when the returned function is called or the process ends.
+// lockFile locks the file at path, creating it if necessary. It waits for the lock or, without wait, fails with
+// unix.EWOULDBLOCK. The lock is released by the returned function or when the process exits.
 func lockFile(path string, wait bool) (func(), error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"corral/rootfs"
 )
 
-// TestView: what a job sees of the world, and what it does not.
-func TestView(t *testing.T) {
+// TestJobView: what a job sees of the machine, and what it does not.
+func TestJobView(t *testing.T) {
 	f := newFront(t)
 	secret := filepath.Join(filepath.Dir(f.repo), "beside")
 	put(t, secret, "secret", 0o644, owner)
@@ -36,7 +36,7 @@ func TestView(t *testing.T) {
 		{"network", "tail -n +3 /proc/net/dev | tr -d ' ' | cut -d: -f1; cat /proc/net/route | tail -n +2", "lo"},
 		{"terminals", "ls /dev/pts; ls -l /dev/ptmx | grep -o 'pts/ptmx'", "ptmx\npts/ptmx"},
 		{"devices", "find /dev -type c ! -path '/dev/pts/*' | sort | tr '\\n' ' '", "/dev/full /dev/null /dev/random /dev/tty /dev/urandom /dev/zero "},
-		{"descriptors", "ls /proc/self/fd | tr '\\n' ' '", "0 1 2 3 "}, // 3 is the listing's own
+		{"descriptors", "ls /proc/self/fd | tr '\\n' ' '", "0 1 2 3 "}, // 3 is ls's own
 		{"capabilities", "grep -E '^Cap' /proc/self/status | grep -v '0000000000000000' | wc -l", "0"},
 		{"signals", "grep -E '^Sig(Ign|Blk|Cgt)' /proc/self/status | grep -v 0000000000000000 | grep -vc Cgt", "0"},
 		{"session", "read -r pid _ _ _ _ sid tty _ </proc/$$/stat; [ $pid = $sid ] && echo leader, terminal $tty", "leader, terminal 0"},
@@ -53,7 +53,7 @@ func TestView(t *testing.T) {
 	}
 }
 
-// topDirs are the directories in a jail's root, but those that a host may have or not.
+// topDirs returns the directories in a jail's root, without those that only some hosts have.
 func topDirs(repo string) string {
 	list := []string{"dev", "etc", "home", "proc", "run", "sys", "tmp", "usr", "var"}
 	if top := strings.Split(repo, "/")[1]; !slices.Contains(list, top) {
@@ -63,8 +63,8 @@ func topDirs(repo string) string {
 	return strings.Join(list, " ") + " "
 }
 
-// TestMounts: the table of mounts names no place of the host but the repository's own, and lets a job write to nothing
-// but what is its own.
+// TestMounts: the mount table shows no path of the host but the repository's own, and only private directories and
+// the repository are writable.
 func TestMounts(t *testing.T) {
 	f := newFront(t)
 	writable := []string{"/dev/pts", "/proc"}
@@ -88,14 +88,14 @@ func TestMounts(t *testing.T) {
 	}
 	slices.Sort(writable)
 	slices.Sort(got)
-	got = slices.Compact(got) // the jail's own /proc lies below the job's
+	got = slices.Compact(got) // the jail's own /proc is mounted under the job's
 	if !slices.Equal(got, writable) {
 		t.Errorf("writable %q, want %q", got, writable)
 	}
 }
 
-// TestMasked: of what is masked, whatever this kernel has, nothing can be read or listed.
-func TestMasked(t *testing.T) {
+// TestMaskedProc: masked paths that exist on this kernel can be neither read nor listed.
+func TestMaskedProc(t *testing.T) {
 	f := newFront(t)
 	script := ""
 	for _, m := range rootfs.MaskedProc {
@@ -108,7 +108,7 @@ func TestMasked(t *testing.T) {
 	}
 }
 
-// TestToolchain: a directory that the operator names is there, read-only, also where each job has a directory of its own.
+// TestToolchain: a configured directory is shown read-only, also inside a private directory of the job.
 func TestToolchain(t *testing.T) {
 	dir := t.TempDir() + "/tools"
 	mkdir(t, dir, 0)

@@ -22,7 +22,7 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *Request, te
 	}
 	stopLocks := s.locks.watch(sl, r)
 	defer stopLocks()
-	if err := s.place(sl, r, q); err != nil {
+	if err := s.sendJob(sl, r, q); err != nil {
 		return wire.Result{}, err
 	}
 	var layer wire.Result
@@ -30,7 +30,7 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *Request, te
 	if ss := sl.jail.session; ss != nil {
 		stopLayer = ss.watchLayer(&layer)
 	}
-	s.probes.closeRequest(r.peer.payer(), q) // the job has its own now: a pipe's other end must see the job's end
+	s.probes.closeRequest(r.peer.payer(), q) // the job has its own descriptors now: a pipe's other end must see EOF when the job ends
 	start := time.Now()
 	result, err := s.watch(ctx, sl, r, terminal)
 	stopLayer()
@@ -42,26 +42,26 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *Request, te
 	result.Wall = int64(time.Since(start))
 	result.LayerFull, result.FilesFull = layer.LayerFull, layer.FilesFull
 	sl.account(&result)
-	result.OOM = result.OOM || overLocks // they are memory
+	result.OOM = result.OOM || overLocks // locks are memory
 	if q.writes() && sl.jail.scanned() {
 		sl.jail.sensitive(since, &result)
 	}
 	return result, nil
 }
 
-// watch waits for the job's end, or brings it about, and returns when no process of the job is left. On the way of a job
-// that ends by itself, this goroutine is the only one: each hand-over to another costs a wake-up.
+// watch waits for the job's end, or causes it, and returns when no process of the job is left. For a job that ends by
+// itself no other goroutine is involved, because each handover costs a wake-up.
 func (s *Supervisor) watch(ctx context.Context, sl *slot, r *run, terminal func(*os.File)) (wire.Result, error) {
 	result := wire.Result{Cgroup: s.instance.tree.Layout()}
-	r.begin(sl)
-	stop := s.with(ctx, r)
+	r.setSlot(sl)
+	stop := s.endOn(ctx, r)
 	defer stop()
 	gone, mine, err := sl.follow(r, &result, terminal)
 	result.Outcome = r.finish(mine)
 	if gone && err == nil && result.Outcome == wire.Exited {
 		return result, nil
 	}
-	if mine { // else who asked for the end has done it
+	if mine { // otherwise whoever set the outcome kills the slot
 		sl.kill()
 	}
 	if waited := sl.wait(s.config.ending); err == nil {
@@ -70,23 +70,23 @@ func (s *Supervisor) watch(ctx context.Context, sl *slot, r *run, terminal func(
 	return result, err
 }
 
-// whyDone tells a client that went away from a supervisor that ends.
-func (s *Supervisor) whyDone() wire.Outcome {
+// endReason distinguishes a client that disconnected from a supervisor that is ending.
+func (s *Supervisor) endReason() wire.Outcome {
 	if s.ctx.Err() != nil {
 		return wire.Vanished
 	}
 	return wire.Killed
 }
 
-// follow takes in what the stub reports, until it says that no process of the job is left or says nothing more: it is gone,
-// or who ends the job closed its socket. mine is that the reports settled why the job ended. A report that the job did not
-// start is an error.
+// follow processes the stub's reports until the stub reports that no process of the job is left (gone), or its socket
+// is closed because it died or another goroutine ends the job. mine is true if a report set the outcome. The error is
+// not nil if the job did not start.
 func (sl *slot) follow(r *run, result *wire.Result, terminal func(*os.File)) (gone, mine bool, err error) {
 	for {
 		report, files, err := sl.report()
 		if err != nil {
 			wire.CloseAll(files)
-			return false, r.settle(wire.Vanished) || mine, nil
+			return false, r.setOutcome(wire.Vanished) || mine, nil
 		}
 		if report.Kind == inside.Terminal && len(files) == 1 {
 			terminal(files[0])
@@ -95,11 +95,11 @@ func (sl *slot) follow(r *run, result *wire.Result, terminal func(*os.File)) (go
 		wire.CloseAll(files)
 		switch report.Kind {
 		case inside.Failed:
-			return false, r.settle(wire.Refused), stepFailed(report)
+			return false, r.setOutcome(wire.Refused), stepFailed(report)
 		case inside.DeadlineOver:
-			return false, r.settle(wire.Deadline), nil
+			return false, r.setOutcome(wire.Deadline), nil
 		case inside.Exited, inside.Gone:
-			settled := r.settle(wire.Exited)
+			settled := r.setOutcome(wire.Exited)
 			mine = mine || settled
 			if settled {
 				result.WaitStatus = report.Status
@@ -107,16 +107,16 @@ func (sl *slot) follow(r *run, result *wire.Result, terminal func(*os.File)) (go
 			if report.Kind == inside.Gone || !settled {
 				return report.Kind == inside.Gone, mine, nil
 			}
-			// The stub ends the others. When that takes its time, the cgroup is killed, and the stub with it.
-			defer after(lastPatience, sl.kill)()
+			// The stub ends the remaining processes. If that takes too long, the cgroup is killed, including the stub.
+			defer runAfter(lastPatience, sl.kill)()
 		}
 	}
 }
 
-// lastPatience is how long the stub may take to end what a job left running.
+// lastPatience is how long the stub may take to end the processes that a job left running.
 const lastPatience = 100 * time.Millisecond
 
-// kill ends every process of the slot, the stub too. Who follows its reports hears no more of it.
+// kill kills every process of the slot, including the stub, and closes the stub's socket, which ends follow.
 func (sl *slot) kill() {
 	if err := sl.group.Kill(); err != nil {
 		sl.jail.report("processes", err)
@@ -124,7 +124,7 @@ func (sl *slot) kill() {
 	sl.stub.Close()
 }
 
-// account reads what the job used and which limits it met.
+// account adds the job's resource usage, and which limits it reached, to r.
 func (sl *slot) account(r *wire.Result) {
 	u, e, err := sl.group.Account()
 	if err != nil {

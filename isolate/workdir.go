@@ -8,12 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spares are directories that nobody uses, beside the work directory of what can be kept. A full layer has room for an
-// overlay because they make it: the kernel tries out more than the one before has left.
+// spares are unused directories beside the work directory of an overlay that can be kept. They reserve the space that
+// mounting the overlay on a full layer takes: the kernel's feature tests at mount time need more than the previous
+// mount left.
 var spares = [...]string{"spare-1", "spare-2"}
 
-// freshWork makes a work directory. On a layer that was kept it is there, and that may have no room for another one: from
-// that is taken what keeps an overlay that was volatile from being mounted again (overlayfs.rst, "Volatile mount").
+// freshWork creates an overlay's work directory. On a layer that was kept it exists, and there may be no room for
+// another one: then the marker that keeps an overlay mounted volatile from being mounted again is removed from it
+// (overlayfs.rst, "Volatile mount").
 func (j *jail) freshWork(name string) error {
 	path := filepath.Join(j.session.layer.Path(), name)
 	err := unix.Mkdir(path, 0o700)
@@ -29,18 +31,18 @@ func (j *jail) freshWork(name string) error {
 	if err != nil {
 		return &os.PathError{Op: "mkdir", Path: path, Err: err}
 	}
-	return own(path, jailOwner, 0o700)
+	return setOwner(path, jailOwner, 0o700)
 }
 
-// makeSpares makes room for the next overlay, once there is one and no job has run in it.
+// makeSpares reserves space for the next mount of an overlay, once it is mounted and before any job runs in it.
 func (j *jail) makeSpares(name string) error {
 	if name != "repo" {
-		return nil // is not kept
+		return nil // only the repository's overlay can be kept
 	}
 	for _, spare := range spares {
 		err := unix.Mkdir(filepath.Join(j.session.layer.Path(), name, spare), 0o700)
 		if errors.Is(err, unix.ENOSPC) && j.session.from != "" {
-			return nil // this time it can be looked at
+			return nil // this mount succeeded and can be used
 		}
 		if err != nil && !errors.Is(err, unix.EEXIST) {
 			return &os.PathError{Op: "mkdir", Path: spare, Err: err}
@@ -49,7 +51,8 @@ func (j *jail) makeSpares(name string) error {
 	return nil
 }
 
-// forgetVolatile removes work/incompat/volatile/dirty of a work directory. The kernel made it, and no job has it.
+// forgetVolatile removes work/incompat/volatile/dirty from a work directory. The kernel made it, and jobs cannot
+// reach it.
 func forgetVolatile(path string) error {
 	chain := []string{path, "work", "incompat", "volatile"}
 	at := unix.AT_FDCWD
@@ -70,7 +73,7 @@ func forgetVolatile(path string) error {
 		open, at = append(open, fd), fd
 	}
 	names, flags := append(chain[1:], "dirty"), 0
-	for n := len(open) - 1; n >= 1; n-- { // work itself is overlayfs's to make again
+	for n := len(open) - 1; n >= 1; n-- { // overlayfs creates work itself again
 		if err := unix.Unlinkat(open[n], names[n], flags); err != nil && !errors.Is(err, unix.ENOENT) {
 			return &os.PathError{Op: "unlink", Path: names[n], Err: err}
 		}

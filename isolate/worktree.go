@@ -12,13 +12,13 @@ import (
 	"corral/job"
 )
 
-// A worktree of git has its branches and objects in a git directory elsewhere, the common one. A job in a worktree has it
-// mounted too, at its own path. Front-ends find it, and see to it that it knows the worktree; here it is served or not, by
-// the rules for repositories.
+// A git worktree keeps its branches and objects in a git directory elsewhere, the common directory. A job in a
+// worktree has that mounted too, at its own path. Front-ends find it and make sure that it knows the worktree;
+// whether it is served is decided here, by the rules for repositories.
 
-// common returns the git directory at path, of which the repository is a worktree; a client that is no embedding one passes a
-// descriptor too. nil is that there is none, or none that
-// is served to the peer: the job runs without, and git in it says so.
+// common returns the git directory at path, of which the repository is a worktree. A client that is not embedded
+// passes its descriptor too. The result is nil if there is none or it is not served to the peer: the job runs without
+// it, and git in the job reports that.
 func (s *Supervisor) common(peer Peer, path string, dir *os.File, r *repo) *repo {
 	if path == "" {
 		return nil
@@ -26,43 +26,45 @@ func (s *Supervisor) common(peer Peer, path string, dir *os.File, r *repo) *repo
 	c, err := s.servesCommon(peer, path, dir)
 	if err == nil && !s.config.sharesOwner(peer, c, r) {
 		c.close()
-		err = fmt.Errorf("%q is user %d's, and %q is user %d's", c.path, c.uid, r.path, r.uid)
+		err = fmt.Errorf("%q belongs to user %d, but %q belongs to user %d", c.path, c.uid, r.path, r.uid)
 	}
 	if err != nil {
 		s.config.Log.Info("git directory of a worktree not served", "uid", peer.UID, "repo", r.path, "error", err)
 		return nil
 	}
-	if strings.HasPrefix(c.path+"/", r.path+"/") { // it is mounted with the repository
+	if strings.HasPrefix(c.path+"/", r.path+"/") { // it is mounted as part of the repository
 		c.close()
 		return nil
 	}
 	return c
 }
 
-// sharesOwner says whether a job of the repository may be the owner of the common directory: one owner is mapped for both,
-// unless the operator serves that very directory. Only a job of root's is root.
+// sharesOwner reports whether a job of the repository may be mapped to the owner of the common directory: both must
+// have one owner, unless the operator serves exactly that directory. Only a job in a repository of root is mapped to
+// root.
 func (c *Config) sharesOwner(peer Peer, common, r *repo) bool {
 	return common.uid == r.uid || common.uid != 0 && c.servesTo(peer, common.path)
 }
 
-// servesCommon decides whether a client may have jobs in the git directory it named, and pins it. A directory that the
-// operator serves as a repository is no git directory, whatever a client says, unless it is called one: protection goes
-// through it as through one. Without a name of git's it is one only if root said so.
+// servesCommon decides whether a client may have jobs in the git directory it named, and pins it. A directory that
+// the operator serves as a repository is not accepted unless it is named like a git directory, because sensitive
+// paths in it are protected as in a git directory. A directory without such a name is accepted only if root named it.
 func (s *Supervisor) servesCommon(peer Peer, path string, dir *os.File) (*repo, error) {
 	c, err := s.pinCommon(peer, path, dir)
 	if err != nil || strings.HasSuffix(c.path, ".git") || s.named(peer, c.path) && s.config.pinned[c.path] == (inode{}) {
 		return c, err
 	}
 	c.close()
-	return nil, &job.Refusal{Step: "repo", Message: fmt.Sprintf("%q is not called .git or NAME.git, as a git directory is", c.path)}
+	return nil, &job.Refusal{Step: "repo", Message: fmt.Sprintf("%q is not named .git or NAME.git, as a git directory must be", c.path)}
 }
 
-// named says whether root named the git directory at path on the command line, for worktrees alone.
+// named reports whether root named the git directory at path on the command line, for worktrees only.
 func (s *Supervisor) named(peer Peer, path string) bool {
 	return peer.Embedded && s.config.commons[path] != (inode{})
 }
 
-// pinCommon pins what is served: besides what serves does, the .git of a directory is served with that, and what root named.
+// pinCommon pins the directory. In addition to what serves accepts, it accepts the .git of a served directory and
+// what root named.
 func (s *Supervisor) pinCommon(peer Peer, path string, dir *os.File) (*repo, error) {
 	top := filepath.Dir(path)
 	switch {
@@ -93,7 +95,8 @@ func (s *Supervisor) pinCommon(peer Peer, path string, dir *os.File) (*repo, err
 	return s.asPassed(peer, c, dir)
 }
 
-// pinCommons notes which directories root named for worktrees. What is none any more is no reason not to start.
+// pinCommons records the directories that root named for worktrees. One that does not exist any more does not keep
+// the supervisor from starting.
 func (c *Config) pinCommons() {
 	c.commons = map[string]inode{}
 	for _, path := range c.Commons {
@@ -109,7 +112,7 @@ func (c *Config) pinCommons() {
 	}
 }
 
-// ofCommon are the entries of the operator's about the common directory at path, or about the directory it is the .git of.
+// ofCommon returns the operator's entries for the common directory at path, or for the directory whose .git it is.
 func (c *Config) ofCommon(path string) []Repo {
 	var list []Repo
 	for _, r := range c.Repos {
@@ -120,8 +123,8 @@ func (c *Config) ofCommon(path string) []Repo {
 	return list
 }
 
-// addCommon has the plan mount the common directory, if there is one, and returns its mount. It is read-only if the
-// repository is, or if the operator says so of either, or wants a layer; and as a whole for a job that leaves git directories alone.
+// addCommon adds the common directory, if there is one, to the plan, and returns its mount. It is read-only if the
+// repository is, if the operator made either readonly or overlay, or if the job must not change git directories.
 func (sl *slot) addCommon(plan *inside.Plan, readOnly bool) ([]*os.File, error) {
 	c := sl.jail.repo.common
 	if c == nil {
@@ -146,7 +149,7 @@ func (sl *slot) addCommon(plan *inside.Plan, readOnly bool) ([]*os.File, error) 
 	return []*os.File{mount}, nil
 }
 
-// commonReadOnly says whether a job is not to write to the common directory at all.
+// commonReadOnly reports whether a job must not write to the common directory at all.
 func (r *run) commonReadOnly(q *Request) bool {
 	return !q.writes() || r.protect == job.ProtectAll
 }

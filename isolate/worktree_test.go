@@ -14,8 +14,8 @@ import (
 	"corral/job"
 )
 
-// newWorktree starts a supervisor as root does for one worktree, made by a script beside main, a repository. It returns a
-// front for it and the common directory.
+// newWorktree starts an embedded supervisor for one worktree, which script creates beside repository main. It returns
+// a front for the worktree and the path of the common directory.
 func newWorktree(t *testing.T, script, repo, common string, change func(c *Config)) (*front, string) {
 	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Program("git"))
@@ -35,7 +35,7 @@ func newWorktree(t *testing.T, script, repo, common string, change func(c *Confi
 
 const besides = "git -C main worktree add -q ../wt"
 
-// git runs git with one of the workspaces and protections, and returns what it wrote.
+// git runs a script with this workspace and protection, and returns its result.
 func (f *front) git(w job.Workspace, p job.Protection, script string) did {
 	f.t.Helper()
 	spec := f.spec("sh", "-c", script)
@@ -45,7 +45,7 @@ func (f *front) git(w job.Workspace, p job.Protection, script string) did {
 	return f.run(spec)
 }
 
-// TestWorktree: git works in a worktree, as far as the job may write; nothing of the main checkout is there but its .git.
+// TestWorktree: git works in a worktree as far as the job may write; of the main checkout only its .git is visible.
 func TestWorktree(t *testing.T) {
 	const commit = "echo b >>file && git commit -qam two && git log --format=%s && git status --porcelain"
 	for _, tt := range []struct {
@@ -83,7 +83,7 @@ func TestWorktree(t *testing.T) {
 	}
 }
 
-// TestWorktreeHooks: sensitive paths of the common directory are named, and protected, as those of the repository are.
+// TestWorktreeHooks: sensitive paths of the common directory are reported and protected like those of the repository.
 func TestWorktreeHooks(t *testing.T) {
 	f, common := newWorktree(t, besides, "wt", "main/.git", nil)
 	evil := "cd " + common + "; echo >hooks/pre-commit; git config core.pager evil; mv hooks h 2>/dev/null; true"
@@ -99,7 +99,8 @@ func TestWorktreeHooks(t *testing.T) {
 	}
 }
 
-// TestWorktreeOfReadOnly: where jobs may not write to the main checkout, they do not write to its .git from a worktree.
+// TestWorktreeOfReadOnly: where the main checkout is read-only for jobs, its .git is read-only for jobs in a
+// worktree.
 func TestWorktreeOfReadOnly(t *testing.T) {
 	f, common := newWorktree(t, besides, "wt", "main/.git", func(c *Config) {
 		c.Repos = append(c.Repos, Repo{Path: filepath.Dir(c.Commons[0]), ReadOnly: true})
@@ -109,7 +110,7 @@ func TestWorktreeOfReadOnly(t *testing.T) {
 	}
 }
 
-// TestWorktreeNotServed: who may not have jobs in the git directory has them in the worktree alone.
+// TestWorktreeNotServed: a client that may not have jobs in the git directory has them in the worktree alone.
 func TestWorktreeNotServed(t *testing.T) {
 	const look = "git status; ls .git"
 	f, common := newWorktree(t, besides, "wt", "main/.git", func(c *Config) { c.Commons = nil })
@@ -121,7 +122,7 @@ func TestWorktreeNotServed(t *testing.T) {
 	}
 }
 
-// TestServesCommon is the decision itself.
+// TestServesCommon tests the decision itself.
 func TestServesCommon(t *testing.T) {
 	const stranger = 1002
 	top := newRepo(t)
@@ -140,24 +141,24 @@ func TestServesCommon(t *testing.T) {
 		path   string
 		opened string // "" is no descriptor
 		own    bool
-		want   string // of the error; "" is that it is served
+		want   string // in the error; "" if it is served
 	}{
 		{"listed", peer, "listed.git", "", false, ""},
 		{"listed, opened", peer, "listed.git", "listed.git", false, ""},
-		{"listed, and no git directory", peer, "listed", "", false, "not called"},
-		{"listed, and no git directory, opened", peer, "listed", "listed", false, "not called"},
-		{"listed, under another name", peer, "listed.git", "listed", false, "not called"},
-		{"listed, and no git directory, own", peer, "listed", "listed", true, "not called"},
-		{"listed and named by root", root, "listed", "", false, "not called"},
+		{"listed, and no git directory", peer, "listed", "", false, "not named .git"},
+		{"listed, and no git directory, opened", peer, "listed", "listed", false, "not named .git"},
+		{"listed, under another name", peer, "listed.git", "listed", false, "not named .git"},
+		{"listed, and no git directory, own", peer, "listed", "listed", true, "not named .git"},
+		{"listed and named by root", root, "listed", "", false, "not named .git"},
 		{"of a listed one", peer, "main/.git", "", false, ""},
 		{"of a listed one, opened", peer, "main/.git", "main/.git", false, ""},
 		{"of a listed one, another opened", peer, "main/.git", "other/.git", false, "another directory"},
-		{"somebody else's that is listed", peer, "theirs", "theirs", false, "not called"},
+		{"somebody else's that is listed", peer, "theirs", "theirs", false, "not named .git"},
 		{"of one that is not listed", peer, "other/.git", "other/.git", false, "does not serve"},
 		{"own", peer, "other/.git", "other/.git", true, ""},
 		{"own, by its path", peer, "other/.git", "", true, "does not serve"},
 		{"own, bare", peer, "bare.git", "bare.git", true, ""},
-		{"own, and no git directory", peer, "bare", "bare", true, "not called"},
+		{"own, and no git directory", peer, "bare", "bare", true, "not named .git"},
 		{"a stranger's", Peer{UID: stranger}, "other/.git", "other/.git", true, "belongs to user 1001"},
 		{"named by root", root, "other/.git", "", false, ""},
 		{"named by root, bare", root, "plain", "", false, ""},
