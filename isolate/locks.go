@@ -42,8 +42,8 @@ const lockRecords = "/sys/kernel/slab/file_lock_cache/total_objects"
 type lockWatch struct {
 	mu      sync.Mutex
 	watched map[*lockHolder]bool // guarded by mu
-	timer   *time.Timer         // guarded by mu: calls look while there are jobs
-	base    int                 // guarded by mu: number of records when no job was over maxLocks, or the lowest since
+	timer   *time.Timer          // guarded by mu: calls look while there are jobs
+	base    int                  // guarded by mu: number of records when no job was over maxLocks, or the lowest since
 }
 
 type lockHolder struct {
