@@ -93,7 +93,8 @@ func lockHeldError(f *os.File) error {
 	return &failure{fmt.Sprintf("audit: process %d%s keeps the audit log locked\nhint: let it continue (kill -CONT %[1]d), or end it", pid, how), unix.EAGAIN}
 }
 
-// holder returns the process that holds the lock of f, or 0 if the kernel does not report it.
+// holder returns the process that holds the lock of f, or 0 if the kernel does not report it. The kernel returns /proc/locks a
+// page at a time, and a line can be missing when other locks change between two pages: holder looks again.
 func holder(f *os.File) int {
 	info, err := f.Stat()
 	if err != nil {
@@ -104,7 +105,18 @@ func holder(f *os.File) int {
 		return 0
 	}
 	file := fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
-	for line := range strings.Lines(string(readSome("/proc/locks", 1<<20))) {
+	for range 5 {
+		if pid := flockHolder(string(readSome("/proc/locks", 1<<20)), file); pid != 0 {
+			return pid
+		}
+	}
+	return 0
+}
+
+// flockHolder returns the process that holds the flock(2) of a file, which is given as MAJOR:MINOR:INODE, according to the text of
+// /proc/locks; 0 if no line says so.
+func flockHolder(locks, file string) int {
+	for line := range strings.Lines(locks) {
 		// Format: 1: FLOCK ADVISORY WRITE 1234 fe:00:5678 0 EOF; waiting processes have an arrow before FLOCK.
 		fields := strings.Fields(line)
 		if len(fields) != 8 || fields[1] != "FLOCK" || fields[5] != file {
