@@ -169,7 +169,8 @@ os.read(fds[0], 1)`)
 	files.SendFile(t, conn, []byte("x"))
 	files.Stall(t)
 	if _, err := conn.WriteString("x"); err != nil {
-		t.Fatal(err)
+		result, ended := l2.Wait()
+		t.Fatalf("%v; the job: %+v, %v: %s", err, result, ended, l2.err.String())
 	}
 	files.AwaitRequest(t)
 	if err := l2.Kill(); err != nil {

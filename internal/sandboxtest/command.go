@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -64,14 +65,20 @@ func (p *Command) start() error {
 	}
 	p.Ended = make(chan struct{})
 	p.WaitDelay = Slow(20 * time.Second) // for children that have inherited the output
-	if err := p.Start(); err != nil {
-		return err
-	}
+	started := make(chan error)
 	go func() {
-		defer close(p.Ended)
-		_ = p.Wait()
+		// Pdeathsig is sent when the thread ends that started the process (prctl(2)), and a thread of this process ends with a
+		// goroutine that was locked to it. This one lasts as long as the process.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.Start()
+		started <- err
+		if err == nil {
+			defer close(p.Ended)
+			_ = p.Wait()
+		}
 	}()
-	return nil
+	return <-started
 }
 
 func (p *Command) kill() {

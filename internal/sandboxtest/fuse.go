@@ -140,7 +140,7 @@ func (s *FileServer) SendFile(t testing.TB, socket *os.File, message []byte) {
 func (s *FileServer) sendFor(t testing.TB, word byte, socket *os.File, message []byte) {
 	t.Helper()
 	if err := unix.Sendmsg(int(s.control.Fd()), append([]byte{word}, message...), unix.UnixRights(int(socket.Fd())), nil, 0); err != nil {
-		t.Fatal(err)
+		t.Fatalf("the file server has exited: %v, %s", err, s.process.Err.String())
 	}
 	for {
 		if got, _ := s.await(t); got[0] == word {
