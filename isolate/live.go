@@ -18,6 +18,7 @@ type run struct {
 	started    time.Time // guarded like repo
 	limits     job.Limits
 	protect    job.Protection
+	sent       time.Time        // when the job was sent to its stub: its wall time counts from here, also if this process is delayed
 	decided    uint64           // sequence number of the decision in the audit log; 0 if none was written
 	signals    chan wire.Signal // queue of signals to be forwarded
 	done       chan struct{}    // closed when the job has ended

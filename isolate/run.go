@@ -274,6 +274,7 @@ func (s *Supervisor) sendJob(sl *slot, r *run, q *Request) error {
 		}
 		files = append(files, f)
 	}
+	r.sent = time.Now()
 	return sl.send(&plan, kept, slices.Concat(files, extra.files, common))
 }
 

@@ -31,7 +31,6 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *Request, te
 		stopLayer = ss.watchLayer(&layer)
 	}
 	s.probes.closeRequest(r.peer.payer(), q) // the job has its own descriptors now: a pipe's other end must see EOF when the job ends
-	start := time.Now()
 	result, err := s.watch(ctx, sl, r, terminal)
 	stopLayer()
 	stopDisk()
@@ -39,7 +38,7 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *Request, te
 	if err != nil {
 		return result, err
 	}
-	result.Wall = int64(time.Since(start))
+	result.Wall = int64(time.Since(r.sent))
 	result.LayerFull, result.FilesFull = layer.LayerFull, layer.FilesFull
 	sl.account(&result)
 	result.OOM = result.OOM || overLocks // locks are memory
