@@ -92,7 +92,7 @@ func TestUnprivileged(t *testing.T) {
 
 	// Another user's base is refused, even for root.
 	x := openIn(t, own, Options{})
-	if _, err := x.Add(t.Context(), testBase, Source{Label: "l"}, bytes.NewReader(nil)); err == nil || !strings.Contains(err.Error(), "another user's") {
+	if _, err := x.Add(t.Context(), testBase, Source{Label: "l"}, bytes.NewReader(nil)); err == nil || !strings.Contains(err.Error(), "owned by another user") {
 		t.Errorf("error %v", err)
 	}
 	if _, err := x.Search(t.Context(), testBase, Query{Text: "common"}); err == nil {
