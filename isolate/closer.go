@@ -1,10 +1,10 @@
 package isolate
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -49,14 +49,14 @@ type fileCloser struct {
 	mu      sync.Mutex
 	changed sync.Cond              // of mu: a queue became shorter, or the supervisor ends
 	users   map[uint32]*closeQueue // guarded by mu: users with something to close
-	parked  int                    // guarded by mu: connections beyond maxWaitingCloses
-	ending  bool                   // guarded by mu: the supervisor ends, nobody waits for a helper
+	ending  bool                   // guarded by mu: the supervisor is ending; add no longer waits
+	aborts  sync.WaitGroup         // running calls of abort; counted up under mu
 }
 
 type closeQueue struct {
 	waiting []closable
-	helpers int       // that close something, or are being started
-	aborted time.Time // when the user's FUSE file systems were aborted last
+	helpers int       // being started, or closing
+	aborted time.Time // when the user's FUSE file systems were last aborted
 }
 
 // A closable is a descriptor to close: a file or a connection.
@@ -97,18 +97,18 @@ func (c *fileCloser) begin(p *prober) error {
 
 // openFuseControl mounts a fusectl file system that is attached nowhere. It returns nil if the kernel has none.
 func openFuseControl() (*os.File, error) {
-	context, err := unix.Fsopen("fusectl", unix.FSOPEN_CLOEXEC)
+	fs, err := unix.Fsopen("fusectl", unix.FSOPEN_CLOEXEC)
 	if errors.Is(err, unix.ENODEV) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("fsopen fusectl: %w", err)
 	}
-	defer unix.Close(context)
-	if err := unix.FsconfigCreate(context); err != nil {
+	defer unix.Close(fs)
+	if err := unix.FsconfigCreate(fs); err != nil {
 		return nil, fmt.Errorf("fsconfig fusectl: %w", err)
 	}
-	root, err := unix.Fsmount(context, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
+	root, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("fsmount fusectl: %w", err)
 	}
@@ -144,13 +144,12 @@ func (c *fileCloser) add(user uint32, d closable, park bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	q := c.of(user)
-	for len(q.waiting) >= maxWaitingCloses && !c.ending && (!park || c.parked >= maxParked) {
+	for len(q.waiting) >= maxWaitingCloses && !c.ending && (!park || c.parked() >= maxParked) {
 		c.abortSoon(user, q)
 		c.changed.Wait()
 		q = c.of(user)
 	}
 	if len(q.waiting) >= maxWaitingCloses {
-		c.parked++
 		c.abortSoon(user, q)
 	}
 	q.waiting = append(q.waiting, d)
@@ -158,6 +157,15 @@ func (c *fileCloser) add(user uint32, d closable, park bool) {
 		q.helpers++
 		go c.work(user, q)
 	}
+}
+
+// parked returns the number of connections that wait beyond maxWaitingCloses. The caller holds c.mu.
+func (c *fileCloser) parked() int {
+	n := 0
+	for _, q := range c.users {
+		n += max(0, len(q.waiting)-maxWaitingCloses)
+	}
+	return n
 }
 
 // of returns a user's queue, adding it if necessary. The caller holds c.mu.
@@ -179,25 +187,33 @@ func closesAtOnce(f *os.File) bool {
 	return err == nil && st.Mask&unix.STATX_TYPE != 0 && st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Dev_major != 0
 }
 
-// holdsDescriptors reports whether descriptors wait in a connection's queue, or cannot be counted (proc_pid_fdinfo(5), scm_fds,
-// from Linux 5.6).
+// holdsDescriptors reports whether descriptors wait in a connection's queue. It returns true if that is not known.
 func holdsDescriptors(conn *wire.Conn) bool {
 	holds := true
 	_ = conn.Hand(func(fd int) error {
-		f, err := os.Open("/proc/self/fdinfo/" + strconv.Itoa(fd))
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		text, err := io.ReadAll(io.LimitReader(f, 4096))
-		for line := range strings.Lines(string(text)) {
-			if count, found := strings.CutPrefix(line, "scm_fds:"); found {
-				holds = strings.TrimSpace(count) != "0"
-			}
-		}
-		return err
+		queued, known, err := queuedDescriptors("/proc/self/fdinfo/" + strconv.Itoa(fd))
+		holds = queued || !known || err != nil
+		return nil
 	})
 	return holds
+}
+
+// queuedDescriptors reports whether a socket, given by its file in fdinfo, holds descriptors that were sent and not received. A
+// listening socket includes those of connections that were not accepted. known is false on kernels before 5.6 (scm_fds of
+// unix_show_fdinfo in net/unix/af_unix.c).
+func queuedDescriptors(info string) (queued, known bool, err error) {
+	f, err := os.Open(info)
+	if err != nil {
+		return false, false, err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if n, found := strings.CutPrefix(lines.Text(), "scm_fds:"); found {
+			return strings.TrimSpace(n) != "0", true, nil
+		}
+	}
+	return false, false, lines.Err()
 }
 
 // work closes what a user has waiting.
@@ -207,9 +223,6 @@ func (c *fileCloser) work(user uint32, q *closeQueue) {
 		n := min(len(q.waiting), closeBatch)
 		batch := q.waiting[:n:n]
 		q.waiting = q.waiting[n:]
-		if beyond := len(q.waiting) + n - maxWaitingCloses; beyond > 0 {
-			c.parked -= min(beyond, n)
-		}
 		if n == 0 {
 			if q.helpers--; q.helpers == 0 && c.users[user] == q {
 				delete(c.users, user)
@@ -254,10 +267,7 @@ func (c *fileCloser) closeAll(user uint32, q *closeQueue, batch []closable) {
 // and counts as an abandoned look of the user's until it has ended.
 func (c *fileCloser) release(user uint32, q *closeQueue, h *probeHelper) {
 	p := c.probes
-	h.conn.SetDeadline(time.Now().Add(p.patience))
-	stop := context.AfterFunc(p.ctx, func() { h.conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	_, _, err := h.exchange(inside.Probe{Kind: inside.ProbeClose})
+	_, _, err := p.exchange(h, inside.Probe{Kind: inside.ProbeClose})
 	if err == nil {
 		p.keep(h)
 		return
@@ -267,12 +277,8 @@ func (c *fileCloser) release(user uint32, q *closeQueue, h *probeHelper) {
 		return
 	}
 	p.log.Warn("a helper process that closes a client's descriptors hangs", "uid", user, "pid", h.pid, "error", err)
-	p.charge(user)
-	ended := make(chan struct{})
-	p.kill(h, func() {
-		p.count(user, -1, -1)
-		close(ended)
-	})
+	p.count(user, 1, 0)
+	ended := p.killStuck(user, h)
 	for {
 		select {
 		case <-ended:
@@ -287,24 +293,26 @@ func (c *fileCloser) release(user uint32, q *closeQueue, h *probeHelper) {
 	}
 }
 
-// abortSoon aborts the FUSE file systems of a user that have requests under way, unless that was done a moment ago. The caller
-// holds c.mu, which is released meanwhile.
+// abortSoon starts to abort the FUSE file systems of a user that have requests under way, unless that was done within closePause.
+// The caller holds c.mu.
 func (c *fileCloser) abortSoon(user uint32, q *closeQueue) {
 	if c.fuse == nil || user == 0 || time.Since(q.aborted) < closePause {
 		return
 	}
 	q.aborted = time.Now()
-	c.mu.Unlock()
-	defer c.mu.Lock()
-	n, err := c.abort(user)
-	if n > 0 || err != nil {
-		c.probes.log.Warn("FUSE file systems aborted that keep descriptors from being closed", "uid", user, "count", n, "error", err)
-	}
+	fuse := c.fuse
+	c.aborts.Go(func() {
+		n, err := abortFUSE(fuse, func(uid uint32) bool { return c.probes.payer(uid) == user })
+		if n > 0 || err != nil {
+			c.probes.log.Warn("FUSE file systems aborted that keep descriptors from being closed", "uid", user, "count", n, "error", err)
+		}
+	})
 }
 
-// abort aborts them and returns their number. It reads and writes files of the kernel only.
-func (c *fileCloser) abort(user uint32) (int, error) {
-	fd, err := unix.Openat(int(c.fuse.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+// abortFUSE aborts the FUSE file systems of the users that match selects, if they have requests under way, and returns their
+// number. fuse is the root of a fusectl file system. Only files of the kernel are read and written.
+func abortFUSE(fuse *os.File, match func(uid uint32) bool) (int, error) {
+	fd, err := unix.Openat(int(fuse.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, fmt.Errorf("open fusectl: %w", err)
 	}
@@ -317,7 +325,7 @@ func (c *fileCloser) abort(user uint32) (int, error) {
 	n := 0
 	for _, name := range names {
 		var st unix.Stat_t
-		if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || c.probes.payer(st.Uid) != user || !c.busy(fd, name) {
+		if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || !match(st.Uid) || !hasRequests(fd, name) {
 			continue // it may have ended meanwhile
 		}
 		if control, err := unix.Openat(fd, name+"/abort", unix.O_WRONLY|unix.O_CLOEXEC, 0); err == nil {
@@ -330,8 +338,8 @@ func (c *fileCloser) abort(user uint32) (int, error) {
 	return n, nil
 }
 
-// busy reports whether a FUSE file system has requests under way.
-func (c *fileCloser) busy(dir int, name string) bool {
+// hasRequests reports whether a FUSE file system, given by its directory in fusectl, has requests under way.
+func hasRequests(dir int, name string) bool {
 	fd, err := unix.Openat(dir, name+"/waiting", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
@@ -349,6 +357,7 @@ func (c *fileCloser) finish() {
 	for len(c.users) > 0 {
 		c.changed.Wait()
 	}
+	c.aborts.Wait()
 	if c.fuse != nil {
 		c.fuse.Close()
 		c.fuse = nil

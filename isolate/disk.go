@@ -228,7 +228,8 @@ func (w *diskWatch) sumUnnamed() (h unnamedFiles, err error) {
 				return err
 			}
 			if socket && !h.passed {
-				h.passed = waiting(task + "/fdinfo/" + name)
+				queued, _, err := queuedDescriptors(task + "/fdinfo/" + name)
+				h.passed = queued || err != nil && !goneMeanwhile(err)
 			}
 			if ino != 0 && !seen[ino] {
 				seen[ino] = true
@@ -239,23 +240,6 @@ func (w *diskWatch) sumUnnamed() (h unnamedFiles, err error) {
 		return nil
 	})
 	return h, err
-}
-
-// waiting says whether somebody has sent descriptors to a job's socket that were not received: unix_show_fdinfo in
-// net/unix/af_unix.c, in kernels from 5.6 on. A listening one counts those for whom it has not accepted. Sockets that wait in
-// others are reached through these; where they only hold each other, the kernel closes them soon.
-func waiting(info string) bool {
-	f, err := os.Open(info)
-	if err != nil {
-		return !goneMeanwhile(err)
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if n, ok := strings.CutPrefix(lines.Text(), "scm_fds:"); ok {
-			return strings.TrimSpace(n) != "0"
-		}
-	}
-	return false
 }
 
 // withoutName is how large the file of a job's descriptor is, if it is one of the repository's file system and has no name. A

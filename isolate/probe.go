@@ -234,10 +234,11 @@ func (p *prober) receive(user uint32, socket int) ([]byte, []*os.File, error) {
 // release ends a probe.
 func (p *prober) release(user uint32) { p.count(user, -1, 0) }
 
+// count adds to the counts of a user and of all, beyond the maximum if need be.
 func (p *prober) count(user uint32, busy, stuck int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, c := range []*probeCount{&p.all, p.users[user]} {
+	for _, c := range []*probeCount{&p.all, p.of(user)} {
 		c.busy += busy
 		c.stuck += stuck
 	}
@@ -291,10 +292,7 @@ func (p *prober) query(user uint32, question inside.Probe, ends func(error) bool
 		p.release(user)
 		return nil, nil, err
 	}
-	h.conn.SetDeadline(time.Now().Add(p.patience))
-	stop := context.AfterFunc(p.ctx, func() { h.conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	answer, got, err := h.exchange(question, fds...)
+	answer, got, err := p.exchange(h, question, fds...)
 	if err != nil {
 		p.abandon(user, h)
 		switch {
@@ -319,6 +317,14 @@ func (p *prober) query(user uint32, question inside.Probe, ends func(error) bool
 	p.keep(h)
 	p.release(user)
 	return answer, got, nil
+}
+
+// exchange sends a question and waits for the answer, for p.patience at most, and not beyond the supervisor's end.
+func (p *prober) exchange(h *probeHelper, question inside.Probe, fds ...int) ([]byte, []*os.File, error) {
+	h.conn.SetDeadline(time.Now().Add(p.patience))
+	stop := context.AfterFunc(p.ctx, func() { h.conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	return h.exchange(question, fds...)
 }
 
 // exchange sends a question and waits for the answer.
@@ -387,19 +393,8 @@ func (p *prober) keep(h *probeHelper) {
 
 // abandonClosing abandons a helper whose probe has already ended.
 func (p *prober) abandonClosing(h *probeHelper) {
-	p.charge(h.user)
-	p.kill(h, func() { p.count(h.user, -1, -1) })
-}
-
-// charge counts an abandoned probe of a user, even beyond the maximum.
-func (p *prober) charge(user uint32) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	mine := p.of(user)
-	for _, c := range []*probeCount{&p.all, mine} {
-		c.busy++
-		c.stuck++
-	}
+	p.count(h.user, 1, 0)
+	p.killStuck(h.user, h)
 }
 
 // of returns the count of a user, adding it if necessary. The caller holds p.mu.
@@ -455,9 +450,20 @@ func (h *probeHelper) end() {
 // abandon kills a helper that has not answered, and counts it as stuck until it has exited. Nothing waits for that:
 // the kernel may not let it exit before its file system answers.
 func (p *prober) abandon(user uint32, h *probeHelper) {
-	p.count(user, 0, 1)
 	p.log.Warn("probe helper abandoned: a client's file system does not answer", "uid", user, "pid", h.pid)
-	p.kill(h, func() { p.count(user, -1, -1) })
+	p.killStuck(user, h)
+}
+
+// killStuck kills a helper that is counted as busy for a user, and ends its count once it has exited; until then it counts as stuck.
+// ended is closed after that.
+func (p *prober) killStuck(user uint32, h *probeHelper) (ended <-chan struct{}) {
+	p.count(user, 0, 1)
+	done := make(chan struct{})
+	p.kill(h, func() {
+		p.count(user, -1, -1)
+		close(done)
+	})
+	return done
 }
 
 // kill kills a helper, and calls ended in another goroutine once it has exited.

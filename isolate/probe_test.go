@@ -262,7 +262,7 @@ func TestDetachedAborted(t *testing.T) {
 // closing says what of clients' descriptors is not closed yet, "" if nothing is. before is the number of this process's.
 func (s *Supervisor) closing(before int) string {
 	s.probes.closer.mu.Lock()
-	users, parked := len(s.probes.closer.users), s.probes.closer.parked
+	users, parked := len(s.probes.closer.users), s.probes.closer.parked()
 	s.probes.closer.mu.Unlock()
 	s.probes.mu.Lock()
 	all := s.probes.all
@@ -337,8 +337,8 @@ func TestCloseQueue(t *testing.T) {
 	}
 	closer.mu.Lock()
 	q := closer.users[owner]
-	if q.helpers != maxUserClosing || len(q.waiting) != floods || closer.parked != floods-maxWaitingCloses {
-		t.Errorf("%d helpers, %d connections wait, %d are parked", q.helpers, len(q.waiting), closer.parked)
+	if q.helpers != maxUserClosing || len(q.waiting) != floods || closer.parked() != floods-maxWaitingCloses {
+		t.Errorf("%d helpers, %d connections wait, %d are parked", q.helpers, len(q.waiting), closer.parked())
 	}
 	closer.mu.Unlock()
 	s.probes.hangUp(owner+1, send(false))
@@ -394,7 +394,7 @@ func uninterruptible(t *testing.T) bool {
 func TestStuckProbesOfOthers(t *testing.T) {
 	p := &prober{patience: time.Millisecond, ctx: t.Context()}
 	for i := range maxProbes {
-		p.charge(uint32(1000 + i/maxUserProbes))
+		p.count(uint32(1000+i/maxUserProbes), 1, 1)
 	}
 	if err := p.acquire(1); err != nil {
 		t.Errorf("a user without a stuck helper: %v", err)
