@@ -145,8 +145,8 @@ func (s *scanner) find(src []byte, from int, last bool) (int, int) {
 	return max(s.rules.undecided(src), from), miss
 }
 
-// undecided returns the first position in src, of which more follows, where a rule may begin that cannot be
-// recognized yet. Unless a rule begins with a newline, which is rare, that is never before the last newline: the
+// undecided returns the first position in src where a rule may begin that cannot be recognized before more
+// text arrives. Unless a rule begins with a newline, which is rare, that is never before the last newline: the
 // output shown of a running job ends with complete lines.
 func (s *ruleset) undecided(src []byte) int {
 	at := max(len(src)-(anchor-1), 0)

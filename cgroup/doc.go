@@ -14,7 +14,7 @@
 //
 // There are three layouts. "v2": the unified hierarchy does everything. "v1": memory, pids, cpu and cpuacct enforce
 // limits and account, freezer helps to kill. "hybrid": the v1 controllers memory, pids and cpu enforce limits; the
-// unified mount, which has no controllers there, provides cgroup.kill, groups that a process can start in
+// unified mount (without controllers) provides cgroup.kill, groups that a process can start in
 // (CLONE_INTO_CGROUP), an event when the last process has ended, and the CPU time. [Detect] decides once on the
 // layout and on the other features that a kernel may lack; [Tree.Features] lists them.
 //

@@ -18,7 +18,7 @@ import (
 // On v2 the kernel kills the group (memory.oom.group): nothing is watched and f is never called.
 //
 // The kernel sends the notification before it kills a process (cgroup-v1/memory, section 10). An OOM event of an
-// ancestor, which has no limit set by this package, counts too: f may be called while nothing runs in the job.
+// ancestor, where this package sets no limit, counts too: f may be called while nothing runs in the job.
 func (g *Job) WatchOOM(f func()) error {
 	if g.instance.tree.layout == "v2" {
 		return nil

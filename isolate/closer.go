@@ -17,23 +17,23 @@ import (
 	"corral/isolate/wire"
 )
 
-// Closing what a client sent can take as long as the client wants:
+// Closing a descriptor that a client sent can take as long as the client wants:
 //
 //   - The last descriptor of a mount that is attached nowhere ends its file system. A FUSE file system does not end before its
 //     server has finished a read, into memory that another FUSE server backs.
-//   - A socket closes the messages that nobody received, with descriptors of any kind: of files on FUSE, of sockets that linger.
+//   - Closing a socket also closes the descriptors in messages that were not received: files on FUSE, sockets that linger.
 //
 // A thread of the supervisor would be lost for each, and the process could not exit. Therefore a helper process also holds the
 // descriptor, the supervisor closes its own copy, and then the helper closes. If the helper hangs, the supervisor aborts the FUSE
 // file systems of that user that have requests under way (fuse(4), fusectl), after which the kernel closes.
 
 const (
-	// maxUserClosing bounds the helpers that close for one user. A user whose helpers all hang also has nothing received or
-	// looked at.
+	// maxUserClosing bounds the helpers that close for one user. It equals the maximum of probes: a user whose helpers all hang
+	// cannot have anything received or probed either.
 	maxUserClosing = maxUserProbes
-	// maxWaitingCloses is how many descriptors of a user wait to be closed before their next one waits as well.
+	// maxWaitingCloses bounds the descriptors of a user that wait to be closed. Beyond it, discard blocks.
 	maxWaitingCloses = 512
-	// maxParked bounds the connections of all users that wait beyond that number because the accept loop must go on.
+	// maxParked bounds the connections of all users that wait beyond maxWaitingCloses, so that the accept loop does not block.
 	maxParked = 16384
 	// closeBatch is how many descriptors a helper closes at a time.
 	closeBatch = 64
@@ -115,7 +115,7 @@ func openFuseControl() (*os.File, error) {
 	return os.NewFile(uintptr(root), "fusectl"), nil
 }
 
-// discard closes files that a client passed or named, soon, and takes them over; it skips nil ones. user is the peer's payer. It
+// discard takes over files that a client passed or named and closes them soon; nil files are skipped. user is the peer's payer. It
 // blocks only while too many descriptors of this user wait.
 func (p *prober) discard(user uint32, files ...*os.File) {
 	for _, f := range files {
@@ -129,7 +129,7 @@ func (p *prober) discard(user uint32, files ...*os.File) {
 	}
 }
 
-// hangUp closes a client's connection, and takes it over. It blocks only while maxParked connections wait.
+// hangUp takes over a client's connection and closes it soon. It blocks only while maxParked connections wait.
 func (p *prober) hangUp(user uint32, conn *wire.Conn) {
 	conn.Shutdown() // the client can send nothing more
 	if !conn.Unread() || !holdsDescriptors(conn) {
@@ -176,8 +176,9 @@ func (c *fileCloser) of(user uint32) *closeQueue {
 	return c.users[user]
 }
 
-// closesAtOnce reports whether closing a descriptor asks no file system, without asking one: it is a pipe or a file in memory
-// (see receive), or a directory on a file system with a device. No user can mount such a file system, and an overlay has no device.
+// closesAtOnce reports whether closing a file calls no file system, judging only by what is in memory. A pipe and a memfd qualify (see
+// prober.receive), and so does a directory whose file system has a device major number: users cannot mount such a file system, and
+// an overlay has none.
 func closesAtOnce(f *os.File) bool {
 	if flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0); err == nil && flags&unix.O_PATH == 0 {
 		return true
@@ -216,7 +217,7 @@ func queuedDescriptors(info string) (queued, known bool, err error) {
 	return false, false, lines.Err()
 }
 
-// work closes what a user has waiting.
+// work closes a user's queued descriptors until the queue is empty.
 func (c *fileCloser) work(user uint32, q *closeQueue) {
 	for {
 		c.mu.Lock()
@@ -237,8 +238,8 @@ func (c *fileCloser) work(user uint32, q *closeQueue) {
 	}
 }
 
-// closeAll closes descriptors through a helper. It returns when they are closed or the supervisor ends. If no helper can be started
-// it tries again; when the supervisor ends they then stay open.
+// closeAll closes descriptors through a helper. It returns when they are closed or the supervisor ends. If no helper can be started it
+// retries; when the supervisor ends, the remaining descriptors stay open.
 func (c *fileCloser) closeAll(user uint32, q *closeQueue, batch []closable) {
 	for len(batch) > 0 {
 		h, err := c.probes.helper()
@@ -263,8 +264,8 @@ func (c *fileCloser) closeAll(user uint32, q *closeQueue, batch []closable) {
 	}
 }
 
-// release has a helper close what it holds. A helper that takes too long is killed, which ends the wait for a socket that lingers,
-// and counts as an abandoned look of the user's until it has ended.
+// release tells a helper to close what it holds and waits for that. A helper that takes too long is killed, which ends the wait for a
+// socket that lingers, and counts as an abandoned probe of the user until it has exited.
 func (c *fileCloser) release(user uint32, q *closeQueue, h *probeHelper) {
 	p := c.probes
 	_, _, err := p.exchange(h, inside.Probe{Kind: inside.ProbeClose})
@@ -350,7 +351,7 @@ func hasRequests(dir int, name string) bool {
 	return err == nil && strings.TrimSpace(string(b[:max(n, 0)])) != "0"
 }
 
-// finish passes what waits to helpers that end, when the supervisor does. Nothing is added any more.
+// finish waits until every queue is empty. The supervisor is ending, so no helper is waited for. add must not be called any more.
 func (c *fileCloser) finish() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

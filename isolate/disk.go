@@ -212,9 +212,8 @@ type unnamedFiles struct {
 	passed        bool // some sockets have queued descriptors, of unknown files
 }
 
-// sumUnnamed sums what the job's processes hold in files that have no name any more, or never had one (O_TMPFILE): space
-// that fallocate(2) reserved in them is in no account of what was written. It does not see a file that is only mapped. It fails
-// if walkTables does.
+// sumUnnamed sums the job's open files that no longer have a name, or never had one (O_TMPFILE): space that fallocate(2)
+// reserved in them is not counted as written. It does not see a file that is only mapped. It fails if walkTables does.
 func (w *diskWatch) sumUnnamed() (h unnamedFiles, err error) {
 	pids, err := w.group.PIDs()
 	if err != nil {
@@ -242,16 +241,16 @@ func (w *diskWatch) sumUnnamed() (h unnamedFiles, err error) {
 	return h, err
 }
 
-// withoutName is how large the file of a job's descriptor is, if it is one of the repository's file system and has no name. A
-// process outside may have passed the descriptor to the job, of a file system of its own: that one is not asked. socket says that
-// it is one. It fails if the supervisor may not look.
+// withoutName returns inode and size of the file behind a job's descriptor, if the file is on the repository's file system and has no
+// name. The descriptor may come from a process outside the jail and refer to a file system of that process's own, so no file system
+// is asked. socket reports that the file is a socket. It fails if the supervisor lacks the permission to look.
 func (w *diskWatch) withoutName(path string) (ino uint64, bytes int64, socket bool, err error) {
 	var st unix.Statx_t
 	err = unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE|unix.STATX_INO|unix.STATX_NLINK|unix.STATX_BLOCKS, &st)
 	if err == unix.EACCES || err == unix.EPERM {
 		return 0, 0, false, err
 	}
-	if err != nil { // closed meanwhile, or of a file system that does not tell
+	if err != nil { // closed meanwhile, or on a file system that does not report it from memory
 		return 0, 0, false, nil
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFSOCK {

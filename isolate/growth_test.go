@@ -47,7 +47,7 @@ func (f *front) count() count {
 	return c
 }
 
-// withoutMaps is count without the jail's id maps, of which there is one per user that had a job.
+// withoutMaps is count without the jail's id maps. There is one for each user that had a job.
 func (f *front) withoutMaps() count {
 	c := f.count()
 	for _, j := range f.s.standing() {

@@ -14,11 +14,11 @@ import (
 	"corral/isolate/wire"
 )
 
-// The kernel charges POSIX record locks (F_SETLK, fcntl(2)) to no cgroup, of 192 bytes each, and RLIMIT_LOCKS bounds nothing any
-// more. A filter of system calls cannot count, and to refuse them would refuse SQLite. So this is a watch, not a wall: first a
-// cheap look at how many lock records all of the host has; when these have grown by many, a look at the descriptors of each job.
-// Such a lock belongs to a descriptor table and goes when that closes the file; what a job could do with locks of open
-// file descriptions, which live on while they wait in a socket, is refused by the filter.
+// The kernel charges POSIX record locks (F_SETLK, fcntl(2)), 192 bytes each, to no cgroup, and RLIMIT_LOCKS no longer has an effect.
+// A system call filter cannot count, and refusing them would break SQLite. So this is polling, and a job can overrun it for a
+// moment: first a cheap check of how many lock records the whole host has; if that number has grown by manyLocks, a check of the
+// descriptors of each job. A lock belongs to a descriptor table, and is released when that table closes the file. The filter refuses
+// locks of open file descriptions, which would survive in a descriptor queued in a socket.
 const (
 	locksInterval = 250 * time.Millisecond
 	locksUnknown  = 10 * time.Second // where the kernel does not report the number
@@ -30,7 +30,7 @@ const (
 	// of them.
 	maxLocks = 10_000
 
-	// locksAtOnce is how many jobs are looked at together: none waits long for others that use up their tablesPatience.
+	// locksAtOnce is how many jobs are checked in parallel, so that none waits long for others that use up their tablesPatience.
 	locksAtOnce = 64
 )
 
@@ -50,7 +50,7 @@ type lockHolder struct {
 	group jobGroup
 	run   *run
 	mu    sync.Mutex
-	gone  bool // guarded by mu: the group is not to be used any more
+	gone  bool // guarded by mu: the group must not be used any more
 	over  bool // guarded by mu
 }
 
@@ -140,8 +140,8 @@ func checkAll(all []*lockHolder) bool {
 	return !blamed.Load()
 }
 
-// check ends the job if it has too many locks, or cannot be read. The job stands still meanwhile: else what holds its locks could be
-// another process at each look. It reports whether all of the job did, and has few locks.
+// check ends the job if it has too many locks, or cannot be read. The job is frozen meanwhile: otherwise a different process could
+// hold the locks at each look. It reports whether all of the job was frozen and has few locks.
 func (h *lockHolder) check() (blameless bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -149,7 +149,7 @@ func (h *lockHolder) check() (blameless bool) {
 		return true
 	}
 	thaw, frozen := h.group.Freeze()
-	defer thaw() // the stub must see the end, whoever brings it about
+	defer thaw() // the stub must see the end, whoever requests it
 	late := time.AfterFunc(tablesPatience, func() { h.run.requestEnd(wire.Vanished) })
 	pids, err := h.group.PIDs()
 	few := err == nil && !tooManyLocks(pids, h.run.limits.PIDs)
@@ -163,8 +163,8 @@ func (h *lockHolder) check() (blameless bool) {
 
 var errTooManyLocks = errors.New("more locks than a job may have")
 
-// tooManyLocks sums the locks of processes. What cannot be read counts as too many locks, and so do more tasks or descriptors than
-// walkTables reads.
+// tooManyLocks reports whether the processes have more than maxLocks locks in all. A table that cannot be read counts as too many
+// locks, and so do more tasks or descriptors than walkTables reads.
 func tooManyLocks(pids []int, maxTasks int64) bool {
 	locks := 0
 	return walkTables(pids, maxTasks, func(task string, names []string) error {
@@ -181,13 +181,13 @@ func tooManyLocks(pids []int, maxTasks int64) bool {
 	}) != nil
 }
 
-// locksIn counts lines of a descriptor's locks (proc_pid_fdinfo(5)), to little more than most. A descriptor that was closed has none.
-func locksIn(path string, most int) (locks int, err error) {
+// locksIn counts the locks of a descriptor (proc_pid_fdinfo(5)), and stops soon after limit. A descriptor that was closed has none.
+func locksIn(path string, limit int) (locks int, err error) {
 	f, err := os.Open(path)
 	if err == nil {
 		defer f.Close()
 		b := make([]byte, 4096)
-		for n := 0; err == nil && locks <= most; {
+		for n := 0; err == nil && locks <= limit; {
 			n, err = io.ReadFull(f, b)
 			locks += bytes.Count(b[:n], []byte("\nlock:"))
 		}

@@ -45,7 +45,7 @@ type prober struct {
 	patience time.Duration
 	ctx      context.Context // ends with the supervisor, and all waits for probes with it
 	log      *slog.Logger
-	payer    func(uid uint32) uint32 // returns the user on whom a user counts
+	payer    func(uid uint32) uint32 // returns the user to whom a user's usage is charged
 	closer   fileCloser
 
 	mu      sync.Mutex

@@ -28,7 +28,7 @@ type repo struct {
 	readOnly bool   // it was passed from a read-only mount
 	common   *repo  // the git directory of which it is a worktree, or nil
 	probes   *prober
-	payer    uint32 // the payer of who had it pinned, in whose name it is closed
+	payer    uint32 // the payer of the peer for whom it was pinned; closing it counts on this user
 }
 
 // pin opens path, which must be absolute and clean and contain no symbolic link, for jobs of the peer. If want is not

@@ -12,40 +12,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxDescriptors is how many descriptors of a job are read: as many take a tenth of a second, as many sockets a third of one.
+// maxDescriptors bounds the descriptors of a job that are read. That many files take a tenth of a second, that many sockets a third.
 const maxDescriptors = 1 << 16
 
 // tablesPatience is how long reading a job's descriptor tables may take before the job is ended. kcmp(2) and /proc/PID/io wait for a
-// process in the middle of execve(2), which can wait for another that waits for a user's file system. They return once it is killed.
+// process that is in execve(2), which can wait for another one that waits for a user's file system. They return once it is killed.
 const tablesPatience = 2 * time.Second
 
-// attachedTasks are tasks that can be in a job's cgroup beyond pids.max, which refuses forks and does not refuse to attach.
+// attachedTasks is how many tasks can be in a job's cgroup beyond pids.max, which limits forks but not attaching.
 const attachedTasks = 16
 
 var (
 	errTooManyTasks       = errors.New("more tasks than the job's pids limit")
-	errTooManyDescriptors = errors.New("more descriptors than are read")
+	errTooManyDescriptors = errors.New("more descriptors than the maximum that is read")
 )
 
-// A jobGroup is the cgroup of a job: *cgroup.Job, or another in tests.
+// A jobGroup is the cgroup of a job: *cgroup.Job, or a fake in tests.
 type jobGroup interface {
 	Freeze() (thaw func(), frozen bool)
 	PIDs() ([]int, error)
 }
 
-// A tableWalk visits the descriptor tables of a job's tasks. A process has as many as its threads made (clone(2) without CLONE_FILES,
-// close_range(2) with CLOSE_RANGE_UNSHARE), and /proc/PID/fd is the table of its first thread: empty when that has ended and others run.
+// A tableWalk visits the descriptor tables of a job's tasks. Threads of one process can have different tables (clone(2) without
+// CLONE_FILES, close_range(2) with CLOSE_RANGE_UNSHARE). /proc/PID/fd is the table of the first thread, and is empty if that thread
+// has ended while others run.
 type tableWalk struct {
 	visit       func(task string, names []string) error
 	tasks, left int   // tasks and descriptors that may still be read
-	visited     []int // a task of each table, in the order that kcmp has for tables
+	visited     []int // one task of each table, in the order that kcmp(2) defines
 	compare     func(a, b int) (int, error)
 	ended       func(task int) bool
 }
 
-// walkTables calls visit once for each descriptor table that tasks of the processes have, with a task's directory in /proc and the names
-// of its descriptors. It fails if there are more than maxTasks tasks or maxDescriptors descriptors, or if a task cannot be read and has
-// not ended.
+// walkTables calls visit once for each descriptor table of the processes' tasks, with the directory of one of its tasks in /proc and
+// the names of its descriptors. It fails if there are more than maxTasks tasks or maxDescriptors descriptors, or if a task that has
+// not ended cannot be read.
 func walkTables(pids []int, maxTasks int64, visit func(task string, names []string) error) error {
 	w := tableWalk{visit: visit, tasks: int(maxTasks) + attachedTasks, left: maxDescriptors, compare: compareTables, ended: taskEnded}
 	return w.walk(pids)
@@ -74,8 +75,8 @@ func (w *tableWalk) walk(pids []int) error {
 	return nil
 }
 
-// read visits the table of a task, unless an earlier task has the same one. The visit precedes all comparisons with this task: if it ends
-// while it is read, the next task that has the table is found to differ, and is read itself.
+// read visits the table of a task, unless an earlier task has the same table. All comparisons with this task come after the visit: if it
+// ends while it is read, the next task with the same table compares as different, and is read itself.
 func (w *tableWalk) read(dir string, task int) error {
 	at, isNew := w.find(task)
 	if !isNew {
@@ -94,9 +95,9 @@ func (w *tableWalk) read(dir string, task int) error {
 	return w.visit(dir, names)
 }
 
-// find returns where in visited a task with a new table belongs, -1 if it cannot be compared. Then its table counts as a new one: on a
-// kernel without kcmp(2), that of each task does. To compare what /proc says of two tables instead would miss locks for reading, which
-// read the same in two tables of one process.
+// find returns the index in visited for a task with a new table, or -1 if it cannot be compared. A table that cannot be compared counts
+// as new, so on a kernel without kcmp(2) every task's does. Comparing the contents in /proc instead would miss read locks, which look
+// the same in two tables of one process.
 func (w *tableWalk) find(task int) (at int, isNew bool) {
 	low, high := 0, len(w.visited)
 	for low < high {
@@ -136,11 +137,11 @@ func (w *tableWalk) list(dir string, task, limit int) ([]string, error) {
 	return nil, err
 }
 
-// taskEnded reports whether no process or thread has an id. That a directory in /proc is not found does not say so: the mount option
-// hidepid hides live ones.
+// taskEnded reports whether no process or thread has this id. A missing directory in /proc does not prove that: the mount option
+// hidepid hides live tasks.
 func taskEnded(task int) bool { return unix.Kill(task, 0) == unix.ESRCH }
 
-// compareTables compares the descriptor tables of two tasks by an order that holds until the host is restarted: kcmp(2).
+// compareTables compares the descriptor tables of two tasks in the order of kcmp(2), which is fixed until the host restarts.
 func compareTables(a, b int) (int, error) {
 	const kcmpFiles = 2
 	order, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), kcmpFiles, 0, 0, 0)
@@ -155,7 +156,7 @@ func compareTables(a, b int) (int, error) {
 	return 1, nil
 }
 
-// goneMeanwhile reports whether err says that a descriptor was closed, or its task ended, since it was listed.
+// goneMeanwhile reports whether err means that a descriptor was closed, or its task ended, after it was listed.
 func goneMeanwhile(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH)
 }

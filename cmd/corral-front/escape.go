@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// An escaper shows what would control a terminal: as \u001b, or \xff where it is no text. Newlines and tabs pass. It
-// is internal/text for what has no end, of any size, where a character may be in two pieces.
+// An escaper escapes what would control a terminal: as \u001b, or \xff for an invalid byte. Newlines and tabs pass. It does for a
+// stream of any length, in which a write may end within a character, what internal/text does for a string.
 type escaper struct {
 	w    *bufio.Writer
 	raw  bool   // nothing is shown, all passes

@@ -1,6 +1,6 @@
-// Package log is where the programs that serve tell how they do: lines on standard error, for who operates them. Values in
-// a line are those of clients and jobs, too: paths, names, errors that quote them. A line is never more than one, none of
-// its characters acts on a terminal, and a value has a bound.
+// Package log makes the diagnostic log of programs that serve: lines on standard error for their operator. Values can come from
+// clients and jobs: paths, names, errors that quote them. A record is always one line, none of its characters controls a terminal,
+// and the size of a value is bounded.
 package log
 
 import (
@@ -14,10 +14,10 @@ import (
 	"corral/internal/text"
 )
 
-// maxValue bounds a value, in bytes before any are escaped: the longest path fits, and the stack of a goroutine that panics.
+// maxValue bounds a value, in bytes before escaping. The longest path fits, and the stack trace of a panic.
 const maxValue = 16 << 10
 
-// Stderr returns a log on standard error: text on a terminal or if that is wanted, JSON else.
+// Stderr returns a logger to standard error. It writes text if plain is set or standard error is a terminal, otherwise JSON.
 func Stderr(level slog.Level, plain bool) *slog.Logger {
 	if !plain {
 		_, err := unix.IoctlGetTermios(2, unix.TCGETS)
@@ -26,7 +26,7 @@ func Stderr(level slog.Level, plain bool) *slog.Logger {
 	return New(os.Stderr, level, plain)
 }
 
-// New returns a log of text or of JSON, a line with each Write.
+// New returns a logger that writes text or JSON, one line per Write.
 func New(w io.Writer, level slog.Level, plain bool) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: cut}
 	if plain {
@@ -35,13 +35,13 @@ func New(w io.Writer, level slog.Level, plain bool) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(escaping{w}, options))
 }
 
-// cut bounds a value. What is no text is told as one if it is too long.
+// cut bounds a value. A value that is not a string becomes one if it is too long.
 func cut(_ []string, a slog.Attr) slog.Attr {
 	switch v := a.Value; v.Kind() {
 	case slog.KindString:
 		a.Value = slog.StringValue(text.Cut(v.String(), maxValue))
 	case slog.KindAny:
-		// As fmt has it: that survives an error which panics, as one that is a nil pointer does.
+		// fmt recovers from an Error method that panics, for example on a nil pointer.
 		s := fmt.Sprint(v.Any())
 		if _, ok := v.Any().(error); ok || len(s) > maxValue {
 			a.Value = slog.StringValue(text.Cut(s, maxValue))
@@ -50,7 +50,8 @@ func cut(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// An escaping writer escapes what slog leaves as it is: of JSON DEL, C1 controls and what turns the direction of text, of text DEL.
+// An escaping writer escapes what slog leaves unescaped: DEL in text, and in JSON also C1 controls and characters that change the
+// direction of text.
 type escaping struct{ w io.Writer }
 
 func (e escaping) Write(line []byte) (int, error) {

@@ -18,7 +18,7 @@ type badError struct{ s string }
 
 func (e *badError) Error() string { return e.s }
 
-// TestValues: whatever a value is and however it is given, it makes one line, of what a terminal shows, and of a bound.
+// TestValues: any value, given in any way, makes one line of bounded size that is printable.
 func TestValues(t *testing.T) {
 	for form, attr := range map[string]func(s string) any{
 		"string": func(s string) any { return slog.String("value", s) },
@@ -47,7 +47,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestMessage: a message is no less bounded, whoever made it of what.
+// TestMessage: a message is bounded and printable, too.
 func TestMessage(t *testing.T) {
 	for name, s := range texttest.Hostile() {
 		for _, plain := range []bool{true, false} {
@@ -61,7 +61,7 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// TestMeaning: what is escaped in JSON means the same to who reads it, and what needs nothing is as it was.
+// TestMeaning: escapes in JSON do not change the decoded value, and printable text is not escaped.
 func TestMeaning(t *testing.T) {
 	for value, want := range map[any]any{
 		"/srv/\u202egnp.exe\u009b": "/srv/\u202egnp.exe\u009b", "päth 世界": "päth 世界", 7: 7.0, true: true,

@@ -1,6 +1,6 @@
-// Package text makes what jobs and clients wrote fit for a terminal, a log or an error. Such text can hold control
-// sequences that rewrite a screen, ends of lines that forge a line of ours, characters that turn the direction of what
-// follows (CVE-2021-42574), bytes that are no text, and any number of them.
+// Package text makes text from jobs and clients safe to show on a terminal, in a log or in an error. Such text can hold control
+// sequences that rewrite the screen, newlines that forge a line of the program, characters that change the direction of what
+// follows (CVE-2021-42574) and invalid UTF-8, and can have any length.
 package text
 
 import (
@@ -12,18 +12,19 @@ import (
 	"unicode/utf8"
 )
 
-// What is shown as it is: letters, marks, numbers, punctuation, symbols and the ASCII space, as Go's strconv.IsPrint has it. So
-// joiners and spaces without a width are escaped, which some scripts have within words: they hide as well as they join.
+// Letters, marks, numbers, punctuation, symbols and the ASCII space are shown unchanged: what strconv.IsPrint accepts. Joiners and
+// zero-width spaces are escaped although some scripts use them within words, because they can also hide text.
 
-// Escape is s on one line, with Go's escapes for what is not printed: \n, \x1b, \u202e, and \xff for a byte that is no UTF-8.
+// Escape returns s on one line, with Go's escapes for what is not printable: \n, \x1b, \u202e, and \xff for an invalid byte.
 func Escape(s string) string { return escape(s, "") }
 
-// Lines is Escape for text that may have more than one line, and tabs.
+// Lines is like Escape, but leaves newlines and tabs unchanged.
 func Lines(s string) string { return escape(s, "\n\t") }
 
-func escape(s, but string) string {
+// escape escapes s, except for the ASCII characters in except.
+func escape(s, except string) string {
 	shown := func(r rune, n int) bool {
-		return (strconv.IsPrint(r) || r < utf8.RuneSelf && strings.IndexByte(but, byte(r)) >= 0) && (r != utf8.RuneError || n > 1)
+		return (strconv.IsPrint(r) || r < utf8.RuneSelf && strings.IndexByte(except, byte(r)) >= 0) && (r != utf8.RuneError || n > 1)
 	}
 	at := 0
 	for at < len(s) {
@@ -51,7 +52,7 @@ func escape(s, but string) string {
 	return string(b)
 }
 
-// Quote is a name: as it is if nothing in it needs an escape, else between quotes, as Go has it.
+// Quote returns a name unchanged if it needs no escapes, otherwise as strconv.Quote does.
 func Quote(s string) string {
 	if q := strconv.Quote(s); q != `"`+s+`"` {
 		return q
@@ -59,22 +60,21 @@ func Quote(s string) string {
 	return s
 }
 
-// Line is somebody else's text within a message of ours: on one line, with one space for all white space between two words, escaped,
-// and cut, of at most so many bytes before its escapes.
-func Line(s string, most int) string {
-	begin := Head(s, 4*most)
+// Line returns s for use within a message: on one line, with one space between words, cut to limit bytes and then escaped.
+func Line(s string, limit int) string {
+	begin := Head(s, 4*limit)
 	line := strings.Join(strings.Fields(begin), " ")
-	if len(begin) < len(s) && len(line) <= most {
+	if len(begin) < len(s) && len(line) <= limit {
 		return Escape(line) + "…"
 	}
-	return Escape(Cut(line, most))
+	return Escape(Cut(line, limit))
 }
 
 const hexDigits = "0123456789abcdef"
 
-// JSON is a JSON text in which each character that a terminal would not show as itself is escaped: DEL, C1 controls, what
-// turns the direction of text, separators of lines, what has no width. It means the same as before. White space between
-// values stays.
+// JSON escapes the characters of a JSON text that a terminal would not show as themselves: DEL, C1 controls, and characters that
+// change the direction of text, separate lines or have no width. The result has the same meaning. White space between values is
+// unchanged.
 func JSON(b []byte) []byte {
 	at := unshown(b)
 	if at == len(b) {
@@ -99,7 +99,7 @@ func JSON(b []byte) []byte {
 	return out
 }
 
-// WriteJSON writes a value as JSON, a line or, with an indent, some.
+// WriteJSON writes a value as JSON: on one line if indent is empty, otherwise indented.
 func WriteJSON(w io.Writer, v any, indent string) error {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -112,7 +112,7 @@ func WriteJSON(w io.Writer, v any, indent string) error {
 	return err
 }
 
-// unshown is where JSON has the first to escape, or len(b).
+// unshown returns the index of the first character that JSON escapes, or len(b).
 func unshown(b []byte) int {
 	for at := 0; at < len(b); {
 		r, n := utf8.DecodeRune(b[at:])
@@ -124,25 +124,25 @@ func unshown(b []byte) int {
 	return len(b)
 }
 
-// appendUnit appends one UTF-16 code unit, as JSON has them.
+// appendUnit appends a UTF-16 code unit as a JSON escape.
 func appendUnit(b []byte, u rune) []byte {
 	return append(b, '\\', 'u', hexDigits[u>>12&15], hexDigits[u>>8&15], hexDigits[u>>4&15], hexDigits[u&15])
 }
 
-// Cut is s, or what it begins with: at most so many bytes and no half of a character, with an ellipsis behind them.
-func Cut(s string, most int) string {
-	if len(s) <= most {
+// Cut returns s if it has at most limit bytes, otherwise the whole characters that fit and an ellipsis.
+func Cut(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
-	return Head(s, most) + "…"
+	return Head(s, limit) + "…"
 }
 
 // Head is Cut without the ellipsis.
-func Head(s string, most int) string {
-	if len(s) <= most {
+func Head(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
-	end := max(most, 0)
+	end := max(limit, 0)
 	for back := 1; back < utf8.UTFMax && back <= end; back++ {
 		if utf8.RuneStart(s[end-back]) {
 			if !utf8.FullRuneInString(s[end-back : end]) {

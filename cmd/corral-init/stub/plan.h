@@ -113,7 +113,7 @@ struct owner {
 _Static_assert(sizeof(struct owner) == 8, "owner");
 
 struct holder {
-	s32 pid; /* a process in the new namespace, which has no id mappings yet; or -errno */
+	s32 pid; /* a process in the new namespace, whose ids are not mapped yet; or -errno */
 };
 _Static_assert(sizeof(struct holder) == 4, "holder");
 

@@ -1,5 +1,4 @@
-// Package texttest has what jobs and clients can write to harm who reads it, and finds what reaches a terminal, a log or an
-// error of that.
+// Package texttest has hostile text that jobs and clients can write, and checks the places where programs show it.
 package texttest
 
 import (
@@ -11,11 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-// Long is the size of the longest of what is hostile.
+// Long is the size in bytes of the longest hostile texts.
 const Long = 1 << 20
 
-// Hostile are texts by what is in them: each control character, each that turns the direction of text, has no width or ends a
-// line, what is no UTF-8, and lines of a MiB.
+// Hostile returns hostile texts by description: each control character, each character that changes the direction of text, has no
+// width or ends a line, invalid UTF-8, and lines of 1 MiB.
 func Hostile() map[string]string {
 	list := map[string]string{
 		"no UTF-8": "a\xffb\xe2\x82", "halves": "\xed\xa0\x80\xed\xb0\x80", "tags": "a\U000e0001\U000e0041b",
@@ -31,18 +30,19 @@ func Hostile() map[string]string {
 	return list
 }
 
-// A Place shows what somebody else wrote.
+// A Place is a part of a program that shows text from jobs or clients.
 type Place struct {
 	Name string
-	// Shows returns what is shown of it.
+	// Shows returns what the program shows for s.
 	Shows func(s string) string
-	// Lines are how many lines that has, whatever is in s.
+	// Lines is the number of lines shown for every s.
 	Lines int
-	// Most bounds it in bytes; 0: who calls has bounded s.
+	// Most is the maximum number of bytes shown; 0 means that the caller bounds s.
 	Most int
 }
 
-// Check holds that nothing in a hostile text acts where it is shown, forges a line, or takes more room than there is.
+// Check fails the test if a place shows a hostile text with characters that are not printable, with more lines or with more bytes than
+// it may have.
 func Check(t *testing.T, places []Place) {
 	t.Helper()
 	for _, p := range places {
@@ -56,7 +56,7 @@ func Check(t *testing.T, places []Place) {
 					t.Errorf("%s: %d lines, want %d: %.200q", name, n, p.Lines, got)
 				}
 				if p.Most > 0 && len(got) > p.Most {
-					t.Errorf("%s: %d bytes, at most %d are wanted", name, len(got), p.Most)
+					t.Errorf("%s: %d bytes, want at most %d", name, len(got), p.Most)
 				}
 			}
 		})
