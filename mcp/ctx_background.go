@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"corral/artifact"
 	"corral/job"
+	"corral/store/artifact"
 )
 
 const (

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"testing"
 
-	"corral/artifact"
 	"corral/index"
 	"corral/job"
+	"corral/store/artifact"
 )
 
 // A memoryKnowledge is a Knowledge in memory: sections of ten lines, found by the words in them.

@@ -9,8 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"corral/artifact"
 	"corral/index"
+	"corral/store/artifact"
 )
 
 // TestCtxIndex: a text can be found under its name, and is replaced by the next one of that name.

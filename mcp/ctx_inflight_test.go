@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"corral/artifact"
 	"corral/index"
 	"corral/internal/sandboxtest"
 	"corral/job"
+	"corral/store/artifact"
 )
 
 // noted makes x log to a buffer, and returns that.

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/artifact"
 	"corral/internal/calls"
+	"corral/store/artifact"
 )
 
 // CtxJob is the tool ctx_job: it reports on a background job, reads its output, and signals it.

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"corral/artifact"
 	"corral/job"
+	"corral/store/artifact"
 )
 
 // A ctxJobReply is the structuredContent of the tools about background jobs.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"corral/artifact"
+	"corral/store/artifact"
 )
 
 // TestWindow: which part of a stream is returned, given its head, its tail and the bytes between them.

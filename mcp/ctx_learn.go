@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"corral/artifact"
 	"corral/index"
+	"corral/store/artifact"
 )
 
 // Reasons why output is not indexed.

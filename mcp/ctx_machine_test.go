@@ -10,9 +10,9 @@ import (
 	"sync"
 	"testing"
 
-	"corral/artifact"
 	"corral/index"
 	"corral/job"
+	"corral/store/artifact"
 )
 
 // A scriptRunner is a policy, runner and auditor whose jobs are scripts with one command per line: "out TEXT", "err TEXT",

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"corral/artifact"
 	"corral/job"
+	"corral/store/artifact"
 )
 
 const (

@@ -3,7 +3,7 @@ package mcp
 import (
 	"strings"
 
-	"corral/artifact"
+	"corral/store/artifact"
 )
 
 // A part is a section of a stream.

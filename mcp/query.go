@@ -6,8 +6,8 @@ import (
 	"errors"
 	"slices"
 
-	"corral/artifact"
 	"corral/internal/strictjson"
+	"corral/store/artifact"
 
 	safe "corral/internal/text"
 )

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"sync"
 
-	"corral/artifact"
 	"corral/index"
+	"corral/store/artifact"
 )
 
 // checkFuzzy returns an error if match "fuzzy" is not possible.

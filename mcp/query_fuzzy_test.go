@@ -11,8 +11,8 @@ import (
 	"sync"
 	"testing"
 
-	"corral/artifact"
 	"corral/index"
+	"corral/store/artifact"
 )
 
 const fuzzyStderr = "warning\nthe quaggas are connecting\n"

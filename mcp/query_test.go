@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/artifact"
+	"corral/store/artifact"
 )
 
 // storeOutput runs a job, whose output is stored, and returns the artifact's handle.

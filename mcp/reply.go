@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/artifact"
 	"corral/job"
+	"corral/store/artifact"
 )
 
 // maxText is the maximum number of bytes of a result's JSON that are repeated as text.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"corral/artifact"
 	"corral/job"
+	"corral/store/artifact"
 )
 
 // An Engine runs jobs. *job.Engine implements it.

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"corral/artifact"
 	"corral/internal/strictjson"
 	"corral/job"
+	"corral/store/artifact"
 )
 
 // A fakeRunner is a policy, runner and auditor for a real job.Engine.

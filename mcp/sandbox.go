@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"corral/artifact"
 	"corral/job"
+	"corral/store/artifact"
 
 	safe "corral/internal/text"
 )

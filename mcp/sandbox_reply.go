@@ -6,8 +6,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"corral/artifact"
 	"corral/job"
+	"corral/store/artifact"
 
 	safe "corral/internal/text"
 )

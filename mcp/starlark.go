@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"corral/artifact"
 	"corral/job"
 	"corral/starlark"
+	"corral/store/artifact"
 
 	safe "corral/internal/text"
 )

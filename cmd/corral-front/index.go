@@ -15,12 +15,12 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"corral/artifact"
 	"corral/config"
 	"corral/index"
 	"corral/internal/log"
 	"corral/internal/text"
 	"corral/job"
+	"corral/store/artifact"
 )
 
 const indexHelp = `corral index is about the full-text index of what jobs of servers wrote, which ctx_search searches.

@@ -18,9 +18,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/artifact"
 	"corral/internal/text"
 	"corral/job"
+	"corral/store/artifact"
 )
 
 const outputHelp = `corral output shows what earlier jobs of servers wrote.

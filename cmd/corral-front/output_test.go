@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/artifact"
 	"corral/job"
+	"corral/store/artifact"
 )
 
 // keep stores the output of one job in a directory of state, as a server does.

@@ -8,8 +8,8 @@ import (
 	"os"
 	"sync"
 
-	"corral/artifact"
 	"corral/config"
+	"corral/store/artifact"
 )
 
 // outputs are a store of artifacts that is opened by the first call that needs it: a server that is only looked at leaves

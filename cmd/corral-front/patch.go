@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"corral/artifact"
 	"corral/changes"
 	"corral/internal/text"
 	"corral/job"
+	"corral/store/artifact"
 )
 
 // patchRuntime stands in a patch's manifest where that of a job's output has its runtime.

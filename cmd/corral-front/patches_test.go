@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"corral/artifact"
 	"corral/changes/stream"
 	"corral/job"
+	"corral/store/artifact"
 )
 
 // A teller is a session's tool that tells of new files, by their contents.

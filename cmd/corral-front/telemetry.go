@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 
-	"corral/artifact"
 	"corral/config"
 	"corral/internal/calls"
 	"corral/internal/text"
 	"corral/internal/version"
 	"corral/job"
+	"corral/store/artifact"
 	"corral/telemetry"
 )
 

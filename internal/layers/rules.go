@@ -41,7 +41,7 @@ var owners = []owner{
 	},
 	{
 		"github.com/klauspost/compress",
-		[]string{"artifact"},
+		[]string{"store/artifact"},
 		"gzip at about twice the speed of the standard library's, which every byte of every job pays for; any gzip reads what is written",
 	},
 	{
@@ -132,7 +132,7 @@ var bounds = []bound{
 		reason: "job is the middle: words and the life of a job, with no library and no kernel in it",
 	},
 	{
-		from: "artifact", only: []string{"std", sys, "github.com/klauspost/compress/...", "job"},
+		from: "store/artifact", only: []string{"std", sys, "github.com/klauspost/compress/...", "job"},
 		reason: "it keeps what jobs wrote, for whichever front-end: it starts nothing and asks nobody",
 	},
 	{
