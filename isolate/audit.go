@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/audit"
 	"corral/isolate/wire"
 	"corral/job"
+	"corral/store/audit"
 )
 
 // Audit configures the audit log. Supervisors that share a state directory should have the same configuration.

@@ -16,10 +16,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/audit"
 	"corral/internal/sandboxtest"
 	"corral/isolate/wire"
 	"corral/job"
+	"corral/store/audit"
 )
 
 // logged returns the records of the audit log in a state directory, which must verify without notes.

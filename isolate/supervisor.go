@@ -13,11 +13,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/audit"
 	"corral/isolate/layer"
 	"corral/job"
 	"corral/rootfs"
 	"corral/seccomp"
+	"corral/store/audit"
 )
 
 // A Supervisor runs jobs in jails. Create it with New and release it with Close.

@@ -15,8 +15,8 @@ import (
 	"time"
 	"unicode"
 
-	"corral/audit"
 	"corral/internal/text"
+	"corral/store/audit"
 )
 
 const auditHelp = `corral audit shows the log of what was run for whom, which the supervisor keeps. It is root's: run it with sudo.

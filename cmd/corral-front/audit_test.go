@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"corral/audit"
 	"corral/internal/sandboxtest"
 	"corral/job"
+	"corral/store/audit"
 )
 
 // newAudit makes a log that has a few jobs in a state directory.

@@ -5,11 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	"corral/audit"
 	"corral/changes/stream"
 	"corral/internal/text/texttest"
 	"corral/job"
 	"corral/policy"
+	"corral/store/audit"
 )
 
 // TestPlaces: what a job called its files, and what a front-end claims, is printed and changes nothing around it.

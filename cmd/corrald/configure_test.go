@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"corral/audit"
 	"corral/config"
 	"corral/internal/sandboxtest"
 	"corral/isolate"
 	"corral/job"
+	"corral/store/audit"
 )
 
 // TestDefaultsAgree holds that a supervisor is the same without a file as with an empty one.

@@ -65,8 +65,8 @@ func TestRules(t *testing.T) {
 		{"rootfs and jobs", map[string][]string{"rootfs/a.go": {"corral/job"}}, "rootfs must not reach job"},
 		{
 			"corral stays thin",
-			map[string][]string{"cmd/corral/a.go": {"corral/isolate/client"}, "isolate/client/a.go": {"corral/audit"}},
-			"cmd/corral → isolate/client → audit (isolate/client/a.go)",
+			map[string][]string{"cmd/corral/a.go": {"corral/isolate/client"}, "isolate/client/a.go": {"corral/store/audit"}},
+			"cmd/corral → isolate/client → store/audit (isolate/client/a.go)",
 		},
 		{
 			"corral as designed",

@@ -164,7 +164,7 @@ var bounds = []bound{
 		reason: "what runs a language is a table and a look at directories: it starts nothing and asks nobody",
 	},
 	{
-		from: "audit", only: []string{"std", sys, "job"},
+		from: "store/audit", only: []string{"std", sys, "job"},
 		reason: "a log that root writes and that others verify: it is to be easy to audit itself",
 	},
 	{
