@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"corral/index"
 	"corral/store/artifact"
+	"corral/store/index"
 )
 
 // Knowledge is a full-text index of job output, in knowledge bases per repository and principal. *index.Index implements it.

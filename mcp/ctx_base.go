@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"corral/index"
+	"corral/store/index"
 )
 
 // CtxStats is the tool ctx_stats: it reports the contents of the knowledge base, and how much output stayed out

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"corral/index"
 	"corral/job"
 	"corral/store/artifact"
+	"corral/store/index"
 )
 
 // CtxBatchExecute is the tool ctx_batch_execute: it runs shell commands, indexes all their output, and answers queries about

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"testing"
 
-	"corral/index"
 	"corral/job"
 	"corral/store/artifact"
+	"corral/store/index"
 )
 
 // A memoryKnowledge is a Knowledge in memory: sections of ten lines, found by the words in them.

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"corral/index"
 	"corral/job"
 	"corral/store/artifact"
+	"corral/store/index"
 )
 
 // CtxIndex is the tool ctx_index: it indexes a text or a file of the repository. A job reads the file, inside its jail.

@@ -9,8 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"corral/index"
 	"corral/store/artifact"
+	"corral/store/index"
 )
 
 // TestCtxIndex: a text can be found under its name, and is replaced by the next one of that name.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"corral/index"
+	"corral/store/index"
 )
 
 const (

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"corral/index"
 	"corral/internal/sandboxtest"
 	"corral/job"
 	"corral/store/artifact"
+	"corral/store/index"
 )
 
 // noted makes x log to a buffer, and returns that.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"corral/index"
+	"corral/store/index"
 )
 
 const (

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"corral/index"
 	"corral/job"
+	"corral/store/index"
 )
 
 // logLines returns n lines, of which every fiftieth contains why.

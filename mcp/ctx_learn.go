@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"corral/index"
 	"corral/store/artifact"
+	"corral/store/index"
 )
 
 // Reasons why output is not indexed.

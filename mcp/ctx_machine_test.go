@@ -10,9 +10,9 @@ import (
 	"sync"
 	"testing"
 
-	"corral/index"
 	"corral/job"
 	"corral/store/artifact"
+	"corral/store/index"
 )
 
 // A scriptRunner is a policy, runner and auditor whose jobs are scripts with one command per line: "out TEXT", "err TEXT",

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"corral/index"
+	"corral/store/index"
 )
 
 const (

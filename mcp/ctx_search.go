@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"corral/index"
 	"corral/internal/strictjson"
+	"corral/store/index"
 )
 
 // CtxSearch is the tool ctx_search: it searches the knowledge base. Its replies are worded as in context-mode.

@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"corral/index"
+	"corral/store/index"
 )
 
 // A cannedIndex index returns prepared results and records its queries.

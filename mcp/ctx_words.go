@@ -8,10 +8,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"corral/index"
 	"corral/job"
 	"corral/lang"
 	"corral/store/artifact"
+	"corral/store/index"
 )
 
 // A ctxReply is the structuredContent of the tools that run code. Fields that do not apply are absent.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"sync"
 
-	"corral/index"
 	"corral/store/artifact"
+	"corral/store/index"
 )
 
 // checkFuzzy returns an error if match "fuzzy" is not possible.

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"testing"
 
-	"corral/index"
 	"corral/store/artifact"
+	"corral/store/index"
 )
 
 const fuzzyStderr = "warning\nthe quaggas are connecting\n"

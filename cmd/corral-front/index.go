@@ -16,11 +16,11 @@ import (
 	"time"
 
 	"corral/config"
-	"corral/index"
 	"corral/internal/log"
 	"corral/internal/text"
 	"corral/job"
 	"corral/store/artifact"
+	"corral/store/index"
 )
 
 const indexHelp = `corral index is about the full-text index of what jobs of servers wrote, which ctx_search searches.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"corral/index"
+	"corral/store/index"
 )
 
 // learn indexes a text in a directory of state, as a server does.

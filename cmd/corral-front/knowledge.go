@@ -11,11 +11,11 @@ import (
 	"slices"
 	"sync"
 
-	"corral/index"
 	"corral/internal/calls"
 	"corral/mcp"
 	"corral/policy"
 	"corral/store/artifact"
+	"corral/store/index"
 )
 
 // A knowledge is the index of what jobs wrote. It is opened by the first call that needs it, as outputs are. What cannot be

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"corral/config"
-	"corral/index"
+	"corral/store/index"
 )
 
 // known returns an index below a directory of state, with the outputs there.

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"corral/config"
-	"corral/index"
 	"corral/internal/sandboxtest"
 	"corral/internal/sandboxtest/scripttest"
+	"corral/store/index"
 )
 
 // TestScripts plays the command lines in testdata/script that need no supervisor.

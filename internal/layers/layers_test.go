@@ -91,7 +91,7 @@ func TestRules(t *testing.T) {
 		{"supervisor and HTTP", map[string][]string{"cmd/corrald/a.go": {"net/http"}}, "cmd/corrald must not reach net/http"},
 		{"built on wiring", map[string][]string{"job/a.go": nil, "fleet/a.go": {"corral/cmd/corral"}}, "fleet must not reach cmd/corral"},
 		{"test package", map[string][]string{"fleet/a.go": {"corral/internal/sandboxtest"}}, "fleet must not reach internal/sandboxtest"},
-		{"init function", map[string][]string{"index/a.go": {"init()"}}, "index/a.go has an init function"},
+		{"init function", map[string][]string{"store/index/a.go": {"init()"}}, "store/index/a.go has an init function"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

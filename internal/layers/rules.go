@@ -86,7 +86,7 @@ var owners = []owner{
 	},
 	{
 		"modernc.org/sqlite",
-		[]string{"index"},
+		[]string{"store/index"},
 		"what is kept to be searched is one package's, and no other knows that there is a database",
 	},
 	{
@@ -136,15 +136,15 @@ var bounds = []bound{
 		reason: "it keeps what jobs wrote, for whichever front-end: it starts nothing and asks nobody",
 	},
 	{
-		from: "index", only: []string{"std", sys, "modernc.org/sqlite/...", "index/chunk", "index/word", "internal/text"},
+		from: "store/index", only: []string{"std", sys, "modernc.org/sqlite/...", "store/index/chunk", "store/index/word", "internal/text"},
 		reason: "it finds again what jobs wrote, for whichever front-end: it starts nothing and asks nobody",
 	},
 	{
-		from: "index/chunk", only: []string{"std"},
+		from: "store/index/chunk", only: []string{"std"},
 		reason: "it reads what anybody wrote, of any size: it is to be easy to audit",
 	},
 	{
-		from: "index/word", only: []string{"std"},
+		from: "store/index/word", only: []string{"std"},
 		reason: "what a word is is the same where texts are kept and where they are shown",
 	},
 	{

@@ -13,8 +13,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"corral/index"
 	"corral/internal/logtest"
+	"corral/store/index"
 )
 
 // Sizes of what the index is measured with.

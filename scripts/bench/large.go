@@ -8,8 +8,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"corral/index"
 	"corral/internal/logtest"
+	"corral/store/index"
 )
 
 // Sizes of the large base.

@@ -45,9 +45,9 @@ var withoutRace = []struct{ tree, reason string }{
 	{"image", "tests of archives without goroutines, at a tenth of the speed"},
 	{"lang", "tests run languages in jails"},
 	{"scripts", "tests drive the built programs, and the clients of others"},
-	{"index", "SQLite is Go here, and ten times slower with it: raceToo has the tests in which goroutines meet"},
-	{"index/chunk", "a pure function over text"},
-	{"index/word", "a pure function over text"},
+	{"store/index", "SQLite is Go here, and ten times slower with it: raceToo has the tests in which goroutines meet"},
+	{"store/index/chunk", "a pure function over text"},
+	{"store/index/word", "a pure function over text"},
 	{"internal/layers", "reads source"},
 	{"internal/logtest", "generates text"},
 	{"seccomp", "tests are children of one thread that load a filter"},
@@ -59,8 +59,8 @@ var withoutRace = []struct{ tree, reason string }{
 // raceToo are machine tests that run with the race detector, too: the supervisor's goroutines are the test's own where it
 // runs in the test's process. They are those in which several jobs, sessions or connections meet; `test soak` runs all.
 var raceToo = map[string]string{
-	"index":   "^Test(Concurrent|PurgeDuringAdd|Cancelled|Closed|Idle)$",
-	"isolate": "^Test(ManyAtOnce|NoGrowth|Close|Requests|SessionsApart|Pool|Slots|Audit|Alone)",
+	"store/index": "^Test(Concurrent|PurgeDuringAdd|Cancelled|Closed|Idle)$",
+	"isolate":     "^Test(ManyAtOnce|NoGrowth|Close|Requests|SessionsApart|Pool|Slots|Audit|Alone)",
 }
 
 // raced reports whether the package's unit tests run with the race detector.

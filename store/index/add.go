@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/index/chunk"
+	"corral/store/index/chunk"
 )
 
 // maxName is the maximum size in bytes of a label or a handle.

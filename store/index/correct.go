@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"corral/index/word"
+	"corral/store/index/word"
 )
 
 const (

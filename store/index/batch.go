@@ -10,8 +10,8 @@ import (
 	"hash/crc32"
 	"io"
 
-	"corral/index/chunk"
-	"corral/index/word"
+	"corral/store/index/chunk"
+	"corral/store/index/word"
 )
 
 // A batch is the data of one transaction.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"corral/index/word"
+	"corral/store/index/word"
 )
 
 // A vocabulary collects the words of a source, each with its stem. It keeps only words of letters: numbers are rarely

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"corral/index"
 	"corral/internal/logtest"
+	"corral/store/index"
 )
 
 // TestQuality searches each kind of log for planted lines, as people would. logtest defines the thresholds; scripts/bench

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"corral/index/chunk"
+	"corral/store/index/chunk"
 )
 
 // Options configure an Index. Zero values stand for the defaults.

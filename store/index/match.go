@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"corral/index/word"
+	"corral/store/index/word"
 )
 
 // A matcher scores texts by the words of a request.

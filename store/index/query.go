@@ -6,8 +6,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"corral/index/word"
 	"corral/internal/text"
+	"corral/store/index/word"
 )
 
 const (
