@@ -14,12 +14,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/changes"
-	"corral/changes/stream"
 	"corral/internal/text"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
 	"corral/job"
+	"corral/workspace/changes"
+	"corral/workspace/changes/stream"
 )
 
 const changesHelp = `corral changes is about what the jobs of a session changed behind an overlay of its repository.

@@ -9,10 +9,10 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"corral/changes"
-	"corral/changes/stream"
 	"corral/internal/text"
 	"corral/job"
+	"corral/workspace/changes"
+	"corral/workspace/changes/stream"
 )
 
 // A changeJSON is one change as --json prints it.

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"corral/changes/stream"
 	"corral/job"
+	"corral/workspace/changes/stream"
 )
 
 func TestChangesOptions(t *testing.T) {

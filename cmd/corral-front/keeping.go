@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"corral/changes"
 	"corral/job"
 	"corral/mcp"
 	"corral/session"
+	"corral/workspace/changes"
 )
 
 // sessionManager returns the manager of the sessions of this server's clients. Over HTTP they end when nobody uses them; whose

@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"corral/changes"
 	"corral/internal/text"
 	"corral/job"
 	"corral/store/artifact"
+	"corral/workspace/changes"
 )
 
 // patchRuntime stands in a patch's manifest where that of a job's output has its runtime.

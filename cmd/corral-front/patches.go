@@ -7,9 +7,9 @@ import (
 	"slices"
 	"sync"
 
-	"corral/changes"
 	"corral/job"
 	"corral/store/artifact"
+	"corral/workspace/changes"
 )
 
 // maxPatches is how many patches are known that are yet to be made, and of how many sessions the last one is.

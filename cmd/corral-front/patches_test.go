@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"corral/changes/stream"
 	"corral/job"
 	"corral/store/artifact"
+	"corral/workspace/changes/stream"
 )
 
 // A teller is a session's tool that tells of new files, by their contents.

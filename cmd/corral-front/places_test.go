@@ -5,11 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	"corral/changes/stream"
 	"corral/internal/text/texttest"
 	"corral/job"
 	"corral/policy"
 	"corral/store/audit"
+	"corral/workspace/changes/stream"
 )
 
 // TestPlaces: what a job called its files, and what a front-end claims, is printed and changes nothing around it.

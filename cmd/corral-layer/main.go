@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/changes/layer"
 	"corral/image/unpack"
+	"corral/workspace/changes/layer"
 )
 
 // tools are what the program is started as: its first argument.

@@ -66,7 +66,7 @@ var owners = []owner{
 	},
 	{
 		"github.com/aymanbagabas/go-udiff",
-		[]string{"changes"},
+		[]string{"workspace/changes"},
 		"what differs between two texts is found in one place, which writes it as a patch itself",
 	},
 	{
@@ -152,11 +152,11 @@ var bounds = []bound{
 		reason: "whose session is whose is bookkeeping: what a session is made of is the supervisor's",
 	},
 	{
-		from: "changes", only: []string{"std", "github.com/aymanbagabas/go-udiff/...", "changes/stream", "job"},
+		from: "workspace/changes", only: []string{"std", "github.com/aymanbagabas/go-udiff/...", "workspace/changes/stream", "job"},
 		reason: "it reads what a job tells of a session's layer, and never the layer",
 	},
 	{
-		from: "changes/stream", only: []string{"std", "job"},
+		from: "workspace/changes/stream", only: []string{"std", "job"},
 		reason: "it is read outside of what was written inside a jail: it is to be easy to audit",
 	},
 	{
@@ -194,7 +194,7 @@ var bounds = []bound{
 		reason: "it runs inside the jail, static, as its first process: it is to be small, quick and easy to audit",
 	},
 	{
-		from: "cmd/corral-layer", only: []string{"std", sys, "changes/layer", "changes/stream", "image/unpack", "isolate/scan", "job", "internal/version"},
+		from: "cmd/corral-layer", only: []string{"std", sys, "workspace/changes/layer", "workspace/changes/stream", "image/unpack", "isolate/scan", "job", "internal/version"},
 		reason: "it runs inside a session's jail, on what jobs and strangers wrote: small, static, easy to audit",
 	},
 	{

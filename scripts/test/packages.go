@@ -53,7 +53,7 @@ var withoutRace = []struct{ tree, reason string }{
 	{"seccomp", "tests are children of one thread that load a filter"},
 	{"starlark", "measures time and memory of an interpreter that has one goroutine"},
 	{"isolate/scan", "one goroutine that reads directories"},
-	{"changes/layer", "one goroutine that reads directories"},
+	{"workspace/changes/layer", "one goroutine that reads directories"},
 }
 
 // raceToo are machine tests that run with the race detector, too: the supervisor's goroutines are the test's own where it

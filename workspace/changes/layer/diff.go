@@ -6,9 +6,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/changes/stream"
 	"corral/isolate/scan"
 	"corral/job"
+	"corral/workspace/changes/stream"
 )
 
 // A differ is a lister that also writes contents.

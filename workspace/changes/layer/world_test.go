@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/changes/stream"
 	"corral/internal/sandboxtest"
+	"corral/workspace/changes/stream"
 )
 
 // Environment variables that make the test binary run as the program.

@@ -7,8 +7,8 @@ import (
 	"io"
 	"strings"
 
-	"corral/changes/stream"
 	"corral/job"
+	"corral/workspace/changes/stream"
 )
 
 // Bounds of the contents of a patch. They are corral-layer's own; an answer beyond them is malformed.

@@ -6,8 +6,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/changes/stream"
 	"corral/job"
+	"corral/workspace/changes/stream"
 )
 
 // A checker finds conflicts, and writes nothing to the repository.

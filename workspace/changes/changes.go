@@ -19,8 +19,8 @@ import (
 	"sync"
 	"time"
 
-	"corral/changes/stream"
 	"corral/job"
+	"corral/workspace/changes/stream"
 )
 
 // A Layer identifies the changes of a session.

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/changes/stream"
+	"corral/workspace/changes/stream"
 )
 
 // unchanged returns an error unless a name in the repository is still as the walk found it.

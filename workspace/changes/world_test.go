@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/changes/layer"
 	"corral/internal/sandboxtest"
 	"corral/job"
+	"corral/workspace/changes/layer"
 )
 
 func TestMain(m *testing.M) { os.Exit(sandboxtest.PrivateMounts(m)) }

@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/changes/stream"
 	"corral/job"
+	"corral/workspace/changes/stream"
 )
 
 // A digest identifies the changes that a walk has seen, to detect changes that a job made after a review. It is the

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/changes/stream"
+	"corral/workspace/changes/stream"
 )
 
 // TestOther checks special files, which no repository contains.

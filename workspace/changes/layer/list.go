@@ -3,9 +3,9 @@ package layer
 import (
 	"golang.org/x/sys/unix"
 
-	"corral/changes/stream"
 	"corral/isolate/scan"
 	"corral/job"
+	"corral/workspace/changes/stream"
 )
 
 // A lister writes an entry for each difference.

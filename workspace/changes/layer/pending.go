@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/changes/stream"
+	"corral/workspace/changes/stream"
 )
 
 // maxPending is the maximum number of written files that are then synced together.

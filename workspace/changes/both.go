@@ -6,8 +6,8 @@ import (
 	"context"
 	"strconv"
 
-	"corral/changes/stream"
 	"corral/job"
+	"corral/workspace/changes/stream"
 )
 
 // Bounds of a patch that is returned with a list, and kept in memory.

@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/changes/stream"
 	"corral/isolate/scan"
 	"corral/job"
+	"corral/workspace/changes/stream"
 )
 
 // A pair is one directory in both trees.

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/changes/stream"
 	"corral/internal/sandboxtest"
+	"corral/workspace/changes/stream"
 )
 
 // digest returns the digest at the end of a run.

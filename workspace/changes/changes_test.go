@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"corral/changes/stream"
 	"corral/job"
+	"corral/workspace/changes/stream"
 )
 
 func TestList(t *testing.T) {

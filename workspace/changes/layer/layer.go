@@ -32,8 +32,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/changes/stream"
 	"corral/isolate/scan"
+	"corral/workspace/changes/stream"
 )
 
 // Bounds limits one run. A zero field stands for its default.

@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/changes/stream"
 	"corral/job"
+	"corral/workspace/changes/stream"
 )
 
 // maxConflicts is the maximum number of conflicts in a stream; further ones are only counted.

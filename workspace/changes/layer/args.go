@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"corral/changes/stream"
 	"corral/job"
+	"corral/workspace/changes/stream"
 )
 
 // MaxPaths is the maximum number of paths of one run.

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/changes/stream"
+	"corral/workspace/changes/stream"
 )
 
 // TestConflicts checks changes by the repository's owner while the session is open.
