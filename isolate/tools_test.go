@@ -14,9 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/image/unpack"
 	"corral/internal/sandboxtest"
 	"corral/job"
+	"corral/workspace/image/unpack"
 )
 
 // tool runs one of corral's own programs in a session.

@@ -14,12 +14,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/image"
-	"corral/image/unpack"
 	"corral/internal/directory"
 	"corral/internal/text"
 	"corral/isolate/client"
 	"corral/job"
+	"corral/workspace/image"
+	"corral/workspace/image/unpack"
 )
 
 // imports is what an import needs of a supervisor.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"corral/image/unpack"
 	"corral/job"
+	"corral/workspace/image/unpack"
 )
 
 // A storeroom is a supervisor that unpacks into a directory, without a jail.

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/image/unpack"
 	"corral/workspace/changes/layer"
+	"corral/workspace/image/unpack"
 )
 
 // tools are what the program is started as: its first argument.

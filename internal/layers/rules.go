@@ -46,12 +46,12 @@ var owners = []owner{
 	},
 	{
 		"github.com/klauspost/compress/zstd",
-		[]string{"image"},
+		[]string{"workspace/image"},
 		"the standard library has no zstd, which layers of images are compressed with; of what it opens little is kept",
 	},
 	{
 		"github.com/google/go-containerregistry",
-		[]string{"image"},
+		[]string{"workspace/image"},
 		"manifests of container images are read in one place, and what is imported is files and nothing else of them",
 	},
 	{
@@ -194,7 +194,7 @@ var bounds = []bound{
 		reason: "it runs inside the jail, static, as its first process: it is to be small, quick and easy to audit",
 	},
 	{
-		from: "cmd/corral-layer", only: []string{"std", sys, "workspace/changes/layer", "workspace/changes/stream", "image/unpack", "isolate/scan", "job", "internal/version"},
+		from: "cmd/corral-layer", only: []string{"std", sys, "workspace/changes/layer", "workspace/changes/stream", "workspace/image/unpack", "isolate/scan", "job", "internal/version"},
 		reason: "it runs inside a session's jail, on what jobs and strangers wrote: small, static, easy to audit",
 	},
 	{
@@ -206,12 +206,12 @@ var bounds = []bound{
 		reason: "a front-end has no privileges: what needs some is asked of corrald",
 	},
 	{
-		from:   "image",
-		only:   []string{"std", sys, "image/unpack", "github.com/google/go-containerregistry/...", "github.com/klauspost/compress/..."},
+		from:   "workspace/image",
+		only:   []string{"std", sys, "workspace/image/unpack", "github.com/google/go-containerregistry/...", "github.com/klauspost/compress/..."},
 		reason: "it reads what strangers packed, as who imports it: it starts nothing, asks nobody, and fills nothing but a stream",
 	},
 	{
-		from: "image/unpack", only: []string{"std", sys},
+		from: "workspace/image/unpack", only: []string{"std", sys},
 		reason: "it runs inside a jail, in a program that is to be small and easy to audit",
 	},
 	{

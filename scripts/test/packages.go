@@ -42,7 +42,7 @@ func (p testPackage) binary() string { return strings.ReplaceAll(p.short(), "/",
 var withoutRace = []struct{ tree, reason string }{
 	{"cmd", "tests drive the built programs"},
 	{"docs", "tests read pages"},
-	{"image", "tests of archives without goroutines, at a tenth of the speed"},
+	{"workspace/image", "tests of archives without goroutines, at a tenth of the speed"},
 	{"lang", "tests run languages in jails"},
 	{"scripts", "tests drive the built programs, and the clients of others"},
 	{"store/index", "SQLite is Go here, and ten times slower with it: raceToo has the tests in which goroutines meet"},

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/image/unpack"
+	"corral/workspace/image/unpack"
 )
 
 // A walk writes a directory to an archive. Each directory is opened relative to its parent's descriptor, so that a

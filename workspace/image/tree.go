@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"corral/image/unpack"
+	"corral/workspace/image/unpack"
 )
 
 // Names of whiteouts, see layer.md of the OCI image specification.

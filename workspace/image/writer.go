@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"corral/image/unpack"
+	"corral/workspace/image/unpack"
 )
 
 // The set-id bits, see inode(7).

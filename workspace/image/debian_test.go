@@ -21,8 +21,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"corral/image/unpack"
 	"corral/internal/sandboxtest"
+	"corral/workspace/image/unpack"
 )
 
 // A mirror is the source of this machine's packages.

@@ -27,7 +27,7 @@ import (
 	"path/filepath"
 	"runtime"
 
-	"corral/image/unpack"
+	"corral/workspace/image/unpack"
 )
 
 // Bounds of the input, in addition to Limits.

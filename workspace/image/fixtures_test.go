@@ -21,7 +21,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/klauspost/compress/zstd"
 
-	"corral/image/unpack"
+	"corral/workspace/image/unpack"
 )
 
 var made = time.Unix(1_600_000_000, 0)

@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/klauspost/compress/zstd"
 
-	"corral/image/unpack"
 	"corral/internal/sandboxtest"
+	"corral/workspace/image/unpack"
 )
 
 // headers are the entries of a layer.
