@@ -27,7 +27,7 @@ const (
 
 const (
 	maxID    = 256 // bytes of an encoded request id
-	maxLabel = 256 // bytes of _meta["corral/session"]
+	maxLabel = 256 // bytes of _meta["corral/workspace/session"]
 )
 
 // Known keys. A key that differs from one in case only is an error, because mcp-go, which decodes the message later, would
@@ -59,7 +59,7 @@ type message struct {
 type meta struct {
 	progress json.RawMessage // progressToken; nil: no progress requested
 	version  string          // "io.modelcontextprotocol/protocolVersion"
-	session  string          // "corral/session"
+	session  string          // "corral/workspace/session"
 	trace    string          // "traceparent", not validated
 	state    string          // "tracestate", not validated
 }
@@ -219,7 +219,7 @@ func (m *meta) read(raw json.RawMessage) *rpcError {
 			}
 		case sdk.MetaKeyProtocolVersion:
 			m.version = stringOf(e.Value)
-		case "corral/session":
+		case "corral/workspace/session":
 			m.session = stringOf(e.Value)
 			if m.session == "" || len(m.session) > maxLabel {
 				return refused(codeParams, "_meta corral/session must be a string of 1 to %d bytes", maxLabel)

@@ -17,8 +17,8 @@ import (
 	"corral/job"
 	"corral/mcp"
 	"corral/rpc"
-	"corral/session"
 	"corral/telemetry"
+	"corral/workspace/session"
 )
 
 // A backend is all that a server serves with.

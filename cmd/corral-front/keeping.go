@@ -8,8 +8,8 @@ import (
 
 	"corral/job"
 	"corral/mcp"
-	"corral/session"
 	"corral/workspace/changes"
+	"corral/workspace/session"
 )
 
 // sessionManager returns the manager of the sessions of this server's clients. Over HTTP they end when nobody uses them; whose

@@ -148,7 +148,7 @@ var bounds = []bound{
 		reason: "what a word is is the same where texts are kept and where they are shown",
 	},
 	{
-		from: "session", only: []string{"std", "job"},
+		from: "workspace/session", only: []string{"std", "job"},
 		reason: "whose session is whose is bookkeeping: what a session is made of is the supervisor's",
 	},
 	{
