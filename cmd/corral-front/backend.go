@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"corral/config"
+	"corral/internal/config"
 	"corral/internal/log"
 	"corral/internal/version"
 	"corral/isolate/client/embed"

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"corral/config"
+	"corral/internal/config"
 )
 
 const configHelp = `corral config is about the configuration: ` + config.DefaultPath + `, which is the operator's and the supervisor's,

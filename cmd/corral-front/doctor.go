@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/config"
 	"corral/doctor"
+	"corral/internal/config"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
 	"corral/lang"

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 
-	"corral/config"
+	"corral/internal/config"
 	"corral/internal/text"
 )
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"corral/config"
+	"corral/internal/config"
 	"corral/internal/version"
 	"corral/job"
 	"corral/rpc"

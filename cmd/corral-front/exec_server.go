@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/config"
+	"corral/internal/config"
 	"corral/internal/gate"
 	"corral/rpc"
 	"corral/rpc/transport"

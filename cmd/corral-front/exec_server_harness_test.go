@@ -17,7 +17,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"corral/config"
+	"corral/internal/config"
 	"corral/internal/sandboxtest"
 )
 

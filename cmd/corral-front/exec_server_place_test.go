@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/config"
+	"corral/internal/config"
 	"corral/internal/sandboxtest"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/config"
+	"corral/internal/config"
 	"corral/internal/text"
 	"corral/lang"
 	"corral/policy"

@@ -15,7 +15,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"corral/config"
+	"corral/internal/config"
 	"corral/internal/log"
 	"corral/internal/text"
 	"corral/job"

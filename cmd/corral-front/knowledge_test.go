@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"corral/config"
+	"corral/internal/config"
 	"corral/store/index"
 )
 

@@ -8,7 +8,7 @@ import (
 	"os"
 	"sync"
 
-	"corral/config"
+	"corral/internal/config"
 	"corral/store/artifact"
 )
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/config"
+	"corral/internal/config"
 	"corral/internal/sandboxtest"
 )
 

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"corral/config"
+	"corral/internal/config"
 	"corral/internal/sandboxtest"
 )
 

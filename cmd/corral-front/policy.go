@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/config"
+	"corral/internal/config"
 	"corral/job"
 	"corral/mcp"
 )

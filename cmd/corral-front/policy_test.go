@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/config"
+	"corral/internal/config"
 	"corral/internal/sandboxtest"
 	"corral/job"
 	"corral/policy"

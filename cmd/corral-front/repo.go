@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/config"
+	"corral/internal/config"
 	"corral/internal/directory"
 	"corral/internal/text"
 	"corral/isolate/client"

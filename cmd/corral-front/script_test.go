@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"corral/config"
+	"corral/internal/config"
 	"corral/internal/sandboxtest"
 	"corral/internal/sandboxtest/scripttest"
 	"corral/store/index"

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"corral/config"
+	"corral/internal/config"
 	"corral/mcp"
 )
 

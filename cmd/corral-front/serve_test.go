@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/config"
+	"corral/internal/config"
 	"corral/internal/sandboxtest"
 )
 

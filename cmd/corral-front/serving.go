@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"corral/config"
+	"corral/internal/config"
 	"corral/internal/directory"
 	"corral/internal/text"
 	"corral/isolate/client/embed"

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"corral/config"
+	"corral/internal/config"
 	"corral/job"
 	"corral/mcp"
 	"corral/policy"

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"corral/config"
+	"corral/internal/config"
 	"corral/internal/directory"
 	"corral/internal/text"
 	"corral/isolate/client"

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"corral/config"
 	"corral/internal/calls"
+	"corral/internal/config"
 	"corral/internal/text"
 	"corral/internal/version"
 	"corral/job"

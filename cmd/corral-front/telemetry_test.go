@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"corral/config"
 	"corral/internal/calls"
+	"corral/internal/config"
 	"corral/internal/sandboxtest"
 	"corral/isolate/client"
 	"corral/job"

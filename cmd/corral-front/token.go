@@ -5,7 +5,7 @@ import (
 	"flag"
 	"strings"
 
-	"corral/config"
+	"corral/internal/config"
 )
 
 // tokenCommand makes a token. Only its hash is given to anybody but who reads standard output.

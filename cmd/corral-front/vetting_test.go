@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"corral/config"
+	"corral/internal/config"
 	"corral/job"
 )
 

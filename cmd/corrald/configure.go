@@ -4,7 +4,7 @@ import (
 	"errors"
 	"os"
 
-	"corral/config"
+	"corral/internal/config"
 	"corral/isolate"
 	"corral/job"
 )

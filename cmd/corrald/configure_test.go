@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/config"
+	"corral/internal/config"
 	"corral/internal/sandboxtest"
 	"corral/isolate"
 	"corral/job"

@@ -101,7 +101,7 @@ var owners = []owner{
 	},
 	{
 		"go.yaml.in/yaml",
-		[]string{"config"},
+		[]string{"internal/config"},
 		"what is root's to write is parsed strictly, by one parser",
 	},
 }
@@ -215,7 +215,7 @@ var bounds = []bound{
 		reason: "it runs inside a jail, in a program that is to be small and easy to audit",
 	},
 	{
-		from: "config", only: []string{"std", sys, "go.yaml.in/yaml/v3", "job", "internal/directory", "internal/nearest", "internal/text"},
+		from: "internal/config", only: []string{"std", sys, "go.yaml.in/yaml/v3", "job", "internal/directory", "internal/nearest", "internal/text"},
 		reason: "a file is read into words; what they mean to the supervisor is the supervisor's affair",
 	},
 	{
@@ -264,7 +264,7 @@ var bounds = []bound{
 		reason: "who may speak to a server is to be easy to audit",
 	},
 	{
-		from: "policy", never: append([]string{"config", "isolate/...", "mcp/...", "net/http"}, supervisor...),
+		from: "policy", never: append([]string{"internal/config", "isolate/...", "mcp/...", "net/http"}, supervisor...),
 		reason: "a decision is a pure function of rules and request",
 	},
 	{
