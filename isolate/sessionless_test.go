@@ -14,7 +14,7 @@ import (
 	"corral/internal/sandboxtest"
 	"corral/isolate/wire"
 	"corral/job"
-	"corral/starlark"
+	"corral/policy/starlark"
 )
 
 // TestCheckSessionless: what a job without a session cannot have, with one reason each. Starlark programs can run in

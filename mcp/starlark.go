@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"corral/job"
-	"corral/starlark"
+	"corral/policy/starlark"
 	"corral/store/artifact"
 
 	safe "corral/internal/text"

@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"corral/job"
-	"corral/starlark"
+	"corral/policy/starlark"
 )
 
 func (f *fakeRunner) starlark() *Starlark {

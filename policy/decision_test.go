@@ -11,7 +11,7 @@ import (
 
 	"corral/job"
 	"corral/lang"
-	"corral/starlark"
+	"corral/policy/starlark"
 )
 
 // TestHashCovers: each of these changes the hash, and no two of them produce the same one.

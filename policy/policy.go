@@ -34,7 +34,7 @@ import (
 
 	"corral/job"
 	"corral/lang"
-	"corral/starlark"
+	"corral/policy/starlark"
 )
 
 // Rules define what the operator allows. The zero value allows nothing.

@@ -12,7 +12,7 @@ import (
 
 	"corral/job"
 	"corral/lang"
-	"corral/starlark"
+	"corral/policy/starlark"
 )
 
 // toolchain creates a directory of programs with these names, and returns it with an Installed that finds no other

@@ -8,7 +8,7 @@ import (
 	"corral/internal/text"
 	"corral/job"
 	"corral/lang"
-	"corral/starlark"
+	"corral/policy/starlark"
 )
 
 // Starlark configures Starlark programs, which are requests with the runtime job.Starlark. That runtime must be in

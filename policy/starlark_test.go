@@ -10,7 +10,7 @@ import (
 
 	"corral/job"
 	"corral/lang"
-	"corral/starlark"
+	"corral/policy/starlark"
 )
 
 // program turns a request into a Starlark program, and lets rules allow it.

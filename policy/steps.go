@@ -13,7 +13,7 @@ import (
 	"corral/internal/text"
 	"corral/job"
 	"corral/lang"
-	"corral/starlark"
+	"corral/policy/starlark"
 )
 
 // A chain is one request on its way through the steps. Each step sees the results of those before it.

@@ -15,7 +15,7 @@ import (
 	"corral/internal/text"
 	"corral/lang"
 	"corral/policy"
-	"corral/starlark"
+	"corral/policy/starlark"
 )
 
 // newPolicy makes the policy of a configuration, for the programs that this host has now and will have.

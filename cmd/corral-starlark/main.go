@@ -5,7 +5,7 @@ package main
 import (
 	"os"
 
-	"corral/starlark"
+	"corral/policy/starlark"
 )
 
 func main() { starlark.Run(os.Args, os.Stdin, os.Stdout, os.Stderr, os.Exit) }

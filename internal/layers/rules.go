@@ -81,7 +81,7 @@ var owners = []owner{
 	},
 	{
 		"go.starlark.net",
-		[]string{"starlark"},
+		[]string{"policy/starlark"},
 		"one package knows the interpreter, and puts bounds around it",
 	},
 	{
@@ -198,7 +198,7 @@ var bounds = []bound{
 		reason: "it runs inside a session's jail, on what jobs and strangers wrote: small, static, easy to audit",
 	},
 	{
-		from: "cmd/corral-starlark", only: []string{"std", "go.starlark.net/...", "job", "starlark"},
+		from: "cmd/corral-starlark", only: []string{"std", "go.starlark.net/...", "job", "policy/starlark"},
 		reason: "it runs inside a jail, on a script that anybody wrote: small, static, quick to start",
 	},
 	{
@@ -268,7 +268,7 @@ var bounds = []bound{
 		reason: "a decision is a pure function of rules and request",
 	},
 	{
-		from: "starlark", only: []string{"std", "go.starlark.net/...", "job"},
+		from: "policy/starlark", only: []string{"std", "go.starlark.net/...", "job"},
 		reason: "what interprets a language reaches nothing that it could be talked into using",
 	},
 	{

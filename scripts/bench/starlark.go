@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"corral/starlark"
+	"corral/policy/starlark"
 )
 
 // echo is the program that both sides of the comparison run, and said what goes through it.

@@ -51,7 +51,7 @@ var withoutRace = []struct{ tree, reason string }{
 	{"internal/layers", "reads source"},
 	{"internal/logtest", "generates text"},
 	{"seccomp", "tests are children of one thread that load a filter"},
-	{"starlark", "measures time and memory of an interpreter that has one goroutine"},
+	{"policy/starlark", "measures time and memory of an interpreter that has one goroutine"},
 	{"isolate/scan", "one goroutine that reads directories"},
 	{"workspace/changes/layer", "one goroutine that reads directories"},
 }
