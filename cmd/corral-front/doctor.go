@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/doctor"
+	"corral/front/doctor"
 	"corral/internal/config"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/doctor"
+	"corral/front/doctor"
 	"corral/internal/sandboxtest"
 	"corral/lang"
 )

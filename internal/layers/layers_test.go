@@ -78,8 +78,8 @@ func TestRules(t *testing.T) {
 		},
 		{"config and the supervisor", map[string][]string{"internal/config/a.go": {"corral/isolate"}}, "internal/config must not reach isolate"},
 		{"config as designed", map[string][]string{"internal/config/a.go": {"go.yaml.in/yaml/v3", "corral/job", "embed"}, "job/a.go": nil}, ""},
-		{"doctor and the supervisor", map[string][]string{"doctor/a.go": {"corral/cgroup"}}, "doctor must not reach cgroup"},
-		{"doctor as designed", map[string][]string{"doctor/a.go": {"corral/isolate/client", sysunix}, "isolate/client/a.go": {"corral/job"}, "job/a.go": nil}, ""},
+		{"front/doctor and the supervisor", map[string][]string{"front/doctor/a.go": {"corral/cgroup"}}, "front/doctor must not reach cgroup"},
+		{"front/doctor as designed", map[string][]string{"front/doctor/a.go": {"corral/isolate/client", sysunix}, "isolate/client/a.go": {"corral/job"}, "job/a.go": nil}, ""},
 		{"init with a library", map[string][]string{"cmd/corral-init/a.go": {"corral/isolate/inside"}, "isolate/inside/a.go": {"example.org/lib"}}, "example.org/lib"},
 		{"init with C", map[string][]string{"cmd/corral-init/a.go": {"C"}}, "cmd/corral-init must not reach C"},
 		{

@@ -219,7 +219,7 @@ var bounds = []bound{
 		reason: "a file is read into words; what they mean to the supervisor is the supervisor's affair",
 	},
 	{
-		from: "doctor", only: []string{"std", sys, "internal/directory", "internal/text", "isolate/client", "isolate/wire", "job", "lang"},
+		from: "front/doctor", only: []string{"std", sys, "internal/directory", "internal/text", "isolate/client", "isolate/wire", "job", "lang"},
 		reason: "it finds out by running jobs, as anybody could, not by what the supervisor's code believes of itself",
 	},
 	{
