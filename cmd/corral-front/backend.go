@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"corral/front/telemetry"
 	"corral/internal/config"
 	"corral/internal/log"
 	"corral/internal/version"
@@ -17,7 +18,6 @@ import (
 	"corral/job"
 	"corral/mcp"
 	"corral/rpc"
-	"corral/telemetry"
 	"corral/workspace/session"
 )
 

@@ -8,13 +8,13 @@ import (
 	"path/filepath"
 	"strings"
 
+	"corral/front/telemetry"
 	"corral/internal/calls"
 	"corral/internal/config"
 	"corral/internal/text"
 	"corral/internal/version"
 	"corral/job"
 	"corral/store/artifact"
-	"corral/telemetry"
 )
 
 // openTracer begins to export the spans of calls where the configuration says; nil exports none.

@@ -71,12 +71,12 @@ var owners = []owner{
 	},
 	{
 		"go.opentelemetry.io",
-		[]string{"telemetry"},
+		[]string{"front/telemetry"},
 		"spans are made in one place; what is told of a call is internal/calls's to say",
 	},
 	{
 		"google.golang.org/protobuf",
-		[]string{"telemetry"},
+		[]string{"front/telemetry"},
 		"the one protocol that needs it is a collector's",
 	},
 	{
@@ -239,7 +239,7 @@ var bounds = []bound{
 		reason: "what is noted of a call is words and ids: who exports them is another package's affair",
 	},
 	{
-		from:   "telemetry",
+		from:   "front/telemetry",
 		only:   []string{"std", "go.opentelemetry.io/...", "google.golang.org/protobuf/...", "internal/calls", "internal/text", "job"},
 		reason: "it tells others of calls: it is to have nothing that it could tell too much of",
 	},
