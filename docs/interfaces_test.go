@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"corral/internal/example"
+	"corral/internal/test/example"
 )
 
 // lacks are the kinds of examples that a page does not have, with the reason.

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // TestNewInContainer: a supervisor can start as the only process of a container whose cgroup was delegated to nobody:

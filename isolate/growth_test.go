@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 	"corral/job"
 )
 

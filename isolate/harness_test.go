@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 	frontend "corral/isolate/client"
 	"corral/isolate/wire"
 	"corral/job"

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // maker returns a usernsMaker for the test.

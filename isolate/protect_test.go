@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 	"corral/isolate/inside"
 	"corral/isolate/scan"
 	"corral/isolate/wire"

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // TestPerUserShares: of resources that the kernel counts for all users of a jail together, one job can use only a

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // tablesOf returns the names of descriptors in each table of processes. That of a thread which is just ending is empty.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 	"corral/job"
 	"corral/store/artifact"
 	"corral/store/index"

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // TestDocuments: each tool's page documents every argument and reply key, and no others.

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"corral/internal/gate"
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // TestConnectionsWithoutTokenAreEvicted: connections without a token are evicted for new ones, whatever response they got.

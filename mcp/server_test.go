@@ -10,8 +10,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"corral/internal/sandboxtest"
 	"corral/internal/strictjson"
+	"corral/internal/test/sandboxtest"
 )
 
 // TestProtocol: requests over stdio with the expected responses.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // TestReference: the reference page lists the steps of the chain, in order.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // A pipeConn is an unbuffered in-memory connection, as both ends see it.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 	frontend "corral/isolate/client"
 	"corral/job"
 	"corral/lang"

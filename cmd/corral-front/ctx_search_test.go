@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"corral/internal/config"
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // noise writes lines that say nothing, and one that does among them.

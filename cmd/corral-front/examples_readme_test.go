@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"corral/internal/config"
-	"corral/internal/example"
-	"corral/internal/sandboxtest"
+	"corral/internal/test/example"
+	"corral/internal/test/sandboxtest"
 )
 
 // TestReadmeExamples runs the calls that the README shows.

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/example"
-	"corral/internal/sandboxtest"
+	"corral/internal/test/example"
+	"corral/internal/test/sandboxtest"
 )
 
 // What the pages of docs/interfaces and the README show is done, and what is answered is what they show.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // An execMessage is what a server sends.

@@ -18,7 +18,7 @@ import (
 	"github.com/coder/websocket"
 
 	"corral/internal/config"
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // What the tests of corral exec-server have in common: servers, and clients that speak to the built program over its

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // TestExecOrder: the answer to each of many commands comes after all of its output, and nothing of that is missing.

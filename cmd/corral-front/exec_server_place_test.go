@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/config"
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // dialAs connects to a unix socket as a user, which this thread is meanwhile.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // everywhere runs a test over each transport, on one supervisor.

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // front runs the program, and returns its exit code and what it wrote.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // What the tests of corral mcp have in common: a repository, supervisors, and hosts that speak the protocol to the built

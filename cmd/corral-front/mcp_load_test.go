@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // TestLoad: many calls at once from several clients, of which the server runs a few at a time: each gets one answer.

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // TestMain hides the machine's own corral: front-ends read the operator's configuration before the one they are given.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // TestStartChangesNothing: hosts start a server to see what it has, and throw it away.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // served starts a daemon, and a server for the place's repository.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"corral/internal/config"
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // overlay is what a reply of runtime_execute says of a workspace that is one.

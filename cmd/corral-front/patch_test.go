@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // patched is what a reply of runtime_execute says of a patch.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"corral/internal/config"
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // TestUnreadInput: a job that does not read its input is no reason for its server to end.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"corral/internal/config"
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 	"corral/job"
 	"corral/policy"
 )

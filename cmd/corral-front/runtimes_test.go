@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/front/doctor"
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 	"corral/lang"
 )
 

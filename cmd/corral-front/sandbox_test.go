@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"corral/internal/config"
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // A ran is what sandbox_exec answers.

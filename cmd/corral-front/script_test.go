@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"corral/internal/config"
-	"corral/internal/sandboxtest"
-	"corral/internal/sandboxtest/scripttest"
+	"corral/internal/test/sandboxtest"
+	"corral/internal/test/sandboxtest/scripttest"
 	"corral/store/index"
 )
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // A seenSpan is a span as it is written to standard error.

@@ -12,7 +12,7 @@ import (
 
 	"corral/internal/calls"
 	"corral/internal/config"
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 	"corral/isolate/client"
 	"corral/job"
 	"corral/mcp"

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // Whoever dies, and however: no process of a job outlives corral or its supervisor by more than a second.

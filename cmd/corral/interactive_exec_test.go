@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"corral/internal/sandboxtest"
-	"corral/internal/screentest"
+	"corral/internal/test/sandboxtest"
+	"corral/internal/test/screentest"
 )
 
 // A call is a program on a terminal of command/exec, at the other end of a server's pipes.

@@ -6,8 +6,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/sandboxtest"
-	"corral/internal/screentest"
+	"corral/internal/test/sandboxtest"
+	"corral/internal/test/screentest"
 )
 
 // A seat is a console with a corral on it and a person before it.

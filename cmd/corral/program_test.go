@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // Tests of the built programs, from outside, as a person or a script uses them.

@@ -3,8 +3,8 @@ package main
 import (
 	"testing"
 
-	"corral/internal/sandboxtest"
-	"corral/internal/sandboxtest/scripttest"
+	"corral/internal/test/sandboxtest"
+	"corral/internal/test/sandboxtest/scripttest"
 )
 
 // TestScripts plays the command lines in testdata/script. SOCKET is a supervisor's that serves all of them.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // session runs a command of corral session at the daemon's socket.

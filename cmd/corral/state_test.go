@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // TestLeakedDescriptors: what corral's caller left open is closed before anybody else could have it.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 func random(n int) []byte {

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/sandboxtest"
-	"corral/internal/screentest"
+	"corral/internal/test/sandboxtest"
+	"corral/internal/test/screentest"
 )
 
 // state is the letter of proc_pid_stat(5), "" of a process that is gone.

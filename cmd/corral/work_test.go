@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // works are what people do in a repository, each one job. All of them go on where those before them left it.

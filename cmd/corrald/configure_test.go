@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"corral/internal/config"
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 	"corral/isolate"
 	"corral/job"
 	"corral/store/audit"

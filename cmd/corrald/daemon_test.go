@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // A server is a corrald that listens for everybody: the tests' users are in no group.

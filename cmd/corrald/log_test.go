@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // TestLogOfHostileNames: the name of a user's directory is in the log, and nothing in it acts on the terminal of who reads that.

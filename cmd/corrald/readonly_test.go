@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // TestReadOnlyRepository: in a repository that the operator has as readonly a job that was to write reads. One that fails for

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // closedTo makes a directory that only root may enter, with a file that nobody else may read.

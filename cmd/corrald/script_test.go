@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"testing"
 
-	"corral/internal/sandboxtest"
-	"corral/internal/sandboxtest/scripttest"
+	"corral/internal/test/sandboxtest"
+	"corral/internal/test/sandboxtest/scripttest"
 )
 
 // TestScripts plays the command lines in testdata/script. SOCKET and INSTANCE are a supervisor's that serves all of them.

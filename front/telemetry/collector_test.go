@@ -18,7 +18,7 @@ import (
 
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // TestCollectorAnswers: how many attempts follow each answer of a collector, and what is logged.

@@ -14,7 +14,7 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 
 	"corral/internal/calls"
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 var sampled = calls.Trace{ID: traceID, Parent: parentID, Sampled: true, State: "a=1"}

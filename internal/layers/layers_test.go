@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 func TestModule(t *testing.T) {
@@ -54,10 +54,10 @@ func TestRules(t *testing.T) {
 		},
 		{
 			"screens and what tests need",
-			map[string][]string{"internal/screentest/a.go": {"corral/internal/sandboxtest", "github.com/hinshun/vt10x"}, "internal/sandboxtest/a.go": nil},
+			map[string][]string{"internal/test/screentest/a.go": {"corral/internal/test/sandboxtest", "github.com/hinshun/vt10x"}, "internal/test/sandboxtest/a.go": nil},
 			"",
 		},
-		{"screens in a program", map[string][]string{"rpc/a.go": {"corral/internal/screentest"}, "internal/screentest/a.go": nil}, "rpc must not reach internal/screentest"},
+		{"screens in a program", map[string][]string{"rpc/a.go": {"corral/internal/test/screentest"}, "internal/test/screentest/a.go": nil}, "rpc must not reach internal/test/screentest"},
 		{"job with a library", map[string][]string{"job/a.go": {sysunix}}, "job must not reach " + sysunix},
 		{"job with a package of ours", map[string][]string{"job/a.go": {"corral/seccomp"}}, "job must not reach seccomp"},
 		{"job with the standard library", map[string][]string{"job/a.go": {"net/http"}}, ""},
@@ -90,7 +90,7 @@ func TestRules(t *testing.T) {
 		{"front and the client", map[string][]string{"cmd/corral-front/a.go": {"corral/isolate/client"}}, ""},
 		{"supervisor and HTTP", map[string][]string{"cmd/corrald/a.go": {"net/http"}}, "cmd/corrald must not reach net/http"},
 		{"built on wiring", map[string][]string{"job/a.go": nil, "fleet/a.go": {"corral/cmd/corral"}}, "fleet must not reach cmd/corral"},
-		{"test package", map[string][]string{"fleet/a.go": {"corral/internal/sandboxtest"}}, "fleet must not reach internal/sandboxtest"},
+		{"test package", map[string][]string{"fleet/a.go": {"corral/internal/test/sandboxtest"}}, "fleet must not reach internal/test/sandboxtest"},
 		{"init function", map[string][]string{"store/index/a.go": {"init()"}}, "store/index/a.go has an init function"},
 	}
 	for _, tt := range tests {

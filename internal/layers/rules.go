@@ -91,12 +91,12 @@ var owners = []owner{
 	},
 	{
 		"github.com/hinshun/vt10x",
-		[]string{"internal/screentest"},
+		[]string{"internal/test/screentest"},
 		"only tests look at a screen; what a job writes to a terminal is nothing that a program of ours understands",
 	},
 	{
 		"github.com/rogpeppe/go-internal",
-		[]string{"internal/sandboxtest/scripttest"},
+		[]string{"internal/test/sandboxtest/scripttest"},
 		"scripts of command lines are played in one place; without it, a reader of txtar and of lines would be ours to write",
 	},
 	{
@@ -280,9 +280,9 @@ var bounds = []bound{
 		reason: "programs are wiring, and nothing is built on wiring",
 	},
 	{
-		from: "...", but: []string{"internal/calls/callstest", "internal/sandboxtest/scripttest", "internal/screentest", "internal/text/texttest"},
+		from: "...", but: []string{"internal/calls/callstest", "internal/test/sandboxtest/scripttest", "internal/test/screentest", "internal/text/texttest"},
 		never: []string{
-			"internal/calls/callstest", "internal/example", "internal/sandboxtest/...", "internal/layers", "internal/screentest", "internal/text/texttest",
+			"internal/calls/callstest", "internal/test/example", "internal/test/sandboxtest/...", "internal/layers", "internal/test/screentest", "internal/text/texttest",
 		},
 		reason: "what tests need has no place in a program",
 	},

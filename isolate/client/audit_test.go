@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 	"corral/isolate/wire"
 	"corral/job"
 )

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 	"corral/isolate/wire"
 	"corral/job"
 )

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // git runs a script with git in dir.

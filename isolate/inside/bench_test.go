@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // BenchmarkJob measures the time from sending the plan until the report that the job's last process is gone. The slot is

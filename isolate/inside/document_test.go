@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // TestStepTablesDocumented: ARCHITECTURE.md has the stub's four tables: each step with its name and reason, in order.

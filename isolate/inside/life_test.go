@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // TestWaitingProcessUnprivileged: before the job is known, process 2 has no privileges, cannot be inspected by other

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 const size, files = 32 << 20, 1000

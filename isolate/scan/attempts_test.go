@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // repository is a script that makes a git repository with a commit, a nested repository and a directory for a worktree.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // grow creates dirs directories in three levels with ten files each.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 
 	"golang.org/x/sys/unix"
 )

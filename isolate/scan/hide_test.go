@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // acl returns an access control list in the kernel's format (posix_acl_xattr.h), which grants perm to user 65534.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // kept returns the paths to protect, each as its hold and its path, sorted. It fails the test if a path precedes its

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 const allowAll = "def decide(request): return allow()\n"

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 	"corral/rpc"
 )
 

@@ -19,7 +19,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 	"corral/rpc"
 )
 

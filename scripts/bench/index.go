@@ -13,7 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"corral/internal/logtest"
+	"corral/internal/test/logtest"
 	"corral/store/index"
 )
 

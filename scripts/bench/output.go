@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"corral/internal/logtest"
+	"corral/internal/test/logtest"
 )
 
 // Of outputMode: what an artifact keeps of a stream at most, and the file that the output is made of, again and again.

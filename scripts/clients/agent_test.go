@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // An agent is a client of a few lines that speaks to one server over stdio, for tests that kill one of the two. Calls may

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // A load is many calls of several agents at once, each with a job that leaves a file in the repository and a word in its

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // modules is what scripts/setup-clients has installed.

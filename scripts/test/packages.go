@@ -20,7 +20,7 @@ const module = "corral"
 const tags = "seccomp,netgo,osusergo"
 
 // needsPackage is the package through which a test says that it needs something of the machine.
-const needsPackage = module + "/internal/sandboxtest"
+const needsPackage = module + "/internal/test/sandboxtest"
 
 // buildFlags are those of the Makefile, so that one compilation of a package serves programs and tests.
 func buildFlags() []string { return []string{"-trimpath", "-tags", tags} }
@@ -49,7 +49,7 @@ var withoutRace = []struct{ tree, reason string }{
 	{"store/index/chunk", "a pure function over text"},
 	{"store/index/word", "a pure function over text"},
 	{"internal/layers", "reads source"},
-	{"internal/logtest", "generates text"},
+	{"internal/test/logtest", "generates text"},
 	{"seccomp", "tests are children of one thread that load a filter"},
 	{"policy/starlark", "measures time and memory of an interpreter that has one goroutine"},
 	{"isolate/scan", "one goroutine that reads directories"},

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // TestEvictsInBackground: in a large store, the oldest artifacts are evicted in the background before the quota is

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // TestSyncTimer: an artifact is synced by a timer that was started for it in advance; after that timer has run it gets

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // shown returns a line as it must be shown, by the definition.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // A victim is an audit log to tamper with: 17 jobs in three files.

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // rebuilds returns an Options.Rebuild that adds one source and counts its calls in n.

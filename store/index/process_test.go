@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // TestMain runs as another process that uses the index, if the environment says so.

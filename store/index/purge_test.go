@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // TestPurge checks that others that have a purged base open notice, and add to a new one.

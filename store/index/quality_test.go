@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"corral/internal/logtest"
+	"corral/internal/test/logtest"
 	"corral/store/index"
 )
 

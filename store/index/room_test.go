@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // TestQuotaOfTiny checks that for very small chunks the quota still bounds the disk space.

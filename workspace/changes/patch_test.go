@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // patch returns the patch of the changes at paths (none: all).

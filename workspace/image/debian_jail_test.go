@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // inJail imports an archive of Debian by command line, and uses it in sessions.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"corral/internal/calls"
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 	"corral/job"
 )
 

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/directory"
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // TestMain runs, in a child, the process that drops root.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // TestRefused checks that malicious entries are refused, and that nothing is created outside the directory.

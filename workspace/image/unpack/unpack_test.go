@@ -19,7 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 var made = time.Unix(1_600_000_000, 0)

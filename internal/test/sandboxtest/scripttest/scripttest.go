@@ -34,7 +34,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // A Suite is a directory of scripts with what they have in common.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/hinshun/vt10x"
 
-	"corral/internal/sandboxtest"
+	"corral/internal/test/sandboxtest"
 )
 
 // Term is the TERM of programs on a Screen.
