@@ -127,7 +127,7 @@ func TestReadmeTable(t *testing.T) {
 
 // TestDocumentedDirectories: the reference of runtimes names the directories in which programs are looked for, and no others.
 func TestDocumentedDirectories(t *testing.T) {
-	code, err := os.ReadFile("../lang/find.go")
+	code, err := os.ReadFile("../policy/runtimes/find.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestDocumentedDirectories(t *testing.T) {
 	_, list, _ := strings.Cut(string(code), `"/usr/local/sbin"`)
 	list, _, ok := strings.Cut(`"/usr/local/sbin"`+list, "}")
 	if !ok {
-		t.Fatal("lang/find.go has no list of directories")
+		t.Fatal("policy/runtimes/find.go has no list of directories")
 	}
 	var want []string
 	for _, m := range regexp.MustCompile(`"(/[^"]+)"`).FindAllStringSubmatch(list, -1) {
@@ -153,7 +153,7 @@ func TestDocumentedDirectories(t *testing.T) {
 	if len(want) < 5 || !slices.Equal(got, want) {
 		t.Errorf("the page has %q, the code %q", got, want)
 	}
-	managers, err := os.ReadFile("../lang/managers.go")
+	managers, err := os.ReadFile("../policy/runtimes/managers.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,6 +164,6 @@ func TestDocumentedDirectories(t *testing.T) {
 		}
 	}
 	if len(rows) < 5 {
-		t.Errorf("lang/managers.go has %d rows", len(rows))
+		t.Errorf("policy/runtimes/managers.go has %d rows", len(rows))
 	}
 }

@@ -9,7 +9,7 @@ type Request struct {
 	Session   string // of the client, "" if it has none
 	ID        string // of this request, [0-9a-f]{32}: the trace id if the client sent one
 	Repo      string // id of the repository
-	Runtime   string // a row of package lang, or Starlark; "" with a Command
+	Runtime   string // a row of package runtimes, or Starlark; "" with a Command
 	// Command is a program and its arguments, run unchanged: there is no runtime then, and Executable, Args and Code
 	// stay empty. A program without a slash is looked up in the job's PATH.
 	Command []string

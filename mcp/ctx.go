@@ -43,7 +43,7 @@ type Ctx struct {
 	Paths    map[string]string
 	Repo     string   // default repository; "" is the first one that the caller may use
 	Secrets  []string // values redacted from replies and artifacts
-	Runtimes []string // runtimes of package lang that this host can run; nil is all
+	Runtimes []string // runtimes of package runtimes that this host can run; nil is all
 	// BackgroundLife is the maximum duration of a background job; 0 is DefaultBackgroundLife. The policy's limits for
 	// such jobs apply as well.
 	BackgroundLife time.Duration

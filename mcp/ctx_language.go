@@ -9,7 +9,7 @@ import (
 // A language is one that the ctx tools accept code in.
 type language struct {
 	name    string // in arguments
-	runtime string // of package lang
+	runtime string // of package runtimes
 	title   string
 }
 
@@ -69,7 +69,7 @@ func (x *Ctx) here() string {
 	return s
 }
 
-// source returns code in the form in which it is run. Only Go is edited, see wrapGo; package lang adds PHP's opening tag.
+// source returns code in the form in which it is run. Only Go is edited, see wrapGo; package runtimes adds PHP's opening tag.
 func (l language) source(code string) string {
 	if l.name == "go" {
 		return wrapGo(code).String()

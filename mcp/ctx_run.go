@@ -20,7 +20,7 @@ type ctxRun struct {
 	tool    string // name of the called tool
 	caller  Caller
 	repo    string
-	runtime string // of package lang
+	runtime string // of package runtimes
 	code    string
 	dir     string // relative to the repository; "" is its root
 	env     map[string]*string

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"corral/job"
-	"corral/lang"
+	"corral/policy/runtimes"
 	"corral/store/artifact"
 	"corral/store/index"
 )
@@ -103,7 +103,7 @@ func (x *Ctx) answer(ctx context.Context, ran *ctxRan, intent string) (ToolResul
 
 // unavailable is the error for a language whose program is not installed on this host.
 func unavailable(runtime, missing string) *Error {
-	r, _ := lang.Lookup(runtime)
+	r, _ := runtimes.Lookup(runtime)
 	install := "Install " + r.Debian + "."
 	if r.Debian == "" {
 		install = "Install it: " + r.Elsewhere + "."

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"corral/job"
-	"corral/lang"
+	"corral/policy/runtimes"
 )
 
 // TestBackground: a background job has a maximum time of its own.
@@ -72,7 +72,7 @@ func TestRunnable(t *testing.T) {
 			t.Errorf("%s: got %q", tt.name, got)
 		}
 	}
-	if p, err := New(rules(), lang.Installed{}); err != nil || p.Runnable() != nil {
+	if p, err := New(rules(), runtimes.Installed{}); err != nil || p.Runnable() != nil {
 		t.Errorf("without programs: %v, %q", err, p.Runnable())
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"corral/job"
-	"corral/lang"
+	"corral/policy/runtimes"
 	"corral/policy/starlark"
 )
 
@@ -94,7 +94,7 @@ func TestHashCovers(t *testing.T) {
 		try(what, installed, change)
 	}
 	try("another program with the same name", elsewhere, func(*Rules, *job.Request) {})
-	try("no program", lang.Installed{}, func(*Rules, *job.Request) {})
+	try("no program", runtimes.Installed{}, func(*Rules, *job.Request) {})
 }
 
 // TestHashIgnores: whatever differs between two equal requests, and values of variables, do not change the hash.

@@ -14,7 +14,7 @@ import (
 // An environment maps names of variables to values.
 type environment map[string]string
 
-// base returns the variables that every job has. PATH is set later, from package lang.
+// base returns the variables that every job has. PATH is set later, from package runtimes.
 func base() environment {
 	return environment{
 		"PATH": "", "HOME": "/home/job", "TMPDIR": "/tmp", "USER": "job", "LOGNAME": "job", "SHELL": "/bin/sh",

@@ -9,7 +9,7 @@ import (
 
 	"corral/internal/text"
 	"corral/job"
-	"corral/lang"
+	"corral/policy/runtimes"
 )
 
 func compatible(_ context.Context, c *chain) []string {
@@ -60,7 +60,7 @@ func allowedExecutable(_ context.Context, c *chain) []string {
 func (p *Policy) has(runtime string) bool {
 	c := p.chain(&job.Request{Runtime: runtime})
 	var ok bool
-	if c.runtime, ok = lang.Lookup(runtime); !ok {
+	if c.runtime, ok = runtimes.Lookup(runtime); !ok {
 		return false
 	}
 	return allowedExecutable(context.Background(), c) == nil && c.missing == ""
@@ -114,4 +114,4 @@ func (c *chain) program() string {
 	return c.choice.Path + " (" + c.choice.Real + ")"
 }
 
-var _ Installed = lang.Installed{}
+var _ Installed = runtimes.Installed{}

@@ -33,7 +33,7 @@ import (
 	"time"
 
 	"corral/job"
-	"corral/lang"
+	"corral/policy/runtimes"
 	"corral/policy/starlark"
 )
 
@@ -82,10 +82,10 @@ type Operator interface {
 	Decide(ctx context.Context, q starlark.Query) starlark.Verdict
 }
 
-// Installed finds programs on this host; lang.Installed implements it.
+// Installed finds programs on this host; runtimes.Installed implements it.
 type Installed interface {
 	Path() string
-	Choose(runtime, executable string, allowed func(name string) bool) (choice lang.Choice, missing string)
+	Choose(runtime, executable string, allowed func(name string) bool) (choice runtimes.Choice, missing string)
 }
 
 // A Policy decides on requests. It is immutable and may be used by several goroutines at once.

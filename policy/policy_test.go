@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"corral/job"
-	"corral/lang"
+	"corral/policy/runtimes"
 	"corral/policy/starlark"
 )
 
 // toolchain creates a directory of programs with these names, and returns it with an Installed that finds no other
 // program of these names.
-func toolchain(t testing.TB, names ...string) (dir string, i lang.Installed) {
+func toolchain(t testing.TB, names ...string) (dir string, i runtimes.Installed) {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -28,7 +28,7 @@ func toolchain(t testing.TB, names ...string) (dir string, i lang.Installed) {
 			t.Fatal(err)
 		}
 	}
-	return dir, lang.Find(lang.Places{Toolchains: []string{dir}})
+	return dir, runtimes.Find(runtimes.Places{Toolchains: []string{dir}})
 }
 
 // verdict is an Operator that always returns itself.
@@ -90,7 +90,7 @@ func TestSpec(t *testing.T) {
 	if !d.Allowed() || s.Repo != "/srv/app" || s.Dir != "a/b" || s.Profile != "strict" || s.Workspace != job.Direct {
 		t.Fatalf("%+v", d)
 	}
-	file := lang.Dir + "/code.py"
+	file := runtimes.Dir + "/code.py"
 	if want := []string{dir + "/python3", file, "a", "b"}; !slices.Equal(s.Args, want) ||
 		!slices.Equal(s.Files, []job.File{{Path: file, Content: "print(1)"}}) {
 		t.Errorf("%q, %+v", s.Args, s.Files)
@@ -139,17 +139,17 @@ func TestLimits(t *testing.T) {
 // TestMissing: a missing program does not deny the request, but all other rules apply.
 func TestMissing(t *testing.T) {
 	r := request()
-	d := decide(t, rules(), lang.Installed{}, r)
+	d := decide(t, rules(), runtimes.Installed{}, r)
 	if !d.Allowed() || !strings.Contains(d.Missing, "no program that runs python is on this host") || d.Spec.Args != nil || len(d.Hash) != 64 {
 		t.Errorf("%+v", d)
 	}
 	r.Dir = ".."
-	if d := decide(t, rules(), lang.Installed{}, r); d.Rule != "cwd" || d.Missing != "" {
+	if d := decide(t, rules(), runtimes.Installed{}, r); d.Rule != "cwd" || d.Missing != "" {
 		t.Errorf("%+v", d)
 	}
 	rules := rules()
 	rules.Executables = []string{"python3", "/nowhere/python3"}
-	if d := decide(t, rules, lang.Installed{}, request()); !d.Allowed() || d.Missing == "" {
+	if d := decide(t, rules, runtimes.Installed{}, request()); !d.Allowed() || d.Missing == "" {
 		t.Errorf("%+v", d)
 	}
 }
@@ -180,13 +180,13 @@ func TestQuery(t *testing.T) {
 // TestEnvironmentNamesIndependentOfCode: a runtime's variables have the same names with and without code, so the
 // operator's rules see the names that the job gets.
 func TestEnvironmentNamesIndependentOfCode(t *testing.T) {
-	installed := lang.Find(lang.Places{})
+	installed := runtimes.Find(runtimes.Places{})
 	rules := rules()
 	operator := &asked{}
-	rules.Runtimes, rules.Operator = lang.Runtimes(), operator
-	for _, name := range lang.Runtimes() {
+	rules.Runtimes, rules.Operator = runtimes.Runtimes(), operator
+	for _, name := range runtimes.Runtimes() {
 		r := request()
-		row, _ := lang.Lookup(name)
+		row, _ := runtimes.Lookup(name)
 		r.Runtime, r.Code = name, &row.Hello
 		d := decide(t, rules, installed, r)
 		if d.Missing != "" {
@@ -199,7 +199,7 @@ func TestEnvironmentNamesIndependentOfCode(t *testing.T) {
 }
 
 func TestRepo(t *testing.T) {
-	p, err := New(rules(), lang.Installed{})
+	p, err := New(rules(), runtimes.Installed{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestSecrets(t *testing.T) {
 	rules.Repos[0].Env = []string{"LONG", "SHORT", "SAME", "TERM", "HOME", "UNSET"}
 	rules.Repos[1].Env = []string{"JUST", "LONG"}
 	rules.RuntimeEnv = map[string]map[string]string{"python": {"LONG": "of-python-alone"}}
-	p, err := New(rules, lang.Installed{})
+	p, err := New(rules, runtimes.Installed{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,11 +249,11 @@ func TestNewRefuses(t *testing.T) {
 	} {
 		rules := rules()
 		change(&rules)
-		if _, err := New(rules, lang.Installed{}); err == nil {
+		if _, err := New(rules, runtimes.Installed{}); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
-	p, err := New(Rules{}, lang.Installed{})
+	p, err := New(Rules{}, runtimes.Installed{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"corral/internal/text"
 	"corral/job"
-	"corral/lang"
+	"corral/policy/runtimes"
 	"corral/policy/starlark"
 )
 
@@ -33,7 +33,7 @@ const (
 )
 
 // starlarkFile is the path of the program in the job.
-const starlarkFile = lang.Dir + "/code.star"
+const starlarkFile = runtimes.Dir + "/code.star"
 
 // starlarkProfile is the system call profile that corrald enforces for Starlark, whatever is configured for the
 // repository.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"corral/job"
-	"corral/lang"
+	"corral/policy/runtimes"
 	"corral/policy/starlark"
 )
 
@@ -36,7 +36,7 @@ func TestStarlarkSpec(t *testing.T) {
 	rules.Operator = see
 	rules.Repos[0].Profile, rules.Repos[0].Protect, rules.Executables = "default", job.ProtectAll, []string{}
 	rules.RuntimeEnv = map[string]map[string]string{job.Starlark: {"TOKEN": "x"}}
-	d := decide(t, rules, lang.Installed{}, r)
+	d := decide(t, rules, runtimes.Installed{}, r)
 	limits := job.Defaults()
 	limits.Memory, limits.PIDs, limits.Tmp, limits.TmpInodes, limits.OpenFiles = 256<<20, 32, 1<<20, 64, 64
 	limits.Wall = time.Second + job.StarlarkGrace
@@ -88,7 +88,7 @@ func TestStarlarkLimits(t *testing.T) {
 			rules, r := rules(), request()
 			program(&rules, &r)
 			tt.change(&rules, &r)
-			d := decide(t, rules, lang.Installed{}, r)
+			d := decide(t, rules, runtimes.Installed{}, r)
 			want := starlark.Arguments(starlark.Bounds{Wall: tt.inside, Memory: tt.memory}, starlarkFile)
 			want[1] = "--output=" + tt.output
 			if !d.Allowed() || d.Spec.Limits.Wall != tt.wall || d.Spec.Limits.Memory != tt.memory || !slices.Equal(d.Spec.Args, want) {
@@ -152,7 +152,7 @@ func TestStarlarkChain(t *testing.T) {
 			rules, r := rules(), request()
 			program(&rules, &r)
 			tt.change(&rules, &r)
-			d := decide(t, rules, lang.Installed{}, r)
+			d := decide(t, rules, runtimes.Installed{}, r)
 			if d.Rule != tt.rule || !slices.Equal(d.Reasons, []string{tt.want}) || d.Spec.Args != nil {
 				t.Errorf("%s: %q, %q", d.Rule, d.Reasons, d.Spec.Args)
 			}
@@ -169,9 +169,9 @@ func FuzzStarlark(f *testing.F) {
 		rules, r := rules(), request()
 		program(&rules, &r)
 		r.Limits.Wall, r.Output = time.Duration(wall), output
-		without := decide(t, rules, lang.Installed{}, r)
+		without := decide(t, rules, runtimes.Installed{}, r)
 		rules.Operator = verdict(loose{rand.New(rand.NewPCG(seed, 2))}.verdict())
-		d := decide(t, rules, lang.Installed{}, r)
+		d := decide(t, rules, runtimes.Installed{}, r)
 		if !d.Allowed() {
 			return
 		}

@@ -12,7 +12,7 @@ import (
 
 	"corral/internal/text"
 	"corral/job"
-	"corral/lang"
+	"corral/policy/runtimes"
 	"corral/policy/starlark"
 )
 
@@ -22,12 +22,12 @@ type chain struct {
 	r *job.Request
 
 	repo    Repo
-	runtime lang.Runtime
-	choice  lang.Choice // the program; zero while missing is set
-	missing string      // why no program was found
-	env     environment // of the job; nil until first used, see variables
-	hasEnv  bool        // whether the environment step passed
-	dir     string      // clean; "" is the repository
+	runtime runtimes.Runtime
+	choice  runtimes.Choice // the program; zero while missing is set
+	missing string          // why no program was found
+	env     environment     // of the job; nil until first used, see variables
+	hasEnv  bool            // whether the environment step passed
+	dir     string          // clean; "" is the repository
 	// workspace is the repository's until its step has run, then the request's.
 	workspace job.Workspace
 	limits    job.Limits    // no field is zero after the timeout step
@@ -147,7 +147,7 @@ func allowedRuntime(_ context.Context, c *chain) []string {
 	list := c.runtimes()
 	ok := c.isStarlark()
 	if !ok {
-		c.runtime, ok = lang.Lookup(c.r.Runtime)
+		c.runtime, ok = runtimes.Lookup(c.r.Runtime)
 	}
 	if !ok || !slices.Contains(list, c.r.Runtime) {
 		return []string{fmt.Sprintf("Runtime %q is not in the allowed runtimes list: [%s]", c.r.Runtime, strings.Join(list, ", "))}

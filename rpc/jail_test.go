@@ -13,8 +13,8 @@ import (
 	"corral/internal/test/sandboxtest"
 	frontend "corral/isolate/client"
 	"corral/job"
-	"corral/lang"
 	"corral/policy"
+	"corral/policy/runtimes"
 )
 
 // jailed returns a server whose commands run in jails of a supervisor started for the test. Dir is its repository.
@@ -33,7 +33,7 @@ func jailed(t *testing.T) *Server {
 		// Without a default, machines with little memory would refuse the jobs.
 		Repos: []policy.Repo{{ID: "app", Path: repo, Env: []string{"TOKEN"}, Defaults: job.Limits{Memory: 256 << 20}}},
 	}
-	p, err := policy.New(rules, lang.Find(lang.Places{Never: []string{repo}}))
+	p, err := policy.New(rules, runtimes.Find(runtimes.Places{Never: []string{repo}}))
 	if err != nil {
 		t.Fatal(err)
 	}

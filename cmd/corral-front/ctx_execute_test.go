@@ -85,7 +85,7 @@ func TestCtxLanguages(t *testing.T) {
 	p.file(t, path, "first\n\"second\"\n", 0o644)
 	for _, l := range languages {
 		t.Run(l.name, func(t *testing.T) {
-			// A compiler takes seconds of a processor each time. That the language runs is known from package lang.
+			// A compiler takes seconds of a processor each time. That the language runs is known from package runtimes.
 			every := sandboxtest.Soak() || !compiles[l.name]
 			file := object{"path": path, "language": l.name, "code": l.file}
 			first := h.ctx("ctx_execute_file", file)

@@ -19,7 +19,7 @@ import (
 	"corral/internal/config"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
-	"corral/lang"
+	"corral/policy/runtimes"
 )
 
 const doctorHelp = `corral doctor finds out what this host can enforce: it runs jobs that try what they should not be able to do.
@@ -86,11 +86,11 @@ func examineRuntimes(ctx context.Context, s doctor.Subject, settings *config.Fro
 	}
 	var others []string
 	if u, err := user.LookupId(strconv.Itoa(os.Getuid())); err == nil {
-		others = slices.DeleteFunc(lang.Toolchains(u.HomeDir, nil), func(dir string) bool {
+		others = slices.DeleteFunc(runtimes.Toolchains(u.HomeDir, nil), func(dir string) bool {
 			return slices.ContainsFunc(c.Toolchains, func(t string) bool { return t == dir || strings.HasPrefix(dir, t+"/") })
 		})
 	}
-	installed := lang.Find(lang.Places{Toolchains: c.Toolchains, Never: []string{s.Place.Repo()}})
+	installed := runtimes.Find(runtimes.Places{Toolchains: c.Toolchains, Never: []string{s.Place.Repo()}})
 	return doctor.ExamineRuntimes(ctx, s, installed, others), nil
 }
 

@@ -13,14 +13,14 @@ import (
 
 	"corral/internal/config"
 	"corral/internal/text"
-	"corral/lang"
 	"corral/policy"
+	"corral/policy/runtimes"
 	"corral/policy/starlark"
 )
 
 // newPolicy makes the policy of a configuration, for the programs that this host has now and will have.
 func newPolicy(c config.Config) (*policy.Policy, error) {
-	return policy.New(policyRules(c, os.Environ()), lang.Find(lang.Places{Toolchains: c.Toolchains, Never: repoPaths(c)}))
+	return policy.New(policyRules(c, os.Environ()), runtimes.Find(runtimes.Places{Toolchains: c.Toolchains, Never: repoPaths(c)}))
 }
 
 func repoIDs(c config.Config) []string {

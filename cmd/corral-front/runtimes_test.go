@@ -10,7 +10,7 @@ import (
 
 	"corral/front/doctor"
 	"corral/internal/test/sandboxtest"
-	"corral/lang"
+	"corral/policy/runtimes"
 )
 
 // TestRuntimes: what is here runs code, and what is not is named with what to install.
@@ -28,7 +28,7 @@ func TestRuntimes(t *testing.T) {
 	cmd.Env = []string{"PATH=/usr/bin:/bin"}
 	err := cmd.Run()
 	var r doctor.Runtimes
-	if bad := json.Unmarshal([]byte(stdout.String()), &r); err != nil || bad != nil || len(r.Runtimes) != len(lang.Runtimes()) {
+	if bad := json.Unmarshal([]byte(stdout.String()), &r); err != nil || bad != nil || len(r.Runtimes) != len(runtimes.Runtimes()) {
 		t.Fatalf("%v, %v: %s%s", err, bad, stdout.String(), stderr.String())
 	}
 	for _, one := range r.Runtimes {
@@ -48,7 +48,7 @@ func TestRuntimes(t *testing.T) {
 func hide(t *testing.T, runtime string) bool {
 	t.Helper()
 	for n := range 10 { // one may have several
-		c, missing := lang.Find(lang.Places{}).Choose(runtime, "", nil)
+		c, missing := runtimes.Find(runtimes.Places{}).Choose(runtime, "", nil)
 		if missing != "" {
 			return n > 0
 		}

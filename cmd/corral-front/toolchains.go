@@ -17,10 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/directory"
-	"corral/lang"
+	"corral/policy/runtimes"
 )
 
-// Bounds of what a home directory is asked for: lang knows a few dozen places.
+// Bounds of what a home directory is asked for: package runtimes knows a few dozen places.
 const (
 	maxToolchains   = 64
 	maxFound        = 256 << 10 // bytes of a list, in JSON
@@ -71,7 +71,7 @@ func ownToolchains(log *slog.Logger, whose directory.Account, repos []string) []
 // find lists the directories. Root's own are looked for by root: nobody else can enter.
 func (h homeDir) find() ([]string, error) {
 	if h.uid == 0 {
-		return lang.Toolchains(h.path, nil), nil
+		return runtimes.Toolchains(h.path, nil), nil
 	}
 	question, err := json.Marshal(h.path)
 	if err != nil {
@@ -161,7 +161,7 @@ func finderCommand(args []string) (int, error) {
 	if ended, code, err := beAsked(finder, args, maxFound, &dir); ended {
 		return code, err
 	}
-	answer, err := json.Marshal(lang.Toolchains(dir, nil))
+	answer, err := json.Marshal(runtimes.Toolchains(dir, nil))
 	if err != nil {
 		return failure, err
 	}

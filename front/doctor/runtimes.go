@@ -10,7 +10,7 @@ import (
 
 	"corral/internal/text"
 	"corral/job"
-	"corral/lang"
+	"corral/policy/runtimes"
 )
 
 // A Runtime is what came of looking for the program of a language.
@@ -34,17 +34,17 @@ type Runtimes struct {
 
 // ExamineRuntimes has each language's program write a word, as a job. Toolchains is for the report. When ctx ends, the
 // programs that are left are not tried.
-func ExamineRuntimes(ctx context.Context, s Subject, installed lang.Installed, toolchains []string) Runtimes {
+func ExamineRuntimes(ctx context.Context, s Subject, installed runtimes.Installed, toolchains []string) Runtimes {
 	x := &examination{subject: s}
 	report := Runtimes{Toolchains: toolchains}
-	for _, name := range lang.Runtimes() {
+	for _, name := range runtimes.Runtimes() {
 		report.Runtimes = append(report.Runtimes, x.runtime(ctx, name, installed))
 	}
 	return report
 }
 
-func (x *examination) runtime(ctx context.Context, name string, installed lang.Installed) Runtime {
-	row, _ := lang.Lookup(name)
+func (x *examination) runtime(ctx context.Context, name string, installed runtimes.Installed) Runtime {
+	row, _ := runtimes.Lookup(name)
 	r := Runtime{Name: name}
 	choice, missing := installed.Choose(name, "", nil)
 	if missing != "" {
@@ -68,7 +68,7 @@ func (x *examination) runtime(ctx context.Context, name string, installed lang.I
 }
 
 // plan runs what a choice plans.
-func (x *examination) plan(ctx context.Context, choice lang.Choice, code *string, args []string) *outcome {
+func (x *examination) plan(ctx context.Context, choice runtimes.Choice, code *string, args []string) *outcome {
 	o := &outcome{err: ctx.Err()}
 	if x.subject.Supervisor == nil {
 		o.err = x.subject.Err

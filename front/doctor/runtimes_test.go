@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"corral/job"
-	"corral/lang"
+	"corral/policy/runtimes"
 )
 
 func TestVersionOf(t *testing.T) {
@@ -97,8 +97,8 @@ func TestRuntimesWithoutSupervisor(t *testing.T) {
 		if tt.err == nil {
 			s.Err = tt.ctx.Err()
 		}
-		r := ExamineRuntimes(tt.ctx, s, lang.Find(lang.Places{}), nil)
-		if len(r.Runtimes) != len(lang.Runtimes()) || r.ExitCode() != 2 {
+		r := ExamineRuntimes(tt.ctx, s, runtimes.Find(runtimes.Places{}), nil)
+		if len(r.Runtimes) != len(runtimes.Runtimes()) || r.ExitCode() != 2 {
 			t.Errorf("%s: %+v", name, r)
 		}
 		for _, one := range r.Runtimes {

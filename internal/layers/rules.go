@@ -160,7 +160,7 @@ var bounds = []bound{
 		reason: "it is read outside of what was written inside a jail: it is to be easy to audit",
 	},
 	{
-		from: "lang", only: []string{"std", sys, "job"},
+		from: "policy/runtimes", only: []string{"std", sys, "job"},
 		reason: "what runs a language is a table and a look at directories: it starts nothing and asks nobody",
 	},
 	{
@@ -219,7 +219,7 @@ var bounds = []bound{
 		reason: "a file is read into words; what they mean to the supervisor is the supervisor's affair",
 	},
 	{
-		from: "front/doctor", only: []string{"std", sys, "internal/directory", "internal/text", "isolate/client", "isolate/wire", "job", "lang"},
+		from: "front/doctor", only: []string{"std", sys, "internal/directory", "internal/text", "isolate/client", "isolate/wire", "job", "policy/runtimes"},
 		reason: "it finds out by running jobs, as anybody could, not by what the supervisor's code believes of itself",
 	},
 	{

@@ -43,7 +43,7 @@ var withoutRace = []struct{ tree, reason string }{
 	{"cmd", "tests drive the built programs"},
 	{"docs", "tests read pages"},
 	{"workspace/image", "tests of archives without goroutines, at a tenth of the speed"},
-	{"lang", "tests run languages in jails"},
+	{"policy/runtimes", "tests run languages in jails"},
 	{"scripts", "tests drive the built programs, and the clients of others"},
 	{"store/index", "SQLite is Go here, and ten times slower with it: raceToo has the tests in which goroutines meet"},
 	{"store/index/chunk", "a pure function over text"},

@@ -1,4 +1,4 @@
-// Package lang describes how to run code in sixteen languages, and finds the programs that do so on this host.
+// Package runtimes describes how to run code in sixteen languages, and finds the programs that do so on this host.
 //
 // A Runtime is a row of a table. It lists the programs that run a language, in the order in which they are tried, and how
 // each of them runs source code: the files that the job needs and the argument list. Find looks for the programs on this
@@ -12,7 +12,7 @@
 // Code and what is compiled from it lie in Dir, on a file system that belongs to the job and disappears with it. A
 // compiler runs in the same job as the compiled program, so one timeout covers both, and a failed compilation is a failed
 // job: with diagnostics on standard error and an exit code other than 0.
-package lang
+package runtimes
 
 import (
 	"path/filepath"

@@ -1,4 +1,4 @@
-package lang
+package runtimes
 
 // table has one row per runtime. A new runtime needs a row here, one in docs/reference/runtimes.md, and one in the tests.
 var table = []Runtime{
