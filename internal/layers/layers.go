@@ -1,5 +1,6 @@
 // Package layers holds the import graph of this module: which package may import what, and why. Its test reads the
-// source of the whole module and fails on each import that no rule allows.
+// source of the whole module and fails on each import that no rule allows, and on each package with more files that all
+// reach each other than maxKnot.
 //
 // The graph is read in process, with go/parser, not asked of `go list`: the test cache knows of the files that a test
 // opens and not of those that its children open, and a cached pass would outlive the import that breaks the rule.
@@ -30,12 +31,19 @@ const module = "corral"
 type pkg struct {
 	imports map[string]string // import path → a file that imports it
 	inits   []string          // files with an init function
+	files   []*ast.File       // those of onePlatform
 }
 
 // A graph holds the packages of the module by name, and the libraries that it requires.
 type graph struct {
+	fset      *token.FileSet
 	pkgs      map[string]*pkg
 	libraries []string
+}
+
+// newGraph returns a graph without packages; mod is the text of the go.mod.
+func newGraph(mod string) *graph {
+	return &graph{fset: token.NewFileSet(), pkgs: map[string]*pkg{}, libraries: required(mod)}
 }
 
 // load reads the module whose go.mod lies in root.
@@ -44,7 +52,7 @@ func load(root string) (*graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &graph{pkgs: map[string]*pkg{}, libraries: required(string(mod))}
+	g := newGraph(string(mod))
 	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -95,7 +103,7 @@ func required(mod string) []string {
 
 // add takes the file named name, a path below the root of the module, into the graph.
 func (g *graph) add(name string, src []byte) error {
-	file, err := parser.ParseFile(token.NewFileSet(), name, src, parser.ParseComments|parser.SkipObjectResolution)
+	file, err := parser.ParseFile(g.fset, name, src, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		return err
 	}
@@ -107,6 +115,11 @@ func (g *graph) add(name string, src []byte) error {
 	if p == nil {
 		p = &pkg{imports: map[string]string{}}
 		g.pkgs[dir] = p
+	}
+	if matched, err := ofOnePlatform(name, src); err != nil {
+		return err
+	} else if matched {
+		p.files = append(p.files, file)
 	}
 	for _, i := range file.Imports {
 		p.imports[strings.Trim(i.Path.Value, "\"`")] = name

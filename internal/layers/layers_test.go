@@ -109,7 +109,7 @@ func TestRules(t *testing.T) {
 // fake makes a graph of files given by their imports; "init()" gives a file such a function.
 func fake(t *testing.T, files map[string][]string) *graph {
 	t.Helper()
-	g := &graph{pkgs: map[string]*pkg{}, libraries: required("require example.org/lib v1.0.0\nrequire golang.org/x/sys v0.49.0\n")}
+	g := newGraph("require example.org/lib v1.0.0\nrequire golang.org/x/sys v0.49.0\n")
 	for _, name := range sorted(files) {
 		imports, tail := "", ""
 		for _, i := range files[name] {
@@ -140,7 +140,7 @@ func TestEverBuilt(t *testing.T) {
 		"!ignore && !seccomp":  true,
 		"linux && anothertool": false,
 	} {
-		g := &graph{pkgs: map[string]*pkg{}}
+		g := newGraph("")
 		if err := g.add("a/a.go", []byte("// Words first.\n\n//go:build "+tag+"\n\npackage a\n")); err != nil {
 			t.Fatal(err)
 		}
