@@ -1,13 +1,14 @@
-// Package layers holds the import graph of this module: which package may import what, and why. Its test reads the
-// source of the whole module and fails on each import that no rule allows, and on each package with more files that all
-// reach each other than maxKnot.
+// Package layers defines the import graph of this module: which package may import what, and why.
 //
-// The graph is read in process, with go/parser, not asked of `go list`: the test cache knows of the files that a test
-// opens and not of those that its children open, and a cached pass would outlive the import that breaks the rule.
+// Its tests read the source of the whole module. They fail on each import that no rule allows, and on each package with
+// more than maxKnot files that all reach each other; and they compare ARCHITECTURE.md with the source.
 //
-// The words: a package is named by its path below the module ("isolate/client"), a library by the path of its module
-// ("golang.org/x/sys"). A package *reaches* what it imports, and what the packages of this module that it imports
-// reach. Libraries are not followed: what they import is their own affair. Files of tests do not count.
+// The source is parsed in this process rather than by `go list`: the test cache tracks the files that a test opens, not
+// those that its children open, so a cached pass would hide a new import that breaks a rule.
+//
+// A package is named by its path below the module ("isolate/client"), a library by the path of its module
+// ("golang.org/x/sys"). A package *reaches* what it imports, and what those of its imports that belong to
+// this module reach. Imports of libraries are not followed. Files of tests do not count.
 package layers
 
 import (
@@ -27,11 +28,12 @@ import (
 // module is the path of the module that is checked.
 const module = "corral"
 
-// A pkg is what the rules need to know of a package.
+// A pkg is one package.
 type pkg struct {
 	imports map[string]string // import path → a file that imports it
 	inits   []string          // files with an init function
 	files   []*ast.File       // those of onePlatform
+	doc     string            // the package comment
 }
 
 // A graph holds the packages of the module by name, and the libraries that it requires.
@@ -46,7 +48,7 @@ func newGraph(mod string) *graph {
 	return &graph{fset: token.NewFileSet(), pkgs: map[string]*pkg{}, libraries: required(mod)}
 }
 
-// load reads the module whose go.mod lies in root.
+// load reads the module whose go.mod is in root.
 func load(root string) (*graph, error) {
 	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {
@@ -79,12 +81,12 @@ func load(root string) (*graph, error) {
 	return g, err
 }
 
-// foreign reports whether the go command leaves the directory out of the module.
+// foreign reports whether the go command excludes the directory from the module.
 func foreign(name, base string) bool {
 	if base == "testdata" || base == "vendor" || base[0] == '.' || base[0] == '_' {
 		return true
 	}
-	_, err := os.Stat(filepath.Join(name, "go.mod")) // a module of its own
+	_, err := os.Stat(filepath.Join(name, "go.mod")) // another module
 	return err == nil
 }
 
@@ -101,7 +103,7 @@ func required(mod string) []string {
 	return paths
 }
 
-// add takes the file named name, a path below the root of the module, into the graph.
+// add adds a file to the graph; name is its path below the root of the module.
 func (g *graph) add(name string, src []byte) error {
 	file, err := parser.ParseFile(g.fset, name, src, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
@@ -121,6 +123,9 @@ func (g *graph) add(name string, src []byte) error {
 	} else if matched {
 		p.files = append(p.files, file)
 	}
+	if file.Doc != nil && p.doc == "" {
+		p.doc = file.Doc.Text()
+	}
 	for _, i := range file.Imports {
 		p.imports[strings.Trim(i.Path.Value, "\"`")] = name
 	}
@@ -132,8 +137,8 @@ func (g *graph) add(name string, src []byte) error {
 	return nil
 }
 
-// everBuilt reports whether any of our builds compiles the file: the tags that they set in one build or another may have
-// either value, those of Linux and of the compiler are true, and a tag that no build of ours sets is false.
+// everBuilt reports whether any of our builds compiles the file. Tags that some of our builds set may have either value,
+// those of Linux and of the compiler are true, and all others are false.
 func everBuilt(file *ast.File) bool {
 	var expr constraint.Expr
 	for _, group := range file.Comments {
@@ -164,7 +169,7 @@ func everBuilt(file *ast.File) bool {
 	return false
 }
 
-// local returns the name of the package of this module that an import path stands for.
+// local returns the name of the package with an import path, and whether it belongs to this module.
 func local(importPath string) (string, bool) {
 	if importPath == module {
 		return ".", true
@@ -172,14 +177,14 @@ func local(importPath string) (string, bool) {
 	return strings.CutPrefix(importPath, module+"/")
 }
 
-// std reports whether an import path is one of the standard library: only there the first element has no dot. "C" is
-// none of it, since it makes a program need a C compiler and a libc.
+// std reports whether an import path belongs to the standard library: only there the first element has no dot. "C" does
+// not belong to it, since it makes a program need a C compiler and a libc.
 func std(importPath string) bool {
 	first, _, _ := strings.Cut(importPath, "/")
 	return !strings.Contains(first, ".") && first != module && importPath != "C"
 }
 
-// library returns the module that an import path belongs to: the longest that go.mod requires.
+// library returns the required module that an import path belongs to (the longest match), or the path if there is none.
 func (g *graph) library(importPath string) string {
 	best := ""
 	for _, l := range g.libraries {
@@ -193,19 +198,19 @@ func (g *graph) library(importPath string) string {
 	return best
 }
 
-// under reports whether the path p is tree or lies below it.
+// under reports whether the path p is tree or below it.
 func under(p, tree string) bool {
 	return p == tree || strings.HasPrefix(p, tree+"/")
 }
 
-// A step is something reached, and the way that led there.
+// A step is a package that is reached, and the chain of imports to it.
 type step struct {
 	target string // name of a package, or import path of a package outside
-	std    bool   // the target is of the standard library
+	std    bool   // the target belongs to the standard library
 	way    string // "cmd/corral → job → net/http (job/run.go)"
 }
 
-// reach returns all that the package reaches, the nearest first, each once.
+// reach returns every package that from reaches, once each, nearest first.
 func (g *graph) reach(from string) []step {
 	var found []step
 	seen := map[string]bool{from: true}

@@ -14,14 +14,14 @@ func TestModule(t *testing.T) {
 		t.Fatal(err)
 	}
 	if g.pkgs["internal/layers"] == nil {
-		t.Fatal("the module was read without this very package")
+		t.Fatal("the graph lacks the package of this test")
 	}
 	for _, line := range g.check() {
 		t.Error(line)
 	}
 }
 
-// TestRules feeds the checker one broken graph per rule: a checker that cannot fail holds nothing.
+// TestRules proves that each rule is checked: it builds a graph that breaks the rule.
 func TestRules(t *testing.T) {
 	const (
 		runc    = "github.com/opencontainers/runc/libcontainer"
@@ -98,7 +98,7 @@ func TestRules(t *testing.T) {
 			got := fake(t, tt.files).check()
 			switch {
 			case tt.want == "" && len(got) > 0:
-				t.Errorf("refused: %q", got)
+				t.Errorf("got %q, want nothing", got)
 			case tt.want != "" && (len(got) != 1 || !strings.Contains(got[0], tt.want)):
 				t.Errorf("got %q, want one line with %q", got, tt.want)
 			}
@@ -106,7 +106,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// fake makes a graph of files given by their imports; "init()" gives a file such a function.
+// fake returns a graph of files given by their imports; "init()" stands for an init function.
 func fake(t *testing.T, files map[string][]string) *graph {
 	t.Helper()
 	g := newGraph("require example.org/lib v1.0.0\nrequire golang.org/x/sys v0.49.0\n")
@@ -132,7 +132,7 @@ func TestEverBuilt(t *testing.T) {
 		"windows":              false,
 		"ignore":               false,
 		"!amd64":               true,
-		"amd64 && arm64":       true, // no build, but harmless: it counts
+		"amd64 && arm64":       true, // never true, but counted: the two are evaluated as if independent
 		"linux && !cgo":        true,
 		"seccomp && !windows":  true,
 		"seccomp && (darwin)":  false,
@@ -141,7 +141,7 @@ func TestEverBuilt(t *testing.T) {
 		"linux && anothertool": false,
 	} {
 		g := newGraph("")
-		if err := g.add("a/a.go", []byte("// Words first.\n\n//go:build "+tag+"\n\npackage a\n")); err != nil {
+		if err := g.add("a/a.go", []byte("// A comment.\n\n//go:build "+tag+"\n\npackage a\n")); err != nil {
 			t.Fatal(err)
 		}
 		if got := g.pkgs["a"] != nil; got != want {
@@ -157,16 +157,16 @@ func TestRequired(t *testing.T) {
 	}
 }
 
-// TestReasons holds that no rule stands without its reason.
+// TestReasons requires a reason for each rule.
 func TestReasons(t *testing.T) {
 	for _, o := range owners {
 		if o.reason == "" || len(o.pkgs) == 0 {
-			t.Errorf("%s: a row without reason or owner", o.tree)
+			t.Errorf("%s: the row has no reason or no owner", o.tree)
 		}
 	}
 	for _, b := range bounds {
 		if b.reason == "" || (b.only == nil) == (b.never == nil) {
-			t.Errorf("%s: a row without reason, or not with one of only and never", b.from)
+			t.Errorf("%s: the row has no reason, or not exactly one of only and never", b.from)
 		}
 	}
 	for file, reason := range initFuncs {

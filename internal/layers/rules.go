@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// An owner says which packages alone may import a tree of libraries. Of the rows that fit an import, the longest holds.
+// An owner names the packages that may import a tree of libraries. If several rows match an import, the longest tree
+// applies.
 type owner struct {
 	tree   string
 	pkgs   []string
@@ -17,7 +18,7 @@ var owners = []owner{
 	{
 		"github.com/opencontainers/runc",
 		[]string{"isolate"},
-		"jails are made in one place, and libcontainer's types end there",
+		"jails are built in one place, and libcontainer's types do not leave it",
 	},
 	{
 		"github.com/opencontainers/runc/libcontainer/nsenter",
@@ -27,99 +28,100 @@ var owners = []owner{
 	{
 		"github.com/opencontainers/cgroups",
 		[]string{"isolate"},
-		"libcontainer wants its configuration in these types; a job's envelope is package cgroup's",
+		"libcontainer takes its configuration in these types; the limits of a job are package cgroup's",
 	},
 	{
 		"github.com/containerd/cgroups",
 		[]string{"cgroup"},
-		"one package knows that there are v1, hybrid and v2",
+		"one package hides the differences between v1, hybrid and v2",
 	},
 	{
 		"github.com/seccomp/libseccomp-golang",
 		[]string{"seccomp"},
-		"filters are compiled in one place, where the compiled program is checked against the table",
+		"filters are compiled in one place, and the compiled program is compared with the table there",
 	},
 	{
 		"github.com/klauspost/compress",
 		[]string{"store/artifact"},
-		"gzip at about twice the speed of the standard library's, which every byte of every job pays for; any gzip reads what is written",
+		"its gzip is about twice as fast as the standard library's, and every byte of every job passes through it; any gzip reads the result",
 	},
 	{
 		"github.com/klauspost/compress/zstd",
 		[]string{"workspace/image"},
-		"the standard library has no zstd, which layers of images are compressed with; of what it opens little is kept",
+		"layers of images are compressed with zstd, which the standard library lacks",
 	},
 	{
 		"github.com/google/go-containerregistry",
 		[]string{"workspace/image"},
-		"manifests of container images are read in one place, and what is imported is files and nothing else of them",
+		"manifests of container images are read in one place, which takes nothing but files from them",
 	},
 	{
 		"github.com/mark3labs/mcp-go",
 		[]string{"mcp"},
-		"the protocol is one package's, and its types are not the words of tools",
+		"one package speaks the protocol, and tools do not depend on its types",
 	},
 	{
 		"github.com/coder/websocket",
 		[]string{"rpc/transport"},
-		"the frames of clients who may be anybody are read in one place, and bounded there",
+		"frames of unauthenticated clients are read, and bounded, in one place",
 	},
 	{
 		"github.com/aymanbagabas/go-udiff",
 		[]string{"workspace/changes"},
-		"what differs between two texts is found in one place, which writes it as a patch itself",
+		"differences between two texts are found in one place, which writes the patch itself",
 	},
 	{
 		"go.opentelemetry.io",
 		[]string{"front/telemetry"},
-		"spans are made in one place; what is told of a call is internal/calls's to say",
+		"spans are made in one place; internal/calls defines what they may say of a call",
 	},
 	{
 		"google.golang.org/protobuf",
 		[]string{"front/telemetry"},
-		"the one protocol that needs it is a collector's",
+		"only the protocol of a trace collector needs it",
 	},
 	{
 		"go.starlark.net",
 		[]string{"policy/starlark"},
-		"one package knows the interpreter, and puts bounds around it",
+		"one package runs the interpreter, and bounds it",
 	},
 	{
 		"modernc.org/sqlite",
 		[]string{"store/index"},
-		"what is kept to be searched is one package's, and no other knows that there is a database",
+		"one package stores searchable text, and no other depends on the database",
 	},
 	{
 		"github.com/hinshun/vt10x",
 		[]string{"internal/test/screentest"},
-		"only tests look at a screen; what a job writes to a terminal is nothing that a program of ours understands",
+		"only tests look at a screen; programs pass a job's terminal output on uninterpreted",
 	},
 	{
 		"github.com/rogpeppe/go-internal",
 		[]string{"internal/test/sandboxtest/scripttest"},
-		"scripts of command lines are played in one place; without it, a reader of txtar and of lines would be ours to write",
+		"scripts of command lines are run in one place; without it, we would parse txtar and command lines ourselves",
 	},
 	{
 		"go.yaml.in/yaml",
 		[]string{"internal/config"},
-		"what is root's to write is parsed strictly, by one parser",
+		"files that only root writes are parsed strictly, by one parser",
 	},
 }
 
-// shared are the libraries that any package may import.
+// shared are the libraries that any package may import, with the reason.
 var shared = map[string]string{
-	"golang.org/x/sys": "it is the system call interface, which the standard library has frozen",
+	"golang.org/x/sys": "it is the interface of system calls, which the standard library has frozen",
 }
 
-// A bound says what the packages that from matches may reach. With only, nothing else; with never, all but that.
-// "std" stands for the standard library; an entry that ends in /... for a tree, in from, only and never alike. Entries
-// are names of packages or import paths of libraries.
+// A bound says what the packages that match from may reach: with only, nothing else; with never, everything else. It has
+// one of the two. Entries are names of packages or import paths of libraries; "std" stands for the standard library, and
+// an entry that ends in /... for a tree, in from, only and never alike.
 type bound struct {
 	from   string
-	but    []string // packages that from does not stand for
+	but    []string // packages that match from and are exempt
 	only   []string
 	never  []string
 	reason string
+	shown  bool // in ARCHITECTURE.md, as a rule that a reader should know first
 }
 
 const sys = "golang.org/x/sys/..."
@@ -129,55 +131,59 @@ var supervisor = []string{"isolate", "cgroup", "seccomp"}
 var bounds = []bound{
 	{
 		from: "job", only: []string{"std"},
-		reason: "job is the middle: words and the life of a job, with no library and no kernel in it",
+		reason: "it defines the terms that all others share, and depends neither on a library nor on the kernel",
+		shown:  true,
 	},
 	{
 		from: "store/artifact", only: []string{"std", sys, "github.com/klauspost/compress/...", "job"},
-		reason: "it keeps what jobs wrote, for whichever front-end: it starts nothing and asks nobody",
+		reason: "it stores output for any front-end: it starts no process and opens no connection",
 	},
 	{
 		from: "store/index", only: []string{"std", sys, "modernc.org/sqlite/...", "store/index/chunk", "store/index/word", "internal/text"},
-		reason: "it finds again what jobs wrote, for whichever front-end: it starts nothing and asks nobody",
+		reason: "it searches output for any front-end: it starts no process and opens no connection",
 	},
 	{
 		from: "store/index/chunk", only: []string{"std"},
-		reason: "it reads what anybody wrote, of any size: it is to be easy to audit",
+		reason: "it reads untrusted input of any size, so it must be easy to audit",
 	},
 	{
 		from: "store/index/word", only: []string{"std"},
-		reason: "what a word is is the same where texts are kept and where they are shown",
+		reason: "texts must be split into words in the same way when they are stored and when they are shown",
 	},
 	{
 		from: "workspace/session", only: []string{"std", "job"},
-		reason: "whose session is whose is bookkeeping: what a session is made of is the supervisor's",
+		reason: "it only keeps account of sessions; the supervisor makes them",
 	},
 	{
 		from: "workspace/changes", only: []string{"std", "github.com/aymanbagabas/go-udiff/...", "workspace/changes/stream", "job"},
-		reason: "it reads what a job tells of a session's layer, and never the layer",
+		reason: "it reads the report that a job makes of a session's layer, and never the layer",
 	},
 	{
 		from: "workspace/changes/stream", only: []string{"std", "job"},
-		reason: "it is read outside of what was written inside a jail: it is to be easy to audit",
+		reason: "outside a jail it reads what was written inside, so it must be easy to audit",
 	},
 	{
 		from: "policy/runtimes", only: []string{"std", sys, "job"},
-		reason: "what runs a language is a table and a look at directories: it starts nothing and asks nobody",
+		reason: "it is a table and a search in directories: it starts no process and opens no connection",
 	},
 	{
 		from: "store/audit", only: []string{"std", sys, "job"},
-		reason: "a log that root writes and that others verify: it is to be easy to audit itself",
+		reason: "root writes this log and others verify it, so it must be easy to audit",
 	},
 	{
 		from: "cgroup", never: []string{"job", "isolate/..."},
-		reason: "an envelope of limits knows neither jobs nor jails",
+		reason: "it enforces limits on any process: a mechanism that is testable alone",
+		shown:  true,
 	},
 	{
 		from: "seccomp", never: []string{"job", "isolate/..."},
-		reason: "a table of system calls knows neither jobs nor jails",
+		reason: "it compiles a table of system calls: a mechanism that is testable alone",
+		shown:  true,
 	},
 	{
 		from: "rootfs", never: []string{"job", "isolate/..."},
-		reason: "a tree of files knows neither jobs nor jails",
+		reason: "it describes a tree of files: a mechanism that is testable alone",
+		shown:  true,
 	},
 	{
 		from: "cmd/corral",
@@ -185,114 +191,121 @@ var bounds = []bound{
 			"std", sys, "isolate/client/...", "isolate/wire", "job", "internal/directory", "internal/nearest", "internal/terminal",
 			"internal/text", "internal/version",
 		},
-		reason: "it is started for each job: linked with everything, a Go program starts in 4.9 ms, which is more than " +
-			"all of bubblewrap's run",
+		reason: "it is started for each job: linked with everything, a Go program starts in 4.9 ms, longer than " +
+			"bubblewrap takes to run a job",
+		shown: true,
 	},
 	{
 		from:   "cmd/corral-init",
 		only:   []string{"std", sys, "isolate/inside", "isolate/scan", "rootfs", "internal/version"},
-		reason: "it runs inside the jail, static, as its first process: it is to be small, quick and easy to audit",
+		reason: "it runs inside the jail, as its first process: small, static, easy to audit",
+		shown:  true,
 	},
 	{
 		from: "cmd/corral-layer", only: []string{"std", sys, "workspace/changes/layer", "workspace/changes/stream", "workspace/image/unpack", "isolate/scan", "job", "internal/version"},
-		reason: "it runs inside a session's jail, on what jobs and strangers wrote: small, static, easy to audit",
+		reason: "it runs inside a session's jail, on files of jobs and archives of others: small, static, easy to audit",
 	},
 	{
 		from: "cmd/corral-starlark", only: []string{"std", "go.starlark.net/...", "job", "policy/starlark"},
-		reason: "it runs inside a jail, on a script that anybody wrote: small, static, quick to start",
+		reason: "it runs inside a jail, on an untrusted script: small, static, quick to start",
 	},
 	{
 		from: "cmd/corral-front", never: supervisor,
-		reason: "a front-end has no privileges: what needs some is asked of corrald",
+		reason: "a front-end has no privileges: it requests from corrald what needs them",
+		shown:  true,
 	},
 	{
 		from:   "workspace/image",
 		only:   []string{"std", sys, "workspace/image/unpack", "github.com/google/go-containerregistry/...", "github.com/klauspost/compress/..."},
-		reason: "it reads what strangers packed, as who imports it: it starts nothing, asks nobody, and fills nothing but a stream",
+		reason: "it reads untrusted archives with the rights of the user who imports them: it starts no process, opens no connection, and writes only a stream",
 	},
 	{
 		from: "workspace/image/unpack", only: []string{"std", sys},
-		reason: "it runs inside a jail, in a program that is to be small and easy to audit",
+		reason: "it runs inside a jail, in a program that must be small and easy to audit",
 	},
 	{
 		from: "internal/config", only: []string{"std", sys, "go.yaml.in/yaml/v3", "job", "internal/directory", "internal/nearest", "internal/text"},
-		reason: "a file is read into words; what they mean to the supervisor is the supervisor's affair",
+		reason: "it reads and validates files; the programs apply the values",
 	},
 	{
 		from: "front/doctor", only: []string{"std", sys, "internal/directory", "internal/text", "isolate/client", "isolate/wire", "job", "policy/runtimes"},
-		reason: "it finds out by running jobs, as anybody could, not by what the supervisor's code believes of itself",
+		reason: "it runs jobs as any client does, and trusts no claim of the supervisor's code",
 	},
 	{
 		from: "mcp/...", never: supervisor,
-		reason: "a protocol's front-end reaches jobs through job.Runner",
+		reason: "the front-end of a protocol runs jobs through job.Runner",
+		shown:  true,
 	},
 	{
 		from: "rpc/...", never: supervisor,
-		reason: "a protocol's front-end reaches jobs through job.Runner",
+		reason: "the front-end of a protocol runs jobs through job.Runner",
+		shown:  true,
 	},
 	{
 		from: "rpc/transport", only: []string{"std", sys, "github.com/coder/websocket", "internal/calls", "internal/gate", "internal/strictjson", "internal/text", "job", "rpc"},
-		reason: "it carries messages and knows who sends them: what they say, and what is run, is none of its affair",
+		reason: "it carries messages and identifies their senders; package rpc interprets them",
 	},
 	{
 		from: "internal/calls", only: []string{"std", "internal/text", "job"},
-		reason: "what is noted of a call is words and ids: who exports them is another package's affair",
+		reason: "it records words and ids of a call; another package exports them",
 	},
 	{
 		from:   "front/telemetry",
 		only:   []string{"std", "go.opentelemetry.io/...", "google.golang.org/protobuf/...", "internal/calls", "internal/text", "job"},
-		reason: "it tells others of calls: it is to have nothing that it could tell too much of",
+		reason: "it sends data to other machines, so it must not reach more than it may send",
 	},
 	{
 		from: "internal/strictjson", only: []string{"std", "internal/text"},
-		reason: "it reads what anybody sent: it is to be easy to audit",
+		reason: "it reads untrusted input, so it must be easy to audit",
 	},
 	{
 		from: "internal/text", only: []string{"std"},
-		reason: "what jobs and clients wrote passes through it everywhere, root's programs included: it is to be easy to audit",
+		reason: "text of jobs and clients passes through it in all programs, those of root included, so it must be easy to audit",
 	},
 	{
 		from: "internal/log", only: []string{"std", sys, "internal/text"},
-		reason: "root's programs write to it what clients control: it is to be easy to audit",
+		reason: "programs of root log values that clients control, so it must be easy to audit",
 	},
 	{
 		from: "internal/directory", only: []string{"std", sys},
-		reason: "root opens with it what others may have put in a path: it is to be easy to audit",
+		reason: "root opens paths with it that others may have prepared, so it must be easy to audit",
 	},
 	{
 		from: "internal/gate", only: []string{"std"},
-		reason: "who may speak to a server is to be easy to audit",
+		reason: "it decides which requests reach a server, so it must be easy to audit",
 	},
 	{
 		from: "policy", never: append([]string{"internal/config", "isolate/...", "mcp/...", "net/http"}, supervisor...),
 		reason: "a decision is a pure function of rules and request",
+		shown:  true,
 	},
 	{
 		from: "policy/starlark", only: []string{"std", "go.starlark.net/...", "job"},
-		reason: "what interprets a language reaches nothing that it could be talked into using",
+		reason: "a script must not be able to use anything through its interpreter",
 	},
 	{
 		from: "cmd/corrald", never: []string{"mcp/...", "rpc/...", "net/http"},
-		reason: "nothing with privileges reads a client's protocol",
+		reason: "no privileged program parses a client's protocol",
+		shown:  true,
 	},
 	{
 		from: "...", never: []string{"cmd/..."},
-		reason: "programs are wiring, and nothing is built on wiring",
+		reason: "programs only connect packages, and nothing depends on them",
 	},
 	{
 		from: "...", but: []string{"internal/calls/callstest", "internal/test/sandboxtest/scripttest", "internal/test/screentest", "internal/text/texttest"},
 		never: []string{
 			"internal/calls/callstest", "internal/test/example", "internal/test/sandboxtest/...", "internal/layers", "internal/test/screentest", "internal/text/texttest",
 		},
-		reason: "what tests need has no place in a program",
+		reason: "support for tests is not linked into programs",
 	},
 }
 
-// initFuncs are the files that may have an init function, with the reason. All others have none: what runs before main
-// has no caller, no error and no order that a reader can see, and here it would run in each child that is forked.
+// initFuncs are the files that may have an init function, with the reason. No other file has one: it has no caller, no
+// error and no visible order, and here it would run in each child that is forked.
 var initFuncs = map[string]string{}
 
-// check returns what breaks a rule, in a stable order: one line each, with the way there and the reason.
+// check returns one line for each violation of a rule, in a stable order, with the chain of imports and the reason.
 func (g *graph) check() []string {
 	return slices.Concat(g.checkOwners(), g.checkSingle(), g.checkBounds(), g.checkInits())
 }
@@ -312,7 +325,7 @@ func (g *graph) checkOwners() []string {
 	return broken
 }
 
-// ownerOf returns the row for an import path, nil without one.
+// ownerOf returns the row for an import path, or nil if there is none.
 func ownerOf(importPath string) *owner {
 	var best *owner
 	for n := range owners {
@@ -324,8 +337,8 @@ func ownerOf(importPath string) *owner {
 	return best
 }
 
-// checkSingle holds that a library has one importing package, so that it can be replaced, and its types never become
-// the words that our own packages speak with each other. Owners with rows of their own are theirs to check.
+// checkSingle requires one importing package for each library, so that it can be replaced and its types do not spread.
+// Libraries with a row in owners are left to checkOwners.
 func (g *graph) checkSingle() []string {
 	importers := map[string][]string{}
 	for _, name := range sorted(g.pkgs) {
@@ -377,7 +390,7 @@ func (b bound) allows(s step) bool {
 	return !slices.ContainsFunc(b.never, match)
 }
 
-// matches reports whether name, a package's or an import path, is what pattern stands for.
+// matches reports whether name, the name of a package or an import path, matches pattern.
 func matches(name, pattern string) bool {
 	switch tree, isTree := strings.CutSuffix(pattern, "..."); {
 	case pattern == "...":
@@ -394,8 +407,8 @@ func (g *graph) checkInits() []string {
 	for _, name := range sorted(g.pkgs) {
 		for _, file := range g.pkgs[name].inits {
 			if initFuncs[file] == "" {
-				broken = append(broken, file+" has an init function: what runs before main has no caller, no error and "+
-					"no order that a reader can see")
+				broken = append(broken, file+" has an init function: it has no caller, no error and no visible order: "+
+					"call a function from main")
 			}
 		}
 	}
