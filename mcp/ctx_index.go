@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"corral/internal/redact"
 	"corral/job"
 	"corral/store/artifact"
 	"corral/store/index"
@@ -98,7 +99,7 @@ func (t *CtxIndex) add(ctx context.Context, a *ctxIndexArgs, b index.Base, reply
 	if a.path == "" {
 		text := a.content
 		if !t.Plain {
-			text = artifact.Redact(text, t.Secrets)
+			text = redact.Text(text, t.Secrets)
 		}
 		added, err := t.Knowledge.Add(ctx, b, source, strings.NewReader(text))
 		if err != nil {

@@ -19,7 +19,8 @@ const (
 // handlePrefix returns the beginning of all handles of a repository's artifacts.
 func handlePrefix(repo string) string {
 	return "runtime-" + strings.Map(func(r rune) rune {
-		if r < 0x80 && (word[r] || r == '-') {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-':
 			return r
 		}
 		return '_'

@@ -85,28 +85,3 @@ func TestMarginsLive(t *testing.T) {
 		t.Errorf("after Finish: %+v", again)
 	}
 }
-
-// TestUndecided: only bytes at which a rule may begin are held back, including a newline at the front of a secret.
-func TestUndecided(t *testing.T) {
-	for _, tt := range []struct {
-		in, secret, want string
-	}{
-		{"ready\n", "hush-hush-value", "ready\n"},
-		{"ready\nA", "hush-hush-value", "ready\n"},
-		{"ready\nAB", "hush-hush-value", "ready\n"},
-		{"ready\nABCDE", "hush-hush-value", "ready\nA"}, // each scanner holds back two bytes
-		{"ready\n", "y\nhush-hush-value", "re"},
-		{"\n", "hush-hush-value", "\n"},
-	} {
-		r := newRedactor(newRuleset(patternRules()), literalRules([]string{tt.secret}))
-		if got := string(r.write(nil, []byte(tt.in), false)); got != tt.want {
-			t.Errorf("%q, %q: got %q", tt.in, tt.secret, got)
-		}
-	}
-	const secret = "y\nhush-hush-value"
-	r := newRedactor(newRuleset(patternRules()), literalRules([]string{secret}))
-	out := r.write(nil, []byte("ready\n"), false)
-	if out = r.write(out, []byte("hush-hush-value"), true); string(out) != "read[REDACTED:secret]\n" {
-		t.Errorf("got %q", out)
-	}
-}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"corral/internal/redact"
 	"corral/job"
 )
 
@@ -106,16 +107,16 @@ func (o *Output) Streams() (stdout, stderr *os.File, err error) {
 	if o.store != nil {
 		o.pending = o.store.prepare(o.handle)
 	}
-	patterns, literals := defaultRules(), literalRules(o.begin.Secrets)
-	if o.begin.Plain || o.begin.Exact {
-		patterns, literals = newRuleset(nil), nil
+	var rules redact.Rules
+	if !o.begin.Plain && !o.begin.Exact {
+		rules = redact.NewRules(o.begin.Secrets)
 	}
 	first, second := o.begin.View.selection()
 	whole := o.begin.View.whole()
 	for i, w := range [...]selection{first, second} {
 		o.margins[i] = newMargins(o.begin.View.Ends)
 		o.streams[i] = &stream{
-			total: &o.totals[i], hide: newRedactor(patterns, literals), view: newLineReader(w), keep: o.spool(i), whole: whole,
+			total: &o.totals[i], hide: rules.Stream(), view: newLineReader(w), keep: o.spool(i), whole: whole,
 			ends: o.margins[i],
 		}
 	}

@@ -53,9 +53,6 @@ type Store struct {
 // storeName is the directory of the store within a user's state directory.
 const storeName = "artifacts"
 
-// defaultRules is shared by all outputs.
-var defaultRules = sync.OnceValue(func() *ruleset { return newRuleset(patternRules()) })
-
 // Open opens the store in a state directory, and creates it if missing. The caller keeps ownership of state. Expired
 // artifacts, and what killed processes left, are removed in the background, now and at intervals.
 //

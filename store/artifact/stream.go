@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"corral/internal/redact"
 )
 
 const (
@@ -24,7 +26,7 @@ const (
 type stream struct {
 	pipe  *os.File
 	total *atomic.Int64 // bytes read
-	hide  *redactor
+	hide  *redact.Stream
 	view  *lineReader
 	keep  *spool   // nil: the stream is not stored
 	whole *whole   // nil: the stream is not shown completely
@@ -73,7 +75,7 @@ func (s *stream) read() {
 			s.enlarge(b)
 		}
 	}
-	s.out(s.hide.write(b.out[:0], nil, true))
+	s.out(s.hide.Append(b.out[:0], nil, true))
 	s.view.close()
 	s.pipe.Close()
 	if s.keep != nil { // streams end before the job's result is known, so this delays nobody
@@ -122,7 +124,7 @@ func (s *stream) process(b *buffers, n int) {
 	}
 	s.total.Add(int64(n))
 	s.whole.count(n)
-	b.out = s.hide.write(b.out[:0], b.in[:n], false)
+	b.out = s.hide.Append(b.out[:0], b.in[:n], false)
 	s.out(b.out)
 }
 

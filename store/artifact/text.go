@@ -105,7 +105,10 @@ func unfinished(p []byte) int {
 func appendFolded(dst, text []byte) []byte {
 	for i := 0; i < len(text); {
 		if b := text[i]; b < utf8.RuneSelf {
-			dst = append(dst, lower(b))
+			if b >= 'A' && b <= 'Z' {
+				b |= 0x20
+			}
+			dst = append(dst, b)
 			i++
 			continue
 		}

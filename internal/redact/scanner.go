@@ -1,47 +1,14 @@
-package artifact
+package redact
 
 import (
 	"bytes"
 	"encoding/binary"
-	"slices"
 	"strings"
 )
 
 // lookahead is how many bytes a rule may look ahead before it decides: the overlap of redaction over the stream. The
 // rest of a matched value or key is hidden as it arrives, however long it is.
 const lookahead = 4096
-
-// A redactor hides secrets in a stream that arrives in pieces. The result does not depend on how the stream is split.
-//
-// Newlines within a secret are kept, so that line numbers stay those of the job's output.
-type redactor struct {
-	literals *scanner // applied first: a literal may contain what a rule would take for the end of a value. nil if there are none
-	patterns *scanner
-	between  []byte
-}
-
-// newRedactor returns a redactor for a table of rules and a set of literal values, or nil.
-func newRedactor(patterns, literals *ruleset) *redactor {
-	r := &redactor{patterns: &scanner{rules: patterns}}
-	if literals != nil {
-		r.literals = &scanner{rules: literals}
-	}
-	return r
-}
-
-// Redact hides in text the secrets that are hidden in output, and the given ones. Newlines stay.
-func Redact(text string, secrets []string) string {
-	return string(newRedactor(defaultRules(), literalRules(secrets)).write(nil, []byte(text), true))
-}
-
-// write appends to dst the decided part of p and of what was held back before. last means that nothing follows.
-func (r *redactor) write(dst, p []byte, last bool) []byte {
-	if r.literals != nil {
-		r.between = r.literals.write(r.between[:0], p, last)
-		p = r.between
-	}
-	return r.patterns.write(dst, p, last)
-}
 
 // A scanner applies one set of rules, leftmost match first; at one position, the first rule in the table.
 type scanner struct {
@@ -331,33 +298,4 @@ func lower(c byte) byte {
 		return c | 0x20
 	}
 	return c
-}
-
-// minLiteral is the minimum length of a literal value to hide: shorter ones occur in ordinary output.
-const minLiteral = 8
-
-// literalRules returns rules for values, or nil if none is to be hidden. A value longer than lookahead allows is
-// hidden in parts.
-func literalRules(values []string) *ruleset {
-	var parts []string
-	for _, v := range values {
-		for ; len(v) > lookahead/2; v = v[lookahead/2:] {
-			parts = append(parts, v[:lookahead/2])
-		}
-		if len(v) >= minLiteral {
-			parts = append(parts, v)
-		}
-	}
-	if len(parts) == 0 {
-		return nil
-	}
-	// Longer ones first: one may be a prefix of another.
-	slices.SortFunc(parts, func(a, b string) int { return len(b) - len(a) })
-	var rules []*rule
-	for _, p := range slices.Compact(parts) {
-		rules = append(rules, &rule{prefix: p, name: nameSecret, match: func(l *matchContext) (int, valueMatcher, bool) {
-			return 0, valueMatcher{class: &anyByte, left: l.i}, true
-		}})
-	}
-	return newRuleset(rules)
 }

@@ -1,4 +1,4 @@
-package artifact
+package redact
 
 import (
 	"bytes"
@@ -21,20 +21,20 @@ var (
 )
 
 func redacted(in string, secrets ...string) string {
-	r := newRedactor(newRuleset(patternRules()), literalRules(secrets))
-	return string(r.write(nil, []byte(in), true))
+	r := NewRules(secrets).Stream()
+	return string(r.Append(nil, []byte(in), true))
 }
 
 // inPieces redacts in, cut at the given positions.
 func inPieces(in string, cuts []int, secrets ...string) string {
-	r := newRedactor(newRuleset(patternRules()), literalRules(secrets))
+	r := NewRules(secrets).Stream()
 	var out []byte
 	from := 0
 	for _, c := range cuts {
-		out = r.write(out, []byte(in[from:c]), false)
+		out = r.Append(out, []byte(in[from:c]), false)
 		from = c
 	}
-	return string(r.write(out, []byte(in[from:]), true))
+	return string(r.Append(out, []byte(in[from:]), true))
 }
 
 var redactions = []struct{ in, want string }{
@@ -234,6 +234,42 @@ func TestRedactRuns(t *testing.T) {
 	}
 }
 
+// TestUndecided: only bytes at which a rule may begin are held back, including a newline at the front of a secret.
+func TestUndecided(t *testing.T) {
+	for _, tt := range []struct {
+		in, secret, want string
+	}{
+		{"ready\n", "hush-hush-value", "ready\n"},
+		{"ready\nA", "hush-hush-value", "ready\n"},
+		{"ready\nAB", "hush-hush-value", "ready\n"},
+		{"ready\nABCDE", "hush-hush-value", "ready\nA"}, // each scanner holds back two bytes
+		{"ready\n", "y\nhush-hush-value", "re"},
+		{"\n", "hush-hush-value", "\n"},
+	} {
+		r := NewRules([]string{tt.secret}).Stream()
+		if got := string(r.Append(nil, []byte(tt.in), false)); got != tt.want {
+			t.Errorf("%q, %q: got %q", tt.in, tt.secret, got)
+		}
+	}
+	const secret = "y\nhush-hush-value"
+	r := NewRules([]string{secret}).Stream()
+	out := r.Append(nil, []byte("ready\n"), false)
+	if out = r.Append(out, []byte("hush-hush-value"), true); string(out) != "read[REDACTED:secret]\n" {
+		t.Errorf("got %q", out)
+	}
+}
+
+// TestNoRules: the zero Rules pass everything on at once.
+func TestNoRules(t *testing.T) {
+	s := Rules{}.Stream()
+	if got := string(s.Append([]byte("a "), []byte("\n"+akia), false)); got != "a \n"+akia {
+		t.Errorf("%q", got)
+	}
+	if got := s.Append(nil, nil, true); len(got) != 0 {
+		t.Errorf("%q", got)
+	}
+}
+
 func FuzzRedact(f *testing.F) {
 	for _, tt := range redactions {
 		if len(tt.in) < 5000 {
@@ -288,22 +324,22 @@ func BenchmarkRedact(b *testing.B) {
 		{"assignments", bytes.Repeat([]byte("token=abcdefgh "), chunk/15)},
 	} {
 		b.Run(bc.name, func(b *testing.B) {
-			r := newRedactor(newRuleset(patternRules()), nil)
+			r := NewRules(nil).Stream()
 			out := make([]byte, 0, 2*chunk)
 			b.SetBytes(int64(len(bc.in)))
 			for b.Loop() {
-				out = r.write(out[:0], bc.in, false)
+				out = r.Append(out[:0], bc.in, false)
 			}
 		})
 	}
 }
 
-// TestRedactText: Redact applies the rules for output, and the given values.
+// TestRedactText: Text applies the rules for output, and the given values.
 func TestRedactText(t *testing.T) {
-	if got := Redact("a "+akia+"\nb correct horse c\n", []string{"correct horse"}); got != "a [REDACTED:aws-key]\nb [REDACTED:secret] c\n" {
+	if got := Text("a "+akia+"\nb correct horse c\n", []string{"correct horse"}); got != "a [REDACTED:aws-key]\nb [REDACTED:secret] c\n" {
 		t.Errorf("%q", got)
 	}
-	if got := Redact("", nil); got != "" {
+	if got := Text("", nil); got != "" {
 		t.Errorf("%q", got)
 	}
 }

@@ -1,4 +1,4 @@
-package artifact
+package redact
 
 // minValue is the minimum length of a value after a secret's name; shorter ones are not hidden.
 const minValue = 6

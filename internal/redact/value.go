@@ -1,4 +1,4 @@
-package artifact
+package redact
 
 // A valueMatcher says which bytes, from the beginning of a secret, belong to it. It continues across pieces of the
 // stream.
