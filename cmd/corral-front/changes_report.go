@@ -77,9 +77,15 @@ func changeLine(e *stream.Entry) string {
 	if e.Kind == job.ChangeReplaced {
 		name += " (was a " + string(e.OldType) + ")"
 	}
-	if e.Kind == job.ChangeMode {
+	switch {
+	case e.Kind == job.ChangeMode:
 		size = fmt.Sprintf("%04o", e.Mode)
 		name += fmt.Sprintf(" (was %04o)", e.OldMode)
+	case e.Kind == job.ChangeDeleted || e.Type == job.TypeLink || e.Type == job.TypeOther:
+	case e.OldType == e.Type && e.Mode != e.OldMode:
+		name += fmt.Sprintf(" (%04o, was %04o)", e.Mode, e.OldMode)
+	case e.OldType != e.Type && e.Mode&^0o755 != 0: // more than the usual umask leaves
+		name += fmt.Sprintf(" (%04o)", e.Mode)
 	}
 	if e.State == stream.Skipped {
 		name += " (skipped: a FIFO, a socket or a device)"

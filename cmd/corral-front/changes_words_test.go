@@ -61,6 +61,12 @@ func TestChangeLine(t *testing.T) {
 		{stream.Entry{Path: "d", Kind: job.ChangeDeleted, Type: job.TypeDirectory}, "deleted      0 bytes  d/\n"},
 		{stream.Entry{Path: "d", Kind: job.ChangeReplaced, Type: job.TypeDirectory, OldType: job.TypeFile}, "replaced              d/ (was a file)\n"},
 		{stream.Entry{Path: "x", Kind: job.ChangeMode, Type: job.TypeFile, Mode: 0o755, OldMode: 0o644}, "mode            0755  x (was 0644)\n"},
+		{stream.Entry{Path: "x", Kind: job.ChangeModified, Type: job.TypeFile, OldType: job.TypeFile, Mode: 0o666, OldMode: 0o644}, "modified     0 bytes  x (0666, was 0644)\n"},
+		{stream.Entry{Path: "x", Kind: job.ChangeModified, Type: job.TypeFile, OldType: job.TypeFile, Mode: 0o664, OldMode: 0o664}, "modified     0 bytes  x\n"},
+		{stream.Entry{Path: "x", Kind: job.ChangeAdded, Type: job.TypeFile, Mode: 0o666}, "added        0 bytes  x (0666)\n"},
+		{stream.Entry{Path: "x", Kind: job.ChangeAdded, Type: job.TypeFile, Mode: 0o755}, "added        0 bytes  x\n"},
+		{stream.Entry{Path: "d", Kind: job.ChangeAdded, Type: job.TypeDirectory, Mode: 0o777}, "added                 d/ (0777)\n"},
+		{stream.Entry{Path: "l", Kind: job.ChangeAdded, Type: job.TypeLink, Mode: 0o777, Link: "x"}, "added                 l -> x\n"},
 		{stream.Entry{Path: "p", Kind: job.ChangeAdded, Type: job.TypeOther, State: stream.Skipped}, "added                 p (skipped: a FIFO, a socket or a device)\n"},
 	} {
 		if got := changeLine(&tt.e); got != tt.want {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 
@@ -141,6 +142,7 @@ func (p *patcher) end() error {
 			p.leave(e.Path, "a patch cannot change the permissions of a directory")
 		} else {
 			p.bare = e.Path
+			p.permissions()
 		}
 		return nil
 	}
@@ -149,6 +151,7 @@ func (p *patcher) end() error {
 		return nil
 	}
 	p.sum.Files++
+	p.permissions()
 	if e.Type == job.TypeDirectory {
 		p.bare = e.Path // it replaces a file
 	}
@@ -157,6 +160,30 @@ func (p *patcher) end() error {
 		return errors.Join(p.file(old, version{}), p.file(version{}, new)) // the type changed
 	}
 	return p.file(old, new)
+}
+
+// usual are the permissions that programs give to what they create, with the usual umask.
+const usual = 0o755
+
+// permissions records permissions of the entry that the patch does not contain, although it contains the entry: they take
+// effect when the changes are applied, and a reviewer must not overlook a file that everybody can write to.
+func (p *patcher) permissions() {
+	e := p.entry
+	switch {
+	case e.Kind == job.ChangeDeleted || e.Kind == job.ChangeMode || e.Type == job.TypeLink:
+	case e.OldType != e.Type:
+		if e.Mode&^usual != 0 {
+			p.leave(e.Path, fmt.Sprintf("its content is, but not its permissions (%04o)", e.Mode))
+		}
+	default:
+		differ := e.Mode ^ e.OldMode
+		if gitMode(e.Type, e.Mode) != gitMode(e.OldType, e.OldMode) {
+			differ &^= 0o111 // these are in the patch
+		}
+		if differ != 0 {
+			p.leave(e.Path, fmt.Sprintf("its content is, but not its permissions (%04o, were %04o)", e.Mode, e.OldMode))
+		}
+	}
 }
 
 // isDirectory reports whether an entry is only about a directory, and replaces no file.

@@ -205,6 +205,41 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
+// TestPatchPermissions checks that permissions which a patch cannot express are reported, also of files whose content is
+// in the patch.
+func TestPatchPermissions(t *testing.T) {
+	w := newWorld(t, func(dir string) {
+		for _, name := range []string{"public", "secret", "same", "script", "link"} {
+			write(t, dir, name, "old\n")
+		}
+		check(t, os.Chmod(filepath.Join(dir, "secret"), 0o600))
+	})
+	m := w.merged
+	for _, name := range []string{"public", "secret", "same", "script", "added", "dir/file", "run"} {
+		write(t, m, name, "new\n")
+	}
+	check(t, os.Remove(filepath.Join(m, "link")), os.Symlink("same", filepath.Join(m, "link")))
+	for name, mode := range map[string]os.FileMode{
+		"public": 0o666, "secret": 0o644, "script": 0o755, "added": 0o666, "dir": 0o777, "run": 0o755,
+	} {
+		check(t, os.Chmod(filepath.Join(m, name), mode))
+	}
+	_, sum := w.patch()
+	var left []string
+	for _, l := range sum.Left {
+		left = append(left, l.Path+": "+l.Reason)
+	}
+	want := []string{
+		"added: its content is, but not its permissions (0666)",
+		"dir: its content is, but not its permissions (0777)",
+		"public: its content is, but not its permissions (0666, were 0644)",
+		"secret: its content is, but not its permissions (0644, were 0600)",
+	}
+	if !slices.Equal(left, want) || sum.Whole() || sum.Files != 8 {
+		t.Errorf("%q, want %q; %+v", left, want, sum)
+	}
+}
+
 // TestPatchRandom checks patches of random edits with git and patch(1).
 func TestPatchRandom(t *testing.T) {
 	for seed := range uint64(sandboxtest.Scale(30)) {
