@@ -97,7 +97,7 @@ func TestStubborn(t *testing.T) {
 		if got.code != 137 || !strings.Contains(got.stderr, "corral: the job was ended: it did not heed the signal\n") {
 			t.Errorf("%+v", got)
 		}
-		if d := time.Since(began); d < patience/2 || d > sandboxtest.Slow(10*time.Second) {
+		if d := time.Since(began); d < gracePeriod/2 || d > sandboxtest.Slow(10*time.Second) {
 			t.Errorf("ended after %v", d)
 		}
 		gone(t, m)
@@ -110,7 +110,7 @@ func TestStubborn(t *testing.T) {
 		if got := p.ends(t); got.code != 130 && got.code != 143 { // in whichever order they arrived
 			t.Errorf("%+v", got)
 		}
-		if d := time.Since(began); d > sandboxtest.Slow(patience/2) {
+		if d := time.Since(began); d > sandboxtest.Slow(gracePeriod/2) {
 			t.Errorf("ended only after %v", d)
 		}
 		gone(t, m)

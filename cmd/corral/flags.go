@@ -57,21 +57,21 @@ error.
 `
 
 type runOptions struct {
-	changes    string // the session whose layer with changes was kept
-	notKept    error  // why it was not
-	moded      bool   // the command line names the workspace
-	spec       job.Spec
-	supervisor string
-	account    string
-	toolchains []string
-	stdin      bool
-	noStdin    bool
-	tty        bool
-	json       bool
-	limit      int64 // of each output stream, -1 none
-	set        []string
-	pass       []string
-	cwd        string
+	changes      string // the session whose layer with changes was kept
+	keepErr      error  // why it was not
+	workspaceSet bool   // the command line names the workspace
+	spec         job.Spec
+	supervisor   string
+	account      string
+	toolchains   []string
+	stdin        bool
+	noStdin      bool
+	tty          bool
+	json         bool
+	limit        int64 // of each output stream, -1 none
+	set          []string
+	pass         []string
+	cwd          string
 }
 
 // parseRun reads the command line of run. flag.ErrHelp is a request for the usage text. With an error there may be
@@ -84,14 +84,14 @@ func parseRun(args []string) (*runOptions, error) {
 		"repo": &o.spec.Repo, "cwd": &o.cwd, "profile": &o.spec.Profile, "supervisor": &o.supervisor, "session": &o.spec.Session,
 		"account": &o.account,
 	} {
-		f.Func(name, "", named(to))
+		f.Func(name, "", nonEmpty(to))
 	}
 	f.BoolVar(&o.stdin, "stdin", false, "")
 	f.BoolVar(&o.noStdin, "no-stdin", false, "")
 	f.BoolVar(&o.tty, "tty", false, "")
 	f.BoolVar(&o.json, "json", false, "")
 	f.Func("workspace", "", func(s string) (err error) {
-		o.moded = true
+		o.workspaceSet = true
 		if s == job.NoRepo.String() {
 			o.spec.Workspace = job.NoRepo
 			return nil
@@ -115,10 +115,10 @@ func parseRun(args []string) (*runOptions, error) {
 	for name, to := range map[string]*int64{
 		"memory": &l.Memory, "disk": &l.Disk, "file-size": &l.FileSize, "tmp": &l.Tmp, "output-limit": &o.limit,
 	} {
-		f.Func(name, "", into(to, job.ParseSize))
+		f.Func(name, "", parseInto(to, job.ParseSize))
 	}
 	for name, to := range map[string]*int64{"pids": &l.PIDs, "inodes": &l.Inodes, "nofile": &l.OpenFiles} {
-		f.Func(name, "", into(to, job.ParseCount))
+		f.Func(name, "", parseInto(to, job.ParseCount))
 	}
 	for name, to := range map[string]*[]string{"env": &o.set, "env-pass": &o.pass, "toolchain": &o.toolchains} {
 		f.Func(name, "", func(s string) error {
@@ -138,9 +138,9 @@ func parseFlags(f *flag.FlagSet, args []string) error {
 	return nearest.ParseFlags(f, args, "corral "+f.Name())
 }
 
-// named sets *to to a name. An empty one is a variable that was not set in somebody's script, and no request for the
+// nonEmpty sets *to to a name. An empty one is a variable that was not set in somebody's script, and no request for the
 // default.
-func named(to *string) func(string) error {
+func nonEmpty(to *string) func(string) error {
 	return func(s string) error {
 		if s == "" {
 			return errors.New("it is empty")
@@ -150,7 +150,7 @@ func named(to *string) func(string) error {
 	}
 }
 
-func into(to *int64, parse func(string) (int64, error)) func(string) error {
+func parseInto(to *int64, parse func(string) (int64, error)) func(string) error {
 	return func(s string) (err error) {
 		*to, err = parse(s)
 		return err

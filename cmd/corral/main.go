@@ -75,22 +75,22 @@ func dispatch(args []string) int {
 	case "session":
 		code, err = sessionCommand(args[1:])
 	case "version", "--version", "-v":
-		err = say("corral " + version.Version + "\n")
+		err = printText("corral " + version.Version + "\n")
 	case embed.FindCommon:
 		err = embed.FindCommand(args[1:])
 	case "help", "--help", "-h":
 		err = help(args[1:])
 	default:
-		err = front(args)
+		err = execFront(args)
 	}
 	if err != nil {
-		complain(err)
+		printError(err)
 		return errorCode(err)
 	}
 	return code
 }
 
-func say(text string) error {
+func printText(text string) error {
 	_, err := io.WriteString(os.Stdout, text)
 	return err
 }
@@ -99,21 +99,21 @@ func say(text string) error {
 func help(args []string) error {
 	switch {
 	case len(args) == 0:
-		return say(usage)
+		return printText(usage)
 	case args[0] == "run":
-		return say(runUsage)
+		return printText(runUsage)
 	case args[0] == "ps":
-		return say(psUsage)
+		return printText(psUsage)
 	case args[0] == "session":
-		return say(sessionUsage)
+		return printText(sessionUsage)
 	case args[0] == "version", args[0] == "help", args[0] == "--help", args[0] == "-h":
-		return say(usage)
+		return printText(usage)
 	}
-	return front([]string{args[0], "--help"})
+	return execFront([]string{args[0], "--help"})
 }
 
-// complain writes an error to standard error, on one line that is marked as corral's, and its hint on another.
-func complain(err error) {
+// printError writes an error to standard error, on one line that is marked as corral's, and its hint on another.
+func printError(err error) {
 	message, hint, hinted := strings.Cut(err.Error(), "\nhint: ")
 	fmt.Fprintf(os.Stderr, "corral: %s\n", text.Escape(message))
 	if hinted {
@@ -143,10 +143,10 @@ var commands = []string{
 // frontSlack is by how much what waits in corral-front may wait longer, in nanoseconds.
 const frontSlack = 500_000
 
-// front executes corral-front with the same arguments. It gives up root itself, before it reads anything else.
-func front(args []string) error {
+// execFront executes corral-execFront with the same arguments. It gives up root itself, before it reads anything else.
+func execFront(args []string) error {
 	if !slices.Contains(commands, args[0]) {
-		return unknown(args[0], nearest.Of(args[0], commands))
+		return unknownCommand(args[0], nearest.Of(args[0], commands))
 	}
 	path, err := sibling("corral-front")
 	if err != nil {
@@ -159,7 +159,7 @@ func front(args []string) error {
 	return syscall.Exec(path, append([]string{"corral-front"}, args...), os.Environ())
 }
 
-func unknown(name, near string) error {
+func unknownCommand(name, near string) error {
 	if near == "" {
 		return fmt.Errorf("%q is no command of corral\nhint: corral help", name)
 	}

@@ -45,7 +45,7 @@ func (o *runOptions) join(c job.Sessions) error {
 		return err
 	}
 	o.spec.Session = s.ID
-	if !o.moded {
+	if !o.workspaceSet {
 		o.spec.Workspace = s.Workspace
 	}
 	if o.spec.Repo == "" {

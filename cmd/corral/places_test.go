@@ -38,7 +38,7 @@ func TestPlaces(t *testing.T) {
 	texttest.Check(t, []texttest.Place{
 		// Bounded by PATH_MAX and by what a message holds.
 		{Name: "sensitive path", Lines: 1, Shows: func(s string) string {
-			return printed(&os.Stderr, func() { tell(job.Result{Sensitive: []string{s}}, &runOptions{}, &streams{}) })
+			return printed(&os.Stderr, func() { printOutcome(job.Result{Sensitive: []string{s}}, &runOptions{}, &streams{}) })
 		}},
 		{Name: "ps", Lines: 2, Shows: func(s string) string {
 			return printed(&os.Stdout, func() {
@@ -56,10 +56,10 @@ func TestPlaces(t *testing.T) {
 		}},
 		{Name: "error", Lines: 1, Shows: func(s string) string {
 			s = strings.ReplaceAll(s, "\nhint", "\n hint") // what is a hint is for who makes an error to say: it quotes a name
-			return printed(&os.Stderr, func() { complain(errors.New("no program " + s)) })
+			return printed(&os.Stderr, func() { printError(errors.New("no program " + s)) })
 		}},
 		{Name: "hint", Lines: 2, Shows: func(s string) string {
-			return printed(&os.Stderr, func() { complain(errors.New("refused\nhint: " + s)) })
+			return printed(&os.Stderr, func() { printError(errors.New("refused\nhint: " + s)) })
 		}},
 		{Name: "run --json", Lines: 1, Shows: func(s string) string {
 			out := &streams{}

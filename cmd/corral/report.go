@@ -72,16 +72,16 @@ func resultObject(r job.Result, run *runOptions, out *streams) object {
 		ReadOnly: r.ReadOnly, SensitiveChanges: r.Sensitive, SensitiveMore: r.SensitiveMore, Incomplete: r.SensitiveIncomplete,
 		Usage: &usageJSON{
 			WallMS: ms(r.Usage.Wall), CPUMS: ms(r.Usage.CPU), UserMS: ms(r.Usage.User), SystemMS: ms(r.Usage.System),
-			PeakMemory: known(r.Usage.PeakMemory), PeakPIDs: known(r.Usage.PeakPIDs),
-			ReadBytes: known(r.Usage.ReadBytes), WriteBytes: known(r.Usage.WriteBytes),
+			PeakMemory: orNull(r.Usage.PeakMemory), PeakPIDs: orNull(r.Usage.PeakPIDs),
+			ReadBytes: orNull(r.Usage.ReadBytes), WriteBytes: orNull(r.Usage.WriteBytes),
 		},
 		Truncation: &truncation{
 			StdoutTruncated: out.stdout.dropped > 0, StderrTruncated: out.stderr.dropped > 0,
 			TotalStdoutBytes: out.stdout.total, TotalStderrBytes: out.stderr.total,
 		},
 	}
-	if run.notKept != nil {
-		o.Error = errorObject(run.notKept, out).Error
+	if run.keepErr != nil {
+		o.Error = errorObject(run.keepErr, out).Error
 	}
 	if r.Signal != 0 {
 		name := signalName(r.Signal)
@@ -109,8 +109,8 @@ func errorObject(err error, out *streams) object {
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// known is null for what the kernel could not say.
-func known(n int64) *int64 {
+// orNull is null for what the kernel could not say.
+func orNull(n int64) *int64 {
 	if n < 0 {
 		return nil
 	}
@@ -128,7 +128,7 @@ func psCommand(args []string) error {
 	socket := f.String("supervisor", "", "")
 	switch err := parseFlags(f, args); {
 	case errors.Is(err, flag.ErrHelp):
-		return say(psUsage)
+		return printText(psUsage)
 	case err != nil:
 		return err
 	case f.NArg() > 0:
@@ -150,7 +150,7 @@ func psCommand(args []string) error {
 	if err != nil || len(sessions) == 0 {
 		return err
 	}
-	if err := say("\n"); err != nil {
+	if err := printText("\n"); err != nil {
 		return err
 	}
 	return printSessions(sessions)

@@ -22,7 +22,7 @@ func runCommand(args []string) (int, error) {
 	o, err := parseRun(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		return 0, say(runUsage)
+		return 0, printText(runUsage)
 	case err != nil && o == nil:
 		return 0, err
 	}
@@ -40,13 +40,13 @@ func runCommand(args []string) (int, error) {
 		return 0, err
 	}
 	code := exitCode(result)
-	if o.notKept != nil {
+	if o.keepErr != nil {
 		code = exitFailure
 	}
 	if o.json {
 		return code, printJSON(resultObject(result, o, out))
 	}
-	tell(result, o, out)
+	printOutcome(result, o, out)
 	return code, out.failed()
 }
 
@@ -83,14 +83,14 @@ func (o *runOptions) connectAndRun(out *streams) (job.Result, error) {
 		result, err = o.run(c, out)
 	}
 	if left := leave(); err == nil {
-		o.notKept = left
+		o.keepErr = left
 	}
 	return result, explain(err, o)
 }
 
 // run starts the job, passes its streams, and waits for it.
 func (o *runOptions) run(c *client.Client, out *streams) (job.Result, error) {
-	signals := newObedience(func() {})
+	signals := newSignalForwarder(func() {})
 	out.first = signals.begin // who reacts to what the job says can signal it
 	stdio, err := out.open(o.stdin)
 	if err != nil {
@@ -100,7 +100,7 @@ func (o *runOptions) run(c *client.Client, out *streams) (job.Result, error) {
 	if err != nil {
 		return job.Result{}, err
 	}
-	defer signals.follow(r, obeyAfter)()
+	defer signals.follow(r, catchAfter)()
 	result, err := r.Wait()
 	if err != nil {
 		out.abandon()
@@ -111,8 +111,8 @@ func (o *runOptions) run(c *client.Client, out *streams) (job.Result, error) {
 	return result, nil
 }
 
-// patience is how long an interrupted job has to end by itself.
-const patience = 2 * time.Second
+// gracePeriod is how long an interrupted job has to end by itself.
+const gracePeriod = 2 * time.Second
 
 // An signalForwarder passes on to the job what this process is sent. The first interrupt or termination is the job's, which is
 // ended if it does not heed it; the second ends this process, after leave, and the job with it. What this process was
@@ -128,62 +128,62 @@ type signalForwarder struct {
 	begun, ended bool // guarded by mu
 }
 
-// obeyAfter is how old a job is, or when it has said something, before signals are caught. To catch them starts two
+// catchAfter is how old a job is, or when it has said something, before signals are caught. To catch them starts two
 // threads, a quarter of what a short job takes. Until then a signal ends this process, and the job with it.
-const obeyAfter = 20 * time.Millisecond
+const catchAfter = 20 * time.Millisecond
 
-func newObedience(leave func(), more ...os.Signal) *signalForwarder {
+func newSignalForwarder(leave func(), more ...os.Signal) *signalForwarder {
 	return &signalForwarder{leave: leave, more: more, signals: make(chan os.Signal, 4), started: make(chan struct{})}
 }
 
 // follow says which job it is about, and returns what stops the forwarding.
-func (o *signalForwarder) follow(r *client.Run, after time.Duration) (end func()) {
-	o.run = r
-	close(o.started)
-	timer := time.AfterFunc(after, o.begin)
+func (f *signalForwarder) follow(r *client.Run, after time.Duration) (end func()) {
+	f.run = r
+	close(f.started)
+	timer := time.AfterFunc(after, f.begin)
 	return func() {
 		timer.Stop()
-		o.end()
+		f.stop()
 	}
 }
 
 // begin catches signals from now on.
-func (o *signalForwarder) begin() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.ended || o.begun {
+func (f *signalForwarder) begin() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended || f.begun {
 		return
 	}
-	o.begun = true
-	for _, s := range append([]os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP}, o.more...) {
+	f.begun = true
+	for _, s := range append([]os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP}, f.more...) {
 		if !signal.Ignored(s) {
-			signal.Notify(o.signals, s)
+			signal.Notify(f.signals, s)
 		}
 	}
-	go o.obey()
+	go f.forward()
 }
 
-func (o *signalForwarder) obey() {
-	<-o.started
+func (f *signalForwarder) forward() {
+	<-f.started
 	asked := false
-	for s := range o.signals {
+	for s := range f.signals {
 		number := s.(syscall.Signal)
 		if asked {
-			o.leave()
+			f.leave()
 			os.Exit(128 + int(number))
 		}
 		asked = true
-		_ = o.run.Signal(int(number), true)
-		time.AfterFunc(patience, func() { _ = o.run.Kill() })
+		_ = f.run.Signal(int(number), true)
+		time.AfterFunc(gracePeriod, func() { _ = f.run.Kill() })
 	}
 }
 
-func (o *signalForwarder) end() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.ended = true
-	signal.Stop(o.signals)
-	close(o.signals)
+func (f *signalForwarder) stop() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = true
+	signal.Stop(f.signals)
+	close(f.signals)
 }
 
 // errLost is the end of the supervisor, or of the connection to it, while the job ran.

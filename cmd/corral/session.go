@@ -64,7 +64,7 @@ func sessionCommand(args []string) (int, error) {
 	case "close":
 		return 0, sessionClose(args[1:])
 	case "help", "--help", "-h":
-		return 0, say(sessionUsage)
+		return 0, printText(sessionUsage)
 	}
 	return 0, fmt.Errorf("session: %q is no command\nhint: open, exec, list or close", args[0])
 }
@@ -73,7 +73,7 @@ func sessionCommand(args []string) (int, error) {
 func sessionFlags(name string, args []string, more func(f *flag.FlagSet)) (rest []string, socket string, ended bool, err error) {
 	f := flag.NewFlagSet("session "+name, flag.ContinueOnError)
 	f.SetOutput(io.Discard)
-	f.Func("supervisor", "", named(&socket))
+	f.Func("supervisor", "", nonEmpty(&socket))
 	if more != nil {
 		more(f)
 	}
@@ -81,7 +81,7 @@ func sessionFlags(name string, args []string, more func(f *flag.FlagSet)) (rest 
 	for {
 		err := parseFlags(f, args)
 		if errors.Is(err, flag.ErrHelp) {
-			return nil, "", true, say(sessionUsage)
+			return nil, "", true, printText(sessionUsage)
 		}
 		if err != nil || f.NArg() == 0 {
 			return rest, socket, false, err
@@ -90,8 +90,8 @@ func sessionFlags(name string, args []string, more func(f *flag.FlagSet)) (rest 
 	}
 }
 
-// lasting connects to a supervisor that outlives this process.
-func lasting(socket string) (*client.Client, error) {
+// dialService connects to a supervisor that outlives this process.
+func dialService(socket string) (*client.Client, error) {
 	c, err := dial(socket)
 	if err != nil && socket == "" {
 		message, _, _ := strings.Cut(err.Error(), "\nhint: ")
@@ -115,7 +115,7 @@ func sessionOpen(args []string) error {
 	if spec.Repo, err = directory.Absolute(spec.Repo); err != nil {
 		return err
 	}
-	c, err := lasting(socket)
+	c, err := dialService(socket)
 	if err != nil {
 		return err
 	}
@@ -124,21 +124,21 @@ func sessionOpen(args []string) error {
 	if err != nil {
 		return err
 	}
-	return say(s.ID + "\n")
+	return printText(s.ID + "\n")
 }
 
 func openFlags(f *flag.FlagSet, spec *job.SessionSpec) {
 	for name, to := range map[string]*string{
 		"repo": &spec.Repo, "image": &spec.Image, "name": &spec.Name, "profile": &spec.Profile,
 	} {
-		f.Func(name, "", named(to))
+		f.Func(name, "", nonEmpty(to))
 	}
 	f.BoolVar(&spec.Root, "root", false, "")
 	f.Func("workspace", "", func(s string) (err error) {
 		spec.Workspace, err = job.ParseWorkspace(s)
 		return err
 	})
-	f.Func("disk", "", into(&spec.Disk, job.ParseSize))
+	f.Func("disk", "", parseInto(&spec.Disk, job.ParseSize))
 	f.Func("idle", "", func(s string) (err error) {
 		spec.Idle, err = job.ParseDuration(s)
 		return err
@@ -149,7 +149,7 @@ func openFlags(f *flag.FlagSet, spec *job.SessionSpec) {
 func sessionExec(args []string) (int, error) {
 	switch {
 	case len(args) > 0 && (args[0] == "--help" || args[0] == "-h"):
-		return 0, say(runUsage)
+		return 0, printText(runUsage)
 	case len(args) == 0 || strings.HasPrefix(args[0], "-") || args[0] == "":
 		return 0, errors.New("no session given\nhint: corral session exec ID -- PROGRAM [ARG]")
 	}
@@ -165,7 +165,7 @@ func sessionClose(args []string) error {
 	case len(ids) == 0:
 		return errors.New("no session given\nhint: corral session list")
 	}
-	c, err := lasting(socket)
+	c, err := dialService(socket)
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func closeOne(c job.Sessions, id string, keep bool) error {
 	}
 	kept, err := c.CloseSession(context.Background(), s.ID, keep)
 	if err == nil && kept {
-		err = say(s.ID + "\n")
+		err = printText(s.ID + "\n")
 	}
 	return err
 }
@@ -245,7 +245,7 @@ func sessionList(args []string) error {
 	case len(rest) > 0:
 		return fmt.Errorf("unexpected argument %q\nhint: corral session --help", rest[0])
 	}
-	c, err := lasting(socket)
+	c, err := dialService(socket)
 	if err != nil {
 		return err
 	}

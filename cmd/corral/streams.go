@@ -72,11 +72,11 @@ func (s *streams) open(stdin bool) (job.Stdio, error) {
 	return stdio, nil
 }
 
-// maxRead is what a pipe holds (pipe(7)).
-const maxRead = 64 << 10
+// pipeSize is what a pipe holds (pipe(7)).
+const pipeSize = 64 << 10
 
-// maxPipe is what the largest pipe of an ordinary user holds (/proc/sys/fs/pipe-max-size).
-const maxPipe = 1 << 20
+// maxPipeSize is what the largest pipe of an ordinary user holds (/proc/sys/fs/pipe-max-size).
+const maxPipeSize = 1 << 20
 
 // carry moves bytes until the stream's end, or the error of reading. Beyond the limit they are read and dropped: a job is
 // never held up.
@@ -90,8 +90,8 @@ func (s *streams) carry(st *stream, from, to *os.File) error {
 		if err != nil {
 			return err
 		}
-		if n == len(buffer) && n < maxRead {
-			buffer = make([]byte, maxRead)
+		if n == len(buffer) && n < pipeSize {
+			buffer = make([]byte, pipeSize)
 		}
 	}
 }
@@ -102,8 +102,8 @@ func (s *streams) drain(st *stream, from, to *os.File) {
 	if err != nil {
 		return
 	}
-	buffer := make([]byte, maxRead)
-	for left := maxPipe; left > 0; {
+	buffer := make([]byte, pipeSize)
+	for left := maxPipeSize; left > 0; {
 		n := 0
 		err := raw.Control(func(fd uintptr) {
 			for {

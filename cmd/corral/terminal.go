@@ -30,8 +30,8 @@ func (o *runOptions) runTerminal(c *client.Client, t *terminal.Terminal) (job.Re
 		return job.Result{}, err
 	}
 	// Signals are caught from before the terminal is raw until it is restored.
-	signals := newObedience(t.Restore, unix.SIGQUIT)
-	defer signals.follow(r, obeyAfter)()
+	signals := newSignalForwarder(t.Restore, unix.SIGQUIT)
+	defer signals.follow(r, catchAfter)()
 	signals.begin()
 	defer t.Restore()
 	if err := t.Raw(); err != nil {
@@ -42,25 +42,25 @@ func (o *runOptions) runTerminal(c *client.Client, t *terminal.Terminal) (job.Re
 	ended, joined := make(chan struct{}), make(chan error, 1)
 	go func() {
 		var err error
-		if m := first(masters, ended); m != nil {
+		if m := waitTerminal(masters, ended); m != nil {
 			var far terminal.Far
 			if far, err = terminal.Master(m, ended); err == nil {
 				err = t.Join(far)
 			}
 		}
 		if err != nil {
-			unshown(t, r, err)
+			abortUnseen(t, r, err)
 		}
 		joined <- err
 	}()
 	result, err := r.Wait()
 	close(ended)
-	return result, errors.Join(err, shown(joined, err != nil))
+	return result, errors.Join(err, waitShown(joined, err != nil))
 }
 
-// first waits for the job's terminal; it is nil if the job ended without. One that has ended may have had it, and what it
+// waitTerminal waits for the job's terminal; it is nil if the job ended without. One that has ended may have had it, and what it
 // wrote is still to be read.
-func first(masters <-chan *os.File, ended <-chan struct{}) *os.File {
+func waitTerminal(masters <-chan *os.File, ended <-chan struct{}) *os.File {
 	select {
 	case m := <-masters:
 		return m
@@ -74,8 +74,8 @@ func first(masters <-chan *os.File, ended <-chan struct{}) *os.File {
 	}
 }
 
-// unshown ends a job whose output nobody will see: it would have no keyboard either.
-func unshown(t *terminal.Terminal, r *client.Run, err error) {
+// abortUnseen ends a job whose output nobody will see: it would have no keyboard either.
+func abortUnseen(t *terminal.Terminal, r *client.Run, err error) {
 	if errors.Is(err, unix.EPIPE) {
 		t.Restore()
 		os.Exit(128 + int(unix.SIGPIPE)) // as without a terminal, see deliver
@@ -83,9 +83,9 @@ func unshown(t *terminal.Terminal, r *client.Run, err error) {
 	_ = r.Kill()
 }
 
-// shown waits until everything that the job wrote is on the terminal, and returns what was in the way. Of a job that was
+// waitShown waits until everything that the job wrote is on the terminal, and returns what was in the way. Of a job that was
 // lost nothing is known: its processes end, but who else has its terminal open may not.
-func shown(joined <-chan error, lost bool) error {
+func waitShown(joined <-chan error, lost bool) error {
 	var patient <-chan time.Time
 	if lost {
 		patient = time.After(time.Second)

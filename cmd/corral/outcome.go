@@ -27,15 +27,15 @@ func exitCode(r job.Result) int {
 	return r.ExitCode
 }
 
-// tell says on standard error why a job ended as it did, if it is not plain, and what it changed.
-func tell(r job.Result, o *runOptions, out *streams) {
+// printOutcome says on standard error why a job ended as it did, if it is not plain, and what it changed.
+func printOutcome(r job.Result, o *runOptions, out *streams) {
 	if why := reason(r, o); why != "" {
 		fmt.Fprintln(os.Stderr, "corral:", why)
 	}
 	if hint := o.interactive(r); hint != "" {
 		fmt.Fprintln(os.Stderr, "hint:", hint)
 	}
-	if r.ReadOnly && (o.moded || exitCode(r) != 0) {
+	if r.ReadOnly && (o.workspaceSet || exitCode(r) != 0) {
 		fmt.Fprintln(os.Stderr, "corral: the repository is read-only for jobs: the operator has it so, or its mount is")
 	}
 	if out.dropped() > 0 {
@@ -50,8 +50,8 @@ func tell(r job.Result, o *runOptions, out *streams) {
 	if o.changes != "" {
 		fmt.Fprintln(os.Stderr, "corral: changes:", o.changes)
 	}
-	if o.notKept != nil {
-		complain(o.notKept)
+	if o.keepErr != nil {
+		printError(o.keepErr)
 	}
 	if r.SensitiveIncomplete {
 		fmt.Fprintln(os.Stderr, "corral: not everything in the repository was looked at for changed sensitive paths")
