@@ -11,17 +11,18 @@ import (
 	"corral/isolate/client/embed"
 )
 
-// connect returns a client of the supervisor that o names, and a function to be called when the job is over. Root, when
-// it names none, gets one of its own for the repository it named, and is root no more when connect returns.
+// connect returns a client of the supervisor that o names, and a function that the caller calls after the job. If the
+// caller is root and names neither a supervisor nor a session, connect starts a supervisor for the repository and drops
+// root before it returns.
 func connect(o *runOptions) (*client.Client, func(), error) {
 	if os.Geteuid() == 0 && o.supervisor == "" && o.spec.Session == "" {
 		return embedded(o)
 	}
 	if o.account != "" {
-		return nil, nil, errors.New("--account is for root without sudo, which starts a supervisor for one job\nhint: a supervisor that runs knows who asks")
+		return nil, nil, errors.New("--account is for root without sudo, which starts a supervisor for one job\nhint: a running supervisor sees the user of the process that connects")
 	}
 	if len(o.toolchains) > 0 {
-		return nil, nil, errors.New("--toolchain is for the supervisor that root starts for one job\nhint: the operator can name it in the configuration of one that runs")
+		return nil, nil, errors.New("--toolchain is for the supervisor that root starts for one job\nhint: the operator can add it to the configuration of a running one")
 	}
 	c, err := dial(o.supervisor)
 	if err != nil {
@@ -30,12 +31,12 @@ func connect(o *runOptions) (*client.Client, func(), error) {
 	return c, func() { c.Close() }, nil
 }
 
-// dial connects to a supervisor that runs, "" being the installed one.
+// dial connects to a running supervisor; "" is the installed one's socket.
 func dial(socket string) (*client.Client, error) {
 	c, err := client.Dial(socket)
 	hint := ""
 	switch {
-	case err == nil && os.Geteuid() == 0: // the supervisor knows root, and who called sudo names the directory
+	case err == nil && os.Geteuid() == 0: // the supervisor sees root; directories belong to the user who called sudo
 		whose, err := embed.Account("")
 		if err != nil {
 			return nil, errors.Join(err, c.Close())
@@ -47,7 +48,7 @@ func dial(socket string) (*client.Client, error) {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		hint = "add the user to group corral, or run with sudo"
 	case errors.Is(err, unix.EPROTOTYPE):
-		hint = "it is a socket of another kind, hence another program's"
+		hint = "the socket has another type, so it belongs to another program"
 	case socket == "":
 		hint = "start corrald as a service, or run with sudo"
 	case errors.Is(err, unix.ECONNREFUSED):
@@ -58,7 +59,7 @@ func dial(socket string) (*client.Client, error) {
 	return nil, fmt.Errorf("%w\nhint: %s", err, hint)
 }
 
-// embedded starts a supervisor for the one directory that root named, and gives up root.
+// embedded starts a supervisor for the repository that root named, and drops root.
 func embedded(o *runOptions) (*client.Client, func(), error) {
 	path, err := sibling("corrald")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// Whoever dies, and however: no process of a job outlives corral or its supervisor by more than a second.
+// These tests prove that no process of a job outlives corral or its supervisor by more than a second, however they end.
 
 // gone waits for the end of every process that has mark.
 func gone(t *testing.T, mark string) {
@@ -86,15 +86,15 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// TestStubborn: a job that ignores the interrupt is ended a little later, and at once with the second.
-func TestStubborn(t *testing.T) {
+// TestInterruptIgnored: a job that ignores the interrupt is killed after gracePeriod, or at the second signal at once.
+func TestInterruptIgnored(t *testing.T) {
 	each(t, func(t *testing.T, socket string) {
 		m := mark()
 		p := running(t, socket, m)
 		began := time.Now()
 		p.signal(t, syscall.SIGINT)
 		got := p.ends(t)
-		if got.code != 137 || !strings.Contains(got.stderr, "corral: the job was ended: it did not heed the signal\n") {
+		if got.code != 137 || !strings.Contains(got.stderr, "corral: the job was killed: it did not end after the signal\n") {
 			t.Errorf("%+v", got)
 		}
 		if d := time.Since(began); d < gracePeriod/2 || d > sandboxtest.Slow(10*time.Second) {
@@ -107,7 +107,7 @@ func TestStubborn(t *testing.T) {
 		p.signal(t, syscall.SIGINT)
 		p.signal(t, syscall.SIGTERM)
 		began = time.Now()
-		if got := p.ends(t); got.code != 130 && got.code != 143 { // in whichever order they arrived
+		if got := p.ends(t); got.code != 130 && got.code != 143 { // the two signals may arrive in either order
 			t.Errorf("%+v", got)
 		}
 		if d := time.Since(began); d > sandboxtest.Slow(gracePeriod/2) {
@@ -117,7 +117,7 @@ func TestStubborn(t *testing.T) {
 	})
 }
 
-// TestIgnoredHangUp: what corral was started to ignore does not end the job (nohup(1)).
+// TestIgnoredHangUp: a signal that corral was started with as ignored does not end the job (nohup(1)).
 func TestIgnoredHangUp(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	m := mark()
@@ -134,8 +134,8 @@ func TestIgnoredHangUp(t *testing.T) {
 	gone(t, m)
 }
 
-// TestKilled: kill -9 of corral ends its job.
-func TestKilled(t *testing.T) {
+// TestClientKilled: kill -9 of corral ends its job.
+func TestClientKilled(t *testing.T) {
 	each(t, func(t *testing.T, socket string) {
 		m := mark()
 		p := running(t, socket, m)
@@ -151,7 +151,7 @@ func TestKilled(t *testing.T) {
 	})
 }
 
-// TestSupervisorKilled: kill -9 of corrald ends the jobs, corral says so, and the next corrald clears what was left.
+// TestSupervisorKilled: kill -9 of corrald ends the jobs, corral reports it, and the next corrald removes what was left.
 func TestSupervisorKilled(t *testing.T) {
 	check := func(t *testing.T, p *process, m string) {
 		t.Helper()
@@ -198,8 +198,8 @@ func TestSupervisorKilled(t *testing.T) {
 	})
 }
 
-// TestSupervisorStopped: a supervisor that is stopped at the deadline does not keep the job alive, and says timeout when
-// it goes on.
+// TestSupervisorStopped: a supervisor that is stopped at the deadline does not keep the job alive, and reports a timeout
+// when it continues.
 func TestSupervisorStopped(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	d, m := serve(t), mark()
@@ -217,7 +217,8 @@ func TestSupervisorStopped(t *testing.T) {
 	}
 }
 
-// TestThreeSupervisors: one that is killed takes nothing of the others with it, and neither does who clears after it.
+// TestThreeSupervisors: killing one supervisor does not disturb the others, and neither does the next one, which removes
+// what it left.
 func TestThreeSupervisors(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	type one struct {

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// environment builds a job's environment from nothing, so that no secret of the caller's can be in it.
+// environment builds a job's environment from constants, set and pass only, so that it holds none of the caller's
+// secrets.
 func environment(set, pass []string, tty bool) ([]string, error) {
 	values := map[string]string{
 		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin",
@@ -26,7 +27,7 @@ func environment(set, pass []string, tty bool) ([]string, error) {
 	}
 	for _, name := range pass {
 		if !isVariable(name) {
-			return nil, fmt.Errorf("--env-pass %q: not a name of a variable", name)
+			return nil, fmt.Errorf("--env-pass %q: not a variable name", name)
 		}
 		if value, ok := os.LookupEnv(name); ok {
 			put(name, value)
@@ -35,7 +36,7 @@ func environment(set, pass []string, tty bool) ([]string, error) {
 	for _, s := range set {
 		name, value, ok := strings.Cut(s, "=")
 		if !ok || !isVariable(name) {
-			return nil, fmt.Errorf("--env %q: NAME=VALUE is wanted", name) // the value may be a secret
+			return nil, fmt.Errorf("--env %q: must be NAME=VALUE", name) // the value may be a secret
 		}
 		put(name, value)
 	}
@@ -46,8 +47,8 @@ func environment(set, pass []string, tty bool) ([]string, error) {
 	return list, nil
 }
 
-// isVariable is [A-Za-z_][A-Za-z0-9_]*, without the package for regular expressions: that costs every start a quarter
-// of a millisecond.
+// isVariable reports whether name matches [A-Za-z_][A-Za-z0-9_]*. It does not use package regexp, whose initialization
+// costs every start a quarter of a millisecond.
 func isVariable(name string) bool {
 	for i, c := range []byte(name) {
 		letter := c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'

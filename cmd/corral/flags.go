@@ -20,45 +20,44 @@ const runUsage = `corral run runs a program in a jail: it sees the repository, t
 Usage: corral run [OPTIONS] [--] PROGRAM [ARG]...
 
   --repo DIR            the repository; it is the working directory (default the current directory)
-  --cwd DIR             working directory in it, relative to it or absolute
-  --workspace MODE      direct: the job writes to the repository (default); readonly: it cannot; overlay: it writes to a
-                        copy, of which what changed is kept for corral changes, under the name that standard error has;
-                        none: the job sees no repository, and works in /tmp
-  --protect WHAT        leave read-only what is sensitive: hooks, or all: and git directories as a whole (default none)
-  --profile NAME        of system calls: default, or strict (no ptrace, and more removed)
-  --session ID          run it in that session, see corral session; its repository and workspace hold
+  --cwd DIR             working directory in the repository, relative to it or absolute
+  --workspace MODE      direct: the job writes to the repository (default); readonly: it cannot write to it;
+                        overlay: it writes to a copy; the changes are kept for corral changes, and standard error names
+                        them; none: the job sees no repository, and works in /tmp
+  --protect WHAT        make sensitive paths read-only: hooks, or all, which adds whole git directories (default none)
+  --profile NAME        system call profile: default, or strict (no ptrace, and fewer other calls)
+  --session ID          run in this session, with its repository and workspace; see corral session
 
-  --timeout 30s         end the job then (default none)
-  --memory 1GiB         of all its processes together (default 2GiB); there is no swap
+  --timeout 30s         kill the job after this time (default none)
+  --memory 1GiB         memory of all its processes together (default 2GiB); there is no swap
   --cpus 1.5            CPUs (default all)
   --pids 256            processes and threads (default 512)
-  --disk SIZE           what it may add to the repository (default no limit)
-  --inodes N            files it may add to it (default no limit)
-  --file-size SIZE      the largest file (default no limit)
+  --disk SIZE           space that it may add to the repository (default no limit)
+  --inodes N            files that it may add to the repository (default no limit)
+  --file-size SIZE      size of a file (default no limit)
   --nofile N            open files of a process (default 4096)
-  --tmp SIZE            each of /tmp, /var/tmp, /home, /dev/shm (default 512MiB)
+  --tmp SIZE            size of each of /tmp, /var/tmp, /home, /dev/shm (default 512MiB)
 
-  --env NAME=VALUE      set a variable; repeatable. Nothing else of your environment is passed
-  --env-pass NAME       pass a variable of yours; repeatable
-  --stdin               pass standard input (default: pass a pipe or a file; from a terminal or a device it is empty)
-  --no-stdin            do not: it is empty
+  --env NAME=VALUE      set a variable; repeatable. Your environment is not passed
+  --env-pass NAME       pass a variable of your environment; repeatable
+  --stdin               pass standard input (default: only if it is a pipe or a file; otherwise it is empty)
+  --no-stdin            make standard input empty
   --tty                 give the job a terminal of its own, joined to yours
-  --output-limit SIZE   drop what is beyond, of each stream (default none, with --json 10MiB)
+  --output-limit SIZE   drop the rest of each output stream (default no limit; with --json 10MiB)
   --json                print one JSON object instead: status, exitCode, stdout, stderr, usage, ...
 
-  --supervisor SOCKET   use the supervisor there (default ` + "`/run/corral/corral.sock`" + `; root starts one of its own)
+  --supervisor SOCKET   use this supervisor (default ` + "`/run/corral/corral.sock`" + `; root starts one for the job)
   --toolchain DIR       show DIR read-only in the jail; root only, repeatable
-  --account USER        root without sudo: whose directories they are, which are opened with that user's rights (default:
-                        root's; with sudo they are always those of who called it)
+  --account USER        for root without sudo: open the directories with this user's rights (default root's; with sudo,
+                        always the rights of the user who called it)
 
-Exit code: the job's; 128+n when signal n ended it; 124 at the timeout; 126 or 127 when PROGRAM cannot be executed or is
-not there; 125 when corral itself failed. Why a job ended early, and which sensitive paths it changed, is on standard
-error.
+Exit code: the job's; 128+n if signal n ended it; 124 at the timeout; 126 or 127 if PROGRAM cannot be executed or does
+not exist; 125 if corral itself failed. Standard error says why a job ended early and which sensitive paths it changed.
 `
 
 type runOptions struct {
-	changes      string // the session whose layer with changes was kept
-	keepErr      error  // why it was not
+	changes      string // id of the session whose layer was kept because it has changes; "" if none was
+	keepErr      error  // why it could not be kept
 	workspaceSet bool   // the command line names the workspace
 	spec         job.Spec
 	supervisor   string
@@ -74,8 +73,8 @@ type runOptions struct {
 	cwd          string
 }
 
-// parseRun reads the command line of run. flag.ErrHelp is a request for the usage text. With an error there may be
-// options, which say how to print it.
+// parseRun parses the command line of run. It returns flag.ErrHelp if the usage text is requested. The options may be
+// non-nil together with an error: they then say how to print it.
 func parseRun(args []string) (*runOptions, error) {
 	o := &runOptions{limit: -2}
 	f := flag.NewFlagSet("run", flag.ContinueOnError)
@@ -133,17 +132,17 @@ func parseRun(args []string) (*runOptions, error) {
 	return o, o.complete()
 }
 
-// parseFlags calls f.Parse, and says what is wrong in the words of the usage text.
+// parseFlags calls f.Parse, and writes options in errors as the usage text does (--name).
 func parseFlags(f *flag.FlagSet, args []string) error {
 	return nearest.ParseFlags(f, args, "corral "+f.Name())
 }
 
-// nonEmpty sets *to to a name. An empty one is a variable that was not set in somebody's script, and no request for the
-// default.
+// nonEmpty returns a parser that sets *to, and refuses an empty value: it usually comes from a script's unset variable,
+// and is not a request for the default.
 func nonEmpty(to *string) func(string) error {
 	return func(s string) error {
 		if s == "" {
-			return errors.New("it is empty")
+			return errors.New("must not be empty")
 		}
 		*to = s
 		return nil
@@ -157,21 +156,21 @@ func parseInto(to *int64, parse func(string) (int64, error)) func(string) error 
 	}
 }
 
-// complete checks what is not about one option alone, and resolves the directories' names.
+// complete checks combinations of options and resolves the names of directories.
 func (o *runOptions) complete() error {
 	switch {
 	case len(o.spec.Args) == 0:
 		return errors.New("no program given\nhint: corral run -- PROGRAM [ARG]")
 	case o.stdin && o.noStdin:
-		return errors.New("--stdin and --no-stdin do not go together")
+		return errors.New("--stdin and --no-stdin cannot be combined")
 	case o.json && o.tty:
-		return errors.New("--json and --tty do not go together: a terminal's output is for people")
+		return errors.New("--json and --tty cannot be combined: a terminal's output is for people")
 	case o.spec.Workspace == job.NoRepo && o.cwd != "":
-		return errors.New("--cwd and --workspace none do not go together: there is no repository to have a directory in")
+		return errors.New("--cwd and --workspace none cannot be combined: the job sees no repository")
 	case o.spec.Workspace == job.NoRepo && o.spec.Protect != job.ProtectNone:
-		return errors.New("--protect and --workspace none do not go together: there is no repository to protect something in")
+		return errors.New("--protect and --workspace none cannot be combined: the job sees no repository")
 	case o.limit != -2 && o.tty:
-		return errors.New("--output-limit and --tty do not go together: what a terminal shows cannot be cut")
+		return errors.New("--output-limit and --tty cannot be combined: a terminal's output cannot be cut")
 	}
 	if o.limit == -2 {
 		o.limit = -1
@@ -190,13 +189,13 @@ func (o *runOptions) complete() error {
 	return err
 }
 
-// directories makes the repository's name absolute, and the working directory's relative to it. Both are names only: who
-// opens them decides.
+// directories makes the repository's name absolute and the working directory relative to the repository. It only
+// rewrites names: the supervisor checks them when it opens the directories.
 func (o *runOptions) directories() error {
 	if o.spec.Session != "" && o.spec.Repo == "" {
 		return o.inSession()
 	}
-	named, err := filepath.Abs(o.spec.Repo) // as the shell calls it, and --cwd may
+	named, err := filepath.Abs(o.spec.Repo) // with the links of $PWD, which --cwd may have, too
 	if err != nil {
 		return err
 	}
@@ -222,7 +221,7 @@ func (o *runOptions) directories() error {
 	return nil
 }
 
-// inSession takes the working directory as it is: only the session knows what it lies in.
+// inSession sets the working directory as given: it is relative to the session's repository.
 func (o *runOptions) inSession() error {
 	if o.spec.Dir = o.cwd; o.cwd != "" {
 		o.spec.Dir = filepath.Clean(o.cwd)
@@ -233,7 +232,7 @@ func (o *runOptions) inSession() error {
 	return nil
 }
 
-// errnoOf is the kernel's word in err, without the operation and the path, or err.
+// errnoOf returns the system call error in err, without the operation and the path, or err if there is none.
 func errnoOf(err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
@@ -242,7 +241,7 @@ func errnoOf(err error) error {
 	return err
 }
 
-// relative returns dir relative to the repository, which may be named as it was given or by its real path.
+// relative returns dir relative to the repository, which dir may name as it was given or by its real path.
 func relative(dir, named, real string) (string, error) {
 	for _, base := range []string{named, real} {
 		if rel, err := filepath.Rel(base, dir); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {

@@ -64,7 +64,7 @@ func TestParseRunDefaults(t *testing.T) {
 	}
 }
 
-// TestParseRunNoRepo: a job that is to see no repository is still one of a repository.
+// TestParseRunNoRepo: a job with --workspace none still belongs to a repository.
 func TestParseRunNoRepo(t *testing.T) {
 	repo := t.TempDir()
 	o, err := parseRun([]string{"--repo", repo, "--workspace", "none", "true"})
@@ -73,7 +73,7 @@ func TestParseRunNoRepo(t *testing.T) {
 	}
 }
 
-// TestParseRunRefuses: every value that no job can have is refused before anything is started.
+// TestParseRunRefuses: invalid values are refused before anything is started.
 func TestParseRunRefuses(t *testing.T) {
 	t.Chdir(t.TempDir())
 	long := strings.Repeat("d/", 2100) + "d"
@@ -110,7 +110,7 @@ func TestParseRunRefuses(t *testing.T) {
 		{"--file-size 0.5 x", "--file-size"},
 		{"--output-limit 0 x", "--output-limit"},
 		{"--workspace overwrite x", `workspace "overwrite" is not known`},
-		{"--repo= x", `invalid value "" for --repo: it is empty`},
+		{"--repo= x", `invalid value "" for --repo: must not be empty`},
 		{"--profile= x", "--profile"},
 		{"--supervisor= x", "--supervisor"},
 		{"--cwd .. x", "is not in the repository"},
@@ -125,8 +125,8 @@ func TestParseRunRefuses(t *testing.T) {
 		{"--env-pass= x", `--env-pass ""`},
 		{"--json --tty x", "--json and --tty"},
 		{"--tty --output-limit 1k x", "--output-limit and --tty"},
-		{"--workspace none --cwd a x", "--cwd and --workspace none do not go together"},
-		{"--protect hooks --workspace none x", "--protect and --workspace none do not go together"},
+		{"--workspace none --cwd a x", "--cwd and --workspace none cannot be combined"},
+		{"--protect hooks --workspace none x", "--protect and --workspace none cannot be combined"},
 		{"--bogus x", "unknown option --bogus\nhint: corral run --help"},
 		{"--timeout", "a value is missing after --timeout"},
 		{"--json=maybe x", "json"},
@@ -143,15 +143,15 @@ func TestParseRunRefuses(t *testing.T) {
 	}
 }
 
-// TestSecretsAreNotRepeated: an error names a variable, and not what it was to be.
+// TestSecretsAreNotRepeated: an error names a variable, and not its value.
 func TestSecretsAreNotRepeated(t *testing.T) {
 	if _, err := parseRun([]string{"--env", "MY-TOKEN=hunter2", "x"}); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestDirectories: the working directory is where the kernel has it, and a repository that is named is what was typed: who
-// opens it follows no link.
+// TestDirectories: the default repository is the kernel's name of the working directory; one that is named is passed on
+// as typed, because the supervisor opens it without following links.
 func TestDirectories(t *testing.T) {
 	top, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -167,8 +167,8 @@ func TestDirectories(t *testing.T) {
 		{top, "real", real, real, "."},
 		{top, "real/", "./sub/..", real, "."},
 		{top, real, "..sub", real, "..sub"},
-		{top, "link", "sub", link, "sub"}, // is refused when it is opened
-		{link, "", "sub", real, "sub"},    // where one is, is no name that somebody chose
+		{top, "link", "sub", link, "sub"}, // refused later, when it is opened
+		{link, "", "sub", real, "sub"},    // the current directory is not a name that the caller chose
 		{link, "sub", link + "/sub/deep", real + "/sub", "deep"},
 		{link, "sub", real + "/sub/deep", real + "/sub", "deep"},
 	} {

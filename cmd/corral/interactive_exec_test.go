@@ -13,7 +13,7 @@ import (
 	"corral/internal/test/screentest"
 )
 
-// A call is a program on a terminal of command/exec, at the other end of a server's pipes.
+// A call is a program on a terminal of command/exec, reached through the pipes of its server.
 type call struct {
 	t      *testing.T
 	p      *process
@@ -73,7 +73,7 @@ func (c *call) send(method string, params map[string]any) {
 	}
 }
 
-// listen passes on what the program writes until the reply to its call.
+// listen forwards the program's output until the reply to its call.
 func (c *call) listen(from io.Reader, output io.Writer) error {
 	lines := bufio.NewReader(from)
 	for {

@@ -10,7 +10,7 @@ import (
 	"corral/internal/test/screentest"
 )
 
-// A seat is a console with a corral on it and a person before it.
+// A seat is a console with corral on it, at which a test types.
 type seat struct {
 	*console
 	t        *testing.T

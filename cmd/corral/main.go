@@ -1,5 +1,6 @@
-// Corral is the command people type. It is thin, for it is started once per job: what it does not do itself (run, ps,
-// session, version) it leaves to corral-front, beside it or in the library directory of the same release.
+// Corral is the command people type. It starts once per job, so it is kept small: it implements run, ps, session and
+// version, and executes corral-front for every other command. corral-front is installed beside it or in the library
+// directory of the same release.
 package main
 
 import (
@@ -27,26 +28,26 @@ const usage = `corral runs other people's programs on your machine without trust
 Usage:
   corral run [OPTIONS] -- PROGRAM [ARG]...   run a program in a jail of its own
   corral session open|exec|list|close        jails that stay open, with a layer of their own
-  corral ps                                  list the jobs that run, and sessions
+  corral ps                                  list running jobs and open sessions
   corral mcp [--repo DIR]                    serve an agent host, over standard input and output
   corral serve [--listen ADDRESS]            serve agent hosts, over HTTP
   corral exec-server [--repo DIR]            serve clients of command/exec, over JSON-RPC
   corral changes show|diff|apply|discard     what jobs of a session changed behind an overlay
-  corral output [HANDLE]                     what earlier jobs of agents wrote
-  corral index stats|purge|rebuild           the full-text index of it
-  corral audit tail|show|verify|export       the log of what was run for whom
-  corral policy test REQUEST.json            what would be decided on a request, and why
+  corral output [HANDLE]                     the output of earlier jobs of agents
+  corral index stats|purge|rebuild           the full-text index of that output
+  corral audit tail|show|verify|export       the audit log: what was run for whom
+  corral policy test REQUEST.json            how a request would be decided, and why
   corral repo add|list|remove                the repositories that are served
   corral config check|show|init|token        the configuration
   corral rootfs import|list|remove           root file systems for sessions
-  corral doctor                              find out what this host can enforce
+  corral doctor                              check what this host can enforce
   corral version                             print the version
   corral help COMMAND                        explain a command
 
-Without a running supervisor, sudo corral run starts one for the one job.
+Without a running supervisor, sudo corral run starts one for a single job.
 `
 
-// Exit codes of corral's own; see also exitCode.
+// Exit codes that corral sets itself; see also exitCode.
 const (
 	exitTimeout = 124
 	exitFailure = 125
@@ -55,7 +56,7 @@ const (
 )
 
 func main() {
-	// What the caller left open is not for a supervisor started from here, nor for anybody else.
+	// Descriptors that the caller left open must not leak into a supervisor or corral-front started from here.
 	_ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
 	os.Exit(dispatch(os.Args[1:]))
 }
@@ -95,7 +96,7 @@ func printText(text string) error {
 	return err
 }
 
-// help explains the command that args name.
+// help prints the usage of the command in args[0], or of corral if args is empty.
 func help(args []string) error {
 	switch {
 	case len(args) == 0:
@@ -112,7 +113,7 @@ func help(args []string) error {
 	return execFront([]string{args[0], "--help"})
 }
 
-// printError writes an error to standard error, on one line that is marked as corral's, and its hint on another.
+// printError writes an error to standard error on one line with the prefix "corral: ", and its hint on a second line.
 func printError(err error) {
 	message, hint, hinted := strings.Cut(err.Error(), "\nhint: ")
 	fmt.Fprintf(os.Stderr, "corral: %s\n", text.Escape(message))
@@ -121,8 +122,8 @@ func printError(err error) {
 	}
 }
 
-// errorCode is the exit code for an error: what shells use for a program that is missing or cannot be executed, else
-// corral's own.
+// errorCode returns the exit code for an error: 127 or 126, as shells do, if the program is missing or cannot be
+// executed, and otherwise 125.
 func errorCode(err error) int {
 	var refusal *job.Refusal
 	if !errors.As(err, &refusal) || refusal.Step != "exec" {
@@ -134,16 +135,18 @@ func errorCode(err error) int {
 	return exitNoExec
 }
 
-// commands are all of corral's; it is corral-front that knows those which are not in dispatch.
+// commands lists every command, including those that corral-front implements.
 var commands = []string{
 	"run", "ps", "session", "version", "help",
 	"audit", "changes", "config", "doctor", "exec-server", "index", "mcp", "output", "policy", "repo", "rootfs", "serve",
 }
 
-// frontSlack is by how much what waits in corral-front may wait longer, in nanoseconds.
+// frontSlack is the timer slack of corral-front in nanoseconds: how late its timers may fire (prctl(2),
+// PR_SET_TIMERSLACK).
 const frontSlack = 500_000
 
-// execFront executes corral-execFront with the same arguments. It gives up root itself, before it reads anything else.
+// execFront replaces this process with corral-front, with the same arguments. corral-front drops root itself before it
+// reads any input.
 func execFront(args []string) error {
 	if !slices.Contains(commands, args[0]) {
 		return unknownCommand(args[0], nearest.Of(args[0], commands))
@@ -152,8 +155,8 @@ func execFront(args []string) error {
 	if err != nil {
 		return fmt.Errorf("command %q: %w", args[0], err)
 	}
-	// As the supervisor does for itself (see package isolate): Go's monitor sleeps longer at a time. A program keeps the slack of
-	// the thread that executes it.
+	// As the supervisor does for itself (see package isolate), so that the Go runtime's monitor thread wakes less often.
+	// The new program inherits the slack of the thread that executes it.
 	runtime.LockOSThread()
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, frontSlack, 0, 0, 0)
 	return syscall.Exec(path, append([]string{"corral-front"}, args...), os.Environ())
@@ -161,12 +164,12 @@ func execFront(args []string) error {
 
 func unknownCommand(name, near string) error {
 	if near == "" {
-		return fmt.Errorf("%q is no command of corral\nhint: corral help", name)
+		return fmt.Errorf("unknown command %q\nhint: corral help", name)
 	}
-	return fmt.Errorf("%q is no command of corral\nhint: did you mean corral %s?", name, near)
+	return fmt.Errorf("unknown command %q\nhint: did you mean corral %s?", name, near)
 }
 
-// sibling finds a program of the same release: beside this one, or in the library directory beside its directory.
+// sibling returns the path of a program of the same release, which is in this program's directory or in ../lib/corral.
 func sibling(name string) (string, error) {
 	exe, err := os.Executable()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"corral/job"
 )
 
-// exitCode is the job's, or what shells and timeout(1) use.
+// exitCode returns the job's exit code, or the code that shells and timeout(1) use for a job that has none.
 func exitCode(r job.Result) int {
 	switch {
 	case r.Status == job.Timeout:
@@ -22,12 +22,12 @@ func exitCode(r job.Result) int {
 	case r.Signal != 0:
 		return 128 + r.Signal
 	case r.Status == job.Failure && r.ExitCode == 0:
-		return 128 + int(unix.SIGKILL) // its first process was gone already when a limit ended the rest
+		return 128 + int(unix.SIGKILL) // its first process had exited when a limit killed the rest
 	}
 	return r.ExitCode
 }
 
-// printOutcome says on standard error why a job ended as it did, if it is not plain, and what it changed.
+// printOutcome writes to standard error why the job ended, unless it simply exited, and what it changed.
 func printOutcome(r job.Result, o *runOptions, out *streams) {
 	if why := reason(r, o); why != "" {
 		fmt.Fprintln(os.Stderr, "corral:", why)
@@ -36,7 +36,7 @@ func printOutcome(r job.Result, o *runOptions, out *streams) {
 		fmt.Fprintln(os.Stderr, "hint:", hint)
 	}
 	if r.ReadOnly && (o.workspaceSet || exitCode(r) != 0) {
-		fmt.Fprintln(os.Stderr, "corral: the repository is read-only for jobs: the operator has it so, or its mount is")
+		fmt.Fprintln(os.Stderr, "corral: the repository is read-only for jobs, by the operator's configuration or by its mount")
 	}
 	if out.dropped() > 0 {
 		fmt.Fprintf(os.Stderr, "corral: output limit reached: %d bytes dropped\n", out.dropped())
@@ -54,15 +54,15 @@ func printOutcome(r job.Result, o *runOptions, out *streams) {
 		printError(o.keepErr)
 	}
 	if r.SensitiveIncomplete {
-		fmt.Fprintln(os.Stderr, "corral: not everything in the repository was looked at for changed sensitive paths")
+		fmt.Fprintln(os.Stderr, "corral: the check for changed sensitive paths did not cover the whole repository")
 	}
 }
 
 // shells are programs that read commands when they have no arguments.
 var shells = []string{"bash", "sh", "dash", "zsh", "fish", "ksh", "python", "python3", "node", "irb", "php", "R", "iex", "lua", "sqlite3"}
 
-// interactive is a hint for somebody at a terminal who started a program that reads commands: its standard input is empty, and
-// it has ended at once.
+// interactive returns a hint for a person at a terminal who started a shell without --tty: its standard input was empty,
+// so it ended at once.
 func (o *runOptions) interactive(r job.Result) string {
 	args := o.spec.Args
 	if o.tty || o.stdin || r.Status != job.Success || len(args) != 1 || !slices.Contains(shells, filepath.Base(args[0])) ||
@@ -77,7 +77,7 @@ func isTerminal(f *os.File) bool {
 	return err == nil
 }
 
-// reason is why a job ended as it did, "" when that is plain. A limit's value is only known here if it was asked for.
+// reason describes why a job ended, "" if it simply exited. A limit's value is only shown if the command line set it.
 func reason(r job.Result, o *runOptions) string {
 	asked := o.spec.Limits
 	switch {
@@ -94,7 +94,7 @@ func reason(r job.Result, o *runOptions) string {
 	case r.Limit == job.LimitPIDs:
 		return "pids limit reached" + amount(asked.PIDs > 0, asked.PIDs) + ": the job could not start more processes"
 	case r.Status == job.Cancelled:
-		return "the job was ended: it did not heed the signal"
+		return "the job was killed: it did not end after the signal"
 	case r.Signal != 0:
 		return fmt.Sprintf("the job was ended by signal %d (%s)", r.Signal, signalName(r.Signal))
 	}

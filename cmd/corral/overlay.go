@@ -7,8 +7,8 @@ import (
 	"corral/job"
 )
 
-// enter puts the job into its session: the one that the command line names, or one that is opened for workspace overlay.
-// leave ends what was opened. What the job changed behind the overlay is kept then, under the session's id.
+// enter puts the job into its session: the one that the command line names, or a new one for workspace overlay. leave
+// closes a session that enter opened. The changes behind the overlay are then kept under the session's id.
 func (o *runOptions) enter(c job.Sessions) (leave func() error, err error) {
 	nothing := func() error { return nil }
 	switch {
@@ -19,7 +19,7 @@ func (o *runOptions) enter(c job.Sessions) (leave func() error, err error) {
 	}
 	s, err := c.OpenSession(context.Background(), job.SessionSpec{
 		Repo: o.spec.Repo, Profile: o.spec.Profile, Workspace: job.Overlay,
-		// Limits of what the job may add to the repository are the layer's here.
+		// The job's limits on the repository apply to the session's layer here.
 		Disk: max(o.spec.Limits.Disk, 0), Inodes: max(o.spec.Limits.Inodes, 0),
 	})
 	if err != nil {
@@ -38,7 +38,7 @@ func (o *runOptions) enter(c job.Sessions) (leave func() error, err error) {
 	}, nil
 }
 
-// join fills in what the named session has and a job in it must have.
+// join copies the workspace and repository of the named session into the job, which must have the same.
 func (o *runOptions) join(c job.Sessions) error {
 	s, err := findSession(c, o.spec.Session)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"corral/job"
 )
 
-// TestPlaces: nothing that a job, another user or the supervisor names reaches a terminal as it is.
-func TestPlaces(t *testing.T) {
+// TestNamesAreEscaped: names chosen by a job, another user or the supervisor are escaped before they reach a terminal.
+func TestNamesAreEscaped(t *testing.T) {
 	printed := func(where **os.File, print func()) string {
 		r, w, err := os.Pipe()
 		if err != nil {
@@ -36,7 +36,7 @@ func TestPlaces(t *testing.T) {
 		return b.String()
 	}
 	texttest.Check(t, []texttest.Place{
-		// Bounded by PATH_MAX and by what a message holds.
+		// Their length is bounded by PATH_MAX and by the size of a message.
 		{Name: "sensitive path", Lines: 1, Shows: func(s string) string {
 			return printed(&os.Stderr, func() { printOutcome(job.Result{Sensitive: []string{s}}, &runOptions{}, &streams{}) })
 		}},
@@ -55,7 +55,7 @@ func TestPlaces(t *testing.T) {
 			})
 		}},
 		{Name: "error", Lines: 1, Shows: func(s string) string {
-			s = strings.ReplaceAll(s, "\nhint", "\n hint") // what is a hint is for who makes an error to say: it quotes a name
+			s = strings.ReplaceAll(s, "\nhint", "\n hint") // errors quote names, so a name cannot start a hint
 			return printed(&os.Stderr, func() { printError(errors.New("no program " + s)) })
 		}},
 		{Name: "hint", Lines: 2, Shows: func(s string) string {

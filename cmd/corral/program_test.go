@@ -18,8 +18,8 @@ import (
 
 // Tests of the built programs, from outside, as a person or a script uses them.
 
-// TestMain gives the programs the signals that the tester's shell has ignored: those of a background job are
-// (SIGINT and SIGQUIT, sh(1)), and are inherited. A signal with a handler is the default one for a child.
+// TestMain gives the programs under test default signal handling. A shell ignores SIGINT and SIGQUIT for its background
+// jobs (sh(1)), and children inherit that. A signal with a handler is reset to the default in a child.
 func TestMain(m *testing.M) {
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
 		if signal.Ignored(s) {
@@ -29,13 +29,13 @@ func TestMain(m *testing.M) {
 	os.Exit(sandboxtest.WithoutInstallation(m))
 }
 
-// path is the environment of the programs under test, but for what a test adds: nothing of the tester's.
+// path is the environment of the programs under test, to which a test may add: nothing is inherited from the tester.
 const path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // A process is a program under test while it runs.
 type process struct{ *sandboxtest.Command }
 
-// command is corral with nothing of the tester's around it.
+// command returns corral with an environment that inherits nothing from the tester.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(sandboxtest.Bin(t, "corral"), args...)
@@ -44,20 +44,20 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// start starts cmd, which the end of the test kills if need be.
+// start starts cmd, and kills it at the end of the test if it still runs.
 func start(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
 	return &process{sandboxtest.Start(t, cmd)}
 }
 
-// ready waits until the program has written that it is to its standard output.
+// ready waits until the program has written "ready" to its standard output.
 func (p *process) ready(t *testing.T) {
 	t.Helper()
 	sandboxtest.Eventually(t, time.Minute, fmt.Sprintf("%q is ready", p.Args), func() bool {
-		ended := p.EndsWithin(0) // before its output is looked at, which is whole then
+		ended := p.EndsWithin(0) // checked first, so that the output is complete
 		said := strings.Contains(p.Out.String(), "ready")
 		if ended && !said {
-			t.Fatalf("%q has ended, and has not said that it is ready, but %q", p.Args, p.Out.String())
+			t.Fatalf("%q ended before it wrote ready; its output is %q", p.Args, p.Out.String())
 		}
 		return said
 	})
@@ -70,7 +70,7 @@ func (p *process) signal(t *testing.T, s syscall.Signal) {
 	}
 }
 
-// An outcome is what is left of a program.
+// An outcome is a program's exit code and output.
 type outcome struct {
 	code           int // 128+n for signal n
 	stdout, stderr string
@@ -79,8 +79,8 @@ type outcome struct {
 // ends waits for the program's end.
 func (p *process) ends(t *testing.T) outcome {
 	t.Helper()
-	if !p.EndsWithin(5 * time.Minute) { // a compiler with an empty cache takes one, where both processors are busy
-		t.Fatalf("%q runs on; stdout: %.2000q", p.Args, p.Out.String())
+	if !p.EndsWithin(5 * time.Minute) { // a compiler with an empty cache takes a minute on a busy machine
+		t.Fatalf("%q does not end; stdout: %.2000q", p.Args, p.Out.String())
 	}
 	return outcome{p.Code(), p.Out.String(), p.Err.String()}
 }
@@ -101,7 +101,7 @@ func serve(t *testing.T) *daemon {
 
 var serial atomic.Uint32
 
-// mark returns a number of seconds that no other process sleeps.
+// mark returns a unique number of seconds to sleep, by which the test finds its processes.
 func mark() string { return fmt.Sprintf("4444.%d%d", os.Getpid(), serial.Add(1)) }
 
 // marked returns the processes that have mark among their arguments, without corral itself.
@@ -144,8 +144,8 @@ func supervisor(t *testing.T, parent int) int {
 	return 0
 }
 
-// stubborn is a job that is hard to end: it ignores what can be ignored, and has a process in a session of its own whose
-// parent is gone and which holds the output. It says "ready".
+// stubborn returns a job that is hard to end: it ignores every signal that it can, and has an orphan in another session
+// that holds the output open. It writes "ready".
 func stubborn(mark string) []string {
 	return []string{"sh", "-c", `trap '' HUP INT TERM
 (setsid sh -c 'sleep ` + mark + ` & exec sleep ` + mark + `' &)

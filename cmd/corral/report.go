@@ -19,10 +19,10 @@ import (
 // printJSON prints one object on one line.
 func printJSON(v any) error { return text.WriteJSON(os.Stdout, v, "") }
 
-// refused is the status of a job that was not started.
+// refused is the status in --json of a job that was not started.
 const refused job.Status = "refused"
 
-// object is what --json prints. Output that is no UTF-8 has U+FFFD in its place.
+// object is printed by --json. Bytes of output that are not UTF-8 are replaced by U+FFFD.
 type object struct {
 	Status           job.Status  `json:"status"`
 	ExitCode         *int        `json:"exitCode"`
@@ -35,8 +35,8 @@ type object struct {
 	SensitiveChanges []string    `json:"sensitiveChanges,omitempty"`
 	SensitiveMore    int         `json:"sensitiveChangesMore,omitempty"`
 	Incomplete       bool        `json:"sensitiveChangesIncomplete,omitempty"`
-	Changes          string      `json:"changes,omitempty"`  // what corral changes knows them by
-	ReadOnly         bool        `json:"readOnly,omitempty"` // the job was to write to the repository, and could not
+	Changes          string      `json:"changes,omitempty"`  // the session id for corral changes
+	ReadOnly         bool        `json:"readOnly,omitempty"` // the job requested a writable repository and got a read-only one
 	Cgroup           string      `json:"cgroup,omitempty"`
 	Error            *errorJSON  `json:"error,omitempty"`
 }
@@ -92,7 +92,7 @@ func resultObject(r job.Result, run *runOptions, out *streams) object {
 	return o
 }
 
-// errorObject says what a job that was not started was refused for, or what is known of one whose supervisor is gone.
+// errorObject describes why a job was not started, or the output so far of a job whose supervisor is gone.
 func errorObject(err error, out *streams) object {
 	message, hint, _ := strings.Cut(err.Error(), "\nhint: ")
 	o := object{Status: refused, Error: &errorJSON{Message: message, Hint: hint}}
@@ -109,7 +109,7 @@ func errorObject(err error, out *streams) object {
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// orNull is null for what the kernel could not say.
+// orNull returns nil, which is null in JSON, for a value that the kernel does not report.
 func orNull(n int64) *int64 {
 	if n < 0 {
 		return nil
@@ -117,7 +117,7 @@ func orNull(n int64) *int64 {
 	return &n
 }
 
-const psUsage = `corral ps lists the jobs that run and the sessions that are open: yours, or for root all.
+const psUsage = `corral ps lists running jobs and open sessions: yours, or all of them for root.
 
 Usage: corral ps [--supervisor SOCKET]
 `

@@ -50,13 +50,14 @@ func runCommand(args []string) (int, error) {
 	return code, out.failed()
 }
 
-// isPiped says whether somebody gave this process a pipe or a file to read.
+// isPiped reports whether f is a pipe or a regular file.
 func isPiped(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && (info.Mode().IsRegular() || info.Mode()&os.ModeNamedPipe != 0)
 }
 
-// connectAndRun returns when the job is over and, if the supervisor was its alone, that too.
+// connectAndRun runs the job in o and waits for its end, and for the end of the supervisor if it was started for this
+// job.
 func (o *runOptions) connectAndRun(out *streams) (job.Result, error) {
 	o.spec.Claim.Tool = "run"
 	var t *terminal.Terminal
@@ -88,10 +89,10 @@ func (o *runOptions) connectAndRun(out *streams) (job.Result, error) {
 	return result, explain(err, o)
 }
 
-// run starts the job, passes its streams, and waits for it.
+// run starts the job, forwards its streams, and waits for it.
 func (o *runOptions) run(c *client.Client, out *streams) (job.Result, error) {
 	signals := newSignalForwarder(func() {})
-	out.first = signals.begin // who reacts to what the job says can signal it
+	out.first = signals.begin // a caller may react to the job's first output with a signal
 	stdio, err := out.open(o.stdin)
 	if err != nil {
 		return job.Result{}, err
@@ -106,20 +107,20 @@ func (o *runOptions) run(c *client.Client, out *streams) (job.Result, error) {
 		out.abandon()
 		return result, err
 	}
-	// Every process of the job is gone: what it wrote is in the pipes.
+	// All processes of the job have ended, so the pipes hold everything that it wrote.
 	out.finish()
 	return result, nil
 }
 
-// gracePeriod is how long an interrupted job has to end by itself.
+// gracePeriod is how long an interrupted job may take to end by itself before it is killed.
 const gracePeriod = 2 * time.Second
 
-// An signalForwarder passes on to the job what this process is sent. The first interrupt or termination is the job's, which is
-// ended if it does not heed it; the second ends this process, after leave, and the job with it. What this process was
-// started to ignore (nohup(1)) it does.
+// A signalForwarder forwards the signals that this process receives to the job. The first signal goes to the job, which
+// is killed if it has not ended after gracePeriod. The second calls leave and ends this process, and the job with it.
+// Signals that this process was started with as ignored (nohup(1)) stay ignored.
 type signalForwarder struct {
 	leave   func()
-	more    []os.Signal // beside interrupt, termination and hang-up
+	more    []os.Signal // in addition to SIGINT, SIGTERM and SIGHUP
 	signals chan os.Signal
 	run     *client.Run
 	started chan struct{} // closed when run is set
@@ -128,15 +129,16 @@ type signalForwarder struct {
 	begun, ended bool // guarded by mu
 }
 
-// catchAfter is how old a job is, or when it has said something, before signals are caught. To catch them starts two
-// threads, a quarter of what a short job takes. Until then a signal ends this process, and the job with it.
+// catchAfter is the age of the job at which signals are caught, if it has not written any output before. Catching
+// signals starts two threads, which takes a quarter of the time of a short job. Until then, a signal ends this process,
+// and the job with it.
 const catchAfter = 20 * time.Millisecond
 
 func newSignalForwarder(leave func(), more ...os.Signal) *signalForwarder {
 	return &signalForwarder{leave: leave, more: more, signals: make(chan os.Signal, 4), started: make(chan struct{})}
 }
 
-// follow says which job it is about, and returns what stops the forwarding.
+// follow sets the job, starts to catch signals after the given time, and returns a function that stops forwarding.
 func (f *signalForwarder) follow(r *client.Run, after time.Duration) (end func()) {
 	f.run = r
 	close(f.started)
@@ -147,7 +149,7 @@ func (f *signalForwarder) follow(r *client.Run, after time.Duration) (end func()
 	}
 }
 
-// begin catches signals from now on.
+// begin starts to catch signals. It may be called more than once.
 func (f *signalForwarder) begin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -186,10 +188,10 @@ func (f *signalForwarder) stop() {
 	close(f.signals)
 }
 
-// errLost is the end of the supervisor, or of the connection to it, while the job ran.
+// errLost means that the supervisor or the connection to it ended while the job ran.
 var errLost = errors.New("the supervisor is gone, and the job with it")
 
-// explain puts what this program knows of the job into the supervisor's refusal, or into its silence.
+// explain adds the program and the working directory, which the supervisor's refusal does not name, to err.
 func explain(err error, o *runOptions) error {
 	if errors.Is(err, job.ErrUnavailable) {
 		return fmt.Errorf("%w: %s", errLost, strings.TrimPrefix(err.Error(), job.ErrUnavailable.Error()+": "))

@@ -13,7 +13,7 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// repository makes one with things to run into.
+// repository creates a repository with files that tests run into.
 func repository(t *testing.T) string {
 	t.Helper()
 	repo := sandboxtest.OpenDir(t)
@@ -32,9 +32,9 @@ func repository(t *testing.T) string {
 	return repo
 }
 
-// TestFrontSlack: what corral becomes, as it waits for requests, has the timer slack in every thread.
+// TestFrontSlack: corral-front has the timer slack in every thread while it waits for requests.
 func TestFrontSlack(t *testing.T) {
-	sandboxtest.Require(t, sandboxtest.Root) // to look
+	sandboxtest.Require(t, sandboxtest.Root) // to read the slack of another process
 	cmd := command(t, "mcp", "--repo", repository(t))
 	requests, err := cmd.StdinPipe()
 	if err != nil {

@@ -17,31 +17,31 @@ import (
 	"corral/job"
 )
 
-const sessionUsage = `corral session keeps a jail open for several jobs. They share the home directory and /tmp, with --workspace overlay a
-writable layer over the repository, too, and with --root a whole root file system. All that is on the session's layer,
-which has a size. (/tmp is each job's own if the repository or a toolchain lies in it.)
+const sessionUsage = `corral session keeps a jail open for several jobs. They share the home directory and /tmp; with --workspace overlay
+also a writable layer over the repository, and with --root a whole root file system. All of these are on the session's
+layer, which has a fixed size. (/tmp is private to each job if the repository or a toolchain is in it.)
 
 Usage:
-  corral session open [--repo DIR] [OPTIONS]   open one, and print its id
+  corral session open [--repo DIR] [OPTIONS]   open a session, and print its id
   corral session exec ID [OPTIONS] -- PROGRAM [ARG]...
-                                               run a program in it: corral run --session ID
-  corral session list [--json]                 list those that are open, and the changes that others left
-  corral session close ID... [--discard]       end it, and every job in it
+                                               run a program in it, as corral run --session ID does
+  corral session list [--json]                 list open sessions, and the kept changes of closed ones
+  corral session close ID... [--discard]       end a session, and every job in it
 
   --repo DIR            the repository (default the current directory)
-  --workspace MODE      direct: its jobs write to the repository (default); readonly: they cannot; overlay: they write to
-                        the layer, and corral changes shows and applies what they have changed
-  --root                a root file system of its own, all of which its jobs may write to
-  --image NAME          begin with that root file system, see corral rootfs (default the host's system directories)
-  --name NAME           what people call it; commands take it in place of the id. One open session of yours has it
-  --profile NAME        of system calls: default, or strict
-  --disk SIZE           of the layer (default the supervisor's)
-  --idle 30m            end it when it ran no job for so long (default the supervisor's)
-  --discard             do not keep what was changed behind an overlay
-  --supervisor SOCKET   use the supervisor there (default ` + "`" + client.DefaultSocket + "`" + `)
+  --workspace MODE      direct: jobs write to the repository (default); readonly: they cannot write to it;
+                        overlay: they write to the layer, and corral changes shows and applies the changes
+  --root                a root file system of its own that jobs may write to
+  --image NAME          start from this root file system, see corral rootfs (default the host's system directories)
+  --name NAME           a name that commands accept in place of the id; unique among your open sessions
+  --profile NAME        system call profile: default, or strict
+  --disk SIZE           size of the layer (default the supervisor's)
+  --idle 30m            end the session when it has run no job for this long (default the supervisor's)
+  --discard             do not keep changes behind an overlay
+  --supervisor SOCKET   use this supervisor (default ` + "`" + client.DefaultSocket + "`" + `)
 
-A session outlives the command that opened it, hence needs a supervisor that runs as a service. What its jobs changed
-behind an overlay is kept when it ends; close prints the id then, for corral changes.
+A session outlives the command that opened it, so it needs a supervisor that runs as a service. Changes behind an
+overlay are kept when the session ends; close then prints the id for corral changes.
 
 Examples:
   id=$(corral session open --repo ~/src/app --workspace overlay)
@@ -66,10 +66,11 @@ func sessionCommand(args []string) (int, error) {
 	case "help", "--help", "-h":
 		return 0, printText(sessionUsage)
 	}
-	return 0, fmt.Errorf("session: %q is no command\nhint: open, exec, list or close", args[0])
+	return 0, fmt.Errorf("session: unknown command %q\nhint: open, exec, list or close", args[0])
 }
 
-// sessionFlags reads a command's options. It is asked for help if ended is true.
+// sessionFlags parses the options of a session command and returns the other arguments. If ended is true, it has printed
+// the usage and the command has nothing left to do.
 func sessionFlags(name string, args []string, more func(f *flag.FlagSet)) (rest []string, socket string, ended bool, err error) {
 	f := flag.NewFlagSet("session "+name, flag.ContinueOnError)
 	f.SetOutput(io.Discard)
@@ -77,7 +78,7 @@ func sessionFlags(name string, args []string, more func(f *flag.FlagSet)) (rest 
 	if more != nil {
 		more(f)
 	}
-	// Options may come after an id.
+	// Options may follow an id, where package flag stops.
 	for {
 		err := parseFlags(f, args)
 		if errors.Is(err, flag.ErrHelp) {
@@ -90,7 +91,8 @@ func sessionFlags(name string, args []string, more func(f *flag.FlagSet)) (rest 
 	}
 }
 
-// dialService connects to a supervisor that outlives this process.
+// dialService connects to a supervisor that outlives this process. Its hint to root is not "run with sudo", which would
+// start a supervisor for one job.
 func dialService(socket string) (*client.Client, error) {
 	c, err := dial(socket)
 	if err != nil && socket == "" {
@@ -145,7 +147,7 @@ func openFlags(f *flag.FlagSet, spec *job.SessionSpec) {
 	})
 }
 
-// sessionExec is run with the session named first.
+// sessionExec is "corral run --session ID" with the id as first argument.
 func sessionExec(args []string) (int, error) {
 	switch {
 	case len(args) > 0 && (args[0] == "--help" || args[0] == "-h"):
@@ -183,7 +185,7 @@ func closeOne(c job.Sessions, id string, keep bool) error {
 	case err != nil:
 		return err
 	case s.Kept && keep:
-		return fmt.Errorf("session %q has ended, and its changes are kept\nhint: corral changes show %s; --discard removes them", id, s.ID)
+		return fmt.Errorf("session %q has already ended, and its changes are kept\nhint: corral changes show %s; --discard removes them", id, s.ID)
 	}
 	kept, err := c.CloseSession(context.Background(), s.ID, keep)
 	if err == nil && kept {
@@ -219,7 +221,7 @@ func findSession(c job.Sessions, id string) (job.Session, error) {
 	return job.Session{}, fmt.Errorf("%d sessions are called %q\nhint: take the id: corral session list", len(found), id)
 }
 
-// sessionJSON is a session as list --json prints it.
+// sessionJSON is a session as printed by list --json.
 type sessionJSON struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name,omitempty"`

@@ -26,7 +26,7 @@ func (d *daemon) session(t *testing.T, args ...string) outcome {
 func (d *daemon) open(t *testing.T, args ...string) string {
 	t.Helper()
 	if !slices.Contains(args, "--disk") {
-		args = append(args, "--disk", "256MiB") // a small machine has room for several
+		args = append(args, "--disk", "256MiB") // so that several fit on a small machine
 	}
 	got := d.session(t, append([]string{"open"}, args...)...)
 	id := strings.TrimSuffix(got.stdout, "\n")
@@ -43,7 +43,7 @@ func (d *daemon) exec(t *testing.T, id, line string, more ...string) outcome {
 	return corral(t, append(args, "--", "sh", "-c", line)...)
 }
 
-// listed are the sessions, by id.
+// listed returns the open sessions by id.
 func (d *daemon) listed(t *testing.T) map[string]sessionJSON {
 	t.Helper()
 	got := d.session(t, "list", "--json")
@@ -77,7 +77,7 @@ func content(t *testing.T, path string) string {
 	return string(b)
 }
 
-// TestSession: jobs of a session behind an overlay see what others of it wrote, and the repository does not.
+// TestSession: jobs of a session with an overlay see each other's changes, and the repository stays as it is.
 func TestSession(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	repo, d := repository(t), serve(t)
@@ -112,7 +112,7 @@ func TestSession(t *testing.T) {
 	if got := d.session(t, "close", id); got.code != 125 || !strings.Contains(got.stderr, "corral changes show "+id) {
 		t.Errorf("%+v", got)
 	}
-	d.exec(t, id, "cat a").want(t, 0, "after\n") // it goes on
+	d.exec(t, id, "cat a").want(t, 0, "after\n") // the session is still open
 	sandboxtest.Eventually(t, time.Minute, "it ends again", func() bool { return d.listed(t)[id].Kept })
 	d.session(t, "close", id, "--discard").want(t, 0, "")
 	if all := d.listed(t); len(all) != 0 {
@@ -120,7 +120,7 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestSessionRoot: a whole system of its own, which is gone with the session.
+// TestSessionRoot: a session with its own root file system can change it; the changes are gone with the session.
 func TestSessionRoot(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	repo, d := repository(t), serve(t)
@@ -145,7 +145,7 @@ func TestSessionRoot(t *testing.T) {
 	}
 }
 
-// TestSessionsApart: two sessions write the same paths at once, many times; each sees its own alone.
+// TestSessionsApart: two sessions write the same paths at once, many times; each sees only its own files.
 func TestSessionsApart(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	repo, d := repository(t), serve(t)
@@ -174,8 +174,8 @@ func TestSessionsApart(t *testing.T) {
 	}
 }
 
-// TestSessionOutlives: a session lasts when its opener and its jobs are gone, and not when its supervisor is.
-func TestSessionOutlives(t *testing.T) {
+// TestSessionOutlivesClient: a session outlives the command that opened it and its jobs, but not its supervisor.
+func TestSessionOutlivesClient(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	repo, d := repository(t), serve(t)
 	id := d.open(t, "--repo", repo, "--root")

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// signalName is SIGTERM and the like; signals that have no name there are numbered (signal(7), real-time signals).
+// signalName returns a name such as SIGTERM, or SIG and the number for signals without a name (real-time signals,
+// signal(7)).
 func signalName(n int) string {
 	if name := unix.SignalName(syscall.Signal(n)); name != "" {
 		return name

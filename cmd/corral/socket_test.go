@@ -14,7 +14,7 @@ import (
 	"corral/isolate/wire"
 )
 
-// TestForeignSocket: whatever listens where the supervisor should, corral ends, with a message that says so.
+// TestForeignSocket: if another program listens on the supervisor's socket, corral ends with an error.
 func TestForeignSocket(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	repo := repository(t)
@@ -75,7 +75,7 @@ func TestForeignSocket(t *testing.T) {
 	}
 }
 
-// answers is a server that answers every message with text, and keeps the descriptors it is sent.
+// answers starts a server that answers every message with text, and keeps the descriptors that it receives.
 func answers(text string) func(t *testing.T, socket string) {
 	return func(t *testing.T, socket string) {
 		listener(t, "unixpacket", socket, func(c *net.UnixConn) {

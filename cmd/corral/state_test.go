@@ -12,7 +12,7 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// TestLeakedDescriptors: what corral's caller left open is closed before anybody else could have it.
+// TestLeakedDescriptors: descriptors that corral's caller left open reach neither the job nor the supervisor.
 func TestLeakedDescriptors(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	repo := repository(t)
@@ -44,17 +44,18 @@ func TestLeakedDescriptors(t *testing.T) {
 		}
 	}
 	input.Close()
-	if got := p.ends(t); got.code != 1 { // read found the end
+	if got := p.ends(t); got.code != 1 { // read reached the end of the file
 		t.Errorf("%+v", got)
 	}
 }
 
-// TestRootIsGivenUp: while the job runs, corral is nobody, without a group or a way back; its supervisor alone is root.
-func TestRootIsGivenUp(t *testing.T) {
+// TestDropsRoot: while the job runs, corral has an unprivileged user, no groups and no way back; only its supervisor is
+// root.
+func TestDropsRoot(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	for _, tt := range []struct {
 		env  []string
-		want string // of the user id; "" is any but root's
+		want string // the user id; "" is any except root's
 	}{
 		{nil, ""},
 		{[]string{"SUDO_UID=61234", "SUDO_GID=61235"}, "61234"},
@@ -85,7 +86,7 @@ func checkThread(t *testing.T, file, uid string) {
 	t.Helper()
 	b, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
-		return // it ended meanwhile
+		return // the thread has ended
 	}
 	if err != nil {
 		t.Fatal(err)

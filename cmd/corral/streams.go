@@ -13,16 +13,16 @@ import (
 	"corral/job"
 )
 
-// streams are a job's outputs on their way to this process's, or into memory.
+// streams copies a job's outputs to this process's outputs, or into memory.
 type streams struct {
-	limit int64  // of each, -1 none
-	keep  bool   // in memory
-	first func() // called before the first output is passed on
+	limit int64  // bytes of each stream, -1 for no limit
+	keep  bool   // collect in memory instead of writing
+	first func() // called before the first output is forwarded
 
 	said sync.Once
 
 	stdout, stderr stream
-	pipes          []*os.File // our ends
+	pipes          []*os.File // the read ends
 	work           sync.WaitGroup
 }
 
@@ -30,10 +30,10 @@ type stream struct {
 	kept    []byte
 	total   int64
 	dropped int64
-	err     error // the first of writing; what comes after it is dropped
+	err     error // the first write error; later output is dropped
 }
 
-// open makes the job's standard streams and starts to carry them.
+// open creates the job's standard streams and starts to copy them. The caller passes the returned files to the job.
 func (s *streams) open(stdin bool) (job.Stdio, error) {
 	var stdio job.Stdio
 	for _, e := range []struct {
@@ -65,23 +65,23 @@ func (s *streams) open(stdin bool) (job.Stdio, error) {
 	}
 	stdio.Stdin = read
 	go func() {
-		// Nobody waits for it: a read of a terminal may never return. It ends with the process.
+		// Nothing waits for this goroutine, because a read from a terminal may never return. It ends with the process.
 		_, _ = write.ReadFrom(os.Stdin)
 		write.Close()
 	}()
 	return stdio, nil
 }
 
-// pipeSize is what a pipe holds (pipe(7)).
+// pipeSize is the default capacity of a pipe in bytes (pipe(7)).
 const pipeSize = 64 << 10
 
-// maxPipeSize is what the largest pipe of an ordinary user holds (/proc/sys/fs/pipe-max-size).
+// maxPipeSize is the largest capacity of a pipe without privileges, in bytes (/proc/sys/fs/pipe-max-size).
 const maxPipeSize = 1 << 20
 
-// carry moves bytes until the stream's end, or the error of reading. Beyond the limit they are read and dropped: a job is
-// never held up.
+// carry copies bytes until the end of the stream or a read error. Bytes beyond the limit are read and dropped, so that
+// the job never blocks on a full pipe.
 func (s *streams) carry(st *stream, from, to *os.File) error {
-	buffer := make([]byte, 4<<10) // most say little
+	buffer := make([]byte, 4<<10) // most jobs write little
 	for {
 		n, err := from.Read(buffer)
 		if n > 0 {
@@ -96,7 +96,7 @@ func (s *streams) carry(st *stream, from, to *os.File) error {
 	}
 }
 
-// drain moves what a pipe holds now, and waits for no more.
+// drain copies what is buffered in the pipe without blocking.
 func (s *streams) drain(st *stream, from, to *os.File) {
 	raw, err := from.SyscallConn()
 	if err != nil {
@@ -138,20 +138,20 @@ func (s *streams) deliver(st *stream, b []byte, to *os.File) {
 	case s.keep:
 		st.kept = append(st.kept, b...)
 	default:
-		_, st.err = to.Write(b) // a reader that went away ends this process by SIGPIPE
+		_, st.err = to.Write(b) // if the reader is gone, SIGPIPE ends this process
 	}
 }
 
-// finish returns when everything is delivered that a job has written which has ended. It does not wait for the pipes to
-// end: a process that is not of the job may have been given the other ends, and keep them open or write to them.
+// finish returns when everything that an ended job wrote is delivered. It does not wait for end of file: the job may have
+// passed the write ends to a process outside it, which may keep them open or write to them.
 func (s *streams) finish() {
 	for _, pipe := range s.pipes {
-		_ = pipe.SetReadDeadline(time.Unix(1, 0)) // an error is of a pipe that has ended and is closed
+		_ = pipe.SetReadDeadline(time.Unix(1, 0)) // fails only if the pipe reached its end and is closed
 	}
 	s.work.Wait()
 }
 
-// abandon is finish for a job of which nothing is known any more, whose processes may take a moment to end.
+// abandon is finish for a job whose supervisor is gone: its processes may still take up to a second to end.
 func (s *streams) abandon() {
 	done := make(chan struct{})
 	go func() {
@@ -167,7 +167,7 @@ func (s *streams) abandon() {
 
 func (s *streams) dropped() int64 { return s.stdout.dropped + s.stderr.dropped }
 
-// failed is output that could not be written.
+// failed returns the first error of writing output.
 func (s *streams) failed() error {
 	if err := s.stdout.err; err != nil {
 		return fmt.Errorf("standard output: %w", errnoOf(err))

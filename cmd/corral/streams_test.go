@@ -22,7 +22,7 @@ func random(n int) []byte {
 	return b
 }
 
-// TestBinary: what a job writes arrives as it was, whatever it is and however long.
+// TestBinary: a job's output arrives unchanged, whatever its bytes and length.
 func TestBinary(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	repo, content := repository(t), random(10<<20)
@@ -61,7 +61,7 @@ func TestStandardInput(t *testing.T) {
 	if got := run(content, "head", "-c", "7"); got.stdout != string(content[:7]) {
 		t.Errorf("a program that reads a little: %+v", got)
 	}
-	// One that is never closed does not keep the job's end from being seen.
+	// Standard input that is never closed does not delay the end.
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestStandardInput(t *testing.T) {
 	}
 }
 
-// A holder is a job that takes a descriptor which another one of the repository sends it, and keeps it.
+// A holder is a job that receives a descriptor from another job of the repository and keeps it open.
 func (d *daemon) holder(t *testing.T, repo string) *process {
 	t.Helper()
 	cmd := command(t, "run", "--supervisor", d.Socket, "--repo", repo, "--stdin", "--", "python3", "-c", `import os, socket, sys
@@ -96,15 +96,15 @@ sys.stdin.read()`)
 	return p
 }
 
-// sends is a job that sends its standard output to the holder, says so, and goes on.
+// sends is a job that sends its standard output to the holder, writes that it did, and continues.
 const sends = `import os, socket, sys, time
 s = socket.socket(socket.AF_UNIX); s.connect("s")
 socket.send_fds(s, [b"x"], [1, 2]); s.recv(1)
 os.write(1, b"sent\n"); os.write(1, b"x" * 60000 + b"\n")
 if len(sys.argv) > 1: time.sleep(1000)`
 
-// TestOutputHeld: a job whose standard output another process has too ends when it ends, and at its timeout, with all that
-// it wrote.
+// TestOutputHeld: if another process holds a job's standard output open, the job still ends when its processes end or at
+// its timeout, with all of its output.
 func TestOutputHeld(t *testing.T) {
 	sandboxtest.RequireJails(t, sandboxtest.Program("python3"))
 	d, repo := serve(t), repository(t)
@@ -122,19 +122,19 @@ func TestOutputHeld(t *testing.T) {
 			defer os.Remove(filepath.Join(repo, "s"))
 			p := start(t, command(t, append([]string{"run", "--supervisor", d.Socket, "--repo", repo}, tt.args...)...))
 			if !p.EndsWithin(time.Minute) {
-				t.Fatalf("it runs on; it has said %.100q", p.Out.String())
+				t.Fatalf("corral does not end; its output is %.100q", p.Out.String())
 			}
 			if got := p.ends(t); got.code != tt.code || got.stdout != want {
 				t.Errorf("exit code %d, %d bytes %.100q, stderr %q", got.code, len(got.stdout), got.stdout, got.stderr)
 			}
 			if holder.EndsWithin(0) || !strings.Contains(holder.Out.String(), "held") {
-				t.Errorf("the other job was to have it still: %q %q", holder.Out.String(), holder.Err.String())
+				t.Errorf("the other job does not hold the descriptor any more: %q %q", holder.Out.String(), holder.Err.String())
 			}
 		})
 	}
 }
 
-// TestEndlessOutput: a reader that is slow, or gone, or has no room holds nobody up for ever.
+// TestEndlessOutput: a job with endless output ends although the reader is slow, gone, or out of space.
 func TestEndlessOutput(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	d, repo := serve(t), repository(t)
@@ -194,7 +194,7 @@ func TestJSON(t *testing.T) {
 		name string
 		args []string
 		code int
-		want string // of the object: status exitCode signal limit step
+		want string // fields of the object: status exitCode signal limit step
 		also func(o object) bool
 	}{
 		{"success", []string{"sh", "-c", "echo out; echo err >&2"}, 0, "success 0 - - -", func(o object) bool {

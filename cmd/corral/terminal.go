@@ -17,19 +17,20 @@ import (
 func openTerminal() (*terminal.Terminal, error) {
 	t, err := terminal.Open(os.Stdin, os.Stdout)
 	if err != nil {
-		return nil, fmt.Errorf("--tty: %w\nhint: leave --tty away; --stdin passes a pipe", err)
+		return nil, fmt.Errorf("--tty: %w\nhint: run without --tty; --stdin passes a pipe", err)
 	}
 	return t, nil
 }
 
-// runTerminal joins the job's terminal to ours: ours is raw while the job runs, so that every key is the job's.
+// runTerminal joins the job's terminal to this process's, which is raw while the job runs, so that every key goes to the
+// job.
 func (o *runOptions) runTerminal(c *client.Client, t *terminal.Terminal) (job.Result, error) {
 	masters := make(chan *os.File, 1)
 	r, err := c.Start(o.spec, job.Stdio{}, func(m *os.File) { masters <- m })
 	if err != nil {
 		return job.Result{}, err
 	}
-	// Signals are caught from before the terminal is raw until it is restored.
+	// Signals are caught from before the terminal is raw until it is restored, so that none ends this process meanwhile.
 	signals := newSignalForwarder(t.Restore, unix.SIGQUIT)
 	defer signals.follow(r, catchAfter)()
 	signals.begin()
@@ -58,8 +59,8 @@ func (o *runOptions) runTerminal(c *client.Client, t *terminal.Terminal) (job.Re
 	return result, errors.Join(err, waitShown(joined, err != nil))
 }
 
-// waitTerminal waits for the job's terminal; it is nil if the job ended without. One that has ended may have had it, and what it
-// wrote is still to be read.
+// waitTerminal waits for the job's terminal. It returns nil if the job ended before it had one. If the job had one and
+// ended, its output still has to be read, so the terminal wins over ended.
 func waitTerminal(masters <-chan *os.File, ended <-chan struct{}) *os.File {
 	select {
 	case m := <-masters:
@@ -74,17 +75,17 @@ func waitTerminal(masters <-chan *os.File, ended <-chan struct{}) *os.File {
 	}
 }
 
-// abortUnseen ends a job whose output nobody will see: it would have no keyboard either.
+// abortUnseen kills a job whose output cannot be shown: it could not be typed at either.
 func abortUnseen(t *terminal.Terminal, r *client.Run, err error) {
 	if errors.Is(err, unix.EPIPE) {
 		t.Restore()
-		os.Exit(128 + int(unix.SIGPIPE)) // as without a terminal, see deliver
+		os.Exit(128 + int(unix.SIGPIPE)) // as SIGPIPE does without a terminal, see deliver
 	}
 	_ = r.Kill()
 }
 
-// waitShown waits until everything that the job wrote is on the terminal, and returns what was in the way. Of a job that was
-// lost nothing is known: its processes end, but who else has its terminal open may not.
+// waitShown waits until everything that the job wrote is on the terminal, and returns the error of writing it. If the job
+// is lost, it waits for a second only: another process may have the job's terminal open and not end.
 func waitShown(joined <-chan error, lost bool) error {
 	var patient <-chan time.Time
 	if lost {

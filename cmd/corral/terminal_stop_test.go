@@ -16,7 +16,7 @@ import (
 	"corral/internal/test/screentest"
 )
 
-// state is the letter of proc_pid_stat(5), "" of a process that is gone.
+// state returns the state letter of a process (proc_pid_stat(5)), "" if it is gone.
 func state(pid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -37,7 +37,7 @@ func (term *console) becomes(t *testing.T, what string, p *process, ok func() bo
 	})
 }
 
-// TestTerminalKeys: what is a signal on a terminal is one to the job, whose own handlers get it.
+// TestTerminalKeys: keys that send signals on a terminal send them to the job, whose handlers run.
 func TestTerminalKeys(t *testing.T) {
 	sandboxtest.RequireJails(t, sandboxtest.Timely)
 	term := newConsole(t, 24, 80)
@@ -53,8 +53,8 @@ echo ready; while :; do sleep 0.05; done`)
 	term.ended(t, p, 6)
 }
 
-// TestTerminalStopped: while corral is stopped, the terminal is as it was; then it is the job's again, which is told to
-// draw.
+// TestTerminalStopped: while corral is stopped, the terminal has its original settings; when corral continues, the job has
+// the terminal again and gets a SIGWINCH to redraw.
 func TestTerminalStopped(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	term := newConsole(t, 24, 80)
@@ -64,9 +64,9 @@ func TestTerminalStopped(t *testing.T) {
 		p.signal(t, s)
 		term.becomes(t, "corral stopped", p, func() bool { return state(p.Process.Pid) == "T" })
 		if got := term.state(t); s == syscall.SIGTSTP && got != term.before {
-			t.Errorf("stopped, the terminal is left as %+v, it was %+v", got, term.before)
+			t.Errorf("while corral is stopped, the terminal is %+v, want %+v", got, term.before)
 		}
-		// What a shell does, whatever was left.
+		// A shell sets the terminal to its own settings, whatever it finds.
 		if err := unix.IoctlSetTermios(int(term.slave.Fd()), unix.TCSETS, &term.before); err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func TestTerminalStopped(t *testing.T) {
 	term.ended(t, p, 143)
 }
 
-// TestTerminalOutputClosed: who reads what the job writes went away.
+// TestTerminalOutputClosed: corral ends when the reader of its output is gone.
 func TestTerminalOutputClosed(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	term := newConsole(t, 24, 80)
@@ -101,7 +101,7 @@ func TestTerminalOutputClosed(t *testing.T) {
 	term.ended(t, p, 128+int(syscall.SIGPIPE))
 }
 
-// TestTerminalUnderShell: a shell with job control has corral as a job, in the foreground and not.
+// TestTerminalUnderShell: corral works as a job of a shell with job control, in the foreground and in the background.
 func TestTerminalUnderShell(t *testing.T) {
 	sandboxtest.RequireJails(t, sandboxtest.Program("bash"), sandboxtest.Timely)
 	screen := screentest.New(t, 24, 80)
@@ -134,10 +134,10 @@ func TestTerminalUnderShell(t *testing.T) {
 	screen.Type("echo $((6 * 7))\r")
 	screen.Shows("42")
 	stop()
-	// In the background it has nothing to restore, and is not stopped for trying.
+	// In the background corral has no terminal settings to restore, and is not stopped by SIGTTOU for trying.
 	screen.Type("kill %1\r")
 	screen.Await("why it ended", func(v screentest.View) bool {
-		return v.Holds("corral: the job was ended: it did not heed the signal") // that shell does not
+		return v.Holds("corral: the job was killed: it did not end after the signal") // the shell ignores the signal
 	})
 	sandboxtest.Eventually(t, 30*time.Second, "the shell has seen the end of corral", func() bool { return state(corral) == "" })
 	screen.Type("\rjobs\r")

@@ -15,7 +15,7 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// A console is a terminal for corral to be typed at.
+// A console is a terminal on which a test types to corral.
 type console struct {
 	master, slave *os.File
 	out           sandboxtest.Output // what it shows
@@ -33,7 +33,7 @@ func newConsole(t *testing.T, rows, cols uint16) *console {
 	}()
 	t.Cleanup(func() {
 		term.slave.Close()
-		<-read // EIO: everybody has closed it
+		<-read // EIO: every descriptor of the slave is closed
 	})
 	return term
 }
@@ -73,7 +73,7 @@ func (term *console) resize(t testing.TB, rows, cols uint16) {
 
 func (term *console) state(t testing.TB) unix.Termios {
 	t.Helper()
-	s, err := unix.IoctlGetTermios(int(term.master.Fd()), unix.TCGETS) // the other side's, ioctl_tty(2)
+	s, err := unix.IoctlGetTermios(int(term.master.Fd()), unix.TCGETS) // the master returns the slave's settings, ioctl_tty(2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func (term *console) ended(t *testing.T, p *process, code int) {
 		t.Errorf("exit code %d, want %d; the terminal shows %q", got.code, code, term.out.String())
 	}
 	if got := term.state(t); got != term.before {
-		t.Errorf("the terminal was left as %+v, it was %+v", got, term.before)
+		t.Errorf("the terminal was left as %+v, want %+v", got, term.before)
 	}
 }
 
@@ -148,7 +148,7 @@ echo ready; read line; echo got $line; while :; do sleep 0.05; [ -e stop ] && ex
 	term.ended(t, p, 143)
 }
 
-// TestTerminalRestored: whichever way it ends, the terminal is as it was.
+// TestTerminalRestored: however corral ends, the terminal's settings are restored.
 func TestTerminalRestored(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	for _, tt := range []struct {
@@ -164,7 +164,7 @@ func TestTerminalRestored(t *testing.T) {
 		{name: "timeout", script: "echo ready; sleep 1000", code: 124, more: []string{"--timeout", fmt.Sprint(sandboxtest.Slow(time.Second))}},
 		{name: "no such program", script: "", code: 125, more: []string{"--cwd", "nowhere"}},
 		{name: "end of input", script: "echo ready; cat", code: 0, act: func(t *testing.T, _ *process, term *console) { term.types(t, "\x04") }},
-		// A shell that is about to wait for a child keeps the signal to itself: there is none.
+		// A shell that is about to wait for a child handles the signal itself, so the job has no child.
 		{name: "Ctrl-C", script: "echo ready; exec sleep 1000", code: 130, act: func(t *testing.T, _ *process, term *console) { term.types(t, "\x03") }},
 		{name: "program that cannot be executed", script: "", code: 127, program: "nowhere"},
 		{name: "Ctrl-\\", script: "echo ready; exec sleep 1000", code: 131, act: func(t *testing.T, _ *process, term *console) { term.types(t, "\x1c") }},
@@ -177,7 +177,7 @@ func TestTerminalRestored(t *testing.T) {
 				select {
 				case <-p.Ended:
 					return
-				case <-time.After(50 * time.Millisecond): // two at once are one
+				case <-time.After(50 * time.Millisecond): // two that are pending at once would be delivered as one
 				}
 			}
 		}},
@@ -189,7 +189,7 @@ func TestTerminalRestored(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if strings.HasSuffix(tt.name, " of corral") {
-				sandboxtest.Require(t, sandboxtest.Timely) // the job has two seconds to heed
+				sandboxtest.Require(t, sandboxtest.Timely) // the job has two seconds to end
 			}
 			term := newConsole(t, 24, 80)
 			if tt.program != "" {
@@ -208,7 +208,7 @@ func TestTerminalRestored(t *testing.T) {
 			}
 		})
 	}
-	// It clears what the killed supervisor left.
+	// The next supervisor removes what the killed one left.
 	if got := corral(t, "run", "--repo", repository(t), "true"); got.code != 0 {
 		t.Errorf("afterwards: %+v", got)
 	}

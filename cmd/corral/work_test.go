@@ -14,7 +14,7 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// works are what people do in a repository, each one job. All of them go on where those before them left it.
+// works are usual work in a repository, one job each. Each continues where the one before it stopped.
 var works = []struct{ program, line string }{
 	{"git", `test -z "$(git status --porcelain)" && git log --oneline | head -1`},
 	{"git", `echo "one more line" >>README.md && git mv LICENSE COPYING && git rm -q go.sum && git add -A &&
@@ -37,8 +37,8 @@ var works = []struct{ program, line string }{
 		mv docs/how-to docs/moved 2>/dev/null || { cp -a docs/how-to docs/moved && rm -r docs/how-to; }; : >empty; printf 'no newline' >tail`},
 }
 
-// TestWork: what people do in a repository works in an overlay of a real one, which stays as it is; and what is applied
-// then is exactly what they had.
+// TestWork: usual work succeeds in an overlay of a real repository, which stays unchanged; applying the changes gives
+// exactly the tree that the jobs saw.
 func TestWork(t *testing.T) {
 	sandboxtest.RequireJails(t, sandboxtest.Program("git"), sandboxtest.Program("go"), sandboxtest.Program("npm"),
 		sandboxtest.Program("cargo"), sandboxtest.Program("make"), sandboxtest.Program("gcc"))
@@ -83,7 +83,7 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// clone makes a repository of this one's files, with a history of its own.
+// clone creates a repository with this project's files and a history of its own.
 func clone(t *testing.T, repo string) {
 	t.Helper()
 	script := `set -e; mkdir "$2"; cd "$1"; tar cf - --exclude=./bin --exclude=./.git --exclude=node_modules . | tar xf - -C "$2"; cd "$2"; git init -q
@@ -128,7 +128,7 @@ func treeOf(t *testing.T, dir string) map[string]string {
 	return tree
 }
 
-// differences names what is not alike in two trees.
+// differences returns the names of files that differ between two trees.
 func differences(a, b map[string]string) []string {
 	var list []string
 	for name, what := range a {

@@ -22,7 +22,7 @@ func TestReadOnlyRepository(t *testing.T) {
 	if err := copyFile(sandboxtest.Bin(t, "corral"), d.exe); err != nil {
 		t.Fatal(err)
 	}
-	const note = "corral: the repository is read-only for jobs: the operator has it so, or its mount is\n"
+	const note = "corral: the repository is read-only for jobs, by the operator's configuration or by its mount\n"
 	for _, tt := range []struct {
 		args   []string
 		code   int
