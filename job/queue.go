@@ -105,13 +105,3 @@ func (q *Queue) leave() {
 	close(q.waiters[0])
 	q.waiters = slices.Delete(q.waiters, 0, 1)
 }
-
-// Active returns the number of running jobs and the number of waiters.
-func (q *Queue) Active() (active, waiting int) {
-	if q == nil {
-		return 0, 0
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.active, len(q.waiters)
-}

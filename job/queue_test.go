@@ -29,7 +29,7 @@ func TestQueueRefuses(t *testing.T) {
 	}
 	leave()
 	leaves[1]()
-	if active, waiting := q.Active(); active != 0 || waiting != 0 {
+	if active, waiting := counts(q); active != 0 || waiting != 0 {
 		t.Errorf("%d active, %d waiting at the end", active, waiting)
 	}
 }
@@ -55,7 +55,7 @@ func TestQueueOrder(t *testing.T) {
 			leave()
 		})
 		for {
-			if _, n := q.Active(); n == i+1 {
+			if _, n := counts(q); n == i+1 {
 				break
 			}
 			time.Sleep(time.Millisecond)
@@ -88,9 +88,16 @@ func TestQueuePatience(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 	leave()
-	if _, waiting := q.Active(); waiting != 0 {
+	if _, waiting := counts(q); waiting != 0 {
 		t.Errorf("%d waiting", waiting)
 	}
+}
+
+// counts returns the number of running jobs and the number of waiters.
+func counts(q *Queue) (active, waiting int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.active, len(q.waiters)
 }
 
 // taken returns a full queue with an hour of patience.
@@ -124,7 +131,7 @@ func TestQueueRace(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if active, waiting := q.Active(); active != 0 || waiting != 0 || entered.Load() == 0 {
+	if active, waiting := counts(q); active != 0 || waiting != 0 || entered.Load() == 0 {
 		t.Errorf("%d active, %d waiting, %d entered", active, waiting, entered.Load())
 	}
 }

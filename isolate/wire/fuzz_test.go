@@ -2,7 +2,6 @@ package wire
 
 import (
 	"bytes"
-	"encoding/binary"
 	"testing"
 )
 
@@ -42,40 +41,4 @@ func TestDecodersAllocateLittle(t *testing.T) {
 			t.Errorf("%s, all ones: %v allocations", c.name, n)
 		}
 	}
-}
-
-// FuzzPayload: an accepted payload has exactly one encoding.
-func FuzzPayload(f *testing.F) {
-	f.Add(payload(1, 0, 0, "true\x00"))
-	f.Add(payload(2, 1, 0, "sh\x00\x00A=b\x00"))
-	f.Add(payload(1<<31, 1<<31, 1<<31, "\x00"))
-	f.Add(payload(1, 0, 0, "true"))
-	f.Add(payload(1, 0, 2, "sh\x00/a/b\x00\x02\x00\x00\x00\x00x\x00/\x00\x00\x00\x00\x00\x00"))
-	f.Fuzz(func(t *testing.T, content []byte) {
-		args, env, files, err := ReadPayload(content)
-		if err != nil {
-			return
-		}
-		again := payload(uint32(len(args)), uint32(len(env)), uint32(len(files)), "")
-		for _, s := range append(args[:len(args):len(args)], env...) {
-			again = append(append(again, s...), 0)
-		}
-		for _, file := range files {
-			again = append(append(again, file.Path...), 0)
-			again = binary.LittleEndian.AppendUint32(again, uint32(len(file.Content)))
-			again = append(append(again, file.Content...), 0)
-		}
-		if !bytes.Equal(again, content) {
-			t.Errorf("%q, %q and %q from %x", args, env, files, content)
-		}
-	})
-}
-
-// payload returns a payload with arbitrary counts, which NewPayload would not write.
-func payload(argc, envc, files uint32, rest string) []byte {
-	e := encoder{}
-	for _, n := range []uint32{payloadMagic, argc, envc, files} {
-		e.u32(n)
-	}
-	return append(e.b, rest...)
 }

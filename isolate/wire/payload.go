@@ -1,8 +1,6 @@
 package wire
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -103,56 +101,4 @@ func Sealed(f *os.File) bool {
 	}
 	var st unix.Stat_t
 	return unix.Fstat(int(f.Fd()), &st) == nil && st.Size <= MaxPayload && st.Size >= 16
-}
-
-// ReadPayload decodes the output of NewPayload; it is for tests and for this project's programs that run as jobs.
-func ReadPayload(content []byte) (args, env []string, files []job.File, err error) {
-	if len(content) < 16 || binary.LittleEndian.Uint32(content) != payloadMagic {
-		return nil, nil, nil, ErrMalformed
-	}
-	argc, envc, count := content[4:], content[8:], content[12:16]
-	rest := content[16:]
-	if args, rest, err = cutStrings(rest, binary.LittleEndian.Uint32(argc)); err != nil {
-		return nil, nil, nil, err
-	}
-	if env, rest, err = cutStrings(rest, binary.LittleEndian.Uint32(envc)); err != nil {
-		return nil, nil, nil, err
-	}
-	for range binary.LittleEndian.Uint32(count) {
-		var f job.File
-		if f, rest, err = cutFile(rest); err != nil {
-			return nil, nil, nil, err
-		}
-		files = append(files, f)
-	}
-	if len(rest) > 0 {
-		return nil, nil, nil, ErrMalformed
-	}
-	return args, env, files, nil
-}
-
-// cutStrings parses n NUL-terminated strings at the start of b.
-func cutStrings(b []byte, n uint32) (list []string, rest []byte, err error) {
-	for range n {
-		s, after, ok := bytes.Cut(b, []byte{0})
-		if !ok {
-			return nil, nil, ErrMalformed
-		}
-		list, b = append(list, string(s)), after
-	}
-	return list, b, nil
-}
-
-// cutFile parses a file at the start of b: its path, NUL, the content's length, the content, NUL.
-func cutFile(b []byte) (f job.File, rest []byte, err error) {
-	path, rest, ok := bytes.Cut(b, []byte{0})
-	if !ok || len(path) == 0 || path[0] != '/' || len(rest) < 4 {
-		return f, nil, ErrMalformed
-	}
-	size := uint64(binary.LittleEndian.Uint32(rest))
-	rest = rest[4:]
-	if uint64(len(rest)) <= size || rest[size] != 0 {
-		return f, nil, ErrMalformed
-	}
-	return job.File{Path: string(path), Content: string(rest[:size])}, rest[size+1:], nil
 }
