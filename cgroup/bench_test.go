@@ -78,7 +78,6 @@ func BenchmarkStep(b *testing.B) {
 	}{
 		{"account", func(_ *testing.B, g *Job) error { _, _, err := g.Account(); return err }},
 		{"kill", func(_ *testing.B, g *Job) error { return g.Kill() }},
-		{"wait", func(b *testing.B, g *Job) error { return g.WaitEmpty(b.Context()) }},
 	}
 	inEach(b, func(b *testing.B, j *Jail) {
 		for _, step := range steps {
@@ -234,7 +233,7 @@ func BenchmarkKill(b *testing.B) {
 					processes = max(processes, len(pids))
 					begin := time.Now()
 					w.time(b, "kill", g.Kill)
-					err = g.WaitEmpty(b.Context())
+					err = waitEmpty(g, time.Minute)
 					w.add("gone", time.Since(begin))
 					_ = r.cmd.Wait()
 					if err := errors.Join(err, g.Remove()); err != nil {

@@ -186,12 +186,9 @@ func TestQuota(t *testing.T) {
 
 func TestLimitsRefused(t *testing.T) {
 	v1 := &Instance{tree: &Tree{layout: "v1"}, has: kernel{swap: true}}
-	for _, l := range []Limits{{MemoryBytes: -1}, {MilliCPUs: -1}, {PIDs: -1}, {IOWeight: 10001}, {IOWeight: 1}} {
+	for _, l := range []Limits{{MemoryBytes: -1}, {MilliCPUs: -1}, {PIDs: -1}} {
 		if l.check(v1) == nil {
 			t.Errorf("%+v was accepted", l)
 		}
-	}
-	if err := (Limits{IOWeight: 1}).check(v1); !errors.Is(err, ErrUnsupported) {
-		t.Errorf("a weight without blkio: %v, want %v", err, ErrUnsupported)
 	}
 }

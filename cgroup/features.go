@@ -28,7 +28,7 @@ var features = []feature{
 	},
 	{
 		"unified mount (v2 or hybrid)", "cgroup2 in /proc/self/mountinfo",
-		"v1: jobs join the freezer too, and are frozen and killed; the end of the last process is polled for",
+		"v1: jobs join the freezer too, and are frozen and killed",
 		func(p probe) bool { return p.tree.unified != "" },
 	},
 	{
@@ -77,12 +77,7 @@ var features = []feature{
 		func(p probe) bool { return p.has("pids.events") },
 	},
 	{
-		"I/O weight", "io.weight, io.bfq.weight or v1's blkio.bfq.weight",
-		"a job with an I/O weight is refused",
-		func(p probe) bool { return p.has("io.weight") || p.has("io.bfq.weight") || p.has("blkio.bfq.weight") },
-	},
-	{
-		"I/O bytes", "io.stat (v2), or v1's blkio.throttle files for a job with an I/O weight",
+		"I/O bytes", "io.stat (v2)",
 		"they are reported as unknown",
 		func(p probe) bool { return p.has("io.stat") },
 	},

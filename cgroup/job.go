@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -17,12 +15,10 @@ import (
 type Job struct {
 	instance *Instance
 	jailDirs *jailDirs // held while dirs may be used
-	jail     string    // the jail's name
 	name     string
 	limits   Limits  // the initial ones
 	dirs     []group // in the order of Tree.points
 	fd       int
-	io       bool // the job has a blkio group (v1)
 	meter    meter
 	self     atomic.Bool // [Job.Tasks] returned files
 
@@ -57,8 +53,8 @@ func (j *Jail) Begin(name string, l Limits) (*Job, error) {
 		return nil, makeError(fmt.Errorf("the jail was removed: %w", os.ErrNotExist))
 	}
 	g := &Job{
-		instance: j.instance, jailDirs: j.jailDirs, jail: j.name, name: name, limits: l,
-		fd: -1, event: -1, meter: newMeter(), io: l.IOWeight != 0,
+		instance: j.instance, jailDirs: j.jailDirs, name: name, limits: l,
+		fd: -1, event: -1, meter: newMeter(),
 	}
 	if err := g.begin(j); err != nil {
 		return nil, errors.Join(makeError(err), g.Remove())
@@ -85,12 +81,6 @@ func (g *Job) Complete() error {
 			return makeError(err)
 		}
 	}
-	t := g.instance.tree
-	if point := t.v1["blkio"]; g.io && t.layout != "v2" && !slices.Contains(t.points(), point) {
-		if err := g.makeIO(point); err != nil {
-			return makeError(err)
-		}
-	}
 	if err := g.set(g.limits, false); err != nil {
 		return makeError(err)
 	}
@@ -105,22 +95,6 @@ func makeError(err error) error { return fmt.Errorf("create cgroup of job: %w", 
 // makeDir creates the n-th directory. It fails if the name exists, so groups of another job are never used or removed.
 func (g *Job) makeDir(n int) error {
 	d := g.jailDirs.group(n, g.name)
-	if err := d.make(); err != nil {
-		return err
-	}
-	g.dirs = append(g.dirs, d)
-	return nil
-}
-
-// makeIO creates the directory in the blkio hierarchy. Only jobs with an I/O weight join it, since each hierarchy
-// costs a mkdir, an attach and a removal. The jail's own directory may not exist there yet.
-func (g *Job) makeIO(point string) error {
-	jail := g.instance.tree.path(point, g.instance.tree.top, g.instance.name, g.jail)
-	if err := os.MkdirAll(jail, 0o755); err != nil {
-		return err
-	}
-	d := groupAt(filepath.Join(jail, g.name))
-	d.point = point
 	if err := d.make(); err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package cgroup
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"iter"
@@ -35,7 +34,7 @@ func backoff(total time.Duration) iter.Seq[time.Duration] {
 }
 
 // Kill sends SIGKILL to every process of the job, also to stopped ones and to those being forked. It does not wait
-// until they have ended; [Job.WaitEmpty] does. The error wraps [ErrUnkillable] if, without cgroup.kill, new processes
+// until they have ended; [Job.Remove] does. The error wraps [ErrUnkillable] if, without cgroup.kill, new processes
 // appear all the time.
 func (g *Job) Kill() error {
 	if g.instance.has.kill {
@@ -178,63 +177,4 @@ func walk(dir string, f func(dir string) error) error {
 		}
 	}
 	return f(dir)
-}
-
-// WaitEmpty waits until the job has no process; zombies do not count. It returns the context's cause if that is done
-// first. A job that has not started is empty.
-func (g *Job) WaitEmpty(ctx context.Context) error {
-	if g.instance.tree.unified != "" {
-		return waitEvent(ctx, filepath.Join(g.dirs[0].path, eventsFile))
-	}
-	// v1 has no notification, except release_agent, a single program for the whole host.
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	wait := 500 * time.Microsecond
-	for {
-		pids, err := g.dirs[0].processes()
-		if err != nil || len(pids) == 0 {
-			return err
-		}
-		timer.Reset(wait)
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-timer.C:
-		}
-		wait = min(2*wait, 10*time.Millisecond)
-	}
-}
-
-// waitEvent waits until cgroup.events contains "populated 0". The kernel reports a change of the file to poll(2) and
-// so to the runtime's poller, which always takes the file for readable and wakes up at each change: the goroutine
-// waits without a thread. (inotify is worse: closing its descriptor waits for SRCU grace periods.)
-func waitEvent(ctx context.Context, file string) error {
-	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return fmt.Errorf("open %s: %w", file, err)
-	}
-	f := os.NewFile(uintptr(fd), file)
-	defer f.Close()
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	defer context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Unix(1, 0)) })()
-	var failed error
-	err = conn.Read(func(fd uintptr) (done bool) {
-		buf := make([]byte, 256)
-		n, err := unix.Pread(int(fd), buf, 0)
-		if err != nil {
-			failed = fmt.Errorf("read %s: %w", file, err)
-			return true
-		}
-		return slices.Contains(strings.Split(string(buf[:n]), "\n"), "populated 0")
-	})
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return context.Cause(ctx)
-	case err != nil:
-		return err
-	}
-	return failed
 }

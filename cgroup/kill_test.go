@@ -1,7 +1,6 @@
 package cgroup
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -178,20 +176,6 @@ func TestAttachEnded(t *testing.T) {
 		if err := g.Remove(); err != nil {
 			t.Error(err)
 		}
-	})
-}
-
-func TestWaitEmptyStopsWithContext(t *testing.T) {
-	everywhere(t, func(t *testing.T, s setting) {
-		g := newJob(t, newJail(t, newInstance(t, s)), "job", Limits{})
-		r := start(t, g, "idle")
-		r.line()
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		if err := g.WaitEmpty(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
-		}
-		kill(t, g, r)
 	})
 }
 

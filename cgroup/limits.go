@@ -3,7 +3,6 @@ package cgroup
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"strconv"
@@ -28,23 +27,11 @@ type Limits struct {
 	MilliCPUs int64
 	// PIDs limits the number of processes and threads; beyond it fork fails with EAGAIN. pids.max.
 	PIDs int64
-	// IOWeight is the share of a busy disk, 1 to 10000; the default of other groups is 100. It needs the kernel's
-	// io.weight (the iocost controller, which is configured per disk) or the BFQ scheduler, which accepts 1 to 1000.
-	IOWeight uint16
 }
-
-// bfqMax is the maximum weight of the BFQ scheduler.
-const bfqMax = 1000
 
 func (l Limits) check(i *Instance) error {
 	if l.MemoryBytes < 0 || l.MilliCPUs < 0 || l.PIDs < 0 {
 		return fmt.Errorf("a limit is negative: %+v", l)
-	}
-	if l.IOWeight > 10000 {
-		return fmt.Errorf("I/O weight %d is above the maximum of 10000", l.IOWeight)
-	}
-	if l.IOWeight != 0 && i.tree.layout != "v2" && i.tree.v1["blkio"] == "" {
-		return fmt.Errorf("I/O weight: %w (hint: mount the blkio controller)", ErrUnsupported)
 	}
 	if l.MemoryBytes != 0 && !i.has.swap && swapInUse() {
 		return fmt.Errorf("memory: swap is not accounted: %w (hint: boot with swapaccount=1, or swapoff -a)", ErrUnsupported)
@@ -78,9 +65,6 @@ func (g *Job) Update(l Limits) error {
 	if err := l.check(g.instance); err != nil {
 		return err
 	}
-	if l.IOWeight != 0 && !g.io && g.instance.tree.layout != "v2" {
-		return fmt.Errorf("I/O weight of a job created without one: %w", ErrUnsupported)
-	}
 	if err := g.set(l, true); err != nil {
 		return fmt.Errorf("set limits: %w", err)
 	}
@@ -97,7 +81,7 @@ func (g *Job) set(l Limits, lift bool) error {
 			return err
 		}
 	}
-	return g.setV1Weight(l, lift)
+	return nil
 }
 
 // v2 converts the limits for containerd's cgroup2.
@@ -131,36 +115,10 @@ func (l Limits) v2(swap, lift bool) *cgroup2.Resources {
 func (g *Job) setV2(l Limits, lift bool) error {
 	t := g.instance.tree
 	m, err := cgroup2.Load(strings.TrimPrefix(g.dirs[0].path, t.unified), cgroup2.WithMountpoint(t.unified))
-	if err == nil {
-		err = m.Update(l.v2(g.instance.has.swap, lift))
-	}
 	if err != nil {
 		return err
 	}
-	weight := l.IOWeight
-	if weight == 0 {
-		if !lift {
-			return nil
-		}
-		weight = 100
-	}
-	err = g.dirs[0].write("io.weight", strconv.Itoa(int(weight)))
-	if errors.Is(err, fs.ErrNotExist) && weight <= bfqMax {
-		err = g.dirs[0].write("io.bfq.weight", strconv.Itoa(int(weight)))
-	}
-	return weightError(err, l)
-}
-
-// weightError converts a missing file to ErrUnsupported. If no weight was requested, the file is not needed.
-func weightError(err error, l Limits) error {
-	if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if l.IOWeight == 0 {
-		return nil
-	}
-	return fmt.Errorf("I/O weight %d: %w (hint: enable iocost, or for weights up to %d the BFQ scheduler)",
-		l.IOWeight, ErrUnsupported, bfqMax)
+	return m.Update(l.v2(g.instance.has.swap, lift))
 }
 
 // A v1Limit is one file of a v1 controller and the value to write.
@@ -215,19 +173,4 @@ func (l Limits) v1(swap, lift bool) []v1Limit {
 	add("memory", tcpLimit, memory/4)
 	list[len(list)-1].try = true
 	return list
-}
-
-func (g *Job) setV1Weight(l Limits, lift bool) error {
-	weight := l.IOWeight
-	if weight == 0 {
-		if !lift || !g.io {
-			return nil
-		}
-		weight = 100
-	}
-	err := fs.ErrNotExist
-	if weight <= bfqMax {
-		err = g.in("blkio").write("blkio.bfq.weight", strconv.Itoa(int(weight)))
-	}
-	return weightError(err, l)
 }

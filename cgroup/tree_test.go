@@ -1,7 +1,6 @@
 package cgroup
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -152,14 +151,25 @@ func find(t testing.TB, tree *Tree, name string) []string {
 // empty waits until the job has no process, and fails the test unless all its groups are empty.
 func empty(t testing.TB, g *Job) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	if err := g.WaitEmpty(ctx); err != nil {
+	if err := waitEmpty(g, sandboxtest.Slow(30*time.Second)); err != nil {
 		t.Fatalf("wait for the end of the job: %v", err)
 	}
 	for _, dir := range g.dirs {
 		if pids, err := processesIn(dir.path); err != nil || len(pids) > 0 {
 			t.Errorf("%s has processes %v, %v", dir.path, pids, err)
+		}
+	}
+}
+
+// waitEmpty polls until the job has no process; zombies do not count.
+func waitEmpty(g *Job, timeout time.Duration) error {
+	for end := time.Now().Add(timeout); ; time.Sleep(100 * time.Microsecond) {
+		pids, err := g.PIDs()
+		if err != nil || len(pids) == 0 {
+			return err
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("processes %v after %v", pids, timeout)
 		}
 	}
 }

@@ -45,7 +45,6 @@ var sourceFiles = map[string][sources]sourceFile{
 		memoryEvents: {"memory", "memory.oom_control"},
 		pidsPeak:     {"pids", "pids.peak"},
 		pidsEvents:   {"pids", "pids.events"},
-		ioBytes:      {"blkio", "blkio.throttle.io_service_bytes"},
 	},
 	"v1": {
 		cpuTime:      {"cpuacct", "cpuacct.usage"},
@@ -55,7 +54,6 @@ var sourceFiles = map[string][sources]sourceFile{
 		memoryEvents: {"memory", "memory.oom_control"},
 		pidsPeak:     {"pids", "pids.peak"},
 		pidsEvents:   {"pids", "pids.events"},
-		ioBytes:      {"blkio", "blkio.throttle.io_service_bytes"},
 	},
 }
 
@@ -64,11 +62,11 @@ var sourceFiles = map[string][sources]sourceFile{
 // missing source is -1, so use newMeter; the zero value is not valid.
 type meter [sources]int
 
-// openMeter opens the sources that this layout and kernel have. blkio of v1 is read only if the job is in it.
+// openMeter opens the sources that this layout and kernel have.
 func (g *Job) openMeter() error {
 	t := g.instance.tree
 	for s, f := range sourceFiles[t.layout] {
-		if f.name == "" || source(s) == ioBytes && t.layout != "v2" && !g.io || t.point(f.controller) == "" {
+		if f.name == "" || t.point(f.controller) == "" {
 			continue
 		}
 		fd, err := g.in(f.controller).open(f.name, unix.O_RDONLY)
@@ -126,7 +124,8 @@ type Usage struct {
 	// sample would miss the peak of a short job.
 	PeakPIDs int64
 	// IORead and IOWrite are bytes read from and written to disks, not to the page cache. Known on v2 with the io
-	// controller; on v1 and hybrid only for a job with an I/O weight.
+	// controller; on v1 and hybrid unknown, since no job joins the blkio hierarchy: each hierarchy costs a mkdir, an
+	// attach and a removal.
 	IORead, IOWrite int64
 }
 
@@ -188,8 +187,7 @@ func microseconds(n int64) time.Duration {
 	return time.Duration(n) * time.Microsecond
 }
 
-// readIO adds up the bytes of all disks. A line of io.stat is "8:0 rbytes=4096 wbytes=0 …", a line of the v1 file
-// "8:0 Read 4096".
+// readIO adds up the bytes of all disks. A line of io.stat is "8:0 rbytes=4096 wbytes=0 …".
 func (g *Job) readIO(u *Usage, buf []byte) error {
 	b, err := g.meter.read(ioBytes, buf)
 	switch {
@@ -199,18 +197,14 @@ func (g *Job) readIO(u *Usage, buf []byte) error {
 		return fmt.Errorf("read I/O bytes of %s: %w", g.dirs[0].path, err)
 	}
 	u.IORead, u.IOWrite = 0, 0
-	var last, word []byte
 	for len(b) > 0 {
-		last = word
+		var word []byte
 		word, b = cutWord(b)
-		name, value, ok := bytes.Cut(word, []byte{'='})
-		if !ok {
-			name, value = last, word
-		}
+		name, value, _ := bytes.Cut(word, []byte{'='})
 		switch string(name) {
-		case "rbytes", "Read":
+		case "rbytes":
 			u.IORead += max(0, number(value))
-		case "wbytes", "Write":
+		case "wbytes":
 			u.IOWrite += max(0, number(value))
 		}
 	}

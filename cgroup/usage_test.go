@@ -66,9 +66,8 @@ func TestAccount(t *testing.T) {
 			"hybrid", "hybrid",
 			map[source]string{
 				cpuTime: stat, memoryPeak: "4096\n", memoryEvents: "oom_kill_disable 0\nunder_oom 1\noom_kill 0\n",
-				ioBytes: "8:0 Read 10\n8:0 Write 20\n8:0 Sync 5\n8:16 Read 1\nTotal 31\n",
 			},
-			Usage{3 * time.Millisecond, 2 * time.Millisecond, time.Millisecond, 4096, -1, 11, 20},
+			Usage{3 * time.Millisecond, 2 * time.Millisecond, time.Millisecond, 4096, -1, -1, -1},
 			Events{},
 			"",
 		},
