@@ -1,0 +1,36 @@
+package mcp
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestPublishedDefinitions: what tools/list publishes about each tool is the file of its name in testdata/definitions. Clients depend
+// on names, types and bounds; UPDATE=1 writes the files again after a deliberate change.
+func TestPublishedDefinitions(t *testing.T) {
+	for _, tool := range append([]Tool{&Execute{}, &QueryOutput{}, &Sandbox{Repos: []string{"app"}}, &Starlark{}}, (&Ctx{}).Tools()...) {
+		var got bytes.Buffer
+		e := json.NewEncoder(&got)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		if err := e.Encode(tool.Definition()); err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Join("testdata", "definitions", tool.Name()+".json")
+		if os.Getenv("UPDATE") == "1" {
+			if err := os.WriteFile(name, got.Bytes(), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(name) //nolint:gosec // a file of this test
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got.Bytes(), want) {
+			t.Errorf("%s: the definition is not that of %s (UPDATE=1 writes it):\n%s", tool.Name(), name, got.Bytes())
+		}
+	}
+}
