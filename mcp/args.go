@@ -325,3 +325,19 @@ func suggest(key string, fields []field) string {
 	}
 	return nearest.Of(key, names)
 }
+
+// member returns the value of a key in a valid JSON object, nil if it is absent.
+func member(object json.RawMessage, name string) json.RawMessage {
+	if object == nil {
+		return nil
+	}
+	for _, e := range strictjson.Entries(object) {
+		if e.Key == name {
+			return e.Value
+		}
+	}
+	return nil
+}
+
+// oneLine reports whether s can be found in a line.
+func oneLine(s string) bool { return !strings.ContainsRune(s, '\n') }

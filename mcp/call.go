@@ -2,8 +2,6 @@ package mcp
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -147,11 +145,4 @@ func (s *Server) refuseCall(ctx context.Context, m *message, c Caller, answer []
 		k.log(ctx, s.log, reply{data: answer})
 	}
 	return answer
-}
-
-// randomHex returns n random bytes in hexadecimal.
-func randomHex(n int) string {
-	b := make([]byte, n)
-	_, _ = rand.Read(b) // crypto/rand: Read never returns an error, it crashes the program
-	return hex.EncodeToString(b)
 }

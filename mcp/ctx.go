@@ -123,9 +123,3 @@ func repoField(into *string) field {
 func (x *Ctx) base(c Caller, repo string) index.Base {
 	return index.Base{Repo: repo, Principal: c.Principal}
 }
-
-// texts returns a result whose text block is text. Clients show either the text block or structuredContent, so structured
-// should have the text as its field "text", too.
-func texts(structured any, text string, isError bool) ToolResult {
-	return ToolResult{Structured: structured, Text: text, Whole: true, IsError: isError}
-}

@@ -1,11 +1,13 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
 	"time"
 
+	"corral/internal/calls"
 	"corral/job"
 	"corral/store/artifact"
 )
@@ -109,7 +111,7 @@ func (x *Ctx) start(ctx context.Context, run *ctxRun) (*background, error) {
 	x.begin()
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	b := &background{
-		ctxRun: run.short(), id: "bg_" + randomHex(8), begun: time.Now(), cancel: cancel, started: make(chan struct{}), done: make(chan struct{}),
+		ctxRun: run.short(), id: "bg_" + calls.RandomHex(8), begun: time.Now(), cancel: cancel, started: make(chan struct{}), done: make(chan struct{}),
 		out: x.output(run, backgroundMargins),
 	}
 	limit := x.MaxBackground
@@ -123,7 +125,7 @@ func (x *Ctx) start(ctx context.Context, run *ctxRun) (*background, error) {
 	stop := context.AfterFunc(x.life, cancel)
 	request := run.request()
 	request.Background = true
-	request.Usual = job.Limits{Wall: orDuration(x.BackgroundLife, DefaultBackgroundLife)}
+	request.Usual = job.Limits{Wall: cmp.Or(x.BackgroundLife, DefaultBackgroundLife)}
 	x.running.Go(func() {
 		defer cancel()
 		defer stop()

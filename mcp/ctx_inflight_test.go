@@ -168,7 +168,7 @@ func TestSlowIndexingContinuesAfterReply(t *testing.T) {
 	}
 	q := `{"artifactHandle":"` + v["artifactHandle"].(string) + `","match":"fuzzy","queryTerms":["refused"]}`
 	s, _ := x.Outputs.(*artifact.Store)
-	if v, _ := callTool(t, asUser(t.Context()), &QueryOutput{Artifacts: s, Repos: []string{"app"}, Ctx: x}, q); v["code"] != CodeUnavailable {
+	if v, _ := callTool(t, asUser(t.Context()), &QueryOutput{Artifacts: s, Repos: []string{"app"}, Index: x.Fuzzy()}, q); v["code"] != CodeUnavailable {
 		t.Errorf("fuzzy: %v", v)
 	}
 	close(k.hold)
@@ -234,7 +234,7 @@ func TestFuzzyStream(t *testing.T) {
 	if _, err := x.indexSource(t.Context(), "app", "user:ada", index.Source{Label: "execute:shell", Artifact: handle, Stream: artifact.Stdout}); err != nil {
 		t.Fatal(err)
 	}
-	tool := &QueryOutput{Artifacts: s, Repos: []string{"app"}, Ctx: x}
+	tool := &QueryOutput{Artifacts: s, Repos: []string{"app"}, Index: x.Fuzzy()}
 	for range 2 {
 		v, _ := callTool(t, asUser(t.Context()), tool, `{"artifactHandle":"`+handle+`","match":"fuzzy","contextLines":0,"queryTerms":["quagga"]}`)
 		if got := excerptLines(v); !slices.Equal(got, []string{"stdout 123", "stderr 2"}) {

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -107,7 +108,7 @@ func (x *Ctx) indexAndWait(ctx context.Context, c *indexTask) (index.Added, erro
 	if refused != nil {
 		return index.Added{}, refused
 	}
-	timer := time.NewTimer(orDuration(x.patience, indexTimeout))
+	timer := time.NewTimer(cmp.Or(x.patience, indexTimeout))
 	defer timer.Stop()
 	select {
 	case <-q.done:

@@ -90,7 +90,7 @@ func (x *Ctx) answer(ctx context.Context, ran *ctxRan, intent string) (ToolResul
 		return ToolResult{}, &Error{Code: CodeUnavailable, Message: "the server is shutting down"}
 	}
 	reply := &ctxReply{executeReply: outcome(record), Source: ran.label}
-	reply.show(ran.out, "")
+	reply.capture(ran.out)
 	reply.StdoutBytes, reply.StderrBytes = ran.out.Stdout.Bytes, ran.out.Stderr.Bytes
 	w := &replyText{x: x, ctx: ctx, ran: ran, intent: intent, reply: reply}
 	isError := w.write()

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ func (s *Server) Handler(o HTTPOptions) http.Handler {
 	return &web{
 		Server:   s,
 		door:     door{Gate: gate.Gate{Hosts: o.Hosts, Origins: o.Origins}, authenticate: o.Authenticate},
-		sessions: &sessions{idle: orDuration(o.Idle, 30*time.Minute), max: orInt(o.MaxSessions, 64), ended: s.ended, all: map[string]*session{}},
+		sessions: &sessions{idle: cmp.Or(o.Idle, 30*time.Minute), max: orInt(o.MaxSessions, 64), ended: s.ended, all: map[string]*session{}},
 		bodies:   newBudget(maxShare),
 		maxBody:  maxBody(o.MaxBody),
 	}
@@ -132,13 +133,6 @@ func orInt(n, otherwise int) int {
 		return otherwise
 	}
 	return n
-}
-
-func orDuration(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
 }
 
 // ServeHTTP implements http.Handler. Cheap checks come first, and no byte of a body is read before the caller is

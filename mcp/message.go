@@ -288,25 +288,6 @@ func (m *message) envelope(tool string) json.RawMessage {
 	return b.Bytes()
 }
 
-// jsonOf encodes a value whose encoding cannot fail. It does not escape HTML.
-func jsonOf(v any) json.RawMessage {
-	raw, err := marshal(v)
-	if err != nil {
-		return json.RawMessage("null")
-	}
-	return raw
-}
-
-func marshal(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimRight(b.Bytes(), "\n"), nil
-}
-
 // answerOf returns a response.
 func answerOf(id, result json.RawMessage) []byte {
 	return bytes.Join([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), id, []byte(`,"result":`), result, []byte(`}`)}, nil)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 
-	"corral/internal/strictjson"
 	"corral/store/artifact"
 
 	safe "corral/internal/text"
@@ -22,8 +21,8 @@ type Artifacts interface {
 type QueryOutput struct {
 	Artifacts Artifacts
 	Repos     []string // ids of the repositories that are served
-	// Ctx has the index for match "fuzzy"; nil, or one without Knowledge, refuses such queries.
-	Ctx *Ctx
+	// Index is for match "fuzzy"; nil refuses such queries.
+	Index FuzzyIndex
 }
 
 // queryArgs are the arguments of runtime_query_output.
@@ -152,19 +151,6 @@ func (a *queryArgs) checkRange(arguments json.RawMessage) error {
 	return nil
 }
 
-// member returns the value of a key in a valid JSON object, nil if it is absent.
-func member(object json.RawMessage, name string) json.RawMessage {
-	if object == nil {
-		return nil
-	}
-	for _, e := range strictjson.Entries(object) {
-		if e.Key == name {
-			return e.Value
-		}
-	}
-	return nil
-}
-
 // A queryReply is the structuredContent of runtime_query_output.
 type queryReply struct {
 	Handle    string             `json:"artifactHandle"`
@@ -185,7 +171,7 @@ func (t *QueryOutput) Call(ctx context.Context, arguments json.RawMessage) (Tool
 	q := a.query()
 	q.Reader = t.reader(CallerOf(ctx))
 	if a.match == matchFuzzy {
-		if err := a.checkFuzzy(t.Ctx); err != nil {
+		if err := a.checkFuzzy(t.Index); err != nil {
 			return ToolResult{}, err
 		}
 		q.Terms = nil

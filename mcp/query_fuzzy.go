@@ -5,16 +5,26 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 
 	"corral/store/artifact"
 	"corral/store/index"
 )
 
+// A FuzzyIndex finds lines of artifacts by words that need not match exactly. Its errors are for clients, except ErrNotIndexed.
+type FuzzyIndex interface {
+	// IndexArtifact indexes the streams of an artifact that are not indexed yet. ErrNotIndexed means that this takes longer
+	// than a reply can wait.
+	IndexArtifact(ctx context.Context, b index.Base, m *artifact.Manifest) error
+	Search(ctx context.Context, b index.Base, q index.Query) (*index.Found, error)
+}
+
+// ErrNotIndexed reports an artifact that is not indexed yet.
+var ErrNotIndexed = errors.New("the output is not indexed yet")
+
 // checkFuzzy returns an error if match "fuzzy" is not possible.
-func (a *queryArgs) checkFuzzy(x *Ctx) error {
+func (a *queryArgs) checkFuzzy(x FuzzyIndex) error {
 	switch {
-	case x == nil || x.Knowledge == nil:
+	case x == nil:
 		return &Error{
 			Code: CodeUnsupported, Message: "match \"fuzzy\" needs a full-text index of the output, which this server does not have: use match \"literal\"",
 			Details: map[string]any{"argument": "match", "missing": "full-text index"},
@@ -33,14 +43,14 @@ func (t *QueryOutput) fuzzy(ctx context.Context, a *queryArgs, r artifact.Reader
 		return nil, unreadable(a.handle, err)
 	}
 	b := index.Base{Repo: m.RepoID, Principal: m.Principal}
-	switch err := t.Ctx.indexArtifact(ctx, b, m); {
-	case errors.Is(err, errStillIndexing), errors.Is(err, errBacklogFull):
+	switch err := t.Index.IndexArtifact(ctx, b, m); {
+	case errors.Is(err, ErrNotIndexed):
 		return nil, &Error{
 			Code: CodeUnavailable, Message: "the output is not indexed yet: call again in a few seconds, or use match \"literal\"",
 			Details: map[string]any{"argument": "match"},
 		}
 	case err != nil:
-		return nil, indexError(ctx, err)
+		return nil, err
 	}
 	q := index.Query{Artifact: a.handle, Limit: a.excerpts}
 	if a.stream != "both" {
@@ -49,93 +59,13 @@ func (t *QueryOutput) fuzzy(ctx context.Context, a *queryArgs, r artifact.Reader
 	lists := make([][]index.Hit, len(a.terms))
 	for n, term := range a.terms {
 		q.Text = term
-		found, err := t.Ctx.Knowledge.Search(ctx, b, q)
+		found, err := t.Index.Search(ctx, b, q)
 		if err != nil {
-			return nil, indexError(ctx, err)
+			return nil, err
 		}
 		lists[n] = found.Hits
 	}
 	return pickLines(lists, a.excerpts), nil
-}
-
-// indexArtifact indexes the streams of an artifact that are not indexed yet.
-func (x *Ctx) indexArtifact(ctx context.Context, b index.Base, m *artifact.Manifest) error {
-	c := &indexTask{base: b, trace: CallerOf(ctx).Trace, tool: "runtime_query_output"}
-	for _, source := range SourcesOf(m) {
-		has, err := x.Knowledge.Has(ctx, b, m.ArtifactID, source.Stream)
-		if err != nil {
-			return err
-		}
-		if !has {
-			c.sources = append(c.sources, source)
-		}
-	}
-	if len(c.sources) == 0 {
-		return nil
-	}
-	_, err := x.indexAndWait(ctx, c)
-	return err
-}
-
-// SourcesOf returns an index source for each stream of an artifact that is not empty.
-func SourcesOf(m *artifact.Manifest) []index.Source {
-	var sources []index.Source
-	add := func(stream string, bytes int64) {
-		if bytes > 0 {
-			sources = append(sources, index.Source{Label: labelOf(m.Runtime), Artifact: m.ArtifactID, Stream: stream, Time: m.CreatedAt})
-		}
-	}
-	add(artifact.Stdout, m.StdoutBytes)
-	add(artifact.Stderr, m.StderrBytes)
-	return sources
-}
-
-// labelOf returns the source label of a runtime's output. It is that of ctx_execute, whose languages have
-// other names than runtimes.
-func labelOf(runtime string) string {
-	if n := slices.IndexFunc(languages, func(l language) bool { return l.runtime == runtime }); n >= 0 {
-		return "execute:" + languages[n].name
-	}
-	if runtime == "" {
-		return "execute"
-	}
-	return "execute:" + runtime
-}
-
-// turns serializes the indexing of each artifact.
-type turns struct {
-	mu  sync.Mutex
-	all map[string]chan struct{} // guarded by mu: each is closed when the current holder is done
-}
-
-// acquire waits for its turn at an artifact. The caller must call done.
-func (t *turns) acquire(ctx context.Context, handle string) (done func(), err error) {
-	mine := make(chan struct{})
-	for {
-		t.mu.Lock()
-		other := t.all[handle]
-		if other == nil {
-			if t.all == nil {
-				t.all = map[string]chan struct{}{}
-			}
-			t.all[handle] = mine
-			t.mu.Unlock()
-			return func() { t.release(handle, mine) }, nil
-		}
-		t.mu.Unlock()
-		select {
-		case <-other:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-func (t *turns) release(handle string, mine chan struct{}) {
-	t.mu.Lock()
-	delete(t.all, handle)
-	t.mu.Unlock()
-	close(mine)
 }
 
 // pickLines returns at most limit line numbers, per stream: first the best line of each hit, in order of rank over all terms,

@@ -37,7 +37,7 @@ func fuzzyStdout() string {
 func TestFuzzy(t *testing.T) {
 	x, s := (&scriptRunner{}).ctx(t)
 	handle := storeOutput(t, s, fuzzyStdout(), fuzzyStderr)
-	tool := &QueryOutput{Artifacts: s, Repos: []string{"app"}, Ctx: x}
+	tool := &QueryOutput{Artifacts: s, Repos: []string{"app"}, Index: x.Fuzzy()}
 	for _, tt := range []struct {
 		name, arguments string
 		want            []string
@@ -112,7 +112,7 @@ func TestFuzzyLineNumbersAfterGap(t *testing.T) {
 	}
 	b.WriteString("the quagga died\n")
 	handle := storeOutput(t, s, b.String(), "")
-	v, _ := callTool(t, asUser(t.Context()), &QueryOutput{Artifacts: s, Repos: []string{"app"}, Ctx: x},
+	v, _ := callTool(t, asUser(t.Context()), &QueryOutput{Artifacts: s, Repos: []string{"app"}, Index: x.Fuzzy()},
 		`{"artifactHandle":"`+handle+`","match":"fuzzy","contextLines":0,"queryTerms":["quaggas"],"maxExcerpts":1}`)
 	if got := excerptLines(v); !slices.Equal(got, []string{"stdout 20001"}) {
 		t.Errorf("%v", v)
@@ -137,7 +137,7 @@ func TestFuzzyErrors(t *testing.T) {
 		{"a full disk", `"queryTerms":["quagga"]`, CodeUnavailable, "no space left on device", &Ctx{Knowledge: full, Outputs: s}, "user:ada"},
 	} {
 		ctx := WithCaller(t.Context(), Caller{Principal: tt.principal, Session: "s", Progress: func(float64, string) {}})
-		v, r := callTool(t, ctx, &QueryOutput{Artifacts: s, Repos: []string{"app"}, Ctx: tt.x}, `{"artifactHandle":"`+handle+`","match":"fuzzy",`+tt.arguments+`}`)
+		v, r := callTool(t, ctx, &QueryOutput{Artifacts: s, Repos: []string{"app"}, Index: tt.x.Fuzzy()}, `{"artifactHandle":"`+handle+`","match":"fuzzy",`+tt.arguments+`}`)
 		if v["code"] != tt.code || !strings.Contains(fmt.Sprint(v["message"]), tt.want) || !r.IsError {
 			t.Errorf("%s: %v", tt.name, v)
 		}
@@ -148,7 +148,7 @@ func TestFuzzyErrors(t *testing.T) {
 func TestConcurrentFuzzyIndexesOnce(t *testing.T) {
 	x, s := (&scriptRunner{}).ctx(t)
 	handle := storeOutput(t, s, fuzzyStdout(), "")
-	tool := &QueryOutput{Artifacts: s, Repos: []string{"app"}, Ctx: x}
+	tool := &QueryOutput{Artifacts: s, Repos: []string{"app"}, Index: x.Fuzzy()}
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {

@@ -1,9 +1,8 @@
 package mcp
 
 import (
-	"encoding/json"
+	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -12,9 +11,6 @@ import (
 	"corral/job"
 	"corral/store/artifact"
 )
-
-// maxText is the maximum number of bytes of a result's JSON that are repeated as text.
-const maxText = 64 << 10
 
 // An executeReply is the structuredContent of runtime_execute. Fields that a mode does not have are absent.
 type executeReply struct {
@@ -100,25 +96,13 @@ func outcome(r *job.Record) *executeReply {
 	return reply
 }
 
-// show sets the fields of a reply about the output that its mode has.
-func (r *executeReply) show(c artifact.Captured, mode string) {
+// capture sets the fields of a reply about the captured output, except the output itself.
+func (r *executeReply) capture(c artifact.Captured) {
 	if c.Handle != "" {
 		r.ArtifactHandle = &c.Handle
 	}
 	r.ArtifactReason = clean(c.Reason)
 	r.Truncation = truncation{c.Stdout.Truncated, c.Stderr.Truncated, c.Stdout.Bytes, c.Stderr.Bytes}
-	switch mode {
-	case modeMinimal:
-		lines, bytes := c.Stdout.Lines+c.Stderr.Lines, c.Stdout.Bytes+c.Stderr.Bytes
-		r.OutputLines, r.OutputBytes = &lines, &bytes
-	case modeSummary:
-		r.StdoutSummary, r.StderrSummary = &c.Stdout.Summary, &c.Stderr.Summary
-		if len(c.Excerpts) > 0 {
-			r.Excerpts = &c.Excerpts
-		}
-	case modeIntent:
-		r.Excerpts = &c.Excerpts
-	}
 }
 
 func ms(d time.Duration) *int64 {
@@ -144,22 +128,6 @@ func signalName(n int) string {
 	return "SIG" + strconv.Itoa(n)
 }
 
-// clean replaces invalid UTF-8 in a string that a job or a client chose.
-func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
-
-// replySchema returns the schema of a tool's results. It requires no field, because clients validate errors with it, too.
-func replySchema(p properties) json.RawMessage {
-	return encode(&schema{Type: "object", Properties: append(p,
-		property{"code", &schema{Type: "string", Description: "of an error: what kind it is"}},
-		property{"details", &schema{Type: "object", Description: "of an error: about what it is"}},
-	)})
-}
-
-func integer(about string) *schema  { return &schema{Type: "integer", Description: about} }
-func text(about string) *schema     { return &schema{Type: "string", Description: about} }
-func boolean(about string) *schema  { return &schema{Type: "boolean", Description: about} }
-func nullable(kind string) []string { return []string{kind, "null"} }
-
 func excerptsSchema(about string) *schema {
 	return &schema{Type: "array", Description: about, Items: &schema{Type: "object", Properties: properties{
 		{"lineStart", integer("first line, counted from 1")},
@@ -168,4 +136,48 @@ func excerptsSchema(about string) *schema {
 		{"source", &schema{Type: "string", Enum: []string{"stdout", "stderr"}}},
 		{"fallback", boolean("nothing matched: these are the first lines")},
 	}}}
+}
+
+// outcomeSchema describes the fields set by outcome, except status, whose values differ per tool.
+func outcomeSchema() properties {
+	return slices.Concat(properties{
+		{"exitCode", &schema{Type: nullable("integer")}},
+		{"signal", &schema{Type: nullable("string"), Description: "that ended it: SIGTERM"}},
+		{"durationMs", integer("how long it ran")},
+		{"message", text("what corral has to say: why it was not run, or what went wrong")},
+		{"artifactHandle", &schema{Type: nullable("string"), Description: "for runtime_query_output"}},
+		{"artifactReason", text("why the output was not kept")},
+		{"truncation", &schema{Type: "object", Properties: properties{
+			{"stdoutTruncated", boolean("")},
+			{"stderrTruncated", boolean("")},
+			{"totalStdoutBytes", integer("what the job wrote")},
+			{"totalStderrBytes", integer("")},
+		}}},
+		{"policyDecision", &schema{Type: "object", Properties: properties{
+			{"auditHash", text("of this decision on this request, as in the audit log")},
+			{"deniedReasons", &schema{Type: "array", Items: text("")}},
+		}}},
+		{"usage", usageSchema()},
+		{"limit", text("that was met: memory, pids, cpu, output, disk or files")},
+		{"sensitiveChanges", &schema{
+			Type: "array", Items: text(""),
+			Description: "paths it made or changed that make tools outside run code or behave differently",
+		}},
+		{"sensitiveChangesMore", integer("how many more")},
+		{"sensitiveChangesIncomplete", boolean("not everything was looked at")},
+	}, overlaySchema())
+}
+
+func usageSchema() *schema {
+	return &schema{Type: "object", Properties: properties{
+		{"wallMs", integer("")},
+		{"cpuMs", &schema{Type: nullable("integer")}},
+		{"userMs", &schema{Type: nullable("integer")}},
+		{"systemMs", &schema{Type: nullable("integer")}},
+		{"peakMemoryBytes", &schema{Type: nullable("integer")}},
+		{"peakPids", &schema{Type: nullable("integer")}},
+		{"readBytes", &schema{Type: nullable("integer")}},
+		{"writeBytes", &schema{Type: nullable("integer")}},
+		{"queuedMs", integer("how long it waited for a place")},
+	}}
 }

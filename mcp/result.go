@@ -10,16 +10,6 @@ import (
 	sdk "github.com/mark3labs/mcp-go/mcp"
 
 	"corral/internal/strictjson"
-
-	safe "corral/internal/text"
-)
-
-const (
-	// maxMessage is the maximum number of bytes of an outgoing message. The official TypeScript client closes the
-	// connection above 10 MiB.
-	maxMessage = 9 << 20
-	// maxShort is the maximum number of bytes of a member that the short form of a result's text includes.
-	maxShort = 512
 )
 
 // A resultTail holds the members of a tools/call result after content and structuredContent.
@@ -133,15 +123,6 @@ func short(structured json.RawMessage) string {
 	}
 	fmt.Fprintf(&b, `"truncated":%s}`, jsonOf("only structuredContent has: "+strings.Join(left, ", ")))
 	return b.String()
-}
-
-// cutText cuts s to n bytes, at a character boundary, and appends a mark.
-func cutText(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	head := safe.Head(s, n)
-	return fmt.Sprintf("%s… (+%d) [truncated]", head, utf8.RuneCountInString(s[len(head):]))
 }
 
 // shrink cuts the longest strings of a result, each with a mark, until it has at most size bytes. It returns nil if that is

@@ -3,7 +3,6 @@ package mcp
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,16 +11,6 @@ import (
 	"corral/job"
 	"corral/store/artifact"
 )
-
-// An Engine runs jobs. *job.Engine implements it.
-type Engine interface {
-	Run(ctx context.Context, r *job.Request, out job.Output, watch job.Watch) (*job.Record, error)
-}
-
-// Outputs captures the output of jobs. *artifact.Store implements it.
-type Outputs interface {
-	Begin(o artifact.BeginOptions) *artifact.Output
-}
 
 // Execute is the tool runtime_execute: it translates between the client's protocol and the engine.
 type Execute struct {
@@ -88,9 +77,6 @@ func (a *executeArgs) fields() []field {
 	}
 }
 
-// oneLine reports whether s can be found in a line.
-func oneLine(s string) bool { return !strings.ContainsRune(s, '\n') }
-
 const executeDescription = `Run code or a program in a sandbox on one repository. 16 runtimes; no network; memory, processes and time are bounded. Files the code writes in the repository stay; everything else is gone when it ends. When a reply has changesHandle, they stay in a copy of this session's, until a person applies them.
 
 Give code (source text; args go to it) or args (for the runtime's executable, e.g. runtime "node", args ["--version"]). For shell commands use runtime "shell" with code.
@@ -125,50 +111,6 @@ func executeSchema() json.RawMessage {
 	}, outcomeSchema()))
 }
 
-// outcomeSchema describes the fields set by outcome, except status, whose values differ per tool.
-func outcomeSchema() properties {
-	return slices.Concat(properties{
-		{"exitCode", &schema{Type: nullable("integer")}},
-		{"signal", &schema{Type: nullable("string"), Description: "that ended it: SIGTERM"}},
-		{"durationMs", integer("how long it ran")},
-		{"message", text("what corral has to say: why it was not run, or what went wrong")},
-		{"artifactHandle", &schema{Type: nullable("string"), Description: "for runtime_query_output"}},
-		{"artifactReason", text("why the output was not kept")},
-		{"truncation", &schema{Type: "object", Properties: properties{
-			{"stdoutTruncated", boolean("")},
-			{"stderrTruncated", boolean("")},
-			{"totalStdoutBytes", integer("what the job wrote")},
-			{"totalStderrBytes", integer("")},
-		}}},
-		{"policyDecision", &schema{Type: "object", Properties: properties{
-			{"auditHash", text("of this decision on this request, as in the audit log")},
-			{"deniedReasons", &schema{Type: "array", Items: text("")}},
-		}}},
-		{"usage", usageSchema()},
-		{"limit", text("that was met: memory, pids, cpu, output, disk or files")},
-		{"sensitiveChanges", &schema{
-			Type: "array", Items: text(""),
-			Description: "paths it made or changed that make tools outside run code or behave differently",
-		}},
-		{"sensitiveChangesMore", integer("how many more")},
-		{"sensitiveChangesIncomplete", boolean("not everything was looked at")},
-	}, overlaySchema())
-}
-
-func usageSchema() *schema {
-	return &schema{Type: "object", Properties: properties{
-		{"wallMs", integer("")},
-		{"cpuMs", &schema{Type: nullable("integer")}},
-		{"userMs", &schema{Type: nullable("integer")}},
-		{"systemMs", &schema{Type: nullable("integer")}},
-		{"peakMemoryBytes", &schema{Type: nullable("integer")}},
-		{"peakPids", &schema{Type: nullable("integer")}},
-		{"readBytes", &schema{Type: nullable("integer")}},
-		{"writeBytes", &schema{Type: nullable("integer")}},
-		{"queuedMs", integer("how long it waited for a place")},
-	}}
-}
-
 // Call implements Tool.
 func (t *Execute) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
 	a := newExecuteArgs()
@@ -189,8 +131,10 @@ func (t *Execute) Call(ctx context.Context, arguments json.RawMessage) (ToolResu
 		return ToolResult{}, failed(err)
 	}
 	reply := outcome(record)
-	reply.show(out.Captured(), a.mode)
-	return ToolResult{Structured: reply, Text: reply.words(), IsError: record.Status == job.Denied}, nil
+	captured := out.Captured()
+	reply.capture(captured)
+	showOutput(reply, captured, a.mode)
+	return ToolResult{Structured: reply, Text: summarize(reply), IsError: record.Status == job.Denied}, nil
 }
 
 func (t *Execute) begin(a *executeArgs, r *job.Request) *artifact.Output {
@@ -221,47 +165,24 @@ func (a *executeArgs) request(tool string, c Caller) *job.Request {
 	return r
 }
 
-// watch returns a callback that sends progress to the client, or nil if the client did not request progress, so that
-// no timer wakes up for it.
-func watch(c Caller) job.Watch {
-	if c.noProgress {
-		return nil
-	}
-	return func(elapsed time.Duration, stdout, stderr int64) {
-		seconds := elapsed.Round(time.Second)
-		c.Progress(elapsed.Seconds(), fmt.Sprintf("running for %s, %d bytes of output so far", seconds, stdout+stderr))
-	}
-}
-
-// failed converts an error of the engine to an *Error. The message is for people; the hint is in the details.
-func failed(err error) error {
-	if errors.Is(err, job.ErrUnavailable) {
-		return &Error{Code: CodeUnavailable, Message: clean(err.Error())}
-	}
-	var refusal *job.Refusal
-	if errors.As(err, &refusal) {
-		e := &Error{Code: refusalCode(refusal), Message: clean(refusal.Message), Details: map[string]any{"step": refusal.Step}}
-		if refusal.Hint != "" {
-			e.Details["hint"] = refusal.Hint
+// showOutput adds the output that the mode has.
+func showOutput(r *executeReply, c artifact.Captured, mode string) {
+	switch mode {
+	case modeMinimal:
+		lines, bytes := c.Stdout.Lines+c.Stderr.Lines, c.Stdout.Bytes+c.Stderr.Bytes
+		r.OutputLines, r.OutputBytes = &lines, &bytes
+	case modeSummary:
+		r.StdoutSummary, r.StderrSummary = &c.Stdout.Summary, &c.Stderr.Summary
+		if len(c.Excerpts) > 0 {
+			r.Excerpts = &c.Excerpts
 		}
-		return e
+	case modeIntent:
+		r.Excerpts = &c.Excerpts
 	}
-	return err
 }
 
-// refusalCode returns the code for a refusal by the supervisor that is not about the job's parameters. In steps in
-// which nothing of corral failed the code is UNAVAILABLE, and the message says what is missing: the repository, or
-// capacity for a session or a job.
-func refusalCode(r *job.Refusal) string {
-	switch r.Step {
-	case "repo", "session", "request":
-		return CodeUnavailable
-	}
-	return CodeInternal
-}
-
-// words returns the text of a reply whose JSON is too long to be repeated as text.
-func (r *executeReply) words() string {
+// summarize returns the text of a reply whose JSON is too long to be repeated as text.
+func summarize(r *executeReply) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "status: %s", r.Status)
 	if r.ExitCode != nil {

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -143,7 +144,7 @@ func (t *Sandbox) Definition() Definition {
 	}
 }
 
-func (t *Sandbox) timeout() time.Duration { return orDuration(t.Timeout, DefaultSandboxTimeout) }
+func (t *Sandbox) timeout() time.Duration { return cmp.Or(t.Timeout, DefaultSandboxTimeout) }
 
 func (t *Sandbox) limit() int64 {
 	if t.OutputLimit == 0 {
@@ -166,16 +167,6 @@ func (t *Sandbox) Call(ctx context.Context, arguments json.RawMessage) (ToolResu
 		return textError(err), nil
 	}
 	return ToolResult{Text: reply.text(), Whole: true}, nil
-}
-
-// textError returns an error result whose text block is the message and the hint.
-func textError(err error) ToolResult {
-	e := fail(err)
-	text := e.Message
-	if hint, ok := e.Details["hint"].(string); ok {
-		text += "\nhint: " + hint
-	}
-	return ToolResult{Structured: e, Text: clean(text), Whole: true, IsError: true}
 }
 
 // check validates the arguments, in the order and with the messages of the contract.

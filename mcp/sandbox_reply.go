@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"corral/job"
 	"corral/store/artifact"
@@ -96,14 +95,6 @@ func appendLine(text, line string) string {
 		text += "\n"
 	}
 	return text + line
-}
-
-// utf8Text returns s with each byte that is not valid UTF-8 replaced by U+FFFD.
-func utf8Text(s string) string {
-	if utf8.ValidString(s) {
-		return s
-	}
-	return string([]rune(s))
 }
 
 // text encodes the reply in at most the maximum size of a message. If characters need long escapes in JSON, the ends of the

@@ -119,3 +119,19 @@ func encode(s *schema) json.RawMessage {
 	}
 	return b
 }
+
+// replySchema returns the schema of a tool's results. It requires no field, because clients validate errors with it, too.
+func replySchema(p properties) json.RawMessage {
+	return encode(&schema{Type: "object", Properties: append(p,
+		property{"code", &schema{Type: "string", Description: "of an error: what kind it is"}},
+		property{"details", &schema{Type: "object", Description: "of an error: about what it is"}},
+	)})
+}
+
+func integer(about string) *schema { return &schema{Type: "integer", Description: about} }
+
+func text(about string) *schema { return &schema{Type: "string", Description: about} }
+
+func boolean(about string) *schema { return &schema{Type: "boolean", Description: about} }
+
+func nullable(kind string) []string { return []string{kind, "null"} }

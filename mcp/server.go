@@ -3,7 +3,6 @@ package mcp
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -14,8 +13,6 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"corral/internal/calls"
-
-	safe "corral/internal/text"
 )
 
 // Options configure a Server.
@@ -213,14 +210,4 @@ func (s *Server) handle(ctx context.Context, k *call, p *peer) (r reply) {
 		published = t.published
 	}
 	return k.encode(s.sdk.HandleMessage(s.sdk.WithContext(ctx, p), k.envelope(published)))
-}
-
-// fail returns err as an *Error, with code INTERNAL unless it is one.
-func fail(err error) *Error {
-	fault := Error{Code: CodeInternal, Message: err.Error()}
-	if e := (*Error)(nil); errors.As(err, &e) {
-		fault = *e
-	}
-	fault.Message = safe.Lines(fault.Message)
-	return &fault
 }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"corral/internal/calls"
 )
 
 // errSessionEnded is the cause of the contexts of a session that has ended.
@@ -80,7 +82,7 @@ func (t *sessions) add(principal, version string) (s, oldest *session) {
 	default:
 		t.drop(oldest)
 	}
-	s = &session{id: randomHex(32), principal: principal, version: version, used: time.Now()}
+	s = &session{id: calls.RandomHex(32), principal: principal, version: version, used: time.Now()}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	s.timer = time.AfterFunc(t.idle, func() { t.expire(s) })
 	t.all[s.id] = s

@@ -14,6 +14,7 @@ import (
 
 	sdk "github.com/mark3labs/mcp-go/mcp"
 
+	"corral/internal/calls"
 	"corral/internal/strictjson"
 )
 
@@ -39,7 +40,7 @@ const (
 // or a write to out is left behind; the caller can end it by closing the file.
 func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, c Caller) error {
 	if c.Session == "" {
-		c.Session = randomHex(16)
+		c.Session = calls.RandomHex(16)
 	}
 	parent := ctx
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 
@@ -144,4 +145,30 @@ func CallerOf(ctx context.Context) Caller {
 		return c
 	}
 	return Caller{Repos: []string{}, Tools: []string{}, Progress: func(float64, string) {}}
+}
+
+// fail returns err as an *Error, with code INTERNAL unless it is one.
+func fail(err error) *Error {
+	fault := Error{Code: CodeInternal, Message: err.Error()}
+	if e := (*Error)(nil); errors.As(err, &e) {
+		fault = *e
+	}
+	fault.Message = safe.Lines(fault.Message)
+	return &fault
+}
+
+// textError returns an error result whose text block is the message and the hint.
+func textError(err error) ToolResult {
+	e := fail(err)
+	text := e.Message
+	if hint, ok := e.Details["hint"].(string); ok {
+		text += "\nhint: " + hint
+	}
+	return ToolResult{Structured: e, Text: clean(text), Whole: true, IsError: true}
+}
+
+// texts returns a result whose text block is text. Clients show either the text block or structuredContent, so structured
+// should have the text as its field "text", too.
+func texts(structured any, text string, isError bool) ToolResult {
+	return ToolResult{Structured: structured, Text: text, Whole: true, IsError: isError}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"corral/internal/calls"
 	"corral/internal/text"
 )
 
@@ -61,7 +62,7 @@ type handle struct {
 
 func (s *Server) serve(parent context.Context, conn Conn, who Caller) error {
 	if who.Session == "" {
-		who.Session = randomHex(16)
+		who.Session = calls.RandomHex(16)
 	}
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)

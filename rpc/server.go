@@ -25,8 +25,6 @@ package rpc
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -132,11 +130,4 @@ func (s *Server) userAgent(client string) string {
 		agent += " " + client
 	}
 	return agent
-}
-
-// randomHex returns n random bytes in hexadecimal.
-func randomHex(n int) string {
-	b := make([]byte, n)
-	_, _ = rand.Read(b) // crypto/rand.Read never returns an error
-	return hex.EncodeToString(b)
 }

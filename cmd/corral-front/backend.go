@@ -98,7 +98,7 @@ func (s *serving) build(b *backend) error {
 	b.ctx = b.newCtx()
 	tools, err := s.chosen(slices.Concat([]mcp.Tool{
 		&mcp.Execute{Engine: b.engine, Outputs: b.outputs, Secrets: rules.Secrets(), Repos: ids},
-		&mcp.QueryOutput{Artifacts: p, Repos: ids, Ctx: b.ctx},
+		&mcp.QueryOutput{Artifacts: p, Repos: ids, Index: b.ctx.Fuzzy()},
 	}, s.sandbox(b, rules.Secrets()), b.ctxTools(rules), b.starlark()))
 	if err != nil {
 		return err

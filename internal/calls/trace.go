@@ -22,7 +22,7 @@ const maxState = 512
 func TraceOf(parent, state string) Trace {
 	t, ok := parseParent(parent)
 	if !ok {
-		return Trace{ID: randomHex(16), Sampled: true}
+		return Trace{ID: RandomHex(16), Sampled: true}
 	}
 	if len(state) <= maxState && strings.Trim(state, ascii) == "" {
 		t.State = state
@@ -54,8 +54,8 @@ func parseParent(s string) (Trace, bool) {
 	return Trace{ID: id, Parent: parent, Sampled: low&1 == 1}, true
 }
 
-// randomHex returns n random bytes.
-func randomHex(n int) string {
+// RandomHex returns n random bytes in hexadecimal.
+func RandomHex(n int) string {
 	b := make([]byte, n)
 	_, _ = rand.Read(b) // it never fails, or ends the program: crypto/rand
 	return hex.EncodeToString(b)
