@@ -90,7 +90,7 @@ func (f *controlledRunner) act(t *testing.T, n int) *controlledJob {
 }
 
 func (f *controlledRunner) ctx(t *testing.T) (*Ctx, *memoryKnowledge) {
-	x, k := f.fakeRunner.ctx(t)
+	x, k := newCtx(t, f.fakeRunner)
 	x.Engine = &job.Engine{Policy: f, Runner: f, Auditor: f}
 	return x, k
 }

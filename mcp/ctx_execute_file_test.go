@@ -10,7 +10,7 @@ import (
 func TestFileRequest(t *testing.T) {
 	f := newFakeRunner()
 	f.stdout = logLines(301, "refused")
-	x, k := f.ctx(t)
+	x, k := newCtx(t, f)
 	const path = `a dir/it's "a" $(file).log`
 	_, r := callTool(t, asUser(t.Context()), &CtxExecuteFile{x}, `{"path":"a dir/it's \"a\" $(file).log","language":"shell","code":"echo 1","timeout":"400","intent":"refused","cwd":"ignored"}`)
 	q := f.request
@@ -41,7 +41,7 @@ func TestFilePaths(t *testing.T) {
 		{`a\u0000`, "path: contains a NUL byte"},
 	} {
 		f := newFakeRunner()
-		x, _ := f.ctx(t)
+		x, _ := newCtx(t, f)
 		x.Paths = map[string]string{"app": "/srv/app", "other": "/srv/other"}
 		_, r := callTool(t, asUser(t.Context()), &CtxExecuteFile{x}, `{"path":"`+tt.path+`","language":"shell","code":"x"}`)
 		if !r.IsError || r.Text != tt.want || f.request != nil {
@@ -80,7 +80,7 @@ func TestPlainPath(t *testing.T) {
 		{"stdin", "./stdin"},
 	} {
 		f := newFakeRunner()
-		x, _ := f.ctx(t)
+		x, _ := newCtx(t, f)
 		x.Paths = map[string]string{"app": "/srv/app"}
 		_, r := callTool(t, asUser(t.Context()), &CtxExecuteFile{x}, `{"path":"`+tt.path+`","language":"php","code":"x"}`)
 		if r.IsError || *f.request.Env["CORRAL_FILE"] != tt.want {

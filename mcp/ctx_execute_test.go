@@ -17,7 +17,7 @@ import (
 // TestCtxRequest: arguments become the engine's request.
 func TestCtxRequest(t *testing.T) {
 	f := newFakeRunner()
-	x, _ := f.ctx(t)
+	x, _ := newCtx(t, f)
 	callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"javascript","code":"1","timeout":"2500","cwd":"sub","background":"false","intent":null,"more":1}`)
 	code := "1"
 	want := &job.Request{
@@ -155,7 +155,7 @@ func TestCtxSituations(t *testing.T) {
 	} {
 		f := newFakeRunner()
 		tt.stage(f)
-		x, _ := f.ctx(t)
+		x, _ := newCtx(t, f)
 		v, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"`+tt.language+`","code":"x"}`)
 		if tt.name == "the server is shutting down" {
 			r.Text = v["message"].(string)
@@ -179,7 +179,7 @@ func TestCtxSituations(t *testing.T) {
 func TestCtxFacts(t *testing.T) {
 	f := newFakeRunner().exitsWith(3)
 	f.stdout, f.stderr = "out", "error"
-	x, _ := f.ctx(t)
+	x, _ := newCtx(t, f)
 	v, _ := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"python","code":"x"}`)
 	handle, _ := v["artifactHandle"].(string)
 	if v["exitCode"] != 3.0 || v["stdoutBytes"] != 3.0 || v["stderrBytes"] != 5.0 || v["durationMs"] != 1500.0 || v["source"] != "execute:python" ||
@@ -228,7 +228,7 @@ func TestCtxArguments(t *testing.T) {
 		{`[]`, "must be an object, got an array"},
 	} {
 		f := newFakeRunner()
-		x, _ := f.ctx(t)
+		x, _ := newCtx(t, f)
 		v, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, tt.arguments)
 		if !r.IsError || !strings.HasPrefix(r.Text, tt.want) || v["message"] != r.Text || f.request != nil {
 			t.Errorf("%.80s: %q", tt.arguments, r.Text)
@@ -239,7 +239,7 @@ func TestCtxArguments(t *testing.T) {
 		`"intent":""`, `"whatever":{"a":[1]}`, `"cwd":""`,
 	} {
 		f := newFakeRunner()
-		x, _ := f.ctx(t)
+		x, _ := newCtx(t, f)
 		if _, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"python","code":"x",`+more+`}`); r.IsError {
 			t.Errorf("%s: %q", more, r.Text)
 		}
@@ -250,9 +250,9 @@ func TestCtxArguments(t *testing.T) {
 func TestCtxCancelled(t *testing.T) {
 	f := newFakeRunner()
 	ctx, cancel := context.WithCancel(asUser(t.Context()))
-	f.run = func(context.Context) { cancel() }
+	f.during = func(context.Context) { cancel() }
 	f.result = job.Result{Status: job.Cancelled, ExitCode: -1, Signal: 9}
-	x, _ := f.ctx(t)
+	x, _ := newCtx(t, f)
 	if _, err := (&CtxExecute{x}).Call(ctx, json.RawMessage(`{"language":"python","code":"x"}`)); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}

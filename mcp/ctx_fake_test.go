@@ -120,7 +120,7 @@ func (k *memoryKnowledge) names(b index.Base) []string {
 var ctxBase = index.Base{Repo: "app", Principal: "user:ada"}
 
 // ctx returns a Ctx with f as engine, a real store and a memoryKnowledge.
-func (f *fakeRunner) ctx(t *testing.T) (*Ctx, *memoryKnowledge) {
+func newCtx(t *testing.T, f *fakeRunner) (*Ctx, *memoryKnowledge) {
 	t.Helper()
 	k := &memoryKnowledge{}
 	s := store(t)
@@ -130,15 +130,6 @@ func (f *fakeRunner) ctx(t *testing.T) (*Ctx, *memoryKnowledge) {
 	}
 	t.Cleanup(x.Close)
 	return x, k
-}
-
-// exitsWith sets the exit code of jobs.
-func (f *fakeRunner) exitsWith(code int) *fakeRunner {
-	f.result.ExitCode = code
-	if f.result.Status = job.Success; code != 0 {
-		f.result.Status = job.Failure
-	}
-	return f
 }
 
 // readStored reads a stream of an artifact.

@@ -158,7 +158,7 @@ func (k stuckKnowledge) Add(context.Context, index.Base, index.Source, io.Reader
 func TestSlowIndexingContinuesAfterReply(t *testing.T) {
 	f := newFakeRunner()
 	f.stdout = logLines(301, "refused")
-	x, k := f.ctx(t)
+	x, k := newCtx(t, f)
 	k.hold = make(chan struct{})
 	x.patience = time.Millisecond
 	v, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x","intent":"refused"}`)
@@ -182,7 +182,7 @@ func TestSlowIndexingContinuesAfterReply(t *testing.T) {
 func TestCancelledCallIsNotIndexed(t *testing.T) {
 	f := newFakeRunner()
 	f.stdout = logLines(301, "refused")
-	x, k := f.ctx(t)
+	x, k := newCtx(t, f)
 	k.hold = make(chan struct{})
 	ctx, cancel := context.WithCancel(asUser(t.Context()))
 	done := make(chan error)
@@ -205,7 +205,7 @@ func TestCancelledCallIsNotIndexed(t *testing.T) {
 func TestPurgeDropsPendingIndexing(t *testing.T) {
 	f := newFakeRunner()
 	f.stdout = logLines(201, "refused")
-	x, k := f.ctx(t)
+	x, k := newCtx(t, f)
 	k.hold = make(chan struct{})
 	for range maxIndexing + 3 {
 		callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x"}`)
@@ -251,7 +251,7 @@ func TestCtxIndexRedacts(t *testing.T) {
 	key := "AKIA" + "IOSFODNN7EXAMPLE"
 	for _, plain := range []bool{false, true} {
 		f := newFakeRunner()
-		x, k := f.ctx(t)
+		x, k := newCtx(t, f)
 		x.Plain, x.Secrets = plain, []string{"correct horse battery"}
 		callTool(t, asUser(t.Context()), &CtxIndex{x}, `{"content":"id `+key+` and correct horse battery"}`)
 		got := k.sections[ctxBase][0].Text
@@ -264,7 +264,7 @@ func TestCtxIndexRedacts(t *testing.T) {
 // TestCtxIndexName: a text cannot take the name of a job's output.
 func TestCtxIndexName(t *testing.T) {
 	f := newFakeRunner()
-	x, k := f.ctx(t)
+	x, k := newCtx(t, f)
 	k.err = index.ErrTaken
 	v, r := callTool(t, asUser(t.Context()), &CtxIndex{x}, `{"content":"x","source":"execute:shell#1"}`)
 	details, _ := v["details"].(map[string]any)

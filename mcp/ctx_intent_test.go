@@ -29,7 +29,7 @@ func logLines(n int, why string) string {
 func TestIntent(t *testing.T) {
 	f := newFakeRunner()
 	f.stdout = logLines(301, "connection refused error")
-	x, k := f.ctx(t)
+	x, k := newCtx(t, f)
 	v, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x","intent":"refused  error"}`)
 	kb := fmt.Sprintf("%.1fKB", float64(len(f.stdout))/1024)
 	want := "Indexed 31 sections from \"execute:shell\" into knowledge base.\n" +
@@ -62,7 +62,7 @@ func TestIntent(t *testing.T) {
 func TestIntentCountsAndCutsLines(t *testing.T) {
 	f := newFakeRunner()
 	f.stdout = logLines(1000, strings.Repeat("x", 300)+" needle "+strings.Repeat("y", 300))
-	x, _ := f.ctx(t)
+	x, _ := newCtx(t, f)
 	_, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x","intent":"Needle or needle"}`)
 	if strings.Count(r.Text, "\n  - ") != 10 || !strings.Contains(r.Text, "\n20 sections matched") || !strings.Contains(r.Text, "\n  … and 10 more\n") {
 		t.Errorf("got %s", r.Text)
@@ -92,7 +92,7 @@ func TestCtxSizes(t *testing.T) {
 	} {
 		f := newFakeRunner()
 		f.stdout = strings.Repeat("all is well\n", tt.size/12+1)[:tt.size]
-		x, k := f.ctx(t)
+		x, k := newCtx(t, f)
 		v, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x","intent":"`+tt.intent+`"}`)
 		if raw := r.Text == f.stdout; raw != tt.raw || r.IsError {
 			t.Errorf("%d %q: raw %t: %.200s", tt.size, tt.intent, raw, r.Text)
@@ -111,7 +111,7 @@ func TestCtxSizes(t *testing.T) {
 func TestLongOutputGetsPointer(t *testing.T) {
 	f := newFakeRunner()
 	f.stdout = logLines(10_000, "x")
-	x, _ := f.ctx(t)
+	x, _ := newCtx(t, f)
 	_, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x"}`)
 	want := fmt.Sprintf("Indexed 1000 sections from \"execute:shell\" into knowledge base.\nThe output is too long to be shown (10000 lines, %.1fKB).\n\n", float64(len(f.stdout))/1024) +
 		"Searchable terms: first_term, second_term\n\nUse ctx_search(queries: [...]) to retrieve full content of any section."
@@ -124,7 +124,7 @@ func TestLongOutputGetsPointer(t *testing.T) {
 func TestIntentOfFailures(t *testing.T) {
 	f := newFakeRunner().exitsWith(2)
 	f.stdout, f.stderr = logLines(301, "refused"), "the end"
-	x, _ := f.ctx(t)
+	x, _ := newCtx(t, f)
 	_, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x","intent":"refused"}`)
 	if !r.IsError || !strings.HasPrefix(r.Text, "Exit code: 2\n\nstdout:\nIndexed 31 sections") || !strings.HasSuffix(r.Text, "\n\nstderr:\nthe end") {
 		t.Errorf("failure: %s", r.Text)
@@ -146,7 +146,7 @@ func TestIntentOfFailures(t *testing.T) {
 func TestLongErrors(t *testing.T) {
 	f := newFakeRunner().exitsWith(2)
 	f.stdout, f.stderr = "é"+strings.Repeat("ü", 100_000), "begin "+strings.Repeat("x", 1<<20)+" end"
-	x, k := f.ctx(t)
+	x, k := newCtx(t, f)
 	_, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x"}`)
 	if len(r.Text) > 110<<10 || strings.Count(r.Text, " bytes left out) ...\n") != 2 || strings.Contains(r.Text, "\uFFFD") {
 		t.Errorf("%d bytes: %.200q", len(r.Text), r.Text)
@@ -173,7 +173,7 @@ func TestReplyWithoutIndex(t *testing.T) {
 	} {
 		f := newFakeRunner()
 		f.stdout = logLines(301, "refused")
-		x, k := f.ctx(t)
+		x, k := newCtx(t, f)
 		tt.change(x, k)
 		v, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x","intent":"refused"}`)
 		if r.IsError || r.Text != f.stdout+"\n\n_(the output was not indexed: "+tt.why+")_" || v["indexReason"] != tt.why {
@@ -196,7 +196,7 @@ func TestReplyWithoutIndex(t *testing.T) {
 func TestSearchWaitsForIndexing(t *testing.T) {
 	f := newFakeRunner()
 	f.stdout = logLines(200, "refused")
-	x, k := f.ctx(t)
+	x, k := newCtx(t, f)
 	k.hold = make(chan struct{})
 	if _, r := callTool(t, asUser(t.Context()), &CtxExecute{x}, `{"language":"shell","code":"x"}`); r.Text != f.stdout {
 		t.Errorf("got %.100s", r.Text)

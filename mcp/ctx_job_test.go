@@ -72,7 +72,7 @@ func TestWindowBounds(t *testing.T) {
 
 // TestCtxJobArguments: the messages for invalid arguments.
 func TestCtxJobArguments(t *testing.T) {
-	x, _ := newFakeRunner().ctx(t)
+	x, _ := newCtx(t, newFakeRunner())
 	for _, tt := range []struct{ arguments, want string }{
 		{`{}`, "id: is required"},
 		{`{"id":"bg_1"}`, "action: is required"},

@@ -23,16 +23,9 @@ func TestErrorsQuote(t *testing.T) {
 			f := field{name: "n", into: &into, coerce: true, max: 1}
 			return said(f.decode("n", jsonOf("1x"+s)))
 		}},
-		{Name: "no background job", Lines: 1, Most: 6*maxShown + 200, Shows: func(s string) string {
-			_, err := (&jobs{}).find(owner{}, s)
-			return said(err)
-		}},
 	})
 	// What else fails says it in words of ours, with names in quotes. Its lines stay.
 	if got := said(errors.New("a\n\tb\x1b[2J\u202e\xff")); got != "a\n\tb"+`\x1b[2J\u202e\xff` {
 		t.Errorf("%q", got)
-	}
-	if got := string(errorOf(nil, refused(codeRequest, "no method \u009b%s", "\u202e"))); got != `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no method \\u009b\\u202e"}}` {
-		t.Errorf("%s", got)
 	}
 }

@@ -15,19 +15,6 @@ import (
 	"corral/store/artifact"
 )
 
-// storeOutput runs a job, whose output is stored, and returns the artifact's handle.
-func storeOutput(t *testing.T, s *artifact.Store, stdout, stderr string) string {
-	t.Helper()
-	f := newFakeRunner()
-	f.stdout, f.stderr = stdout, stderr
-	v, _ := callTool(t, asUser(t.Context()), f.tool(s), `{"repoId":"app","runtime":"shell","code":"x"}`)
-	handle, _ := v["artifactHandle"].(string)
-	if handle == "" {
-		t.Fatalf("not stored: %v", v)
-	}
-	return handle
-}
-
 func TestQuery(t *testing.T) {
 	s := store(t)
 	var lines strings.Builder

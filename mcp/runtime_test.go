@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -19,115 +17,17 @@ import (
 	"corral/store/artifact"
 )
 
-// A fakeRunner is a policy, runner and auditor for a real job.Engine.
-type fakeRunner struct {
-	decision job.Decision
-	result   job.Result
-	err      error // returned by Run
-	stdout   string
-	stderr   string
-	run      func(ctx context.Context) // called while the job runs
-	anew     bool                      // the session replaces an expired one
-
-	request *job.Request // last request
-	spec    job.Spec     // last spec
-	stdin   string
-}
-
-func (f *fakeRunner) Decide(_ context.Context, r *job.Request) (job.Decision, error) {
-	f.request = r
-	return f.decision, nil
-}
-
-func (f *fakeRunner) Denied(context.Context, job.Claim) error { return nil }
-
-func (f *fakeRunner) Run(ctx context.Context, spec job.Spec, stdio job.Stdio) (job.Result, error) {
-	f.spec = spec
-	if stdio.Stdin != nil {
-		b, _ := io.ReadAll(stdio.Stdin)
-		f.stdin = string(b)
-		stdio.Stdin.Close()
-	}
-	_, err := io.WriteString(stdio.Stdout, f.stdout)
-	_, err2 := io.WriteString(stdio.Stderr, f.stderr)
-	if f.run != nil {
-		f.run(ctx)
-	}
-	stdio.Stdout.Close()
-	stdio.Stderr.Close()
-	return f.result, errors.Join(f.err, err, err2)
-}
-
-const someHash = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-
-func newFakeRunner() *fakeRunner {
-	return &fakeRunner{
-		decision: job.Decision{Hash: someHash, Spec: job.Spec{Args: []string{"true"}}},
-		result: job.Result{Status: job.Success, Usage: job.Usage{
-			Wall: 1500 * time.Millisecond, CPU: 20 * time.Millisecond, PeakMemory: 4096, PeakPIDs: -1,
-		}},
-	}
-}
-
-// store returns a real store in a temporary directory.
-func store(t *testing.T) *artifact.Store {
-	t.Helper()
-	dir, err := os.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := artifact.Open(dir, artifact.Options{})
-	dir.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return s
-}
-
-func (f *fakeRunner) tool(s *artifact.Store) *Execute {
+func executeTool(f *fakeRunner, s *artifact.Store) *Execute {
 	return &Execute{
 		Engine:  &job.Engine{Policy: f, Runner: f, Auditor: f},
 		Outputs: s, Repos: []string{"app", "other"},
 	}
 }
 
-func asUser(ctx context.Context) context.Context {
-	return WithCaller(ctx, Caller{
-		Principal: "user:ada", Session: "s1", Trace: strings.Repeat("ab", 16), Progress: func(float64, string) {},
-	})
-}
-
-// callTool calls a tool, validates the result against the published schema, and returns structuredContent as a client decodes
-// it.
-func callTool(t *testing.T, ctx context.Context, tool Tool, arguments string) (map[string]any, ToolResult) {
-	t.Helper()
-	r, err := tool.Call(ctx, json.RawMessage(arguments))
-	if err != nil {
-		var e *Error
-		if !errors.As(err, &e) {
-			e = &Error{Code: CodeInternal, Message: err.Error()}
-		}
-		r = ToolResult{Structured: e, IsError: true}
-	}
-	raw, err := json.Marshal(r.Structured)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var v map[string]any
-	if err := json.Unmarshal(raw, &v); err != nil {
-		t.Fatal(err)
-	}
-	if why := published(t, tool).wrong(v); why != "" {
-		t.Errorf("the result violates the schema: %s\n%s", why, raw)
-	}
-	return v, r
-}
-
 // TestExecuteRequest: arguments become the engine's request.
 func TestExecuteRequest(t *testing.T) {
 	f := newFakeRunner()
-	callTool(t, asUser(t.Context()), f.tool(nil), `{"repoId":"app","runtime":"python","executable":"python3","args":["a","b"],"code":"x","stdin":"in",
+	callTool(t, asUser(t.Context()), executeTool(f, nil), `{"repoId":"app","runtime":"python","executable":"python3","args":["a","b"],"code":"x","stdin":"in",
 		"relativeCwd":"sub","timeoutMs":2500}`)
 	code := "x"
 	want := &job.Request{
@@ -138,7 +38,7 @@ func TestExecuteRequest(t *testing.T) {
 	if !reflect.DeepEqual(f.request, want) || f.stdin != "in" {
 		t.Errorf("got %+v, %q", f.request, f.stdin)
 	}
-	callTool(t, asUser(t.Context()), f.tool(nil), `{"repoId":"app","runtime":"go","args":["version"],"code":""}`)
+	callTool(t, asUser(t.Context()), executeTool(f, nil), `{"repoId":"app","runtime":"go","args":["version"],"code":""}`)
 	if r := f.request; r.Code != nil || r.Dir != "." || r.Limits != (job.Limits{}) {
 		t.Errorf("got %+v", r)
 	}
@@ -174,7 +74,7 @@ func TestExecuteErrors(t *testing.T) {
 		{`{"repoId":"nope","runtime":"shell","code":"x"}`, CodeNotFound, "", "Repository nope not found"},
 	} {
 		f := newFakeRunner()
-		v, r := callTool(t, asUser(t.Context()), f.tool(nil), tt.arguments)
+		v, r := callTool(t, asUser(t.Context()), executeTool(f, nil), tt.arguments)
 		message, _ := v["message"].(string)
 		details, _ := v["details"].(map[string]any)
 		argument, _ := details["argument"].(string)
@@ -195,7 +95,7 @@ func TestMaximumSizesAreAccepted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, _ := callTool(t, asUser(t.Context()), f.tool(nil), string(arguments))
+	v, _ := callTool(t, asUser(t.Context()), executeTool(f, nil), string(arguments))
 	if v["status"] != "success" || *f.request.Code != code || f.stdin != stdin {
 		t.Errorf("%v", v)
 	}
@@ -205,14 +105,14 @@ func TestMaximumSizesAreAccepted(t *testing.T) {
 func TestOtherRepositoriesAreNotFound(t *testing.T) {
 	f := newFakeRunner()
 	ctx := WithCaller(t.Context(), Caller{Principal: "token:ci", Session: "s", Repos: []string{"other"}, Progress: func(float64, string) {}})
-	v, _ := callTool(t, ctx, f.tool(nil), `{"repoId":"app","runtime":"shell","code":"x"}`)
+	v, _ := callTool(t, ctx, executeTool(f, nil), `{"repoId":"app","runtime":"shell","code":"x"}`)
 	if v["code"] != CodeNotFound || v["message"] != "Repository app not found" {
 		t.Errorf("%v", v)
 	}
-	if v, _ = callTool(t, ctx, f.tool(nil), `{"repoId":"other","runtime":"shell","code":"x"}`); v["status"] != "success" {
+	if v, _ = callTool(t, ctx, executeTool(f, nil), `{"repoId":"other","runtime":"shell","code":"x"}`); v["status"] != "success" {
 		t.Errorf("%v", v)
 	}
-	if v, _ = callTool(t, t.Context(), f.tool(nil), `{"repoId":"app","runtime":"shell","code":"x"}`); v["code"] != CodeNotFound {
+	if v, _ = callTool(t, t.Context(), executeTool(f, nil), `{"repoId":"app","runtime":"shell","code":"x"}`); v["code"] != CodeNotFound {
 		t.Errorf("without a caller: %v", v)
 	}
 }
@@ -270,7 +170,7 @@ func TestExecuteReplies(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFakeRunner()
 			tt.prepare(f)
-			v, r := callTool(t, asUser(t.Context()), f.tool(nil), `{"repoId":"app","runtime":"shell","code":"x"}`)
+			v, r := callTool(t, asUser(t.Context()), executeTool(f, nil), `{"repoId":"app","runtime":"shell","code":"x"}`)
 			var want map[string]any
 			if err := json.Unmarshal([]byte(tt.want), &want); err != nil {
 				t.Fatal(err)
@@ -297,7 +197,7 @@ func TestReplyKeys(t *testing.T) {
 	} {
 		f := newFakeRunner()
 		f.stdout, f.stderr = "one\ntwo", "three\n"
-		_, r := callTool(t, asUser(t.Context()), f.tool(store(t)), `{"repoId":"app","runtime":"shell","code":"x","queryTerms":["T"],"outputMode":"`+mode+`"}`)
+		_, r := callTool(t, asUser(t.Context()), executeTool(f, store(t)), `{"repoId":"app","runtime":"shell","code":"x","queryTerms":["T"],"outputMode":"`+mode+`"}`)
 		raw, err := json.Marshal(r.Structured)
 		if err != nil {
 			t.Fatal(err)
@@ -348,7 +248,7 @@ func TestOutputModes(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFakeRunner()
 			f.stdout, f.stderr = tt.stdout, tt.stderr
-			v, _ := callTool(t, asUser(t.Context()), f.tool(store(t)), `{"repoId":"app","runtime":"shell","code":"x"`+tt.arguments+`}`)
+			v, _ := callTool(t, asUser(t.Context()), executeTool(f, store(t)), `{"repoId":"app","runtime":"shell","code":"x"`+tt.arguments+`}`)
 			var want map[string]any
 			if err := json.Unmarshal([]byte(tt.want), &want); err != nil {
 				t.Fatal(err)
@@ -368,11 +268,11 @@ func TestOutputModes(t *testing.T) {
 // TestReasonWithoutArtifact: a reply without a handle has the reason, unless the call asked for none.
 func TestReasonWithoutArtifact(t *testing.T) {
 	f := newFakeRunner()
-	v, _ := callTool(t, asUser(t.Context()), f.tool(store(t)), `{"repoId":"app","runtime":"shell","code":"x","persistOutput":false}`)
+	v, _ := callTool(t, asUser(t.Context()), executeTool(f, store(t)), `{"repoId":"app","runtime":"shell","code":"x","persistOutput":false}`)
 	if handle, there := v["artifactHandle"]; !there || handle != nil || v["artifactReason"] != nil {
 		t.Errorf("%v", v)
 	}
-	v, _ = callTool(t, asUser(t.Context()), f.tool(nil), `{"repoId":"app","runtime":"shell","code":"x"}`)
+	v, _ = callTool(t, asUser(t.Context()), executeTool(f, nil), `{"repoId":"app","runtime":"shell","code":"x"}`)
 	if v["artifactHandle"] != nil || v["artifactReason"] == nil {
 		t.Errorf("%v", v)
 	}
@@ -380,7 +280,7 @@ func TestReasonWithoutArtifact(t *testing.T) {
 
 // TestUnknownUsageIsNull: values that the kernel does not provide are null.
 func TestUnknownUsageIsNull(t *testing.T) {
-	v, _ := callTool(t, asUser(t.Context()), newFakeRunner().tool(nil), `{"repoId":"app","runtime":"shell","code":"x"}`)
+	v, _ := callTool(t, asUser(t.Context()), executeTool(newFakeRunner(), nil), `{"repoId":"app","runtime":"shell","code":"x"}`)
 	want := map[string]any{
 		"wallMs": 1500.0, "cpuMs": 20.0, "userMs": 0.0, "systemMs": 0.0, "peakMemoryBytes": 4096.0, "peakPids": nil,
 		"readBytes": 0.0, "writeBytes": 0.0, "queuedMs": 0.0,
@@ -393,11 +293,11 @@ func TestUnknownUsageIsNull(t *testing.T) {
 // TestJobCancelled: the cancellation of a call ends the job.
 func TestJobCancelled(t *testing.T) {
 	f := newFakeRunner()
-	f.run = func(ctx context.Context) { <-ctx.Done() }
+	f.during = func(ctx context.Context) { <-ctx.Done() }
 	f.result = job.Result{Status: job.Cancelled, ExitCode: -1, Signal: 9}
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(time.Millisecond, cancel)
-	v, r := callTool(t, asUser(ctx), f.tool(nil), `{"repoId":"app","runtime":"shell","code":"x"}`)
+	v, r := callTool(t, asUser(ctx), executeTool(f, nil), `{"repoId":"app","runtime":"shell","code":"x"}`)
 	if v["status"] != "cancelled" || v["exitCode"] != nil || r.IsError {
 		t.Errorf("%v", v)
 	}
@@ -408,8 +308,8 @@ func TestJobReportsProgress(t *testing.T) {
 	f := newFakeRunner()
 	f.stdout = "twelve bytes"
 	told := make(chan string, 16)
-	f.run = func(context.Context) { <-told }
-	tool := f.tool(nil)
+	f.during = func(context.Context) { <-told }
+	tool := executeTool(f, nil)
 	tool.Engine = &job.Engine{Policy: f, Runner: f, Auditor: f, Every: time.Millisecond}
 	ctx := WithCaller(t.Context(), Caller{Principal: "user:ada", Session: "s", Progress: func(p float64, message string) {
 		if strings.Contains(message, "12 bytes of output so far") && p > 0 {
@@ -428,7 +328,7 @@ func TestJobReportsProgress(t *testing.T) {
 func TestLongReplyText(t *testing.T) {
 	f := newFakeRunner()
 	f.stdout = strings.Repeat("a long line\n", 900)
-	v, r := callTool(t, asUser(t.Context()), f.tool(store(t)), `{"repoId":"app","runtime":"shell","code":"x","outputMode":"summary","maxResponseLines":1000}`)
+	v, r := callTool(t, asUser(t.Context()), executeTool(f, store(t)), `{"repoId":"app","runtime":"shell","code":"x","outputMode":"summary","maxResponseLines":1000}`)
 	for _, want := range []string{"status: success", "exit code 0", "stdout 10800 bytes", v["artifactHandle"].(string)} {
 		if !strings.Contains(r.Text, want) {
 			t.Errorf("no %q in %q", want, r.Text)

@@ -13,12 +13,7 @@ import (
 	"corral/job"
 )
 
-// Acquire makes a fakeRunner provide sessions.
-func (f *fakeRunner) Acquire(context.Context, *job.Request, job.Spec) (job.Lease, error) {
-	return job.Lease{ID: "5e55", Anew: f.anew, Return: func(bool) {}}, nil
-}
-
-func (f *fakeRunner) sandbox() *Sandbox {
+func sandboxTool(f *fakeRunner) *Sandbox {
 	return &Sandbox{
 		Engine: &job.Engine{Policy: f, Runner: f, Auditor: f, Sessions: f}, Repos: []string{"app", "other"},
 	}
@@ -27,12 +22,33 @@ func (f *fakeRunner) sandbox() *Sandbox {
 // execSandbox calls the tool through a server and returns the text of the result's only block.
 func execSandbox(t *testing.T, tool Tool, arguments string) (text string, isError bool) {
 	t.Helper()
-	k := dial(t, New(Options{Tools: []Tool{tool}}), Caller{Principal: "user:ada", Session: "s1"})
-	r := k.ask(toCall("1", "sandbox_exec", arguments))
-	if r.Error != nil || len(r.Result.Content) != 1 || r.Result.Content[0].Type != "text" {
-		t.Fatalf("%.300s", r.raw)
+	r := callThroughServer(t, tool, "sandbox_exec", arguments)
+	return r.Content[0].Text, r.IsError
+}
+
+// A served is a result as a client receives it, with one text block.
+type served struct {
+	Content []struct {
+		Type, Text string
+	} `json:"content"`
+	Structured json.RawMessage `json:"structuredContent"`
+	IsError    bool            `json:"isError"`
+}
+
+// callThroughServer calls a tool by name through a server.
+func callThroughServer(t *testing.T, tool Tool, name, arguments string) served {
+	t.Helper()
+	line := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + name + `","arguments":` + arguments + `}}`
+	var out strings.Builder
+	s := New(Options{Tools: []Tool{tool}})
+	if err := s.ServeStdio(t.Context(), strings.NewReader(line), &out, Caller{Principal: "user:ada", Session: "s1"}); err != nil {
+		t.Fatal(err)
 	}
-	return r.Result.Content[0].Text, r.Result.IsError
+	var m struct{ Result served }
+	if err := json.Unmarshal([]byte(out.String()), &m); err != nil || len(m.Result.Content) != 1 || m.Result.Content[0].Type != "text" {
+		t.Fatalf("%v: %.300s", err, out.String())
+	}
+	return m.Result
 }
 
 // TestSandboxErrors: the texts of the contract, and their precedence.
@@ -69,7 +85,7 @@ func TestSandboxErrors(t *testing.T) {
 		{`{"command":"` + strings.Repeat("x", 128<<10) + `"}`, "a command or argument must have at most 131071 bytes: write a script to a file through stdin, and run that"},
 	} {
 		f := newFakeRunner()
-		text, isError := execSandbox(t, f.sandbox(), tt.arguments)
+		text, isError := execSandbox(t, sandboxTool(f), tt.arguments)
 		if !isError || !strings.HasPrefix(text, tt.want) || !strings.HasPrefix(tt.want, "unknown") && text != tt.want {
 			t.Errorf("%.100s: error %t, %q", tt.arguments, isError, text)
 		}
@@ -97,7 +113,7 @@ func TestSandboxRequest(t *testing.T) {
 		{`{"args":["ls"],"timeout":1e300}`, job.Request{Command: []string{"ls"}, Dir: "/", Limits: job.Limits{Wall: (1<<31 - 1) * time.Second}}},
 	} {
 		f := newFakeRunner()
-		if text, isError := execSandbox(t, f.sandbox(), tt.arguments); isError {
+		if text, isError := execSandbox(t, sandboxTool(f), tt.arguments); isError {
 			t.Errorf("%.100s: %s", tt.arguments, text)
 			continue
 		}
@@ -155,7 +171,7 @@ func TestSandboxReplies(t *testing.T) {
 			f := newFakeRunner()
 			f.decision.Spec.Limits.Wall = time.Second
 			f.result, f.stdout, f.stderr = tt.result, tt.stdout, tt.stderr
-			s := f.sandbox()
+			s := sandboxTool(f)
 			if tt.change != nil {
 				tt.change(f, s)
 			}
@@ -172,8 +188,8 @@ func TestSandboxOutputLimitEndsJob(t *testing.T) {
 	f := newFakeRunner()
 	f.stdout = strings.Repeat("y\n", 2<<20)
 	f.result = job.Result{Status: job.Cancelled, ExitCode: -1}
-	f.run = func(ctx context.Context) { <-ctx.Done() }
-	text, isError := execSandbox(t, f.sandbox(), `{"command":"yes"}`)
+	f.during = func(ctx context.Context) { <-ctx.Done() }
+	text, isError := execSandbox(t, sandboxTool(f), `{"command":"yes"}`)
 	if isError || !strings.Contains(text, "output limit exceeded (2097152 bytes)") || !strings.Contains(text, `"exit_code":1`) {
 		t.Errorf("error %t: %.300s", isError, text)
 	}
@@ -201,14 +217,14 @@ func TestSandboxRefused(t *testing.T) {
 		{"another's repository", func(_ *fakeRunner, s *Sandbox) { s.Repo = "theirs" }, "you may not use any repository, and a session needs one"},
 	} {
 		f := newFakeRunner()
-		s := f.sandbox()
+		s := sandboxTool(f)
 		tt.change(f, s)
 		if text, isError := execSandbox(t, s, `{"args":["x"]}`); !isError || text != tt.want {
 			t.Errorf("%s: error %t, %q", tt.name, isError, text)
 		}
 	}
 	f := newFakeRunner()
-	s := f.sandbox()
+	s := sandboxTool(f)
 	s.Repo = "other"
 	if _, isError := execSandbox(t, s, `{"args":["x"]}`); isError || f.request.Repo != "other" {
 		t.Errorf("error %t, in %q", isError, f.request.Repo)
@@ -223,7 +239,7 @@ func TestSandboxLarge(t *testing.T) {
 	}{{"x", true}, {"\n", true}, {"\"", true}, {"\xff", true}, {"é", true}, {"\x01", false}, {"x\x00", true}} {
 		f := newFakeRunner()
 		f.stdout = strings.Repeat(tt.unit, 2<<20/len(tt.unit))
-		text, isError := execSandbox(t, f.sandbox(), `{"args":["x"]}`)
+		text, isError := execSandbox(t, sandboxTool(f), `{"args":["x"]}`)
 		var r sandboxReply
 		if err := json.Unmarshal([]byte(text), &r); err != nil || isError {
 			t.Fatalf("%q: %v, error %t", tt.unit, err, isError)

@@ -7,13 +7,28 @@ import (
 	"testing"
 )
 
+// A view is a schema as a client decodes it, with the keywords that the tools use.
+type view struct {
+	Type                           any // a string, or a list of strings
+	Enum, Required                 []string
+	Minimum, Maximum               *int
+	MinLength, MaxLength, MaxItems int
+	Items                          *view
+	Properties                     []viewProperty
+}
+
+type viewProperty struct {
+	name   string
+	schema *view
+}
+
 // published returns a tool's output schema as a client decodes it.
-func published(t *testing.T, tool Tool) *schema {
+func published(t *testing.T, tool Tool) *view {
 	t.Helper()
 	return readSchema(t, tool.Definition().Output)
 }
 
-func readSchema(t *testing.T, raw json.RawMessage) *schema {
+func readSchema(t *testing.T, raw json.RawMessage) *view {
 	t.Helper()
 	var v any
 	if err := json.Unmarshal(raw, &v); err != nil {
@@ -23,8 +38,8 @@ func readSchema(t *testing.T, raw json.RawMessage) *schema {
 }
 
 // schemaOf decodes a schema. It ignores keywords that it does not know, and wrong does not check them.
-func schemaOf(v map[string]any) *schema {
-	s := &schema{Type: v["type"]}
+func schemaOf(v map[string]any) *view {
+	s := &view{Type: v["type"]}
 	if list, ok := s.Type.([]any); ok {
 		var words []string
 		for _, one := range list {
@@ -56,7 +71,7 @@ func schemaOf(v map[string]any) *schema {
 	}
 	if all, ok := v["properties"].(map[string]any); ok {
 		for name, one := range all {
-			s.Properties = append(s.Properties, property{name, schemaOf(one.(map[string]any))})
+			s.Properties = append(s.Properties, viewProperty{name, schemaOf(one.(map[string]any))})
 		}
 	}
 	return s
@@ -68,7 +83,7 @@ func listOf(v any) []any {
 }
 
 // wrong returns how v violates s, "" if it does not. It implements only the keywords that package mcp uses.
-func (s *schema) wrong(v any) string {
+func (s *view) wrong(v any) string {
 	if !slices.Contains(types(s.Type), typeOf(v)) {
 		return fmt.Sprintf("%v is %s, not %v", v, typeOf(v), s.Type)
 	}
@@ -97,7 +112,7 @@ func (s *schema) wrong(v any) string {
 	return ""
 }
 
-func (s *schema) wrongObject(v map[string]any) string {
+func (s *view) wrongObject(v map[string]any) string {
 	for _, name := range s.Required {
 		if _, ok := v[name]; !ok {
 			return "no " + name
@@ -107,7 +122,7 @@ func (s *schema) wrongObject(v map[string]any) string {
 		if s.Properties == nil {
 			break // any
 		}
-		n := slices.IndexFunc(s.Properties, func(p property) bool { return p.name == name })
+		n := slices.IndexFunc(s.Properties, func(p viewProperty) bool { return p.name == name })
 		if n < 0 {
 			return "not in the schema: " + name
 		}

@@ -16,7 +16,7 @@ import (
 	"corral/policy/starlark"
 )
 
-func (f *fakeRunner) starlark() *Starlark {
+func starlarkTool(f *fakeRunner) *Starlark {
 	return &Starlark{Engine: &job.Engine{Policy: f, Runner: f, Auditor: f}, Repos: []string{"app", "other"}}
 }
 
@@ -55,7 +55,7 @@ func TestStarlarkArguments(t *testing.T) {
 		{`[]`, "", "must be an object, got an array"},
 	} {
 		f := newFakeRunner()
-		v, r := callTool(t, asUser(t.Context()), f.starlark(), tt.arguments)
+		v, r := callTool(t, asUser(t.Context()), starlarkTool(f), tt.arguments)
 		details, _ := v["details"].(map[string]any)
 		argument, _ := details["argument"].(string)
 		if v["code"] != "INVALID_REQUEST" || v["message"] != tt.want || argument != tt.argument || !r.IsError || f.request != nil {
@@ -78,7 +78,7 @@ func TestStarlarkRequest(t *testing.T) {
 		{`{"source":"` + source + `","input":"` + input + `"}`, job.Request{Stdin: input, Output: 64 << 10}},
 	} {
 		f := newFakeRunner()
-		if v, r := callTool(t, asUser(t.Context()), f.starlark(), tt.arguments); r.IsError {
+		if v, r := callTool(t, asUser(t.Context()), starlarkTool(f), tt.arguments); r.IsError {
 			t.Errorf("%.90s: %v", tt.arguments, v)
 			continue
 		}
@@ -176,7 +176,7 @@ func TestStarlarkReplies(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFakeRunner()
 			f.result, f.stdout, f.stderr = tt.result, tt.stdout, tt.stderr
-			v, r := callTool(t, asUser(t.Context()), f.starlark(), `{"source":"","limits":{"output_kb":1}}`)
+			v, r := callTool(t, asUser(t.Context()), starlarkTool(f), `{"source":"","limits":{"output_kb":1}}`)
 			if raw := string(jsonOf(r.Structured)); raw != tt.want || r.IsError != (v["stdout"] == nil) {
 				t.Errorf("%.300s\nwant %.300s", raw, tt.want)
 			}
@@ -208,14 +208,14 @@ func TestStarlarkRefused(t *testing.T) {
 		{"another's repository", func(_ *fakeRunner, s *Starlark) { s.Repo = "theirs" }, `{"code":"NOT_FOUND","message":"you may not use any repository, and a run is accounted to one"}`},
 	} {
 		f := newFakeRunner()
-		s := f.starlark()
+		s := starlarkTool(f)
 		tt.change(f, s)
 		if _, r := callTool(t, asUser(t.Context()), s, `{"source":""}`); string(jsonOf(r.Structured)) != tt.want || !r.IsError {
 			t.Errorf("%s: %s", tt.name, jsonOf(r.Structured))
 		}
 	}
 	f := newFakeRunner()
-	s := f.starlark()
+	s := starlarkTool(f)
 	s.Repo = "other"
 	if _, r := callTool(t, asUser(t.Context()), s, `{"source":""}`); r.IsError || f.request.Repo != "other" {
 		t.Errorf("%v, accounted to %q", r.Structured, f.request.Repo)
@@ -231,8 +231,8 @@ func TestStarlarkOutputLimitEndsJob(t *testing.T) {
 			f.stdout, f.stderr = "", f.stdout
 		}
 		f.result = job.Result{Status: job.Cancelled, ExitCode: -1}
-		f.run = func(ctx context.Context) { <-ctx.Done() }
-		v, r := callTool(t, asUser(t.Context()), f.starlark(), `{"source":""}`)
+		f.during = func(ctx context.Context) { <-ctx.Done() }
+		v, r := callTool(t, asUser(t.Context()), starlarkTool(f), `{"source":""}`)
 		details, _ := v["details"].(map[string]any)
 		if stdout, _ := details["stdout"].(string); v["code"] != "OUTPUT_LIMIT" || !r.IsError || len(stdout) > 64<<10 {
 			t.Errorf("%.300v", v)
@@ -244,12 +244,12 @@ func TestStarlarkOutputLimitEndsJob(t *testing.T) {
 func TestStarlarkCancelled(t *testing.T) {
 	f := newFakeRunner()
 	ctx, cancel := context.WithCancel(asUser(t.Context()))
-	f.run = func(ctx context.Context) {
+	f.during = func(ctx context.Context) {
 		cancel()
 		<-ctx.Done()
 	}
 	f.result = job.Result{Status: job.Cancelled, ExitCode: -1}
-	if r, err := f.starlark().Call(ctx, json.RawMessage(`{"source":""}`)); err == nil {
+	if r, err := starlarkTool(f).Call(ctx, json.RawMessage(`{"source":""}`)); err == nil {
 		t.Errorf("%+v", r)
 	}
 }
@@ -261,11 +261,10 @@ func TestStarlarkTexts(t *testing.T) {
 	} {
 		f := newFakeRunner()
 		f.stdout = strings.Repeat("x", n)
-		k := dial(t, New(Options{Tools: []Tool{f.starlark()}}), Caller{Principal: "user:ada"})
-		r := k.ask(toCall("1", "code.sandbox.starlark.run", `{"source":"","limits":{"output_kb":1024}}`))
+		r := callThroughServer(t, starlarkTool(f), "code.sandbox.starlark.run", `{"source":"","limits":{"output_kb":1024}}`)
 		var reply starlarkReply
-		if err := json.Unmarshal(r.Result.Structured, &reply); err != nil || len(r.Result.Content) != 1 || r.Result.Content[0].Text != want || reply.Stdout != f.stdout {
-			t.Errorf("%v, %.300s", err, r.raw)
+		if err := json.Unmarshal(r.Structured, &reply); err != nil || r.Content[0].Text != want || reply.Stdout != f.stdout {
+			t.Errorf("%v, %.300s", err, r.Content[0].Text)
 		}
 	}
 }
@@ -317,7 +316,7 @@ func FuzzStarlarkReply(f *testing.F) {
 		s := newFakeRunner()
 		s.stdout, s.stderr = string(stdout), string(stderr)
 		s.result = job.Result{Status: all[int(status)%len(all)], ExitCode: exit}
-		r, err := s.starlark().Call(asUser(t.Context()), json.RawMessage(`{"source":"","limits":{"output_kb":1}}`))
+		r, err := starlarkTool(s).Call(asUser(t.Context()), json.RawMessage(`{"source":"","limits":{"output_kb":1}}`))
 		raw := jsonOf(r.Structured)
 		if err != nil {
 			e := fail(err)
