@@ -31,7 +31,7 @@ var knots = map[string]int{
 
 	"isolate": 41,
 
-	"mcp": 24,
+	"mcp": 10,
 
 	"policy/runtimes": 10,
 
