@@ -13,6 +13,7 @@ import (
 
 	"corral/internal/test/sandboxtest"
 	"corral/job"
+	"corral/store/artifact/lines"
 )
 
 // TestConcurrentQueriesAreLimited: the number of concurrent queries is limited to the number of processors; further
@@ -80,10 +81,10 @@ func TestReadStopsWithContext(t *testing.T) {
 func TestAnswersAreBounded(t *testing.T) {
 	sandboxtest.OneGoroutine(t)
 	s := openStore(t, t.TempDir(), Options{})
-	long := strings.Repeat("\xc3\xa4", MaxLine) + "\n"
+	long := strings.Repeat("\xc3\xa4", lines.MaxLine) + "\n"
 	h := put(t, s, mine(), strings.Repeat("\n", 50_000), "").Handle()
 	a, err := s.Query(t.Context(), Query{Reader: ada, Handle: h, Range: &Range{Stdout, 11, 1 << 40}})
-	if err != nil || !a.Truncated || len(a.Excerpts) != 1 || a.Excerpts[0].LineEnd != 10+maxLines {
+	if err != nil || !a.Truncated || len(a.Excerpts) != 1 || a.Excerpts[0].LineEnd != 10+20_000 {
 		t.Fatalf("%+v, %v", a, err)
 	}
 	h = put(t, s, mine(), strings.Repeat(long, 2000), strings.Repeat(long, 2000)).Handle()
@@ -101,7 +102,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		for _, x := range a.Excerpts {
 			size += len(x.Content)
 		}
-		if !a.Truncated || size > maxText+len(long) || size < maxText/2 {
+		if !a.Truncated || size > lines.MaxText+len(long) || size < lines.MaxText/2 {
 			t.Errorf("%s: %d bytes in %d excerpts, truncated %v", name, size, len(a.Excerpts), a.Truncated)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"corral/internal/redact"
 	"corral/job"
+	"corral/store/artifact/lines"
 )
 
 // BeginOptions configure an Output: its owner, and which parts of it to show.
@@ -113,10 +114,10 @@ func (o *Output) Streams() (stdout, stderr *os.File, err error) {
 	}
 	first, second := o.begin.View.selection()
 	whole := o.begin.View.whole()
-	for i, w := range [...]selection{first, second} {
+	for i, w := range [...]lines.Selection{first, second} {
 		o.margins[i] = newMargins(o.begin.View.Ends)
 		o.streams[i] = &stream{
-			total: &o.totals[i], hide: rules.Stream(), view: newLineReader(w), keep: o.spool(i), whole: whole,
+			total: &o.totals[i], hide: rules.Stream(), view: lines.NewReader(w), keep: o.spool(i), whole: whole,
 			ends: o.margins[i],
 		}
 	}
@@ -208,22 +209,23 @@ func (o *Output) capture() {
 	c, v := &o.captured, o.begin.View
 	for i, s := range o.streams {
 		to := [...]*StreamCapture{&c.Stdout, &c.Stderr}[i]
-		to.Bytes, to.Lines = s.total.Load(), s.view.n
+		to.Bytes, to.Lines = s.total.Load(), s.view.Count()
 		to.Truncated = s.passed > o.limit
 		to.Whole = string(s.shown)
 		to.Head, to.Tail, to.Between = s.ends.both()
 		c.Over = s.whole.isOver()
 	}
 	if v.Lines > 0 {
-		c.Stdout.Summary = stdout.view.summary(v.Lines/2, v.Lines-v.Lines/2, true)
-		c.Stderr.Summary = stderr.view.summary(0, v.Lines/4, false)
+		c.Stdout.Summary = stdout.view.Summary(v.Lines/2, v.Lines-v.Lines/2, true)
+		c.Stderr.Summary = stderr.view.Summary(0, v.Lines/4, false)
 	}
 	if len(v.Terms) == 0 {
 		return
 	}
-	c.Excerpts = found(stdout.view, stderr.view, DefaultExcerpts)
+	views := readers{Stdout: stdout.view, Stderr: stderr.view}
+	c.Excerpts = views.found(DefaultExcerpts)
 	if len(c.Excerpts) == 0 && v.Fallback {
-		c.Excerpts = front(stdout.view, stderr.view, DefaultExcerpts)
+		c.Excerpts = views.front(DefaultExcerpts)
 	}
 }
 

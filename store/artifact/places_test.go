@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -78,27 +77,6 @@ func TestAtBeyondGap(t *testing.T) {
 	}
 	if checked < 300 || checked == 5000 {
 		t.Errorf("%d of %d lines: the stream has no gap", checked, len(lines))
-	}
-}
-
-// TestAtInPieces: splitting a stream in any way does not change its lines and their numbers.
-func TestAtInPieces(t *testing.T) {
-	text := []byte(strings.Repeat("a\n\nbb\nccc\n", 200))
-	for range 50 {
-		v := newLineReader(selection{at: []int64{2, 401, 800}, excerpts: 3, context: 1})
-		for p := text; len(p) > 0; {
-			n := min(1+rand.IntN(300), len(p))
-			v.write(p[:n])
-			p = p[n:]
-		}
-		v.close()
-		var got []string
-		for _, x := range v.texts.list {
-			got = append(got, fmt.Sprintf("%d-%d %q", x.start, x.end, x.text))
-		}
-		if want := []string{`1-3 "a\n\nbb"`, `400-402 "ccc\na\n"`, `799-800 "bb\nccc"`}; !slices.Equal(got, want) {
-			t.Fatalf("%q, want %q", got, want)
-		}
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"corral/store/artifact/lines"
 )
 
 // Errors of reading. They are wrapped with details that the reader may learn.
@@ -90,16 +92,16 @@ type Answer struct {
 // ErrExpired, ErrCorrupt, an error of reading the disk, or that of ctx.
 func (s *Store) Query(ctx context.Context, q Query) (*Answer, error) {
 	streams := []string{Stdout, Stderr}
-	w := selection{terms: q.Terms, context: q.Context, excerpts: q.Excerpts}
+	w := lines.Selection{Terms: q.Terms, Context: q.Context, Excerpts: q.Excerpts}
 	switch {
 	case q.Range != nil:
 		streams = []string{q.Range.Stream}
-		w.from, w.to, w.within = max(q.Range.Start, 1), q.Range.End, true
+		w.From, w.To, w.Within = max(q.Range.Start, 1), q.Range.End, true
 	case q.Stream != "":
 		streams = []string{q.Stream}
 	}
 	if q.Range == nil {
-		w.first = q.Excerpts
+		w.First = q.Excerpts
 	}
 	if bad := slices.IndexFunc(streams, func(n string) bool { return n != Stdout && n != Stderr }); bad >= 0 {
 		return nil, fmt.Errorf("%q is not a stream: must be stdout or stderr", streams[bad])
@@ -119,15 +121,15 @@ func (s *Store) Query(ctx context.Context, q Query) (*Answer, error) {
 	}
 	defer unix.Close(dir)
 	a := &Answer{Excerpts: []Excerpt{}, Streams: streams, Manifest: m}
-	views := map[string]*lineReader{}
+	views := readers{}
 	for _, name := range streams {
 		k := m.stream(name)
-		w.at = slices.Sorted(slices.Values(q.At[name]))
-		v := newLineReader(w)
+		w.At = slices.Sorted(slices.Values(q.At[name]))
+		v := lines.NewReader(w)
 		if err := s.read(ctx, dir, q.Handle, k, &gapReader{v: v, gap: k.gap}); err != nil {
 			return nil, err
 		}
-		v.close()
+		v.Close()
 		views[name] = v
 		a.Lines += k.lines
 		a.Bytes += k.total
@@ -136,23 +138,21 @@ func (s *Store) Query(ctx context.Context, q Query) (*Answer, error) {
 	return a, nil
 }
 
-func (a *Answer) fill(q *Query, views map[string]*lineReader) {
-	stdout, stderr := views[Stdout], views[Stderr]
+func (a *Answer) fill(q *Query, views readers) {
 	for _, v := range views {
-		a.Truncated = a.Truncated || v.cut
+		a.Truncated = a.Truncated || v.Incomplete()
 	}
 	a.Match = Matched
-	a.Excerpts = found(stdout, stderr, q.Excerpts)
+	a.Excerpts = views.found(q.Excerpts)
 	switch {
 	case q.Range != nil:
 		a.Match = LineRead
-		if p := &views[q.Range.Stream].part; p.start > 0 {
-			a.Excerpts = slices.Insert(a.Excerpts, 0,
-				Excerpt{LineStart: p.start, LineEnd: p.end, Content: string(p.text), Source: q.Range.Stream})
+		if p := views[q.Range.Stream].Part(); p.Start > 0 {
+			a.Excerpts = slices.Insert(a.Excerpts, 0, newExcerpt(q.Range.Stream, p))
 		}
 	case len(a.Excerpts) == 0:
 		a.Match = NoMatch
-		a.Excerpts = front(stdout, stderr, q.Excerpts)
+		a.Excerpts = views.front(q.Excerpts)
 	}
 	a.bound()
 }
@@ -161,7 +161,7 @@ func (a *Answer) fill(q *Query, views map[string]*lineReader) {
 func (a *Answer) bound() {
 	size := 0
 	for i := range a.Excerpts {
-		if size += len(a.Excerpts[i].Content); size > maxText && i > 0 {
+		if size += len(a.Excerpts[i].Content); size > lines.MaxText && i > 0 {
 			a.Excerpts, a.Truncated = slices.Clip(a.Excerpts[:i]), true
 			return
 		}
@@ -275,9 +275,9 @@ func (s *Store) read(ctx context.Context, dir int, handle string, k storedStream
 	}
 }
 
-// A gapReader feeds a stored stream to a lineReader, with its gap in place of the marker.
+// A gapReader feeds a stored stream to a lines.Reader, with its gap in place of the marker.
 type gapReader struct {
-	v   *lineReader
+	v   *lines.Reader
 	gap *gap // nil: nothing was left out
 	at  int64
 }
@@ -285,24 +285,24 @@ type gapReader struct {
 func (g *gapReader) Write(p []byte) (int, error) {
 	n := len(p)
 	if g.gap == nil {
-		g.v.write(p)
+		_, _ = g.v.Write(p) // never fails
 		return n, nil
 	}
 	end := g.gap.Offset + g.gap.Marker
 	if g.at < g.gap.Offset {
 		head := p[:min(int64(len(p)), g.gap.Offset-g.at)]
-		g.v.write(head)
+		_, _ = g.v.Write(head) // never fails
 		p = p[len(head):]
 	}
 	if g.at += int64(n - len(p)); len(p) > 0 && g.at == g.gap.Offset {
-		g.v.gap(g.gap.Lines, leftOut(g.gap.Bytes))
+		g.v.Gap(g.gap.Lines, leftOut(g.gap.Bytes))
 	}
 	if g.at < end {
 		skip := min(int64(len(p)), end-g.at)
 		p = p[skip:]
 		g.at += skip
 	}
-	g.v.write(p)
+	_, _ = g.v.Write(p) // never fails
 	g.at += int64(len(p))
 	return n, nil
 }

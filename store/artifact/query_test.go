@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/gzip"
+
+	"corral/store/artifact/lines"
 )
 
 func TestQuery(t *testing.T) {
@@ -108,7 +110,7 @@ func TestLongRange(t *testing.T) {
 		t.Fatalf("%v, %v", a, err)
 	}
 	x := a.Excerpts[0]
-	if n := int64(strings.Count(x.Content, "\n")) + 1; x.LineStart != 5 || x.LineEnd != 4+n || len(x.Content) < maxText || len(x.Content) > maxText+1000 {
+	if n := int64(strings.Count(x.Content, "\n")) + 1; x.LineStart != 5 || x.LineEnd != 4+n || len(x.Content) < lines.MaxText || len(x.Content) > lines.MaxText+1000 {
 		t.Errorf("lines %d to %d, %d of them, %d bytes", x.LineStart, x.LineEnd, n, len(x.Content))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/redact"
+	"corral/store/artifact/lines"
 )
 
 const (
@@ -27,7 +28,7 @@ type stream struct {
 	pipe  *os.File
 	total *atomic.Int64 // bytes read
 	hide  *redact.Stream
-	view  *lineReader
+	view  *lines.Reader
 	keep  *spool   // nil: the stream is not stored
 	whole *whole   // nil: the stream is not shown completely
 	shown []byte   // owned by the reading goroutine until done is closed
@@ -76,7 +77,7 @@ func (s *stream) read() {
 		}
 	}
 	s.out(s.hide.Append(b.out[:0], nil, true))
-	s.view.close()
+	s.view.Close()
 	s.pipe.Close()
 	if s.keep != nil { // streams end before the job's result is known, so this delays nobody
 		s.stored = s.seal()
@@ -135,7 +136,7 @@ func (s *stream) out(p []byte) {
 		s.shown = append(s.shown, p...)
 	}
 	s.ends.write(p)
-	s.view.write(p)
+	_, _ = s.view.Write(p) // never fails
 	if s.keep != nil {
 		s.keep.write(p)
 	}

@@ -1,6 +1,6 @@
 package artifact
 
-import "strconv"
+import "corral/store/artifact/lines"
 
 // Defaults of the excerpts in a reply; a Query may request others.
 const (
@@ -45,58 +45,31 @@ type Excerpt struct {
 }
 
 // selection returns which lines of each stream to keep for the view.
-func (v View) selection() (stdout, stderr selection) {
-	stdout.first, stdout.last = v.Lines/2, v.Lines-v.Lines/2
-	stderr.last = v.Lines / 4
+func (v View) selection() (stdout, stderr lines.Selection) {
+	stdout.First, stdout.Last = v.Lines/2, v.Lines-v.Lines/2
+	stderr.Last = v.Lines / 4
 	if len(v.Terms) == 0 {
 		return stdout, stderr
 	}
-	for _, w := range []*selection{&stdout, &stderr} {
-		w.terms, w.context, w.excerpts = v.Terms, DefaultContext, DefaultExcerpts
+	for _, w := range []*lines.Selection{&stdout, &stderr} {
+		w.Terms, w.Context, w.Excerpts = v.Terms, DefaultContext, DefaultExcerpts
 		if v.Fallback {
-			w.first = max(w.first, DefaultExcerpts)
+			w.First = max(w.First, DefaultExcerpts)
 		}
 	}
 	return stdout, stderr
 }
 
-// summary returns the first head and the last tail lines, and how many lines are between them.
-func (v *lineReader) summary(head, tail int, omitted bool) string {
-	n := int(min(int64(head), v.n))
-	var b []byte
-	for i := range n {
-		b = appendLine(b, &v.head[i])
-	}
-	rest := v.n - int64(n)
-	if between := rest - int64(tail); between > 0 && omitted {
-		b = append(b, "\n... ("...)
-		b = strconv.AppendInt(b, between, 10)
-		b = append(b, " lines omitted) ...\n\n"...)
-	}
-	for _, l := range v.lastLines(int(min(int64(tail), rest))) {
-		b = appendLine(b, l)
-	}
-	if len(b) > 0 && !v.terminated {
-		b = b[:len(b)-1]
-	}
-	return string(b)
-}
+// readers are those of the two streams, by name. A stream that is not read is missing.
+type readers map[string]*lines.Reader
 
-func appendLine(dst []byte, l *line) []byte { return append(l.appendTo(dst), '\n') }
-
-// found returns at most limit excerpts of the streams, stdout's first.
-func found(stdout, stderr *lineReader, limit int) []Excerpt {
+// found returns at most limit excerpts, stdout's first.
+func (r readers) found(limit int) []Excerpt {
 	out := []Excerpt{}
-	for _, s := range []struct {
-		name string
-		*lineReader
-	}{{Stdout, stdout}, {Stderr, stderr}} {
-		if s.lineReader == nil {
-			continue
-		}
-		for i := range s.texts.list {
-			if x := &s.texts.list[i]; len(out) < limit {
-				out = append(out, Excerpt{LineStart: x.start, LineEnd: x.end, Content: string(x.text), Source: s.name})
+	for _, name := range [...]string{Stdout, Stderr} {
+		if v := r[name]; v != nil {
+			for _, x := range v.Excerpts(limit - len(out)) {
+				out = append(out, newExcerpt(name, x))
 			}
 		}
 	}
@@ -104,19 +77,19 @@ func found(stdout, stderr *lineReader, limit int) []Excerpt {
 }
 
 // front returns at most limit first lines of the first stream that has any.
-func front(stdout, stderr *lineReader, limit int) []Excerpt {
-	for _, s := range []struct {
-		name string
-		*lineReader
-	}{{Stdout, stdout}, {Stderr, stderr}} {
-		if s.lineReader == nil || len(s.head) == 0 || limit == 0 {
-			continue
+func (r readers) front(limit int) []Excerpt {
+	for _, name := range [...]string{Stdout, Stderr} {
+		if v := r[name]; v != nil {
+			if s := v.Front(limit); s.Start > 0 {
+				x := newExcerpt(name, s)
+				x.Fallback = true
+				return []Excerpt{x}
+			}
 		}
-		var x section
-		for i := range min(len(s.head), limit) {
-			x.add(int64(i)+1, &s.head[i])
-		}
-		return []Excerpt{{LineStart: x.start, LineEnd: x.end, Content: string(x.text), Source: s.name, Fallback: true}}
 	}
 	return []Excerpt{}
+}
+
+func newExcerpt(stream string, s lines.Section) Excerpt {
+	return Excerpt{LineStart: s.Start, LineEnd: s.End, Content: s.Text, Source: stream}
 }

@@ -1,4 +1,4 @@
-package artifact
+package lines
 
 import (
 	"fmt"
@@ -72,7 +72,7 @@ func folded(s string) string {
 	}, s)
 }
 
-func naiveExcerpts(s string, terms []string, context, limit int) (out []section) {
+func naiveExcerpts(s string, terms []string, context, limit int) (out []Section) {
 	all, _ := split(s)
 	for i := 0; i < len(all) && len(out) < limit; i++ {
 		if !has(all[i], terms) {
@@ -83,24 +83,24 @@ func naiveExcerpts(s string, terms []string, context, limit int) (out []section)
 		for _, l := range all[from : to+1] {
 			text = append(text, shown(l))
 		}
-		out = append(out, section{int64(from + 1), int64(to + 1), []byte(strings.Join(text, "\n"))})
+		out = append(out, Section{int64(from + 1), int64(to + 1), strings.Join(text, "\n")})
 		i = to
 	}
 	return out
 }
 
-func read(w selection, s string, cut func() int) *lineReader {
-	v := newLineReader(w)
+func read(w Selection, s string, cut func() int) *Reader {
+	v := NewReader(w)
 	for len(s) > 0 {
 		n := min(len(s), cut())
-		v.write([]byte(s[:n]))
+		_, _ = v.Write([]byte(s[:n]))
 		s = s[n:]
 	}
-	v.close()
+	v.Close()
 	return v
 }
 
-func checkLines(t *testing.T, s string, w selection, cut func() int) {
+func checkLines(t *testing.T, s string, w Selection, cut func() int) {
 	t.Helper()
 	v := read(w, s, cut)
 	all, terminated := split(s)
@@ -108,28 +108,26 @@ func checkLines(t *testing.T, s string, w selection, cut func() int) {
 		t.Fatalf("%.200q: %d lines, want %d", s, v.n, len(all))
 	}
 	for _, omitted := range []bool{true, false} {
-		if got, want := v.summary(w.first, w.last, omitted), naiveSummary(s, w.first, w.last, omitted); got != want {
-			t.Fatalf("%.200q, first %d, last %d:\n got %.300q\nwant %.300q", s, w.first, w.last, got, want)
+		if got, want := v.Summary(w.First, w.Last, omitted), naiveSummary(s, w.First, w.Last, omitted); got != want {
+			t.Fatalf("%.200q, first %d, last %d:\n got %.300q\nwant %.300q", s, w.First, w.Last, got, want)
 		}
 	}
-	got, want := v.texts.list, naiveExcerpts(s, w.terms, w.context, w.excerpts)
-	if !slices.EqualFunc(got, want, func(a, b section) bool {
-		return a.start == b.start && a.end == b.end && string(a.text) == string(b.text)
-	}) {
-		t.Fatalf("%.300q, %q ±%d:\n got %.300q\nwant %.300q", s, w.terms, w.context, fmt.Sprint(got), fmt.Sprint(want))
+	got, want := v.Excerpts(w.Excerpts), naiveExcerpts(s, w.Terms, w.Context, w.Excerpts)
+	if !slices.Equal(got, want) {
+		t.Fatalf("%.300q, %q ±%d:\n got %.300q\nwant %.300q", s, w.Terms, w.Context, fmt.Sprint(got), fmt.Sprint(want))
 	}
 	var part []string
 	for i, l := range all {
-		if n := int64(i) + 1; w.from > 0 && n >= w.from && n <= w.to {
+		if n := int64(i) + 1; w.From > 0 && n >= w.From && n <= w.To {
 			part = append(part, shown(l))
 		}
 	}
-	if got := string(v.part.text); got != strings.Join(part, "\n") {
-		t.Fatalf("%.200q, lines %d to %d: %.300q", s, w.from, w.to, got)
+	if got := v.Part().Text; got != strings.Join(part, "\n") {
+		t.Fatalf("%.200q, lines %d to %d: %.300q", s, w.From, w.To, got)
 	}
 }
 
-// TestLines compares lineReader with the definition, on streams of critical pieces split at random.
+// TestLines compares Reader with the definition, on streams of critical pieces split at random.
 func TestLines(t *testing.T) {
 	sandboxtest.OneGoroutine(t)
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -143,13 +141,13 @@ func TestLines(t *testing.T) {
 		for range rng.IntN(30) {
 			b.WriteString(pieces[rng.IntN(len(pieces))])
 		}
-		w := selection{first: rng.IntN(5), last: rng.IntN(6), context: rng.IntN(4), excerpts: 1 + rng.IntN(3)}
+		w := Selection{First: rng.IntN(5), Last: rng.IntN(6), Context: rng.IntN(4), Excerpts: 1 + rng.IntN(3)}
 		for range rng.IntN(3) {
-			w.terms = append(w.terms, terms[rng.IntN(len(terms))])
+			w.Terms = append(w.Terms, terms[rng.IntN(len(terms))])
 		}
 		if rng.IntN(2) == 0 {
-			w.from = 1 + rng.Int64N(20)
-			w.to = w.from + rng.Int64N(20)
+			w.From = 1 + rng.Int64N(20)
+			w.To = w.From + rng.Int64N(20)
 		}
 		checkLines(t, b.String(), w, func() int { return 1 + rng.IntN(50) })
 		checkLines(t, b.String(), w, func() int { return 1 })
@@ -167,7 +165,7 @@ func FuzzLines(f *testing.F) {
 			}
 		}
 		rng := rand.New(rand.NewPCG(seed, 1))
-		w := selection{first: int(first % 8), last: int(last % 8), terms: []string{term}, context: int(seed % 4), excerpts: 3}
+		w := Selection{First: int(first % 8), Last: int(last % 8), Terms: []string{term}, Context: int(seed % 4), Excerpts: 3}
 		checkLines(t, s, w, func() int { return 1 + rng.IntN(20) })
 	})
 }
@@ -195,75 +193,54 @@ func TestLineCap(t *testing.T) {
 			501: strings.Repeat(c, 500) + "… (+1) [truncated]",
 			777: strings.Repeat(c, 500) + "… (+277) [truncated]",
 		} {
-			v := read(selection{first: 1}, strings.Repeat(c, n), func() int { return 7 })
-			if got := v.summary(1, 0, false); got != want {
+			v := read(Selection{First: 1}, strings.Repeat(c, n), func() int { return 7 })
+			if got := v.Summary(1, 0, false); got != want {
 				t.Errorf("%d of %s: %q", n, c, got)
 			}
 		}
 	}
 }
 
-// TestView: a reply with both streams: summaries, excerpts and the fallback.
-func TestView(t *testing.T) {
-	numbers := func(prefix string, n int) string {
-		var b strings.Builder
-		for i := range n {
-			fmt.Fprintf(&b, "%s%d\n", prefix, i+1)
-		}
-		return b.String()
-	}
-	v := View{Lines: 10, Terms: []string{"OUT50", "err7"}, Fallback: true}
-	o, e := v.selection()
-	stdout, stderr := read(o, numbers("out", 100), func() int { return 11 }), read(e, numbers("err", 9), func() int { return 11 })
-	if got, want := stdout.summary(5, 5, true), "out1\nout2\nout3\nout4\nout5\n\n... (90 lines omitted) ...\n\nout96\nout97\nout98\nout99\nout100\n"; got != want {
-		t.Errorf("stdout: %q", got)
-	}
-	if got, want := stderr.summary(0, 2, false), "err8\nerr9\n"; got != want {
-		t.Errorf("stderr: %q", got)
-	}
-	want := []Excerpt{
-		{LineStart: 47, LineEnd: 53, Content: "out47\nout48\nout49\nout50\nout51\nout52\nout53", Source: Stdout},
-		{LineStart: 4, LineEnd: 9, Content: "err4\nerr5\nerr6\nerr7\nerr8\nerr9", Source: Stderr},
-	}
-	if got := found(stdout, stderr, 10); !slices.Equal(got, want) {
-		t.Errorf("excerpts: %+v", got)
-	}
-	if got := found(stdout, stderr, 1); !slices.Equal(got, want[:1]) {
-		t.Errorf("one excerpt: %+v", got)
-	}
-	if got := front(stdout, stderr, 2); !slices.Equal(got, []Excerpt{{1, 2, "out1\nout2", Stdout, true}}) {
-		t.Errorf("front: %+v", got)
-	}
-	if got := front(read(o, "", nil), stderr, 1); !slices.Equal(got, []Excerpt{{1, 1, "err1", Stderr, true}}) {
-		t.Errorf("front of stderr: %+v", got)
-	}
-	if got := front(nil, read(e, "", nil), 1); len(got) != 0 || got == nil {
-		t.Errorf("front of nothing: %+v", got)
-	}
-}
-
 // TestGap: after a gap, lines keep their original numbers, and no excerpt reaches across it.
 func TestGap(t *testing.T) {
-	v := newLineReader(selection{first: 1, last: 3, terms: []string{"hit", "bytes"}, context: 2, excerpts: 5, from: 2, to: 101})
+	v := NewReader(Selection{First: 1, Last: 3, Terms: []string{"hit", "bytes"}, Context: 2, Excerpts: 5, From: 2, To: 101})
 	v.write([]byte("one\nhit\nthree\n"))
-	v.gap(97, "... (5 bytes left out) ...")
+	v.Gap(97, "... (5 bytes left out) ...")
 	v.write([]byte("hit\nlast"))
-	v.close()
+	v.Close()
 	if v.n != 102 {
 		t.Errorf("%d lines", v.n)
 	}
-	want := []Excerpt{
-		{LineStart: 1, LineEnd: 4, Content: "one\nhit\nthree\n... (5 bytes left out) ...", Source: Stdout},
-		{LineStart: 101, LineEnd: 102, Content: "hit\nlast", Source: Stdout},
-	}
-	if got := found(v, nil, 5); !slices.Equal(got, want) {
+	want := []Section{{1, 4, "one\nhit\nthree\n... (5 bytes left out) ..."}, {101, 102, "hit\nlast"}}
+	if got := v.Excerpts(5); !slices.Equal(got, want) {
 		t.Errorf("%+v", got)
 	}
-	if v.part.start != 2 || v.part.end != 101 || string(v.part.text) != "hit\nthree\n... (5 bytes left out) ...\nhit" {
-		t.Errorf("range: %+v %s", v.part, v.part.text)
+	if got := v.Part(); got != (Section{2, 101, "hit\nthree\n... (5 bytes left out) ...\nhit"}) {
+		t.Errorf("range: %+v", got)
 	}
 	if got := v.lastLines(3); len(got) != 2 || string(got[0].text) != "hit" {
 		t.Errorf("%d last lines", len(got))
+	}
+}
+
+// TestAtInPieces: splitting a stream in any way does not change its lines and their numbers.
+func TestAtInPieces(t *testing.T) {
+	text := []byte(strings.Repeat("a\n\nbb\nccc\n", 200))
+	for range 50 {
+		v := NewReader(Selection{At: []int64{2, 401, 800}, Excerpts: 3, Context: 1})
+		for p := text; len(p) > 0; {
+			n := min(1+rand.IntN(300), len(p))
+			v.write(p[:n])
+			p = p[n:]
+		}
+		v.Close()
+		var got []string
+		for _, x := range v.Excerpts(3) {
+			got = append(got, fmt.Sprintf("%d-%d %q", x.Start, x.End, x.Text))
+		}
+		if want := []string{`1-3 "a\n\nbb"`, `400-402 "ccc\na\n"`, `799-800 "bb\nccc"`}; !slices.Equal(got, want) {
+			t.Fatalf("%q, want %q", got, want)
+		}
 	}
 }
 
@@ -271,16 +248,16 @@ func BenchmarkLines(b *testing.B) {
 	chunk := []byte(strings.Repeat("2026-05-01T10:00:00 INFO server: the quick brown fox jumps over 13 lazy dogs at /usr/lib/x\n", 700))
 	for _, bc := range []struct {
 		name string
-		w    selection
+		w    Selection
 		in   []byte
 	}{
-		{"count", selection{}, chunk},
-		{"summary", selection{first: 50, last: 50}, chunk},
-		{"ten terms", selection{terms: strings.Split("error fail panic fatal denied refused abort exception warning needle", " "), context: 3, excerpts: 10}, chunk},
-		{"no newline", selection{first: 50, last: 50, terms: []string{"error"}, context: 3, excerpts: 10}, []byte(strings.Repeat("x", 64<<10))},
+		{"count", Selection{}, chunk},
+		{"summary", Selection{First: 50, Last: 50}, chunk},
+		{"ten terms", Selection{Terms: strings.Split("error fail panic fatal denied refused abort exception warning needle", " "), Context: 3, Excerpts: 10}, chunk},
+		{"no newline", Selection{First: 50, Last: 50, Terms: []string{"error"}, Context: 3, Excerpts: 10}, []byte(strings.Repeat("x", 64<<10))},
 	} {
 		b.Run(bc.name, func(b *testing.B) {
-			v := newLineReader(bc.w)
+			v := NewReader(bc.w)
 			b.SetBytes(int64(len(bc.in)))
 			for b.Loop() {
 				v.write(bc.in)
