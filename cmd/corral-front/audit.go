@@ -19,21 +19,23 @@ import (
 	"corral/store/audit"
 )
 
-const auditHelp = `corral audit shows the log of what was run for whom, which the supervisor keeps. It is root's: run it with sudo.
+const auditHelp = `corral audit reads the supervisor's audit log of decisions and jobs. Only root can read the log: run it with sudo.
 
 Usage:
-  corral audit tail [-n N] [--follow]          the last records (default 10), and with --follow those to come until the log
-                                               goes on in another file
-  corral audit show JOB|SEQ                    all of a job's records, or the one with that number; a JOB is job-7, or
-                                               main/job-7 of the instance main
-  corral audit verify [--expect SEQ:HASH]...   say whether a record was changed, dropped, inserted or moved: exit code 1 if
-                                               so. With --expect also whether a record is the one whose hash was kept
-  corral audit export [--since T] [--until T]  the records of a time: 2026-11-21, 2026-11-21T10:00:00Z, or 36h ago
+  corral audit tail [-n N] [--follow]          print the last records (default 10), and with --follow new ones, until the
+                                               log continues in another file
+  corral audit show JOB|SEQ                    print a job's records, or the record with that number; JOB is job-7, or
+                                               main/job-7 for the instance main
+  corral audit verify [--expect SEQ:HASH]...   report records that were changed, removed, inserted or moved: exit code 1 if
+                                               there are any. --expect also compares a record with a hash from earlier
+  corral audit export [--since T] [--until T]  print the records of a time range; T is 2026-11-21, 2026-11-21T10:00:00Z or
+                                               36h, which is 36 hours ago
 
-  --json        the records as they are in the log, one a line
-  --state DIR   where the supervisor keeps its state (default ` + defaultState + `)
+  --json        print records as they are in the log, one per line
+  --state DIR   state directory of the supervisor (default ` + defaultState + `)
 `
 
+// defaultState is the supervisor's state directory.
 const defaultState = "/var/lib/corral"
 
 type auditOptions struct {
@@ -63,18 +65,18 @@ func auditCommand(args []string) (int, error) {
 		want = 1
 	}
 	if do == nil || len(words) != want {
-		return failure, errors.Join(dropRoot(), errors.New("which one is wanted?\nhint: corral audit --help"))
+		return failure, errors.Join(dropRoot(), errors.New("must be tail, show JOB|SEQ, verify or export\nhint: corral audit --help"))
 	}
-	// Opened as root, and read as somebody else.
+	// Opened as root, and parsed as another user.
 	r, err := audit.OpenReader(filepath.Join(o.state, "audit"))
 	if dropped := dropRoot(); dropped != nil {
 		return failure, dropped
 	}
 	switch {
 	case errors.Is(err, os.ErrPermission):
-		return failure, fmt.Errorf("%w\nhint: the audit log is root's: run it with sudo", err)
+		return failure, fmt.Errorf("%w\nhint: only root can read the audit log: run it with sudo", err)
 	case errors.Is(err, os.ErrNotExist):
-		return failure, fmt.Errorf("no audit log in %s\nhint: it begins with the first supervisor; --state names another directory", o.state)
+		return failure, fmt.Errorf("no audit log in %s\nhint: the first supervisor creates it; --state names another directory", o.state)
 	case err != nil:
 		return failure, err
 	}
@@ -82,16 +84,16 @@ func auditCommand(args []string) (int, error) {
 	return do(r, strings.Join(words, ""))
 }
 
-// flags are those of one command.
+// flags returns the options of one command.
 func (o *auditOptions) flags(verb string) *flag.FlagSet {
 	f := flag.NewFlagSet("audit", flag.ContinueOnError)
 	f.StringVar(&o.state, "state", defaultState, "")
 	if verb != "verify" {
 		f.BoolVar(&o.json, "json", false, "")
 	}
-	moment := func(into *time.Time) func(string) error {
+	timeFlag := func(into *time.Time) func(string) error {
 		return func(s string) (err error) {
-			*into, err = parseMoment(s, time.Now())
+			*into, err = parseTime(s, time.Now())
 			return err
 		}
 	}
@@ -106,14 +108,14 @@ func (o *auditOptions) flags(verb string) *flag.FlagSet {
 			return err
 		})
 	case "export":
-		f.Func("since", "", moment(&o.since))
-		f.Func("until", "", moment(&o.until))
+		f.Func("since", "", timeFlag(&o.since))
+		f.Func("until", "", timeFlag(&o.until))
 	}
 	return f
 }
 
-// parseMoment reads a time, a date, or how long ago something was.
-func parseMoment(s string, now time.Time) (time.Time, error) {
+// parseTime parses a time, a date, or a duration before now.
+func parseTime(s string, now time.Time) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
 		if t, err := time.ParseInLocation(layout, s, time.Local); err == nil {
 			return t, nil
@@ -122,10 +124,10 @@ func parseMoment(s string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
 		return now.Add(-d), nil
 	}
-	return time.Time{}, errors.New("a time such as 2026-11-21, 2026-11-21T10:00:00Z or 36h")
+	return time.Time{}, errors.New("must be a time such as 2026-11-21, 2026-11-21T10:00:00Z or 36h")
 }
 
-// print writes one record in the form that was asked for.
+// print writes one record as text or JSON.
 func (o *auditOptions) print(w io.Writer, l *audit.Line) error {
 	text := l.Text
 	if !o.json {
@@ -139,7 +141,8 @@ func (o *auditOptions) print(w io.Writer, l *audit.Line) error {
 	return err
 }
 
-// each prints the records that want accepts. One that is damaged is for verify to find, and ends nothing here.
+// each prints the records for which want returns true, and returns their number. A damaged record is reported and
+// skipped: finding damage is the task of verify.
 func (o *auditOptions) each(r *audit.Reader, from uint64, want func(*audit.Record) bool) (int, error) {
 	out := bufio.NewWriter(os.Stdout)
 	found := 0
@@ -182,7 +185,7 @@ func (o *auditOptions) tail(r *audit.Reader, _ string) (int, error) {
 			return failure, err
 		}
 	}
-	fmt.Fprintln(os.Stderr, "corral: the log goes on in another file: run this again to follow that")
+	fmt.Fprintln(os.Stderr, "corral: the log continues in another file: run this again to follow it")
 	return 0, nil
 }
 
@@ -217,6 +220,7 @@ func (o *auditOptions) show(r *audit.Reader, what string) (int, error) {
 	return o.found(what)(found, nil)
 }
 
+// found returns the exit code for a number of records.
 func (o *auditOptions) found(what string) func(int, error) (int, error) {
 	return func(n int, err error) (int, error) {
 		if err == nil && n == 0 {
@@ -255,18 +259,19 @@ func (o *auditOptions) verify(r *audit.Reader, _ string) (int, error) {
 	code := 1
 	if report.OK() {
 		code = 0
-		fmt.Fprintf(&b, "ok\nto be kept elsewhere: %d:%s\n", report.Last, report.Hash)
+		fmt.Fprintf(&b, "ok\nkeep elsewhere for --expect: %d:%s\n", report.Last, report.Hash)
 	}
-	if said, err := say(text.Lines(b.String())); err != nil {
-		return said, err
+	if code, err := say(text.Lines(b.String())); err != nil {
+		return code, err
 	}
 	if code != 0 {
-		return code, errors.New("the audit log is not what the supervisor wrote")
+		return code, errors.New("the audit log differs from what the supervisor wrote")
 	}
 	return 0, nil
 }
 
-// auditLine is a record on one line. What a front-end claims stands last, quoted where it would not show as it is.
+// auditLine returns a record as one line. What a front-end claims stands last, and is quoted if it could be mistaken
+// for something else.
 func auditLine(r *audit.Record) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %d %s %s", r.Time.Local().Format("2006-01-02 15:04:05.000"), r.Seq, r.Event, r.Instance)
@@ -314,7 +319,7 @@ func auditLine(r *audit.Record) string {
 	return b.String()
 }
 
-// shown quotes a text that is not one plain word.
+// shown quotes a text that is not one printable word.
 func shown(s string) string {
 	if s == "" || strings.ContainsFunc(s, func(r rune) bool {
 		return !unicode.IsPrint(r) || r == ' ' || r == '"' || r == '=' || r == unicode.ReplacementChar

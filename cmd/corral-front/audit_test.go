@@ -14,7 +14,7 @@ import (
 	"corral/store/audit"
 )
 
-// newAudit makes a log that has a few jobs in a state directory.
+// newAudit creates an audit log with a few jobs in a state directory.
 func newAudit(t testing.TB, state string) *audit.Log {
 	t.Helper()
 	l, err := audit.Open(filepath.Join(state, "audit"), audit.Options{Instance: "main"})
@@ -59,7 +59,7 @@ func auditReport(t testing.TB, state string) *audit.Report {
 	return report
 }
 
-// TestAuditFollow: what is written after the command was started is shown.
+// TestAuditFollow checks that records written after the command was started are printed.
 func TestAuditFollow(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	state := t.TempDir()
@@ -88,6 +88,6 @@ func TestAuditFollow(t *testing.T) {
 	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
 	if err != nil || strings.Contains(string(status), "\nUid:\t0\t") || !strings.Contains(string(status), "\nCapEff:\t0000000000000000") {
-		t.Errorf("it reads as root: %v", err)
+		t.Errorf("it parses the log as root: %v", err)
 	}
 }

@@ -21,22 +21,22 @@ import (
 	"corral/workspace/session"
 )
 
-// A backend is all that a server serves with.
+// A backend is everything that a server works with.
 type backend struct {
 	config     config.Config
 	log        *slog.Logger
 	supervisor *supervisor
 	engine     *engine
 	outputs    *outputs
-	knowledge  *knowledge // nil indexes nothing
-	ctx        *mcp.Ctx   // nil of corral exec-server
+	knowledge  *knowledge // nil if indexing is disabled
+	ctx        *mcp.Ctx   // nil for corral exec-server
 	sessions   *session.Manager
-	tracer     *telemetry.Tracer // nil exports no spans
-	server     *mcp.Server       // of corral mcp and corral serve
-	exec       *rpc.Server       // of corral exec-server
-	// unused is memory that is never written to, so that there is none of it. What is collected is a share of all: without it
-	// so little that a few calls of a tool were one collection.
-	unused []byte
+	tracer     *telemetry.Tracer // nil if no spans are exported
+	server     *mcp.Server       // for corral mcp and corral serve, else nil
+	exec       *rpc.Server       // for corral exec-server, else nil
+	// ballast is never written to, so it occupies no memory. The garbage collector starts when the heap has grown by a
+	// share of its size: without ballast, that share is so small that a few calls trigger a collection.
+	ballast []byte
 }
 
 // instructions tell an agent what the server is for.
@@ -46,18 +46,18 @@ const instructions = "corral runs code in a sandbox on one repository of this ma
 	"operator's choice: replies say so where they are kept for review instead. sandbox_exec, where it is listed, runs " +
 	"commands in a system of this session's own; its description says what becomes of the repository there. starlark_run computes, and sees nothing of the machine."
 
-// maxTold is how many repositories instructions name.
-const maxTold = 50
+// maxInstructionRepos is the number of repositories that instructions name.
+const maxInstructionRepos = 50
 
-// backend finds or starts a supervisor, gives up root, reads the configuration, and puts the server together. Nothing is
-// made on the host by it but the process of an embedded supervisor.
+// backend connects to a supervisor or starts one, drops root, reads the configuration and assembles the server. It
+// leaves nothing on the host but the process of an embedded supervisor.
 func (s *serving) backend() (*backend, error) { return s.assemble(s.build) }
 
-// assemble is backend with the rest put together by build.
+// assemble is backend with build for the parts that depend on the protocol.
 func (s *serving) assemble(build func(b *backend) error) (*backend, error) {
-	// What jobs write passes through a few buffers; the more often they are collected, the fewer are there at once.
+	// Output of jobs passes through short-lived buffers. Collecting them more often keeps fewer of them in memory.
 	debug.SetGCPercent(40)
-	b := &backend{log: log.Stderr(s.level, false), unused: make([]byte, 4<<20)}
+	b := &backend{log: log.Stderr(s.level, false), ballast: make([]byte, 4<<20)}
 	var err error
 	if b.supervisor, b.config, err = s.connect(); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (s *serving) build(b *backend) error {
 	ids := repoIDs(b.config)
 	about := instructions
 	if s.alone {
-		about += " Repositories (repoId): " + strings.Join(ids[:min(len(ids), maxTold)], ", ") + "."
+		about += " Repositories (repoId): " + strings.Join(ids[:min(len(ids), maxInstructionRepos)], ", ") + "."
 	}
 	r, p := b.config.Runtime, &patches{runner: b.supervisor, outputs: b.outputs}
 	b.engine = &engine{Engine: job.Engine{
@@ -109,19 +109,19 @@ func (s *serving) build(b *backend) error {
 	return nil
 }
 
-// ended ends what a client's session has.
+// ended releases what belongs to a client's session.
 func (b *backend) ended(principal, session string) {
 	b.ctx.End(principal, session)
 	b.sessions.End(principal, session)
 }
 
-// close ends what runs still, which is little after the server has ended, and waits for it.
+// close ends what is still running, in an order in which nothing loses what it depends on, and waits for it.
 func (b *backend) close() {
 	if b.ctx != nil {
-		b.ctx.Close() // what it runs may be in a session, and it indexes what ran
+		b.ctx.Close() // its jobs may be in a session, and their output is indexed
 	}
 	b.knowledge.close()
-	b.sessions.Close() // in order, while there is a supervisor to ask
+	b.sessions.Close() // needs the supervisor
 	b.supervisor.Close()
 	if b.server != nil {
 		b.engine.running.Wait()
@@ -130,7 +130,7 @@ func (b *backend) close() {
 	b.tracer.Close()
 }
 
-// An engine knows whether somebody uses it: the store is closed after all that is written to it.
+// An engine counts the calls in progress, so that the artifact store is closed after the last write to it.
 type engine struct {
 	job.Engine
 	running sync.WaitGroup
@@ -143,7 +143,7 @@ func (e *engine) Run(ctx context.Context, r *job.Request, out job.Output, watch 
 	return noted(ctx, r, func() (*job.Record, error) { return e.Engine.Run(ctx, r, out, watch) })
 }
 
-// connect returns a connection to the supervisor and the configuration. This process is root no more then.
+// connect returns a connection to the supervisor, and the configuration. Root is dropped when it returns.
 func (s *serving) connect() (*supervisor, config.Config, error) {
 	if os.Geteuid() == 0 && s.supervisor == "" {
 		return s.embedded()
@@ -163,8 +163,9 @@ func (s *serving) connect() (*supervisor, config.Config, error) {
 	return sup, c, nil
 }
 
-// embedded starts a supervisor for the directories that root named. When the command line names none, it is those of
-// files that only root could have written, and root reads them itself; else they are read when root is given up.
+// embedded starts a supervisor for the directories that root named. If the command line names none, they are those of
+// configuration files that only root can have written, which root itself reads; otherwise the files are read after root
+// is dropped.
 func (s *serving) embedded() (sup *supervisor, c config.Config, err error) {
 	sources := config.FrontSources(os.Getenv, s.config)
 	for n := range sources {

@@ -22,33 +22,33 @@ import (
 	"corral/workspace/changes/stream"
 )
 
-const changesHelp = `corral changes is about what the jobs of a session changed behind an overlay of its repository.
+const changesHelp = `corral changes reviews and applies what the jobs of a session changed behind an overlay of its repository.
 
 Usage:
-  corral changes show HANDLE [PATH]...    list it
+  corral changes show HANDLE [PATH]...    list the changes
   corral changes diff HANDLE [PATH]...    write a patch, for git apply and patch -p1
-  corral changes apply HANDLE [PATH]...   make the repository what the jobs have seen
-  corral changes discard HANDLE           remove what a session that has ended left
+  corral changes apply HANDLE [PATH]...   apply the changes to the repository
+  corral changes discard HANDLE           remove the changes of a session that has ended
 
-HANDLE is the session's id or its name (corral session list). PATH is in the repository, and stands for all below it.
+HANDLE is the session's id or name (corral session list). PATH is in the repository, and includes everything below it.
 
-  --dry-run             of apply: only say what would be done
-  --expect DIGEST       of apply: apply nothing unless the changes have this digest
-  --json                of show and apply: print one JSON object
-  --supervisor SOCKET   use the supervisor there (default ` + "`" + client.DefaultSocket + "`" + `)
+  --dry-run             with apply: only report what would be done
+  --expect DIGEST       with apply: apply nothing unless the changes have this digest
+  --json                with show and apply: print one JSON object
+  --supervisor SOCKET   use the supervisor on this socket (default ` + "`" + client.DefaultSocket + "`" + `)
 
-show and diff end with the digest of the changes at PATH, on standard error. apply --expect DIGEST, with the same paths, applies
-what was reviewed or nothing. While a job of the session runs, nothing is applied.
+show and diff print the digest of the changes at PATH to standard error. apply --expect DIGEST, with the same paths, applies
+what was reviewed, or nothing. Nothing is applied while a job of the session runs.
 
-apply checks everything first. What was changed in the repository since the session was opened, at a path that the
-session changed to something else, is in conflict: then nothing is applied, and standard error says where. Each file is
-replaced at once, and an apply that was ended half-way can be done again. When all of it is applied, what a session that
-has ended left is removed.
+apply checks everything first. A path that the session changed, and that was changed differently in the repository since
+the session was opened, is a conflict. If there is one, nothing is applied, and standard error lists the conflicts. Each
+file is replaced atomically, and an interrupted apply can be repeated. When all changes of a session that has ended are
+applied, its layer is removed.
 
-Exit code: 0; 1 if apply met a conflict or other changes than expected, or a patch cannot say everything.
+Exit code: 0; 1 if apply found a conflict or other changes than expected, or if a patch cannot contain all changes.
 `
 
-// Bounds of what people are shown. A patch and an apply have none.
+// maxShown bounds the number of changes that are listed. A patch and an apply have no bound.
 const maxShown = 100_000
 
 // A changesOptions is the command line of corral changes.
@@ -87,12 +87,13 @@ func changesCommand(args []string) (int, error) {
 	return v.do(ctx)
 }
 
-// connect connects to the supervisor, or starts one for the layer when root asks and none runs, and gives up root. The two
-// pipes that p gets are made by whom the supervisor takes them from.
+// connect connects to the supervisor, or starts one for the session's layer if root runs this and no supervisor
+// listens, and drops root. It puts two pipes into p, which belong to the user that the supervisor accepts descriptors
+// from.
 func (o *changesOptions) connect(p *pipes) (*client.Client, func(), error) {
 	c, err := client.Dial(o.supervisor)
 	switch {
-	case err == nil: // root's still: the supervisor is to know who asks
+	case err == nil: // before root is dropped: the supervisor identifies its client
 		if err := errors.Join(p.make(2), dropRoot()); err != nil {
 			return nil, nil, errors.Join(err, c.Close())
 		}
@@ -115,10 +116,10 @@ func (o *changesOptions) connect(p *pipes) (*client.Client, func(), error) {
 	return c, finish, nil
 }
 
-// sessionID is what the supervisor calls a session. A supervisor that is started for one does not know names.
+// sessionID matches the ids of sessions. A supervisor that is started for one layer does not know names of sessions.
 var sessionID = regexp.MustCompile("^[0-9a-f]{32}$")
 
-// pipes are made ahead of their use.
+// pipes are created before they are used, by another user.
 type pipes [][2]*os.File
 
 func (p *pipes) make(n int) error {
@@ -133,10 +134,10 @@ func (p *pipes) make(n int) error {
 	return nil
 }
 
-// take returns one, which is the caller's then.
+// take removes and returns a pipe, which the caller closes.
 func (p *pipes) take() (r, w *os.File, err error) {
 	if len(*p) == 0 {
-		return nil, nil, errors.New("no pipe is left")
+		return nil, nil, errors.New("no pipe left")
 	}
 	first := (*p)[0]
 	*p = (*p)[1:]
@@ -151,7 +152,7 @@ func (p *pipes) close() {
 	*p = nil
 }
 
-// parse reads the command line. Behind a double dash there are paths only.
+// parse parses the command line. Everything after a double dash is a path.
 func (o *changesOptions) parse(args []string) (ended bool, code int, err error) {
 	var paths []string
 	if i := slices.Index(args, "--"); i >= 0 {
@@ -180,17 +181,17 @@ func (o *changesOptions) parse(args []string) (ended bool, code int, err error) 
 	case len(words) == 0:
 		err = errors.New("no command given")
 	case !slices.Contains([]string{"show", "diff", "apply", "discard"}, o.verb):
-		err = fmt.Errorf("changes: %q is no command", o.verb)
+		err = fmt.Errorf("changes: %q is not a command", o.verb)
 	case o.handle == "":
-		err = errors.New("of which session? its id is wanted")
+		err = errors.New("missing HANDLE of a session")
 	case o.dry && o.verb != "apply":
-		err = errors.New("--dry-run is of apply")
+		err = errors.New("--dry-run requires apply")
 	case o.expect != (stream.Digest{}) && o.verb != "apply":
-		err = errors.New("--expect is of apply")
+		err = errors.New("--expect requires apply")
 	case o.json && o.verb != "show" && o.verb != "apply":
-		err = errors.New("--json is of show and apply")
+		err = errors.New("--json requires show or apply")
 	case o.verb == "discard" && len(o.paths) > 0:
-		err = errors.New("discard removes everything: no paths are wanted")
+		err = errors.New("discard removes all changes: it takes no paths")
 	}
 	if err != nil {
 		return true, failure, errors.Join(fmt.Errorf("%w\nhint: corral changes --help", err), dropRoot())
@@ -198,7 +199,7 @@ func (o *changesOptions) parse(args []string) (ended bool, code int, err error) 
 	return false, 0, nil
 }
 
-// findSession looks for a session by its id, or by its name if that is one's alone.
+// findSession returns the session with this id, or the only one with this name.
 func findSession(ctx context.Context, c job.Sessions, handle string) (job.Session, error) {
 	list, err := c.ListSessions(ctx)
 	if err != nil {
@@ -215,14 +216,14 @@ func findSession(ctx context.Context, c job.Sessions, handle string) (job.Sessio
 	}
 	switch len(found) {
 	case 0:
-		return job.Session{}, fmt.Errorf("there is no session %s\nhint: it may have ended with nothing changed: corral session list", text.Quote(handle))
+		return job.Session{}, fmt.Errorf("there is no session %s\nhint: it may have ended without changes: corral session list", text.Quote(handle))
 	case 1:
 		return found[0], nil
 	}
-	return job.Session{}, fmt.Errorf("%d sessions are called %s\nhint: take the id: corral session list", len(found), text.Quote(handle))
+	return job.Session{}, fmt.Errorf("%d sessions are called %s\nhint: use the id: corral session list", len(found), text.Quote(handle))
 }
 
-// below makes paths relative to the repository. Relative ones are that already.
+// below returns paths relative to the repository. Relative paths are relative to it already.
 func below(repo string, paths []string) ([]string, error) {
 	var all []string
 	for _, p := range paths {
@@ -241,7 +242,7 @@ func below(repo string, paths []string) ([]string, error) {
 	return all, nil
 }
 
-// A changesView is what one command works with.
+// A changesView has what one command works with.
 type changesView struct {
 	options  changesOptions
 	sessions job.Sessions
@@ -252,7 +253,7 @@ type changesView struct {
 
 func (v *changesView) do(ctx context.Context) (int, error) {
 	if v.session.Workspace != job.Overlay {
-		return failure, fmt.Errorf("session %s has no overlay: what its jobs changed is in the repository", v.session.ID)
+		return failure, fmt.Errorf("session %s has no overlay: its jobs changed the repository itself", v.session.ID)
 	}
 	switch v.options.verb {
 	case "show":
@@ -275,7 +276,7 @@ func (v *changesView) discard(ctx context.Context) (int, error) {
 	return 0, nil
 }
 
-// diff writes the patch, and says what is not in it.
+// diff writes the patch, and reports what is not in it.
 func (v *changesView) diff(ctx context.Context) (int, error) {
 	out := sink(os.Stdout)
 	sum, err := changes.Patch(ctx, v.runner, v.layer, out, v.options.paths)
@@ -294,21 +295,21 @@ func (v *changesView) diff(ctx context.Context) (int, error) {
 	return 0, nil
 }
 
-// tellDigest ends what show and diff say.
+// tellDigest writes the last line of show and diff.
 func tellDigest(d stream.Digest) {
 	if d == (stream.Digest{}) {
-		complain("these changes have no digest: not everything could be looked at")
+		complain("these changes have no digest: not everything could be examined")
 		return
 	}
 	complain("digest of these changes: %v", d)
 }
 
-// complain tells a person something that is no error.
+// complain writes a message that is not an error to standard error.
 func complain(format string, args ...any) {
 	fmt.Fprintln(os.Stderr, text.Lines("corral: "+fmt.Sprintf(format, args...)))
 }
 
-// apply has the changes applied, and what a session left removed if nothing is left to apply.
+// apply applies the changes, and removes the layer of a session that has ended if nothing is left to apply.
 func (v *changesView) apply(ctx context.Context) (int, error) {
 	r := &applyReport{view: v, out: sink(os.Stdout), done: []changeJSON{}, conflicts: []conflictJSON{}}
 	var err error
@@ -318,7 +319,7 @@ func (v *changesView) apply(ctx context.Context) (int, error) {
 	}
 	if v.finished(r.sum) {
 		if _, err := v.sessions.CloseSession(ctx, v.session.ID, false); err != nil {
-			return failure, errors.Join(fmt.Errorf("applied, and the layer was not removed: %w", err), r.out.flush())
+			return failure, errors.Join(fmt.Errorf("the changes are applied, but the layer was not removed: %w", err), r.out.flush())
 		}
 		r.removed = true
 	}
@@ -331,7 +332,7 @@ func (v *changesView) apply(ctx context.Context) (int, error) {
 	return 0, nil
 }
 
-// finished says whether a layer was kept for nothing but what is applied now.
+// finished reports whether nothing is left in the layer of a session that has ended.
 func (v *changesView) finished(s *stream.Sum) bool {
 	return v.session.Kept && !v.options.dry && len(v.options.paths) == 0 && s.Conflicts == 0 && s.Failed == "" && s.Skipped == 0
 }

@@ -15,10 +15,10 @@ import (
 	"corral/workspace/changes/stream"
 )
 
-// A changeJSON is one change as --json prints it.
+// A changeJSON is the JSON form of a change.
 type changeJSON struct {
 	Path string `json:"path"`
-	// Bytes64 are the path's bytes in base64, where it is not UTF-8.
+	// Bytes64 is the path in base64, if it is not UTF-8.
 	Bytes64   string         `json:"pathBase64,omitempty"`
 	Kind      job.ChangeKind `json:"kind"`
 	Type      job.FileType   `json:"type"`
@@ -50,7 +50,7 @@ func newChangeJSON(e *stream.Entry) changeJSON {
 	return j
 }
 
-// pathBase64 is for what JSON has no words for.
+// pathBase64 returns the path in base64 if JSON cannot represent it, else "".
 func pathBase64(path string) string {
 	if utf8.ValidString(path) {
 		return ""
@@ -58,7 +58,7 @@ func pathBase64(path string) string {
 	return base64.StdEncoding.EncodeToString([]byte(path))
 }
 
-// changeLine is one change for a person.
+// changeLine returns a change as a line of text.
 func changeLine(e *stream.Entry) string {
 	name, size := text.Quote(e.Path), about(changes.Change(e).Bytes)
 	switch {
@@ -93,7 +93,7 @@ func changeLine(e *stream.Entry) string {
 	return fmt.Sprintf("%-9s %10s  %s\n", e.Kind, size, name)
 }
 
-// warn tells of a path that is to be looked at.
+// warn writes a line about a sensitive path.
 func warn(e *stream.Entry) {
 	if e.Sensitive {
 		complain("sensitive path %s: %s", e.Kind, text.Quote(e.Path))
@@ -144,7 +144,7 @@ func (v *changesView) show(ctx context.Context) (int, error) {
 		complain("%d more changes", sum.More)
 	}
 	if sum.Incomplete {
-		complain("not everything could be looked at: there may be more changes")
+		complain("not everything could be examined: there may be more changes")
 	}
 	if sum.Entries > 0 {
 		tellDigest(sum.Digest)
@@ -152,14 +152,14 @@ func (v *changesView) show(ctx context.Context) (int, error) {
 	return 0, nil
 }
 
-// A conflictJSON is one conflict as --json prints it.
+// A conflictJSON is the JSON form of a conflict.
 type conflictJSON struct {
 	Path    string `json:"path"`
 	Bytes64 string `json:"pathBase64,omitempty"`
 	Reason  string `json:"reason"`
 }
 
-// An applyReport tells what an apply does.
+// An applyReport reports the progress and the result of an apply.
 type applyReport struct {
 	view      *changesView
 	out       *escaper
@@ -193,7 +193,7 @@ func (r *applyReport) conflict(c stream.Conflict) error {
 	return nil
 }
 
-// end says what came of it.
+// end reports the result.
 func (r *applyReport) end() error {
 	s, o := r.sum, r.view.options
 	if o.json {
@@ -215,7 +215,7 @@ func (r *applyReport) end() error {
 	for _, e := range r.sensitive {
 		warn(e)
 	}
-	if more := s.Conflicts - maxTellable(s.Conflicts); more > 0 {
+	if more := s.Conflicts - maxReported(s.Conflicts); more > 0 {
 		complain("%d more conflicts", more)
 	}
 	if o.dry && s.Entries > 0 {
@@ -227,15 +227,15 @@ func (r *applyReport) end() error {
 		fmt.Fprintln(os.Stderr, "hint: review again: corral changes diff "+r.view.session.ID)
 	case s.Conflicts > 0 && s.Applied == 0:
 		fmt.Fprintln(os.Stderr, "corral: nothing was applied")
-		fmt.Fprintln(os.Stderr, "hint: apply what is not in conflict by naming its paths, or merge by hand: corral changes diff "+r.view.session.ID)
+		fmt.Fprintln(os.Stderr, "hint: apply other changes by naming their paths, or merge by hand: corral changes diff "+r.view.session.ID)
 	case s.Failed != "":
 		complain("%s; %d of %d changes are applied", s.Failed, s.Applied, s.Entries)
-		fmt.Fprintln(os.Stderr, "hint: apply again when the cause is gone: what is applied is left as it is")
+		fmt.Fprintln(os.Stderr, "hint: remove the cause and apply again: applied changes are kept")
 	case r.removed:
-		complain("everything is applied, and the layer of the session is removed")
+		complain("all changes are applied, and the session's layer is removed")
 	}
 	return nil
 }
 
-// maxTellable is how many of n conflicts corral-layer tells.
-func maxTellable(n int64) int64 { return min(n, 10_000) }
+// maxReported returns how many of n conflicts corral-layer reports.
+func maxReported(n int64) int64 { return min(n, 10_000) }

@@ -28,6 +28,7 @@ func TestChangesOptions(t *testing.T) {
 	}
 }
 
+// TestBelow checks that paths outside of the repository are refused.
 func TestBelow(t *testing.T) {
 	for _, tt := range []struct{ path, want string }{
 		{"a/b", "a/b"},

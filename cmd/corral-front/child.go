@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// errSaid is that a child has ended with an error, which it has written to standard error.
-var errSaid = errors.New("a process without root's rights has failed")
+// errSaid is returned if the child failed. The child has written the reason to standard error.
+var errSaid = errors.New("the unprivileged helper process failed")
 
-// beAsked is the beginning of such a child, of a command without arguments: it gives root up and reads its question, of at
-// most so many bytes, into what to points to. ended says that there is nothing more to do.
+// beAsked is the start of such a child, a command without arguments: it drops root and decodes its question, of at most
+// most bytes, into to. ended is true if there is nothing left to do.
 func beAsked(command string, args []string, most int64, to any) (ended bool, code int, err error) {
 	f := flag.NewFlagSet(command, flag.ContinueOnError)
-	if ended, code, err := parseFlags(f, args, "corral "+command+" is for corral itself.\n"); ended {
+	if ended, code, err := parseFlags(f, args, "corral "+command+" is run by corral itself.\n"); ended {
 		return true, code, err
 	}
 	if err := dropRoot(); err != nil {
@@ -32,8 +32,8 @@ func beAsked(command string, args []string, most int64, to any) (ended bool, cod
 	return false, 0, nil
 }
 
-// askUser has a command of this program answer a question in a child, which gives root up first: it reads for root what
-// others wrote. An answer of more than most bytes is an error, and so is none before ctx ends.
+// askUser runs a command of this program in a child that first drops root, because it parses for root what others
+// wrote. It returns the child's standard output; more than most bytes are an error. It ends the child when ctx ends.
 func askUser(ctx context.Context, command string, question []byte, most int64) ([]byte, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -12,8 +12,8 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// A told is what a tool of the family ctx answers.
-type told struct {
+// A ctxReply is the reply of a ctx tool.
+type ctxReply struct {
 	text, raw string
 	isError   bool
 	Status    string
@@ -30,38 +30,38 @@ type told struct {
 	NextOffset  *int64
 }
 
-// ctx calls a tool of the family.
-func (h *host) ctx(tool string, arguments object) *told {
+// ctx calls a ctx tool.
+func (h *host) ctx(tool string, arguments object) *ctxReply {
 	h.t.Helper()
-	return h.told(h.must("tools/call", object{"name": tool, "arguments": arguments}))
+	return h.ctxReply(h.must("tools/call", object{"name": tool, "arguments": arguments}))
 }
 
-func (h *host) told(a *response) *told {
+func (h *host) ctxReply(a *response) *ctxReply {
 	h.t.Helper()
-	r := &told{isError: a.Result.IsError, raw: string(a.Result.Structured)}
+	r := &ctxReply{isError: a.Result.IsError, raw: string(a.Result.Structured)}
 	if err := json.Unmarshal(a.Result.Structured, r); err != nil || len(a.Result.Content) != 1 {
 		h.t.Fatalf("%s: %v", a.Result.Structured, err)
 	}
 	r.text = a.Result.Content[0].Text
 	if r.Code == "" && r.Text != r.text {
-		h.t.Errorf("the text is %q, and in structuredContent %q", r.text, r.Text)
+		h.t.Errorf("the text is %q, but %q in structuredContent", r.text, r.Text)
 	}
 	return r
 }
 
-// ctxShell runs a script.
-func (h *host) ctxShell(code string) *told {
+// ctxShell runs a shell script.
+func (h *host) ctxShell(code string) *ctxReply {
 	h.t.Helper()
 	return h.ctx("ctx_execute", object{"language": "shell", "code": code})
 }
 
-// languages are the twelve, each with a program that writes hello, and one that writes how long the file is that it was
-// given, in bytes or characters, which is the same there, and its path.
+// languages are the twelve languages. Each has a program that prints hello, and one that prints the length of the file
+// that it was given, in bytes or characters, which are the same here, and its path.
 var languages = []struct{ name, hello, file string }{
 	{"javascript", `console.log("hello")`, `console.log(FILE_CONTENT.length + " " + file_path)`},
 	{"typescript", `const s: string = "hello"; console.log(s)`, `const n: number = FILE_CONTENT.length; console.log(n + " " + file_path)`},
 	{"python", `print("hello")`, `print(len(FILE_CONTENT), file_path)`},
-	{"shell", `echo hello`, `printf '%d %s\n' $((${#FILE_CONTENT} + 1)) "$file_path"`}, // a shell's has no newline at its end
+	{"shell", `echo hello`, `printf '%d %s\n' $((${#FILE_CONTENT} + 1)) "$file_path"`}, // a shell variable has no trailing newline
 	{"ruby", `puts "hello"`, `puts "#{FILE_CONTENT.length} #{file_path}"`},
 	{"go", `fmt.Println("hello")`, `fmt.Println(len(FILE_CONTENT), file_path)`},
 	{"rust", `fn main() { println!("hello") }`, `println!("{} {}", FILE_CONTENT.len(), file_path);`},
@@ -75,17 +75,18 @@ var languages = []struct{ name, hello, file string }{
 	},
 }
 
-// compiles are the languages that compile before they run, and are slow to.
+// compiles are the languages that compile first, which takes seconds.
 var compiles = map[string]bool{"typescript": true, "go": true, "rust": true, "elixir": true, "csharp": true}
 
-// TestCtxLanguages: what is here runs, alone and on a file; what is not says what to install.
+// TestCtxLanguages checks that installed languages run a program, alone and on a file, and that the reply for others
+// says what to install.
 func TestCtxLanguages(t *testing.T) {
 	p, _, h := served(t, "runtime: {max_duration: 5m}\n")
 	const path = `some dir/it's "odd" $(x) #{y} \n.txt`
 	p.file(t, path, "first\n\"second\"\n", 0o644)
 	for _, l := range languages {
 		t.Run(l.name, func(t *testing.T) {
-			// A compiler takes seconds of a processor each time. That the language runs is known from package runtimes.
+			// Compiling takes seconds. The tests of package runtimes run these languages, too.
 			every := sandboxtest.Soak() || !compiles[l.name]
 			file := object{"path": path, "language": l.name, "code": l.file}
 			first := h.ctx("ctx_execute_file", file)
@@ -113,7 +114,7 @@ func TestCtxLanguages(t *testing.T) {
 	}
 }
 
-// TestCtxModules: JavaScript has await and import, and what only one kind of module has.
+// TestCtxModules checks that JavaScript has await and import, and the features of each kind of module.
 func TestCtxModules(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("node"))
 	_, _, h := served(t, "")
@@ -129,7 +130,7 @@ func TestCtxModules(t *testing.T) {
 	}
 }
 
-// TestCtxRows: the table of the contract, on real jobs.
+// TestCtxRows checks the table of replies in the documentation with real jobs.
 func TestCtxRows(t *testing.T) {
 	p, _, h := served(t, "")
 	p.file(t, "sub/file", "x", 0o644)
@@ -163,7 +164,7 @@ func TestCtxRows(t *testing.T) {
 	}
 }
 
-// TestCtxMemory: a job that meets its limit is told which.
+// TestCtxMemory checks that the reply of a job that reached a limit names the limit.
 func TestCtxMemory(t *testing.T) {
 	_, _, h := served(t, "defaults: {memory: 64MiB}\n")
 	r := h.ctx("ctx_execute", object{"language": "python", "code": "print('out', flush=True)\nx = bytearray(1 << 30)\nx[::4096] = b'x' * (1 << 18)"})
@@ -172,7 +173,7 @@ func TestCtxMemory(t *testing.T) {
 	}
 }
 
-// TestCtxFileContained: a file outside of the repository is none.
+// TestCtxFileContained checks that files outside of the repository cannot be read.
 func TestCtxFileContained(t *testing.T) {
 	p, _, h := served(t, "")
 	secret := filepath.Join(p.dir, "secret")
@@ -194,7 +195,7 @@ func TestCtxFileContained(t *testing.T) {
 	}
 }
 
-// TestCtxIntent: the one line that matters is in the reply, and all of it can be searched.
+// TestCtxIntent checks that the reply has the one line that matches the intent, and that all output can be searched.
 func TestCtxIntent(t *testing.T) {
 	_, _, h := served(t, "")
 	code := `for i in $(seq 1 2000); do echo "INFO request $i served by worker_$((i % 7))"; [ $i = 1234 ] && echo "ERROR connection refused by upstream"; done; true`
@@ -211,7 +212,7 @@ func TestCtxIntent(t *testing.T) {
 	if r.isError || !strings.Contains(r.text, `No sections matched intent "quagga" in 2001-line output (`) {
 		t.Errorf("got %s", r.text)
 	}
-	// More than is shown, and no intent; then what is shown, and can be searched as well.
+	// More output than is shown, without an intent; then short output, which can be searched, too.
 	r = h.ctxShell(`seq 1 60000 | sed 's/^/number /'; echo the last walrus`)
 	if r.isError || !strings.HasPrefix(r.text, "Indexed ") || len(r.text) > 4<<10 {
 		t.Errorf("got %.500s", r.text)
@@ -226,7 +227,7 @@ func TestCtxIntent(t *testing.T) {
 	}
 }
 
-// background starts a script in the background, and waits until it says that it is ready.
+// background starts a script in the background, and waits until it prints that it is ready.
 func (h *host) background(code string) (id string) {
 	h.t.Helper()
 	r := h.ctx("ctx_execute", object{"language": "shell", "code": code, "background": true})
@@ -237,7 +238,7 @@ func (h *host) background(code string) (id string) {
 	return r.JobID
 }
 
-// says waits until a job in the background has written this.
+// says waits until a background job has written want.
 func (h *host) says(id, want string) {
 	h.t.Helper()
 	sandboxtest.Eventually(h.t, sandboxtest.Slow(time.Minute), want, func() bool {
@@ -245,7 +246,7 @@ func (h *host) says(id, want string) {
 	})
 }
 
-// ends waits for a job's end, and returns the line about it.
+// ends waits for a background job to end, and returns the line about it.
 func (h *host) ends(id string) (line string) {
 	h.t.Helper()
 	sandboxtest.Eventually(h.t, sandboxtest.Slow(time.Minute), "the job has ended", func() bool {
@@ -256,10 +257,11 @@ func (h *host) ends(id string) (line string) {
 	return line
 }
 
-// TestCtxBackground: a job goes on behind its reply, is followed, signaled, and searched when it has ended.
+// TestCtxBackground checks that a background job outlives its reply, can be followed and signaled, and can be searched
+// when it has ended.
 func TestCtxBackground(t *testing.T) {
 	_, _, h := served(t, "runtime: {max_duration: 2s}\n")
-	h.ctxShell("true") // the jail is there
+	h.ctxShell("true") // creates the jail
 	r := h.ctx("ctx_execute", object{"language": "shell", "code": "echo up; sleep 600", "background": "true", "timeout": 3000})
 	if !strings.HasPrefix(r.text, "up\n\n\n_(process backgrounded after 3000ms — still running)_\n\nJob: bg_") || r.isError {
 		t.Errorf("got %q", r.text)
@@ -292,7 +294,8 @@ func TestCtxBackground(t *testing.T) {
 	}
 }
 
-// TestCtxBackgroundEnds: a job ends when its time is over, with its client's session, and with the server.
+// TestCtxBackgroundEnds checks that a background job ends at its deadline, with its client's session, and with the
+// server.
 func TestCtxBackgroundEnds(t *testing.T) {
 	p, d, h := served(t, "ctx: {background_life: 2s, max_background: 2}\n")
 	id := h.background("echo ready; sleep 600")
@@ -319,7 +322,7 @@ func TestCtxBackgroundEnds(t *testing.T) {
 	}
 }
 
-// TestCtxCancel: a call that is cancelled while it waits leaves no job in the background.
+// TestCtxCancel checks that a cancelled call leaves no background job.
 func TestCtxCancel(t *testing.T) {
 	p, _, h := served(t, "")
 	beat := filepath.Join(p.repo, "beat")

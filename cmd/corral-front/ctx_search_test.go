@@ -16,20 +16,20 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// noise writes lines that say nothing, and one that does among them.
+// noise prints lines without information, with the planted one among them.
 func noise(lines int, planted string) string {
 	return fmt.Sprintf(`for i in $(seq 1 %d); do echo "INFO request $i served by worker_$((i %% 7))"; [ $i = %d ] && echo '%s'; done; true`,
 		lines, lines/2, planted)
 }
 
-// finds says whether ctx_search finds something.
+// finds reports whether ctx_search finds want.
 func (h *host) finds(want string, arguments object) bool {
 	h.t.Helper()
 	r := h.ctx("ctx_search", arguments)
 	return !r.isError && strings.Contains(r.text, want)
 }
 
-// TestCtxFound: what a job wrote is found after others have written, with a typo, and by where it comes from, until it is
+// TestCtxFound checks that output is found after other output was added, with a typo, and by its source, until it is
 // purged.
 func TestCtxFound(t *testing.T) {
 	_, _, h := served(t, "")
@@ -69,7 +69,7 @@ func TestCtxFound(t *testing.T) {
 	}
 }
 
-// TestCtxBatchHere: commands run as they are written, all of them, and what they wrote answers the queries.
+// TestCtxBatchHere checks that all commands run as written, and that their output answers the queries.
 func TestCtxBatchHere(t *testing.T) {
 	_, _, h := served(t, "runtime: {max_concurrent_jobs: 2}\n")
 	commands := []object{
@@ -94,11 +94,11 @@ func TestCtxBatchHere(t *testing.T) {
 		t.Errorf("%s", r.text)
 	}
 	if !h.finds("the okapi is shy", object{"query": "okapi", "source": "many"}) {
-		t.Error("it is not found later")
+		t.Error("a later search does not find it")
 	}
 }
 
-// TestCtxIndexHere: a file of the repository is indexed by a job, and nothing else is.
+// TestCtxIndexHere checks that a job indexes a file of the repository, and that no other file is indexed.
 func TestCtxIndexHere(t *testing.T) {
 	p, _, h := served(t, "")
 	p.file(t, "docs/animals.md", "# Zebras\n\nThey are striped.\n\n# Quaggas\n\nThey are gone.\n", 0o644)
@@ -113,7 +113,7 @@ func TestCtxIndexHere(t *testing.T) {
 		t.Errorf("%s", r.raw)
 	}
 	if !h.finds("They are striped.", object{"query": "stripes", "source": "animals.md"}) {
-		t.Error("it is not found")
+		t.Error("the search does not find it")
 	}
 	if r := h.ctx("ctx_index", object{"path": "in", "source": "link"}); r.isError || !h.finds("They are gone.", object{"query": "gone", "source": "link"}) {
 		t.Errorf("a link within: %s", r.raw)
@@ -134,7 +134,8 @@ func TestCtxIndexHere(t *testing.T) {
 	}
 }
 
-// TestCtxFuzzyHere: the output of runtime_execute is searched by words in other forms, and has its own line numbers.
+// TestCtxFuzzyHere checks that the output of runtime_execute is found by other forms of a word, with the output's line
+// numbers.
 func TestCtxFuzzyHere(t *testing.T) {
 	_, _, h := served(t, "")
 	o := h.execute(object{"runtime": "shell", "code": noise(400, "ERROR connection refused by quagga-db")})
@@ -151,7 +152,7 @@ func TestCtxFuzzyHere(t *testing.T) {
 	}
 }
 
-// TestCtxExpires: what is older than the operator keeps it is found no more.
+// TestCtxExpires checks that output older than the configured lifetime is not found.
 func TestCtxExpires(t *testing.T) {
 	_, _, h := served(t, "index: {ttl: 3s}\n")
 	h.ctx("ctx_index", object{"content": "a zebra"})
@@ -160,9 +161,9 @@ func TestCtxExpires(t *testing.T) {
 	})
 }
 
-// TestCtxWithoutIndex: what cannot be indexed is run all the same, and the reply says so.
+// TestCtxWithoutIndex checks that a job runs although its output cannot be indexed, and that the reply says so.
 func TestCtxWithoutIndex(t *testing.T) {
-	long := noise(400, "an okapi") // more than is shown of output with an intent
+	long := noise(400, "an okapi") // longer than the output shown with an intent
 	t.Run("switched off", func(t *testing.T) {
 		_, _, h := served(t, "index: {enabled: false}\n")
 		if r := h.ctx("ctx_execute", object{"language": "shell", "code": long, "intent": "okapi"}); r.isError || !strings.Contains(r.text, "an okapi\n") || !strings.Contains(r.text, "not indexed") {
@@ -180,7 +181,7 @@ func TestCtxWithoutIndex(t *testing.T) {
 	})
 	t.Run("in the way", func(t *testing.T) {
 		p, _, h := served(t, "")
-		h.ctxShell("true") // the state directory is there
+		h.ctxShell("true") // creates the state directory
 		if err := os.WriteFile(filepath.Join(p.dir, "state/corral/index"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -197,7 +198,7 @@ func TestCtxWithoutIndex(t *testing.T) {
 	})
 }
 
-// TestCtxPrincipals: nobody finds what another's jobs wrote.
+// TestCtxPrincipals checks that a principal does not find the output of another one's jobs.
 func TestCtxPrincipals(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -213,7 +214,7 @@ func TestCtxPrincipals(t *testing.T) {
 	}
 	w := p.web(t, d, sections.String())
 	h := &host{t: t}
-	call := func(name, tool, arguments string) *told {
+	call := func(name, tool, arguments string) *ctxReply {
 		t.Helper()
 		c := clients[name]
 		if c.session == "" {
@@ -223,7 +224,7 @@ func TestCtxPrincipals(t *testing.T) {
 			}
 			c.session = session
 		}
-		return h.told(w.call(c.token, c.session, tool, arguments))
+		return h.ctxReply(w.call(c.token, c.session, tool, arguments))
 	}
 	call("ada", "ctx_index", `{"content":"a secret zebra","source":"notes"}`)
 	if r := call("bob", "ctx_search", `{"query":"zebra"}`); !r.isError || !strings.HasPrefix(r.text, "Knowledge base is empty — ") {
@@ -242,15 +243,15 @@ func TestCtxPrincipals(t *testing.T) {
 	}
 }
 
-// bulk writes 16 MB and more, with a line of its own in the middle.
+// bulk prints more than 16 MB, with a unique line in the middle.
 const bulk = `seq 1 130000 | sed 's/.*/2026-11-21T10:00:00Z INFO request & served by worker_& in & ms, cache warm, upstream well, all as it should be here/'; echo the lone aardvark; ` +
 	`seq 1 1000 | sed 's/^/tail /'`
 
-// TestCtxMeanwhile: while much is indexed, others are answered.
+// TestCtxMeanwhile checks that other calls are answered while much output is indexed.
 func TestCtxMeanwhile(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Timely)
 	_, _, h := served(t, "runtime: {max_duration: 5m}\n")
-	h.ctxShell("true") // the jail is there
+	h.ctxShell("true") // creates the jail
 	_, answer := h.ask("tools/call", object{"name": "ctx_execute", "arguments": object{
 		"language": "shell", "code": bulk, "intent": "aardvark",
 	}})
@@ -267,7 +268,7 @@ func TestCtxMeanwhile(t *testing.T) {
 			switch {
 			case a == nil || a.Result.IsError:
 				t.Errorf("%+v", a)
-			case strings.Contains(a.Result.Content[0].Text, "still being indexed"): // the reply was due before
+			case strings.Contains(a.Result.Content[0].Text, "still being indexed"): // the reply did not wait for the index
 				sandboxtest.Eventually(t, sandboxtest.Slow(time.Minute), "the line is found", func() bool {
 					return h.finds("the lone aardvark", object{"query": "aardvark"})
 				})
@@ -285,7 +286,7 @@ func TestCtxMeanwhile(t *testing.T) {
 	t.Logf("%d calls meanwhile: half within %v, all within %v", len(took), took[len(took)/2], took[len(took)-1])
 }
 
-// TestCtxKilled: a server that is killed while it indexes leaves what the next one can search.
+// TestCtxKilled checks that a server that is killed while it indexes leaves an index that the next one can search.
 func TestCtxKilled(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -302,12 +303,12 @@ func TestCtxKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a := <-answer; a != nil {
-		t.Log("it was answered before it was killed")
+		t.Log("the call was answered before the server was killed")
 	}
 	<-h.ended
 	h = start()
 	if !h.finds("a zebra that stays", object{"query": "zebra"}) {
-		t.Error("what was there is not found")
+		t.Error("a source from before is not found")
 	}
 	r := h.ctx("ctx_execute", object{"language": "shell", "code": noise(400, "an okapi"), "intent": "okapi"})
 	if r.isError || !strings.Contains(r.text, "an okapi") || !h.finds("an okapi", object{"query": "okapi"}) {
@@ -318,7 +319,7 @@ func TestCtxKilled(t *testing.T) {
 	}
 }
 
-// sizeOf is how large the files in a directory are.
+// sizeOf returns the total size of the files in a directory.
 func sizeOf(t *testing.T, dir string) (n int64) {
 	t.Helper()
 	list, err := os.ReadDir(dir)

@@ -22,16 +22,16 @@ import (
 	"corral/policy/runtimes"
 )
 
-const doctorHelp = `corral doctor finds out what this host can enforce: it runs jobs that try what they should not be able to do.
+const doctorHelp = `corral doctor reports what this host can enforce: it runs jobs that try what they must not be able to do.
 
 Usage: corral doctor [--runtimes] [--json] [--supervisor SOCKET]
 
-  --runtimes            find out instead which languages' programs are here, and how long each takes to start in a job
+  --runtimes            report instead which languages are installed, and how long each takes to start in a job
   --json                print one JSON object
-  --supervisor SOCKET   examine the supervisor there (default ` + client.DefaultSocket + `; root starts one of its own)
+  --supervisor SOCKET   examine the supervisor on this socket (default ` + client.DefaultSocket + `; root starts its own)
 
-Exit code: 0 protected; 1 degraded: jobs are isolated, and something should be mended; 2 jobs cannot be isolated. Of
---runtimes: 0 unless a program that is here does not run (1), or none does (2).
+Exit code: 0 protected; 1 degraded: jobs are isolated, but something should be fixed; 2 jobs cannot be isolated. With
+--runtimes: 0 if all installed languages run; 1 if one does not; 2 if none does.
 `
 
 func doctorCommand(args []string) (int, error) {
@@ -48,10 +48,10 @@ func doctorCommand(args []string) (int, error) {
 	var settings *config.Front
 	var unopened error
 	if *runtimes {
-		settings, unopened = config.OpenFront(config.FrontSources(os.Getenv, "")...) // as root, if this is root
+		settings, unopened = config.OpenFront(config.FrontSources(os.Getenv, "")...) // before root is dropped
 	}
 	subject, finish := subjectOf(*socket)
-	// Whatever came of it, a root that could not be given up is the end.
+	// Failing to drop root is an error, whatever the result.
 	if err := dropRoot(); err != nil {
 		finish()
 		return failure, err
@@ -74,7 +74,8 @@ func doctorCommand(args []string) (int, error) {
 	return report.ExitCode(), nil
 }
 
-// examineRuntimes takes the toolchains that the configuration names, and suggests those of the user's that it does not.
+// examineRuntimes examines the configured toolchains, and suggests those in the user's home directory that are not
+// configured.
 func examineRuntimes(ctx context.Context, s doctor.Subject, settings *config.Front, err error) (doctor.Runtimes, error) {
 	if err != nil {
 		return doctor.Runtimes{}, err
@@ -110,12 +111,13 @@ func write(r doctor.Report, asJSON bool) error {
 	return r.WriteText(os.Stdout, err == nil && os.Getenv("NO_COLOR") == "")
 }
 
-// subjectOf finds or starts a supervisor, and makes a place for its jobs. The function it returns ends what was started.
+// subjectOf connects to a supervisor or starts one, and makes a directory for its jobs. The returned function ends the
+// connection and the supervisor.
 func subjectOf(socket string) (doctor.Subject, func()) {
 	if os.Geteuid() == 0 && socket == "" {
 		return embedded()
 	}
-	if err := dropRoot(); err != nil { // a user's supervisor is asked as a user
+	if err := dropRoot(); err != nil { // a supervisor that is not our own identifies its client by user
 		return doctor.Subject{Err: err}, func() {}
 	}
 	c, err := client.Dial(socket)
@@ -135,6 +137,7 @@ func subjectOf(socket string) (doctor.Subject, func()) {
 	return doctor.Subject{Supervisor: c, Place: place}, func() { _ = c.Close() }
 }
 
+// hinted adds a hint to an error of connecting to a supervisor.
 func hinted(err error, socket string) error {
 	switch {
 	case errors.Is(err, unix.EACCES):
@@ -145,8 +148,8 @@ func hinted(err error, socket string) error {
 	return fmt.Errorf("%w\nhint: start corrald with --socket %s", err, socket)
 }
 
-// embedded starts a supervisor for a place that root makes, and that is given to who this process becomes: below sticky
-// directories, where its owner can remove it.
+// embedded starts a supervisor for a directory that root makes and gives to the user that this process becomes. It lies
+// below a sticky directory, where its owner can remove it.
 func embedded() (doctor.Subject, func()) {
 	place, err := doctor.MakePlace("/var/tmp", "/tmp")
 	if err != nil {

@@ -8,12 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// An escaper escapes what would control a terminal: as \u001b, or \xff for an invalid byte. Newlines and tabs pass. It does for a
-// stream of any length, in which a write may end within a character, what internal/text does for a string.
+// An escaper replaces bytes that would control a terminal by escapes such as \u001b, or \xff for an invalid byte.
+// Newlines and tabs are kept. It does for a stream of any length, in which a write may end within a character, what
+// internal/text does for a string.
 type escaper struct {
 	w    *bufio.Writer
-	raw  bool   // nothing is shown, all passes
-	held []byte // the beginning of a character
+	raw  bool   // copies everything unchanged
+	held []byte // the beginning of an incomplete character
 }
 
 func (e *escaper) Write(p []byte) (int, error) {
@@ -47,7 +48,7 @@ func (e *escaper) show(r rune, text []byte) (err error) {
 	return err
 }
 
-// flush ends the text.
+// flush writes the bytes of an incomplete last character, and what is buffered.
 func (e *escaper) flush() error {
 	for _, b := range e.held {
 		if _, err := fmt.Fprintf(e.w, `\x%02x`, b); err != nil {

@@ -24,7 +24,7 @@ func TestReadmeExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(page.Calls()) == 0 {
-		t.Error("it shows no call")
+		t.Error("README.md shows no call")
 	}
 	h := s.host(t)
 	for _, c := range page.Calls() {
@@ -37,14 +37,13 @@ func TestReadmeExamples(t *testing.T) {
 	s.curl(t, string(text))
 }
 
-// A curlLine is a line of the README that begins with curl, and what it prints.
+// A curlLine is a line of the README that begins with curl, and the output shown for it.
 type curlLine struct {
 	at      int // line of the README
 	printed string
 }
 
-// curl runs the shell lines of the README's section on tools, in one shell. The comment below a line that begins with curl
-// is what it prints.
+// curl runs the shell lines of the README's section on tools in one shell. The comment below a curl line is its output.
 func (s *exampleSite) curl(t *testing.T, readme string) {
 	t.Helper()
 	token, hash := config.NewToken()
@@ -53,7 +52,7 @@ func (s *exampleSite) curl(t *testing.T, readme string) {
 	s.matcher.Learn("http://127.0.0.1:7070/mcp", w.url)
 	script, lines := s.script(readme)
 	if len(lines) == 0 {
-		t.Fatal("README.md: its section Tools has no line that begins with curl")
+		t.Fatal("README.md: the section Tools has no line that begins with curl")
 	}
 	work := t.TempDir()
 	shell := exec.CommandContext(t.Context(), "bash", "-eu", "-o", "pipefail", "-c", script)
@@ -75,7 +74,7 @@ func (s *exampleSite) curl(t *testing.T, readme string) {
 	}
 }
 
-// script puts the shell lines of the section together, so that what each curl prints is in a file of its own.
+// script joins the shell lines of the section, with the output of each curl redirected to a file of its own.
 func (s *exampleSite) script(readme string) (string, []curlLine) {
 	before, section, _ := strings.Cut(readme, "\n## Tools\n")
 	section, _, _ = strings.Cut(section, "\n## ")

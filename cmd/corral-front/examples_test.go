@@ -16,22 +16,22 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// What the pages of docs/interfaces and the README show is done, and what is answered is what they show.
+// These tests send the requests shown in docs/interfaces and in the README, and compare the answers.
 
-// varies are the keys of replies whose values differ from run to run, and what else does.
+// varies are the keys of replies whose values differ between runs, and patterns of other text that does.
 var varies = []string{
 	"artifactHandle", "auditHash", "changesHandle", "durationMs", "exec_duration_ms", "jobId", "patchArtifact", "diskBytes",
 	"wallMs", "cpuMs", "userMs", "systemMs", "peakMemoryBytes", "peakPids", "readBytes", "writeBytes", "queuedMs",
 }
 
-// interfaces is the directory of the pages. Its README.md says what they have in common: the repository and the
-// configuration.
+// interfaces returns the directory of the pages. Its README.md defines the repository and the configuration of all
+// pages.
 func interfaces(t *testing.T) string {
 	t.Helper()
 	return filepath.Join(sandboxtest.ModuleRoot(t), "docs", "interfaces")
 }
 
-// An exampleSite is a place as docs/interfaces/README.md has it.
+// An exampleSite is a place as docs/interfaces/README.md describes it.
 type exampleSite struct {
 	*place
 	*sandboxtest.Supervisor
@@ -61,22 +61,22 @@ func newExampleSite(t *testing.T) *exampleSite {
 				t.Fatal(err)
 			}
 		default:
-			t.Errorf("README.md:%d: no server is started for what is in common", b.Line)
+			t.Errorf("README.md:%d: blocks of this kind belong on the page of a tool", b.Line)
 		}
 	}
 	s.Supervisor = daemon(t)
 	return s
 }
 
-// host is a server on the place, and its client.
+// host starts a server on the place, and returns its client.
 func (s *exampleSite) host(t *testing.T) *host {
 	t.Helper()
 	return connect(t, s.front("mcp", "--config", s.config(t, s.sections), "--supervisor", s.Socket))
 }
 
-// TestExamples runs the examples of each page, in their order, in a session of its own.
+// TestExamples runs the examples of each page in their order, in one session per page.
 func TestExamples(t *testing.T) {
-	sandboxtest.Require(t, sandboxtest.Timely) // the pages say what comes before a timeout
+	sandboxtest.Require(t, sandboxtest.Timely) // the pages contain timeouts
 	sandboxtest.RequireJails(t, sandboxtest.Program("python3"))
 	pages, err := filepath.Glob(filepath.Join(interfaces(t), "*.md"))
 	if err != nil || len(pages) < 2 {
@@ -103,14 +103,14 @@ func TestExamples(t *testing.T) {
 			}
 			for _, b := range page.Blocks {
 				if b.Role != example.Request && b.Role != example.Reply {
-					t.Errorf("%s.md:%d: nothing runs a block of this kind here", page.Name, b.Line)
+					t.Errorf("%s.md:%d: blocks of this kind do not belong on this page", page.Name, b.Line)
 				}
 			}
 		})
 	}
 }
 
-// TestToolsHavePages: what a server lists, and command/exec, are on a page that bears the tool's name.
+// TestToolsHavePages checks that every listed tool, and command/exec, has a page with its name.
 func TestToolsHavePages(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -122,13 +122,13 @@ func TestToolsHavePages(t *testing.T) {
 		}
 		for _, tool := range tools {
 			if !hasPage(t, tool.Name) {
-				t.Errorf("docs/interfaces has no page %s.md, nor does its README.md say where that is", tool.Name)
+				t.Errorf("docs/interfaces has no page %s.md, and its README.md does not name another page", tool.Name)
 			}
 		}
 	}
 }
 
-// hasPage reports whether a tool's name leads to a page: as the page's own name, or in the list of them.
+// hasPage reports whether a tool has a page: a file with its name, or a link in the list of tools.
 func hasPage(t *testing.T, tool string) bool {
 	t.Helper()
 	list, err := os.ReadFile(filepath.Join(interfaces(t), "README.md"))
@@ -139,16 +139,16 @@ func hasPage(t *testing.T, tool string) bool {
 	return err == nil || strings.Contains(string(list), "`"+tool+"`")
 }
 
-// polled are the tools that tell of what goes on beside the call. They are asked until they say what the page does.
+// polled are the tools that report on jobs in progress. They are called until the reply is the one on the page.
 var polled = []string{"ctx_job", "ctx_jobs"}
 
-// call makes one call and compares what is answered.
+// call makes one call and compares the reply.
 func (s *exampleSite) call(t *testing.T, h *host, page *example.Page, c example.Call) {
 	t.Helper()
 	tool := cmp.Or(c.Request.Name, page.Name)
 	arguments := json.RawMessage(s.matcher.Actual(c.Request.Text))
 	if !json.Valid(arguments) {
-		t.Errorf("%s.md:%d: no JSON", page.Name, c.Request.Line)
+		t.Errorf("%s.md:%d: not JSON", page.Name, c.Request.Line)
 		return
 	}
 	var wrong error
@@ -180,7 +180,7 @@ func (s *exampleSite) compare(c example.Call, a *response) error {
 		case r.Failed != a.Result.IsError:
 			errs = append(errs, fmt.Errorf("isError is %v: %s", a.Result.IsError, text.String()))
 		case r.Language == "json":
-			// sandbox_exec has its reply as text only.
+			// The reply of sandbox_exec is text only.
 			errs = append(errs, s.matcher.JSON(r.Text, cmp.Or(string(a.Result.Structured), text.String())))
 		default:
 			errs = append(errs, s.matcher.Text(r.Text, text.String()))
@@ -189,7 +189,7 @@ func (s *exampleSite) compare(c example.Call, a *response) error {
 	return errors.Join(errs...)
 }
 
-// messages sends what the page of command/exec has a client send, on one connection, and compares what comes.
+// messages sends the messages of the page of command/exec on one connection, and compares the answers.
 func (s *exampleSite) messages(t *testing.T, page *example.Page) {
 	t.Helper()
 	client := s.execSite(t, s.Supervisor, overStdio, s.sections).dial()
@@ -206,7 +206,7 @@ func (s *exampleSite) messages(t *testing.T, page *example.Page) {
 	}()
 	for _, b := range page.Blocks {
 		if b.Role != example.RPC {
-			t.Errorf("%s.md:%d: nothing runs a block of this kind here", page.Name, b.Line)
+			t.Errorf("%s.md:%d: blocks of this kind do not belong on this page", page.Name, b.Line)
 			continue
 		}
 		lines := strings.Split(strings.TrimSuffix(b.Text, "\n"), "\n")
@@ -228,7 +228,7 @@ func (s *exampleSite) messages(t *testing.T, page *example.Page) {
 	}
 }
 
-// answersIn are the messages that lines begin with and that come.
+// answersIn returns the messages from the server with which lines begins.
 func answersIn(lines []string) []string {
 	var answers []string
 	for _, line := range lines {
@@ -241,8 +241,7 @@ func answersIn(lines []string) []string {
 	return answers
 }
 
-// await waits for as many messages as there are answers, one for each. Which of those that nothing was sent between comes
-// first is not promised.
+// await waits for one message for each of answers. The order of messages between two requests is not defined.
 func (s *exampleSite) await(came <-chan []byte, answers []string) error {
 	if len(answers) == 0 {
 		return errors.New("neither sent nor received")
@@ -259,7 +258,7 @@ func (s *exampleSite) await(came <-chan []byte, answers []string) error {
 			}
 			answers = slices.Delete(answers, n, n+1)
 		case <-time.After(sandboxtest.Slow(time.Minute)):
-			return fmt.Errorf("nothing comes; the page has %s", answers[0])
+			return fmt.Errorf("no message; the page has %s", answers[0])
 		}
 	}
 	return nil

@@ -11,10 +11,10 @@ import (
 	"corral/rpc"
 )
 
-// buildExec makes the server of corral exec-server, which was started in the directory started.
+// buildExec makes the server of corral exec-server. started is the directory in which the program was started.
 func (b *backend) buildExec(started string) error {
 	c := b.config
-	c.Runtime.MaxDuration = 0 // is of one call of a tool, which a client waits for; a command may be a shell that somebody sits at
+	c.Runtime.MaxDuration = 0 // bounds one call of a tool, which a client waits for; a command may be an interactive shell
 	b.exec = &rpc.Server{
 		Version: version.Version, Log: b.log, Tracer: b.tracing(), Budget: c.ExecServer.OutputBudget, Dir: execDirectory(c.Repos, started),
 		Ended: b.sessions.End,
@@ -29,14 +29,14 @@ func (b *backend) buildExec(started string) error {
 	if c.ExecServer.FullAccess == "" {
 		return nil
 	}
-	// A client that says it is sandboxed from outside asks for the same: that sandbox is this one.
+	// A client that declares an external sandbox gets the same: corral is that sandbox.
 	b.exec.FullAccess, err = b.execEngine(withProfile(c, c.ExecServer.FullAccess))
 	b.exec.External = b.exec.FullAccess
 	return err
 }
 
-// execEngine runs commands by the rules of c. There is no queue: who starts a command talks to it, and does not wait for
-// another's to end. The supervisor bounds how many there are.
+// execEngine runs commands by the rules of c. It has no queue: a client talks to a command that it starts, and does not
+// wait for other commands to end. The supervisor bounds the number of jobs.
 func (b *backend) execEngine(c config.Config) (rpc.Engine, error) {
 	rules, err := newPolicy(c)
 	if err != nil {
@@ -45,8 +45,8 @@ func (b *backend) execEngine(c config.Config) (rpc.Engine, error) {
 	return &job.Engine{Policy: rules, Runner: b.supervisor, Auditor: b.supervisor, Sessions: b.sessions}, nil
 }
 
-// withProfile returns c with a profile for every repository, in place of its own and of how jobs may write to it. Ceilings
-// stay.
+// withProfile returns c with the profile for every repository, in place of the repository's own profile and workspace
+// mode. Ceilings are kept.
 func withProfile(c config.Config, profile string) config.Config {
 	c.Repos = slices.Clone(c.Repos)
 	for i := range c.Repos {
@@ -55,7 +55,7 @@ func withProfile(c config.Config, profile string) config.Config {
 	return c
 }
 
-// execDirectory is where commands run whose client names no place: the directory in which the server was started, if it
+// execDirectory returns where commands run that name no directory: the directory in which the server was started, if it
 // lies in a repository, else the first repository.
 func execDirectory(repos []config.Repo, started string) string {
 	for _, r := range repos {

@@ -24,21 +24,21 @@ const execServerHelp = `corral exec-server serves clients of command/exec and pr
 
 Usage: corral exec-server [--listen ADDRESS]... [--repo DIR]... [--config FILE] [--supervisor SOCKET] [--log-level LEVEL]
 
-  --listen ADDRESS      where clients reach it; repeatable, instead of those of the configuration:
-                          stdio              standard input and output, a message a line (default)
-                          unix:///PATH       a unix socket, a message a line; for this user and root, and the peers of
-                                             the configuration
-                          ws://HOST:PORT     a WebSocket, a message a text frame; for those who have a token. Port 0 is
-                                             one that is free
-  --repo DIR            serve this directory, under the id of its base name; repeatable. Without it, the repositories of
-                        the configuration are served
-  --config FILE         a configuration that holds above the operator's and the user's
-  --supervisor SOCKET   have jobs run by the supervisor there (default: a daemon's; root starts one of its own)
-  --log-level LEVEL     debug, info (default), warn or error; the log goes to standard error
+  --listen ADDRESS      listen there, in place of the addresses in the configuration; repeatable:
+                          stdio              standard input and output, one message per line (default)
+                          unix:///PATH       a unix socket, one message per line; for this user, root, and the peers
+                                             in the configuration
+                          ws://HOST:PORT     a WebSocket, one message per text frame; clients need a token. Port 0
+                                             chooses a free port
+  --repo DIR            serve this directory, with its base name as id; repeatable (default: the repositories in
+                        the configuration)
+  --config FILE         read this configuration, too; it overrides the operator's and the user's
+  --supervisor SOCKET   use the supervisor on this socket (default: that of the service; root starts its own)
+  --log-level LEVEL     debug, info (default), warn or error; the diagnostic log goes to standard error
 
-Commands run in the first repository, or where the server was started if that lies in one that is served. Where it
-listens is said on standard error. It ends with its standard input, if that is a client, and by SIGTERM; with it every
-process that it has started.
+Commands run in the directory in which the server was started, if it lies in a repository that is served, else in the
+first repository. The server writes its addresses to standard error. It ends on SIGTERM, and when its standard input ends
+if it serves that; all processes that it started end with it.
 
 Examples:
   corral exec-server --repo ~/src/app
@@ -54,7 +54,7 @@ func execServerCommand(args []string) (int, error) {
 		asked = append(asked, l)
 		return err
 	})
-	started, _ := unix.Getwd() // by its real name; one that is gone lies in no repository
+	started, _ := unix.Getwd() // without links; "" if it was removed
 	s, ended, code, err := parseServing(f, args, execServerHelp)
 	if ended {
 		return code, err
@@ -81,7 +81,7 @@ func execServerCommand(args []string) (int, error) {
 	return 0, nil
 }
 
-// execListeners are the places where clients reach the server.
+// execListeners are the addresses at which clients reach the server.
 type execListeners struct {
 	backend *backend
 	options config.ExecServer
@@ -89,7 +89,7 @@ type execListeners struct {
 	closes  []func() error
 }
 
-// open listens everywhere, or is an error.
+// open listens at all addresses. An error at one of them is an error.
 func (e *execListeners) open() error {
 	for _, l := range e.options.Listen {
 		var err error
@@ -114,8 +114,8 @@ func (e *execListeners) close() {
 	}
 }
 
-// errStdioEnded ends a server whose client on standard input is gone.
-var errStdioEnded = errors.New("the client on standard input is gone")
+// errStdioEnded ends a server when the client on standard input has disconnected.
+var errStdioEnded = errors.New("the client on standard input has disconnected")
 
 func serveStdio(ctx context.Context, serve transport.Handler) error {
 	conn, err := transport.Stdio(os.Stdin, os.Stdout)
@@ -132,7 +132,7 @@ func serveStdio(ctx context.Context, serve transport.Handler) error {
 func (e *execListeners) openUnix(path string) error {
 	mode := os.FileMode(0o600)
 	if e.options.Peers != nil {
-		mode = 0o666 // who may is known by SO_PEERCRED
+		mode = 0o666 // SO_PEERCRED says who connects
 	}
 	socket, err := transport.ListenUnix(path, mode)
 	if err != nil {
@@ -154,7 +154,7 @@ func (e *execListeners) openWeb(address string) error {
 	}
 	host, _, _ := net.SplitHostPort(address)
 	if g := (gate.Gate{Hosts: e.options.AllowedHosts}); !g.Named(address) {
-		return fmt.Errorf("--listen: %s is not this machine's alone\nhint: put %s into exec_server.allowed_hosts of the configuration; who listens there reads every token", address, host)
+		return fmt.Errorf("--listen: %s can be reached from other machines\nhint: add %s to exec_server.allowed_hosts of the configuration; anybody who listens there on the network can read tokens", address, host)
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -171,7 +171,8 @@ func (e *execListeners) openWeb(address string) error {
 	return nil
 }
 
-// execAuthenticate knows callers by their tokens. Who may use some tools only must have this one among them.
+// execAuthenticate identifies callers by their tokens. A token that is restricted to some tools must include
+// command_exec.
 func execAuthenticate(ps config.Principals) func(token string) (rpc.Caller, bool) {
 	known := authenticate(ps)
 	return func(token string) (rpc.Caller, bool) {
@@ -181,7 +182,8 @@ func execAuthenticate(ps config.Principals) func(token string) (rpc.Caller, bool
 	}
 }
 
-// serve serves everywhere until ctx ends, one of them fails, or the client on standard input is gone; then all end.
+// serve serves all addresses until ctx ends, one of them fails, or the client on standard input disconnects; then all
+// of them end.
 func (e *execListeners) serve(ctx context.Context, serve transport.Handler) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -11,7 +11,7 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// An execMessage is what a server sends.
+// An execMessage is a message from the server.
 type execMessage struct {
 	ID     json.RawMessage
 	Method string
@@ -21,38 +21,38 @@ type execMessage struct {
 		Code    int
 		Message string
 	}
-	nth int // of all that came
+	nth int // position among all received messages
 	raw []byte
 }
 
-// A deltas is what came of one process.
+// A deltas is the output received from one process.
 type deltas struct {
-	data  [2][]byte // by stream; only the sum of their lengths is kept when there is much
+	data  [2][]byte // by stream; at most maxKept bytes
 	total [2]int
 	caps  [2]bool
-	after [2]int // deltas after the one with capReached
-	last  int    // nth of the last one
+	after [2]int // number of deltas after the one with capReached
+	last  int    // nth of the last message
 }
 
-// An execClient is a client of a server.
+// An execClient is a client of corral exec-server.
 type execClient struct {
 	t     *testing.T
 	write func(text []byte) error
-	read  func() ([]byte, error) // the next message
+	read  func() ([]byte, error) // returns the next message
 	close func()
 	ended chan struct{} // closed when the connection has ended
-	held  sync.Mutex    // while it is locked no message is read, but for one
+	held  sync.Mutex    // while locked, at most one more message is read
 
 	mu      sync.Mutex
 	id      int                            // guarded by mu
 	nth     int                            // guarded by mu
 	pending map[string]chan<- *execMessage // guarded by mu
 	streams map[string]*deltas             // guarded by mu
-	exited  map[string]chan<- *execMessage // guarded by mu: who waits for process/exited
+	exited  map[string]chan<- *execMessage // guarded by mu; waiting for process/exited
 	stray   []string                       // guarded by mu
 }
 
-// client connects a client that is initialized.
+// client connects and initializes a client.
 func (s *execSite) client() *execClient {
 	s.t.Helper()
 	c := s.dial()
@@ -62,7 +62,7 @@ func (s *execSite) client() *execClient {
 	return c
 }
 
-// receive takes what the server sends, until the connection ends.
+// receive receives messages until the connection ends.
 func (c *execClient) receive() {
 	defer func() {
 		c.mu.Lock()
@@ -77,7 +77,7 @@ func (c *execClient) receive() {
 	}()
 	for {
 		c.held.Lock()
-		c.held.Unlock() //nolint:staticcheck // it has waited
+		c.held.Unlock() //nolint:staticcheck // locking it was the wait
 		text, err := c.read()
 		if err != nil {
 			return
@@ -85,7 +85,7 @@ func (c *execClient) receive() {
 		m := &execMessage{raw: text}
 		var all map[string]json.RawMessage
 		if json.Unmarshal(text, &all) != nil || json.Unmarshal(text, m) != nil || all["jsonrpc"] != nil {
-			c.t.Errorf("the server has sent %.200q", text)
+			c.t.Errorf("the server sent %.200q", text)
 			continue
 		}
 		c.take(m)
@@ -119,10 +119,10 @@ func (c *execClient) take(m *execMessage) {
 	}
 }
 
-// maxKept is how much of a stream a client keeps.
+// maxKept bounds how much of a stream a client keeps, in bytes.
 const maxKept = 4 << 20
 
-// delta is called with mu held.
+// delta records output of a process. The caller holds mu.
 func (c *execClient) delta(m *execMessage) {
 	var p struct {
 		ProcessID, ProcessHandle string
@@ -134,7 +134,7 @@ func (c *execClient) delta(m *execMessage) {
 	data, bad := base64.StdEncoding.DecodeString(p.DeltaBase64)
 	n, known := map[string]int{"stdout": 0, "stderr": 1}[p.Stream]
 	if err != nil || bad != nil || !known {
-		c.t.Errorf("a delta that is none: %.200q", m.raw)
+		c.t.Errorf("invalid delta: %.200q", m.raw)
 		return
 	}
 	d := c.stream(p.ProcessID + p.ProcessHandle)
@@ -149,7 +149,7 @@ func (c *execClient) delta(m *execMessage) {
 	d.last = m.nth
 }
 
-// stream is called with mu held.
+// stream returns the record of a process. The caller holds mu.
 func (c *execClient) stream(id string) *deltas {
 	if c.streams[id] == nil {
 		c.streams[id] = &deltas{}
@@ -157,14 +157,14 @@ func (c *execClient) stream(id string) *deltas {
 	return c.streams[id]
 }
 
-// of returns what has come of a process, as it is now.
+// of returns a copy of the output received from a process so far.
 func (c *execClient) of(id string) deltas {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return *c.stream(id)
 }
 
-// forget forgets it.
+// forget removes the record of a process.
 func (c *execClient) forget(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,11 +177,11 @@ func (c *execClient) send(message object) {
 		err = c.write(text)
 	}
 	if err != nil {
-		c.t.Logf("send: %v", err) // a server that has ended gives no answer, which is seen
+		c.t.Logf("send: %v", err) // the caller notices that the server has ended
 	}
 }
 
-// ask sends a request. The channel has its answer, or is closed when the connection has ended.
+// ask sends a request. The channel receives its answer, and is closed if the connection ends before.
 func (c *execClient) ask(method string, params any) <-chan *execMessage {
 	c.mu.Lock()
 	c.id++
@@ -193,7 +193,7 @@ func (c *execClient) ask(method string, params any) <-chan *execMessage {
 	return answer
 }
 
-// answer waits for one.
+// answer waits for an answer of ask.
 func (c *execClient) answer(what string, answer <-chan *execMessage) *execMessage {
 	c.t.Helper()
 	select {
@@ -214,7 +214,7 @@ func (c *execClient) call(method string, params any) *execMessage {
 	return c.answer(method, c.ask(method, params))
 }
 
-// must sends a request whose answer is no error.
+// must sends a request whose answer must not be an error.
 func (c *execClient) must(method string, params any) {
 	c.t.Helper()
 	if m := c.call(method, params); m.Error != nil {
@@ -222,7 +222,7 @@ func (c *execClient) must(method string, params any) {
 	}
 }
 
-// An execResult is what command/exec answers.
+// An execResult is the result of command/exec.
 type execResult struct {
 	ExitCode                         *int
 	Stdout, Stderr                   *string
@@ -230,7 +230,7 @@ type execResult struct {
 	nth                              int
 }
 
-// result is an answer of command/exec that is no error.
+// result waits for an answer of command/exec that must not be an error.
 func (c *execClient) result(what string, answer <-chan *execMessage) execResult {
 	c.t.Helper()
 	m := c.answer(what, answer)
@@ -244,7 +244,7 @@ func (c *execClient) result(what string, answer <-chan *execMessage) execResult 
 	return r
 }
 
-// start begins command/exec.
+// start sends command/exec.
 func (c *execClient) start(params object, command ...string) <-chan *execMessage {
 	all := object{"command": command}
 	for name, value := range params {
@@ -259,7 +259,7 @@ func (c *execClient) exec(params object, command ...string) execResult {
 	return c.result(fmt.Sprintf("%q", command), c.start(params, command...))
 }
 
-// shell runs a script.
+// shell runs a shell script.
 func (c *execClient) shell(script string) execResult {
 	c.t.Helper()
 	return c.exec(nil, "sh", "-c", script)

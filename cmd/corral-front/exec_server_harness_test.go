@@ -21,20 +21,20 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// What the tests of corral exec-server have in common: servers, and clients that speak to the built program over its
-// standard streams, a unix socket or a WebSocket.
+// The harness for tests of corral exec-server: servers, and clients that talk to the built program over its standard
+// streams, a unix socket or a WebSocket.
 
-// The ways in which a client reaches a server.
+// The transports.
 const (
 	overStdio = "stdio"
 	overUnix  = "unix"
 	overWeb   = "ws"
 )
 
-// transports are all of them.
+// transports returns all transports.
 func transports() []string { return []string{overStdio, overUnix, overWeb} }
 
-// An execSite is what clients connect to: a server that listens, or for stdio one that is started for each client.
+// An execSite is a listening server, or, over stdio, starts one for each client.
 type execSite struct {
 	t       *testing.T
 	p       *place
@@ -45,7 +45,7 @@ type execSite struct {
 	server  *sandboxtest.Command
 }
 
-// execSite starts a server on the place's repository with a supervisor; sections are of its configuration.
+// execSite starts a server on the place's repository. sections are appended to its configuration.
 func (p *place) execSite(t *testing.T, d *sandboxtest.Supervisor, over, sections string) *execSite {
 	t.Helper()
 	s := &execSite{t: t, p: p, over: over}
@@ -62,7 +62,7 @@ func (p *place) execSite(t *testing.T, d *sandboxtest.Supervisor, over, sections
 	return s
 }
 
-// listen starts the server, and waits until it says where it is.
+// listen starts the server, and waits until it logs its address.
 func (s *execSite) listen(address string) {
 	s.t.Helper()
 	s.server = sandboxtest.Start(s.t, s.p.front(append(s.args, "--listen", address)...))
@@ -76,10 +76,10 @@ func (s *execSite) listen(address string) {
 	})
 }
 
-// pid is the server's, of which a client is served.
+// pid returns the process id of a listening server.
 func (s *execSite) pid() int { return s.server.Process.Pid }
 
-// dial connects a client, and does not begin to read.
+// dial connects a client that does not read yet.
 func (s *execSite) dial() *execClient {
 	s.t.Helper()
 	c := &execClient{
@@ -126,7 +126,7 @@ func (s *execSite) run(c *execClient, cmd *exec.Cmd) {
 	c.lines(to, r)
 }
 
-// lines has messages on lines.
+// lines sets up a client with one message per line.
 func (c *execClient) lines(to io.Writer, from io.Reader) {
 	c.write = func(text []byte) error {
 		_, err := to.Write(append(bytes.Clone(text), '\n'))

@@ -12,7 +12,7 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// TestExecOrder: the answer to each of many commands comes after all of its output, and nothing of that is missing.
+// TestExecOrder checks with many commands that the answer comes after all output, and that no output is lost.
 func TestExecOrder(t *testing.T) {
 	everywhere(t, func(t *testing.T, _ *place, s *execSite) {
 		c := s.client()
@@ -43,7 +43,7 @@ func TestExecOrder(t *testing.T) {
 	})
 }
 
-// TestExecBurst: what controls a command may be sent with it, before anything is answered.
+// TestExecBurst checks that requests that control a command may be sent together with it.
 func TestExecBurst(t *testing.T) {
 	everywhere(t, func(t *testing.T, _ *place, s *execSite) {
 		c := s.client()
@@ -83,7 +83,7 @@ func TestExecBurst(t *testing.T) {
 	})
 }
 
-// TestExecLarge: much input and output, and programs that want none of it.
+// TestExecLarge checks large input and output, and programs that do not read their input.
 func TestExecLarge(t *testing.T) {
 	everywhere(t, func(t *testing.T, _ *place, s *execSite) {
 		c := s.client()
@@ -107,7 +107,7 @@ func TestExecLarge(t *testing.T) {
 		if m := c.answer("write", fed); m.Error != nil {
 			t.Errorf("%+v", *m.Error)
 		}
-		// Nobody reads it.
+		// A program that does not read its input.
 		run = c.start(long("true"), "true")
 		fed = feed("true")
 		if r := c.result("true", run); *r.ExitCode != 0 {
@@ -124,7 +124,7 @@ func TestExecLarge(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		c.answer("write", fed)
-		// It writes without end.
+		// A program that writes without end.
 		for name, params := range map[string]object{
 			"buffered": {"timeoutMs": 1000}, "capped": {"processId": "capped", "streamStdoutStderr": true, "timeoutMs": 1000},
 			"streamed": {"processId": "streamed", "streamStdoutStderr": true, "disableOutputCap": true, "timeoutMs": 3000},
@@ -139,7 +139,7 @@ func TestExecLarge(t *testing.T) {
 	})
 }
 
-// TestExecBudget: what is held for answers is bounded, and who has too much of it is told so.
+// TestExecBudget checks that memory for answers is bounded, and that exceeding the bound is an error.
 func TestExecBudget(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -155,8 +155,8 @@ func TestExecBudget(t *testing.T) {
 	}
 }
 
-// TestExecStalled: a client that does not read stalls its own processes. The server's memory stays, others are served, and
-// nothing is lost to who reads again.
+// TestExecStalled checks that a client that does not read stalls only its own processes: the server's memory does not
+// grow, others are served, and no output is lost when the client reads again.
 func TestExecStalled(t *testing.T) {
 	everywhere(t, func(t *testing.T, _ *place, s *execSite) {
 		warm := s.client()
@@ -164,7 +164,7 @@ func TestExecStalled(t *testing.T) {
 		const many = 4
 		stalled, other := warm, warm
 		if s.over == overStdio {
-			other = nil // there is one client
+			other = nil // stdio has one client
 			stalled.held.Lock()
 		} else {
 			stalled = s.dial()
@@ -193,12 +193,12 @@ func TestExecStalled(t *testing.T) {
 				}
 			}
 		} else {
-			time.Sleep(sandboxtest.Slow(time.Second)) // in which the server could hold more and more
+			time.Sleep(sandboxtest.Slow(time.Second)) // time for the server to buffer more and more
 		}
 		grown := peak(t, s.pid()) - before
-		t.Logf("the server's memory has grown by %d kB from %d kB", grown, before)
+		t.Logf("the server's memory grew by %d kB from %d kB", grown, before)
 		if grown > 16<<10 {
-			t.Errorf("the server's memory has grown by %d kB", grown)
+			t.Errorf("the server's memory grew by %d kB", grown)
 		}
 		stalled.held.Unlock()
 		for n, answer := range answers {
@@ -210,7 +210,8 @@ func TestExecStalled(t *testing.T) {
 	})
 }
 
-// TestExecGone: whatever its processes do, they are gone when the client is, and others go on.
+// TestExecGone checks that all processes of a client end with it, whatever they do, and that other clients are still
+// served.
 func TestExecGone(t *testing.T) {
 	everywhere(t, func(t *testing.T, _ *place, s *execSite) {
 		for range sandboxtest.Scale(3) {

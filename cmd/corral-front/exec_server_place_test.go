@@ -21,14 +21,14 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// dialAs connects to a unix socket as a user, which this thread is meanwhile.
+// dialAs connects to a unix socket as another user, which the calling thread becomes for that time.
 func dialAs(t *testing.T, uid int, path string) (net.Conn, error) {
 	t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	become := func(uid int) {
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); errno != 0 {
-			panic(errno) // this thread would be somebody else's
+			panic(errno) // this thread would keep the other user's rights
 		}
 	}
 	become(uid)
@@ -36,7 +36,7 @@ func dialAs(t *testing.T, uid int, path string) (net.Conn, error) {
 	return net.Dial("unix", path)
 }
 
-// TestExecPeers: who connects to a unix socket is who the kernel says; others are not served.
+// TestExecPeers checks that clients of a unix socket are identified by the kernel, and that other users are refused.
 func TestExecPeers(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -72,7 +72,7 @@ func TestExecPeers(t *testing.T) {
 			}
 		}
 		if c := s.client(); *c.shell("true").ExitCode != 0 {
-			t.Error("root's command")
+			t.Error("root's command failed")
 		}
 	}
 	if log := audited(t, d); !strings.Contains(log, `"principal":"user:root"`) {
@@ -80,7 +80,7 @@ func TestExecPeers(t *testing.T) {
 	}
 }
 
-// TestExecWeb: over HTTP who has a token for it is served, and pages are not.
+// TestExecWeb checks that over HTTP clients with a token for command_exec are served, and browsers are not.
 func TestExecWeb(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -147,7 +147,7 @@ func TestExecWeb(t *testing.T) {
 	}
 }
 
-// TestExecSignal: a server that is told to end ends everything of it, and leaves no socket.
+// TestExecSignal checks that a server that is told to end ends all its processes and removes its socket.
 func TestExecSignal(t *testing.T) {
 	everywhere(t, func(t *testing.T, _ *place, s *execSite) {
 		c := s.client()
@@ -164,7 +164,7 @@ func TestExecSignal(t *testing.T) {
 			t.Errorf("exit code %d", code)
 		}
 		if marked(mark) > 0 {
-			t.Error("its process goes on")
+			t.Error("its process still runs")
 		}
 		<-c.ended
 		if path, isUnix := strings.CutPrefix(s.address, "unix://"); isUnix {
@@ -175,7 +175,7 @@ func TestExecSignal(t *testing.T) {
 	})
 }
 
-// TestExecEndOfInput: `printf … | corral exec-server` ends, and what came before has its answer.
+// TestExecEndOfInput checks that `printf … | corral exec-server` answers all messages, and ends.
 func TestExecEndOfInput(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -194,7 +194,7 @@ func TestExecEndOfInput(t *testing.T) {
 	}
 }
 
-// TestExecEmbedded: root's server has a supervisor of its own, is root no more, and runs where it was started.
+// TestExecEmbedded checks that root's server starts a supervisor, drops root, and runs commands where it was started.
 func TestExecEmbedded(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -219,7 +219,7 @@ func TestExecEmbedded(t *testing.T) {
 	}
 }
 
-// TestExecServerCommandLine: mistakes end it before it serves, and say what can be done.
+// TestExecServerCommandLine checks that errors in the command line end the server before it serves, and say what to do.
 func TestExecServerCommandLine(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestExecRefusals: what is wrong with a request is said in the words and codes of the protocol.
+// TestExecRefusals checks the error codes and messages of the protocol.
 func TestExecRefusals(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place, s *execSite) {
 		c := s.dial()
@@ -25,12 +25,12 @@ func TestExecRefusals(t *testing.T) {
 		}
 		c.refused("command/exec/terminate", `{"processId":"p2"}`, -32600, `no active command/exec for process id "p2"`)
 		if len(c.stray) > 0 {
-			t.Errorf("nobody has asked for %q", c.stray)
+			t.Errorf("unexpected messages: %q", c.stray)
 		}
 	})
 }
 
-// refused sends a request and compares the error. A message that ends in … is the beginning of what is wanted.
+// refused sends a request and compares the error. message may end in …, which stands for any text.
 func (c *execClient) refused(method, params string, code int, message string) {
 	c.t.Helper()
 	m := c.call(method, json.RawMessage(params))
@@ -49,7 +49,7 @@ type execRefusal struct {
 	message        string
 }
 
-// execRefusals are tried while a process p2 runs that streams nothing.
+// execRefusals are sent while a process p2 runs that does not stream.
 func execRefusals() []execRefusal {
 	const (
 		exec, write, resize, terminate = "command/exec", "command/exec/write", "command/exec/resize", "command/exec/terminate"

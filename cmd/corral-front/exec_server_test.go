@@ -13,7 +13,7 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// everywhere runs a test over each transport, on one supervisor.
+// everywhere runs a test over each transport, with one supervisor.
 func everywhere(t *testing.T, test func(t *testing.T, p *place, s *execSite)) {
 	t.Helper()
 	sandboxtest.RequireJails(t)
@@ -21,13 +21,13 @@ func everywhere(t *testing.T, test func(t *testing.T, p *place, s *execSite)) {
 	d := daemon(t)
 	for _, over := range transports() {
 		if over != overStdio && sandboxtest.Timely() != nil {
-			continue // how messages come is no matter of the machine's
+			continue // the transport does not depend on the machine
 		}
 		t.Run(over, func(t *testing.T) { test(t, p, p.execSite(t, d, over, "")) })
 	}
 }
 
-// TestExecMalformed: what is no message is answered, and the connection goes on.
+// TestExecMalformed checks that malformed messages are answered, and that the connection stays open.
 func TestExecMalformed(t *testing.T) {
 	everywhere(t, func(t *testing.T, _ *place, s *execSite) {
 		c := s.client()
@@ -59,7 +59,7 @@ func TestExecMalformed(t *testing.T) {
 			}
 			c.mu.Unlock()
 		}
-		// What needs no answer has none, and ids are what they are.
+		// Notifications have no answer, and ids are returned unchanged.
 		for _, text := range []string{`{"method":"initialized"}`, `{"id":77,"result":{}}`, `{"method":"nobody/knows","params":{}}`} {
 			_ = c.write([]byte(text))
 		}
@@ -74,12 +74,12 @@ func TestExecMalformed(t *testing.T) {
 			}
 		}
 		if len(c.stray) > 0 {
-			t.Errorf("nobody has asked for %q", c.stray)
+			t.Errorf("unexpected messages: %q", c.stray)
 		}
 	})
 }
 
-// TestExec: what a command gets, and what comes of it.
+// TestExec checks the environment of commands and their results.
 func TestExec(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place, s *execSite) {
 		p.file(t, "sub/here", "x\n", 0o644)
@@ -137,7 +137,8 @@ func TestExec(t *testing.T) {
 	})
 }
 
-// TestExecProtected: who may write to the repository may not write to what makes tools of the host run code.
+// TestExecProtected checks that commands which may write to the repository cannot change files that make tools of the
+// host run code.
 func TestExecProtected(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -157,7 +158,7 @@ func TestExecProtected(t *testing.T) {
 	}
 }
 
-// TestExecFullAccess: who asks for everything gets the profile that the operator has for it, and no more.
+// TestExecFullAccess checks that a client that requests full access gets the profile configured for it, and no more.
 func TestExecFullAccess(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -173,14 +174,14 @@ func TestExecFullAccess(t *testing.T) {
 		}
 	}
 	c.refused("command/exec", `{"command":["true"],"sandboxPolicy":{"type":"externalSandbox","networkAccess":"enabled"}}`, -32600, "…")
-	// A repository that nobody writes to stays one.
+	// A read-only repository stays read-only.
 	readonly := p.execSite(t, d, overStdio, "profiles: {full: {workspace: readonly}}\nexec_server: {full_access: full}\n").client()
 	if r := readonly.exec(object{"sandboxPolicy": object{"type": "dangerFullAccess"}}, "sh", "-c", "touch new"); *r.ExitCode == 0 {
-		t.Error("it writes")
+		t.Error("a command wrote to a read-only repository")
 	}
 }
 
-// TestExecStream: input and output as they come.
+// TestExecStream checks streamed input and output.
 func TestExecStream(t *testing.T) {
 	everywhere(t, func(t *testing.T, _ *place, s *execSite) {
 		c := s.client()
@@ -193,7 +194,7 @@ func TestExecStream(t *testing.T) {
 		if *r.ExitCode != 0 || *r.Stdout != "" || *r.Stderr != "" || string(d.data[0]) != "one\ntwo\n" || string(d.data[1]) != "end\n" || d.last > r.nth {
 			t.Errorf("%+v, %q", r, d.data)
 		}
-		// The name is free again; input that was closed stays closed.
+		// The id can be used again; closed input stays closed.
 		answer = c.start(object{"processId": "cat", "streamStdin": true}, "sh", "-c", "cat; sleep 600")
 		c.must("command/exec/write", object{"processId": "cat", "closeStdin": true})
 		c.refused("command/exec/write", `{"processId":"cat","deltaBase64":"YQ=="}`, -32600, "stdin is already closed")
@@ -201,7 +202,7 @@ func TestExecStream(t *testing.T) {
 		if r := c.result("cat", answer); *r.ExitCode != 137 {
 			t.Errorf("%+v", r)
 		}
-		// A cap ends the deltas, and not the process.
+		// A cap ends the deltas, but not the process.
 		c.forget("capped")
 		r = c.exec(object{"processId": "capped", "streamStdoutStderr": true, "outputBytesCap": 1000}, "sh", "-c", "head -c 300000 /dev/zero; echo done >&2; exit 7")
 		d = c.of("capped")
@@ -216,7 +217,7 @@ func TestExecStream(t *testing.T) {
 	})
 }
 
-// TestExecTerminal: a terminal of its own, of a size that changes.
+// TestExecTerminal checks that a command gets a terminal that can be resized.
 func TestExecTerminal(t *testing.T) {
 	everywhere(t, func(t *testing.T, _ *place, s *execSite) {
 		c := s.client()
@@ -242,7 +243,7 @@ func TestExecTerminal(t *testing.T) {
 	})
 }
 
-// TestExecProcess: the other family of methods.
+// TestExecProcess checks the methods process/*.
 func TestExecProcess(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place, s *execSite) {
 		c := s.client()
@@ -272,7 +273,8 @@ func TestExecProcess(t *testing.T) {
 	})
 }
 
-// TestExecOverlay: where the operator has it so, what is written lies in a layer of the client's, whose handle it is told.
+// TestExecOverlay checks that with a workspace of overlay changes stay in a layer of the client, whose handle the reply
+// contains.
 func TestExecOverlay(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -284,6 +286,6 @@ func TestExecOverlay(t *testing.T) {
 		t.Errorf("%s", m.raw)
 	}
 	if _, err := os.Stat(filepath.Join(p.repo, "file")); err == nil {
-		t.Error("it is in the repository")
+		t.Error("the file is in the repository")
 	}
 }

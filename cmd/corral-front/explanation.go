@@ -13,7 +13,8 @@ import (
 	"corral/policy"
 )
 
-// writeExplanation writes a decision for people: its steps, and what would be run. No values of variables are in it.
+// writeExplanation writes a decision as text: its steps, and what would be run. It does not contain values of
+// variables.
 func writeExplanation(w io.Writer, e policy.Explanation) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, s := range e.Steps {
@@ -48,7 +49,7 @@ func writeExplanation(w io.Writer, e policy.Explanation) error {
 	return t.Flush()
 }
 
-// writeRow writes cells without the spaces that an empty last one would leave. A tabwriter tells of errors at its end.
+// writeRow writes cells without the trailing spaces of empty ones. A tabwriter returns errors from Flush.
 func writeRow(w io.Writer, cells ...string) {
 	_, _ = fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
 }
@@ -73,7 +74,7 @@ func writeSpec(w io.Writer, s job.Spec) {
 	writeRow(w, "profile", s.Profile)
 }
 
-// shellWord quotes what a shell would not take as one word.
+// shellWord quotes a text that a shell would not read as one word.
 func shellWord(s string) string {
 	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("'\"\\$`&|;<>()*?[]#~!{}", r) }) {
 		return strconv.Quote(s)
@@ -140,7 +141,8 @@ func writeExplanationJSON(w io.Writer, e policy.Explanation) error {
 	return writeJSON(w, out)
 }
 
-// limitsJSON are limits by names that have the unit; none if the chain ended before they were known.
+// limitsJSON returns limits by names that contain the unit; a nil value is unlimited. The map is empty if the decision
+// was made before limits were known.
 func limitsJSON(l job.Limits) map[string]*int64 {
 	out := map[string]*int64{}
 	for _, f := range l.Fields() {

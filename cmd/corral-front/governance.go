@@ -18,7 +18,8 @@ import (
 	"corral/policy/starlark"
 )
 
-// newPolicy makes the policy of a configuration, for the programs that this host has now and will have.
+// newPolicy makes the policy of a configuration, with the programs of this host. Programs that are installed later are
+// found, too.
 func newPolicy(c config.Config) (*policy.Policy, error) {
 	return policy.New(policyRules(c, os.Environ()), runtimes.Find(runtimes.Places{Toolchains: c.Toolchains, Never: repoPaths(c)}))
 }
@@ -39,12 +40,12 @@ func repoPaths(c config.Config) []string {
 	return paths
 }
 
-// policyRules are a configuration in the words of package policy.
+// policyRules converts a configuration to the types of package policy. environ is the environment of this process.
 func policyRules(c config.Config, environ []string) policy.Rules {
 	rules := policy.Rules{
 		Enabled: c.Runtime.Enabled, Runtimes: c.Runtime.Runtimes, Executables: c.Runtime.Executables,
 		RuntimeEnv: c.Runtime.RuntimeEnv, Environ: environ,
-		// The system's own directories are the host's; the others are read-only at their own paths.
+		// Jobs see the host's system directories, and toolchains read-only at their own paths.
 		Rootfs:   strings.Join(append([]string{"host"}, c.Toolchains...), "\x00"),
 		Starlark: starlarkRules(c),
 	}
@@ -66,8 +67,8 @@ func policyRules(c config.Config, environ []string) policy.Rules {
 	return rules
 }
 
-// bound lowers a setting to what the host has, as the supervisor does where the operator set no ceiling: what nobody asked
-// for is not to be refused on a small machine.
+// bound lowers a setting to what the host has, as the supervisor does where the operator set no ceiling: a default must
+// not be refused on a small machine. total is the host's memory in bytes, 0 if unknown.
 func bound(s *config.Setting, total int64) {
 	if s.Ceilings.Memory == 0 {
 		s.Ceilings.Memory = total
@@ -75,7 +76,7 @@ func bound(s *config.Setting, total int64) {
 	s.Defaults = s.Defaults.AtMost(s.Ceilings)
 }
 
-// memory is what the host has, in bytes; 0 if the kernel does not say.
+// memory returns the host's memory in bytes, 0 if the kernel does not report it.
 func memory() int64 {
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) != nil {
@@ -84,7 +85,7 @@ func memory() int64 {
 	return int64(info.Totalram) * int64(info.Unit)
 }
 
-// serveDirectory adds the repository that a command line names to a configuration, unless it is one of its own.
+// serveDirectory adds the directory that a command line names to the repositories of a configuration, unless it has it.
 func serveDirectory(c config.Config, dir string) (config.Config, error) {
 	r, err := (&repoOptions{}).repo(self(), dir)
 	if err != nil {
@@ -95,7 +96,7 @@ func serveDirectory(c config.Config, dir string) (config.Config, error) {
 		case other.Path == r.Path:
 			return c, nil
 		case other.ID == r.ID:
-			return config.Config{}, fmt.Errorf("%s: the configuration has a repository %q already, which is %s\nhint: list it with an id of its own: corral repo add %s --id ID",
+			return config.Config{}, fmt.Errorf("%s: the configuration already has a repository %q: %s\nhint: choose another id: corral repo add %s --id ID",
 				text.Quote(r.Path), r.ID, text.Quote(other.Path), text.Quote(filepath.Clean(dir)))
 		}
 	}
@@ -103,11 +104,11 @@ func serveDirectory(c config.Config, dir string) (config.Config, error) {
 	return c, nil
 }
 
-// userPrincipal is who asks on this machine, as requests and the audit log have it.
+// userPrincipal returns the principal of this process's user, as it is in requests and in the audit log.
 func userPrincipal() string { return principalOf(uint32(os.Getuid())) }
 
-// principalOf is what a user of this machine is called in requests and the audit log. It is looked up by number:
-// user.Current believes USER of the environment where the number has no entry.
+// principalOf returns the principal of a user of this machine. The name is looked up by number: user.Current trusts
+// $USER if the number has no entry.
 func principalOf(uid uint32) string {
 	id := strconv.FormatUint(uint64(uid), 10)
 	if u, err := user.LookupId(id); err == nil && u.Username != "" {

@@ -23,25 +23,25 @@ import (
 	"corral/store/index"
 )
 
-const indexHelp = `corral index is about the full-text index of what jobs of servers wrote, which ctx_search searches.
+const indexHelp = `corral index manages the full-text index of the output of jobs, which ctx_search searches.
 
 Usage:
-  corral index stats             what is indexed, by repository and client
-  corral index purge --yes       remove it; the output itself stays, see corral output
-  corral index rebuild --yes     remove it, and index again what is kept of the output
+  corral index stats             show what is indexed, by repository and client
+  corral index purge --yes       remove the index; the output itself is kept, see corral output
+  corral index rebuild --yes     remove the index, and index the stored output again
 
-  --repo ID          of this repository only
-  --principal NAME   of this client only: user:NAME or token:NAME
-  --config FILE      a configuration that holds above the operator's and the user's
-  --state DIR        look in this directory of state
-  --json             for programs
+  --repo ID          only this repository
+  --principal NAME   only this client: user:NAME or token:NAME
+  --config FILE      read this configuration, too; it overrides the operator's and the user's
+  --state DIR        use this state directory
+  --json             print JSON
 
-An index is of one repository and one client. Those are found whose repository and token are in the configuration or of
-whom output is kept; another is named by --repo and --principal. What was indexed by ctx_index, and what is indexed of
-output that is kept no more, cannot be indexed again.
+Each index belongs to one repository and one client. Indexes are found by the repositories and tokens in the configuration
+and by the stored output; others have to be named by --repo and --principal. Texts added by ctx_index, and output that has
+expired, cannot be indexed again.
 `
 
-// An indexCall is one call of corral index.
+// An indexCall is the command line of corral index.
 type indexCall struct {
 	verb                           string
 	repo, principal, config, state string
@@ -53,7 +53,7 @@ func indexCommand(args []string) (int, error) {
 	if ended, code, err := o.parse(args); ended {
 		return code, err
 	}
-	// Files are opened while this is root, if it is, and read when it is not any more.
+	// Files are opened before root is dropped, and parsed after.
 	files, err := config.OpenFront(config.FrontSources(os.Getenv, o.config)...)
 	if err != nil {
 		return failure, errors.Join(err, dropRoot())
@@ -80,7 +80,7 @@ func indexCommand(args []string) (int, error) {
 	return o.tell(all)
 }
 
-// parse reads the command line; options stand after the verb.
+// parse parses the command line; options stand after the command.
 func (o *indexCall) parse(args []string) (ended bool, code int, err error) {
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		o.verb, args = args[0], args[1:]
@@ -97,11 +97,11 @@ func (o *indexCall) parse(args []string) (ended bool, code int, err error) {
 	}
 	switch {
 	case !slices.Contains([]string{"stats", "purge", "rebuild"}, o.verb):
-		err = fmt.Errorf("stats, purge or rebuild is wanted, not %q", o.verb)
+		err = fmt.Errorf("must be stats, purge or rebuild, not %q", o.verb)
 	case f.NArg() > 0:
 		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
 	case o.verb != "stats" && !o.yes:
-		err = fmt.Errorf("%s removes what is indexed: it needs --yes", o.verb)
+		err = fmt.Errorf("%s removes the index: confirm with --yes", o.verb)
 	}
 	if err != nil {
 		return true, failure, errors.Join(fmt.Errorf("%w\nhint: corral index --help", err), dropRoot())
@@ -109,7 +109,7 @@ func (o *indexCall) parse(args []string) (ended bool, code int, err error) {
 	return false, 0, nil
 }
 
-// A baseEntry is what is told of one base: what is in it, or was removed.
+// A baseEntry describes a base as it is, or as it was before it was removed.
 type baseEntry struct {
 	Repo      string     `json:"repoId"`
 	Principal string     `json:"principal"`
@@ -130,7 +130,7 @@ func entryOf(b index.Base, s index.Stats) *baseEntry {
 	return e
 }
 
-// inState does what was asked for with the bases of one directory of state, and returns those that have, or had, something.
+// inState runs the command on the bases of one state directory, and returns those that contain or contained something.
 func (o *indexCall) inState(ctx context.Context, c config.Config, state *os.File) (list []*baseEntry, err error) {
 	store, err := artifact.Open(state, artifact.Options{ReadOnly: true})
 	if err != nil {
@@ -158,7 +158,7 @@ func (o *indexCall) inState(ctx context.Context, c config.Config, state *os.File
 	return list, nil
 }
 
-// do does what was asked for with one base.
+// do runs the command on one base.
 func (o *indexCall) do(ctx context.Context, x *index.Index, store *artifact.Store, b index.Base) (index.Stats, error) {
 	switch o.verb {
 	case "purge":
@@ -178,7 +178,8 @@ func (o *indexCall) do(ctx context.Context, x *index.Index, store *artifact.Stor
 	return x.Stats(ctx, b)
 }
 
-// bases are those that are asked about: of repositories and clients that the configuration has, or of whom output is kept.
+// bases returns the selected bases: those of repositories and clients in the configuration, and those that have stored
+// output.
 func (o *indexCall) bases(c config.Config, store *artifact.Store) ([]index.Base, error) {
 	repos, principals := repoIDs(c), []string{userPrincipal()}
 	for _, p := range c.Principals {
@@ -211,7 +212,7 @@ func (o *indexCall) bases(c config.Config, store *artifact.Store) ([]index.Base,
 	return slices.Compact(bases), nil
 }
 
-// tell writes what was found.
+// tell prints the bases.
 func (o *indexCall) tell(all []*baseEntry) (int, error) {
 	out := sink(os.Stdout)
 	if o.json {

@@ -8,7 +8,7 @@ import (
 	"corral/store/index"
 )
 
-// learn indexes a text in a directory of state, as a server does.
+// learn indexes a text in a state directory, as a server does.
 func learn(t testing.TB, state string, b index.Base, text string) {
 	t.Helper()
 	f, err := os.Open(state)

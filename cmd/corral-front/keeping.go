@@ -12,8 +12,8 @@ import (
 	"corral/workspace/session"
 )
 
-// sessionManager returns the manager of the sessions of this server's clients. Over HTTP they end when nobody uses them; whose
-// connection is the session ends it with that.
+// sessionManager returns the manager of the sessions of this server's clients. Over HTTP a session expires when it is
+// idle; a client on standard input has one, which ends with its connection.
 func (s *serving) sessionManager(b *backend) *session.Manager {
 	c := b.config
 	o := session.Options{
@@ -26,7 +26,7 @@ func (s *serving) sessionManager(b *backend) *session.Manager {
 	return session.New(o)
 }
 
-// sandbox is sandbox_exec for the repositories in which a shell may be run; without any there is none.
+// sandbox returns sandbox_exec for the repositories in which a shell may run, or no tool if there are none.
 func (s *serving) sandbox(b *backend, secrets []string) []mcp.Tool {
 	c := b.config
 	if !c.Sandbox.Enabled || !c.Runtime.Enabled {
@@ -53,7 +53,7 @@ func (s *serving) sandbox(b *backend, secrets []string) []mcp.Tool {
 	}}
 }
 
-// chosen are the tools that the command line names, of those that there are.
+// chosen returns those of the tools that --tools names.
 func (s *serving) chosen(tools []mcp.Tool) ([]mcp.Tool, error) {
 	if s.tools == nil {
 		return tools, nil
@@ -97,7 +97,7 @@ func (s *supervisor) ListSessions(ctx context.Context) ([]job.Session, error) {
 	return c.ListSessions(ctx)
 }
 
-// layerOf is what was changed behind the overlay of the session of spec, for tool to look at in a job of its own.
+// layerOf returns the layer of the session of spec, to be examined for tool by a job of its own.
 func layerOf(spec job.Spec, tool string) changes.Layer {
 	l := changes.Layer{Session: spec.Session, Repo: spec.Repo, Claim: spec.Claim}
 	l.Claim.Tool = tool

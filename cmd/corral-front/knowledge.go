@@ -18,20 +18,20 @@ import (
 	"corral/store/index"
 )
 
-// A knowledge is the index of what jobs wrote. It is opened by the first call that needs it, as outputs are. What cannot be
-// opened is an error of each call, and no call's that only runs something.
+// A knowledge is the index over the output of jobs, opened by the first call that needs it. If it cannot be opened,
+// calls that search it fail, but not calls that run something.
 type knowledge struct {
 	log     *slog.Logger
 	options index.Options
 	state   func() (*os.File, error) // opens the directory of this user's state
-	outputs *outputs                 // that a damaged base is filled from again
+	outputs *outputs                 // from which a damaged base is rebuilt
 
 	mu     sync.Mutex
 	closed bool         // guarded by mu
 	index  *index.Index // guarded by mu: nil before it is opened
 }
 
-// newKnowledge returns the index of a configuration; nil, if it has none.
+// newKnowledge returns the index, or nil if the configuration disables it.
 func newKnowledge(b *backend) *knowledge {
 	c := b.config.Index
 	if !c.Enabled {
@@ -42,9 +42,9 @@ func newKnowledge(b *backend) *knowledge {
 	}
 }
 
-var errEnding = errors.New("the server ends")
+var errEnding = errors.New("the server is shutting down")
 
-// opened returns the index. One that could not be opened is tried again by the next call.
+// opened returns the index. If it could not be opened, the next call tries again.
 func (k *knowledge) opened() (*index.Index, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -69,7 +69,7 @@ func (k *knowledge) opened() (*index.Index, error) {
 	return x, nil
 }
 
-// about notes what a call is about, and returns the index.
+// about records the repository of the call, and returns the index.
 func (k *knowledge) about(ctx context.Context, b index.Base) (*index.Index, error) {
 	calls.Of(ctx).Repo(b.Repo)
 	return k.opened()
@@ -132,11 +132,11 @@ func (k *knowledge) close() {
 		return
 	}
 	if err := x.Close(); err != nil {
-		k.log.Warn("the index is not closed", "error", err)
+		k.log.Warn("could not close the index", "error", err)
 	}
 }
 
-// rebuild is the Rebuild of the index: what is kept of a base's jobs is added, the oldest first.
+// rebuild is index.Options.Rebuild: it adds the stored output of a base's jobs, the oldest first.
 func (k *knowledge) rebuild(ctx context.Context, b index.Base, add func(index.Source, io.Reader) error) error {
 	store, err := k.outputs.opened()
 	if err != nil {
@@ -145,7 +145,7 @@ func (k *knowledge) rebuild(ctx context.Context, b index.Base, add func(index.So
 	return refill(ctx, store, b, add)
 }
 
-// refill adds what a store has of a base. What is damaged, or goes meanwhile, is left out.
+// refill adds the stored output of a base. Artifacts that are damaged, or expire meanwhile, are skipped.
 func refill(ctx context.Context, store *artifact.Store, b index.Base, add func(index.Source, io.Reader) error) error {
 	reader := artifact.Reader{Principal: b.Principal, Repos: []string{b.Repo}}
 	list, err := store.List(reader, math.MaxInt)
@@ -168,7 +168,8 @@ func refill(ctx context.Context, store *artifact.Store, b index.Base, add func(i
 	return ctx.Err()
 }
 
-// ctxTools are ctx_execute, ctx_search and their siblings, for the repositories in which anything may be run.
+// ctxTools returns ctx_execute, ctx_search and the other ctx tools for the repositories in which anything may run, or
+// no tool if there are none.
 func (b *backend) ctxTools(rules *policy.Policy) []mcp.Tool {
 	c := b.config
 	if !c.Ctx.Enabled || !c.Runtime.Enabled {
@@ -187,15 +188,15 @@ func (b *backend) ctxTools(rules *policy.Policy) []mcp.Tool {
 	}
 	b.ctx.Repos, b.ctx.Paths, b.ctx.Repo, b.ctx.Secrets = ids, paths, c.Ctx.Repo, rules.Secrets()
 	b.ctx.BackgroundLife, b.ctx.MaxBackground = c.Ctx.BackgroundLife, c.Ctx.MaxBackground
-	b.ctx.MaxBackgroundAll = max(1, c.Runtime.MaxConcurrentJobs/2) // there are places for other calls
-	b.ctx.Runtimes = append([]string{}, rules.Runnable()...)       // nil would be all of them
+	b.ctx.MaxBackgroundAll = max(1, c.Runtime.MaxConcurrentJobs/2) // leaves slots for other calls
+	b.ctx.Runtimes = append([]string{}, rules.Runnable()...)       // not nil, which would mean all
 	return b.ctx.Tools()
 }
 
-// newCtx returns what the tools share that search the index, which runtime_query_output is one of.
+// newCtx returns the state that tools which search the index share, runtime_query_output among them.
 func (b *backend) newCtx() *mcp.Ctx {
 	x := &mcp.Ctx{Engine: b.engine, Outputs: b.outputs, Plain: !b.config.Output.Redact, Log: b.log}
-	if b.knowledge != nil { // which is not the same as an interface that is nil
+	if b.knowledge != nil { // a nil pointer in an interface is not nil
 		x.Knowledge = b.knowledge
 	}
 	return x

@@ -13,8 +13,8 @@ import (
 	"corral/store/index"
 )
 
-// known returns an index below a directory of state, with the outputs there.
-func known(t *testing.T, state string) *knowledge {
+// newTestIndex returns an index and an artifact store below a state directory.
+func newTestIndex(t *testing.T, state string) *knowledge {
 	t.Helper()
 	open := func() (*os.File, error) { return os.Open(state) }
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -29,10 +29,10 @@ func known(t *testing.T, state string) *knowledge {
 
 var adasBase = index.Base{Repo: "app", Principal: "user:ada"}
 
-// TestKnowledgeIsLazy: looking for something makes nothing, and what cannot be opened is tried again.
+// TestKnowledgeIsLazy checks that a search creates nothing, and that opening is tried again after an error.
 func TestKnowledgeIsLazy(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "none")
-	k := known(t, state)
+	k := newTestIndex(t, state)
 	if _, err := k.Search(t.Context(), adasBase, index.Query{Text: "x"}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without a directory: %v", err)
 	}
@@ -50,7 +50,7 @@ func TestKnowledgeIsLazy(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if left, err := os.ReadDir(state); err != nil || len(left) > 0 {
-		t.Errorf("it has made %v, %v", left, err)
+		t.Errorf("it created %v, %v", left, err)
 	}
 	if _, err := k.Add(t.Context(), adasBase, index.Source{Label: "a"}, strings.NewReader("a zebra")); err != nil {
 		t.Error(err)
@@ -60,16 +60,16 @@ func TestKnowledgeIsLazy(t *testing.T) {
 	}
 	k.close()
 	if _, err := k.Search(t.Context(), adasBase, index.Query{Text: "zebra"}); !errors.Is(err, errEnding) {
-		t.Errorf("after its end: %v", err)
+		t.Errorf("after close: %v", err)
 	}
 	(*knowledge)(nil).close()
 }
 
-// TestKnowledgeIsFilledAgain: a base that was damaged has again what is kept of its jobs, and of no others.
-func TestKnowledgeIsFilledAgain(t *testing.T) {
+// TestKnowledgeRebuilds checks that a damaged base is rebuilt from the stored output of its jobs, and of no others.
+func TestKnowledgeRebuilds(t *testing.T) {
 	state := t.TempDir()
 	handle := keep(t, state, "the zebra is loose\n", "a quagga, too\n") // of user:ada in app
-	k := known(t, state)
+	k := newTestIndex(t, state)
 	store, err := k.outputs.opened()
 	if err != nil {
 		t.Fatal(err)
@@ -109,11 +109,11 @@ func TestKnowledgeIsFilledAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := refilled(adasBase); len(got) != 1 || !strings.Contains(got[0], "quagga") {
-		t.Errorf("with one that is damaged: %q", got)
+		t.Errorf("with a damaged artifact: %q", got)
 	}
 }
 
-// TestCtxTools: where nothing may be run, or it is not wanted, the tools are not there.
+// TestCtxTools checks that the ctx tools are not listed where nothing may run, or where they are disabled.
 func TestCtxTools(t *testing.T) {
 	repos := []config.Repo{{ID: "app", Path: "/srv/app"}, {ID: "none", Path: "/srv/none", Runtimes: []string{}}}
 	for _, tt := range []struct {

@@ -1,8 +1,8 @@
-// Corral-front is what of the command line corral leaves to it: all that is not needed for every job. People type corral,
-// which executes it.
+// Corral-front has the commands of corral that are not needed for every job: servers, and commands for operators.
+// People type corral, which executes this program.
 //
-// It has no privileges: started as root it becomes somebody else before it reads anything (see package embed). What needs
-// some is asked of corrald.
+// It has no privileges: started as root, it becomes another user before it parses anything (see package embed). corrald
+// does what needs privileges.
 package main
 
 import (
@@ -28,24 +28,24 @@ Usage:
   corral mcp                        serve agent hosts, over standard input and output
   corral serve                      serve agent hosts, over HTTP
   corral exec-server                serve clients of command/exec
-  corral doctor                     find out what this host can enforce
-  corral config check|show|init     the configuration
-  corral repo add|list|remove       the repositories in it
-  corral policy test REQUEST.json   what would be decided on a request, and why
-  corral output [HANDLE]            what earlier jobs of servers wrote
-  corral index stats|purge|rebuild  the full-text index of it
-  corral changes show|diff|apply    what jobs of a session changed behind an overlay
+  corral doctor                     report what this host can enforce
+  corral config check|show|init     check, print or create a configuration
+  corral repo add|list|remove       repositories in the configuration
+  corral policy test REQUEST.json   explain the decision on a request
+  corral output [HANDLE]            output of earlier jobs
+  corral index stats|purge|rebuild  full-text index of that output
+  corral changes show|diff|apply    changes that jobs of a session made behind an overlay
   corral rootfs import|list|remove  root file systems for sessions
-  corral audit tail|show|verify     the log of what was run for whom
+  corral audit tail|show|verify     audit log
   corral version                    print the version
 
-corral COMMAND --help explains each.
+corral COMMAND --help describes a command.
 `
 
-// failure is the exit code of corral's own failures.
+// failure is the exit code for errors of corral itself, as opposed to a job's.
 const failure = 125
 
-// A command returns the exit code of the program. It gives up root.
+// A command runs a command line and returns the program's exit code. It drops root.
 type command func(args []string) (int, error)
 
 func commands() map[string]command {
@@ -55,7 +55,7 @@ func commands() map[string]command {
 }
 
 func main() {
-	// What the caller left open is not for a supervisor started from here, nor for anybody else.
+	// Descriptors that the caller left open must not reach a supervisor started here, or any other child.
 	_ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
 	code, err := dispatch(os.Args[1:])
 	if err != nil {
@@ -80,15 +80,15 @@ func dispatch(args []string) (int, error) {
 	}
 	hint := "corral help"
 	known := slices.DeleteFunc(slices.Sorted(maps.Keys(commands())), func(name string) bool {
-		return name == editor || name == finder || name == embed.FindCommon // which corral itself calls
+		return name == editor || name == finder || name == embed.FindCommon // which corral itself runs
 	})
 	if near := nearest.Of(args[0], known); near != "" {
 		hint = "did you mean corral " + near + "?"
 	}
-	return failure, fmt.Errorf("%q is no command of corral\nhint: %s", args[0], hint)
+	return failure, fmt.Errorf("%q is not a command of corral\nhint: %s", args[0], hint)
 }
 
-// findCommonCommand is a child of an embedded supervisor's front-end, see embed.
+// findCommonCommand runs as a child of a front-end with an embedded supervisor, see embed.
 func findCommonCommand(args []string) (int, error) { return 0, embed.FindCommand(args) }
 
 func versionCommand([]string) (int, error) {
@@ -98,11 +98,11 @@ func versionCommand([]string) (int, error) {
 	return say("corral " + version.Version + "\n")
 }
 
-// nobody is the host's user for what needs no files (nobody, nogroup), if there is neither who asked sudo nor user
-// corral. A process of a supervisor's client has an id of its own instead.
+// nobody is the user nobody:nogroup of the host, for commands that need no files. It is used if SUDO_UID is not set and
+// there is no user corral. A client of a supervisor gets a user id of its own instead.
 func nobody() embed.Identity { return embed.Identity{UID: 65534, GID: 65534} }
 
-// dropRoot is for commands that need no supervisor. It does nothing for who is not root.
+// dropRoot gives up root for commands that need no supervisor. It does nothing for other users.
 func dropRoot() error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -121,7 +121,8 @@ func say(text string) (int, error) {
 	return 0, nil
 }
 
-// parseFlags reads the options of a command into f. A request for help and a mistake end the command, with root given up.
+// parseFlags parses the options of a command into f. A request for help and an error end the command (ended), and root
+// is dropped.
 func parseFlags(f *flag.FlagSet, args []string, help string) (ended bool, code int, err error) {
 	f.SetOutput(io.Discard)
 	if err = nearest.ParseFlags(f, args, "corral "+f.Name()); err == nil {

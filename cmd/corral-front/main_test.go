@@ -16,7 +16,7 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// front runs the program, and returns its exit code and what it wrote.
+// front runs the program, and returns its exit code and output.
 func front(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	cmd := exec.Command(sandboxtest.Bin(t, "corral-front"), args...)
@@ -29,7 +29,8 @@ func front(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// TestNotRoot catches the program at its first word, which it cannot get rid of: by then it must be somebody else.
+// TestNotRoot checks that the program has dropped root when it writes for the first time: the write blocks on a full
+// pipe.
 func TestNotRoot(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	for name, args := range map[string][]string{
@@ -51,7 +52,7 @@ func TestNotRoot(t *testing.T) {
 			}
 			w.Close()
 			waitFor(t, func() bool {
-				// write(2) is 1 on amd64 and 64 on arm64. It may be on any of the process's threads.
+				// write(2) is 1 on amd64 and 64 on arm64. Any thread of the process may call it.
 				threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", cmd.Process.Pid))
 				return slices.ContainsFunc(threads, func(path string) bool {
 					call, _ := os.ReadFile(path)
@@ -70,7 +71,7 @@ func TestNotRoot(t *testing.T) {
 	}
 }
 
-// fill fills a pipe up.
+// fill fills a pipe.
 func fill(t *testing.T, w *os.File) {
 	t.Helper()
 	size, err := unix.FcntlInt(w.Fd(), unix.F_GETPIPE_SZ, 0)
@@ -87,8 +88,8 @@ func waitFor(t *testing.T, what func() bool) {
 	deadline := time.Now().Add(20 * time.Second)
 	for !what() {
 		if time.Now().After(deadline) {
-			t.Fatal("it did not come to its first word")
+			t.Fatal("the program did not reach its first write")
 		}
-		time.Sleep(time.Millisecond) // a poll of /proc: there is nothing to wait on
+		time.Sleep(time.Millisecond) // /proc has to be polled
 	}
 }

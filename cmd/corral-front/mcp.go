@@ -14,17 +14,18 @@ import (
 	"corral/mcp"
 )
 
-const serverOptions = `  --repo DIR            serve this directory, under the id of its base name; repeatable. Without it, the repositories of
-                        the configuration are served
-  --account USER        root without sudo: whose directories they are, which are opened with that user's rights (default:
-                        root's; with sudo they are always those of who called it)
-  --config FILE         a configuration that holds above the operator's and the user's
-  --supervisor SOCKET   have jobs run by the supervisor there (default ` + client.DefaultSocket + `; root starts one of its own)
-  --tool-names WORD     plain: runtime_execute, as hosts want it (default); dotted: sdl.runtime.execute. Calls may use either
-  --tools NAME,...      serve these tools only (default all that the configuration has): runtime_execute,
+const serverOptions = `  --repo DIR            serve this directory, with its base name as id; repeatable (default: the repositories in
+                        the configuration)
+  --account USER        for root without sudo: open the directories with this user's rights (default root; with sudo
+                        always the user who called it)
+  --config FILE         read this configuration, too; it overrides the operator's and the user's
+  --supervisor SOCKET   use the supervisor on this socket (default ` + client.DefaultSocket + `; root starts its own)
+  --tool-names WORD     plain: runtime_execute, which hosts accept (default); dotted: sdl.runtime.execute. Calls may use
+                        either
+  --tools NAME,...      serve only these tools (default: all that the configuration enables): runtime_execute,
                         runtime_query_output, sandbox_exec, ctx_execute, ctx_execute_file, ctx_batch_execute,
                         ctx_search, ctx_index, ctx_job, ctx_jobs, ctx_stats, ctx_purge, starlark_run
-  --log-level LEVEL     debug, info (default), warn or error; the log goes to standard error
+  --log-level LEVEL     debug, info (default), warn or error; the diagnostic log goes to standard error
 `
 
 const mcpHelp = `corral mcp serves agent hosts over the Model Context Protocol, on its standard input and output.
@@ -33,9 +34,8 @@ Usage: corral mcp [--repo DIR]... [--config FILE] [--supervisor SOCKET] [--tool-
                   [--log-level LEVEL]
 
 ` + serverOptions + `
-It needs no configuration: corral mcp --repo DIR serves DIR with safe defaults. Nothing is made or changed before the
-first call of a tool. It ends with its input: calls under way have 30 seconds then. SIGTERM ends it at once, and with it
-every job it has started.
+It needs no configuration: corral mcp --repo DIR serves DIR with safe defaults. It creates and changes nothing before the
+first call of a tool. When its input ends, calls in progress have 30 seconds. SIGTERM ends it and all its jobs at once.
 
 Examples:
   corral mcp --repo ~/src/app
@@ -66,9 +66,9 @@ func mcpCommand(args []string) (int, error) {
 	return 0, nil
 }
 
-// untilStopped returns a context that ends when this process is told to end. A pipe or a socket that nobody reads is told
-// of by the write: the signal would end the process at once when it is standard output, and says not which one it is, of
-// clients' and of jobs' that have not read their input.
+// untilStopped returns a context that ends when this process receives SIGTERM, SIGINT or SIGHUP. SIGPIPE is ignored, so
+// that a write to a pipe or socket that nobody reads returns EPIPE: the signal would end the process if the write is to
+// standard output, and does not say which of the clients or jobs has stopped reading.
 func untilStopped() (context.Context, context.CancelFunc) {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 	return signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)

@@ -14,26 +14,26 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// What the tests of corral mcp have in common: a repository, supervisors, and hosts that speak the protocol to the built
-// program over its standard streams.
+// The harness for tests of corral mcp: a repository, supervisors, and hosts that talk to the built program over its
+// standard streams.
 
-// A host is a client of one server, as agent hosts are.
+// A host is the client of one server, like an agent host.
 type host struct {
 	t     *testing.T
 	cmd   *exec.Cmd
 	to    io.WriteCloser
-	from  io.Closer     // what the server writes to
+	from  io.Closer     // the server's standard output
 	ended chan struct{} // closed when the server has ended
 	log   sandboxtest.Output
 
 	mu      sync.Mutex
 	id      int                      // guarded by mu
 	pending map[int]chan<- *response // guarded by mu
-	stray   []string                 // guarded by mu: what nobody has asked for
-	notes   []json.RawMessage        // guarded by mu: notifications
+	stray   []string                 // guarded by mu; messages that answer no request
+	notes   []json.RawMessage        // guarded by mu; notifications
 }
 
-// A response is what a server answers: to tools/call, in result.
+// A response is the answer to a request; Result is that of tools/call.
 type response struct {
 	ID     *int            `json:"id"`
 	Method string          `json:"method"`
@@ -51,7 +51,7 @@ type response struct {
 			InputSchema, OutputSchema json.RawMessage
 		}
 	} `json:"result"`
-	at   time.Time // when it came
+	at   time.Time // when it was received
 	size int       // bytes of the line
 }
 
@@ -82,12 +82,12 @@ func connect(t *testing.T, cmd *exec.Cmd) *host {
 		select {
 		case <-h.ended:
 		case <-time.After(sandboxtest.Slow(20 * time.Second)):
-			t.Error("the end of its input has not ended the server")
+			t.Error("the server did not end with its input")
 			_ = cmd.Process.Kill()
 			<-h.ended
 		}
 		if t.Failed() {
-			t.Logf("the server has said:\n%s", h.log.String())
+			t.Logf("the server's diagnostic log:\n%s", h.log.String())
 		}
 	})
 	h.must("initialize", map[string]any{
@@ -130,10 +130,10 @@ func (h *host) receive(out io.Reader) {
 }
 
 func (h *host) send(line string) {
-	_, _ = io.WriteString(h.to, line+"\n") // a server that has ended gives no answer, which is seen
+	_, _ = io.WriteString(h.to, line+"\n") // the caller notices that the server has ended
 }
 
-// ask sends a request. The channel has its one answer, or is closed when the server has ended.
+// ask sends a request. The channel receives its answer, and is closed if the server ends before.
 func (h *host) ask(method string, params any) (id int, answer <-chan *response) {
 	h.mu.Lock()
 	h.id++
@@ -149,7 +149,7 @@ func (h *host) ask(method string, params any) (id int, answer <-chan *response) 
 	return id, c
 }
 
-// must waits for an answer that is no error of the protocol.
+// must sends a request whose answer must not be an error of the protocol.
 func (h *host) must(method string, params any) *response {
 	h.t.Helper()
 	_, answer := h.ask(method, params)
@@ -170,7 +170,7 @@ func (h *host) must(method string, params any) *response {
 
 type object = map[string]any
 
-// started begins a call of runtime_execute on the repository app.
+// started sends a call of runtime_execute for the repository app.
 func (h *host) started(arguments object) (id int, answer <-chan *response) {
 	if arguments["repoId"] == nil {
 		arguments["repoId"] = "app"
@@ -180,7 +180,7 @@ func (h *host) started(arguments object) (id int, answer <-chan *response) {
 	})
 }
 
-// An outcome is what runtime_execute answers.
+// An outcome is the reply of runtime_execute.
 type outcome struct {
 	Status        string
 	ExitCode      *int
@@ -228,7 +228,7 @@ func (h *host) outcome(a *response) *outcome {
 	return o
 }
 
-// execute calls runtime_execute on the repository app.
+// execute calls runtime_execute for the repository app.
 func (h *host) execute(arguments object) *outcome {
 	h.t.Helper()
 	if arguments["repoId"] == nil {
@@ -237,7 +237,7 @@ func (h *host) execute(arguments object) *outcome {
 	return h.outcome(h.must("tools/call", object{"name": "runtime_execute", "arguments": arguments}))
 }
 
-// A finding is what runtime_query_output answers.
+// A finding is the reply of runtime_query_output.
 type finding struct {
 	ArtifactHandle, MatchStatus string
 	Excerpts                    []struct {
@@ -260,13 +260,13 @@ func (h *host) query(arguments object) *finding {
 	return f
 }
 
-// shell runs a script in mode summary.
+// shell runs a shell script in mode summary.
 func (h *host) shell(code string) *outcome {
 	h.t.Helper()
 	return h.execute(object{"runtime": "shell", "code": code, "outputMode": "summary", "maxResponseLines": 1000})
 }
 
-// out is what a job wrote, in mode summary.
+// out returns the output of a job in mode summary.
 func (o *outcome) out() string {
 	if o.StdoutSummary == nil {
 		return ""

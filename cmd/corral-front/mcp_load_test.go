@@ -15,7 +15,8 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// TestLoad: many calls at once from several clients, of which the server runs a few at a time: each gets one answer.
+// TestLoad checks that each of many concurrent calls of several clients gets one answer, although the server runs only
+// a few at a time.
 func TestLoad(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -56,7 +57,7 @@ func TestLoad(t *testing.T) {
 		h.must("ping", object{})
 		h.mu.Lock()
 		if len(h.stray) > 0 {
-			t.Errorf("answers that nobody asked for: %q", h.stray)
+			t.Errorf("unexpected answers: %q", h.stray)
 		}
 		h.mu.Unlock()
 	}
@@ -71,7 +72,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// audited returns the supervisor's log, which must be whole.
+// audited returns the audit log, which must verify.
 func audited(t *testing.T, d *sandboxtest.Supervisor) string {
 	t.Helper()
 	if code, stdout, stderr := front(t, "audit", "verify", "--state", d.State); code != 0 {
@@ -84,7 +85,7 @@ func audited(t *testing.T, d *sandboxtest.Supervisor) string {
 	return stdout
 }
 
-// TestConcurrency: who finds no place is told so at once, or waits in a queue that is bounded.
+// TestConcurrency checks that a call that finds no free slot is refused at once, or waits in a bounded queue.
 func TestConcurrency(t *testing.T) {
 	p, _, h := served(t, "runtime: {max_concurrent_jobs: 2}\n")
 	hold := object{"runtime": "shell", "code": `touch "started-$1"; while ! [ -e go ]; do sleep 0.02; done`}
@@ -112,7 +113,7 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
-// peak is the most memory that a process had, in kB, of /proc/PID/status.
+// peak returns the peak memory of a process in kB, from /proc/PID/status.
 func peak(t *testing.T, pid int) int {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -128,7 +129,7 @@ func peak(t *testing.T, pid int) int {
 	return n
 }
 
-// TestMemory: the server holds no output. 200 MB of it, some of it one line, cost at most 16 MiB.
+// TestMemory checks that the server does not buffer output: 200 MB of it, part of it one line, cost at most 16 MiB.
 func TestMemory(t *testing.T) {
 	_, _, h := served(t, "")
 	size := 200 * sandboxtest.Scale(1_000_000)
@@ -144,14 +145,14 @@ func TestMemory(t *testing.T) {
 			t.Errorf("%s: %s %+v", name, o.Status, o.Truncation)
 		}
 		after := peak(t, h.cmd.Process.Pid)
-		t.Logf("%s: the server's memory has grown by %d kB from %d kB, in %d ms", name, after-before, before, o.DurationMs)
+		t.Logf("%s: the server's memory grew by %d kB from %d kB, in %d ms", name, after-before, before, o.DurationMs)
 		if after-before > 16<<10 {
-			t.Errorf("%s: the server's memory has grown by %d kB", name, after-before)
+			t.Errorf("%s: the server's memory grew by %d kB", name, after-before)
 		}
 	}
 }
 
-// TestFlood: a job that writes without end is no concern of another client of the server.
+// TestFlood checks that a job that writes without end does not delay other clients.
 func TestFlood(t *testing.T) {
 	_, _, h := served(t, "")
 	h.shell("true")
@@ -186,7 +187,8 @@ func marked(mark string) int {
 	return found
 }
 
-// TestDeaths: whoever is killed, at whatever time, no job goes on, and who is left goes on serving.
+// TestDeaths checks that no job survives whichever process is killed, at any time, and that the other processes still
+// serve.
 func TestDeaths(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -200,7 +202,7 @@ func TestDeaths(t *testing.T) {
 			_, answer := h.started(object{"runtime": "shell", "code": "setsid sleep 600 & exec -a \"$1\" sleep 600", "args": []string{mark}})
 			answers = append(answers, answer)
 		}
-		time.Sleep(rand.N(sandboxtest.Slow(100 * time.Millisecond))) // the time is what is tested
+		time.Sleep(rand.N(sandboxtest.Slow(100 * time.Millisecond))) // the test varies this time
 		if err := h.cmd.Process.Kill(); err != nil {
 			t.Error(err)
 		}
@@ -215,7 +217,7 @@ func TestDeaths(t *testing.T) {
 	for range sandboxtest.Scale(3) {
 		mark := fmt.Sprintf("mark-%d-%d", os.Getpid(), serial.Add(1))
 		_, answer := h.started(object{"runtime": "shell", "code": "exec -a \"$1\" sleep 600", "args": []string{mark}})
-		time.Sleep(rand.N(sandboxtest.Slow(100 * time.Millisecond))) // the time is what is tested
+		time.Sleep(rand.N(sandboxtest.Slow(100 * time.Millisecond))) // the test varies this time
 		d.Kill()
 		select {
 		case a := <-answer:
@@ -237,7 +239,7 @@ func TestDeaths(t *testing.T) {
 	audited(t, d)
 }
 
-// TestClientGone: what a client has asked for ends with the server that is told to end, or whose client has died.
+// TestClientGone checks that all jobs of a client end with the server, when it is told to end or when the client dies.
 func TestClientGone(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -260,7 +262,7 @@ func TestClientGone(t *testing.T) {
 		select {
 		case <-h.ended:
 		case <-time.After(sandboxtest.Slow(20 * time.Second)):
-			t.Fatalf("%s: the server goes on", name)
+			t.Fatalf("%s: the server still runs", name)
 		}
 		took := time.Since(begun)
 		t.Logf("%s: ended after %v", name, took)

@@ -13,18 +13,18 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// TestMain hides the machine's own corral: front-ends read the operator's configuration before the one they are given.
+// TestMain hides the machine's own corral, because front-ends read the operator's configuration first.
 func TestMain(m *testing.M) { os.Exit(sandboxtest.WithoutInstallation(m)) }
 
 var serial atomic.Uint32
 
-// A place is a directory that every user can reach, and what a test has in it.
+// A place is a directory that every user can reach, with the files of a test.
 type place struct {
 	dir, repo string
-	uid       int // whose the repository is, and who the front-ends run as
+	uid       int // owner of the repository; front-ends run as this user
 }
 
-// newPlace makes a place whose repository is called app.
+// newPlace creates a place with a repository app.
 func newPlace(t *testing.T) *place {
 	t.Helper()
 	dir := sandboxtest.OpenDir(t)
@@ -45,7 +45,7 @@ func copyFile(from, to string) error {
 	return errors.Join(err, os.WriteFile(to, b, 0o755), os.Chmod(to, 0o755)) // whatever the umask
 }
 
-// file writes a file into the repository.
+// file writes a file in the repository.
 func (p *place) file(t *testing.T, name, content string, mode os.FileMode) {
 	t.Helper()
 	path := filepath.Join(p.repo, name)
@@ -62,7 +62,7 @@ func (p *place) file(t *testing.T, name, content string, mode os.FileMode) {
 	}
 }
 
-// config writes a configuration with the repository as app.
+// config writes a configuration with the repository app.
 func (p *place) config(t *testing.T, sections string) string {
 	t.Helper()
 	path := filepath.Join(p.dir, fmt.Sprintf("config-%d.yaml", serial.Add(1)))
@@ -73,19 +73,19 @@ func (p *place) config(t *testing.T, sections string) string {
 	return path
 }
 
-// daemon starts a supervisor that everybody may use: the tests' user is in no group.
+// daemon starts a supervisor that every user may use: the tests' user is in no group.
 func daemon(t *testing.T) *sandboxtest.Supervisor {
 	t.Helper()
 	return sandboxtest.Daemon(t, sandboxtest.DaemonOptions{Everyone: true})
 }
 
-// secrets are in the environment of every server that is tested.
+// secrets are in the environment of every tested server.
 var secrets = []string{
 	"SECRET_TOKEN=hunter2-token", "AWS_SECRET_ACCESS_KEY=hunter2-aws", "AWS_ACCESS_KEY_ID=hunter2-id",
 	"SSH_AUTH_SOCK=/run/hunter2-agent.sock",
 }
 
-// front is a command of the program as the place's user.
+// front returns a command of the program that runs as the place's user.
 func (p *place) front(args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(p.dir, "corral-front"), args...)
 	cmd.Env = append([]string{

@@ -14,7 +14,8 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// TestStartChangesNothing: hosts start a server to see what it has, and throw it away.
+// TestStartChangesNothing checks that starting a server and listing its tools leaves no files: hosts do this only to
+// look.
 func TestStartChangesNothing(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -36,14 +37,14 @@ func TestStartChangesNothing(t *testing.T) {
 		t.Errorf("tools %q", names)
 	}
 	if after := files(t, p.dir); !slices.Equal(before, after) {
-		t.Errorf("it has made files: before %q, after %q", before, after)
+		t.Errorf("files were created: before %q, after %q", before, after)
 	}
 	if o := h.shell("pwd"); o.out() != p.repo+"\n" {
 		t.Errorf("%+v", o)
 	}
 }
 
-// files are all below dir but sockets.
+// files returns all paths below dir but sockets.
 func files(t *testing.T, dir string) []string {
 	t.Helper()
 	var all []string
@@ -59,7 +60,7 @@ func files(t *testing.T, dir string) []string {
 	return all
 }
 
-// TestDottedNames: either name is accepted, and the flag says which is published.
+// TestDottedNames checks that calls may use either form of a name, and that the option selects the listed one.
 func TestDottedNames(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -83,7 +84,7 @@ func TestDottedNames(t *testing.T) {
 	}
 }
 
-// TestEmbedded: root's server has a supervisor of its own, and is root no more.
+// TestEmbedded checks that root's server starts a supervisor and drops root.
 func TestEmbedded(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -96,12 +97,12 @@ func TestEmbedded(t *testing.T) {
 	h := connect(t, root("mcp", "--repo", p.repo))
 	b, err := os.ReadFile("/proc/" + itoa(h.cmd.Process.Pid) + "/status")
 	if err != nil || !strings.Contains(string(b), "NoNewPrivs:\t1\n") || strings.Contains(string(b), "\nUid:\t0\t") {
-		t.Errorf("it is root: %v\n%s", err, b)
+		t.Errorf("it runs as root: %v\n%s", err, b)
 	}
 	if o := h.shell("echo hello; id -u"); o.Status != "success" || !strings.HasPrefix(o.out(), "hello\n") || o.ArtifactHandle == nil {
 		t.Fatalf("%+v", o)
 	}
-	// Its supervisor dies: it says so, and goes on.
+	// If its supervisor dies, calls fail and the server stays.
 	lists, _ := filepath.Glob("/proc/" + itoa(h.cmd.Process.Pid) + "/task/*/children")
 	killed := false
 	for _, list := range lists {
@@ -121,13 +122,14 @@ func TestEmbedded(t *testing.T) {
 	h.must("ping", object{})
 }
 
-// TestStartUnserved: a server for a directory that the supervisor does not serve ends at its start, and says why.
+// TestStartUnserved checks that a server for a directory that the supervisor does not serve ends at its start, and says
+// why.
 func TestStartUnserved(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
 	d := daemon(t)
 	other := filepath.Join(p.dir, "other")
-	if err := os.Mkdir(other, 0o755); err != nil { // root's
+	if err := os.Mkdir(other, 0o755); err != nil { // belongs to root
 		t.Fatal(err)
 	}
 	unserved := func(args ...string) string {

@@ -12,7 +12,7 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// served starts a daemon, and a server for the place's repository.
+// served starts a supervisor, and a server for the place's repository.
 func served(t *testing.T, sections string) (*place, *sandboxtest.Supervisor, *host) {
 	t.Helper()
 	sandboxtest.RequireJails(t)
@@ -28,7 +28,7 @@ func orNil(s *string) string {
 	return *s
 }
 
-// TestModes: what each mode shows of the same output.
+// TestModes checks what each mode shows of the same output.
 func TestModes(t *testing.T) {
 	_, _, h := served(t, "")
 	code := `for i in $(seq 1 40); do echo "line $i"; done; printf 'err\nno newline' >&2`
@@ -74,10 +74,11 @@ func TestModes(t *testing.T) {
 	})
 }
 
-// TestTimeout: what was written is kept, and the reply comes when the time is over, whatever holds the pipes.
+// TestTimeout checks that output is kept, and that the reply comes at the deadline although another process holds the
+// pipes.
 func TestTimeout(t *testing.T) {
 	_, _, h := served(t, "")
-	h.shell("true") // the jail is there
+	h.shell("true") // creates the jail
 	for _, code := range []string{"echo early; sleep 600", "trap '' TERM INT; echo early; setsid sleep 600 & sleep 600; sleep 600"} {
 		begun := time.Now()
 		o := h.execute(object{"runtime": "shell", "code": code, "outputMode": "summary", "timeoutMs": 400})
@@ -96,11 +97,10 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// busy is what this machine may be late because of others. What is bounded with it would otherwise take minutes; how long
-// it takes is for benchmarks.
+// busy is the delay that other programs on this machine may cause. It only tells a delay from a hang of minutes.
 const busy = 10 * time.Second
 
-// TestCancel: the job dies with the request, and nobody answers it.
+// TestCancel checks that the job ends when its request is cancelled, and that there is no answer.
 func TestCancel(t *testing.T) {
 	p, _, h := served(t, "")
 	h.shell("true")
@@ -110,7 +110,7 @@ func TestCancel(t *testing.T) {
 	h.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d,"reason":"enough"}}`, id))
 	begun := time.Now()
 	still(t, beat)
-	t.Logf("still %v after it was cancelled, which was looked for in steps", time.Since(begun))
+	t.Logf("no process wrote %v after the cancellation; polled", time.Since(begun))
 	h.must("ping", object{})
 	select {
 	case a := <-answer:
@@ -122,19 +122,19 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// still waits until nobody writes to path any more: 500 ms at most, on a quiet machine.
+// still waits until no process writes to path, polling it.
 func still(t *testing.T, path string) {
 	t.Helper()
 	var last []byte
 	sandboxtest.Eventually(t, 500*time.Millisecond+busy, "the job is killed", func() bool {
 		before, _ := os.ReadFile(path)
-		time.Sleep(100 * time.Millisecond) // it writes every few milliseconds
+		time.Sleep(100 * time.Millisecond) // the job writes every few milliseconds
 		last, _ = os.ReadFile(path)
 		return bytes.Equal(before, last)
 	})
 }
 
-// TestDenied: governance, in its order and its words.
+// TestDenied checks the order and the messages of governance.
 func TestDenied(t *testing.T) {
 	p, _, h := served(t, "runtime: {runtimes: [python, shell], executables: [python3, sh]}\n")
 	if err := os.Symlink("/etc", filepath.Join(p.repo, "out")); err != nil {
@@ -181,7 +181,7 @@ func TestDenied(t *testing.T) {
 	})
 }
 
-// TestErrors: what is wrong with a request is a tool's error.
+// TestErrors checks that an invalid request is an error of the tool.
 func TestErrors(t *testing.T) {
 	_, _, h := served(t, "")
 	for _, tt := range []struct {
@@ -204,7 +204,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestFakeInterpreter: a program of the repository is no interpreter, whatever its name.
+// TestFakeInterpreter checks that a program of the repository is not used as an interpreter, whatever its name.
 func TestFakeInterpreter(t *testing.T) {
 	p, _, h := served(t, "")
 	for _, name := range []string{"python3", "bin/python3", "python"} {
@@ -221,7 +221,7 @@ func TestFakeInterpreter(t *testing.T) {
 	}
 }
 
-// TestMissing: an interpreter that is not installed is named, and where it was looked for.
+// TestMissing checks that the reply names an interpreter that is not installed, and where it was searched.
 func TestMissing(t *testing.T) {
 	_, _, h := served(t, "")
 	o := h.execute(object{"runtime": "python", "executable": "python3.99", "code": "1"})
@@ -230,7 +230,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestSensitive: what a job changes that others obey is named.
+// TestSensitive checks that the reply names changed sensitive paths.
 func TestSensitive(t *testing.T) {
 	p, _, h := served(t, "")
 	p.file(t, ".git/hooks/pre-commit.sample", "", 0o644)
@@ -241,7 +241,7 @@ func TestSensitive(t *testing.T) {
 	}
 }
 
-// TestUsage: what a job used and which limit it met are always there.
+// TestUsage checks that every reply has the job's usage and the limit that it reached.
 func TestUsage(t *testing.T) {
 	_, _, h := served(t, "")
 	o := h.shell("true")
@@ -260,7 +260,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestProgress: a long job is told of.
+// TestProgress checks that a long job sends progress notifications.
 func TestProgress(t *testing.T) {
 	_, _, h := served(t, "")
 	_, answer := h.started(object{"runtime": "shell", "code": "echo begun; sleep 6"})
@@ -272,7 +272,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestRedaction: secrets are taken out of output, unless the operator wants them there.
+// TestRedaction checks that secrets are redacted in output, unless the operator disables it.
 func TestRedaction(t *testing.T) {
 	p, d, h := served(t, "")
 	const key = "AKIAQWERTYUIOPASDFGH"

@@ -23,25 +23,25 @@ import (
 	"corral/store/artifact"
 )
 
-const outputHelp = `corral output shows what earlier jobs of servers wrote.
+const outputHelp = `corral output shows the stored output of earlier jobs.
 
 Usage:
-  corral output                      list what is kept, the newest first
-  corral output HANDLE               write it as it was, each stream to its own
-  corral output HANDLE --grep TERM   the lines that have TERM, in either case, with those around them; repeatable: any of
-                                     the terms. Exit code 1 if there are none
-  corral output HANDLE --lines A-B   these lines; A- is to the end, A the one line
+  corral output                      list stored output, the newest first
+  corral output HANDLE               write it to standard output and standard error, unchanged
+  corral output HANDLE --grep TERM   print lines that contain TERM in upper or lower case, with lines around them;
+                                     repeatable: any of the terms. Exit code 1 if there are none
+  corral output HANDLE --lines A-B   print these lines; A- means to the end, A one line
 
-  --stream WORD   stdout, stderr or both (default; of --lines it is stdout)
+  --stream WORD   stdout, stderr or both (default both; with --lines stdout)
   --context N     lines around a match, 0 to 20 (default 3)
-  --max N         matches shown, 1 to 100 (default 100), or entries listed (default 100)
-  --json          with --grep and --lines what runtime_query_output replies; else what is known of the job
-  --state DIR     look in this directory of state
+  --max N         maximum number of matches, 1 to 100 (default 100), or of entries in the list (default 100)
+  --json          with --grep and --lines the reply of runtime_query_output; otherwise the job's record
+  --state DIR     use this state directory
 
-On a terminal, what would control it is shown as \u001b and the like; into a file or pipe, bytes are as they were.
+On a terminal, control characters are shown as \u001b and the like; in a file or pipe, bytes are unchanged.
 `
 
-// maxListed bounds what is asked for by --max in a list.
+// maxListed bounds --max for a list.
 const maxListed = 100_000
 
 type outputOptions struct {
@@ -84,17 +84,17 @@ func outputCommand(args []string) (int, error) {
 		}
 	}
 	if errors.Is(err, artifact.ErrNotFound) {
-		return failure, fmt.Errorf("no output %s\nhint: corral output lists what is kept", text.Quote(o.handle))
+		return failure, fmt.Errorf("no output %s\nhint: corral output lists stored output", text.Quote(o.handle))
 	}
 	return code, err
 }
 
-// parse reads the command line; options may stand before and after the handle.
+// parse parses the command line; options may stand before and after the handle.
 func (o *outputOptions) parse(args []string) (ended bool, code int, err error) {
 	f := flag.NewFlagSet("output", flag.ContinueOnError)
 	f.Func("grep", "", func(s string) error {
 		if s == "" {
-			return errors.New("a term is wanted")
+			return errors.New("must not be empty")
 		}
 		o.terms = append(o.terms, s)
 		return nil
@@ -127,21 +127,21 @@ func (o *outputOptions) parse(args []string) (ended bool, code int, err error) {
 }
 
 func (o *outputOptions) check() error {
-	most := 100
+	limit := 100
 	if o.handle == "" {
-		most = maxListed
+		limit = maxListed
 	}
 	switch {
 	case !slices.Contains([]string{"", "both", artifact.Stdout, artifact.Stderr}, o.stream):
-		return fmt.Errorf("--stream %q: stdout, stderr or both is wanted", o.stream)
+		return fmt.Errorf("--stream %q: must be stdout, stderr or both", o.stream)
 	case o.handle == "" && (o.terms != nil || o.lines != nil || o.stream != ""):
-		return errors.New("of which output? a handle is wanted")
+		return errors.New("missing HANDLE: --grep, --lines and --stream need one")
 	case o.terms != nil && o.lines != nil:
-		return errors.New("--grep searches and --lines reads: one of them is wanted")
+		return errors.New("--grep and --lines exclude each other")
 	case o.lines != nil && o.stream == "both":
-		return errors.New("--lines is of one stream")
-	case o.context < 0 || o.context > 20 || o.max < 1 || o.max > most:
-		return fmt.Errorf("--context is 0 to 20, --max 1 to %d", most)
+		return errors.New("--lines reads one stream: --stream must be stdout or stderr")
+	case o.context < 0 || o.context > 20 || o.max < 1 || o.max > limit:
+		return fmt.Errorf("--context must be 0 to 20, --max 1 to %d", limit)
 	}
 	if o.stream == "both" {
 		o.stream = ""
@@ -152,7 +152,7 @@ func (o *outputOptions) check() error {
 	return nil
 }
 
-// parseLines reads A-B, A- or A.
+// parseLines parses A-B, A- or A.
 func parseLines(s string) (*artifact.Range, error) {
 	from, to, ranged := strings.Cut(s, "-")
 	r := &artifact.Range{Stream: artifact.Stdout}
@@ -167,23 +167,23 @@ func parseLines(s string) (*artifact.Range, error) {
 		r.End, errTo = strconv.ParseInt(to, 10, 63)
 	}
 	if err != nil || errTo != nil || r.Start < 1 || r.End < r.Start {
-		return nil, errors.New("lines such as 10-20, 10- or 10, counted from 1")
+		return nil, errors.New("must be lines such as 10-20, 10- or 10, counted from 1")
 	}
 	return r, nil
 }
 
-// isTerminal says whether who reads from f may be controlled by what is written.
+// isTerminal reports whether f is a terminal, which output could control.
 func isTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
 }
 
-// sink is f, behind what a terminal needs.
+// sink returns a buffered writer to f that escapes control characters if f is a terminal.
 func sink(f *os.File) *escaper {
 	return &escaper{w: bufio.NewWriterSize(f, 64<<10), raw: !isTerminal(f)}
 }
 
-// show is for one artifact in one store.
+// show prints one artifact of one store.
 func (o *outputOptions) show(s *artifact.Store) (int, error) {
 	owner := artifact.Reader{Owner: true}
 	out := sink(os.Stdout)
@@ -205,7 +205,7 @@ func (o *outputOptions) show(s *artifact.Store) (int, error) {
 	return code, nil
 }
 
-// only is w if the stream is wanted.
+// only returns w if the stream was selected, else nil.
 func (o *outputOptions) only(stream string, w *escaper) io.Writer {
 	if o.stream == "" || o.stream == stream {
 		return w
@@ -253,7 +253,7 @@ func (o *outputOptions) query(s *artifact.Store, out *escaper) (int, error) {
 
 func writeJSON(w io.Writer, v any) error { return text.WriteJSON(w, v, "  ") }
 
-// list shows what is kept, in all stores, the newest first.
+// list lists the artifacts of all stores, the newest first.
 func (o *outputOptions) list(stores []*artifact.Store) (int, error) {
 	all := []*artifact.Manifest{}
 	for _, s := range stores {
@@ -273,7 +273,7 @@ func (o *outputOptions) list(stores []*artifact.Store) (int, error) {
 		return 0, nil
 	}
 	if len(all) == 0 {
-		return say("no output is kept\n")
+		return say("no output is stored\n")
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "HANDLE\tRUNTIME\tSTATUS\tBYTES\tMADE\tUNTIL")
@@ -287,7 +287,7 @@ func (o *outputOptions) list(stores []*artifact.Store) (int, error) {
 	return 0, nil
 }
 
-// ending is how the job ended, in a word.
+// ending describes in a word how the job ended.
 func ending(m *artifact.Manifest) string {
 	switch {
 	case m.Signal != nil:

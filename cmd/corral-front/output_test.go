@@ -16,7 +16,7 @@ import (
 	"corral/store/artifact"
 )
 
-// keep stores the output of one job in a directory of state, as a server does.
+// keep stores the output of one job in a state directory, as a server does.
 func keep(t testing.TB, state, stdout, stderr string) (handle string) {
 	t.Helper()
 	f, err := os.Open(state)
@@ -51,7 +51,7 @@ func keep(t testing.TB, state, stdout, stderr string) (handle string) {
 	return ""
 }
 
-// stateOf makes a directory of state, which is for its owner only.
+// stateOf creates a state directory, which only its owner may access.
 func stateOf(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -61,7 +61,7 @@ func stateOf(t *testing.T) string {
 	return dir
 }
 
-// TestRootsUser is whose output root is shown.
+// TestRootsUser checks whose output root sees.
 func TestRootsUser(t *testing.T) {
 	for name, tt := range map[string]struct {
 		sudo   string
@@ -69,15 +69,15 @@ func TestRootsUser(t *testing.T) {
 		handle string
 		want   string // a part of the directory or the error
 	}{
-		"who asked sudo":              {"1000", []string{"1001", "1002"}, "in-1002", "/1000"},
-		"nobody has any":              {"", nil, "", "/0"},
-		"one has":                     {"", []string{"1001"}, "in-1002", "/1001"},
-		"several have":                {"", []string{"1001", "1002"}, "", "2 users have output"},
-		"one of them has it":          {"", []string{"1001", "1002", "1003"}, "in-1002", "/1002"},
-		"none of them has it":         {"", []string{"1001", "1002"}, "in-1005", "2 users have output"},
-		"a path":                      {"", []string{"1001", "1002"}, "../artifacts/in-1002", "2 users have output"},
-		"the directory above":         {"", []string{"1001", "1002"}, "..", "2 users have output"},
-		"root's own call is nobody's": {"0", []string{"1001"}, "", "/1001"},
+		"the user who called sudo": {"1000", []string{"1001", "1002"}, "in-1002", "/1000"},
+		"no output":                {"", nil, "", "/0"},
+		"one user's output":        {"", []string{"1001"}, "in-1002", "/1001"},
+		"output of several":        {"", []string{"1001", "1002"}, "", "2 users have output"},
+		"one has the handle":       {"", []string{"1001", "1002", "1003"}, "in-1002", "/1002"},
+		"none has the handle":      {"", []string{"1001", "1002"}, "in-1005", "2 users have output"},
+		"a path":                   {"", []string{"1001", "1002"}, "../artifacts/in-1002", "2 users have output"},
+		"the directory above":      {"", []string{"1001", "1002"}, "..", "2 users have output"},
+		"sudo called by root":      {"0", []string{"1001"}, "", "/1001"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("SUDO_UID", tt.sudo)
@@ -103,7 +103,8 @@ func TestRootsUser(t *testing.T) {
 	}
 }
 
-// TestUsersState: without --state, what is this user's is found in the home directory; and nothing is made there.
+// TestUsersState checks that without --state the user's directory is found in the home directory, and that nothing is
+// created there.
 func TestUsersState(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", home)
@@ -130,6 +131,7 @@ func TestUsersState(t *testing.T) {
 	}
 }
 
+// TestEscaper checks that the result does not depend on how the input is split into writes.
 func TestEscaper(t *testing.T) {
 	in := "plain\ttab\n\x1b[2J\u009b1m \x00\x7f\u202e\U000e0001 é€ \xff\xe2\x82"
 	want := "plain\ttab\n" + `\u001b[2J\u009b1m \u0000\u007f\u202e\U000e0001` + " é€ " + `\xff\xe2\x82`
@@ -154,6 +156,7 @@ func TestEscaper(t *testing.T) {
 	}
 }
 
+// TestParseLines checks valid and invalid line ranges.
 func TestParseLines(t *testing.T) {
 	for in, want := range map[string][2]int64{
 		"1": {1, 1}, "10-20": {10, 20}, "7-7": {7, 7}, "3-": {3, math.MaxInt64},

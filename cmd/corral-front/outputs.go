@@ -12,16 +12,16 @@ import (
 	"corral/store/artifact"
 )
 
-// outputs are a store of artifacts that is opened by the first call that needs it: a server that is only looked at leaves
-// nothing behind.
+// outputs is an artifact store that the first call that needs it opens: a server that is only inspected leaves nothing
+// behind.
 type outputs struct {
 	log     *slog.Logger
 	options artifact.Options
-	plain   bool                     // nothing is hidden in output
+	plain   bool                     // secrets in output are not redacted
 	state   func() (*os.File, error) // opens the directory of this user's state
 
 	mu    sync.Mutex
-	store *artifact.Store // guarded by mu: nil before it is opened
+	store *artifact.Store // guarded by mu; nil before it is opened
 }
 
 func artifactOptions(c config.Config) artifact.Options {
@@ -31,7 +31,7 @@ func artifactOptions(c config.Config) artifact.Options {
 	}
 }
 
-// opened returns the store. One that could not be opened is tried again by the next call.
+// opened returns the store. If it could not be opened, the next call tries again.
 func (o *outputs) opened() (*artifact.Store, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -51,15 +51,15 @@ func (o *outputs) opened() (*artifact.Store, error) {
 	return store, nil
 }
 
-// Begin implements mcp.Outputs. Without a store the job runs, and its reply says that its output is not kept.
+// Begin implements mcp.Outputs. Without a store the job runs, and its reply says that its output is not stored.
 func (o *outputs) Begin(b artifact.BeginOptions) *artifact.Output {
 	b.Plain = o.plain
-	if b.View.Whole > 0 && !b.Persist { // the reply has all there is
+	if b.View.Whole > 0 && !b.Persist { // the reply has all of the output
 		return (*artifact.Store)(nil).Begin(b)
 	}
 	store, err := o.opened()
 	if err != nil {
-		o.log.Error("output is not kept", "error", err)
+		o.log.Error("output is not stored", "error", err)
 	}
 	return store.Begin(b)
 }
@@ -92,7 +92,7 @@ func (o *outputs) Stream(ctx context.Context, r artifact.Reader, handle, stream 
 	return store.Stream(ctx, r, handle, stream, w)
 }
 
-// has says whether r may read an artifact now.
+// has reports whether r can read an artifact now.
 func (o *outputs) has(r artifact.Reader, handle string) bool {
 	store, err := o.opened()
 	return err == nil && store.Copy(r, handle, nil, nil) == nil

@@ -16,7 +16,7 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// overlay is what a reply of runtime_execute says of a workspace that is one.
+// An overlay is the part of a reply of runtime_execute about an overlay.
 type overlay struct {
 	ChangesHandle, ChangesReason, Message string
 	Changes                               []struct {
@@ -25,7 +25,7 @@ type overlay struct {
 	}
 }
 
-// behind runs a script in mode summary, in a repository whose workspace is overlay.
+// behind runs a shell script in mode summary, in a repository whose workspace is overlay.
 func (h *host) behind(code string) (*outcome, *overlay) {
 	h.t.Helper()
 	a := h.must("tools/call", object{"name": "runtime_execute", "arguments": object{
@@ -54,7 +54,7 @@ func (p *place) overlaid(t *testing.T, sections string) string {
 	return path
 }
 
-// kept are the sessions whose changes are kept, by id.
+// kept returns the ids of the sessions whose changes are kept.
 func (p *place) kept(t *testing.T, d *sandboxtest.Supervisor) []string {
 	t.Helper()
 	var ids []string
@@ -73,8 +73,8 @@ func (p *place) kept(t *testing.T, d *sandboxtest.Supervisor) []string {
 	return ids
 }
 
-// TestOverlay: later calls of a client see what earlier ones wrote, others and the repository do not, and the changes are
-// named, and kept at the end.
+// TestOverlay checks that later calls of a client see the writes of earlier ones, that others and the repository do
+// not, and that the changes are reported, and kept at the end.
 func TestOverlay(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -108,7 +108,7 @@ func TestOverlay(t *testing.T) {
 	}
 }
 
-// TestOverlayChanges: a reply lists what differs so far.
+// TestOverlayChanges checks that a reply lists all differences so far.
 func TestOverlayChanges(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -137,7 +137,7 @@ func TestOverlayChanges(t *testing.T) {
 	}
 }
 
-// TestOverlayHTTP: DELETE ends a session in order, and the end of the server does.
+// TestOverlayHTTP checks that DELETE ends a session and keeps its changes, and that the end of the server does.
 func TestOverlayHTTP(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -170,7 +170,8 @@ func TestOverlayHTTP(t *testing.T) {
 	})
 }
 
-// TestOverlaySandbox: a session with a system of its own leaves what was changed in the repository, and nothing else.
+// TestOverlaySandbox checks that a session with its own root file system keeps its changes to the repository, and
+// nothing else.
 func TestOverlaySandbox(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -190,6 +191,6 @@ func TestOverlaySandbox(t *testing.T) {
 	h.to.Close()
 	<-h.ended
 	if got := p.sessions(t, d); len(got) != 1 {
-		t.Errorf("of a session that changed nothing in the repository: %q", got)
+		t.Errorf("kept of a session without changes in the repository: %q", got)
 	}
 }

@@ -15,18 +15,18 @@ import (
 	"corral/workspace/changes"
 )
 
-// patchRuntime stands in a patch's manifest where that of a job's output has its runtime.
+// patchRuntime is the runtime in a patch's manifest.
 const patchRuntime = "patch"
 
-// A patch is all that a session had changed when it was made, as an artifact: the patch is its stdout, and its stderr says
-// what is not in it.
+// A patch contains all changes of a session at one time, as an artifact: its stdout is the patch, and its stderr lists
+// what the patch does not contain.
 type patch struct {
 	spec   job.Spec // Session, Repo and Claim
 	out    *artifact.Output
-	handle string // "": there is no place to store it
-	sum    hash   // zero of one that was not small
+	handle string // "" if it cannot be stored
+	sum    hash   // zero if the patch was not made together with the list of changes
 
-	once sync.Once // make
+	once sync.Once // guards make
 	err  error     // of make
 }
 
@@ -41,13 +41,13 @@ func newPatch(o *outputs, spec job.Spec) *patch {
 
 func hashOf(s *changes.Small) (sum hash) {
 	h := sha256.New()
-	_, _ = h.Write(s.Text) // a hash takes everything
+	_, _ = h.Write(s.Text) // writing to a hash never fails
 	writeLeft(h, &s.Sum)
 	h.Sum(sum[:0])
 	return sum
 }
 
-// keep stores a patch that is there.
+// keep stores a patch that is already made.
 func (p *patch) keep(s *changes.Small) error {
 	return p.store(func(stdout io.Writer) (*changes.PatchSum, error) {
 		_, err := stdout.Write(s.Text)
@@ -55,7 +55,7 @@ func (p *patch) keep(s *changes.Small) error {
 	})
 }
 
-// make makes it and stores it.
+// make makes the patch in a job, and stores it.
 func (p *patch) make(ctx context.Context, r job.Runner) {
 	l := layerOf(p.spec, "changes diff")
 	l.Claim.Artifact = p.handle
@@ -86,19 +86,19 @@ func (p *patch) store(write func(stdout io.Writer) (*changes.PatchSum, error)) e
 	return nil
 }
 
-// reader is whose it is.
+// reader returns a reader with the rights of the patch's principal.
 func (p *patch) reader() artifact.Reader {
 	return artifact.Reader{Principal: p.spec.Claim.Principal, Repos: []string{p.spec.Claim.Repo}}
 }
 
-// writeLeft writes what a patch is without.
+// writeLeft writes what a patch does not contain.
 func writeLeft(w io.Writer, s *changes.PatchSum) {
 	for _, line := range notIn(s) {
-		_, _ = fmt.Fprintln(w, line) // to a pipe that is read, or a hash
+		_, _ = fmt.Fprintln(w, line) // a pipe that is being read, or a hash
 	}
 }
 
-// notIn says what a patch is without, a line for each.
+// notIn describes what a patch does not contain, one line each.
 func notIn(s *changes.PatchSum) []string {
 	var lines []string
 	say := func(format string, args ...any) {
@@ -111,10 +111,10 @@ func notIn(s *changes.PatchSum) []string {
 		say("%d more", more)
 	}
 	if s.OfGit > 0 {
-		say("%d paths of git directories, of which git takes none", s.OfGit)
+		say("%d paths in .git directories, which git does not accept", s.OfGit)
 	}
 	if s.Incomplete {
-		lines = append(lines, "not everything could be looked at: there may be more changes")
+		lines = append(lines, "not everything could be examined: there may be more changes")
 	}
 	return lines
 }

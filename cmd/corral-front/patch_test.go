@@ -13,13 +13,13 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// patched is what a reply of runtime_execute says of a patch.
+// patched is the part of a reply of runtime_execute about a patch.
 type patched struct {
 	ChangesHandle, ChangesReason, PatchArtifact string
 	PatchIncomplete                             bool
 }
 
-// patched runs a script behind an overlay.
+// patched runs a shell script behind an overlay.
 func (h *host) patched(code string, options object) *patched {
 	h.t.Helper()
 	arguments := object{"repoId": "app", "runtime": "shell", "code": code}
@@ -34,7 +34,7 @@ func (h *host) patched(code string, options object) *patched {
 	return v
 }
 
-// output is what corral output writes, as the place's user.
+// output runs corral output as the place's user.
 func (p *place) output(t *testing.T, handle string) (stdout, stderr string) {
 	t.Helper()
 	cmd := p.front("output", handle)
@@ -47,7 +47,7 @@ func (p *place) output(t *testing.T, handle string) (stdout, stderr string) {
 	return out.String(), errs.String()
 }
 
-// merges checks that git makes of a copy of the repository, with a patch, what corral changes apply makes of the
+// merges checks that git makes the same of a copy of the repository, with a patch, as corral changes apply makes of the
 // repository.
 func (p *place) merges(t *testing.T, d *sandboxtest.Supervisor, patch, session string) {
 	t.Helper()
@@ -64,13 +64,14 @@ func (p *place) merges(t *testing.T, d *sandboxtest.Supervisor, patch, session s
 	if out, err := p.front("changes", "apply", "--supervisor", d.Socket, session).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	_ = os.Remove(filepath.Join(p.repo, "empty")) // of which git knows nothing
+	_ = os.Remove(filepath.Join(p.repo, "empty")) // git does not track empty directories
 	if out, err := exec.Command("diff", "-r", copied, p.repo).CombinedOutput(); err != nil {
 		t.Errorf("%s", out)
 	}
 }
 
-// TestPatchArtifact: what two calls have changed is an artifact that git applies, byte for byte, one for each state.
+// TestPatchArtifact checks that the changes of two calls are an artifact that git applies byte for byte, one for each
+// state.
 func TestPatchArtifact(t *testing.T) {
 	sandboxtest.RequireJails(t, sandboxtest.Program("git"))
 	p := newPlace(t)
@@ -109,7 +110,7 @@ func TestPatchArtifact(t *testing.T) {
 	p.merges(t, d, patch, second.ChangesHandle)
 }
 
-// TestPatchPromised: of many changes the patch is made when it is read, with all that was changed by then, for its owner.
+// TestPatchPromised checks that the patch of many changes is made when its owner reads it, with all changes until then.
 func TestPatchPromised(t *testing.T) {
 	sandboxtest.RequireJails(t, sandboxtest.Program("git"))
 	p := newPlace(t)

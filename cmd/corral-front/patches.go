@@ -12,21 +12,23 @@ import (
 	"corral/workspace/changes"
 )
 
-// maxPatches is how many patches are known that are yet to be made, and of how many sessions the last one is.
+// maxPatches bounds the number of patches that are promised but not made, and of sessions whose last patch is
+// remembered.
 const maxPatches = 1024
 
-// patches have what sessions have changed stored as patches: one, as long as nothing else is changed. A small one is made
-// with the list of changes, and costs little. A large one is promised, and made when somebody reads it.
+// patches stores a session's changes as patches: one patch for as long as the changes stay the same. A small patch is
+// made together with the list of changes, at little cost. A large one is promised, and made when it is read.
 type patches struct {
 	runner  job.Runner
 	outputs *outputs
 
 	mu   sync.Mutex
-	last map[string]*patch // guarded by mu: by session
-	due  map[string]*patch // guarded by mu: those that nobody has read yet, by handle
+	last map[string]*patch // guarded by mu; by session
+	due  map[string]*patch // guarded by mu; promised patches, by handle
 }
 
-// list is the Changes of a job.Engine. A patch belongs to whom the Claim names; there is none if nothing of the job is kept.
+// list is job.Engine.Changes. The patch belongs to the principal of the claim. If no output of the job is stored, no
+// patch is.
 func (p *patches) list(ctx context.Context, spec job.Spec) (*job.Changes, error) {
 	l := layerOf(spec, "changes")
 	if spec.Claim.Artifact == "" {
@@ -42,7 +44,8 @@ func (p *patches) list(ctx context.Context, spec job.Spec) (*job.Changes, error)
 	return c, nil
 }
 
-// store has the patch stored, now or later, and notes it in c. small is nil if it is yet to be made.
+// store stores the patch, now or when it is read, and records it in c. small is nil if the patch was too large to be
+// made with the list.
 func (p *patches) store(spec job.Spec, c *job.Changes, small *changes.Small) error {
 	if small == nil {
 		handle, err := p.promise(spec)
@@ -50,7 +53,7 @@ func (p *patches) store(spec job.Spec, c *job.Changes, small *changes.Small) err
 		return err
 	}
 	c.PatchIncomplete = !small.Sum.Whole()
-	if small.Sum.Files == 0 { // git takes none with nothing in it
+	if small.Sum.Files == 0 { // git rejects an empty patch
 		return nil
 	}
 	sum := hashOf(small)
@@ -69,7 +72,8 @@ func (p *patches) store(spec job.Spec, c *job.Changes, small *changes.Small) err
 	return nil
 }
 
-// promise returns the handle of a patch that is made when it is read: one for all that a session changes until then.
+// promise returns the handle of a patch that is made when it is read. It contains all changes of the session until
+// then.
 func (p *patches) promise(spec job.Spec) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +101,7 @@ func (p *patches) promise(spec job.Spec) (string, error) {
 	return next.handle, nil
 }
 
-// same returns the handle of the session's last patch if it is this one and can be read still, else "".
+// same returns the handle of the session's last patch if it has this hash and can still be read, else "".
 func (p *patches) same(spec job.Spec, sum hash) string {
 	p.mu.Lock()
 	last := p.last[spec.Session]
@@ -109,7 +113,7 @@ func (p *patches) same(spec job.Spec, sum hash) string {
 	return last.handle
 }
 
-// remember notes the last patch of a session. It is called with mu held.
+// remember records the last patch of a session. The caller holds mu.
 func (p *patches) remember(one *patch) {
 	if p.last == nil || len(p.last) >= maxPatches {
 		p.last = map[string]*patch{}
@@ -117,7 +121,7 @@ func (p *patches) remember(one *patch) {
 	p.last[one.spec.Session] = one
 }
 
-// Query implements mcp.Artifacts. A patch that was promised is made first, with all that its session has changed by then.
+// Query implements mcp.Artifacts. A promised patch is made first, with all changes of its session until then.
 func (p *patches) Query(ctx context.Context, q artifact.Query) (*artifact.Answer, error) {
 	if err := p.made(ctx, &q.Reader, q.Handle); err != nil {
 		return nil, err
@@ -125,7 +129,7 @@ func (p *patches) Query(ctx context.Context, q artifact.Query) (*artifact.Answer
 	return p.outputs.Query(ctx, q)
 }
 
-// Find implements mcp.Artifacts, as Query does.
+// Find implements mcp.Artifacts. Like Query, it makes a promised patch first.
 func (p *patches) Find(ctx context.Context, r artifact.Reader, handle string) (*artifact.Manifest, error) {
 	if err := p.made(ctx, &r, handle); err != nil {
 		return nil, err
@@ -133,7 +137,7 @@ func (p *patches) Find(ctx context.Context, r artifact.Reader, handle string) (*
 	return p.outputs.Find(ctx, r, handle)
 }
 
-// made has a patch made that was promised, if it is r's.
+// made makes a patch that was promised to r.
 func (p *patches) made(ctx context.Context, r *artifact.Reader, handle string) error {
 	p.mu.Lock()
 	due := p.due[handle]
@@ -146,12 +150,12 @@ func (p *patches) made(ctx context.Context, r *artifact.Reader, handle string) e
 	delete(p.due, due.handle)
 	p.mu.Unlock()
 	if due.err != nil {
-		return fmt.Errorf("the patch cannot be made: %w", due.err)
+		return fmt.Errorf("cannot make the patch: %w", due.err)
 	}
 	return nil
 }
 
-// isFor says whether r may read a patch that is yet to be made.
+// isFor reports whether r may read a promised patch.
 func (p *patch) isFor(r *artifact.Reader) bool {
 	return r.Principal == p.spec.Claim.Principal && (r.Repos == nil || slices.Contains(r.Repos, p.spec.Claim.Repo))
 }

@@ -14,14 +14,14 @@ import (
 	"corral/workspace/changes/stream"
 )
 
-// A teller is a session's tool that tells of new files, by their contents.
-type teller struct {
-	files []string // contents; their names are letters
+// A fakeLayer is a runner that acts as corral-layer in a session with new files.
+type fakeLayer struct {
+	files []string // contents of files named a, b, …
 	err   error
-	asked []string // the verbs
+	asked []string // the tools that were called
 }
 
-func (r *teller) Run(_ context.Context, spec job.Spec, stdio job.Stdio) (job.Result, error) {
+func (r *fakeLayer) Run(_ context.Context, spec job.Spec, stdio job.Stdio) (job.Result, error) {
 	defer stdio.Stdout.Close()
 	defer stdio.Stderr.Close()
 	r.asked = append(r.asked, spec.Args[1]+" for "+spec.Claim.Tool)
@@ -48,12 +48,12 @@ func (r *teller) Run(_ context.Context, spec job.Spec, stdio job.Stdio) (job.Res
 	return job.Result{Status: job.Success}, w.End(&sum)
 }
 
-// of is a job of a client in a session.
-func (r *teller) of(session string) job.Spec {
+// of returns a job of a client in a session.
+func (r *fakeLayer) of(session string) job.Spec {
 	return job.Spec{Session: session, Repo: "/app", Claim: job.Claim{Repo: "app", Principal: "user:ada", Artifact: "runtime-app-x"}}
 }
 
-func (r *teller) patches(t *testing.T, o artifact.Options) *patches {
+func (r *fakeLayer) patches(t *testing.T, o artifact.Options) *patches {
 	t.Helper()
 	dir := stateOf(t)
 	out := &outputs{log: slog.New(slog.DiscardHandler), options: o, state: func() (*os.File, error) { return os.Open(dir) }}
@@ -78,9 +78,9 @@ func list(t *testing.T, p *patches, spec job.Spec) *job.Changes {
 	return c
 }
 
-// TestPatches: there is one artifact for each state of each session, and none of nothing.
+// TestPatches checks that there is one artifact for each state of each session, and none without changes.
 func TestPatches(t *testing.T) {
-	r := &teller{}
+	r := &fakeLayer{}
 	p := r.patches(t, artifact.Options{})
 	if c := list(t, p, r.of("1")); c.Patch != "" || c.PatchReason != "" {
 		t.Errorf("of nothing: %+v", c)
@@ -112,9 +112,9 @@ func TestPatches(t *testing.T) {
 	}
 }
 
-// TestPatchGone: a handle that cannot be read any more is not given again.
+// TestPatchGone checks that a handle that cannot be read any more is not returned again.
 func TestPatchGone(t *testing.T) {
-	r := &teller{files: []string{"x\n"}}
+	r := &fakeLayer{files: []string{"x\n"}}
 	p := r.patches(t, artifact.Options{MaxCount: 1})
 	first := list(t, p, r.of("1")).Patch
 	list(t, p, r.of("2"))
@@ -123,9 +123,9 @@ func TestPatchGone(t *testing.T) {
 	}
 }
 
-// TestPatchDue: a large one is made once, when its owner reads it, and says why it cannot be.
+// TestPatchDue checks that a large patch is made once, when its owner reads it, and that a failure is reported.
 func TestPatchDue(t *testing.T) {
-	r := &teller{files: []string{strings.Repeat("x\n", 50_000)}}
+	r := &fakeLayer{files: []string{strings.Repeat("x\n", 50_000)}}
 	p := r.patches(t, artifact.Options{})
 	first := list(t, p, r.of("1")).Patch
 	if again := list(t, p, r.of("1")).Patch; again != first || first == "" || p.outputs.has(artifact.Reader{Owner: true}, first) {
@@ -142,7 +142,7 @@ func TestPatchDue(t *testing.T) {
 		}
 	}
 	if got := strings.Join(r.asked, ", "); got != "list for changes, list for changes, diff for changes diff" {
-		t.Errorf("asked %s", got)
+		t.Errorf("called %s", got)
 	}
 	next := list(t, p, r.of("1")).Patch
 	r.err = errors.New("no such session")
@@ -154,9 +154,9 @@ func TestPatchDue(t *testing.T) {
 	}
 }
 
-// TestPatchNotKept: changes are listed whose patch cannot be stored.
+// TestPatchNotKept checks that changes are listed although their patch cannot be stored.
 func TestPatchNotKept(t *testing.T) {
-	r := &teller{files: []string{strings.Repeat("x\n", 5000)}}
+	r := &fakeLayer{files: []string{strings.Repeat("x\n", 5000)}}
 	p := r.patches(t, artifact.Options{StreamBytes: 1 << 10})
 	if c := list(t, p, r.of("1")); c.Patch != "" || len(c.Entries) != 1 || c.PatchReason != "the output could not be stored: it has more than 1024 bytes" {
 		t.Errorf("%+v", c)
@@ -170,9 +170,9 @@ func TestPatchNotKept(t *testing.T) {
 	}
 }
 
-// TestPatchesBounded by number, however many sessions there were.
+// TestPatchesBounded checks that the number of promised patches and remembered sessions is bounded.
 func TestPatchesBounded(t *testing.T) {
-	r := &teller{files: []string{strings.Repeat("x\n", 50_000)}}
+	r := &fakeLayer{files: []string{strings.Repeat("x\n", 50_000)}}
 	p := r.patches(t, artifact.Options{})
 	for range maxPatches + 10 {
 		if _, err := p.promise(r.of(strings.Repeat("s", len(p.last)+1))); err != nil {
@@ -180,6 +180,6 @@ func TestPatchesBounded(t *testing.T) {
 		}
 	}
 	if len(p.due) > maxPatches || len(p.last) > maxPatches {
-		t.Errorf("%d are due, of %d sessions", len(p.due), len(p.last))
+		t.Errorf("%d promised patches, %d sessions", len(p.due), len(p.last))
 	}
 }

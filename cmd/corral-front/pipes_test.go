@@ -11,7 +11,7 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// TestUnreadInput: a job that does not read its input is no reason for its server to end.
+// TestUnreadInput checks that a job that does not read its input does not end the server.
 func TestUnreadInput(t *testing.T) {
 	_, _, h := served(t, "")
 	for range 3 {
@@ -22,17 +22,17 @@ func TestUnreadInput(t *testing.T) {
 	h.must("ping", object{})
 }
 
-// TestBrokenPipe: neither is a client that does not read its answer.
+// TestBrokenPipe checks that a client that does not read its answer does not end the server.
 func TestBrokenPipe(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
 	token, hash := config.NewToken()
 	w := p.web(t, daemon(t), "principals:\n  - {name: ci, token_sha256: \""+fmt.Sprintf("%x", hash)+"\"}\n")
-	_ = w.Process.Signal(syscall.SIGPIPE) // which is what the kernel sends
+	_ = w.Process.Signal(syscall.SIGPIPE) // as the kernel does for an unread pipe
 	if status, _, _ := w.post(token, "", hello); status != http.StatusOK {
 		t.Errorf("status %d", status)
 	}
 	if w.EndsWithin(0) {
-		t.Error("it has ended")
+		t.Error("the server has ended")
 	}
 }

@@ -12,10 +12,11 @@ import (
 	"corral/workspace/changes/stream"
 )
 
-// TestPlaces: what a job called its files, and what a front-end claims, is printed and changes nothing around it.
+// TestPlaces checks that names chosen by jobs and claims of front-ends are printed without affecting the text around
+// them.
 func TestPlaces(t *testing.T) {
 	texttest.Check(t, []texttest.Place{
-		// Names are bounded by PATH_MAX, what is in the log by the log.
+		// PATH_MAX bounds names, and the audit log bounds its fields.
 		{Name: "change", Lines: 1, Shows: func(s string) string {
 			return changeLine(&stream.Entry{Path: s, Kind: job.ChangeAdded, Type: job.TypeFile})
 		}},
@@ -37,8 +38,8 @@ func TestPlaces(t *testing.T) {
 			}
 			return b.String()
 		}},
-		{Name: "unpacker's words", Lines: 1, Most: 4200, Shows: func(s string) string {
-			f := &feed{stderr: &said{}}
+		{Name: "unpacker's error", Lines: 1, Most: 4200, Shows: func(s string) string {
+			f := &feed{stderr: &capture{}}
 			f.stderr.text.WriteString("corral-layer: x" + s)
 			return f.failure().Error()
 		}},

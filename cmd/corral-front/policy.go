@@ -19,21 +19,21 @@ import (
 	"corral/mcp"
 )
 
-const policyHelp = `corral policy shows what would be decided on a request, and why. Nothing is run.
+const policyHelp = `corral policy explains the decision on a request. It runs nothing.
 
 Usage: corral policy test REQUEST.json [--config FILE] [--repo DIR] [--json]
 
-REQUEST.json has the arguments of the tool runtime_execute, and a principal if it is not you:
+REQUEST.json has the arguments of the tool runtime_execute, and a principal unless it is you:
 
   {"repoId": "app", "runtime": "python", "code": "print(1)", "principal": "token:ci"}
 
-- is standard input.
+  ("-" reads standard input)
 
-  --config FILE   read this configuration too, after the operator's and yours
-  --repo DIR      serve this directory too, under the id of its base name
+  --config FILE   read this configuration, too; it overrides the operator's and yours
+  --repo DIR      serve this directory, too, with its base name as id
   --json          print one JSON object
 
-Exit code: 0 allowed; 1 denied; 125 the request is none, or the configuration is wrong.
+Exit code: 0 allowed; 1 denied; 125 the request or the configuration is invalid.
 `
 
 // A policyTest is the command line of corral policy test.
@@ -53,20 +53,20 @@ func policyCommand(args []string) (int, error) {
 		return code, err
 	}
 	if len(words) != 2 || words[0] != "test" {
-		return failure, errors.Join(dropRoot(), errors.New("what is to be tested?\nhint: corral policy --help"))
+		return failure, errors.Join(dropRoot(), errors.New("must be: corral policy test REQUEST.json\nhint: corral policy --help"))
 	}
 	o.request = words[1]
 	return o.run()
 }
 
 func (o *policyTest) run() (int, error) {
-	// Root may name a file of root's.
+	// Opened before root is dropped: root may name a file that only root can read.
 	input, err := openRequest(o.request)
 	if err != nil {
 		return failure, errors.Join(err, dropRoot())
 	}
 	defer func() { _ = input.Close() }()
-	c, _, err := loadConfig(config.FrontSources(os.Getenv, o.file)) // which gives up root
+	c, _, err := loadConfig(config.FrontSources(os.Getenv, o.file)) // drops root
 	if err != nil {
 		return failure, err
 	}
@@ -105,10 +105,10 @@ func openRequest(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_RDONLY|unix.O_NOCTTY, 0)
 }
 
-// maxRequest is how many bytes the arguments of a call may have, as JSON.
+// maxRequest bounds the arguments of a call, in bytes of JSON.
 const maxRequest = 10 << 20
 
-// readRequest reads a request as the tool would.
+// readRequest parses a request as the tool does.
 func readRequest(input io.Reader, c config.Config) (*job.Request, error) {
 	text, err := io.ReadAll(io.LimitReader(input, maxRequest+1))
 	if err != nil {
@@ -133,10 +133,10 @@ func readRequest(input io.Reader, c config.Config) (*job.Request, error) {
 	return caught.request, nil
 }
 
-// A catcher takes the request that a tool makes of its arguments, and goes no further.
+// A catcher is an engine that captures the request and runs nothing.
 type catcher struct{ request *job.Request }
 
-var errCaught = errors.New("only looked at")
+var errCaught = errors.New("not run")
 
 // Run implements mcp.Engine.
 func (c *catcher) Run(_ context.Context, r *job.Request, out job.Output, _ job.Watch) (*job.Record, error) {
@@ -145,7 +145,7 @@ func (c *catcher) Run(_ context.Context, r *job.Request, out job.Output, _ job.W
 	return nil, errCaught
 }
 
-// callerOf is who asks: the user, or somebody who has a token, with what the configuration gives them.
+// callerOf returns the caller with this principal: a user, or a token with the rights that the configuration gives it.
 func callerOf(principal string, c config.Config) (mcp.Caller, error) {
 	caller := mcp.Caller{Principal: principal, Session: "test", Trace: strings.Repeat("0", 32), Progress: func(float64, string) {}}
 	name, isToken := strings.CutPrefix(principal, "token:")
@@ -163,12 +163,11 @@ func callerOf(principal string, c config.Config) (mcp.Caller, error) {
 	return caller, nil
 }
 
-// splitPrincipal takes the principal out of a JSON object; the rest is the tool's to judge, but for keys that are there
-// twice.
+// splitPrincipal takes the principal out of a JSON object. The tool checks the rest, except for duplicate keys.
 func splitPrincipal(text []byte) (principal string, arguments json.RawMessage, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	if t, err := decoder.Token(); err != nil || t != json.Delim('{') {
-		return "", nil, errors.New("a JSON object is wanted")
+		return "", nil, errors.New("must be a JSON object")
 	}
 	seen := map[string]bool{}
 	var rest []string
@@ -179,7 +178,7 @@ func splitPrincipal(text []byte) (principal string, arguments json.RawMessage, e
 		}
 		key, _ := t.(string)
 		if seen[key] {
-			return "", nil, fmt.Errorf("the key %q is there twice", key)
+			return "", nil, fmt.Errorf("duplicate key %q", key)
 		}
 		seen[key] = true
 		var value json.RawMessage
@@ -188,7 +187,7 @@ func splitPrincipal(text []byte) (principal string, arguments json.RawMessage, e
 		}
 		if key == "principal" {
 			if err := json.Unmarshal(value, &principal); err != nil || principal == "" {
-				return "", nil, errors.New(`principal: a text such as "user:ada" is wanted`)
+				return "", nil, errors.New(`principal: must be a string such as "user:ada"`)
 			}
 			continue
 		}
@@ -202,7 +201,7 @@ func splitPrincipal(text []byte) (principal string, arguments json.RawMessage, e
 		return "", nil, err
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return "", nil, errors.New("there is more than one JSON object")
+		return "", nil, errors.New("must be one JSON object, got more than one")
 	}
 	if principal == "" {
 		principal = userPrincipal()

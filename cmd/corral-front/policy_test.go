@@ -16,8 +16,8 @@ import (
 	"corral/policy"
 )
 
-// A ground is a directory with a configuration, two repositories, a toolchain of fake programs and a place for rules. All
-// of it is readable for whoever the program becomes when root starts it.
+// A ground is a directory with a configuration, two repositories, a toolchain of fake programs, and a place for rules.
+// All of it is readable for the user that the program becomes when root starts it.
 type ground struct {
 	t         *testing.T
 	dir, file string
@@ -50,7 +50,7 @@ func newGround(t *testing.T, runtime string) ground {
 	return g
 }
 
-// write makes a file that all may read. Its owner alone may write it, whatever the umask.
+// write makes a file that everybody may read and only its owner may write, whatever the umask.
 func (g ground) write(name, text string) string {
 	g.t.Helper()
 	path := filepath.Join(g.dir, name)
@@ -67,6 +67,7 @@ func (g ground) test(request string, options ...string) (code int, stdout, stder
 	return front(g.t, args...)
 }
 
+// TestPolicyTestJSON checks the fields of --json.
 func TestPolicyTestJSON(t *testing.T) {
 	g := newGround(t, "max_duration: 1m")
 	for request, denied := range map[string]bool{
@@ -88,7 +89,7 @@ func TestPolicyTestJSON(t *testing.T) {
 	}
 }
 
-// TestPolicyRules: every setting of the configuration arrives in the policy.
+// TestPolicyRules checks that every setting of the configuration reaches the policy.
 func TestPolicyRules(t *testing.T) {
 	c, err := config.Parse("config.yaml", []byte(`
 version: 1
@@ -135,19 +136,19 @@ starlark: {enabled: true, memory: 128MiB, max_wall: 30s}
 		t.Errorf("got  %s\nwant %s", a, b)
 	}
 	if got.Operator != nil {
-		t.Error("there are rules without a file of them")
+		t.Error("there are operator rules without a file")
 	}
 }
 
-// TestSmallHost: a host with less memory than a job has by default gives what it has, and refuses nobody who asked for
-// nothing.
+// TestSmallHost checks that on a host with less memory than a job's default, a job without a limit gets what the host
+// has, and is not refused.
 func TestSmallHost(t *testing.T) {
 	if memory() < 1<<20 {
 		t.Errorf("this host has %d bytes of memory", memory())
 	}
 	for _, tt := range []struct{ total, ceiling, wantCeiling, want int64 }{
 		{1 << 30, 0, 1 << 30, 1 << 30},
-		{1 << 30, 3 << 30, 3 << 30, 2 << 30}, // the operator's word holds
+		{1 << 30, 3 << 30, 3 << 30, 2 << 30}, // the operator's ceiling is kept
 		{8 << 30, 0, 8 << 30, 2 << 30},
 		{0, 0, 0, 2 << 30},
 	} {
@@ -159,7 +160,7 @@ func TestSmallHost(t *testing.T) {
 	}
 }
 
-// TestHowToRules runs the examples of the page: each rules, requests, and what is said of them.
+// TestHowToRules runs the examples of the page: rules, requests and explanations.
 func TestHowToRules(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(sandboxtest.ModuleRoot(t), "docs/how-to/write-policy-rules.md"))
 	if err != nil {
@@ -198,7 +199,7 @@ func read(t testing.TB, path string) []byte {
 	return b
 }
 
-// matches says whether text is what a page shows, in which … stands for anything.
+// matches reports whether text is what a page shows, in which … stands for any text.
 func matches(text, page string) bool {
 	var parts []string
 	for _, part := range strings.Split(strings.ReplaceAll(page, "…\n", "…"), "…") {

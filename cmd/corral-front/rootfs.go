@@ -19,23 +19,23 @@ import (
 	"corral/job"
 )
 
-const rootfsHelp = `corral rootfs is about root file systems: what sessions can have in place of the host's system directories.
+const rootfsHelp = `corral rootfs manages root file systems, which sessions can have in place of the host's system directories.
 
 Usage:
-  sudo corral rootfs import NAME SOURCE [OPTIONS]   make one, under a name that is free
-  corral rootfs list [--supervisor SOCKET]          list those that there are
-  sudo corral rootfs remove NAME                    remove one; sessions that began with it keep it
+  sudo corral rootfs import NAME SOURCE [OPTIONS]   import SOURCE under a new name
+  corral rootfs list [--supervisor SOCKET]          list all root file systems
+  sudo corral rootfs remove NAME                    remove one; sessions that started from it keep it
 
-SOURCE is a directory, a tar archive, what docker save writes, or an OCI image layout as a directory or an archive.
-Archives may be compressed with gzip or zstd; "-" is one on standard input. It is read with the rights of who called sudo,
-and unpacked in a jail.
+SOURCE is a directory, a tar archive, the output of docker save, or an OCI image layout as a directory or an archive.
+Archives may be compressed with gzip or zstd; "-" reads an archive from standard input. SOURCE is read with the rights of
+the user who called sudo, and unpacked in a jail.
 
-  --ref NAME            of several images, the one with this name or tag
-  --disk SIZE           how large it may be (default: what a session's layer may be, 4GiB)
-  --inodes N            how many files it may have (default: 500000)
-  --supervisor SOCKET   have the supervisor there keep it (root without this option starts one of its own)
+  --ref NAME            of several images, import the one with this name or tag
+  --disk SIZE           maximum size (default: that of a session's layer, 4GiB)
+  --inodes N            maximum number of files (default: 500000)
+  --supervisor SOCKET   use the supervisor on this socket (without this option, root starts its own)
 
-Devices, pipes and sockets are left out; owners, set-id bits and file capabilities are dropped: a job is one user.
+Devices, pipes and sockets are not imported; owners, set-id bits and file capabilities are dropped: a job is one user.
 `
 
 // A rootfsOptions is the command line of corral rootfs.
@@ -68,18 +68,19 @@ func rootfsCommand(args []string) (int, error) {
 			if err := c.RemoveImage(ctx, words[1]); err != nil {
 				return err
 			}
-			_, err := say("root file system " + words[1] + " is removed\n")
+			_, err := say("removed the root file system " + words[1] + "\n")
 			return err
 		})
 	}
 	if err := dropRoot(); err != nil {
 		return failure, err
 	}
-	return failure, errors.New("what is to be done, with which one?\nhint: corral rootfs --help")
+	return failure, errors.New("must be import NAME SOURCE, list or remove NAME\nhint: corral rootfs --help")
 }
 
-// with calls f with a supervisor, until a signal. A name is of one that f makes or removes, which is root's to do. Root is
-// given up before f. What prepare makes belongs to whom the supervisor knows as its client.
+// with calls f with a supervisor; a signal ends ctx. A name is given if f creates or removes that root file system,
+// which requires root. Root is dropped before f. prepare runs before that, as the user that the supervisor identifies
+// as its client.
 func (o *rootfsOptions) with(name string, prepare func() error, f func(context.Context, *client.Client) error) (int, error) {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
@@ -112,13 +113,13 @@ func (o *rootfsOptions) check(name string) error {
 		return err
 	}
 	if os.Geteuid() != 0 {
-		return errors.New("only root imports and removes root file systems\nhint: run it with sudo")
+		return errors.New("only root can import and remove root file systems\nhint: run it with sudo")
 	}
 	return nil
 }
 
-// connect is root's still: a daemon is to know who asks. An embedded supervisor is told whether something is to be made or
-// removed.
+// connect runs before root is dropped: a service identifies its client. changes tells an embedded supervisor that root
+// file systems will be created or removed.
 func (o *rootfsOptions) connect(changes bool) (*supervisor, error) {
 	if os.Geteuid() == 0 && o.supervisor == "" {
 		return startSupervisor(embed.Options{Images: changes})
@@ -132,7 +133,7 @@ func listImages(ctx context.Context, images job.Images) error {
 		return err
 	}
 	if len(list) == 0 {
-		note("there is no root file system: sudo corral rootfs import NAME SOURCE")
+		note("there is no root file system: import one with sudo corral rootfs import NAME SOURCE")
 		return nil
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
@@ -143,7 +144,7 @@ func listImages(ctx context.Context, images job.Images) error {
 	return w.Flush()
 }
 
-// about is a size for people.
+// about formats a number of bytes for people, with one decimal.
 func about(n int64) string {
 	if n < 1<<10 {
 		return fmt.Sprintf("%d bytes", n)

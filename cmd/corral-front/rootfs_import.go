@@ -22,15 +22,15 @@ import (
 	"corral/workspace/image/unpack"
 )
 
-// imports is what an import needs of a supervisor.
+// imports is the part of a supervisor that an import uses.
 type imports interface {
 	job.Sessions
 	job.Images
 	job.Runner
 }
 
-// An importer makes a root file system: it has a session opened for it, whose layer is filled by a job with what is read
-// here, and becomes the root file system when the session is closed.
+// An importer creates a root file system. It opens a session and runs a job that unpacks the source into the session's
+// layer; when the session is closed, the layer becomes the root file system.
 type importer struct {
 	host    imports
 	name    string
@@ -42,8 +42,8 @@ type importer struct {
 // A pipe is one of a job's standard streams.
 type pipe struct{ r, w *os.File }
 
-// connect makes the pipes. A job's are to be its client's, and who connects as root is that no more when it reads what is
-// imported.
+// connect creates the pipes. The supervisor requires that they belong to its client, which is root; the source is read
+// after root is dropped.
 func (i *importer) connect() (err error) {
 	for n := range i.pipes {
 		if i.pipes[n].r, i.pipes[n].w, err = os.Pipe(); err != nil {
@@ -53,18 +53,18 @@ func (i *importer) connect() (err error) {
 	return nil
 }
 
-// disconnect closes what no job has taken over.
+// disconnect closes the pipes that no job has taken over.
 func (i *importer) disconnect() {
 	for _, p := range i.pipes {
 		_, _ = p.r.Close(), p.w.Close()
 	}
 }
 
-// maxUnpackerSays is how much of the unpacker's output is kept: a line, or an error with two names.
-const maxUnpackerSays = 16 << 10
+// maxUnpackerOutput bounds how much of the unpacker's output is used, in bytes: a line, or an error with two names.
+const maxUnpackerOutput = 16 << 10
 
-// closing is how long a session that is not wanted any more may take to end.
-const closing = time.Minute
+// closeTimeout is the timeout for a session to close when its import failed.
+const closeTimeout = time.Minute
 
 func (i *importer) run(ctx context.Context, c *client.Client) error {
 	i.host = c
@@ -73,7 +73,7 @@ func (i *importer) run(ctx context.Context, c *client.Client) error {
 
 func (i *importer) make(ctx context.Context) (err error) {
 	defer i.disconnect()
-	if err := i.free(ctx); err != nil {
+	if err := i.checkEarly(ctx); err != nil {
 		return err
 	}
 	s, err := i.host.OpenSession(ctx, job.SessionSpec{Import: i.name, Disk: i.options.disk, Inodes: i.options.inodes})
@@ -83,7 +83,7 @@ func (i *importer) make(ctx context.Context) (err error) {
 	kept := false
 	defer func() {
 		if !kept {
-			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closing)
+			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 			defer cancel()
 			_, closed := i.host.CloseSession(ending, s.ID, false)
 			err = errors.Join(err, closed)
@@ -102,15 +102,15 @@ func (i *importer) make(ctx context.Context) (err error) {
 	return i.report(sum)
 }
 
-// free says early what would be known late: that the name is taken, or that there is nothing to import.
-func (i *importer) free(ctx context.Context) error {
+// checkEarly returns errors that would otherwise occur late: the name is in use, or the source cannot be read.
+func (i *importer) checkEarly(ctx context.Context) error {
 	list, err := i.host.ListImages(ctx)
 	if err != nil {
 		return err
 	}
 	for _, image := range list {
 		if image.Name == i.name {
-			return fmt.Errorf("there is a root file system %s already\nhint: corral rootfs remove %s", i.name, i.name)
+			return fmt.Errorf("the root file system %s already exists\nhint: corral rootfs remove %s", i.name, i.name)
 		}
 	}
 	if i.source == "-" {
@@ -137,7 +137,7 @@ func (i *importer) free(ctx context.Context) error {
 	return dir.Close()
 }
 
-// unreadable adds who it is that may not read, when that is why.
+// unreadable adds to a permission error which user lacks the permission.
 func (i *importer) unreadable(err error) error {
 	if errors.Is(err, os.ErrPermission) {
 		return fmt.Errorf("%w\nhint: it is read as user %d; as root, pass it through a pipe: corral rootfs import %s - <FILE",
@@ -160,7 +160,7 @@ func (i *importer) open(s job.Session) (*image.Source, error) {
 	return source, nil
 }
 
-// fill has the layer of a session filled.
+// fill fills the layer of a session.
 func (i *importer) fill(ctx context.Context, s job.Session) (image.Summary, error) {
 	source, err := i.open(s)
 	if err != nil {
@@ -176,7 +176,7 @@ func (i *importer) fill(ctx context.Context, s job.Session) (image.Summary, erro
 	if writing == nil {
 		writing = out.Flush()
 	}
-	totals, unpacking := feed.wait() // an archive that has no end is refused
+	totals, unpacking := feed.wait() // the unpacker refuses an incomplete archive
 	switch {
 	case ctx.Err() != nil:
 		return sum, errors.New("interrupted")
@@ -187,40 +187,40 @@ func (i *importer) fill(ctx context.Context, s job.Session) (image.Summary, erro
 	case writing != nil:
 		return sum, writing
 	case totals != sum.Totals:
-		return sum, fmt.Errorf("the unpacker has another count: %s, and not %s", totals, sum.Totals)
+		return sum, fmt.Errorf("the unpacker reports another count than was sent: %s, not %s", totals, sum.Totals)
 	}
 	return sum, nil
 }
 
-// A feed is the job that unpacks.
+// A feed is the job that unpacks what is written to its standard input.
 type feed struct {
 	stdin          io.WriteCloser
-	stdout, stderr *said
+	stdout, stderr *capture
 	ended          chan error
 	result         job.Result
 }
 
-// A said is what a job wrote to one of its streams, as far as it is kept.
-type said struct {
+// A capture is the first part of one of a job's output streams.
+type capture struct {
 	text bytes.Buffer
 	done chan struct{}
 }
 
-func listen(r *os.File) *said {
-	s := &said{done: make(chan struct{})}
+func startCapture(r *os.File) *capture {
+	s := &capture{done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
 		defer r.Close()
-		_, _ = io.CopyN(&s.text, r, maxUnpackerSays)
+		_, _ = io.CopyN(&s.text, r, maxUnpackerOutput)
 		_, _ = io.Copy(io.Discard, r)
 	}()
 	return s
 }
 
-// start starts a job whose input is fed.
+// start starts a job that reads from feed.stdin.
 func (i *importer) start(ctx context.Context, spec job.Spec) *feed {
 	in, out, errs := i.pipes[0], i.pipes[1], i.pipes[2]
-	f := &feed{stdin: in.w, ended: make(chan error, 1), stdout: listen(out.r), stderr: listen(errs.r)}
+	f := &feed{stdin: in.w, ended: make(chan error, 1), stdout: startCapture(out.r), stderr: startCapture(errs.r)}
 	go func() {
 		var err error
 		f.result, err = i.host.Run(ctx, spec, job.Stdio{Stdin: in.r, Stdout: out.w, Stderr: errs.w})
@@ -229,7 +229,7 @@ func (i *importer) start(ctx context.Context, spec job.Spec) *feed {
 	return f
 }
 
-// wait ends the input and waits for the end of the job.
+// wait closes the job's input and waits for the job to end.
 func (f *feed) wait() (unpack.Totals, error) {
 	closed := f.stdin.Close()
 	err := <-f.ended
@@ -245,31 +245,31 @@ func (f *feed) wait() (unpack.Totals, error) {
 	return unpack.ParseTotals(line)
 }
 
-// failure is why nothing was made, in the unpacker's words: it may quote the archive.
+// failure returns why unpacking failed, in the unpacker's words, which may quote the archive.
 func (f *feed) failure() error {
 	why := strings.TrimSpace(strings.TrimPrefix(f.stderr.text.String(), "corral-layer: "))
 	switch {
 	case why != "":
 		return errors.New("unpacking: " + text.Line(why, 1000))
 	case f.result.Limit == job.LimitDisk || f.result.Limit == job.LimitFiles:
-		return fmt.Errorf("unpacking: there was no room for it (%s)\nhint: --disk and --inodes set how much there is", f.result.Limit)
+		return fmt.Errorf("unpacking: too large (limit: %s)\nhint: raise the limit with --disk or --inodes", f.result.Limit)
 	case f.result.Limit != "":
-		return fmt.Errorf("unpacking met the limit of %s", f.result.Limit)
+		return fmt.Errorf("unpacking reached the limit of %s", f.result.Limit)
 	}
 	return fmt.Errorf("unpacking ended with status %s, signal %d", f.result.Status, f.result.Signal)
 }
 
-// report says what there is now, and what of the source is not in it.
+// report prints what was imported, and what was not.
 func (i *importer) report(sum image.Summary) error {
 	for _, left := range []struct {
 		count int64
 		what  string
 		names []string
 	}{
-		{sum.Unreadable.Count, fmt.Sprintf("left out, which user %d may not read", os.Getuid()), sum.Unreadable.First},
-		{sum.Mounts.Count, "empty, for something else is mounted there", sum.Mounts.First},
+		{sum.Unreadable.Count, fmt.Sprintf("left out, because user %d may not read them", os.Getuid()), sum.Unreadable.First},
+		{sum.Mounts.Count, "left empty, because something else is mounted there", sum.Mounts.First},
 		{sum.Devices, "left out: devices, pipes and sockets", nil},
-		{sum.SetID, "without their set-id bits", nil},
+		{sum.SetID, "imported without their set-id bits", nil},
 	} {
 		if left.count == 0 {
 			continue
@@ -287,7 +287,7 @@ func (i *importer) report(sum image.Summary) error {
 		note(text)
 	}
 	if sum.Unreadable.Count > 0 {
-		fmt.Fprintf(os.Stderr, "hint: to have all of it, remove it and have root read: sudo tar -C %s -c . | sudo corral rootfs import %s -\n",
+		fmt.Fprintf(os.Stderr, "hint: to import everything, remove it and let root read: sudo tar -C %s -c . | sudo corral rootfs import %s -\n",
 			text.Quote(i.source), i.name)
 	}
 	_, err := say(fmt.Sprintf("root file system %s: %d files, %d directories, %d links, %s\n",

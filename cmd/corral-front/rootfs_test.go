@@ -15,19 +15,19 @@ import (
 	"corral/workspace/image/unpack"
 )
 
-// A storeroom is a supervisor that unpacks into a directory, without a jail.
-type storeroom struct {
+// A fakeSupervisor unpacks into a directory, without a jail.
+type fakeSupervisor struct {
 	dir     string
-	names   []string // of the images there are
+	names   []string // of existing images
 	spec    job.SessionSpec
 	run     func(stdin io.Reader, stdout, stderr io.Writer) job.Result // nil: the unpacker
-	refuse  error                                                      // what opening a session comes to
-	lost    bool                                                       // closing keeps nothing
-	closed  []bool                                                     // with which word sessions were closed
+	refuse  error                                                      // error of OpenSession
+	lost    bool                                                       // CloseSession does not keep the layer
+	closed  []bool                                                     // the argument keep of CloseSession
 	runSpec job.Spec
 }
 
-func (k *storeroom) ListImages(context.Context) ([]job.Image, error) {
+func (k *fakeSupervisor) ListImages(context.Context) ([]job.Image, error) {
 	var list []job.Image
 	for _, name := range k.names {
 		list = append(list, job.Image{Name: name})
@@ -35,9 +35,9 @@ func (k *storeroom) ListImages(context.Context) ([]job.Image, error) {
 	return list, nil
 }
 
-func (k *storeroom) RemoveImage(context.Context, string) error { return errors.ErrUnsupported }
+func (k *fakeSupervisor) RemoveImage(context.Context, string) error { return errors.ErrUnsupported }
 
-func (k *storeroom) OpenSession(_ context.Context, spec job.SessionSpec) (job.Session, error) {
+func (k *fakeSupervisor) OpenSession(_ context.Context, spec job.SessionSpec) (job.Session, error) {
 	k.spec = spec
 	if spec.Disk == 0 {
 		spec.Disk = 1 << 20
@@ -45,14 +45,14 @@ func (k *storeroom) OpenSession(_ context.Context, spec job.SessionSpec) (job.Se
 	return job.Session{ID: "0123", Disk: spec.Disk}, k.refuse
 }
 
-func (k *storeroom) CloseSession(_ context.Context, _ string, keep bool) (bool, error) {
+func (k *fakeSupervisor) CloseSession(_ context.Context, _ string, keep bool) (bool, error) {
 	k.closed = append(k.closed, keep)
 	return keep && !k.lost, nil
 }
 
-func (k *storeroom) ListSessions(context.Context) ([]job.Session, error) { return nil, nil }
+func (k *fakeSupervisor) ListSessions(context.Context) ([]job.Session, error) { return nil, nil }
 
-func (k *storeroom) Run(_ context.Context, spec job.Spec, stdio job.Stdio) (job.Result, error) {
+func (k *fakeSupervisor) Run(_ context.Context, spec job.Spec, stdio job.Stdio) (job.Result, error) {
 	defer stdio.Stdin.Close()
 	defer stdio.Stdout.Close()
 	defer stdio.Stderr.Close()
@@ -67,7 +67,7 @@ func (k *storeroom) Run(_ context.Context, spec job.Spec, stdio job.Stdio) (job.
 	return job.Result{Status: job.Success}, nil
 }
 
-// rootArchive writes a small root file system as an archive.
+// rootArchive writes an archive of a small root file system.
 func rootArchive(t *testing.T, names ...string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -91,6 +91,7 @@ func rootArchive(t *testing.T, names ...string) string {
 	return path
 }
 
+// TestImport checks what becomes of an import and its session, when it succeeds and when it fails.
 func TestImport(t *testing.T) {
 	good := rootArchive(t, "etc/", "etc/passwd")
 	says := func(status job.Status, limit, stdout, stderr string) func(io.Reader, io.Writer, io.Writer) job.Result {
@@ -103,27 +104,27 @@ func TestImport(t *testing.T) {
 	}
 	tests := []struct {
 		name   string
-		host   storeroom
+		host   fakeSupervisor
 		source string
 		err    string // "" is none
-		closed string // the words that the session was closed with
+		closed string // the argument keep of CloseSession
 	}{
-		{"good", storeroom{}, good, "", "keep"},
-		{"taken", storeroom{names: []string{"other", "image"}}, good, "there is a root file system image already\nhint: corral rootfs remove image", ""},
-		{"no source", storeroom{}, "/nonexistent/x", "no such file", ""},
-		{"refused", storeroom{refuse: &job.Refusal{Step: "session", Message: "no"}}, good, "no", ""},
-		{"no archive", storeroom{}, rootArchive(t), "the root file system is empty", "discard"},
-		{"a trick", storeroom{}, rootArchive(t, "../x"), `root.tar, a tar archive: entry "../x": the name contains ".."`, "discard"},
-		{"too large", storeroom{}, rootArchive(t, strings.Repeat("n", 300)), "a component of 300 bytes", "discard"},
-		{"not kept", storeroom{lost: true}, good, "the supervisor did not keep image", "keep discard"},
-		{"refused by the unpacker", storeroom{run: says(job.Failure, "", "", "corral-layer: not \x1b[31mso\n")}, good, `unpacking: not \x1b[31mso`, "discard"},
-		{"no room", storeroom{run: says(job.Failure, job.LimitDisk, "", "")}, good, "no room for it (disk)\nhint: --disk", "discard"},
-		{"another limit", storeroom{run: says(job.Failure, job.LimitMemory, "", "")}, good, "met the limit of memory", "discard"},
-		{"lost", storeroom{run: says(job.Lost, "", "", "")}, good, "status lost", "discard"},
-		{"no totals", storeroom{run: says(job.Success, "", "", "")}, good, `"" is not the result line of the unpacker`, "discard"},
-		{"other totals", storeroom{run: says(job.Success, "", unpack.Totals{Entries: 1}.String()+"\n", "")}, good, "another count", "discard"},
-		{"endless talk", storeroom{run: says(job.Success, "", strings.Repeat("x", 1<<20), "")}, good, "is not the result line of the unpacker", "discard"},
-		{"deaf", storeroom{run: func(io.Reader, io.Writer, io.Writer) job.Result { return job.Result{Status: job.Failure} }}, good, "status failure", "discard"},
+		{"good", fakeSupervisor{}, good, "", "keep"},
+		{"taken", fakeSupervisor{names: []string{"other", "image"}}, good, "the root file system image already exists\nhint: corral rootfs remove image", ""},
+		{"no source", fakeSupervisor{}, "/nonexistent/x", "no such file", ""},
+		{"refused", fakeSupervisor{refuse: &job.Refusal{Step: "session", Message: "no"}}, good, "no", ""},
+		{"no archive", fakeSupervisor{}, rootArchive(t), "the root file system is empty", "discard"},
+		{"a trick", fakeSupervisor{}, rootArchive(t, "../x"), `root.tar, a tar archive: entry "../x": the name contains ".."`, "discard"},
+		{"too large", fakeSupervisor{}, rootArchive(t, strings.Repeat("n", 300)), "a component of 300 bytes", "discard"},
+		{"not kept", fakeSupervisor{lost: true}, good, "the supervisor did not keep image", "keep discard"},
+		{"refused by the unpacker", fakeSupervisor{run: says(job.Failure, "", "", "corral-layer: not \x1b[31mso\n")}, good, `unpacking: not \x1b[31mso`, "discard"},
+		{"no room", fakeSupervisor{run: says(job.Failure, job.LimitDisk, "", "")}, good, "too large (limit: disk)\nhint: raise", "discard"},
+		{"another limit", fakeSupervisor{run: says(job.Failure, job.LimitMemory, "", "")}, good, "reached the limit of memory", "discard"},
+		{"lost", fakeSupervisor{run: says(job.Lost, "", "", "")}, good, "status lost", "discard"},
+		{"no totals", fakeSupervisor{run: says(job.Success, "", "", "")}, good, `"" is not the result line of the unpacker`, "discard"},
+		{"other totals", fakeSupervisor{run: says(job.Success, "", unpack.Totals{Entries: 1}.String()+"\n", "")}, good, "another count", "discard"},
+		{"endless talk", fakeSupervisor{run: says(job.Success, "", strings.Repeat("x", 1<<20), "")}, good, "is not the result line of the unpacker", "discard"},
+		{"deaf", fakeSupervisor{run: func(io.Reader, io.Writer, io.Writer) job.Result { return job.Result{Status: job.Failure} }}, good, "status failure", "discard"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -156,10 +157,10 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// TestImportInterrupted: a signal ends the job, and nothing is left of it.
+// TestImportInterrupted checks that a signal ends the job and discards the session.
 func TestImportInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	host := storeroom{run: func(io.Reader, io.Writer, io.Writer) job.Result {
+	host := fakeSupervisor{run: func(io.Reader, io.Writer, io.Writer) job.Result {
 		cancel()
 		return job.Result{Status: job.Cancelled}
 	}}
@@ -172,9 +173,9 @@ func TestImportInterrupted(t *testing.T) {
 	}
 }
 
-// TestImportLimits: what the session has is what may be written.
+// TestImportLimits checks that the limits of the session bound the import.
 func TestImportLimits(t *testing.T) {
-	host := storeroom{dir: t.TempDir()}
+	host := fakeSupervisor{dir: t.TempDir()}
 	i := &importer{name: "image", source: rootArchive(t, "a", "b", "c"), host: &host, options: rootfsOptions{disk: 1 << 30, inodes: 2}}
 	if err := i.connect(); err != nil {
 		t.Fatal(err)
@@ -187,7 +188,7 @@ func TestImportLimits(t *testing.T) {
 	}
 }
 
-// TestAbout: sizes as people say them.
+// TestAbout checks the units and the rounding of sizes.
 func TestAbout(t *testing.T) {
 	for n, want := range map[int64]string{
 		0: "0 bytes", 1023: "1023 bytes", 1024: "1.0 KiB", 999 << 10: "999.0 KiB", 1000 << 10: "1.0 MiB", 5 << 30: "5.0 GiB",

@@ -13,11 +13,11 @@ import (
 	"corral/policy/runtimes"
 )
 
-// TestRuntimes: what is here runs code, and what is not is named with what to install.
+// TestRuntimes checks that installed runtimes run code, and that others are reported with what to install.
 func TestRuntimes(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Cgroups, sandboxtest.CgroupKill, sandboxtest.UserNamespaces)
 	hidden := map[string]bool{}
-	if !sandboxtest.Soak() { // each of these takes seconds of a processor; and something should be missing
+	if !sandboxtest.Soak() { // each of these takes seconds; and some should be missing
 		for _, name := range []string{"kotlin", "rust", "csharp", "elixir", "java", "go", "typescript"} {
 			hidden[name] = hide(t, name)
 		}
@@ -43,11 +43,11 @@ func TestRuntimes(t *testing.T) {
 	}
 }
 
-// hide covers the programs of a runtime for this process and its children, whose mounts are their own, and reports whether
-// there was one.
+// hide mounts over the programs of a runtime in the private mount namespace of this process and its children. It reports
+// whether there was one.
 func hide(t *testing.T, runtime string) bool {
 	t.Helper()
-	for n := range 10 { // one may have several
+	for n := range 10 { // a runtime may have several programs
 		c, missing := runtimes.Find(runtimes.Places{}).Choose(runtime, "", nil)
 		if missing != "" {
 			return n > 0
@@ -61,6 +61,6 @@ func hide(t *testing.T, runtime string) bool {
 			}
 		})
 	}
-	t.Fatalf("%s is found however often it is hidden", runtime)
+	t.Fatalf("%s is still found after hiding it repeatedly", runtime)
 	return false
 }

@@ -16,13 +16,13 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// A ran is what sandbox_exec answers.
+// A ran is the reply of sandbox_exec.
 type ran struct {
 	Stdout, Stderr string
 	ExitCode       int   `json:"exit_code"`
 	Duration       int64 `json:"exec_duration_ms"`
 
-	error string // of an answer that is an error
+	error string // the text of an error
 }
 
 func ranOf(t *testing.T, a *response) *ran {
@@ -52,7 +52,7 @@ func (h *host) sh(line string) *ran {
 	return h.sandbox(object{"command": line})
 }
 
-// want holds a reply against what is wanted of it.
+// want compares a reply.
 func (r *ran) want(t *testing.T, code int, stdout string) {
 	t.Helper()
 	if r.error != "" || r.ExitCode != code || r.Stdout != stdout {
@@ -60,7 +60,7 @@ func (r *ran) want(t *testing.T, code int, stdout string) {
 	}
 }
 
-// TestSandbox: what lasts for a session and what for a call, and how commands end.
+// TestSandbox checks what lasts for a session and what for a call, and how commands end.
 func TestSandbox(t *testing.T) {
 	_, _, h := served(t, "")
 	h.sh("echo one > /home/x; echo two > /etc/y; mkdir -p /usr/local/bin; echo three > /usr/local/bin/z; chmod +x /usr/local/bin/z; echo four > /tmp/w; mkdir /new; cd /new; export A=b; sleep 1000 &").want(t, 0, "")
@@ -98,7 +98,7 @@ func TestSandbox(t *testing.T) {
 	h.sh("pgrep sleep").want(t, 1, "")
 }
 
-// TestSandboxUser: an ordinary user owns the system, and sees nothing of the host's that is not everybody's.
+// TestSandboxUser checks that an ordinary user owns the root file system, and sees no private files of the host.
 func TestSandboxUser(t *testing.T) {
 	p, _, h := served(t, "")
 	p.file(t, "here", "of the repository", 0o644)
@@ -110,7 +110,7 @@ func TestSandboxUser(t *testing.T) {
 	}
 }
 
-// emptied deletes everything that an agent may take for its own, and says what it sees of the repository then.
+// emptied deletes everything that an agent can delete, and returns what it then sees of the repository.
 func (p *place) emptied(t *testing.T, h *host) {
 	t.Helper()
 	p.file(t, "README", "text\n", 0o644)
@@ -119,7 +119,7 @@ func (p *place) emptied(t *testing.T, h *host) {
 	h.sh("cat "+p.repo+"/new").want(t, 0, "new\n")
 }
 
-// real are the names in the repository on the host.
+// real returns the names in the repository on the host.
 func (p *place) real(t *testing.T) string {
 	t.Helper()
 	list, err := os.ReadDir(p.repo)
@@ -133,8 +133,8 @@ func (p *place) real(t *testing.T) string {
 	return strings.Join(names, " ")
 }
 
-// TestSandboxDeletes: an agent that empties the system it was given leaves the real repository alone, and what it did there
-// is kept for review.
+// TestSandboxDeletes checks that an agent that deletes everything does not touch the real repository, and that its
+// changes are kept for review.
 func TestSandboxDeletes(t *testing.T) {
 	p, d, h := served(t, "")
 	p.emptied(t, h)
@@ -151,8 +151,9 @@ func TestSandboxDeletes(t *testing.T) {
 	}
 }
 
-// TestSandboxRepositoryReplaced: when the repository's directory was removed and made again, the next command has a new
-// session with the new one, and is told so. While there is none, the reply says that, and the server is not at fault.
+// TestSandboxRepositoryReplaced checks that after the repository's directory was removed and created again, the next
+// command has a new session on the new directory, and the reply says so. While there is no directory, the reply says
+// that, without an internal error.
 func TestSandboxRepositoryReplaced(t *testing.T) {
 	for _, workspace := range []string{"overlay", "direct", "readonly"} {
 		t.Run(workspace, func(t *testing.T) {
@@ -180,7 +181,7 @@ func TestSandboxRepositoryReplaced(t *testing.T) {
 	}
 }
 
-// errorOf is the code of a tool's error, "" of another result.
+// errorOf returns the code of a tool's error, "" for another result.
 func errorOf(t *testing.T, a *response) string {
 	t.Helper()
 	var e struct{ Code string }
@@ -192,7 +193,7 @@ func errorOf(t *testing.T, a *response) string {
 	return e.Code
 }
 
-// TestSandboxWorkspaces: the operator's configuration alone has commands write to the real files, or to nothing.
+// TestSandboxWorkspaces checks that only the operator's configuration makes the repository writable or read-only.
 func TestSandboxWorkspaces(t *testing.T) {
 	p, d, h := served(t, "sandbox: {workspace: direct}\n")
 	p.emptied(t, h)
@@ -211,7 +212,7 @@ func TestSandboxWorkspaces(t *testing.T) {
 	}
 }
 
-// description is what the server says of a tool.
+// description returns the description of a tool.
 func (h *host) description(name string) string {
 	h.t.Helper()
 	for _, tool := range h.must("tools/list", object{}).Result.Tools {
@@ -223,7 +224,7 @@ func (h *host) description(name string) string {
 	return ""
 }
 
-// TestSandboxStreams: what others hang on.
+// TestSandboxStreams checks streams that make other implementations hang.
 func TestSandboxStreams(t *testing.T) {
 	_, _, h := served(t, "")
 	h.sh("true")
@@ -241,7 +242,7 @@ func TestSandboxStreams(t *testing.T) {
 	h.sh(`printf 'a\377b'`).want(t, 0, "a\uFFFDb")
 }
 
-// TestSandboxParallel: calls of one session run at once, and share its files.
+// TestSandboxParallel checks that calls of one session run in parallel, and share their files.
 func TestSandboxParallel(t *testing.T) {
 	_, _, h := served(t, "")
 	h.sh("mkfifo /tmp/f")
@@ -250,7 +251,7 @@ func TestSandboxParallel(t *testing.T) {
 	ranOf(t, <-reads).want(t, 0, "through\n")
 }
 
-// TestSandboxContained: a command that takes all it can harms neither the next call nor another session.
+// TestSandboxContained checks that a command that exhausts its limits harms neither the next call nor another session.
 func TestSandboxContained(t *testing.T) {
 	p, d, h := served(t, "sandbox: {disk: 64MiB}\ndefaults: {memory: 256MiB}\n")
 	other := connect(t, p.front("mcp", "--config", p.config(t, ""), "--supervisor", d.Socket))
@@ -270,7 +271,7 @@ func TestSandboxContained(t *testing.T) {
 	other.sh("cat /home/x; echo new > /home/y; cat /home/y").want(t, 0, "mine\nnew\n")
 }
 
-// TestSandboxApart: two sessions write the same paths at the same time, and each sees its own alone.
+// TestSandboxApart checks that two sessions that write the same paths at the same time see only their own files.
 func TestSandboxApart(t *testing.T) {
 	p, d, first := served(t, "runtime: {max_concurrent_jobs: 16}\n")
 	second := connect(t, p.front("mcp", "--config", p.config(t, "runtime: {max_concurrent_jobs: 16}\n"), "--supervisor", d.Socket))
@@ -296,7 +297,7 @@ func TestSandboxApart(t *testing.T) {
 	work.Wait()
 }
 
-// TestSandboxLazy: to look at a server opens no session, and its end leaves nothing.
+// TestSandboxLazy checks that listing the tools opens no session, and that nothing is left when the server ends.
 func TestSandboxLazy(t *testing.T) {
 	p, d, h := served(t, "")
 	h.must("tools/list", object{})
@@ -313,7 +314,7 @@ func TestSandboxLazy(t *testing.T) {
 	sandboxtest.Eventually(t, 10*time.Second, "the session is still there", func() bool { return len(p.sessions(t, d)) == 0 })
 }
 
-// sessions are those of the place's user.
+// sessions returns the sessions of the place's user.
 func (p *place) sessions(t *testing.T, d *sandboxtest.Supervisor) []string {
 	t.Helper()
 	program := filepath.Join(p.dir, "corral")
@@ -331,7 +332,7 @@ func (p *place) sessions(t *testing.T, d *sandboxtest.Supervisor) []string {
 	return strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' })
 }
 
-// TestSandboxKilled: a server that is killed takes its session with it.
+// TestSandboxKilled checks that a killed server's session ends.
 func TestSandboxKilled(t *testing.T) {
 	p, d, h := served(t, "")
 	h.sh("sleep 1000 & echo x > /home/x")
@@ -340,7 +341,8 @@ func TestSandboxKilled(t *testing.T) {
 	sandboxtest.Eventually(t, 10*time.Second, "the session is still there", func() bool { return len(p.sessions(t, d)) == 0 })
 }
 
-// TestSandboxHTTP: each session of the protocol has a system of its own, which ends with it or when it is idle.
+// TestSandboxHTTP checks that each session of the protocol has a root file system of its own, which ends with the
+// session or when it is idle.
 func TestSandboxHTTP(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -362,11 +364,11 @@ func TestSandboxHTTP(t *testing.T) {
 		t.Errorf("%q", r.Stderr)
 	}
 	if r = sh(one, "true"); r.Stderr != "" && len(p.sessions(t, d)) > 0 {
-		t.Errorf("told twice: %q", r.Stderr)
+		t.Errorf("reported twice: %q", r.Stderr)
 	}
 }
 
-// TestSandboxSettings: what the configuration says of it.
+// TestSandboxSettings checks the settings of the configuration.
 func TestSandboxSettings(t *testing.T) {
 	p, d, h := served(t, "sandbox: {timeout: 1s, max_timeout: 3s, output_limit: 1KiB, partial_output: true}\n")
 	r := h.sandbox(object{"command": "echo some; echo more >&2; sleep 1000"})
@@ -383,7 +385,7 @@ func TestSandboxSettings(t *testing.T) {
 		other := connect(t, p.front("mcp", "--config", p.config(t, sections), "--supervisor", d.Socket))
 		for _, tool := range other.must("tools/list", object{}).Result.Tools {
 			if tool.Name == "sandbox_exec" {
-				t.Errorf("%s: it is served", sections)
+				t.Errorf("%s: the tool is listed", sections)
 			}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"corral/store/index"
 )
 
-// TestScripts plays the command lines in testdata/script that need no supervisor.
+// TestScripts runs the command lines in testdata/script, which need no supervisor.
 func TestScripts(t *testing.T) {
 	scripttest.Run(t, scripttest.Suite{
 		Dir: "testdata/script",
@@ -19,7 +19,7 @@ func TestScripts(t *testing.T) {
 			"example.yaml": config.Example, "help-policy": policyHelp, "help-changes": changesHelp, "help-index": indexHelp,
 		},
 		Commands: map[string]scripttest.Command{
-			// audit-log DIR makes a state directory whose log has a few jobs, and HASH of its last record.
+			// audit-log DIR creates a state directory whose audit log has a few jobs. HASH is the hash of the last record.
 			"audit-log": func(t testing.TB, dir string, args []string) []string {
 				state := filepath.Join(dir, args[0])
 				if err := os.Mkdir(state, 0o755); err != nil {
@@ -28,7 +28,7 @@ func TestScripts(t *testing.T) {
 				newAudit(t, state)
 				return []string{"HASH=" + auditReport(t, state).Hash}
 			},
-			// keep-output DIR FILE FILE stores both as the output of one job in a directory of state, under HANDLE.
+			// keep-output DIR FILE FILE stores both files as the output of one job in a state directory, under HANDLE.
 			"keep-output": func(t testing.TB, dir string, args []string) []string {
 				state := filepath.Join(dir, args[0])
 				if err := os.Mkdir(state, 0o700); err != nil {
@@ -36,7 +36,7 @@ func TestScripts(t *testing.T) {
 				}
 				return []string{"HANDLE=" + keep(t, state, string(read(t, filepath.Join(dir, args[1]))), string(read(t, filepath.Join(dir, args[2]))))}
 			},
-			// index-text DIR CLIENT TEXT indexes a line in a directory of state, in the repository app.
+			// index-text DIR CLIENT TEXT indexes a line for the repository app in a state directory.
 			"index-text": func(t testing.TB, dir string, args []string) []string {
 				learn(t, filepath.Join(dir, args[0]), index.Base{Repo: "app", Principal: args[1]}, args[2]+"\n")
 				return nil
@@ -45,7 +45,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// TestScriptsInJails plays those of testdata/jails, with a supervisor that serves all of them: SOCKET is where, STATE is its
+// TestScriptsInJails runs the command lines in testdata/jails with one supervisor: SOCKET is its socket, STATE its
 // state directory.
 func TestScriptsInJails(t *testing.T) {
 	sandboxtest.RequireJails(t)

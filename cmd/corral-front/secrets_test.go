@@ -12,8 +12,8 @@ import (
 	"corral/job"
 )
 
-// snoops are programs that write their environment, that of every process they can name, and whether the socket that is
-// their first argument is there. Each ends with a line that says it came so far.
+// snoops are programs that print their environment, that of every process they can name, and whether the socket in
+// their first argument exists. The last line says that the program reached its end.
 func snoops() map[string]string {
 	return map[string]string{
 		"shell": `env; export -p; cat /proc/*/environ /proc/*/task/*/environ /proc/*/cmdline; ls -l /proc/*/cwd /proc/*/root /proc/*/fd/
@@ -118,7 +118,7 @@ class Program { static void Main(string[] a) {
 	Console.WriteLine("snooped");
 } }`
 
-// TestSecrets: a server has secrets in its environment, and an agent's socket. No runtime finds them.
+// TestSecrets checks that no runtime finds the secrets in the server's environment, or an agent's socket.
 func TestSecrets(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -132,12 +132,12 @@ func TestSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := daemon(t)
-	// What would be taken out of the output is not to hide a find.
+	// Redaction must not hide a secret that was found.
 	cmd := p.front("mcp", "--config", p.config(t, "output: {redact: false}\n"), "--supervisor", d.Socket)
 	cmd.Env = append(cmd.Env, "SSH_AUTH_SOCK="+agent)
 	h := connect(t, cmd)
 	all := snoops()
-	// What a compiler makes sees what its compiler has seen: one of them stands for the others, but in a soak run.
+	// A compiled program sees what its compiler saw: except in a soak run, one of them stands for all.
 	slow := []string{"typescript", "java", "kotlin", "rust", "cpp", "csharp", "elixir", "go"}
 	for _, runtime := range job.Runtimes() {
 		if slices.Contains(slow, runtime) && !sandboxtest.Soak() {
@@ -156,7 +156,7 @@ func TestSecrets(t *testing.T) {
 				t.Skip(o.Message)
 			}
 			if out := o.out(); o.Status != "success" || !strings.Contains(out, "snooped") || o.ArtifactHandle == nil {
-				t.Fatalf("%s: it came to nothing: %s %s", o.Status, out, *o.StderrSummary)
+				t.Fatalf("%s: the program did not reach its end: %s %s", o.Status, out, *o.StderrSummary)
 			}
 			for _, word := range []string{"hunter2", "SSH_AUTH_SOCK", "SECRET_TOKEN", "AWS_", "FOUND"} {
 				if found := h.query(object{"artifactHandle": *o.ArtifactHandle, "queryTerms": []string{word}}); found.MatchStatus != "noMatchFallback" {
@@ -164,7 +164,7 @@ func TestSecrets(t *testing.T) {
 				}
 			}
 			if found := h.query(object{"artifactHandle": *o.ArtifactHandle, "queryTerms": []string{"TMPDIR"}}); found.MatchStatus != "matched" {
-				t.Error("it has not seen its own environment")
+				t.Error("the program did not see its own environment")
 			}
 		})
 	}

@@ -18,11 +18,10 @@ const serveHelp = `corral serve serves agent hosts over the Model Context Protoc
 Usage: corral serve [--listen HOST:PORT] [--repo DIR]... [--config FILE] [--supervisor SOCKET] [--tool-names WORD]
                     [--tools NAME,...] [--log-level LEVEL]
 
-  --listen HOST:PORT    listen there (default 127.0.0.1:7070); the server is at ` + mcp.Path + `
+  --listen HOST:PORT    listen there (default 127.0.0.1:7070); the path is ` + mcp.Path + `
 ` + serverOptions + `
-Clients need a token, whose principal is in the configuration: corral config token NAME makes one. SIGTERM ends the
-server, and with it every job it has started. It speaks no TLS: for clients of other machines, put it behind a proxy that
-does.
+Clients need a token of a principal in the configuration: corral config token NAME makes one. SIGTERM ends the server and
+all its jobs. It does not support TLS: for clients on other machines, use a reverse proxy that does.
 
 Examples:
   corral serve --repo ~/src/app
@@ -37,7 +36,7 @@ func serveCommand(args []string) (int, error) {
 		return code, err
 	}
 	if _, _, err := net.SplitHostPort(*listen); *listen != "" && err != nil {
-		return failure, errors.Join(fmt.Errorf("--listen: %w\nhint: HOST:PORT is wanted, such as 127.0.0.1:7070", err), dropRoot())
+		return failure, errors.Join(fmt.Errorf("--listen: %w\nhint: must be HOST:PORT, such as 127.0.0.1:7070", err), dropRoot())
 	}
 	s.tokens = true
 	ctx, stop := untilStopped()
@@ -65,9 +64,9 @@ func serveCommand(args []string) (int, error) {
 	return 0, nil
 }
 
-// ownHosts are what the server is called by those who reach it where it listens: by the name that was asked for, and by
-// the address that this is. A wildcard is every address of the machine, and names none.
-func ownHosts(asked string, bound net.Addr) []string {
+// ownHosts returns the values of the Host header with which clients reach the server: the host as given on the command
+// line and the address it is bound to. A wildcard address stands for every address of the machine, and adds none.
+func ownHosts(given string, bound net.Addr) []string {
 	var hosts []string
 	_, port, _ := net.SplitHostPort(bound.String())
 	add := func(host string) {
@@ -76,9 +75,9 @@ func ownHosts(asked string, bound net.Addr) []string {
 			return
 		}
 		host = net.JoinHostPort(host, port)
-		hosts = append(hosts, host, strings.TrimSuffix(host, ":80")) // which clients leave out
+		hosts = append(hosts, host, strings.TrimSuffix(host, ":80")) // clients omit the default port
 	}
-	for _, address := range []string{asked, bound.String()} {
+	for _, address := range []string{given, bound.String()} {
 		host, _, _ := net.SplitHostPort(address)
 		add(host)
 	}
@@ -86,7 +85,7 @@ func ownHosts(asked string, bound net.Addr) []string {
 	return slices.Compact(hosts)
 }
 
-// authenticate knows callers by their tokens; it is nil, which serves nobody, when there are none.
+// authenticate identifies callers by their tokens. It returns nil, which refuses everybody, if there are no principals.
 func authenticate(ps config.Principals) func(token string) (mcp.Caller, bool) {
 	if len(ps) == 0 {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// A web is corral serve while it runs.
+// A web is a running corral serve.
 type web struct {
 	*sandboxtest.Command
 	t   *testing.T
@@ -119,7 +119,7 @@ func (w *web) call(token, session, tool, arguments string) *response {
 	return a
 }
 
-// TestServe: over HTTP who has a token is served, with what it is for.
+// TestServe checks that over HTTP clients with a token are served, with the rights of the token.
 func TestServe(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -156,7 +156,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("%s", a.Result.Structured)
 	}
 	if a := w.call(tokens["reader"], sessions["reader"], "runtime_query_output", query); !strings.Contains(string(a.Result.Structured), "NOT_FOUND") {
-		t.Errorf("another principal reads it: %s", a.Result.Structured)
+		t.Errorf("another principal can read it: %s", a.Result.Structured)
 	}
 	if o := h.outcome(w.call(tokens["other"], sessions["other"], "runtime_execute", `{"repoId":"app","runtime":"shell","code":"true"}`)); o.Code != "NOT_FOUND" {
 		t.Errorf("%+v", o)
@@ -172,7 +172,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestOwnHosts: the address that is listened on is a name of the server, a wildcard is none.
+// TestOwnHosts checks that the listening address is accepted as Host, but not a wildcard.
 func TestOwnHosts(t *testing.T) {
 	for _, row := range []struct{ asked, bound, want string }{
 		{"192.168.1.5:7070", "192.168.1.5:7070", "192.168.1.5:7070"},
@@ -190,15 +190,15 @@ func TestOwnHosts(t *testing.T) {
 	}
 }
 
-// TestTokensFirst: that nobody has a token is found before a supervisor is asked for.
+// TestTokensFirst checks that a configuration without principals is refused before a supervisor is needed.
 func TestTokensFirst(t *testing.T) {
 	s := &serving{tokens: true}
 	repos := []config.Repo{{ID: "app", Path: "/srv/app"}}
 	if err := s.only(&config.Config{Repos: repos}); err == nil || !strings.Contains(err.Error(), "corral config token") {
-		t.Errorf("nobody: %v", err)
+		t.Errorf("without principals: %v", err)
 	}
 	if err := s.only(&config.Config{Repos: repos, Principals: config.Principals{{Name: "ci"}}}); err != nil {
-		t.Errorf("somebody: %v", err)
+		t.Errorf("with a principal: %v", err)
 	}
 	s.tokens = false
 	if err := s.only(&config.Config{Repos: repos}); err != nil {

@@ -18,22 +18,22 @@ import (
 	"corral/isolate/client/embed"
 )
 
-// A serving is what the command line of a server says, and what comes of it.
+// A serving is the command line of a server, and what follows from it.
 type serving struct {
-	repos                     []config.Repo // that the command line names
-	account                   string        // whose directories they are, for root without sudo
+	repos                     []config.Repo // named on the command line
+	account                   string        // --account: owner of the directories, for root without sudo
 	whose                     directory.Account
 	config, supervisor, names string
 	level                     slog.Level
-	tools                     []string // that are served, by their names without dots; nil is all
-	// alone says that there is one client, who may use every repository: it is told of them. Others learn of theirs by an
-	// error.
+	tools                     []string // names of the served tools, without dots; nil is all
+	// alone says that there is one client, which may use every repository and is told their ids. Others learn the ids
+	// of their repositories from errors.
 	alone bool
-	// tokens says that clients need one.
+	// tokens says that clients need a token.
 	tokens bool
 }
 
-// parseServing reads the options that the servers share.
+// parseServing parses the options that all servers have, and those that the caller has added to f.
 func parseServing(f *flag.FlagSet, args []string, help string) (s *serving, ended bool, code int, err error) {
 	s = &serving{level: slog.LevelInfo}
 	var dirs []string
@@ -65,7 +65,7 @@ func parseServing(f *flag.FlagSet, args []string, help string) (s *serving, ende
 	return s, false, 0, nil
 }
 
-// open makes repositories of the directories that the command line names. Root opens them with the rights of whose they are.
+// open resolves the directories that the command line names. Root opens them with the rights of the account.
 func (s *serving) open(dirs []string) error {
 	s.whose = self()
 	if os.Geteuid() == 0 {
@@ -74,7 +74,7 @@ func (s *serving) open(dirs []string) error {
 			return err
 		}
 	} else if s.account != "" {
-		return errors.New("--account is for root\nhint: a supervisor that runs knows who asks")
+		return errors.New("--account is for root only\nhint: a running supervisor knows its client's user")
 	}
 	for _, dir := range dirs {
 		repo, err := (&repoOptions{}).repo(s.whose, dir)
@@ -91,23 +91,24 @@ func (s *serving) check(f *flag.FlagSet) error {
 		return fmt.Errorf("unexpected argument %q\nhint: corral %s --help", f.Arg(0), f.Name())
 	}
 	if s.names != "plain" && s.names != "dotted" {
-		return fmt.Errorf("--tool-names %q: plain or dotted is wanted", s.names)
+		return fmt.Errorf("--tool-names %q: must be plain or dotted", s.names)
 	}
 	return nil
 }
 
-// errNoTokens is a server for those who have a token, and nobody has.
-var errNoTokens = errors.New("nobody has a token, and without one nobody is served\nhint: corral config token NAME makes one")
+// errNoTokens is returned if clients need a token and the configuration has none.
+var errNoTokens = errors.New("the configuration has no principal, so no client could connect\nhint: corral config token NAME makes a token")
 
-// only makes c serve the directories of the command line and no others, if there are any. What c says of one of them
-// holds; another is served under its base name. Without a directory, or anybody to serve, it is an error.
+// only restricts c to the directories of the command line, if there are any. A directory that c lists has its settings;
+// another is served with its base name as id. It is an error if there is no repository to serve, or no principal
+// although clients need one.
 func (s *serving) only(c *config.Config) error {
 	if s.tokens && len(c.Principals) == 0 {
 		return errNoTokens
 	}
 	if s.repos == nil {
 		if len(c.Repos) == 0 {
-			return errors.New("no repository to serve\nhint: name one with --repo DIR, or add it with corral repo add DIR")
+			return errors.New("no repository to serve\nhint: use --repo DIR, or add a repository with corral repo add DIR")
 		}
 		return nil
 	}
@@ -118,7 +119,7 @@ func (s *serving) only(c *config.Config) error {
 		}
 		for _, other := range list {
 			if other.ID == repo.ID && other.Path != repo.Path {
-				return fmt.Errorf("two repositories have the id %q: %s and %s\nhint: list one of them with an id of its own: corral repo add DIR --id ID",
+				return fmt.Errorf("two repositories have the id %q: %s and %s\nhint: give one of them another id: corral repo add DIR --id ID",
 					repo.ID, text.Quote(other.Path), text.Quote(repo.Path))
 			}
 		}
@@ -130,12 +131,12 @@ func (s *serving) only(c *config.Config) error {
 	return nil
 }
 
-// checkTime is how long the supervisor may take to say whether it serves the repositories.
+// checkTime is the timeout for the supervisor to say whether it serves the repositories.
 const checkTime = 10 * time.Second
 
-// checkRepos is an error if the supervisor does not serve a repository that the command line names, or none of those of the
-// configuration; one of these that is not served is logged. Without it, every call would be refused, and say so to an agent
-// alone.
+// checkRepos returns an error if the supervisor does not serve a repository that the command line names, or none of
+// those in the configuration; otherwise it logs those that are not served. Without this check every call would be
+// refused, and only the agent would see why.
 func (s *serving) checkRepos(b *backend) error {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTime)
 	defer cancel()
@@ -147,8 +148,8 @@ func (s *serving) checkRepos(b *backend) error {
 		case err == nil:
 			served++
 			continue
-		case ctx.Err() != nil: // a supervisor that is busy is not one that refuses
-			b.log.Warn("the supervisor has not said in time whether it serves the repositories", "after", checkTime)
+		case ctx.Err() != nil: // busy, which is not a refusal
+			b.log.Warn("the supervisor did not answer in time whether it serves the repositories", "after", checkTime)
 			return nil
 		}
 		err = fmt.Errorf("repository %s cannot be served: %w", text.Quote(r.Path), err)

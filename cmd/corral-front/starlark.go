@@ -10,7 +10,7 @@ import (
 	"corral/policy"
 )
 
-// starlark is starlark_run for the repositories in which its runtime may be used; without any there is none.
+// starlark returns starlark_run for the repositories in which its runtime is allowed, or no tool if there are none.
 func (b *backend) starlark() []mcp.Tool {
 	c := b.config
 	if !c.Starlark.Enabled || !c.Runtime.Enabled {
@@ -28,12 +28,12 @@ func (b *backend) starlark() []mcp.Tool {
 	return []mcp.Tool{&mcp.Starlark{Engine: b.engine, Repos: ids, Repo: c.Starlark.Repo}}
 }
 
-// starlarkRules are what a configuration says of programs in Starlark.
+// starlarkRules returns the rules for Starlark programs.
 func starlarkRules(c config.Config) policy.Starlark {
 	return policy.Starlark{Enabled: c.Starlark.Enabled, Memory: c.Starlark.Memory}
 }
 
-// starlarkWall is the longest that a job in Starlark may take in a repository.
+// starlarkWall returns the longest time a Starlark job may take in a repository.
 func starlarkWall(c config.Config, r config.Repo) time.Duration {
 	c.Runtime.MaxDuration = c.Starlark.MaxWall + job.StarlarkGrace
 	return c.For(r).Ceilings.Wall

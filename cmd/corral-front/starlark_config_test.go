@@ -9,7 +9,7 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// TestStarlarkConfigured: what the operator says of it.
+// TestStarlarkConfigured checks the settings of the configuration.
 func TestStarlarkConfigured(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -29,7 +29,7 @@ func TestStarlarkConfigured(t *testing.T) {
 		"starlark: {enabled: false}\n", "runtime: {enabled: false}\n", "runtime: {runtimes: [python]}\n", "starlark: {repo: nope}\n",
 	} {
 		if lists(with(sections)) {
-			t.Errorf("%s: it is served", sections)
+			t.Errorf("%s: the tool is listed", sections)
 		}
 	}
 	only := with("runtime: {runtimes: [starlark], executables: [nothing]}\n", "--tools", "starlark_run", "--tool-names", "dotted")

@@ -13,7 +13,7 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// A scripted is what starlark_run answers.
+// A scripted is the reply of starlark_run.
 type scripted struct {
 	Stdout        *string
 	Code, Message string
@@ -46,7 +46,7 @@ func (h *host) starlark(arguments object) *scripted {
 	return h.scripted(h.must("tools/call", object{"name": "starlark_run", "arguments": arguments}))
 }
 
-// computes sees to it that the server goes on.
+// computes checks that the server still computes.
 func (h *host) computes() {
 	h.t.Helper()
 	if s := h.starlark(object{"source": "emit(str(6 * 7))"}); s.raw != `{"stdout":"42"}` || s.text != s.raw {
@@ -56,13 +56,13 @@ func (h *host) computes() {
 
 func within(ms, kb int) object { return object{"wall_ms": ms, "output_kb": kb} }
 
-// TestStarlark: what a program comes to, from end to end.
+// TestStarlark checks results and errors of programs, from end to end.
 func TestStarlark(t *testing.T) {
 	p, d, h := served(t, "")
 	long := strings.Repeat("ü0123456789\n", 4<<20/13)
 	for _, tt := range []struct {
 		name, source, input string
-		want                string // of stdout, or the beginning of code and message
+		want                string // stdout, or the beginning of code and message
 	}{
 		{"nothing", "", "", ""},
 		{"echo", "emit(read_input())", "a\u0000b\u2028\r\nü", "a\u0000b\u2028\r\nü"},
@@ -117,15 +117,15 @@ func TestStarlark(t *testing.T) {
 		t.Errorf("%s", a.Result.Structured)
 	}
 	if strings.Contains(h.log.String(), "printed-nowhere") {
-		t.Errorf("what is printed is in the log: %s", h.log.String())
+		t.Errorf("output of print is in the diagnostic log: %s", h.log.String())
 	}
 	entries, err := os.ReadDir(p.repo)
 	if log := audited(t, d); err != nil || len(entries) != 0 || !strings.Contains(log, `"tool":"starlark_run"`) || !strings.Contains(log, `"workspace":"none"`) {
-		t.Errorf("%v, %d entries in the repository, the log: %.500s", err, len(entries), log)
+		t.Errorf("%v, %d entries in the repository, audit log: %.500s", err, len(entries), log)
 	}
 }
 
-// bombs are what an interpreter in the server's own process would not survive, or not notice the end of.
+// bombs are programs that an interpreter in the server's own process would not survive, or could not stop.
 func bombs() map[string]struct {
 	source string
 	codes  []string // any of these
@@ -156,7 +156,7 @@ func bombs() map[string]struct {
 	}
 }
 
-// rss is how much memory a process has now, in kB, of /proc/PID/status.
+// rss returns the resident memory of a process in kB, from /proc/PID/status.
 func rss(t *testing.T, pid int) int {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -172,15 +172,15 @@ func rss(t *testing.T, pid int) int {
 	return n
 }
 
-// TestStarlarkBombs: each is a clear error in time, the server and the supervisor have no more memory than before, and the
-// next call is as ever.
+// TestStarlarkBombs checks that each bomb is a clear error in time, that the memory of server and supervisor does not
+// grow, and that the next call works.
 func TestStarlarkBombs(t *testing.T) {
 	_, d, h := served(t, "starlark: {memory: 128MiB}\n")
 	h.computes()
 	front, supervisor := rss(t, h.cmd.Process.Pid), rss(t, d.PID())
 	for name, bomb := range bombs() {
 		t.Run(name, func(t *testing.T) {
-			wall := 30 * time.Second // a busy machine takes its time to get as far as the bomb
+			wall := 30 * time.Second // time for a busy machine to reach the bomb
 			if slices.Contains(bomb.codes, "TIMEOUT") {
 				wall = time.Second
 			}
@@ -190,7 +190,7 @@ func TestStarlarkBombs(t *testing.T) {
 			if !slices.Contains(bomb.codes, s.Code) || s.Message == "" {
 				t.Errorf("%.300s", s.raw)
 			}
-			t.Logf("%s, %v after its time: %s", s.Code, late, s.Message)
+			t.Logf("%s, %v after its deadline: %s", s.Code, late, s.Message)
 			if late > sandboxtest.Slow(250*time.Millisecond)+busy {
 				t.Errorf("answered %v late", late)
 			}
@@ -198,14 +198,14 @@ func TestStarlarkBombs(t *testing.T) {
 		})
 	}
 	for name, grown := range map[string]int{"server": rss(t, h.cmd.Process.Pid) - front, "supervisor": rss(t, d.PID()) - supervisor} {
-		t.Logf("the %s's memory has grown by %d kB", name, grown)
+		t.Logf("the %s's memory grew by %d kB", name, grown)
 		if grown > 16<<10 {
-			t.Errorf("the %s's memory has grown by %d kB", name, grown)
+			t.Errorf("the %s's memory grew by %d kB", name, grown)
 		}
 	}
 }
 
-// TestStarlarkAtOnce: fifty of them.
+// TestStarlarkAtOnce runs fifty programs at once.
 func TestStarlarkAtOnce(t *testing.T) {
 	_, d, h := served(t, "runtime: {max_concurrent_jobs: 50}\nstarlark: {memory: 64MiB}\n")
 	h.computes()
@@ -232,7 +232,7 @@ func TestStarlarkAtOnce(t *testing.T) {
 			if a == nil {
 				t.Fatalf("the server has ended: %s", h.log.String())
 			}
-			// With so many on few CPUs, what takes some work may not come so far in its time.
+			// With fifty programs on few CPUs, some of them may reach their deadline.
 			if s := h.scripted(a); !slices.Contains(append(all[c.name].codes, "TIMEOUT"), s.Code) {
 				t.Errorf("%s: %.300s", c.name, s.raw)
 			}
@@ -242,12 +242,12 @@ func TestStarlarkAtOnce(t *testing.T) {
 	}
 	h.computes()
 	if grown := rss(t, h.cmd.Process.Pid) - before; grown > 32<<10 {
-		t.Errorf("the server's memory has grown by %d kB", grown)
+		t.Errorf("the server's memory grew by %d kB", grown)
 	}
 	audited(t, d)
 }
 
-// TestStarlarkHermetic: no name leads anywhere. What the host has of its own is in nothing that a program can say.
+// TestStarlarkHermetic checks that a program cannot name anything of the host.
 func TestStarlarkHermetic(t *testing.T) {
 	_, _, h := served(t, "")
 	for _, name := range []string{
@@ -279,13 +279,14 @@ func TestStarlarkHermetic(t *testing.T) {
 	}
 	for _, attribute := range strings.FieldsFunc(*s.Stdout, func(r rune) bool { return r == ',' || r == ';' }) {
 		if strings.HasPrefix(attribute, "_") || strings.Contains(attribute, "file") || strings.Contains(attribute, "read") {
-			t.Errorf("something has an attribute %s", attribute)
+			t.Errorf("a value has the attribute %s", attribute)
 		}
 	}
 }
 
-// TestStarlarkDeterministic: a hundred times the same reply, byte for byte, errors too: the Starlark specification has no
-// clock, no randomness and no order that is left open ("deterministic evaluation"), and a reply has no times in it.
+// TestStarlarkDeterministic checks that a hundred replies are equal byte for byte, errors included: the Starlark
+// specification has no clock, no randomness and no undefined order ("deterministic evaluation"), and a reply has no
+// times in it.
 func TestStarlarkDeterministic(t *testing.T) {
 	_, _, h := served(t, "starlark: {memory: 64MiB}\n")
 	for name, arguments := range map[string]object{
@@ -304,7 +305,7 @@ func TestStarlarkDeterministic(t *testing.T) {
 					first = s.raw
 					t.Log(first)
 				} else if s.raw != first {
-					t.Fatalf("the %d. time: %s\nthe first: %s", n, s.raw, first)
+					t.Fatalf("run %d: %s\nrun 1: %s", n, s.raw, first)
 				}
 			}
 		})

@@ -12,23 +12,22 @@ import (
 	"corral/isolate/client/embed"
 )
 
-// Where front-ends keep their state: with a supervisor of root's own, in a directory that it makes for each user; else in
-// the user's home.
-
+// stateHome returns $XDG_STATE_HOME/corral, by default ~/.local/state/corral. The XDG Base Directory Specification says
+// that a relative path is to be ignored.
 func stateHome() (string, error) {
 	dir := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(dir) {
 		h := os.Getenv("HOME")
 		if !filepath.IsAbs(h) {
-			return "", errors.New("no home directory is known\nhint: set XDG_STATE_HOME")
+			return "", errors.New("the home directory is unknown\nhint: set XDG_STATE_HOME")
 		}
 		dir = filepath.Join(h, ".local", "state")
 	}
 	return filepath.Join(dir, "corral"), nil
 }
 
-// userState opens $XDG_STATE_HOME/corral, by default in ~/.local/state, and makes it if it is not there (XDG Base
-// Directory Specification: a path that is not absolute is ignored).
+// userState opens the directory in which a user's front-ends keep their state, and creates it if necessary. With an
+// embedded supervisor they use a directory that it makes for each user instead.
 func userState() (*os.File, error) {
 	dir, err := stateHome()
 	if err != nil {
@@ -39,7 +38,7 @@ func userState() (*os.File, error) {
 	}
 	f, owner, err := openState(dir)
 	if err == nil && owner != os.Geteuid() {
-		err = errors.Join(fmt.Errorf("%s must be this user's: it belongs to user %d", dir, owner), f.Close())
+		err = errors.Join(fmt.Errorf("%s must belong to the current user, but belongs to user %d", dir, owner), f.Close())
 	}
 	if err != nil {
 		return nil, err
@@ -47,7 +46,8 @@ func userState() (*os.File, error) {
 	return f, nil
 }
 
-// openState opens a directory of state, and no link, and returns whose it is. Nobody else may reach into it.
+// openState opens a directory of state, which must not be a link and must not be accessible to group or others, and
+// returns its owner.
 func openState(dir string) (*os.File, int, error) {
 	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -55,7 +55,7 @@ func openState(dir string) (*os.File, int, error) {
 	}
 	var st unix.Stat_t
 	if err = unix.Fstat(int(f.Fd()), &st); err == nil && st.Mode&0o077 != 0 {
-		err = fmt.Errorf("%s must have mode 0700: it has %04o", dir, st.Mode&0o777)
+		err = fmt.Errorf("%s must have mode 0700, but has %04o", dir, st.Mode&0o777)
 	}
 	if err != nil {
 		_ = f.Close()
@@ -64,9 +64,9 @@ func openState(dir string) (*os.File, int, error) {
 	return f, int(st.Uid), nil
 }
 
-// ownStates opens, for who reads what is kept, the directories there are: the one named by the command line, or this
-// user's in users (what a supervisor has for each) and in the home directory. It makes none, and gives up root: who root
-// becomes is who asked sudo, else the only user that has output there, or has that of the handle.
+// ownStates opens the existing directories of state from which stored output is read: the named one, or this user's in
+// users (where a supervisor has one for each user) and in the home directory. It creates none, and drops root. Root
+// becomes the user who called sudo, else the only user that has output there, or that has the handle's output.
 func ownStates(named, users, handle string) (states []*os.File, err error) {
 	var paths []string
 	switch {
@@ -98,7 +98,8 @@ func ownStates(named, users, handle string) (states []*os.File, err error) {
 	return states, become(owner)
 }
 
-// rootsUser is the directory of who asked root, else of the only user that has output, or has that of the handle.
+// rootsUser returns the directory of the user who called sudo, else of the only user that has output, or of the user
+// that has the handle's output.
 func rootsUser(users, handle string) (string, error) {
 	if who, err := embed.Choose(nobody()); err == nil && who != nobody() {
 		return filepath.Join(users, strconv.Itoa(who.UID)), nil
@@ -123,14 +124,15 @@ func rootsUser(users, handle string) (string, error) {
 	}
 	switch len(found) {
 	case 0:
-		return filepath.Join(users, "0"), nil // which there never is
+		return filepath.Join(users, "0"), nil // never exists: root itself stores no output
 	case 1:
 		return found[0], nil
 	}
-	return "", fmt.Errorf("%d users have output in %s\nhint: --state %s, or that of another user", len(found), users, found[0])
+	return "", fmt.Errorf("%d users have output in %s\nhint: choose one: --state %s", len(found), users, found[0])
 }
 
-// become makes root the owner of what it opened; the owner's group does not matter for what is the owner's alone.
+// become drops root to the owner of the opened directories. Their group does not matter, because only the owner has
+// access.
 func become(owner int) error {
 	switch {
 	case os.Geteuid() != 0:
@@ -138,7 +140,7 @@ func become(owner int) error {
 	case owner < 0:
 		return dropRoot()
 	case owner == 0:
-		return errors.Join(errors.New("root itself keeps no output"), dropRoot())
+		return errors.Join(errors.New("the directory belongs to root, which stores no output"), dropRoot())
 	}
 	who, err := embed.Choose(nobody())
 	if err != nil || who.UID != owner {

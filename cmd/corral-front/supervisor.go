@@ -16,32 +16,32 @@ import (
 	"corral/job"
 )
 
-// A supervisor is the connection to one, for the whole life of a server. One that has ended and runs again is connected
-// to by the next call. What was under way when it ended is never run a second time: nobody knows how far it came.
+// A supervisor is a server's connection to corrald. If corrald ends and starts again, the next call connects to it
+// again. Calls that were in progress are never repeated: how far they came is unknown.
 type supervisor struct {
-	dial   func() (*client.Client, error) // nil: there is no other one
-	finish func()                         // ends an embedded one
-	owners map[string]uint32              // of repositories, by path
-	vet    func(repo string) error        // refuses repositories; see client.Client
+	dial   func() (*client.Client, error) // nil for an embedded supervisor, which cannot be restarted
+	finish func()                         // ends an embedded supervisor; nil for another
+	owners map[string]uint32              // required owner of each repository, by path
+	vet    func(repo string) error        // see client.Client.Vet
 
 	mu     sync.Mutex
 	client *client.Client // guarded by mu
 	closed bool           // guarded by mu
 }
 
-// current returns a connection that has not ended, as far as is known.
+// current returns a connection that is open as far as is known, connecting again if necessary.
 func (s *supervisor) current() (*client.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, fmt.Errorf("%w: the server ends", job.ErrUnavailable)
+		return nil, fmt.Errorf("%w: the server is shutting down", job.ErrUnavailable)
 	}
 	err := s.client.Err()
 	switch {
 	case err == nil:
 		return s.client, nil
 	case s.dial == nil:
-		return nil, fmt.Errorf("%w\nhint: it was this server's own: start the server again", err)
+		return nil, fmt.Errorf("%w\nhint: the server started this supervisor itself: restart the server", err)
 	}
 	next, err := s.dial()
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *supervisor) Denied(ctx context.Context, claim job.Claim) error {
 	return c.Denied(ctx, claim)
 }
 
-// Close ends the connection, and with it every job of this server.
+// Close closes the connection, which ends all jobs of this server. It ends an embedded supervisor.
 func (s *supervisor) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -87,13 +87,13 @@ func (s *supervisor) Close() {
 	_ = c.Close()
 }
 
-// ready says why no job can be run now, nil if one can as far as is known.
+// ready returns why no job can be run now, or nil if one can as far as is known.
 func (s *supervisor) ready() error {
 	_, err := s.current()
 	return err
 }
 
-// checkRepo says why the supervisor does not serve a directory, nil if it does.
+// checkRepo returns why the supervisor does not serve the directory, or nil if it does.
 func (s *supervisor) checkRepo(ctx context.Context, path string) error {
 	c, err := s.current()
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *supervisor) checkRepo(ctx context.Context, path string) error {
 	return c.CheckRepo(ctx, path)
 }
 
-// dialed connects to the supervisor that listens on socket.
+// dialed connects to the supervisor that listens on socket, "" for the default socket.
 func dialed(socket string) (*supervisor, error) {
 	dial := func() (*client.Client, error) {
 		c, err := client.Dial(socket)
@@ -118,8 +118,8 @@ func dialed(socket string) (*supervisor, error) {
 	return &supervisor{dial: dial, client: c}, nil
 }
 
-// govern has the supervisor asked for the configuration's repositories alone, which must be whose it says. Call it before
-// the first job.
+// govern restricts requests to the repositories of the configuration, which must belong to the owners it names. Call it
+// before the first job.
 func (s *supervisor) govern(c config.Config, files []string, log *slog.Logger) {
 	s.owners, s.vet = repoOwners(c.Repos), vetting(c, files, log)
 	s.mu.Lock()
@@ -127,7 +127,7 @@ func (s *supervisor) govern(c config.Config, files []string, log *slog.Logger) {
 	s.client.Owners, s.client.Vet = s.owners, s.vet
 }
 
-// repoOwners are the users whom repositories must belong to, by path.
+// repoOwners returns the user that each repository must belong to, by path.
 func repoOwners(repos []config.Repo) map[string]uint32 {
 	owners := map[string]uint32{}
 	for _, r := range repos {
@@ -138,8 +138,9 @@ func repoOwners(repos []config.Repo) map[string]uint32 {
 	return owners
 }
 
-// vetting refuses repositories of which one lies in another, whose jobs could replace it, and those that hold a file of this
-// front-end's configuration, which their jobs could write. They are named in the log, and the others are served.
+// vetting returns a function that refuses repositories that overlap, because jobs in one could replace the other, and
+// repositories that contain one of this front-end's configuration files, because jobs could write to it. Both are
+// logged; the others are served.
 func vetting(c config.Config, files []string, log *slog.Logger) func(string) error {
 	refused := map[string]error{}
 	for i, a := range c.Repos {
@@ -151,7 +152,7 @@ func vetting(c config.Config, files []string, log *slog.Logger) func(string) err
 		}
 		for _, file := range files {
 			if file, err := directory.Absolute(file); err == nil && directory.Within(file, a.Path) && c.For(a).Workspace != job.ReadOnly {
-				refused[a.Path] = fmt.Errorf("it holds this server's configuration, %s, which jobs could write", text.Quote(file))
+				refused[a.Path] = fmt.Errorf("it contains this server's configuration, %s, which jobs could write", text.Quote(file))
 			}
 		}
 	}
@@ -166,6 +167,7 @@ func vetting(c config.Config, files []string, log *slog.Logger) func(string) err
 	}
 }
 
+// startSupervisor starts corrald as a child and drops root.
 func startSupervisor(o embed.Options) (*supervisor, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -179,8 +181,8 @@ func startSupervisor(o embed.Options) (*supervisor, error) {
 	return &supervisor{client: c, finish: finish}, nil
 }
 
-// state opens the directory in which this user's front-ends keep their state. That of an embedded supervisor's is made by
-// it: who this process became may have no home.
+// state opens the directory in which this user's front-ends keep their state. An embedded supervisor creates the
+// directory, because the user that this process became may have no home directory. The caller closes it.
 func (s *supervisor) state() (*os.File, error) {
 	if s.finish == nil {
 		return userState()

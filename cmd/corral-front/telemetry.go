@@ -17,16 +17,16 @@ import (
 	"corral/store/artifact"
 )
 
-// openTracer begins to export the spans of calls where the configuration says; nil exports none.
+// openTracer starts the export of spans as configured. It returns nil if no spans are exported.
 func openTracer(c config.Config, log *slog.Logger) (*telemetry.Tracer, error) {
 	t := c.Telemetry
 	if t.Traces == config.TracesOff {
 		return nil, nil
 	}
-	// What a job could write to, or read, is neither a log nor a secret.
+	// A file that jobs can read or write is unfit for a log or a secret.
 	for key, path := range map[string]string{"file": t.File, "headers_file": t.HeadersFile} {
 		if repo := holder(path, repoPaths(c)); repo != "" {
-			return nil, fmt.Errorf("telemetry.%s: %s lies in the repository %s, where jobs can change it\nhint: put it elsewhere", key, text.Quote(path), text.Quote(repo))
+			return nil, fmt.Errorf("telemetry.%s: %s lies in the repository %s, where jobs can access it\nhint: choose a path outside of all repositories", key, text.Quote(path), text.Quote(repo))
 		}
 	}
 	return telemetry.Open(telemetry.Options{
@@ -35,7 +35,7 @@ func openTracer(c config.Config, log *slog.Logger) (*telemetry.Tracer, error) {
 	})
 }
 
-// holder returns the repository that path lies in, by its name or by where links lead; "" is none.
+// holder returns the repository that contains path, by its name or by where links lead; "" if none does.
 func holder(path string, repos []string) string {
 	if path == "" {
 		return ""
@@ -54,16 +54,16 @@ func holder(path string, repos []string) string {
 	return ""
 }
 
-// tracing is what servers tell of calls, nil if nobody wants to know.
+// tracing returns the tracer of calls, a nil interface if there is none.
 func (b *backend) tracing() calls.Tracer {
-	if b.tracer == nil { // which is not the same as an interface that is nil
+	if b.tracer == nil { // a nil pointer in an interface is not nil
 		return nil
 	}
 	return b.tracer
 }
 
-// noted runs a request of a tool's, and notes it for the log and for the span of the call. All tools run what they run
-// through it.
+// noted runs a tool's request and records it for the diagnostic log and the call's span. All tools run requests through
+// it.
 func noted(ctx context.Context, r *job.Request, run func() (*job.Record, error)) (*job.Record, error) {
 	call := calls.Of(ctx)
 	call.Repo(r.Repo)
@@ -72,7 +72,7 @@ func noted(ctx context.Context, r *job.Request, run func() (*job.Record, error))
 	return record, err
 }
 
-// notedAnswer notes the repository of what was read.
+// notedAnswer records the repository of the artifact that was read.
 func notedAnswer(ctx context.Context, a *artifact.Answer, err error) (*artifact.Answer, error) {
 	if err == nil && a.Manifest != nil {
 		calls.Of(ctx).Repo(a.Manifest.RepoID)

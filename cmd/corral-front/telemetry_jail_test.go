@@ -13,7 +13,7 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// A seenSpan is a span as it is written to standard error.
+// A seenSpan is a span as written to standard error.
 type seenSpan struct {
 	Name        string
 	SpanContext struct{ TraceID, SpanID string }
@@ -35,7 +35,7 @@ func (s *seenSpan) attribute(key string) string {
 	return ""
 }
 
-// seenSpans are the spans among the lines of a log: those of calls, and the children of each by its span id.
+// seenSpans returns the spans among the lines of a log: those of calls, and the children of each by its span id.
 func seenSpans(t *testing.T, text string) (top []*seenSpan, children map[string][]*seenSpan) {
 	t.Helper()
 	children = map[string][]*seenSpan{}
@@ -55,20 +55,21 @@ func seenSpans(t *testing.T, text string) (top []*seenSpan, children map[string]
 	return top, children
 }
 
-// end ends a server's input, and returns all that it has logged.
+// end ends a server's input, and returns its diagnostic log.
 func (h *host) end() string {
 	h.t.Helper()
 	_ = h.to.Close()
 	select {
 	case <-h.ended:
 	case <-time.After(sandboxtest.Slow(20 * time.Second)):
-		h.t.Fatal("the end of its input has not ended the server")
+		h.t.Fatal("the server did not end with its input")
 	}
 	return h.log.String()
 }
 
-// TestSpansOfJobs: a call's span is part of the client's trace and has the parts of each of its jobs, with their times; the
-// log and the audit log have the same trace and job, and none has what was run.
+// TestSpansOfJobs checks that a call's span is part of the client's trace and has children for the parts of each of its
+// jobs, with their times; that the diagnostic log and the audit log have the same trace and job; and that none of them
+// contains code.
 func TestSpansOfJobs(t *testing.T) {
 	_, d, h := served(t, "telemetry: {traces: stderr}\n")
 	const trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -82,10 +83,10 @@ func TestSpansOfJobs(t *testing.T) {
 	call("runtime_query_output", object{"artifactHandle": "none", "queryTerms": []string{"secret"}}, object{"traceparent": "00-" + trace + "-" + parent + "-00"})
 	log := h.end()
 	if len(h.stray) > 0 {
-		t.Errorf("more on standard output than answers: %q", h.stray)
+		t.Errorf("unexpected lines on standard output: %q", h.stray)
 	}
 	if strings.Contains(log, "secret") {
-		t.Errorf("what was run is told:\n%s", log)
+		t.Errorf("the log contains code:\n%s", log)
 	}
 	top, children := seenSpans(t, log)
 	if len(top) != 3 {
@@ -105,7 +106,7 @@ func TestSpansOfJobs(t *testing.T) {
 		t.Errorf("%v, span %s", line, job)
 	}
 	if text := auditText(t, d); !strings.Contains(text, trace) || !strings.Contains(text, `"`+job+`"`) {
-		t.Errorf("the audit log has neither:\n%s", text)
+		t.Errorf("the audit log has neither trace nor job:\n%s", text)
 	}
 	batch := top[1]
 	if parts := children[batch.SpanContext.SpanID]; batch.Name != "tools.ctx.batchExecute" || len(parts) != 8 || strings.Count(batch.attribute("job"), ",") != 1 {
@@ -117,7 +118,7 @@ func TestSpansOfJobs(t *testing.T) {
 	}
 }
 
-// inOrder holds that a job's parts follow each other within their call, and last as long as they did.
+// inOrder checks that a job's parts follow each other within their call, and that their durations are plausible.
 func inOrder(t *testing.T, call *seenSpan, parts []*seenSpan) {
 	t.Helper()
 	slices.SortFunc(parts, func(a, b *seenSpan) int { return a.StartTime.Compare(b.StartTime) })
@@ -139,7 +140,7 @@ func inOrder(t *testing.T, call *seenSpan, parts []*seenSpan) {
 	}
 }
 
-// lineOf is the line of the first call of a trace.
+// lineOf returns the line of the first call of a trace.
 func lineOf(t *testing.T, text, trace string) map[string]any {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -155,7 +156,7 @@ func lineOf(t *testing.T, text, trace string) map[string]any {
 	return nil
 }
 
-// auditText is all that a supervisor's log has.
+// auditText returns a supervisor's audit log.
 func auditText(t *testing.T, d *sandboxtest.Supervisor) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(d.State, "audit", "*.jsonl"))
@@ -173,7 +174,8 @@ func auditText(t *testing.T, d *sandboxtest.Supervisor) string {
 	return all.String()
 }
 
-// TestSpansNobodyTakes: with a collector that is not there, jobs are run as ever, the log tells of it, and the server ends.
+// TestSpansNobodyTakes checks that with an unreachable collector jobs run as usual, the diagnostic log reports it, and
+// the server ends.
 func TestSpansNobodyTakes(t *testing.T) {
 	_, _, h := served(t, "telemetry: {traces: otlp, endpoint: \"http://127.0.0.1:1\"}\n")
 	for range 3 {
@@ -186,7 +188,8 @@ func TestSpansNobodyTakes(t *testing.T) {
 	}
 }
 
-// TestSpansOfBackground: a job that its call did not wait for is part of that call, also when the server's end is its own.
+// TestSpansOfBackground checks that a background job is part of the call that started it, even if the server's end ends
+// it.
 func TestSpansOfBackground(t *testing.T) {
 	_, _, h := served(t, "telemetry: {traces: stderr}\n")
 	h.must("tools/call", object{"name": "ctx_execute", "arguments": object{"language": "shell", "code": "sleep 600", "background": true}})
@@ -200,7 +203,7 @@ func TestSpansOfBackground(t *testing.T) {
 	}
 }
 
-// TestSpansOfCommands: commands of corral exec-server are told of in the same way.
+// TestSpansOfCommands checks the spans of commands of corral exec-server.
 func TestSpansOfCommands(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	p := newPlace(t)
@@ -223,6 +226,6 @@ func TestSpansOfCommands(t *testing.T) {
 		t.Errorf("%v", line)
 	}
 	if strings.Contains(log, "secret") {
-		t.Errorf("what was run is told:\n%s", log)
+		t.Errorf("the log contains code:\n%s", log)
 	}
 }

@@ -18,7 +18,8 @@ import (
 	"corral/mcp"
 )
 
-// alone is a server of one repository whose supervisor has ended: its tools are all there, and none of them runs anything.
+// alone returns a server of one repository whose supervisor has ended: all tools are listed, and none of them can run
+// anything.
 func alone(t *testing.T, c config.Config, to *sandboxtest.Output) *backend {
 	t.Helper()
 	s := &serving{alone: true, names: "plain"}
@@ -37,7 +38,7 @@ func alone(t *testing.T, c config.Config, to *sandboxtest.Output) *backend {
 	return b
 }
 
-// converse has the server answer messages, of which the first greets it.
+// converse sends messages to the server after initializing it, and returns the answers.
 func converse(t *testing.T, b *backend, messages ...string) []response {
 	t.Helper()
 	var out sandboxtest.Output
@@ -57,7 +58,7 @@ func converse(t *testing.T, b *backend, messages ...string) []response {
 	return list
 }
 
-// good are arguments with which a tool asks for a job.
+// good are arguments with which each tool runs a job.
 var good = map[string]object{
 	"runtime_execute":   {"repoId": "app", "runtime": "shell", "code": "secret-code"},
 	"sandbox_exec":      {"command": "secret-code"},
@@ -67,9 +68,9 @@ var good = map[string]object{
 	"ctx_batch_execute": {"commands": []object{{"label": "a", "command": "secret-code"}, {"label": "b", "command": "secret-code"}}, "queries": []string{"secret-query"}},
 }
 
-// TestEveryToolIsTold: each tool that is listed has a line with every key, and a span, whatever becomes of the call; and
-// what it was to do is in neither.
-func TestEveryToolIsTold(t *testing.T) {
+// TestEveryToolIsLogged checks that each call of each tool, whatever its result, has a log line with every key and a
+// span, and that neither contains the call's arguments.
+func TestEveryToolIsLogged(t *testing.T) {
 	dir := t.TempDir()
 	c := config.Default()
 	c.Repos = []config.Repo{{ID: "app", Path: filepath.Join(dir, "app")}}
@@ -103,7 +104,7 @@ func TestEveryToolIsTold(t *testing.T) {
 	}
 	converse(t, b, messages...)
 	b.tracer.Close()
-	lines, spans := toldCalls(t, told.String()), toldSpans(t, c.Telemetry.File)
+	lines, spans := loggedCalls(t, told.String()), spanNames(t, c.Telemetry.File)
 	for _, name := range names {
 		line := lines[name]
 		for _, key := range []string{"trace_id", "tool", "repo", "principal", "session", "job", "wall_ms", "bytes_out", "error"} {
@@ -123,12 +124,12 @@ func TestEveryToolIsTold(t *testing.T) {
 	}
 	text, _ := os.ReadFile(c.Telemetry.File)
 	if strings.Contains(told.String(), "secret") || bytes.Contains(text, []byte("secret")) {
-		t.Errorf("what was to be done is told:\n%s\n%s", told.String(), text)
+		t.Errorf("the call's arguments are logged:\n%s\n%s", told.String(), text)
 	}
 }
 
-// toldCalls are the lines of calls in a log, by tool.
-func toldCalls(t *testing.T, text string) map[string]map[string]any {
+// loggedCalls returns the lines of calls in a diagnostic log, by tool.
+func loggedCalls(t *testing.T, text string) map[string]map[string]any {
 	t.Helper()
 	lines := map[string]map[string]any{}
 	for line := range strings.Lines(text) {
@@ -143,8 +144,8 @@ func toldCalls(t *testing.T, text string) map[string]map[string]any {
 	return lines
 }
 
-// toldSpans are the names of the spans of calls in a file, by trace.
-func toldSpans(t *testing.T, path string) map[string]string {
+// spanNames returns the names of the spans of calls in a file, by trace.
+func spanNames(t *testing.T, path string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -166,7 +167,7 @@ func toldSpans(t *testing.T, path string) map[string]string {
 	return spans
 }
 
-// TestOpenTracer: what jobs could change is neither written to nor read.
+// TestOpenTracer checks that files that jobs could change are neither written nor read.
 func TestOpenTracer(t *testing.T) {
 	dir := t.TempDir()
 	repo := filepath.Join(dir, "app")
@@ -178,7 +179,7 @@ func TestOpenTracer(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		telemetry config.Telemetry
-		want      string // "" is no error
+		want      string // "" for no error
 	}{
 		{config.Telemetry{Traces: config.TracesOff, File: repo + "/x"}, ""},
 		{config.Telemetry{Traces: config.TracesStderr}, ""},
@@ -198,11 +199,11 @@ func TestOpenTracer(t *testing.T) {
 	}
 }
 
-// TestTracing: no Tracer is none, for those who ask.
+// TestTracing checks that a missing tracer is a nil interface.
 func TestTracing(t *testing.T) {
 	b := &backend{}
 	if b.tracing() != nil {
-		t.Error("nobody is somebody")
+		t.Error("a nil tracer is not a nil interface")
 	}
 	call := calls.Begin(b.tracing(), calls.Start{})
 	call.Ran(&job.Record{Request: &job.Request{}})

@@ -20,25 +20,25 @@ import (
 	"corral/policy/runtimes"
 )
 
-// Bounds of what a home directory is asked for: package runtimes knows a few dozen places.
+// Bounds of a search for toolchains in a home directory. Package runtimes searches a few dozen places.
 const (
 	maxToolchains   = 64
-	maxFound        = 256 << 10 // bytes of a list, in JSON
-	toolchainsWait  = 10 * time.Second
-	toolchainPerm   = 0o005 // what jobs need of a directory
-	maxToolchainLen = 4095  // bytes of a path
+	maxFound        = 256 << 10        // bytes of a list, in JSON
+	toolchainsWait  = 10 * time.Second // timeout of the search
+	toolchainPerm   = 0o005            // permissions of others that jobs need
+	maxToolchainLen = 4095             // bytes of a path
 )
 
-// finder is the name of the command that looks into a home directory for root: not one that people type.
+// finder is the name of the command that searches a home directory for root. People do not type it.
 const finder = "find-toolchains"
 
-// A homeDir is whose programs an embedded supervisor shows beside those of the system.
+// A homeDir is the home directory in which an embedded supervisor finds programs besides those of the system.
 type homeDir struct {
 	path string
 	uid  uint32
 }
 
-// home is the home directory of the account.
+// home returns the home directory of the account.
 func home(whose directory.Account) (homeDir, error) {
 	u, err := user.LookupId(strconv.FormatUint(uint64(whose.UID), 10))
 	if err != nil {
@@ -47,11 +47,11 @@ func home(whose directory.Account) (homeDir, error) {
 	return homeDir{u.HomeDir, whose.UID}, nil
 }
 
-// ownToolchains returns the directories of programs in the home directory of the account that jobs in repos can be shown.
-// It is for root. What cannot be had is left out, with a line in the log.
+// ownToolchains returns the directories of programs in the account's home directory that jobs in repos can see. It is
+// called as root. What cannot be used is left out, with a line in the diagnostic log.
 //
-// What is in a user's directory is looked at by a child who has become somebody else. Root takes paths from it and makes
-// sure of each; the supervisor holds the directory that it finds there, and refuses one that it is led to by a link.
+// A child that has become another user searches the home directory. Root takes only paths from it, and checks each; the
+// supervisor holds the directory that it opens there, and refuses links.
 func ownToolchains(log *slog.Logger, whose directory.Account, repos []string) []string {
 	h, err := home(whose)
 	var list []string
@@ -62,13 +62,13 @@ func ownToolchains(log *slog.Logger, whose directory.Account, repos []string) []
 		list, err = h.usable(list, repos)
 	}
 	if err != nil {
-		log.Warn("no toolchains of the home directory", "error", err)
+		log.Warn("no toolchains from the home directory", "error", err)
 		return nil
 	}
 	return list
 }
 
-// find lists the directories. Root's own are looked for by root: nobody else can enter.
+// find lists the directories. Root searches its own home directory itself, because nobody else can enter it.
 func (h homeDir) find() ([]string, error) {
 	if h.uid == 0 {
 		return runtimes.Toolchains(h.path, nil), nil
@@ -90,9 +90,9 @@ func (h homeDir) find() ([]string, error) {
 	return list, nil
 }
 
-// usable returns those of a list that are a directory of the home directory's owner, or of root, in it and on its file
-// system, that everybody may read, and that has nothing to do with a repository. It is an error that the home directory
-// itself is somebody else's, or that the list is longer than anybody's.
+// usable returns the directories in list that belong to the home directory's owner or to root, lie in it and on its
+// file system, are readable for everybody, and do not overlap a repository. It returns an error if the home directory
+// belongs to another user, or the list is longer than any genuine one.
 func (h homeDir) usable(list, repos []string) ([]string, error) {
 	if len(list) > maxToolchains {
 		return nil, fmt.Errorf("%d toolchains in %s: more than %d", len(list), h.path, maxToolchains)
@@ -130,13 +130,13 @@ func wellFormed(path string) bool {
 		!strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// overlaps says whether a path lies in a repository, or holds one: no jail shows it then.
+// overlaps reports whether a path lies in a repository or contains one. No jail can show it then.
 func overlaps(path string, repos []string) bool {
 	return slices.ContainsFunc(repos, func(repo string) bool { return directory.Overlap(path, repo) })
 }
 
-// owns says whether name, below the directory top, is a directory that may be shown. Another file system may be one that
-// a user answers for (FUSE).
+// owns reports whether name, below the directory top, is a directory that may be shown. Another file system is refused,
+// because a user may serve it (FUSE).
 func (h homeDir) owns(top int, name string) bool {
 	fd, err := unix.Openat2(top, name, &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
@@ -155,7 +155,7 @@ func stat(fd int) (st unix.Stat_t, err error) {
 	return st, err
 }
 
-// finderCommand is that child.
+// finderCommand is the child.
 func finderCommand(args []string) (int, error) {
 	var dir string
 	if ended, code, err := beAsked(finder, args, maxFound, &dir); ended {

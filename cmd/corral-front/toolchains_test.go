@@ -17,7 +17,7 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// newHome makes an empty home directory of a place's user.
+// newHome creates an empty home directory for a place's user.
 func newHome(t *testing.T) (*place, homeDir) {
 	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Root)
@@ -27,7 +27,7 @@ func newHome(t *testing.T) (*place, homeDir) {
 	return p, h
 }
 
-// makeDir makes a directory, and those above it as root's.
+// makeDir creates a directory, and its parents as root.
 func makeDir(t *testing.T, path string, uid int, mode os.FileMode) {
 	t.Helper()
 	if err := errors.Join(os.MkdirAll(path, 0o755), os.Chmod(path, mode), os.Chown(path, uid, uid)); err != nil {
@@ -35,7 +35,8 @@ func makeDir(t *testing.T, path string, uid int, mode os.FileMode) {
 	}
 }
 
-// TestUsableToolchains: root takes of a user's list what is the user's own or root's and can be shown.
+// TestUsableToolchains checks that root accepts from a user's list only directories of that user or of root that can be
+// shown.
 func TestUsableToolchains(t *testing.T) {
 	p, h := newHome(t)
 	at := func(name string) string { return filepath.Join(h.path, name) }
@@ -68,15 +69,16 @@ func TestUsableToolchains(t *testing.T) {
 		t.Errorf("%q, %v; want %q", got, err, want)
 	}
 	if got, err := h.usable(slices.Repeat([]string{at("own")}, maxToolchains+1), nil); err == nil {
-		t.Errorf("%d of them", len(got))
+		t.Errorf("%d toolchains", len(got))
 	}
 	other := homeDir{h.path, h.uid + 1}
 	if got, err := other.usable([]string{at("own")}, nil); err == nil {
-		t.Errorf("in another's home directory: %q", got)
+		t.Errorf("in another user's home directory: %q", got)
 	}
 }
 
-// TestFindToolchains: who looks into a user's directory is that user, also when root has asked, and waits for nothing.
+// TestFindToolchains checks that a user's directory is searched as that user, also when root asked, and without waiting
+// for anything.
 func TestFindToolchains(t *testing.T) {
 	p, h := newHome(t)
 	at := func(name string) string { return filepath.Join(h.path, name) }
@@ -86,7 +88,7 @@ func TestFindToolchains(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	makeDir(t, at("sdk"), 0, 0o700) // the user cannot enter
+	makeDir(t, at("sdk"), 0, 0o700) // not accessible to the user
 	makeDir(t, at(".nvm/alias"), p.uid, 0o755)
 	if err := unix.Mkfifo(at(".nvm/alias/default"), 0o644); err != nil {
 		t.Fatal(err)

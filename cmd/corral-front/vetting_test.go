@@ -10,8 +10,8 @@ import (
 	"corral/job"
 )
 
-// TestVetting: what one repository's jobs could do to another, or to the configuration, is refused and logged; the others are
-// served.
+// TestVetting checks that overlapping repositories and those with the configuration are refused and logged, and that
+// others are served.
 func TestVetting(t *testing.T) {
 	readOnly := job.ReadOnly
 	owner := uint32(7)
@@ -27,7 +27,7 @@ func TestVetting(t *testing.T) {
 	vet := vetting(c, []string{"/etc/corral/config.yaml", "/srv/holds/corral.yaml", "/srv/reads/corral.yaml"}, slog.New(slog.NewTextHandler(&log, nil)))
 	for path, want := range map[string]string{
 		"/srv/outer": `overlaps the repository inner, /srv/outer/inner`, "/srv/outer/inner": `overlaps the repository outer, /srv/outer`,
-		"/srv/outer-beside": "", "/srv/holds": "holds this server's configuration, /srv/holds/corral.yaml", "/srv/reads": "",
+		"/srv/outer-beside": "", "/srv/holds": "contains this server's configuration, /srv/holds/corral.yaml", "/srv/reads": "",
 	} {
 		err := vet(path)
 		if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
