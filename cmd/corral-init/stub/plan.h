@@ -3,7 +3,7 @@
 #ifndef CORRAL_PLAN_H
 #define CORRAL_PLAN_H
 
-#include "sys.h"
+#include "rt.h"
 
 enum { PLAN_VERSION = 4, PATH_SIZE = 4096, PATHS = 3, STEP_SIZE = 24, RLIMITS = 16, GROUPS = 4 };
 

@@ -97,12 +97,12 @@ static int closing(int fd)
 }
 
 /* closed closes descriptors, and reports that if the supervisor waits for it before its next request. */
-static void closed(const int *fds, int count, int said)
+static void closed(const int *fds, int count, int report)
 {
 	static const struct probed done;
 	for (int i = 0; i < count; i++)
 		SYS1(__NR_close, fds[i]);
-	if (said)
+	if (report)
 		pass(FD_CONTROL, &done, sizeof done, 0, 0);
 }
 
@@ -110,7 +110,7 @@ static void closed(const int *fds, int count, int said)
  * which closes it: so it is this process that hangs and is abandoned. */
 static void take(int socket)
 {
-	enum { MESSAGE = 65536, MOST = 6 }; /* MaxMessage and MaxDescriptors of isolate/wire */
+	enum { MESSAGE = 65536, MAX_RECEIVED = 6 }; /* MaxMessage and MaxDescriptors of isolate/wire */
 	static struct {
 		struct probed head;
 		char message[MESSAGE];
@@ -118,7 +118,7 @@ static void take(int socket)
 	int fds[MAX_FDS], count = 0;
 	long r = receive_from(socket, answer.message, sizeof answer.message, fds, &count);
 	SYS1(__NR_close, socket); /* not the last copy: the supervisor keeps its own until it has the answer */
-	answer.head.error = r < 0 ? (s32)r : count > MOST ? -EMSGSIZE : r == 0 && count == 0 ? -EPIPE : 0;
+	answer.head.error = r < 0 ? (s32)r : count > MAX_RECEIVED ? -EMSGSIZE : r == 0 && count == 0 ? -EPIPE : 0;
 	answer.head.closing = 0;
 	for (int i = 0; i < count; i++) {
 		int takes = closing(fds[i]);

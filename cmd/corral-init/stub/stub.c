@@ -21,49 +21,6 @@
 
 enum { DONTWAIT = 0x40 }; /* MSG_DONTWAIT of recv(2) */
 
-void *memset(void *to, int byte, size_t n)
-{
-	char *t = to;
-	while (n--)
-		*t++ = (char)byte;
-	return to;
-}
-
-void *memcpy(void *restrict to, const void *restrict from, size_t n)
-{
-	char *t = to;
-	const char *f = from;
-	while (n--)
-		*t++ = *f++;
-	return to;
-}
-
-void *memmove(void *to, const void *from, size_t n)
-{
-	char *t = to;
-	const char *f = from;
-	if (t < f)
-		return memcpy(to, from, n);
-	while (n--)
-		t[n] = f[n];
-	return to;
-}
-
-int memcmp(const void *a, const void *b, size_t n)
-{
-	const u8 *x = a, *y = b;
-	for (; n; n--, x++, y++)
-		if (*x != *y)
-			return *x - *y;
-	return 0;
-}
-
-_Noreturn void leave(int code)
-{
-	for (;;)
-		SYS1(__NR_exit_group, code);
-}
-
 static void report(u32 kind, const char *step, int error, int status, int fd)
 {
 	struct report out = { .version = PLAN_VERSION, .kind = kind, .error = error, .status = status };
@@ -76,19 +33,6 @@ static _Noreturn void fail(const char *step, int error)
 {
 	report(REPORT_FAILED, step, -error, 0, -1);
 	leave(1);
-}
-
-int run_steps(const struct step *table, int count, int base, struct job *j, int *failed)
-{
-	for (int i = 0; i < count; i++) {
-		*failed = base + i;
-		if (j->prepare.skip & (1ull << *failed))
-			continue;
-		int r = table[i].run(j);
-		if (r < 0)
-			return r;
-	}
-	return 0;
 }
 
 /* --- process 2, as seen from here --- */
@@ -200,7 +144,7 @@ static void reap(long first)
 	}
 }
 
-static void obey(long first)
+static void serve_order(long first)
 {
 	struct order o;
 	long r = receive(&o, sizeof o, 0, 0);
@@ -249,7 +193,7 @@ static _Noreturn void watch(struct job *j, long first)
 			p[2].fd = -1;
 		}
 		if (p[0].revents)
-			obey(first);
+			serve_order(first);
 		if (p[1].revents) {
 			char sink[128 * 4];
 			reap(first); /* usually the job has ended, and the signal need not be read */

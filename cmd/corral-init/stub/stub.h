@@ -99,8 +99,6 @@ _Noreturn void make_users(void);
 /* make_probes is the main function of the stub when started under the name probe, see probe.c. */
 _Noreturn void make_probes(void);
 
-_Noreturn void leave(int code);
-
 enum { MAX_FDS = 8 };
 
 static inline int is_error(long r)

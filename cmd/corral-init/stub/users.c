@@ -13,16 +13,16 @@
 static void quarter(const char *host, const char *here)
 {
 	char text[24];
-	u64 most = 0;
+	u64 limit = 0;
 	int fd = (int)SYS4(__NR_openat, AT_FDCWD, host, O_CLOEXEC, 0);
 	long n = SYS3(__NR_read, fd, text, sizeof text);
 	for (long i = 0; i < n && text[i] >= '0' && text[i] <= '9'; i++)
-		most = most * 10 + (u64)(text[i] - '0');
+		limit = limit * 10 + (u64)(text[i] - '0');
 	SYS1(__NR_close, fd);
-	if (most < 4)
+	if (limit < 4)
 		return;
 	fd = (int)SYS4(__NR_openat, AT_FDCWD, here, 1 | O_CLOEXEC, 0);
-	SYS3(__NR_write, fd, text, put_number(text, most / 4) - text);
+	SYS3(__NR_write, fd, text, put_number(text, limit / 4) - text);
 	SYS1(__NR_close, fd);
 }
 
@@ -62,9 +62,9 @@ static _Noreturn void own(u32 id, int socket)
 		quarter("/proc/sys/fs/inotify/max_user_instances", "/proc/sys/user/max_inotify_instances");
 		quarter("/proc/sys/fs/inotify/max_user_watches", "/proc/sys/user/max_inotify_watches");
 	}
-	s32 said = (s32)r;
-	pass(socket, &said, sizeof said, 0, 0);
-	SYS3(__NR_read, socket, &said, sizeof said);
+	s32 result = (s32)r;
+	pass(socket, &result, sizeof result, 0, 0);
+	SYS3(__NR_read, socket, &result, sizeof result);
 	leave(0);
 }
 
@@ -90,11 +90,11 @@ static void serve(const struct owner *o)
 {
 	struct owner next;
 	int pair = -1;
-	s32 said = -EPIPE;
+	s32 result = -EPIPE;
 	long pid = fork_owner(o->uid, &pair);
-	if (pid > 0 && SYS3(__NR_read, pair, &said, sizeof said) != sizeof said)
-		said = -EPIPE;
-	struct holder h = { (s32)(pid > 0 && said < 0 ? said : pid) };
+	if (pid > 0 && SYS3(__NR_read, pair, &result, sizeof result) != sizeof result)
+		result = -EPIPE;
+	struct holder h = { (s32)(pid > 0 && result < 0 ? result : pid) };
 	pass(FD_CONTROL, &h, sizeof h, 0, 0);
 	receive(&next, sizeof next, 0, 0);
 	SYS1(__NR_close, pair);

@@ -1,11 +1,11 @@
-/* The system calls of the stub, without a C library.
+/* System calls, memory functions and the end of the process, without a C library.
  *
  * The stub is executed once per job: a static glibc spends 0.35 ms in its start-up code before main (CPU feature
  * detection traps under virtualisation), this file needs none. Numbers and structures come from the kernel's own headers.
  * Every function returns what the kernel returns: a value >= 0, or -errno.
  */
-#ifndef CORRAL_SYS_H
-#define CORRAL_SYS_H
+#ifndef CORRAL_RT_H
+#define CORRAL_RT_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -59,6 +59,9 @@ void *memset(void *to, int byte, size_t n);
 void *memcpy(void *to, const void *from, size_t n);
 void *memmove(void *to, const void *from, size_t n);
 int memcmp(const void *a, const void *b, size_t n);
+
+/* leave ends this process. */
+_Noreturn void leave(int code);
 
 static inline size_t length(const char *s)
 {
