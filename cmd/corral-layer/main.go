@@ -1,5 +1,5 @@
-// Corral-layer is what runs of ours as a job in a session's jail, as the session's user: it looks at what jobs have
-// changed and applies it. The supervisor starts it in place of a program of the jail; it is no command for people.
+// Corral-layer lists, applies and unpacks the contents of a session's layer. It runs as a job in the session's jail, as the
+// session's user. The supervisor starts it instead of a program of the jail; it is not meant to be run by hand.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 	"corral/workspace/image/unpack"
 )
 
-// tools are what the program is started as: its first argument.
+// tools maps the program's first argument, its name, to the function that implements it.
 func tools() map[string]func(ctx context.Context, args []string) error {
 	return map[string]func(context.Context, []string) error{
 		"changes": func(ctx context.Context, args []string) error { return layer.Run(ctx, args, os.Stdout) },
@@ -23,7 +23,7 @@ func tools() map[string]func(ctx context.Context, args []string) error {
 }
 
 func main() {
-	// What is under way is ended in order, also when nobody reads any more.
+	// Work in progress is finished or undone even if the reader of the output is gone.
 	signal.Ignore(unix.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
@@ -39,5 +39,5 @@ func run(ctx context.Context, args []string) error {
 			return tool(ctx, args[1:])
 		}
 	}
-	return fmt.Errorf("started as %q, which is none of its tools", args)
+	return fmt.Errorf("started as %q: must be changes or unpack", args)
 }

@@ -1,5 +1,5 @@
-// Corral-starlark is the interpreter of the tool code.sandbox.starlark.run. It runs as a job in a jail, on a script that
-// anybody wrote; it is no command for people. How it is started and what its end means is package starlark's affair.
+// Corral-starlark is the interpreter of the tool code.sandbox.starlark.run. It runs as a job in a jail, on an untrusted
+// script; it is not meant to be run by hand. Package starlark defines its arguments and exit codes.
 package main
 
 import (

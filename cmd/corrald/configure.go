@@ -9,11 +9,11 @@ import (
 	"corral/job"
 )
 
-// configure takes the operator's configuration into the supervisor's, to which the command line adds. Without a file
-// where it lies by default, what holds without one is taken; a file that was named must be there.
+// configure merges the operator's configuration with the command line. A missing default file means the default
+// configuration; a file named with --config must exist.
 //
-// An embedded supervisor serves what root named and nothing else, but is bound by the rest of the file: the user ids
-// above all, which every supervisor of the machine takes from one range.
+// An embedded supervisor serves only the directories that root named, but the rest of the file applies to it, above all
+// the range of user ids, which all supervisors of the machine share.
 func (o *options) configure() error {
 	path := o.config
 	if path == "" {
@@ -30,7 +30,7 @@ func (o *options) configure() error {
 	return nil
 }
 
-// orNone says none as isolate has it, for which 0 is the default.
+// orNone returns -1, which means none in isolate.Config, for 0, which means the default there.
 func orNone(n int) int {
 	if n == 0 {
 		return -1
@@ -54,7 +54,7 @@ func (o *options) take(c config.Config) {
 		Disk: l.Disk, Inodes: l.Inodes, MaxDisk: l.MaxDisk, MaxInodes: l.MaxInodes, Idle: l.Idle, MaxIdle: l.MaxIdle, Keep: l.Keep,
 	}
 	if o.embedded >= 0 {
-		s.Layers.Keep = -1 // what is too old, a daemon removes
+		s.Layers.Keep = -1 // only a daemon removes expired layers
 		return
 	}
 	for _, r := range c.Repos {

@@ -16,7 +16,7 @@ import (
 	"corral/store/audit"
 )
 
-// TestDefaultsAgree holds that a supervisor is the same without a file as with an empty one.
+// TestDefaultsAgree: a missing configuration file means the same as an empty one.
 func TestDefaultsAgree(t *testing.T) {
 	d := config.Default()
 	if d.UIDs != (config.UIDs{Base: isolate.DefaultUIDBase, Size: isolate.DefaultUIDSize}) {
@@ -84,7 +84,7 @@ func TestTake(t *testing.T) {
 				t.Errorf("serves %v, %v, own %t; want %v, %v, own %t", s.Repos, s.Toolchains, s.Own, tt.repos, tt.toolchains, tt.own)
 			}
 			if keep := s.Layers.Keep; keep != tt.file.Layers.Keep && o.embedded < 0 || keep > 0 && o.embedded >= 0 {
-				t.Errorf("what sessions leave is removed after %v", keep)
+				t.Errorf("kept layers are removed after %v", keep)
 			}
 			if s.UIDBase != tt.file.UIDs.Base || s.UIDSize != tt.file.UIDs.Size || s.Defaults != tt.file.Defaults ||
 				s.Ceilings != tt.file.Ceilings || s.JailIdle != tt.file.JailIdle || s.MaxJobs != tt.file.MaxJobs ||
@@ -108,7 +108,7 @@ func TestConfigure(t *testing.T) {
 		return o.supervisor, err
 	}
 	if _, err := configure(); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a file that was named and is not there: %v", err)
+		t.Errorf("missing file named with --config: %v", err)
 	}
 	for content, want := range map[string]string{"version: 1\nmax_jobs: 3\n": "", "version: 1\nmax_job: 3\n": "did you mean `max_jobs`?"} {
 		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {

@@ -15,7 +15,7 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// A server is a corrald that listens for everybody: the tests' users are in no group.
+// A server is a corrald whose socket is open to everybody, because the tests' users are in no group.
 type server struct {
 	*sandboxtest.Supervisor
 	exe string // a corral that every user can execute
@@ -37,7 +37,7 @@ func copyFile(from, to string) error {
 	return errors.Join(err, os.WriteFile(to, b, 0o755))
 }
 
-// as is corral, run by a user.
+// as returns corral as run by a user.
 func (d *server) as(uid uint32, args ...string) *exec.Cmd {
 	cmd := exec.Command(d.exe, append([]string{args[0], "--supervisor", d.Socket}, args[1:]...)...)
 	cmd.Env = []string{"PATH=/usr/bin:/bin"}
@@ -55,7 +55,7 @@ func (d *server) runs(uid uint32, args ...string) (code int, stdout, stderr stri
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// makeDirectory makes one with an owner.
+// makeDirectory creates a directory with an owner.
 func makeDirectory(t *testing.T, dir string, uid int, mode os.FileMode) string {
 	t.Helper()
 	if err := errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, uid, uid), os.Chmod(dir, mode)); err != nil {
@@ -89,7 +89,7 @@ func (d *server) hold(t *testing.T, uid uint32, repo string) {
 	}
 }
 
-// TestStop: SIGTERM ends every job and removes all there is on the host.
+// TestStop: SIGTERM ends every job and removes all that the supervisor created on the host.
 func TestStop(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	d := serve(t)
@@ -128,7 +128,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestTimerSlack: every thread has it from the first on, for Go's monitor is one of them.
+// TestTimerSlack: every thread has the timer slack, including the Go runtime's monitor thread, which starts early.
 func TestTimerSlack(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	d := serve(t)

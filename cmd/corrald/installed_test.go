@@ -17,7 +17,7 @@ import (
 	"corral/isolate/wire"
 )
 
-// A service is corrald as `make install` has it, below /usr/local, started by systemd.
+// A service is corrald as installed by `make install` below /usr/local, started by systemd.
 type service struct {
 	*server
 	t *testing.T
@@ -68,7 +68,7 @@ func (s *service) systemctl(args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// start starts the service, with these directories to serve. Everybody may connect: the users of tests are in no group.
+// start starts the service for these directories. Everybody may connect, because the tests' users are in no group.
 func (s *service) start(repos ...string) {
 	s.t.Helper()
 	const dropIn = "/run/systemd/system/corral.service.d"
@@ -94,10 +94,10 @@ func (s *service) start(repos ...string) {
 	}
 }
 
-// stop stops the service, which must end as it should, in time.
+// stop stops the service, which must end successfully and in time.
 func (s *service) stop() {
 	s.t.Helper()
-	s.systemctl("stop", "corral.service") // systemd kills what has not ended after 30 s, and that is no success
+	s.systemctl("stop", "corral.service") // after 30 s systemd kills it, and the result is a failure
 	if result := s.systemctl("show", "-P", "Result", "corral.service"); result != "success" {
 		s.t.Errorf("the service's result is %s", result)
 	}
@@ -105,8 +105,9 @@ func (s *service) stop() {
 
 const unitGroup = "/sys/fs/cgroup/system.slice/corral.service"
 
-// TestInstalled: the service, as people install it: systemd delegates its cgroup, a job runs, and it leaves nothing. What its
-// users put in place of directories does not lead to root's, and a file system of theirs that hangs holds up nobody.
+// TestInstalled: in the installed service, systemd delegates a cgroup, jobs run, and nothing is left behind. Links that
+// users put in place of directories do not lead to root's directories, and a file system of a user that hangs delays
+// nobody else.
 func TestInstalled(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Installable)
 	_ = exec.Command("modprobe", "fuse").Run()
@@ -146,7 +147,7 @@ func TestInstalled(t *testing.T) {
 	t.Run("a job's link, entered by root for its user", func(t *testing.T) {
 		s.runs(alice, "run", "--repo", mono, "--", "sh", "-c", "mv sub .sub && ln -s ../../closed sub")
 		s.refuses(t, sub, closed, "is a symbolic link")
-		// The supervisor that it starts divides the cgroup in which it is.
+		// A supervisor started by corral creates its cgroups below the one that it is in.
 		scope := []string{"--quiet", "--scope", "--property=Delegate=yes", s.exe, "run", "--repo", sub}
 		cmd := exec.Command("systemd-run", append(scope, attack...)...)
 		cmd.Env = append(os.Environ(), fmt.Sprintf("SUDO_UID=%d", alice), fmt.Sprintf("SUDO_GID=%d", alice))
@@ -183,16 +184,16 @@ func TestInstalled(t *testing.T) {
 		s.standsStall(t, makeDirectory(t, at("bobs"), bob, 0o755))
 	})
 	s.stop()
-	if _, err := os.Stat(unitGroup); !errors.Is(err, os.ErrNotExist) { // else systemd would have kept it for what is left
+	if _, err := os.Stat(unitGroup); !errors.Is(err, os.ErrNotExist) { // systemd keeps the group of a unit with processes left
 		t.Errorf("%v", err)
 	}
 }
 
-// stalls is how many openings a hostile client asks for.
+// stalls is the number of sessions that the hostile client requests.
 const stalls = 200
 
-// standsStall has alice ask for many sessions in a directory below which her own file system hangs, in a user namespace of
-// hers. Neither are threads of the supervisor lost by that, nor does another user notice.
+// standsStall has alice request many sessions in a directory below a file system of hers that hangs, in a user namespace
+// of hers. The supervisor must not lose threads, and other users must not notice.
 func (s *service) standsStall(t *testing.T, bobs string) {
 	t.Helper()
 	pid := s.systemctl("show", "-P", "MainPID", "corral.service")
@@ -235,7 +236,8 @@ func (s *service) standsStall(t *testing.T, bobs string) {
 // stallVar is the environment variable that makes the test binary a hostile client of the supervisor at its value.
 const stallVar = "CORRALD_TEST_STALL"
 
-// beStalled asks for sessions in descriptor 3, over connections of their own as far as the supervisor takes any, and stays.
+// beStalled requests sessions in the directory at descriptor 3, each over a new connection while the supervisor accepts
+// more, and keeps them open.
 func beStalled(socket string) error {
 	dir := os.NewFile(3, "/overlay")
 	var conns []*wire.Conn
@@ -250,7 +252,7 @@ func beStalled(socket string) error {
 		}
 		conn := conns[n%len(conns)]
 		conn.SetDeadline(time.Now().Add(time.Second))
-		_ = conn.Send(open.Append(uint32(n)), dir) // what the supervisor does not read any more is as good
+		_ = conn.Send(open.Append(uint32(n)), dir) // a message that the supervisor does not read any more serves the test, too
 	}
 	fmt.Println("sent")
 	_, _ = io.Copy(io.Discard, os.Stdin)

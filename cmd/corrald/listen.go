@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listen makes the socket: root's and group corral's, if there is such a group. What lies at path is replaced only if it
-// is a socket that nobody listens on.
+// listen creates the socket, owned by root and, if it exists, group corral. A file at path is replaced only if it is a
+// socket without a listener.
 func listen(path string) (*net.UnixListener, error) {
 	address := &net.UnixAddr{Name: path, Net: "unixpacket"}
 	if err := makeWay(address); err != nil {
 		return nil, err
 	}
-	// The mode is the bind's own: a chmod by name would follow a link that was put in the socket's place.
+	// bind(2) sets the mode through the umask: a chmod by name would follow a link that replaced the socket.
 	mask := 0o177
 	group, noGroup := user.LookupGroup("corral")
 	if noGroup == nil {
@@ -42,8 +42,8 @@ func listen(path string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// makeWay removes the socket of a supervisor that was killed. The kernel says whether anybody listens (connect(2)): only
-// ECONNREFUSED is nobody. EPROTOTYPE is a listener of another kind, EAGAIN one that is busy.
+// makeWay removes the socket of a supervisor that was killed. Whether there is a listener is found by connect(2): only
+// ECONNREFUSED means that there is none. EPROTOTYPE is a socket of another type, EAGAIN a listener with a full backlog.
 func makeWay(address *net.UnixAddr) error {
 	path := address.Name
 	info, err := os.Lstat(path)
@@ -53,7 +53,7 @@ func makeWay(address *net.UnixAddr) error {
 	case err != nil:
 		return err
 	case info.Mode()&os.ModeSocket == 0:
-		return fmt.Errorf("%s exists and is no socket\nhint: name another path with --socket, or move it away", path)
+		return fmt.Errorf("%s exists and is not a socket\nhint: name another path with --socket, or move the file", path)
 	}
 	c, err := net.DialUnix("unixpacket", nil, address)
 	switch {

@@ -28,12 +28,12 @@ func write(t *testing.T, path string) {
 	}
 }
 
-// TestListen: only a socket that nobody listens on is replaced, and nobody but root and group corral may connect.
+// TestListen: only a socket without a listener is replaced, and only root and group corral may connect.
 func TestListen(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		make func(t *testing.T, path string)
-		want string // of the error; "" is none
+		want string // part of the error; "" for none
 	}{
 		{"nothing", func(*testing.T, string) {}, ""},
 		{"a stale socket", func(t *testing.T, path string) {
@@ -50,7 +50,7 @@ func TestListen(t *testing.T) {
 			}
 			t.Cleanup(func() { c.Close() })
 		}, "another program uses "},
-		{"a file", write, "exists and is no socket\nhint: "},
+		{"a file", write, "exists and is not a socket\nhint: "},
 		{"a link to a stale socket", func(t *testing.T, path string) {
 			l := socketAt(t, "unixpacket", path+"-real")
 			l.SetUnlinkOnClose(false)
@@ -58,12 +58,12 @@ func TestListen(t *testing.T) {
 			if err := os.Symlink(path+"-real", path); err != nil {
 				t.Fatal(err)
 			}
-		}, "exists and is no socket"},
+		}, "exists and is not a socket"},
 		{"a directory", func(t *testing.T, path string) {
 			if err := os.Mkdir(path, 0o700); err != nil {
 				t.Fatal(err)
 			}
-		}, "exists and is no socket"},
+		}, "exists and is not a socket"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "socket")
@@ -75,7 +75,7 @@ func TestListen(t *testing.T) {
 					t.Errorf("got %v, want %q", err, tt.want)
 				}
 				if after, err := os.Lstat(path); err != nil || !os.SameFile(before, after) {
-					t.Errorf("what was there is not any more: %v", err)
+					t.Errorf("the file that was there is gone: %v", err)
 				}
 				return
 			}
@@ -96,7 +96,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// checkMode: root's alone, or also group corral's where there is that group.
+// checkMode fails unless the socket is accessible to its owner only, and to group corral if that exists.
 func checkMode(t *testing.T, path string) {
 	t.Helper()
 	info, err := os.Lstat(path)

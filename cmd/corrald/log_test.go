@@ -10,7 +10,8 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// TestLogOfHostileNames: the name of a user's directory is in the log, and nothing in it acts on the terminal of who reads that.
+// TestLogOfHostileNames: names of users' directories are escaped in the diagnostic log, so that they cannot control the
+// terminal of its reader.
 func TestLogOfHostileNames(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	const uid = 4321

@@ -1,5 +1,5 @@
-// Corrald is the supervisor: it runs jobs in jails for the front-ends that connect to its socket. It is the one program
-// of corral that is root; a child of it makes user namespaces.
+// Corrald is the supervisor: it runs jobs in jails for the front-ends that connect to its socket. It is the only program
+// of corral that keeps root; one of its child processes creates user namespaces.
 package main
 
 import (
@@ -29,19 +29,19 @@ const usage = `corrald runs jobs in jails for the programs that connect to its s
 Usage: corrald [--socket PATH] [--repo DIR]... [--toolchain DIR]... [--config FILE]
                [--state DIR]
 
-  --socket PATH     listen there (default ` + client.DefaultSocket + `); group corral may connect
-  --repo DIR        serve DIR to everybody who may connect; repeatable. Without it each user is served the
-                    directories that belong to them
+  --socket PATH     socket to listen on (default ` + client.DefaultSocket + `); group corral may connect
+  --repo DIR        serve DIR to everybody who may connect; repeatable. Without it, each user is served the
+                    directories that they own
   --toolchain DIR   show DIR read-only, at its own path, in every jail; repeatable
-  --config FILE     the operator's configuration, root's alone to write (default /etc/corral/config.yaml if it exists)
-  --state DIR       keep the audit log and users' state there (default ` + isolate.DefaultStateDir + `)
-  --instance NAME   name of this supervisor among those of the machine (default main)
+  --config FILE     the operator's configuration, writable by root only (default /etc/corral/config.yaml if it exists)
+  --state DIR       directory of the audit log and of users' state (default ` + isolate.DefaultStateDir + `)
+  --instance NAME   name of this supervisor, unique on the machine (default main)
   --version         print the version
 
-It must be root. SIGTERM ends every job and removes what it has on the host.
+It must run as root. SIGTERM ends every job and removes all that the supervisor created on the host.
 `
 
-// failure is the exit code of corral's own failures.
+// failure is the exit code if corrald itself fails.
 const failure = 125
 
 func main() {
@@ -57,7 +57,7 @@ func main() {
 type options struct {
 	socket, config string
 	embedded       int
-	images         bool // of embedded: its client may make and remove root file systems
+	images         bool // the client of an embedded supervisor may create and remove root file systems
 	version        bool
 	supervisor     isolate.Config
 }
@@ -78,7 +78,7 @@ func parse(args []string) (*options, error) {
 		o.supervisor.Repos = append(o.supervisor.Repos, isolate.Repo{Path: dir})
 		return nil
 	})
-	f.Func("owner", "", func(s string) error { // of the last --repo
+	f.Func("owner", "", func(s string) error { // the owner of the preceding --repo
 		uid, err := strconv.ParseUint(s, 10, 32)
 		if n := len(o.supervisor.Repos); err == nil && n > 0 {
 			owner := uint32(uid)
@@ -110,8 +110,8 @@ func parse(args []string) (*options, error) {
 		return nil, errors.New("--images, --kept and --account are for an embedded supervisor")
 	}
 	if o.embedded >= 0 {
-		if o.supervisor.Account == nil { // fail closed: who starts it without one gets nobody's rights
-			return nil, errors.New("--embedded takes --account: whose directories it opens")
+		if o.supervisor.Account == nil { // fail closed: without an account, directories would be opened with root's rights
+			return nil, errors.New("--embedded requires --account: directories are opened with that account's rights")
 		}
 		o.supervisor.Shown, o.supervisor.Toolchains = o.supervisor.Toolchains, nil
 	}
@@ -132,12 +132,12 @@ func run(args []string, stdout io.Writer) error {
 		return err
 	}
 	if os.Geteuid() != 0 {
-		return errors.New("must be root: it makes namespaces, mounts and cgroups\nhint: start it with sudo, or as a service")
+		return errors.New("must be root, to create namespaces, mounts and cgroups\nhint: start it with sudo, or as a service")
 	}
 	if err := isolate.OwnMountNamespace(); err != nil {
 		return err
 	}
-	// Whatever the caller left open is nobody's business further on.
+	// Descriptors that the caller left open must not leak into jails.
 	if err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close_range: %w", err)
 	}
@@ -156,7 +156,8 @@ func run(args []string, stdout io.Writer) error {
 	return daemon(o)
 }
 
-// logger writes to standard error: text on a terminal, JSON else. An embedded supervisor speaks of errors only.
+// logger returns a logger that writes to standard error: text on a terminal, JSON otherwise. With quiet, for an embedded
+// supervisor, it logs errors only.
 func logger(quiet bool) *slog.Logger {
 	if quiet {
 		return log.Stderr(slog.LevelError, true)
@@ -164,15 +165,15 @@ func logger(quiet bool) *slog.Logger {
 	return log.Stderr(slog.LevelInfo, false)
 }
 
-// untilStopped returns what is told when this process shall end. It is asked before there is anything on the host that
-// would be left by an end without notice.
+// untilStopped returns a channel that receives the signals that end this process. Call it before anything is created on
+// the host: the default action of a signal would leave that behind.
 func untilStopped() <-chan os.Signal {
 	stopped := make(chan os.Signal, 1)
 	signal.Notify(stopped, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	return stopped
 }
 
-// embedded serves the one client that started it, over the descriptor it passed, and ends with it.
+// embedded serves the client that started this process, over the inherited descriptor, and returns when it disconnects.
 func embedded(o *options) error {
 	conn, err := wire.NewConn(os.NewFile(uintptr(o.embedded), "embedding"))
 	if err != nil {
@@ -193,7 +194,7 @@ func embedded(o *options) error {
 	return s.Close()
 }
 
-// daemon listens until it is told to end.
+// daemon serves the socket until a signal ends this process.
 func daemon(o *options) error {
 	stopped := untilStopped()
 	s, err := isolate.New(o.supervisor)

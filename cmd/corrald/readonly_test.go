@@ -10,8 +10,8 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// TestReadOnlyRepository: in a repository that the operator has as readonly a job that was to write reads. One that fails for
-// it is told so, and so is one that was asked to write.
+// TestReadOnlyRepository: in a repository that the operator made read-only, jobs run without write access. The user is
+// told if the job fails or explicitly requested write access.
 func TestReadOnlyRepository(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	top := sandboxtest.OpenDir(t)

@@ -11,7 +11,7 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// closedTo makes a directory that only root may enter, with a file that nobody else may read.
+// closedTo creates a directory that only root may enter, with a file that only root may read.
 func closedTo(t *testing.T, dir string) string {
 	t.Helper()
 	makeDirectory(t, dir, 0, 0o700)
@@ -21,11 +21,11 @@ func closedTo(t *testing.T, dir string) string {
 	return dir
 }
 
-// attack is a job that shows the closed directory for what it is, and leaves something in it.
+// attack is a job that reads the closed directory's file and creates another one in it.
 var attack = []string{"--", "sh", "-c", "cat key; echo x >made"}
 
-// refuses fails the test unless a job of alice in repo is refused, with words that the user can act on, and root's directory is as
-// it was.
+// refuses fails the test unless a job of alice in repo is refused with an error that contains the given words, and root's
+// directory is unchanged.
 func (d *server) refuses(t *testing.T, repo, closed string, words ...string) {
 	t.Helper()
 	code, out, errs := d.runs(alice, append([]string{"run", "--repo", repo}, attack...)...)
@@ -50,8 +50,8 @@ func (d *server) works(t *testing.T, uid uint32, repo string) {
 	}
 }
 
-// TestReplacedByLink: a user replaces a directory that the operator serves by a link to a directory of root's. The
-// supervisor that is started next starts all the same, serves what is left, and names the entry and the link.
+// TestReplacedByLink: a user replaces a served directory by a link to a directory of root's. The next supervisor starts,
+// serves the other directories, and names the entry and the link in its log.
 func TestReplacedByLink(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	top := sandboxtest.OpenDir(t)
@@ -75,13 +75,13 @@ func TestReplacedByLink(t *testing.T) {
 	if want := `"reason":"\"` + hers + `\" is a symbolic link`; !strings.Contains(d.Log(), want) {
 		t.Errorf("the log lacks %s:\n%s", want, d.Log())
 	}
-	// Who passes no directory, and names the entry, is told as much.
+	// A client that names the entry without passing a descriptor gets the same reason.
 	if out := d.byPath(t, hers); !strings.Contains(out, "is a symbolic link") {
 		t.Errorf("%q", out)
 	}
 }
 
-// TestReplacedAbove: the same, with a link above the directory; and every entry is wrong.
+// TestReplacedAbove: the same with a link above the directory, where every entry of the configuration is wrong.
 func TestReplacedAbove(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	top := sandboxtest.OpenDir(t)
@@ -104,8 +104,8 @@ func TestReplacedAbove(t *testing.T) {
 	}
 }
 
-// TestOverlap: of two served directories one lies in the other. A job in the outer one replaces the inner one, which the
-// supervisor opens as root when it is started next.
+// TestOverlap: if one served directory is inside another, a job in the outer one can replace the inner one. The next
+// supervisor, which opens it as root, must not follow the link.
 func TestOverlap(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	top := sandboxtest.OpenDir(t)
@@ -123,8 +123,8 @@ func TestOverlap(t *testing.T) {
 	d.works(t, alice, beside)
 }
 
-// TestGroupsOfClient: a directory's group is a job's only if its client is in it, by the kernel's word, however many groups
-// the client is in.
+// TestGroupsOfClient: a job has the directory's group only if its client is a member according to the kernel, however many
+// groups the client has.
 func TestGroupsOfClient(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	const group = 1500
@@ -137,7 +137,7 @@ func TestGroupsOfClient(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		groups []uint32
-		want   uint32 // of what the job makes
+		want   uint32 // group of a file that the job creates
 	}{"none": {nil, alice}, "others": {[]uint32{4, 1501}, alice}, "that one": {[]uint32{4, group}, group}, "many": {many, group}} {
 		if err := os.Chown(repo, alice, group); err != nil {
 			t.Fatal(err)

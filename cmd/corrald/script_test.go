@@ -10,7 +10,7 @@ import (
 	"corral/internal/test/sandboxtest/scripttest"
 )
 
-// TestScripts plays the command lines in testdata/script. SOCKET and INSTANCE are a supervisor's that serves all of them.
+// TestScripts runs the scripts in testdata/script. SOCKET and INSTANCE belong to a supervisor that serves all of them.
 func TestScripts(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	d := serve(t)
@@ -18,14 +18,14 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Env: []string{"SOCKET=" + d.Socket, "INSTANCE=" + d.Instance},
 		Commands: map[string]scripttest.Command{
-			// leftovers INSTANCE fails if the host has anything of it.
+			// leftovers INSTANCE fails if anything of that supervisor is left on the host.
 			"leftovers": func(t testing.TB, _ string, args []string) []string {
 				if left := sandboxtest.Leftovers(args[0]); len(left) > 0 {
 					t.Errorf("left: %q", left)
 				}
 				return nil
 			},
-			// runtime-directory UID makes RUNTIME below /run, where services have their sockets.
+			// runtime-directory UID creates a directory below /run, where services have their sockets, and sets RUNTIME.
 			"runtime-directory": func(t testing.TB, _ string, args []string) []string {
 				uid, err := strconv.Atoi(args[0])
 				if err != nil {

@@ -10,8 +10,8 @@ import (
 	"corral/isolate/wire"
 )
 
-// TestStopsWhileStalled: SIGTERM ends the supervisor while a client's file system does not answer. A thread of its own that
-// waited for that could not be ended, and neither could the process.
+// TestStopsWhileStalled: SIGTERM ends the supervisor while a client's file system does not answer. If one of its own
+// threads waited for that file system, the process could not be ended.
 func TestStopsWhileStalled(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	files := sandboxtest.StartFileServer(t, 0)

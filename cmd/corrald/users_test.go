@@ -15,14 +15,14 @@ import (
 	"corral/job"
 )
 
-// Users that the host knows nothing of.
+// Users without an account on the host.
 const (
 	alice = 61234
 	bob   = 61235
 )
 
-// TestMain plays a hostile client, which asks for a directory by its name. It hides the machine's own corral: a supervisor
-// that root's corral starts obeys the operator's configuration.
+// TestMain can act as a hostile client, which requests a directory by name. It hides the machine's own installation:
+// supervisors that root's corral starts would read its configuration.
 func TestMain(m *testing.M) {
 	sandboxtest.ServeFiles()
 	if socket := os.Getenv("CORRALD_TEST_SOCKET"); socket != "" {
@@ -54,7 +54,8 @@ func byPath(socket, repo string) int {
 	return 0
 }
 
-// TestByPath: a client who names a directory, and hands over none that it has opened, is served nothing, be it its own.
+// TestByPath: a client that names a directory without passing a descriptor of it is refused, even if the directory is its
+// own.
 func TestByPath(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	top := sandboxtest.OpenDir(t)
@@ -70,7 +71,7 @@ func TestByPath(t *testing.T) {
 	}
 }
 
-// byPath has alice ask for a directory by its name, which must be refused, and returns what she is told.
+// byPath has alice request a directory by name, which must be refused, and returns the error.
 func (d *server) byPath(t *testing.T, repo string) string {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", repo)
@@ -83,7 +84,7 @@ func (d *server) byPath(t *testing.T, repo string) string {
 	return string(out)
 }
 
-// TestConfigured: what root serves is served to all, and nothing else is, be it one's own.
+// TestConfigured: directories served with --repo are served to all users, and no others are, not even a user's own.
 func TestConfigured(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	top := sandboxtest.OpenDir(t)
@@ -95,12 +96,12 @@ func TestConfigured(t *testing.T) {
 		t.Errorf("exit code %d, %q, %q", code, out, errs)
 	}
 	if info, err := os.Stat(filepath.Join(served, "made")); err != nil || info.Sys().(*syscall.Stat_t).Uid != bob {
-		t.Errorf("what alice's job made is not its owner's: %v", err)
+		t.Errorf("a file that alice's job created does not belong to the directory's owner: %v", err)
 	}
 	if code, out, errs := d.runs(alice, "run", "--repo", own, "--", "true"); code != 125 || !strings.Contains(errs, own) {
 		t.Errorf("her own: exit code %d, %q, %q", code, out, errs)
 	}
-	// Another directory by the same name is not what root served.
+	// Another directory with the same name is not the served one.
 	if err := errors.Join(os.Rename(served, served+"-away"), os.Rename(own, served)); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +110,7 @@ func TestConfigured(t *testing.T) {
 	}
 }
 
-// TestPs: each sees the jobs that are theirs, and root sees all.
+// TestPs: users see their own jobs, and root sees all.
 func TestPs(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	d := serve(t)
@@ -134,7 +135,7 @@ func TestPs(t *testing.T) {
 	}
 }
 
-// TestClosedSocket: who may not connect is told what to do.
+// TestClosedSocket: a user who may not connect gets a hint.
 func TestClosedSocket(t *testing.T) {
 	sandboxtest.RequireJails(t)
 	d := serve(t)

@@ -31,7 +31,7 @@ func gitEnvironment() []string {
 	}
 }
 
-// commits is a job that commits, and says what git says.
+// commits is a job that commits, and prints git's output.
 func commits() []string {
 	args := []string{"--"}
 	for _, v := range gitEnvironment() {
@@ -40,8 +40,8 @@ func commits() []string {
 	return append(args, "sh", "-c", "git commit -q --allow-empty -m two 2>&1 && git log --format=%s && git status -s")
 }
 
-// TestWorktrees: git works in worktrees, by a supervisor that runs and by one that root starts, for who asked sudo. What a
-// job could have forged is not followed.
+// TestWorktrees: git works in worktrees, with a running supervisor and with one that root starts for a user of sudo. Git
+// files that a job could have forged are not followed.
 func TestWorktrees(t *testing.T) {
 	sandboxtest.RequireJails(t, sandboxtest.Program("git"))
 	const made = "git init -q -b main main; git -C main commit -q --allow-empty -m one; git -C main worktree add -q ../wt\n"
@@ -81,18 +81,18 @@ func TestWorktrees(t *testing.T) {
 	}
 }
 
-// bySudo runs corral as root whom a user asked by sudo.
+// bySudo runs corral as root with the environment that sudo sets for a user.
 func bySudo(t *testing.T, uid int, args []string) string {
 	t.Helper()
 	cmd := exec.Command(sandboxtest.Bin(t, "corral"), args...)
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "SUDO_UID=" + strconv.Itoa(uid), "SUDO_GID=" + strconv.Itoa(uid)}
-	out, _ := cmd.CombinedOutput() // how it ends is the job's matter
+	out, _ := cmd.CombinedOutput() // the caller checks the output only
 	return string(out)
 }
 
-// TestWorktreeOfAnother: somebody else's git directory that names a worktree of alice's is served to her no more than any
-// of his directories.
+// TestWorktreeOfAnother: if bob's git directory names a worktree of alice's, it is not served to her, like any other of
+// his directories.
 func TestWorktreeOfAnother(t *testing.T) {
 	sandboxtest.RequireJails(t, sandboxtest.Program("git"))
 	top := sandboxtest.OpenDir(t)
@@ -108,7 +108,7 @@ func TestWorktreeOfAnother(t *testing.T) {
 	if got := bySudo(t, alice, args); !strings.Contains(got, none) {
 		t.Errorf("own supervisor: %q", got)
 	}
-	// The operator can serve it, by its name: with the main checkout, it is not for who is not its owner.
+	// The operator can serve the git directory by its name. Serving the main checkout does not serve it to other users.
 	if _, out, errs := serve(t, "--repo", hers+"/wt", "--repo", bobs+"/main").runs(alice, args...); !strings.Contains(out+errs, none) {
 		t.Errorf("main checkout served: %q, %q", out, errs)
 	}
