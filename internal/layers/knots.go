@@ -41,7 +41,7 @@ var knots = map[string]int{
 
 	"seccomp": 14,
 
-	"store/artifact": 13,
+	"store/artifact": 10,
 
 	"store/audit": 13,
 

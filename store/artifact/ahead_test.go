@@ -1,11 +1,7 @@
 package artifact
 
 import (
-	"bytes"
-	"compress/gzip"
-	"crypto/sha256"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,31 +55,6 @@ func TestUnlinkOnce(t *testing.T) {
 	second, again := s.unlink(handle)
 	if !first || second || err != nil || again != nil {
 		t.Errorf("%v, %v; then %v, %v", first, err, second, again)
-	}
-}
-
-// TestShortTextIsNotCompressed: short text is stored uncompressed, longer text is compressed; any gzip reader reads
-// both.
-func TestShortTextIsNotCompressed(t *testing.T) {
-	var p gzipHasherPool
-	for _, size := range []int{0, 1, maxPlain, maxPlain + 1, small} {
-		var b bytes.Buffer
-		text, owner := []byte(strings.Repeat("x", size)), ownerOf("h", "user:ada")
-		sum, err := p.short(&b, owner, text)
-		if err != nil || sum != (sealed{int64(size), sha256.Sum256(text)}) {
-			t.Fatalf("%d: %+v, %v", size, sum, err)
-		}
-		if isPlainWord := bytes.Contains(b.Bytes(), text); isPlainWord != (size <= maxPlain) {
-			t.Errorf("%d: uncompressed: %v", size, isPlainWord)
-		}
-		gz, err := gzip.NewReader(&b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := io.ReadAll(gz)
-		if err != nil || !bytes.Equal(got, text) || !bytes.Equal(gz.Extra, owner) {
-			t.Errorf("%d: %d bytes, %q, %v", size, len(got), gz.Extra, err)
-		}
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"corral/store/artifact/spool"
 )
 
 // Copy writes the streams of an artifact as they are stored, stdout first. Each stream is verified before any of it
@@ -83,7 +85,7 @@ type lineFilter struct {
 	lines Range
 	n     int64 // number of the line that begins or continues next
 	at    int64
-	gap   *gap // not yet reached; nil if there is none
+	gap   *spool.Gap // not yet reached; nil if there is none
 	after int64
 }
 

@@ -1,7 +1,6 @@
 package artifact
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -118,10 +117,3 @@ func tryLock(fd int) error {
 		}
 	}
 }
-
-var errTrailing = errors.New("bytes after the end")
-
-// A byteReader reads byte by byte, so that nothing beyond the bytes consumed is lost.
-type byteReader struct{ *bufio.Reader }
-
-func newByteReader(r io.Reader) *byteReader { return &byteReader{bufio.NewReaderSize(r, 32<<10)} }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/job"
+	"corral/store/artifact/spool"
 )
 
 const manifestName = "manifest.json"
@@ -31,31 +32,31 @@ const (
 // A Manifest describes an artifact. Sizes, lines and hashes of a stream are those of the stored stream; totals are of
 // what the job wrote.
 type Manifest struct {
-	Version         int       `json:"version"`
-	ArtifactID      string    `json:"artifactId"`
-	RepoID          string    `json:"repoId"`
-	Runtime         string    `json:"runtime"`
-	Principal       string    `json:"principal"`
-	Status          string    `json:"status"`
-	ArgsHash        string    `json:"argsHash"`
-	CodeSHA256      *string   `json:"codeSha256"` // null without code
-	RelativeCwd     string    `json:"relativeCwd"`
-	ExitCode        *int      `json:"exitCode"` // null after a signal or at the deadline
-	Signal          *string   `json:"signal"`   // such as SIGTERM
-	DurationMs      int64     `json:"durationMs"`
-	StdoutBytes     int64     `json:"stdoutBytes"`
-	StderrBytes     int64     `json:"stderrBytes"`
-	StdoutSHA256    string    `json:"stdoutSha256"`
-	StderrSHA256    string    `json:"stderrSha256"`
-	StdoutLines     int64     `json:"stdoutLines"` // including lines left out
-	StderrLines     int64     `json:"stderrLines"`
-	StdoutGap       *gap      `json:"stdoutLeftOut,omitempty"`
-	StderrGap       *gap      `json:"stderrLeftOut,omitempty"`
-	TotalStdout     int64     `json:"totalStdoutBytes"`
-	TotalStderr     int64     `json:"totalStderrBytes"`
-	PolicyAuditHash string    `json:"policyAuditHash"`
-	CreatedAt       time.Time `json:"createdAt"`
-	ExpiresAt       time.Time `json:"expiresAt"`
+	Version         int        `json:"version"`
+	ArtifactID      string     `json:"artifactId"`
+	RepoID          string     `json:"repoId"`
+	Runtime         string     `json:"runtime"`
+	Principal       string     `json:"principal"`
+	Status          string     `json:"status"`
+	ArgsHash        string     `json:"argsHash"`
+	CodeSHA256      *string    `json:"codeSha256"` // null without code
+	RelativeCwd     string     `json:"relativeCwd"`
+	ExitCode        *int       `json:"exitCode"` // null after a signal or at the deadline
+	Signal          *string    `json:"signal"`   // such as SIGTERM
+	DurationMs      int64      `json:"durationMs"`
+	StdoutBytes     int64      `json:"stdoutBytes"`
+	StderrBytes     int64      `json:"stderrBytes"`
+	StdoutSHA256    string     `json:"stdoutSha256"`
+	StderrSHA256    string     `json:"stderrSha256"`
+	StdoutLines     int64      `json:"stdoutLines"` // including lines left out
+	StderrLines     int64      `json:"stderrLines"`
+	StdoutGap       *spool.Gap `json:"stdoutLeftOut,omitempty"`
+	StderrGap       *spool.Gap `json:"stderrLeftOut,omitempty"`
+	TotalStdout     int64      `json:"totalStdoutBytes"`
+	TotalStderr     int64      `json:"totalStderrBytes"`
+	PolicyAuditHash string     `json:"policyAuditHash"`
+	CreatedAt       time.Time  `json:"createdAt"`
+	ExpiresAt       time.Time  `json:"expiresAt"`
 }
 
 // A storedStream is a manifest's description of one stream.
@@ -64,7 +65,7 @@ type storedStream struct {
 	bytes, total int64
 	lines        int64
 	sha          string
-	gap          *gap
+	gap          *spool.Gap
 	owner        []byte // the mark that its header must have, if it has one
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 	"corral/internal/redact"
 	"corral/job"
 	"corral/store/artifact/lines"
+	"corral/store/artifact/spool"
 )
 
 // BeginOptions configure an Output: its owner, and which parts of it to show.
@@ -135,18 +137,18 @@ func (o *Output) Streams() (stdout, stderr *os.File, err error) {
 }
 
 // spool returns the spool that stores stream i, or nil if nothing is stored.
-func (o *Output) spool(i int) *spool {
+func (o *Output) spool(i int) *spool.Spool {
 	if o.store == nil {
 		return nil
 	}
 	pending := o.pending
-	return &spool{hashers: &o.store.hashers, limit: o.limit, owner: ownerOf(o.handle, o.begin.Principal), file: func() (fdWriter, error) {
+	return o.store.hashers.New(spool.Options{Limit: o.limit, Mark: ownerOf(o.handle, o.begin.Principal), File: func() (io.Writer, error) {
 		t, err := pending.wait()
 		if err != nil {
-			return -1, err
+			return nil, err
 		}
 		return fdWriter(t.files[i]), nil
-	}}
+	}})
 }
 
 // Written implements job.Output.
@@ -234,15 +236,15 @@ func (o *Output) commit(r *job.Record) error {
 	if o.begin.Exact && (o.captured.Stdout.Truncated || o.captured.Stderr.Truncated) {
 		return fmt.Errorf("it has more than %d bytes", o.limit)
 	}
-	var seals [len(o.streams)]seal
+	var seals [len(o.streams)]spool.Sealed
 	for i, st := range o.streams {
-		if seals[i] = st.stored; seals[i].err != nil {
-			return seals[i].err
+		if seals[i] = st.stored; st.failed != nil {
+			return st.failed
 		}
 	}
 	m := newManifest(o.handle, &o.begin, r, o.store.now(), o.store.ttl)
-	m.StdoutBytes, m.StdoutSHA256, m.StdoutGap = seals[0].bytes, hex.EncodeToString(seals[0].sha[:]), seals[0].gap
-	m.StderrBytes, m.StderrSHA256, m.StderrGap = seals[1].bytes, hex.EncodeToString(seals[1].sha[:]), seals[1].gap
+	m.StdoutBytes, m.StdoutSHA256, m.StdoutGap = seals[0].Bytes, hex.EncodeToString(seals[0].SHA256[:]), seals[0].Gap
+	m.StderrBytes, m.StderrSHA256, m.StderrGap = seals[1].Bytes, hex.EncodeToString(seals[1].SHA256[:]), seals[1].Gap
 	m.TotalStdout, m.StdoutLines = o.captured.Stdout.Bytes, o.captured.Stdout.Lines
 	m.TotalStderr, m.StderrLines = o.captured.Stderr.Bytes, o.captured.Stderr.Lines
 	text, err := json.Marshal(m)
@@ -258,12 +260,12 @@ func (o *Output) commit(r *job.Record) error {
 	}
 	size := blockSize + onDisk(int64(len(text)))
 	for i, s := range seals {
-		if s.size < 0 {
-			if s.size, err = fileSize(t.dir, fileNames[i]); err != nil {
+		if s.Size < 0 {
+			if s.Size, err = fileSize(t.dir, fileNames[i]); err != nil {
 				return err
 			}
 		}
-		size += onDisk(s.size)
+		size += onDisk(s.Size)
 	}
 	return o.store.commit(t, o.handle, o.begin.Principal, size)
 }
@@ -294,7 +296,7 @@ func (o *Output) end() {
 		}
 		s.finish(0)
 		if s.keep != nil {
-			s.keep.discard()
+			s.keep.Discard()
 		}
 		o.streams[i] = nil
 	}

@@ -310,7 +310,7 @@ func TestHeadAndTail(t *testing.T) {
 		if !ok || !ok2 || !strings.HasPrefix(text, head) || !strings.HasSuffix(text, tail) || left != fmt.Sprint(len(text)-len(head)-len(tail)) {
 			t.Errorf("%d bytes written: %d at the front, %s left out, %d at the end", n, len(head), left, len(tail))
 		}
-		if len(tail) < 1<<20-aligning {
+		if len(tail) < 1<<20-64<<10 {
 			t.Errorf("%d at the end", len(tail))
 		}
 		last := int64(n / 32)

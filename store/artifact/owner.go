@@ -4,8 +4,9 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 
-	"github.com/klauspost/compress/gzip"
 	"golang.org/x/sys/unix"
+
+	"corral/store/artifact/spool"
 )
 
 // ownerID is the id of a gzip header subfield (RFC 1952) with a hash of the artifact's principal. The manifest has
@@ -44,9 +45,9 @@ func (s *Store) mark(handle, file string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	gz, err := gzip.NewReader(f)
+	gz, err := spool.Open(f)
 	if err != nil {
 		return nil, err
 	}
-	return gz.Extra, nil
+	return gz.Mark(), nil
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/store/artifact/lines"
+	"corral/store/artifact/spool"
 )
 
 // Errors of reading. They are wrapped with details that the reader may learn.
@@ -240,11 +241,11 @@ func (s *Store) read(ctx context.Context, dir int, handle string, k storedStream
 	}
 	defer f.Close()
 	corrupt := func(err error) error { return fmt.Errorf("%w: %s: %w", ErrCorrupt, k.name, err) }
-	r, err := unpack(f)
+	r, err := spool.Open(f)
 	if err != nil {
 		return corrupt(err)
 	}
-	if mark := r.gz.Extra; mark != nil && !bytes.Equal(mark, k.owner) {
+	if mark := r.Mark(); mark != nil && !bytes.Equal(mark, k.owner) {
 		return corrupt(errors.New("it belongs to another principal or artifact"))
 	}
 	sum := sha256.New()
@@ -278,7 +279,7 @@ func (s *Store) read(ctx context.Context, dir int, handle string, k storedStream
 // A gapReader feeds a stored stream to a lines.Reader, with its gap in place of the marker.
 type gapReader struct {
 	v   *lines.Reader
-	gap *gap // nil: nothing was left out
+	gap *spool.Gap // nil: nothing was left out
 	at  int64
 }
 
@@ -295,7 +296,7 @@ func (g *gapReader) Write(p []byte) (int, error) {
 		p = p[len(head):]
 	}
 	if g.at += int64(n - len(p)); len(p) > 0 && g.at == g.gap.Offset {
-		g.v.Gap(g.gap.Lines, leftOut(g.gap.Bytes))
+		g.v.Gap(g.gap.Lines, g.gap.Line())
 	}
 	if g.at < end {
 		skip := min(int64(len(p)), end-g.at)

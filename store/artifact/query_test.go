@@ -2,6 +2,7 @@ package artifact
 
 import (
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"os"
 	"path/filepath"
@@ -9,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/klauspost/compress/gzip"
 
 	"corral/store/artifact/lines"
 )

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"corral/store/artifact/spool"
 )
 
 // Options of a Store. A zero field means its default.
@@ -40,7 +42,7 @@ type Store struct {
 	now         func() time.Time
 
 	dir     int // -1 if there is none, in a read-only store
-	hashers gzipHasherPool
+	hashers spool.Pool
 	reading chan struct{} // semaphore of running queries
 	quota   quota
 	owners  owners
@@ -64,7 +66,7 @@ func Open(state *os.File, o Options) (*Store, error) {
 		taken: make(chan struct{}, 1), reading: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
 	s.defaults()
-	if s.ttl < 0 || s.maxCount < 0 || s.maxBytes < 0 || s.streamBytes < minStream || s.streamBytes > maxStream-markerRoom {
+	if s.ttl < 0 || s.maxCount < 0 || s.maxBytes < 0 || s.streamBytes < minStream || s.streamBytes > maxStream-spool.MarkerRoom {
 		return nil, fmt.Errorf("artifacts: ttl %v, max_count %d, max_bytes %d, %d bytes of a stream: a value is out of bounds",
 			s.ttl, s.maxCount, s.maxBytes, s.streamBytes)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"corral/internal/redact"
 	"corral/store/artifact/lines"
+	"corral/store/artifact/spool"
 )
 
 const (
@@ -29,13 +30,14 @@ type stream struct {
 	total *atomic.Int64 // bytes read
 	hide  *redact.Stream
 	view  *lines.Reader
-	keep  *spool   // nil: the stream is not stored
-	whole *whole   // nil: the stream is not shown completely
-	shown []byte   // owned by the reading goroutine until done is closed
-	ends  *margins // nil: its ends are not shown
+	keep  *spool.Spool // nil: the stream is not stored
+	whole *whole       // nil: the stream is not shown completely
+	shown []byte       // owned by the reading goroutine until done is closed
+	ends  *margins     // nil: its ends are not shown
 	// passed is the number of bytes after redaction. Owned by the reading goroutine until done is closed.
 	passed int64
-	stored seal // owned by the reading goroutine until done is closed
+	stored spool.Sealed // owned by the reading goroutine until done is closed
+	failed error        // of storing; owned by the reading goroutine until done is closed
 	done   chan struct{}
 }
 
@@ -80,7 +82,7 @@ func (s *stream) read() {
 	s.view.Close()
 	s.pipe.Close()
 	if s.keep != nil { // streams end before the job's result is known, so this delays nobody
-		s.stored = s.seal()
+		s.stored, s.failed = s.keep.Seal()
 	}
 }
 
@@ -138,7 +140,7 @@ func (s *stream) out(p []byte) {
 	s.ends.write(p)
 	_, _ = s.view.Write(p) // never fails
 	if s.keep != nil {
-		s.keep.write(p)
+		s.keep.Write(p)
 	}
 }
 
@@ -146,27 +148,4 @@ func (s *stream) out(p []byte) {
 func (s *stream) finish(d time.Duration) {
 	_ = s.pipe.SetReadDeadline(time.Now().Add(d)) // fails only if the pipe is already closed
 	<-s.done
-}
-
-// A seal is the stored form of a stream.
-type seal struct {
-	sealed
-	gap  *gap
-	size int64 // of its file, in bytes; -1 if not known yet
-	err  error
-}
-
-// seal completes storing the stream.
-func (s *stream) seal() seal {
-	r := seal{gap: s.keep.end(), size: -1}
-	var short []byte
-	if r.sealed, short, r.err = s.keep.finish(); r.err != nil || short == nil {
-		return r
-	}
-	f, err := s.keep.file()
-	if err == nil {
-		_, err = f.Write(short)
-	}
-	r.size, r.err = int64(len(short)), err
-	return r
 }

@@ -1,8 +1,16 @@
-package artifact
+// Package spool stores one stream of a job as a gzip file within bounds, and reads it back.
+//
+// Of a stream that is too long, its head and its end are stored, with a line in between that says how much was left out
+// (Gap). Short streams stay in memory until they end; for longer ones, a goroutine compresses, hashes and writes, so that
+// the job is not slowed down by it. The file is one gzip member (RFC 1952), whose header may hold a mark. Memory is at
+// most about 3 MiB per stream.
+package spool
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
+	"io"
 )
 
 const (
@@ -12,24 +20,34 @@ const (
 	tailSize = 1 << 20
 	// aligning is how far from a cut a newline is searched for, so that whole lines are left out.
 	aligning = 64 << 10
-	// markerRoom is above the length of any marker.
-	markerRoom = 128
+	// MarkerRoom is above the length in bytes of any marker: a stored stream is at most this much longer than the limit.
+	MarkerRoom = 128
 )
 
-// A gap describes the part of a stream that was left out, for its manifest.
-type gap struct {
+// A Gap describes the part of a stream that was left out. The JSON names are those of an artifact's manifest.
+type Gap struct {
 	Offset int64 `json:"offset"` // of the marker, in the stored stream
 	Marker int64 `json:"marker"` // length of the marker in bytes
 	Bytes  int64 `json:"bytes"`  // number of bytes left out
 	Lines  int64 `json:"lines"`  // number of newlines left out
 }
 
-// A spool stores one stream within bounds: its head and, if it is too long, its end.
-type spool struct {
-	hashers *gzipHasherPool
-	file    func() (fdWriter, error) // destination of the stream; called when it is no longer small
-	limit   int64                    // maximum number of bytes stored
-	owner   []byte                   // mark for the header
+// Line returns the line that stands for the gap, without its newline.
+func (g *Gap) Line() string { return fmt.Sprintf("... (%d bytes left out) ...", g.Bytes) }
+
+// Options of a Spool.
+type Options struct {
+	Limit int64  // maximum number of bytes stored of the stream, at least 1 KiB
+	Mark  []byte // subfields for the gzip header; nil stores none
+	// File returns the destination of the stream, which the caller owns. It is called when there is something to write,
+	// and may be called again.
+	File func() (io.Writer, error)
+}
+
+// A Spool stores one stream. It is not safe for concurrent use. It must be ended by Seal or Discard.
+type Spool struct {
+	pool *Pool
+	Options
 
 	small  []byte
 	work   *worker // nil while small
@@ -43,15 +61,18 @@ type spool struct {
 	err      error
 }
 
-func (s *spool) tail() int { return int(min(tailSize, s.limit/2)) }
+// New returns a Spool for a stream.
+func (p *Pool) New(o Options) *Spool { return &Spool{pool: p, Options: o} }
+
+func (s *Spool) tail() int { return int(min(tailSize, s.Limit/2)) }
 
 // ringSize is large enough to store a stream of limit bytes completely, wherever its head was cut.
-func (s *spool) ringSize() int { return s.tail() + aligning + markerRoom }
+func (s *Spool) ringSize() int { return s.tail() + aligning + MarkerRoom }
 
-// write appends p, without keeping a reference to it.
-func (s *spool) write(p []byte) {
+// Write appends p, without keeping a reference to it. Seal reports errors.
+func (s *Spool) Write(p []byte) {
 	if !s.full {
-		room := s.limit - int64(s.tail()) - markerRoom - s.stored
+		room := s.Limit - int64(s.tail()) - MarkerRoom - s.stored
 		if int64(len(p)) <= room {
 			s.put(p)
 			return
@@ -70,7 +91,7 @@ func (s *spool) write(p []byte) {
 }
 
 // keep writes p to the ring.
-func (s *spool) keep(p []byte) {
+func (s *Spool) keep(p []byte) {
 	size := s.ringSize()
 	if s.ring == nil {
 		s.ring = make([]byte, size)
@@ -85,7 +106,7 @@ func (s *spool) keep(p []byte) {
 }
 
 // last returns the last n bytes written.
-func (s *spool) last(n int64) []byte {
+func (s *Spool) last(n int64) []byte {
 	size := int64(len(s.ring))
 	from, to := (s.after-n)%max(size, 1), s.after%max(size, 1)
 	if n == 0 || from < to {
@@ -95,7 +116,7 @@ func (s *spool) last(n int64) []byte {
 }
 
 // put stores p.
-func (s *spool) put(p []byte) {
+func (s *Spool) put(p []byte) {
 	if len(p) == 0 {
 		return
 	}
@@ -106,11 +127,11 @@ func (s *spool) put(p []byte) {
 		return
 	}
 	if s.work == nil && s.err == nil {
-		f, err := s.file()
+		f, err := s.File()
 		if err != nil {
 			s.err = err
 		} else {
-			s.work = newWorker(s.hashers, f, s.owner)
+			s.work = newWorker(s.pool, f, s.Mark)
 			s.work.write(s.small)
 		}
 		s.small = nil
@@ -121,10 +142,10 @@ func (s *spool) put(p []byte) {
 }
 
 // truncated reports whether part of the stream is or will be left out.
-func (s *spool) truncated() bool { return s.stored+s.after > s.limit && s.full }
+func (s *Spool) truncated() bool { return s.stored+s.after > s.Limit && s.full }
 
 // end stores the end of the stream, and returns the gap before it, or nil if nothing was left out.
-func (s *spool) end() *gap {
+func (s *Spool) end() *Gap {
 	defer func() { s.ring = nil }()
 	if !s.truncated() {
 		s.put(s.last(s.after))
@@ -134,28 +155,49 @@ func (s *spool) end() *gap {
 	if nl := bytes.IndexByte(tail[:min(len(tail), aligning)], '\n'); nl >= 0 && nl+1 < len(tail) {
 		tail = tail[nl+1:]
 	}
-	g := gap{
+	g := &Gap{
 		Offset: s.stored, Bytes: s.after - int64(len(tail)),
 		Lines: s.newlines - int64(bytes.Count(tail, []byte{'\n'})),
 	}
-	marker := leftOut(g.Bytes) + "\n"
+	marker := g.Line() + "\n"
 	if s.line {
 		marker = "\n" + marker
 	}
 	g.Marker = int64(len(marker))
 	s.put([]byte(marker))
 	s.put(tail)
-	return &g
+	return g
 }
 
-// leftOut returns the marker line for n bytes that are not stored.
-func leftOut(n int64) string { return fmt.Sprintf("... (%d bytes left out) ...", n) }
+// A Sealed is the stored form of a stream.
+type Sealed struct {
+	Bytes  int64 // of the stored stream, before compression
+	SHA256 [sha256.Size]byte
+	Gap    *Gap  // nil if nothing was left out
+	Size   int64 // of its file, in bytes; -1 if not known: the caller has to look
+}
+
+// Seal ends the stream and returns what was stored.
+func (s *Spool) Seal() (Sealed, error) {
+	gap := s.end()
+	sum, short, err := s.finish()
+	r := Sealed{Bytes: sum.bytes, SHA256: sum.sha, Gap: gap, Size: -1}
+	if err != nil || short == nil {
+		return r, err
+	}
+	f, err := s.File()
+	if err == nil {
+		_, err = f.Write(short)
+	}
+	r.Size = int64(len(short))
+	return r, err
+}
 
 // finish returns the size and hash of the stream and, if it is small, its compressed form. A large stream is in its
 // file; nil is returned for it.
-func (s *spool) finish() (sealed, []byte, error) {
+func (s *Spool) finish() (sum, []byte, error) {
 	if s.err != nil {
-		return sealed{}, nil, s.err
+		return sum{}, nil, s.err
 	}
 	if w := s.work; w != nil {
 		s.work = nil
@@ -163,88 +205,15 @@ func (s *spool) finish() (sealed, []byte, error) {
 		return seal, nil, err
 	}
 	b := bytes.NewBuffer(make([]byte, 0, 128+len(s.small)/2))
-	seal, err := s.hashers.short(b, s.owner, s.small)
+	seal, err := s.pool.short(b, s.Mark, s.small)
 	return seal, b.Bytes(), err
 }
 
-// discard ends the spool without a result.
-func (s *spool) discard() {
+// Discard ends the Spool without a result. After Seal, or another Discard, it does nothing.
+func (s *Spool) Discard() {
 	if s.work != nil {
 		_, _ = s.work.close()
 		s.work = nil
 	}
 	s.small, s.ring = nil, nil
-}
-
-// A worker compresses, hashes and writes a stream in its own goroutine. It has few buffers, so a faster writer
-// blocks.
-type worker struct {
-	in, free chan []byte
-	cur      []byte
-	done     chan struct{}
-	// Used by the worker's goroutine only, until done is closed.
-	hashers *gzipHasherPool
-	file    fdWriter
-	owner   []byte
-	seal    sealed
-	err     error
-}
-
-const (
-	chunk  = 64 << 10
-	chunks = 4
-)
-
-func newWorker(p *gzipHasherPool, f fdWriter, owner []byte) *worker {
-	w := &worker{
-		in: make(chan []byte, chunks), free: make(chan []byte, chunks), done: make(chan struct{}),
-		hashers: p, file: f, owner: owner,
-	}
-	for range chunks {
-		w.free <- nil
-	}
-	go w.run()
-	return w
-}
-
-func (w *worker) write(p []byte) {
-	for len(p) > 0 {
-		if w.cur == nil {
-			if w.cur = <-w.free; w.cur == nil {
-				w.cur = make([]byte, 0, chunk)
-			}
-		}
-		n := min(len(p), cap(w.cur)-len(w.cur))
-		w.cur = append(w.cur, p[:n]...)
-		p = p[n:]
-		if len(w.cur) == cap(w.cur) {
-			w.in <- w.cur
-			w.cur = nil
-		}
-	}
-}
-
-func (w *worker) run() {
-	defer close(w.done)
-	c := w.hashers.to(w.file, w.owner)
-	for b := range w.in {
-		if w.err == nil { // after an error, input is dropped: the job must not block
-			_, w.err = c.Write(b)
-		}
-		w.free <- b[:0]
-	}
-	seal, err := w.hashers.close(c)
-	if w.err == nil {
-		w.seal, w.err = seal, err
-	}
-}
-
-// close ends the stream and waits for the worker.
-func (w *worker) close() (sealed, error) {
-	if len(w.cur) > 0 {
-		w.in <- w.cur
-	}
-	close(w.in)
-	<-w.done
-	return w.seal, w.err
 }

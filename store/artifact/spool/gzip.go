@@ -1,0 +1,91 @@
+package spool
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+	"hash/crc32"
+	"io"
+	"sync"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+// A gzipHasher compresses and hashes one stream.
+type gzipHasher struct {
+	gz  *gzip.Writer
+	sha hash.Hash
+	n   int64 // uncompressed bytes
+}
+
+// A Pool keeps compressors for reuse: each has about a megabyte of tables. The zero value is ready for use, by several
+// goroutines at once.
+type Pool struct{ pool sync.Pool }
+
+// level is gzip -1: the time for higher levels is not worth it for data that is read once or never.
+const level = gzip.BestSpeed
+
+// to returns a gzipHasher that writes to w, with mark, if any, in the header.
+func (p *Pool) to(w io.Writer, mark []byte) *gzipHasher {
+	if c, ok := p.pool.Get().(*gzipHasher); ok {
+		c.gz.Reset(w)
+		c.sha.Reset()
+		c.n = 0
+		c.gz.Extra = mark // Reset clears it
+		return c
+	}
+	gz, _ := gzip.NewWriterLevel(w, level) // fails for invalid levels only
+	gz.Extra = mark
+	return &gzipHasher{gz: gz, sha: sha256.New()}
+}
+
+func (c *gzipHasher) Write(p []byte) (int, error) {
+	c.sha.Write(p)
+	c.n += int64(len(p))
+	return c.gz.Write(p)
+}
+
+// A sum is the size and hash of a stream.
+type sum struct {
+	bytes int64
+	sha   [sha256.Size]byte
+}
+
+// close ends the stream and returns c to the pool.
+func (p *Pool) close(c *gzipHasher) (sum, error) {
+	err := c.gz.Close()
+	s := sum{bytes: c.n}
+	c.sha.Sum(s.sha[:0])
+	c.gz.Reset(io.Discard)
+	p.pool.Put(c)
+	return s, err
+}
+
+// maxPlain is the maximum size stored uncompressed: compressed, it would take the same block of a disk,
+// and a gzipHasher.
+const maxPlain = 3 << 10
+
+// short appends a complete gzip member with text to dst.
+func (p *Pool) short(dst *bytes.Buffer, mark, text []byte) (sum, error) {
+	if len(text) <= maxPlain {
+		dst.Write(plainMember(mark, text))
+		return sum{int64(len(text)), sha256.Sum256(text)}, nil
+	}
+	c := p.to(dst, mark)
+	_, _ = c.Write(text) // writing to memory cannot fail
+	return p.close(c)
+}
+
+// plainMember returns a gzip member (RFC 1952) with one uncompressed block (RFC 1951, 3.2.4). text must be shorter
+// than 64 KiB.
+func plainMember(mark, text []byte) []byte {
+	const deflate, extra, fastest, unknownSystem, last = 8, 4, 4, 255, 1
+	b := make([]byte, 0, 25+len(mark)+len(text))
+	b = append(b, 0x1f, 0x8b, deflate, extra, 0, 0, 0, 0, fastest, unknownSystem)
+	b = append(binary.LittleEndian.AppendUint16(b, uint16(len(mark))), mark...)
+	b = binary.LittleEndian.AppendUint16(append(b, last), uint16(len(text)))
+	b = append(binary.LittleEndian.AppendUint16(b, ^uint16(len(text))), text...)
+	b = binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(text))
+	return binary.LittleEndian.AppendUint32(b, uint32(len(text)))
+}

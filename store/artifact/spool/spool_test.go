@@ -1,0 +1,123 @@
+package spool
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+)
+
+// TestShortTextIsNotCompressed: short text is stored uncompressed, longer text is compressed; any gzip reader reads
+// both.
+func TestShortTextIsNotCompressed(t *testing.T) {
+	var p Pool
+	for _, size := range []int{0, 1, maxPlain, maxPlain + 1, small} {
+		var b bytes.Buffer
+		text, mark := []byte(strings.Repeat("x", size)), []byte("Co\x04\x00mark")
+		got, err := p.short(&b, mark, text)
+		if err != nil || got != (sum{int64(size), sha256.Sum256(text)}) {
+			t.Fatalf("%d: %+v, %v", size, got, err)
+		}
+		if plain := bytes.Contains(b.Bytes(), text); plain != (size <= maxPlain) {
+			t.Errorf("%d: uncompressed: %v", size, plain)
+		}
+		gz, err := gzip.NewReader(&b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := io.ReadAll(gz)
+		if err != nil || !bytes.Equal(back, text) || !bytes.Equal(gz.Extra, mark) {
+			t.Errorf("%d: %d bytes, %q, %v", size, len(back), gz.Extra, err)
+		}
+	}
+}
+
+// TestSeal: whatever the length of a stream, what is stored can be read back by Open, with its mark, size, hash and gap.
+func TestSeal(t *testing.T) {
+	const limit = 256 << 10
+	var p Pool
+	for _, size := range []int{0, 1, small, small + 1, limit, limit + MarkerRoom, 3 << 20} {
+		var file bytes.Buffer
+		s := p.New(Options{Limit: limit, Mark: []byte("Co\x01\x00x"), File: func() (io.Writer, error) { return &file, nil }})
+		var in bytes.Buffer
+		for n := 0; in.Len() < size; n++ {
+			fmt.Fprintf(&in, "line %d\n", n)
+		}
+		in.Truncate(size)
+		for p := in.Bytes(); len(p) > 0; {
+			n := min(len(p), 50_000)
+			s.Write(p[:n])
+			p = p[n:]
+		}
+		sealed, err := s.Seal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Discard() // does nothing
+		m, err := Open(&file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := io.ReadAll(m)
+		if err != nil || int64(len(back)) != sealed.Bytes || sha256.Sum256(back) != sealed.SHA256 || string(m.Mark()) != "Co\x01\x00x" {
+			t.Errorf("%d: %d bytes of %d, %v", size, len(back), sealed.Bytes, err)
+		}
+		if (sealed.Gap != nil) != (size > limit) || (sealed.Size >= 0) != (size <= small) {
+			t.Errorf("%d: %+v", size, sealed)
+		}
+		if g := sealed.Gap; g != nil {
+			marker := string(back[g.Offset:][:g.Marker])
+			whole := string(back[:g.Offset]) + string(in.Bytes()[g.Offset:][:g.Bytes]) + string(back[g.Offset+g.Marker:])
+			if marker != g.Line()+"\n" || whole != in.String() || int64(len(back)) > limit+MarkerRoom {
+				t.Errorf("%d: %+v, %q", size, g, marker)
+			}
+		}
+	}
+}
+
+// TestErrors: Seal returns the error of the file, at whichever length of the stream it occurs.
+func TestErrors(t *testing.T) {
+	var p Pool
+	full := errors.New("the disk is full")
+	for _, size := range []int{1, small + 1, 1 << 20} {
+		for name, file := range map[string]func() (io.Writer, error){
+			"open":  func() (io.Writer, error) { return nil, full },
+			"write": func() (io.Writer, error) { return failing{full}, nil },
+		} {
+			s := p.New(Options{Limit: 64 << 20, File: file})
+			s.Write([]byte(strings.Repeat("x", size)))
+			s.Write([]byte("y"))
+			if _, err := s.Seal(); !errors.Is(err, full) {
+				t.Errorf("%s, %d: %v", name, size, err)
+			}
+		}
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+// TestOpenRefuses: what is not exactly one gzip member is an error.
+func TestOpenRefuses(t *testing.T) {
+	whole := plainMember(nil, []byte("text"))
+	for name, b := range map[string][]byte{
+		"nothing":     nil,
+		"no header":   []byte("text that is not gzip"),
+		"cut":         whole[:len(whole)-1],
+		"byte after":  append(bytes.Clone(whole), 0),
+		"two members": append(bytes.Clone(whole), whole...),
+	} {
+		m, err := Open(bytes.NewReader(b))
+		if err == nil {
+			_, err = io.ReadAll(m)
+		}
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
