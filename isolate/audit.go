@@ -43,11 +43,12 @@ func (s *Supervisor) openAudit() error {
 		return err
 	}
 	// No instance can start while this lock is held.
-	unlock, err := lockFile(filepath.Join(RunDir, "lock"), true)
+	unlock, err := lockInstances()
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	lost, err := l.Recover(s.alive)
+	// This supervisor has no jobs yet, so records that are open in its own name belong to a predecessor.
+	lost, err := l.Recover(func(name string) bool { return name != s.config.Instance && running(name) })
 	unlock()
 	if err == nil {
 		err = l.Instance(audit.Started, s.config.Instance, os.Getpid())
@@ -60,20 +61,6 @@ func (s *Supervisor) openAudit() error {
 	}
 	s.audit = l
 	return nil
-}
-
-// alive reports whether another instance is running, that is, whether its lock is held. This supervisor has no jobs
-// yet, so records that are open in its own name belong to a predecessor.
-func (s *Supervisor) alive(name string) bool {
-	if name == s.config.Instance || !instanceName.MatchString(name) {
-		return false
-	}
-	f, err := os.OpenFile(filepath.Join(instancesDir, name, "lock"), os.O_RDWR|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
 // closeAudit records the end of this supervisor and waits until the log is on disk.
@@ -116,20 +103,6 @@ func (s *Supervisor) decide(r *run, q *Request, repo *repo, profile string) erro
 		return &job.Refusal{Step: "audit", Errno: int(errnoOf(err)), Message: message, Hint: hint}
 	}
 	return nil
-}
-
-// splitHint splits an error's text into message and hint.
-func splitHint(err error) (message, hint string) {
-	message, hint, _ = strings.Cut(err.Error(), "\nhint: ")
-	return message, hint
-}
-
-func errnoOf(err error) unix.Errno {
-	var errno unix.Errno
-	if errors.As(err, &errno) {
-		return errno
-	}
-	return 0
 }
 
 // record writes the end of a job to the audit log. A job without a recorded decision gets a single record, like a

@@ -29,21 +29,21 @@ func (j *jail) build(u *cleanup) error {
 	if err := j.inspect(); err != nil {
 		return err
 	}
-	base, err := j.s.instance.uids.take(j.s.instance.name)
+	base, err := j.s.instance.takeUIDs()
 	if err != nil {
 		return err
 	}
 	j.base = base
 	j.groups, err = j.s.instance.groups.Jail(j.name, int(base))
 	if err != nil {
-		j.s.instance.uids.release(base)
+		j.s.instance.releaseUIDs(base)
 		return err
 	}
 	u.push(func() {
 		err := j.groups.Remove()
 		j.report("cgroups", err)
 		if err == nil { // otherwise a process with one of the ids may be alive
-			j.s.instance.uids.release(base)
+			j.s.instance.releaseUIDs(base)
 		}
 	})
 	j.work.Go(j.s.instance.groups.Hasten) // for libcontainer's process; the steps until then do not wait for it
@@ -117,13 +117,6 @@ func (j *jail) report(what string, err error) {
 	if err != nil {
 		j.s.config.Log.Error("left behind", "jail", j.name, "what", what, "error", err)
 	}
-}
-
-func makeDir(path string) error {
-	if err := os.Mkdir(path, 0o711); err != nil {
-		return err
-	}
-	return unix.Chmod(path, 0o711) // the umask is stricter; the jail's root must be able to traverse the directory, but not to list it
 }
 
 // start makes libcontainer build the jail and start its init.

@@ -1,7 +1,6 @@
 package isolate
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -197,24 +196,6 @@ func holdsDescriptors(conn *wire.Conn) bool {
 		return nil
 	})
 	return holds
-}
-
-// queuedDescriptors reports whether a socket, given by its file in fdinfo, holds descriptors that were sent and not received. A
-// listening socket includes those of connections that were not accepted. known is false on kernels before 5.6 (scm_fds of
-// unix_show_fdinfo in net/unix/af_unix.c).
-func queuedDescriptors(info string) (queued, known bool, err error) {
-	f, err := os.Open(info)
-	if err != nil {
-		return false, false, err
-	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if n, found := strings.CutPrefix(lines.Text(), "scm_fds:"); found {
-			return strings.TrimSpace(n) != "0", true, nil
-		}
-	}
-	return false, false, lines.Err()
 }
 
 // work closes a user's queued descriptors until the queue is empty.

@@ -1,11 +1,9 @@
 package isolate
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"time"
 
@@ -14,13 +12,6 @@ import (
 	"corral/internal/directory"
 	"corral/job"
 )
-
-// RunDir holds the state of all running supervisors of the machine. It is fixed, because user ids are allocated and
-// killed instances are cleared machine-wide.
-const RunDir = "/run/corral"
-
-// instancesDir has one directory per supervisor.
-const instancesDir = RunDir + "/instances"
 
 // Config is the operator's configuration. It comes from root: a root-owned file, or root's command line.
 type Config struct {
@@ -80,36 +71,6 @@ type Repo struct {
 	Protect  job.Protection // minimum protection of sensitive paths for jobs that write to it
 }
 
-type inode struct{ dev, ino uint64 }
-
-// A Peer is the process at the other end of a connection.
-type Peer struct {
-	UID uint32 // from SO_PEERCRED
-	// holder is the user to whom this peer's usage is charged if that is another user (see subordinates); 0 is none.
-	holder uint32
-	// Account is the peer with its groups (SO_PEERGROUPS), or the account on whose behalf root's own front-end acts.
-	// If nil, it is a user whose only group has the user's own number, or, for an embedded supervisor, root.
-	Account *directory.Account
-	// Embedded is set for the front-end that root started together with this supervisor, for the repositories that
-	// root named.
-	Embedded bool
-	// Images lets an embedded front-end create and remove root file systems: root started it for that.
-	Images bool
-}
-
-// payer returns the user to whom the peer's usage is charged. Permissions are decided by UID alone.
-func (p Peer) payer() uint32 {
-	if p.holder != 0 {
-		return p.holder
-	}
-	return p.UID
-}
-
-// reservedNames are cgroup file and group names of ours that an instance cannot have.
-var reservedNames = []string{"init", "supervisor", "tasks"}
-
-var instanceName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
-
 // complete fills in defaults, pins the repositories and rejects invalid values.
 func (c *Config) complete() error {
 	if c.UIDBase == 0 {
@@ -160,11 +121,11 @@ func (c *Config) complete() error {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	if !instanceName.MatchString(c.Instance) || slices.Contains(reservedNames, c.Instance) {
-		return fmt.Errorf("invalid instance name %q: use lower-case letters, digits and dashes, at most 32 characters", c.Instance)
+	if err := checkInstance(c.Instance); err != nil {
+		return err
 	}
-	if c.UIDBase < 1<<16 || c.UIDSize < 2*uidBlock || uint64(c.UIDBase)+uint64(c.UIDSize) > 1<<32-2 {
-		return fmt.Errorf("invalid host user ids %d+%d: use a range of at least %d ids above 65535", c.UIDBase, c.UIDSize, 2*uidBlock)
+	if err := checkUIDs(c.UIDBase, c.UIDSize); err != nil {
+		return err
 	}
 	if err := c.Layers.complete(); err != nil {
 		return err
@@ -211,13 +172,4 @@ func (c *Config) servesTo(peer Peer, path string) bool {
 	return slices.ContainsFunc(c.Repos, func(r Repo) bool {
 		return r.Path == path && (r.UIDs == nil || peer.Embedded || slices.Contains(r.UIDs, peer.UID))
 	})
-}
-
-// unwrapErrno returns the kernel's error number in err, or err if there is none.
-func unwrapErrno(err error) error {
-	var errno unix.Errno
-	if errors.As(err, &errno) {
-		return errno
-	}
-	return err
 }

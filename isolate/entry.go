@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -46,7 +45,7 @@ func (c *Config) pinRepo(r *Repo, want inode) error {
 	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
 		return refuseRepo(r.Path, err)
 	}
-	is := inode{st.Dev, st.Ino}
+	is := inodeOf(&st)
 	if want != (inode{}) && is != want {
 		return refuseReplaced(r.Path)
 	}
@@ -157,71 +156,5 @@ func (r *repo) checkRoot() error {
 			Hint:    "give the repository to an ordinary user, or make every directory above it writable by root alone",
 		}
 	}
-	return nil
-}
-
-// nogroup is a group that owns nothing, by convention of every distribution.
-const nogroup = 65534
-
-// groupFor returns the group that the peer's jobs have in a directory with owner uid and group gid: gid if the peer
-// is in it, otherwise the peer's own. Otherwise a user would be in the group of every directory that the user was
-// given, or can create below one with the set-group-ID bit. Root's own group is never used as the fallback.
-func (p Peer) groupFor(uid, gid uint32) uint32 {
-	a := p.account()
-	if a.UID == 0 { // root acts on behalf of the owner
-		return ownerGroup(uid, gid)
-	}
-	switch {
-	case a.Has(gid):
-		return gid
-	case a.GID == 0:
-		return nogroup
-	}
-	return a.GID
-}
-
-// account returns the account whose rights the peer has.
-func (p Peer) account() directory.Account {
-	switch {
-	case p.Account != nil:
-		return *p.Account
-	case p.Embedded:
-		return directory.Account{}
-	}
-	return directory.Account{UID: p.UID, GID: p.UID}
-}
-
-// ownerGroup is groupFor for a peer that is root: the directory's group if its owner is in it, otherwise the owner's
-// own. If the host's files do not list the owner, any group is accepted except root's.
-func ownerGroup(uid, gid uint32) uint32 {
-	a, known := lookupAccount(uid)
-	switch {
-	case known && !a.Has(gid):
-		gid = a.GID
-	case known || gid != 0:
-		return gid
-	}
-	if gid == 0 && uid != 0 {
-		return nogroup
-	}
-	return gid
-}
-
-// openShown checks that the account of an embedded supervisor can open the toolchains named on its command line, and
-// makes their paths absolute.
-func (c *Config) openShown() error {
-	for i, path := range c.Shown {
-		path, err := directory.Absolute(path)
-		if err != nil {
-			return err
-		}
-		dir, err := c.openDir(path)
-		if err != nil {
-			return fmt.Errorf("toolchain: %w", err)
-		}
-		dir.Close()
-		c.Shown[i] = path
-	}
-	c.Shown = slices.DeleteFunc(c.Shown, func(path string) bool { return slices.Contains(c.Toolchains, path) })
 	return nil
 }

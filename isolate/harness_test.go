@@ -16,14 +16,21 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/test/isolatetest"
 	"corral/internal/test/sandboxtest"
 	frontend "corral/isolate/client"
 	"corral/isolate/wire"
 	"corral/job"
 )
 
-// owner is the user who owns the repositories of tests.
-const owner = 1001
+// Helpers of all of the supervisor's tests.
+const owner = isolatetest.Owner
+
+var (
+	newRepo, mkdir, put = isolatetest.NewRepo, isolatetest.Mkdir, isolatetest.Put
+	exists, eventually  = isolatetest.Exists, isolatetest.Eventually
+	refusedAt           = isolatetest.RefusedAt
+)
 
 // TestMain: the test binary is also libcontainer's init, and a supervisor for tests that kill or contain one.
 func TestMain(m *testing.M) {
@@ -123,7 +130,7 @@ func traces(instance string) []string {
 		found, _ := filepath.Glob("/sys/fs/cgroup/" + pattern + "corral/" + instance) // the pattern is valid
 		list = append(list, found...)
 	}
-	if dir := filepath.Join(instancesDir, instance); exists(dir) {
+	if dir := filepath.Join(RunDir, "instances", instance); exists(dir) {
 		list = append(list, dir)
 	}
 	return append(list, blocks(instance)...)
@@ -139,58 +146,6 @@ func blocks(instance string) []string {
 		}
 	}
 	return list
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
-
-// eventually waits until what returns "". It polls, because the kernel sends no event when the last mount or cgroup
-// is gone.
-func eventually(t testing.TB, what func() string) {
-	t.Helper()
-	var text string
-	patience := sandboxtest.Slow(30 * time.Second)
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		if text = what(); text == "" {
-			return
-		}
-	}
-	t.Errorf("after %v: %s", patience, text)
-}
-
-// newRepo creates an empty repository that belongs to owner.
-func newRepo(t testing.TB) string {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "repo")
-	mkdir(t, dir, owner)
-	return dir
-}
-
-func mkdir(t testing.TB, path string, uid int) {
-	t.Helper()
-	mayGive(t, uid)
-	if err := errors.Join(os.Mkdir(path, 0o755), os.Chmod(path, 0o755), os.Chown(path, uid, uid)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// mayGive skips the test unless it can create files of user uid.
-func mayGive(t testing.TB, uid int) {
-	t.Helper()
-	if uid != os.Geteuid() {
-		sandboxtest.Require(t, sandboxtest.Root)
-	}
-}
-
-// put writes a file with the given mode and owner.
-func put(t testing.TB, path, content string, mode os.FileMode, uid int) {
-	t.Helper()
-	mayGive(t, uid)
-	if err := errors.Join(os.WriteFile(path, []byte(content), mode), os.Chmod(path, mode), os.Chown(path, uid, uid)); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // A front is a client of a supervisor with a repository of its own.

@@ -187,26 +187,3 @@ func classifyPath(path string) (int, error) {
 	}
 	return seenHidden, nil
 }
-
-// whiteOut hides paths of an overlay's lower directory by writing whiteouts into its upper directory, before the
-// overlay is mounted: a character device 0:0 hides the name (overlayfs.rst, "whiteouts and opaque directories").
-func whiteOut(upper string, paths []string) error {
-	for _, p := range paths {
-		parts := strings.Split(p, "/")
-		at := upper
-		for _, name := range parts[:len(parts)-1] {
-			at = filepath.Join(at, name)
-			if err := unix.Mkdir(at, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
-				return &os.PathError{Op: "mkdir", Path: at, Err: err}
-			}
-			if err := setOwner(at, userOwner, 0o755); err != nil {
-				return err
-			}
-		}
-		at = filepath.Join(at, parts[len(parts)-1])
-		if err := unix.Mknod(at, unix.S_IFCHR, 0); err != nil {
-			return &os.PathError{Op: "mknod", Path: at, Err: err}
-		}
-	}
-	return nil
-}

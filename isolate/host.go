@@ -4,21 +4,13 @@ import (
 	"bufio"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 
 	"corral/internal/directory"
-	"corral/isolate/wire"
 	"corral/rootfs"
 )
-
-const goarch = runtime.GOARCH
-
-func sealFilter(profile string, program []byte) (*os.File, error) {
-	return wire.Seal("filter-"+profile, program, 0)
-}
 
 // homes lists the home directories of the host's users, from /etc/passwd. Neither a home directory nor anything in a
 // hidden directory of it can be a repository: they hold keys, shell start-up files, and settings and state of

@@ -16,12 +16,15 @@ import (
 // is not forked from the supervisor, which has many descriptors and much memory to copy, but from a helper process:
 // the stub under another name. If the helper ends, the next request starts another one.
 type usernsMaker struct {
-	stub *os.File // the helper's program
+	stub *os.File // the helper's program; owned by the caller
 
 	mu   sync.Mutex // serializes requests
 	conn *wire.Conn // guarded by mu: nil while no helper runs
 	pid  int        // guarded by mu: the helper's
 }
+
+// newUsernsMaker returns a maker whose helper runs the program stub. No process is started before begin or make.
+func newUsernsMaker(stub *os.File) *usernsMaker { return &usernsMaker{stub: stub} }
 
 // start starts the helper unless it is running. The caller holds m.mu.
 func (m *usernsMaker) start() error {
@@ -145,11 +148,18 @@ func (m *usernsMaker) idmap(uid, gid, to uint32, count int) (*os.File, error) {
 	return m.make(0, fmt.Sprintf("%d %d %d\n", uid, to, count), fmt.Sprintf("%d %d %d\n", gid, to, count))
 }
 
-// repoMap creates the id map of a repository for jobs of host user to. The repository's owner maps to that user. The
+// A dirOwner says to which host ids the user of a job in a directory maps.
+type dirOwner struct {
+	uid   uint32 // the directory's owner
+	gid   uint32 // a group of the peer's (Peer.groupFor)
+	group uint32 // the directory's own group, which may differ from gid
+}
+
+// repoMap creates the id map of a directory for jobs of host user to. The directory's owner maps to that user. The
 // job's group is the peer's group there; if that differs from the directory's own, files of the directory's group
 // appear with group other, which no job is in: files with an unmapped group could not be written at all, not even by
 // their owner.
-func (m *usernsMaker) repoMap(r *repo, to, other uint32) (*os.File, error) {
+func (m *usernsMaker) repoMap(r dirOwner, to, other uint32) (*os.File, error) {
 	gids := fmt.Sprintf("%d %d 1\n", r.gid, to)
 	if r.group != r.gid {
 		gids += fmt.Sprintf("%d %d 1\n", r.group, other)

@@ -113,11 +113,6 @@ func (m *images) has(name string) bool {
 	return unix.Lstat(filepath.Join(m.path, name), &st) == nil
 }
 
-// mayManage reports whether a client may create and remove root file systems: root at a daemon's socket, or a
-// front-end with its own supervisor that root started for this purpose. Other embedded front-ends may not; they are
-// no longer root.
-func (p Peer) mayManage() bool { return p.UID == 0 && !p.Embedded || p.Images }
-
 func onlyRoot(what string) error {
 	return &job.Refusal{Step: "session", Message: "only root can " + what, Hint: "run it with sudo"}
 }

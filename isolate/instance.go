@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
+	"regexp"
+	"slices"
+	"strconv"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -29,10 +32,28 @@ type instance struct {
 	tree   *cgroup.Tree
 	groups *cgroup.Instance
 	unlock func()
+
+	sequence atomic.Uint64 // last number used by unique
 }
 
-// openInstance clears the instances whose supervisor is gone, then creates and locks this one.
-func openInstance(c Config) (*instance, error) {
+// unique returns a name that begins with prefix and is unique within this instance.
+func (i *instance) unique(prefix string) string {
+	return prefix + strconv.FormatUint(i.sequence.Add(1), 10)
+}
+
+// nobodyID returns a host user and group id that no job of this machine ever has. The next one has none either.
+func (i *instance) nobodyID() uint32 { return i.uids.base }
+
+// takeUIDs allocates a block of host user ids to the instance and returns its first id: that of the root of a jail,
+// which the jobUIDs ids of the jail's jobs follow.
+func (i *instance) takeUIDs() (uint32, error) { return i.uids.take(i.name) }
+
+// releaseUIDs releases the block that begins at first. No process may have one of its ids.
+func (i *instance) releaseUIDs(first uint32) { i.uids.release(first) }
+
+// openInstance clears the instances whose supervisor is gone, then creates and locks the instance of this name. Its
+// jails get user ids of the range that begins at uidBase. The caller must call close.
+func openInstance(name string, uidBase, uidSize uint32) (*instance, error) {
 	if err := checkRunDir(RunDir); err != nil {
 		return nil, err
 	}
@@ -41,12 +62,12 @@ func openInstance(c Config) (*instance, error) {
 		return nil, err
 	}
 	i := &instance{
-		name: c.Instance,
-		dir:  filepath.Join(instancesDir, c.Instance),
-		uids: &uidPool{dir: filepath.Join(RunDir, "uids"), base: c.UIDBase, size: c.UIDSize},
+		name: name,
+		dir:  filepath.Join(instancesDir, name),
+		uids: &uidPool{dir: filepath.Join(RunDir, "uids"), base: uidBase, size: uidSize},
 		tree: tree,
 	}
-	unlock, err := lockFile(filepath.Join(RunDir, "lock"), true)
+	unlock, err := lockInstances()
 	if err != nil {
 		return nil, err
 	}
@@ -63,10 +84,10 @@ func openInstance(c Config) (*instance, error) {
 	}
 	i.unlock, err = lockFile(filepath.Join(i.dir, "lock"), false)
 	if err != nil {
-		return nil, fmt.Errorf("another supervisor is instance %q: %w", c.Instance, err)
+		return nil, fmt.Errorf("another supervisor is instance %q: %w", name, err)
 	}
 	u.push(i.unlock)
-	i.groups, err = tree.Instance(c.Instance)
+	i.groups, err = tree.Instance(name)
 	if err != nil {
 		return nil, err
 	}
@@ -151,23 +172,10 @@ func (i *instance) clear(name, path string) error {
 	return removeAll(path)
 }
 
-// removeAll removes a directory of ours. It retries for up to a second while mounts in it are still being removed
-// with their mount namespace.
-func removeAll(path string) error {
-	var err error
-	for wait := time.Millisecond; wait < time.Second; wait *= 2 {
-		if err = os.RemoveAll(path); err == nil || !errors.Is(err, unix.EBUSY) {
-			return err
-		}
-		time.Sleep(wait)
-	}
-	return err
-}
-
 // close clears the instance. It holds RunDir/lock meanwhile, as a starting supervisor does, so no other supervisor
 // sees a half-cleared instance.
 func (i *instance) close() error {
-	unlock, err := lockFile(filepath.Join(RunDir, "lock"), true)
+	unlock, err := lockInstances()
 	if err != nil {
 		return err
 	}
@@ -175,3 +183,51 @@ func (i *instance) close() error {
 	defer i.unlock()
 	return i.clear(i.name, i.dir)
 }
+
+// onlyInstance reports whether no other supervisor is running on this machine, whose jobs could pass descriptors to
+// ours. It uses the directory's link count, which includes its subdirectories. A killed instance that was not cleared
+// yet counts as running, and on file systems that do not count links the result is false.
+func onlyInstance() bool {
+	const itself = 2
+	var st unix.Stat_t
+	return unix.Stat(instancesDir, &st) == nil && st.Nlink == itself+1
+}
+
+// instancesDir has one directory per supervisor.
+const instancesDir = RunDir + "/instances"
+
+// RunDir holds the state of all running supervisors of the machine. It is fixed, because user ids are allocated and
+// killed instances are cleared machine-wide.
+const RunDir = "/run/corral"
+
+// checkInstance refuses a name that an instance cannot have.
+func checkInstance(name string) error {
+	if !instanceName.MatchString(name) || slices.Contains(reservedNames, name) {
+		return fmt.Errorf("invalid instance name %q: use lower-case letters, digits and dashes, at most 32 characters", name)
+	}
+	return nil
+}
+
+// running reports whether the instance of this name is running, that is, whether its lock is held.
+func running(name string) bool {
+	if !instanceName.MatchString(name) {
+		return false
+	}
+	f, err := os.OpenFile(filepath.Join(instancesDir, name, "lock"), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
+}
+
+// lockInstances waits until no supervisor of the machine is being created or cleared, and prevents it until unlock is
+// called.
+func lockInstances() (unlock func(), err error) {
+	return lockFile(filepath.Join(RunDir, "lock"), true)
+}
+
+// reservedNames are cgroup file and group names of ours that an instance cannot have.
+var reservedNames = []string{"init", "supervisor", "tasks"}
+
+var instanceName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)

@@ -32,10 +32,9 @@ type jailKey struct {
 
 // A repoIdentity distinguishes a repository from another one that had the same path.
 type repoIdentity struct {
-	dev, ino uint64
-	uid, gid uint32 // of its owner, and of its jobs' group: id maps are made for them
-	group    uint32 // the directory's own group
-	readOnly bool   // the mount is read-only for these clients
+	inode
+	dirOwner      // id maps are made for it
+	readOnly bool // the mount is read-only for these clients
 	path     string
 }
 
@@ -144,7 +143,7 @@ func (s *Supervisor) roomForJail(peer Peer) error {
 
 func (s *Supervisor) newJail(key jailKey, r *repo) *jail {
 	j := &jail{
-		s: s, key: key, name: s.name("jail-"), repo: r, users: 1,
+		s: s, key: key, name: s.instance.unique("jail-"), repo: r, users: 1,
 		built: make(chan struct{}), ended: make(chan struct{}), gone: make(chan struct{}), overdue: make(chan struct{}), idmaps: map[uint32]*os.File{},
 	}
 	j.pool = newPool(j)
@@ -374,7 +373,7 @@ func (j *jail) idmap(n uint32) (*os.File, error) {
 	if m != nil {
 		return m, nil
 	}
-	m, err := j.s.userns.repoMap(j.repo, j.base+1+n, j.base)
+	m, err := j.s.userns.repoMap(j.repo.dirOwner, j.base+1+n, j.base)
 	if err != nil {
 		return nil, err
 	}

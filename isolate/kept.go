@@ -108,7 +108,7 @@ func (s *Supervisor) serveKept(id string) error {
 	r := Repo{Path: k.Repo}
 	s.config.Repos = append(s.config.Repos, r)
 	if err = s.checkPath(k.Repo); err == nil {
-		err = s.config.pinRepo(&r, inode{k.Dev, k.Ino})
+		err = s.config.pinRepo(&r, inode{dev: k.Dev, ino: k.Ino})
 	}
 	if err != nil { // a client that requests it receives the reason
 		s.config.reject(k.Repo, err)
@@ -206,7 +206,7 @@ const maxKept = 64
 func (s *Supervisor) roomToKeep(peer Peer) error {
 	n := 0
 	for _, k := range s.keptOf(Peer{}) {
-		if s.payerOf(k.UID) == peer.payer() {
+		if s.subuids.payerOf(k.UID) == peer.payer() {
 			n++
 		}
 	}
@@ -250,14 +250,9 @@ func (s *Supervisor) resume(peer Peer, id string) (*session, error) {
 // resumedIdle is how long a kept layer stays mounted without requests.
 const resumedIdle = 10 * time.Second
 
-// payerOf returns the user to whom a layer of uid is charged.
-func (s *Supervisor) payerOf(uid uint32) uint32 {
-	return Peer{UID: uid, holder: s.subuids.holder(uid)}.payer()
-}
-
 // diskKept returns the disk space of the kept layers charged to a user, without those that are open.
 func (s *Supervisor) diskKept(payer uint32) int64 {
-	list := slices.DeleteFunc(s.keptOf(Peer{}), func(k *keptLayer) bool { return s.payerOf(k.UID) != payer })
+	list := slices.DeleteFunc(s.keptOf(Peer{}), func(k *keptLayer) bool { return s.subuids.payerOf(k.UID) != payer })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var sum int64
@@ -277,7 +272,7 @@ func (s *Supervisor) servesKept(peer Peer, k *keptLayer) (*repo, error) {
 	if err := s.config.rejection(k.Repo); err != nil {
 		return nil, err
 	}
-	r, err := s.pin(peer, k.Repo, inode{k.Dev, k.Ino})
+	r, err := s.pin(peer, k.Repo, inode{dev: k.Dev, ino: k.Ino})
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ type run struct {
 // newRun returns a run with a new id for a job of peer. It can be signaled from now on.
 func (s *Supervisor) newRun(peer Peer) *run {
 	return &run{
-		id: s.name("job-"), peer: peer,
+		id: s.instance.unique("job-"), peer: peer,
 		signals: make(chan wire.Signal, 8), done: make(chan struct{}), endHandled: make(chan struct{}),
 	}
 }

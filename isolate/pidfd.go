@@ -1,12 +1,12 @@
 package isolate
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -57,36 +57,6 @@ func pidOf(pidfd *os.File) (int, error) {
 	return 0, errors.New("no Pid in a pidfd's fdinfo")
 }
 
-// awaitEnd blocks until a child of this process has exited, without reaping it. wait4(2) alone would block a thread
-// for each jail. If the kernel or the poller does not support it, it returns at once.
-func awaitEnd(pid int) {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return
-	}
-	pidfd, err := pollable(os.NewFile(uintptr(fd), "pidfd"))
-	if err != nil {
-		return
-	}
-	defer pidfd.Close()
-	if raw, err := pidfd.SyscallConn(); err == nil {
-		_ = raw.Read(readable)
-	}
-}
-
-// wait blocks until every process of the slot has exited: the stub is process 1 of their PID namespace, and the
-// kernel reports its exit only when the namespace is empty.
-func (sl *slot) wait(patience time.Duration) error {
-	raw, err := sl.pidfd.SyscallConn()
-	if err != nil {
-		return err
-	}
-	if err := sl.pidfd.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		return fmt.Errorf("pidfd: %w", err)
-	}
-	return raw.Read(readable)
-}
-
 // readable reports whether there is something to read.
 func readable(fd uintptr) bool {
 	n, err := poll(fd)
@@ -104,11 +74,34 @@ func poll(fd uintptr) (n int, err error) {
 	return n, err
 }
 
-// usable reports whether a job can have the slot. When the host ran out of memory, the kernel may have killed its
-// stub.
-func (sl *slot) usable() bool {
-	if sl.oomBeforeJob.Load() {
-		return false
+// somethingToRead reports whether f is readable or cannot be polled.
+func somethingToRead(f *os.File) bool {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return true
 	}
-	return !somethingToRead(sl.pidfd)
+	some := true
+	err = conn.Control(func(fd uintptr) {
+		n, err := poll(fd)
+		some = err != nil || n != 0
+	})
+	return some || err != nil
+}
+
+// queuedDescriptors reports whether a socket, given by its file in fdinfo, holds descriptors that were sent and not received. A
+// listening socket includes those of connections that were not accepted. known is false on kernels before 5.6 (scm_fds of
+// unix_show_fdinfo in net/unix/af_unix.c).
+func queuedDescriptors(info string) (queued, known bool, err error) {
+	f, err := os.Open(info)
+	if err != nil {
+		return false, false, err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if n, found := strings.CutPrefix(lines.Text(), "scm_fds:"); found {
+			return strings.TrimSpace(n) != "0", true, nil
+		}
+	}
+	return false, false, lines.Err()
 }

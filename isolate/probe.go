@@ -131,7 +131,7 @@ func (p *prober) fileSystem(user uint32, f *os.File) (inside.Probed, error) {
 }
 
 func identityOf(p inside.Probed) identity {
-	return identity{inode{p.Dev, p.Ino}, p.Mode, p.UID, p.GID}
+	return identity{inode{dev: p.Dev, ino: p.Ino}, p.Mode, p.UID, p.GID}
 }
 
 // identifyCached returns only what the kernel has in memory: with AT_STATX_DONT_SYNC neither FUSE nor a network file
@@ -145,7 +145,7 @@ func identifyCached(fd int) (identity, error) {
 	if st.Mask&needed != needed {
 		return identity{}, unix.ENODATA
 	}
-	return identity{inode{unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino}, uint32(st.Mode), st.Uid, st.Gid}, nil
+	return identity{inode{dev: unix.Mkdev(st.Dev_major, st.Dev_minor), ino: st.Ino}, uint32(st.Mode), st.Uid, st.Gid}, nil
 }
 
 // openDirCached opens path using only what the kernel has in memory: it fails if a file system would have to be asked
@@ -475,15 +475,6 @@ func (p *prober) kill(h *probeHelper, ended func()) {
 		reap(h.pid)
 		ended()
 	}()
-}
-
-// reap waits for the exit of a child.
-func reap(pid int) {
-	for {
-		if _, err := syscall.Wait4(pid, nil, 0, nil); !errors.Is(err, syscall.EINTR) {
-			return
-		}
-	}
 }
 
 // begin starts the first helper ahead of the first probe.

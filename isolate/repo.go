@@ -18,11 +18,10 @@ import (
 
 // A repo is a directory that is served: its device and inode are pinned and it is held open.
 type repo struct {
-	path     string
-	dir      *os.File // O_PATH
-	dev, ino uint64
-	uid, gid uint32 // its owner, and a group of the peer's (groupFor): the only host ids to which a job's user maps
-	group    uint32 // the directory's own group, which may differ from gid
+	path string
+	dir  *os.File // O_PATH
+	inode
+	dirOwner
 	mode     uint32 // permission bits; set when its jail is built
 	fs       int64  // its file system's magic number; set when its jail is built
 	readOnly bool   // it was passed from a read-only mount
@@ -41,12 +40,12 @@ func (s *Supervisor) pin(peer Peer, path string, want inode) (*repo, error) {
 	if err != nil {
 		return nil, refuseRepo(path, err)
 	}
-	r := &repo{path: path, dir: dir, dev: id.dev, ino: id.ino, uid: id.uid, gid: peer.groupFor(id.uid, id.gid), group: id.gid, probes: &s.probes, payer: peer.payer()}
+	r := &repo{path: path, dir: dir, inode: id.inode, dirOwner: dirOwner{uid: id.uid, gid: peer.groupFor(id.uid, id.gid), group: id.gid}, probes: &s.probes, payer: peer.payer()}
 	if err := r.checkRoot(); err != nil {
 		r.close()
 		return nil, err
 	}
-	if want != (inode{}) && want != (inode{r.dev, r.ino}) {
+	if want != (inode{}) && want != id.inode {
 		r.close()
 		return nil, refuseReplaced(path)
 	}
@@ -84,7 +83,7 @@ func (r *repo) checkUnmoved() error {
 }
 
 func (r *repo) identity() repoIdentity {
-	return repoIdentity{r.dev, r.ino, r.uid, r.gid, r.group, r.readOnly, r.path}
+	return repoIdentity{r.inode, r.dirOwner, r.readOnly, r.path}
 }
 
 func (r *repo) key(profile, session string) jailKey {

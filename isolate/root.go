@@ -40,7 +40,7 @@ const (
 // rootOptions returns the options of a tree without a repository.
 func (s *Supervisor) rootOptions() rootfs.Options {
 	return rootfs.Options{
-		Toolchains: s.config.Toolchains, Hold: s.tools.source, Etc: &s.roots.etc,
+		Toolchains: s.tools.paths, Hold: s.tools.source, Etc: &s.roots.etc,
 		JobUIDs: rootfs.IDRange{First: firstJobUID, Count: 1}, // each job's /etc/passwd gets its own number
 	}
 }

@@ -1,7 +1,6 @@
 package isolate
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -209,14 +208,5 @@ func TestStrictProfile(t *testing.T) {
 		if d := f.run(spec); d.ExitCode != want {
 			t.Errorf("sync(2) in profile %q: %+v", profile, d)
 		}
-	}
-}
-
-// refusedAt checks that err is a refusal at a step, with this error number unless it is 0.
-func refusedAt(t testing.TB, what string, err error, step string, errno unix.Errno) {
-	t.Helper()
-	var r *job.Refusal
-	if !errors.As(err, &r) || r.Step != step || errno != 0 && r.Errno != int(errno) {
-		t.Errorf("%s: %#v, want a refusal at %q with errno %d (%v)", what, err, step, int(errno), errno)
 	}
 }

@@ -78,20 +78,6 @@ func (q *scanState) close() {
 	}
 }
 
-// somethingToRead reports whether f is readable or cannot be polled.
-func somethingToRead(f *os.File) bool {
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return true
-	}
-	some := true
-	err = conn.Control(func(fd uintptr) {
-		n, err := poll(fd)
-		some = err != nil || n != 0
-	})
-	return some || err != nil
-}
-
 // takeEvents takes over the descriptors of a scanner's first answer and returns the inotify instance, or nil if there
 // are none. Any other file is refused, because poll(2) on it could do anything.
 func takeEvents(files []*os.File) (*os.File, error) {
@@ -256,15 +242,6 @@ func (m *jobWindow) nothingHappened() bool {
 	}
 	nothing, held := m.scanner.state.unchangedSince(m.pass)
 	return nothing && m.chain.After(held)
-}
-
-// onlyInstance reports whether no other supervisor is running on this machine, whose jobs could pass descriptors to
-// ours. It uses the directory's link count, which includes its subdirectories. A killed instance that was not cleared
-// yet counts as running, and on file systems that do not count links the result is false.
-func onlyInstance() bool {
-	const itself = 2
-	var st unix.Stat_t
-	return unix.Stat(instancesDir, &st) == nil && st.Nlink == itself+1
 }
 
 // overlaps reports whether jobs in jails with the two keys can have a file in common: one directory may be inside the

@@ -260,7 +260,3 @@ func (j *jail) sensitive(since *jobWindow, r *wire.Result) {
 func sorted(paths string) string {
 	return strings.Join(slices.Sorted(strings.SplitAfterSeq(paths, "\x00")), "")
 }
-
-// clockStep is the coarsest granularity of file times (one jiffy at 100 Hz): within it, a change can appear older
-// than the moment before it.
-const clockStep = 10 * time.Millisecond

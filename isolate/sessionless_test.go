@@ -71,45 +71,6 @@ func TestCheckSessionless(t *testing.T) {
 	}
 }
 
-// TestLoadPrograms: the interpreter may be missing, and every program must be writable by root alone.
-func TestLoadPrograms(t *testing.T) {
-	sandboxtest.Require(t, sandboxtest.Root)
-	dir := t.TempDir()
-	names := []string{"corral-init", "corral-stub", "corral-layer"}
-	for _, name := range names {
-		put(t, filepath.Join(dir, name), "x", 0o755, 0)
-	}
-	p, err := loadPrograms(dir)
-	if err != nil || p.starlark != nil {
-		t.Fatalf("without the interpreter: %+v, %v", p, err)
-	}
-	p.close()
-	put(t, filepath.Join(dir, starlarkProgram), "x", 0o755, 0)
-	if p, err = loadPrograms(dir); err != nil || p.starlark == nil {
-		t.Fatalf("with it: %+v, %v", p, err)
-	}
-	p.close()
-	for _, name := range append(names, starlarkProgram) {
-		path := filepath.Join(dir, name)
-		for what, spoil := range map[string]func() error{
-			"another's": func() error { return os.Chown(path, owner, 0) },
-			"writable":  func() error { return os.Chmod(path, 0o757) },
-			"a link":    func() error { return errors.Join(os.Remove(path), os.Symlink("/bin/true", path)) },
-		} {
-			if err := spoil(); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := loadPrograms(dir); err == nil {
-				t.Errorf("%s that is %s was accepted", name, what)
-			}
-			if err := os.Remove(path); err != nil {
-				t.Fatal(err)
-			}
-			put(t, path, "x", 0o755, 0)
-		}
-	}
-}
-
 // inOpt creates a directory in /opt, which every job sees, also if the machine has no /opt. The caller removes the
 // directory.
 func inOpt(t *testing.T) string {

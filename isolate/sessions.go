@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"corral/isolate/wire"
 )
 
@@ -226,13 +224,4 @@ func (ss *session) stamp() {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	ss.opened = opened
-}
-
-// fileTime returns the time of the tick clock, which most file systems use for time stamps.
-func fileTime() time.Time {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &ts); err != nil {
-		return time.Now() // every supported kernel has this clock
-	}
-	return time.Unix(ts.Unix())
 }

@@ -2,6 +2,7 @@ package isolate
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"sync/atomic"
 	"time"
@@ -10,10 +11,6 @@ import (
 	"corral/isolate/wire"
 	"corral/job"
 )
-
-// slotPatience is the timeout of each wait for an answer from inside a jail. What answers does nothing but system
-// calls: the timeout is far above what a loaded machine needs, so that only a broken one exceeds it.
-const slotPatience = 20 * time.Second
 
 // A slot is a prepared environment for one job: a stub that waits in fresh namespaces and in a cgroup of its own,
 // confined as far as possible without knowing the job. It is used once.
@@ -66,7 +63,7 @@ func (j *jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*slot,
 	if sl.idmap, err = j.idmap(sl.user); err != nil {
 		return nil, err
 	}
-	if sl.group, err = j.groups.Begin(j.s.name("job-"), limits); err != nil {
+	if sl.group, err = j.groups.Begin(j.s.instance.unique("job-"), limits); err != nil {
 		return nil, err
 	}
 	u.push(func() {
@@ -180,4 +177,26 @@ func groupLimits(l job.Limits) cgroup.Limits {
 		g.MilliCPUs = l.MilliCPUs
 	}
 	return g
+}
+
+// wait blocks until every process of the slot has exited: the stub is process 1 of their PID namespace, and the
+// kernel reports its exit only when the namespace is empty.
+func (sl *slot) wait(patience time.Duration) error {
+	raw, err := sl.pidfd.SyscallConn()
+	if err != nil {
+		return err
+	}
+	if err := sl.pidfd.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return fmt.Errorf("pidfd: %w", err)
+	}
+	return raw.Read(readable)
+}
+
+// usable reports whether a job can have the slot. When the host ran out of memory, the kernel may have killed its
+// stub.
+func (sl *slot) usable() bool {
+	if sl.oomBeforeJob.Load() {
+		return false
+	}
+	return !somethingToRead(sl.pidfd)
 }

@@ -8,8 +8,6 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
-
-	"corral/job"
 )
 
 // DefaultStateDir holds state that outlives a supervisor:
@@ -18,21 +16,30 @@ import (
 //	DIR/users/UID    state of a user's front-ends, owned by that user
 const DefaultStateDir = "/var/lib/corral"
 
-// openState creates the state directory and opens the parent of the users' directories. Both are writable by root
+// A state is the open state directory.
+type state struct {
+	users *os.File // parent of the users' directories
+}
+
+// openState creates the state directory dir and opens the parent of the users' directories. Both are writable by root
 // alone, so that no user controls a name in them.
-func (s *Supervisor) openState() error {
-	dir := s.config.StateDir
+func openState(dir string) (*state, error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return err
+		return nil, err
 	}
 	top, err := openOwn(unix.AT_FDCWD, dir, 0o711)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer top.Close()
-	s.users, err = openOwn(int(top.Fd()), "users", 0o711)
-	return err
+	users, err := openOwn(int(top.Fd()), "users", 0o711)
+	if err != nil {
+		return nil, err
+	}
+	return &state{users}, nil
 }
+
+func (s *state) close() { s.users.Close() }
 
 // openOwn opens a directory that is writable by root alone. If it does not exist it is created with mode.
 func openOwn(at int, name string, mode uint32) (*os.File, error) {
@@ -89,34 +96,9 @@ func openUserDir(at int, name string) (*os.File, *unix.Stat_t, error) {
 	return statDir(fd, name, err)
 }
 
-// unchangedUID is the user id that chown(2) interprets as "leave unchanged".
-const unchangedUID = 1<<32 - 1
-
-// stateFor opens a user's state directory for a client: that of its own user, or, for an embedded front-end, that of
-// the user it becomes.
-func (c *client) stateFor(uid uint32) (*os.File, error) {
-	switch {
-	case uid == unchangedUID || c.peer.Embedded && uid == 0:
-		return nil, &job.Refusal{Message: fmt.Sprintf("user %d has no state directory", uid)}
-	case !c.peer.Embedded && uid != c.peer.UID:
-		return nil, &job.Refusal{Message: fmt.Sprintf("the state directory of user %d is not yours (you are user %d)", uid, c.peer.UID)}
-	case c.peer.holder != 0: // each of 65,536 ids would have a directory, which no one removes
-		return nil, &job.Refusal{
-			Message: fmt.Sprintf("user %d is a subordinate id of user %d (subuid(5)) and has no state directory", uid, c.peer.holder),
-			Hint:    "run the front-end as that user, outside the user namespace",
-		}
-	case c.peer.Embedded && c.frontUID != 0 && uid != c.frontUID:
-		return nil, &job.Refusal{Message: fmt.Sprintf("this front-end has already become user %d", c.frontUID)}
-	}
-	if c.peer.Embedded {
-		c.frontUID = uid
-	}
-	return c.s.userDir(uid)
-}
-
 // userDir opens a user's directory, creating it if necessary. The owner is changed last: a directory that still
 // belongs to root was left by a killed supervisor.
-func (s *Supervisor) userDir(uid uint32) (*os.File, error) {
+func (s *state) userDir(uid uint32) (*os.File, error) {
 	at, name := int(s.users.Fd()), strconv.FormatUint(uint64(uid), 10)
 	if err := unix.Mkdirat(at, name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
 		return nil, &os.PathError{Op: "mkdir", Path: name, Err: err}

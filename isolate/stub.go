@@ -14,9 +14,6 @@ import (
 	"corral/job"
 )
 
-// stubMessage is a buffer size in bytes that holds any report; it is small because many slots wait for one.
-const stubMessage = 256
-
 // preparation returns the message that prepares the slot's stub before the job is known.
 func (j *jail) preparation(sl *slot) inside.Prepare {
 	p := inside.Prepare{UID: firstJobUID + sl.user, Skip: j.s.config.skip, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1], Binds: j.late}

@@ -39,6 +39,11 @@ type subordinates struct {
 	ranges []subRange     // guarded by mu: sorted by first
 }
 
+// newSubordinates returns a source of holders that reads the files at subuid and /etc/passwd.
+func newSubordinates(subuid string, log *slog.Logger) *subordinates {
+	return &subordinates{subuid: subuid, passwd: "/etc/passwd", log: log}
+}
+
 // A fileVersion shows whether a file was changed or replaced.
 type fileVersion struct {
 	dev, ino     uint64
@@ -202,4 +207,9 @@ func parseSubUID(line string) (owner string, r subRange, ok bool) {
 		return "", r, false
 	}
 	return fields[0], subRange{first: uint32(max(first, 1)), last: uint32(min(first+count-1, math.MaxUint32))}, true
+}
+
+// payerOf returns the user to whom the usage of user uid is charged.
+func (s *subordinates) payerOf(uid uint32) uint32 {
+	return Peer{UID: uid, holder: s.holder(uid)}.payer()
 }

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/isolate/layer"
-	"corral/job"
+	"corral/isolate/wire"
 	"corral/rootfs"
 	"corral/seccomp"
 	"corral/store/audit"
@@ -26,10 +26,10 @@ type Supervisor struct {
 	instance *instance
 	tools    *toolchains
 	programs *programs
-	userns   usernsMaker
+	userns   *usernsMaker
 	probes   prober
 	audit    *audit.Log
-	users    *os.File // parent of the users' state directories
+	state    *state
 	layers   *layer.Store
 	images   *images
 	expiring sync.WaitGroup // the goroutine that expires kept layers
@@ -40,13 +40,12 @@ type Supervisor struct {
 	homes    []string          // home directories of users
 	filters  map[string]filter // by profile
 
-	sequence atomic.Uint64 // last number used by name
-	liveJobs atomic.Int64  // registered jobs
-	began    time.Time     // when this supervisor was created
-	lastEnd  atomic.Int64  // when the last job ended, in nanoseconds since began
-	slots    atomic.Int64  // slots that wait or are being made to wait, in all jails
+	liveJobs atomic.Int64 // registered jobs
+	began    time.Time    // when this supervisor was created
+	lastEnd  atomic.Int64 // when the last job ended, in nanoseconds since began
+	slots    atomic.Int64 // slots that wait or are being made to wait, in all jails
 	denials  denialLimiter
-	subuids  subordinates
+	subuids  *subordinates
 	windows  liveWindows
 	locks    lockWatch
 
@@ -86,7 +85,7 @@ func New(c Config) (*Supervisor, error) {
 	}
 	unix.Umask(0o077)
 	s := &Supervisor{config: c, jails: map[jailKey]*jail{}, jobs: map[string]*run{}, sessions: map[string]*session{}, perUser: map[uint32]int{}, connections: map[uint32]int{}, hostile: map[uint32]int{}, opening: map[uint32]int{}, filters: map[string]filter{}, began: time.Now()}
-	s.subuids = subordinates{subuid: s.config.subuid, passwd: "/etc/passwd", log: s.config.Log}
+	s.subuids = newSubordinates(s.config.subuid, s.config.Log)
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	var u cleanup
 	defer u.run()
@@ -95,7 +94,7 @@ func New(c Config) (*Supervisor, error) {
 		return nil, err
 	}
 	u.push(s.programs.close)
-	s.userns.stub = s.programs.stub
+	s.userns = newUsernsMaker(s.programs.stub)
 	u.push(s.userns.close)
 	if err := s.compileFilters(); err != nil {
 		return nil, err
@@ -103,7 +102,7 @@ func New(c Config) (*Supervisor, error) {
 	if s.pipes, err = pipeDevice(); err != nil {
 		return nil, err
 	}
-	if s.instance, err = openInstance(c); err != nil {
+	if s.instance, err = openInstance(c.Instance, c.UIDBase, c.UIDSize); err != nil {
 		return nil, err
 	}
 	u.push(func() { _ = s.instance.close() })
@@ -112,12 +111,12 @@ func New(c Config) (*Supervisor, error) {
 	if err := s.userns.begin(); err != nil {
 		return nil, err
 	}
-	s.probes = prober{stub: s.programs.stub, user: s.instance.uids.base + 1, patience: c.probing, ctx: s.ctx, log: c.Log, payer: s.payerOf}
+	s.probes = prober{stub: s.programs.stub, user: s.instance.nobodyID() + 1, patience: c.probing, ctx: s.ctx, log: c.Log, payer: s.subuids.payerOf}
 	u.push(s.probes.close)
 	if err := s.probes.begin(); err != nil {
 		return nil, err
 	}
-	if s.tools, err = s.config.holdToolchains(s.instance.dir); err != nil {
+	if s.tools, err = holdToolchains(s.instance.dir, c.Toolchains, c.Shown, c.Account, c.Log); err != nil {
 		return nil, err
 	}
 	u.push(func() { _ = s.tools.close() })
@@ -131,10 +130,10 @@ func New(c Config) (*Supervisor, error) {
 			s.config.reject(r.Path, err)
 		}
 	}
-	if err := s.openState(); err != nil {
+	if s.state, err = openState(s.config.StateDir); err != nil {
 		return nil, err
 	}
-	u.push(func() { s.users.Close() })
+	u.push(s.state.close)
 	if err := s.openLayers(); err != nil {
 		return nil, err
 	}
@@ -159,11 +158,11 @@ type filter struct {
 
 func (s *Supervisor) compileFilters() error {
 	for _, profile := range append(seccomp.Profiles(), seccomp.Scanner) {
-		ahead, last, err := seccomp.Split(profile, goarch)
+		ahead, last, err := seccomp.Split(profile, runtime.GOARCH)
 		if err != nil {
 			return err
 		}
-		file, err := sealFilter(profile, slices.Concat(ahead, last))
+		file, err := wire.Seal("filter-"+profile, slices.Concat(ahead, last), 0)
 		if err != nil {
 			return err
 		}
@@ -172,29 +171,11 @@ func (s *Supervisor) compileFilters() error {
 	return nil
 }
 
-func mountTmpfs(path string, flags uintptr) error {
-	if err := os.Mkdir(path, 0o711); err != nil {
-		return err
-	}
-	if err := unix.Chmod(path, 0o711); err != nil {
-		return &os.PathError{Op: "chmod", Path: path, Err: err}
-	}
-	if err := unix.Mount("tmpfs", path, "tmpfs", flags, "mode=0755"); err != nil {
-		return &os.PathError{Op: "mount tmpfs", Path: path, Err: err}
-	}
-	return nil
-}
-
-// name returns a name that is unique within this instance.
-func (s *Supervisor) name(prefix string) string {
-	return prefix + strconv.FormatUint(s.sequence.Add(1), 10)
-}
-
 // InstanceName returns the supervisor's instance name with defaults applied.
 func (s *Supervisor) InstanceName() string { return s.instance.name }
 
 // NobodyID returns a host user and group id that no job ever has. Front-ends of plain root become it.
-func (s *Supervisor) NobodyID() uint32 { return s.instance.uids.base }
+func (s *Supervisor) NobodyID() uint32 { return s.instance.nobodyID() }
 
 // Close ends every job and jail and removes everything the instance has on the host. Clients that are still connected
 // receive the result "lost" for their jobs.
@@ -224,7 +205,7 @@ func (s *Supervisor) Close() error {
 	s.userns.close()
 	s.probes.close()
 	s.programs.close()
-	s.users.Close()
+	s.state.close()
 	// The audit log is closed before the instance lock is released: once another supervisor gets that lock, it records
 	// every job still open in this instance's name as lost.
 	return errors.Join(s.closeAudit(), s.closeLayers(), s.tools.close(), s.instance.close())
@@ -262,5 +243,3 @@ func (s *Supervisor) beginIn(group *sync.WaitGroup) bool {
 	group.Add(1)
 	return true
 }
-
-var errEnding = &job.Refusal{Step: "request", Message: "the supervisor is ending"}

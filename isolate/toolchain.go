@@ -3,6 +3,7 @@ package isolate
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/directory"
 	"corral/rootfs"
 )
 
@@ -18,9 +20,10 @@ import (
 // The original path leads wherever the owners of its parent directories let it lead at the time, possibly through a
 // link to any directory.
 type toolchains struct {
-	dir  string
-	next int                      // name of the next mount point
-	held map[string]heldToolchain // by original path
+	paths []string // original paths
+	dir   string
+	next  int                      // name of the next mount point
+	held  map[string]heldToolchain // by original path
 }
 
 // A heldToolchain is a directory and its mount point.
@@ -29,35 +32,56 @@ type heldToolchain struct {
 	source string
 }
 
-// holdToolchains mounts the toolchains in a directory of its own below dir, and reduces c.Toolchains to those that it
-// could mount. The caller must call close before dir is removed.
-func (c *Config) holdToolchains(dir string) (*toolchains, error) {
+// holdToolchains mounts the toolchains in a directory of its own below dir, and leaves out those of configured that it
+// cannot mount. shown are those that an embedded supervisor's command line names: each must be usable, with the rights
+// of account. The caller must call close before dir is removed.
+func holdToolchains(dir string, configured, shown []string, account *directory.Account, log *slog.Logger) (*toolchains, error) {
 	t := &toolchains{dir: filepath.Join(dir, "toolchains"), held: map[string]heldToolchain{}}
-	if len(c.Toolchains)+len(c.Shown) == 0 {
+	if len(configured)+len(shown) == 0 {
 		return t, nil
 	}
-	if err := c.openShown(); err != nil {
+	shown, err := openShown(configured, shown, account)
+	if err != nil {
 		return nil, err
 	}
 	if err := makeDir(t.dir); err != nil {
 		return nil, err
 	}
-	err := t.holdAll(slices.Concat(c.Toolchains, c.Shown))
+	err = t.holdAll(slices.Concat(configured, shown))
 	if err != nil { // find out which; one at a time takes longer
-		c.Toolchains = c.showable()
-		err = t.holdAll(slices.Concat(c.Toolchains, c.Shown))
+		configured = showable(configured, log)
+		err = t.holdAll(slices.Concat(configured, shown))
 	}
-	c.Toolchains = slices.Concat(c.Toolchains, c.Shown)
+	t.paths = slices.Concat(configured, shown)
 	return t, err
+}
+
+// openShown checks that the account of an embedded supervisor can open the toolchains named on its command line. It
+// returns their absolute paths, without those that are configured too.
+func openShown(configured, shown []string, account *directory.Account) ([]string, error) {
+	shown = slices.Clone(shown)
+	for i, path := range shown {
+		path, err := directory.Absolute(path)
+		if err != nil {
+			return nil, err
+		}
+		dir, err := directory.OpenFor(account, path)
+		if err != nil {
+			return nil, fmt.Errorf("toolchain: %w", err)
+		}
+		dir.Close()
+		shown[i] = path
+	}
+	return slices.DeleteFunc(shown, func(path string) bool { return slices.Contains(configured, path) }), nil
 }
 
 // showable returns the toolchains that can be shown now, and logs the others. A toolchain may be in a user's
 // directory and be replaced by that user, who must not be able to keep the supervisor from starting.
-func (c *Config) showable() []string {
+func showable(paths []string, log *slog.Logger) []string {
 	var list []string
-	for _, path := range c.Toolchains {
+	for _, path := range paths {
 		if _, err := rootfs.Host(rootfs.Options{Toolchains: []string{path}}); err != nil {
-			c.Log.Warn("toolchain not shown", "toolchain", path, "reason", err)
+			log.Warn("toolchain not shown", "toolchain", path, "reason", err)
 			continue
 		}
 		list = append(list, path)
@@ -102,7 +126,7 @@ func (t *toolchains) hold(path string, dir int) (string, error) {
 	if err := unix.MoveMount(fd, "", unix.AT_FDCWD, source, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return "", fmt.Errorf("move_mount: %w", err)
 	}
-	t.held[path] = heldToolchain{inode{st.Dev, st.Ino}, source}
+	t.held[path] = heldToolchain{inode: inodeOf(&st), source: source}
 	return source, nil
 }
 
@@ -113,7 +137,7 @@ func (t *toolchains) source(path string, dir int) (string, error) {
 		return "", fmt.Errorf("stat: %w", err)
 	}
 	h, ok := t.held[path]
-	if !ok || h.inode != (inode{st.Dev, st.Ino}) {
+	if !ok || h.inode != inodeOf(&st) {
 		return "", errReplaced
 	}
 	return h.source, nil

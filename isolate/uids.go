@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-
-	"golang.org/x/sys/unix"
 )
 
 // Host user ids for jails are allocated in blocks, one block per jail; group ids have the same numbers. The first id
@@ -38,6 +36,14 @@ type uidPool struct {
 	dir        string
 	base, size uint32
 	last       atomic.Uint32 // block allocated last; the search starts after it
+}
+
+// checkUIDs refuses a range of host user ids that is too small, reaches into the host's own, or does not exist.
+func checkUIDs(base, size uint32) error {
+	if base < 1<<16 || size < 2*uidBlock || uint64(base)+uint64(size) > 1<<32-2 {
+		return fmt.Errorf("invalid host user ids %d+%d: use a range of at least %d ids above 65535", base, size, 2*uidBlock)
+	}
+	return nil
 }
 
 func (p *uidPool) locked(f func() error) error {
@@ -108,28 +114,4 @@ func (p *uidPool) releaseAll(instance string) error {
 
 func (p *uidPool) file(block uint32) string {
 	return filepath.Join(p.dir, strconv.FormatUint(uint64(block), 10))
-}
-
-// lockFile locks the file at path, creating it if necessary. It waits for the lock or, without wait, fails with
-// unix.EWOULDBLOCK. The lock is released by the returned function or when the process exits.
-func lockFile(path string, wait bool) (func(), error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	how := unix.LOCK_EX
-	if !wait {
-		how |= unix.LOCK_NB
-	}
-	for {
-		err = unix.Flock(int(f.Fd()), how)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return func() { f.Close() }, nil
 }

@@ -106,7 +106,7 @@ func (c *Config) pinCommons() {
 		}
 		var st unix.Stat_t
 		if err := unix.Fstat(int(dir.Fd()), &st); err == nil {
-			c.commons[path] = inode{st.Dev, st.Ino}
+			c.commons[path] = inodeOf(&st)
 		}
 		dir.Close()
 	}
@@ -134,9 +134,9 @@ func (sl *slot) addCommon(plan *inside.Plan, readOnly bool) ([]*os.File, error) 
 		readOnly = readOnly || r.ReadOnly || r.Overlay
 	}
 	ids := sl.idmap
-	if r := sl.jail.repo; c.uid != r.uid || c.gid != r.gid || c.group != r.group {
+	if r := sl.jail.repo; c.dirOwner != r.dirOwner {
 		var err error
-		if ids, err = sl.jail.s.userns.repoMap(c, sl.hostUID(), sl.jail.base); err != nil {
+		if ids, err = sl.jail.s.userns.repoMap(c.dirOwner, sl.hostUID(), sl.jail.base); err != nil {
 			return nil, err
 		}
 		defer ids.Close()

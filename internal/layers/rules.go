@@ -305,9 +305,9 @@ var bounds = []bound{
 		reason: "programs only connect packages, and nothing depends on them",
 	},
 	{
-		from: "...", but: []string{"internal/calls/callstest", "internal/test/sandboxtest/scripttest", "internal/test/screentest", "internal/text/texttest"},
+		from: "...", but: []string{"internal/calls/callstest", "internal/test/isolatetest", "internal/test/sandboxtest/scripttest", "internal/test/screentest", "internal/text/texttest"},
 		never: []string{
-			"internal/calls/callstest", "internal/test/example", "internal/test/sandboxtest/...", "internal/layers", "internal/test/screentest", "internal/text/texttest",
+			"internal/calls/callstest", "internal/test/example", "internal/test/isolatetest", "internal/test/sandboxtest/...", "internal/layers", "internal/test/screentest", "internal/text/texttest",
 		},
 		reason: "support for tests is not linked into programs",
 	},
