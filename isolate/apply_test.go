@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/host"
 	"corral/isolate/layer"
 	"corral/isolate/wire"
 	"corral/job"
@@ -157,7 +158,7 @@ func TestCloseOnFullDisk(t *testing.T) {
 					t.Fatalf("%+v, %v", list, err)
 				}
 			}
-			g := &front{t, f.s, connect(t, f.s, Peer{UID: owner}), f.repo}
+			g := &front{t, f.s, connect(t, f.s, host.Peer{UID: owner}), f.repo}
 			if !lasting {
 				_ = f.c.Close()
 				// Closing the connection ends its sessions and keeps their changes, because the client had asked for

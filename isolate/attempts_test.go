@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"corral/isolate/host"
 )
 
 // An attempt is something that a job tries, in Perl, which is installed everywhere and can make system calls
@@ -62,7 +64,7 @@ var attempts = []attempt{
 	{"mount namespace", call(unix.SYS_UNSHARE, unix.CLONE_NEWNS), "EPERM", "seccomp " + powerless},
 	{"host name", call(unix.SYS_SETHOSTNAME, `"x"`, 1), "EPERM", "seccomp " + powerless},
 	{"be root", call(unix.SYS_SETUID, 0), "EPERM", "seccomp identity"},
-	{"be somebody else", call(unix.SYS_SETUID, firstJobUID+jobUIDs-1), "EPERM", "seccomp " + powerless},
+	{"be somebody else", call(unix.SYS_SETUID, host.FirstJobUID+host.JobUIDs-1), "EPERM", "seccomp " + powerless},
 	{"give a file away", `open(my $f, ">", "/tmp/gift"); kernel(chown(1002, 1002, "/tmp/gift") ? 0 : -1)`, "EPERM", "seccomp " + powerless},
 
 	// Refused for lack of privilege only.

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/host"
 	"corral/isolate/wire"
 	"corral/job"
 	"corral/store/audit"
@@ -43,12 +44,12 @@ func (s *Supervisor) openAudit() error {
 		return err
 	}
 	// No instance can start while this lock is held.
-	unlock, err := lockInstances()
+	unlock, err := host.LockInstances()
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
 	// This supervisor has no jobs yet, so records that are open in its own name belong to a predecessor.
-	lost, err := l.Recover(func(name string) bool { return name != s.config.Instance && running(name) })
+	lost, err := l.Recover(func(name string) bool { return name != s.config.Instance && host.Running(name) })
 	unlock()
 	if err == nil {
 		err = l.Instance(audit.Started, s.config.Instance, os.Getpid())
@@ -72,8 +73,8 @@ func (s *Supervisor) closeAudit() error {
 	return s.audit.Close()
 }
 
-func (s *Supervisor) who(peer Peer, id string) audit.Who {
-	return audit.Who{Instance: s.config.Instance, Job: id, Peer: peer.UID, Payer: peer.payer(), Embedded: peer.Embedded}
+func (s *Supervisor) who(peer host.Peer, id string) audit.Who {
+	return audit.Who{Instance: s.config.Instance, Job: id, Peer: peer.UID, Payer: peer.Payer(), Embedded: peer.Embedded}
 }
 
 // decide records the decision to run a job, before it runs, or refuses the job if that cannot be recorded. From then
@@ -96,11 +97,11 @@ func (s *Supervisor) decide(r *run, q *Request, repo *repo, profile string) erro
 	}
 	var err error
 	if r.decided, err = s.audit.Decided(&d); err != nil { // the record may still reach the log; then Supervisor.record finishes it
-		message, hint := splitHint(err)
+		message, hint := host.SplitHint(err)
 		if errors.Is(err, audit.ErrBudget) {
 			return &job.Refusal{Step: "limits", Errno: int(unix.EDQUOT), Message: message, Hint: hint}
 		}
-		return &job.Refusal{Step: "audit", Errno: int(errnoOf(err)), Message: message, Hint: hint}
+		return &job.Refusal{Step: "audit", Errno: int(host.ErrnoOf(err)), Message: message, Hint: hint}
 	}
 	return nil
 }
@@ -144,9 +145,9 @@ func ending(who audit.Who, of uint64, r *wire.Result) *audit.Ending {
 }
 
 // denied records a request that a front-end denied. The error is for the client.
-func (s *Supervisor) denied(peer Peer, c job.Claim) error {
+func (s *Supervisor) denied(peer host.Peer, c job.Claim) error {
 	if !s.begin() {
-		return errEnding
+		return host.ErrEnding
 	}
 	defer s.work.Done()
 	allowed := s.allowDenial(peer)
@@ -162,15 +163,15 @@ func (s *Supervisor) denied(peer Peer, c job.Claim) error {
 
 // allowDenial reports whether one more record of a failed request may be written for the peer's user. A record that
 // may not be written is counted, and the count is recorded later.
-func (s *Supervisor) allowDenial(peer Peer) bool {
-	allowed, first := s.denials.allow(peer.denialKey(), time.Now())
+func (s *Supervisor) allowDenial(peer host.Peer) bool {
+	allowed, first := s.denials.allow(denialKey(peer), time.Now())
 	s.flushLater(first)
 	return allowed
 }
 
 // dropDenial counts a record that allowDenial permitted but the user's budget does not.
-func (s *Supervisor) dropDenial(peer Peer) {
-	s.flushLater(s.denials.drop(peer.denialKey(), time.Now()))
+func (s *Supervisor) dropDenial(peer host.Peer) {
+	s.flushLater(s.denials.drop(denialKey(peer), time.Now()))
 }
 
 // flushLater schedules a flush of the dropped counts after denialPause if first is set.
@@ -185,7 +186,7 @@ func (s *Supervisor) flushLater(first bool) {
 	}
 }
 
-func (s *Supervisor) dropped(peer Peer, count uint64, since time.Time) {
+func (s *Supervisor) dropped(peer host.Peer, count uint64, since time.Time) {
 	if err := s.audit.Dropped(s.who(peer, ""), count, since); err != nil {
 		s.config.Log.Error("audit record not written", "uid", peer.UID, "dropped", count, "error", err)
 	}

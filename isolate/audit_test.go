@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/sandboxtest"
+	"corral/isolate/host"
 	"corral/isolate/wire"
 	"corral/job"
 	"corral/store/audit"
@@ -158,7 +159,7 @@ func TestDenialRateLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	flood, other := connect(t, s, Peer{UID: owner}), connect(t, s, Peer{UID: owner + 1})
+	flood, other := connect(t, s, host.Peer{UID: owner}), connect(t, s, host.Peer{UID: owner + 1})
 	written, dropped := 0, 0
 	for range denialBurst + 500 {
 		switch err := flood.Denied(context.Background(), job.Claim{}); {
@@ -194,8 +195,8 @@ func TestDenialRateLimit(t *testing.T) {
 func TestDenialLimiter(t *testing.T) {
 	var d denialLimiter
 	now := time.Now()
-	a, b := Peer{UID: 1}, Peer{UID: 2}
-	take := func(peer Peer, want string) {
+	a, b := host.Peer{UID: 1}, host.Peer{UID: 2}
+	take := func(peer host.Peer, want string) {
 		t.Helper()
 		allowed, first := d.allow(peer, now)
 		if got := fmt.Sprint(allowed, first); got != want {
@@ -209,7 +210,7 @@ func TestDenialLimiter(t *testing.T) {
 	take(a, "false false")
 	take(b, "true false")
 	flushed := func() (s string) {
-		d.flush(func(p Peer, n uint64, _ time.Time) { s += fmt.Sprint(p.UID, " ", n, ";") })
+		d.flush(func(p host.Peer, n uint64, _ time.Time) { s += fmt.Sprint(p.UID, " ", n, ";") })
 		return s
 	}
 	if got := flushed(); got != "1 2;" {
@@ -227,7 +228,7 @@ func TestDenialLimiter(t *testing.T) {
 	now = now.Add(-time.Hour) // a clock that is set back neither adds nor removes tokens
 	take(a, "false false")
 	now = now.Add(48 * time.Hour)
-	take(Peer{UID: 3}, "true false")
+	take(host.Peer{UID: 3}, "true false")
 	if len(d.buckets) != 2 { // b was forgotten; a still has a count to be flushed
 		t.Errorf("%v", d.buckets)
 	}
@@ -338,7 +339,7 @@ func TestCloseWithClientNotReading(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn := dial(t, s, Peer{UID: owner})
+	conn := dial(t, s, host.Peer{UID: owner})
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
@@ -439,7 +440,7 @@ echo 0 >"/sys/fs/ext4/${loop#/dev/}/extent_max_zeroout_kb"`
 			t.Error("the audit log was closed without an error although the disk did not accept it")
 		}
 	})
-	f := &front{t, s, connect(t, s, Peer{UID: owner}), newRepo(t)}
+	f := &front{t, s, connect(t, s, host.Peer{UID: owner}), newRepo(t)}
 	if err := os.WriteFile(filepath.Join(below, "filler"), make([]byte, 16<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Fatal(err)
 	}

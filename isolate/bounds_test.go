@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"corral/internal/test/sandboxtest"
+	"corral/isolate/host"
 	"corral/job"
 )
 
@@ -131,7 +132,7 @@ func TestSlotReleasedLate(t *testing.T) {
 	f.sh("true")
 	var before int
 	eventually(t, func() string {
-		if before = f.s.free(); before != jobUIDs-1 { // the scanner has one user
+		if before = f.s.free(); before != host.JobUIDs-1 { // the scanner has one user
 			return fmt.Sprintf("%d users are free", before)
 		}
 		return ""

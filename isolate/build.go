@@ -16,6 +16,7 @@ import (
 	_ "github.com/opencontainers/runc/libcontainer/nsenter" // the first half of libcontainer's init, in C
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/wire"
 	"corral/job"
@@ -23,35 +24,35 @@ import (
 )
 
 // build makes everything that the jail consists of. The functions that undo it are pushed on u, also if build fails.
-func (j *jail) build(u *cleanup) error {
-	u.push(j.repo.close)
-	u.push(j.closeIDMaps)
+func (j *jail) build(u *host.Cleanup) error {
+	u.Push(j.repo.close)
+	u.Push(j.closeIDMaps)
 	if err := j.inspect(); err != nil {
 		return err
 	}
-	base, err := j.s.instance.takeUIDs()
+	base, err := j.s.instance.TakeUIDs()
 	if err != nil {
 		return err
 	}
 	j.base = base
-	j.groups, err = j.s.instance.groups.Jail(j.name, int(base))
+	j.groups, err = j.s.instance.Groups.Jail(j.name, int(base))
 	if err != nil {
-		j.s.instance.releaseUIDs(base)
+		j.s.instance.ReleaseUIDs(base)
 		return err
 	}
-	u.push(func() {
+	u.Push(func() {
 		err := j.groups.Remove()
 		j.report("cgroups", err)
 		if err == nil { // otherwise a process with one of the ids may be alive
-			j.s.instance.releaseUIDs(base)
+			j.s.instance.ReleaseUIDs(base)
 		}
 	})
-	j.work.Go(j.s.instance.groups.Hasten) // for libcontainer's process; the steps until then do not wait for it
-	dir := filepath.Join(j.s.instance.dir, "jails", j.name)
-	if err := makeDir(dir); err != nil {
+	j.work.Go(j.s.instance.Groups.Hasten) // for libcontainer's process; the steps until then do not wait for it
+	dir := filepath.Join(j.s.instance.Dir, "jails", j.name)
+	if err := host.MakeDir(dir); err != nil {
 		return err
 	}
-	u.push(func() { j.report("directory", removeAll(dir)) })
+	u.Push(func() { j.report("directory", host.RemoveAll(dir)) })
 	if j.session != nil {
 		if err := j.makeLayer(u, dir); err != nil {
 			return err
@@ -120,14 +121,14 @@ func (j *jail) report(what string, err error) {
 }
 
 // start makes libcontainer build the jail and start its init.
-func (j *jail) start(u *cleanup, dir string, p *jailParts) error {
+func (j *jail) start(u *host.Cleanup, dir string, p *jailParts) error {
 	ours, theirs, err := wire.Pair()
 	if err != nil {
 		return err
 	}
 	defer theirs.Close()
 	j.init = ours
-	u.push(func() { ours.Close() })
+	u.Push(func() { ours.Close() })
 	state := filepath.Join(dir, "state")
 	if err := os.Mkdir(state, 0o711); err != nil {
 		return err
@@ -136,13 +137,13 @@ func (j *jail) start(u *cleanup, dir string, p *jailParts) error {
 	if err != nil {
 		return fmt.Errorf("libcontainer: %w", err)
 	}
-	u.push(func() { j.report("container", destroy(j.container)) })
+	u.Push(func() { j.report("container", destroy(j.container)) })
 	process := &libcontainer.Process{
 		// Descriptors: 3 the socket, 4 the stub, 5 the init's own program.
 		Args:       []string{"/proc/self/fd/5"},
 		Cwd:        "/",
 		Env:        []string{"GOMAXPROCS=1"}, // the init has one thread of work
-		ExtraFiles: []*os.File{theirs, j.s.programs.stub, j.s.programs.init},
+		ExtraFiles: []*os.File{theirs, j.s.programs.Stub, j.s.programs.Init},
 		Stderr:     os.Stderr,
 		Init:       true,
 	}
@@ -157,11 +158,11 @@ func (j *jail) start(u *cleanup, dir string, p *jailParts) error {
 		return err
 	}
 	go func() {
-		awaitEnd(pid)
+		host.AwaitEnd(pid)
 		_, _ = process.Wait()
 		close(j.ended)
 	}()
-	u.push(func() {
+	u.Push(func() {
 		j.endInit()
 		j.awaitInit()
 	})
@@ -191,7 +192,7 @@ var jailCapabilities = []string{
 func (j *jail) containerConfig(dir string, tree rootfs.Tree, users *os.File) *configs.Config {
 	ids := []configs.IDMap{
 		{ContainerID: 0, HostID: int64(j.base), Size: 1},
-		{ContainerID: firstJobUID, HostID: int64(j.base) + 1, Size: jobUIDs},
+		{ContainerID: host.FirstJobUID, HostID: int64(j.base) + 1, Size: host.JobUIDs},
 	}
 	score := oomScoreAdj
 	caps := &configs.Capabilities{Bounding: jailCapabilities, Effective: jailCapabilities, Permitted: jailCapabilities}

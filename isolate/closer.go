@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/wire"
 )
@@ -191,7 +192,7 @@ func closesAtOnce(f *os.File) bool {
 func holdsDescriptors(conn *wire.Conn) bool {
 	holds := true
 	_ = conn.Hand(func(fd int) error {
-		queued, known, err := queuedDescriptors("/proc/self/fdinfo/" + strconv.Itoa(fd))
+		queued, known, err := host.QueuedDescriptors("/proc/self/fdinfo/" + strconv.Itoa(fd))
 		holds = queued || !known || err != nil
 		return nil
 	})
@@ -233,7 +234,7 @@ func (c *fileCloser) closeAll(user uint32, q *closeQueue, batch []closable) {
 				return
 			}
 		}
-		h.conn.SetDeadline(time.Now().Add(slotPatience))
+		h.conn.SetDeadline(time.Now().Add(host.SlotPatience))
 		for len(batch) > 0 {
 			if err := batch[0].sendTo(h); err != nil {
 				break // the helper is broken; another one takes the rest

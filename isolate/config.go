@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/directory"
+	"corral/isolate/host"
 	"corral/job"
 )
 
@@ -43,17 +44,17 @@ type Config struct {
 
 	patience time.Duration // replaces sendPatience in tests
 	probing  time.Duration // replaces probePatience in tests
-	ending   time.Duration // replaces slotPatience for the end of a slot's processes in tests
+	ending   time.Duration // replaces host.SlotPatience for the end of a slot's processes in tests
 	reclaim  time.Duration // replaces reclaimRest in tests
 	trim     time.Duration // replaces trimInterval in tests
-	only     func() bool   // replaces onlyInstance in tests
+	only     func() bool   // replaces host.OnlyInstance in tests
 	subuid   string        // replaces /etc/subuid in tests
 
 	skip uint64 // bit set of confinement steps to leave out, for tests that show what a step prevents
 
-	pinned  map[string]inode // inode of each served repository, by path, recorded by New
-	bad     map[string]error // why the other repositories are not served, by path
-	commons map[string]inode // inode of each of Commons, by path
+	pinned  map[string]host.Inode // inode of each served repository, by path, recorded by New
+	bad     map[string]error      // why the other repositories are not served, by path
+	commons map[string]host.Inode // inode of each of Commons, by path
 }
 
 // A Repo is a directory that the operator serves.
@@ -74,13 +75,13 @@ type Repo struct {
 // complete fills in defaults, pins the repositories and rejects invalid values.
 func (c *Config) complete() error {
 	if c.UIDBase == 0 {
-		c.UIDBase = DefaultUIDBase
+		c.UIDBase = host.DefaultUIDBase
 	}
 	if c.UIDSize == 0 {
-		c.UIDSize = DefaultUIDSize
+		c.UIDSize = host.DefaultUIDSize
 	}
 	if c.StateDir == "" {
-		c.StateDir = DefaultStateDir
+		c.StateDir = host.DefaultStateDir
 	}
 	if !filepath.IsAbs(c.StateDir) || filepath.Clean(c.StateDir) != c.StateDir {
 		return fmt.Errorf("state directory %q must be an absolute, clean path (without .., . or repeated slashes)", c.StateDir)
@@ -96,7 +97,7 @@ func (c *Config) complete() error {
 		c.probing = probePatience
 	}
 	if c.ending == 0 {
-		c.ending = slotPatience
+		c.ending = host.SlotPatience
 	}
 	if c.reclaim == 0 {
 		c.reclaim = reclaimRest
@@ -105,7 +106,7 @@ func (c *Config) complete() error {
 		c.trim = trimInterval
 	}
 	if c.only == nil {
-		c.only = onlyInstance
+		c.only = host.OnlyInstance
 	}
 	if c.subuid == "" {
 		c.subuid = "/etc/subuid"
@@ -121,10 +122,10 @@ func (c *Config) complete() error {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	if err := checkInstance(c.Instance); err != nil {
+	if err := host.CheckInstance(c.Instance); err != nil {
 		return err
 	}
-	if err := checkUIDs(c.UIDBase, c.UIDSize); err != nil {
+	if err := host.CheckUIDs(c.UIDBase, c.UIDSize); err != nil {
 		return err
 	}
 	if err := c.Layers.complete(); err != nil {
@@ -168,7 +169,7 @@ func (c *Config) openFiles() int64 {
 const maxJobPIDs = 1 << 19
 
 // servesTo reports whether the operator serves path to peer.
-func (c *Config) servesTo(peer Peer, path string) bool {
+func (c *Config) servesTo(peer host.Peer, path string) bool {
 	return slices.ContainsFunc(c.Repos, func(r Repo) bool {
 		return r.Path == path && (r.UIDs == nil || peer.Embedded || slices.Contains(r.UIDs, peer.UID))
 	})

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"corral/isolate/host"
 )
 
 // TestInstanceNameUnique: two supervisors cannot have the same instance name.
@@ -20,7 +22,7 @@ func TestInstanceNameUnique(t *testing.T) {
 		}
 		t.Errorf("a second one: %v", err)
 	}
-	(&front{t, s, connect(t, s, Peer{UID: owner}), newRepo(t)}).sh("true") // the first one still works
+	(&front{t, s, connect(t, s, host.Peer{UID: owner}), newRepo(t)}).sh("true") // the first one still works
 }
 
 func TestConfig(t *testing.T) {
@@ -68,13 +70,13 @@ func TestConfigCompletes(t *testing.T) {
 	if err := unix.Stat(dir+"/repo", &st); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.Repos[0].Path; got != dir+"/repo" || c.pinned[got] != (inode{st.Dev, st.Ino}) {
+	if got := c.Repos[0].Path; got != dir+"/repo" || c.pinned[got] != (host.InodeOf(&st)) {
 		t.Errorf("%s, %+v", got, c.pinned)
 	}
 	if err := c.bad[dir+"/link"]; len(c.pinned) != 1 || err == nil || !strings.Contains(err.Error(), "symbolic link") {
 		t.Errorf("%v, %+v", err, c.pinned)
 	}
-	if c.UIDBase != DefaultUIDBase || c.UIDSize != DefaultUIDSize || c.MaxJobs == 0 || c.JailIdle == 0 || c.Log == nil || c.Defaults.PIDs == 0 {
+	if c.UIDBase != host.DefaultUIDBase || c.UIDSize != host.DefaultUIDSize || c.MaxJobs == 0 || c.JailIdle == 0 || c.Log == nil || c.Defaults.PIDs == 0 {
 		t.Errorf("%+v", c)
 	}
 	if c.Defaults.Memory != 1<<20 {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	frontend "corral/isolate/client"
+	"corral/isolate/host"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -98,7 +99,7 @@ func TestContext(t *testing.T) {
 func TestDisconnect(t *testing.T) {
 	f := newFront(t)
 	kept := f.waiting()
-	gone := &front{t, f.s, connect(t, f.s, Peer{UID: owner}), f.repo}
+	gone := &front{t, f.s, connect(t, f.s, host.Peer{UID: owner}), f.repo}
 	l := gone.waiting()
 	if err := gone.c.Close(); err != nil {
 		t.Fatal(err)
@@ -141,12 +142,12 @@ func (f *front) list(c *frontend.Client) []string {
 func TestList(t *testing.T) {
 	f := newFront(t)
 	const stranger = 1002
-	other := &front{t, f.s, connect(t, f.s, Peer{UID: stranger}), newRepo(t)}
+	other := &front{t, f.s, connect(t, f.s, host.Peer{UID: stranger}), newRepo(t)}
 	if err := os.Chown(other.repo, stranger, stranger); err != nil {
 		t.Fatal(err)
 	}
 	jobs := []*live{f.waiting(), other.waiting()}
-	root := connect(t, f.s, Peer{UID: 0})
+	root := connect(t, f.s, host.Peer{UID: 0})
 	for _, tt := range []struct {
 		who  string
 		c    *frontend.Client
@@ -173,7 +174,7 @@ func TestList(t *testing.T) {
 func TestForeignTag(t *testing.T) {
 	f := newFront(t)
 	l := f.waiting()
-	other := &front{t, f.s, connect(t, f.s, Peer{UID: owner}), f.repo}
+	other := &front{t, f.s, connect(t, f.s, host.Peer{UID: owner}), f.repo}
 	o := other.waiting() // with the same tag
 	if err := o.Signal(int(unix.SIGTERM), true); err != nil {
 		t.Fatal(err)

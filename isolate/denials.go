@@ -3,6 +3,8 @@ package isolate
 import (
 	"sync"
 	"time"
+
+	"corral/isolate/host"
 )
 
 // Bounds on the audit records of one user's failed requests, which cost the user nothing. A burst of a thousand is a
@@ -18,7 +20,7 @@ const (
 // to use.
 type denialLimiter struct {
 	mu      sync.Mutex
-	buckets map[Peer]*bucket // guarded by mu
+	buckets map[host.Peer]*bucket // guarded by mu
 }
 
 type bucket struct {
@@ -29,11 +31,11 @@ type bucket struct {
 }
 
 // denialKey returns the key of the peer's bucket: all connections of one user share it.
-func (p Peer) denialKey() Peer { return Peer{UID: p.payer(), Embedded: p.Embedded} }
+func denialKey(p host.Peer) host.Peer { return host.Peer{UID: p.Payer(), Embedded: p.Embedded} }
 
 // allow reports whether a record may be written, and counts it as dropped if not. first reports that it is the first
 // dropped record since the last flush.
-func (d *denialLimiter) allow(peer Peer, now time.Time) (allowed, first bool) {
+func (d *denialLimiter) allow(peer host.Peer, now time.Time) (allowed, first bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	b := d.buckets[peer]
@@ -51,7 +53,7 @@ func (d *denialLimiter) allow(peer Peer, now time.Time) (allowed, first bool) {
 }
 
 // drop counts a record that allow permitted but that was not written. first is as in allow.
-func (d *denialLimiter) drop(peer Peer, now time.Time) (first bool) {
+func (d *denialLimiter) drop(peer host.Peer, now time.Time) (first bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	b := d.buckets[peer]
@@ -78,7 +80,7 @@ func (b *bucket) refill(now time.Time) {
 // forgetFull removes full buckets, so that the number of buckets is bounded by the number of recently active users.
 func (d *denialLimiter) forgetFull(now time.Time) {
 	if d.buckets == nil {
-		d.buckets = map[Peer]*bucket{}
+		d.buckets = map[host.Peer]*bucket{}
 	}
 	for peer, b := range d.buckets {
 		if b.refill(now); b.tokens == denialBurst && b.dropped == 0 {
@@ -88,9 +90,9 @@ func (d *denialLimiter) forgetFull(now time.Time) {
 }
 
 // flush calls write with the number of dropped records of each user since the last flush.
-func (d *denialLimiter) flush(write func(peer Peer, count uint64, since time.Time)) {
+func (d *denialLimiter) flush(write func(peer host.Peer, count uint64, since time.Time)) {
 	d.mu.Lock()
-	dropped := map[Peer]bucket{}
+	dropped := map[host.Peer]bucket{}
 	for peer, b := range d.buckets {
 		if b.dropped > 0 {
 			dropped[peer] = *b

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/host"
 	"corral/isolate/scan"
 	"corral/isolate/wire"
 	"corral/job"
@@ -33,7 +34,7 @@ func (s *Supervisor) watchDisk(sl *slot, r *run) (stop func()) {
 	if imports || r.limits.Disk == job.Unlimited && r.limits.Inodes == job.Unlimited {
 		return func() {}
 	}
-	w := &diskWatch{slot: sl, group: sl.group, run: r, since: fileTime().Add(-clockStep)}
+	w := &diskWatch{slot: sl, group: sl.group, run: r, since: host.FileTime().Add(-host.ClockStep)}
 	if w.free() != nil {
 		w.fail()
 		return func() {}
@@ -117,7 +118,7 @@ func (w *diskWatch) free() error {
 	case localFileSystems[j.repo.fs]:
 		err = unix.Fstatfs(int(j.repo.dir.Fd()), &st)
 	default: // the file system may not answer
-		found, err := j.s.probes.fileSystem(w.run.peer.payer(), j.repo.dir)
+		found, err := j.s.probes.fileSystem(w.run.peer.Payer(), j.repo.dir)
 		w.bytes, w.inodes = found.FreeBytes, found.FreeFiles
 		return err
 	}
@@ -227,7 +228,7 @@ func (w *diskWatch) sumUnnamed() (h unnamedFiles, err error) {
 				return err
 			}
 			if socket && !h.passed {
-				queued, _, err := queuedDescriptors(task + "/fdinfo/" + name)
+				queued, _, err := host.QueuedDescriptors(task + "/fdinfo/" + name)
 				h.passed = queued || err != nil && !goneMeanwhile(err)
 			}
 			if ino != 0 && !seen[ino] {
@@ -256,7 +257,7 @@ func (w *diskWatch) withoutName(path string) (ino uint64, bytes int64, socket bo
 	if st.Mode&unix.S_IFMT == unix.S_IFSOCK {
 		return 0, 0, true, nil
 	}
-	if unix.Mkdev(st.Dev_major, st.Dev_minor) != w.slot.jail.repo.dev || st.Nlink != 0 {
+	if unix.Mkdev(st.Dev_major, st.Dev_minor) != w.slot.jail.repo.Dev || st.Nlink != 0 {
 		return 0, 0, false, nil
 	}
 	return st.Ino, int64(st.Blocks) * 512, false, nil

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/host"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -36,7 +37,7 @@ func section(t *testing.T, heading string) []string {
 // prints.
 func TestDocumentedLimits(t *testing.T) {
 	l := map[int]int64{}
-	for _, r := range rlimits(job.Defaults(), 0) {
+	for _, r := range host.Rlimits(job.Defaults(), 0) {
 		l[r.Resource] = int64(r.Soft)
 	}
 	slot, err := os.ReadFile("../cmd/corral-init/stub/slot.c")
@@ -81,7 +82,7 @@ func TestDocumentedLimits(t *testing.T) {
 		fmt.Sprintf("| sessions being opened for one user; for all | %s; %s |", thousands(maxUserOpenings), thousands(maxOpenings)),
 		fmt.Sprintf("| looks at a user's files that have not been answered; of all users | %s; %s |", thousands(maxUserProbes), thousands(maxProbes)),
 		fmt.Sprintf("| how long a file system may take to answer a look | %d s |", probePatience/time.Second),
-		fmt.Sprintf("| users of one jail, with waiting slots and the scanner | %s |", thousands(jobUIDs)),
+		fmt.Sprintf("| users of one jail, with waiting slots and the scanner | %s |", thousands(host.JobUIDs)),
 		fmt.Sprintf("| waiting slots of a jail | %d, up to %d as jobs come (`warm_slots`) |", minSlots, c.Slots),
 		fmt.Sprintf("| waiting slots of all jails | %s (`max_warm_slots`) |", thousands(c.MaxSlots)),
 		fmt.Sprintf("| an unused jail is dropped after | %d minutes (`jail_idle`) |", int(c.JailIdle.Minutes())),

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/directory"
+	"corral/isolate/host"
 	"corral/job"
 )
 
@@ -18,7 +19,7 @@ import (
 
 // pinRepos opens the directory of each entry, records its inode, and rejects the entries that cannot be served.
 func (c *Config) pinRepos() {
-	c.pinned, c.bad = map[string]inode{}, map[string]error{}
+	c.pinned, c.bad = map[string]host.Inode{}, map[string]error{}
 	for i := range c.Repos {
 		r := &c.Repos[i]
 		path, err := directory.Absolute(r.Path)
@@ -27,7 +28,7 @@ func (c *Config) pinRepos() {
 			continue
 		}
 		r.Path = path
-		if err := c.pinRepo(r, inode{}); err != nil {
+		if err := c.pinRepo(r, host.Inode{}); err != nil {
 			c.reject(r.Path, err)
 		}
 	}
@@ -35,7 +36,7 @@ func (c *Config) pinRepos() {
 }
 
 // pinRepo opens the directory of an entry and records its inode. If want is not zero, the inode must be want.
-func (c *Config) pinRepo(r *Repo, want inode) error {
+func (c *Config) pinRepo(r *Repo, want host.Inode) error {
 	dir, err := c.openDir(r.Path)
 	if err != nil {
 		return refuseRepo(r.Path, err)
@@ -45,8 +46,8 @@ func (c *Config) pinRepo(r *Repo, want inode) error {
 	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
 		return refuseRepo(r.Path, err)
 	}
-	is := inodeOf(&st)
-	if want != (inode{}) && is != want {
+	is := host.InodeOf(&st)
+	if want != (host.Inode{}) && is != want {
 		return refuseReplaced(r.Path)
 	}
 	if err := r.checkOwner(st.Uid); err != nil {
@@ -80,7 +81,7 @@ func (r *Repo) checkOwner(uid uint32) error {
 func (c *Config) rejectOverlaps() {
 	for i, a := range c.Repos {
 		for _, b := range c.Repos[i+1:] {
-			same := c.pinned[a.Path] == c.pinned[b.Path] && c.pinned[a.Path] != (inode{})
+			same := c.pinned[a.Path] == c.pinned[b.Path] && c.pinned[a.Path] != (host.Inode{})
 			if a.Path == b.Path || !same && !directory.Overlap(a.Path, b.Path) {
 				continue
 			}
@@ -146,7 +147,7 @@ func refuseMoved(path string) error {
 // checkRoot refuses a directory of root unless root alone controls where its path leads, because jobs in it are root
 // in it.
 func (r *repo) checkRoot() error {
-	if r.uid != 0 {
+	if r.UID != 0 {
 		return nil
 	}
 	if err := directory.RootOnly(r.path, r.dir); err != nil {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/directory"
+	"corral/isolate/host"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -65,7 +66,7 @@ func TestInvalidEntriesSkipped(t *testing.T) {
 			var log *strings.Builder
 			s := supervise(t, func(c *Config) { c.Repos, c.Own, log = tt.entries, false, collect(c) })
 			for _, entry := range tt.entries {
-				r, err := s.serves(Peer{UID: 1002}, entry.Path, nil)
+				r, err := s.serves(host.Peer{UID: 1002}, entry.Path, nil)
 				want, bad := tt.bad[entry.Path]
 				switch {
 				case !bad && err == nil:
@@ -93,7 +94,7 @@ func TestEntryErrorHidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := supervise(t, func(c *Config) { c.Repos = []Repo{{Path: top + "/link", UIDs: []uint32{1002}}} })
-	if _, err := s.serves(Peer{UID: owner}, top+"/link", nil); err == nil || strings.Contains(err.Error(), "symbolic link") {
+	if _, err := s.serves(host.Peer{UID: owner}, top+"/link", nil); err == nil || strings.Contains(err.Error(), "symbolic link") {
 		t.Errorf("%v", err)
 	}
 }
@@ -121,7 +122,7 @@ func TestRootRepoPath(t *testing.T) {
 	} {
 		s := supervise(t, func(c *Config) { c.Repos = []Repo{{Path: at(name)}} })
 		for way, err := range map[string]error{
-			"served": served(s, Peer{UID: 1002}, at(name), nil), "root's own": served(s, Peer{UID: 0}, at(name), opened(t, at(name))),
+			"served": served(s, host.Peer{UID: 1002}, at(name), nil), "root's own": served(s, host.Peer{UID: 0}, at(name), opened(t, at(name))),
 		} {
 			if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
 				t.Errorf("%s, %s: %v, want %q", name, way, err, want)
@@ -130,7 +131,7 @@ func TestRootRepoPath(t *testing.T) {
 	}
 }
 
-func served(s *Supervisor, peer Peer, path string, dir *os.File) error {
+func served(s *Supervisor, peer host.Peer, path string, dir *os.File) error {
 	r, err := s.serves(peer, path, dir)
 	if err == nil {
 		r.close()
@@ -143,12 +144,12 @@ func TestOwnerChanges(t *testing.T) {
 	dir := newRepo(t)
 	uid := uint32(owner)
 	s := supervise(t, func(c *Config) { c.Repos = []Repo{{Path: dir, Owner: &uid}} })
-	if err := served(s, Peer{UID: 1002}, dir, nil); err != nil {
+	if err := served(s, host.Peer{UID: 1002}, dir, nil); err != nil {
 		t.Fatal(err)
 	}
 	give(t, dir, 1003, 1003)
 	for _, passed := range []*os.File{nil, opened(t, dir)} {
-		if err := served(s, Peer{UID: 1002}, dir, passed); err == nil || !strings.Contains(err.Error(), "belongs to user 1003") {
+		if err := served(s, host.Peer{UID: 1002}, dir, passed); err == nil || !strings.Contains(err.Error(), "belongs to user 1003") {
 			t.Errorf("%v", err)
 		}
 	}
@@ -181,7 +182,7 @@ func TestOpensWithAccountRights(t *testing.T) {
 	} {
 		s := supervise(t, func(c *Config) { c.Repos, c.Account = paths, &tt.account })
 		for i, r := range paths {
-			err := served(s, Peer{Embedded: true, Account: &tt.account}, r.Path, nil)
+			err := served(s, host.Peer{Embedded: true, Account: &tt.account}, r.Path, nil)
 			if (err == nil) != tt.want[i] || err != nil && !strings.Contains(err.Error(), "permission denied") {
 				t.Errorf("%s: %s: %v", name, r.Path, err)
 			}

@@ -21,7 +21,7 @@ type count map[string]int
 func (f *front) count() count {
 	f.t.Helper()
 	c := count{"goroutines": runtime.NumGoroutine(), "blocks": len(blocks(f.s.InstanceName())), "cgroups": 0}
-	for kind, path := range map[string]string{"descriptors": "/proc/self/fd", "jails": filepath.Join(f.s.instance.dir, "jails")} {
+	for kind, path := range map[string]string{"descriptors": "/proc/self/fd", "jails": filepath.Join(f.s.instance.Dir, "jails")} {
 		entries, err := os.ReadDir(path)
 		if err != nil {
 			f.t.Fatal(err)

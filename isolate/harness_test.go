@@ -19,6 +19,7 @@ import (
 	"corral/internal/test/isolatetest"
 	"corral/internal/test/sandboxtest"
 	frontend "corral/isolate/client"
+	"corral/isolate/host"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -130,7 +131,7 @@ func traces(instance string) []string {
 		found, _ := filepath.Glob("/sys/fs/cgroup/" + pattern + "corral/" + instance) // the pattern is valid
 		list = append(list, found...)
 	}
-	if dir := filepath.Join(RunDir, "instances", instance); exists(dir) {
+	if dir := filepath.Join(host.RunDir, "instances", instance); exists(dir) {
 		list = append(list, dir)
 	}
 	return append(list, blocks(instance)...)
@@ -139,7 +140,7 @@ func traces(instance string) []string {
 // blocks lists the blocks of user ids allocated to an instance.
 func blocks(instance string) []string {
 	var list []string
-	files, _ := filepath.Glob(filepath.Join(RunDir, "uids", "[0-9]*"))
+	files, _ := filepath.Glob(filepath.Join(host.RunDir, "uids", "[0-9]*"))
 	for _, f := range files {
 		if name, err := os.ReadFile(f); err == nil && string(name) == instance {
 			list = append(list, f)
@@ -160,11 +161,11 @@ type front struct {
 func newFront(t testing.TB, change ...func(*Config)) *front {
 	t.Helper()
 	s := supervise(t, change...)
-	return &front{t, s, connect(t, s, Peer{UID: owner}), newRepo(t)}
+	return &front{t, s, connect(t, s, host.Peer{UID: owner}), newRepo(t)}
 }
 
 // connect returns a client of s that the supervisor sees as peer.
-func connect(t testing.TB, s *Supervisor, peer Peer) *frontend.Client {
+func connect(t testing.TB, s *Supervisor, peer host.Peer) *frontend.Client {
 	t.Helper()
 	conn := dial(t, s, peer)
 	c := frontend.New(conn)
@@ -173,7 +174,7 @@ func connect(t testing.TB, s *Supervisor, peer Peer) *frontend.Client {
 }
 
 // dial returns the client's end of a connection.
-func dial(t testing.TB, s *Supervisor, peer Peer) *wire.Conn {
+func dial(t testing.TB, s *Supervisor, peer host.Peer) *wire.Conn {
 	t.Helper()
 	ours, file, err := wire.Pair()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/host"
 	"corral/isolate/layer"
 	"corral/job"
 )
@@ -48,7 +49,7 @@ func (m *images) use(name string) (*image, error) {
 		return i, nil
 	}
 	path := filepath.Join(m.dir, sessionID())
-	if err := makeDir(path); err != nil {
+	if err := host.MakeDir(path); err != nil {
 		return nil, err
 	}
 	l, err := m.store.OpenReadOnly(name, path)
@@ -118,8 +119,8 @@ func onlyRoot(what string) error {
 }
 
 // removeImage removes an image on behalf of a client.
-func (s *Supervisor) removeImage(peer Peer, name string) error {
-	if !peer.mayManage() {
+func (s *Supervisor) removeImage(peer host.Peer, name string) error {
+	if !peer.MayManage() {
 		return onlyRoot("remove a root file system")
 	}
 	if job.CheckImageName(name) != nil || !s.images.has(name) {
@@ -140,7 +141,7 @@ func (m *images) remove(name string) error {
 // openLayers opens the stores of layers and of images, and starts the expiry of kept layers.
 func (s *Supervisor) openLayers() error {
 	for _, dir := range []string{"layers", "images"} {
-		if err := makeDir(filepath.Join(s.instance.dir, dir)); err != nil {
+		if err := host.MakeDir(filepath.Join(s.instance.Dir, dir)); err != nil {
 			return err
 		}
 	}
@@ -153,7 +154,7 @@ func (s *Supervisor) openLayers() error {
 	if err != nil {
 		return errors.Join(err, s.layers.Close())
 	}
-	s.images = &images{store: store, dir: filepath.Join(s.instance.dir, "images"), path: path, open: map[string]*image{}}
+	s.images = &images{store: store, dir: filepath.Join(s.instance.Dir, "images"), path: path, open: map[string]*image{}}
 	for _, store := range []*layer.Store{s.layers, store} {
 		if n, err := store.Sweep(); n > 0 || err != nil { // if it fails there is only less room
 			s.config.Log.Warn("detached loop devices that a killed supervisor left", "detached", n, "error", err)

@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/runc/libcontainer"
 
 	"corral/cgroup"
+	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/wire"
 	"corral/job"
@@ -32,10 +33,10 @@ type jailKey struct {
 
 // A repoIdentity distinguishes a repository from another one that had the same path.
 type repoIdentity struct {
-	inode
-	dirOwner      // id maps are made for it
-	readOnly bool // the mount is read-only for these clients
-	path     string
+	host.Inode
+	host.Owner      // id maps are made for it
+	readOnly   bool // the mount is read-only for these clients
+	path       string
 }
 
 // A jail is the prepared environment of one repository and profile.
@@ -83,13 +84,13 @@ type jail struct {
 }
 
 // enter returns the jail for r and profile, building it if necessary. It takes over r. The caller must call leave.
-func (s *Supervisor) enter(peer Peer, r *repo, profile string) (*jail, error) {
+func (s *Supervisor) enter(peer host.Peer, r *repo, profile string) (*jail, error) {
 	key := r.key(profile, "")
 	s.mu.Lock()
 	if s.ended {
 		s.mu.Unlock()
 		r.close()
-		return nil, errEnding
+		return nil, host.ErrEnding
 	}
 	j, ok := s.jails[key]
 	if ok && j.use() {
@@ -102,7 +103,7 @@ func (s *Supervisor) enter(peer Peer, r *repo, profile string) (*jail, error) {
 			return nil, err
 		}
 		j = s.newJail(key, r)
-		j.builtFor = peer.payer()
+		j.builtFor = peer.Payer()
 		s.jails[key] = j
 		s.work.Add(1)
 		s.mu.Unlock()
@@ -118,10 +119,10 @@ func (s *Supervisor) enter(peer Peer, r *repo, profile string) (*jail, error) {
 
 // roomForJail refuses another jail if there are too many, in all or of this user, and no unused one can be evicted.
 // The caller holds s.mu.
-func (s *Supervisor) roomForJail(peer Peer) error {
+func (s *Supervisor) roomForJail(peer host.Peer) error {
 	mine := 0
 	for _, j := range s.jails {
-		if j.builtFor == peer.payer() {
+		if j.builtFor == peer.Payer() {
 			mine++
 		}
 	}
@@ -131,7 +132,7 @@ func (s *Supervisor) roomForJail(peer Peer) error {
 		return nil
 	}
 	for _, j := range s.jails {
-		if (j.builtFor == peer.payer() || !tooManyMine) && j.dropUnused() {
+		if (j.builtFor == peer.Payer() || !tooManyMine) && j.dropUnused() {
 			return nil
 		}
 	}
@@ -143,15 +144,15 @@ func (s *Supervisor) roomForJail(peer Peer) error {
 
 func (s *Supervisor) newJail(key jailKey, r *repo) *jail {
 	j := &jail{
-		s: s, key: key, name: s.instance.unique("jail-"), repo: r, users: 1,
+		s: s, key: key, name: s.instance.Unique("jail-"), repo: r, users: 1,
 		built: make(chan struct{}), ended: make(chan struct{}), gone: make(chan struct{}), overdue: make(chan struct{}), idmaps: map[uint32]*os.File{},
 	}
 	j.pool = newPool(j)
-	for n := uint32(jobUIDs); n > 0; n-- {
+	for n := uint32(host.JobUIDs); n > 0; n-- {
 		j.freeUsers = append(j.freeUsers, n-1)
 	}
 	if key.session != "" {
-		j.freeUsers = j.freeUsers[:jobUIDs-1] // the first is reserved for the session
+		j.freeUsers = j.freeUsers[:host.JobUIDs-1] // the first is reserved for the session
 	}
 	return j
 }
@@ -226,7 +227,7 @@ func (j *jail) reclaim() {
 func (j *jail) endInit() {
 	j.init.Close()
 	j.endOnce.Do(func() {
-		late := time.AfterFunc(slotPatience, func() { close(j.overdue) })
+		late := time.AfterFunc(host.SlotPatience, func() { close(j.overdue) })
 		go func() {
 			select {
 			case <-j.ended:
@@ -238,7 +239,7 @@ func (j *jail) endInit() {
 }
 
 // awaitInit waits for the exit of process 1. The kernel completes that only when the jail's last process has exited,
-// and a process that waits for a file system may never exit: after slotPatience it is left behind.
+// and a process that waits for a file system may never exit: after host.SlotPatience it is left behind.
 func (j *jail) awaitInit() {
 	select {
 	case <-j.ended:
@@ -247,7 +248,7 @@ func (j *jail) awaitInit() {
 	}
 }
 
-var errLeft = fmt.Errorf("not ended after %v", slotPatience)
+var errLeft = fmt.Errorf("not ended after %v", host.SlotPatience)
 
 // retire keeps further jobs from entering the jail. It ends when the jobs in it have ended.
 func (j *jail) retire() { j.markDropped(false) }
@@ -298,7 +299,7 @@ func (j *jail) markDropped(onlyUnused bool) bool {
 func (j *jail) lifecycle() {
 	defer j.s.work.Done()
 	defer close(j.gone)
-	var u cleanup
+	var u host.Cleanup
 	j.failure = j.build(&u)
 	if j.failure != nil {
 		j.markDropped(false)
@@ -325,7 +326,7 @@ func (j *jail) lifecycle() {
 		delete(j.s.jails, j.key)
 	}
 	j.s.mu.Unlock()
-	u.run()
+	u.Run()
 	if j.session != nil {
 		j.s.forget(j.session)
 	}
@@ -340,7 +341,7 @@ func (j *jail) takeUser(profile string) (uint32, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.freeUsers) == 0 {
-		return 0, fmt.Errorf("all %d job users of this jail are in use", jobUIDs)
+		return 0, fmt.Errorf("all %d job users of this jail are in use", host.JobUIDs)
 	}
 	n := j.freeUsers[len(j.freeUsers)-1]
 	j.freeUsers = j.freeUsers[:len(j.freeUsers)-1]
@@ -373,7 +374,7 @@ func (j *jail) idmap(n uint32) (*os.File, error) {
 	if m != nil {
 		return m, nil
 	}
-	m, err := j.s.userns.repoMap(j.repo.dirOwner, j.base+1+n, j.base)
+	m, err := j.s.userns.RepoMap(j.repo.Owner, j.base+1+n, j.base)
 	if err != nil {
 		return nil, err
 	}

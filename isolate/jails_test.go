@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/host"
 	"corral/job"
 )
 
@@ -71,7 +72,7 @@ func TestIdleJailDropped(t *testing.T) {
 		return strings.Join(blocks(f.s.InstanceName()), ", ")
 	})
 	eventually(t, func() string {
-		if dir := f.s.instance.dir + "/jails/" + j.name; exists(dir) {
+		if dir := f.s.instance.Dir + "/jails/" + j.name; exists(dir) {
 			return dir
 		}
 		for _, trace := range traces(f.s.InstanceName()) {
@@ -138,7 +139,7 @@ func TestStubKilled(t *testing.T) {
 // newest returns the first process of the job that was started last.
 func newest(t *testing.T, s *Supervisor) int {
 	t.Helper()
-	list := s.entries(Peer{})
+	list := s.entries(host.Peer{})
 	if len(list) == 0 {
 		t.Fatal("no job")
 	}
@@ -183,7 +184,7 @@ func TestClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.config.Own = true
-	f := &front{t, s, connect(t, s, Peer{UID: owner}), newRepo(t)}
+	f := &front{t, s, connect(t, s, host.Peer{UID: owner}), newRepo(t)}
 	l := f.waiting()
 	if err := s.Close(); err != nil {
 		t.Error(err)

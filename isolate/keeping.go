@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/host"
 	"corral/job"
 )
 
@@ -65,7 +66,7 @@ func (ss *session) ensureKeepable() error {
 	// If the layer already has its name it keeps it: it has no other, and it is in use.
 	ss.s.config.Log.Warn("session not ended: its changes cannot be kept", "session", ss.id, "error", err)
 	return &job.Refusal{
-		Step: "changes", Errno: int(errnoOf(err)),
+		Step: "changes", Errno: int(host.ErrnoOf(err)),
 		Message: fmt.Sprintf("session %s stays open because its jobs' changes cannot be kept: %s", ss.id, strings.ReplaceAll(err.Error(), "\n", "; ")),
 		Hint: fmt.Sprintf("free space on the file system of %s and close the session again; or apply the changes first (corral changes apply), or discard them (corral session close --discard)",
 			ss.s.config.StateDir),
@@ -142,7 +143,7 @@ func (ss *session) layerHas(name string) bool {
 func (ss *session) writeDescription() error {
 	r := ss.jail.repo
 	return ss.s.writeKept(&keptLayer{
-		ID: ss.id, Name: ss.spec.Name, UID: ss.peer.UID, Repo: r.path, Dev: r.dev, Ino: r.ino, ReadOnly: r.readOnly, Profile: ss.profile,
+		ID: ss.id, Name: ss.spec.Name, UID: ss.peer.UID, Repo: r.path, Dev: r.Dev, Ino: r.Ino, ReadOnly: r.readOnly, Profile: ss.profile,
 		Opened: ss.opened, Kept: time.Now(), Disk: ss.spec.Disk, Inodes: ss.spec.Inodes,
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/host"
 	"corral/isolate/layer"
 	"corral/job"
 )
@@ -55,7 +56,7 @@ func TestEmbeddedKeptLayers(t *testing.T) {
 	mine, others := newRepo(t), newRepo(t)
 	f := newFront(t, func(c *Config) { c.Repos = []Repo{{Path: mine}} })
 	f.close(f.kept(), true)
-	embedded := &front{t, f.s, connect(t, f.s, Peer{Embedded: true}), mine}
+	embedded := &front{t, f.s, connect(t, f.s, host.Peer{Embedded: true}), mine}
 	own := embedded.kept()
 	embedded.close(own, true)
 	foreign := embedded.kept()
@@ -89,7 +90,7 @@ func TestEmbeddedKeptLayers(t *testing.T) {
 		t.Errorf("%+v %s%s", d.Result, d.out, d.err)
 	}
 	embedded.close(own, false)
-	root := connect(t, f.s, Peer{})
+	root := connect(t, f.s, host.Peer{})
 	if list, err := root.ListSessions(context.Background()); err != nil || len(list) != 2 {
 		t.Errorf("root sees %+v, %v", list, err)
 	}
@@ -118,10 +119,10 @@ func TestImagesNeedRoot(t *testing.T) {
 	f := newFront(t)
 	ctx, spec := context.Background(), job.SessionSpec{Import: "mine", Disk: small}
 	put(t, filepath.Join(f.s.images.path, "there"), "", 0o600, 0)
-	plain := connect(t, f.s, Peer{Embedded: true})
+	plain := connect(t, f.s, host.Peer{Embedded: true})
 	refusedAt(t, "import", second(plain.OpenSession(ctx, spec)), "session", 0)
 	refusedAt(t, "remove", plain.RemoveImage(ctx, "there"), "session", 0)
-	for _, peer := range []Peer{{Embedded: true, Images: true}, {}} {
+	for _, peer := range []host.Peer{{Embedded: true, Images: true}, {}} {
 		c := connect(t, f.s, peer)
 		ss, err := c.OpenSession(ctx, spec)
 		if err != nil {
@@ -133,7 +134,7 @@ func TestImagesNeedRoot(t *testing.T) {
 			t.Errorf("kept %v: %+v, %v", kept, list, err)
 		}
 	}
-	if err := connect(t, f.s, Peer{Embedded: true, Images: true}).RemoveImage(ctx, "there"); err != nil {
+	if err := connect(t, f.s, host.Peer{Embedded: true, Images: true}).RemoveImage(ctx, "there"); err != nil {
 		t.Error(err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/host"
 	"corral/isolate/layer"
 	"corral/isolate/wire"
 	"corral/job"
@@ -82,13 +83,13 @@ func (s *Supervisor) loadKept(id string) (*keptLayer, error) {
 // visibleTo reports whether a client may see the kept layer: users see their own, and root at a daemon's socket sees
 // all. Embedded front-ends see the layers of all other embedded front-ends, because they need the repository's path;
 // see mayUse.
-func (k *keptLayer) visibleTo(peer Peer) bool {
+func (k *keptLayer) visibleTo(peer host.Peer) bool {
 	return k.UID == peer.UID || peer.UID == 0 && !peer.Embedded
 }
 
 // mayUse reports whether a client may resume or remove the kept layer. Any sudo user can be behind an embedded
 // front-end: it may only if root started its supervisor for the repository.
-func (s *Supervisor) mayUse(peer Peer, k *keptLayer) bool {
+func (s *Supervisor) mayUse(peer host.Peer, k *keptLayer) bool {
 	return k.visibleTo(peer) && (!peer.Embedded || s.config.servesTo(peer, k.Repo))
 }
 
@@ -99,7 +100,7 @@ func (s *Supervisor) serveKept(id string) error {
 		return nil
 	}
 	k, err := s.loadKept(id)
-	if errors.Is(err, os.ErrNotExist) || err == nil && !k.visibleTo(Peer{Embedded: true}) {
+	if errors.Is(err, os.ErrNotExist) || err == nil && !k.visibleTo(host.Peer{Embedded: true}) {
 		return nil // a client that requests it receives the reason
 	}
 	if err != nil {
@@ -108,7 +109,7 @@ func (s *Supervisor) serveKept(id string) error {
 	r := Repo{Path: k.Repo}
 	s.config.Repos = append(s.config.Repos, r)
 	if err = s.checkPath(k.Repo); err == nil {
-		err = s.config.pinRepo(&r, inode{dev: k.Dev, ino: k.Ino})
+		err = s.config.pinRepo(&r, host.Inode{Dev: k.Dev, Ino: k.Ino})
 	}
 	if err != nil { // a client that requests it receives the reason
 		s.config.reject(k.Repo, err)
@@ -117,7 +118,7 @@ func (s *Supervisor) serveKept(id string) error {
 }
 
 // keptOf lists the kept layers that a client may see.
-func (s *Supervisor) keptOf(peer Peer) []*keptLayer {
+func (s *Supervisor) keptOf(peer host.Peer) []*keptLayer {
 	entries, err := os.ReadDir(s.layersDir())
 	if err != nil {
 		return nil
@@ -159,7 +160,7 @@ func (s *Supervisor) expire(interval time.Duration) {
 
 // expireKept removes kept layers older than Layers.Keep that are in use by no supervisor.
 func (s *Supervisor) expireKept() {
-	for _, k := range s.keptOf(Peer{}) {
+	for _, k := range s.keptOf(host.Peer{}) {
 		if time.Since(k.Kept) <= s.config.Layers.Keep {
 			continue
 		}
@@ -188,7 +189,7 @@ func (s *Supervisor) forgetKept(id string) error {
 }
 
 // removeKept removes a kept layer on behalf of a client.
-func (s *Supervisor) removeKept(peer Peer, id string) error {
+func (s *Supervisor) removeKept(peer host.Peer, id string) error {
 	k, err := s.loadKept(id)
 	if errors.Is(err, os.ErrNotExist) || err == nil && !s.mayUse(peer, k) {
 		return noSession(id)
@@ -203,10 +204,10 @@ func (s *Supervisor) removeKept(peer Peer, id string) error {
 const maxKept = 64
 
 // roomToKeep refuses another overlay session to a user with maxKept kept layers.
-func (s *Supervisor) roomToKeep(peer Peer) error {
+func (s *Supervisor) roomToKeep(peer host.Peer) error {
 	n := 0
-	for _, k := range s.keptOf(Peer{}) {
-		if s.subuids.payerOf(k.UID) == peer.payer() {
+	for _, k := range s.keptOf(host.Peer{}) {
+		if s.subuids.PayerOf(k.UID) == peer.Payer() {
 			n++
 		}
 	}
@@ -221,7 +222,7 @@ func (s *Supervisor) roomToKeep(peer Peer) error {
 
 // resume opens a session on a kept layer, if its repository is still served to the client. The caller must call
 // leave.
-func (s *Supervisor) resume(peer Peer, id string) (*session, error) {
+func (s *Supervisor) resume(peer host.Peer, id string) (*session, error) {
 	k, err := s.loadKept(id)
 	if errors.Is(err, os.ErrNotExist) || err == nil && !k.visibleTo(peer) {
 		return nil, noSession(id)
@@ -234,7 +235,7 @@ func (s *Supervisor) resume(peer Peer, id string) (*session, error) {
 		return nil, err
 	}
 	ss := &session{
-		s: s, id: id, from: id, peer: Peer{UID: k.UID, holder: s.subuids.holder(k.UID), Embedded: peer.Embedded}, opened: k.Opened, used: time.Now(),
+		s: s, id: id, from: id, peer: host.Peer{UID: k.UID, Holder: s.subuids.Holder(k.UID), Embedded: peer.Embedded}, opened: k.Opened, used: time.Now(),
 		workspace: job.Overlay, profile: k.Profile, idle: resumedIdle, keep: true,
 		spec: wire.Open{Flags: wire.FlagOverlay | wire.OpenLasting, Disk: k.Disk, Inodes: k.Inodes, Name: k.Name, Repo: k.Repo, Profile: k.Profile},
 	}
@@ -252,7 +253,7 @@ const resumedIdle = 10 * time.Second
 
 // diskKept returns the disk space of the kept layers charged to a user, without those that are open.
 func (s *Supervisor) diskKept(payer uint32) int64 {
-	list := slices.DeleteFunc(s.keptOf(Peer{}), func(k *keptLayer) bool { return s.subuids.payerOf(k.UID) != payer })
+	list := slices.DeleteFunc(s.keptOf(host.Peer{}), func(k *keptLayer) bool { return s.subuids.PayerOf(k.UID) != payer })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var sum int64
@@ -265,19 +266,19 @@ func (s *Supervisor) diskKept(payer uint32) int64 {
 }
 
 // servesKept pins the repository of a kept layer, if it is still served to the client.
-func (s *Supervisor) servesKept(peer Peer, k *keptLayer) (*repo, error) {
+func (s *Supervisor) servesKept(peer host.Peer, k *keptLayer) (*repo, error) {
 	if err := s.checkPath(k.Repo); err != nil {
 		return nil, err
 	}
 	if err := s.config.rejection(k.Repo); err != nil {
 		return nil, err
 	}
-	r, err := s.pin(peer, k.Repo, inode{dev: k.Dev, ino: k.Ino})
+	r, err := s.pin(peer, k.Repo, host.Inode{Dev: k.Dev, Ino: k.Ino})
 	if err != nil {
 		return nil, err
 	}
 	r.readOnly = k.ReadOnly
-	if s.config.servesTo(peer, k.Repo) || peer.UID == 0 && !peer.Embedded || s.config.Own && r.uid == peer.UID {
+	if s.config.servesTo(peer, k.Repo) || peer.UID == 0 && !peer.Embedded || s.config.Own && r.UID == peer.UID {
 		return r, nil
 	}
 	r.close()

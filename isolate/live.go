@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/wire"
 	"corral/job"
@@ -13,7 +14,7 @@ import (
 // A run is a job that was accepted and has not ended.
 type run struct {
 	id         string
-	peer       Peer
+	peer       host.Peer
 	repo       string    // guarded by Supervisor.mu while the run is registered; set before the job starts
 	started    time.Time // guarded like repo
 	limits     job.Limits
@@ -31,9 +32,9 @@ type run struct {
 }
 
 // newRun returns a run with a new id for a job of peer. It can be signaled from now on.
-func (s *Supervisor) newRun(peer Peer) *run {
+func (s *Supervisor) newRun(peer host.Peer) *run {
 	return &run{
-		id: s.instance.unique("job-"), peer: peer,
+		id: s.instance.Unique("job-"), peer: peer,
 		signals: make(chan wire.Signal, 8), done: make(chan struct{}), endHandled: make(chan struct{}),
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/directory"
+	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/layer"
 	"corral/isolate/wire"
@@ -42,15 +43,15 @@ const importDir = "/image"
 type bindMount struct{ source, target string }
 
 // makeLayer creates or reopens the session's layer. The functions that undo it are pushed on u.
-func (j *jail) makeLayer(u *cleanup, dir string) error {
+func (j *jail) makeLayer(u *host.Cleanup, dir string) error {
 	ss := j.session
 	path := filepath.Join(dir, "layer")
-	if err := makeDir(path); err != nil {
+	if err := host.MakeDir(path); err != nil {
 		return err
 	}
-	u.push(func() { j.report("directory", os.Remove(path)) })
+	u.Push(func() { j.report("directory", os.Remove(path)) })
 	var err error
-	who := layer.Client{UID: ss.peer.payer(), Kept: j.s.diskKept(ss.peer.payer())}
+	who := layer.Client{UID: ss.peer.Payer(), Kept: j.s.diskKept(ss.peer.Payer())}
 	switch {
 	case ss.from != "":
 		ss.layer, err = j.s.layers.Reopen(ss.from+layerSuffix, path, who)
@@ -62,12 +63,12 @@ func (j *jail) makeLayer(u *cleanup, dir string) error {
 	if err != nil {
 		return refuseLayer(err)
 	}
-	u.push(func() { ss.kept, ss.err = ss.closeLayer() })
-	j.layerMap, err = j.s.userns.idmap(layer.UID, layer.UID, j.base, 2)
+	u.Push(func() { ss.kept, ss.err = ss.closeLayer() })
+	j.layerMap, err = j.s.userns.IDMap(layer.UID, layer.UID, j.base, 2)
 	if err != nil {
 		return err
 	}
-	u.push(func() { j.layerMap.Close() })
+	u.Push(func() { j.layerMap.Close() })
 	return nil
 }
 
@@ -81,12 +82,12 @@ func refuseLayer(err error) error {
 	if !forClient {
 		return err
 	}
-	message, hint := splitHint(err)
+	message, hint := host.SplitHint(err)
 	return &job.Refusal{Step: "session", Message: message, Hint: hint}
 }
 
 // assemble makes the overlays and directories of the layer that the session's jobs see. The init mounts the overlays.
-func (j *jail) assemble(u *cleanup, dir string) error {
+func (j *jail) assemble(u *host.Cleanup, dir string) error {
 	ss := j.session
 	if ss.imports() {
 		if err := j.ownedDir("root", 0o755); err != nil {
@@ -160,7 +161,7 @@ type overlaySpec struct {
 }
 
 // overlay makes an overlay, mounts it in dir, and returns the mount point.
-func (j *jail) overlay(u *cleanup, dir string, m overlaySpec) (string, error) {
+func (j *jail) overlay(u *host.Cleanup, dir string, m overlaySpec) (string, error) {
 	name := m.name
 	if err := j.ownedDir(name+"/upper", m.mode); err != nil {
 		return "", err
@@ -195,16 +196,16 @@ func (j *jail) overlay(u *cleanup, dir string, m overlaySpec) (string, error) {
 }
 
 // attach mounts a detached mount at a new mount point in dir: only an attached mount can be cloned for each job.
-func (j *jail) attach(u *cleanup, dir string, mount *os.File) (string, error) {
-	at := filepath.Join(dir, j.s.instance.unique("mount-"))
-	if err := makeDir(at); err != nil {
+func (j *jail) attach(u *host.Cleanup, dir string, mount *os.File) (string, error) {
+	at := filepath.Join(dir, j.s.instance.Unique("mount-"))
+	if err := host.MakeDir(at); err != nil {
 		return "", err
 	}
-	u.push(func() { j.report("directory", os.Remove(at)) })
+	u.Push(func() { j.report("directory", os.Remove(at)) })
 	if err := unix.MoveMount(int(mount.Fd()), "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return "", fmt.Errorf("move_mount: %w", err)
 	}
-	u.push(func() { _ = unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) })
+	u.Push(func() { _ = unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) })
 	return at, nil
 }
 
@@ -315,9 +316,9 @@ func (sl *slot) tool(q *Request, plan *inside.Plan) (extra, error) {
 	}
 	plan.ExecFD = true
 	if q.Tool == string(job.ToolStarlark) {
-		return extra{files: []*os.File{sl.jail.s.programs.starlark}}, nil
+		return extra{files: []*os.File{sl.jail.s.programs.Starlark}}, nil
 	}
-	e := extra{files: []*os.File{sl.jail.s.programs.layer}}
+	e := extra{files: []*os.File{sl.jail.s.programs.Layer}}
 	if q.Tool == string(job.ToolChanges) {
 		upper, err := sl.jail.fromLayer("repo/upper", true)
 		if err != nil {
@@ -380,7 +381,7 @@ func (sl *slot) workspace(q *Request) (*os.File, error) {
 
 // assembleRoot makes the session's root: a tree on the layer, or the layer merged with an imported root file system;
 // in the first case the host's system directories, each merged with a part of the layer, are mounted over it.
-func (j *jail) assembleRoot(u *cleanup, dir string) error {
+func (j *jail) assembleRoot(u *host.Cleanup, dir string) error {
 	ss := j.session
 	if ss.spec.Image != "" {
 		return j.assembleImage(u, dir)
@@ -389,7 +390,7 @@ func (j *jail) assembleRoot(u *cleanup, dir string) error {
 		return err
 	}
 	tree, err := rootfs.Host(rootfs.Options{
-		Repo: j.repo.path, JobUIDs: rootfs.IDRange{First: firstJobUID, Count: 1}, Lasting: true, // the session has one user
+		Repo: j.repo.path, JobUIDs: rootfs.IDRange{First: host.FirstJobUID, Count: 1}, Lasting: true, // the session has one user
 	})
 	if err != nil {
 		return err
@@ -441,14 +442,14 @@ func (j *jail) writeTree(path string, tree rootfs.Tree) error {
 
 // systemOverlay merges a system directory of the host with a part of the layer. In it the host's root appears as the
 // session's user; so paths that only root may read on the host are hidden first.
-func (j *jail) systemOverlay(u *cleanup, dir string, n int, b rootfs.Bind) (string, error) {
-	hidden, err := j.s.hidden.find(b.Source)
+func (j *jail) systemOverlay(u *host.Cleanup, dir string, n int, b rootfs.Bind) (string, error) {
+	hidden, err := j.s.hidden.Find(b.Source)
 	if err != nil {
 		return "", err
 	}
 	fill := func(upper string) error { return whiteOut(upper, hidden) }
 	below := func() (*os.File, error) {
-		m, err := j.s.userns.idmap(0, 0, j.base+1, 1)
+		m, err := j.s.userns.IDMap(0, 0, j.base+1, 1)
 		if err != nil {
 			return nil, err
 		}
@@ -460,12 +461,12 @@ func (j *jail) systemOverlay(u *cleanup, dir string, n int, b rootfs.Bind) (stri
 
 // assembleImage makes the root of a session with an imported root file system: the read-only image merged with the
 // layer.
-func (j *jail) assembleImage(u *cleanup, dir string) error {
+func (j *jail) assembleImage(u *host.Cleanup, dir string) error {
 	image, err := j.s.images.use(j.session.spec.Image)
 	if err != nil {
 		return err
 	}
-	u.push(image.leave)
+	u.Push(image.leave)
 	fill := func(upper string) error { return j.writeTree(upper, rootfs.Image()) }
 	below := func() (*os.File, error) {
 		return cloneMount(filepath.Join(image.layer.Path(), "root"), j.layerMap, true)

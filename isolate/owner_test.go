@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"corral/isolate/host"
 )
 
 // TestFileOwners: the owner's files belong to the job, files that the job creates belong to the owner, and files of
@@ -114,7 +116,7 @@ func TestHostUser(t *testing.T) {
 		ids := hostIDs(t, pid)
 		id, _, _ := strings.Cut(ids, " ")
 		n, err := strconv.ParseUint(id, 10, 32)
-		if err != nil || n < DefaultUIDBase || n >= DefaultUIDBase+DefaultUIDSize {
+		if err != nil || n < host.DefaultUIDBase || n >= host.DefaultUIDBase+host.DefaultUIDSize {
 			t.Errorf("user %s", id)
 		}
 		if ids != strings.TrimSpace(strings.Repeat(id+" ", 8)) {

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/host"
 	"corral/rootfs"
 )
 
@@ -19,17 +20,17 @@ type jailParts struct {
 }
 
 // makeJailParts makes the parts in dir. u unmounts what is mounted there; the caller closes the user namespace.
-func (j *jail) makeJailParts(u *cleanup, dir string) (*jailParts, error) {
+func (j *jail) makeJailParts(u *host.Cleanup, dir string) (*jailParts, error) {
 	root, devices := filepath.Join(dir, "root"), filepath.Join(dir, "dev")
 	p := jailParts{mounted: []string{root, devices}}
 	for _, path := range p.mounted {
-		u.push(func() { _ = unix.Unmount(path, unix.MNT_DETACH) })
+		u.Push(func() { _ = unix.Unmount(path, unix.MNT_DETACH) })
 	}
 	var work sync.WaitGroup
 	var failed [3]error
 	work.Go(func() { p.tree, failed[0] = j.makeRoot(root) })
 	work.Go(func() { failed[1] = makeDevices(devices) })
-	work.Go(func() { p.users, failed[2] = j.s.userns.jailUsers(j.base) })
+	work.Go(func() { p.users, failed[2] = j.s.userns.JailMap(j.base) })
 	work.Wait()
 	if err := cmp.Or(failed[:]...); err != nil {
 		if p.users != nil {
@@ -58,7 +59,7 @@ func (j *jail) firstIDMaps() error {
 // makeDevices makes the jail's device nodes: only the host's root can make them, and in the jail they are mounted
 // read-only. Each jail has its own, so that jobs of two jails cannot lock or watch the same inode.
 func makeDevices(path string) error {
-	if err := mountTmpfs(path, unix.MS_NOSUID|unix.MS_NOEXEC); err != nil {
+	if err := host.MountTmpfs(path, unix.MS_NOSUID|unix.MS_NOEXEC); err != nil {
 		return err
 	}
 	dir, err := os.Open(path)

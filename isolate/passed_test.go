@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/sandboxtest"
+	"corral/isolate/host"
 	"corral/job"
 )
 
@@ -84,7 +85,7 @@ func TestServesErrorUniform(t *testing.T) {
 	for _, name := range names {
 		path := filepath.Join(closed, name)
 		defer passed[name].Close()
-		r, err := s.serves(Peer{UID: owner}, path, passed[name])
+		r, err := s.serves(host.Peer{UID: owner}, path, passed[name])
 		if err == nil {
 			r.close()
 			t.Fatalf("%s is served", path)
@@ -119,11 +120,11 @@ func TestReadOnlyForClient(t *testing.T) {
 	})
 	defer dir.Close()
 	for name, repo := range map[string]string{"as its own": f.repo, "by another name": "/anything"} {
-		r, err := f.s.serves(Peer{UID: owner}, repo, dir)
+		r, err := f.s.serves(host.Peer{UID: owner}, repo, dir)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		ids, err := f.s.userns.idmap(owner, owner, DefaultUIDBase+DefaultUIDSize-1, 1)
+		ids, err := f.s.userns.IDMap(owner, owner, host.DefaultUIDBase+host.DefaultUIDSize-1, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"corral/internal/directory"
 	"corral/internal/test/sandboxtest"
+	"corral/isolate/host"
 	"corral/isolate/wire"
 )
 
@@ -22,7 +23,7 @@ func TestPayerCharged(t *testing.T) {
 	var d denialLimiter
 	s := &Supervisor{config: Config{MaxJobs: 9, MaxPerUser: 2}, jobs: map[string]*run{}, perUser: map[uint32]int{}}
 	for i, want := range []bool{true, true, false} {
-		r := &run{id: fmt.Sprint(i), peer: Peer{UID: 100000 + uint32(i), holder: 1000}}
+		r := &run{id: fmt.Sprint(i), peer: host.Peer{UID: 100000 + uint32(i), Holder: 1000}}
 		if err := s.register(r); (err == nil) != want {
 			t.Errorf("job %d: %v", i, err)
 		}
@@ -30,16 +31,16 @@ func TestPayerCharged(t *testing.T) {
 			defer s.unregister(r)
 		}
 	}
-	now := fileTime()
+	now := host.FileTime()
 	for i := range denialBurst {
-		if ok, _ := d.allow(Peer{UID: 100000 + uint32(i), holder: 1000, Account: &directory.Account{}}.denialKey(), now); !ok {
+		if ok, _ := d.allow(denialKey(host.Peer{UID: 100000 + uint32(i), Holder: 1000, Account: &directory.Account{}}), now); !ok {
 			t.Fatalf("denial %d was not allowed", i)
 		}
 	}
-	if ok, _ := d.allow(Peer{UID: 200000, holder: 1000}.denialKey(), now); ok {
+	if ok, _ := d.allow(denialKey(host.Peer{UID: 200000, Holder: 1000}), now); ok {
 		t.Error("another id of the same user has denials of its own")
 	}
-	if who := s.who(Peer{UID: 100005, holder: 1000}, ""); who.Peer != 100005 || who.Payer != 1000 {
+	if who := s.who(host.Peer{UID: 100005, Holder: 1000}, ""); who.Peer != 100005 || who.Payer != 1000 {
 		t.Errorf("%+v", who)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/sandboxtest"
+	"corral/isolate/host"
 	"corral/job"
 )
 
@@ -165,11 +166,11 @@ func TestDeadSlot(t *testing.T) {
 	holds(t, p, minSlots)
 	p.mu.Lock()
 	for _, sl := range p.ready {
-		pid, err := pidOf(sl.pidfd)
+		pid, err := host.PidOf(sl.pidfd)
 		if err != nil || unix.Kill(pid, unix.SIGKILL) != nil {
 			t.Errorf("stub %d: %v", pid, err)
 		}
-		if err := sl.wait(slotPatience); err != nil {
+		if err := sl.wait(host.SlotPatience); err != nil {
 			t.Error(err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/wire"
 	"corral/job"
@@ -72,7 +73,7 @@ type probeHelper struct {
 
 // An identity identifies a directory and its owner.
 type identity struct {
-	inode
+	host.Inode
 	mode, uid, gid uint32
 }
 
@@ -131,7 +132,7 @@ func (p *prober) fileSystem(user uint32, f *os.File) (inside.Probed, error) {
 }
 
 func identityOf(p inside.Probed) identity {
-	return identity{inode{dev: p.Dev, ino: p.Ino}, p.Mode, p.UID, p.GID}
+	return identity{host.Inode{Dev: p.Dev, Ino: p.Ino}, p.Mode, p.UID, p.GID}
 }
 
 // identifyCached returns only what the kernel has in memory: with AT_STATX_DONT_SYNC neither FUSE nor a network file
@@ -145,7 +146,7 @@ func identifyCached(fd int) (identity, error) {
 	if st.Mask&needed != needed {
 		return identity{}, unix.ENODATA
 	}
-	return identity{inode{dev: unix.Mkdev(st.Dev_major, st.Dev_minor), ino: st.Ino}, uint32(st.Mode), st.Uid, st.Gid}, nil
+	return identity{host.Inode{Dev: unix.Mkdev(st.Dev_major, st.Dev_minor), Ino: st.Ino}, uint32(st.Mode), st.Uid, st.Gid}, nil
 }
 
 // openDirCached opens path using only what the kernel has in memory: it fails if a file system would have to be asked
@@ -195,7 +196,7 @@ func (p *prober) acquire(user uint32) error {
 		case <-over:
 			return tooManyProbes(stuck)
 		case <-p.ctx.Done():
-			return errEnding
+			return host.ErrEnding
 		}
 	}
 }
@@ -297,7 +298,7 @@ func (p *prober) query(user uint32, question inside.Probe, ends func(error) bool
 		p.abandon(user, h)
 		switch {
 		case p.ctx.Err() != nil:
-			err = errEnding
+			err = host.ErrEnding
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			err = stalledError{&job.Refusal{
 				Step: "repo", Message: fmt.Sprintf("the directory's file system has not answered for %v", p.patience),
@@ -427,7 +428,7 @@ func (p *prober) start() (*probeHelper, error) {
 	}
 	h := &probeHelper{conn: ours, pid: pid}
 	theirs.Close() // so that the socket closes when the helper exits
-	ours.SetDeadline(time.Now().Add(slotPatience))
+	ours.SetDeadline(time.Now().Add(host.SlotPatience))
 	answer, files, err := h.exchange(inside.Probe{Kind: inside.ProbeStart, UID: p.user})
 	wire.CloseAll(files)
 	if err == nil {
@@ -444,7 +445,7 @@ func (p *prober) start() (*probeHelper, error) {
 func (h *probeHelper) end() {
 	h.conn.Close()
 	_ = syscall.Kill(h.pid, syscall.SIGKILL)
-	reap(h.pid)
+	host.Reap(h.pid)
 }
 
 // abandon kills a helper that has not answered, and counts it as stuck until it has exited. Nothing waits for that:
@@ -471,8 +472,8 @@ func (p *prober) kill(h *probeHelper, ended func()) {
 	h.conn.Close()
 	_ = syscall.Kill(h.pid, syscall.SIGKILL)
 	go func() {
-		awaitEnd(h.pid)
-		reap(h.pid)
+		host.AwaitEnd(h.pid)
+		host.Reap(h.pid)
 		ended()
 	}()
 }

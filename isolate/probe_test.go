@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/sandboxtest"
+	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/wire"
 )
@@ -27,7 +28,7 @@ func openAll(s *Supervisor, n int, dir *os.File) <-chan outcome {
 	done := make(chan outcome, n)
 	for i := range n {
 		go func() {
-			_, err := s.openAdmitted(Peer{UID: owner}, wire.Open{Flags: wire.FlagRepo | wire.FlagReadOnly, Repo: dir.Name()}, dir, nil)
+			_, err := s.openAdmitted(host.Peer{UID: owner}, wire.Open{Flags: wire.FlagRepo | wire.FlagReadOnly, Repo: dir.Name()}, dir, nil)
 			done <- outcome{i, err}
 		}()
 	}
@@ -89,7 +90,7 @@ func TestStalledDirectory(t *testing.T) {
 	const stranger = 1002
 	files := sandboxtest.StartFileServer(t, owner)
 	f := newFront(t, func(c *Config) { c.probing = 500 * time.Millisecond })
-	other := &front{t, f.s, connect(t, f.s, Peer{UID: stranger}), filepath.Join(t.TempDir(), "repo")}
+	other := &front{t, f.s, connect(t, f.s, host.Peer{UID: stranger}), filepath.Join(t.TempDir(), "repo")}
 	mkdir(t, other.repo, stranger)
 	dir := opened(t, files.Dir+"/dir")
 	files.Stall(t)
@@ -147,7 +148,7 @@ func TestCloseWithStalledProbe(t *testing.T) {
 	if err := next(t, closed); err != nil {
 		t.Error(err)
 	}
-	if err := next(t, done); !errors.Is(err, errEnding) {
+	if err := next(t, done); !errors.Is(err, host.ErrEnding) {
 		t.Errorf("the session: %v", err)
 	}
 }
@@ -167,7 +168,7 @@ func TestForeignDescriptor(t *testing.T) {
 	files.Stall(t)
 	served := make(chan outcome, 1)
 	go func() {
-		f.s.ServeConn(conn, Peer{UID: owner})
+		f.s.ServeConn(conn, host.Peer{UID: owner})
 		served <- outcome{}
 	}()
 	if err := next(t, served); err != nil {
@@ -212,7 +213,7 @@ func TestDetached(t *testing.T) {
 			if i%3 == 2 { // as one that is refused, and has not been read
 				s.probes.hangUp(owner, conn)
 			} else {
-				<-s.serveConn(conn, Peer{UID: owner})
+				<-s.serveConn(conn, host.Peer{UID: owner})
 			}
 			served <- outcome{}
 		}()
@@ -254,7 +255,7 @@ func TestDetachedAborted(t *testing.T) {
 		t.Fatal(err)
 	}
 	files.SendDetached(t, client, []byte("no message"))
-	<-s.serveConn(conn, Peer{UID: 100005, holder: owner}) // a subordinate id of the user who has mounted it
+	<-s.serveConn(conn, host.Peer{UID: 100005, Holder: owner}) // a subordinate id of the user who has mounted it
 	client.Close()
 	eventually(t, func() string { return s.closing(before) })
 }

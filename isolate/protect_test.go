@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/sandboxtest"
+	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/scan"
 	"corral/isolate/wire"
@@ -223,7 +224,7 @@ func TestProtectFloor(t *testing.T) {
 		repo := newRepo(t)
 		shell(t, repo, guarded)
 		s := supervise(t, func(c *Config) { c.Repos = []Repo{{Path: repo, Protect: tt.operator}, {Path: repo}} })
-		f := &front{t, s, connect(t, s, Peer{UID: owner}), repo}
+		f := &front{t, s, connect(t, s, host.Peer{UID: owner}), repo}
 		spec := f.spec("sh", "-c", `w() { (echo >>"$1") 2>/dev/null && printf written || printf refused; }; w .git/config; printf " "; w .git/index`)
 		spec.Protect, spec.Workspace = tt.asked, tt.workspace
 		if d := f.run(spec); d.out != tt.want {
@@ -339,7 +340,7 @@ func (f *front) runWithKept(kept inside.Kept) error {
 	}
 	defer mount.Close()
 	plan := inside.Plan{
-		SayStarted: true, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1], Rlimits: rlimits(job.Defaults(), 0), Repo: f.repo, Kept: true,
+		SayStarted: true, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1], Rlimits: host.Rlimits(job.Defaults(), 0), Repo: f.repo, Kept: true,
 	}
 	if err := sl.send(&plan, &kept, []*os.File{mount, payload, null, null}); err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 
 	"corral/internal/test/sandboxtest"
 	frontend "corral/isolate/client"
+	"corral/isolate/host"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -34,7 +35,7 @@ func beVictim(s *Supervisor) error {
 	if err != nil {
 		return err
 	}
-	go s.ServeConn(theirs, Peer{UID: owner})
+	go s.ServeConn(theirs, host.Peer{UID: owner})
 	stdin, _, err := os.Pipe()
 	if err != nil {
 		return err
@@ -161,7 +162,7 @@ func TestKilledSupervisor(t *testing.T) {
 	if left := traces(instance); len(left) > 0 {
 		t.Errorf("not cleared: %q", left)
 	}
-	next.c = connect(t, next.s, Peer{UID: owner})
+	next.c = connect(t, next.s, host.Peer{UID: owner})
 	next.sh("true")
 
 	if err := l.Signal(int(unix.SIGTERM), false); err != nil {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/directory"
+	"corral/isolate/host"
 	"corral/job"
 	"corral/rootfs"
 )
@@ -20,8 +21,8 @@ import (
 type repo struct {
 	path string
 	dir  *os.File // O_PATH
-	inode
-	dirOwner
+	host.Inode
+	host.Owner
 	mode     uint32 // permission bits; set when its jail is built
 	fs       int64  // its file system's magic number; set when its jail is built
 	readOnly bool   // it was passed from a read-only mount
@@ -32,20 +33,20 @@ type repo struct {
 
 // pin opens path, which must be absolute and clean and contain no symbolic link, for jobs of the peer. If want is not
 // zero, the directory must have that inode.
-func (s *Supervisor) pin(peer Peer, path string, want inode) (*repo, error) {
-	dir, id, err := s.probes.openDir(peer.payer(), path)
+func (s *Supervisor) pin(peer host.Peer, path string, want host.Inode) (*repo, error) {
+	dir, id, err := s.probes.openDir(peer.Payer(), path)
 	if errors.Is(err, unix.ELOOP) {
-		err = &directory.LinkError{Path: path, Link: s.firstLink(peer.payer(), path)}
+		err = &directory.LinkError{Path: path, Link: s.firstLink(peer.Payer(), path)}
 	}
 	if err != nil {
 		return nil, refuseRepo(path, err)
 	}
-	r := &repo{path: path, dir: dir, inode: id.inode, dirOwner: dirOwner{uid: id.uid, gid: peer.groupFor(id.uid, id.gid), group: id.gid}, probes: &s.probes, payer: peer.payer()}
+	r := &repo{path: path, dir: dir, Inode: id.Inode, Owner: host.Owner{UID: id.uid, GID: peer.GroupFor(id.uid, id.gid), Group: id.gid}, probes: &s.probes, payer: peer.Payer()}
 	if err := r.checkRoot(); err != nil {
 		r.close()
 		return nil, err
 	}
-	if want != (inode{}) && want != id.inode {
+	if want != (host.Inode{}) && want != id.Inode {
 		r.close()
 		return nil, refuseReplaced(path)
 	}
@@ -83,7 +84,7 @@ func (r *repo) checkUnmoved() error {
 }
 
 func (r *repo) identity() repoIdentity {
-	return repoIdentity{r.inode, r.dirOwner, r.readOnly, r.path}
+	return repoIdentity{r.Inode, r.Owner, r.readOnly, r.path}
 }
 
 func (r *repo) key(profile, session string) jailKey {
@@ -98,7 +99,7 @@ func refuseRepo(path string, err error) error {
 	if errors.As(err, new(*job.Refusal)) {
 		return err
 	}
-	refusal := &job.Refusal{Step: "repo", Message: fmt.Sprintf("%q: %v", path, unwrapErrno(err))}
+	refusal := &job.Refusal{Step: "repo", Message: fmt.Sprintf("%q: %v", path, host.UnwrapErrno(err))}
 	var link *directory.LinkError
 	switch {
 	case errors.Is(err, unix.ENOENT):
@@ -115,11 +116,11 @@ func refuseRepo(path string, err error) error {
 // serves decides whether a client may have jobs in the requested directory, and pins it. Without a descriptor, the
 // operator must serve the path to the client. With one, the operator must serve the directory that it refers to, or,
 // if Config.Own is set, the client must own it.
-func (s *Supervisor) serves(peer Peer, path string, dir *os.File) (*repo, error) {
+func (s *Supervisor) serves(peer host.Peer, path string, dir *os.File) (*repo, error) {
 	if dir == nil {
 		return s.servesPath(peer, path)
 	}
-	id, err := s.probes.identify(peer.payer(), dir)
+	id, err := s.probes.identify(peer.Payer(), dir)
 	if err != nil {
 		return nil, refuseRepo(path, err)
 	}
@@ -135,13 +136,13 @@ func (s *Supervisor) serves(peer Peer, path string, dir *os.File) (*repo, error)
 
 // asPassed records in r whether the mount through which the peer opened the directory is read-only; on failure it
 // closes r. If that mount is the supervisor's own, nothing needs to be recorded, because a clone of it has its flags.
-func (s *Supervisor) asPassed(peer Peer, r *repo, dir *os.File) (*repo, error) {
+func (s *Supervisor) asPassed(peer host.Peer, r *repo, dir *os.File) (*repo, error) {
 	if mount, err := mountID(dir); err == nil {
 		if own, err := mountID(r.dir); err == nil && own == mount {
 			return r, nil
 		}
 	}
-	found, err := s.probes.fileSystem(peer.payer(), dir)
+	found, err := s.probes.fileSystem(peer.Payer(), dir)
 	if err != nil {
 		r.close()
 		return nil, refuseRepo(r.path, err)
@@ -183,10 +184,10 @@ func (s *Supervisor) firstLink(user uint32, path string) string {
 }
 
 // servesOpen is serves for the directory dir, whose identity is already known.
-func (s *Supervisor) servesOpen(peer Peer, path string, dir *os.File, id identity) (*repo, error) {
+func (s *Supervisor) servesOpen(peer host.Peer, path string, dir *os.File, id identity) (*repo, error) {
 	// Fast path: the descriptor is the pinned inode of a served repository, so readlink(/proc/self/fd), the slowest
 	// step here, is skipped. Nothing is gained by a false path: the client could have sent the path alone.
-	if s.config.pinned[path] == id.inode && s.config.servesTo(peer, path) {
+	if s.config.pinned[path] == id.Inode && s.config.servesTo(peer, path) {
 		if r, err := s.servesPath(peer, path); err == nil {
 			return r, nil
 		}
@@ -201,7 +202,7 @@ func (s *Supervisor) servesOpen(peer Peer, path string, dir *os.File, id identit
 		if err := s.config.rejection(real); err != nil {
 			return nil, err
 		}
-		if s.config.pinned[real] != id.inode {
+		if s.config.pinned[real] != id.Inode {
 			return nil, refuseReplaced(real)
 		}
 		return s.servesPath(peer, real)
@@ -217,12 +218,12 @@ func (s *Supervisor) servesOpen(peer Peer, path string, dir *os.File, id identit
 	if err := s.checkPath(real); err != nil { // served directories were checked by New
 		return nil, err
 	}
-	r, err := s.pin(peer, real, id.inode)
-	if err == nil && peer.UID != 0 && r.uid != peer.UID { // a mount of the client's own shows the directory as the client's
+	r, err := s.pin(peer, real, id.Inode)
+	if err == nil && peer.UID != 0 && r.UID != peer.UID { // a mount of the client's own shows the directory as the client's
 		r.close()
 		return nil, refuseMoved(real)
 	}
-	if err != nil && peer.UID != 0 && !errors.As(err, new(stalledError)) && !errors.Is(err, errEnding) {
+	if err != nil && peer.UID != 0 && !errors.As(err, new(stalledError)) && !errors.Is(err, host.ErrEnding) {
 		return nil, refuseMoved(real)
 	}
 	if err == nil { // the directory's owner may learn why an entry for it is not served
@@ -236,7 +237,7 @@ func (s *Supervisor) servesOpen(peer Peer, path string, dir *os.File, id identit
 
 // servesPath pins a directory that the operator serves to the peer. The owner is checked again, because it may have
 // changed.
-func (s *Supervisor) servesPath(peer Peer, path string) (*repo, error) {
+func (s *Supervisor) servesPath(peer host.Peer, path string) (*repo, error) {
 	if !s.config.servesTo(peer, path) {
 		return nil, notServed(path)
 	}
@@ -244,7 +245,7 @@ func (s *Supervisor) servesPath(peer Peer, path string) (*repo, error) {
 		return nil, err
 	}
 	known := s.config.pinned[path]
-	if known == (inode{}) {
+	if known == (host.Inode{}) {
 		return nil, notServed(path)
 	}
 	r, err := s.pin(peer, path, known)
@@ -255,7 +256,7 @@ func (s *Supervisor) servesPath(peer Peer, path string) (*repo, error) {
 		if entry.Path != path {
 			continue
 		}
-		if err := entry.checkOwner(r.uid); err != nil {
+		if err := entry.checkOwner(r.UID); err != nil {
 			r.close()
 			return nil, err
 		}

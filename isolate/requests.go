@@ -98,9 +98,9 @@ func (c *client) stateFor(uid uint32) (*os.File, error) {
 		return nil, &job.Refusal{Message: fmt.Sprintf("user %d has no state directory", uid)}
 	case !c.peer.Embedded && uid != c.peer.UID:
 		return nil, &job.Refusal{Message: fmt.Sprintf("the state directory of user %d is not yours (you are user %d)", uid, c.peer.UID)}
-	case c.peer.holder != 0: // each of 65,536 ids would have a directory, which no one removes
+	case c.peer.Holder != 0: // each of 65,536 ids would have a directory, which no one removes
 		return nil, &job.Refusal{
-			Message: fmt.Sprintf("user %d is a subordinate id of user %d (subuid(5)) and has no state directory", uid, c.peer.holder),
+			Message: fmt.Sprintf("user %d is a subordinate id of user %d (subuid(5)) and has no state directory", uid, c.peer.Holder),
 			Hint:    "run the front-end as that user, outside the user namespace",
 		}
 	case c.peer.Embedded && c.frontUID != 0 && uid != c.frontUID:
@@ -109,7 +109,7 @@ func (c *client) stateFor(uid uint32) (*os.File, error) {
 	if c.peer.Embedded {
 		c.frontUID = uid
 	}
-	return c.s.state.userDir(uid)
+	return c.s.state.UserDir(uid)
 }
 
 // unchangedUID is the user id that chown(2) interprets as "leave unchanged".

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/host"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -36,7 +37,7 @@ func (f *front) goodRequest() *request {
 // send sends a request on a connection of its own and returns the result, or an error if the connection ended.
 func (f *front) send(q *request) (wire.Result, error) {
 	f.t.Helper()
-	conn := dial(f.t, f.s, Peer{UID: owner})
+	conn := dial(f.t, f.s, host.Peer{UID: owner})
 	if err := conn.Send(q.Append(9), q.files...); err != nil {
 		return wire.Result{}, err
 	}
@@ -172,7 +173,7 @@ func TestBrokenProtocol(t *testing.T) {
 		{"noise", []byte("GET / HTTP/1.1\r\n\r\n"), nil},
 		{"a long message", make([]byte, wire.MaxMessage+1), nil},
 	} {
-		conn := dial(t, f.s, Peer{UID: owner})
+		conn := dial(t, f.s, host.Peer{UID: owner})
 		if err := conn.Send(tt.message, tt.files...); err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 			continue
@@ -199,7 +200,7 @@ func TestDuplicateTag(t *testing.T) {
 	for name, second := range map[string]func(conn *wire.Conn) error{
 		"a tag twice": func(conn *wire.Conn) error { return conn.Send(stay.Append(1), stay.files...) },
 	} {
-		conn := dial(t, f.s, Peer{UID: owner})
+		conn := dial(t, f.s, host.Peer{UID: owner})
 		if err := conn.Send(stay.Append(1), stay.files...); err != nil {
 			t.Fatal(err)
 		}

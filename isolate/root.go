@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/host"
 	"corral/rootfs"
 )
 
@@ -40,8 +41,8 @@ const (
 // rootOptions returns the options of a tree without a repository.
 func (s *Supervisor) rootOptions() rootfs.Options {
 	return rootfs.Options{
-		Toolchains: s.tools.paths, Hold: s.tools.source, Etc: &s.roots.etc,
-		JobUIDs: rootfs.IDRange{First: firstJobUID, Count: 1}, // each job's /etc/passwd gets its own number
+		Toolchains: s.tools.Paths, Hold: s.tools.Source, Etc: &s.roots.etc,
+		JobUIDs: rootfs.IDRange{First: host.FirstJobUID, Count: 1}, // each job's /etc/passwd gets its own number
 	}
 }
 
@@ -56,7 +57,7 @@ func (j *jail) makeRoot(path string) (rootfs.Tree, error) {
 	if err != nil {
 		return tree, err
 	}
-	if err := makeDir(path); err != nil {
+	if err := host.MakeDir(path); err != nil {
 		return tree, err
 	}
 	missing := tree

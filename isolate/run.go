@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/wire"
 	"corral/job"
@@ -36,8 +37,8 @@ func (p *prober) closeRequest(user uint32, q *Request) {
 // terminal, serveJob calls terminal with its master.
 func (s *Supervisor) serveJob(ctx context.Context, r *run, q *Request, terminal func(*os.File)) wire.Result {
 	if !s.begin() {
-		s.probes.closeRequest(r.peer.payer(), q)
-		return refusedResult(errEnding)
+		s.probes.closeRequest(r.peer.Payer(), q)
+		return refusedResult(host.ErrEnding)
 	}
 	defer s.work.Done()
 	result, err := s.acquire(ctx, r, q, terminal)
@@ -63,7 +64,7 @@ func (s *Supervisor) acquire(ctx context.Context, r *run, q *Request, terminal f
 	if err == nil {
 		defer s.unregister(r)
 	}
-	defer s.probes.closeRequest(r.peer.payer(), q)
+	defer s.probes.closeRequest(r.peer.Payer(), q)
 	if err != nil {
 		return wire.Result{}, err
 	}
@@ -154,7 +155,7 @@ func unknownProfile(name string) error {
 
 // check refuses requests for reasons that do not depend on the repository, and returns the job's limits with defaults
 // filled in.
-func (s *Supervisor) check(peer Peer, q *Request) (job.Limits, error) {
+func (s *Supervisor) check(peer host.Peer, q *Request) (job.Limits, error) {
 	l := requestedLimits(q)
 	if err := l.Check(); err != nil {
 		return l, err
@@ -183,17 +184,17 @@ func (s *Supervisor) check(peer Peer, q *Request) (job.Limits, error) {
 
 // checkStream refuses a standard stream that is not an anonymous pipe made by the peer: a named pipe would be some
 // user's file, whose owner startup changes (see sendJob).
-func (s *Supervisor) checkStream(peer Peer, f *os.File) error {
+func (s *Supervisor) checkStream(peer host.Peer, f *os.File) error {
 	// Only a pipe has a pipe size, and only the kernel is asked for it. A named pipe is on a real file system.
 	_, err := unix.FcntlInt(f.Fd(), unix.F_GETPIPE_SZ, 0)
 	var pipe identity
 	if err == nil {
 		pipe, err = identifyCached(int(f.Fd()))
 	}
-	if err != nil || pipe.dev != s.pipes || pipe.mode&unix.S_IFMT != unix.S_IFIFO {
+	if err != nil || pipe.Dev != s.pipes || pipe.mode&unix.S_IFMT != unix.S_IFIFO {
 		return &job.Refusal{Step: "request", Message: "a standard stream is not an anonymous pipe: jobs get no files of the host"}
 	}
-	if !peer.owns(pipe.uid) {
+	if !peer.Owns(pipe.uid) {
 		return &job.Refusal{Step: "request", Message: "a standard stream is a pipe that another user created"}
 	}
 	return nil
@@ -234,7 +235,7 @@ func (s *Supervisor) sendJob(sl *slot, r *run, q *Request) error {
 	plan := inside.Plan{
 		Terminal: q.Flags&wire.FlagTerminal != 0, ReadOnly: q.Flags&wire.FlagReadOnly != 0, Stdin: q.Stdin != nil,
 		TmpBytes: r.limits.Tmp, TmpInodes: r.limits.TmpInodes, Rows: q.Rows, Cols: q.Cols,
-		Rlimits: rlimits(r.limits, sl.others()), Repo: r.repo, Kept: kept != nil, NoRepo: mount == nil,
+		Rlimits: host.Rlimits(r.limits, sl.others()), Repo: r.repo, Kept: kept != nil, NoRepo: mount == nil,
 	}
 	if r.limits.Wall != job.Unlimited {
 		plan.Wall = r.limits.Wall + stubGrace

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/host"
 	"corral/isolate/scan"
 	"corral/isolate/wire"
 )
@@ -62,7 +63,7 @@ func (q *scanState) pass() uint64 {
 // which a process that now holds a sensitive file open can have opened it. The queue is checked first: a pass that
 // empties it has set busy before. So a pass that was in progress when the number was read has ended since.
 func (q *scanState) unchangedSince(pass uint64) (nothing bool, held time.Time) {
-	if q.events == nil || somethingToRead(q.events) {
+	if q.events == nil || host.SomethingToRead(q.events) {
 		return false, time.Time{}
 	}
 	q.mu.Lock()
@@ -139,7 +140,7 @@ type liveWindows struct {
 // openWindow records that a job is about to start. The caller must call end when no process of the job is left and
 // its result is complete.
 func (j *jail) openWindow() *jobWindow {
-	m := &jobWindow{jail: j, at: fileTime().Add(-clockStep), chain: time.Now()}
+	m := &jobWindow{jail: j, at: host.FileTime().Add(-host.ClockStep), chain: time.Now()}
 	if !j.s.config.only() {
 		m.chain = time.Time{}
 	}
@@ -247,5 +248,5 @@ func (m *jobWindow) nothingHappened() bool {
 // overlaps reports whether jobs in jails with the two keys can have a file in common: one directory may be inside the
 // other, also under another name.
 func (k *jailKey) overlaps(l *jailKey) bool {
-	return k.dev == l.dev || k.common.path != "" || l.common.path != ""
+	return k.Dev == l.Dev || k.common.path != "" || l.common.path != ""
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/sandboxtest"
+	"corral/isolate/host"
 	"corral/isolate/scan"
 	"corral/job"
 )
@@ -62,7 +63,7 @@ func alone(c *Config) { c.only = func() bool { return true } }
 func TestOnlyInstance(t *testing.T) {
 	f := newFront(t)
 	supervise(t)
-	if onlyInstance() {
+	if host.OnlyInstance() {
 		t.Error("onlyInstance is true with two supervisors")
 	}
 	f.sh("true")
@@ -286,7 +287,7 @@ func TestTakeEvents(t *testing.T) {
 		if (err == nil) != tt.ok || (got != nil) != (tt.ok && tt.files != nil) {
 			t.Errorf("%s: %v, %v", tt.name, got, err)
 		}
-		if got != nil && somethingToRead(got) {
+		if got != nil && host.SomethingToRead(got) {
 			t.Errorf("%s: there is something to read", tt.name)
 		}
 		for _, f := range tt.files {
@@ -294,7 +295,7 @@ func TestTakeEvents(t *testing.T) {
 				t.Errorf("%s: closed %v", tt.name, closed)
 			}
 		}
-		if got != nil && !somethingToRead(got) {
+		if got != nil && !host.SomethingToRead(got) {
 			t.Errorf("%s: not readable after it was closed", tt.name)
 		}
 	}

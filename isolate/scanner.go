@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"corral/cgroup"
+	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/scan"
 	"corral/isolate/wire"
@@ -46,15 +47,15 @@ func (j *jail) startScanner() (*scanner, error) {
 	if err != nil {
 		return nil, err
 	}
-	var u cleanup
-	defer u.run()
-	u.push(sl.destroy)
+	var u host.Cleanup
+	defer u.Run()
+	u.Push(sl.destroy)
 	ours, theirs, err := wire.Pair()
 	if err != nil {
 		return nil, err
 	}
 	defer theirs.Close()
-	u.push(func() { ours.Close() })
+	u.Push(func() { ours.Close() })
 	args := []string{"scan"}
 	if j.repo.common != nil {
 		args = append(args, j.repo.common.path)
@@ -76,14 +77,14 @@ func (j *jail) startScanner() (*scanner, error) {
 	defer mount.Close()
 	plan := inside.Plan{
 		ReadOnly: true, Stdin: true, ExecFD: true, SayStarted: true, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1],
-		Rlimits: rlimits(job.Defaults(), 0), Repo: j.repo.path,
+		Rlimits: host.Rlimits(job.Defaults(), 0), Repo: j.repo.path,
 	}
 	files, err := sl.addCommon(&plan, true)
 	if err != nil {
 		return nil, err
 	}
 	defer wire.CloseAll(files)
-	files = append([]*os.File{mount, payload, null, null, theirs, j.s.programs.init}, files...)
+	files = append([]*os.File{mount, payload, null, null, theirs, j.s.programs.Init}, files...)
 	if err := sl.stub.Send(plan.Append(), files...); err != nil {
 		return nil, err
 	}
@@ -92,17 +93,17 @@ func (j *jail) startScanner() (*scanner, error) {
 		return nil, err
 	}
 	s := &scanner{slot: sl, socket: ours}
-	u.push(func() { s.state.close() })
+	u.Push(func() { s.state.close() })
 	if _, err := s.ask(scan.OpBaseline, time.Time{}); err != nil {
 		return nil, err
 	}
-	u.cancel()
+	u.Cancel()
 	return s, nil
 }
 
 // started waits for the report that the program was executed.
 func (sl *slot) started() error {
-	defer sl.within(slotPatience)()
+	defer sl.within(host.SlotPatience)()
 	r, files, err := sl.report()
 	wire.CloseAll(files)
 	switch {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"corral/isolate/host"
 )
 
 // TestSensitive: a job's result names the files that it created or changed and that make tools on the host run code.
@@ -84,7 +86,7 @@ func TestSensitiveConcurrent(t *testing.T) {
 func (f *front) settle() {
 	done := time.Now()
 	eventually(f.t, func() string {
-		if time.Since(done) < 5*clockStep {
+		if time.Since(done) < 5*host.ClockStep {
 			return "too early"
 		}
 		return ""
@@ -119,7 +121,7 @@ func TestScannerKilled(t *testing.T) {
 	l := f.waiting()
 	j := f.s.standing()[0]
 	<-j.built // it is built, for a job runs in it
-	pid, err := pidOf(j.scanner.slot.pidfd)
+	pid, err := host.PidOf(j.scanner.slot.pidfd)
 	if err != nil {
 		t.Fatal(err)
 	}

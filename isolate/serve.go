@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/directory"
+	"corral/isolate/host"
 	"corral/isolate/wire"
 	"corral/job"
 	"corral/seccomp"
@@ -84,16 +85,16 @@ func (s *Supervisor) accept(u *net.UnixConn) error {
 		conn.Close()
 		return err
 	}
-	peer := Peer{UID: cred.Uid, holder: s.subuids.holder(cred.Uid), Account: &directory.Account{UID: cred.Uid, GID: cred.Gid, Groups: groups}}
-	if !s.connect(peer.payer(), 1) {
-		s.probes.hangUp(peer.payer(), conn)
-		return fmt.Errorf("user %d has too many connections, or has sent descriptors that cannot be closed", peer.payer())
+	peer := host.Peer{UID: cred.Uid, Holder: s.subuids.Holder(cred.Uid), Account: &directory.Account{UID: cred.Uid, GID: cred.Gid, Groups: groups}}
+	if !s.connect(peer.Payer(), 1) {
+		s.probes.hangUp(peer.Payer(), conn)
+		return fmt.Errorf("user %d has too many connections, or has sent descriptors that cannot be closed", peer.Payer())
 	}
 	go func() {
 		// The connection counts until everything that the client sent is closed, which can take as long as the client
 		// wants: this bounds the threads that it can block.
 		<-s.serveConn(conn, peer)
-		s.connect(peer.payer(), -1)
+		s.connect(peer.Payer(), -1)
 	}()
 	return nil
 }
@@ -108,7 +109,7 @@ const maxHostile = 8
 // receive receives a message with descriptors through a helper process. If no helper is available for the user, or a
 // descriptor is of a kind that cannot be closed safely, the request is refused and the connection ends.
 func (c *client) receive(socket int, head []byte) ([]byte, []*os.File, error) {
-	message, files, err := c.s.probes.receive(c.peer.payer(), socket)
+	message, files, err := c.s.probes.receive(c.peer.Payer(), socket)
 	if errors.As(err, new(*job.Refusal)) {
 		if h, _, failed := wire.ReadHeader(head); failed == nil {
 			c.refuse(h.Tag, err)
@@ -140,13 +141,13 @@ func (s *Supervisor) connect(uid uint32, change int) bool {
 
 // ServeConn serves one client until the client closes conn; its jobs end with it. It returns when all of them are
 // gone.
-func (s *Supervisor) ServeConn(conn *wire.Conn, peer Peer) { s.serveConn(conn, peer) }
+func (s *Supervisor) ServeConn(conn *wire.Conn, peer host.Peer) { s.serveConn(conn, peer) }
 
 // serveConn is ServeConn. closed is closed when all discarded descriptors of the client have been closed.
-func (s *Supervisor) serveConn(conn *wire.Conn, peer Peer) (closed <-chan struct{}) {
+func (s *Supervisor) serveConn(conn *wire.Conn, peer host.Peer) (closed <-chan struct{}) {
 	done := make(chan struct{})
 	if !s.beginIn(&s.clients) {
-		s.probes.hangUp(peer.payer(), conn)
+		s.probes.hangUp(peer.Payer(), conn)
 		close(done)
 		return done
 	}
@@ -168,14 +169,14 @@ func (s *Supervisor) serveConn(conn *wire.Conn, peer Peer) (closed <-chan struct
 	stop()
 	cancel()
 	if errors.Is(err, errForeign) {
-		s.noteHostile(peer.payer())
+		s.noteHostile(peer.Payer())
 	}
 	if !errors.Is(err, io.EOF) {
 		conn.Shutdown() // a client that violates the protocol gets no more messages
 	}
 	c.work.Wait() // requests in progress are still answered
 	c.endSessions()
-	s.probes.hangUp(peer.payer(), conn)
+	s.probes.hangUp(peer.Payer(), conn)
 	if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
 		s.config.Log.Warn("client dropped", "uid", peer.UID, "error", err)
 	}
@@ -186,7 +187,7 @@ func (s *Supervisor) serveConn(conn *wire.Conn, peer Peer) (closed <-chan struct
 type client struct {
 	s    *Supervisor
 	conn *wire.Conn
-	peer Peer
+	peer host.Peer
 	work sync.WaitGroup
 
 	denials  chan struct{} // semaphore: records being written
@@ -208,7 +209,7 @@ const sendPatience = 20 * time.Second
 // the connection counts until it has finished.
 func (c *client) discard() {
 	for files := range c.unwanted {
-		c.s.probes.discard(c.peer.payer(), files...)
+		c.s.probes.discard(c.peer.Payer(), files...)
 	}
 }
 
@@ -363,13 +364,13 @@ func (s *Supervisor) register(r *run) error {
 	if len(s.jobs) >= s.config.MaxJobs {
 		return tooMany(len(s.jobs), "of this supervisor")
 	}
-	if n := s.perUser[r.peer.payer()]; r.peer.UID != 0 && n >= s.config.MaxPerUser {
+	if n := s.perUser[r.peer.Payer()]; r.peer.UID != 0 && n >= s.config.MaxPerUser {
 		return tooMany(n, "per user")
 	}
 	r.started = time.Now()
 	s.jobs[r.id] = r
 	s.liveJobs.Add(1)
-	s.perUser[r.peer.payer()]++
+	s.perUser[r.peer.Payer()]++
 	return nil
 }
 
@@ -386,8 +387,8 @@ func (s *Supervisor) unregister(r *run) {
 	delete(s.jobs, r.id)
 	s.lastEnd.Store(int64(time.Since(s.began)))
 	s.liveJobs.Add(-1)
-	if s.perUser[r.peer.payer()]--; s.perUser[r.peer.payer()] == 0 {
-		delete(s.perUser, r.peer.payer())
+	if s.perUser[r.peer.Payer()]--; s.perUser[r.peer.Payer()] == 0 {
+		delete(s.perUser, r.peer.Payer())
 	}
 }
 
@@ -398,7 +399,7 @@ func (s *Supervisor) setRepo(r *run, path string) {
 	r.repo = path
 }
 
-func (s *Supervisor) entries(peer Peer) []wire.Entry {
+func (s *Supervisor) entries(peer host.Peer) []wire.Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []wire.Entry
@@ -413,8 +414,8 @@ func (s *Supervisor) entries(peer Peer) []wire.Entry {
 
 // facts returns what the supervisor knows about the host without running anything.
 func (s *Supervisor) facts() []wire.Fact {
-	list := []wire.Fact{{Name: "cgroup layout", Present: true, Detail: s.instance.tree.Layout()}}
-	for _, f := range s.instance.tree.Features() {
+	list := []wire.Fact{{Name: "cgroup layout", Present: true, Detail: s.instance.Tree.Layout()}}
+	for _, f := range s.instance.Tree.Features() {
 		list = append(list, wire.Fact{Name: f.Name, Present: f.Present, Detail: f.Without})
 	}
 	list = append(list, wire.Fact{Name: "open files", Present: true, Detail: strconv.FormatInt(s.config.openFiles(), 10)})

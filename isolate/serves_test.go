@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/sandboxtest"
+	"corral/isolate/host"
 	"corral/job"
 )
 
@@ -58,10 +59,10 @@ func TestServes(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, w.top+"/file", "", 0o644, owner)
-	client, root, embedded := Peer{UID: owner}, Peer{UID: 0}, Peer{UID: 0, Embedded: true}
+	client, root, embedded := host.Peer{UID: owner}, host.Peer{UID: 0}, host.Peer{UID: 0, Embedded: true}
 	for _, tt := range []struct {
 		name string
-		peer Peer
+		peer host.Peer
 		path string
 		fd   string // path of the passed descriptor; "" for none
 		want string // in the refusal; "" for none
@@ -79,7 +80,7 @@ func TestServes(t *testing.T) {
 		{"for somebody else", client, w.listed, w.listed, "belongs to user 0"},
 		{"for somebody else, named as one for everybody", client, w.everybody, w.listed, "belongs to user 0"},
 		{"for somebody else by path", client, w.listed, "", "does not serve"},
-		{"listed", Peer{UID: 1002}, w.listed, "", ""},
+		{"listed", host.Peer{UID: 1002}, w.listed, "", ""},
 		{"below one served", client, w.everybody + "/x", "", "does not serve"},
 		{"not clean", client, w.everybody + "/", "", "does not serve"},
 		{"dots", client, w.listed + "/../everybody", "", "does not serve"},
@@ -94,7 +95,7 @@ func TestServes(t *testing.T) {
 		{"all homes", root, "/home", "/home", "homes"},
 		{"temporary files of all", root, "/tmp", "/tmp", "shared"},
 		{"processes", root, "/proc/self", "/proc/1", "processes"},
-		{"state", root, RunDir, RunDir, "services"},
+		{"state", root, host.RunDir, host.RunDir, "services"},
 	} {
 		var dir *os.File
 		if tt.fd != "" {
@@ -117,10 +118,10 @@ func TestServes(t *testing.T) {
 // TestServesOnlyConfigured: without Config.Own, owning a directory is not enough.
 func TestServesOnlyConfigured(t *testing.T) {
 	w := newServing(t, false)
-	if _, err := w.s.serves(Peer{UID: 1002}, w.other, opened(t, w.other)); err == nil || !strings.Contains(err.Error(), "does not serve") {
+	if _, err := w.s.serves(host.Peer{UID: 1002}, w.other, opened(t, w.other)); err == nil || !strings.Contains(err.Error(), "does not serve") {
 		t.Errorf("own directory: %v", err)
 	}
-	r, err := w.s.serves(Peer{UID: 1002}, w.listed, opened(t, w.listed))
+	r, err := w.s.serves(host.Peer{UID: 1002}, w.listed, opened(t, w.listed))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,12 +145,12 @@ func TestReplaced(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if r, err := w.s.serves(Peer{UID: owner}, w.everybody, nil); err == nil {
+		if r, err := w.s.serves(host.Peer{UID: owner}, w.everybody, nil); err == nil {
 			r.close()
 			t.Errorf("%s: is served by path", name)
 		}
 		// The descriptor refers to the directory itself, which has a new name and still is the client's.
-		r, err := w.s.serves(Peer{UID: owner}, mine, passed)
+		r, err := w.s.serves(host.Peer{UID: owner}, mine, passed)
 		if err != nil {
 			t.Errorf("%s: not served by descriptor: %v", name, err)
 			continue
@@ -178,7 +179,7 @@ func TestServesByOtherName(t *testing.T) {
 		{w.everybody, mine, mine},
 		{w.everybody, again, w.everybody},
 	} {
-		r, err := w.s.serves(Peer{UID: owner}, tt.path, opened(t, tt.fd))
+		r, err := w.s.serves(host.Peer{UID: owner}, tt.path, opened(t, tt.fd))
 		if err != nil {
 			t.Errorf("%s, passed as %s: %v", tt.fd, tt.path, err)
 			continue
@@ -198,13 +199,13 @@ func TestDeleted(t *testing.T) {
 	if err := os.Remove(mine); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := w.s.serves(Peer{UID: owner}, mine, passed); err == nil {
+	if r, err := w.s.serves(host.Peer{UID: owner}, mine, passed); err == nil {
 		r.close()
 		t.Error("a deleted directory is served")
 	}
 	// A directory whose name is the one that the kernel reports for the deleted one.
 	mkdir(t, mine+" (deleted)", owner)
-	if r, err := w.s.serves(Peer{UID: owner}, mine, passed); err == nil {
+	if r, err := w.s.serves(host.Peer{UID: owner}, mine, passed); err == nil {
 		r.close()
 		t.Error("another directory is served for a deleted one")
 	}
@@ -221,7 +222,7 @@ func TestMountedOverPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Unmount(mine, unix.MNT_DETACH) //nolint:errcheck // private to this test's mount namespace
-	if _, err := w.s.serves(Peer{UID: owner}, mine, passed); err == nil || !strings.Contains(err.Error(), "is not at") {
+	if _, err := w.s.serves(host.Peer{UID: owner}, mine, passed); err == nil || !strings.Contains(err.Error(), "is not at") {
 		t.Errorf("%v", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/host"
 	"corral/isolate/layer"
 	"corral/isolate/wire"
 	"corral/job"
@@ -26,7 +27,7 @@ type session struct {
 	s         *Supervisor
 	id        string
 	spec      wire.Open
-	peer      Peer
+	peer      host.Peer
 	workspace job.Workspace
 	profile   string
 	opened    time.Time
@@ -78,9 +79,9 @@ func sessionID() string {
 }
 
 // open opens a session for a client. Only clients with the same user id, and root, can run jobs in it.
-func (s *Supervisor) open(peer Peer, spec wire.Open, dir, common *os.File) (*session, error) {
+func (s *Supervisor) open(peer host.Peer, spec wire.Open, dir, common *os.File) (*session, error) {
 	if !s.begin() {
-		return nil, errEnding
+		return nil, host.ErrEnding
 	}
 	defer s.work.Done()
 	ss := &session{s: s, id: sessionID(), spec: spec, peer: peer, opened: time.Now(), used: time.Now()}
@@ -105,9 +106,9 @@ func (s *Supervisor) open(peer Peer, spec wire.Open, dir, common *os.File) (*ses
 
 // checkOpen reports why a client cannot have a session, as far as that depends on the request and the repository. It
 // creates no state.
-func (s *Supervisor) checkOpen(peer Peer, spec wire.Open, dir, common *os.File) error {
+func (s *Supervisor) checkOpen(peer host.Peer, spec wire.Open, dir, common *os.File) error {
 	if !s.begin() {
-		return errEnding
+		return host.ErrEnding
 	}
 	defer s.work.Done()
 	ss := &session{s: s, spec: spec, peer: peer}
@@ -122,11 +123,11 @@ func (s *Supervisor) checkOpen(peer Peer, spec wire.Open, dir, common *os.File) 
 	if ss.imports() {
 		return nil
 	}
-	if err := s.inspectAll(peer.payer(), r); err != nil {
+	if err := s.inspectAll(peer.Payer(), r); err != nil {
 		return err
 	}
 	// Whether the file system supports id maps is known only by trying.
-	m, err := s.userns.idmap(r.uid, r.gid, r.uid, 1)
+	m, err := s.userns.IDMap(r.UID, r.GID, r.UID, 1)
 	if err != nil {
 		return err
 	}
@@ -148,7 +149,7 @@ func (ss *session) check() error {
 		return unknownProfile(spec.Profile)
 	case ss.imports() && job.CheckImageName(spec.Import) != nil:
 		return sessionRefusal("invalid root file system name %q: use lower-case letters, digits, dots, dashes and underscores, at most %d characters", spec.Import, wire.MaxLabel)
-	case ss.imports() && !ss.peer.mayManage():
+	case ss.imports() && !ss.peer.MayManage():
 		return onlyRoot("import a root file system")
 	case ss.imports() && ss.s.images.has(spec.Import):
 		r := sessionRefusal("root file system %q already exists", spec.Import)
@@ -234,7 +235,7 @@ func (s *Supervisor) start(ss *session, r *repo) (*session, error) {
 		return nil, err
 	}
 	j := s.newJail(r.key(ss.profile, ss.id), r)
-	j.builtFor, j.session, ss.jail = ss.peer.payer(), ss, j
+	j.builtFor, j.session, ss.jail = ss.peer.Payer(), ss, j
 	s.jails[j.key] = j
 	s.sessions[ss.id] = ss
 	s.work.Add(1)
@@ -274,9 +275,9 @@ func (s *Supervisor) nameTaken(ss *session) error {
 	return nil
 }
 
-func (s *Supervisor) roomForSession(peer Peer) error {
+func (s *Supervisor) roomForSession(peer host.Peer) error {
 	if s.ended {
-		return errEnding
+		return host.ErrEnding
 	}
 	return s.roomForJail(peer)
 }
@@ -292,7 +293,7 @@ func (s *Supervisor) forget(ss *session) {
 
 // sessionOf returns a session that peer may use: an open one, or a new one that resumes a kept layer. The caller must
 // call leave.
-func (s *Supervisor) sessionOf(peer Peer, id string) (*session, error) {
+func (s *Supervisor) sessionOf(peer host.Peer, id string) (*session, error) {
 	s.mu.Lock()
 	ss := s.sessions[id]
 	s.mu.Unlock()
@@ -306,7 +307,7 @@ func (s *Supervisor) sessionOf(peer Peer, id string) (*session, error) {
 }
 
 // of reports whether peer may use the session: it is the owner, or root at a daemon's socket.
-func (ss *session) of(peer Peer) bool {
+func (ss *session) of(peer host.Peer) bool {
 	return peer.UID == ss.peer.UID && peer.Embedded == ss.peer.Embedded || peer.UID == 0 && !peer.Embedded
 }
 
@@ -558,7 +559,7 @@ func (ss *session) info() job.Session {
 }
 
 // sessionsOf lists the sessions of a client's user, or all for root: open ones and kept layers.
-func (s *Supervisor) sessionsOf(peer Peer) []job.Session {
+func (s *Supervisor) sessionsOf(peer host.Peer) []job.Session {
 	s.mu.Lock()
 	var open []*session
 	busy := map[string]bool{}
@@ -592,7 +593,7 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 // closeSession ends a session of peer's, or removes a kept layer of peer's.
-func (s *Supervisor) closeSession(peer Peer, id string, keep bool) (bool, error) {
+func (s *Supervisor) closeSession(peer host.Peer, id string, keep bool) (bool, error) {
 	s.mu.Lock()
 	ss := s.sessions[id]
 	s.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"corral/internal/test/sandboxtest"
+	"corral/isolate/host"
 	"corral/isolate/layer"
 	"corral/job"
 )
@@ -128,14 +129,14 @@ func TestResumedProfile(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
 	repo := newRepo(t)
 	f := &front{t, supervise(t, func(c *Config) { c.StateDir = state }), nil, repo}
-	f.c = connect(t, f.s, Peer{UID: owner})
+	f.c = connect(t, f.s, host.Peer{UID: owner})
 	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
 	f.must(ss, ": >x")
 	f.close(ss, true)
 	g := &front{t, supervise(t, func(c *Config) {
 		c.StateDir, c.Repos = state, []Repo{{Path: repo, UIDs: []uint32{owner}, Profile: "strict"}}
 	}), nil, repo}
-	g.c = connect(t, g.s, Peer{UID: owner})
+	g.c = connect(t, g.s, host.Peer{UID: owner})
 	spec := g.spec("/bin/true")
 	spec.Session, spec.Workspace = ss.ID, ss.Workspace
 	refusedAt(t, "the profile has changed", second(g.try(spec)), "profile", 0)

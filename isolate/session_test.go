@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"corral/internal/test/sandboxtest"
+	"corral/isolate/host"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -156,7 +157,7 @@ test -e /usr/bin/yes || printf 'gone '; test -d /srv/x; test ! -e /dev/shm/f; ta
 // the rest.
 func TestRootSessionHides(t *testing.T) {
 	f := newFront(t)
-	list, err := f.s.hidden.find("/usr")
+	list, err := f.s.hidden.Find("/usr")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +239,7 @@ func TestSessionOwner(t *testing.T) {
 	f := newFront(t)
 	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
 	f.must(ss, ": >x")
-	other := &front{t, f.s, connect(t, f.s, Peer{UID: owner + 1}), newRepo(t)}
+	other := &front{t, f.s, connect(t, f.s, host.Peer{UID: owner + 1}), newRepo(t)}
 	if err := os.Chown(other.repo, owner+1, owner+1); err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +255,7 @@ func TestSessionOwner(t *testing.T) {
 	check(false)
 	f.close(ss, true)
 	check(true)
-	root := connect(t, f.s, Peer{})
+	root := connect(t, f.s, host.Peer{})
 	if list, err := root.ListSessions(context.Background()); err != nil || len(list) != 1 || list[0].UID != owner {
 		t.Errorf("root sees %+v, %v", list, err)
 	}
@@ -267,7 +268,7 @@ func TestSessionOwner(t *testing.T) {
 // timeout.
 func TestSessionLife(t *testing.T) {
 	f := newFront(t)
-	of := connect(t, f.s, Peer{UID: owner})
+	of := connect(t, f.s, host.Peer{UID: owner})
 	open := func(spec job.SessionSpec) job.Session {
 		spec.Repo, spec.Disk, spec.Workspace = f.repo, small, job.Overlay
 		ss, err := of.OpenSession(context.Background(), spec)

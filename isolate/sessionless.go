@@ -3,6 +3,7 @@ package isolate
 import (
 	"fmt"
 
+	"corral/isolate/host"
 	"corral/isolate/wire"
 	"corral/job"
 	"corral/seccomp"
@@ -67,9 +68,9 @@ func (s *Supervisor) checkStarlark(q *Request) error {
 		return &job.Refusal{Step: "request", Message: fmt.Sprintf("tool %q cannot have a terminal", job.ToolStarlark)}
 	case q.Profile != "" && q.Profile != strictest:
 		return &job.Refusal{Step: "profile", Message: fmt.Sprintf("tool %q must use profile %q, got %q", job.ToolStarlark, strictest, q.Profile)}
-	case s.programs.starlark == nil:
+	case s.programs.Starlark == nil:
 		return &job.Refusal{
-			Step: "tool", Message: starlarkProgram + " is not installed: Starlark programs cannot be run",
+			Step: "tool", Message: host.StarlarkProgram + " is not installed: Starlark programs cannot be run",
 			Hint: "install it beside corrald, owned by root, and restart corrald",
 		}
 	}

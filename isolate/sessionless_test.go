@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/sandboxtest"
+	"corral/isolate/host"
 	"corral/isolate/wire"
 	"corral/job"
 	"corral/policy/starlark"
@@ -21,7 +22,7 @@ import (
 // only one way.
 func TestCheckSessionless(t *testing.T) {
 	const none, star = wire.FlagNoRepo, string(job.ToolStarlark)
-	s := &Supervisor{programs: &programs{starlark: os.Stdin}}
+	s := &Supervisor{programs: &host.Programs{Starlark: os.Stdin}}
 	for _, tt := range []struct {
 		name string
 		run  wire.Run
@@ -60,7 +61,7 @@ func TestCheckSessionless(t *testing.T) {
 			refusedAt(t, tt.name, err, tt.step, 0)
 		}
 	}
-	s.programs.starlark = nil
+	s.programs.Starlark = nil
 	err := s.checkSessionless(&Request{Run: wire.Run{Tool: star, Flags: none}})
 	refusedAt(t, "not installed", err, "tool", 0)
 	if want := "corral-starlark is not installed"; err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "\nhint: ") {
@@ -184,7 +185,7 @@ func (f *front) interprets(source string) job.Spec {
 // TestStarlarkTool: the job runs corrald's own interpreter, whatever the jail, its Args and its environment have
 // under that name, and not in a session.
 func TestStarlarkTool(t *testing.T) {
-	sandboxtest.Bin(t, starlarkProgram)
+	sandboxtest.Bin(t, host.StarlarkProgram)
 	f := newFront(t)
 	put(t, filepath.Join(f.repo, "starlark"), "#!/bin/sh\necho fooled\n", 0o755, owner)
 	spec := f.interprets(`emit(read_input().upper())`)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"corral/isolate/host"
 	"corral/isolate/wire"
 )
 
@@ -87,21 +88,21 @@ const (
 
 // openAdmitted opens a session unless too many are being opened. This is checked before anything that the client
 // named or passed is accessed.
-func (s *Supervisor) openAdmitted(peer Peer, m wire.Open, dir, common *os.File) (*session, error) {
-	if err := s.beginOpening(peer.payer()); err != nil {
+func (s *Supervisor) openAdmitted(peer host.Peer, m wire.Open, dir, common *os.File) (*session, error) {
+	if err := s.beginOpening(peer.Payer()); err != nil {
 		return nil, err
 	}
-	defer s.endOpening(peer.payer())
+	defer s.endOpening(peer.Payer())
 	return s.open(peer, m, dir, common)
 }
 
 // checkAdmitted is openAdmitted for a client that only asks whether it could have the session. It runs the same
 // checks.
-func (s *Supervisor) checkAdmitted(peer Peer, m wire.Open, dir, common *os.File) error {
-	if err := s.beginOpening(peer.payer()); err != nil {
+func (s *Supervisor) checkAdmitted(peer host.Peer, m wire.Open, dir, common *os.File) error {
+	if err := s.beginOpening(peer.Payer()); err != nil {
 		return err
 	}
-	defer s.endOpening(peer.payer())
+	defer s.endOpening(peer.Payer())
 	return s.checkOpen(peer, m, dir, common)
 }
 
@@ -213,13 +214,13 @@ func (c *client) removeImage(tag uint32, body []byte) error {
 // for long, or from the exact clock (Documentation/filesystems/multigrain-ts.rst). So stamp waits until the tick
 // clock has passed the opening time, which was read from the exact clock.
 func (ss *session) stamp() {
-	began, opened := ss.opened, fileTime() // no other goroutine changes ss.opened
-	if opened.After(began) {               // processors may differ
+	began, opened := ss.opened, host.FileTime() // no other goroutine changes ss.opened
+	if opened.After(began) {                    // processors may differ
 		began = opened
 	}
 	for n := 0; n < 1000 && !opened.After(began); n++ { // bounded in case the clock was set back
 		time.Sleep(time.Millisecond)
-		opened = fileTime()
+		opened = host.FileTime()
 	}
 	ss.mu.Lock()
 	defer ss.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"corral/cgroup"
+	"corral/isolate/host"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -47,15 +48,15 @@ func (j *jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*slot,
 	if !j.addSlot() {
 		return nil, errJailEnded
 	}
-	var u cleanup
-	defer u.run()
-	u.push(j.work.Done)
+	var u host.Cleanup
+	defer u.Run()
+	u.Push(j.work.Done)
 	var err error
 	left := false // a process may be left: then its user id is not reused
 	if sl.user, err = j.takeUser(profile); err != nil {
 		return nil, err
 	}
-	u.push(func() {
+	u.Push(func() {
 		if !left {
 			j.returnUser(sl.user)
 		}
@@ -63,10 +64,10 @@ func (j *jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*slot,
 	if sl.idmap, err = j.idmap(sl.user); err != nil {
 		return nil, err
 	}
-	if sl.group, err = j.groups.Begin(j.s.instance.unique("job-"), limits); err != nil {
+	if sl.group, err = j.groups.Begin(j.s.instance.Unique("job-"), limits); err != nil {
 		return nil, err
 	}
-	u.push(func() {
+	u.Push(func() {
 		err := sl.group.Remove()
 		left = err != nil
 		j.report("cgroup", err)
@@ -76,7 +77,7 @@ func (j *jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*slot,
 	if sl.pidfd == nil {
 		return nil, err
 	}
-	u.cancel() // from here on there is a process, and destroy undoes everything
+	u.Cancel() // from here on there is a process, and destroy undoes everything
 	if err == nil {
 		err = j.confine(sl, &p, profile)
 	}
@@ -115,8 +116,8 @@ func (sl *slot) destroy() {
 	}()
 }
 
-// awaitEnd releases the slot's resources when its processes have exited. That may take long: the kernel removes a
-// million epoll watches per second, and a process may be blocked by a file system that does not answer. awaitEnd
+// host.AwaitEnd releases the slot's resources when its processes have exited. That may take long: the kernel removes a
+// million epoll watches per second, and a process may be blocked by a file system that does not answer. host.AwaitEnd
 // waits as long as the jail exists. A process that has not exited by then keeps its cgroup and user id, and neither
 // is reused.
 func (sl *slot) awaitEnd() {
@@ -189,7 +190,7 @@ func (sl *slot) wait(patience time.Duration) error {
 	if err := sl.pidfd.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return fmt.Errorf("pidfd: %w", err)
 	}
-	return raw.Read(readable)
+	return raw.Read(host.Readable)
 }
 
 // usable reports whether a job can have the slot. When the host ran out of memory, the kernel may have killed its
@@ -198,5 +199,5 @@ func (sl *slot) usable() bool {
 	if sl.oomBeforeJob.Load() {
 		return false
 	}
-	return !somethingToRead(sl.pidfd)
+	return !host.SomethingToRead(sl.pidfd)
 }

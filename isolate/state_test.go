@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"corral/isolate/host"
 )
 
 // TestStateDirectory: which clients get which user's state directory.
@@ -22,20 +24,20 @@ func TestStateDirectory(t *testing.T) {
 	if err := errors.Join(os.Symlink("/etc", filepath.Join(users, "9")), os.Mkdir(filepath.Join(users, "10"), 0o777)); err != nil {
 		t.Fatal(err)
 	}
-	embedded := Peer{Embedded: true}
+	embedded := host.Peer{Embedded: true}
 	for _, tt := range []struct {
 		name string
-		peer Peer
+		peer host.Peer
 		uid  uint32
 		want string // in the error
 	}{
-		{"one's own", Peer{UID: 1000}, 1000, ""},
-		{"again", Peer{UID: 1000}, 1000, ""},
-		{"another's", Peer{UID: 1000}, 1001, "is not yours (you are user 1000)"},
-		{"root's", Peer{UID: 1000}, 0, "is not yours"},
-		{"a subordinate id's", Peer{UID: 100005, holder: 1000}, 100005, "a subordinate id of user 1000"},
-		{"root's own", Peer{}, 0, ""},
-		{"another's, for root", Peer{}, 1000, "is not yours"},
+		{"one's own", host.Peer{UID: 1000}, 1000, ""},
+		{"again", host.Peer{UID: 1000}, 1000, ""},
+		{"another's", host.Peer{UID: 1000}, 1001, "is not yours (you are user 1000)"},
+		{"root's", host.Peer{UID: 1000}, 0, "is not yours"},
+		{"a subordinate id's", host.Peer{UID: 100005, Holder: 1000}, 100005, "a subordinate id of user 1000"},
+		{"root's own", host.Peer{}, 0, ""},
+		{"another's, for root", host.Peer{}, 1000, "is not yours"},
 		{"whom root's front-end becomes", embedded, 1002, ""},
 		{"root, for root's front-end", embedded, 0, "has no state directory"},
 		{"nobody at all", embedded, 1<<32 - 1, "has no state directory"},

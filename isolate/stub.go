@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/wire"
 	"corral/job"
@@ -16,7 +17,7 @@ import (
 
 // preparation returns the message that prepares the slot's stub before the job is known.
 func (j *jail) preparation(sl *slot) inside.Prepare {
-	p := inside.Prepare{UID: firstJobUID + sl.user, Skip: j.s.config.skip, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1], Binds: j.late}
+	p := inside.Prepare{UID: host.FirstJobUID + sl.user, Skip: j.s.config.skip, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1], Binds: j.late}
 	if len(j.roots) > 0 && !sl.plain {
 		p.Binds = nil
 		for _, r := range j.roots {
@@ -34,7 +35,7 @@ func (j *jail) preparation(sl *slot) inside.Prepare {
 // startStub makes the init start the slot's stub, in the slot's cgroup of the unified hierarchy if a process can be
 // created there. If the slot has a pidfd afterwards, there is a process, whatever the error.
 func (j *jail) startStub(sl *slot, p *inside.Prepare, profile string) error {
-	ours, theirs, err := wire.PairFor(stubMessage)
+	ours, theirs, err := wire.PairFor(host.StubMessage)
 	if err != nil {
 		return err
 	}
@@ -53,7 +54,7 @@ func (j *jail) startStub(sl *slot, p *inside.Prepare, profile string) error {
 	var failed error
 	f, err := j.ask(inside.AskSlot, func() { failed = j.completeGroups(sl, p, profile) }, files...)
 	if err == nil {
-		sl.pidfd, err = pollable(f)
+		sl.pidfd, err = host.Pollable(f)
 	}
 	if sl.pidfd == nil {
 		ours.Close()
@@ -124,7 +125,7 @@ func (j *jail) confine(sl *slot, p *inside.Prepare, profile string) error {
 
 // attach puts the stub, and what it has forked, into those of the slot's cgroups that they are not in.
 func (sl *slot) attach() error {
-	pid, err := pidOf(sl.pidfd)
+	pid, err := host.PidOf(sl.pidfd)
 	if err != nil {
 		return err
 	}
@@ -137,7 +138,7 @@ func (j *jail) ask(what uint32, meanwhile func(), files ...*os.File) (*os.File, 
 	j.initMu.Lock()
 	defer j.initMu.Unlock()
 	j.requests++
-	j.init.SetDeadline(time.Now().Add(slotPatience))
+	j.init.SetDeadline(time.Now().Add(host.SlotPatience))
 	defer context.AfterFunc(j.s.ctx, func() { j.init.SetDeadline(time.Unix(1, 0)) })()
 	if err := j.init.Send(inside.AppendRequest(j.requests, what), files...); err != nil {
 		return nil, j.initFailed(err)
@@ -163,7 +164,7 @@ func (j *jail) ask(what uint32, meanwhile func(), files ...*os.File) (*os.File, 
 
 func (j *jail) initFailed(err error) error {
 	if j.s.ctx.Err() != nil {
-		return errEnding
+		return host.ErrEnding
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		j.dropScanner()
@@ -187,7 +188,7 @@ func (sl *slot) within(patience time.Duration) (lift func()) {
 
 // awaitReady waits until the stub has completed every step that does not depend on the job.
 func (sl *slot) awaitReady() error {
-	defer sl.within(slotPatience)()
+	defer sl.within(host.SlotPatience)()
 	for {
 		r, files, err := sl.report()
 		wire.CloseAll(files)

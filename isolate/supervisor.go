@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/host"
 	"corral/isolate/layer"
 	"corral/isolate/wire"
 	"corral/rootfs"
@@ -23,17 +24,17 @@ import (
 // A Supervisor runs jobs in jails. Create it with New and release it with Close.
 type Supervisor struct {
 	config   Config
-	instance *instance
-	tools    *toolchains
-	programs *programs
-	userns   *usernsMaker
+	instance *host.Instance
+	tools    *host.Toolchains
+	programs *host.Programs
+	userns   *host.UsernsMaker
 	probes   prober
 	audit    *audit.Log
-	state    *state
+	state    *host.State
 	layers   *layer.Store
 	images   *images
 	expiring sync.WaitGroup // the goroutine that expires kept layers
-	hidden   hiddenPathCache
+	hidden   host.HiddenPaths
 	roots    roots
 	pipes    uint64            // device number of the file system of anonymous pipes
 	refused  []rootfs.Place    // not served, in addition to rootfs.Places
@@ -45,7 +46,7 @@ type Supervisor struct {
 	lastEnd  atomic.Int64 // when the last job ended, in nanoseconds since began
 	slots    atomic.Int64 // slots that wait or are being made to wait, in all jails
 	denials  denialLimiter
-	subuids  *subordinates
+	subuids  *host.Subordinates
 	windows  liveWindows
 	locks    lockWatch
 
@@ -85,59 +86,59 @@ func New(c Config) (*Supervisor, error) {
 	}
 	unix.Umask(0o077)
 	s := &Supervisor{config: c, jails: map[jailKey]*jail{}, jobs: map[string]*run{}, sessions: map[string]*session{}, perUser: map[uint32]int{}, connections: map[uint32]int{}, hostile: map[uint32]int{}, opening: map[uint32]int{}, filters: map[string]filter{}, began: time.Now()}
-	s.subuids = newSubordinates(s.config.subuid, s.config.Log)
+	s.subuids = host.NewSubordinates(s.config.subuid, s.config.Log)
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	var u cleanup
-	defer u.run()
+	var u host.Cleanup
+	defer u.Run()
 	var err error
-	if s.programs, err = loadPrograms(c.Programs); err != nil {
+	if s.programs, err = host.LoadPrograms(c.Programs); err != nil {
 		return nil, err
 	}
-	u.push(s.programs.close)
-	s.userns = newUsernsMaker(s.programs.stub)
-	u.push(s.userns.close)
+	u.Push(s.programs.Close)
+	s.userns = host.NewUsernsMaker(s.programs.Stub)
+	u.Push(s.userns.Close)
 	if err := s.compileFilters(); err != nil {
 		return nil, err
 	}
 	if s.pipes, err = pipeDevice(); err != nil {
 		return nil, err
 	}
-	if s.instance, err = openInstance(c.Instance, c.UIDBase, c.UIDSize); err != nil {
+	if s.instance, err = host.OpenInstance(c.Instance, c.UIDBase, c.UIDSize); err != nil {
 		return nil, err
 	}
-	u.push(func() { _ = s.instance.close() })
+	u.Push(func() { _ = s.instance.Close() })
 	// Only after the instance has its cgroups: in a container they are set up only if this process is alone in its
 	// cgroup, and this starts another process.
-	if err := s.userns.begin(); err != nil {
+	if err := s.userns.Begin(); err != nil {
 		return nil, err
 	}
-	s.probes = prober{stub: s.programs.stub, user: s.instance.nobodyID() + 1, patience: c.probing, ctx: s.ctx, log: c.Log, payer: s.subuids.payerOf}
-	u.push(s.probes.close)
+	s.probes = prober{stub: s.programs.Stub, user: s.instance.NobodyID() + 1, patience: c.probing, ctx: s.ctx, log: c.Log, payer: s.subuids.PayerOf}
+	u.Push(s.probes.close)
 	if err := s.probes.begin(); err != nil {
 		return nil, err
 	}
-	if s.tools, err = holdToolchains(s.instance.dir, c.Toolchains, c.Shown, c.Account, c.Log); err != nil {
+	if s.tools, err = host.HoldToolchains(s.instance.Dir, c.Toolchains, c.Shown, c.Account, c.Log); err != nil {
 		return nil, err
 	}
-	u.push(func() { _ = s.tools.close() })
-	s.refused = homes()
+	u.Push(func() { _ = s.tools.Close() })
+	s.refused = host.Homes()
 	for _, home := range s.refused {
 		s.homes = append(s.homes, home.Path)
 	}
-	s.refused = append(s.refused, stateDirs(RunDir, DefaultStateDir, s.config.StateDir)...)
+	s.refused = append(s.refused, host.StateDirs(host.RunDir, host.DefaultStateDir, s.config.StateDir)...)
 	for _, r := range s.config.Repos {
 		if err := s.checkPath(r.Path); err != nil {
 			s.config.reject(r.Path, err)
 		}
 	}
-	if s.state, err = openState(s.config.StateDir); err != nil {
+	if s.state, err = host.OpenState(s.config.StateDir); err != nil {
 		return nil, err
 	}
-	u.push(s.state.close)
+	u.Push(s.state.Close)
 	if err := s.openLayers(); err != nil {
 		return nil, err
 	}
-	u.push(func() { _ = s.closeLayers() })
+	u.Push(func() { _ = s.closeLayers() })
 	if err := s.serveKept(c.Kept); err != nil {
 		return nil, err
 	}
@@ -145,7 +146,7 @@ func New(c Config) (*Supervisor, error) {
 		return nil, err
 	}
 	s.config.logRejected()
-	u.cancel()
+	u.Cancel()
 	s.rootAhead()
 	return s, nil
 }
@@ -172,10 +173,10 @@ func (s *Supervisor) compileFilters() error {
 }
 
 // InstanceName returns the supervisor's instance name with defaults applied.
-func (s *Supervisor) InstanceName() string { return s.instance.name }
+func (s *Supervisor) InstanceName() string { return s.instance.Name }
 
 // NobodyID returns a host user and group id that no job ever has. Front-ends of plain root become it.
-func (s *Supervisor) NobodyID() uint32 { return s.instance.nobodyID() }
+func (s *Supervisor) NobodyID() uint32 { return s.instance.NobodyID() }
 
 // Close ends every job and jail and removes everything the instance has on the host. Clients that are still connected
 // receive the result "lost" for their jobs.
@@ -202,13 +203,13 @@ func (s *Supervisor) Close() error {
 	for _, f := range s.filters {
 		f.file.Close()
 	}
-	s.userns.close()
+	s.userns.Close()
 	s.probes.close()
-	s.programs.close()
-	s.state.close()
+	s.programs.Close()
+	s.state.Close()
 	// The audit log is closed before the instance lock is released: once another supervisor gets that lock, it records
 	// every job still open in this instance's name as lost.
-	return errors.Join(s.closeAudit(), s.closeLayers(), s.tools.close(), s.instance.close())
+	return errors.Join(s.closeAudit(), s.closeLayers(), s.tools.Close(), s.instance.Close())
 }
 
 // closePatience is how long Close waits for clients to receive the results of their jobs after the jobs themselves

@@ -11,6 +11,7 @@ import (
 
 	"corral/internal/directory"
 	"corral/internal/test/sandboxtest"
+	"corral/isolate/host"
 	"corral/rootfs"
 )
 
@@ -68,7 +69,7 @@ func TestToolchainSwapped(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	client := connect(t, s, Peer{UID: owner})
+	client := connect(t, s, host.Peer{UID: owner})
 	end := exchange(tool, link)
 	defer end()
 	seen, refused := 0, 0
@@ -139,8 +140,8 @@ func TestToolchainRefusedAtStart(t *testing.T) {
 		if s, err := New(c); err != nil {
 			t.Errorf("%s: %v", path, err)
 		} else {
-			if !slices.Equal(s.tools.paths, []string{tool}) {
-				t.Errorf("%s is shown: %+v", path, s.tools.paths)
+			if !slices.Equal(s.tools.Paths, []string{tool}) {
+				t.Errorf("%s is shown: %+v", path, s.tools.Paths)
 			}
 			if !strings.Contains(log.String(), `msg="toolchain not shown" toolchain=`+path+" reason=") {
 				t.Errorf("%s: log: %s", path, log)

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/sandboxtest"
+	"corral/isolate/host"
 	"corral/job"
 	"corral/workspace/image/unpack"
 )
@@ -144,7 +145,7 @@ func archiveOf(t *testing.T) []byte {
 func TestImage(t *testing.T) {
 	f := newFront(t)
 	archive := archiveOf(t)
-	root := &front{t, f.s, connect(t, f.s, Peer{}), t.TempDir()}
+	root := &front{t, f.s, connect(t, f.s, host.Peer{}), t.TempDir()}
 	ctx := context.Background()
 	for _, keep := range []bool{false, true} {
 		ss, err := root.c.OpenSession(ctx, job.SessionSpec{Import: "mine", Disk: small})

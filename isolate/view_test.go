@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"corral/isolate/host"
 	"corral/rootfs"
 )
 
@@ -76,7 +77,7 @@ func TestMounts(t *testing.T) {
 	for line := range strings.Lines(f.sh("cat /proc/self/mountinfo")) {
 		fields := strings.Fields(line)
 		root, point, options := fields[3], fields[4], strings.Split(fields[5], ",")
-		if strings.Contains(root, RunDir) || strings.Contains(root, "corral") && !strings.HasPrefix(f.repo, root) {
+		if strings.Contains(root, host.RunDir) || strings.Contains(root, "corral") && !strings.HasPrefix(f.repo, root) {
 			t.Errorf("the host shows: %s", line)
 		}
 		if !slices.Contains(options, "nosuid") || !slices.Contains(options, "nodev") && !strings.HasPrefix(point, "/dev") {

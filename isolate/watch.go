@@ -30,7 +30,7 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *Request, te
 	if ss := sl.jail.session; ss != nil {
 		stopLayer = ss.watchLayer(&layer)
 	}
-	s.probes.closeRequest(r.peer.payer(), q) // the job has its own descriptors now: a pipe's other end must see EOF when the job ends
+	s.probes.closeRequest(r.peer.Payer(), q) // the job has its own descriptors now: a pipe's other end must see EOF when the job ends
 	result, err := s.watch(ctx, sl, r, terminal)
 	stopLayer()
 	stopDisk()
@@ -51,7 +51,7 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *Request, te
 // watch waits for the job's end, or causes it, and returns when no process of the job is left. For a job that ends by
 // itself no other goroutine is involved, because each handover costs a wake-up.
 func (s *Supervisor) watch(ctx context.Context, sl *slot, r *run, terminal func(*os.File)) (wire.Result, error) {
-	result := wire.Result{Cgroup: s.instance.tree.Layout()}
+	result := wire.Result{Cgroup: s.instance.Tree.Layout()}
 	r.setSlot(sl)
 	stop := s.endOn(ctx, r)
 	defer stop()

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/job"
 )
@@ -19,14 +20,14 @@ import (
 // common returns the git directory at path, of which the repository is a worktree. A client that is not embedded
 // passes its descriptor too. The result is nil if there is none or it is not served to the peer: the job runs without
 // it, and git in the job reports that.
-func (s *Supervisor) common(peer Peer, path string, dir *os.File, r *repo) *repo {
+func (s *Supervisor) common(peer host.Peer, path string, dir *os.File, r *repo) *repo {
 	if path == "" {
 		return nil
 	}
 	c, err := s.servesCommon(peer, path, dir)
 	if err == nil && !s.config.sharesOwner(peer, c, r) {
 		c.close()
-		err = fmt.Errorf("%q belongs to user %d, but %q belongs to user %d", c.path, c.uid, r.path, r.uid)
+		err = fmt.Errorf("%q belongs to user %d, but %q belongs to user %d", c.path, c.UID, r.path, r.UID)
 	}
 	if err != nil {
 		s.config.Log.Info("git directory of a worktree not served", "uid", peer.UID, "repo", r.path, "error", err)
@@ -42,16 +43,16 @@ func (s *Supervisor) common(peer Peer, path string, dir *os.File, r *repo) *repo
 // sharesOwner reports whether a job of the repository may be mapped to the owner of the common directory: both must
 // have one owner, unless the operator serves exactly that directory. Only a job in a repository of root is mapped to
 // root.
-func (c *Config) sharesOwner(peer Peer, common, r *repo) bool {
-	return common.uid == r.uid || common.uid != 0 && c.servesTo(peer, common.path)
+func (c *Config) sharesOwner(peer host.Peer, common, r *repo) bool {
+	return common.UID == r.UID || common.UID != 0 && c.servesTo(peer, common.path)
 }
 
 // servesCommon decides whether a client may have jobs in the git directory it named, and pins it. A directory that
 // the operator serves as a repository is not accepted unless it is named like a git directory, because sensitive
 // paths in it are protected as in a git directory. A directory without such a name is accepted only if root named it.
-func (s *Supervisor) servesCommon(peer Peer, path string, dir *os.File) (*repo, error) {
+func (s *Supervisor) servesCommon(peer host.Peer, path string, dir *os.File) (*repo, error) {
 	c, err := s.pinCommon(peer, path, dir)
-	if err != nil || strings.HasSuffix(c.path, ".git") || s.named(peer, c.path) && s.config.pinned[c.path] == (inode{}) {
+	if err != nil || strings.HasSuffix(c.path, ".git") || s.named(peer, c.path) && s.config.pinned[c.path] == (host.Inode{}) {
 		return c, err
 	}
 	c.close()
@@ -59,13 +60,13 @@ func (s *Supervisor) servesCommon(peer Peer, path string, dir *os.File) (*repo, 
 }
 
 // named reports whether root named the git directory at path on the command line, for worktrees only.
-func (s *Supervisor) named(peer Peer, path string) bool {
-	return peer.Embedded && s.config.commons[path] != (inode{})
+func (s *Supervisor) named(peer host.Peer, path string) bool {
+	return peer.Embedded && s.config.commons[path] != (host.Inode{})
 }
 
 // pinCommon pins the directory. In addition to what serves accepts, it accepts the .git of a served directory and
 // what root named.
-func (s *Supervisor) pinCommon(peer Peer, path string, dir *os.File) (*repo, error) {
+func (s *Supervisor) pinCommon(peer host.Peer, path string, dir *os.File) (*repo, error) {
 	top := filepath.Dir(path)
 	switch {
 	case s.named(peer, path):
@@ -82,13 +83,13 @@ func (s *Supervisor) pinCommon(peer Peer, path string, dir *os.File) (*repo, err
 	}
 	above.close()
 	if dir == nil {
-		return s.pin(peer, path, inode{})
+		return s.pin(peer, path, host.Inode{})
 	}
-	id, err := s.probes.identify(peer.payer(), dir)
+	id, err := s.probes.identify(peer.Payer(), dir)
 	if err != nil {
 		return nil, refuseRepo(path, err)
 	}
-	c, err := s.pin(peer, path, id.inode)
+	c, err := s.pin(peer, path, id.Inode)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +99,7 @@ func (s *Supervisor) pinCommon(peer Peer, path string, dir *os.File) (*repo, err
 // pinCommons records the directories that root named for worktrees. One that does not exist any more does not keep
 // the supervisor from starting.
 func (c *Config) pinCommons() {
-	c.commons = map[string]inode{}
+	c.commons = map[string]host.Inode{}
 	for _, path := range c.Commons {
 		dir, err := c.openDir(path)
 		if err != nil {
@@ -106,7 +107,7 @@ func (c *Config) pinCommons() {
 		}
 		var st unix.Stat_t
 		if err := unix.Fstat(int(dir.Fd()), &st); err == nil {
-			c.commons[path] = inodeOf(&st)
+			c.commons[path] = host.InodeOf(&st)
 		}
 		dir.Close()
 	}
@@ -134,9 +135,9 @@ func (sl *slot) addCommon(plan *inside.Plan, readOnly bool) ([]*os.File, error) 
 		readOnly = readOnly || r.ReadOnly || r.Overlay
 	}
 	ids := sl.idmap
-	if r := sl.jail.repo; c.dirOwner != r.dirOwner {
+	if r := sl.jail.repo; c.Owner != r.Owner {
 		var err error
-		if ids, err = sl.jail.s.userns.repoMap(c.dirOwner, sl.hostUID(), sl.jail.base); err != nil {
+		if ids, err = sl.jail.s.userns.RepoMap(c.Owner, sl.hostUID(), sl.jail.base); err != nil {
 			return nil, err
 		}
 		defer ids.Close()

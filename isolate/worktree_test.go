@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/sandboxtest"
+	"corral/isolate/host"
 	"corral/job"
 )
 
@@ -28,7 +29,7 @@ func newWorktree(t *testing.T, script, repo, common string, change func(c *Confi
 			change(c)
 		}
 	})
-	f := &front{t, s, connect(t, s, Peer{Embedded: true}), repo}
+	f := &front{t, s, connect(t, s, host.Peer{Embedded: true}), repo}
 	f.c.Commons = map[string]string{repo: common}
 	return f, common
 }
@@ -134,10 +135,10 @@ func TestServesCommon(t *testing.T) {
 		t.Fatal(err)
 	}
 	operator := []Repo{{Path: top + "/main"}, {Path: top + "/listed"}, {Path: top + "/listed.git"}, {Path: top + "/theirs"}}
-	peer, root := Peer{UID: owner}, Peer{Embedded: true}
+	peer, root := host.Peer{UID: owner}, host.Peer{Embedded: true}
 	for _, tt := range []struct {
 		name   string
-		peer   Peer
+		peer   host.Peer
 		path   string
 		opened string // "" is no descriptor
 		own    bool
@@ -159,7 +160,7 @@ func TestServesCommon(t *testing.T) {
 		{"own, by its path", peer, "other/.git", "", true, "does not serve"},
 		{"own, bare", peer, "bare.git", "bare.git", true, ""},
 		{"own, and no git directory", peer, "bare", "bare", true, "not named .git"},
-		{"a stranger's", Peer{UID: stranger}, "other/.git", "other/.git", true, "belongs to user 1001"},
+		{"a stranger's", host.Peer{UID: stranger}, "other/.git", "other/.git", true, "belongs to user 1001"},
 		{"named by root", root, "other/.git", "", false, ""},
 		{"named by root, bare", root, "plain", "", false, ""},
 		{"not named by root", root, "bare", "", false, "does not serve"},

@@ -12,6 +12,7 @@ import (
 	"corral/internal/config"
 	"corral/internal/test/sandboxtest"
 	"corral/isolate"
+	"corral/isolate/host"
 	"corral/job"
 	"corral/store/audit"
 )
@@ -19,8 +20,8 @@ import (
 // TestDefaultsAgree: a missing configuration file means the same as an empty one.
 func TestDefaultsAgree(t *testing.T) {
 	d := config.Default()
-	if d.UIDs != (config.UIDs{Base: isolate.DefaultUIDBase, Size: isolate.DefaultUIDSize}) {
-		t.Errorf("user ids %#x+%#x, the supervisor's are %#x+%#x", d.UIDs.Base, d.UIDs.Size, isolate.DefaultUIDBase, isolate.DefaultUIDSize)
+	if d.UIDs != (config.UIDs{Base: host.DefaultUIDBase, Size: host.DefaultUIDSize}) {
+		t.Errorf("user ids %#x+%#x, the supervisor's are %#x+%#x", d.UIDs.Base, d.UIDs.Size, host.DefaultUIDBase, host.DefaultUIDSize)
 	}
 	if d.Audit.Fsync != config.Group || d.Audit.MaxSize != audit.DefaultMaxSize || d.Audit.Keep != 0 || d.Audit.KeepFor != isolate.DefaultAuditKeepFor || d.Audit.UserDaily != audit.DefaultUserDaily {
 		t.Errorf("audit %+v, the supervisor's is grouped, with files of %d bytes, all kept", d.Audit, audit.DefaultMaxSize)

@@ -21,6 +21,7 @@ import (
 	"corral/internal/version"
 	"corral/isolate"
 	"corral/isolate/client"
+	"corral/isolate/host"
 	"corral/isolate/wire"
 )
 
@@ -34,7 +35,7 @@ Usage: corrald [--socket PATH] [--repo DIR]... [--toolchain DIR]... [--config FI
                     directories that they own
   --toolchain DIR   show DIR read-only, at its own path, in every jail; repeatable
   --config FILE     the operator's configuration, writable by root only (default /etc/corral/config.yaml if it exists)
-  --state DIR       directory of the audit log and of users' state (default ` + isolate.DefaultStateDir + `)
+  --state DIR       directory of the audit log and of users' state (default ` + host.DefaultStateDir + `)
   --instance NAME   name of this supervisor, unique on the machine (default main)
   --version         print the version
 
@@ -69,7 +70,7 @@ func parse(args []string) (*options, error) {
 	f.StringVar(&o.socket, "socket", client.DefaultSocket, "")
 	f.StringVar(&o.config, "config", "", "")
 	f.StringVar(&o.supervisor.Instance, "instance", "main", "")
-	f.StringVar(&o.supervisor.StateDir, "state", isolate.DefaultStateDir, "")
+	f.StringVar(&o.supervisor.StateDir, "state", host.DefaultStateDir, "")
 	f.IntVar(&o.embedded, "embedded", -1, "")
 	f.BoolVar(&o.images, "images", false, "")
 	f.StringVar(&o.supervisor.Kept, "kept", "", "")
@@ -190,7 +191,7 @@ func embedded(o *options) error {
 		<-stopped
 		conn.Close()
 	}()
-	s.ServeConn(conn, isolate.Peer{Account: o.supervisor.Account, Embedded: true, Images: o.images})
+	s.ServeConn(conn, host.Peer{Account: o.supervisor.Account, Embedded: true, Images: o.images})
 	return s.Close()
 }
 

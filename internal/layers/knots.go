@@ -29,7 +29,7 @@ var knots = map[string]int{
 
 	"internal/config": 17,
 
-	"isolate": 41,
+	"isolate": 32,
 
 	"mcp": 10,
 

@@ -194,6 +194,13 @@ var bounds = []bound{
 		shown:  true,
 	},
 	{
+		from: "isolate/host",
+		only: []string{
+			"std", sys, "cgroup", "rootfs", "job", "internal/directory", "isolate/inside", "isolate/wire", "isolate/layer", "github.com/containerd/cgroups/...",
+		},
+		reason: "what the supervisor has of the machine depends on no jail, repository or request",
+	},
+	{
 		from: "cmd/corral",
 		only: []string{
 			"std", sys, "isolate/client/...", "isolate/wire", "job", "internal/directory", "internal/nearest", "internal/terminal",

@@ -1,4 +1,4 @@
-package isolate
+package host
 
 import (
 	"os"
@@ -97,7 +97,7 @@ func TestUIDsReleasedMeanwhile(t *testing.T) {
 
 // TestUIDBlock: the jobs' users and the jail's root fit into one block.
 func TestUIDBlock(t *testing.T) {
-	if 1+jobUIDs > uidBlock || DefaultUIDSize%uidBlock != 0 || uint64(DefaultUIDBase)+DefaultUIDSize > 0x7ffe0000 {
+	if 1+JobUIDs > uidBlock || DefaultUIDSize%uidBlock != 0 || uint64(DefaultUIDBase)+DefaultUIDSize > 0x7ffe0000 {
 		t.Error("blocks overlap, or reach into systemd's")
 	}
 }

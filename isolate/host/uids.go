@@ -1,4 +1,4 @@
-package isolate
+package host
 
 import (
 	"errors"
@@ -11,13 +11,13 @@ import (
 )
 
 // Host user ids for jails are allocated in blocks, one block per jail; group ids have the same numbers. The first id
-// of a block is the root of the jail's user namespace. The following jobUIDs ids are the jobs' users, each of which
+// of a block is the root of the jail's user namespace. The following JobUIDs ids are the jobs' users, each of which
 // serves one live job.
 const (
 	uidBlock = 1024
-	jobUIDs  = 512
-	// firstJobUID is the id of the first job's user inside the jail.
-	firstJobUID = 1000
+	JobUIDs  = 512
+	// FirstJobUID is the id of the first job's user inside the jail.
+	FirstJobUID = 1000
 
 	// DefaultUIDBase and DefaultUIDSize select a range between what systemd calls container ids (up to 0x6fffffff) and
 	// its foreign ids (from 0x7ffe0000), see https://systemd.io/UIDS-GIDS, and far above what shadow's tools put into
@@ -38,8 +38,8 @@ type uidPool struct {
 	last       atomic.Uint32 // block allocated last; the search starts after it
 }
 
-// checkUIDs refuses a range of host user ids that is too small, reaches into the host's own, or does not exist.
-func checkUIDs(base, size uint32) error {
+// CheckUIDs refuses a range of host user ids that is too small, reaches into the host's own, or does not exist.
+func CheckUIDs(base, size uint32) error {
 	if base < 1<<16 || size < 2*uidBlock || uint64(base)+uint64(size) > 1<<32-2 {
 		return fmt.Errorf("invalid host user ids %d+%d: use a range of at least %d ids above 65535", base, size, 2*uidBlock)
 	}

@@ -1,4 +1,4 @@
-package isolate
+package host
 
 import (
 	"bufio"
@@ -12,10 +12,10 @@ import (
 	"corral/rootfs"
 )
 
-// homes lists the home directories of the host's users, from /etc/passwd. Neither a home directory nor anything in a
+// Homes lists the home directories of the host's users, from /etc/passwd. Neither a home directory nor anything in a
 // hidden directory of it can be a repository: they hold keys, shell start-up files, and settings and state of
 // programs, including corral's own front-ends. A host without /etc/passwd has none to refuse.
-func homes() []rootfs.Place {
+func Homes() []rootfs.Place {
 	var list []rootfs.Place
 	for fields := range records("/etc/passwd", 7) {
 		if !filepath.IsAbs(fields[5]) || strings.HasPrefix(fields[5], "/nonexistent") {
@@ -72,8 +72,8 @@ func lookupAccount(uid uint32) (a directory.Account, known bool) {
 	return a, true
 }
 
-// stateDirs returns refusals for directories of the supervisor and everything in them.
-func stateDirs(dirs ...string) []rootfs.Place {
+// StateDirs returns refusals for directories of the supervisor and everything in them.
+func StateDirs(dirs ...string) []rootfs.Place {
 	var list []rootfs.Place
 	for _, dir := range dirs {
 		list = append(list, rootfs.Place{Path: dir, Inside: true, Reason: "it is the supervisor's own"})

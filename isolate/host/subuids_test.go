@@ -1,4 +1,4 @@
-package isolate
+package host
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 // ignored.
 func TestSubUIDs(t *testing.T) {
 	dir := t.TempDir()
-	s := &subordinates{subuid: filepath.Join(dir, "subuid"), passwd: filepath.Join(dir, "passwd"), log: slog.New(slog.DiscardHandler)}
+	s := &Subordinates{subuid: filepath.Join(dir, "subuid"), passwd: filepath.Join(dir, "passwd"), log: slog.New(slog.DiscardHandler)}
 	const passwd = "root:x:0:0::/root:/bin/sh\nada:x:1000:1000::/home/ada:/bin/sh\nbob:x:1001:1001::/:\nbroken:x\nodd:x:many:1::/:\nada:x:7:7::/:\n"
 	for _, tt := range []struct {
 		name, subuid string
@@ -52,7 +52,7 @@ func TestSubUIDs(t *testing.T) {
 		}
 		s.seen = [2]fileVersion{} // the file may have been written within one tick
 		for uid, want := range tt.want {
-			if got := s.holder(uid); got != want {
+			if got := s.Holder(uid); got != want {
 				t.Errorf("%s: %d is held by %d, want %d", tt.name, uid, got, want)
 			}
 		}
@@ -62,7 +62,7 @@ func TestSubUIDs(t *testing.T) {
 // TestSubUIDsReread: the files are read again after a change, and only up to the bounds.
 func TestSubUIDsReread(t *testing.T) {
 	dir := t.TempDir()
-	s := &subordinates{subuid: filepath.Join(dir, "subuid"), passwd: filepath.Join(dir, "passwd"), log: slog.New(slog.DiscardHandler)}
+	s := &Subordinates{subuid: filepath.Join(dir, "subuid"), passwd: filepath.Join(dir, "passwd"), log: slog.New(slog.DiscardHandler)}
 	replace := func(path, text string) {
 		t.Helper()
 		if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
@@ -74,7 +74,7 @@ func TestSubUIDsReread(t *testing.T) {
 	}
 	want := func(what string, uid, holder uint32) {
 		t.Helper()
-		if got := s.holder(uid); got != holder {
+		if got := s.Holder(uid); got != holder {
 			t.Errorf("%s: %d is held by %d, want %d", what, uid, got, holder)
 		}
 	}
@@ -115,8 +115,8 @@ func TestPayer(t *testing.T) {
 	for _, tt := range []struct {
 		peer Peer
 		want uint32
-	}{{Peer{}, 0}, {Peer{UID: 1000}, 1000}, {Peer{UID: 100005, holder: 1000}, 1000}} {
-		if got := tt.peer.payer(); got != tt.want {
+	}{{Peer{}, 0}, {Peer{UID: 1000}, 1000}, {Peer{UID: 100005, Holder: 1000}, 1000}} {
+		if got := tt.peer.Payer(); got != tt.want {
 			t.Errorf("%+v: %d", tt.peer, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package isolate
+package host
 
 import (
 	"errors"
@@ -9,22 +9,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An inode identifies a file or directory of the host.
-type inode struct{ dev, ino uint64 }
+// An Inode identifies a file or directory of the host.
+type Inode struct{ Dev, Ino uint64 }
 
-// inodeOf returns the inode that stat(2) reported.
-func inodeOf(st *unix.Stat_t) inode { return inode{st.Dev, st.Ino} }
+// InodeOf returns the inode that stat(2) reported.
+func InodeOf(st *unix.Stat_t) Inode { return Inode{st.Dev, st.Ino} }
 
-// makeDir creates a directory of the supervisor. A jail's root can traverse it, but not list it.
-func makeDir(path string) error {
+// MakeDir creates a directory of the supervisor. A jail's root can traverse it, but not list it.
+func MakeDir(path string) error {
 	if err := os.Mkdir(path, 0o711); err != nil {
 		return err
 	}
 	return unix.Chmod(path, 0o711) // the umask is stricter
 }
 
-// mountTmpfs creates a directory and mounts a tmpfs there, with flags of mount(2).
-func mountTmpfs(path string, flags uintptr) error {
+// MountTmpfs creates a directory and mounts a tmpfs there, with flags of mount(2).
+func MountTmpfs(path string, flags uintptr) error {
 	if err := os.Mkdir(path, 0o711); err != nil {
 		return err
 	}
@@ -37,9 +37,9 @@ func mountTmpfs(path string, flags uintptr) error {
 	return nil
 }
 
-// removeAll removes a directory of ours. It retries for up to a second while mounts in it are still being removed
+// RemoveAll removes a directory of ours. It retries for up to a second while mounts in it are still being removed
 // with their mount namespace.
-func removeAll(path string) error {
+func RemoveAll(path string) error {
 	var err error
 	for wait := time.Millisecond; wait < time.Second; wait *= 2 {
 		if err = os.RemoveAll(path); err == nil || !errors.Is(err, unix.EBUSY) {

@@ -1,4 +1,4 @@
-package isolate
+package host
 
 import (
 	"errors"
@@ -15,28 +15,28 @@ import (
 // maxProgram is the maximum size in bytes of a program that runs inside jails.
 const maxProgram = 16 << 20
 
-// programs holds the programs that run inside jails as sealed memfds: no job can reach or replace them
+// Programs holds the programs that run inside jails as sealed memfds: no job can reach or replace them
 // (CVE-2019-5736), and memory holds one copy for all jails.
-type programs struct {
-	init, stub, layer *os.File
-	starlark          *os.File // nil if it is not installed
+type Programs struct {
+	Init, Stub, Layer *os.File
+	Starlark          *os.File // nil if it is not installed
 }
 
-// starlarkProgram is the only program that may be missing.
-const starlarkProgram = "corral-starlark"
+// StarlarkProgram is the only program that may be missing.
+const StarlarkProgram = "corral-starlark"
 
-// loadPrograms reads the programs that run inside jails from dir, which must be writable by root alone.
-func loadPrograms(dir string) (*programs, error) {
-	var p programs
+// LoadPrograms reads the programs that run inside jails from dir, which must be writable by root alone.
+func LoadPrograms(dir string) (*Programs, error) {
+	var p Programs
 	for name, to := range map[string]**os.File{
-		"corral-init": &p.init, "corral-stub": &p.stub, "corral-layer": &p.layer, starlarkProgram: &p.starlark,
+		"corral-init": &p.Init, "corral-stub": &p.Stub, "corral-layer": &p.Layer, StarlarkProgram: &p.Starlark,
 	} {
 		f, err := loadProgram(filepath.Join(dir, name))
-		if name == starlarkProgram && errors.Is(err, os.ErrNotExist) {
+		if name == StarlarkProgram && errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			p.close()
+			p.Close()
 			return nil, err
 		}
 		*to = f
@@ -64,4 +64,4 @@ func loadProgram(path string) (*os.File, error) {
 	return wire.Seal(filepath.Base(path), content, 0o111)
 }
 
-func (p *programs) close() { wire.CloseAll([]*os.File{p.init, p.stub, p.layer, p.starlark}) }
+func (p *Programs) Close() { wire.CloseAll([]*os.File{p.Init, p.Stub, p.Layer, p.Starlark}) }

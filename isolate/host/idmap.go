@@ -1,4 +1,4 @@
-package isolate
+package host
 
 import (
 	"errors"
@@ -12,10 +12,10 @@ import (
 	"corral/isolate/wire"
 )
 
-// A usernsMaker creates user namespaces. Creating one needs a member process until its ns file is open. That process
+// A UsernsMaker creates user namespaces. Creating one needs a member process until its ns file is open. That process
 // is not forked from the supervisor, which has many descriptors and much memory to copy, but from a helper process:
 // the stub under another name. If the helper ends, the next request starts another one.
-type usernsMaker struct {
+type UsernsMaker struct {
 	stub *os.File // the helper's program; owned by the caller
 
 	mu   sync.Mutex // serializes requests
@@ -23,16 +23,16 @@ type usernsMaker struct {
 	pid  int        // guarded by mu: the helper's
 }
 
-// newUsernsMaker returns a maker whose helper runs the program stub. No process is started before begin or make.
-func newUsernsMaker(stub *os.File) *usernsMaker { return &usernsMaker{stub: stub} }
+// NewUsernsMaker returns a maker whose helper runs the program stub. No process is started before begin or make.
+func NewUsernsMaker(stub *os.File) *UsernsMaker { return &UsernsMaker{stub: stub} }
 
 // start starts the helper unless it is running. The caller holds m.mu.
-func (m *usernsMaker) start() error {
+func (m *UsernsMaker) start() error {
 	if m.conn != nil && !m.conn.Ended() {
 		return nil
 	}
 	m.end()
-	ours, theirs, err := wire.PairFor(stubMessage)
+	ours, theirs, err := wire.PairFor(StubMessage)
 	if err != nil {
 		return err
 	}
@@ -52,32 +52,32 @@ func (m *usernsMaker) start() error {
 }
 
 // end kills the helper, if one was started. The caller holds m.mu.
-func (m *usernsMaker) end() {
+func (m *UsernsMaker) end() {
 	if m.conn == nil {
 		return
 	}
 	m.conn.Close()
 	m.conn = nil
 	_ = syscall.Kill(m.pid, syscall.SIGKILL) // it may be waiting for a process that does not answer
-	reap(m.pid)
+	Reap(m.pid)
 }
 
-// begin starts the helper ahead of the first jail.
-func (m *usernsMaker) begin() error {
+// Begin starts the helper ahead of the first jail.
+func (m *UsernsMaker) Begin() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.start()
 }
 
-func (m *usernsMaker) close() {
+func (m *UsernsMaker) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.end()
 }
 
-// make creates a user namespace owned by host user owner, with the given contents of /proc/PID/uid_map and gid_map
+// Make creates a user namespace owned by host user owner, with the given contents of /proc/PID/uid_map and gid_map
 // (user_namespaces(7)). It exists until the returned descriptor and everything created with it are closed.
-func (m *usernsMaker) make(owner uint32, uids, gids string) (*os.File, error) {
+func (m *UsernsMaker) Make(owner uint32, uids, gids string) (*os.File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f, err := m.makeLocked(owner, uids, gids)
@@ -88,7 +88,7 @@ func (m *usernsMaker) make(owner uint32, uids, gids string) (*os.File, error) {
 }
 
 // makeLocked is make without locking. The caller holds m.mu.
-func (m *usernsMaker) makeLocked(owner uint32, uids, gids string) (*os.File, error) {
+func (m *UsernsMaker) makeLocked(owner uint32, uids, gids string) (*os.File, error) {
 	if err := m.start(); err != nil {
 		return nil, err
 	}
@@ -112,8 +112,8 @@ func (m *usernsMaker) makeLocked(owner uint32, uids, gids string) (*os.File, err
 	return f, err
 }
 
-func (m *usernsMaker) ask(owner uint32) ([]byte, error) {
-	m.conn.SetDeadline(time.Now().Add(slotPatience))
+func (m *UsernsMaker) ask(owner uint32) ([]byte, error) {
+	m.conn.SetDeadline(time.Now().Add(SlotPatience))
 	if err := m.conn.Send(inside.AppendOwner(owner)); err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (m *usernsMaker) ask(owner uint32) ([]byte, error) {
 
 // open writes the id maps of the user namespace of process pid, and opens it. The helper does not reap that process
 // until it is told to. So while the helper runs the pid is not reused, and dir is the right process's directory.
-func (m *usernsMaker) open(pid int, uids, gids string) (*os.File, error) {
+func (m *UsernsMaker) open(pid int, uids, gids string) (*os.File, error) {
 	dir, err := os.Open(fmt.Sprintf("/proc/%d", pid))
 	if err != nil {
 		return nil, err
@@ -142,34 +142,34 @@ func (m *usernsMaker) open(pid int, uids, gids string) (*os.File, error) {
 	return os.Open(below + "ns/user")
 }
 
-// idmap creates a user namespace for use as an id map only: count file ids from uid and gid appear as those from host
+// IDMap creates a user namespace for use as an id map only: count file ids from uid and gid appear as those from host
 // id to, all others as the overflow id.
-func (m *usernsMaker) idmap(uid, gid, to uint32, count int) (*os.File, error) {
-	return m.make(0, fmt.Sprintf("%d %d %d\n", uid, to, count), fmt.Sprintf("%d %d %d\n", gid, to, count))
+func (m *UsernsMaker) IDMap(uid, gid, to uint32, count int) (*os.File, error) {
+	return m.Make(0, fmt.Sprintf("%d %d %d\n", uid, to, count), fmt.Sprintf("%d %d %d\n", gid, to, count))
 }
 
-// A dirOwner says to which host ids the user of a job in a directory maps.
-type dirOwner struct {
-	uid   uint32 // the directory's owner
-	gid   uint32 // a group of the peer's (Peer.groupFor)
-	group uint32 // the directory's own group, which may differ from gid
+// A Owner says to which host ids the user of a job in a directory maps.
+type Owner struct {
+	UID   uint32 // the directory's owner
+	GID   uint32 // a group of the peer's (Peer.groupFor)
+	Group uint32 // the directory's own group, which may differ from gid
 }
 
-// repoMap creates the id map of a directory for jobs of host user to. The directory's owner maps to that user. The
+// RepoMap creates the id map of a directory for jobs of host user to. The directory's owner maps to that user. The
 // job's group is the peer's group there; if that differs from the directory's own, files of the directory's group
 // appear with group other, which no job is in: files with an unmapped group could not be written at all, not even by
 // their owner.
-func (m *usernsMaker) repoMap(r dirOwner, to, other uint32) (*os.File, error) {
-	gids := fmt.Sprintf("%d %d 1\n", r.gid, to)
-	if r.group != r.gid {
-		gids += fmt.Sprintf("%d %d 1\n", r.group, other)
+func (m *UsernsMaker) RepoMap(r Owner, to, other uint32) (*os.File, error) {
+	gids := fmt.Sprintf("%d %d 1\n", r.GID, to)
+	if r.Group != r.GID {
+		gids += fmt.Sprintf("%d %d 1\n", r.Group, other)
 	}
-	return m.make(0, fmt.Sprintf("%d %d 1\n", r.uid, to), gids)
+	return m.Make(0, fmt.Sprintf("%d %d 1\n", r.UID, to), gids)
 }
 
-// jailUsers creates the user namespace of a jail whose block of ids begins at base: root in it is base, the jobs'
+// JailMap creates the user namespace of a jail whose block of ids begins at base: root in it is base, the jobs'
 // users follow. Its owner is base too: see own in the stub.
-func (m *usernsMaker) jailUsers(base uint32) (*os.File, error) {
-	ids := fmt.Sprintf("0 %d 1\n%d %d %d\n", base, firstJobUID, base+1, jobUIDs)
-	return m.make(base, ids, ids)
+func (m *UsernsMaker) JailMap(base uint32) (*os.File, error) {
+	ids := fmt.Sprintf("0 %d 1\n%d %d %d\n", base, FirstJobUID, base+1, JobUIDs)
+	return m.Make(base, ids, ids)
 }

@@ -1,4 +1,4 @@
-package isolate
+package host
 
 import (
 	"errors"
@@ -16,14 +16,14 @@ import (
 //	DIR/users/UID    state of a user's front-ends, owned by that user
 const DefaultStateDir = "/var/lib/corral"
 
-// A state is the open state directory.
-type state struct {
+// A State is the open state directory.
+type State struct {
 	users *os.File // parent of the users' directories
 }
 
-// openState creates the state directory dir and opens the parent of the users' directories. Both are writable by root
+// OpenState creates the state directory dir and opens the parent of the users' directories. Both are writable by root
 // alone, so that no user controls a name in them.
-func openState(dir string) (*state, error) {
+func OpenState(dir string) (*State, error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return nil, err
 	}
@@ -36,10 +36,10 @@ func openState(dir string) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &state{users}, nil
+	return &State{users}, nil
 }
 
-func (s *state) close() { s.users.Close() }
+func (s *State) Close() { s.users.Close() }
 
 // openOwn opens a directory that is writable by root alone. If it does not exist it is created with mode.
 func openOwn(at int, name string, mode uint32) (*os.File, error) {
@@ -96,9 +96,9 @@ func openUserDir(at int, name string) (*os.File, *unix.Stat_t, error) {
 	return statDir(fd, name, err)
 }
 
-// userDir opens a user's directory, creating it if necessary. The owner is changed last: a directory that still
+// UserDir opens a user's directory, creating it if necessary. The owner is changed last: a directory that still
 // belongs to root was left by a killed supervisor.
-func (s *state) userDir(uid uint32) (*os.File, error) {
+func (s *State) UserDir(uid uint32) (*os.File, error) {
 	at, name := int(s.users.Fd()), strconv.FormatUint(uint64(uid), 10)
 	if err := unix.Mkdirat(at, name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
 		return nil, &os.PathError{Op: "mkdir", Path: name, Err: err}

@@ -1,4 +1,4 @@
-package isolate
+package host
 
 import (
 	"bufio"
@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pollable closes f and returns a duplicate for which the runtime's poller can wait.
-func pollable(f *os.File) (*os.File, error) {
+// Pollable closes f and returns a duplicate for which the runtime's poller can wait.
+func Pollable(f *os.File) (*os.File, error) {
 	defer f.Close()
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
@@ -25,8 +25,8 @@ func pollable(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "pidfd"), nil
 }
 
-// pidOf returns the process id, in the supervisor's PID namespace, of a pidfd's process (proc_pid_fdinfo(5)).
-func pidOf(pidfd *os.File) (int, error) {
+// PidOf returns the process id, in the supervisor's PID namespace, of a pidfd's process (proc_pid_fdinfo(5)).
+func PidOf(pidfd *os.File) (int, error) {
 	conn, err := pidfd.SyscallConn() // Fd would remove it from the poller
 	if err != nil {
 		return 0, err
@@ -57,8 +57,8 @@ func pidOf(pidfd *os.File) (int, error) {
 	return 0, errors.New("no Pid in a pidfd's fdinfo")
 }
 
-// readable reports whether there is something to read.
-func readable(fd uintptr) bool {
+// Readable reports whether there is something to read.
+func Readable(fd uintptr) bool {
 	n, err := poll(fd)
 	return n > 0 && err == nil
 }
@@ -74,8 +74,8 @@ func poll(fd uintptr) (n int, err error) {
 	return n, err
 }
 
-// somethingToRead reports whether f is readable or cannot be polled.
-func somethingToRead(f *os.File) bool {
+// SomethingToRead reports whether f is readable or cannot be polled.
+func SomethingToRead(f *os.File) bool {
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return true
@@ -88,10 +88,10 @@ func somethingToRead(f *os.File) bool {
 	return some || err != nil
 }
 
-// queuedDescriptors reports whether a socket, given by its file in fdinfo, holds descriptors that were sent and not received. A
+// QueuedDescriptors reports whether a socket, given by its file in fdinfo, holds descriptors that were sent and not received. A
 // listening socket includes those of connections that were not accepted. known is false on kernels before 5.6 (scm_fds of
 // unix_show_fdinfo in net/unix/af_unix.c).
-func queuedDescriptors(info string) (queued, known bool, err error) {
+func QueuedDescriptors(info string) (queued, known bool, err error) {
 	f, err := os.Open(info)
 	if err != nil {
 		return false, false, err

@@ -1,4 +1,4 @@
-package isolate
+package host
 
 import (
 	"errors"
@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hiddenPathCache finds the paths in the host's system directories that are not readable by every user, and caches
+// HiddenPaths finds the paths in the host's system directories that are not readable by every user, and caches
 // them. In a session with a root of its own, system directories belong to the session's user: a file that only root
 // may read on the host would be readable there, so such files are left out. The directories are root's, and no job
 // writes to them.
-type hiddenPathCache struct {
+type HiddenPaths struct {
 	mu    sync.Mutex
 	known map[string]*hiddenTree // guarded by mu: by directory
 }
@@ -40,10 +40,10 @@ type hiddenDir struct {
 // does not change the directory's times.
 const hiddenCacheTTL = 10 * time.Minute
 
-// find lists the paths in dir, relative to it, that are not readable by every user or are not what they seem (a mount
+// Find lists the paths in dir, relative to it, that are not readable by every user or are not what they seem (a mount
 // point). Of a hidden directory only the directory itself is listed. If dir itself is not readable by every user, the
 // error is errNotForAll.
-func (h *hiddenPathCache) find(dir string) ([]string, error) {
+func (h *HiddenPaths) Find(dir string) ([]string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	old := h.known[dir]
@@ -123,7 +123,7 @@ func (w *hiddenWalk) readDir(dir string) (*hiddenDir, error) {
 		}
 	}
 	d := &hiddenDir{mtime: st.Mtime, ctime: st.Ctime}
-	if time.Since(time.Unix(st.Ctime.Sec, int64(st.Ctime.Nsec))) < 2*clockStep {
+	if time.Since(time.Unix(st.Ctime.Sec, int64(st.Ctime.Nsec))) < 2*ClockStep {
 		d.mtime, d.ctime = unix.StatxTimestamp{}, unix.StatxTimestamp{} // it may change again within the clock's step, without a new time
 	}
 	entries, err := os.ReadDir(dir)

@@ -1,4 +1,4 @@
-package isolate
+package host
 
 import (
 	"os"
@@ -51,10 +51,10 @@ func TestHiddenPaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(filepath.Join(dir, "mount"), unix.MNT_DETACH) })
-	var h hiddenPathCache
+	var h HiddenPaths
 	check := func(want ...string) {
 		t.Helper()
-		if got, err := h.find(dir); err != nil || !slices.Equal(got, want) {
+		if got, err := h.Find(dir); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q, %v, want %q", got, err, want)
 		}
 	}
@@ -70,7 +70,7 @@ func TestHiddenPaths(t *testing.T) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if list, err := h.find(dir); err == nil {
+	if list, err := h.Find(dir); err == nil {
 		t.Errorf("a directory that is not readable by every user: %q", list)
 	}
 }

@@ -1,4 +1,4 @@
-package isolate
+package host
 
 import (
 	"golang.org/x/sys/unix"
@@ -7,11 +7,11 @@ import (
 	"corral/job"
 )
 
-// rlimits returns the limits of setrlimit(2) for a job with limits l. others is the number of processes that the
+// Rlimits returns the limits of setrlimit(2) for a job with limits l. others is the number of processes that the
 // job's user may have besides the job's: the kernel counts processes by user, and in a session the stubs of waiting
 // slots have the same user. The values follow security practice for containers; resources that a cgroup bounds better
 // are not limited here (RLIMIT_AS would break runtimes that reserve address space).
-func rlimits(l job.Limits, others int) []inside.Rlimit {
+func Rlimits(l job.Limits, others int) []inside.Rlimit {
 	both := func(resource int, v int64) inside.Rlimit {
 		return inside.Rlimit{Resource: resource, Soft: uint64(v), Hard: uint64(v)}
 	}

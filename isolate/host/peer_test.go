@@ -1,4 +1,4 @@
-package isolate
+package host
 
 import (
 	"testing"
@@ -29,7 +29,7 @@ func TestGroupFor(t *testing.T) {
 		{"root itself", Peer{}, 0, 0, 0},
 		{"root, in a group it is not in", Peer{}, 0, 4_000_000, 0},
 	} {
-		if got := tt.peer.groupFor(tt.uid, tt.gid); got != tt.want {
+		if got := tt.peer.GroupFor(tt.uid, tt.gid); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
 	}

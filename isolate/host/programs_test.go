@@ -1,4 +1,4 @@
-package isolate
+package host
 
 import (
 	"errors"
@@ -17,17 +17,17 @@ func TestLoadPrograms(t *testing.T) {
 	for _, name := range names {
 		put(t, filepath.Join(dir, name), "x", 0o755, 0)
 	}
-	p, err := loadPrograms(dir)
-	if err != nil || p.starlark != nil {
+	p, err := LoadPrograms(dir)
+	if err != nil || p.Starlark != nil {
 		t.Fatalf("without the interpreter: %+v, %v", p, err)
 	}
-	p.close()
-	put(t, filepath.Join(dir, starlarkProgram), "x", 0o755, 0)
-	if p, err = loadPrograms(dir); err != nil || p.starlark == nil {
+	p.Close()
+	put(t, filepath.Join(dir, StarlarkProgram), "x", 0o755, 0)
+	if p, err = LoadPrograms(dir); err != nil || p.Starlark == nil {
 		t.Fatalf("with it: %+v, %v", p, err)
 	}
-	p.close()
-	for _, name := range append(names, starlarkProgram) {
+	p.Close()
+	for _, name := range append(names, StarlarkProgram) {
 		path := filepath.Join(dir, name)
 		for what, spoil := range map[string]func() error{
 			"another's": func() error { return os.Chown(path, owner, 0) },
@@ -37,7 +37,7 @@ func TestLoadPrograms(t *testing.T) {
 			if err := spoil(); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := loadPrograms(dir); err == nil {
+			if _, err := LoadPrograms(dir); err == nil {
 				t.Errorf("%s that is %s was accepted", name, what)
 			}
 			if err := os.Remove(path); err != nil {

@@ -1,4 +1,4 @@
-package isolate
+package host
 
 import (
 	"errors"
@@ -15,12 +15,12 @@ import (
 	"corral/rootfs"
 )
 
-// toolchains are the directories that the operator shows in every jail, held since the supervisor was created. Each
+// Toolchains are the directories that the operator shows in every jail, held since the supervisor was created. Each
 // is mounted at a path of the supervisor's own, from the descriptor by which it was checked, and jails use that path.
 // The original path leads wherever the owners of its parent directories let it lead at the time, possibly through a
 // link to any directory.
-type toolchains struct {
-	paths []string // original paths
+type Toolchains struct {
+	Paths []string // original paths
 	dir   string
 	next  int                      // name of the next mount point
 	held  map[string]heldToolchain // by original path
@@ -28,15 +28,15 @@ type toolchains struct {
 
 // A heldToolchain is a directory and its mount point.
 type heldToolchain struct {
-	inode
+	Inode
 	source string
 }
 
-// holdToolchains mounts the toolchains in a directory of its own below dir, and leaves out those of configured that it
+// HoldToolchains mounts the toolchains in a directory of its own below dir, and leaves out those of configured that it
 // cannot mount. shown are those that an embedded supervisor's command line names: each must be usable, with the rights
 // of account. The caller must call close before dir is removed.
-func holdToolchains(dir string, configured, shown []string, account *directory.Account, log *slog.Logger) (*toolchains, error) {
-	t := &toolchains{dir: filepath.Join(dir, "toolchains"), held: map[string]heldToolchain{}}
+func HoldToolchains(dir string, configured, shown []string, account *directory.Account, log *slog.Logger) (*Toolchains, error) {
+	t := &Toolchains{dir: filepath.Join(dir, "toolchains"), held: map[string]heldToolchain{}}
 	if len(configured)+len(shown) == 0 {
 		return t, nil
 	}
@@ -44,7 +44,7 @@ func holdToolchains(dir string, configured, shown []string, account *directory.A
 	if err != nil {
 		return nil, err
 	}
-	if err := makeDir(t.dir); err != nil {
+	if err := MakeDir(t.dir); err != nil {
 		return nil, err
 	}
 	err = t.holdAll(slices.Concat(configured, shown))
@@ -52,7 +52,7 @@ func holdToolchains(dir string, configured, shown []string, account *directory.A
 		configured = showable(configured, log)
 		err = t.holdAll(slices.Concat(configured, shown))
 	}
-	t.paths = slices.Concat(configured, shown)
+	t.Paths = slices.Concat(configured, shown)
 	return t, err
 }
 
@@ -90,18 +90,18 @@ func showable(paths []string, log *slog.Logger) []string {
 }
 
 // holdAll holds all of the toolchains or, on an error, none.
-func (t *toolchains) holdAll(paths []string) error {
+func (t *Toolchains) holdAll(paths []string) error {
 	// rootfs.Host applies the same checks here as when a jail is built.
 	_, err := rootfs.Host(rootfs.Options{Toolchains: paths, Hold: t.hold})
 	if err != nil {
-		return errors.Join(err, t.close())
+		return errors.Join(err, t.Close())
 	}
 	return nil
 }
 
 // hold mounts the directory behind descriptor dir. Mounts below it on the host, existing or later ones, are not
 // included.
-func (t *toolchains) hold(path string, dir int) (string, error) {
+func (t *Toolchains) hold(path string, dir int) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(dir, &st); err != nil {
 		return "", fmt.Errorf("stat: %w", err)
@@ -120,24 +120,24 @@ func (t *toolchains) hold(path string, dir int) (string, error) {
 	}
 	source := filepath.Join(t.dir, strconv.Itoa(t.next))
 	t.next++
-	if err := makeDir(source); err != nil {
+	if err := MakeDir(source); err != nil {
 		return "", err
 	}
 	if err := unix.MoveMount(fd, "", unix.AT_FDCWD, source, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return "", fmt.Errorf("move_mount: %w", err)
 	}
-	t.held[path] = heldToolchain{inode: inodeOf(&st), source: source}
+	t.held[path] = heldToolchain{Inode: InodeOf(&st), source: source}
 	return source, nil
 }
 
-// source returns the mount point of a directory if it is still the one that is held.
-func (t *toolchains) source(path string, dir int) (string, error) {
+// Source returns the mount point of a directory if it is still the one that is held.
+func (t *Toolchains) Source(path string, dir int) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(dir, &st); err != nil {
 		return "", fmt.Errorf("stat: %w", err)
 	}
 	h, ok := t.held[path]
-	if !ok || h.inode != inodeOf(&st) {
+	if !ok || h.Inode != InodeOf(&st) {
 		return "", errReplaced
 	}
 	return h.source, nil
@@ -145,8 +145,8 @@ func (t *toolchains) source(path string, dir int) (string, error) {
 
 var errReplaced = errors.New("it was replaced since the supervisor was started (hint: restart the supervisor to show the new directory)")
 
-// close unmounts the toolchains.
-func (t *toolchains) close() error {
+// Close unmounts the toolchains.
+func (t *Toolchains) Close() error {
 	var all []error
 	for path, h := range t.held {
 		if err := unix.Unmount(h.source, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {

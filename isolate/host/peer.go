@@ -1,12 +1,12 @@
-package isolate
+package host
 
 import "corral/internal/directory"
 
 // A Peer is the process at the other end of a connection.
 type Peer struct {
 	UID uint32 // from SO_PEERCRED
-	// holder is the user to whom this peer's usage is charged if that is another user (see subordinates); 0 is none.
-	holder uint32
+	// Holder is the user to whom this peer's usage is charged if that is another user (see subordinates); 0 is none.
+	Holder uint32
 	// Account is the peer with its groups (SO_PEERGROUPS), or the account on whose behalf root's own front-end acts.
 	// If nil, it is a user whose only group has the user's own number, or, for an embedded supervisor, root.
 	Account *directory.Account
@@ -17,18 +17,18 @@ type Peer struct {
 	Images bool
 }
 
-// payer returns the user to whom the peer's usage is charged. Permissions are decided by UID alone.
-func (p Peer) payer() uint32 {
-	if p.holder != 0 {
-		return p.holder
+// Payer returns the user to whom the peer's usage is charged. Permissions are decided by UID alone.
+func (p Peer) Payer() uint32 {
+	if p.Holder != 0 {
+		return p.Holder
 	}
 	return p.UID
 }
 
-// groupFor returns the group that the peer's jobs have in a directory with owner uid and group gid: gid if the peer
+// GroupFor returns the group that the peer's jobs have in a directory with owner uid and group gid: gid if the peer
 // is in it, otherwise the peer's own. Otherwise a user would be in the group of every directory that the user was
 // given, or can create below one with the set-group-ID bit. Root's own group is never used as the fallback.
-func (p Peer) groupFor(uid, gid uint32) uint32 {
+func (p Peer) GroupFor(uid, gid uint32) uint32 {
 	a := p.account()
 	if a.UID == 0 { // root acts on behalf of the owner
 		return ownerGroup(uid, gid)
@@ -53,7 +53,7 @@ func (p Peer) account() directory.Account {
 	return directory.Account{UID: p.UID, GID: p.UID}
 }
 
-// ownerGroup is groupFor for a peer that is root: the directory's group if its owner is in it, otherwise the owner's
+// ownerGroup is GroupFor for a peer that is root: the directory's group if its owner is in it, otherwise the owner's
 // own. If the host's files do not list the owner, any group is accepted except root's.
 func ownerGroup(uid, gid uint32) uint32 {
 	a, known := lookupAccount(uid)
@@ -72,14 +72,14 @@ func ownerGroup(uid, gid uint32) uint32 {
 // nogroup is a group that owns nothing, by convention of every distribution.
 const nogroup = 65534
 
-// mayManage reports whether a client may create and remove root file systems: root at a daemon's socket, or a
+// MayManage reports whether a client may create and remove root file systems: root at a daemon's socket, or a
 // front-end with its own supervisor that root started for this purpose. Other embedded front-ends may not; they are
 // no longer root.
-func (p Peer) mayManage() bool { return p.UID == 0 && !p.Embedded || p.Images }
+func (p Peer) MayManage() bool { return p.UID == 0 && !p.Embedded || p.Images }
 
-// owns reports whether a pipe of user uid was created by the peer. It will belong to the job and can then be opened for the
+// Owns reports whether a pipe of user uid was created by the peer. It will belong to the job and can then be opened for the
 // other direction too. The front-end of an embedded supervisor may have become any user except root.
-func (p Peer) owns(uid uint32) bool {
+func (p Peer) Owns(uid uint32) bool {
 	if p.Embedded {
 		return uid != 0
 	}

@@ -1,4 +1,4 @@
-package isolate
+package host
 
 import (
 	"cmp"
@@ -29,8 +29,8 @@ const (
 	maxSubUIDChain = 8
 )
 
-// subordinates finds the holders of subordinate ids. It reads the files again when one of them has changed.
-type subordinates struct {
+// Subordinates finds the holders of subordinate ids. It reads the files again when one of them has changed.
+type Subordinates struct {
 	subuid, passwd string // paths
 	log            *slog.Logger
 
@@ -39,9 +39,9 @@ type subordinates struct {
 	ranges []subRange     // guarded by mu: sorted by first
 }
 
-// newSubordinates returns a source of holders that reads the files at subuid and /etc/passwd.
-func newSubordinates(subuid string, log *slog.Logger) *subordinates {
-	return &subordinates{subuid: subuid, passwd: "/etc/passwd", log: log}
+// NewSubordinates returns a source of holders that reads the files at subuid and /etc/passwd.
+func NewSubordinates(subuid string, log *slog.Logger) *Subordinates {
+	return &Subordinates{subuid: subuid, passwd: "/etc/passwd", log: log}
 }
 
 // A fileVersion shows whether a file was changed or replaced.
@@ -58,9 +58,9 @@ type subRange struct {
 	reach       uint32 // the maximum of last in this range and all before it
 }
 
-// holder returns the user who holds the range that contains uid; 0 if there is none or it is root, whose usage is not
+// Holder returns the user who holds the range that contains uid; 0 if there is none or it is root, whose usage is not
 // limited.
-func (s *subordinates) holder(uid uint32) uint32 {
+func (s *Subordinates) Holder(uid uint32) uint32 {
 	if uid == 0 {
 		return 0
 	}
@@ -95,7 +95,7 @@ func holderOf(ranges []subRange, uid uint32) uint32 {
 }
 
 // refresh reads the files if they have changed. The caller holds s.mu.
-func (s *subordinates) refresh() {
+func (s *Subordinates) refresh() {
 	now := [2]fileVersion{versionOf(s.subuid), versionOf(s.passwd)}
 	if now == s.seen {
 		return
@@ -140,7 +140,7 @@ func readBounded(path string, limit int64) (string, error) {
 }
 
 // uidsOf returns the user ids of names, as far as passwd(5) lists them.
-func (s *subordinates) uidsOf(names map[string]bool) map[string]uint32 {
+func (s *Subordinates) uidsOf(names map[string]bool) map[string]uint32 {
 	uids := map[string]uint32{}
 	for fields := range records(s.passwd, 7) {
 		n, err := strconv.ParseUint(fields[2], 10, 32)
@@ -209,7 +209,7 @@ func parseSubUID(line string) (owner string, r subRange, ok bool) {
 	return fields[0], subRange{first: uint32(max(first, 1)), last: uint32(min(first+count-1, math.MaxUint32))}, true
 }
 
-// payerOf returns the user to whom the usage of user uid is charged.
-func (s *subordinates) payerOf(uid uint32) uint32 {
-	return Peer{UID: uid, holder: s.holder(uid)}.payer()
+// PayerOf returns the user to whom the usage of user uid is charged.
+func (s *Subordinates) PayerOf(uid uint32) uint32 {
+	return Peer{UID: uid, Holder: s.Holder(uid)}.Payer()
 }

@@ -1,4 +1,4 @@
-package isolate
+package host
 
 import (
 	"errors"
@@ -25,35 +25,35 @@ import (
 //	…/corral/NAME in the cgroup hierarchies, see cgroup.Tree
 //
 // Mounts are in the supervisor's own mount namespace and end with it.
-type instance struct {
-	name   string
-	dir    string
+type Instance struct {
+	Name   string
+	Dir    string
 	uids   *uidPool
-	tree   *cgroup.Tree
-	groups *cgroup.Instance
+	Tree   *cgroup.Tree
+	Groups *cgroup.Instance
 	unlock func()
 
 	sequence atomic.Uint64 // last number used by unique
 }
 
-// unique returns a name that begins with prefix and is unique within this instance.
-func (i *instance) unique(prefix string) string {
+// Unique returns a name that begins with prefix and is unique within this instance.
+func (i *Instance) Unique(prefix string) string {
 	return prefix + strconv.FormatUint(i.sequence.Add(1), 10)
 }
 
-// nobodyID returns a host user and group id that no job of this machine ever has. The next one has none either.
-func (i *instance) nobodyID() uint32 { return i.uids.base }
+// NobodyID returns a host user and group id that no job of this machine ever has. The next one has none either.
+func (i *Instance) NobodyID() uint32 { return i.uids.base }
 
-// takeUIDs allocates a block of host user ids to the instance and returns its first id: that of the root of a jail,
-// which the jobUIDs ids of the jail's jobs follow.
-func (i *instance) takeUIDs() (uint32, error) { return i.uids.take(i.name) }
+// TakeUIDs allocates a block of host user ids to the instance and returns its first id: that of the root of a jail,
+// which the JobUIDs ids of the jail's jobs follow.
+func (i *Instance) TakeUIDs() (uint32, error) { return i.uids.take(i.Name) }
 
-// releaseUIDs releases the block that begins at first. No process may have one of its ids.
-func (i *instance) releaseUIDs(first uint32) { i.uids.release(first) }
+// ReleaseUIDs releases the block that begins at first. No process may have one of its ids.
+func (i *Instance) ReleaseUIDs(first uint32) { i.uids.release(first) }
 
-// openInstance clears the instances whose supervisor is gone, then creates and locks the instance of this name. Its
+// OpenInstance clears the instances whose supervisor is gone, then creates and locks the instance of this name. Its
 // jails get user ids of the range that begins at uidBase. The caller must call close.
-func openInstance(name string, uidBase, uidSize uint32) (*instance, error) {
+func OpenInstance(name string, uidBase, uidSize uint32) (*Instance, error) {
 	if err := checkRunDir(RunDir); err != nil {
 		return nil, err
 	}
@@ -61,13 +61,13 @@ func openInstance(name string, uidBase, uidSize uint32) (*instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &instance{
-		name: name,
-		dir:  filepath.Join(instancesDir, name),
+	i := &Instance{
+		Name: name,
+		Dir:  filepath.Join(instancesDir, name),
 		uids: &uidPool{dir: filepath.Join(RunDir, "uids"), base: uidBase, size: uidSize},
-		tree: tree,
+		Tree: tree,
 	}
-	unlock, err := lockInstances()
+	unlock, err := LockInstances()
 	if err != nil {
 		return nil, err
 	}
@@ -75,30 +75,30 @@ func openInstance(name string, uidBase, uidSize uint32) (*instance, error) {
 	if err := i.recover(instancesDir); err != nil {
 		return nil, err
 	}
-	var u cleanup
-	defer u.run()
-	for _, dir := range []string{i.dir, filepath.Join(i.dir, "jails")} {
-		if err := makeDir(dir); err != nil && !errors.Is(err, os.ErrExist) { // if it belongs to a running instance, locking fails below
+	var u Cleanup
+	defer u.Run()
+	for _, dir := range []string{i.Dir, filepath.Join(i.Dir, "jails")} {
+		if err := MakeDir(dir); err != nil && !errors.Is(err, os.ErrExist) { // if it belongs to a running instance, locking fails below
 			return nil, err
 		}
 	}
-	i.unlock, err = lockFile(filepath.Join(i.dir, "lock"), false)
+	i.unlock, err = lockFile(filepath.Join(i.Dir, "lock"), false)
 	if err != nil {
 		return nil, fmt.Errorf("another supervisor is instance %q: %w", name, err)
 	}
-	u.push(i.unlock)
-	i.groups, err = tree.Instance(name)
+	u.Push(i.unlock)
+	i.Groups, err = tree.Instance(name)
 	if err != nil {
 		return nil, err
 	}
-	u.cancel()
+	u.Cancel()
 	return i, nil
 }
 
 // checkRunDir creates dir, or refuses one that is not writable by root alone: names in it decide what is cleared.
 func checkRunDir(dir string) error {
 	for _, d := range []string{dir, filepath.Join(dir, "instances")} {
-		if err := makeDir(d); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := MakeDir(d); err != nil && !errors.Is(err, os.ErrExist) {
 			return err
 		}
 		var st unix.Stat_t
@@ -114,7 +114,7 @@ func checkRunDir(dir string) error {
 
 // recover clears what instances left whose lock is free, because their supervisor was killed. Running instances are
 // not touched. The caller holds RunDir/lock, so no instance is half created.
-func (i *instance) recover(dir string) error {
+func (i *Instance) recover(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
@@ -145,14 +145,14 @@ func (i *instance) recover(dir string) error {
 }
 
 // sweepUnknown clears cgroups of instances whose directory was removed by hand.
-func (i *instance) sweepUnknown(live map[string]bool) error {
-	names, err := i.tree.Instances()
+func (i *Instance) sweepUnknown(live map[string]bool) error {
+	names, err := i.Tree.Instances()
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
 		if !live[name] {
-			if err := i.tree.Sweep(name); err != nil {
+			if err := i.Tree.Sweep(name); err != nil {
 				return err
 			}
 		}
@@ -162,32 +162,32 @@ func (i *instance) sweepUnknown(live map[string]bool) error {
 
 // clear removes an instance: processes and cgroups first, then its user ids, then its directory. Everything in the
 // directory was created by us under names of ours; no job could write there.
-func (i *instance) clear(name, path string) error {
-	if err := i.tree.Sweep(name); err != nil {
+func (i *Instance) clear(name, path string) error {
+	if err := i.Tree.Sweep(name); err != nil {
 		return err
 	}
 	if err := i.uids.releaseAll(name); err != nil {
 		return err
 	}
-	return removeAll(path)
+	return RemoveAll(path)
 }
 
-// close clears the instance. It holds RunDir/lock meanwhile, as a starting supervisor does, so no other supervisor
+// Close clears the instance. It holds RunDir/lock meanwhile, as a starting supervisor does, so no other supervisor
 // sees a half-cleared instance.
-func (i *instance) close() error {
-	unlock, err := lockInstances()
+func (i *Instance) Close() error {
+	unlock, err := LockInstances()
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	defer i.unlock()
-	return i.clear(i.name, i.dir)
+	return i.clear(i.Name, i.Dir)
 }
 
-// onlyInstance reports whether no other supervisor is running on this machine, whose jobs could pass descriptors to
+// OnlyInstance reports whether no other supervisor is running on this machine, whose jobs could pass descriptors to
 // ours. It uses the directory's link count, which includes its subdirectories. A killed instance that was not cleared
 // yet counts as running, and on file systems that do not count links the result is false.
-func onlyInstance() bool {
+func OnlyInstance() bool {
 	const itself = 2
 	var st unix.Stat_t
 	return unix.Stat(instancesDir, &st) == nil && st.Nlink == itself+1
@@ -200,16 +200,16 @@ const instancesDir = RunDir + "/instances"
 // killed instances are cleared machine-wide.
 const RunDir = "/run/corral"
 
-// checkInstance refuses a name that an instance cannot have.
-func checkInstance(name string) error {
+// CheckInstance refuses a name that an instance cannot have.
+func CheckInstance(name string) error {
 	if !instanceName.MatchString(name) || slices.Contains(reservedNames, name) {
 		return fmt.Errorf("invalid instance name %q: use lower-case letters, digits and dashes, at most 32 characters", name)
 	}
 	return nil
 }
 
-// running reports whether the instance of this name is running, that is, whether its lock is held.
-func running(name string) bool {
+// Running reports whether the instance of this name is running, that is, whether its lock is held.
+func Running(name string) bool {
 	if !instanceName.MatchString(name) {
 		return false
 	}
@@ -221,9 +221,9 @@ func running(name string) bool {
 	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
-// lockInstances waits until no supervisor of the machine is being created or cleared, and prevents it until unlock is
+// LockInstances waits until no supervisor of the machine is being created or cleared, and prevents it until unlock is
 // called.
-func lockInstances() (unlock func(), err error) {
+func LockInstances() (unlock func(), err error) {
 	return lockFile(filepath.Join(RunDir, "lock"), true)
 }
 

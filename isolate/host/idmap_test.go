@@ -1,4 +1,4 @@
-package isolate
+package host
 
 import (
 	"errors"
@@ -17,18 +17,18 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// maker returns a usernsMaker for the test.
-func maker(t testing.TB) *usernsMaker {
+// maker returns a UsernsMaker for the test.
+func maker(t testing.TB) *UsernsMaker {
 	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Root)
-	p, err := loadPrograms(config(t).Programs)
+	p, err := LoadPrograms(programsDir(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &usernsMaker{stub: p.stub}
+	m := &UsernsMaker{stub: p.Stub}
 	t.Cleanup(func() {
-		m.close()
-		p.close()
+		m.Close()
+		p.Close()
 	})
 	return m
 }
@@ -45,7 +45,7 @@ func ownerOf(t *testing.T, ns *os.File) uint32 {
 }
 
 // holders returns the children of m's helper, which hold namespaces open.
-func holders(t *testing.T, m *usernsMaker) string {
+func holders(t *testing.T, m *UsernsMaker) string {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", m.pid, m.pid))
 	if err != nil {
@@ -63,7 +63,7 @@ func TestUsernsMaker(t *testing.T) {
 	for n := range uint32(40) {
 		all.Go(func() {
 			base := top + n*uidBlock
-			ns, err := m.jailUsers(base)
+			ns, err := m.JailMap(base)
 			if err != nil {
 				t.Error(err)
 				return
@@ -72,14 +72,14 @@ func TestUsernsMaker(t *testing.T) {
 			if uid := ownerOf(t, ns); uid != base {
 				t.Errorf("owner is user %d, want %d", uid, base)
 			}
-			want := fmt.Sprintf("0 %d 1,%d %d %d", base, firstJobUID, base+1, jobUIDs)
+			want := fmt.Sprintf("0 %d 1,%d %d %d", base, FirstJobUID, base+1, JobUIDs)
 			if got := maps(t, ns); got != want+";"+want {
 				t.Errorf("maps %q, want %q twice", got, want)
 			}
 		})
 	}
 	all.Wait()
-	ns, err := m.idmap(1000, 1001, top, 3)
+	ns, err := m.IDMap(1000, 1001, top, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,19 +107,19 @@ func TestUsernsMakerRecovers(t *testing.T) {
 	m := maker(t)
 	works := func() {
 		t.Helper()
-		ns, err := m.idmap(0, 0, 1<<20, 1)
+		ns, err := m.IDMap(0, 0, 1<<20, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ns.Close()
 	}
 	works()
-	if _, err := m.make(0, "0 0 0\n", "0 0 1\n"); !errors.Is(err, unix.EINVAL) {
+	if _, err := m.Make(0, "0 0 0\n", "0 0 1\n"); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("no ids at all: %v", err)
 	}
 	works()
 	first := m.pid
-	if _, err := m.make(1<<32-1, "0 0 1\n", "0 0 1\n"); !errors.Is(err, unix.EINVAL) {
+	if _, err := m.Make(1<<32-1, "0 0 1\n", "0 0 1\n"); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("nobody as the owner: %v", err)
 	}
 	works()
@@ -141,8 +141,8 @@ func TestUsernsMakerRecovers(t *testing.T) {
 	}
 	second := m.pid
 	m.stub = nil // a helper that cannot be started is an error
-	m.close()
-	if _, err := m.idmap(0, 0, 1<<20, 1); err == nil || !strings.Contains(err.Error(), "user namespace") {
+	m.Close()
+	if _, err := m.IDMap(0, 0, 1<<20, 1); err == nil || !strings.Contains(err.Error(), "user namespace") {
 		t.Errorf("without a program: %v", err)
 	}
 	if m.conn != nil || exists(filepath.Join("/proc", fmt.Sprint(second))) {
@@ -154,7 +154,7 @@ func TestUsernsMakerRecovers(t *testing.T) {
 func BenchmarkUsernsMaker(b *testing.B) {
 	m := maker(b)
 	for b.Loop() {
-		ns, err := m.idmap(0, 0, 1<<20, 1)
+		ns, err := m.IDMap(0, 0, 1<<20, 1)
 		if err != nil {
 			b.Fatal(err)
 		}
