@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"corral/cgroup/group"
 )
 
 // Attach moves a process, and the processes that it has forked so far, into those of the job's groups in which
@@ -39,11 +41,11 @@ func (g *Job) attach(pid int) error {
 		unwritten = g.dirs[1:]
 	}
 	for _, dir := range unwritten {
-		if err := dir.join(pid); err != nil {
+		if err := dir.Join(pid); err != nil {
 			return err
 		}
 	}
-	members, err := g.dirs[0].processes()
+	members, err := g.dirs[0].Processes()
 	switch {
 	case err != nil:
 		return err
@@ -59,17 +61,17 @@ func (g *Job) attach(pid int) error {
 		if err != nil || n == 0 {
 			return err
 		}
-		if members, err = g.dirs[0].processes(); err != nil {
+		if members, err = g.dirs[0].Processes(); err != nil {
 			return err
 		}
 	}
 }
 
 // joinMissing moves those members into each group that are not in it, and returns how many it moved.
-func joinMissing(dirs []group, members []int) (int, error) {
+func joinMissing(dirs []group.Group, members []int) (int, error) {
 	n := 0
 	for _, dir := range dirs {
-		there, err := dir.processes()
+		there, err := dir.Processes()
 		if err != nil {
 			return n, err
 		}
@@ -77,7 +79,7 @@ func joinMissing(dirs []group, members []int) (int, error) {
 			if slices.Contains(there, pid) {
 				continue
 			}
-			switch err := dir.join(pid); {
+			switch err := dir.Join(pid); {
 			case err == nil:
 				n++
 			case !errors.Is(err, unix.ESRCH): // the process has ended
@@ -104,17 +106,15 @@ func (g *Job) Tasks() ([]*os.File, error) {
 	}
 	var files []*os.File
 	for _, dir := range g.dirs[1:] {
-		fd, err := dir.open("tasks", unix.O_WRONLY)
+		fd, err := dir.Open("tasks", unix.O_WRONLY)
 		if err != nil {
 			for _, f := range files {
 				f.Close()
 			}
 			return nil, err
 		}
-		files = append(files, os.NewFile(uintptr(fd), dir.path+"/tasks"))
+		files = append(files, os.NewFile(uintptr(fd), dir.Path+"/tasks"))
 	}
 	g.self.Store(true)
 	return files, nil
 }
-
-func join(dir string, pid int) error { return groupAt(dir).join(pid) }

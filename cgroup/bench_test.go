@@ -16,6 +16,8 @@ import (
 	"github.com/containerd/cgroups/v3/cgroup2"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"corral/cgroup/group"
 )
 
 var benchLimits = Limits{MemoryBytes: 64 << 20, MilliCPUs: 500, PIDs: 10}
@@ -226,7 +228,7 @@ func BenchmarkKill(b *testing.B) {
 					if what == "swarm" {
 						time.Sleep(500 * time.Millisecond)
 					}
-					pids, err := processesIn(g.dirs[0].path)
+					pids, err := group.At(g.dirs[0].Path).Processes()
 					if err != nil {
 						b.Fatal(err)
 					}

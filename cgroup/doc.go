@@ -14,15 +14,14 @@
 //
 // There are three layouts. "v2": the unified hierarchy does everything. "v1": memory, pids, cpu and cpuacct enforce
 // limits and account, freezer helps to kill. "hybrid": the v1 controllers memory, pids and cpu enforce limits; the
-// unified mount (without controllers) provides cgroup.kill, groups that a process can start in
-// (CLONE_INTO_CGROUP), and the CPU time. [Detect] decides once on the
-// layout and on the other features that a kernel may lack; [Tree.Features] lists them.
+// unified mount (without controllers) provides cgroup.kill, groups that a process can start in (CLONE_INTO_CGROUP),
+// and the CPU time. [Detect] decides once on the layout and on the other features that a kernel may lack;
+// [Tree.Features] lists them.
 //
 // On v2, limits are set with github.com/containerd/cgroups. This package adds what that library lacks: cgroup.kill
 // with a fallback that terminates and never signals a bare PID, descriptors for clone3, hybrid hosts, pids.events,
-// peaks without the rest of memory.stat, one watch for all groups that may run out of
-// memory, and removal of the groups left by a supervisor that was killed. Four of its calls are avoided because of
-// their cost:
+// peaks without the rest of memory.stat, one watch for all groups that may run out of memory, and removal of the
+// groups left by a supervisor that was killed. Four of its calls are avoided because of their cost:
 //
 //   - cgroup2.NewManager enables the controllers again in every ancestor. Load and Update do not.
 //   - cgroup1.New looks up each directory and file from the root, inspects every directory on the way, and registers

@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"corral/cgroup/group"
 )
 
 // Hasten triggers now the RCU grace period that the next write to a cgroup.procs file would wait for (see
@@ -22,12 +24,12 @@ func (i *Instance) Hasten() {
 		return
 	}
 	n := slices.IndexFunc(t.mounts, func(m mount) bool { return m.point == t.unified })
-	group := strings.TrimPrefix(ownGroup(string(self)), strings.TrimSuffix(t.mounts[n].root, "/"))
-	dir := path.Join(t.unified, group)
+	own := strings.TrimPrefix(ownGroup(string(self)), strings.TrimSuffix(t.mounts[n].root, "/"))
+	dir := path.Join(t.unified, own)
 	// If /proc/self/cgroup and the mount disagree, this may be the directory of another group.
-	members, err := processesIn(dir)
+	members, err := group.At(dir).Processes()
 	if err != nil || !slices.Contains(members, os.Getpid()) {
 		return
 	}
-	_ = write(path.Join(dir, procsFile), "0") // an error shows again when a process really joins a group
+	_ = group.At(dir).Write(group.ProcsFile, "0") // an error shows again when a process really joins a group
 }

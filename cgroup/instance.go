@@ -9,11 +9,9 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-)
 
-// supervisorGroup is the child group that the supervisor's own processes are moved to when their group enables
-// controllers.
-const supervisorGroup = "supervisor"
+	"corral/cgroup/group"
+)
 
 // An Instance is the part of the tree that belongs to one supervisor. [Tree.Sweep] removes it. It is safe for
 // concurrent use.
@@ -39,12 +37,12 @@ func (t *Tree) Instance(name string) (*Instance, error) {
 	for _, point := range t.points() {
 		dir := t.path(point, t.top, name)
 		if err := makeInstance(dir); err != nil {
-			return nil, errors.Join(fmt.Errorf("create cgroup of instance: %w", err), removeDirs(made))
+			return nil, errors.Join(fmt.Errorf("create cgroup of instance: %w", err), group.RemovePaths(made))
 		}
 		made = append(made, dir)
 	}
 	if err := i.enable(); err != nil {
-		return nil, errors.Join(fmt.Errorf("enable controllers: %w", err), removeDirs(made))
+		return nil, errors.Join(fmt.Errorf("enable controllers: %w", err), group.RemovePaths(made))
 	}
 	t.makeOtherHomes(name)
 	i.has = t.kernel(i.dirIn)
@@ -124,8 +122,7 @@ func neededControllers(base string) []string {
 
 // enableIn enables controllers for the children of dir. They are never disabled again: a sibling may use them.
 func enableIn(dir string, controllers []string) error {
-	file := filepath.Join(dir, subtreeFile)
-	b, err := readFile(file)
+	b, err := group.At(dir).Read(group.SubtreeFile)
 	if err != nil {
 		return err
 	}
@@ -139,14 +136,14 @@ func enableIn(dir string, controllers []string) error {
 	if len(list) == 0 {
 		return nil
 	}
-	return write(file, strings.Join(list, " "))
+	return group.At(dir).Write(group.SubtreeFile, strings.Join(list, " "))
 }
 
 // moveOwnProcesses moves the processes of the base to a child of it, because a group that enables controllers for its
 // children must not have processes ("no internal processes" in the kernel's cgroup-v2 document). The supervisor may
 // move them if the group was delegated to it, or if it is the only process, as in a container.
 func (t *Tree) moveOwnProcesses(base string) error {
-	pids, err := processesIn(base)
+	pids, err := group.At(base).Processes()
 	if err != nil {
 		return err
 	}
@@ -164,12 +161,12 @@ func (t *Tree) moveOwnProcesses(base string) error {
 // moveAll moves the processes of one group to another until none is left, in rounds since they may fork meanwhile.
 func moveAll(from, to string) error {
 	for range 100 {
-		pids, err := processesIn(from)
+		pids, err := group.At(from).Processes()
 		if err != nil || len(pids) == 0 {
 			return err
 		}
 		for _, pid := range pids {
-			if err := join(to, pid); err != nil && !errors.Is(err, unix.ESRCH) {
+			if err := group.At(to).Join(pid); err != nil && !errors.Is(err, unix.ESRCH) {
 				return fmt.Errorf("move process %d to %s: %w", pid, to, err)
 			}
 		}

@@ -10,10 +10,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// initGroup is the group of a jail's first process, a sibling of the jobs' groups.
-const initGroup = "init"
+	"corral/cgroup/group"
+)
 
 // A Jail holds the groups of one jail. It has no limits of its own. It is safe for concurrent use; [Jail.Adopt] and
 // [Jail.Remove] are called once.
@@ -21,7 +20,7 @@ type Jail struct {
 	instance *Instance
 	name     string
 	owner    int
-	jailDirs *jailDirs // the directories that jobs are created in
+	jailDirs *group.Dirs // the directories that jobs are created in
 	end      sync.Once
 }
 
@@ -35,7 +34,7 @@ func (i *Instance) Jail(name string, owner int) (*Jail, error) {
 	}
 	j := &Jail{instance: i, name: name, owner: owner}
 	if made, err := j.make(); err != nil {
-		return nil, errors.Join(fmt.Errorf("create cgroup of jail: %w", err), removeDirs(made))
+		return nil, errors.Join(fmt.Errorf("create cgroup of jail: %w", err), group.RemovePaths(made))
 	}
 	return j, nil
 }
@@ -44,7 +43,7 @@ func (i *Instance) Jail(name string, owner int) (*Jail, error) {
 func (j *Jail) make() (made []string, err error) {
 	var dirs []string
 	for _, d := range j.groups() {
-		dirs = append(dirs, d.path)
+		dirs = append(dirs, d.Path)
 	}
 	if j.instance.tree.layout == "hybrid" {
 		dirs = append(dirs, j.unified(initGroup))
@@ -56,24 +55,24 @@ func (j *Jail) make() (made []string, err error) {
 		made = append(made, dir)
 	}
 	if j.instance.tree.clone {
-		if err := j.chown(groupAt(dirs[0])); err != nil {
+		if err := j.chown(group.At(dirs[0])); err != nil {
 			return made, err
 		}
 	}
-	j.jailDirs, err = openJailDirs(j.groups())
+	j.jailDirs, err = group.OpenDirs(j.groups())
 	return made, err
 }
 
 // chown makes the jail's root the owner of the one file that it needs for clone3(2).
-func (j *Jail) chown(d group) error { return d.chown(procsFile, j.owner) }
+func (j *Jail) chown(d group.Group) error { return d.Chown(group.ProcsFile, j.owner) }
 
 // groups returns the jail's directories in the hierarchies that jobs use, in the order of Tree.points.
-func (j *Jail) groups() []group {
+func (j *Jail) groups() []group.Group {
 	t := j.instance.tree
-	var list []group
+	var list []group.Group
 	for _, point := range t.points() {
-		d := groupAt(t.path(point, t.top, j.instance.name, j.name))
-		d.point = point
+		d := group.At(t.path(point, t.top, j.instance.name, j.name))
+		d.Point = point
 		list = append(list, d)
 	}
 	return list
@@ -108,7 +107,7 @@ func (j *Jail) Adopt(pid int) error {
 	case "v2":
 		return j.adoptV2(pid)
 	case "hybrid":
-		if err := join(j.unified(initGroup), pid); err != nil {
+		if err := group.At(j.unified(initGroup)).Join(pid); err != nil {
 			return fmt.Errorf("move process %d into the jail's cgroup: %w", pid, err)
 		}
 	}
@@ -119,13 +118,13 @@ func (j *Jail) adoptV2(pid int) error {
 	if err := os.Mkdir(j.unified(initGroup), 0o755); err != nil {
 		return fmt.Errorf("create cgroup of the jail's init: %w", err)
 	}
-	if err := join(j.unified(initGroup), pid); err != nil {
+	if err := group.At(j.unified(initGroup)).Join(pid); err != nil {
 		return fmt.Errorf("move process %d into the jail's cgroup: %w", pid, err)
 	}
 	base := j.instance.tree.path(j.instance.tree.unified)
 	var err error
 	// Helper processes with which libcontainer started the container may still be exiting.
-	for wait := range backoff(time.Second) {
+	for wait := range group.Backoff(time.Second) {
 		err = moveAll(j.unified(""), j.unified(initGroup))
 		if err == nil {
 			err = enableIn(j.unified(""), neededControllers(base))
@@ -146,20 +145,20 @@ func (j *Jail) adoptV2(pid int) error {
 // use are dropped too as far as possible, so call Reclaim when no job runs. It may take seconds. On v2, kernels
 // before 5.19 do nothing.
 func (j *Jail) Reclaim() error {
-	if !j.jailDirs.hold() {
+	if !j.jailDirs.Hold() {
 		return nil
 	}
-	defer j.jailDirs.release()
+	defer j.jailDirs.Release()
 	dir := j.instance.tree.path(j.instance.tree.point("memory"), j.instance.tree.top, j.instance.name, j.name)
 	file, value := "memory.force_empty", "0"
 	if j.instance.tree.layout == "v2" {
-		b, err := readFile(filepath.Join(dir, "memory.current"))
+		b, err := group.At(dir).Read("memory.current")
 		if err != nil {
 			return fmt.Errorf("reclaim: %w", err)
 		}
 		file, value = "memory.reclaim", strings.TrimSpace(string(b))
 	}
-	err := write(filepath.Join(dir, file), value)
+	err := group.At(dir).Write(file, value)
 	for _, some := range []error{unix.EAGAIN, unix.EBUSY, unix.ENOENT} { // the remaining pages are in use
 		if errors.Is(err, some) {
 			return nil
@@ -172,6 +171,6 @@ func (j *Jail) Reclaim() error {
 // also those that libcontainer created. The error is or wraps [ErrUnkillable] if a process is still there after two
 // seconds; then its groups are kept, and Remove may be called again. Afterwards no job can be created.
 func (j *Jail) Remove() error {
-	j.end.Do(j.jailDirs.release)
+	j.end.Do(j.jailDirs.Release)
 	return j.instance.tree.clear(j.instance.name, j.name)
 }

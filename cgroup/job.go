@@ -8,16 +8,18 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"corral/cgroup/group"
 )
 
 // A Job holds the groups of one run, or of a slot that will have one. The caller that created it removes it. It is
 // safe for concurrent use, except that no method may be called during or after [Job.Remove].
 type Job struct {
 	instance *Instance
-	jailDirs *jailDirs // held while dirs may be used
+	jailDirs *group.Dirs // held while dirs may be used
 	name     string
-	limits   Limits  // the initial ones
-	dirs     []group // in the order of Tree.points
+	limits   Limits        // the initial ones
+	dirs     []group.Group // in the order of Tree.points
 	fd       int
 	meter    meter
 	self     atomic.Bool // [Job.Tasks] returned files
@@ -49,7 +51,7 @@ func (j *Jail) Begin(name string, l Limits) (*Job, error) {
 	if err := errors.Join(checkName(name), l.check(j.instance)); err != nil {
 		return nil, err
 	}
-	if !j.jailDirs.hold() {
+	if !j.jailDirs.Hold() {
 		return nil, makeError(fmt.Errorf("the jail was removed: %w", os.ErrNotExist))
 	}
 	g := &Job{
@@ -70,13 +72,13 @@ func (g *Job) begin(j *Jail) error {
 		return err
 	}
 	var err error
-	g.fd, err = g.dirs[0].openDir()
+	g.fd, err = g.dirs[0].OpenDir()
 	return err
 }
 
 // Complete creates the job's other groups and sets its limits. The caller removes the job after an error.
 func (g *Job) Complete() error {
-	for n := 1; n < len(g.jailDirs.groups); n++ {
+	for n := 1; n < g.jailDirs.Len(); n++ {
 		if err := g.makeDir(n); err != nil {
 			return makeError(err)
 		}
@@ -94,8 +96,8 @@ func makeError(err error) error { return fmt.Errorf("create cgroup of job: %w", 
 
 // makeDir creates the n-th directory. It fails if the name exists, so groups of another job are never used or removed.
 func (g *Job) makeDir(n int) error {
-	d := g.jailDirs.group(n, g.name)
-	if err := d.make(); err != nil {
+	d := g.jailDirs.Child(n, g.name)
+	if err := d.Make(); err != nil {
 		return err
 	}
 	g.dirs = append(g.dirs, d)
@@ -123,13 +125,13 @@ func (g *Job) Remove() error {
 	if g.removed {
 		return nil
 	}
-	if err := removeGroups(g.dirs); err != nil {
+	if err := group.Remove(g.dirs); err != nil {
 		return err
 	}
 	g.removed = true
 	for n := range g.dirs {
-		g.dirs[n].at = -1 // the descriptor number may soon be reused for another file
+		g.dirs[n] = g.dirs[n].Detached() // the descriptor number may soon be reused for another file
 	}
-	g.jailDirs.release()
+	g.jailDirs.Release()
 	return nil
 }

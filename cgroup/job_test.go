@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"corral/cgroup/group"
 )
 
 func TestOutOfMemory(t *testing.T) {
@@ -117,8 +119,8 @@ func TestCPULimit(t *testing.T) {
 		r := start(t, g, "spin")
 		r.line()
 		until(t, "throttled periods", func() bool {
-			b, err := readFile(filepath.Join(g.in("cpu").path, "cpu.stat"))
-			return err == nil && valueOf(b, "nr_throttled") >= 3
+			b, err := g.in("cpu").Read("cpu.stat")
+			return err == nil && group.ValueOf(b, "nr_throttled") >= 3
 		})
 		// Without exact accounting the kernel divides CPU time by samples: at first all of it can be the system's.
 		until(t, "CPU time of the user", func() bool {
@@ -139,7 +141,7 @@ func TestStartsInGroup(t *testing.T) {
 			return
 		}
 		r := launch(t, "idle", g.Dir())
-		pids, err := processesIn(g.dirs[0].path)
+		pids, err := group.At(g.dirs[0].Path).Processes()
 		if err != nil || len(pids) != 1 || pids[0] != r.cmd.Process.Pid {
 			t.Errorf("the group has processes %v, %v, want %d", pids, err, r.cmd.Process.Pid)
 		}
@@ -164,11 +166,11 @@ func TestJailRootMayStartJobs(t *testing.T) {
 			t.Fatal(err)
 		}
 		g := newJob(t, j, "job", Limits{})
-		for _, dir := range []string{filepath.Dir(g.dirs[0].path), g.dirs[0].path} {
+		for _, dir := range []string{filepath.Dir(g.dirs[0].Path), g.dirs[0].Path} {
 			for _, c := range []struct {
 				file  string
 				owned bool
-			}{{"", false}, {killFile, false}, {subtreeFile, false}, {procsFile, s.tree.clone}} {
+			}{{"", false}, {group.KillFile, false}, {group.SubtreeFile, false}, {group.ProcsFile, s.tree.clone}} {
 				var st unix.Stat_t
 				if err := unix.Stat(filepath.Join(dir, c.file), &st); err != nil {
 					t.Fatal(err)
@@ -225,7 +227,7 @@ func TestUpdate(t *testing.T) {
 			}
 			for file, text := range files {
 				controller, _, _ := strings.Cut(file, ".")
-				b, err := os.ReadFile(filepath.Join(g.in(controller).path, file))
+				b, err := os.ReadFile(filepath.Join(g.in(controller).Path, file))
 				if got := strings.TrimSpace(string(b)); err != nil || got != text {
 					t.Errorf("%+v: %s is %q, %v, want %q", step.limits, file, got, err, text)
 				}
@@ -248,7 +250,7 @@ func TestJobsLeakNothing(t *testing.T) {
 			}
 			dirs := 0
 			for _, home := range s.tree.homes() {
-				_ = walk(home, func(string) error { dirs++; return nil })
+				_ = group.Walk(home, func(string) error { dirs++; return nil })
 			}
 			return [3]int{dirs, len(fds), runtime.NumGoroutine()}
 		}

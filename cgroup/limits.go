@@ -77,7 +77,7 @@ func (g *Job) set(l Limits, lift bool) error {
 		return g.setV2(l, lift)
 	}
 	for _, f := range l.v1(g.instance.has.swap, lift) {
-		if err := g.in(f.controller).write(f.name, f.value); err != nil && !f.try {
+		if err := g.in(f.controller).Write(f.name, f.value); err != nil && !f.try {
 			return err
 		}
 	}
@@ -114,7 +114,7 @@ func (l Limits) v2(swap, lift bool) *cgroup2.Resources {
 
 func (g *Job) setV2(l Limits, lift bool) error {
 	t := g.instance.tree
-	m, err := cgroup2.Load(strings.TrimPrefix(g.dirs[0].path, t.unified), cgroup2.WithMountpoint(t.unified))
+	m, err := cgroup2.Load(strings.TrimPrefix(g.dirs[0].Path, t.unified), cgroup2.WithMountpoint(t.unified))
 	if err != nil {
 		return err
 	}

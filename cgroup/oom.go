@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"corral/cgroup/group"
 )
 
 // WatchOOM calls f each time the job runs out of memory, on hosts where the kernel then kills one process and not the
@@ -88,7 +90,7 @@ func (g *Job) openOOMEvent() (int, error) {
 		return -1, os.NewSyscallError("eventfd", err)
 	}
 	order := fmt.Sprintf("%d %d", event, g.meter[memoryEvents])
-	if err := g.in("memory").write("cgroup.event_control", order); err != nil {
+	if err := g.in("memory").Write("cgroup.event_control", order); err != nil {
 		_ = unix.Close(event)
 		return -1, err
 	}
@@ -184,7 +186,7 @@ func (p *poll) forget(event int) {
 func (g *Job) groupGone() bool {
 	var room [1]byte
 	_, err := unix.Pread(g.meter[memoryEvents], room[:], 0)
-	return gone(err)
+	return group.Gone(err)
 }
 
 // remove ends a job's watch and waits for its callback. With the last watch it also waits for the goroutine to end.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"corral/cgroup/group"
 )
 
 // TestReclaim: Reclaim drops the cached file of a job that was removed, which its jail is charged for until then.
@@ -42,7 +44,7 @@ func TestReclaim(t *testing.T) {
 		if s.tree.layout == "v2" {
 			file = "memory.current"
 		}
-		b, err := readFile(filepath.Join(s.tree.path(s.tree.point("memory"), s.tree.top, j.instance.name, j.name), file))
+		b, err := group.At(s.tree.path(s.tree.point("memory"), s.tree.top, j.instance.name, j.name)).Read(file)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,24 +1,23 @@
 package cgroup
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"corral/cgroup/group"
 )
 
 const (
-	procsFile   = "cgroup.procs"
-	killFile    = "cgroup.kill"
-	eventsFile  = "cgroup.events"
-	subtreeFile = "cgroup.subtree_control"
-	v2Freezer   = "cgroup.freeze"
-	v1Freezer   = "freezer.state"
+	// initGroup is the group of a jail's first process, a sibling of the jobs' groups.
+	initGroup = "init"
+	// supervisorGroup is the child group that the supervisor's own processes are moved to when their group enables
+	// controllers.
+	supervisorGroup = "supervisor"
 )
 
 // A Tree describes the cgroup hierarchies of the host, and where in them this package creates its groups. It is safe
@@ -147,7 +146,7 @@ func (t *Tree) homes() []string {
 func (t *Tree) Instances() ([]string, error) {
 	var names []string
 	for _, home := range t.homes() {
-		children, err := groupsIn(home)
+		children, err := group.Children(home)
 		if err != nil {
 			return nil, err
 		}
@@ -155,26 +154,6 @@ func (t *Tree) Instances() ([]string, error) {
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
-}
-
-// groupsIn returns the names of a group's children. A missing group has none.
-func groupsIn(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil && !gone(err) {
-		return nil, err
-	}
-	var names []string
-	for _, e := range entries {
-		if e.IsDir() {
-			names = append(names, e.Name())
-		}
-	}
-	return names, nil
-}
-
-// gone reports whether err means that the group was removed, before or while its file was open.
-func gone(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV)
 }
 
 // checkName accepts only 1 to 64 letters, digits, "-" and "_": without a dot, a name cannot be that of a controller's

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"corral/cgroup/group"
 )
 
 // A source identifies a file with resource usage of a job.
@@ -69,7 +71,7 @@ func (g *Job) openMeter() error {
 		if f.name == "" || t.point(f.controller) == "" {
 			continue
 		}
-		fd, err := g.in(f.controller).open(f.name, unix.O_RDONLY)
+		fd, err := g.in(f.controller).Open(f.name, unix.O_RDONLY)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -101,7 +103,7 @@ func (m *meter) read(s source, buf []byte) ([]byte, error) {
 	if m[s] < 0 {
 		return nil, fs.ErrNotExist
 	}
-	return readOn(m[s], buf, false)
+	return group.ReadOn(m[s], buf, false)
 }
 
 // number reads a source that consists of one number. It returns -1 if the source is missing.
@@ -110,7 +112,7 @@ func (m *meter) number(s source, buf []byte) int64 {
 	if err != nil {
 		return -1
 	}
-	return number(b)
+	return group.Number(b)
 }
 
 // Usage is the resource usage of a job since its groups were created. A value that this kernel does not provide is -1.
@@ -153,7 +155,7 @@ func (g *Job) Account() (Usage, Events, error) {
 	}
 	var e Events
 	if b, err := g.meter.read(pidsEvents, buf); err == nil {
-		e.PIDsMax = max(0, valueOf(b, "max"))
+		e.PIDsMax = max(0, group.ValueOf(b, "max"))
 	}
 	var errs [3]error
 	errs[0] = g.readCPU(&u, buf)
@@ -172,11 +174,11 @@ func (g *Job) readCPU(u *Usage, buf []byte) error {
 	}
 	b, err := g.meter.read(cpuTime, buf)
 	if err != nil {
-		return fmt.Errorf("read cpu.stat of %s: %w", g.dirs[0].path, err)
+		return fmt.Errorf("read cpu.stat of %s: %w", g.dirs[0].Path, err)
 	}
-	u.CPU = microseconds(valueOf(b, "usage_usec"))
-	u.User = microseconds(valueOf(b, "user_usec"))
-	u.System = microseconds(valueOf(b, "system_usec"))
+	u.CPU = microseconds(group.ValueOf(b, "usage_usec"))
+	u.User = microseconds(group.ValueOf(b, "user_usec"))
+	u.System = microseconds(group.ValueOf(b, "system_usec"))
 	return nil
 }
 
@@ -194,7 +196,7 @@ func (g *Job) readIO(u *Usage, buf []byte) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return fmt.Errorf("read I/O bytes of %s: %w", g.dirs[0].path, err)
+		return fmt.Errorf("read I/O bytes of %s: %w", g.dirs[0].Path, err)
 	}
 	u.IORead, u.IOWrite = 0, 0
 	for len(b) > 0 {
@@ -203,9 +205,9 @@ func (g *Job) readIO(u *Usage, buf []byte) error {
 		name, value, _ := bytes.Cut(word, []byte{'='})
 		switch string(name) {
 		case "rbytes":
-			u.IORead += max(0, number(value))
+			u.IORead += max(0, group.Number(value))
 		case "wbytes":
-			u.IOWrite += max(0, number(value))
+			u.IOWrite += max(0, group.Number(value))
 		}
 	}
 	return nil
@@ -224,25 +226,25 @@ func cutWord(text []byte) (word, rest []byte) {
 // readOOM reads the counts of memory.events or memory.oom_control. The latter has a count only since Linux 4.13.
 func (g *Job) readOOM(e *Events, buf []byte) error {
 	b, err := g.meter.read(memoryEvents, buf)
-	kills := valueOf(b, "oom_kill")
+	kills := group.ValueOf(b, "oom_kill")
 	if err == nil && kills < 0 {
 		err = errors.New("no oom_kill count")
 	}
 	e.OOMKills = max(0, kills)
-	e.OOM = kills > 0 || g.oom.Load() || valueOf(b, "oom") > 0
+	e.OOM = kills > 0 || g.oom.Load() || group.ValueOf(b, "oom") > 0
 	if err != nil {
-		return fmt.Errorf("read memory events of %s: %w", g.in("memory").path, err)
+		return fmt.Errorf("read memory events of %s: %w", g.in("memory").Path, err)
 	}
 	return nil
 }
 
 // in returns the job's group in the hierarchy of a controller; "cgroup" stands for the unified one.
-func (g *Job) in(controller string) group {
+func (g *Job) in(controller string) group.Group {
 	point := g.instance.tree.point(controller)
 	for _, d := range g.dirs {
-		if d.point == point {
+		if d.Point == point {
 			return d
 		}
 	}
-	return noGroup()
+	return group.None()
 }

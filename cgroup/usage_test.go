@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"corral/cgroup/group"
 )
 
 // fakeJob returns a job of a layout whose sources have the given text. Sources without text are missing.
 func fakeJob(t *testing.T, layout string, text map[source]string) *Job {
 	t.Helper()
-	g := &Job{instance: &Instance{tree: &Tree{layout: layout}}, dirs: []group{groupAt("/fake")}, fd: -1, event: -1, meter: newMeter()}
+	g := &Job{instance: &Instance{tree: &Tree{layout: layout}}, dirs: []group.Group{group.At("/fake")}, fd: -1, event: -1, meter: newMeter()}
 	if layout != "v1" {
 		g.instance.tree.unified = "/fake"
 	}
@@ -23,7 +25,7 @@ func fakeJob(t *testing.T, layout string, text map[source]string) *Job {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		fd, err := openFile(file, unix.O_RDONLY)
+		fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

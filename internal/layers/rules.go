@@ -184,6 +184,10 @@ var bounds = []bound{
 		shown:  true,
 	},
 	{
+		from: "cgroup/group", only: []string{"std", sys},
+		reason: "it handles directories and processes, on any layout of hierarchies",
+	},
+	{
 		from: "seccomp", never: []string{"job", "isolate/..."},
 		reason: "it compiles a table of system calls: a mechanism that is testable alone",
 		shown:  true,
@@ -196,7 +200,7 @@ var bounds = []bound{
 	{
 		from: "isolate/host",
 		only: []string{
-			"std", sys, "cgroup", "rootfs", "job", "internal/directory", "isolate/inside", "isolate/wire", "isolate/layer", "github.com/containerd/cgroups/...",
+			"std", sys, "cgroup/...", "rootfs", "job", "internal/directory", "isolate/inside", "isolate/wire", "isolate/layer", "github.com/containerd/cgroups/...",
 		},
 		reason: "what the supervisor has of the machine depends on no jail, repository or request",
 	},

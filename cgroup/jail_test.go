@@ -64,7 +64,7 @@ func TestLimitsOfNewJob(t *testing.T) {
 		check := func(when string, want func(row) string) {
 			for _, r := range rows {
 				controller, _, _ := strings.Cut(r.file, ".")
-				b, err := os.ReadFile(filepath.Join(g.in(controller).path, r.file))
+				b, err := os.ReadFile(filepath.Join(g.in(controller).Path, r.file))
 				if errors.Is(err, fs.ErrNotExist) && strings.Contains(r.file, "sw") && !g.instance.has.swap {
 					continue
 				}
@@ -120,7 +120,7 @@ func TestFailedJobLeavesNothing(t *testing.T) {
 		if left := find(t, s.tree, "job"); len(left) > 0 {
 			t.Errorf("left over: %q", left)
 		}
-		last := j.jailDirs.groups[len(j.jailDirs.groups)-1].path + "/job"
+		last := j.jailDirs.Child(j.jailDirs.Len()-1, "job").Path
 		if err := os.Mkdir(last, 0o755); err != nil {
 			t.Fatal(err)
 		}
