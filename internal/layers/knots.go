@@ -39,8 +39,6 @@ var knots = map[string]int{
 
 	"seccomp": 14,
 
-	"store/artifact": 10,
-
 	"store/audit": 13,
 
 	"store/index": 11,

@@ -143,6 +143,10 @@ var bounds = []bound{
 		reason: "it writes to what it is given, and knows neither stores nor jobs",
 	},
 	{
+		from: "store/artifact/manifest", only: []string{"std", "github.com/klauspost/compress/...", "store/artifact/spool"},
+		reason: "it is the form of an artifact, whoever reads or writes the files",
+	},
+	{
 		from: "store/artifact/lines", only: []string{"std"},
 		reason: "it is a function of a stream of bytes that anybody wrote, so it must be easy to audit",
 	},

@@ -14,6 +14,7 @@ import (
 	"corral/internal/test/sandboxtest"
 	"corral/job"
 	"corral/store/artifact/lines"
+	"corral/store/artifact/manifest"
 )
 
 // TestConcurrentQueriesAreLimited: the number of concurrent queries is limited to the number of processors; further
@@ -72,7 +73,7 @@ func TestReadStopsWithContext(t *testing.T) {
 	defer os.NewFile(uintptr(dir), h).Close()
 	ctx, stop := context.WithCancel(t.Context())
 	w := &stopper{stop: stop}
-	if err := s.read(ctx, dir, h, m.stream(Stdout), w); !errors.Is(err, context.Canceled) || w.n != 1 {
+	if err := s.read(ctx, dir, h, m.Stream(Stdout), w); !errors.Is(err, context.Canceled) || w.n != 1 {
 		t.Errorf("%v, after %d blocks", err, w.n)
 	}
 }
@@ -147,7 +148,7 @@ func TestDamagedManifest(t *testing.T) {
 	s := openStore(t, dir, Options{})
 	for _, text := range []string{"x", numbered(10_000, 64)} { // one written at the end, and one written while it arrives
 		h := put(t, s, mine(), text, "").Handle()
-		if err := os.WriteFile(filepath.Join(dir, storeName, h, manifestName), []byte("{"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, storeName, h, manifest.Name), []byte("{"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		ask := func(r Reader) error {

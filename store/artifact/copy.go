@@ -27,10 +27,10 @@ func (s *Store) Copy(r Reader, handle string, stdout, stderr io.Writer) error {
 		if to.Writer == nil {
 			continue
 		}
-		if err := s.read(context.Background(), dir, handle, m.stream(to.name), io.Discard); err != nil {
+		if err := s.read(context.Background(), dir, handle, m.Stream(to.name), io.Discard); err != nil {
 			return err
 		}
-		if err := s.read(context.Background(), dir, handle, m.stream(to.name), to.Writer); err != nil {
+		if err := s.read(context.Background(), dir, handle, m.Stream(to.name), to.Writer); err != nil {
 			return err
 		}
 	}
@@ -48,7 +48,7 @@ func (s *Store) Stream(ctx context.Context, r Reader, handle, stream string, w i
 		return err
 	}
 	defer unix.Close(dir)
-	return s.read(ctx, dir, handle, m.stream(stream), w)
+	return s.read(ctx, dir, handle, m.Stream(stream), w)
 }
 
 // Find returns the manifest of an artifact. Errors are those of Query.
@@ -72,11 +72,11 @@ func (s *Store) CopyLines(r Reader, handle string, lines Range, w io.Writer) err
 		return err
 	}
 	defer unix.Close(dir)
-	k := m.stream(lines.Stream)
+	k := m.Stream(lines.Stream)
 	if err := s.read(context.Background(), dir, handle, k, io.Discard); err != nil {
 		return err
 	}
-	return s.read(context.Background(), dir, handle, k, &lineFilter{w: w, lines: lines, n: 1, gap: k.gap})
+	return s.read(context.Background(), dir, handle, k, &lineFilter{w: w, lines: lines, n: 1, gap: k.Gap})
 }
 
 // A lineFilter writes the lines of a range to w.

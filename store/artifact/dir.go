@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"corral/store/artifact/manifest"
 )
 
 // Files are opened relative to a descriptor of their directory, by a name without a slash, and with O_NOFOLLOW, so
@@ -92,7 +94,7 @@ func removeDir(dir int, name string) error {
 		return err
 	}
 	defer unix.Close(fd)
-	for _, file := range fileNames {
+	for _, file := range manifest.Files {
 		_ = unix.Unlinkat(fd, file, 0)
 	}
 	err = unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)

@@ -1,10 +1,7 @@
 package artifact
 
 import (
-	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -13,6 +10,7 @@ import (
 	"corral/internal/redact"
 	"corral/job"
 	"corral/store/artifact/lines"
+	"corral/store/artifact/manifest"
 	"corral/store/artifact/spool"
 )
 
@@ -88,8 +86,8 @@ func (s *Store) Begin(o BeginOptions) *Output {
 		out.captured.Reason = "there is no directory to store output in"
 		return out
 	}
-	handle := newHandle(o.Repo, s.now())
-	if len(handle) > maxHandle {
+	handle, ok := manifest.NewHandle(o.Repo, s.now())
+	if !ok {
 		out.captured.Reason = "the repository's id is too long for a handle"
 		return out
 	}
@@ -142,7 +140,7 @@ func (o *Output) spool(i int) *spool.Spool {
 		return nil
 	}
 	pending := o.pending
-	return o.store.hashers.New(spool.Options{Limit: o.limit, Mark: ownerOf(o.handle, o.begin.Principal), File: func() (io.Writer, error) {
+	return o.store.hashers.New(spool.Options{Limit: o.limit, Mark: manifest.Mark(o.handle, o.begin.Principal), File: func() (io.Writer, error) {
 		t, err := pending.wait()
 		if err != nil {
 			return nil, err
@@ -229,45 +227,6 @@ func (o *Output) capture() {
 	if len(c.Excerpts) == 0 && v.Fallback {
 		c.Excerpts = views.front(DefaultExcerpts)
 	}
-}
-
-// commit stores the artifact.
-func (o *Output) commit(r *job.Record) error {
-	if o.begin.Exact && (o.captured.Stdout.Truncated || o.captured.Stderr.Truncated) {
-		return fmt.Errorf("it has more than %d bytes", o.limit)
-	}
-	var seals [len(o.streams)]spool.Sealed
-	for i, st := range o.streams {
-		if seals[i] = st.stored; st.failed != nil {
-			return st.failed
-		}
-	}
-	m := newManifest(o.handle, &o.begin, r, o.store.now(), o.store.ttl)
-	m.StdoutBytes, m.StdoutSHA256, m.StdoutGap = seals[0].Bytes, hex.EncodeToString(seals[0].SHA256[:]), seals[0].Gap
-	m.StderrBytes, m.StderrSHA256, m.StderrGap = seals[1].Bytes, hex.EncodeToString(seals[1].SHA256[:]), seals[1].Gap
-	m.TotalStdout, m.StdoutLines = o.captured.Stdout.Bytes, o.captured.Stdout.Lines
-	m.TotalStderr, m.StderrLines = o.captured.Stderr.Bytes, o.captured.Stderr.Lines
-	text, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
-	t, err := o.pending.wait()
-	if err != nil {
-		return err
-	}
-	if _, err := fdWriter(t.files[len(seals)]).Write(text); err != nil {
-		return err
-	}
-	size := blockSize + onDisk(int64(len(text)))
-	for i, s := range seals {
-		if s.Size < 0 {
-			if s.Size, err = fileSize(t.dir, fileNames[i]); err != nil {
-				return err
-			}
-		}
-		size += onDisk(s.Size)
-	}
-	return o.store.commit(t, o.handle, o.begin.Principal, size)
 }
 
 // Captured returns the captured output. It is empty before Finish.

@@ -1,23 +1,13 @@
 package artifact
 
 import (
-	"crypto/sha256"
 	"crypto/subtle"
 
 	"golang.org/x/sys/unix"
 
+	"corral/store/artifact/manifest"
 	"corral/store/artifact/spool"
 )
-
-// ownerID is the id of a gzip header subfield (RFC 1952) with a hash of the artifact's principal. The manifest has
-// the principal, too, but if it is damaged, the owner must get an error and everybody else ErrNotFound.
-const ownerID = "Co"
-
-// ownerOf returns the subfield for a principal's artifact. It differs for each artifact of a principal.
-func ownerOf(handle, principal string) []byte {
-	sum := sha256.Sum256([]byte(handle + "\x00" + principal))
-	return append([]byte{ownerID[0], ownerID[1], sha256.Size, 0}, sum[:]...)
-}
 
 // owns reports whether an artifact with an unreadable manifest belongs to r, according to its streams.
 func (s *Store) owns(handle string, r *Reader) bool {
@@ -25,8 +15,8 @@ func (s *Store) owns(handle string, r *Reader) bool {
 		return true
 	}
 	for _, name := range [...]string{Stdout, Stderr} {
-		mark, err := s.mark(handle, fileOf(name))
-		if err == nil && subtle.ConstantTimeCompare(mark, ownerOf(handle, r.Principal)) == 1 {
+		mark, err := s.mark(handle, manifest.FileOf(name))
+		if err == nil && subtle.ConstantTimeCompare(mark, manifest.Mark(handle, r.Principal)) == 1 {
 			return true
 		}
 	}

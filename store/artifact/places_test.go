@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"corral/store/artifact/manifest"
 )
 
 // TestAt: lines are found by their numbers in the stored stream, and shown with their original numbers.
@@ -117,7 +119,7 @@ func TestStream(t *testing.T) {
 	if err := s.Stream(ctx, ada, h, Stderr, &bytes.Buffer{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
-	damage(t, filepath.Join(dir, storeName, h, fileOf(Stderr)))
+	damage(t, filepath.Join(dir, storeName, h, manifest.FileOf(Stderr)))
 	if err := s.Stream(t.Context(), ada, h, Stderr, &bytes.Buffer{}); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("damaged: %v", err)
 	}

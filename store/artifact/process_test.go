@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/sandboxtest"
+	"corral/store/artifact/manifest"
 )
 
 // TestMain also plays another process that has the store open.
@@ -124,7 +125,7 @@ func TestKilled(t *testing.T) {
 	}
 	s.sweep(context.Background())
 	for _, name := range entries(t, dir) {
-		if _, ok := parseHandle(name); !ok {
+		if _, ok := manifest.ParseHandle(name); !ok {
 			t.Errorf("remains: %s", name)
 		}
 	}

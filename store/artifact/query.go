@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/store/artifact/lines"
+	"corral/store/artifact/manifest"
 	"corral/store/artifact/spool"
 )
 
@@ -41,7 +42,7 @@ func (r *Reader) may(m *Manifest) bool {
 // mayName reports whether r may know a handle at all, before its manifest is read.
 func (r *Reader) mayName(handle string) bool {
 	return r.Owner || r.Repos == nil || slices.ContainsFunc(r.Repos, func(repo string) bool {
-		p := handlePrefix(repo)
+		p := manifest.HandlePrefix(repo)
 		return len(handle) > len(p) && handle[:len(p)] == p
 	})
 }
@@ -74,6 +75,9 @@ const (
 	NoMatch  = "noMatchFallback" // the first lines, since no line contains a term
 	LineRead = "lineRange"       // the lines of the Range, followed by excerpts around those that contain a term
 )
+
+// A Manifest describes an artifact.
+type Manifest = manifest.Manifest
 
 // An Answer is the result of a Query. Lines and Bytes are totals of the searched streams as the job wrote them.
 type Answer struct {
@@ -124,16 +128,16 @@ func (s *Store) Query(ctx context.Context, q Query) (*Answer, error) {
 	a := &Answer{Excerpts: []Excerpt{}, Streams: streams, Manifest: m}
 	views := readers{}
 	for _, name := range streams {
-		k := m.stream(name)
+		k := m.Stream(name)
 		w.At = slices.Sorted(slices.Values(q.At[name]))
 		v := lines.NewReader(w)
-		if err := s.read(ctx, dir, q.Handle, k, &gapReader{v: v, gap: k.gap}); err != nil {
+		if err := s.read(ctx, dir, q.Handle, k, &gapReader{v: v, gap: k.Gap}); err != nil {
 			return nil, err
 		}
 		v.Close()
 		views[name] = v
-		a.Lines += k.lines
-		a.Bytes += k.total
+		a.Lines += k.Lines
+		a.Bytes += k.Total
 	}
 	a.fill(&q, views)
 	return a, nil
@@ -171,7 +175,7 @@ func (a *Answer) bound() {
 
 // find returns the manifest of an artifact that r may read now, and its open directory, which the caller must close.
 func (s *Store) find(handle string, r *Reader) (*Manifest, int, error) {
-	if _, ok := parseHandle(handle); !ok || s == nil || s.dir < 0 || !r.mayName(handle) {
+	if _, ok := manifest.ParseHandle(handle); !ok || s == nil || s.dir < 0 || !r.mayName(handle) {
 		return nil, -1, ErrNotFound
 	}
 	m, dir, err := s.manifest(handle)
@@ -202,16 +206,16 @@ func (s *Store) manifest(handle string) (*Manifest, int, error) {
 		}
 		return nil, -1, err
 	}
-	f, err := openFile(dir, manifestName)
+	f, err := openFile(dir, manifest.Name)
 	if err != nil {
 		unix.Close(dir)
 		return nil, -1, s.missing(handle, err)
 	}
-	m, err := parseManifest(handle, f)
+	m, err := manifest.Parse(handle, f)
 	f.Close()
 	if err != nil {
 		unix.Close(dir)
-		if errors.Is(err, errEmpty) {
+		if errors.Is(err, manifest.ErrEmpty) {
 			return nil, -1, ErrNotFound
 		}
 		return nil, -1, fmt.Errorf("%w: manifest: %w", ErrCorrupt, err)
@@ -234,23 +238,23 @@ func (s *Store) missing(handle string, err error) error {
 
 // read writes a stream to w. It returns an error if the stream differs from the manifest, and never unpacks more
 // bytes than that says.
-func (s *Store) read(ctx context.Context, dir int, handle string, k storedStream, w io.Writer) error {
-	f, err := openFile(dir, fileOf(k.name))
+func (s *Store) read(ctx context.Context, dir int, handle string, k manifest.Stream, w io.Writer) error {
+	f, err := openFile(dir, manifest.FileOf(k.Name))
 	if err != nil {
 		return s.missing(handle, err)
 	}
 	defer f.Close()
-	corrupt := func(err error) error { return fmt.Errorf("%w: %s: %w", ErrCorrupt, k.name, err) }
+	corrupt := func(err error) error { return fmt.Errorf("%w: %s: %w", ErrCorrupt, k.Name, err) }
 	r, err := spool.Open(f)
 	if err != nil {
 		return corrupt(err)
 	}
-	if mark := r.Mark(); mark != nil && !bytes.Equal(mark, k.owner) {
+	if mark := r.Mark(); mark != nil && !bytes.Equal(mark, k.Mark) {
 		return corrupt(errors.New("it belongs to another principal or artifact"))
 	}
 	sum := sha256.New()
 	b := make([]byte, 64<<10)
-	for left := k.bytes; ; {
+	for left := k.Bytes; ; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -269,7 +273,7 @@ func (s *Store) read(ctx context.Context, dir int, handle string, k storedStream
 			return corrupt(err)
 		case left > 0:
 			return corrupt(errors.New("it is shorter than the manifest says"))
-		case hex.EncodeToString(sum.Sum(nil)) != k.sha:
+		case hex.EncodeToString(sum.Sum(nil)) != k.SHA256:
 			return corrupt(errors.New("SHA-256 differs"))
 		}
 		return nil

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"corral/store/artifact/lines"
+	"corral/store/artifact/manifest"
 )
 
 func TestQuery(t *testing.T) {
@@ -165,11 +165,6 @@ func TestHandles(t *testing.T) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
-	for _, repo := range []string{"", "a", "a-b_c", "ünï", "a/../b", "-", strings.Repeat("r", 128)} {
-		if at, ok := parseHandle(newHandle(repo, time.UnixMilli(1234567890123))); !ok || at.UnixMilli() != 1234567890123 {
-			t.Errorf("%q: %v, %v", repo, at, ok)
-		}
-	}
 }
 
 func zipped(texts ...string) []byte {
@@ -217,20 +212,20 @@ func TestCorrupt(t *testing.T) {
 		}
 	}
 	for name, damage := range map[string]func(string) error{
-		"manifest is not JSON":     edit(manifestName, replace("{", "[")),
-		"manifest cut":             edit(manifestName, func(b []byte) []byte { return b[:len(b)-1] }),
-		"manifest huge":            edit(manifestName, func(b []byte) []byte { return append(b, bytes.Repeat([]byte(" "), maxManifest)...) }),
-		"manifest of version 2":    edit(manifestName, replace(`"version":1`, `"version":2`)),
-		"manifest of another":      edit(manifestName, replace(`"artifactId":"runtime-`, `"artifactId":"Runtime-`)),
-		"manifest of another repo": edit(manifestName, replace(`"repoId":"my.repo"`, `"repoId":"other"`)),
-		"manifest without a hash":  edit(manifestName, replace(`"stdoutSha256":"`, `"stdoutSha256":"x`)),
-		"size larger":              edit(manifestName, replace(`"stdoutBytes":5000`, `"stdoutBytes":5001`)),
-		"size smaller":             edit(manifestName, replace(`"stdoutBytes":5000`, `"stdoutBytes":4999`)),
-		"size negative":            edit(manifestName, replace(`"stdoutBytes":5000`, `"stdoutBytes":-1`)),
-		"size huge":                edit(manifestName, replace(`"stdoutBytes":5000`, `"stdoutBytes":4611686018427387904`)),
-		"gap out of bounds":        edit(manifestName, replace(`"totalStdoutBytes"`, `"stdoutLeftOut":{"offset":4999,"marker":2},"totalStdoutBytes"`)),
-		"manifest gone":            remove(manifestName),
-		"manifest is a link":       link(manifestName),
+		"manifest is not JSON":     edit(manifest.Name, replace("{", "[")),
+		"manifest cut":             edit(manifest.Name, func(b []byte) []byte { return b[:len(b)-1] }),
+		"manifest huge":            edit(manifest.Name, func(b []byte) []byte { return append(b, bytes.Repeat([]byte(" "), 256<<10)...) }),
+		"manifest of version 2":    edit(manifest.Name, replace(`"version":1`, `"version":2`)),
+		"manifest of another":      edit(manifest.Name, replace(`"artifactId":"runtime-`, `"artifactId":"Runtime-`)),
+		"manifest of another repo": edit(manifest.Name, replace(`"repoId":"my.repo"`, `"repoId":"other"`)),
+		"manifest without a hash":  edit(manifest.Name, replace(`"stdoutSha256":"`, `"stdoutSha256":"x`)),
+		"size larger":              edit(manifest.Name, replace(`"stdoutBytes":5000`, `"stdoutBytes":5001`)),
+		"size smaller":             edit(manifest.Name, replace(`"stdoutBytes":5000`, `"stdoutBytes":4999`)),
+		"size negative":            edit(manifest.Name, replace(`"stdoutBytes":5000`, `"stdoutBytes":-1`)),
+		"size huge":                edit(manifest.Name, replace(`"stdoutBytes":5000`, `"stdoutBytes":4611686018427387904`)),
+		"gap out of bounds":        edit(manifest.Name, replace(`"totalStdoutBytes"`, `"stdoutLeftOut":{"offset":4999,"marker":2},"totalStdoutBytes"`)),
+		"manifest gone":            remove(manifest.Name),
+		"manifest is a link":       link(manifest.Name),
 		"stream gone":              remove("stdout.gz"),
 		"stream is a link":         link("stdout.gz"),
 		"stream is a directory": func(dir string) error {
@@ -277,29 +272,12 @@ func TestPowerCut(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, Options{})
 	h := put(t, s, mine(), "x", "").Handle()
-	if err := os.Truncate(filepath.Join(dir, storeName, h, manifestName), 0); err != nil {
+	if err := os.Truncate(filepath.Join(dir, storeName, h, manifest.Name), 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Query(t.Context(), Query{Reader: ada, Handle: h}); !errors.Is(err, ErrNotFound) {
 		t.Error(err)
 	}
-}
-
-// FuzzManifest: parsing any file fails or yields values within bounds.
-func FuzzManifest(f *testing.F) {
-	f.Add([]byte(`{"version":1}`))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		const h = "runtime-x-1-0123456789abcdef"
-		m, err := parseManifest(h, bytes.NewReader(text))
-		if err != nil {
-			return
-		}
-		for _, name := range []string{Stdout, Stderr} {
-			if k := m.stream(name); k.bytes < 0 || k.bytes > maxStream || len(k.sha) != 64 {
-				t.Errorf("%+v", k)
-			}
-		}
-	})
 }
 
 // TestRemovedWhileRead: reading an artifact that is being removed returns ErrNotFound, never ErrCorrupt.

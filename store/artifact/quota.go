@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"corral/store/artifact/manifest"
 )
 
 // A usage is the total of a store's artifacts.
@@ -130,7 +132,7 @@ func (s *Store) listed(look func(handle string, begun time.Time) stored) ([]stor
 	}
 	var list []stored
 	for _, name := range all {
-		if at, ok := parseHandle(name); ok {
+		if at, ok := manifest.ParseHandle(name); ok {
 			a := look(name, at)
 			a.owner = s.owner(name)
 			list = append(list, a)
@@ -161,7 +163,7 @@ func (s *Store) look(handle string, begun time.Time) stored {
 	if unix.Fstat(fd, &st) == nil {
 		a.since = time.Unix(st.Mtim.Unix())
 	}
-	for _, name := range fileNames {
+	for _, name := range manifest.Files {
 		if n, err := fileSize(fd, name); err == nil {
 			a.bytes += onDisk(n)
 		}

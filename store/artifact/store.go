@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/store/artifact/manifest"
 	"corral/store/artifact/spool"
 )
 
@@ -66,7 +67,7 @@ func Open(state *os.File, o Options) (*Store, error) {
 		taken: make(chan struct{}, 1), reading: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
 	s.defaults()
-	if s.ttl < 0 || s.maxCount < 0 || s.maxBytes < 0 || s.streamBytes < minStream || s.streamBytes > maxStream-spool.MarkerRoom {
+	if s.ttl < 0 || s.maxCount < 0 || s.maxBytes < 0 || s.streamBytes < minStream || s.streamBytes > manifest.MaxStream-spool.MarkerRoom {
 		return nil, fmt.Errorf("artifacts: ttl %v, max_count %d, max_bytes %d, %d bytes of a stream: a value is out of bounds",
 			s.ttl, s.maxCount, s.maxBytes, s.streamBytes)
 	}

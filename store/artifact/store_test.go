@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"corral/job"
+	"corral/store/artifact/manifest"
 )
 
 // A clock is advanced by the test.
@@ -140,7 +141,7 @@ func TestManifest(t *testing.T) {
 	c, dir := newClock(), t.TempDir()
 	s := openStore(t, dir, Options{Now: c.now, TTL: 2 * time.Hour})
 	out := put(t, s, mine(), "hello\n", "")
-	text, err := os.ReadFile(filepath.Join(dir, storeName, out.Handle(), manifestName))
+	text, err := os.ReadFile(filepath.Join(dir, storeName, out.Handle(), manifest.Name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +177,7 @@ func TestManifest(t *testing.T) {
 		r := record()
 		r.Status, r.Result.ExitCode, r.Result.Signal, r.Decision.Code = tt.status, tt.code, tt.signal, ""
 		out.Finish(r)
-		text, _ := os.ReadFile(filepath.Join(dir, storeName, out.Handle(), manifestName))
+		text, _ := os.ReadFile(filepath.Join(dir, storeName, out.Handle(), manifest.Name))
 		if !strings.Contains(string(text), tt.want) || !strings.Contains(string(text), `"codeSha256":null`) {
 			t.Errorf("no %s in %s", tt.want, text)
 		}
@@ -211,7 +212,8 @@ func TestReadOnly(t *testing.T) {
 	if list, err := s.List(Reader{Owner: true}, 10); len(list) != 0 || err != nil {
 		t.Errorf("%v, %v", list, err)
 	}
-	if _, err := s.Query(t.Context(), Query{Handle: newHandle("x", time.Now())}); !errors.Is(err, ErrNotFound) {
+	handle, _ := manifest.NewHandle("x", time.Now())
+	if _, err := s.Query(t.Context(), Query{Handle: handle}); !errors.Is(err, ErrNotFound) {
 		t.Error(err)
 	}
 	if got := put(t, s, mine(), "x", "").Captured(); got.Handle != "" || got.Reason == "" || got.Stdout.Bytes != 1 {

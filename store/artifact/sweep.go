@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"corral/store/artifact/manifest"
 )
 
 // sweepEvery is the interval between sweeps.
@@ -54,7 +56,7 @@ func (s *Store) sweep(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		switch at, ok := parseHandle(name); {
+		switch at, ok := manifest.ParseHandle(name); {
 		case strings.HasPrefix(name, tempPrefix):
 			s.sweepTemp(name)
 		case ok && s.expired(name, at):

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"corral/store/artifact/manifest"
 )
 
 // A tempDir is a directory that becomes an artifact, with its files, which are empty at first. It is locked while dir
@@ -11,7 +13,7 @@ import (
 type tempDir struct {
 	name  string // "" once it has become an artifact
 	dir   int
-	files [len(fileNames)]int
+	files [len(manifest.Files)]int
 }
 
 const (
@@ -24,7 +26,7 @@ const (
 func (s *Store) makeTemp(handle string) (*tempDir, error) {
 	var err error
 	for range 5 {
-		t := &tempDir{name: tempPrefix + handle, dir: -1, files: [len(fileNames)]int{-1, -1, -1}}
+		t := &tempDir{name: tempPrefix + handle, dir: -1, files: [len(manifest.Files)]int{-1, -1, -1}}
 		if err = unix.Mkdirat(s.dir, t.name, dirMode); err != nil {
 			return nil, errName("mkdir", t.name, err)
 		}
@@ -43,7 +45,7 @@ func (t *tempDir) fill(store int) (err error) {
 	if err = tryLock(t.dir); err != nil {
 		return err
 	}
-	for i, name := range fileNames { // ENOENT if a sweep removed the directory
+	for i, name := range manifest.Files { // ENOENT if a sweep removed the directory
 		if t.files[i], err = openat(t.dir, name, makeFlags); err != nil {
 			return err
 		}
@@ -57,7 +59,7 @@ func (t *tempDir) fds() []int { return append(t.files[:len(t.files):len(t.files)
 // hand returns the descriptors and passes their ownership to the caller.
 func (t *tempDir) hand() []int {
 	fds := t.fds()
-	t.dir, t.files = -1, [len(fileNames)]int{-1, -1, -1}
+	t.dir, t.files = -1, [len(manifest.Files)]int{-1, -1, -1}
 	return fds
 }
 

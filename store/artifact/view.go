@@ -1,6 +1,9 @@
 package artifact
 
-import "corral/store/artifact/lines"
+import (
+	"corral/store/artifact/lines"
+	"corral/store/artifact/manifest"
+)
 
 // Defaults of the excerpts in a reply; a Query may request others.
 const (
@@ -29,8 +32,8 @@ type View struct {
 
 // Names of the streams.
 const (
-	Stdout = "stdout"
-	Stderr = "stderr"
+	Stdout = manifest.Stdout
+	Stderr = manifest.Stderr
 )
 
 // An Excerpt is a range of consecutive lines of a stream: a line that contains a term, with the lines around it. A

@@ -1,0 +1,81 @@
+package artifact
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/job"
+	"corral/store/artifact/manifest"
+	"corral/store/artifact/spool"
+)
+
+// commit stores the artifact.
+func (o *Output) commit(r *job.Record) error {
+	if o.begin.Exact && (o.captured.Stdout.Truncated || o.captured.Stderr.Truncated) {
+		return fmt.Errorf("it has more than %d bytes", o.limit)
+	}
+	var seals [len(o.streams)]spool.Sealed
+	for i, st := range o.streams {
+		if seals[i] = st.stored; st.failed != nil {
+			return st.failed
+		}
+	}
+	m := newManifest(o.handle, &o.begin, r, o.store.now(), o.store.ttl)
+	m.StdoutBytes, m.StdoutSHA256, m.StdoutGap = seals[0].Bytes, hex.EncodeToString(seals[0].SHA256[:]), seals[0].Gap
+	m.StderrBytes, m.StderrSHA256, m.StderrGap = seals[1].Bytes, hex.EncodeToString(seals[1].SHA256[:]), seals[1].Gap
+	m.TotalStdout, m.StdoutLines = o.captured.Stdout.Bytes, o.captured.Stdout.Lines
+	m.TotalStderr, m.StderrLines = o.captured.Stderr.Bytes, o.captured.Stderr.Lines
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	t, err := o.pending.wait()
+	if err != nil {
+		return err
+	}
+	if _, err := fdWriter(t.files[len(seals)]).Write(text); err != nil {
+		return err
+	}
+	size := blockSize + onDisk(int64(len(text)))
+	for i, s := range seals {
+		if s.Size < 0 {
+			if s.Size, err = fileSize(t.dir, manifest.Files[i]); err != nil {
+				return err
+			}
+		}
+		size += onDisk(s.Size)
+	}
+	return o.store.commit(t, o.handle, o.begin.Principal, size)
+}
+
+// newManifest describes the outcome of a job; the caller fills in the streams.
+func newManifest(handle string, b *BeginOptions, r *job.Record, now time.Time, ttl time.Duration) *manifest.Manifest {
+	m := &manifest.Manifest{
+		Version: manifest.Version, ArtifactID: handle, RepoID: b.Repo, Runtime: b.Runtime, Principal: b.Principal,
+		Status: string(r.Status), ArgsHash: r.Decision.Args, RelativeCwd: ".",
+		DurationMs: max(r.Duration, time.Since(r.Created)).Milliseconds(), PolicyAuditHash: r.Decision.Hash,
+		CreatedAt: now.UTC().Truncate(time.Millisecond),
+	}
+	m.ExpiresAt = m.CreatedAt.Add(ttl)
+	if r.Request != nil && r.Request.Dir != "" {
+		m.RelativeCwd = r.Request.Dir
+	}
+	if r.Decision.Code != "" {
+		m.CodeSHA256 = &r.Decision.Code
+	}
+	switch {
+	case r.Result.Signal != 0:
+		name := unix.SignalName(unix.Signal(r.Result.Signal))
+		if name == "" { // real-time signals have no names (signal(7))
+			name = fmt.Sprintf("SIG%d", r.Result.Signal)
+		}
+		m.Signal = &name
+	case r.Status == job.Success || r.Status == job.Failure:
+		m.ExitCode = &r.Result.ExitCode
+	}
+	return m
+}
