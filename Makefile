@@ -25,7 +25,7 @@ STUB_HDR    := $(wildcard $(STUB_DIR)/*.h)
 STUB_CFLAGS ?= -std=c11 -O2 -Wall -Wextra -Werror -ffreestanding -nostdlib -static -fno-stack-protector -s
 STUB        := $(if $(STUB_SRC),corral-stub)
 
-SHELL_SCRIPTS = $(shell grep -rlE '^\#!.*\b(ba|da|)sh\b' scripts .ci)
+SHELL_SCRIPTS = $(shell grep -rlE '^\#!.*\b(ba|da|)sh\b' scripts bench .ci)
 
 .DEFAULT_GOAL := build
 .PHONY: build demo test test-unit test-setup test-vm cover soak check check-fmt vet lint shellcheck bench bench-parts fuzz \
@@ -64,6 +64,7 @@ test: test-setup setup-vm build ## all tests, as root: here, and in a guest with
 
 test-unit: ## tests that need neither root nor programs nor a kernel's feature, as any user, in a minute; PKG, RUN
 	$(GO) run -tags '$(TAGS)' ./scripts/test unit $(CHOICE)
+	$(if $(strip $(CHOICE)),,$(GO) test -C bench -tags '$(TAGS)' ./...)
 
 test-setup:
 	@[ "$$(id -u)" = 0 ] || { echo 'run as root: make test installs packages and runs root tests; make test-unit does not' >&2; exit 1; }
@@ -99,9 +100,9 @@ shellcheck:
 
 bench: build ## corral beside bare processes and its peers, into docs/explanation/performance.md; as root
 	scripts/setup bench
-	scripts/bench-peers --bin bin
-	$(GO) run -tags '$(TAGS)' ./scripts/bench -index
-	$(GO) run -tags '$(TAGS)' ./scripts/bench -stream
+	bench/all --bin bin
+	bench/run -index
+	bench/run -stream
 
 bench-parts: build ## the Go benchmarks, summed up by benchstat; as root (scripts/bench-parts has options)
 	scripts/bench-parts

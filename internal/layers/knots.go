@@ -35,8 +35,6 @@ var knots = map[string]int{
 
 	"rpc": 12,
 
-	"scripts/bench": 10,
-
 	"seccomp": 14,
 
 	"store/audit": 13,

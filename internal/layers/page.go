@@ -10,11 +10,12 @@ import (
 
 // outsideGo describes the directories that are no package of this module, or that hold only tests.
 var outsideGo = map[string]string{
+	"bench":                "compares corral with a bare spawn and with other sandboxes; a module of its own",
+	"bench/peers":          "pins the programs that the benchmark compares corral with; a module of its own",
 	"cmd/corral-init/stub": "is corral-stub, in C: process 1 of a job, and the process that becomes the job",
 	"docs":                 "is the documentation; its tests compare the pages with each other and with the code",
 	"scripts":              "has the programs of development: set-up, demo, lint, fuzzing, virtual machine; and the service unit",
 	"scripts/clients":      "tests the servers with the official clients of their protocols",
-	"scripts/peers":        "pins the programs that the benchmark compares corral with",
 }
 
 // A section is a part of ARCHITECTURE.md that is generated from the source, between two markers.

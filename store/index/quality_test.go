@@ -11,7 +11,7 @@ import (
 	"corral/store/index"
 )
 
-// TestQuality searches each kind of log for planted lines, as people would. logtest defines the thresholds; scripts/bench
+// TestQuality searches each kind of log for planted lines, as people would. logtest defines the thresholds; bench
 // -index measures the same on more data.
 func TestQuality(t *testing.T) {
 	const size, planted = 64 << 10, 12

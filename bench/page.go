@@ -11,8 +11,8 @@ import (
 
 // What -write renders lies between these, and the rest of the page is left alone.
 const (
-	pageBegin = "<!-- begin: scripts/bench -write -->"
-	pageEnd   = "<!-- end: scripts/bench -write -->"
+	pageBegin = "<!-- begin: bench -write -->"
+	pageEnd   = "<!-- end: bench -write -->"
 )
 
 // pageKeys are the results of the page, in its order.
@@ -51,7 +51,7 @@ func writePage(_ context.Context, o *options) error {
 		r.markdown(&text)
 	}
 	if text.Len() == 0 {
-		return errors.New("nothing is kept in " + o.results + "\nhint: scripts/bench-peers measures")
+		return errors.New("nothing is kept in " + o.results + "\nhint: bench/all measures")
 	}
 	rendered, err := between(string(page), text.String())
 	if err != nil {

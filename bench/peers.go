@@ -14,8 +14,8 @@ import (
 	"corral/seccomp"
 )
 
-// errAbsent is of peers that scripts/setup-peers has not fetched.
-var errAbsent = errors.New("it is not there; scripts/setup-peers fetches it")
+// errAbsent is of peers that bench/setup-peers has not fetched.
+var errAbsent = errors.New("it is not there; bench/setup-peers fetches it")
 
 // A peerMaker makes the rows of a peer.
 type peerMaker struct {
@@ -83,7 +83,7 @@ func absent(why string) table {
 	return func(*options) ([]*Row, func(), error) { return nil, nil, errors.New(why) }
 }
 
-// debian finds a program that scripts/setup-peers has unpacked, or else the machine's own, and the environment that it
+// debian finds a program that bench/setup-peers has unpacked, or else the machine's own, and the environment that it
 // finds its libraries with.
 func (o *options) debian(path string) (program string, env []string, err error) {
 	root := filepath.Join(o.peers, "debian")

@@ -89,7 +89,7 @@ func judge(c *http.Client, url string, body []byte) error {
 	return nil
 }
 
-// goSandboxRows are runs of go-sandbox's containers by a program of scripts/peers, which is asked line by line: "warm" is
+// goSandboxRows are runs of go-sandbox's containers by a program of bench/peers, which is asked line by line: "warm" is
 // a container that stands, "cold" a new one for each run.
 func goSandboxRows(o *options, kind string) ([]*Row, func(), error) {
 	path := filepath.Join(o.peers, "go/gosandbox")

@@ -1,5 +1,5 @@
 // Gosandbox runs a program in a container of go-sandbox for each line that it reads, and answers ok or what went wrong: a peer
-// that scripts/bench measures.
+// that bench measures.
 //
 // Usage: gosandbox DIR warm|cold FILTER PROGRAM
 //

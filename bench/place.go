@@ -49,7 +49,7 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.DurationVar(&o.idle, "idle", 0, "wait before each run")
 	f.DurationVar(&o.limit, "limit", 0, "no round begins after it; 0 is no bound")
 	f.StringVar(&o.bin, "bin", "bin", "directory of the programs")
-	f.StringVar(&o.peers, "peers-dir", ".cache/peers", "directory of scripts/setup-peers")
+	f.StringVar(&o.peers, "peers-dir", ".cache/peers", "directory of bench/setup-peers")
 	f.StringVar(&o.results, "results", ".cache/bench", "directory of what is kept")
 	f.StringVar(&o.page, "page", "docs/explanation/performance.md", "what -write renders into")
 	f.StringVar(&o.only, "only", "", "only rows with this in their name, beside bare; or one of the parts of -scale: row, once, repos")

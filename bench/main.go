@@ -3,12 +3,12 @@
 // Whatever is compared is run in turn, round by round, in one process, so that a machine's drift hits all alike; what counts
 // is the median of a row, and that of its ratio to bare in the same round. A row that cannot be measured says why, and the
 // others go on. Each mode prints a table and keeps it in -results; -write renders what is kept into
-// docs/explanation/performance.md. scripts/bench-peers runs all that the page has.
+// docs/explanation/performance.md. bench/all runs all that the page has.
 //
 // Modes, of which the first that is asked for runs:
 //
 //	(none)       /bin/true: bare, in bubblewrap, and in corral by its API and its command
-//	-peers       /bin/true in every peer of scripts/setup-peers, and in corral at each of its levels
+//	-peers       /bin/true in every peer of bench/setup-peers, and in corral at each of its levels
 //	-levels      corral's API: back to back, after idle times, in bursts, and the first job of a repository
 //	-parallel    jobs a second, 1, 2, 8 and 64 at once, and the CPU time of a job
 //	-memory      of an idle slot and of a running job

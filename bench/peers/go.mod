@@ -1,4 +1,4 @@
-module corral/scripts/peers
+module corral/bench/peers
 
 go 1.26.5
 
