@@ -226,7 +226,7 @@ func (c *fileCloser) closeAll(user uint32, q *closeQueue, batch []closable) {
 	for len(batch) > 0 {
 		h, err := c.probes.helper()
 		if err != nil {
-			c.probes.log.Warn("no helper process to close descriptors", "error", err)
+			c.probes.Log.Warn("no helper process to close descriptors", "error", err)
 			select {
 			case <-time.After(closePause):
 				continue
@@ -259,7 +259,7 @@ func (c *fileCloser) release(user uint32, q *closeQueue, h *probeHelper) {
 		p.kill(h, func() {})
 		return
 	}
-	p.log.Warn("a helper process that closes a client's descriptors hangs", "uid", user, "pid", h.pid, "error", err)
+	p.Log.Warn("a helper process that closes a client's descriptors hangs", "uid", user, "pid", h.pid, "error", err)
 	p.count(user, 1, 0)
 	ended := p.killStuck(user, h)
 	for {
@@ -285,9 +285,9 @@ func (c *fileCloser) abortSoon(user uint32, q *closeQueue) {
 	q.aborted = time.Now()
 	fuse := c.fuse
 	c.aborts.Go(func() {
-		n, err := abortFUSE(fuse, func(uid uint32) bool { return c.probes.payer(uid) == user })
+		n, err := abortFUSE(fuse, func(uid uint32) bool { return c.probes.Payer(uid) == user })
 		if n > 0 || err != nil {
-			c.probes.log.Warn("FUSE file systems aborted that keep descriptors from being closed", "uid", user, "count", n, "error", err)
+			c.probes.Log.Warn("FUSE file systems aborted that keep descriptors from being closed", "uid", user, "count", n, "error", err)
 		}
 	})
 }

@@ -93,9 +93,6 @@ func (c *Config) complete() error {
 	if c.patience == 0 {
 		c.patience = sendPatience
 	}
-	if c.probing == 0 {
-		c.probing = probePatience
-	}
 	if c.ending == 0 {
 		c.ending = host.SlotPatience
 	}

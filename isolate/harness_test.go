@@ -30,7 +30,9 @@ const owner = isolatetest.Owner
 var (
 	newRepo, mkdir, put = isolatetest.NewRepo, isolatetest.Mkdir, isolatetest.Put
 	exists, eventually  = isolatetest.Exists, isolatetest.Eventually
-	refusedAt           = isolatetest.RefusedAt
+	refusedAt, opened   = isolatetest.RefusedAt, isolatetest.Opened
+	openDescriptors     = isolatetest.OpenDescriptors
+	waits               = isolatetest.Waits
 )
 
 // TestMain: the test binary is also libcontainer's init, and a supervisor for tests that kill or contain one.

@@ -41,19 +41,38 @@ const (
 // everything else it uses a helper process, which is confined to that and is abandoned if it does not answer in time:
 // it is killed, and counts against its user until it has exited.
 type prober struct {
-	stub     *os.File // the helpers' program
-	user     uint32   // user and group id of the helpers
-	patience time.Duration
-	ctx      context.Context // ends with the supervisor, and all waits for probes with it
-	log      *slog.Logger
-	payer    func(uid uint32) uint32 // returns the user to whom a user's usage is charged
-	closer   fileCloser
+	probeConfig
+	ctx    context.Context // ends with the supervisor, and all waits for probes with it
+	closer fileCloser
 
 	mu      sync.Mutex
 	idle    []*probeHelper
 	users   map[uint32]*probeCount // guarded by mu: users with probes in progress
 	all     probeCount             // guarded by mu
 	changed chan struct{}          // guarded by mu: closed when a probe has ended; nil if no goroutine waits
+}
+
+// probeConfig is the configuration of a prober.
+type probeConfig struct {
+	Program  *os.File                // the helpers' program, corral-stub; owned by the caller
+	User     uint32                  // user and group id of the helpers, which no job has
+	Patience time.Duration           // timeout of a probe; 0 is probePatience
+	Payer    func(uid uint32) uint32 // returns the user to whom a user's usage is charged
+	Log      *slog.Logger
+}
+
+// newProber returns a prober whose first helper runs. It waits for no probe any more once ctx has ended. The caller must
+// call close.
+func newProber(ctx context.Context, c probeConfig) (*prober, error) {
+	p := &prober{probeConfig: c, ctx: ctx}
+	if p.Patience == 0 {
+		p.Patience = probePatience
+	}
+	if err := p.begin(); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
 }
 
 // A probeCount counts probes.
@@ -163,7 +182,7 @@ func openDirCached(path string, how unix.OpenHow) (*os.File, identity, error) {
 	return os.NewFile(uintptr(fd), path), id, err
 }
 
-// acquire counts a probe of the user. At the maximum it waits, for at most p.patience, until another probe ends, unless
+// acquire counts a probe of the user. At the maximum it waits, for at most p.Patience, until another probe ends, unless
 // all of them are stuck: then it refuses at once.
 func (p *prober) acquire(user uint32) error {
 	var over <-chan time.Time
@@ -187,7 +206,7 @@ func (p *prober) acquire(user uint32) error {
 			return tooManyProbes(stuck)
 		}
 		if over == nil {
-			timer := time.NewTimer(p.patience)
+			timer := time.NewTimer(p.Patience)
 			defer timer.Stop()
 			over = timer.C
 		}
@@ -301,7 +320,7 @@ func (p *prober) query(user uint32, question inside.Probe, ends func(error) bool
 			err = host.ErrEnding
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			err = stalledError{&job.Refusal{
-				Step: "repo", Message: fmt.Sprintf("the directory's file system has not answered for %v", p.patience),
+				Step: "repo", Message: fmt.Sprintf("the directory's file system has not answered for %v", p.Patience),
 				Hint: "it is served by another program (FUSE) or over the network, and hangs",
 			}}
 		}
@@ -320,9 +339,9 @@ func (p *prober) query(user uint32, question inside.Probe, ends func(error) bool
 	return answer, got, nil
 }
 
-// exchange sends a question and waits for the answer, for p.patience at most, and not beyond the supervisor's end.
+// exchange sends a question and waits for the answer, for p.Patience at most, and not beyond the supervisor's end.
 func (p *prober) exchange(h *probeHelper, question inside.Probe, fds ...int) ([]byte, []*os.File, error) {
-	h.conn.SetDeadline(time.Now().Add(p.patience))
+	h.conn.SetDeadline(time.Now().Add(p.Patience))
 	stop := context.AfterFunc(p.ctx, func() { h.conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	return h.exchange(question, fds...)
@@ -349,7 +368,7 @@ func (p *prober) helper() (*probeHelper, error) {
 		case h.ready():
 			found = h
 			return true
-		case time.Since(h.since) > p.patience:
+		case time.Since(h.since) > p.Patience:
 			late = append(late, h)
 			return true
 		}
@@ -421,7 +440,7 @@ func (p *prober) start() (*probeHelper, error) {
 		Dir: "/", Files: []uintptr{none, none, none, theirs.Fd()}, Env: []string{},
 		Sys: &syscall.SysProcAttr{Setsid: true}, // a terminal's signals are for the supervisor alone
 	}
-	pid, err := syscall.ForkExec(fmt.Sprintf("/proc/self/fd/%d", p.stub.Fd()), []string{inside.ProbeName}, attr)
+	pid, err := syscall.ForkExec(fmt.Sprintf("/proc/self/fd/%d", p.Program.Fd()), []string{inside.ProbeName}, attr)
 	if err != nil {
 		ours.Close()
 		return nil, fmt.Errorf("start a probe helper: %w", err)
@@ -429,7 +448,7 @@ func (p *prober) start() (*probeHelper, error) {
 	h := &probeHelper{conn: ours, pid: pid}
 	theirs.Close() // so that the socket closes when the helper exits
 	ours.SetDeadline(time.Now().Add(host.SlotPatience))
-	answer, files, err := h.exchange(inside.Probe{Kind: inside.ProbeStart, UID: p.user})
+	answer, files, err := h.exchange(inside.Probe{Kind: inside.ProbeStart, UID: p.User})
 	wire.CloseAll(files)
 	if err == nil {
 		_, err = inside.ReadProbed(answer)
@@ -451,7 +470,7 @@ func (h *probeHelper) end() {
 // abandon kills a helper that has not answered, and counts it as stuck until it has exited. Nothing waits for that:
 // the kernel may not let it exit before its file system answers.
 func (p *prober) abandon(user uint32, h *probeHelper) {
-	p.log.Warn("probe helper abandoned: a client's file system does not answer", "uid", user, "pid", h.pid)
+	p.Log.Warn("probe helper abandoned: a client's file system does not answer", "uid", user, "pid", h.pid)
 	p.killStuck(user, h)
 }
 
@@ -505,4 +524,16 @@ func (p *prober) close() {
 		}
 		h.end()
 	}
+}
+
+// mountID returns the id of an open file's mount (statx(2), STATX_MNT_ID), without asking a file system.
+func mountID(f *os.File) (uint64, error) {
+	var st unix.Statx_t
+	if err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID, &st); err != nil {
+		return 0, err
+	}
+	if st.Mask&unix.STATX_MNT_ID == 0 {
+		return 0, unix.ENODATA
+	}
+	return st.Mnt_id, nil
 }

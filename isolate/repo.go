@@ -41,7 +41,7 @@ func (s *Supervisor) pin(peer host.Peer, path string, want host.Inode) (*repo, e
 	if err != nil {
 		return nil, refuseRepo(path, err)
 	}
-	r := &repo{path: path, dir: dir, Inode: id.Inode, Owner: host.Owner{UID: id.uid, GID: peer.GroupFor(id.uid, id.gid), Group: id.gid}, probes: &s.probes, payer: peer.Payer()}
+	r := &repo{path: path, dir: dir, Inode: id.Inode, Owner: host.Owner{UID: id.uid, GID: peer.GroupFor(id.uid, id.gid), Group: id.gid}, probes: s.probes, payer: peer.Payer()}
 	if err := r.checkRoot(); err != nil {
 		r.close()
 		return nil, err
@@ -149,18 +149,6 @@ func (s *Supervisor) asPassed(peer host.Peer, r *repo, dir *os.File) (*repo, err
 	}
 	r.readOnly = found.FSFlags&unix.ST_RDONLY != 0
 	return r, nil
-}
-
-// mountID returns the id of an open file's mount (statx(2), STATX_MNT_ID), without asking a file system.
-func mountID(f *os.File) (uint64, error) {
-	var st unix.Statx_t
-	if err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID, &st); err != nil {
-		return 0, err
-	}
-	if st.Mask&unix.STATX_MNT_ID == 0 {
-		return 0, unix.ENODATA
-	}
-	return st.Mnt_id, nil
 }
 
 // firstLink returns the first prefix of path that leads through a symbolic link, path itself at the latest; "" if

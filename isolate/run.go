@@ -27,8 +27,8 @@ type Request struct {
 	narrowed bool // it would have written to a read-only repository, and reads it instead
 }
 
-// closeRequest closes and clears the descriptors of a user's request.
-func (p *prober) closeRequest(user uint32, q *Request) {
+// close closes and clears the descriptors of a user's request.
+func (q *Request) close(p *prober, user uint32) {
 	p.discard(user, q.Payload, q.Stdin, q.Stdout, q.Stderr, q.RepoDir, q.CommonDir)
 	q.Payload, q.Stdin, q.Stdout, q.Stderr, q.RepoDir, q.CommonDir = nil, nil, nil, nil, nil, nil
 }
@@ -37,7 +37,7 @@ func (p *prober) closeRequest(user uint32, q *Request) {
 // terminal, serveJob calls terminal with its master.
 func (s *Supervisor) serveJob(ctx context.Context, r *run, q *Request, terminal func(*os.File)) wire.Result {
 	if !s.begin() {
-		s.probes.closeRequest(r.peer.Payer(), q)
+		q.close(s.probes, r.peer.Payer())
 		return refusedResult(host.ErrEnding)
 	}
 	defer s.work.Done()
@@ -64,7 +64,7 @@ func (s *Supervisor) acquire(ctx context.Context, r *run, q *Request, terminal f
 	if err == nil {
 		defer s.unregister(r)
 	}
-	defer s.probes.closeRequest(r.peer.Payer(), q)
+	defer q.close(s.probes, r.peer.Payer())
 	if err != nil {
 		return wire.Result{}, err
 	}

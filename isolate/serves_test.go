@@ -14,18 +14,6 @@ import (
 	"corral/job"
 )
 
-// opened returns an O_PATH descriptor, as front-ends pass it.
-func opened(t testing.TB, path string) *os.File {
-	t.Helper()
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
-	f := os.NewFile(uintptr(fd), path)
-	t.Cleanup(func() { f.Close() })
-	return f
-}
-
 // serving is a supervisor with one repository for every user and one for user 1002, and a directory that is not
 // configured.
 type serving struct {

@@ -28,7 +28,7 @@ type Supervisor struct {
 	tools    *host.Toolchains
 	programs *host.Programs
 	userns   *host.UsernsMaker
-	probes   prober
+	probes   *prober
 	audit    *audit.Log
 	state    *host.State
 	layers   *layer.Store
@@ -112,11 +112,13 @@ func New(c Config) (*Supervisor, error) {
 	if err := s.userns.Begin(); err != nil {
 		return nil, err
 	}
-	s.probes = prober{stub: s.programs.Stub, user: s.instance.NobodyID() + 1, patience: c.probing, ctx: s.ctx, log: c.Log, payer: s.subuids.PayerOf}
-	u.Push(s.probes.close)
-	if err := s.probes.begin(); err != nil {
+	s.probes, err = newProber(s.ctx, probeConfig{
+		Program: s.programs.Stub, User: s.instance.NobodyID() + 1, Patience: c.probing, Payer: s.subuids.PayerOf, Log: c.Log,
+	})
+	if err != nil {
 		return nil, err
 	}
+	u.Push(s.probes.close)
 	if s.tools, err = host.HoldToolchains(s.instance.Dir, c.Toolchains, c.Shown, c.Account, c.Log); err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *Request, te
 	if ss := sl.jail.session; ss != nil {
 		stopLayer = ss.watchLayer(&layer)
 	}
-	s.probes.closeRequest(r.peer.Payer(), q) // the job has its own descriptors now: a pipe's other end must see EOF when the job ends
+	q.close(s.probes, r.peer.Payer()) // the job has its own descriptors now: a pipe's other end must see EOF when the job ends
 	result, err := s.watch(ctx, sl, r, terminal)
 	stopLayer()
 	stopDisk()

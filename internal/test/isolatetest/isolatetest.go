@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,4 +80,53 @@ func RefusedAt(t testing.TB, what string, err error, step string, errno unix.Err
 	if !errors.As(err, &r) || r.Step != step || errno != 0 && r.Errno != int(errno) {
 		t.Errorf("%s: %#v, want a refusal at %q with errno %d (%v)", what, err, step, int(errno), errno)
 	}
+}
+
+// Opened returns an O_PATH descriptor, as front-ends pass it.
+func Opened(t testing.TB, path string) *os.File {
+	t.Helper()
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	f := os.NewFile(uintptr(fd), path)
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// OpenDescriptors returns the number of open descriptors of this process.
+func OpenDescriptors(t testing.TB) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}
+
+// Waits reports whether a thread of this process waits where no signal reaches it, for longer than a disk takes.
+func Waits(t testing.TB) bool {
+	t.Helper()
+	for range 100 {
+		if !uninterruptible(t) {
+			return false
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return true
+}
+
+func uninterruptible(t testing.TB) bool {
+	t.Helper()
+	list, err := filepath.Glob("/proc/self/task/*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range list {
+		b, _ := os.ReadFile(file) // empty if the thread has exited
+		if _, state, _ := strings.Cut(string(b), ") "); strings.HasPrefix(state, "D") {
+			return true
+		}
+	}
+	return false
 }
