@@ -43,7 +43,7 @@ type Config struct {
 	Log        *slog.Logger  // nil discards
 
 	patience time.Duration // replaces sendPatience in tests
-	probing  time.Duration // replaces probePatience in tests
+	probing  time.Duration // replaces probe.DefaultPatience in tests
 	ending   time.Duration // replaces host.SlotPatience for the end of a slot's processes in tests
 	reclaim  time.Duration // replaces reclaimRest in tests
 	trim     time.Duration // replaces trimInterval in tests

@@ -118,7 +118,7 @@ func (w *diskWatch) free() error {
 	case localFileSystems[j.repo.fs]:
 		err = unix.Fstatfs(int(j.repo.dir.Fd()), &st)
 	default: // the file system may not answer
-		found, err := j.s.probes.fileSystem(w.run.peer.Payer(), j.repo.dir)
+		found, err := j.s.probes.FileSystem(w.run.peer.Payer(), j.repo.dir)
 		w.bytes, w.inodes = found.FreeBytes, found.FreeFiles
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/isolate/host"
+	"corral/isolate/probe"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -80,8 +81,8 @@ func TestDocumentedLimits(t *testing.T) {
 		fmt.Sprintf("| jobs at once of one connection | %s |", thousands(maxClientRuns)),
 		fmt.Sprintf("| connections of all users | %s |", thousands(maxConnections)),
 		fmt.Sprintf("| sessions being opened for one user; for all | %s; %s |", thousands(maxUserOpenings), thousands(maxOpenings)),
-		fmt.Sprintf("| looks at a user's files that have not been answered; of all users | %s; %s |", thousands(maxUserProbes), thousands(maxProbes)),
-		fmt.Sprintf("| how long a file system may take to answer a look | %d s |", probePatience/time.Second),
+		fmt.Sprintf("| looks at a user's files that have not been answered; of all users | %s; %s |", thousands(probe.MaxUser), thousands(probe.MaxAll)),
+		fmt.Sprintf("| how long a file system may take to answer a look | %d s |", probe.DefaultPatience/time.Second),
 		fmt.Sprintf("| users of one jail, with waiting slots and the scanner | %s |", thousands(host.JobUIDs)),
 		fmt.Sprintf("| waiting slots of a jail | %d, up to %d as jobs come (`warm_slots`) |", minSlots, c.Slots),
 		fmt.Sprintf("| waiting slots of all jails | %s (`max_warm_slots`) |", thousands(c.MaxSlots)),

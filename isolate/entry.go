@@ -57,7 +57,7 @@ func (c *Config) pinRepo(r *Repo, want host.Inode) error {
 	return nil
 }
 
-// openDir opens a directory that root named, with the rights of the account for which an embedded supervisor was
+// OpenDir opens a directory that root named, with the rights of the account for which an embedded supervisor was
 // started, or with root's.
 func (c *Config) openDir(path string) (*os.File, error) {
 	return directory.OpenFor(c.Account, path)

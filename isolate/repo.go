@@ -13,6 +13,7 @@ import (
 
 	"corral/internal/directory"
 	"corral/isolate/host"
+	"corral/isolate/probe"
 	"corral/job"
 	"corral/rootfs"
 )
@@ -27,21 +28,21 @@ type repo struct {
 	fs       int64  // its file system's magic number; set when its jail is built
 	readOnly bool   // it was passed from a read-only mount
 	common   *repo  // the git directory of which it is a worktree, or nil
-	probes   *prober
+	probes   *probe.Prober
 	payer    uint32 // the payer of the peer for whom it was pinned; closing it counts on this user
 }
 
 // pin opens path, which must be absolute and clean and contain no symbolic link, for jobs of the peer. If want is not
 // zero, the directory must have that inode.
 func (s *Supervisor) pin(peer host.Peer, path string, want host.Inode) (*repo, error) {
-	dir, id, err := s.probes.openDir(peer.Payer(), path)
+	dir, id, err := s.probes.OpenDir(peer.Payer(), path)
 	if errors.Is(err, unix.ELOOP) {
 		err = &directory.LinkError{Path: path, Link: s.firstLink(peer.Payer(), path)}
 	}
 	if err != nil {
 		return nil, refuseRepo(path, err)
 	}
-	r := &repo{path: path, dir: dir, Inode: id.Inode, Owner: host.Owner{UID: id.uid, GID: peer.GroupFor(id.uid, id.gid), Group: id.gid}, probes: s.probes, payer: peer.Payer()}
+	r := &repo{path: path, dir: dir, Inode: id.Inode, Owner: host.Owner{UID: id.UID, GID: peer.GroupFor(id.UID, id.GID), Group: id.GID}, probes: s.probes, payer: peer.Payer()}
 	if err := r.checkRoot(); err != nil {
 		r.close()
 		return nil, err
@@ -56,7 +57,7 @@ func (s *Supervisor) pin(peer host.Peer, path string, want host.Inode) (*repo, e
 // close also accepts a repository without a descriptor, see importDir.
 func (r *repo) close() {
 	if r.dir != nil {
-		r.probes.discard(r.payer, r.dir)
+		r.probes.Discard(r.payer, r.dir)
 	}
 	if r.common != nil {
 		r.common.close()
@@ -120,11 +121,11 @@ func (s *Supervisor) serves(peer host.Peer, path string, dir *os.File) (*repo, e
 	if dir == nil {
 		return s.servesPath(peer, path)
 	}
-	id, err := s.probes.identify(peer.Payer(), dir)
+	id, err := s.probes.Identify(peer.Payer(), dir)
 	if err != nil {
 		return nil, refuseRepo(path, err)
 	}
-	if id.mode&unix.S_IFMT != unix.S_IFDIR {
+	if id.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return nil, &job.Refusal{Step: "repo", Message: "the descriptor passed as the repository is not a directory"}
 	}
 	r, err := s.servesOpen(peer, path, dir, id)
@@ -137,12 +138,12 @@ func (s *Supervisor) serves(peer host.Peer, path string, dir *os.File) (*repo, e
 // asPassed records in r whether the mount through which the peer opened the directory is read-only; on failure it
 // closes r. If that mount is the supervisor's own, nothing needs to be recorded, because a clone of it has its flags.
 func (s *Supervisor) asPassed(peer host.Peer, r *repo, dir *os.File) (*repo, error) {
-	if mount, err := mountID(dir); err == nil {
-		if own, err := mountID(r.dir); err == nil && own == mount {
+	if mount, err := probe.MountID(dir); err == nil {
+		if own, err := probe.MountID(r.dir); err == nil && own == mount {
 			return r, nil
 		}
 	}
-	found, err := s.probes.fileSystem(peer.Payer(), dir)
+	found, err := s.probes.FileSystem(peer.Payer(), dir)
 	if err != nil {
 		r.close()
 		return nil, refuseRepo(r.path, err)
@@ -161,8 +162,8 @@ func (s *Supervisor) firstLink(user uint32, path string) string {
 		}
 	}
 	n := sort.Search(len(ends), func(i int) bool {
-		dir, _, err := s.probes.openDir(user, path[:ends[i]])
-		s.probes.discard(user, dir)
+		dir, _, err := s.probes.OpenDir(user, path[:ends[i]])
+		s.probes.Discard(user, dir)
 		return errors.Is(err, unix.ELOOP)
 	})
 	if n == len(ends) {
@@ -172,7 +173,7 @@ func (s *Supervisor) firstLink(user uint32, path string) string {
 }
 
 // servesOpen is serves for the directory dir, whose identity is already known.
-func (s *Supervisor) servesOpen(peer host.Peer, path string, dir *os.File, id identity) (*repo, error) {
+func (s *Supervisor) servesOpen(peer host.Peer, path string, dir *os.File, id probe.Identity) (*repo, error) {
 	// Fast path: the descriptor is the pinned inode of a served repository, so readlink(/proc/self/fd), the slowest
 	// step here, is skipped. Nothing is gained by a false path: the client could have sent the path alone.
 	if s.config.pinned[path] == id.Inode && s.config.servesTo(peer, path) {
@@ -196,10 +197,10 @@ func (s *Supervisor) servesOpen(peer host.Peer, path string, dir *os.File, id id
 		return s.servesPath(peer, real)
 	case peer.Embedded, !s.config.Own:
 		return nil, notServed(real)
-	case id.uid != peer.UID:
+	case id.UID != peer.UID:
 		return nil, &job.Refusal{
 			Step:    "repo",
-			Message: fmt.Sprintf("%q belongs to user %d, not to you (user %d)", real, id.uid, peer.UID),
+			Message: fmt.Sprintf("%q belongs to user %d, not to you (user %d)", real, id.UID, peer.UID),
 			Hint:    "the operator can serve it to you in the supervisor's configuration",
 		}
 	}
@@ -211,7 +212,7 @@ func (s *Supervisor) servesOpen(peer host.Peer, path string, dir *os.File, id id
 		r.close()
 		return nil, refuseMoved(real)
 	}
-	if err != nil && peer.UID != 0 && !errors.As(err, new(stalledError)) && !errors.Is(err, host.ErrEnding) {
+	if err != nil && peer.UID != 0 && !errors.As(err, new(probe.StalledError)) && !errors.Is(err, host.ErrEnding) {
 		return nil, refuseMoved(real)
 	}
 	if err == nil { // the directory's owner may learn why an entry for it is not served
@@ -315,7 +316,7 @@ func (s *Supervisor) inspectAll(user uint32, r *repo) error {
 
 // inspect records mode and file system of the repository, before anything is built on it.
 func (s *Supervisor) inspect(user uint32, r *repo) error {
-	found, err := s.probes.fileSystem(user, r.dir)
+	found, err := s.probes.FileSystem(user, r.dir)
 	if err != nil {
 		return refuseRepo(r.path, err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"corral/isolate/host"
 	"corral/isolate/inside"
+	"corral/isolate/probe"
 	"corral/isolate/wire"
 	"corral/job"
 	"corral/seccomp"
@@ -28,8 +29,8 @@ type Request struct {
 }
 
 // close closes and clears the descriptors of a user's request.
-func (q *Request) close(p *prober, user uint32) {
-	p.discard(user, q.Payload, q.Stdin, q.Stdout, q.Stderr, q.RepoDir, q.CommonDir)
+func (q *Request) close(p *probe.Prober, user uint32) {
+	p.Discard(user, q.Payload, q.Stdin, q.Stdout, q.Stderr, q.RepoDir, q.CommonDir)
 	q.Payload, q.Stdin, q.Stdout, q.Stderr, q.RepoDir, q.CommonDir = nil, nil, nil, nil, nil, nil
 }
 
@@ -187,14 +188,14 @@ func (s *Supervisor) check(peer host.Peer, q *Request) (job.Limits, error) {
 func (s *Supervisor) checkStream(peer host.Peer, f *os.File) error {
 	// Only a pipe has a pipe size, and only the kernel is asked for it. A named pipe is on a real file system.
 	_, err := unix.FcntlInt(f.Fd(), unix.F_GETPIPE_SZ, 0)
-	var pipe identity
+	var pipe probe.Identity
 	if err == nil {
-		pipe, err = identifyCached(int(f.Fd()))
+		pipe, err = probe.IdentifyCached(int(f.Fd()))
 	}
-	if err != nil || pipe.Dev != s.pipes || pipe.mode&unix.S_IFMT != unix.S_IFIFO {
+	if err != nil || pipe.Dev != s.pipes || pipe.Mode&unix.S_IFMT != unix.S_IFIFO {
 		return &job.Refusal{Step: "request", Message: "a standard stream is not an anonymous pipe: jobs get no files of the host"}
 	}
-	if !peer.Owns(pipe.uid) {
+	if !peer.Owns(pipe.UID) {
 		return &job.Refusal{Step: "request", Message: "a standard stream is a pipe that another user created"}
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 
 	"corral/internal/directory"
 	"corral/isolate/host"
+	"corral/isolate/probe"
 	"corral/isolate/wire"
 	"corral/job"
 	"corral/seccomp"
@@ -87,7 +88,7 @@ func (s *Supervisor) accept(u *net.UnixConn) error {
 	}
 	peer := host.Peer{UID: cred.Uid, Holder: s.subuids.Holder(cred.Uid), Account: &directory.Account{UID: cred.Uid, GID: cred.Gid, Groups: groups}}
 	if !s.connect(peer.Payer(), 1) {
-		s.probes.hangUp(peer.Payer(), conn)
+		s.probes.HangUp(peer.Payer(), conn)
 		return fmt.Errorf("user %d has too many connections, or has sent descriptors that cannot be closed", peer.Payer())
 	}
 	go func() {
@@ -109,7 +110,7 @@ const maxHostile = 8
 // receive receives a message with descriptors through a helper process. If no helper is available for the user, or a
 // descriptor is of a kind that cannot be closed safely, the request is refused and the connection ends.
 func (c *client) receive(socket int, head []byte) ([]byte, []*os.File, error) {
-	message, files, err := c.s.probes.receive(c.peer.Payer(), socket)
+	message, files, err := c.s.probes.Receive(c.peer.Payer(), socket)
 	if errors.As(err, new(*job.Refusal)) {
 		if h, _, failed := wire.ReadHeader(head); failed == nil {
 			c.refuse(h.Tag, err)
@@ -147,7 +148,7 @@ func (s *Supervisor) ServeConn(conn *wire.Conn, peer host.Peer) { s.serveConn(co
 func (s *Supervisor) serveConn(conn *wire.Conn, peer host.Peer) (closed <-chan struct{}) {
 	done := make(chan struct{})
 	if !s.beginIn(&s.clients) {
-		s.probes.hangUp(peer.Payer(), conn)
+		s.probes.HangUp(peer.Payer(), conn)
 		close(done)
 		return done
 	}
@@ -168,7 +169,7 @@ func (s *Supervisor) serveConn(conn *wire.Conn, peer host.Peer) (closed <-chan s
 	err := c.serve(ctx)
 	stop()
 	cancel()
-	if errors.Is(err, errForeign) {
+	if errors.Is(err, probe.ErrForeign) {
 		s.noteHostile(peer.Payer())
 	}
 	if !errors.Is(err, io.EOF) {
@@ -176,7 +177,7 @@ func (s *Supervisor) serveConn(conn *wire.Conn, peer host.Peer) (closed <-chan s
 	}
 	c.work.Wait() // requests in progress are still answered
 	c.endSessions()
-	s.probes.hangUp(peer.Payer(), conn)
+	s.probes.HangUp(peer.Payer(), conn)
 	if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
 		s.config.Log.Warn("client dropped", "uid", peer.UID, "error", err)
 	}
@@ -209,7 +210,7 @@ const sendPatience = 20 * time.Second
 // the connection counts until it has finished.
 func (c *client) discard() {
 	for files := range c.unwanted {
-		c.s.probes.discard(c.peer.Payer(), files...)
+		c.s.probes.Discard(c.peer.Payer(), files...)
 	}
 }
 

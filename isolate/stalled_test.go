@@ -13,6 +13,7 @@ import (
 
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/host"
+	"corral/isolate/probe"
 	"corral/isolate/wire"
 )
 
@@ -94,8 +95,8 @@ func TestStalledDirectory(t *testing.T) {
 	dir := opened(t, files.Dir+"/dir")
 	files.Stall(t)
 	before := threads(t)
-	done := openAll(f.s, maxUserProbes, dir)
-	for range maxUserProbes {
+	done := openAll(f.s, probe.MaxUser, dir)
+	for range probe.MaxUser {
 		if err := next(t, done); err == nil || !strings.Contains(err.Error(), "has not answered for 500ms") {
 			t.Errorf("%v", err)
 		}
@@ -103,7 +104,7 @@ func TestStalledDirectory(t *testing.T) {
 	const more = 40
 	done = openAll(f.s, more, dir)
 	for range more {
-		if err := next(t, done); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("of %d directories", maxUserProbes)) {
+		if err := next(t, done); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("of %d directories", probe.MaxUser)) {
 			t.Errorf("more than the maximum: %v", err)
 		}
 	}
@@ -192,7 +193,7 @@ func TestDetached(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range 3 * maxUserProbes {
+	for i := range 3 * probe.MaxUser {
 		conn, client, err := wire.Pair()
 		if err != nil {
 			t.Fatal(err)
@@ -205,7 +206,7 @@ func TestDetached(t *testing.T) {
 		served := make(chan outcome, 1)
 		go func() {
 			if i%3 == 2 { // as one that is refused, and has not been read
-				s.probes.hangUp(owner, conn)
+				s.probes.HangUp(owner, conn)
 			} else {
 				<-s.serveConn(conn, host.Peer{UID: owner})
 			}
@@ -225,7 +226,7 @@ func TestDetached(t *testing.T) {
 		t.Error("a thread of the supervisor waits for a client's file system")
 	}
 	dir := opened(t, "/")
-	if _, err := s.probes.fileSystem(owner+1, dir); err != nil {
+	if _, err := s.probes.FileSystem(owner+1, dir); err != nil {
 		t.Errorf("another user: %v", err)
 	}
 	dir.Close()

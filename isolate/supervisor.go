@@ -15,6 +15,7 @@ import (
 
 	"corral/isolate/host"
 	"corral/isolate/layer"
+	"corral/isolate/probe"
 	"corral/isolate/wire"
 	"corral/rootfs"
 	"corral/seccomp"
@@ -28,7 +29,7 @@ type Supervisor struct {
 	tools    *host.Toolchains
 	programs *host.Programs
 	userns   *host.UsernsMaker
-	probes   *prober
+	probes   *probe.Prober
 	audit    *audit.Log
 	state    *host.State
 	layers   *layer.Store
@@ -112,13 +113,13 @@ func New(c Config) (*Supervisor, error) {
 	if err := s.userns.Begin(); err != nil {
 		return nil, err
 	}
-	s.probes, err = newProber(s.ctx, probeConfig{
+	s.probes, err = probe.New(s.ctx, probe.Config{
 		Program: s.programs.Stub, User: s.instance.NobodyID() + 1, Patience: c.probing, Payer: s.subuids.PayerOf, Log: c.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	u.Push(s.probes.close)
+	u.Push(s.probes.Close)
 	if s.tools, err = host.HoldToolchains(s.instance.Dir, c.Toolchains, c.Shown, c.Account, c.Log); err != nil {
 		return nil, err
 	}
@@ -206,7 +207,7 @@ func (s *Supervisor) Close() error {
 		f.file.Close()
 	}
 	s.userns.Close()
-	s.probes.close()
+	s.probes.Close()
 	s.programs.Close()
 	s.state.Close()
 	// The audit log is closed before the instance lock is released: once another supervisor gets that lock, it records

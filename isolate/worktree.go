@@ -85,7 +85,7 @@ func (s *Supervisor) pinCommon(peer host.Peer, path string, dir *os.File) (*repo
 	if dir == nil {
 		return s.pin(peer, path, host.Inode{})
 	}
-	id, err := s.probes.identify(peer.Payer(), dir)
+	id, err := s.probes.Identify(peer.Payer(), dir)
 	if err != nil {
 		return nil, refuseRepo(path, err)
 	}

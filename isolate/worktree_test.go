@@ -12,6 +12,7 @@ import (
 
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/host"
+	"corral/isolate/probe"
 	"corral/job"
 )
 
@@ -183,7 +184,7 @@ func TestServesCommon(t *testing.T) {
 				dir = os.NewFile(uintptr(fd), tt.opened)
 				defer dir.Close()
 			}
-			r, err := (&Supervisor{config: c}).servesCommon(tt.peer, filepath.Join(top, tt.path), dir)
+			r, err := (&Supervisor{config: c, probes: &probe.Prober{}}).servesCommon(tt.peer, filepath.Join(top, tt.path), dir)
 			if r != nil {
 				r.close()
 			}

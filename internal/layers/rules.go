@@ -202,10 +202,11 @@ var bounds = []bound{
 		shown:  true,
 	},
 	{
-		from: "isolate/host",
-		only: []string{
-			"std", sys, "cgroup/...", "rootfs", "job", "internal/directory", "isolate/inside", "isolate/wire", "isolate/layer", "github.com/containerd/cgroups/...",
-		},
+		from: "isolate/probe", never: []string{"isolate", "isolate/admit", "isolate/cell", "isolate/sessions", "isolate/serve"},
+		reason: "it opens what clients name before anything is decided about it",
+	},
+	{
+		from: "isolate/host", never: []string{"isolate", "isolate/probe", "isolate/admit", "isolate/cell", "isolate/sessions", "isolate/serve"},
 		reason: "what the supervisor has of the machine depends on no jail, repository or request",
 	},
 	{

@@ -1,4 +1,4 @@
-package isolate
+package probe
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 )
 
 // newTestProber returns a prober and a function that cancels its context, as the end of a supervisor does.
-func newTestProber(t testing.TB, patience time.Duration) (p *prober, end func()) {
+func newTestProber(t testing.TB, patience time.Duration) (p *Prober, end func()) {
 	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Root)
 	programs, err := host.LoadPrograms(filepath.Dir(sandboxtest.Bin(t, "corral-init")))
@@ -29,7 +29,7 @@ func newTestProber(t testing.TB, patience time.Duration) (p *prober, end func())
 	}
 	t.Cleanup(programs.Close)
 	ctx, end := context.WithCancel(context.Background())
-	p, err = newProber(ctx, probeConfig{
+	p, err = New(ctx, Config{
 		Program: programs.Stub, User: host.DefaultUIDBase + 1, Patience: patience, Payer: func(uid uint32) uint32 { return uid },
 		Log: slog.New(slog.DiscardHandler),
 	})
@@ -41,12 +41,12 @@ func newTestProber(t testing.TB, patience time.Duration) (p *prober, end func())
 }
 
 // startProber returns a prober that is closed with the test.
-func startProber(t testing.TB) *prober {
+func startProber(t testing.TB) *Prober {
 	t.Helper()
 	p, end := newTestProber(t, 0)
 	t.Cleanup(func() {
 		end()
-		p.close()
+		p.Close()
 	})
 	return p
 }
@@ -62,17 +62,17 @@ func TestHeldClosedByAbort(t *testing.T) {
 		t.Fatal(err)
 	}
 	files.SendDetached(t, client, []byte("no message"))
-	conn.Guard = func(socket int, _ []byte) ([]byte, []*os.File, error) { return p.receive(owner, socket) }
+	conn.Guard = func(socket int, _ []byte) ([]byte, []*os.File, error) { return p.Receive(owner, socket) }
 	_, received, err := conn.Receive()
 	if err != nil || len(received) != 1 {
 		t.Fatalf("%d files, %v", len(received), err)
 	}
-	p.discard(owner, received...)
-	p.hangUp(owner, conn)
+	p.Discard(owner, received...)
+	p.HangUp(owner, conn)
 	client.Close()
 	eventually(t, func() string { return p.closing(before) })
 	end()
-	p.close()
+	p.Close()
 }
 
 // TestCloseQueue: the descriptors of one user that wait to be closed are bounded, and so are the helpers; what others have is closed
@@ -108,7 +108,7 @@ func TestCloseQueue(t *testing.T) {
 		return conn
 	}
 	for range maxUserClosing {
-		p.hangUp(owner, send(true))
+		p.HangUp(owner, send(true))
 		eventually(t, func() string { // each has a helper of its own
 			closer.mu.Lock()
 			defer closer.mu.Unlock()
@@ -120,7 +120,7 @@ func TestCloseQueue(t *testing.T) {
 	}
 	const floods = maxWaitingCloses + 100
 	for range floods {
-		p.hangUp(owner, send(false))
+		p.HangUp(owner, send(false))
 	}
 	closer.mu.Lock()
 	q := closer.users[owner]
@@ -128,7 +128,7 @@ func TestCloseQueue(t *testing.T) {
 		t.Errorf("%d helpers, %d connections wait, %d are parked", q.helpers, len(q.waiting), closer.parked())
 	}
 	closer.mu.Unlock()
-	p.hangUp(owner+1, send(false))
+	p.HangUp(owner+1, send(false))
 	eventually(t, func() string {
 		closer.mu.Lock()
 		defer closer.mu.Unlock()
@@ -146,14 +146,14 @@ func TestCloseQueue(t *testing.T) {
 	closer.mu.Unlock()
 	eventually(t, func() string { return p.closing(before) })
 	end()
-	p.close()
+	p.Close()
 }
 
 // TestStuckProbesOfOthers: users whose helpers hang, however many, keep nobody else from being served.
 func TestStuckProbesOfOthers(t *testing.T) {
-	p := &prober{probeConfig: probeConfig{Patience: time.Hour}, ctx: t.Context()} // a user with stuck helpers is refused at once
-	for i := range maxProbes {
-		p.count(uint32(1000+i/maxUserProbes), 1, 1)
+	p := &Prober{Config: Config{Patience: time.Hour}, ctx: t.Context()} // a user with stuck helpers is refused at once
+	for i := range MaxAll {
+		p.add(uint32(1000+i/MaxUser), 1, 1)
 	}
 	if err := p.acquire(1); err != nil {
 		t.Errorf("a user without a stuck helper: %v", err)
@@ -161,8 +161,8 @@ func TestStuckProbesOfOthers(t *testing.T) {
 	if err := p.acquire(1000); err == nil {
 		t.Error("a user with as many stuck helpers as there may be is served")
 	}
-	for i := range maxProbes - 1 {
-		if err := p.acquire(uint32(2 + i/maxUserProbes)); err != nil {
+	for i := range MaxAll - 1 {
+		if err := p.acquire(uint32(2 + i/MaxUser)); err != nil {
 			t.Fatalf("look %d: %v", i, err)
 		}
 	}
@@ -196,7 +196,7 @@ func TestUnreceived(t *testing.T) {
 		if got := holdsDescriptors(conn); got != descriptors {
 			t.Errorf("descriptors %v: holdsDescriptors returns %v", descriptors, got)
 		}
-		p.hangUp(owner, conn)
+		p.HangUp(owner, conn)
 		if n, err := r.Read(make([]byte, 1)); n != 0 || err == nil { // waits for the last descriptor of the other end
 			t.Errorf("the pipe: %d, %v", n, err)
 		}
@@ -214,11 +214,11 @@ func TestProber(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := opened(t, repo)
-	cached, err := p.identify(owner, dir)
-	if err != nil || cached.uid != owner || cached.mode&unix.S_IFMT != unix.S_IFDIR {
+	cached, err := p.Identify(owner, dir)
+	if err != nil || cached.UID != owner || cached.Mode&unix.S_IFMT != unix.S_IFDIR {
 		t.Errorf("%+v, %v", cached, err)
 	}
-	found, err := p.fileSystem(owner, dir)
+	found, err := p.FileSystem(owner, dir)
 	var fs unix.Statfs_t
 	if failed := unix.Statfs(repo, &fs); failed != nil || err != nil || identityOf(found) != cached || found.FSType != fs.Type || found.FreeFiles == 0 {
 		t.Errorf("%+v, want %+v; %v, %v", found, cached, err, failed)
@@ -226,7 +226,7 @@ func TestProber(t *testing.T) {
 	for path, want := range map[string]error{
 		repo: nil, link: unix.ELOOP, repo + "/none": unix.ENOENT, "/dev/null": unix.ENOTDIR, "/proc/self/cwd": unix.ELOOP,
 	} {
-		f, _, err := p.openDir(owner, path)
+		f, _, err := p.OpenDir(owner, path)
 		if f != nil {
 			f.Close()
 		}
@@ -234,7 +234,7 @@ func TestProber(t *testing.T) {
 			t.Errorf("%s: %v, want %v", path, err, want)
 		}
 	}
-	if p.all != (probeCount{}) || len(p.users) != 0 {
+	if p.all != (count{}) || len(p.users) != 0 {
 		t.Errorf("probes in progress: %+v, %v", p.all, p.users)
 	}
 }
@@ -242,7 +242,7 @@ func TestProber(t *testing.T) {
 // TestProbeHelper: a helper has no rights except to traverse directories, is reused, and is replaced when it ends.
 func TestProbeHelper(t *testing.T) {
 	p := startProber(t)
-	h, err := p.helper()
+	h, err := p.takeHelper()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +265,7 @@ func TestProbeHelper(t *testing.T) {
 	}
 	p.keep(h)
 	dir := opened(t, newRepo(t))
-	if _, err := p.fileSystem(owner, dir); err != nil {
+	if _, err := p.FileSystem(owner, dir); err != nil {
 		t.Error(err)
 	}
 	if len(p.idle) != 1 || p.idle[0] != h {
@@ -280,7 +280,7 @@ func TestProbeHelper(t *testing.T) {
 		}
 		return "the helper has not exited"
 	})
-	if _, err := p.fileSystem(owner, dir); err != nil {
+	if _, err := p.FileSystem(owner, dir); err != nil {
 		t.Errorf("after its end: %v", err)
 	}
 	if len(p.idle) != 1 || p.idle[0] == h {
@@ -307,7 +307,7 @@ func BenchmarkProbe(b *testing.B) {
 	})
 	b.Run("memory", func(b *testing.B) {
 		for b.Loop() {
-			f, _, err := p.openDir(owner, repo)
+			f, _, err := p.OpenDir(owner, repo)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -317,7 +317,7 @@ func BenchmarkProbe(b *testing.B) {
 }
 
 // closing says what of clients' descriptors is not closed yet, "" if nothing is. before is the number of this process's.
-func (p *prober) closing(before int) string {
+func (p *Prober) closing(before int) string {
 	p.closer.mu.Lock()
 	users, parked := len(p.closer.users), p.closer.parked()
 	p.closer.mu.Unlock()
@@ -325,7 +325,7 @@ func (p *prober) closing(before int) string {
 	all := p.all
 	p.mu.Unlock()
 	list, err := os.ReadDir("/proc/self/fd")
-	if users > 0 || parked > 0 || all != (probeCount{}) || err != nil || len(list) > before+maxIdleProbes {
+	if users > 0 || parked > 0 || all != (count{}) || err != nil || len(list) > before+maxIdleProbes {
 		return fmt.Sprintf("%d users have something to close, %d connections are parked, looks: %+v, %d descriptors after %d", users, parked, all, len(list), before)
 	}
 	return ""

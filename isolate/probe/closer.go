@@ -1,12 +1,9 @@
-package isolate
+package probe
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -30,7 +27,7 @@ import (
 const (
 	// maxUserClosing bounds the helpers that close for one user. It equals the maximum of probes: a user whose helpers all hang
 	// cannot have anything received or probed either.
-	maxUserClosing = maxUserProbes
+	maxUserClosing = MaxUser
 	// maxWaitingCloses bounds the descriptors of a user that wait to be closed. Beyond it, discard blocks.
 	maxWaitingCloses = 512
 	// maxParked bounds the connections of all users that wait beyond maxWaitingCloses, so that the accept loop does not block.
@@ -43,7 +40,7 @@ const (
 
 // A fileCloser closes descriptors that clients control.
 type fileCloser struct {
-	probes *prober
+	probes *Prober
 	fuse   *os.File // the root of a fusectl file system; nil: this kernel has no FUSE
 
 	mu      sync.Mutex
@@ -66,7 +63,7 @@ type closable struct {
 }
 
 // sendTo has a helper hold the descriptor.
-func (c closable) sendTo(h *probeHelper) error {
+func (c closable) sendTo(h *helper) error {
 	send := func(fd int) error { return h.conn.SendDescriptors(inside.Probe{Kind: inside.ProbeHold}.Append(), fd) }
 	if c.conn != nil {
 		return c.conn.Hand(send)
@@ -82,7 +79,7 @@ func (c closable) close() {
 	c.file.Close()
 }
 
-func (c *fileCloser) begin(p *prober) error {
+func (c *fileCloser) begin(p *Prober) error {
 	c.probes, c.changed.L, c.users = p, &c.mu, map[uint32]*closeQueue{}
 	context.AfterFunc(p.ctx, func() {
 		c.mu.Lock()
@@ -95,29 +92,9 @@ func (c *fileCloser) begin(p *prober) error {
 	return err
 }
 
-// openFuseControl mounts a fusectl file system that is attached nowhere. It returns nil if the kernel has none.
-func openFuseControl() (*os.File, error) {
-	fs, err := unix.Fsopen("fusectl", unix.FSOPEN_CLOEXEC)
-	if errors.Is(err, unix.ENODEV) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("fsopen fusectl: %w", err)
-	}
-	defer unix.Close(fs)
-	if err := unix.FsconfigCreate(fs); err != nil {
-		return nil, fmt.Errorf("fsconfig fusectl: %w", err)
-	}
-	root, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("fsmount fusectl: %w", err)
-	}
-	return os.NewFile(uintptr(root), "fusectl"), nil
-}
-
-// discard takes over files that a client passed or named and closes them soon; nil files are skipped. user is the peer's payer. It
+// Discard takes over files that a client passed or named and closes them soon; nil files are skipped. user is the peer's payer. It
 // blocks only while too many descriptors of this user wait.
-func (p *prober) discard(user uint32, files ...*os.File) {
+func (p *Prober) Discard(user uint32, files ...*os.File) {
 	for _, f := range files {
 		switch {
 		case f == nil:
@@ -129,8 +106,8 @@ func (p *prober) discard(user uint32, files ...*os.File) {
 	}
 }
 
-// hangUp takes over a client's connection and closes it soon. It blocks only while maxParked connections wait.
-func (p *prober) hangUp(user uint32, conn *wire.Conn) {
+// HangUp takes over a client's connection and closes it soon. It blocks only while maxParked connections wait.
+func (p *Prober) HangUp(user uint32, conn *wire.Conn) {
 	conn.Shutdown() // the client can send nothing more
 	if !conn.Unread() || !holdsDescriptors(conn) {
 		conn.Close()
@@ -224,7 +201,7 @@ func (c *fileCloser) work(user uint32, q *closeQueue) {
 // retries; when the supervisor ends, the remaining descriptors stay open.
 func (c *fileCloser) closeAll(user uint32, q *closeQueue, batch []closable) {
 	for len(batch) > 0 {
-		h, err := c.probes.helper()
+		h, err := c.probes.takeHelper()
 		if err != nil {
 			c.probes.Log.Warn("no helper process to close descriptors", "error", err)
 			select {
@@ -248,7 +225,7 @@ func (c *fileCloser) closeAll(user uint32, q *closeQueue, batch []closable) {
 
 // release tells a helper to close what it holds and waits for that. A helper that takes too long is killed, which ends the wait for a
 // socket that lingers, and counts as an abandoned probe of the user until it has exited.
-func (c *fileCloser) release(user uint32, q *closeQueue, h *probeHelper) {
+func (c *fileCloser) release(user uint32, q *closeQueue, h *helper) {
 	p := c.probes
 	_, _, err := p.exchange(h, inside.Probe{Kind: inside.ProbeClose})
 	if err == nil {
@@ -260,7 +237,7 @@ func (c *fileCloser) release(user uint32, q *closeQueue, h *probeHelper) {
 		return
 	}
 	p.Log.Warn("a helper process that closes a client's descriptors hangs", "uid", user, "pid", h.pid, "error", err)
-	p.count(user, 1, 0)
+	p.add(user, 1, 0)
 	ended := p.killStuck(user, h)
 	for {
 		select {
@@ -290,47 +267,6 @@ func (c *fileCloser) abortSoon(user uint32, q *closeQueue) {
 			c.probes.Log.Warn("FUSE file systems aborted that keep descriptors from being closed", "uid", user, "count", n, "error", err)
 		}
 	})
-}
-
-// abortFUSE aborts the FUSE file systems of the users that match selects, if they have requests under way, and returns their
-// number. fuse is the root of a fusectl file system. Only files of the kernel are read and written.
-func abortFUSE(fuse *os.File, match func(uid uint32) bool) (int, error) {
-	fd, err := unix.Openat(int(fuse.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return 0, fmt.Errorf("open fusectl: %w", err)
-	}
-	dir := os.NewFile(uintptr(fd), "fusectl")
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return 0, err
-	}
-	n := 0
-	for _, name := range names {
-		var st unix.Stat_t
-		if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || !match(st.Uid) || !hasRequests(fd, name) {
-			continue // it may have ended meanwhile
-		}
-		if control, err := unix.Openat(fd, name+"/abort", unix.O_WRONLY|unix.O_CLOEXEC, 0); err == nil {
-			if _, err := unix.Write(control, []byte("1")); err == nil {
-				n++
-			}
-			unix.Close(control)
-		}
-	}
-	return n, nil
-}
-
-// hasRequests reports whether a FUSE file system, given by its directory in fusectl, has requests under way.
-func hasRequests(dir int, name string) bool {
-	fd, err := unix.Openat(dir, name+"/waiting", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return false
-	}
-	defer unix.Close(fd)
-	var b [32]byte
-	n, err := unix.Read(fd, b[:])
-	return err == nil && strings.TrimSpace(string(b[:max(n, 0)])) != "0"
 }
 
 // finish waits until every queue is empty. The supervisor is ending, so no helper is waited for. add must not be called any more.

@@ -1,0 +1,170 @@
+package probe
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"corral/isolate/host"
+	"corral/isolate/inside"
+	"corral/isolate/wire"
+)
+
+type helper struct {
+	conn *wire.Conn
+	pid  int
+
+	closing bool      // it is closing descriptors that it passed on, and will report when that is done
+	user    uint32    // the user of that probe
+	since   time.Time // when the closing began
+}
+
+// exchange sends a question and waits for the answer, for p.Patience at most, and not beyond the supervisor's end.
+func (p *Prober) exchange(h *helper, question inside.Probe, fds ...int) ([]byte, []*os.File, error) {
+	h.conn.SetDeadline(time.Now().Add(p.Patience))
+	stop := context.AfterFunc(p.ctx, func() { h.conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	return h.exchange(question, fds...)
+}
+
+// exchange sends a question and waits for the answer.
+func (h *helper) exchange(question inside.Probe, fds ...int) ([]byte, []*os.File, error) {
+	if err := h.conn.SendDescriptors(question.Append(), fds...); err != nil {
+		return nil, nil, err
+	}
+	return h.conn.Receive()
+}
+
+// takeHelper returns an idle helper or starts one. It skips helpers that are still closing descriptors and abandons those
+// for which that takes too long, because otherwise one user would wait for another user's file system.
+func (p *Prober) takeHelper() (*helper, error) {
+	p.mu.Lock()
+	var found *helper
+	var late []*helper
+	p.idle = slices.DeleteFunc(p.idle, func(h *helper) bool {
+		switch {
+		case found != nil:
+			return false
+		case h.ready():
+			found = h
+			return true
+		case time.Since(h.since) > p.Patience:
+			late = append(late, h)
+			return true
+		}
+		return false
+	})
+	p.mu.Unlock()
+	for _, h := range late {
+		p.abandonClosing(h)
+	}
+	if found != nil {
+		return found, nil
+	}
+	return p.start()
+}
+
+// ready reports, without waiting, whether the helper can take a question. One that has exited cannot.
+func (h *helper) ready() bool {
+	if h.closing {
+		message, err := h.conn.Poll()
+		h.closing = err != nil || message == nil
+		return !h.closing
+	}
+	return !h.conn.Ended()
+}
+
+// keep keeps a helper for the next probe, or ends it.
+func (p *Prober) keep(h *helper) {
+	p.mu.Lock()
+	kept := len(p.idle) < maxIdleProbes && p.ctx.Err() == nil
+	if kept {
+		p.idle = append(p.idle, h)
+	}
+	p.mu.Unlock()
+	switch {
+	case kept:
+	case h.closing:
+		p.abandonClosing(h)
+	default:
+		h.end()
+	}
+}
+
+// abandonClosing abandons a helper whose probe has already ended.
+func (p *Prober) abandonClosing(h *helper) {
+	p.add(h.user, 1, 0)
+	p.killStuck(h.user, h)
+}
+
+// start starts a helper, which is confined when start returns.
+func (p *Prober) start() (*helper, error) {
+	ours, theirs, err := wire.PairFor(inside.ProbedSize + wire.MaxMessage)
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	const none = ^uintptr(0)
+	attr := &syscall.ProcAttr{
+		Dir: "/", Files: []uintptr{none, none, none, theirs.Fd()}, Env: []string{},
+		Sys: &syscall.SysProcAttr{Setsid: true}, // a terminal's signals are for the supervisor alone
+	}
+	pid, err := syscall.ForkExec(fmt.Sprintf("/proc/self/fd/%d", p.Program.Fd()), []string{inside.ProbeName}, attr)
+	if err != nil {
+		ours.Close()
+		return nil, fmt.Errorf("start a probe helper: %w", err)
+	}
+	h := &helper{conn: ours, pid: pid}
+	theirs.Close() // so that the socket closes when the helper exits
+	ours.SetDeadline(time.Now().Add(host.SlotPatience))
+	answer, files, err := h.exchange(inside.Probe{Kind: inside.ProbeStart, UID: p.User})
+	wire.CloseAll(files)
+	if err == nil {
+		_, err = inside.ReadProbed(answer)
+	}
+	if err != nil {
+		h.end()
+		return nil, fmt.Errorf("start a probe helper: %w", err)
+	}
+	return h, nil
+}
+
+// end kills and reaps a helper that has no probe in progress.
+func (h *helper) end() {
+	h.conn.Close()
+	_ = syscall.Kill(h.pid, syscall.SIGKILL)
+	host.Reap(h.pid)
+}
+
+// abandon kills a helper that has not answered, and counts it as stuck until it has exited. Nothing waits for that:
+// the kernel may not let it exit before its file system answers.
+func (p *Prober) abandon(user uint32, h *helper) {
+	p.Log.Warn("probe helper abandoned: a client's file system does not answer", "uid", user, "pid", h.pid)
+	p.killStuck(user, h)
+}
+
+// killStuck kills a helper that is counted as busy for a user, and ends its count once it has exited; until then it counts as stuck.
+// ended is closed after that.
+func (p *Prober) killStuck(user uint32, h *helper) (ended <-chan struct{}) {
+	p.add(user, 0, 1)
+	done := make(chan struct{})
+	p.kill(h, func() {
+		p.add(user, -1, -1)
+		close(done)
+	})
+	return done
+}
+
+// kill kills a helper, and calls ended in another goroutine once it has exited.
+func (p *Prober) kill(h *helper, ended func()) {
+	h.conn.Close()
+	_ = syscall.Kill(h.pid, syscall.SIGKILL)
+	go func() {
+		host.AwaitEnd(h.pid)
+		host.Reap(h.pid)
+		ended()
+	}()
+}
