@@ -3,8 +3,8 @@
 //
 // A client of a unix socket is identified by the kernel (SO_PEERCRED), a client of a WebSocket by its bearer token. A
 // message has at most rpc.MaxMessage bytes, and a connection holds at most one message in each direction: a client that
-// does not read blocks only the goroutine that writes to it. The connections of a server are bounded, both in total and
-// per client.
+// does not read blocks only the goroutine that writes to it. The connections of a server, and the memory for the messages
+// that they are receiving, are bounded, both in total and per client.
 package transport
 
 import (

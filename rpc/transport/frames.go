@@ -28,7 +28,8 @@ const (
 // frameConn is a connection of text frames.
 type frameConn struct {
 	ws  *websocket.Conn
-	raw net.Conn        // under ws; closing it ends the connection at once
+	raw net.Conn // under ws; closing it ends the connection at once
+	in  *share
 	ctx context.Context //nolint:containedctx // ends with the connection
 	end context.CancelFunc
 
@@ -38,13 +39,13 @@ type frameConn struct {
 }
 
 // accept upgrades an authenticated request to a WebSocket. If it returns an error, the request has been answered.
-func accept(w http.ResponseWriter, r *http.Request) (*frameConn, error) {
+func accept(w http.ResponseWriter, r *http.Request, in *share) (*frameConn, error) {
 	raw := gate.Conn(r.Context())
 	if raw == nil {
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 		return nil, errors.New("no network connection in the context of the request")
 	}
-	f := &frameConn{raw: raw}
+	f := &frameConn{raw: raw, in: in}
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{
 		InsecureSkipVerify: true, // the caller refuses requests with an Origin
 		CompressionMode:    websocket.CompressionDisabled,
@@ -63,8 +64,11 @@ func accept(w http.ResponseWriter, r *http.Request) (*frameConn, error) {
 
 // Read implements rpc.Conn. A binary frame, or one that is too long, ends the connection.
 func (f *frameConn) Read() ([]byte, error) {
-	kind, data, err := f.ws.Read(f.ctx)
+	kind, data, err := f.next()
 	switch {
+	case errors.Is(err, errNoMemory):
+		f.close(websocket.StatusTryAgainLater, err.Error())
+		return nil, err
 	case err == nil && kind == websocket.MessageText:
 		return data, nil
 	case err == nil:
@@ -78,6 +82,17 @@ func (f *frameConn) Read() ([]byte, error) {
 		return nil, io.EOF
 	}
 	return nil, fmt.Errorf("read from the client: %w", err)
+}
+
+// next reads a message of any kind. Its memory stays counted until the next call.
+func (f *frameConn) next() (websocket.MessageType, []byte, error) {
+	f.in.release()
+	kind, r, err := f.ws.Reader(f.ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	data, err := f.in.readAll(r)
+	return kind, data, err
 }
 
 // Write implements rpc.Conn.

@@ -18,16 +18,19 @@ const keptBuffer = 256 << 10
 type lineReader struct {
 	r   *bufio.Reader
 	max int
+	in  *share // nil: the memory is the client's own
 }
 
 func newLineReader(r io.Reader, limit int) *lineReader {
-	return &lineReader{bufio.NewReaderSize(r, lineBuffer), limit}
+	return &lineReader{r: bufio.NewReaderSize(r, lineBuffer), max: limit}
 }
 
 // next returns the next line without its newline; the caller owns it. It skips a line that is too long and returns
-// rpc.ErrTooLong. Data after the last newline counts as a line and is followed by io.EOF.
+// rpc.ErrTooLong. Data after the last newline counts as a line and is followed by io.EOF. The memory of a line stays
+// counted until the next call.
 func (l *lineReader) next() ([]byte, error) {
 	var line []byte
+	l.in.release()
 	for {
 		part, err := l.r.ReadSlice('\n')
 		if err == nil {
@@ -35,6 +38,9 @@ func (l *lineReader) next() ([]byte, error) {
 		}
 		if len(line)+len(part) > l.max {
 			return nil, l.skip(err)
+		}
+		if err := l.in.hold(len(line) + len(part)); err != nil {
+			return nil, err
 		}
 		line = append(line, part...)
 		switch {
@@ -67,8 +73,10 @@ type lineConn struct {
 	line   []byte
 }
 
-func newLines(stream io.ReadWriteCloser) *lineConn {
-	return &lineConn{lineReader: newLineReader(stream, rpc.MaxMessage), stream: stream}
+func newLines(stream io.ReadWriteCloser, in *share) *lineConn {
+	l := newLineReader(stream, rpc.MaxMessage)
+	l.in = in
+	return &lineConn{lineReader: l, stream: stream}
 }
 
 // Read implements rpc.Conn.

@@ -52,6 +52,7 @@ type unixServer struct {
 	UnixOptions
 	serve Handler
 	conns connLimiter
+	in    memory
 }
 
 // start serves a client in a new goroutine, or returns why it is refused.
@@ -69,7 +70,9 @@ func (u *unixServer) start(ctx context.Context, conn *net.UnixConn) error {
 	}
 	go func() {
 		defer u.conns.release(who)
-		err := u.serve(ctx, newLines(conn), rpc.Caller{Principal: who})
+		in := &share{of: &u.in, who: who}
+		defer in.release()
+		err := u.serve(ctx, newLines(conn, in), rpc.Caller{Principal: who})
 		_ = conn.Close()
 		logEnd(u.Log, who, err)
 	}()

@@ -72,6 +72,7 @@ type web struct {
 	ctx   context.Context //nolint:containedctx // of the server: a request's context ends when its connection is hijacked
 	serve Handler
 	conns connLimiter
+	in    memory
 }
 
 // ServeHTTP implements http.Handler. The cheapest checks come first.
@@ -117,7 +118,9 @@ func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, http.StatusServiceUnavailable, "too many connections")
 		return
 	}
-	conn, err := accept(w, r)
+	in := &share{of: &h.in, who: who.Principal}
+	defer in.release()
+	conn, err := accept(w, r, in)
 	if err != nil { // the request has been answered
 		h.Log.DebugContext(r.Context(), "websocket upgrade failed", "principal", who.Principal, "error", err)
 		return
