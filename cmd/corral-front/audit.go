@@ -15,6 +15,9 @@ import (
 	"time"
 	"unicode"
 
+	"corral/front/cli"
+	"corral/front/privilege"
+	"corral/front/state"
 	"corral/internal/text"
 	"corral/store/audit"
 )
@@ -32,11 +35,8 @@ Usage:
                                                36h, which is 36 hours ago
 
   --json        print records as they are in the log, one per line
-  --state DIR   state directory of the supervisor (default ` + defaultState + `)
+  --state DIR   state directory of the supervisor (default ` + state.Supervisor + `)
 `
-
-// defaultState is the supervisor's state directory.
-const defaultState = "/var/lib/corral"
 
 type auditOptions struct {
 	count        int
@@ -53,7 +53,7 @@ func auditCommand(args []string) (int, error) {
 		verb, args = args[0], args[1:]
 	}
 	f := o.flags(verb)
-	words, ended, code, err := parseMixed(f, args, auditHelp)
+	words, ended, code, err := cli.ParseMixed(f, args, auditHelp)
 	if ended {
 		return code, err
 	}
@@ -65,20 +65,20 @@ func auditCommand(args []string) (int, error) {
 		want = 1
 	}
 	if do == nil || len(words) != want {
-		return failure, errors.Join(dropRoot(), errors.New("must be tail, show JOB|SEQ, verify or export\nhint: corral audit --help"))
+		return cli.Failure, errors.Join(privilege.Drop(), errors.New("must be tail, show JOB|SEQ, verify or export\nhint: corral audit --help"))
 	}
 	// Opened as root, and parsed as another user.
 	r, err := audit.OpenReader(filepath.Join(o.state, "audit"))
-	if dropped := dropRoot(); dropped != nil {
-		return failure, dropped
+	if dropped := privilege.Drop(); dropped != nil {
+		return cli.Failure, dropped
 	}
 	switch {
 	case errors.Is(err, os.ErrPermission):
-		return failure, fmt.Errorf("%w\nhint: only root can read the audit log: run it with sudo", err)
+		return cli.Failure, fmt.Errorf("%w\nhint: only root can read the audit log: run it with sudo", err)
 	case errors.Is(err, os.ErrNotExist):
-		return failure, fmt.Errorf("no audit log in %s\nhint: the first supervisor creates it; --state names another directory", o.state)
+		return cli.Failure, fmt.Errorf("no audit log in %s\nhint: the first supervisor creates it; --state names another directory", o.state)
 	case err != nil:
-		return failure, err
+		return cli.Failure, err
 	}
 	defer r.Close()
 	return do(r, strings.Join(words, ""))
@@ -87,7 +87,7 @@ func auditCommand(args []string) (int, error) {
 // flags returns the options of one command.
 func (o *auditOptions) flags(verb string) *flag.FlagSet {
 	f := flag.NewFlagSet("audit", flag.ContinueOnError)
-	f.StringVar(&o.state, "state", defaultState, "")
+	f.StringVar(&o.state, "state", state.Supervisor, "")
 	if verb != "verify" {
 		f.BoolVar(&o.json, "json", false, "")
 	}
@@ -148,7 +148,7 @@ func (o *auditOptions) each(r *audit.Reader, from uint64, want func(*audit.Recor
 	found := 0
 	for l, err := range r.Lines(from) {
 		if err != nil {
-			return failure, errors.Join(err, out.Flush())
+			return cli.Failure, errors.Join(err, out.Flush())
 		}
 		record, err := l.Record()
 		if err != nil {
@@ -160,7 +160,7 @@ func (o *auditOptions) each(r *audit.Reader, from uint64, want func(*audit.Recor
 		}
 		found++
 		if err := o.print(out, l); err != nil {
-			return failure, err
+			return cli.Failure, err
 		}
 	}
 	return found, out.Flush()
@@ -172,7 +172,7 @@ func (o *auditOptions) tail(r *audit.Reader, _ string) (int, error) {
 		first = r.Last() - n + 1
 	}
 	if _, err := o.each(r, first, func(x *audit.Record) bool { return x.Seq >= first }); err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
 	if !o.follow {
 		return 0, nil
@@ -182,7 +182,7 @@ func (o *auditOptions) tail(r *audit.Reader, _ string) (int, error) {
 			err = o.print(os.Stdout, l)
 		}
 		if err != nil {
-			return failure, err
+			return cli.Failure, err
 		}
 	}
 	fmt.Fprintln(os.Stderr, "corral: the log continues in another file: run this again to follow it")
@@ -202,7 +202,7 @@ func (o *auditOptions) show(r *audit.Reader, what string) (int, error) {
 	found := 0
 	for l, err := range r.Lines(from) {
 		if err != nil {
-			return failure, err
+			return cli.Failure, err
 		}
 		record, err := l.Record()
 		if err != nil || !want(record) {
@@ -211,10 +211,10 @@ func (o *auditOptions) show(r *audit.Reader, what string) (int, error) {
 		found++
 		var b bytes.Buffer
 		if err := json.Indent(&b, l.Text, "", "  "); err != nil {
-			return failure, err
+			return cli.Failure, err
 		}
-		if _, err := say(text.Lines(b.String()) + "\n"); err != nil {
-			return failure, err
+		if _, err := cli.Say(text.Lines(b.String()) + "\n"); err != nil {
+			return cli.Failure, err
 		}
 	}
 	return o.found(what)(found, nil)
@@ -235,7 +235,7 @@ func (o *auditOptions) export(r *audit.Reader, _ string) (int, error) {
 		return !x.Time.Before(o.since) && (o.until.IsZero() || x.Time.Before(o.until))
 	})
 	if err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
 	return 0, nil
 }
@@ -243,7 +243,7 @@ func (o *auditOptions) export(r *audit.Reader, _ string) (int, error) {
 func (o *auditOptions) verify(r *audit.Reader, _ string) (int, error) {
 	report, err := r.Verify(o.expect...)
 	if err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
 	var b strings.Builder
 	for _, n := range report.Notes {
@@ -261,7 +261,7 @@ func (o *auditOptions) verify(r *audit.Reader, _ string) (int, error) {
 		code = 0
 		fmt.Fprintf(&b, "ok\nkeep elsewhere for --expect: %d:%s\n", report.Last, report.Hash)
 	}
-	if code, err := say(text.Lines(b.String())); err != nil {
+	if code, err := cli.Say(text.Lines(b.String())); err != nil {
 		return code, err
 	}
 	if code != 0 {

@@ -10,6 +10,9 @@ import (
 	"strings"
 	"sync"
 
+	"corral/front/privilege"
+	"corral/front/settings"
+	"corral/front/supervisor"
 	"corral/front/telemetry"
 	"corral/internal/config"
 	"corral/internal/log"
@@ -25,7 +28,7 @@ import (
 type backend struct {
 	config     config.Config
 	log        *slog.Logger
-	supervisor *supervisor
+	supervisor *supervisor.Connection
 	engine     *engine
 	outputs    *outputs
 	knowledge  *knowledge // nil if indexing is disabled
@@ -78,12 +81,12 @@ func (s *serving) assemble(build func(b *backend) error) (*backend, error) {
 }
 
 func (s *serving) build(b *backend) error {
-	rules, err := newPolicy(b.config)
+	rules, err := settings.NewPolicy(b.config)
 	if err != nil {
 		return err
 	}
-	b.outputs = &outputs{log: b.log, options: artifactOptions(b.config), plain: !b.config.Output.Redact, state: b.supervisor.state}
-	ids := repoIDs(b.config)
+	b.outputs = &outputs{log: b.log, options: artifactOptions(b.config), plain: !b.config.Output.Redact, state: b.supervisor.State}
+	ids := settings.RepoIDs(b.config)
 	about := instructions
 	if s.alone {
 		about += " Repositories (repoId): " + strings.Join(ids[:min(len(ids), maxInstructionRepos)], ", ") + "."
@@ -144,36 +147,36 @@ func (e *engine) Run(ctx context.Context, r *job.Request, out job.Output, watch 
 }
 
 // connect returns a connection to the supervisor, and the configuration. Root is dropped when it returns.
-func (s *serving) connect() (*supervisor, config.Config, error) {
+func (s *serving) connect() (*supervisor.Connection, config.Config, error) {
 	if os.Geteuid() == 0 && s.supervisor == "" {
 		return s.embedded()
 	}
-	c, files, err := loadConfig(config.FrontSources(os.Getenv, s.config)) // which gives up root
+	c, files, err := settings.Load(config.FrontSources(os.Getenv, s.config)) // which gives up root
 	if err == nil {
 		err = s.only(&c)
 	}
 	if err != nil {
 		return nil, c, err
 	}
-	sup, err := dialed(s.supervisor)
+	sup, err := supervisor.Connect(s.supervisor)
 	if err != nil {
 		return nil, c, err
 	}
-	sup.govern(c, files, log.Stderr(s.level, false))
+	sup.Restrict(c, files, log.Stderr(s.level, false))
 	return sup, c, nil
 }
 
 // embedded starts a supervisor for the directories that root named. If the command line names none, they are those of
 // configuration files that only root can have written, which root itself reads; otherwise the files are read after root
 // is dropped.
-func (s *serving) embedded() (sup *supervisor, c config.Config, err error) {
+func (s *serving) embedded() (sup *supervisor.Connection, c config.Config, err error) {
 	sources := config.FrontSources(os.Getenv, s.config)
 	for n := range sources {
 		sources[n].Options.Trusted = sources[n].Options.Trusted || s.repos == nil
 	}
 	files, err := config.OpenFront(sources...)
 	if err != nil {
-		return nil, c, errors.Join(err, dropRoot())
+		return nil, c, errors.Join(err, privilege.Drop())
 	}
 	defer func() { _ = files.Close() }()
 	load := func() error {
@@ -185,16 +188,16 @@ func (s *serving) embedded() (sup *supervisor, c config.Config, err error) {
 	repos := s.repos
 	if repos == nil {
 		if err := load(); err != nil {
-			return nil, c, errors.Join(err, dropRoot())
+			return nil, c, errors.Join(err, privilege.Drop())
 		}
 		repos = c.Repos
 	}
-	paths := repoPaths(config.Config{Repos: repos})
+	paths := settings.RepoPaths(config.Config{Repos: repos})
 	toolchains := ownToolchains(log.Stderr(s.level, false), s.whose, paths)
-	if sup, err = startSupervisor(embed.Options{
-		Repos: paths, Toolchains: toolchains, Owners: repoOwners(repos), Account: s.account,
+	if sup, err = supervisor.Start(embed.Options{
+		Repos: paths, Toolchains: toolchains, Owners: supervisor.Owners(repos), Account: s.account,
 	}); err != nil {
-		return nil, c, errors.Join(err, dropRoot())
+		return nil, c, errors.Join(err, privilege.Drop())
 	}
 	if s.repos != nil {
 		if err := load(); err != nil {
@@ -202,7 +205,7 @@ func (s *serving) embedded() (sup *supervisor, c config.Config, err error) {
 			return nil, c, err
 		}
 	}
-	sup.govern(c, files.Files(), log.Stderr(s.level, false))
+	sup.Restrict(c, files.Files(), log.Stderr(s.level, false))
 	c.Toolchains = append(c.Toolchains, toolchains...)
 	return sup, c, nil
 }

@@ -6,14 +6,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
+	"corral/front/cli"
+	"corral/front/privilege"
+	"corral/front/supervisor"
 	"corral/internal/text"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
@@ -65,21 +65,21 @@ func changesCommand(args []string) (int, error) {
 	if ended, code, err := o.parse(args); ended {
 		return code, err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	ctx, stop := cli.UntilStopped()
 	defer stop()
 	var p pipes
 	c, finish, err := o.connect(&p)
 	if err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
 	defer finish()
 	defer p.close()
 	s, err := findSession(ctx, c, o.handle)
 	if err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
 	if o.paths, err = below(s.Repo, o.paths); err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
 	v := &changesView{options: o, sessions: c, runner: c, session: s, layer: changes.Of(s)}
 	v.layer.Pipe, v.layer.Digest = p.take, o.verb != "apply" || o.dry
@@ -94,18 +94,14 @@ func (o *changesOptions) connect(p *pipes) (*client.Client, func(), error) {
 	c, err := client.Dial(o.supervisor)
 	switch {
 	case err == nil: // before root is dropped: the supervisor identifies its client
-		if err := errors.Join(p.make(2), dropRoot()); err != nil {
+		if err := errors.Join(p.make(2), privilege.Drop()); err != nil {
 			return nil, nil, errors.Join(err, c.Close())
 		}
 		return c, func() { _ = c.Close() }, nil
 	case o.supervisor != "" || os.Geteuid() != 0 || !sessionID.MatchString(o.handle):
-		return nil, nil, errors.Join(hinted(err, o.supervisor), dropRoot())
+		return nil, nil, errors.Join(supervisor.Hint(err, o.supervisor), privilege.Drop())
 	}
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, nil, err
-	}
-	c, finish, err := embed.Start(embed.Options{Program: filepath.Join(filepath.Dir(exe), "corrald"), Kept: o.handle})
+	c, finish, err := supervisor.Embed(embed.Options{Kept: o.handle})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -166,7 +162,7 @@ func (o *changesOptions) parse(args []string) (ended bool, code int, err error) 
 		return err
 	})
 	f.StringVar(&o.supervisor, "supervisor", "", "")
-	words, ended, code, err := parseMixed(f, args, changesHelp)
+	words, ended, code, err := cli.ParseMixed(f, args, changesHelp)
 	if ended {
 		return true, code, err
 	}
@@ -194,7 +190,7 @@ func (o *changesOptions) parse(args []string) (ended bool, code int, err error) 
 		err = errors.New("discard removes all changes: it takes no paths")
 	}
 	if err != nil {
-		return true, failure, errors.Join(fmt.Errorf("%w\nhint: corral changes --help", err), dropRoot())
+		return true, cli.Failure, errors.Join(fmt.Errorf("%w\nhint: corral changes --help", err), privilege.Drop())
 	}
 	return false, 0, nil
 }
@@ -253,7 +249,7 @@ type changesView struct {
 
 func (v *changesView) do(ctx context.Context) (int, error) {
 	if v.session.Workspace != job.Overlay {
-		return failure, fmt.Errorf("session %s has no overlay: its jobs changed the repository itself", v.session.ID)
+		return cli.Failure, fmt.Errorf("session %s has no overlay: its jobs changed the repository itself", v.session.ID)
 	}
 	switch v.options.verb {
 	case "show":
@@ -268,23 +264,23 @@ func (v *changesView) do(ctx context.Context) (int, error) {
 
 func (v *changesView) discard(ctx context.Context) (int, error) {
 	if !v.session.Kept {
-		return failure, fmt.Errorf("session %s is open\nhint: corral session close --discard %s ends it, and every job in it", v.session.ID, v.session.ID)
+		return cli.Failure, fmt.Errorf("session %s is open\nhint: corral session close --discard %s ends it, and every job in it", v.session.ID, v.session.ID)
 	}
 	if _, err := v.sessions.CloseSession(ctx, v.session.ID, false); err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
 	return 0, nil
 }
 
 // diff writes the patch, and reports what is not in it.
 func (v *changesView) diff(ctx context.Context) (int, error) {
-	out := sink(os.Stdout)
+	out := cli.Sink(os.Stdout)
 	sum, err := changes.Patch(ctx, v.runner, v.layer, out, v.options.paths)
-	if err = errors.Join(err, out.flush()); err != nil {
-		return failure, err
+	if err = errors.Join(err, out.Flush()); err != nil {
+		return cli.Failure, err
 	}
 	for _, line := range notIn(sum) {
-		complain("%s", line)
+		cli.Complain("%s", line)
 	}
 	if sum.Files+sum.LeftCount+sum.OfGit > 0 {
 		tellDigest(sum.Digest)
@@ -298,33 +294,28 @@ func (v *changesView) diff(ctx context.Context) (int, error) {
 // tellDigest writes the last line of show and diff.
 func tellDigest(d stream.Digest) {
 	if d == (stream.Digest{}) {
-		complain("these changes have no digest: not everything could be examined")
+		cli.Complain("these changes have no digest: not everything could be examined")
 		return
 	}
-	complain("digest of these changes: %v", d)
-}
-
-// complain writes a message that is not an error to standard error.
-func complain(format string, args ...any) {
-	fmt.Fprintln(os.Stderr, text.Lines("corral: "+fmt.Sprintf(format, args...)))
+	cli.Complain("digest of these changes: %v", d)
 }
 
 // apply applies the changes, and removes the layer of a session that has ended if nothing is left to apply.
 func (v *changesView) apply(ctx context.Context) (int, error) {
-	r := &applyReport{view: v, out: sink(os.Stdout), done: []changeJSON{}, conflicts: []conflictJSON{}}
+	r := &applyReport{view: v, out: cli.Sink(os.Stdout), done: []changeJSON{}, conflicts: []conflictJSON{}}
 	var err error
 	r.sum, err = changes.Apply(ctx, v.runner, v.layer, v.options.expect, v.options.dry, v.options.paths, r.applied, r.conflict)
 	if err != nil {
-		return failure, errors.Join(err, r.out.flush())
+		return cli.Failure, errors.Join(err, r.out.Flush())
 	}
 	if v.finished(r.sum) {
 		if _, err := v.sessions.CloseSession(ctx, v.session.ID, false); err != nil {
-			return failure, errors.Join(fmt.Errorf("the changes are applied, but the layer was not removed: %w", err), r.out.flush())
+			return cli.Failure, errors.Join(fmt.Errorf("the changes are applied, but the layer was not removed: %w", err), r.out.Flush())
 		}
 		r.removed = true
 	}
-	if err := errors.Join(r.end(), r.out.flush()); err != nil {
-		return failure, err
+	if err := errors.Join(r.end(), r.out.Flush()); err != nil {
+		return cli.Failure, err
 	}
 	if r.sum.Conflicts > 0 || r.sum.Failed != "" {
 		return 1, nil

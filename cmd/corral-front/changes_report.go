@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"corral/front/cli"
 	"corral/internal/text"
 	"corral/job"
 	"corral/workspace/changes"
@@ -60,7 +61,7 @@ func pathBase64(path string) string {
 
 // changeLine returns a change as a line of text.
 func changeLine(e *stream.Entry) string {
-	name, size := text.Quote(e.Path), about(changes.Change(e).Bytes)
+	name, size := text.Quote(e.Path), cli.About(changes.Change(e).Bytes)
 	switch {
 	case e.Type == job.TypeDirectory && e.Kind == job.ChangeDeleted:
 		name += "/"
@@ -96,12 +97,12 @@ func changeLine(e *stream.Entry) string {
 // warn writes a line about a sensitive path.
 func warn(e *stream.Entry) {
 	if e.Sensitive {
-		complain("sensitive path %s: %s", e.Kind, text.Quote(e.Path))
+		cli.Complain("sensitive path %s: %s", e.Kind, text.Quote(e.Path))
 	}
 }
 
 func (v *changesView) show(ctx context.Context) (int, error) {
-	out := sink(os.Stdout)
+	out := cli.Sink(os.Stdout)
 	list := []changeJSON{}
 	var sensitive []*stream.Entry
 	sum, err := changes.Show(ctx, v.runner, v.layer, maxShown, v.options.paths, func(e *stream.Entry) error {
@@ -119,7 +120,7 @@ func (v *changesView) show(ctx context.Context) (int, error) {
 		err = errors.New(sum.Failed)
 	}
 	if err == nil && v.options.json {
-		err = writeJSON(out, struct {
+		err = cli.WriteJSON(out, struct {
 			Session    string       `json:"session"`
 			Repo       string       `json:"repo"`
 			Opened     time.Time    `json:"opened"`
@@ -131,8 +132,8 @@ func (v *changesView) show(ctx context.Context) (int, error) {
 			Digest     string       `json:"digest,omitempty"`
 		}{v.session.ID, v.session.Repo, v.session.Opened, v.session.Kept, list, sum.More, sum.Bytes, sum.Incomplete, sum.Digest.String()})
 	}
-	if err = errors.Join(err, out.flush()); err != nil {
-		return failure, err
+	if err = errors.Join(err, out.Flush()); err != nil {
+		return cli.Failure, err
 	}
 	if v.options.json {
 		return 0, nil
@@ -141,10 +142,10 @@ func (v *changesView) show(ctx context.Context) (int, error) {
 		warn(e)
 	}
 	if sum.More > 0 {
-		complain("%d more changes", sum.More)
+		cli.Complain("%d more changes", sum.More)
 	}
 	if sum.Incomplete {
-		complain("not everything could be examined: there may be more changes")
+		cli.Complain("not everything could be examined: there may be more changes")
 	}
 	if sum.Entries > 0 {
 		tellDigest(sum.Digest)
@@ -162,7 +163,7 @@ type conflictJSON struct {
 // An applyReport reports the progress and the result of an apply.
 type applyReport struct {
 	view      *changesView
-	out       *escaper
+	out       *cli.Escaper
 	sum       *stream.Sum
 	done      []changeJSON
 	conflicts []conflictJSON
@@ -189,7 +190,7 @@ func (r *applyReport) conflict(c stream.Conflict) error {
 		r.conflicts = append(r.conflicts, conflictJSON{c.Path, pathBase64(c.Path), c.Reason.String()})
 		return nil
 	}
-	complain("conflict: %s: %v", text.Quote(c.Path), c.Reason)
+	cli.Complain("conflict: %s: %v", text.Quote(c.Path), c.Reason)
 	return nil
 }
 
@@ -197,7 +198,7 @@ func (r *applyReport) conflict(c stream.Conflict) error {
 func (r *applyReport) end() error {
 	s, o := r.sum, r.view.options
 	if o.json {
-		return writeJSON(r.out, struct {
+		return cli.WriteJSON(r.out, struct {
 			Session    string         `json:"session"`
 			Applied    bool           `json:"applied"`
 			Changes    []changeJSON   `json:"changes"`
@@ -216,23 +217,23 @@ func (r *applyReport) end() error {
 		warn(e)
 	}
 	if more := s.Conflicts - maxReported(s.Conflicts); more > 0 {
-		complain("%d more conflicts", more)
+		cli.Complain("%d more conflicts", more)
 	}
 	if o.dry && s.Entries > 0 {
 		tellDigest(s.Digest)
 	}
 	switch {
 	case s.Failed != "" && s.Applied == 0 && o.expect != (stream.Digest{}) && o.expect != s.Digest:
-		complain("%s", s.Failed)
+		cli.Complain("%s", s.Failed)
 		fmt.Fprintln(os.Stderr, "hint: review again: corral changes diff "+r.view.session.ID)
 	case s.Conflicts > 0 && s.Applied == 0:
 		fmt.Fprintln(os.Stderr, "corral: nothing was applied")
 		fmt.Fprintln(os.Stderr, "hint: apply other changes by naming their paths, or merge by hand: corral changes diff "+r.view.session.ID)
 	case s.Failed != "":
-		complain("%s; %d of %d changes are applied", s.Failed, s.Applied, s.Entries)
+		cli.Complain("%s; %d of %d changes are applied", s.Failed, s.Applied, s.Entries)
 		fmt.Fprintln(os.Stderr, "hint: remove the cause and apply again: applied changes are kept")
 	case r.removed:
-		complain("all changes are applied, and the session's layer is removed")
+		cli.Complain("all changes are applied, and the session's layer is removed")
 	}
 	return nil
 }

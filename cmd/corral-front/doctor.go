@@ -6,16 +6,17 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"os/user"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"corral/front/cli"
 	"corral/front/doctor"
+	"corral/front/privilege"
+	"corral/front/supervisor"
 	"corral/internal/config"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
@@ -39,11 +40,11 @@ func doctorCommand(args []string) (int, error) {
 	asJSON := f.Bool("json", false, "")
 	socket := f.String("supervisor", "", "")
 	runtimes := f.Bool("runtimes", false, "")
-	if ended, code, err := parseFlags(f, args, doctorHelp); ended {
+	if ended, code, err := cli.ParseFlags(f, args, doctorHelp); ended {
 		return code, err
 	}
 	if f.NArg() > 0 {
-		return failure, fmt.Errorf("unexpected argument %q\nhint: corral doctor --help", f.Arg(0))
+		return cli.Failure, fmt.Errorf("unexpected argument %q\nhint: corral doctor --help", f.Arg(0))
 	}
 	var settings *config.Front
 	var unopened error
@@ -52,24 +53,24 @@ func doctorCommand(args []string) (int, error) {
 	}
 	subject, finish := subjectOf(*socket)
 	// Failing to drop root is an error, whatever the result.
-	if err := dropRoot(); err != nil {
+	if err := privilege.Drop(); err != nil {
 		finish()
-		return failure, err
+		return cli.Failure, err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	ctx, stop := cli.UntilStopped()
 	defer stop()
 	if *runtimes {
 		report, err := examineRuntimes(ctx, subject, settings, unopened)
 		finish()
 		if err = errors.Join(err, subject.Place.Remove()); err != nil {
-			return failure, err
+			return cli.Failure, err
 		}
 		return report.ExitCode(), writeRuntimes(report, *asJSON)
 	}
 	report := doctor.Examine(ctx, subject)
 	finish()
 	if err := errors.Join(subject.Place.Remove(), write(report, *asJSON)); err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
 	return report.ExitCode(), nil
 }
@@ -117,12 +118,12 @@ func subjectOf(socket string) (doctor.Subject, func()) {
 	if os.Geteuid() == 0 && socket == "" {
 		return embedded()
 	}
-	if err := dropRoot(); err != nil { // a supervisor that is not our own identifies its client by user
+	if err := privilege.Drop(); err != nil { // a supervisor that is not our own identifies its client by user
 		return doctor.Subject{Err: err}, func() {}
 	}
-	c, err := client.Dial(socket)
+	c, err := supervisor.Dial(socket)
 	if err != nil {
-		return doctor.Subject{Err: hinted(err, socket)}, func() {}
+		return doctor.Subject{Err: err}, func() {}
 	}
 	// Kernels before 6.3 cannot map ids on a tmpfs, which /tmp may be.
 	parents := []string{"/var/tmp", os.TempDir()}
@@ -137,17 +138,6 @@ func subjectOf(socket string) (doctor.Subject, func()) {
 	return doctor.Subject{Supervisor: c, Place: place}, func() { _ = c.Close() }
 }
 
-// hinted adds a hint to an error of connecting to a supervisor.
-func hinted(err error, socket string) error {
-	switch {
-	case errors.Is(err, unix.EACCES):
-		return fmt.Errorf("%w\nhint: add the user to group corral, or run with sudo", err)
-	case socket == "":
-		return fmt.Errorf("%w\nhint: start corrald as a service, or run with sudo", err)
-	}
-	return fmt.Errorf("%w\nhint: start corrald with --socket %s", err, socket)
-}
-
 // embedded starts a supervisor for a directory that root makes and gives to the user that this process becomes. It lies
 // below a sticky directory, where its owner can remove it.
 func embedded() (doctor.Subject, func()) {
@@ -155,16 +145,10 @@ func embedded() (doctor.Subject, func()) {
 	if err != nil {
 		return doctor.Subject{Err: err}, func() {}
 	}
-	var c *client.Client
-	finish := func() {}
-	exe, err := os.Executable()
-	if err == nil {
-		c, finish, err = embed.Start(embed.Options{
-			Program: filepath.Join(filepath.Dir(exe), "corrald"),
-			Repos:   []string{place.Repo()},
-			Prepare: func(who embed.Identity) error { return place.Give(who.UID, who.GID) },
-		})
-	}
+	c, finish, err := supervisor.Embed(embed.Options{
+		Repos:   []string{place.Repo()},
+		Prepare: func(who embed.Identity) error { return place.Give(who.UID, who.GID) },
+	})
 	if err != nil {
 		return doctor.Subject{Err: errors.Join(err, place.Remove())}, func() {}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"corral/front/settings"
 	"corral/internal/config"
 	"corral/internal/version"
 	"corral/job"
@@ -38,7 +39,7 @@ func (b *backend) buildExec(started string) error {
 // execEngine runs commands by the rules of c. It has no queue: a client talks to a command that it starts, and does not
 // wait for other commands to end. The supervisor bounds the number of jobs.
 func (b *backend) execEngine(c config.Config) (rpc.Engine, error) {
-	rules, err := newPolicy(c)
+	rules, err := settings.NewPolicy(c)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/front/cli"
+	"corral/front/settings"
 	"corral/internal/config"
 	"corral/internal/gate"
 	"corral/rpc"
@@ -60,11 +62,12 @@ func execServerCommand(args []string) (int, error) {
 		return code, err
 	}
 	s.tokens = slices.ContainsFunc(asked, func(l config.Listen) bool { return l.Kind == config.ListenWeb })
-	ctx, stop := untilStopped()
+	cli.IgnorePipes()
+	ctx, stop := cli.UntilStopped()
 	defer stop()
 	b, err := s.assemble(func(b *backend) error { return b.buildExec(started) })
 	if err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
 	defer b.close()
 	e := &execListeners{backend: b, options: b.config.ExecServer}
@@ -73,10 +76,10 @@ func execServerCommand(args []string) (int, error) {
 	}
 	defer e.close()
 	if err := e.open(); err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
 	if err := e.serve(ctx, b.exec.Serve); err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
 	return 0, nil
 }
@@ -122,7 +125,7 @@ func serveStdio(ctx context.Context, serve transport.Handler) error {
 	if err != nil {
 		return err
 	}
-	err = serve(ctx, conn, rpc.Caller{Principal: userPrincipal()})
+	err = serve(ctx, conn, rpc.Caller{Principal: settings.UserPrincipal()})
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, os.ErrClosed) {
 		return errStdioEnded
 	}
@@ -142,7 +145,7 @@ func (e *execListeners) openUnix(path string) error {
 	e.backend.log.Info("serving", "url", "unix://"+socket.Path())
 	e.serves = append(e.serves, func(ctx context.Context, serve transport.Handler) error {
 		return transport.ServeUnix(ctx, socket, transport.UnixOptions{
-			Peers: e.options.Peers, Principal: principalOf, Log: e.backend.log,
+			Peers: e.options.Peers, Principal: settings.PrincipalOf, Log: e.backend.log,
 		}, serve)
 	})
 	return nil
@@ -164,7 +167,7 @@ func (e *execListeners) openWeb(address string) error {
 	e.backend.log.Info("serving", "url", "ws://"+l.Addr().String())
 	e.serves = append(e.serves, func(ctx context.Context, serve transport.Handler) error {
 		return transport.ServeWeb(ctx, l, transport.WebOptions{
-			Authenticate: execAuthenticate(e.backend.config.Principals), Log: e.backend.log, Ready: e.backend.supervisor.ready,
+			Authenticate: execAuthenticate(e.backend.config.Principals), Log: e.backend.log, Ready: e.backend.supervisor.Ready,
 			Hosts: append(ownHosts(address, l.Addr()), e.options.AllowedHosts...),
 		}, serve)
 	})

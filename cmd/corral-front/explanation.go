@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"corral/front/cli"
 	"corral/internal/text"
 	"corral/job"
 	"corral/policy"
@@ -138,7 +139,7 @@ func writeExplanationJSON(w io.Writer, e policy.Explanation) error {
 	for _, f := range d.Spec.Files {
 		out.Files = append(out.Files, fileJSON{f.Path, len(f.Content)})
 	}
-	return writeJSON(w, out)
+	return cli.WriteJSON(w, out)
 }
 
 // limitsJSON returns limits by names that contain the unit; a nil value is unlimited. The map is empty if the decision

@@ -15,6 +15,10 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"corral/front/cli"
+	"corral/front/privilege"
+	"corral/front/settings"
+	"corral/front/state"
 	"corral/internal/config"
 	"corral/internal/log"
 	"corral/internal/text"
@@ -56,24 +60,25 @@ func indexCommand(args []string) (int, error) {
 	// Files are opened before root is dropped, and parsed after.
 	files, err := config.OpenFront(config.FrontSources(os.Getenv, o.config)...)
 	if err != nil {
-		return failure, errors.Join(err, dropRoot())
+		return cli.Failure, errors.Join(err, privilege.Drop())
 	}
-	states, err := ownStates(o.state, filepath.Join(defaultState, "users"), "")
+	states, err := state.OpenExisting(o.state, filepath.Join(state.Supervisor, "users"), "")
 	var c config.Config
 	if err == nil {
 		c, err = files.Load()
 	}
 	if err = errors.Join(err, files.Close()); err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
-	ctx, stop := untilStopped()
+	cli.IgnorePipes()
+	ctx, stop := cli.UntilStopped()
 	defer stop()
 	all := []*baseEntry{}
 	for _, f := range states {
 		list, err := o.inState(ctx, c, f)
 		_ = f.Close()
 		if err != nil {
-			return failure, err
+			return cli.Failure, err
 		}
 		all = append(all, list...)
 	}
@@ -92,7 +97,7 @@ func (o *indexCall) parse(args []string) (ended bool, code int, err error) {
 	f.StringVar(&o.state, "state", "", "")
 	f.BoolVar(&o.yes, "yes", false, "")
 	f.BoolVar(&o.json, "json", false, "")
-	if ended, code, err := parseFlags(f, args, indexHelp); ended {
+	if ended, code, err := cli.ParseFlags(f, args, indexHelp); ended {
 		return true, code, err
 	}
 	switch {
@@ -104,7 +109,7 @@ func (o *indexCall) parse(args []string) (ended bool, code int, err error) {
 		err = fmt.Errorf("%s removes the index: confirm with --yes", o.verb)
 	}
 	if err != nil {
-		return true, failure, errors.Join(fmt.Errorf("%w\nhint: corral index --help", err), dropRoot())
+		return true, cli.Failure, errors.Join(fmt.Errorf("%w\nhint: corral index --help", err), privilege.Drop())
 	}
 	return false, 0, nil
 }
@@ -181,7 +186,7 @@ func (o *indexCall) do(ctx context.Context, x *index.Index, store *artifact.Stor
 // bases returns the selected bases: those of repositories and clients in the configuration, and those that have stored
 // output.
 func (o *indexCall) bases(c config.Config, store *artifact.Store) ([]index.Base, error) {
-	repos, principals := repoIDs(c), []string{userPrincipal()}
+	repos, principals := settings.RepoIDs(c), []string{settings.UserPrincipal()}
 	for _, p := range c.Principals {
 		principals = append(principals, "token:"+p.Name)
 	}
@@ -214,15 +219,15 @@ func (o *indexCall) bases(c config.Config, store *artifact.Store) ([]index.Base,
 
 // tell prints the bases.
 func (o *indexCall) tell(all []*baseEntry) (int, error) {
-	out := sink(os.Stdout)
+	out := cli.Sink(os.Stdout)
 	if o.json {
-		if err := errors.Join(writeJSON(out, all), out.flush()); err != nil {
-			return failure, err
+		if err := errors.Join(cli.WriteJSON(out, all), out.Flush()); err != nil {
+			return cli.Failure, err
 		}
 		return 0, nil
 	}
 	if len(all) == 0 {
-		return say("nothing is indexed\n")
+		return cli.Say("nothing is indexed\n")
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if o.verb == "purge" {
@@ -234,8 +239,8 @@ func (o *indexCall) tell(all []*baseEntry) (int, error) {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", text.Quote(e.Repo), text.Quote(e.Principal), e.Sources, e.Sections,
 			job.FormatSize(e.Bytes), job.FormatSize((e.Disk+1023)&^1023), when(e.Oldest), when(e.Newest))
 	}
-	if err := errors.Join(w.Flush(), out.flush()); err != nil {
-		return failure, err
+	if err := errors.Join(w.Flush(), out.Flush()); err != nil {
+		return cli.Failure, err
 	}
 	return 0, nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -68,33 +67,6 @@ func (s *serving) chosen(tools []mcp.Tool) ([]mcp.Tool, error) {
 		}
 	}
 	return slices.DeleteFunc(tools, func(t mcp.Tool) bool { return !slices.Contains(s.tools, t.Name()) }), nil
-}
-
-// OpenSession implements job.Sessions.
-func (s *supervisor) OpenSession(ctx context.Context, spec job.SessionSpec) (job.Session, error) {
-	c, err := s.current()
-	if err != nil {
-		return job.Session{}, err
-	}
-	return c.OpenSession(ctx, spec)
-}
-
-// CloseSession implements job.Sessions.
-func (s *supervisor) CloseSession(ctx context.Context, id string, keep bool) (bool, error) {
-	c, err := s.current()
-	if err != nil {
-		return false, err
-	}
-	return c.CloseSession(ctx, id, keep)
-}
-
-// ListSessions implements job.Sessions.
-func (s *supervisor) ListSessions(ctx context.Context) ([]job.Session, error) {
-	c, err := s.current()
-	if err != nil {
-		return nil, err
-	}
-	return c.ListSessions(ctx)
 }
 
 // layerOf returns the layer of the session of spec, to be examined for tool by a job of its own.

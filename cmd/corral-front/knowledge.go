@@ -38,7 +38,7 @@ func newKnowledge(b *backend) *knowledge {
 		return nil
 	}
 	return &knowledge{
-		log: b.log, options: index.Options{TTL: c.TTL, MaxBytes: c.MaxBytes, Log: b.log}, state: b.supervisor.state, outputs: b.outputs,
+		log: b.log, options: index.Options{TTL: c.TTL, MaxBytes: c.MaxBytes, Log: b.log}, state: b.supervisor.State, outputs: b.outputs,
 	}
 }
 

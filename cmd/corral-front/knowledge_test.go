@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"corral/front/settings"
+	"corral/front/supervisor"
 	"corral/internal/config"
 	"corral/store/index"
 )
@@ -135,10 +137,10 @@ func TestCtxTools(t *testing.T) {
 		c := config.Default()
 		c.Repos = repos
 		tt.change(&c)
-		b := &backend{config: c, log: slog.New(slog.DiscardHandler), supervisor: &supervisor{}, outputs: &outputs{}}
+		b := &backend{config: c, log: slog.New(slog.DiscardHandler), supervisor: &supervisor.Connection{}, outputs: &outputs{}}
 		b.knowledge = newKnowledge(b)
 		b.ctx = b.newCtx()
-		rules, err := newPolicy(c)
+		rules, err := settings.NewPolicy(c)
 		if err != nil {
 			t.Fatal(err)
 		}

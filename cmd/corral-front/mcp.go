@@ -6,10 +6,9 @@ import (
 	"flag"
 	"io"
 	"os"
-	"os/signal"
 
-	"golang.org/x/sys/unix"
-
+	"corral/front/cli"
+	"corral/front/settings"
 	"corral/isolate/client"
 	"corral/mcp"
 )
@@ -49,27 +48,20 @@ func mcpCommand(args []string) (int, error) {
 		return code, err
 	}
 	s.alone = true
-	ctx, stop := untilStopped()
+	cli.IgnorePipes()
+	ctx, stop := cli.UntilStopped()
 	defer stop()
 	b, err := s.backend()
 	if err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
 	defer b.close()
-	err = b.server.ServeStdio(ctx, os.Stdin, os.Stdout, mcp.Caller{Principal: userPrincipal()})
+	err = b.server.ServeStdio(ctx, os.Stdin, os.Stdout, mcp.Caller{Principal: settings.UserPrincipal()})
 	if errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) {
 		err = nil
 	}
 	if err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
 	return 0, nil
-}
-
-// untilStopped returns a context that ends when this process receives SIGTERM, SIGINT or SIGHUP. SIGPIPE is ignored, so
-// that a write to a pipe or socket that nobody reads returns EPIPE: the signal would end the process if the write is to
-// standard output, and does not say which of the clients or jobs has stopped reading.
-func untilStopped() (context.Context, context.CancelFunc) {
-	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
-	return signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"flag"
@@ -16,8 +15,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"corral/front/cli"
+	"corral/front/privilege"
+	"corral/front/state"
 	"corral/internal/text"
 	"corral/job"
 	"corral/store/artifact"
@@ -59,16 +59,16 @@ func outputCommand(args []string) (int, error) {
 	if ended, code, err := o.parse(args); ended {
 		return code, err
 	}
-	states, err := ownStates(o.state, filepath.Join(defaultState, "users"), o.handle)
+	states, err := state.OpenExisting(o.state, filepath.Join(state.Supervisor, "users"), o.handle)
 	if err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
 	var stores []*artifact.Store
 	for _, f := range states {
 		s, err := artifact.Open(f, artifact.Options{ReadOnly: true})
 		_ = f.Close()
 		if err != nil {
-			return failure, err
+			return cli.Failure, err
 		}
 		defer s.Close()
 		stores = append(stores, s)
@@ -77,14 +77,14 @@ func outputCommand(args []string) (int, error) {
 		return o.list(stores)
 	}
 	err = artifact.ErrNotFound
-	code := failure
+	code := cli.Failure
 	for _, s := range stores {
 		if code, err = o.show(s); !errors.Is(err, artifact.ErrNotFound) {
 			break
 		}
 	}
 	if errors.Is(err, artifact.ErrNotFound) {
-		return failure, fmt.Errorf("no output %s\nhint: corral output lists stored output", text.Quote(o.handle))
+		return cli.Failure, fmt.Errorf("no output %s\nhint: corral output lists stored output", text.Quote(o.handle))
 	}
 	return code, err
 }
@@ -109,19 +109,19 @@ func (o *outputOptions) parse(args []string) (ended bool, code int, err error) {
 	f.BoolVar(&o.json, "json", false, "")
 	f.StringVar(&o.state, "state", "", "")
 	for n := 0; ; n++ {
-		if ended, code, err := parseFlags(f, args, outputHelp); ended {
+		if ended, code, err := cli.ParseFlags(f, args, outputHelp); ended {
 			return true, code, err
 		}
 		if f.NArg() == 0 {
 			break
 		}
 		if n > 0 {
-			return true, failure, errors.Join(fmt.Errorf("unexpected argument %q\nhint: corral output --help", f.Arg(0)), dropRoot())
+			return true, cli.Failure, errors.Join(fmt.Errorf("unexpected argument %q\nhint: corral output --help", f.Arg(0)), privilege.Drop())
 		}
 		o.handle, args = f.Arg(0), f.Args()[1:]
 	}
 	if err := o.check(); err != nil {
-		return true, failure, errors.Join(fmt.Errorf("%w\nhint: corral output --help", err), dropRoot())
+		return true, cli.Failure, errors.Join(fmt.Errorf("%w\nhint: corral output --help", err), privilege.Drop())
 	}
 	return false, 0, nil
 }
@@ -172,21 +172,10 @@ func parseLines(s string) (*artifact.Range, error) {
 	return r, nil
 }
 
-// isTerminal reports whether f is a terminal, which output could control.
-func isTerminal(f *os.File) bool {
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
-}
-
-// sink returns a buffered writer to f that escapes control characters if f is a terminal.
-func sink(f *os.File) *escaper {
-	return &escaper{w: bufio.NewWriterSize(f, 64<<10), raw: !isTerminal(f)}
-}
-
 // show prints one artifact of one store.
 func (o *outputOptions) show(s *artifact.Store) (int, error) {
 	owner := artifact.Reader{Owner: true}
-	out := sink(os.Stdout)
+	out := cli.Sink(os.Stdout)
 	code := 0
 	var err error
 	switch {
@@ -195,31 +184,31 @@ func (o *outputOptions) show(s *artifact.Store) (int, error) {
 	case o.lines != nil:
 		err = s.CopyLines(owner, o.handle, *o.lines, out)
 	default:
-		errs := sink(os.Stderr)
+		errs := cli.Sink(os.Stderr)
 		err = s.Copy(owner, o.handle, o.only(artifact.Stdout, out), o.only(artifact.Stderr, errs))
-		err = errors.Join(err, errs.flush())
+		err = errors.Join(err, errs.Flush())
 	}
-	if err = errors.Join(err, out.flush()); err != nil {
-		return failure, err
+	if err = errors.Join(err, out.Flush()); err != nil {
+		return cli.Failure, err
 	}
 	return code, nil
 }
 
 // only returns w if the stream was selected, else nil.
-func (o *outputOptions) only(stream string, w *escaper) io.Writer {
+func (o *outputOptions) only(stream string, w *cli.Escaper) io.Writer {
 	if o.stream == "" || o.stream == stream {
 		return w
 	}
 	return nil
 }
 
-func (o *outputOptions) query(s *artifact.Store, out *escaper) (int, error) {
+func (o *outputOptions) query(s *artifact.Store, out *cli.Escaper) (int, error) {
 	a, err := s.Query(context.Background(), artifact.Query{
 		Reader: artifact.Reader{Owner: true}, Handle: o.handle, Terms: o.terms, Excerpts: o.max, Context: o.context,
 		Stream: o.stream, Range: o.lines,
 	})
 	if err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
 	code := 0
 	if o.lines == nil && o.terms != nil && a.Match != artifact.Matched {
@@ -227,9 +216,9 @@ func (o *outputOptions) query(s *artifact.Store, out *escaper) (int, error) {
 	}
 	switch {
 	case o.json && o.lines == nil && o.terms == nil:
-		return code, writeJSON(out, a.Manifest)
+		return code, cli.WriteJSON(out, a.Manifest)
 	case o.json:
-		return code, writeJSON(out, struct {
+		return code, cli.WriteJSON(out, struct {
 			Handle    string             `json:"artifactHandle"`
 			Excerpts  []artifact.Excerpt `json:"excerpts"`
 			Lines     int64              `json:"totalLines"`
@@ -245,13 +234,11 @@ func (o *outputOptions) query(s *artifact.Store, out *escaper) (int, error) {
 			sep = "\n"
 		}
 		if _, err := fmt.Fprintf(out, "%s%s %d-%d\n%s\n", sep, x.Source, x.LineStart, x.LineEnd, x.Content); err != nil {
-			return failure, err
+			return cli.Failure, err
 		}
 	}
 	return code, nil
 }
-
-func writeJSON(w io.Writer, v any) error { return text.WriteJSON(w, v, "  ") }
 
 // list lists the artifacts of all stores, the newest first.
 func (o *outputOptions) list(stores []*artifact.Store) (int, error) {
@@ -259,21 +246,21 @@ func (o *outputOptions) list(stores []*artifact.Store) (int, error) {
 	for _, s := range stores {
 		list, err := s.List(artifact.Reader{Owner: true}, o.max)
 		if err != nil {
-			return failure, err
+			return cli.Failure, err
 		}
 		all = append(all, list...)
 	}
 	slices.SortStableFunc(all, func(a, b *artifact.Manifest) int { return b.CreatedAt.Compare(a.CreatedAt) })
 	all = all[:min(len(all), o.max)]
-	out := sink(os.Stdout)
+	out := cli.Sink(os.Stdout)
 	if o.json {
-		if err := errors.Join(writeJSON(out, all), out.flush()); err != nil {
-			return failure, err
+		if err := errors.Join(cli.WriteJSON(out, all), out.Flush()); err != nil {
+			return cli.Failure, err
 		}
 		return 0, nil
 	}
 	if len(all) == 0 {
-		return say("no output is stored\n")
+		return cli.Say("no output is stored\n")
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "HANDLE\tRUNTIME\tSTATUS\tBYTES\tMADE\tUNTIL")
@@ -281,8 +268,8 @@ func (o *outputOptions) list(stores []*artifact.Store) (int, error) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", m.ArtifactID, text.Quote(m.Runtime), ending(m), job.FormatSize(m.TotalStdout+m.TotalStderr),
 			m.CreatedAt.Local().Format(time.DateTime), m.ExpiresAt.Local().Format(time.DateTime))
 	}
-	if err := errors.Join(w.Flush(), out.flush()); err != nil {
-		return failure, err
+	if err := errors.Join(w.Flush(), out.Flush()); err != nil {
+		return cli.Failure, err
 	}
 	return 0, nil
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"corral/front/cli"
 	"corral/internal/text/texttest"
 	"corral/job"
 	"corral/policy"
@@ -48,7 +49,7 @@ func TestPlaces(t *testing.T) {
 
 func asJSON(t *testing.T, v any) string {
 	var b bytes.Buffer
-	if err := writeJSON(&b, v); err != nil {
+	if err := cli.WriteJSON(&b, v); err != nil {
 		t.Error(err)
 	}
 	return b.String()

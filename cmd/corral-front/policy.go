@@ -14,6 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/front/cli"
+	"corral/front/privilege"
+	"corral/front/settings"
 	"corral/internal/config"
 	"corral/job"
 	"corral/mcp"
@@ -48,12 +51,12 @@ func policyCommand(args []string) (int, error) {
 	f.StringVar(&o.file, "config", "", "")
 	f.StringVar(&o.repo, "repo", "", "")
 	f.BoolVar(&o.json, "json", false, "")
-	words, ended, code, err := parseMixed(f, args, policyHelp)
+	words, ended, code, err := cli.ParseMixed(f, args, policyHelp)
 	if ended {
 		return code, err
 	}
 	if len(words) != 2 || words[0] != "test" {
-		return failure, errors.Join(dropRoot(), errors.New("must be: corral policy test REQUEST.json\nhint: corral policy --help"))
+		return cli.Failure, errors.Join(privilege.Drop(), errors.New("must be: corral policy test REQUEST.json\nhint: corral policy --help"))
 	}
 	o.request = words[1]
 	return o.run()
@@ -63,25 +66,25 @@ func (o *policyTest) run() (int, error) {
 	// Opened before root is dropped: root may name a file that only root can read.
 	input, err := openRequest(o.request)
 	if err != nil {
-		return failure, errors.Join(err, dropRoot())
+		return cli.Failure, errors.Join(err, privilege.Drop())
 	}
 	defer func() { _ = input.Close() }()
-	c, _, err := loadConfig(config.FrontSources(os.Getenv, o.file)) // drops root
+	c, _, err := settings.Load(config.FrontSources(os.Getenv, o.file)) // drops root
 	if err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
 	if o.repo != "" {
-		if c, err = serveDirectory(c, o.repo); err != nil {
-			return failure, err
+		if c, err = settings.AddRepository(c, o.repo); err != nil {
+			return cli.Failure, err
 		}
 	}
-	p, err := newPolicy(c)
+	p, err := settings.NewPolicy(c)
 	if err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
 	r, err := readRequest(input, c)
 	if err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
 	e := p.Explain(context.Background(), r)
 	if o.json {
@@ -91,7 +94,7 @@ func (o *policyTest) run() (int, error) {
 	}
 	switch {
 	case err != nil:
-		return failure, err
+		return cli.Failure, err
 	case !e.Decision.Allowed():
 		return 1, nil
 	}
@@ -126,7 +129,7 @@ func readRequest(input io.Reader, c config.Config) (*job.Request, error) {
 		return nil, err
 	}
 	var caught catcher
-	tool := &mcp.Execute{Engine: &caught, Repos: repoIDs(c)}
+	tool := &mcp.Execute{Engine: &caught, Repos: settings.RepoIDs(c)}
 	if _, err = tool.Call(mcp.WithCaller(context.Background(), caller), arguments); caught.request == nil {
 		return nil, fmt.Errorf("the request: %w", err)
 	}
@@ -204,7 +207,7 @@ func splitPrincipal(text []byte) (principal string, arguments json.RawMessage, e
 		return "", nil, errors.New("must be one JSON object, got more than one")
 	}
 	if principal == "" {
-		principal = userPrincipal()
+		principal = settings.UserPrincipal()
 	}
 	return principal, json.RawMessage("{" + strings.Join(rest, ",") + "}"), nil
 }

@@ -6,13 +6,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
 	"text/tabwriter"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"corral/front/cli"
+	"corral/front/privilege"
+	"corral/front/supervisor"
 	"corral/internal/text"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
@@ -51,7 +51,7 @@ func rootfsCommand(args []string) (int, error) {
 	f.StringVar(&o.supervisor, "supervisor", "", "")
 	f.Func("disk", "", func(s string) (err error) { o.disk, err = job.ParseSize(s); return err })
 	f.Func("inodes", "", func(s string) (err error) { o.inodes, err = job.ParseCount(s); return err })
-	words, ended, code, err := parseMixed(f, args, rootfsHelp)
+	words, ended, code, err := cli.ParseMixed(f, args, rootfsHelp)
 	if ended {
 		return code, err
 	}
@@ -68,39 +68,39 @@ func rootfsCommand(args []string) (int, error) {
 			if err := c.RemoveImage(ctx, words[1]); err != nil {
 				return err
 			}
-			_, err := say("removed the root file system " + words[1] + "\n")
+			_, err := cli.Say("removed the root file system " + words[1] + "\n")
 			return err
 		})
 	}
-	if err := dropRoot(); err != nil {
-		return failure, err
+	if err := privilege.Drop(); err != nil {
+		return cli.Failure, err
 	}
-	return failure, errors.New("must be import NAME SOURCE, list or remove NAME\nhint: corral rootfs --help")
+	return cli.Failure, errors.New("must be import NAME SOURCE, list or remove NAME\nhint: corral rootfs --help")
 }
 
 // with calls f with a supervisor; a signal ends ctx. A name is given if f creates or removes that root file system,
 // which requires root. Root is dropped before f. prepare runs before that, as the user that the supervisor identifies
 // as its client.
 func (o *rootfsOptions) with(name string, prepare func() error, f func(context.Context, *client.Client) error) (int, error) {
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	ctx, stop := cli.UntilStopped()
 	defer stop()
 	if err := o.check(name); err != nil {
-		return failure, errors.Join(err, dropRoot())
+		return cli.Failure, errors.Join(err, privilege.Drop())
 	}
 	s, err := o.connect(name != "")
 	if err == nil && prepare != nil {
 		err = prepare()
 	}
-	if err = errors.Join(err, dropRoot()); err != nil {
-		return failure, err
+	if err = errors.Join(err, privilege.Drop()); err != nil {
+		return cli.Failure, err
 	}
 	defer s.Close()
-	c, err := s.current()
+	c, err := s.Client()
 	if err == nil {
 		err = f(ctx, c)
 	}
 	if err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
 	return 0, nil
 }
@@ -120,11 +120,11 @@ func (o *rootfsOptions) check(name string) error {
 
 // connect runs before root is dropped: a service identifies its client. changes tells an embedded supervisor that root
 // file systems will be created or removed.
-func (o *rootfsOptions) connect(changes bool) (*supervisor, error) {
+func (o *rootfsOptions) connect(changes bool) (*supervisor.Connection, error) {
 	if os.Geteuid() == 0 && o.supervisor == "" {
-		return startSupervisor(embed.Options{Images: changes})
+		return supervisor.Start(embed.Options{Images: changes})
 	}
-	return dialed(o.supervisor)
+	return supervisor.Connect(o.supervisor)
 }
 
 func listImages(ctx context.Context, images job.Images) error {
@@ -133,25 +133,13 @@ func listImages(ctx context.Context, images job.Images) error {
 		return err
 	}
 	if len(list) == 0 {
-		note("there is no root file system: import one with sudo corral rootfs import NAME SOURCE")
+		cli.Note("there is no root file system: import one with sudo corral rootfs import NAME SOURCE")
 		return nil
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NAME\tSIZE\tMADE")
 	for _, i := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", text.Quote(i.Name), about(i.Bytes), i.Made.Format(time.DateTime))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", text.Quote(i.Name), cli.About(i.Bytes), i.Made.Format(time.DateTime))
 	}
 	return w.Flush()
-}
-
-// about formats a number of bytes for people, with one decimal.
-func about(n int64) string {
-	if n < 1<<10 {
-		return fmt.Sprintf("%d bytes", n)
-	}
-	size, unit := float64(n)/(1<<10), 0
-	for size >= 1000 && unit < 4 {
-		size, unit = size/(1<<10), unit+1
-	}
-	return fmt.Sprintf("%.1f %ciB", size, "KMGTP"[unit])
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/front/cli"
 	"corral/internal/directory"
 	"corral/internal/text"
 	"corral/isolate/client"
@@ -284,13 +285,13 @@ func (i *importer) report(sum image.Summary) error {
 		if left.count > int64(len(left.names)) && len(left.names) > 0 {
 			text += ", …"
 		}
-		note(text)
+		cli.Note(text)
 	}
 	if sum.Unreadable.Count > 0 {
 		fmt.Fprintf(os.Stderr, "hint: to import everything, remove it and let root read: sudo tar -C %s -c . | sudo corral rootfs import %s -\n",
 			text.Quote(i.source), i.name)
 	}
-	_, err := say(fmt.Sprintf("root file system %s: %d files, %d directories, %d links, %s\n",
-		i.name, sum.Files, sum.Directories, sum.Symlinks+sum.Links, about(sum.Bytes)))
+	_, err := cli.Say(fmt.Sprintf("root file system %s: %d files, %d directories, %d links, %s\n",
+		i.name, sum.Files, sum.Directories, sum.Symlinks+sum.Links, cli.About(sum.Bytes)))
 	return err
 }

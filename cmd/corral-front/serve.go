@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"corral/front/cli"
+	"corral/front/privilege"
 	"corral/internal/config"
 	"corral/mcp"
 )
@@ -36,20 +38,21 @@ func serveCommand(args []string) (int, error) {
 		return code, err
 	}
 	if _, _, err := net.SplitHostPort(*listen); *listen != "" && err != nil {
-		return failure, errors.Join(fmt.Errorf("--listen: %w\nhint: must be HOST:PORT, such as 127.0.0.1:7070", err), dropRoot())
+		return cli.Failure, errors.Join(fmt.Errorf("--listen: %w\nhint: must be HOST:PORT, such as 127.0.0.1:7070", err), privilege.Drop())
 	}
 	s.tokens = true
-	ctx, stop := untilStopped()
+	cli.IgnorePipes()
+	ctx, stop := cli.UntilStopped()
 	defer stop()
 	b, err := s.backend()
 	if err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
 	defer b.close()
 	address := cmp.Or(*listen, b.config.HTTP.Listen)
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return failure, fmt.Errorf("--listen: %w", err)
+		return cli.Failure, fmt.Errorf("--listen: %w", err)
 	}
 	b.log.Info("serving", "url", "http://"+l.Addr().String()+mcp.Path)
 	err = b.server.Serve(ctx, l, mcp.HTTPOptions{
@@ -59,7 +62,7 @@ func serveCommand(args []string) (int, error) {
 		Idle:         b.config.HTTP.SessionIdle, MaxBody: b.config.HTTP.MaxBody,
 	})
 	if err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
 	return 0, nil
 }

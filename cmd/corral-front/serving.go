@@ -12,6 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"corral/front/cli"
+	"corral/front/privilege"
+	"corral/front/settings"
 	"corral/internal/config"
 	"corral/internal/directory"
 	"corral/internal/text"
@@ -53,21 +56,21 @@ func parseServing(f *flag.FlagSet, args []string, help string) (s *serving, ende
 		})
 	}
 	f.TextVar(&s.level, "log-level", slog.LevelInfo, "")
-	if ended, code, err = parseFlags(f, args, help); ended {
+	if ended, code, err = cli.ParseFlags(f, args, help); ended {
 		return nil, true, code, err
 	}
 	if err = s.check(f); err == nil {
 		err = s.open(dirs)
 	}
 	if err != nil {
-		return nil, true, failure, errors.Join(err, dropRoot())
+		return nil, true, cli.Failure, errors.Join(err, privilege.Drop())
 	}
 	return s, false, 0, nil
 }
 
 // open resolves the directories that the command line names. Root opens them with the rights of the account.
 func (s *serving) open(dirs []string) error {
-	s.whose = self()
+	s.whose = settings.Self()
 	if os.Geteuid() == 0 {
 		var err error
 		if s.whose, err = embed.Account(s.account); err != nil {
@@ -77,7 +80,7 @@ func (s *serving) open(dirs []string) error {
 		return errors.New("--account is for root only\nhint: a running supervisor knows its client's user")
 	}
 	for _, dir := range dirs {
-		repo, err := (&repoOptions{}).repo(s.whose, dir)
+		repo, err := settings.Repository(s.whose, dir)
 		if err != nil {
 			return err
 		}
@@ -143,7 +146,7 @@ func (s *serving) checkRepos(b *backend) error {
 	var first error
 	served := 0
 	for _, r := range b.config.Repos {
-		err := b.supervisor.checkRepo(ctx, r.Path)
+		err := b.supervisor.CheckRepo(ctx, r.Path)
 		switch {
 		case err == nil:
 			served++

@@ -2,12 +2,9 @@ package main
 
 import (
 	"slices"
-	"time"
 
-	"corral/internal/config"
 	"corral/job"
 	"corral/mcp"
-	"corral/policy"
 )
 
 // starlark returns starlark_run for the repositories in which its runtime is allowed, or no tool if there are none.
@@ -26,15 +23,4 @@ func (b *backend) starlark() []mcp.Tool {
 		return nil
 	}
 	return []mcp.Tool{&mcp.Starlark{Engine: b.engine, Repos: ids, Repo: c.Starlark.Repo}}
-}
-
-// starlarkRules returns the rules for Starlark programs.
-func starlarkRules(c config.Config) policy.Starlark {
-	return policy.Starlark{Enabled: c.Starlark.Enabled, Memory: c.Starlark.Memory}
-}
-
-// starlarkWall returns the longest time a Starlark job may take in a repository.
-func starlarkWall(c config.Config, r config.Repo) time.Duration {
-	c.Runtime.MaxDuration = c.Starlark.MaxWall + job.StarlarkGrace
-	return c.For(r).Ceilings.Wall
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"corral/front/settings"
 	"corral/front/telemetry"
 	"corral/internal/calls"
 	"corral/internal/config"
@@ -25,7 +26,7 @@ func openTracer(c config.Config, log *slog.Logger) (*telemetry.Tracer, error) {
 	}
 	// A file that jobs can read or write is unfit for a log or a secret.
 	for key, path := range map[string]string{"file": t.File, "headers_file": t.HeadersFile} {
-		if repo := holder(path, repoPaths(c)); repo != "" {
+		if repo := holder(path, settings.RepoPaths(c)); repo != "" {
 			return nil, fmt.Errorf("telemetry.%s: %s lies in the repository %s, where jobs can access it\nhint: choose a path outside of all repositories", key, text.Quote(path), text.Quote(repo))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"corral/front/supervisor"
 	"corral/internal/calls"
 	"corral/internal/config"
 	"corral/internal/test/sandboxtest"
@@ -25,8 +26,9 @@ func alone(t *testing.T, c config.Config, to *sandboxtest.Output) *backend {
 	s := &serving{alone: true, names: "plain"}
 	b := &backend{
 		config: c, log: slog.New(slog.NewJSONHandler(to, nil)),
-		supervisor: &supervisor{closed: true, client: &client.Client{}, finish: func() {}},
+		supervisor: supervisor.New(&client.Client{}, func() {}),
 	}
+	b.supervisor.Close()
 	b.sessions = s.sessionManager(b)
 	var err error
 	if b.tracer, err = openTracer(c, b.log); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/front/cli"
 	"corral/internal/directory"
 	"corral/policy/runtimes"
 )
@@ -79,7 +80,7 @@ func (h homeDir) find() ([]string, error) {
 	}
 	ctx, stop := context.WithTimeout(context.Background(), toolchainsWait)
 	defer stop()
-	answer, err := askUser(ctx, finder, question, maxFound)
+	answer, err := cli.AskHelper(ctx, finder, question, maxFound)
 	if err != nil {
 		return nil, err
 	}
@@ -158,12 +159,12 @@ func stat(fd int) (st unix.Stat_t, err error) {
 // finderCommand is the child.
 func finderCommand(args []string) (int, error) {
 	var dir string
-	if ended, code, err := beAsked(finder, args, maxFound, &dir); ended {
+	if ended, code, err := cli.AnswerAsHelper(finder, args, maxFound, &dir); ended {
 		return code, err
 	}
 	answer, err := json.Marshal(runtimes.Toolchains(dir, nil))
 	if err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
-	return say(string(answer))
+	return cli.Say(string(answer))
 }

@@ -234,6 +234,30 @@ var bounds = []bound{
 		reason: "it runs inside a jail, on an untrusted script: small, static, quick to start",
 	},
 	{
+		from: "front/...", but: []string{"front/doctor"}, never: append([]string{"isolate/inside", "isolate/scan"}, supervisor...),
+		reason: "a front-end has no privileges: it requests from corrald what needs them",
+	},
+	{
+		from: "front/privilege", only: []string{"std", sys, "internal/directory", "internal/text", "isolate/client", "isolate/client/embed", "isolate/wire", "job"},
+		reason: "it runs as root, so it must be easy to audit",
+	},
+	{
+		from: "front/cli", never: []string{"internal/config", "mcp/...", "rpc/...", "store/...", "workspace/...", "net/http"},
+		reason: "it serves all commands and knows none of them",
+	},
+	{
+		from: "front/state", never: []string{"internal/config", "mcp/...", "rpc/...", "store/...", "workspace/...", "net/http"},
+		reason: "it opens directories as root; the stores in them are opened as another user",
+	},
+	{
+		from: "front/supervisor", never: []string{"mcp/...", "rpc/...", "store/...", "net/http"},
+		reason: "it connects to the supervisor, whatever the connection is used for",
+	},
+	{
+		from: "front/settings", never: []string{"mcp/...", "rpc/...", "store/...", "net/http"},
+		reason: "a configuration means the same for every protocol and command",
+	},
+	{
 		from: "cmd/corral-front", never: supervisor,
 		reason: "a front-end has no privileges: it requests from corrald what needs them",
 		shown:  true,

@@ -1,43 +1,24 @@
-package main
+// Package settings loads the configuration of a front-end, and makes repositories, principals and a policy of it.
+package settings
 
 import (
-	"fmt"
 	"os"
-	"os/user"
-	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"corral/internal/config"
-	"corral/internal/text"
+	"corral/job"
 	"corral/policy"
 	"corral/policy/runtimes"
 	"corral/policy/starlark"
 )
 
-// newPolicy makes the policy of a configuration, with the programs of this host. Programs that are installed later are
+// NewPolicy makes the policy of a configuration, with the programs of this host. Programs that are installed later are
 // found, too.
-func newPolicy(c config.Config) (*policy.Policy, error) {
-	return policy.New(policyRules(c, os.Environ()), runtimes.Find(runtimes.Places{Toolchains: c.Toolchains, Never: repoPaths(c)}))
-}
-
-func repoIDs(c config.Config) []string {
-	var ids []string
-	for _, r := range c.Repos {
-		ids = append(ids, r.ID)
-	}
-	return ids
-}
-
-func repoPaths(c config.Config) []string {
-	var paths []string
-	for _, r := range c.Repos {
-		paths = append(paths, r.Path)
-	}
-	return paths
+func NewPolicy(c config.Config) (*policy.Policy, error) {
+	return policy.New(policyRules(c, os.Environ()), runtimes.Find(runtimes.Places{Toolchains: c.Toolchains, Never: RepoPaths(c)}))
 }
 
 // policyRules converts a configuration to the types of package policy. environ is the environment of this process.
@@ -62,7 +43,7 @@ func policyRules(c config.Config, environ []string) policy.Rules {
 		})
 	}
 	if c.Runtime.Rules != "" {
-		rules.Operator = starlark.Open(c.Runtime.Rules, repoPaths(c)...)
+		rules.Operator = starlark.Open(c.Runtime.Rules, RepoPaths(c)...)
 	}
 	return rules
 }
@@ -85,34 +66,13 @@ func memory() int64 {
 	return int64(info.Totalram) * int64(info.Unit)
 }
 
-// serveDirectory adds the directory that a command line names to the repositories of a configuration, unless it has it.
-func serveDirectory(c config.Config, dir string) (config.Config, error) {
-	r, err := (&repoOptions{}).repo(self(), dir)
-	if err != nil {
-		return config.Config{}, err
-	}
-	for _, other := range c.Repos {
-		switch {
-		case other.Path == r.Path:
-			return c, nil
-		case other.ID == r.ID:
-			return config.Config{}, fmt.Errorf("%s: the configuration already has a repository %q: %s\nhint: choose another id: corral repo add %s --id ID",
-				text.Quote(r.Path), r.ID, text.Quote(other.Path), text.Quote(filepath.Clean(dir)))
-		}
-	}
-	c.Repos = append(slices.Clone(c.Repos), r)
-	return c, nil
+// starlarkRules returns the rules for Starlark programs.
+func starlarkRules(c config.Config) policy.Starlark {
+	return policy.Starlark{Enabled: c.Starlark.Enabled, Memory: c.Starlark.Memory}
 }
 
-// userPrincipal returns the principal of this process's user, as it is in requests and in the audit log.
-func userPrincipal() string { return principalOf(uint32(os.Getuid())) }
-
-// principalOf returns the principal of a user of this machine. The name is looked up by number: user.Current trusts
-// $USER if the number has no entry.
-func principalOf(uid uint32) string {
-	id := strconv.FormatUint(uint64(uid), 10)
-	if u, err := user.LookupId(id); err == nil && u.Username != "" {
-		return "user:" + u.Username
-	}
-	return "user:" + id
+// starlarkWall returns the longest time a Starlark job may take in a repository.
+func starlarkWall(c config.Config, r config.Repo) time.Duration {
+	c.Runtime.MaxDuration = c.Starlark.MaxWall + job.StarlarkGrace
+	return c.For(r).Ceilings.Wall
 }

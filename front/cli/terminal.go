@@ -1,23 +1,30 @@
-package main
+package cli
 
 import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"io"
+	"os"
 	"strconv"
 	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"corral/internal/text"
 )
 
-// An escaper replaces bytes that would control a terminal by escapes such as \u001b, or \xff for an invalid byte.
+// An Escaper replaces bytes that would control a terminal by escapes such as \u001b, or \xff for an invalid byte.
 // Newlines and tabs are kept. It does for a stream of any length, in which a write may end within a character, what
 // internal/text does for a string.
-type escaper struct {
+type Escaper struct {
 	w    *bufio.Writer
 	raw  bool   // copies everything unchanged
 	held []byte // the beginning of an incomplete character
 }
 
-func (e *escaper) Write(p []byte) (int, error) {
+// Write implements io.Writer.
+func (e *Escaper) Write(p []byte) (int, error) {
 	if e.raw {
 		return e.w.Write(p)
 	}
@@ -34,7 +41,7 @@ func (e *escaper) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-func (e *escaper) show(r rune, text []byte) (err error) {
+func (e *Escaper) show(r rune, text []byte) (err error) {
 	switch {
 	case r == utf8.RuneError && len(text) == 1:
 		_, err = fmt.Fprintf(e.w, `\x%02x`, text[0])
@@ -48,8 +55,8 @@ func (e *escaper) show(r rune, text []byte) (err error) {
 	return err
 }
 
-// flush writes the bytes of an incomplete last character, and what is buffered.
-func (e *escaper) flush() error {
+// Flush writes the bytes of an incomplete last character, and what is buffered.
+func (e *Escaper) Flush() error {
 	for _, b := range e.held {
 		if _, err := fmt.Fprintf(e.w, `\x%02x`, b); err != nil {
 			return err
@@ -58,3 +65,17 @@ func (e *escaper) flush() error {
 	e.held = nil
 	return e.w.Flush()
 }
+
+// IsTerminal reports whether f is a terminal, which output could control.
+func IsTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// Sink returns a buffered writer to f that escapes control characters if f is a terminal.
+func Sink(f *os.File) *Escaper {
+	return &Escaper{w: bufio.NewWriterSize(f, 64<<10), raw: !IsTerminal(f)}
+}
+
+// WriteJSON writes v as indented JSON.
+func WriteJSON(w io.Writer, v any) error { return text.WriteJSON(w, v, "  ") }

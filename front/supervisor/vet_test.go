@@ -1,4 +1,4 @@
-package main
+package supervisor
 
 import (
 	"bytes"
@@ -37,7 +37,7 @@ func TestVetting(t *testing.T) {
 			t.Errorf("%s: log: %s", path, log.String())
 		}
 	}
-	if got := repoOwners(c.Repos); len(got) != 1 || got["/srv/outer-beside"] != 7 {
+	if got := Owners(c.Repos); len(got) != 1 || got["/srv/outer-beside"] != 7 {
 		t.Errorf("%v", got)
 	}
 }

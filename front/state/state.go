@@ -1,4 +1,8 @@
-package main
+// Package state finds and opens the directories in which front-ends keep the output of jobs and indexes over it.
+//
+// A front-end with a supervisor of its own uses a directory that the supervisor makes for each user; any other uses one in
+// the user's home directory.
+package state
 
 import (
 	"errors"
@@ -9,8 +13,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/front/privilege"
 	"corral/isolate/client/embed"
 )
+
+// Supervisor is the default state directory of a supervisor. Below it, users has a directory of each user.
+const Supervisor = "/var/lib/corral"
 
 // stateHome returns $XDG_STATE_HOME/corral, by default ~/.local/state/corral. The XDG Base Directory Specification says
 // that a relative path is to be ignored.
@@ -26,9 +34,9 @@ func stateHome() (string, error) {
 	return filepath.Join(dir, "corral"), nil
 }
 
-// userState opens the directory in which a user's front-ends keep their state, and creates it if necessary. With an
+// OpenUser opens the directory in which a user's front-ends keep their state, and creates it if necessary. With an
 // embedded supervisor they use a directory that it makes for each user instead.
-func userState() (*os.File, error) {
+func OpenUser() (*os.File, error) {
 	dir, err := stateHome()
 	if err != nil {
 		return nil, err
@@ -64,10 +72,10 @@ func openState(dir string) (*os.File, int, error) {
 	return f, int(st.Uid), nil
 }
 
-// ownStates opens the existing directories of state from which stored output is read: the named one, or this user's in
+// OpenExisting opens the existing directories of state from which stored output is read: the named one, or this user's in
 // users (where a supervisor has one for each user) and in the home directory. It creates none, and drops root. Root
 // becomes the user who called sudo, else the only user that has output there, or that has the handle's output.
-func ownStates(named, users, handle string) (states []*os.File, err error) {
+func OpenExisting(named, users, handle string) (states []*os.File, err error) {
 	var paths []string
 	switch {
 	case named != "":
@@ -75,7 +83,7 @@ func ownStates(named, users, handle string) (states []*os.File, err error) {
 	case os.Geteuid() == 0:
 		dir, err := rootsUser(users, handle)
 		if err != nil {
-			return nil, errors.Join(err, dropRoot())
+			return nil, errors.Join(err, privilege.Drop())
 		}
 		paths = []string{dir}
 	default:
@@ -101,7 +109,7 @@ func ownStates(named, users, handle string) (states []*os.File, err error) {
 // rootsUser returns the directory of the user who called sudo, else of the only user that has output, or of the user
 // that has the handle's output.
 func rootsUser(users, handle string) (string, error) {
-	if who, err := embed.Choose(nobody()); err == nil && who != nobody() {
+	if who, err := embed.Choose(privilege.Nobody()); err == nil && who != privilege.Nobody() {
 		return filepath.Join(users, strconv.Itoa(who.UID)), nil
 	}
 	list, err := os.ReadDir(users)
@@ -138,13 +146,13 @@ func become(owner int) error {
 	case os.Geteuid() != 0:
 		return nil
 	case owner < 0:
-		return dropRoot()
+		return privilege.Drop()
 	case owner == 0:
-		return errors.Join(errors.New("the directory belongs to root, which stores no output"), dropRoot())
+		return errors.Join(errors.New("the directory belongs to root, which stores no output"), privilege.Drop())
 	}
-	who, err := embed.Choose(nobody())
+	who, err := embed.Choose(privilege.Nobody())
 	if err != nil || who.UID != owner {
-		who = embed.Identity{UID: owner, GID: nobody().GID}
+		who = embed.Identity{UID: owner, GID: privilege.Nobody().GID}
 	}
 	return who.Become()
 }

@@ -1,0 +1,112 @@
+// Package supervisor connects front-ends to corrald, or starts one for a front-end of root.
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+
+	"corral/front/state"
+	"corral/isolate/client"
+	"corral/job"
+)
+
+// A Connection is a server's connection to corrald. If corrald ends and starts again, the next call connects to it
+// again. Calls that were in progress are never repeated: how far they came is unknown.
+type Connection struct {
+	dial   func() (*client.Client, error) // nil for an embedded supervisor, which cannot be restarted
+	finish func()                         // ends an embedded supervisor; nil for another
+	owners map[string]uint32              // required owner of each repository, by path
+	vet    func(repo string) error        // see client.Client.Vet
+
+	mu     sync.Mutex
+	client *client.Client // guarded by mu
+	closed bool           // guarded by mu
+}
+
+// Client returns a connection that is open as far as is known, connecting again if necessary.
+func (s *Connection) Client() (*client.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, fmt.Errorf("%w: the server is shutting down", job.ErrUnavailable)
+	}
+	err := s.client.Err()
+	switch {
+	case err == nil:
+		return s.client, nil
+	case s.dial == nil:
+		return nil, fmt.Errorf("%w\nhint: the server started this supervisor itself: restart the server", err)
+	}
+	next, err := s.dial()
+	if err != nil {
+		return nil, err
+	}
+	next.Owners, next.Vet = s.owners, s.vet
+	_ = s.client.Close()
+	s.client = next
+	return next, nil
+}
+
+// Run implements job.Runner.
+func (s *Connection) Run(ctx context.Context, spec job.Spec, stdio job.Stdio) (job.Result, error) {
+	c, err := s.Client()
+	if err != nil {
+		for _, f := range []*os.File{stdio.Stdin, stdio.Stdout, stdio.Stderr} {
+			_ = f.Close()
+		}
+		return job.Result{}, err
+	}
+	return c.Run(ctx, spec, stdio)
+}
+
+// Denied implements job.Auditor.
+func (s *Connection) Denied(ctx context.Context, claim job.Claim) error {
+	c, err := s.Client()
+	if err != nil {
+		return err
+	}
+	return c.Denied(ctx, claim)
+}
+
+// Close closes the connection, which ends all jobs of this server. It ends an embedded supervisor.
+func (s *Connection) Close() {
+	s.mu.Lock()
+	s.closed = true
+	c := s.client
+	s.mu.Unlock()
+	if s.finish != nil {
+		s.finish()
+		return
+	}
+	_ = c.Close()
+}
+
+// Ready returns why no job can be run now, or nil if one can as far as is known.
+func (s *Connection) Ready() error {
+	_, err := s.Client()
+	return err
+}
+
+// CheckRepo returns why the supervisor does not serve the directory, or nil if it does.
+func (s *Connection) CheckRepo(ctx context.Context, path string) error {
+	c, err := s.Client()
+	if err != nil {
+		return err
+	}
+	return c.CheckRepo(ctx, path)
+}
+
+// State opens the directory in which this user's front-ends keep their state. An embedded supervisor creates the
+// directory, because the user that this process became may have no home directory. The caller closes it.
+func (s *Connection) State() (*os.File, error) {
+	if s.finish == nil {
+		return state.OpenUser()
+	}
+	c, err := s.Client()
+	if err != nil {
+		return nil, err
+	}
+	return c.State(uint32(os.Getuid()))
+}
