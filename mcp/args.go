@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,31 +17,20 @@ import (
 	safe "corral/internal/text"
 )
 
-// A field describes one argument of a tool, for decoding and for the published schema. The type of into determines the type
-// of the argument: *string, *int, *bool, *[]string or, for an object (fields) and a list of objects (each), a *bool that is
-// set if the argument was given. The value that into points to before decoding is the default.
-type field struct {
-	name     string
-	about    string // description for the schema; says what the schema's keywords cannot
-	into     any
-	required bool
-	min, max int      // of a number; of the length of a string or of each string in a list
-	bytes    bool     // lengths are in bytes of UTF-8 instead of characters
-	items    int      // maximum length of a list
-	enum     []string // accepted values; nil accepts any
-	pattern  func(string) bool
-	expr     string // pattern as a regular expression, for the schema
-	noNUL    bool
-	fields   []field // of an object
-	// each appends an element to a list of objects and returns the element's fields.
-	each func() []field
-	// coerce also accepts a string for a number, a boolean or a list of one: "400", "true", "a query".
-	coerce bool
-	// bare makes null an invalid value for a lenient tool, which otherwise treats null as an absent argument.
-	bare bool
-	// own means that the tool checks the bounds itself (they are for the schema only) and that null is an absent argument.
-	own bool
-}
+// A Mode is how strictly a tool's arguments are decoded.
+type Mode int
+
+// Modes of decoding.
+const (
+	// Strict rejects unknown keys. null is a value of the wrong type, because an absent argument is to be left out.
+	Strict Mode = iota
+	// Lenient is for tools whose callers send more than the schema has. Unknown keys are ignored, null means that the argument
+	// is absent, and a string is accepted for a number, a boolean or a list of one: "400", "true", "a query".
+	Lenient
+	// Unchecked rejects unknown keys, but checks no bounds: the tool does, in words of its own. null means that the argument
+	// is absent. A number that is out of range becomes the maximum, or the minimum less one.
+	Unchecked
+)
 
 // maxShown is the maximum number of bytes of client input quoted in an error.
 const maxShown = 64
@@ -55,68 +45,64 @@ func invalid(argument, format string, values ...any) *Error {
 	return e
 }
 
-// decodeArguments decodes a JSON object into fields. Unknown and duplicate keys are errors, and so are keys that differ in
-// case only. null is an error unless the field has own set, because an absent argument is to be left out.
-func decodeArguments(raw json.RawMessage, fields []field) error {
+// decodeArguments decodes a JSON object into the struct that into points to, whose tags describe the arguments (see
+// argumentsOf). Duplicate keys are errors in every mode.
+func decodeArguments(raw json.RawMessage, into any, mode Mode) error {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		raw = json.RawMessage("{}")
 	}
 	if !json.Valid(raw) {
 		return invalid("", "not valid JSON")
 	}
-	return decodeObject(raw, "", fields, false)
+	v := reflect.ValueOf(into).Elem()
+	d := decoder{mode}
+	return d.object(raw, "", argumentsOf(v.Type()), v)
 }
 
-// decodeLenient is decodeArguments for tools whose callers send more than the schema has: unknown keys are ignored, and null
-// means that the argument is absent.
-func decodeLenient(raw json.RawMessage, fields []field) error {
-	if len(bytes.TrimSpace(raw)) == 0 {
-		raw = json.RawMessage("{}")
-	}
-	if !json.Valid(raw) {
-		return invalid("", "not valid JSON")
-	}
-	return decodeObject(raw, "", fields, true)
-}
+// A decoder decodes arguments in one mode.
+type decoder struct{ mode Mode }
 
-// decodeObject decodes an object. Errors name its keys with prefix in front.
-func decodeObject(raw json.RawMessage, prefix string, fields []field, lenient bool) error {
+// object decodes an object. Errors name its keys with prefix in front.
+func (d decoder) object(raw json.RawMessage, prefix string, list []argument, into reflect.Value) error {
 	if kind(raw) != "an object" {
 		return invalid(strings.TrimSuffix(prefix, "."), "must be an object, got %s", kind(raw))
 	}
-	seen := make([]bool, len(fields))
+	for n := range list {
+		list[n].setDefault(into)
+	}
+	seen := make([]bool, len(list))
 	for _, e := range strictjson.Entries(raw) {
-		n := slices.IndexFunc(fields, func(f field) bool { return f.name == e.Key })
-		if n < 0 && lenient {
+		n := slices.IndexFunc(list, func(a argument) bool { return a.name == e.Key })
+		if n < 0 && d.mode == Lenient {
 			continue
 		}
 		if n < 0 {
-			return unknown(prefix, e.Key, fields)
+			return unknown(prefix, e.Key, list)
 		}
 		name := prefix + e.Key
 		if seen[n] {
 			return invalid(name, "duplicate key")
 		}
-		if kind(e.Value) == "null" && (fields[n].own || lenient && !fields[n].bare) {
+		if kind(e.Value) == "null" && d.mode != Strict && !list[n].noNull {
 			continue
 		}
 		seen[n] = true
-		if err := fields[n].decode(name, e.Value); err != nil {
+		if err := d.value(&list[n], name, e.Value, into.FieldByIndex(list[n].index)); err != nil {
 			return err
 		}
 	}
-	for n, f := range fields {
-		if f.required && !seen[n] {
-			return invalid(prefix+f.name, "is required")
+	for n := range list {
+		if list[n].required && !seen[n] {
+			return invalid(prefix+list[n].name, "is required")
 		}
 	}
 	return nil
 }
 
 // unknown returns the error for an unknown key, with the name of the argument that was probably meant.
-func unknown(prefix, key string, fields []field) *Error {
+func unknown(prefix, key string, list []argument) *Error {
 	message := fmt.Sprintf("unknown argument %q", prefix+clip(key))
-	if near := suggest(key, fields); near != "" {
+	if near := suggest(key, list); near != "" {
 		message += fmt.Sprintf(": did you mean %q?", prefix+near)
 	}
 	return &Error{Code: CodeInvalid, Message: message, Details: map[string]any{"argument": prefix + clip(key)}}
@@ -125,37 +111,40 @@ func unknown(prefix, key string, fields []field) *Error {
 // clip returns s cut to maxShown bytes.
 func clip(s string) string { return safe.Cut(s, maxShown) }
 
-func (f *field) decode(name string, raw json.RawMessage) error {
-	switch into := f.into.(type) {
-	case *string:
-		return f.decodeString(name, raw, into)
-	case *int:
-		return f.decodeInt(name, raw, into)
-	case *[]string:
-		return f.decodeList(name, raw, into)
-	case *bool:
-		if f.each != nil {
-			*into = true
-			return f.decodeObjects(name, raw)
-		}
-		if f.fields != nil {
-			*into = true
-			return decodeObject(raw, name+".", f.fields, false)
-		}
-		word := string(raw)
-		if f.coerce && kind(raw) == "a string" {
-			word = strings.TrimSpace(strictjson.Unquote(raw))
-		}
-		if word != "true" && word != "false" {
-			return invalid(name, "must be true or false, got %s", kind(raw))
-		}
-		*into = word == "true"
-		return nil
+// value decodes one argument. It allocates what into points to, if into is a pointer.
+func (d decoder) value(a *argument, name string, raw json.RawMessage, into reflect.Value) error {
+	if into.Kind() == reflect.Pointer {
+		into.Set(reflect.New(into.Type().Elem()))
+		into = into.Elem()
 	}
-	return &Error{Code: CodeInternal, Message: fmt.Sprintf("%s: cannot decode into %T", name, f.into)}
+	switch {
+	case into.Kind() == reflect.String:
+		return d.string(a, name, raw, into)
+	case into.CanInt():
+		return d.integer(a, name, raw, into)
+	case into.Kind() == reflect.Bool:
+		return d.boolean(name, raw, into)
+	case into.Kind() == reflect.Struct:
+		return d.object(raw, name+".", a.members, into)
+	case a.members != nil:
+		return d.objects(a, name, raw, into)
+	}
+	return d.strings(a, name, raw, into)
 }
 
-func (f *field) decodeString(name string, raw json.RawMessage, into *string) error {
+func (d decoder) boolean(name string, raw json.RawMessage, into reflect.Value) error {
+	word := string(raw)
+	if d.mode == Lenient && kind(raw) == "a string" {
+		word = strings.TrimSpace(strictjson.Unquote(raw))
+	}
+	if word != "true" && word != "false" {
+		return invalid(name, "must be true or false, got %s", kind(raw))
+	}
+	into.SetBool(word == "true")
+	return nil
+}
+
+func (d decoder) string(a *argument, name string, raw json.RawMessage, into reflect.Value) error {
 	if kind(raw) != "a string" {
 		return invalid(name, "must be a string, got %s", kind(raw))
 	}
@@ -163,43 +152,44 @@ func (f *field) decodeString(name string, raw json.RawMessage, into *string) err
 		return invalid(name, "contains an unpaired surrogate escape, which is not valid text")
 	}
 	s := strictjson.Unquote(raw)
-	if err := f.checkString(name, s); err != nil {
-		return err
+	if d.mode != Unchecked {
+		if err := a.check(name, s); err != nil {
+			return err
+		}
 	}
-	*into = s
+	into.SetString(s)
 	return nil
 }
 
-// checkString checks s against the field's bounds. It returns error, not *Error, so that a nil result compares equal to nil.
-func (f *field) checkString(name, s string) error {
+// check checks s against the argument's bounds. It returns error, not *Error, so that a nil result compares equal to nil.
+func (a *argument) check(name, s string) error {
 	length, unit := len(s), "bytes"
-	if !f.bytes {
+	if !a.bytes {
 		length, unit = utf8.RuneCountInString(s), "characters"
 	}
 	switch {
-	case f.enum != nil && !slices.Contains(f.enum, s):
-		return invalid(name, "%q is not one of: %s", clip(s), strings.Join(f.enum, ", "))
-	case f.own:
-	case length < f.min:
-		return invalid(name, "has %d %s, the minimum is %d", length, unit, f.min)
-	case f.max > 0 && length > f.max:
-		return invalid(name, "has %d %s, the maximum is %d", length, unit, f.max)
-	case f.noNUL && strings.ContainsRune(s, 0):
+	case a.enum != nil && !slices.Contains(a.enum, s):
+		return invalid(name, "%q is not one of: %s", clip(s), strings.Join(a.enum, ", "))
+	case length < a.min:
+		return invalid(name, "has %d %s, the minimum is %d", length, unit, a.min)
+	case a.max > 0 && length > a.max:
+		return invalid(name, "has %d %s, the maximum is %d", length, unit, a.max)
+	case a.noNUL && strings.ContainsRune(s, 0):
 		return invalid(name, "contains a NUL byte")
-	case f.pattern != nil && !f.pattern(s):
-		return invalid(name, "%q does not match %s", clip(s), f.expr)
+	case a.pattern != nil && !a.pattern.MatchString(s):
+		return invalid(name, "%q does not match %s", clip(s), a.pattern)
 	}
 	return nil
 }
 
-// decodeInt decodes an integer, which may be written as 1000.0 or 1e3.
-func (f *field) decodeInt(name string, raw json.RawMessage, into *int) error {
-	if f.coerce && kind(raw) == "a string" {
+// integer decodes an integer, which may be written as 1000.0 or 1e3.
+func (d decoder) integer(a *argument, name string, raw json.RawMessage, into reflect.Value) error {
+	if d.mode == Lenient && kind(raw) == "a string" {
 		raw = json.RawMessage(strings.TrimSpace(strictjson.Unquote(raw)))
 	}
 	switch {
-	case f.bare && kind(raw) == "null":
-		return invalid(name, "null is out of range: %d to %d", f.min, f.max)
+	case a.noNull && kind(raw) == "null":
+		return invalid(name, "null is out of range: %d to %d", a.min, a.max)
 	case kind(raw) != "a number":
 		return invalid(name, "must be an integer, got %s", kind(raw))
 	}
@@ -207,52 +197,60 @@ func (f *field) decodeInt(name string, raw json.RawMessage, into *int) error {
 	if err != nil || n != math.Trunc(n) {
 		return invalid(name, "%s is not an integer", safe.Line(string(raw), maxShown))
 	}
-	if f.own {
-		n = max(min(n, float64(f.max)), -1)
-	} else if n < float64(f.min) || n > float64(f.max) {
-		return invalid(name, "%s is out of range: %d to %d", safe.Line(string(raw), maxShown), f.min, f.max)
+	if d.mode == Unchecked {
+		n = max(min(n, float64(a.max)), float64(a.min-1))
+	} else if n < float64(a.min) || n > float64(a.max) {
+		return invalid(name, "%s is out of range: %d to %d", safe.Line(string(raw), maxShown), a.min, a.max)
 	}
-	*into = int(n)
+	into.SetInt(int64(n))
 	return nil
 }
 
-func (f *field) decodeList(name string, raw json.RawMessage, into *[]string) error {
-	if f.coerce && kind(raw) == "a string" {
-		*into = make([]string, 1)
-		return f.decodeString(name, raw, &(*into)[0])
+func (d decoder) strings(a *argument, name string, raw json.RawMessage, into reflect.Value) error {
+	if d.mode == Lenient && kind(raw) == "a string" {
+		list := reflect.MakeSlice(into.Type(), 1, 1)
+		into.Set(list)
+		return d.string(a, name, raw, list.Index(0))
 	}
-	if kind(raw) != "an array" {
-		return invalid(name, "must be an array of strings, got %s", kind(raw))
+	items, err := a.elements(name, raw, "strings")
+	if err != nil {
+		return err
 	}
-	items := strictjson.Elements(raw, f.items)
-	if len(items) > f.items {
-		return invalid(name, "must have at most %d entries", f.items)
-	}
-	list := make([]string, len(items))
+	list := reflect.MakeSlice(into.Type(), len(items), len(items))
 	for n, item := range items {
-		if err := f.decodeString(fmt.Sprintf("%s[%d]", name, n), item, &list[n]); err != nil {
+		if err := d.string(a, fmt.Sprintf("%s[%d]", name, n), item, list.Index(n)); err != nil {
 			return err
 		}
 	}
-	*into = list
+	into.Set(list)
 	return nil
 }
 
-// decodeObjects decodes a list of objects. Unknown keys in them are ignored: only lenient tools have such lists.
-func (f *field) decodeObjects(name string, raw json.RawMessage) error {
-	if kind(raw) != "an array" {
-		return invalid(name, "must be an array of objects, got %s", kind(raw))
+func (d decoder) objects(a *argument, name string, raw json.RawMessage, into reflect.Value) error {
+	items, err := a.elements(name, raw, "objects")
+	if err != nil {
+		return err
 	}
-	items := strictjson.Elements(raw, f.items)
-	if len(items) > f.items {
-		return invalid(name, "must have at most %d entries", f.items)
-	}
+	list := reflect.MakeSlice(into.Type(), len(items), len(items))
 	for n, item := range items {
-		if err := decodeObject(item, fmt.Sprintf("%s[%d].", name, n), f.each(), true); err != nil {
+		if err := d.object(item, fmt.Sprintf("%s[%d].", name, n), a.members, list.Index(n)); err != nil {
 			return err
 		}
 	}
+	into.Set(list)
 	return nil
+}
+
+// elements returns the elements of an array of what.
+func (a *argument) elements(name string, raw json.RawMessage, what string) ([]json.RawMessage, error) {
+	if kind(raw) != "an array" {
+		return nil, invalid(name, "must be an array of %s, got %s", what, kind(raw))
+	}
+	items := strictjson.Elements(raw, a.items)
+	if len(items) > a.items {
+		return nil, invalid(name, "must have at most %d entries", a.items)
+	}
+	return items, nil
 }
 
 // kind returns the type of a JSON value with its article, for error messages.
@@ -311,33 +309,17 @@ func escaped(raw []byte) (unit uint64, ok bool) {
 	return unit, err == nil
 }
 
-// suggest returns the name of the field that key probably stands for: one that contains key or is contained in it, ignoring
+// suggest returns the name of the argument that key probably stands for: one that contains key or is contained in it, ignoring
 // case, or one within a small edit distance. It returns "" if there is none.
-func suggest(key string, fields []field) string {
+func suggest(key string, list []argument) string {
 	lower := strings.ToLower(key)
-	names := make([]string, len(fields))
-	for n, f := range fields {
-		names[n] = f.name
-		name := strings.ToLower(f.name)
+	names := make([]string, len(list))
+	for n, a := range list {
+		names[n] = a.name
+		name := strings.ToLower(a.name)
 		if len(lower) > 2 && (strings.Contains(name, lower) || strings.Contains(lower, name)) {
-			return f.name
+			return a.name
 		}
 	}
 	return nearest.Of(key, names)
 }
-
-// member returns the value of a key in a valid JSON object, nil if it is absent.
-func member(object json.RawMessage, name string) json.RawMessage {
-	if object == nil {
-		return nil
-	}
-	for _, e := range strictjson.Entries(object) {
-		if e.Key == name {
-			return e.Value
-		}
-	}
-	return nil
-}
-
-// oneLine reports whether s can be found in a line.
-func oneLine(s string) bool { return !strings.ContainsRune(s, '\n') }

@@ -6,29 +6,22 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
-// sample is an argument table with a field of each kind.
+// sample has an argument of each kind.
 type sample struct {
-	id, text, word string
-	count          int
-	on, ranged     bool
-	list           []string
-	start          int
+	ID    string   `arg:"repoId,required,min=1,max=5"`
+	Text  string   `arg:"code,max=8,bytes"`
+	Word  string   `arg:"word" enum:"one,two"`
+	Count int      `arg:"timeoutMs,min=10,max=100"`
+	On    bool     `arg:"persist" default:"true"`
+	List  []string `arg:"args,items=2,max=3,nonul"`
+	Range *span    `arg:"lineRange"`
 }
 
-func (s *sample) fields() []field {
-	return []field{
-		{name: "repoId", into: &s.id, required: true, min: 1, max: 5},
-		{name: "code", into: &s.text, max: 8, bytes: true},
-		{name: "word", into: &s.word, enum: []string{"one", "two"}},
-		{name: "timeoutMs", into: &s.count, min: 10, max: 100},
-		{name: "persist", into: &s.on},
-		{name: "args", into: &s.list, items: 2, max: 3, noNUL: true},
-		{name: "lineRange", into: &s.ranged, fields: []field{
-			{name: "startLine", into: &s.start, required: true, min: 1, max: 9},
-		}},
-	}
+type span struct {
+	Start int `arg:"startLine,required,min=1,max=9"`
 }
 
 func TestDecode(t *testing.T) {
@@ -36,20 +29,20 @@ func TestDecode(t *testing.T) {
 		raw  string
 		want sample
 	}{
-		{`{"repoId":"r"}`, sample{id: "r", on: true}},
-		{`{"repoId":"äöüäö","code":"äöüä"}`, sample{id: "äöüäö", text: "äöüä", on: true}},
-		{`{"repoId":"r","word":"two","timeoutMs":10,"persist":false}`, sample{id: "r", word: "two", count: 10}},
-		{`{"repoId":"r","timeoutMs":1e2}`, sample{id: "r", count: 100, on: true}},
-		{`{"repoId":"r","timeoutMs":20.0}`, sample{id: "r", count: 20, on: true}},
-		{`{"repoId":"r","args":[]}`, sample{id: "r", list: []string{}, on: true}},
-		{`{"repoId":"r","args":["","abc"]}`, sample{id: "r", list: []string{"", "abc"}, on: true}},
-		{`{"repoId":"r","code":"\ud83d\ude00"}`, sample{id: "r", text: "😀", on: true}},
-		{`{"repoId":"r","code":"\\ud83d"}`, sample{id: "r", text: `\ud83d`, on: true}},
-		{`{"repoId":"r","code":"\u0000"}`, sample{id: "r", text: "\x00", on: true}},
-		{`{"repoId":"r","lineRange":{"startLine":2}}`, sample{id: "r", ranged: true, start: 2, on: true}},
+		{`{"repoId":"r"}`, sample{ID: "r", On: true}},
+		{`{"repoId":"äöüäö","code":"äöüä"}`, sample{ID: "äöüäö", Text: "äöüä", On: true}},
+		{`{"repoId":"r","word":"two","timeoutMs":10,"persist":false}`, sample{ID: "r", Word: "two", Count: 10}},
+		{`{"repoId":"r","timeoutMs":1e2}`, sample{ID: "r", Count: 100, On: true}},
+		{`{"repoId":"r","timeoutMs":20.0}`, sample{ID: "r", Count: 20, On: true}},
+		{`{"repoId":"r","args":[]}`, sample{ID: "r", List: []string{}, On: true}},
+		{`{"repoId":"r","args":["","abc"]}`, sample{ID: "r", List: []string{"", "abc"}, On: true}},
+		{`{"repoId":"r","code":"\ud83d\ude00"}`, sample{ID: "r", Text: "😀", On: true}},
+		{`{"repoId":"r","code":"\\ud83d"}`, sample{ID: "r", Text: `\ud83d`, On: true}},
+		{`{"repoId":"r","code":"\u0000"}`, sample{ID: "r", Text: "\x00", On: true}},
+		{`{"repoId":"r","lineRange":{"startLine":2}}`, sample{ID: "r", Range: &span{2}, On: true}},
 	} {
-		got := sample{on: true}
-		if err := decodeArguments(json.RawMessage(tt.raw), got.fields()); err != nil || !reflect.DeepEqual(got, tt.want) {
+		var got sample
+		if err := decodeArguments(json.RawMessage(tt.raw), &got, Strict); err != nil || !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%s: %+v, %v; want %+v", tt.raw, got, err, tt.want)
 		}
 	}
@@ -99,7 +92,7 @@ func TestDecodeRejects(t *testing.T) {
 		{`{"repoId":"r","lineRange":{"start":1}}`, "lineRange.start", `did you mean "lineRange.startLine"?`},
 	} {
 		var s sample
-		err := decodeArguments(json.RawMessage(tt.raw), s.fields())
+		err := decodeArguments(json.RawMessage(tt.raw), &s, Strict)
 		var e *Error
 		if !errors.As(err, &e) || e.Code != CodeInvalid || !strings.Contains(e.Message, tt.want) {
 			t.Errorf("%.80s: %v, want %q", tt.raw, err, tt.want)
@@ -113,39 +106,41 @@ func TestDecodeRejects(t *testing.T) {
 
 // TestInputSchema: the schema of a table describes what decoding accepts.
 func TestInputSchema(t *testing.T) {
-	s := sample{on: true, word: "one"}
-	got := string(inputSchema(s.fields()))
+	type bounded struct {
+		ID    string   `arg:"repoId,required,min=1,max=5" about:"x"`
+		Text  string   `arg:"code,max=8KiB,bytes"`
+		Word  string   `arg:"word" enum:"one,two" default:"one"`
+		Count int      `arg:"timeoutMs,min=10,max=100"`
+		Usual *int     `arg:"usual,max=9" default:"5"`
+		On    bool     `arg:"persist" default:"true"`
+		List  []string `arg:"args,items=2,max=3" pattern:"^a"`
+		Range *span    `arg:"lineRange"`
+		All   []span   `arg:"all,items=2"`
+	}
+	const spans = `{"type":"object","properties":{"startLine":{"type":"integer","minimum":1,"maximum":9}},"required":["startLine"],"additionalProperties":false}`
+	got := string(inputSchema(bounded{}, Strict, nil))
 	want := `{"type":"object","properties":{` +
-		`"repoId":{"type":"string","minLength":1,"maxLength":5},` +
-		`"code":{"type":"string","maxLength":8},` +
+		`"repoId":{"type":"string","description":"x","minLength":1,"maxLength":5},` +
+		`"code":{"type":"string","maxLength":8192},` +
 		`"word":{"type":"string","enum":["one","two"],"default":"one"},` +
 		`"timeoutMs":{"type":"integer","minimum":10,"maximum":100},` +
+		`"usual":{"type":"integer","default":5,"minimum":0,"maximum":9},` +
 		`"persist":{"type":"boolean","default":true},` +
-		`"args":{"type":"array","items":{"type":"string","maxLength":3},"maxItems":2},` +
-		`"lineRange":{"type":"object","properties":{"startLine":{"type":"integer","minimum":1,"maximum":9}},` +
-		`"required":["startLine"],"additionalProperties":false}},` +
+		`"args":{"type":"array","items":{"type":"string","maxLength":3,"pattern":"^a"},"maxItems":2},` +
+		`"lineRange":` + spans + `,"all":{"type":"array","items":` + spans + `,"maxItems":2}},` +
 		`"required":["repoId"],"additionalProperties":false}`
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 
-// loose is the argument table of a lenient tool.
+// loose has the arguments of a lenient tool.
 type loose struct {
-	n, m int
-	on   bool
-	list []string
-	text string
-}
-
-func (l *loose) fields() []field {
-	return []field{
-		{name: "n", into: &l.n, min: 1, max: 100, coerce: true, bare: true},
-		{name: "m", into: &l.m, min: 0, max: 9},
-		{name: "on", into: &l.on, coerce: true},
-		{name: "list", into: &l.list, items: 2, max: 5, coerce: true},
-		{name: "text", into: &l.text, max: 5, required: true},
-	}
+	N    int      `arg:"n,min=1,max=100,nonull"`
+	M    int      `arg:"m,min=0,max=9"`
+	On   bool     `arg:"on"`
+	List []string `arg:"list,items=2,max=5"`
+	Text string   `arg:"text,max=5,required"`
 }
 
 // TestDecodeLenient: coercions, and values that are still rejected.
@@ -155,16 +150,16 @@ func TestDecodeLenient(t *testing.T) {
 		want loose
 		fail string
 	}{
-		{`{"text":"a","unknown":{"x":1},"Text":"b"}`, loose{text: "a"}, ""},
-		{`{"text":"a","n":"42","on":"true","list":"one"}`, loose{text: "a", n: 42, on: true, list: []string{"one"}}, ""},
-		{`{"text":"a","n":" 4e1 ","on":" true ","list":["x","y"]}`, loose{text: "a", n: 40, on: true, list: []string{"x", "y"}}, ""},
-		{`{"text":"a","m":null,"on":null,"list":null}`, loose{text: "a"}, ""},
+		{`{"text":"a","unknown":{"x":1},"Text":"b"}`, loose{Text: "a"}, ""},
+		{`{"text":"a","n":"42","on":"true","list":"one"}`, loose{Text: "a", N: 42, On: true, List: []string{"one"}}, ""},
+		{`{"text":"a","n":" 4e1 ","on":" true ","list":["x","y"]}`, loose{Text: "a", N: 40, On: true, List: []string{"x", "y"}}, ""},
+		{`{"text":"a","m":null,"on":null,"list":null}`, loose{Text: "a"}, ""},
 		{`{"text":"a","n":null}`, loose{}, "n: null is out of range: 1 to 100"},
 		{`{"text":null}`, loose{}, "text: is required"},
 		{``, loose{}, "text: is required"},
 		{`{"text":"a","n":"0"}`, loose{}, "n: 0 is out of range: 1 to 100"},
 		{`{"text":"a","n":"true"}`, loose{}, "n: must be an integer, got a boolean"},
-		{`{"text":"a","m":"1"}`, loose{}, "m: must be an integer, got a string"},
+		{`{"text":"a","m":"1"}`, loose{Text: "a", M: 1}, ""},
 		{`{"text":"a","on":"yes"}`, loose{}, "on: must be true or false, got a string"},
 		{`{"text":"a","on":1}`, loose{}, "on: must be true or false, got a number"},
 		{`{"text":"a","list":"too long"}`, loose{}, "list: has 8 characters, the maximum is 5"},
@@ -174,7 +169,7 @@ func TestDecodeLenient(t *testing.T) {
 		{`{"text":"a"`, loose{}, "not valid JSON"},
 	} {
 		var got loose
-		err := decodeLenient(json.RawMessage(tt.raw), got.fields())
+		err := decodeArguments(json.RawMessage(tt.raw), &got, Lenient)
 		if tt.fail != "" {
 			if err == nil || err.Error() != tt.fail {
 				t.Errorf("%s: %v", tt.raw, err)
@@ -184,5 +179,61 @@ func TestDecodeLenient(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%s: %+v, %v", tt.raw, got, err)
 		}
+	}
+}
+
+// TestDecodeUnchecked: bounds are the tool's to check, types are not.
+func TestDecodeUnchecked(t *testing.T) {
+	type unchecked struct {
+		Text  string   `arg:"text,max=2,nonul"`
+		Count *int     `arg:"n,min=1,max=100" default:"5"`
+		List  []string `arg:"list,items=2,max=2"`
+	}
+	for raw, want := range map[string]string{
+		`{"text":null,"n":null,"list":null}`: `{"Text":"","Count":null,"List":null}`,
+		`{"text":"long","list":["long"]}`:    `{"Text":"long","Count":null,"List":["long"]}`,
+		`{"n":-1e300}`:                       `{"Text":"","Count":0,"List":null}`,
+		`{"n":1e300}`:                        `{"Text":"","Count":100,"List":null}`,
+		`{"n":1.5}`:                          "n: 1.5 is not an integer",
+		`{"n":"5"}`:                          "n: must be an integer, got a string",
+		`{"list":["","",""]}`:                "list: must have at most 2 entries",
+		`{"x":1}`:                            `unknown argument "x"`,
+	} {
+		var v unchecked
+		got := ""
+		if err := decodeArguments(json.RawMessage(raw), &v, Unchecked); err != nil {
+			got = err.Error()
+		} else {
+			got = string(jsonOf(v))
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", raw, got, want)
+		}
+	}
+}
+
+// TestReplySchema: the schema of a struct describes its encoding.
+func TestReplySchema(t *testing.T) {
+	type inner struct {
+		At time.Time `json:"at"`
+	}
+	type reply struct {
+		inner
+		Word   string         `json:"word" enum:"a,b" about:"x"`
+		Maybe  *int           `json:"maybe"`
+		Absent *int           `json:"absent,omitempty"`
+		List   []*inner       `json:"list"`
+		Map    map[string]int `json:"map"`
+		hidden int
+	}
+	got := string(replySchema[reply]())
+	want := `{"type":"object","properties":{"at":{"type":"string"},"word":{"type":"string","description":"x","enum":["a","b"]},` +
+		`"maybe":{"type":["integer","null"]},"absent":{"type":"integer"},` +
+		`"list":{"type":"array","items":{"type":"object","properties":{"at":{"type":"string"}}}},"map":{"type":"object"},` +
+		`"message":{"type":"string","description":"of an error: what is wrong"},` +
+		`"code":{"type":"string","description":"of an error: what kind it is"},` +
+		`"details":{"type":"object","description":"of an error: about what it is"}}}`
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -114,9 +114,9 @@ func (x *Ctx) repo(c Caller, named string) (string, error) {
 	return named, nil
 }
 
-// repoField describes the argument repoId.
-func repoField(into *string) field {
-	return field{name: "repoId", into: into, max: 128, about: "which repository it is about; default: the one that is configured for these tools, or the first"}
+// A repoArg is the argument repoId.
+type repoArg struct {
+	Repo string `arg:"repoId,max=128" about:"which repository it is about; default: the one that is configured for these tools, or the first"`
 }
 
 // base returns the knowledge base of the caller for repo.

@@ -23,59 +23,24 @@ func (t *CtxStats) Name() string { return "ctx_stats" }
 
 // Definition implements Tool.
 func (t *CtxStats) Definition() Definition {
-	var repo string
 	return Definition{
 		Name: t.Name(), Title: "What is indexed", Description: ctxStatsDescription,
-		Input: openSchema([]field{repoField(&repo)}),
-		Output: replySchema(properties{
-			{"text", text("the same as the text block")},
-			{"base", baseSchema()},
-			{"indexing", integer("outputs that are being indexed still")},
-			{"session", &schema{Type: "object", Description: "calls of these tools in this session", Properties: properties{
-				{"calls", integer("")},
-				{"outputBytes", integer("what jobs wrote, and what was given to be indexed")},
-				{"returnedBytes", integer("what replies had")},
-				{"keptOutBytes", integer("the difference")},
-			}}},
-			{"message", text("of an error: what is wrong")},
-		}),
+		Input: inputSchema(repoArg{}, Lenient, nil), Output: replySchema[statsReply](),
 		ReadOnly: true, Idempotent: true,
 	}
 }
 
-func baseSchema() *schema {
-	return &schema{Type: "object", Properties: properties{
-		{"repoId", text("whose it is")},
-		{"sources", integer("")},
-		{"sections", integer("")},
-		{"lines", integer("")},
-		{"bytes", integer("of text")},
-		{"diskBytes", integer("")},
-		{"oldest", text("when the oldest source was indexed, RFC 3339")},
-		{"newest", text("")},
-		{"bySource", &schema{Type: "array", Description: "the newest first", Items: &schema{Type: "object", Properties: properties{
-			{"source", text("")},
-			{"time", text("")},
-			{"sections", integer("")},
-			{"lines", integer("")},
-			{"bytes", integer("")},
-			{"artifactHandle", text("")},
-			{"stream", text("")},
-		}}}},
-	}}
-}
-
 // A baseReply describes a knowledge base.
 type baseReply struct {
-	Repo     string        `json:"repoId"`
+	Repo     string        `json:"repoId" about:"whose it is"`
 	Sources  int           `json:"sources"`
 	Sections int           `json:"sections"`
 	Lines    int64         `json:"lines"`
-	Bytes    int64         `json:"bytes"`
+	Bytes    int64         `json:"bytes" about:"of text"`
 	Disk     int64         `json:"diskBytes"`
-	Oldest   string        `json:"oldest,omitempty"`
+	Oldest   string        `json:"oldest,omitempty" about:"when the oldest source was indexed, RFC 3339"`
 	Newest   string        `json:"newest,omitempty"`
-	BySource []sourceReply `json:"bySource,omitempty"`
+	BySource []sourceReply `json:"bySource,omitempty" about:"the newest first"`
 }
 
 // A sourceReply describes one source of a knowledge base.
@@ -110,20 +75,20 @@ func (r *baseReply) size() string {
 
 // A statsReply is the structuredContent of ctx_stats.
 type statsReply struct {
-	Text     string      `json:"text"`
+	Text     string      `json:"text" about:"the same as the text block"`
 	Base     *baseReply  `json:"base"`
-	Indexing int         `json:"indexing,omitempty"`
-	Session  sessionSums `json:"session"`
+	Indexing int         `json:"indexing,omitempty" about:"outputs that are being indexed still"`
+	Session  sessionSums `json:"session" about:"calls of these tools in this session"`
 }
 
 // Call implements Tool.
 func (t *CtxStats) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
-	var repo string
-	if err := decodeLenient(arguments, []field{repoField(&repo)}); err != nil {
+	var a repoArg
+	if err := decodeArguments(arguments, &a, Lenient); err != nil {
 		return ctxFailed(err)
 	}
 	caller := CallerOf(ctx)
-	base, err := t.searchable(caller, repo)
+	base, err := t.searchable(caller, a.Repo)
 	if err != nil {
 		return ctxFailed(err)
 	}
@@ -164,15 +129,8 @@ type CtxPurge struct{ *Ctx }
 
 // ctxPurgeArgs are the arguments of ctx_purge.
 type ctxPurgeArgs struct {
-	repo    string
-	confirm bool
-}
-
-func (a *ctxPurgeArgs) fields() []field {
-	return []field{
-		{name: "confirm", into: &a.confirm, coerce: true, about: "true: remove it"},
-		repoField(&a.repo),
-	}
+	Confirm bool `arg:"confirm" about:"true: remove it"`
+	repoArg
 }
 
 const ctxPurgeDescription = `Remove all that is indexed: ctx_search finds none of it any more, and it cannot be brought back. It needs confirm: true. Output that is kept for runtime_query_output stays there for its time.`
@@ -184,35 +142,30 @@ func (t *CtxPurge) Name() string { return "ctx_purge" }
 func (t *CtxPurge) Definition() Definition {
 	return Definition{
 		Name: t.Name(), Title: "Remove what is indexed", Description: ctxPurgeDescription,
-		Input: openSchema((&ctxPurgeArgs{}).fields()),
-		Output: replySchema(properties{
-			{"text", text("the same as the text block")},
-			{"removed", baseSchema()},
-			{"message", text("of an error: what is wrong")},
-		}),
+		Input: inputSchema(ctxPurgeArgs{}, Lenient, nil), Output: replySchema[purgeReply](),
 		Destructive: true, Idempotent: true,
 	}
 }
 
 // A purgeReply is the structuredContent of ctx_purge.
 type purgeReply struct {
-	Text    string     `json:"text"`
+	Text    string     `json:"text" about:"the same as the text block"`
 	Removed *baseReply `json:"removed"`
 }
 
 // Call implements Tool.
 func (t *CtxPurge) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
 	a := &ctxPurgeArgs{}
-	if err := decodeLenient(arguments, a.fields()); err != nil {
+	if err := decodeArguments(arguments, a, Lenient); err != nil {
 		return ctxFailed(err)
 	}
-	if !a.confirm {
+	if !a.Confirm {
 		return ctxFailed(&Error{
 			Code: CodeInvalid, Message: "Nothing was removed: ctx_purge removes all that is indexed, for good. Call it with confirm: true.",
 			Details: map[string]any{"argument": "confirm"},
 		})
 	}
-	base, err := t.searchable(CallerOf(ctx), a.repo)
+	base, err := t.searchable(CallerOf(ctx), a.Repo)
 	if err != nil {
 		return ctxFailed(err)
 	}

@@ -17,61 +17,28 @@ import (
 // it. Its replies are worded as in context-mode.
 type CtxBatchExecute struct{ *Ctx }
 
-const (
-	// maxCommands is the maximum number of commands in a call, and maxCommandsAtOnce how many of them run at once.
-	maxCommands       = 100
-	maxCommandsAtOnce = 8
-	// maxCtxLabel is the maximum length of a source's name in bytes.
-	maxCtxLabel = 200
-)
-
-// A batchCommand is one command of a call.
-type batchCommand struct{ label, command string }
-
 // batchArgs are the arguments of ctx_batch_execute.
 type batchArgs struct {
-	repo, dir, scope string
-	commands         []batchCommand
-	given            bool // "commands" was given
-	queries          []string
-	timeout          int // ms, of each command; 0 is not given
-	concurrency      int
+	Commands []batchCommand `arg:"commands,required,items=100" about:"what to run, each with a label that its output is found by"`
+	queriesArg
+	Timeout     int    `arg:"timeout,min=1,max=86400000,nonull" about:"time limit of each command, in milliseconds. Default: what the policy allows"`
+	Concurrency int    `arg:"concurrency,min=1,max=8" default:"1" about:"how many run at once"`
+	Dir         string `arg:"cwd,max=4096,nonul" about:"working directory, relative to the repository"`
+	Scope       string `arg:"query_scope" enum:"batch,global" default:"batch" about:"batch: queries are about this output; global: about all that is indexed"`
+	repoArg
 }
 
+// A batchCommand is one command of a call.
+type batchCommand struct {
+	Label   string `arg:"label,required,min=1,max=200,bytes" pattern:"^[^\\n]+$" about:"a name for its output"`
+	Command string `arg:"command,required,min=1,max=1MiB,bytes,nonul" about:"shell command; it is run as it is written"`
+}
+
+// Values of batchArgs.Scope.
 const (
 	scopeBatch  = "batch"
 	scopeGlobal = "global"
 )
-
-func newBatchArgs() *batchArgs { return &batchArgs{concurrency: 1, scope: scopeBatch} }
-
-func (a *batchArgs) fields() []field {
-	return []field{
-		{name: "commands", into: &a.given, required: true, items: maxCommands, each: a.command, about: "what to run, each with a label that its output is found by"},
-		queriesField(&a.queries),
-		{
-			name: "timeout", into: &a.timeout, min: 1, max: maxCtxTimeout, coerce: true, bare: true,
-			about: "time limit of each command, in milliseconds. Default: what the policy allows",
-		},
-		{name: "concurrency", into: &a.concurrency, min: 1, max: maxCommandsAtOnce, coerce: true, about: "how many run at once"},
-		{name: "cwd", into: &a.dir, max: 4096, noNUL: true, about: "working directory, relative to the repository"},
-		{
-			name: "query_scope", into: &a.scope, enum: []string{scopeBatch, scopeGlobal},
-			about: "batch: queries are about this output; global: about all that is indexed",
-		},
-		repoField(&a.repo),
-	}
-}
-
-// command appends a command and returns its fields.
-func (a *batchArgs) command() []field {
-	a.commands = append(a.commands, batchCommand{})
-	c := &a.commands[len(a.commands)-1]
-	return []field{
-		{name: "label", into: &c.label, required: true, min: 1, max: maxCtxLabel, bytes: true, pattern: oneLine, expr: "^[^\\n]+$", about: "a name for its output"},
-		{name: "command", into: &c.command, required: true, min: 1, max: 1 << 20, bytes: true, noNUL: true, about: "shell command; it is run as it is written"},
-	}
-}
 
 const batchDescription = `Run several shell commands in the sandbox, index all of their output, and answer queries about it, in one call. The output does not enter your context: only what matches the queries does, and later what ctx_search finds.
 
@@ -86,41 +53,22 @@ func (t *CtxBatchExecute) Name() string { return "ctx_batch_execute" }
 func (t *CtxBatchExecute) Definition() Definition {
 	return Definition{
 		Name: t.Name(), Title: "Run commands, and search their output", Description: batchDescription,
-		Input: openSchema(newBatchArgs().fields()),
-		Output: replySchema(properties{
-			{"text", text("the same as the text block")},
-			{"commands", &schema{Type: "array", Description: "in the order of the call", Items: &schema{Type: "object", Properties: properties{
-				{"label", text("")},
-				{"status", &schema{Type: "string", Enum: []string{"success", "failure", "timeout", "cancelled", "denied"}}},
-				{"exitCode", &schema{Type: nullable("integer")}},
-				{"signal", text("that ended it")},
-				{"durationMs", integer("")},
-				{"message", text("why it was not run, or what went wrong")},
-				{"lines", integer("of both streams")},
-				{"bytes", integer("of both streams")},
-				{"indexed", &schema{Type: "array", Items: indexedSchema()}},
-				{"indexReason", text("why its output is not indexed")},
-				{"output", text("what it wrote, where it is not indexed")},
-				{"artifactHandle", text("for runtime_query_output")},
-			}}}},
-			{"results", answersSchema()},
-			{"message", text("of an error: what is wrong")},
-		}),
+		Input: inputSchema(batchArgs{}, Lenient, nil), Output: replySchema[batchReply](),
 		Destructive: true,
 	}
 }
 
 // Call implements Tool.
 func (t *CtxBatchExecute) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
-	a := newBatchArgs()
-	if err := decodeLenient(arguments, a.fields()); err != nil {
+	a := &batchArgs{}
+	if err := decodeArguments(arguments, a, Lenient); err != nil {
 		return ctxFailed(err)
 	}
-	if len(a.commands) == 0 {
+	if len(a.Commands) == 0 {
 		return ctxFailed(invalid("commands", "must have at least one entry"))
 	}
 	caller := CallerOf(ctx)
-	repo, err := t.repo(caller, a.repo)
+	repo, err := t.repo(caller, a.Repo)
 	if err != nil {
 		return ctxFailed(err)
 	}
@@ -128,7 +76,7 @@ func (t *CtxBatchExecute) Call(ctx context.Context, arguments json.RawMessage) (
 	if ctx.Err() != nil {
 		return ToolResult{}, ctx.Err()
 	}
-	t.answerAll(ctx, reply, nonBlank(unpackList(arguments, a.queries)), a.scope, t.base(caller, repo))
+	t.answerAll(ctx, reply, nonBlank(unpackList(arguments, a.Queries)), a.Scope, t.base(caller, repo))
 	if ctx.Err() != nil {
 		return ToolResult{}, ctx.Err()
 	}
@@ -173,13 +121,13 @@ func unanswered(queries []string) []*queryAnswer {
 	return answers
 }
 
-// runAll runs the commands, a.concurrency at once. The replies are in the order of the call.
+// runAll runs the commands, a.Concurrency at once. The replies are in the order of the call.
 func (t *CtxBatchExecute) runAll(ctx context.Context, a *batchArgs, c Caller, repo string) []*commandReply {
-	b := &batch{all: make([]*commandReply, len(a.commands))}
-	for n := range a.commands {
+	b := &batch{all: make([]*commandReply, len(a.Commands))}
+	for n := range a.Commands {
 		b.todo = append(b.todo, n)
 	}
-	b.workers = min(a.concurrency, len(b.todo))
+	b.workers = min(a.Concurrency, len(b.todo))
 	var work sync.WaitGroup
 	for range b.workers {
 		work.Go(func() {
@@ -230,11 +178,11 @@ func (b *batch) finish(n int, r *commandReply) bool {
 
 // runOne runs a command and indexes its output.
 func (t *CtxBatchExecute) runOne(ctx context.Context, a *batchArgs, n int, c Caller, repo string) *commandReply {
-	command := a.commands[n]
-	r := &commandReply{Label: clean(command.label)}
+	command := a.Commands[n]
+	r := &commandReply{Label: clean(command.Label)}
 	ran, err := t.run(ctx, &ctxRun{
-		tool: t.Name(), caller: c, repo: repo, runtime: "shell", code: command.command, dir: a.dir, label: command.label,
-		timeout: time.Duration(a.timeout) * time.Millisecond,
+		tool: t.Name(), caller: c, repo: repo, runtime: "shell", code: command.Command, dir: a.Dir, label: command.Label,
+		timeout: time.Duration(a.Timeout) * time.Millisecond,
 	})
 	if err != nil {
 		r.Status, r.Message = job.Failure, clean(fail(err).Message)
@@ -254,7 +202,7 @@ func (t *CtxBatchExecute) runOne(ctx context.Context, a *batchArgs, n int, c Cal
 			if errors.Is(err, errStillIndexing) { // it can be found later
 				continue
 			}
-			r.Output += middleOut(ran.capture(stream), maxUnindexed/len(a.commands))
+			r.Output += middleOut(ran.capture(stream), maxUnindexed/len(a.Commands))
 			continue
 		}
 		r.Indexed = append(r.Indexed, indexedOf(added))

@@ -10,26 +10,26 @@ import (
 
 // A batchReply is the structuredContent of ctx_batch_execute.
 type batchReply struct {
-	Text     string          `json:"text"`
-	Commands []*commandReply `json:"commands"`
+	Text     string          `json:"text" about:"the same as the text block"`
+	Commands []*commandReply `json:"commands" about:"in the order of the call"`
 	Results  []*queryAnswer  `json:"results,omitempty"`
-	Reason   string          `json:"message,omitempty"`
+	Reason   string          `json:"message,omitempty" about:"of an error: what is wrong"`
 }
 
 // A commandReply is the outcome of one command.
 type commandReply struct {
 	Label    string        `json:"label"`
-	Status   job.Status    `json:"status"`
+	Status   job.Status    `json:"status" enum:"success,failure,timeout,cancelled,denied"`
 	ExitCode *int          `json:"exitCode"`
-	Signal   string        `json:"signal,omitempty"`
+	Signal   string        `json:"signal,omitempty" about:"that ended it"`
 	Duration int64         `json:"durationMs"`
-	Message  string        `json:"message,omitempty"`
-	Lines    int64         `json:"lines"`
-	Bytes    int64         `json:"bytes"`
-	Indexed  []*ctxIndexed `json:"indexed,omitempty"`
-	Reason   string        `json:"indexReason,omitempty"`
-	Output   string        `json:"output,omitempty"`
-	Artifact string        `json:"artifactHandle,omitempty"`
+	Message  string        `json:"message,omitempty" about:"why it was not run, or what went wrong"`
+	Lines    int64         `json:"lines" about:"of both streams"`
+	Bytes    int64         `json:"bytes" about:"of both streams"`
+	Indexed  []*ctxIndexed `json:"indexed,omitempty" about:"what was indexed, for ctx_search"`
+	Reason   string        `json:"indexReason,omitempty" about:"why its output is not indexed"`
+	Output   string        `json:"output,omitempty" about:"what it wrote, where it is not indexed"`
+	Artifact string        `json:"artifactHandle,omitempty" about:"for runtime_query_output"`
 
 	executed  bool
 	overLimit bool // denied because of the limit on concurrent jobs
@@ -39,8 +39,8 @@ type commandReply struct {
 // fill copies the outcome of a run.
 func (c *commandReply) fill(ran *ctxRan) {
 	record := ran.record
-	o := outcome(record)
-	c.Status, c.ExitCode, c.Duration, c.Message = o.Status, o.ExitCode, o.DurationMs, o.Message
+	status, o := exitOf(record)
+	c.Status, c.ExitCode, c.Duration, c.Message = status, o.ExitCode, o.DurationMs, o.Message
 	if o.Signal != nil {
 		c.Signal = *o.Signal
 	}

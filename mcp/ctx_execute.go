@@ -11,37 +11,20 @@ import (
 // worded as in context-mode.
 type CtxExecute struct{ *Ctx }
 
-// maxCtxTimeout is the longest timeout that a caller can request, in milliseconds: one day. The policy may allow less.
-const maxCtxTimeout = 24 * 60 * 60 * 1000
-
-// ctxExecuteArgs are the arguments of ctx_execute.
+// ctxExecuteArgs are the arguments of ctx_execute. The longest timeout is one day; the policy may allow less.
 type ctxExecuteArgs struct {
-	repo, language, code string
-	timeout              int // ms; 0 is not given
-	background           bool
-	dir, intent          string
+	Language   languageName `arg:"language,required" about:"what the code is written in"`
+	Code       string       `arg:"code,required,min=1,max=1MiB,bytes,nonul" about:"source text to run; at most 1 MiB in UTF-8. What it writes to standard output is the reply"`
+	Timeout    int          `arg:"timeout,min=1,max=86400000,nonull" about:"time limit in milliseconds; with background, how long to wait before replying. Default: what the policy allows"`
+	Background bool         `arg:"background" about:"reply at once, or after timeout, and let it run on: ctx_job follows it"`
+	Dir        string       `arg:"cwd,max=4096,nonul" about:"working directory, relative to the repository"`
+	intentArg
+	repoArg
 }
 
-func (a *ctxExecuteArgs) fields() []field {
-	return []field{
-		{name: "language", into: &a.language, required: true, enum: languageNames(), about: "what the code is written in"},
-		{name: "code", into: &a.code, required: true, min: 1, max: 1 << 20, bytes: true, noNUL: true, about: "source text to run; at most 1 MiB in UTF-8. What it writes to standard output is the reply"},
-		{
-			name: "timeout", into: &a.timeout, min: 1, max: maxCtxTimeout, coerce: true, bare: true,
-			about: "time limit in milliseconds; with background, how long to wait before replying. Default: what the policy allows",
-		},
-		{name: "background", into: &a.background, coerce: true, about: "reply at once, or after timeout, and let it run on: ctx_job follows it"},
-		{name: "cwd", into: &a.dir, max: 4096, noNUL: true, about: "working directory, relative to the repository"},
-		intentField(&a.intent),
-		repoField(&a.repo),
-	}
-}
-
-func intentField(into *string) field {
-	return field{
-		name: "intent", into: into, max: 1024,
-		about: "what you look for in the output: if it is long, it is indexed, and the reply has the sections that match",
-	}
+// An intentArg is the argument intent.
+type intentArg struct {
+	Intent string `arg:"intent,max=1KiB" about:"what you look for in the output: if it is long, it is indexed, and the reply has the sections that match"`
 }
 
 const ctxExecuteDescription = `Run code in a sandbox on the repository. Only what it writes to standard output enters your context, so have the code filter, count and summarize, and print the answer. No network; memory, processes and time are bounded. Files it writes in the repository stay.
@@ -59,34 +42,34 @@ func (t *CtxExecute) Name() string { return "ctx_execute" }
 func (t *CtxExecute) Definition() Definition {
 	return Definition{
 		Name: t.Name(), Title: "Run code, and get its output", Description: fmt.Sprintf(ctxExecuteDescription, t.here()),
-		Input: openSchema((&ctxExecuteArgs{}).fields()), Output: replySchema(ctxReplySchema()), Destructive: true,
+		Input: inputSchema(ctxExecuteArgs{}, Lenient, nil), Output: replySchema[anyReply](), Destructive: true,
 	}
 }
 
 // Call implements Tool. The reply is text, with the same facts as structuredContent.
 func (t *CtxExecute) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
 	a := &ctxExecuteArgs{}
-	if err := decodeLenient(arguments, a.fields()); err != nil {
+	if err := decodeArguments(arguments, a, Lenient); err != nil {
 		return ctxFailed(err)
 	}
 	caller := CallerOf(ctx)
-	repo, err := t.repo(caller, a.repo)
+	repo, err := t.repo(caller, a.Repo)
 	if err != nil {
 		return ctxFailed(err)
 	}
-	l := languageOf(a.language)
+	l := languageOf(a.Language)
 	run := &ctxRun{
-		tool: t.Name(), caller: caller, repo: repo, runtime: l.runtime, code: l.source(a.code), dir: a.dir,
+		tool: t.Name(), caller: caller, repo: repo, runtime: l.runtime, code: l.source(a.Code), dir: a.Dir,
 		label: "execute:" + l.name,
 	}
-	wait := time.Duration(a.timeout) * time.Millisecond
-	if a.background {
-		return t.background(ctx, run, wait, a.intent)
+	wait := time.Duration(a.Timeout) * time.Millisecond
+	if a.Background {
+		return t.background(ctx, run, wait, a.Intent)
 	}
 	run.timeout = wait
 	ran, err := t.run(ctx, run)
 	if err != nil {
 		return ctxFailed(err)
 	}
-	return t.answer(ctx, ran, a.intent)
+	return t.answer(ctx, ran, a.Intent)
 }

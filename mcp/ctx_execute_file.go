@@ -15,26 +15,12 @@ type CtxExecuteFile struct{ *Ctx }
 
 // ctxFileArgs are the arguments of ctx_execute_file.
 type ctxFileArgs struct {
-	repo, path, language, code string
-	timeout                    int // ms; 0 is not given
-	intent                     string
-}
-
-func (a *ctxFileArgs) fields() []field {
-	return []field{
-		{name: "path", into: &a.path, required: true, min: 1, max: 4096, noNUL: true, about: "the file: relative to the repository, or its absolute path in it"},
-		{name: "language", into: &a.language, required: true, enum: languageNames(), about: "what the code is written in"},
-		{
-			name: "code", into: &a.code, required: true, min: 1, max: 1 << 20, bytes: true, noNUL: true,
-			about: "source text to run; it finds the file in FILE_CONTENT and its path in file_path. What it writes to standard output is the reply",
-		},
-		{
-			name: "timeout", into: &a.timeout, min: 1, max: maxCtxTimeout, coerce: true, bare: true,
-			about: "time limit in milliseconds. Default: what the policy allows",
-		},
-		intentField(&a.intent),
-		repoField(&a.repo),
-	}
+	Path     string       `arg:"path,required,min=1,max=4096,nonul" about:"the file: relative to the repository, or its absolute path in it"`
+	Language languageName `arg:"language,required" about:"what the code is written in"`
+	Code     string       `arg:"code,required,min=1,max=1MiB,bytes,nonul" about:"source text to run; it finds the file in FILE_CONTENT and its path in file_path. What it writes to standard output is the reply"`
+	Timeout  int          `arg:"timeout,min=1,max=86400000,nonull" about:"time limit in milliseconds. Default: what the policy allows"`
+	intentArg
+	repoArg
 }
 
 const ctxFileDescription = `Run code on a file of the repository, without the file entering your context: only what the code writes to standard output does. The code finds the file's text in FILE_CONTENT and its path in file_path (in Elixir file_content; in PHP and Perl $FILE_CONTENT, $file_path). No network; memory, processes and time are bounded.
@@ -50,34 +36,34 @@ func (t *CtxExecuteFile) Name() string { return "ctx_execute_file" }
 func (t *CtxExecuteFile) Definition() Definition {
 	return Definition{
 		Name: t.Name(), Title: "Run code on a file", Description: fmt.Sprintf(ctxFileDescription, t.here()),
-		Input: openSchema((&ctxFileArgs{}).fields()), Output: replySchema(ctxReplySchema()), Destructive: true,
+		Input: inputSchema(ctxFileArgs{}, Lenient, nil), Output: replySchema[anyReply](), Destructive: true,
 	}
 }
 
 // Call implements Tool.
 func (t *CtxExecuteFile) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
 	a := &ctxFileArgs{}
-	if err := decodeLenient(arguments, a.fields()); err != nil {
+	if err := decodeArguments(arguments, a, Lenient); err != nil {
 		return ctxFailed(err)
 	}
 	caller := CallerOf(ctx)
-	repo, err := t.repo(caller, a.repo)
+	repo, err := t.repo(caller, a.Repo)
 	if err != nil {
 		return ctxFailed(err)
 	}
 	// Symbolic links need no check: the job reads the file, and it can read nothing outside its jail.
-	if !t.inRepo(repo, a.path) {
-		return ctxFailed(invalid("path", "%q is outside the repository", clip(a.path)))
+	if !t.inRepo(repo, a.Path) {
+		return ctxFailed(invalid("path", "%q is outside the repository", clip(a.Path)))
 	}
-	l, name := languageOf(a.language), plainPath(a.path)
+	l, name := languageOf(a.Language), plainPath(a.Path)
 	ran, err := t.run(ctx, &ctxRun{
-		tool: t.Name(), caller: caller, repo: repo, runtime: l.runtime, code: l.withFile(a.code), env: map[string]*string{ctxFile: &name},
-		timeout: time.Duration(a.timeout) * time.Millisecond, label: fileLabel(a.path),
+		tool: t.Name(), caller: caller, repo: repo, runtime: l.runtime, code: l.withFile(a.Code), env: map[string]*string{ctxFile: &name},
+		timeout: time.Duration(a.Timeout) * time.Millisecond, label: fileLabel(a.Path),
 	})
 	if err != nil {
 		return ctxFailed(err)
 	}
-	return t.answer(ctx, ran, a.intent)
+	return t.answer(ctx, ran, a.Intent)
 }
 
 // inRepo reports whether p is lexically inside the repository with this id.

@@ -18,24 +18,15 @@ import (
 // CtxIndex is the tool ctx_index: it indexes a text or a file of the repository. A job reads the file, inside its jail.
 type CtxIndex struct{ *Ctx }
 
-// maxCtxContent is the maximum length of a text in bytes.
-const maxCtxContent = 4 << 20
+// maxSourceName is the maximum length of a source's name in bytes.
+const maxSourceName = 200
 
 // ctxIndexArgs are the arguments of ctx_index.
 type ctxIndexArgs struct {
-	repo, content, path, source string
-}
-
-func (a *ctxIndexArgs) fields() []field {
-	return []field{
-		{name: "content", into: &a.content, max: maxCtxContent, bytes: true, about: "text to index; at most 4 MiB in UTF-8. Use either this or path"},
-		{name: "path", into: &a.path, max: 4096, noNUL: true, about: "a file to index, relative to the repository. Use either this or content"},
-		{
-			name: "source", into: &a.source, max: maxCtxLabel, bytes: true, pattern: oneLine, expr: "^[^\\n]*$",
-			about: "what to call it; what has this name already is replaced. Default: the path, or content",
-		},
-		repoField(&a.repo),
-	}
+	Content string `arg:"content,max=4MiB,bytes" about:"text to index; at most 4 MiB in UTF-8. Use either this or path"`
+	Path    string `arg:"path,max=4096,nonul" about:"a file to index, relative to the repository. Use either this or content"`
+	Source  string `arg:"source,max=200,bytes" pattern:"^[^\\n]*$" about:"what to call it; what has this name already is replaced. Default: the path, or content"`
+	repoArg
 }
 
 const ctxIndexDescription = `Index a text, or a file of the repository, for ctx_search, without it entering your context: documentation, notes, data, long sources. Markdown is cut at its headings, JSON by its keys, other text at blank lines or every 20 lines.
@@ -49,37 +40,32 @@ func (t *CtxIndex) Name() string { return "ctx_index" }
 func (t *CtxIndex) Definition() Definition {
 	return Definition{
 		Name: t.Name(), Title: "Index a text or a file", Description: ctxIndexDescription,
-		Input: openSchema((&ctxIndexArgs{}).fields()),
-		Output: replySchema(properties{
-			{"text", text("the same as the text block")},
-			{"indexed", indexedSchema()},
-			{"artifactHandle", text("of a file as it was read: for runtime_query_output")},
-			{"message", text("of an error: what is wrong")},
-		}),
+		Input:      inputSchema(ctxIndexArgs{}, Lenient, nil),
+		Output:     replySchema[indexReply](),
 		Idempotent: true,
 	}
 }
 
 // An indexReply is the structuredContent of ctx_index.
 type indexReply struct {
-	Text     string      `json:"text"`
-	Indexed  *ctxIndexed `json:"indexed"`
-	Artifact string      `json:"artifactHandle,omitempty"`
+	Text     string      `json:"text" about:"the same as the text block"`
+	Indexed  *ctxIndexed `json:"indexed" about:"what was indexed, for ctx_search"`
+	Artifact string      `json:"artifactHandle,omitempty" about:"of a file as it was read: for runtime_query_output"`
 }
 
 // Call implements Tool.
 func (t *CtxIndex) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
 	a := &ctxIndexArgs{}
-	if err := decodeLenient(arguments, a.fields()); err != nil {
+	if err := decodeArguments(arguments, a, Lenient); err != nil {
 		return ctxFailed(err)
 	}
 	switch {
-	case a.content == "" && a.path == "":
+	case a.Content == "" && a.Path == "":
 		return ctxFailed(&Error{Code: CodeInvalid, Message: "Error: provide content or path."})
-	case a.content != "" && a.path != "":
+	case a.Content != "" && a.Path != "":
 		return ctxFailed(&Error{Code: CodeInvalid, Message: "Error: provide content or path, not both."})
 	}
-	base, err := t.searchable(CallerOf(ctx), a.repo)
+	base, err := t.searchable(CallerOf(ctx), a.Repo)
 	if err != nil {
 		return ctxFailed(err)
 	}
@@ -96,8 +82,8 @@ func (t *CtxIndex) Call(ctx context.Context, arguments json.RawMessage) (ToolRes
 // add indexes the text or the file.
 func (t *CtxIndex) add(ctx context.Context, a *ctxIndexArgs, b index.Base, reply *indexReply) (index.Added, error) {
 	source := index.Source{Label: a.label(), Fixed: true}
-	if a.path == "" {
-		text := a.content
+	if a.Path == "" {
+		text := a.Content
 		if !t.Plain {
 			text = redact.Text(text, t.Secrets)
 		}
@@ -107,12 +93,12 @@ func (t *CtxIndex) add(ctx context.Context, a *ctxIndexArgs, b index.Base, reply
 		}
 		return added, err
 	}
-	ran, err := t.read(ctx, a.path, b.Repo)
+	ran, err := t.read(ctx, a.Path, b.Repo)
 	if err != nil {
 		return index.Added{}, err
 	}
 	reply.Artifact = ran.out.Handle
-	source.Artifact, source.Stream, source.Title = ran.out.Handle, artifact.Stdout, path.Base(a.path)
+	source.Artifact, source.Stream, source.Title = ran.out.Handle, artifact.Stdout, path.Base(a.Path)
 	added, err := t.indexSource(ctx, b.Repo, b.Principal, source)
 	if err != nil {
 		return added, t.refused(ctx, a, err)
@@ -131,11 +117,11 @@ func (t *CtxIndex) refused(ctx context.Context, a *ctxIndexArgs, err error) erro
 
 // label returns the source's name. A path that is too long is cut at its front.
 func (a *ctxIndexArgs) label() string {
-	if s := strings.TrimSpace(a.source); s != "" {
+	if s := strings.TrimSpace(a.Source); s != "" {
 		return s
 	}
-	p := singleLine(a.path)
-	if from := len(p) - maxCtxLabel; from > 0 {
+	p := singleLine(a.Path)
+	if from := len(p) - maxSourceName; from > 0 {
 		for ; !utf8.RuneStart(p[from]); from++ {
 		}
 		p = p[from:]

@@ -64,7 +64,7 @@ func TestCtxIndexFile(t *testing.T) {
 	}
 	v, r = callTool(t, asUser(t.Context()), &CtxIndex{x}, `{"path":"`+long+`"}`)
 	indexed, _ := v["indexed"].(map[string]any)
-	if name := fmt.Sprint(indexed["source"]); len(name) != maxCtxLabel || !strings.HasSuffix(long, name) {
+	if name := fmt.Sprint(indexed["source"]); len(name) != maxSourceName || !strings.HasSuffix(long, name) {
 		t.Errorf("a long path: %q", r.Text)
 	}
 	if _, r = callTool(t, asUser(t.Context()), &CtxIndex{x}, `{"path":"empty"}`); r.IsError || !strings.HasPrefix(r.Text, "Indexed 0 sections from \"empty\"") {
@@ -76,7 +76,7 @@ func TestCtxIndexFile(t *testing.T) {
 func TestCtxIndexErrors(t *testing.T) {
 	m := &scriptRunner{}
 	x, _ := m.ctx(t)
-	big, err := json.Marshal(map[string]string{"content": strings.Repeat("x", maxCtxContent+1)})
+	big, err := json.Marshal(map[string]string{"content": strings.Repeat("x", 4<<20+1)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,8 +103,8 @@ func TestCtxIndexErrors(t *testing.T) {
 // TestCtxLabel: a label is within the maximum length, and is cut between characters.
 func TestCtxLabel(t *testing.T) {
 	for n := range 8 {
-		a := &ctxIndexArgs{path: strings.Repeat("x", n) + strings.Repeat("€", 100)}
-		if l := a.label(); len(l) > maxCtxLabel || len(l) < maxCtxLabel-3 || !utf8.ValidString(l) {
+		a := &ctxIndexArgs{Path: strings.Repeat("x", n) + strings.Repeat("€", 100)}
+		if l := a.label(); len(l) > maxSourceName || len(l) < maxSourceName-3 || !utf8.ValidString(l) {
 			t.Errorf("%d bytes, %q", len(l), l)
 		}
 	}

@@ -18,7 +18,6 @@ type CtxJob struct{ *Ctx }
 
 // Actions of ctx_job.
 const (
-	jobStatus = "status"
 	jobOutput = "output"
 	jobSignal = "signal"
 )
@@ -44,7 +43,11 @@ var jobSignals = []jobSignaling{
 	{"CONT", unix.SIGCONT, true},
 }
 
-func jobSignalNames() []string {
+// A jobSignalName is the name of a signal that can be sent to a job.
+type jobSignalName string
+
+// Choices implements Choices.
+func (jobSignalName) Choices() []string {
 	var names []string
 	for _, s := range jobSignals {
 		names = append(names, s.name)
@@ -54,29 +57,12 @@ func jobSignalNames() []string {
 
 // ctxJobArgs are the arguments of ctx_job.
 type ctxJobArgs struct {
-	id, action, signal, stream string
-	tail, offset               int // -1 is not given
-}
-
-func newCtxJobArgs() *ctxJobArgs {
-	return &ctxJobArgs{signal: "TERM", stream: artifact.Stdout, tail: -1, offset: -1}
-}
-
-func (a *ctxJobArgs) fields() []field {
-	return []field{
-		{name: "id", into: &a.id, required: true, min: 1, max: 64, about: "from the reply of ctx_execute"},
-		{
-			name: "action", into: &a.action, required: true, enum: []string{jobStatus, jobOutput, jobSignal},
-			about: "status: does it run, and how much it has written; output: what it has written; signal: send one",
-		},
-		{name: "signal", into: &a.signal, enum: jobSignalNames(), about: "of action signal"},
-		{name: "stream", into: &a.stream, enum: []string{artifact.Stdout, artifact.Stderr}, about: "of action output"},
-		{name: "tail", into: &a.tail, min: 1, max: 1000, coerce: true, about: "of action output: so many last lines"},
-		{
-			name: "offset", into: &a.offset, min: 0, max: 1 << 40, coerce: true,
-			about: "of action output: from this byte on; nextOffset of the reply goes on",
-		},
-	}
+	ID     string        `arg:"id,required,min=1,max=64" about:"from the reply of ctx_execute"`
+	Action string        `arg:"action,required" enum:"status,output,signal" about:"status: does it run, and how much it has written; output: what it has written; signal: send one"`
+	Signal jobSignalName `arg:"signal" default:"TERM" about:"of action signal"`
+	Stream string        `arg:"stream" enum:"stdout,stderr" default:"stdout" about:"of action output"`
+	Tail   *int          `arg:"tail,min=1,max=1000" about:"of action output: so many last lines"`
+	Offset *int          `arg:"offset,min=0,max=1048576MiB" about:"of action output: from this byte on; nextOffset of the reply goes on"`
 }
 
 // Name implements Tool.
@@ -88,37 +74,32 @@ func (t *CtxJob) Definition() Definition {
 		Name: t.Name(), Title: "Follow a job in the background",
 		Description: "Look at a job that ctx_execute left in the background: its status, what it has written so far, or send it a signal (TERM ends it). " +
 			"Output of more than 100 KB comes in parts: use tail for its last lines, or offset to go on where the last reply ended. When it has ended its output is indexed for ctx_search.",
-		Input: openSchema(jobFields()), Output: replySchema(jobReplySchema()), Destructive: true,
+		Input: inputSchema(ctxJobArgs{}, Lenient, nil), Output: replySchema[ctxJobReply](), Destructive: true,
 	}
-}
-
-// jobFields returns the fields for the schema, in which -1 is not to appear as a default.
-func jobFields() []field {
-	return (&ctxJobArgs{signal: "TERM", stream: artifact.Stdout}).fields()
 }
 
 // Call implements Tool.
 func (t *CtxJob) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
-	a := newCtxJobArgs()
-	if err := decodeLenient(arguments, a.fields()); err != nil {
+	a := &ctxJobArgs{}
+	if err := decodeArguments(arguments, a, Lenient); err != nil {
 		return ctxFailed(err)
 	}
 	t.begin()
-	b, err := t.jobs.find(ownerOf(CallerOf(ctx)), a.id)
+	b, err := t.jobs.find(ownerOf(CallerOf(ctx)), a.ID)
 	if err != nil {
 		return ctxFailed(err)
 	}
 	calls.Of(ctx).Repo(b.repo)
-	switch a.action {
+	switch a.Action {
 	case jobOutput:
 		return t.output(ctx, b, a)
 	case jobSignal:
-		n := slices.IndexFunc(jobSignals, func(s jobSignaling) bool { return s.name == a.signal })
+		n := slices.IndexFunc(jobSignals, func(s jobSignaling) bool { return s.name == string(a.Signal) })
 		if err := b.signal(int(jobSignals[n].number), jobSignals[n].everyone); err != nil {
 			return ctxFailed(err)
 		}
 		reply := b.status()
-		reply.Text = fmt.Sprintf("SIG%s sent to %s", a.signal, b.id)
+		reply.Text = fmt.Sprintf("SIG%s sent to %s", a.Signal, b.id)
 		return texts(reply, reply.Text, false), nil
 	}
 	reply := b.status()
@@ -133,7 +114,7 @@ func (t *CtxJob) output(ctx context.Context, b *background, a *ctxJobArgs) (Tool
 		return ctxFailed(err)
 	}
 	reply := b.status()
-	reply.Stream, reply.From, reply.Next, reply.Total = a.stream, &p.from, &p.next, &p.total
+	reply.Stream, reply.From, reply.Next, reply.Total = a.Stream, &p.from, &p.next, &p.total
 	text := utf8Text(p.text)
 	switch {
 	case text == "" && p.total == 0:
@@ -156,20 +137,20 @@ func (t *CtxJob) output(ctx context.Context, b *background, a *ctxJobArgs) (Tool
 // part reads it from memory while the job runs, afterwards from the artifact or, without one, from the margins kept in
 // memory.
 func (t *CtxJob) part(ctx context.Context, b *background, a *ctxJobArgs) (part, error) {
-	if live, ok := b.live(a.stream); ok {
+	if live, ok := b.live(a.Stream); ok {
 		return a.cut(&live), nil
 	}
 	ran, err := b.outcome()
 	if err != nil {
 		return part{}, err
 	}
-	c := ran.capture(a.stream)
+	c := ran.capture(a.Stream)
 	if ran.out.Handle == "" || t.Outputs == nil {
 		return a.cut(c), nil
 	}
-	w := &window{from: int64(max(a.offset, 0)), max: ctxRaw, last: a.offset < 0}
+	w := a.window()
 	reader := artifact.Reader{Principal: b.caller.Principal, Repos: []string{b.repo}}
-	if err := t.Outputs.Stream(ctx, reader, ran.out.Handle, a.stream, w); err != nil {
+	if err := t.Outputs.Stream(ctx, reader, ran.out.Handle, a.Stream, w); err != nil {
 		return part{}, artifactError(err)
 	}
 	p := w.part()

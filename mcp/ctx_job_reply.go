@@ -12,50 +12,25 @@ import (
 // A ctxJobReply is the structuredContent of the tools about background jobs.
 type ctxJobReply struct {
 	JobID          string     `json:"jobId"`
-	Status         job.Status `json:"status"`
+	Status         job.Status `json:"status" enum:"running,success,failure,timeout,cancelled,denied"`
 	Runtime        string     `json:"runtime"`
-	Source         string     `json:"source"`
+	Source         string     `json:"source" about:"what its output is indexed as when it has ended"`
 	StartedAt      time.Time  `json:"startedAt"`
 	EndedAt        *time.Time `json:"endedAt,omitempty"`
-	DurationMs     int64      `json:"durationMs"`
+	DurationMs     int64      `json:"durationMs" about:"how long it has run"`
 	ExitCode       *int       `json:"exitCode,omitempty"`
-	Signal         *string    `json:"signal,omitempty"`
-	Limit          string     `json:"limit,omitempty"`
-	Message        string     `json:"message,omitempty"`
-	StdoutBytes    int64      `json:"stdoutBytes"`
+	Signal         *string    `json:"signal,omitempty" about:"that ended it: SIGTERM"`
+	Limit          string     `json:"limit,omitempty" about:"that was met"`
+	Message        string     `json:"message,omitempty" about:"why it was not run, or what went wrong"`
+	StdoutBytes    int64      `json:"stdoutBytes" about:"what it has written"`
 	StderrBytes    int64      `json:"stderrBytes"`
-	ArtifactHandle *string    `json:"artifactHandle,omitempty"`
-	IndexReason    string     `json:"indexReason,omitempty"`
-	Stream         string     `json:"stream,omitempty"`
-	From           *int64     `json:"offset,omitempty"`
-	Next           *int64     `json:"nextOffset,omitempty"`
-	Total          *int64     `json:"totalBytes,omitempty"`
-	Text           string     `json:"text,omitempty"`
-}
-
-func jobReplySchema() properties {
-	return properties{
-		{"text", text("the same as the text block")},
-		{"jobId", text("")},
-		{"status", &schema{Type: "string", Enum: []string{"running", "success", "failure", "timeout", "cancelled", "denied"}}},
-		{"runtime", text("")},
-		{"source", text("what its output is indexed as when it has ended")},
-		{"startedAt", text("")},
-		{"endedAt", text("")},
-		{"durationMs", integer("how long it has run")},
-		{"exitCode", integer("")},
-		{"signal", text("that ended it: SIGTERM")},
-		{"limit", text("that was met")},
-		{"message", text("why it was not run, or what went wrong")},
-		{"stdoutBytes", integer("what it has written")},
-		{"stderrBytes", integer("")},
-		{"artifactHandle", text("for runtime_query_output, when it has ended")},
-		{"indexReason", text("why its output is not indexed")},
-		{"stream", text("action output: whose text it is")},
-		{"offset", integer("action output: the byte that the text begins with")},
-		{"nextOffset", integer("action output: the byte to go on with")},
-		{"totalBytes", integer("action output: bytes that there are")},
-	}
+	ArtifactHandle *string    `json:"artifactHandle,omitempty" about:"for runtime_query_output, when it has ended"`
+	IndexReason    string     `json:"indexReason,omitempty" about:"why its output is not indexed"`
+	Stream         string     `json:"stream,omitempty" about:"action output: whose text it is"`
+	From           *int64     `json:"offset,omitempty" about:"action output: the byte that the text begins with"`
+	Next           *int64     `json:"nextOffset,omitempty" about:"action output: the byte to go on with"`
+	Total          *int64     `json:"totalBytes,omitempty" about:"action output: bytes that there are"`
+	Text           string     `json:"text,omitempty" about:"the same as the text block"`
 }
 
 // status returns the reply without text.
@@ -74,8 +49,8 @@ func (b *background) status() *ctxJobReply {
 		r.Status, r.Message = job.Failure, clean(b.err.Error())
 		return r
 	}
-	o := outcome(b.ran.record)
-	r.Status, r.ExitCode, r.Signal, r.Limit, r.Message = o.Status, o.ExitCode, o.Signal, o.Limit, o.Message
+	status, o := exitOf(b.ran.record)
+	r.Status, r.ExitCode, r.Signal, r.Limit, r.Message = status, o.ExitCode, o.Signal, b.ran.record.Result.Limit, o.Message
 	if r.Status == job.Denied {
 		r.Message = clean(strings.Join(b.ran.record.Decision.Reasons, "; "))
 	}

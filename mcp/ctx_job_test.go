@@ -39,7 +39,13 @@ func TestWindow(t *testing.T) {
 		{"after the missing middle", all[:8], all[14:], 6, -1, 16, "ur\n", 16, 19, 19, 0},
 		{"the last line, a middle is missing", all[:8], all[14:], 6, 1, -1, "four\n", 14, 19, 19, 0},
 	} {
-		a := &ctxJobArgs{tail: tt.tailN, offset: tt.from}
+		a := &ctxJobArgs{}
+		if tt.tailN >= 0 {
+			a.Tail = &tt.tailN
+		}
+		if tt.from >= 0 {
+			a.Offset = &tt.from
+		}
 		got := a.cut(&artifact.StreamCapture{Head: tt.head, Tail: tt.tail, Between: tt.between})
 		if want := (part{tt.want, tt.at, tt.next, tt.total, tt.lacks}); got != want {
 			t.Errorf("%s: got %+v, want %+v", tt.name, got, want)

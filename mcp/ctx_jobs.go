@@ -12,7 +12,7 @@ type CtxJobs struct{ *Ctx }
 // A ctxJobsReply is the structuredContent of ctx_jobs.
 type ctxJobsReply struct {
 	Jobs []*ctxJobReply `json:"jobs"`
-	Text string         `json:"text"`
+	Text string         `json:"text" about:"the same as the text block"`
 }
 
 // Name implements Tool.
@@ -23,17 +23,14 @@ func (t *CtxJobs) Definition() Definition {
 	return Definition{
 		Name: t.Name(), Title: "List jobs in the background",
 		Description: "List the jobs that ctx_execute left in the background in this session, the oldest first: those that run, and for an hour those that have ended.",
-		Input:       openSchema(nil), ReadOnly: true, Idempotent: true,
-		Output: replySchema(properties{
-			{"text", text("the same as the text block")},
-			{"jobs", &schema{Type: "array", Items: &schema{Type: "object", Properties: jobReplySchema()}}},
-		}),
+		Input:       inputSchema(struct{}{}, Lenient, nil), ReadOnly: true, Idempotent: true,
+		Output: replySchema[ctxJobsReply](),
 	}
 }
 
 // Call implements Tool.
 func (t *CtxJobs) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
-	if err := decodeLenient(arguments, nil); err != nil {
+	if err := decodeArguments(arguments, &struct{}{}, Lenient); err != nil {
 		return ctxFailed(err)
 	}
 	t.begin()

@@ -28,7 +28,11 @@ var languages = []language{
 	{"csharp", "csharp", "C#"},
 }
 
-func languageNames() []string {
+// A languageName is the name of a language.
+type languageName string
+
+// Choices implements Choices.
+func (languageName) Choices() []string {
 	var names []string
 	for _, l := range languages {
 		names = append(names, l.name)
@@ -37,8 +41,8 @@ func languageNames() []string {
 }
 
 // languageOf returns the language with this name, which must exist.
-func languageOf(name string) language {
-	n := slices.IndexFunc(languages, func(l language) bool { return l.name == name })
+func languageOf(name languageName) language {
+	n := slices.IndexFunc(languages, func(l language) bool { return l.name == string(name) })
 	return languages[n]
 }
 

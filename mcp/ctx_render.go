@@ -25,46 +25,24 @@ const (
 type queryAnswer struct {
 	Query     string            `json:"query"`
 	Hits      []hitReply        `json:"hits"`
-	Matched   int               `json:"matched"`
-	Corrected map[string]string `json:"corrected,omitempty"`
-	Cut       bool              `json:"cut,omitempty"`
-	Omitted   int               `json:"omitted,omitempty"`
+	Matched   int               `json:"matched" about:"sections that match, those that are not here as well"`
+	Corrected map[string]string `json:"corrected,omitempty" about:"words that are in no section, each with what was searched for instead"`
+	Cut       bool              `json:"cut,omitempty" about:"a word is in more sections than are looked at: there may be better ones"`
+	Omitted   int               `json:"omitted,omitempty" about:"sections left out, for the reply has 1 MiB of them"`
 }
 
 // A hitReply is one section found.
 type hitReply struct {
-	Source     string `json:"source"`
-	Time       string `json:"time"`
+	Source     string `json:"source" about:"its name"`
+	Time       string `json:"time" about:"when it was indexed, RFC 3339"`
 	Title      string `json:"title"`
-	Content    string `json:"content"`
-	LineStart  int64  `json:"lineStart,omitempty"`
+	Content    string `json:"content" about:"the section, or what of it is around what matched"`
+	LineStart  int64  `json:"lineStart,omitempty" about:"where in its source the section begins, counted from 1"`
 	LineEnd    int64  `json:"lineEnd,omitempty"`
-	Line       string `json:"line,omitempty"`
-	LineNumber int64  `json:"lineNumber,omitempty"`
-	Stream     string `json:"stream,omitempty"`
-	Artifact   string `json:"artifactHandle,omitempty"`
-}
-
-func answersSchema() *schema {
-	return &schema{Type: "array", Items: &schema{Type: "object", Properties: properties{
-		{"query", text("")},
-		{"matched", integer("sections that match, those that are not here as well")},
-		{"hits", &schema{Type: "array", Items: &schema{Type: "object", Properties: properties{
-			{"source", text("its name")},
-			{"time", text("when it was indexed, RFC 3339")},
-			{"title", text("")},
-			{"content", text("the section, or what of it is around what matched")},
-			{"lineStart", integer("where in its source the section begins, counted from 1")},
-			{"lineEnd", integer("")},
-			{"line", text("that matched best")},
-			{"lineNumber", integer("its number")},
-			{"stream", text("stdout or stderr, of a job's output")},
-			{"artifactHandle", text("of a job's output: for runtime_query_output, as long as that is kept")},
-		}}}},
-		{"corrected", &schema{Type: "object", Description: "words that are in no section, each with what was searched for instead"}},
-		{"cut", boolean("a word is in more sections than are looked at: there may be better ones")},
-		{"omitted", integer("sections left out, for the reply has 1 MiB of them")},
-	}}}
+	Line       string `json:"line,omitempty" about:"that matched best"`
+	LineNumber int64  `json:"lineNumber,omitempty" about:"its number"`
+	Stream     string `json:"stream,omitempty" about:"stdout or stderr, of a job's output"`
+	Artifact   string `json:"artifactHandle,omitempty" about:"of a job's output: for runtime_query_output, as long as that is kept"`
 }
 
 func newQueryAnswer(query string, f *index.Found) *queryAnswer {

@@ -13,54 +13,25 @@ import (
 // CtxSearch is the tool ctx_search: it searches the knowledge base. Its replies are worded as in context-mode.
 type CtxSearch struct{ *Ctx }
 
-// Limits of a search.
-const (
-	maxCtxQueries = 100
-	maxCtxQuery   = 4096 // characters
-	maxCtxHits    = 50   // of one query
-	maxCtxSource  = 512  // characters
-)
-
 // ctxSearchArgs are the arguments of ctx_search.
 type ctxSearchArgs struct {
-	repo, query, source string
-	queries             []string
-	limit               int
-	class, sort         string
+	queriesArg
+	Query  string `arg:"query,max=4096" about:"one query, in place of queries"`
+	Limit  int    `arg:"limit,min=1,max=50" default:"3" about:"sections of each query at most"`
+	Source string `arg:"source,max=512" about:"search sources only whose name has this in it, as it is: execute:shell, or what ctx_index named"`
+	Class  string `arg:"contentType" enum:"code,prose" about:"search sections of this kind only; default: both"`
+	// Sort has time and timeline as synonyms of newest: callers of context-mode send timeline.
+	Sort string `arg:"sort" enum:"relevance,newest,time,timeline" default:"relevance" about:"relevance: the best first; newest (or time, timeline): of those that match, the last indexed first"`
+	repoArg
 }
 
-func newCtxSearchArgs() *ctxSearchArgs { return &ctxSearchArgs{limit: 3, sort: sortRelevance} }
-
-const (
-	sortRelevance = "relevance"
-	sortNewest    = "newest"
-)
-
-func (a *ctxSearchArgs) fields() []field {
-	return []field{
-		queriesField(&a.queries),
-		{name: "query", into: &a.query, max: maxCtxQuery, about: "one query, in place of queries"},
-		{name: "limit", into: &a.limit, min: 1, max: maxCtxHits, coerce: true, about: "sections of each query at most"},
-		{
-			name: "source", into: &a.source, max: maxCtxSource,
-			about: "search sources only whose name has this in it, as it is: execute:shell, or what ctx_index named",
-		},
-		{name: "contentType", into: &a.class, enum: []string{"code", "prose"}, about: "search sections of this kind only; default: both"},
-		{
-			// time and timeline are synonyms of newest: callers of context-mode send timeline.
-			name: "sort", into: &a.sort, enum: []string{sortRelevance, sortNewest, "time", "timeline"},
-			about: "relevance: the best first; newest (or time, timeline): of those that match, the last indexed first",
-		},
-		repoField(&a.repo),
-	}
+// A queriesArg is the argument queries.
+type queriesArg struct {
+	Queries []string `arg:"queries,items=100,max=4096" about:"what to look for: some words each, in any order. Ask all you want to know in one call"`
 }
 
-func queriesField(into *[]string) field {
-	return field{
-		name: "queries", into: into, items: maxCtxQueries, max: maxCtxQuery, coerce: true,
-		about: "what to look for: some words each, in any order. Ask all you want to know in one call",
-	}
-}
+// sortRelevance is the default of ctxSearchArgs.Sort; all others mean the newest first.
+const sortRelevance = "relevance"
 
 const ctxSearchDescription = `Search what earlier calls have indexed: long output of ctx_execute, ctx_execute_file and ctx_batch_execute, and what ctx_index was given. Nothing is run.
 
@@ -75,22 +46,16 @@ func (t *CtxSearch) Name() string { return "ctx_search" }
 func (t *CtxSearch) Definition() Definition {
 	return Definition{
 		Name: t.Name(), Title: "Search what was indexed", Description: ctxSearchDescription,
-		Input: openSchema(newCtxSearchArgs().fields()),
-		Output: replySchema(properties{
-			{"text", text("the same as the text block")},
-			{"results", answersSchema()},
-			{"indexing", integer("outputs that are being indexed still, and cannot be found yet")},
-			{"message", text("of an error: what is wrong")},
-		}),
+		Input: inputSchema(ctxSearchArgs{}, Lenient, nil), Output: replySchema[searchReply](),
 		ReadOnly: true, Idempotent: true,
 	}
 }
 
 // A searchReply is the structuredContent of ctx_search.
 type searchReply struct {
-	Text     string         `json:"text"`
+	Text     string         `json:"text" about:"the same as the text block"`
 	Results  []*queryAnswer `json:"results"`
-	Indexing int            `json:"indexing,omitempty"`
+	Indexing int            `json:"indexing,omitempty" about:"outputs that are being indexed still, and cannot be found yet"`
 }
 
 // emptyBase is the reply to a search of an empty knowledge base.
@@ -100,21 +65,21 @@ const emptyBase = "Knowledge base is empty — nothing has been indexed yet.\n\n
 
 // Call implements Tool. The reply is text, with the same facts as structuredContent.
 func (t *CtxSearch) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
-	a := newCtxSearchArgs()
-	if err := decodeLenient(arguments, a.fields()); err != nil {
+	a := &ctxSearchArgs{}
+	if err := decodeArguments(arguments, a, Lenient); err != nil {
 		return ctxFailed(err)
 	}
-	queries := nonBlank(slices.Concat(unpackList(arguments, a.queries), []string{a.query}))
+	queries := nonBlank(slices.Concat(unpackList(arguments, a.Queries), []string{a.Query}))
 	if len(queries) == 0 {
 		return ctxFailed(&Error{Code: CodeInvalid, Message: "Error: provide query or queries."})
 	}
-	base, err := t.searchable(CallerOf(ctx), a.repo)
+	base, err := t.searchable(CallerOf(ctx), a.Repo)
 	if err != nil {
 		return ctxFailed(err)
 	}
 	t.waitIndexed(ctx, base)
 	reply := &searchReply{Indexing: t.indexing(base)}
-	q := index.Query{Limit: a.limit, Source: a.source, Class: a.class, Newest: a.sort != sortRelevance}
+	q := index.Query{Limit: a.Limit, Source: a.Source, Class: a.Class, Newest: a.Sort != sortRelevance}
 	var empty bool
 	if reply.Results, empty, err = t.searchAll(ctx, base, queries, q); err != nil {
 		return ctxFailed(err)
@@ -179,11 +144,11 @@ func unpackList(arguments json.RawMessage, queries []string) []string {
 	if kind(inner) != "an array" || !json.Valid(inner) {
 		return queries
 	}
-	var list []string
-	if f := queriesField(&list); f.decode("queries", inner) != nil {
+	var unpacked queriesArg
+	if decodeArguments(jsonOf(map[string]json.RawMessage{"queries": inner}), &unpacked, Lenient) != nil {
 		return queries
 	}
-	return list
+	return unpacked.Queries
 }
 
 // indexing returns how many outputs are being indexed or queued for a knowledge base.
@@ -199,4 +164,14 @@ func indexingText(n int) string {
 		return ""
 	}
 	return "\n\n_(" + counted(n, "output") + " still being indexed: what is in it cannot be found yet)_"
+}
+
+// member returns the value of a key in a valid JSON object, nil if it is absent.
+func member(object json.RawMessage, name string) json.RawMessage {
+	for _, e := range strictjson.Entries(object) {
+		if e.Key == name {
+			return e.Value
+		}
+	}
+	return nil
 }

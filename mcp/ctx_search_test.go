@@ -261,10 +261,10 @@ func TestCtxSearchIsBounded(t *testing.T) {
 		f.Hits = append(f.Hits, cannedHit("s", "t", strings.Repeat("\x01", 1500)))
 	}
 	k := &cannedIndex{found: map[string]*index.Found{"x": f}}
-	queries := strings.TrimSuffix(strings.Repeat(`"x",`, maxCtxQueries), ",")
+	queries := strings.TrimSuffix(strings.Repeat(`"x",`, 100), ",")
 	v, r := callTool(t, asUser(t.Context()), &CtxSearch{cannedCtx(t, k)}, `{"limit":50,"queries":[`+queries+`]}`)
 	results, _ := v["results"].([]any)
-	if len(r.Text) > maxAnswers+100<<10 || len(results) != maxCtxQueries {
+	if len(r.Text) > maxAnswers+100<<10 || len(results) != 100 {
 		t.Fatalf("%d bytes, %d answers", len(r.Text), len(results))
 	}
 	omitted, hits := 0, 0
@@ -275,7 +275,7 @@ func TestCtxSearchIsBounded(t *testing.T) {
 		list, _ := m["hits"].([]any)
 		hits += len(list)
 	}
-	if hits+omitted != 50*maxCtxQueries || omitted == 0 || hits < 500 {
+	if hits+omitted != 50*100 || omitted == 0 || hits < 500 {
 		t.Errorf("%d sections and %d left out", hits, omitted)
 	}
 	if want := "_(50 sections left out: the reply is full. Send fewer queries at once)_"; !strings.HasSuffix(r.Text, want) {
@@ -303,7 +303,7 @@ func FuzzCtxSearch(f *testing.F) {
 			t.Errorf("%q", r.Text)
 		}
 		for _, q := range k.queries {
-			if q.Limit < 1 || q.Limit > maxCtxHits || strings.TrimSpace(q.Text) == "" {
+			if q.Limit < 1 || q.Limit > 50 || strings.TrimSpace(q.Text) == "" {
 				t.Errorf("query %+v", q)
 			}
 		}

@@ -7,9 +7,9 @@ import (
 // sessionSums counts the bytes that a session's calls produced and returned.
 type sessionSums struct {
 	Calls    int   `json:"calls"`
-	Output   int64 `json:"outputBytes"`
-	Returned int64 `json:"returnedBytes"`
-	KeptOut  int64 `json:"keptOutBytes"`
+	Output   int64 `json:"outputBytes" about:"what jobs wrote, and what was given to be indexed"`
+	Returned int64 `json:"returnedBytes" about:"what replies had"`
+	KeptOut  int64 `json:"keptOutBytes" about:"the difference"`
 }
 
 // maxSums is the maximum number of sessions counted. Some clients have sessions that never end.

@@ -15,20 +15,28 @@ type part struct {
 
 // cut returns the requested part of a stream of which only the margins are available.
 func (a *ctxJobArgs) cut(c *artifact.StreamCapture) part {
-	w := &window{from: int64(max(a.offset, 0)), max: ctxRaw, last: a.offset < 0}
+	w := a.window()
 	_, _ = w.Write([]byte(c.Head))
 	w.skip(c.Between)
 	_, _ = w.Write([]byte(c.Tail))
 	return a.lines(w.part())
 }
 
-// lines cuts p to the last a.tail lines, if the call has tail and no offset.
+// window returns a window for the requested part: from the offset on, or without an offset the end.
+func (a *ctxJobArgs) window() *window {
+	if a.Offset == nil {
+		return &window{max: ctxRaw, last: true}
+	}
+	return &window{from: int64(*a.Offset), max: ctxRaw}
+}
+
+// lines cuts p to the last a.Tail lines, if the call has tail and no offset.
 func (a *ctxJobArgs) lines(p part) part {
-	if a.tail < 0 || a.offset >= 0 {
+	if a.Tail == nil || a.Offset != nil {
 		return p
 	}
 	at := len(strings.TrimSuffix(p.text, "\n"))
-	for range a.tail {
+	for range *a.Tail {
 		if at = strings.LastIndexByte(p.text[:max(at, 0)], '\n'); at < 0 {
 			break
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -16,24 +15,34 @@ import (
 
 // A ctxReply is the structuredContent of the tools that run code. Fields that do not apply are absent.
 type ctxReply struct {
-	*executeReply
-	StdoutBytes int64       `json:"stdoutBytes"`
+	Status job.Status `json:"status" enum:"success,failure,timeout,running,cancelled,denied"`
+	exit
+	outcome
+	StdoutBytes int64       `json:"stdoutBytes" about:"what it wrote"`
 	StderrBytes int64       `json:"stderrBytes"`
-	Source      string      `json:"source,omitempty"`
-	Indexed     *ctxIndexed `json:"indexed,omitempty"`
-	IndexReason string      `json:"indexReason,omitempty"`
-	Text        string      `json:"text"`
+	Source      string      `json:"source,omitempty" about:"what all output of this kind is indexed as: ctx_search finds it by this"`
+	Indexed     *ctxIndexed `json:"indexed,omitempty" about:"what was indexed, for ctx_search"`
+	IndexReason string      `json:"indexReason,omitempty" about:"why it is not indexed"`
+	Text        string      `json:"text" about:"the same as the text block"`
+}
+
+// anyReply describes a ctxReply, and the ctxJobReply that is sent in its place for a job that continues in the background.
+type anyReply struct {
+	ctxReply
+	JobID     string `json:"jobId" about:"of a job in the background, for ctx_job"`
+	Runtime   string `json:"runtime" about:"of that job"`
+	StartedAt string `json:"startedAt" about:"when it did"`
 }
 
 // A ctxIndexed describes an indexed output.
 type ctxIndexed struct {
-	Source    string   `json:"source"`
+	Source    string   `json:"source" about:"its name: argument source of ctx_search"`
 	Sections  int      `json:"sections"`
 	Lines     int64    `json:"lines"`
 	Bytes     int64    `json:"bytes"`
-	Matched   *int     `json:"matched,omitempty"`
-	Terms     []string `json:"terms"`
-	Truncated bool     `json:"truncated,omitempty"`
+	Matched   *int     `json:"matched,omitempty" about:"sections that match the intent"`
+	Terms     []string `json:"terms" about:"words that tell it from other output"`
+	Truncated bool     `json:"truncated,omitempty" about:"not all of it was indexed"`
 }
 
 func indexedOf(a index.Added) *ctxIndexed {
@@ -44,36 +53,8 @@ func indexedOf(a index.Added) *ctxIndexed {
 	return &ctxIndexed{Source: a.Name, Sections: a.Sections, Lines: a.Lines, Bytes: a.Bytes, Terms: terms, Truncated: a.Truncated}
 }
 
-func indexedSchema() *schema {
-	return &schema{Type: "object", Description: "what was indexed, for ctx_search", Properties: properties{
-		{"source", text("its name: argument source of ctx_search")},
-		{"sections", integer("")},
-		{"lines", integer("")},
-		{"bytes", integer("")},
-		{"matched", integer("sections that match the intent")},
-		{"terms", &schema{Type: "array", Items: text(""), Description: "words that tell it from other output"}},
-		{"truncated", boolean("not all of it was indexed")},
-	}}
-}
-
 // statusRunning is the status of a running background job.
 const statusRunning job.Status = "running"
-
-func ctxReplySchema() properties {
-	return slices.Concat(properties{
-		{"text", text("the same as the text block")},
-		{"status", &schema{Type: "string", Enum: []string{"success", "failure", "timeout", "running", "cancelled", "denied"}}},
-	}, outcomeSchema(), properties{
-		{"stdoutBytes", integer("what it wrote")},
-		{"stderrBytes", integer("")},
-		{"source", text("what all output of this kind is indexed as: ctx_search finds it by this")},
-		{"indexed", indexedSchema()},
-		{"indexReason", text("why it is not indexed")},
-		{"jobId", text("of a job in the background, for ctx_job")},
-		{"runtime", text("of that job")},
-		{"startedAt", text("when it did")},
-	})
-}
 
 // answer returns the reply about a run, with the texts that the ctx contract defines.
 func (x *Ctx) answer(ctx context.Context, ran *ctxRan, intent string) (ToolResult, error) {
@@ -89,7 +70,8 @@ func (x *Ctx) answer(ctx context.Context, ran *ctxRan, intent string) (ToolResul
 	case record.Status == job.Cancelled:
 		return ToolResult{}, &Error{Code: CodeUnavailable, Message: "the server is shutting down"}
 	}
-	reply := &ctxReply{executeReply: outcome(record), Source: ran.label}
+	status, end, about := outcomeOf(record)
+	reply := &ctxReply{Status: status, exit: end, outcome: *about, Source: ran.label}
 	reply.capture(ran.out)
 	reply.StdoutBytes, reply.StderrBytes = ran.out.Stdout.Bytes, ran.out.Stderr.Bytes
 	w := &replyText{x: x, ctx: ctx, ran: ran, intent: intent, reply: reply}

@@ -4,23 +4,23 @@ import "corral/job"
 
 // An overlay is the part of a reply about the session's copy of a repository: all changes by the session's jobs so far.
 type overlay struct {
-	Handle     string     `json:"changesHandle,omitempty"`
-	Changes    *[]changed `json:"changes,omitempty"`
-	More       int        `json:"changesMore,omitempty"`
-	Bytes      *int64     `json:"changesBytes,omitempty"`
-	Incomplete bool       `json:"changesIncomplete,omitempty"`
-	Reason     string     `json:"changesReason,omitempty"`
-	Patch      string     `json:"patchArtifact,omitempty"`
-	PatchLess  bool       `json:"patchIncomplete,omitempty"`
+	Handle     string     `json:"changesHandle,omitempty" about:"workspace overlay: what corral changes knows the session's changes by"`
+	Changes    *[]changed `json:"changes,omitempty" about:"workspace overlay: what differs from the repository so far, which stays as it is"`
+	More       int        `json:"changesMore,omitempty" about:"how many more"`
+	Bytes      *int64     `json:"changesBytes,omitempty" about:"of all of them"`
+	Incomplete bool       `json:"changesIncomplete,omitempty" about:"not everything was looked at"`
+	Reason     string     `json:"changesReason,omitempty" about:"why they are not listed, or there is no patch of them"`
+	Patch      string     `json:"patchArtifact,omitempty" about:"for runtime_query_output: all of them as one patch for git apply"`
+	PatchLess  bool       `json:"patchIncomplete,omitempty" about:"not all that differs is in the patch"`
 }
 
 // A changed is one path that differs from the repository.
 type changed struct {
 	Path      string         `json:"path"`
-	Kind      job.ChangeKind `json:"kind"`
-	Type      job.FileType   `json:"type"`
+	Kind      job.ChangeKind `json:"kind" enum:"added,modified,deleted,replaced,mode"`
+	Type      job.FileType   `json:"type" enum:"file,directory,link,other"`
 	Bytes     int64          `json:"bytes"`
-	Sensitive bool           `json:"sensitive,omitempty"`
+	Sensitive bool           `json:"sensitive,omitempty" about:"makes tools outside run code or behave differently"`
 }
 
 // sessionReplaced tells a client that its session is not the one of its earlier calls.
@@ -42,30 +42,4 @@ func overlayOf(r *job.Record) overlay {
 		}
 	}
 	return o
-}
-
-func overlaySchema() properties {
-	return properties{
-		{"changesHandle", text("workspace overlay: what corral changes knows the session's changes by")},
-		{"changes", &schema{
-			Type: "array", Description: "workspace overlay: what differs from the repository so far, which stays as it is",
-			Items: &schema{Type: "object", Properties: properties{
-				{"path", text("")},
-				{"kind", &schema{Type: "string", Enum: []string{
-					string(job.ChangeAdded), string(job.ChangeModified), string(job.ChangeDeleted), string(job.ChangeReplaced), string(job.ChangeMode),
-				}}},
-				{"type", &schema{Type: "string", Enum: []string{
-					string(job.TypeFile), string(job.TypeDirectory), string(job.TypeLink), string(job.TypeOther),
-				}}},
-				{"bytes", integer("")},
-				{"sensitive", boolean("makes tools outside run code or behave differently")},
-			}},
-		}},
-		{"changesMore", integer("how many more")},
-		{"changesBytes", integer("of all of them")},
-		{"changesIncomplete", boolean("not everything was looked at")},
-		{"changesReason", text("why they are not listed, or there is no patch of them")},
-		{"patchArtifact", text("for runtime_query_output: all of them as one patch for git apply")},
-		{"patchIncomplete", boolean("not all that differs is in the patch")},
-	}
 }

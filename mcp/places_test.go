@@ -14,14 +14,16 @@ func TestErrorsQuote(t *testing.T) {
 		{Name: "unknown argument", Lines: 1, Most: 6*maxShown + 200, Shows: func(s string) string { return said(unknown("", s, nil)) }},
 		{Name: "no repository", Lines: 1, Most: 6*maxShown + 200, Shows: func(s string) string { return said(Caller{}.mayUse(nil, s)) }},
 		{Name: "not in the list", Lines: 1, Most: 6*maxShown + 200, Shows: func(s string) string {
-			var into string
-			f := field{name: "mode", into: &into, enum: []string{"a"}}
-			return said(f.decode("mode", jsonOf(s)))
+			var a struct {
+				Mode string `arg:"mode" enum:"a"`
+			}
+			return said(decodeArguments(jsonOf(map[string]string{"mode": s}), &a, Strict))
 		}},
 		{Name: "no number", Lines: 1, Most: 6*maxShown + 200, Shows: func(s string) string {
-			var into int
-			f := field{name: "n", into: &into, coerce: true, max: 1}
-			return said(f.decode("n", jsonOf("1x"+s)))
+			var a struct {
+				N int `arg:"n,max=1"`
+			}
+			return said(decodeArguments(jsonOf(map[string]string{"n": "1x" + s}), &a, Lenient))
 		}},
 	})
 	// What else fails says it in words of ours, with names in quotes. Its lines stay.

@@ -27,64 +27,33 @@ type QueryOutput struct {
 
 // queryArgs are the arguments of runtime_query_output.
 type queryArgs struct {
-	handle      string
-	terms       []string
-	excerpts    int
-	context     int
-	stream      string
-	ranged      bool
-	rangeStream string
-	start, end  int
-	match       string
+	Handle   string     `arg:"artifactHandle,required,min=1,max=256" pattern:"^[A-Za-z0-9_-]+$" about:"from the reply of runtime_execute"`
+	Terms    []string   `arg:"queryTerms,items=10,min=1,max=1KiB" pattern:"^[^\\n]+$" about:"words to look for, as they are, in either case; required unless lineRange is given. With lineRange: in these lines alone"`
+	Excerpts int        `arg:"maxExcerpts,min=1,max=100" default:"10" about:"how many excerpts at most; needs queryTerms"`
+	Context  int        `arg:"contextLines,min=0,max=20" default:"3" about:"lines around each line that matches; needs queryTerms"`
+	Stream   string     `arg:"stream" enum:"stdout,stderr,both" default:"both" about:"where to look"`
+	Range    *lineRange `arg:"lineRange" about:"lines to read; at most 20000 are returned"`
+	Match    string     `arg:"match" enum:"literal,fuzzy" default:"literal" about:"literal: terms as they are; fuzzy: also in other forms, misspelled, or as parts of words, the lines that match best"`
 }
 
+// A lineRange is a range of lines. The largest line number accepted is more than an output can have.
+type lineRange struct {
+	Stream *string `arg:"stream" enum:"stdout,stderr" default:"stdout" about:"stdout, unless stream says otherwise"`
+	Start  int     `arg:"startLine,required,min=1,max=1048576MiB" about:"the first line is 1"`
+	End    int     `arg:"endLine,required,min=1,max=1048576MiB" about:"the last line wanted"`
+}
+
+// Values of queryArgs.Match.
 const (
 	matchLiteral = "literal"
 	matchFuzzy   = "fuzzy"
 )
 
-func newQueryArgs() *queryArgs {
-	return &queryArgs{excerpts: 10, context: 3, stream: "both", rangeStream: "stdout", match: matchLiteral}
-}
-
-// lastLine is the largest line number accepted, more than an output can have.
-const lastLine = 1 << 40
-
-func (a *queryArgs) fields() []field {
-	return []field{
-		{
-			name: "artifactHandle", into: &a.handle, required: true, min: 1, max: 256, pattern: isHandle, expr: "^[A-Za-z0-9_-]+$",
-			about: "from the reply of runtime_execute",
-		},
-		{
-			name: "queryTerms", into: &a.terms, items: 10, min: 1, max: 1024, pattern: oneLine, expr: "^[^\\n]+$",
-			about: "words to look for, as they are, in either case; required unless lineRange is given. With lineRange: in these lines alone",
-		},
-		{name: "maxExcerpts", into: &a.excerpts, min: 1, max: 100, about: "how many excerpts at most; needs queryTerms"},
-		{name: "contextLines", into: &a.context, min: 0, max: 20, about: "lines around each line that matches; needs queryTerms"},
-		{name: "stream", into: &a.stream, enum: []string{"stdout", "stderr", "both"}, about: "where to look"},
-		{name: "lineRange", into: &a.ranged, about: "lines to read; at most 20000 are returned", fields: []field{
-			{name: "stream", into: &a.rangeStream, enum: []string{"stdout", "stderr"}, about: "stdout, unless stream says otherwise"},
-			{name: "startLine", into: &a.start, required: true, min: 1, max: lastLine, about: "the first line is 1"},
-			{name: "endLine", into: &a.end, required: true, min: 1, max: lastLine, about: "the last line wanted"},
-		}},
-		{
-			name: "match", into: &a.match, enum: []string{matchLiteral, matchFuzzy},
-			about: "literal: terms as they are; fuzzy: also in other forms, misspelled, or as parts of words, the lines that match best",
-		},
-	}
-}
-
-// isHandle is [A-Za-z0-9_-]+.
-func isHandle(s string) bool {
-	for _, c := range []byte(s) {
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		if !letter && c != '_' && c != '-' {
-			return false
-		}
-	}
-	return s != ""
-}
+// Defaults of queryArgs.
+const (
+	defaultExcerpts = 10
+	defaultContext  = 3
+)
 
 const queryDescription = `Read parts of the output of an earlier runtime_execute call, by its artifactHandle. Nothing is run again.
 
@@ -102,64 +71,55 @@ func (t *QueryOutput) Definition() Definition {
 	return Definition{
 		Name: t.Name(), Dotted: "sdl.runtime.queryOutput", Title: "Read the output of a sandboxed run",
 		Description: queryDescription,
-		Input:       inputSchema(newQueryArgs().fields()),
-		Output: replySchema(properties{
-			{"artifactHandle", text("")},
-			{"excerpts", excerptsSchema("")},
-			{"totalLines", integer("of the streams that were searched")},
-			{"totalBytes", integer("of the streams that were searched")},
-			{"searchedStreams", &schema{Type: "array", Items: text("")}},
-			{"matchStatus", &schema{Type: "string", Enum: []string{"matched", "noMatchFallback", "lineRange"}}},
-			{"truncated", boolean("there is more than what is here")},
-			{"message", text("of an error: what is wrong")},
-		}),
-		ReadOnly: true, Idempotent: true,
+		Input:       inputSchema(queryArgs{}, Strict, nil),
+		Output:      replySchema[queryReply](),
+		ReadOnly:    true, Idempotent: true,
 	}
 }
 
 func decodeQuery(arguments json.RawMessage) (*queryArgs, error) {
-	a := newQueryArgs()
-	if err := decodeArguments(arguments, a.fields()); err != nil {
+	a := &queryArgs{}
+	if err := decodeArguments(arguments, a, Strict); err != nil {
 		return nil, err
 	}
 	switch {
-	case !a.ranged && len(a.terms) == 0:
+	case a.Range == nil && len(a.Terms) == 0:
 		return nil, invalid("queryTerms", "queryTerms or lineRange is required")
-	case a.ranged && a.end < a.start:
-		return nil, invalid("lineRange.endLine", "%d is before startLine, %d", a.end, a.start)
-	case a.ranged:
-		return a, a.checkRange(arguments)
+	case a.Range != nil && a.Range.End < a.Range.Start:
+		return nil, invalid("lineRange.endLine", "%d is before startLine, %d", a.Range.End, a.Range.Start)
+	case a.Range != nil:
+		return a, a.checkRange()
 	}
 	return a, nil
 }
 
 // checkRange returns an error if an argument beside lineRange would have no effect.
-func (a *queryArgs) checkRange(arguments json.RawMessage) error {
-	usual := newQueryArgs() // clients also send defaults explicitly
-	for name, asked := range map[string]bool{"maxExcerpts": a.excerpts != usual.excerpts, "contextLines": a.context != usual.context} {
-		if asked && len(a.terms) == 0 {
+func (a *queryArgs) checkRange() error {
+	// Clients also send defaults explicitly.
+	for name, asked := range map[string]bool{"maxExcerpts": a.Excerpts != defaultExcerpts, "contextLines": a.Context != defaultContext} {
+		if asked && len(a.Terms) == 0 {
 			return invalid(name, "has no effect on lineRange without queryTerms")
 		}
 	}
 	switch {
-	case a.stream == "both":
-	case member(member(arguments, "lineRange"), "stream") == nil:
-		a.rangeStream = a.stream
-	case a.stream != a.rangeStream:
-		return invalid("stream", "%q contradicts lineRange.stream %q", a.stream, a.rangeStream)
+	case a.Stream == "both":
+	case a.Range.Stream == nil:
+		a.Range.Stream = &a.Stream
+	case a.Stream != *a.Range.Stream:
+		return invalid("stream", "%q contradicts lineRange.stream %q", a.Stream, *a.Range.Stream)
 	}
 	return nil
 }
 
 // A queryReply is the structuredContent of runtime_query_output.
 type queryReply struct {
-	Handle    string             `json:"artifactHandle"`
-	Excerpts  []artifact.Excerpt `json:"excerpts"`
-	Lines     int64              `json:"totalLines"`
-	Bytes     int64              `json:"totalBytes"`
-	Streams   []string           `json:"searchedStreams"`
-	Match     string             `json:"matchStatus"`
-	Truncated bool               `json:"truncated,omitempty"`
+	Handle    string    `json:"artifactHandle"`
+	Excerpts  []Excerpt `json:"excerpts"`
+	Lines     int64     `json:"totalLines" about:"of the streams that were searched"`
+	Bytes     int64     `json:"totalBytes" about:"of the streams that were searched"`
+	Streams   []string  `json:"searchedStreams"`
+	Match     string    `json:"matchStatus" enum:"matched,noMatchFallback,lineRange"`
+	Truncated bool      `json:"truncated,omitempty" about:"there is more than what is here"`
 }
 
 // Call implements Tool.
@@ -170,7 +130,7 @@ func (t *QueryOutput) Call(ctx context.Context, arguments json.RawMessage) (Tool
 	}
 	q := a.query()
 	q.Reader = t.reader(CallerOf(ctx))
-	if a.match == matchFuzzy {
+	if a.Match == matchFuzzy {
 		if err := a.checkFuzzy(t.Index); err != nil {
 			return ToolResult{}, err
 		}
@@ -181,21 +141,24 @@ func (t *QueryOutput) Call(ctx context.Context, arguments json.RawMessage) (Tool
 	}
 	found, err := t.Artifacts.Query(ctx, q)
 	if err != nil {
-		return ToolResult{}, unreadable(a.handle, err)
+		return ToolResult{}, unreadable(a.Handle, err)
 	}
 	return ToolResult{Structured: &queryReply{
-		Handle: a.handle, Excerpts: found.Excerpts, Lines: found.Lines, Bytes: found.Bytes, Streams: found.Streams,
+		Handle: a.Handle, Excerpts: excerptsOf(found.Excerpts), Lines: found.Lines, Bytes: found.Bytes, Streams: found.Streams,
 		Match: found.Match, Truncated: found.Truncated,
 	}}, nil
 }
 
 func (a *queryArgs) query() artifact.Query {
-	q := artifact.Query{Handle: a.handle, Terms: a.terms, Excerpts: a.excerpts, Context: a.context}
-	if a.stream != "both" {
-		q.Stream = a.stream
+	q := artifact.Query{Handle: a.Handle, Terms: a.Terms, Excerpts: a.Excerpts, Context: a.Context}
+	if a.Stream != "both" {
+		q.Stream = a.Stream
 	}
-	if a.ranged {
-		q.Range = &artifact.Range{Stream: a.rangeStream, Start: int64(a.start), End: int64(a.end)}
+	if r := a.Range; r != nil {
+		q.Range = &artifact.Range{Stream: artifact.Stdout, Start: int64(r.Start), End: int64(r.End)}
+		if r.Stream != nil {
+			q.Range.Stream = *r.Stream
+		}
 	}
 	return q
 }

@@ -29,7 +29,7 @@ func (a *queryArgs) checkFuzzy(x FuzzyIndex) error {
 			Code: CodeUnsupported, Message: "match \"fuzzy\" needs a full-text index of the output, which this server does not have: use match \"literal\"",
 			Details: map[string]any{"argument": "match", "missing": "full-text index"},
 		}
-	case a.ranged:
+	case a.Range != nil:
 		return invalid("match", "\"fuzzy\" searches whole streams: with lineRange use match \"literal\"")
 	}
 	return nil
@@ -38,9 +38,9 @@ func (a *queryArgs) checkFuzzy(x FuzzyIndex) error {
 // fuzzy searches the index for the terms, including other word forms, misspellings and parts of words. It returns line
 // numbers per stream for artifact.Query.At. If the artifact is not indexed yet, it is indexed first.
 func (t *QueryOutput) fuzzy(ctx context.Context, a *queryArgs, r artifact.Reader) (map[string][]int64, error) {
-	m, err := t.Artifacts.Find(ctx, r, a.handle)
+	m, err := t.Artifacts.Find(ctx, r, a.Handle)
 	if err != nil {
-		return nil, unreadable(a.handle, err)
+		return nil, unreadable(a.Handle, err)
 	}
 	b := index.Base{Repo: m.RepoID, Principal: m.Principal}
 	switch err := t.Index.IndexArtifact(ctx, b, m); {
@@ -52,12 +52,12 @@ func (t *QueryOutput) fuzzy(ctx context.Context, a *queryArgs, r artifact.Reader
 	case err != nil:
 		return nil, err
 	}
-	q := index.Query{Artifact: a.handle, Limit: a.excerpts}
-	if a.stream != "both" {
-		q.Stream = a.stream
+	q := index.Query{Artifact: a.Handle, Limit: a.Excerpts}
+	if a.Stream != "both" {
+		q.Stream = a.Stream
 	}
-	lists := make([][]index.Hit, len(a.terms))
-	for n, term := range a.terms {
+	lists := make([][]index.Hit, len(a.Terms))
+	for n, term := range a.Terms {
 		q.Text = term
 		found, err := t.Index.Search(ctx, b, q)
 		if err != nil {
@@ -65,7 +65,7 @@ func (t *QueryOutput) fuzzy(ctx context.Context, a *queryArgs, r artifact.Reader
 		}
 		lists[n] = found.Hits
 	}
-	return pickLines(lists, a.excerpts), nil
+	return pickLines(lists, a.Excerpts), nil
 }
 
 // pickLines returns at most limit line numbers, per stream: first the best line of each hit, in order of rank over all terms,

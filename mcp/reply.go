@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -14,37 +13,64 @@ import (
 
 // An executeReply is the structuredContent of runtime_execute. Fields that a mode does not have are absent.
 type executeReply struct {
-	Status         job.Status          `json:"status"`
-	ExitCode       *int                `json:"exitCode"`
-	Signal         *string             `json:"signal"`
-	DurationMs     int64               `json:"durationMs"`
-	Message        string              `json:"message,omitempty"`
-	OutputLines    *int64              `json:"outputLines,omitempty"`
-	OutputBytes    *int64              `json:"outputBytes,omitempty"`
-	StdoutSummary  *string             `json:"stdoutSummary,omitempty"`
-	StderrSummary  *string             `json:"stderrSummary,omitempty"`
-	Excerpts       *[]artifact.Excerpt `json:"excerpts,omitempty"`
-	ArtifactHandle *string             `json:"artifactHandle"`
-	ArtifactReason string              `json:"artifactReason,omitempty"`
-	Truncation     truncation          `json:"truncation"`
-	PolicyDecision decision            `json:"policyDecision"`
-	Usage          usage               `json:"usage"`
-	Limit          string              `json:"limit,omitempty"`
-	Sensitive      []string            `json:"sensitiveChanges,omitempty"`
-	SensitiveMore  int                 `json:"sensitiveChangesMore,omitempty"`
-	Incomplete     bool                `json:"sensitiveChangesIncomplete,omitempty"`
+	Status job.Status `json:"status" enum:"success,failure,timeout,cancelled,denied"`
+	exit
+	OutputLines   *int64     `json:"outputLines,omitempty" about:"mode minimal: lines of both streams"`
+	OutputBytes   *int64     `json:"outputBytes,omitempty" about:"mode minimal: bytes of both streams"`
+	StdoutSummary *string    `json:"stdoutSummary,omitempty" about:"mode summary: head and tail"`
+	StderrSummary *string    `json:"stderrSummary,omitempty" about:"mode summary: tail"`
+	Excerpts      *[]Excerpt `json:"excerpts,omitempty" about:"modes summary and intent: around what matches queryTerms"`
+	outcome
+}
+
+// An Excerpt is an artifact.Excerpt with its description.
+type Excerpt struct {
+	LineStart int64  `json:"lineStart" about:"first line, counted from 1"`
+	LineEnd   int64  `json:"lineEnd"`
+	Content   string `json:"content"`
+	Source    string `json:"source" enum:"stdout,stderr"`
+	Fallback  bool   `json:"fallback,omitempty" about:"nothing matched: these are the first lines"`
+}
+
+func excerptsOf(list []artifact.Excerpt) []Excerpt {
+	excerpts := make([]Excerpt, len(list))
+	for n, e := range list {
+		excerpts[n] = Excerpt(e)
+	}
+	return excerpts
+}
+
+// An exit is the part of a reply that says how a job ended.
+type exit struct {
+	ExitCode   *int    `json:"exitCode"`
+	Signal     *string `json:"signal" about:"that ended it: SIGTERM"`
+	DurationMs int64   `json:"durationMs" about:"how long it ran"`
+	Message    string  `json:"message,omitempty" about:"what corral has to say: why it was not run, or what went wrong"`
+}
+
+// An outcome is the rest of a reply about a job that is the same for all tools.
+type outcome struct {
+	ArtifactHandle *string    `json:"artifactHandle" about:"for runtime_query_output"`
+	ArtifactReason string     `json:"artifactReason,omitempty" about:"why the output was not kept"`
+	Truncation     truncation `json:"truncation"`
+	PolicyDecision decision   `json:"policyDecision"`
+	Usage          usage      `json:"usage"`
+	Limit          string     `json:"limit,omitempty" about:"that was met: memory, pids, cpu, output, disk or files"`
+	Sensitive      []string   `json:"sensitiveChanges,omitempty" about:"paths it made or changed that make tools outside run code or behave differently"`
+	SensitiveMore  int        `json:"sensitiveChangesMore,omitempty" about:"how many more"`
+	Incomplete     bool       `json:"sensitiveChangesIncomplete,omitempty" about:"not everything was looked at"`
 	overlay
 }
 
 type truncation struct {
 	Stdout      bool  `json:"stdoutTruncated"`
 	Stderr      bool  `json:"stderrTruncated"`
-	TotalStdout int64 `json:"totalStdoutBytes"`
+	TotalStdout int64 `json:"totalStdoutBytes" about:"what the job wrote"`
 	TotalStderr int64 `json:"totalStderrBytes"`
 }
 
 type decision struct {
-	AuditHash     string   `json:"auditHash"`
+	AuditHash     string   `json:"auditHash" about:"of this decision on this request, as in the audit log"`
 	DeniedReasons []string `json:"deniedReasons,omitempty"`
 }
 
@@ -58,14 +84,14 @@ type usage struct {
 	PeakPIDs   *int64 `json:"peakPids"`
 	ReadBytes  *int64 `json:"readBytes"`
 	WriteBytes *int64 `json:"writeBytes"`
-	QueuedMs   int64  `json:"queuedMs"`
+	QueuedMs   int64  `json:"queuedMs" about:"how long it waited for a place"`
 }
 
-// outcome returns the fields of a reply that are the same in every mode.
-func outcome(r *job.Record) *executeReply {
+// outcomeOf returns a job's status for clients, how it ended, and what it used and changed.
+func outcomeOf(r *job.Record) (job.Status, exit, *outcome) {
 	u := r.Result.Usage
-	reply := &executeReply{
-		Status: r.Status, DurationMs: u.Wall.Milliseconds(), Message: clean(r.Message),
+	status, end := exitOf(r)
+	reply := &outcome{
 		PolicyDecision: decision{r.Decision.Hash, r.Decision.Reasons},
 		Usage: usage{
 			WallMs: u.Wall.Milliseconds(), CPUMs: ms(u.CPU), UserMs: ms(u.User), SystemMs: ms(u.System),
@@ -73,31 +99,36 @@ func outcome(r *job.Record) *executeReply {
 			ReadBytes: orNil(u.ReadBytes), WriteBytes: orNil(u.WriteBytes), QueuedMs: r.Queued.Milliseconds(),
 		},
 		Limit: r.Result.Limit, SensitiveMore: r.Result.SensitiveMore, Incomplete: r.Result.SensitiveIncomplete,
-	}
-	reply.overlay = overlayOf(r)
-	if r.Anew && reply.Message == "" {
-		reply.Message = sessionReplaced
+		overlay: overlayOf(r),
 	}
 	for _, path := range r.Result.Sensitive {
 		reply.Sensitive = append(reply.Sensitive, clean(path))
 	}
+	return status, end, reply
+}
+
+func exitOf(r *job.Record) (job.Status, exit) {
+	status, end := r.Status, exit{DurationMs: r.Result.Usage.Wall.Milliseconds(), Message: clean(r.Message)}
+	if r.Anew && end.Message == "" {
+		end.Message = sessionReplaced
+	}
 	switch r.Status {
 	case job.Success, job.Failure:
 		if r.Result.ExitCode >= 0 {
-			reply.ExitCode = &r.Result.ExitCode
+			end.ExitCode = &r.Result.ExitCode
 		}
 	case job.Lost:
-		reply.Status, reply.Message = job.Failure, "the jail ended while the job was running"
+		status, end.Message = job.Failure, "the jail ended while the job was running"
 	}
 	if r.Result.Signal != 0 {
 		name := signalName(r.Result.Signal)
-		reply.Signal = &name
+		end.Signal = &name
 	}
-	return reply
+	return status, end
 }
 
 // capture sets the fields of a reply about the captured output, except the output itself.
-func (r *executeReply) capture(c artifact.Captured) {
+func (r *outcome) capture(c artifact.Captured) {
 	if c.Handle != "" {
 		r.ArtifactHandle = &c.Handle
 	}
@@ -126,58 +157,4 @@ func signalName(n int) string {
 		return name
 	}
 	return "SIG" + strconv.Itoa(n)
-}
-
-func excerptsSchema(about string) *schema {
-	return &schema{Type: "array", Description: about, Items: &schema{Type: "object", Properties: properties{
-		{"lineStart", integer("first line, counted from 1")},
-		{"lineEnd", integer("")},
-		{"content", text("")},
-		{"source", &schema{Type: "string", Enum: []string{"stdout", "stderr"}}},
-		{"fallback", boolean("nothing matched: these are the first lines")},
-	}}}
-}
-
-// outcomeSchema describes the fields set by outcome, except status, whose values differ per tool.
-func outcomeSchema() properties {
-	return slices.Concat(properties{
-		{"exitCode", &schema{Type: nullable("integer")}},
-		{"signal", &schema{Type: nullable("string"), Description: "that ended it: SIGTERM"}},
-		{"durationMs", integer("how long it ran")},
-		{"message", text("what corral has to say: why it was not run, or what went wrong")},
-		{"artifactHandle", &schema{Type: nullable("string"), Description: "for runtime_query_output"}},
-		{"artifactReason", text("why the output was not kept")},
-		{"truncation", &schema{Type: "object", Properties: properties{
-			{"stdoutTruncated", boolean("")},
-			{"stderrTruncated", boolean("")},
-			{"totalStdoutBytes", integer("what the job wrote")},
-			{"totalStderrBytes", integer("")},
-		}}},
-		{"policyDecision", &schema{Type: "object", Properties: properties{
-			{"auditHash", text("of this decision on this request, as in the audit log")},
-			{"deniedReasons", &schema{Type: "array", Items: text("")}},
-		}}},
-		{"usage", usageSchema()},
-		{"limit", text("that was met: memory, pids, cpu, output, disk or files")},
-		{"sensitiveChanges", &schema{
-			Type: "array", Items: text(""),
-			Description: "paths it made or changed that make tools outside run code or behave differently",
-		}},
-		{"sensitiveChangesMore", integer("how many more")},
-		{"sensitiveChangesIncomplete", boolean("not everything was looked at")},
-	}, overlaySchema())
-}
-
-func usageSchema() *schema {
-	return &schema{Type: "object", Properties: properties{
-		{"wallMs", integer("")},
-		{"cpuMs", &schema{Type: nullable("integer")}},
-		{"userMs", &schema{Type: nullable("integer")}},
-		{"systemMs", &schema{Type: nullable("integer")}},
-		{"peakMemoryBytes", &schema{Type: nullable("integer")}},
-		{"peakPids", &schema{Type: nullable("integer")}},
-		{"readBytes", &schema{Type: nullable("integer")}},
-		{"writeBytes", &schema{Type: nullable("integer")}},
-		{"queuedMs", integer("how long it waited for a place")},
-	}}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -30,52 +29,25 @@ const (
 
 // executeArgs are the arguments of runtime_execute.
 type executeArgs struct {
-	repo, runtime, executable string
-	args                      []string
-	code, stdin, dir          string
-	timeout                   int // ms; 0 is not given
-	terms                     []string
-	lines                     int
-	persist                   bool
-	mode                      string
+	Repo       string      `arg:"repoId,required,min=1,max=128" about:"which repository to run in: one that the server's instructions name, or a wrong one's error"`
+	Runtime    runtimeName `arg:"runtime,required" about:"what the code is written in"`
+	Executable string      `arg:"executable,max=4096,nonul" about:"the program to run it with, where the runtime has several; default: the first that is installed"`
+	Args       []string    `arg:"args,items=100,max=128KiB,bytes,nonul" about:"arguments: of the code, or of the executable when there is no code"`
+	Code       string      `arg:"code,max=1MiB,bytes,nonul" about:"source text to run; at most 1 MiB in UTF-8"`
+	Stdin      string      `arg:"stdin,max=512KiB,bytes" about:"standard input; at most 512 KiB in UTF-8"`
+	Dir        string      `arg:"relativeCwd,max=4096,nonul" default:"." about:"working directory, relative to the repository"`
+	Timeout    *int        `arg:"timeoutMs,min=100,max=600000" about:"time limit, compiling included; default: the configured maximum"`
+	Terms      []string    `arg:"queryTerms,items=10,min=1,max=1KiB" pattern:"^[^\\n]+$" about:"words to look for in the output, as they are, in either case: for modes summary and intent"`
+	Lines      int         `arg:"maxResponseLines,min=10,max=1000" default:"100" about:"lines of output in mode summary"`
+	Persist    bool        `arg:"persistOutput" default:"true" about:"keep the output, to be read with runtime_query_output"`
+	Mode       string      `arg:"outputMode" enum:"minimal,summary,intent" default:"minimal" about:"minimal: counts only; summary: head and tail; intent: what matches queryTerms"`
 }
 
-func newExecuteArgs() *executeArgs {
-	return &executeArgs{dir: ".", lines: 100, persist: true, mode: modeMinimal}
-}
+// A runtimeName is the name of a runtime.
+type runtimeName string
 
-// fields returns the table of arguments. Limits in KiB and MiB are in bytes, those of names in characters.
-func (a *executeArgs) fields() []field {
-	return []field{
-		{name: "repoId", into: &a.repo, required: true, min: 1, max: 128, about: "which repository to run in: one that the server's instructions name, or a wrong one's error"},
-		{name: "runtime", into: &a.runtime, required: true, enum: job.Runtimes(), about: "what the code is written in"},
-		{
-			name: "executable", into: &a.executable, max: 4096, noNUL: true,
-			about: "the program to run it with, where the runtime has several; default: the first that is installed",
-		},
-		{
-			name: "args", into: &a.args, items: 100, max: 128 << 10, bytes: true, noNUL: true,
-			about: "arguments: of the code, or of the executable when there is no code",
-		},
-		{name: "code", into: &a.code, max: 1 << 20, bytes: true, noNUL: true, about: "source text to run; at most 1 MiB in UTF-8"},
-		{name: "stdin", into: &a.stdin, max: 512 << 10, bytes: true, about: "standard input; at most 512 KiB in UTF-8"},
-		{name: "relativeCwd", into: &a.dir, max: 4096, noNUL: true, about: "working directory, relative to the repository"},
-		{
-			name: "timeoutMs", into: &a.timeout, min: 100, max: 600_000,
-			about: "time limit, compiling included; default: the configured maximum",
-		},
-		{
-			name: "queryTerms", into: &a.terms, items: 10, min: 1, max: 1024, pattern: oneLine, expr: "^[^\\n]+$",
-			about: "words to look for in the output, as they are, in either case: for modes summary and intent",
-		},
-		{name: "maxResponseLines", into: &a.lines, min: 10, max: 1000, about: "lines of output in mode summary"},
-		{name: "persistOutput", into: &a.persist, about: "keep the output, to be read with runtime_query_output"},
-		{
-			name: "outputMode", into: &a.mode, enum: []string{modeMinimal, modeSummary, modeIntent},
-			about: "minimal: counts only; summary: head and tail; intent: what matches queryTerms",
-		},
-	}
-}
+// Choices implements Choices.
+func (runtimeName) Choices() []string { return job.Runtimes() }
 
 const executeDescription = `Run code or a program in a sandbox on one repository. 16 runtimes; no network; memory, processes and time are bounded. Files the code writes in the repository stay; everything else is gone when it ends. When a reply has changesHandle, they stay in a copy of this session's, until a person applies them.
 
@@ -95,33 +67,22 @@ func (t *Execute) Name() string { return "runtime_execute" }
 func (t *Execute) Definition() Definition {
 	return Definition{
 		Name: t.Name(), Dotted: "sdl.runtime.execute", Title: "Run code in a sandbox", Description: executeDescription,
-		Input: inputSchema(newExecuteArgs().fields()), Output: executeSchema(),
+		Input: inputSchema(executeArgs{}, Strict, nil), Output: replySchema[executeReply](),
 		Destructive: true,
 	}
 }
 
-func executeSchema() json.RawMessage {
-	return replySchema(slices.Concat(properties{
-		{"status", &schema{Type: "string", Enum: []string{"success", "failure", "timeout", "cancelled", "denied"}}},
-		{"outputLines", integer("mode minimal: lines of both streams")},
-		{"outputBytes", integer("mode minimal: bytes of both streams")},
-		{"stdoutSummary", text("mode summary: head and tail")},
-		{"stderrSummary", text("mode summary: tail")},
-		{"excerpts", excerptsSchema("modes summary and intent: around what matches queryTerms")},
-	}, outcomeSchema()))
-}
-
 // Call implements Tool.
 func (t *Execute) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
-	a := newExecuteArgs()
-	if err := decodeArguments(arguments, a.fields()); err != nil {
+	a := &executeArgs{}
+	if err := decodeArguments(arguments, a, Strict); err != nil {
 		return ToolResult{}, err
 	}
-	if a.code == "" && len(a.args) == 0 {
+	if a.Code == "" && len(a.Args) == 0 {
 		return ToolResult{}, &Error{Code: CodeInvalid, Message: "code or args is required", Details: map[string]any{"argument": "code"}}
 	}
 	caller := CallerOf(ctx)
-	if err := caller.mayUse(t.Repos, a.repo); err != nil {
+	if err := caller.mayUse(t.Repos, a.Repo); err != nil {
 		return ToolResult{}, err
 	}
 	request := a.request(t.Name(), caller)
@@ -130,22 +91,23 @@ func (t *Execute) Call(ctx context.Context, arguments json.RawMessage) (ToolResu
 	if err != nil {
 		return ToolResult{}, failed(err)
 	}
-	reply := outcome(record)
+	status, end, about := outcomeOf(record)
+	reply := &executeReply{Status: status, exit: end, outcome: *about}
 	captured := out.Captured()
 	reply.capture(captured)
-	showOutput(reply, captured, a.mode)
+	showOutput(reply, captured, a.Mode)
 	return ToolResult{Structured: reply, Text: summarize(reply), IsError: record.Status == job.Denied}, nil
 }
 
 func (t *Execute) begin(a *executeArgs, r *job.Request) *artifact.Output {
 	o := artifact.BeginOptions{
-		Repo: r.Repo, Runtime: r.Runtime, Principal: r.Principal, Persist: a.persist, Secrets: t.Secrets,
+		Repo: r.Repo, Runtime: r.Runtime, Principal: r.Principal, Persist: a.Persist, Secrets: t.Secrets,
 	}
-	switch a.mode {
+	switch a.Mode {
 	case modeSummary:
-		o.View = artifact.View{Lines: a.lines, Terms: a.terms, Fallback: true}
+		o.View = artifact.View{Lines: a.Lines, Terms: a.Terms, Fallback: true}
 	case modeIntent:
-		o.View.Terms = a.terms
+		o.View.Terms = a.Terms
 	}
 	if t.Outputs == nil {
 		return (*artifact.Store)(nil).Begin(o)
@@ -155,12 +117,14 @@ func (t *Execute) begin(a *executeArgs, r *job.Request) *artifact.Output {
 
 func (a *executeArgs) request(tool string, c Caller) *job.Request {
 	r := &job.Request{
-		Tool: tool, Principal: c.Principal, Session: c.Session, ID: c.Trace, Repo: a.repo, Runtime: a.runtime,
-		Executable: a.executable, Args: a.args, Stdin: a.stdin, Dir: a.dir,
-		Limits: job.Limits{Wall: time.Duration(a.timeout) * time.Millisecond},
+		Tool: tool, Principal: c.Principal, Session: c.Session, ID: c.Trace, Repo: a.Repo, Runtime: string(a.Runtime),
+		Executable: a.Executable, Args: a.Args, Stdin: a.Stdin, Dir: a.Dir,
 	}
-	if a.code != "" {
-		r.Code = &a.code
+	if a.Timeout != nil {
+		r.Limits.Wall = time.Duration(*a.Timeout) * time.Millisecond
+	}
+	if a.Code != "" {
+		r.Code = &a.Code
 	}
 	return r
 }
@@ -174,10 +138,12 @@ func showOutput(r *executeReply, c artifact.Captured, mode string) {
 	case modeSummary:
 		r.StdoutSummary, r.StderrSummary = &c.Stdout.Summary, &c.Stderr.Summary
 		if len(c.Excerpts) > 0 {
-			r.Excerpts = &c.Excerpts
+			excerpts := excerptsOf(c.Excerpts)
+			r.Excerpts = &excerpts
 		}
 	case modeIntent:
-		r.Excerpts = &c.Excerpts
+		excerpts := excerptsOf(c.Excerpts)
+		r.Excerpts = &excerpts
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"path"
 	"slices"
 	"strings"
@@ -42,7 +41,6 @@ const (
 
 const (
 	maxSandboxStdin   = 2 << 20
-	maxSandboxArgs    = 4096
 	maxSandboxCommand = 128<<10 - 1 // MAX_ARG_STRLEN less the terminating NUL (execve(2))
 	sandboxShell      = "/bin/bash"
 )
@@ -53,34 +51,13 @@ const (
 	exitOutputLimit = 1
 )
 
-// sandboxArgs are the arguments of sandbox_exec. "", [] and null count as absent.
+// sandboxArgs are the arguments of sandbox_exec. "", [] and null count as absent. check checks the bounds.
 type sandboxArgs struct {
-	command   string
-	args      []string
-	stdin     string
-	directory string
-	timeout   int // seconds; noTimeout if absent
-}
-
-const noTimeout = math.MinInt32
-
-func (a *sandboxArgs) fields() []field {
-	return []field{
-		{
-			name: "command", into: &a.command, own: true, max: maxSandboxCommand, bytes: true,
-			about: "shell command, run by /bin/bash -c. Use either this or args",
-		},
-		{
-			name: "args", into: &a.args, own: true, items: maxSandboxArgs, max: maxSandboxCommand, bytes: true,
-			about: "program and arguments, run directly, without a shell. Use either this or command",
-		},
-		{name: "stdin", into: &a.stdin, own: true, max: maxSandboxStdin, bytes: true, about: "standard input; at most 2 MiB in UTF-8"},
-		{name: "working_directory", into: &a.directory, own: true, max: 4096, about: "absolute path of the directory to run in (default /)"},
-		{
-			name: "timeout", into: &a.timeout, own: true, min: 1, max: math.MaxInt32,
-			about: "seconds after which the command and all it has started are ended",
-		},
-	}
+	Command   string   `arg:"command,max=131071,bytes" about:"shell command, run by /bin/bash -c. Use either this or args"`
+	Args      []string `arg:"args,items=4096,max=131071,bytes" about:"program and arguments, run directly, without a shell. Use either this or command"`
+	Stdin     string   `arg:"stdin,max=2MiB,bytes" about:"standard input; at most 2 MiB in UTF-8"`
+	Directory string   `arg:"working_directory,max=4096" about:"absolute path of the directory to run in (default /)"`
+	Timeout   *int     `arg:"timeout,min=1,max=2147483647" about:"seconds after which the command and all it has started are ended"`
 }
 
 const sandboxDescription = `Run a shell command in a Linux system of your own, isolated from the machine it is on. Its file system lasts for the session: files you write anywhere (/, /home, /usr/local, /etc, /tmp) are there for later calls, and are deleted when the session ends. Environment variables, the working directory and processes do not last: each call starts anew, and everything it has started is ended with it.
@@ -137,10 +114,10 @@ func (t *Sandbox) Name() string { return "sandbox_exec" }
 
 // Definition implements Tool.
 func (t *Sandbox) Definition() Definition {
-	a := &sandboxArgs{timeout: int(t.timeout() / time.Second)}
+	usual := int(t.timeout() / time.Second)
 	return Definition{
 		Name: t.Name(), Title: "Run a command in a sandbox of the session", Description: fmt.Sprintf(sandboxDescription, t.repoDescription()),
-		Input: inputSchema(a.fields()), Destructive: true,
+		Input: inputSchema(sandboxArgs{}, Unchecked, func(s *schema) { s.Property("timeout").Default = usual }), Destructive: true,
 	}
 }
 
@@ -155,8 +132,8 @@ func (t *Sandbox) limit() int64 {
 
 // Call implements Tool. The reply is text only, for errors too.
 func (t *Sandbox) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
-	a := &sandboxArgs{timeout: noTimeout}
-	if err := decodeArguments(arguments, a.fields()); err != nil {
+	a := &sandboxArgs{}
+	if err := decodeArguments(arguments, a, Unchecked); err != nil {
 		return textError(err), nil
 	}
 	if err := a.check(); err != nil {
@@ -172,23 +149,23 @@ func (t *Sandbox) Call(ctx context.Context, arguments json.RawMessage) (ToolResu
 // check validates the arguments, in the order and with the messages of the contract.
 func (a *sandboxArgs) check() error {
 	switch {
-	case a.command != "" && len(a.args) > 0:
+	case a.Command != "" && len(a.Args) > 0:
 		return invalidSandbox("Cannot provide both 'command' and 'args'. Use 'command' for shell commands or 'args' for direct execution.")
-	case a.command == "" && len(a.args) == 0:
+	case a.Command == "" && len(a.Args) == 0:
 		return invalidSandbox("Must provide either 'command' or 'args'.")
-	case a.directory != "" && !path.IsAbs(a.directory):
-		return invalidSandbox("working_directory must be an absolute path, got: %s", a.directory)
-	case a.timeout != noTimeout && a.timeout < 1:
+	case a.Directory != "" && !path.IsAbs(a.Directory):
+		return invalidSandbox("working_directory must be an absolute path, got: %s", a.Directory)
+	case a.Timeout != nil && *a.Timeout < 1:
 		return invalidSandbox("timeout must be at least 1 second.")
-	case len(a.stdin) > maxSandboxStdin:
-		return invalidSandbox("stdin content exceeds the 2 MiB limit (%d bytes). Split into smaller chunks or use a different approach.", len(a.stdin))
+	case len(a.Stdin) > maxSandboxStdin:
+		return invalidSandbox("stdin content exceeds the 2 MiB limit (%d bytes). Split into smaller chunks or use a different approach.", len(a.Stdin))
 	}
 	return a.bounds()
 }
 
 // bounds rejects arguments that no command can have.
 func (a *sandboxArgs) bounds() error {
-	all := append(slices.Clone(a.args), a.command)
+	all := append(slices.Clone(a.Args), a.Command)
 	for _, s := range all {
 		switch {
 		case len(s) > maxSandboxCommand:
@@ -197,7 +174,7 @@ func (a *sandboxArgs) bounds() error {
 			return invalidSandbox("a command must not contain NUL bytes")
 		}
 	}
-	if len(a.directory) > 4096 || strings.IndexByte(a.directory, 0) >= 0 {
+	if len(a.Directory) > 4096 || strings.IndexByte(a.Directory, 0) >= 0 {
 		return invalidSandbox("working_directory must have at most 4096 bytes and no NUL byte")
 	}
 	return nil
@@ -232,17 +209,17 @@ func (t *Sandbox) exec(ctx context.Context, a *sandboxArgs) (*sandboxReply, erro
 func (t *Sandbox) request(a *sandboxArgs, repo string, c Caller) *job.Request {
 	r := &job.Request{
 		Tool: t.Name(), Principal: c.Principal, Session: c.Session, ID: c.Trace, Repo: repo, Root: true,
-		Command: a.args, Stdin: a.stdin, Dir: "/",
+		Command: a.Args, Stdin: a.Stdin, Dir: "/",
 		Usual: job.Limits{Wall: t.timeout()},
 	}
-	if a.timeout != noTimeout {
-		r.Limits.Wall = time.Duration(a.timeout) * time.Second
+	if a.Timeout != nil {
+		r.Limits.Wall = time.Duration(*a.Timeout) * time.Second
 	}
-	if a.command != "" {
-		r.Command = []string{sandboxShell, "-c", a.command}
+	if a.Command != "" {
+		r.Command = []string{sandboxShell, "-c", a.Command}
 	}
-	if a.directory != "" {
-		r.Dir = path.Clean(a.directory)
+	if a.Directory != "" {
+		r.Dir = path.Clean(a.Directory)
 	}
 	return r
 }

@@ -3,6 +3,10 @@ package mcp
 import (
 	"bytes"
 	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
 )
 
 // A schema is the subset of JSON Schema that the tools use, with its keys in this order.
@@ -31,6 +35,16 @@ type property struct {
 	schema *schema
 }
 
+// Property returns the schema of a property, nil if there is none.
+func (s *schema) Property(name string) *schema {
+	for _, p := range s.Properties {
+		if p.name == name {
+			return p.schema
+		}
+	}
+	return nil
+}
+
 // MarshalJSON implements json.Marshaler. It keeps the order of p.
 func (p properties) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
@@ -55,60 +69,123 @@ func (p properties) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// inputSchema returns the JSON Schema of a tool's arguments. Limits in bytes are published as limits in characters, which is
-// the same or less strict.
-func inputSchema(fields []field) json.RawMessage { return encode(objectSchema(fields)) }
-
-// openSchema returns the schema of a tool that ignores unknown arguments.
-func openSchema(fields []field) json.RawMessage {
-	s := objectSchema(fields)
-	s.Additional = nil
+// inputSchema returns the JSON Schema of a tool's arguments, which are fields of the struct v. Limits in bytes are published as
+// limits in characters, which is the same or less strict. adjust, if not nil, changes defaults that are known at run time only.
+func inputSchema(v any, mode Mode, adjust func(*schema)) json.RawMessage {
+	t := reflect.TypeOf(v)
+	s := objectSchema(t, argumentsOf(t), mode)
+	if adjust != nil {
+		adjust(s)
+	}
 	return encode(s)
 }
 
-func objectSchema(fields []field) *schema {
-	closed := false
-	s := &schema{Type: "object", Additional: &closed}
-	for n := range fields {
-		f := &fields[n]
-		s.Properties = append(s.Properties, property{f.name, f.schema()})
-		if f.required {
-			s.Required = append(s.Required, f.name)
+func objectSchema(t reflect.Type, list []argument, mode Mode) *schema {
+	s := &schema{Type: "object"}
+	if mode != Lenient {
+		s.Additional = new(bool)
+	}
+	for n := range list {
+		a := &list[n]
+		s.Properties = append(s.Properties, property{a.name, a.schema(t.FieldByIndex(a.index).Type, mode)})
+		if a.required {
+			s.Required = append(s.Required, a.name)
 		}
 	}
 	return s
 }
 
-func (f *field) schema() *schema {
-	text := schema{Type: "string", Enum: f.enum, MinLength: f.min, MaxLength: f.max, Pattern: f.expr}
-	s := &text
-	switch into := f.into.(type) {
-	case *string:
-		if *into != "" {
-			s.Default = *into
-		}
-	case *int:
-		s = &schema{Type: "integer", Minimum: &f.min, Maximum: &f.max}
-		if *into != 0 {
-			s.Default = *into
-		}
-	case *[]string:
-		s = &schema{Type: "array", Items: &text, MaxItems: f.items}
-	case *bool:
-		if f.each != nil {
-			one := objectSchema(f.each())
-			one.Additional = nil
-			s = &schema{Type: "array", Items: one, MaxItems: f.items}
-			break
-		}
-		if f.fields != nil {
-			s = objectSchema(f.fields)
-			break
-		}
-		s = &schema{Type: "boolean", Default: *into}
+func (a *argument) schema(t reflect.Type, mode Mode) *schema {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
 	}
-	s.Description = f.about
+	text := schema{Type: "string", Enum: a.enum, MinLength: a.min, MaxLength: a.max}
+	if a.pattern != nil {
+		text.Pattern = a.pattern.String()
+	}
+	s := &text
+	switch t.Kind() { //nolint:exhaustive // the kinds of argumentsOf
+	case reflect.Int:
+		s = &schema{Type: "integer", Minimum: &a.min, Maximum: &a.max}
+	case reflect.Bool:
+		s = &schema{Type: "boolean"}
+	case reflect.Struct:
+		s = objectSchema(t, a.members, mode)
+	case reflect.Slice:
+		s = &schema{Type: "array", Items: &text, MaxItems: a.items}
+		if t.Elem().Kind() == reflect.Struct {
+			s.Items = objectSchema(t.Elem(), a.members, mode)
+		}
+	}
+	if v := a.defaultOf(t); v != "" && v != 0 {
+		s.Default = v
+	}
+	s.Description = a.about
 	return s
+}
+
+// replySchema returns the schema of a tool's results, which are of type T: the fields with a json tag, described by their tags
+// about and enum. It requires no field, because clients validate errors with it, too: it has the fields of an Error.
+func replySchema[T any]() json.RawMessage {
+	s := resultSchema(reflect.TypeFor[T]())
+	if !slices.ContainsFunc(s.Properties, func(p property) bool { return p.name == "message" }) {
+		s.Properties = append(s.Properties, property{"message", &schema{Type: "string", Description: "of an error: what is wrong"}})
+	}
+	s.Properties = append(s.Properties,
+		property{"code", &schema{Type: "string", Description: "of an error: what kind it is"}},
+		property{"details", &schema{Type: "object", Description: "of an error: about what it is"}})
+	return encode(s)
+}
+
+// resultSchema returns the schema of values of a type as encoding/json encodes them.
+func resultSchema(t reflect.Type) *schema {
+	switch t.Kind() { //nolint:exhaustive // others are encoded as objects
+	case reflect.Pointer:
+		return resultSchema(t.Elem())
+	case reflect.String:
+		return &schema{Type: "string"}
+	case reflect.Bool:
+		return &schema{Type: "boolean"}
+	case reflect.Int, reflect.Int64:
+		return &schema{Type: "integer"}
+	case reflect.Slice:
+		return &schema{Type: "array", Items: resultSchema(t.Elem())}
+	case reflect.Struct:
+		if t == reflect.TypeFor[time.Time]() {
+			return &schema{Type: "string"}
+		}
+		return &schema{Type: "object", Properties: resultProperties(t)}
+	}
+	return &schema{Type: "object"}
+}
+
+func resultProperties(t reflect.Type) properties {
+	var list properties
+	for n := range t.NumField() {
+		f := t.Field(n)
+		if f.Anonymous {
+			embedded := f.Type
+			if embedded.Kind() == reflect.Pointer {
+				embedded = embedded.Elem()
+			}
+			list = append(list, resultProperties(embedded)...)
+			continue
+		}
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" {
+			continue
+		}
+		s := resultSchema(f.Type)
+		if word, ok := s.Type.(string); ok && f.Type.Kind() == reflect.Pointer && options == "" && s.Properties == nil {
+			s.Type = []string{word, "null"}
+		}
+		s.Description = f.Tag.Get("about")
+		if words := f.Tag.Get("enum"); words != "" {
+			s.Enum = strings.Split(words, ",")
+		}
+		list = append(list, property{name, s})
+	}
+	return list
 }
 
 // encode encodes a schema, which cannot fail: a test encodes each one.
@@ -119,19 +196,3 @@ func encode(s *schema) json.RawMessage {
 	}
 	return b
 }
-
-// replySchema returns the schema of a tool's results. It requires no field, because clients validate errors with it, too.
-func replySchema(p properties) json.RawMessage {
-	return encode(&schema{Type: "object", Properties: append(p,
-		property{"code", &schema{Type: "string", Description: "of an error: what kind it is"}},
-		property{"details", &schema{Type: "object", Description: "of an error: about what it is"}},
-	)})
-}
-
-func integer(about string) *schema { return &schema{Type: "integer", Description: about} }
-
-func text(about string) *schema { return &schema{Type: "string", Description: about} }
-
-func boolean(about string) *schema { return &schema{Type: "boolean", Description: about} }
-
-func nullable(kind string) []string { return []string{kind, "null"} }

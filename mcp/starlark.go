@@ -38,27 +38,16 @@ const maxFailure = 64 << 10
 
 // starlarkArgs are the arguments of starlark_run.
 type starlarkArgs struct {
-	source, input string
-	limited       bool
-	wall, output  int // ms, KiB
-	capable       bool
-	timed         bool // limits.wall_ms was given
+	Source string          `arg:"source,required,max=256KiB,bytes" about:"the program; at most 256 KiB in UTF-8"`
+	Input  string          `arg:"input,max=4MiB,bytes" about:"what read_input() returns; at most 4 MiB in UTF-8"`
+	Limits *starlarkLimits `arg:"limits" about:"of this run"`
+	Caps   *struct{}       `arg:"caps" about:"capabilities: there are none, and it must be empty"`
 }
 
-func newStarlarkArgs() *starlarkArgs {
-	return &starlarkArgs{wall: int(DefaultStarlarkWall / time.Millisecond), output: DefaultStarlarkOutput}
-}
-
-func (a *starlarkArgs) fields() []field {
-	return []field{
-		{name: "source", into: &a.source, required: true, max: starlark.MaxScript, bytes: true, about: "the program; at most 256 KiB in UTF-8"},
-		{name: "input", into: &a.input, max: starlark.MaxInput, bytes: true, about: "what read_input() returns; at most 4 MiB in UTF-8"},
-		{name: "limits", into: &a.limited, about: "of this run", fields: []field{
-			{name: "wall_ms", into: &a.wall, min: 1, max: int(starlark.MaxWall / time.Millisecond), about: "milliseconds after which it is ended"},
-			{name: "output_kb", into: &a.output, min: 1, max: starlark.MaxOutput >> 10, about: "KiB that it may emit"},
-		}},
-		{name: "caps", into: &a.capable, fields: []field{}, about: "capabilities: there are none, and it must be empty"},
-	}
+// starlarkLimits are the limits of a run.
+type starlarkLimits struct {
+	Wall   *int `arg:"wall_ms,min=1,max=60000" default:"1000" about:"milliseconds after which it is ended"`
+	Output int  `arg:"output_kb,min=1,max=1024" default:"64" about:"KiB that it may emit"`
 }
 
 const starlarkDescription = `Run a small program in Starlark, a deterministic dialect of Python, to compute, count, sort or transform text. It has no files, network, clock, randomness or modules: nothing of the machine or the repository can be reached. The same source and input always give the same result.
@@ -76,27 +65,23 @@ func (t *Starlark) Name() string { return "starlark_run" }
 func (t *Starlark) Definition() Definition {
 	return Definition{
 		Name: t.Name(), Dotted: "code.sandbox.starlark.run", Title: "Run a program in Starlark", Description: starlarkDescription,
-		Input: inputSchema(newStarlarkArgs().fields()),
-		Output: replySchema(properties{
-			{"stdout", text("what the program emitted")},
-			{"message", text("of an error: what is wrong")},
-		}),
+		Input:    inputSchema(starlarkArgs{}, Strict, nil),
+		Output:   replySchema[starlarkReply](),
 		ReadOnly: true, Idempotent: true,
 	}
 }
 
 // A starlarkReply is the structuredContent of starlark_run.
 type starlarkReply struct {
-	Stdout string `json:"stdout"`
+	Stdout string `json:"stdout" about:"what the program emitted"`
 }
 
 // Call implements Tool.
 func (t *Starlark) Call(ctx context.Context, arguments json.RawMessage) (ToolResult, error) {
-	a := newStarlarkArgs()
-	if err := decodeArguments(arguments, a.fields()); err != nil {
+	a := &starlarkArgs{}
+	if err := decodeArguments(arguments, a, Strict); err != nil {
 		return ToolResult{}, err
 	}
-	a.timed = member(member(arguments, "limits"), "wall_ms") != nil
 	caller := CallerOf(ctx)
 	repo, err := caller.repo(t.Repos, t.Repo, ", and a run is accounted to one")
 	if err != nil {
@@ -139,16 +124,29 @@ func starlarkFailed(err error) error {
 func (a *starlarkArgs) request(tool, repo string, c Caller) *job.Request {
 	r := &job.Request{
 		Tool: tool, Principal: c.Principal, Session: c.Session, ID: c.Trace, Repo: repo, Runtime: job.Starlark,
-		Code: &a.source, Stdin: a.input, Output: a.bytes(), Usual: job.Limits{Wall: DefaultStarlarkWall},
+		Code: &a.Source, Stdin: a.Input, Output: a.bytes(), Usual: job.Limits{Wall: DefaultStarlarkWall},
 	}
-	if a.timed {
+	if a.Limits != nil && a.Limits.Wall != nil {
 		r.Limits.Wall = a.time()
 	}
 	return r
 }
 
-func (a *starlarkArgs) bytes() int64        { return int64(a.output) << 10 }
-func (a *starlarkArgs) time() time.Duration { return time.Duration(a.wall) * time.Millisecond }
+// bytes returns how much the program may emit.
+func (a *starlarkArgs) bytes() int64 {
+	if a.Limits == nil {
+		return DefaultStarlarkOutput << 10
+	}
+	return int64(a.Limits.Output) << 10
+}
+
+// time returns how long the program may run.
+func (a *starlarkArgs) time() time.Duration {
+	if a.Limits == nil || a.Limits.Wall == nil {
+		return DefaultStarlarkWall
+	}
+	return time.Duration(*a.Limits.Wall) * time.Millisecond
+}
 
 // begin returns a capture of the output without storing or redacting it, because the output can contain nothing that was not
 // in the call. over is called when the job writes more than the interpreter permits.
