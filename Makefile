@@ -28,7 +28,7 @@ STUB        := $(if $(STUB_SRC),corral-stub)
 SHELL_SCRIPTS = $(shell grep -rlE '^\#!.*\b(ba|da|)sh\b' scripts bench .ci)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-unit test-setup test-vm cover soak check check-fmt vet lint shellcheck bench bench-parts fuzz \
+.PHONY: build demo test test-unit test-setup test-vm cover soak check check-fmt words vet lint shellcheck bench bench-parts fuzz \
 	fmt install uninstall clean help setup-build setup-vm FORCE
 
 build: setup-build $(addprefix bin/,$(PROGRAMS) $(STUB)) ## the programs, into bin/
@@ -83,10 +83,13 @@ soak: test-setup setup-vm build ## everything in full, for hours, as root; conti
 test-vm: setup-vm build ## the root tests in a guest with pure cgroup v2 (scripts/test-vm has options)
 	scripts/test-vm
 
-check: check-fmt vet lint shellcheck ## format, vet and lint
+check: check-fmt words vet lint shellcheck ## format, words, vet and lint
 
 check-fmt:
 	@scripts/lint fmt --diff || { echo 'not formatted: run make fmt' >&2; exit 1; }
+
+words: ## phrases that readers stumble over
+	@scripts/words
 
 vet: setup-build
 	scripts/vet

@@ -108,7 +108,7 @@ func TestSVG(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if strings.Contains(text, `"NaN`) || strings.Contains(text, "Inf\"") {
-			t.Errorf("%s: a place that is no number:\n%s", name, text)
+			t.Errorf("%s: a coordinate is not a number:\n%s", name, text)
 		}
 	}
 }

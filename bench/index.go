@@ -233,7 +233,7 @@ type meter struct {
 
 func startMeter() (*meter, error) {
 	debug.FreeOSMemory()
-	// 5 has VmHWM begin anew (proc_pid_clear_refs(5)).
+	// 5 resets VmHWM (proc_pid_clear_refs(5)).
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
 		return nil, err
 	}

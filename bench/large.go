@@ -17,7 +17,7 @@ const (
 	largeLines = 10_000_000
 	largeRun   = 100_000 // lines of one run
 	rareNames  = 1000
-	rareEvery  = 1000 // one line of so many has a rare name
+	rareEvery  = 1000 // one line in this many has a rare name
 )
 
 // large says how long searches take in much.

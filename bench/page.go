@@ -65,7 +65,7 @@ func between(page, text string) (string, error) {
 	head, rest, begun := strings.Cut(page, pageBegin+"\n")
 	_, tail, ended := strings.Cut(rest, pageEnd+"\n")
 	if !begun || !ended || strings.Contains(head+tail, pageBegin) || strings.Contains(head+tail, pageEnd) {
-		return "", fmt.Errorf("a line %q and then a line %q are wanted, once each", pageBegin, pageEnd)
+		return "", fmt.Errorf("the page must have one line %q, followed by one line %q", pageBegin, pageEnd)
 	}
 	return head + pageBegin + "\n" + strings.TrimRight(text, "\n") + "\n\n" + pageEnd + "\n" + tail, nil
 }

@@ -23,7 +23,7 @@ type peerMaker struct {
 	rows table
 }
 
-// peerMakers are in the order of the table: first what sets up each job anew.
+// peerMakers are in the order of the table: first the peers that set up each job from nothing.
 func peerMakers() []peerMaker {
 	return []peerMaker{
 		{"bubblewrap", one(func(o *options) *Row { return bubblewrap(o, false) })},
@@ -78,7 +78,7 @@ func one(f func(*options) *Row) table {
 	return func(o *options) ([]*Row, func(), error) { return []*Row{f(o)}, func() {}, nil }
 }
 
-// absent is a peer that cannot be had.
+// absent makes the rows of a peer that is not available, with the reason.
 func absent(why string) table {
 	return func(*options) ([]*Row, func(), error) { return nil, nil, errors.New(why) }
 }

@@ -46,7 +46,7 @@ func scaleMode(ctx context.Context, o *options) error {
 	return errors.Join(append(failed, ctx.Err())...)
 }
 
-// part does a part of a mode with a supervisor of its own, for so many repositories beside o.repo, which are o.cold.
+// part runs a part of a mode with a supervisor of its own; o.cold gets the given number of repositories beside o.repo.
 func (o *options) part(ctx context.Context, repos int, run func(context.Context, *options, *client.Client) error) error {
 	own := *o
 	own.colds = repos

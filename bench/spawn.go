@@ -20,7 +20,7 @@ const program = "/bin/true"
 type spawn struct {
 	args  []string
 	env   []string // nil is ours
-	extra string   // a file that is descriptor 3, opened anew each time; "" is none
+	extra string   // a file that is descriptor 3, opened for each run; "" is none
 	place *place   // nil is here
 }
 

@@ -92,15 +92,15 @@ func TestLargestKnot(t *testing.T) {
 			"p/a.go": "package p\nconst a = 1\nvar x = b",
 			"p/b.go": "package p\nvar b = a",
 		}, "a.go b.go"},
-		{"a field is no reference", map[string]string{
+		{"a field does not count", map[string]string{
 			"p/a.go": "package p\ntype t struct{ f int }\nfunc a() { b(t{}) }",
 			"p/b.go": "package p\nfunc b(x any) { _ = x.(interface{ m() }) }\nfunc c(x struct{ f int }) int { return x.f }",
 		}, "a.go"},
-		{"a local name is no reference", map[string]string{
+		{"a local name does not count", map[string]string{
 			"p/a.go": "package p\nfunc a() { b() }",
 			"p/b.go": "package p\nfunc b() { a := 1; _ = a }",
 		}, "a.go"},
-		{"another package's names are no reference", map[string]string{
+		{"another package's names do not count", map[string]string{
 			"p/a.go": "package p\nimport \"example.org/a/v3\"\nfunc b() { _ = a.Name; c() }",
 			"p/c.go": "package p\nimport \"corral/job\"\nfunc c() { job.Run() }",
 		}, "a.go"},

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// outsideGo describes the directories that are no package of this module, or that hold only tests.
+// outsideGo describes the directories that are not a package of this module, or hold only tests.
 var outsideGo = map[string]string{
 	"bench":                "compares corral with a bare spawn and with other sandboxes; a module of its own",
 	"bench/peers":          "pins the programs that the benchmark compares corral with; a module of its own",

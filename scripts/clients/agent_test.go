@@ -85,7 +85,7 @@ func (h *host) agent(t *testing.T, config string, wrapper ...string) *agent {
 	return a
 }
 
-// read gives answers to who waits for them, until there are no more.
+// read delivers answers to the calls that wait for them, until the connection ends.
 func (a *agent) read() {
 	defer close(a.ended)
 	defer func() { _ = a.cmd.Wait() }()

@@ -6,7 +6,7 @@ const runtimes = ['node', 'typescript', 'python', 'shell', 'go', 'java', 'kotlin
 
 // Arguments that the published input schema must tell apart, and whether it accepts them.
 const inputs = [
-  [{ repoId: 'a', runtime: 'shell' }, true], // that code or args is wanted, an agent is told by the reply
+  [{ repoId: 'a', runtime: 'shell' }, true], // the schema cannot say that code or args is required; the reply does
   [{ repoId: 'a', runtime: 'shell', code: '', args: [] }, true],
   [{ repoId: 'a' }, false],
   [{ runtime: 'shell' }, false],

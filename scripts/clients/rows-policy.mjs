@@ -50,14 +50,14 @@ export const rows = [
   {
     name: 'environment/built from nothing',
     run: async ({ shell }) => {
-      // Set by who started the server. A job looks where such things are found.
+      // The server was started with a secret in its environment. The job looks wherever it could be found.
       const r = await shell('env; cat /proc/*/environ | tr "\\0" "\\n"; set', { outputMode: 'summary', maxResponseLines: 1000 });
       equal(r.status, 'success');
       doesNotMatch(r.stdoutSummary, /hunter2|AWS_SECRET|SSH_AUTH_SOCK|SECRET_TOKEN/);
     },
   },
   {
-    name: 'repository/a program in it is no interpreter',
+    name: 'repository/a program in it is not used as an interpreter',
     run: async ({ shell, execute, dir }) => {
       mkdirSync(join(dir, 'bin'), { recursive: true });
       await shell('printf "#!/bin/sh\\necho fake\\n" > python3; chmod +x python3; cp python3 bin/');

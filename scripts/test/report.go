@@ -222,7 +222,7 @@ func (r *report) broken(b batch, err error) {
 	r.printf("---- FAIL %s (%s): %v\n", b.pkg.short(), b.phase, err)
 }
 
-// other reports on something that is no package: what it wrote, and how to run it alone.
+// other reports on a command that is not a package: its output, and how to run it alone.
 func (r *report) other(name, command, written string, err error, took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -113,7 +113,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestOther: what fails and is no package, the guest, is named in the summary with the tests that failed in it.
+// TestOther: the summary names a failed command that is not a package (the guest), with the tests that failed in it.
 func TestOther(t *testing.T) {
 	var b bytes.Buffer
 	r := newReport(&b, &options{})

@@ -34,7 +34,7 @@ func main() {
 
 func serve(args []string) error {
 	if len(args) != 4 {
-		return errors.New("DIR, warm or cold, FILTER and PROGRAM are wanted")
+		return errors.New("usage: gosandbox DIR warm|cold FILTER PROGRAM")
 	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
