@@ -88,7 +88,7 @@ func TestDocumentedLimits(t *testing.T) {
 		fmt.Sprintf("| waiting slots of all jails | %s (`max_warm_slots`) |", thousands(c.MaxSlots)),
 		fmt.Sprintf("| an unused jail is dropped after | %d minutes (`jail_idle`) |", int(c.JailIdle.Minutes())),
 		fmt.Sprintf("| layer of a session that asks for no other size | %d GiB, %s files (`layers.disk`, `layers.inodes`) |", c.Layers.Disk>>30, thousands(int(c.Layers.Inodes))),
-		fmt.Sprintf("| layers with changes that are kept for one user | %d, for %d days (`layers.keep`) |", maxKept, int(c.Layers.Keep.Hours()/24)),
+		fmt.Sprintf("| layers with changes that are kept for one user | %d, for %d days (`layers.keep`) |", job.MaxKeptLayers, int(c.Layers.Keep.Hours()/24)),
 		fmt.Sprintf("| memory of the scanner | %d GiB |", scannerMemory>>30),
 	})
 }

@@ -200,10 +200,7 @@ func (s *Supervisor) removeKept(peer host.Peer, id string) error {
 	return s.dropKept(id)
 }
 
-// maxKept is the maximum number of kept layers per user; each can have the maximum size of a layer.
-const maxKept = 64
-
-// roomToKeep refuses another overlay session to a user with maxKept kept layers.
+// roomToKeep refuses another overlay session to a user with the maximum of kept layers.
 func (s *Supervisor) roomToKeep(peer host.Peer) error {
 	n := 0
 	for _, k := range s.keptOf(host.Peer{}) {
@@ -211,7 +208,7 @@ func (s *Supervisor) roomToKeep(peer host.Peer) error {
 			n++
 		}
 	}
-	if n < maxKept {
+	if n < job.MaxKeptLayers {
 		return nil
 	}
 	return &job.Refusal{

@@ -35,6 +35,9 @@ const (
 	DefaultSessionIdle = 30 * time.Minute
 )
 
+// MaxKeptLayers is the maximum number of kept layers of one user; each can have the maximum size of a layer.
+const MaxKeptLayers = 64
+
 // A Session is an open session, or the kept layer of one that has ended.
 type Session struct {
 	ID        string // 32 hex digits; a Spec and `corral changes` use it

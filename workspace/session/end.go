@@ -95,6 +95,9 @@ func (k *Manager) end(s *entry) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.count--
+	if layer != "" {
+		k.noteKept(s.principal, layer)
+	}
 	// A root file system is not reused: only the changes in the repository are kept of it.
 	if before, ended := k.former[s.key]; ended && before == "" && !s.lost && !s.root {
 		k.former[s.key] = layer

@@ -13,7 +13,8 @@
 // A session that the supervisor no longer has is forgotten when it is returned; the next job gets a new one, whose
 // Lease reports Anew.
 //
-// The number of sessions is bounded for each principal and in total. The package starts no job and reads no file.
+// The number of sessions is bounded for each principal and in total, and so is the number of kept layers of each
+// principal. The package starts no job and reads no file.
 package session
 
 import (
@@ -67,11 +68,12 @@ type Manager struct {
 	work sync.WaitGroup // goroutines that open or close
 
 	mu     sync.Mutex
-	all    map[key]*entry // guarded by mu
-	count  int            // guarded by mu: sessions in all, and those being closed
-	turn   uint64         // guarded by mu: incremented with each use
-	former map[key]string // guarded by mu: ended sessions, with the layer that can be reused, or ""
-	closed bool           // guarded by mu
+	all    map[key]*entry             // guarded by mu
+	count  int                        // guarded by mu: sessions in all, and those being closed
+	turn   uint64                     // guarded by mu: incremented with each use
+	former map[key]string             // guarded by mu: ended sessions, with the layer that can be reused, or ""
+	kept   map[string]map[string]bool // guarded by mu: ids of kept layers, by principal
+	closed bool                       // guarded by mu
 }
 
 // A key identifies a session by its client and kind.
@@ -110,7 +112,7 @@ func New(o Options) *Manager {
 	if o.After == nil {
 		o.After = func(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
 	}
-	k := &Manager{o: o, all: map[key]*entry{}, former: map[key]string{}}
+	k := &Manager{o: o, all: map[key]*entry{}, former: map[key]string{}, kept: map[string]map[string]bool{}}
 	k.ctx, k.stop = context.WithCancel(context.Background())
 	return k
 }
@@ -225,9 +227,11 @@ func (k *Manager) open(s *entry) {
 	if s.id == "" {
 		ctx, cancel := context.WithTimeout(k.ctx, openTime)
 		defer cancel()
-		var opened job.Session
-		opened, s.err = k.o.Sessions.OpenSession(ctx, k.spec(s.key))
-		s.id = opened.ID
+		if s.err = k.shareToKeep(ctx, s); s.err == nil {
+			var opened job.Session
+			opened, s.err = k.o.Sessions.OpenSession(ctx, k.spec(s.key))
+			s.id = opened.ID
+		}
 	}
 	k.mu.Lock()
 	close(s.opened)

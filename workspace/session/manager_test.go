@@ -25,6 +25,7 @@ type host struct {
 	closed  []string        // "ID keep"
 	changed bool            // whether jobs changed the repository
 	resting bool            // the supervisor has ended sessions by itself and kept their layers
+	lists   bool            // ListSessions returns sessions
 	fail    error           // returned by the next OpenSession
 	hold    chan struct{}   // OpenSession waits until it is closed
 	timers  map[int]func()
@@ -66,7 +67,17 @@ func (h *host) CloseSession(_ context.Context, id string, keep bool) (bool, erro
 	return kept, nil
 }
 
-func (h *host) ListSessions(context.Context) ([]job.Session, error) { return nil, nil }
+func (h *host) ListSessions(context.Context) ([]job.Session, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var list []job.Session
+	for id, live := range h.live {
+		if live && h.lists {
+			list = append(list, job.Session{ID: id, Kept: slices.Contains(h.closed, id+" true")})
+		}
+	}
+	return list, nil
+}
 
 func (h *host) after(d time.Duration, f func()) func() bool {
 	h.mu.Lock()
@@ -441,6 +452,66 @@ func TestBounds(t *testing.T) {
 	}
 	if len(k.former) > maxFormer {
 		t.Errorf("%d are remembered", len(k.former))
+	}
+}
+
+// TestShareOfKeptLayers: the sessions of one principal cannot leave so many layers that the supervisor refuses an overlay to
+// everybody, and one that somebody applied or discarded makes room.
+func TestShareOfKeptLayers(t *testing.T) {
+	h := newHost()
+	h.changed, h.lists = true, true
+	k := h.manager(t, Options{})
+	client := 0
+	open := func(principal string) (job.Lease, string, error) {
+		client++
+		name := fmt.Sprint(client)
+		lease, err := k.Acquire(t.Context(), &job.Request{Principal: principal, Session: name}, behind)
+		return lease, name, err
+	}
+	fill := func(principal string) (left int, err error) { // with as many at once as it may have
+		for left < 2*job.MaxKeptLayers {
+			var names []string
+			for range DefaultPerPrincipal {
+				lease, name, refused := open(principal)
+				if err = refused; err != nil {
+					break
+				}
+				lease.Return(false)
+				names = append(names, name)
+			}
+			for _, name := range names {
+				k.End(principal, name)
+			}
+			left += len(names)
+			if err != nil {
+				break
+			}
+		}
+		return left, err
+	}
+	var refusal *job.Refusal
+	left, err := fill("token:a")
+	if left != job.MaxKeptLayers*3/4 || !errors.As(err, &refusal) || refusal.Step != "session" || !strings.Contains(refusal.Hint, "discard") {
+		t.Errorf("one principal leaves %d layers, then %v", left, err)
+	}
+	if more, _ := fill("token:b"); more == 0 || left+more >= job.MaxKeptLayers {
+		t.Errorf("another one leaves %d, all %d", more, left+more)
+	}
+	if lease, _, err := open("token:c"); err != nil {
+		t.Errorf("a third one: %v", err)
+	} else {
+		lease.Return(false)
+	}
+	h.mu.Lock()
+	for id := range h.live { // all are discarded
+		h.live[id] = !slices.Contains(h.closed, id+" true")
+	}
+	h.mu.Unlock()
+	if _, _, err := open("token:a"); err != nil {
+		t.Errorf("after its layers were discarded: %v", err)
+	}
+	if _, err := k.Acquire(t.Context(), &job.Request{Principal: "token:a", Session: "root", Root: true}, direct); err != nil {
+		t.Errorf("a session that leaves no layer: %v", err)
 	}
 }
 
