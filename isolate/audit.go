@@ -15,6 +15,7 @@ import (
 	"corral/isolate/wire"
 	"corral/job"
 	"corral/store/audit"
+	"corral/store/audit/record"
 )
 
 // Audit configures the audit log. Supervisors that share a state directory should have the same configuration.
@@ -52,7 +53,7 @@ func (s *Supervisor) openAudit() error {
 	lost, err := l.Recover(func(name string) bool { return name != s.config.Instance && host.Running(name) })
 	unlock()
 	if err == nil {
-		err = l.Instance(audit.Started, s.config.Instance, os.Getpid())
+		err = l.Instance(record.Started, s.config.Instance, os.Getpid())
 	}
 	if err != nil {
 		return errors.Join(err, l.Close())
@@ -67,20 +68,20 @@ func (s *Supervisor) openAudit() error {
 // closeAudit records the end of this supervisor and waits until the log is on disk.
 func (s *Supervisor) closeAudit() error {
 	s.denials.flush(s.dropped)
-	if err := s.audit.Instance(audit.Ended, s.config.Instance, os.Getpid()); err != nil {
+	if err := s.audit.Instance(record.Ended, s.config.Instance, os.Getpid()); err != nil {
 		s.config.Log.Error("audit record not written", "error", err)
 	}
 	return s.audit.Close()
 }
 
-func (s *Supervisor) who(peer host.Peer, id string) audit.Who {
-	return audit.Who{Instance: s.config.Instance, Job: id, Peer: peer.UID, Payer: peer.Payer(), Embedded: peer.Embedded}
+func (s *Supervisor) who(peer host.Peer, id string) record.Who {
+	return record.Who{Instance: s.config.Instance, Job: id, Peer: peer.UID, Payer: peer.Payer(), Embedded: peer.Embedded}
 }
 
 // decide records the decision to run a job, before it runs, or refuses the job if that cannot be recorded. From then
 // on the audit log has an open record that must be finished.
 func (s *Supervisor) decide(r *run, q *Request, repo *repo, profile string) error {
-	d := audit.Decision{
+	d := record.Decision{
 		Who: s.who(r.peer, r.id), Repo: repo.path, Dir: q.Dir, Profile: profile, Protect: r.protect,
 		Terminal: q.Flags&wire.FlagTerminal != 0, Limits: r.limits, Claim: q.Claim,
 	}
@@ -133,8 +134,8 @@ func refusalOf(r *wire.Result) *job.Refusal {
 }
 
 // ending converts a job's result to an audit record. Of the sensitive paths only the number is recorded.
-func ending(who audit.Who, of uint64, r *wire.Result) *audit.Ending {
-	e := &audit.Ending{Who: who, Of: of}
+func ending(who record.Who, of uint64, r *wire.Result) *record.Ending {
+	e := &record.Ending{Who: who, Of: of}
 	var err error
 	if e.Result, err = r.Became(); err != nil {
 		e.Refusal = refusalOf(r)

@@ -20,13 +20,14 @@ import (
 	"corral/isolate/host"
 	"corral/isolate/wire"
 	"corral/job"
-	"corral/store/audit"
+	"corral/store/audit/reader"
+	"corral/store/audit/record"
 )
 
 // logged returns the records of the audit log in a state directory, which must verify without notes.
-func logged(t testing.TB, state string) []*audit.Record {
+func logged(t testing.TB, state string) []*record.Record {
 	t.Helper()
-	r, err := audit.OpenReader(filepath.Join(state, "audit"))
+	r, err := reader.Open(filepath.Join(state, "audit"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +35,7 @@ func logged(t testing.TB, state string) []*audit.Record {
 	if report, err := r.Verify(); err != nil || !report.OK() || len(report.Notes) > 0 {
 		t.Fatalf("%+v, %v", report, err)
 	}
-	var all []*audit.Record
+	var all []*record.Record
 	for l, err := range r.Lines(0) {
 		if err != nil {
 			t.Fatal(err)
@@ -49,8 +50,8 @@ func logged(t testing.TB, state string) []*audit.Record {
 }
 
 // of returns the records of one event.
-func of(all []*audit.Record, event audit.Event) []*audit.Record {
-	return slices.DeleteFunc(slices.Clone(all), func(r *audit.Record) bool { return r.Event != event })
+func of(all []*record.Record, event record.Event) []*record.Record {
+	return slices.DeleteFunc(slices.Clone(all), func(r *record.Record) bool { return r.Event != event })
 }
 
 // TestAudit: each job has a record before it runs and one when it ends, with the supervisor's data; the front-end's
@@ -79,7 +80,7 @@ func TestAudit(t *testing.T) {
 		tt.change(&spec)
 		_, _ = f.try(spec) // other tests check the result
 		news := logged(t, f.s.config.StateDir)[before:]
-		if len(news) != 2 || news[0].Event != audit.Decided || news[1].Event != audit.Finished || news[1].Of != news[0].Seq {
+		if len(news) != 2 || news[0].Event != record.Decided || news[1].Event != record.Finished || news[1].Of != news[0].Seq {
 			t.Errorf("%s: %d records: %+v", tt.name, len(news), news)
 			continue
 		}
@@ -124,7 +125,7 @@ func TestAuditRefusedJob(t *testing.T) {
 		t.Fatal("a job in /usr was accepted")
 	}
 	all := logged(t, f.s.config.StateDir)
-	refused := of(all, audit.Refused)
+	refused := of(all, record.Refused)
 	if len(refused) != 2 || len(all) != 3 || refused[0].Step != "profile" || refused[0].Claimed["tool"] != "run" || refused[1].Step != "repo" ||
 		refused[1].Repo != "/usr" || refused[0].Job == refused[1].Job {
 		t.Errorf("%+v", refused)
@@ -144,7 +145,7 @@ func TestAuditDeniedRequest(t *testing.T) {
 			})
 		}
 		work.Wait()
-		got := of(logged(t, f.s.config.StateDir), audit.Denied)
+		got := of(logged(t, f.s.config.StateDir), record.Denied)
 		if len(got) != 200 || *got[0].Peer != owner || got[0].Claimed["reason"] != claim.Reason || got[0].Job != "" {
 			t.Errorf("%d: %+v", len(got), got[0])
 		}
@@ -181,13 +182,13 @@ func TestDenialRateLimit(t *testing.T) {
 	}
 	counted := uint64(0)
 	all := logged(t, c.StateDir)
-	for _, r := range of(all, audit.Dropped) {
+	for _, r := range of(all, record.Dropped) {
 		counted += r.Count
 		if *r.Peer != owner || r.Since == nil {
 			t.Errorf("%+v", r)
 		}
 	}
-	if n := len(of(all, audit.Denied)); n != written+1 || dropped == 0 || counted != uint64(dropped) {
+	if n := len(of(all, record.Denied)); n != written+1 || dropped == 0 || counted != uint64(dropped) {
 		t.Errorf("%d written, %d records; %d dropped, %d counted", written, n, dropped, counted)
 	}
 }
@@ -241,14 +242,14 @@ func TestAuditRecordsLostJobs(t *testing.T) {
 	f := newFront(t, func(c *Config) { c.StateDir = state })
 	l := f.waiting()
 	instance, _ := kill(t, func(c *Config) { c.StateDir = state })
-	if n := len(of(logged(t, state), audit.Lost)); n != 0 {
+	if n := len(of(logged(t, state), record.Lost)); n != 0 {
 		t.Errorf("%d jobs recorded as lost too early", n)
 	}
 	supervise(t, func(c *Config) { c.StateDir = state })
 	supervise(t, func(c *Config) { c.StateDir = state })
 	all := logged(t, state)
-	lost := of(all, audit.Lost)
-	if len(lost) != 1 || lost[0].Instance != instance || all[lost[0].Of-1].Instance != instance || all[lost[0].Of-1].Event != audit.Decided {
+	lost := of(all, record.Lost)
+	if len(lost) != 1 || lost[0].Instance != instance || all[lost[0].Of-1].Instance != instance || all[lost[0].Of-1].Event != record.Decided {
 		t.Errorf("%+v", lost)
 	}
 	if err := l.Kill(); err != nil {
@@ -258,7 +259,7 @@ func TestAuditRecordsLostJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	all = logged(t, state)
-	if last := all[len(all)-1]; last.Event != audit.Finished || last.Instance != f.s.config.Instance || last.Status != "cancelled" {
+	if last := all[len(all)-1]; last.Event != record.Finished || last.Instance != f.s.config.Instance || last.Status != "cancelled" {
 		t.Errorf("%+v", last)
 	}
 }
@@ -321,7 +322,7 @@ func TestAuditDiskFull(t *testing.T) {
 	if _, err := l.end(); err != nil {
 		t.Fatal(err)
 	}
-	if last := of(logged(t, state), audit.Finished); last[len(last)-1].Status != "cancelled" {
+	if last := of(logged(t, state), record.Finished); last[len(last)-1].Status != "cancelled" {
 		t.Errorf("%+v", last[len(last)-1])
 	}
 	if err := os.Remove(filler); err != nil {
@@ -399,7 +400,7 @@ func TestAuditLogLocked(t *testing.T) {
 	f.sh("true")
 	all := logged(t, f.s.config.StateDir)
 	last := all[len(all)-3:]
-	if last[0].Event != audit.Finished || last[0].Status != "cancelled" || last[1].Event != audit.Decided || last[2].Event != audit.Finished {
+	if last[0].Event != record.Finished || last[0].Status != "cancelled" || last[1].Event != record.Decided || last[2].Event != record.Finished {
 		t.Errorf("%+v", last)
 	}
 }
@@ -459,7 +460,7 @@ echo 0 >"/sys/fs/ext4/${loop#/dev/}/extent_max_zeroout_kb"`
 	if refusal == nil || refusal.Step != "audit" || !strings.Contains(refusal.Message, "could not be synced to disk") {
 		t.Fatalf("%+v", refusal)
 	}
-	if r, err := audit.OpenReader(filepath.Join(state, "audit")); err != nil {
+	if r, err := reader.Open(filepath.Join(state, "audit")); err != nil {
 		t.Error(err)
 	} else {
 		defer r.Close()

@@ -19,7 +19,8 @@ import (
 	"corral/front/privilege"
 	"corral/front/state"
 	"corral/internal/text"
-	"corral/store/audit"
+	"corral/store/audit/reader"
+	"corral/store/audit/record"
 )
 
 const auditHelp = `corral audit reads the supervisor's audit log of decisions and jobs. Only root can read the log: run it with sudo.
@@ -43,7 +44,7 @@ type auditOptions struct {
 	follow, json bool
 	state        string
 	since, until time.Time
-	expect       []audit.Anchor
+	expect       []reader.Anchor
 }
 
 func auditCommand(args []string) (int, error) {
@@ -57,7 +58,7 @@ func auditCommand(args []string) (int, error) {
 	if ended {
 		return code, err
 	}
-	do := map[string]func(*audit.Reader, string) (int, error){
+	do := map[string]func(*reader.Reader, string) (int, error){
 		"tail": o.tail, "show": o.show, "verify": o.verify, "export": o.export,
 	}[verb]
 	want := 0
@@ -68,7 +69,7 @@ func auditCommand(args []string) (int, error) {
 		return cli.Failure, errors.Join(privilege.Drop(), errors.New("must be tail, show JOB|SEQ, verify or export\nhint: corral audit --help"))
 	}
 	// Opened as root, and parsed as another user.
-	r, err := audit.OpenReader(filepath.Join(o.state, "audit"))
+	r, err := reader.Open(filepath.Join(o.state, "audit"))
 	if dropped := privilege.Drop(); dropped != nil {
 		return cli.Failure, dropped
 	}
@@ -103,7 +104,7 @@ func (o *auditOptions) flags(verb string) *flag.FlagSet {
 		f.BoolVar(&o.follow, "follow", false, "")
 	case "verify":
 		f.Func("expect", "", func(s string) error {
-			a, err := audit.ParseAnchor(s)
+			a, err := reader.ParseAnchor(s)
 			o.expect = append(o.expect, a)
 			return err
 		})
@@ -128,7 +129,7 @@ func parseTime(s string, now time.Time) (time.Time, error) {
 }
 
 // print writes one record as text or JSON.
-func (o *auditOptions) print(w io.Writer, l *audit.Line) error {
+func (o *auditOptions) print(w io.Writer, l *reader.Line) error {
 	text := l.Text
 	if !o.json {
 		r, err := l.Record()
@@ -143,7 +144,7 @@ func (o *auditOptions) print(w io.Writer, l *audit.Line) error {
 
 // each prints the records for which want returns true, and returns their number. A damaged record is reported and
 // skipped: finding damage is the task of verify.
-func (o *auditOptions) each(r *audit.Reader, from uint64, want func(*audit.Record) bool) (int, error) {
+func (o *auditOptions) each(r *reader.Reader, from uint64, want func(*record.Record) bool) (int, error) {
 	out := bufio.NewWriter(os.Stdout)
 	found := 0
 	for l, err := range r.Lines(from) {
@@ -166,12 +167,12 @@ func (o *auditOptions) each(r *audit.Reader, from uint64, want func(*audit.Recor
 	return found, out.Flush()
 }
 
-func (o *auditOptions) tail(r *audit.Reader, _ string) (int, error) {
+func (o *auditOptions) tail(r *reader.Reader, _ string) (int, error) {
 	first := uint64(1)
 	if n := uint64(max(0, o.count)); n < r.Last() {
 		first = r.Last() - n + 1
 	}
-	if _, err := o.each(r, first, func(x *audit.Record) bool { return x.Seq >= first }); err != nil {
+	if _, err := o.each(r, first, func(x *record.Record) bool { return x.Seq >= first }); err != nil {
 		return cli.Failure, err
 	}
 	if !o.follow {
@@ -189,12 +190,12 @@ func (o *auditOptions) tail(r *audit.Reader, _ string) (int, error) {
 	return 0, nil
 }
 
-func (o *auditOptions) show(r *audit.Reader, what string) (int, error) {
-	from, want := uint64(0), func(x *audit.Record) bool {
+func (o *auditOptions) show(r *reader.Reader, what string) (int, error) {
+	from, want := uint64(0), func(x *record.Record) bool {
 		return x.Job != "" && (x.Job == what || x.Instance+"/"+x.Job == what)
 	}
 	if seq, err := strconv.ParseUint(what, 10, 63); err == nil {
-		from, want = seq, func(x *audit.Record) bool { return x.Seq == seq }
+		from, want = seq, func(x *record.Record) bool { return x.Seq == seq }
 	}
 	if o.json {
 		return o.found(what)(o.each(r, from, want))
@@ -230,8 +231,8 @@ func (o *auditOptions) found(what string) func(int, error) (int, error) {
 	}
 }
 
-func (o *auditOptions) export(r *audit.Reader, _ string) (int, error) {
-	_, err := o.each(r, 0, func(x *audit.Record) bool {
+func (o *auditOptions) export(r *reader.Reader, _ string) (int, error) {
+	_, err := o.each(r, 0, func(x *record.Record) bool {
 		return !x.Time.Before(o.since) && (o.until.IsZero() || x.Time.Before(o.until))
 	})
 	if err != nil {
@@ -240,7 +241,7 @@ func (o *auditOptions) export(r *audit.Reader, _ string) (int, error) {
 	return 0, nil
 }
 
-func (o *auditOptions) verify(r *audit.Reader, _ string) (int, error) {
+func (o *auditOptions) verify(r *reader.Reader, _ string) (int, error) {
 	report, err := r.Verify(o.expect...)
 	if err != nil {
 		return cli.Failure, err
@@ -272,7 +273,7 @@ func (o *auditOptions) verify(r *audit.Reader, _ string) (int, error) {
 
 // auditLine returns a record as one line. What a front-end claims stands last, and is quoted if it could be mistaken
 // for something else.
-func auditLine(r *audit.Record) string {
+func auditLine(r *record.Record) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %d %s %s", r.Time.Local().Format("2006-01-02 15:04:05.000"), r.Seq, r.Event, r.Instance)
 	if r.Job != "" {
@@ -296,7 +297,7 @@ func auditLine(r *audit.Record) string {
 	switch {
 	case r.Signal != 0:
 		count("signal", uint64(r.Signal))
-	case r.Event == audit.Finished && r.Step == "":
+	case r.Event == record.Finished && r.Step == "":
 		word("exit", strconv.Itoa(r.Exit))
 	}
 	word("limit", r.Limit)
@@ -308,7 +309,7 @@ func auditLine(r *audit.Record) string {
 	count("of", r.Of)
 	count("count", r.Count)
 	word("next", r.Next)
-	if r.Event == audit.Repaired {
+	if r.Event == record.Repaired {
 		word("cut_bytes", strconv.FormatInt(r.CutBytes, 10))
 		count("missing", r.Missing)
 		word("saved", r.Saved)

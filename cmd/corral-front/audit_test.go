@@ -12,6 +12,8 @@ import (
 	"corral/internal/test/sandboxtest"
 	"corral/job"
 	"corral/store/audit"
+	"corral/store/audit/reader"
+	"corral/store/audit/record"
 )
 
 // newAudit creates an audit log with a few jobs in a state directory.
@@ -32,22 +34,22 @@ func newAudit(t testing.TB, state string) *audit.Log {
 			t.Fatal(err)
 		}
 	}
-	must(l.Instance(audit.Started, "main", 7))
+	must(l.Instance(record.Started, "main", 7))
 	for i := range 3 {
-		who := audit.Who{Instance: "main", Job: fmt.Sprintf("job-%d", i+1), Peer: 1000}
-		of, err := l.Decided(&audit.Decision{
+		who := record.Who{Instance: "main", Job: fmt.Sprintf("job-%d", i+1), Peer: 1000}
+		of, err := l.Decided(&record.Decision{
 			Who: who, Repo: "/srv/a b", Profile: "default", Claim: job.Claim{Tool: "run", Principal: "\x1b[31muser=x\u202e"},
 		})
 		must(err)
-		must(l.Finished(&audit.Ending{Who: who, Of: of, Result: job.Result{Status: job.Failure, Signal: 9, Limit: "memory", Usage: job.Usage{Wall: time.Second}}}))
+		must(l.Finished(&record.Ending{Who: who, Of: of, Result: job.Result{Status: job.Failure, Signal: 9, Limit: "memory", Usage: job.Usage{Wall: time.Second}}}))
 	}
-	must(l.Denied(audit.Who{Instance: "main", Peer: 1000}, job.Claim{Reason: "no\nfaked line"}))
+	must(l.Denied(record.Who{Instance: "main", Peer: 1000}, job.Claim{Reason: "no\nfaked line"}))
 	return l
 }
 
-func auditReport(t testing.TB, state string) *audit.Report {
+func auditReport(t testing.TB, state string) *reader.Report {
 	t.Helper()
-	r, err := audit.OpenReader(filepath.Join(state, "audit"))
+	r, err := reader.Open(filepath.Join(state, "audit"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +84,7 @@ func TestAuditFollow(t *testing.T) {
 		if err != nil || !strings.Contains(string(buf[:n]), want) {
 			t.Fatalf("%q, %v", buf[:n], err)
 		}
-		if err := l.Instance(audit.Ended, "main", 7); err != nil {
+		if err := l.Instance(record.Ended, "main", 7); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"corral/internal/text/texttest"
 	"corral/job"
 	"corral/policy"
-	"corral/store/audit"
+	"corral/store/audit/record"
 	"corral/workspace/changes/stream"
 )
 
@@ -30,7 +30,7 @@ func TestPlaces(t *testing.T) {
 			return asJSON(t, e)
 		}},
 		{Name: "audit record", Lines: 1, Shows: func(s string) string {
-			return auditLine(&audit.Record{Event: audit.Decided, Message: s, Claimed: map[string]string{"principal": s, "reason": s}})
+			return auditLine(&record.Record{Event: record.Decided, Message: s, Claimed: map[string]string{"principal": s, "reason": s}})
 		}},
 		{Name: "decision", Lines: 4, Shows: func(s string) string {
 			var b bytes.Buffer

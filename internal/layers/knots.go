@@ -37,8 +37,6 @@ var knots = map[string]int{
 
 	"seccomp": 14,
 
-	"store/audit": 13,
-
 	"store/index": 11,
 
 	"store/index/chunk": 12,

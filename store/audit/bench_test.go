@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"corral/job"
+	"corral/store/audit/record"
 )
 
 // BenchmarkJob measures what auditing adds to a job: the records before and after it.
@@ -16,7 +17,7 @@ func BenchmarkJob(b *testing.B) {
 			for range logs {
 				all = append(all, open(b, dir, options(b)))
 			}
-			who := Who{Instance: "main", Job: "job-1", Peer: 1000}
+			who := record.Who{Instance: "main", Job: "job-1", Peer: 1000}
 			claim := job.Claim{
 				Tool: "runtime_execute", Principal: "user:ada", Session: "0123456789abcdef", Request: "0123456789abcdef0123456789abcdef",
 				Repo: "api", Runtime: "python", Decision: "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
@@ -24,9 +25,9 @@ func BenchmarkJob(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				l := all[i%logs]
-				of, err := l.Decided(&Decision{Who: who, Repo: "/srv/repo", Profile: "default", Limits: job.Defaults(), Claim: claim})
+				of, err := l.Decided(&record.Decision{Who: who, Repo: "/srv/repo", Profile: "default", Limits: job.Defaults(), Claim: claim})
 				if err == nil {
-					err = l.Finished(&Ending{Who: who, Of: of, Result: job.Result{Status: job.Success, Cgroup: "hybrid"}})
+					err = l.Finished(&record.Ending{Who: who, Of: of, Result: job.Result{Status: job.Success, Cgroup: "hybrid"}})
 				}
 				if err != nil {
 					b.Fatal(err)
@@ -62,7 +63,7 @@ func BenchmarkVerify(b *testing.B) {
 	dir := newDir(b)
 	l := open(b, dir, options(b))
 	write(b, l, 1000)
-	b.SetBytes(l.at.size)
+	b.SetBytes(l.at.Size)
 	for b.Loop() {
 		verify(b, dir)
 	}

@@ -16,7 +16,7 @@
 // jobs, is allocated in the file. Without space nothing is decided, hence nothing runs. If an end cannot be written
 // nevertheless, it is kept, and written before any other record.
 //
-// Readers (OpenReader) hold the lock only while they open the files: a process that drops privileges can do so
+// Readers (package reader) hold the lock only while they open the files: a process that drops privileges can do so
 // afterwards.
 //
 // The chain is not a signature. Root can rewrite the whole audit log; only somebody who kept the hash of a record
@@ -24,4 +24,7 @@
 //
 // A front-end's claims about a job are recorded unchanged, quoted and cut; nothing here parses them. The supervisor
 // parses only the fixed fields at the beginning of each line, and strictly.
+//
+// The form of records is package record, and what is done with files alone is package files. This package decides when to
+// write, cut, rotate and remove.
 package audit

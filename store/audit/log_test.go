@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,9 @@ import (
 	"unicode/utf8"
 
 	"corral/job"
+	"corral/store/audit/files"
+	"corral/store/audit/reader"
+	"corral/store/audit/record"
 )
 
 // options returns options with a diagnostic log that fails the test.
@@ -54,8 +58,8 @@ func closeLog(t testing.TB, l *Log) {
 // decide records that a job is about to run.
 func decide(t testing.TB, l *Log, id string) uint64 {
 	t.Helper()
-	seq, err := l.Decided(&Decision{
-		Who: Who{Instance: "test", Job: id, Peer: 1000}, Repo: "/srv/repo", Profile: "default", Limits: job.Defaults(),
+	seq, err := l.Decided(&record.Decision{
+		Who: record.Who{Instance: "test", Job: id, Peer: 1000}, Repo: "/srv/repo", Profile: "default", Limits: job.Defaults(),
 		Claim: job.Claim{Tool: "run", Reason: "none"},
 	})
 	if err != nil {
@@ -66,7 +70,7 @@ func decide(t testing.TB, l *Log, id string) uint64 {
 
 func finish(t testing.TB, l *Log, id string, of uint64) {
 	t.Helper()
-	if err := l.Finished(&Ending{Who: Who{Instance: "test", Job: id, Peer: 1000}, Of: of, Result: job.Result{Status: job.Success}}); err != nil {
+	if err := l.Finished(&record.Ending{Who: record.Who{Instance: "test", Job: id, Peer: 1000}, Of: of, Result: job.Result{Status: job.Success}}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -80,9 +84,9 @@ func write(t testing.TB, l *Log, n int) {
 	}
 }
 
-func reader(t testing.TB, dir string) *Reader {
+func openReader(t testing.TB, dir string) *reader.Reader {
 	t.Helper()
-	r, err := OpenReader(dir)
+	r, err := reader.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,9 +94,9 @@ func reader(t testing.TB, dir string) *Reader {
 	return r
 }
 
-func verify(t testing.TB, dir string, anchors ...Anchor) *Report {
+func verify(t testing.TB, dir string, anchors ...reader.Anchor) *reader.Report {
 	t.Helper()
-	report, err := reader(t, dir).Verify(anchors...)
+	report, err := openReader(t, dir).Verify(anchors...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +104,7 @@ func verify(t testing.TB, dir string, anchors ...Anchor) *Report {
 }
 
 // sound verifies an audit log that must have no problems and no notes.
-func sound(t testing.TB, dir string, records uint64) *Report {
+func sound(t testing.TB, dir string, records uint64) *reader.Report {
 	t.Helper()
 	r := verify(t, dir)
 	if !r.OK() || len(r.Notes) > 0 || r.Records != records || r.Last-r.First+1 != records {
@@ -110,10 +114,10 @@ func sound(t testing.TB, dir string, records uint64) *Report {
 }
 
 // records returns all records of an audit log.
-func records(t testing.TB, dir string) []*Record {
+func records(t testing.TB, dir string) []*record.Record {
 	t.Helper()
-	var all []*Record
-	for l, err := range reader(t, dir).Lines(0) {
+	var all []*record.Record
+	for l, err := range openReader(t, dir).Lines(0) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,16 +133,16 @@ func records(t testing.TB, dir string) []*Record {
 func TestRecords(t *testing.T) {
 	dir := newDir(t)
 	l := open(t, dir, options(t))
-	who := Who{Instance: "main", Job: "job-1", Peer: 4294967294, Embedded: true}
+	who := record.Who{Instance: "main", Job: "job-1", Peer: 4294967294, Embedded: true}
 	begin := time.Now()
 	claim := job.Claim{
 		Tool: "runtime_execute", Principal: "user:ada", Session: "s", Request: "r", Repo: "api", Runtime: "python",
 		Decision: "d", Code: "c", Args: "a", Stdin: "i", Artifact: "runtime-1", Reason: "why",
 	}
-	if err := l.Instance(Started, "main", 12); err != nil {
+	if err := l.Instance(record.Started, "main", 12); err != nil {
 		t.Fatal(err)
 	}
-	of, err := l.Decided(&Decision{Who: who, Repo: "/srv/ü", Common: "/srv/ö/.git", Dir: "a/b", Profile: "strict", Workspace: job.ReadOnly, Protect: job.ProtectAll, Terminal: true, Limits: job.Defaults(), Claim: claim})
+	of, err := l.Decided(&record.Decision{Who: who, Repo: "/srv/ü", Common: "/srv/ö/.git", Dir: "a/b", Profile: "strict", Workspace: job.ReadOnly, Protect: job.ProtectAll, Terminal: true, Limits: job.Defaults(), Claim: claim})
 	if err != nil || of != 2 {
 		t.Fatal(of, err)
 	}
@@ -148,10 +152,10 @@ func TestRecords(t *testing.T) {
 	}
 	refusal := &job.Refusal{Step: "cwd", Errno: 2, Message: "no"}
 	for _, err := range []error{
-		l.Finished(&Ending{Who: who, Of: of, Result: result}),
-		l.Refused(Who{Instance: "main", Job: "job-2", Peer: 7}, "/no", refusal, claim),
-		l.Denied(Who{Instance: "main", Peer: 7}, claim),
-		l.Dropped(Who{Instance: "main", Peer: 7}, 5, begin),
+		l.Finished(&record.Ending{Who: who, Of: of, Result: result}),
+		l.Refused(record.Who{Instance: "main", Job: "job-2", Peer: 7}, "/no", refusal, claim),
+		l.Denied(record.Who{Instance: "main", Peer: 7}, claim),
+		l.Dropped(record.Who{Instance: "main", Peer: 7}, 5, begin),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -163,7 +167,7 @@ func TestRecords(t *testing.T) {
 		"decision": "d", "code": "c", "args": "a", "stdin": "i", "artifact": "runtime-1", "reason": "why",
 	}
 	d := r[1]
-	if d.Event != Decided || d.Instance != "main" || d.Job != "job-1" || *d.Peer != who.Peer || !d.Embedded || d.Repo != "/srv/ü" || d.Dir != "a/b" ||
+	if d.Event != record.Decided || d.Instance != "main" || d.Job != "job-1" || *d.Peer != who.Peer || !d.Embedded || d.Repo != "/srv/ü" || d.Dir != "a/b" ||
 		d.Profile != "strict" || d.Workspace != "readonly" || d.Network != "none" || !d.Terminal || d.Common != "/srv/ö/.git" || d.Protect != "all" || fmt.Sprint(d.Claimed) != fmt.Sprint(wantClaims) {
 		t.Errorf("decided: %+v", d)
 	}
@@ -171,17 +175,17 @@ func TestRecords(t *testing.T) {
 		t.Errorf("limits: %v", d.Limits)
 	}
 	f := r[2]
-	if f.Event != Finished || f.Of != 2 || f.Status != "failure" || f.Signal != 9 || f.Limit != "memory" || f.Sensitive != 3 ||
+	if f.Event != record.Finished || f.Of != 2 || f.Status != "failure" || f.Signal != 9 || f.Limit != "memory" || f.Sensitive != 3 ||
 		f.Usage["wall_ns"] != 1 || f.Usage["peak_memory"] != -1 || f.Usage["write_bytes"] != 8 || len(f.Usage) != 8 {
 		t.Errorf("finished: %+v", f)
 	}
-	if x := r[3]; x.Event != Refused || x.Step != "cwd" || x.Errno != 2 || x.Message != "no" || x.Repo != "/no" || x.Claimed["tool"] == "" {
+	if x := r[3]; x.Event != record.Refused || x.Step != "cwd" || x.Errno != 2 || x.Message != "no" || x.Repo != "/no" || x.Claimed["tool"] == "" {
 		t.Errorf("refused: %+v", x)
 	}
-	if x := r[4]; x.Event != Denied || x.Job != "" || x.Claimed["reason"] != "why" {
+	if x := r[4]; x.Event != record.Denied || x.Job != "" || x.Claimed["reason"] != "why" {
 		t.Errorf("denied: %+v", x)
 	}
-	if x := r[5]; x.Event != Dropped || x.Count != 5 || !x.Since.Equal(begin) {
+	if x := r[5]; x.Event != record.Dropped || x.Count != 5 || !x.Since.Equal(begin) {
 		t.Errorf("dropped: %+v", x)
 	}
 	for i, x := range r {
@@ -204,7 +208,7 @@ func TestHostileText(t *testing.T) {
 		strings.Repeat("\x01", 5000), strings.Repeat("é", 300),
 	}
 	for _, s := range texts {
-		if err := l.Denied(Who{Instance: "test"}, job.Claim{Tool: s, Reason: s}); err != nil {
+		if err := l.Denied(record.Who{Instance: "test"}, job.Claim{Tool: s, Reason: s}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -212,8 +216,9 @@ func TestHostileText(t *testing.T) {
 	for i, r := range records(t, dir) {
 		for name, limit := range map[string]int{"tool": job.MaxClaim, "reason": 4 * job.MaxClaim} {
 			want := strings.ToValidUTF8(texts[i], "\ufffd")
+			escaped, _ := json.Marshal(texts[i])
 			got := r.Claimed[name]
-			if begin, cut := strings.CutSuffix(got, ellipsis); cut && len(appendText(nil, texts[i])) > limit {
+			if begin, cut := strings.CutSuffix(got, "…"); cut && len(escaped) > limit {
 				want, got = want[:min(len(want), len(begin))], begin
 			}
 			if strings.Count(got, "\ufffd") > strings.Count(want, "\ufffd") { // one for each invalid byte
@@ -224,7 +229,7 @@ func TestHostileText(t *testing.T) {
 			}
 		}
 	}
-	b, err := os.ReadFile(filepath.Join(dir, fileName(1)))
+	b, err := os.ReadFile(filepath.Join(dir, files.FileName(1)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,13 +240,13 @@ func TestHostileText(t *testing.T) {
 	}
 }
 
-// TestLongestLines: no record exceeds maxLine, and records that close a job fit the space reserved for them.
+// TestLongestLines: no record exceeds record.MaxLine, and records that close a job fit the space reserved for them.
 func TestLongestLines(t *testing.T) {
 	dir := newDir(t)
 	l := open(t, dir, options(t))
 	long := strings.Repeat("\x01", 1<<16)
-	name := strings.Repeat("z", maxName)
-	who := Who{Instance: name, Job: name, Peer: 1<<32 - 1, Embedded: true}
+	name := strings.Repeat("z", record.MaxName)
+	who := record.Who{Instance: name, Job: name, Peer: 1<<32 - 1, Embedded: true}
 	var claim job.Claim
 	for _, f := range claim.Fields() {
 		*f.Value = long
@@ -250,7 +255,7 @@ func TestLongestLines(t *testing.T) {
 	for _, f := range limits.Fields() {
 		*f.Value = -1 << 63
 	}
-	of, err := l.Decided(&Decision{Who: who, Repo: long, Common: long, Dir: long, Profile: long, Protect: job.ProtectHooks, Terminal: true, Limits: limits, Claim: claim})
+	of, err := l.Decided(&record.Decision{Who: who, Repo: long, Common: long, Dir: long, Profile: long, Protect: job.ProtectHooks, Terminal: true, Limits: limits, Claim: claim})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,31 +263,35 @@ func TestLongestLines(t *testing.T) {
 	longest := job.Usage{Wall: -1 << 63, CPU: -1 << 63, User: -1 << 63, System: -1 << 63, PeakMemory: -1 << 63, PeakPIDs: -1 << 63, ReadBytes: -1 << 63, WriteBytes: -1 << 63}
 	for _, err := range []error{
 		l.Refused(who, long, refusal, claim),
-		l.Finished(&Ending{Who: who, Of: 1<<63 - 1, Refusal: refusal}),
-		l.Finished(&Ending{Who: who, Of: of, Result: job.Result{Status: job.Status(long), Limit: long, Cgroup: long, Signal: -1 << 63, SensitiveMore: 1<<63 - 1, Usage: longest}}),
+		l.Finished(&record.Ending{Who: who, Of: 1<<63 - 1, Refusal: refusal}),
+		l.Finished(&record.Ending{Who: who, Of: of, Result: job.Result{Status: job.Status(long), Limit: long, Cgroup: long, Signal: -1 << 63, SensitiveMore: 1<<63 - 1, Usage: longest}}),
 	} {
 		if err != nil {
 			t.Error(err)
 		}
 	}
-	for line, err := range reader(t, dir).Lines(0) {
-		if err != nil || !line.ok {
-			t.Fatal(line, err)
+	for line, err := range openReader(t, dir).Lines(0) {
+		if err != nil {
+			t.Fatal(err)
 		}
-		if n := len(line.Text); n > maxLine*3/4 || line.first.event.closes() && n+50 > closerMax {
-			t.Errorf("%s: %d bytes", line.first.event, n)
+		r, err := line.Record()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(line.Text); n > record.MaxLine*3/4 || r.Event.Closes() && n+50 > record.CloserMax {
+			t.Errorf("%s: %d bytes", r.Event, n)
 		}
 	}
 }
 
 func TestNames(t *testing.T) {
 	l := open(t, newDir(t), options(t))
-	for _, bad := range []Who{{}, {Instance: "A"}, {Instance: `x"`}, {Instance: "x", Job: "job 1"}, {Instance: strings.Repeat("x", 33)}, {Instance: "x", Job: "ü"}} {
-		if err := l.Denied(bad, job.Claim{}); !errors.Is(err, errName) {
+	for _, bad := range []record.Who{{}, {Instance: "A"}, {Instance: `x"`}, {Instance: "x", Job: "job 1"}, {Instance: strings.Repeat("x", 33)}, {Instance: "x", Job: "ü"}} {
+		if err := l.Denied(bad, job.Claim{}); !errors.Is(err, record.ErrName) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
-	if _, err := Open(newDir(t), Options{Instance: "No"}); !errors.Is(err, errName) {
+	if _, err := Open(newDir(t), Options{Instance: "No"}); !errors.Is(err, record.ErrName) {
 		t.Error(err)
 	}
 }
@@ -295,7 +304,7 @@ func TestTogether(t *testing.T) {
 			o := options(t)
 			o.Each, o.MaxSize = each, 20_000
 			before := uint64(0)
-			if r, err := OpenReader(dir); err == nil {
+			if r, err := reader.Open(dir); err == nil {
 				before = r.Last()
 				r.Close()
 			}
@@ -312,11 +321,11 @@ func TestTogether(t *testing.T) {
 				closeLog(t, l)
 			}
 			r := verify(t, dir)
-			count := map[Event]int{}
+			count := map[record.Event]int{}
 			for _, x := range records(t, dir)[before:] {
 				count[x.Event]++
 			}
-			if !r.OK() || len(r.Notes) > 0 || r.Open != 0 || count[Decided] != 240 || count[Finished] != 240 || count[Rotated] < 5 {
+			if !r.OK() || len(r.Notes) > 0 || r.Open != 0 || count[record.Decided] != 240 || count[record.Finished] != 240 || count[record.Rotated] < 5 {
 				t.Errorf("%+v, %v", r, count)
 			}
 		})
@@ -326,7 +335,7 @@ func TestTogether(t *testing.T) {
 func TestClosed(t *testing.T) {
 	l := open(t, newDir(t), options(t))
 	closeLog(t, l)
-	if err := l.Denied(Who{Instance: "test"}, job.Claim{}); !errors.Is(err, errClosed) {
+	if err := l.Denied(record.Who{Instance: "test"}, job.Claim{}); !errors.Is(err, files.ErrClosed) {
 		t.Error(err)
 	}
 }
@@ -360,72 +369,11 @@ func TestRemovedFile(t *testing.T) {
 	dir := newDir(t)
 	l := open(t, dir, options(t))
 	write(t, l, 1)
-	if err := os.Remove(filepath.Join(dir, fileName(1))); err != nil {
+	if err := os.Remove(filepath.Join(dir, files.FileName(1))); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Decided(&Decision{Who: Who{Instance: "test", Job: "job-9"}}); !errors.Is(err, errGone) {
+	if _, err := l.Decided(&record.Decision{Who: record.Who{Instance: "test", Job: "job-9"}}); !errors.Is(err, errGone) {
 		t.Error(err)
-	}
-}
-
-// TestSync: records are synced soon in groups or, with each, before append returns; one call syncs many.
-func TestSync(t *testing.T) {
-	for _, each := range []bool{false, true} {
-		calls, enter, leave := 0, make(chan struct{}), make(chan struct{})
-		s := newSyncer(each, func() error {
-			calls++
-			enter <- struct{}{}
-			<-leave
-			return nil
-		})
-		var waiting sync.WaitGroup
-		var returned sync.WaitGroup
-		returned.Add(9)
-		add := func(seq uint64) {
-			waiting.Go(func() {
-				if err := s.wrote(seq); err != nil {
-					t.Error(err)
-				}
-				s.mu.Lock()
-				if each && s.synced < seq {
-					t.Errorf("record %d returned when %d were synced", seq, s.synced)
-				}
-				s.mu.Unlock()
-				returned.Done()
-			})
-		}
-		add(1)
-		<-enter
-		for seq := uint64(2); seq < 10; seq++ {
-			add(seq)
-		}
-		for { // until all others wait or have returned
-			s.mu.Lock()
-			all := s.written == 9
-			s.mu.Unlock()
-			if all {
-				break
-			}
-			time.Sleep(time.Millisecond)
-		}
-		leave <- struct{}{}
-		done := make(chan error)
-		go func() { returned.Wait(); done <- s.end() }()
-		for ended := false; !ended; {
-			select {
-			case <-enter:
-				leave <- struct{}{}
-			case err := <-done:
-				if err != nil {
-					t.Error(err)
-				}
-				ended = true
-			}
-		}
-		waiting.Wait()
-		if calls < 2 || calls > 4 || s.synced != 9 {
-			t.Errorf("each %v: %d calls, %d synced", each, calls, s.synced)
-		}
 	}
 }
 
@@ -440,14 +388,14 @@ func TestSyncFails(t *testing.T) {
 	defer l.Close()
 	of := decide(t, l, "job-1")
 	broken := errors.New("the disk is broken")
-	l.syncer.fail(broken)
-	if _, err := l.Decided(&Decision{Who: Who{Instance: "test", Job: "job-2"}}); !errors.Is(err, broken) {
+	l.syncer.Fail(broken)
+	if _, err := l.Decided(&record.Decision{Who: record.Who{Instance: "test", Job: "job-2"}}); !errors.Is(err, broken) {
 		t.Errorf("decided: %v", err)
 	}
-	if err := l.Finished(&Ending{Who: Who{Instance: "test", Job: "job-1"}, Of: of}); !errors.Is(err, broken) {
+	if err := l.Finished(&record.Ending{Who: record.Who{Instance: "test", Job: "job-1"}, Of: of}); !errors.Is(err, broken) {
 		t.Errorf("finished: %v", err)
 	}
-	if got := records(t, l.dir.Name()); got[len(got)-1].Event != Finished {
+	if got := records(t, l.dir.Name()); got[len(got)-1].Event != record.Finished {
 		t.Errorf("the end was not recorded: %+v", got[len(got)-1])
 	}
 }
@@ -465,8 +413,8 @@ func TestRotation(t *testing.T) {
 	if !r.OK() || len(r.Notes) > 0 || r.Files != 4 || r.First == 1 || r.Open != 0 {
 		t.Errorf("%+v", r)
 	}
-	files, _ := filepath.Glob(filepath.Join(dir, "*.jsonl"))
-	for _, f := range files {
+	names, _ := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+	for _, f := range names {
 		if info, err := os.Stat(f); err != nil || info.Size() > 8000 || info.Mode() != 0o600 {
 			t.Errorf("%s: %v %v", f, info, err)
 		}
@@ -494,7 +442,7 @@ func TestRotationKept(t *testing.T) {
 	if r := verify(t, dir); !r.OK() || r.First != 1 || r.Files < 4 {
 		t.Fatalf("%+v", r)
 	}
-	if err := os.Remove(filepath.Join(dir, fileName(1))); err != nil {
+	if err := os.Remove(filepath.Join(dir, files.FileName(1))); err != nil {
 		t.Fatal(err)
 	}
 	if r := verify(t, dir); len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Text, "no rotation removed them") {
@@ -507,21 +455,21 @@ func TestAnchors(t *testing.T) {
 	l := open(t, dir, options(t))
 	write(t, l, 3)
 	r := sound(t, dir, 6)
-	good, err := ParseAnchor(fmt.Sprintf("6:%s", strings.ToUpper(r.Hash)))
+	good, err := reader.ParseAnchor(fmt.Sprintf("6:%s", strings.ToUpper(r.Hash)))
 	if err != nil || good.Hash != r.Hash {
 		t.Fatal(good, err)
 	}
 	write(t, l, 3)
 	for _, tt := range []struct {
-		anchor Anchor
+		anchor reader.Anchor
 		ok     bool
-	}{{good, true}, {Anchor{5, good.Hash}, false}, {Anchor{77, good.Hash}, false}} {
+	}{{good, true}, {reader.Anchor{Seq: 5, Hash: good.Hash}, false}, {reader.Anchor{Seq: 77, Hash: good.Hash}, false}} {
 		if r := verify(t, dir, tt.anchor); r.OK() != tt.ok {
 			t.Errorf("%v: %+v", tt.anchor, r)
 		}
 	}
 	for _, bad := range []string{"", "1", "1:", ":" + r.Hash, "0:" + r.Hash, "1:" + r.Hash[1:], "1:" + r.Hash + "00", "x:" + r.Hash, "1:" + strings.Repeat("g", 64)} {
-		if a, err := ParseAnchor(bad); err == nil {
+		if a, err := reader.ParseAnchor(bad); err == nil {
 			t.Errorf("%q: %v", bad, a)
 		}
 	}
@@ -533,14 +481,18 @@ func TestLinesFrom(t *testing.T) {
 	o.MaxSize = 4000
 	l := open(t, dir, o)
 	write(t, l, 30)
-	r := reader(t, dir)
+	r := openReader(t, dir)
 	for _, from := range []uint64{0, 1, 2, 25, r.Last(), r.Last() + 9} {
 		var seqs []uint64
 		for l, err := range r.Lines(from) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			seqs = append(seqs, l.first.seq)
+			x, err := l.Record()
+			if err != nil {
+				t.Fatal(err)
+			}
+			seqs = append(seqs, x.Seq)
 		}
 		want := min(max(from, 1), r.Last())
 		if !slices.Contains(seqs, want) || !slices.IsSorted(seqs) || seqs[len(seqs)-1] != r.Last() || want > 20 && seqs[0] < want-15 {
@@ -555,16 +507,20 @@ func TestFollow(t *testing.T) {
 	o.MaxSize = 8000
 	l := open(t, dir, o)
 	write(t, l, 1)
-	r := reader(t, dir)
+	r := openReader(t, dir)
 	next := uint64(3)
 	write(t, l, 1)
 	for line, err := range r.Follow(nil, time.Millisecond) {
-		if err != nil || line.first.seq != next {
-			t.Fatal(line, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := line.Record()
+		if err != nil || x.Seq != next {
+			t.Fatalf("%+v, %v", x, err)
 		}
 		next++
 		write(t, l, 1)
-		if line.first.event == Rotated {
+		if x.Event == record.Rotated {
 			break
 		}
 	}
@@ -573,26 +529,8 @@ func TestFollow(t *testing.T) {
 	}
 	done := make(chan struct{})
 	close(done)
-	for line, err := range reader(t, dir).Follow(done, time.Hour) {
+	for line, err := range openReader(t, dir).Follow(done, time.Hour) {
 		t.Errorf("%+v, %v", line, err)
-	}
-}
-
-func TestHead(t *testing.T) {
-	s := state{position{5, hash{1, 2}, 4, 1 << 40}, 3, 1 << 41}
-	b := s.encode()
-	got, err := parseHead(b)
-	if err != nil || got != s || len(b) != headSize {
-		t.Errorf("%+v, %v, %d bytes", got, err, len(b))
-	}
-	for i := range b {
-		for _, c := range []byte{'x', ' ', '\n', 0} {
-			bad := slices.Clone(b)
-			bad[i] = c
-			if got, err := parseHead(bad); err == nil && string(got.encode()) != string(b) {
-				t.Errorf("byte %d as %q: %+v", i, c, got)
-			}
-		}
 	}
 }
 
@@ -606,11 +544,11 @@ func TestUserBudget(t *testing.T) {
 	now := time.Now()
 	l.budgets.now = func() time.Time { return now }
 	size := func() (n int64) {
-		files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+		names, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, f := range files {
+		for _, f := range names {
 			info, err := os.Stat(f)
 			if err != nil {
 				t.Fatal(err)
@@ -619,9 +557,9 @@ func TestUserBudget(t *testing.T) {
 		}
 		return n
 	}
-	decision := func(uid uint32) *Decision {
-		return &Decision{
-			Who: Who{Instance: "main", Job: "job-1", Peer: uid}, Repo: strings.Repeat("\x01", 4000), Dir: strings.Repeat("\x7f", 4000),
+	decision := func(uid uint32) *record.Decision {
+		return &record.Decision{
+			Who: record.Who{Instance: "main", Job: "job-1", Peer: uid}, Repo: strings.Repeat("\x01", 4000), Dir: strings.Repeat("\x7f", 4000),
 			Claim: job.Claim{Reason: strings.Repeat("\x02", 1024)},
 		}
 	}
@@ -635,19 +573,19 @@ func TestUserBudget(t *testing.T) {
 				}
 				return jobs
 			}
-			if err := l.Finished(&Ending{Who: Who{Instance: "main", Job: "job-1", Peer: 1001}, Of: of, Refusal: &job.Refusal{Step: "repo", Message: "no"}}); err != nil {
+			if err := l.Finished(&record.Ending{Who: record.Who{Instance: "main", Job: "job-1", Peer: 1001}, Of: of, Refusal: &job.Refusal{Step: "repo", Message: "no"}}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		return jobs
 	}
-	jobs, maxBytes := flood(), int64(64<<10+maxLine)
+	jobs, maxBytes := flood(), int64(64<<10+record.MaxLine)
 	if jobs < 4 || size() > maxBytes {
 		t.Errorf("%d jobs at once made %d bytes", jobs, size())
 	}
 	var err error
 	for n := 0; n < 100 && err == nil; n++ {
-		err = l.Refused(Who{Instance: "main", Peer: 1001}, strings.Repeat("x", 4000), &job.Refusal{Step: "repo"}, job.Claim{})
+		err = l.Refused(record.Who{Instance: "main", Peer: 1001}, strings.Repeat("x", 4000), &job.Refusal{Step: "repo"}, job.Claim{})
 	}
 	if !errors.Is(err, ErrBudget) || size() > maxBytes {
 		t.Errorf("refused requests: %v, %d bytes", err, size())
@@ -662,7 +600,7 @@ func TestUserBudget(t *testing.T) {
 		if err != nil {
 			t.Errorf("user %d: %v", uid, err)
 		}
-		if err := l.Finished(&Ending{Who: Who{Instance: "main", Job: "job-1", Peer: uid}, Of: of}); err != nil {
+		if err := l.Finished(&record.Ending{Who: record.Who{Instance: "main", Job: "job-1", Peer: uid}, Of: of}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -671,23 +609,6 @@ func TestUserBudget(t *testing.T) {
 		t.Errorf("%d jobs a day later, %d at first", again, jobs)
 	}
 	sound(t, dir, uint64(len(records(t, dir))))
-}
-
-// TestCutAfterEscaping: texts are cut by their escaped length, between characters, and end in an ellipsis then.
-func TestCutAfterEscaping(t *testing.T) {
-	for _, tt := range []struct{ in, want string }{
-		{"0123456789", "0123456789"},
-		{"0123456789a", "0123456…"},
-		{"\x01\x01", `\u0001…`},
-		{"äöüäö", "äöüäö"},
-		{"äöüäöü", "äöü…"},
-		{"\"\"\"\"\"\"", `\"\"\"…`},
-		{"\xff", `\ufffd`},
-	} {
-		if got := string(appendCut(nil, tt.in, 10)); got != tt.want || len(got) > 10 {
-			t.Errorf("%q: %q, want %q", tt.in, got, tt.want)
-		}
-	}
 }
 
 // TestKeepForProtectsFiles: KeepFor protects files from rotation, whatever Keep says.
@@ -703,13 +624,13 @@ func TestKeepForProtectsFiles(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	// Two of the files become older than KeepFor.
-	all, err := list(l.root)
+	all, err := files.List(l.root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	past := time.Now().Add(-2 * time.Hour)
 	for _, first := range all[:2] {
-		if err := os.Chtimes(filepath.Join(dir, fileName(first)), past, past); err != nil {
+		if err := os.Chtimes(filepath.Join(dir, files.FileName(first)), past, past); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -729,11 +650,11 @@ func TestTidyDuringRotation(t *testing.T) {
 	l := open(t, dir, o)
 	write(t, l, 50)
 	l.tidying.Wait()
-	next := filepath.Join(dir, fileName(l.at.seq+2))
+	next := filepath.Join(dir, files.FileName(l.at.Seq+2))
 	if err := os.WriteFile(next, []byte("{}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l.tidy(l.at.file, 1) // logging anything fails the test
+	l.tidy(l.at.File, 1) // logging anything fails the test
 	if err := os.Remove(next); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"corral/internal/test/sandboxtest"
 	"corral/job"
+	"corral/store/audit/record"
 )
 
 // TestFreedSpaceIsNotReliedOn: truncating the file frees the space of open jobs; no process relies on it afterwards.
@@ -56,7 +57,7 @@ func beShort(what string) error {
 			return err
 		}
 	}
-	if err := s.b.Denied(Who{Instance: "test"}, job.Claim{}); err != nil { // b has read what is reserved
+	if err := s.b.Denied(record.Who{Instance: "test"}, job.Claim{}); err != nil { // b has read what is reserved
 		return err
 	}
 	err := map[string]func() error{
@@ -77,7 +78,7 @@ type shortage struct {
 }
 
 func (s *shortage) decide(l *Log) error {
-	seq, err := l.Decided(&Decision{Who: Who{Instance: "test", Job: "job-1"}})
+	seq, err := l.Decided(&record.Decision{Who: record.Who{Instance: "test", Job: "job-1"}})
 	if err == nil {
 		s.open = append(s.open, seq)
 	}
@@ -87,7 +88,7 @@ func (s *shortage) decide(l *Log) error {
 // finishLong records the longest possible end.
 func finishLong(l *Log, of uint64) error {
 	long := strings.Repeat("\x01", 1<<16)
-	return l.Finished(&Ending{Who: Who{Instance: "test", Job: "job-1"}, Of: of, Refusal: &job.Refusal{Step: long, Message: long}})
+	return l.Finished(&record.Ending{Who: record.Who{Instance: "test", Job: "job-1"}, Of: of, Refusal: &job.Refusal{Step: long, Message: long}})
 }
 
 // torn lets one Log repair a torn record, and another rely on the reserved space.
@@ -100,7 +101,7 @@ func (s *shortage) torn(repairing, relying *Log) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err := repairing.Denied(Who{Instance: "test"}, job.Claim{}); err != nil {
+	if err := repairing.Denied(record.Who{Instance: "test"}, job.Claim{}); err != nil {
 		return err
 	}
 	if err := fill(s.filler); err != nil {
@@ -129,10 +130,10 @@ func (s *shortage) write() error {
 		return err
 	}
 	// b wrote last, and notices this failure by the head only.
-	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(s.b.at.size) + 100, Max: was.Max}); err != nil {
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(s.b.at.Size) + 100, Max: was.Max}); err != nil {
 		return err
 	}
-	if err := s.a.Denied(Who{Instance: "test"}, job.Claim{}); !errors.Is(err, unix.EFBIG) {
+	if err := s.a.Denied(record.Who{Instance: "test"}, job.Claim{}); !errors.Is(err, unix.EFBIG) {
 		return fmt.Errorf("denied within the limit of a file's size: %w", err)
 	}
 	if err := errors.Join(unix.Setrlimit(unix.RLIMIT_FSIZE, &was), fill(s.filler)); err != nil {

@@ -5,20 +5,23 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"corral/store/audit/files"
+	"corral/store/audit/record"
 )
 
 // rotateIfFull starts the next file if one more line makes this one too long.
 func (l *Log) rotateIfFull(n int) error {
 	const fixedSize = 256 // approximately
-	if l.at.size == 0 || l.at.size+int64(n)+fixedSize <= l.o.MaxSize {
+	if l.at.Size == 0 || l.at.Size+int64(n)+fixedSize <= l.o.MaxSize {
 		return nil
 	}
 	if err := l.removeEmpty(); err != nil {
 		return err
 	}
 	// The last record of this file is Rotated, so the next file begins with the record after it.
-	first := l.at.seq + 2
-	name := fileName(first)
+	first := l.at.Seq + 2
+	name := files.FileName(first)
 	next, err := l.openFile(name, os.O_CREATE|os.O_APPEND)
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
@@ -30,7 +33,7 @@ func (l *Log) rotateIfFull(n int) error {
 		return err
 	}
 	old := l.file
-	l.file, l.fileOf, l.at.reserved = next, l.at.file, got
+	l.file, l.fileOf, l.at.Reserved = next, l.at.File, got
 	l.writeHead()
 	if info, err := old.Stat(); err == nil {
 		_ = old.Truncate(info.Size()) // frees space allocated in advance
@@ -45,29 +48,27 @@ func (l *Log) leave(next *os.File, name string) (got int64, kept uint64, err err
 	if info, err := next.Stat(); err != nil || info.Size() != 0 {
 		return 0, 0, fmt.Errorf("audit: %s already exists and is not empty", name)
 	}
-	if got, err = allocate(next, 0, l.at.open*closerMax+chunk); err != nil {
+	if got, err = files.Allocate(next, 0, l.at.Open*record.CloserMax+files.Chunk); err != nil {
 		return 0, 0, err
 	}
-	all, err := list(l.root)
+	all, err := files.List(l.root)
 	if err != nil {
 		return 0, 0, fmt.Errorf("audit: %w", err)
 	}
 	kept = oldestKept(all, l.o.Keep, l.young)
-	e, err := Who{Instance: l.o.Instance}.begin(Rotated, 0)
+	body, err := record.RotatedBody(l.o.Instance, name, kept)
 	if err != nil {
 		return 0, 0, err
 	}
-	e.word("next", name)
-	e.number("kept", int64(kept))
-	if err := l.put(Rotated, e.b); err != nil {
+	if err := l.put(record.Rotated, body); err != nil {
 		return 0, 0, err
 	}
 	// From now on only the next file is synced.
-	if err := dataSync(l.file); err != nil {
-		l.syncer.fail(err)
+	if err := files.DataSync(l.file); err != nil {
+		l.syncer.Fail(err)
 	}
 	if err := l.dir.Sync(); err != nil {
-		l.syncer.fail(fmt.Errorf("audit: %w", err))
+		l.syncer.Fail(fmt.Errorf("audit: %w", err))
 	}
 	return got, kept, nil
 }
@@ -89,29 +90,29 @@ func (l *Log) young(first uint64) bool {
 	if l.o.KeepFor <= 0 {
 		return false
 	}
-	info, err := l.root.Stat(fileName(first))
+	info, err := l.root.Stat(files.FileName(first))
 	return err != nil || time.Since(info.ModTime()) < l.o.KeepFor
 }
 
 // tidy brings the checkpoint up to the file that begins with record last, or beyond it, and removes the files before
 // kept.
 func (l *Log) tidy(last, kept uint64) {
-	err := l.scanning(lockPatience, func() error {
-		all, err := list(l.root)
+	err := l.scanning(files.LockPatience, func() error {
+		all, err := files.List(l.root)
 		if err != nil {
 			return err
 		}
-		c := l.readCheckpoint()
+		c := l.read.ReadCheckpoint()
 		// A file that is being started now exists before the last record of its predecessor: that is not a flaw.
 		known := slices.DeleteFunc(slices.Clone(all), func(first uint64) bool { return first > last })
-		if _, err := l.follow(&c.position, known, false, c.note); err != nil {
+		if _, err := l.read.Follow(&c.Position, known, false, c.Note); err != nil {
 			return err
 		}
 		if err := l.writeCheckpoint(c); err != nil {
 			return err
 		}
 		for _, first := range all[:max(0, slices.Index(all, kept))] {
-			if err := l.root.Remove(fileName(first)); err != nil {
+			if err := l.root.Remove(files.FileName(first)); err != nil {
 				return err
 			}
 		}

@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	"corral/internal/test/sandboxtest"
+	"corral/store/audit/files"
+	"corral/store/audit/reader"
+	"corral/store/audit/record"
 )
 
 // A victim is an audit log to tamper with: 17 jobs in three files.
@@ -134,14 +137,14 @@ func TestTampering(t *testing.T) {
 			v.edit(len(v.names)-1, func(r [][]byte) [][]byte { return in(last(r), "success", "failure")(r) })
 		}, "was changed: the head has another hash"},
 		{"the last file is emptied", func(v *victim) { v.must(os.Truncate(v.names[len(v.names)-1], 0)) }, "are missing at the end"},
-		{"the head", func(v *victim) { v.must(os.Remove(filepath.Join(v.dir, headFile))) }, "the head cannot be read"},
-		{"the head is emptied", func(v *victim) { v.must(os.Truncate(filepath.Join(v.dir, headFile), 0)) }, "the head cannot be read"},
+		{"the head", func(v *victim) { v.must(os.Remove(filepath.Join(v.dir, files.Head))) }, "the head cannot be read"},
+		{"the head is emptied", func(v *victim) { v.must(os.Truncate(filepath.Join(v.dir, files.Head), 0)) }, "the head cannot be read"},
 		{"an older head", func(v *victim) {
-			b, _ := os.ReadFile(filepath.Join(v.dir, headFile))
-			b[headSize-2] = "10"[b[headSize-2]&1]
-			v.must(os.WriteFile(filepath.Join(v.dir, headFile), b, 0o600))
+			b, _ := os.ReadFile(filepath.Join(v.dir, files.Head))
+			b[record.HeadSize-2] = "10"[b[record.HeadSize-2]&1]
+			v.must(os.WriteFile(filepath.Join(v.dir, files.Head), b, 0o600))
 		}, "the head has another hash"},
-		{"a long line", func(v *victim) { v.edit(0, in(1, `success`, strings.Repeat("x", 3*maxLine))) }, ":2: not a record"},
+		{"a long line", func(v *victim) { v.edit(0, in(1, `success`, strings.Repeat("x", 3*record.MaxLine))) }, ":2: not a record"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			v := newVictim(t)
@@ -154,7 +157,7 @@ func TestTampering(t *testing.T) {
 	}
 }
 
-func problems(r *Report) string {
+func problems(r *reader.Report) string {
 	var b strings.Builder
 	for _, p := range r.Problems {
 		fmt.Fprintln(&b, p)
@@ -169,7 +172,7 @@ func TestEveryByte(t *testing.T) {
 	l := open(t, dir, options(t))
 	write(t, l, 2)
 	closeLog(t, l)
-	path := filepath.Join(dir, fileName(1))
+	path := filepath.Join(dir, files.FileName(1))
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -220,7 +223,7 @@ func TestChangesOutliveSupervisors(t *testing.T) {
 		}, "are missing before this one"},
 		{"the last file is removed", func(v *victim) { v.must(os.Remove(v.names[len(v.names)-1])) }, "records are missing before this one"},
 		{"a file is removed", func(v *victim) { v.must(os.Remove(v.names[1])) }, "the previous file ends with record"},
-		{"the checkpoint is removed", func(v *victim) { v.must(os.Remove(filepath.Join(v.dir, checkpointFile))) }, ""},
+		{"the checkpoint is removed", func(v *victim) { v.must(os.Remove(filepath.Join(v.dir, files.Checkpoint))) }, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			v := newVictim(t)
@@ -245,56 +248,4 @@ func TestChangesOutliveSupervisors(t *testing.T) {
 			}
 		})
 	}
-}
-
-// FuzzLine: no line makes the reader panic, and an accepted line begins as this package begins lines.
-func FuzzLine(f *testing.F) {
-	dir := newDir(f)
-	l := open(f, dir, options(f))
-	write(f, l, 2)
-	b, err := os.ReadFile(filepath.Join(dir, fileName(1)))
-	if err != nil {
-		f.Fatal(err)
-	}
-	for line := range bytes.Lines(b) {
-		f.Add(bytes.TrimSuffix(line, []byte("\n")))
-		f.Add(line[:len(line)/2])
-	}
-	f.Add([]byte(`{"seq":1,"prev":"` + strings.Repeat("0", 64) + `","time":"` + timeLayout + `","event":"x","instance":"y"}`))
-	f.Fuzz(func(t *testing.T, line []byte) {
-		first, ok := parse(line)
-		if !ok {
-			return
-		}
-		e := &encoder{}
-		e.word("event", string(first.event))
-		e.word("instance", first.instance)
-		if first.job != "" {
-			e.word("job", first.job)
-		}
-		if bytes.Contains(line, []byte(`,"of":`)) && first.of != 0 {
-			e.number("of", int64(first.of))
-		}
-		s := scanner{b: line}
-		s.take(len(`{"seq":`))
-		s.number()
-		s.take(len(`,"prev":"`) + 64 + len(`","time":"`))
-		stamp := s.take(len(timeLayout))
-		again := fmt.Appendf(nil, `{"seq":%d,"prev":"%x","time":"%s",%s`, first.seq, first.prev, stamp, e.b)
-		if !bytes.HasPrefix(line, again) && first.of != 0 || bytes.ContainsAny(line, "\n\x00\x1b\x7f") {
-			t.Errorf("\n%q\nwas parsed as\n%q", line, again)
-		}
-	})
-}
-
-// FuzzCheckpoint: an accepted checkpoint has exactly one encoding.
-func FuzzCheckpoint(f *testing.F) {
-	c := checkpoint{position{7, hash{9}, 3, 100}, map[uint64]Who{5: {Instance: "main", Job: "job-1"}, 6: {Instance: "a", Job: "b"}}}
-	f.Add(c.encode())
-	f.Add((&checkpoint{position: position{file: 1}}).encode())
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if c, ok := parseCheckpoint(b); ok && !bytes.Equal(c.encode(), b) {
-			t.Errorf("%q", b)
-		}
-	})
 }

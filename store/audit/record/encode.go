@@ -1,4 +1,4 @@
-package audit
+package record
 
 import (
 	"strconv"
@@ -112,19 +112,19 @@ func appendUnit(b []byte, u rune) []byte {
 // timeLayout is RFC 3339 with a fixed number of digits.
 const timeLayout = "2006-01-02T15:04:05.000000000Z"
 
-// appendLine appends a line without its newline: the first fixed fields, then rest, which begins with the event.
-func appendLine(b []byte, p position, now time.Time, rest []byte) []byte {
+// AppendLine appends the record that follows p, without its newline: the first fixed fields, then body.
+func AppendLine(b []byte, p Position, now time.Time, body []byte) []byte {
 	b = append(b, `{"seq":`...)
-	b = strconv.AppendUint(b, p.seq+1, 10)
+	b = strconv.AppendUint(b, p.Seq+1, 10)
 	b = append(b, `,"prev":"`...)
-	b = appendHash(b, p.hash)
+	b = appendHash(b, p.Hash)
 	b = append(b, `","time":"`...)
 	b = now.UTC().AppendFormat(b, timeLayout)
 	b = append(b, `",`...)
-	return append(append(b, rest...), '}')
+	return append(append(b, body...), '}')
 }
 
-func appendHash(b []byte, h hash) []byte {
+func appendHash(b []byte, h Hash) []byte {
 	for _, v := range h {
 		b = append(b, hexDigits[v>>4], hexDigits[v&15])
 	}

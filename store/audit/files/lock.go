@@ -1,4 +1,4 @@
-package audit
+package files
 
 import (
 	"bytes"
@@ -17,8 +17,9 @@ import (
 // A lock is held while one record is written, or while the audit log is read once. A process that is stopped
 // meanwhile keeps it indefinitely, so waiting for a lock has a timeout.
 const (
-	lockPatience = 5 * time.Second
-	scanPatience = 30 * time.Second
+	// LockPatience is the timeout of a writer or reader, ScanPatience that of a start.
+	LockPatience = 5 * time.Second
+	ScanPatience = 30 * time.Second
 )
 
 // Bounds of the pauses between two attempts to lock: about the time of writing one record, and of several.
@@ -27,41 +28,21 @@ const (
 	lastPause  = 2 * time.Millisecond
 )
 
-// A failure is an error with its own text and a cause.
-type failure struct {
-	text  string
-	cause error
+// A Failure is an error with its own text and a cause.
+type Failure struct {
+	Text  string
+	Cause error
 }
 
-func (f *failure) Error() string { return f.text }
-func (f *failure) Unwrap() error { return f.cause }
+// Error returns the text.
+func (f *Failure) Error() string { return f.Text }
 
-// locked calls f while it holds the locks of this process and of all others.
-func (l *Log) locked(f func() error) error {
-	until := time.Now().Add(l.patience)
-	l.turn.Lock()
-	defer l.turn.Unlock()
-	return l.hold(until, f)
-}
+// Unwrap returns the cause.
+func (f *Failure) Unwrap() error { return f.Cause }
 
-// hold is locked for a caller that holds turn. mu is taken only after the file lock, so that syncing, which needs mu
-// alone, is not blocked meanwhile.
-func (l *Log) hold(until time.Time, f func() error) error {
-	if l.closed {
-		return errClosed
-	}
-	if err := flock(l.writes, unix.LOCK_EX, until); err != nil {
-		return err
-	}
-	defer func() { _ = unix.Flock(int(l.writes.Fd()), unix.LOCK_UN) }()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return f()
-}
-
-// flock locks f, with how as unix.LOCK_EX or unix.LOCK_SH. If until has passed, it tries once. It polls because
+// Flock locks f, with how as unix.LOCK_EX or unix.LOCK_SH. If until has passed, it tries once. It polls because
 // flock(2) has no timeout other than signals, which belong to the program.
-func flock(f *os.File, how int, until time.Time) error {
+func Flock(f *os.File, how int, until time.Time) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
 		switch {
@@ -84,13 +65,13 @@ func flock(f *os.File, how int, until time.Time) error {
 func lockHeldError(f *os.File) error {
 	pid := holder(f)
 	if pid == 0 {
-		return &failure{fmt.Sprintf("audit: another process keeps the audit log locked\nhint: find it with fuser -v %s, and let it continue, or end it", f.Name()), unix.EAGAIN}
+		return &Failure{fmt.Sprintf("audit: another process keeps the audit log locked\nhint: find it with fuser -v %s, and let it continue, or end it", f.Name()), unix.EAGAIN}
 	}
 	how := ""
 	if stopped(pid) {
 		how = ", which is stopped,"
 	}
-	return &failure{fmt.Sprintf("audit: process %d%s keeps the audit log locked\nhint: let it continue (kill -CONT %[1]d), or end it", pid, how), unix.EAGAIN}
+	return &Failure{fmt.Sprintf("audit: process %d%s keeps the audit log locked\nhint: let it continue (kill -CONT %[1]d), or end it", pid, how), unix.EAGAIN}
 }
 
 // holder returns the process that holds the lock of f, or 0 if the kernel does not report it. The kernel returns /proc/locks a
@@ -106,16 +87,16 @@ func holder(f *os.File) int {
 	}
 	file := fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
 	for range 5 {
-		if pid := flockHolder(string(readSome("/proc/locks", 1<<20)), file); pid != 0 {
+		if pid := holderIn(string(readSome("/proc/locks", 1<<20)), file); pid != 0 {
 			return pid
 		}
 	}
 	return 0
 }
 
-// flockHolder returns the process that holds the flock(2) of a file, which is given as MAJOR:MINOR:INODE, according to the text of
+// holderIn returns the process that holds the flock(2) of a file, which is given as MAJOR:MINOR:INODE, according to the text of
 // /proc/locks; 0 if no line says so.
-func flockHolder(locks, file string) int {
+func holderIn(locks, file string) int {
 	for line := range strings.Lines(locks) {
 		// Format: 1: FLOCK ADVISORY WRITE 1234 fe:00:5678 0 EOF; waiting processes have an arrow before FLOCK.
 		fields := strings.Fields(line)

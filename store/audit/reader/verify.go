@@ -1,4 +1,4 @@
-package audit
+package reader
 
 import (
 	"crypto/sha256"
@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"corral/store/audit/files"
+	"corral/store/audit/record"
 )
 
 // A Problem is a place where the audit log differs from what was written.
@@ -64,14 +67,14 @@ func (r *Reader) Verify(anchors ...Anchor) (*Report, error) {
 	for _, a := range anchors {
 		v.anchors[a.Seq] = a.Hash
 	}
-	v.report.Files = len(r.files)
-	for i := range r.files {
+	v.report.Files = len(r.opened)
+	for i := range r.opened {
 		if err := v.file(i); err != nil {
 			return nil, err
 		}
 	}
 	v.ends()
-	v.report.Last, v.report.Hash, v.report.Open = v.at.seq, hex.EncodeToString(v.at.hash[:]), len(v.open)
+	v.report.Last, v.report.Hash, v.report.Open = v.at.Seq, hex.EncodeToString(v.at.Hash[:]), len(v.open)
 	return &v.report, nil
 }
 
@@ -81,10 +84,10 @@ type verifier struct {
 	anchors map[uint64]string // those not reached yet
 	open    map[uint64]bool   // decided records, by seq
 	begun   bool
-	at      position // the last record
-	place   Problem  // place of the last record
-	kept    uint64   // the first file kept by a rotation
-	event   Event    // of the last record
+	at      record.Position // the last record
+	place   Problem         // place of the last record
+	kept    uint64          // the first file kept by a rotation
+	event   record.Event    // of the last record
 }
 
 func (v *verifier) problem(p Problem, format string, args ...any) {
@@ -106,15 +109,15 @@ func (v *verifier) note(p Problem, format string, args ...any) {
 // file checks one file, and that it is the expected one.
 func (v *verifier) file(i int) error {
 	first := v.reader.firsts[i]
-	if v.reader.sizes[i] == 0 && i == len(v.reader.files)-1 && v.event != Rotated && v.begun {
-		v.note(Problem{File: fileName(first), Line: 1}, "empty: a supervisor was killed before it began this file")
+	if v.reader.sizes[i] == 0 && i == len(v.reader.opened)-1 && v.event != record.Rotated && v.begun {
+		v.note(Problem{File: files.FileName(first), Line: 1}, "empty: a supervisor was killed before it began this file")
 		return nil
 	}
-	if v.begun && v.event != Rotated {
+	if v.begun && v.event != record.Rotated {
 		v.problem(v.place, "the file ends here without a rotation: the records after it are missing")
 	}
-	if v.begun && first != v.at.seq+1 {
-		v.problem(Problem{File: fileName(first), Line: 1}, "the previous file ends with record %d", v.at.seq)
+	if v.begun && first != v.at.Seq+1 {
+		v.problem(Problem{File: files.FileName(first), Line: 1}, "the previous file ends with record %d", v.at.Seq)
 	}
 	var failure error
 	v.reader.linesOf(i, func(l *Line, err error) bool {
@@ -122,7 +125,7 @@ func (v *verifier) file(i int) error {
 			failure = err
 			return false
 		}
-		v.line(l, i == len(v.reader.files)-1)
+		v.line(l, i == len(v.reader.opened)-1)
 		return true
 	})
 	return failure
@@ -131,7 +134,7 @@ func (v *verifier) file(i int) error {
 func (v *verifier) line(l *Line, lastFile bool) {
 	here := Problem{File: l.File, Line: l.Number}
 	switch {
-	case !l.whole && lastFile && len(l.Text) < maxLine && v.at.seq == v.reader.head.seq:
+	case !l.whole && lastFile && len(l.Text) < record.MaxLine && v.at.Seq == v.reader.head.Seq:
 		v.note(here, "the beginning of a record: a supervisor was killed while it wrote it")
 	case !l.ok:
 		v.problem(here, "not a record")
@@ -145,26 +148,26 @@ func (v *verifier) record(l *Line, here Problem) {
 	f := &l.first
 	v.report.Records++
 	if !v.begun {
-		v.begun, v.report.First = true, f.seq
-		v.at.seq = f.seq - 1
-		if f.seq > 1 {
-			v.at.hash = f.prev
+		v.begun, v.report.First = true, f.Seq
+		v.at.Seq = f.Seq - 1
+		if f.Seq > 1 {
+			v.at.Hash = f.Prev
 		}
 		v.place = here
 	}
 	switch {
-	case f.seq <= v.at.seq:
-		v.problem(here, "record %d after record %d: inserted or moved", f.seq, v.at.seq)
+	case f.Seq <= v.at.Seq:
+		v.problem(here, "record %d after record %d: inserted or moved", f.Seq, v.at.Seq)
 		return
-	case f.seq > v.at.seq+1:
-		v.problem(here, "records %d to %d are missing before this one", v.at.seq+1, f.seq-1)
-	case f.prev != v.at.hash && f.seq == 1:
+	case f.Seq > v.at.Seq+1:
+		v.problem(here, "records %d to %d are missing before this one", v.at.Seq+1, f.Seq-1)
+	case f.Prev != v.at.Hash && f.Seq == 1:
 		v.problem(here, "record 1 was changed: it has the hash of a previous record")
-	case f.prev != v.at.hash:
-		v.problem(v.place, "record %d was changed: record %d has another hash for it", v.at.seq, f.seq)
+	case f.Prev != v.at.Hash:
+		v.problem(v.place, "record %d was changed: record %d has another hash for it", v.at.Seq, f.Seq)
 	}
-	v.at = v.at.after(f, l.Text)
-	v.place, v.event = here, f.event
+	v.at = v.at.After(f, l.Text)
+	v.place, v.event = here, f.Event
 	v.hashed(here)
 	v.tally(l, here)
 }
@@ -172,28 +175,28 @@ func (v *verifier) record(l *Line, here Problem) {
 // hashed compares the hash of the last record with the head and the anchors.
 func (v *verifier) hashed(here Problem) {
 	head := &v.reader.head
-	if v.reader.headErr == nil && v.at.seq == head.seq && v.at.hash != head.hash {
-		v.problem(here, "record %d was changed: the head has another hash", v.at.seq)
+	if v.reader.headErr == nil && v.at.Seq == head.Seq && v.at.Hash != head.Hash {
+		v.problem(here, "record %d was changed: the head has another hash", v.at.Seq)
 	}
-	if want, ok := v.anchors[v.at.seq]; ok {
-		if hex.EncodeToString(v.at.hash[:]) != want {
-			v.problem(here, "record %d does not have the expected hash", v.at.seq)
+	if want, ok := v.anchors[v.at.Seq]; ok {
+		if hex.EncodeToString(v.at.Hash[:]) != want {
+			v.problem(here, "record %d does not have the expected hash", v.at.Seq)
 		}
-		delete(v.anchors, v.at.seq)
+		delete(v.anchors, v.at.Seq)
 	}
 }
 
 func (v *verifier) tally(l *Line, here Problem) {
 	f := &l.first
 	switch {
-	case f.event == Decided:
-		v.open[f.seq] = true
-	case f.event.closes():
-		if !v.open[f.of] && f.of >= v.report.First {
-			v.problem(here, "it closes record %d, which is not an open job", f.of)
+	case f.Event == record.Decided:
+		v.open[f.Seq] = true
+	case f.Event.Closes():
+		if !v.open[f.Of] && f.Of >= v.report.First {
+			v.problem(here, "it closes record %d, which is not an open job", f.Of)
 		}
-		delete(v.open, f.of)
-	case f.event == Rotated, f.event == Repaired:
+		delete(v.open, f.Of)
+	case f.Event == record.Rotated, f.Event == record.Repaired:
 		r, err := l.Record()
 		if err != nil {
 			v.problem(here, "not a record")
@@ -205,9 +208,9 @@ func (v *verifier) tally(l *Line, here Problem) {
 		}
 		switch {
 		case r.Saved != "":
-			v.problem(here, "record %d was followed by data that is not a record; all of it, %d bytes, was moved to %q", f.seq-1, r.CutBytes, r.Saved)
+			v.problem(here, "record %d was followed by data that is not a record; all of it, %d bytes, was moved to %q", f.Seq-1, r.CutBytes, r.Saved)
 		case r.CutBytes > 0:
-			v.note(here, "%d bytes after record %d were not a record and were cut off", r.CutBytes, f.seq-1)
+			v.note(here, "%d bytes after record %d were not a record and were cut off", r.CutBytes, f.Seq-1)
 		}
 	}
 }
@@ -218,13 +221,13 @@ func (v *verifier) ends() {
 	switch {
 	case v.reader.headErr != nil:
 		v.problem(Problem{}, "the head cannot be read, so missing records at the end would not be noticed: %v", v.reader.headErr)
-	case v.at.seq < head.seq:
-		v.problem(Problem{}, "records %d to %d are missing at the end", v.at.seq+1, head.seq)
-	case v.at.seq > head.seq:
-		v.note(Problem{}, "the head is %d records behind: a supervisor was killed", v.at.seq-head.seq)
+	case v.at.Seq < head.Seq:
+		v.problem(Problem{}, "records %d to %d are missing at the end", v.at.Seq+1, head.Seq)
+	case v.at.Seq > head.Seq:
+		v.note(Problem{}, "the head is %d records behind: a supervisor was killed", v.at.Seq-head.Seq)
 	}
 	if v.report.First > 1 && v.report.First > v.kept {
-		v.problem(Problem{File: fileName(v.report.First), Line: 1}, "records before %d are missing, and no rotation removed them", v.report.First)
+		v.problem(Problem{File: files.FileName(v.report.First), Line: 1}, "records before %d are missing, and no rotation removed them", v.report.First)
 	}
 	for seq := range v.anchors {
 		if seq < v.report.First {

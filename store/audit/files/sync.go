@@ -1,6 +1,7 @@
-package audit
+package files
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -9,19 +10,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// ErrClosed is returned for what is done with an audit log after it was closed.
+var ErrClosed = errors.New("audit: the audit log is closed")
+
 // groupDelay is how long a record may wait for others before they are synced together. That leaves the disk as long
 // again of the 20 ms.
 const groupDelay = 10 * time.Millisecond
 
-// A syncer syncs records in its own goroutine, with one call for all that were written meanwhile. An error is
+// A Syncer syncs records in its own goroutine, with one call for all that were written meanwhile. An error is
 // permanent: the kernel drops data that it failed to write (fsync(2)).
-type syncer struct {
+type Syncer struct {
 	each bool
 	call func() error
 
 	wake   chan struct{} // used with each
 	timer  *time.Timer   // used without each: writers need not wake the goroutine, the timer does once per group
-	ending chan struct{} // closed by end
+	ending chan struct{} // closed by End
 	done   chan struct{}
 
 	mu              sync.Mutex
@@ -32,8 +36,10 @@ type syncer struct {
 	ended           bool   // guarded by mu
 }
 
-func newSyncer(each bool, call func() error) *syncer {
-	s := &syncer{each: each, call: call, wake: make(chan struct{}, 1), ending: make(chan struct{}), done: make(chan struct{})}
+// NewSyncer returns a running Syncer that syncs by call. With each, Wrote waits for it; otherwise records are synced within
+// 20 ms. It must be ended.
+func NewSyncer(each bool, call func() error) *Syncer {
+	s := &Syncer{each: each, call: call, wake: make(chan struct{}, 1), ending: make(chan struct{}), done: make(chan struct{})}
 	s.changed = sync.NewCond(&s.mu)
 	s.timer = time.NewTimer(groupDelay)
 	s.timer.Stop()
@@ -41,7 +47,7 @@ func newSyncer(each bool, call func() error) *syncer {
 	return s
 }
 
-func (s *syncer) run() {
+func (s *Syncer) run() {
 	defer close(s.done)
 	defer s.timer.Stop()
 	for ended := false; !ended; {
@@ -55,7 +61,7 @@ func (s *syncer) run() {
 	}
 }
 
-func (s *syncer) syncOnce() {
+func (s *Syncer) syncOnce() {
 	s.mu.Lock()
 	s.armed = false
 	target := s.written
@@ -74,13 +80,13 @@ func (s *syncer) syncOnce() {
 	s.changed.Broadcast()
 }
 
-// wrote reports that a record was written; with each, it waits until it is on disk.
-func (s *syncer) wrote(seq uint64) error {
+// Wrote reports that a record was written; with each, it waits until it is on disk.
+func (s *Syncer) Wrote(seq uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.written = max(s.written, seq)
 	if s.ended {
-		return errClosed
+		return ErrClosed
 	}
 	s.schedule()
 	for s.each && s.synced < seq && s.err == nil {
@@ -90,7 +96,7 @@ func (s *syncer) wrote(seq uint64) error {
 }
 
 // schedule wakes the goroutine at once or, without each, when a group has gathered. The caller holds s.mu.
-func (s *syncer) schedule() {
+func (s *Syncer) schedule() {
 	switch {
 	case s.each:
 		select {
@@ -103,41 +109,33 @@ func (s *syncer) schedule() {
 	}
 }
 
-// failure returns the first error of syncing, or nil.
-func (s *syncer) failure() error {
+// Failure returns the first error of syncing, or nil.
+func (s *Syncer) Failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// fail records an error of syncing elsewhere.
-func (s *syncer) fail(err error) {
+// Fail records an error of syncing elsewhere.
+func (s *Syncer) Fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.err = err
 	s.changed.Broadcast()
 }
 
-// end syncs the rest, and stops the goroutine.
-func (s *syncer) end() error {
+// End syncs the rest, and stops the goroutine.
+func (s *Syncer) End() error {
 	s.mu.Lock()
 	s.ended = true
 	close(s.ending)
 	s.mu.Unlock()
 	<-s.done
-	return s.failure()
+	return s.Failure()
 }
 
-// syncFile syncs the current file. Earlier files were synced when the next one was started.
-func (l *Log) syncFile() error {
-	l.mu.Lock()
-	f := l.file
-	l.mu.Unlock()
-	return dataSync(f)
-}
-
-// dataSync calls fdatasync(2). If another goroutine has closed the file, it was synced before.
-func dataSync(f *os.File) error {
+// DataSync calls fdatasync(2). If another goroutine has closed the file, it was synced before.
+func DataSync(f *os.File) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return err

@@ -1,0 +1,213 @@
+package record
+
+import (
+	"strings"
+	"time"
+
+	"corral/job"
+)
+
+// begin writes the first fields of a record.
+func (w Who) begin(event Event, of uint64) (*encoder, error) {
+	if !IsName(w.Instance) || w.Job != "" && !IsName(w.Job) {
+		return nil, ErrName
+	}
+	e := &encoder{b: make([]byte, 0, 1024)}
+	e.word("event", string(event))
+	e.word("instance", w.Instance)
+	if w.Job != "" {
+		e.word("job", w.Job)
+	}
+	if of != 0 {
+		e.number("of", int64(of))
+	}
+	return e, nil
+}
+
+func (w Who) peer(e *encoder) {
+	e.number("peer", int64(w.Peer))
+	e.flag("embedded", w.Embedded)
+}
+
+// A Decision describes a job that the supervisor is about to run.
+type Decision struct {
+	Who
+	Repo      string // real path
+	Common    string // real path of the git directory of which Repo is a worktree and which the job can access, or ""
+	Dir       string // relative to Repo, as requested
+	Profile   string
+	Workspace job.Workspace
+	Protect   job.Protection
+	Terminal  bool
+	Limits    job.Limits // as enforced
+	Claim     job.Claim
+}
+
+// Bounds of texts in a record, in escaped bytes. A text that was cut ends in an ellipsis.
+const (
+	maxPath    = 4095
+	maxMessage = 512
+	maxStep    = 64
+)
+
+// CloserMax is the maximum length of the line of an event that closes a job; this much is allocated for each open
+// job.
+const CloserMax = 4096
+
+// Body returns the line of a decided record from its event on.
+func (d *Decision) Body() ([]byte, error) {
+	e, err := d.begin(Decided, 0)
+	if err != nil {
+		return nil, err
+	}
+	d.peer(e)
+	e.text("repo", d.Repo, maxPath)
+	e.text("common", d.Common, maxPath)
+	e.text("dir", d.Dir, maxPath)
+	e.text("profile", d.Profile, maxStep)
+	e.word("workspace", d.Workspace.String())
+	if d.Protect != job.ProtectNone {
+		e.word("protect", d.Protect.String())
+	}
+	e.word("network", "none")
+	e.flag("terminal", d.Terminal)
+	e.open("limits")
+	for _, f := range d.Limits.Fields() {
+		if f.Name == "timeout" {
+			f.Name = "timeout_ns"
+		}
+		e.number(strings.ReplaceAll(f.Name, " ", "_"), *f.Value)
+	}
+	e.close()
+	e.claimed(d.Claim)
+	return e.b, nil
+}
+
+// An Ending is the outcome of a decided job.
+type Ending struct {
+	Who
+	Of      uint64 // seq of the decided record
+	Result  job.Result
+	Refusal *job.Refusal // nil if the job started
+}
+
+// Body returns the line of a finished record from its event on.
+func (f *Ending) Body() ([]byte, error) {
+	e, err := f.begin(Finished, f.Of)
+	if err != nil {
+		return nil, err
+	}
+	f.peer(e)
+	if f.Refusal != nil {
+		e.refusal(f.Refusal)
+	} else {
+		e.result(&f.Result)
+	}
+	return e.b, nil
+}
+
+func (e *encoder) refusal(r *job.Refusal) {
+	e.word("status", "refused")
+	e.text("step", r.Step, maxStep)
+	if r.Errno != 0 {
+		e.number("errno", int64(r.Errno))
+	}
+	e.text("message", r.Message, maxMessage)
+}
+
+func (e *encoder) result(r *job.Result) {
+	e.text("status", string(r.Status), maxStep)
+	if r.Signal != 0 {
+		e.number("signal", int64(r.Signal))
+	} else {
+		e.number("exit", int64(r.ExitCode))
+	}
+	e.text("limit", r.Limit, maxStep)
+	e.text("cgroup", r.Cgroup, maxStep)
+	e.number("sensitive", int64(len(r.Sensitive)+r.SensitiveMore))
+	e.open("usage")
+	u := &r.Usage
+	for _, t := range []struct {
+		name string
+		d    time.Duration
+	}{{"wall_ns", u.Wall}, {"cpu_ns", u.CPU}, {"user_ns", u.User}, {"system_ns", u.System}} {
+		e.number(t.name, int64(t.d))
+	}
+	e.number("peak_memory", u.PeakMemory)
+	e.number("peak_pids", u.PeakPIDs)
+	e.number("read_bytes", u.ReadBytes)
+	e.number("write_bytes", u.WriteBytes)
+	e.close()
+}
+
+// RefusedBody returns the body of a record that a job was refused before it was decided. repo is the directory as the
+// client named it.
+func RefusedBody(w Who, repo string, r *job.Refusal, c job.Claim) ([]byte, error) {
+	return w.body(Refused, 0, func(e *encoder) {
+		w.peer(e)
+		e.text("repo", repo, maxPath)
+		e.refusal(r)
+		e.claimed(c)
+	})
+}
+
+// DeniedBody returns the body of a record that a front-end denied a request.
+func DeniedBody(w Who, c job.Claim) ([]byte, error) {
+	return w.body(Denied, 0, func(e *encoder) {
+		w.peer(e)
+		e.claimed(c)
+	})
+}
+
+// DroppedBody returns the body of a record that count refused and denied requests of a user since that time have no
+// records of their own.
+func DroppedBody(w Who, count uint64, since time.Time) ([]byte, error) {
+	return w.body(Dropped, 0, func(e *encoder) {
+		w.peer(e)
+		e.number("count", int64(count))
+		e.word("since", since.UTC().Format(timeLayout))
+	})
+}
+
+// InstanceBody returns the body of a record that a supervisor started or ended: event is Started or Ended.
+func InstanceBody(event Event, instance string, pid int) ([]byte, error) {
+	return Who{Instance: instance}.body(event, 0, func(e *encoder) { e.number("pid", int64(pid)) })
+}
+
+// LostBody returns the body of a record that the supervisor of the job with the decided record of was killed.
+func LostBody(w Who, of uint64) ([]byte, error) { return w.body(Lost, of, func(*encoder) {}) }
+
+// RotatedBody returns the body of the last record of a file: next is the name of the next file, and kept the seq that names
+// the first file that is kept.
+func RotatedBody(instance, next string, kept uint64) ([]byte, error) {
+	return Who{Instance: instance}.body(Rotated, 0, func(e *encoder) {
+		e.word("next", next)
+		e.number("kept", int64(kept))
+	})
+}
+
+// A Repair describes damage at the end of the audit log.
+type Repair struct {
+	Cut     int64  // bytes after the last record that were cut off
+	Saved   string // file they were moved to, "" if they were the beginning of a single line
+	Missing uint64 // records that the head counts and the files lack
+}
+
+// Body returns the body of a record of a repair by an instance.
+func (r *Repair) Body(instance string) ([]byte, error) {
+	return Who{Instance: instance}.body(Repaired, 0, func(e *encoder) {
+		e.number("cut_bytes", r.Cut)
+		e.text("saved", r.Saved, maxStep)
+		e.number("missing", int64(r.Missing))
+	})
+}
+
+// body returns the body of a record with the given fields after the first ones.
+func (w Who) body(event Event, of uint64, fields func(*encoder)) ([]byte, error) {
+	e, err := w.begin(event, of)
+	if err != nil {
+		return nil, err
+	}
+	fields(e)
+	return e.b, nil
+}

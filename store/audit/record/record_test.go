@@ -1,0 +1,105 @@
+package record
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"corral/job"
+)
+
+// TestCutAfterEscaping: texts are cut by their escaped length, between characters, and end in an ellipsis then.
+func TestCutAfterEscaping(t *testing.T) {
+	for _, tt := range []struct{ in, want string }{
+		{"0123456789", "0123456789"},
+		{"0123456789a", "0123456…"},
+		{"\x01\x01", `\u0001…`},
+		{"äöüäö", "äöüäö"},
+		{"äöüäöü", "äöü…"},
+		{"\"\"\"\"\"\"", `\"\"\"…`},
+		{"\xff", `\ufffd`},
+	} {
+		if got := string(appendCut(nil, tt.in, 10)); got != tt.want || len(got) > 10 {
+			t.Errorf("%q: %q, want %q", tt.in, got, tt.want)
+		}
+	}
+}
+
+// TestHead: a head is read back as it was written, and nothing else is accepted.
+func TestHead(t *testing.T) {
+	s := State{Position{5, Hash{1, 2}, 4, 1 << 40}, 3, 1 << 41}
+	b := s.Encode()
+	got, err := ParseHead(b)
+	if err != nil || got != s || len(b) != HeadSize {
+		t.Errorf("%+v, %v, %d bytes", got, err, len(b))
+	}
+	for i := range b {
+		for _, c := range []byte{'x', ' ', '\n', 0} {
+			bad := slices.Clone(b)
+			bad[i] = c
+			if got, err := ParseHead(bad); err == nil && string(got.Encode()) != string(b) {
+				t.Errorf("byte %d as %q: %+v", i, c, got)
+			}
+		}
+	}
+}
+
+// FuzzLine: no line makes the reader panic, and an accepted line begins as this package begins lines.
+func FuzzLine(f *testing.F) {
+	at := Position{File: 1}
+	for _, d := range []*Decision{{Who: Who{Instance: "test", Job: "job-1", Peer: 1000}, Repo: "/srv/repo", Claim: job.Claim{Tool: "run"}}, {Who: Who{Instance: "a"}}} {
+		body, err := d.Body()
+		if err != nil {
+			f.Fatal(err)
+		}
+		line := AppendLine(nil, at, time.Now(), body)
+		at = at.After(&Fixed{Seq: at.Seq + 1, Event: Decided}, line)
+		f.Add(line)
+		f.Add(line[:len(line)/2])
+	}
+	lost, err := LostBody(Who{Instance: "test", Job: "job-1"}, 1)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(AppendLine(nil, at, time.Now(), lost))
+	f.Add([]byte(`{"seq":1,"prev":"` + strings.Repeat("0", 64) + `","time":"` + timeLayout + `","event":"x","instance":"y"}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		first, ok := Parse(line)
+		if !ok {
+			return
+		}
+		e := &encoder{}
+		e.word("event", string(first.Event))
+		e.word("instance", first.Instance)
+		if first.Job != "" {
+			e.word("job", first.Job)
+		}
+		if bytes.Contains(line, []byte(`,"of":`)) && first.Of != 0 {
+			e.number("of", int64(first.Of))
+		}
+		s := scanner{b: line}
+		s.take(len(`{"seq":`))
+		s.number()
+		s.take(len(`,"prev":"`) + 64 + len(`","time":"`))
+		stamp := s.take(len(timeLayout))
+		again := fmt.Appendf(nil, `{"seq":%d,"prev":"%x","time":"%s",%s`, first.Seq, first.Prev, stamp, e.b)
+		if !bytes.HasPrefix(line, again) && first.Of != 0 || bytes.ContainsAny(line, "\n\x00\x1b\x7f") {
+			t.Errorf("\n%q\nwas parsed as\n%q", line, again)
+		}
+	})
+}
+
+// FuzzCheckpoint: an accepted checkpoint has exactly one encoding.
+func FuzzCheckpoint(f *testing.F) {
+	c := Checkpoint{Position{7, Hash{9}, 3, 100}, map[uint64]Who{5: {Instance: "main", Job: "job-1"}, 6: {Instance: "a", Job: "b"}}}
+	f.Add(c.Encode())
+	f.Add((&Checkpoint{Position: Position{File: 1}}).Encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if c, ok := ParseCheckpoint(b); ok && !bytes.Equal(c.Encode(), b) {
+			t.Errorf("%q", b)
+		}
+	})
+}
