@@ -1,11 +1,15 @@
 package seccomp
 
 import (
+	"errors"
 	"fmt"
 
 	scmp "github.com/seccomp/libseccomp-golang"
 	"golang.org/x/sys/unix"
 )
+
+// ErrArch means that the architecture is neither "amd64" nor "arm64". Errors of Compile wrap it.
+var ErrArch = errors.New("no seccomp profile for this architecture")
 
 // An arch is a supported architecture.
 type arch struct {

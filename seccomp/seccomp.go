@@ -39,37 +39,12 @@
 package seccomp
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 )
 
-// Errors of Compile, wrapped.
-var (
-	// ErrProfile means that the profile is not one of Profiles.
-	ErrProfile = errors.New("unknown seccomp profile")
-	// ErrArch means that the architecture is neither "amd64" nor "arm64".
-	ErrArch = errors.New("no seccomp profile for this architecture")
-)
-
-// The names of the profiles.
-const (
-	defaultProfile = "default"
-	strictProfile  = "strict"
-)
-
-// Scanner is the profile of the scanner, which no job can request: "strict" plus openat2(2), with which the scanner
-// stays beneath the repository. Jobs lack that call because it can create files with set-id bits; no such file of the
-// scanner would outlive it.
-const Scanner = "scanner"
-
 // maxProgram is the kernel's maximum number of instructions of a filter (BPF_MAXINSNS in linux/bpf_common.h).
 const maxProgram = 4096
-
-// Profiles returns the names of the profiles that a job may have, the default first. The caller owns the slice.
-func Profiles() []string {
-	return []string{defaultProfile, strictProfile}
-}
 
 // Compile returns the filter program of a profile for an architecture ("amd64" or "arm64", which need not be the
 // host's). The bytes are an array of struct sock_filter of linux/filter.h, 8 bytes each, little-endian, as accepted

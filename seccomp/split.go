@@ -1,13 +1,6 @@
 package seccomp
 
-import (
-	"fmt"
-)
-
-// starting, appended to the name of a profile, names that profile before the job's program is executed: it also
-// allows openat2(2), which the start needs to open the working directory beneath the repository, and the job may not
-// use.
-const starting = ", starting"
+import "fmt"
 
 // Split returns two programs that together act as Compile's for the same profile and architecture. ahead takes almost
 // all of the loading time and also allows openat2(2): it can be loaded before the job is known. last refuses openat2
