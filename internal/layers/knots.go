@@ -41,8 +41,6 @@ var knots = map[string]int{
 
 	"store/index/chunk": 12,
 
-	"workspace/changes/layer": 12,
-
 	"workspace/image": 9,
 }
 

@@ -264,3 +264,20 @@ func (a *applier) leave(p *pair) error {
 	}
 	return err
 }
+
+// clean removes the temporary files of killed applies from a directory.
+func (a *applier) clean(p *pair) error {
+	for _, name := range a.walk.names(p.lower) {
+		if !isTemp(name) {
+			continue
+		}
+		err := a.lift(p)
+		if err == nil {
+			err = unix.Unlinkat(p.lower.fd, name, 0)
+		}
+		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EISDIR) {
+			return fmt.Errorf("%q: remove a temporary file of an earlier apply: %w", p.join(name), err)
+		}
+	}
+	return nil
+}

@@ -26,11 +26,6 @@ type checker struct {
 	seen  map[uint64]bool
 }
 
-// ident identifies an inode among all that exist at the same time.
-type ident struct{ dev, ino uint64 }
-
-func identOf(st *unix.Stat_t) ident { return ident{st.Dev, st.Ino} }
-
 // A suspect is a file of the layer whose original may have been removed from the repository.
 type suspect struct {
 	path   string
@@ -184,16 +179,6 @@ func (v *checker) vanished() error {
 		}
 	}
 	return nil
-}
-
-// A use is the state of a directory of the repository that is written to.
-type use struct {
-	checked  bool
-	writable bool
-	opened   bool   // its permissions are extended while it is written to
-	mode     uint32 // the original permissions
-	dirty    bool
-	made     *unix.Stat_t // the layer's directory, if this walk created it
 }
 
 // writable reports whether the directory of the repository can be written to, if necessary after extending its

@@ -9,9 +9,6 @@ import (
 	"corral/job"
 )
 
-// permissions are the bits that are compared and applied. A job may not set set-id bits or the sticky bit.
-const permissions = 0o777
-
 // classify sets the kind of c, "" if there is no difference.
 func (w *walk) classify(c *change) {
 	switch c.class() {
@@ -109,9 +106,6 @@ func (w *walk) same(c *change) bool {
 	return same
 }
 
-// sparse is the size above which holes are skipped.
-const sparse = 1 << 20
-
 // sameContent compares size bytes of two files. whole is false if the bounds were reached.
 func (w *walk) sameContent(a, b int, size int64) (same, whole bool) {
 	bufs := [2][]byte{make([]byte, 64<<10), make([]byte, 64<<10)}
@@ -132,28 +126,4 @@ func (w *walk) sameContent(a, b int, size int64) (same, whole bool) {
 		w.bytes -= int64(n)
 	}
 	return true, true
-}
-
-// nextData returns the offset of the next data of a file from at on, or size.
-func nextData(fd int, at, size int64) int64 {
-	n, err := unix.Seek(fd, at, unix.SEEK_DATA)
-	switch {
-	case errors.Is(err, unix.ENXIO):
-		return size
-	case err != nil:
-		return at // a file system without holes
-	}
-	return min(n, size)
-}
-
-// readAt fills p from offset at, and reports whether it succeeded.
-func readAt(fd int, p []byte, at int64) bool {
-	for len(p) > 0 {
-		n, err := retry(func() (int, error) { return unix.Pread(fd, p, at) })
-		if err != nil || n <= 0 {
-			return false
-		}
-		p, at = p[n:], at+int64(n)
-	}
-	return true
 }

@@ -30,58 +30,8 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"corral/isolate/scan"
 	"corral/workspace/changes/stream"
 )
-
-// Bounds limits one run. A zero field stands for its default.
-type Bounds struct {
-	Entries int           // names read, in both trees; default 2,000,000
-	Depth   int           // nested directories; default 256
-	Bytes   int64         // of compared content; default 8 GiB. An apply has no such bound
-	Time    time.Duration // default 30 s for a list, 2 min for a diff, 1 h for an apply
-	List    int           // entries in the stream, plus as many sensitive ones; default 1,000,000
-	File    int64         // bytes of one side of a file in a diff; default 4 MiB
-	Diff    int64         // bytes of all contents in a diff; default 64 MiB
-	// Contents is the maximum of content bytes in a list; by default it has none.
-	Contents int64
-}
-
-// maxDepth is the maximum of Bounds.Depth: each level holds two descriptors.
-const maxDepth = 512
-
-func (b Bounds) withDefaults(long time.Duration) Bounds {
-	set(&b.Entries, 2_000_000)
-	set(&b.Depth, 256)
-	set(&b.Bytes, 8<<30)
-	set(&b.Time, long)
-	set(&b.List, 1_000_000)
-	set(&b.File, 4<<20)
-	set(&b.Diff, 64<<20)
-	b.Depth = min(b.Depth, maxDepth)
-	return b
-}
-
-func set[T int | int64 | time.Duration](p *T, v T) {
-	if *p <= 0 {
-		*p = v
-	}
-}
-
-// Options select what to compare.
-type Options struct {
-	Upper string // the upper directory of the overlay
-	Repo  string // the repository itself
-	// Paths restricts the run to these paths and all below them; empty means everything. They are relative to the
-	// repository, clean, and none is below another one.
-	Paths  []string
-	Bounds Bounds
-	// Digest requests the digest of all changes at the end of the stream. For it each differing file of the layer is
-	// read.
-	Digest bool
-}
 
 // errNoChange is the error for a requested path without a change.
 var errNoChange = errors.New("no change at this path")
@@ -134,42 +84,5 @@ func (o Options) walk(ctx context.Context, b Bounds, v countingVisitor, prepare 
 	return v.writer().End(s)
 }
 
-// trees are the open roots of the layer and the repository.
-type trees struct{ upper, lower *dir }
-
-func (o Options) open() (*trees, error) {
-	upper, err := openRoot(o.Upper)
-	if err != nil {
-		return nil, fmt.Errorf("open the layer: %w", err)
-	}
-	lower, err := openRoot(o.Repo)
-	if err != nil {
-		upper.close()
-		return nil, fmt.Errorf("open the repository: %w", err)
-	}
-	return &trees{upper, lower}, nil
-}
-
-func (t *trees) close() {
-	t.upper.close()
-	t.lower.close()
-}
-
-// root returns the start of a walk. The permissions of the root itself are not compared.
-func (t *trees) root() *pair {
-	return &pair{upper: t.upper, lower: t.lower, rules: scan.RepositoryRules()}
-}
-
 // failure formats an error with its path for Sum.Failed.
 func failure(path string, err error) string { return fmt.Sprintf("%q: %v", path, err) }
-
-func isDir(st *unix.Stat_t) bool { return st != nil && st.Mode&unix.S_IFMT == unix.S_IFDIR }
-
-func isFile(st *unix.Stat_t) bool { return st != nil && st.Mode&unix.S_IFMT == unix.S_IFREG }
-
-func isLink(st *unix.Stat_t) bool { return st != nil && st.Mode&unix.S_IFMT == unix.S_IFLNK }
-
-// isWhiteout reports whether a file of the upper directory marks a deletion.
-func isWhiteout(st *unix.Stat_t) bool {
-	return st != nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0
-}

@@ -3,7 +3,6 @@ package layer
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -87,63 +86,4 @@ func (t *temp) discard() {
 	if !t.placed {
 		_ = unix.Unlinkat(t.at.fd, t.name, 0) // on an error, the next apply removes it
 	}
-}
-
-// clean removes the temporary files of killed applies from a directory.
-func (a *applier) clean(p *pair) error {
-	for _, name := range a.walk.names(p.lower) {
-		if !isTemp(name) {
-			continue
-		}
-		err := a.lift(p)
-		if err == nil {
-			err = unix.Unlinkat(p.lower.fd, name, 0)
-		}
-		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EISDIR) {
-			return fmt.Errorf("%q: remove a temporary file of an earlier apply: %w", p.join(name), err)
-		}
-	}
-	return nil
-}
-
-// copyContent copies size bytes and preserves holes.
-func copyContent(dst, src int, size int64) error {
-	if err := unix.Ftruncate(dst, size); err != nil {
-		return fmt.Errorf("write: %w", err)
-	}
-	buf := make([]byte, 256<<10)
-	for at := nextData(src, 0, size); at < size; at = nextData(src, at, size) {
-		end := holeAfter(src, at, size)
-		for at < end {
-			n := int(min(end-at, int64(len(buf))))
-			if !readAt(src, buf[:n], at) {
-				return errors.New("read: the file was truncated meanwhile")
-			}
-			if err := writeAt(dst, buf[:n], at); err != nil {
-				return fmt.Errorf("write: %w", err)
-			}
-			at += int64(n)
-		}
-	}
-	return nil
-}
-
-// holeAfter returns the end of the data at offset at.
-func holeAfter(fd int, at, size int64) int64 {
-	n, err := unix.Seek(fd, at, unix.SEEK_HOLE)
-	if err != nil || n <= at {
-		return size
-	}
-	return min(n, size)
-}
-
-func writeAt(fd int, p []byte, at int64) error {
-	for len(p) > 0 {
-		n, err := retry(func() (int, error) { return unix.Pwrite(fd, p, at) })
-		if err != nil {
-			return err
-		}
-		p, at = p[n:], at+int64(n)
-	}
-	return nil
 }
