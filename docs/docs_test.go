@@ -127,7 +127,7 @@ func TestReadmeTable(t *testing.T) {
 
 // TestDocumentedDirectories: the reference of runtimes names the directories in which programs are looked for, and no others.
 func TestDocumentedDirectories(t *testing.T) {
-	code, err := os.ReadFile("../policy/runtimes/find.go")
+	code, err := os.ReadFile("../policy/runtimes/places.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestDocumentedDirectories(t *testing.T) {
 	_, list, _ := strings.Cut(string(code), `"/usr/local/sbin"`)
 	list, _, ok := strings.Cut(`"/usr/local/sbin"`+list, "}")
 	if !ok {
-		t.Fatal("policy/runtimes/find.go has no list of directories")
+		t.Fatal("policy/runtimes/places.go has no list of directories")
 	}
 	var want []string
 	for _, m := range regexp.MustCompile(`"(/[^"]+)"`).FindAllStringSubmatch(list, -1) {

@@ -31,8 +31,6 @@ var knots = map[string]int{
 
 	"mcp": 10,
 
-	"policy/runtimes": 10,
-
 	"rpc": 12,
 
 	"seccomp": 14,

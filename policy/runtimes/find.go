@@ -9,37 +9,6 @@ import (
 	"sync"
 )
 
-// Places define where programs are looked for.
-type Places struct {
-	// Toolchains are the directories of the operator's configuration. They precede those of the system. Each is searched
-	// in its bin, or if it has none, directly; and if it belongs to a version manager (~/.nvm, ~/.pyenv, ~/.rustup and so
-	// on), in the versions in use.
-	Toolchains []string
-	// Never are directories in which no program is accepted, even inside a toolchain: repositories.
-	Never []string
-
-	host host // replaced in tests; zero means this host
-}
-
-// A host describes where the system's programs are.
-type host struct {
-	dirs   []string // as in PATH; * matches any one name
-	trees  []string // where links in dirs may lead: what every jail shows
-	caches []string // Go build caches
-	owner  uint32   // owner of system files
-}
-
-// system lists what package rootfs shows in every jail, as far as it contains programs. /snap is left out: its programs
-// start a service.
-var system = host{
-	dirs: []string{
-		"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/go/bin",
-		"/usr/lib/go/bin", "/usr/lib/jvm/*/bin", "/usr/lib/dotnet", "/opt/*/bin",
-	},
-	trees:  []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt"},
-	caches: goCaches,
-}
-
 // Installed are the programs of this host. It is safe for concurrent use, and searches again when a directory has
 // changed. The zero Installed has no programs.
 type Installed struct{ c *cache }
@@ -207,31 +176,4 @@ func (a *attempt) missing() string {
 		b.WriteString("; rejected " + why)
 	}
 	return b.String() + "\nhint: " + a.runtime.Remedy()
-}
-
-// Remedy tells users how to install the programs of a runtime.
-func (r Runtime) Remedy() string {
-	if r.Debian == "" {
-		return r.Elsewhere
-	}
-	return "apt-get install " + r.Debian + ", or add a toolchain directory to the configuration"
-}
-
-// with returns a prepare function that finds other programs by name, preferably beside the program that needs them.
-func with(names ...string) func(*search, *Choice) string {
-	return func(s *search, c *Choice) string {
-		for _, name := range names {
-			beside := []string{filepath.Join(filepath.Dir(c.Path), name), filepath.Join(filepath.Dir(c.Real), name)}
-			paths := append(beside, s.all(name)...)
-			at := slices.IndexFunc(paths, s.usable)
-			if at < 0 {
-				return "it needs " + name + ", which was not found"
-			}
-			c.with[name] = paths[at]
-			if dir := filepath.Dir(paths[at]); !slices.Contains(strings.Split(c.paths, ":"), dir) {
-				c.paths = dir + ":" + c.paths
-			}
-		}
-		return ""
-	}
 }

@@ -11,10 +11,6 @@ import (
 // goCache is the Go build cache of a job.
 const goCache = Dir + "/go-build"
 
-// goCaches are the directories where a prebuilt cache is looked for, in addition to go-build in each toolchain directory.
-// See Choice.Faster.
-var goCaches = []string{"/usr/local/lib/corral/go-build", "/usr/lib/corral/go-build", "/opt/corral/go-build"}
-
 // Faster returns what root can do once to make the choice start faster, as a clause that ends with a command, or "".
 // Without a prebuilt cache, every job compiles the parts of the standard library that it uses, which takes seconds.
 func (c Choice) Faster() string {

@@ -98,17 +98,3 @@ func nodeVersion(real string) [2]int {
 	}
 	return v
 }
-
-// leadingVersion returns the first two numbers of a version such as "22.6.0". It stops at the first part that is not a
-// number.
-func leadingVersion(s string) [2]int {
-	var v [2]int
-	for i, part := range strings.SplitN(s, ".", 3) {
-		n, err := strconv.Atoi(part)
-		if err != nil || i > 1 {
-			break
-		}
-		v[i] = n
-	}
-	return v
-}

@@ -8,24 +8,6 @@ import (
 	"corral/job"
 )
 
-// A Choice is a program that was found for a runtime. Installed.Choose makes it.
-type Choice struct {
-	Runtime    string
-	Executable string // name, for example "python3"
-	Path       string // path to execute
-	Real       string // Path with links resolved
-	// Memory is the job's memory limit in bytes, for programs that would otherwise size themselves by the machine's
-	// memory.
-	Memory int64
-
-	way   way
-	env   []string          // of the runtime
-	with  map[string]string // paths of other programs it needs, by name
-	paths string            // PATH
-	cache string            // directory of a prebuilt Go cache, or ""
-	old   bool              // Java before version 11
-}
-
 // Plan returns what to run: the argument list, whose first element is a path; the files that the job needs; and the
 // runtime's variables, including PATH, which take precedence over variables of the same name. With a nil code, the
 // program itself runs with args; otherwise the code does.
@@ -42,17 +24,6 @@ func (c Choice) Plan(code *string, args []string) (argv []string, files []job.Fi
 		p.exec(append([]string{c.Path}, args...)...)
 	}
 	return p.argv, p.files, p.env
-}
-
-// A plan accumulates what to run.
-type plan struct {
-	Choice
-	source string
-	args   []string
-
-	argv  []string
-	files []job.File
-	env   []string
 }
 
 // binary is the name of a compiled program.

@@ -2,7 +2,6 @@ package runtimes
 
 import (
 	"errors"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -10,12 +9,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-)
-
-// Bounds on what is read of the host. Directories of version managers are writable by users.
-const (
-	maxNames = 512     // names read per directory
-	maxSmall = 8 << 10 // bytes read per file
 )
 
 // A search is a snapshot of the directories. It is immutable.
@@ -199,49 +192,3 @@ func (s *search) inToolchain(path string) bool {
 func (s *search) forbidden(path string) bool {
 	return slices.ContainsFunc(s.never, func(dir string) bool { return below(path, dir) })
 }
-
-// below reports whether path is dir or inside it. Both must be absolute and clean.
-func below(path, dir string) bool {
-	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
-}
-
-// names returns up to maxNames names in a directory, sorted by version: go1.9 comes before go1.10.
-func names(dir string) []string {
-	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK|unix.O_NOCTTY, 0) // a FIFO would block
-	if err != nil {
-		return nil
-	}
-	defer d.Close()
-	list, err := d.Readdirnames(maxNames)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil
-	}
-	slices.SortFunc(list, byVersion)
-	return list
-}
-
-// byVersion compares names, with numbers in them compared by value.
-func byVersion(a, b string) int {
-	for a != "" && b != "" {
-		x, y := digits(a), digits(b)
-		if x == "" || y == "" {
-			if a[0] != b[0] {
-				return int(a[0]) - int(b[0])
-			}
-			a, b = a[1:], b[1:]
-			continue
-		}
-		a, b = a[len(x):], b[len(y):]
-		x, y = strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
-		if len(x) != len(y) {
-			return len(x) - len(y)
-		}
-		if x != y {
-			return strings.Compare(x, y)
-		}
-	}
-	return len(a) - len(b)
-}
-
-// digits returns the decimal digits that s starts with.
-func digits(s string) string { return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))] }

@@ -133,3 +133,22 @@ func compilers(code func(*plan), names ...string) []way {
 	}
 	return list
 }
+
+// Runtimes returns the names of all runtimes, in the order of the documentation.
+func Runtimes() []string {
+	var names []string
+	for i := range table {
+		names = append(names, table[i].Name)
+	}
+	return names
+}
+
+// Lookup returns the runtime with the given name.
+func Lookup(name string) (Runtime, bool) {
+	for i := range table {
+		if table[i].Name == name {
+			return table[i], true
+		}
+	}
+	return Runtime{}, false
+}

@@ -18,6 +18,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"corral/job"
 )
 
 // Dir is the job's private directory, of mode 0700, for its code and what is compiled from it.
@@ -44,25 +46,6 @@ type way struct {
 	prepare func(s *search, c *Choice) string
 	// code plans to run p.source. args plans to run the program with arguments only; nil passes them unchanged.
 	code, args func(p *plan)
-}
-
-// Runtimes returns the names of all runtimes, in the order of the documentation.
-func Runtimes() []string {
-	var names []string
-	for i := range table {
-		names = append(names, table[i].Name)
-	}
-	return names
-}
-
-// Lookup returns the runtime with the given name.
-func Lookup(name string) (Runtime, bool) {
-	for i := range table {
-		if table[i].Name == name {
-			return table[i], true
-		}
-	}
-	return Runtime{}, false
 }
 
 // Candidates returns the names of the programs that run r, in the order in which they are tried.
@@ -107,4 +90,41 @@ func isVersion(s string) bool {
 		}
 	}
 	return true
+}
+
+// A Choice is a program that was found for a runtime. Installed.Choose makes it.
+type Choice struct {
+	Runtime    string
+	Executable string // name, for example "python3"
+	Path       string // path to execute
+	Real       string // Path with links resolved
+	// Memory is the job's memory limit in bytes, for programs that would otherwise size themselves by the machine's
+	// memory.
+	Memory int64
+
+	way   way
+	env   []string          // of the runtime
+	with  map[string]string // paths of other programs it needs, by name
+	paths string            // PATH
+	cache string            // directory of a prebuilt Go cache, or ""
+	old   bool              // Java before version 11
+}
+
+// A plan accumulates what to run.
+type plan struct {
+	Choice
+	source string
+	args   []string
+
+	argv  []string
+	files []job.File
+	env   []string
+}
+
+// Remedy tells users how to install the programs of a runtime.
+func (r Runtime) Remedy() string {
+	if r.Debian == "" {
+		return r.Elsewhere
+	}
+	return "apt-get install " + r.Debian + ", or add a toolchain directory to the configuration"
 }
