@@ -38,8 +38,6 @@ var knots = map[string]int{
 	"store/index": 11,
 
 	"store/index/chunk": 12,
-
-	"workspace/image": 9,
 }
 
 // checkKnots returns what breaks maxKnot or differs from the exceptions in known.

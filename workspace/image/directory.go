@@ -172,8 +172,6 @@ func (v *walk) file(dir *os.Root, base, name string, stat *syscall.Stat_t) error
 	return err
 }
 
-func changed(name string) error { return fmt.Errorf("%.200q changed while it was read", name) }
-
 // same reports whether the opened file is the one that stat describes.
 func same(opened fs.FileInfo, stat *syscall.Stat_t) bool {
 	now, ok := opened.Sys().(*syscall.Stat_t)

@@ -16,11 +16,6 @@ const (
 	reserved = ".wh..wh."
 )
 
-var (
-	errEmpty = errors.New("the root file system is empty")
-	errText  = fmt.Errorf("names and link targets together have more than %d bytes", maxText)
-)
-
 // A tree is the root file system that results from the layers applied so far.
 type tree struct {
 	root    *node

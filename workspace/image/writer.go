@@ -33,14 +33,6 @@ func (w *writer) header(h *tar.Header) error {
 	return nil
 }
 
-func tooMany(limit int64) error {
-	return fmt.Errorf("the root file system has more than %d files\nhint: --inodes sets the maximum", limit)
-}
-
-func tooLarge(limit int64) error {
-	return fmt.Errorf("the root file system has more than %d bytes\nhint: --disk sets the maximum", limit)
-}
-
 // drop counts a mode with set-id bits, which are dropped.
 func (w *writer) drop(mode uint32) {
 	if mode&setID != 0 {
