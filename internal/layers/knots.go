@@ -33,8 +33,6 @@ var knots = map[string]int{
 
 	"rpc": 12,
 
-	"seccomp": 14,
-
 	"store/index": 11,
 
 	"store/index/chunk": 12,
