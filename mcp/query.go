@@ -189,3 +189,20 @@ func unreadable(handle string, err error) error {
 	}
 	return err
 }
+
+// An Excerpt is an artifact.Excerpt with its description.
+type Excerpt struct {
+	LineStart int64  `json:"lineStart" about:"first line, counted from 1"`
+	LineEnd   int64  `json:"lineEnd"`
+	Content   string `json:"content"`
+	Source    string `json:"source" enum:"stdout,stderr"`
+	Fallback  bool   `json:"fallback,omitempty" about:"nothing matched: these are the first lines"`
+}
+
+func excerptsOf(list []artifact.Excerpt) []Excerpt {
+	excerpts := make([]Excerpt, len(list))
+	for n, e := range list {
+		excerpts[n] = Excerpt(e)
+	}
+	return excerpts
+}

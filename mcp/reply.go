@@ -11,35 +11,6 @@ import (
 	"corral/store/artifact"
 )
 
-// An executeReply is the structuredContent of runtime_execute. Fields that a mode does not have are absent.
-type executeReply struct {
-	Status job.Status `json:"status" enum:"success,failure,timeout,cancelled,denied"`
-	exit
-	OutputLines   *int64     `json:"outputLines,omitempty" about:"mode minimal: lines of both streams"`
-	OutputBytes   *int64     `json:"outputBytes,omitempty" about:"mode minimal: bytes of both streams"`
-	StdoutSummary *string    `json:"stdoutSummary,omitempty" about:"mode summary: head and tail"`
-	StderrSummary *string    `json:"stderrSummary,omitempty" about:"mode summary: tail"`
-	Excerpts      *[]Excerpt `json:"excerpts,omitempty" about:"modes summary and intent: around what matches queryTerms"`
-	outcome
-}
-
-// An Excerpt is an artifact.Excerpt with its description.
-type Excerpt struct {
-	LineStart int64  `json:"lineStart" about:"first line, counted from 1"`
-	LineEnd   int64  `json:"lineEnd"`
-	Content   string `json:"content"`
-	Source    string `json:"source" enum:"stdout,stderr"`
-	Fallback  bool   `json:"fallback,omitempty" about:"nothing matched: these are the first lines"`
-}
-
-func excerptsOf(list []artifact.Excerpt) []Excerpt {
-	excerpts := make([]Excerpt, len(list))
-	for n, e := range list {
-		excerpts[n] = Excerpt(e)
-	}
-	return excerpts
-}
-
 // An exit is the part of a reply that says how a job ended.
 type exit struct {
 	ExitCode   *int    `json:"exitCode"`

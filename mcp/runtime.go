@@ -164,3 +164,15 @@ func summarize(r *executeReply) string {
 	b.WriteString("; the output is in structuredContent, and can be read in parts with runtime_query_output")
 	return b.String()
 }
+
+// An executeReply is the structuredContent of runtime_execute. Fields that a mode does not have are absent.
+type executeReply struct {
+	Status job.Status `json:"status" enum:"success,failure,timeout,cancelled,denied"`
+	exit
+	OutputLines   *int64     `json:"outputLines,omitempty" about:"mode minimal: lines of both streams"`
+	OutputBytes   *int64     `json:"outputBytes,omitempty" about:"mode minimal: bytes of both streams"`
+	StdoutSummary *string    `json:"stdoutSummary,omitempty" about:"mode summary: head and tail"`
+	StderrSummary *string    `json:"stderrSummary,omitempty" about:"mode summary: tail"`
+	Excerpts      *[]Excerpt `json:"excerpts,omitempty" about:"modes summary and intent: around what matches queryTerms"`
+	outcome
+}

@@ -284,7 +284,12 @@ func TestStarlarkDefinition(t *testing.T) {
 	if len(d.Description) > 2<<10 || !d.ReadOnly || d.Destructive || !d.Idempotent || d.OpenWorld || d.Dotted != "code.sandbox.starlark.run" {
 		t.Errorf("%d bytes, %+v", len(d.Description), d)
 	}
-	for _, want := range []string{`"default":1000`, `"maximum":60000`, `"default":64`, `"maximum":1024`, `"caps":{"type":"object","description":"capabilities: there are none, and it must be empty","additionalProperties":false}`} {
+	for _, want := range []string{
+		fmt.Sprintf(`"default":%d`, DefaultStarlarkWall.Milliseconds()), fmt.Sprintf(`"maximum":%d`, starlark.MaxWall.Milliseconds()),
+		fmt.Sprintf(`"default":%d`, DefaultStarlarkOutput), fmt.Sprintf(`"maximum":%d`, starlark.MaxOutput>>10),
+		fmt.Sprintf(`"maxLength":%d`, starlark.MaxScript), fmt.Sprintf(`"maxLength":%d`, starlark.MaxInput),
+		`"caps":{"type":"object","description":"capabilities: there are none, and it must be empty","additionalProperties":false}`,
+	} {
 		if !strings.Contains(string(d.Input), want) {
 			t.Errorf("no %s in %s", want, d.Input)
 		}
