@@ -77,7 +77,7 @@ func same(t *testing.T, what string, page, code []string) {
 // TestErrors: the reference of errors has each code, status and limit, and no other.
 func TestErrors(t *testing.T) {
 	const page = "reference/errors.md"
-	same(t, "codes", rows(t, page, "Errors of a tool"), constants(t, "../mcp/tool.go", "Code"))
+	same(t, "codes", rows(t, page, "Errors of a tool"), constants(t, "../mcp/tool/tool.go", "Code"))
 	same(t, "limits", rows(t, page, "Limits"), constants(t, "../job/job.go", "Limit"))
 
 	statuses := map[string]bool{}

@@ -2,6 +2,9 @@ package mcp
 
 import (
 	"bytes"
+	"corral/mcp/ctxtools"
+	"corral/mcp/execute"
+	"corral/mcp/tool"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -11,7 +14,7 @@ import (
 // TestPublishedDefinitions: what tools/list publishes about each tool is the file of its name in testdata/definitions. Clients depend
 // on names, types and bounds; UPDATE=1 writes the files again after a deliberate change.
 func TestPublishedDefinitions(t *testing.T) {
-	for _, tool := range append([]Tool{&Execute{}, &QueryOutput{}, &Sandbox{Repos: []string{"app"}}, &Starlark{}}, (&Ctx{}).Tools()...) {
+	for _, tool := range append([]tool.Tool{&execute.Execute{}, &execute.QueryOutput{}, &execute.Sandbox{Repos: []string{"app"}}, &execute.Starlark{}}, (&ctxtools.Suite{}).Tools()...) {
 		var got bytes.Buffer
 		e := json.NewEncoder(&got)
 		e.SetEscapeHTML(false)

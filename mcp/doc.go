@@ -1,26 +1,10 @@
-// Package mcp implements a Model Context Protocol server for agent hosts: tools over stdio and over Streamable HTTP, in
-// protocol versions up to 2026-07-28.
+// Package mcp is the overview of corral's Model Context Protocol server; its tests compare all tools with their documentation.
 //
-// Each Tool is in a file of its own. New makes a Server from a list of tools; ServeStdio serves one client on standard input
-// and output, Serve and Handler serve many clients over HTTP. Creating a server, initialize and tools/list start no process
-// and change nothing, because hosts start servers only to inspect them.
+//   - tool: what every tool needs, from the decoding of arguments to the schema of results.
+//   - run: what tools that run jobs share, as the description of a job's outcome.
+//   - execute: runtime_execute, runtime_query_output, sandbox_exec and starlark_run.
+//   - ctxtools: ctx_execute, ctx_search and their siblings, with the state that they share.
+//   - server: the protocol over stdio and HTTP. It knows tools by the interface tool.Tool.
 //
-// The library mcp-go implements the meaning of the protocol's messages (HandleMessage). Reading, writing and the accounting
-// of requests in flight are implemented here, and so are their bounds: an incoming message has at most 10 MiB, an outgoing
-// one 9 MiB; a client has at most 256 requests with 64 MiB of messages in flight, and at most 64 MiB of responses are
-// buffered for a client that does not read.
-//
-//   - A message is parsed strictly and re-encoded before mcp-go sees it: UTF-8, no duplicate keys, no key that differs from
-//     a known one in case only, at most 64 levels of nesting. A tool receives its arguments as the client wrote them.
-//   - A request gets one response. A cancelled request gets none, and its tool is not started if it was not running yet.
-//   - Progress notifications of a request precede its response, never follow it, and are sent on the request's own stream.
-//   - A tool's result is structuredContent, and the same JSON as text if it is short. An *Error becomes a result with
-//     isError; JSON-RPC errors are for protocol faults. A panic in a tool becomes INTERNAL and ends that call only.
-//   - A call's context ends when the client cancels the call, when an HTTP client closes its POST, and when the call's
-//     session or connection ends.
-//   - A call is one line of the diagnostic log and, if there is a Tracer, one span in the client's trace. Neither contains
-//     arguments or results (package internal/calls).
-//   - Over HTTP every request needs a bearer token, and a session belongs to the principal that opened it.
-//
-// No exported identifier uses mcp-go's types.
+// A front-end makes the tools with what they need to run, and a server with the tools.
 package mcp

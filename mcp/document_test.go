@@ -9,12 +9,16 @@ import (
 	"strings"
 	"testing"
 
+	"corral/internal/test/mcptest"
 	"corral/internal/test/sandboxtest"
+	"corral/mcp/ctxtools"
+	"corral/mcp/execute"
+	"corral/mcp/tool"
 )
 
 // TestDocuments: each tool's page documents every argument and reply key, and no others.
 func TestDocuments(t *testing.T) {
-	for _, tool := range append([]Tool{&Execute{}, &QueryOutput{}, &Sandbox{}, &Starlark{}}, (&Ctx{}).Tools()...) {
+	for _, tool := range append([]tool.Tool{&execute.Execute{}, &execute.QueryOutput{}, &execute.Sandbox{}, &execute.Starlark{}}, (&ctxtools.Suite{}).Tools()...) {
 		d := tool.Definition()
 		interfaces := filepath.Join(sandboxtest.ModuleRoot(t), "docs", "interfaces")
 		page, err := os.ReadFile(filepath.Join(interfaces, d.Name+".md"))
@@ -29,11 +33,11 @@ func TestDocuments(t *testing.T) {
 				continue
 			}
 			var want []string
-			for _, p := range readSchema(t, raw).Properties {
-				if section == "Reply" && (p.name == "code" || p.name == "details" || p.name == "message" && ofError(d.Output)) {
+			for _, p := range mcptest.ReadSchema(t, raw).Properties {
+				if section == "Reply" && (p.Name == "code" || p.Name == "details" || p.Name == "message" && ofError(d.Output)) {
 					continue // a key of errors
 				}
-				want = append(want, p.name)
+				want = append(want, p.Name)
 			}
 			got := documented(string(page), section)
 			slices.Sort(want)

@@ -19,7 +19,10 @@ import (
 	"corral/internal/version"
 	"corral/isolate/client/embed"
 	"corral/job"
-	"corral/mcp"
+	"corral/mcp/ctxtools"
+	"corral/mcp/execute"
+	"corral/mcp/server"
+	"corral/mcp/tool"
 	"corral/rpc"
 	"corral/workspace/session"
 )
@@ -31,11 +34,11 @@ type backend struct {
 	supervisor *supervisor.Connection
 	engine     *engine
 	outputs    *outputs
-	knowledge  *knowledge // nil if indexing is disabled
-	ctx        *mcp.Ctx   // nil for corral exec-server
+	knowledge  *knowledge      // nil if indexing is disabled
+	ctx        *ctxtools.Suite // nil for corral exec-server
 	sessions   *session.Manager
 	tracer     *telemetry.Tracer // nil if no spans are exported
-	server     *mcp.Server       // for corral mcp and corral serve, else nil
+	server     *server.Server    // for corral mcp and corral serve, else nil
 	exec       *rpc.Server       // for corral exec-server, else nil
 	// ballast is never written to, so it occupies no memory. The garbage collector starts when the heap has grown by a
 	// share of its size: without ballast, that share is so small that a few calls trigger a collection.
@@ -99,14 +102,14 @@ func (s *serving) build(b *backend) error {
 	}}
 	b.knowledge = newKnowledge(b)
 	b.ctx = b.newCtx()
-	tools, err := s.chosen(slices.Concat([]mcp.Tool{
-		&mcp.Execute{Engine: b.engine, Outputs: b.outputs, Secrets: rules.Secrets(), Repos: ids},
-		&mcp.QueryOutput{Artifacts: p, Repos: ids, Index: b.ctx.Fuzzy()},
+	tools, err := s.chosen(slices.Concat([]tool.Tool{
+		&execute.Execute{Engine: b.engine, Outputs: b.outputs, Secrets: rules.Secrets(), Repos: ids},
+		&execute.QueryOutput{Artifacts: p, Repos: ids, Index: b.ctx.Fuzzy()},
 	}, s.sandbox(b, rules.Secrets()), b.ctxTools(rules), b.starlark()))
 	if err != nil {
 		return err
 	}
-	b.server = mcp.New(mcp.Options{
+	b.server = server.New(server.Options{
 		Version: version.Version, Dotted: s.names == "dotted", Instructions: about, Log: b.log, Tracer: b.tracing(), Ended: b.ended, Tools: tools,
 	})
 	return nil

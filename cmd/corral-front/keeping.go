@@ -6,7 +6,8 @@ import (
 	"strings"
 
 	"corral/job"
-	"corral/mcp"
+	"corral/mcp/execute"
+	"corral/mcp/tool"
 	"corral/workspace/changes"
 	"corral/workspace/session"
 )
@@ -26,7 +27,7 @@ func (s *serving) sessionManager(b *backend) *session.Manager {
 }
 
 // sandbox returns sandbox_exec for the repositories in which a shell may run, or no tool if there are none.
-func (s *serving) sandbox(b *backend, secrets []string) []mcp.Tool {
+func (s *serving) sandbox(b *backend, secrets []string) []tool.Tool {
 	c := b.config
 	if !c.Sandbox.Enabled || !c.Runtime.Enabled {
 		return nil
@@ -46,14 +47,14 @@ func (s *serving) sandbox(b *backend, secrets []string) []mcp.Tool {
 	if len(ids) == 0 || c.Sandbox.Repo != "" && !slices.Contains(ids, c.Sandbox.Repo) {
 		return nil
 	}
-	return []mcp.Tool{&mcp.Sandbox{
+	return []tool.Tool{&execute.Sandbox{
 		Engine: b.engine, Outputs: b.outputs, Secrets: secrets, Repos: ids, Repo: c.Sandbox.Repo, Workspaces: workspaces, Path: path,
 		Timeout: c.Sandbox.Timeout, OutputLimit: c.Sandbox.OutputLimit, Partial: c.Sandbox.PartialOutput,
 	}}
 }
 
 // chosen returns those of the tools that --tools names.
-func (s *serving) chosen(tools []mcp.Tool) ([]mcp.Tool, error) {
+func (s *serving) chosen(tools []tool.Tool) ([]tool.Tool, error) {
 	if s.tools == nil {
 		return tools, nil
 	}
@@ -66,7 +67,7 @@ func (s *serving) chosen(tools []mcp.Tool) ([]mcp.Tool, error) {
 			return nil, fmt.Errorf("--tools %q: the tools are %s", name, strings.Join(names, ", "))
 		}
 	}
-	return slices.DeleteFunc(tools, func(t mcp.Tool) bool { return !slices.Contains(s.tools, t.Name()) }), nil
+	return slices.DeleteFunc(tools, func(t tool.Tool) bool { return !slices.Contains(s.tools, t.Name()) }), nil
 }
 
 // layerOf returns the layer of the session of spec, to be examined for tool by a job of its own.

@@ -12,7 +12,8 @@ import (
 	"sync"
 
 	"corral/internal/calls"
-	"corral/mcp"
+	"corral/mcp/ctxtools"
+	"corral/mcp/tool"
 	"corral/policy"
 	"corral/store/artifact"
 	"corral/store/index"
@@ -153,7 +154,7 @@ func refill(ctx context.Context, store *artifact.Store, b index.Base, add func(i
 		return err
 	}
 	for _, m := range slices.Backward(list) {
-		for _, source := range mcp.SourcesOf(m) {
+		for _, source := range ctxtools.SourcesOf(m) {
 			r, w := io.Pipe()
 			var read sync.WaitGroup
 			read.Go(func() { _ = w.CloseWithError(store.Stream(ctx, reader, m.ArtifactID, source.Stream, w)) })
@@ -170,7 +171,7 @@ func refill(ctx context.Context, store *artifact.Store, b index.Base, add func(i
 
 // ctxTools returns ctx_execute, ctx_search and the other ctx tools for the repositories in which anything may run, or
 // no tool if there are none.
-func (b *backend) ctxTools(rules *policy.Policy) []mcp.Tool {
+func (b *backend) ctxTools(rules *policy.Policy) []tool.Tool {
 	c := b.config
 	if !c.Ctx.Enabled || !c.Runtime.Enabled {
 		return nil
@@ -194,8 +195,8 @@ func (b *backend) ctxTools(rules *policy.Policy) []mcp.Tool {
 }
 
 // newCtx returns the state that tools which search the index share, runtime_query_output among them.
-func (b *backend) newCtx() *mcp.Ctx {
-	x := &mcp.Ctx{Engine: b.engine, Outputs: b.outputs, Plain: !b.config.Output.Redact, Log: b.log}
+func (b *backend) newCtx() *ctxtools.Suite {
+	x := &ctxtools.Suite{Engine: b.engine, Outputs: b.outputs, Plain: !b.config.Output.Redact, Log: b.log}
 	if b.knowledge != nil { // a nil pointer in an interface is not nil
 		x.Knowledge = b.knowledge
 	}

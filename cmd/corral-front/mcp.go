@@ -10,7 +10,7 @@ import (
 	"corral/front/cli"
 	"corral/front/settings"
 	"corral/isolate/client"
-	"corral/mcp"
+	"corral/mcp/tool"
 )
 
 const serverOptions = `  --repo DIR            serve this directory, with its base name as id; repeatable (default: the repositories in
@@ -56,7 +56,7 @@ func mcpCommand(args []string) (int, error) {
 		return cli.Failure, err
 	}
 	defer b.close()
-	err = b.server.ServeStdio(ctx, os.Stdin, os.Stdout, mcp.Caller{Principal: settings.UserPrincipal()})
+	err = b.server.ServeStdio(ctx, os.Stdin, os.Stdout, tool.Caller{Principal: settings.UserPrincipal()})
 	if errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) {
 		err = nil
 	}

@@ -19,7 +19,8 @@ import (
 	"corral/front/settings"
 	"corral/internal/config"
 	"corral/job"
-	"corral/mcp"
+	"corral/mcp/execute"
+	"corral/mcp/tool"
 )
 
 const policyHelp = `corral policy explains the decision on a request. It runs nothing.
@@ -129,8 +130,8 @@ func readRequest(input io.Reader, c config.Config) (*job.Request, error) {
 		return nil, err
 	}
 	var caught catcher
-	tool := &mcp.Execute{Engine: &caught, Repos: settings.RepoIDs(c)}
-	if _, err = tool.Call(mcp.WithCaller(context.Background(), caller), arguments); caught.request == nil {
+	target := &execute.Execute{Engine: &caught, Repos: settings.RepoIDs(c)}
+	if _, err = target.Call(tool.WithCaller(context.Background(), caller), arguments); caught.request == nil {
 		return nil, fmt.Errorf("the request: %w", err)
 	}
 	return caught.request, nil
@@ -149,8 +150,8 @@ func (c *catcher) Run(_ context.Context, r *job.Request, out job.Output, _ job.W
 }
 
 // callerOf returns the caller with this principal: a user, or a token with the rights that the configuration gives it.
-func callerOf(principal string, c config.Config) (mcp.Caller, error) {
-	caller := mcp.Caller{Principal: principal, Session: "test", Trace: strings.Repeat("0", 32), Progress: func(float64, string) {}}
+func callerOf(principal string, c config.Config) (tool.Caller, error) {
+	caller := tool.Caller{Principal: principal, Session: "test", Trace: strings.Repeat("0", 32), Progress: func(float64, string) {}}
 	name, isToken := strings.CutPrefix(principal, "token:")
 	if !isToken {
 		return caller, nil

@@ -12,7 +12,8 @@ import (
 	"corral/front/cli"
 	"corral/front/privilege"
 	"corral/internal/config"
-	"corral/mcp"
+	"corral/mcp/server"
+	"corral/mcp/tool"
 )
 
 const serveHelp = `corral serve serves agent hosts over the Model Context Protocol, on HTTP (Streamable HTTP).
@@ -20,14 +21,14 @@ const serveHelp = `corral serve serves agent hosts over the Model Context Protoc
 Usage: corral serve [--listen HOST:PORT] [--repo DIR]... [--config FILE] [--supervisor SOCKET] [--tool-names WORD]
                     [--tools NAME,...] [--log-level LEVEL]
 
-  --listen HOST:PORT    listen there (default 127.0.0.1:7070); the path is ` + mcp.Path + `
+  --listen HOST:PORT    listen there (default 127.0.0.1:7070); the path is ` + server.Path + `
 ` + serverOptions + `
 Clients need a token of a principal in the configuration: corral config token NAME makes one. SIGTERM ends the server and
 all its jobs. It does not support TLS: for clients on other machines, use a reverse proxy that does.
 
 Examples:
   corral serve --repo ~/src/app
-  curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:7070` + mcp.Path + `
+  curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:7070` + server.Path + `
 `
 
 func serveCommand(args []string) (int, error) {
@@ -54,8 +55,8 @@ func serveCommand(args []string) (int, error) {
 	if err != nil {
 		return cli.Failure, fmt.Errorf("--listen: %w", err)
 	}
-	b.log.Info("serving", "url", "http://"+l.Addr().String()+mcp.Path)
-	err = b.server.Serve(ctx, l, mcp.HTTPOptions{
+	b.log.Info("serving", "url", "http://"+l.Addr().String()+server.Path)
+	err = b.server.Serve(ctx, l, server.HTTPOptions{
 		Authenticate: authenticate(b.config.Principals),
 		Origins:      b.config.HTTP.AllowedOrigins,
 		Hosts:        append(ownHosts(address, l.Addr()), b.config.HTTP.AllowedHosts...),
@@ -89,12 +90,12 @@ func ownHosts(given string, bound net.Addr) []string {
 }
 
 // authenticate identifies callers by their tokens. It returns nil, which refuses everybody, if there are no principals.
-func authenticate(ps config.Principals) func(token string) (mcp.Caller, bool) {
+func authenticate(ps config.Principals) func(token string) (tool.Caller, bool) {
 	if len(ps) == 0 {
 		return nil
 	}
-	return func(token string) (mcp.Caller, bool) {
+	return func(token string) (tool.Caller, bool) {
 		p, ok := ps.Authenticate(token)
-		return mcp.Caller{Principal: "token:" + p.Name, Repos: p.Repos, Tools: p.Tools}, ok
+		return tool.Caller{Principal: "token:" + p.Name, Repos: p.Repos, Tools: p.Tools}, ok
 	}
 }

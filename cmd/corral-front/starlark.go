@@ -4,11 +4,12 @@ import (
 	"slices"
 
 	"corral/job"
-	"corral/mcp"
+	"corral/mcp/execute"
+	"corral/mcp/tool"
 )
 
 // starlark returns starlark_run for the repositories in which its runtime is allowed, or no tool if there are none.
-func (b *backend) starlark() []mcp.Tool {
+func (b *backend) starlark() []tool.Tool {
 	c := b.config
 	if !c.Starlark.Enabled || !c.Runtime.Enabled {
 		return nil
@@ -22,5 +23,5 @@ func (b *backend) starlark() []mcp.Tool {
 	if len(ids) == 0 || c.Starlark.Repo != "" && !slices.Contains(ids, c.Starlark.Repo) {
 		return nil
 	}
-	return []mcp.Tool{&mcp.Starlark{Engine: b.engine, Repos: ids, Repo: c.Starlark.Repo}}
+	return []tool.Tool{&execute.Starlark{Engine: b.engine, Repos: ids, Repo: c.Starlark.Repo}}
 }

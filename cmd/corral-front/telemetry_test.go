@@ -16,7 +16,7 @@ import (
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/client"
 	"corral/job"
-	"corral/mcp"
+	"corral/mcp/tool"
 )
 
 // alone returns a server of one repository whose supervisor has ended: all tools are listed, and none of them can run
@@ -46,7 +46,7 @@ func converse(t *testing.T, b *backend, messages ...string) []response {
 	var out sandboxtest.Output
 	in := `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}` +
 		"\n" + strings.Join(messages, "\n") + "\n"
-	if err := b.server.ServeStdio(t.Context(), strings.NewReader(in), &out, mcp.Caller{Principal: "user:ada"}); err != nil {
+	if err := b.server.ServeStdio(t.Context(), strings.NewReader(in), &out, tool.Caller{Principal: "user:ada"}); err != nil {
 		t.Fatal(err)
 	}
 	var list []response

@@ -29,7 +29,7 @@ var knots = map[string]int{
 
 	"isolate": 32,
 
-	"mcp": 10,
+	"mcp/ctxtools": 10,
 
 	"rpc": 12,
 

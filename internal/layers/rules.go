@@ -57,7 +57,7 @@ var owners = []owner{
 	},
 	{
 		"github.com/mark3labs/mcp-go",
-		[]string{"mcp"},
+		[]string{"mcp/server"},
 		"one package speaks the protocol, and tools do not depend on its types",
 	},
 	{
@@ -295,6 +295,26 @@ var bounds = []bound{
 		from: "mcp/...", never: supervisor,
 		reason: "the front-end of a protocol runs jobs through job.Runner",
 		shown:  true,
+	},
+	{
+		from: "mcp/tool", only: []string{"std", "internal/nearest", "internal/strictjson", "internal/text"},
+		reason: "it defines tools, whatever they do and whoever serves them",
+	},
+	{
+		from: "mcp/server", never: append([]string{"mcp/run", "mcp/execute", "mcp/ctxtools", "policy/...", "store/..."}, supervisor...),
+		reason: "it speaks the protocol for any tool",
+	},
+	{
+		from: "mcp/run", never: append([]string{"mcp/server", "mcp/execute", "mcp/ctxtools", "store/index/..."}, supervisor...),
+		reason: "it describes jobs for any tool that runs one",
+	},
+	{
+		from: "mcp/execute", never: append([]string{"mcp/server", "mcp/ctxtools"}, supervisor...),
+		reason: "tools know neither the protocol nor the tools that build on them",
+	},
+	{
+		from: "mcp/ctxtools", never: append([]string{"mcp/server"}, supervisor...),
+		reason: "tools know nothing of the protocol",
 	},
 	{
 		from: "rpc/...", never: supervisor,

@@ -7,25 +7,26 @@ import (
 	"testing"
 	"time"
 
-	"corral/mcp"
+	"corral/mcp/server"
+	"corral/mcp/tool"
 )
 
 // A fixture is a tool of the conformance suite's test server, as far as text goes.
 type fixture struct {
 	name   string
 	schema string
-	call   func(ctx context.Context) (mcp.ToolResult, error)
+	call   func(ctx context.Context) (tool.Result, error)
 }
 
 func (f fixture) Name() string { return f.name }
 
-func (f fixture) Definition() mcp.Definition {
-	return mcp.Definition{
+func (f fixture) Definition() tool.Definition {
+	return tool.Definition{
 		Name: f.name, Title: f.name, Description: "of the conformance suite", Input: json.RawMessage(f.schema), ReadOnly: true,
 	}
 }
 
-func (f fixture) Call(ctx context.Context, _ json.RawMessage) (mcp.ToolResult, error) {
+func (f fixture) Call(ctx context.Context, _ json.RawMessage) (tool.Result, error) {
 	return f.call(ctx)
 }
 
@@ -38,23 +39,23 @@ const wantedSchema = `{"$schema":"https://json-schema.org/draft/2020-12/schema",
 	"if":{"properties":{"contactMethod":{"const":"phone"}},"required":["contactMethod"]},
 	"then":{"required":["phone"]},"else":{"required":["email"]},"additionalProperties":false}`
 
-func fixtures() []mcp.Tool {
-	says := func(text string) func(context.Context) (mcp.ToolResult, error) {
-		return func(context.Context) (mcp.ToolResult, error) { return mcp.ToolResult{Text: text}, nil }
+func fixtures() []tool.Tool {
+	says := func(text string) func(context.Context) (tool.Result, error) {
+		return func(context.Context) (tool.Result, error) { return tool.Result{Text: text}, nil }
 	}
 	const nothing = `{"type":"object","additionalProperties":false}`
-	return []mcp.Tool{
+	return []tool.Tool{
 		fixture{"test_simple_text", nothing, says("This is a simple text response for testing.")},
 		fixture{"json_schema_2020_12_tool", wantedSchema, says("ok")},
-		fixture{"test_error_handling", nothing, func(context.Context) (mcp.ToolResult, error) {
-			return mcp.ToolResult{}, &mcp.Error{Code: mcp.CodeInternal, Message: "This tool intentionally returns an error for testing"}
+		fixture{"test_error_handling", nothing, func(context.Context) (tool.Result, error) {
+			return tool.Result{}, &tool.Error{Code: tool.CodeInternal, Message: "This tool intentionally returns an error for testing"}
 		}},
-		fixture{"test_tool_with_progress", nothing, func(ctx context.Context) (mcp.ToolResult, error) {
+		fixture{"test_tool_with_progress", nothing, func(ctx context.Context) (tool.Result, error) {
 			for n := range 3 {
-				mcp.CallerOf(ctx).Progress(float64(50*n), "working")
+				tool.CallerOf(ctx).Progress(float64(50*n), "working")
 				time.Sleep(50 * time.Millisecond) // the suite's tool is to take its time
 			}
-			return mcp.ToolResult{Text: "done"}, nil
+			return tool.Result{Text: "done"}, nil
 		}},
 	}
 }
@@ -70,8 +71,8 @@ func TestConformanceOfProtocol(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- mcp.New(mcp.Options{Version: "test", Tools: fixtures()}).Serve(ctx, l, mcp.HTTPOptions{
-			Authenticate: func(token string) (mcp.Caller, bool) { return mcp.Caller{Principal: "token:suite"}, token == "suite" },
+		ended <- server.New(server.Options{Version: "test", Tools: fixtures()}).Serve(ctx, l, server.HTTPOptions{
+			Authenticate: func(token string) (tool.Caller, bool) { return tool.Caller{Principal: "token:suite"}, token == "suite" },
 		})
 	}()
 	t.Cleanup(func() {
@@ -80,5 +81,5 @@ func TestConformanceOfProtocol(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	conformance(t, "http://"+l.Addr().String()+mcp.Path, "suite", "conformance-fixture.yaml")
+	conformance(t, "http://"+l.Addr().String()+server.Path, "suite", "conformance-fixture.yaml")
 }

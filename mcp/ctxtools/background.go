@@ -1,0 +1,246 @@
+package ctxtools
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"corral/internal/calls"
+	"corral/job"
+	"corral/mcp/run"
+	"corral/mcp/tool"
+	"corral/store/artifact"
+)
+
+const (
+	// backgroundMargins is how many bytes of the head and of the tail of each stream are in memory while a job runs.
+	backgroundMargins = 128 << 10
+	// endedMargins is the same for a finished job whose output could not be stored.
+	endedMargins = 16 << 10
+)
+
+// A background is a job that outlives its call. Its ctxRun has no code, because it stays in memory as long as the job is
+// listed.
+type background struct {
+	*ctxRun
+	id      string
+	begun   time.Time
+	cancel  context.CancelFunc
+	started chan struct{} // closed when the job can be signaled
+	done    chan struct{} // closed when the job has ended and the fields below are set
+
+	mu       sync.Mutex
+	out      *artifact.Output // guarded by mu: nil after the job has ended
+	signaler job.Signaler     // guarded by mu: nil before the job has started
+	ran      *ctxRan          // guarded by mu: nil before the job has ended, and if corral failed
+	err      error            // guarded by mu: failure of corral, not of the job
+	ended    time.Time        // guarded by mu
+	detached bool             // guarded by mu: the call returned before the job ended
+	skipped  string           // guarded by mu: why the output is not indexed
+}
+
+// A leaderOutput is the job's output that also receives the handle for signaling the job.
+type leaderOutput struct {
+	*artifact.Output
+	b *background
+}
+
+// Started implements job.Leader.
+func (l leaderOutput) Started(s job.Signaler) {
+	l.b.mu.Lock()
+	defer l.b.mu.Unlock()
+	if l.b.signaler == nil {
+		close(l.b.started)
+	}
+	l.b.signaler = s
+}
+
+var _ job.Leader = leaderOutput{}
+
+// background starts run and replies when wait is over or the job has ended. With wait 0 it replies when the job has started.
+func (x *Suite) background(ctx context.Context, run *ctxRun, wait time.Duration, intent string) (tool.Result, error) {
+	run.background = true
+	run.timeout = 0
+	b, err := x.start(ctx, run)
+	if err != nil {
+		return ctxFailed(err)
+	}
+	select { // report a denied job, or one that cannot be started, at once
+	case <-b.started:
+	case <-b.done:
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-b.done:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	ran, ended, err := b.detach(ctx.Err() != nil)
+	switch {
+	case ctx.Err() != nil:
+		b.cancel()
+		<-b.done
+		x.jobs.forget(b)
+		return tool.Result{}, ctx.Err()
+	case !ended:
+		return b.backgrounded(wait), nil
+	case err != nil:
+		x.jobs.forget(b)
+		return ctxFailed(err)
+	}
+	x.jobs.forget(b) // the job ended during its call, so it is not a background job
+	return x.answer(ctx, ran, intent)
+}
+
+// backgrounded returns the reply about a job that continues in the background.
+func (b *background) backgrounded(wait time.Duration) tool.Result {
+	status := b.status()
+	out, _ := b.live(artifact.Stdout)
+	status.Text = fmt.Sprintf("_(process backgrounded after %dms — still running)_\n\nJob: %s. Follow it with ctx_job(id: %q, action: \"status\" | \"output\" | \"signal\").",
+		wait.Milliseconds(), b.id, b.id)
+	if size(&out) > 0 {
+		status.Text = middleOut(&out, ctxRaw) + "\n\n" + status.Text
+	}
+	return tool.TextResult(status, status.Text, false)
+}
+
+// start starts a job that runs until its session or its maximum duration ends.
+func (x *Suite) start(ctx context.Context, script *ctxRun) (*background, error) {
+	x.begin()
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	b := &background{
+		ctxRun: script.short(), id: "bg_" + calls.RandomHex(8), begun: time.Now(), cancel: cancel, started: make(chan struct{}), done: make(chan struct{}),
+		out: x.output(script, backgroundMargins),
+	}
+	limit := x.MaxBackground
+	if limit == 0 {
+		limit = DefaultMaxBackground
+	}
+	if err := x.jobs.add(b, limit, x.MaxBackgroundAll); err != nil {
+		cancel()
+		return nil, err
+	}
+	stop := context.AfterFunc(x.life, cancel)
+	request := script.request()
+	request.Background = true
+	request.Usual = job.Limits{Wall: cmp.Or(x.BackgroundLife, DefaultBackgroundLife)}
+	x.running.Go(func() {
+		defer cancel()
+		defer stop()
+		record, err := x.Engine.Run(life, request, leaderOutput{b.out, b}, run.Watch(script.caller))
+		x.ended(life, b, record, err)
+	})
+	return b, nil
+}
+
+// ended records the end of b, and indexes the output unless the call returns it.
+func (x *Suite) ended(ctx context.Context, b *background, record *job.Record, err error) {
+	b.mu.Lock()
+	captured := b.out.Captured()
+	b.ended, b.out = time.Now(), nil
+	if err != nil {
+		b.err = run.Failed(err)
+	} else {
+		b.ran = &ctxRan{b.ctxRun, record, captured}
+	}
+	detached, ran := b.detached, b.ran
+	b.mu.Unlock()
+	close(b.done)
+	if !detached {
+		return
+	}
+	x.logEnd(ctx, b)
+	if ran == nil {
+		return
+	}
+	var streams []string
+	if size(&captured.Stdout) > 0 {
+		streams = append(streams, artifact.Stdout)
+	}
+	if size(&captured.Stderr) > ctxSmall {
+		streams = append(streams, artifact.Stderr)
+	}
+	b.trim(x.indexLater(context.WithoutCancel(ctx), ran, streams...))
+}
+
+// short returns a copy of r without the code and the call's Progress.
+func (r *ctxRun) short() *ctxRun {
+	caller := r.caller
+	caller.Progress = nil // it refers to the finished call
+	return &ctxRun{tool: r.tool, caller: caller, repo: r.repo, runtime: r.runtime, label: r.label, background: r.background}
+}
+
+// logEnd logs the end of a job whose call was logged when it returned.
+func (x *Suite) logEnd(ctx context.Context, b *background) {
+	s := b.status()
+	id := ""
+	if ran, _ := b.outcome(); ran != nil {
+		id = ran.record.Result.ID
+	}
+	x.Log.InfoContext(ctx, "background job ended", "trace_id", b.caller.Trace, "tool", b.tool, "repo", b.repo,
+		"principal", b.caller.Principal, "session", b.caller.Session, "job", id, "id", b.id, "status", string(s.Status),
+		"wall_ms", s.DurationMs, "bytes_out", s.StdoutBytes+s.StderrBytes)
+}
+
+// trim drops the job's request and the output that can be read from the artifact. skipped is the reason why the output is
+// not indexed, nil if it is.
+func (b *background) trim(skipped error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if skipped != nil {
+		b.skipped = tool.Clean(skipped.Error())
+	}
+	margin := endedMargins
+	if b.ran.out.Handle != "" {
+		margin = 0
+	}
+	short, record := *b.ran, *b.ran.record
+	record.Request, record.Decision.Spec = nil, job.Spec{Limits: record.Decision.Spec.Limits}
+	short.record = &record
+	for _, c := range []*artifact.StreamCapture{&short.out.Stdout, &short.out.Stderr} {
+		n := size(c)
+		head, tail := c.Head[:min(len(c.Head), margin)], c.Tail[max(0, len(c.Tail)-margin):]
+		c.Head, c.Tail = string([]byte(head)), string([]byte(tail))
+		c.Between = n - int64(len(head)+len(tail))
+	}
+	b.ran = &short
+}
+
+// detach separates the job from its call. ended reports whether the job has ended.
+func (b *background) detach(cancelled bool) (ran *ctxRan, ended bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	ended = b.out == nil
+	b.detached = !ended && !cancelled
+	return b.ran, ended, b.err
+}
+
+// signal sends a signal to the job.
+func (b *background) signal(number int, everyone bool) error {
+	b.mu.Lock()
+	signaler, ended := b.signaler, b.out == nil
+	b.mu.Unlock()
+	switch {
+	case ended:
+		return &tool.Error{Code: tool.CodeInvalid, Message: "id: job " + b.id + " has ended"}
+	case signaler == nil:
+		return &tool.Error{Code: tool.CodeUnavailable, Message: "job " + b.id + " has not started yet: it is waiting for a slot"}
+	}
+	if err := signaler.Signal(number, everyone); err != nil {
+		return run.Failed(err)
+	}
+	return nil
+}
+
+func (b *background) runs() bool { return b.endedAt().IsZero() }
+
+// endedAt returns when the job ended, or the zero time while it runs.
+func (b *background) endedAt() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ended
+}

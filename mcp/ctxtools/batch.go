@@ -1,0 +1,216 @@
+package ctxtools
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"corral/job"
+	"corral/mcp/tool"
+	"corral/store/artifact"
+	"corral/store/index"
+)
+
+// BatchExecute is the tool ctx_batch_execute: it runs shell commands, indexes all their output, and answers queries about
+// it. Its replies are worded as in context-mode.
+type BatchExecute struct{ *Suite }
+
+// batchArgs are the arguments of ctx_batch_execute.
+type batchArgs struct {
+	Commands []batchCommand `arg:"commands,required,items=100" about:"what to run, each with a label that its output is found by"`
+	queriesArg
+	Timeout     int    `arg:"timeout,min=1,max=86400000,nonull" about:"time limit of each command, in milliseconds. Default: what the policy allows"`
+	Concurrency int    `arg:"concurrency,min=1,max=8" default:"1" about:"how many run at once"`
+	Dir         string `arg:"cwd,max=4096,nonul" about:"working directory, relative to the repository"`
+	Scope       string `arg:"query_scope" enum:"batch,global" default:"batch" about:"batch: queries are about this output; global: about all that is indexed"`
+	repoArg
+}
+
+// A batchCommand is one command of a call.
+type batchCommand struct {
+	Label   string `arg:"label,required,min=1,max=200,bytes" pattern:"^[^\\n]+$" about:"a name for its output"`
+	Command string `arg:"command,required,min=1,max=1MiB,bytes,nonul" about:"shell command; it is run as it is written"`
+}
+
+// Values of batchArgs.Scope.
+const (
+	scopeBatch  = "batch"
+	scopeGlobal = "global"
+)
+
+const batchDescription = `Run several shell commands in the sandbox, index all of their output, and answer queries about it, in one call. The output does not enter your context: only what matches the queries does, and later what ctx_search finds.
+
+Each command is a script of its own for bash: variables and the working directory do not last from one to the next, files in the repository do. Without concurrency they run one after the other; one that fails does not stop the others. timeout is of each command, not of all together. No network.
+
+The reply has a line for each command (exit code, lines, size), then each query with its best sections, as ctx_search has them. Put all your questions in: what is not asked for can be found with ctx_search later, by source: the label.`
+
+// Name implements Tool.
+func (t *BatchExecute) Name() string { return "ctx_batch_execute" }
+
+// Definition implements Tool.
+func (t *BatchExecute) Definition() tool.Definition {
+	return tool.Definition{
+		Name: t.Name(), Title: "Run commands, and search their output", Description: batchDescription,
+		Input: tool.InputSchema(batchArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[batchReply](),
+		Destructive: true,
+	}
+}
+
+// Call implements Tool.
+func (t *BatchExecute) Call(ctx context.Context, arguments json.RawMessage) (tool.Result, error) {
+	a := &batchArgs{}
+	if err := tool.Decode(arguments, a, tool.Lenient); err != nil {
+		return ctxFailed(err)
+	}
+	if len(a.Commands) == 0 {
+		return ctxFailed(tool.Invalid("commands", "must have at least one entry"))
+	}
+	caller := tool.CallerOf(ctx)
+	repo, err := t.repo(caller, a.Repo)
+	if err != nil {
+		return ctxFailed(err)
+	}
+	reply := &batchReply{Commands: t.runAll(ctx, a, caller, repo)}
+	if ctx.Err() != nil {
+		return tool.Result{}, ctx.Err()
+	}
+	t.answerAll(ctx, reply, nonBlank(unpackList(arguments, a.Queries)), a.Scope, t.base(caller, repo))
+	if ctx.Err() != nil {
+		return tool.Result{}, ctx.Err()
+	}
+	reply.Text = reply.words()
+	return tool.TextResult(reply, reply.Text, !reply.ran()), nil
+}
+
+// answerAll answers the queries and, if it cannot answer all of them from all the output, sets the reply's reason.
+func (t *BatchExecute) answerAll(ctx context.Context, reply *batchReply, queries []string, scope string, b index.Base) {
+	q := index.Query{Limit: batchLimit}
+	if scope == scopeBatch {
+		q.Artifacts = reply.artifacts()
+	}
+	var err error
+	switch {
+	case len(queries) == 0:
+		return
+	case t.Knowledge == nil:
+		err = errNoKnowledge
+	case scope == scopeBatch && len(q.Artifacts) == 0:
+		reply.Results = unanswered(queries)
+	default:
+		reply.Results, _, err = t.searchAll(ctx, b, queries, q)
+	}
+	switch {
+	case err != nil:
+		reply.Reason = "the queries are not answered: " + tool.AsError(err).Message
+	case reply.unindexed():
+		reply.Reason = "not all of the output is indexed: the queries are answered from the rest"
+	}
+}
+
+// batchLimit is the maximum number of sections returned for each query of a batch.
+const batchLimit = 5
+
+// unanswered returns answers without hits, for a batch with nothing to search.
+func unanswered(queries []string) []*queryAnswer {
+	var answers []*queryAnswer
+	for _, q := range queries {
+		answers = append(answers, newQueryAnswer(q, &index.Found{}))
+	}
+	return answers
+}
+
+// runAll runs the commands, a.Concurrency at once. The replies are in the order of the call.
+func (t *BatchExecute) runAll(ctx context.Context, a *batchArgs, c tool.Caller, repo string) []*commandReply {
+	b := &batch{all: make([]*commandReply, len(a.Commands))}
+	for n := range a.Commands {
+		b.todo = append(b.todo, n)
+	}
+	b.workers = min(a.Concurrency, len(b.todo))
+	var work sync.WaitGroup
+	for range b.workers {
+		work.Go(func() {
+			for n, ok := b.next(); ok && ctx.Err() == nil; n, ok = b.next() {
+				r := t.runOne(ctx, a, n, c, repo)
+				if !b.finish(n, r) {
+					return
+				}
+			}
+		})
+	}
+	work.Wait()
+	return b.all
+}
+
+// A batch is the queue of one call's commands.
+type batch struct {
+	mu      sync.Mutex
+	todo    []int           // guarded by mu
+	workers int             // guarded by mu: workers still running
+	all     []*commandReply // guarded by mu
+}
+
+func (b *batch) next() (int, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.todo) == 0 {
+		return 0, false
+	}
+	n := b.todo[0]
+	b.todo = b.todo[1:]
+	return n, true
+}
+
+// finish stores the reply to command n and reports whether its worker continues. A command denied because of the limit on
+// concurrent jobs is requeued for the other workers, unless this worker is the last one.
+func (b *batch) finish(n int, r *commandReply) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r.overLimit && b.workers > 1 {
+		b.workers--
+		b.todo = append([]int{n}, b.todo...)
+		return false
+	}
+	b.all[n] = r
+	return true
+}
+
+// runOne runs a command and indexes its output.
+func (t *BatchExecute) runOne(ctx context.Context, a *batchArgs, n int, c tool.Caller, repo string) *commandReply {
+	command := a.Commands[n]
+	r := &commandReply{Label: tool.Clean(command.Label)}
+	ran, err := t.run(ctx, &ctxRun{
+		tool: t.Name(), caller: c, repo: repo, runtime: "shell", code: command.Command, dir: a.Dir, label: command.Label,
+		timeout: time.Duration(a.Timeout) * time.Millisecond,
+	})
+	if err != nil {
+		r.Status, r.Message = job.Failure, tool.Clean(tool.AsError(err).Message)
+		return r
+	}
+	r.fill(ran)
+	if !r.executed {
+		return r
+	}
+	for _, stream := range []string{artifact.Stdout, artifact.Stderr} {
+		if size(ran.capture(stream)) == 0 {
+			continue
+		}
+		added, err := t.indexStream(ctx, ran, stream)
+		if err != nil {
+			r.Reason = tool.Clean(fmt.Sprintf("%s: %v", stream, err))
+			if errors.Is(err, errStillIndexing) { // it can be found later
+				continue
+			}
+			r.Output += middleOut(ran.capture(stream), maxUnindexed/len(a.Commands))
+			continue
+		}
+		r.Indexed = append(r.Indexed, indexedOf(added))
+	}
+	return r
+}
+
+// maxUnindexed is the maximum number of bytes that a reply shows of each stream whose output cannot be indexed,
+// divided among the commands.
+const maxUnindexed = 64 << 10

@@ -1,0 +1,129 @@
+// Package ctxtools implements ctx_execute, ctx_search and their siblings, which keep long output out of the caller's context:
+// it is indexed, and the caller searches it.
+package ctxtools
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"corral/mcp/run"
+	"corral/mcp/tool"
+	"corral/store/artifact"
+	"corral/store/index"
+)
+
+// Knowledge is a full-text index of job output, in knowledge bases per repository and principal. *index.Index implements it.
+type Knowledge interface {
+	Add(ctx context.Context, b index.Base, s index.Source, r io.Reader) (index.Added, error)
+	Search(ctx context.Context, b index.Base, q index.Query) (*index.Found, error)
+	Has(ctx context.Context, b index.Base, artifact, stream string) (bool, error)
+	Stats(ctx context.Context, b index.Base) (index.Stats, error)
+	Purge(ctx context.Context, b index.Base) (index.Stats, error)
+}
+
+// Kept stores the output of jobs and reads it back. *artifact.Store implements it.
+type Kept interface {
+	run.Outputs
+	// Stream writes a stored stream of an artifact (artifact.Stdout or artifact.Stderr) to w. If it returns an error, the
+	// bytes already written must not be used.
+	Stream(ctx context.Context, r artifact.Reader, handle, stream string, w io.Writer) error
+}
+
+// Suite is the shared state of the tools ctx_execute, ctx_search and their siblings. Their callers are written for
+// context-mode: they leave out arguments that only corral has, and arguments that only context-mode has are ignored. Only
+// standard output enters a caller's context; long output is indexed and can be searched.
+//
+// The fields must be set before the first call and not be changed afterwards. The owner must call Close.
+type Suite struct {
+	Engine    run.Engine
+	Outputs   Kept      // nil: nothing is stored, and so nothing can be indexed
+	Knowledge Knowledge // nil: nothing is indexed
+	Repos     []string  // ids of the served repositories
+	// Paths are the repositories' paths by id. An absolute path of a file must be in its repository's path. A repository
+	// without an entry accepts relative paths only.
+	Paths    map[string]string
+	Repo     string   // default repository; "" is the first one that the caller may use
+	Secrets  []string // values redacted from replies and artifacts
+	Runtimes []string // runtimes of package runtimes that this host can run; nil is all
+	// BackgroundLife is the maximum duration of a background job; 0 is DefaultBackgroundLife. The policy's limits for
+	// such jobs apply as well.
+	BackgroundLife time.Duration
+	// MaxBackground is the maximum number of background jobs of one principal; 0 is DefaultMaxBackground.
+	MaxBackground int
+	// MaxBackgroundAll is the maximum number of background jobs of all principals together; 0 is unlimited.
+	MaxBackgroundAll int
+	// Plain makes ctx_index store text without redacting secrets. Redaction of job output is configured in Outputs.
+	Plain bool
+	Log   *slog.Logger // diagnostic log; nil discards
+
+	once    sync.Once
+	life    context.Context // of background jobs
+	end     context.CancelFunc
+	running sync.WaitGroup // background jobs
+	pending inFlightIndexing
+	// patience is how long a reply waits until its output is indexed; 0 is indexTimeout.
+	patience time.Duration
+	jobs     jobs
+	turns    turns // serialize the indexing of one artifact
+	sums     sums
+}
+
+// Defaults of Ctx.
+const (
+	DefaultBackgroundLife = time.Hour
+	DefaultMaxBackground  = 4
+)
+
+// begin initializes the unexported fields on first use.
+func (x *Suite) begin() {
+	x.once.Do(func() {
+		x.life, x.end = context.WithCancel(context.Background())
+		x.pending.begin()
+		if x.Log == nil {
+			x.Log = slog.New(slog.DiscardHandler)
+		}
+	})
+}
+
+// End ends the background jobs of a client session and waits for them; afterwards the client can no longer read their
+// output. Options.Ended calls it.
+func (x *Suite) End(principal, session string) {
+	x.begin()
+	x.jobs.end(owner{principal, session})
+	x.sums.end(owner{principal, session})
+}
+
+// Close ends all background jobs and waits for them, then waits for indexing in progress: less than ten
+// seconds, whatever the backlog.
+func (x *Suite) Close() {
+	x.begin()
+	x.end()
+	if !x.pending.close(x.running.Wait) {
+		x.Log.Warn("stopping while output is still being indexed")
+	}
+}
+
+// repo returns the repository of a call: the named one, else the configured default, else the first one that the caller may
+// use.
+func (x *Suite) repo(c tool.Caller, named string) (string, error) {
+	if named == "" {
+		return c.Repo(x.Repos, x.Repo, "")
+	}
+	if err := c.MayUse(x.Repos, named); err != nil {
+		return "", err
+	}
+	return named, nil
+}
+
+// A repoArg is the argument repoId.
+type repoArg struct {
+	Repo string `arg:"repoId,max=128" about:"which repository it is about; default: the one that is configured for these tools, or the first"`
+}
+
+// base returns the knowledge base of the caller for repo.
+func (x *Suite) base(c tool.Caller, repo string) index.Base {
+	return index.Base{Repo: repo, Principal: c.Principal}
+}

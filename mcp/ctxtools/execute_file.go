@@ -1,0 +1,103 @@
+package ctxtools
+
+import (
+	"context"
+	"corral/mcp/tool"
+	"encoding/json"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+)
+
+// ExecuteFile is the tool ctx_execute_file: it runs code with the content of a file of the repository in a variable. The
+// job reads the file, inside its jail.
+type ExecuteFile struct{ *Suite }
+
+// ctxFileArgs are the arguments of ctx_execute_file.
+type ctxFileArgs struct {
+	Path     string       `arg:"path,required,min=1,max=4096,nonul" about:"the file: relative to the repository, or its absolute path in it"`
+	Language languageName `arg:"language,required" about:"what the code is written in"`
+	Code     string       `arg:"code,required,min=1,max=1MiB,bytes,nonul" about:"source text to run; it finds the file in FILE_CONTENT and its path in file_path. What it writes to standard output is the reply"`
+	Timeout  int          `arg:"timeout,min=1,max=86400000,nonull" about:"time limit in milliseconds. Default: what the policy allows"`
+	intentArg
+	repoArg
+}
+
+const ctxFileDescription = `Run code on a file of the repository, without the file entering your context: only what the code writes to standard output does. The code finds the file's text in FILE_CONTENT and its path in file_path (in Elixir file_content; in PHP and Perl $FILE_CONTENT, $file_path). No network; memory, processes and time are bounded.
+
+%s
+
+Use it for logs, data and long sources: parse, count and filter in the code, and print the answer. Output of more than 5 KB with an intent, or of more than 100 KB, is indexed instead of returned: the reply lists the sections that match the intent, and ctx_search finds everything in it. The code of Go and Rust may be what main has in it.`
+
+// Name implements Tool.
+func (t *ExecuteFile) Name() string { return "ctx_execute_file" }
+
+// Definition implements Tool.
+func (t *ExecuteFile) Definition() tool.Definition {
+	return tool.Definition{
+		Name: t.Name(), Title: "Run code on a file", Description: fmt.Sprintf(ctxFileDescription, t.here()),
+		Input: tool.InputSchema(ctxFileArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[anyReply](), Destructive: true,
+	}
+}
+
+// Call implements Tool.
+func (t *ExecuteFile) Call(ctx context.Context, arguments json.RawMessage) (tool.Result, error) {
+	a := &ctxFileArgs{}
+	if err := tool.Decode(arguments, a, tool.Lenient); err != nil {
+		return ctxFailed(err)
+	}
+	caller := tool.CallerOf(ctx)
+	repo, err := t.repo(caller, a.Repo)
+	if err != nil {
+		return ctxFailed(err)
+	}
+	// Symbolic links need no check: the job reads the file, and it can read nothing outside its jail.
+	if !t.inRepo(repo, a.Path) {
+		return ctxFailed(tool.Invalid("path", "%q is outside the repository", tool.Clip(a.Path)))
+	}
+	l, name := languageOf(a.Language), plainPath(a.Path)
+	ran, err := t.run(ctx, &ctxRun{
+		tool: t.Name(), caller: caller, repo: repo, runtime: l.runtime, code: l.withFile(a.Code), env: map[string]*string{ctxFile: &name},
+		timeout: time.Duration(a.Timeout) * time.Millisecond, label: fileLabel(a.Path),
+	})
+	if err != nil {
+		return ctxFailed(err)
+	}
+	return t.answer(ctx, ran, a.Intent)
+}
+
+// inRepo reports whether p is lexically inside the repository with this id.
+func (x *Suite) inRepo(id, p string) bool {
+	clean := path.Clean(p)
+	if path.IsAbs(clean) {
+		root := x.Paths[id]
+		return root != "" && (clean == root || strings.HasPrefix(clean, strings.TrimSuffix(root, "/")+"/"))
+	}
+	return clean != ".." && !strings.HasPrefix(clean, "../")
+}
+
+// plainPath returns p in a form without a special meaning in any language: PHP has stream names with a colon, R has stdin and
+// the clipboard, cat(1) reads standard input for "-", and "~" can mean a home directory.
+func plainPath(p string) string {
+	special := strings.Contains(p, ":") || strings.ContainsAny(p[:1], "-~|")
+	for _, name := range []string{"stdin", "clipboard", "X11_"} {
+		special = special || strings.HasPrefix(p, name)
+	}
+	if special && !path.IsAbs(p) {
+		return "./" + p
+	}
+	return p
+}
+
+// maxFileLabel is the maximum number of bytes of a path in the name of a source.
+const maxFileLabel = 150
+
+// fileLabel returns the name under which output about a file is indexed. A long path is cut at its front.
+func fileLabel(p string) string {
+	p = strings.Join(strings.Fields(tool.Clean(p)), " ")
+	if len(p) > maxFileLabel {
+		p = "…" + strings.ToValidUTF8(p[len(p)-maxFileLabel:], "")
+	}
+	return "file:" + p
+}

@@ -1,0 +1,184 @@
+package ctxtools
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"corral/internal/redact"
+	"corral/job"
+	"corral/mcp/tool"
+	"corral/store/artifact"
+	"corral/store/index"
+)
+
+// Index is the tool ctx_index: it indexes a text or a file of the repository. A job reads the file, inside its jail.
+type Index struct{ *Suite }
+
+// maxSourceName is the maximum length of a source's name in bytes.
+const maxSourceName = 200
+
+// ctxIndexArgs are the arguments of ctx_index.
+type ctxIndexArgs struct {
+	Content string `arg:"content,max=4MiB,bytes" about:"text to index; at most 4 MiB in UTF-8. Use either this or path"`
+	Path    string `arg:"path,max=4096,nonul" about:"a file to index, relative to the repository. Use either this or content"`
+	Source  string `arg:"source,max=200,bytes" pattern:"^[^\\n]*$" about:"what to call it; what has this name already is replaced. Default: the path, or content"`
+	repoArg
+}
+
+const ctxIndexDescription = `Index a text, or a file of the repository, for ctx_search, without it entering your context: documentation, notes, data, long sources. Markdown is cut at its headings, JSON by its keys, other text at blank lines or every 20 lines.
+
+source names it, for argument source of ctx_search. To index the same source again replaces what it had. A file is read in the sandbox, 64 MiB of it at most.`
+
+// Name implements Tool.
+func (t *Index) Name() string { return "ctx_index" }
+
+// Definition implements Tool.
+func (t *Index) Definition() tool.Definition {
+	return tool.Definition{
+		Name: t.Name(), Title: "Index a text or a file", Description: ctxIndexDescription,
+		Input:      tool.InputSchema(ctxIndexArgs{}, tool.Lenient, nil),
+		Output:     tool.ReplySchema[indexReply](),
+		Idempotent: true,
+	}
+}
+
+// An indexReply is the structuredContent of ctx_index.
+type indexReply struct {
+	Text     string      `json:"text" about:"the same as the text block"`
+	Indexed  *ctxIndexed `json:"indexed" about:"what was indexed, for ctx_search"`
+	Artifact string      `json:"artifactHandle,omitempty" about:"of a file as it was read: for runtime_query_output"`
+}
+
+// Call implements Tool.
+func (t *Index) Call(ctx context.Context, arguments json.RawMessage) (tool.Result, error) {
+	a := &ctxIndexArgs{}
+	if err := tool.Decode(arguments, a, tool.Lenient); err != nil {
+		return ctxFailed(err)
+	}
+	switch {
+	case a.Content == "" && a.Path == "":
+		return ctxFailed(&tool.Error{Code: tool.CodeInvalid, Message: "Error: provide content or path."})
+	case a.Content != "" && a.Path != "":
+		return ctxFailed(&tool.Error{Code: tool.CodeInvalid, Message: "Error: provide content or path, not both."})
+	}
+	base, err := t.searchable(tool.CallerOf(ctx), a.Repo)
+	if err != nil {
+		return ctxFailed(err)
+	}
+	reply := &indexReply{}
+	added, err := t.add(ctx, a, base, reply)
+	if err != nil {
+		return ctxFailed(err)
+	}
+	reply.Indexed = indexedOf(added)
+	reply.Text = reply.Indexed.words()
+	return tool.TextResult(reply, reply.Text, false), nil
+}
+
+// add indexes the text or the file.
+func (t *Index) add(ctx context.Context, a *ctxIndexArgs, b index.Base, reply *indexReply) (index.Added, error) {
+	source := index.Source{Label: a.label(), Fixed: true}
+	if a.Path == "" {
+		text := a.Content
+		if !t.Plain {
+			text = redact.Text(text, t.Secrets)
+		}
+		added, err := t.Knowledge.Add(ctx, b, source, strings.NewReader(text))
+		if err != nil {
+			err = t.refused(ctx, a, err)
+		}
+		return added, err
+	}
+	ran, err := t.read(ctx, a.Path, b.Repo)
+	if err != nil {
+		return index.Added{}, err
+	}
+	reply.Artifact = ran.out.Handle
+	source.Artifact, source.Stream, source.Title = ran.out.Handle, artifact.Stdout, path.Base(a.Path)
+	added, err := t.indexSource(ctx, b.Repo, b.Principal, source)
+	if err != nil {
+		return added, t.refused(ctx, a, err)
+	}
+	added.Truncated = added.Truncated || ran.out.Stdout.Truncated
+	return added, nil
+}
+
+// refused converts an error of the index about a's source.
+func (t *Index) refused(ctx context.Context, a *ctxIndexArgs, err error) error {
+	if errors.Is(err, index.ErrTaken) {
+		return tool.Invalid("source", "%q is the name of a job's output: choose another", tool.Clip(a.label()))
+	}
+	return indexError(ctx, err)
+}
+
+// label returns the source's name. A path that is too long is cut at its front.
+func (a *ctxIndexArgs) label() string {
+	if s := strings.TrimSpace(a.Source); s != "" {
+		return s
+	}
+	p := singleLine(a.Path)
+	if from := len(p) - maxSourceName; from > 0 {
+		for ; !utf8.RuneStart(p[from]); from++ {
+		}
+		p = p[from:]
+	}
+	return cmp.Or(p, "content")
+}
+
+// readFile writes a file of the repository to standard output. It resolves symbolic links inside the jail, so that the server
+// never follows a link that a job made.
+const readFile = `file=$(realpath -e -- "$` + ctxFile + `") || exit 1
+here=$(pwd -P)
+case $file in
+"$here" | "$here"/*) ;;
+*) echo "not in the repository" >&2; exit 1 ;;
+esac
+[ -f "$file" ] || { echo "not a regular file" >&2; exit 1; }
+exec cat -- "$file"
+`
+
+// read runs a job that reads a file. The job's output is stored as an artifact.
+func (t *Index) read(ctx context.Context, name, repo string) (*ctxRan, error) {
+	if !t.inRepo(repo, name) {
+		return nil, tool.Invalid("path", "%q is outside the repository", tool.Clip(name))
+	}
+	ran, err := t.run(ctx, &ctxRun{
+		tool: t.Name(), caller: tool.CallerOf(ctx), repo: repo, runtime: "shell", code: readFile, env: map[string]*string{ctxFile: &name},
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := ran.record
+	details := map[string]any{"argument": "path"}
+	switch why := strings.TrimSpace(tool.UTF8(ran.out.Stderr.Head)); {
+	case r.Status == job.Denied:
+		return nil, &tool.Error{Code: tool.CodeDenied, Message: tool.Clean(strings.Join(r.Decision.Reasons, "; "))}
+	case r.Status == job.Timeout:
+		return nil, &tool.Error{Code: tool.CodeUnavailable, Message: "the file cannot be read: timed out after " + limitMs(r), Details: details}
+	case r.Status != job.Success:
+		return nil, &tool.Error{Code: tool.CodeNotFound, Message: "the file cannot be read: " + tool.CutText(cmp.Or(why, tool.Clean(r.Message), "the job failed"), tool.MaxShort), Details: details}
+	case ran.out.Handle == "":
+		return nil, &tool.Error{Code: tool.CodeUnavailable, Message: "the file is not indexed: " + cmp.Or(tool.Clean(ran.out.Reason), errNotKept.Error())}
+	}
+	return ran, nil
+}
+
+// words returns the reply's text.
+func (in *ctxIndexed) words() string {
+	var b strings.Builder
+	b.WriteString("Indexed " + counted(in.Sections, "section") + " from \"" + singleLine(in.Source) + "\" into knowledge base (" +
+		counted(int(in.Lines), "line") + ", " + kilobytes(in.Bytes) + ").\n")
+	if in.Truncated {
+		b.WriteString("Not all of it was indexed.\n")
+	}
+	if len(in.Terms) > 0 {
+		b.WriteString("\nSearchable terms: " + strings.Join(in.Terms, ", ") + "\n")
+	}
+	b.WriteString("\nUse ctx_search(queries: [...], source: \"" + singleLine(in.Source) + "\") to retrieve full content of any section.")
+	return b.String()
+}

@@ -1,0 +1,103 @@
+package ctxtools
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"corral/mcp/tool"
+	"corral/store/index"
+)
+
+const (
+	// maxIntentSections is the maximum number of sections listed in the reply to an intent.
+	maxIntentSections = 10
+	// maxIntentLine is the maximum number of characters shown of a line.
+	maxIntentLine = 120
+)
+
+// searchHint is the last line of a reply about indexed output.
+const searchHint = "Use ctx_search(queries: [...]) to retrieve full content of any section."
+
+// indexedText returns the text about output that was indexed under label: the sections that match the intent, or without an
+// intent a pointer to the index.
+func (x *Suite) indexedText(ctx context.Context, b index.Base, label string, a index.Added, intent string) (string, *ctxIndexed, error) {
+	in := indexedOf(a)
+	var w strings.Builder
+	fmt.Fprintf(&w, "Indexed %s from %q into knowledge base.\n", counted(a.Sections, "section"), label)
+	if intent == "" {
+		fmt.Fprintf(&w, "The output is too long to be shown (%s, %s).\n", counted(int(a.Lines), "line"), kilobytes(a.Bytes))
+	} else {
+		found, err := x.Knowledge.Search(ctx, b, index.Query{Text: intent, Source: a.Name, Exact: true, Limit: maxIntentSections})
+		if err != nil {
+			return "", in, err
+		}
+		in.Matched = &found.Matched
+		matched(&w, a, found, intent)
+	}
+	if a.Truncated {
+		w.WriteString("Not all of it was indexed.\n")
+	}
+	if len(in.Terms) > 0 {
+		fmt.Fprintf(&w, "\nSearchable terms: %s\n", strings.Join(in.Terms, ", "))
+	}
+	return w.String() + "\n" + searchHint, in, nil
+}
+
+// matched writes the list of sections that match an intent.
+func matched(w *strings.Builder, a index.Added, found *index.Found, intent string) {
+	if len(found.Hits) == 0 {
+		fmt.Fprintf(w, "No sections matched intent %s in %d-line output (%s).\n", quotedLine(intent), a.Lines, kilobytes(a.Bytes))
+		return
+	}
+	n := max(found.Matched, len(found.Hits))
+	fmt.Fprintf(w, "%s matched %s (%s, %s):\n\n", counted(n, "section"), quotedLine(intent), counted(int(a.Lines), "line"), kilobytes(a.Bytes))
+	words := strings.Fields(intent)
+	for _, h := range found.Hits {
+		fmt.Fprintf(w, "  - %s: %s\n", cutLine(h.Title, nil), cutLine(h.Line, words))
+	}
+	if more := n - len(found.Hits); more > 0 {
+		fmt.Fprintf(w, "  … and %d more\n", more)
+	}
+}
+
+// quotedLine returns client input on one line, in quotes.
+func quotedLine(s string) string { return `"` + strings.Join(strings.Fields(tool.Clean(s)), " ") + `"` }
+
+// cutLine returns at most maxIntentLine characters of a line: its beginning or, if the first of the words comes
+// later, an excerpt around that.
+func cutLine(s string, words []string) string {
+	line := []rune(strings.Join(strings.Fields(tool.Clean(s)), " "))
+	if len(line) <= maxIntentLine {
+		return string(line)
+	}
+	if at := firstOf(line, words); at > maxIntentLine-20 {
+		return "…" + string(line[at-maxIntentLine/3:min(len(line), at-maxIntentLine/3+maxIntentLine-1)])
+	}
+	return string(line[:maxIntentLine-1]) + "…"
+}
+
+// firstOf returns the index of the first occurrence, ignoring case, of a word of at least three bytes, or -1.
+func firstOf(line []rune, words []string) int {
+	first := -1
+	lower := strings.ToLower(string(line))
+	for _, w := range words {
+		at := strings.Index(lower, strings.ToLower(w))
+		if at < 0 || len(w) < 3 {
+			continue
+		}
+		if n := min(len([]rune(lower[:at])), len(line)-1); first < 0 || n < first {
+			first = n
+		}
+	}
+	return first
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func kilobytes(n int64) string { return fmt.Sprintf("%.1fKB", float64(n)/1024) }

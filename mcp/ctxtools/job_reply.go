@@ -1,0 +1,109 @@
+package ctxtools
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"corral/job"
+	"corral/mcp/run"
+	"corral/mcp/tool"
+	"corral/store/artifact"
+)
+
+// A ctxJobReply is the structuredContent of the tools about background jobs.
+type ctxJobReply struct {
+	JobID          string     `json:"jobId"`
+	Status         job.Status `json:"status" enum:"running,success,failure,timeout,cancelled,denied"`
+	Runtime        string     `json:"runtime"`
+	Source         string     `json:"source" about:"what its output is indexed as when it has ended"`
+	StartedAt      time.Time  `json:"startedAt"`
+	EndedAt        *time.Time `json:"endedAt,omitempty"`
+	DurationMs     int64      `json:"durationMs" about:"how long it has run"`
+	ExitCode       *int       `json:"exitCode,omitempty"`
+	Signal         *string    `json:"signal,omitempty" about:"that ended it: SIGTERM"`
+	Limit          string     `json:"limit,omitempty" about:"that was met"`
+	Message        string     `json:"message,omitempty" about:"why it was not run, or what went wrong"`
+	StdoutBytes    int64      `json:"stdoutBytes" about:"what it has written"`
+	StderrBytes    int64      `json:"stderrBytes"`
+	ArtifactHandle *string    `json:"artifactHandle,omitempty" about:"for runtime_query_output, when it has ended"`
+	IndexReason    string     `json:"indexReason,omitempty" about:"why its output is not indexed"`
+	Stream         string     `json:"stream,omitempty" about:"action output: whose text it is"`
+	From           *int64     `json:"offset,omitempty" about:"action output: the byte that the text begins with"`
+	Next           *int64     `json:"nextOffset,omitempty" about:"action output: the byte to go on with"`
+	Total          *int64     `json:"totalBytes,omitempty" about:"action output: bytes that there are"`
+	Text           string     `json:"text,omitempty" about:"the same as the text block"`
+}
+
+// status returns the reply without text.
+func (b *background) status() *ctxJobReply {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := &ctxJobReply{JobID: b.id, Status: statusRunning, Runtime: b.runtime, Source: b.label, StartedAt: b.begun.UTC()}
+	if b.out != nil {
+		r.DurationMs = time.Since(b.begun).Milliseconds()
+		r.StdoutBytes, r.StderrBytes = b.out.Written()
+		return r
+	}
+	at := b.ended.UTC()
+	r.EndedAt, r.DurationMs = &at, b.ended.Sub(b.begun).Milliseconds()
+	if b.ran == nil {
+		r.Status, r.Message = job.Failure, tool.Clean(b.err.Error())
+		return r
+	}
+	status, o := run.ExitOf(b.ran.record)
+	r.Status, r.ExitCode, r.Signal, r.Limit, r.Message = status, o.ExitCode, o.Signal, b.ran.record.Result.Limit, o.Message
+	if r.Status == job.Denied {
+		r.Message = tool.Clean(strings.Join(b.ran.record.Decision.Reasons, "; "))
+	}
+	r.StdoutBytes, r.StderrBytes = b.ran.out.Stdout.Bytes, b.ran.out.Stderr.Bytes
+	r.IndexReason = b.skipped
+	if b.ran.out.Handle != "" {
+		r.ArtifactHandle = &b.ran.out.Handle
+	}
+	return r
+}
+
+// live returns the margins of a stream of a running job; ok is false if the job has ended.
+func (b *background) live(stream string) (artifact.StreamCapture, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.out == nil {
+		return artifact.StreamCapture{}, false
+	}
+	return b.out.Margins(stream), true
+}
+
+// outcome returns the outcome of a job that has ended.
+func (b *background) outcome() (*ctxRan, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ran, b.err
+}
+
+// words returns one line about the job.
+func (r *ctxJobReply) words() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s", r.JobID, r.Status)
+	if r.ExitCode != nil {
+		fmt.Fprintf(&b, ", exit code %d", *r.ExitCode)
+	}
+	if r.Signal != nil && r.Status == job.Failure { // timeouts and cancellation also end a job by signal
+		fmt.Fprintf(&b, ", %s", *r.Signal)
+	}
+	if r.Limit != "" {
+		fmt.Fprintf(&b, ", %s limit reached", r.Limit)
+	}
+	ran := ", ran for"
+	if r.Status == statusRunning {
+		ran = " for"
+	}
+	fmt.Fprintf(&b, "%s %s; %s; stdout %d bytes, stderr %d bytes", ran, time.Duration(r.DurationMs)*time.Millisecond, r.Source, r.StdoutBytes, r.StderrBytes)
+	if r.Message != "" {
+		b.WriteString("; " + r.Message)
+	}
+	if r.IndexReason != "" {
+		b.WriteString("; its output is not indexed: " + r.IndexReason)
+	}
+	return b.String()
+}

@@ -1,0 +1,50 @@
+package ctxtools
+
+import (
+	"context"
+	"corral/mcp/tool"
+	"encoding/json"
+	"strings"
+)
+
+// Jobs is the tool ctx_jobs: it lists the session's background jobs, running and ended.
+type Jobs struct{ *Suite }
+
+// A ctxJobsReply is the structuredContent of ctx_jobs.
+type ctxJobsReply struct {
+	Jobs []*ctxJobReply `json:"jobs"`
+	Text string         `json:"text" about:"the same as the text block"`
+}
+
+// Name implements Tool.
+func (t *Jobs) Name() string { return "ctx_jobs" }
+
+// Definition implements Tool.
+func (t *Jobs) Definition() tool.Definition {
+	return tool.Definition{
+		Name: t.Name(), Title: "List jobs in the background",
+		Description: "List the jobs that ctx_execute left in the background in this session, the oldest first: those that run, and for an hour those that have ended.",
+		Input:       tool.InputSchema(struct{}{}, tool.Lenient, nil), ReadOnly: true, Idempotent: true,
+		Output: tool.ReplySchema[ctxJobsReply](),
+	}
+}
+
+// Call implements Tool.
+func (t *Jobs) Call(ctx context.Context, arguments json.RawMessage) (tool.Result, error) {
+	if err := tool.Decode(arguments, &struct{}{}, tool.Lenient); err != nil {
+		return ctxFailed(err)
+	}
+	t.begin()
+	reply := &ctxJobsReply{Jobs: []*ctxJobReply{}}
+	var lines []string
+	for _, b := range t.jobs.of(ownerOf(tool.CallerOf(ctx))) {
+		one := b.status()
+		reply.Jobs = append(reply.Jobs, one)
+		lines = append(lines, one.words())
+	}
+	if lines == nil {
+		lines = []string{"No jobs in the background."}
+	}
+	reply.Text = strings.Join(lines, "\n")
+	return tool.TextResult(reply, reply.Text, false), nil
+}

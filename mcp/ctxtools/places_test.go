@@ -1,0 +1,19 @@
+package ctxtools
+
+import (
+	"testing"
+
+	"corral/internal/text/texttest"
+	"corral/mcp/tool"
+)
+
+// TestJobErrorsQuote: errors quote what a client wrote, on one line and cut.
+func TestJobErrorsQuote(t *testing.T) {
+	said := func(err error) string { return tool.AsError(err).Message }
+	texttest.Check(t, []texttest.Place{
+		{Name: "no background job", Lines: 1, Most: 6*tool.MaxShown + 200, Shows: func(s string) string {
+			_, err := (&jobs{}).find(owner{}, s)
+			return said(err)
+		}},
+	})
+}

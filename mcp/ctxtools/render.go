@@ -1,0 +1,189 @@
+package ctxtools
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"corral/mcp/tool"
+	"corral/store/index"
+)
+
+const (
+	// maxWholeSection is the maximum number of characters of a section that is shown whole.
+	maxWholeSection = 1500
+	// excerptMargin is how many bytes of a longer section are shown before and after a match.
+	excerptMargin = 300
+	// maxAnswers is the maximum number of bytes of sections in one reply, well below the maximum of a message.
+	maxAnswers = 1 << 20
+)
+
+// A queryAnswer is the result of one query.
+type queryAnswer struct {
+	Query     string            `json:"query"`
+	Hits      []hitReply        `json:"hits"`
+	Matched   int               `json:"matched" about:"sections that match, those that are not here as well"`
+	Corrected map[string]string `json:"corrected,omitempty" about:"words that are in no section, each with what was searched for instead"`
+	Cut       bool              `json:"cut,omitempty" about:"a word is in more sections than are looked at: there may be better ones"`
+	Omitted   int               `json:"omitted,omitempty" about:"sections left out, for the reply has 1 MiB of them"`
+}
+
+// A hitReply is one section found.
+type hitReply struct {
+	Source     string `json:"source" about:"its name"`
+	Time       string `json:"time" about:"when it was indexed, RFC 3339"`
+	Title      string `json:"title"`
+	Content    string `json:"content" about:"the section, or what of it is around what matched"`
+	LineStart  int64  `json:"lineStart,omitempty" about:"where in its source the section begins, counted from 1"`
+	LineEnd    int64  `json:"lineEnd,omitempty"`
+	Line       string `json:"line,omitempty" about:"that matched best"`
+	LineNumber int64  `json:"lineNumber,omitempty" about:"its number"`
+	Stream     string `json:"stream,omitempty" about:"stdout or stderr, of a job's output"`
+	Artifact   string `json:"artifactHandle,omitempty" about:"of a job's output: for runtime_query_output, as long as that is kept"`
+}
+
+func newQueryAnswer(query string, f *index.Found) *queryAnswer {
+	a := &queryAnswer{Query: tool.Clean(query), Hits: []hitReply{}, Matched: max(f.Matched, len(f.Hits)), Cut: f.Cut}
+	for _, h := range f.Hits {
+		a.Hits = append(a.Hits, hitReply{
+			Source: tool.Clean(h.Source), Time: stamp(h.Time), Title: titleOf(h), Content: excerpt(tool.Clean(h.Text), h.Marks),
+			LineStart: h.LineStart, LineEnd: h.LineEnd, Line: tool.CutText(singleLine(h.Line), tool.MaxShort), LineNumber: h.LineNumber,
+			Stream: h.Stream, Artifact: h.Artifact,
+		})
+	}
+	for word, instead := range f.Corrected {
+		if a.Corrected == nil {
+			a.Corrected = map[string]string{}
+		}
+		a.Corrected[tool.Clean(word)] = tool.Clean(instead)
+	}
+	return a
+}
+
+// stamp formats a time for replies: RFC 3339 in UTC, to the second.
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// titleOf returns a section's title, or its line numbers if it has none.
+func titleOf(h index.Hit) string {
+	return cmp.Or(singleLine(h.Title), fmt.Sprintf("lines %d-%d", h.LineStart, h.LineEnd))
+}
+
+// singleLine returns s on one line. It is not escaped: an agent sends it back as a title or label.
+func singleLine(s string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == 0x2028 || r == 0x2029 {
+			return ' '
+		}
+		return r
+	}, tool.Clean(s)))
+}
+
+// answersText returns the answers as text. If they exceed maxAnswers, the last sections of an answer are left out of the text
+// and removed from the answer.
+func answersText(answers []*queryAnswer) string {
+	room := maxAnswers
+	parts := make([]string, len(answers))
+	for n, a := range answers {
+		parts[n] = a.write(&room)
+	}
+	return strings.Join(parts, "\n\n---\n\n")
+}
+
+// write returns one answer as text and subtracts its size from room.
+func (a *queryAnswer) write(room *int) string {
+	var b strings.Builder
+	b.WriteString("## " + singleLine(a.Query) + "\n")
+	if len(a.Hits) == 0 {
+		b.WriteString("No results found.")
+	}
+	for n := range a.Hits {
+		h := &a.Hits[n]
+		if *room -= len(h.Content) + len(h.Title) + len(h.Source); *room < 0 {
+			a.Omitted = len(a.Hits) - n
+			a.Hits = a.Hits[:n]
+			break
+		}
+		if n > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "\n--- [%s | %s] ---\n### %s\n\n%s", singleLine(h.Source), h.Time, h.Title, h.Content)
+	}
+	for _, note := range a.notes() {
+		b.WriteString("\n\n_(" + note + ")_")
+	}
+	return b.String()
+}
+
+// notes returns hints about how the query was answered.
+func (a *queryAnswer) notes() []string {
+	var notes, words []string
+	for _, word := range slices.Sorted(maps.Keys(a.Corrected)) {
+		words = append(words, fmt.Sprintf("%q for %q", singleLine(a.Corrected[word]), singleLine(word)))
+	}
+	if len(words) > 0 {
+		notes = append(notes, "searched for "+strings.Join(words, ", "))
+	}
+	if a.Cut {
+		notes = append(notes, "a word of this query is in more sections than are searched: add a rarer word, or a source")
+	}
+	if a.Omitted > 0 {
+		notes = append(notes, counted(a.Omitted, "section")+" left out: the reply is full. Send fewer queries at once")
+	}
+	return notes
+}
+
+// excerpt returns a section as it is shown: whole if it is short, otherwise the parts around its matches. marks are byte
+// ranges of text; invalid ones are ignored, and without a valid one excerpt returns the beginning.
+func excerpt(text string, marks [][2]int) string {
+	if len(text) <= maxWholeSection || utf8.RuneCountInString(text) <= maxWholeSection {
+		return text
+	}
+	windows := windowsOf(text, marks)
+	if len(windows) == 0 {
+		windows = [][2]int{{0, boundary(text, maxWholeSection)}}
+	}
+	var b strings.Builder
+	for n, w := range windows {
+		switch {
+		case n > 0:
+			b.WriteString("\n…\n")
+		case w[0] > 0:
+			b.WriteString("…")
+		}
+		b.WriteString(text[w[0]:w[1]])
+	}
+	if windows[len(windows)-1][1] < len(text) {
+		b.WriteString("…")
+	}
+	return b.String()
+}
+
+// windowsOf returns the parts of a text around its marks, in order and not overlapping.
+func windowsOf(text string, marks [][2]int) [][2]int {
+	var windows [][2]int
+	sorted := slices.SortedFunc(slices.Values(marks), func(a, b [2]int) int { return a[0] - b[0] })
+	for _, m := range sorted {
+		if m[0] < 0 || m[1] <= m[0] || m[1] > len(text) {
+			continue
+		}
+		from, to := boundary(text, max(m[0]-excerptMargin, 0)), boundary(text, min(m[1]+excerptMargin, len(text)))
+		if n := len(windows); n > 0 && from <= windows[n-1][1] {
+			windows[n-1][1] = max(windows[n-1][1], to)
+			continue
+		}
+		windows = append(windows, [2]int{from, to})
+	}
+	return windows
+}
+
+// boundary returns the last character boundary in s at or before n.
+func boundary(s string, n int) int {
+	for n > 0 && n < len(s) && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return n
+}

@@ -1,0 +1,86 @@
+package ctxtools
+
+import (
+	"context"
+	"time"
+
+	"corral/job"
+	"corral/mcp/run"
+	"corral/mcp/tool"
+	"corral/store/artifact"
+)
+
+const (
+	// ctxRaw is the maximum number of bytes of standard output returned as they are; longer output is indexed.
+	ctxRaw = 100 << 10
+	// ctxSmall is the maximum number of bytes of an output that is not indexed even with an intent.
+	ctxSmall = 5000
+)
+
+// A ctxRun is one script to run.
+type ctxRun struct {
+	tool    string // name of the called tool
+	caller  tool.Caller
+	repo    string
+	runtime string // of package runtimes
+	code    string
+	dir     string // relative to the repository; "" is its root
+	env     map[string]*string
+	timeout time.Duration // 0 is the policy's maximum
+	label   string        // name of the source in the index: "execute:shell"
+	// background means that the job may outlive its call.
+	background bool
+}
+
+// A ctxRan is a finished run.
+type ctxRan struct {
+	*ctxRun
+	record *job.Record
+	out    artifact.Captured // with the head and tail of each stream
+}
+
+// run runs a script and waits for its end. A job that was denied, failed or timed out is not an error.
+func (x *Suite) run(ctx context.Context, r *ctxRun) (*ctxRan, error) {
+	x.begin()
+	out := x.output(r, ctxRaw/2)
+	record, err := x.Engine.Run(ctx, r.request(), out, run.Watch(r.caller))
+	if err != nil {
+		return nil, run.Failed(err)
+	}
+	if record.Status == job.Cancelled && ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	ran := &ctxRan{r, record, out.Captured()}
+	x.sums.add(ownerOf(r.caller), 0, size(ran.capture(artifact.Stdout))+size(ran.capture(artifact.Stderr)), 0)
+	return ran, nil
+}
+
+func (r *ctxRun) request() *job.Request {
+	return &job.Request{
+		Tool: r.tool, Principal: r.caller.Principal, Session: r.caller.Session, ID: r.caller.Trace, Repo: r.repo,
+		Runtime: r.runtime, Code: &r.code, Dir: r.dir, Env: r.env, Limits: job.Limits{Wall: r.timeout},
+	}
+}
+
+// output returns a capture of r's output that stores all of it and keeps margins bytes at each end in memory.
+func (x *Suite) output(r *ctxRun, margins int) *artifact.Output {
+	o := artifact.BeginOptions{
+		Repo: r.repo, Runtime: r.runtime, Principal: r.caller.Principal, Persist: true, Secrets: x.Secrets,
+		View: artifact.View{Ends: margins},
+	}
+	if x.Outputs == nil {
+		return (*artifact.Store)(nil).Begin(o)
+	}
+	return x.Outputs.Begin(o)
+}
+
+// capture returns a captured stream.
+func (r *ctxRan) capture(stream string) *artifact.StreamCapture {
+	if stream == artifact.Stderr {
+		return &r.out.Stderr
+	}
+	return &r.out.Stdout
+}
+
+// size returns the length of a stream in bytes, after redaction.
+func size(c *artifact.StreamCapture) int64 { return int64(len(c.Head)+len(c.Tail)) + c.Between }

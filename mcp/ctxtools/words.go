@@ -1,0 +1,289 @@
+package ctxtools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"corral/job"
+	"corral/mcp/run"
+	"corral/mcp/tool"
+	"corral/policy/runtimes"
+	"corral/store/artifact"
+	"corral/store/index"
+)
+
+// A ctxReply is the structuredContent of the tools that run code. Fields that do not apply are absent.
+type ctxReply struct {
+	Status job.Status `json:"status" enum:"success,failure,timeout,running,cancelled,denied"`
+	run.Exit
+	run.Outcome
+	StdoutBytes int64       `json:"stdoutBytes" about:"what it wrote"`
+	StderrBytes int64       `json:"stderrBytes"`
+	Source      string      `json:"source,omitempty" about:"what all output of this kind is indexed as: ctx_search finds it by this"`
+	Indexed     *ctxIndexed `json:"indexed,omitempty" about:"what was indexed, for ctx_search"`
+	IndexReason string      `json:"indexReason,omitempty" about:"why it is not indexed"`
+	Text        string      `json:"text" about:"the same as the text block"`
+}
+
+// anyReply describes a ctxReply, and the ctxJobReply that is sent in its place for a job that continues in the background.
+type anyReply struct {
+	ctxReply
+	JobID     string `json:"jobId" about:"of a job in the background, for ctx_job"`
+	Runtime   string `json:"runtime" about:"of that job"`
+	StartedAt string `json:"startedAt" about:"when it did"`
+}
+
+// A ctxIndexed describes an indexed output.
+type ctxIndexed struct {
+	Source    string   `json:"source" about:"its name: argument source of ctx_search"`
+	Sections  int      `json:"sections"`
+	Lines     int64    `json:"lines"`
+	Bytes     int64    `json:"bytes"`
+	Matched   *int     `json:"matched,omitempty" about:"sections that match the intent"`
+	Terms     []string `json:"terms" about:"words that tell it from other output"`
+	Truncated bool     `json:"truncated,omitempty" about:"not all of it was indexed"`
+}
+
+func indexedOf(a index.Added) *ctxIndexed {
+	terms := make([]string, 0, len(a.Terms))
+	for _, t := range a.Terms {
+		terms = append(terms, tool.Clean(t))
+	}
+	return &ctxIndexed{Source: a.Name, Sections: a.Sections, Lines: a.Lines, Bytes: a.Bytes, Terms: terms, Truncated: a.Truncated}
+}
+
+// statusRunning is the status of a running background job.
+const statusRunning job.Status = "running"
+
+// answer returns the reply about a run, with the texts that the ctx contract defines.
+func (x *Suite) answer(ctx context.Context, ran *ctxRan, intent string) (tool.Result, error) {
+	record := ran.record
+	switch {
+	case record.Status == job.Denied:
+		return tool.ErrorResult(&tool.Error{
+			Code: tool.CodeDenied, Message: tool.Clean(strings.Join(record.Decision.Reasons, "; ")),
+			Details: map[string]any{"reasons": record.Decision.Reasons, "auditHash": record.Decision.Hash},
+		}), nil
+	case record.Decision.Missing != "":
+		return tool.ErrorResult(unavailable(ran.runtime, record.Decision.Missing)), nil
+	case record.Status == job.Cancelled:
+		return tool.Result{}, &tool.Error{Code: tool.CodeUnavailable, Message: "the server is shutting down"}
+	}
+	status, end, about := run.OutcomeOf(record)
+	reply := &ctxReply{Status: status, Exit: end, Outcome: *about, Source: ran.label}
+	reply.Capture(ran.out)
+	reply.StdoutBytes, reply.StderrBytes = ran.out.Stdout.Bytes, ran.out.Stderr.Bytes
+	w := &replyText{x: x, ctx: ctx, ran: ran, intent: intent, reply: reply}
+	isError := w.write()
+	if record.Anew {
+		w.b.WriteString("\n\n_(" + run.SessionReplaced + ")_")
+	}
+	reply.Text = w.b.String()
+	return tool.TextResult(reply, reply.Text, isError), nil
+}
+
+// unavailable is the error for a language whose program is not installed on this host.
+func unavailable(runtime, missing string) *tool.Error {
+	r, _ := runtimes.Lookup(runtime)
+	install := "Install " + r.Debian + "."
+	if r.Debian == "" {
+		install = "Install it: " + r.Elsewhere + "."
+	}
+	return &tool.Error{
+		Code: tool.CodeUnsupported, Message: fmt.Sprintf("Runtime error: %s not available. %s", title(runtime), install),
+		Details: map[string]any{"missing": tool.Clean(missing)},
+	}
+}
+
+// A replyText builds the text of a reply.
+type replyText struct {
+	x      *Suite
+	ctx    context.Context
+	ran    *ctxRan
+	intent string
+	reply  *ctxReply
+	b      strings.Builder
+	also   []string // streams to index without waiting
+}
+
+// write writes the text and reports whether the reply is an error.
+func (w *replyText) write() (isError bool) {
+	defer func() {
+		if err := w.x.indexLater(w.ctx, w.ran, w.also...); err != nil {
+			w.reply.IndexReason = tool.Clean(err.Error())
+		}
+	}()
+	record, stdout := w.ran.record, &w.ran.out.Stdout
+	code, empty := record.Result.ExitCode, size(stdout) == 0
+	switch {
+	case notRun(record):
+		w.b.WriteString("Runtime error: " + tool.Clean(w.reply.Message))
+		return true
+	case record.Status == job.Timeout && empty:
+		fmt.Fprintf(&w.b, "Execution timed out after %s", limitMs(record))
+		w.stream(artifact.Stderr)
+		return true
+	case record.Status == job.Timeout:
+		w.stdout()
+		fmt.Fprintf(&w.b, "\n\n_(timed out after %s — partial output shown above)_", limitMs(record))
+		return false
+	case killed(record) != "":
+		w.b.WriteString(killed(record))
+	case code == 0 && empty:
+		w.b.WriteString("(no output)")
+		return false
+	case code == 0, code == 1 && w.ran.runtime == "shell" && !empty: // exit code 1 of grep: no match; of diff: files differ
+		w.stdout()
+		return false
+	default:
+		fmt.Fprintf(&w.b, "Exit code: %d", code)
+	}
+	w.failed()
+	return true
+}
+
+// failed writes both streams, cut in the middle. With an intent, a long standard output is indexed and the matches are shown.
+func (w *replyText) failed() {
+	if w.intent != "" && size(&w.ran.out.Stdout) > ctxSmall {
+		w.b.WriteString("\n\nstdout:\n")
+		w.stdout()
+	} else {
+		w.stream(artifact.Stdout)
+	}
+	w.stream(artifact.Stderr)
+}
+
+// stream writes a stream with its name, without its middle if it is long.
+func (w *replyText) stream(name string) {
+	c := w.ran.capture(name)
+	if size(c) > ctxSmall {
+		w.also = append(w.also, name)
+	}
+	fmt.Fprintf(&w.b, "\n\n%s:\n%s", name, middleOut(c, ctxRaw/2))
+}
+
+// stdout writes standard output: as it is, without its middle if it is too long, or as the index's summary.
+func (w *replyText) stdout() {
+	stdout := &w.ran.out.Stdout
+	n := size(stdout)
+	if n > ctxRaw || n > ctxSmall && w.intent != "" {
+		text, err := w.indexed()
+		if err == nil {
+			w.b.WriteString(text)
+			return
+		}
+		w.reply.IndexReason = tool.Clean(err.Error())
+		if errors.Is(err, errStillIndexing) {
+			fmt.Fprintf(&w.b, "Output: %s, still being indexed.\n\nUse ctx_search(queries: [...], source: %q) later to find what is in it.", kilobytes(n), w.ran.label)
+			return
+		}
+	} else if n > ctxSmall {
+		w.also = append(w.also, artifact.Stdout)
+	}
+	w.b.WriteString(middleOut(stdout, ctxRaw))
+	if w.reply.IndexReason != "" {
+		fmt.Fprintf(&w.b, "\n\n_(the output was not indexed: %s)_", w.reply.IndexReason)
+	}
+}
+
+// indexed indexes standard output and returns the summary.
+func (w *replyText) indexed() (string, error) {
+	added, err := w.x.indexStream(w.ctx, w.ran, artifact.Stdout)
+	if err != nil {
+		return "", err
+	}
+	added.Truncated = added.Truncated || w.ran.out.Stdout.Truncated // output that was not stored was not indexed either
+	text, in, err := w.x.indexedText(w.ctx, w.x.base(w.ran.caller, w.ran.repo), w.ran.label, added, w.intent)
+	w.reply.Indexed = in
+	return text, err
+}
+
+// notRun reports whether the program was not executed; then the record has a message.
+func notRun(r *job.Record) bool {
+	return r.Status == job.Lost || r.Message != "" && (r.Refusal != nil || r.Status != job.Success && r.Result.ExitCode < 0)
+}
+
+// limitMs returns the job's time limit in milliseconds.
+func limitMs(r *job.Record) string {
+	return fmt.Sprintf("%dms", r.Decision.Spec.Limits.Wall.Milliseconds())
+}
+
+// killed returns what killed a job, "" if it ended by itself.
+func killed(r *job.Record) string {
+	limit := limitWords(r)
+	switch {
+	case r.Result.Signal != 0 && limit != "":
+		return fmt.Sprintf("Killed by %s (%s reached)", run.SignalName(r.Result.Signal), limit)
+	case r.Result.Signal != 0:
+		return "Killed by " + run.SignalName(r.Result.Signal)
+	case r.Status == job.Failure && r.Result.ExitCode == 0: // a limit ended the remaining processes after the first had exited
+		return fmt.Sprintf("Killed by SIGKILL (%s reached)", limit)
+	}
+	return ""
+}
+
+// limitWords returns the limit that ended a job, "" if none did.
+func limitWords(r *job.Record) string {
+	limits := r.Decision.Spec.Limits
+	switch r.Result.Limit {
+	case job.LimitMemory:
+		return "memory limit" + sizeSuffix(limits.Memory)
+	case job.LimitDisk:
+		return "disk limit" + sizeSuffix(limits.Disk)
+	case job.LimitFiles:
+		return "files limit"
+	case job.LimitPIDs, job.LimitOutput: // these do not end a job
+		return ""
+	}
+	return r.Result.Limit
+}
+
+// sizeSuffix returns n as " 2 GiB", "" if n is not known.
+func sizeSuffix(n int64) string {
+	if n <= 0 {
+		return ""
+	}
+	s := job.FormatSize(n)
+	digits := strings.TrimRight(s, "KMGTiB")
+	if unit := s[len(digits):]; unit != "" {
+		return " " + digits + " " + unit
+	}
+	return " " + digits + " bytes"
+}
+
+// middleOut returns a stream as text. If it is longer than limit bytes, its middle is replaced by a mark.
+func middleOut(c *artifact.StreamCapture, limit int) string {
+	head, tail := c.Head, c.Tail
+	if c.Between == 0 {
+		all := head + tail
+		if len(all) <= limit {
+			return tool.UTF8(all)
+		}
+		head, tail = all, all
+	}
+	head, tail = head[:min(len(head), limit/2)], tail[max(0, len(tail)-limit/2):]
+	left := size(c) - int64(len(head)+len(tail))
+	for n := 0; n < utf8.UTFMax && len(head) > 0; n++ { // do not split a character
+		if r, size := utf8.DecodeLastRuneInString(head); r != utf8.RuneError || size != 1 {
+			break
+		}
+		head = head[:len(head)-1]
+		left++
+	}
+	for n := 0; n < utf8.UTFMax && len(tail) > 0 && !utf8.RuneStart(tail[0]); n++ {
+		tail = tail[1:]
+		left++
+	}
+	return fmt.Sprintf("%s\n... (%d bytes left out) ...\n%s", tool.UTF8(head), left, tool.UTF8(tail))
+}
+
+// ctxFailed returns the result for an error: an error result or, if the call was cancelled, err itself.
+func ctxFailed(err error) (tool.Result, error) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return tool.Result{}, err
+	}
+	return tool.ErrorResult(err), nil
+}

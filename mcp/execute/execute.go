@@ -1,0 +1,182 @@
+// Package execute implements the tools that run code for the caller to see, and read what it wrote: runtime_execute,
+// runtime_query_output, sandbox_exec and starlark_run.
+package execute
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"corral/job"
+	"corral/mcp/run"
+	"corral/mcp/tool"
+	"corral/store/artifact"
+)
+
+// Execute is the tool runtime_execute: it translates between the client's protocol and the engine.
+type Execute struct {
+	Engine  run.Engine
+	Outputs run.Outputs // nil stores nothing
+	Repos   []string    // ids of the served repositories
+	// Secrets are values redacted from replies and artifacts: those of environment variables that jobs can have.
+	Secrets []string
+}
+
+// Output modes.
+const (
+	modeMinimal = "minimal"
+	modeSummary = "summary"
+	modeIntent  = "intent"
+)
+
+// executeArgs are the arguments of runtime_execute.
+type executeArgs struct {
+	Repo       string      `arg:"repoId,required,min=1,max=128" about:"which repository to run in: one that the server's instructions name, or a wrong one's error"`
+	Runtime    runtimeName `arg:"runtime,required" about:"what the code is written in"`
+	Executable string      `arg:"executable,max=4096,nonul" about:"the program to run it with, where the runtime has several; default: the first that is installed"`
+	Args       []string    `arg:"args,items=100,max=128KiB,bytes,nonul" about:"arguments: of the code, or of the executable when there is no code"`
+	Code       string      `arg:"code,max=1MiB,bytes,nonul" about:"source text to run; at most 1 MiB in UTF-8"`
+	Stdin      string      `arg:"stdin,max=512KiB,bytes" about:"standard input; at most 512 KiB in UTF-8"`
+	Dir        string      `arg:"relativeCwd,max=4096,nonul" default:"." about:"working directory, relative to the repository"`
+	Timeout    *int        `arg:"timeoutMs,min=100,max=600000" about:"time limit, compiling included; default: the configured maximum"`
+	Terms      []string    `arg:"queryTerms,items=10,min=1,max=1KiB" pattern:"^[^\\n]+$" about:"words to look for in the output, as they are, in either case: for modes summary and intent"`
+	Lines      int         `arg:"maxResponseLines,min=10,max=1000" default:"100" about:"lines of output in mode summary"`
+	Persist    bool        `arg:"persistOutput" default:"true" about:"keep the output, to be read with runtime_query_output"`
+	Mode       string      `arg:"outputMode" enum:"minimal,summary,intent" default:"minimal" about:"minimal: counts only; summary: head and tail; intent: what matches queryTerms"`
+}
+
+// A runtimeName is the name of a runtime.
+type runtimeName string
+
+// Choices implements Choices.
+func (runtimeName) Choices() []string { return job.Runtimes() }
+
+const executeDescription = `Run code or a program in a sandbox on one repository. 16 runtimes; no network; memory, processes and time are bounded. Files the code writes in the repository stay; everything else is gone when it ends. When a reply has changesHandle, they stay in a copy of this session's, until a person applies them.
+
+Give code (source text; args go to it) or args (for the runtime's executable, e.g. runtime "node", args ["--version"]). For shell commands use runtime "shell" with code.
+
+Choose outputMode by what you need to see:
+- minimal (default): status, exit code, and how many lines and bytes there were; no output text. For builds, tests and anything whose exit code says it all. Read more later with runtime_query_output and the artifactHandle.
+- summary: the first and last lines of stdout (maxResponseLines in all) and the last of stderr. For short output, or when you do not know what to look for. With queryTerms, matching excerpts as well.
+- intent: only excerpts around lines that contain one of queryTerms. For long output of which you want one thing, e.g. ["error", "FAIL"].
+
+status is success, failure (exit code, signal or limit: see exitCode, signal, limit, message), timeout, cancelled or denied (policyDecision.deniedReasons says why: change the request, do not repeat it; "Concurrency limit reached" may be repeated later). What was written before a timeout is kept. A failed compilation is failure with its diagnostics on stderr. Secrets in output are replaced by [REDACTED:...].`
+
+// Name implements Tool.
+func (t *Execute) Name() string { return "runtime_execute" }
+
+// Definition implements Tool.
+func (t *Execute) Definition() tool.Definition {
+	return tool.Definition{
+		Name: t.Name(), Dotted: "sdl.runtime.execute", Title: "Run code in a sandbox", Description: executeDescription,
+		Input: tool.InputSchema(executeArgs{}, tool.Strict, nil), Output: tool.ReplySchema[executeReply](),
+		Destructive: true,
+	}
+}
+
+// Call implements Tool.
+func (t *Execute) Call(ctx context.Context, arguments json.RawMessage) (tool.Result, error) {
+	a := &executeArgs{}
+	if err := tool.Decode(arguments, a, tool.Strict); err != nil {
+		return tool.Result{}, err
+	}
+	if a.Code == "" && len(a.Args) == 0 {
+		return tool.Result{}, &tool.Error{Code: tool.CodeInvalid, Message: "code or args is required", Details: map[string]any{"argument": "code"}}
+	}
+	caller := tool.CallerOf(ctx)
+	if err := caller.MayUse(t.Repos, a.Repo); err != nil {
+		return tool.Result{}, err
+	}
+	request := a.request(t.Name(), caller)
+	out := t.begin(a, request)
+	record, err := t.Engine.Run(ctx, request, out, run.Watch(caller))
+	if err != nil {
+		return tool.Result{}, run.Failed(err)
+	}
+	status, end, about := run.OutcomeOf(record)
+	reply := &executeReply{Status: status, Exit: end, Outcome: *about}
+	captured := out.Captured()
+	reply.Capture(captured)
+	showOutput(reply, captured, a.Mode)
+	return tool.Result{Structured: reply, Text: summarize(reply), IsError: record.Status == job.Denied}, nil
+}
+
+func (t *Execute) begin(a *executeArgs, r *job.Request) *artifact.Output {
+	o := artifact.BeginOptions{
+		Repo: r.Repo, Runtime: r.Runtime, Principal: r.Principal, Persist: a.Persist, Secrets: t.Secrets,
+	}
+	switch a.Mode {
+	case modeSummary:
+		o.View = artifact.View{Lines: a.Lines, Terms: a.Terms, Fallback: true}
+	case modeIntent:
+		o.View.Terms = a.Terms
+	}
+	if t.Outputs == nil {
+		return (*artifact.Store)(nil).Begin(o)
+	}
+	return t.Outputs.Begin(o)
+}
+
+func (a *executeArgs) request(tool string, c tool.Caller) *job.Request {
+	r := &job.Request{
+		Tool: tool, Principal: c.Principal, Session: c.Session, ID: c.Trace, Repo: a.Repo, Runtime: string(a.Runtime),
+		Executable: a.Executable, Args: a.Args, Stdin: a.Stdin, Dir: a.Dir,
+	}
+	if a.Timeout != nil {
+		r.Limits.Wall = time.Duration(*a.Timeout) * time.Millisecond
+	}
+	if a.Code != "" {
+		r.Code = &a.Code
+	}
+	return r
+}
+
+// showOutput adds the output that the mode has.
+func showOutput(r *executeReply, c artifact.Captured, mode string) {
+	switch mode {
+	case modeMinimal:
+		lines, bytes := c.Stdout.Lines+c.Stderr.Lines, c.Stdout.Bytes+c.Stderr.Bytes
+		r.OutputLines, r.OutputBytes = &lines, &bytes
+	case modeSummary:
+		r.StdoutSummary, r.StderrSummary = &c.Stdout.Summary, &c.Stderr.Summary
+		if len(c.Excerpts) > 0 {
+			excerpts := excerptsOf(c.Excerpts)
+			r.Excerpts = &excerpts
+		}
+	case modeIntent:
+		excerpts := excerptsOf(c.Excerpts)
+		r.Excerpts = &excerpts
+	}
+}
+
+// summarize returns the text of a reply whose JSON is too long to be repeated as text.
+func summarize(r *executeReply) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "status: %s", r.Status)
+	if r.ExitCode != nil {
+		fmt.Fprintf(&b, ", exit code %d", *r.ExitCode)
+	}
+	if r.Signal != nil {
+		fmt.Fprintf(&b, ", signal %s", *r.Signal)
+	}
+	fmt.Fprintf(&b, "; stdout %d bytes, stderr %d bytes", r.Truncation.TotalStdout, r.Truncation.TotalStderr)
+	if r.ArtifactHandle != nil {
+		fmt.Fprintf(&b, "; artifactHandle %s", *r.ArtifactHandle)
+	}
+	b.WriteString("; the output is in structuredContent, and can be read in parts with runtime_query_output")
+	return b.String()
+}
+
+// An executeReply is the structuredContent of runtime_execute. Fields that a mode does not have are absent.
+type executeReply struct {
+	Status job.Status `json:"status" enum:"success,failure,timeout,cancelled,denied"`
+	run.Exit
+	OutputLines   *int64     `json:"outputLines,omitempty" about:"mode minimal: lines of both streams"`
+	OutputBytes   *int64     `json:"outputBytes,omitempty" about:"mode minimal: bytes of both streams"`
+	StdoutSummary *string    `json:"stdoutSummary,omitempty" about:"mode summary: head and tail"`
+	StderrSummary *string    `json:"stderrSummary,omitempty" about:"mode summary: tail"`
+	Excerpts      *[]Excerpt `json:"excerpts,omitempty" about:"modes summary and intent: around what matches queryTerms"`
+	run.Outcome
+}

@@ -1,0 +1,115 @@
+package execute
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"corral/job"
+	"corral/mcp/tool"
+	"corral/store/artifact"
+
+	safe "corral/internal/text"
+)
+
+// A sandboxReply is the outcome of a command; it is the text of the result.
+type sandboxReply struct {
+	Stdout   string `json:"stdout"`
+	Stderr   string `json:"stderr"`
+	ExitCode int    `json:"exit_code"`
+	Duration int64  `json:"exec_duration_ms"`
+}
+
+func (t *Sandbox) reply(r *job.Record, c *artifact.Captured) (*sandboxReply, error) {
+	reply := &sandboxReply{Duration: r.Result.Usage.Wall.Milliseconds()}
+	switch {
+	case r.Status == job.Denied:
+		return nil, &tool.Error{Code: tool.CodeDenied, Message: tool.Clean(strings.Join(r.Decision.Reasons, "; "))}
+	case c.Over:
+		reply.ExitCode = exitOutputLimit
+		reply.Stderr = fmt.Sprintf("[kilntainers: output limit exceeded (%d bytes). Command terminated. No output returned. Re-run with head, tail, or grep to manage output size.]", t.limit())
+		return reply, nil
+	case r.Status == job.Timeout:
+		t.timedOut(reply, r, c)
+		return reply, nil
+	case r.Status == job.Lost:
+		return nil, &tool.Error{Code: tool.CodeUnavailable, Message: "the session ended while the command was running: the next command starts a new session"}
+	case r.Message != "" && r.Result.ExitCode < 0:
+		return nil, &tool.Error{Code: tool.CodeInvalid, Message: tool.Clean(r.Message)}
+	}
+	reply.Stdout, reply.Stderr = tool.UTF8(c.Stdout.Whole), tool.UTF8(c.Stderr.Whole)
+	reply.ExitCode = sandboxExit(r)
+	reply.note(r)
+	return reply, nil
+}
+
+func (t *Sandbox) timedOut(reply *sandboxReply, r *job.Record, c *artifact.Captured) {
+	seconds := strconv.FormatFloat(r.Decision.Spec.Limits.Wall.Seconds(), 'f', -1, 64)
+	reply.ExitCode, reply.Stderr = exitTimedOut, "[kilntainers: command timed out after "+seconds+"s]"
+	if t.Partial {
+		reply.Stdout = tool.UTF8(c.Stdout.Whole)
+		reply.Stderr = appendLine(tool.UTF8(c.Stderr.Whole), reply.Stderr)
+	}
+}
+
+// sandboxExit returns the exit code as a shell would report it.
+func sandboxExit(r *job.Record) int {
+	switch {
+	case r.Result.Signal != 0:
+		return 128 + r.Result.Signal
+	case r.Status == job.Failure && r.Result.ExitCode == 0:
+		return 128 + 9 // a limit ended the remaining processes after the first had exited
+	}
+	return r.Result.ExitCode
+}
+
+// note appends corral's messages about the command to stderr.
+func (reply *sandboxReply) note(r *job.Record) {
+	var lines []string
+	if r.Anew {
+		lines = append(lines, "corral: the previous session expired; this is a new one with an empty file system layer")
+	}
+	if r.Message != "" {
+		lines = append(lines, "corral: "+tool.Clean(r.Message))
+	}
+	switch limit := r.Result.Limit; limit {
+	case "", job.LimitOutput:
+	case job.LimitPIDs:
+		lines = append(lines, "corral: pids limit reached: the command could not start more processes")
+	default:
+		lines = append(lines, "corral: "+limit+" limit reached: the command was ended")
+	}
+	for _, p := range r.Result.Sensitive {
+		lines = append(lines, "corral: sensitive path changed: "+safe.Quote(p))
+	}
+	if n := r.Result.SensitiveMore; n > 0 {
+		lines = append(lines, fmt.Sprintf("corral: and %d more sensitive paths changed", n))
+	}
+	for _, line := range lines {
+		reply.Stderr = appendLine(reply.Stderr, line) + "\n"
+	}
+}
+
+// appendLine appends line to text, on a line of its own.
+func appendLine(text, line string) string {
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	return text + line
+}
+
+// text encodes the reply in at most the maximum size of a message. If characters need long escapes in JSON, the ends of the
+// streams are cut, and marked.
+func (reply *sandboxReply) text() string {
+	for n := max(len(reply.Stdout), len(reply.Stderr)); ; n /= 2 {
+		cut := *reply
+		cut.Stdout, cut.Stderr = tool.CutText(reply.Stdout, n), tool.CutText(reply.Stderr, n)
+		text := string(tool.JSON(cut))
+		if len(tool.JSON(text)) <= tool.MaxMessage-maxEnvelope {
+			return text
+		}
+	}
+}
+
+// maxEnvelope is an upper bound of a message's bytes around the text of its result.
+const maxEnvelope = 4 << 10

@@ -1,0 +1,217 @@
+package execute
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"corral/job"
+	"corral/mcp/run"
+	"corral/mcp/tool"
+	"corral/policy/starlark"
+	"corral/store/artifact"
+
+	safe "corral/internal/text"
+)
+
+// Starlark is the tool starlark_run: it runs a Starlark program, whose only input is the argument "input". The
+// program runs as a job, like all code that is not corral's own. A repository is only needed to account for the
+// job; the job cannot see it.
+//
+// The same program and input give the same reply each time, errors included.
+type Starlark struct {
+	Engine run.Engine
+	Repos  []string // ids of the served repositories
+	Repo   string   // repository that runs are accounted to; "" is the first that the caller may use
+}
+
+// Defaults of starlark_run.
+const (
+	DefaultStarlarkWall   = time.Second
+	DefaultStarlarkOutput = 64 // KiB
+)
+
+// maxFailure is the maximum size in bytes of the interpreter's failure report, which follows the program's output.
+const maxFailure = 64 << 10
+
+// starlarkArgs are the arguments of starlark_run.
+type starlarkArgs struct {
+	Source string          `arg:"source,required,max=256KiB,bytes" about:"the program; at most 256 KiB in UTF-8"`
+	Input  string          `arg:"input,max=4MiB,bytes" about:"what read_input() returns; at most 4 MiB in UTF-8"`
+	Limits *starlarkLimits `arg:"limits" about:"of this run"`
+	Caps   *struct{}       `arg:"caps" about:"capabilities: there are none, and it must be empty"`
+}
+
+// starlarkLimits are the limits of a run.
+type starlarkLimits struct {
+	Wall   *int `arg:"wall_ms,min=1,max=60000" default:"1000" about:"milliseconds after which it is ended"`
+	Output int  `arg:"output_kb,min=1,max=1024" default:"64" about:"KiB that it may emit"`
+}
+
+const starlarkDescription = `Run a small program in Starlark, a deterministic dialect of Python, to compute, count, sort or transform text. It has no files, network, clock, randomness or modules: nothing of the machine or the repository can be reached. The same source and input always give the same result.
+
+read_input() returns input as a string; emit(s) writes a string to the result, without a newline. print writes nowhere. The built-in functions are those of Starlark (len, range, sorted, dict, zip, ...). while, sets and statements at the top level are on; there is no recursion, import, class, try or f-string, no json and no re; use "%d of %s" % (n, s).
+
+Example: {"source": "words = read_input().split()\ncount = {}\nfor w in words:\n    count[w] = count.get(w, 0) + 1\nfor w in sorted(count):\n    emit(\"%s %d\\n\" % (w, count[w]))", "input": "b a b"} returns {"stdout": "a 1\nb 2\n"}.
+
+Errors have code, message and details. EVAL_ERROR: a mistake in the program; details.position and details.backtrace say where, details.stdout what was emitted before. TIMEOUT: not done after limits.wall_ms (default 1000). OUTPUT_LIMIT: more than limits.output_kb (default 64); details.stdout has the text cut at the limit. MEMORY_LIMIT: too much memory. INVALID_REQUEST: wrong arguments.`
+
+// Name implements Tool.
+func (t *Starlark) Name() string { return "starlark_run" }
+
+// Definition implements Tool.
+func (t *Starlark) Definition() tool.Definition {
+	return tool.Definition{
+		Name: t.Name(), Dotted: "code.sandbox.starlark.run", Title: "Run a program in Starlark", Description: starlarkDescription,
+		Input:    tool.InputSchema(starlarkArgs{}, tool.Strict, nil),
+		Output:   tool.ReplySchema[starlarkReply](),
+		ReadOnly: true, Idempotent: true,
+	}
+}
+
+// A starlarkReply is the structuredContent of starlark_run.
+type starlarkReply struct {
+	Stdout string `json:"stdout" about:"what the program emitted"`
+}
+
+// Call implements Tool.
+func (t *Starlark) Call(ctx context.Context, arguments json.RawMessage) (tool.Result, error) {
+	a := &starlarkArgs{}
+	if err := tool.Decode(arguments, a, tool.Strict); err != nil {
+		return tool.Result{}, err
+	}
+	caller := tool.CallerOf(ctx)
+	repo, err := caller.Repo(t.Repos, t.Repo, ", and a run is accounted to one")
+	if err != nil {
+		return tool.Result{}, err
+	}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	request := a.request(t.Name(), repo, caller)
+	out := a.begin(request, stop)
+	record, err := t.Engine.Run(running, request, out, run.Watch(caller))
+	if err != nil {
+		return tool.Result{}, starlarkFailed(err)
+	}
+	captured := out.Captured()
+	if ctx.Err() != nil && record.Status == job.Cancelled {
+		return tool.Result{}, ctx.Err()
+	}
+	stdout, err := a.reply(record, &captured)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	return tool.Result{
+		Structured: starlarkReply{stdout},
+		Text:       fmt.Sprintf("%d bytes were emitted: they are in structuredContent.stdout", len(stdout)),
+	}, nil
+}
+
+// starlarkFailed is like failed, but returns UNAVAILABLE if the supervisor has no interpreter, which is not a failure of
+// corral: the operator has to install it.
+func starlarkFailed(err error) error {
+	told := run.Failed(err)
+	var refusal *job.Refusal
+	var e *tool.Error
+	if errors.As(err, &refusal) && refusal.Step == "tool" && errors.As(told, &e) {
+		e.Code = tool.CodeUnavailable
+	}
+	return told
+}
+
+func (a *starlarkArgs) request(tool, repo string, c tool.Caller) *job.Request {
+	r := &job.Request{
+		Tool: tool, Principal: c.Principal, Session: c.Session, ID: c.Trace, Repo: repo, Runtime: job.Starlark,
+		Code: &a.Source, Stdin: a.Input, Output: a.bytes(), Usual: job.Limits{Wall: DefaultStarlarkWall},
+	}
+	if a.Limits != nil && a.Limits.Wall != nil {
+		r.Limits.Wall = a.time()
+	}
+	return r
+}
+
+// bytes returns how much the program may emit.
+func (a *starlarkArgs) bytes() int64 {
+	if a.Limits == nil {
+		return DefaultStarlarkOutput << 10
+	}
+	return int64(a.Limits.Output) << 10
+}
+
+// time returns how long the program may run.
+func (a *starlarkArgs) time() time.Duration {
+	if a.Limits == nil || a.Limits.Wall == nil {
+		return DefaultStarlarkWall
+	}
+	return time.Duration(*a.Limits.Wall) * time.Millisecond
+}
+
+// begin returns a capture of the output without storing or redacting it, because the output can contain nothing that was not
+// in the call. over is called when the job writes more than the interpreter permits.
+func (a *starlarkArgs) begin(r *job.Request, over func()) *artifact.Output {
+	return (*artifact.Store)(nil).Begin(artifact.BeginOptions{
+		Repo: r.Repo, Runtime: r.Runtime, Principal: r.Principal, Plain: true,
+		View: artifact.View{Whole: a.bytes() + maxFailure, Over: over},
+	})
+}
+
+// reply returns the program's output or its error. The job's own report is untrusted: it is accepted only if it is one of the
+// interpreter's failures, and bounded in size.
+func (a *starlarkArgs) reply(r *job.Record, c *artifact.Captured) (stdout string, err error) {
+	switch {
+	case r.Status == job.Denied:
+		return "", deniedStarlark(r)
+	case r.Status == job.Lost:
+		return "", &tool.Error{Code: tool.CodeUnavailable, Message: "the run was interrupted: try again"}
+	case r.Message != "":
+		return "", &tool.Error{Code: tool.CodeInternal, Message: tool.Clean(r.Message)}
+	}
+	stdout = tool.UTF8(safe.Head(c.Stdout.Whole, int(a.bytes()))) // cut already, unless the interpreter is not ours any more
+	f := a.failure(r, c)
+	if f == nil {
+		return stdout, nil
+	}
+	details := f.Details()
+	// If the interpreter died, an unpredictable part of the output is missing.
+	if stdout != "" && !f.Died && (f.Code == starlark.CodeEval || f.Code == starlark.CodeOutput) {
+		details["stdout"] = stdout
+	}
+	return "", &tool.Error{Code: f.Code, Message: f.Message, Details: details}
+}
+
+// failure returns why the program failed, nil if it succeeded. If the supervisor enforced a limit, the result is the same
+// as if the interpreter had.
+func (a *starlarkArgs) failure(r *job.Record, c *artifact.Captured) *starlark.Failure {
+	limit := r.Decision.Spec.Limits.Wall
+	if limit <= 0 {
+		limit = math.MaxInt64
+	}
+	switch {
+	case c.Over || int64(len(c.Stdout.Whole)) > a.bytes():
+		return &starlark.Failure{Code: tool.CodeOutputLimit, Message: fmt.Sprintf("the script emitted more than %d bytes", a.bytes())}
+	case r.Status == job.Success:
+		return nil
+	case r.Result.Limit == job.LimitMemory:
+		return starlark.OutOfMemory()
+	case r.Status == job.Timeout:
+		return starlark.TimedOut(job.StarlarkWall(a.time(), limit))
+	case r.Status == job.Failure && r.Result.ExitCode > 0:
+		return starlark.Ended(r.Result.ExitCode, []byte(c.Stderr.Whole))
+	}
+	return starlark.Ended(-1, []byte(c.Stderr.Whole)) // a signal, which a script cannot send
+}
+
+func deniedStarlark(r *job.Record) error {
+	reasons := make([]string, 0, len(r.Decision.Reasons))
+	for _, one := range r.Decision.Reasons {
+		reasons = append(reasons, tool.Clean(one))
+	}
+	return &tool.Error{
+		Code: tool.CodeDenied, Message: strings.Join(reasons, "; "),
+		Details: map[string]any{"rule": r.Decision.Rule, "auditHash": r.Decision.Hash},
+	}
+}

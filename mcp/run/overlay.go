@@ -1,0 +1,48 @@
+package run
+
+import (
+	"corral/job"
+	"corral/mcp/tool"
+)
+
+// An overlay is the part of a reply about the session's copy of a repository: all changes by the session's jobs so far.
+type overlay struct {
+	Handle     string     `json:"changesHandle,omitempty" about:"workspace overlay: what corral changes knows the session's changes by"`
+	Changes    *[]changed `json:"changes,omitempty" about:"workspace overlay: what differs from the repository so far, which stays as it is"`
+	More       int        `json:"changesMore,omitempty" about:"how many more"`
+	Bytes      *int64     `json:"changesBytes,omitempty" about:"of all of them"`
+	Incomplete bool       `json:"changesIncomplete,omitempty" about:"not everything was looked at"`
+	Reason     string     `json:"changesReason,omitempty" about:"why they are not listed, or there is no patch of them"`
+	Patch      string     `json:"patchArtifact,omitempty" about:"for runtime_query_output: all of them as one patch for git apply"`
+	PatchLess  bool       `json:"patchIncomplete,omitempty" about:"not all that differs is in the patch"`
+}
+
+// A changed is one path that differs from the repository.
+type changed struct {
+	Path      string         `json:"path"`
+	Kind      job.ChangeKind `json:"kind" enum:"added,modified,deleted,replaced,mode"`
+	Type      job.FileType   `json:"type" enum:"file,directory,link,other"`
+	Bytes     int64          `json:"bytes"`
+	Sensitive bool           `json:"sensitive,omitempty" about:"makes tools outside run code or behave differently"`
+}
+
+// SessionReplaced tells a client that its session is not the one of its earlier calls.
+const SessionReplaced = "the previous session expired; this is a new one, and files from earlier calls are gone"
+
+func overlayOf(r *job.Record) overlay {
+	if r.Session == "" || r.Decision.Spec.Workspace != job.Overlay {
+		return overlay{}
+	}
+	o := overlay{Handle: r.Session, Reason: tool.Clean(r.ChangesReason)}
+	if c := r.Changes; c != nil {
+		list := make([]changed, 0, len(c.Entries))
+		for _, e := range c.Entries {
+			list = append(list, changed{tool.Clean(e.Path), e.Kind, e.Type, e.Bytes, e.Sensitive})
+		}
+		o.Changes, o.More, o.Bytes, o.Incomplete = &list, c.More, &c.Bytes, c.Incomplete
+		if o.Patch, o.PatchLess = c.Patch, c.PatchIncomplete; c.PatchReason != "" {
+			o.Reason = "no patch: " + tool.Clean(c.PatchReason)
+		}
+	}
+	return o
+}

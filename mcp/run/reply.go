@@ -1,0 +1,132 @@
+package run
+
+import (
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/job"
+	"corral/mcp/tool"
+	"corral/store/artifact"
+)
+
+// An Exit is the part of a reply that says how a job ended.
+type Exit struct {
+	ExitCode   *int    `json:"exitCode"`
+	Signal     *string `json:"signal" about:"that ended it: SIGTERM"`
+	DurationMs int64   `json:"durationMs" about:"how long it ran"`
+	Message    string  `json:"message,omitempty" about:"what corral has to say: why it was not run, or what went wrong"`
+}
+
+// An Outcome is the rest of a reply about a job that is the same for all tools.
+type Outcome struct {
+	ArtifactHandle *string    `json:"artifactHandle" about:"for runtime_query_output"`
+	ArtifactReason string     `json:"artifactReason,omitempty" about:"why the output was not kept"`
+	Truncation     truncation `json:"truncation"`
+	PolicyDecision decision   `json:"policyDecision"`
+	Usage          usage      `json:"usage"`
+	Limit          string     `json:"limit,omitempty" about:"that was met: memory, pids, cpu, output, disk or files"`
+	Sensitive      []string   `json:"sensitiveChanges,omitempty" about:"paths it made or changed that make tools outside run code or behave differently"`
+	SensitiveMore  int        `json:"sensitiveChangesMore,omitempty" about:"how many more"`
+	Incomplete     bool       `json:"sensitiveChangesIncomplete,omitempty" about:"not everything was looked at"`
+	overlay
+}
+
+type truncation struct {
+	Stdout      bool  `json:"stdoutTruncated"`
+	Stderr      bool  `json:"stderrTruncated"`
+	TotalStdout int64 `json:"totalStdoutBytes" about:"what the job wrote"`
+	TotalStderr int64 `json:"totalStderrBytes"`
+}
+
+type decision struct {
+	AuditHash     string   `json:"auditHash" about:"of this decision on this request, as in the audit log"`
+	DeniedReasons []string `json:"deniedReasons,omitempty"`
+}
+
+// usage has null for values that the kernel does not provide.
+type usage struct {
+	WallMs     int64  `json:"wallMs"`
+	CPUMs      *int64 `json:"cpuMs"`
+	UserMs     *int64 `json:"userMs"`
+	SystemMs   *int64 `json:"systemMs"`
+	PeakMemory *int64 `json:"peakMemoryBytes"`
+	PeakPIDs   *int64 `json:"peakPids"`
+	ReadBytes  *int64 `json:"readBytes"`
+	WriteBytes *int64 `json:"writeBytes"`
+	QueuedMs   int64  `json:"queuedMs" about:"how long it waited for a place"`
+}
+
+// OutcomeOf returns a job's status for clients, how it ended, and what it used and changed.
+func OutcomeOf(r *job.Record) (job.Status, Exit, *Outcome) {
+	u := r.Result.Usage
+	status, end := ExitOf(r)
+	reply := &Outcome{
+		PolicyDecision: decision{r.Decision.Hash, r.Decision.Reasons},
+		Usage: usage{
+			WallMs: u.Wall.Milliseconds(), CPUMs: ms(u.CPU), UserMs: ms(u.User), SystemMs: ms(u.System),
+			PeakMemory: orNil(u.PeakMemory), PeakPIDs: orNil(u.PeakPIDs),
+			ReadBytes: orNil(u.ReadBytes), WriteBytes: orNil(u.WriteBytes), QueuedMs: r.Queued.Milliseconds(),
+		},
+		Limit: r.Result.Limit, SensitiveMore: r.Result.SensitiveMore, Incomplete: r.Result.SensitiveIncomplete,
+		overlay: overlayOf(r),
+	}
+	for _, path := range r.Result.Sensitive {
+		reply.Sensitive = append(reply.Sensitive, tool.Clean(path))
+	}
+	return status, end, reply
+}
+
+func ExitOf(r *job.Record) (job.Status, Exit) {
+	status, end := r.Status, Exit{DurationMs: r.Result.Usage.Wall.Milliseconds(), Message: tool.Clean(r.Message)}
+	if r.Anew && end.Message == "" {
+		end.Message = SessionReplaced
+	}
+	switch r.Status {
+	case job.Success, job.Failure:
+		if r.Result.ExitCode >= 0 {
+			end.ExitCode = &r.Result.ExitCode
+		}
+	case job.Lost:
+		status, end.Message = job.Failure, "the jail ended while the job was running"
+	}
+	if r.Result.Signal != 0 {
+		name := SignalName(r.Result.Signal)
+		end.Signal = &name
+	}
+	return status, end
+}
+
+// Capture sets the fields of a reply about the captured output, except the output itself.
+func (r *Outcome) Capture(c artifact.Captured) {
+	if c.Handle != "" {
+		r.ArtifactHandle = &c.Handle
+	}
+	r.ArtifactReason = tool.Clean(c.Reason)
+	r.Truncation = truncation{c.Stdout.Truncated, c.Stderr.Truncated, c.Stdout.Bytes, c.Stderr.Bytes}
+}
+
+func ms(d time.Duration) *int64 {
+	if d < 0 {
+		return nil
+	}
+	n := d.Milliseconds()
+	return &n
+}
+
+func orNil(n int64) *int64 {
+	if n < 0 {
+		return nil
+	}
+	return &n
+}
+
+// SignalName returns a signal's name, such as SIGTERM. Real-time signals are numbered.
+func SignalName(n int) string {
+	if name := unix.SignalName(syscall.Signal(n)); name != "" {
+		return name
+	}
+	return "SIG" + strconv.Itoa(n)
+}

@@ -1,0 +1,149 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	sdk "github.com/mark3labs/mcp-go/mcp"
+	sdkserver "github.com/mark3labs/mcp-go/server"
+
+	"corral/internal/calls"
+	"corral/internal/strictjson"
+	"corral/mcp/tool"
+)
+
+// A call is one request on its way through mcp-go, and the result of its tool.
+type call struct {
+	*message
+	caller tool.Caller
+	noted  *calls.Call // nil unless the request is tools/call
+
+	ran    bool // the tool was found and called
+	result tool.Result
+	code   string // code of the tool's *Error
+}
+
+type callKey struct{}
+
+func withCall(ctx context.Context, k *call) context.Context {
+	return context.WithValue(ctx, callKey{}, k)
+}
+
+func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
+
+// run calls the tool and stores the outcome, including an error, in k.
+func (k *call) run(ctx context.Context, s *Server, t *registered) {
+	k.ran = true
+	var err error
+	if err = k.checkArguments(t); err == nil {
+		k.result, err = guard(ctx, s.log, t, k.arguments)
+	}
+	if e, ok := k.result.Structured.(*tool.Error); ok && err == nil {
+		k.code = e.Code
+	}
+	if err != nil {
+		e := tool.AsError(err)
+		if e.Code == tool.CodeInternal && !errors.Is(err, context.Canceled) {
+			s.log.ErrorContext(ctx, "tool failed", "trace_id", k.caller.Trace, "tool", t.published, "error", err.Error())
+		}
+		k.code = e.Code
+		k.result = tool.Result{Structured: e, IsError: true}
+	}
+}
+
+// checkArguments rejects arguments with a key that a case-insensitive decoder would take for another.
+func (k *call) checkArguments(t *registered) error {
+	if k.fault != nil {
+		return &tool.Error{Code: tool.CodeInvalid, Message: "invalid arguments: " + k.fault.Error()}
+	}
+	for _, e := range strictjson.Entries(k.arguments) {
+		if word := misspelled(e.Key, t.keys); word != "" {
+			return &tool.Error{Code: tool.CodeInvalid, Message: fmt.Sprintf("the argument %q must be spelled %q", tool.Clip(e.Key), word)}
+		}
+	}
+	return nil
+}
+
+// guard calls a tool and turns a panic into an error.
+func guard(ctx context.Context, log *slog.Logger, t *registered, arguments json.RawMessage) (r tool.Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			log.ErrorContext(ctx, "panic in a tool", "trace_id", tool.CallerOf(ctx).Trace, "tool", t.published,
+				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			err = &tool.Error{Code: tool.CodeInternal, Message: "the tool failed: see the server's diagnostic log, trace_id " + tool.CallerOf(ctx).Trace}
+		}
+	}()
+	if err := ctx.Err(); err != nil {
+		return tool.Result{}, fmt.Errorf("cancelled before the call started: %w", err)
+	}
+	return t.Call(ctx, arguments)
+}
+
+// encode encodes the response. It keeps mcp-go's wording except for a tool's result and an unknown tool.
+func (k *call) encode(response sdk.JSONRPCMessage) reply {
+	switch r := response.(type) {
+	case sdk.JSONRPCResponse:
+		if k.ran {
+			return reply{data: k.encodeResult(r.Result)}
+		}
+		return encodeAny(k.id, r.Result)
+	case sdk.JSONRPCError:
+		e := &rpcError{Code: r.Error.Code, Message: r.Error.Message, Data: r.Error.Data}
+		if k.isCall() && e.Code == codeParams && strings.HasSuffix(e.Message, sdkserver.ErrToolNotFound.Error()) {
+			e.Message = fmt.Sprintf("unknown tool %q", tool.Clip(k.tool))
+		}
+		return reply{data: errorOf(k.id, e), code: e.Code}
+	}
+	return reply{data: errorOf(k.id, refused(codeInside, "internal error: mcp-go returned no response")), code: codeInside}
+}
+
+func encodeAny(id json.RawMessage, result any) reply {
+	raw, err := tool.Marshal(result)
+	if err != nil {
+		return reply{data: errorOf(id, refused(codeInside, "internal error: encode the result: %v", err)), code: codeInside}
+	}
+	return reply{data: answerOf(id, raw)}
+}
+
+// log writes the call's line to the diagnostic log, without arguments and results.
+func (k *call) log(ctx context.Context, log *slog.Logger, r reply) {
+	code := k.code
+	switch {
+	case errors.Is(context.Cause(ctx), errCancelled):
+		code = "CANCELLED"
+	case r.code != 0:
+		code = fmt.Sprint(r.code)
+	}
+	k.noted.End(ctx, log, len(r.data), code)
+}
+
+// begin starts the record of a tool call and returns a context that carries it.
+func (k *call) begin(ctx context.Context, s *Server, at calls.Trace) context.Context {
+	if !k.isCall() {
+		return ctx
+	}
+	span := "tools.unknown" // a fixed name, because clients may send any number of different ones
+	if t := s.tools[k.tool]; t != nil {
+		span = "tools." + t.span
+	}
+	k.noted = calls.Begin(s.tracer, calls.Start{
+		Tool: tool.Clip(k.tool), Span: span, Principal: k.caller.Principal, Session: k.caller.Session, Trace: at, At: time.Now(),
+	})
+	return calls.With(ctx, k.noted)
+}
+
+// refuseCall records a call that was refused before a tool was called, and returns answer.
+func (s *Server) refuseCall(ctx context.Context, m *message, c tool.Caller, answer []byte, code string) []byte {
+	if m.isCall() {
+		k := &call{message: m, caller: c, code: code}
+		ctx = k.begin(ctx, s, calls.TraceOf(m.meta.trace, m.meta.state))
+		k.log(ctx, s.log, reply{data: answer})
+	}
+	return answer
+}

@@ -1,0 +1,313 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	sdk "github.com/mark3labs/mcp-go/mcp"
+
+	"corral/internal/strictjson"
+	"corral/mcp/tool"
+
+	safe "corral/internal/text"
+)
+
+// Codes of JSON-RPC errors returned by this package; mcp-go returns others.
+const (
+	codeParse   = sdk.PARSE_ERROR
+	codeRequest = sdk.INVALID_REQUEST
+	codeParams  = sdk.INVALID_PARAMS
+	codeHeader  = sdk.HEADER_MISMATCH
+	codeVersion = sdk.UNSUPPORTED_PROTOCOL_VERSION
+	codeInside  = sdk.INTERNAL_ERROR
+	codeBusy    = -32000 // in the range that JSON-RPC reserves for servers
+)
+
+const (
+	maxID    = 256 // bytes of an encoded request id
+	maxLabel = 256 // bytes of _meta["corral/workspace/session"]
+)
+
+// Known keys. A key that differs from one in case only is an error, because mcp-go, which decodes the message later, would
+// accept it.
+var (
+	envelopeKeys = []string{"jsonrpc", "id", "method", "params", "result", "error"}
+	paramKeys    = []string{
+		"_meta", "name", "arguments", "task", "cursor", "level", "uri", "ref", "notifications", "requestId", "reason",
+		"protocolVersion", "capabilities", "clientInfo", "inputResponses", "requestState",
+	}
+)
+
+// A message is a client's JSON-RPC message: a request, a notification (without id), or a response (without method), which is
+// ignored because this server sends no requests.
+type message struct {
+	id     json.RawMessage // as encoded by the client; nil for a notification
+	method string
+	params []strictjson.Entry
+	meta   meta
+
+	// Parameters of tools/call and of notifications/cancelled.
+	tool      string
+	arguments json.RawMessage   // of tools/call only; an object unless fault is set
+	fault     *strictjson.Fault // why the arguments are invalid
+	cancels   json.RawMessage   // id of the request to cancel
+}
+
+// meta holds the members of params._meta that this package uses.
+type meta struct {
+	progress json.RawMessage // progressToken; nil: no progress requested
+	version  string          // "io.modelcontextprotocol/protocolVersion"
+	session  string          // "corral/workspace/session"
+	trace    string          // "traceparent", not validated
+	state    string          // "tracestate", not validated
+}
+
+// A rpcError is a JSON-RPC error: a protocol fault, never the error of a tool.
+type rpcError struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+	Data    any    `json:"data,omitempty"`
+}
+
+// Error returns the message.
+func (e *rpcError) Error() string { return e.Message }
+
+func refused(code int, format string, values ...any) *rpcError {
+	return &rpcError{Code: code, Message: fmt.Sprintf(format, values...)}
+}
+
+// modern reports whether the request is without a session, as since 2026-07-28.
+func (m *message) modern() bool { return sdk.IsModernProtocol(m.meta.version) }
+
+// isCall reports whether the message is tools/call.
+func (m *message) isCall() bool { return m.method == string(sdk.MethodToolsCall) }
+
+// plain reports whether mcp-go would only look up the tool and check that the caller may use it: of such a message it reads
+// nothing else than the id and _meta.
+func (m *message) plain() bool {
+	if m.meta.version != "" || !brief(m.id) {
+		return false
+	}
+	n := slices.IndexFunc(m.params, func(e strictjson.Entry) bool { return e.Key == "_meta" })
+	if n < 0 {
+		return true
+	}
+	list := strictjson.Entries(m.params[n].Value)
+	return list != nil && !slices.ContainsFunc(list, func(e strictjson.Entry) bool {
+		return !brief(e.Value) || strings.HasPrefix(e.Key, sdkKeys)
+	})
+}
+
+// sdkKeys is the prefix of keys in _meta that mcp-go reads.
+const sdkKeys = "io.modelcontextprotocol/"
+
+// brief reports whether a value is a string or a non-negative integer of at most 15 digits, which all JSON parsers decode
+// alike.
+func brief(raw json.RawMessage) bool {
+	if len(raw) > 0 && raw[0] == '"' {
+		return true
+	}
+	return len(raw) > 0 && len(raw) <= 15 && len(bytes.Trim(raw, "0123456789")) == 0
+}
+
+// parseMessage parses one message. If it returns an error, the message has the id for the response, if one was found.
+func parseMessage(data []byte) (*message, *rpcError) {
+	m := &message{}
+	f, within := checkJSON(data)
+	switch { // parse only the id of an invalid message, whose decoded form may be far larger
+	case f != nil && f.Syntax:
+		m.id = findID(data)
+		return m, refused(codeParse, "%v", f)
+	case bytes.TrimLeft(data, " \t\r\n")[0] != '{':
+		return m, refused(codeRequest, "a message must be one JSON object")
+	case f != nil && len(f.Path) == 0: // fault in the envelope: the id cannot be trusted
+		return m, refused(codeRequest, "%v", f)
+	case f != nil:
+		m.id = findID(data)
+		return m, refused(codeRequest, "%v", f)
+	}
+	top := strictjson.Entries(data)
+	m.id = idOf(top)
+	if err := m.readEnvelope(top); err != nil {
+		return m, err
+	}
+	m.fault = within
+	if within != nil && !m.isCall() {
+		return m, refused(codeRequest, "params.arguments.%v", within)
+	}
+	return m, m.readParams()
+}
+
+func (m *message) readEnvelope(top []strictjson.Entry) *rpcError {
+	var version, method string
+	var answer bool
+	for _, e := range top {
+		if word := misspelled(e.Key, envelopeKeys); word != "" {
+			return refused(codeRequest, "the key %q must be spelled %q", tool.Clip(e.Key), word)
+		}
+		switch e.Key {
+		case "jsonrpc":
+			version = stringOf(e.Value)
+		case "id":
+			if m.id == nil {
+				return refused(codeRequest, "id must be a string or a number of at most %d bytes", maxID)
+			}
+		case "method":
+			method = stringOf(e.Value)
+			if method == "" {
+				return refused(codeRequest, "method must be a non-empty string")
+			}
+		case "params":
+			m.params = strictjson.Entries(e.Value)
+			if m.params == nil {
+				return refused(codeParams, "params must be an object")
+			}
+		case "result", "error":
+			answer = true
+		}
+	}
+	m.method = method
+	switch {
+	case version != sdk.JSONRPC_VERSION:
+		return refused(codeRequest, `jsonrpc must be "2.0"`)
+	case method == "" && !answer:
+		return refused(codeRequest, "the message has no method")
+	case method != "" && answer:
+		return refused(codeRequest, "the message has both a method and a result or an error")
+	}
+	return nil
+}
+
+func (m *message) readParams() *rpcError {
+	if m.isCall() {
+		m.arguments = json.RawMessage("{}")
+	}
+	for _, e := range m.params {
+		if word := misspelled(e.Key, paramKeys); word != "" {
+			return refused(codeParams, "params: the key %q must be spelled %q", tool.Clip(e.Key), word)
+		}
+		switch {
+		case e.Key == "_meta":
+			if err := m.meta.read(e.Value); err != nil {
+				return err
+			}
+		case e.Key == "name" && m.isCall():
+			m.tool = stringOf(e.Value)
+		case e.Key == "arguments" && m.isCall():
+			m.arguments = e.Value
+		case e.Key == "requestId":
+			m.cancels = e.Value
+		}
+	}
+	if m.isCall() && m.tool == "" {
+		return refused(codeParams, "params.name must be the name of a tool")
+	}
+	if m.isCall() && m.arguments[0] != '{' { // a tool's error, which models see, unlike JSON-RPC errors
+		m.fault = &strictjson.Fault{What: "must be one JSON object"}
+	}
+	return nil
+}
+
+func (m *meta) read(raw json.RawMessage) *rpcError {
+	for _, e := range strictjson.Entries(raw) {
+		switch e.Key {
+		case "progressToken":
+			if m.progress = scalar(e.Value); m.progress == nil {
+				return refused(codeParams, "progressToken must be a string or a number of at most %d bytes", maxID)
+			}
+		case sdk.MetaKeyProtocolVersion:
+			m.version = stringOf(e.Value)
+		case "corral/workspace/session":
+			m.session = stringOf(e.Value)
+			if m.session == "" || len(m.session) > maxLabel {
+				return refused(codeParams, "_meta corral/session must be a string of 1 to %d bytes", maxLabel)
+			}
+		case "traceparent":
+			m.trace = stringOf(e.Value)
+		case "tracestate":
+			m.state = stringOf(e.Value)
+		}
+	}
+	return nil
+}
+
+func idOf(top []strictjson.Entry) json.RawMessage {
+	n := slices.IndexFunc(top, func(e strictjson.Entry) bool { return e.Key == "id" })
+	if n < 0 {
+		return nil
+	}
+	return scalar(top[n].Value)
+}
+
+// scalar returns raw if it can be a request's id, a string or number of at most maxID bytes, else nil.
+func scalar(raw json.RawMessage) json.RawMessage {
+	isName := len(raw) > 0 && (raw[0] == '"' || raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9')
+	if !isName || len(raw) > maxID {
+		return nil
+	}
+	return raw
+}
+
+// stringOf decodes a string. It returns "" for other values.
+func stringOf(raw json.RawMessage) string {
+	if len(raw) == 0 || raw[0] != '"' {
+		return ""
+	}
+	return strictjson.Unquote(raw)
+}
+
+// idKey returns the same key for equal ids in different encodings, such as "a" and "\u0061".
+func idKey(raw json.RawMessage) string {
+	if len(raw) > 0 && raw[0] == '"' {
+		return `"` + strictjson.Unquote(raw)
+	}
+	return string(raw)
+}
+
+// envelope re-encodes the message for mcp-go, so that both parsers see the same. The arguments are left out: the tool
+// receives them as the client wrote them, and they are decoded only once.
+func (m *message) envelope(name string) json.RawMessage {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `{"jsonrpc":"2.0","id":%s,"method":%s,"params":{`, m.id, tool.JSON(m.method))
+	separator := ""
+	for _, e := range m.params {
+		value := e.Value
+		switch {
+		case !m.isCall():
+		case e.Key == "name":
+			value = tool.JSON(name)
+		case e.Key != "_meta":
+			continue
+		}
+		fmt.Fprintf(&b, "%s%s:%s", separator, tool.JSON(e.Key), value)
+		separator = ","
+	}
+	b.WriteString("}}")
+	return b.Bytes()
+}
+
+// answerOf returns a response.
+func answerOf(id, result json.RawMessage) []byte {
+	return bytes.Join([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), id, []byte(`,"result":`), result, []byte(`}`)}, nil)
+}
+
+// errorOf returns an error response; a nil id becomes null.
+func errorOf(id json.RawMessage, e *rpcError) []byte {
+	if id == nil {
+		id = json.RawMessage("null")
+	}
+	e.Message = safe.Lines(e.Message)
+	return bytes.Join([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), id, []byte(`,"error":`), tool.JSON(e), []byte(`}`)}, nil)
+}
+
+// notificationOf returns a notification.
+func notificationOf(method string, params any) []byte {
+	return tool.JSON(struct {
+		JSONRPC string `json:"jsonrpc"`
+		Method  string `json:"method"`
+		Params  any    `json:"params,omitempty"`
+	}{sdk.JSONRPC_VERSION, method, params})
+}

@@ -1,0 +1,214 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	sdk "github.com/mark3labs/mcp-go/mcp"
+	sdkserver "github.com/mark3labs/mcp-go/server"
+
+	"corral/internal/calls"
+	"corral/mcp/tool"
+)
+
+// Options configure a Server.
+type Options struct {
+	Version string // of corral
+	// Dotted publishes the names with dots of the tools that have one. Many hosts refuse servers with such names. Calls
+	// may always use either name.
+	Dotted bool
+	Tools  []tool.Tool
+	// Instructions describe the server to agents; "" is none.
+	Instructions string
+	// Log gets one line per tool call; nil discards.
+	Log *slog.Logger
+	// Tracer gets a span per tool call; nil is none.
+	Tracer calls.Tracer
+	// Ended is called when a client session has ended, with the Principal and Session of its Callers. The session's calls
+	// have returned or have been cancelled by then. Clients without sessions (2026-07-28) have no end. Ended may be called
+	// concurrently; nil is not called.
+	Ended func(principal, session string)
+}
+
+// A Server serves tools to any number of clients. Creating one starts nothing.
+type Server struct {
+	sdk    *sdkserver.MCPServer
+	tools  map[string]*registered // by each name, with and without dots
+	log    *slog.Logger
+	tracer calls.Tracer // may be nil
+	ended  func(principal, session string)
+	// drainTimeout is how long ServeStdio waits for calls after the end of the input.
+	answerTime time.Duration
+}
+
+// A registered is a tool of the server.
+type registered struct {
+	tool.Tool
+	names     []string // without and with dots
+	published string
+	span      string   // name of its spans, without the common prefix
+	keys      []string // names of its arguments
+}
+
+// New returns a server. It panics if two tools share a name or a schema is not a JSON object: programming errors that
+// show at the first start.
+func New(o Options) *Server {
+	s := &Server{tools: map[string]*registered{}, log: o.Log, tracer: o.Tracer, ended: o.Ended, answerTime: drainTimeout}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.ended == nil {
+		s.ended = func(string, string) {}
+	}
+	s.sdk = sdkserver.NewMCPServer("corral", o.Version,
+		sdkserver.WithTitle("corral"),
+		sdkserver.WithInstructions(o.Instructions),
+		sdkserver.WithToolCapabilities(false),
+		sdkserver.WithToolFilter(s.allowed),
+		// The tools that a principal may use do not change while the server runs.
+		sdkserver.WithCacheHints(int64(time.Minute/time.Millisecond), sdk.CacheScopePrivate))
+	for _, t := range o.Tools {
+		s.register(t, o.Dotted)
+	}
+	return s
+}
+
+func (s *Server) register(t tool.Tool, dotted bool) {
+	d := t.Definition()
+	e := &registered{Tool: t, names: []string{d.Name}, published: d.Name, span: d.Span(), keys: schemaKeys(d)}
+	if d.Dotted != "" {
+		e.names = append(e.names, d.Dotted)
+	}
+	if dotted {
+		e.published = e.names[len(e.names)-1]
+	}
+	for _, name := range e.names {
+		if s.tools[name] != nil {
+			panic("mcp: two tools are named " + name)
+		}
+		s.tools[name] = e
+	}
+	s.sdk.AddTool(sdk.Tool{
+		Name: e.published, Title: d.Title, Description: d.Description,
+		RawInputSchema: d.Input, RawOutputSchema: d.Output,
+		Annotations: sdk.ToolAnnotation{
+			Title: d.Title, ReadOnlyHint: &d.ReadOnly, DestructiveHint: &d.Destructive,
+			IdempotentHint: &d.Idempotent, OpenWorldHint: &d.OpenWorld,
+		},
+	}, func(ctx context.Context, _ sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		callOf(ctx).run(ctx, s, e)
+		return &sdk.CallToolResult{}, nil // call.encode inserts the tool's result
+	})
+}
+
+func schemaKeys(d tool.Definition) []string {
+	var in, out struct {
+		Type       string                     `json:"type"`
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	if err := json.Unmarshal(d.Input, &in); err != nil || in.Type != "object" {
+		panic("mcp: the input schema of " + d.Name + " has no object root")
+	}
+	if d.Output != nil {
+		if err := json.Unmarshal(d.Output, &out); err != nil || out.Type != "object" {
+			panic("mcp: the output schema of " + d.Name + " has no object root")
+		}
+	}
+	keys := make([]string, 0, len(in.Properties))
+	for key := range in.Properties {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// allowed returns the tools of list that the caller may use. mcp-go calls it for tools/list and tools/call.
+func (s *Server) allowed(ctx context.Context, list []sdk.Tool) []sdk.Tool {
+	may := tool.CallerOf(ctx).Tools
+	if may == nil {
+		return list
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(t sdk.Tool) bool { return !s.tools[t.Name].in(may) })
+}
+
+// in reports whether list has one of the tool's names; a nil list has all.
+func (t *registered) in(list []string) bool {
+	return list == nil || slices.ContainsFunc(t.names, func(name string) bool { return slices.Contains(list, name) })
+}
+
+// A peer is mcp-go's view of a client. Each request has its own, so that no state passes from one request to another.
+type peer struct {
+	notes   chan sdk.JSONRPCNotification
+	version string // negotiated by initialize
+}
+
+func newPeer() *peer { return &peer{notes: make(chan sdk.JSONRPCNotification, 4)} }
+
+// Initialize implements sdkserver.ClientSession.
+func (p *peer) Initialize() {}
+
+// Initialized implements sdkserver.ClientSession.
+func (p *peer) Initialized() bool { return true }
+
+// SessionID implements sdkserver.ClientSession.
+func (p *peer) SessionID() string { return "" }
+
+// NotificationChannel implements sdkserver.ClientSession.
+func (p *peer) NotificationChannel() chan<- sdk.JSONRPCNotification { return p.notes }
+
+// SetProtocolVersion is called with the version that initialize negotiated.
+func (p *peer) SetProtocolVersion(version string) { p.version = version }
+
+// A reply is the response to a request.
+type reply struct {
+	data    []byte
+	code    int    // of a JSON-RPC error; 0 is none
+	version string // negotiated by initialize, else ""
+}
+
+// answer serves one request and blocks until its tool returns, which should be soon after ctx ends. notify, which must not
+// block, is called with notifications of the request; it is not called after answer has returned.
+func (s *Server) answer(ctx context.Context, m *message, c tool.Caller, notify func([]byte)) reply {
+	reports := &progress{token: m.meta.progress, send: notify}
+	at := calls.TraceOf(m.meta.trace, m.meta.state)
+	c.Progress, c.Trace, c.NoProgress = reports.report, at.ID, reports.token == nil
+	k := &call{message: m, caller: c}
+	p := newPeer()
+	ctx = k.begin(tool.WithCaller(withCall(ctx, k), c), s, at)
+	r := s.handle(ctx, k, p)
+	reports.close()
+	for len(p.notes) > 0 {
+		notify(tool.JSON(<-p.notes))
+	}
+	r.version = p.version
+	if m.isCall() {
+		k.log(ctx, s.log, r)
+	}
+	return r
+}
+
+// handle returns the response to a request. Calls that mcp-go would only pass on go to the tool directly, the others through
+// mcp-go. A panic of mcp-go ends this request only.
+func (s *Server) handle(ctx context.Context, k *call, p *peer) (r reply) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.log.ErrorContext(ctx, "panic in the protocol", "trace_id", k.caller.Trace, "panic", fmt.Sprint(p),
+				"stack", string(debug.Stack()))
+			r = reply{data: errorOf(k.id, refused(codeInside, "internal error: the server's diagnostic log has the details")), code: codeInside}
+		}
+	}()
+	t, published := s.tools[k.tool], k.tool
+	if t != nil {
+		if k.plain() && t.in(k.caller.Tools) {
+			k.run(ctx, s, t)
+			return reply{data: k.encodeResult(nil)}
+		}
+		published = t.published
+	}
+	return k.encode(s.sdk.HandleMessage(s.sdk.WithContext(ctx, p), k.envelope(published)))
+}

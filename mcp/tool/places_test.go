@@ -1,0 +1,33 @@
+package tool
+
+import (
+	"errors"
+	"testing"
+
+	"corral/internal/text/texttest"
+)
+
+// TestErrorsQuote: no error repeats what a client wrote so that it would act on who reads it, or at any length.
+func TestErrorsQuote(t *testing.T) {
+	said := func(err error) string { return AsError(err).Message }
+	texttest.Check(t, []texttest.Place{
+		{Name: "unknown argument", Lines: 1, Most: 6*MaxShown + 200, Shows: func(s string) string { return said(unknown("", s, nil)) }},
+		{Name: "no repository", Lines: 1, Most: 6*MaxShown + 200, Shows: func(s string) string { return said(Caller{}.MayUse(nil, s)) }},
+		{Name: "not in the list", Lines: 1, Most: 6*MaxShown + 200, Shows: func(s string) string {
+			var a struct {
+				Mode string `arg:"mode" enum:"a"`
+			}
+			return said(Decode(JSON(map[string]string{"mode": s}), &a, Strict))
+		}},
+		{Name: "no number", Lines: 1, Most: 6*MaxShown + 200, Shows: func(s string) string {
+			var a struct {
+				N int `arg:"n,max=1"`
+			}
+			return said(Decode(JSON(map[string]string{"n": "1x" + s}), &a, Lenient))
+		}},
+	})
+	// What else fails says it in words of ours, with names in quotes. Its lines stay.
+	if got := said(errors.New("a\n\tb\x1b[2J\u202e\xff")); got != "a\n\tb"+`\x1b[2J\u202e\xff` {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,151 @@
+package tool
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// An argument is one argument of a tool, as the tags of a struct field describe it.
+type argument struct {
+	name     string
+	index    []int // of the field, see reflect.StructField
+	about    string
+	required bool
+	min, max int      // of a number; of the length of a string, or of each string in a list
+	bytes    bool     // lengths are in bytes of UTF-8 instead of characters
+	items    int      // maximum length of a list
+	enum     []string // accepted values; nil accepts any
+	pattern  *regexp.Regexp
+	usual    string // default value; "" is the type's zero value
+	noNUL    bool
+	noNull   bool
+	members  []argument // of an object, or of each object in a list
+}
+
+// Choices is implemented by string types with a fixed set of values.
+type Choices interface{ Choices() []string }
+
+var argumentTables sync.Map // reflect.Type to []argument
+
+// argumentsOf returns the arguments that the tags of a struct describe. Fields are strings, integers, booleans, lists of
+// strings, structs behind pointers, lists of structs, and pointers to scalars, which are nil if the argument is absent; the
+// fields of embedded structs are arguments, too. The tags are
+//
+//	arg:"NAME,OPTION,…"  required, min=N, max=N, items=N, bytes, nonul, nonull; N may end in KiB or MiB
+//	about:"TEXT"         description for the schema; says what the schema's keywords cannot
+//	default:"VALUE"      value of an absent argument; of a pointer for the schema only
+//	enum:"A,B"           accepted values; a type can have them as its Choices instead
+//	pattern:"REGEXP"
+//
+// It panics on a tag that it does not know: a programming error that each test of the tool finds.
+func argumentsOf(t reflect.Type) []argument {
+	if known, ok := argumentTables.Load(t); ok {
+		return known.([]argument)
+	}
+	var list []argument
+	for _, f := range reflect.VisibleFields(t) {
+		if tag, ok := f.Tag.Lookup("arg"); ok {
+			list = append(list, argumentOf(f, tag))
+		}
+	}
+	argumentTables.Store(t, list)
+	return list
+}
+
+func argumentOf(f reflect.StructField, tag string) argument {
+	name, options, _ := strings.Cut(tag, ",")
+	a := argument{name: name, index: f.Index, about: f.Tag.Get("about"), usual: f.Tag.Get("default")}
+	for option := range strings.SplitSeq(options, ",") {
+		a.option(option)
+	}
+	if words := f.Tag.Get("enum"); words != "" {
+		a.enum = strings.Split(words, ",")
+	} else if c, ok := reflect.Zero(f.Type).Interface().(Choices); ok {
+		a.enum = c.Choices()
+	}
+	if expr := f.Tag.Get("pattern"); expr != "" {
+		a.pattern = regexp.MustCompile(expr)
+	}
+	t := f.Type
+	if t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() == reflect.Struct {
+		a.members = argumentsOf(t)
+	}
+	return a
+}
+
+func (a *argument) option(option string) {
+	key, value, _ := strings.Cut(option, "=")
+	switch key {
+	case "":
+	case "required":
+		a.required = true
+	case "bytes":
+		a.bytes = true
+	case "nonul":
+		a.noNUL = true
+	case "nonull":
+		a.noNull = true
+	case "min":
+		a.min = numberOf(value)
+	case "max":
+		a.max = numberOf(value)
+	case "items":
+		a.items = numberOf(value)
+	default:
+		panic(fmt.Sprintf("mcp: argument %s: unknown option %q", a.name, option))
+	}
+}
+
+// numberOf parses a number with an optional unit.
+func numberOf(s string) int {
+	shift := 0
+	for unit, bits := range map[string]int{"KiB": 10, "MiB": 20} {
+		if rest, ok := strings.CutSuffix(s, unit); ok {
+			s, shift = rest, bits
+		}
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		panic(fmt.Sprintf("mcp: %q in a tag is not a number", s))
+	}
+	return n << shift
+}
+
+// setDefault sets the argument's field of a struct to its default.
+func (a *argument) setDefault(into reflect.Value) {
+	v := into.FieldByIndex(a.index)
+	if a.usual == "" || v.Kind() == reflect.Pointer {
+		return
+	}
+	switch usual := a.defaultOf(v.Type()).(type) {
+	case string:
+		v.SetString(usual)
+	case int:
+		v.SetInt(int64(usual))
+	case bool:
+		v.SetBool(usual)
+	}
+}
+
+// defaultOf returns the default value of type t, nil if a list or object.
+func (a *argument) defaultOf(t reflect.Type) any {
+	switch t.Kind() { //nolint:exhaustive // the kinds of argumentsOf
+	case reflect.String:
+		return a.usual
+	case reflect.Int:
+		if a.usual == "" {
+			return 0
+		}
+		return numberOf(a.usual)
+	case reflect.Bool:
+		return a.usual == "true"
+	}
+	return nil
+}
