@@ -103,7 +103,7 @@ func (j *jail) inspect() error {
 	if j.session != nil && j.session.imports() {
 		return nil
 	}
-	return j.s.inspectAll(j.builtFor, j.repo)
+	return j.s.served.inspectAll(j.builtFor, j.repo)
 }
 
 // scanned reports whether the jail needs a scanner: its jobs write to the repository itself, or paths must be

@@ -2,25 +2,17 @@ package isolate
 
 import (
 	"fmt"
-	"time"
 
+	"corral/isolate/wire"
 	"corral/job"
 )
-
-// requestedLimits returns the limits set in the request.
-func requestedLimits(q *Request) job.Limits {
-	return job.Limits{
-		Memory: q.Memory, MilliCPUs: q.MilliCPUs, PIDs: q.PIDs, Wall: time.Duration(q.Wall), Tmp: q.Tmp, TmpInodes: q.TmpInodes,
-		Disk: q.Disk, Inodes: q.Inodes, FileSize: q.FileSize, OpenFiles: q.OpenFiles,
-	}
-}
 
 // clampEntry applies every configuration entry for the directory at path to a request, and returns the job's limits
 // and profile. A limit that the request left open is lowered to the entry's ceiling, and a writing job gets a
 // readonly directory read-only; everything else that was requested and is not allowed is refused.
-func (c *Config) clampEntry(path string, q *Request, limits job.Limits) (job.Limits, string, error) {
+func (s *served) clampEntry(path string, q *Request, limits job.Limits) (job.Limits, string, error) {
 	profile := q.Profile
-	for _, r := range c.Repos {
+	for _, r := range s.Entries {
 		if r.Path != path {
 			continue
 		}
@@ -65,21 +57,52 @@ func (r *Repo) clamp(q *Request, limits job.Limits, profile string) (job.Limits,
 // clampLimits applies the configuration entries of a repository and, for a worktree, those of its git directory.
 // For the git directory only ceilings and profile apply: if the operator forbids writing to it, it is mounted
 // read-only instead, see addCommon.
-func (c *Config) clampLimits(repo *repo, q *Request, limits job.Limits) (job.Limits, string, error) {
+func (s *served) clampLimits(repo *repo, q *Request, limits job.Limits) (job.Limits, string, error) {
 	if repo.readOnly && q.writes() && !q.narrow() {
 		return limits, "", &job.Refusal{
 			Step: "workspace", Message: fmt.Sprintf("changes cannot be applied to %q: it was passed from a read-only mount", repo.path),
 			Hint: "open the session from a mount through which the repository is writable",
 		}
 	}
-	limits, profile, err := c.clampEntry(repo.path, q, limits)
+	limits, profile, err := s.clampEntry(repo.path, q, limits)
 	if err != nil || repo.common == nil {
 		return limits, profile, err
 	}
-	for _, r := range c.ofCommon(repo.common.path) {
+	for _, r := range s.ofCommon(repo.common.path) {
 		if limits, profile, err = r.clamp(q, limits, profile); err != nil {
 			return limits, "", err
 		}
 	}
 	return limits, profile, nil
+}
+
+// protects returns the protection that the operator configured for the directory at path.
+func (s *served) protects(path string) job.Protection {
+	strongest := job.ProtectNone
+	for _, r := range s.Entries {
+		if r.Path == path {
+			strongest = max(strongest, r.Protect)
+		}
+	}
+	return strongest
+}
+
+// protection returns the protection of sensitive paths for a job: the one it requests, but at least the operator's. A
+// job that does not write to the repository needs none.
+func (s *served) protection(repo *repo, q *Request) job.Protection {
+	strongest := s.protects(repo.path)
+	if repo.common != nil {
+		for _, r := range s.ofCommon(repo.common.path) {
+			strongest = max(strongest, r.Protect)
+		}
+	}
+	switch {
+	case !q.writes():
+		return job.ProtectNone
+	case q.Flags&wire.FlagProtectAll != 0:
+		return job.ProtectAll
+	case q.Flags&wire.FlagProtectHooks != 0:
+		return max(strongest, job.ProtectHooks)
+	}
+	return strongest
 }

@@ -12,7 +12,7 @@ import (
 
 // TestClampEntry: entries lower limits, select profiles and narrow or refuse writing.
 func TestClampEntry(t *testing.T) {
-	c := Config{Repos: []Repo{
+	c := served{servedConfig: servedConfig{Entries: []Repo{
 		{Path: "/free"},
 		{Path: "/bound", Ceilings: job.Limits{PIDs: 10, Wall: time.Second}},
 		{Path: "/still", ReadOnly: true},
@@ -20,7 +20,7 @@ func TestClampEntry(t *testing.T) {
 		{Path: "/layer", Overlay: true},
 		{Path: "/twice"},
 		{Path: "/twice", ReadOnly: true, Profile: "strict"},
-	}}
+	}}}
 	defaults := job.Limits{PIDs: 512, Wall: job.Unlimited, Memory: 1 << 30}
 	for _, tt := range []struct {
 		name, path string
@@ -69,22 +69,21 @@ func TestClampEntry(t *testing.T) {
 	}
 }
 
-// TestReadOnlyEntryEnforced: no front-end gets write access to a repository that the operator configured readonly. A
-// job that would have written reads it instead and reports that, also in a session.
-func TestReadOnlyEntryEnforced(t *testing.T) {
-	dir := newRepo(t)
-	f := newFront(t, func(c *Config) { c.Repos = []Repo{{Path: dir, ReadOnly: true, Profile: "strict"}} })
-	f.repo = dir
-	script := "echo x >made || echo refused"
-	spec := f.spec("sh", "-c", script)
-	for _, workspace := range []job.Workspace{job.Direct, job.ReadOnly} {
-		spec.Workspace = workspace
-		if d := f.run(spec); strings.TrimSpace(d.out) != "refused" || exists(dir+"/made") || d.ReadOnly != (workspace == job.Direct) {
-			t.Errorf("%v: %+v", workspace, d)
+// TestClampLimitsCommon: requests that contradict an entry of the common directory are refused, and the strictest of
+// all entries applies.
+func TestClampLimitsCommon(t *testing.T) {
+	c := served{servedConfig: servedConfig{Entries: []Repo{
+		{Path: "/wt", Ceilings: job.Limits{PIDs: 20}},
+		{Path: "/main", Profile: "strict", Ceilings: job.Limits{PIDs: 10}, ReadOnly: true},
+		{Path: "/main/.git", Overlay: true, Ceilings: job.Limits{Memory: 1 << 20}},
+	}}}
+	r := &repo{path: "/wt", common: &repo{path: "/main/.git"}}
+	for step, run := range map[string]wire.Run{"": {}, "limits": {PIDs: 11}, "profile": {Profile: "default"}} {
+		limits, profile, err := c.clampLimits(r, &Request{Run: run}, job.Limits{PIDs: 512, Memory: 1 << 30})
+		if step != "" {
+			refusedAt(t, step, err, step, 0)
+		} else if err != nil || limits != (job.Limits{PIDs: 10, Memory: 1 << 20}) || profile != "strict" {
+			t.Errorf("%+v, %q, %v", limits, profile, err)
 		}
-	}
-	ss := f.session(job.SessionSpec{})
-	if d := f.in(ss, script); ss.Workspace != job.ReadOnly || strings.TrimSpace(d.out) != "refused" || exists(dir+"/made") {
-		t.Errorf("session %v: %+v", ss.Workspace, d)
 	}
 }

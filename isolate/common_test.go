@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"corral/isolate/wire"
 	"corral/job"
 )
 
@@ -83,25 +82,6 @@ func TestCommonEntryApplies(t *testing.T) {
 				t.Errorf("%d records", n)
 			}
 		})
-	}
-}
-
-// TestClampLimitsCommon: requests that contradict an entry of the common directory are refused, and the strictest of
-// all entries applies.
-func TestClampLimitsCommon(t *testing.T) {
-	c := Config{Repos: []Repo{
-		{Path: "/wt", Ceilings: job.Limits{PIDs: 20}},
-		{Path: "/main", Profile: "strict", Ceilings: job.Limits{PIDs: 10}, ReadOnly: true},
-		{Path: "/main/.git", Overlay: true, Ceilings: job.Limits{Memory: 1 << 20}},
-	}}
-	r := &repo{path: "/wt", common: &repo{path: "/main/.git"}}
-	for step, run := range map[string]wire.Run{"": {}, "limits": {PIDs: 11}, "profile": {Profile: "default"}} {
-		limits, profile, err := c.clampLimits(r, &Request{Run: run}, job.Limits{PIDs: 512, Memory: 1 << 30})
-		if step != "" {
-			refusedAt(t, step, err, step, 0)
-		} else if err != nil || limits != (job.Limits{PIDs: 10, Memory: 1 << 20}) || profile != "strict" {
-			t.Errorf("%+v, %q, %v", limits, profile, err)
-		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -52,27 +51,9 @@ type Config struct {
 
 	skip uint64 // bit set of confinement steps to leave out, for tests that show what a step prevents
 
-	pinned  map[string]host.Inode // inode of each served repository, by path, recorded by New
-	bad     map[string]error      // why the other repositories are not served, by path
-	commons map[string]host.Inode // inode of each of Commons, by path
 }
 
-// A Repo is a directory that the operator serves.
-type Repo struct {
-	Path string
-	// UIDs are the users who may run jobs in it; nil means every user who can reach the supervisor's socket.
-	UIDs []uint32
-	// Owner is the required owner of the directory; nil means any.
-	Owner *uint32
-	// The following apply whatever a front-end requests:
-	Ceilings job.Limits     // maximum for its jobs, in addition to Config.Ceilings; zero fields are unlimited
-	ReadOnly bool           // no job writes to it
-	Overlay  bool           // jobs write only to their session's layer, from which changes can be applied
-	Profile  string         // system call profile of its jobs; "" lets each job choose
-	Protect  job.Protection // minimum protection of sensitive paths for jobs that write to it
-}
-
-// complete fills in defaults, pins the repositories and rejects invalid values.
+// complete fills in defaults and rejects invalid values.
 func (c *Config) complete() error {
 	if c.UIDBase == 0 {
 		c.UIDBase = host.DefaultUIDBase
@@ -131,8 +112,6 @@ func (c *Config) complete() error {
 	c.capCeilings()
 	// A request that leaves a limit open must not be refused for the default.
 	c.Defaults = c.Defaults.Or(job.Defaults()).AtMost(c.Ceilings)
-	c.pinCommons()
-	c.pinRepos()
 	return nil
 }
 
@@ -164,10 +143,3 @@ func (c *Config) openFiles() int64 {
 
 // maxJobPIDs is an eighth of the largest default pid_max of a 64-bit kernel (proc_sys_kernel(5)).
 const maxJobPIDs = 1 << 19
-
-// servesTo reports whether the operator serves path to peer.
-func (c *Config) servesTo(peer host.Peer, path string) bool {
-	return slices.ContainsFunc(c.Repos, func(r Repo) bool {
-		return r.Path == path && (r.UIDs == nil || peer.Embedded || slices.Contains(r.UIDs, peer.UID))
-	})
-}

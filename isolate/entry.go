@@ -18,26 +18,26 @@ import (
 // client for whom the entry is receives the reason.
 
 // pinRepos opens the directory of each entry, records its inode, and rejects the entries that cannot be served.
-func (c *Config) pinRepos() {
-	c.pinned, c.bad = map[string]host.Inode{}, map[string]error{}
-	for i := range c.Repos {
-		r := &c.Repos[i]
+func (s *served) pinRepos() {
+	s.pinned, s.bad = map[string]host.Inode{}, map[string]error{}
+	for i := range s.Entries {
+		r := &s.Entries[i]
 		path, err := directory.Absolute(r.Path)
 		if err != nil {
-			c.reject(r.Path, err)
+			s.reject(r.Path, err)
 			continue
 		}
 		r.Path = path
-		if err := c.pinRepo(r, host.Inode{}); err != nil {
-			c.reject(r.Path, err)
+		if err := s.pinRepo(r, host.Inode{}); err != nil {
+			s.reject(r.Path, err)
 		}
 	}
-	c.rejectOverlaps()
+	s.rejectOverlaps()
 }
 
 // pinRepo opens the directory of an entry and records its inode. If want is not zero, the inode must be want.
-func (c *Config) pinRepo(r *Repo, want host.Inode) error {
-	dir, err := c.openDir(r.Path)
+func (s *served) pinRepo(r *Repo, want host.Inode) error {
+	dir, err := s.openDir(r.Path)
 	if err != nil {
 		return refuseRepo(r.Path, err)
 	}
@@ -53,14 +53,14 @@ func (c *Config) pinRepo(r *Repo, want host.Inode) error {
 	if err := r.checkOwner(st.Uid); err != nil {
 		return err
 	}
-	c.pinned[r.Path] = is
+	s.pinned[r.Path] = is
 	return nil
 }
 
-// OpenDir opens a directory that root named, with the rights of the account for which an embedded supervisor was
+// openDir opens a directory that root named, with the rights of the account for which an embedded supervisor was
 // started, or with root's.
-func (c *Config) openDir(path string) (*os.File, error) {
-	return directory.OpenFor(c.Account, path)
+func (s *served) openDir(path string) (*os.File, error) {
+	return directory.OpenFor(s.Account, path)
 }
 
 // checkOwner compares the owner of an entry's directory with the configured owner.
@@ -78,15 +78,15 @@ func (r *Repo) checkOwner(uid uint32) error {
 // rejectOverlaps rejects entries of which one directory contains the other: a job in the outer one could replace the
 // inner one and would not be subject to the inner entry's settings. Two entries for one path are one directory to
 // which both apply.
-func (c *Config) rejectOverlaps() {
-	for i, a := range c.Repos {
-		for _, b := range c.Repos[i+1:] {
-			same := c.pinned[a.Path] == c.pinned[b.Path] && c.pinned[a.Path] != (host.Inode{})
+func (s *served) rejectOverlaps() {
+	for i, a := range s.Entries {
+		for _, b := range s.Entries[i+1:] {
+			same := s.pinned[a.Path] == s.pinned[b.Path] && s.pinned[a.Path] != (host.Inode{})
 			if a.Path == b.Path || !same && !directory.Overlap(a.Path, b.Path) {
 				continue
 			}
 			for _, pair := range [][2]string{{a.Path, b.Path}, {b.Path, a.Path}} {
-				c.reject(pair[0], &job.Refusal{
+				s.reject(pair[0], &job.Refusal{
 					Step:    "repo",
 					Message: fmt.Sprintf("%q overlaps %q, which is served too: jobs in one could replace the other", pair[0], pair[1]),
 					Hint:    "serve only one of them, and restart the supervisor",
@@ -97,28 +97,42 @@ func (c *Config) rejectOverlaps() {
 }
 
 // reject marks the entries for a path as not served. The first reason is kept.
-func (c *Config) reject(path string, why error) {
-	if c.bad[path] == nil {
-		c.bad[path] = why
+func (s *served) reject(path string, why error) {
+	if s.bad[path] == nil {
+		s.bad[path] = why
 	}
-	delete(c.pinned, path)
+	delete(s.pinned, path)
+}
+
+// serveToo adds an entry for the directory at path, which must have this inode. If it cannot be served, a client that
+// requests it receives the reason.
+func (s *served) serveToo(path string, is host.Inode) {
+	r := Repo{Path: path}
+	s.Entries = append(s.Entries, r)
+	err := s.checkPath(path)
+	if err == nil {
+		err = s.pinRepo(&r, is)
+	}
+	if err != nil {
+		s.reject(path, err)
+	}
 }
 
 // logRejected logs the entries that are not served.
-func (c *Config) logRejected() {
-	for path, why := range c.bad {
-		c.Log.Warn("repository not served", "repo", path, "reason", why)
+func (s *served) logRejected() {
+	for path, why := range s.bad {
+		s.Log.Warn("repository not served", "repo", path, "reason", why)
 	}
 }
 
 // rejection returns the error for a client that requests an entry which is not served; nil if path has no such entry.
-func (c *Config) rejection(path string) error {
-	why := c.bad[path]
+func (s *served) rejection(path string) error {
+	why := s.bad[path]
 	var refusal *job.Refusal
 	if !errors.As(why, &refusal) {
 		return why
 	}
-	if c.Account != nil { // the client named it on the command line
+	if s.Account != nil { // the client named it on the command line
 		return why
 	}
 	forClient := *refusal
@@ -158,4 +172,19 @@ func (r *repo) checkRoot() error {
 		}
 	}
 	return nil
+}
+
+// A Repo is a directory that the operator serves.
+type Repo struct {
+	Path string
+	// UIDs are the users who may run jobs in it; nil means every user who can reach the supervisor's socket.
+	UIDs []uint32
+	// Owner is the required owner of the directory; nil means any.
+	Owner *uint32
+	// The following apply whatever a front-end requests:
+	Ceilings job.Limits     // maximum for its jobs, in addition to Config.Ceilings; zero fields are unlimited
+	ReadOnly bool           // no job writes to it
+	Overlay  bool           // jobs write only to their session's layer, from which changes can be applied
+	Profile  string         // system call profile of its jobs; "" lets each job choose
+	Protect  job.Protection // minimum protection of sensitive paths for jobs that write to it
 }

@@ -16,13 +16,6 @@ import (
 	"corral/job"
 )
 
-// collect makes a supervisor log to the returned buffer.
-func collect(c *Config) *strings.Builder {
-	var b strings.Builder
-	c.Log = slog.New(slog.NewTextHandler(&b, nil))
-	return &b
-}
-
 // TestInvalidEntriesSkipped: an entry that cannot be served is skipped, logged with the reason, and clients for whom
 // it is receive the reason. The others are served, and the supervisor starts even if every entry is invalid.
 func TestInvalidEntriesSkipped(t *testing.T) {
@@ -63,8 +56,9 @@ func TestInvalidEntriesSkipped(t *testing.T) {
 		{"the system's", []Repo{{Path: "/etc"}, {Path: at("good")}}, map[string]string{"/etc": "configuration"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var log *strings.Builder
-			s := supervise(t, func(c *Config) { c.Repos, c.Own, log = tt.entries, false, collect(c) })
+			var log strings.Builder
+			s := serveDirs(t, servedConfig{Entries: tt.entries, Log: slog.New(slog.NewTextHandler(&log, nil))})
+			s.logRejected()
 			for _, entry := range tt.entries {
 				r, err := s.serves(host.Peer{UID: 1002}, entry.Path, nil)
 				want, bad := tt.bad[entry.Path]
@@ -80,7 +74,7 @@ func TestInvalidEntriesSkipped(t *testing.T) {
 					t.Errorf("%s: %v, want %q", entry.Path, err, want)
 				}
 				if logged := strings.Contains(log.String(), `msg="repository not served" repo=`+entry.Path+" "); logged != bad {
-					t.Errorf("%s: log: %s", entry.Path, log)
+					t.Errorf("%s: log: %s", entry.Path, log.String())
 				}
 			}
 		})
@@ -93,7 +87,7 @@ func TestEntryErrorHidden(t *testing.T) {
 	if err := os.Symlink("none", top+"/link"); err != nil {
 		t.Fatal(err)
 	}
-	s := supervise(t, func(c *Config) { c.Repos = []Repo{{Path: top + "/link", UIDs: []uint32{1002}}} })
+	s := serveDirs(t, servedConfig{Own: true, Entries: []Repo{{Path: top + "/link", UIDs: []uint32{1002}}}})
 	if _, err := s.serves(host.Peer{UID: owner}, top+"/link", nil); err == nil || strings.Contains(err.Error(), "symbolic link") {
 		t.Errorf("%v", err)
 	}
@@ -120,9 +114,9 @@ func TestRootRepoPath(t *testing.T) {
 		"hers/roots": `hers" belongs to user 1001`, "open/roots": `open" has mode 0777`, "writable": `writable" has mode 1777`,
 		"group": `group" has mode 0775`, "sticky/roots": "",
 	} {
-		s := supervise(t, func(c *Config) { c.Repos = []Repo{{Path: at(name)}} })
+		s := serveDirs(t, servedConfig{Own: true, Entries: []Repo{{Path: at(name)}}})
 		for way, err := range map[string]error{
-			"served": served(s, host.Peer{UID: 1002}, at(name), nil), "root's own": served(s, host.Peer{UID: 0}, at(name), opened(t, at(name))),
+			"served": servesErr(s, host.Peer{UID: 1002}, at(name), nil), "root's own": servesErr(s, host.Peer{UID: 0}, at(name), opened(t, at(name))),
 		} {
 			if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
 				t.Errorf("%s, %s: %v, want %q", name, way, err, want)
@@ -131,7 +125,7 @@ func TestRootRepoPath(t *testing.T) {
 	}
 }
 
-func served(s *Supervisor, peer host.Peer, path string, dir *os.File) error {
+func servesErr(s *served, peer host.Peer, path string, dir *os.File) error {
 	r, err := s.serves(peer, path, dir)
 	if err == nil {
 		r.close()
@@ -143,13 +137,13 @@ func served(s *Supervisor, peer host.Peer, path string, dir *os.File) error {
 func TestOwnerChanges(t *testing.T) {
 	dir := newRepo(t)
 	uid := uint32(owner)
-	s := supervise(t, func(c *Config) { c.Repos = []Repo{{Path: dir, Owner: &uid}} })
-	if err := served(s, host.Peer{UID: 1002}, dir, nil); err != nil {
+	s := serveDirs(t, servedConfig{Own: true, Entries: []Repo{{Path: dir, Owner: &uid}}})
+	if err := servesErr(s, host.Peer{UID: 1002}, dir, nil); err != nil {
 		t.Fatal(err)
 	}
 	give(t, dir, 1003, 1003)
 	for _, passed := range []*os.File{nil, opened(t, dir)} {
-		if err := served(s, host.Peer{UID: 1002}, dir, passed); err == nil || !strings.Contains(err.Error(), "belongs to user 1003") {
+		if err := servesErr(s, host.Peer{UID: 1002}, dir, passed); err == nil || !strings.Contains(err.Error(), "belongs to user 1003") {
 			t.Errorf("%v", err)
 		}
 	}
@@ -180,9 +174,9 @@ func TestOpensWithAccountRights(t *testing.T) {
 		"a user with groups": {directory.Account{UID: owner, GID: owner, Groups: []uint32{7, 1500}}, []bool{false, true, true}},
 		"by the group alone": {directory.Account{UID: 1002, GID: 1500}, []bool{false, true, true}},
 	} {
-		s := supervise(t, func(c *Config) { c.Repos, c.Account = paths, &tt.account })
+		s := serveDirs(t, servedConfig{Own: true, Entries: paths, Account: &tt.account})
 		for i, r := range paths {
-			err := served(s, host.Peer{Embedded: true, Account: &tt.account}, r.Path, nil)
+			err := servesErr(s, host.Peer{Embedded: true, Account: &tt.account}, r.Path, nil)
 			if (err == nil) != tt.want[i] || err != nil && !strings.Contains(err.Error(), "permission denied") {
 				t.Errorf("%s: %s: %v", name, r.Path, err)
 			}
@@ -193,7 +187,7 @@ func TestOpensWithAccountRights(t *testing.T) {
 // TestReadOnlyMountEnforced: jobs and sessions in a repository that was passed read-only can only read it, and
 // changes are not applied to it, even by a supervisor that resumes the layer later.
 func TestReadOnlyMountEnforced(t *testing.T) {
-	c := &Config{}
+	c := &served{}
 	r := &repo{path: "/x", readOnly: true}
 	for name, tt := range map[string]struct {
 		run  wire.Run
@@ -221,7 +215,7 @@ func TestReadOnlyMountEnforced(t *testing.T) {
 
 // TestHomesNotServed: home directories of the host's users, and hidden directories in them, are not served.
 func TestHomesNotServed(t *testing.T) {
-	s := supervise(t)
+	s := serveDirs(t, servedConfig{})
 	for path, want := range map[string]string{
 		"/root/.ssh": "hidden directories", "/root/.config/corral": "hidden directories", "/home/ada/.aws": "hidden directories",
 		"/root": "home directory", "/home/ada": "home directory", "/root/src/.x": "", "/home/ada/src": "",

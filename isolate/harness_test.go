@@ -33,6 +33,8 @@ var (
 	refusedAt, opened   = isolatetest.RefusedAt, isolatetest.Opened
 	openDescriptors     = isolatetest.OpenDescriptors
 	waits               = isolatetest.Waits
+	give, handle        = isolatetest.Give, isolatetest.Handle
+	inMountNamespace    = isolatetest.InMountNamespace
 )
 
 // TestMain: the test binary is also libcontainer's init, and a supervisor for tests that kill or contain one.

@@ -31,14 +31,6 @@ type jailKey struct {
 	session string // "": the jail is shared by jobs without a session
 }
 
-// A repoIdentity distinguishes a repository from another one that had the same path.
-type repoIdentity struct {
-	host.Inode
-	host.Owner      // id maps are made for it
-	readOnly   bool // the mount is read-only for these clients
-	path       string
-}
-
 // A jail is the prepared environment of one repository and profile.
 type jail struct {
 	s        *Supervisor
@@ -85,7 +77,7 @@ type jail struct {
 
 // enter returns the jail for r and profile, building it if necessary. It takes over r. The caller must call leave.
 func (s *Supervisor) enter(peer host.Peer, r *repo, profile string) (*jail, error) {
-	key := r.key(profile, "")
+	key := keyOf(r, profile, "")
 	s.mu.Lock()
 	if s.ended {
 		s.mu.Unlock()
@@ -394,3 +386,12 @@ func (j *jail) closeIDMaps() {
 }
 
 var errJailEnded = errors.New("the jail ended")
+
+// keyOf returns the key of the jail for jobs in r. session is "" for jobs without a session.
+func keyOf(r *repo, profile, session string) jailKey {
+	key := jailKey{repoIdentity: r.identity(), profile: profile, session: session}
+	if r.common != nil {
+		key.common = r.common.identity()
+	}
+	return key
+}

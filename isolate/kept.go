@@ -90,7 +90,7 @@ func (k *keptLayer) visibleTo(peer host.Peer) bool {
 // mayUse reports whether a client may resume or remove the kept layer. Any sudo user can be behind an embedded
 // front-end: it may only if root started its supervisor for the repository.
 func (s *Supervisor) mayUse(peer host.Peer, k *keptLayer) bool {
-	return k.visibleTo(peer) && (!peer.Embedded || s.config.servesTo(peer, k.Repo))
+	return k.visibleTo(peer) && (!peer.Embedded || s.served.servesTo(peer, k.Repo))
 }
 
 // serveKept serves the repository of the kept layer that root named on the command line, if it exists and was left by
@@ -106,14 +106,7 @@ func (s *Supervisor) serveKept(id string) error {
 	if err != nil {
 		return err
 	}
-	r := Repo{Path: k.Repo}
-	s.config.Repos = append(s.config.Repos, r)
-	if err = s.checkPath(k.Repo); err == nil {
-		err = s.config.pinRepo(&r, host.Inode{Dev: k.Dev, Ino: k.Ino})
-	}
-	if err != nil { // a client that requests it receives the reason
-		s.config.reject(k.Repo, err)
-	}
+	s.served.serveToo(k.Repo, host.Inode{Dev: k.Dev, Ino: k.Ino})
 	return nil
 }
 
@@ -227,7 +220,7 @@ func (s *Supervisor) resume(peer host.Peer, id string) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.servesKept(peer, k)
+	r, err := s.served.servesKept(peer, k.Repo, host.Inode{Dev: k.Dev, Ino: k.Ino}, k.ReadOnly)
 	if err != nil {
 		return nil, err
 	}
@@ -260,26 +253,6 @@ func (s *Supervisor) diskKept(payer uint32) int64 {
 		}
 	}
 	return sum
-}
-
-// servesKept pins the repository of a kept layer, if it is still served to the client.
-func (s *Supervisor) servesKept(peer host.Peer, k *keptLayer) (*repo, error) {
-	if err := s.checkPath(k.Repo); err != nil {
-		return nil, err
-	}
-	if err := s.config.rejection(k.Repo); err != nil {
-		return nil, err
-	}
-	r, err := s.pin(peer, k.Repo, host.Inode{Dev: k.Dev, Ino: k.Ino})
-	if err != nil {
-		return nil, err
-	}
-	r.readOnly = k.ReadOnly
-	if s.config.servesTo(peer, k.Repo) || peer.UID == 0 && !peer.Embedded || s.config.Own && r.UID == peer.UID {
-		return r, nil
-	}
-	r.close()
-	return nil, notServed(k.Repo)
 }
 
 // Layers configures the layers of sessions.

@@ -2,7 +2,6 @@ package isolate
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,97 +9,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/test/sandboxtest"
 	"corral/isolate/host"
 	"corral/job"
 )
-
-// give changes the owner and group of a file or directory.
-func give(t testing.TB, path string, uid, gid int) {
-	t.Helper()
-	if err := os.Chown(path, uid, gid); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// inMountNamespace calls f in a new mount namespace, which lasts until the end of the test.
-func inMountNamespace(t *testing.T, f func() error) {
-	t.Helper()
-	var err error
-	sandboxtest.OnThread(func() {
-		err = errors.Join(unix.Unshare(unix.CLONE_NEWNS|unix.CLONE_FS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
-		var namespace *os.File
-		if err == nil {
-			namespace, err = os.Open("/proc/thread-self/ns/mnt")
-		}
-		if err == nil {
-			t.Cleanup(func() { namespace.Close() })
-			err = f()
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// handle opens a path with O_PATH, as clients do that pass it.
-func handle(path string) (*os.File, error) {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	return os.NewFile(uintptr(fd), path), err
-}
-
-// TestServesErrorUniform: in its own mount namespace a client can have directories at any path. The error for one of
-// them must not reveal what the host has at that path, which the client may not see.
-func TestServesErrorUniform(t *testing.T) {
-	s := supervise(t)
-	closed := filepath.Join(t.TempDir(), "closed")
-	mkdir(t, closed, 0)
-	for _, name := range []string{"directory", "closed"} {
-		mkdir(t, filepath.Join(closed, name), 0)
-	}
-	put(t, closed+"/file", "", 0o600, 0)
-	if err := errors.Join(os.Symlink("directory", closed+"/link"), os.Chmod(closed+"/closed", 0), os.Chmod(closed, 0o700)); err != nil {
-		t.Fatal(err)
-	}
-	names := []string{"directory", "closed", "file", "link", "nothing", "file/in", "link/in", "nothing/in"}
-	passed := map[string]*os.File{}
-	inMountNamespace(t, func() error {
-		if err := unix.Mount("test", closed, "tmpfs", 0, "mode=0755"); err != nil {
-			return err
-		}
-		for _, name := range names {
-			path := filepath.Join(closed, name)
-			if err := errors.Join(os.MkdirAll(path, 0o755), os.Chown(path, owner, owner)); err != nil {
-				return err
-			}
-			f, err := handle(path)
-			if err != nil {
-				return err
-			}
-			passed[name] = f
-		}
-		return nil
-	})
-	errorTexts := map[string]string{}
-	for _, name := range names {
-		path := filepath.Join(closed, name)
-		defer passed[name].Close()
-		r, err := s.serves(host.Peer{UID: owner}, path, passed[name])
-		if err == nil {
-			r.close()
-			t.Fatalf("%s is served", path)
-		}
-		var refusal *job.Refusal
-		if !errors.As(err, &refusal) {
-			t.Fatalf("%s: %v", path, err)
-		}
-		text := fmt.Sprintf("%s %d %s %s", refusal.Step, refusal.Errno, refusal.Message, refusal.Hint)
-		errorTexts[strings.ReplaceAll(text, path, "PATH")] += " " + name
-	}
-	if len(errorTexts) != 1 {
-		t.Errorf("a client can tell these apart: %q", errorTexts)
-	}
-}
 
 // TestReadOnlyForClient: a directory that a client opened through a read-only mount is read-only for its jobs,
 // whatever it is on the host.
@@ -120,7 +31,7 @@ func TestReadOnlyForClient(t *testing.T) {
 	})
 	defer dir.Close()
 	for name, repo := range map[string]string{"as its own": f.repo, "by another name": "/anything"} {
-		r, err := f.s.serves(host.Peer{UID: owner}, repo, dir)
+		r, err := f.s.served.serves(host.Peer{UID: owner}, repo, dir)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

@@ -8,40 +8,8 @@ import (
 
 	"corral/isolate/inside"
 	"corral/isolate/scan"
-	"corral/isolate/wire"
 	"corral/job"
 )
-
-// protects returns the protection that the operator configured for the directory at path.
-func (c *Config) protects(path string) job.Protection {
-	strongest := job.ProtectNone
-	for _, r := range c.Repos {
-		if r.Path == path {
-			strongest = max(strongest, r.Protect)
-		}
-	}
-	return strongest
-}
-
-// protection returns the protection of sensitive paths for a job: the one it requests, but at least the operator's. A
-// job that does not write to the repository needs none.
-func (c *Config) protection(repo *repo, q *Request) job.Protection {
-	strongest := c.protects(repo.path)
-	if repo.common != nil {
-		for _, r := range c.ofCommon(repo.common.path) {
-			strongest = max(strongest, r.Protect)
-		}
-	}
-	switch {
-	case !q.writes():
-		return job.ProtectNone
-	case q.Flags&wire.FlagProtectAll != 0:
-		return job.ProtectAll
-	case q.Flags&wire.FlagProtectHooks != 0:
-		return max(strongest, job.ProtectHooks)
-	}
-	return strongest
-}
 
 // pathsToProtect asks the jail's scanner for the paths to protect. The answer is passed on to the stub unread. It is
 // nil without protection.

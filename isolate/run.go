@@ -2,7 +2,6 @@ package isolate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -14,25 +13,9 @@ import (
 
 	"corral/isolate/host"
 	"corral/isolate/inside"
-	"corral/isolate/probe"
 	"corral/isolate/wire"
 	"corral/job"
-	"corral/seccomp"
 )
-
-// A Request is a job to run: the wire message and its descriptors.
-type Request struct {
-	wire.Run
-	Payload, Stdin, Stdout, Stderr, RepoDir, CommonDir *os.File // owned by the request
-
-	narrowed bool // it would have written to a read-only repository, and reads it instead
-}
-
-// close closes and clears the descriptors of a user's request.
-func (q *Request) close(p *probe.Prober, user uint32) {
-	p.Discard(user, q.Payload, q.Stdin, q.Stdout, q.Stderr, q.RepoDir, q.CommonDir)
-	q.Payload, q.Stdin, q.Stdout, q.Stderr, q.RepoDir, q.CommonDir = nil, nil, nil, nil, nil, nil
-}
 
 // serveJob runs one job to its end and returns its result, with which no process of the job is left. If the job has a
 // terminal, serveJob calls terminal with its master.
@@ -72,16 +55,6 @@ func (s *Supervisor) acquire(ctx context.Context, r *run, q *Request, terminal f
 	return s.execute(ctx, r, q, terminal)
 }
 
-// refusedResult converts an error to the result of a job that was not started.
-func refusedResult(err error) wire.Result {
-	r := wire.Result{Outcome: wire.Refused, Step: "jail", Message: err.Error()}
-	var refusal *job.Refusal
-	if errors.As(err, &refusal) {
-		r.Step, r.Errno, r.Message, r.Hint = refusal.Step, uint32(refusal.Errno), refusal.Message, refusal.Hint
-	}
-	return r
-}
-
 func stepFailed(r inside.Report) error {
 	return &job.Refusal{
 		Step: r.Step, Errno: int(r.Errno),
@@ -91,12 +64,12 @@ func stepFailed(r inside.Report) error {
 
 // execute runs the job within the operator's limits. A front-end cannot get around these, whatever its own policy is.
 func (s *Supervisor) execute(ctx context.Context, r *run, q *Request, terminal func(*os.File)) (wire.Result, error) {
-	limits, err := s.check(r.peer, q)
+	limits, err := s.served.check(r.peer, q)
 	if err != nil {
 		return wire.Result{}, err
 	}
-	if q.Profile != "" && !knownProfile(q.Profile) {
-		return wire.Result{}, unknownProfile(q.Profile)
+	if err := checkProfile(q.Profile); err != nil {
+		return wire.Result{}, err
 	}
 	admit := s.authorize
 	if q.Session != "" {
@@ -117,24 +90,24 @@ func (s *Supervisor) execute(ctx context.Context, r *run, q *Request, terminal f
 
 // authorize decides about a job without a session, and returns its jail. The caller must call the returned leave.
 func (s *Supervisor) authorize(r *run, q *Request, limits job.Limits) (*jail, func(), error) {
-	if err := s.checkSessionless(q); err != nil {
+	if err := checkSessionless(q, s.programs.Starlark != nil); err != nil {
 		return nil, nil, err
 	}
-	repo, err := s.serves(r.peer, q.Repo, q.RepoDir)
+	repo, err := s.served.serves(r.peer, q.Repo, q.RepoDir)
 	if err != nil {
 		return nil, nil, err
 	}
 	if q.Flags&wire.FlagNoRepo == 0 {
-		repo.common = s.common(r.peer, q.Common, q.CommonDir, repo)
+		repo.common = s.served.common(r.peer, q.Common, q.CommonDir, repo)
 	}
-	limits, profile, err := s.config.clampLimits(repo, q, limits)
+	limits, profile, err := s.served.clampLimits(repo, q, limits)
 	if err != nil {
 		repo.close()
 		return nil, nil, err
 	}
 	profile = profileOf(q, profile)
 	s.setRepo(r, repo.path)
-	r.limits, r.protect = limits, s.config.protection(repo, q)
+	r.limits, r.protect = limits, s.served.protection(repo, q)
 	if err := s.decide(r, q, repo, profile); err != nil {
 		repo.close()
 		return nil, nil, err
@@ -144,77 +117,6 @@ func (s *Supervisor) authorize(r *run, q *Request, limits job.Limits) (*jail, fu
 		return nil, nil, err
 	}
 	return j, j.leave, nil
-}
-
-func knownProfile(profile string) bool { return slices.Contains(seccomp.Profiles(), profile) }
-
-func unknownProfile(name string) error {
-	return &job.Refusal{
-		Step: "profile", Message: fmt.Sprintf("profile %q is not known", name), Hint: fmt.Sprintf("one of %q", seccomp.Profiles()),
-	}
-}
-
-// check refuses requests for reasons that do not depend on the repository, and returns the job's limits with defaults
-// filled in.
-func (s *Supervisor) check(peer host.Peer, q *Request) (job.Limits, error) {
-	l := requestedLimits(q)
-	if err := l.Check(); err != nil {
-		return l, err
-	}
-	l = l.Or(s.config.Defaults)
-	if err := l.Within(s.config.Ceilings); err != nil {
-		return l, err
-	}
-	// In a session with a root of its own an absolute working directory is allowed, see session.checkRequest.
-	if strings.HasPrefix(q.Dir, "/") && q.Session == "" || strings.IndexByte(q.Dir, 0) >= 0 {
-		return l, &job.Refusal{Step: "cwd", Message: "the working directory must be a path relative to the repository"}
-	}
-	if !wire.Sealed(q.Payload) {
-		return l, &job.Refusal{Step: "payload", Message: "the payload (arguments and environment) must be a sealed memfd"}
-	}
-	for _, f := range []*os.File{q.Stdin, q.Stdout, q.Stderr} {
-		if f == nil {
-			continue
-		}
-		if err := s.checkStream(peer, f); err != nil {
-			return l, err
-		}
-	}
-	return l, nil
-}
-
-// checkStream refuses a standard stream that is not an anonymous pipe made by the peer: a named pipe would be some
-// user's file, whose owner startup changes (see sendJob).
-func (s *Supervisor) checkStream(peer host.Peer, f *os.File) error {
-	// Only a pipe has a pipe size, and only the kernel is asked for it. A named pipe is on a real file system.
-	_, err := unix.FcntlInt(f.Fd(), unix.F_GETPIPE_SZ, 0)
-	var pipe probe.Identity
-	if err == nil {
-		pipe, err = probe.IdentifyCached(int(f.Fd()))
-	}
-	if err != nil || pipe.Dev != s.pipes || pipe.Mode&unix.S_IFMT != unix.S_IFIFO {
-		return &job.Refusal{Step: "request", Message: "a standard stream is not an anonymous pipe: jobs get no files of the host"}
-	}
-	if !peer.Owns(pipe.UID) {
-		return &job.Refusal{Step: "request", Message: "a standard stream is a pipe that another user created"}
-	}
-	return nil
-}
-
-// pipeDevice returns the device number of the kernel's internal file system of anonymous pipes. There is one, it is
-// never unmounted, and no other file system has its number.
-func pipeDevice() (uint64, error) {
-	var fds [2]int
-	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
-		return 0, fmt.Errorf("pipe: %w", err)
-	}
-	defer unix.Close(fds[0])
-	defer unix.Close(fds[1])
-	var st unix.Stat_t
-	if err := unix.Fstat(fds[0], &st); err != nil {
-		return 0, fmt.Errorf("fstat of a pipe: %w", err)
-	}
-	return st.Dev, nil
 }
 
 // sendJob sends the job to its slot's stub.

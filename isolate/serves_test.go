@@ -3,21 +3,19 @@ package isolate
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
-	"corral/internal/test/sandboxtest"
 	"corral/isolate/host"
 	"corral/job"
 )
 
-// serving is a supervisor with one repository for every user and one for user 1002, and a directory that is not
+// serving is what a supervisor serves: one repository for every user and one for user 1002, and a directory that is not
 // configured.
 type serving struct {
-	s                             *Supervisor
+	s                             *served
 	top, everybody, listed, other string
 }
 
@@ -31,10 +29,7 @@ func newServing(t *testing.T, own bool) *serving {
 	mkdir(t, w.everybody, 0)
 	mkdir(t, w.listed, 0)
 	mkdir(t, w.other, 1002)
-	w.s = supervise(t, func(c *Config) {
-		c.Own = own
-		c.Repos = []Repo{{Path: w.everybody}, {Path: w.listed, UIDs: []uint32{1002}}}
-	})
+	w.s = serveDirs(t, servedConfig{Own: own, Entries: []Repo{{Path: w.everybody}, {Path: w.listed, UIDs: []uint32{1002}}}})
 	return w
 }
 
@@ -213,55 +208,4 @@ func TestMountedOverPath(t *testing.T) {
 	if _, err := w.s.serves(host.Peer{UID: owner}, mine, passed); err == nil || !strings.Contains(err.Error(), "is not at") {
 		t.Errorf("%v", err)
 	}
-}
-
-// TestOperatorMountChanges: changes that the operator makes to a repository's mount apply to the next job, even if
-// slots are waiting.
-func TestOperatorMountChanges(t *testing.T) {
-	f := newFront(t)
-	if err := unix.Mount(f.repo, f.repo, "", unix.MS_BIND, ""); err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Unmount(f.repo, unix.MNT_DETACH) //nolint:errcheck // private to this test's mount namespace
-	f.sh("touch before")
-	holds(t, f.pool(), minSlots)
-	if err := unix.Mount("", f.repo, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
-	}
-	for range minSlots + 1 {
-		if got := f.sh("touch after 2>/dev/null || echo refused"); got != "refused" {
-			t.Errorf("a job wrote to a read-only repository: %q", got)
-		}
-	}
-	full(t, f.pool())
-	if err := unix.Unmount(f.repo, unix.MNT_DETACH); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.try(f.spec("true")); err == nil {
-		t.Error("a job started in a repository that was unmounted")
-	}
-}
-
-// TestNoIDMap: the refusal names a file system that does not support id maps.
-func TestNoIDMap(t *testing.T) {
-	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.FileSystem("ramfs"))
-	dir := filepath.Join(t.TempDir(), "ram")
-	mkdir(t, dir, 0)
-	if err := unix.Mount("test", dir, "ramfs", 0, ""); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	f := newFront(t, func(c *Config) { c.Log = nil }) // the failed build is logged as an error
-	f.repo = dir + "/repo"
-	mkdir(t, f.repo, owner)
-	_, err := f.try(f.spec("true"))
-	refusedAt(t, "ramfs", err, "repo", unix.EINVAL)
-	if err == nil || !strings.Contains(err.Error(), "ramfs") || !strings.Contains(err.Error(), "hint: ") {
-		t.Errorf("%v", err)
-	}
-	eventually(t, func() string { return strings.Join(blocks(f.s.InstanceName()), ", ") })
 }

@@ -123,7 +123,7 @@ func (s *Supervisor) checkOpen(peer host.Peer, spec wire.Open, dir, common *os.F
 	if ss.imports() {
 		return nil
 	}
-	if err := s.inspectAll(peer.Payer(), r); err != nil {
+	if err := s.served.inspectAll(peer.Payer(), r); err != nil {
 		return err
 	}
 	// Whether the file system supports id maps is known only by trying.
@@ -145,8 +145,8 @@ func (ss *session) check() error {
 	switch {
 	case !labelPattern.MatchString(spec.Name):
 		return sessionRefusal("invalid session name %q: use letters, digits, dots, dashes and underscores, at most %d characters", spec.Name, wire.MaxLabel)
-	case spec.Profile != "" && !knownProfile(spec.Profile):
-		return unknownProfile(spec.Profile)
+	case checkProfile(spec.Profile) != nil:
+		return checkProfile(spec.Profile)
 	case ss.imports() && job.CheckImageName(spec.Import) != nil:
 		return sessionRefusal("invalid root file system name %q: use lower-case letters, digits, dots, dashes and underscores, at most %d characters", spec.Import, wire.MaxLabel)
 	case ss.imports() && !ss.peer.MayManage():
@@ -193,15 +193,15 @@ func (ss *session) pinRepo(dir, common *os.File) (*repo, error) {
 	if ss.imports() {
 		return &repo{path: importDir}, nil
 	}
-	r, err := ss.s.serves(ss.peer, ss.spec.Repo, dir)
+	r, err := ss.s.served.serves(ss.peer, ss.spec.Repo, dir)
 	if err != nil {
 		return nil, err
 	}
 	q := &Request{Run: wire.Run{Flags: ss.spec.Flags & (wire.FlagReadOnly | wire.FlagOverlay), Profile: ss.spec.Profile}}
 	if !ss.root() { // a root of its own has no mount point for it
-		r.common = ss.s.common(ss.peer, ss.spec.Common, common, r)
+		r.common = ss.s.served.common(ss.peer, ss.spec.Common, common, r)
 	}
-	if _, ss.profile, err = ss.s.config.clampLimits(r, q, ss.s.config.Defaults); err != nil {
+	if _, ss.profile, err = ss.s.served.clampLimits(r, q, ss.s.config.Defaults); err != nil {
 		r.close()
 		return nil, err
 	}
@@ -234,7 +234,7 @@ func (s *Supervisor) start(ss *session, r *repo) (*session, error) {
 		r.close()
 		return nil, err
 	}
-	j := s.newJail(r.key(ss.profile, ss.id), r)
+	j := s.newJail(keyOf(r, ss.profile, ss.id), r)
 	j.builtFor, j.session, ss.jail = ss.peer.Payer(), ss, j
 	s.jails[j.key] = j
 	s.sessions[ss.id] = ss
@@ -503,7 +503,7 @@ func (ss *session) authorizeJob(r *run, q *Request, limits job.Limits) error {
 	}
 	path := ss.jail.repo.path
 	if !ss.imports() {
-		clamped, profile, err := ss.s.config.clampLimits(ss.jail.repo, q, limits)
+		clamped, profile, err := ss.s.served.clampLimits(ss.jail.repo, q, limits)
 		switch {
 		case err != nil:
 			return err
@@ -513,7 +513,7 @@ func (ss *session) authorizeJob(r *run, q *Request, limits job.Limits) error {
 		limits = clamped
 	}
 	ss.s.setRepo(r, path)
-	r.limits, r.protect = limits, ss.s.config.protection(ss.jail.repo, q)
+	r.limits, r.protect = limits, ss.s.served.protection(ss.jail.repo, q)
 	return ss.s.decide(r, q, ss.jail.repo, ss.profile)
 }
 

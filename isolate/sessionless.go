@@ -9,32 +9,8 @@ import (
 	"corral/seccomp"
 )
 
-// writes reports whether the job may write to the repository itself.
-func (r *Request) writes() bool {
-	return r.Flags&(wire.FlagReadOnly|wire.FlagOverlay|wire.FlagNoRepo) == 0
-}
-
-// narrow turns a request to write to the repository into one to read it. It returns false for tools, which need to
-// write.
-func (r *Request) narrow() bool {
-	if r.Tool != string(job.ToolNone) {
-		return false
-	}
-	r.Flags = r.Flags&^(wire.FlagProtectHooks|wire.FlagProtectAll) | wire.FlagReadOnly
-	r.narrowed = true
-	return true
-}
-
-// workDir returns the job's working directory: relative to the repository, or absolute.
-func (r *Request) workDir() string {
-	if r.Flags&wire.FlagNoRepo != 0 {
-		return job.NoRepoDir
-	}
-	return r.Dir
-}
-
-// checkSessionless refuses what is possible only in a session.
-func (s *Supervisor) checkSessionless(q *Request) error {
+// checkSessionless refuses what is possible only in a session. starlark reports whether the interpreter is installed.
+func checkSessionless(q *Request, starlark bool) error {
 	const (
 		protects = wire.FlagProtectHooks | wire.FlagProtectAll
 		others   = wire.FlagReadOnly | wire.FlagOverlay | protects | wire.FlagCommon
@@ -48,9 +24,9 @@ func (s *Supervisor) checkSessionless(q *Request) error {
 	case q.Flags&wire.FlagOverlay != 0:
 		return workspaceRefusal("workspace overlay requires a session")
 	case tool == job.ToolStarlark:
-		return s.checkStarlark(q)
+		return checkStarlark(q, starlark)
 	case tool != job.ToolNone:
-		return sessionRefusal("tool %.40q requires a session", q.Tool)
+		return &job.Refusal{Step: "session", Message: fmt.Sprintf("tool %.40q requires a session", q.Tool)}
 	}
 	return nil
 }
@@ -59,7 +35,7 @@ func workspaceRefusal(message string) error { return &job.Refusal{Step: "workspa
 
 // checkStarlark refuses a Starlark program that does not run as all of them do: without a repository and a terminal,
 // with the strictest profile.
-func (s *Supervisor) checkStarlark(q *Request) error {
+func checkStarlark(q *Request, installed bool) error {
 	strictest := strictest()
 	switch {
 	case q.Flags&wire.FlagNoRepo == 0:
@@ -68,7 +44,7 @@ func (s *Supervisor) checkStarlark(q *Request) error {
 		return &job.Refusal{Step: "request", Message: fmt.Sprintf("tool %q cannot have a terminal", job.ToolStarlark)}
 	case q.Profile != "" && q.Profile != strictest:
 		return &job.Refusal{Step: "profile", Message: fmt.Sprintf("tool %q must use profile %q, got %q", job.ToolStarlark, strictest, q.Profile)}
-	case s.programs.Starlark == nil:
+	case !installed:
 		return &job.Refusal{
 			Step: "tool", Message: host.StarlarkProgram + " is not installed: Starlark programs cannot be run",
 			Hint: "install it beside corrald, owned by root, and restart corrald",

@@ -17,7 +17,6 @@ import (
 	"corral/isolate/layer"
 	"corral/isolate/probe"
 	"corral/isolate/wire"
-	"corral/rootfs"
 	"corral/seccomp"
 	"corral/store/audit"
 )
@@ -30,6 +29,7 @@ type Supervisor struct {
 	programs *host.Programs
 	userns   *host.UsernsMaker
 	probes   *probe.Prober
+	served   *served
 	audit    *audit.Log
 	state    *host.State
 	layers   *layer.Store
@@ -37,9 +37,6 @@ type Supervisor struct {
 	expiring sync.WaitGroup // the goroutine that expires kept layers
 	hidden   host.HiddenPaths
 	roots    roots
-	pipes    uint64            // device number of the file system of anonymous pipes
-	refused  []rootfs.Place    // not served, in addition to rootfs.Places
-	homes    []string          // home directories of users
 	filters  map[string]filter // by profile
 
 	liveJobs atomic.Int64 // registered jobs
@@ -101,9 +98,6 @@ func New(c Config) (*Supervisor, error) {
 	if err := s.compileFilters(); err != nil {
 		return nil, err
 	}
-	if s.pipes, err = pipeDevice(); err != nil {
-		return nil, err
-	}
 	if s.instance, err = host.OpenInstance(c.Instance, c.UIDBase, c.UIDSize); err != nil {
 		return nil, err
 	}
@@ -120,20 +114,17 @@ func New(c Config) (*Supervisor, error) {
 		return nil, err
 	}
 	u.Push(s.probes.Close)
+	s.served, err = newServed(servedConfig{
+		Entries: c.Repos, Commons: c.Commons, Own: c.Own, Account: c.Account, Defaults: c.Defaults, Ceilings: c.Ceilings,
+		Private: []string{host.RunDir, host.DefaultStateDir, c.StateDir}, Log: c.Log,
+	}, s.probes)
+	if err != nil {
+		return nil, err
+	}
 	if s.tools, err = host.HoldToolchains(s.instance.Dir, c.Toolchains, c.Shown, c.Account, c.Log); err != nil {
 		return nil, err
 	}
 	u.Push(func() { _ = s.tools.Close() })
-	s.refused = host.Homes()
-	for _, home := range s.refused {
-		s.homes = append(s.homes, home.Path)
-	}
-	s.refused = append(s.refused, host.StateDirs(host.RunDir, host.DefaultStateDir, s.config.StateDir)...)
-	for _, r := range s.config.Repos {
-		if err := s.checkPath(r.Path); err != nil {
-			s.config.reject(r.Path, err)
-		}
-	}
 	if s.state, err = host.OpenState(s.config.StateDir); err != nil {
 		return nil, err
 	}
@@ -148,7 +139,7 @@ func New(c Config) (*Supervisor, error) {
 	if err := s.openAudit(); err != nil {
 		return nil, err
 	}
-	s.config.logRejected()
+	s.served.logRejected()
 	u.Cancel()
 	s.rootAhead()
 	return s, nil

@@ -1,6 +1,7 @@
 package isolate
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -122,6 +123,13 @@ func TestToolchainHeld(t *testing.T) {
 	if err := unix.Renameat2(unix.AT_FDCWD, tool, unix.AT_FDCWD, trap, unix.RENAME_EXCHANGE); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// collect makes a supervisor log to the returned buffer.
+func collect(c *Config) *strings.Builder {
+	var b strings.Builder
+	c.Log = slog.New(slog.NewTextHandler(&b, nil))
+	return &b
 }
 
 // TestToolchainRefusedAtStart: a toolchain that cannot be held is not shown and leaves nothing behind. One that the

@@ -130,3 +130,37 @@ func uninterruptible(t testing.TB) bool {
 	}
 	return false
 }
+
+// Give changes the owner and group of a file or directory.
+func Give(t testing.TB, path string, uid, gid int) {
+	t.Helper()
+	if err := os.Chown(path, uid, gid); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// InMountNamespace calls f in a new mount namespace, which lasts until the end of the test.
+func InMountNamespace(t *testing.T, f func() error) {
+	t.Helper()
+	var err error
+	sandboxtest.OnThread(func() {
+		err = errors.Join(unix.Unshare(unix.CLONE_NEWNS|unix.CLONE_FS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+		var namespace *os.File
+		if err == nil {
+			namespace, err = os.Open("/proc/thread-self/ns/mnt")
+		}
+		if err == nil {
+			t.Cleanup(func() { namespace.Close() })
+			err = f()
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Handle opens a path with O_PATH, as clients do that pass it.
+func Handle(path string) (*os.File, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	return os.NewFile(uintptr(fd), path), err
+}

@@ -1,0 +1,28 @@
+package isolate
+
+import (
+	"strings"
+	"testing"
+
+	"corral/job"
+)
+
+// TestReadOnlyEntryEnforced: no front-end gets write access to a repository that the operator configured readonly. A
+// job that would have written reads it instead and reports that, also in a session.
+func TestReadOnlyEntryEnforced(t *testing.T) {
+	dir := newRepo(t)
+	f := newFront(t, func(c *Config) { c.Repos = []Repo{{Path: dir, ReadOnly: true, Profile: "strict"}} })
+	f.repo = dir
+	script := "echo x >made || echo refused"
+	spec := f.spec("sh", "-c", script)
+	for _, workspace := range []job.Workspace{job.Direct, job.ReadOnly} {
+		spec.Workspace = workspace
+		if d := f.run(spec); strings.TrimSpace(d.out) != "refused" || exists(dir+"/made") || d.ReadOnly != (workspace == job.Direct) {
+			t.Errorf("%v: %+v", workspace, d)
+		}
+	}
+	ss := f.session(job.SessionSpec{})
+	if d := f.in(ss, script); ss.Workspace != job.ReadOnly || strings.TrimSpace(d.out) != "refused" || exists(dir+"/made") {
+		t.Errorf("session %v: %+v", ss.Workspace, d)
+	}
+}

@@ -1,0 +1,44 @@
+package isolate
+
+import (
+	"fmt"
+	"os"
+
+	"corral/isolate/inside"
+	"corral/job"
+)
+
+// addCommon adds the common directory, if there is one, to the plan, and returns its mount. It is read-only if the
+// repository is, if the operator made either readonly or overlay, or if the job must not change git directories.
+func (sl *slot) addCommon(plan *inside.Plan, readOnly bool) ([]*os.File, error) {
+	c := sl.jail.repo.common
+	if c == nil {
+		return nil, nil
+	}
+	readOnly = readOnly || sl.jail.s.served.commonReadOnly(c.path)
+	ids := sl.idmap
+	if r := sl.jail.repo; c.Owner != r.Owner {
+		var err error
+		if ids, err = sl.jail.s.userns.RepoMap(c.Owner, sl.hostUID(), sl.jail.base); err != nil {
+			return nil, err
+		}
+		defer ids.Close()
+	}
+	mount, err := c.clone(ids, readOnly)
+	if err != nil {
+		return nil, fmt.Errorf("the git directory of the worktree: %w", err)
+	}
+	plan.Common = c.path
+	return []*os.File{mount}, nil
+}
+
+// commonReadOnly reports whether a job must not write to the common directory at all.
+func (r *run) commonReadOnly(q *Request) bool {
+	return !q.writes() || r.protect == job.ProtectAll
+}
+
+// mount makes a mount of the repository for the slot's job. It is not made ahead: it must have the flags that the
+// host's mount has when the job comes, and must fail if the operator has unmounted it.
+func (sl *slot) mount(readOnly bool) (*os.File, error) {
+	return sl.jail.repo.clone(sl.idmap, readOnly)
+}
