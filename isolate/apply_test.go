@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/layer"
 	"corral/isolate/wire"
@@ -63,13 +64,13 @@ func TestApplyExcludesWriters(t *testing.T) {
 
 // TestTurnExclusion: which jobs of a session may run concurrently.
 func TestTurnExclusion(t *testing.T) {
-	apply := &Request{Run: wire.Run{Tool: string(job.ToolChanges)}}
-	look := &Request{Run: wire.Run{Tool: string(job.ToolChanges), Flags: wire.FlagReadOnly}}
-	work := &Request{Run: wire.Run{Flags: wire.FlagOverlay}}
-	read := &Request{Run: wire.Run{Flags: wire.FlagReadOnly}} // in a session with a root of its own, where it can write outside the repository
+	apply := &admit.Request{Run: wire.Run{Tool: string(job.ToolChanges)}}
+	look := &admit.Request{Run: wire.Run{Tool: string(job.ToolChanges), Flags: wire.FlagReadOnly}}
+	work := &admit.Request{Run: wire.Run{Flags: wire.FlagOverlay}}
+	read := &admit.Request{Run: wire.Run{Flags: wire.FlagReadOnly}} // in a session with a root of its own, where it can write outside the repository
 	for _, tt := range []struct {
 		name         string
-		first, other *Request
+		first, other *admit.Request
 		want         bool
 	}{
 		{"two jobs", work, work, true},
@@ -99,7 +100,7 @@ func TestTurnExclusion(t *testing.T) {
 		if ss.writers != 0 || ss.applying {
 			t.Errorf("%s: %d writers, applying %v afterwards", tt.name, ss.writers, ss.applying)
 		}
-		for _, q := range []*Request{apply, work} {
+		for _, q := range []*admit.Request{apply, work} {
 			done, err := ss.startTurn(q)
 			if err != nil {
 				t.Errorf("%s, and then: %v", tt.name, err)

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/wire"
 	"corral/job"
@@ -80,13 +81,13 @@ func (s *Supervisor) who(peer host.Peer, id string) record.Who {
 
 // decide records the decision to run a job, before it runs, or refuses the job if that cannot be recorded. From then
 // on the audit log has an open record that must be finished.
-func (s *Supervisor) decide(r *run, q *Request, repo *repo, profile string) error {
+func (s *Supervisor) decide(r *run, q *admit.Request, repo *admit.Repo, profile string) error {
 	d := record.Decision{
-		Who: s.who(r.peer, r.id), Repo: repo.path, Dir: q.Dir, Profile: profile, Protect: r.protect,
+		Who: s.who(r.peer, r.id), Repo: repo.Path, Dir: q.Dir, Profile: profile, Protect: r.protect,
 		Terminal: q.Flags&wire.FlagTerminal != 0, Limits: r.limits, Claim: q.Claim,
 	}
-	if repo.common != nil {
-		d.Common = repo.common.path
+	if repo.Common != nil {
+		d.Common = repo.Common.Path
 	}
 	switch {
 	case q.Flags&wire.FlagReadOnly != 0:
@@ -109,7 +110,7 @@ func (s *Supervisor) decide(r *run, q *Request, repo *repo, profile string) erro
 
 // record writes the end of a job to the audit log. A job without a recorded decision gets a single record, like a
 // denied request. An end that cannot be written now is written before the next record; until then no job is accepted.
-func (s *Supervisor) record(r *run, q *Request, result *wire.Result) {
+func (s *Supervisor) record(r *run, q *admit.Request, result *wire.Result) {
 	var err error
 	switch {
 	case r.decided != 0:

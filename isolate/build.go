@@ -25,7 +25,7 @@ import (
 
 // build makes everything that the jail consists of. The functions that undo it are pushed on u, also if build fails.
 func (j *jail) build(u *host.Cleanup) error {
-	u.Push(j.repo.close)
+	u.Push(j.repo.Close)
 	u.Push(j.closeIDMaps)
 	if err := j.inspect(); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (j *jail) inspect() error {
 	if j.session != nil && j.session.imports() {
 		return nil
 	}
-	return j.s.served.inspectAll(j.builtFor, j.repo)
+	return j.s.served.Inspect(j.builtFor, j.repo)
 }
 
 // scanned reports whether the jail needs a scanner: its jobs write to the repository itself, or paths must be

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"corral/isolate/admit"
 	"corral/job"
 )
 
@@ -29,7 +30,7 @@ func TestServedRepoNotCommon(t *testing.T) {
 		mkdir(t, filepath.Join(top, dir), owner)
 	}
 	f := newFront(t, func(c *Config) {
-		c.Repos = []Repo{{Path: top + "/free"}, {Path: top + "/layer", Overlay: true}}
+		c.Repos = []admit.Entry{{Path: top + "/free"}, {Path: top + "/layer", Overlay: true}}
 	})
 	f.repo = top + "/free"
 	for way, d := range f.naming(top + "/layer").everyday("ls -d " + top + "/layer && touch " + top + "/layer/made || true") {
@@ -48,20 +49,20 @@ func TestCommonEntryApplies(t *testing.T) {
 	}
 	script := "cd " + top + "/main/.git && touch made && echo wrote; touch hooks/pre-commit && echo hook; ulimit -n"
 	for name, tt := range map[string]struct {
-		entry Repo
+		entry admit.Entry
 		want  string // what the job writes
 		as    string // profile, pids and protection in the audit log
 	}{
-		"nothing":  {Repo{}, "wrote\nhook\n4096\n", "default 512 "},
-		"readonly": {Repo{ReadOnly: true}, "4096\n", "default 512 "},
-		"overlay":  {Repo{Overlay: true}, "4096\n", "default 512 "},
-		"profile":  {Repo{Profile: "strict"}, "wrote\nhook\n4096\n", "strict 512 "},
-		"ceilings": {Repo{Ceilings: job.Limits{PIDs: 9, OpenFiles: 99}}, "wrote\nhook\n99\n", "default 9 "},
-		"protect":  {Repo{Protect: job.ProtectHooks}, "wrote\n4096\n", "default 512 hooks"},
+		"nothing":  {admit.Entry{}, "wrote\nhook\n4096\n", "default 512 "},
+		"readonly": {admit.Entry{ReadOnly: true}, "4096\n", "default 512 "},
+		"overlay":  {admit.Entry{Overlay: true}, "4096\n", "default 512 "},
+		"profile":  {admit.Entry{Profile: "strict"}, "wrote\nhook\n4096\n", "strict 512 "},
+		"ceilings": {admit.Entry{Ceilings: job.Limits{PIDs: 9, OpenFiles: 99}}, "wrote\nhook\n99\n", "default 9 "},
+		"protect":  {admit.Entry{Protect: job.ProtectHooks}, "wrote\n4096\n", "default 512 hooks"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.entry.Path = top + "/main"
-			f := newFront(t, func(c *Config) { c.Repos = []Repo{{Path: top + "/free"}, tt.entry} })
+			f := newFront(t, func(c *Config) { c.Repos = []admit.Entry{{Path: top + "/free"}, tt.entry} })
 			f.repo = top + "/free"
 			for way, d := range f.naming(top + "/main/.git").everyday(script) {
 				if d.out != tt.want {
@@ -107,7 +108,7 @@ func TestCommonOwner(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			common := filepath.Join(top, tt.common)
 			f := newFront(t, func(c *Config) {
-				c.Repos = []Repo{{Path: top + "/wt"}, {Path: filepath.Dir(common)}}
+				c.Repos = []admit.Entry{{Path: top + "/wt"}, {Path: filepath.Dir(common)}}
 				if tt.serve { // the two entries would overlap
 					c.Repos[1].Path = common
 				}

@@ -9,21 +9,22 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/directory"
+	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/job"
 )
 
 // Config is the operator's configuration. It comes from root: a root-owned file, or root's command line.
 type Config struct {
-	Instance   string   // name of this supervisor, [a-z0-9-]{1,32}
-	Programs   string   // directory of corral-init and the other programs that run inside jails; must be writable only by root
-	UIDBase    uint32   // first host user id for jails; 0 is DefaultUIDBase
-	UIDSize    uint32   // number of host user ids; 0 is DefaultUIDSize
-	Repos      []Repo   // directories that are served
-	Kept       string   // id of a kept layer whose repository is served too; "" is none
-	Commons    []string // git directories of served worktrees; only for embedded supervisors
-	Toolchains []string // further host directories, read-only at their own path in every jail; unusable ones are left out
-	Shown      []string // toolchains named on an embedded supervisor's command line; New fails if one is unusable
+	Instance   string        // name of this supervisor, [a-z0-9-]{1,32}
+	Programs   string        // directory of corral-init and the other programs that run inside jails; must be writable only by root
+	UIDBase    uint32        // first host user id for jails; 0 is DefaultUIDBase
+	UIDSize    uint32        // number of host user ids; 0 is DefaultUIDSize
+	Repos      []admit.Entry // directories that are served
+	Kept       string        // id of a kept layer whose repository is served too; "" is none
+	Commons    []string      // git directories of served worktrees; only for embedded supervisors
+	Toolchains []string      // further host directories, read-only at their own path in every jail; unusable ones are left out
+	Shown      []string      // toolchains named on an embedded supervisor's command line; New fails if one is unusable
 	// Account is the user with whose rights an embedded supervisor opens the directories named on its command line.
 	// nil means root's rights: the directories are the operator's choice.
 	Account    *directory.Account

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/admit"
 	"corral/isolate/host"
 )
 
@@ -43,7 +44,7 @@ func TestConfig(t *testing.T) {
 		{"users of the system", Config{Instance: "a", UIDBase: 1000}, "user ids"},
 		{"few users", Config{Instance: "a", UIDBase: 1 << 20, UIDSize: 2*1024 - 1}, "user ids"},
 		{"beyond the last user", Config{Instance: "a", UIDBase: 1<<32 - 2048, UIDSize: 4096}, "user ids"},
-		{"no such repository", Config{Instance: "a", Repos: []Repo{{Path: "/no/such/directory"}}}, ""},
+		{"no such repository", Config{Instance: "a", Repos: []admit.Entry{{Path: "/no/such/directory"}}}, ""},
 	} {
 		err := tt.config.complete()
 		if (tt.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tt.want) {

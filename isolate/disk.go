@@ -115,10 +115,10 @@ func (w *diskWatch) free() error {
 	switch j := w.slot.jail; {
 	case j.session != nil && j.merged != "":
 		err = unix.Statfs(j.session.layer.Path(), &st)
-	case localFileSystems[j.repo.fs]:
-		err = unix.Fstatfs(int(j.repo.dir.Fd()), &st)
+	case localFileSystems[j.repo.FSType]:
+		err = unix.Fstatfs(int(j.repo.Dir.Fd()), &st)
 	default: // the file system may not answer
-		found, err := j.s.probes.FileSystem(w.run.peer.Payer(), j.repo.dir)
+		found, err := j.s.probes.FileSystem(w.run.peer.Payer(), j.repo.Dir)
 		w.bytes, w.inodes = found.FreeBytes, found.FreeFiles
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/runc/libcontainer"
 
 	"corral/cgroup"
+	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/wire"
@@ -25,8 +26,8 @@ func JailInit() { libcontainer.Init() }
 
 // A jailKey identifies a jail: jobs with equal keys share one.
 type jailKey struct {
-	repoIdentity
-	common  repoIdentity // zero: the repository is not a worktree
+	admit.Identity
+	common  admit.Identity // zero: the repository is not a worktree
 	profile string
 	session string // "": the jail is shared by jobs without a session
 }
@@ -37,7 +38,7 @@ type jail struct {
 	key      jailKey
 	builtFor uint32 // the user for whose job it was built
 	name     string
-	repo     *repo
+	repo     *admit.Repo
 	built    chan struct{} // closed when the jail is built or its build has failed
 	failure  error         // why the build failed; read after built
 	ended    chan struct{} // closed when its process 1 has exited
@@ -76,22 +77,22 @@ type jail struct {
 }
 
 // enter returns the jail for r and profile, building it if necessary. It takes over r. The caller must call leave.
-func (s *Supervisor) enter(peer host.Peer, r *repo, profile string) (*jail, error) {
+func (s *Supervisor) enter(peer host.Peer, r *admit.Repo, profile string) (*jail, error) {
 	key := keyOf(r, profile, "")
 	s.mu.Lock()
 	if s.ended {
 		s.mu.Unlock()
-		r.close()
+		r.Close()
 		return nil, host.ErrEnding
 	}
 	j, ok := s.jails[key]
 	if ok && j.use() {
 		s.mu.Unlock()
-		r.close()
+		r.Close()
 	} else {
 		if err := s.roomForJail(peer); err != nil {
 			s.mu.Unlock()
-			r.close()
+			r.Close()
 			return nil, err
 		}
 		j = s.newJail(key, r)
@@ -134,7 +135,7 @@ func (s *Supervisor) roomForJail(peer host.Peer) error {
 	}
 }
 
-func (s *Supervisor) newJail(key jailKey, r *repo) *jail {
+func (s *Supervisor) newJail(key jailKey, r *admit.Repo) *jail {
 	j := &jail{
 		s: s, key: key, name: s.instance.Unique("jail-"), repo: r, users: 1,
 		built: make(chan struct{}), ended: make(chan struct{}), gone: make(chan struct{}), overdue: make(chan struct{}), idmaps: map[uint32]*os.File{},
@@ -299,11 +300,11 @@ func (j *jail) lifecycle() {
 		if errors.As(j.failure, new(*job.Refusal)) {
 			level = slog.LevelInfo // the client receives the reason
 		}
-		j.s.config.Log.Log(j.s.ctx, level, "jail not built", "jail", j.name, "repo", j.repo.path, "error", j.failure)
+		j.s.config.Log.Log(j.s.ctx, level, "jail not built", "jail", j.name, "repo", j.repo.Path, "error", j.failure)
 	}
 	close(j.built)
 	if j.failure == nil {
-		j.s.config.Log.Info("jail built", "jail", j.name, "repo", j.repo.path)
+		j.s.config.Log.Info("jail built", "jail", j.name, "repo", j.repo.Path)
 		j.s.rootAhead()
 		j.awaitInit()
 		j.markDropped(false)
@@ -388,10 +389,10 @@ func (j *jail) closeIDMaps() {
 var errJailEnded = errors.New("the jail ended")
 
 // keyOf returns the key of the jail for jobs in r. session is "" for jobs without a session.
-func keyOf(r *repo, profile, session string) jailKey {
-	key := jailKey{repoIdentity: r.identity(), profile: profile, session: session}
-	if r.common != nil {
-		key.common = r.common.identity()
+func keyOf(r *admit.Repo, profile, session string) jailKey {
+	key := jailKey{Identity: r.Identity(), profile: profile, session: session}
+	if r.Common != nil {
+		key.common = r.Common.Identity()
 	}
 	return key
 }

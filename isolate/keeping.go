@@ -143,7 +143,7 @@ func (ss *session) layerHas(name string) bool {
 func (ss *session) writeDescription() error {
 	r := ss.jail.repo
 	return ss.s.writeKept(&keptLayer{
-		ID: ss.id, Name: ss.spec.Name, UID: ss.peer.UID, Repo: r.path, Dev: r.Dev, Ino: r.Ino, ReadOnly: r.readOnly, Profile: ss.profile,
+		ID: ss.id, Name: ss.spec.Name, UID: ss.peer.UID, Repo: r.Path, Dev: r.Dev, Ino: r.Ino, ReadOnly: r.ReadOnly, Profile: ss.profile,
 		Opened: ss.opened, Kept: time.Now(), Disk: ss.spec.Disk, Inodes: ss.spec.Inodes,
 	})
 }

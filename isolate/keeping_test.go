@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/layer"
 	"corral/job"
@@ -54,7 +55,7 @@ func TestFullLayerKept(t *testing.T) {
 // repository.
 func TestEmbeddedKeptLayers(t *testing.T) {
 	mine, others := newRepo(t), newRepo(t)
-	f := newFront(t, func(c *Config) { c.Repos = []Repo{{Path: mine}} })
+	f := newFront(t, func(c *Config) { c.Repos = []admit.Entry{{Path: mine}} })
 	f.close(f.kept(), true)
 	embedded := &front{t, f.s, connect(t, f.s, host.Peer{Embedded: true}), mine}
 	own := embedded.kept()

@@ -90,7 +90,7 @@ func (k *keptLayer) visibleTo(peer host.Peer) bool {
 // mayUse reports whether a client may resume or remove the kept layer. Any sudo user can be behind an embedded
 // front-end: it may only if root started its supervisor for the repository.
 func (s *Supervisor) mayUse(peer host.Peer, k *keptLayer) bool {
-	return k.visibleTo(peer) && (!peer.Embedded || s.served.servesTo(peer, k.Repo))
+	return k.visibleTo(peer) && (!peer.Embedded || s.served.ServesTo(peer, k.Repo))
 }
 
 // serveKept serves the repository of the kept layer that root named on the command line, if it exists and was left by
@@ -106,7 +106,7 @@ func (s *Supervisor) serveKept(id string) error {
 	if err != nil {
 		return err
 	}
-	s.served.serveToo(k.Repo, host.Inode{Dev: k.Dev, Ino: k.Ino})
+	s.served.Add(k.Repo, host.Inode{Dev: k.Dev, Ino: k.Ino})
 	return nil
 }
 
@@ -220,7 +220,7 @@ func (s *Supervisor) resume(peer host.Peer, id string) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.served.servesKept(peer, k.Repo, host.Inode{Dev: k.Dev, Ino: k.Ino}, k.ReadOnly)
+	r, err := s.served.ServesAgain(peer, k.Repo, host.Inode{Dev: k.Dev, Ino: k.Ino}, k.ReadOnly)
 	if err != nil {
 		return nil, err
 	}

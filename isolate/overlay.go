@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/directory"
+	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/layer"
@@ -101,10 +102,10 @@ func (j *jail) assemble(u *host.Cleanup, dir string) error {
 			if err != nil {
 				return nil, err
 			}
-			return j.repo.clone(m, true)
+			return j.repo.Clone(m, true)
 		}
 		var err error
-		if j.merged, err = j.overlay(u, dir, overlaySpec{name: "repo", mode: j.repo.mode, below: below}); err != nil {
+		if j.merged, err = j.overlay(u, dir, overlaySpec{name: "repo", mode: j.repo.Mode, below: below}); err != nil {
 			return err
 		}
 	}
@@ -129,9 +130,9 @@ func (j *jail) makeShares() error {
 		{bindMount{"home", rootfs.HomeDir}, userOwner, 0o700},
 		{bindMount{"tmp", "/tmp"}, jailOwner, 0o1777},
 	}
-	shown := []string{j.repo.path}
-	if j.repo.common != nil {
-		shown = append(shown, j.repo.common.path)
+	shown := []string{j.repo.Path}
+	if j.repo.Common != nil {
+		shown = append(shown, j.repo.Common.Path)
 	}
 	for _, b := range j.late {
 		shown = append(shown, b.Target)
@@ -310,7 +311,7 @@ func cloneAll(places []bindMount, clone func(source string) (*os.File, error)) (
 type extra struct{ files, owned []*os.File }
 
 // tool makes the plan run one of corral's own programs, if the job requests a tool.
-func (sl *slot) tool(q *Request, plan *inside.Plan) (extra, error) {
+func (sl *slot) tool(q *admit.Request, plan *inside.Plan) (extra, error) {
 	if q.Tool == string(job.ToolNone) {
 		return extra{}, nil
 	}
@@ -366,7 +367,7 @@ func (ss *session) watchLayer(r *wire.Result) (stop func()) {
 const layerInterval = 50 * time.Millisecond
 
 // workspace makes the mount of the repository for a job; nil if the job has none.
-func (sl *slot) workspace(q *Request) (*os.File, error) {
+func (sl *slot) workspace(q *admit.Request) (*os.File, error) {
 	j, readOnly := sl.jail, q.Flags&wire.FlagReadOnly != 0
 	switch {
 	case q.Flags&wire.FlagNoRepo != 0:
@@ -390,7 +391,7 @@ func (j *jail) assembleRoot(u *host.Cleanup, dir string) error {
 		return err
 	}
 	tree, err := rootfs.Host(rootfs.Options{
-		Repo: j.repo.path, JobUIDs: rootfs.IDRange{First: host.FirstJobUID, Count: 1}, Lasting: true, // the session has one user
+		Repo: j.repo.Path, JobUIDs: rootfs.IDRange{First: host.FirstJobUID, Count: 1}, Lasting: true, // the session has one user
 	})
 	if err != nil {
 		return err
@@ -431,8 +432,8 @@ func (j *jail) writeTree(path string, tree rootfs.Tree) error {
 		return err
 	}
 	defer dir.Close()
-	if j.repo.path != importDir {
-		tree.Entries = append(tree.Entries, rootfs.Entry{Path: j.repo.path, Mode: os.ModeDir | 0o755})
+	if j.repo.Path != importDir {
+		tree.Entries = append(tree.Entries, rootfs.Entry{Path: j.repo.Path, Mode: os.ModeDir | 0o755})
 	}
 	if err := tree.Write(int(dir.Fd())); err != nil {
 		return err

@@ -31,7 +31,7 @@ func TestReadOnlyForClient(t *testing.T) {
 	})
 	defer dir.Close()
 	for name, repo := range map[string]string{"as its own": f.repo, "by another name": "/anything"} {
-		r, err := f.s.served.serves(host.Peer{UID: owner}, repo, dir)
+		r, err := f.s.served.Serves(host.Peer{UID: owner}, repo, dir)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -39,8 +39,8 @@ func TestReadOnlyForClient(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		mount, err := r.clone(ids, false)
-		r.close()
+		mount, err := r.Clone(ids, false)
+		r.Close()
 		ids.Close()
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)

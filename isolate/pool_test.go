@@ -18,7 +18,7 @@ import (
 func (f *front) pool() *pool {
 	f.t.Helper()
 	for _, j := range f.s.standing() {
-		if j.key.path == f.repo {
+		if j.key.Path == f.repo {
 			return j.pool
 		}
 	}

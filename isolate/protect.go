@@ -26,12 +26,12 @@ func (j *jail) pathsToProtect(p job.Protection) (*inside.Kept, error) {
 	case errors.Is(err, scan.ErrTooMany):
 		return nil, &job.Refusal{
 			Step:    "protect",
-			Message: fmt.Sprintf("%q has more sensitive paths than can be protected (%d), or too many directories to search", j.repo.path, scan.MaxKept),
+			Message: fmt.Sprintf("%q has more sensitive paths than can be protected (%d), or too many directories to search", j.repo.Path, scan.MaxKept),
 			Hint:    "keep nested repositories elsewhere, or run the job with workspace readonly or overlay",
 		}
 	case err != nil:
 		j.dropScanner()
-		return nil, &job.Refusal{Step: "protect", Message: fmt.Sprintf("sensitive paths of %q cannot be protected: %v", j.repo.path, err)}
+		return nil, &job.Refusal{Step: "protect", Message: fmt.Sprintf("sensitive paths of %q cannot be protected: %v", j.repo.Path, err)}
 	}
 	return &inside.Kept{Count: a.Count, List: a.List}, nil
 }

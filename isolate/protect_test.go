@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/sandboxtest"
+	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/scan"
@@ -223,7 +224,7 @@ func TestProtectFloor(t *testing.T) {
 	} {
 		repo := newRepo(t)
 		shell(t, repo, guarded)
-		s := supervise(t, func(c *Config) { c.Repos = []Repo{{Path: repo, Protect: tt.operator}, {Path: repo}} })
+		s := supervise(t, func(c *Config) { c.Repos = []admit.Entry{{Path: repo, Protect: tt.operator}, {Path: repo}} })
 		f := &front{t, s, connect(t, s, host.Peer{UID: owner}), repo}
 		spec := f.spec("sh", "-c", `w() { (echo >>"$1") 2>/dev/null && printf written || printf refused; }; w .git/config; printf " "; w .git/index`)
 		spec.Protect, spec.Workspace = tt.asked, tt.workspace

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"corral/isolate/admit"
 	"corral/job"
 )
 
@@ -11,7 +12,7 @@ import (
 // job that would have written reads it instead and reports that, also in a session.
 func TestReadOnlyEntryEnforced(t *testing.T) {
 	dir := newRepo(t)
-	f := newFront(t, func(c *Config) { c.Repos = []Repo{{Path: dir, ReadOnly: true, Profile: "strict"}} })
+	f := newFront(t, func(c *Config) { c.Repos = []admit.Entry{{Path: dir, ReadOnly: true, Profile: "strict"}} })
 	f.repo = dir
 	script := "echo x >made || echo refused"
 	spec := f.spec("sh", "-c", script)

@@ -49,9 +49,9 @@ func (s *Supervisor) rootOptions() rootfs.Options {
 // makeRoot makes the tree of the jail's root and mounts it at path.
 func (j *jail) makeRoot(path string) (rootfs.Tree, error) {
 	options := j.s.rootOptions()
-	options.Repo = j.repo.path
-	if j.repo.common != nil {
-		options.Common = j.repo.common.path
+	options.Repo = j.repo.Path
+	if j.repo.Common != nil {
+		options.Common = j.repo.Common.Path
 	}
 	tree, err := rootfs.Host(options)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/wire"
@@ -19,17 +20,17 @@ import (
 
 // serveJob runs one job to its end and returns its result, with which no process of the job is left. If the job has a
 // terminal, serveJob calls terminal with its master.
-func (s *Supervisor) serveJob(ctx context.Context, r *run, q *Request, terminal func(*os.File)) wire.Result {
+func (s *Supervisor) serveJob(ctx context.Context, r *run, q *admit.Request, terminal func(*os.File)) wire.Result {
 	if !s.begin() {
-		q.close(s.probes, r.peer.Payer())
-		return refusedResult(host.ErrEnding)
+		q.Close(s.probes, r.peer.Payer())
+		return admit.RefusedResult(host.ErrEnding)
 	}
 	defer s.work.Done()
 	result, err := s.acquire(ctx, r, q, terminal)
 	if err != nil {
-		result = refusedResult(err)
+		result = admit.RefusedResult(err)
 	}
-	result.Job, result.ReadOnly = r.id, q.narrowed
+	result.Job, result.ReadOnly = r.id, q.Narrowed
 	s.record(r, q, &result)
 	return result
 }
@@ -43,12 +44,12 @@ func (s *Supervisor) logResult(r *run, result *wire.Result) {
 }
 
 // acquire runs r unless there are too many jobs. r counts until its descriptors are closed.
-func (s *Supervisor) acquire(ctx context.Context, r *run, q *Request, terminal func(*os.File)) (wire.Result, error) {
+func (s *Supervisor) acquire(ctx context.Context, r *run, q *admit.Request, terminal func(*os.File)) (wire.Result, error) {
 	err := s.register(r)
 	if err == nil {
 		defer s.unregister(r)
 	}
-	defer q.close(s.probes, r.peer.Payer())
+	defer q.Close(s.probes, r.peer.Payer())
 	if err != nil {
 		return wire.Result{}, err
 	}
@@ -63,12 +64,12 @@ func stepFailed(r inside.Report) error {
 }
 
 // execute runs the job within the operator's limits. A front-end cannot get around these, whatever its own policy is.
-func (s *Supervisor) execute(ctx context.Context, r *run, q *Request, terminal func(*os.File)) (wire.Result, error) {
-	limits, err := s.served.check(r.peer, q)
+func (s *Supervisor) execute(ctx context.Context, r *run, q *admit.Request, terminal func(*os.File)) (wire.Result, error) {
+	limits, err := s.served.Check(r.peer, q)
 	if err != nil {
 		return wire.Result{}, err
 	}
-	if err := checkProfile(q.Profile); err != nil {
+	if err := admit.CheckProfile(q.Profile); err != nil {
 		return wire.Result{}, err
 	}
 	admit := s.authorize
@@ -89,27 +90,27 @@ func (s *Supervisor) execute(ctx context.Context, r *run, q *Request, terminal f
 }
 
 // authorize decides about a job without a session, and returns its jail. The caller must call the returned leave.
-func (s *Supervisor) authorize(r *run, q *Request, limits job.Limits) (*jail, func(), error) {
-	if err := checkSessionless(q, s.programs.Starlark != nil); err != nil {
+func (s *Supervisor) authorize(r *run, q *admit.Request, limits job.Limits) (*jail, func(), error) {
+	if err := admit.CheckSessionless(q, s.programs.Starlark != nil); err != nil {
 		return nil, nil, err
 	}
-	repo, err := s.served.serves(r.peer, q.Repo, q.RepoDir)
+	repo, err := s.served.Serves(r.peer, q.Repo, q.RepoDir)
 	if err != nil {
 		return nil, nil, err
 	}
 	if q.Flags&wire.FlagNoRepo == 0 {
-		repo.common = s.served.common(r.peer, q.Common, q.CommonDir, repo)
+		repo.Common = s.served.Common(r.peer, q.Common, q.CommonDir, repo)
 	}
-	limits, profile, err := s.served.clampLimits(repo, q, limits)
+	limits, profile, err := s.served.Clamp(repo, q, limits)
 	if err != nil {
-		repo.close()
+		repo.Close()
 		return nil, nil, err
 	}
-	profile = profileOf(q, profile)
-	s.setRepo(r, repo.path)
-	r.limits, r.protect = limits, s.served.protection(repo, q)
+	profile = admit.ProfileOf(q, profile)
+	s.setRepo(r, repo.Path)
+	r.limits, r.protect = limits, s.served.Protection(repo, q)
 	if err := s.decide(r, q, repo, profile); err != nil {
-		repo.close()
+		repo.Close()
 		return nil, nil, err
 	}
 	j, err := s.enter(r.peer, repo, profile)
@@ -120,7 +121,7 @@ func (s *Supervisor) authorize(r *run, q *Request, limits job.Limits) (*jail, fu
 }
 
 // sendJob sends the job to its slot's stub.
-func (s *Supervisor) sendJob(sl *slot, r *run, q *Request) error {
+func (s *Supervisor) sendJob(sl *slot, r *run, q *admit.Request) error {
 	if want := groupLimits(r.limits); want != sl.limits {
 		if err := sl.group.Update(want); err != nil {
 			return err
@@ -143,7 +144,7 @@ func (s *Supervisor) sendJob(sl *slot, r *run, q *Request) error {
 	if r.limits.Wall != job.Unlimited {
 		plan.Wall = r.limits.Wall + stubGrace
 	}
-	plan.Dir, plan.RootDir = strings.CutPrefix(q.workDir(), "/")
+	plan.Dir, plan.RootDir = strings.CutPrefix(q.WorkDir(), "/")
 	extra, err := sl.tool(q, &plan)
 	if err != nil {
 		return err

@@ -248,5 +248,5 @@ func (m *jobWindow) nothingHappened() bool {
 // overlaps reports whether jobs in jails with the two keys can have a file in common: one directory may be inside the
 // other, also under another name.
 func (k *jailKey) overlaps(l *jailKey) bool {
-	return k.Dev == l.Dev || k.common.path != "" || l.common.path != ""
+	return k.Dev == l.Dev || k.common.Path != "" || l.common.Path != ""
 }

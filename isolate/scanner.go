@@ -57,8 +57,8 @@ func (j *jail) startScanner() (*scanner, error) {
 	defer theirs.Close()
 	u.Push(func() { ours.Close() })
 	args := []string{"scan"}
-	if j.repo.common != nil {
-		args = append(args, j.repo.common.path)
+	if j.repo.Common != nil {
+		args = append(args, j.repo.Common.Path)
 	}
 	payload, err := wire.NewPayload(args, []string{"GOMAXPROCS=1", "GOMEMLIMIT=768MiB"})
 	if err != nil {
@@ -77,7 +77,7 @@ func (j *jail) startScanner() (*scanner, error) {
 	defer mount.Close()
 	plan := inside.Plan{
 		ReadOnly: true, Stdin: true, ExecFD: true, SayStarted: true, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1],
-		Rlimits: host.Rlimits(job.Defaults(), 0), Repo: j.repo.path,
+		Rlimits: host.Rlimits(job.Defaults(), 0), Repo: j.repo.Path,
 	}
 	files, err := sl.addCommon(&plan, true)
 	if err != nil {

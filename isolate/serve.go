@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/directory"
+	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/probe"
 	"corral/isolate/wire"
@@ -281,7 +282,7 @@ func (c *client) run(ctx context.Context, tag uint32, body []byte, files []*os.F
 	if len(files) != message.Descriptors() {
 		return wire.ErrMalformed
 	}
-	q := &Request{Run: message, Payload: files[0]}
+	q := &admit.Request{Run: message, Payload: files[0]}
 	next := 1
 	take := func(to **os.File, wanted bool) {
 		if wanted {
@@ -298,7 +299,7 @@ func (c *client) run(ctx context.Context, tag uint32, body []byte, files []*os.F
 	r, err := c.begin(tag)
 	var refusal *job.Refusal
 	if errors.As(err, &refusal) {
-		result := refusedResult(err)
+		result := admit.RefusedResult(err)
 		c.unwanted <- files
 		c.answer(result.Append(tag))
 		return nil

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/layer"
 	"corral/isolate/wire"
@@ -119,11 +120,11 @@ func (s *Supervisor) checkOpen(peer host.Peer, spec wire.Open, dir, common *os.F
 	if err != nil {
 		return err
 	}
-	defer r.close()
+	defer r.Close()
 	if ss.imports() {
 		return nil
 	}
-	if err := s.served.inspectAll(peer.Payer(), r); err != nil {
+	if err := s.served.Inspect(peer.Payer(), r); err != nil {
 		return err
 	}
 	// Whether the file system supports id maps is known only by trying.
@@ -132,7 +133,7 @@ func (s *Supervisor) checkOpen(peer host.Peer, spec wire.Open, dir, common *os.F
 		return err
 	}
 	defer m.Close()
-	mount, err := r.clone(m, true)
+	mount, err := r.Clone(m, true)
 	if err != nil {
 		return err
 	}
@@ -145,8 +146,8 @@ func (ss *session) check() error {
 	switch {
 	case !labelPattern.MatchString(spec.Name):
 		return sessionRefusal("invalid session name %q: use letters, digits, dots, dashes and underscores, at most %d characters", spec.Name, wire.MaxLabel)
-	case checkProfile(spec.Profile) != nil:
-		return checkProfile(spec.Profile)
+	case admit.CheckProfile(spec.Profile) != nil:
+		return admit.CheckProfile(spec.Profile)
 	case ss.imports() && job.CheckImageName(spec.Import) != nil:
 		return sessionRefusal("invalid root file system name %q: use lower-case letters, digits, dots, dashes and underscores, at most %d characters", spec.Import, wire.MaxLabel)
 	case ss.imports() && !ss.peer.MayManage():
@@ -189,40 +190,40 @@ func (ss *session) check() error {
 }
 
 // pinRepo pins the repository and applies the operator's configuration for it to the session.
-func (ss *session) pinRepo(dir, common *os.File) (*repo, error) {
+func (ss *session) pinRepo(dir, common *os.File) (*admit.Repo, error) {
 	if ss.imports() {
-		return &repo{path: importDir}, nil
+		return &admit.Repo{Path: importDir}, nil
 	}
-	r, err := ss.s.served.serves(ss.peer, ss.spec.Repo, dir)
+	r, err := ss.s.served.Serves(ss.peer, ss.spec.Repo, dir)
 	if err != nil {
 		return nil, err
 	}
-	q := &Request{Run: wire.Run{Flags: ss.spec.Flags & (wire.FlagReadOnly | wire.FlagOverlay), Profile: ss.spec.Profile}}
+	q := &admit.Request{Run: wire.Run{Flags: ss.spec.Flags & (wire.FlagReadOnly | wire.FlagOverlay), Profile: ss.spec.Profile}}
 	if !ss.root() { // a root of its own has no mount point for it
-		r.common = ss.s.served.common(ss.peer, ss.spec.Common, common, r)
+		r.Common = ss.s.served.Common(ss.peer, ss.spec.Common, common, r)
 	}
-	if _, ss.profile, err = ss.s.served.clampLimits(r, q, ss.s.config.Defaults); err != nil {
-		r.close()
+	if _, ss.profile, err = ss.s.served.Clamp(r, q, ss.s.config.Defaults); err != nil {
+		r.Close()
 		return nil, err
 	}
-	if q.narrowed {
+	if q.Narrowed {
 		ss.spec.Flags |= wire.FlagReadOnly
 		ss.workspace = job.ReadOnly
 	}
-	ss.spec.Repo = r.path
+	ss.spec.Repo = r.Path
 	return r, nil
 }
 
 // start builds the session's jail, including the layer, and returns the session once it is built. If a session with
 // the same id, which resumes the same kept layer, is open, start returns that one instead. It takes over r.
-func (s *Supervisor) start(ss *session, r *repo) (*session, error) {
+func (s *Supervisor) start(ss *session, r *admit.Repo) (*session, error) {
 	if ss.profile == "" {
 		ss.profile = seccomp.Profiles()[0]
 	}
 	s.mu.Lock()
 	if other := s.sessions[ss.id]; other != nil {
 		s.mu.Unlock()
-		r.close()
+		r.Close()
 		return other, other.awaitBuilt()
 	}
 	err := s.roomForSession(ss.peer)
@@ -231,7 +232,7 @@ func (s *Supervisor) start(ss *session, r *repo) (*session, error) {
 	}
 	if err != nil {
 		s.mu.Unlock()
-		r.close()
+		r.Close()
 		return nil, err
 	}
 	j := s.newJail(keyOf(r, ss.profile, ss.id), r)
@@ -435,7 +436,7 @@ func (ss *session) keptWithSupervisor() bool {
 // startTurn lets a job start, unless what is applied could then differ from what was reviewed: changes are not
 // applied while another job may write to the layer, and no such job starts while they are being applied. The caller
 // must call done when the job has ended.
-func (ss *session) startTurn(q *Request) (done func(), err error) {
+func (ss *session) startTurn(q *admit.Request) (done func(), err error) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	tool, readOnly := job.Tool(q.Tool) == job.ToolChanges, q.Flags&wire.FlagReadOnly != 0
@@ -468,14 +469,14 @@ func (ss *session) startTurn(q *Request) (done func(), err error) {
 
 // authorizeInSession decides about a job in a session, and returns its jail. The caller must call the returned leave.
 // That the client may use the repository was decided when the session was opened.
-func (s *Supervisor) authorizeInSession(r *run, q *Request, limits job.Limits) (*jail, func(), error) {
+func (s *Supervisor) authorizeInSession(r *run, q *admit.Request, limits job.Limits) (*jail, func(), error) {
 	ss, err := s.sessionOf(r.peer, q.Session)
 	if err != nil {
 		return nil, nil, err
 	}
 	done, err := ss.startTurn(q)
 	if err == nil && job.Tool(q.Tool) == job.ToolNone {
-		if err = ss.jail.repo.checkUnmoved(); err != nil {
+		if err = ss.jail.repo.CheckUnmoved(); err != nil {
 			done()
 		}
 	}
@@ -494,16 +495,16 @@ func (s *Supervisor) authorizeInSession(r *run, q *Request, limits job.Limits) (
 	return ss.jail, leave, nil
 }
 
-func (ss *session) authorizeJob(r *run, q *Request, limits job.Limits) error {
-	if ss.workspace == job.ReadOnly && q.writes() {
-		q.narrow() // otherwise checkRequest refuses it
+func (ss *session) authorizeJob(r *run, q *admit.Request, limits job.Limits) error {
+	if ss.workspace == job.ReadOnly && q.Writes() {
+		q.Narrow() // otherwise checkRequest refuses it
 	}
 	if err := ss.checkRequest(q); err != nil {
 		return err
 	}
-	path := ss.jail.repo.path
+	path := ss.jail.repo.Path
 	if !ss.imports() {
-		clamped, profile, err := ss.s.served.clampLimits(ss.jail.repo, q, limits)
+		clamped, profile, err := ss.s.served.Clamp(ss.jail.repo, q, limits)
 		switch {
 		case err != nil:
 			return err
@@ -513,18 +514,18 @@ func (ss *session) authorizeJob(r *run, q *Request, limits job.Limits) error {
 		limits = clamped
 	}
 	ss.s.setRepo(r, path)
-	r.limits, r.protect = limits, ss.s.served.protection(ss.jail.repo, q)
+	r.limits, r.protect = limits, ss.s.served.Protection(ss.jail.repo, q)
 	return ss.s.decide(r, q, ss.jail.repo, ss.profile)
 }
 
 // checkRequest refuses a job that requests another workspace, profile or tool than the session has.
-func (ss *session) checkRequest(q *Request) error {
+func (ss *session) checkRequest(q *admit.Request) error {
 	tool, overlay, readOnly := job.Tool(q.Tool), q.Flags&wire.FlagOverlay != 0, q.Flags&wire.FlagReadOnly != 0
 	switch {
 	case q.Profile != "" && q.Profile != ss.profile:
 		return &job.Refusal{Step: "profile", Message: fmt.Sprintf("the session has profile %q, not %q", ss.profile, q.Profile)}
-	case q.Repo != "" && q.Repo != ss.jail.repo.path:
-		return sessionRefusal("the session's repository is %q, not %q", ss.jail.repo.path, q.Repo)
+	case q.Repo != "" && q.Repo != ss.jail.repo.Path:
+		return sessionRefusal("the session's repository is %q, not %q", ss.jail.repo.Path, q.Repo)
 	case q.Flags&wire.FlagNoRepo != 0:
 		return &job.Refusal{Step: "workspace", Message: "the jobs of a session see its repository: workspace none cannot be used in a session"}
 	case strings.HasPrefix(q.Dir, "/") && !ss.root():

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"corral/internal/test/sandboxtest"
+	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/layer"
 	"corral/job"
@@ -134,7 +135,7 @@ func TestResumedProfile(t *testing.T) {
 	f.must(ss, ": >x")
 	f.close(ss, true)
 	g := &front{t, supervise(t, func(c *Config) {
-		c.StateDir, c.Repos = state, []Repo{{Path: repo, UIDs: []uint32{owner}, Profile: "strict"}}
+		c.StateDir, c.Repos = state, []admit.Entry{{Path: repo, UIDs: []uint32{owner}, Profile: "strict"}}
 	}), nil, repo}
 	g.c = connect(t, g.s, host.Peer{UID: owner})
 	spec := g.spec("/bin/true")

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/wire"
 )
@@ -132,7 +133,7 @@ func (s *Supervisor) endOpening(uid uint32) {
 
 // refuse sends the reason for the failure of a request that is not about a job.
 func (c *client) refuse(tag uint32, err error) {
-	r := refusedResult(err)
+	r := admit.RefusedResult(err)
 	c.answer(r.Append(tag))
 }
 

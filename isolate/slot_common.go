@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 
+	"corral/isolate/admit"
 	"corral/isolate/inside"
 	"corral/job"
 )
@@ -11,11 +12,11 @@ import (
 // addCommon adds the common directory, if there is one, to the plan, and returns its mount. It is read-only if the
 // repository is, if the operator made either readonly or overlay, or if the job must not change git directories.
 func (sl *slot) addCommon(plan *inside.Plan, readOnly bool) ([]*os.File, error) {
-	c := sl.jail.repo.common
+	c := sl.jail.repo.Common
 	if c == nil {
 		return nil, nil
 	}
-	readOnly = readOnly || sl.jail.s.served.commonReadOnly(c.path)
+	readOnly = readOnly || sl.jail.s.served.CommonReadOnly(c.Path)
 	ids := sl.idmap
 	if r := sl.jail.repo; c.Owner != r.Owner {
 		var err error
@@ -24,21 +25,21 @@ func (sl *slot) addCommon(plan *inside.Plan, readOnly bool) ([]*os.File, error) 
 		}
 		defer ids.Close()
 	}
-	mount, err := c.clone(ids, readOnly)
+	mount, err := c.Clone(ids, readOnly)
 	if err != nil {
 		return nil, fmt.Errorf("the git directory of the worktree: %w", err)
 	}
-	plan.Common = c.path
+	plan.Common = c.Path
 	return []*os.File{mount}, nil
 }
 
-// commonReadOnly reports whether a job must not write to the common directory at all.
-func (r *run) commonReadOnly(q *Request) bool {
-	return !q.writes() || r.protect == job.ProtectAll
+// CommonReadOnly reports whether a job must not write to the common directory at all.
+func (r *run) commonReadOnly(q *admit.Request) bool {
+	return !q.Writes() || r.protect == job.ProtectAll
 }
 
 // mount makes a mount of the repository for the slot's job. It is not made ahead: it must have the flags that the
 // host's mount has when the job comes, and must fail if the operator has unmounted it.
 func (sl *slot) mount(readOnly bool) (*os.File, error) {
-	return sl.jail.repo.clone(sl.idmap, readOnly)
+	return sl.jail.repo.Clone(sl.idmap, readOnly)
 }

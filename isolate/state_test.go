@@ -134,8 +134,8 @@ func TestStateDirIsNoRepo(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir.Close()
-	for _, path := range []string{f.s.config.StateDir + "/users/1001", f.s.config.StateDir + "/users", f.s.config.StateDir} {
-		if _, err := f.s.served.serves(host.Peer{}, path, opened(t, path)); err == nil || !strings.Contains(err.Error(), "the supervisor's own") {
+	for path, uid := range map[string]uint32{f.s.config.StateDir + "/users/1001": owner, f.s.config.StateDir + "/users": 0, f.s.config.StateDir: 0} {
+		if _, err := f.s.served.Serves(host.Peer{UID: uid}, path, opened(t, path)); err == nil || !strings.Contains(err.Error(), "the supervisor's own") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

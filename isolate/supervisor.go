@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/layer"
 	"corral/isolate/probe"
@@ -29,7 +30,7 @@ type Supervisor struct {
 	programs *host.Programs
 	userns   *host.UsernsMaker
 	probes   *probe.Prober
-	served   *served
+	served   *admit.Served
 	audit    *audit.Log
 	state    *host.State
 	layers   *layer.Store
@@ -114,7 +115,7 @@ func New(c Config) (*Supervisor, error) {
 		return nil, err
 	}
 	u.Push(s.probes.Close)
-	s.served, err = newServed(servedConfig{
+	s.served, err = admit.New(admit.Config{
 		Entries: c.Repos, Commons: c.Commons, Own: c.Own, Account: c.Account, Defaults: c.Defaults, Ceilings: c.Ceilings,
 		Private: []string{host.RunDir, host.DefaultStateDir, c.StateDir}, Log: c.Log,
 	}, s.probes)
@@ -139,7 +140,7 @@ func New(c Config) (*Supervisor, error) {
 	if err := s.openAudit(); err != nil {
 		return nil, err
 	}
-	s.served.logRejected()
+	s.served.LogRejected()
 	u.Cancel()
 	s.rootAhead()
 	return s, nil

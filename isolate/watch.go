@@ -6,12 +6,13 @@ import (
 	"sync"
 	"time"
 
+	"corral/isolate/admit"
 	"corral/isolate/inside"
 	"corral/isolate/wire"
 )
 
 // runIn runs the job in its slot.
-func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *Request, terminal func(*os.File)) (wire.Result, error) {
+func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *admit.Request, terminal func(*os.File)) (wire.Result, error) {
 	since := sl.jail.openWindow()
 	defer since.end()
 	sl.job.Store(r)
@@ -30,7 +31,7 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *Request, te
 	if ss := sl.jail.session; ss != nil {
 		stopLayer = ss.watchLayer(&layer)
 	}
-	q.close(s.probes, r.peer.Payer()) // the job has its own descriptors now: a pipe's other end must see EOF when the job ends
+	q.Close(s.probes, r.peer.Payer()) // the job has its own descriptors now: a pipe's other end must see EOF when the job ends
 	result, err := s.watch(ctx, sl, r, terminal)
 	stopLayer()
 	stopDisk()
@@ -42,7 +43,7 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *Request, te
 	result.LayerFull, result.FilesFull = layer.LayerFull, layer.FilesFull
 	sl.account(&result)
 	result.OOM = result.OOM || overLocks // locks are memory
-	if q.writes() && sl.jail.scanned() {
+	if q.Writes() && sl.jail.scanned() {
 		sl.jail.sensitive(since, &result)
 	}
 	return result, nil

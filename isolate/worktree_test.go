@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"corral/internal/test/sandboxtest"
+	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/job"
 )
@@ -20,7 +21,7 @@ func newWorktree(t *testing.T, script, repo, common string, change func(c *Confi
 	shell(t, top, "git init -q -b main main; cd main; echo a >file; git add file; git commit -qm one; cd ..\n"+script)
 	repo, common = filepath.Join(top, repo), filepath.Join(top, common)
 	s := supervise(t, func(c *Config) {
-		c.Repos, c.Commons = []Repo{{Path: repo}}, []string{common}
+		c.Repos, c.Commons = []admit.Entry{{Path: repo}}, []string{common}
 		if change != nil {
 			change(c)
 		}
@@ -100,7 +101,7 @@ func TestWorktreeHooks(t *testing.T) {
 // worktree.
 func TestWorktreeOfReadOnly(t *testing.T) {
 	f, common := newWorktree(t, besides, "wt", "main/.git", func(c *Config) {
-		c.Repos = append(c.Repos, Repo{Path: filepath.Dir(c.Commons[0]), ReadOnly: true})
+		c.Repos = append(c.Repos, admit.Entry{Path: filepath.Dir(c.Commons[0]), ReadOnly: true})
 	})
 	if d := f.git(job.Direct, 0, "echo >"+common+"/x || echo refused; echo >y && echo written"); d.out != "refused\nwritten\n" {
 		t.Errorf("%q, %q", d.out, d.err)

@@ -6,6 +6,7 @@ import (
 
 	"corral/internal/config"
 	"corral/isolate"
+	"corral/isolate/admit"
 	"corral/job"
 )
 
@@ -63,8 +64,8 @@ func (o *options) take(c config.Config) {
 	s.Own = c.ServesOwn(len(s.Repos))
 }
 
-func served(r config.Repo, f config.Floor) isolate.Repo {
-	repo := isolate.Repo{Path: r.Path, UIDs: r.Users, Owner: r.Owner, Ceilings: f.Ceilings, ReadOnly: f.Workspace == job.ReadOnly, Overlay: f.Workspace == job.Overlay, Protect: f.Protect}
+func served(r config.Repo, f config.Floor) admit.Entry {
+	repo := admit.Entry{Path: r.Path, UIDs: r.Users, Owner: r.Owner, Ceilings: f.Ceilings, ReadOnly: f.Workspace == job.ReadOnly, Overlay: f.Workspace == job.Overlay, Protect: f.Protect}
 	if f.Syscalls != "default" {
 		repo.Profile = f.Syscalls
 	}

@@ -12,6 +12,7 @@ import (
 	"corral/internal/config"
 	"corral/internal/test/sandboxtest"
 	"corral/isolate"
+	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/job"
 	"corral/store/audit"
@@ -45,7 +46,7 @@ func TestTake(t *testing.T) {
 	readonly, overlay, bound := job.ReadOnly, job.Overlay, job.Limits{PIDs: 9}
 	file.Profiles = map[string]config.Profile{"tight": {Syscalls: "strict", Workspace: &readonly, Ceilings: job.Limits{PIDs: 10}}}
 	file.Repos = append(file.Repos, config.Repo{Path: "/srv/c", Profile: "tight", Ceilings: bound}, config.Repo{Path: "/srv/d", Workspace: &overlay})
-	served := []isolate.Repo{
+	served := []admit.Entry{
 		{Path: "/srv/a", UIDs: []uint32{7}, Owner: &owner},
 		{Path: "/srv/b", Protect: job.ProtectHooks},
 		{Path: "/srv/c", Ceilings: bound, ReadOnly: true, Profile: "strict"},
@@ -55,23 +56,23 @@ func TestTake(t *testing.T) {
 		name       string
 		args       []string
 		file       config.Config
-		repos      []isolate.Repo
+		repos      []admit.Entry
 		toolchains []string
 		own        bool
 	}{
 		{"nothing said", nil, config.Default(), nil, nil, true},
-		{"command line", []string{"--repo", "/x", "--toolchain", "/t"}, config.Default(), []isolate.Repo{{Path: "/x"}}, []string{"/t"}, false},
+		{"command line", []string{"--repo", "/x", "--toolchain", "/t"}, config.Default(), []admit.Entry{{Path: "/x"}}, []string{"/t"}, false},
 		{"file", nil, file, served, []string{"/opt/go"}, false},
 		{
 			"both",
 			[]string{"--repo", "/x", "--toolchain", "/t"},
 			file,
-			append([]isolate.Repo{{Path: "/x"}}, served...),
+			append([]admit.Entry{{Path: "/x"}}, served...),
 			[]string{"/opt/go", "/t"},
 			false,
 		},
 		{"own directories closed", nil, closed, nil, nil, false},
-		{"embedded", []string{"--embedded", "3", "--account", "0:0", "--repo", "/x", "--toolchain", "/shown"}, file, []isolate.Repo{{Path: "/x"}}, []string{"/opt/go"}, false},
+		{"embedded", []string{"--embedded", "3", "--account", "0:0", "--repo", "/x", "--toolchain", "/shown"}, file, []admit.Entry{{Path: "/x"}}, []string{"/opt/go"}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"corral/internal/text"
 	"corral/internal/version"
 	"corral/isolate"
+	"corral/isolate/admit"
 	"corral/isolate/client"
 	"corral/isolate/host"
 	"corral/isolate/wire"
@@ -76,7 +77,7 @@ func parse(args []string) (*options, error) {
 	f.StringVar(&o.supervisor.Kept, "kept", "", "")
 	f.BoolVar(&o.version, "version", false, "")
 	f.Func("repo", "", func(dir string) error {
-		o.supervisor.Repos = append(o.supervisor.Repos, isolate.Repo{Path: dir})
+		o.supervisor.Repos = append(o.supervisor.Repos, admit.Entry{Path: dir})
 		return nil
 	})
 	f.Func("owner", "", func(s string) error { // the owner of the preceding --repo

@@ -27,7 +27,7 @@ var knots = map[string]int{
 
 	"internal/config": 17,
 
-	"isolate": 32,
+	"isolate": 28,
 
 	"mcp/ctxtools": 10,
 

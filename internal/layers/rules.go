@@ -214,6 +214,10 @@ var bounds = []bound{
 		shown:  true,
 	},
 	{
+		from: "isolate/admit", never: []string{"isolate", "isolate/cell", "isolate/sessions", "isolate/serve"},
+		reason: "whether a client may have jobs in a directory depends on no jail",
+	},
+	{
 		from: "isolate/probe", never: []string{"isolate", "isolate/admit", "isolate/cell", "isolate/sessions", "isolate/serve"},
 		reason: "it opens what clients name before anything is decided about it",
 	},

@@ -1,4 +1,4 @@
-package isolate
+package admit
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 
 // TestClampEntry: entries lower limits, select profiles and narrow or refuse writing.
 func TestClampEntry(t *testing.T) {
-	c := served{servedConfig: servedConfig{Entries: []Repo{
+	c := Served{Config: Config{Entries: []Entry{
 		{Path: "/free"},
 		{Path: "/bound", Ceilings: job.Limits{PIDs: 10, Wall: time.Second}},
 		{Path: "/still", ReadOnly: true},
@@ -56,7 +56,7 @@ func TestClampEntry(t *testing.T) {
 		}
 		q := &Request{Run: tt.run}
 		limits, profile, err := c.clampEntry(tt.path, q, defaults)
-		if narrowed := q.Flags != tt.run.Flags; narrowed != (strings.Contains("/still /twice", tt.path) && tt.run == (wire.Run{})) || narrowed != q.narrowed {
+		if narrowed := q.Flags != tt.run.Flags; narrowed != (strings.Contains("/still /twice", tt.path) && tt.run == (wire.Run{})) || narrowed != q.Narrowed {
 			t.Errorf("%s: flags %#x of %#x", tt.name, q.Flags, tt.run.Flags)
 		}
 		var refusal *job.Refusal
@@ -72,14 +72,14 @@ func TestClampEntry(t *testing.T) {
 // TestClampLimitsCommon: requests that contradict an entry of the common directory are refused, and the strictest of
 // all entries applies.
 func TestClampLimitsCommon(t *testing.T) {
-	c := served{servedConfig: servedConfig{Entries: []Repo{
+	c := Served{Config: Config{Entries: []Entry{
 		{Path: "/wt", Ceilings: job.Limits{PIDs: 20}},
 		{Path: "/main", Profile: "strict", Ceilings: job.Limits{PIDs: 10}, ReadOnly: true},
 		{Path: "/main/.git", Overlay: true, Ceilings: job.Limits{Memory: 1 << 20}},
 	}}}
-	r := &repo{path: "/wt", common: &repo{path: "/main/.git"}}
+	r := &Repo{Path: "/wt", Common: &Repo{Path: "/main/.git"}}
 	for step, run := range map[string]wire.Run{"": {}, "limits": {PIDs: 11}, "profile": {Profile: "default"}} {
-		limits, profile, err := c.clampLimits(r, &Request{Run: run}, job.Limits{PIDs: 512, Memory: 1 << 30})
+		limits, profile, err := c.Clamp(r, &Request{Run: run}, job.Limits{PIDs: 512, Memory: 1 << 30})
 		if step != "" {
 			refusedAt(t, step, err, step, 0)
 		} else if err != nil || limits != (job.Limits{PIDs: 10, Memory: 1 << 20}) || profile != "strict" {

@@ -1,4 +1,4 @@
-package isolate
+package admit
 
 import (
 	"os"
@@ -17,7 +17,7 @@ func TestPinsEntries(t *testing.T) {
 	if err := os.Symlink("repo", dir+"/link"); err != nil {
 		t.Fatal(err)
 	}
-	c, err := newServed(servedConfig{Entries: []Repo{{Path: dir + "/link/../repo"}, {Path: dir + "/link"}}}, nil)
+	c, err := New(Config{Entries: []Entry{{Path: dir + "/link/../repo"}, {Path: dir + "/link"}}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package isolate
+package admit
 
 import (
 	"fmt"
@@ -17,24 +17,24 @@ import (
 // worktree has that mounted too, at its own path. Front-ends find it and make sure that it knows the worktree;
 // whether it is served is decided here, by the rules for repositories.
 
-// common returns the git directory at path, of which the repository is a worktree. A client that is not embedded
+// Common returns the git directory at path, of which the repository is a worktree. A client that is not embedded
 // passes its descriptor too. The result is nil if there is none or it is not served to the peer: the job runs without
 // it, and git in the job reports that.
-func (s *served) common(peer host.Peer, path string, dir *os.File, r *repo) *repo {
+func (s *Served) Common(peer host.Peer, path string, dir *os.File, r *Repo) *Repo {
 	if path == "" {
 		return nil
 	}
 	c, err := s.servesCommon(peer, path, dir)
 	if err == nil && !s.sharesOwner(peer, c, r) {
-		c.close()
-		err = fmt.Errorf("%q belongs to user %d, but %q belongs to user %d", c.path, c.UID, r.path, r.UID)
+		c.Close()
+		err = fmt.Errorf("%q belongs to user %d, but %q belongs to user %d", c.Path, c.UID, r.Path, r.UID)
 	}
 	if err != nil {
-		s.Log.Info("git directory of a worktree not served", "uid", peer.UID, "repo", r.path, "error", err)
+		s.Log.Info("git directory of a worktree not served", "uid", peer.UID, "repo", r.Path, "error", err)
 		return nil
 	}
-	if strings.HasPrefix(c.path+"/", r.path+"/") { // it is mounted as part of the repository
-		c.close()
+	if strings.HasPrefix(c.Path+"/", r.Path+"/") { // it is mounted as part of the repository
+		c.Close()
 		return nil
 	}
 	return c
@@ -43,30 +43,30 @@ func (s *served) common(peer host.Peer, path string, dir *os.File, r *repo) *rep
 // sharesOwner reports whether a job of the repository may be mapped to the owner of the common directory: both must
 // have one owner, unless the operator serves exactly that directory. Only a job in a repository of root is mapped to
 // root.
-func (s *served) sharesOwner(peer host.Peer, common, r *repo) bool {
-	return common.UID == r.UID || common.UID != 0 && s.servesTo(peer, common.path)
+func (s *Served) sharesOwner(peer host.Peer, common, r *Repo) bool {
+	return common.UID == r.UID || common.UID != 0 && s.ServesTo(peer, common.Path)
 }
 
 // servesCommon decides whether a client may have jobs in the git directory it named, and pins it. A directory that
 // the operator serves as a repository is not accepted unless it is named like a git directory, because sensitive
 // paths in it are protected as in a git directory. A directory without such a name is accepted only if root named it.
-func (s *served) servesCommon(peer host.Peer, path string, dir *os.File) (*repo, error) {
+func (s *Served) servesCommon(peer host.Peer, path string, dir *os.File) (*Repo, error) {
 	c, err := s.pinCommon(peer, path, dir)
-	if err != nil || strings.HasSuffix(c.path, ".git") || s.named(peer, c.path) && s.pinned[c.path] == (host.Inode{}) {
+	if err != nil || strings.HasSuffix(c.Path, ".git") || s.named(peer, c.Path) && s.pinned[c.Path] == (host.Inode{}) {
 		return c, err
 	}
-	c.close()
-	return nil, &job.Refusal{Step: "repo", Message: fmt.Sprintf("%q is not named .git or NAME.git, as a git directory must be", c.path)}
+	c.Close()
+	return nil, &job.Refusal{Step: "repo", Message: fmt.Sprintf("%q is not named .git or NAME.git, as a git directory must be", c.Path)}
 }
 
 // named reports whether root named the git directory at path on the command line, for worktrees only.
-func (s *served) named(peer host.Peer, path string) bool {
+func (s *Served) named(peer host.Peer, path string) bool {
 	return peer.Embedded && s.commons[path] != (host.Inode{})
 }
 
 // pinCommon pins the directory. In addition to what serves accepts, it accepts the .git of a served directory and
 // what root named.
-func (s *served) pinCommon(peer host.Peer, path string, dir *os.File) (*repo, error) {
+func (s *Served) pinCommon(peer host.Peer, path string, dir *os.File) (*Repo, error) {
 	top := filepath.Dir(path)
 	switch {
 	case s.named(peer, path):
@@ -74,14 +74,14 @@ func (s *served) pinCommon(peer host.Peer, path string, dir *os.File) (*repo, er
 			return nil, err
 		}
 		return s.pin(peer, path, s.commons[path])
-	case filepath.Base(path) != ".git" || s.servesTo(peer, path) || !s.servesTo(peer, top):
-		return s.serves(peer, path, dir)
+	case filepath.Base(path) != ".git" || s.ServesTo(peer, path) || !s.ServesTo(peer, top):
+		return s.Serves(peer, path, dir)
 	}
 	above, err := s.servesPath(peer, top)
 	if err != nil {
 		return nil, err
 	}
-	above.close()
+	above.Close()
 	if dir == nil {
 		return s.pin(peer, path, host.Inode{})
 	}
@@ -98,7 +98,7 @@ func (s *served) pinCommon(peer host.Peer, path string, dir *os.File) (*repo, er
 
 // pinCommons records the directories that root named for worktrees. One that does not exist any more does not keep
 // the supervisor from starting.
-func (s *served) pinCommons() {
+func (s *Served) pinCommons() {
 	s.commons = map[string]host.Inode{}
 	for _, path := range s.Commons {
 		dir, err := s.openDir(path)
@@ -113,14 +113,14 @@ func (s *served) pinCommons() {
 	}
 }
 
-// commonReadOnly reports whether the operator made the common directory at path readonly or overlay.
-func (s *served) commonReadOnly(path string) bool {
-	return slices.ContainsFunc(s.ofCommon(path), func(r Repo) bool { return r.ReadOnly || r.Overlay })
+// CommonReadOnly reports whether the operator made the common directory at path readonly or overlay.
+func (s *Served) CommonReadOnly(path string) bool {
+	return slices.ContainsFunc(s.ofCommon(path), func(r Entry) bool { return r.ReadOnly || r.Overlay })
 }
 
 // ofCommon returns the operator's entries for the common directory at path, or for the directory whose .git it is.
-func (s *served) ofCommon(path string) []Repo {
-	var list []Repo
+func (s *Served) ofCommon(path string) []Entry {
+	var list []Entry
 	for _, r := range s.Entries {
 		if r.Path == path || filepath.Join(r.Path, ".git") == path {
 			list = append(list, r)

@@ -1,4 +1,4 @@
-package isolate
+package admit
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 // serving is what a supervisor serves: one repository for every user and one for user 1002, and a directory that is not
 // configured.
 type serving struct {
-	s                             *served
+	s                             *Served
 	top, everybody, listed, other string
 }
 
@@ -29,7 +29,7 @@ func newServing(t *testing.T, own bool) *serving {
 	mkdir(t, w.everybody, 0)
 	mkdir(t, w.listed, 0)
 	mkdir(t, w.other, 1002)
-	w.s = serveDirs(t, servedConfig{Own: own, Entries: []Repo{{Path: w.everybody}, {Path: w.listed, UIDs: []uint32{1002}}}})
+	w.s = serveDirs(t, Config{Own: own, Entries: []Entry{{Path: w.everybody}, {Path: w.listed, UIDs: []uint32{1002}}}})
 	return w
 }
 
@@ -84,13 +84,13 @@ func TestServes(t *testing.T) {
 		if tt.fd != "" {
 			dir = opened(t, tt.fd)
 		}
-		r, err := w.s.serves(tt.peer, tt.path, dir)
+		r, err := w.s.Serves(tt.peer, tt.path, dir)
 		var refusal *job.Refusal
 		switch {
 		case err == nil && tt.want == "":
-			r.close()
+			r.Close()
 		case err == nil:
-			r.close()
+			r.Close()
 			t.Errorf("%s: is served", tt.name)
 		case tt.want == "" || !errors.As(err, &refusal) || refusal.Step != "repo" || !strings.Contains(err.Error(), tt.want):
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
@@ -101,14 +101,14 @@ func TestServes(t *testing.T) {
 // TestServesOnlyConfigured: without Config.Own, owning a directory is not enough.
 func TestServesOnlyConfigured(t *testing.T) {
 	w := newServing(t, false)
-	if _, err := w.s.serves(host.Peer{UID: 1002}, w.other, opened(t, w.other)); err == nil || !strings.Contains(err.Error(), "does not serve") {
+	if _, err := w.s.Serves(host.Peer{UID: 1002}, w.other, opened(t, w.other)); err == nil || !strings.Contains(err.Error(), "does not serve") {
 		t.Errorf("own directory: %v", err)
 	}
-	r, err := w.s.serves(host.Peer{UID: 1002}, w.listed, opened(t, w.listed))
+	r, err := w.s.Serves(host.Peer{UID: 1002}, w.listed, opened(t, w.listed))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.close()
+	r.Close()
 }
 
 // TestReplaced: a repository is the directory that was registered, not whichever has its name later.
@@ -128,20 +128,20 @@ func TestReplaced(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if r, err := w.s.serves(host.Peer{UID: owner}, w.everybody, nil); err == nil {
-			r.close()
+		if r, err := w.s.Serves(host.Peer{UID: owner}, w.everybody, nil); err == nil {
+			r.Close()
 			t.Errorf("%s: is served by path", name)
 		}
 		// The descriptor refers to the directory itself, which has a new name and still is the client's.
-		r, err := w.s.serves(host.Peer{UID: owner}, mine, passed)
+		r, err := w.s.Serves(host.Peer{UID: owner}, mine, passed)
 		if err != nil {
 			t.Errorf("%s: not served by descriptor: %v", name, err)
 			continue
 		}
-		if r.path != mine+".old" {
-			t.Errorf("%s: served as %s", name, r.path)
+		if r.Path != mine+".old" {
+			t.Errorf("%s: served as %s", name, r.Path)
 		}
-		r.close()
+		r.Close()
 	}
 }
 
@@ -162,15 +162,15 @@ func TestServesByOtherName(t *testing.T) {
 		{w.everybody, mine, mine},
 		{w.everybody, again, w.everybody},
 	} {
-		r, err := w.s.serves(host.Peer{UID: owner}, tt.path, opened(t, tt.fd))
+		r, err := w.s.Serves(host.Peer{UID: owner}, tt.path, opened(t, tt.fd))
 		if err != nil {
 			t.Errorf("%s, passed as %s: %v", tt.fd, tt.path, err)
 			continue
 		}
-		if r.path != tt.want {
-			t.Errorf("%s, passed as %s: served as %s", tt.fd, tt.path, r.path)
+		if r.Path != tt.want {
+			t.Errorf("%s, passed as %s: served as %s", tt.fd, tt.path, r.Path)
 		}
-		r.close()
+		r.Close()
 	}
 }
 
@@ -182,14 +182,14 @@ func TestDeleted(t *testing.T) {
 	if err := os.Remove(mine); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := w.s.serves(host.Peer{UID: owner}, mine, passed); err == nil {
-		r.close()
+	if r, err := w.s.Serves(host.Peer{UID: owner}, mine, passed); err == nil {
+		r.Close()
 		t.Error("a deleted directory is served")
 	}
 	// A directory whose name is the one that the kernel reports for the deleted one.
 	mkdir(t, mine+" (deleted)", owner)
-	if r, err := w.s.serves(host.Peer{UID: owner}, mine, passed); err == nil {
-		r.close()
+	if r, err := w.s.Serves(host.Peer{UID: owner}, mine, passed); err == nil {
+		r.Close()
 		t.Error("another directory is served for a deleted one")
 	}
 }
@@ -205,7 +205,7 @@ func TestMountedOverPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Unmount(mine, unix.MNT_DETACH) //nolint:errcheck // private to this test's mount namespace
-	if _, err := w.s.serves(host.Peer{UID: owner}, mine, passed); err == nil || !strings.Contains(err.Error(), "is not at") {
+	if _, err := w.s.Serves(host.Peer{UID: owner}, mine, passed); err == nil || !strings.Contains(err.Error(), "is not at") {
 		t.Errorf("%v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package isolate
+package admit
 
 import (
 	"fmt"
@@ -10,19 +10,19 @@ import (
 // clampEntry applies every configuration entry for the directory at path to a request, and returns the job's limits
 // and profile. A limit that the request left open is lowered to the entry's ceiling, and a writing job gets a
 // readonly directory read-only; everything else that was requested and is not allowed is refused.
-func (s *served) clampEntry(path string, q *Request, limits job.Limits) (job.Limits, string, error) {
+func (s *Served) clampEntry(path string, q *Request, limits job.Limits) (job.Limits, string, error) {
 	profile := q.Profile
 	for _, r := range s.Entries {
 		if r.Path != path {
 			continue
 		}
-		if r.ReadOnly && q.writes() && !q.narrow() {
+		if r.ReadOnly && q.Writes() && !q.Narrow() {
 			return limits, "", &job.Refusal{
 				Step: "workspace", Message: fmt.Sprintf("changes cannot be applied to %q: its workspace is readonly", path),
 				Hint: "change the entry's workspace in the supervisor's configuration",
 			}
 		}
-		if r.Overlay && q.writes() && q.Tool != string(job.ToolChanges) {
+		if r.Overlay && q.Writes() && q.Tool != string(job.ToolChanges) {
 			return limits, "", &job.Refusal{
 				Step: "workspace", Message: fmt.Sprintf("jobs can write to %q only through a session's layer: its workspace is overlay", path),
 				Hint: "request workspace overlay, or change the entry's workspace in the supervisor's configuration",
@@ -37,7 +37,7 @@ func (s *served) clampEntry(path string, q *Request, limits job.Limits) (job.Lim
 }
 
 // clamp applies one entry's ceilings and profile to a request.
-func (r *Repo) clamp(q *Request, limits job.Limits, profile string) (job.Limits, string, error) {
+func (r *Entry) clamp(q *Request, limits job.Limits, profile string) (job.Limits, string, error) {
 	if err := requestedLimits(q).Within(r.Ceilings); err != nil {
 		return limits, "", err
 	}
@@ -54,21 +54,21 @@ func (r *Repo) clamp(q *Request, limits job.Limits, profile string) (job.Limits,
 	return limits, r.Profile, nil
 }
 
-// clampLimits applies the configuration entries of a repository and, for a worktree, those of its git directory.
+// Clamp applies the configuration entries of a repository and, for a worktree, those of its git directory.
 // For the git directory only ceilings and profile apply: if the operator forbids writing to it, it is mounted
 // read-only instead, see addCommon.
-func (s *served) clampLimits(repo *repo, q *Request, limits job.Limits) (job.Limits, string, error) {
-	if repo.readOnly && q.writes() && !q.narrow() {
+func (s *Served) Clamp(repo *Repo, q *Request, limits job.Limits) (job.Limits, string, error) {
+	if repo.ReadOnly && q.Writes() && !q.Narrow() {
 		return limits, "", &job.Refusal{
-			Step: "workspace", Message: fmt.Sprintf("changes cannot be applied to %q: it was passed from a read-only mount", repo.path),
+			Step: "workspace", Message: fmt.Sprintf("changes cannot be applied to %q: it was passed from a read-only mount", repo.Path),
 			Hint: "open the session from a mount through which the repository is writable",
 		}
 	}
-	limits, profile, err := s.clampEntry(repo.path, q, limits)
-	if err != nil || repo.common == nil {
+	limits, profile, err := s.clampEntry(repo.Path, q, limits)
+	if err != nil || repo.Common == nil {
 		return limits, profile, err
 	}
-	for _, r := range s.ofCommon(repo.common.path) {
+	for _, r := range s.ofCommon(repo.Common.Path) {
 		if limits, profile, err = r.clamp(q, limits, profile); err != nil {
 			return limits, "", err
 		}
@@ -77,7 +77,7 @@ func (s *served) clampLimits(repo *repo, q *Request, limits job.Limits) (job.Lim
 }
 
 // protects returns the protection that the operator configured for the directory at path.
-func (s *served) protects(path string) job.Protection {
+func (s *Served) protects(path string) job.Protection {
 	strongest := job.ProtectNone
 	for _, r := range s.Entries {
 		if r.Path == path {
@@ -87,17 +87,17 @@ func (s *served) protects(path string) job.Protection {
 	return strongest
 }
 
-// protection returns the protection of sensitive paths for a job: the one it requests, but at least the operator's. A
+// Protection returns the protection of sensitive paths for a job: the one it requests, but at least the operator's. A
 // job that does not write to the repository needs none.
-func (s *served) protection(repo *repo, q *Request) job.Protection {
-	strongest := s.protects(repo.path)
-	if repo.common != nil {
-		for _, r := range s.ofCommon(repo.common.path) {
+func (s *Served) Protection(repo *Repo, q *Request) job.Protection {
+	strongest := s.protects(repo.Path)
+	if repo.Common != nil {
+		for _, r := range s.ofCommon(repo.Common.Path) {
 			strongest = max(strongest, r.Protect)
 		}
 	}
 	switch {
-	case !q.writes():
+	case !q.Writes():
 		return job.ProtectNone
 	case q.Flags&wire.FlagProtectAll != 0:
 		return job.ProtectAll

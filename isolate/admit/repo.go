@@ -1,4 +1,4 @@
-package isolate
+package admit
 
 import (
 	"errors"
@@ -14,52 +14,52 @@ import (
 	"corral/job"
 )
 
-// A repo is a directory that is served: its device and inode are pinned and it is held open.
-type repo struct {
-	path string
-	dir  *os.File // O_PATH
+// A Repo is a directory that is served: its device and inode are pinned and it is held open.
+type Repo struct {
+	Path string
+	Dir  *os.File // O_PATH
 	host.Inode
 	host.Owner
-	mode     uint32 // permission bits; set when its jail is built
-	fs       int64  // its file system's magic number; set when its jail is built
-	readOnly bool   // it was passed from a read-only mount
-	common   *repo  // the git directory of which it is a worktree, or nil
+	Mode     uint32 // permission bits; set when its jail is built
+	FSType   int64  // its file system's magic number; set when its jail is built
+	ReadOnly bool   // it was passed from a read-only mount
+	Common   *Repo  // the git directory of which it is a worktree, or nil
 	probes   *probe.Prober
 	payer    uint32 // the payer of the peer for whom it was pinned; closing it counts on this user
 }
 
-// close also accepts a repository without a descriptor, see importDir.
-func (r *repo) close() {
-	if r.dir != nil {
-		r.probes.Discard(r.payer, r.dir)
+// Close also accepts a repository without a descriptor, see importDir.
+func (r *Repo) Close() {
+	if r.Dir != nil {
+		r.probes.Discard(r.payer, r.Dir)
 	}
-	if r.common != nil {
-		r.common.close()
+	if r.Common != nil {
+		r.Common.Close()
 	}
 }
 
-// checkUnmoved refuses a repository that is no longer at its path: an overlay continues to show the contents of a
+// CheckUnmoved refuses a repository that is no longer at its path: an overlay continues to show the contents of a
 // removed directory, and its successor at the path would never be seen.
-func (r *repo) checkUnmoved() error {
-	if r.dir == nil {
+func (r *Repo) CheckUnmoved() error {
+	if r.Dir == nil {
 		return nil
 	}
-	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(r.dir.Fd())))
+	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(r.Dir.Fd())))
 	if err != nil {
-		return refuseRepo(r.path, err)
+		return refuseRepo(r.Path, err)
 	}
-	if real != r.path {
+	if real != r.Path {
 		return &job.Refusal{
 			Step:    "repo",
-			Message: fmt.Sprintf("%q was removed, renamed or replaced since the session was opened", r.path),
+			Message: fmt.Sprintf("%q was removed, renamed or replaced since the session was opened", r.Path),
 			Hint:    "close this session and open a new one; then corral changes shows what was changed behind the closed one's overlay",
 		}
 	}
 	return nil
 }
 
-func (r *repo) identity() repoIdentity {
-	return repoIdentity{r.Inode, r.Owner, r.readOnly, r.path}
+func (r *Repo) Identity() Identity {
+	return Identity{r.Inode, r.Owner, r.ReadOnly, r.Path}
 }
 
 func refuseRepo(path string, err error) error {
@@ -80,16 +80,16 @@ func refuseRepo(path string, err error) error {
 	return refusal
 }
 
-// clone makes a detached mount of the repository in which its owner appears as the job's host user and all other
+// Clone makes a detached mount of the repository in which its owner appears as the job's host user and all other
 // owners as nobody: files of the owner are the job's, and files that the job creates are the owner's
 // (mount_setattr(2), MOUNT_ATTR_IDMAP). Mounts below the repository are not part of it.
-func (r *repo) clone(userns *os.File, readOnly bool) (*os.File, error) {
-	readOnly = readOnly || r.readOnly
-	fd, err := unix.OpenTree(int(r.dir.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
+func (r *Repo) Clone(userns *os.File, readOnly bool) (*os.File, error) {
+	readOnly = readOnly || r.ReadOnly
+	fd, err := unix.OpenTree(int(r.Dir.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
 	if err != nil {
-		return nil, fmt.Errorf("open_tree %q: %w", r.path, err)
+		return nil, fmt.Errorf("open_tree %q: %w", r.Path, err)
 	}
-	mount := os.NewFile(uintptr(fd), r.path)
+	mount := os.NewFile(uintptr(fd), r.Path)
 	attr := unix.MountAttr{
 		Attr_set: unix.MOUNT_ATTR_IDMAP | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
 		// Later mounts below the repository on the host would propagate here without the id map and the flags.
@@ -106,35 +106,35 @@ func (r *repo) clone(userns *os.File, readOnly bool) (*os.File, error) {
 	return mount, nil
 }
 
-// inspectAll inspects a repository, and the git directory of which it is a worktree.
-func (s *served) inspectAll(user uint32, r *repo) error {
-	for ; r != nil; r = r.common {
-		if err := s.inspect(user, r); err != nil {
+// Inspect inspects a repository, and the git directory of which it is a worktree.
+func (s *Served) Inspect(user uint32, r *Repo) error {
+	for ; r != nil; r = r.Common {
+		if err := s.inspectOne(user, r); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// inspect records mode and file system of the repository, before anything is built on it.
-func (s *served) inspect(user uint32, r *repo) error {
-	found, err := s.probes.FileSystem(user, r.dir)
+// inspectOne records mode and file system of the repository, before anything is built on it.
+func (s *Served) inspectOne(user uint32, r *Repo) error {
+	found, err := s.probes.FileSystem(user, r.Dir)
 	if err != nil {
-		return refuseRepo(r.path, err)
+		return refuseRepo(r.Path, err)
 	}
-	r.mode, r.fs = found.Mode&0o777, found.FSType
+	r.Mode, r.FSType = found.Mode&0o777, found.FSType
 	return nil
 }
 
 // refuseIDMap names the file system and the remedy if the kernel cannot map ids on it.
-func (r *repo) refuseIDMap(err error) error {
+func (r *Repo) refuseIDMap(err error) error {
 	if !errors.Is(err, unix.EINVAL) {
-		return fmt.Errorf("mount_setattr %q: %w", r.path, err)
+		return fmt.Errorf("mount_setattr %q: %w", r.Path, err)
 	}
 	return &job.Refusal{
 		Step:    "repo",
 		Errno:   int(unix.EINVAL),
-		Message: fmt.Sprintf("%q is on %s, which this kernel cannot mount with mapped user ids", r.path, fileSystem(r.fs)),
+		Message: fmt.Sprintf("%q is on %s, which this kernel cannot mount with mapped user ids", r.Path, fileSystem(r.FSType)),
 		Hint:    "keep the repository on ext4, xfs, btrfs or, from Linux 6.3, tmpfs; copy a shared folder of a virtual machine there",
 	}
 }
@@ -155,10 +155,10 @@ func fileSystem(magic int64) string {
 	return fmt.Sprintf("a file system of type %#x", magic)
 }
 
-// A repoIdentity distinguishes a repository from another one that had the same path.
-type repoIdentity struct {
+// A Identity distinguishes a repository from another one that had the same path.
+type Identity struct {
 	host.Inode
 	host.Owner      // id maps are made for it
 	readOnly   bool // the mount is read-only for these clients
-	path       string
+	Path       string
 }

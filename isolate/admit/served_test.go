@@ -1,4 +1,4 @@
-package isolate
+package admit
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 )
 
 // serveDirs returns what a supervisor with this configuration serves.
-func serveDirs(t *testing.T, c servedConfig) *served {
+func serveDirs(t *testing.T, c Config) *Served {
 	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Root)
 	programs, err := host.LoadPrograms(filepath.Dir(sandboxtest.Bin(t, "corral-init")))
@@ -36,7 +36,7 @@ func serveDirs(t *testing.T, c servedConfig) *served {
 		probes.Close()
 	})
 	c.Private = []string{host.RunDir, host.DefaultStateDir}
-	s, err := newServed(c, probes)
+	s, err := New(c, probes)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package isolate
+package admit
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ import (
 // TestServesErrorUniform: in its own mount namespace a client can have directories at any path. The error for one of
 // them must not reveal what the host has at that path, which the client may not see.
 func TestServesErrorUniform(t *testing.T) {
-	s := serveDirs(t, servedConfig{Own: true})
+	s := serveDirs(t, Config{Own: true})
 	closed := filepath.Join(t.TempDir(), "closed")
 	mkdir(t, closed, 0)
 	for _, name := range []string{"directory", "closed"} {
@@ -50,9 +50,9 @@ func TestServesErrorUniform(t *testing.T) {
 	for _, name := range names {
 		path := filepath.Join(closed, name)
 		defer passed[name].Close()
-		r, err := s.serves(host.Peer{UID: owner}, path, passed[name])
+		r, err := s.Serves(host.Peer{UID: owner}, path, passed[name])
 		if err == nil {
-			r.close()
+			r.Close()
 			t.Fatalf("%s is served", path)
 		}
 		var refusal *job.Refusal

@@ -1,4 +1,4 @@
-package isolate
+package admit
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ import (
 // client for whom the entry is receives the reason.
 
 // pinRepos opens the directory of each entry, records its inode, and rejects the entries that cannot be served.
-func (s *served) pinRepos() {
+func (s *Served) pinRepos() {
 	s.pinned, s.bad = map[string]host.Inode{}, map[string]error{}
 	for i := range s.Entries {
 		r := &s.Entries[i]
@@ -36,7 +36,7 @@ func (s *served) pinRepos() {
 }
 
 // pinRepo opens the directory of an entry and records its inode. If want is not zero, the inode must be want.
-func (s *served) pinRepo(r *Repo, want host.Inode) error {
+func (s *Served) pinRepo(r *Entry, want host.Inode) error {
 	dir, err := s.openDir(r.Path)
 	if err != nil {
 		return refuseRepo(r.Path, err)
@@ -59,12 +59,12 @@ func (s *served) pinRepo(r *Repo, want host.Inode) error {
 
 // openDir opens a directory that root named, with the rights of the account for which an embedded supervisor was
 // started, or with root's.
-func (s *served) openDir(path string) (*os.File, error) {
+func (s *Served) openDir(path string) (*os.File, error) {
 	return directory.OpenFor(s.Account, path)
 }
 
 // checkOwner compares the owner of an entry's directory with the configured owner.
-func (r *Repo) checkOwner(uid uint32) error {
+func (r *Entry) checkOwner(uid uint32) error {
 	if r.Owner == nil || *r.Owner == uid {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (r *Repo) checkOwner(uid uint32) error {
 // rejectOverlaps rejects entries of which one directory contains the other: a job in the outer one could replace the
 // inner one and would not be subject to the inner entry's settings. Two entries for one path are one directory to
 // which both apply.
-func (s *served) rejectOverlaps() {
+func (s *Served) rejectOverlaps() {
 	for i, a := range s.Entries {
 		for _, b := range s.Entries[i+1:] {
 			same := s.pinned[a.Path] == s.pinned[b.Path] && s.pinned[a.Path] != (host.Inode{})
@@ -97,17 +97,17 @@ func (s *served) rejectOverlaps() {
 }
 
 // reject marks the entries for a path as not served. The first reason is kept.
-func (s *served) reject(path string, why error) {
+func (s *Served) reject(path string, why error) {
 	if s.bad[path] == nil {
 		s.bad[path] = why
 	}
 	delete(s.pinned, path)
 }
 
-// serveToo adds an entry for the directory at path, which must have this inode. If it cannot be served, a client that
+// Add adds an entry for the directory at path, which must have this inode. If it cannot be served, a client that
 // requests it receives the reason.
-func (s *served) serveToo(path string, is host.Inode) {
-	r := Repo{Path: path}
+func (s *Served) Add(path string, is host.Inode) {
+	r := Entry{Path: path}
 	s.Entries = append(s.Entries, r)
 	err := s.checkPath(path)
 	if err == nil {
@@ -118,15 +118,15 @@ func (s *served) serveToo(path string, is host.Inode) {
 	}
 }
 
-// logRejected logs the entries that are not served.
-func (s *served) logRejected() {
+// LogRejected logs the entries that are not served.
+func (s *Served) LogRejected() {
 	for path, why := range s.bad {
 		s.Log.Warn("repository not served", "repo", path, "reason", why)
 	}
 }
 
 // rejection returns the error for a client that requests an entry which is not served; nil if path has no such entry.
-func (s *served) rejection(path string) error {
+func (s *Served) rejection(path string) error {
 	why := s.bad[path]
 	var refusal *job.Refusal
 	if !errors.As(why, &refusal) {
@@ -160,22 +160,22 @@ func refuseMoved(path string) error {
 
 // checkRoot refuses a directory of root unless root alone controls where its path leads, because jobs in it are root
 // in it.
-func (r *repo) checkRoot() error {
+func (r *Repo) checkRoot() error {
 	if r.UID != 0 {
 		return nil
 	}
-	if err := directory.RootOnly(r.path, r.dir); err != nil {
+	if err := directory.RootOnly(r.Path, r.Dir); err != nil {
 		return &job.Refusal{
 			Step:    "repo",
-			Message: fmt.Sprintf("%q belongs to root, and jobs there would be root in it, but %v", r.path, err),
+			Message: fmt.Sprintf("%q belongs to root, and jobs there would be root in it, but %v", r.Path, err),
 			Hint:    "give the repository to an ordinary user, or make every directory above it writable by root alone",
 		}
 	}
 	return nil
 }
 
-// A Repo is a directory that the operator serves.
-type Repo struct {
+// A Entry is a directory that the operator serves.
+type Entry struct {
 	Path string
 	// UIDs are the users who may run jobs in it; nil means every user who can reach the supervisor's socket.
 	UIDs []uint32

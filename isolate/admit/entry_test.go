@@ -1,4 +1,4 @@
-package isolate
+package admit
 
 import (
 	"errors"
@@ -37,38 +37,38 @@ func TestInvalidEntriesSkipped(t *testing.T) {
 	id := func(uid uint32) *uint32 { return &uid }
 	for _, tt := range []struct {
 		name    string
-		entries []Repo
+		entries []Entry
 		bad     map[string]string // path and expected error; all others are served
 	}{
-		{"a link", []Repo{{Path: at("link")}, {Path: at("good")}}, map[string]string{at("link"): `link" is a symbolic link`}},
-		{"through a link", []Repo{{Path: at("link/x")}}, map[string]string{at("link/x"): `leads through the symbolic link`}},
-		{"the right owner", []Repo{{Path: at("good"), Owner: id(owner)}}, nil},
-		{"another owner", []Repo{{Path: at("good"), Owner: id(1002)}, {Path: at("other")}}, map[string]string{at("good"): "belongs to user 1001, and its entry"}},
-		{"overlapping", []Repo{{Path: at("outer")}, {Path: at("outer/inner")}, {Path: at("good")}}, map[string]string{
+		{"a link", []Entry{{Path: at("link")}, {Path: at("good")}}, map[string]string{at("link"): `link" is a symbolic link`}},
+		{"through a link", []Entry{{Path: at("link/x")}}, map[string]string{at("link/x"): `leads through the symbolic link`}},
+		{"the right owner", []Entry{{Path: at("good"), Owner: id(owner)}}, nil},
+		{"another owner", []Entry{{Path: at("good"), Owner: id(1002)}, {Path: at("other")}}, map[string]string{at("good"): "belongs to user 1001, and its entry"}},
+		{"overlapping", []Entry{{Path: at("outer")}, {Path: at("outer/inner")}, {Path: at("good")}}, map[string]string{
 			at("outer"): "overlaps", at("outer/inner"): "overlaps",
 		}},
-		{"one directory by two names", []Repo{{Path: at("again")}, {Path: at("again-here")}}, map[string]string{
+		{"one directory by two names", []Entry{{Path: at("again")}, {Path: at("again-here")}}, map[string]string{
 			at("again"): "overlaps", at("again-here"): "overlaps",
 		}},
-		{"twice, with two bounds", []Repo{{Path: at("good")}, {Path: at("good"), ReadOnly: true}}, nil},
-		{"not there", []Repo{{Path: at("none")}}, map[string]string{at("none"): "no directory"}},
-		{"a file", []Repo{{Path: at("file")}}, map[string]string{at("file"): "is not a directory"}},
-		{"the system's", []Repo{{Path: "/etc"}, {Path: at("good")}}, map[string]string{"/etc": "configuration"}},
+		{"twice, with two bounds", []Entry{{Path: at("good")}, {Path: at("good"), ReadOnly: true}}, nil},
+		{"not there", []Entry{{Path: at("none")}}, map[string]string{at("none"): "no directory"}},
+		{"a file", []Entry{{Path: at("file")}}, map[string]string{at("file"): "is not a directory"}},
+		{"the system's", []Entry{{Path: "/etc"}, {Path: at("good")}}, map[string]string{"/etc": "configuration"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var log strings.Builder
-			s := serveDirs(t, servedConfig{Entries: tt.entries, Log: slog.New(slog.NewTextHandler(&log, nil))})
-			s.logRejected()
+			s := serveDirs(t, Config{Entries: tt.entries, Log: slog.New(slog.NewTextHandler(&log, nil))})
+			s.LogRejected()
 			for _, entry := range tt.entries {
-				r, err := s.serves(host.Peer{UID: 1002}, entry.Path, nil)
+				r, err := s.Serves(host.Peer{UID: 1002}, entry.Path, nil)
 				want, bad := tt.bad[entry.Path]
 				switch {
 				case !bad && err == nil:
-					r.close()
+					r.Close()
 				case !bad:
 					t.Errorf("%s: %v", entry.Path, err)
 				case err == nil:
-					r.close()
+					r.Close()
 					t.Errorf("%s is served", entry.Path)
 				case !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "does not serve a configured repository"):
 					t.Errorf("%s: %v, want %q", entry.Path, err, want)
@@ -87,8 +87,8 @@ func TestEntryErrorHidden(t *testing.T) {
 	if err := os.Symlink("none", top+"/link"); err != nil {
 		t.Fatal(err)
 	}
-	s := serveDirs(t, servedConfig{Own: true, Entries: []Repo{{Path: top + "/link", UIDs: []uint32{1002}}}})
-	if _, err := s.serves(host.Peer{UID: owner}, top+"/link", nil); err == nil || strings.Contains(err.Error(), "symbolic link") {
+	s := serveDirs(t, Config{Own: true, Entries: []Entry{{Path: top + "/link", UIDs: []uint32{1002}}}})
+	if _, err := s.Serves(host.Peer{UID: owner}, top+"/link", nil); err == nil || strings.Contains(err.Error(), "symbolic link") {
 		t.Errorf("%v", err)
 	}
 }
@@ -114,7 +114,7 @@ func TestRootRepoPath(t *testing.T) {
 		"hers/roots": `hers" belongs to user 1001`, "open/roots": `open" has mode 0777`, "writable": `writable" has mode 1777`,
 		"group": `group" has mode 0775`, "sticky/roots": "",
 	} {
-		s := serveDirs(t, servedConfig{Own: true, Entries: []Repo{{Path: at(name)}}})
+		s := serveDirs(t, Config{Own: true, Entries: []Entry{{Path: at(name)}}})
 		for way, err := range map[string]error{
 			"served": servesErr(s, host.Peer{UID: 1002}, at(name), nil), "root's own": servesErr(s, host.Peer{UID: 0}, at(name), opened(t, at(name))),
 		} {
@@ -125,10 +125,10 @@ func TestRootRepoPath(t *testing.T) {
 	}
 }
 
-func servesErr(s *served, peer host.Peer, path string, dir *os.File) error {
-	r, err := s.serves(peer, path, dir)
+func servesErr(s *Served, peer host.Peer, path string, dir *os.File) error {
+	r, err := s.Serves(peer, path, dir)
 	if err == nil {
-		r.close()
+		r.Close()
 	}
 	return err
 }
@@ -137,7 +137,7 @@ func servesErr(s *served, peer host.Peer, path string, dir *os.File) error {
 func TestOwnerChanges(t *testing.T) {
 	dir := newRepo(t)
 	uid := uint32(owner)
-	s := serveDirs(t, servedConfig{Own: true, Entries: []Repo{{Path: dir, Owner: &uid}}})
+	s := serveDirs(t, Config{Own: true, Entries: []Entry{{Path: dir, Owner: &uid}}})
 	if err := servesErr(s, host.Peer{UID: 1002}, dir, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestOpensWithAccountRights(t *testing.T) {
 	if err := errors.Join(os.Chmod(top, 0o755), os.Chmod(top+"/closed", 0o700), os.Chmod(top+"/group", 0o750)); err != nil {
 		t.Fatal(err)
 	}
-	paths := []Repo{{Path: top + "/closed/repo"}, {Path: top + "/group/repo"}, {Path: top + "/hers/repo"}}
+	paths := []Entry{{Path: top + "/closed/repo"}, {Path: top + "/group/repo"}, {Path: top + "/hers/repo"}}
 	for name, tt := range map[string]struct {
 		account directory.Account
 		want    []bool
@@ -174,7 +174,7 @@ func TestOpensWithAccountRights(t *testing.T) {
 		"a user with groups": {directory.Account{UID: owner, GID: owner, Groups: []uint32{7, 1500}}, []bool{false, true, true}},
 		"by the group alone": {directory.Account{UID: 1002, GID: 1500}, []bool{false, true, true}},
 	} {
-		s := serveDirs(t, servedConfig{Own: true, Entries: paths, Account: &tt.account})
+		s := serveDirs(t, Config{Own: true, Entries: paths, Account: &tt.account})
 		for i, r := range paths {
 			err := servesErr(s, host.Peer{Embedded: true, Account: &tt.account}, r.Path, nil)
 			if (err == nil) != tt.want[i] || err != nil && !strings.Contains(err.Error(), "permission denied") {
@@ -187,8 +187,8 @@ func TestOpensWithAccountRights(t *testing.T) {
 // TestReadOnlyMountEnforced: jobs and sessions in a repository that was passed read-only can only read it, and
 // changes are not applied to it, even by a supervisor that resumes the layer later.
 func TestReadOnlyMountEnforced(t *testing.T) {
-	c := &served{}
-	r := &repo{path: "/x", readOnly: true}
+	c := &Served{}
+	r := &Repo{Path: "/x", ReadOnly: true}
 	for name, tt := range map[string]struct {
 		run  wire.Run
 		step string
@@ -201,21 +201,21 @@ func TestReadOnlyMountEnforced(t *testing.T) {
 		"applies a layer": {wire.Run{Tool: string(job.ToolChanges)}, "workspace", 0},
 	} {
 		q := &Request{Run: tt.run}
-		_, _, err := c.clampLimits(r, q, job.Limits{})
+		_, _, err := c.Clamp(r, q, job.Limits{})
 		if tt.step != "" {
 			refusedAt(t, name, err, tt.step, 0)
 		} else if err != nil || q.Flags != tt.flag {
 			t.Errorf("%s: flags %#x, %v", name, q.Flags, err)
 		}
 	}
-	if r.identity() == (&repo{path: "/x"}).identity() {
+	if r.Identity() == (&Repo{Path: "/x"}).Identity() {
 		t.Error("a jail is shared with clients that may write")
 	}
 }
 
 // TestHomesNotServed: home directories of the host's users, and hidden directories in them, are not served.
 func TestHomesNotServed(t *testing.T) {
-	s := serveDirs(t, servedConfig{})
+	s := serveDirs(t, Config{})
 	for path, want := range map[string]string{
 		"/root/.ssh": "hidden directories", "/root/.config/corral": "hidden directories", "/home/ada/.aws": "hidden directories",
 		"/root": "home directory", "/home/ada": "home directory", "/root/src/.x": "", "/home/ada/src": "",

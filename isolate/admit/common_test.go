@@ -1,4 +1,4 @@
-package isolate
+package admit
 
 import (
 	"errors"
@@ -26,7 +26,7 @@ func TestServesCommon(t *testing.T) {
 	if err := os.Symlink("main", top+"/link"); err != nil {
 		t.Fatal(err)
 	}
-	operator := []Repo{{Path: top + "/main"}, {Path: top + "/listed"}, {Path: top + "/listed.git"}, {Path: top + "/theirs"}}
+	operator := []Entry{{Path: top + "/main"}, {Path: top + "/listed"}, {Path: top + "/listed.git"}, {Path: top + "/theirs"}}
 	peer, root := host.Peer{UID: owner}, host.Peer{Embedded: true}
 	for _, tt := range []struct {
 		name   string
@@ -61,7 +61,7 @@ func TestServesCommon(t *testing.T) {
 		{"not there", peer, "main/x", "", false, "does not serve"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s, err := newServed(servedConfig{
+			s, err := New(Config{
 				Own: tt.own, Entries: operator, Commons: []string{top + "/other/.git", top + "/plain", top + "/listed", top + "/gone"},
 				Log: slog.New(slog.DiscardHandler),
 			}, &probe.Prober{})
@@ -79,7 +79,7 @@ func TestServesCommon(t *testing.T) {
 			}
 			r, err := s.servesCommon(tt.peer, filepath.Join(top, tt.path), dir)
 			if r != nil {
-				r.close()
+				r.Close()
 			}
 			var refusal *job.Refusal
 			if (tt.want == "") != (err == nil) || err != nil && (!errors.As(err, &refusal) || !strings.Contains(err.Error(), tt.want)) {

@@ -1,4 +1,4 @@
-package isolate
+package admit
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"corral/seccomp"
 )
 
-// checkSessionless refuses what is possible only in a session. starlark reports whether the interpreter is installed.
-func checkSessionless(q *Request, starlark bool) error {
+// CheckSessionless refuses what is possible only in a session. starlark reports whether the interpreter is installed.
+func CheckSessionless(q *Request, starlark bool) error {
 	const (
 		protects = wire.FlagProtectHooks | wire.FlagProtectAll
 		others   = wire.FlagReadOnly | wire.FlagOverlay | protects | wire.FlagCommon
@@ -59,8 +59,8 @@ func strictest() string {
 	return all[len(all)-1]
 }
 
-// profileOf returns the job's profile, given the one that was requested or configured; "" is neither.
-func profileOf(q *Request, profile string) string {
+// ProfileOf returns the job's profile, given the one that was requested or configured; "" is neither.
+func ProfileOf(q *Request, profile string) string {
 	switch {
 	case q.Tool == string(job.ToolStarlark):
 		return strictest()

@@ -1,4 +1,4 @@
-package isolate
+package admit
 
 import (
 	"strings"
@@ -43,19 +43,19 @@ func TestCheckSessionless(t *testing.T) {
 		{"starlark with a terminal", wire.Run{Tool: star, Flags: none | wire.FlagTerminal}, "request"},
 		{"starlark with another profile", wire.Run{Tool: star, Flags: none, Profile: "default"}, "profile"},
 	} {
-		err := checkSessionless(&Request{Run: tt.run}, true)
+		err := CheckSessionless(&Request{Run: tt.run}, true)
 		if tt.step == "" && err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 		} else if tt.step != "" {
 			refusedAt(t, tt.name, err, tt.step, 0)
 		}
 	}
-	err := checkSessionless(&Request{Run: wire.Run{Tool: star, Flags: none}}, false)
+	err := CheckSessionless(&Request{Run: wire.Run{Tool: star, Flags: none}}, false)
 	refusedAt(t, "not installed", err, "tool", 0)
 	if want := "corral-starlark is not installed"; err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "\nhint: ") {
 		t.Errorf("%v", err)
 	}
-	if got := profileOf(&Request{Run: wire.Run{Tool: star}}, "default"); got != "strict" {
+	if got := ProfileOf(&Request{Run: wire.Run{Tool: star}}, "default"); got != "strict" {
 		t.Errorf("profile %q", got)
 	}
 }

@@ -1,4 +1,4 @@
-package isolate
+package admit
 
 import (
 	"errors"
@@ -22,17 +22,17 @@ type Request struct {
 	wire.Run
 	Payload, Stdin, Stdout, Stderr, RepoDir, CommonDir *os.File // owned by the request
 
-	narrowed bool // it would have written to a read-only repository, and reads it instead
+	Narrowed bool // it would have written to a read-only repository, and reads it instead
 }
 
-// close closes and clears the descriptors of a user's request.
-func (q *Request) close(p *probe.Prober, user uint32) {
+// Close closes and clears the descriptors of a user's request.
+func (q *Request) Close(p *probe.Prober, user uint32) {
 	p.Discard(user, q.Payload, q.Stdin, q.Stdout, q.Stderr, q.RepoDir, q.CommonDir)
 	q.Payload, q.Stdin, q.Stdout, q.Stderr, q.RepoDir, q.CommonDir = nil, nil, nil, nil, nil, nil
 }
 
-// refusedResult converts an error to the result of a job that was not started.
-func refusedResult(err error) wire.Result {
+// RefusedResult converts an error to the result of a job that was not started.
+func RefusedResult(err error) wire.Result {
 	r := wire.Result{Outcome: wire.Refused, Step: "jail", Message: err.Error()}
 	var refusal *job.Refusal
 	if errors.As(err, &refusal) {
@@ -41,8 +41,8 @@ func refusedResult(err error) wire.Result {
 	return r
 }
 
-// checkProfile refuses an unknown profile. "" leaves the choice to the supervisor.
-func checkProfile(name string) error {
+// CheckProfile refuses an unknown profile. "" leaves the choice to the supervisor.
+func CheckProfile(name string) error {
 	if name == "" || slices.Contains(seccomp.Profiles(), name) {
 		return nil
 	}
@@ -51,9 +51,9 @@ func checkProfile(name string) error {
 	}
 }
 
-// check refuses requests for reasons that do not depend on the repository, and returns the job's limits with defaults
+// Check refuses requests for reasons that do not depend on the repository, and returns the job's limits with defaults
 // filled in.
-func (s *served) check(peer host.Peer, q *Request) (job.Limits, error) {
+func (s *Served) Check(peer host.Peer, q *Request) (job.Limits, error) {
 	l := requestedLimits(q)
 	if err := l.Check(); err != nil {
 		return l, err
@@ -82,7 +82,7 @@ func (s *served) check(peer host.Peer, q *Request) (job.Limits, error) {
 
 // checkStream refuses a standard stream that is not an anonymous pipe made by the peer: a named pipe would be some
 // user's file, whose owner startup changes (see sendJob).
-func (s *served) checkStream(peer host.Peer, f *os.File) error {
+func (s *Served) checkStream(peer host.Peer, f *os.File) error {
 	// Only a pipe has a pipe size, and only the kernel is asked for it. A named pipe is on a real file system.
 	_, err := unix.FcntlInt(f.Fd(), unix.F_GETPIPE_SZ, 0)
 	var pipe probe.Identity
@@ -114,24 +114,24 @@ func pipeDevice() (uint64, error) {
 	return st.Dev, nil
 }
 
-// writes reports whether the job may write to the repository itself.
-func (r *Request) writes() bool {
+// Writes reports whether the job may write to the repository itself.
+func (r *Request) Writes() bool {
 	return r.Flags&(wire.FlagReadOnly|wire.FlagOverlay|wire.FlagNoRepo) == 0
 }
 
-// narrow turns a request to write to the repository into one to read it. It returns false for tools, which need to
+// Narrow turns a request to write to the repository into one to read it. It returns false for tools, which need to
 // write.
-func (r *Request) narrow() bool {
+func (r *Request) Narrow() bool {
 	if r.Tool != string(job.ToolNone) {
 		return false
 	}
 	r.Flags = r.Flags&^(wire.FlagProtectHooks|wire.FlagProtectAll) | wire.FlagReadOnly
-	r.narrowed = true
+	r.Narrowed = true
 	return true
 }
 
-// workDir returns the job's working directory: relative to the repository, or absolute.
-func (r *Request) workDir() string {
+// WorkDir returns the job's working directory: relative to the repository, or absolute.
+func (r *Request) WorkDir() string {
 	if r.Flags&wire.FlagNoRepo != 0 {
 		return job.NoRepoDir
 	}

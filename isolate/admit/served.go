@@ -1,4 +1,4 @@
-package isolate
+package admit
 
 import (
 	"errors"
@@ -20,9 +20,9 @@ import (
 	"corral/rootfs"
 )
 
-// servedConfig is the operator's configuration of which directories clients may have jobs in, and with which limits.
-type servedConfig struct {
-	Entries  []Repo             // directories that are served
+// Config is the operator's configuration of which directories clients may have jobs in, and with which limits.
+type Config struct {
+	Entries  []Entry            // directories that are served
 	Commons  []string           // git directories of served worktrees; only for embedded supervisors
 	Own      bool               // also serve each client the directories it owns
 	Account  *directory.Account // with whose rights the directories are opened; nil means root's
@@ -32,9 +32,9 @@ type servedConfig struct {
 	Log      *slog.Logger
 }
 
-// A served decides which directories a client may have jobs in, and opens them.
-type served struct {
-	servedConfig
+// A Served decides which directories a client may have jobs in, and opens them.
+type Served struct {
+	Config
 	probes  *probe.Prober
 	pipes   uint64         // device number of the file system of anonymous pipes
 	refused []rootfs.Place // not served, in addition to rootfs.Places
@@ -45,10 +45,10 @@ type served struct {
 	commons map[string]host.Inode // inode of each of Commons, by path
 }
 
-// newServed records the inodes of the configured directories. Entries that cannot be served are left out; logRejected
+// New records the inodes of the configured directories. Entries that cannot be served are left out; LogRejected
 // logs them.
-func newServed(c servedConfig, probes *probe.Prober) (*served, error) {
-	s := &served{servedConfig: c, probes: probes}
+func New(c Config, probes *probe.Prober) (*Served, error) {
+	s := &Served{Config: c, probes: probes}
 	var err error
 	if s.pipes, err = pipeDevice(); err != nil {
 		return nil, err
@@ -69,17 +69,17 @@ func newServed(c servedConfig, probes *probe.Prober) (*served, error) {
 	return s, nil
 }
 
-// servesTo reports whether the operator serves path to peer.
-func (s *served) servesTo(peer host.Peer, path string) bool {
-	return slices.ContainsFunc(s.Entries, func(r Repo) bool {
+// ServesTo reports whether the operator serves path to peer.
+func (s *Served) ServesTo(peer host.Peer, path string) bool {
+	return slices.ContainsFunc(s.Entries, func(r Entry) bool {
 		return r.Path == path && (r.UIDs == nil || peer.Embedded || slices.Contains(r.UIDs, peer.UID))
 	})
 }
 
-// serves decides whether a client may have jobs in the requested directory, and pins it. Without a descriptor, the
+// Serves decides whether a client may have jobs in the requested directory, and pins it. Without a descriptor, the
 // operator must serve the path to the client. With one, the operator must serve the directory that it refers to, or,
 // if Config.Own is set, the client must own it.
-func (s *served) serves(peer host.Peer, path string, dir *os.File) (*repo, error) {
+func (s *Served) Serves(peer host.Peer, path string, dir *os.File) (*Repo, error) {
 	if dir == nil {
 		return s.servesPath(peer, path)
 	}
@@ -99,24 +99,24 @@ func (s *served) serves(peer host.Peer, path string, dir *os.File) (*repo, error
 
 // asPassed records in r whether the mount through which the peer opened the directory is read-only; on failure it
 // closes r. If that mount is the supervisor's own, nothing needs to be recorded, because a clone of it has its flags.
-func (s *served) asPassed(peer host.Peer, r *repo, dir *os.File) (*repo, error) {
+func (s *Served) asPassed(peer host.Peer, r *Repo, dir *os.File) (*Repo, error) {
 	if mount, err := probe.MountID(dir); err == nil {
-		if own, err := probe.MountID(r.dir); err == nil && own == mount {
+		if own, err := probe.MountID(r.Dir); err == nil && own == mount {
 			return r, nil
 		}
 	}
 	found, err := s.probes.FileSystem(peer.Payer(), dir)
 	if err != nil {
-		r.close()
-		return nil, refuseRepo(r.path, err)
+		r.Close()
+		return nil, refuseRepo(r.Path, err)
 	}
-	r.readOnly = found.FSFlags&unix.ST_RDONLY != 0
+	r.ReadOnly = found.FSFlags&unix.ST_RDONLY != 0
 	return r, nil
 }
 
 // firstLink returns the first prefix of path that leads through a symbolic link, path itself at the latest; "" if
 // there is none any more. Each probe has a timeout, and their number is logarithmic in the path's length.
-func (s *served) firstLink(user uint32, path string) string {
+func (s *Served) firstLink(user uint32, path string) string {
 	var ends []int // lengths of the prefixes of path that end at a component, path included
 	for i := 1; i <= len(path); i++ {
 		if i == len(path) || path[i] == '/' {
@@ -135,10 +135,10 @@ func (s *served) firstLink(user uint32, path string) string {
 }
 
 // servesOpen is serves for the directory dir, whose identity is already known.
-func (s *served) servesOpen(peer host.Peer, path string, dir *os.File, id probe.Identity) (*repo, error) {
+func (s *Served) servesOpen(peer host.Peer, path string, dir *os.File, id probe.Identity) (*Repo, error) {
 	// Fast path: the descriptor is the pinned inode of a served repository, so readlink(/proc/self/fd), the slowest
 	// step here, is skipped. Nothing is gained by a false path: the client could have sent the path alone.
-	if s.pinned[path] == id.Inode && s.servesTo(peer, path) {
+	if s.pinned[path] == id.Inode && s.ServesTo(peer, path) {
 		if r, err := s.servesPath(peer, path); err == nil {
 			return r, nil
 		}
@@ -147,7 +147,7 @@ func (s *served) servesOpen(peer host.Peer, path string, dir *os.File, id probe.
 	if err != nil {
 		return nil, refuseRepo(path, err)
 	}
-	served := s.servesTo(peer, real)
+	served := s.ServesTo(peer, real)
 	switch {
 	case served:
 		if err := s.rejection(real); err != nil {
@@ -171,7 +171,7 @@ func (s *served) servesOpen(peer host.Peer, path string, dir *os.File, id probe.
 	}
 	r, err := s.pin(peer, real, id.Inode)
 	if err == nil && peer.UID != 0 && r.UID != peer.UID { // a mount of the client's own shows the directory as the client's
-		r.close()
+		r.Close()
 		return nil, refuseMoved(real)
 	}
 	if err != nil && peer.UID != 0 && !errors.As(err, new(probe.StalledError)) && !errors.Is(err, host.ErrEnding) {
@@ -179,7 +179,7 @@ func (s *served) servesOpen(peer host.Peer, path string, dir *os.File, id probe.
 	}
 	if err == nil { // the directory's owner may learn why an entry for it is not served
 		if rejected := s.rejection(real); rejected != nil {
-			r.close()
+			r.Close()
 			return nil, rejected
 		}
 	}
@@ -188,8 +188,8 @@ func (s *served) servesOpen(peer host.Peer, path string, dir *os.File, id probe.
 
 // servesPath pins a directory that the operator serves to the peer. The owner is checked again, because it may have
 // changed.
-func (s *served) servesPath(peer host.Peer, path string) (*repo, error) {
-	if !s.servesTo(peer, path) {
+func (s *Served) servesPath(peer host.Peer, path string) (*Repo, error) {
+	if !s.ServesTo(peer, path) {
 		return nil, notServed(path)
 	}
 	if err := s.rejection(path); err != nil {
@@ -208,7 +208,7 @@ func (s *served) servesPath(peer host.Peer, path string) (*repo, error) {
 			continue
 		}
 		if err := entry.checkOwner(r.UID); err != nil {
-			r.close()
+			r.Close()
 			return nil, err
 		}
 	}
@@ -224,7 +224,7 @@ func notServed(path string) error {
 }
 
 // checkPath refuses directories that cannot be a repository for any client.
-func (s *served) checkPath(path string) error {
+func (s *Served) checkPath(path string) error {
 	if len(path) > 4000 || strings.HasSuffix(path, " (deleted)") || !filepath.IsAbs(path) || filepath.Clean(path) != path {
 		return &job.Refusal{Step: "repo", Message: fmt.Sprintf("%.80q cannot be served: it must be the absolute, clean path of an existing directory, at most 4000 bytes", path)}
 	}
@@ -236,7 +236,7 @@ func (s *served) checkPath(path string) error {
 
 // pin opens path, which must be absolute and clean and contain no symbolic link, for jobs of the peer. If want is not
 // zero, the directory must have that inode.
-func (s *served) pin(peer host.Peer, path string, want host.Inode) (*repo, error) {
+func (s *Served) pin(peer host.Peer, path string, want host.Inode) (*Repo, error) {
 	dir, id, err := s.probes.OpenDir(peer.Payer(), path)
 	if errors.Is(err, unix.ELOOP) {
 		err = &directory.LinkError{Path: path, Link: s.firstLink(peer.Payer(), path)}
@@ -244,21 +244,21 @@ func (s *served) pin(peer host.Peer, path string, want host.Inode) (*repo, error
 	if err != nil {
 		return nil, refuseRepo(path, err)
 	}
-	r := &repo{path: path, dir: dir, Inode: id.Inode, Owner: host.Owner{UID: id.UID, GID: peer.GroupFor(id.UID, id.GID), Group: id.GID}, probes: s.probes, payer: peer.Payer()}
+	r := &Repo{Path: path, Dir: dir, Inode: id.Inode, Owner: host.Owner{UID: id.UID, GID: peer.GroupFor(id.UID, id.GID), Group: id.GID}, probes: s.probes, payer: peer.Payer()}
 	if err := r.checkRoot(); err != nil {
-		r.close()
+		r.Close()
 		return nil, err
 	}
 	if want != (host.Inode{}) && want != id.Inode {
-		r.close()
+		r.Close()
 		return nil, refuseReplaced(path)
 	}
 	return r, nil
 }
 
-// servesKept pins the repository of a kept layer, if it is still served to the client. is is its inode when the layer was
-// kept, and readOnly whether it was passed from a read-only mount.
-func (s *served) servesKept(peer host.Peer, path string, is host.Inode, readOnly bool) (*repo, error) {
+// ServesAgain pins the repository of a kept layer, if it is still served to the client. is is its inode when the layer was
+// kept, and ReadOnly whether it was passed from a read-only mount.
+func (s *Served) ServesAgain(peer host.Peer, path string, is host.Inode, readOnly bool) (*Repo, error) {
 	if err := s.checkPath(path); err != nil {
 		return nil, err
 	}
@@ -269,10 +269,10 @@ func (s *served) servesKept(peer host.Peer, path string, is host.Inode, readOnly
 	if err != nil {
 		return nil, err
 	}
-	r.readOnly = readOnly
-	if s.servesTo(peer, path) || peer.UID == 0 && !peer.Embedded || s.Own && r.UID == peer.UID {
+	r.ReadOnly = readOnly
+	if s.ServesTo(peer, path) || peer.UID == 0 && !peer.Embedded || s.Own && r.UID == peer.UID {
 		return r, nil
 	}
-	r.close()
+	r.Close()
 	return nil, notServed(path)
 }
