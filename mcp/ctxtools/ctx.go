@@ -4,33 +4,14 @@ package ctxtools
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"sync"
 	"time"
 
 	"corral/mcp/run"
 	"corral/mcp/tool"
-	"corral/store/artifact"
 	"corral/store/index"
 )
-
-// Knowledge is a full-text index of job output, in knowledge bases per repository and principal. *index.Index implements it.
-type Knowledge interface {
-	Add(ctx context.Context, b index.Base, s index.Source, r io.Reader) (index.Added, error)
-	Search(ctx context.Context, b index.Base, q index.Query) (*index.Found, error)
-	Has(ctx context.Context, b index.Base, artifact, stream string) (bool, error)
-	Stats(ctx context.Context, b index.Base) (index.Stats, error)
-	Purge(ctx context.Context, b index.Base) (index.Stats, error)
-}
-
-// Kept stores the output of jobs and reads it back. *artifact.Store implements it.
-type Kept interface {
-	run.Outputs
-	// Stream writes a stored stream of an artifact (artifact.Stdout or artifact.Stderr) to w. If it returns an error, the
-	// bytes already written must not be used.
-	Stream(ctx context.Context, r artifact.Reader, handle, stream string, w io.Writer) error
-}
 
 // Suite is the shared state of the tools ctx_execute, ctx_search and their siblings. Their callers are written for
 // context-mode: they leave out arguments that only corral has, and arguments that only context-mode has are ignored. Only
@@ -63,7 +44,7 @@ type Suite struct {
 	life    context.Context // of background jobs
 	end     context.CancelFunc
 	running sync.WaitGroup // background jobs
-	pending inFlightIndexing
+	pending *backlog
 	// patience is how long a reply waits until its output is indexed; 0 is indexTimeout.
 	patience time.Duration
 	jobs     jobs
@@ -81,7 +62,7 @@ const (
 func (x *Suite) begin() {
 	x.once.Do(func() {
 		x.life, x.end = context.WithCancel(context.Background())
-		x.pending.begin()
+		x.pending = newBacklog()
 		if x.Log == nil {
 			x.Log = slog.New(slog.DiscardHandler)
 		}

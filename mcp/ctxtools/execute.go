@@ -2,10 +2,11 @@ package ctxtools
 
 import (
 	"context"
-	"corral/mcp/tool"
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"corral/mcp/tool"
 )
 
 // Execute is the tool ctx_execute: it runs code and returns what the code writes to standard output. Its replies are
@@ -42,7 +43,7 @@ func (t *Execute) Name() string { return "ctx_execute" }
 // Definition implements Tool.
 func (t *Execute) Definition() tool.Definition {
 	return tool.Definition{
-		Name: t.Name(), Title: "Run code, and get its output", Description: fmt.Sprintf(ctxExecuteDescription, t.here()),
+		Name: t.Name(), Title: "Run code, and get its output", Description: fmt.Sprintf(ctxExecuteDescription, installed(t.Runtimes)),
 		Input: tool.InputSchema(ctxExecuteArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[anyReply](), Destructive: true,
 	}
 }

@@ -2,12 +2,13 @@ package ctxtools
 
 import (
 	"context"
-	"corral/mcp/tool"
 	"encoding/json"
 	"fmt"
 	"path"
 	"strings"
 	"time"
+
+	"corral/mcp/tool"
 )
 
 // ExecuteFile is the tool ctx_execute_file: it runs code with the content of a file of the repository in a variable. The
@@ -36,7 +37,7 @@ func (t *ExecuteFile) Name() string { return "ctx_execute_file" }
 // Definition implements Tool.
 func (t *ExecuteFile) Definition() tool.Definition {
 	return tool.Definition{
-		Name: t.Name(), Title: "Run code on a file", Description: fmt.Sprintf(ctxFileDescription, t.here()),
+		Name: t.Name(), Title: "Run code on a file", Description: fmt.Sprintf(ctxFileDescription, installed(t.Runtimes)),
 		Input: tool.InputSchema(ctxFileArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[anyReply](), Destructive: true,
 	}
 }

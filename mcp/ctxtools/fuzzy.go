@@ -3,7 +3,6 @@ package ctxtools
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"corral/mcp/execute"
 	"corral/mcp/tool"
@@ -72,16 +71,4 @@ func SourcesOf(m *artifact.Manifest) []index.Source {
 	add(artifact.Stdout, m.StdoutBytes)
 	add(artifact.Stderr, m.StderrBytes)
 	return sources
-}
-
-// labelOf returns the source label of a runtime's output. It is that of ctx_execute, whose languages have
-// other names than runtimes.
-func labelOf(runtime string) string {
-	if n := slices.IndexFunc(languages, func(l language) bool { return l.runtime == runtime }); n >= 0 {
-		return "execute:" + languages[n].name
-	}
-	if runtime == "" {
-		return "execute"
-	}
-	return "execute:" + runtime
 }

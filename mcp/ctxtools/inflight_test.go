@@ -27,70 +27,6 @@ func (x *Suite) noted() *bytes.Buffer {
 	return &b
 }
 
-// TestIndexBacklogIsBounded: the backlog is bounded in total and per knowledge base; more is refused, not queued.
-func TestIndexBacklogIsBounded(t *testing.T) {
-	x := &Suite{}
-	x.begin()
-	hold := make(chan struct{})
-	hang := func(context.Context) { <-hold }
-	for n := range maxIndexBacklog {
-		b := index.Base{Repo: string(rune('a' + n/maxIndexBacklogEach))}
-		if _, err := x.pending.run(t.Context(), b, hang); err != nil {
-			t.Fatalf("%d: %v", n, err)
-		}
-		if n != maxIndexBacklogEach-1 {
-			continue
-		}
-		if _, err := x.pending.run(t.Context(), b, hang); !errors.Is(err, errBacklogFull) {
-			t.Errorf("one above the limit of a base: %v", err)
-		}
-	}
-	if _, err := x.pending.run(t.Context(), ctxBase, hang); !errors.Is(err, errBacklogFull) {
-		t.Errorf("one above the total limit: %v", err)
-	}
-	close(hold)
-	x.Close()
-	if x.pending.n != 0 || len(x.pending.all) != 0 {
-		t.Errorf("%d entries left", x.pending.n)
-	}
-	if _, err := x.pending.run(t.Context(), ctxBase, hang); !errors.Is(err, errShuttingDown) {
-		t.Errorf("after Close: %v", err)
-	}
-}
-
-// TestIndexWaitEndsWithContext: a wait for others' indexing ends with its context.
-func TestIndexWaitEndsWithContext(t *testing.T) {
-	x := &Suite{}
-	x.begin()
-	began := make(chan struct{}, maxIndexing)
-	for range maxIndexing {
-		if _, err := x.pending.run(t.Context(), ctxBase, func(ctx context.Context) { began <- struct{}{}; <-ctx.Done() }); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for range maxIndexing {
-		<-began
-	}
-	q, err := x.pending.run(t.Context(), ctxBase, func(ctx context.Context) { // waits for a slot
-		if !errors.Is(context.Cause(ctx), io.ErrNoProgress) {
-			t.Errorf("cause %v", context.Cause(ctx))
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	q.cancel(io.ErrNoProgress)
-	<-q.done
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	x.waitIndexed(ctx, ctxBase) // must return
-	x.pending.drop(t.Context(), ctxBase)
-	if n := x.indexing(ctxBase); n != 0 {
-		t.Errorf("%d entries left", n)
-	}
-	x.Close()
-}
-
 // TestCloseLeavesStuckIndex: an index that blocks, even one that ignores its context, does not keep Close from
 // returning, whatever the backlog.
 func TestCloseLeavesStuckIndex(t *testing.T) {
@@ -142,7 +78,7 @@ func TestCloseLeavesStuckIndex(t *testing.T) {
 			t.Error("output was indexed")
 		}
 		close(k.hold)
-		x.pending.work.Wait()
+		sandboxtest.Eventually(t, 10*time.Second, "nothing is being indexed", func() bool { return x.pending.count(ctxBase) == 0 })
 		if !strings.Contains(log.String(), "output was not indexed") || strings.Contains(log.String(), "still being indexed") != deaf {
 			t.Errorf("deaf %t: %s", deaf, log)
 		}

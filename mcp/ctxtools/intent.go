@@ -21,14 +21,14 @@ const searchHint = "Use ctx_search(queries: [...]) to retrieve full content of a
 
 // indexedText returns the text about output that was indexed under label: the sections that match the intent, or without an
 // intent a pointer to the index.
-func (x *Suite) indexedText(ctx context.Context, b index.Base, label string, a index.Added, intent string) (string, *ctxIndexed, error) {
+func indexedText(ctx context.Context, k Knowledge, b index.Base, label string, a index.Added, intent string) (string, *ctxIndexed, error) {
 	in := indexedOf(a)
 	var w strings.Builder
 	fmt.Fprintf(&w, "Indexed %s from %q into knowledge base.\n", counted(a.Sections, "section"), label)
 	if intent == "" {
 		fmt.Fprintf(&w, "The output is too long to be shown (%s, %s).\n", counted(int(a.Lines), "line"), kilobytes(a.Bytes))
 	} else {
-		found, err := x.Knowledge.Search(ctx, b, index.Query{Text: intent, Source: a.Name, Exact: true, Limit: maxIntentSections})
+		found, err := k.Search(ctx, b, index.Query{Text: intent, Source: a.Name, Exact: true, Limit: maxIntentSections})
 		if err != nil {
 			return "", in, err
 		}
@@ -93,11 +93,21 @@ func firstOf(line []rune, words []string) int {
 	return first
 }
 
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+// A ctxIndexed describes an indexed output.
+type ctxIndexed struct {
+	Source    string   `json:"source" about:"its name: argument source of ctx_search"`
+	Sections  int      `json:"sections"`
+	Lines     int64    `json:"lines"`
+	Bytes     int64    `json:"bytes"`
+	Matched   *int     `json:"matched,omitempty" about:"sections that match the intent"`
+	Terms     []string `json:"terms" about:"words that tell it from other output"`
+	Truncated bool     `json:"truncated,omitempty" about:"not all of it was indexed"`
 }
 
-func kilobytes(n int64) string { return fmt.Sprintf("%.1fKB", float64(n)/1024) }
+func indexedOf(a index.Added) *ctxIndexed {
+	terms := make([]string, 0, len(a.Terms))
+	for _, t := range a.Terms {
+		terms = append(terms, tool.Clean(t))
+	}
+	return &ctxIndexed{Source: a.Name, Sections: a.Sections, Lines: a.Lines, Bytes: a.Bytes, Terms: terms, Truncated: a.Truncated}
+}

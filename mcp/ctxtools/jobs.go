@@ -2,9 +2,10 @@ package ctxtools
 
 import (
 	"context"
-	"corral/mcp/tool"
 	"encoding/json"
 	"strings"
+
+	"corral/mcp/tool"
 )
 
 // Jobs is the tool ctx_jobs: it lists the session's background jobs, running and ended.

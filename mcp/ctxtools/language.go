@@ -54,11 +54,11 @@ func title(runtime string) string {
 	return runtime
 }
 
-// here returns a sentence that lists the languages that this host can run.
-func (x *Suite) here() string {
+// installed returns a sentence that lists the languages whose runtimes this host has; nil is all.
+func installed(runtimes []string) string {
 	var can, not []string
 	for _, l := range languages {
-		if x.Runtimes == nil || slices.Contains(x.Runtimes, l.runtime) {
+		if runtimes == nil || slices.Contains(runtimes, l.runtime) {
 			can = append(can, l.name)
 		} else {
 			not = append(not, l.name)
@@ -79,4 +79,16 @@ func (l language) source(code string) string {
 		return wrapGo(code).String()
 	}
 	return code
+}
+
+// labelOf returns the source label of a runtime's output. It is that of ctx_execute, whose languages have
+// other names than runtimes.
+func labelOf(runtime string) string {
+	if n := slices.IndexFunc(languages, func(l language) bool { return l.runtime == runtime }); n >= 0 {
+		return "execute:" + languages[n].name
+	}
+	if runtime == "" {
+		return "execute"
+	}
+	return "execute:" + runtime
 }

@@ -12,10 +12,15 @@ import (
 	"corral/store/index"
 )
 
+// indexTimeout is how long a reply waits until its output is indexed.
+const indexTimeout = 10 * time.Second
+
 // Reasons why output is not indexed.
 var (
 	errNoKnowledge = errors.New("indexing is disabled")
 	errNotKept     = errors.New("the output was not stored")
+	// errStillIndexing means that output is not indexed yet.
+	errStillIndexing = errors.New("still being indexed")
 )
 
 // An indexTask is a list of streams of one artifact to index.

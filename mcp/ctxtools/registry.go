@@ -16,11 +16,6 @@ const (
 	endedLife = time.Hour
 )
 
-// An owner is the session that a job belongs to. Other sessions cannot find out that the job exists.
-type owner struct{ principal, session string }
-
-func ownerOf(c tool.Caller) owner { return owner{c.Principal, c.Session} }
-
 // jobs holds the background jobs, running or ended and still listed.
 type jobs struct {
 	mu  sync.Mutex

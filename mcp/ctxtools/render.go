@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"corral/mcp/tool"
@@ -64,33 +63,9 @@ func newQueryAnswer(query string, f *index.Found) *queryAnswer {
 	return a
 }
 
-// stamp formats a time for replies: RFC 3339 in UTC, to the second.
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
 // titleOf returns a section's title, or its line numbers if it has none.
 func titleOf(h index.Hit) string {
 	return cmp.Or(singleLine(h.Title), fmt.Sprintf("lines %d-%d", h.LineStart, h.LineEnd))
-}
-
-// singleLine returns s on one line. It is not escaped: an agent sends it back as a title or label.
-func singleLine(s string) string {
-	return strings.TrimSpace(strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == 0x2028 || r == 0x2029 {
-			return ' '
-		}
-		return r
-	}, tool.Clean(s)))
-}
-
-// answersText returns the answers as text. If they exceed maxAnswers, the last sections of an answer are left out of the text
-// and removed from the answer.
-func answersText(answers []*queryAnswer) string {
-	room := maxAnswers
-	parts := make([]string, len(answers))
-	for n, a := range answers {
-		parts[n] = a.write(&room)
-	}
-	return strings.Join(parts, "\n\n---\n\n")
 }
 
 // write returns one answer as text and subtracts its size from room.
@@ -186,4 +161,15 @@ func boundary(s string, n int) int {
 		n--
 	}
 	return n
+}
+
+// answersText returns the answers as text. If they exceed maxAnswers, the last sections of an answer are left out of the text
+// and removed from the answer.
+func answersText(answers []*queryAnswer) string {
+	room := maxAnswers
+	parts := make([]string, len(answers))
+	for n, a := range answers {
+		parts[n] = a.write(&room)
+	}
+	return strings.Join(parts, "\n\n---\n\n")
 }

@@ -155,9 +155,7 @@ func unpackList(arguments json.RawMessage, queries []string) []string {
 // indexing returns how many outputs are being indexed or queued for a knowledge base.
 func (x *Suite) indexing(b index.Base) int {
 	x.begin()
-	x.pending.mu.Lock()
-	defer x.pending.mu.Unlock()
-	return len(x.pending.all[b])
+	return x.pending.count(b)
 }
 
 func indexingText(n int) string {

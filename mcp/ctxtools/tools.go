@@ -2,8 +2,9 @@ package ctxtools
 
 import (
 	"context"
-	"corral/mcp/tool"
 	"encoding/json"
+
+	"corral/mcp/tool"
 )
 
 // Tools returns the tools of x, each wrapped to count what it returns.

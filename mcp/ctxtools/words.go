@@ -12,7 +12,6 @@ import (
 	"corral/mcp/tool"
 	"corral/policy/runtimes"
 	"corral/store/artifact"
-	"corral/store/index"
 )
 
 // A ctxReply is the structuredContent of the tools that run code. Fields that do not apply are absent.
@@ -34,25 +33,6 @@ type anyReply struct {
 	JobID     string `json:"jobId" about:"of a job in the background, for ctx_job"`
 	Runtime   string `json:"runtime" about:"of that job"`
 	StartedAt string `json:"startedAt" about:"when it did"`
-}
-
-// A ctxIndexed describes an indexed output.
-type ctxIndexed struct {
-	Source    string   `json:"source" about:"its name: argument source of ctx_search"`
-	Sections  int      `json:"sections"`
-	Lines     int64    `json:"lines"`
-	Bytes     int64    `json:"bytes"`
-	Matched   *int     `json:"matched,omitempty" about:"sections that match the intent"`
-	Terms     []string `json:"terms" about:"words that tell it from other output"`
-	Truncated bool     `json:"truncated,omitempty" about:"not all of it was indexed"`
-}
-
-func indexedOf(a index.Added) *ctxIndexed {
-	terms := make([]string, 0, len(a.Terms))
-	for _, t := range a.Terms {
-		terms = append(terms, tool.Clean(t))
-	}
-	return &ctxIndexed{Source: a.Name, Sections: a.Sections, Lines: a.Lines, Bytes: a.Bytes, Terms: terms, Truncated: a.Truncated}
 }
 
 // statusRunning is the status of a running background job.
@@ -196,7 +176,7 @@ func (w *replyText) indexed() (string, error) {
 		return "", err
 	}
 	added.Truncated = added.Truncated || w.ran.out.Stdout.Truncated // output that was not stored was not indexed either
-	text, in, err := w.x.indexedText(w.ctx, w.x.base(w.ran.caller, w.ran.repo), w.ran.label, added, w.intent)
+	text, in, err := indexedText(w.ctx, w.x.Knowledge, w.x.base(w.ran.caller, w.ran.repo), w.ran.label, added, w.intent)
 	w.reply.Indexed = in
 	return text, err
 }

@@ -20,20 +20,17 @@ const (
 	maxIndexBacklogEach = 16
 	// settleTimeout is how long a search waits for indexing that began before it, and Close for all indexing.
 	settleTimeout = 5 * time.Second
-	// indexTimeout is how long a reply waits until its output is indexed.
-	indexTimeout = 10 * time.Second
 )
 
 // Reasons why an output is not indexed, or not yet.
 var (
-	errBacklogFull   = errors.New("the indexing backlog is full; runtime_query_output with match fuzzy indexes the output on request")
-	errStillIndexing = errors.New("still being indexed")
-	errShuttingDown  = errors.New("the server is shutting down")
+	errBacklogFull  = errors.New("the indexing backlog is full; runtime_query_output with match fuzzy indexes the output on request")
+	errShuttingDown = errors.New("the server is shutting down")
 )
 
-// inFlightIndexing holds the outputs that are being indexed or queued. Their number is bounded, in total and per knowledge
+// backlog holds the outputs that are being indexed or queued. Their number is bounded, in total and per knowledge
 // base.
-type inFlightIndexing struct {
+type backlog struct {
 	ctx   context.Context
 	stop  context.CancelCauseFunc
 	slots chan struct{} // acquired while indexing
@@ -54,16 +51,17 @@ type pending struct {
 	done   chan struct{} // closed when the output can be found, or indexing failed
 }
 
-func (p *inFlightIndexing) begin() {
+// newBacklog returns an empty backlog. The owner must call close.
+func newBacklog() *backlog {
+	p := &backlog{settle: settleTimeout, slots: make(chan struct{}, maxIndexing), all: map[index.Base]map[*pending]bool{}}
 	p.ctx, p.stop = context.WithCancelCause(context.Background())
-	p.settle = settleTimeout
-	p.slots, p.all = make(chan struct{}, maxIndexing), map[index.Base]map[*pending]bool{}
+	return p
 }
 
 // run calls f in a new goroutine when a slot is free. f's context has the values of ctx but not its cancellation; it ends
 // when the server shuts down or the knowledge base is purged, possibly before f is called. If run returns an error,
 // errBacklogFull or errShuttingDown, f is not called.
-func (p *inFlightIndexing) run(ctx context.Context, b index.Base, f func(context.Context)) (*pending, error) {
+func (p *backlog) run(ctx context.Context, b index.Base, f func(context.Context)) (*pending, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -93,7 +91,7 @@ func (p *inFlightIndexing) run(ctx context.Context, b index.Base, f func(context
 	return q, nil
 }
 
-func (p *inFlightIndexing) end(q *pending) {
+func (p *backlog) end(q *pending) {
 	p.mu.Lock()
 	if delete(p.all[q.base], q); len(p.all[q.base]) == 0 {
 		delete(p.all, q.base)
@@ -104,18 +102,25 @@ func (p *inFlightIndexing) end(q *pending) {
 }
 
 // of returns the entries of a knowledge base.
-func (p *inFlightIndexing) of(b index.Base) []*pending {
+func (p *backlog) of(b index.Base) []*pending {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Collect(maps.Keys(p.all[b]))
 }
 
+// count returns how many outputs are being indexed or queued for a knowledge base.
+func (p *backlog) count(b index.Base) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.all[b])
+}
+
 // wait waits for the current entries of a knowledge base, at most p.settle.
-func (p *inFlightIndexing) wait(ctx context.Context, b index.Base) { await(ctx, p.of(b), p.settle) }
+func (p *backlog) wait(ctx context.Context, b index.Base) { await(ctx, p.of(b), p.settle) }
 
 // drop cancels the current entries of a knowledge base and waits for them, at most p.settle. What was indexed
 // partly is removed again.
-func (p *inFlightIndexing) drop(ctx context.Context, b index.Base) {
+func (p *backlog) drop(ctx context.Context, b index.Base) {
 	all := p.of(b)
 	for _, q := range all {
 		q.cancel(index.ErrPurged)
@@ -137,7 +142,7 @@ func await(ctx context.Context, all []*pending, timeout time.Duration) {
 
 // close calls before, waits for all entries and, p.settle after close was called, cancels the rest. It reports whether all
 // have ended: entries that do not react to cancellation within p.settle/2 are left behind.
-func (p *inFlightIndexing) close(before func()) bool {
+func (p *backlog) close(before func()) bool {
 	timer := time.AfterFunc(p.settle, func() { p.stop(errShuttingDown) })
 	defer p.stop(errShuttingDown)
 	defer timer.Stop()
