@@ -142,7 +142,7 @@ type engine struct {
 	running sync.WaitGroup
 }
 
-// Run implements mcp.Engine.
+// Run implements run.Engine.
 func (e *engine) Run(ctx context.Context, r *job.Request, out job.Output, watch job.Watch) (*job.Record, error) {
 	e.running.Add(1)
 	defer e.running.Done()

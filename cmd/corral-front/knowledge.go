@@ -76,7 +76,7 @@ func (k *knowledge) about(ctx context.Context, b index.Base) (*index.Index, erro
 	return k.opened()
 }
 
-// Add implements mcp.Knowledge.
+// Add implements ctxtools.Knowledge.
 func (k *knowledge) Add(ctx context.Context, b index.Base, s index.Source, r io.Reader) (index.Added, error) {
 	x, err := k.about(ctx, b)
 	if err != nil {
@@ -85,7 +85,7 @@ func (k *knowledge) Add(ctx context.Context, b index.Base, s index.Source, r io.
 	return x.Add(ctx, b, s, r)
 }
 
-// Search implements mcp.Knowledge.
+// Search implements ctxtools.Knowledge.
 func (k *knowledge) Search(ctx context.Context, b index.Base, q index.Query) (*index.Found, error) {
 	x, err := k.about(ctx, b)
 	if err != nil {
@@ -94,7 +94,7 @@ func (k *knowledge) Search(ctx context.Context, b index.Base, q index.Query) (*i
 	return x.Search(ctx, b, q)
 }
 
-// Has implements mcp.Knowledge.
+// Has implements ctxtools.Knowledge.
 func (k *knowledge) Has(ctx context.Context, b index.Base, handle, stream string) (bool, error) {
 	x, err := k.about(ctx, b)
 	if err != nil {
@@ -103,7 +103,7 @@ func (k *knowledge) Has(ctx context.Context, b index.Base, handle, stream string
 	return x.Has(ctx, b, handle, stream)
 }
 
-// Stats implements mcp.Knowledge.
+// Stats implements ctxtools.Knowledge.
 func (k *knowledge) Stats(ctx context.Context, b index.Base) (index.Stats, error) {
 	x, err := k.about(ctx, b)
 	if err != nil {
@@ -112,7 +112,7 @@ func (k *knowledge) Stats(ctx context.Context, b index.Base) (index.Stats, error
 	return x.Stats(ctx, b)
 }
 
-// Purge implements mcp.Knowledge.
+// Purge implements ctxtools.Knowledge.
 func (k *knowledge) Purge(ctx context.Context, b index.Base) (index.Stats, error) {
 	x, err := k.about(ctx, b)
 	if err != nil {

@@ -51,7 +51,7 @@ func (o *outputs) opened() (*artifact.Store, error) {
 	return store, nil
 }
 
-// Begin implements mcp.Outputs. Without a store the job runs, and its reply says that its output is not stored.
+// Begin implements run.Outputs. Without a store the job runs, and its reply says that its output is not stored.
 func (o *outputs) Begin(b artifact.BeginOptions) *artifact.Output {
 	b.Plain = o.plain
 	if b.View.Whole > 0 && !b.Persist { // the reply has all of the output
@@ -64,7 +64,7 @@ func (o *outputs) Begin(b artifact.BeginOptions) *artifact.Output {
 	return store.Begin(b)
 }
 
-// Query implements mcp.Artifacts.
+// Query implements execute.Artifacts.
 func (o *outputs) Query(ctx context.Context, q artifact.Query) (*artifact.Answer, error) {
 	store, err := o.opened()
 	if err != nil {
@@ -74,7 +74,7 @@ func (o *outputs) Query(ctx context.Context, q artifact.Query) (*artifact.Answer
 	return notedAnswer(ctx, a, err)
 }
 
-// Find implements mcp.Artifacts.
+// Find implements execute.Artifacts.
 func (o *outputs) Find(ctx context.Context, r artifact.Reader, handle string) (*artifact.Manifest, error) {
 	store, err := o.opened()
 	if err != nil {
@@ -83,7 +83,7 @@ func (o *outputs) Find(ctx context.Context, r artifact.Reader, handle string) (*
 	return store.Find(ctx, r, handle)
 }
 
-// Stream implements mcp.Kept.
+// Stream implements ctxtools.Kept.
 func (o *outputs) Stream(ctx context.Context, r artifact.Reader, handle, stream string, w io.Writer) error {
 	store, err := o.opened()
 	if err != nil {

@@ -121,7 +121,7 @@ func (p *patches) remember(one *patch) {
 	p.last[one.spec.Session] = one
 }
 
-// Query implements mcp.Artifacts. A promised patch is made first, with all changes of its session until then.
+// Query implements execute.Artifacts. A promised patch is made first, with all changes of its session until then.
 func (p *patches) Query(ctx context.Context, q artifact.Query) (*artifact.Answer, error) {
 	if err := p.made(ctx, &q.Reader, q.Handle); err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (p *patches) Query(ctx context.Context, q artifact.Query) (*artifact.Answer
 	return p.outputs.Query(ctx, q)
 }
 
-// Find implements mcp.Artifacts. Like Query, it makes a promised patch first.
+// Find implements execute.Artifacts. Like Query, it makes a promised patch first.
 func (p *patches) Find(ctx context.Context, r artifact.Reader, handle string) (*artifact.Manifest, error) {
 	if err := p.made(ctx, &r, handle); err != nil {
 		return nil, err

@@ -142,7 +142,7 @@ type catcher struct{ request *job.Request }
 
 var errCaught = errors.New("not run")
 
-// Run implements mcp.Engine.
+// Run implements run.Engine.
 func (c *catcher) Run(_ context.Context, r *job.Request, out job.Output, _ job.Watch) (*job.Record, error) {
 	out.Discard()
 	c.request = r

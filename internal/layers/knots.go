@@ -29,8 +29,6 @@ var knots = map[string]int{
 
 	"isolate": 28,
 
-	"mcp/ctxtools": 10,
-
 	"rpc": 12,
 
 	"store/index": 11,

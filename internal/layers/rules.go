@@ -321,6 +321,18 @@ var bounds = []bound{
 		reason: "tools know nothing of the protocol",
 	},
 	{
+		from: "mcp/ctxtools/language", only: []string{"std"},
+		reason: "it edits texts, and runs nothing",
+	},
+	{
+		from: "mcp/ctxtools/backlog", never: []string{"mcp", "mcp/ctxtools", "mcp/execute", "mcp/run", "mcp/server", "mcp/tool"},
+		reason: "it counts work, whatever the work is",
+	},
+	{
+		from: "mcp/ctxtools/answer", never: []string{"mcp/ctxtools", "mcp/execute", "mcp/run", "mcp/server"},
+		reason: "it renders what was found, and searches nothing",
+	},
+	{
 		from: "rpc/...", never: supervisor,
 		reason: "the front-end of a protocol runs jobs through job.Runner",
 		shown:  true,

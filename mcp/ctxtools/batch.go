@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"corral/job"
+	"corral/mcp/ctxtools/answer"
 	"corral/mcp/tool"
 	"corral/store/artifact"
 	"corral/store/index"
@@ -114,10 +115,10 @@ func (t *BatchExecute) answerAll(ctx context.Context, reply *batchReply, queries
 const batchLimit = 5
 
 // unanswered returns answers without hits, for a batch with nothing to search.
-func unanswered(queries []string) []*queryAnswer {
-	var answers []*queryAnswer
+func unanswered(queries []string) []*answer.Answer {
+	var answers []*answer.Answer
 	for _, q := range queries {
-		answers = append(answers, newQueryAnswer(q, &index.Found{}))
+		answers = append(answers, answer.New(q, &index.Found{}))
 	}
 	return answers
 }

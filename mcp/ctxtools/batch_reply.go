@@ -6,16 +6,17 @@ import (
 	"strings"
 
 	"corral/job"
+	"corral/mcp/ctxtools/answer"
 	"corral/mcp/run"
 	"corral/mcp/tool"
 )
 
 // A batchReply is the structuredContent of ctx_batch_execute.
 type batchReply struct {
-	Text     string          `json:"text" about:"the same as the text block"`
-	Commands []*commandReply `json:"commands" about:"in the order of the call"`
-	Results  []*queryAnswer  `json:"results,omitempty"`
-	Reason   string          `json:"message,omitempty" about:"of an error: what is wrong"`
+	Text     string           `json:"text" about:"the same as the text block"`
+	Commands []*commandReply  `json:"commands" about:"in the order of the call"`
+	Results  []*answer.Answer `json:"results,omitempty"`
+	Reason   string           `json:"message,omitempty" about:"of an error: what is wrong"`
 }
 
 // A commandReply is the outcome of one command.
@@ -104,18 +105,18 @@ func (r *batchReply) words() string {
 			sections += in.Sections
 		}
 	}
-	fmt.Fprintf(&b, "Executed %s (%s, %s). Indexed %s. Searched %s.\n\n## Commands\n", counted(len(r.Commands), "command"),
-		counted(int(lines), "line"), kilobytes(bytes), counted(sections, "section"), searched(len(r.Results)))
+	fmt.Fprintf(&b, "Executed %s (%s, %s). Indexed %s. Searched %s.\n\n## Commands\n", answer.Counted(len(r.Commands), "command"),
+		answer.Counted(int(lines), "line"), answer.Kilobytes(bytes), answer.Counted(sections, "section"), searched(len(r.Results)))
 	for _, c := range r.Commands {
 		b.WriteString("\n- " + c.line())
 	}
 	for _, c := range r.Commands {
 		if c.Output != "" {
-			fmt.Fprintf(&b, "\n\n## %s\n%s", singleLine(c.Label), c.Output)
+			fmt.Fprintf(&b, "\n\n## %s\n%s", answer.SingleLine(c.Label), c.Output)
 		}
 	}
 	if len(r.Results) > 0 {
-		b.WriteString("\n\n---\n\n" + answersText(r.Results))
+		b.WriteString("\n\n---\n\n" + answer.Text(r.Results))
 	}
 	if r.Reason != "" {
 		b.WriteString("\n\n_(" + r.Reason + ")_")
@@ -135,16 +136,16 @@ func searched(n int) string {
 
 // line returns one line about a command.
 func (c *commandReply) line() string {
-	label := singleLine(c.Label)
+	label := answer.SingleLine(c.Label)
 	switch {
 	case c.Status == job.Denied:
-		return label + ": denied: " + singleLine(c.Message)
+		return label + ": denied: " + answer.SingleLine(c.Message)
 	case !c.executed:
-		return label + ": not run: " + singleLine(c.Message)
+		return label + ": not run: " + answer.SingleLine(c.Message)
 	}
-	line := fmt.Sprintf("%s: %s, %s, %s", label, c.ended, counted(int(c.Lines), "line"), kilobytes(c.Bytes))
+	line := fmt.Sprintf("%s: %s, %s, %s", label, c.ended, answer.Counted(int(c.Lines), "line"), answer.Kilobytes(c.Bytes))
 	if c.Reason != "" {
-		line += ", not indexed: " + singleLine(c.Reason)
+		line += ", not indexed: " + answer.SingleLine(c.Reason)
 	}
 	return line
 }

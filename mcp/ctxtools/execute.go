@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"corral/mcp/ctxtools/language"
 	"corral/mcp/tool"
 )
 
@@ -15,11 +16,11 @@ type Execute struct{ *Suite }
 
 // ctxExecuteArgs are the arguments of ctx_execute. The longest timeout is one day; the policy may allow less.
 type ctxExecuteArgs struct {
-	Language   languageName `arg:"language,required" about:"what the code is written in"`
-	Code       string       `arg:"code,required,min=1,max=1MiB,bytes,nonul" about:"source text to run; at most 1 MiB in UTF-8. What it writes to standard output is the reply"`
-	Timeout    int          `arg:"timeout,min=1,max=86400000,nonull" about:"time limit in milliseconds; with background, how long to wait before replying. Default: what the policy allows"`
-	Background bool         `arg:"background" about:"reply at once, or after timeout, and let it run on: ctx_job follows it"`
-	Dir        string       `arg:"cwd,max=4096,nonul" about:"working directory, relative to the repository"`
+	Language   language.Name `arg:"language,required" about:"what the code is written in"`
+	Code       string        `arg:"code,required,min=1,max=1MiB,bytes,nonul" about:"source text to run; at most 1 MiB in UTF-8. What it writes to standard output is the reply"`
+	Timeout    int           `arg:"timeout,min=1,max=86400000,nonull" about:"time limit in milliseconds; with background, how long to wait before replying. Default: what the policy allows"`
+	Background bool          `arg:"background" about:"reply at once, or after timeout, and let it run on: ctx_job follows it"`
+	Dir        string        `arg:"cwd,max=4096,nonul" about:"working directory, relative to the repository"`
 	intentArg
 	repoArg
 }
@@ -43,7 +44,7 @@ func (t *Execute) Name() string { return "ctx_execute" }
 // Definition implements Tool.
 func (t *Execute) Definition() tool.Definition {
 	return tool.Definition{
-		Name: t.Name(), Title: "Run code, and get its output", Description: fmt.Sprintf(ctxExecuteDescription, installed(t.Runtimes)),
+		Name: t.Name(), Title: "Run code, and get its output", Description: fmt.Sprintf(ctxExecuteDescription, language.Installed(t.Runtimes)),
 		Input: tool.InputSchema(ctxExecuteArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[anyReply](), Destructive: true,
 	}
 }
@@ -59,10 +60,10 @@ func (t *Execute) Call(ctx context.Context, arguments json.RawMessage) (tool.Res
 	if err != nil {
 		return ctxFailed(err)
 	}
-	l := languageOf(a.Language)
+	l := language.Of(a.Language)
 	run := &ctxRun{
-		tool: t.Name(), caller: caller, repo: repo, runtime: l.runtime, code: l.source(a.Code), dir: a.Dir,
-		label: "execute:" + l.name,
+		tool: t.Name(), caller: caller, repo: repo, runtime: l.Runtime, code: l.Source(a.Code), dir: a.Dir,
+		label: "execute:" + l.Name,
 	}
 	wait := time.Duration(a.Timeout) * time.Millisecond
 	if a.Background {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"corral/mcp/ctxtools/language"
 	"corral/mcp/tool"
 )
 
@@ -17,10 +18,10 @@ type ExecuteFile struct{ *Suite }
 
 // ctxFileArgs are the arguments of ctx_execute_file.
 type ctxFileArgs struct {
-	Path     string       `arg:"path,required,min=1,max=4096,nonul" about:"the file: relative to the repository, or its absolute path in it"`
-	Language languageName `arg:"language,required" about:"what the code is written in"`
-	Code     string       `arg:"code,required,min=1,max=1MiB,bytes,nonul" about:"source text to run; it finds the file in FILE_CONTENT and its path in file_path. What it writes to standard output is the reply"`
-	Timeout  int          `arg:"timeout,min=1,max=86400000,nonull" about:"time limit in milliseconds. Default: what the policy allows"`
+	Path     string        `arg:"path,required,min=1,max=4096,nonul" about:"the file: relative to the repository, or its absolute path in it"`
+	Language language.Name `arg:"language,required" about:"what the code is written in"`
+	Code     string        `arg:"code,required,min=1,max=1MiB,bytes,nonul" about:"source text to run; it finds the file in FILE_CONTENT and its path in file_path. What it writes to standard output is the reply"`
+	Timeout  int           `arg:"timeout,min=1,max=86400000,nonull" about:"time limit in milliseconds. Default: what the policy allows"`
 	intentArg
 	repoArg
 }
@@ -37,7 +38,7 @@ func (t *ExecuteFile) Name() string { return "ctx_execute_file" }
 // Definition implements Tool.
 func (t *ExecuteFile) Definition() tool.Definition {
 	return tool.Definition{
-		Name: t.Name(), Title: "Run code on a file", Description: fmt.Sprintf(ctxFileDescription, installed(t.Runtimes)),
+		Name: t.Name(), Title: "Run code on a file", Description: fmt.Sprintf(ctxFileDescription, language.Installed(t.Runtimes)),
 		Input: tool.InputSchema(ctxFileArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[anyReply](), Destructive: true,
 	}
 }
@@ -57,9 +58,9 @@ func (t *ExecuteFile) Call(ctx context.Context, arguments json.RawMessage) (tool
 	if !t.inRepo(repo, a.Path) {
 		return ctxFailed(tool.Invalid("path", "%q is outside the repository", tool.Clip(a.Path)))
 	}
-	l, name := languageOf(a.Language), plainPath(a.Path)
+	l, name := language.Of(a.Language), plainPath(a.Path)
 	ran, err := t.run(ctx, &ctxRun{
-		tool: t.Name(), caller: caller, repo: repo, runtime: l.runtime, code: l.withFile(a.Code), env: map[string]*string{ctxFile: &name},
+		tool: t.Name(), caller: caller, repo: repo, runtime: l.Runtime, code: l.WithFile(a.Code), env: map[string]*string{language.PathVariable: &name},
 		timeout: time.Duration(a.Timeout) * time.Millisecond, label: fileLabel(a.Path),
 	})
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"corral/mcp/ctxtools/backlog"
+	"corral/mcp/ctxtools/language"
 	"corral/mcp/execute"
 	"corral/mcp/tool"
 	"corral/store/artifact"
@@ -24,7 +26,7 @@ type fuzzyIndex struct{ x *Suite }
 // IndexArtifact implements FuzzyIndex.
 func (f fuzzyIndex) IndexArtifact(ctx context.Context, b index.Base, m *artifact.Manifest) error {
 	switch err := f.x.indexArtifact(ctx, b, m); {
-	case errors.Is(err, errStillIndexing), errors.Is(err, errBacklogFull):
+	case errors.Is(err, errStillIndexing), errors.Is(err, backlog.ErrFull):
 		return execute.ErrNotIndexed
 	case err != nil:
 		return indexError(ctx, err)
@@ -65,7 +67,7 @@ func SourcesOf(m *artifact.Manifest) []index.Source {
 	var sources []index.Source
 	add := func(stream string, bytes int64) {
 		if bytes > 0 {
-			sources = append(sources, index.Source{Label: labelOf(m.Runtime), Artifact: m.ArtifactID, Stream: stream, Time: m.CreatedAt})
+			sources = append(sources, index.Source{Label: language.Label(m.Runtime), Artifact: m.ArtifactID, Stream: stream, Time: m.CreatedAt})
 		}
 	}
 	add(artifact.Stdout, m.StdoutBytes)

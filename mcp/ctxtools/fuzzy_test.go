@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"corral/internal/test/mcptest"
+	"corral/mcp/ctxtools/language"
 	"corral/mcp/execute"
 	"corral/mcp/tool"
 	"corral/store/artifact"
@@ -173,7 +174,7 @@ func TestSourcesOf(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	for runtime, want := range map[string]string{"shell": "execute:shell", "kotlin": "execute:kotlin", "": "execute"} {
-		if got := labelOf(runtime); got != want {
+		if got := language.Label(runtime); got != want {
 			t.Errorf("%q: %q", runtime, got)
 		}
 	}

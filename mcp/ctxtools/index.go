@@ -11,6 +11,8 @@ import (
 
 	"corral/internal/redact"
 	"corral/job"
+	"corral/mcp/ctxtools/answer"
+	"corral/mcp/ctxtools/language"
 	"corral/mcp/tool"
 	"corral/store/artifact"
 	"corral/store/index"
@@ -121,7 +123,7 @@ func (a *ctxIndexArgs) label() string {
 	if s := strings.TrimSpace(a.Source); s != "" {
 		return s
 	}
-	p := singleLine(a.Path)
+	p := answer.SingleLine(a.Path)
 	if from := len(p) - maxSourceName; from > 0 {
 		for ; !utf8.RuneStart(p[from]); from++ {
 		}
@@ -132,7 +134,7 @@ func (a *ctxIndexArgs) label() string {
 
 // readFile writes a file of the repository to standard output. It resolves symbolic links inside the jail, so that the server
 // never follows a link that a job made.
-const readFile = `file=$(realpath -e -- "$` + ctxFile + `") || exit 1
+const readFile = `file=$(realpath -e -- "$` + language.PathVariable + `") || exit 1
 here=$(pwd -P)
 case $file in
 "$here" | "$here"/*) ;;
@@ -148,7 +150,7 @@ func (t *Index) read(ctx context.Context, name, repo string) (*ctxRan, error) {
 		return nil, tool.Invalid("path", "%q is outside the repository", tool.Clip(name))
 	}
 	ran, err := t.run(ctx, &ctxRun{
-		tool: t.Name(), caller: tool.CallerOf(ctx), repo: repo, runtime: "shell", code: readFile, env: map[string]*string{ctxFile: &name},
+		tool: t.Name(), caller: tool.CallerOf(ctx), repo: repo, runtime: "shell", code: readFile, env: map[string]*string{language.PathVariable: &name},
 	})
 	if err != nil {
 		return nil, err
@@ -171,14 +173,14 @@ func (t *Index) read(ctx context.Context, name, repo string) (*ctxRan, error) {
 // words returns the reply's text.
 func (in *ctxIndexed) words() string {
 	var b strings.Builder
-	b.WriteString("Indexed " + counted(in.Sections, "section") + " from \"" + singleLine(in.Source) + "\" into knowledge base (" +
-		counted(int(in.Lines), "line") + ", " + kilobytes(in.Bytes) + ").\n")
+	b.WriteString("Indexed " + answer.Counted(in.Sections, "section") + " from \"" + answer.SingleLine(in.Source) + "\" into knowledge base (" +
+		answer.Counted(int(in.Lines), "line") + ", " + answer.Kilobytes(in.Bytes) + ").\n")
 	if in.Truncated {
 		b.WriteString("Not all of it was indexed.\n")
 	}
 	if len(in.Terms) > 0 {
 		b.WriteString("\nSearchable terms: " + strings.Join(in.Terms, ", ") + "\n")
 	}
-	b.WriteString("\nUse ctx_search(queries: [...], source: \"" + singleLine(in.Source) + "\") to retrieve full content of any section.")
+	b.WriteString("\nUse ctx_search(queries: [...], source: \"" + answer.SingleLine(in.Source) + "\") to retrieve full content of any section.")
 	return b.String()
 }

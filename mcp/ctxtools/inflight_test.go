@@ -14,6 +14,8 @@ import (
 	"corral/internal/test/mcptest"
 	"corral/internal/test/sandboxtest"
 	"corral/job"
+	"corral/mcp/ctxtools/answer"
+	"corral/mcp/ctxtools/backlog"
 	"corral/mcp/execute"
 	"corral/mcp/tool"
 	"corral/store/artifact"
@@ -41,9 +43,9 @@ func TestCloseLeavesStuckIndex(t *testing.T) {
 		}
 		log := x.noted()
 		x.begin()
-		x.pending.settle = 50 * time.Millisecond
+		x.pending.Settle = 50 * time.Millisecond
 		ctx := mcptest.AsUser(t.Context())
-		for n := range maxIndexBacklogEach + 2 {
+		for n := range backlog.MaxEach + 2 {
 			id := begin(t, ctx, x)
 			a := f.act(t, n)
 			write(t, a.stdout, "some\n")
@@ -57,11 +59,11 @@ func TestCloseLeavesStuckIndex(t *testing.T) {
 				defer b.mu.Unlock()
 				return b.ran != nil && b.ran.record.Request == nil
 			})
-			if n < maxIndexBacklogEach {
+			if n < backlog.MaxEach {
 				continue
 			}
 			v, r := callCtxJob(t, ctx, x, id, `"action":"status"`)
-			if v["indexReason"] != errBacklogFull.Error() || v["artifactHandle"] == nil || !strings.HasSuffix(r.Text, "; its output is not indexed: "+errBacklogFull.Error()) {
+			if v["indexReason"] != backlog.ErrFull.Error() || v["artifactHandle"] == nil || !strings.HasSuffix(r.Text, "; its output is not indexed: "+backlog.ErrFull.Error()) {
 				t.Errorf("%q %v", r.Text, v)
 			}
 		}
@@ -78,7 +80,7 @@ func TestCloseLeavesStuckIndex(t *testing.T) {
 			t.Error("output was indexed")
 		}
 		close(k.hold)
-		sandboxtest.Eventually(t, 10*time.Second, "nothing is being indexed", func() bool { return x.pending.count(ctxBase) == 0 })
+		sandboxtest.Eventually(t, 10*time.Second, "nothing is being indexed", func() bool { return x.pending.Count(ctxBase) == 0 })
 		if !strings.Contains(log.String(), "output was not indexed") || strings.Contains(log.String(), "still being indexed") != deaf {
 			t.Errorf("deaf %t: %s", deaf, log)
 		}
@@ -101,7 +103,7 @@ func TestSlowIndexingContinuesAfterReply(t *testing.T) {
 	k.hold = make(chan struct{})
 	x.patience = time.Millisecond
 	v, r := mcptest.CallTool(t, mcptest.AsUser(t.Context()), &Execute{x}, `{"language":"shell","code":"x","intent":"refused"}`)
-	want := "Output: " + kilobytes(int64(len(f.Stdout))) + ", still being indexed.\n\nUse ctx_search(queries: [...], source: \"execute:shell\") later to find what is in it."
+	want := "Output: " + answer.Kilobytes(int64(len(f.Stdout))) + ", still being indexed.\n\nUse ctx_search(queries: [...], source: \"execute:shell\") later to find what is in it."
 	if r.Text != want || r.IsError || v["indexReason"] != "still being indexed" || v["indexed"] != nil {
 		t.Errorf("%q %v", r.Text, v)
 	}
@@ -146,7 +148,7 @@ func TestPurgeDropsPendingIndexing(t *testing.T) {
 	f.Stdout = logLines(201, "refused")
 	x, k := newCtx(t, f)
 	k.hold = make(chan struct{})
-	for range maxIndexing + 3 {
+	for range backlog.MaxRunning + 3 {
 		mcptest.CallTool(t, mcptest.AsUser(t.Context()), &Execute{x}, `{"language":"shell","code":"x"}`)
 	}
 	other := inSession(t.Context(), "user:eve", "s1")

@@ -54,7 +54,7 @@ func (x *Suite) runIndexTask(ctx context.Context, c *indexTask) (added index.Add
 	if len(c.sources) == 0 {
 		return added, nil
 	}
-	done, err := x.turns.acquire(ctx, c.sources[0].Artifact)
+	done, err := x.turns.Acquire(ctx, c.sources[0].Artifact)
 	if err != nil {
 		return added, causeOr(ctx, err)
 	}
@@ -105,7 +105,7 @@ func (x *Suite) indexAndWait(ctx context.Context, c *indexTask) (index.Added, er
 	var left atomic.Bool // the caller no longer waits
 	var added index.Added
 	var err error
-	q, refused := x.pending.run(ctx, c.base, func(ctx context.Context) {
+	q, refused := x.pending.Run(ctx, c.base, func(ctx context.Context) {
 		if added, err = x.runIndexTask(ctx, c); err != nil && left.Load() {
 			x.logUnindexed(ctx, c, err)
 		}
@@ -116,13 +116,13 @@ func (x *Suite) indexAndWait(ctx context.Context, c *indexTask) (index.Added, er
 	timer := time.NewTimer(cmp.Or(x.patience, indexTimeout))
 	defer timer.Stop()
 	select {
-	case <-q.done:
+	case <-q.Done:
 		return added, err
 	case <-timer.C:
 		left.Store(true)
 		return index.Added{}, errStillIndexing
 	case <-ctx.Done():
-		q.cancel(ctx.Err())
+		q.Cancel(ctx.Err())
 		return index.Added{}, ctx.Err()
 	}
 }
@@ -139,7 +139,7 @@ func (x *Suite) indexLater(ctx context.Context, ran *ctxRan, streams ...string) 
 	if err != nil {
 		return err
 	}
-	_, err = x.pending.run(ctx, c.base, func(ctx context.Context) {
+	_, err = x.pending.Run(ctx, c.base, func(ctx context.Context) {
 		if _, err := x.runIndexTask(ctx, c); err != nil {
 			x.logUnindexed(ctx, c, err)
 		}
@@ -173,5 +173,5 @@ func (x *Suite) indexSource(ctx context.Context, repo, principal string, s index
 // found, at most settleTimeout.
 func (x *Suite) waitIndexed(ctx context.Context, b index.Base) {
 	x.begin()
-	x.pending.wait(ctx, b)
+	x.pending.Wait(ctx, b)
 }

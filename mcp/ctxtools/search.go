@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"corral/internal/strictjson"
+	"corral/mcp/ctxtools/answer"
 	"corral/mcp/tool"
 	"corral/store/index"
 )
@@ -54,9 +55,9 @@ func (t *Search) Definition() tool.Definition {
 
 // A searchReply is the structuredContent of ctx_search.
 type searchReply struct {
-	Text     string         `json:"text" about:"the same as the text block"`
-	Results  []*queryAnswer `json:"results"`
-	Indexing int            `json:"indexing,omitempty" about:"outputs that are being indexed still, and cannot be found yet"`
+	Text     string           `json:"text" about:"the same as the text block"`
+	Results  []*answer.Answer `json:"results"`
+	Indexing int              `json:"indexing,omitempty" about:"outputs that are being indexed still, and cannot be found yet"`
 }
 
 // emptyBase is the reply to a search of an empty knowledge base.
@@ -88,7 +89,7 @@ func (t *Search) Call(ctx context.Context, arguments json.RawMessage) (tool.Resu
 	if empty && reply.Indexing == 0 {
 		return ctxFailed(&tool.Error{Code: tool.CodeNotFound, Message: emptyBase})
 	}
-	reply.Text = answersText(reply.Results) + indexingText(reply.Indexing)
+	reply.Text = answer.Text(reply.Results) + indexingText(reply.Indexing)
 	return tool.TextResult(reply, reply.Text, false), nil
 }
 
@@ -105,7 +106,7 @@ func (x *Suite) searchable(c tool.Caller, repo string) (index.Base, error) {
 }
 
 // searchAll answers queries one after the other. empty reports that the knowledge base is empty.
-func (x *Suite) searchAll(ctx context.Context, b index.Base, queries []string, q index.Query) (answers []*queryAnswer, empty bool, err error) {
+func (x *Suite) searchAll(ctx context.Context, b index.Base, queries []string, q index.Query) (answers []*answer.Answer, empty bool, err error) {
 	for _, text := range queries {
 		q.Text = text
 		found, err := x.Knowledge.Search(ctx, b, q)
@@ -113,7 +114,7 @@ func (x *Suite) searchAll(ctx context.Context, b index.Base, queries []string, q
 			return nil, false, indexError(ctx, err)
 		}
 		empty = empty || found.Empty
-		answers = append(answers, newQueryAnswer(text, found))
+		answers = append(answers, answer.New(text, found))
 	}
 	return answers, empty, nil
 }
@@ -155,14 +156,14 @@ func unpackList(arguments json.RawMessage, queries []string) []string {
 // indexing returns how many outputs are being indexed or queued for a knowledge base.
 func (x *Suite) indexing(b index.Base) int {
 	x.begin()
-	return x.pending.count(b)
+	return x.pending.Count(b)
 }
 
 func indexingText(n int) string {
 	if n == 0 {
 		return ""
 	}
-	return "\n\n_(" + counted(n, "output") + " still being indexed: what is in it cannot be found yet)_"
+	return "\n\n_(" + answer.Counted(n, "output") + " still being indexed: what is in it cannot be found yet)_"
 }
 
 // member returns the value of a key in a valid JSON object, nil if it is absent.

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"corral/internal/test/mcptest"
+	"corral/mcp/ctxtools/answer"
 	"corral/mcp/tool"
 	"corral/store/index"
 )
@@ -193,7 +194,7 @@ func TestCtxSearchWaits(t *testing.T) {
 	x.begin()
 	busy, ended := make(chan struct{}), make(chan struct{})
 	base := index.Base{Repo: "app", Principal: "user:ada"}
-	if _, err := x.pending.run(t.Context(), base, func(context.Context) { <-busy; close(ended) }); err != nil {
+	if _, err := x.pending.Run(t.Context(), base, func(context.Context) { <-busy; close(ended) }); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(mcptest.AsUser(t.Context()), time.Millisecond)
@@ -230,7 +231,7 @@ func TestCtxSearchIsBounded(t *testing.T) {
 	queries := strings.TrimSuffix(strings.Repeat(`"x",`, 100), ",")
 	v, r := mcptest.CallTool(t, mcptest.AsUser(t.Context()), &Search{cannedCtx(t, k)}, `{"limit":50,"queries":[`+queries+`]}`)
 	results, _ := v["results"].([]any)
-	if len(r.Text) > maxAnswers+100<<10 || len(results) != 100 {
+	if len(r.Text) > answer.MaxText+100<<10 || len(results) != 100 {
 		t.Fatalf("%d bytes, %d answers", len(r.Text), len(results))
 	}
 	omitted, hits := 0, 0

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"corral/job"
+	"corral/mcp/ctxtools/answer"
+	"corral/mcp/ctxtools/language"
 	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/policy/runtimes"
@@ -73,7 +75,7 @@ func unavailable(runtime, missing string) *tool.Error {
 		install = "Install it: " + r.Elsewhere + "."
 	}
 	return &tool.Error{
-		Code: tool.CodeUnsupported, Message: fmt.Sprintf("Runtime error: %s not available. %s", title(runtime), install),
+		Code: tool.CodeUnsupported, Message: fmt.Sprintf("Runtime error: %s not available. %s", language.Title(runtime), install),
 		Details: map[string]any{"missing": tool.Clean(missing)},
 	}
 }
@@ -157,7 +159,7 @@ func (w *replyText) stdout() {
 		}
 		w.reply.IndexReason = tool.Clean(err.Error())
 		if errors.Is(err, errStillIndexing) {
-			fmt.Fprintf(&w.b, "Output: %s, still being indexed.\n\nUse ctx_search(queries: [...], source: %q) later to find what is in it.", kilobytes(n), w.ran.label)
+			fmt.Fprintf(&w.b, "Output: %s, still being indexed.\n\nUse ctx_search(queries: [...], source: %q) later to find what is in it.", answer.Kilobytes(n), w.ran.label)
 			return
 		}
 	} else if n > ctxSmall {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"corral/mcp/ctxtools/backlog"
 	"corral/mcp/run"
 	"corral/mcp/tool"
 	"corral/store/index"
@@ -44,11 +45,11 @@ type Suite struct {
 	life    context.Context // of background jobs
 	end     context.CancelFunc
 	running sync.WaitGroup // background jobs
-	pending *backlog
+	pending *backlog.Backlog
 	// patience is how long a reply waits until its output is indexed; 0 is indexTimeout.
 	patience time.Duration
 	jobs     jobs
-	turns    turns // serialize the indexing of one artifact
+	turns    backlog.Turns // serialize the indexing of one artifact
 	sums     sums
 }
 
@@ -62,7 +63,7 @@ const (
 func (x *Suite) begin() {
 	x.once.Do(func() {
 		x.life, x.end = context.WithCancel(context.Background())
-		x.pending = newBacklog()
+		x.pending = backlog.New()
 		if x.Log == nil {
 			x.Log = slog.New(slog.DiscardHandler)
 		}
@@ -82,7 +83,7 @@ func (x *Suite) End(principal, session string) {
 func (x *Suite) Close() {
 	x.begin()
 	x.end()
-	if !x.pending.close(x.running.Wait) {
+	if !x.pending.Close(x.running.Wait) {
 		x.Log.Warn("stopping while output is still being indexed")
 	}
 }

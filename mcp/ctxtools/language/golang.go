@@ -1,4 +1,4 @@
-package ctxtools
+package language
 
 import (
 	"go/ast"

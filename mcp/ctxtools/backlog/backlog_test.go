@@ -1,4 +1,4 @@
-package ctxtools
+package backlog
 
 import (
 	"context"
@@ -14,47 +14,47 @@ var base = index.Base{Repo: "app", Principal: "user:ada"}
 
 // TestIndexBacklogIsBounded: the backlog is bounded in total and per knowledge base; more is refused, not queued.
 func TestIndexBacklogIsBounded(t *testing.T) {
-	x := newBacklog()
+	x := New()
 	hold := make(chan struct{})
 	hang := func(context.Context) { <-hold }
-	for n := range maxIndexBacklog {
-		b := index.Base{Repo: string(rune('a' + n/maxIndexBacklogEach))}
-		if _, err := x.run(t.Context(), b, hang); err != nil {
+	for n := range maxAll {
+		b := index.Base{Repo: string(rune('a' + n/MaxEach))}
+		if _, err := x.Run(t.Context(), b, hang); err != nil {
 			t.Fatalf("%d: %v", n, err)
 		}
-		if n != maxIndexBacklogEach-1 {
+		if n != MaxEach-1 {
 			continue
 		}
-		if _, err := x.run(t.Context(), b, hang); !errors.Is(err, errBacklogFull) {
+		if _, err := x.Run(t.Context(), b, hang); !errors.Is(err, ErrFull) {
 			t.Errorf("one above the limit of a base: %v", err)
 		}
 	}
-	if _, err := x.run(t.Context(), base, hang); !errors.Is(err, errBacklogFull) {
+	if _, err := x.Run(t.Context(), base, hang); !errors.Is(err, ErrFull) {
 		t.Errorf("one above the total limit: %v", err)
 	}
 	close(hold)
-	x.close(func() {})
+	x.Close(func() {})
 	if x.n != 0 || len(x.all) != 0 {
 		t.Errorf("%d entries left", x.n)
 	}
-	if _, err := x.run(t.Context(), base, hang); !errors.Is(err, errShuttingDown) {
+	if _, err := x.Run(t.Context(), base, hang); !errors.Is(err, ErrShuttingDown) {
 		t.Errorf("after Close: %v", err)
 	}
 }
 
 // TestIndexWaitEndsWithContext: a wait for others' indexing ends with its context.
 func TestIndexWaitEndsWithContext(t *testing.T) {
-	x := newBacklog()
-	began := make(chan struct{}, maxIndexing)
-	for range maxIndexing {
-		if _, err := x.run(t.Context(), base, func(ctx context.Context) { began <- struct{}{}; <-ctx.Done() }); err != nil {
+	x := New()
+	began := make(chan struct{}, MaxRunning)
+	for range MaxRunning {
+		if _, err := x.Run(t.Context(), base, func(ctx context.Context) { began <- struct{}{}; <-ctx.Done() }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for range maxIndexing {
+	for range MaxRunning {
 		<-began
 	}
-	q, err := x.run(t.Context(), base, func(ctx context.Context) { // waits for a slot
+	q, err := x.Run(t.Context(), base, func(ctx context.Context) { // waits for a slot
 		if !errors.Is(context.Cause(ctx), io.ErrNoProgress) {
 			t.Errorf("cause %v", context.Cause(ctx))
 		}
@@ -62,14 +62,14 @@ func TestIndexWaitEndsWithContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q.cancel(io.ErrNoProgress)
-	<-q.done
+	q.Cancel(io.ErrNoProgress)
+	<-q.Done
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	x.wait(ctx, base) // must return
-	x.drop(t.Context(), base)
-	if n := x.count(base); n != 0 {
+	x.Wait(ctx, base) // must return
+	x.Drop(t.Context(), base)
+	if n := x.Count(base); n != 0 {
 		t.Errorf("%d entries left", n)
 	}
-	x.close(func() {})
+	x.Close(func() {})
 }

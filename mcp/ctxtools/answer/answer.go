@@ -1,4 +1,5 @@
-package ctxtools
+// Package answer renders what a search of a knowledge base found, as the ctx tools show it.
+package answer
 
 import (
 	"cmp"
@@ -17,12 +18,12 @@ const (
 	maxWholeSection = 1500
 	// excerptMargin is how many bytes of a longer section are shown before and after a match.
 	excerptMargin = 300
-	// maxAnswers is the maximum number of bytes of sections in one reply, well below the maximum of a message.
-	maxAnswers = 1 << 20
+	// MaxText is the maximum number of bytes of sections in one reply, well below the maximum of a message.
+	MaxText = 1 << 20
 )
 
-// A queryAnswer is the result of one query.
-type queryAnswer struct {
+// A Answer is the result of one query.
+type Answer struct {
 	Query     string            `json:"query"`
 	Hits      []hitReply        `json:"hits"`
 	Matched   int               `json:"matched" about:"sections that match, those that are not here as well"`
@@ -45,12 +46,12 @@ type hitReply struct {
 	Artifact   string `json:"artifactHandle,omitempty" about:"of a job's output: for runtime_query_output, as long as that is kept"`
 }
 
-func newQueryAnswer(query string, f *index.Found) *queryAnswer {
-	a := &queryAnswer{Query: tool.Clean(query), Hits: []hitReply{}, Matched: max(f.Matched, len(f.Hits)), Cut: f.Cut}
+func New(query string, f *index.Found) *Answer {
+	a := &Answer{Query: tool.Clean(query), Hits: []hitReply{}, Matched: max(f.Matched, len(f.Hits)), Cut: f.Cut}
 	for _, h := range f.Hits {
 		a.Hits = append(a.Hits, hitReply{
-			Source: tool.Clean(h.Source), Time: stamp(h.Time), Title: titleOf(h), Content: excerpt(tool.Clean(h.Text), h.Marks),
-			LineStart: h.LineStart, LineEnd: h.LineEnd, Line: tool.CutText(singleLine(h.Line), tool.MaxShort), LineNumber: h.LineNumber,
+			Source: tool.Clean(h.Source), Time: Stamp(h.Time), Title: titleOf(h), Content: excerpt(tool.Clean(h.Text), h.Marks),
+			LineStart: h.LineStart, LineEnd: h.LineEnd, Line: tool.CutText(SingleLine(h.Line), tool.MaxShort), LineNumber: h.LineNumber,
 			Stream: h.Stream, Artifact: h.Artifact,
 		})
 	}
@@ -65,13 +66,13 @@ func newQueryAnswer(query string, f *index.Found) *queryAnswer {
 
 // titleOf returns a section's title, or its line numbers if it has none.
 func titleOf(h index.Hit) string {
-	return cmp.Or(singleLine(h.Title), fmt.Sprintf("lines %d-%d", h.LineStart, h.LineEnd))
+	return cmp.Or(SingleLine(h.Title), fmt.Sprintf("lines %d-%d", h.LineStart, h.LineEnd))
 }
 
 // write returns one answer as text and subtracts its size from room.
-func (a *queryAnswer) write(room *int) string {
+func (a *Answer) write(room *int) string {
 	var b strings.Builder
-	b.WriteString("## " + singleLine(a.Query) + "\n")
+	b.WriteString("## " + SingleLine(a.Query) + "\n")
 	if len(a.Hits) == 0 {
 		b.WriteString("No results found.")
 	}
@@ -85,7 +86,7 @@ func (a *queryAnswer) write(room *int) string {
 		if n > 0 {
 			b.WriteByte('\n')
 		}
-		fmt.Fprintf(&b, "\n--- [%s | %s] ---\n### %s\n\n%s", singleLine(h.Source), h.Time, h.Title, h.Content)
+		fmt.Fprintf(&b, "\n--- [%s | %s] ---\n### %s\n\n%s", SingleLine(h.Source), h.Time, h.Title, h.Content)
 	}
 	for _, note := range a.notes() {
 		b.WriteString("\n\n_(" + note + ")_")
@@ -94,10 +95,10 @@ func (a *queryAnswer) write(room *int) string {
 }
 
 // notes returns hints about how the query was answered.
-func (a *queryAnswer) notes() []string {
+func (a *Answer) notes() []string {
 	var notes, words []string
 	for _, word := range slices.Sorted(maps.Keys(a.Corrected)) {
-		words = append(words, fmt.Sprintf("%q for %q", singleLine(a.Corrected[word]), singleLine(word)))
+		words = append(words, fmt.Sprintf("%q for %q", SingleLine(a.Corrected[word]), SingleLine(word)))
 	}
 	if len(words) > 0 {
 		notes = append(notes, "searched for "+strings.Join(words, ", "))
@@ -106,7 +107,7 @@ func (a *queryAnswer) notes() []string {
 		notes = append(notes, "a word of this query is in more sections than are searched: add a rarer word, or a source")
 	}
 	if a.Omitted > 0 {
-		notes = append(notes, counted(a.Omitted, "section")+" left out: the reply is full. Send fewer queries at once")
+		notes = append(notes, Counted(a.Omitted, "section")+" left out: the reply is full. Send fewer queries at once")
 	}
 	return notes
 }
@@ -163,10 +164,10 @@ func boundary(s string, n int) int {
 	return n
 }
 
-// answersText returns the answers as text. If they exceed maxAnswers, the last sections of an answer are left out of the text
+// Text returns the answers as text. If they exceed maxAnswers, the last sections of an answer are left out of the text
 // and removed from the answer.
-func answersText(answers []*queryAnswer) string {
-	room := maxAnswers
+func Text(answers []*Answer) string {
+	room := MaxText
 	parts := make([]string, len(answers))
 	for n, a := range answers {
 		parts[n] = a.write(&room)

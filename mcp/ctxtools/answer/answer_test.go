@@ -1,4 +1,4 @@
-package ctxtools
+package answer
 
 import (
 	"strings"

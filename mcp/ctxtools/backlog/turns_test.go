@@ -1,4 +1,4 @@
-package ctxtools
+package backlog
 
 import (
 	"context"
@@ -8,14 +8,14 @@ import (
 
 // TestTurns: a turn ends when its holder is done, and a wait for it with its context.
 func TestTurns(t *testing.T) {
-	var x turns
-	done, err := x.acquire(t.Context(), "h")
+	var x Turns
+	done, err := x.Acquire(t.Context(), "h")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := x.acquire(ctx, "h"); !errors.Is(err, context.Canceled) {
+	if _, err := x.Acquire(ctx, "h"); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled wait: %v", err)
 	}
 	done()

@@ -1,13 +1,13 @@
-package ctxtools
+package language
 
 import (
 	"regexp"
 	"strings"
 )
 
-// ctxFile is the environment variable with the path of the file. Code in any language can read it, and the path never becomes
+// PathVariable is the environment variable with the path of the file. Code in any language can read it, and the path never becomes
 // part of the program text, so it needs no quoting.
-const ctxFile = "CORRAL_FILE"
+const PathVariable = "CORRAL_FILE"
 
 // A reader is a language's code for reading the file and the way to insert it into the caller's code. Where the language
 // permits, the lines of the caller's code keep their numbers.
@@ -53,9 +53,9 @@ var readers = map[string]reader{
 	"csharp": {place: csharpPlace},
 }
 
-// withFile returns code with variables for the content and the path of the file.
-func (l language) withFile(code string) string {
-	r := readers[l.name]
+// WithFile returns code with variables for the content and the path of the file.
+func (l language) WithFile(code string) string {
+	r := readers[l.Name]
 	if r.place == nil {
 		return r.front + code
 	}

@@ -1,0 +1,95 @@
+// Package language edits code of the languages that the ctx tools accept, and names the runtimes that run it.
+package language
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A language is one that the ctx tools accept code in.
+type language struct {
+	Name    string // in arguments
+	Runtime string // of package runtimes
+	title   string
+}
+
+var languages = []language{
+	{"javascript", "node", "JavaScript"},
+	{"typescript", "typescript", "TypeScript"},
+	{"python", "python", "Python"},
+	{"shell", "shell", "Shell"},
+	{"ruby", "ruby", "Ruby"},
+	{"go", "go", "Go"},
+	{"rust", "rust", "Rust"},
+	{"php", "php", "PHP"},
+	{"perl", "perl", "Perl"},
+	{"r", "r", "R"},
+	{"elixir", "elixir", "Elixir"},
+	{"csharp", "csharp", "C#"},
+}
+
+// A languageName is the name of a language.
+type Name string
+
+// Choices implements Choices.
+func (Name) Choices() []string {
+	var names []string
+	for _, l := range languages {
+		names = append(names, l.Name)
+	}
+	return names
+}
+
+// Of returns the language with this name, which must exist.
+func Of(name Name) language {
+	n := slices.IndexFunc(languages, func(l language) bool { return l.Name == string(name) })
+	return languages[n]
+}
+
+// Title returns the name of a runtime's language for use in a sentence.
+func Title(runtime string) string {
+	if n := slices.IndexFunc(languages, func(l language) bool { return l.Runtime == runtime }); n >= 0 {
+		return languages[n].title
+	}
+	return runtime
+}
+
+// Installed returns a sentence that lists the languages whose runtimes this host has; nil is all.
+func Installed(runtimes []string) string {
+	var can, not []string
+	for _, l := range languages {
+		if runtimes == nil || slices.Contains(runtimes, l.Runtime) {
+			can = append(can, l.Name)
+		} else {
+			not = append(not, l.Name)
+		}
+	}
+	s := "Languages on this host: " + strings.Join(can, ", ") + "."
+	if len(can) == 0 {
+		s = "This host has no program for any language."
+	} else if len(not) > 0 {
+		s += fmt.Sprintf(" Not installed: %s.", strings.Join(not, ", "))
+	}
+	return s
+}
+
+// Source returns code in the form in which it is run. Only Go is edited, see wrapGo; package runtimes adds PHP's opening tag.
+func (l language) Source(code string) string {
+	if l.Name == "go" {
+		return wrapGo(code).String()
+	}
+	return code
+}
+
+// Label returns the source label of a runtime's output. It is that of ctx_execute, whose languages have
+// other names than runtimes.
+func Label(runtime string) string {
+	if n := slices.IndexFunc(languages, func(l language) bool { return l.Runtime == runtime }); n >= 0 {
+		return "execute:" + languages[n].Name
+	}
+	if runtime == "" {
+		return "execute"
+	}
+	return "execute:" + runtime
+}
