@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/isolate/host"
-	"corral/isolate/scan"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -24,17 +23,29 @@ const (
 	diskIntervalNear = 500 * time.Microsecond
 )
 
+// A diskJob is a job whose use of disk space is watched.
+type diskJob struct {
+	Group  jobGroup
+	Limits job.Limits
+	Device uint64 // of the file system that the job writes to
+	// Free returns what that file system has left. It must not wait for long.
+	Free func() (bytes, inodes int64, err error)
+	// Usage returns what changed in the repository since a time, or an error if that is not known in full.
+	Usage func(since time.Time) (bytes, inodes int64, err error)
+	// End ends the job. It may be called several times.
+	End func(wire.Outcome)
+}
+
 // watchDisk ends the job when it has added more to the repository than its limits allow. A host directory that the
 // job writes to directly has no quota of its own, so this is polling and can be overrun: a cheap check of the whole
 // file system (statfs) shows when the limit may have been exceeded; then, because other processes write there too,
 // the scanner sums what changed in the repository since the job began. Jobs without a disk limit are not watched.
 // After stop returns, no further check is made.
-func (s *Supervisor) watchDisk(sl *slot, r *run) (stop func()) {
-	imports := sl.jail.session != nil && sl.jail.session.imports() // its layer has a fixed size
-	if imports || r.limits.Disk == job.Unlimited && r.limits.Inodes == job.Unlimited {
+func watchDisk(d diskJob) (stop func()) {
+	if d.Limits.Disk == job.Unlimited && d.Limits.Inodes == job.Unlimited {
 		return func() {}
 	}
-	w := &diskWatch{slot: sl, group: sl.group, run: r, since: host.FileTime().Add(-host.ClockStep)}
+	w := &diskWatch{diskJob: d, since: host.FileTime().Add(-host.ClockStep)}
 	if w.free() != nil {
 		w.fail()
 		return func() {}
@@ -50,9 +61,7 @@ func (s *Supervisor) watchDisk(sl *slot, r *run) (stop func()) {
 }
 
 type diskWatch struct {
-	slot  *slot
-	group jobGroup // of the slot
-	run   *run
+	diskJob
 	since time.Time
 
 	baseBytes, baseInodes int64 // free when the job began
@@ -80,7 +89,7 @@ func (w *diskWatch) loop(stop <-chan struct{}) {
 		if w.exceeded(bytes, inodes) != 0 && w.due() {
 			met, thaw := w.confirm()
 			if met != 0 {
-				w.run.requestEnd(met)
+				w.End(met)
 			}
 			thaw() // thawed in any case: the stub must see the end, whoever requests it
 			if met != 0 {
@@ -102,39 +111,21 @@ func (w *diskWatch) consumed() (bytes, inodes int64) {
 
 // fail ends the job, because its usage cannot be determined.
 func (w *diskWatch) fail() {
-	if w.run.limits.Disk != job.Unlimited {
-		w.run.requestEnd(wire.OverDisk)
+	if w.Limits.Disk != job.Unlimited {
+		w.End(wire.OverDisk)
 		return
 	}
-	w.run.requestEnd(wire.OverFiles)
+	w.End(wire.OverFiles)
 }
 
-func (w *diskWatch) free() error {
-	var st unix.Statfs_t
-	var err error
-	switch j := w.slot.jail; {
-	case j.session != nil && j.merged != "":
-		err = unix.Statfs(j.session.layer.Path(), &st)
-	case localFileSystems[j.repo.FSType]:
-		err = unix.Fstatfs(int(j.repo.Dir.Fd()), &st)
-	default: // the file system may not answer
-		found, err := j.s.probes.FileSystem(w.run.peer.Payer(), j.repo.Dir)
-		w.bytes, w.inodes = found.FreeBytes, found.FreeFiles
-		return err
-	}
-	w.bytes, w.inodes = int64(st.Bfree)*st.Bsize, int64(st.Ffree)
+func (w *diskWatch) free() (err error) {
+	w.bytes, w.inodes, err = w.Free()
 	return err
-}
-
-// localFileSystems are file systems, by statfs(2)'s magic number, that answer from a disk or from memory.
-var localFileSystems = map[int64]bool{
-	unix.EXT4_SUPER_MAGIC: true, unix.XFS_SUPER_MAGIC: true, unix.BTRFS_SUPER_MAGIC: true, unix.F2FS_SUPER_MAGIC: true,
-	unix.TMPFS_MAGIC: true,
 }
 
 // exceeded returns the outcome for the limit that this usage exceeds, or 0.
 func (w *diskWatch) exceeded(bytes, inodes int64) wire.Outcome {
-	switch l := w.run.limits; {
+	switch l := w.Limits; {
 	case l.Disk != job.Unlimited && bytes > l.Disk:
 		return wire.OverDisk
 	case l.Inodes != job.Unlimited && inodes > l.Inodes:
@@ -163,7 +154,7 @@ func (w *diskWatch) due() bool {
 // tooFar reports whether the free space has fallen so far that the job does not get more time.
 func (w *diskWatch) tooFar() bool {
 	bytes, inodes := w.consumed()
-	return w.exceeded(bytes-max(w.run.limits.Disk, passedBytes), inodes-max(w.run.limits.Inodes, passedInodes)) != 0
+	return w.exceeded(bytes-max(w.Limits.Disk, passedBytes), inodes-max(w.Limits.Inodes, passedInodes)) != 0
 }
 
 // allowMoreTime reports whether the job continues although descriptors are queued.
@@ -179,7 +170,7 @@ func (w *diskWatch) allowMoreTime() (more bool) {
 // written are taken from the kernel's accounting of its processes, which includes files that were deleted while open;
 // files created are counted in the tree. Space taken by other processes is excluded from then on.
 func (w *diskWatch) confirm() (met wire.Outcome, thaw func()) {
-	thaw, _ = w.group.Freeze()
+	thaw, _ = w.Group.Freeze()
 	late := time.AfterFunc(tablesPatience, w.fail)
 	written, err := w.written()
 	if met := w.exceeded(written, 0); err == nil && met != 0 {
@@ -195,11 +186,11 @@ func (w *diskWatch) confirm() (met wire.Outcome, thaw func()) {
 		return w.exceeded(w.consumed()), thaw
 	}
 	w.passed = time.Time{}
-	a, err := w.slot.jail.watcher().ask(scan.OpUsage, w.since)
-	if err != nil || a.Incomplete {
+	bytes, inodes, err := w.Usage(w.since)
+	if err != nil {
 		return w.exceeded(w.consumed()), thaw
 	}
-	bytes, inodes := a.Bytes+held.bytes, a.Inodes+held.inodes
+	bytes, inodes = bytes+held.bytes, inodes+held.inodes
 	if met := w.exceeded(bytes, inodes); met != 0 {
 		return met, thaw
 	}
@@ -216,12 +207,12 @@ type unnamedFiles struct {
 // sumUnnamed sums the job's open files that no longer have a name, or never had one (O_TMPFILE): space that fallocate(2)
 // reserved in them is not counted as written. It does not see a file that is only mapped. It fails if walkTables does.
 func (w *diskWatch) sumUnnamed() (h unnamedFiles, err error) {
-	pids, err := w.group.PIDs()
+	pids, err := w.Group.PIDs()
 	if err != nil {
 		return h, err
 	}
 	seen := map[uint64]bool{}
-	err = walkTables(pids, w.run.limits.PIDs, func(task string, names []string) error {
+	err = walkTables(pids, w.Limits.PIDs, func(task string, names []string) error {
 		for _, name := range names {
 			ino, bytes, socket, err := w.withoutName(task + "/fd/" + name)
 			if err != nil {
@@ -257,7 +248,7 @@ func (w *diskWatch) withoutName(path string) (ino uint64, bytes int64, socket bo
 	if st.Mode&unix.S_IFMT == unix.S_IFSOCK {
 		return 0, 0, true, nil
 	}
-	if unix.Mkdev(st.Dev_major, st.Dev_minor) != w.slot.jail.repo.Dev || st.Nlink != 0 {
+	if unix.Mkdev(st.Dev_major, st.Dev_minor) != w.Device || st.Nlink != 0 {
 		return 0, 0, false, nil
 	}
 	return st.Ino, int64(st.Blocks) * 512, false, nil
@@ -266,7 +257,7 @@ func (w *diskWatch) withoutName(path string) (ino uint64, bytes int64, socket bo
 // written sums the bytes that the job's processes caused to be written to block devices, less bytes truncated before
 // they were written (proc_pid_io(5)). The accounting of a process includes its reaped children.
 func (w *diskWatch) written() (int64, error) {
-	pids, err := w.group.PIDs()
+	pids, err := w.Group.PIDs()
 	if err != nil {
 		return 0, err
 	}

@@ -25,7 +25,10 @@ import (
 )
 
 // Helpers of all of the supervisor's tests.
-const owner = isolatetest.Owner
+const (
+	owner  = isolatetest.Owner
+	python = isolatetest.Python
+)
 
 var (
 	newRepo, mkdir, put = isolatetest.NewRepo, isolatetest.Mkdir, isolatetest.Put
@@ -35,6 +38,7 @@ var (
 	waits               = isolatetest.Waits
 	give, handle        = isolatetest.Give, isolatetest.Handle
 	inMountNamespace    = isolatetest.InMountNamespace
+	endLeader, ownTable = isolatetest.EndLeader, isolatetest.OwnTable
 )
 
 // TestMain: the test binary is also libcontainer's init, and a supervisor for tests that kill or contain one.

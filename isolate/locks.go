@@ -10,8 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"corral/isolate/wire"
 )
 
 // The kernel charges POSIX record locks (F_SETLK, fcntl(2)), 192 bytes each, to no cgroup, and RLIMIT_LOCKS no longer has an effect.
@@ -47,17 +45,18 @@ type lockWatch struct {
 }
 
 type lockHolder struct {
-	group jobGroup
-	run   *run
-	mu    sync.Mutex
-	gone  bool // guarded by mu: the group must not be used any more
-	over  bool // guarded by mu
+	group    jobGroup
+	maxTasks int64
+	end      func() // ends the job; may be called several times
+	mu       sync.Mutex
+	gone     bool // guarded by mu: the group must not be used any more
+	over     bool // guarded by mu
 }
 
-// watch starts watching a job. After stop returns, the slot is not used any more; over reports whether the job was
-// ended.
-func (w *lockWatch) watch(sl *slot, r *run) (stop func() (over bool)) {
-	h := &lockHolder{group: sl.group, run: r}
+// watch starts watching a job with at most maxTasks tasks, which end ends. After stop returns, the group is not used any
+// more; over reports whether the job was ended.
+func (w *lockWatch) watch(group jobGroup, maxTasks int64, end func()) (stop func() (over bool)) {
+	h := &lockHolder{group: group, maxTasks: maxTasks, end: end}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.watched) == 0 {
@@ -150,14 +149,14 @@ func (h *lockHolder) check() (blameless bool) {
 	}
 	thaw, frozen := h.group.Freeze()
 	defer thaw() // the stub must see the end, whoever requests it
-	late := time.AfterFunc(tablesPatience, func() { h.run.requestEnd(wire.Vanished) })
+	late := time.AfterFunc(tablesPatience, h.end)
 	pids, err := h.group.PIDs()
-	few := err == nil && !tooManyLocks(pids, h.run.limits.PIDs)
+	few := err == nil && !tooManyLocks(pids, h.maxTasks)
 	if late.Stop() && few {
 		return frozen
 	}
 	h.over = true
-	h.run.requestEnd(wire.Vanished)
+	h.end()
 	return false
 }
 

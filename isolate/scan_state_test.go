@@ -130,9 +130,6 @@ func TestProtectListReused(t *testing.T) {
 	}
 }
 
-// python begins the programs below.
-const python = "import ctypes, mmap, os, socket, sys\n"
-
 // TestChangesDetected: however a job changes a sensitive file, the result reports it once.
 func TestChangesDetected(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Program("pydoc3")) // of a complete Python installation

@@ -18,10 +18,10 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *admit.Reque
 	sl.job.Store(r)
 	stopDisk := func() {}
 	if q.Flags&wire.FlagNoRepo == 0 {
-		stopDisk = sync.OnceFunc(s.watchDisk(sl, r))
+		stopDisk = sync.OnceFunc(sl.watchDisk(r))
 		defer stopDisk()
 	}
-	stopLocks := s.locks.watch(sl, r)
+	stopLocks := s.locks.watch(sl.group, r.limits.PIDs, func() { r.requestEnd(wire.Vanished) })
 	defer stopLocks()
 	if err := s.sendJob(sl, r, q); err != nil {
 		return wire.Result{}, err
@@ -47,6 +47,18 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *admit.Reque
 		sl.jail.sensitive(since, &result)
 	}
 	return result, nil
+}
+
+// watchDisk ends the job at its limits of disk space and files.
+func (sl *slot) watchDisk(r *run) (stop func()) {
+	j := sl.jail
+	if j.session != nil && j.session.imports() { // its layer has a fixed size
+		return func() {}
+	}
+	return watchDisk(diskJob{
+		Group: sl.group, Limits: r.limits, Device: j.repo.Dev, Usage: j.usage, End: r.requestEnd,
+		Free: func() (bytes, inodes int64, err error) { return j.free(r.peer.Payer()) },
+	})
 }
 
 // watch waits for the job's end, or causes it, and returns when no process of the job is left. For a job that ends by

@@ -4,6 +4,7 @@ package isolatetest
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -164,3 +165,24 @@ func Handle(path string) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	return os.NewFile(uintptr(fd), path), err
 }
+
+// Python begins the programs below.
+const Python = "import ctypes, mmap, os, socket, sys\n"
+
+// Parts of Python programs, after Python: what threads do whose descriptors are not those in /proc/PID/fd.
+var (
+	// EndLeader ends the first thread of the process, and the others go on.
+	EndLeader = fmt.Sprintf(`
+def in_thread(f):
+    threading.Thread(target=f).start()
+    ctypes.CDLL(None).syscall(%d, 0)
+def leader_ended():
+    while ") Z" not in open("/proc/%%d/stat" %% os.getpid()).read(): time.sleep(0.001)
+`, unix.SYS_EXIT)
+
+	// OwnTable gives the calling thread a descriptor table of its own, as clone(2) without CLONE_FILES does, and leaves the standard streams.
+	OwnTable = fmt.Sprintf(`
+def own_table():
+    if ctypes.CDLL(None).syscall(%d, 1000, 1000, 2): raise OSError("close_range")
+`, unix.SYS_CLOSE_RANGE)
+)

@@ -1,0 +1,42 @@
+package isolate
+
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/isolate/scan"
+)
+
+// free returns the space that is left where the jail's jobs write, on behalf of a user who has a job in it.
+func (j *jail) free(user uint32) (bytes, inodes int64, err error) {
+	var st unix.Statfs_t
+	switch {
+	case j.session != nil && j.merged != "":
+		err = unix.Statfs(j.session.layer.Path(), &st)
+	case localFileSystems[j.repo.FSType]:
+		err = unix.Fstatfs(int(j.repo.Dir.Fd()), &st)
+	default: // the file system may not answer
+		found, err := j.s.probes.FileSystem(user, j.repo.Dir)
+		return found.FreeBytes, found.FreeFiles, err
+	}
+	return int64(st.Bfree) * st.Bsize, int64(st.Ffree), err
+}
+
+// usage returns what changed in the repository since a time, as far as it is still there.
+func (j *jail) usage(since time.Time) (bytes, inodes int64, err error) {
+	a, err := j.watcher().ask(scan.OpUsage, since)
+	if err == nil && a.Incomplete {
+		err = errIncomplete
+	}
+	return a.Bytes, a.Inodes, err
+}
+
+var errIncomplete = errors.New("the repository was not scanned in full")
+
+// localFileSystems are file systems, by statfs(2)'s magic number, that answer from a disk or from memory.
+var localFileSystems = map[int64]bool{
+	unix.EXT4_SUPER_MAGIC: true, unix.XFS_SUPER_MAGIC: true, unix.BTRFS_SUPER_MAGIC: true, unix.F2FS_SUPER_MAGIC: true,
+	unix.TMPFS_MAGIC: true,
+}
