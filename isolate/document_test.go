@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/isolate/host"
+	"corral/isolate/meter"
 	"corral/isolate/probe"
 	"corral/isolate/wire"
 	"corral/job"
@@ -67,7 +68,7 @@ func TestDocumentedLimits(t *testing.T) {
 			"The kernel ends about a million in a second, and a job's result waits for that |",
 		"| inotify instances, watches | a quarter of `fs.inotify.max_user_instances` and `max_user_watches` of the host, which all jobs of a jail have together |",
 		fmt.Sprintf("| POSIX record locks | %s, looked at four times a second while the host has some %s more than before; more end the job, limit `memory` |",
-			thousands(maxLocks), thousands(manyLocks/10_000*10_000)),
+			thousands(meter.MaxLocks), thousands(meter.ManyLocks/10_000*10_000)),
 		fmt.Sprintf("| arguments and environment | %d MiB together for corral; the kernel's own limit is 2 MiB at a stack of 8 MiB |", wire.MaxPayload>>20),
 	})
 	c := Config{Instance: "test", Programs: "/", StateDir: t.TempDir()}

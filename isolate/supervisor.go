@@ -16,6 +16,7 @@ import (
 	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/layer"
+	"corral/isolate/meter"
 	"corral/isolate/probe"
 	"corral/isolate/wire"
 	"corral/seccomp"
@@ -47,7 +48,7 @@ type Supervisor struct {
 	denials  denialLimiter
 	subuids  *host.Subordinates
 	windows  liveWindows
-	locks    lockWatch
+	locks    meter.LockWatch
 
 	mu                   sync.Mutex
 	jails                map[jailKey]*jail   // guarded by mu

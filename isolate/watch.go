@@ -8,6 +8,7 @@ import (
 
 	"corral/isolate/admit"
 	"corral/isolate/inside"
+	"corral/isolate/meter"
 	"corral/isolate/wire"
 )
 
@@ -21,7 +22,7 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *admit.Reque
 		stopDisk = sync.OnceFunc(sl.watchDisk(r))
 		defer stopDisk()
 	}
-	stopLocks := s.locks.watch(sl.group, r.limits.PIDs, func() { r.requestEnd(wire.Vanished) })
+	stopLocks := s.locks.Watch(sl.group, r.limits.PIDs, func() { r.requestEnd(wire.Vanished) })
 	defer stopLocks()
 	if err := s.sendJob(sl, r, q); err != nil {
 		return wire.Result{}, err
@@ -49,13 +50,13 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *admit.Reque
 	return result, nil
 }
 
-// watchDisk ends the job at its limits of disk space and files.
+// meter.WatchDisk ends the job at its limits of disk space and files.
 func (sl *slot) watchDisk(r *run) (stop func()) {
 	j := sl.jail
 	if j.session != nil && j.session.imports() { // its layer has a fixed size
 		return func() {}
 	}
-	return watchDisk(diskJob{
+	return meter.WatchDisk(meter.Disk{
 		Group: sl.group, Limits: r.limits, Device: j.repo.Dev, Usage: j.usage, End: r.requestEnd,
 		Free: func() (bytes, inodes int64, err error) { return j.free(r.peer.Payer()) },
 	})

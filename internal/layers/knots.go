@@ -27,7 +27,7 @@ var knots = map[string]int{
 
 	"internal/config": 17,
 
-	"isolate": 28,
+	"isolate": 27,
 
 	"rpc": 12,
 

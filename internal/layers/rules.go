@@ -222,6 +222,10 @@ var bounds = []bound{
 		reason: "it opens what clients name before anything is decided about it",
 	},
 	{
+		from: "isolate/meter", never: []string{"isolate", "isolate/admit", "isolate/cell", "isolate/sessions", "isolate/serve"},
+		reason: "it knows processes and limits, and neither jails nor repositories",
+	},
+	{
 		from: "isolate/host", never: []string{"isolate", "isolate/probe", "isolate/admit", "isolate/cell", "isolate/sessions", "isolate/serve"},
 		reason: "what the supervisor has of the machine depends on no jail, repository or request",
 	},

@@ -1,4 +1,4 @@
-package isolate
+package meter
 
 import (
 	"errors"
@@ -27,8 +27,8 @@ var (
 	errTooManyDescriptors = errors.New("more descriptors than the maximum that is read")
 )
 
-// A jobGroup is the cgroup of a job: *cgroup.Job, or a fake in tests.
-type jobGroup interface {
+// A Group is the cgroup of a job: *cgroup.Job, or a fake in tests.
+type Group interface {
 	Freeze() (thaw func(), frozen bool)
 	PIDs() ([]int, error)
 }

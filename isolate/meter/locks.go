@@ -1,4 +1,4 @@
-package isolate
+package meter
 
 import (
 	"bytes"
@@ -14,19 +14,19 @@ import (
 
 // The kernel charges POSIX record locks (F_SETLK, fcntl(2)), 192 bytes each, to no cgroup, and RLIMIT_LOCKS no longer has an effect.
 // A system call filter cannot count, and refusing them would break SQLite. So this is polling, and a job can overrun it for a
-// moment: first a cheap check of how many lock records the whole host has; if that number has grown by manyLocks, a check of the
+// moment: first a cheap check of how many lock records the whole host has; if that number has grown by ManyLocks, a check of the
 // descriptors of each job. A lock belongs to a descriptor table, and is released when that table closes the file. The filter refuses
 // locks of open file descriptions, which would survive in a descriptor queued in a socket.
 const (
 	locksInterval = 250 * time.Millisecond
 	locksUnknown  = 10 * time.Second // where the kernel does not report the number
 
-	// manyLocks is the growth in records, 50 MB, at which jobs are checked.
-	manyLocks = 1 << 18
+	// ManyLocks is the growth in records, 50 MB, at which jobs are checked.
+	ManyLocks = 1 << 18
 
-	// maxLocks is the maximum number of locks of a job: only a hostile or broken one has as many. 1,024 jobs have 2 GB
+	// MaxLocks is the maximum number of locks of a job: only a hostile or broken one has as many. 1,024 jobs have 2 GB
 	// of them.
-	maxLocks = 10_000
+	MaxLocks = 10_000
 
 	// locksAtOnce is how many jobs are checked in parallel, so that none waits long for others that use up their tablesPatience.
 	locksAtOnce = 64
@@ -36,16 +36,16 @@ const (
 // Reading it walks no list.
 const lockRecords = "/sys/kernel/slab/file_lock_cache/total_objects"
 
-// A lockWatch ends jobs that have more than maxLocks locks.
-type lockWatch struct {
+// A LockWatch ends jobs that have more than MaxLocks locks.
+type LockWatch struct {
 	mu      sync.Mutex
 	watched map[*lockHolder]bool // guarded by mu
 	timer   *time.Timer          // guarded by mu: calls look while there are jobs
-	base    int                  // guarded by mu: number of records when no job was over maxLocks, or the lowest since
+	base    int                  // guarded by mu: number of records when no job was over MaxLocks, or the lowest since
 }
 
 type lockHolder struct {
-	group    jobGroup
+	group    Group
 	maxTasks int64
 	end      func() // ends the job; may be called several times
 	mu       sync.Mutex
@@ -53,9 +53,9 @@ type lockHolder struct {
 	over     bool // guarded by mu
 }
 
-// watch starts watching a job with at most maxTasks tasks, which end ends. After stop returns, the group is not used any
+// Watch starts watching a job with at most maxTasks tasks, which end ends. After stop returns, the group is not used any
 // more; over reports whether the job was ended.
-func (w *lockWatch) watch(group jobGroup, maxTasks int64, end func()) (stop func() (over bool)) {
+func (w *LockWatch) Watch(group Group, maxTasks int64, end func()) (stop func() (over bool)) {
 	h := &lockHolder{group: group, maxTasks: maxTasks, end: end}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -79,7 +79,7 @@ func (w *lockWatch) watch(group jobGroup, maxTasks int64, end func()) (stop func
 }
 
 // look ends the jobs that have too many locks, and schedules itself again.
-func (w *lockWatch) look() {
+func (w *LockWatch) look() {
 	next := locksInterval
 	n, err := countLockRecords()
 	if err != nil {
@@ -88,7 +88,7 @@ func (w *lockWatch) look() {
 	w.mu.Lock()
 	w.base = min(w.base, n)
 	var all []*lockHolder
-	if err != nil || n > w.base+manyLocks {
+	if err != nil || n > w.base+ManyLocks {
 		for h := range w.watched {
 			all = append(all, h)
 		}
@@ -162,17 +162,17 @@ func (h *lockHolder) check() (blameless bool) {
 
 var errTooManyLocks = errors.New("more locks than a job may have")
 
-// tooManyLocks reports whether the processes have more than maxLocks locks in all. A table that cannot be read counts as too many
+// tooManyLocks reports whether the processes have more than MaxLocks locks in all. A table that cannot be read counts as too many
 // locks, and so do more tasks or descriptors than walkTables reads.
 func tooManyLocks(pids []int, maxTasks int64) bool {
 	locks := 0
 	return walkTables(pids, maxTasks, func(task string, names []string) error {
 		for _, name := range names {
-			n, err := locksIn(task+"/fdinfo/"+name, maxLocks-locks)
+			n, err := locksIn(task+"/fdinfo/"+name, MaxLocks-locks)
 			if err != nil {
 				return err
 			}
-			if locks += n; locks > maxLocks {
+			if locks += n; locks > MaxLocks {
 				return errTooManyLocks
 			}
 		}

@@ -1,4 +1,4 @@
-package isolate
+package meter
 
 import (
 	"bufio"
@@ -68,10 +68,10 @@ def hold():
 			if line, err := bufio.NewReader(out).ReadString('\n'); line != "taken\n" {
 				t.Fatalf("%q, %v", line, err)
 			}
-			var w lockWatch
-			stop := w.watch(fakeGroup{pids: []int{cmd.Process.Pid}, frozen: true}, 1000, func() {})
+			var w LockWatch
+			stop := w.Watch(fakeGroup{pids: []int{cmd.Process.Pid}, frozen: true}, 1000, func() {})
 			w.mu.Lock()
-			w.base = -2 * manyLocks // as if the host had as many more since
+			w.base = -2 * ManyLocks // as if the host had as many more since
 			holder := slices.Collect(maps.Keys(w.watched))[0]
 			w.mu.Unlock()
 			eventually(t, func() string {
@@ -124,7 +124,7 @@ func TestTablesStuck(t *testing.T) {
 
 		var outcome wire.Outcome
 		ended := make(chan struct{})
-		w := &diskWatch{diskJob: diskJob{
+		w := &diskWatch{Disk: Disk{
 			Group: fakeGroup{frozen: true, stuck: ended}, Limits: job.Limits{Disk: 1, Inodes: job.Unlimited},
 			End: func(o wire.Outcome) {
 				if outcome == 0 {
@@ -148,9 +148,9 @@ func TestLocksUnread(t *testing.T) {
 		t.Skip(err)
 	}
 	for _, frozen := range []bool{true, false} {
-		const low = -2 * manyLocks
+		const low = -2 * ManyLocks
 		h := &lockHolder{group: fakeGroup{pids: []int{os.Getpid()}, frozen: frozen}, maxTasks: 1000, end: func() {}}
-		w := &lockWatch{watched: map[*lockHolder]bool{h: true}, timer: time.NewTimer(time.Hour), base: low}
+		w := &LockWatch{watched: map[*lockHolder]bool{h: true}, timer: time.NewTimer(time.Hour), base: low}
 		w.look()
 		w.timer.Stop()
 		if h.over || (w.base != low) != frozen {

@@ -1,4 +1,4 @@
-package isolate
+package meter
 
 import (
 	"bufio"
@@ -23,9 +23,9 @@ const (
 	diskIntervalNear = 500 * time.Microsecond
 )
 
-// A diskJob is a job whose use of disk space is watched.
-type diskJob struct {
-	Group  jobGroup
+// A Disk is a job whose use of disk space is watched.
+type Disk struct {
+	Group  Group
 	Limits job.Limits
 	Device uint64 // of the file system that the job writes to
 	// Free returns what that file system has left. It must not wait for long.
@@ -36,16 +36,16 @@ type diskJob struct {
 	End func(wire.Outcome)
 }
 
-// watchDisk ends the job when it has added more to the repository than its limits allow. A host directory that the
+// WatchDisk ends the job when it has added more to the repository than its limits allow. A host directory that the
 // job writes to directly has no quota of its own, so this is polling and can be overrun: a cheap check of the whole
 // file system (statfs) shows when the limit may have been exceeded; then, because other processes write there too,
 // the scanner sums what changed in the repository since the job began. Jobs without a disk limit are not watched.
 // After stop returns, no further check is made.
-func watchDisk(d diskJob) (stop func()) {
+func WatchDisk(d Disk) (stop func()) {
 	if d.Limits.Disk == job.Unlimited && d.Limits.Inodes == job.Unlimited {
 		return func() {}
 	}
-	w := &diskWatch{diskJob: d, since: host.FileTime().Add(-host.ClockStep)}
+	w := &diskWatch{Disk: d, since: host.FileTime().Add(-host.ClockStep)}
 	if w.free() != nil {
 		w.fail()
 		return func() {}
@@ -61,7 +61,7 @@ func watchDisk(d diskJob) (stop func()) {
 }
 
 type diskWatch struct {
-	diskJob
+	Disk
 	since time.Time
 
 	baseBytes, baseInodes int64 // free when the job began

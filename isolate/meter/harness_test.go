@@ -1,0 +1,5 @@
+package meter
+
+import "corral/internal/test/isolatetest"
+
+var eventually = isolatetest.Eventually
