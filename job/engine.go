@@ -34,16 +34,12 @@ type Output interface {
 	// Written returns the number of bytes the job has written so far.
 	Written() (stdout, stderr int64)
 	// Finish drains the pipes and stores the output together with the record. It does not wait for other processes
-	// that hold a pipe open. It is called once, after Streams or, for a Screen, after Terminal. If the output cannot
-	// be stored, the record is still valid.
+	// that hold a pipe open. It is called once, after Streams or Hooks.Terminal. If the output cannot be stored, the
+	// record is still valid.
 	Finish(r *Record)
 	// Discard releases an Output that was not finished. It may be called at any time.
 	Discard()
 }
-
-// A Watch is called at intervals with the time since the request began, including its wait in the queue, and the
-// number of bytes that its job has written so far.
-type Watch func(elapsed time.Duration, stdout, stderr int64)
 
 // An Engine takes requests through their life: decide, audit, run, store, audit. Every front-end runs its jobs
 // through one.
@@ -52,7 +48,7 @@ type Engine struct {
 	Runner  Runner
 	Auditor Auditor
 	Queue   *Queue        // nil means no bound
-	Every   time.Duration // interval between calls of a Watch; 0 means five seconds
+	Every   time.Duration // interval between calls of Hooks.Progress; 0 means five seconds
 	// Sessions provides sessions to the requests that need one; if nil, such a request fails.
 	Sessions SessionProvider
 	// Changes lists the changes in the overlay of the session that spec names; nil lists nothing.
@@ -61,12 +57,12 @@ type Engine struct {
 
 // Run takes r through its life. The supervisor itself records the job's start and end in the audit log; for a request
 // that no job is started for, the Auditor has written a record when Run returns. out is finished or discarded by
-// then. watch may be nil.
+// then.
 //
 // A request that was denied, failed or could not be started yields a Record. An error is corral's own failure: the
 // audit log cannot be written, the supervisor is unreachable, or it has no capacity. After an error no process of the
 // job is left.
-func (e *Engine) Run(ctx context.Context, r *Request, out Output, watch Watch) (*Record, error) {
+func (e *Engine) Run(ctx context.Context, r *Request, out Output, h Hooks) (*Record, error) {
 	defer out.Discard() // does nothing after Finish
 	record := &Record{Request: r, Created: time.Now()}
 	defer func() { record.Duration = time.Since(record.Created) }()
@@ -83,7 +79,7 @@ func (e *Engine) Run(ctx context.Context, r *Request, out Output, watch Watch) (
 		record.Status, record.Message, record.Result.ExitCode = Failure, d.Missing, exitMissing
 		return record, e.denied(ctx, record)
 	}
-	stop := e.watch(out, watch)
+	stop := e.reportProgress(out, h.Progress)
 	defer stop()
 	leave, err := e.Queue.Enter(ctx)
 	record.Queued = time.Since(record.Created)
@@ -97,7 +93,7 @@ func (e *Engine) Run(ctx context.Context, r *Request, out Output, watch Watch) (
 		return record, e.denied(ctx, record)
 	}
 	defer leave()
-	if err := e.run(ctx, record, out); err != nil {
+	if err := e.run(ctx, record, out, h); err != nil {
 		return nil, err
 	}
 	return record, nil
@@ -134,10 +130,10 @@ func (r *Record) claim(artifact string) Claim {
 	}
 }
 
-func (e *Engine) run(ctx context.Context, record *Record, out Output) error {
+func (e *Engine) run(ctx context.Context, record *Record, out Output, h Hooks) error {
 	spec := record.Decision.Spec
 	spec.Claim = record.claim(out.Handle())
-	stdio, fed, err := connect(record.Request, out)
+	stdio, fed, err := connect(record.Request, out, h)
 	if err != nil {
 		return err
 	}
@@ -199,9 +195,9 @@ func directoryRefused(dir string, errno syscall.Errno) string {
 	return fmt.Sprintf("Working directory cannot be entered: %s: %v", dir, errno)
 }
 
-// watch calls w every e.Every until stop is called. w is not running when stop returns.
-func (e *Engine) watch(out Output, w Watch) (stop func()) {
-	if w == nil {
+// reportProgress calls progress every e.Every until stop is called. progress is not running when stop returns.
+func (e *Engine) reportProgress(out Output, progress func(elapsed time.Duration, stdout, stderr int64)) (stop func()) {
+	if progress == nil {
 		return func() {}
 	}
 	every := e.Every
@@ -209,7 +205,7 @@ func (e *Engine) watch(out Output, w Watch) (stop func()) {
 		every = 5 * time.Second
 	}
 	begun, ended := time.Now(), false
-	var mu sync.Mutex // guards ended, and is held while w is called
+	var mu sync.Mutex // guards ended, and is held while progress is called
 	var timer *time.Timer
 	tick := func() {
 		mu.Lock()
@@ -218,7 +214,7 @@ func (e *Engine) watch(out Output, w Watch) (stop func()) {
 			return
 		}
 		stdout, stderr := out.Written()
-		w(time.Since(begun), stdout, stderr)
+		progress(time.Since(begun), stdout, stderr)
 		timer.Reset(every)
 	}
 	mu.Lock()

@@ -132,7 +132,7 @@ func TestEngine(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := tt.stage
-			r, err := s.engine().Run(t.Context(), &request, s, nil)
+			r, err := s.engine().Run(t.Context(), &request, s, Hooks{})
 			if !slices.Equal(s.steps, tt.steps) {
 				t.Errorf("steps %q, want %q", s.steps, tt.steps)
 			}
@@ -167,13 +167,13 @@ func TestClaimIsAudited(t *testing.T) {
 		Decision: "h", Code: "c", Args: "a", Artifact: "handle",
 	}
 	s := &stage{decision: allowed(), run: succeed}
-	if _, err := s.engine().Run(t.Context(), &request, s, nil); err != nil || !reflect.DeepEqual(s.claims, []Claim{want}) {
+	if _, err := s.engine().Run(t.Context(), &request, s, Hooks{}); err != nil || !reflect.DeepEqual(s.claims, []Claim{want}) {
 		t.Errorf("%+v, %v", s.claims, err)
 	}
 	s = &stage{decision: allowed()}
 	s.decision.Rule, s.decision.Reasons = "cwd", []string{"out", "and out"}
 	want.Artifact, want.Reason = "", "cwd: out"
-	if _, err := s.engine().Run(t.Context(), &request, s, nil); err != nil || !reflect.DeepEqual(s.claims, []Claim{want}) {
+	if _, err := s.engine().Run(t.Context(), &request, s, Hooks{}); err != nil || !reflect.DeepEqual(s.claims, []Claim{want}) {
 		t.Errorf("%+v, %v", s.claims, err)
 	}
 }
@@ -190,7 +190,7 @@ func TestCancelled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := e.Run(ctx, &request, s, nil)
+	r, err := e.Run(ctx, &request, s, Hooks{})
 	if err != nil || r.Status != Cancelled || r.Decision.Hash != "h" || !slices.Equal(s.steps, []string{"decide", "audit", "discard"}) {
 		t.Errorf("%+v, %v, %q", r, err, s.steps)
 	}
@@ -198,7 +198,7 @@ func TestCancelled(t *testing.T) {
 	if _, err := e.Queue.Enter(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if r, err = e.Run(t.Context(), &request, s, nil); err != nil || r.Status != Denied || r.Decision.Rule != "concurrency" || len(r.Decision.Hash) != 64 {
+	if r, err = e.Run(t.Context(), &request, s, Hooks{}); err != nil || r.Status != Denied || r.Decision.Rule != "concurrency" || len(r.Decision.Hash) != 64 {
 		t.Errorf("queue full: %+v, %v", r, err)
 	}
 	leave()
@@ -214,7 +214,7 @@ func TestStreams(t *testing.T) {
 		_, err := io.Copy(stdio.Stdout, stdio.Stdin)
 		return Result{Status: Success}, err
 	}}
-	if _, err := s.engine().Run(t.Context(), &r, s, nil); err != nil || s.out != long {
+	if _, err := s.engine().Run(t.Context(), &r, s, Hooks{}); err != nil || s.out != long {
 		t.Errorf("%d bytes of %d came back, %v", len(s.out), len(long), err)
 	}
 	held := make(chan *os.File, 1)
@@ -223,14 +223,14 @@ func TestStreams(t *testing.T) {
 		held <- os.NewFile(uintptr(fd), "held")
 		return Result{Status: Success}, err
 	}}
-	if _, err := s.engine().Run(t.Context(), &r, s, nil); err != nil {
+	if _, err := s.engine().Run(t.Context(), &r, s, Hooks{}); err != nil {
 		t.Error(err)
 	}
 	(<-held).Close()
 }
 
-// TestWatch: the watch is called while the request waits and runs, and not after Run has returned.
-func TestWatch(t *testing.T) {
+// TestProgress: the hook is called while the request waits and runs, and not after Run has returned.
+func TestProgress(t *testing.T) {
 	called := make(chan struct{})
 	var once sync.Once
 	s := &stage{decision: allowed(), run: func(context.Context, Spec, Stdio) (Result, error) {
@@ -239,7 +239,7 @@ func TestWatch(t *testing.T) {
 	}}
 	e := s.engine()
 	e.Queue = NewQueue(1, 1, time.Hour)
-	leave, err := e.Queue.Enter(t.Context()) // the watch is called during the wait, too
+	leave, err := e.Queue.Enter(t.Context()) // the hook is called during the wait, too
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,12 +248,12 @@ func TestWatch(t *testing.T) {
 		leave()
 	}()
 	ended := false
-	_, err = e.Run(t.Context(), &request, s, func(elapsed time.Duration, stdout, stderr int64) {
+	_, err = e.Run(t.Context(), &request, s, Hooks{Progress: func(elapsed time.Duration, stdout, stderr int64) {
 		if ended || elapsed <= 0 || stdout != 5 || stderr != 7 {
-			t.Errorf("watch got %v, %d, %d; ended: %t", elapsed, stdout, stderr, ended)
+			t.Errorf("Progress got %v, %d, %d; ended: %t", elapsed, stdout, stderr, ended)
 		}
 		once.Do(func() { close(called) })
-	})
+	}})
 	ended = true
 	if err != nil {
 		t.Error(err)

@@ -72,7 +72,7 @@ func TestAcquire(t *testing.T) {
 		}
 		e := l.engine()
 		e.Changes = list
-		r, err := e.Run(t.Context(), &tt.request, l, nil)
+		r, err := e.Run(t.Context(), &tt.request, l, Hooks{})
 		if err != nil || r.Status != Success || r.Session != tt.session || ran.Session != tt.session || r.Anew || (r.Changes != nil) != tt.listed {
 			t.Errorf("%s: %+v, %v; ran in %q", tt.name, r, err, ran.Session)
 		}
@@ -87,7 +87,7 @@ func TestChangesNotListed(t *testing.T) {
 	l := &provider{stage: &stage{decision: behind(), run: succeed}, leases: []Lease{{ID: "s1", Anew: true}}}
 	e := l.engine()
 	e.Changes = func(context.Context, Spec) (*Changes, error) { return &Changes{}, errors.New("no room") }
-	r, err := e.Run(t.Context(), &request, l, nil)
+	r, err := e.Run(t.Context(), &request, l, Hooks{})
 	if err != nil || r.Status != Success || r.Changes != nil || r.ChangesReason != "no room" || !r.Anew {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -108,7 +108,7 @@ func TestRetriesLostSession(t *testing.T) {
 		_, err2 := stdio.Stdout.WriteString("got " + string(b))
 		return Result{Status: Success}, errors.Join(err, err2)
 	}
-	record, err := l.engine().Run(t.Context(), &r, l, nil)
+	record, err := l.engine().Run(t.Context(), &r, l, Hooks{})
 	if err != nil || record.Status != Success || !record.Anew || record.Session != "s2" || l.out != "got given" {
 		t.Errorf("%+v, %v, %q", record, err, l.out)
 	}
@@ -119,7 +119,7 @@ func TestRetriesLostSession(t *testing.T) {
 	attempts = 0
 	l.leases = []Lease{{ID: "s1"}}
 	var refusal *Refusal
-	if _, err := l.engine().Run(t.Context(), &r, l, nil); !errors.As(err, &refusal) || attempts != 2 {
+	if _, err := l.engine().Run(t.Context(), &r, l, Hooks{}); !errors.As(err, &refusal) || attempts != 2 {
 		t.Errorf("%v after %d attempts", err, attempts)
 	}
 }
@@ -158,20 +158,20 @@ func TestNoSessionIsAudited(t *testing.T) {
 	steps := []string{"decide", "streams", "acquire", "audit", "discard"}
 	l := &provider{stage: &stage{decision: behind(), run: succeed}, err: &Refusal{Step: "session", Message: "16 sessions are open"}}
 	var refusal *Refusal
-	if _, err := l.engine().Run(t.Context(), &request, l, nil); !errors.As(err, &refusal) || !slices.Equal(l.steps, steps) {
+	if _, err := l.engine().Run(t.Context(), &request, l, Hooks{}); !errors.As(err, &refusal) || !slices.Equal(l.steps, steps) {
 		t.Errorf("%v, %q", err, l.steps)
 	}
 	if len(l.claims) != 1 || l.claims[0].Reason != "16 sessions are open" {
 		t.Errorf("%+v", l.claims)
 	}
 	l = &provider{stage: &stage{decision: behind(), run: succeed, audit: errors.New("disk")}, err: errors.New("no loop device")}
-	if _, err := l.engine().Run(t.Context(), &request, l, nil); err == nil || err.Error() != "audit: disk" {
+	if _, err := l.engine().Run(t.Context(), &request, l, Hooks{}); err == nil || err.Error() != "audit: disk" {
 		t.Errorf("%v", err)
 	}
 	l = &provider{stage: &stage{decision: behind(), run: succeed}}
 	e := l.engine()
 	e.Sessions = nil
-	if _, err := e.Run(t.Context(), &request, l, nil); !errors.Is(err, errNoSessions) {
+	if _, err := e.Run(t.Context(), &request, l, Hooks{}); !errors.Is(err, errNoSessions) {
 		t.Errorf("%v", err)
 	}
 }
@@ -185,7 +185,7 @@ func TestCancelledWhileAcquiring(t *testing.T) {
 		cancel()
 		return ctx.Err()
 	})
-	r, err := e.Run(ctx, &request, l, nil)
+	r, err := e.Run(ctx, &request, l, Hooks{})
 	if err == nil && l.claims != nil && r.Status == Cancelled && r.Message == "cancelled before it started" {
 		return
 	}

@@ -47,7 +47,7 @@ func TestPhases(t *testing.T) {
 		returned = time.Now()
 		return Result{Status: Success, Usage: Usage{Wall: returned.Sub(launched)}}, nil
 	}}
-	r, err := s.engine().Run(t.Context(), &request, s, nil)
+	r, err := s.engine().Run(t.Context(), &request, s, Hooks{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestPhases(t *testing.T) {
 		t.Errorf("%+v", parts)
 	}
 	s = &stage{decision: Decision{Rule: "timeout", Reasons: []string{"too long"}}}
-	if r, err = s.engine().Run(t.Context(), &request, s, nil); err != nil || len(r.Parts()) != 1 {
+	if r, err = s.engine().Run(t.Context(), &request, s, Hooks{}); err != nil || len(r.Parts()) != 1 {
 		t.Errorf("denied: %+v, %v", r.Parts(), err)
 	}
 }

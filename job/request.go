@@ -18,13 +18,13 @@ type Request struct {
 	Args       []string // for the program, or for the code
 	Code       *string  // nil means that only Args are given
 	Stdin      string
-	// Streamed means that the Output feeds the input while the job runs, see Feeder; Stdin is "" then. The input is
+	// Streamed means that the caller writes the input while the job runs, see Hooks; Stdin is "" then. The input is
 	// not known in advance: decisions, the audit log and rules have StdinStreamed in place of its hash.
 	Streamed bool
 	Dir      string // relative to the repository; "" and "." mean the repository
 	// Env are variables that the client sets in the job's environment, after all others; a nil value removes one.
 	Env      map[string]*string
-	Terminal Size // non-zero: the job has a terminal, which the Output receives, see Screen
+	Terminal Size // non-zero: the job has a terminal, which the caller receives, see Hooks
 	// Workspace is the client's choice; nil takes the policy's. The client never gets more access than the policy
 	// gives: Direct becomes Overlay in an overlay repository and is denied in a ReadOnly one.
 	Workspace *Workspace

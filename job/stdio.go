@@ -3,29 +3,23 @@ package job
 import (
 	"errors"
 	"os"
+	"time"
 )
 
-// A Feeder is an Output that also feeds the job's input while it runs, for a Request that is Streamed.
-type Feeder interface {
-	Output
-	// Stdin creates the pipe and returns the job's end. It is called at most once, before Streams. The Output closes
-	// the other end, and must stop writing when the job has ended.
-	Stdin() (*os.File, error)
-}
-
-// A Screen is an Output that receives the job's terminal, for a Request that has a Terminal. Streams is not called
-// then.
-type Screen interface {
-	Output
-	// Terminal takes ownership of the master, see Stdio.
-	Terminal(master *os.File)
-}
-
-// A Leader is an Output that signals its job.
-type Leader interface {
-	Output
-	// Started receives the Signaler of the job, see Stdio.
-	Started(s Signaler)
+// Hooks connect a caller with its job while that waits and runs. A nil hook is not called.
+type Hooks struct {
+	// Stdin creates the pipe of the input of a Streamed Request, which requires it, and returns the job's end. It is
+	// called at most once, before Output.Streams. The caller closes the other end, and must stop writing when the job
+	// has ended.
+	Stdin func() (*os.File, error)
+	// Terminal takes ownership of the master of the job's terminal, see Stdio. A Request with a Terminal requires it,
+	// and Output.Streams is not called for it.
+	Terminal func(master *os.File)
+	// Started receives the Signaler of each attempt to run the job, see Stdio.
+	Started func(s Signaler)
+	// Progress is called at intervals, see Engine.Every, with the time since the request began, including its wait in
+	// the queue, and the number of bytes that the job has written so far. It is not called after Run has returned.
+	Progress func(elapsed time.Duration, stdout, stderr int64)
 }
 
 // A Signaler signals a running job.
@@ -35,32 +29,28 @@ type Signaler interface {
 	Signal(number int, everyone bool) error
 }
 
-// Errors for an Output that lacks what the request needs; that is a bug in the caller.
+// Errors for a hook that the request requires; that is a bug in the caller.
 var (
-	errNoFeeder = errors.New("the request has streamed input, but its output is not a Feeder")
-	errNoScreen = errors.New("the request has a terminal, but its output is not a Screen")
+	errNoStdin    = errors.New("the request has streamed input, but there is no hook for it")
+	errNoTerminal = errors.New("the request has a terminal, but there is no hook for it")
 )
 
 // connect creates the streams of r's job. fed stops feeding the input and waits until it has stopped.
-func connect(r *Request, out Output) (stdio Stdio, fed func(), err error) {
+func connect(r *Request, out Output, h Hooks) (stdio Stdio, fed func(), err error) {
 	fed = func() {}
-	if leader, ok := out.(Leader); ok {
-		stdio.Started = leader.Started
-	}
+	stdio.Started = h.Started
 	if r.Terminal != (Size{}) {
-		screen, ok := out.(Screen)
-		if !ok {
-			return Stdio{}, nil, errNoScreen
+		if h.Terminal == nil {
+			return Stdio{}, nil, errNoTerminal
 		}
-		stdio.Terminal = screen.Terminal
+		stdio.Terminal = h.Terminal
 		return stdio, fed, nil
 	}
 	if r.Streamed {
-		feeder, ok := out.(Feeder)
-		if !ok {
-			return Stdio{}, nil, errNoFeeder
+		if h.Stdin == nil {
+			return Stdio{}, nil, errNoStdin
 		}
-		stdio.Stdin, err = feeder.Stdin()
+		stdio.Stdin, err = h.Stdin()
 	} else {
 		stdio.Stdin, fed, err = feed(r.Stdin)
 	}

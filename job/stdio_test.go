@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A live stage is also a Feeder and a Screen.
+// A live stage has hooks for streamed input and a terminal.
 type live struct {
 	*stage
 	stdin    *os.File
@@ -26,8 +26,7 @@ func (l *live) Terminal(master *os.File) {
 	l.terminal = master
 }
 
-// TestStreamedInputAndTerminal: streamed input comes from the output, and a terminal goes to the output in place of
-// pipes.
+// TestStreamedInputAndTerminal: streamed input comes from its hook, and a terminal goes to its hook in place of pipes.
 func TestStreamedInputAndTerminal(t *testing.T) {
 	master, err := os.Open(os.DevNull)
 	if err != nil {
@@ -61,16 +60,16 @@ func TestStreamedInputAndTerminal(t *testing.T) {
 				if stdio.Terminal != nil {
 					stdio.Terminal(master)
 				} else if stdio.Stdin != r {
-					t.Error("stdin is not the output's pipe")
+					t.Error("stdin is not the hook's pipe")
 				}
 				return Result{Status: Success}, nil
 			}
-			_, err = s.engine().Run(t.Context(), &tt.request, l, nil)
+			_, err = s.engine().Run(t.Context(), &tt.request, s, Hooks{Stdin: l.Stdin, Terminal: l.Terminal})
 			if !errors.Is(err, tt.err) || !slices.Equal(s.steps, tt.steps) {
 				t.Errorf("%v, steps %q, want %v, %q", err, s.steps, tt.err, tt.steps)
 			}
 			if tt.request.Terminal == size && l.terminal != master {
-				t.Error("the output did not receive the terminal")
+				t.Error("the hook did not receive the terminal")
 			}
 			if tt.streams != nil && r.Close() == nil {
 				t.Error("the job's end of the input was left open")
@@ -79,31 +78,23 @@ func TestStreamedInputAndTerminal(t *testing.T) {
 	}
 }
 
-// TestOutputLacksInterface: an output that lacks what the request needs is an error, and nothing runs.
-func TestOutputLacksInterface(t *testing.T) {
+// TestMissingHook: a missing hook that the request requires is an error, and nothing runs.
+func TestMissingHook(t *testing.T) {
 	for _, r := range []Request{{Streamed: true}, {Terminal: Size{Rows: 1, Cols: 1}}} {
 		s := &stage{decision: allowed(), run: succeed}
-		if _, err := s.engine().Run(t.Context(), &r, s, nil); err == nil || !slices.Equal(s.steps, []string{"decide", "discard"}) {
+		if _, err := s.engine().Run(t.Context(), &r, s, Hooks{}); err == nil || !slices.Equal(s.steps, []string{"decide", "discard"}) {
 			t.Errorf("%+v: %v, %q", r, err, s.steps)
 		}
 	}
 }
-
-// A leading stage is also a Leader.
-type leading struct {
-	*stage
-	signaler Signaler
-}
-
-func (l *leading) Started(s Signaler) { l.signaler = s }
 
 // signaled is a Signaler that does nothing.
 type signaled struct{ attempt int }
 
 func (signaled) Signal(int, bool) error { return nil }
 
-// TestLeader: a Leader receives the Signaler of each attempt to run its job; for other outputs Started is nil.
-func TestLeader(t *testing.T) {
+// TestStarted: the hook receives the Signaler of each attempt to run the job; without it, Stdio.Started is nil.
+func TestStarted(t *testing.T) {
 	s := &stage{decision: allowed(), run: func(_ context.Context, _ Spec, stdio Stdio) (Result, error) {
 		stdio.Started(signaled{1})
 		two, ok := stdio.again(&Request{})
@@ -114,17 +105,18 @@ func TestLeader(t *testing.T) {
 		two.close()
 		return Result{Status: Success}, nil
 	}}
-	l := &leading{stage: s}
-	if _, err := s.engine().Run(t.Context(), &Request{}, l, nil); err != nil || l.signaler != (signaled{2}) {
-		t.Errorf("%v, %v", err, l.signaler)
+	var got Signaler
+	hooks := Hooks{Started: func(s Signaler) { got = s }}
+	if _, err := s.engine().Run(t.Context(), &Request{}, s, hooks); err != nil || got != (signaled{2}) {
+		t.Errorf("%v, %v", err, got)
 	}
 	s.run = func(_ context.Context, _ Spec, stdio Stdio) (Result, error) {
 		if stdio.Started != nil {
-			t.Error("Started is set for an output that is not a Leader")
+			t.Error("Stdio.Started is set without a hook")
 		}
 		return Result{Status: Success}, nil
 	}
-	if _, err := s.engine().Run(t.Context(), &Request{}, s, nil); err != nil {
+	if _, err := s.engine().Run(t.Context(), &Request{}, s, Hooks{}); err != nil {
 		t.Error(err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // drainTimeout is how long after a job's end its output is still read if a process outside the job holds the pipes open.
 const drainTimeout = 50 * time.Millisecond
 
-// An output reads what a process writes. It implements job.Output, job.Feeder and job.Screen.
+// An output reads what a process writes. It implements job.Output.
 type output struct {
 	p        *process
 	finished bool // used by the goroutine that runs the process
@@ -26,16 +26,13 @@ type output struct {
 
 func newOutput(p *process) *output { return &output{p: p} }
 
-var (
-	_ job.Feeder = (*output)(nil)
-	_ job.Screen = (*output)(nil)
-)
+var _ job.Output = (*output)(nil)
 
 // Handle implements job.Output. It returns "": output is not stored.
 func (o *output) Handle() string { return "" }
 
-// Stdin implements job.Feeder.
-func (o *output) Stdin() (*os.File, error) { return o.p.input.pipe() }
+// stdin is the hook for streamed input.
+func (o *output) stdin() (*os.File, error) { return o.p.input.pipe() }
 
 // Streams implements job.Output.
 func (o *output) Streams() (stdout, stderr *os.File, err error) {
@@ -56,8 +53,8 @@ func (o *output) Streams() (stdout, stderr *os.File, err error) {
 	return ends[0], ends[1], nil
 }
 
-// Terminal implements job.Screen.
-func (o *output) Terminal(master *os.File) {
+// terminal is the hook for a terminal.
+func (o *output) terminal(master *os.File) {
 	file, err := o.p.screen.open(master)
 	if err != nil {
 		o.p.cancel(err)

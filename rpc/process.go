@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"corral/internal/calls"
+	"corral/job"
 )
 
 // spawnTimeout is how long the response to process/spawn is held back until the process has written output or was
@@ -96,7 +97,7 @@ func (p *process) run(ctx context.Context) {
 		defer timer.Stop()
 	}
 	p.call.Repo(p.request.Repo)
-	record, err := p.engine.Run(ctx, &p.request, p.out, nil)
+	record, err := p.engine.Run(ctx, &p.request, p.out, job.Hooks{Stdin: p.out.stdin, Terminal: p.out.terminal})
 	p.call.Ran(record)
 	if p.input != nil {
 		p.input.end()

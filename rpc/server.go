@@ -40,7 +40,7 @@ const DefaultBudget = 256 << 20
 
 // An Engine authorizes and runs jobs; *job.Engine implements it.
 type Engine interface {
-	Run(ctx context.Context, r *job.Request, out job.Output, watch job.Watch) (*job.Record, error)
+	Run(ctx context.Context, r *job.Request, out job.Output, h job.Hooks) (*job.Record, error)
 }
 
 // A Repo is a served repository.

@@ -143,10 +143,10 @@ type engine struct {
 }
 
 // Run implements run.Engine.
-func (e *engine) Run(ctx context.Context, r *job.Request, out job.Output, watch job.Watch) (*job.Record, error) {
+func (e *engine) Run(ctx context.Context, r *job.Request, out job.Output, h job.Hooks) (*job.Record, error) {
 	e.running.Add(1)
 	defer e.running.Done()
-	return noted(ctx, r, func() (*job.Record, error) { return e.Engine.Run(ctx, r, out, watch) })
+	return noted(ctx, r, func() (*job.Record, error) { return e.Engine.Run(ctx, r, out, h) })
 }
 
 // connect returns a connection to the supervisor, and the configuration. Root is dropped when it returns.

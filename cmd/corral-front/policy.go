@@ -143,7 +143,7 @@ type catcher struct{ request *job.Request }
 var errCaught = errors.New("not run")
 
 // Run implements run.Engine.
-func (c *catcher) Run(_ context.Context, r *job.Request, out job.Output, _ job.Watch) (*job.Record, error) {
+func (c *catcher) Run(_ context.Context, r *job.Request, out job.Output, _ job.Hooks) (*job.Record, error) {
 	out.Discard()
 	c.request = r
 	return nil, errCaught

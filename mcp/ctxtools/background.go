@@ -41,23 +41,15 @@ type background struct {
 	skipped  string           // guarded by mu: why the output is not indexed
 }
 
-// A leaderOutput is the job's output that also receives the handle for signaling the job.
-type leaderOutput struct {
-	*artifact.Output
-	b *background
-}
-
-// Started implements job.Leader.
-func (l leaderOutput) Started(s job.Signaler) {
-	l.b.mu.Lock()
-	defer l.b.mu.Unlock()
-	if l.b.signaler == nil {
-		close(l.b.started)
+// jobStarted is the hook that receives the handle for signaling the job.
+func (b *background) jobStarted(s job.Signaler) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.signaler == nil {
+		close(b.started)
 	}
-	l.b.signaler = s
+	b.signaler = s
 }
-
-var _ job.Leader = leaderOutput{}
 
 // background starts run and replies when wait is over or the job has ended. With wait 0 it replies when the job has started.
 func (x *Suite) background(ctx context.Context, run *ctxRun, wait time.Duration, intent string) (tool.Result, error) {
@@ -131,7 +123,9 @@ func (x *Suite) start(ctx context.Context, script *ctxRun) (*background, error) 
 	x.running.Go(func() {
 		defer cancel()
 		defer stop()
-		record, err := x.Engine.Run(life, request, leaderOutput{b.out, b}, run.Watch(script.caller))
+		hooks := run.Progress(script.caller)
+		hooks.Started = b.jobStarted
+		record, err := x.Engine.Run(life, request, b.out, hooks)
 		x.ended(life, b, record, err)
 	})
 	return b, nil

@@ -245,7 +245,7 @@ func FuzzCtxBatch(f *testing.F) {
 type countingEngine struct{ n atomic.Int64 }
 
 // Run implements Engine.
-func (e *countingEngine) Run(context.Context, *job.Request, job.Output, job.Watch) (*job.Record, error) {
+func (e *countingEngine) Run(context.Context, *job.Request, job.Output, job.Hooks) (*job.Record, error) {
 	e.n.Add(1)
 	return nil, job.ErrUnavailable
 }

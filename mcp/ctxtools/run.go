@@ -43,7 +43,7 @@ type ctxRan struct {
 func (x *Suite) run(ctx context.Context, r *ctxRun) (*ctxRan, error) {
 	x.begin()
 	out := x.output(r, ctxRaw/2)
-	record, err := x.Engine.Run(ctx, r.request(), out, run.Watch(r.caller))
+	record, err := x.Engine.Run(ctx, r.request(), out, run.Progress(r.caller))
 	if err != nil {
 		return nil, run.Failed(err)
 	}

@@ -91,7 +91,7 @@ func (t *Execute) Call(ctx context.Context, arguments json.RawMessage) (tool.Res
 	}
 	request := a.request(t.Name(), caller)
 	out := t.begin(a, request)
-	record, err := t.Engine.Run(ctx, request, out, run.Watch(caller))
+	record, err := t.Engine.Run(ctx, request, out, run.Progress(caller))
 	if err != nil {
 		return tool.Result{}, run.Failed(err)
 	}

@@ -197,7 +197,7 @@ func (t *Sandbox) exec(ctx context.Context, a *sandboxArgs) (*sandboxReply, erro
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	out := t.begin(request, stop)
-	record, err := t.Engine.Run(running, request, out, run.Watch(caller))
+	record, err := t.Engine.Run(running, request, out, run.Progress(caller))
 	if err != nil {
 		return nil, run.Failed(err)
 	}

@@ -93,7 +93,7 @@ func (t *Starlark) Call(ctx context.Context, arguments json.RawMessage) (tool.Re
 	defer stop()
 	request := a.request(t.Name(), repo, caller)
 	out := a.begin(request, stop)
-	record, err := t.Engine.Run(running, request, out, run.Watch(caller))
+	record, err := t.Engine.Run(running, request, out, run.Progress(caller))
 	if err != nil {
 		return tool.Result{}, starlarkFailed(err)
 	}

@@ -15,7 +15,7 @@ import (
 
 // An Engine runs jobs. *job.Engine implements it.
 type Engine interface {
-	Run(ctx context.Context, r *job.Request, out job.Output, watch job.Watch) (*job.Record, error)
+	Run(ctx context.Context, r *job.Request, out job.Output, h job.Hooks) (*job.Record, error)
 }
 
 // Outputs captures the output of jobs. *artifact.Store implements it.
@@ -23,16 +23,16 @@ type Outputs interface {
 	Begin(o artifact.BeginOptions) *artifact.Output
 }
 
-// Watch returns a callback that sends progress to the client, or nil if the client did not request progress, so that
-// no timer wakes up for it.
-func Watch(c tool.Caller) job.Watch {
+// Progress returns hooks that send progress to the client. They are empty if the client did not request progress, so
+// that no timer wakes up for it.
+func Progress(c tool.Caller) job.Hooks {
 	if c.NoProgress {
-		return nil
+		return job.Hooks{}
 	}
-	return func(elapsed time.Duration, stdout, stderr int64) {
+	return job.Hooks{Progress: func(elapsed time.Duration, stdout, stderr int64) {
 		seconds := elapsed.Round(time.Second)
 		c.Progress(elapsed.Seconds(), fmt.Sprintf("running for %s, %d bytes of output so far", seconds, stdout+stderr))
-	}
+	}}
 }
 
 // Failed converts an error of the engine to an *Error. The message is for people; the hint is in the details.

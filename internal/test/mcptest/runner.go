@@ -140,7 +140,7 @@ func StoreOutput(t *testing.T, s *artifact.Store, stdout, stderr string) string 
 	r := &job.Request{
 		Tool: "runtime_execute", Principal: c.Principal, Session: c.Session, ID: c.Trace, Repo: "app", Runtime: "shell", Code: &code,
 	}
-	if _, err := (&job.Engine{Policy: f, Runner: f, Auditor: f}).Run(t.Context(), r, out, nil); err != nil {
+	if _, err := (&job.Engine{Policy: f, Runner: f, Auditor: f}).Run(t.Context(), r, out, job.Hooks{}); err != nil {
 		t.Fatal(err)
 	}
 	stored := out.Captured()
