@@ -60,10 +60,16 @@ type handle struct {
 	number int // distinguishes processes without a name; otherwise 0
 }
 
-func (s *Server) serve(parent context.Context, conn Conn, who Caller) error {
+// Serve serves one client. It reads from conn until io.EOF, an error, or the end of ctx. It then ends every process of
+// the connection, closes conn, and returns after the last process has ended. A client that closed only its sending side,
+// as with a pipe, has one second to read the remaining answers.
+//
+// The error is nil after io.EOF, ctx.Err() if ctx ended, and otherwise the error of conn.
+func (s *Server) Serve(ctx context.Context, conn Conn, who Caller) error {
 	if who.Session == "" {
 		who.Session = calls.RandomHex(16)
 	}
+	parent := ctx
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	c := &client{
@@ -163,11 +169,9 @@ func (c *client) serve(m *message) *fault {
 	case !c.initialized:
 		return faultOf(codeRequest, "Not initialized")
 	}
-	for _, f := range families() {
-		for _, method := range f.methods {
-			if method.name == m.method {
-				return c.recordFault(f, m, method.serve(c, f, m))
-			}
+	for _, method := range methods() {
+		if method.name == m.method {
+			return c.recordFault(method.family, m, method.serve(c, method.family, m))
 		}
 	}
 	return invalid("unknown method `%s`", text.Line(m.method, maxWord))

@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"context"
 	"errors"
 	"slices"
 )
@@ -42,13 +41,4 @@ type Caller struct {
 
 func (who *Caller) mayUse(repo string) bool {
 	return who.Repos == nil || slices.Contains(who.Repos, repo)
-}
-
-// Serve serves one client. It reads from conn until io.EOF, an error, or the end of ctx. It then ends every process of
-// the connection, closes conn, and returns after the last process has ended. A client that closed only its sending side,
-// as with a pipe, has one second to read the remaining answers.
-//
-// The error is nil after io.EOF, ctx.Err() if ctx ended, and otherwise the error of conn.
-func (s *Server) Serve(ctx context.Context, conn Conn, who Caller) error {
-	return s.serve(ctx, conn, who)
 }

@@ -2,37 +2,11 @@ package rpc
 
 import (
 	"encoding/base64"
-	"encoding/json"
-	"math"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"corral/job"
 )
-
-const (
-	defaultCap     = 1 << 20 // bytes of each stream
-	defaultTimeout = 10 * time.Second
-	noCap          = math.MaxInt64
-)
-
-// defaultSize is the size of a terminal if the client does not name one.
-var defaultSize = job.Size{Rows: 24, Cols: 80}
-
-// A launch is a client's request to start a process.
-type launch struct {
-	family  *family
-	request job.Request
-	engine  Engine
-	dir     string // absolute
-	id      string // the client's id of the process
-	named   bool   // id was given
-	stdin   bool   // input is streamed
-	stream  bool   // output is streamed
-	cap     int64  // maximum number of bytes of each stream that are forwarded or kept
-	tty     bool
-}
 
 // exec serves command/exec.
 func (c *client) exec(f *family, m *message) *fault {
@@ -82,7 +56,7 @@ func (c *client) exec(f *family, m *message) *fault {
 	case profile:
 		return faultOf(codeRequest, "`permissionProfile` is not supported: use `sandboxPolicy`")
 	}
-	if fault := c.apply(policy, l); fault != nil {
+	if fault := c.s.apply(policy, &c.who, l); fault != nil {
 		return fault
 	}
 	return c.start(l, m)
@@ -126,15 +100,6 @@ func (c *client) spawn(f *family, m *message) *fault {
 	return c.start(l, m)
 }
 
-// readCommon reads the parameters that both methods have.
-func (l *launch) readCommon(r *reader, command json.RawMessage) {
-	l.request.Command = r.stringArray("command", command)
-	l.tty = r.boolean("tty")
-	l.stdin = r.boolean("streamStdin") || l.tty
-	l.stream = r.boolean("streamStdoutStderr") || l.tty
-	l.request.Env = r.environment("env")
-}
-
 // terminal reads the size of a terminal.
 func (r *reader) terminal() (size job.Size, given bool) {
 	raw := r.optional("size")
@@ -142,42 +107,6 @@ func (r *reader) terminal() (size job.Size, given bool) {
 		return job.Size{}, false
 	}
 	return r.size("size", raw), true
-}
-
-func (l *launch) setSize(size job.Size, given bool) *fault {
-	if given && !l.tty {
-		return faultOf(codeParams, "%s", l.family.noSize)
-	}
-	if given {
-		if f := l.family.checkSize(size); f != nil {
-			return f
-		}
-	}
-	switch {
-	case given:
-		l.request.Terminal = size
-	case l.tty:
-		l.request.Terminal = defaultSize
-	}
-	l.request.Streamed = l.stdin && !l.tty
-	return nil
-}
-
-// setTimeout sets the timeout. The operator may lower a default without an error, but not a timeout that the client gave:
-// so a default goes into Usual instead of Limits.
-func (l *launch) setTimeout(ms int64, given, endless bool) *fault {
-	const maxMs = int64(365 * 24 * time.Hour / time.Millisecond) // maximum of job.Limits
-	switch {
-	case given && ms < 0:
-		return faultOf(codeParams, "%s timeoutMs must be non-negative, got %d", l.family.name, ms)
-	case given:
-		l.request.Limits.Wall = time.Duration(min(max(ms, 1), maxMs)) * time.Millisecond
-	case endless:
-		l.request.Limits.Wall = job.Unlimited
-	default:
-		l.request.Usual.Wall = defaultTimeout
-	}
-	return nil
 }
 
 // write serves command/exec/write and process/writeStdin.

@@ -16,11 +16,11 @@ func TestPlaces(t *testing.T) {
 		}},
 		{Name: "client's name", Lines: 1, Most: maxWord + len("…"), Shows: printable},
 		{Name: "denied", Lines: 1, Most: 6*maxSaid + 200, Shows: func(s string) string {
-			p := &process{launch: launch{family: table[0]}}
+			p := &process{launch: launch{family: execFamily}}
 			return p.denied(&job.Record{Decision: job.Decision{Reasons: []string{s}}}).Message
 		}},
 		{Name: "not run", Lines: 1, Most: 6*maxSaid + 200, Shows: func(s string) string {
-			p := &process{launch: launch{family: table[0]}}
+			p := &process{launch: launch{family: execFamily}}
 			return p.unspawned(&job.Refusal{Message: s}).Message
 		}},
 	})

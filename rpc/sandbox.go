@@ -54,22 +54,22 @@ func (r *reader) policy() sandbox {
 }
 
 // apply sets up a launch as its sandboxPolicy says. It refuses a policy of which any part cannot be enforced.
-func (c *client) apply(s sandbox, l *launch) *fault {
+func (s *Server) apply(p sandbox, who *Caller, l *launch) *fault {
 	switch {
-	case s.network:
+	case p.network:
 		return faultOf(codeRequest, "sandboxPolicy networkAccess is not supported: jobs have no network")
-	case s.restricted:
+	case p.restricted:
 		return faultOf(codeRequest, "sandboxPolicy restricted read access is not supported: a job can read its repository and the system directories")
 	}
-	switch s.kind {
+	switch p.kind {
 	case external:
-		return l.useMapped(c.s.External, s.kind)
+		return l.useMapped(s.External, p.kind)
 	case fullAccess:
-		return l.useMapped(c.s.FullAccess, s.kind)
+		return l.useMapped(s.FullAccess, p.kind)
 	case workspaceWrite:
 		workspace := job.Direct
 		l.request.Workspace, l.request.Protect = &workspace, job.ProtectAll
-		return c.checkWritable(s.writable, l.dir)
+		return s.checkWritable(p.writable, who, l.dir)
 	}
 	workspace := job.ReadOnly
 	l.request.Workspace = &workspace
@@ -86,8 +86,8 @@ func (l *launch) useMapped(e Engine, kind string) *fault {
 }
 
 // checkWritable refuses writable roots outside of the repository that contains dir, since no job can write there.
-func (c *client) checkWritable(roots []string, dir string) *fault {
-	repo, _, ok := c.s.locate(&c.who, dir)
+func (s *Server) checkWritable(roots []string, who *Caller, dir string) *fault {
+	repo, _, ok := s.locate(who, dir)
 	if !ok {
 		return nil // the policy refuses the request
 	}
