@@ -42,13 +42,15 @@ func (g *graph) checkKnots(known map[string]int) []string {
 		knot := largestKnot(uses)
 		switch allowed := known[name]; {
 		case len(knot) <= maxKnot && allowed > 0:
-			broken = append(broken, fmt.Sprintf("%s: its largest knot has %d files: delete its row from knots", name, len(knot)))
+			broken = append(broken, fmt.Sprintf("%s: its largest knot has %d files: delete its row from knots",
+				name, len(knot)))
 		case len(knot) <= maxKnot || len(knot) == allowed:
 		case len(knot) < allowed:
-			broken = append(broken, fmt.Sprintf("%s: its largest knot has %d files: lower its row in knots, which says %d", name, len(knot), allowed))
+			broken = append(broken, fmt.Sprintf("%s: its largest knot has %d files: lower its row in knots, which says %d",
+				name, len(knot), allowed))
 		default:
-			broken = append(broken, fmt.Sprintf("%s: %d files reach each other, at most %d may: move some to a package of their own, or remove one of\n%s",
-				name, len(knot), max(allowed, maxKnot), describe(knot, uses)))
+			broken = append(broken, fmt.Sprintf("%s: %d files reach each other, at most %d may: move some to a package of their "+
+				"own, or remove one of\n%s", name, len(knot), max(allowed, maxKnot), describe(knot, uses)))
 		}
 	}
 	for _, name := range sorted(known) {
@@ -132,6 +134,7 @@ func fileOf(fset *token.FileSet, pos token.Pos) string {
 // emptyImporter imports each package as one without names.
 type emptyImporter struct{}
 
+// Import implements types.Importer.
 func (emptyImporter) Import(importPath string) (*types.Package, error) {
 	name := path.Base(importPath)
 	if isMajorVersion(name) {

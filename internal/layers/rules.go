@@ -246,7 +246,11 @@ var bounds = []bound{
 		shown:  true,
 	},
 	{
-		from: "cmd/corral-layer", only: []string{"std", sys, "workspace/changes/layer", "workspace/changes/stream", "workspace/image/unpack", "isolate/scan", "job", "internal/version"},
+		from: "cmd/corral-layer",
+		only: []string{
+			"std", sys, "workspace/changes/layer", "workspace/changes/stream", "workspace/image/unpack", "isolate/scan",
+			"job", "internal/version",
+		},
 		reason: "it runs inside a session's jail, on files of jobs and archives of others: small, static, easy to audit",
 	},
 	{
@@ -258,7 +262,11 @@ var bounds = []bound{
 		reason: "a front-end has no privileges: it requests from corrald what needs them",
 	},
 	{
-		from: "front/privilege", only: []string{"std", sys, "internal/directory", "internal/text", "isolate/client", "isolate/client/embed", "isolate/wire", "job"},
+		from: "front/privilege",
+		only: []string{
+			"std", sys, "internal/directory", "internal/text", "isolate/client", "isolate/client/embed", "isolate/wire",
+			"job",
+		},
 		reason: "it runs as root, so it must be easy to audit",
 	},
 	{
@@ -292,11 +300,17 @@ var bounds = []bound{
 		reason: "it runs inside a jail, in a program that must be small and easy to audit",
 	},
 	{
-		from: "internal/config", only: []string{"std", sys, "go.yaml.in/yaml/v3", "job", "internal/directory", "internal/nearest", "internal/text"},
+		from: "internal/config",
+		only: []string{
+			"std", sys, "go.yaml.in/yaml/v3", "job", "internal/directory", "internal/nearest", "internal/text",
+		},
 		reason: "it reads and validates files; the programs apply the values",
 	},
 	{
-		from: "front/doctor", only: []string{"std", sys, "internal/directory", "internal/text", "isolate/client", "isolate/wire", "job", "policy/runtimes"},
+		from: "front/doctor",
+		only: []string{
+			"std", sys, "internal/directory", "internal/text", "isolate/client", "isolate/wire", "job", "policy/runtimes",
+		},
 		reason: "it runs jobs as any client does, and trusts no claim of the supervisor's code",
 	},
 	{
@@ -342,7 +356,11 @@ var bounds = []bound{
 		shown:  true,
 	},
 	{
-		from: "rpc/transport", only: []string{"std", sys, "github.com/coder/websocket", "internal/calls", "internal/gate", "internal/strictjson", "internal/text", "job", "rpc"},
+		from: "rpc/transport",
+		only: []string{
+			"std", sys, "github.com/coder/websocket", "internal/calls", "internal/gate", "internal/strictjson",
+			"internal/text", "job", "rpc",
+		},
 		reason: "it carries messages and identifies their senders; package rpc interprets them",
 	},
 	{
@@ -397,9 +415,14 @@ var bounds = []bound{
 		reason: "programs only connect packages, and nothing depends on them",
 	},
 	{
-		from: "...", but: []string{"internal/calls/callstest", "internal/test/isolatetest", "internal/test/sandboxtest/scripttest", "internal/test/screentest", "internal/text/texttest"},
+		from: "...",
+		but: []string{
+			"internal/calls/callstest", "internal/test/isolatetest", "internal/test/sandboxtest/scripttest",
+			"internal/test/screentest", "internal/text/texttest",
+		},
 		never: []string{
-			"internal/calls/callstest", "internal/test/example", "internal/test/isolatetest", "internal/test/sandboxtest/...", "internal/layers", "internal/test/screentest", "internal/text/texttest",
+			"internal/calls/callstest", "internal/test/example", "internal/test/isolatetest",
+			"internal/test/sandboxtest/...", "internal/layers", "internal/test/screentest", "internal/text/texttest",
 		},
 		reason: "support for tests is not linked into programs",
 	},
