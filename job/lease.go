@@ -17,9 +17,9 @@ type SessionProvider interface {
 // A Lease is the use of a session by one job.
 type Lease struct {
 	ID string // of the session
-	// Anew reports that an earlier session of the client for the same use has ended, and that the files in its layer
+	// Replaced reports that an earlier session of the client for the same use has ended, and that the files in its layer
 	// are not in this one.
-	Anew bool
+	Replaced bool
 	// Return gives the session back; it must be called exactly once. gone reports that the supervisor no longer has
 	// the session.
 	Return func(gone bool)
@@ -39,7 +39,7 @@ func (e *Engine) launch(ctx context.Context, record *Record, spec Spec, stdio St
 		again.close()
 		return result, err
 	}
-	record.Anew = true
+	record.SessionReplaced = true
 	result, _, err = e.inSession(ctx, record, spec, again)
 	return result, err
 }
@@ -54,7 +54,7 @@ func (e *Engine) inSession(ctx context.Context, record *Record, spec Spec, stdio
 		result, err = e.notLent(ctx, record, err)
 		return result, false, err
 	}
-	record.Anew = record.Anew || lease.Anew
+	record.SessionReplaced = record.SessionReplaced || lease.Replaced
 	spec.Session = lease.ID
 	result, err = e.attempt(ctx, record, spec, stdio)
 	var refusal *Refusal

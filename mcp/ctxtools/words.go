@@ -60,7 +60,7 @@ func (x *Suite) answer(ctx context.Context, ran *ctxRan, intent string) (tool.Re
 	reply.StdoutBytes, reply.StderrBytes = ran.out.Stdout.Bytes, ran.out.Stderr.Bytes
 	w := &replyText{x: x, ctx: ctx, ran: ran, intent: intent, reply: reply}
 	isError := w.write()
-	if record.Anew {
+	if record.SessionReplaced {
 		w.b.WriteString("\n\n_(" + run.SessionReplaced + ")_")
 	}
 	reply.Text = w.b.String()

@@ -66,7 +66,7 @@ func sandboxExit(r *job.Record) int {
 // note appends corral's messages about the command to stderr.
 func (reply *sandboxReply) note(r *job.Record) {
 	var lines []string
-	if r.Anew {
+	if r.SessionReplaced {
 		lines = append(lines, "corral: the previous session expired; this is a new one with an empty file system layer")
 	}
 	if r.Message != "" {

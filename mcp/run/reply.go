@@ -81,7 +81,7 @@ func OutcomeOf(r *job.Record) (job.Status, Exit, *Outcome) {
 
 func ExitOf(r *job.Record) (job.Status, Exit) {
 	status, end := r.Status, Exit{DurationMs: r.Result.Usage.Wall.Milliseconds(), Message: tool.Clean(r.Message)}
-	if r.Anew && end.Message == "" {
+	if r.SessionReplaced && end.Message == "" {
 		end.Message = SessionReplaced
 	}
 	switch r.Status {

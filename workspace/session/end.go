@@ -21,7 +21,7 @@ func (k *Manager) leave(s *entry, gone bool) {
 	k.mu.Lock()
 	s.users--
 	if isClosed(s.opened) && s.err == nil {
-		s.anew = false
+		s.replaced = false
 	}
 	if gone && !s.ended {
 		s.lost = true
@@ -81,7 +81,7 @@ func (k *Manager) forget(s *entry) {
 	}
 }
 
-// remember records that a client's session ended, so that its next Lease reports Anew. mu must be held.
+// remember records that a client's session ended, so that its next Lease reports Replaced. mu must be held.
 func (k *Manager) remember(id key) {
 	if len(k.former) >= maxFormer {
 		clear(k.former)
@@ -134,7 +134,7 @@ func (k *Manager) End(principal, client string) {
 		return
 	}
 	k.work.Add(1)
-	ended := k.take(func(id key) bool { return id.principal == principal && id.client == client })
+	ended := k.removeMatching(func(id key) bool { return id.principal == principal && id.client == client })
 	for id := range k.former {
 		if id.principal == principal && id.client == client {
 			delete(k.former, id)
@@ -145,8 +145,8 @@ func (k *Manager) End(principal, client string) {
 	k.endAll(ended)
 }
 
-// take removes the matching sessions from the table, and returns those that the caller must close. mu must be held.
-func (k *Manager) take(match func(key) bool) []*entry {
+// removeMatching removes the matching sessions from the table, and returns those that the caller must close. mu must be held.
+func (k *Manager) removeMatching(match func(key) bool) []*entry {
 	var mine []*entry
 	for id, s := range k.all {
 		if !match(id) {
@@ -183,7 +183,7 @@ func (k *Manager) Close() {
 		return
 	}
 	k.closed = true
-	ended := k.take(func(key) bool { return true })
+	ended := k.removeMatching(func(key) bool { return true })
 	k.mu.Unlock()
 	k.stop()
 	k.endAll(ended)

@@ -11,7 +11,7 @@
 // connection dies, the supervisor ends its sessions, and nothing is kept.
 //
 // A session that the supervisor no longer has is forgotten when it is returned; the next job gets a new one, whose
-// Lease reports Anew.
+// Lease reports Replaced.
 //
 // The number of sessions is bounded for each principal and in total, and so is the number of kept layers of each
 // principal. The package starts no job and reads no file.
@@ -94,13 +94,13 @@ type entry struct {
 	err error
 
 	// Guarded by the Manager's mu.
-	users   int
-	turn    uint64 // of the last use
-	idle    func() bool
-	anew    bool
-	lost    bool // the supervisor no longer has it
-	ended   bool // it is not in the table any more
-	closing bool // a goroutine is closing it
+	users    int
+	turn     uint64 // of the last use
+	idle     func() bool
+	replaced bool
+	lost     bool // the supervisor no longer has it
+	ended    bool // it is not in the table any more
+	closing  bool // a goroutine is closing it
 }
 
 // New returns a Manager without sessions. It starts no goroutine.
@@ -139,15 +139,15 @@ func (k *Manager) Acquire(ctx context.Context, r *job.Request, spec job.Spec) (j
 		return job.Lease{}, s.err
 	}
 	var once sync.Once
-	return job.Lease{ID: s.id, Anew: k.isAnew(s), Return: func(gone bool) {
+	return job.Lease{ID: s.id, Replaced: k.isReplaced(s), Return: func(gone bool) {
 		once.Do(func() { k.leave(s, gone) })
 	}}, nil
 }
 
-func (k *Manager) isAnew(s *entry) bool {
+func (k *Manager) isReplaced(s *entry) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return s.anew
+	return s.replaced
 }
 
 // enter returns the session of that key with one more user. If there is none, it starts opening one.
@@ -204,7 +204,7 @@ func (k *Manager) add(id key) (*entry, error) {
 	}
 	layer, had := k.former[id]
 	delete(k.former, id)
-	s := &entry{key: id, opened: make(chan struct{}), id: layer, again: layer != "", anew: had && layer == ""}
+	s := &entry{key: id, opened: make(chan struct{}), id: layer, again: layer != "", replaced: had && layer == ""}
 	k.all[id] = s
 	k.count++
 	k.work.Go(func() {
@@ -238,7 +238,7 @@ func (k *Manager) open(s *entry) {
 	if s.err != nil {
 		k.count--
 		k.forget(s)
-		if s.anew {
+		if s.replaced {
 			k.remember(s.key)
 		}
 		k.mu.Unlock()

@@ -139,11 +139,11 @@ func acquire(t *testing.T, k *Manager, r *job.Request, spec job.Spec) job.Lease 
 }
 
 // use acquires a session and returns it at once.
-func use(t *testing.T, k *Manager, r *job.Request, spec job.Spec) (id string, anew bool) {
+func use(t *testing.T, k *Manager, r *job.Request, spec job.Spec) (id string, replaced bool) {
 	t.Helper()
 	lease := acquire(t, k, r, spec)
 	lease.Return(false)
-	return lease.ID, lease.Anew
+	return lease.ID, lease.Replaced
 }
 
 // TestSharedPerClientAndKind: a session is shared per principal, client, repository and kind, and opened with the
@@ -171,8 +171,8 @@ func TestSharedPerClientAndKind(t *testing.T) {
 		{"behind an overlay", overlay, behind, "s5"},
 		{"the first is still there", root, direct, "s1"},
 	} {
-		if id, anew := use(t, k, tt.r, tt.spec); id != tt.id || anew {
-			t.Errorf("%s: %s, anew %t", tt.name, id, anew)
+		if id, replaced := use(t, k, tt.r, tt.spec); id != tt.id || replaced {
+			t.Errorf("%s: %s, replaced %t", tt.name, id, replaced)
 		}
 	}
 	want := job.SessionSpec{
@@ -223,8 +223,8 @@ func TestNotOpened(t *testing.T) {
 	if _, err := k.Acquire(t.Context(), root, direct); err == nil || err.Error() != "no loop device" {
 		t.Errorf("%v", err)
 	}
-	if id, anew := use(t, k, root, direct); id != "s1" || anew {
-		t.Errorf("%s, anew %t", id, anew)
+	if id, replaced := use(t, k, root, direct); id != "s1" || replaced {
+		t.Errorf("%s, replaced %t", id, replaced)
 	}
 	// A waiter that is cancelled does not take the session from the others.
 	h.hold = make(chan struct{})
@@ -278,9 +278,9 @@ func TestIdle(t *testing.T) {
 	if got := h.ended(); !slices.Equal(got, []string{"s1 false"}) {
 		t.Errorf("closed %q", got)
 	}
-	for _, want := range []bool{true, false} { // Anew is reported once
-		if id, anew := use(t, k, root, direct); id != "s2" || anew != want {
-			t.Errorf("%s, anew %t", id, anew)
+	for _, want := range []bool{true, false} { // Replaced is reported once
+		if id, replaced := use(t, k, root, direct); id != "s2" || replaced != want {
+			t.Errorf("%s, replaced %t", id, replaced)
 		}
 	}
 	use(t, k, overlay, behind)
@@ -299,33 +299,33 @@ func TestKeptOverlayIsReused(t *testing.T) {
 	k := h.manager(t, Options{OverlayIdle: time.Minute})
 	use(t, k, overlay, behind)
 	h.pass()
-	if id, anew := use(t, k, overlay, behind); id != "s1" || anew || len(h.opened) != 1 {
-		t.Errorf("%s, anew %t, opened %d", id, anew, len(h.opened))
+	if id, replaced := use(t, k, overlay, behind); id != "s1" || replaced || len(h.opened) != 1 {
+		t.Errorf("%s, replaced %t, opened %d", id, replaced, len(h.opened))
 	}
 	h.pass()
 	h.resting = true // the supervisor also ends idle sessions by itself
 	use(t, k, overlay, behind)
 	h.pass()
-	if id, anew := use(t, k, overlay, behind); id != "s1" || anew || len(h.opened) != 1 {
-		t.Errorf("resting: %s, anew %t, opened %d", id, anew, len(h.opened))
+	if id, replaced := use(t, k, overlay, behind); id != "s1" || replaced || len(h.opened) != 1 {
+		t.Errorf("resting: %s, replaced %t, opened %d", id, replaced, len(h.opened))
 	}
 	h.resting = false
 	h.pass()
 	// If a user discards the layer, the supervisor no longer has it.
 	lease := acquire(t, k, overlay, behind)
 	lease.Return(true)
-	if id, anew := use(t, k, overlay, behind); id != "s2" || !anew {
-		t.Errorf("%s, anew %t", id, anew)
+	if id, replaced := use(t, k, overlay, behind); id != "s2" || !replaced {
+		t.Errorf("%s, replaced %t", id, replaced)
 	}
 	h.changed = false
 	h.pass()
-	if id, anew := use(t, k, overlay, behind); id != "s3" || !anew {
-		t.Errorf("without changes: %s, anew %t", id, anew)
+	if id, replaced := use(t, k, overlay, behind); id != "s3" || !replaced {
+		t.Errorf("without changes: %s, replaced %t", id, replaced)
 	}
 	h.changed = true
 	k.End("user:ada", "c1")
-	if id, anew := use(t, k, overlay, behind); id != "s4" || anew {
-		t.Errorf("another client with the same name: %s, anew %t", id, anew)
+	if id, replaced := use(t, k, overlay, behind); id != "s4" || replaced {
+		t.Errorf("another client with the same name: %s, replaced %t", id, replaced)
 	}
 	want := []string{"s1 true", "s1 true", "s1 true", "s1 true", "s1 true", "s2 true", "s3 true"}
 	if got := h.ended(); !slices.Equal(got, want) {
@@ -344,7 +344,7 @@ func TestLostSessionIsReplacedOnce(t *testing.T) {
 	again := acquire(t, k, root, direct)
 	second.Return(true)
 	also := acquire(t, k, root, direct)
-	if again.ID != "s2" || also.ID != "s2" || !again.Anew {
+	if again.ID != "s2" || also.ID != "s2" || !again.Replaced {
 		t.Errorf("%+v, %+v", again, also)
 	}
 	again.Return(false)

@@ -25,7 +25,7 @@ type FakeRunner struct {
 	Stdout   string
 	Stderr   string
 	During   func(ctx context.Context) // called while the job runs
-	Anew     bool                      // the session replaces an expired one
+	Replaced bool                      // the session replaces an expired one
 
 	Request *job.Request // last request
 	Spec    job.Spec     // last spec
@@ -117,7 +117,7 @@ func CallTool(t *testing.T, ctx context.Context, target tool.Tool, arguments str
 
 // Acquire makes a fakeRunner provide sessions.
 func (f *FakeRunner) Acquire(context.Context, *job.Request, job.Spec) (job.Lease, error) {
-	return job.Lease{ID: "5e55", Anew: f.Anew, Return: func(bool) {}}, nil
+	return job.Lease{ID: "5e55", Replaced: f.Replaced, Return: func(bool) {}}, nil
 }
 
 // ExitsWith sets the exit code of jobs.
