@@ -29,8 +29,6 @@ var knots = map[string]int{
 
 	"isolate": 27,
 
-	"store/index": 11,
-
 	"store/index/chunk": 12,
 }
 

@@ -12,9 +12,11 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
-
+	"corral/store/index/batch"
 	"corral/store/index/chunk"
+	"corral/store/index/db"
+	"corral/store/index/reclaim"
+	"corral/store/index/vocab"
 )
 
 // maxName is the maximum size in bytes of a label or a handle.
@@ -84,10 +86,10 @@ type addition struct {
 	source Source
 	added  Added
 
-	id   int64       // of the source; 0 until it has one
-	made time.Time   // time of the source
-	put  *statements // for batches
-	held int64       // its cost so far
+	id   int64             // of the source; 0 until it has one
+	made time.Time         // time of the source
+	put  *batch.Statements // for batches
+	held int64             // its cost so far
 }
 
 // run adds the source. If it fails, the part that was written is removed, now or when the base is next opened.
@@ -95,31 +97,31 @@ func (a *addition) run(ctx context.Context, r io.Reader) (err error) {
 	if err := a.index.sweep(ctx, a.base); err != nil {
 		return err
 	}
-	if err := a.index.makeRoom(ctx, a.base, sourceCost, 0); err != nil {
+	if err := a.index.makeRoom(ctx, a.base, batch.SourceCost, 0); err != nil {
 		return err
 	}
 	if err := a.start(ctx); err != nil {
 		return err
 	}
-	a.held = sourceCost
-	defer a.unlock()
+	a.held = batch.SourceCost
+	defer a.base.UnlockSource(a.id)
 	defer func() {
-		if err != nil && !damaged(err) && !errors.Is(err, ErrPurged) {
+		if err != nil && !db.Damaged(err) && !errors.Is(err, ErrPurged) {
 			a.undo(ctx)
 		}
 		if err != nil {
 			err = spentError{err}
 		}
 	}()
-	if a.put, err = prepareAll(a.base.write); err != nil {
+	if a.put, err = batch.Prepare(a.base.Write); err != nil {
 		return err
 	}
-	defer a.put.close()
-	vocab, err := a.read(ctx, r)
+	defer a.put.Close()
+	words, err := a.read(ctx, r)
 	if err != nil {
 		return err
 	}
-	if err := a.base.learn(ctx, vocab, a.id); err != nil {
+	if err := words.Learn(ctx, a.base.Base, a.id); err != nil {
 		return err
 	}
 	if err := a.finish(ctx); err != nil {
@@ -135,90 +137,81 @@ func (a *addition) start(ctx context.Context) error {
 	if a.made.IsZero() {
 		a.made = a.index.now()
 	}
-	err := a.base.transact(ctx, func(tx *sql.Tx) error {
-		label, err := a.name(ctx, tx)
+	err := a.base.Transact(ctx, func(tx *sql.Tx) error {
+		name, label, err := chooseName(ctx, tx, &a.source)
+		a.added.Name = name
 		if err != nil {
 			return err
 		}
 		res, err := tx.ExecContext(ctx, `INSERT INTO sources(name, label, artifact, stream, made, state, cost)
 			VALUES(?, ?, ?, ?, ?, ?, ?)`,
-			a.added.Name, label, a.source.Artifact, a.source.Stream, a.made.UnixNano(), stateAdding, sourceCost)
+			a.added.Name, label, a.source.Artifact, a.source.Stream, a.made.UnixNano(), db.Adding, batch.SourceCost)
 		if err != nil {
 			return err
 		}
 		if a.id, err = res.LastInsertId(); err != nil {
 			return err
 		}
-		a.base.mu.Lock()
-		a.base.adding[a.id] = true
-		a.base.mu.Unlock()
-		if !lockRange(a.base.lock, unix.F_WRLCK, 1+a.id) {
+		if !a.base.LockSource(a.id) {
 			return fmt.Errorf("source %d is already locked by another process", a.id)
 		}
 		return nil
 	})
 	if err != nil {
-		a.unlock()
+		a.base.UnlockSource(a.id)
 	}
 	return err
 }
 
-// unlock releases the lock on the source.
-func (a *addition) unlock() {
-	a.base.mu.Lock()
-	delete(a.base.adding, a.id)
-	a.base.mu.Unlock()
-	lockRange(a.base.lock, unix.F_UNLCK, 1+a.id)
-}
+// undoTimeout bounds undoing the effects of a canceled operation.
+const undoTimeout = 30 * time.Second
 
 // undo removes the source.
 func (a *addition) undo(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
-	err := a.base.transact(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "UPDATE sources SET state = ? WHERE id = ?", stateRemoving, a.id)
+	err := a.base.Transact(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "UPDATE sources SET state = ? WHERE id = ?", db.Removing, a.id)
 		return err
 	})
 	if err == nil {
-		_ = a.base.removeMarked(ctx) // the next operation will report damage
+		_ = reclaim.Marked(ctx, a.base.Base) // the next operation will report damage
 	}
 }
 
-var errEnough = errors.New("the quota of the knowledge base is exhausted")
-
 // read splits r into chunks. One goroutine analyzes them, and this one writes them.
-func (a *addition) read(ctx context.Context, r io.Reader) (*vocabulary, error) {
+func (a *addition) read(ctx context.Context, r io.Reader) (*vocab.Vocabulary, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	terms := chunk.NewTerms()
-	c := newCutter(ctx, a.id, a.index.sections)
+	c := batch.NewCutter(ctx, a.id, a.index.sections)
 	var sum chunk.Summary
 	var readErr error
 	go func() {
-		defer close(c.batches)
+		defer close(c.Batches)
 		o := chunk.Options{Format: a.source.Format, Title: a.source.Title, Class: a.source.Class, Terms: terms}
-		if sum, readErr = chunk.Split(ctxReader{ctx, r}, o, c.emit); readErr == nil || errors.Is(readErr, errEnough) {
-			readErr = cmp.Or(c.flush(), readErr)
+		if sum, readErr = chunk.Split(ctxReader{ctx, r}, o, c.Emit); readErr == nil || errors.Is(readErr, batch.ErrEnough) {
+			readErr = cmp.Or(c.Flush(), readErr)
 		}
 	}()
 	var err error
-	for rows := range c.batches {
+	for rows := range c.Batches {
 		if err == nil {
 			if err = a.write(ctx, rows); err != nil {
 				cancel()
 			}
 		}
-		c.free(rows)
+		c.Free(rows)
 	}
 	if err == nil {
 		err = readErr
 	}
-	a.added.Truncated = errors.Is(err, errEnough)
+	a.added.Truncated = errors.Is(err, batch.ErrEnough)
 	if err != nil && !a.added.Truncated {
 		return nil, err
 	}
 	a.added.Lines, a.added.Bytes, a.added.Terms = sum.Lines, sum.Bytes, terms.Best(maxTerms)
-	return &c.vocab, nil
+	return &c.Vocab, nil
 }
 
 // A ctxReader fails once its context has ended.
@@ -235,30 +228,30 @@ func (r ctxReader) Read(p []byte) (int, error) {
 }
 
 // write writes a batch, and evicts older sources if necessary.
-func (a *addition) write(ctx context.Context, rows *batch) error {
-	if a.held+rows.cost > a.index.maxBytes {
-		return errEnough
+func (a *addition) write(ctx context.Context, rows *batch.Batch) error {
+	if a.held+rows.Cost > a.index.maxBytes {
+		return batch.ErrEnough
 	}
-	if err := a.index.makeRoom(ctx, a.base, rows.cost, a.id); err != nil {
+	if err := a.index.makeRoom(ctx, a.base, rows.Cost, a.id); err != nil {
 		return err
 	}
-	err := a.base.transact(ctx, func(tx *sql.Tx) error { return a.put.batch(tx, rows) })
-	a.held += rows.cost
-	a.added.Sections += len(rows.rows)
+	err := a.base.Transact(ctx, func(tx *sql.Tx) error { return a.put.Write(tx, rows) })
+	a.held += rows.Cost
+	a.added.Sections += rows.Len()
 	return err
 }
 
 // finish makes the source visible, and hides the one that it replaces.
 func (a *addition) finish(ctx context.Context) error {
-	return a.base.transact(ctx, func(tx *sql.Tx) error {
+	return a.base.Transact(ctx, func(tx *sql.Tx) error {
 		if a.source.Fixed {
 			_, err := tx.ExecContext(ctx, "UPDATE sources SET state = ? WHERE name = ? AND label = '' AND id < ? AND state = ?",
-				stateRemoving, a.added.Name, a.id, stateReady)
+				db.Removing, a.added.Name, a.id, db.Ready)
 			if err != nil {
 				return err
 			}
 		}
-		_, err := tx.ExecContext(ctx, "UPDATE sources SET state = ?, lines = ? WHERE id = ?", stateReady, a.added.Lines, a.id)
+		_, err := tx.ExecContext(ctx, "UPDATE sources SET state = ?, lines = ? WHERE id = ?", db.Ready, a.added.Lines, a.id)
 		return err
 	})
 }

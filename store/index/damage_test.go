@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/sandboxtest"
+	"corral/store/index/db"
 )
 
 // rebuilds returns an Options.Rebuild that adds one source and counts its calls in n.
@@ -196,14 +197,14 @@ func TestPlanted(t *testing.T) {
 		if name == "others'" && os.Geteuid() != 0 {
 			continue
 		}
-		for _, suffix := range []string{dbSuffix, dbSuffix + "-wal", lockSuffix} {
+		for _, suffix := range []string{".db", ".db" + "-wal", ".lock"} {
 			t.Run(name+" "+suffix, func(t *testing.T) {
 				if err := os.WriteFile(target, []byte("precious"), 0o600); err != nil {
 					t.Fatal(err)
 				}
 				dir := t.TempDir()
 				filled(t, dir)
-				path := strings.TrimSuffix(dbOf(t, dir), dbSuffix) + suffix
+				path := strings.TrimSuffix(dbOf(t, dir), ".db") + suffix
 				if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 					t.Fatal(err)
 				}
@@ -243,7 +244,7 @@ func TestPlantedDirectory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := plant(filepath.Join(dir, dirName)); err != nil {
+			if err := plant(filepath.Join(dir, db.DirName)); err != nil {
 				t.Fatal(err)
 			}
 			x := openIn(t, dir, Options{})

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"corral/store/index/chunk"
+	"corral/store/index/db"
 )
 
 // Options configure an Index. Zero values stand for the defaults.
@@ -25,51 +25,6 @@ type Options struct {
 	// former sources that can still be obtained, the oldest first, with their original Source.Time. nil leaves the base
 	// empty.
 	Rebuild func(ctx context.Context, b Base, add func(Source, io.Reader) error) error
-}
-
-// A Base identifies a knowledge base. Any strings are allowed; they never become part of a path.
-type Base struct{ Repo, Principal string }
-
-// A Format is the format of a stream.
-type Format = chunk.Format
-
-// The formats. Auto, the zero value, detects the format.
-const (
-	Auto     = chunk.Auto
-	Text     = chunk.Text
-	Markdown = chunk.Markdown
-	JSON     = chunk.JSON
-)
-
-// Classes of chunks.
-const (
-	Code  = chunk.Code
-	Prose = chunk.Prose
-)
-
-// A Source describes a stream to add.
-type Source struct {
-	Label string // one line of 1 to 200 bytes; the source is named Label#n, counting from 1
-	// Fixed makes the name Label itself. A former Fixed source of that name is replaced once the new one is complete. If
-	// an Add without Fixed has made that name, the error is ErrTaken.
-	Fixed bool
-	// Artifact and Stream identify the artifact that was copied: a handle, and "stdout" or "stderr", of at most 200 bytes
-	// each. "" means none.
-	Artifact, Stream string
-
-	Title  string // title of chunks without a heading; "" derives it from their text
-	Format Format
-	Class  string    // Code or Prose; "" decides it for each chunk
-	Time   time.Time // when it was written; zero means now
-}
-
-// Added describes a source that was added.
-type Added struct {
-	Name         string
-	Sections     int      // chunks
-	Lines, Bytes int64    // as read
-	Terms        []string // words that distinguish this source from others, at most 40, the best first
-	Truncated    bool     // it exceeded the quota or 200,000 chunks
 }
 
 // An Index gives access to the knowledge bases of a user. It is safe for concurrent use, and several processes may use
@@ -98,13 +53,6 @@ type Index struct {
 	rebuilding    map[Base]context.CancelFunc // bases that are being rebuilt
 }
 
-// Errors to check for with errors.Is.
-var (
-	ErrClosed = errors.New("the index is closed")
-	ErrPurged = errors.New("the knowledge base was purged during the operation")
-	ErrTaken  = errors.New("the name belongs to the output of a run")
-)
-
 const (
 	defaultTTL      = 14 * 24 * time.Hour
 	defaultMaxBytes = 1 << 30
@@ -130,7 +78,7 @@ func Open(state *os.File, o Options) (*Index, error) {
 		return nil, fmt.Errorf("index: ttl %v must not be negative, and max_bytes %d must be at least %d", x.ttl, x.maxBytes, minMaxBytes)
 	}
 	var err error
-	if x.state, err = reopen(state); err != nil {
+	if x.state, err = db.Reopen(state); err != nil {
 		return nil, fmt.Errorf("index: %w", err)
 	}
 	x.ctx, x.stop = context.WithCancel(context.Background())
@@ -183,9 +131,9 @@ func (x *Index) Close() error {
 	defer x.mu.Unlock()
 	var errs []error
 	for _, b := range x.open {
-		errs = append(errs, b.close())
+		errs = append(errs, b.Close())
 	}
 	x.open = nil
-	closeFD(x.state)
+	db.CloseFD(x.state)
 	return errors.Join(errs...)
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/sandboxtest"
+	"corral/store/index/db"
 )
 
 var testBase = Base{Repo: "/srv/repo", Principal: "alice"}
@@ -88,7 +89,7 @@ func stats(t testing.TB, x *Index) Stats {
 // filesOf returns the names in the directory of bases, or nil if it does not exist.
 func filesOf(t testing.TB, dir string) []string {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Join(dir, dirName))
+	entries, err := os.ReadDir(filepath.Join(dir, db.DirName))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
@@ -102,7 +103,7 @@ func filesOf(t testing.TB, dir string) []string {
 // dbOf returns the path of the only database in a state directory.
 func dbOf(t testing.TB, dir string) string {
 	t.Helper()
-	all, err := filepath.Glob(filepath.Join(dir, dirName, "*"+dbSuffix))
+	all, err := filepath.Glob(filepath.Join(dir, db.DirName, "*"+".db"))
 	if err != nil || len(all) != 1 {
 		t.Fatalf("databases: %v, %v", all, err)
 	}
@@ -242,7 +243,7 @@ func TestOptions(t *testing.T) {
 func TestBases(t *testing.T) {
 	dir := t.TempDir()
 	x := openIn(t, dir, Options{})
-	bases := []Base{{"/r", "a"}, {"/r", "b"}, {"/r/a", ""}, {"", "/ra"}, {"/ra", ""}, {"../../etc", "\x00\n'\""}}
+	bases := []Base{{Repo: "/r", Principal: "a"}, {Repo: "/r", Principal: "b"}, {Repo: "/r/a", Principal: ""}, {Repo: "", Principal: "/ra"}, {Repo: "/ra", Principal: ""}, {Repo: "../../etc", Principal: "\x00\n'\""}}
 	for i, b := range bases {
 		if _, err := x.Add(t.Context(), b, Source{Label: fmt.Sprint("of", i)}, strings.NewReader("secret words\n")); err != nil {
 			t.Fatal(err)
@@ -265,7 +266,7 @@ func TestModes(t *testing.T) {
 	defer unix.Umask(unix.Umask(0))
 	x := openIn(t, dir, Options{})
 	add(t, x, Source{Label: "l"}, numbered("w", 10))
-	st, err := os.Stat(filepath.Join(dir, dirName))
+	st, err := os.Stat(filepath.Join(dir, db.DirName))
 	if err != nil || st.Mode().Perm() != 0o700 {
 		t.Errorf("directory: %v, %v", st.Mode(), err)
 	}
@@ -274,7 +275,7 @@ func TestModes(t *testing.T) {
 		t.Errorf("files %v: the WAL is missing", names)
 	}
 	for _, name := range names {
-		if st, err := os.Stat(filepath.Join(dir, dirName, name)); err != nil || st.Mode().Perm() != 0o600 {
+		if st, err := os.Stat(filepath.Join(dir, db.DirName, name)); err != nil || st.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", name, st.Mode(), err)
 		}
 	}
@@ -327,7 +328,7 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 func countRows(t testing.TB, x *Index, query string) (n int) {
 	t.Helper()
 	err := x.with(t.Context(), testBase, false, func(b *base) error {
-		return b.write.QueryRow(query).Scan(&n)
+		return b.Write.QueryRow(query).Scan(&n)
 	})
 	if err != nil {
 		t.Fatal(err)

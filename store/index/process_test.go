@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"corral/internal/test/sandboxtest"
+	"corral/store/index/db"
+	"corral/store/index/reclaim"
 )
 
 // TestMain runs as another process that uses the index, if the environment says so.
@@ -154,20 +156,20 @@ func TestProcesses(t *testing.T) {
 func checkIntact(t *testing.T, x *Index) {
 	t.Helper()
 	err := x.with(t.Context(), testBase, true, func(b *base) error {
-		if err := errors.Join(x.sweep(t.Context(), b), b.removeMarked(t.Context())); err != nil {
+		if err := errors.Join(x.sweep(t.Context(), b), reclaim.Marked(t.Context(), b.Base)); err != nil {
 			return err
 		}
 		var says string
-		if err := b.write.QueryRow("PRAGMA integrity_check").Scan(&says); err != nil || says != "ok" {
+		if err := b.Write.QueryRow("PRAGMA integrity_check").Scan(&says); err != nil || says != "ok" {
 			return fmt.Errorf("%s, %w", says, err)
 		}
 		for _, table := range []string{"found", "grams"} {
-			if _, err := b.write.Exec(fmt.Sprintf("INSERT INTO %s(%[1]s) VALUES('integrity-check')", table)); err != nil {
+			if _, err := b.Write.Exec(fmt.Sprintf("INSERT INTO %s(%[1]s) VALUES('integrity-check')", table)); err != nil {
 				return err
 			}
 		}
 		for what, query := range map[string]string{
-			"chunks of no source": fmt.Sprintf("SELECT count(*) FROM chunks WHERE id >> %d NOT IN (SELECT id FROM sources)", rowBits),
+			"chunks of no source": fmt.Sprintf("SELECT count(*) FROM chunks WHERE id >> %d NOT IN (SELECT id FROM sources)", db.RowBits),
 			"half sources":        "SELECT count(*) FROM sources WHERE state <> 1",
 			"wrong totals": `SELECT count(*) FROM totals WHERE sections <> (SELECT count(*) FROM chunks)
 				OR sources <> (SELECT count(*) FROM sources) OR cost <> (SELECT coalesce(sum(cost), 0) FROM sources)`,
@@ -176,7 +178,7 @@ func checkIntact(t *testing.T, x *Index) {
 			"chunks without words":   "SELECT count(*) - (SELECT count(*) FROM found) FROM chunks",
 		} {
 			var n int
-			if err := b.write.QueryRow(query).Scan(&n); err != nil || n != 0 {
+			if err := b.Write.QueryRow(query).Scan(&n); err != nil || n != 0 {
 				t.Errorf("%s: %d, %v", what, n, err)
 			}
 		}
@@ -261,9 +263,9 @@ func TestIncompleteSources(t *testing.T) {
 	<-started
 	// The state after an adder was killed: present, incomplete, and not locked.
 	err := other.with(t.Context(), testBase, true, func(b *base) error {
-		_, err := b.write.Exec(`INSERT INTO sources(name, label, artifact, stream, made, state, sections, cost)
+		_, err := b.Write.Exec(`INSERT INTO sources(name, label, artifact, stream, made, state, sections, cost)
 			VALUES('dead', '', '', '', ?, ?, 1, 1)`,
-			time.Now().UnixNano(), stateAdding)
+			time.Now().UnixNano(), db.Adding)
 		return err
 	})
 	if err != nil {

@@ -33,7 +33,7 @@ func TestPurge(t *testing.T) {
 			t.Errorf("after a purge: %+v", f)
 		}
 	}
-	if names := filesOf(t, dir); slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, testBase.prefix()) }) {
+	if names := filesOf(t, dir); slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, testBase.Prefix()) }) {
 		t.Errorf("files %v", names)
 	}
 	if a := add(t, x, Source{Label: "l"}, "kestrel three\n"); a.Name != "l#1" {

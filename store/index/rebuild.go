@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+
+	"corral/store/index/db"
 )
 
 // startRebuild runs Options.Rebuild in the background for a base that was recreated.
@@ -56,12 +58,12 @@ func (x *Index) with(ctx context.Context, id Base, create bool, f func(b *base) 
 			return err
 		}
 		err = f(b)
-		if damaged(err) {
+		if db.Damaged(err) {
 			x.replace(ctx, b, err)
 		}
 		x.release(b)
 		var spent spentError
-		if last || errors.As(err, &spent) || !damaged(err) && !errors.Is(err, ErrPurged) {
+		if last || errors.As(err, &spent) || !db.Damaged(err) && !errors.Is(err, ErrPurged) {
 			return err
 		}
 	}
@@ -70,19 +72,7 @@ func (x *Index) with(ctx context.Context, id Base, create bool, f func(b *base) 
 // replace removes a database that turned out to be damaged, unless it was replaced already.
 func (x *Index) replace(ctx context.Context, b *base, why error) {
 	x.drop(b)
-	dir, err := x.lockedDir(ctx)
-	if err != nil {
-		return
+	if b.RemoveDamaged(ctx, x.state, why, x.log) {
+		x.startRebuild(b.ID)
 	}
-	defer closeFD(dir)
-	st, err := stat(dir, b.name)
-	if err != nil || st.Ino != b.ino {
-		return
-	}
-	x.log.Warn("knowledge base is damaged and will be recreated", slog.String("file", b.name), slog.String("error", why.Error()))
-	if err := removeBase(dir, b.id); err != nil {
-		x.log.Warn("removing a damaged knowledge base failed", slog.String("error", err.Error()))
-		return
-	}
-	x.startRebuild(b.id)
 }

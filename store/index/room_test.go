@@ -1,7 +1,6 @@
 package index
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"corral/internal/test/sandboxtest"
+	"corral/store/index/db"
 )
 
 // TestQuotaOfTiny checks that for very small chunks the quota still bounds the disk space.
@@ -98,7 +98,7 @@ func TestIdle(t *testing.T) {
 	old := time.Now().Add(-2 * defaultTTL)
 	age := func(names []string) {
 		for _, name := range names {
-			if err := os.Chtimes(filepath.Join(dir, dirName, name), old, old); err != nil {
+			if err := os.Chtimes(filepath.Join(dir, db.DirName, name), old, old); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -120,7 +120,7 @@ func TestIdle(t *testing.T) {
 	age(names)
 	openIn(t, dir, Options{})
 	gone := func() bool {
-		return !slices.ContainsFunc(filesOf(t, dir), func(n string) bool { return !strings.HasPrefix(n, young.prefix()) })
+		return !slices.ContainsFunc(filesOf(t, dir), func(n string) bool { return !strings.HasPrefix(n, young.Prefix()) })
 	}
 	sandboxtest.Eventually(t, 20*time.Second, "the idle base goes", gone)
 	if f, err := y.Search(t.Context(), young, Query{Text: "kestrel"}); err != nil || len(f.Hits) != 1 {
@@ -134,7 +134,7 @@ func TestManyOrphans(t *testing.T) {
 	add(t, x, Source{Label: "dead"}, numbered("kestrel", 30_000))
 	countRows(t, x, "SELECT count(*) FROM chunks")
 	err := x.with(t.Context(), testBase, true, func(b *base) error {
-		_, err := b.write.Exec("UPDATE sources SET state = ?", stateAdding)
+		_, err := b.Write.Exec("UPDATE sources SET state = ?", db.Adding)
 		return err
 	})
 	if err != nil {
@@ -148,41 +148,14 @@ func TestManyOrphans(t *testing.T) {
 	checkIntact(t, x)
 }
 
-// TestHostileWords checks that correcting a word examines a bounded number of similar words.
-func TestHostileWords(t *testing.T) {
-	x := openIndex(t, Options{})
-	var b strings.Builder
-	for i := range 30_000 {
-		fmt.Fprintf(&b, "qwertyuiopasdfgh%c%c%cjklzxcvbnm\n", 'a'+i%26, 'a'+i/26%26, 'a'+i/676%26)
-	}
-	add(t, x, Source{Label: "l"}, b.String())
-	var words []string
-	for i := range 20 {
-		words = append(words, fmt.Sprintf("qwertyuiopasdfgh%cjklzxcvbnm", 'a'+i))
-	}
-	err := x.view(t.Context(), testBase, func(_ *base, tx *sql.Tx) error {
-		s := &search{ctx: t.Context(), tx: tx, query: Query{Text: strings.Join(words, " "), Limit: 3}, found: &Found{}}
-		if err := s.run(); err != nil {
-			return err
-		}
-		if s.gathered == 0 || s.gathered > maxGathered {
-			t.Errorf("%d words were examined", s.gathered)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
-}
-
 // TestManySources checks that if a query selects very many sources, the newest are searched.
 func TestManySources(t *testing.T) {
 	x := openIndex(t, Options{})
 	add(t, x, Source{Label: "run"}, "kestrel\n")
 	err := x.with(t.Context(), testBase, true, func(b *base) error {
-		_, err := b.write.Exec(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+		_, err := b.Write.Exec(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
 			INSERT INTO sources(name, label, artifact, stream, made, state, cost) SELECT 'run#', '', '', '', ?, ?, 1 FROM n`,
-			maxChosen, time.Now().UnixNano(), stateReady)
+			1<<14, time.Now().UnixNano(), db.Ready)
 		return err
 	})
 	if err != nil {

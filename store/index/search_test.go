@@ -292,7 +292,7 @@ func TestLimit(t *testing.T) {
 	add(t, x, Source{Label: "l"}, numbered("w", 5000))
 	for limit, want := range map[int]int{0: 3, -1: 3, 1: 1, 7: 7, 1000: 0} {
 		got := len(find(t, x, Query{Text: "common", Limit: limit}).Hits)
-		if limit == 1000 && got > maxLimit || limit != 1000 && got != want {
+		if limit == 1000 && got > 100 || limit != 1000 && got != want {
 			t.Errorf("limit %d: %d hits, want %d", limit, got, want)
 		}
 	}
@@ -302,14 +302,14 @@ func TestLimit(t *testing.T) {
 func TestCut(t *testing.T) {
 	x := openIndex(t, Options{})
 	for range 2 {
-		add(t, x, Source{Label: "l"}, numbered("w", 3*maxMatches*20/4))
+		add(t, x, Source{Label: "l"}, numbered("w", 3*4000*20/4))
 	}
 	n := stats(t, x).Sections
-	if n <= maxMatches {
+	if n <= 4000 {
 		t.Fatalf("%d chunks are too few", n)
 	}
 	f := find(t, x, Query{Text: "common"})
-	if !f.Cut || f.Matched != maxMatches || len(f.Hits) != 3 {
+	if !f.Cut || f.Matched != 4000 || len(f.Hits) != 3 {
 		t.Errorf("cut %v, matched %d, hits %v", f.Cut, f.Matched, names(f))
 	}
 	// A rare word finds old chunks, even together with a common word.

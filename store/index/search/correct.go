@@ -1,4 +1,4 @@
-package index
+package search
 
 import (
 	"cmp"
@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"corral/store/index/db"
+	"corral/store/index/vocab"
 	"corral/store/index/word"
 )
 
@@ -30,7 +32,7 @@ const (
 func (s *search) correct() error {
 	left := maxCorrected
 	for _, g := range s.request.groups {
-		if g.count > 0 || !learnable([]byte(g.surface)) {
+		if g.count > 0 || !vocab.Learnable([]byte(g.surface)) {
 			continue
 		}
 		if left--; left < 0 {
@@ -90,7 +92,7 @@ func stemOf(w string) string { return string(word.Stem(nil, []byte(w))) }
 
 // halves returns a word such as connectionrefused as two known words, if it can be split that way.
 func (s *search) halves(w string) ([]alternative, error) {
-	for i := minLearn; i+minLearn <= len(w); i++ {
+	for i := vocab.MinLearn; i+vocab.MinLearn <= len(w); i++ {
 		if !utf8.RuneStart(w[i]) {
 			continue
 		}
@@ -167,8 +169,8 @@ func distance(w, stem, known string) int {
 // sharingTrigrams returns words that share trigrams with w, those that share most first.
 func (s *search) sharingTrigrams(w string) ([]string, error) {
 	shared := map[int64]int{}
-	for _, gram := range trigrams(padded(w)) {
-		ids, err := numbers(s.ctx, s.tx, "SELECT rowid FROM grams WHERE grams MATCH ? ORDER BY rowid DESC LIMIT ?",
+	for _, gram := range trigrams(vocab.Padded(w)) {
+		ids, err := db.Numbers(s.ctx, s.tx, "SELECT rowid FROM grams WHERE grams MATCH ? ORDER BY rowid DESC LIMIT ?",
 			quote(gram), min(maxPerGram, maxGathered-s.gathered))
 		if err != nil {
 			return nil, err
@@ -194,7 +196,7 @@ func (s *search) sharingTrigrams(w string) ([]string, error) {
 	for _, id := range ids[:min(len(ids), maxCompared)] {
 		var k string
 		if err := stmt.QueryRowContext(s.ctx, id).Scan(&k); err != nil {
-			return nil, asDamage(err)
+			return nil, db.AsDamage(err)
 		}
 		known = append(known, k)
 	}

@@ -1,45 +1,17 @@
-package index
+package db
 
 import (
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
-	"strings"
 	"time"
 
 	"modernc.org/sqlite"
 )
 
-// schemaVersion is the version of the following schema. A base of another version is recreated.
-const schemaVersion = 2
-
-// States of a source.
-const (
-	stateAdding = iota // not yet complete
-	stateReady
-	stateRemoving // its chunks are being removed
-)
-
-// The id of a chunk's row encodes its source, its index in the source, and whether it is code. So results can be filtered
-// without another lookup, and newer sources have higher rows.
-const (
-	rowBits   = 24
-	maxChunks = 1 << (rowBits - 1) // per source
-)
-
-func rowOf(source, n int64, code bool) int64 {
-	row := source<<rowBits | n<<1
-	if code {
-		row |= 1
-	}
-	return row
-}
-
-func sourceOf(row int64) int64 { return row >> rowBits }
-
-func isCode(row int64) bool { return row&1 == 1 }
+// SchemaVersion is the version of the following schema and of the stems in it. A base of another version is recreated.
+const SchemaVersion = 2
 
 // schema creates the tables. sources.cost is what a source counts against the quota. sources.label is "" if the name is
 // fixed. The row of a label is deleted with its last source; totals.top is the highest number of a deleted label, so that
@@ -118,7 +90,7 @@ func fill(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(ctx, schema+fmt.Sprintf("PRAGMA user_version=%d", schemaVersion)); err != nil {
+	if _, err := tx.ExecContext(ctx, schema+fmt.Sprintf("PRAGMA user_version=%d", SchemaVersion)); err != nil {
 		return err
 	}
 	return tx.Commit()
@@ -130,7 +102,7 @@ func probe(ctx context.Context, db *sql.DB) error {
 	if err := db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
 		return err
 	}
-	if version != schemaVersion {
+	if version != SchemaVersion {
 		return errSchema
 	}
 	for _, query := range []string{
@@ -143,26 +115,17 @@ func probe(ctx context.Context, db *sql.DB) error {
 	} {
 		rows, err := db.QueryContext(ctx, query)
 		if err != nil {
-			return asDamage(err)
+			return AsDamage(err)
 		}
 		for rows.Next() {
 		}
 		err = errors.Join(rows.Err(), rows.Close())
 		if err != nil {
-			return asDamage(err)
+			return AsDamage(err)
 		}
 	}
 	var n int
-	return asDamage(db.QueryRowContext(ctx, "SELECT cost + top FROM totals").Scan(&n))
-}
-
-// asDamage marks an error as damage that cannot occur in a sound database: a missing table or row.
-func asDamage(err error) error {
-	var s *sqlite.Error
-	if errors.Is(err, sql.ErrNoRows) || errors.As(err, &s) && s.Code()&0xff == sqliteError {
-		return fmt.Errorf("%w: %w", errDamaged, err)
-	}
-	return err
+	return AsDamage(db.QueryRowContext(ctx, "SELECT cost + top FROM totals").Scan(&n))
 }
 
 // checkTimeout bounds the check of a database whose last user was killed. SQLite itself does not need the check; it
@@ -183,36 +146,7 @@ func check(ctx context.Context, db *sql.DB) error {
 	case err != nil:
 		return err
 	case says != "ok":
-		return fmt.Errorf("%w: %s", errDamaged, says)
+		return fmt.Errorf("%w: %s", ErrDamaged, says)
 	}
 	return nil
-}
-
-// errDamaged reports inconsistent content of a base.
-var errDamaged = errors.New("the knowledge base is damaged")
-
-// Codes of SQLite (sqlite.org/rescode.html); the low byte is the primary code.
-const (
-	sqliteError     = 1
-	sqliteCorrupt   = 11
-	sqliteFormat    = 24
-	sqliteNotADB    = 26
-	sqliteShortRead = 522
-)
-
-// damaged reports whether an error means that the content of the file is damaged.
-func damaged(err error) bool {
-	if errors.Is(err, errDamaged) || errors.Is(err, errSchema) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return true
-	}
-	var s *sqlite.Error
-	if !errors.As(err, &s) {
-		// a column has another type than the schema says; database/sql has no error value for that
-		return err != nil && strings.Contains(err.Error(), "sql: Scan error")
-	}
-	switch s.Code() & 0xff {
-	case sqliteCorrupt, sqliteFormat, sqliteNotADB:
-		return true
-	}
-	return s.Code() == sqliteShortRead
 }

@@ -1,4 +1,5 @@
-package index
+// Package vocab collects the words of the sources in a knowledge base, for corrections of queries.
+package vocab
 
 import (
 	"context"
@@ -6,30 +7,32 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"corral/store/index/db"
 	"corral/store/index/word"
 )
 
-// A vocabulary collects the words of a source, each with its stem. It keeps only words of letters: numbers are rarely
+// A Vocabulary collects the words of a source, each with its stem. It keeps only words of letters: numbers are rarely
 // mistyped, and each line of a log contains a new one.
-type vocabulary struct{ stems map[string]string }
+type Vocabulary struct{ stems map[string]string }
 
 const (
 	// maxWords is the maximum number of words kept per source.
 	maxWords = 1 << 16
 	// maxKnown is the approximate maximum number of words kept per base.
 	maxKnown = 1 << 19
-	// A word is kept if it has at least minLearn letters and at most maxLearn bytes.
-	minLearn, maxLearn = 3, 40
+	// MinLearn is the minimum number of letters of a word that is kept.
+	MinLearn = 3
+	maxLearn = 40 // bytes
 )
 
-// stem appends the stem of a folded word to dst, and keeps the word.
-func (v *vocabulary) stem(dst, w []byte) []byte {
+// Stem appends the stem of a folded word to dst, and keeps the word.
+func (v *Vocabulary) Stem(dst, w []byte) []byte {
 	if s, ok := v.stems[string(w)]; ok {
 		return append(dst, s...)
 	}
 	n := len(dst)
 	dst = word.Stem(dst, w)
-	if len(v.stems) < maxWords && learnable(w) {
+	if len(v.stems) < maxWords && Learnable(w) {
 		if v.stems == nil {
 			v.stems = map[string]string{}
 		}
@@ -38,8 +41,9 @@ func (v *vocabulary) stem(dst, w []byte) []byte {
 	return dst
 }
 
-func learnable(w []byte) bool {
-	if len(w) < minLearn || len(w) > maxLearn {
+// Learnable reports whether a word is one to keep: of 3 letters to 40 bytes, without digits.
+func Learnable(w []byte) bool {
+	if len(w) < MinLearn || len(w) > maxLearn {
 		return false
 	}
 	for _, b := range w {
@@ -47,7 +51,7 @@ func learnable(w []byte) bool {
 			return false
 		}
 	}
-	return w[0] < utf8.RuneSelf || utf8.RuneCount(w) >= minLearn
+	return w[0] < utf8.RuneSelf || utf8.RuneCount(w) >= MinLearn
 }
 
 // learnAtOnce is the maximum number of words per transaction.
@@ -56,19 +60,19 @@ const learnAtOnce = 4096
 // seenSlack is by how many sources words.seen may lag behind: it is not updated for each source.
 const seenSlack = 16
 
-// learn adds the words of a source to the base, for corrections.
-func (b *base) learn(ctx context.Context, v *vocabulary, source int64) error {
+// Learn adds the words of a source to the base.
+func (v *Vocabulary) Learn(ctx context.Context, b *db.Base, source int64) error {
 	all := make([]string, 0, len(v.stems))
 	for w := range v.stems {
 		all = append(all, w)
 	}
 	slices.Sort(all) // so that pages are written sequentially
-	room, err := b.wordRoom(ctx)
+	room, err := wordRoom(ctx, b)
 	if err != nil {
 		return err
 	}
 	for part := range slices.Chunk(all, learnAtOnce) {
-		if err := b.transact(ctx, func(tx *sql.Tx) error { return learnWords(tx, part, source, &room) }); err != nil {
+		if err := b.Transact(ctx, func(tx *sql.Tx) error { return learnWords(tx, part, source, &room) }); err != nil {
 			return err
 		}
 	}
@@ -76,11 +80,11 @@ func (b *base) learn(ctx context.Context, v *vocabulary, source int64) error {
 }
 
 // wordRoom returns how many more words the base may learn.
-func (b *base) wordRoom(ctx context.Context) (int, error) {
+func wordRoom(ctx context.Context, b *db.Base) (int, error) {
 	var n int
-	err := b.read.QueryRowContext(ctx, "SELECT coalesce(max(id), 0) FROM words").Scan(&n)
+	err := b.Read.QueryRowContext(ctx, "SELECT coalesce(max(id), 0) FROM words").Scan(&n)
 	if err == nil && n >= maxKnown { // some may have been removed
-		err = b.read.QueryRowContext(ctx, "SELECT count(*) FROM words").Scan(&n)
+		err = b.Read.QueryRowContext(ctx, "SELECT count(*) FROM words").Scan(&n)
 	}
 	return maxKnown - n, err
 }
@@ -107,7 +111,7 @@ func learnWords(tx *sql.Tx, words []string, source int64, room *int) error {
 			_, err = see.Exec(w, source, seenSlack)
 		default:
 			*room--
-			_, err = gram.Exec(id, padded(w))
+			_, err = gram.Exec(id, Padded(w))
 		}
 		if err != nil {
 			return err
@@ -133,4 +137,4 @@ func newWord(add *sql.Stmt, w string, source int64, room int) (int64, error) {
 
 // padded makes the first and last letters of a word trigrams of their own, so that words with the same start or end share
 // these even with a typo nearby.
-func padded(w string) string { return "^^" + w + "$$" }
+func Padded(w string) string { return "^^" + w + "$$" }

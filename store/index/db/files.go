@@ -1,7 +1,6 @@
-package index
+package db
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -15,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dirName is the name of the directory of bases in a state directory.
-const dirName = "index"
+// DirName is the name of the directory of bases in a state directory.
+const DirName = "index"
 
 // Files are accessed by a descriptor of their directory and a name without a slash.
 const (
@@ -27,8 +26,8 @@ const (
 	fileMode  = 0o600
 )
 
-// errNone reports that a base has no file.
-var errNone = errors.New("no such knowledge base")
+// ErrNone reports that a base has no file.
+var ErrNone = errors.New("no such knowledge base")
 
 // errName returns err as a PathError, as package os does.
 func errName(op, name string, err error) error {
@@ -47,8 +46,8 @@ func openat(dir int, name string, flags int) (int, error) {
 	}
 }
 
-// reopen returns a descriptor of a directory that stays open when the caller closes dir.
-func reopen(dir *os.File) (int, error) {
+// Reopen returns a descriptor of a directory that stays open when the caller closes dir.
+func Reopen(dir *os.File) (int, error) {
 	c, err := dir.SyscallConn()
 	if err != nil {
 		return -1, err
@@ -61,16 +60,16 @@ func reopen(dir *os.File) (int, error) {
 }
 
 // openDir opens the directory of bases. If it does not exist, openDir creates it if create is set, and otherwise returns
-// errNone.
-func (x *Index) openDir(create bool) (int, error) {
+// ErrNone.
+func openDir(state int, create bool) (int, error) {
 	if create {
-		if err := unix.Mkdirat(x.state, dirName, dirMode); err != nil && !errors.Is(err, unix.EEXIST) {
-			return -1, errName("mkdir", dirName, err)
+		if err := unix.Mkdirat(state, DirName, dirMode); err != nil && !errors.Is(err, unix.EEXIST) {
+			return -1, errName("mkdir", DirName, err)
 		}
 	}
-	fd, err := openat(x.state, dirName, dirFlags)
+	fd, err := openat(state, DirName, dirFlags)
 	if errors.Is(err, unix.ENOENT) {
-		return -1, errNone
+		return -1, ErrNone
 	}
 	if err != nil {
 		return -1, err
@@ -78,9 +77,9 @@ func (x *Index) openDir(create bool) (int, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		unix.Close(fd)
-		return -1, errName("stat", dirName, err)
+		return -1, errName("stat", DirName, err)
 	}
-	if err := private(dirName, &st, unix.S_IFDIR); err != nil {
+	if err := private(DirName, &st, unix.S_IFDIR); err != nil {
 		unix.Close(fd)
 		return -1, err
 	}
@@ -112,46 +111,6 @@ func stat(dir int, name string) (unix.Stat_t, error) {
 	return st, errName("stat", name, err)
 }
 
-// lockTimeout bounds the wait for a process that opens or purges a base.
-const lockTimeout = 10 * time.Second
-
-// lockDir locks the directory, so that no other process creates, opens or removes a base. Closing dir releases the lock.
-func lockDir(ctx context.Context, dir int) error {
-	wait := 50 * time.Microsecond
-	for until := time.Now().Add(lockTimeout); ; wait = min(2*wait, 5*time.Millisecond) {
-		err := unix.Flock(dir, unix.LOCK_EX|unix.LOCK_NB)
-		switch {
-		case err == nil:
-			return nil
-		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
-			return errName("lock", dirName, err)
-		case time.Now().After(until):
-			return fmt.Errorf("%s has been locked by another process for %v", dirName, lockTimeout)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(wait):
-		}
-	}
-}
-
-// lockedDir opens and locks the directory of bases. Closing it releases the lock. It returns errNone if it does not
-// exist.
-func (x *Index) lockedDir(ctx context.Context) (int, error) {
-	dir, err := x.openDir(false)
-	if err != nil {
-		return -1, err
-	}
-	if err := lockDir(ctx, dir); err != nil {
-		closeFD(dir)
-		return -1, err
-	}
-	return dir, nil
-}
-
-func unlockDir(dir int) { _ = unix.Flock(dir, unix.LOCK_UN) }
-
 // The names of a base's files are HASH-GENERATION plus one of these suffixes. SQLite opens files that belong to a
 // database by their names, at any time, and trusts their content. So no name is reused: a base that was purged gets a new
 // generation.
@@ -162,8 +121,11 @@ const (
 
 var suffixes = [...]string{dbSuffix, dbSuffix + "-wal", dbSuffix + "-shm", dbSuffix + "-journal", lockSuffix}
 
-// prefix returns the prefix of the names of a base's files.
-func (b Base) prefix() string {
+// An ID identifies a knowledge base. Any strings are allowed; they never become part of a path.
+type ID struct{ Repo, Principal string }
+
+// Prefix returns the prefix of the names of a base's files.
+func (b ID) Prefix() string {
 	sum := sha256.Sum256([]byte(b.Repo + "\x00" + b.Principal))
 	return hex.EncodeToString(sum[:prefixLength/2]) + "-"
 }
@@ -175,12 +137,12 @@ const prefixLength = 32
 const maxNames = 1 << 20
 
 // files returns the names of a base's files, with any suffix.
-func files(dir int, b Base) ([]string, error) {
+func files(dir int, b ID) ([]string, error) {
 	all, err := namesIn(dir)
 	if err != nil {
 		return nil, err
 	}
-	prefix := b.prefix()
+	prefix := b.Prefix()
 	var own []string
 	for _, name := range all {
 		if strings.HasPrefix(name, prefix) {
@@ -196,7 +158,7 @@ func namesIn(dir int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), dirName)
+	f := os.NewFile(uintptr(fd), DirName)
 	defer f.Close()
 	all, err := f.Readdirnames(maxNames)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -217,15 +179,15 @@ func generation(names []string) string {
 }
 
 // newGeneration returns a name that no database of the base has had.
-func newGeneration(b Base, names []string) string {
+func newGeneration(b ID, names []string) string {
 	at := uint64(time.Now().UnixNano())
 	for _, name := range names {
-		gen, _, _ := strings.Cut(strings.TrimPrefix(name, b.prefix()), ".")
+		gen, _, _ := strings.Cut(strings.TrimPrefix(name, b.Prefix()), ".")
 		if n, err := strconv.ParseUint(gen, 16, 64); err == nil && n >= at {
 			at = n + 1
 		}
 	}
-	return fmt.Sprintf("%s%016x", b.prefix(), at)
+	return fmt.Sprintf("%s%016x", b.Prefix(), at)
 }
 
 // remove removes files of a base, and links and empty directories in their place, but not what links point to. The caller
@@ -245,7 +207,7 @@ func remove(dir int, names []string) error {
 }
 
 // removeBase removes all files of a base. The caller holds the lock on the directory.
-func removeBase(dir int, b Base) error {
+func removeBase(dir int, b ID) error {
 	names, err := files(dir, b)
 	if err != nil {
 		return err
@@ -264,14 +226,8 @@ func removeOther(dir int, names []string, but string) error {
 	return remove(dir, old)
 }
 
-// lockRange locks or unlocks a byte of an open file against other open file descriptions (fcntl(2), F_OFD_SETLK), without
-// waiting. The lock is released with the description, also when the process is killed.
-func lockRange(fd int, kind int16, at int64) bool {
-	l := unix.Flock_t{Type: kind, Whence: io.SeekStart, Start: at, Len: 1}
-	return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &l) == nil
-}
-
-func closeFD(fd int) {
+// CloseFD closes a descriptor that is not negative.
+func CloseFD(fd int) {
 	if fd >= 0 {
 		unix.Close(fd)
 	}

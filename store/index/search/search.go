@@ -1,15 +1,21 @@
-package index
+// Package search finds the chunks of a knowledge base that match a query best.
+//
+// The words of a query are corrected if no chunk contains them. Candidates come from FTS5, in up to three lists; the best
+// are read, and ranked by their lines. Package index describes what a query can be.
+package search
 
 import (
 	"cmp"
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"time"
+
+	"corral/store/index/chunk"
+	"corral/store/index/db"
 )
 
 const (
@@ -27,23 +33,18 @@ const (
 	maxChosen = 1 << 14
 )
 
-// Search returns the chunks that match a query best. No query text is invalid. It finds everything that was added before
-// it was called. Of chunks with the same text, only the newest is a hit.
-func (x *Index) Search(ctx context.Context, b Base, q Query) (*Found, error) {
+// Run runs a query in a transaction that reads. Sources made before horizon, in Unix nanoseconds, are not found. No query
+// text is invalid. Of chunks with the same text, only the newest is a hit.
+func Run(ctx context.Context, tx *sql.Tx, horizon int64, q Query) (*Found, error) {
 	if q.Limit <= 0 {
 		q.Limit = defaultLimit
 	}
 	q.Limit = min(q.Limit, maxLimit)
-	found := &Found{Empty: true}
-	err := x.view(ctx, b, func(_ *base, tx *sql.Tx) error {
-		found = &Found{}
-		s := &search{ctx: ctx, tx: tx, query: q, found: found, horizon: x.horizon()}
-		return s.run()
-	})
-	if err != nil {
-		return nil, fmt.Errorf("index: search: %w", err)
+	s := &search{ctx: ctx, tx: tx, query: q, found: &Found{}, horizon: horizon}
+	if err := s.run(); err != nil {
+		return nil, err
 	}
-	return found, nil
+	return s.found, nil
 }
 
 // A search is the state of one query.
@@ -62,7 +63,7 @@ type search struct {
 	chosen   map[int64]bool // sources to search; nil means all
 	sources  map[int64]*Hit // looked-up sources; nil for one that must not be found
 	chunk    *sql.Stmt      // reads a chunk; closed with the transaction
-	inflater inflater
+	inflater db.Inflater
 
 	gathered int // words examined for corrections
 }
@@ -91,12 +92,12 @@ func (s *search) run() error {
 func (s *search) choose() (isEmpty bool, err error) {
 	var first sql.NullInt64
 	err = s.tx.QueryRowContext(s.ctx, "SELECT sections, (SELECT id FROM sources WHERE state = ? AND made >= ? ORDER BY id LIMIT 1) FROM totals",
-		stateReady, s.horizon).Scan(&s.total, &first)
+		db.Ready, s.horizon).Scan(&s.total, &first)
 	if err != nil || !first.Valid {
 		return err == nil, err
 	}
-	s.low, s.high = rowOf(first.Int64, 0, false), math.MaxInt64
-	hidden, err := numbers(s.ctx, s.tx, "SELECT id FROM sources WHERE state <> 1")
+	s.low, s.high = db.RowOf(first.Int64, 0, false), math.MaxInt64
+	hidden, err := db.Numbers(s.ctx, s.tx, "SELECT id FROM sources WHERE state <> 1")
 	if err != nil {
 		return false, err
 	}
@@ -114,7 +115,7 @@ func setOf(ids []int64) map[int64]bool {
 
 // filter selects the sources that satisfy the query.
 func (s *search) filter() error {
-	where, args := "state = ?", []any{stateReady}
+	where, args := "state = ?", []any{db.Ready}
 	switch {
 	case s.query.Exact:
 		where, args = where+" AND name = ?", append(args, s.query.Source)
@@ -133,14 +134,14 @@ func (s *search) filter() error {
 	if s.query.Stream != "" {
 		where, args = where+" AND stream = ?", append(args, s.query.Stream)
 	}
-	if s.query.Class != "" && s.query.Class != Code && s.query.Class != Prose {
+	if s.query.Class != "" && s.query.Class != chunk.Code && s.query.Class != chunk.Prose {
 		s.high = s.low - 1
 		return nil
 	}
 	if len(args) == 1 {
 		return nil
 	}
-	ids, err := numbers(s.ctx, s.tx, "SELECT id FROM sources WHERE "+where+" ORDER BY id DESC LIMIT ?", append(args, maxChosen+1)...)
+	ids, err := db.Numbers(s.ctx, s.tx, "SELECT id FROM sources WHERE "+where+" ORDER BY id DESC LIMIT ?", append(args, maxChosen+1)...)
 	if err != nil {
 		return err
 	}
@@ -152,18 +153,18 @@ func (s *search) filter() error {
 		return nil
 	}
 	s.chosen = setOf(ids)
-	s.low = max(s.low, rowOf(slices.Min(ids), 0, false))
-	s.high = rowOf(slices.Max(ids), maxChunks-1, true)
+	s.low = max(s.low, db.RowOf(slices.Min(ids), 0, false))
+	s.high = db.RowOf(slices.Max(ids), db.MaxChunks-1, true)
 	return nil
 }
 
 // accepts reports whether a row satisfies the query's filters.
 func (s *search) accepts(row int64) bool {
-	source := sourceOf(row)
+	source := db.SourceOf(row)
 	if s.hidden[source] || s.chosen != nil && !s.chosen[source] {
 		return false
 	}
-	return s.query.Class == "" || isCode(row) == (s.query.Class == Code)
+	return s.query.Class == "" || db.IsCode(row) == (s.query.Class == chunk.Code)
 }
 
 // count counts the chunks that contain each word, and corrects words that no chunk contains. It sorts words by rarity.
@@ -318,7 +319,7 @@ func (s *search) source(id int64) (*Hit, error) {
 	var state int
 	err := s.tx.QueryRowContext(s.ctx, "SELECT name, made, state, artifact, stream FROM sources WHERE id = ?", id).
 		Scan(&h.Source, &made, &state, &h.Artifact, &h.Stream)
-	if errors.Is(err, sql.ErrNoRows) || err == nil && (state != stateReady || made < s.horizon) {
+	if errors.Is(err, sql.ErrNoRows) || err == nil && (state != db.Ready || made < s.horizon) {
 		h, err = nil, nil
 	}
 	if h != nil {

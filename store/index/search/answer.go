@@ -1,6 +1,8 @@
-package index
+package search
 
-import "time"
+import (
+	"time"
+)
 
 // A Query describes what to search for.
 type Query struct {
@@ -40,22 +42,4 @@ type Hit struct {
 	Line               string    // line of Text that matches best
 	LineNumber         int64     // number of Line in the stream
 	Marks              [][2]int  // matches: byte ranges in Text, sorted, without overlaps
-}
-
-// Stats are the sizes of a base; zero if it is empty.
-type Stats struct {
-	Sources, Sections int
-	Lines, Bytes      int64 // of text
-	Disk              int64 // bytes of its files
-	Oldest, Newest    time.Time
-	BySource          []SourceStats // the newest first, at most 1000
-}
-
-// SourceStats are the sizes of a source.
-type SourceStats struct {
-	Name             string
-	Time             time.Time
-	Sections         int
-	Lines, Bytes     int64
-	Artifact, Stream string
 }

@@ -1,4 +1,5 @@
-package index
+// Package batch prepares chunks to be written to a knowledge base, and writes them, a batch per transaction.
+package batch
 
 import (
 	"bytes"
@@ -7,18 +8,22 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 
 	"corral/store/index/chunk"
+	"corral/store/index/db"
+	"corral/store/index/vocab"
 	"corral/store/index/word"
 )
 
-// A batch is the data of one transaction.
-type batch struct {
+// ErrEnough is returned for a source that has the maximum number of chunks, or that exhausted the quota.
+var ErrEnough = errors.New("the quota of the knowledge base is exhausted")
+
+// A Batch is the data of one transaction.
+type Batch struct {
+	Cost  int64 // counts against the quota
 	rows  []row
 	bytes int64 // of text
-	cost  int64 // counts against the quota
 	buf   []byte
 }
 
@@ -39,41 +44,42 @@ type span struct{ start, end int }
 // batchBytes is the approximate cost of a batch, and thus how long another writer has to wait.
 const batchBytes = 512 << 10
 
-// Approximate disk space of a chunk and of a source in addition to the text.
+// Approximate disk space of a chunk and of a source in addition to the text, in bytes.
 const (
 	sectionCost = 200
-	sourceCost  = 1 << 10
+	SourceCost  = 1 << 10
 )
 
-// A cutter collects chunks into batches. One goroutine uses it; another one receives the batches and returns them with
-// free.
-type cutter struct {
+// A Cutter collects chunks into batches. One goroutine uses it; another one receives the batches and returns them with
+// Free.
+type Cutter struct {
 	ctx        context.Context
 	source     int64
 	next       int64 // index of the next chunk
 	limit      int64 // maximum number of chunks
-	now        *batch
-	batches    chan *batch
-	spare      chan *batch
+	now        *Batch
+	Batches    chan *Batch
+	spare      chan *Batch
 	scan       word.Scanner
-	vocab      vocabulary
+	Vocab      vocab.Vocabulary
 	compressor *flate.Writer
 	compressed bytes.Buffer
 }
 
-func newCutter(ctx context.Context, source, limit int64) *cutter {
-	c := &cutter{ctx: ctx, source: source, limit: limit, batches: make(chan *batch), spare: make(chan *batch, 2)}
+// NewCutter returns a Cutter for the chunks of a source, of which there may be limit.
+func NewCutter(ctx context.Context, source, limit int64) *Cutter {
+	c := &Cutter{ctx: ctx, source: source, limit: limit, Batches: make(chan *Batch), spare: make(chan *Batch, 2)}
 	c.compressor, _ = flate.NewWriter(nil, flate.BestSpeed) // the level is valid
 	for range cap(c.spare) {
-		c.spare <- &batch{}
+		c.spare <- &Batch{}
 	}
 	return c
 }
 
-// emit adds a chunk to the current batch.
-func (c *cutter) emit(ch chunk.Chunk) error {
+// Emit adds a chunk to the current batch.
+func (c *Cutter) Emit(ch chunk.Chunk) error {
 	if c.next == c.limit {
-		return errEnough
+		return ErrEnough
 	}
 	if c.now == nil {
 		select {
@@ -84,29 +90,29 @@ func (c *cutter) emit(ch chunk.Chunk) error {
 	}
 	b := c.now
 	r := row{
-		id: rowOf(c.source, c.next, ch.Class == chunk.Code), title: ch.Title, class: ch.Class,
-		first: ch.LineStart, last: ch.LineEnd, sum: checksum(ch.Title, ch.Text),
+		id: db.RowOf(c.source, c.next, ch.Class == chunk.Code), title: ch.Title, class: ch.Class,
+		first: ch.LineStart, last: ch.LineEnd, sum: db.Checksum(ch.Title, ch.Text),
 	}
 	r.titleWords = c.words(ch.Title)
 	r.words = c.words(ch.Text)
 	r.text = c.compress(ch.Text)
 	b.rows = append(b.rows, r)
 	b.bytes += int64(len(ch.Text))
-	b.cost += int64(len(ch.Text)+len(ch.Title)) + sectionCost
+	b.Cost += int64(len(ch.Text)+len(ch.Title)) + sectionCost
 	c.next++
-	if b.cost >= batchBytes {
-		return c.flush()
+	if b.Cost >= batchBytes {
+		return c.Flush()
 	}
 	return nil
 }
 
-// flush sends the current batch.
-func (c *cutter) flush() error {
+// Flush sends the current batch.
+func (c *Cutter) Flush() error {
 	if c.now == nil {
 		return nil
 	}
 	select {
-	case c.batches <- c.now:
+	case c.Batches <- c.now:
 		c.now = nil
 		return nil
 	case <-c.ctx.Done():
@@ -114,25 +120,28 @@ func (c *cutter) flush() error {
 	}
 }
 
-// free returns a batch that was written, for reuse.
-func (c *cutter) free(b *batch) {
+// Len returns the number of chunks.
+func (b *Batch) Len() int { return len(b.rows) }
+
+// Free returns a batch that was written, for reuse.
+func (c *Cutter) Free(b *Batch) {
 	clear(b.rows)
-	b.rows, b.buf, b.bytes, b.cost = b.rows[:0], b.buf[:0], 0, 0
+	b.rows, b.buf, b.bytes, b.Cost = b.rows[:0], b.buf[:0], 0, 0
 	c.spare <- b
 }
 
 // words appends the stems of a text's words to the batch, separated by spaces.
-func (c *cutter) words(text string) span {
+func (c *Cutter) words(text string) span {
 	b := c.now
 	start := len(b.buf)
 	c.scan.Reset(text)
 	for c.scan.Next() {
-		b.buf = append(c.vocab.stem(b.buf, c.scan.Word()), ' ')
+		b.buf = append(c.Vocab.Stem(b.buf, c.scan.Word()), ' ')
 	}
 	return span{start, len(b.buf)}
 }
 
-func (c *cutter) compress(text string) span {
+func (c *Cutter) compress(text string) span {
 	b := c.now
 	start := len(b.buf)
 	c.compressed.Reset()
@@ -145,40 +154,12 @@ func (c *cutter) compress(text string) span {
 	return span{start, len(b.buf)}
 }
 
-// checksum detects a modified chunk: SQLite has no checksums, and corrupted data may still decompress.
-func checksum(title, text string) uint32 {
-	table := crc32.MakeTable(crc32.Castagnoli) // cached by the package
-	return crc32.Update(crc32.Checksum([]byte(title), table), table, []byte(text))
-}
+// Statements are prepared statements to write a batch.
+type Statements struct{ chunk, found, source *sql.Stmt }
 
-// An inflater decompresses the texts of chunks.
-type inflater struct {
-	in  bytes.Reader
-	out io.ReadCloser
-	buf []byte
-}
-
-// text returns the decompressed text.
-func (p *inflater) text(compressed []byte) (string, error) {
-	p.in.Reset(compressed)
-	if p.out == nil {
-		p.out = flate.NewReader(&p.in)
-		p.buf = make([]byte, chunk.MaxText+1)
-	} else if err := p.out.(flate.Resetter).Reset(&p.in, nil); err != nil {
-		return "", err
-	}
-	n, err := io.ReadFull(p.out, p.buf)
-	if !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) || n > chunk.MaxText || p.in.Len() > 0 {
-		return "", fmt.Errorf("%w: a chunk's text", errDamaged)
-	}
-	return string(p.buf[:n]), nil
-}
-
-// statements are prepared statements to write a batch.
-type statements struct{ chunk, found, source *sql.Stmt }
-
-func prepareAll(db *sql.DB) (*statements, error) {
-	var s statements
+// Prepare prepares the statements. The caller must close them.
+func Prepare(d *sql.DB) (*Statements, error) {
+	var s Statements
 	for _, p := range []struct {
 		stmt **sql.Stmt
 		text string
@@ -188,15 +169,16 @@ func prepareAll(db *sql.DB) (*statements, error) {
 		{&s.source, "UPDATE sources SET sections = sections + ?, bytes = bytes + ?, cost = cost + ? WHERE id = ?"},
 	} {
 		var err error
-		if *p.stmt, err = db.Prepare(p.text); err != nil {
-			s.close()
+		if *p.stmt, err = d.Prepare(p.text); err != nil {
+			s.Close()
 			return nil, err
 		}
 	}
 	return &s, nil
 }
 
-func (s *statements) close() {
+// Close closes the statements.
+func (s *Statements) Close() {
 	for _, stmt := range []*sql.Stmt{s.chunk, s.found, s.source} {
 		if stmt != nil {
 			_ = stmt.Close()
@@ -204,8 +186,8 @@ func (s *statements) close() {
 	}
 }
 
-// batch writes rows. It takes no context, which would start a goroutine per statement, so it is not interrupted.
-func (s *statements) batch(tx *sql.Tx, b *batch) error {
+// Write writes a batch. It takes no context, which would start a goroutine per statement, so it is not interrupted.
+func (s *Statements) Write(tx *sql.Tx, b *Batch) error {
 	chunks, found := tx.Stmt(s.chunk), tx.Stmt(s.found)
 	for i := range b.rows {
 		r := &b.rows[i]
@@ -221,6 +203,6 @@ func (s *statements) batch(tx *sql.Tx, b *batch) error {
 	if len(b.rows) == 0 {
 		return nil
 	}
-	_, err := tx.Stmt(s.source).Exec(len(b.rows), b.bytes, b.cost, sourceOf(b.rows[0].id))
+	_, err := tx.Stmt(s.source).Exec(len(b.rows), b.bytes, b.Cost, db.SourceOf(b.rows[0].id))
 	return err
 }

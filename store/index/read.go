@@ -6,7 +6,42 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"corral/store/index/db"
+	"corral/store/index/search"
 )
+
+// Search returns the chunks that match a query best. No query text is invalid. It finds everything that was added before
+// it was called. Of chunks with the same text, only the newest is a hit.
+func (x *Index) Search(ctx context.Context, b Base, q Query) (*Found, error) {
+	found := &Found{Empty: true}
+	err := x.view(ctx, b, func(_ *base, tx *sql.Tx) (err error) {
+		found, err = search.Run(ctx, tx, x.horizon(), q)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("index: search: %w", err)
+	}
+	return found, nil
+}
+
+// Stats are the sizes of a base; zero if it is empty.
+type Stats struct {
+	Sources, Sections int
+	Lines, Bytes      int64 // of text
+	Disk              int64 // bytes of its files
+	Oldest, Newest    time.Time
+	BySource          []SourceStats // the newest first, at most 1000
+}
+
+// SourceStats are the sizes of a source.
+type SourceStats struct {
+	Name             string
+	Time             time.Time
+	Sections         int
+	Lines, Bytes     int64
+	Artifact, Stream string
+}
 
 // maxBySource is the maximum number of sources listed in Stats.
 const maxBySource = 1000
@@ -32,14 +67,14 @@ func (x *Index) view(ctx context.Context, id Base, f func(b *base, tx *sql.Tx) e
 	}
 	defer done()
 	err = x.with(ctx, id, false, func(b *base) error {
-		tx, err := b.read.BeginTx(ctx, nil)
+		tx, err := b.Read.BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = tx.Rollback() }()
 		return f(b, tx)
 	})
-	if errors.Is(err, errNone) {
+	if errors.Is(err, db.ErrNone) {
 		return nil
 	}
 	return err
@@ -49,7 +84,7 @@ func (x *Index) stats(ctx context.Context, b *base, tx *sql.Tx) (Stats, error) {
 	var s Stats
 	var oldest, newest sql.NullInt64
 	err := tx.QueryRowContext(ctx, `SELECT count(*), coalesce(sum(sections), 0), coalesce(sum(lines), 0), coalesce(sum(bytes), 0),
-		min(made), max(made) FROM sources WHERE state = ? AND made >= ?`, stateReady, x.horizon()).
+		min(made), max(made) FROM sources WHERE state = ? AND made >= ?`, db.Ready, x.horizon()).
 		Scan(&s.Sources, &s.Sections, &s.Lines, &s.Bytes, &oldest, &newest)
 	if err != nil {
 		return Stats{}, err
@@ -57,9 +92,9 @@ func (x *Index) stats(ctx context.Context, b *base, tx *sql.Tx) (Stats, error) {
 	if oldest.Valid {
 		s.Oldest, s.Newest = time.Unix(0, oldest.Int64), time.Unix(0, newest.Int64)
 	}
-	s.Disk = b.disk()
+	s.Disk = b.Disk()
 	rows, err := tx.QueryContext(ctx, `SELECT name, made, sections, lines, bytes, artifact, stream FROM sources
-		WHERE state = ? AND made >= ? ORDER BY made DESC, id DESC LIMIT ?`, stateReady, x.horizon(), maxBySource)
+		WHERE state = ? AND made >= ? ORDER BY made DESC, id DESC LIMIT ?`, db.Ready, x.horizon(), maxBySource)
 	if err != nil {
 		return Stats{}, err
 	}
@@ -76,27 +111,12 @@ func (x *Index) stats(ctx context.Context, b *base, tx *sql.Tx) (Stats, error) {
 	return s, rows.Err()
 }
 
-// disk returns the total size of the files of a base.
-func (b *base) disk() int64 {
-	var n int64
-	names, err := files(b.dir, b.id)
-	if err != nil {
-		return 0
-	}
-	for _, name := range names {
-		if st, err := stat(b.dir, name); err == nil {
-			n += st.Size
-		}
-	}
-	return n
-}
-
 // Has reports whether a source with this stream of an artifact can be found; "" means any stream.
 func (x *Index) Has(ctx context.Context, b Base, artifact, stream string) (bool, error) {
 	var has bool
 	err := x.view(ctx, b, func(_ *base, tx *sql.Tx) error {
 		return tx.QueryRowContext(ctx, `SELECT EXISTS(SELECT 1 FROM sources WHERE artifact = ?1 AND artifact <> ''
-			AND (stream = ?2 OR ?2 = '') AND state = ?3 AND made >= ?4)`, artifact, stream, stateReady, x.horizon()).Scan(&has)
+			AND (stream = ?2 OR ?2 = '') AND state = ?3 AND made >= ?4)`, artifact, stream, db.Ready, x.horizon()).Scan(&has)
 	})
 	if err != nil {
 		return false, fmt.Errorf("index: artifact %.80q: %w", artifact, err)
@@ -122,15 +142,7 @@ func (x *Index) Purge(ctx context.Context, b Base) (removed Stats, err error) {
 }
 
 func (x *Index) purge(ctx context.Context, id Base) error {
-	dir, err := x.lockedDir(ctx)
-	if errors.Is(err, errNone) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer closeFD(dir)
-	if err := removeBase(dir, id); err != nil {
+	if err := db.Remove(ctx, x.state, id); err != nil {
 		return err
 	}
 	x.mu.Lock()

@@ -1,4 +1,4 @@
-package index
+package search
 
 import (
 	"cmp"
@@ -6,6 +6,8 @@ import (
 	"hash/maphash"
 	"math"
 	"slices"
+
+	"corral/store/index/db"
 )
 
 // rankBase is the k of reciprocal rank fusion: rank r in a list scores 1/(k+r) (G. V. Cormack and others, Reciprocal rank
@@ -113,7 +115,7 @@ func (s *search) newest(lists []list) []*candidate {
 		all = append(all, &candidate{row: row})
 	}
 	slices.SortFunc(all, func(a, b *candidate) int {
-		return cmp.Or(cmp.Compare(sourceOf(b.row), sourceOf(a.row)), cmp.Compare(a.row, b.row))
+		return cmp.Or(cmp.Compare(db.SourceOf(b.row), db.SourceOf(a.row)), cmp.Compare(a.row, b.row))
 	})
 	return all
 }
@@ -134,7 +136,7 @@ func rerank(read []*candidate) {
 
 // load reads a candidate's chunk. It returns false if its source must not be found.
 func (s *search) load(c *candidate) (bool, error) {
-	source, err := s.source(sourceOf(c.row))
+	source, err := s.source(db.SourceOf(c.row))
 	if source == nil || err != nil {
 		return false, err
 	}
@@ -153,13 +155,13 @@ func (s *search) load(c *candidate) (bool, error) {
 	err = s.chunk.QueryRow(c.row).
 		Scan(&c.hit.Title, &c.hit.Class, &c.hit.LineStart, &c.hit.LineEnd, &sum, &compressed)
 	if err != nil {
-		return false, asDamage(err)
+		return false, db.AsDamage(err)
 	}
-	if c.hit.Text, err = s.inflater.text(compressed); err != nil {
+	if c.hit.Text, err = s.inflater.Text(compressed); err != nil {
 		return false, err
 	}
-	if sum != checksum(c.hit.Title, c.hit.Text) || c.hit.LineStart < 1 || c.hit.LineEnd < c.hit.LineStart {
-		return false, fmt.Errorf("%w: chunk %d", errDamaged, c.row)
+	if sum != db.Checksum(c.hit.Title, c.hit.Text) || c.hit.LineStart < 1 || c.hit.LineEnd < c.hit.LineStart {
+		return false, fmt.Errorf("%w: chunk %d", db.ErrDamaged, c.row)
 	}
 	return true, nil
 }
@@ -187,7 +189,7 @@ func (s *search) selectHits(read []*candidate, m *matcher) {
 			continue
 		}
 		texts[h] = nil
-		at := line{sourceOf(best.row), best.hit.LineStart + int64(best.text.line)}
+		at := line{db.SourceOf(best.row), best.hit.LineStart + int64(best.text.line)}
 		if best.text.lineTotal > 0 && lines[at] {
 			continue
 		}

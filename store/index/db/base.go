@@ -1,0 +1,262 @@
+// Package db opens the file of a knowledge base, an SQLite database, and guards it: against other users, links, damage, and
+// other processes that open, add to or remove it at the same time.
+//
+// It knows the schema, but not how texts are found: packages above it run their queries in the transactions that it begins.
+// Damage is an error for which Damaged returns true, whichever function returns it.
+package db
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrPurged is returned for an operation on a base whose files were removed since it was opened.
+var ErrPurged = errors.New("the knowledge base was purged during the operation")
+
+// A Base is an open knowledge base.
+type Base struct {
+	ID    ID
+	Write *sql.DB // one connection
+	Read  *sql.DB // some
+
+	dir     int           // descriptor of the directory; files are opened relative to it
+	name    string        // of the database
+	ino     uint64        // of the database
+	lock    int           // descriptor of the lock file: byte 0 is locked by users of the base, byte 1+n by the process adding source n
+	writing chan struct{} // one token, of the transaction that writes
+
+	mu     sync.Mutex
+	adding map[int64]bool // sources that this process is adding; guarded by mu
+}
+
+// Open opens a base in a state directory, which must stay open meanwhile. Without create, the error is ErrNone if the base
+// has no file. A damaged base is removed and, with create, made again; recreated reports that, whatever the error.
+func Open(ctx context.Context, state int, id ID, create bool, log *slog.Logger) (b *Base, recreated bool, err error) {
+	dir, err := openDir(state, create)
+	if err != nil {
+		return nil, false, err
+	}
+	b = &Base{ID: id, dir: dir, lock: -1, writing: make(chan struct{}, 1), adding: map[int64]bool{}}
+	if err = lockDir(ctx, dir); err == nil {
+		err = b.open(ctx, create)
+		if Damaged(err) {
+			recreated, err = b.recreate(ctx, create, err, log)
+		}
+		unlockDir(dir)
+	}
+	if err != nil {
+		_ = b.Close()
+		return nil, recreated, err
+	}
+	return b, recreated, nil
+}
+
+// recreate removes a damaged database, and creates a new one if create is set. The caller holds the lock on the directory.
+func (b *Base) recreate(ctx context.Context, create bool, why error, log *slog.Logger) (removed bool, err error) {
+	log.Warn("knowledge base is damaged and will be recreated", slog.String("file", b.name), slog.String("error", why.Error()))
+	_ = b.disconnect()
+	if err := removeBase(b.dir, b.ID); err != nil {
+		return false, err
+	}
+	if !create {
+		return true, ErrNone
+	}
+	return true, b.open(ctx, true)
+}
+
+// Exists reports whether the base has not been purged since it was opened.
+func (b *Base) Exists() bool {
+	st, err := stat(b.dir, b.name)
+	return err == nil && st.Ino == b.ino
+}
+
+// Close closes the base. Byte locks on its sources are released.
+func (b *Base) Close() error {
+	err := b.disconnect()
+	CloseFD(b.dir)
+	return err
+}
+
+// disconnect closes everything except the directory.
+func (b *Base) disconnect() error {
+	var errs []error
+	for _, db := range []*sql.DB{b.Read, b.Write} { // the writer last: closing it checkpoints the WAL
+		if db != nil {
+			errs = append(errs, db.Close())
+		}
+	}
+	CloseFD(b.lock)
+	b.Read, b.Write, b.lock = nil, nil, -1
+	return errors.Join(errs...)
+}
+
+// open opens the files of a base. The caller holds the lock on the directory, and closes b even after an error.
+func (b *Base) open(ctx context.Context, create bool) error {
+	names, err := files(b.dir, b.ID)
+	if err != nil {
+		return err
+	}
+	gen := generation(names)
+	if err := removeOther(b.dir, names, gen); err != nil {
+		return err
+	}
+	isNew := gen == ""
+	if isNew {
+		if !create {
+			return ErrNone
+		}
+		gen = newGeneration(b.ID, names)
+	}
+	b.name = gen + dbSuffix
+	if err := b.openFiles(gen); err != nil {
+		return err
+	}
+	alone := lockRange(b.lock, unix.F_WRLCK, 0)
+	wal, err := stat(b.dir, b.name+"-wal")
+	killed := alone && err == nil && wal.Size > 0
+	if err := b.connect(ctx, isNew, killed); err != nil {
+		return err
+	}
+	if !lockRange(b.lock, unix.F_RDLCK, 0) {
+		return fmt.Errorf("%s%s is locked by another program", gen, lockSuffix)
+	}
+	return nil
+}
+
+// openFiles creates missing files, and checks existing ones.
+func (b *Base) openFiles(gen string) error {
+	for _, suffix := range []string{lockSuffix, dbSuffix} {
+		fd, err := openat(b.dir, gen+suffix, makeFlags)
+		switch {
+		case err == nil:
+			CloseFD(fd)
+		case !errors.Is(err, unix.EEXIST):
+			return err
+		}
+	}
+	for _, suffix := range suffixes {
+		st, err := stat(b.dir, gen+suffix)
+		if errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		if err == nil {
+			err = private(gen+suffix, &st, unix.S_IFREG)
+		}
+		if err != nil {
+			return err
+		}
+		if suffix == dbSuffix {
+			b.ino = st.Ino
+		}
+	}
+	// The database itself is not opened here once SQLite may have it open: closing it would release SQLite's locks
+	// (fcntl_locking(2)).
+	var err error
+	b.lock, err = openat(b.dir, gen+lockSuffix, lockFlags)
+	return err
+}
+
+// connect opens the connections and checks the database.
+func (b *Base) connect(ctx context.Context, isNew, killed bool) (err error) {
+	if b.Write, err = connect(b.dir, b.name, 1, writerPragmas); err != nil {
+		return err
+	}
+	if b.Read, err = connect(b.dir, b.name, readers, readerPragmas); err != nil {
+		return err
+	}
+	if killed {
+		if err := check(ctx, b.Write); err != nil {
+			return err
+		}
+	}
+	if isNew {
+		return fill(ctx, b.Write)
+	}
+	return probe(ctx, b.Write)
+}
+
+// BeginWriting waits until this process may write. The caller must call done.
+func (b *Base) BeginWriting(ctx context.Context) (done func(), err error) {
+	select {
+	case b.writing <- struct{}{}:
+		done = func() { <-b.writing }
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if !b.Exists() {
+		done()
+		return nil, ErrPurged
+	}
+	return done, nil
+}
+
+// Transact runs f in a transaction that writes, which is committed if f returns nil, and otherwise rolled back.
+func (b *Base) Transact(ctx context.Context, f func(tx *sql.Tx) error) error {
+	done, err := b.BeginWriting(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	tx, err := b.Write.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err = f(tx); err == nil {
+		err = tx.Commit()
+	}
+	if err != nil {
+		_ = tx.Rollback()
+		return cmp.Or(ctx.Err(), err) // prefer the context's error to the one of an interrupted statement
+	}
+	return nil
+}
+
+// LockSource marks a source as being added, until UnlockSource or the end of this process. It returns false if another
+// process adds a source with that id.
+func (b *Base) LockSource(id int64) bool {
+	b.mu.Lock()
+	b.adding[id] = true
+	b.mu.Unlock()
+	return lockRange(b.lock, unix.F_WRLCK, 1+id)
+}
+
+// UnlockSource reverses LockSource, even if that returned false.
+func (b *Base) UnlockSource(id int64) {
+	b.mu.Lock()
+	delete(b.adding, id)
+	b.mu.Unlock()
+	lockRange(b.lock, unix.F_UNLCK, 1+id)
+}
+
+// IfOrphan calls f if no process is adding the source.
+func (b *Base) IfOrphan(id int64, f func() error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.adding[id] || !lockRange(b.lock, unix.F_WRLCK, 1+id) {
+		return nil
+	}
+	defer lockRange(b.lock, unix.F_UNLCK, 1+id)
+	return f()
+}
+
+// Disk returns the total size of the files of a base in bytes.
+func (b *Base) Disk() int64 {
+	var n int64
+	names, err := files(b.dir, b.ID)
+	if err != nil {
+		return 0
+	}
+	for _, name := range names {
+		if st, err := stat(b.dir, name); err == nil {
+			n += st.Size
+		}
+	}
+	return n
+}

@@ -1,0 +1,49 @@
+package db
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"modernc.org/sqlite"
+)
+
+// ErrDamaged reports inconsistent content of a base.
+var ErrDamaged = errors.New("the knowledge base is damaged")
+
+// Codes of SQLite (sqlite.org/rescode.html); the low byte is the primary code.
+const (
+	sqliteError     = 1
+	sqliteCorrupt   = 11
+	sqliteFormat    = 24
+	sqliteNotADB    = 26
+	sqliteShortRead = 522
+)
+
+// Damaged reports whether an error means that the content of the file is damaged.
+func Damaged(err error) bool {
+	if errors.Is(err, ErrDamaged) || errors.Is(err, errSchema) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return true
+	}
+	var s *sqlite.Error
+	if !errors.As(err, &s) {
+		// a column has another type than the schema says; database/sql has no error value for that
+		return err != nil && strings.Contains(err.Error(), "sql: Scan error")
+	}
+	switch s.Code() & 0xff {
+	case sqliteCorrupt, sqliteFormat, sqliteNotADB:
+		return true
+	}
+	return s.Code() == sqliteShortRead
+}
+
+// AsDamage marks an error as damage that cannot occur in a sound database: a missing table or row.
+func AsDamage(err error) error {
+	var s *sqlite.Error
+	if errors.Is(err, sql.ErrNoRows) || errors.As(err, &s) && s.Code()&0xff == sqliteError {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return err
+}

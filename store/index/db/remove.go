@@ -1,0 +1,103 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Remove removes the files of a base, even if it is damaged or open: its users get ErrPurged.
+func Remove(ctx context.Context, state int, id ID) error {
+	dir, err := lockedDir(ctx, state)
+	if errors.Is(err, ErrNone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer CloseFD(dir)
+	return removeBase(dir, id)
+}
+
+// RemoveDamaged removes the files of a base that turned out to be damaged, unless they were replaced already. What cannot
+// be removed is found damaged again when it is next opened.
+func (b *Base) RemoveDamaged(ctx context.Context, state int, why error, log *slog.Logger) (removed bool) {
+	dir, err := lockedDir(ctx, state)
+	if err != nil {
+		return false
+	}
+	defer CloseFD(dir)
+	st, err := stat(dir, b.name)
+	if err != nil || st.Ino != b.ino {
+		return false
+	}
+	log.Warn("knowledge base is damaged and will be recreated", slog.String("file", b.name), slog.String("error", why.Error()))
+	if err := removeBase(dir, b.ID); err != nil {
+		log.Warn("removing a damaged knowledge base failed", slog.String("error", err.Error()))
+		return false
+	}
+	return true
+}
+
+// RemoveIdle removes the files of bases that were not written to since then and that no process has open.
+func RemoveIdle(ctx context.Context, state int, then time.Time) error {
+	dir, err := lockedDir(ctx, state)
+	if errors.Is(err, ErrNone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer CloseFD(dir)
+	names, err := namesIn(dir)
+	if err != nil {
+		return err
+	}
+	bases := map[string][]string{}
+	for _, name := range names {
+		if i := strings.IndexByte(name, '-'); i == prefixLength {
+			bases[name[:i]] = append(bases[name[:i]], name)
+		}
+	}
+	var errs []error
+	for _, own := range bases {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if isIdle(dir, own, then) {
+			errs = append(errs, remove(dir, own))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// isIdle reports whether no file of a base was written since then and no process has it open. The caller holds the lock
+// on the directory, so no process can open it meanwhile.
+func isIdle(dir int, names []string, then time.Time) bool {
+	for _, name := range names {
+		st, err := stat(dir, name)
+		if err != nil || !time.Unix(st.Mtim.Unix()).Before(then) {
+			return false
+		}
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, lockSuffix) && !unlocked(dir, name) {
+			return false
+		}
+	}
+	return true
+}
+
+// unlocked reports whether no process has the base of a lock file open.
+func unlocked(dir int, name string) bool {
+	fd, err := openat(dir, name, lockFlags)
+	if err != nil {
+		return false
+	}
+	defer CloseFD(fd)
+	return lockRange(fd, unix.F_WRLCK, 0)
+}

@@ -1,0 +1,131 @@
+// Package reclaim removes sources from a knowledge base, and returns their space to the file system.
+//
+// Removing a source takes time, so it is marked first, which hides it, and removed afterwards in transactions of bounded
+// size. Whoever stops in between leaves a marked source, which the next sweep removes.
+package reclaim
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"corral/store/index/db"
+	"corral/store/index/vocab"
+)
+
+// MarkOrphans marks incomplete sources that no process is adding for removal.
+func MarkOrphans(ctx context.Context, b *db.Base, tx *sql.Tx) error {
+	ids, err := db.Numbers(ctx, tx, "SELECT id FROM sources WHERE state = ?", db.Adding)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		err := b.IfOrphan(id, func() error {
+			_, err := tx.ExecContext(ctx, "UPDATE sources SET state = ? WHERE id = ?", db.Removing, id)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AtOnce is the maximum number of chunks that one transaction removes.
+const AtOnce = 1000
+
+// Marked removes the sources that are marked for removal, and returns larger amounts of free space to the file
+// system.
+func Marked(ctx context.Context, b *db.Base) error {
+	ids, err := db.Numbers(ctx, b.Read, "SELECT id FROM sources WHERE state = ? ORDER BY id", db.Removing)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	for _, id := range ids {
+		for more := true; more; {
+			err := b.Transact(ctx, func(tx *sql.Tx) (err error) {
+				more, err = removeSome(ctx, tx, id)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if err := vocab.Forget(ctx, b); err != nil {
+		return err
+	}
+	return shrink(ctx, b)
+}
+
+// removeSome removes up to AtOnce chunks of a source, and with the last ones the source.
+func removeSome(ctx context.Context, tx *sql.Tx, source int64) (more bool, err error) {
+	rows, err := db.Numbers(ctx, tx, "SELECT id FROM chunks WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?",
+		db.RowOf(source, 0, false), db.RowOf(source, db.MaxChunks-1, true), AtOnce)
+	if err != nil {
+		return false, err
+	}
+	for _, table := range []string{"DELETE FROM found WHERE rowid = ?", "DELETE FROM chunks WHERE id = ?"} {
+		stmt, err := tx.PrepareContext(ctx, table)
+		if err != nil {
+			return false, err
+		}
+		for _, row := range rows {
+			if _, err := stmt.Exec(row); err != nil {
+				_ = stmt.Close()
+				return false, err
+			}
+		}
+		if err := stmt.Close(); err != nil {
+			return false, err
+		}
+	}
+	if len(rows) == AtOnce {
+		return true, nil
+	}
+	_, err = tx.ExecContext(ctx, "DELETE FROM sources WHERE id = ?", source)
+	return false, err
+}
+
+const (
+	// A database is shrunk when at least this many of its pages, and an eighth of all, are free.
+	freePages = 256
+	// vacuumAtOnce is the number of pages that one transaction returns to the file system.
+	vacuumAtOnce = 2000
+)
+
+// shrink returns free pages to the file system.
+func shrink(ctx context.Context, b *db.Base) error {
+	for {
+		var pages, free int
+		if err := b.Read.QueryRowContext(ctx, "PRAGMA page_count").Scan(&pages); err != nil {
+			return err
+		}
+		if err := b.Read.QueryRowContext(ctx, "PRAGMA freelist_count").Scan(&free); err != nil {
+			return err
+		}
+		if free < freePages || free < pages/8 {
+			return nil
+		}
+		if err := vacuum(ctx, b); err != nil {
+			return err
+		}
+	}
+}
+
+func vacuum(ctx context.Context, b *db.Base) error {
+	done, err := b.BeginWriting(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	// SQLite frees one page per row that is read.
+	rows, err := b.Write.QueryContext(ctx, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", vacuumAtOnce))
+	if err != nil {
+		return err
+	}
+	for rows.Next() {
+	}
+	return errors.Join(rows.Err(), rows.Close())
+}
