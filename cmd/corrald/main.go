@@ -203,15 +203,17 @@ func daemon(o *options) error {
 	if err != nil {
 		return err
 	}
-	l, err := listen(o.socket)
+	l, err := socketOf(o.socket)
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
+	state := notifyReady(o.supervisor.Log, s)
 	go func() {
 		<-stopped
 		l.Close()
 	}()
-	o.supervisor.Log.Info("serving", "socket", o.socket, "version", version.Version)
+	o.supervisor.Log.Info("serving", "socket", l.Addr().String(), "version", version.Version)
 	err = s.Serve(l)
+	state.stopping()
 	return errors.Join(err, s.Close())
 }

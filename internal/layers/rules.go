@@ -26,6 +26,11 @@ var owners = []owner{
 		"its C constructor runs at the start of any program linked with it, and only corrald is started as a container's init",
 	},
 	{
+		"github.com/coreos/go-systemd",
+		[]string{"cmd/corrald"},
+		"a service manager passes a socket to the one program that is a service, which reports to it",
+	},
+	{
 		"github.com/opencontainers/cgroups",
 		[]string{"isolate"},
 		"libcontainer takes its configuration in these types; the limits of a job are package cgroup's",

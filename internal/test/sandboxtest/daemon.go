@@ -64,10 +64,16 @@ func Daemon(t testing.TB, o DaemonOptions) *Supervisor {
 // code and all that it wrote. The test fails if it does not end, or leaves something.
 func DaemonFails(t testing.TB, args ...string) (code int, said string) {
 	t.Helper()
-	s := newSupervisor(t, DaemonOptions{Args: args})
+	return DaemonFailsIn(t, DaemonOptions{Args: args})
+}
+
+// DaemonFailsIn is DaemonFails for a corrald that is started with any options.
+func DaemonFailsIn(t testing.TB, o DaemonOptions) (code int, said string) {
+	t.Helper()
+	s := newSupervisor(t, o)
 	p := Start(t, s.command(t))
 	if !p.EndsWithin(time.Minute) {
-		t.Fatalf("corrald %q has not ended", args)
+		t.Fatalf("corrald %q has not ended", o.Args)
 	}
 	s.checkLeftovers(t)
 	return p.Code(), s.Log()
