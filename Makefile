@@ -29,7 +29,7 @@ SHELL_SCRIPTS = $(shell grep -rlE '^\#!.*\b(ba|da|)sh\b' scripts bench .ci)
 
 .DEFAULT_GOAL := build
 .PHONY: build demo test test-unit test-setup test-vm cover soak check check-fmt words vet lint shellcheck bench bench-parts fuzz \
-	fmt install uninstall clean help setup-build setup-vm FORCE
+	fmt install uninstall package release test-package clean help setup-build setup-vm FORCE
 
 build: setup-build $(addprefix bin/,$(PROGRAMS) $(STUB)) ## the programs, into bin/
 
@@ -122,26 +122,44 @@ UNITDIR = $(DESTDIR)$(PREFIX)/lib/systemd/system
 UNITS   = $(wildcard scripts/*.service scripts/*.socket)
 OTHERS  = $(filter-out corral,$(PROGRAMS) $(STUB))
 
+# Group corral and the user of corral-serve, made by systemd-sysusers(8).
+SYSUSERSDIR = $(DESTDIR)$(PREFIX)/lib/sysusers.d
+TMPFILESDIR = $(DESTDIR)$(PREFIX)/lib/tmpfiles.d
+
 # corral alone is for people. The others are started by it or by root, from a directory where only root writes: hence
-# root installs, unless into a package's DESTDIR.
-install: build ## the programs into PREFIX (/usr/local)
+# root installs, unless into a package's DESTDIR. What is in bin/ is installed as it is, and only what is missing is built:
+# the PATH of sudo may have no go.
+install: $(filter-out $(wildcard bin/*),$(addprefix bin/,$(PROGRAMS) $(STUB))) ## the programs of bin/ into PREFIX (/usr/local)
 	@[ -n '$(DESTDIR)' ] || [ "$$(id -u)" = 0 ] || { echo 'run as root: what root will start must be owned by root' >&2; exit 1; }
-	install -d -m 0755 '$(BINDIR)' '$(LIBDIR)'
+	install -d -m 0755 '$(BINDIR)' '$(LIBDIR)' '$(UNITDIR)' '$(SYSUSERSDIR)' '$(TMPFILESDIR)'
 	install -m 0755 bin/corral '$(BINDIR)/corral'
 	install -m 0755 $(addprefix bin/,$(OTHERS)) '$(LIBDIR)/'
+	install -m 0644 scripts/package/files/sysusers.conf '$(SYSUSERSDIR)/corral.conf'
+	install -m 0644 scripts/package/files/tmpfiles.conf '$(TMPFILESDIR)/corral.conf'
 	@for unit in $(UNITS); do \
-		install -d -m 0755 '$(UNITDIR)' && \
 		sed 's|@PREFIX@|$(PREFIX)|g' "$$unit" >'$(UNITDIR)/'"$${unit##*/}" && \
 		chmod 0644 '$(UNITDIR)/'"$${unit##*/}" && \
 		echo "installed $(UNITDIR)/$${unit##*/}" || exit 1; \
 	done
+	@[ -n '$(DESTDIR)' ] || echo 'next: systemd-sysusers && systemctl daemon-reload && systemctl enable --now corrald'
 
 uninstall: ## what install has put there
-	rm -f '$(BINDIR)/corral' $(foreach p,$(OTHERS),'$(LIBDIR)/$(p)') $(foreach u,$(notdir $(UNITS)),'$(UNITDIR)/$(u)')
-	[ ! -d '$(LIBDIR)' ] || rmdir '$(LIBDIR)'
+	rm -f '$(BINDIR)/corral' $(foreach p,$(OTHERS),'$(LIBDIR)/$(p)') $(foreach u,$(notdir $(UNITS)) corral.service,'$(UNITDIR)/$(u)')
+	rm -f '$(SYSUSERSDIR)/corral.conf' '$(TMPFILESDIR)/corral.conf'
+	[ ! -d '$(LIBDIR)' ] || rmdir --ignore-fail-on-non-empty '$(LIBDIR)'
+	@[ -n '$(DESTDIR)' ] || echo 'left: /etc/corral, /var/lib/corral with the audit log, group corral, and what users have in ~/.config/corral and ~/.local/state/corral'
 
-clean: ## what build has made
-	rm -rf bin
+package: build ## deb, rpm, a tarball and their bill of materials, into dist/
+	scripts/package/build
+
+release: ## package, after a second build in a clean clone has given the same bytes
+	scripts/package/release
+
+test-package: build setup-vm ## the package in a guest with systemd: installed, used, upgraded, purged; as root
+	scripts/package/test-guest
+
+clean: ## what build and package have made
+	rm -rf bin dist
 
 help: ## this list
-	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "%-11s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "%-12s %s\n", $$1, $$2 }'

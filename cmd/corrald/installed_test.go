@@ -27,10 +27,10 @@ type service struct {
 func install(t *testing.T) *service {
 	t.Helper()
 	const lib = "/usr/local/lib/corral"
-	unit, err := os.ReadFile("../../scripts/corral.service")
+	unit, err := os.ReadFile("../../scripts/corrald.service")
 	if err == nil {
 		err = errors.Join(os.MkdirAll(lib, 0o755), os.MkdirAll("/usr/local/bin", 0o755),
-			os.WriteFile("/etc/systemd/system/corral.service", bytes.ReplaceAll(unit, []byte("@PREFIX@"), []byte("/usr/local")), 0o644))
+			os.WriteFile("/etc/systemd/system/corrald.service", bytes.ReplaceAll(unit, []byte("@PREFIX@"), []byte("/usr/local")), 0o644))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func install(t *testing.T) *service {
 	s := &service{&server{&sandboxtest.Supervisor{Socket: client.DefaultSocket}, "/usr/local/bin/corral"}, t}
 	t.Cleanup(func() {
 		if t.Failed() {
-			out, _ := exec.Command("systemctl", "status", "--lines=50", "corral.service").CombinedOutput()
+			out, _ := exec.Command("systemctl", "status", "--lines=50", "corrald.service").CombinedOutput()
 			t.Logf("%s", out)
 		}
 		s.stop()
@@ -71,7 +71,7 @@ func (s *service) systemctl(args ...string) string {
 // start starts the service for these directories. Everybody may connect, because the tests' users are in no group.
 func (s *service) start(repos ...string) {
 	s.t.Helper()
-	const dropIn = "/run/systemd/system/corral.service.d"
+	const dropIn = "/run/systemd/system/corrald.service.d"
 	line := "[Service]\nExecStart=\nExecStart=/usr/local/lib/corral/corrald"
 	for _, r := range repos {
 		line += " --repo " + r
@@ -80,7 +80,7 @@ func (s *service) start(repos ...string) {
 		s.t.Fatal(err)
 	}
 	s.systemctl("daemon-reload")
-	s.systemctl("start", "corral.service")
+	s.systemctl("start", "corrald.service")
 	sandboxtest.Eventually(s.t, 30*time.Second, "the service listens", func() bool {
 		c, err := client.Dial(client.DefaultSocket)
 		if err == nil {
@@ -97,13 +97,13 @@ func (s *service) start(repos ...string) {
 // stop stops the service, which must end successfully and in time.
 func (s *service) stop() {
 	s.t.Helper()
-	s.systemctl("stop", "corral.service") // after 30 s systemd kills it, and the result is a failure
-	if result := s.systemctl("show", "-P", "Result", "corral.service"); result != "success" {
+	s.systemctl("stop", "corrald.service") // after 30 s systemd kills it, and the result is a failure
+	if result := s.systemctl("show", "-P", "Result", "corrald.service"); result != "success" {
 		s.t.Errorf("the service's result is %s", result)
 	}
 }
 
-const unitGroup = "/sys/fs/cgroup/system.slice/corral.service"
+const unitGroup = "/sys/fs/cgroup/system.slice/corrald.service"
 
 // TestInstalled: in the installed service, systemd delegates a cgroup, jobs run, and nothing is left behind. Links that
 // users put in place of directories do not lead to root's directories, and a file system of a user that hangs delays
@@ -126,7 +126,7 @@ func TestInstalled(t *testing.T) {
 	if code != 0 || !strings.Contains(out, `"ran\n"`) || !strings.Contains(out, `"v2"`) {
 		t.Errorf("exit code %d, %q, %q", code, out, errs)
 	}
-	pid := s.systemctl("show", "-P", "MainPID", "corral.service")
+	pid := s.systemctl("show", "-P", "MainPID", "corrald.service")
 	if b, err := os.ReadFile(unitGroup + "/supervisor/cgroup.procs"); err != nil || !strings.Contains("\n"+string(b), "\n"+pid+"\n") {
 		t.Errorf("process %s has not moved itself: %q, %v", pid, b, err)
 	}
@@ -196,7 +196,7 @@ const stalls = 200
 // of hers. The supervisor must not lose threads, and other users must not notice.
 func (s *service) standsStall(t *testing.T, bobs string) {
 	t.Helper()
-	pid := s.systemctl("show", "-P", "MainPID", "corral.service")
+	pid := s.systemctl("show", "-P", "MainPID", "corrald.service")
 	threads := func() int {
 		list, err := os.ReadDir("/proc/" + pid + "/task")
 		if err != nil {
@@ -257,4 +257,54 @@ func beStalled(socket string) error {
 	fmt.Println("sent")
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	select {}
+}
+
+// TestMakeInstall: what is in bin/ is installed without a compiler, as by sudo, whose PATH has no go, and uninstalled again.
+func TestMakeInstall(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Root)
+	programs := filepath.Dir(sandboxtest.Bin(t, "corrald"))
+	root, err := filepath.Abs("../..")
+	if err != nil || filepath.Dir(programs) != root {
+		t.Skipf("the programs are those of %s, and make installs those of %s", programs, root)
+	}
+	dir := t.TempDir()
+	run := func(target string) {
+		t.Helper()
+		cmd := exec.Command("make", "-C", root, target, "DESTDIR="+dir, "PREFIX=/usr")
+		cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "GO=/nonexistent/go", "CC=/nonexistent/cc"}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("make %s: %v: %s", target, err, out)
+		}
+	}
+	files := func() (list []string) {
+		err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				list = append(list, strings.TrimPrefix(path, dir))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	run("install")
+	installed := "\n" + strings.Join(files(), "\n") + "\n"
+	for _, want := range []string{
+		"/usr/bin/corral", "/usr/lib/corral/corrald", "/usr/lib/corral/corral-front", "/usr/lib/corral/corral-stub",
+		"/usr/lib/systemd/system/corrald.service", "/usr/lib/systemd/system/corrald.socket",
+		"/usr/lib/systemd/system/corral-serve.service", "/usr/lib/sysusers.d/corral.conf", "/usr/lib/tmpfiles.d/corral.conf",
+	} {
+		if !strings.Contains(installed, "\n"+want+"\n") {
+			t.Errorf("%s is not installed:%s", want, installed)
+		}
+	}
+	unit, err := os.ReadFile(dir + "/usr/lib/systemd/system/corrald.service")
+	if err != nil || !strings.Contains(string(unit), "\nExecStart=/usr/lib/corral/corrald\n") || strings.Contains(string(unit), "@PREFIX@/") {
+		t.Errorf("%v: %s", err, unit)
+	}
+	run("uninstall")
+	if left := files(); len(left) > 0 {
+		t.Errorf("uninstall leaves %q", left)
+	}
 }
