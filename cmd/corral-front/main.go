@@ -1,5 +1,5 @@
-// Corral-front has the commands of corral that are not needed for every job: servers, and commands for operators.
-// People type corral, which executes this program.
+// Corral-front has the commands of corral that are not needed for every job: servers, and commands for operators. People
+// type corral, which executes this program.
 //
 // It has no privileges: started as root, it becomes another user before it parses anything (see package embed). corrald
 // does what needs privileges.
@@ -15,7 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/front/cli"
+	"corral/front/cli/audit"
+	"corral/front/cli/changes"
+	"corral/front/cli/doctor"
+	"corral/front/cli/index"
+	"corral/front/cli/output"
+	"corral/front/cli/policy"
+	"corral/front/cli/rootfs"
 	"corral/front/privilege"
+	"corral/front/server"
+	"corral/front/toolchains"
 	"corral/internal/nearest"
 	"corral/internal/text"
 	"corral/internal/version"
@@ -42,9 +51,19 @@ Usage:
 corral COMMAND --help describes a command.
 `
 
+// commands returns the commands that people type.
 func commands() map[string]cli.Command {
 	return map[string]cli.Command{
-		"mcp": mcpCommand, "serve": serveCommand, execServer: execServerCommand, "doctor": doctorCommand, "config": configCommand, "repo": repoCommand, "policy": policyCommand, editor: editorCommand, finder: finderCommand, embed.FindCommon: findCommonCommand, "audit": auditCommand, "output": outputCommand, "index": indexCommand, "changes": changesCommand, "rootfs": rootfsCommand, "version": versionCommand,
+		"audit": audit.Command, "changes": changes.Command, "config": configCommand, "doctor": doctor.Command,
+		"exec-server": server.Exec, "index": index.Command, "mcp": server.MCP, "output": output.Command, "policy": policy.Command,
+		"repo": repoCommand, "rootfs": rootfs.Command, "serve": server.HTTP, "version": versionCommand,
+	}
+}
+
+// helpers returns the commands that corral runs as helper processes.
+func helpers() map[string]cli.Command {
+	return map[string]cli.Command{
+		editor: editorCommand, toolchains.Finder: toolchains.Command, embed.FindCommon: findCommonCommand,
 	}
 }
 
@@ -62,8 +81,10 @@ func dispatch(args []string) (int, error) {
 	if len(args) == 0 {
 		return cli.Failure, errors.New("no command given\nhint: corral help")
 	}
-	if c := commands()[args[0]]; c != nil {
-		return c(args[1:])
+	for _, table := range []map[string]cli.Command{commands(), helpers()} {
+		if c := table[args[0]]; c != nil {
+			return c(args[1:])
+		}
 	}
 	if err := privilege.Drop(); err != nil {
 		return cli.Failure, err
@@ -73,10 +94,7 @@ func dispatch(args []string) (int, error) {
 		return cli.Say(usage)
 	}
 	hint := "corral help"
-	known := slices.DeleteFunc(slices.Sorted(maps.Keys(commands())), func(name string) bool {
-		return name == editor || name == finder || name == embed.FindCommon // which corral itself runs
-	})
-	if near := nearest.Of(args[0], known); near != "" {
+	if near := nearest.Of(args[0], slices.Sorted(maps.Keys(commands()))); near != "" {
 		hint = "did you mean corral " + near + "?"
 	}
 	return cli.Failure, fmt.Errorf("%q is not a command of corral\nhint: %s", args[0], hint)

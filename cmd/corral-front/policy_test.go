@@ -71,7 +71,14 @@ func TestPolicyTestJSON(t *testing.T) {
 		`{"repoId":"app","runtime":"shell","args":["-c","true"],"relativeCwd":"..","principal":"user:ada"}`: true,
 	} {
 		code, stdout, stderr := g.test(request, "--json")
-		var out explanationJSON
+		var out struct {
+			Allowed         bool
+			Hash            string
+			Steps           []any
+			Argv, Env       []string
+			Limits          map[string]*int64
+			Repo, Workspace string
+		}
 		if err := json.Unmarshal([]byte(stdout), &out); err != nil || stderr != "" || (code == 1) != denied || out.Allowed == denied {
 			t.Fatalf("exit code %d, %v, %s%s", code, err, stdout, stderr)
 		}

@@ -5,9 +5,13 @@ import (
 	"path/filepath"
 	"testing"
 
+	"corral/front/cli/changes"
+	indexcmd "corral/front/cli/index"
+	"corral/front/cli/policy"
 	"corral/internal/config"
 	"corral/internal/test/sandboxtest"
 	"corral/internal/test/sandboxtest/scripttest"
+	"corral/internal/test/storetest"
 	"corral/store/index"
 )
 
@@ -16,7 +20,7 @@ func TestScripts(t *testing.T) {
 	scripttest.Run(t, scripttest.Suite{
 		Dir: "testdata/script",
 		Files: map[string]string{
-			"example.yaml": config.Example, "help-policy": policyHelp, "help-changes": changesHelp, "help-index": indexHelp,
+			"example.yaml": config.Example, "help-policy": policy.Help, "help-changes": changes.Help, "help-index": indexcmd.Help,
 		},
 		Commands: map[string]scripttest.Command{
 			// audit-log DIR creates a state directory whose audit log has a few jobs. HASH is the hash of the last record.
@@ -34,11 +38,11 @@ func TestScripts(t *testing.T) {
 				if err := os.Mkdir(state, 0o700); err != nil {
 					t.Fatal(err)
 				}
-				return []string{"HANDLE=" + keep(t, state, string(read(t, filepath.Join(dir, args[1]))), string(read(t, filepath.Join(dir, args[2]))))}
+				return []string{"HANDLE=" + storetest.Keep(t, state, string(read(t, filepath.Join(dir, args[1]))), string(read(t, filepath.Join(dir, args[2]))))}
 			},
 			// index-text DIR CLIENT TEXT indexes a line for the repository app in a state directory.
 			"index-text": func(t testing.TB, dir string, args []string) []string {
-				learn(t, filepath.Join(dir, args[0]), index.Base{Repo: "app", Principal: args[1]}, args[2]+"\n")
+				storetest.Index(t, filepath.Join(dir, args[0]), index.Base{Repo: "app", Principal: args[1]}, args[2]+"\n")
 				return nil
 			},
 		},

@@ -299,6 +299,26 @@ var bounds = []bound{
 		reason: "a configuration means the same for every protocol and command",
 	},
 	{
+		from: "front/toolchains", never: []string{"internal/config", "mcp/...", "rpc/...", "store/...", "workspace/...", "net/http"},
+		reason: "it runs as root, and looks at directories of users",
+	},
+	{
+		from: "front/store", never: []string{"front/supervisor", "rpc/...", "workspace/..."},
+		reason: "it opens stores on first use, and runs no jobs",
+	},
+	{
+		from: "front/patches", never: []string{"front/supervisor", "rpc/..."},
+		reason: "it runs jobs through job.Runner",
+	},
+	{
+		from: "front", never: []string{"front/cli/...", "front/server", "rpc/..."},
+		reason: "a back-end does not depend on the protocol or the command line in front of it",
+	},
+	{
+		from: "front/cli/...", but: []string{"front/cli"}, never: []string{"front", "front/server", "front/telemetry", "rpc/..."},
+		reason: "a command for operators serves no clients",
+	},
+	{
 		from: "cmd/corral-front", never: supervisor,
 		reason: "a front-end has no privileges: it requests from corrald what needs them",
 		shown:  true,
@@ -435,7 +455,7 @@ var bounds = []bound{
 		},
 		never: []string{
 			"internal/calls/callstest", "internal/test/example", "internal/test/isolatetest",
-			"internal/test/sandboxtest/...", "internal/layers", "internal/test/screentest", "internal/text/texttest",
+			"internal/test/sandboxtest/...", "internal/test/storetest", "internal/layers", "internal/test/screentest", "internal/text/texttest",
 		},
 		reason: "support for tests is not linked into programs",
 	},

@@ -1,0 +1,109 @@
+// Package front assembles the back-end of a server: what the tools and commands of its clients run jobs with.
+package front
+
+import (
+	"log/slog"
+	"runtime/debug"
+
+	"corral/front/settings"
+	"corral/front/supervisor"
+	"corral/front/telemetry"
+	"corral/internal/calls"
+	"corral/internal/config"
+	"corral/job"
+	"corral/mcp/tool"
+	"corral/workspace/session"
+)
+
+// Options describe a server. All fields but Single are required.
+type Options struct {
+	Config     config.Config
+	Log        *slog.Logger
+	Supervisor *supervisor.Connection // closed by Backend.Close
+	// Single says that the server has one client, which may use every repository, and whose connection is its session. The
+	// sessions of several clients expire when they are idle.
+	Single bool
+}
+
+// A Backend is everything that a server works with.
+type Backend struct {
+	Options
+	Sessions *session.Manager // the sessions of the server's clients
+
+	tracer *telemetry.Tracer // nil if no spans are exported
+	tools  *toolset          // nil before Tools
+	// ballast is never written to, so it occupies no memory. The garbage collector starts when the heap has grown by a
+	// share of its size: without ballast, that share is so small that a few calls trigger a collection.
+	ballast []byte
+}
+
+// New returns a back-end. It leaves nothing on the host. If it fails, the supervisor stays open.
+func New(o Options) (*Backend, error) {
+	// Output of jobs passes through short-lived buffers. Collecting them more often keeps fewer of them in memory.
+	debug.SetGCPercent(40)
+	b := &Backend{Options: o, ballast: make([]byte, 4<<20)}
+	var err error
+	if b.tracer, err = openTracer(o.Config, o.Log); err != nil {
+		return nil, err
+	}
+	c := o.Config
+	so := session.Options{
+		Sessions: o.Supervisor, PerPrincipal: c.Sandbox.MaxSessions, Log: o.Log,
+		Root: job.SessionSpec{Image: c.Sandbox.Image, Disk: c.Sandbox.Disk},
+	}
+	if !o.Single {
+		so.RootIdle, so.OverlayIdle = c.Sandbox.SessionTimeout, c.HTTP.SessionIdle
+	}
+	b.Sessions = session.New(so)
+	return b, nil
+}
+
+// Engine returns an engine that runs commands by the rules of c, which may differ from those of the back-end. It has no
+// queue: a client talks to a command that it starts, and does not wait for other commands to end. The supervisor bounds
+// the number of jobs.
+func (b *Backend) Engine(c config.Config) (*job.Engine, error) {
+	rules, err := settings.NewPolicy(c)
+	if err != nil {
+		return nil, err
+	}
+	return &job.Engine{Policy: rules, Runner: b.Supervisor, Auditor: b.Supervisor, Sessions: b.Sessions}, nil
+}
+
+// Tools returns the tools that the configuration enables. Call it once.
+func (b *Backend) Tools() ([]tool.Tool, error) {
+	rules, err := settings.NewPolicy(b.Config)
+	if err != nil {
+		return nil, err
+	}
+	b.tools = newToolset(b.Options, rules, b.Sessions)
+	return b.tools.list(b.Options, rules), nil
+}
+
+// Tracer returns the tracer of calls, a nil interface if there is none.
+func (b *Backend) Tracer() calls.Tracer {
+	if b.tracer == nil { // a nil pointer in an interface is not nil
+		return nil
+	}
+	return b.tracer
+}
+
+// End releases what belongs to a client's session.
+func (b *Backend) End(principal, session string) {
+	if b.tools != nil {
+		b.tools.ctx.End(principal, session)
+	}
+	b.Sessions.End(principal, session)
+}
+
+// Close ends what is still running, in an order in which nothing loses what it depends on, and waits for it.
+func (b *Backend) Close() {
+	if b.tools != nil {
+		b.tools.end()
+	}
+	b.Sessions.Close() // needs the supervisor
+	b.Supervisor.Close()
+	if b.tools != nil {
+		b.tools.close()
+	}
+	b.tracer.Close()
+}

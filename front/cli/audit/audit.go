@@ -1,0 +1,274 @@
+// Package audit is the command `corral audit`, which reads the audit log.
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"corral/front/cli"
+	"corral/front/privilege"
+	"corral/front/state"
+	"corral/internal/text"
+	"corral/store/audit/reader"
+	"corral/store/audit/record"
+)
+
+// Help is the help text of the command.
+const Help = `corral audit reads the supervisor's audit log of decisions and jobs. Only root can read the log: run it with sudo.
+
+Usage:
+  corral audit tail [-n N] [--follow]          print the last records (default 10), and with --follow new ones, until the
+                                               log continues in another file
+  corral audit show JOB|SEQ                    print a job's records, or the record with that number; JOB is job-7, or
+                                               main/job-7 for the instance main
+  corral audit verify [--expect SEQ:HASH]...   report records that were changed, removed, inserted or moved: exit code 1 if
+                                               there are any. --expect also compares a record with a hash from earlier
+  corral audit export [--since T] [--until T]  print the records of a time range; T is 2026-11-21, 2026-11-21T10:00:00Z or
+                                               36h, which is 36 hours ago
+
+  --json        print records as they are in the log, one per line
+  --state DIR   state directory of the supervisor (default ` + state.Supervisor + `)
+`
+
+type options struct {
+	count        int
+	follow, json bool
+	state        string
+	since, until time.Time
+	expect       []reader.Anchor
+}
+
+// Command is the cli.Command.
+func Command(args []string) (int, error) {
+	o := options{}
+	var verb string
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		verb, args = args[0], args[1:]
+	}
+	f := o.flags(verb)
+	words, ended, code, err := cli.ParseMixed(f, args, Help)
+	if ended {
+		return code, err
+	}
+	do := map[string]func(*reader.Reader, string) (int, error){
+		"tail": o.tail, "show": o.show, "verify": o.verify, "export": o.export,
+	}[verb]
+	want := 0
+	if verb == "show" {
+		want = 1
+	}
+	if do == nil || len(words) != want {
+		return cli.Failure, errors.Join(privilege.Drop(), errors.New("must be tail, show JOB|SEQ, verify or export\nhint: corral audit --help"))
+	}
+	// Opened as root, and parsed as another user.
+	r, err := reader.Open(filepath.Join(o.state, "audit"))
+	if dropped := privilege.Drop(); dropped != nil {
+		return cli.Failure, dropped
+	}
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		return cli.Failure, fmt.Errorf("%w\nhint: only root can read the audit log: run it with sudo", err)
+	case errors.Is(err, os.ErrNotExist):
+		return cli.Failure, fmt.Errorf("no audit log in %s\nhint: the first supervisor creates it; --state names another directory", o.state)
+	case err != nil:
+		return cli.Failure, err
+	}
+	defer r.Close()
+	return do(r, strings.Join(words, ""))
+}
+
+// flags returns the options of one command.
+func (o *options) flags(verb string) *flag.FlagSet {
+	f := flag.NewFlagSet("audit", flag.ContinueOnError)
+	f.StringVar(&o.state, "state", state.Supervisor, "")
+	if verb != "verify" {
+		f.BoolVar(&o.json, "json", false, "")
+	}
+	timeFlag := func(into *time.Time) func(string) error {
+		return func(s string) (err error) {
+			*into, err = parseTime(s, time.Now())
+			return err
+		}
+	}
+	switch verb {
+	case "tail":
+		f.IntVar(&o.count, "n", 10, "")
+		f.BoolVar(&o.follow, "follow", false, "")
+	case "verify":
+		f.Func("expect", "", func(s string) error {
+			a, err := reader.ParseAnchor(s)
+			o.expect = append(o.expect, a)
+			return err
+		})
+	case "export":
+		f.Func("since", "", timeFlag(&o.since))
+		f.Func("until", "", timeFlag(&o.until))
+	}
+	return f
+}
+
+// parseTime parses a time, a date, or a duration before now.
+func parseTime(s string, now time.Time) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
+		if t, err := time.ParseInLocation(layout, s, time.Local); err == nil {
+			return t, nil
+		}
+	}
+	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	return time.Time{}, errors.New("must be a time such as 2026-11-21, 2026-11-21T10:00:00Z or 36h")
+}
+
+// print writes one record as text or JSON.
+func (o *options) print(w io.Writer, l *reader.Line) error {
+	text := l.Text
+	if !o.json {
+		r, err := l.Record()
+		if err != nil {
+			return err
+		}
+		text = []byte(formatRecord(r))
+	}
+	_, err := w.Write(append(text[:len(text):len(text)], '\n'))
+	return err
+}
+
+// each prints the records for which want returns true, and returns their number. A damaged record is reported and
+// skipped: finding damage is the task of verify.
+func (o *options) each(r *reader.Reader, from uint64, want func(*record.Record) bool) (int, error) {
+	out := bufio.NewWriter(os.Stdout)
+	found := 0
+	for l, err := range r.Lines(from) {
+		if err != nil {
+			return cli.Failure, errors.Join(err, out.Flush())
+		}
+		record, err := l.Record()
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "corral: %s\nhint: corral audit verify\n", text.Escape(err.Error()))
+			continue
+		}
+		if !want(record) {
+			continue
+		}
+		found++
+		if err := o.print(out, l); err != nil {
+			return cli.Failure, err
+		}
+	}
+	return found, out.Flush()
+}
+
+func (o *options) tail(r *reader.Reader, _ string) (int, error) {
+	first := uint64(1)
+	if n := uint64(max(0, o.count)); n < r.Last() {
+		first = r.Last() - n + 1
+	}
+	if _, err := o.each(r, first, func(x *record.Record) bool { return x.Seq >= first }); err != nil {
+		return cli.Failure, err
+	}
+	if !o.follow {
+		return 0, nil
+	}
+	for l, err := range r.Follow(nil, 200*time.Millisecond) {
+		if err == nil {
+			err = o.print(os.Stdout, l)
+		}
+		if err != nil {
+			return cli.Failure, err
+		}
+	}
+	fmt.Fprintln(os.Stderr, "corral: the log continues in another file: run this again to follow it")
+	return 0, nil
+}
+
+func (o *options) show(r *reader.Reader, what string) (int, error) {
+	from, want := uint64(0), func(x *record.Record) bool {
+		return x.Job != "" && (x.Job == what || x.Instance+"/"+x.Job == what)
+	}
+	if seq, err := strconv.ParseUint(what, 10, 63); err == nil {
+		from, want = seq, func(x *record.Record) bool { return x.Seq == seq }
+	}
+	if o.json {
+		return o.found(what)(o.each(r, from, want))
+	}
+	found := 0
+	for l, err := range r.Lines(from) {
+		if err != nil {
+			return cli.Failure, err
+		}
+		record, err := l.Record()
+		if err != nil || !want(record) {
+			continue
+		}
+		found++
+		var b bytes.Buffer
+		if err := json.Indent(&b, l.Text, "", "  "); err != nil {
+			return cli.Failure, err
+		}
+		if _, err := cli.Say(text.Lines(b.String()) + "\n"); err != nil {
+			return cli.Failure, err
+		}
+	}
+	return o.found(what)(found, nil)
+}
+
+// found returns the exit code for a number of records.
+func (o *options) found(what string) func(int, error) (int, error) {
+	return func(n int, err error) (int, error) {
+		if err == nil && n == 0 {
+			return 1, fmt.Errorf("no record of %q", what)
+		}
+		return 0, err
+	}
+}
+
+func (o *options) export(r *reader.Reader, _ string) (int, error) {
+	_, err := o.each(r, 0, func(x *record.Record) bool {
+		return !x.Time.Before(o.since) && (o.until.IsZero() || x.Time.Before(o.until))
+	})
+	if err != nil {
+		return cli.Failure, err
+	}
+	return 0, nil
+}
+
+func (o *options) verify(r *reader.Reader, _ string) (int, error) {
+	report, err := r.Verify(o.expect...)
+	if err != nil {
+		return cli.Failure, err
+	}
+	var b strings.Builder
+	for _, n := range report.Notes {
+		fmt.Fprintln(&b, "note:", n)
+	}
+	for _, p := range report.Problems {
+		fmt.Fprintln(&b, p)
+	}
+	if report.More > 0 {
+		fmt.Fprintf(&b, "and %d more\n", report.More)
+	}
+	fmt.Fprintf(&b, "records %d to %d, files: %d, open jobs: %d\n", report.First, report.Last, report.Files, report.Open)
+	code := 1
+	if report.OK() {
+		code = 0
+		fmt.Fprintf(&b, "ok\nkeep elsewhere for --expect: %d:%s\n", report.Last, report.Hash)
+	}
+	if code, err := cli.Say(text.Lines(b.String())); err != nil {
+		return code, err
+	}
+	if code != 0 {
+		return code, errors.New("the audit log differs from what the supervisor wrote")
+	}
+	return 0, nil
+}

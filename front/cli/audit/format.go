@@ -1,0 +1,70 @@
+package audit
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"corral/store/audit/record"
+)
+
+// formatRecord returns a record as one line. What a front-end claims stands last, and is quoted if it could be mistaken
+// for something else.
+func formatRecord(r *record.Record) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %d %s %s", r.Time.Local().Format("2006-01-02 15:04:05.000"), r.Seq, r.Event, r.Instance)
+	if r.Job != "" {
+		b.WriteString("/" + r.Job)
+	}
+	word := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, " %s=%s", name, shown(value))
+		}
+	}
+	count := func(name string, n uint64) {
+		if n != 0 {
+			word(name, strconv.FormatUint(n, 10))
+		}
+	}
+	if r.Peer != nil {
+		word("uid", strconv.FormatUint(uint64(*r.Peer), 10))
+	}
+	word("repo", r.Repo)
+	word("status", r.Status)
+	switch {
+	case r.Signal != 0:
+		count("signal", uint64(r.Signal))
+	case r.Event == record.Finished && r.Step == "":
+		word("exit", strconv.Itoa(r.Exit))
+	}
+	word("limit", r.Limit)
+	if ns, ok := r.Usage["wall_ns"]; ok {
+		word("wall", time.Duration(ns).Round(time.Microsecond).String())
+	}
+	word("step", r.Step)
+	word("message", r.Message)
+	count("of", r.Of)
+	count("count", r.Count)
+	word("next", r.Next)
+	if r.Event == record.Repaired {
+		word("cut_bytes", strconv.FormatInt(r.CutBytes, 10))
+		count("missing", r.Missing)
+		word("saved", r.Saved)
+	}
+	for _, name := range []string{"tool", "principal", "session", "request", "repo", "runtime", "artifact", "reason"} {
+		word("claimed."+name, r.Claimed[name])
+	}
+	return b.String()
+}
+
+// shown quotes a text that is not one printable word.
+func shown(s string) string {
+	if s == "" || strings.ContainsFunc(s, func(r rune) bool {
+		return !unicode.IsPrint(r) || r == ' ' || r == '"' || r == '=' || r == unicode.ReplacementChar
+	}) {
+		return strconv.Quote(s)
+	}
+	return s
+}

@@ -1,0 +1,18 @@
+package audit
+
+import (
+	"testing"
+
+	"corral/internal/text/texttest"
+	"corral/store/audit/record"
+)
+
+// TestPlaces checks that claims of front-ends are printed without affecting the text around them. The audit log bounds
+// them.
+func TestPlaces(t *testing.T) {
+	texttest.Check(t, []texttest.Place{
+		{Name: "audit record", Lines: 1, Shows: func(s string) string {
+			return formatRecord(&record.Record{Event: record.Decided, Message: s, Claimed: map[string]string{"principal": s, "reason": s}})
+		}},
+	})
+}

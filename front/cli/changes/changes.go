@@ -1,0 +1,246 @@
+// Package changes is the command `corral changes`, which reviews and applies what the jobs of a session changed behind an
+// overlay.
+package changes
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"corral/front/cli"
+	"corral/front/patches"
+	"corral/front/privilege"
+	"corral/internal/text"
+	"corral/isolate/client"
+	"corral/job"
+	"corral/workspace/changes"
+	"corral/workspace/changes/stream"
+)
+
+// Help is the help text of the command.
+const Help = `corral changes reviews and applies what the jobs of a session changed behind an overlay of its repository.
+
+Usage:
+  corral changes show HANDLE [PATH]...    list the changes
+  corral changes diff HANDLE [PATH]...    write a patch, for git apply and patch -p1
+  corral changes apply HANDLE [PATH]...   apply the changes to the repository
+  corral changes discard HANDLE           remove the changes of a session that has ended
+
+HANDLE is the session's id or name (corral session list). PATH is in the repository, and includes everything below it.
+
+  --dry-run             with apply: only report what would be done
+  --expect DIGEST       with apply: apply nothing unless the changes have this digest
+  --json                with show and apply: print one JSON object
+  --supervisor SOCKET   use the supervisor on this socket (default ` + "`" + client.DefaultSocket + "`" + `)
+
+show and diff print the digest of the changes at PATH to standard error. apply --expect DIGEST, with the same paths, applies
+what was reviewed, or nothing. Nothing is applied while a job of the session runs.
+
+apply checks everything first. A path that the session changed, and that was changed differently in the repository since
+the session was opened, is a conflict. If there is one, nothing is applied, and standard error lists the conflicts. Each
+file is replaced atomically, and an interrupted apply can be repeated. When all changes of a session that has ended are
+applied, its layer is removed.
+
+Exit code: 0; 1 if apply found a conflict or other changes than expected, or if a patch cannot contain all changes.
+`
+
+// maxShown bounds the number of changes that are listed. A patch and an apply have no bound.
+const maxShown = 100_000
+
+// options is the command line of corral changes.
+type options struct {
+	verb, handle string
+	paths        []string
+	dry, json    bool
+	expect       stream.Digest
+	supervisor   string
+}
+
+// Command is the cli.Command.
+func Command(args []string) (int, error) {
+	var o options
+	if ended, code, err := o.parse(args); ended {
+		return code, err
+	}
+	ctx, stop := cli.UntilStopped()
+	defer stop()
+	var p pipes
+	c, finish, err := o.connect(&p)
+	if err != nil {
+		return cli.Failure, err
+	}
+	defer finish()
+	defer p.close()
+	s, err := findSession(ctx, c, o.handle)
+	if err != nil {
+		return cli.Failure, err
+	}
+	if o.paths, err = below(s.Repo, o.paths); err != nil {
+		return cli.Failure, err
+	}
+	v := &view{options: o, sessions: c, runner: c, session: s, layer: changes.Of(s)}
+	v.layer.Pipe, v.layer.Digest = p.take, o.verb != "apply" || o.dry
+	v.layer.Claim = job.Claim{Tool: "changes " + o.verb, Principal: fmt.Sprintf("user:%d", os.Getuid())}
+	return v.do(ctx)
+}
+
+// parse parses the command line. Everything after a double dash is a path.
+func (o *options) parse(args []string) (ended bool, code int, err error) {
+	var paths []string
+	if i := slices.Index(args, "--"); i >= 0 {
+		args, paths = args[:i], args[i+1:]
+	}
+	f := flag.NewFlagSet("changes", flag.ContinueOnError)
+	f.BoolVar(&o.dry, "dry-run", false, "")
+	f.BoolVar(&o.json, "json", false, "")
+	f.Func("expect", "", func(s string) (err error) {
+		o.expect, err = stream.ParseDigest(s)
+		return err
+	})
+	f.StringVar(&o.supervisor, "supervisor", "", "")
+	words, ended, code, err := cli.ParseMixed(f, args, Help)
+	if ended {
+		return true, code, err
+	}
+	words = append(words, paths...)
+	if len(words) > 0 {
+		o.verb = words[0]
+	}
+	if len(words) > 1 {
+		o.handle, o.paths = words[1], words[2:]
+	}
+	switch {
+	case len(words) == 0:
+		err = errors.New("no command given")
+	case !slices.Contains([]string{"show", "diff", "apply", "discard"}, o.verb):
+		err = fmt.Errorf("changes: %q is not a command", o.verb)
+	case o.handle == "":
+		err = errors.New("missing HANDLE of a session")
+	case o.dry && o.verb != "apply":
+		err = errors.New("--dry-run requires apply")
+	case o.expect != (stream.Digest{}) && o.verb != "apply":
+		err = errors.New("--expect requires apply")
+	case o.json && o.verb != "show" && o.verb != "apply":
+		err = errors.New("--json requires show or apply")
+	case o.verb == "discard" && len(o.paths) > 0:
+		err = errors.New("discard removes all changes: it takes no paths")
+	}
+	if err != nil {
+		return true, cli.Failure, errors.Join(fmt.Errorf("%w\nhint: corral changes --help", err), privilege.Drop())
+	}
+	return false, 0, nil
+}
+
+// below returns paths relative to the repository. Relative paths are relative to it already.
+func below(repo string, paths []string) ([]string, error) {
+	var all []string
+	for _, p := range paths {
+		rel := filepath.Clean(p)
+		if filepath.IsAbs(p) {
+			var err error
+			if rel, err = filepath.Rel(repo, p); err != nil {
+				return nil, err
+			}
+		}
+		if p == "" || rel == ".." || strings.HasPrefix(rel, "../") {
+			return nil, fmt.Errorf("%s is not in the repository %s", text.Quote(p), text.Quote(repo))
+		}
+		all = append(all, rel)
+	}
+	return all, nil
+}
+
+// A view has what one command works with.
+type view struct {
+	options  options
+	sessions job.Sessions
+	runner   job.Runner
+	session  job.Session
+	layer    changes.Layer
+}
+
+func (v *view) do(ctx context.Context) (int, error) {
+	if v.session.Workspace != job.Overlay {
+		return cli.Failure, fmt.Errorf("session %s has no overlay: its jobs changed the repository itself", v.session.ID)
+	}
+	switch v.options.verb {
+	case "show":
+		return v.show(ctx)
+	case "diff":
+		return v.diff(ctx)
+	case "apply":
+		return v.apply(ctx)
+	}
+	return v.discard(ctx)
+}
+
+func (v *view) discard(ctx context.Context) (int, error) {
+	if !v.session.Kept {
+		return cli.Failure, fmt.Errorf("session %s is open\nhint: corral session close --discard %s ends it, and every job in it", v.session.ID, v.session.ID)
+	}
+	if _, err := v.sessions.CloseSession(ctx, v.session.ID, false); err != nil {
+		return cli.Failure, err
+	}
+	return 0, nil
+}
+
+// diff writes the patch, and reports what is not in it.
+func (v *view) diff(ctx context.Context) (int, error) {
+	out := cli.Sink(os.Stdout)
+	sum, err := changes.Patch(ctx, v.runner, v.layer, out, v.options.paths)
+	if err = errors.Join(err, out.Flush()); err != nil {
+		return cli.Failure, err
+	}
+	for _, line := range patches.NotIn(sum) {
+		cli.Complain("%s", line)
+	}
+	if sum.Files+sum.LeftCount+sum.OfGit > 0 {
+		tellDigest(sum.Digest)
+	}
+	if !sum.Whole() {
+		return 1, nil
+	}
+	return 0, nil
+}
+
+// tellDigest writes the last line of show and diff.
+func tellDigest(d stream.Digest) {
+	if d == (stream.Digest{}) {
+		cli.Complain("these changes have no digest: not everything could be examined")
+		return
+	}
+	cli.Complain("digest of these changes: %v", d)
+}
+
+// apply applies the changes, and removes the layer of a session that has ended if nothing is left to apply.
+func (v *view) apply(ctx context.Context) (int, error) {
+	r := &applyReport{view: v, out: cli.Sink(os.Stdout), done: []changeJSON{}, conflicts: []conflictJSON{}}
+	var err error
+	r.sum, err = changes.Apply(ctx, v.runner, v.layer, v.options.expect, v.options.dry, v.options.paths, r.applied, r.conflict)
+	if err != nil {
+		return cli.Failure, errors.Join(err, r.out.Flush())
+	}
+	if v.finished(r.sum) {
+		if _, err := v.sessions.CloseSession(ctx, v.session.ID, false); err != nil {
+			return cli.Failure, errors.Join(fmt.Errorf("the changes are applied, but the layer was not removed: %w", err), r.out.Flush())
+		}
+		r.removed = true
+	}
+	if err := errors.Join(r.end(), r.out.Flush()); err != nil {
+		return cli.Failure, err
+	}
+	if r.sum.Conflicts > 0 || r.sum.Failed != "" {
+		return 1, nil
+	}
+	return 0, nil
+}
+
+// finished reports whether nothing is left in the layer of a session that has ended.
+func (v *view) finished(s *stream.Sum) bool {
+	return v.session.Kept && !v.options.dry && len(v.options.paths) == 0 && s.Conflicts == 0 && s.Failed == "" && s.Skipped == 0
+}

@@ -1,0 +1,242 @@
+package changes
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+	"unicode/utf8"
+
+	"corral/front/cli"
+	"corral/internal/text"
+	"corral/job"
+	"corral/workspace/changes"
+	"corral/workspace/changes/stream"
+)
+
+// A changeJSON is the JSON form of a change.
+type changeJSON struct {
+	Path string `json:"path"`
+	// Bytes64 is the path in base64, if it is not UTF-8.
+	Bytes64   string         `json:"pathBase64,omitempty"`
+	Kind      job.ChangeKind `json:"kind"`
+	Type      job.FileType   `json:"type"`
+	OldType   job.FileType   `json:"oldType,omitempty"`
+	Bytes     int64          `json:"bytes"`
+	Below     int64          `json:"pathsBelow,omitempty"`
+	Mode      string         `json:"mode,omitempty"`
+	OldMode   string         `json:"oldMode,omitempty"`
+	Link      string         `json:"link,omitempty"`
+	Sensitive bool           `json:"sensitive,omitempty"`
+	Skipped   bool           `json:"skipped,omitempty"`
+}
+
+func newChangeJSON(e *stream.Entry) changeJSON {
+	c := changes.Change(e)
+	j := changeJSON{
+		Path: e.Path, Bytes64: pathBase64(e.Path), Kind: c.Kind, Type: c.Type, Bytes: c.Bytes, Below: e.Below, Link: e.Link,
+		Sensitive: e.Sensitive, Skipped: e.State == stream.Skipped,
+	}
+	if e.Kind == job.ChangeReplaced {
+		j.OldType = e.OldType
+	}
+	if e.Kind != job.ChangeDeleted && e.Type != job.TypeLink {
+		j.Mode = fmt.Sprintf("%04o", e.Mode)
+	}
+	if e.OldType != "" && e.OldType != job.TypeLink {
+		j.OldMode = fmt.Sprintf("%04o", e.OldMode)
+	}
+	return j
+}
+
+// pathBase64 returns the path in base64 if JSON cannot represent it, else "".
+func pathBase64(path string) string {
+	if utf8.ValidString(path) {
+		return ""
+	}
+	return base64.StdEncoding.EncodeToString([]byte(path))
+}
+
+// changeLine returns a change as a line of text.
+func changeLine(e *stream.Entry) string {
+	name, size := text.Quote(e.Path), cli.About(changes.Change(e).Bytes)
+	switch {
+	case e.Type == job.TypeDirectory && e.Kind == job.ChangeDeleted:
+		name += "/"
+		if e.Below > 0 {
+			name += fmt.Sprintf(" (%d below)", e.Below)
+		}
+	case e.Type == job.TypeDirectory:
+		name, size = name+"/", ""
+	case e.Type == job.TypeLink && e.Kind != job.ChangeDeleted:
+		name, size = name+" -> "+text.Quote(e.Link), ""
+	case e.Type == job.TypeOther:
+		size = ""
+	}
+	if e.Kind == job.ChangeReplaced {
+		name += " (was a " + string(e.OldType) + ")"
+	}
+	switch {
+	case e.Kind == job.ChangeMode:
+		size = fmt.Sprintf("%04o", e.Mode)
+		name += fmt.Sprintf(" (was %04o)", e.OldMode)
+	case e.Kind == job.ChangeDeleted || e.Type == job.TypeLink || e.Type == job.TypeOther:
+	case e.OldType == e.Type && e.Mode != e.OldMode:
+		name += fmt.Sprintf(" (%04o, was %04o)", e.Mode, e.OldMode)
+	case e.OldType != e.Type && e.Mode&^0o755 != 0: // more than the usual umask leaves
+		name += fmt.Sprintf(" (%04o)", e.Mode)
+	}
+	if e.State == stream.Skipped {
+		name += " (skipped: a FIFO, a socket or a device)"
+	}
+	return fmt.Sprintf("%-9s %10s  %s\n", e.Kind, size, name)
+}
+
+// warn writes a line about a sensitive path.
+func warn(e *stream.Entry) {
+	if e.Sensitive {
+		cli.Complain("sensitive path %s: %s", e.Kind, text.Quote(e.Path))
+	}
+}
+
+func (v *view) show(ctx context.Context) (int, error) {
+	out := cli.Sink(os.Stdout)
+	list := []changeJSON{}
+	var sensitive []*stream.Entry
+	sum, err := changes.Show(ctx, v.runner, v.layer, maxShown, v.options.paths, func(e *stream.Entry) error {
+		if v.options.json {
+			list = append(list, newChangeJSON(e))
+			return nil
+		}
+		if e.Sensitive {
+			sensitive = append(sensitive, e)
+		}
+		_, err := fmt.Fprint(out, changeLine(e))
+		return err
+	})
+	if err == nil && sum.Failed != "" {
+		err = errors.New(sum.Failed)
+	}
+	if err == nil && v.options.json {
+		err = cli.WriteJSON(out, struct {
+			Session    string       `json:"session"`
+			Repo       string       `json:"repo"`
+			Opened     time.Time    `json:"opened"`
+			Kept       bool         `json:"kept"`
+			Changes    []changeJSON `json:"changes"`
+			More       int64        `json:"changesMore"`
+			Bytes      int64        `json:"bytes"`
+			Incomplete bool         `json:"incomplete"`
+			Digest     string       `json:"digest,omitempty"`
+		}{v.session.ID, v.session.Repo, v.session.Opened, v.session.Kept, list, sum.More, sum.Bytes, sum.Incomplete, sum.Digest.String()})
+	}
+	if err = errors.Join(err, out.Flush()); err != nil {
+		return cli.Failure, err
+	}
+	if v.options.json {
+		return 0, nil
+	}
+	for _, e := range sensitive {
+		warn(e)
+	}
+	if sum.More > 0 {
+		cli.Complain("%d more changes", sum.More)
+	}
+	if sum.Incomplete {
+		cli.Complain("not everything could be examined: there may be more changes")
+	}
+	if sum.Entries > 0 {
+		tellDigest(sum.Digest)
+	}
+	return 0, nil
+}
+
+// A conflictJSON is the JSON form of a conflict.
+type conflictJSON struct {
+	Path    string `json:"path"`
+	Bytes64 string `json:"pathBase64,omitempty"`
+	Reason  string `json:"reason"`
+}
+
+// An applyReport reports the progress and the result of an apply.
+type applyReport struct {
+	view      *view
+	out       *cli.Escaper
+	sum       *stream.Sum
+	done      []changeJSON
+	conflicts []conflictJSON
+	sensitive []*stream.Entry
+	removed   bool
+}
+
+func (r *applyReport) applied(e *stream.Entry) error {
+	if r.view.options.json {
+		if len(r.done) < maxShown {
+			r.done = append(r.done, newChangeJSON(e))
+		}
+		return nil
+	}
+	if e.Sensitive {
+		r.sensitive = append(r.sensitive, e)
+	}
+	_, err := fmt.Fprint(r.out, changeLine(e))
+	return err
+}
+
+func (r *applyReport) conflict(c stream.Conflict) error {
+	if r.view.options.json {
+		r.conflicts = append(r.conflicts, conflictJSON{c.Path, pathBase64(c.Path), c.Reason.String()})
+		return nil
+	}
+	cli.Complain("conflict: %s: %v", text.Quote(c.Path), c.Reason)
+	return nil
+}
+
+// end reports the result.
+func (r *applyReport) end() error {
+	s, o := r.sum, r.view.options
+	if o.json {
+		return cli.WriteJSON(r.out, struct {
+			Session    string         `json:"session"`
+			Applied    bool           `json:"applied"`
+			Changes    []changeJSON   `json:"changes"`
+			More       int64          `json:"changesMore"`
+			Conflicts  []conflictJSON `json:"conflicts"`
+			MoreOfThem int64          `json:"conflictsMore"`
+			Failed     string         `json:"failed,omitempty"`
+			Removed    bool           `json:"layerRemoved"`
+			Digest     string         `json:"digest,omitempty"`
+		}{
+			r.view.session.ID, !o.dry && s.Conflicts == 0 && s.Failed == "", r.done, s.Applied + s.Skipped - int64(len(r.done)),
+			r.conflicts, s.Conflicts - int64(len(r.conflicts)), s.Failed, r.removed, s.Digest.String(),
+		})
+	}
+	for _, e := range r.sensitive {
+		warn(e)
+	}
+	if more := s.Conflicts - maxReported(s.Conflicts); more > 0 {
+		cli.Complain("%d more conflicts", more)
+	}
+	if o.dry && s.Entries > 0 {
+		tellDigest(s.Digest)
+	}
+	switch {
+	case s.Failed != "" && s.Applied == 0 && o.expect != (stream.Digest{}) && o.expect != s.Digest:
+		cli.Complain("%s", s.Failed)
+		fmt.Fprintln(os.Stderr, "hint: review again: corral changes diff "+r.view.session.ID)
+	case s.Conflicts > 0 && s.Applied == 0:
+		fmt.Fprintln(os.Stderr, "corral: nothing was applied")
+		fmt.Fprintln(os.Stderr, "hint: apply other changes by naming their paths, or merge by hand: corral changes diff "+r.view.session.ID)
+	case s.Failed != "":
+		cli.Complain("%s; %d of %d changes are applied", s.Failed, s.Applied, s.Entries)
+		fmt.Fprintln(os.Stderr, "hint: remove the cause and apply again: applied changes are kept")
+	case r.removed:
+		cli.Complain("all changes are applied, and the session's layer is removed")
+	}
+	return nil
+}
+
+// maxReported returns how many of n conflicts corral-layer reports.
+func maxReported(n int64) int64 { return min(n, 10_000) }

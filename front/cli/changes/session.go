@@ -1,0 +1,101 @@
+package changes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+
+	"corral/front/privilege"
+	"corral/front/supervisor"
+	"corral/internal/text"
+	"corral/isolate/client"
+	"corral/isolate/client/embed"
+	"corral/job"
+)
+
+// connect connects to the supervisor, or starts one for the session's layer if root runs this and no supervisor
+// listens, and drops root. It puts two pipes into p, which belong to the user that the supervisor accepts descriptors
+// from.
+func (o *options) connect(p *pipes) (*client.Client, func(), error) {
+	c, err := client.Dial(o.supervisor)
+	switch {
+	case err == nil: // before root is dropped: the supervisor identifies its client
+		if err := errors.Join(p.make(2), privilege.Drop()); err != nil {
+			return nil, nil, errors.Join(err, c.Close())
+		}
+		return c, func() { _ = c.Close() }, nil
+	case o.supervisor != "" || os.Geteuid() != 0 || !sessionID.MatchString(o.handle):
+		return nil, nil, errors.Join(supervisor.Hint(err, o.supervisor), privilege.Drop())
+	}
+	c, finish, err := supervisor.Embed(embed.Options{Kept: o.handle})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := p.make(2); err != nil {
+		finish()
+		return nil, nil, err
+	}
+	return c, finish, nil
+}
+
+// sessionID matches the ids of sessions. A supervisor that is started for one layer does not know names of sessions.
+var sessionID = regexp.MustCompile("^[0-9a-f]{32}$")
+
+// pipes are created before they are used, by another user.
+type pipes [][2]*os.File
+
+func (p *pipes) make(n int) error {
+	for range n {
+		r, w, err := os.Pipe()
+		if err != nil {
+			p.close()
+			return err
+		}
+		*p = append(*p, [2]*os.File{r, w})
+	}
+	return nil
+}
+
+// take removes and returns a pipe, which the caller closes.
+func (p *pipes) take() (r, w *os.File, err error) {
+	if len(*p) == 0 {
+		return nil, nil, errors.New("no pipe left")
+	}
+	first := (*p)[0]
+	*p = (*p)[1:]
+	return first[0], first[1], nil
+}
+
+func (p *pipes) close() {
+	for _, one := range *p {
+		_ = one[0].Close()
+		_ = one[1].Close()
+	}
+	*p = nil
+}
+
+// findSession returns the session with this id, or the only one with this name.
+func findSession(ctx context.Context, c job.Sessions, handle string) (job.Session, error) {
+	list, err := c.ListSessions(ctx)
+	if err != nil {
+		return job.Session{}, err
+	}
+	var found []job.Session
+	for _, s := range list {
+		if s.ID == handle {
+			return s, nil
+		}
+		if s.Name == handle {
+			found = append(found, s)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return job.Session{}, fmt.Errorf("there is no session %s\nhint: it may have ended without changes: corral session list", text.Quote(handle))
+	case 1:
+		return found[0], nil
+	}
+	return job.Session{}, fmt.Errorf("%d sessions are called %s\nhint: use the id: corral session list", len(found), text.Quote(handle))
+}

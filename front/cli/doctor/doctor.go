@@ -1,0 +1,159 @@
+// Package doctor is the command `corral doctor`, which reports what the host can enforce.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"corral/front/cli"
+	"corral/front/doctor"
+	"corral/front/privilege"
+	"corral/front/supervisor"
+	"corral/internal/config"
+	"corral/isolate/client"
+	"corral/isolate/client/embed"
+	"corral/policy/runtimes"
+)
+
+// Help is the help text of the command.
+const Help = `corral doctor reports what this host can enforce: it runs jobs that try what they must not be able to do.
+
+Usage: corral doctor [--runtimes] [--json] [--supervisor SOCKET]
+
+  --runtimes            report instead which languages are installed, and how long each takes to start in a job
+  --json                print one JSON object
+  --supervisor SOCKET   examine the supervisor on this socket (default ` + client.DefaultSocket + `; root starts its own)
+
+Exit code: 0 protected; 1 degraded: jobs are isolated, but something should be fixed; 2 jobs cannot be isolated. With
+--runtimes: 0 if all installed languages run; 1 if one does not; 2 if none does.
+`
+
+// Command is the cli.Command.
+func Command(args []string) (int, error) {
+	f := flag.NewFlagSet("doctor", flag.ContinueOnError)
+	asJSON := f.Bool("json", false, "")
+	socket := f.String("supervisor", "", "")
+	runtimes := f.Bool("runtimes", false, "")
+	if ended, code, err := cli.ParseFlags(f, args, Help); ended {
+		return code, err
+	}
+	if f.NArg() > 0 {
+		return cli.Failure, fmt.Errorf("unexpected argument %q\nhint: corral doctor --help", f.Arg(0))
+	}
+	var settings *config.Front
+	var unopened error
+	if *runtimes {
+		settings, unopened = config.OpenFront(config.FrontSources(os.Getenv, "")...) // before root is dropped
+	}
+	subject, finish := subjectOf(*socket)
+	// Failing to drop root is an error, whatever the result.
+	if err := privilege.Drop(); err != nil {
+		finish()
+		return cli.Failure, err
+	}
+	ctx, stop := cli.UntilStopped()
+	defer stop()
+	if *runtimes {
+		report, err := examineRuntimes(ctx, subject, settings, unopened)
+		finish()
+		if err = errors.Join(err, subject.Place.Remove()); err != nil {
+			return cli.Failure, err
+		}
+		return report.ExitCode(), writeRuntimes(report, *asJSON)
+	}
+	report := doctor.Examine(ctx, subject)
+	finish()
+	if err := errors.Join(subject.Place.Remove(), write(report, *asJSON)); err != nil {
+		return cli.Failure, err
+	}
+	return report.ExitCode(), nil
+}
+
+// examineRuntimes examines the configured toolchains, and suggests those in the user's home directory that are not
+// configured.
+func examineRuntimes(ctx context.Context, s doctor.Subject, settings *config.Front, err error) (doctor.Runtimes, error) {
+	if err != nil {
+		return doctor.Runtimes{}, err
+	}
+	defer settings.Close() //nolint:errcheck // it was read
+	c, err := settings.Load()
+	if err != nil {
+		return doctor.Runtimes{}, err
+	}
+	var others []string
+	if u, err := user.LookupId(strconv.Itoa(os.Getuid())); err == nil {
+		others = slices.DeleteFunc(runtimes.Toolchains(u.HomeDir, nil), func(dir string) bool {
+			return slices.ContainsFunc(c.Toolchains, func(t string) bool { return t == dir || strings.HasPrefix(dir, t+"/") })
+		})
+	}
+	installed := runtimes.Find(runtimes.Places{Toolchains: c.Toolchains, Never: []string{s.Place.Repo()}})
+	return doctor.ExamineRuntimes(ctx, s, installed, others), nil
+}
+
+func writeRuntimes(r doctor.Runtimes, asJSON bool) error {
+	if asJSON {
+		return r.WriteJSON(os.Stdout)
+	}
+	return r.WriteText(os.Stdout)
+}
+
+func write(r doctor.Report, asJSON bool) error {
+	if asJSON {
+		return r.WriteJSON(os.Stdout)
+	}
+	_, err := unix.IoctlGetTermios(1, unix.TCGETS)
+	// https://no-color.org
+	return r.WriteText(os.Stdout, err == nil && os.Getenv("NO_COLOR") == "")
+}
+
+// subjectOf connects to a supervisor or starts one, and makes a directory for its jobs. The returned function ends the
+// connection and the supervisor.
+func subjectOf(socket string) (doctor.Subject, func()) {
+	if os.Geteuid() == 0 && socket == "" {
+		return embedded()
+	}
+	if err := privilege.Drop(); err != nil { // a supervisor that is not our own identifies its client by user
+		return doctor.Subject{Err: err}, func() {}
+	}
+	c, err := supervisor.Dial(socket)
+	if err != nil {
+		return doctor.Subject{Err: err}, func() {}
+	}
+	// Kernels before 6.3 cannot map ids on a tmpfs, which /tmp may be.
+	parents := []string{"/var/tmp", os.TempDir()}
+	if home, err := os.UserHomeDir(); err == nil {
+		parents = append(parents, home)
+	}
+	place, err := doctor.MakePlace(parents...)
+	if err != nil {
+		_ = c.Close()
+		return doctor.Subject{Err: err}, func() {}
+	}
+	return doctor.Subject{Supervisor: c, Place: place}, func() { _ = c.Close() }
+}
+
+// embedded starts a supervisor for a directory that root makes and gives to the user that this process becomes. It lies
+// below a sticky directory, where its owner can remove it.
+func embedded() (doctor.Subject, func()) {
+	place, err := doctor.MakePlace("/var/tmp", "/tmp")
+	if err != nil {
+		return doctor.Subject{Err: err}, func() {}
+	}
+	c, finish, err := supervisor.Embed(embed.Options{
+		Repos:   []string{place.Repo()},
+		Prepare: func(who embed.Identity) error { return place.Give(who.UID, who.GID) },
+	})
+	if err != nil {
+		return doctor.Subject{Err: errors.Join(err, place.Remove())}, func() {}
+	}
+	return doctor.Subject{Supervisor: c, Place: place}, finish
+}

@@ -1,0 +1,217 @@
+// Package policy is the command `corral policy`, which explains the decision on a request.
+package policy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"corral/front/cli"
+	"corral/front/privilege"
+	"corral/front/settings"
+	"corral/internal/config"
+	"corral/job"
+	"corral/mcp/execute"
+	"corral/mcp/tool"
+)
+
+// Help is the help text of the command.
+const Help = `corral policy explains the decision on a request. It runs nothing.
+
+Usage: corral policy test REQUEST.json [--config FILE] [--repo DIR] [--json]
+
+REQUEST.json has the arguments of the tool runtime_execute, and a principal unless it is you:
+
+  {"repoId": "app", "runtime": "python", "code": "print(1)", "principal": "token:ci"}
+
+  ("-" reads standard input)
+
+  --config FILE   read this configuration, too; it overrides the operator's and yours
+  --repo DIR      serve this directory, too, with its base name as id
+  --json          print one JSON object
+
+Exit code: 0 allowed; 1 denied; 125 the request or the configuration is invalid.
+`
+
+// A policyTest is the command line of corral policy test.
+type policyTest struct {
+	request, file, repo string
+	json                bool
+}
+
+// Command is the cli.Command.
+func Command(args []string) (int, error) {
+	var o policyTest
+	f := flag.NewFlagSet("policy", flag.ContinueOnError)
+	f.StringVar(&o.file, "config", "", "")
+	f.StringVar(&o.repo, "repo", "", "")
+	f.BoolVar(&o.json, "json", false, "")
+	words, ended, code, err := cli.ParseMixed(f, args, Help)
+	if ended {
+		return code, err
+	}
+	if len(words) != 2 || words[0] != "test" {
+		return cli.Failure, errors.Join(privilege.Drop(), errors.New("must be: corral policy test REQUEST.json\nhint: corral policy --help"))
+	}
+	o.request = words[1]
+	return o.run()
+}
+
+func (o *policyTest) run() (int, error) {
+	// Opened before root is dropped: root may name a file that only root can read.
+	input, err := openRequest(o.request)
+	if err != nil {
+		return cli.Failure, errors.Join(err, privilege.Drop())
+	}
+	defer func() { _ = input.Close() }()
+	c, _, err := settings.Load(config.FrontSources(os.Getenv, o.file)) // drops root
+	if err != nil {
+		return cli.Failure, err
+	}
+	if o.repo != "" {
+		if c, err = settings.AddRepository(c, o.repo); err != nil {
+			return cli.Failure, err
+		}
+	}
+	p, err := settings.NewPolicy(c)
+	if err != nil {
+		return cli.Failure, err
+	}
+	r, err := readRequest(input, c)
+	if err != nil {
+		return cli.Failure, err
+	}
+	e := p.Explain(context.Background(), r)
+	if o.json {
+		err = writeExplanationJSON(os.Stdout, e)
+	} else {
+		err = writeExplanation(os.Stdout, e)
+	}
+	switch {
+	case err != nil:
+		return cli.Failure, err
+	case !e.Decision.Allowed():
+		return 1, nil
+	}
+	return 0, nil
+}
+
+func openRequest(name string) (*os.File, error) {
+	if name == "-" {
+		return os.Stdin, nil
+	}
+	return os.OpenFile(name, os.O_RDONLY|unix.O_NOCTTY, 0)
+}
+
+// maxRequest bounds the arguments of a call, in bytes of JSON.
+const maxRequest = 10 << 20
+
+// readRequest parses a request as the tool does.
+func readRequest(input io.Reader, c config.Config) (*job.Request, error) {
+	text, err := io.ReadAll(io.LimitReader(input, maxRequest+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxRequest {
+		return nil, fmt.Errorf("the request has more than %d bytes", maxRequest)
+	}
+	principal, arguments, err := splitPrincipal(text)
+	if err != nil {
+		return nil, fmt.Errorf("the request: %w", err)
+	}
+	caller, err := callerOf(principal, c)
+	if err != nil {
+		return nil, err
+	}
+	var caught catcher
+	target := &execute.Execute{Engine: &caught, Repos: settings.RepoIDs(c)}
+	if _, err = target.Call(tool.WithCaller(context.Background(), caller), arguments); caught.request == nil {
+		return nil, fmt.Errorf("the request: %w", err)
+	}
+	return caught.request, nil
+}
+
+// A catcher is an engine that captures the request and runs nothing.
+type catcher struct{ request *job.Request }
+
+var errCaught = errors.New("not run")
+
+// Run implements run.Engine.
+func (c *catcher) Run(_ context.Context, r *job.Request, out job.Output, _ job.Hooks) (*job.Record, error) {
+	out.Discard()
+	c.request = r
+	return nil, errCaught
+}
+
+// callerOf returns the caller with this principal: a user, or a token with the rights that the configuration gives it.
+func callerOf(principal string, c config.Config) (tool.Caller, error) {
+	caller := tool.Caller{Principal: principal, Session: "test", Trace: strings.Repeat("0", 32), Progress: func(float64, string) {}}
+	name, isToken := strings.CutPrefix(principal, "token:")
+	if !isToken {
+		return caller, nil
+	}
+	i := slices.IndexFunc(c.Principals, func(p config.Principal) bool { return p.Name == name })
+	if i < 0 {
+		return caller, fmt.Errorf("the configuration has no principal %q", name)
+	}
+	if p := c.Principals[i]; p.Tools != nil && !slices.Contains(p.Tools, "runtime_execute") {
+		return caller, fmt.Errorf("the principal %q may not use the tool runtime_execute", name)
+	}
+	caller.Repos = c.Principals[i].Repos
+	return caller, nil
+}
+
+// splitPrincipal takes the principal out of a JSON object. The tool checks the rest, except for duplicate keys.
+func splitPrincipal(text []byte) (principal string, arguments json.RawMessage, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	if t, err := decoder.Token(); err != nil || t != json.Delim('{') {
+		return "", nil, errors.New("must be a JSON object")
+	}
+	seen := map[string]bool{}
+	var rest []string
+	for decoder.More() {
+		t, err := decoder.Token()
+		if err != nil {
+			return "", nil, err
+		}
+		key, _ := t.(string)
+		if seen[key] {
+			return "", nil, fmt.Errorf("duplicate key %q", key)
+		}
+		seen[key] = true
+		var value json.RawMessage
+		if err := decoder.Decode(&value); err != nil {
+			return "", nil, err
+		}
+		if key == "principal" {
+			if err := json.Unmarshal(value, &principal); err != nil || principal == "" {
+				return "", nil, errors.New(`principal: must be a string such as "user:ada"`)
+			}
+			continue
+		}
+		name, err := json.Marshal(key)
+		if err != nil {
+			return "", nil, err
+		}
+		rest = append(rest, string(name)+":"+string(value))
+	}
+	if _, err := decoder.Token(); err != nil {
+		return "", nil, err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return "", nil, errors.New("must be one JSON object, got more than one")
+	}
+	if principal == "" {
+		principal = settings.UserPrincipal()
+	}
+	return principal, json.RawMessage("{" + strings.Join(rest, ",") + "}"), nil
+}

@@ -1,0 +1,36 @@
+package front
+
+import (
+	"slices"
+
+	"corral/internal/config"
+	"corral/job"
+	"corral/mcp/execute"
+)
+
+// newSandbox returns sandbox_exec for the repositories in which a shell may run, or nil if there are none. single is
+// Options.Single.
+func newSandbox(c config.Config, single bool) *execute.Sandbox {
+	if !c.Sandbox.Enabled || !c.Runtime.Enabled {
+		return nil
+	}
+	var ids []string
+	path, workspaces := "", map[string]job.Workspace{}
+	for _, r := range c.Repos {
+		if !slices.Contains(c.For(r).Runtimes, "shell") {
+			continue
+		}
+		if single && (r.ID == c.Sandbox.Repo || c.Sandbox.Repo == "" && ids == nil) {
+			path = r.Path
+		}
+		ids = append(ids, r.ID)
+		workspaces[r.ID] = c.SandboxWorkspace(r)
+	}
+	if len(ids) == 0 || c.Sandbox.Repo != "" && !slices.Contains(ids, c.Sandbox.Repo) {
+		return nil
+	}
+	return &execute.Sandbox{
+		Repos: ids, Repo: c.Sandbox.Repo, Workspaces: workspaces, Path: path,
+		Timeout: c.Sandbox.Timeout, OutputLimit: c.Sandbox.OutputLimit, Partial: c.Sandbox.PartialOutput,
+	}
+}

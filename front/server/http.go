@@ -1,0 +1,103 @@
+package server
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	mcpserver "corral/mcp/server"
+	"corral/mcp/tool"
+
+	"corral/front/cli"
+	"corral/front/privilege"
+	"corral/internal/config"
+)
+
+const serveHelp = `corral serve serves agent hosts over the Model Context Protocol, on HTTP (Streamable HTTP).
+
+Usage: corral serve [--listen HOST:PORT] [--repo DIR]... [--config FILE] [--supervisor SOCKET] [--tool-names WORD]
+                    [--tools NAME,...] [--log-level LEVEL]
+
+  --listen HOST:PORT    listen there (default 127.0.0.1:7070); the path is ` + mcpserver.Path + `
+` + serverOptions + `
+Clients need a token of a principal in the configuration: corral config token NAME makes one. SIGTERM ends the server and
+all its jobs. It does not support TLS: for clients on other machines, use a reverse proxy that does.
+
+Examples:
+  corral serve --repo ~/src/app
+  curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:7070` + mcpserver.Path + `
+`
+
+// HTTP is the cli.Command of corral serve.
+func HTTP(args []string) (int, error) {
+	f := flag.NewFlagSet("serve", flag.ContinueOnError)
+	listen := f.String("listen", "", "")
+	s, ended, code, err := parseServing(f, true, args, serveHelp)
+	if ended {
+		return code, err
+	}
+	if _, _, err := net.SplitHostPort(*listen); *listen != "" && err != nil {
+		return cli.Failure, errors.Join(fmt.Errorf("--listen: %w\nhint: must be HOST:PORT, such as 127.0.0.1:7070", err), privilege.Drop())
+	}
+	s.tokens = true
+	cli.IgnorePipes()
+	ctx, stop := cli.UntilStopped()
+	defer stop()
+	b, server, err := s.serveTools()
+	if err != nil {
+		return cli.Failure, err
+	}
+	defer b.Close()
+	address := cmp.Or(*listen, b.Config.HTTP.Listen)
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return cli.Failure, fmt.Errorf("--listen: %w", err)
+	}
+	b.Log.Info("serving", "url", "http://"+l.Addr().String()+mcpserver.Path)
+	err = server.Serve(ctx, l, mcpserver.HTTPOptions{
+		Authenticate: authenticate(b.Config.Principals),
+		Origins:      b.Config.HTTP.AllowedOrigins,
+		Hosts:        append(ownHosts(address, l.Addr()), b.Config.HTTP.AllowedHosts...),
+		Idle:         b.Config.HTTP.SessionIdle, MaxBody: b.Config.HTTP.MaxBody,
+	})
+	if err != nil {
+		return cli.Failure, err
+	}
+	return 0, nil
+}
+
+// ownHosts returns the values of the Host header with which clients reach the server: the host as given on the command
+// line and the address it is bound to. A wildcard address stands for every address of the machine, and adds none.
+func ownHosts(given string, bound net.Addr) []string {
+	var hosts []string
+	_, port, _ := net.SplitHostPort(bound.String())
+	add := func(host string) {
+		ip := net.ParseIP(host)
+		if host == "" || ip != nil && ip.IsUnspecified() {
+			return
+		}
+		host = net.JoinHostPort(host, port)
+		hosts = append(hosts, host, strings.TrimSuffix(host, ":80")) // clients omit the default port
+	}
+	for _, address := range []string{given, bound.String()} {
+		host, _, _ := net.SplitHostPort(address)
+		add(host)
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}
+
+// authenticate identifies callers by their tokens. It returns nil, which refuses everybody, if there are no principals.
+func authenticate(ps config.Principals) func(token string) (tool.Caller, bool) {
+	if len(ps) == 0 {
+		return nil
+	}
+	return func(token string) (tool.Caller, bool) {
+		p, ok := ps.Authenticate(token)
+		return tool.Caller{Principal: "token:" + p.Name, Repos: p.Repos, Tools: p.Tools}, ok
+	}
+}

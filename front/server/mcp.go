@@ -1,0 +1,68 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"os"
+
+	"corral/front/cli"
+	"corral/front/settings"
+	"corral/isolate/client"
+	"corral/mcp/tool"
+)
+
+const serverOptions = `  --repo DIR            serve this directory, with its base name as id; repeatable (default: the repositories in
+                        the configuration)
+  --account USER        for root without sudo: open the directories with this user's rights (default root; with sudo
+                        always the user who called it)
+  --config FILE         read this configuration, too; it overrides the operator's and the user's
+  --supervisor SOCKET   use the supervisor on this socket (default ` + client.DefaultSocket + `; root starts its own)
+  --tool-names WORD     plain: runtime_execute, which hosts accept (default); dotted: sdl.runtime.execute. Calls may use
+                        either
+  --tools NAME,...      serve only these tools (default: all that the configuration enables): runtime_execute,
+                        runtime_query_output, sandbox_exec, ctx_execute, ctx_execute_file, ctx_batch_execute,
+                        ctx_search, ctx_index, ctx_job, ctx_jobs, ctx_stats, ctx_purge, starlark_run
+  --log-level LEVEL     debug, info (default), warn or error; the diagnostic log goes to standard error
+`
+
+const mcpHelp = `corral mcp serves agent hosts over the Model Context Protocol, on its standard input and output.
+
+Usage: corral mcp [--repo DIR]... [--config FILE] [--supervisor SOCKET] [--tool-names WORD] [--tools NAME,...]
+                  [--log-level LEVEL]
+
+` + serverOptions + `
+It needs no configuration: corral mcp --repo DIR serves DIR with safe defaults. It creates and changes nothing before the
+first call of a tool. When its input ends, calls in progress have 30 seconds. SIGTERM ends it and all its jobs at once.
+
+Examples:
+  corral mcp --repo ~/src/app
+  claude mcp add corral -- corral mcp --repo ~/src/app
+  sudo corral mcp --repo /srv/app          without a supervisor that runs as a service
+`
+
+// MCP is the cli.Command of corral mcp.
+func MCP(args []string) (int, error) {
+	s, ended, code, err := parseServing(flag.NewFlagSet("mcp", flag.ContinueOnError), true, args, mcpHelp)
+	if ended {
+		return code, err
+	}
+	s.alone = true
+	cli.IgnorePipes()
+	ctx, stop := cli.UntilStopped()
+	defer stop()
+	b, server, err := s.serveTools()
+	if err != nil {
+		return cli.Failure, err
+	}
+	defer b.Close()
+	err = server.ServeStdio(ctx, os.Stdin, os.Stdout, tool.Caller{Principal: settings.UserPrincipal()})
+	if errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if err != nil {
+		return cli.Failure, err
+	}
+	return 0, nil
+}

@@ -1,0 +1,134 @@
+// Package server has the commands that serve clients: corral mcp, corral serve and corral exec-server.
+package server
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+
+	"corral/front/cli"
+	"corral/front/privilege"
+	"corral/front/settings"
+	"corral/internal/config"
+	"corral/internal/directory"
+	"corral/internal/text"
+	"corral/isolate/client/embed"
+)
+
+// A serving is the command line of a server, and what follows from it.
+type serving struct {
+	repos                     []config.Repo // named on the command line
+	account                   string        // --account: owner of the directories, for root without sudo
+	whose                     directory.Account
+	config, supervisor, names string
+	level                     slog.Level
+	tools                     []string // names of the served tools, without dots; nil is all
+	// alone says that there is one client, which may use every repository and is told their ids. Others learn the ids
+	// of their repositories from errors.
+	alone bool
+	// tokens says that clients need a token.
+	tokens bool
+}
+
+// parseServing parses the options that all servers have, and those that the caller has added to f.
+// tools says that the server has tools, which can be selected.
+func parseServing(f *flag.FlagSet, tools bool, args []string, help string) (s *serving, ended bool, code int, err error) {
+	s = &serving{level: slog.LevelInfo}
+	var dirs []string
+	f.Func("repo", "", func(dir string) error {
+		dirs = append(dirs, dir)
+		return nil
+	})
+	f.StringVar(&s.account, "account", "", "")
+	f.StringVar(&s.config, "config", "", "")
+	f.StringVar(&s.supervisor, "supervisor", "", "")
+	s.names = "plain"
+	if tools {
+		f.StringVar(&s.names, "tool-names", s.names, "")
+		f.Func("tools", "", func(list string) error {
+			s.tools = strings.Split(list, ",")
+			return nil
+		})
+	}
+	f.TextVar(&s.level, "log-level", slog.LevelInfo, "")
+	if ended, code, err = cli.ParseFlags(f, args, help); ended {
+		return nil, true, code, err
+	}
+	if err = s.check(f); err == nil {
+		err = s.open(dirs)
+	}
+	if err != nil {
+		return nil, true, cli.Failure, errors.Join(err, privilege.Drop())
+	}
+	return s, false, 0, nil
+}
+
+// open resolves the directories that the command line names. Root opens them with the rights of the account.
+func (s *serving) open(dirs []string) error {
+	s.whose = settings.Self()
+	if os.Geteuid() == 0 {
+		var err error
+		if s.whose, err = embed.Account(s.account); err != nil {
+			return err
+		}
+	} else if s.account != "" {
+		return errors.New("--account is for root only\nhint: a running supervisor knows its client's user")
+	}
+	for _, dir := range dirs {
+		repo, err := settings.Repository(s.whose, dir)
+		if err != nil {
+			return err
+		}
+		s.repos = append(s.repos, repo)
+	}
+	return nil
+}
+
+func (s *serving) check(f *flag.FlagSet) error {
+	if f.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q\nhint: corral %s --help", f.Arg(0), f.Name())
+	}
+	if s.names != "plain" && s.names != "dotted" {
+		return fmt.Errorf("--tool-names %q: must be plain or dotted", s.names)
+	}
+	return nil
+}
+
+// errNoTokens is returned if clients need a token and the configuration has none.
+var errNoTokens = errors.New("the configuration has no principal, so no client could connect\nhint: corral config token NAME makes a token")
+
+// only restricts c to the directories of the command line, if there are any. A directory that c lists has its settings;
+// another is served with its base name as id. It is an error if there is no repository to serve, or no principal
+// although clients need one.
+func (s *serving) only(c *config.Config) error {
+	if s.tokens && len(c.Principals) == 0 {
+		return errNoTokens
+	}
+	if s.repos == nil {
+		if len(c.Repos) == 0 {
+			return errors.New("no repository to serve\nhint: use --repo DIR, or add a repository with corral repo add DIR")
+		}
+		return nil
+	}
+	var list []config.Repo
+	for _, repo := range s.repos {
+		if n := slices.IndexFunc(c.Repos, func(r config.Repo) bool { return r.Path == repo.Path }); n >= 0 {
+			repo = c.Repos[n]
+		}
+		for _, other := range list {
+			if other.ID == repo.ID && other.Path != repo.Path {
+				return fmt.Errorf("two repositories have the id %q: %s and %s\nhint: give one of them another id: corral repo add DIR --id ID",
+					repo.ID, text.Quote(other.Path), text.Quote(repo.Path))
+			}
+		}
+		if !slices.ContainsFunc(list, func(r config.Repo) bool { return r.Path == repo.Path }) {
+			list = append(list, repo)
+		}
+	}
+	c.Repos = list
+	return nil
+}

@@ -1,0 +1,90 @@
+// Package store has the artifact store and the knowledge base of a server, which it opens when they are first needed.
+//
+// A server that is started only to list its tools leaves nothing behind.
+package store
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+
+	"corral/internal/calls"
+	"corral/internal/config"
+	"corral/store/artifact"
+)
+
+// Artifacts is an artifact store that the first call that needs it opens.
+type Artifacts struct {
+	log   *slog.Logger
+	plain bool // secrets in output are not redacted
+	store lazy[*artifact.Store]
+}
+
+// NewArtifacts returns the artifact store of a configuration. state opens the directory of this user's state.
+func NewArtifacts(c config.Config, log *slog.Logger, state func() (*os.File, error)) *Artifacts {
+	o := artifact.Options{
+		TTL: c.Artifacts.TTL, MaxCount: c.Artifacts.MaxCount, MaxBytes: c.Artifacts.MaxBytes, StreamBytes: c.Output.Keep,
+		FsyncEach: c.Artifacts.Fsync == config.Each,
+	}
+	return &Artifacts{log: log, plain: !c.Output.Redact, store: lazy[*artifact.Store]{open: func() (*artifact.Store, error) {
+		return inState(state, func(dir *os.File) (*artifact.Store, error) { return artifact.Open(dir, o) })
+	}}}
+}
+
+// Begin implements run.Outputs. Without a store the job runs, and its reply says that its output is not stored.
+func (o *Artifacts) Begin(b artifact.BeginOptions) *artifact.Output {
+	b.Plain = o.plain
+	if b.View.Whole > 0 && !b.Persist { // the reply has all of the output
+		return (*artifact.Store)(nil).Begin(b)
+	}
+	store, err := o.store.get()
+	if err != nil {
+		o.log.Error("output is not stored", "error", err)
+	}
+	return store.Begin(b)
+}
+
+// Query implements execute.Artifacts.
+func (o *Artifacts) Query(ctx context.Context, q artifact.Query) (*artifact.Answer, error) {
+	store, err := o.store.get()
+	if err != nil {
+		return nil, err
+	}
+	a, err := store.Query(ctx, q)
+	if err == nil && a.Manifest != nil {
+		calls.Of(ctx).Repo(a.Manifest.RepoID) // for the diagnostic log and the span of the call
+	}
+	return a, err
+}
+
+// Find implements execute.Artifacts.
+func (o *Artifacts) Find(ctx context.Context, r artifact.Reader, handle string) (*artifact.Manifest, error) {
+	store, err := o.store.get()
+	if err != nil {
+		return nil, err
+	}
+	return store.Find(ctx, r, handle)
+}
+
+// Stream implements ctxtools.Kept.
+func (o *Artifacts) Stream(ctx context.Context, r artifact.Reader, handle, stream string, w io.Writer) error {
+	store, err := o.store.get()
+	if err != nil {
+		return err
+	}
+	return store.Stream(ctx, r, handle, stream, w)
+}
+
+// Has reports whether r can read an artifact now.
+func (o *Artifacts) Has(r artifact.Reader, handle string) bool {
+	store, err := o.store.get()
+	return err == nil && store.Copy(r, handle, nil, nil) == nil
+}
+
+// Close closes the store after the last write to it. A later call gets an error.
+func (o *Artifacts) Close() {
+	if store, opened := o.store.close(); opened {
+		store.Close()
+	}
+}

@@ -1,0 +1,171 @@
+// Package toolchains finds the programs of languages in a user's home directory, for a supervisor that root starts.
+package toolchains
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/front/cli"
+	"corral/internal/directory"
+	"corral/policy/runtimes"
+)
+
+// Bounds of a search for toolchains in a home directory. Package runtimes searches a few dozen places.
+const (
+	maxToolchains   = 64
+	maxFound        = 256 << 10        // bytes of a list, in JSON
+	findTimeout     = 10 * time.Second // timeout of the search
+	toolchainPerm   = 0o005            // permissions of others that jobs need
+	maxToolchainLen = 4095             // bytes of a path
+)
+
+// Finder is the name of the command that searches a home directory for root. People do not type it.
+const Finder = "find-toolchains"
+
+// A homeDir is the home directory in which an embedded supervisor finds programs besides those of the system.
+type homeDir struct {
+	path string
+	uid  uint32
+}
+
+// home returns the home directory of the account.
+func home(whose directory.Account) (homeDir, error) {
+	u, err := user.LookupId(strconv.FormatUint(uint64(whose.UID), 10))
+	if err != nil {
+		return homeDir{}, err
+	}
+	return homeDir{u.HomeDir, whose.UID}, nil
+}
+
+// Find returns the directories of programs in the account's home directory that jobs in repos can see. It is
+// called as root. What cannot be used is left out, with a line in the diagnostic log.
+//
+// A child that has become another user searches the home directory. Root takes only paths from it, and checks each; the
+// supervisor holds the directory that it opens there, and refuses links.
+func Find(log *slog.Logger, whose directory.Account, repos []string) []string {
+	h, err := home(whose)
+	var list []string
+	if err == nil {
+		list, err = h.find()
+	}
+	if err == nil {
+		list, err = h.usable(list, repos)
+	}
+	if err != nil {
+		log.Warn("no toolchains from the home directory", "error", err)
+		return nil
+	}
+	return list
+}
+
+// find lists the directories. Root searches its own home directory itself, because nobody else can enter it.
+func (h homeDir) find() ([]string, error) {
+	if h.uid == 0 {
+		return runtimes.Toolchains(h.path, nil), nil
+	}
+	question, err := json.Marshal(h.path)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithTimeout(context.Background(), findTimeout)
+	defer stop()
+	answer, err := cli.AskHelper(ctx, Finder, question, maxFound)
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	if err := json.Unmarshal(answer, &list); err != nil {
+		return nil, fmt.Errorf("%s: %w", Finder, err)
+	}
+	return list, nil
+}
+
+// usable returns the directories in list that belong to the home directory's owner or to root, lie in it and on its
+// file system, are readable for everybody, and do not overlap a repository. It returns an error if the home directory
+// belongs to another user, or the list is longer than any genuine one.
+func (h homeDir) usable(list, repos []string) ([]string, error) {
+	if len(list) > maxToolchains {
+		return nil, fmt.Errorf("%d toolchains in %s: more than %d", len(list), h.path, maxToolchains)
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	real, err := filepath.EvalSymlinks(h.path)
+	if err != nil {
+		return nil, err
+	}
+	top, err := unix.Openat2(unix.AT_FDCWD, real, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: real, Err: err}
+	}
+	defer unix.Close(top)
+	if st, err := stat(top); err != nil || st.Uid != h.uid && st.Uid != 0 {
+		return nil, errors.Join(fmt.Errorf("the home directory %s does not belong to user %d", real, h.uid), err)
+	}
+	var taken []string
+	for _, path := range list {
+		name, below := strings.CutPrefix(path, real+"/")
+		if below && wellFormed(path) && !overlaps(path, repos) && h.owns(top, name) {
+			taken = append(taken, path)
+		}
+	}
+	return taken, nil
+}
+
+func wellFormed(path string) bool {
+	return len(path) <= maxToolchainLen && filepath.IsAbs(path) && filepath.Clean(path) == path &&
+		!strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+// overlaps reports whether a path lies in a repository or contains one. No jail can show it then.
+func overlaps(path string, repos []string) bool {
+	return slices.ContainsFunc(repos, func(repo string) bool { return directory.Overlap(path, repo) })
+}
+
+// owns reports whether name, below the directory top, is a directory that may be shown. Another file system is refused,
+// because a user may serve it (FUSE).
+func (h homeDir) owns(top int, name string) bool {
+	fd, err := unix.Openat2(top, name, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
+	})
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	st, err := stat(fd)
+	return err == nil && (st.Uid == h.uid || st.Uid == 0) && st.Mode&toolchainPerm == toolchainPerm
+}
+
+func stat(fd int) (st unix.Stat_t, err error) {
+	err = unix.Fstat(fd, &st)
+	return st, err
+}
+
+// Command is the cli.Command of Finder, which runs as a helper process.
+func Command(args []string) (int, error) {
+	var dir string
+	if ended, code, err := cli.AnswerAsHelper(Finder, args, maxFound, &dir); ended {
+		return code, err
+	}
+	answer, err := json.Marshal(runtimes.Toolchains(dir, nil))
+	if err != nil {
+		return cli.Failure, err
+	}
+	return cli.Say(string(answer))
+}

@@ -1,0 +1,114 @@
+package front
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"corral/front/patches"
+	"corral/front/settings"
+	"corral/front/store"
+	"corral/internal/calls"
+	"corral/internal/config"
+	"corral/job"
+	"corral/mcp/ctxtools"
+	"corral/mcp/execute"
+	"corral/mcp/tool"
+	"corral/policy"
+	"corral/workspace/session"
+)
+
+// A toolset is the tools of an MCP server with what they share.
+type toolset struct {
+	engine    *engine
+	artifacts *store.Artifacts
+	patches   *patches.Patches
+	knowledge *store.Knowledge // nil if indexing is disabled
+	ctx       *ctxtools.Suite
+}
+
+func newToolset(o Options, rules *policy.Policy, sessions *session.Manager) *toolset {
+	c := o.Config
+	t := &toolset{artifacts: store.NewArtifacts(c, o.Log, o.Supervisor.State)}
+	t.patches = patches.New(o.Supervisor, t.artifacts)
+	t.engine = &engine{Engine: job.Engine{
+		Policy: rules, Runner: o.Supervisor, Auditor: o.Supervisor,
+		Queue:    job.NewQueue(c.Runtime.MaxConcurrentJobs, c.Runtime.QueueLength, c.Runtime.QueueWait),
+		Sessions: sessions, Changes: t.patches.List,
+	}}
+	t.knowledge = store.NewKnowledge(c, o.Log, o.Supervisor.State, t.artifacts)
+	// Tools that search the knowledge base share this, runtime_query_output among them.
+	t.ctx = &ctxtools.Suite{Engine: t.engine, Outputs: t.artifacts, Plain: !c.Output.Redact, Log: o.Log}
+	if t.knowledge != nil { // a nil pointer in an interface is not nil
+		t.ctx.Knowledge = t.knowledge
+	}
+	return t
+}
+
+// list returns all tools that the configuration enables.
+func (t *toolset) list(o Options, rules *policy.Policy) []tool.Tool {
+	c, ids := o.Config, settings.RepoIDs(o.Config)
+	tools := []tool.Tool{
+		&execute.Execute{Engine: t.engine, Outputs: t.artifacts, Secrets: rules.Secrets(), Repos: ids},
+		&execute.QueryOutput{Artifacts: t.patches, Repos: ids, Index: t.ctx.Fuzzy()},
+	}
+	if s := newSandbox(c, o.Single); s != nil {
+		s.Engine, s.Outputs, s.Secrets = t.engine, t.artifacts, rules.Secrets()
+		tools = append(tools, s)
+	}
+	return slices.Concat(tools, ctxTools(c, t.ctx, rules), starlarkTool(c, t.engine))
+}
+
+// end ends background jobs and indexing. Both need sessions and the supervisor.
+func (t *toolset) end() {
+	t.ctx.Close() // its jobs may be in a session, and their output is indexed
+	t.knowledge.Close()
+}
+
+// close closes the artifact store after the last write to it. The supervisor is closed, so all jobs end.
+func (t *toolset) close() {
+	t.engine.running.Wait()
+	t.artifacts.Close()
+}
+
+// An engine counts the calls in progress, so that the artifact store is closed after the last write to it. All tools run
+// requests through it, so it records them for the diagnostic log and the call's span.
+type engine struct {
+	job.Engine
+	running sync.WaitGroup
+}
+
+// Run implements run.Engine.
+func (e *engine) Run(ctx context.Context, r *job.Request, out job.Output, h job.Hooks) (*job.Record, error) {
+	e.running.Add(1)
+	defer e.running.Done()
+	call := calls.Of(ctx)
+	call.Repo(r.Repo)
+	record, err := e.Engine.Run(ctx, r, out, h)
+	call.Ran(record)
+	return record, err
+}
+
+// ctxTools returns ctx_execute, ctx_search and the other ctx tools for the repositories in which anything may run, or no
+// tool if there are none.
+func ctxTools(c config.Config, x *ctxtools.Suite, rules *policy.Policy) []tool.Tool {
+	if !c.Ctx.Enabled || !c.Runtime.Enabled {
+		return nil
+	}
+	var ids []string
+	paths := map[string]string{}
+	for _, r := range c.Repos {
+		if len(c.For(r).Runtimes) > 0 {
+			ids = append(ids, r.ID)
+			paths[r.ID] = r.Path
+		}
+	}
+	if len(ids) == 0 || c.Ctx.Repo != "" && !slices.Contains(ids, c.Ctx.Repo) {
+		return nil
+	}
+	x.Repos, x.Paths, x.Repo, x.Secrets = ids, paths, c.Ctx.Repo, rules.Secrets()
+	x.BackgroundLife, x.MaxBackground = c.Ctx.BackgroundLife, c.Ctx.MaxBackground
+	x.MaxBackgroundAll = max(1, c.Runtime.MaxConcurrentJobs/2) // leaves slots for other calls
+	x.Runtimes = append([]string{}, rules.Runnable()...)       // not nil, which would mean all
+	return x.Tools()
+}

@@ -1,0 +1,52 @@
+package front
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"corral/front/settings"
+	"corral/front/telemetry"
+	"corral/internal/config"
+	"corral/internal/text"
+	"corral/internal/version"
+)
+
+// openTracer starts the export of spans as configured. It returns nil if no spans are exported.
+func openTracer(c config.Config, log *slog.Logger) (*telemetry.Tracer, error) {
+	t := c.Telemetry
+	if t.Traces == config.TracesOff {
+		return nil, nil
+	}
+	// A file that jobs can read or write is unfit for a log or a secret.
+	for key, path := range map[string]string{"file": t.File, "headers_file": t.HeadersFile} {
+		if repo := holder(path, settings.RepoPaths(c)); repo != "" {
+			return nil, fmt.Errorf("telemetry.%s: %s lies in the repository %s, where jobs can access it\nhint: choose a path outside of all repositories", key, text.Quote(path), text.Quote(repo))
+		}
+	}
+	return telemetry.Open(telemetry.Options{
+		Traces: t.Traces, Service: t.Service, Version: version.Version, Stderr: os.Stderr, File: t.File,
+		Endpoint: t.Endpoint, HeadersFile: t.HeadersFile, Getenv: os.Getenv, Log: log,
+	})
+}
+
+// holder returns the repository that contains path, by its name or by where links lead; "" if none does.
+func holder(path string, repos []string) string {
+	if path == "" {
+		return ""
+	}
+	paths := []string{path}
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		paths = append(paths, filepath.Join(dir, filepath.Base(path)))
+	}
+	for _, repo := range repos {
+		for _, p := range paths {
+			if strings.HasPrefix(p, strings.TrimSuffix(repo, "/")+"/") {
+				return repo
+			}
+		}
+	}
+	return ""
+}
