@@ -97,9 +97,10 @@ type Record struct {
 	// Refusal is the supervisor's refusal, if that is why nothing ran; otherwise nil.
 	Refusal *Refusal
 	// Session is the session that the job ran in, "" if none. With workspace Overlay it is the id that `corral
-	// changes` takes. SessionReplaced reports that an earlier session of the client ended, and that the files in its layer are
-	// not in this one.
-	Session         string
+	// changes` takes.
+	Session string
+	// SessionReplaced reports that an earlier session of the client ended, and that the files in its layer are not in
+	// this one.
 	SessionReplaced bool
 	// Changes are what jobs of the session have changed in the repository so far, with workspace Overlay. It is nil
 	// if they were not listed; ChangesReason says why, unless no listing was due.

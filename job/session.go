@@ -2,6 +2,7 @@ package job
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -67,6 +68,38 @@ type Sessions interface {
 	CloseSession(ctx context.Context, id string, keep bool) (kept bool, err error)
 	// ListSessions lists open sessions and kept layers, oldest first.
 	ListSessions(ctx context.Context) ([]Session, error)
+}
+
+// FindSession returns the session or kept layer of s that has this id, or else the only one that has this name. With
+// openFirst, a name refers to an open session even if kept layers have it, too.
+func FindSession(ctx context.Context, s Sessions, idOrName string, openFirst bool) (Session, error) {
+	list, err := s.ListSessions(ctx)
+	if err != nil {
+		return Session{}, err
+	}
+	var open, kept []Session
+	for _, one := range list {
+		switch {
+		case one.ID == idOrName:
+			return one, nil
+		case one.Name != idOrName:
+		case one.Kept:
+			kept = append(kept, one)
+		default:
+			open = append(open, one)
+		}
+	}
+	found := append(open, kept...)
+	if openFirst && len(open) > 0 {
+		found = open
+	}
+	switch len(found) {
+	case 0:
+		return Session{}, fmt.Errorf("there is no session %.200q\nhint: it may have ended without changes: corral session list", idOrName)
+	case 1:
+		return found[0], nil
+	}
+	return Session{}, fmt.Errorf("%d sessions are called %.200q\nhint: use the id: corral session list", len(found), idOrName)
 }
 
 // A Tool is a program of corral's own that runs as a job in place of a program from the job's jail.

@@ -40,7 +40,7 @@ func (o *runOptions) enter(c job.Sessions) (leave func() error, err error) {
 
 // join copies the workspace and repository of the named session into the job, which must have the same.
 func (o *runOptions) join(c job.Sessions) error {
-	s, err := findSession(c, o.spec.Session)
+	s, err := job.FindSession(context.Background(), c, o.spec.Session, true)
 	if err != nil {
 		return err
 	}

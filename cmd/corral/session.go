@@ -180,7 +180,7 @@ func sessionClose(args []string) error {
 }
 
 func closeOne(c job.Sessions, id string, keep bool) error {
-	s, err := findSession(c, id)
+	s, err := job.FindSession(context.Background(), c, id, true)
 	switch {
 	case err != nil:
 		return err
@@ -192,33 +192,6 @@ func closeOne(c job.Sessions, id string, keep bool) error {
 		err = printText(s.ID + "\n")
 	}
 	return err
-}
-
-// findSession looks for a session by its id, or by its name if that is one's alone.
-func findSession(c job.Sessions, id string) (job.Session, error) {
-	list, err := c.ListSessions(context.Background())
-	if err != nil {
-		return job.Session{}, err
-	}
-	var found []job.Session
-	for _, s := range list {
-		switch {
-		case s.ID == id:
-			return s, nil
-		case s.Name != id:
-		case !s.Kept && len(found) > 0 && found[0].Kept: // what is open is meant, not what an earlier one of that name left
-			found = []job.Session{s}
-		case !s.Kept || len(found) == 0 || found[0].Kept:
-			found = append(found, s)
-		}
-	}
-	switch len(found) {
-	case 0:
-		return job.Session{}, fmt.Errorf("there is no session %q\nhint: it may have ended: corral session list", id)
-	case 1:
-		return found[0], nil
-	}
-	return job.Session{}, fmt.Errorf("%d sessions are called %q\nhint: take the id: corral session list", len(found), id)
 }
 
 // sessionJSON is a session as printed by list --json.

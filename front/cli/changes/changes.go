@@ -76,7 +76,7 @@ func Command(args []string) (int, error) {
 	}
 	defer finish()
 	defer p.close()
-	s, err := findSession(ctx, c, o.handle)
+	s, err := job.FindSession(ctx, c, o.handle, false)
 	if err != nil {
 		return cli.Failure, err
 	}
