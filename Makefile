@@ -3,6 +3,9 @@
 PREFIX  ?= /usr/local
 DESTDIR ?=
 
+# Where the programs of a build go. scripts/package/cross builds those of another architecture elsewhere.
+BIN     ?= bin
+
 # All programs of one build carry one version.
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
@@ -31,20 +34,20 @@ SHELL_SCRIPTS = $(shell grep -rlE '^\#!.*\b(ba|da|)sh\b' scripts bench .ci)
 .PHONY: build demo test test-unit test-setup test-vm cover soak check check-fmt words vet lint shellcheck bench bench-parts fuzz \
 	fmt install uninstall package release test-package clean help setup-build setup-vm FORCE
 
-build: setup-build $(addprefix bin/,$(PROGRAMS) $(STUB)) ## the programs, into bin/
+build: setup-build $(addprefix $(BIN)/,$(PROGRAMS) $(STUB)) ## the programs, into bin/
 
 setup-build:
 	@scripts/setup build
 
 # Go knows best what is out of date, so it is asked each time.
-$(addprefix bin/,$(STATIC)): bin/%: FORCE | setup-build
+$(addprefix $(BIN)/,$(STATIC)): $(BIN)/%: FORCE | setup-build
 	CGO_ENABLED=0 $(GO) build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
-$(addprefix bin/,$(filter $(CGO_PROGRAMS),$(PROGRAMS))): bin/%: FORCE | setup-build
+$(addprefix $(BIN)/,$(filter $(CGO_PROGRAMS),$(PROGRAMS))): $(BIN)/%: FORCE | setup-build
 	CGO_ENABLED=1 $(GO) build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
-bin/corral-stub: $(STUB_SRC) $(STUB_HDR) Makefile | setup-build
-	@mkdir -p bin
+$(BIN)/corral-stub: $(STUB_SRC) $(STUB_HDR) Makefile | setup-build
+	@mkdir -p $(BIN)
 	$(CC) $(STUB_CFLAGS) -o $@ $(STUB_SRC)
 
 FORCE:
@@ -149,8 +152,11 @@ uninstall: ## what install has put there
 	[ ! -d '$(LIBDIR)' ] || rmdir --ignore-fail-on-non-empty '$(LIBDIR)'
 	@[ -n '$(DESTDIR)' ] || echo 'left: /etc/corral, /var/lib/corral with the audit log, group corral, and what users have in ~/.config/corral and ~/.local/state/corral'
 
-package: build ## deb, rpm, a tarball and their bill of materials, into dist/
-	scripts/package/build
+# Empty: this machine's.
+ARCH ?=
+
+package: $(if $(ARCH),,build) ## deb, rpm, a tarball and their bill of materials, into dist/; ARCH=arm64 for that architecture
+	$(if $(ARCH),scripts/package/cross $(ARCH),scripts/package/build)
 
 release: ## package, after a second build in a clean clone has given the same bytes
 	scripts/package/release
