@@ -186,7 +186,7 @@ func TestUnreachable(t *testing.T) {
 			}
 			start := time.Now()
 			tracer.Close()
-			if took := time.Since(start); took > sandboxtest.Slow(endPatience+time.Second) {
+			if took := time.Since(start); took > sandboxtest.Slow(closeTimeout+time.Second) {
 				t.Errorf("Close took %v", took)
 			}
 			if n := strings.Count(logged.String(), "spans are not exported"); n > 1 {
