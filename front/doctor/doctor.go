@@ -1,14 +1,14 @@
-// Package doctor finds out what a host can enforce, by running jobs that try what they should not be able to do.
+// Package doctor checks what a host can enforce, by running jobs that try what they should not be able to do.
 //
-// What counts is what a job meets, not what the supervisor believes of itself: each check is a row of a table (see
-// checks) with a small program that is run as a job, a function that judges what became of it, what it means to whoever
-// trusts the jail, and how to mend it. Few checks look at the host instead, where a job cannot show a thing: the
-// kernel's age, the CPU's flaws, what the kernel does with a crash.
+// Results come from jobs, not from the supervisor's own view: each check is a row of one table (see checks) with a small
+// program that is run as a job, a function that judges its outcome, what it means for users, and how to fix a problem. A
+// few checks examine the host instead, for properties that a job cannot show: the kernel's age, flaws of the CPU, and the
+// handling of crashes.
 //
-// Jobs run `sh` and the usual small programs beside it, in a directory made for the purpose (see Place), which is removed
-// with all that they left.
+// Jobs run sh and the usual small programs, in a directory created for the purpose (see Place), which is removed with all
+// files that they left.
 //
-// A check that could not be made is never ok: it is unknown where no job runs, and counts as a failure where it alone was
+// A check that could not be made is never ok: it is unknown if no job runs at all, and a failure if only its own job was
 // refused.
 package doctor
 
@@ -19,14 +19,14 @@ import (
 	"corral/isolate/client"
 )
 
-// A Subject is what is examined.
+// A Subject is a supervisor to examine and the directory to do it in.
 type Subject struct {
-	Supervisor *client.Client // nil when there is none, for the reason Err
+	Supervisor *client.Client // nil if there is none; Err is the reason
 	Err        error
-	Place      Place
+	Place      Place // owned by the caller
 }
 
-// Examine runs every check, one after the other. When ctx ends, the checks that are left are unknown.
+// Examine runs all checks, one after the other. If ctx ends, the remaining checks are unknown.
 func Examine(ctx context.Context, s Subject) Report {
 	x := &examination{
 		subject: s,
@@ -43,7 +43,7 @@ func Examine(ctx context.Context, s Subject) Report {
 	}
 	defer x.open()()
 	report := Report{Host: x.host.describe(x.facts)}
-	rows := checks()
+	rows := checks
 	for i := range rows {
 		report.Checks = append(report.Checks, x.check(ctx, &rows[i]))
 	}
@@ -54,13 +54,13 @@ func Examine(ctx context.Context, s Subject) Report {
 // A check is a row of the table.
 type check struct {
 	name    string
-	meaning string // of its being ok, to whoever trusts the jail
+	meaning string // what holds if the status is OK
 	remedy  string
-	probe   *probe // that judge looks at; nil: it looks at the host alone
-	judge   func(e *evidence) (Status, string)
+	probe   *probe                             // its outcome is passed to judge; nil: judge uses the host only
+	judge   func(e *evidence) (Status, string) // returns the status and what was found
 }
 
-// Evidence is what a judge may look at.
+// evidence is the input of a judge.
 type evidence struct {
 	host    *host
 	facts   map[string]fact
@@ -68,7 +68,7 @@ type evidence struct {
 	outcome // of the row's probe
 }
 
-// A fact is what the supervisor says of the host: what is there, and what it does where it is not.
+// A fact is a feature of the host as reported by the supervisor: whether it is present, and the detail or the substitute.
 type fact struct {
 	present bool
 	detail  string
@@ -79,12 +79,12 @@ type examination struct {
 	subject Subject
 	host    *host
 	facts   map[string]fact
-	done    map[*probe]*outcome // rows may share a probe
+	done    map[*probe]*outcome // several rows may use one probe
 	broken  bool                // no job runs
 	bait    bait
 }
 
-// check makes one check.
+// check runs one check.
 func (x *examination) check(ctx context.Context, row *check) Check {
 	c := Check{Name: row.name, Meaning: row.meaning, Remedy: row.remedy}
 	e := &evidence{host: x.host, facts: x.facts, place: x.subject.Place}
@@ -98,11 +98,11 @@ func (x *examination) check(ctx context.Context, row *check) Check {
 		}
 		e.outcome = *x.run(ctx, row.probe)
 		if e.err != nil {
-			// The first row's job does nothing but run.
+			// The first row's job does nothing but run: if it is refused, every job is.
 			x.broken = x.broken || row.probe == simple
 			c.Status = Fail
 			if row.probe.layer != 0 && !x.broken {
-				c.Status = Degraded // nothing runs with less: what takes a session is refused
+				c.Status = Degraded // sessions are refused, so no job runs with less protection
 			}
 			c.Detail, c.Remedy = explain(e.err, row.remedy)
 			return c
@@ -112,5 +112,5 @@ func (x *examination) check(ctx context.Context, row *check) Check {
 	return c
 }
 
-// promptly is how long the end of a job may take on a slow machine.
+// promptly is the maximum time that ending a job may take on a slow machine.
 const promptly = 3 * time.Second

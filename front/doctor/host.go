@@ -12,22 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A host is what doctor sees of it, without privileges.
+// A host holds properties of the machine that can be read without privileges.
 type host struct {
 	kernel     string            // uname -r
-	system     string            // of os-release(5)
+	system     string            // PRETTY_NAME of os-release(5)
 	memory     int64             // bytes
-	uid        int               // doctor's own
-	namespaces map[string]string // doctor's own, as /proc/self/ns has them
+	uid        int               // user id of this process
+	namespaces map[string]string // namespaces of this process, as in /proc/self/ns
 	landlock   int               // version of the ABI, 0 for none
-	swap       bool              // some is in use
-	flaws      map[string]string // of the CPU, by name: what the kernel says
+	swap       bool              // swap is configured
+	flaws      map[string]string // flaws of the CPU by name, with the kernel's report on each
 	cmdline    string
 	core       string            // kernel.core_pattern
-	sysctls    map[string]string // of those in hardening
+	sysctls    map[string]string // values of the settings in hardening
 	fileMax    string            // fs.file-max
 	subuid     []idRange         // subordinate ids of users, subuid(5)
-	fileSystem string            // that the place lies on
+	fileSystem string            // type of the file system of the place
 }
 
 type idRange struct {
@@ -38,10 +38,10 @@ type idRange struct {
 // kinds are the namespaces that a job must have for itself.
 var kinds = []string{"cgroup", "ipc", "mnt", "net", "pid", "user", "uts"}
 
-// hardening are settings of a kernel that every host should have, with the least value that protects it.
+// hardening lists kernel settings with the minimum that every host should have.
 var hardening = []struct {
-	name  string
-	least int
+	name string
+	min  int
 }{
 	{"fs.protected_symlinks", 1},
 	{"fs.protected_hardlinks", 1},
@@ -54,7 +54,7 @@ var hardening = []struct {
 	{"kernel.yama.ptrace_scope", 1},
 }
 
-// read returns a file's content without space around, "" where it cannot be read.
+// read returns a file's content without surrounding space, or "" if it cannot be read.
 func read(path string) string {
 	b, _ := os.ReadFile(path)
 	return strings.TrimSpace(string(b))
@@ -96,7 +96,7 @@ func (h *host) describe(facts map[string]fact) Host {
 	}
 }
 
-// landlockABI asks as landlock_create_ruleset(2) says: with no attributes and LANDLOCK_CREATE_RULESET_VERSION.
+// landlockABI returns the version of the Landlock ABI, 0 for none (landlock_create_ruleset(2)).
 func landlockABI() int {
 	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
@@ -105,7 +105,7 @@ func landlockABI() int {
 	return int(version)
 }
 
-// fileSystem names what dir lies on, from the last mount in mountinfo that holds it.
+// fileSystem returns the type of the file system that dir is on: that of the last of the longest mount points above it.
 func fileSystem(dir string) string {
 	name, longest := "", -1
 	for line := range strings.Lines(read("/proc/self/mountinfo")) {
@@ -120,7 +120,7 @@ func fileSystem(dir string) string {
 // A mount is a line of proc_pid_mountinfo(5).
 type mount struct {
 	point, fsType string
-	options       []string // of the mount, not of the file system
+	options       []string // options of the mount, not of the file system
 }
 
 func parseMount(line string) (mount, bool) {
@@ -132,7 +132,7 @@ func parseMount(line string) (mount, bool) {
 	return mount{head[4], tail[0], strings.Split(head[5], ",")}, true
 }
 
-// ranges reads subuid(5).
+// ranges parses the format of subuid(5). Invalid lines are ignored.
 func ranges(text string) []idRange {
 	var list []idRange
 	for line := range strings.Lines(text) {
@@ -152,7 +152,7 @@ func ranges(text string) []idRange {
 // version returns the first two numbers of a kernel's release.
 func version(release string) (major, minor int, err error) {
 	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
-		return 0, 0, fmt.Errorf("release %q is not understood", release)
+		return 0, 0, fmt.Errorf("kernel release %q is not understood", release)
 	}
 	return major, minor, nil
 }

@@ -9,12 +9,12 @@ import (
 
 func judgeLandlock(e *evidence) (Status, string) {
 	if e.host.landlock == 0 {
-		return Degraded, "the kernel has none, or it is switched off"
+		return Degraded, "the kernel has none, or it is disabled"
 	}
 	return OK, fmt.Sprintf("ABI %d", e.host.landlock)
 }
 
-// Names of facts, as the supervisor gives them.
+// Names of facts, as reported by the supervisor.
 const (
 	factLayout = "cgroup layout"
 	factKill   = "kill a group"
@@ -32,11 +32,11 @@ func judgeCgroup(e *evidence) (Status, string) {
 		}
 	}
 	if slices.Sort(names); len(names) > 0 {
-		detail += "; not here: " + strings.Join(names, ", ")
+		detail += "; missing: " + strings.Join(names, ", ")
 	}
 	switch kill, known := e.facts[factKill]; {
 	case !known:
-		return Degraded, "the supervisor does not say"
+		return Degraded, "the supervisor does not report it"
 	case !kill.present:
 		return Degraded, detail + "; no " + factKill + ": " + kill.detail
 	case layout == "v1":
@@ -51,15 +51,15 @@ func judgeSwap(e *evidence) (Status, string) {
 	case !e.host.swap:
 		return OK, "the host has none"
 	case !known || !f.present:
-		return Degraded, "the host has swap that is not accounted for: " + f.detail
+		return Degraded, "the host has swap that is not accounted to jobs: " + f.detail
 	}
-	return OK, "accounted for"
+	return OK, "accounted to jobs"
 }
 
-// judgeOpenFiles compares fs.file-max, which holds for all processes that are not root's, with what the supervisor's own maxima
-// come to.
+// judgeOpenFiles compares fs.file-max, which applies to all processes without privileges, with the sum of the supervisor's
+// maxima.
 func judgeOpenFiles(e *evidence) (Status, string) {
-	most, err := strconv.ParseUint(e.host.fileMax, 10, 64)
+	limit, err := strconv.ParseUint(e.host.fileMax, 10, 64)
 	if err != nil {
 		return Degraded, "fs.file-max is not known"
 	}
@@ -67,25 +67,25 @@ func judgeOpenFiles(e *evidence) (Status, string) {
 	need, err := strconv.ParseUint(f.detail, 10, 64)
 	switch {
 	case !known || err != nil:
-		return Degraded, "the supervisor does not say how many it needs"
-	case most < need:
-		return Degraded, fmt.Sprintf("fs.file-max is %d, less than %d", most, need)
+		return Degraded, "the supervisor does not report how many it needs"
+	case limit < need:
+		return Degraded, fmt.Sprintf("fs.file-max is %d, less than %d", limit, need)
 	}
 	return OK, fmt.Sprintf("%d are needed", need)
 }
 
-// Kernels by what they lack. 5.15 is the first long-term series with id-mapped mounts and cgroup.kill; flaws that a
-// program needs no privilege for, such as CVE-2022-0847 (Dirty Pipe) and CVE-2024-1086 (nf_tables), are open in series
-// that nobody keeps.
+// judgeKernel judges the kernel by its series. 5.15 is the first long-term series with id-mapped mounts and cgroup.kill.
+// Flaws that need no privilege, such as CVE-2022-0847 (Dirty Pipe) and CVE-2024-1086 (nf_tables), are not fixed in series
+// that are no longer maintained.
 func judgeKernel(e *evidence) (Status, string) {
 	major, minor, err := version(e.host.kernel)
 	switch v := major*1000 + minor; {
 	case err != nil:
 		return Degraded, err.Error()
 	case v < 5015:
-		return Fail, e.host.kernel + ": older than 5.15, without what confinement is built of"
+		return Fail, e.host.kernel + ": older than 5.15, which lacks features that the confinement needs"
 	case v < 6001:
-		return Degraded, e.host.kernel + ": older than 6.1; flaws such as CVE-2024-1086 are closed by the distribution, or not at all"
+		return Degraded, e.host.kernel + ": older than 6.1; flaws such as CVE-2024-1086 are fixed by the distribution or not at all"
 	}
 	return OK, e.host.kernel
 }
@@ -107,8 +107,9 @@ func judgeFlaws(e *evidence) (Status, string) {
 	return OK, fmt.Sprintf("%d known", len(e.host.flaws))
 }
 
-// judgeCrashes is about core(5): what core_pattern pipes to is run as root outside of every namespace, on what the
-// crashed program prepared; a limit of 0 does not keep it from that, and one of 1 does (do_coredump in fs/coredump.c).
+// judgeCrashes checks core_pattern, see core(5): a program that it pipes to runs as root outside all namespaces, on input
+// that the crashed program prepared. A core size limit of 0 does not prevent that, but a limit of 1 does (do_coredump in
+// fs/coredump.c).
 func judgeCrashes(e *evidence) (Status, string) {
 	if e.host.core == "" || e.host.core[0] != '|' && e.host.core[0] != '@' {
 		return OK, fmt.Sprintf("kernel.core_pattern is %q", clip(e.host.core))
@@ -116,7 +117,7 @@ func judgeCrashes(e *evidence) (Status, string) {
 	for line := range strings.Lines(e.section("limits")) {
 		if rest, ok := strings.CutPrefix(line, "Max core file size"); ok {
 			if f := strings.Fields(rest); len(f) > 0 && f[0] == "1" {
-				return OK, "jobs are excepted from kernel.core_pattern"
+				return OK, "kernel.core_pattern does not apply to jobs"
 			}
 		}
 	}
@@ -126,12 +127,12 @@ func judgeCrashes(e *evidence) (Status, string) {
 func judgeHardening(e *evidence) (Status, string) {
 	var weak []string
 	for _, s := range hardening {
-		if v, err := strconv.Atoi(e.host.sysctls[s.name]); err == nil && v < s.least {
-			weak = append(weak, fmt.Sprintf("%s=%d", s.name, s.least))
+		if v, err := strconv.Atoi(e.host.sysctls[s.name]); err == nil && v < s.min {
+			weak = append(weak, fmt.Sprintf("%s=%d", s.name, s.min))
 		}
 	}
 	if len(weak) > 0 {
-		return OK, "worth setting: " + strings.Join(weak, " ")
+		return OK, "recommended: " + strings.Join(weak, " ")
 	}
 	return OK, "nothing to add"
 }

@@ -14,7 +14,8 @@ func judgeSimple(e *evidence) (Status, string) {
 	return OK, "sh answered"
 }
 
-// ids returns a job's user inside, and what it is on the host: the only line of its uid_map (user_namespaces(7)).
+// ids returns a job's user id inside and on the host, and the range of the line of its uid_map that maps it
+// (user_namespaces(7)).
 func (e *evidence) ids() (inside, outside, first, size uint64, ok bool) {
 	inside, err := strconv.ParseUint(e.section("id"), 10, 32)
 	if err != nil {
@@ -38,7 +39,7 @@ func judgeIdentity(e *evidence) (Status, string) {
 	case inside == 0 || outside == 0:
 		return Fail, detail + ": root"
 	case outside < 1<<16:
-		return Fail, detail + ": an account of the host can have that id"
+		return Fail, detail + ": an account of the host may have this id"
 	}
 	return OK, detail
 }
@@ -50,7 +51,7 @@ func judgeRange(e *evidence) (Status, string) {
 	}
 	for _, r := range e.host.subuid {
 		if first < r.first+r.size && r.first < first+size {
-			return Degraded, fmt.Sprintf("%d+%d is also user %s's in /etc/subuid, %d+%d", first, size, r.owner, r.first, r.size)
+			return Degraded, fmt.Sprintf("%d+%d overlaps with the range of user %s in /etc/subuid, %d+%d", first, size, r.owner, r.first, r.size)
 		}
 	}
 	return OK, fmt.Sprintf("%d+%d", first, size)
@@ -65,22 +66,22 @@ func judgeFiles(e *evidence) (Status, string) {
 	case made != owner:
 		return Fail, fmt.Sprintf("the job's file belongs to user %d, the repository to %d", made, owner)
 	case e.section("owner") != e.section("id") || e.section("owned") != "owned":
-		return Fail, fmt.Sprintf("in the job, the owner's file belongs to user %q, and is %q", clip(e.section("owner")), clip(e.section("owned")))
+		return Fail, fmt.Sprintf("in the job, the owner's file belongs to user %q and contains %q", clip(e.section("owner")), clip(e.section("owned")))
 	}
-	return OK, fmt.Sprintf("user %d's", made)
+	return OK, fmt.Sprintf("user %d", made)
 }
 
 func judgeIDMap(e *evidence) (Status, string) {
 	for line := range strings.Lines(e.section("mountinfo")) {
 		if m, ok := parseMount(line); ok && m.point == e.place.Repo() {
-			// It stands among the mount's options from Linux 5.12 on.
+			// Linux 5.12 and later list it among the mount's options.
 			if slices.Contains(m.options, "idmapped") {
 				return OK, m.fsType
 			}
 			return Fail, fmt.Sprintf("the repository's mount (%s) has no id map", m.fsType)
 		}
 	}
-	return Fail, "the repository is no mount in the job"
+	return Fail, "the repository is not a mount in the job"
 }
 
 func judgeNamespaces(e *evidence) (Status, string) {
@@ -91,18 +92,18 @@ func judgeNamespaces(e *evidence) (Status, string) {
 		}
 	}
 	if len(shared) > 0 {
-		return Fail, "not its own: " + strings.Join(shared, ", ")
+		return Fail, "shared with the host: " + strings.Join(shared, ", ")
 	}
 	return OK, strings.Join(kinds, ", ")
 }
 
-// fewProcesses is above what the script and the jail's own processes can be.
-const fewProcesses = 8
+// maxProcesses is more than the processes of the script and of the jail.
+const maxProcesses = 8
 
 func judgeProcesses(e *evidence) (Status, string) {
 	n := len(strings.Fields(e.section("processes")))
 	detail := fmt.Sprintf("%d", n)
-	if n == 0 || n > fewProcesses {
+	if n == 0 || n > maxProcesses {
 		return Fail, detail
 	}
 	return OK, detail
@@ -147,7 +148,7 @@ func judgeNetwork(e *evidence) (Status, string) {
 	case len(names) != 1 || names[0] != "lo":
 		return Fail, fmt.Sprintf("interfaces %q", clip(strings.Join(names, " ")))
 	case strings.Contains(e.section("sockets"), abstractName()):
-		return Fail, "abstract unix sockets of the host are there"
+		return Fail, "abstract unix sockets of the host are visible"
 	}
 	return OK, "lo"
 }
@@ -157,12 +158,12 @@ func judgeServices(e *evidence) (Status, string) {
 	case e.reached || strings.Contains(e.stdout, "reached"):
 		return Fail, "a job connected to doctor's own listener"
 	case strings.Contains(e.stdout, "untried"):
-		return OK, "not tried, for neither bash nor perl is there; see network"
+		return OK, "not tried, because neither bash nor perl is installed; see network"
 	}
 	return OK, "a connection was refused"
 }
 
-// judgeNothing is for programs that write a line for each thing they could do.
+// judgeNothing judges programs that print a line for each thing that they could do but must not.
 func judgeNothing(e *evidence) (Status, string) {
 	if e.result.ExitCode != 0 {
 		return Fail, fmt.Sprintf("exit code %d: %s", e.result.ExitCode, clip(e.stderr))
@@ -181,14 +182,14 @@ func judgeEnvironment(e *evidence) (Status, string) {
 			name, _, _ := strings.Cut(v, "=")
 			names = append(names, name)
 		}
-		return Fail, "it has " + clip(strings.Join(names, ", "))
+		return Fail, "the job has " + clip(strings.Join(names, ", "))
 	}
-	return OK, fmt.Sprintf("the %d it was given", len(got))
+	return OK, fmt.Sprintf("only the %d variables of its request", len(got))
 }
 
 func judgeSensitive(e *evidence) (Status, string) {
 	if !slices.ContainsFunc(e.result.Sensitive, func(p string) bool { return strings.HasPrefix(p, ".git") }) {
-		return Fail, fmt.Sprintf("git's hooks were changed, and %q reported", e.result.Sensitive)
+		return Fail, fmt.Sprintf("a git hook was changed, and %q was reported", e.result.Sensitive)
 	}
 	return OK, strings.Join(e.result.Sensitive, ", ")
 }

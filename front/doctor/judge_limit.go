@@ -13,7 +13,7 @@ import (
 	"corral/job"
 )
 
-// ended describes a result that was not expected.
+// ended describes an unexpected result.
 func ended(e *evidence) string {
 	r := e.result
 	s := fmt.Sprintf("status %s, exit code %d", r.Status, r.ExitCode)
@@ -34,16 +34,16 @@ func judgeMemory(e *evidence) (Status, string) {
 	case r.Limit == job.LimitMemory:
 		return OK, "100 MB with a limit of " + job.FormatSize(memoryLimit)
 	case r.Status == job.Success:
-		return Fail, "the job took 100 MB with a limit of " + job.FormatSize(memoryLimit)
+		return Fail, "the job used 100 MB with a limit of " + job.FormatSize(memoryLimit)
 	}
-	return Degraded, "the job ended, and its limit is not named: " + ended(e)
+	return Degraded, "the job ended without naming the limit: " + ended(e)
 }
 
 func judgeSession(e *evidence) (Status, string) {
 	_, err := os.Lstat(filepath.Join(e.place.Repo(), "layered"))
 	switch r := e.result; {
 	case err == nil:
-		return Fail, "what the job wrote is in the repository"
+		return Fail, "a file that the job wrote is in the repository"
 	case !strings.HasPrefix(e.stdout, "here"):
 		return Degraded, "the job could not write: " + ended(e)
 	case r.Limit == job.LimitDisk && r.ExitCode != 0:
@@ -63,7 +63,7 @@ func judgePIDs(e *evidence) (Status, string) {
 	case started > pidsLimit:
 		return Fail, detail
 	case started == 0:
-		return Degraded, "none could be started: " + ended(e)
+		return Degraded, "no process could be started: " + ended(e)
 	}
 	return OK, detail
 }
@@ -71,14 +71,14 @@ func judgePIDs(e *evidence) (Status, string) {
 func judgeCPU(e *evidence) (Status, string) {
 	u := e.result.Usage
 	if u.CPU < 0 || u.Wall <= 0 {
-		return Degraded, "what it used is not known"
+		return Degraded, "the CPU time is not known"
 	}
 	share := float64(u.CPU) / float64(u.Wall)
 	detail := fmt.Sprintf("%.0f %% of a CPU with a limit of %d %%", 100*share, cpuLimit/10)
 	switch {
 	case e.result.Status != job.Timeout:
 		return Fail, ended(e)
-	// A period's share is given at its start, and the job ends within one.
+	// A period's whole share is available at its start, and the job ends within a period.
 	case share > 2.2*cpuLimit/1000:
 		return Fail, detail
 	}
@@ -90,18 +90,18 @@ func judgeDeadline(e *evidence) (Status, string) {
 	case e.result.Status != job.Timeout:
 		return Fail, ended(e)
 	case e.took > 2*promptly:
-		return Fail, fmt.Sprintf("some of it lived on for %v", e.took.Round(time.Millisecond))
+		return Fail, fmt.Sprintf("a process lived for %v", e.took.Round(time.Millisecond))
 	case e.took > promptly:
-		return Degraded, fmt.Sprintf("all of it was gone after %v only", e.took.Round(time.Millisecond))
+		return Degraded, fmt.Sprintf("the last process ended only after %v", e.took.Round(time.Millisecond))
 	}
-	return OK, fmt.Sprintf("all of it was gone after %d ms, of which 300 were its own", e.took.Milliseconds())
+	return OK, fmt.Sprintf("the last process ended after %d ms, with a deadline of 300 ms", e.took.Milliseconds())
 }
 
 func judgeTmp(e *evidence) (Status, string) {
 	size, err := strconv.ParseInt(strings.TrimSpace(e.stdout), 10, 64)
 	switch {
 	case err != nil:
-		return Degraded, "it is not known how much could be written: " + ended(e)
+		return Degraded, "the number of bytes written is not known: " + ended(e)
 	case size > sizeLimit:
 		return Fail, fmt.Sprintf("%d bytes with a limit of %d", size, sizeLimit)
 	}
@@ -118,10 +118,10 @@ func judgeDisk(e *evidence) (Status, string) {
 	case e.result.Status == job.Success:
 		return Fail, "the job wrote 16 MB with a limit of " + job.FormatSize(sizeLimit)
 	}
-	return Degraded, "the job ended, and its limit is not named: " + ended(e)
+	return Degraded, "the job ended without naming the limit: " + ended(e)
 }
 
-// slow is beyond what any machine takes that does nothing else.
+// slow is longer than a start takes on any idle machine.
 const slow = 250 * time.Millisecond
 
 func judgeStart(e *evidence) (Status, string) {
@@ -144,5 +144,5 @@ func ownerOf(path string) (uint32, error) {
 	return info.Sys().(*syscall.Stat_t).Uid, nil
 }
 
-// clip is what is shown of a job's output.
+// clip returns the part of a job's output to show, at most 200 bytes.
 func clip(s string) string { return text.Cut(strings.TrimSpace(s), 200) }

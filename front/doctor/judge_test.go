@@ -12,7 +12,7 @@ import (
 	"corral/job"
 )
 
-// said makes an outcome of sections.
+// said returns the outcome of a script that wrote these sections.
 func said(sections map[string]string) outcome {
 	var b strings.Builder
 	for name, text := range sections {
@@ -23,12 +23,12 @@ func said(sections map[string]string) outcome {
 
 const goodMap = "         0 1879048192          1\n      1000 1879048193        512"
 
-// judged is a row of a table about one judge.
+// judged is a row of a table of tests for one judge.
 type judged struct {
 	name string
 	e    evidence
 	want Status
-	part string // of the detail
+	part string // part of the detail
 }
 
 func try(t *testing.T, judge func(*evidence) (Status, string), rows []judged) {
@@ -91,8 +91,8 @@ func TestRange(t *testing.T) {
 		{"no file", with(""), OK, "1879048193+512"},
 		{"another range", with("al:100000:65536\nbo:1879048705:9\n"), OK, ""},
 		{"up to it", with("al:1879048000:193\n"), OK, ""},
-		{"into it", with("al:1879048000:194\n"), Degraded, "al's"},
-		{"around it", with("# no\nal:0:4294967295\n"), Degraded, "al's"},
+		{"into it", with("al:1879048000:194\n"), Degraded, "user al"},
+		{"around it", with("# no\nal:0:4294967295\n"), Degraded, "user al"},
 		{"no ids", evidence{}, Fail, "not known"},
 	})
 }
@@ -107,7 +107,7 @@ func TestFiles(t *testing.T) {
 		{"the owner's", evidence{outcome: good, place: p}, OK, ""},
 		{"nothing made", evidence{outcome: good, place: Place{t.TempDir()}}, Fail, "no such file"},
 		{"another's inside", evidence{outcome: said(map[string]string{"id": "1003", "owner": "65534", "owned": "owned"}), place: p}, Fail, "65534"},
-		{"not to be read", evidence{outcome: said(map[string]string{"id": "1003", "owner": "1003"}), place: p}, Fail, `is ""`},
+		{"not to be read", evidence{outcome: said(map[string]string{"id": "1003", "owner": "1003"}), place: p}, Fail, `contains ""`},
 	})
 	if os.Geteuid() == 0 {
 		if err := os.Chown(filepath.Join(p.Repo(), "made"), 70000, 70000); err != nil {
@@ -125,7 +125,7 @@ func TestIDMap(t *testing.T) {
 	try(t, judgeIDMap, []judged{
 		{"mapped", evidence{outcome: line("rw,nosuid,nodev,relatime,idmapped"), place: p}, OK, "ext4"},
 		{"not mapped", evidence{outcome: line("rw,nosuid"), place: p}, Fail, "no id map"},
-		{"not there", evidence{outcome: line("rw,idmapped"), place: Place{"/q"}}, Fail, "no mount"},
+		{"not there", evidence{outcome: line("rw,idmapped"), place: Place{"/q"}}, Fail, "not a mount"},
 	})
 }
 
@@ -148,7 +148,7 @@ func TestNamespaces(t *testing.T) {
 	h := &host{namespaces: own}
 	rows := []judged{{"its own", evidence{host: h, outcome: text("", "")}, OK, "user"}, {"silent", evidence{host: h}, Fail, "cgroup, ipc"}}
 	for _, k := range kinds {
-		rows = append(rows, judged{k, evidence{host: h, outcome: text(k, own[k])}, Fail, "not its own: " + k})
+		rows = append(rows, judged{k, evidence{host: h, outcome: text(k, own[k])}, Fail, "shared with the host: " + k})
 	}
 	rows = append(rows, judged{"unread", evidence{host: h, outcome: text("net", "")}, Fail, "net"})
 	try(t, judgeNamespaces, rows)
@@ -225,7 +225,7 @@ func result(r job.Result) evidence { return evidence{outcome: outcome{result: r}
 func TestLimits(t *testing.T) {
 	try(t, judgeMemory, []judged{
 		{"ended", result(job.Result{Status: job.Failure, Limit: job.LimitMemory}), OK, "32MiB"},
-		{"got it", result(job.Result{Status: job.Success}), Fail, "took 100 MB"},
+		{"got it", result(job.Result{Status: job.Success}), Fail, "used 100 MB"},
 		{"not named", result(job.Result{Status: job.Failure, Signal: 9}), Degraded, "signal 9"},
 	})
 	try(t, judgePIDs, []judged{
@@ -248,7 +248,7 @@ func TestLimits(t *testing.T) {
 	try(t, judgeDeadline, []judged{
 		{"prompt", deadline(job.Timeout, 310*time.Millisecond), OK, "310 ms"},
 		{"late", deadline(job.Timeout, promptly+time.Second), Degraded, "4s"},
-		{"lives on", deadline(job.Timeout, time.Minute), Fail, "lived on"},
+		{"lives on", deadline(job.Timeout, time.Minute), Fail, "lived for"},
 		{"no deadline", deadline(job.Success, time.Millisecond), Fail, "success"},
 	})
 	try(t, judgeTmp, []judged{
@@ -297,7 +297,7 @@ func TestHost(t *testing.T) {
 		{"nothing", crash("", "0"), OK, ""},
 		{"a program", crash("|/usr/lib/systemd/systemd-coredump %P", "0"), Degraded, "systemd-coredump"},
 		{"a socket", crash("@/run/coredump", "unlimited"), Degraded, "@/run"},
-		{"a program, not for jobs", crash("|/bin/x", "1"), OK, "excepted"},
+		{"a program, not for jobs", crash("|/bin/x", "1"), OK, "does not apply"},
 	})
 	try(t, judgeHardening, []judged{
 		{"good", at(host{sysctls: map[string]string{"fs.protected_symlinks": "1"}}), OK, "nothing"},
@@ -311,10 +311,10 @@ func TestFacts(t *testing.T) {
 	layout := func(name string) fact { return fact{true, name} }
 	try(t, judgeCgroup, []judged{
 		{"v2", with(host{}, map[string]fact{factLayout: layout("v2"), factKill: yes}), OK, "v2"},
-		{"hybrid", with(host{}, map[string]fact{factLayout: layout("hybrid"), factKill: yes, "x": no}), OK, "not here: x"},
+		{"hybrid", with(host{}, map[string]fact{factLayout: layout("hybrid"), factKill: yes, "x": no}), OK, "missing: x"},
 		{"v1", with(host{}, map[string]fact{factLayout: layout("v1"), factKill: yes}), Degraded, "v1"},
 		{"no kill", with(host{}, map[string]fact{factLayout: layout("v2"), factKill: no}), Degraded, "frozen"},
-		{"silent", with(host{}, nil), Degraded, "does not say"},
+		{"silent", with(host{}, nil), Degraded, "does not report"},
 	})
 	try(t, judgeSwap, []judged{
 		{"none", with(host{}, nil), OK, "none"},
@@ -334,15 +334,15 @@ func TestOpenFiles(t *testing.T) {
 		{"fewer", with("99", "100"), Degraded, "fs.file-max is 99, less than 100"},
 		{"silent kernel", with("", "100"), Degraded, "not known"},
 		{"no number", with("many", "100"), Degraded, "not known"},
-		{"silent supervisor", evidence{host: &host{fileMax: "100"}}, Degraded, "does not say"},
-		{"odd supervisor", with("100", "-1"), Degraded, "does not say"},
+		{"silent supervisor", evidence{host: &host{fileMax: "100"}}, Degraded, "does not report"},
+		{"odd supervisor", with("100", "-1"), Degraded, "does not report"},
 	})
 }
 
-// TestRows holds that the table is whole.
+// TestRows: each row of the table is complete, and names are unique.
 func TestRows(t *testing.T) {
 	var names []string
-	for _, c := range checks() {
+	for _, c := range checks {
 		if c.name == "" || c.meaning == "" || c.remedy == "" || c.judge == nil || slices.Contains(names, c.name) {
 			t.Errorf("row %+v", c)
 		}
@@ -351,7 +351,7 @@ func TestRows(t *testing.T) {
 		}
 		names = append(names, c.name)
 	}
-	if checks()[0].probe != simple {
-		t.Error("the first row tells whether jobs run")
+	if checks[0].probe != simple {
+		t.Error("the first row must have the job that does nothing but run")
 	}
 }

@@ -6,10 +6,11 @@ import (
 	"path/filepath"
 )
 
-// A Place is a directory made for an examination: a repository for its jobs, and beside it a file that no job may see.
+// A Place is a directory created for an examination, with a repository for its jobs and a file outside it that no job may
+// see.
 type Place struct{ dir string }
 
-// MakePlace makes one below the first directory of parents where that is possible.
+// MakePlace creates a Place below the first of parents in which it can. The caller calls Remove.
 func MakePlace(parents ...string) (Place, error) {
 	var failed error
 	for _, parent := range parents {
@@ -31,7 +32,7 @@ func makePlace(parent string) (Place, error) {
 		return Place{}, err
 	}
 	p := Place{dir}
-	// Only permissions that a job must be kept out by other means: everybody may read the bait.
+	// Everybody may read the bait, so that permissions are not what keeps a job from it.
 	err = errors.Join(
 		os.Chmod(dir, 0o755), os.Mkdir(p.Repo(), 0o755),
 		os.WriteFile(p.Bait(), []byte("bait\n"), 0o644), os.WriteFile(p.owned(), []byte("owned\n"), 0o600),
@@ -42,23 +43,23 @@ func makePlace(parent string) (Place, error) {
 	return p, nil
 }
 
-// Repo is the directory that jobs run in.
+// Repo returns the directory that jobs run in.
 func (p Place) Repo() string { return filepath.Join(p.dir, "repo") }
 
-// Bait is a file outside of the repository.
+// Bait returns the file outside the repository.
 func (p Place) Bait() string { return filepath.Join(p.dir, "bait") }
 
-// owned is a file in the repository, which only its owner may read.
+// owned returns a file in the repository that only its owner may read.
 func (p Place) owned() string { return filepath.Join(p.Repo(), "owned") }
 
-// Give makes all of it another user's.
+// Give changes the owner and group of the Place and its files.
 func (p Place) Give(uid, gid int) error {
 	return errors.Join(
 		os.Lchown(p.owned(), uid, gid), os.Lchown(p.Bait(), uid, gid), os.Lchown(p.Repo(), uid, gid), os.Lchown(p.dir, uid, gid),
 	)
 }
 
-// Remove removes it, with what jobs left in it.
+// Remove removes the Place with all files that jobs left in it. Removing the zero Place does nothing.
 func (p Place) Remove() error {
 	if p.dir == "" {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"corral/job"
 )
 
-// TestPlaces: what a job wrote, or the supervisor quotes, is in the report and changes nothing around it.
-func TestPlaces(t *testing.T) {
+// TestReportEscapes: text from a job or the supervisor is escaped in the report.
+func TestReportEscapes(t *testing.T) {
 	written := func(write func(b *strings.Builder) error) string {
 		var b strings.Builder
 		if err := write(&b); err != nil {

@@ -17,38 +17,39 @@ import (
 
 // A probe is a program to run as a job.
 type probe struct {
-	script string   // for sh
+	script string   // run by sh
 	args   []string // a program instead of a script
 	limits job.Limits
-	repeat int   // how often it is run; 0 is once. Its outcome is the last one's
-	layer  int64 // not 0: it runs in a session, behind an overlay whose layer has so many bytes
+	repeat int   // number of runs; 0 means one. The outcome is that of the last run
+	layer  int64 // if not 0, it runs in a session with an overlay whose layer has this size in bytes
 }
 
-// An outcome is what became of a probe.
+// An outcome is the result of a probe.
 type outcome struct {
-	err            error // it did not run
+	err            error // why it did not run
 	result         job.Result
 	stdout, stderr string
-	took           time.Duration   // until nobody had its output open any more
-	times          []time.Duration // of all its runs
-	env            []string        // that it was given
-	reached        bool            // the host's listener had a visitor
+	took           time.Duration   // until its output was closed by all processes
+	times          []time.Duration // durations of all runs, sorted
+	env            []string        // its environment
+	reached        bool            // it connected to the host's listener
 }
 
-// Bait is what listens on the host for a job that gets out of its network.
+// bait is a pair of sockets that listen on the host, for a job that escapes its network namespace.
 type bait struct {
 	tcp, abstract net.Listener
 }
 
 const (
-	baitPort = "CORRAL_DOCTOR_PORT" // names of variables that tell a job where the bait is
+	baitPort = "CORRAL_DOCTOR_PORT" // environment variables with the location of the bait
 	baitFile = "CORRAL_DOCTOR_BAIT"
 )
 
-// abstractName is that of a socket in the abstract namespace (unix(7)), which belongs to a network and not to a file.
+// abstractName returns the name of a socket in the abstract namespace (unix(7)), which belongs to a network namespace and
+// not to a file system.
 func abstractName() string { return "corral-doctor-" + strconv.Itoa(os.Getpid()) }
 
-// open puts out the bait, as far as the host lets it, and returns what takes it in.
+// open opens the bait's sockets, if possible, and returns a function that closes them.
 func (x *examination) open() func() {
 	x.bait.tcp, _ = net.Listen("tcp4", "127.0.0.1:0")
 	x.bait.abstract, _ = net.Listen("unix", "@"+abstractName())
@@ -61,7 +62,7 @@ func (x *examination) open() func() {
 	}
 }
 
-// env is what probes have; there is a secret in doctor's own that they must not have.
+// env returns the environment of probes. Probes must not see the environment of this process.
 func (x *examination) env() []string {
 	port := "0"
 	if x.bait.tcp != nil {
@@ -70,7 +71,7 @@ func (x *examination) env() []string {
 	return []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", baitPort + "=" + port, baitFile + "=" + x.subject.Place.Bait()}
 }
 
-// run runs p as a job, unless another row did.
+// run returns the outcome of p, which is run once for all rows.
 func (x *examination) run(ctx context.Context, p *probe) *outcome {
 	if o := x.done[p]; o != nil {
 		return o
@@ -113,7 +114,7 @@ func (x *examination) once(ctx context.Context, p *probe, o *outcome) {
 	x.start(ctx, spec, o)
 }
 
-// start runs a job and collects what came of it.
+// start runs a job and collects its outcome.
 func (x *examination) start(ctx context.Context, spec job.Spec, o *outcome) {
 	out, err := newCollector()
 	if err != nil {
@@ -126,7 +127,7 @@ func (x *examination) start(ctx context.Context, spec job.Spec, o *outcome) {
 	o.took = time.Since(began)
 }
 
-// maxOutput is what is kept of a probe's output; the longest is the table of mounts.
+// maxOutput is the maximum number of bytes kept of each stream of a probe; the longest output is the table of mounts.
 const maxOutput = 256 << 10
 
 // A collector reads a job's two streams.
@@ -155,11 +156,10 @@ func newCollector() (*collector, error) {
 	return c, nil
 }
 
-// stdio is the job's ends, which who runs it takes over.
+// stdio returns the job's ends, which the runner takes over.
 func (c *collector) stdio() job.Stdio { return job.Stdio{Stdout: c.write[0], Stderr: c.write[1]} }
 
-// finish returns what was written. A process that outlived its job would have the streams open still: it is not waited
-// for.
+// finish returns the output. A process that outlives its job and holds the streams open is not waited for.
 func (c *collector) finish() (stdout, stderr string) {
 	var text [2]string
 	for i := range c.read {
@@ -172,7 +172,8 @@ func (c *collector) finish() (stdout, stderr string) {
 	return text[0], text[1]
 }
 
-// visited says whether somebody connected. A connection is complete before it is accepted, so that none is waited for.
+// visited reports whether a connection was made. The kernel completes connections before they are accepted, so a short
+// timeout suffices.
 func visited(l net.Listener) bool {
 	t, ok := l.(*net.TCPListener)
 	if !ok {

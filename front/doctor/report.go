@@ -11,14 +11,14 @@ import (
 	"corral/job"
 )
 
-// A Status is what came of a check.
+// A Status is the result of a check.
 type Status string
 
 // The statuses.
 const (
 	OK       Status = "ok"
-	Degraded Status = "degraded" // protection has a gap, or something is not as good as it could be
-	Fail     Status = "fail"     // a job could do what it must not
+	Degraded Status = "degraded" // a layer of protection is missing, or something could be better
+	Fail     Status = "fail"     // a job could do something that it must not
 	Unknown  Status = "unknown"  // not tried
 )
 
@@ -29,23 +29,23 @@ const (
 	Unprotected = "unprotected"
 )
 
-// A Check is what came of one.
+// A Check is the outcome of one check.
 type Check struct {
 	Name    string `json:"name"`
 	Status  Status `json:"status"`
 	Detail  string `json:"detail"`
-	Meaning string `json:"meaning"` // of its being ok
+	Meaning string `json:"meaning"` // what holds if the status is OK
 	Remedy  string `json:"remedy"`
 }
 
-// Host is where it was.
+// Host describes the examined machine.
 type Host struct {
 	Kernel       string `json:"kernel"`
 	Architecture string `json:"architecture"`
 	System       string `json:"system"`
 	CPUs         int    `json:"cpus"`
 	Memory       int64  `json:"memoryBytes"`
-	Cgroup       string `json:"cgroup"`   // "v2", "hybrid", "v1", or "" where no supervisor said so
+	Cgroup       string `json:"cgroup"`   // "v2", "hybrid", "v1", or "" without a supervisor
 	Landlock     int    `json:"landlock"` // version of its ABI, 0 for none
 }
 
@@ -56,7 +56,7 @@ type Report struct {
 	Host    Host    `json:"host"`
 }
 
-// ExitCode is 0 for protected, 1 for degraded, 2 where jobs cannot be isolated.
+// ExitCode returns 0 for protected, 1 for degraded, and 2 if jobs cannot be isolated.
 func (r Report) ExitCode() int {
 	switch r.Verdict {
 	case Protected:
@@ -83,12 +83,12 @@ func (r Report) WriteJSON(w io.Writer) error {
 	return text.WriteJSON(w, r, "  ")
 }
 
-// words are a status as people read it, and its color on a terminal (ECMA-48, SGR).
+// words has the word that people see for each status, and its color on a terminal (ECMA-48, SGR).
 var words = map[Status]struct{ word, color string }{
 	OK: {"ok", "\x1b[32m"}, Degraded: {"degraded", "\x1b[33m"}, Fail: {"FAIL", "\x1b[31;1m"}, Unknown: {"?", "\x1b[2m"},
 }
 
-// WriteText writes the report for people: a line for each check, and how to mend what is not ok below it.
+// WriteText writes the report for people: a line for each check and, below a check that is not ok, how to fix it.
 func (r Report) WriteText(w io.Writer, color bool) error {
 	var b strings.Builder
 	h := r.Host
@@ -119,7 +119,7 @@ func (c Check) write(b *strings.Builder, width int, color bool) {
 	fmt.Fprintf(b, "should be: %s\n", c.Meaning)
 	fmt.Fprintf(b, "%sfound:     %s\n", indent, text.Escape(c.Detail))
 	if c.Status != Unknown {
-		fmt.Fprintf(b, "%smend:      %s\n", indent, text.Escape(c.Remedy))
+		fmt.Fprintf(b, "%sfix:       %s\n", indent, text.Escape(c.Remedy))
 	}
 }
 
@@ -132,13 +132,13 @@ func (r Report) summary() string {
 	case Protected:
 		return fmt.Sprintf("protected: all %d checks are ok", len(r.Checks))
 	case Partly:
-		return fmt.Sprintf("degraded: jobs are isolated; %d of %d checks found something to mend", counts[Degraded], len(r.Checks))
+		return fmt.Sprintf("degraded: jobs are isolated; %d of %d checks found something to fix", counts[Degraded], len(r.Checks))
 	}
-	return fmt.Sprintf("unprotected: %d of %d checks failed, %d could not be made; do not run what you do not trust here",
+	return fmt.Sprintf("unprotected: %d of %d checks failed, %d could not be made; do not run untrusted programs here",
 		counts[Fail], len(r.Checks), counts[Unknown])
 }
 
-// explain turns an error into what was found and how to mend it.
+// explain returns the text of an error and how to fix it: the error's hint, or else remedy.
 func explain(err error, remedy string) (string, string) {
 	var refusal *job.Refusal
 	if errors.As(err, &refusal) {

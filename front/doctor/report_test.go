@@ -14,7 +14,7 @@ import (
 	"corral/job"
 )
 
-// TestMain hides the machine's own corral, whose configuration the doctor reads.
+// TestMain hides the machine's own installation, whose configuration corral doctor reads.
 func TestMain(m *testing.M) { os.Exit(sandboxtest.WithoutInstallation(m)) }
 
 func TestVerdict(t *testing.T) {
@@ -54,11 +54,11 @@ func TestText(t *testing.T) {
 ok        one     all is well (it is)
 FAIL      longer  should be: all is well
                   found:     a\x1b[2J
-                  mend:      mend it
+                  fix:       mend it
 ?         three   should be: all is well
                   found:     not tried
 
-unprotected: 1 of 3 checks failed, 1 could not be made; do not run what you do not trust here
+unprotected: 1 of 3 checks failed, 1 could not be made; do not run untrusted programs here
 `
 	var b strings.Builder
 	if err := r.WriteText(&b, false); err != nil || b.String() != want {
@@ -98,14 +98,15 @@ func TestSection(t *testing.T) {
 	}
 }
 
-// TestNoSupervisor: one failure with its reason and remedy, nothing tried after it, and the host looked at all the same.
+// TestNoSupervisor: without a supervisor, the first check fails with reason and remedy, other jobs are not tried, and the
+// host is examined.
 func TestNoSupervisor(t *testing.T) {
 	r := Examine(context.Background(), Subject{Err: errors.New("none\nhint: start one")})
 	first := r.Checks[0]
 	if r.ExitCode() != 2 || first.Status != Fail || first.Detail != "none" || first.Remedy != "start one" {
 		t.Errorf("%s, %+v", r.Verdict, first)
 	}
-	rows := checks()
+	rows := checks
 	for i, c := range r.Checks[1:] {
 		if tried := c.Status != Unknown; tried != (rows[i+1].probe == nil) {
 			t.Errorf("%+v", c)
@@ -134,7 +135,7 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// examine runs corral doctor, and returns its report and exit code.
+// examine runs corral doctor and returns its report and exit code.
 func examine(t *testing.T, args ...string) (Report, int) {
 	t.Helper()
 	cmd := exec.Command(sandboxtest.Bin(t, "corral-front"), append([]string{"doctor", "--json"}, args...)...)
@@ -156,7 +157,7 @@ func examine(t *testing.T, args ...string) (Report, int) {
 	return r, cmd.ProcessState.ExitCode()
 }
 
-// TestReal examines this machine, which is to be one that corral can protect.
+// TestReal examines this machine, which must not fail any check.
 func TestReal(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Cgroups)
 	before, _ := filepath.Glob("/var/tmp/corral-doctor-*")
@@ -164,7 +165,7 @@ func TestReal(t *testing.T) {
 	if code != r.ExitCode() || code > 1 {
 		t.Errorf("exit code %d, %s", code, r.Verdict)
 	}
-	rows := checks()
+	rows := checks
 	if len(r.Checks) != len(rows) {
 		t.Fatalf("%d checks of %d", len(r.Checks), len(rows))
 	}
@@ -185,7 +186,7 @@ func TestReal(t *testing.T) {
 	}
 }
 
-// TestBroken: without the supervisor that was named there is no protection.
+// TestBroken: if the named supervisor is not there, the verdict is unprotected.
 func TestBroken(t *testing.T) {
 	r, code := examine(t, "--supervisor", "/nonexistent/corral.sock")
 	if code != 2 || r.Verdict != Unprotected {

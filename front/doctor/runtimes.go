@@ -13,27 +13,27 @@ import (
 	"corral/policy/runtimes"
 )
 
-// A Runtime is what came of looking for the program of a language.
+// A Runtime reports whether code of a language runs.
 type Runtime struct {
 	Name    string `json:"name"`
-	Program string `json:"program"` // "" where there is none
-	Version string `json:"version"` // as the program says in a job, "" where it does not
-	// Start is how long a program that writes a word took in a job, with its compiler, in milliseconds.
+	Program string `json:"program"` // path; "" if none was found
+	Version string `json:"version"` // as printed by the program in a job, or ""
+	// Start is the time in milliseconds that a program which prints a word took in a job, including compilation.
 	Start int64 `json:"startMs"`
-	// Problem is why code cannot be run, "" if it can; Remedy how to mend that, or to be faster.
+	// Problem is why code cannot be run, "" if it can. Remedy says how to fix that, or how to make the start faster.
 	Problem string `json:"problem,omitempty"`
 	Remedy  string `json:"remedy,omitempty"`
 }
 
-// Runtimes is what this host can run.
+// Runtimes reports which languages this host can run.
 type Runtimes struct {
 	Runtimes []Runtime `json:"runtimes"`
-	// Toolchains are directories with programs that the configuration does not name.
+	// Toolchains lists directories with programs that are missing from the configuration.
 	Toolchains []string `json:"toolchainsNotConfigured,omitempty"`
 }
 
-// ExamineRuntimes has each language's program write a word, as a job. Toolchains is for the report. When ctx ends, the
-// programs that are left are not tried.
+// ExamineRuntimes runs a program that prints a word in each language, as a job. toolchains is copied to the report. If ctx
+// ends, the remaining programs are not tried.
 func ExamineRuntimes(ctx context.Context, s Subject, installed runtimes.Installed, toolchains []string) Runtimes {
 	x := &examination{subject: s}
 	report := Runtimes{Toolchains: toolchains}
@@ -59,7 +59,7 @@ func (x *examination) runtime(ctx context.Context, name string, installed runtim
 	case hello.err != nil:
 		r.Problem, r.Remedy = explain(hello.err, r.Remedy)
 	case hello.result.Status != job.Success || hello.stdout != "hello\n":
-		r.Problem = fmt.Sprintf("a program that writes a word ended with %s: %s", hello.result.Status, lastLine(hello.stderr))
+		r.Problem = fmt.Sprintf("a program that prints a word ended with %s: %s", hello.result.Status, lastLine(hello.stderr))
 		r.Remedy = row.Remedy()
 	default:
 		r.Start = hello.took.Milliseconds()
@@ -67,7 +67,7 @@ func (x *examination) runtime(ctx context.Context, name string, installed runtim
 	return r
 }
 
-// plan runs what a choice plans.
+// plan runs the plan of a choice for code or args.
 func (x *examination) plan(ctx context.Context, choice runtimes.Choice, code *string, args []string) *outcome {
 	o := &outcome{err: ctx.Err()}
 	if x.subject.Supervisor == nil {
@@ -83,19 +83,19 @@ func (x *examination) plan(ctx context.Context, choice runtimes.Choice, code *st
 	return o
 }
 
-// A version as programs write it: with a point, so that a 64-bit one is none.
+// versionNumber matches versions as programs print them. It requires a dot, so that "64-bit" does not match.
 var versionNumber = regexp.MustCompile(`[0-9]+(?:\.[0-9]+)+`)
 
-func versionOf(said string) string { return versionNumber.FindString(said) }
+func versionOf(output string) string { return versionNumber.FindString(output) }
 
-// lastLine is where an error's own words mostly are.
+// lastLine returns the last line, which usually has the error, cut to 300 bytes.
 func lastLine(s string) string {
 	s = strings.TrimSpace(s)
 	s = s[strings.LastIndexByte(s, '\n')+1:]
 	return s[:min(len(s), 300)]
 }
 
-// ExitCode is 0 where every program that is there runs code, 1 where one does not, 2 where none does.
+// ExitCode returns 0 if every program that was found runs code, 1 if some do not, and 2 if none does.
 func (r Runtimes) ExitCode() int {
 	works, broken := 0, 0
 	for _, one := range r.Runtimes {
@@ -115,12 +115,12 @@ func (r Runtimes) ExitCode() int {
 	return 0
 }
 
-// WriteJSON writes it as one JSON object.
+// WriteJSON writes the report as one JSON object.
 func (r Runtimes) WriteJSON(w io.Writer) error {
 	return text.WriteJSON(w, r, "  ")
 }
 
-// WriteText writes it for people: a line for each runtime, and what there is to do below it.
+// WriteText writes the report for people: a line for each runtime, with the problem and the remedy below it.
 func (r Runtimes) WriteText(w io.Writer) error {
 	var b strings.Builder
 	width := len("program")
@@ -146,13 +146,13 @@ func (r Runtimes) WriteText(w io.Writer) error {
 		if one.Remedy != "" {
 			word := "faster:"
 			if one.Problem != "" {
-				word = "mend:"
+				word = "fix:"
 			}
 			fmt.Fprintf(&b, "            %s %s\n", word, text.Escape(one.Remedy))
 		}
 	}
 	if len(r.Toolchains) > 0 {
-		fmt.Fprintf(&b, "\nThe configuration does not name these toolchains, so no job sees them. To have them seen:\n\n  toolchains: [%s]\n",
+		fmt.Fprintf(&b, "\nThe configuration does not name these toolchains, so no job sees them. To show them to jobs, set:\n\n  toolchains: [%s]\n",
 			text.Escape(strings.Join(r.Toolchains, ", ")))
 	}
 	_, err := io.WriteString(w, b.String())

@@ -43,12 +43,12 @@ go          /usr/bin/go       1.26           6000 ms
             faster: compile ahead
 ruby        /opt/\x1b[2J                       FAILS
             ended with failure: \x1b]0;x
-            mend: apt-get install ruby
+            fix: apt-get install ruby
 php         -
             looked for php
-            mend: apt-get install php-cli
+            fix: apt-get install php-cli
 
-The configuration does not name these toolchains, so no job sees them. To have them seen:
+The configuration does not name these toolchains, so no job sees them. To show them to jobs, set:
 
   toolchains: [/home/a/.rustup/toolchains/x, /home/a/.nvm/versions/node/v20]
 `
@@ -81,7 +81,7 @@ func TestRuntimesExitCode(t *testing.T) {
 	}
 }
 
-// TestRuntimesWithoutSupervisor: what is not tried is not said to work.
+// TestRuntimesWithoutSupervisor: runtimes that were not tried are not reported as working.
 func TestRuntimesWithoutSupervisor(t *testing.T) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
