@@ -26,8 +26,6 @@ var knots = map[string]int{
 	"internal/config": 17,
 
 	"isolate": 27,
-
-	"store/index/chunk": 12,
 }
 
 // checkKnots returns what breaks maxKnot or differs from the exceptions in known.

@@ -18,8 +18,6 @@
 // JSON that turns out to be malformed continues as text. If the format is not given, it is detected from the first block.
 package chunk
 
-import "io"
-
 // MaxText is the maximum size in bytes of a chunk's text.
 const MaxText = 4 << 10
 
@@ -74,13 +72,4 @@ type Summary struct {
 	Bytes  int64 // as read
 	Chunks int64
 	Format Format // never Auto; the initial one if it changed
-}
-
-// Split reads r to its end and calls emit with each chunk, in the order of the stream: LineStart and LineEnd never
-// decrease. It stops at an error of emit or r and returns it unchanged. If the error is r's, what was read before is
-// emitted first.
-func Split(r io.Reader, o Options, emit func(Chunk) error) (Summary, error) {
-	s := newSplitter(o, emit)
-	err := s.read(r)
-	return s.sum, err
 }

@@ -16,6 +16,15 @@ type form interface {
 	take(b []byte, end bool) (int, error)
 }
 
+// Split reads r to its end and calls emit with each chunk, in the order of the stream: LineStart and LineEnd never
+// decrease. It stops at an error of emit or r and returns it unchanged. If the error is r's, what was read before is
+// emitted first.
+func Split(r io.Reader, o Options, emit func(Chunk) error) (Summary, error) {
+	s := newSplitter(o, emit)
+	err := s.read(r)
+	return s.sum, err
+}
+
 // A splitter is the state of one Split.
 type splitter struct {
 	o     Options
