@@ -107,8 +107,8 @@ var owners = []owner{
 	},
 	{
 		"go.yaml.in/yaml",
-		[]string{"internal/config"},
-		"files that only root writes are parsed strictly, by one parser",
+		[]string{"internal/config", "internal/config/strict"},
+		"one strict parser reads every configuration file, with positions for errors",
 	},
 }
 
@@ -333,9 +333,13 @@ var bounds = []bound{
 		reason: "it runs inside a jail, in a program that must be small and easy to audit",
 	},
 	{
+		from: "internal/config/strict", only: []string{"std", "go.yaml.in/yaml/v3", "internal/nearest", "internal/text"},
+		reason: "it decodes any table of keys: what a key means is its caller's knowledge",
+	},
+	{
 		from: "internal/config",
 		only: []string{
-			"std", sys, "go.yaml.in/yaml/v3", "job", "internal/directory", "internal/nearest", "internal/text",
+			"std", sys, "internal/config/strict", "go.yaml.in/yaml/v3", "job", "internal/directory", "internal/nearest", "internal/text",
 		},
 		reason: "it reads and validates files; the programs apply the values",
 	},
