@@ -10,18 +10,20 @@ import (
 	"corral/internal/config"
 )
 
-const configHelp = `corral config is about the configuration: ` + config.DefaultPath + `, which is the operator's and the supervisor's,
-then for front-ends $XDG_CONFIG_HOME/corral/config.yaml (~/.config by default).
+const configHelp = `corral config manages the configuration: ` + config.DefaultPath + `, which is the operator's and the
+supervisor's, then for front-ends $XDG_CONFIG_HOME/corral/config.yaml (~/.config by default), each with the directories
+repos.d and principals.d beside it.
 
 Usage:
-  corral config check [FILE]   say what is wrong in them, or in FILE: exit code 1 if anything is. That the operator's is
-                               root's alone to write is looked at, too
-  corral config show [FILE]    print what holds for front-ends with all of them, or with FILE alone, with every value
-  corral config init [FILE]    print an example with every key explained, or write it to a FILE that is not there yet
-  corral config schema         print the JSON Schema, for editors
+  corral config check [FILE]   report the mistakes in them, or in FILE with the directories beside it: exit code 1 if there
+                               are any. Also check that only root can write to the operator's
+  corral config show [FILE]    print the configuration of front-ends from all of them, or from FILE alone, with every value
+  corral config init [FILE]    print an example with every key explained, or write it to a new FILE
+  corral config schema         print the JSON Schema of a file, for editors
   corral config token NAME [--repos ID,...] [--tools NAME,...] [--write FILE]
-                               make a token for who calls corral serve, and print it, this once. Its entry for a
-                               configuration, which has its SHA-256, is printed below it, or written into FILE
+                               make a token for a client of corral serve, and print it, this once. Its entry, which has the
+                               token's SHA-256, is printed below it, or with --write written to a file of its own,
+                               principals.d/NAME.yaml beside the configuration FILE
 `
 
 func configCommand(args []string) (int, error) {
@@ -35,7 +37,7 @@ func configCommand(args []string) (int, error) {
 	path := f.Arg(1)
 	switch verb := f.Arg(0); {
 	case f.NArg() > 2 || f.NArg() == 0 || path != "" && verb == "schema":
-		return failure, errors.New("which one is wanted?\nhint: corral config --help")
+		return failure, errors.New("must be check, show, init, schema or token\nhint: corral config --help")
 	case verb == "check":
 		return checkConfig(path)
 	case verb == "show":
@@ -49,7 +51,7 @@ func configCommand(args []string) (int, error) {
 	}
 }
 
-// sources are the files that a front-end reads, or the one at path alone.
+// sources returns the files that a front-end reads, or the one at path alone.
 func sources(path string) []config.Source {
 	all := config.FrontSources(os.Getenv, path)
 	if path == "" {
@@ -64,7 +66,7 @@ func sources(path string) []config.Source {
 	return nil
 }
 
-// loadConfig opens the files as root, if it is root, and reads them as somebody else.
+// loadConfig opens the files, as root if this is root, and then drops root's rights before it parses them.
 func loadConfig(from []config.Source) (c config.Config, files []string, err error) {
 	f, err := config.OpenFront(from...)
 	if dropped := dropRoot(); dropped != nil {
@@ -84,7 +86,7 @@ func checkConfig(path string) (int, error) {
 		return 1, err
 	}
 	if len(files) == 0 {
-		return say("there is no " + config.DefaultPath + ": defaults hold\n")
+		return say("there is no " + config.DefaultPath + ": defaults apply\n")
 	}
 	text := ""
 	for _, file := range files {
@@ -105,7 +107,7 @@ func showConfig(path string) (int, error) {
 	return say(text + c.String())
 }
 
-// initConfig writes what is built in, and reads nothing: root may name a file of root's.
+// initConfig writes the built-in example and reads nothing, so root may name a file of root's.
 func initConfig(path string) (int, error) {
 	if path == "" {
 		if err := dropRoot(); err != nil {
@@ -113,7 +115,7 @@ func initConfig(path string) (int, error) {
 		}
 		return say(config.Example)
 	}
-	// Only a default's own directory is made: a directory that is missing elsewhere is a mistake of writing.
+	// Only the directory of the default path is created: another one that is missing is a mistake in the path.
 	if path == config.DefaultPath {
 		if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 			return failure, err

@@ -11,11 +11,11 @@ import (
 	"corral/internal/text"
 )
 
-// editConfig changes the file at path, "" for the default one: root's is the operator's, others' is their own. It returns
-// which one it was.
+// editConfig changes the configuration whose file is at path, "" for the default one: root's is the operator's, others' is their
+// own. It returns the path of the file that it created, removed or changed.
 //
-// Root reads and writes the file's bytes, and no more: what they mean is for a child to know, which gives root up.
-func editConfig(path string, edit config.Edit) (string, error) {
+// Root reads and writes the bytes of files, and no more: a child that has dropped root's rights parses them.
+func editConfig(path string, edit config.Edit) (changed string, err error) {
 	root := os.Geteuid() == 0
 	o := config.LoadOptions{Trusted: root, Links: !root}
 	switch own := config.UserPath(os.Getenv); {
@@ -27,49 +27,34 @@ func editConfig(path string, edit config.Edit) (string, error) {
 		}
 		path, o.Own, o.User = own, true, true
 	}
-	change := func(old []byte) ([]byte, error) {
-		e := fileEdit{path, o.User, old != nil, old, edit}
+	err = config.Update(path, o, func(files config.Files) (change config.Change, err error) {
+		e := fileEdit{path, files, edit}
 		if root {
-			return e.asSomebodyElse()
+			change, err = e.asSomebodyElse()
+		} else {
+			change, err = e.apply()
 		}
-		return e.apply()
-	}
-	err := config.Rewrite(path, o, change)
+		changed = change.Name
+		return change, err
+	})
 	if errors.Is(err, os.ErrPermission) && !root && path == config.DefaultPath {
 		err = fmt.Errorf("%w\nhint: it is the operator's: run with sudo", err)
 	}
-	return path, err
+	return changed, err
 }
 
-// A fileEdit is an edit with the file that it is made in.
+// A fileEdit is an edit with the files in which it is made.
 type fileEdit struct {
-	Name    string
-	User    bool
-	Exists  bool
-	Content []byte // in base64, so that not a byte of it changes on the way
-	Edit    config.Edit
+	Path  string // of the configuration file
+	Files config.Files
+	Edit  config.Edit
 }
 
-// apply returns the file as it shall be, and says what else changes by it.
-func (e *fileEdit) apply() ([]byte, error) {
-	var old []byte
-	if e.Exists {
-		old = append([]byte{}, e.Content...)
-	}
-	o := config.LoadOptions{User: e.User}
-	edited, err := e.Edit.Apply(e.Name, old, o)
-	if err != nil || e.User {
-		return edited, err
-	}
-	before := config.Default()
-	if e.Exists {
-		if before, err = config.Parse(e.Name, old, o); err != nil {
-			return nil, err
-		}
-	}
-	after, err := config.Parse(e.Name, edited, o)
-	if err != nil {
-		return nil, err
+// apply returns the change that the edit makes. It tells the user of a side effect.
+func (e *fileEdit) apply() (config.Change, error) {
+	change, before, after, err := e.Edit.Apply(e.Path, e.Files, config.LoadOptions{})
+	if err != nil || e.Files.User {
+		return change, err
 	}
 	switch was, is := before.ServesOwn(len(before.Repos)), after.ServesOwn(len(after.Repos)); {
 	case was && !is:
@@ -77,7 +62,7 @@ func (e *fileEdit) apply() ([]byte, error) {
 	case is && !was:
 		note("users are served the directories that they own, now that no repository is listed: see own_directories")
 	}
-	return edited, nil
+	return change, nil
 }
 
 func note(said string) { fmt.Fprintln(os.Stderr, "corral: note:", text.Escape(said)) }
@@ -86,20 +71,23 @@ func note(said string) { fmt.Fprintln(os.Stderr, "corral: note:", text.Escape(sa
 const editor = "edit-config"
 
 // asSomebodyElse has a child apply the edit.
-func (e *fileEdit) asSomebodyElse() ([]byte, error) {
+func (e *fileEdit) asSomebodyElse() (change config.Change, err error) {
 	question, err := json.Marshal(e)
 	if err != nil {
-		return nil, err
+		return change, err
 	}
 	answer, err := askUser(context.Background(), editor, question, maxQuestion)
 	if errors.Is(err, errSaid) {
-		return nil, errors.New("nothing is changed")
+		return change, errors.New("nothing is changed")
 	}
-	return answer, err
+	if err != nil {
+		return change, err
+	}
+	return change, json.Unmarshal(answer, &change)
 }
 
-// maxQuestion bounds what an editor reads, and what it writes: a file in base64, and an edit.
-const maxQuestion = 2*config.MaxSize + 1<<20
+// maxQuestion bounds what an editor reads, and what it writes: files in base64, and an edit.
+const maxQuestion = 2*config.MaxFiles + 1<<20
 
 // editorCommand is that child.
 func editorCommand(args []string) (int, error) {
@@ -107,9 +95,13 @@ func editorCommand(args []string) (int, error) {
 	if ended, code, err := beAsked(editor, args, maxQuestion, &e); ended {
 		return code, err
 	}
-	edited, err := e.apply()
+	change, err := e.apply()
 	if err != nil {
 		return failure, err
 	}
-	return say(string(edited))
+	answer, err := json.Marshal(change)
+	if err != nil {
+		return failure, err
+	}
+	return say(string(answer))
 }

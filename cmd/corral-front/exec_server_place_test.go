@@ -234,9 +234,9 @@ func TestExecServerCommandLine(t *testing.T) {
 		want string
 	}{
 		{[]string{"--help"}, "Usage: corral exec-server"},
-		{[]string{"--listen", "tcp://x:1"}, "stdio, unix:///PATH or ws://HOST:PORT is wanted"},
-		{[]string{"--listen", "unix://relative"}, "stdio, unix:///PATH or ws://HOST:PORT is wanted"},
-		{[]string{"--listen", "ws://localhost"}, "stdio, unix:///PATH or ws://HOST:PORT is wanted"},
+		{[]string{"--listen", "tcp://x:1"}, "must be stdio, unix:///PATH or ws://HOST:PORT"},
+		{[]string{"--listen", "unix://relative"}, "must be stdio, unix:///PATH or ws://HOST:PORT"},
+		{[]string{"--listen", "ws://localhost"}, "must be stdio, unix:///PATH or ws://HOST:PORT"},
 		{[]string{"--tool-names", "plain"}, "unknown option"},
 		{[]string{"extra"}, `unexpected argument "extra"`},
 		{[]string{"--listen", "ws://127.0.0.1:0"}, "corral config token"},

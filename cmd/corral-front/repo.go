@@ -19,16 +19,18 @@ import (
 	"corral/job"
 )
 
-const repoHelp = `corral repo is about the repositories in the configuration: yours, or with sudo the operator's,
+const repoHelp = `corral repo manages the repositories in the configuration: yours, or with sudo the operator's,
 ` + config.DefaultPath + `.
 
 Usage:
-  corral repo list [--config FILE]        list those that front-ends serve, with all files that they read
+  corral repo list [--config FILE]        list those that front-ends serve, from all files that they read
   corral repo add DIR [--id ID] [--workspace direct|readonly] [--profile NAME] [--config FILE]
                                           add a directory; clients call it ID (default: its base name)
-  corral repo remove ID [--config FILE]   take it out again; nothing in it is touched
+  corral repo remove ID [--config FILE]   remove it again; nothing in the directory changes
 
-Comments in the file stay. Of several files that list repositories, the last one's list holds.
+A repository that is added gets a file of its own, repos.d/ID.yaml beside the configuration file, with the keys of an entry
+of repos. Removing it removes that file, or its lines in the configuration file if it is listed there. If your files have
+repositories, those of the operator's file are not served by your front-ends: the last list applies.
 `
 
 // A repoOptions is the command line of corral repo.
@@ -58,7 +60,7 @@ func repoCommand(args []string) (int, error) {
 	if err := dropRoot(); err != nil {
 		return failure, err
 	}
-	return failure, errors.New("which one is wanted?\nhint: corral repo --help")
+	return failure, errors.New("must be list, add DIR or remove ID\nhint: corral repo --help")
 }
 
 func (o *repoOptions) list() (int, error) {
@@ -96,7 +98,7 @@ func (o *repoOptions) add(dir string) (int, error) {
 	return say(fmt.Sprintf("repository %s is in %s\n", text.Quote(r.ID), path))
 }
 
-// openRepo opens the directory that a repository is to be, with the rights of the account.
+// openRepo opens the directory of a new repository with the rights of the account.
 func openRepo(whose directory.Account, name string) (*os.File, error) {
 	path, err := directory.Absolute(name)
 	if err != nil {
@@ -123,8 +125,8 @@ func openRepo(whose directory.Account, name string) (*os.File, error) {
 // self is the account of this process.
 func self() directory.Account { return directory.Account{UID: uint32(os.Geteuid())} }
 
-// repo is the repository as the command line has it. Its path has no symbolic link in it: what one points to later is not
-// what was meant. Whom the directory belongs to now is whom it must belong to.
+// repo returns the repository of the command line. Its path has no symbolic links: one could point elsewhere later. Its owner is
+// the present owner of the directory.
 func (o *repoOptions) repo(whose directory.Account, name string) (config.Repo, error) {
 	dir, err := openRepo(whose, name)
 	if err != nil {
@@ -158,8 +160,8 @@ func (o *repoOptions) remove(id string) (int, error) {
 	return say(fmt.Sprintf("repository %s is no longer in %s\n", text.Quote(id), path))
 }
 
-// served are the repositories that front-ends of this user serve; nil is not known, and for root, whose is the first of
-// the files.
+// served returns the repositories that front-ends of this user serve. It returns nil if they are unknown, and for root, whose
+// file is the first one.
 func (o *repoOptions) served() []config.Repo {
 	if os.Geteuid() == 0 {
 		return nil
@@ -171,12 +173,12 @@ func (o *repoOptions) served() []config.Repo {
 	return c.Repos
 }
 
-// tellHidden says which repositories an earlier file lists that are not served now that this file has a list of its own.
+// tellHidden reports the repositories of an earlier file that are no longer served because this user now has a list.
 func (o *repoOptions) tellHidden(before []config.Repo) {
 	now := config.Config{Repos: o.served()}
 	for _, r := range before {
 		if _, there := now.Repo(r.ID); !there && len(now.Repos) > 0 {
-			note(fmt.Sprintf("repository %s of an earlier file is no longer listed: the last list holds", text.Quote(r.ID)))
+			note(fmt.Sprintf("repository %s of an earlier file is no longer listed: the last list applies", text.Quote(r.ID)))
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"corral/internal/config"
 )
 
-// tokenCommand makes a token. Only its hash is given to anybody but who reads standard output.
+// tokenCommand makes a token. The token goes to standard output alone; everything else has its hash.
 func tokenCommand(args []string) (int, error) {
 	f := flag.NewFlagSet("config", flag.ContinueOnError)
 	repos, tools, file := f.String("repos", "", ""), f.String("tools", "", ""), f.String("write", "", "")
@@ -27,28 +27,25 @@ func tokenCommand(args []string) (int, error) {
 		Name: names[0], Hash: hash, Repos: separated(*repos), Tools: separated(*tools),
 	}}
 	if *file != "" {
-		_, err := editConfig(*file, edit)
+		written, err := editConfig(*file, edit)
 		if err = errors.Join(err, dropRoot()); err != nil {
 			return failure, err
 		}
-		note("this token is not shown again; its hash is in " + *file)
+		note("this token is not shown again; its hash is in " + written)
 		return say(token + "\n")
 	}
 	if err := dropRoot(); err != nil {
 		return failure, err
 	}
-	if _, err := edit.Apply("the entry", nil, config.LoadOptions{}); err != nil {
+	if _, _, _, err := edit.Apply("the entry", config.Files{}, config.LoadOptions{}); err != nil {
 		return failure, err
 	}
 	note("this token is not shown again; what is below it belongs into the configuration")
-	return say(token + "\n\nprincipals:\n" + indented(edit.Entry()))
+	entry := strings.ReplaceAll(strings.TrimSuffix(edit.Entry(), "\n"), "\n", "\n    ")
+	return say(token + "\n\nprincipals:\n  - " + entry + "\n")
 }
 
-func indented(s string) string {
-	return "  " + strings.ReplaceAll(strings.TrimSuffix(s, "\n"), "\n", "\n  ") + "\n"
-}
-
-// separated takes a list with commas apart; "" is nil.
+// separated splits a list at commas; "" is nil.
 func separated(s string) []string {
 	if s == "" {
 		return nil
@@ -56,7 +53,7 @@ func separated(s string) []string {
 	return strings.Split(s, ",")
 }
 
-// parseMixed is parseFlags for commands whose options may stand before and after their arguments.
+// parseMixed is parseFlags for commands whose options may come before and after their arguments.
 func parseMixed(f *flag.FlagSet, args []string, help string) (rest []string, ended bool, code int, err error) {
 	for {
 		if ended, code, err := parseFlags(f, args, help); ended {

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"errors"
-	"os"
-
 	"corral/internal/config"
 	"corral/isolate"
 	"corral/isolate/admit"
@@ -16,14 +13,11 @@ import (
 // An embedded supervisor serves only the directories that root named, but the rest of the file applies to it, above all
 // the range of user ids, which all supervisors of the machine share.
 func (o *options) configure() error {
-	path := o.config
-	if path == "" {
-		path = config.DefaultPath
+	source := config.Source{Path: o.config, Options: config.LoadOptions{Trusted: true}}
+	if o.config == "" {
+		source.Path, source.Optional = config.DefaultPath, true
 	}
-	c, err := config.Load(path, config.LoadOptions{Trusted: true})
-	if o.config == "" && errors.Is(err, os.ErrNotExist) {
-		c, err = config.Default(), nil
-	}
+	c, err := config.LoadFront(source)
 	if err != nil {
 		return err
 	}

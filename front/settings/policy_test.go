@@ -2,6 +2,8 @@ package settings
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -12,7 +14,8 @@ import (
 
 // TestPolicyRules checks that every setting of the configuration reaches the policy.
 func TestPolicyRules(t *testing.T) {
-	c, err := config.Parse("config.yaml", []byte(`
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(`
 version: 1
 toolchains: [/opt/x]
 defaults: {memory: 1GiB}
@@ -23,7 +26,10 @@ repos:
 runtime: {enabled: false, runtimes: [python, shell], executables: [bash], env: {allow: [B]}, runtime_env: {python: {B: b}}, max_duration: 9s}
 ctx: {background_life: 2h}
 starlark: {enabled: true, memory: 128MiB, max_wall: 30s}
-`), config.LoadOptions{})
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(file, config.LoadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

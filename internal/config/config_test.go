@@ -19,7 +19,7 @@ func lookup(name string) (uint32, error) {
 
 // parseOne is parse of one file.
 func parseOne(file string, content []byte, lookup func(string) (uint32, error)) (Config, error) {
-	return parse([]source{{file: file, content: content}}, lookup)
+	return parse([]Files{{Main: &File{file, content}}}, lookup)
 }
 
 const full = `version: 1

@@ -1,186 +1,197 @@
 package config
 
 import (
-	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 
-	"go.yaml.in/yaml/v3"
-
+	"corral/internal/config/strict"
 	"corral/internal/directory"
 	"corral/internal/nearest"
 )
 
-// An Edit adds one entry to a file, or removes one. Exactly one of its fields is set.
+// An Edit adds one entry to a configuration or removes one. Exactly one of its fields is set.
 type Edit struct {
 	AddRepo      *Repo
 	RemoveRepo   string // an id
 	AddPrincipal *Principal
 }
 
-// emptyFile is what a file is made from that is not there.
-const emptyFile = "version: 1\n"
-
-// Apply returns content with the edit made, which has been read back. Every other line is as it was, but where the list
-// is written in brackets: then the file is written anew, with its comments. nil content is no file. name is the file's in
-// errors, of which o says what it is.
-func (e Edit) Apply(name string, content []byte, o LoadOptions) ([]byte, error) {
-	if content == nil {
-		content = []byte(emptyFile)
-	}
-	before, err := Parse(name, content, o)
-	if err != nil {
-		return nil, err
-	}
-	want, err := e.change(before)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	var wrong Errors
-	for _, write := range []func([]byte) ([]byte, error){e.lines, e.anew} {
-		edited, err := write(content)
-		if err != nil {
-			continue
-		}
-		after, err := Parse(name, edited, o)
-		if err == nil && reflect.DeepEqual(after, want) {
-			return edited, nil
-		}
-		wrong = nil
-		_ = errors.As(err, &wrong)
-	}
-	// What is wrong with a file that was right is the entry's: an id that cannot be, a profile that is not there.
-	if len(wrong) == 1 && e.RemoveRepo == "" {
-		return nil, fmt.Errorf("%s: %s", name, wrong[0].Message)
-	}
-	return nil, fmt.Errorf("%s is written in a way that this program cannot change\nhint: change it in an editor: corral config --help", name)
+// A Change is what an Edit does to the file called Name: it creates an entry file, removes one (with nil Content), or replaces the
+// configuration file.
+type Change struct {
+	Name    string
+	Content []byte
 }
 
-// change makes the edit in c.
-func (e Edit) change(c Config) (Config, error) {
+// Apply returns the change that e makes beside or in the configuration file at path, and the configuration before and after it.
+func (e Edit) Apply(path string, files Files, o LoadOptions) (change Change, before, after Config, err error) {
+	lookup := o.LookupUser
+	if lookup == nil {
+		lookup = lookupUser
+	}
+	l, err := load([]Files{files}, lookup)
+	if err != nil {
+		return change, before, after, err
+	}
+	want, at, err := e.change(path, l)
+	if err != nil {
+		return change, before, after, err
+	}
 	switch {
 	case e.AddRepo != nil:
-		for _, r := range c.Repos {
-			if r.Path == e.AddRepo.Path {
-				return c, fmt.Errorf("repository %s is there already, as %q", shown(r.Path), shorten(r.ID))
-			}
-			if directory.Overlap(r.Path, e.AddRepo.Path) {
-				return c, fmt.Errorf("%s overlaps the repository %q, %s: jobs in one could replace the other, so neither would be served\nhint: corral repo remove takes that one out",
-					shown(e.AddRepo.Path), shorten(r.ID), shown(r.Path))
-			}
-			if r.ID == e.AddRepo.ID {
-				return c, fmt.Errorf("there is a repository %q already: %s\nhint: --id gives it another", shorten(r.ID), shown(r.Path))
-			}
+		change = added(path, reposDir, e.AddRepo.ID, files.Repos, e.Entry())
+		files.Repos = inserted(files.Repos, change)
+	case e.AddPrincipal != nil:
+		change = added(path, principalsDir, e.AddPrincipal.Name, files.Principals, e.Entry())
+		files.Principals = inserted(files.Principals, change)
+	case l.repos[at].own:
+		change.Name = l.repos[at].File()
+		files.Repos = slices.DeleteFunc(slices.Clone(files.Repos), func(f File) bool { return f.Name == change.Name })
+	default:
+		change = Change{files.Main.Name, withoutLines(string(files.Main.Content), l.roots[0], l.repos[at].Node)}
+		files.Main = &File{change.Name, change.Content}
+	}
+	after, err = parse([]Files{files}, lookup)
+	if err == nil && e.matches(after, want) {
+		return change, l.Config, after, nil
+	}
+	return Change{}, before, Config{}, e.failed(path, change, l, at, err)
+}
+
+// matches returns whether the configuration after an edit is the wanted one. An entry that is added may be anywhere in its list,
+// which has the order of the names of files.
+func (e Edit) matches(after, want Config) bool {
+	byID := func(a, b Repo) int { return strings.Compare(a.ID, b.ID) }
+	byName := func(a, b Principal) int { return strings.Compare(a.Name, b.Name) }
+	after.Repos, want.Repos = slices.SortedFunc(slices.Values(after.Repos), byID), slices.SortedFunc(slices.Values(want.Repos), byID)
+	after.Principals = slices.SortedFunc(slices.Values(after.Principals), byName)
+	want.Principals = slices.SortedFunc(slices.Values(want.Principals), byName)
+	return reflect.DeepEqual(after, want)
+}
+
+// failed returns the error of an edit after which the configuration is not the wanted one. If it was right before, the entry is
+// what is wrong: an id that is not possible, a profile that does not exist.
+func (e Edit) failed(path string, change Change, l *loader, at int, err error) error {
+	var wrong strict.Errors
+	if e.RemoveRepo == "" && errors.As(err, &wrong) && wrong[0].File == change.Name {
+		return fmt.Errorf("%s: %s", path, wrong[0].Message)
+	}
+	if e.RemoveRepo == "" {
+		return errors.Join(fmt.Errorf("%s: the entry cannot be added", path), err)
+	}
+	first, last := l.repos[at].Lines()
+	return fmt.Errorf("%s is written in a way that this program cannot change\nhint: remove the entry in an editor: it is on lines %d to %d",
+		path, first, last)
+}
+
+// change returns the configuration with the edit. at is the index of the repository to remove.
+func (e Edit) change(path string, l *loader) (c Config, at int, err error) {
+	c = l.Config
+	switch {
+	case e.AddRepo != nil:
+		if err := l.conflict(e.AddRepo); err != nil {
+			return c, 0, err
 		}
 		c.Repos = append(slices.Clone(c.Repos), *e.AddRepo)
 	case e.AddPrincipal != nil:
-		for _, r := range c.Principals {
-			if r.Name == e.AddPrincipal.Name {
-				return c, fmt.Errorf("there is a principal %q already\nhint: remove its entry, or take another name", r.Name)
+		for i, p := range c.Principals {
+			if p.Name == e.AddPrincipal.Name {
+				return c, 0, fmt.Errorf("a principal %q exists already at %s\nhint: remove its entry, or choose another name",
+					p.Name, l.principals[i].Place())
 			}
 		}
 		c.Principals = append(slices.Clone(c.Principals), *e.AddPrincipal)
 	default:
-		at := slices.IndexFunc(c.Repos, func(r Repo) bool { return r.ID == e.RemoveRepo })
+		at = slices.IndexFunc(c.Repos, func(r Repo) bool { return r.ID == e.RemoveRepo })
 		if at < 0 {
-			return c, c.noRepo(e.RemoveRepo)
+			return c, 0, fmt.Errorf("%s: %w", path, c.unknownRepo(e.RemoveRepo))
 		}
 		c.Repos = slices.Delete(slices.Clone(c.Repos), at, at+1)
 		if len(c.Repos) == 0 {
 			c.Repos = nil
 		}
 	}
-	return c, nil
+	return c, at, nil
 }
 
-func (c *Config) noRepo(id string) error {
+// conflict returns why r cannot be added.
+func (l *loader) conflict(r *Repo) error {
+	for i, o := range l.Repos {
+		if o.Path == r.Path {
+			return fmt.Errorf("repository %s exists already, as %q at %s", strict.Shown(o.Path), strict.Shorten(o.ID), l.repos[i].Place())
+		}
+		if directory.Overlap(o.Path, r.Path) {
+			return fmt.Errorf("%s overlaps the repository %q, %s, at %s: jobs in one could replace the other, so neither would be "+
+				"served\nhint: remove that one with corral repo remove",
+				strict.Shown(r.Path), strict.Shorten(o.ID), strict.Shown(o.Path), l.repos[i].Place())
+		}
+	}
+	for i, o := range l.Repos {
+		if o.ID == r.ID {
+			return fmt.Errorf("a repository %q exists already at %s: %s\nhint: choose another id with --id",
+				strict.Shorten(o.ID), l.repos[i].Place(), strict.Shown(o.Path))
+		}
+	}
+	return nil
+}
+
+func (c *Config) unknownRepo(id string) error {
 	var known []string
 	for _, r := range c.Repos {
 		known = append(known, r.ID)
 	}
-	err := fmt.Errorf("there is no repository %q", shorten(id))
+	err := fmt.Errorf("there is no repository %q", strict.Shorten(id))
 	if near := nearest.Of(id, known); near != "" {
 		err = fmt.Errorf("%w\nhint: did you mean %q?", err, near)
 	}
 	return err
 }
 
-// section is the key of the list that is changed.
-func (e Edit) section() string {
-	if e.AddPrincipal != nil {
-		return "principals"
-	}
-	return "repos"
-}
-
-// Entry is what the edit adds, as lines of the file.
+// Entry returns the entry that the edit adds, as the content of a file.
 func (e Edit) Entry() string {
-	w := &writer{}
-	switch {
-	case e.AddRepo != nil:
-		w.item(func() { w.repo(*e.AddRepo) })
-	case e.AddPrincipal != nil:
-		w.item(func() { w.principal(*e.AddPrincipal) })
+	if e.AddRepo != nil {
+		r := e.AddRepo.written()
+		return language(nil).Write(&r)
 	}
-	return w.b.String()
+	return language(nil).Write(e.AddPrincipal)
 }
 
-// anew writes the file from its tree.
-func (e Edit) anew(content []byte) ([]byte, error) {
-	var document, entry yaml.Node
-	if err := errors.Join(yaml.Unmarshal(content, &document), yaml.Unmarshal([]byte(e.Entry()), &entry)); err != nil {
-		return nil, err
+// added returns the change that creates an entry file in a directory beside the file at path. others are the files there.
+func added(path, dir, id string, others []File, content string) Change {
+	name := func(base string) string { return filepath.Join(filepath.Dir(path), dir, base+".yaml") }
+	file := name(id)
+	taken := func(f File) bool { return f.Name == file }
+	if !plainName(id) || id[0] == '.' || slices.ContainsFunc(others, taken) {
+		file = name(fmt.Sprintf("entry-%x", sha256.Sum256([]byte(id))))
 	}
-	root := document.Content[0]
-	list := valueOf(root, e.section())
-	switch {
-	case list == nil:
-		list = &yaml.Node{Kind: yaml.SequenceNode}
-		root.Content = append(root.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: e.section()}, list)
-	case e.RemoveRepo != "":
-		return e.removeAnew(&document, root, list)
-	}
-	*list = yaml.Node{Kind: yaml.SequenceNode, Content: append(list.Content, entry.Content[0].Content...), HeadComment: list.HeadComment}
-	return encode(&document)
+	return Change{file, []byte(content)}
 }
 
-func (e Edit) removeAnew(document, root, list *yaml.Node) ([]byte, error) {
-	at := e.index(list)
-	if at < 0 {
-		return nil, errors.New("no such entry")
+// inserted returns files with the one of a change, in lexical order.
+func inserted(files []File, change Change) []File {
+	at, _ := slices.BinarySearchFunc(files, change.Name, func(f File, name string) int { return strings.Compare(f.Name, name) })
+	return slices.Insert(slices.Clone(files), at, File(change))
+}
+
+// withoutLines returns content without an entry of repos and the comment above it, and without the key if it was the only entry. It
+// removes whole lines, which is right for lists as people write them: the caller parses the result and compares.
+func withoutLines(content string, root, entry strict.Node) []byte {
+	lines := strings.SplitAfter(content, "\n")
+	first, last := entry.Lines()
+	from := first - 1
+	dash := strings.Index(lines[from], "-")
+	for dash >= 0 && from > 0 && strings.HasPrefix(lines[from-1], strings.Repeat(" ", dash)+"#") {
+		from--
 	}
-	list.Content = slices.Delete(list.Content, at, at+1)
-	if len(list.Content) == 0 {
-		for i := 0; i+1 < len(root.Content); i += 2 {
-			if root.Content[i+1] == list {
-				root.Content = slices.Delete(root.Content, i, i+2)
-				break
-			}
+	if len(root.At("repos").Items()) == 1 {
+		for from > 0 && !strings.HasPrefix(lines[from], "repos:") {
+			from--
 		}
 	}
-	return encode(document)
-}
-
-func encode(document *yaml.Node) ([]byte, error) {
-	var b bytes.Buffer
-	encoder := yaml.NewEncoder(&b)
-	encoder.SetIndent(2)
-	if err := errors.Join(encoder.Encode(document), encoder.Close()); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
-}
-
-// index is where in the list the repository is that is to be removed, -1 if it is not there.
-func (e Edit) index(list *yaml.Node) int {
-	return slices.IndexFunc(list.Content, func(n *yaml.Node) bool {
-		if id := valueOf(n, "id"); id != nil {
-			return id.Value == e.RemoveRepo
-		}
-		path := valueOf(n, "path")
-		return path != nil && filepath.Base(path.Value) == e.RemoveRepo
-	})
+	return []byte(strings.Join(slices.Delete(lines, from, last), ""))
 }

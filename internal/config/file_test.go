@@ -27,7 +27,7 @@ func TestLoad(t *testing.T) {
 	if c, err := Load(good, LoadOptions{}); err != nil || c.MaxJobs != 7 {
 		t.Errorf("got %+v, %v", c, err)
 	}
-	if os.Geteuid() == 0 { // what is trusted must be root's, and so must its directory
+	if os.Geteuid() == 0 { // a trusted file and its directory must belong to root
 		if _, err := Load(filepath.Join(dir, "absent"), LoadOptions{Trusted: true}); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("absent: %v", err)
 		}
@@ -41,8 +41,8 @@ func TestLoad(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		link:                       " is a symbolic link\nhint: put the file itself there",
-		dir:                        " is no regular file",
-		filepath.Join(dir, "fifo"): " is no regular file",
+		dir:                        " is not a regular file",
+		filepath.Join(dir, "fifo"): " is not a regular file",
 		write("large", "version: 1\n"+strings.Repeat("#\n", MaxSize/2), 0o600): " has 1048587 bytes, more than 1048576",
 	} {
 		if _, err := Load(path, LoadOptions{}); err == nil || err.Error() != path+want {
@@ -51,7 +51,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestTrusted changes one permission at a time, each of which alone makes the file somebody else's to write.
+// TestTrusted changes one permission at a time, each of which alone lets somebody else write the file.
 func TestTrusted(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	tests := []struct {

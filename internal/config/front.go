@@ -5,18 +5,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
-// A Source is a file that a front-end reads.
+// A Source is a configuration file that a program reads, with the entry files beside it.
 type Source struct {
 	Path     string
-	Optional bool // that it is not there is no error
+	Optional bool // whether the file may be absent
 	Options  LoadOptions
 }
 
-// FrontSources returns the files that a front-end reads, in order: the operator's, the user's, and the one that the
-// command line names, if it is not "". Who is root reads no user's: what root starts is governed by root. getenv is
-// os.Getenv.
+// FrontSources returns the files that a front-end reads, in order: the operator's, the user's, and the one that the command line
+// names unless named is "". A front-end of root's reads no user's file: what root starts is governed by root. getenv is os.Getenv.
 func FrontSources(getenv func(string) string, named string) []Source {
 	return frontSources(getenv, named, os.Geteuid() == 0)
 }
@@ -38,8 +38,8 @@ func frontSources(getenv func(string) string, named string, root bool) []Source 
 	return sources
 }
 
-// UserPath is where a user's file lies: $XDG_CONFIG_HOME/corral/config.yaml, by default in ~/.config. It is "" without a
-// home. (XDG Base Directory Specification: a path that is not absolute is ignored.)
+// UserPath returns the path of a user's file: $XDG_CONFIG_HOME/corral/config.yaml, by default in ~/.config, or "" without a home.
+// (XDG Base Directory Specification: a path that is not absolute is ignored.)
 func UserPath(getenv func(string) string) string {
 	dir := getenv("XDG_CONFIG_HOME")
 	if !filepath.IsAbs(dir) {
@@ -52,59 +52,134 @@ func UserPath(getenv func(string) string) string {
 	return filepath.Join(dir, "corral", "config.yaml")
 }
 
-// A Front is the files of a front-end that were opened and not yet read: root opens them and gives itself up in between.
-type Front struct{ files []*File }
+// A Front is a set of files that are open and not yet parsed. Root opens them and drops its privileges before it calls Load.
+type Front struct{ files []*openFiles }
 
-// OpenFront opens those of sources that exist.
+// An openFiles is a configuration file that is open, with the entry files beside it, which are read already: up to 2,048 open
+// files could be more than a process may have.
+type openFiles struct {
+	Files
+	options LoadOptions
+	open    *os.File // nil if there is no such file
+	paths   []string // of the file and the directories of entry files that exist
+}
+
+// OpenFront opens those of sources that exist. An Optional source may have entry files and no file.
 func OpenFront(sources ...Source) (*Front, error) {
 	f := &Front{}
 	for _, s := range sources {
-		file, err := Open(s.Path, s.Options)
-		switch {
-		case s.Optional && errors.Is(err, os.ErrNotExist):
-		case err != nil:
+		one, err := open(s)
+		if err != nil {
 			_ = f.Close()
 			if errors.Is(err, os.ErrPermission) && s.Path == DefaultPath {
 				err = fmt.Errorf("%w\nhint: it governs front-ends too, which are not root: make it readable for those who use them", err)
 			}
 			return nil, err
-		default:
-			f.files = append(f.files, file)
+		}
+		if len(one.paths) > 0 {
+			f.files = append(f.files, one)
 		}
 	}
 	return f, nil
 }
 
-// Files returns the paths of the files that there are.
+func open(s Source) (*openFiles, error) {
+	dir, err := os.OpenFile(filepath.Dir(s.Path), oPath|syscall.O_DIRECTORY, 0)
+	if s.Optional && errors.Is(err, os.ErrNotExist) {
+		return &openFiles{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return openIn(dir, s)
+}
+
+// openIn opens s in its directory dir, wherever that is by now.
+func openIn(dir *os.File, s Source) (one *openFiles, err error) {
+	one = &openFiles{Files: Files{User: s.Options.User}, options: s.Options}
+	one.open, err = openFile(dir, s.Path, s.Options)
+	switch {
+	case err == nil:
+		one.paths = append(one.paths, s.Path)
+	case !s.Optional || !errors.Is(err, os.ErrNotExist):
+		return nil, err
+	}
+	if err := one.openEntries(dir, s); err != nil {
+		if one.open != nil {
+			one.open.Close()
+		}
+		return nil, err
+	}
+	return one, nil
+}
+
+// openEntries reads the entry files beside s.
+func (l *openFiles) openEntries(dir *os.File, s Source) error {
+	for _, list := range []struct {
+		name string
+		into *[]File
+	}{{reposDir, &l.Repos}, {principalsDir, &l.Principals}} {
+		d, err := openEntries(dir, s.Path, list.name, s.Options)
+		if d == nil {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		*list.into, err = readEntries(d, s.Options)
+		l.paths = append(l.paths, d.Name())
+		if d.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read reads the configuration file.
+func (l *openFiles) read() (err error) {
+	if l.open != nil {
+		l.Main, err = read(l.open, MaxSize)
+	}
+	return err
+}
+
+// Files returns the paths of the files, and of the directories of entry files beside them.
 func (f *Front) Files() []string {
 	var paths []string
 	for _, one := range f.files {
-		paths = append(paths, one.file.Name())
+		paths = append(paths, one.paths...)
 	}
 	return paths
 }
 
-// Load reads the files, which can be done once. Of what several say, the last holds: key by key in mappings, and as a
-// whole where it is no mapping, so that a list holds instead of the earlier file's. What is wrong is an Errors, each of
-// which has its file's name. Without any file it returns Default.
+// Load parses the files, which can be done once. The last file takes precedence: key by key in mappings, and as a whole for
+// every other value, so that a list, with its entry files, replaces an earlier file's. What is wrong in the files is a
+// strict.Errors. Without any file, Load returns Default.
 func (f *Front) Load() (Config, error) {
-	var texts []source
+	var all []Files
 	var errs []error
+	lookup := lookupUser
 	for _, one := range f.files {
-		t, err := one.text()
-		texts, errs = append(texts, t), append(errs, err)
+		errs = append(errs, one.read())
+		if one.options.LookupUser != nil {
+			lookup = one.options.LookupUser
+		}
+		all = append(all, one.Files)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return Config{}, err
 	}
-	return parse(texts, lookupUser)
+	return parse(all, lookup)
 }
 
 // Close closes the files.
 func (f *Front) Close() error {
 	var errs []error
 	for _, one := range f.files {
-		errs = append(errs, one.Close())
+		if one.open != nil {
+			errs = append(errs, one.open.Close())
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -117,4 +192,9 @@ func LoadFront(sources ...Source) (Config, error) {
 	}
 	defer func() { _ = f.Close() }()
 	return f.Load()
+}
+
+// Load reads the file at path with the entry files beside it, and no other. The error wraps os.ErrNotExist if it does not exist.
+func Load(path string, o LoadOptions) (Config, error) {
+	return LoadFront(Source{Path: path, Options: o})
 }

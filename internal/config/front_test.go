@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"corral/internal/config/strict"
 	"corral/internal/test/sandboxtest"
 	"corral/job"
 )
@@ -44,7 +45,7 @@ func TestFrontSources(t *testing.T) {
 	}
 }
 
-// TestPrecedence: a later file's word holds, key by key in mappings, as a whole else.
+// TestPrecedence: a later file takes precedence, key by key in mappings, as a whole for every other value.
 func TestPrecedence(t *testing.T) {
 	const first = `version: 1
 repos: [{path: /srv/a}, {path: /srv/b}]
@@ -56,11 +57,11 @@ runtime: {enabled: false, runtimes: [python, shell], max_duration: 30s, env: {al
 principals: [{name: a, token_sha256: "` + hash1 + `"}]
 `
 	load := func(files ...string) (Config, error) {
-		var texts []source
+		var all []Files
 		for i, content := range files {
-			texts = append(texts, source{string(rune('f' + i)), []byte(content), i > 0})
+			all = append(all, Files{User: i > 0, Main: &File{string(rune('f' + i)), []byte(content)}})
 		}
-		return parse(texts, lookup)
+		return parse(all, lookup)
 	}
 	base, err := load(first)
 	if err != nil {
@@ -106,22 +107,21 @@ principals: [{name: a, token_sha256: "` + hash1 + `"}]
 	}
 }
 
-// TestFrontErrors: every file is looked at, each error names its own, and they stand in the order of the files.
+// TestFrontErrors: all files are checked, each error names its file, and errors are in the order of the files.
 func TestFrontErrors(t *testing.T) {
-	texts := []source{
-		{"a", []byte("version: 1\nmax_jbs: 1\nrepos: [{path: /x, profile: nowhere}]\n"), false},
-		{"b", []byte("max_jails: 3\naudit: {}\ntoolchains: [/x]\n"), true},
-		{"c", []byte("version: 1\ndefaults: {memory: 2GiB}\nceilings: {memory: 1GiB}\n"), false},
-	}
-	_, err := parse(texts, lookup)
+	_, err := parse([]Files{
+		{Main: &File{"a", []byte("version: 1\nmax_jbs: 1\nrepos: [{path: /x, profile: nowhere}]\n")}},
+		{Main: &File{"b", []byte("max_jails: 3\naudit: {}\ntoolchains: [/x]\n")}, User: true},
+		{Main: &File{"c", []byte("version: 1\ndefaults: {memory: 2GiB}\nceilings: {memory: 1GiB}\n")}},
+	}, lookup)
 	want := []string{
 		"a:2:1: unknown key `max_jbs`: did you mean `max_jobs`?",
-		"a:3:29: unknown profile `nowhere`: known are default, strict",
-		"b: no `version`: this corral reads `version: 1`",
-		"b:1:12: `max_jails` is the supervisor's, which reads /etc/corral/config.yaml and no user's file",
-		"b:2:8: `audit` is the supervisor's, which reads /etc/corral/config.yaml and no user's file",
-		"b:3:13: `toolchains` is the supervisor's, which reads /etc/corral/config.yaml and no user's file",
-		"c:2:20: `memory`: 2GiB is above the ceiling, which is 1GiB",
+		"a:3:29: unknown profile `nowhere`: must be one of default, strict",
+		"b:1:1: missing `version`: must be `version: 1`",
+		"b:1:12: `max_jails` is for the supervisor, which reads /etc/corral/config.yaml and no user's file",
+		"b:2:8: `audit` is for the supervisor, which reads /etc/corral/config.yaml and no user's file",
+		"b:3:13: `toolchains` is for the supervisor, which reads /etc/corral/config.yaml and no user's file",
+		"c:2:20: `memory`: 2GiB is above the ceiling of 1GiB",
 	}
 	if err == nil || err.Error() != strings.Join(want, "\n") {
 		t.Errorf("got\n%v\nwant\n%s", err, strings.Join(want, "\n"))
@@ -159,7 +159,7 @@ func TestLoadFront(t *testing.T) {
 	if _, err := LoadFront(source("a", false), source("absent", false)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is needed: %v", err)
 	}
-	var wrong Errors
+	var wrong strict.Errors
 	if _, err := LoadFront(source("a", true), source("wrong", true)); !errors.As(err, &wrong) || wrong[0].File != path("wrong") {
 		t.Errorf("one of them is wrong: %v", err)
 	}

@@ -1,71 +1,71 @@
 package config
 
 import (
+	"reflect"
+	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
-
+	"corral/internal/config/strict"
 	"corral/job"
 )
 
-// unlimited lifts a limit that can be lifted.
-const unlimited = "unlimited"
-
-// limitForms are the forms in which limits are written, by their name in package job.
-var limitForms = map[string]string{
-	"memory": "size", "cpus": "cpus", "pids": "count", "timeout": "time", "tmp": "size", "tmp inodes": "count",
-	"disk": "size", "inodes": "count", "file size": "size", "open files": "count",
+// A limitRow says how a limit of package job is written. Its key is the limit's name there, with underscores; its range is the
+// limit's.
+type limitRow struct {
+	name string
+	form strict.Form
+	doc  string // for schema.json and example.yaml
 }
 
-// limitKey is the key of a limit: its name in package job, as one word.
+// limitTable has a row for each limit of package job.
+var limitTable = []limitRow{
+	{"memory", sizeForm, "Of all processes together; there is no swap."},
+	{"cpus", cpusForm, "Number of the host's CPUs."},
+	{"pids", countForm, "Processes and threads."},
+	{"timeout", timeForm, "From start to end."},
+	{"tmp", sizeForm, "Bytes of each private directory: /tmp, /var/tmp, /home, /dev/shm."},
+	{"tmp inodes", countForm, "Files in each private directory."},
+	{"disk", sizeForm, "Bytes that a job may add to the repository."},
+	{"inodes", countForm, "Files that a job may add to the repository."},
+	{"file size", sizeForm, "Size of the largest file."},
+	{"open files", countForm, "Open files of one process."},
+}
+
+// limitKey returns the key of a limit.
 func limitKey(f job.Field) string { return strings.ReplaceAll(f.Name, " ", "_") }
 
-// limitKeys are one for each of the limits.
-func limitKeys(l *job.Limits) []key {
-	var keys []key
-	for _, f := range l.Fields() {
-		keys = append(keys, key{limitKey(f), func(p *parser, n *yaml.Node) { p.limit(f, n) }})
+// limitRows returns the rows of the *job.Limits that into is.
+func limitRows(into any) []strict.Row {
+	var rows []strict.Row
+	for _, f := range into.(*job.Limits).Fields() {
+		at := slices.IndexFunc(limitTable, func(r limitRow) bool { return r.name == f.Name })
+		rows = append(rows, strict.Row{
+			Name: limitKey(f), Form: limitTable[at].form, Bounded: true, Min: f.Min, Max: f.Max,
+			Unlimited: f.Liftable, UnlimitedValue: job.Unlimited, Value: reflect.ValueOf(f.Value).Elem(),
+		})
 	}
-	return keys
+	return rows
 }
 
-// limitsKey is a mapping of limits.
-func limitsKey(name string, l *job.Limits) key {
-	return key{name, func(p *parser, n *yaml.Node) { p.mapping(name, n, limitKeys(l)) }}
-}
+// A place returns where the limit of a key is set, an absent Node if it is not.
+type place func(key string) strict.Node
 
-func (p *parser) limit(f job.Field, n *yaml.Node) {
-	p.limits[f.Value] = p.here(n)
-	if n.Kind != yaml.ScalarNode || n.Value != unlimited {
-		*f.Value = p.number(limitKey(f), limitForms[f.Name], n, f.Min, f.Max)
-		return
-	}
-	if !f.Liftable {
-		p.fail(n, "`%s`: cannot be unlimited", limitKey(f))
-		return
-	}
-	*f.Value = job.Unlimited
-}
+// in returns the places in a mapping of limits.
+func in(limits strict.Node) place { return func(key string) strict.Node { return limits.At(key) } }
 
-// settle brings defaults and ceilings together. A default that is above a ceiling is an error, for every job that asks
-// for nothing would be refused; but one of ours is lowered, and one of an earlier file than the ceiling.
-func (p *parser) settle(defaults, ceilings *job.Limits) {
+// settle lowers defaults to ceilings. A default that is set in the file of its ceiling, or in a later one, is an error instead,
+// for otherwise every job that requests nothing would be refused.
+func settle(defaults *job.Limits, defaultAt place, ceilings *job.Limits, ceilingAt place) {
 	top := ceilings.Fields()
 	for i, f := range defaults.Fields() {
-		most := *top[i].Value
-		if most == 0 || most == job.Unlimited || *f.Value != job.Unlimited && *f.Value <= most {
+		ceiling := *top[i].Value
+		if ceiling == 0 || ceiling == job.Unlimited || *f.Value != job.Unlimited && *f.Value <= ceiling {
 			continue
 		}
-		if at, said := p.limits[f.Value]; said && at.nth >= p.limits[top[i].Value].nth {
-			p.failAt(at, "`%s`: %s is above the ceiling, which is %s", limitKey(f), writeLimit(f, *f.Value), writeLimit(f, most))
+		key := limitKey(f)
+		if set := defaultAt(key); set.Present() && !set.Before(ceilingAt(key)) {
+			set.Failf("`%s`: %s is above the ceiling of %s", key, f.Format(*f.Value), f.Format(ceiling))
 		}
-		*f.Value = most
+		*f.Value = ceiling
 	}
-}
-
-func writeLimit(f job.Field, value int64) string {
-	if value == job.Unlimited {
-		return unlimited
-	}
-	return forms[limitForms[f.Name]].write(value)
 }

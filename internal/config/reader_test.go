@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// A schema is what of JSON Schema is used in schema.json; another word in it fails the test.
+// A schema is the part of JSON Schema that schema.json uses; another word in it fails the test.
 type schema struct {
 	Schema      string             `json:"$schema"`
 	Title       string             `json:"title"`
@@ -36,7 +36,7 @@ type schema struct {
 	Defs        map[string]*schema `json:"$defs"`
 }
 
-// additional is what keys that are not known may be: nothing, or as a schema says.
+// additional says what unknown keys may be: nothing, or what a schema accepts.
 type additional struct{ schema *schema }
 
 func (a *additional) UnmarshalJSON(b []byte) error {
@@ -60,7 +60,7 @@ func readSchema(t *testing.T) *schema {
 	return &s
 }
 
-// wrong says what the schema has against v, "" if nothing.
+// wrong returns why the schema refuses v, "" if it accepts it.
 func (s *schema) wrong(root *schema, v any) string {
 	if s.Ref != "" {
 		def := root.Defs[strings.TrimPrefix(s.Ref, "#/$defs/")]

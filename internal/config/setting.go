@@ -6,20 +6,20 @@ import (
 	"corral/job"
 )
 
-// A Setting is what holds for the jobs that the runtime tools run in one repository.
+// A Setting is what applies to the jobs that the runtime tools run in one repository.
 type Setting struct {
-	Defaults  job.Limits // for what a request does not ask; no field is zero, and none is above Ceilings
-	Ceilings  job.Limits // the most that can be asked for; a zero field bounds nothing, and Wall is never zero
+	Defaults  job.Limits // for limits that a request leaves unset; no field is zero, and none is above Ceilings
+	Ceilings  job.Limits // maximum that can be requested; a zero field bounds nothing, and Wall is never zero
 	Workspace job.Workspace
 	Protect   job.Protection // of sensitive paths, where the workspace is direct
 	Syscalls  string         // a profile of seccomp, never ""
 	Env       []string       // names of the front-end's variables that a job may have
-	Runtimes  []string       // that may be used, in the order of Runtime.Runtimes
+	Runtimes  []string       // allowed ones, in the order of Runtime.Runtimes
 }
 
-// For returns what holds in a repository, which need not be one of the file's. What the repository says comes first, then
-// its profile, then the sections of the file. Of ceilings the lowest holds. It is a function of its receiver and argument,
-// and shares nothing with them.
+// For returns what applies in a repository, which need not be one of the configuration's. The repository takes precedence over its
+// profile, and that over the sections of the configuration. Of several ceilings, the lowest applies. The result shares no memory
+// with c or r.
 func (c Config) For(r Repo) Setting {
 	floor := c.Floor(r)
 	s := Setting{
@@ -41,15 +41,15 @@ func (c Config) For(r Repo) Setting {
 	return s
 }
 
-// A Floor is what the supervisor holds every job in a repository to, whatever a front-end made of the files.
+// A Floor is what the supervisor enforces for every job in a repository, whatever a front-end requests.
 type Floor struct {
-	Ceilings  job.Limits // beside Config.Ceilings; a zero field bounds nothing
+	Ceilings  job.Limits // in addition to Config.Ceilings; a zero field bounds nothing
 	Workspace job.Workspace
 	Protect   job.Protection // at least
 	Syscalls  string         // a profile of seccomp, never ""
 }
 
-// Floor returns what a repository and its profile say.
+// Floor returns what a repository and its profile set.
 func (c Config) Floor(r Repo) Floor {
 	profile := c.profile(r.Profile)
 	f := Floor{Ceilings: lowest(r.Ceilings, profile.Ceilings), Protect: r.Protect, Syscalls: profile.Syscalls}
@@ -62,9 +62,9 @@ func (c Config) Floor(r Repo) Floor {
 	return f
 }
 
-// SandboxWorkspace returns what a command of sandbox_exec may do to a repository. An agent takes the system that it is
-// given for its own to delete, so the answer is Direct only if the configuration says so: in sandbox.workspace, or, where
-// that is not set, in words for the repository or its profile. A repository or profile with a narrower workspace keeps it.
+// SandboxWorkspace returns what a command of sandbox_exec may do to a repository. Agents delete files in the system that they are
+// given, so the result is Direct only if the configuration says so explicitly: in sandbox.workspace or, if that is unset, for the
+// repository or its profile. A repository or profile with a narrower workspace keeps it.
 func (c Config) SandboxWorkspace(r Repo) job.Workspace {
 	general := c.Floor(r).Workspace
 	asked := job.Overlay
@@ -80,7 +80,7 @@ func (c Config) SandboxWorkspace(r Repo) job.Workspace {
 	return asked
 }
 
-// Repo returns the repository of that id.
+// Repo returns the repository with an id.
 func (c Config) Repo(id string) (Repo, bool) {
 	for _, r := range c.Repos {
 		if r.ID == id {
@@ -90,10 +90,7 @@ func (c Config) Repo(id string) (Repo, bool) {
 	return Repo{}, false
 }
 
-// builtin are the profiles that every configuration has: those of system calls, and nothing else.
-func builtin() []string { return []string{"default", "strict"} }
-
-// profile returns the profile of that name, with its profile of system calls said.
+// profile returns the profile of a name, with Syscalls set.
 func (c Config) profile(name string) Profile {
 	p := c.Profiles[name]
 	switch {
@@ -106,7 +103,7 @@ func (c Config) profile(name string) Profile {
 	return p
 }
 
-// lowest returns the lower of each two ceilings, of which zero and Unlimited bound nothing.
+// lowest returns the lower of each two ceilings. Zero and Unlimited bound nothing.
 func lowest(a, b job.Limits) job.Limits {
 	from := b.Fields()
 	for i, f := range a.Fields() {

@@ -7,14 +7,14 @@ import (
 	"encoding/base64"
 )
 
-// A token is tokenPrefix and 32 random bytes in base64url. By the prefix, scanners for leaked secrets can know it.
+// A token is tokenPrefix and 32 random bytes in base64url. Scanners for leaked secrets recognize the prefix.
 const (
 	tokenPrefix = "corral_"
-	maxToken    = 256 // bytes of what is looked at as a token
+	maxToken    = 256 // bytes; a longer text is refused before it is hashed
 )
 
-// NewToken returns a new token and its SHA-256, which is what is kept. A hash without salt is enough: nobody can guess 256
-// random bits.
+// NewToken returns a new token and its SHA-256, which is what the configuration stores. A hash without salt is enough: nobody can
+// guess 256 random bits.
 func NewToken() (token string, hash [32]byte) {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
@@ -22,7 +22,7 @@ func NewToken() (token string, hash [32]byte) {
 	return token, sha256.Sum256([]byte(token))
 }
 
-// Authenticate returns the principal whose token it is. How long it takes tells nothing of the tokens that there are.
+// Authenticate returns the principal of a token. Its duration depends on the number of principals alone, not on their tokens.
 func (ps Principals) Authenticate(token string) (Principal, bool) {
 	if len(token) > maxToken {
 		return Principal{}, false

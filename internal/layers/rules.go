@@ -107,7 +107,7 @@ var owners = []owner{
 	},
 	{
 		"go.yaml.in/yaml",
-		[]string{"internal/config", "internal/config/strict"},
+		[]string{"internal/config/strict"},
 		"one strict parser reads every configuration file, with positions for errors",
 	},
 }

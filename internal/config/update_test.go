@@ -13,8 +13,8 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// entries are the names in a directory.
-func entries(t *testing.T, dir string) string {
+// namesIn returns the names in a directory.
+func namesIn(t *testing.T, dir string) string {
 	t.Helper()
 	all, err := os.ReadDir(dir)
 	if err != nil {
@@ -27,7 +27,7 @@ func entries(t *testing.T, dir string) string {
 	return strings.Join(names, " ")
 }
 
-func read(t *testing.T, path string) string {
+func contentOf(t *testing.T, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -36,7 +36,27 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
-func TestRewrite(t *testing.T) {
+// rewrite has edit change the configuration file itself.
+func rewrite(path string, o LoadOptions, edit func(old []byte) ([]byte, error)) error {
+	return Update(path, o, func(files Files) (Change, error) {
+		var old []byte
+		if files.Main != nil {
+			old = files.Main.Content
+		}
+		content, err := edit(old)
+		return Change{path, content}, err
+	})
+}
+
+// apply makes an edit.
+func apply(path string, edit Edit) error {
+	return Update(path, LoadOptions{}, func(files Files) (Change, error) {
+		change, _, _, err := edit.Apply(path, files, LoadOptions{})
+		return change, err
+	})
+}
+
+func TestUpdate(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "c.yaml")
 	to := func(s string) func([]byte) ([]byte, error) {
@@ -49,19 +69,19 @@ func TestRewrite(t *testing.T) {
 		}
 		return info.Mode()
 	}
-	if err := Rewrite(path, LoadOptions{}, func(old []byte) ([]byte, error) {
+	if err := rewrite(path, LoadOptions{}, func(old []byte) ([]byte, error) {
 		if old != nil {
 			t.Errorf("there was %q", old)
 		}
 		return []byte("one"), nil
-	}); err != nil || read(t, path) != "one" || mode() != 0o600 {
-		t.Errorf("made: %v, %q, %v", err, read(t, path), mode())
+	}); err != nil || contentOf(t, path) != "one" || mode() != 0o600 {
+		t.Errorf("made: %v, %q, %v", err, contentOf(t, path), mode())
 	}
 	if err := os.Chmod(path, 0o640); err != nil {
 		t.Fatal(err)
 	}
-	if err := Rewrite(path, LoadOptions{}, to("two")); err != nil || read(t, path) != "two" || mode() != 0o640 {
-		t.Errorf("changed: %v, %q, %v", err, read(t, path), mode())
+	if err := rewrite(path, LoadOptions{}, to("two")); err != nil || contentOf(t, path) != "two" || mode() != 0o640 {
+		t.Errorf("changed: %v, %q, %v", err, contentOf(t, path), mode())
 	}
 	broken := errors.New("broken")
 	for name, edit := range map[string]func([]byte) ([]byte, error){
@@ -73,20 +93,20 @@ func TestRewrite(t *testing.T) {
 		if err := os.WriteFile(path, []byte("two"), 0o640); err != nil {
 			t.Fatal(err)
 		}
-		err := Rewrite(path, LoadOptions{}, edit)
+		err := rewrite(path, LoadOptions{}, edit)
 		if err == nil || name == "failed" && !errors.Is(err, broken) {
 			t.Errorf("%s: %v", name, err)
 		}
 		content, _ := os.ReadFile(path)
 		want := map[string]string{"failed": "two", "large": "two", "crossed": "theirs", "removed": ""}[name]
-		if got := entries(t, dir); string(content) != want || got != map[bool]string{true: "c.yaml"}[want != ""] {
+		if got := namesIn(t, dir); string(content) != want || got != map[bool]string{true: "c.yaml"}[want != ""] {
 			t.Errorf("%s: it is %q, beside %q", name, content, got)
 		}
 	}
 }
 
-// TestRewriteWhole: who reads while it is changed reads a whole file, and no change of several at once is lost.
-func TestRewriteWhole(t *testing.T) {
+// TestUpdateAtomic: a reader never sees half a change, and no change of several at once is lost.
+func TestUpdateAtomic(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "c.yaml")
 	if err := os.WriteFile(path, []byte("version: 1\n"), 0o600); err != nil {
@@ -112,7 +132,7 @@ func TestRewriteWhole(t *testing.T) {
 		writers.Go(func() {
 			id := fmt.Sprint("r", i)
 			edit := Edit{AddRepo: &Repo{ID: id, Path: "/srv/" + id}}
-			if err := Rewrite(path, LoadOptions{}, func(old []byte) ([]byte, error) { return edit.Apply(path, old, LoadOptions{}) }); err != nil {
+			if err := apply(path, edit); err != nil {
 				t.Error(err)
 			}
 		})
@@ -125,46 +145,46 @@ func TestRewriteWhole(t *testing.T) {
 	}
 }
 
-func TestRewriteLinks(t *testing.T) {
+func TestUpdateLinks(t *testing.T) {
 	dir := t.TempDir()
 	real, link := filepath.Join(dir, "real"), filepath.Join(dir, "link")
 	if err := errors.Join(os.WriteFile(real, []byte("one"), 0o600), os.Symlink("real", link)); err != nil {
 		t.Fatal(err)
 	}
 	two := func([]byte) ([]byte, error) { return []byte("two"), nil }
-	if err := Rewrite(link, LoadOptions{}, two); err == nil || read(t, real) != "one" {
-		t.Errorf("a link where none may be: %v", err)
+	if err := rewrite(link, LoadOptions{}, two); err == nil || contentOf(t, real) != "one" {
+		t.Errorf("a forbidden link: %v", err)
 	}
-	if err := Rewrite(link, LoadOptions{Links: true}, two); err != nil || read(t, real) != "two" {
-		t.Errorf("%v, %q", err, read(t, real))
+	if err := rewrite(link, LoadOptions{Links: true}, two); err != nil || contentOf(t, real) != "two" {
+		t.Errorf("%v, %q", err, contentOf(t, real))
 	}
 	if to, err := os.Readlink(link); err != nil || to != "real" {
-		t.Errorf("the link is one no more: %q, %v", to, err)
+		t.Errorf("the link was replaced: %q, %v", to, err)
 	}
 	// A user's directory is made, another is not.
 	deep := filepath.Join(dir, "a", "b", "c.yaml")
-	if err := Rewrite(deep, LoadOptions{}, two); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a directory that is not there: %v", err)
+	if err := rewrite(deep, LoadOptions{}, two); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing directory: %v", err)
 	}
-	if err := Rewrite(deep, LoadOptions{User: true, Own: true, Links: true}, two); err != nil || read(t, deep) != "two" {
+	if err := rewrite(deep, LoadOptions{User: true, Own: true, Links: true}, two); err != nil || contentOf(t, deep) != "two" {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestRewriteTrusted: root changes no file that another could have written, and keeps whose it is.
-func TestRewriteTrusted(t *testing.T) {
+// TestUpdateTrusted: root changes no file that another user could have written, and keeps its owner.
+func TestUpdateTrusted(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "c.yaml")
 	one := func([]byte) ([]byte, error) { return []byte("one"), nil }
 	two := func([]byte) ([]byte, error) { return []byte("two"), nil }
-	if err := errors.Join(os.Chmod(dir, 0o755), Rewrite(path, LoadOptions{Trusted: true}, one)); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o755), rewrite(path, LoadOptions{Trusted: true}, one)); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o644 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	if err := errors.Join(os.Chown(path, 0, 4242), Rewrite(path, LoadOptions{Trusted: true}, two)); err != nil {
+	if err := errors.Join(os.Chown(path, 0, 4242), rewrite(path, LoadOptions{Trusted: true}, two)); err != nil {
 		t.Fatal(err)
 	}
 	var st syscall.Stat_t
@@ -182,7 +202,7 @@ func TestRewriteTrusted(t *testing.T) {
 			os.Chmod(path, 0o644), os.Chmod(dir, 0o755), spoil()); err != nil {
 			t.Fatal(err)
 		}
-		if err := Rewrite(path, LoadOptions{Trusted: true}, one); err == nil {
+		if err := rewrite(path, LoadOptions{Trusted: true}, one); err == nil {
 			t.Errorf("%s: changed", name)
 		}
 		if b, err := os.ReadFile(path); err == nil && string(b) != "two" {
@@ -191,8 +211,8 @@ func TestRewriteTrusted(t *testing.T) {
 	}
 }
 
-// TestRewriteLocked: another process that changes files of the directory is waited for.
-func TestRewriteLocked(t *testing.T) {
+// TestUpdateLocked: Update waits for another process that changes files of the directory.
+func TestUpdateLocked(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "c")
 	locked, err := lockDirectory(path, LoadOptions{})
@@ -201,7 +221,7 @@ func TestRewriteLocked(t *testing.T) {
 	}
 	done := make(chan error)
 	go func() {
-		done <- Rewrite(path, LoadOptions{}, func([]byte) ([]byte, error) { return []byte("x"), nil })
+		done <- rewrite(path, LoadOptions{}, func([]byte) ([]byte, error) { return []byte("x"), nil })
 	}()
 	d, err := os.Open(dir)
 	if err != nil {
@@ -212,7 +232,7 @@ func TestRewriteLocked(t *testing.T) {
 		t.Errorf("the directory is not locked: %v", err)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("it was not waited: %v", err)
+		t.Errorf("Update did not wait: %v", err)
 	}
 	locked.unlock()
 	if err := <-done; err != nil {
@@ -220,8 +240,8 @@ func TestRewriteLocked(t *testing.T) {
 	}
 }
 
-// TestRewriteMoved: the directory that is locked is the one that is written to, whatever its path has come to mean.
-func TestRewriteMoved(t *testing.T) {
+// TestUpdateMoved: Update writes to the directory that it locked, whatever its path means by then.
+func TestUpdateMoved(t *testing.T) {
 	top := t.TempDir()
 	dir, moved, trap := filepath.Join(top, "dir"), filepath.Join(top, "moved"), filepath.Join(top, "trap")
 	for _, d := range []string{dir, trap} {
@@ -229,13 +249,13 @@ func TestRewriteMoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err := Rewrite(filepath.Join(dir, "c"), LoadOptions{}, func([]byte) ([]byte, error) {
+	err := rewrite(filepath.Join(dir, "c"), LoadOptions{}, func([]byte) ([]byte, error) {
 		return []byte("new"), errors.Join(os.Rename(dir, moved), os.Symlink(trap, dir))
 	})
-	if got := read(t, filepath.Join(moved, "c")); err != nil || got != "new" {
+	if got := contentOf(t, filepath.Join(moved, "c")); err != nil || got != "new" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if got, all := read(t, filepath.Join(trap, "c")), entries(t, trap); got != "old" || all != "c" {
+	if got, all := contentOf(t, filepath.Join(trap, "c")), namesIn(t, trap); got != "old" || all != "c" {
 		t.Errorf("in the other directory: %q of %s", got, all)
 	}
 }

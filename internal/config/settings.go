@@ -1,0 +1,166 @@
+package config
+
+import (
+	"time"
+
+	"corral/job"
+)
+
+// The structs of this package are the tables of the configuration. Each field with a yaml tag is the row of one key: its comment
+// and its tags (see strict.Row) are all that there is to say about it. The parser, `corral config show`, schema.json,
+// example.yaml and the tables of docs/reference/configuration.md are made from them. A comment at the end of a line is for
+// readers of the code alone.
+
+// Config is what the files say, with defaults for the rest.
+type Config struct {
+	// Range of host user and group ids for jails, which nothing else may use. All supervisors of the machine must have the same
+	// range. The default lies above the ranges that shadow and systemd allocate from.
+	UIDs UIDs `yaml:"uids" scope:"supervisor"`
+	// Directories to serve. Jobs write to a directory as its owner would. Clients call it by its id.
+	Repos []Repo `yaml:"repos" without:"none"`
+	// Host directories that every jail shows read-only, at the same path, without file systems mounted below them. A path must
+	// not contain symbolic links. A directory that is replaced is refused until the supervisor is restarted.
+	Toolchains []string `yaml:"toolchains" form:"path" list:"repeats" scope:"supervisor" without:"none" example:"[/usr/local/go]"`
+	// Whether to serve each user also the directories that the user owns.
+	OwnDirectories *bool `yaml:"own_directories" scope:"supervisor" without:"true if no repository is listed in the configuration or with --repo, else false" example:"true"` // nil: see ServesOwn
+	// Limits of a job that requests none, see below.
+	Defaults job.Limits `yaml:"defaults" without:"see [limits](limits.md)"` // no field is zero
+	// The maximum of what a job may request, with the keys of `defaults`. A built-in default above a ceiling is lowered to it.
+	Ceilings job.Limits `yaml:"ceilings" without:"no bound" example:"{memory: 16GiB, pids: 4096}"` // a zero field bounds nothing
+	// Named sets of settings for repositories. `default` and `strict` always exist and have only system calls.
+	Profiles map[string]Profile `yaml:"profiles" names:"new-profile" without:"none but default and strict"`
+	// Time after which an unused jail is dropped. The next job in its repository takes some milliseconds longer.
+	JailIdle time.Duration `yaml:"jail_idle" min:"1s" max:"720h" default:"5m" scope:"supervisor"`
+	// Maximum number of jobs at once, of all users.
+	MaxJobs int `yaml:"max_jobs" min:"1" max:"65536" default:"1024" scope:"supervisor"`
+	// Maximum number of jobs at once of one user who is not root; also of connections.
+	MaxJobsPerUser int `yaml:"max_jobs_per_user" min:"1" max:"65536" default:"256" scope:"supervisor"`
+	// Maximum number of jails at once.
+	MaxJails int `yaml:"max_jails" min:"1" max:"65536" default:"256" scope:"supervisor"`
+	// Maximum number of waiting slots in one jail; the actual number follows the demand.
+	WarmSlots int `yaml:"warm_slots" form:"natural" min:"0" max:"256" default:"16" scope:"supervisor"`
+	// The same for all jails together. The jail that was unused for the longest time gives up its slots first.
+	MaxWarmSlots int `yaml:"max_warm_slots" form:"natural" min:"0" max:"65536" default:"512" scope:"supervisor"`
+	// The supervisor's audit log.
+	Audit Audit `yaml:"audit" scope:"supervisor"`
+	// Sessions and the layers to which their jobs write. Each layer is a file system of its own, in the state directory.
+	Layers Layers `yaml:"layers" scope:"supervisor"`
+
+	// The tools that run code.
+	Runtime Runtime `yaml:"runtime"`
+	// What is stored of the output of jobs.
+	Output Output `yaml:"output"`
+	// Output that is stored, for each user.
+	Artifacts Artifacts `yaml:"artifacts"`
+	// Clients that may call `corral serve` and the WebSocket of `corral exec-server`. `corral config token NAME` makes a token and
+	// its entry.
+	Principals Principals `yaml:"principals" without:"none"`
+	// The server of `corral serve`. The Host of a request must be the listening address or one of `allowed_hosts`. The Origin of
+	// a request from a web page must be one of `allowed_origins`.
+	HTTP HTTP `yaml:"http"`
+	// The server of `corral exec-server`.
+	ExecServer ExecServer `yaml:"exec_server"`
+	// The tool `sandbox_exec` and the sessions of clients.
+	Sandbox Sandbox `yaml:"sandbox"`
+	// The tools `ctx_execute`, `ctx_search` and their siblings.
+	Ctx Ctx `yaml:"ctx"`
+	// The full-text index of output, which `ctx_search` and the match `fuzzy` of `runtime_query_output` search. It has a knowledge
+	// base for each user or token and repository.
+	Index Index `yaml:"index"`
+	// The tool `starlark_run`.
+	Starlark Starlark `yaml:"starlark"`
+	// Spans of calls (OpenTelemetry).
+	Telemetry Telemetry `yaml:"telemetry"`
+}
+
+// UIDs is the range of host user and group ids of jails.
+type UIDs struct {
+	// The first id.
+	Base uint32 `yaml:"base" form:"id" min:"0x10000" max:"0xfffffffe" default:"0x70000000"`
+	// The number of ids.
+	Size uint32 `yaml:"size" form:"id" min:"0x400" max:"0xfffffffe" default:"0x0f000000"`
+}
+
+// A Repo is a directory to serve. Its profile and then the rest of the configuration say what it leaves unset: see Config.For.
+type Repo struct {
+	// The directory: absolute, without `..`.
+	Path string `yaml:"path" form:"path" without:"required" example:"/srv/projects/app"` // it need not exist
+	// Name for clients: 1 to 128 characters, unique.
+	ID string `yaml:"id" form:"repo-id" without:"the path's base name" example:"app"`
+	// User names or numbers.
+	Users []uint32 `yaml:"users" form:"user" list:"some repeats" without:"everybody who can connect to the socket" example:"[root, 1001]"` // nil is everybody
+	// Name or number of the user to whom the directory must belong. `corral repo add` writes it. The entry is not served if another
+	// user's directory is in its place.
+	Owner *uint32 `yaml:"owner" form:"user" without:"any" example:"1001"` // nil is any
+	// `default`, `strict` or one of `profiles`.
+	Profile string `yaml:"profile" form:"profile" implied:"default" example:"untrusted"`
+	// How jobs may write. `direct`: to the repository; `readonly`: not at all (EROFS); `overlay`: to a layer of the client's session,
+	// see `corral changes`.
+	Workspace *job.Workspace `yaml:"workspace" without:"the profile's, else direct" example:"direct"` // nil is unset
+	// Paths that are read-only for jobs that may write to the repository. `hooks`:
+	// [sensitive paths](../explanation/isolation.md#what-a-job-leaves) that exist when the job starts; `all`: also git
+	// directories as a whole, so that nothing can be committed.
+	Protect job.Protection `yaml:"protect" implied:"none"`
+	// Limits of a job here that requests none.
+	Defaults job.Limits `yaml:"defaults" without:"the profile's, else the file's" example:"{memory: 1GiB}"` // zero fields are unset
+	// The maximum of what a job here may request. Of several ceilings, the lowest applies.
+	Ceilings job.Limits `yaml:"ceilings" without:"the profile's and the file's" example:"{timeout: 5m}"` // zero fields are unset
+	// Variables of the front-end that a job may have.
+	Env []string `yaml:"env.allow" form:"variable" without:"runtime.env" example:"[LANG]"` // nil is unset
+	// Allowed runtimes, from those of `runtime.runtimes`.
+	Runtimes []string `yaml:"runtimes" form:"runtime" list:"some" without:"all of them" example:"[python, shell]"` // nil is all
+}
+
+// A Profile is a named set of settings for repositories.
+type Profile struct {
+	// Which [system calls](seccomp.md) jobs may make: `default` or `strict`.
+	Syscalls string `yaml:"syscalls" words:"default strict" implied:"default"`
+	// As in an entry of `repos`.
+	Workspace *job.Workspace `yaml:"workspace" without:"direct" example:"readonly"` // nil is unset
+	// Limits of a job that requests none.
+	Defaults job.Limits `yaml:"defaults" without:"the file's" example:"{memory: 512MiB}"` // zero fields are unset
+	// The maximum of what a job may request.
+	Ceilings job.Limits `yaml:"ceilings" without:"the file's" example:"{timeout: 30s}"` // zero fields are unset
+}
+
+// A Fsync says when a record reaches the disk.
+type Fsync string
+
+const (
+	// Group syncs the records of 20 ms together.
+	Group Fsync = "group"
+	// Each syncs each record; its writer waits.
+	Each Fsync = "each"
+)
+
+// Audit is about the supervisor's audit log.
+type Audit struct {
+	// When a record is on the disk. `group`: within 20 ms; `each`: before its job starts.
+	Fsync Fsync `yaml:"fsync" words:"group each" default:"group"`
+	// Size of a file after which the next one is begun.
+	MaxSize int64 `yaml:"max_size" form:"size" min:"1MiB" max:"1TiB" default:"64MiB"`
+	// Number of files besides the current one; older ones are removed.
+	Keep int `yaml:"keep" min:"1" max:"1000000" unlimited:"0" default:"unlimited"` // 0 removes none
+	// Minimum time for which each file is kept, from its last record on.
+	KeepFor time.Duration `yaml:"keep_for" min:"1m" max:"87600h" default:"168h"`
+	// Bytes that one user's records may take in a day, an eighth of it at once.
+	UserDaily int64 `yaml:"user_daily" form:"size" min:"16MiB" max:"1024TiB" default:"2GiB"`
+}
+
+// Layers is about sessions and the layers to which they write.
+type Layers struct {
+	// Bytes of the layer of a session that requests no other size.
+	Disk int64 `yaml:"disk" form:"size" min:"16MiB" max:"1TiB" default:"4GiB"`
+	// Files in the layer of a session that requests no other number.
+	Inodes int64 `yaml:"inodes" form:"count" min:"64" max:"2147483648" default:"500000"`
+	// Maximum of `disk` that a session may request.
+	MaxDisk int64 `yaml:"max_disk" form:"size" min:"16MiB" max:"1TiB" default:"64GiB"`
+	// Maximum of `inodes` that a session may request.
+	MaxInodes int64 `yaml:"max_inodes" form:"count" min:"64" max:"2147483648" default:"10000000"`
+	// Time without a job after which a session ends.
+	Idle time.Duration `yaml:"idle" min:"1s" max:"720h" default:"30m"`
+	// Maximum of `idle` that a session may request.
+	MaxIdle time.Duration `yaml:"max_idle" min:"1s" max:"720h" default:"24h"`
+	// How long changes are kept that nobody applied or discarded.
+	Keep time.Duration `yaml:"keep" min:"1m" max:"8784h" default:"168h"`
+}
