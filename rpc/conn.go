@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"errors"
+	"iter"
 	"slices"
 )
 
@@ -10,7 +11,7 @@ import (
 // timeouts and the identity of the peer, but does not interpret the messages.
 //
 // Serve calls Read from one goroutine, Write from another one, and Close from any; it never runs two Reads or two Writes
-// at once.
+// at once (WritePieces is a Write).
 type Conn interface {
 	// Read returns the next text, which the caller owns afterwards. It need not be JSON or UTF-8; an empty text is
 	// ignored. A text has at most MaxMessage bytes. For a longer one Read returns ErrTooLong; the next Read either skips
@@ -21,6 +22,9 @@ type Conn interface {
 	// that produce the text: a client that does not read slows only its own processes. Write must not retain the text. An
 	// error ends the connection.
 	Write(text []byte) error
+	// WritePieces is Write for a text that is given in pieces, which may be far larger than what should be in memory at
+	// once. It uses each piece only until it takes the next one.
+	WritePieces(pieces iter.Seq[[]byte]) error
 	// Close ends the connection and unblocks Read and Write. It may be called more than once.
 	Close() error
 }

@@ -1,9 +1,9 @@
 package rpc
 
 import (
-	"bytes"
 	"context"
 	"errors"
+	"iter"
 	"strconv"
 	"strings"
 	"syscall"
@@ -181,31 +181,34 @@ func (e *outcome) extension() extension {
 }
 
 // answer returns the response to command/exec.
-func (e *outcome) answer(p *process) []byte {
+func (e *outcome) answer(p *process) iter.Seq[[]byte] {
 	if e.fault != nil {
-		return errorOf(p.requestID, e.fault)
+		return inPieces(errorOf(p.requestID, e.fault))
 	}
 	stdout, stderr := p.out.stream(0), p.out.stream(1)
-	return answerOf(p.requestID, encode(execResult{
-		e.exit, stdout.text(), stderr.text(), stdout.cut, stderr.cut, e.extension(),
+	frame := answerOf(p.requestID, encode(execResult{
+		ExitCode: e.exit, StdoutTruncated: stdout.cut, StderrTruncated: stderr.cut, extension: e.extension(),
 	}))
+	return inPieces(frame, named{name: "stdout", text: stdout.whole()}, named{name: "stderr", text: stderr.whole()})
 }
 
 // exitedNote returns the process/exited notification. If process/spawn was answered before the fault occurred, the fault
 // is appended to stderr, as a shell would print it.
-func (e *outcome) exitedNote(p *process) []byte {
+func (e *outcome) exitedNote(p *process) iter.Seq[[]byte] {
 	stdout, stderr := p.out.stream(0), p.out.stream(1)
-	params := exitedParams{
-		p.id, e.exit, stdout.text(), stderr.text(), stdout.cut, stderr.cut, stdout.drainTimedOut || stderr.drainTimedOut, e.extension(),
-	}
+	frame := noteOf(p.family.exited, exitedParams{
+		Handle: p.id, ExitCode: e.exit, StdoutCap: stdout.cut, StderrCap: stderr.cut,
+		DrainTimed: stdout.drainTimedOut || stderr.drainTimedOut, extension: e.extension(),
+	})
+	fault := ""
 	if e.fault != nil {
-		params.Stderr += e.fault.Message + "\n"
+		fault = e.fault.Message + "\n"
 	}
-	return noteOf(p.family.exited, params)
+	return inPieces(frame, named{name: "stdout", text: stdout.whole()}, named{name: "stderr", text: stderr.whole(), more: fault})
 }
 
-// text returns the kept part of a stream as UTF-8. A rune that was split by the cap is left out.
-func (s *stream) text() string {
+// whole returns the kept part of a stream, without a rune that was split by the cap.
+func (s *stream) whole() []byte {
 	b := s.kept
 	if s.cut {
 		for back := 1; back < utf8.UTFMax && back <= len(b); back++ {
@@ -217,24 +220,5 @@ func (s *stream) text() string {
 			}
 		}
 	}
-	return validText(b)
-}
-
-// validText replaces each invalid sequence of b with U+FFFD. A truncated rune yields one U+FFFD for all of its bytes
-// (Unicode, section 3.9, substitution of maximal subparts).
-func validText(b []byte) string {
-	if utf8.Valid(b) {
-		return string(b)
-	}
-	var t bytes.Buffer
-	t.Grow(len(b) + len(b)/8)
-	for len(b) > 0 {
-		r, n := utf8.DecodeRune(b)
-		for r == utf8.RuneError && n > 0 && n < min(len(b), utf8.UTFMax) && !utf8.FullRune(b[:n]) && !utf8.FullRune(b[:n+1]) {
-			n++
-		}
-		t.WriteRune(r)
-		b = b[n:]
-	}
-	return t.String()
+	return b
 }

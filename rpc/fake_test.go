@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -52,6 +54,10 @@ func (c *pipeConn) Write(text []byte) error {
 	case <-c.over:
 		return os.ErrClosed
 	}
+}
+
+func (c *pipeConn) WritePieces(pieces iter.Seq[[]byte]) error {
+	return c.Write(slices.Concat(slices.Collect(pieces)...))
 }
 
 func (c *pipeConn) Close() error {

@@ -1,6 +1,8 @@
 package rpc
 
 import (
+	"iter"
+	"slices"
 	"sync"
 )
 
@@ -14,9 +16,9 @@ const (
 // An item is one text to be sent to the client.
 type item struct {
 	text []byte
-	// build returns the text when it is about to be written, so that a large answer is not in memory twice. nil if text
-	// is set.
-	build  func() []byte
+	// build returns the text in pieces when it is about to be written, so that a large answer is not in memory twice. nil
+	// if text is set.
+	build  func() iter.Seq[[]byte]
 	size   int    // bytes that count against the bounds
 	sent   func() // called once the item is written or dropped; may be nil
 	pooled bool   // text is from outbox.buffer
@@ -101,14 +103,20 @@ func (o *outbox) run() {
 		if !ok {
 			return
 		}
-		text := i.text
-		if i.build != nil {
-			text = i.build()
-		}
-		err := o.conn.Write(text)
+		err := o.write(&i)
 		i.settled()
 		o.wrote(i, err)
 	}
+}
+
+func (o *outbox) write(i *item) error {
+	switch {
+	case i.build == nil:
+		return o.conn.Write(i.text)
+	case i.size <= maxWhole:
+		return o.conn.Write(slices.Concat(slices.Collect(i.build())...))
+	}
+	return o.conn.WritePieces(i.build())
 }
 
 // next blocks until there is an item. It returns false once the outbox is closed and empty, or has failed.

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"encoding/json"
+	"iter"
 	"strings"
 	"time"
 
@@ -142,12 +143,12 @@ func (p *process) finish(e *outcome) {
 	switch {
 	case !p.isSpawn():
 		delete(c.pending, idKey(p.requestID))
-		last.build = func() []byte { return e.answer(p) }
+		last.build = func() iter.Seq[[]byte] { return e.answer(p) }
 	case e.fault != nil && !p.answered:
 		p.announceLocked(errorOf(p.requestID, e.fault))
 	default:
 		p.announceLocked(answerOf(p.requestID, encode(empty{})))
-		last.build = func() []byte { return e.exitedNote(p) }
+		last.build = func() iter.Seq[[]byte] { return e.exitedNote(p) }
 	}
 	if last.build == nil || p.isSpawn() && !c.wants(p.family.exited) {
 		last.settled()

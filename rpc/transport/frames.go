@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net"
 	"net/http"
 	"sync"
@@ -100,6 +101,23 @@ func (f *frameConn) Write(text []byte) error {
 	f.writing.Store(time.Now().UnixNano())
 	defer f.writing.Store(0)
 	return f.ws.Write(f.ctx, websocket.MessageText, text)
+}
+
+// WritePieces implements rpc.Conn. Each piece is a frame of one message.
+func (f *frameConn) WritePieces(pieces iter.Seq[[]byte]) error {
+	defer f.writing.Store(0)
+	w, err := f.ws.Writer(f.ctx, websocket.MessageText)
+	if err != nil {
+		return err
+	}
+	for p := range pieces {
+		f.writing.Store(time.Now().UnixNano()) // a client that takes each piece in time does not stall
+		if _, err := w.Write(p); err != nil {
+			return err
+		}
+	}
+	f.writing.Store(time.Now().UnixNano())
+	return w.Close()
 }
 
 // Close implements rpc.Conn.

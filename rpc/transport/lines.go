@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"iter"
 
 	"corral/rpc"
 )
@@ -89,6 +90,17 @@ func (l *lineConn) Write(text []byte) error {
 	if cap(l.line) > keptBuffer {
 		l.line = nil
 	}
+	return err
+}
+
+// WritePieces implements rpc.Conn.
+func (l *lineConn) WritePieces(pieces iter.Seq[[]byte]) error {
+	for p := range pieces {
+		if _, err := l.stream.Write(p); err != nil {
+			return err
+		}
+	}
+	_, err := l.stream.Write([]byte{'\n'})
 	return err
 }
 

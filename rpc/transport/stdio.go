@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"sync"
 
@@ -110,12 +111,29 @@ var errClosed = fmt.Errorf("the client is gone: %w", os.ErrClosed)
 
 // Write implements rpc.Conn. It writes a copy, since a write goroutine that outlives the connection still uses it.
 func (s *stdio) Write(data []byte) error {
+	s.buf = withNewline(s.buf, data)
+	return s.writeBuffer()
+}
+
+// WritePieces implements rpc.Conn.
+func (s *stdio) WritePieces(pieces iter.Seq[[]byte]) error {
+	for p := range pieces {
+		s.buf = append(s.buf[:0], p...)
+		if err := s.writeBuffer(); err != nil {
+			return err
+		}
+	}
+	s.buf = append(s.buf[:0], '\n')
+	return s.writeBuffer()
+}
+
+// writeBuffer has s.buf written.
+func (s *stdio) writeBuffer() error {
 	select {
 	case <-s.ended:
 		return errClosed
 	default:
 	}
-	s.buf = withNewline(s.buf, data)
 	select {
 	case s.line <- s.buf:
 	case <-s.ended:

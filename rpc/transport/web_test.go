@@ -408,3 +408,49 @@ func TestWebNobody(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestPieces checks that a message that the server gives in pieces arrives as one, over each transport, and does not change
+// how the next one arrives.
+func TestPieces(t *testing.T) {
+	piece := []byte(strings.Repeat("é", 10_000))
+	pieces := func(yield func([]byte) bool) {
+		own := bytes.Clone(piece) // is reused, as callers may
+		for range 50 {
+			copy(own, piece)
+			if !yield(own) {
+				return
+			}
+			clear(own)
+		}
+	}
+	want := strings.Repeat(string(piece), 50)
+	serve := func(_ context.Context, conn rpc.Conn, _ rpc.Caller) error {
+		return errors.Join(conn.WritePieces(pieces), conn.Write([]byte("next")), conn.WritePieces(func(func([]byte) bool) {}))
+	}
+	lines := func(name string, from io.Reader) {
+		r := bufio.NewReader(from)
+		for _, want := range []string{want, "next", ""} {
+			if got, err := r.ReadString('\n'); err != nil || got != want+"\n" {
+				t.Errorf("%s: %d bytes, %v", name, len(got), err)
+			}
+		}
+	}
+	s := newSite(t, serve)
+	ws := s.dial("a")
+	for _, want := range []string{want, "next", ""} {
+		kind, got, err := ws.Read(t.Context())
+		if err != nil || kind != websocket.MessageText || string(got) != want {
+			t.Errorf("websocket: %d bytes, %v", len(got), err)
+		}
+	}
+	path, _ := onUnix(t, serve)
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	lines("unix", c)
+	p := newPiped(t)
+	go func() { _ = serve(t.Context(), p.Conn, rpc.Caller{}) }()
+	lines("stdio", p.out)
+}
