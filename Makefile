@@ -9,9 +9,12 @@ BIN     ?= bin
 # All programs of one build carry one version.
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
+# sudo resets PATH, and go.dev installs Go where that does not look.
+export PATH := $(PATH):/usr/local/go/bin
 GO      ?= go
 # seccomp: without it libcontainer is built with no filter at all, and says so only when a jail starts.
 TAGS    := seccomp
+# -buildvcs=false: VERSION is the version, and root cannot read the history of a checkout that a user owns.
 LDFLAGS := -s -w -X corral/internal/version.Version=$(VERSION)
 
 # Each directory of cmd/ that holds Go is a program. Those linked with libcontainer and libseccomp need C; the others are
@@ -41,10 +44,10 @@ setup-build:
 
 # Go knows best what is out of date, so it is asked each time.
 $(addprefix $(BIN)/,$(STATIC)): $(BIN)/%: FORCE | setup-build
-	CGO_ENABLED=0 $(GO) build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
 $(addprefix $(BIN)/,$(filter $(CGO_PROGRAMS),$(PROGRAMS))): $(BIN)/%: FORCE | setup-build
-	CGO_ENABLED=1 $(GO) build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+	CGO_ENABLED=1 $(GO) build -trimpath -buildvcs=false -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
 $(BIN)/corral-stub: $(STUB_SRC) $(STUB_HDR) Makefile | setup-build
 	@mkdir -p $(BIN)

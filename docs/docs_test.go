@@ -1,4 +1,4 @@
-// Package docs has no code but tests, which hold that the pages say what the code does.
+// Package docs has only tests: they compare the pages with the code, and draw the pictures.
 package docs
 
 import (
@@ -89,8 +89,8 @@ func TestErrors(t *testing.T) {
 	same(t, "statuses", rows(t, page, "Statuses"), slices.Sorted(maps.Keys(statuses)))
 }
 
-// TestReadmeTable: the README's table of documents has every page of a directory, by its title. What this test wants is what the
-// table is to have: copy it.
+// TestReadmeTable: the README's table of documents has every page of a directory, by its title. A failure prints the row to
+// copy.
 func TestReadmeTable(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {

@@ -14,7 +14,10 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// TestReadmeExamples runs the calls that the README shows.
+// curlPage shows a call of each tool with curl.
+const curlPage = "docs/how-to/call-the-tools-with-curl.md"
+
+// TestReadmeExamples runs the calls that the README shows, and those of curlPage.
 func TestReadmeExamples(t *testing.T) {
 	sandboxtest.RequireJails(t, sandboxtest.Program("curl"), sandboxtest.Program("python3"))
 	s := newExampleSite(t)
@@ -30,29 +33,29 @@ func TestReadmeExamples(t *testing.T) {
 	for _, c := range page.Calls() {
 		s.call(t, h, page, c)
 	}
-	text, err := os.ReadFile(file)
+	text, err := os.ReadFile(filepath.Join(sandboxtest.ModuleRoot(t), curlPage))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.curl(t, string(text))
 }
 
-// A curlLine is a line of the README that begins with curl, and the output shown for it.
+// A curlLine is a line of curlPage that begins with curl, and the output shown for it.
 type curlLine struct {
-	at      int // line of the README
+	at      int // line of the page
 	printed string
 }
 
-// curl runs the shell lines of the README's section on tools in one shell. The comment below a curl line is its output.
-func (s *exampleSite) curl(t *testing.T, readme string) {
+// curl runs the shell lines of a page in one shell. The comment below a curl line is its output.
+func (s *exampleSite) curl(t *testing.T, page string) {
 	t.Helper()
 	token, hash := config.NewToken()
 	w := s.web(t, s.Supervisor, s.sections+fmt.Sprintf("principals:\n  - {name: ci, token_sha256: \"%x\"}\n", hash))
 	s.matcher.Learn("corral_…", token)
 	s.matcher.Learn("http://127.0.0.1:7070/mcp", w.url)
-	script, lines := s.script(readme)
+	script, lines := s.script(page)
 	if len(lines) == 0 {
-		t.Fatal("README.md: the section Tools has no line that begins with curl")
+		t.Fatal(curlPage + " has no line that begins with curl")
 	}
 	work := t.TempDir()
 	shell := exec.CommandContext(t.Context(), "bash", "-eu", "-o", "pipefail", "-c", script)
@@ -63,25 +66,23 @@ func (s *exampleSite) curl(t *testing.T, readme string) {
 	for n, line := range lines {
 		got, err := os.ReadFile(filepath.Join(work, fmt.Sprintf("out.%d", n)))
 		if err == nil && line.printed == "" {
-			err = errors.New("the README does not say what it prints")
+			err = errors.New("the page does not say what it prints")
 		}
 		if err == nil {
 			err = s.matcher.Text(line.printed, string(got))
 		}
 		if err != nil {
-			t.Errorf("README.md:%d: %v", line.at, err)
+			t.Errorf("%s:%d: %v", curlPage, line.at, err)
 		}
 	}
 }
 
-// script joins the shell lines of the section, with the output of each curl redirected to a file of its own.
-func (s *exampleSite) script(readme string) (string, []curlLine) {
-	before, section, _ := strings.Cut(readme, "\n## Tools\n")
-	section, _, _ = strings.Cut(section, "\n## ")
+// script joins the shell lines of a page, with the output of each curl redirected to a file of its own.
+func (s *exampleSite) script(page string) (string, []curlLine) {
 	var script strings.Builder
 	var lines []curlLine
-	at, shell := strings.Count(before, "\n")+2, false
-	for line := range strings.Lines(section) {
+	at, shell := 0, false
+	for line := range strings.Lines(page) {
 		at++
 		printed, isComment := strings.CutPrefix(line, "# ")
 		switch {
