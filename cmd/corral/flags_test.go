@@ -128,7 +128,7 @@ func TestParseRunRefuses(t *testing.T) {
 		{"--workspace none --cwd a x", "--cwd and --workspace none cannot be combined"},
 		{"--protect hooks --workspace none x", "--protect and --workspace none cannot be combined"},
 		{"--bogus x", "unknown option --bogus\nhint: corral run --help"},
-		{"--timeout", "a value is missing after --timeout"},
+		{"--timeout", "missing value after --timeout"},
 		{"--json=maybe x", "json"},
 	} {
 		_, err := parseRun(strings.Fields(tt.args))

@@ -1,11 +1,10 @@
-// Package calls knows a call of a tool while it is under way: whose it is, where it is in somebody's trace, and which
-// repository and jobs it had. At its end it is one line of the log and, where there is a Tracer, one span with the parts of
-// each job below it.
+// Package calls records each call of a tool: its principal, its place in a trace, its repository and its jobs. At the end
+// of a call it writes one line to the diagnostic log and, with a Tracer, one span that has the parts of each job below it.
 //
-// A front-end begins a Call and has it travel by the context; the engine that all tools of the front-end share notes what
-// it ran. No tool has to think of it.
+// A front-end begins a Call and passes it on in the context. The engine that all its tools share records the jobs, so
+// tools need no code for it.
 //
-// Neither code, arguments, input nor output is ever in it: names, ids, times, sizes and codes are, and each is bounded.
+// A record never contains code, arguments, input or output, only names, ids, times, sizes and codes, each of bounded length.
 package calls
 
 import (
@@ -21,47 +20,47 @@ import (
 )
 
 const (
-	maxNamed = 16  // jobs that a line names; of others it has the number
-	maxSpans = 128 // jobs whose parts are told to the Tracer
+	maxNamed = 16  // jobs named in a line; further ones are only counted
+	maxSpans = 128 // jobs per call that are passed to the Tracer
 	maxWord  = 256 // bytes of each text
 )
 
-// A Tracer is told of each call. It must not block; its methods may be called by several goroutines at once, and so may
-// those of its Spans.
+// A Tracer receives each call. It must not block. Its methods, and those of its Spans, may be called by several goroutines
+// at once.
 type Tracer interface {
-	// Begin is told of the beginning: the span's name, and where it is in a trace.
+	// Begin is called when a call begins, with the name of its span and its place in a trace.
 	Begin(name string, at Trace, start time.Time) Span
 }
 
-// A Span is a Tracer's side of one call.
+// A Span receives the events of one call.
 type Span interface {
-	// Job is told of a job when it has ended, which may be after End: the call did not wait for it.
+	// Job is called when a job has ended. That may be after End, if the call did not wait for the job.
 	Job(r *job.Record)
-	// End is told of the end, once.
+	// End is called once, when the call has ended.
 	End(s Summary)
 }
 
-// A Start is what is known of a call when it begins.
+// A Start describes a call when it begins.
 type Start struct {
-	Tool      string // as the client called it
-	Span      string // the span's name, which is none of the client's words
+	Tool      string // as named by the client
+	Span      string // the span's name, which contains no text of the client
 	Principal string
 	Session   string
 	Trace     Trace
 	At        time.Time
 }
 
-// A Summary is what is known of a call when it has been answered.
+// A Summary describes a call that has been answered.
 type Summary struct {
 	Start
-	Repo  string        // id of the repository that it was about, "" if it came to none
-	Jobs  string        // ids, with a comma between two, and "+N" for N that are not named; "" without a job
+	Repo  string        // id of its repository, "" if the call failed before one was chosen
+	Jobs  string        // ids separated by commas, then "+N" for N further jobs; "" without a job
 	Wall  time.Duration // from Start.At to the answer
-	Bytes int           // of the answer
-	Error string        // a code; "" is success
+	Bytes int           // size of the answer
+	Error string        // error code; "" means success
 }
 
-// A Call is a call under way. The nil Call is nobody's, and notes nothing.
+// A Call is a call in progress. All methods of a nil Call do nothing.
 type Call struct {
 	start Start
 	span  Span // nil without a Tracer
@@ -69,8 +68,8 @@ type Call struct {
 	mu    sync.Mutex
 	repo  string   // guarded by mu
 	jobs  []string // guarded by mu: ids, at most maxNamed
-	named int      // guarded by mu: jobs that have an id
-	told  int      // guarded by mu: records
+	named int      // guarded by mu: number of jobs with an id
+	told  int      // guarded by mu: number of records
 }
 
 // Begin begins a call. t may be nil.
@@ -88,13 +87,13 @@ type key struct{}
 // With returns a context that carries c.
 func With(ctx context.Context, c *Call) context.Context { return context.WithValue(ctx, key{}, c) }
 
-// Of returns the call that ctx carries, nil without one.
+// Of returns the call that ctx carries, or nil.
 func Of(ctx context.Context) *Call {
 	c, _ := ctx.Value(key{}).(*Call)
 	return c
 }
 
-// Repo notes the id of the repository that the call is about. Of several the first counts.
+// Repo records the id of the call's repository. Only the first call of Repo has an effect.
 func (c *Call) Repo(id string) {
 	if c == nil {
 		return
@@ -106,7 +105,7 @@ func (c *Call) Repo(id string) {
 	}
 }
 
-// Ran notes what became of a request of the call's. It may be called after End; nil is nothing to note.
+// Ran records the outcome of a request of the call. It may be called after End; a nil record is ignored.
 func (c *Call) Ran(r *job.Record) {
 	if c == nil || r == nil {
 		return
@@ -126,8 +125,8 @@ func (c *Call) Ran(r *job.Record) {
 	}
 }
 
-// End writes the call's line, and tells the Tracer. bytes are those of the answer, code is what went wrong. A nil log gets
-// no line.
+// End writes the call's line to log, unless log is nil, and ends its span. bytes is the size of the answer; code is the
+// error code, or "".
 func (c *Call) End(ctx context.Context, log *slog.Logger, bytes int, code string) {
 	if c == nil {
 		return

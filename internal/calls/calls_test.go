@@ -15,7 +15,7 @@ import (
 	"corral/job"
 )
 
-// A teller notes what a Tracer is told.
+// A teller records the calls of a Tracer's methods.
 type teller struct {
 	mu   sync.Mutex
 	name string        // guarded by mu
@@ -47,7 +47,7 @@ func ran(repo, id string) *job.Record {
 	return &job.Record{Request: &job.Request{Repo: repo}, Result: job.Result{ID: id}}
 }
 
-// line ends c, and returns its line.
+// line ends c and returns its line.
 func line(t *testing.T, c *Call, bytesOut int, code string) map[string]any {
 	t.Helper()
 	var b bytes.Buffer
@@ -112,7 +112,7 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// TestLate: a job that its call did not wait for is told of, and in no line.
+// TestLate: a job that ends after its call is passed to the Tracer, but is in no line.
 func TestLate(t *testing.T) {
 	tracer := &teller{}
 	c := Begin(tracer, Start{At: time.Now()})
@@ -125,7 +125,7 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// TestBounds: what is held and told of one call is bounded.
+// TestBounds: the memory and the output of a call are bounded.
 func TestBounds(t *testing.T) {
 	tracer := &teller{}
 	c := Begin(tracer, Start{Tool: strings.Repeat("x", 1<<20), At: time.Now()})
@@ -147,14 +147,14 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestNobody: what is no call, has no log and no tracer is noted by nobody.
-func TestNobody(t *testing.T) {
+// TestNilCall: a context without a call, a nil log and a nil Tracer are accepted.
+func TestNilCall(t *testing.T) {
 	c := Of(context.Background())
 	c.Repo("app")
 	c.Ran(ran("app", "x"))
 	c.End(t.Context(), nil, 0, "")
 	if c != nil {
-		t.Error("a call from nowhere")
+		t.Error("a context without a call has one")
 	}
 	c = Begin(nil, Start{At: time.Now()})
 	c.Ran(ran("app", "x"))
@@ -164,7 +164,7 @@ func TestNobody(t *testing.T) {
 	}
 }
 
-// BenchmarkOff is what a call costs beside its line, without a Tracer.
+// BenchmarkOff measures the cost of a call without a log and a Tracer.
 func BenchmarkOff(b *testing.B) {
 	r := ran("app", "job-1")
 	for b.Loop() {
@@ -175,7 +175,7 @@ func BenchmarkOff(b *testing.B) {
 	}
 }
 
-// TestDocumented: the page that explains a call's line has every key of it, and every part of a job.
+// TestDocumented: the page about a call's line explains each of its keys and each part of a job.
 func TestDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/how-to/observe-calls.md")
 	if err != nil {

@@ -6,19 +6,20 @@ import (
 	"strings"
 )
 
-// A Trace is where a call is in a trace (W3C Trace Context).
+// A Trace is the place of a call in a trace (W3C Trace Context).
 type Trace struct {
-	ID      string // 32 hex digits, never only zeros
-	Parent  string // 16 hex digits: the span that the call is part of; "" when the trace begins here
-	Sampled bool   // the parent is recorded, and wants its parts to be; true when the trace begins here
-	State   string // tracestate as it came, at most maxState bytes of ASCII; "" without a parent
+	ID      string // 32 hex digits, not all zero
+	Parent  string // 16 hex digits: the span that the call is part of; "" if the trace begins here
+	Sampled bool   // the parent is recorded and requests the same of its parts; true if the trace begins here
+	State   string // tracestate as received, at most maxState bytes of ASCII; "" without a parent
 }
 
-// maxState is how much of a tracestate has to be passed on (Trace Context, 3.3.1.5). What is longer is dropped.
+// maxState is the number of bytes of a tracestate that must be propagated (Trace Context, 3.3.1.5). A longer one is
+// dropped.
 const maxState = 512
 
-// TraceOf reads a traceparent and the tracestate that came with it. What is no traceparent begins a new trace, as without
-// one (Trace Context, 3.2.2 and 4.3).
+// TraceOf parses a traceparent and its tracestate. An invalid or missing traceparent starts a new trace (Trace Context,
+// 3.2.2 and 4.3).
 func TraceOf(parent, state string) Trace {
 	t, ok := parseParent(parent)
 	if !ok {
@@ -35,7 +36,7 @@ const (
 	ascii  = " !\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~"
 )
 
-// parseParent reads VERSION-TRACE-PARENT-FLAGS. Version 00 has nothing more; a later one may, behind another dash.
+// parseParent parses VERSION-TRACE-PARENT-FLAGS. In later versions than 00, another dash and more fields may follow.
 func parseParent(s string) (Trace, bool) {
 	const whole = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	if len(s) < whole || len(s) > maxState || s[2] != '-' || s[35] != '-' || s[52] != '-' {
@@ -57,6 +58,6 @@ func parseParent(s string) (Trace, bool) {
 // RandomHex returns n random bytes in hexadecimal.
 func RandomHex(n int) string {
 	b := make([]byte, n)
-	_, _ = rand.Read(b) // it never fails, or ends the program: crypto/rand
+	_, _ = rand.Read(b) // never returns an error, see crypto/rand
 	return hex.EncodeToString(b)
 }

@@ -13,16 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An Account is a user with whose rights directories are opened. The zero Account is root.
+// An Account is a user with whose rights directories are opened. The zero value is root.
 type Account struct {
 	UID, GID uint32
 	Groups   []uint32 // supplementary groups
 }
 
-// Has says whether the account is in a group.
+// Has reports whether the account is in a group.
 func (a Account) Has(gid uint32) bool { return a.GID == gid || slices.Contains(a.Groups, gid) }
 
-// String is the account as ParseAccount reads it: UID:GID or UID:GID:GROUP,GROUP.
+// String returns the account in the form that ParseAccount accepts: UID:GID or UID:GID:GROUP,GROUP.
 func (a Account) String() string {
 	s := fmt.Sprintf("%d:%d", a.UID, a.GID)
 	for i, g := range a.Groups {
@@ -31,11 +31,11 @@ func (a Account) String() string {
 	return s
 }
 
-// MaxGroups bounds the supplementary groups of an account: the kernel's own bound is 65,536 (credentials(7)), and as many
-// would fit on no command line.
+// MaxGroups is the maximum number of supplementary groups of an account. The kernel's maximum is 65,536 (credentials(7)),
+// which would not fit on a command line.
 const MaxGroups = 4096
 
-// ParseAccount reads what String writes. The highest id is none that a user can have (chown(2)).
+// ParseAccount parses the result of String. It refuses the highest id, which no user can have (chown(2)).
 func ParseAccount(s string) (Account, error) {
 	words := strings.SplitN(s, ":", 3)
 	if len(words) == 3 {
@@ -55,14 +55,14 @@ func ParseAccount(s string) (Account, error) {
 	return Account{UID: ids[0], GID: ids[1], Groups: slices.Clone(ids[2:])}, nil
 }
 
-// Open is Open with the account's rights: what root alone can reach is out of its reach, and so is a directory that the account
-// may not read and enter, which opening it as a place (O_PATH) does not ask for. Preconditions: see Do.
+// Open is like the function Open, with the account's rights. In addition, the account must be allowed to read and search
+// the directory itself, which O_PATH does not check. Preconditions: see Do.
 func (a Account) Open(path string) (dir *os.File, err error) {
 	done := a.Do(func() {
 		if dir, err = Open(path); err != nil {
 			return
 		}
-		// With the ids for file access and no capability: faccessat2(2) takes the effective ones.
+		// AT_EACCESS makes faccessat2(2) use the ids for file access and the effective capabilities, of which there are none.
 		if may := unix.Faccessat(int(dir.Fd()), "", unix.R_OK|unix.X_OK, unix.AT_EMPTY_PATH|unix.AT_EACCESS); may != nil {
 			dir.Close()
 			dir, err = nil, &os.PathError{Op: "open", Path: path, Err: may}
@@ -71,7 +71,7 @@ func (a Account) Open(path string) (dir *os.File, err error) {
 	return dir, errors.Join(done, err)
 }
 
-// OpenFor is a.Open, and Open with the rights of this process where a is nil.
+// OpenFor returns a.Open(path), or if a is nil, Open(path) with the rights of this process.
 func OpenFor(a *Account, path string) (*os.File, error) {
 	if a != nil {
 		return a.Open(path)
@@ -80,8 +80,8 @@ func OpenFor(a *Account, path string) (*os.File, error) {
 }
 
 // Do runs f with the account's rights on files: its user and group ids for file access, its supplementary groups, and no
-// capability (setfsuid(2), capabilities(7)). Only f's own thread has them, so f must start no goroutine that relies on
-// them. Preconditions: this process is root, or the account is its own; otherwise f is not run, and Do returns an error.
+// capability (setfsuid(2), capabilities(7)). Only the thread of f has them, so goroutines that f starts do not. This
+// process must be root, or the account must be its own user; otherwise f is not run and Do returns an error.
 func (a Account) Do(f func()) error {
 	switch uid := os.Geteuid(); {
 	case uint32(uid) == a.UID:
@@ -100,7 +100,7 @@ func (a Account) Do(f func()) error {
 			}
 			if restored := own.restore(); restored != nil {
 				done <- errors.Join(err, restored)
-				return // the thread ends with this goroutine, which stays locked to it
+				return // still locked, so the thread ends with this goroutine
 			}
 		}
 		runtime.UnlockOSThread()
@@ -109,21 +109,21 @@ func (a Account) Do(f func()) error {
 	return <-done
 }
 
-// A thread is what Do changes of a thread.
+// A thread holds the credentials of a thread that Do changes.
 type thread struct {
 	fsuid, fsgid int
 	groups       []int
 	caps         [2]unix.CapUserData
 }
 
-// capability header of the calling thread, version 3: 64-bit sets in two parts.
+// header returns the capability header for the calling thread, in version 3: 64-bit sets in two parts.
 func header() *unix.CapUserHeader {
 	return &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 }
 
-// credentials returns those of the calling thread.
+// credentials returns the credentials of the calling thread.
 func credentials() (t thread, err error) {
-	// An id that nobody can have is refused, and the one that holds is returned (setfsuid(2)).
+	// An invalid id changes nothing, and the current one is returned (setfsuid(2)).
 	if t.fsuid, err = unix.SetfsuidRetUid(-1); err != nil {
 		return t, fmt.Errorf("setfsuid: %w", err)
 	}
@@ -139,7 +139,8 @@ func credentials() (t thread, err error) {
 	return t, nil
 }
 
-// assume gives the calling thread the account's rights on files. Capabilities come last, for the rest needs them.
+// assume gives the calling thread the account's rights on files. Capabilities are dropped last, because the other calls
+// need them.
 func (a Account) assume() error {
 	groups := make([]int, len(a.Groups))
 	for i, g := range a.Groups {
@@ -149,7 +150,7 @@ func (a Account) assume() error {
 	if err := t.setIDs(); err != nil {
 		return err
 	}
-	// The kernel takes only those capabilities away that are about files, and that not with SECBIT_NO_SETUID_FIXUP.
+	// setfsuid drops only the capabilities for files, and not even these with SECBIT_NO_SETUID_FIXUP.
 	var caps [2]unix.CapUserData
 	if err := unix.Capget(header(), &caps[0]); err != nil {
 		return fmt.Errorf("capget: %w", err)
@@ -161,7 +162,7 @@ func (a Account) assume() error {
 	return nil
 }
 
-// restore gives the calling thread back what it had.
+// restore sets the credentials of the calling thread to t.
 func (t thread) restore() error {
 	if err := unix.Capset(header(), &t.caps[0]); err != nil {
 		return fmt.Errorf("capset: %w", err)
@@ -169,23 +170,23 @@ func (t thread) restore() error {
 	if err := t.setIDs(); err != nil {
 		return err
 	}
-	// A change of the user id for file access changes the effective set, too.
+	// setfsuid has changed the effective set.
 	if err := unix.Capset(header(), &t.caps[0]); err != nil {
 		return fmt.Errorf("capset: %w", err)
 	}
 	return nil
 }
 
-// setIDs sets the ids of the calling thread. Those of package syscall are of the whole process.
+// setIDs sets the ids of the calling thread only. The functions of package syscall change all threads of the process.
 func (t thread) setIDs() error {
-	list := make([]uint32, len(t.groups)+1) // one more, for its address
+	list := make([]uint32, len(t.groups)+1) // never empty, so that it has an address
 	for i, g := range t.groups {
 		list[i] = uint32(g)
 	}
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(t.groups)), uintptr(unsafe.Pointer(&list[0])), 0); errno != 0 {
 		return fmt.Errorf("setgroups: %w", errno)
 	}
-	// Both return the id that was, also when they refuse: so the second call tells.
+	// Both calls return the previous id even if they fail, so a second call verifies the first.
 	for _, set := range []struct {
 		name string
 		call func(int) (int, error)

@@ -1,11 +1,11 @@
-// Package directory opens directories whose paths others may have had a hand in: a repository, a worktree, a toolchain.
+// Package directory opens directories on paths that untrusted users may control: repositories, worktrees, toolchains.
 //
-// Open follows no symbolic link, anywhere in the path, and names the one it met. A path whose components belong to a user,
-// or to a job of that user, is otherwise what they have made of it at the moment: a link in place of a repository is the
-// shortest way to a directory that only root may enter. An Account opens a directory with the rights of one user, so that
-// root can do it for somebody without lending its own. RootOnly says whether anybody but root decides what a path leads to.
+// Open follows no symbolic link anywhere in the path, and names the first one in its error. A user, or a job of that user,
+// can replace any component that they own: a link in place of a repository would lead root to a directory that only root
+// may enter. An Account opens a directory with the rights of one user, so that root can do so on behalf of that user.
+// RootOnly reports whether only root controls where a path leads.
 //
-// It starts nothing and imports little: every front-end has it.
+// The package starts nothing and imports little, because every front-end links it.
 package directory
 
 import (
@@ -18,13 +18,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrPath is a path that is relative, not clean (filepath.Clean), or holds a byte 0.
+// ErrPath reports a path that is relative, not clean (filepath.Clean), or contains a NUL.
 var ErrPath = errors.New("not an absolute path, or with . or .. in it")
 
-// A LinkError is a path that leads through a symbolic link. It wraps ELOOP.
+// A LinkError reports a path that leads through a symbolic link. It wraps ELOOP.
 type LinkError struct {
-	Path string // that was to be opened
-	Link string // the first symbolic link in it: Path itself, or a directory above it; "" if there is none any more
+	Path string // the path that could not be opened
+	Link string // the first symbolic link in it: Path itself or a directory above it; "" if it has been removed since
 }
 
 func (e *LinkError) Error() string {
@@ -37,7 +37,7 @@ func (e *LinkError) Error() string {
 	return fmt.Sprintf("%q leads through the symbolic link %q", e.Path, e.Link)
 }
 
-// LinkHint is what to do about a LinkError.
+// LinkHint tells users what to do about a LinkError.
 const LinkHint = "name the directory by its real path, which `realpath` prints"
 
 // Unwrap makes errors.Is(err, unix.ELOOP) hold.
@@ -67,7 +67,7 @@ func open(at int, path string) (int, error) {
 	})
 }
 
-// firstLink returns the first component of path that is a symbolic link, as a path; "" if none is.
+// firstLink returns the path of the first component of path that is a symbolic link, or "".
 func firstLink(path string) string {
 	var st unix.Stat_t
 	for end := 1; end <= len(path); end++ {
@@ -84,11 +84,10 @@ func firstLink(path string) string {
 	return ""
 }
 
-// RootOnly returns nil if root alone decides which directory path leads to, dir being an open descriptor of it: every
-// component, path itself included, belongs to root, and nobody else can replace what is in it. That is the case if neither
-// its group nor others may write to it (an ACL shows in the bits of the group), or, for a directory above path, if it has
-// the sticky bit, as /tmp does: there nobody else renames or removes what is root's. The error names the first component
-// that is otherwise.
+// RootOnly returns nil if only root controls which directory path leads to; dir is an open descriptor of that directory.
+// Every component, including path itself, must belong to root and be writable for neither its group nor others (an ACL
+// shows in the group's bits). A directory above path may also have the sticky bit, like /tmp: other users cannot rename or
+// remove root's files in it. The error names the first component for which this does not hold.
 func RootOnly(path string, dir *os.File) error {
 	at, err := open(unix.AT_FDCWD, "/")
 	if err != nil {
@@ -117,12 +116,12 @@ func RootOnly(path string, dir *os.File) error {
 			return &os.PathError{Op: "open", Path: filepath.Join(here, name), Err: err}
 		}
 	}
-	// Not before all above it are root's: a user's file system may not answer.
+	// Only after all directories above it are known to be root's: a user's file system might never answer.
 	if err := unix.Fstat(int(dir.Fd()), &want); err != nil {
 		return fmt.Errorf("fstat: %w", err)
 	}
 	if st.Dev != want.Dev || st.Ino != want.Ino {
-		return fmt.Errorf("%q is another directory than a moment ago", path)
+		return fmt.Errorf("%q was replaced by another directory meanwhile", path)
 	}
 	return rootOnly(here, &st, false)
 }
@@ -132,12 +131,12 @@ func rootOnly(path string, st *unix.Stat_t, sticky bool) error {
 	case st.Uid != 0:
 		return fmt.Errorf("%q belongs to user %d", path, st.Uid)
 	case st.Mode&0o022 != 0 && (!sticky || st.Mode&unix.S_ISVTX == 0):
-		return fmt.Errorf("%q has mode %04o: others than root may write to it", path, st.Mode&0o7777)
+		return fmt.Errorf("%q has mode %04o: other users than root may write to it", path, st.Mode&0o7777)
 	}
 	return nil
 }
 
-// Absolute makes the name of a directory absolute and clean, by text alone. A relative one is relative to the working
+// Absolute makes the name of a directory absolute and clean, without reading links. A relative one is relative to the working
 // directory as getcwd(2) returns it. The shell's $PWD is not used, because it may contain a symbolic link.
 func Absolute(name string) (string, error) {
 	if filepath.IsAbs(name) {
@@ -155,10 +154,10 @@ func Absolute(name string) (string, error) {
 	return filepath.Join(cwd, name), nil
 }
 
-// Within says whether path is dir or lies in it. Both are absolute and clean; it is decided by text alone.
+// Within reports whether path is dir or below it. Both must be absolute and clean; only the names are compared.
 func Within(path, dir string) bool {
 	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
 }
 
-// Overlap says whether one of two directories is the other, or lies in it.
+// Overlap reports whether one of two directories is the other or below it, see Within.
 func Overlap(a, b string) bool { return Within(a, b) || Within(b, a) }

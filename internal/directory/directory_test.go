@@ -13,7 +13,7 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// tree makes directories a/b/c, a file, and links: above to a, and a/b/link to c.
+// tree creates directories a/b/c, a file, and links: above to a, and a/b/link to c.
 func tree(t *testing.T) string {
 	t.Helper()
 	top, err := filepath.EvalSymlinks(t.TempDir())
@@ -30,8 +30,8 @@ func TestOpen(t *testing.T) {
 	top := tree(t)
 	for _, tt := range []struct {
 		path string
-		link string // that is named; "" is none
-		err  error  // nil: it is opened
+		link string // the link named in the error; "" for none
+		err  error  // nil if it is opened
 	}{
 		{top + "/a/b/c", "", nil},
 		{"/", "", nil},
@@ -70,8 +70,8 @@ func TestRootOnly(t *testing.T) {
 		path  string
 		owner int
 		mode  uint32 // of path
-		of    string // the directory that RootOnly is asked about
-		want  string // in the error; "" is none
+		of    string // the argument of RootOnly
+		want  string // part of the error; "" for none
 	}{
 		{"root's", "/a/b", 0, 0o755, "/a/b/c", ""},
 		{"closed", "/a/b", 0, 0o700, "/a/b/c", ""},
@@ -104,7 +104,7 @@ func TestRootOnly(t *testing.T) {
 	}
 }
 
-// TestAccountOpens: an account reaches what its user can, by its groups too, and the thread has root's rights again.
+// TestAccountOpens: an account can open what its user can, also by its groups; afterwards the thread has root's rights.
 func TestAccountOpens(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root)
 	top := tree(t)
@@ -123,7 +123,7 @@ func TestAccountOpens(t *testing.T) {
 		{"by its group", Account{UID: 1001, GID: 1500}, nil},
 		{"by another group", Account{UID: 1001, GID: 1001, Groups: []uint32{4, 1500}}, nil},
 	} {
-		for _, path := range []string{top + "/a/b/c", top + "/a"} { // a itself is opened without a search in it
+		for _, path := range []string{top + "/a/b/c", top + "/a"} { // opening a itself needs no search permission in it
 			for range 25 {
 				f, err := tt.account.Open(path)
 				if err == nil {
@@ -156,7 +156,7 @@ func TestAccountOpens(t *testing.T) {
 	}
 }
 
-// TestAccountOfOthers: who is not root opens as nobody else.
+// TestAccountOfOthers: a process that is not root cannot open with another user's rights.
 func TestAccountOfOthers(t *testing.T) {
 	if _, err := (Account{}).Open("/"); os.Geteuid() != 0 && !errors.Is(err, unix.EPERM) {
 		t.Errorf("%v", err)

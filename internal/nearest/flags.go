@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ParseFlags calls f.Parse. Its errors name an option as it was typed, with the nearest known one if it is unknown, or where
-// command explains its options. A request for help is flag.ErrHelp.
+// ParseFlags calls f.Parse. Its errors name an option as it was typed, with a hint: the nearest known option for an unknown
+// one, otherwise the command's --help. A request for help is flag.ErrHelp.
 func ParseFlags(f *flag.FlagSet, args []string, command string) error {
 	err := f.Parse(args)
 	if err == nil || errors.Is(err, flag.ErrHelp) {
@@ -23,7 +23,7 @@ func ParseFlags(f *flag.FlagSet, args []string, command string) error {
 			hint = "did you mean --" + near + "?"
 		}
 	} else if name, ok := strings.CutPrefix(text, "flag needs an argument: -"); ok {
-		text = "a value is missing after " + typed(args, name)
+		text = "missing value after " + typed(args, name)
 	} else if before, after, ok := strings.Cut(text, "\" for flag -"); ok {
 		name, rest, _ := strings.Cut(after, ":")
 		text = before + "\" for " + typed(args, name) + ":" + rest
@@ -31,7 +31,7 @@ func ParseFlags(f *flag.FlagSet, args []string, command string) error {
 	return fmt.Errorf("%s\nhint: %s", text, hint)
 }
 
-// typed is the option called name as it is in args: with one dash or with two.
+// typed returns the option as it was typed in args, with one dash or two.
 func typed(args []string, name string) string {
 	for _, arg := range args {
 		if option, _, _ := strings.Cut(arg, "="); option == "-"+name || option == "--"+name {

@@ -16,7 +16,7 @@ func TestParseFlags(t *testing.T) {
 		{[]string{"--x"}, "unknown option --x\nhint: corral run --help"},
 		{[]string{"--workspce=direct"}, "unknown option --workspce\nhint: did you mean --workspace?"},
 		{[]string{"-workspac", "a"}, "unknown option -workspac\nhint: did you mean --workspace?"},
-		{[]string{"--workspace"}, "a value is missing after --workspace\nhint: corral run --help"},
+		{[]string{"--workspace"}, "missing value after --workspace\nhint: corral run --help"},
 		{[]string{"-count", "a"}, "invalid value \"a\" for -count: parse error\nhint: corral run --help"},
 	} {
 		f := flag.NewFlagSet("run", flag.ContinueOnError)

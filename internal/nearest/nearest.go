@@ -1,12 +1,13 @@
-// Package nearest finds what somebody meant who made a mistake of typing.
+// Package nearest finds the known word that a mistyped one most likely stands for.
 package nearest
 
-// maxWord is how many bytes a word has that is looked at: the time taken grows with it, and it comes from outside.
+// maxWord is the maximum length in bytes of a word that is compared: words are untrusted, and the time grows with the
+// length.
 const maxWord = 64
 
-// Of returns the one of known that word most likely stands for: at most two letters of it are changed, added or left out,
-// or a third of them if that is more, and one at least is as it should be. The first of several that are as near is taken.
-// "" is none.
+// Of returns the word in known that is most similar to word, or "" if none is similar. A similar word differs by at most
+// two bytes changed, added or missing, or by a third of its length if that is more, and has at least one byte in common.
+// Of several equally similar words it returns the first.
 func Of(word string, known []string) string {
 	if len(word) > maxWord {
 		return ""
@@ -20,7 +21,7 @@ func Of(word string, known []string) string {
 	return best
 }
 
-// distance is how many bytes to change, add or leave out to make b of a (V. I. Levenshtein, 1966).
+// distance returns the number of bytes to change, add or remove to turn a into b (V. I. Levenshtein, 1966).
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -13,22 +13,22 @@ import (
 	"corral/job"
 )
 
-// A Far is a job's terminal. Reading ends, with any error, when the job has: what it wrote is read before.
+// A Far is a job's terminal. Read returns an error when the job has ended and all of its output has been read.
 type Far interface {
 	io.ReadWriteCloser
 	Resize(job.Size) error
 }
 
-// Master is the Far of a terminal whose master is here. It takes the file over. ended is closed when the job has ended: then
-// what the terminal holds is read, and nothing is waited for. A process that is not of the job may have been given the
-// terminal, and keep it open.
+// Master returns the Far of a terminal, given its master, whose ownership it takes. ended is closed when the job has ended:
+// from then on, Read returns what the terminal still holds and does not wait, because a process outside the job may keep
+// the terminal open.
 func Master(f *os.File, ended <-chan struct{}) (Far, error) {
 	defer f.Close()
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
-	// The runtime's poller, which ends a read at a deadline, is told of descriptors that do not block when they are made files.
+	// Deadlines need the runtime's poller, which only takes descriptors that are non-blocking when os.NewFile gets them.
 	fd := -1
 	failure := raw.Control(func(from uintptr) {
 		if fd, err = unix.FcntlInt(from, unix.F_DUPFD_CLOEXEC, 3); err == nil {
@@ -45,7 +45,7 @@ func Master(f *os.File, ended <-chan struct{}) (Far, error) {
 	go func() {
 		select {
 		case <-ended:
-			_ = m.SetReadDeadline(time.Unix(1, 0)) // an error is of a file that is closed
+			_ = m.SetReadDeadline(time.Unix(1, 0)) // fails only if the file is closed
 		case <-m.closed:
 		}
 	}()
@@ -56,13 +56,13 @@ type master struct {
 	*os.File
 	once   sync.Once
 	closed chan struct{}
-	left   int // bytes to be read after the end, of who reads
+	left   int // bytes that may still be read after the job's end; used by the reader only
 }
 
-// maxHeld is more than a terminal holds of what was written to it (64 KiB, see tty_buffer.c).
+// maxHeld is more bytes than a terminal buffers (64 KiB, see tty_buffer.c).
 const maxHeld = 1 << 20
 
-// Read implements io.Reader. After the job's end it does not wait, and its error is io.EOF when there is nothing to read.
+// Read implements io.Reader. After the job's end it does not wait, and returns io.EOF if there is nothing to read.
 func (m *master) Read(b []byte) (int, error) {
 	n, err := m.File.Read(b)
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -93,7 +93,7 @@ func (m *master) Close() error {
 	return m.File.Close()
 }
 
-// Resize sets the terminal's size; the kernel tells the programs on it. A closed one has none.
+// Resize sets the terminal's size; the kernel sends SIGWINCH to the programs on it. It fails after Close.
 func (m *master) Resize(s job.Size) error {
 	raw, err := m.SyscallConn()
 	if err != nil {
@@ -108,14 +108,14 @@ func (m *master) Resize(s job.Size) error {
 	return err
 }
 
-// Join carries keys, output and sizes between the two terminals until what the job writes has ended, or cannot be shown,
-// which is the error; then it closes far. While it runs, a write to a closed pipe is such an error (EPIPE) and not the end
-// of this process, which would leave the terminal raw.
+// Join copies keys, output and sizes between the two terminals until the job's output ends or cannot be written, which is
+// the error; then it closes far. While it runs, SIGPIPE is caught, so that a write to a closed pipe is an error (EPIPE) and
+// does not end this process with the terminal raw.
 func (t *Terminal) Join(far Far) error {
 	defer far.Close()
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGWINCH, unix.SIGCONT)
-	if !signal.Ignored(unix.SIGTSTP) { // by a shell without job control: nobody would continue it
+	if !signal.Ignored(unix.SIGTSTP) { // a shell without job control ignores it, and would never continue this process
 		signal.Notify(signals, unix.SIGTSTP)
 	}
 	broken := make(chan os.Signal, 1)
@@ -130,7 +130,7 @@ func (t *Terminal) Join(far Far) error {
 		defer t.guard()
 		t.watch(far, signals, ended)
 	}()
-	go func() { // a write that waits for the job to read ends with it, and with far
+	go func() { // a write that blocks because the job does not read ends when far is closed
 		defer stop.Close()
 		defer t.guard()
 		t.pass(far, stop)
@@ -144,11 +144,11 @@ func (t *Terminal) Join(far Far) error {
 	return err
 }
 
-// patience, in milliseconds, is how long pass does not look at keys that are not for this process.
-const patience = 100
+// backgroundPoll is the interval in milliseconds at which pass checks whether a background process is in the foreground.
+const backgroundPoll = 100
 
-// pass passes keys to the job until the other end of stop is closed. What is typed after that is left for who reads the
-// terminal next.
+// pass forwards keys to the job until the other end of stop is closed. Keys typed after that are left for the next reader
+// of the terminal.
 func (t *Terminal) pass(far Far, stop *os.File) {
 	buffer := make([]byte, 4<<10)
 	fds := []unix.PollFd{{Fd: int32(t.in.Fd()), Events: unix.POLLIN}, {Fd: int32(stop.Fd()), Events: unix.POLLIN}}
@@ -158,13 +158,13 @@ func (t *Terminal) pass(far Far, stop *os.File) {
 		} else if err != nil || fds[1].Revents != 0 {
 			return
 		}
-		// What is typed is the shell's, and reading it would stop this process, which may have been told to end.
+		// In the background, keys belong to the shell. Reading them would stop this process, even if it was told to end.
 		if t.background() {
-			_, _ = unix.Poll(fds[1:], patience)
+			_, _ = unix.Poll(fds[1:], backgroundPoll)
 			continue
 		}
-		t.regain(far) // a shell need not say that this process is in the foreground again
-		t.fit(far)    // a key that was pressed after the size changed is not to overtake that
+		t.regain(far) // a shell may put this process into the foreground without a signal
+		t.fit(far)    // a key pressed after a resize must not arrive before it
 		n, err := t.in.Read(buffer)
 		if err == nil {
 			_, err = far.Write(buffer[:n])
@@ -175,7 +175,7 @@ func (t *Terminal) pass(far Far, stop *os.File) {
 	}
 }
 
-// show passes on what the job writes until its end, or the first error of that.
+// show forwards the job's output until its end or the first write error.
 func (t *Terminal) show(far io.Reader) error {
 	buffer := make([]byte, 32<<10)
 	for {
@@ -186,14 +186,14 @@ func (t *Terminal) show(far io.Reader) error {
 			}
 		}
 		if err != nil {
-			return nil // for a master EIO: nobody has the terminal open any more
+			return nil // EIO of a master: no process has the terminal open any more
 		}
 	}
 }
 
-// watch does what signals ask for.
+// watch handles signals until ended is closed.
 func (t *Terminal) watch(far Far, signals <-chan os.Signal, ended <-chan struct{}) {
-	t.fit(far) // it may have changed since the job was asked for
+	t.fit(far) // the size may have changed since the job was requested
 	for {
 		var s os.Signal
 		select {
@@ -206,16 +206,16 @@ func (t *Terminal) watch(far Far, signals <-chan os.Signal, ended <-chan struct{
 			t.fit(far)
 		case unix.SIGTSTP:
 			t.pause()
-			// Not SIGTSTP, which an orphaned process group ignores: that SIGCONT follows is to be certain.
+			// Not SIGTSTP, which is ignored in an orphaned process group: SIGCONT, which sets the terminal up again, must follow.
 			_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
 		case unix.SIGCONT:
-			t.lose() // whoever stopped it, SIGSTOP included: a shell has used the terminal meanwhile
+			t.lose() // after any stop, SIGSTOP included, a shell has used the terminal
 			t.regain(far)
 		}
 	}
 }
 
-// fit gives the job's terminal the size of ours, if that is another than the last.
+// fit sets the size of the job's terminal to that of t if it differs from the last one.
 func (t *Terminal) fit(far Far) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -225,24 +225,24 @@ func (t *Terminal) fit(far Far) {
 	}
 }
 
-// regain makes the terminal raw again, if it is not and is ours to use.
+// regain makes the terminal raw again if it is not raw and this process is in the foreground.
 func (t *Terminal) regain(far Far) {
-	if t.has() || t.background() {
+	if t.isSettled() || t.background() {
 		return
 	}
 	_ = t.Raw()
 	t.redraw(far)
 }
 
-// shownElsewhere is how long a program has to see that its terminal has another size.
-const shownElsewhere = 50 * time.Millisecond
+// otherSizeTime is how long redraw leaves a different size, so that programs notice it.
+const otherSizeTime = 50 * time.Millisecond
 
-// redraw has the job's program draw its screen again. Nobody stopped it, and so it does not know that the screen has
-// something else on it. Many programs draw only when the size is another than they know, hence the other size stays for a
-// moment.
+// redraw makes the job's program draw its screen again. The program was not stopped, so it does not know that the screen
+// shows something else. Many programs redraw only if the size differs from the one they know, so redraw sets a different
+// size for a moment.
 func (t *Terminal) redraw(far Far) {
 	other := t.Size()
 	other.Rows = max(other.Rows^1, 2)
 	_ = far.Resize(other)
-	time.AfterFunc(shownElsewhere, func() { _ = far.Resize(t.Size()) })
+	time.AfterFunc(otherSizeTime, func() { _ = far.Resize(t.Size()) })
 }

@@ -1,14 +1,14 @@
-// Package terminal is a person's side of a job's terminal: what is typed at ours is the job's to read, what the job writes
-// is shown on ours, and both have one size.
+// Package terminal joins the terminal of this process to that of a job: keys go to the job, the job's output is shown here,
+// and both terminals have the same size.
 //
-// Ours is raw meanwhile (cfmakeraw(3)), so that every key is the job's, Ctrl-C included: it is the line discipline of the
-// job's own terminal that makes a signal of it. Whichever way this process goes on, the terminal is as it was before:
+// Meanwhile the terminal of this process is raw (cfmakeraw(3)), so that every key goes to the job, including Ctrl-C, which
+// the line discipline of the job's own terminal turns into a signal. The original settings are restored in every case:
 //
 //	the job's end, an error, a refusal   the caller defers Restore
-//	a signal that ends this process      who catches it calls Restore first
-//	a panic                              deferred calls run; goroutines of this package restore before they die of one
-//	SIGTSTP                              Join restores, stops this process, and is raw again after SIGCONT
-//	SIGKILL                              nobody can: stty sane(1)
+//	a signal that ends this process      its handler calls Restore first
+//	a panic                              deferred calls run; goroutines of this package restore before they panic
+//	SIGTSTP                              Join restores, stops this process, and makes the terminal raw after SIGCONT
+//	SIGKILL                              not possible: run stty sane(1)
 package terminal
 
 import (
@@ -22,28 +22,28 @@ import (
 	"corral/job"
 )
 
-// ErrNone is standard input, or what is in its place, that is no terminal.
-var ErrNone = errors.New("standard input is no terminal")
+// ErrNone means that standard input, or the file used instead, is not a terminal.
+var ErrNone = errors.New("standard input is not a terminal")
 
-// What a terminal has that does not know its size, a serial line for example: that of a VT100.
+// The size of a VT100, used for terminals without a known size, such as serial lines.
 const (
 	defaultRows = 24
 	defaultCols = 80
 )
 
-// A Terminal is what a person sits at.
+// A Terminal is the terminal of this process.
 type Terminal struct {
 	in, out *os.File
 	before  unix.Termios
 
 	mu    sync.Mutex
 	isRaw bool     // guarded by mu
-	over  bool     // guarded by mu: Restore was called, and it stays as it is
-	told  job.Size // guarded by mu: the size that the job's terminal was given last
+	over  bool     // guarded by mu: Restore was called, so the settings no longer change
+	told  job.Size // guarded by mu: the last size given to the job's terminal
 }
 
-// Open returns the terminal that in is; what a job writes goes to out, which may be anything. Both stay the caller's.
-// The error is ErrNone if in is no terminal.
+// Open returns a Terminal for in; the job's output goes to out, which may be any file. The caller keeps both files.
+// The error is ErrNone if in is not a terminal.
 func Open(in, out *os.File) (*Terminal, error) {
 	before, err := unix.IoctlGetTermios(int(in.Fd()), unix.TCGETS)
 	if err != nil {
@@ -52,7 +52,7 @@ func Open(in, out *os.File) (*Terminal, error) {
 	return &Terminal{in: in, out: out, before: *before}, nil
 }
 
-// Size is the terminal's size now.
+// Size returns the current size of the terminal.
 func (t *Terminal) Size() job.Size {
 	ws, err := unix.IoctlGetWinsize(int(t.in.Fd()), unix.TIOCGWINSZ)
 	if err != nil || ws.Row == 0 || ws.Col == 0 {
@@ -61,8 +61,8 @@ func (t *Terminal) Size() job.Size {
 	return job.Size{Rows: ws.Row, Cols: ws.Col}
 }
 
-// Raw makes the terminal raw. A process in the background is stopped until it is in the foreground (tcsetattr(3)). After
-// Restore it does nothing.
+// Raw makes the terminal raw. In the background it stops this process until that is in the foreground (tcsetattr(3)).
+// After Restore it does nothing.
 func (t *Terminal) Raw() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,7 +82,8 @@ func (t *Terminal) Raw() error {
 	return nil
 }
 
-// Restore puts the terminal back as it was, for good. It may be called from anywhere, and more than once.
+// Restore restores the terminal's settings; Raw has no effect afterwards. It may be called by any goroutine, and more than
+// once.
 func (t *Terminal) Restore() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,7 +91,7 @@ func (t *Terminal) Restore() {
 	t.restore()
 }
 
-// pause is Restore until the next Raw.
+// pause restores the terminal's settings until the next Raw.
 func (t *Terminal) pause() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,28 +106,28 @@ func (t *Terminal) restore() {
 	_ = unix.IoctlSetTermios(int(t.in.Fd()), unix.TCSETS, &t.before)
 }
 
-// lose says that somebody else has set the terminal.
+// lose records that another process has changed the terminal's settings.
 func (t *Terminal) lose() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.isRaw = false
 }
 
-// has reports whether the terminal is raw, as far as is known, or was restored for good.
-func (t *Terminal) has() bool {
+// isSettled reports whether the terminal is raw, as far as is known, or Restore was called.
+func (t *Terminal) isSettled() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.isRaw || t.over
 }
 
-// background reports whether the terminal is another job's of the shell that started this process. Then the shell has put
-// it right already, and to touch it would stop this process.
+// background reports whether this process is in the background of its shell. The shell has then restored the terminal's
+// settings already, and changing them would stop this process.
 func (t *Terminal) background() bool {
 	group, err := unix.IoctlGetInt(int(t.in.Fd()), unix.TIOCGPGRP)
 	return err == nil && group != unix.Getpgrp()
 }
 
-// guard is deferred by goroutines: a panic in one ends the process without what main has deferred.
+// guard is deferred by goroutines: a panic in one ends the process without running main's deferred calls.
 func (t *Terminal) guard() {
 	if p := recover(); p != nil {
 		t.Restore()

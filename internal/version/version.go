@@ -1,5 +1,5 @@
-// Package version holds the version of the programs of one build.
+// Package version holds the version of all programs of one build.
 package version
 
-// Version is what `git describe` says of the tree that was built, "dev" when no one told the linker.
+// Version is the output of git describe for the built tree, set by the linker; "dev" if it is not set.
 var Version = "dev"

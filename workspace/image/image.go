@@ -16,6 +16,12 @@
 //   - Devices, pipes and sockets are omitted, and set-id bits are dropped: both are counted. Owners, extended
 //     attributes and file capabilities are dropped: all files of a layer belong to one user.
 //   - Reading a directory never leaves it, neither through links nor into other mounts.
+//
+// go-containerregistry parses indexes, manifests and configurations, and computes digests. Its readers of layouts and
+// archives are not used, because they do not keep these bounds: layout reads index.json and blobs of any size, and opens
+// them by name, following links out of the directory; tarball reads documents of any size, scans the archive from its
+// start for each file, and mutate.Extract keeps all names of all layers in memory, drops links silently, and accepts
+// entries below symbolic links (v0.22.1).
 package image
 
 import (

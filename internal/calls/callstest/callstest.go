@@ -1,4 +1,4 @@
-// Package callstest watches what a server tells of the calls of its tools: their lines in the log, and their spans.
+// Package callstest records the log lines and spans that a server under test writes for the calls of its tools.
 package callstest
 
 import (
@@ -13,25 +13,25 @@ import (
 	"corral/job"
 )
 
-// Keys are those that the line of every call has.
+// Keys lists the keys of every call's line.
 var Keys = []string{"time", "level", "msg", "trace_id", "tool", "repo", "principal", "session", "job", "wall_ms", "bytes_out", "error"}
 
-// A Watcher is a log of JSON lines, and a calls.Tracer. The zero value has seen nothing.
+// A Watcher is a writer for JSON log lines and a calls.Tracer. The zero value is ready for use.
 type Watcher struct {
 	mu    sync.Mutex
-	lines []map[string]any // guarded by mu: of calls
-	spans []Span           // guarded by mu: of calls that ended
-	jobs  int              // guarded by mu: that the Tracer was told of
+	lines []map[string]any // guarded by mu: lines of calls
+	spans []Span           // guarded by mu: spans of ended calls
+	jobs  int              // guarded by mu: number of jobs passed to the Tracer
 }
 
-// A Span is what the Tracer was told of one call.
+// A Span is a recorded span of one call.
 type Span struct {
 	Name string
 	At   calls.Trace
 	End  calls.Summary
 }
 
-// Write takes a line of the log.
+// Write implements io.Writer. Each Write is one log line.
 func (w *Watcher) Write(line []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -45,29 +45,29 @@ func (w *Watcher) Write(line []byte) (int, error) {
 
 // Begin implements calls.Tracer.
 func (w *Watcher) Begin(name string, at calls.Trace, _ time.Time) calls.Span {
-	return &under{w, Span{Name: name, At: at}}
+	return &openSpan{w, Span{Name: name, At: at}}
 }
 
-// An under is a span whose call is under way.
-type under struct {
+// An openSpan is the span of a call in progress.
+type openSpan struct {
 	w    *Watcher
 	span Span
 }
 
-func (u *under) Job(*job.Record) {
+func (u *openSpan) Job(*job.Record) {
 	u.w.mu.Lock()
 	defer u.w.mu.Unlock()
 	u.w.jobs++
 }
 
-func (u *under) End(sum calls.Summary) {
+func (u *openSpan) End(sum calls.Summary) {
 	u.w.mu.Lock()
 	defer u.w.mu.Unlock()
 	u.span.End = sum
 	u.w.spans = append(u.w.spans, u.span)
 }
 
-// Call waits for the n-th call, from 0, and returns its line and its span.
+// Call waits for the end of call n, counted from 0, and returns its line and its span.
 func (w *Watcher) Call(t *testing.T, n int) (line map[string]any, span Span) {
 	t.Helper()
 	w.wait(t, n+1, func(calls int) bool { return calls > n })
@@ -76,7 +76,7 @@ func (w *Watcher) Call(t *testing.T, n int) (line map[string]any, span Span) {
 	return w.lines[n], w.spans[n]
 }
 
-// Last waits until there were n calls and no more, and returns the last one, with how many jobs there were so far.
+// Last waits until exactly n calls have ended, and returns the last one and the number of jobs so far.
 func (w *Watcher) Last(t *testing.T, n int) (line map[string]any, span Span, jobs int) {
 	t.Helper()
 	w.wait(t, n, func(calls int) bool { return calls == n })
@@ -85,7 +85,7 @@ func (w *Watcher) Last(t *testing.T, n int) (line map[string]any, span Span, job
 	return w.lines[n-1], w.spans[n-1], w.jobs
 }
 
-// wait waits for lines and spans, of both as many as will do; n is for people.
+// wait waits until enough accepts the number of lines and the number of spans. n is used in the failure message.
 func (w *Watcher) wait(t *testing.T, n int, enough func(calls int) bool) {
 	t.Helper()
 	sandboxtest.Eventually(t, 10*time.Second, fmt.Sprintf("the line of call %d", n), func() bool {
