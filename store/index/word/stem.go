@@ -3,6 +3,12 @@ package word
 // Stem appends the stem of a folded word to dst, by Porter's algorithm (M. F. Porter, An algorithm for suffix stripping,
 // Program 14, 1980) with the two changes in its author's later code. Words of less than three letters, and words with
 // characters other than a to z, are returned unchanged.
+//
+// Knowledge bases contain stems, so a change to any of them needs another version of the schema (package db), which has
+// every base refilled from what is still in artifacts. That, and figures of 2026, speak against a library: of 164,744 words
+// in Go's own tree, the package porter of github.com/blevesearch/snowballstem stems 73 differently, as it follows the paper
+// rather than its author's code ("assembly", "incompatibly"), takes 14 % longer and allocates for each word. Porter's later
+// algorithm, there or in github.com/kljensen/snowball, takes 2.1 to 2.8 times as long and stems 3,762 differently.
 func Stem(dst, w []byte) []byte {
 	at := len(dst)
 	dst = append(dst, w...)
