@@ -140,7 +140,7 @@ var bounds = []bound{
 		shown:  true,
 	},
 	{
-		from: "store/artifact", only: []string{"std", sys, "github.com/klauspost/compress/...", "internal/redact", "job", "store/artifact/..."},
+		from: "store/artifact", only: []string{"std", sys, "github.com/klauspost/compress/...", "internal/redact", "job", "store/artifact/...", "store/at"},
 		reason: "it stores output for any front-end: it starts no process and opens no connection",
 	},
 	{
@@ -156,11 +156,15 @@ var bounds = []bound{
 		reason: "it is a function of a stream of bytes that anybody wrote, so it must be easy to audit",
 	},
 	{
-		from: "store/index", only: []string{"std", sys, "modernc.org/sqlite/...", "store/index/...", "internal/text"},
+		from: "store/index", only: []string{"std", sys, "modernc.org/sqlite/...", "store/at", "store/index/...", "internal/text"},
 		reason: "it searches output for any front-end: it starts no process and opens no connection",
 	},
 	{
-		from: "store/index/db", only: []string{"std", sys, "modernc.org/sqlite/...", "store/index/chunk"},
+		from: "store/at", only: []string{"std", sys},
+		reason: "it opens files that other users may have put there, so it must be easy to audit",
+	},
+	{
+		from: "store/index/db", only: []string{"std", sys, "modernc.org/sqlite/...", "store/at", "store/index/chunk"},
 		reason: "it opens files that other users may have put there, so it must be easy to audit",
 	},
 	{
@@ -192,19 +196,19 @@ var bounds = []bound{
 		reason: "it is a table and a search in directories: it starts no process and opens no connection",
 	},
 	{
-		from: "store/audit", only: []string{"std", sys, "job", "store/audit/files", "store/audit/record"},
+		from: "store/audit", only: []string{"std", sys, "internal/text", "job", "store/audit/files", "store/audit/record"},
 		reason: "root writes this log and others verify it, so it must be easy to audit",
 	},
 	{
-		from: "store/audit/record", only: []string{"std", "job"},
+		from: "store/audit/record", only: []string{"std", "internal/text", "job"},
 		reason: "it is the form of the audit log, which writers and readers share: it writes nothing",
 	},
 	{
-		from: "store/audit/files", only: []string{"std", sys, "job", "store/audit/record"},
+		from: "store/audit/files", only: []string{"std", sys, "internal/text", "job", "store/audit/record"},
 		reason: "it opens, locks and reads files of root's, so it must be easy to audit",
 	},
 	{
-		from: "store/audit/reader", only: []string{"std", sys, "job", "store/audit/files", "store/audit/record"},
+		from: "store/audit/reader", only: []string{"std", sys, "internal/text", "job", "store/audit/files", "store/audit/record"},
 		reason: "it only reads, and cannot reach what writes records",
 	},
 	{

@@ -89,10 +89,10 @@ func JSON(b []byte) []byte {
 		case r < ' ' || strconv.IsPrint(r): // controls of C0 are between values, or it is no JSON
 			out = append(out, b[:n]...)
 		case r > 0xffff:
-			out = appendUnit(out, 0xd800+(r-0x10000)>>10)
-			out = appendUnit(out, 0xdc00+(r-0x10000)&0x3ff)
+			out = AppendUnit(out, 0xd800+(r-0x10000)>>10)
+			out = AppendUnit(out, 0xdc00+(r-0x10000)&0x3ff)
 		default:
-			out = appendUnit(out, r)
+			out = AppendUnit(out, r)
 		}
 		b = b[n:]
 	}
@@ -124,8 +124,8 @@ func unshown(b []byte) int {
 	return len(b)
 }
 
-// appendUnit appends a UTF-16 code unit as a JSON escape.
-func appendUnit(b []byte, u rune) []byte {
+// AppendUnit appends a UTF-16 code unit as a JSON escape: \u and four hexadecimal digits.
+func AppendUnit(b []byte, u rune) []byte {
 	return append(b, '\\', 'u', hexDigits[u>>12&15], hexDigits[u>>8&15], hexDigits[u>>4&15], hexDigits[u&15])
 }
 

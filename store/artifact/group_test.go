@@ -7,12 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/sandboxtest"
+	"corral/store/at"
 )
 
 // TestSyncTimer: an artifact is synced by a timer that was started for it in advance; after that timer has run it gets
 // its own.
 func TestSyncTimer(t *testing.T) {
-	dir, err := unix.Open(t.TempDir(), dirFlags, 0)
+	dir, err := unix.Open(t.TempDir(), at.Dir, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +32,7 @@ func TestSyncTimer(t *testing.T) {
 				return !due
 			})
 		}
-		fd, err := openat(dir, ".", dirFlags)
+		fd, err := at.Open(dir, ".", at.Dir)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"corral/store/artifact/manifest"
 	"corral/store/artifact/spool"
+	"corral/store/at"
 )
 
 // owns reports whether an artifact with an unreadable manifest belongs to r, according to its streams.
@@ -25,7 +26,7 @@ func (s *Store) owns(handle string, r *Reader) bool {
 
 // mark returns the owner's subfield from the header of a stream.
 func (s *Store) mark(handle, file string) ([]byte, error) {
-	dir, err := openat(s.dir, handle, dirFlags)
+	dir, err := at.Open(s.dir, handle, at.Dir)
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ import (
 
 	"corral/internal/test/sandboxtest"
 	"corral/store/artifact/manifest"
+	"corral/store/at"
 )
 
 // TestMain also plays another process that has the store open.
@@ -196,7 +197,7 @@ func TestStoppedProcess(t *testing.T) {
 	}
 	defer held.Close()
 	// The initial sweep may hold it.
-	for tryLock(int(held.Fd())) != nil {
+	for at.TryLock(int(held.Fd())) != nil {
 		runtime.Gosched()
 	}
 	begun := time.Now()
@@ -272,7 +273,7 @@ func fullDisk() int {
 			}
 		}
 	}
-	all, _ := names(s.dir, -1)
+	all, _ := at.Names(s.dir, -1)
 	for _, name := range all {
 		if strings.HasPrefix(name, ".") && name != quotaName {
 			return fail("left:", name)

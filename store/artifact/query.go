@@ -15,6 +15,7 @@ import (
 	"corral/store/artifact/lines"
 	"corral/store/artifact/manifest"
 	"corral/store/artifact/spool"
+	"corral/store/at"
 )
 
 // Errors of reading. They are wrapped with details that the reader may learn.
@@ -199,7 +200,7 @@ func (s *Store) find(handle string, r *Reader) (*Manifest, int, error) {
 
 // manifest reads the manifest of an artifact, and returns its open directory, which the caller must close.
 func (s *Store) manifest(handle string) (*Manifest, int, error) {
-	dir, err := openat(s.dir, handle, dirFlags)
+	dir, err := at.Open(s.dir, handle, at.Dir)
 	if err != nil {
 		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {
 			err = ErrNotFound

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/store/artifact/manifest"
+	"corral/store/at"
 )
 
 // A usage is the total of a store's artifacts.
@@ -29,7 +30,7 @@ const (
 )
 
 func (q *quota) open(dir int) (err error) {
-	q.fd, err = openat(dir, quotaName, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK)
+	q.fd, err = at.Open(dir, quotaName, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK)
 	return err
 }
 
@@ -58,7 +59,7 @@ func (q *quota) update(f func(usage) (usage, error)) error {
 func (q *quota) lock() bool {
 	wait := 50 * time.Microsecond
 	for until := time.Now().Add(lockPatience); ; wait = min(2*wait, 5*time.Millisecond) {
-		if tryLock(q.fd) == nil {
+		if at.TryLock(q.fd) == nil {
 			return true
 		}
 		if time.Now().After(until) {
@@ -99,7 +100,7 @@ func onDisk(n int64) int64 { return (n + blockSize - 1) / blockSize * blockSize 
 func fileSize(dir int, name string) (int64, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return 0, errName("stat", name, err)
+		return 0, at.Err("stat", name, err)
 	}
 	return st.Size, nil
 }
@@ -126,7 +127,7 @@ func (s *Store) artifacts() ([]stored, error) { return s.listed(s.look) }
 
 // listed returns the artifacts as described by look, oldest first.
 func (s *Store) listed(look func(handle string, begun time.Time) stored) ([]stored, error) {
-	all, err := names(s.dir, -1)
+	all, err := at.Names(s.dir, -1)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +155,7 @@ func (s *Store) listed(look func(handle string, begun time.Time) stored) ([]stor
 // look returns the commit time and size of an artifact whose job began at begun.
 func (s *Store) look(handle string, begun time.Time) stored {
 	a := stored{handle: handle, since: begun, bytes: blockSize}
-	fd, err := openat(s.dir, handle, dirFlags)
+	fd, err := at.Open(s.dir, handle, at.Dir)
 	if err != nil {
 		return a
 	}
@@ -279,7 +280,7 @@ func (s *Store) unlink(handle string) (mine bool, err error) {
 	if errors.Is(err, unix.ENOENT) {
 		return false, nil // another process did it
 	}
-	return err == nil, errName("rename", handle, err)
+	return err == nil, at.Err("rename", handle, err)
 }
 
 // remove removes an artifact and its files.

@@ -13,6 +13,7 @@ import (
 
 	"corral/store/artifact/manifest"
 	"corral/store/artifact/spool"
+	"corral/store/at"
 )
 
 // Options of a Store. A zero field means its default.
@@ -123,11 +124,11 @@ func (s *Store) open(state *os.File) error {
 
 func (s *Store) openAt(state int) (err error) {
 	if !s.readOnly {
-		if err := unix.Mkdirat(state, storeName, dirMode); err != nil && !errors.Is(err, unix.EEXIST) {
-			return errName("mkdir", storeName, err)
+		if err := unix.Mkdirat(state, storeName, at.DirMode); err != nil && !errors.Is(err, unix.EEXIST) {
+			return at.Err("mkdir", storeName, err)
 		}
 	}
-	if s.dir, err = openat(state, storeName, dirFlags); err != nil {
+	if s.dir, err = at.Open(state, storeName, at.Dir); err != nil {
 		if s.readOnly && errors.Is(err, unix.ENOENT) {
 			return nil
 		}
@@ -167,7 +168,7 @@ func (s *Store) commit(t *tempDir, handle, principal string, size int64) error {
 	if s.fsyncEach {
 		for _, fd := range t.fds() {
 			if err := unix.Fsync(fd); err != nil {
-				return errName("fsync", t.name, err)
+				return at.Err("fsync", t.name, err)
 			}
 		}
 	}
@@ -189,7 +190,7 @@ func (s *Store) commit(t *tempDir, handle, principal string, size int64) error {
 		return err
 	}
 	if err != nil {
-		return errName("rename", t.name, err)
+		return at.Err("rename", t.name, err)
 	}
 	t.name = ""
 	s.owners.set(handle, principal)
@@ -197,7 +198,7 @@ func (s *Store) commit(t *tempDir, handle, principal string, size int64) error {
 		s.wakeSweeper()
 	}
 	if s.fsyncEach {
-		return errName("fsync", storeName, unix.Fsync(s.dir))
+		return at.Err("fsync", storeName, unix.Fsync(s.dir))
 	}
 	s.syncer.add(t.hand())
 	return nil

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/store/artifact/manifest"
+	"corral/store/at"
 )
 
 // sweepEvery is the interval between sweeps.
@@ -34,7 +35,7 @@ func (s *Store) sweepAtIntervals(ctx context.Context) {
 
 // clear removes the files of unlinked artifacts.
 func (s *Store) clear() {
-	all, err := names(s.dir, -1)
+	all, err := at.Names(s.dir, -1)
 	if err != nil {
 		return
 	}
@@ -48,7 +49,7 @@ func (s *Store) clear() {
 // sweep removes expired artifacts, what killed processes left, and artifacts beyond the quotas, and corrects the
 // recorded usage. What cannot be removed is left to the next sweep.
 func (s *Store) sweep(ctx context.Context) {
-	all, err := names(s.dir, -1)
+	all, err := at.Names(s.dir, -1)
 	if err != nil {
 		return
 	}
@@ -71,12 +72,12 @@ func (s *Store) sweep(ctx context.Context) {
 
 // sweepTemp removes a temporary directory if the process that created it is gone and so holds no lock on it.
 func (s *Store) sweepTemp(name string) {
-	fd, err := openat(s.dir, name, dirFlags)
+	fd, err := at.Open(s.dir, name, at.Dir)
 	if err != nil {
 		return
 	}
 	defer unix.Close(fd)
-	if tryLock(fd) == nil {
+	if at.TryLock(fd) == nil {
 		_ = removeDir(s.dir, name)
 	}
 }

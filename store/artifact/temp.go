@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/store/artifact/manifest"
+	"corral/store/at"
 )
 
 // A tempDir is a directory that becomes an artifact, with its files, which are empty at first. It is locked while dir
@@ -27,8 +28,8 @@ func (s *Store) makeTemp(handle string) (*tempDir, error) {
 	var err error
 	for range 5 {
 		t := &tempDir{name: tempPrefix + handle, dir: -1, files: [len(manifest.Files)]int{-1, -1, -1}}
-		if err = unix.Mkdirat(s.dir, t.name, dirMode); err != nil {
-			return nil, errName("mkdir", t.name, err)
+		if err = unix.Mkdirat(s.dir, t.name, at.DirMode); err != nil {
+			return nil, at.Err("mkdir", t.name, err)
 		}
 		if err = t.fill(s.dir); err == nil {
 			return t, nil
@@ -39,14 +40,14 @@ func (s *Store) makeTemp(handle string) (*tempDir, error) {
 }
 
 func (t *tempDir) fill(store int) (err error) {
-	if t.dir, err = openat(store, t.name, dirFlags); err != nil {
+	if t.dir, err = at.Open(store, t.name, at.Dir); err != nil {
 		return err
 	}
-	if err = tryLock(t.dir); err != nil {
+	if err = at.TryLock(t.dir); err != nil {
 		return err
 	}
 	for i, name := range manifest.Files { // ENOENT if a sweep removed the directory
-		if t.files[i], err = openat(t.dir, name, makeFlags); err != nil {
+		if t.files[i], err = at.Open(t.dir, name, makeFlags); err != nil {
 			return err
 		}
 	}

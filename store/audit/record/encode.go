@@ -1,11 +1,13 @@
 package record
 
 import (
+	"encoding/hex"
 	"strconv"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
+	"corral/internal/text"
 	"corral/job"
 )
 
@@ -76,11 +78,9 @@ func appendCut(b []byte, s string, limit int) []byte {
 	return b
 }
 
-const hexDigits = "0123456789abcdef"
-
 // appendText escapes s for a JSON string. Characters that a terminal would not show are escaped, too, so that lines
 // can be printed; invalid UTF-8 becomes U+FFFD. One byte becomes six at most.
-// internal/text is not used: lines are hashed, so the way they are written must not change.
+// Which characters are escaped is decided here: lines are hashed, so the way they are written must not change.
 func appendText(b []byte, s string) []byte {
 	for len(s) > 0 {
 		r, n := utf8.DecodeRuneInString(s)
@@ -94,19 +94,14 @@ func appendText(b []byte, s string) []byte {
 		case unicode.IsPrint(r):
 			b = append(b, s[:n]...)
 		case r > 0xffff:
-			b = appendUnit(b, 0xd800+(r-0x10000)>>10)
-			b = appendUnit(b, 0xdc00+(r-0x10000)&0x3ff)
+			b = text.AppendUnit(b, 0xd800+(r-0x10000)>>10)
+			b = text.AppendUnit(b, 0xdc00+(r-0x10000)&0x3ff)
 		default:
-			b = appendUnit(b, r)
+			b = text.AppendUnit(b, r)
 		}
 		s = s[n:]
 	}
 	return b
-}
-
-// appendUnit appends a UTF-16 code unit as a JSON escape.
-func appendUnit(b []byte, u rune) []byte {
-	return append(b, '\\', 'u', hexDigits[u>>12&15], hexDigits[u>>8&15], hexDigits[u>>4&15], hexDigits[u&15])
 }
 
 // timeLayout is RFC 3339 with a fixed number of digits.
@@ -117,18 +112,11 @@ func AppendLine(b []byte, p Position, now time.Time, body []byte) []byte {
 	b = append(b, `{"seq":`...)
 	b = strconv.AppendUint(b, p.Seq+1, 10)
 	b = append(b, `,"prev":"`...)
-	b = appendHash(b, p.Hash)
+	b = hex.AppendEncode(b, p.Hash[:])
 	b = append(b, `","time":"`...)
 	b = now.UTC().AppendFormat(b, timeLayout)
 	b = append(b, `",`...)
 	return append(append(b, body...), '}')
-}
-
-func appendHash(b []byte, h Hash) []byte {
-	for _, v := range h {
-		b = append(b, hexDigits[v>>4], hexDigits[v&15])
-	}
-	return b
 }
 
 // claimed writes a front-end's claims about a request.

@@ -33,7 +33,7 @@ func (s *State) Encode() []byte {
 		}
 		b = append(append(b, digits...), ' ')
 	}
-	return append(appendHash(b, s.Hash), '\n')
+	return append(hex.AppendEncode(b, s.Hash[:]), '\n')
 }
 
 var errNoHead = errors.New("audit: the head is invalid")

@@ -15,6 +15,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"corral/store/at"
 )
 
 // ErrPurged is returned for an operation on a base whose files were removed since it was opened.
@@ -73,7 +75,7 @@ func (b *Base) recreate(ctx context.Context, create bool, why error, log *slog.L
 
 // Exists reports whether the base has not been purged since it was opened.
 func (b *Base) Exists() bool {
-	st, err := stat(b.dir, b.name)
+	st, err := at.Stat(b.dir, b.name)
 	return err == nil && st.Ino == b.ino
 }
 
@@ -119,7 +121,7 @@ func (b *Base) open(ctx context.Context, create bool) error {
 		return err
 	}
 	alone := lockRange(b.lock, unix.F_WRLCK, 0)
-	wal, err := stat(b.dir, b.name+"-wal")
+	wal, err := at.Stat(b.dir, b.name+"-wal")
 	killed := alone && err == nil && wal.Size > 0
 	if err := b.connect(ctx, isNew, killed); err != nil {
 		return err
@@ -133,7 +135,7 @@ func (b *Base) open(ctx context.Context, create bool) error {
 // openFiles creates missing files, and checks existing ones.
 func (b *Base) openFiles(gen string) error {
 	for _, suffix := range []string{lockSuffix, dbSuffix} {
-		fd, err := openat(b.dir, gen+suffix, makeFlags)
+		fd, err := at.Open(b.dir, gen+suffix, makeFlags)
 		switch {
 		case err == nil:
 			CloseFD(fd)
@@ -142,7 +144,7 @@ func (b *Base) openFiles(gen string) error {
 		}
 	}
 	for _, suffix := range suffixes {
-		st, err := stat(b.dir, gen+suffix)
+		st, err := at.Stat(b.dir, gen+suffix)
 		if errors.Is(err, unix.ENOENT) {
 			continue
 		}
@@ -159,7 +161,7 @@ func (b *Base) openFiles(gen string) error {
 	// The database itself is not opened here once SQLite may have it open: closing it would release SQLite's locks
 	// (fcntl_locking(2)).
 	var err error
-	b.lock, err = openat(b.dir, gen+lockSuffix, lockFlags)
+	b.lock, err = at.Open(b.dir, gen+lockSuffix, lockFlags)
 	return err
 }
 
@@ -254,7 +256,7 @@ func (b *Base) Disk() int64 {
 		return 0
 	}
 	for _, name := range names {
-		if st, err := stat(b.dir, name); err == nil {
+		if st, err := at.Stat(b.dir, name); err == nil {
 			n += st.Size
 		}
 	}

@@ -5,46 +5,27 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"corral/store/at"
 )
 
 // DirName is the name of the directory of bases in a state directory.
 const DirName = "index"
 
-// Files are accessed by a descriptor of their directory and a name without a slash.
+// Flags for files, which are opened by the descriptor of their directory (package at).
 const (
-	dirFlags  = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	makeFlags = unix.O_RDWR | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	lockFlags = unix.O_RDWR | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
-	dirMode   = 0o700
-	fileMode  = 0o600
 )
 
 // ErrNone reports that a base has no file.
 var ErrNone = errors.New("no such knowledge base")
-
-// errName returns err as a PathError, as package os does.
-func errName(op, name string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &os.PathError{Op: op, Path: name, Err: err}
-}
-
-func openat(dir int, name string, flags int) (int, error) {
-	for {
-		fd, err := unix.Openat(dir, name, flags, fileMode)
-		if !errors.Is(err, unix.EINTR) {
-			return fd, errName("open", name, err)
-		}
-	}
-}
 
 // Reopen returns a descriptor of a directory that stays open when the caller closes dir.
 func Reopen(dir *os.File) (int, error) {
@@ -53,7 +34,7 @@ func Reopen(dir *os.File) (int, error) {
 		return -1, err
 	}
 	fd := -1
-	if cerr := c.Control(func(d uintptr) { fd, err = openat(int(d), ".", dirFlags) }); cerr != nil {
+	if cerr := c.Control(func(d uintptr) { fd, err = at.Open(int(d), ".", at.Dir) }); cerr != nil {
 		return -1, cerr
 	}
 	return fd, err
@@ -63,11 +44,11 @@ func Reopen(dir *os.File) (int, error) {
 // ErrNone.
 func openDir(state int, create bool) (int, error) {
 	if create {
-		if err := unix.Mkdirat(state, DirName, dirMode); err != nil && !errors.Is(err, unix.EEXIST) {
-			return -1, errName("mkdir", DirName, err)
+		if err := unix.Mkdirat(state, DirName, at.DirMode); err != nil && !errors.Is(err, unix.EEXIST) {
+			return -1, at.Err("mkdir", DirName, err)
 		}
 	}
-	fd, err := openat(state, DirName, dirFlags)
+	fd, err := at.Open(state, DirName, at.Dir)
 	if errors.Is(err, unix.ENOENT) {
 		return -1, ErrNone
 	}
@@ -77,7 +58,7 @@ func openDir(state int, create bool) (int, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		unix.Close(fd)
-		return -1, errName("stat", DirName, err)
+		return -1, at.Err("stat", DirName, err)
 	}
 	if err := private(DirName, &st, unix.S_IFDIR); err != nil {
 		unix.Close(fd)
@@ -102,13 +83,6 @@ func private(name string, st *unix.Stat_t, kind uint32) error {
 		return nil
 	}
 	return fmt.Errorf("%s is %s\nhint: another user may be able to read or change the knowledge base; remove it", name, what)
-}
-
-// stat returns the status of a file of a base, without following a link.
-func stat(dir int, name string) (unix.Stat_t, error) {
-	var st unix.Stat_t
-	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
-	return st, errName("stat", name, err)
 }
 
 // The names of a base's files are HASH-GENERATION plus one of these suffixes. SQLite opens files that belong to a
@@ -138,7 +112,7 @@ const maxNames = 1 << 20
 
 // files returns the names of a base's files, with any suffix.
 func files(dir int, b ID) ([]string, error) {
-	all, err := namesIn(dir)
+	all, err := at.Names(dir, maxNames)
 	if err != nil {
 		return nil, err
 	}
@@ -150,21 +124,6 @@ func files(dir int, b ID) ([]string, error) {
 		}
 	}
 	return own, nil
-}
-
-// namesIn returns the names in a directory.
-func namesIn(dir int) ([]string, error) {
-	fd, err := openat(dir, ".", dirFlags)
-	if err != nil {
-		return nil, err
-	}
-	f := os.NewFile(uintptr(fd), DirName)
-	defer f.Close()
-	all, err := f.Readdirnames(maxNames)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	return all, nil
 }
 
 // generation returns the name, without suffix, of a base's latest database, or "".
@@ -200,7 +159,7 @@ func remove(dir int, names []string) error {
 			err = unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
 		}
 		if err != nil && !errors.Is(err, unix.ENOENT) {
-			errs = append(errs, errName("remove", name, err))
+			errs = append(errs, at.Err("remove", name, err))
 		}
 	}
 	return errors.Join(errs...)

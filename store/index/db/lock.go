@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"corral/store/at"
 )
 
 // lockTimeout bounds the wait for a process that opens or purges a base.
@@ -22,7 +24,7 @@ func lockDir(ctx context.Context, dir int) error {
 		case err == nil:
 			return nil
 		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
-			return errName("lock", DirName, err)
+			return at.Err("lock", DirName, err)
 		case time.Now().After(until):
 			return fmt.Errorf("%s has been locked by another process for %v", DirName, lockTimeout)
 		}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"corral/store/at"
 )
 
 // Remove removes the files of a base, even if it is damaged or open: its users get ErrPurged.
@@ -31,7 +33,7 @@ func (b *Base) RemoveDamaged(ctx context.Context, state int, why error, log *slo
 		return false
 	}
 	defer CloseFD(dir)
-	st, err := stat(dir, b.name)
+	st, err := at.Stat(dir, b.name)
 	if err != nil || st.Ino != b.ino {
 		return false
 	}
@@ -53,7 +55,7 @@ func RemoveIdle(ctx context.Context, state int, then time.Time) error {
 		return err
 	}
 	defer CloseFD(dir)
-	names, err := namesIn(dir)
+	names, err := at.Names(dir, maxNames)
 	if err != nil {
 		return err
 	}
@@ -79,7 +81,7 @@ func RemoveIdle(ctx context.Context, state int, then time.Time) error {
 // on the directory, so no process can open it meanwhile.
 func isIdle(dir int, names []string, then time.Time) bool {
 	for _, name := range names {
-		st, err := stat(dir, name)
+		st, err := at.Stat(dir, name)
 		if err != nil || !time.Unix(st.Mtim.Unix()).Before(then) {
 			return false
 		}
@@ -94,7 +96,7 @@ func isIdle(dir int, names []string, then time.Time) bool {
 
 // unlocked reports whether no process has the base of a lock file open.
 func unlocked(dir int, name string) bool {
-	fd, err := openat(dir, name, lockFlags)
+	fd, err := at.Open(dir, name, lockFlags)
 	if err != nil {
 		return false
 	}

@@ -1,0 +1,71 @@
+// Package at opens files by a descriptor of their directory and a name, as openat(2) does, and follows no link.
+//
+// Stores use it for directories that other users may have had a hand in: names are single elements of a path, so that
+// nobody can redirect them by replacing a directory above.
+package at
+
+import (
+	"errors"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Flags for Open, and modes of what stores create.
+const (
+	Dir      = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	DirMode  = 0o700
+	FileMode = 0o600
+)
+
+// Err wraps err with the operation and the file name, like package os. It returns nil for nil.
+func Err(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &os.PathError{Op: op, Path: name, Err: err}
+}
+
+// Open opens a name in a directory, and returns its descriptor, which the caller must close. A file that flags create has
+// FileMode.
+func Open(dir int, name string, flags int) (int, error) {
+	for {
+		fd, err := unix.Openat(dir, name, flags, FileMode)
+		if !errors.Is(err, unix.EINTR) {
+			return fd, Err("open", name, err)
+		}
+	}
+}
+
+// Stat returns the status of a name in a directory. Of a link it is that of the link.
+func Stat(dir int, name string) (unix.Stat_t, error) {
+	var st unix.Stat_t
+	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	return st, Err("stat", name, err)
+}
+
+// Names returns at most limit names in a directory, unsorted; -1 means all.
+func Names(dir, limit int) ([]string, error) {
+	fd, err := Open(dir, ".", Dir)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), ".")
+	defer f.Close()
+	all, err := f.Readdirnames(limit)
+	if errors.Is(err, io.EOF) { // it is empty
+		err = nil
+	}
+	return all, err
+}
+
+// TryLock locks an open directory or file until the descriptor is closed or the process ends (flock(2)). It does not wait:
+// the error is unix.EWOULDBLOCK if it is locked already.
+func TryLock(fd int) error {
+	for {
+		if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package at
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestOpen: a link is not followed, an error names the operation and the file, and a created file is private.
+func TestOpen(t *testing.T) {
+	path := t.TempDir()
+	dir, err := unix.Open(path, Dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(dir)
+	if all, err := Names(dir, -1); err != nil || len(all) != 0 {
+		t.Errorf("%q, %v", all, err)
+	}
+	fd, err := Open(dir, "file", unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := os.Symlink("file", filepath.Join(path, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := Stat(dir, "file"); err != nil || st.Mode&0o777 != FileMode {
+		t.Errorf("%o, %v", st.Mode, err)
+	}
+	if st, err := Stat(dir, "link"); err != nil || st.Mode&unix.S_IFMT != unix.S_IFLNK {
+		t.Errorf("%o, %v", st.Mode, err)
+	}
+	var pathError *fs.PathError
+	if _, err := Open(dir, "link", Dir); !errors.As(err, &pathError) || pathError.Op != "open" || pathError.Path != "link" {
+		t.Errorf("a link was opened as a directory: %v", err)
+	}
+	if _, err := Stat(dir, "none"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	all, err := Names(dir, -1)
+	slices.Sort(all)
+	if err != nil || !slices.Equal(all, []string{"file", "link"}) {
+		t.Errorf("%q, %v", all, err)
+	}
+	if few, err := Names(dir, 1); err != nil || len(few) != 1 {
+		t.Errorf("%q, %v", few, err)
+	}
+	if _, err := Names(fd, -1); !errors.Is(err, unix.ENOTDIR) {
+		t.Error(err)
+	}
+}
+
+// TestTryLock: a lock that another descriptor holds is an error at once, until that is closed.
+func TestTryLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	var files [2]*os.File
+	for i := range files {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, FileMode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		files[i] = f
+	}
+	if err := TryLock(int(files[0].Fd())); err != nil {
+		t.Fatal(err)
+	}
+	if err := TryLock(int(files[1].Fd())); !errors.Is(err, unix.EWOULDBLOCK) {
+		t.Error(err)
+	}
+	files[0].Close()
+	if err := TryLock(int(files[1].Fd())); err != nil {
+		t.Error(err)
+	}
+}
