@@ -44,7 +44,7 @@ func (s *serving) connect() (*supervisor.Connection, config.Config, error) {
 	if os.Geteuid() == 0 && s.supervisor == "" {
 		return s.embedded()
 	}
-	c, files, err := settings.Load(config.FrontSources(os.Getenv, s.config)) // which gives up root
+	c, files, err := settings.Load(config.FrontSources(os.Getenv, s.config)) // drops root
 	if err == nil {
 		err = s.only(&c)
 	}

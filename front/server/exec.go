@@ -161,7 +161,8 @@ func (e *execListeners) openWeb(address string) error {
 	}
 	host, _, _ := net.SplitHostPort(address)
 	if g := (gate.Gate{Hosts: e.options.AllowedHosts}); !g.Named(address) {
-		return fmt.Errorf("--listen: %s can be reached from other machines\nhint: add %s to exec_server.allowed_hosts of the configuration; anybody who listens there on the network can read tokens", address, host)
+		return fmt.Errorf("--listen: %s can be reached from other machines\nhint: add %s to exec_server.allowed_hosts of the configuration; anybody who listens there on the network can read tokens",
+			address, host)
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {

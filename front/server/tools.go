@@ -18,7 +18,8 @@ const instructions = "corral runs code in a sandbox on one repository of this ma
 	"runtime_query_output reads what it wrote. ctx_execute runs code whose output alone comes back, long output is indexed, " +
 	"and ctx_search finds what is in it. There is no network. Whether files written in the repository stay there is the " +
 	"operator's choice: replies say so where they are kept for review instead. sandbox_exec, where it is listed, runs " +
-	"commands in a system of this session's own; its description says what becomes of the repository there. starlark_run computes, and sees nothing of the machine."
+	"commands in a system of this session's own; its description says what becomes of the repository there. " +
+	"starlark_run computes, and sees nothing of the machine."
 
 // maxInstructionRepos is the number of repositories that instructions name.
 const maxInstructionRepos = 50

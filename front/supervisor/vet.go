@@ -38,8 +38,7 @@ func vetting(c config.Config, files []string, log *slog.Logger) func(string) err
 	for i, a := range c.Repos {
 		for _, b := range c.Repos[i+1:] {
 			if a.Path != b.Path && directory.Overlap(a.Path, b.Path) {
-				refused[a.Path] = fmt.Errorf("it overlaps the repository %s, %s: jobs in one could replace the other", text.Quote(b.ID), text.Quote(b.Path))
-				refused[b.Path] = fmt.Errorf("it overlaps the repository %s, %s: jobs in one could replace the other", text.Quote(a.ID), text.Quote(a.Path))
+				refused[a.Path], refused[b.Path] = overlaps(b), overlaps(a)
 			}
 		}
 		for _, file := range files {
@@ -53,8 +52,15 @@ func vetting(c config.Config, files []string, log *slog.Logger) func(string) err
 	}
 	return func(repo string) error {
 		if why := refused[repo]; why != nil {
-			return &job.Refusal{Step: "repo", Message: fmt.Sprintf("%s is not served: %v", text.Quote(repo), why), Hint: "the operator can change it in the configuration"}
+			return &job.Refusal{
+				Step: "repo", Message: fmt.Sprintf("%s is not served: %v", text.Quote(repo), why),
+				Hint: "the operator can change it in the configuration",
+			}
 		}
 		return nil
 	}
+}
+
+func overlaps(r config.Repo) error {
+	return fmt.Errorf("it overlaps the repository %s, %s: jobs in one could replace the other", text.Quote(r.ID), text.Quote(r.Path))
 }

@@ -181,7 +181,8 @@ func (v *view) do(ctx context.Context) (int, error) {
 
 func (v *view) discard(ctx context.Context) (int, error) {
 	if !v.session.Kept {
-		return cli.Failure, fmt.Errorf("session %s is open\nhint: corral session close --discard %s ends it, and every job in it", v.session.ID, v.session.ID)
+		return cli.Failure, fmt.Errorf("session %s is open\nhint: corral session close --discard %s ends it, and every job in it",
+			v.session.ID, v.session.ID)
 	}
 	if _, err := v.sessions.CloseSession(ctx, v.session.ID, false); err != nil {
 		return cli.Failure, err

@@ -1,18 +1,14 @@
 package changes
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"os"
 	"regexp"
 
 	"corral/front/privilege"
 	"corral/front/supervisor"
-	"corral/internal/text"
 	"corral/isolate/client"
 	"corral/isolate/client/embed"
-	"corral/job"
 )
 
 // connect connects to the supervisor, or starts one for the session's layer if root runs this and no supervisor
@@ -74,28 +70,4 @@ func (p *pipes) close() {
 		_ = one[1].Close()
 	}
 	*p = nil
-}
-
-// findSession returns the session with this id, or the only one with this name.
-func findSession(ctx context.Context, c job.Sessions, handle string) (job.Session, error) {
-	list, err := c.ListSessions(ctx)
-	if err != nil {
-		return job.Session{}, err
-	}
-	var found []job.Session
-	for _, s := range list {
-		if s.ID == handle {
-			return s, nil
-		}
-		if s.Name == handle {
-			found = append(found, s)
-		}
-	}
-	switch len(found) {
-	case 0:
-		return job.Session{}, fmt.Errorf("there is no session %s\nhint: it may have ended without changes: corral session list", text.Quote(handle))
-	case 1:
-		return found[0], nil
-	}
-	return job.Session{}, fmt.Errorf("%d sessions are called %s\nhint: use the id: corral session list", len(found), text.Quote(handle))
 }

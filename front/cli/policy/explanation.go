@@ -77,7 +77,8 @@ func writeSpec(w io.Writer, s job.Spec) {
 
 // shellWord quotes a text that a shell would not read as one word.
 func shellWord(s string) string {
-	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("'\"\\$`&|;<>()*?[]#~!{}", r) }) {
+	special := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("'\"\\$`&|;<>()*?[]#~!{}", r) }
+	if s == "" || strings.ContainsFunc(s, special) {
 		return strconv.Quote(s)
 	}
 	return s
