@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"corral/internal/calls"
+	"corral/internal/strictjson"
 	"corral/internal/text"
 )
 
@@ -232,7 +233,9 @@ func (c *client) wants(method string) bool { return !slices.Contains(c.muted, me
 
 func (c *client) refuse(id json.RawMessage, f *fault) { c.out.answer(errorOf(id, f)) }
 
-func (c *client) reply(id json.RawMessage, result any) { c.out.answer(answerOf(id, encode(result))) }
+func (c *client) reply(id json.RawMessage, result any) {
+	c.out.answer(answerOf(id, strictjson.Encode(result)))
+}
 
 // empty is the result {}.
 type empty struct{}

@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"corral/internal/strictjson"
 	"corral/internal/text"
 	"corral/job"
 )
@@ -186,7 +187,7 @@ func (e *outcome) answer(p *process) iter.Seq[[]byte] {
 		return inPieces(errorOf(p.requestID, e.fault))
 	}
 	stdout, stderr := p.out.stream(0), p.out.stream(1)
-	frame := answerOf(p.requestID, encode(execResult{
+	frame := answerOf(p.requestID, strictjson.Encode(execResult{
 		ExitCode: e.exit, StdoutTruncated: stdout.cut, StderrTruncated: stderr.cut, extension: e.extension(),
 	}))
 	return inPieces(frame, named{name: "stdout", text: stdout.whole()}, named{name: "stderr", text: stderr.whole()})

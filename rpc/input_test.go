@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"corral/internal/strictjson"
 	"corral/job"
 )
 
@@ -101,7 +102,7 @@ func TestBudget(t *testing.T) {
 	if len(*r.Stdout) != 2000000 || r.StdoutTruncated {
 		t.Errorf("%d bytes", len(*r.Stdout))
 	}
-	p.must("command/exec/terminate", string(encode(map[string]string{"processId": p.running()})))
+	p.must("command/exec/terminate", string(strictjson.Encode(map[string]string{"processId": p.running()})))
 	if held := s.held.Load(); held != 0 {
 		t.Errorf("%d bytes of the budget are still reserved", held)
 	}

@@ -148,17 +148,6 @@ func stringOf(raw json.RawMessage) string {
 
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || bytes.Equal(raw, []byte("null")) }
 
-// encode returns the JSON of v, which must be encodable, without escaping for HTML.
-func encode(v any) json.RawMessage {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return json.RawMessage("null")
-	}
-	return bytes.TrimRight(b.Bytes(), "\n")
-}
-
 // answerOf returns the response to a request. The protocol omits the "jsonrpc" member.
 func answerOf(id, result json.RawMessage) []byte {
 	return slices.Concat([]byte(`{"id":`), id, []byte(`,"result":`), result, []byte(`}`))
@@ -169,10 +158,10 @@ func errorOf(id json.RawMessage, f *fault) []byte {
 	if id == nil {
 		id = json.RawMessage("null")
 	}
-	return slices.Concat([]byte(`{"id":`), id, []byte(`,"error":`), encode(f), []byte(`}`))
+	return slices.Concat([]byte(`{"id":`), id, []byte(`,"error":`), strictjson.Encode(f), []byte(`}`))
 }
 
 // noteOf returns a notification.
 func noteOf(method string, params any) []byte {
-	return slices.Concat([]byte(`{"method":`), encode(method), []byte(`,"params":`), encode(params), []byte(`}`))
+	return slices.Concat([]byte(`{"method":`), strictjson.Encode(method), []byte(`,"params":`), strictjson.Encode(params), []byte(`}`))
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"corral/internal/strictjson"
 )
 
 // TestMessages checks the answers to valid and invalid messages, and that the connection stays usable.
@@ -34,8 +36,8 @@ func TestMessages(t *testing.T) {
 		{`{"id":[],"method":"x"}`, invalid + "`id` must be"},
 		{`{"id":9223372036854775808,"method":"x"}`, invalid + "`id` must be"},
 		{`{"id":"` + strings.Repeat("x", maxID) + `","method":"x"}`, invalid + "`id` must be"},
-		{`{"id":1,"id":2,"method":"x"}`, invalid + `the key \"id\" is there twice`},
-		{`{"id":1,"method":"x","params":{"a":{"b":1,"b":2}}}`, invalid + `params.a: the key \"b\" is there twice`},
+		{`{"id":1,"id":2,"method":"x"}`, invalid + `duplicate key \"id\"`},
+		{`{"id":1,"method":"x","params":{"a":{"b":1,"b":2}}}`, invalid + `params.a: duplicate key \"b\"`},
 		{`{"id":1,"method":"x","params":` + deep + `}`, invalid},
 		{string(errTooLongText), invalid + "the message is too long: at most 10485760 bytes are accepted"},
 		{`{"id":9223372036854775807,"method":"nonsense"}`, `{"id":9223372036854775807,"error":{"code":-32600,"message":"Invalid request: unknown method`},
@@ -117,11 +119,11 @@ func FuzzParse(f *testing.F) {
 		if !isObject && fault == nil {
 			t.Fatalf("%q: accepted, but not a JSON object", data)
 		}
-		answer := answerOf(json.RawMessage("1"), encode(empty{}))
+		answer := answerOf(json.RawMessage("1"), strictjson.Encode(empty{}))
 		if fault != nil {
 			answer = errorOf(m.id, fault)
 		} else if m.id != nil {
-			answer = answerOf(m.id, encode(empty{}))
+			answer = answerOf(m.id, strictjson.Encode(empty{}))
 			if !bytes.Equal(m.id, v["id"]) {
 				t.Errorf("%q: id %s, want %s", data, m.id, v["id"])
 			}

@@ -197,4 +197,6 @@ func (r *reader) inherit(inner *reader) {
 }
 
 // quoted returns name as a JSON string, for error messages.
-func quoted(name string) string { return string(encode(strings.ToValidUTF8(name, "\uFFFD"))) }
+func quoted(name string) string {
+	return string(strictjson.Encode(strings.ToValidUTF8(name, "\uFFFD")))
+}

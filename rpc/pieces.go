@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"iter"
 	"unicode/utf8"
+
+	"corral/internal/strictjson"
 )
 
 const (
@@ -48,7 +50,7 @@ func inPieces(frame []byte, texts ...named) iter.Seq[[]byte] {
 
 // inner returns the encoded string without its quotation marks.
 func inner(s string) []byte {
-	text := encode(s)
+	text := strictjson.Encode(s)
 	return text[1 : len(text)-1]
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"corral/internal/strictjson"
 )
 
 // TestInPieces checks that texts inserted in pieces are those of the message encoded at once, whatever is in them and
@@ -35,8 +37,8 @@ func TestInPieces(t *testing.T) {
 		for range 20 {
 			stdout, stderr := random(size), random(size/2)
 			name, more := `"stdout":""`, strings.Repeat("x", r.IntN(2))+"\n"
-			want := encode(message{name, validText(stdout), validText(stderr) + more, true})
-			pieces := slices.Collect(inPieces(encode(message{Name: name, Last: true}),
+			want := strictjson.Encode(message{name, validText(stdout), validText(stderr) + more, true})
+			pieces := slices.Collect(inPieces(strictjson.Encode(message{Name: name, Last: true}),
 				named{name: "stdout", text: stdout}, named{name: "stderr", text: stderr, more: more}))
 			if got := slices.Concat(pieces...); !bytes.Equal(got, want) {
 				t.Fatalf("%d bytes: %.300q, want %.300q", size, got, want)

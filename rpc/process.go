@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"corral/internal/calls"
+	"corral/internal/strictjson"
 	"corral/job"
 )
 
@@ -119,7 +120,7 @@ func (p *process) announce() {
 	}
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	p.announceLocked(answerOf(p.requestID, encode(empty{})))
+	p.announceLocked(answerOf(p.requestID, strictjson.Encode(empty{})))
 }
 
 // announceLocked sends answer unless process/spawn was answered already. The caller holds c.mu.
@@ -147,7 +148,7 @@ func (p *process) finish(e *outcome) {
 	case e.fault != nil && !p.answered:
 		p.announceLocked(errorOf(p.requestID, e.fault))
 	default:
-		p.announceLocked(answerOf(p.requestID, encode(empty{})))
+		p.announceLocked(answerOf(p.requestID, strictjson.Encode(empty{})))
 		last.build = func() iter.Seq[[]byte] { return e.exitedNote(p) }
 	}
 	if last.build == nil || p.isSpawn() && !c.wants(p.family.exited) {
@@ -162,7 +163,7 @@ func (p *process) write(id json.RawMessage, data []byte, last bool) *fault {
 	if p.input == nil {
 		return faultOf(codeRequest, "%s", p.family.noStdin)
 	}
-	done := answerOf(id, encode(empty{}))
+	done := answerOf(id, strictjson.Encode(empty{}))
 	p.c.addPending(id)
 	fault := p.input.put(chunk{data: data, last: last, reply: func() { p.c.answerPending(id, done) }})
 	if fault != nil {

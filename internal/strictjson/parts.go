@@ -3,7 +3,8 @@ package strictjson
 import (
 	"bytes"
 	"encoding/json"
-	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // An Entry is a key of an object and its value, as it was written.
@@ -12,96 +13,77 @@ type Entry struct {
 	Value json.RawMessage
 }
 
-// Entries returns what is in an object, in its order; nil for what is no object.
-//
-// Preconditions: Check found nothing wrong with data, or with a text that it is a value of.
+// Entries returns the entries of an object in their order, nil if data is not an object. The values are parts of data. Keys are
+// unique if Check accepted data.
 func Entries(data []byte) []Entry {
-	w := &walker{data: data}
-	if w.next() != '{' {
+	d := newTokens(data)
+	defer release(d)
+	if d.PeekKind() != '{' {
 		return nil
 	}
+	_, _ = d.ReadToken()
 	found := []Entry{}
-	w.at++
-	for w.next() != '}' {
-		key := w.key()
-		found = append(found, Entry{key, w.raw()})
+	for d.PeekKind() == '"' {
+		key, err := valueOf(d, data)
+		if err != nil {
+			return nil
+		}
+		value, err := valueOf(d, data)
+		if err != nil {
+			return nil
+		}
+		found = append(found, Entry{Unquote(key), value})
 	}
-	return found
-}
-
-// Elements returns what is in an array, at most limit of them and one; nil for what is no array.
-//
-// Preconditions: as for Entries.
-func Elements(data []byte, limit int) []json.RawMessage {
-	w := &walker{data: data}
-	if w.next() != '[' {
+	if _, err := d.ReadToken(); err != nil {
 		return nil
 	}
+	return found
+}
+
+// Elements returns the elements of an array, at most limit and one more; nil if data is not an array. They are parts of data.
+func Elements(data []byte, limit int) []json.RawMessage {
+	d := newTokens(data)
+	defer release(d)
+	if d.PeekKind() != '[' {
+		return nil
+	}
+	_, _ = d.ReadToken()
 	found := []json.RawMessage{}
-	w.at++
-	for w.next() != ']' && len(found) <= limit {
-		found = append(found, w.raw())
+	for d.PeekKind() != ']' && len(found) <= limit {
+		value, err := valueOf(d, data)
+		if err != nil {
+			return nil
+		}
+		found = append(found, value)
 	}
 	return found
 }
 
-// raw returns the next value as it was written, and goes past it and its comma.
-func (w *walker) raw() json.RawMessage {
-	w.next()
-	start := w.at
-	w.skip()
-	value := w.data[start:w.at]
-	w.comma()
-	return value
-}
-
-// Unquote returns the text of a JSON string.
-//
-// Preconditions: raw is one.
+// Unquote returns the text of a JSON string, which must be valid. Half of a surrogate pair becomes U+FFFD.
 func Unquote(raw []byte) string {
-	if !bytes.ContainsRune(raw, '\\') {
+	if bytes.IndexByte(raw, '\\') < 0 {
 		return string(raw[1 : len(raw)-1])
 	}
-	var s string
-	_ = json.Unmarshal(raw, &s) // it is valid
-	return s
+	s, _ := jsontext.AppendUnquote(nil, raw) // an error reports half of a surrogate pair
+	return string(s)
 }
 
-// A keySet has the keys of one object; most have few.
-type keySet struct {
-	fold func(string) string
-	few  [8]string
-	many map[string]bool
-	n    int
+// Marshal returns the JSON of v on one line, without escaping for HTML.
+func Marshal(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
-// add reports whether key is new.
-func (s *keySet) add(key string) bool {
-	if s.fold != nil {
-		key = s.fold(key)
+// Encode is Marshal for a value that can be encoded; it returns null for another one.
+func Encode(v any) json.RawMessage {
+	raw, err := Marshal(v)
+	if err != nil {
+		return json.RawMessage("null")
 	}
-	for _, k := range s.few[:min(s.n, len(s.few))] {
-		if k == key {
-			return false
-		}
-	}
-	if s.many[key] {
-		return false
-	}
-	if s.n < len(s.few) {
-		s.few[s.n] = key
-	} else {
-		if s.many == nil {
-			s.many = map[string]bool{}
-		}
-		s.many[key] = true
-	}
-	s.n++
-	return true
-}
-
-// Fold maps strings that strings.EqualFold has equal to one: upper first, for ſ is a lower case of S, then lower, for the
-// Kelvin sign is an upper case of k. It is for a Checker of texts that encoding/json reads afterwards.
-func Fold(s string) string {
-	return strings.ToLower(strings.ToUpper(s))
+	return raw
 }

@@ -1,38 +1,45 @@
-// Package strictjson reads JSON texts that somebody else wrote, in a way that leaves nothing to guess.
+// Package strictjson checks JSON texts of clients once, as a whole, so that everyone who reads them reads the same.
 //
-// encoding/json takes the last of two equal keys, ignores their case and puts U+FFFD in the place of bytes that are no
-// text: then the one who checked a message and the one who acts on it may have read different things. Here a text is
-// checked once, as a whole, and taken apart afterwards by functions that rely on the check. Values stay as they were
-// written, so that nothing large is decoded that nobody reads.
+// encoding/json accepts duplicate keys, ignores the case of keys and replaces invalid UTF-8 by U+FFFD: the code that checks a
+// message and the code that acts on it could then see different values. Here a text is checked first, and taken apart
+// afterwards. Values stay as they were written, so that nothing large is decoded unless somebody uses it.
+//
+// The tokens are those of package jsontext of go-json-experiment, which is several times as fast as encoding/json. Its own
+// check of duplicate keys is not used: it has neither a bound on the number of keys nor folding.
 package strictjson
 
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
+	"sync"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"corral/internal/text"
 )
 
-// Bounds of one text, beside its length. No protocol has use for more, and decoding costs memory by the value.
+// Bounds of one text, besides its length. No protocol needs more, and each decoded value costs memory.
 const (
 	MaxDepth   = 64     // objects and arrays within each other
 	MaxEntries = 10_000 // of one object or array
 )
 
-// maxShown is how many bytes of a key a Fault has.
+// maxShown is the maximum number of bytes of a key in a Fault.
 const maxShown = 100
 
-// A Fault is what is wrong with a text.
+// A Fault describes what is wrong with a text.
 type Fault struct {
 	Path   []string // keys from the outermost object inwards, "[]" for an array
 	What   string
-	Syntax bool // it is no JSON at all
+	Syntax bool // the text is not JSON
 }
 
-// Error says where and what.
+// Error returns the path and the problem.
 func (f *Fault) Error() string {
 	if len(f.Path) == 0 {
 		return f.What
@@ -40,70 +47,109 @@ func (f *Fault) Error() string {
 	return strings.Join(f.Path, ".") + ": " + f.What
 }
 
-// A Checker says what is wrong with texts.
+// A Checker checks texts. The zero Checker is ready to use.
 type Checker struct {
-	// Fold gives what is the same for two keys that count as the same; nil tells apart whatever is not the very same.
-	Fold func(key string) string
-	// Aside is the path of a value whose faults are told apart from those of all else; nil is none.
+	// Fold makes keys duplicates of each other if strings.EqualFold holds them equal. It is for texts that are decoded with
+	// encoding/json afterwards.
+	Fold bool
+	// Aside is the path of a value whose faults are returned separately; nil is none.
 	Aside []string
 }
 
-// Check returns what is wrong with data: nil for one JSON text in UTF-8, within the bounds, in which no object has a key
-// twice. What is wrong within the value at Aside is told apart, with its path from there, as long as all else is right.
+// Check returns what is wrong with data, nil if it is one JSON text in UTF-8, within the bounds, in which no object has a
+// duplicate key. A fault within the value at Aside is returned as aside, with its path from there, provided that the rest is
+// valid.
 func (c Checker) Check(data []byte) (fault, aside *Fault) {
 	if f := Syntax(data); f != nil {
 		return f, nil
 	}
-	w := &walker{Checker: c, data: data}
+	w := &walker{Checker: c, data: data, tokens: newTokens(data)}
+	defer release(w.tokens)
 	if f := w.value(); f != nil {
 		return f, nil
 	}
 	return nil, w.aside
 }
 
-// Syntax returns why data is no JSON text in UTF-8, nil if it is one.
+// Syntax returns why data is not one JSON text in UTF-8, nil if it is.
 func Syntax(data []byte) *Fault {
 	if !utf8.Valid(data) {
 		return &Fault{What: "not UTF-8", Syntax: true}
 	}
-	if !json.Valid(data) {
-		var v json.RawMessage
-		return &Fault{What: fmt.Sprintf("not JSON: %v", json.Unmarshal(data, &v)), Syntax: true}
+	if jsontext.Value(data).IsValid(options...) {
+		return nil
 	}
-	return nil
+	d := newTokens(data)
+	defer release(d)
+	_, err := d.ReadValue()
+	if err == nil {
+		_, err = d.ReadToken() // there must be nothing more
+	}
+	what := "unexpected end"
+	if at := (*jsontext.SyntacticError)(nil); errors.As(err, &at) {
+		what = fmt.Sprintf("%v at byte %d", at.Err, at.ByteOffset)
+	} else if err == nil {
+		what = fmt.Sprintf("more than one value at byte %d", d.InputOffset())
+	}
+	return &Fault{What: "not JSON: " + what, Syntax: true}
 }
 
-// A walker goes over a JSON text that is known to be valid.
+// options leave to this package what it checks itself. An escape for half of a surrogate pair is valid JSON.
+var options = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
+
+// decoders holds decoders for reuse: making one costs as much as a small message.
+var decoders = sync.Pool{New: func() any { return new(jsontext.Decoder) }}
+
+// newTokens returns a decoder of data. The caller must pass it to release.
+func newTokens(data []byte) *jsontext.Decoder {
+	d := decoders.Get().(*jsontext.Decoder)
+	d.Reset(bytes.NewBuffer(data), options...)
+	return d
+}
+
+// release takes a decoder back, without its reference to the text.
+func release(d *jsontext.Decoder) {
+	d.Reset(noText{})
+	decoders.Put(d)
+}
+
+// noText is an empty reader.
+type noText struct{}
+
+// Read implements io.Reader.
+func (noText) Read([]byte) (int, error) { return 0, io.EOF }
+
+// A walker goes through a text that is known to be valid JSON.
 type walker struct {
 	Checker
-	data  []byte
-	at    int
-	path  []string
-	aside *Fault // within the value at Aside, which it has gone past
+	data   []byte
+	tokens *jsontext.Decoder
+	path   [][]byte // keys as they are written, nil for an array
+	aside  *Fault   // within the value at Aside, which the walker has passed
 }
 
+// value goes through the next value.
 func (w *walker) value() *Fault {
 	if len(w.path) > MaxDepth {
 		return w.fault("nested deeper than %d levels", MaxDepth)
 	}
-	switch w.next() {
+	switch w.tokens.PeekKind() {
 	case '{':
 		return w.object()
 	case '[':
 		return w.array()
-	default:
-		w.skip()
-		return nil
 	}
+	_ = w.tokens.SkipValue() // the text is valid
+	return nil
 }
 
 func (w *walker) object() *Fault {
 	keys := keySet{fold: w.Fold}
-	w.at++
-	for w.next() != '}' {
-		key := w.key()
+	_, _ = w.tokens.ReadToken()
+	for w.tokens.PeekKind() == '"' {
+		key, _ := valueOf(w.tokens, w.data)
 		if !keys.add(key) {
-			return w.fault("the key %q is there twice", text.Cut(key, maxShown))
+			return w.fault("duplicate key %q", text.Cut(Unquote(key), maxShown))
 		}
 		if keys.n > MaxEntries {
 			return w.fault("more than %d keys", MaxEntries)
@@ -112,47 +158,54 @@ func (w *walker) object() *Fault {
 			return f
 		}
 	}
-	w.at++
+	_, _ = w.tokens.ReadToken()
 	return nil
 }
 
 func (w *walker) array() *Fault {
-	w.at++
-	for n := 1; w.next() != ']'; n++ {
+	_, _ = w.tokens.ReadToken()
+	for n := 1; w.tokens.PeekKind() != ']'; n++ {
 		if n > MaxEntries {
 			return w.fault("more than %d entries", MaxEntries)
 		}
-		if f := w.inside("[]"); f != nil {
+		if f := w.inside(nil); f != nil {
 			return f
 		}
 	}
-	w.at++
+	_, _ = w.tokens.ReadToken()
 	return nil
 }
 
-// inside goes over a value within another, and the comma after it.
-func (w *walker) inside(step string) *Fault {
-	w.path = append(w.path, step)
-	start, depth := w.at, len(w.path)
-	if f := w.value(); f != nil {
-		if !w.isAside(depth) {
-			return f
-		}
-		w.aside = &Fault{Path: f.Path[depth:], What: f.What}
-		w.path, w.at = w.path[:depth], start
-		w.skip()
+// inside goes through a value within another one.
+func (w *walker) inside(key []byte) *Fault {
+	w.path = append(w.path, key)
+	depth := len(w.path)
+	if w.isAside() {
+		return w.setAside()
 	}
+	f := w.value()
 	w.path = w.path[:depth-1]
-	w.comma()
+	return f
+}
+
+// setAside checks the value at Aside on its own.
+func (w *walker) setAside() *Fault {
+	value, _ := valueOf(w.tokens, w.data)
+	in := &walker{Checker: Checker{Fold: w.Fold}, data: value, tokens: newTokens(value), path: w.path}
+	defer release(in.tokens)
+	if f := in.value(); f != nil {
+		w.aside = &Fault{Path: f.Path[len(w.path):], What: f.What}
+	}
+	w.path = w.path[:len(w.path)-1]
 	return nil
 }
 
-func (w *walker) isAside(depth int) bool {
-	if depth == 0 || depth != len(w.Aside) {
+func (w *walker) isAside() bool {
+	if w.Aside == nil || len(w.path) != len(w.Aside) {
 		return false
 	}
 	for n, step := range w.Aside {
-		if w.path[n] != step {
+		if w.path[n] == nil || Unquote(w.path[n]) != step {
 			return false
 		}
 	}
@@ -162,82 +215,64 @@ func (w *walker) isAside(depth int) bool {
 func (w *walker) fault(format string, values ...any) *Fault {
 	f := &Fault{What: fmt.Sprintf(format, values...)}
 	for _, step := range w.path {
-		f.Path = append(f.Path, text.Cut(step, maxShown))
+		name := "[]"
+		if step != nil {
+			name = text.Cut(Unquote(step), maxShown)
+		}
+		f.Path = append(f.Path, name)
 	}
 	return f
 }
 
-// next returns the first byte of the next token, and stays there.
-func (w *walker) next() byte {
-	for w.data[w.at] == ' ' || w.data[w.at] == '\t' || w.data[w.at] == '\n' || w.data[w.at] == '\r' {
-		w.at++
+// valueOf reads the next value and returns the part of data that has it, or an error if that is invalid. The bytes that
+// ReadValue returns are the decoder's.
+func valueOf(d *jsontext.Decoder, data []byte) (json.RawMessage, error) {
+	value, err := d.ReadValue()
+	if err != nil {
+		return nil, err
 	}
-	return w.data[w.at]
+	end := int(d.InputOffset())
+	return data[end-len(value) : end : end], nil
 }
 
-func (w *walker) comma() {
-	if w.next() == ',' {
-		w.at++
+// A keySet holds the keys of one object; most have few.
+type keySet struct {
+	fold bool
+	few  [8][]byte // in quotes
+	many map[string]bool
+	n    int
+}
+
+// add reports whether a key is new.
+func (s *keySet) add(key []byte) bool {
+	if bytes.IndexByte(key, '\\') >= 0 {
+		key = json.RawMessage(`"` + Unquote(key) + `"`)
 	}
-}
-
-// key returns a key, and goes past its colon.
-func (w *walker) key() string {
-	w.next()
-	start := w.at
-	w.text()
-	key := Unquote(w.data[start:w.at])
-	w.next() // at the colon
-	w.at++
-	return key
-}
-
-// text goes past a string. Strings are the long part of most texts: no byte of one is looked at twice for a quote, nor
-// twice for a backslash.
-func (w *walker) text() {
-	w.at++
-	end := w.at + bytes.IndexByte(w.data[w.at:], '"')
-	for {
-		escape := bytes.IndexByte(w.data[w.at:end], '\\')
-		if escape < 0 {
-			w.at = end + 1
-			return
-		}
-		w.at += escape + 2
-		if w.at > end { // the quote is the one that is escaped
-			end = w.at + bytes.IndexByte(w.data[w.at:], '"')
+	for _, k := range s.few[:min(s.n, len(s.few))] {
+		if bytes.Equal(k, key) || s.fold && bytes.EqualFold(k, key) {
+			return false
 		}
 	}
+	if s.n < len(s.few) {
+		s.few[s.n] = key
+		s.n++
+		return true
+	}
+	word := string(key)
+	if s.fold {
+		word = foldOf(word)
+	}
+	if s.many[word] {
+		return false
+	}
+	if s.many == nil {
+		s.many = map[string]bool{}
+	}
+	s.many[word] = true
+	s.n++
+	return true
 }
 
-// skip goes past a value, whatever is in it.
-func (w *walker) skip() {
-	for depth := 0; w.at < len(w.data); {
-		switch w.next() {
-		case '"':
-			w.text()
-		case '{', '[':
-			depth++
-			w.at++
-		case '}', ']':
-			depth--
-			w.at++
-		case ',', ':':
-			w.at++
-		default:
-			w.literal()
-		}
-		if depth == 0 {
-			return
-		}
-	}
-}
-
-// literal goes past a number, true, false or null.
-func (w *walker) literal() {
-	n := bytes.IndexAny(w.data[w.at:], " \t\r\n,:]}")
-	if n < 0 {
-		n = len(w.data) - w.at
-	}
-	w.at += n
-}
+// foldOf maps strings that strings.EqualFold holds equal to the same string: to upper case first, because ſ is a lower case of
+// S, then to lower case, because the Kelvin sign is an upper case of k.
+func foldOf(s string) string { return strings.ToLower(strings.ToUpper(s)) }

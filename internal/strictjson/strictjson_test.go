@@ -19,7 +19,7 @@ func TestCheck(t *testing.T) {
 		}
 		return "{" + strings.TrimSuffix(b.String(), ",") + "}"
 	}
-	plain, folding := Checker{}, Checker{Fold: Fold}
+	plain, folding := Checker{}, Checker{Fold: true}
 	for _, tt := range []struct {
 		checker    Checker
 		text, want string
@@ -27,15 +27,15 @@ func TestCheck(t *testing.T) {
 		{plain, ` {"a":[1,"x",null,{"b":true}],"c":{}} `, ""},
 		{plain, `"x"`, ""},
 		{plain, `-1.5e3`, ""},
-		{plain, ``, "not JSON: unexpected end of JSON input"},
-		{plain, `{"a":1,}`, "not JSON: invalid character '}' looking for beginning of object key string"},
+		{plain, ``, "not JSON: unexpected end"},
+		{plain, `{"a":1,}`, `not JSON: invalid character '}' at start of string (expecting '"') at byte 7`},
 		{plain, "\"\xff\"", "not UTF-8"},
-		{plain, `{"a":1,"b":{"x":1,"\u0078":2}}`, `b: the key "x" is there twice`},
-		{plain, `{"a":[{"x":1,"x":2}]}`, `a.[]: the key "x" is there twice`},
+		{plain, `{"a":1,"b":{"x":1,"\u0078":2}}`, `b: duplicate key "x"`},
+		{plain, `{"a":[{"x":1,"x":2}]}`, `a.[]: duplicate key "x"`},
 		{plain, `{"a":1,"A":2}`, ""},
-		{folding, `{"a":1,"A":2}`, `the key "A" is there twice`},
-		{folding, `{"ſ":1,"S":2}`, `the key "S" is there twice`},
-		{plain, `{"` + strings.Repeat("x", 200) + `":{"a":1,"a":2}}`, strings.Repeat("x", 100) + `…: the key "a" is there twice`},
+		{folding, `{"a":1,"A":2}`, `duplicate key "A"`},
+		{folding, `{"ſ":1,"S":2}`, `duplicate key "S"`},
+		{plain, `{"` + strings.Repeat("x", 200) + `":{"a":1,"a":2}}`, strings.Repeat("x", 100) + `…: duplicate key "a"`},
 		{plain, deep(MaxDepth + 1), ""},
 		{plain, deep(MaxDepth + 2), strings.Repeat("[].", MaxDepth) + "[]: nested deeper than 64 levels"},
 		{plain, keys(MaxEntries), ""},
@@ -59,11 +59,11 @@ func TestCheck(t *testing.T) {
 func TestAside(t *testing.T) {
 	c := Checker{Aside: []string{"params", "arguments"}}
 	for _, tt := range []struct{ text, fault, aside string }{
-		{`{"params":{"arguments":{"x":{"a":1,"a":2}}}}`, "", `x: the key "a" is there twice`},
-		{`{"params":{"arguments":{"a":1,"a":2},"b":[{"c":1,"c":2}]}}`, `params.b.[]: the key "c" is there twice`, ""},
-		{`{"params":{"arguments":{"a":1,"a":2},"arguments":1}}`, `params: the key "arguments" is there twice`, ""},
-		{`{"arguments":{"a":1,"a":2}}`, `arguments: the key "a" is there twice`, ""},
-		{`{"params":{"x":{"arguments":{"a":1,"a":2}}}}`, `params.x.arguments: the key "a" is there twice`, ""},
+		{`{"params":{"arguments":{"x":{"a":1,"a":2}}}}`, "", `x: duplicate key "a"`},
+		{`{"params":{"arguments":{"a":1,"a":2},"b":[{"c":1,"c":2}]}}`, `params.b.[]: duplicate key "c"`, ""},
+		{`{"params":{"arguments":{"a":1,"a":2},"arguments":1}}`, `params: duplicate key "arguments"`, ""},
+		{`{"arguments":{"a":1,"a":2}}`, `arguments: duplicate key "a"`, ""},
+		{`{"params":{"x":{"arguments":{"a":1,"a":2}}}}`, `params.x.arguments: duplicate key "a"`, ""},
 		{`{"params":{"arguments":1}}`, "", ""},
 	} {
 		fault, aside := c.Check([]byte(tt.text))
@@ -118,19 +118,47 @@ func TestElements(t *testing.T) {
 
 // TestKeySet: small and large sets know their keys.
 func TestKeySet(t *testing.T) {
-	s := keySet{fold: Fold}
+	s := keySet{fold: true}
 	for n := range 100 {
 		key := strings.Repeat("k", n+1)
-		if !s.add(key) || s.add(key) || s.add(strings.ToUpper(key)) {
+		if !s.add(quote(key)) || s.add(quote(key)) || s.add(quote(strings.ToUpper(key))) {
 			t.Fatalf("key %d", n)
 		}
 	}
 	for _, pair := range [][2]string{{"ſ", "S"}, {"\u212a", "k1"}} {
-		s := keySet{fold: Fold}
-		s.add(pair[0])
-		if got := s.add(pair[1]); got == strings.EqualFold(pair[0], pair[1]) {
+		s := keySet{fold: true}
+		s.add(quote(pair[0]))
+		if got := s.add(quote(pair[1])); got == strings.EqualFold(pair[0], pair[1]) {
 			t.Errorf("%q and %q: new %v", pair[0], pair[1], got)
 		}
+	}
+}
+
+func quote(key string) []byte { return []byte(`"` + key + `"`) }
+
+// FuzzUnquote: strings are decoded as encoding/json decodes them.
+func FuzzUnquote(f *testing.F) {
+	for _, seed := range []string{`"a"`, `"\ud83d\ude00"`, `"\ud83d"`, `"\ude00\ud83d\n"`, `"\ud800\u0041"`, `"\u0000\/\b"`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var want string
+		if Syntax(data) != nil || json.Unmarshal(data, &want) != nil || data[0] != '"' || data[len(data)-1] != '"' {
+			return
+		}
+		if got := Unquote(data); got != want {
+			t.Fatalf("%q, want %q", got, want)
+		}
+	})
+}
+
+// TestMarshal: one line, without escapes for HTML.
+func TestMarshal(t *testing.T) {
+	if got := string(Encode(map[string]string{"a": "<\n"})); got != `{"a":"<\n"}` {
+		t.Error(got)
+	}
+	if got := string(Encode(func() {})); got != "null" {
+		t.Error(got)
 	}
 }
 
@@ -176,7 +204,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// once reads a value, and reports a key that is there twice.
+// once reads a value, and reports a duplicate key.
 func once(d *json.Decoder) error {
 	token, err := d.Token()
 	if err != nil || token != json.Delim('{') && token != json.Delim('[') {
@@ -190,7 +218,7 @@ func once(d *json.Decoder) error {
 				return err
 			}
 			if seen[key.(string)] {
-				return errors.New("a key is there twice")
+				return errors.New("duplicate key")
 			}
 			seen[key.(string)] = true
 		}

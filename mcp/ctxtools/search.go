@@ -147,7 +147,7 @@ func unpackList(arguments json.RawMessage, queries []string) []string {
 		return queries
 	}
 	var unpacked queriesArg
-	if tool.Decode(tool.JSON(map[string]json.RawMessage{"queries": inner}), &unpacked, tool.Lenient) != nil {
+	if tool.Decode(strictjson.Encode(map[string]json.RawMessage{"queries": inner}), &unpacked, tool.Lenient) != nil {
 		return queries
 	}
 	return unpacked.Queries

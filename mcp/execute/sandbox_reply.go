@@ -9,6 +9,7 @@ import (
 	"corral/mcp/tool"
 	"corral/store/artifact"
 
+	"corral/internal/strictjson"
 	safe "corral/internal/text"
 )
 
@@ -104,8 +105,8 @@ func (reply *sandboxReply) text() string {
 	for n := max(len(reply.Stdout), len(reply.Stderr)); ; n /= 2 {
 		cut := *reply
 		cut.Stdout, cut.Stderr = tool.CutText(reply.Stdout, n), tool.CutText(reply.Stderr, n)
-		text := string(tool.JSON(cut))
-		if len(tool.JSON(text)) <= tool.MaxMessage-maxEnvelope {
+		text := string(strictjson.Encode(cut))
+		if len(strictjson.Encode(text)) <= tool.MaxMessage-maxEnvelope {
 			return text
 		}
 	}

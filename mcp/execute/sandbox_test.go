@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"corral/internal/strictjson"
 	"corral/internal/test/mcptest"
 	"corral/job"
 	"corral/mcp/server"
@@ -138,7 +139,7 @@ func TestSandboxReplies(t *testing.T) {
 		return job.Result{Status: status, ExitCode: code, Signal: signal, Limit: limit, Usage: job.Usage{Wall: 12 * time.Millisecond}}
 	}
 	reply := func(stdout, stderr string, code int) string {
-		return string(tool.JSON(sandboxReply{stdout, stderr, code, 12}))
+		return string(strictjson.Encode(sandboxReply{stdout, stderr, code, 12}))
 	}
 	const (
 		late = "[kilntainers: command timed out after 1s]"

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"corral/internal/strictjson"
 	"corral/internal/test/mcptest"
 	"corral/job"
 	"corral/mcp/tool"
@@ -179,7 +180,7 @@ func TestStarlarkReplies(t *testing.T) {
 			f := mcptest.NewFakeRunner()
 			f.Result, f.Stdout, f.Stderr = tt.result, tt.stdout, tt.stderr
 			v, r := mcptest.CallTool(t, mcptest.AsUser(t.Context()), starlarkTool(f), `{"source":"","limits":{"output_kb":1}}`)
-			if raw := string(tool.JSON(r.Structured)); raw != tt.want || r.IsError != (v["stdout"] == nil) {
+			if raw := string(strictjson.Encode(r.Structured)); raw != tt.want || r.IsError != (v["stdout"] == nil) {
 				t.Errorf("%.300s\nwant %.300s", raw, tt.want)
 			}
 		})
@@ -212,8 +213,8 @@ func TestStarlarkRefused(t *testing.T) {
 		f := mcptest.NewFakeRunner()
 		s := starlarkTool(f)
 		tt.change(f, s)
-		if _, r := mcptest.CallTool(t, mcptest.AsUser(t.Context()), s, `{"source":""}`); string(tool.JSON(r.Structured)) != tt.want || !r.IsError {
-			t.Errorf("%s: %s", tt.name, tool.JSON(r.Structured))
+		if _, r := mcptest.CallTool(t, mcptest.AsUser(t.Context()), s, `{"source":""}`); string(strictjson.Encode(r.Structured)) != tt.want || !r.IsError {
+			t.Errorf("%s: %s", tt.name, strictjson.Encode(r.Structured))
 		}
 	}
 	f := mcptest.NewFakeRunner()
@@ -324,13 +325,13 @@ func FuzzStarlarkReply(f *testing.F) {
 		s.Stdout, s.Stderr = string(stdout), string(stderr)
 		s.Result = job.Result{Status: all[int(status)%len(all)], ExitCode: exit}
 		r, err := starlarkTool(s).Call(mcptest.AsUser(t.Context()), json.RawMessage(`{"source":"","limits":{"output_kb":1}}`))
-		raw := tool.JSON(r.Structured)
+		raw := strictjson.Encode(r.Structured)
 		if err != nil {
 			e := tool.AsError(err)
 			if !slices.Contains([]string{tool.CodeTimeout, tool.CodeOutputLimit, tool.CodeEval, tool.CodeMemoryLimit, tool.CodeInvalid, tool.CodeInternal}, e.Code) {
 				t.Errorf("%+v", e)
 			}
-			raw = tool.JSON(e)
+			raw = strictjson.Encode(e)
 		}
 		if !utf8.Valid(raw) || len(raw) > 64<<10 {
 			t.Errorf("%d bytes: %.200q", len(raw), raw)

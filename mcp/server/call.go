@@ -104,7 +104,7 @@ func (k *call) encode(response sdk.JSONRPCMessage) reply {
 }
 
 func encodeAny(id json.RawMessage, result any) reply {
-	raw, err := tool.Marshal(result)
+	raw, err := strictjson.Marshal(result)
 	if err != nil {
 		return reply{data: errorOf(id, refused(codeInside, "internal error: encode the result: %v", err)), code: codeInside}
 	}

@@ -170,7 +170,7 @@ func TestHTTP(t *testing.T) {
 		{"not JSON", "POST", `{`, in(), 400, "-32700"},
 		{"nothing", "POST", ``, in(), 400, "-32700"},
 		{"batch", "POST", `[` + ping + `]`, in(), 400, "batches"},
-		{"key twice", "POST", `{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}`, in(), 400, "there twice"},
+		{"key twice", "POST", `{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}`, in(), 400, "duplicate key"},
 		{"PUT", "PUT", "", in(), 405, ""},
 		{"invalid stream", "GET", "", in("Accept", "application/json"), 406, ""},
 

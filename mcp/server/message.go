@@ -136,7 +136,8 @@ func parseMessage(data []byte) (*message, *rpcError) {
 	}
 	m.fault = within
 	if within != nil && !m.isCall() {
-		return m, refused(codeRequest, "params.arguments.%v", within)
+		within.Path = append([]string{"params", "arguments"}, within.Path...)
+		return m, refused(codeRequest, "%v", within)
 	}
 	return m, m.readParams()
 }
@@ -271,18 +272,18 @@ func idKey(raw json.RawMessage) string {
 // receives them as the client wrote them, and they are decoded only once.
 func (m *message) envelope(name string) json.RawMessage {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `{"jsonrpc":"2.0","id":%s,"method":%s,"params":{`, m.id, tool.JSON(m.method))
+	fmt.Fprintf(&b, `{"jsonrpc":"2.0","id":%s,"method":%s,"params":{`, m.id, strictjson.Encode(m.method))
 	separator := ""
 	for _, e := range m.params {
 		value := e.Value
 		switch {
 		case !m.isCall():
 		case e.Key == "name":
-			value = tool.JSON(name)
+			value = strictjson.Encode(name)
 		case e.Key != "_meta":
 			continue
 		}
-		fmt.Fprintf(&b, "%s%s:%s", separator, tool.JSON(e.Key), value)
+		fmt.Fprintf(&b, "%s%s:%s", separator, strictjson.Encode(e.Key), value)
 		separator = ","
 	}
 	b.WriteString("}}")
@@ -300,12 +301,12 @@ func errorOf(id json.RawMessage, e *rpcError) []byte {
 		id = json.RawMessage("null")
 	}
 	e.Message = safe.Lines(e.Message)
-	return bytes.Join([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), id, []byte(`,"error":`), tool.JSON(e), []byte(`}`)}, nil)
+	return bytes.Join([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), id, []byte(`,"error":`), strictjson.Encode(e), []byte(`}`)}, nil)
 }
 
 // notificationOf returns a notification.
 func notificationOf(method string, params any) []byte {
-	return tool.JSON(struct {
+	return strictjson.Encode(struct {
 		JSONRPC string `json:"jsonrpc"`
 		Method  string `json:"method"`
 		Params  any    `json:"params,omitempty"`

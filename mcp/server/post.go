@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"corral/mcp/tool"
 	"encoding/json"
 	"errors"
 	"io"
@@ -11,6 +10,9 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"corral/internal/strictjson"
+	"corral/mcp/tool"
 
 	sdk "github.com/mark3labs/mcp-go/mcp"
 )
@@ -200,7 +202,7 @@ func checkHeaders(head http.Header, m *message) *rpcError {
 			named[e.Key] = e.Value
 		}
 	}
-	params := tool.JSON(named)
+	params := strictjson.Encode(named)
 	if err := sdk.ValidateStandardHeaders(head.Get, m.meta.version, sdk.MCPMethod(m.method), params); err != nil {
 		return refused(codeHeader, "%v", err)
 	}

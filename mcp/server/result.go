@@ -26,7 +26,7 @@ func (k *call) encodeResult(decorated any) []byte {
 	structured, err := structuredOf(k.result.Structured)
 	if err != nil {
 		k.fail("%v", err)
-		structured = tool.JSON(k.result.Structured)
+		structured = strictjson.Encode(k.result.Structured)
 	}
 	var tail resultTail
 	switch r := decorated.(type) {
@@ -42,7 +42,7 @@ func (k *call) encodeResult(decorated any) []byte {
 	size := tool.MaxMessage - (len(data) - len(structured))
 	if structured = shrink(structured, size); structured == nil {
 		k.fail("the result has %d bytes, the maximum of a message is %d", len(data), tool.MaxMessage)
-		structured = tool.JSON(k.result.Structured)
+		structured = strictjson.Encode(k.result.Structured)
 	}
 	return k.write(structured, tail)
 }
@@ -54,7 +54,7 @@ func (k *call) write(structured json.RawMessage, tail resultTail) []byte {
 	if !k.result.Whole {
 		said = textOf(structured, said)
 	}
-	text, rest := tool.JSON(said), tool.JSON(tail)
+	text, rest := strictjson.Encode(said), strictjson.Encode(tail)
 	parts := [][]byte{
 		[]byte(`{"jsonrpc":"2.0","id":`), k.id, []byte(`,"result":{"content":[{"type":"text","text":`), text, []byte(`}]`),
 	}
@@ -82,7 +82,7 @@ func structuredOf(v any) (json.RawMessage, error) {
 	// Line breaks would split the message on stdio.
 	if raw = bytes.TrimSpace(raw); !ok || !json.Valid(raw) || bytes.ContainsAny(raw, "\r\n") {
 		var err error
-		if raw, err = tool.Marshal(v); err != nil {
+		if raw, err = strictjson.Marshal(v); err != nil {
 			return nil, fmt.Errorf("encode the result: %w", err)
 		}
 	}
@@ -116,13 +116,13 @@ func short(structured json.RawMessage) string {
 		case len(e.Value) > tool.MaxShort || b.Len() > tool.MaxText/2:
 			left = append(left, tool.Clip(e.Key))
 		default:
-			fmt.Fprintf(&b, "%s:%s,", tool.JSON(e.Key), e.Value)
+			fmt.Fprintf(&b, "%s:%s,", strictjson.Encode(e.Key), e.Value)
 		}
 	}
 	if len(left) > 20 {
 		left = append(left[:20], "…")
 	}
-	fmt.Fprintf(&b, `"truncated":%s}`, tool.JSON("only structuredContent has: "+strings.Join(left, ", ")))
+	fmt.Fprintf(&b, `"truncated":%s}`, strictjson.Encode("only structuredContent has: "+strings.Join(left, ", ")))
 	return b.String()
 }
 
@@ -137,7 +137,7 @@ func shrink(structured json.RawMessage, size int) json.RawMessage {
 	}
 	for n := tool.MaxMessage / 2; n >= tool.MaxShort; n /= 2 {
 		v = cutTexts(v, n)
-		if raw, err := tool.Marshal(v); err == nil && len(raw) <= size {
+		if raw, err := strictjson.Marshal(v); err == nil && len(raw) <= size {
 			return raw
 		}
 	}

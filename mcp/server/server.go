@@ -13,6 +13,7 @@ import (
 	sdkserver "github.com/mark3labs/mcp-go/server"
 
 	"corral/internal/calls"
+	"corral/internal/strictjson"
 	"corral/mcp/tool"
 )
 
@@ -183,7 +184,7 @@ func (s *Server) answer(ctx context.Context, m *message, c tool.Caller, notify f
 	r := s.handle(ctx, k, p)
 	reports.close()
 	for len(p.notes) > 0 {
-		notify(tool.JSON(<-p.notes))
+		notify(strictjson.Encode(<-p.notes))
 	}
 	r.version = p.version
 	if m.isCall() {

@@ -10,7 +10,7 @@ import (
 // when case is ignored: mcp-go decodes data with encoding/json, which ignores case. A fault in params.arguments is returned
 // separately, with a path relative to the arguments, provided that the rest is valid.
 func checkJSON(data []byte) (envelope, arguments *strictjson.Fault) {
-	return strictjson.Checker{Fold: strictjson.Fold, Aside: []string{"params", "arguments"}}.Check(data)
+	return strictjson.Checker{Fold: true, Aside: []string{"params", "arguments"}}.Check(data)
 }
 
 // misspelled returns the element of known that key differs from in case only, else "". encoding/json, which mcp-go uses,

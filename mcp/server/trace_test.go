@@ -11,6 +11,7 @@ import (
 
 	"corral/internal/calls"
 	"corral/internal/calls/callstest"
+	"corral/internal/strictjson"
 	"corral/mcp/tool"
 )
 
@@ -98,7 +99,7 @@ func TestCallLinesOfRefusedCalls(t *testing.T) {
 	}
 }
 
-func jsonText(v any) string { return string(tool.JSON(v)) }
+func jsonText(v any) string { return string(strictjson.Encode(v)) }
 
 // TestTraceOverStdio: a call is in the client's trace if that is valid; tool, log and span agree.
 func TestTraceOverStdio(t *testing.T) {

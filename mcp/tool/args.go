@@ -51,7 +51,7 @@ func Decode(raw json.RawMessage, into any, mode Mode) error {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		raw = json.RawMessage("{}")
 	}
-	if !json.Valid(raw) {
+	if strictjson.Syntax(raw) != nil {
 		return Invalid("", "not valid JSON")
 	}
 	v := reflect.ValueOf(into).Elem()

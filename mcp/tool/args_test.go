@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"corral/internal/strictjson"
 )
 
 // sample has an argument of each kind.
@@ -204,7 +206,7 @@ func TestDecodeUnchecked(t *testing.T) {
 		if err := Decode(json.RawMessage(raw), &v, Unchecked); err != nil {
 			got = err.Error()
 		} else {
-			got = string(JSON(v))
+			got = string(strictjson.Encode(v))
 		}
 		if got != want {
 			t.Errorf("%s: %s, want %s", raw, got, want)

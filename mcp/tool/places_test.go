@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"corral/internal/strictjson"
 	"corral/internal/text/texttest"
 )
 
@@ -17,13 +18,13 @@ func TestErrorsQuote(t *testing.T) {
 			var a struct {
 				Mode string `arg:"mode" enum:"a"`
 			}
-			return said(Decode(JSON(map[string]string{"mode": s}), &a, Strict))
+			return said(Decode(strictjson.Encode(map[string]string{"mode": s}), &a, Strict))
 		}},
 		{Name: "no number", Lines: 1, Most: 6*MaxShown + 200, Shows: func(s string) string {
 			var a struct {
 				N int `arg:"n,max=1"`
 			}
-			return said(Decode(JSON(map[string]string{"n": "1x" + s}), &a, Lenient))
+			return said(Decode(strictjson.Encode(map[string]string{"n": "1x" + s}), &a, Lenient))
 		}},
 	})
 	// What else fails says it in words of ours, with names in quotes. Its lines stay.

@@ -1,8 +1,6 @@
 package tool
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -39,23 +37,4 @@ func UTF8(s string) string {
 		return s
 	}
 	return string([]rune(s))
-}
-
-// JSON encodes a value whose encoding cannot fail. It does not escape HTML.
-func JSON(v any) json.RawMessage {
-	raw, err := Marshal(v)
-	if err != nil {
-		return json.RawMessage("null")
-	}
-	return raw
-}
-
-func Marshal(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
