@@ -160,6 +160,26 @@ func TestDamageWhileOpen(t *testing.T) {
 	}
 }
 
+// TestDamageFoundBySearch: a search that finds damage removes the base, and finds an empty one.
+func TestDamageFoundBySearch(t *testing.T) {
+	dir := t.TempDir()
+	x := openIn(t, dir, Options{})
+	add(t, x, Source{Label: "l"}, "kestrel\n")
+	err := x.with(t.Context(), testBase, false, func(b *base) error {
+		_, err := b.Write.Exec("UPDATE chunks SET sum = sum + 1")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := find(t, x, Query{Text: "kestrel"}); !f.Empty || len(f.Hits) != 0 {
+		t.Errorf("%+v", f)
+	}
+	if names := filesOf(t, dir); len(names) != 0 {
+		t.Errorf("%q", names)
+	}
+}
+
 // TestPurgeDamaged checks that a damaged base is purged like any other, and is not rebuilt afterwards.
 func TestPurgeDamaged(t *testing.T) {
 	dir := t.TempDir()

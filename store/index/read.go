@@ -14,9 +14,12 @@ import (
 // Search returns the chunks that match a query best. No query text is invalid. It finds everything that was added before
 // it was called. Of chunks with the same text, only the newest is a hit.
 func (x *Index) Search(ctx context.Context, b Base, q Query) (*Found, error) {
-	found := &Found{Empty: true}
-	err := x.view(ctx, b, func(_ *base, tx *sql.Tx) (err error) {
-		found, err = search.Run(ctx, tx, x.horizon(), q)
+	found := &Found{Empty: true} // unless the base exists, and is not removed as damaged meanwhile
+	err := x.view(ctx, b, func(_ *base, tx *sql.Tx) error {
+		f, err := search.Run(ctx, tx, x.horizon(), q)
+		if err == nil {
+			found = f
+		}
 		return err
 	})
 	if err != nil {
