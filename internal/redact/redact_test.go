@@ -11,13 +11,15 @@ import (
 
 // Values that look like secrets, assembled here so that no secret scanner reports them in the source.
 var (
-	akia   = "AKIA" + "IOSFODNN7EXAMPLE"
-	ghp    = "ghp_" + strings.Repeat("a1B2", 9)
-	pat    = "github_pat_" + strings.Repeat("x9_", 20)
-	jwt    = "eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiIxMjM0NTY3ODkwIn0." + strings.Repeat("Sf-_", 8)
-	body   = strings.Repeat(strings.Repeat("MIIEow+/", 8)+"\n", 24) + "c2hvcnQ=\n"
-	key    = "-----BEGIN RSA PRIVATE KEY-----\n" + body + "-----END RSA PRIVATE KEY-----"
-	blanks = strings.Repeat("\n", strings.Count(key, "\n"))
+	akia = "AKIA" + "IOSFODNN7EXAMPLE"
+	ghp  = "ghp_" + strings.Repeat("a1B2", 9)
+	pat  = "github_pat_" + strings.Repeat("x9_", 20)
+	jwt  = "eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiIxMjM0NTY3ODkwIn0." + strings.Repeat("Sf-_", 8)
+	body = strings.Repeat(strings.Repeat("MIIEow+/", 8)+"\n", 24) + "c2hvcnQ=\n"
+	key  = "-----BEGIN RSA PRIVATE KEY-----\n" + body + "-----END RSA PRIVATE KEY-----"
+	// sendGridID is the first part of a key of SendGrid.
+	sendGridID = strings.Repeat("aB3_-", 4) + "xy"
+	blanks     = strings.Repeat("\n", strings.Count(key, "\n"))
 )
 
 func redacted(in string, secrets ...string) string {
@@ -99,6 +101,13 @@ var redactions = []struct{ in, want string }{
 	{"dckr_" + "pat_" + strings.Repeat("aB3", 9), "[REDACTED:secret]"},
 	{"corral_" + strings.Repeat("aB-", 14) + "9.", "[REDACTED:secret]."},
 	{"corral_" + strings.Repeat("x", 42), "corral_" + strings.Repeat("x", 42)},
+	{"SG." + sendGridID + "." + strings.Repeat("xY9-", 10) + "abc end", "[REDACTED:secret] end"},
+	{"SG." + sendGridID + "." + strings.Repeat("b", 42) + " end", "SG." + sendGridID + "." + strings.Repeat("b", 42) + " end"},
+	{"SG." + sendGridID + ":" + strings.Repeat("b", 43) + " end", "SG." + sendGridID + ":" + strings.Repeat("b", 43) + " end"},
+	// What is not the last line of a key does not end it.
+	{"-----BEGIN RSA PRIVATE KEY-----\n" + body + "-----END RSA PRIVATE KEY---- and text", "[REDACTED:secret]" + blanks},
+	{"-----BEGIN RSA PRIVATE KEY-----\n" + body + "-----END lower-----\nnext", "[REDACTED:secret]" + blanks + "\n"},
+	{"-----BEGIN RSA PRIVATE KEY-----\n" + body + "-----END RSA PRIVATE KEY", "[REDACTED:secret]" + blanks},
 	{"mysql --password hunter2x -h db", "mysql --password [REDACTED:secret] -h db"},
 	{"x --token 'abc def' y", "x --token '[REDACTED:secret]' y"},
 	{"x --password=hunter2 y", "x --password=[REDACTED:secret] y"},

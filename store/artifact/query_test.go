@@ -3,12 +3,14 @@ package artifact
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"corral/store/artifact/lines"
 	"corral/store/artifact/manifest"
@@ -299,5 +301,58 @@ func TestRemovedWhileRead(t *testing.T) {
 		if err := <-removed; err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestCopyRefuses: each way to read an artifact refuses another principal, a stream that does not exist, and damage.
+func TestCopyRefuses(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, dir, Options{})
+	h := put(t, s, mine(), "one\ntwo\n", "").Handle()
+	other := Reader{Principal: "user:eve", Repos: []string{"my.repo"}}
+	var b bytes.Buffer
+	read := map[string]func(r Reader) error{
+		"Copy":      func(r Reader) error { return s.Copy(r, h, &b, nil) },
+		"CopyLines": func(r Reader) error { return s.CopyLines(r, h, Range{Stdout, 1, 1}, &b) },
+		"Stream":    func(r Reader) error { return s.Stream(t.Context(), r, h, Stdout, &b) },
+		"Find":      func(r Reader) error { _, err := s.Find(t.Context(), r, h); return err },
+	}
+	for name, do := range read {
+		if err := do(other); !errors.Is(err, ErrNotFound) || b.Len() > 0 {
+			t.Errorf("%s: %v, %q", name, err, b.String())
+		}
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Find(canceled, ada, h); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if err := s.Stream(t.Context(), ada, h, "stdin", &b); err == nil || b.Len() > 0 {
+		t.Errorf("stdin: %v, %q", err, b.String())
+	}
+	damage(t, filepath.Join(dir, storeName, h, manifest.FileOf(Stdout)))
+	for _, name := range []string{"Copy", "CopyLines"} {
+		if err := read[name](ada); !errors.Is(err, ErrCorrupt) || b.Len() > 0 {
+			t.Errorf("%s of a damaged stream: %v, %q", name, err, b.String())
+		}
+	}
+}
+
+// TestListLimit: List returns the newest artifacts, and not more than the limit.
+func TestListLimit(t *testing.T) {
+	c := newClock()
+	s := openStore(t, t.TempDir(), Options{Now: c.now})
+	var handles []string
+	for range 5 {
+		c.advance(time.Second)
+		handles = append(handles, put(t, s, mine(), "x", "").Handle())
+	}
+	list, err := s.List(ada, 2)
+	if err != nil || len(list) != 2 || list[0].ArtifactID != handles[4] || list[1].ArtifactID != handles[3] {
+		t.Errorf("%+v, %v", list, err)
+	}
+	s.Close()
+	if list, err := s.List(ada, 2); err != nil || len(list) != 0 {
+		t.Errorf("after Close: %+v, %v", list, err)
 	}
 }

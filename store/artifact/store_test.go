@@ -346,8 +346,10 @@ func TestSweepKeepsRunningOutputs(t *testing.T) {
 		if err := os.Mkdir(d, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(d, "stdout.gz"), []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
+		for _, name := range []string{"stdout.gz", "not of an artifact"} {
+			if err := os.WriteFile(filepath.Join(d, name), []byte("x"), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	other := openStore(t, dir, Options{})
