@@ -56,7 +56,7 @@ func TestBounds(t *testing.T) {
 			}
 		}
 		slices.Sort(paths)
-		if !s.Exact() {
+		if !s.exact {
 			paths = slices.Compact(paths) // a recent change may be reported twice
 		}
 		if !slices.Equal(paths, want) {
@@ -119,7 +119,7 @@ func TestFlood(t *testing.T) {
 	}
 	// Where times come from a tick, files made at a full second look as if their times had no fraction, and may be
 	// reported again.
-	if rep := changed(t, s, settle()); s.Exact() && (rep.Paths != nil || rep.More != 0) {
+	if rep := changed(t, s, settle()); s.exact && (rep.Paths != nil || rep.More != 0) {
 		t.Errorf("reported again: %+v", rep)
 	}
 	same(t, s)

@@ -73,8 +73,8 @@ func TestServerOfTwo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.repo.Close()
-	defer s.common.Close()
+	defer closeScanner(t, s.repo)
+	defer closeScanner(t, s.common)
 	defer s.events.stop()
 	s.answer(OpBaseline, time.Time{})
 	for op, want := range map[Op]string{

@@ -52,10 +52,7 @@ var ErrTooMany = errors.New("scan: more sensitive paths or directories than can 
 func (s *Scanner) Keep(all bool) ([]Kept, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.fd < 0:
-		return nil, ErrClosed
-	case s.root == nil:
+	if s.root == nil {
 		return nil, ErrNoBaseline
 	}
 	if s.keeper == nil {

@@ -186,7 +186,7 @@ func TestKeepGitDir(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer closeScanner(t, s)
 	baseline(t, s)
 	want := []string{"p worktrees", "p worktrees/w", "r config", "r hooks", "r worktrees/w/gitdir"}
 	if got := kept(t, s, false); !slices.Equal(got, want) {

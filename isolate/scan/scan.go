@@ -71,8 +71,6 @@ var (
 	ErrNoBaseline = errors.New("scan: no baseline to compare with")
 	// ErrIncomplete is returned by [Scanner.Usage], with the sums so far, when part of the tree was not examined.
 	ErrIncomplete = errors.New("scan: part of the tree was not examined")
-	// ErrClosed is returned by each method after [Scanner.Close].
-	ErrClosed = errors.New("scan: closed")
 )
 
 // Bounds limits one call. A zero or negative field means its default.
@@ -122,10 +120,10 @@ type Report struct {
 }
 
 // A Scanner remembers the directories and sensitive paths of one repository. Its methods may be called from several
-// goroutines; they are serialized.
+// goroutines; they are serialized. It holds the repository open as long as the process lives: a process scans one.
 type Scanner struct {
 	mu      sync.Mutex // guards all fields below
-	fd      int        // O_PATH descriptor of the root; -1 after Close
+	fd      int        // O_PATH descriptor of the root
 	bounds  Bounds
 	exact   bool  // see timesExact
 	tree    *zone // the rules at the root
@@ -146,7 +144,7 @@ type Scanner struct {
 }
 
 // New returns a scanner of the directory repo, which may be opened with O_PATH. It closes repo, also on failure. It fails
-// if the kernel has no openat2(2) (before 5.6) or repo is not a readable directory. The caller must Close the scanner.
+// if the kernel has no openat2(2) (before 5.6) or repo is not a readable directory.
 func New(repo *os.File, b Bounds) (*Scanner, error) { return newScanner(repo, b, compile(Table)) }
 
 // NewGitDir returns a scanner of the git directory dir, whatever its name. It is otherwise like New.
@@ -173,26 +171,11 @@ func newScanner(repo *os.File, b Bounds, rules *zone) (*Scanner, error) {
 	}, nil
 }
 
-// Close releases the repository. Closing twice is not an error.
-func (s *Scanner) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.fd < 0 {
-		return nil
-	}
-	err := unix.Close(s.fd)
-	s.fd, s.root, s.keeper = -1, nil, nil
-	return err
-}
-
 // Baseline walks the whole tree and replaces the remembered state. Its report contains no paths. If it is Incomplete
 // because of MaxEntries or Time, later calls of Changed continue where it stopped.
 func (s *Scanner) Baseline() (Report, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.fd < 0 {
-		return Report{}, ErrClosed
-	}
 	s.root, s.nodes, s.tracked, s.pendingSince, s.keeper = nil, 0, 0, nonePending, nil
 	now := time.Now()
 	st, err := fstat(s.fd)
@@ -210,7 +193,7 @@ func (s *Scanner) Baseline() (Report, error) {
 // the start of the job, so that earlier changes by its user are not attributed to the job; a tick of 10 ms is allowed
 // for.
 //
-// On a file system whose times are no finer than that tick (see [Scanner.Exact]), a path changed within the tick before
+// On a file system whose times are no finer than that tick, a path changed within the tick before
 // since is reported even if its state is the one remembered.
 //
 // If an earlier call ran out of MaxEntries or Time, this one reports from that call's since on; if the clock was set back
@@ -218,10 +201,7 @@ func (s *Scanner) Baseline() (Report, error) {
 func (s *Scanner) Changed(since time.Time) (Report, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.fd < 0:
-		return Report{}, ErrClosed
-	case s.root == nil:
+	if s.root == nil {
 		return Report{}, ErrNoBaseline
 	}
 	now := time.Now()
@@ -233,6 +213,3 @@ func (s *Scanner) Changed(since time.Time) (Report, error) {
 // setBack reports whether the clock was set back between two times, given their difference by wall clock and by monotonic
 // clock.
 func setBack(wall, mono time.Duration) bool { return wall < mono-granularity }
-
-// Exact reports whether the repository's file system gives each change after a stat(2) of the file a distinct time.
-func (s *Scanner) Exact() bool { return s.exact }

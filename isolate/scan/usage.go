@@ -35,9 +35,6 @@ type usage struct {
 func (s *Scanner) Usage(since time.Time) (bytes, inodes int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.fd < 0 {
-		return 0, 0, ErrClosed
-	}
 	u := &usage{s: s, since: math.MinInt64, deadline: time.Now().Add(s.bounds.Time), seen: map[ident]bool{}}
 	if since.Unix() > 0 {
 		u.since = since.Add(-granularity).UnixNano()
