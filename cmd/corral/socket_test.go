@@ -39,14 +39,14 @@ func TestForeignSocket(t *testing.T) {
 			l.SetUnlinkOnClose(false)
 			l.Close()
 		}, "corral: no supervisor at SOCKET: connection refused\nhint: no supervisor listens there"},
-		{"a stream socket", func(t *testing.T, socket string) { listener(t, "unix", socket, nil) }, "protocol wrong type for socket\nhint: it is a socket of another kind"},
+		{"a stream socket", func(t *testing.T, socket string) { listener(t, "unix", socket, nil) }, "protocol wrong type for socket\nhint: the socket has another type"},
 		{"a datagram socket", func(t *testing.T, socket string) {
 			c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { c.Close() })
-		}, "protocol wrong type for socket\nhint: it is a socket of another kind"},
+		}, "protocol wrong type for socket\nhint: the socket has another type"},
 		{"closes at once", func(t *testing.T, socket string) {
 			listener(t, "unixpacket", socket, func(c *net.UnixConn) { c.Close() })
 		}, "corral: "},

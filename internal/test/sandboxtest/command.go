@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// An Output keeps what a program writes, and can be read while it does.
+// An Output collects the output of a program, and can be read while the program runs.
 type Output struct {
 	mu sync.Mutex
 	b  bytes.Buffer // guarded by mu
@@ -25,7 +25,7 @@ func (o *Output) Write(p []byte) (int, error) {
 	return o.b.Write(p)
 }
 
-// String returns all that was written so far.
+// String returns the output so far.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -35,12 +35,12 @@ func (o *Output) String() string {
 // A Command is a program that a test has started.
 type Command struct {
 	*exec.Cmd
-	Out, Err Output        // what it wrote, unless its command says where that goes
+	Out, Err Output        // standard output and error, unless the exec.Cmd sets them
 	Ended    chan struct{} // closed when it has ended and was waited for
 }
 
-// Start starts cmd. The end of the test kills it if it still runs, and prints what it wrote to standard error if the test
-// has failed.
+// Start starts cmd. At the end of the test it is killed if it still runs, and its standard error is logged if the test
+// failed.
 func Start(t testing.TB, cmd *exec.Cmd) *Command {
 	t.Helper()
 	p := &Command{Cmd: cmd}
@@ -49,8 +49,8 @@ func Start(t testing.TB, cmd *exec.Cmd) *Command {
 	}
 	t.Cleanup(func() {
 		p.kill()
-		if said := p.Err.String(); t.Failed() && said != "" {
-			t.Logf("%q has written to standard error:\n%s", cmd.Args, said)
+		if text := p.Err.String(); t.Failed() && text != "" {
+			t.Logf("%q wrote to standard error:\n%s", cmd.Args, text)
 		}
 	})
 	return p
@@ -64,11 +64,11 @@ func (p *Command) start() error {
 		p.Stderr = &p.Err
 	}
 	p.Ended = make(chan struct{})
-	p.WaitDelay = Slow(20 * time.Second) // for children that have inherited the output
+	p.WaitDelay = Slow(20 * time.Second) // children may have inherited the output
 	started := make(chan error)
 	go func() {
-		// Pdeathsig is sent when the thread ends that started the process (prctl(2)), and a thread of this process ends with a
-		// goroutine that was locked to it. This one lasts as long as the process.
+		// Pdeathsig is sent when the thread that started the process ends (prctl(2)), and a thread may end with a goroutine
+		// that was locked to it. This goroutine and its thread last as long as the process.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := p.Start()
@@ -86,7 +86,7 @@ func (p *Command) kill() {
 	<-p.Ended
 }
 
-// EndsWithin reports whether the program ends by itself, within d on an ordinary machine. 0 asks whether it has ended.
+// EndsWithin reports whether the program ends by itself within Slow(d). With 0 it reports whether the program has ended.
 func (p *Command) EndsWithin(d time.Duration) bool {
 	select {
 	case <-p.Ended:
@@ -101,7 +101,7 @@ func (p *Command) EndsWithin(d time.Duration) bool {
 	}
 }
 
-// Code returns the exit code of a program that has ended, 128+n if signal n ended it.
+// Code returns the exit code of an ended program, 128+n if signal n ended it.
 func (p *Command) Code() int {
 	if status, ok := p.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int(status.Signal())
@@ -109,14 +109,14 @@ func (p *Command) Code() int {
 	return p.ProcessState.ExitCode()
 }
 
-// OpenDir returns a directory of the test that every user can enter; only root can enter t.TempDir(). Its path is short
-// enough for sockets, and has no symbolic link.
+// OpenDir returns a temporary directory that every user can enter, unlike t.TempDir(). Its path is short enough for
+// sockets and contains no symbolic link.
 func OpenDir(t testing.TB) string {
 	t.Helper()
 	return OpenDirIn(t, os.TempDir())
 }
 
-// OpenDirIn is OpenDir in a directory that is not the usual one.
+// OpenDirIn is OpenDir below parent.
 func OpenDirIn(t testing.TB, parent string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(parent, "corral-test-") //nolint:usetesting // see above

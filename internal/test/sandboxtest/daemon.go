@@ -12,34 +12,33 @@ import (
 	"time"
 )
 
-// DaemonOptions say how a supervisor is started. The zero value is one with corrald's defaults, to which only those can
-// connect whom the program lets: root, and group corral.
+// DaemonOptions configure a supervisor. The zero value has corrald's defaults: root and group corral can connect.
 type DaemonOptions struct {
-	Args     []string // further arguments: --repo, --toolchain. Of an option that is there twice, theirs holds
+	Args     []string // further arguments, such as --repo and --toolchain; they override the default ones
 	Config   string   // sections of its configuration
-	Wrapper  []string // a command that executes its arguments, which are corrald and its own
-	Everyone bool     // every user may connect; those of tests are in no group
+	Wrapper  []string // a command that executes its arguments, to which corrald and its arguments are appended
+	Everyone bool     // every user may connect; users of tests are in no group
 }
 
-// A Supervisor is a corrald of a test, with nothing of the machine's own: the configuration, the socket, the state
-// directory and the name of the instance are its own.
+// A Supervisor is a corrald started by a test. It shares nothing with the machine's own one: it has its own configuration,
+// socket, state directory and instance.
 type Supervisor struct {
-	DaemonOptions // apply when it is started the next time
+	DaemonOptions // take effect at the next Start
 	Instance      string
-	Dir           string // of its files, which every user can enter
+	Dir           string // directory of its files, which every user can enter
 	Socket, State string
 
-	process *Command // the one that was started last
-	log     Output   // of all of them
-	stopped bool     // it does not run, as the test wants it
+	process *Command // the latest process
+	log     Output   // of all its processes
+	stopped bool     // the test has stopped or killed it
 }
 
 var instances atomic.Uint32
 
-// Daemon starts a supervisor, and returns when it serves. Preconditions: RequireJails.
+// Daemon starts a supervisor and returns when it serves. The test must have called RequireJails.
 //
-// The end of the test stops it (see Stop), and prints its log if the test has failed. One that was killed is started once
-// more if it has left something, since its successor must remove that.
+// At the end of the test the supervisor is stopped (see Stop), and its log is printed if the test failed. If a killed
+// supervisor left something behind, it is started again, because its successor must remove that.
 func Daemon(t testing.TB, o DaemonOptions) *Supervisor {
 	t.Helper()
 	s := newSupervisor(t, o)
@@ -60,20 +59,20 @@ func Daemon(t testing.TB, o DaemonOptions) *Supervisor {
 	return s
 }
 
-// DaemonFails runs a corrald that is to end by itself, since something is wrong with its arguments. It returns its exit
-// code and all that it wrote. The test fails if it does not end, or leaves something.
+// DaemonFails runs a corrald that must end by itself because its arguments are invalid. It returns the exit code and the
+// output. The test fails if corrald does not end or leaves something behind.
 func DaemonFails(t testing.TB, args ...string) (code int, said string) {
 	t.Helper()
 	return DaemonFailsIn(t, DaemonOptions{Args: args})
 }
 
-// DaemonFailsIn is DaemonFails for a corrald that is started with any options.
+// DaemonFailsIn is DaemonFails with any options.
 func DaemonFailsIn(t testing.TB, o DaemonOptions) (code int, said string) {
 	t.Helper()
 	s := newSupervisor(t, o)
 	p := Start(t, s.command(t))
 	if !p.EndsWithin(time.Minute) {
-		t.Fatalf("corrald %q has not ended", o.Args)
+		t.Fatalf("corrald %q does not end", o.Args)
 	}
 	s.checkLeftovers(t)
 	return p.Code(), s.Log()
@@ -89,7 +88,7 @@ func newSupervisor(t testing.TB, o DaemonOptions) *Supervisor {
 	}
 }
 
-// command is corrald's, and writes its configuration.
+// command returns the command that starts corrald, after writing its configuration.
 func (s *Supervisor) command(t testing.TB) *exec.Cmd {
 	t.Helper()
 	config := filepath.Join(s.Dir, "supervisor.yaml")
@@ -106,7 +105,7 @@ func (s *Supervisor) command(t testing.TB) *exec.Cmd {
 	return cmd
 }
 
-// Start starts the supervisor again, once it was stopped or killed, and returns when it serves.
+// Start starts the supervisor after it was stopped or killed, and returns when it serves.
 func (s *Supervisor) Start(t testing.TB) {
 	t.Helper()
 	before := s.served()
@@ -118,7 +117,7 @@ func (s *Supervisor) Start(t testing.TB) {
 	for end := time.Now().Add(Slow(time.Minute)); s.served() == before; {
 		if s.process.EndsWithin(5 * time.Millisecond) {
 			s.stopped = true
-			t.Fatal("the supervisor has ended before it served")
+			t.Fatal("the supervisor ended before it served")
 		}
 		if time.Now().After(end) {
 			t.Fatal("the supervisor does not serve")
@@ -131,11 +130,11 @@ func (s *Supervisor) Start(t testing.TB) {
 	}
 }
 
-// served is how many times the log says that the supervisor listens.
+// served returns how often the log reports that the supervisor serves.
 func (s *Supervisor) served() int { return strings.Count(s.Log(), `"serving"`) }
 
-// Stop ends the supervisor as a service manager does, and fails the test if it has ended before, does not end, or leaves
-// something.
+// Stop ends the supervisor with SIGTERM, as a service manager does. It fails the test if the supervisor had ended before,
+// does not end, or leaves something behind.
 func (s *Supervisor) Stop(t testing.TB) {
 	t.Helper()
 	if s.process.EndsWithin(0) {
@@ -143,7 +142,7 @@ func (s *Supervisor) Stop(t testing.TB) {
 	}
 	_ = s.process.Process.Signal(syscall.SIGTERM)
 	if !s.process.EndsWithin(time.Minute) {
-		t.Error("SIGTERM has not ended the supervisor")
+		t.Error("SIGTERM did not end the supervisor")
 	}
 	s.Kill()
 	s.checkLeftovers(t)
@@ -152,17 +151,17 @@ func (s *Supervisor) Stop(t testing.TB) {
 func (s *Supervisor) checkLeftovers(t testing.TB) {
 	t.Helper()
 	if left := Leftovers(s.Instance); len(left) > 0 {
-		t.Errorf("the supervisor has left %q", left)
+		t.Errorf("the supervisor left %q behind", left)
 	}
 }
 
-// Kill ends the supervisor by SIGKILL, and returns when it has ended.
+// Kill kills the supervisor with SIGKILL, and returns when it has ended.
 func (s *Supervisor) Kill() {
 	s.stopped = true
 	s.process.kill()
 }
 
-// Signal sends it a signal that does not end it.
+// Signal sends the supervisor a signal that does not end it.
 func (s *Supervisor) Signal(t testing.TB, sig syscall.Signal) {
 	t.Helper()
 	if err := s.process.Process.Signal(sig); err != nil {
@@ -170,11 +169,11 @@ func (s *Supervisor) Signal(t testing.TB, sig syscall.Signal) {
 	}
 }
 
-// PID is that of the process that runs, or ran last.
+// PID returns the process id of the latest process.
 func (s *Supervisor) PID() int { return s.process.Process.Pid }
 
-// Code is the exit code, once it was stopped or killed.
+// Code returns the exit code after Stop or Kill.
 func (s *Supervisor) Code() int { return s.process.Code() }
 
-// Log returns what it wrote so far, of all its processes.
+// Log returns the output of all its processes so far.
 func (s *Supervisor) Log() string { return s.log.String() }

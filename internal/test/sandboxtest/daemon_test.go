@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestDaemon: a supervisor can be killed, started again and stopped, and obeys the configuration it is given.
+// TestDaemon: a supervisor can be killed, restarted and stopped, and uses the given configuration.
 func TestDaemon(t *testing.T) {
 	RequireJails(t)
 	Leaks(t)
@@ -29,7 +29,7 @@ func TestDaemon(t *testing.T) {
 	}
 }
 
-// TestDaemonKilled: what a supervisor leaves that the test has killed is removed at the end of the test.
+// TestDaemonKilled: if the test killed the supervisor, what it left behind is removed at the end of the test.
 func TestDaemonKilled(t *testing.T) {
 	RequireJails(t)
 	var instance string

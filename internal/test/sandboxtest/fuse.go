@@ -18,7 +18,7 @@ import (
 // fuseVar is the environment variable that makes a test binary a file server: "host" or "user".
 const fuseVar = "CORRAL_TEST_FILE_SERVER"
 
-// The owner of everything on a file server, and the opcodes of FUSE that tests ask about (fuse(4), linux/fuse.h).
+// The owner of all files on a file server, and opcodes of FUSE that tests use (fuse(4), linux/fuse.h).
 const (
 	FuseLookup  = 1
 	FuseGetattr = 3
@@ -26,18 +26,18 @@ const (
 	FuseFlush   = 25
 )
 
-// A FileServer is a file system in user space (FUSE) of a test, served by a process of its own until it is told to stall.
-// It has a directory "dir" and a file "file", and the kernel must ask it anew each time it looks at one of them.
+// A FileServer is a file system in user space (FUSE), served by a process of its own until Stall. It has a directory "dir"
+// and a file "file", which the kernel may not cache: each access is a request to the server.
 type FileServer struct {
-	Dir     string   // where it is mounted
-	Overlay *os.File // of FileServerInNamespace: an overlay above it, opened with O_PATH
+	Dir     string   // the mount point
+	Overlay *os.File // with StartFileServerInNamespace: an overlay above it, opened with O_PATH
 
 	process *Command
 	control *os.File
 }
 
-// ServeFiles is the life of a file server. TestMain calls it first in packages whose tests start one; it returns only if the
-// process is not to be one.
+// ServeFiles runs the file server if this process was started as one; otherwise it returns. TestMain calls it first in
+// packages whose tests start a file server.
 func ServeFiles() {
 	kind := os.Getenv(fuseVar)
 	if kind == "" {
@@ -54,14 +54,14 @@ func ServeFiles() {
 	os.Exit(0)
 }
 
-// StartFileServer mounts a file system that user uid serves to everybody, as one that was mounted with allow_other.
-// Preconditions: Root, Fuse. A supervisor that is to see it must be started later.
+// StartFileServer mounts a file system that user uid serves to all users, as with allow_other. The test must require Root
+// and Fuse. Only supervisors that are started later see it.
 func StartFileServer(t testing.TB, uid int) *FileServer {
 	t.Helper()
 	return startFileServer(t, "host", uid)
 }
 
-// StartFileServerInNamespace is StartFileServer by a process without any rights, in user and mount namespaces of user uid's.
+// StartFileServerInNamespace is StartFileServer by an unprivileged process, in user and mount namespaces of user uid.
 func StartFileServerInNamespace(t testing.TB, uid int) *FileServer {
 	t.Helper()
 	return startFileServer(t, "user", uid)
@@ -72,7 +72,7 @@ func startFileServer(t testing.TB, kind string, uid int) *FileServer {
 	Require(t, Root, Fuse)
 	top := OpenDir(t)
 	s := &FileServer{Dir: filepath.Join(top, "mnt")}
-	// The kernel takes a device that was opened in the user namespace that the file system is mounted in, by the user's right.
+	// The kernel requires that the device was opened in the user namespace in which the file system is mounted.
 	if err := errors.Join(
 		unix.Mknod(filepath.Join(top, "fuse"), unix.S_IFCHR|0o666, int(unix.Mkdev(10, 229))),
 		os.Chmod(filepath.Join(top, "fuse"), 0o666), os.Chown(top, uid, uid),
@@ -109,14 +109,14 @@ func startFileServer(t testing.TB, kind string, uid int) *FileServer {
 	})
 	theirs.Close()
 	if word, file := s.await(t); word[0] != 'r' {
-		t.Fatalf("the file server said %q", word)
+		t.Fatalf("the file server replied %q", word)
 	} else if s.Overlay = file; file != nil {
 		t.Cleanup(func() { file.Close() })
 	}
 	return s
 }
 
-// Stall has the server read requests and answer none, from now on.
+// Stall makes the server read requests without answering them.
 func (s *FileServer) Stall(t testing.TB) {
 	t.Helper()
 	if _, err := s.control.Write([]byte("s")); err != nil {
@@ -129,9 +129,8 @@ func (s *FileServer) Stall(t testing.TB) {
 	}
 }
 
-// SendFile has the server send a message to a socket, with "file" as a descriptor that it has opened itself, before it is
-// stalled. No process of the test has that descriptor: it would wait for the server when it starts another process, and when
-// it ends.
+// SendFile makes the server open "file" and send a message with its descriptor to a socket. Call it before Stall. No process
+// of the test may hold that descriptor: it would wait for the server when it starts another process, and when it ends.
 func (s *FileServer) SendFile(t testing.TB, socket *os.File, message []byte) {
 	t.Helper()
 	s.sendFor(t, 'm', socket, message)
@@ -149,15 +148,15 @@ func (s *FileServer) sendFor(t testing.TB, word byte, socket *os.File, message [
 	}
 }
 
-// SendDetached has the server send a message to a socket, with the root of another file system of its own, which is mounted nowhere
-// any more: whoever closes that last waits for a read of the server's, which ends with the server. No process of the test has the
-// descriptor. Of StartFileServerInNamespace, before it is stalled.
+// SendDetached makes the server send a message to a socket with a descriptor of the root of another file system, which is
+// no longer mounted: the process that closes its last descriptor waits for a read that only ends with the server. No
+// process of the test may hold the descriptor. It is for StartFileServerInNamespace, before Stall.
 func (s *FileServer) SendDetached(t testing.TB, socket *os.File, message []byte) {
 	t.Helper()
 	s.sendFor(t, 'd', socket, message)
 }
 
-// AwaitRequest waits until somebody waits for an answer that does not come, and returns the request's opcode.
+// AwaitRequest waits for a request that is not answered, and returns its opcode.
 func (s *FileServer) AwaitRequest(t testing.TB) int {
 	t.Helper()
 	for {
@@ -167,16 +166,16 @@ func (s *FileServer) AwaitRequest(t testing.TB) int {
 	}
 }
 
-// End ends the server: who waits for an answer gets an error.
+// End ends the server: pending requests fail with an error.
 func (s *FileServer) End() { s.process.kill() }
 
-// await returns the server's next word, of two bytes, and what came with it.
+// await returns the server's next word, of two bytes, and the data that came with it.
 func (s *FileServer) await(t testing.TB) ([]byte, *os.File) {
 	t.Helper()
 	fd := int(s.control.Fd())
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	if n, err := unix.Poll(p, int(Slow(time.Minute).Milliseconds())); n == 0 || err != nil && !errors.Is(err, unix.EINTR) {
-		t.Fatalf("the file server says nothing: %v", err)
+		t.Fatalf("the file server does not reply: %v", err)
 	}
 	b, control := make([]byte, 2), make([]byte, unix.CmsgSpace(4))
 	n, cn, _, _, err := unix.Recvmsg(fd, b, control, unix.MSG_CMSG_CLOEXEC)
@@ -194,7 +193,7 @@ func (s *FileServer) await(t testing.TB) ([]byte, *os.File) {
 	return b, os.NewFile(uintptr(fds[0]), "overlay")
 }
 
-// Fuse is the kernel's support for file systems in user space, also in user namespaces: Linux 4.18.
+// Fuse requires file systems in user space, also in user namespaces: Linux 4.18.
 func Fuse() error {
 	if err := machine("FUSE"); err != nil {
 		return err
@@ -212,8 +211,8 @@ type fuseServer struct {
 	top     string
 	owner   uint32
 	stalled atomic.Bool
-	pages   int         // files that were mapped
-	fault   chan uint64 // the node of each page that is waited for
+	pages   int         // number of files that were mapped
+	fault   chan uint64 // receives the node of each page that a process waits for
 }
 
 func serveFiles(kind, top string) error {
@@ -255,7 +254,7 @@ func serveFiles(kind, top string) error {
 	return <-failed
 }
 
-// obey does what the test says, until that ends.
+// obey executes the test's commands until the test ends.
 func (s *fuseServer) obey() error {
 	b, control := make([]byte, 1<<16), make([]byte, unix.CmsgSpace(4))
 	for {
@@ -281,8 +280,8 @@ func (s *fuseServer) obey() error {
 	}
 }
 
-// send sends a message with a descriptor to the socket in control. It keeps none of the two: when this process ends it would ask
-// itself, and wait for the answer for ever.
+// send sends a message with a descriptor to the socket in control, and closes both: otherwise this process would send a
+// request to itself when it ends, and wait for the answer forever.
 func (s *fuseServer) send(message, control []byte, open func() (int, error)) error {
 	list, err := unix.ParseSocketControlMessage(control)
 	if err != nil || len(list) != 1 {
@@ -304,8 +303,8 @@ func (s *fuseServer) openFile() (int, error) {
 	return unix.Open(s.top+"/mnt/file", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 }
 
-// openDetached mounts another file system, opens its root and unmounts it. Its first request is being read meanwhile, into a page
-// that the first file system does not deliver.
+// openDetached mounts another file system, opens its root and unmounts it. Meanwhile its first request is being read into a
+// page that the first file system does not deliver.
 func (s *fuseServer) openDetached() (int, error) {
 	dir, err := os.MkdirTemp(s.top, "detached")
 	if err != nil {
@@ -324,7 +323,8 @@ func (s *fuseServer) openDetached() (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	// In a process that has not the first file system's device: that is closed with this process then, which ends the wait.
+	// In a process that does not have the first file system's device open: it is then closed with this process, which ends
+	// the wait.
 	files := []*os.File{os.NewFile(uintptr(device), "device"), os.NewFile(uintptr(file), name)}
 	cmd := exec.Command("/proc/self/exe", s.top)
 	cmd.Env, cmd.ExtraFiles = append(os.Environ(), fuseVar+"=reader"), files
@@ -332,7 +332,7 @@ func (s *fuseServer) openDetached() (int, error) {
 	if err := cmd.Start(); err != nil {
 		return -1, err
 	}
-	for <-s.fault != fusePages+uint64(s.pages)-1 { // the kernel may ask more than once
+	for <-s.fault != fusePages+uint64(s.pages)-1 { // the kernel may request a page more than once
 	}
 	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -375,7 +375,7 @@ const (
 	fuseRoot = iota + 1
 	fuseDir
 	fuseFile
-	fusePages // and the following: files of a page that is never delivered
+	fusePages // and the following: files of one page, which is never delivered
 )
 
 const fusePage = 1 << 16
@@ -426,7 +426,7 @@ func (s *fuseServer) answer(opcode uint32, node uint64, body []byte) ([]byte, un
 		return append(append(binary.NativeEndian.AppendUint64(nil, found), make([]byte, 32)...), s.attributes(found)...), 0
 	case FuseGetattr:
 		return append(make([]byte, 16), s.attributes(node)...), 0
-	case fuseRead: // which is made by who has the file open
+	case fuseRead: // sent on behalf of a process that has the file open
 		return []byte("x"), 0
 	case open, opendir:
 		return make([]byte, 16), 0
@@ -438,7 +438,7 @@ func (s *fuseServer) answer(opcode uint32, node uint64, body []byte) ([]byte, un
 	return nil, unix.ENOSYS
 }
 
-// attributes is a struct fuse_attr.
+// attributes returns a struct fuse_attr.
 func (s *fuseServer) attributes(node uint64) []byte {
 	mode := uint32(unix.S_IFDIR | 0o755)
 	if node >= fuseFile {

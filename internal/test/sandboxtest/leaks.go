@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Leaks fails the test if, two seconds after its end, something is left that was not there at the call: a goroutine, a
-// descriptor, a mount, a cgroup named corral*, a process. A namespace lives as long as a process, a descriptor or a mount
-// holds it, so these three find it.
+// Leaks fails the test if, two seconds after its end, something exists that did not exist at the call: a goroutine, a
+// descriptor, a mount, a cgroup named corral*, a process. Namespaces are covered, because each is held by a process, a
+// descriptor or a mount.
 //
-// What is left is looked for after the clean-ups that the test registers after the call, hence call it first. Goroutines
-// and descriptors are those of the whole process: a test with Leaks is not a parallel one. While it runs, no other process
-// runs a test that needs root.
+// The check runs after the clean-ups that the test registers after the call, so call it first. It covers the goroutines
+// and descriptors of the whole process, so the test must not be parallel. While it runs, no other process runs a test that
+// needs root.
 func Leaks(t testing.TB) {
 	t.Helper()
 	holdMachine(t, unix.LOCK_EX)
@@ -38,7 +38,7 @@ func Leaks(t testing.TB) {
 	})
 }
 
-// warm makes the runtime open what it keeps: the poller's descriptors.
+// warm makes the runtime open the descriptors of its poller, which it keeps.
 func warm(t testing.TB) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -49,10 +49,10 @@ func warm(t testing.TB) {
 	_ = w.Close()
 }
 
-// leftovers returns what is there and was not before, once it has been seen at each look for the time given. At once,
-// if there is nothing.
-func leftovers(before map[string]string, patience time.Duration) []string {
-	end := time.Now().Add(patience)
+// leftovers returns the entries that are not in before and that exist for the whole timeout. It returns early if there
+// are none.
+func leftovers(before map[string]string, timeout time.Duration) []string {
+	end := time.Now().Add(timeout)
 	var left map[string]string
 	for first := true; ; first = false {
 		now := census()
@@ -69,7 +69,7 @@ func leftovers(before map[string]string, patience time.Duration) []string {
 		if len(left) == 0 || time.Now().After(end) {
 			break
 		}
-		time.Sleep(10 * time.Millisecond) // the kernel tells no one when the last mount or cgroup has gone
+		time.Sleep(10 * time.Millisecond) // there is no event for the end of the last mount or cgroup
 	}
 	found := make([]string, 0, len(left))
 	for _, what := range left {
@@ -79,7 +79,7 @@ func leftovers(before map[string]string, patience time.Duration) []string {
 	return found
 }
 
-// census returns all that may leak: what identifies it, and a description.
+// census returns everything that may leak: a description by identity.
 func census() map[string]string {
 	all := map[string]string{}
 	for _, count := range []func(map[string]string){goroutines, descriptors, mountPoints, cgroups, processes} {
@@ -93,7 +93,7 @@ func goroutines(all map[string]string) {
 	buf = buf[:runtime.Stack(buf, true)]
 	for stack := range strings.SplitSeq(string(buf), "\n\n") {
 		id, _, _ := strings.Cut(stack, " [")
-		// Started by the first signal.Notify, and kept.
+		// The first signal.Notify starts this goroutine, which never ends.
 		if !strings.Contains(stack, "os/signal.signal_recv") {
 			all[id] = stack
 		}
@@ -125,37 +125,37 @@ func mountPoints(all map[string]string) {
 	}
 }
 
-// machineGroup begins the names of the cgroups of other test processes: those that scripts/test runs have them as the root
-// of their namespaces.
+// machineGroup is the prefix of the cgroups of other test processes started by scripts/test, which are the roots of their
+// cgroup namespaces.
 const machineGroup = "sandboxtest-"
 
 func cgroups(all map[string]string) {
 	for _, m := range cgroupMounts() {
 		_ = filepath.WalkDir(m.point, func(name string, d fs.DirEntry, err error) error {
 			if err != nil {
-				return nil //nolint:nilerr // it went away
+				return nil //nolint:nilerr // it was removed meanwhile
 			}
 			if d.IsDir() && strings.HasPrefix(d.Name(), machineGroup) {
 				return fs.SkipDir
 			}
 			if d.IsDir() && strings.HasPrefix(d.Name(), "corral") {
 				all["cgroup "+name] = "cgroup " + name
-				return fs.SkipDir // those below are gone when it is
+				return fs.SkipDir // a cgroup cannot be removed before those below it
 			}
 			return nil
 		})
 	}
 }
 
-// A process is what /proc says of one.
+// A process is an entry of /proc.
 type process struct {
 	pid, parent int
 	name, state string
-	start       string // with pid its identity: clock ticks since the boot
+	start       string // clock ticks since boot; identifies the process together with pid
 }
 
-// processes counts those that descend from this one, and those that may have and lost their parents: children of an
-// ancestor of ours, in other namespaces than ours. The shells of someone else, who works here too, are none of these.
+// processes adds descendants of this process, and possible orphans among them: children of an ancestor of this process
+// that are in other namespaces. This leaves out the shells of other users of the machine.
 func processes(all map[string]string) {
 	table := map[int]process{}
 	entries, _ := os.ReadDir("/proc")
@@ -185,13 +185,13 @@ func readProcess(pid int) (p process, ok bool) {
 	if err != nil {
 		return p, false
 	}
-	// The name is in parentheses and may hold some itself.
+	// The name is in parentheses and may contain parentheses.
 	stat := string(b)
 	open, end := strings.IndexByte(stat, '('), strings.LastIndexByte(stat, ')')
 	if open < 0 || end < open {
 		return p, false
 	}
-	f := strings.Fields(stat[end+1:]) // from the third field on
+	f := strings.Fields(stat[end+1:]) // starts with the third field
 	if len(f) < 20 {
 		return p, false
 	}
@@ -199,9 +199,9 @@ func readProcess(pid int) (p process, ok bool) {
 	return process{pid: pid, parent: parent, name: stat[open+1 : end], state: f[0], start: f[19]}, err == nil
 }
 
-// descends reports whether pid is a child, or a child's child, of ancestor.
+// descends reports whether pid is a descendant of ancestor.
 func descends(table map[int]process, pid, ancestor int) bool {
-	for range len(table) { // the table was read one by one, so a loop is possible
+	for range len(table) { // the table is not a snapshot, so it may contain a loop
 		p, ok := table[pid]
 		if !ok {
 			return false
@@ -214,8 +214,8 @@ func descends(table map[int]process, pid, ancestor int) bool {
 	return false
 }
 
-// sameNamespaces reports whether the process is in the mount, PID and network namespaces that this one is in. One that is
-// gone is.
+// sameNamespaces reports whether the process is in the same mount, PID and network namespaces as this one. It returns true
+// for a process that is gone.
 func sameNamespaces(pid int) bool {
 	for _, kind := range []string{"mnt", "pid", "net"} {
 		theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, kind))

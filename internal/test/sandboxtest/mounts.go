@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// privateMounts is set where PrivateMounts has done its work: to the mount namespace that was left.
+// privateMounts is the environment variable that PrivateMounts sets, to the mount namespace of its caller.
 const privateMounts = "CORRAL_TEST_PRIVATE_MOUNTS"
 
 func inPrivateMounts() bool {
@@ -23,13 +23,13 @@ func inPrivateMounts() bool {
 func mountNamespace() string {
 	name, err := os.Readlink("/proc/self/ns/mnt")
 	if err != nil {
-		panic(err) // no /proc: nothing of this package works
+		panic(err) // this package needs /proc
 	}
 	return name
 }
 
-// PrivateMounts is m.Run in a process that has a mount namespace of its own, so that what tests mount is gone with it,
-// however it ends. Who is not root runs without: such tests need Root.
+// PrivateMounts is m.Run in a process with a mount namespace of its own, so that mounts of tests disappear with it, however
+// it ends. If the caller is not root, it is m.Run: tests that mount need Root.
 //
 //	func TestMain(m *testing.M) { os.Exit(sandboxtest.PrivateMounts(m)) }
 func PrivateMounts(m *testing.M) int {
@@ -53,23 +53,23 @@ func PrivateMounts(m *testing.M) int {
 	return 1
 }
 
-// WithoutInstallation is PrivateMounts for tests that start programs of ours, on a machine where corral may be installed
-// and configured. There are
+// WithoutInstallation is PrivateMounts for tests that start corral's programs on a machine where corral may be installed.
+// It hides
 //
-//   - no operator's configuration: front-ends read it before the one that --config names, and a supervisor that root's
-//     front-end starts reads no other;
-//   - no supervisor at the default socket: root's corral changes asks it first, if it is there;
-//   - no state of supervisors that root's front-ends have started, which have no option for another directory;
-//   - no configuration and state of the tester, who may have called sudo: HOME is a directory of the tests.
+//   - the operator's configuration, which front-ends read before the one named with --config, and which is the only one
+//     that a supervisor started by root's front-end reads;
+//   - the supervisor at the default socket, which root's corral changes asks first;
+//   - the state of supervisors started by root's front-ends, which cannot be placed elsewhere;
+//   - the configuration and state of the tester, also behind sudo: HOME is a temporary directory.
 //
-// Who is not root cannot hide the operator's files.
+// If the caller is not root, the operator's files stay visible.
 //
 //	func TestMain(m *testing.M) { os.Exit(sandboxtest.WithoutInstallation(m)) }
 func WithoutInstallation(m *testing.M) int {
 	if Root() == nil && !inPrivateMounts() {
 		return PrivateMounts(m)
 	}
-	dir, err := os.MkdirTemp("", "corral-test-") // the environment and the mounts are of the whole process, so no test has it
+	dir, err := os.MkdirTemp("", "corral-test-") // used by the whole process, so not by a single test's TempDir
 	if err == nil {
 		err = hideInstallation(dir)
 	}
@@ -94,20 +94,20 @@ func hideInstallation(dir string) error {
 		return err
 	}
 	const operators, socket, supervisors = "/etc/corral", "/run/corral/corral.sock", "/var/lib/corral"
-	// What is not there hides nothing, and a test must not make it.
+	// If there is no directory there is nothing to hide, and a test must not create one.
 	if _, err := os.Stat(operators); err == nil {
 		if err := unix.Mount("corral-test", operators, "tmpfs", 0, "mode=755"); err != nil {
 			return fmt.Errorf("%s: %w", operators, err)
 		}
 	}
 	if _, err := os.Stat(socket); err == nil {
-		file := filepath.Join(dir, "socket") // on which nobody listens
+		file := filepath.Join(dir, "socket") // has no listener
 		err := os.WriteFile(file, nil, 0o600)
 		if err = errors.Join(err, unix.Mount(file, socket, "", unix.MS_BIND, "")); err != nil {
 			return fmt.Errorf("%s: %w", socket, err)
 		}
 	}
-	// This one the first supervisor would make.
+	// The first supervisor would create this directory.
 	if err := os.MkdirAll(supervisors, 0o711); err != nil {
 		return err
 	}

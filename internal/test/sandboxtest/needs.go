@@ -13,21 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Need says what a test needs: it returns why the machine does not have it, or nil.
+// A Need checks a requirement of a test: it returns why the machine does not meet it, or nil.
 type Need func() error
 
-// otherMachine is what a need returns when nothing that could be installed here would meet it: the test is for another
-// kind of machine.
+// otherMachine is the error of a need that no installation on this machine could meet: the test is for another kind of
+// machine.
 type otherMachine string
 
 func (o otherMachine) Error() string { return string(o) }
 
-// A machineNeed is what a need of something that is no unit test's returns in the unit phase.
+// A machineNeed is the error in the unit phase of a need that unit tests must not have.
 type machineNeed string
 
 func (m machineNeed) Error() string { return "not a unit test: needs " + string(m) }
 
-// machine is the first line of each need that a unit test has not: it is not met in the unit phase, wherever that runs.
+// machine is called first by each need that unit tests must not have: in the unit phase, such a need is not met on any
+// machine.
 func machine(what string) error {
 	if os.Getenv("CORRAL_TEST_PHASE") == "unit" {
 		return machineNeed(what)
@@ -35,7 +36,7 @@ func machine(what string) error {
 	return nil
 }
 
-// Root is the user 0 with the capability to mount, as which corrald runs.
+// Root requires user 0 with the capability to mount, as corrald has.
 func Root() error {
 	if err := machine("root"); err != nil {
 		return err
@@ -43,7 +44,7 @@ func Root() error {
 	if os.Geteuid() != 0 {
 		return errors.New("not root")
 	}
-	// A container's root may lack it.
+	// Root in a container may lack the capability.
 	status, err := os.ReadFile("/proc/thread-self/status")
 	if err != nil {
 		return err
@@ -56,7 +57,7 @@ func Root() error {
 	return nil
 }
 
-// SysResource is CAP_SYS_RESOURCE, which some virtual machines and containers keep from root.
+// SysResource requires CAP_SYS_RESOURCE, which root lacks in some virtual machines and containers.
 func SysResource() error {
 	if err := Root(); err != nil {
 		return err
@@ -73,7 +74,7 @@ func SysResource() error {
 	return nil
 }
 
-// Cgroups is a hierarchy, of whichever version, with the controllers that limit a job.
+// Cgroups requires a hierarchy of any version with the controllers that limit a job.
 func Cgroups() error {
 	if err := machine("cgroups"); err != nil {
 		return err
@@ -91,7 +92,7 @@ func Cgroups() error {
 	return nil
 }
 
-// CgroupV2 is the controllers that limit a job, in the v2 hierarchy. A hybrid machine has an empty one.
+// CgroupV2 requires the controllers that limit a job in the v2 hierarchy. On a hybrid machine that hierarchy has none.
 func CgroupV2() error {
 	if err := machine("cgroups"); err != nil {
 		return err
@@ -145,7 +146,7 @@ func CgroupKill() error {
 	return nil
 }
 
-// UserNamespaces is a kernel that makes one for the caller.
+// UserNamespaces requires that the caller can create user namespaces.
 func UserNamespaces() error {
 	if err := machine("user namespaces"); err != nil {
 		return err
@@ -163,10 +164,10 @@ func UserNamespaces() error {
 	return nil
 }
 
-// Landlock is a kernel that has it switched on, in its first version at least.
+// Landlock requires a kernel with Landlock enabled, of any version.
 func Landlock() error { return LandlockABI(1)() }
 
-// LandlockABI is Landlock of at least that version, as numbered in landlock(7).
+// LandlockABI requires at least that version of the Landlock ABI, as numbered in landlock(7).
 func LandlockABI(want int) Need {
 	return func() error {
 		if err := machine("Landlock"); err != nil {
@@ -183,7 +184,7 @@ func LandlockABI(want int) Need {
 	}
 }
 
-// FileSystem is a type of file system that the kernel has, as in /proc/filesystems: "overlay".
+// FileSystem requires a type of file system, as listed in /proc/filesystems, for example "overlay".
 func FileSystem(name string) Need {
 	return func() error {
 		if err := machine("the file system " + name); err != nil {
@@ -202,7 +203,7 @@ func FileSystem(name string) Need {
 	}
 }
 
-// Kernel is a release of Linux: Kernel(6, 3).
+// Kernel requires at least that release of Linux.
 func Kernel(major, minor int) Need {
 	return func() error {
 		if err := machine("a release of the kernel"); err != nil {
@@ -224,18 +225,19 @@ func Kernel(major, minor int) Need {
 	}
 }
 
-// Installable is a machine with systemd that exists for one run of tests: corral may be installed and changed on it.
+// Installable requires a machine with systemd that exists only for one run of tests, so that corral may be installed and
+// changed on it.
 func Installable() error {
 	if err := machine("a machine to install corral on"); err != nil {
 		return err
 	}
 	if os.Getenv("CORRAL_TEST_INSTALL") != "1" {
-		return otherMachine("not a machine to install corral on: the guest is")
+		return otherMachine("corral is installed in the guest only")
 	}
 	return nil
 }
 
-// Timely is a machine that is not emulated: what it does at a terminal comes as soon as people and programs expect it.
+// Timely requires a machine that is not emulated, so that programs on terminals react as fast as other programs expect.
 func Timely() error {
 	if n := slowness(); n > 1 {
 		return otherMachine(fmt.Sprintf("a machine that is about %d times slower than others", n))
@@ -243,8 +245,7 @@ func Timely() error {
 	return nil
 }
 
-// Program is a program in PATH. One that CORRAL_LACKS names, on a machine that was made without it, is as another kind of
-// machine.
+// Program requires a program in PATH. If it is missing but named in CORRAL_LACKS, the test is for another kind of machine.
 func Program(name string) Need {
 	return func() error {
 		_, err := exec.LookPath(name)
@@ -260,7 +261,7 @@ type mount struct {
 	id, point, fsType, options string
 }
 
-// mounts returns those of the caller's mount namespace.
+// mounts returns the mounts of the caller's mount namespace.
 func mounts() ([]mount, error) {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -278,7 +279,7 @@ func mounts() ([]mount, error) {
 	return all, nil
 }
 
-// cgroupMounts returns the mounts of cgroup hierarchies, none where mountinfo cannot be read.
+// cgroupMounts returns the mounts of cgroup hierarchies, or none if mountinfo cannot be read.
 func cgroupMounts() []mount {
 	all, err := mounts()
 	if err != nil {
@@ -287,7 +288,7 @@ func cgroupMounts() []mount {
 	return slices.DeleteFunc(all, func(m mount) bool { return m.fsType != "cgroup" && m.fsType != "cgroup2" })
 }
 
-// Unified returns where the v2 hierarchy is mounted, "" when it is not.
+// Unified returns the mount point of the v2 hierarchy, or "".
 func Unified() string {
 	for _, m := range cgroupMounts() {
 		if m.fsType == "cgroup2" {

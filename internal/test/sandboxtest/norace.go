@@ -2,5 +2,5 @@
 
 package sandboxtest
 
-// raced says that the test was built with the race detector.
+// raced is whether the test was built with the race detector.
 const raced = false

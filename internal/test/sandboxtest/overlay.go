@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Overlay mounts one over the directory lower as sessions have it: with userxattr, without redirects and metacopies. Upper
-// is its upper directory. It is for tests behind PrivateMounts.
+// Overlay mounts an overlay over the directory lower with the options of sessions: userxattr, no redirects, no metacopies.
+// It returns the mount point and the upper directory. The test must run under PrivateMounts.
 func Overlay(t testing.TB, lower string) (merged, upper string) {
 	t.Helper()
 	Require(t, Root, FileSystem("overlay"))

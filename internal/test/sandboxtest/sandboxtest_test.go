@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A recorder is a testing.TB that survives its own end.
+// A recorder is a testing.TB that records how a test function ends.
 type recorder struct {
 	testing.TB
 	ended string // "skip: why", "fatal: why"
@@ -37,7 +37,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// record runs f as a test function would be, and returns how it ended.
+// record runs f like a test function and returns how it ended.
 func record(t *testing.T, f func(testing.TB)) string {
 	t.Helper()
 	r := &recorder{TB: t}
@@ -63,7 +63,7 @@ func TestRequire(t *testing.T) {
 		{"all there", "1", []Need{here, here}, ""},
 		{"skipped", "", []Need{here, absent}, "skip: no moon"},
 		{"skipped with 0", "0", []Need{absent}, "skip: no moon"},
-		{"required", "1", []Need{here, absent}, "fatal: needs what is not here (CORRAL_REQUIRE=1): no moon"},
+		{"required", "1", []Need{here, absent}, "fatal: unmet need with CORRAL_REQUIRE=1: no moon"},
 		{"for another machine", "1", []Need{elsewhere}, "skip: no moon here"},
 	}
 	for _, tt := range tests {
@@ -109,7 +109,7 @@ func TestNeeds(t *testing.T) {
 	if CgroupV2() == nil && CgroupV1() == nil {
 		t.Error("both cgroup versions hold the controllers")
 	}
-	// What this machine has is not known here; that the questions can be asked is.
+	// The results depend on the machine, so only check that the needs can be evaluated.
 	for name, need := range map[string]Need{
 		"Root": Root, "Cgroups": Cgroups, "CgroupV1": CgroupV1, "CgroupV2": CgroupV2, "CgroupKill": CgroupKill,
 		"UserNamespaces": UserNamespaces, "Landlock": Landlock,
@@ -152,7 +152,8 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// TestUnitPhase: what needs the machine is left out, whatever is required, and what needs a program is not.
+// TestUnitPhase: in the unit phase, tests that need the machine are skipped even with CORRAL_REQUIRE=1, and tests that
+// need only a program run.
 func TestUnitPhase(t *testing.T) {
 	t.Setenv("CORRAL_REQUIRE", "1")
 	t.Setenv("CORRAL_TEST_PHASE", "unit")
@@ -186,7 +187,7 @@ func TestBin(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got := record(t, bin); !strings.Contains(got, "is no program") {
+	if got := record(t, bin); !strings.Contains(got, "is not an executable file") {
 		t.Errorf("no program: %q", got)
 	}
 	if err := os.Chmod(file, 0o755); err != nil {
@@ -204,7 +205,7 @@ func TestNoLeaks(t *testing.T) {
 	}
 }
 
-// TestLeaks leaves one thing of each kind, and takes it away again.
+// TestLeaks leaks one thing of each kind, which is found until it is removed.
 func TestLeaks(t *testing.T) {
 	tests := []struct {
 		name string
@@ -228,7 +229,7 @@ func TestLeaks(t *testing.T) {
 			return sleeper(t, exec.Command("sleep", "60"))
 		}},
 		{"orphan in a namespace", "(sleep), state ", []Need{Root, Program("sh"), Program("sleep")}, func(t *testing.T) func() {
-			// The shell ends at once; what it started is then the child of one of our ancestors.
+			// The shell ends at once, so its child becomes the child of one of our ancestors.
 			cmd := exec.Command("sh", "-c", "sleep 60 >/dev/null 2>&1 & echo $!")
 			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 			out, err := cmd.Output()
@@ -274,7 +275,7 @@ func TestLeaks(t *testing.T) {
 	}
 }
 
-// sleeper starts a command that only a signal ends.
+// sleeper starts a command that ends only by a signal.
 func sleeper(t *testing.T, cmd *exec.Cmd) (stop func()) {
 	t.Helper()
 	if err := cmd.Start(); err != nil {

@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// RequireJails is Require for a test that runs jobs, with what else it needs.
+// RequireJails is Require for a test that runs jobs, with further needs.
 func RequireJails(t testing.TB, more ...Need) {
 	t.Helper()
 	Require(t, append([]Need{Root, Cgroups, CgroupKill, UserNamespaces}, more...)...)
 }
 
-// Eventually polls until ok, at most for four times d, which is for a test that has an ordinary machine for itself.
+// Eventually polls until ok returns true. d is the time that this takes at most on an idle machine; the timeout is
+// Slow(4*d).
 func Eventually(t testing.TB, d time.Duration, what string, ok func() bool) {
 	t.Helper()
 	d *= 4
@@ -25,7 +26,7 @@ func Eventually(t testing.TB, d time.Duration, what string, ok func() bool) {
 	}
 }
 
-// Leftovers returns what a supervisor's instance has on the host: its directory, and its cgroups in every hierarchy.
+// Leftovers returns the directory of a supervisor's instance and its cgroups in all hierarchies, as far as they exist.
 func Leftovers(instance string) []string {
 	found, _ := filepath.Glob("/run/corral/instances/" + instance)
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")

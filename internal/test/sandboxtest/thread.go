@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OnThread calls f on a thread of its own, which ends with it: what f changes of its thread (user ids, capabilities,
-// namespaces) is nobody else's. It waits for f.
+// OnThread calls f on a new thread and waits for it. The thread ends with f, so changes that f makes to it (user ids,
+// capabilities, namespaces) affect nothing else.
 func OnThread(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -20,15 +20,15 @@ func OnThread(f func()) {
 			f()
 			return
 		}
-		// The first thread outlives its goroutine, and /proc/self speaks of it. It is held until another has been found.
+		// The process's first thread outlives its goroutine, and /proc/self shows it. Hold it until f has run on another.
 		OnThread(f)
 		runtime.UnlockOSThread()
 	}()
 	<-done
 }
 
-// AsNobody calls f without root's right to files: a change of the file system uid takes it from the thread, see
-// setfsuid(2). dir, and its parent for passing through, are given to the user that f is. Not root: f is called as it is.
+// AsNobody calls f without root's rights to files, which setfsuid(2) takes from its thread. dir is given to the user that
+// f runs as, and its parent is made searchable. If the caller is not root, f is called unchanged.
 func AsNobody(t *testing.T, dir string, f func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOnThread: f is never on the thread that outlives it, however many ask.
+// TestOnThread: f never runs on the process's first thread, however many calls run at once.
 func TestOnThread(t *testing.T) {
 	var mu sync.Mutex
-	threads := map[int]bool{} // of those that are held
+	threads := map[int]bool{} // ids of the threads in use
 	var held, all sync.WaitGroup
 	held.Add(50)
 	for range 50 {

@@ -9,19 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// turn is this process's share of the machine: a lock that tests which look at the whole machine hold alone (Leaks), and
-// those that make something there hold together (Require with Root). It is for test processes that `go test` runs side by
-// side; scripts/test gives each a machine of its own.
+// turn is this process's share of a lock on the machine. Tests that examine the whole machine (Leaks) hold it exclusively,
+// tests that change something there (Require with Root) hold it shared. It is for test processes that `go test` runs in
+// parallel; scripts/test gives each process a machine of its own.
 var turn struct {
 	mu      sync.Mutex
-	file    *os.File // guarded by mu; open from the first use on
+	file    *os.File // guarded by mu; opened at the first use
 	holders int      // guarded by mu: tests of this process that hold the lock
 }
 
 const turnPath = "/run/corral-tests.lock"
 
-// holdMachine has the test hold the machine until its end: alone, if how is unix.LOCK_EX, or with others, unix.LOCK_SH.
-// It waits for those who hold it otherwise.
+// holdMachine locks the machine until the end of the test, exclusively (unix.LOCK_EX) or shared (unix.LOCK_SH). It waits
+// for conflicting locks.
 func holdMachine(t testing.TB, how int) {
 	t.Helper()
 	if os.Getenv("CORRAL_TEST_MACHINE") == "own" || os.Geteuid() != 0 {
@@ -36,8 +36,8 @@ func holdMachine(t testing.TB, how int) {
 		}
 		turn.file = f
 	}
-	// One lock serves all tests of the process. To convert it is to give it up first (flock(2)): two processes that both
-	// want it alone do not wait for each other.
+	// One lock serves all tests of the process. Converting it releases it first (flock(2)), so two processes that both
+	// convert it do not deadlock.
 	if turn.holders == 0 || how == unix.LOCK_EX {
 		if err := flock(turn.file, how); err != nil {
 			t.Fatal(err)

@@ -18,25 +18,25 @@ type Session interface {
 	Wait() int
 }
 
-// A Start starts a program in the directory repo, with env beside what jobs have, on a terminal of that size. It sees to
-// the end of it.
+// A Start starts a program in the directory repo on a terminal of that size, with env in addition to the usual environment
+// of jobs. It ends the program at the end of the test.
 type Start func(t *testing.T, repo string, args, env []string, rows, cols uint16) Session
 
-// A Program is one that wants a terminal, and what a person does with it.
+// A Program is an interactive program with a dialogue.
 type Program struct {
 	Name  string
 	Args  []string
-	Needs []sandboxtest.Need // beside the program
+	Needs []sandboxtest.Need // in addition to the program
 	Env   []string
-	Files map[string]string // of its working directory, by their names
+	Files map[string]string // contents of files in its working directory, by name
 	Rows  uint16
 	Cols  uint16
 	Exit  int
-	// Play uses it, from its start to its end. Repo is its working directory.
+	// Play runs the dialogue, from the program's start to its end. Repo is its working directory.
 	Play func(s *Screen, repo string)
 }
 
-// Programs are played by every front-end that has terminals. Each of them is resized while it runs.
+// Programs are tested with every front-end that offers terminals. Each is resized while it runs.
 func Programs() []Program {
 	shell := []string{"bash", "--norc", "--noprofile", "-i"}
 	prompt := []string{"PS1=> ", "HISTFILE="}
@@ -44,7 +44,7 @@ func Programs() []Program {
 	for n := range 200 {
 		fmt.Fprintf(&numbers, "line %d\n", n+1)
 	}
-	// pydoc3 is of the whole of Python, as readline is.
+	// pydoc3 is part of a full installation of Python, like readline.
 	return []Program{
 		{Name: "bash, line editing", Args: shell, Env: prompt, Rows: 24, Cols: 60, Exit: 3, Play: bashEditing},
 		{
@@ -58,7 +58,7 @@ func Programs() []Program {
 	}
 }
 
-// Test plays all programs, each in a directory that repo makes.
+// Test runs the dialogues of all programs, each in a directory that repo creates.
 func Test(t *testing.T, repo func(*testing.T) string, start Start) {
 	t.Helper()
 	for _, p := range Programs() {
@@ -82,14 +82,14 @@ func Test(t *testing.T, repo func(*testing.T) string, start Start) {
 	}
 }
 
-// Keys that are more than one byte.
+// Keys that consist of several bytes.
 const (
 	up   = "\x1b[A"
 	left = "\x1b[D"
 )
 
-// after waits until the line before the cursor's is last, and the cursor at the end of prompt. Nobody types before: what is
-// typed while a shell hands the terminal over may be lost, with corral or without.
+// after waits until the line above the cursor's is last and the cursor is at the end of prompt. Tests must not type before:
+// input that arrives while a shell hands the terminal over may be lost, with corral or without.
 func (s *Screen) after(last, prompt string) {
 	s.t.Helper()
 	s.Await(fmt.Sprintf("%q after %q", prompt, last), func(v View) bool {
@@ -101,8 +101,8 @@ func bashEditing(s *Screen, _ string) {
 	s.Prompts("> ")
 	s.Type("cho one")
 	s.Prompts("> cho one")
-	s.Type("\x01e")    // Ctrl-A: to the line's beginning
-	s.Type("\x05 two") // Ctrl-E: to its end
+	s.Type("\x01e")    // Ctrl-A: go to the start of the line
+	s.Type("\x05 two") // Ctrl-E: go to its end
 	s.Prompts("> echo one two")
 	s.Type("\r")
 	s.after("one two", "> ")
@@ -110,7 +110,7 @@ func bashEditing(s *Screen, _ string) {
 	s.Await("the cursor before what is dropped", func(v View) bool {
 		return v.Prompt() == "> echo keep drop" && v.Col == len("> echo keep")
 	})
-	s.Type("\x0b") // Ctrl-K: what is behind the cursor
+	s.Type("\x0b") // Ctrl-K: cut to the end of the line
 	s.Prompts("> echo keep")
 	s.Type("\r")
 	s.after("keep", "> ")
@@ -118,11 +118,11 @@ func bashEditing(s *Screen, _ string) {
 	s.Prompts("> echo keep")
 	s.Type(up)
 	s.Prompts("> echo one two")
-	s.Type("\x15\r") // Ctrl-U drops the line
+	s.Type("\x15\r") // Ctrl-U: discard the line
 	s.after(">", "> ")
 	s.Type("\x12ke") // Ctrl-R: the line with "ke"
 	s.Await("the line that is searched for", func(v View) bool { return v.Prompt() == "(reverse-i-search)`ke': echo keep" })
-	s.Type("\x05er") // ends the search
+	s.Type("\x05er") // end of the search
 	s.Prompts("> echo keeper")
 	s.Type("\r")
 	s.Shows("keeper")
@@ -132,7 +132,7 @@ func bashEditing(s *Screen, _ string) {
 	s.after("24/60", "> ")
 	s.Resize(20, 100)
 	long := "echo " + strings.Repeat("0123456789", 8)
-	s.Type(long) // more than a line of 60
+	s.Type(long) // more than a line of 60 columns
 	s.Prompts("> " + long)
 	s.Type("\x15stty size; echo $LINES/$COLUMNS\r") // Ctrl-U
 	s.Shows("20 100")
@@ -140,8 +140,8 @@ func bashEditing(s *Screen, _ string) {
 	s.Type("exit 3\r")
 }
 
-// ticker says when it is in the foreground: what is typed before that is not for it. It is one process, for a shell that is
-// stopped between fork and exec behaves in ways of its own.
+// ticker prints a line when it is in the foreground: input before that goes to the shell. It is a single process, because a
+// shell that is stopped between fork and exec behaves differently.
 const ticker = `$| = 1; $SIG{CONT} = sub { print "back\n" }; print "here\n"; select undef, undef, undef, 1 while 1`
 
 func bashJobs(s *Screen, _ string) {
@@ -182,7 +182,7 @@ func bashJobs(s *Screen, _ string) {
 	})
 	s.Type("\x1c") // Ctrl-\
 	s.after("^\\Quit", "> ")
-	s.Type("echo cat; cat\r") // what is said first is said when the shell has handed the terminal over
+	s.Type("echo cat; cat\r") // the first output appears when the shell has handed the terminal over
 	s.after("cat", "")
 	s.Type("\x04") // Ctrl-D
 	s.after("cat", "> ")
@@ -226,9 +226,9 @@ func vi(s *Screen, repo string) {
 	s.Type("\x1b:w\r")
 	s.Await("that it is written", func(v View) bool { return strings.Contains(v.Line(-1), "written") })
 	if got, err := os.ReadFile(filepath.Join(repo, "poem")); string(got) != "roses are red\n" {
-		s.t.Errorf("the file holds %q (%v)", got, err)
+		s.t.Errorf("the file contains %q (%v)", got, err)
 	}
-	// A SIGWINCH that comes right before vi waits for a key is seen with that key only, on any terminal.
+	// If SIGWINCH arrives right before vi waits for a key, vi handles it only after that key, on any terminal.
 	s.Resize(20, 90)
 	s.Type("h")
 	s.Await("the text on the larger screen", func(v View) bool { return v.Line(0) == "roses are red" && empty(v, 20) })
@@ -242,7 +242,7 @@ func vi(s *Screen, repo string) {
 }
 
 func less(s *Screen, _ string) {
-	// numbered reports whether the rows but the last one show the lines of the file from first on.
+	// numbered reports whether all rows except the last show the lines of the file, starting with line first.
 	numbered := func(first, rows int) func(View) bool {
 		return func(v View) bool {
 			for row := range rows - 1 {
@@ -263,7 +263,7 @@ func less(s *Screen, _ string) {
 	s.Type("/line 42\r")
 	s.Await("what was searched for", numbered(42, 10))
 	s.Resize(16, 90)
-	s.Type("\x0c") // Ctrl-L: a resize just before less waits for a key is seen at the key
+	s.Type("\x0c") // Ctrl-L: less handles a resize right before it waits for a key only after that key
 	s.Await("more lines on the larger screen", numbered(42, 16))
 	s.Type("G")
 	s.Await("the end", numbered(200-14, 16))

@@ -1,8 +1,8 @@
-// Package screentest plays a person at a terminal: it types, resizes, and looks at the screen that a terminal emulator
-// makes of what programs write. Only tests import it.
+// Package screentest simulates a person at a terminal: it types, resizes, and reads the screen that a terminal emulator
+// renders from the output of programs. Only tests import it.
 //
-// The programs and what is done with them are a table (Programs), so that everything of ours that gives a job a terminal is
-// tested by the same hand: it gives a Start.
+// The programs and their dialogues are in a table (Programs), so that every front-end that gives jobs a terminal is tested
+// in the same way: it provides a Start.
 package screentest
 
 import (
@@ -19,34 +19,34 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// Term is the TERM of programs on a Screen.
+// Term is the value of TERM for programs on a Screen.
 const Term = "xterm"
 
-// A Driver is the other end of a program's terminal. Read returns what the program writes, until an error when it has
-// ended; Write types.
+// A Driver is the other end of a program's terminal. Read returns the program's output, and an error after its end; Write
+// types.
 type Driver interface {
 	io.ReadWriter
 	Resize(rows, cols uint16) error
 }
 
-// A Screen shows what a program writes.
+// A Screen shows the output of a program.
 type Screen struct {
 	t testing.TB
 	d Driver
 
-	done chan struct{} // closed when d is read to its end
+	done chan struct{} // closed when d has been read to its end
 
 	mu      sync.Mutex
 	term    vt10x.Terminal  // guarded by mu
-	rest    []byte          // guarded by mu: the beginning of a rune
-	answers strings.Builder // guarded by mu: what the emulator says to a program's questions
-	log     []byte          // guarded by mu: the last bytes that came, for messages
-	ended   bool            // guarded by mu: nothing more comes
+	rest    []byte          // guarded by mu: the first bytes of an incomplete rune
+	answers strings.Builder // guarded by mu: the emulator's answers to queries of the program
+	log     []byte          // guarded by mu: the last bytes of output, for messages
+	ended   bool            // guarded by mu: the output has ended
 	changed chan struct{}   // guarded by mu: closed at the next change
 }
 
-// New returns a screen of that size. The test's end waits for what is attached to it to end, after the clean-ups that are
-// registered later: those of the program.
+// New returns a screen of that size. At the end of the test, after the clean-ups registered later, such as the program's,
+// it waits for the end of the attached Driver.
 func New(t testing.TB, rows, cols uint16) *Screen {
 	t.Helper()
 	s := &Screen{t: t, changed: make(chan struct{}), done: make(chan struct{})}
@@ -59,7 +59,7 @@ func New(t testing.TB, rows, cols uint16) *Screen {
 	return s
 }
 
-// Attach shows d from now on. A screen has one, and neither types nor resizes before.
+// Attach connects the screen to d. It is called once, before Type and Resize.
 func (s *Screen) Attach(d Driver) {
 	s.d = d
 	go func() {
@@ -81,7 +81,7 @@ func (s *Screen) read() {
 	}
 }
 
-// show feeds the emulator, and returns what it answers. It takes whole runes only.
+// show passes output to the emulator, in whole runes, and returns its answers.
 func (s *Screen) show(b []byte, ended bool) (answer string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *Screen) show(b []byte, ended bool) (answer string) {
 	return answer
 }
 
-// Type presses keys: those of a VT100, "\r" being Enter and "\x03" Ctrl-C.
+// Type presses keys of a VT100: "\r" is Enter, "\x03" is Ctrl-C.
 func (s *Screen) Type(keys string) {
 	s.t.Helper()
 	if _, err := io.WriteString(s.d, keys); err != nil {
@@ -116,25 +116,25 @@ func (s *Screen) Type(keys string) {
 	}
 }
 
-// Resize changes the screen's size, and tells the program.
+// Resize changes the size of the screen and of the program's terminal.
 func (s *Screen) Resize(rows, cols uint16) {
 	s.t.Helper()
 	s.mu.Lock()
 	s.term.Resize(int(cols), int(rows))
 	s.mu.Unlock()
 	if err := s.d.Resize(rows, cols); err != nil {
-		s.t.Fatalf("to %d rows of %d: %v", rows, cols, err)
+		s.t.Fatalf("resize to %d rows of %d: %v", rows, cols, err)
 	}
 }
 
-// A View is what a screen shows at one moment.
+// A View is a snapshot of a screen.
 type View struct {
-	Lines    []string // all of them, without the blanks at their ends
-	Row, Col int      // of the cursor, from 0
-	Ended    bool     // nothing more will come
+	Lines    []string // all lines, without trailing blanks
+	Row, Col int      // position of the cursor, counted from 0
+	Ended    bool     // the output has ended
 }
 
-// Line returns the line at row, counted from 0 at the top or from -1 at the bottom; "" where there is none.
+// Line returns the line at row, counted from 0 at the top or from -1 at the bottom, or "" if there is none.
 func (v View) Line(row int) string {
 	if row < 0 {
 		row += len(v.Lines)
@@ -145,7 +145,7 @@ func (v View) Line(row int) string {
 	return v.Lines[row]
 }
 
-// Has reports whether one of the lines is text.
+// Has reports whether one of the lines equals text.
 func (v View) Has(text string) bool {
 	for _, line := range v.Lines {
 		if line == text {
@@ -165,10 +165,10 @@ func (v View) Holds(text string) bool {
 	return false
 }
 
-// Prompt is the line that the cursor is in.
+// Prompt returns the line that the cursor is in.
 func (v View) Prompt() string { return v.Line(v.Row) }
 
-// Look returns what the screen shows now.
+// Look returns the current View.
 func (s *Screen) Look() View {
 	v, _ := s.look()
 	return v
@@ -190,7 +190,7 @@ func (s *Screen) look() (View, <-chan struct{}) {
 	return v, s.changed
 }
 
-// Await waits until the screen shows what ok wants to see. What says it in words.
+// Await waits until ok accepts the View. what describes the expectation, for messages.
 func (s *Screen) Await(what string, ok func(View) bool) {
 	s.t.Helper()
 	patience := time.After(sandboxtest.Slow(30 * time.Second))
@@ -200,7 +200,7 @@ func (s *Screen) Await(what string, ok func(View) bool) {
 			return
 		}
 		if v.Ended {
-			s.t.Fatalf("the program has ended before the screen showed %s:\n%s", what, s.dump(v))
+			s.t.Fatalf("the program ended before the screen showed %s:\n%s", what, s.dump(v))
 		}
 		select {
 		case <-changed:
@@ -210,13 +210,13 @@ func (s *Screen) Await(what string, ok func(View) bool) {
 	}
 }
 
-// Shows waits for a line that is text.
+// Shows waits for a line that equals text.
 func (s *Screen) Shows(text string) {
 	s.t.Helper()
 	s.Await(fmt.Sprintf("the line %q", text), func(v View) bool { return v.Has(text) })
 }
 
-// Prompts waits until the cursor is in a line that is text, but for blanks at its end, and at the end of it.
+// Prompts waits until the cursor's line equals text, except for trailing blanks, and the cursor is at its end.
 func (s *Screen) Prompts(text string) {
 	s.t.Helper()
 	s.Await(fmt.Sprintf("the cursor after %q", text), func(v View) bool {
@@ -224,13 +224,13 @@ func (s *Screen) Prompts(text string) {
 	})
 }
 
-// Ends waits until nothing more comes.
+// Ends waits for the end of the output.
 func (s *Screen) Ends() {
 	s.t.Helper()
 	s.Await("the program's end", func(v View) bool { return v.Ended })
 }
 
-// dump is a view as text, and the last that came.
+// dump returns a view as text, followed by the last bytes of output.
 func (s *Screen) dump(v View) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,21 +1,21 @@
-// Package scripttest plays scripts that run the built programs and say what must come of it: txtar archives, in the
-// language of github.com/rogpeppe/go-internal/testscript, which is that of the scripts of cmd/go. Only tests import it.
+// Package scripttest runs scripts that call the built programs and check the results. Scripts are txtar archives in the
+// language of github.com/rogpeppe/go-internal/testscript, that of the scripts of cmd/go. Only tests import it.
 //
-// Each script has a directory of its own, $WORK, which every user can read. Its home directory is there, and so are its
-// configuration and its state: of the tester's environment, XDG_CONFIG_HOME and CORRAL_* included, it has nothing. The
+// Each script has a directory of its own, $WORK, which every user can read and which contains its home directory,
+// configuration and state. It inherits nothing of the tester's environment, such as XDG_CONFIG_HOME and CORRAL_*. The
 // programs are in PATH. Scripts run in parallel.
 //
 // Commands beyond the library's:
 //
 //	[!] exits CODE [-user=UID] PROGRAM [ARGUMENT...]
-//		Run a program, which must end with exactly this exit code, 128+n when signal n ends it. Exec says no more
-//		than zero or not zero. With -user, as a user and group without any right of root's.
+//		Run a program, which must end with exactly this exit code, or 128+n if signal n ends it; exec only
+//		distinguishes zero and nonzero. With -user, run it with that user and group id and without privileges.
 //	[!] stdout-is [LINE...], stderr-is [LINE...]
-//		The program has written exactly these lines; nothing at all if there is none.
+//		The program has written exactly these lines, or nothing if none is given.
 //	capture NAME PATTERN
-//		Set a variable to what the pattern's first group matches in standard output and standard error.
+//		Set a variable to the match of the pattern's first group in standard output and standard error.
 //	require NEED...
-//		What the machine must have, as sandboxtest.Require: root, jails, the file system fs:NAME, the program
+//		Require needs of the machine, as sandboxtest.Require does: root, jails, a file system fs:NAME, a program
 //		program:NAME.
 package scripttest
 
@@ -37,25 +37,25 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// A Suite is a directory of scripts with what they have in common.
+// A Suite is a directory of scripts with their common settings.
 type Suite struct {
-	Dir      string             // of the scripts, *.txtar
+	Dir      string             // directory of the scripts, *.txtar
 	Env      []string           // variables, as NAME=value
-	Files    map[string]string  // files in $WORK: texts that a script compares with and that the program's source has
+	Files    map[string]string  // additional files in $WORK, such as usage texts to compare with
 	Commands map[string]Command // by name
 }
 
-// A Command makes what a script needs and no program of ours can make. Names of files are relative to dir. It returns
-// variables for the script, as NAME=value.
+// A Command implements a command of scripts. Names of files are relative to dir. It returns variables for the script, as
+// NAME=value.
 type Command func(t testing.TB, dir string, args []string) []string
 
-// system is where programs are that are not ours.
+// system is the part of PATH with the system's programs.
 const system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Run plays each script of the suite as a subtest.
+// Run runs each script of the suite as a subtest.
 func Run(t *testing.T, s Suite) {
 	t.Helper()
-	mask := syscall.Umask(0o022) // what a script makes is for every user to read, whatever the tester's
+	mask := syscall.Umask(0o022) // files of scripts must be readable by every user
 	t.Cleanup(func() { syscall.Umask(mask) })
 	work := t.TempDir()
 	if err := os.Chmod(filepath.Dir(work), 0o755); err != nil {
@@ -79,15 +79,15 @@ func Run(t *testing.T, s Suite) {
 		}
 	}
 	testscript.Run(t, testscript.Params{
-		// The library's own directory stays if only some of the scripts are run.
+		// The library leaves its directory behind if only some of the scripts are run.
 		Dir: s.Dir, WorkdirRoot: work, Setup: p.setup, Cmds: commands, Condition: condition, RequireUniqueNames: true,
 	})
 }
 
 type player struct {
 	suite  Suite
-	bin    string                 // has the built programs
-	public func() (string, error) // a directory with copies of those that users start
+	bin    string                 // directory of the built programs
+	public func() (string, error) // returns a directory with copies of the programs that users start
 }
 
 // setup prepares the directory and the environment of one script.
@@ -98,7 +98,7 @@ func (p *player) setup(env *testscript.Env) error {
 		}
 	}
 	home := filepath.Join(env.WorkDir, "home")
-	if err := os.MkdirAll(home, 0o755); err != nil { // a script may have files there
+	if err := os.MkdirAll(home, 0o755); err != nil { // the script's archive may have created it
 		return err
 	}
 	if err := os.Chmod(filepath.Join(env.WorkDir, ".tmp"), 0o1777); err != nil {
@@ -110,12 +110,12 @@ func (p *player) setup(env *testscript.Env) error {
 	return nil
 }
 
-// testerKey is where a script has its testing.TB.
+// testerKey is the key of a script's testing.TB.
 type testerKey struct{}
 
 func tester(ts *testscript.TestScript) testing.TB { return ts.Value(testerKey{}).(testing.TB) }
 
-// publish copies the programs that users start to where every user can: the tree may be the tester's alone.
+// publish copies the programs that users start to a directory that every user can enter: the tree may be private.
 func publish(from, to string) (string, error) {
 	err := os.Mkdir(to, 0o755)
 	for _, name := range []string{"corral", "corral-front"} {
@@ -152,7 +152,7 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// code returns the exit code that a program has ended with.
+// code returns the exit code of an ended program.
 func code(err error) (int, error) {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
@@ -184,7 +184,7 @@ func capture(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], found[1])
 }
 
-// needs are those that a script can name.
+// needs are the needs that scripts can name.
 var needs = map[string]sandboxtest.Need{"root": sandboxtest.Root}
 
 func require(ts *testscript.TestScript, neg bool, args []string) {
@@ -204,15 +204,15 @@ func require(ts *testscript.TestScript, neg bool, args []string) {
 		case kind == "program":
 			sandboxtest.Require(t, sandboxtest.Program(name))
 		default:
-			ts.Fatalf("need %q is not known", arg)
+			ts.Fatalf("unknown need %q", arg)
 		}
 	}
 }
 
-// condition is what is in brackets before a line of a script.
+// condition evaluates a condition in brackets before a line of a script.
 func condition(name string) (bool, error) {
 	if need := needs[name]; need != nil {
 		return need() == nil, nil
 	}
-	return false, fmt.Errorf("not root and none of the library's: %q", name)
+	return false, fmt.Errorf("unknown condition %q", name)
 }
