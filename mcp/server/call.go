@@ -7,39 +7,42 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	sdk "github.com/mark3labs/mcp-go/mcp"
-	sdkserver "github.com/mark3labs/mcp-go/server"
 
 	"corral/internal/calls"
 	"corral/internal/strictjson"
 	"corral/mcp/tool"
 )
 
-// A call is one request on its way through mcp-go, and the result of its tool.
+// A call is one request and, if it is tools/call, the result of its tool.
 type call struct {
 	*message
 	caller tool.Caller
 	noted  *calls.Call // nil unless the request is tools/call
 
-	ran    bool // the tool was found and called
 	result tool.Result
 	code   string // code of the tool's *Error
 }
 
-type callKey struct{}
-
-func withCall(ctx context.Context, k *call) context.Context {
-	return context.WithValue(ctx, callKey{}, k)
+// call serves tools/call. mcp-go takes no part in it: it would parse the message three times.
+func (s *Server) call(ctx context.Context, k *call) reply {
+	if k.modern() {
+		if err := k.checkModern(); err != nil {
+			return errorReply(k.id, err)
+		}
+	}
+	t := s.tools[k.tool]
+	if t == nil || !t.in(k.caller.Tools) {
+		return errorReply(k.id, refused(codeParams, "unknown tool %q", tool.Clip(k.tool)))
+	}
+	k.run(ctx, s, t)
+	return reply{data: k.encodeResult(s.tail(k.message))}
 }
-
-func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
 // run calls the tool and stores the outcome, including an error, in k.
 func (k *call) run(ctx context.Context, s *Server, t *registered) {
-	k.ran = true
 	var err error
 	if err = k.checkArguments(t); err == nil {
 		k.result, err = guard(ctx, s.log, t, k.arguments)
@@ -85,28 +88,25 @@ func guard(ctx context.Context, log *slog.Logger, t *registered, arguments json.
 	return t.Call(ctx, arguments)
 }
 
-// encode encodes the response. It keeps mcp-go's wording except for a tool's result and an unknown tool.
+// encode encodes the response of mcp-go to another request than tools/call.
 func (k *call) encode(response sdk.JSONRPCMessage) reply {
 	switch r := response.(type) {
 	case sdk.JSONRPCResponse:
-		if k.ran {
-			return reply{data: k.encodeResult(r.Result)}
-		}
 		return encodeAny(k.id, r.Result)
 	case sdk.JSONRPCError:
-		e := &rpcError{Code: r.Error.Code, Message: r.Error.Message, Data: r.Error.Data}
-		if k.isCall() && e.Code == codeParams && strings.HasSuffix(e.Message, sdkserver.ErrToolNotFound.Error()) {
-			e.Message = fmt.Sprintf("unknown tool %q", tool.Clip(k.tool))
-		}
-		return reply{data: errorOf(k.id, e), code: e.Code}
+		return errorReply(k.id, &rpcError{Code: r.Error.Code, Message: r.Error.Message, Data: r.Error.Data})
 	}
-	return reply{data: errorOf(k.id, refused(codeInside, "internal error: mcp-go returned no response")), code: codeInside}
+	return errorReply(k.id, refused(codeInside, "internal error: mcp-go returned no response"))
+}
+
+func errorReply(id json.RawMessage, e *rpcError) reply {
+	return reply{data: errorOf(id, e), code: e.Code}
 }
 
 func encodeAny(id json.RawMessage, result any) reply {
 	raw, err := strictjson.Marshal(result)
 	if err != nil {
-		return reply{data: errorOf(id, refused(codeInside, "internal error: encode the result: %v", err)), code: codeInside}
+		return errorReply(id, refused(codeInside, "internal error: encode the result: %v", err))
 	}
 	return reply{data: answerOf(id, raw)}
 }

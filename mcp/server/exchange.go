@@ -3,12 +3,13 @@ package server
 import (
 	"bytes"
 	"context"
-	"corral/mcp/tool"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
 	"time"
+
+	"corral/mcp/tool"
 
 	sdk "github.com/mark3labs/mcp-go/mcp"
 )

@@ -3,13 +3,14 @@ package server
 import (
 	"bufio"
 	"context"
-	"corral/mcp/tool"
 	"encoding/json"
 	"errors"
 	"io"
 	"strings"
 	"testing"
 	"time"
+
+	"corral/mcp/tool"
 )
 
 // A fake is a tool for tests.

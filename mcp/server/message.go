@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	sdk "github.com/mark3labs/mcp-go/mcp"
 
@@ -63,6 +62,8 @@ type meta struct {
 	session  string          // "corral/workspace/session"
 	trace    string          // "traceparent", not validated
 	state    string          // "tracestate", not validated
+	// capable is "io.modelcontextprotocol/clientCapabilities", nil if absent.
+	capable json.RawMessage
 }
 
 // A rpcError is a JSON-RPC error: a protocol fault, never the error of a tool.
@@ -84,34 +85,6 @@ func (m *message) modern() bool { return sdk.IsModernProtocol(m.meta.version) }
 
 // isCall reports whether the message is tools/call.
 func (m *message) isCall() bool { return m.method == string(sdk.MethodToolsCall) }
-
-// plain reports whether mcp-go would only look up the tool and check that the caller may use it: of such a message it reads
-// nothing else than the id and _meta.
-func (m *message) plain() bool {
-	if m.meta.version != "" || !brief(m.id) {
-		return false
-	}
-	n := slices.IndexFunc(m.params, func(e strictjson.Entry) bool { return e.Key == "_meta" })
-	if n < 0 {
-		return true
-	}
-	list := strictjson.Entries(m.params[n].Value)
-	return list != nil && !slices.ContainsFunc(list, func(e strictjson.Entry) bool {
-		return !brief(e.Value) || strings.HasPrefix(e.Key, sdkKeys)
-	})
-}
-
-// sdkKeys is the prefix of keys in _meta that mcp-go reads.
-const sdkKeys = "io.modelcontextprotocol/"
-
-// brief reports whether a value is a string or a non-negative integer of at most 15 digits, which all JSON parsers decode
-// alike.
-func brief(raw json.RawMessage) bool {
-	if len(raw) > 0 && raw[0] == '"' {
-		return true
-	}
-	return len(raw) > 0 && len(raw) <= 15 && len(bytes.Trim(raw, "0123456789")) == 0
-}
 
 // parseMessage parses one message. If it returns an error, the message has the id for the response, if one was found.
 func parseMessage(data []byte) (*message, *rpcError) {
@@ -213,6 +186,9 @@ func (m *message) readParams() *rpcError {
 }
 
 func (m *meta) read(raw json.RawMessage) *rpcError {
+	if raw[0] != '{' && raw[0] != 'n' {
+		return refused(codeParams, "params._meta must be an object")
+	}
 	for _, e := range strictjson.Entries(raw) {
 		switch e.Key {
 		case "progressToken":
@@ -221,6 +197,8 @@ func (m *meta) read(raw json.RawMessage) *rpcError {
 			}
 		case sdk.MetaKeyProtocolVersion:
 			m.version = stringOf(e.Value)
+		case sdk.MetaKeyClientCapabilities:
+			m.capable = e.Value
 		case "corral/workspace/session":
 			m.session = stringOf(e.Value)
 			if m.session == "" || len(m.session) > maxLabel {
@@ -268,26 +246,30 @@ func idKey(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// envelope re-encodes the message for mcp-go, so that both parsers see the same. The arguments are left out: the tool
-// receives them as the client wrote them, and they are decoded only once.
-func (m *message) envelope(name string) json.RawMessage {
+// envelope re-encodes a request for mcp-go, so that both parsers see the same.
+func (m *message) envelope() json.RawMessage {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `{"jsonrpc":"2.0","id":%s,"method":%s,"params":{`, m.id, strictjson.Encode(m.method))
-	separator := ""
-	for _, e := range m.params {
-		value := e.Value
-		switch {
-		case !m.isCall():
-		case e.Key == "name":
-			value = strictjson.Encode(name)
-		case e.Key != "_meta":
-			continue
+	for n, e := range m.params {
+		if n > 0 {
+			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, "%s%s:%s", separator, strictjson.Encode(e.Key), value)
-		separator = ","
+		fmt.Fprintf(&b, "%s:%s", strictjson.Encode(e.Key), e.Value)
 	}
 	b.WriteString("}}")
 	return b.Bytes()
+}
+
+// checkModern returns why a request of 2026-07-28 or later cannot be served, nil if it can.
+func (m *message) checkModern() *rpcError {
+	var capabilities sdk.ClientCapabilities
+	switch {
+	case len(m.meta.capable) == 0 || m.meta.capable[0] != '{' || json.Unmarshal(m.meta.capable, &capabilities) != nil:
+		return refused(codeParams, "missing or invalid _meta field %s", sdk.MetaKeyClientCapabilities)
+	case !sdk.IsValidProtocolVersion(m.meta.version):
+		return unsupported(m.meta.version)
+	}
+	return nil
 }
 
 // answerOf returns a response.
@@ -311,4 +293,9 @@ func notificationOf(method string, params any) []byte {
 		Method  string `json:"method"`
 		Params  any    `json:"params,omitempty"`
 	}{sdk.JSONRPC_VERSION, method, params})
+}
+
+func unsupported(version string) *rpcError {
+	e := sdk.UnsupportedProtocolVersionError{Version: tool.Clip(version), Supported: sdk.ValidProtocolVersions}.JSONRPCError().Error
+	return &rpcError{Code: e.Code, Message: e.Message, Data: e.Data}
 }

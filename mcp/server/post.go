@@ -209,11 +209,6 @@ func checkHeaders(head http.Header, m *message) *rpcError {
 	return nil
 }
 
-func unsupported(version string) *rpcError {
-	e := sdk.UnsupportedProtocolVersionError{Version: tool.Clip(version), Supported: sdk.ValidProtocolVersions}.JSONRPCError().Error
-	return &rpcError{Code: e.Code, Message: e.Message, Data: e.Data}
-}
-
 // modernStatus returns the HTTP status of a JSON-RPC error since 2026-07-28.
 func modernStatus(code int) int {
 	switch code {

@@ -16,24 +16,24 @@ import (
 // A resultTail holds the members of a tools/call result after content and structuredContent.
 type resultTail struct {
 	IsError bool           `json:"isError,omitempty"`
-	Type    sdk.ResultType `json:"resultType,omitempty"`
-	Meta    *sdk.Meta      `json:"_meta,omitempty"`
+	Type    sdk.ResultType `json:"resultType,omitempty"` // since 2026-07-28
+	Meta    map[string]any `json:"_meta,omitempty"`      // since 2026-07-28
 }
 
-// encodeResult encodes the tool's result in at most maxMessage bytes. decorated is mcp-go's empty result with the members
-// that it adds for clients of 2026-07-28, or nil.
-func (k *call) encodeResult(decorated any) []byte {
+// tail returns the members that the protocol version of a call adds to its result.
+func (s *Server) tail(m *message) resultTail {
+	if !m.modern() {
+		return resultTail{}
+	}
+	return resultTail{Type: sdk.ResultTypeComplete, Meta: map[string]any{sdk.MetaKeyServerInfo: s.identity}}
+}
+
+// encodeResult encodes the tool's result in at most maxMessage bytes.
+func (k *call) encodeResult(tail resultTail) []byte {
 	structured, err := structuredOf(k.result.Structured)
 	if err != nil {
 		k.fail("%v", err)
 		structured = strictjson.Encode(k.result.Structured)
-	}
-	var tail resultTail
-	switch r := decorated.(type) {
-	case *sdk.CallToolResult:
-		tail.Type, tail.Meta = r.ResultType, r.Meta
-	case sdk.CallToolResult:
-		tail.Type, tail.Meta = r.ResultType, r.Meta
 	}
 	data := k.write(structured, tail)
 	if len(data) <= tool.MaxMessage {

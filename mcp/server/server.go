@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -38,11 +39,12 @@ type Options struct {
 
 // A Server serves tools to any number of clients. Creating one starts nothing.
 type Server struct {
-	sdk    *sdkserver.MCPServer
-	tools  map[string]*registered // by each name, with and without dots
-	log    *slog.Logger
-	tracer calls.Tracer // may be nil
-	ended  func(principal, session string)
+	sdk      *sdkserver.MCPServer // serves initialize, ping, tools/list and server/discover, and refuses unknown methods
+	identity sdk.Implementation
+	tools    map[string]*registered // by each name, with and without dots
+	log      *slog.Logger
+	tracer   calls.Tracer // may be nil
+	ended    func(principal, session string)
 	// drainTimeout is how long ServeStdio waits for calls after the end of the input.
 	answerTime time.Duration
 }
@@ -66,8 +68,9 @@ func New(o Options) *Server {
 	if s.ended == nil {
 		s.ended = func(string, string) {}
 	}
-	s.sdk = sdkserver.NewMCPServer("corral", o.Version,
-		sdkserver.WithTitle("corral"),
+	s.identity = sdk.Implementation{Name: "corral", Version: o.Version, Title: "corral"}
+	s.sdk = sdkserver.NewMCPServer(s.identity.Name, s.identity.Version,
+		sdkserver.WithTitle(s.identity.Title),
 		sdkserver.WithInstructions(o.Instructions),
 		sdkserver.WithToolCapabilities(false),
 		sdkserver.WithToolFilter(s.allowed),
@@ -101,9 +104,8 @@ func (s *Server) register(t tool.Tool, dotted bool) {
 			Title: d.Title, ReadOnlyHint: &d.ReadOnly, DestructiveHint: &d.Destructive,
 			IdempotentHint: &d.Idempotent, OpenWorldHint: &d.OpenWorld,
 		},
-	}, func(ctx context.Context, _ sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		callOf(ctx).run(ctx, s, e)
-		return &sdk.CallToolResult{}, nil // call.encode inserts the tool's result
+	}, func(context.Context, sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return nil, errors.New("tools are called without mcp-go")
 	})
 }
 
@@ -128,7 +130,7 @@ func schemaKeys(d tool.Definition) []string {
 	return keys
 }
 
-// allowed returns the tools of list that the caller may use. mcp-go calls it for tools/list and tools/call.
+// allowed returns the tools of list that the caller may use. mcp-go calls it for tools/list.
 func (s *Server) allowed(ctx context.Context, list []sdk.Tool) []sdk.Tool {
 	may := tool.CallerOf(ctx).Tools
 	if may == nil {
@@ -179,37 +181,36 @@ func (s *Server) answer(ctx context.Context, m *message, c tool.Caller, notify f
 	at := calls.TraceOf(m.meta.trace, m.meta.state)
 	c.Progress, c.Trace, c.NoProgress = reports.report, at.ID, reports.token == nil
 	k := &call{message: m, caller: c}
-	p := newPeer()
-	ctx = k.begin(tool.WithCaller(withCall(ctx, k), c), s, at)
-	r := s.handle(ctx, k, p)
+	ctx = k.begin(tool.WithCaller(ctx, c), s, at)
+	r := s.handle(ctx, k, notify)
 	reports.close()
-	for len(p.notes) > 0 {
-		notify(strictjson.Encode(<-p.notes))
-	}
-	r.version = p.version
 	if m.isCall() {
 		k.log(ctx, s.log, r)
 	}
 	return r
 }
 
-// handle returns the response to a request. Calls that mcp-go would only pass on go to the tool directly, the others through
-// mcp-go. A panic of mcp-go ends this request only.
-func (s *Server) handle(ctx context.Context, k *call, p *peer) (r reply) {
+// handle returns the response to a request. A panic, of mcp-go for example, ends this request only. notify is called with
+// mcp-go's notifications, before the response is returned.
+func (s *Server) handle(ctx context.Context, k *call, notify func([]byte)) (r reply) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.log.ErrorContext(ctx, "panic in the protocol", "trace_id", k.caller.Trace, "panic", fmt.Sprint(p),
 				"stack", string(debug.Stack()))
-			r = reply{data: errorOf(k.id, refused(codeInside, "internal error: the server's diagnostic log has the details")), code: codeInside}
+			r = errorReply(k.id, refused(codeInside, "internal error: the server's diagnostic log has the details"))
 		}
 	}()
-	t, published := s.tools[k.tool], k.tool
-	if t != nil {
-		if k.plain() && t.in(k.caller.Tools) {
-			k.run(ctx, s, t)
-			return reply{data: k.encodeResult(nil)}
-		}
-		published = t.published
+	if k.isCall() {
+		return s.call(ctx, k)
 	}
-	return k.encode(s.sdk.HandleMessage(s.sdk.WithContext(ctx, p), k.envelope(published)))
+	p := newPeer()
+	r = k.encode(s.sdk.HandleMessage(s.sdk.WithContext(ctx, p), k.envelope()))
+	for len(p.notes) > 0 {
+		notify(strictjson.Encode(<-p.notes))
+	}
+	r.version = p.version
+	return r
 }
+
+// drainTimeout is how long calls may run after the client has closed the input.
+const drainTimeout = 30 * time.Second

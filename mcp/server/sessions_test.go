@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"context"
-	"corral/mcp/tool"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"corral/mcp/tool"
 )
 
 // TestSessions: session ids are long, unique and bound to a principal; ended sessions are unknown.

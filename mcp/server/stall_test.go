@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"context"
-	"corral/mcp/tool"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"corral/mcp/tool"
 )
 
 // TestOverlongLine: a line above the maximum is not buffered, gets an error under its id, and the next line is served.

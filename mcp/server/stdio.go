@@ -23,8 +23,7 @@ const (
 	// shutdownTimeout is how long ServeStdio and Serve wait, after their context ended, for calls to return
 	// and responses to be read.
 	shutdownTimeout = time.Second
-	// drainTimeout is how long calls may run after the client has closed the input.
-	drainTimeout = 30 * time.Second
+
 	// maxBatch is the maximum number of messages in a batch.
 	maxBatch = 64
 )
@@ -219,11 +218,7 @@ func (s *Server) busy(ctx context.Context, m *message, c tool.Caller, err *rpcEr
 	k := &call{message: m, result: tool.Result{
 		Structured: &tool.Error{Code: tool.CodeUnavailable, Message: err.Message}, IsError: true,
 	}}
-	var like sdk.CallToolResult
-	if m.modern() {
-		like.ResultType = sdk.ResultTypeComplete
-	}
-	return s.refuseCall(ctx, m, c, k.encodeResult(like), tool.CodeUnavailable)
+	return s.refuseCall(ctx, m, c, k.encodeResult(s.tail(m)), tool.CodeUnavailable)
 }
 
 // batch serves an array of messages and responds with one array. Only protocol versions up to 2025-03-26 have batches.

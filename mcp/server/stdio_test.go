@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"context"
-	"corral/mcp/tool"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"corral/mcp/tool"
 )
 
 // testTimeout bounds waits for events that should occur at once; a busy machine may need longer.

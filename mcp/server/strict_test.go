@@ -48,7 +48,7 @@ func FuzzMessage(f *testing.F) {
 		if err := json.Unmarshal(data, &was); err != nil {
 			t.Fatalf("accepted, but invalid: %v", err)
 		}
-		if err := json.Unmarshal(m.envelope(m.tool), &is); err != nil {
+		if err := json.Unmarshal(m.envelope(), &is); err != nil {
 			t.Fatalf("invalid envelope: %v", err)
 		}
 		if m.method != was.Method || is.Method != was.Method || !bytes.Equal(m.id, was.ID) || !bytes.Equal(is.ID, was.ID) {
