@@ -52,7 +52,7 @@ type fileEdit struct {
 
 // apply returns the change that the edit makes. It tells the user of a side effect.
 func (e *fileEdit) apply() (config.Change, error) {
-	change, before, after, err := e.Edit.Apply(e.Path, e.Files, config.LoadOptions{})
+	change, before, after, err := e.Edit.Apply(e.Path, e.Files)
 	if err != nil || e.Files.User {
 		return change, err
 	}

@@ -37,7 +37,7 @@ func tokenCommand(args []string) (int, error) {
 	if err := dropRoot(); err != nil {
 		return failure, err
 	}
-	if _, _, _, err := edit.Apply("the entry", config.Files{}, config.LoadOptions{}); err != nil {
+	if _, _, _, err := edit.Apply("the entry", config.Files{}); err != nil {
 		return failure, err
 	}
 	note("this token is not shown again; what is below it belongs into the configuration")

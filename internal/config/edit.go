@@ -29,12 +29,8 @@ type Change struct {
 }
 
 // Apply returns the change that e makes beside or in the configuration file at path, and the configuration before and after it.
-func (e Edit) Apply(path string, files Files, o LoadOptions) (change Change, before, after Config, err error) {
-	lookup := o.LookupUser
-	if lookup == nil {
-		lookup = lookupUser
-	}
-	l, err := load([]Files{files}, lookup)
+func (e Edit) Apply(path string, files Files) (change Change, before, after Config, err error) {
+	l, err := load([]Files{files}, lookupUser)
 	if err != nil {
 		return change, before, after, err
 	}
@@ -56,7 +52,7 @@ func (e Edit) Apply(path string, files Files, o LoadOptions) (change Change, bef
 		change = Change{files.Main.Name, withoutLines(string(files.Main.Content), l.roots[0], l.repos[at].Node)}
 		files.Main = &File{change.Name, change.Content}
 	}
-	after, err = parse([]Files{files}, lookup)
+	after, err = parse([]Files{files}, lookupUser)
 	if err == nil && e.matches(after, want) {
 		return change, l.Config, after, nil
 	}

@@ -68,7 +68,7 @@ func TestEdit(t *testing.T) {
 		{"remove beside a file", Edit{RemoveRepo: "a"}, files("version: 1\nrepos:\n- path: /a\n", inRepos("b.yaml", "path: /b\n")), "/c/f", "version: 1\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			change, _, _, err := tt.edit.Apply("/c/f", tt.files, LoadOptions{LookupUser: lookup})
+			change, _, _, err := tt.edit.Apply("/c/f", tt.files)
 			if err != nil || !strings.HasPrefix(change.Name, tt.change) || string(change.Content) != tt.content || (change.Content == nil) != (tt.content == "") {
 				t.Errorf("%v, got %s\n%s\nwant %s\n%s", err, change.Name, change.Content, tt.change, tt.content)
 			}
@@ -105,7 +105,7 @@ func TestEditErrors(t *testing.T) {
 		{"principal's name", Edit{AddPrincipal: &Principal{Name: "a b", Hash: [32]byte{1}}}, files(file), "/c/f: `name`: must be a name of 1 to 64 letters, digits, dots, dashes and underscores, got \"a b\""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			change, _, _, err := tt.edit.Apply("/c/f", tt.files, LoadOptions{LookupUser: lookup})
+			change, _, _, err := tt.edit.Apply("/c/f", tt.files)
 			if err == nil || err.Error() != tt.want || change.Name != "" {
 				t.Errorf("got  %v\nwant %s\n%+v", err, tt.want, change)
 			}
@@ -118,29 +118,28 @@ func FuzzEdit(f *testing.F) {
 	for _, seed := range []string{"version: 1\nrepos: [{path: /a}]\n", "version: 1\nrepos:\n  # a\n  - path: /a\n# end\nmax_jobs: 5\n", "{version: 1}", "version: 1\nrepos:\n- path: >-\n   /a\n"} {
 		f.Add([]byte(seed))
 	}
-	o := LoadOptions{LookupUser: lookup}
 	f.Fuzz(func(t *testing.T, content []byte) {
-		before, err := parseOne("/c/f", content, lookup)
+		before, err := parseOne("/c/f", content, lookupUser)
 		if err != nil {
 			return
 		}
 		now := files(string(content))
-		change, _, after, err := Edit{AddRepo: &Repo{ID: "new", Path: "/srv/new"}}.Apply("/c/f", now, o)
+		change, _, after, err := Edit{AddRepo: &Repo{ID: "new", Path: "/srv/new"}}.Apply("/c/f", now)
 		if err == nil {
 			now.Repos = []File{File(change)}
 			if len(after.Repos) != len(before.Repos)+1 || after.MaxJobs != before.MaxJobs {
 				t.Errorf("%+v\n%s", after, content)
 			}
-			if _, _, _, err := (Edit{RemoveRepo: "new"}).Apply("/c/f", now, o); err != nil {
+			if _, _, _, err := (Edit{RemoveRepo: "new"}).Apply("/c/f", now); err != nil {
 				t.Errorf("%v\n%s", err, content)
 			}
 		}
 		for i, r := range before.Repos {
-			change, _, _, err := Edit{RemoveRepo: r.ID}.Apply("/c/f", files(string(content)), o)
+			change, _, _, err := Edit{RemoveRepo: r.ID}.Apply("/c/f", files(string(content)))
 			if err != nil {
 				continue
 			}
-			after, err := parseOne("/c/f", change.Content, lookup)
+			after, err := parseOne("/c/f", change.Content, lookupUser)
 			if err != nil || len(after.Repos) != len(before.Repos)-1 || after.MaxJobs != before.MaxJobs {
 				t.Errorf("%d: %v\n%s", i, err, change.Content)
 			}

@@ -245,7 +245,7 @@ func TestUpdateEntries(t *testing.T) {
 	for name, content := range map[string][]byte{
 		file: []byte("path: /y\n"), filepath.Join(repos, "README"): nil, filepath.Join(repos, "none.yaml"): nil,
 		filepath.Join(repos, ".x.yaml"): []byte("x"), filepath.Join(repos, "x"): []byte("x"), filepath.Join(repos, "..", "x.yaml"): []byte("x"),
-		filepath.Join(repos, "y", "x.yaml"): []byte("x"), filepath.Join(t.TempDir(), reposDir, "x.yaml"): []byte("x"), "/etc/passwd": nil,
+		filepath.Join(repos, "y", "x.yaml"): []byte("x"), filepath.Join(t.TempDir(), reposDir, "z.yaml"): []byte("x"), "/etc/passwd": nil,
 		repos + "/../repos.d/../../x.yaml": []byte("x"), filepath.Join(repos, "large.yaml"): make([]byte, maxEntrySize+1),
 	} {
 		if err := do(name, content); err == nil {

@@ -26,8 +26,6 @@ type LoadOptions struct {
 	Links bool
 	// User says that it is a user's file, which must not have keys for the supervisor.
 	User bool
-	// LookupUser returns the id of a user's name; nil looks it up in the system.
-	LookupUser func(name string) (uint32, error)
 }
 
 // oPath is O_PATH of open(2): whoever may pass through a directory may open a file in it.

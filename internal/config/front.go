@@ -59,9 +59,8 @@ type Front struct{ files []*openFiles }
 // files could be more than a process may have.
 type openFiles struct {
 	Files
-	options LoadOptions
-	open    *os.File // nil if there is no such file
-	paths   []string // of the file and the directories of entry files that exist
+	open  *os.File // nil if there is no such file
+	paths []string // of the file and the directories of entry files that exist
 }
 
 // OpenFront opens those of sources that exist. An Optional source may have entry files and no file.
@@ -97,7 +96,7 @@ func open(s Source) (*openFiles, error) {
 
 // openIn opens s in its directory dir, wherever that is by now.
 func openIn(dir *os.File, s Source) (one *openFiles, err error) {
-	one = &openFiles{Files: Files{User: s.Options.User}, options: s.Options}
+	one = &openFiles{Files: Files{User: s.Options.User}}
 	one.open, err = openFile(dir, s.Path, s.Options)
 	switch {
 	case err == nil:
@@ -159,18 +158,14 @@ func (f *Front) Files() []string {
 func (f *Front) Load() (Config, error) {
 	var all []Files
 	var errs []error
-	lookup := lookupUser
 	for _, one := range f.files {
 		errs = append(errs, one.read())
-		if one.options.LookupUser != nil {
-			lookup = one.options.LookupUser
-		}
 		all = append(all, one.Files)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return Config{}, err
 	}
-	return parse(all, lookup)
+	return parse(all, lookupUser)
 }
 
 // Close closes the files.

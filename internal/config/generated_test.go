@@ -338,10 +338,12 @@ func (g *generator) tableRow(b *strings.Builder, prefix string, k key) {
 	if k.Tag.Get("scope") == "supervisor" {
 		mark = " ¹"
 	}
-	if k.Tag == "" {
-		without = g.value(k)
-	}
-	if k.Tag.Get("default")+k.Tag.Get("implied") != "" || k.Tag == "" {
+	switch {
+	case k.Tag == "":
+		without = "`" + g.value(k) + "`"
+	case k.Value.Kind() == reflect.Slice && k.Tag.Get("default") != "":
+		without = "`[" + without + "]`"
+	case k.Tag.Get("default")+k.Tag.Get("implied") != "":
 		without = "`" + without + "`"
 	}
 	fmt.Fprintf(b, "| `%s%s`%s | %s | %s |\n", prefix, name, mark, doc, without)

@@ -128,7 +128,7 @@ type Sandbox struct {
 
 // Ctx is about the tools ctx_execute, ctx_search and their siblings.
 type Ctx struct {
-	// Whether the tools are served.
+	// Whether `ctx_execute`, `ctx_search` and their siblings are served.
 	Enabled bool `yaml:"enabled" default:"true"`
 	// Id of the repository for calls that name none.
 	Repo string `yaml:"repo" form:"repo-id" without:"the first that a client may use" example:"shared"`

@@ -36,8 +36,8 @@ func contentOf(t *testing.T, path string) string {
 	return string(b)
 }
 
-// rewrite has edit change the configuration file itself.
-func rewrite(path string, o LoadOptions, edit func(old []byte) ([]byte, error)) error {
+// rewriteFile has edit change the configuration file itself.
+func rewriteFile(path string, o LoadOptions, edit func(old []byte) ([]byte, error)) error {
 	return Update(path, o, func(files Files) (Change, error) {
 		var old []byte
 		if files.Main != nil {
@@ -51,7 +51,7 @@ func rewrite(path string, o LoadOptions, edit func(old []byte) ([]byte, error)) 
 // apply makes an edit.
 func apply(path string, edit Edit) error {
 	return Update(path, LoadOptions{}, func(files Files) (Change, error) {
-		change, _, _, err := edit.Apply(path, files, LoadOptions{})
+		change, _, _, err := edit.Apply(path, files)
 		return change, err
 	})
 }
@@ -69,7 +69,7 @@ func TestUpdate(t *testing.T) {
 		}
 		return info.Mode()
 	}
-	if err := rewrite(path, LoadOptions{}, func(old []byte) ([]byte, error) {
+	if err := rewriteFile(path, LoadOptions{}, func(old []byte) ([]byte, error) {
 		if old != nil {
 			t.Errorf("there was %q", old)
 		}
@@ -80,7 +80,7 @@ func TestUpdate(t *testing.T) {
 	if err := os.Chmod(path, 0o640); err != nil {
 		t.Fatal(err)
 	}
-	if err := rewrite(path, LoadOptions{}, to("two")); err != nil || contentOf(t, path) != "two" || mode() != 0o640 {
+	if err := rewriteFile(path, LoadOptions{}, to("two")); err != nil || contentOf(t, path) != "two" || mode() != 0o640 {
 		t.Errorf("changed: %v, %q, %v", err, contentOf(t, path), mode())
 	}
 	broken := errors.New("broken")
@@ -93,7 +93,7 @@ func TestUpdate(t *testing.T) {
 		if err := os.WriteFile(path, []byte("two"), 0o640); err != nil {
 			t.Fatal(err)
 		}
-		err := rewrite(path, LoadOptions{}, edit)
+		err := rewriteFile(path, LoadOptions{}, edit)
 		if err == nil || name == "failed" && !errors.Is(err, broken) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -152,10 +152,10 @@ func TestUpdateLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	two := func([]byte) ([]byte, error) { return []byte("two"), nil }
-	if err := rewrite(link, LoadOptions{}, two); err == nil || contentOf(t, real) != "one" {
+	if err := rewriteFile(link, LoadOptions{}, two); err == nil || contentOf(t, real) != "one" {
 		t.Errorf("a forbidden link: %v", err)
 	}
-	if err := rewrite(link, LoadOptions{Links: true}, two); err != nil || contentOf(t, real) != "two" {
+	if err := rewriteFile(link, LoadOptions{Links: true}, two); err != nil || contentOf(t, real) != "two" {
 		t.Errorf("%v, %q", err, contentOf(t, real))
 	}
 	if to, err := os.Readlink(link); err != nil || to != "real" {
@@ -163,10 +163,10 @@ func TestUpdateLinks(t *testing.T) {
 	}
 	// A user's directory is made, another is not.
 	deep := filepath.Join(dir, "a", "b", "c.yaml")
-	if err := rewrite(deep, LoadOptions{}, two); !errors.Is(err, os.ErrNotExist) {
+	if err := rewriteFile(deep, LoadOptions{}, two); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing directory: %v", err)
 	}
-	if err := rewrite(deep, LoadOptions{User: true, Own: true, Links: true}, two); err != nil || contentOf(t, deep) != "two" {
+	if err := rewriteFile(deep, LoadOptions{User: true, Own: true, Links: true}, two); err != nil || contentOf(t, deep) != "two" {
 		t.Errorf("%v", err)
 	}
 }
@@ -178,13 +178,13 @@ func TestUpdateTrusted(t *testing.T) {
 	path := filepath.Join(dir, "c.yaml")
 	one := func([]byte) ([]byte, error) { return []byte("one"), nil }
 	two := func([]byte) ([]byte, error) { return []byte("two"), nil }
-	if err := errors.Join(os.Chmod(dir, 0o755), rewrite(path, LoadOptions{Trusted: true}, one)); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o755), rewriteFile(path, LoadOptions{Trusted: true}, one)); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o644 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	if err := errors.Join(os.Chown(path, 0, 4242), rewrite(path, LoadOptions{Trusted: true}, two)); err != nil {
+	if err := errors.Join(os.Chown(path, 0, 4242), rewriteFile(path, LoadOptions{Trusted: true}, two)); err != nil {
 		t.Fatal(err)
 	}
 	var st syscall.Stat_t
@@ -202,7 +202,7 @@ func TestUpdateTrusted(t *testing.T) {
 			os.Chmod(path, 0o644), os.Chmod(dir, 0o755), spoil()); err != nil {
 			t.Fatal(err)
 		}
-		if err := rewrite(path, LoadOptions{Trusted: true}, one); err == nil {
+		if err := rewriteFile(path, LoadOptions{Trusted: true}, one); err == nil {
 			t.Errorf("%s: changed", name)
 		}
 		if b, err := os.ReadFile(path); err == nil && string(b) != "two" {
@@ -221,7 +221,7 @@ func TestUpdateLocked(t *testing.T) {
 	}
 	done := make(chan error)
 	go func() {
-		done <- rewrite(path, LoadOptions{}, func([]byte) ([]byte, error) { return []byte("x"), nil })
+		done <- rewriteFile(path, LoadOptions{}, func([]byte) ([]byte, error) { return []byte("x"), nil })
 	}()
 	d, err := os.Open(dir)
 	if err != nil {
@@ -234,7 +234,7 @@ func TestUpdateLocked(t *testing.T) {
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("Update did not wait: %v", err)
 	}
-	locked.unlock()
+	locked.Close()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
@@ -249,7 +249,7 @@ func TestUpdateMoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err := rewrite(filepath.Join(dir, "c"), LoadOptions{}, func([]byte) ([]byte, error) {
+	err := rewriteFile(filepath.Join(dir, "c"), LoadOptions{}, func([]byte) ([]byte, error) {
 		return []byte("new"), errors.Join(os.Rename(dir, moved), os.Symlink(trap, dir))
 	})
 	if got := contentOf(t, filepath.Join(moved, "c")); err != nil || got != "new" {
