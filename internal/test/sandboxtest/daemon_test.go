@@ -24,7 +24,7 @@ func TestDaemon(t *testing.T) {
 		t.Errorf("exit code %d", d.Code())
 	}
 	d.Config = "max_job: 3\n"
-	if got := record(t, func(tb testing.TB) { d.Start(tb) }); !strings.Contains(got, "has ended before it served") {
+	if got := record(t, func(tb testing.TB) { d.Start(tb) }); !strings.Contains(got, "the supervisor ended before it served") {
 		t.Errorf("with a mistake in its configuration: %q", got)
 	}
 }
