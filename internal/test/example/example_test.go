@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// page is one without the tildes that stand for fences.
+// page is a page in which tildes stand for the fences.
 func page(text string) string { return strings.ReplaceAll(text, "~~~", fence) }
 
 const whole = `# tool
@@ -85,16 +85,16 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadRefuses: what would not be run is no page.
+// TestReadRefuses: pages with blocks that no test would run are refused.
 func TestReadRefuses(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
-		{"~~~json\n{}\n~~~\n", "tool.md:1: a block \"json\" that does not say"},
-		{"\n~~~\n{}\n~~~\n", "tool.md:2: a block \"\" that does not say"},
-		{"~~~json example\n{}\n~~~\n", "example is not known"},
-		{"~~~text request\n{}\n~~~\n", "request is not known"},
-		{"~~~json request a b\n{}\n~~~\n", "request a b is not known"},
-		{"~~~json reply late\n{}\n~~~\n", "reply late is not known"},
-		{"~~~text file\n~~~\n", "file is not known"},
+		{"~~~json\n{}\n~~~\n", "tool.md:1: block \"json\" has no role"},
+		{"\n~~~\n{}\n~~~\n", "tool.md:2: block \"\" has no role"},
+		{"~~~json example\n{}\n~~~\n", "unknown role example"},
+		{"~~~text request\n{}\n~~~\n", "unknown role request"},
+		{"~~~json request a b\n{}\n~~~\n", "unknown role request a b"},
+		{"~~~json reply late\n{}\n~~~\n", "unknown role reply late"},
+		{"~~~text file\n~~~\n", "unknown role file"},
 		{"~~~json reply\n{}\n~~~\n", "tool.md:1: a reply without a request"},
 		{"~~~json request\n{}\n~~~\n", "tool.md:1: a request without a reply"},
 		{"~~~json request\n{}\n~~~\n~~~json request\n{}\n~~~\n~~~json reply\n{}\n~~~\n", "tool.md:1: a request without a reply"},
@@ -104,7 +104,7 @@ func TestReadRefuses(t *testing.T) {
 			t.Errorf("%q: %v, want %q", tt.text, err, tt.want)
 		}
 	}
-	// A page that has other blocks beside its examples.
+	// Without strict, a page may have other blocks.
 	p, err := parse("README", page("~~~console\n# no heading\n~~~\n~~~json request\n{}\n~~~\n~~~json reply\n{}\n~~~\n"), false)
 	if err != nil || len(p.Blocks) != 2 {
 		t.Errorf("%+v, %v", p, err)
@@ -113,23 +113,23 @@ func TestReadRefuses(t *testing.T) {
 
 func TestJSON(t *testing.T) {
 	for _, tt := range []struct {
-		page, got, wrong string // wrong is what is said; "" if it fits
+		page, got, wrong string // wrong is part of the error; "" if it matches
 	}{
 		{`{"a": 1, "b": [true, null, "x"]}`, `{"b":[true,null,"x"],"a":1}`, ""},
-		{`{"a": 1}`, `{"a":2}`, ".a: the page has 1, it is 2"},
-		{`{"a": 1}`, `{"a":1.0}`, ".a: the page has 1, it is 1.0"},
+		{`{"a": 1}`, `{"a":2}`, ".a: the page has 1, got 2"},
+		{`{"a": 1}`, `{"a":1.0}`, ".a: the page has 1, got 1.0"},
 		{`{"a": 1}`, `{"a":"1"}`, ".a"},
 		{`{"a": 1}`, `{"a":null}`, ".a"},
 		{`{"a": null}`, `{"a":1}`, ".a"},
 		{`{"a": true}`, `{"a":false}`, ".a"},
 		{`{"a": {}}`, `{"a":[]}`, ".a"},
 		{`{"a": []}`, `{"a":{}}`, ".a"},
-		{`{"a": 1}`, `{}`, ".a: it is not there"},
-		{`{}`, `{"a":1}`, ".a: the page does not have it"},
+		{`{"a": 1}`, `{}`, ".a: missing in the result"},
+		{`{}`, `{"a":1}`, ".a: missing on the page"},
 		{`{"a": 1, "…": 0}`, `{"a":1,"b":2}`, ""},
 		{`{"a": {"…": 0}}`, `{"a":{"b":2}}`, ""},
 		{`{"a": {"…": 0}}`, `{"a":{},"b":2}`, ".b"},
-		{`{"a": [1]}`, `{"a":[1,2]}`, ".a: the page has 1 elements, there are 2"},
+		{`{"a": [1]}`, `{"a":[1,2]}`, ".a: the page has 1 elements, got 2"},
 		{`{"a": [1, "…"]}`, `{"a":[1,2,3]}`, ""},
 		{`{"a": [1, "…"]}`, `{"a":[2,2,3]}`, ".a[0]"},
 		{`{"a": [1, "…"]}`, `{"a":[]}`, ".a"},
@@ -148,8 +148,8 @@ func TestJSON(t *testing.T) {
 		{`{"handle": "h…"}`, `{"handle":"x"}`, ""},
 		{`{"handle": "h…"}`, `{"handle":""}`, ".handle"},
 		{`{`, `{}`, "the page's JSON"},
-		{`{} {}`, `{}`, "the page's JSON: there is something after"},
-		{`{}`, ``, "what came"},
+		{`{} {}`, `{}`, "the page's JSON: more data after"},
+		{`{}`, ``, "the result's JSON"},
 	} {
 		err := NewMatcher("ms", "handle").JSON(tt.page, tt.got)
 		if (err == nil) != (tt.wrong == "") || err != nil && !strings.Contains(err.Error(), tt.wrong) {
@@ -158,7 +158,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestLearn: what a reply was, a later request and a later text have.
+// TestLearn: text learned from a reply is used in later requests and texts.
 func TestLearn(t *testing.T) {
 	m := NewMatcher("handle")
 	m.Learn("/home/ada/app", "/tmp/x/app")

@@ -12,29 +12,29 @@ import (
 	"strings"
 )
 
-// Any stands for what a page does not show.
+// Any stands for text that a page omits.
 const Any = "…"
 
-// A Matcher compares what pages show with what came. It is for one page, and for one goroutine.
+// A Matcher compares the examples of one page with actual results. It is for a single goroutine.
 type Matcher struct {
 	varies []string          // keys whose values differ from run to run
-	real   map[string]string // by what the page has for it
+	real   map[string]string // actual texts, by the text on the page
 }
 
-// NewMatcher returns one that knows that the values of these keys differ from run to run. A number there may be any
-// number, or null; a text is any text, and the same one wherever the page has the same, unless it has Any in it. A time in
-// UTC is any such time, wherever it is.
+// NewMatcher returns a Matcher for which the values of these keys differ from run to run. A number there matches any
+// number, or null. A text matches any text and must then have the same value everywhere, unless it contains Any. A time in
+// UTC matches any such time, everywhere.
 func NewMatcher(varies ...string) *Matcher {
 	return &Matcher{varies: varies, real: map[string]string{}}
 }
 
-// Learn says what a text of the page stands for.
+// Learn sets the actual text for a text on the page.
 func (m *Matcher) Learn(page, real string) { m.real[page] = real }
 
-// Actual returns a text of the page with what was learned in its place.
+// Actual returns a text of the page with all learned texts replaced.
 func (m *Matcher) Actual(text string) string {
 	pages := slices.Sorted(maps.Keys(m.real))
-	slices.Reverse(pages) // the longer of two that begin alike comes first
+	slices.Reverse(pages) // of two with a common prefix, the longer one comes first
 	var pairs []string
 	for _, page := range pages {
 		pairs = append(pairs, page, m.real[page])
@@ -42,19 +42,19 @@ func (m *Matcher) Actual(text string) string {
 	return strings.NewReplacer(pairs...).Replace(text)
 }
 
-// Text compares texts; newlines at their ends do not count.
+// Text compares texts, ignoring trailing newlines.
 func (m *Matcher) Text(page, got string) error {
 	want := strings.TrimRight(m.Actual(page), "\n")
 	if got = strings.TrimRight(got, "\n"); !fits(want, got) {
-		return fmt.Errorf("the page has\n%s\nbut it is\n%s", want, got)
+		return fmt.Errorf("the page has\n%s\ngot\n%s", want, got)
 	}
 	return nil
 }
 
-// times are those that programs write (RFC 3339, in UTC). Another one is as good.
+// times matches times as programs write them (RFC 3339, in UTC). All of them are equal to a Matcher.
 func times() *regexp.Regexp { return regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`) }
 
-// fits reports whether got is want, in which Any is anything.
+// fits reports whether got equals want, in which Any matches any text.
 func fits(want, got string) bool {
 	want, got = times().ReplaceAllString(want, "TIME"), times().ReplaceAllString(got, "TIME")
 	pieces := strings.Split(want, Any)
@@ -76,7 +76,7 @@ func fits(want, got string) bool {
 	return strings.HasSuffix(rest, last)
 }
 
-// JSON compares values: all keys, and numbers as they are written.
+// JSON compares values: all keys, and numbers by their text.
 func (m *Matcher) JSON(page, got string) error {
 	want, err := decode(page)
 	if err != nil {
@@ -84,7 +84,7 @@ func (m *Matcher) JSON(page, got string) error {
 	}
 	have, err := decode(got)
 	if err != nil {
-		return fmt.Errorf("what came: %w\n%s", err, got)
+		return fmt.Errorf("the result's JSON: %w\n%s", err, got)
 	}
 	if err := m.value("", "", want, have); err != nil {
 		return fmt.Errorf("%w\nin %s", err, got)
@@ -99,14 +99,14 @@ func decode(text string) (v any, err error) {
 		return nil, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is something after the value")
+		return nil, errors.New("more data after the value")
 	}
 	return v, nil
 }
 
-// value compares one value; key is the last name of its place.
+// value compares one value; key is the last key of its place.
 func (m *Matcher) value(place, key string, want, got any) error {
-	differs := fmt.Errorf("%s: the page has %s, it is %s", place, encode(want), encode(got))
+	differs := fmt.Errorf("%s: the page has %s, got %s", place, encode(want), encode(got))
 	switch w := want.(type) {
 	case map[string]any:
 		g, ok := got.(map[string]any)
@@ -152,14 +152,14 @@ func (m *Matcher) object(place string, want, got map[string]any) error {
 		switch {
 		case key == Any:
 		case !ok:
-			errs = append(errs, fmt.Errorf("%s.%s: it is not there", place, key))
+			errs = append(errs, fmt.Errorf("%s.%s: missing in the result", place, key))
 		default:
 			errs = append(errs, m.value(place+"."+key, key, w, g))
 		}
 	}
 	for key := range got {
 		if _, ok := want[key]; !ok && !more {
-			errs = append(errs, fmt.Errorf("%s.%s: the page does not have it", place, key))
+			errs = append(errs, fmt.Errorf("%s.%s: missing on the page", place, key))
 		}
 	}
 	return errors.Join(errs...)
@@ -170,7 +170,7 @@ func (m *Matcher) list(place, key string, want, got []any) error {
 		want, got = want[:n], got[:n]
 	}
 	if len(want) != len(got) {
-		return fmt.Errorf("%s: the page has %d elements, there are %d", place, len(want), len(got))
+		return fmt.Errorf("%s: the page has %d elements, got %d", place, len(want), len(got))
 	}
 	var errs []error
 	for n := range want {
@@ -179,11 +179,11 @@ func (m *Matcher) list(place, key string, want, got []any) error {
 	return errors.Join(errs...)
 }
 
-// text compares texts, and learns what one stands for that differs from run to run.
+// text compares texts, and learns those that differ from run to run.
 func (m *Matcher) text(key, want, got string) bool {
 	switch {
 	case !slices.Contains(m.varies, key) || want == "" || got == "":
-	case strings.Contains(want, Any): // it is not all there, and so stands for nothing later
+	case strings.Contains(want, Any): // incomplete, so it cannot be learned
 		return true
 	case m.real[want] == "":
 		m.Learn(want, got)

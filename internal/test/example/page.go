@@ -1,23 +1,22 @@
-// Package example reads the examples that pages of the documentation have, and compares what they show with what a
-// program answers. Only tests import it.
+// Package example reads the examples in pages of the documentation, and compares them with the answers of a program. Only
+// tests import it.
 //
-// An example is a fenced block. After its language the info string says what it is, so that pages look as they always
-// did:
+// An example is a fenced block. Its role follows the language in the info string, which renderers ignore:
 //
 //	json request          the arguments of a call of the page's tool
-//	json request NAME     the same of another tool
-//	json reply            structuredContent of the result, which is no error
-//	json reply error      the same of a result with isError
-//	text reply            the text of the result; it, too, with error or without
-//	text rpc              messages, one a line: "→ " is sent, "← " comes, in this order
-//	… file NAME           a file that is there in the repository
+//	json request NAME     the arguments of a call of another tool
+//	json reply            structuredContent of a result without isError
+//	json reply error      structuredContent of a result with isError
+//	text reply [error]    the text of a result
+//	text rpc              messages, one per line: "→ " is sent, "← " is received, in this order
+//	… file NAME           a file that exists in the repository
 //	… config, … rules     sections of the configuration, and the operator's rules
 //
-// A heading of level three that begins with one of the Kinds says of which kind the examples below it are.
+// A heading of level three that begins with one of the Kinds sets the kind of the examples below it.
 //
-// What differs from run to run is written as it once was. A Matcher knows by the names of keys what that is, takes down
-// what it stands for, and puts that in its place where a later request has it. "…" in a text stands for any text, as a
-// key for any further keys, and as the last element of a list for any further elements.
+// Values that differ from run to run are shown as they once were. A Matcher recognizes them by their keys, remembers the
+// real value of each, and inserts it where a later request uses the shown one. "…" in a text stands for any text, as a key
+// for any further keys, and as the last element of a list for any further elements.
 package example
 
 import (
@@ -28,15 +27,15 @@ import (
 	"strings"
 )
 
-// Kinds of examples that a page has.
+// The kinds of examples.
 const (
-	Valid   = "valid"   // it was done
-	Refused = "refused" // it was not begun: the arguments or the policy are against it
-	Timeout = "timeout" // it took longer than it may
-	Error   = "error"   // it was begun and went wrong, or cannot be done
+	Valid   = "valid"   // the request succeeds
+	Refused = "refused" // the request is refused because of its arguments or the policy
+	Timeout = "timeout" // the request exceeds its time limit
+	Error   = "error"   // the request fails
 )
 
-// Kinds returns all of them.
+// Kinds returns all kinds.
 func Kinds() []string { return []string{Valid, Refused, Timeout, Error} }
 
 // Roles of a block.
@@ -49,7 +48,7 @@ const (
 	Rules   = "rules"
 )
 
-// A Page is what of a page is examples.
+// A Page holds the examples of a page.
 type Page struct {
 	Name   string // the file's name without .md
 	Blocks []Block
@@ -57,17 +56,16 @@ type Page struct {
 
 // A Block is one fenced block.
 type Block struct {
-	Line     int    // of the page, where the fence opens
-	Kind     string // "" below no such heading
-	Language string // "json"
+	Line     int    // line number of the opening fence
+	Kind     string // "" unless below a heading with a kind
+	Language string // for example "json"
 	Role     string
-	Name     string // of a request's tool, or of a file; "" if the fence has none
+	Name     string // the tool of a request, or the name of a file; "" if the fence has none
 	Failed   bool   // a reply with isError
 	Text     string // ends in a newline
 }
 
-// Read reads a page. A fence that is no example is an error on a page where strict says that all are: it would be
-// something that a page shows and nobody has tried.
+// Read reads a page. With strict, a fenced block without a role is an error, because no test would run it.
 func Read(file string, strict bool) (*Page, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -76,7 +74,7 @@ func Read(file string, strict bool) (*Page, error) {
 	return parse(strings.TrimSuffix(filepath.Base(file), ".md"), string(text), strict)
 }
 
-// fence begins and ends a block.
+// fence starts and ends a block.
 const fence = "```"
 
 func parse(name, text string, strict bool) (*Page, error) {
@@ -114,7 +112,7 @@ func parse(name, text string, strict bool) (*Page, error) {
 	return p, p.check()
 }
 
-// kindOf is the kind below a heading. One of a lower level than the third leaves it.
+// kindOf returns the kind below a heading. Headings of level four and more keep the kind before them.
 func kindOf(heading, before string) string {
 	rest, third := strings.CutPrefix(heading, "### ")
 	switch words := strings.Fields(rest); {
@@ -126,11 +124,11 @@ func kindOf(heading, before string) string {
 	return ""
 }
 
-// read reads an info string.
+// read parses an info string.
 func (b *Block) read(info string) error {
 	words := strings.Fields(info)
 	if len(words) < 2 {
-		return fmt.Errorf("a block %q that does not say what it is an example of: nothing runs it", info)
+		return fmt.Errorf("block %q has no role, so no test runs it", info)
 	}
 	b.Language, b.Role = words[0], words[1]
 	rest := words[2:]
@@ -142,12 +140,12 @@ func (b *Block) read(info string) error {
 		b.Failed = true
 	case slices.Contains([]string{RPC, Config, Rules}, b.Role) && len(rest) == 0:
 	default:
-		return fmt.Errorf("a block %q: %s is not known there", info, strings.Join(words[1:], " "))
+		return fmt.Errorf("block %q: unknown role %s", info, strings.Join(words[1:], " "))
 	}
 	return nil
 }
 
-// check holds that each request has a reply, and the other way round.
+// check returns an error unless each request has a reply and each reply a request.
 func (p *Page) check() error {
 	waits := 0 // line of a request without a reply so far
 	asked := false
@@ -171,13 +169,13 @@ func (p *Page) check() error {
 	return nil
 }
 
-// A Call is a request of the page and what it is answered with.
+// A Call is a request of the page with its replies.
 type Call struct {
 	Request Block
-	Replies []Block // one at least; JSON first, for it is what names are learned from
+	Replies []Block // at least one; JSON first, because names are learned from it
 }
 
-// Calls are those of the page, in their order.
+// Calls returns the calls of the page in order.
 func (p *Page) Calls() []Call {
 	var calls []Call
 	for _, b := range p.Blocks {
@@ -194,7 +192,7 @@ func (p *Page) Calls() []Call {
 	return calls
 }
 
-// Missing are the kinds that the page has no example of.
+// Missing returns the kinds of which the page has no example.
 func (p *Page) Missing() []string {
 	return slices.DeleteFunc(Kinds(), func(kind string) bool {
 		return slices.ContainsFunc(p.Blocks, func(b Block) bool {

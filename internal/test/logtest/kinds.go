@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// A kind is how a program writes.
+// A kind is a style of log.
 type kind struct {
 	name string
 	head string
-	// usual is a line or some, when nothing is wrong with what the thing tells of. trouble is when it is; of these lines,
-	// one is what there is to say, and words of that are what one asks for.
+	// usual returns one or more lines about a thing without a trouble. trouble returns a block of lines about a trouble,
+	// the line of it to find, and words of that line to search for.
 	usual   func(*maker, thing) string
 	trouble func(*maker, thing) (block, line, words string)
 }
@@ -42,15 +42,15 @@ func camel(s string) string {
 	return b.String()
 }
 
-// query is the words that one asks for: those of all three.
+// query joins the words of a query.
 func query(words ...string) string { return strings.Join(words, " ") }
 
-// done is what is said of a thing with which nothing is wrong.
+// done returns a word for success.
 func (m *maker) done() string {
 	return pick(m, []string{"finished", "started", "accepted", "refreshed", "loaded", "handled", "written", "scheduled", "skipped, unchanged", "sent"})
 }
 
-// clock is a time that goes on.
+// clock returns a time that advances with each block.
 func (m *maker) clock() (h, min, s, ms int) {
 	t := m.n*37 + 8*3600*1000
 	return t / 3600000 % 24, t / 60000 % 60, t / 1000 % 60, t % 1000

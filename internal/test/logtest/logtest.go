@@ -1,11 +1,11 @@
-// Package logtest makes logs to search in: twelve kinds, as programs write them, with lines planted that a person would
-// ask for.
+// Package logtest generates logs to search in: twelve kinds in the style of real programs, with planted lines that a
+// person would search for.
 //
-// A planted line tells of three things: a component, a trouble and a subject. Each of them, and each two of them, is in
-// other lines too, hundreds of times in a long log. Only all three are nowhere else. So a search that is good at rare words
-// alone finds nothing here.
+// A planted line contains a component, a trouble and a subject. Each of these, and each pair of them, also occurs in other
+// lines, hundreds of times in a long log; all three together occur nowhere else. So a search that only ranks rare words
+// high finds nothing here.
 //
-// The same seed makes the same log, on any machine.
+// The same seed gives the same log on any machine.
 package logtest
 
 import (
@@ -16,21 +16,21 @@ import (
 	"strings"
 )
 
-// A Log is one that was made.
+// A Log is a generated log.
 type Log struct {
 	Text    []byte
 	Planted []Planted
 }
 
-// A Planted line is one to be found.
+// A Planted is a line that searches must find.
 type Planted struct {
 	Line   string // without newline
-	Number int64  // of it, from 1
-	Query  string // words of it
-	Intent string // the same as somebody says what a program is run for
+	Number int64  // line number, from 1
+	Query  string // words of the line
+	Intent string // the query as a person words the purpose of a run
 }
 
-// Kinds are the names of the kinds of logs.
+// Kinds returns the names of the kinds of logs.
 func Kinds() []string {
 	var names []string
 	for _, k := range kinds {
@@ -39,8 +39,8 @@ func Kinds() []string {
 	return names
 }
 
-// Make makes a log of a kind, of about so many bytes, with so many lines planted: at most MaxPlanted. It panics for a kind
-// that is none.
+// Make generates a log of a kind with about the given number of bytes and with planted lines, at most MaxPlanted. It panics
+// for an unknown kind.
 func Make(kind string, seed uint64, bytes, planted int) *Log {
 	m := newMaker(kind, seed)
 	m.plan(planted)
@@ -70,7 +70,7 @@ func Make(kind string, seed uint64, bytes, planted int) *Log {
 	return l
 }
 
-// intent says a query in a sentence, now and then.
+// intent puts every other query into a sentence.
 func intent(i int, words string) string {
 	switch i % 4 {
 	case 1:
@@ -81,7 +81,7 @@ func intent(i int, words string) string {
 	return words
 }
 
-// Noise is a log without end with nothing planted. Of what Make plants with any seed, nothing is in it.
+// Noise returns an endless log without planted lines. It contains no line that Make plants with any seed.
 func Noise(kind string, seed uint64) io.Reader {
 	m := newMaker(kind, seed)
 	return &reader{m: m, rest: m.kind.head}
@@ -101,8 +101,8 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Typo makes a mistake in the longest word of a query: a letter is left out, doubled, wrong, or two change places. The
-// first letter is as it was.
+// Typo returns a query with a mistake in its longest word: a letter is missing, doubled or wrong, or two are swapped. The
+// first letter is correct.
 func Typo(query string, seed uint64) string {
 	r := rand.New(rand.NewPCG(seed, 3))
 	words := strings.Fields(query)
@@ -136,7 +136,7 @@ func Typo(query string, seed uint64) string {
 
 func letter(c byte) bool { return c >= 'a' && c <= 'z' }
 
-// A thing is what a line tells of.
+// A thing is the topic of a line.
 type thing struct {
 	component string // ledger-db
 	trouble   string // checksum mismatch
@@ -151,18 +151,18 @@ func newMaker(name string, seed uint64) *maker {
 			return &maker{kind: &kinds[i], r: rand.New(rand.NewPCG(seed, h.Sum64()))}
 		}
 	}
-	panic(fmt.Sprintf("logtest: there is no kind %q", name))
+	panic(fmt.Sprintf("logtest: unknown kind %q", name))
 }
 
-// A maker makes one log.
+// A maker generates one log.
 type maker struct {
 	kind    *kind
 	r       *rand.Rand
 	planted []thing
-	n       int // blocks made
+	n       int // number of blocks generated
 }
 
-// noise is the next lines. One of eight tells of a trouble, which is planted nowhere.
+// noise returns the next lines. One block of eight is about a trouble that is planted nowhere.
 func (m *maker) noise() string {
 	m.n++
 	if m.r.IntN(8) > 0 {
@@ -182,10 +182,10 @@ func (m *maker) any() thing {
 
 func pick(m *maker, of []string) string { return of[m.r.IntN(len(of))] }
 
-// MaxPlanted is how many lines are planted in one log at most.
+// MaxPlanted is the maximum number of planted lines in one log.
 const MaxPlanted = 96
 
-// plan chooses what is planted.
+// plan chooses the things to plant.
 func (m *maker) plan(n int) {
 	if n > MaxPlanted {
 		panic(fmt.Sprintf("logtest: %d lines are too many", n))
@@ -200,7 +200,7 @@ func (m *maker) plan(n int) {
 	}
 }
 
-// reserved says whether a thing is one that is planted, and in no noise of any log. One of sixteen is.
+// reserved reports whether a thing may be planted and so never occurs in noise. One of sixteen may.
 func reserved(t thing) bool {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(t.component + t.trouble + t.subject))

@@ -7,25 +7,25 @@ import (
 	"strings"
 )
 
-// A Base is what finds lines again.
+// A Base is a searchable store of logs.
 type Base interface {
-	// Add adds what a run wrote, and returns the name that it is found by.
+	// Add adds the output of a run, and returns the name of the new source.
 	Add(r io.Reader) (source string, err error)
-	// Find finds some of it: of one source, or of all for "".
+	// Find searches one source, or all sources if source is "".
 	Find(query, source string, limit int) ([]Hit, error)
 }
 
-// A Hit is what was found: some lines, and the one of them that is shown.
+// A Hit is a search result: some lines, and the one of them that is shown.
 type Hit struct{ Text, Line string }
 
-// A Score is how many lines were found.
+// A Score counts planted lines that were found.
 type Score struct {
 	Planted int
-	Intent  int      // are among the lines that the first intentHits show, of the run alone
-	Search  int      // are in the first searchHits
-	Later   int      // are so after laterRuns more runs
-	Typo    int      // are so even then with a mistake in the query
-	Missed  []string // what was not found, for people
+	Intent  int      // shown by the first intentHits hits in the run's own source
+	Search  int      // contained in the first searchHits hits in all sources
+	Later   int      // as Search, after laterRuns more runs
+	Typo    int      // as Later, with a mistake in the query
+	Missed  []string // lines that were not found, for messages
 }
 
 const (
@@ -34,13 +34,13 @@ const (
 	laterRuns  = 10
 )
 
-// Good says whether a score is as it has to be: of 48, 46 in what is shown, all by searches, 44 with a mistake.
+// Good reports whether a score suffices: of 48 lines, 46 are shown, all are found by searches, and 44 with a mistake.
 func (s Score) Good() bool {
 	return s.Intent*48 >= 46*s.Planted && s.Search == s.Planted && s.Later == s.Planted && s.Typo*48 >= 44*s.Planted
 }
 
-// Measure adds a log of a kind, of about so many bytes, with so many lines planted, and says how many of these are found
-// in a base that was empty. The runs after it are as long.
+// Measure adds a log of a kind with about size bytes and with planted lines to b, which must be empty, and returns how many
+// lines are found. The later runs have the same size.
 func Measure(b Base, kind string, seed uint64, size, planted int) (Score, error) {
 	l := Make(kind, seed, size, planted)
 	source, err := b.Add(bytes.NewReader(l.Text))
@@ -62,7 +62,7 @@ func Measure(b Base, kind string, seed uint64, size, planted int) (Score, error)
 	return m.score, m.err
 }
 
-// A measure is one Measure on its way.
+// A measure is the state of Measure.
 type measure struct {
 	b     Base
 	l     *Log
@@ -70,7 +70,7 @@ type measure struct {
 	err   error
 }
 
-// each counts for how many of the planted lines a query has a hit that is right.
+// each counts the planted lines whose query has a right hit.
 func (m *measure) each(what string, count *int, source string, limit int, right func(Hit, Planted) bool, query func(int) string) {
 	for i, p := range m.l.Planted {
 		if m.err != nil {
