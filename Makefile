@@ -12,19 +12,19 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # sudo resets PATH, and go.dev installs Go where that does not look.
 export PATH := $(PATH):/usr/local/go/bin
 GO      ?= go
-# seccomp: without it libcontainer is built with no filter at all, and says so only when a jail starts.
+# seccomp: without this tag, libcontainer is built without filters, and reports that only when a jail starts.
 TAGS    := seccomp
 # -buildvcs=false: VERSION is the version, and root cannot read the history of a checkout that a user owns.
 LDFLAGS := -s -w -X corral/internal/version.Version=$(VERSION)
 
-# Each directory of cmd/ that holds Go is a program. Those linked with libcontainer and libseccomp need C; the others are
-# static, since they run where no library is.
+# Each directory of cmd/ that has Go is a program. Those linked with libcontainer and libseccomp need C; the others are
+# static, because they run where there is no library.
 PROGRAMS     := $(sort $(patsubst cmd/%/,%,$(dir $(wildcard cmd/*/*.go))))
 CGO_PROGRAMS := corrald
 STATIC       := $(filter-out $(CGO_PROGRAMS),$(PROGRAMS))
 
-# The stub becomes the job, and is started for every one: without a C library, whose start-up would be most of its time.
-# The stack protector, which some distributions switch on, lives in that library.
+# The stub is started for every job and becomes it. It has no C library, whose start-up would be most of its time. The
+# stack protector, which some distributions enable, would need that library.
 STUB_DIR    := cmd/corral-init/stub
 STUB_SRC    := $(wildcard $(STUB_DIR)/*.c)
 STUB_HDR    := $(wildcard $(STUB_DIR)/*.h)
@@ -42,7 +42,7 @@ build: setup-build $(addprefix $(BIN)/,$(PROGRAMS) $(STUB)) ## the programs, int
 setup-build:
 	@scripts/setup build
 
-# Go knows best what is out of date, so it is asked each time.
+# go decides what is out of date, so it runs each time.
 $(addprefix $(BIN)/,$(STATIC)): $(BIN)/%: FORCE | setup-build
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
@@ -58,11 +58,11 @@ FORCE:
 demo: build ## show what it does, on this machine
 	scripts/demo
 
-# A choice of tests, as in `make test PKG=./isolate RUN=TestLayers`. A choice is not run in the guest.
+# A selection of tests, as in `make test PKG=./isolate RUN=TestLayers`. A selection is not run in the guest.
 PKG ?=
 RUN ?=
 CHOICE = $(if $(PKG),-pkg '$(PKG)') $(if $(RUN),-run '$(RUN)')
-# A test that fails beside others and passes alone does not fail the run but with STRICT=1.
+# A test that fails beside others and passes alone fails the run only with STRICT=1.
 STRICT ?=
 
 test: test-setup setup-vm build ## all tests, as root: here, and in a guest with pure cgroup v2; PKG=./isolate RUN=TestX for some
@@ -132,11 +132,11 @@ OTHERS  = $(filter-out corral,$(PROGRAMS) $(STUB))
 SYSUSERSDIR = $(DESTDIR)$(PREFIX)/lib/sysusers.d
 TMPFILESDIR = $(DESTDIR)$(PREFIX)/lib/tmpfiles.d
 
-# corral alone is for people. The others are started by it or by root, from a directory where only root writes: hence
-# root installs, unless into a package's DESTDIR. What is in bin/ is installed as it is, and only what is missing is built:
+# People start corral; corral or root starts the others, from a directory that only root can write. So only root installs,
+# except into DESTDIR, for a package. What is in bin/ is installed as it is, and only what is missing is built:
 # the PATH of sudo may have no go.
 install: $(filter-out $(wildcard bin/*),$(addprefix bin/,$(PROGRAMS) $(STUB))) ## the programs of bin/ into PREFIX (/usr/local)
-	@[ -n '$(DESTDIR)' ] || [ "$$(id -u)" = 0 ] || { echo 'run as root: what root will start must be owned by root' >&2; exit 1; }
+	@[ -n '$(DESTDIR)' ] || [ "$$(id -u)" = 0 ] || { echo 'run as root: programs that root starts must be owned by root' >&2; exit 1; }
 	install -d -m 0755 '$(BINDIR)' '$(LIBDIR)' '$(UNITDIR)' '$(SYSUSERSDIR)' '$(TMPFILESDIR)'
 	install -m 0755 bin/corral '$(BINDIR)/corral'
 	install -m 0755 $(addprefix bin/,$(OTHERS)) '$(LIBDIR)/'
