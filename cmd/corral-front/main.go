@@ -17,10 +17,13 @@ import (
 	"corral/front/cli"
 	"corral/front/cli/audit"
 	"corral/front/cli/changes"
+	"corral/front/cli/config"
 	"corral/front/cli/doctor"
+	"corral/front/cli/edit"
 	"corral/front/cli/index"
 	"corral/front/cli/output"
 	"corral/front/cli/policy"
+	"corral/front/cli/repo"
 	"corral/front/cli/rootfs"
 	"corral/front/privilege"
 	"corral/front/server"
@@ -54,16 +57,16 @@ corral COMMAND --help describes a command.
 // commands returns the commands that people type.
 func commands() map[string]cli.Command {
 	return map[string]cli.Command{
-		"audit": audit.Command, "changes": changes.Command, "config": configCommand, "doctor": doctor.Command,
+		"audit": audit.Command, "changes": changes.Command, "config": config.Command, "doctor": doctor.Command,
 		"exec-server": server.Exec, "index": index.Command, "mcp": server.MCP, "output": output.Command, "policy": policy.Command,
-		"repo": repoCommand, "rootfs": rootfs.Command, "serve": server.HTTP, "version": versionCommand,
+		"repo": repo.Command, "rootfs": rootfs.Command, "serve": server.HTTP, "version": versionCommand,
 	}
 }
 
 // helpers returns the commands that corral runs as helper processes.
 func helpers() map[string]cli.Command {
 	return map[string]cli.Command{
-		editor: editorCommand, toolchains.Finder: toolchains.Command, embed.FindCommon: findCommonCommand,
+		edit.Editor: edit.Command, toolchains.Finder: toolchains.Command, embed.FindCommon: findCommonCommand,
 	}
 }
 

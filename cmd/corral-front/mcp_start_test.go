@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"corral/front/cli"
 	"corral/internal/test/sandboxtest"
 )
 
@@ -136,7 +137,7 @@ func TestStartUnserved(t *testing.T) {
 		t.Helper()
 		cmd := p.front(append([]string{"mcp", "--supervisor", d.Socket}, args...)...)
 		out, err := cmd.CombinedOutput()
-		if cmd.ProcessState.ExitCode() != failure {
+		if cmd.ProcessState.ExitCode() != cli.Failure {
 			t.Errorf("%q: %v: %s", args, err, out)
 		}
 		return string(out)

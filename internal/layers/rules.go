@@ -328,6 +328,10 @@ var bounds = []bound{
 		reason: "a command for operators serves no clients",
 	},
 	{
+		from: "front/cli/edit", never: []string{"front/settings", "mcp/...", "store/...", "workspace/...", "net/http"},
+		reason: "it writes as root what a helper process parsed",
+	},
+	{
 		from: "cmd/corral-front", never: supervisor,
 		reason: "a front-end has no privileges: it requests from corrald what needs them",
 		shown:  true,

@@ -1,4 +1,5 @@
-package main
+// Package config is the command `corral config`, which checks, prints and creates configurations, and makes tokens.
+package config
 
 import (
 	"errors"
@@ -7,10 +8,14 @@ import (
 	"os"
 	"path/filepath"
 
+	"corral/front/cli"
+	"corral/front/privilege"
+	"corral/front/settings"
 	"corral/internal/config"
 )
 
-const configHelp = `corral config manages the configuration: ` + config.DefaultPath + `, which is the operator's and the
+// Help is the help text of the command.
+const Help = `corral config manages the configuration: ` + config.DefaultPath + `, which is the operator's and the
 supervisor's, then for front-ends $XDG_CONFIG_HOME/corral/config.yaml (~/.config by default), each with the directories
 repos.d and principals.d beside it.
 
@@ -26,28 +31,29 @@ Usage:
                                principals.d/NAME.yaml beside the configuration FILE
 `
 
-func configCommand(args []string) (int, error) {
+// Command is the cli.Command.
+func Command(args []string) (int, error) {
 	if len(args) > 0 && args[0] == "token" {
-		return tokenCommand(args[1:])
+		return makeToken(args[1:])
 	}
 	f := flag.NewFlagSet("config", flag.ContinueOnError)
-	if ended, code, err := parseFlags(f, args, configHelp); ended {
+	if ended, code, err := cli.ParseFlags(f, args, Help); ended {
 		return code, err
 	}
 	path := f.Arg(1)
 	switch verb := f.Arg(0); {
 	case f.NArg() > 2 || f.NArg() == 0 || path != "" && verb == "schema":
-		return failure, errors.New("must be check, show, init, schema or token\nhint: corral config --help")
+		return cli.Failure, errors.New("must be check, show, init, schema or token\nhint: corral config --help")
 	case verb == "check":
-		return checkConfig(path)
+		return check(path)
 	case verb == "show":
-		return showConfig(path)
+		return show(path)
 	case verb == "init":
-		return initConfig(path)
+		return create(path)
 	case verb == "schema":
-		return say(config.Schema)
+		return cli.Say(config.Schema)
 	default:
-		return failure, fmt.Errorf("%q is not a command of config\nhint: corral config --help", verb)
+		return cli.Failure, fmt.Errorf("%q is not a command of config\nhint: corral config --help", verb)
 	}
 }
 
@@ -66,37 +72,25 @@ func sources(path string) []config.Source {
 	return nil
 }
 
-// loadConfig opens the files, as root if this is root, and then drops root's rights before it parses them.
-func loadConfig(from []config.Source) (c config.Config, files []string, err error) {
-	f, err := config.OpenFront(from...)
-	if dropped := dropRoot(); dropped != nil {
-		return c, nil, dropped
-	}
-	if err != nil {
-		return c, nil, err
-	}
-	defer func() { _ = f.Close() }()
-	c, err = f.Load()
-	return c, f.Files(), err
-}
-
-func checkConfig(path string) (int, error) {
-	_, files, err := loadConfig(sources(path))
+// check parses the files and lists those that exist.
+func check(path string) (int, error) {
+	_, files, err := settings.Load(sources(path))
 	if err != nil {
 		return 1, err
 	}
 	if len(files) == 0 {
-		return say("there is no " + config.DefaultPath + ": defaults apply\n")
+		return cli.Say("there is no " + config.DefaultPath + ": defaults apply\n")
 	}
 	text := ""
 	for _, file := range files {
 		text += file + ": ok\n"
 	}
-	return say(text)
+	return cli.Say(text)
 }
 
-func showConfig(path string) (int, error) {
-	c, files, err := loadConfig(sources(path))
+// show prints the configuration, with the files that it comes from.
+func show(path string) (int, error) {
+	c, files, err := settings.Load(sources(path))
 	if err != nil {
 		return 1, err
 	}
@@ -104,33 +98,33 @@ func showConfig(path string) (int, error) {
 	for _, file := range files {
 		text += fmt.Sprintf("# %q\n", file)
 	}
-	return say(text + c.String())
+	return cli.Say(text + c.String())
 }
 
-// initConfig writes the built-in example and reads nothing, so root may name a file of root's.
-func initConfig(path string) (int, error) {
+// create writes the built-in example and reads nothing, so root may name a file of root's.
+func create(path string) (int, error) {
 	if path == "" {
-		if err := dropRoot(); err != nil {
-			return failure, err
+		if err := privilege.Drop(); err != nil {
+			return cli.Failure, err
 		}
-		return say(config.Example)
+		return cli.Say(config.Example)
 	}
 	// Only the directory of the default path is created: another one that is missing is a mistake in the path.
 	if path == config.DefaultPath {
 		if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-			return failure, err
+			return cli.Failure, err
 		}
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if dropped := dropRoot(); dropped != nil {
-		return failure, dropped
+	if dropped := privilege.Drop(); dropped != nil {
+		return cli.Failure, dropped
 	}
 	if err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
 	_, err = f.WriteString(config.Example)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
 	return 0, nil
 }

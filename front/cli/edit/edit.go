@@ -1,4 +1,5 @@
-package main
+// Package edit changes configurations: the operator's for root, their own for other users.
+package edit
 
 import (
 	"context"
@@ -7,15 +8,15 @@ import (
 	"fmt"
 	"os"
 
+	"corral/front/cli"
 	"corral/internal/config"
-	"corral/internal/text"
 )
 
-// editConfig changes the configuration whose file is at path, "" for the default one: root's is the operator's, others' is their
+// Config changes the configuration whose file is at path, "" for the default one: root's is the operator's, others' is their
 // own. It returns the path of the file that it created, removed or changed.
 //
-// Root reads and writes the bytes of files, and no more: a child that has dropped root's rights parses them.
-func editConfig(path string, edit config.Edit) (changed string, err error) {
+// Root reads and writes the bytes of files, and no more: a helper process that has dropped root parses them.
+func Config(path string, edit config.Edit) (changed string, err error) {
 	root := os.Geteuid() == 0
 	o := config.LoadOptions{Trusted: root, Links: !root}
 	switch own := config.UserPath(os.Getenv); {
@@ -23,14 +24,14 @@ func editConfig(path string, edit config.Edit) (changed string, err error) {
 		path = config.DefaultPath
 	case !root && (path == "" || path == own):
 		if own == "" {
-			return "", errors.New("no home directory is known\nhint: --config names a file")
+			return "", errors.New("the home directory is unknown\nhint: --config names a file")
 		}
 		path, o.Own, o.User = own, true, true
 	}
 	err = config.Update(path, o, func(files config.Files) (change config.Change, err error) {
 		e := fileEdit{path, files, edit}
 		if root {
-			change, err = e.asSomebodyElse()
+			change, err = e.applyInHelper()
 		} else {
 			change, err = e.apply()
 		}
@@ -38,7 +39,7 @@ func editConfig(path string, edit config.Edit) (changed string, err error) {
 		return change, err
 	})
 	if errors.Is(err, os.ErrPermission) && !root && path == config.DefaultPath {
-		err = fmt.Errorf("%w\nhint: it is the operator's: run with sudo", err)
+		err = fmt.Errorf("%w\nhint: it belongs to the operator: run with sudo", err)
 	}
 	return changed, err
 }
@@ -58,27 +59,25 @@ func (e *fileEdit) apply() (config.Change, error) {
 	}
 	switch was, is := before.ServesOwn(len(before.Repos)), after.ServesOwn(len(after.Repos)); {
 	case was && !is:
-		note("users are no longer served the directories that they own, now that repositories are listed: see own_directories")
+		cli.Note("users are no longer served the directories that they own, now that repositories are listed: see own_directories")
 	case is && !was:
-		note("users are served the directories that they own, now that no repository is listed: see own_directories")
+		cli.Note("users are served the directories that they own, now that no repository is listed: see own_directories")
 	}
 	return change, nil
 }
 
-func note(said string) { fmt.Fprintln(os.Stderr, "corral: note:", text.Escape(said)) }
+// Editor is the name of the command that changes a configuration for root. People do not type it.
+const Editor = "edit-config"
 
-// editor is the name of the command that changes a configuration for root: not one that people type.
-const editor = "edit-config"
-
-// asSomebodyElse has a child apply the edit.
-func (e *fileEdit) asSomebodyElse() (change config.Change, err error) {
+// applyInHelper applies the edit in a helper process.
+func (e *fileEdit) applyInHelper() (change config.Change, err error) {
 	question, err := json.Marshal(e)
 	if err != nil {
 		return change, err
 	}
-	answer, err := askUser(context.Background(), editor, question, maxQuestion)
-	if errors.Is(err, errSaid) {
-		return change, errors.New("nothing is changed")
+	answer, err := cli.AskHelper(context.Background(), Editor, question, maxQuestion)
+	if errors.Is(err, cli.ErrHelper) {
+		return change, errors.New("nothing was changed")
 	}
 	if err != nil {
 		return change, err
@@ -89,19 +88,19 @@ func (e *fileEdit) asSomebodyElse() (change config.Change, err error) {
 // maxQuestion bounds what an editor reads, and what it writes: files in base64, and an edit.
 const maxQuestion = 2*config.MaxFiles + 1<<20
 
-// editorCommand is that child.
-func editorCommand(args []string) (int, error) {
+// Command is the cli.Command of Editor, which runs as a helper process.
+func Command(args []string) (int, error) {
 	var e fileEdit
-	if ended, code, err := beAsked(editor, args, maxQuestion, &e); ended {
+	if ended, code, err := cli.AnswerAsHelper(Editor, args, maxQuestion, &e); ended {
 		return code, err
 	}
 	change, err := e.apply()
 	if err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
 	answer, err := json.Marshal(change)
 	if err != nil {
-		return failure, err
+		return cli.Failure, err
 	}
-	return say(string(answer))
+	return cli.Say(string(answer))
 }

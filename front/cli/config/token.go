@@ -1,0 +1,57 @@
+package config
+
+import (
+	"errors"
+	"flag"
+	"strings"
+
+	"corral/front/cli"
+	"corral/front/cli/edit"
+	"corral/front/privilege"
+	"corral/internal/config"
+)
+
+// makeToken makes a token. The token goes to standard output alone; everything else has its hash.
+func makeToken(args []string) (int, error) {
+	f := flag.NewFlagSet("config", flag.ContinueOnError)
+	repos, tools, file := f.String("repos", "", ""), f.String("tools", "", ""), f.String("write", "", "")
+	names, ended, code, err := cli.ParseMixed(f, args, Help)
+	if ended {
+		return code, err
+	}
+	if len(names) != 1 {
+		if err := privilege.Drop(); err != nil {
+			return cli.Failure, err
+		}
+		return cli.Failure, errors.New("a token has one name: corral config token NAME\nhint: corral config --help")
+	}
+	token, hash := config.NewToken()
+	entry := config.Edit{AddPrincipal: &config.Principal{
+		Name: names[0], Hash: hash, Repos: separated(*repos), Tools: separated(*tools),
+	}}
+	if *file != "" {
+		written, err := edit.Config(*file, entry)
+		if err = errors.Join(err, privilege.Drop()); err != nil {
+			return cli.Failure, err
+		}
+		cli.Note("this token is not shown again; its hash is in " + written)
+		return cli.Say(token + "\n")
+	}
+	if err := privilege.Drop(); err != nil {
+		return cli.Failure, err
+	}
+	if _, _, _, err := entry.Apply("the entry", config.Files{}); err != nil {
+		return cli.Failure, err
+	}
+	cli.Note("this token is not shown again; add the lines below it to the configuration")
+	lines := strings.ReplaceAll(strings.TrimSuffix(entry.Entry(), "\n"), "\n", "\n    ")
+	return cli.Say(token + "\n\nprincipals:\n  - " + lines + "\n")
+}
+
+// separated splits a list at commas; "" is nil.
+func separated(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Split(s, ",")
+}

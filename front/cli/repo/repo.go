@@ -1,0 +1,149 @@
+// Package repo is the command `corral repo`, which lists, adds and removes repositories of the configuration.
+package repo
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"corral/front/cli"
+	"corral/front/cli/edit"
+	"corral/front/privilege"
+	"corral/front/settings"
+	"corral/internal/config"
+	"corral/internal/text"
+	"corral/job"
+)
+
+// Help is the help text of the command.
+const Help = `corral repo manages the repositories in the configuration: yours, or with sudo the operator's,
+` + config.DefaultPath + `.
+
+Usage:
+  corral repo list [--config FILE]        list those that front-ends serve, from all files that they read
+  corral repo add DIR [--id ID] [--workspace direct|readonly] [--profile NAME] [--config FILE]
+                                          add a directory; clients call it ID (default: its base name)
+  corral repo remove ID [--config FILE]   remove it again; nothing in the directory changes
+
+A repository that is added gets a file of its own, repos.d/ID.yaml beside the configuration file, with the keys of an entry
+of repos. Removing it removes that file, or its lines in the configuration file if it is listed there. If your files have
+repositories, those of the operator's file are not served by your front-ends: the last list applies.
+`
+
+// options is the command line of corral repo.
+type options struct{ id, workspace, profile, file string }
+
+// Command is the cli.Command.
+func Command(args []string) (int, error) {
+	var o options
+	f := flag.NewFlagSet("repo", flag.ContinueOnError)
+	f.StringVar(&o.id, "id", "", "")
+	f.StringVar(&o.workspace, "workspace", "", "")
+	f.StringVar(&o.profile, "profile", "", "")
+	f.StringVar(&o.file, "config", "", "")
+	words, ended, code, err := cli.ParseMixed(f, args, Help)
+	if ended {
+		return code, err
+	}
+	verb := strings.Join(words[:min(1, len(words))], "")
+	adds := o.id + o.workspace + o.profile
+	switch {
+	case verb == "list" && len(words) == 1 && adds == "":
+		return o.list()
+	case verb == "add" && len(words) == 2:
+		return o.add(words[1])
+	case verb == "remove" && len(words) == 2 && adds == "":
+		return o.remove(words[1])
+	}
+	if err := privilege.Drop(); err != nil {
+		return cli.Failure, err
+	}
+	return cli.Failure, errors.New("must be list, add DIR or remove ID\nhint: corral repo --help")
+}
+
+func (o *options) list() (int, error) {
+	c, _, err := settings.Load(config.FrontSources(os.Getenv, o.file))
+	if err != nil {
+		return cli.Failure, err
+	}
+	if len(c.Repos) == 0 {
+		cli.Note("no repository is listed: corral repo add DIR")
+		return 0, nil
+	}
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ID\tWORKSPACE\tPROFILE\tPATH")
+	for _, r := range c.Repos {
+		profile := r.Profile
+		if profile == "" {
+			profile = "default"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", text.Quote(r.ID), c.For(r).Workspace, profile, text.Quote(r.Path))
+	}
+	return 0, w.Flush()
+}
+
+func (o *options) add(dir string) (int, error) {
+	r, err := o.repository(dir)
+	if err != nil {
+		return cli.Failure, errors.Join(err, privilege.Drop())
+	}
+	before := o.served()
+	path, err := edit.Config(o.file, config.Edit{AddRepo: &r})
+	if err = errors.Join(err, privilege.Drop()); err != nil {
+		return cli.Failure, err
+	}
+	o.tellHidden(before)
+	return cli.Say(fmt.Sprintf("repository %s is in %s\n", text.Quote(r.ID), path))
+}
+
+// repository returns the directory called name as the repository of the command line.
+func (o *options) repository(name string) (config.Repo, error) {
+	r, err := settings.Repository(settings.Self(), name)
+	if err != nil {
+		return r, err
+	}
+	r.ID, r.Profile = cmp.Or(o.id, r.ID), o.profile
+	if o.workspace != "" {
+		w, err := job.ParseWorkspace(o.workspace)
+		if err != nil {
+			return r, err
+		}
+		r.Workspace = &w
+	}
+	return r, nil
+}
+
+func (o *options) remove(id string) (int, error) {
+	path, err := edit.Config(o.file, config.Edit{RemoveRepo: id})
+	if err = errors.Join(err, privilege.Drop()); err != nil {
+		return cli.Failure, err
+	}
+	return cli.Say(fmt.Sprintf("repository %s is no longer in %s\n", text.Quote(id), path))
+}
+
+// served returns the repositories that front-ends of this user serve. It returns nil if they are unknown, and for root, whose
+// file is the first one.
+func (o *options) served() []config.Repo {
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	c, err := config.LoadFront(config.FrontSources(os.Getenv, "")...)
+	if err != nil {
+		return nil
+	}
+	return c.Repos
+}
+
+// tellHidden reports the repositories of an earlier file that are no longer served because this user now has a list.
+func (o *options) tellHidden(before []config.Repo) {
+	now := config.Config{Repos: o.served()}
+	for _, r := range before {
+		if _, there := now.Repo(r.ID); !there && len(now.Repos) > 0 {
+			cli.Note(fmt.Sprintf("repository %s of an earlier file is no longer listed: the last list applies", text.Quote(r.ID)))
+		}
+	}
+}
