@@ -149,6 +149,10 @@ var bounds = []bound{
 		reason: "it stores output for any front-end: it starts no process and opens no connection",
 	},
 	{
+		from: "store/artifact/disk", only: []string{"std", sys, "github.com/klauspost/compress/...", "store/artifact/manifest", "store/artifact/spool", "store/at"},
+		reason: "it keeps artifacts, whatever is in them and whoever may read them",
+	},
+	{
 		from: "store/artifact/spool", only: []string{"std", "github.com/klauspost/compress/..."},
 		reason: "it writes to what it is given, and knows neither stores nor jobs",
 	},

@@ -66,14 +66,14 @@ func (w *stopper) Write(p []byte) (int, error) {
 func TestReadStopsWithContext(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{})
 	h := put(t, s, mine(), numbered(100_000, 64), "").Handle()
-	m, dir, err := s.manifest(h)
+	a, err := s.disk.Open(h)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.NewFile(uintptr(dir), h).Close()
+	defer a.Close()
 	ctx, stop := context.WithCancel(t.Context())
 	w := &stopper{stop: stop}
-	if err := s.read(ctx, dir, h, m.Stream(Stdout), w); !errors.Is(err, context.Canceled) || w.n != 1 {
+	if err := read(ctx, a, a.Manifest.Stream(Stdout), w); !errors.Is(err, context.Canceled) || w.n != 1 {
 		t.Errorf("%v, after %d blocks", err, w.n)
 	}
 }

@@ -2,7 +2,6 @@ package artifact
 
 import (
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -29,27 +28,11 @@ func (o *Output) commit(r *job.Record) error {
 	m.StderrBytes, m.StderrSHA256, m.StderrGap = seals[1].Bytes, hex.EncodeToString(seals[1].SHA256[:]), seals[1].Gap
 	m.TotalStdout, m.StdoutLines = o.captured.Stdout.Bytes, o.captured.Stdout.Lines
 	m.TotalStderr, m.StderrLines = o.captured.Stderr.Bytes, o.captured.Stderr.Lines
-	text, err := json.Marshal(m)
+	t, err := o.pending.Wait()
 	if err != nil {
 		return err
 	}
-	t, err := o.pending.wait()
-	if err != nil {
-		return err
-	}
-	if _, err := fdWriter(t.files[len(seals)]).Write(text); err != nil {
-		return err
-	}
-	size := blockSize + onDisk(int64(len(text)))
-	for i, s := range seals {
-		if s.Size < 0 {
-			if s.Size, err = fileSize(t.dir, manifest.Files[i]); err != nil {
-				return err
-			}
-		}
-		size += onDisk(s.Size)
-	}
-	return o.store.commit(t, o.handle, o.begin.Principal, size)
+	return o.store.disk.Commit(t, m, [...]int64{seals[0].Size, seals[1].Size})
 }
 
 // newManifest describes the outcome of a job; the caller fills in the streams.

@@ -9,6 +9,7 @@ import (
 
 	"corral/internal/redact"
 	"corral/job"
+	"corral/store/artifact/disk"
 	"corral/store/artifact/lines"
 	"corral/store/artifact/manifest"
 	"corral/store/artifact/spool"
@@ -45,7 +46,7 @@ type Output struct {
 	margins  [2]*margins // of the two streams, valid after they have ended; nil before Streams
 	ended    bool
 	captured Captured
-	pending  *pending // becomes the artifact; nil before Streams, and if nothing is stored
+	pending  *disk.Pending // becomes the artifact; nil before Streams, and if nothing is stored
 }
 
 // A Captured is the part of a job's output that a reply shows.
@@ -106,7 +107,7 @@ func (o *Output) Streams() (stdout, stderr *os.File, err error) {
 		return nil, nil, errors.New("Streams was already called, or the output has ended")
 	}
 	if o.store != nil {
-		o.pending = o.store.prepare(o.handle)
+		o.pending = o.store.disk.Prepare(o.handle)
 	}
 	var rules redact.Rules
 	if !o.begin.Plain && !o.begin.Exact {
@@ -141,11 +142,11 @@ func (o *Output) spool(i int) *spool.Spool {
 	}
 	pending := o.pending
 	return o.store.hashers.New(spool.Options{Limit: o.limit, Mark: manifest.Mark(o.handle, o.begin.Principal), File: func() (io.Writer, error) {
-		t, err := pending.wait()
+		t, err := pending.Wait()
 		if err != nil {
 			return nil, err
 		}
-		return fdWriter(t.files[i]), nil
+		return t.Writer(i), nil
 	}})
 }
 
@@ -262,8 +263,8 @@ func (o *Output) end() {
 	if o.pending == nil {
 		return
 	}
-	if t, err := o.pending.wait(); err == nil {
-		o.store.dropTemp(t)
+	if t, err := o.pending.Wait(); err == nil {
+		o.store.disk.Drop(t)
 	}
 	o.pending = nil
 }

@@ -1,31 +1,26 @@
 package artifact
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"crypto/subtle"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
+	"corral/store/artifact/disk"
 	"corral/store/artifact/lines"
 	"corral/store/artifact/manifest"
 	"corral/store/artifact/spool"
-	"corral/store/at"
 )
 
 // Errors of reading. They are wrapped with details that the reader may learn.
 var (
 	// ErrNotFound is returned if there is no such artifact, or it belongs to another principal or repository.
-	ErrNotFound = errors.New("no such artifact")
+	ErrNotFound = disk.ErrNotFound
 	// ErrExpired is returned for an artifact after its expiry, to its owner only.
 	ErrExpired = errors.New("the artifact has expired")
 	// ErrCorrupt is returned for an artifact that differs from what was stored.
-	ErrCorrupt = errors.New("the artifact is damaged")
+	ErrCorrupt = disk.ErrCorrupt
 )
 
 // A Reader identifies the caller.
@@ -121,18 +116,18 @@ func (s *Store) Query(ctx context.Context, q Query) (*Answer, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	m, dir, err := s.find(q.Handle, &q.Reader)
+	from, err := s.find(q.Handle, &q.Reader)
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(dir)
-	a := &Answer{Excerpts: []Excerpt{}, Streams: streams, Manifest: m}
+	defer from.Close()
+	a := &Answer{Excerpts: []Excerpt{}, Streams: streams, Manifest: from.Manifest}
 	views := readers{}
 	for _, name := range streams {
-		k := m.Stream(name)
+		k := from.Manifest.Stream(name)
 		w.At = slices.Sorted(slices.Values(q.At[name]))
 		v := lines.NewReader(w)
-		if err := s.read(ctx, dir, q.Handle, k, &gapReader{v: v, gap: k.Gap}); err != nil {
+		if err := read(ctx, from, k, &gapReader{v: v, gap: k.Gap}); err != nil {
 			return nil, err
 		}
 		v.Close()
@@ -174,141 +169,54 @@ func (a *Answer) bound() {
 	}
 }
 
-// find returns the manifest of an artifact that r may read now, and its open directory, which the caller must close.
-func (s *Store) find(handle string, r *Reader) (*Manifest, int, error) {
-	if _, ok := manifest.ParseHandle(handle); !ok || s == nil || s.dir < 0 || !r.mayName(handle) {
-		return nil, -1, ErrNotFound
+// find opens an artifact that r may read now. The caller must close it.
+func (s *Store) find(handle string, r *Reader) (*disk.Artifact, error) {
+	if _, ok := manifest.ParseHandle(handle); !ok || s == nil || !r.mayName(handle) {
+		return nil, ErrNotFound
 	}
-	m, dir, err := s.manifest(handle)
+	a, err := s.disk.Open(handle)
 	if err != nil {
 		if errors.Is(err, ErrCorrupt) && !s.owns(handle, r) {
 			err = ErrNotFound
 		}
-		return nil, -1, err
+		return nil, err
 	}
 	switch {
-	case !r.may(m):
+	case !r.may(a.Manifest):
 		err = ErrNotFound
-	case !s.now().Before(m.ExpiresAt):
-		err = fmt.Errorf("%w: it was kept until %s", ErrExpired, m.ExpiresAt.UTC().Format("2006-01-02 15:04:05 UTC"))
+	case !s.now().Before(a.Manifest.ExpiresAt):
+		err = fmt.Errorf("%w: it was kept until %s", ErrExpired, a.Manifest.ExpiresAt.UTC().Format("2006-01-02 15:04:05 UTC"))
 	default:
-		return m, dir, nil
+		return a, nil
 	}
-	unix.Close(dir)
-	return nil, -1, err
+	a.Close()
+	return nil, err
 }
 
-// manifest reads the manifest of an artifact, and returns its open directory, which the caller must close.
-func (s *Store) manifest(handle string) (*Manifest, int, error) {
-	dir, err := at.Open(s.dir, handle, at.Dir)
-	if err != nil {
-		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {
-			err = ErrNotFound
+// owns reports whether an artifact with an unreadable manifest belongs to r, according to its streams.
+func (s *Store) owns(handle string, r *Reader) bool {
+	if r.Owner {
+		return true
+	}
+	for _, name := range [...]string{Stdout, Stderr} {
+		mark, err := s.mark(handle, name)
+		if err == nil && subtle.ConstantTimeCompare(mark, manifest.Mark(handle, r.Principal)) == 1 {
+			return true
 		}
-		return nil, -1, err
 	}
-	f, err := openFile(dir, manifest.Name)
-	if err != nil {
-		unix.Close(dir)
-		return nil, -1, s.missing(handle, err)
-	}
-	m, err := manifest.Parse(handle, f)
-	f.Close()
-	if err != nil {
-		unix.Close(dir)
-		if errors.Is(err, manifest.ErrEmpty) {
-			return nil, -1, ErrNotFound
-		}
-		return nil, -1, fmt.Errorf("%w: manifest: %w", ErrCorrupt, err)
-	}
-	return m, dir, nil
+	return false
 }
 
-// missing returns the error for a file of an artifact that cannot be opened: ErrCorrupt, unless the artifact is being
-// removed.
-func (s *Store) missing(handle string, err error) error {
-	var st unix.Stat_t
-	if unix.Fstatat(s.dir, handle, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-		return ErrNotFound
-	}
-	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.EACCES) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", ErrCorrupt, err)
-}
-
-// read writes a stream to w. It returns an error if the stream differs from the manifest, and never unpacks more
-// bytes than that says.
-func (s *Store) read(ctx context.Context, dir int, handle string, k manifest.Stream, w io.Writer) error {
-	f, err := openFile(dir, manifest.FileOf(k.Name))
+// mark returns the owner's subfield from the header of a stream.
+func (s *Store) mark(handle, stream string) ([]byte, error) {
+	f, err := s.disk.OpenStream(handle, stream)
 	if err != nil {
-		return s.missing(handle, err)
+		return nil, err
 	}
 	defer f.Close()
-	corrupt := func(err error) error { return fmt.Errorf("%w: %s: %w", ErrCorrupt, k.Name, err) }
-	r, err := spool.Open(f)
+	gz, err := spool.Open(f)
 	if err != nil {
-		return corrupt(err)
+		return nil, err
 	}
-	if mark := r.Mark(); mark != nil && !bytes.Equal(mark, k.Mark) {
-		return corrupt(errors.New("it belongs to another principal or artifact"))
-	}
-	sum := sha256.New()
-	b := make([]byte, 64<<10)
-	for left := k.Bytes; ; {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n, err := r.Read(b)
-		if left -= int64(n); left < 0 {
-			return corrupt(errors.New("it is longer than the manifest says"))
-		}
-		sum.Write(b[:n])
-		if _, werr := w.Write(b[:n]); werr != nil {
-			return werr
-		}
-		switch {
-		case err == nil:
-			continue
-		case !errors.Is(err, io.EOF):
-			return corrupt(err)
-		case left > 0:
-			return corrupt(errors.New("it is shorter than the manifest says"))
-		case hex.EncodeToString(sum.Sum(nil)) != k.SHA256:
-			return corrupt(errors.New("SHA-256 differs"))
-		}
-		return nil
-	}
-}
-
-// A gapReader feeds a stored stream to a lines.Reader, with its gap in place of the marker.
-type gapReader struct {
-	v   *lines.Reader
-	gap *spool.Gap // nil: nothing was left out
-	at  int64
-}
-
-func (g *gapReader) Write(p []byte) (int, error) {
-	n := len(p)
-	if g.gap == nil {
-		_, _ = g.v.Write(p) // never fails
-		return n, nil
-	}
-	end := g.gap.Offset + g.gap.Marker
-	if g.at < g.gap.Offset {
-		head := p[:min(int64(len(p)), g.gap.Offset-g.at)]
-		_, _ = g.v.Write(head) // never fails
-		p = p[len(head):]
-	}
-	if g.at += int64(n - len(p)); len(p) > 0 && g.at == g.gap.Offset {
-		g.v.Gap(g.gap.Lines, g.gap.Line())
-	}
-	if g.at < end {
-		skip := min(int64(len(p)), end-g.at)
-		p = p[skip:]
-		g.at += skip
-	}
-	_, _ = g.v.Write(p) // never fails
-	g.at += int64(len(p))
-	return n, nil
+	return gz.Mark(), nil
 }

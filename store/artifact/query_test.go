@@ -284,11 +284,15 @@ func TestPowerCut(t *testing.T) {
 
 // TestRemovedWhileRead: reading an artifact that is being removed returns ErrNotFound, never ErrCorrupt.
 func TestRemovedWhileRead(t *testing.T) {
-	s := openStore(t, t.TempDir(), Options{})
+	dir := t.TempDir()
+	s := openStore(t, dir, Options{})
 	for range 100 {
 		h := put(t, s, mine(), "x", "").Handle()
 		removed := make(chan error)
-		go func() { removed <- s.remove(h) }()
+		go func() { // as an eviction does it
+			path, gone := filepath.Join(dir, storeName, h), filepath.Join(dir, storeName, gonePrefix+h)
+			removed <- errors.Join(os.Rename(path, gone), os.RemoveAll(gone))
+		}()
 		for {
 			_, _, err := content(s, ada, h)
 			if errors.Is(err, ErrNotFound) {

@@ -41,7 +41,7 @@ func TestFlood(t *testing.T) {
 					t.Fatalf("artifact %d of the principal with many was not stored", i)
 				}
 			}
-			s.sweep(t.Context())
+			s.disk.Sweep(t.Context())
 			for i, handle := range few {
 				if got, _, err := content(s, Reader{Principal: "token:few", Repos: ada.Repos}, handle); got != fmt.Sprint(i) || err != nil {
 					t.Errorf("artifact %d of the principal with few: %q, %v", i, got, err)
@@ -50,7 +50,7 @@ func TestFlood(t *testing.T) {
 			if _, _, err := content(s, Reader{Principal: "token:loud", Repos: ada.Repos}, loud); err != nil {
 				t.Errorf("the last of the principal with many: %v", err)
 			}
-			list, err := s.artifacts()
+			list, err := s.disk.List()
 			if u := total(list); err != nil || o.MaxCount > 0 && u.count > int64(o.MaxCount) || o.MaxBytes > 0 && u.bytes > o.MaxBytes {
 				t.Errorf("%+v, %v", u, err)
 			}
@@ -83,42 +83,7 @@ func TestShareOfOne(t *testing.T) {
 			t.Errorf("%s: %v", handle, err)
 		}
 	}
-	if list, err := s.artifacts(); err != nil || len(list) != 8 {
+	if list, err := s.disk.List(); err != nil || len(list) != 8 {
 		t.Errorf("%d artifacts, %v", len(list), err)
-	}
-}
-
-// TestEvictions: which principals' artifacts are evicted.
-func TestEvictions(t *testing.T) {
-	s := &Store{maxCount: 16, maxBytes: 1600}
-	list := func(owners string, bytes int64) (l []stored) {
-		for i, owner := range strings.Split(owners, "") {
-			l = append(l, stored{handle: fmt.Sprint(i), since: time.Unix(int64(i), 0), bytes: bytes, owner: owner})
-		}
-		return l
-	}
-	for _, tt := range []struct {
-		name      string
-		list      []stored
-		principal string
-		more      usage
-		want      string // owners of the victims
-		refused   bool
-	}{
-		{"one", list("aaaaaaaaaaaaaaaa", 1), "a", usage{1, 1}, "aa", false},
-		{"the largest owner", list("abababababababbb", 1), "a", usage{1, 1}, "ba", false},
-		{"the older of two", list("abababababababab", 1), "c", usage{1, 1}, "ab", false},
-		{"the principal itself", list("aaaaaabbbbbbbbbb", 1), "b", usage{1, 1}, "bb", false},
-		{"by bytes", append(list("aaaa", 300), list("bbbbbb", 10)...), "b", usage{1, 400}, "a", false},
-		{"above the share", append(list("aaaa", 150), list("bbbb", 10)...), "b", usage{1, 1100}, "", true},
-	} {
-		victims, err := s.evictions(tt.list, tt.principal, tt.more)
-		got := ""
-		for _, a := range victims {
-			got += a.owner
-		}
-		if got != tt.want || (err != nil) != tt.refused {
-			t.Errorf("%s: %q, %v", tt.name, got, err)
-		}
 	}
 }

@@ -3,6 +3,7 @@ package artifact
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"corral/job"
+	"corral/store/artifact/disk"
 	"corral/store/artifact/manifest"
 )
 
@@ -42,6 +44,36 @@ func openStore(t testing.TB, dir string, o Options) *Store {
 	}
 	t.Cleanup(s.Close)
 	return s
+}
+
+// Names on disk, which are part of the format.
+const (
+	storeName  = "artifacts"
+	quotaName  = ".usage"
+	quotaMagic = "corral 1"
+	tempPrefix = ".tmp-"
+	gonePrefix = ".del-"
+)
+
+// A usage is the number of artifacts and their size.
+type usage struct{ count, bytes int64 }
+
+// usageOf returns the usage that is recorded in a store.
+func usageOf(t testing.TB, dir string) usage {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, storeName, quotaName))
+	if err != nil || len(b) != len(quotaMagic)+16 || string(b[:len(quotaMagic)]) != quotaMagic {
+		t.Fatalf("%q, %v", b, err)
+	}
+	return usage{int64(binary.LittleEndian.Uint64(b[8:])), int64(binary.LittleEndian.Uint64(b[16:]))}
+}
+
+func total(list []disk.Entry) usage {
+	u := usage{count: int64(len(list))}
+	for _, a := range list {
+		u.bytes += a.Bytes
+	}
+	return u
 }
 
 // record returns the record of a successful job.
@@ -248,7 +280,7 @@ func TestTTL(t *testing.T) {
 	if list, _ := s.List(ada, 10); len(list) != 1 || list[0].ArtifactID != young {
 		t.Errorf("listed: %v", list)
 	}
-	s.sweep(context.Background())
+	s.disk.Sweep(context.Background())
 	if list := entries(t, dir); len(list) != 1 || list[0] != young {
 		t.Errorf("after the sweep: %q", list)
 	}
@@ -257,7 +289,7 @@ func TestTTL(t *testing.T) {
 	}
 	// The TTL is that of the store that committed the artifact, not of a store opened later.
 	s2 := openStore(t, dir, Options{Now: c.now, TTL: time.Minute})
-	s2.sweep(context.Background())
+	s2.disk.Sweep(context.Background())
 	if got, _, err := content(s2, ada, young); got != "young" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -291,12 +323,12 @@ func TestQuotaOfBytes(t *testing.T) {
 		if got := put(t, s, mine(), strings.Repeat("x", 1000*i), "").Captured(); got.Handle == "" {
 			t.Fatal(got.Reason)
 		}
-		list, err := s.artifacts()
+		list, err := s.disk.List()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if u := total(list); u.bytes > maxBytes || i > 30 && u.bytes < maxBytes/2 || s.quota.read() != u {
-			t.Fatalf("stored %+v, recorded %+v", u, s.quota.read())
+		if u := total(list); u.bytes > maxBytes || i > 30 && u.bytes < maxBytes/2 || usageOf(t, dir) != u {
+			t.Fatalf("stored %+v, recorded %+v", u, usageOf(t, dir))
 		}
 	}
 	tiny := openStore(t, t.TempDir(), Options{MaxBytes: 10 << 10})
@@ -307,7 +339,7 @@ func TestQuotaOfBytes(t *testing.T) {
 
 // TestInvalidUsageFile: an invalid usage file does no harm and is corrected.
 func TestInvalidUsageFile(t *testing.T) {
-	for _, nonsense := range []string{"", "x", strings.Repeat("\xff", quotaSize), quotaMagic + strings.Repeat("\x00", 16), quotaMagic + strings.Repeat("\xff", 16)} {
+	for _, nonsense := range []string{"", "x", strings.Repeat("\xff", 24), quotaMagic + strings.Repeat("\x00", 16), quotaMagic + strings.Repeat("\xff", 16)} {
 		c, dir := newClock(), t.TempDir()
 		s := openStore(t, dir, Options{Now: c.now, MaxCount: 4})
 		for range 3 {
@@ -319,8 +351,8 @@ func TestInvalidUsageFile(t *testing.T) {
 		if got := put(t, s, mine(), "x", "").Captured(); got.Handle == "" {
 			t.Errorf("%q: %s", nonsense, got.Reason)
 		}
-		s.sweep(context.Background())
-		if got := s.quota.read().count; got != 4 || len(entries(t, dir)) != 4 {
+		s.disk.Sweep(context.Background())
+		if got := usageOf(t, dir).count; got != 4 || len(entries(t, dir)) != 4 {
 			t.Errorf("%q: %d counted of %d", nonsense, got, len(entries(t, dir)))
 		}
 	}
@@ -353,7 +385,7 @@ func TestSweepKeepsRunningOutputs(t *testing.T) {
 		}
 	}
 	other := openStore(t, dir, Options{})
-	other.sweep(context.Background())
+	other.disk.Sweep(context.Background())
 	if list := entries(t, dir); len(list) != 1 || !strings.HasPrefix(list[0], tempPrefix+"runtime-") {
 		t.Fatalf("after the sweep: %q", list)
 	}
@@ -377,12 +409,14 @@ func TestFsyncEach(t *testing.T) {
 
 // TestGroups: more artifacts at once than a group keeps descriptors of can be synced and read.
 func TestGroups(t *testing.T) {
-	s := openStore(t, t.TempDir(), Options{})
+	dir := t.TempDir()
+	s := openStore(t, dir, Options{})
 	var handles []string
 	for range 60 {
 		handles = append(handles, put(t, s, mine(), "x", "").Handle())
 	}
-	s.syncer.sync()
+	s.Close() // syncs what has not been
+	s = openStore(t, dir, Options{})
 	for _, h := range handles {
 		if got, _, err := content(s, ada, h); got != "x" || err != nil {
 			t.Errorf("%q, %v", got, err)

@@ -1,98 +1,11 @@
-package artifact
+package disk
 
 import (
-	"context"
-	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"corral/store/artifact/manifest"
-	"corral/store/at"
 )
-
-// sweepEvery is the interval between sweeps.
-const sweepEvery = 5 * time.Minute
-
-func (s *Store) sweepAtIntervals(ctx context.Context) {
-	ticker := time.NewTicker(sweepEvery)
-	defer ticker.Stop()
-	s.sweep(ctx)
-	for {
-		select {
-		case <-ctx.Done():
-			s.clear()
-			return
-		case <-ticker.C:
-			s.sweep(ctx)
-		case <-s.taken:
-			s.makeRoomAhead()
-			s.clear()
-		}
-	}
-}
-
-// clear removes the files of unlinked artifacts.
-func (s *Store) clear() {
-	all, err := at.Names(s.dir, -1)
-	if err != nil {
-		return
-	}
-	for _, name := range all {
-		if strings.HasPrefix(name, gonePrefix) {
-			_ = removeDir(s.dir, name)
-		}
-	}
-}
-
-// sweep removes expired artifacts, what killed processes left, and artifacts beyond the quotas, and corrects the
-// recorded usage. What cannot be removed is left to the next sweep.
-func (s *Store) sweep(ctx context.Context) {
-	all, err := at.Names(s.dir, -1)
-	if err != nil {
-		return
-	}
-	for _, name := range all {
-		if ctx.Err() != nil {
-			return
-		}
-		switch at, ok := manifest.ParseHandle(name); {
-		case strings.HasPrefix(name, tempPrefix):
-			s.sweepTemp(name)
-		case ok && s.expired(name, at):
-			_ = s.remove(name)
-		}
-	}
-	_ = s.quota.update(func(usage) (usage, error) {
-		return s.makeRoom("", usage{})
-	})
-	s.clear()
-}
-
-// sweepTemp removes a temporary directory if the process that created it is gone and so holds no lock on it.
-func (s *Store) sweepTemp(name string) {
-	fd, err := at.Open(s.dir, name, at.Dir)
-	if err != nil {
-		return
-	}
-	defer unix.Close(fd)
-	if at.TryLock(fd) == nil {
-		_ = removeDir(s.dir, name)
-	}
-}
-
-// expired reports whether an artifact has expired. Without a readable manifest, its age decides.
-func (s *Store) expired(handle string, at time.Time) bool {
-	now := s.now()
-	m, dir, err := s.manifest(handle)
-	if err != nil {
-		return at.Add(s.ttl).Before(now)
-	}
-	unix.Close(dir)
-	s.owners.set(handle, m.Principal)
-	return !now.Before(m.ExpiresAt)
-}
 
 // A syncer syncs artifacts to disk in groups.
 type syncer struct {

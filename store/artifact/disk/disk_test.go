@@ -1,0 +1,209 @@
+package disk
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"corral/store/artifact/manifest"
+)
+
+// open opens a directory of artifacts; options that are not set have large values.
+func open(t *testing.T, dir string, o Options) *Dir {
+	t.Helper()
+	state, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer state.Close()
+	o.TTL, o.MaxCount, o.MaxBytes, o.Now = cmp.Or(o.TTL, time.Hour), cmp.Or(o.MaxCount, 1000), cmp.Or(o.MaxBytes, 1<<30), time.Now
+	d, err := Open(state, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return d
+}
+
+// put stores an artifact with that standard output, and returns its handle.
+func put(t *testing.T, d *Dir, stdout string) string {
+	t.Helper()
+	now := time.Now().Truncate(time.Millisecond)
+	handle, _ := manifest.NewHandle("repo", now)
+	temp, err := d.Prepare(handle).Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Drop(temp)
+	if _, err := io.WriteString(temp.Writer(0), stdout); err != nil {
+		t.Fatal(err)
+	}
+	hash := strings.Repeat("ab", 32)
+	m := &manifest.Manifest{
+		Version: manifest.Version, ArtifactID: handle, RepoID: "repo", Principal: "user:ada", CreatedAt: now, ExpiresAt: now.Add(time.Hour),
+		StdoutBytes: int64(len(stdout)), StdoutSHA256: hash, StderrSHA256: hash,
+	}
+	if err := d.Commit(temp, m, [2]int64{int64(len(stdout)), -1}); err != nil {
+		t.Fatal(err)
+	}
+	return handle
+}
+
+// TestCommit: a committed artifact is listed and can be opened, also by another process; a dropped one leaves nothing.
+func TestCommit(t *testing.T) {
+	dir := t.TempDir()
+	d, other := open(t, dir, Options{FsyncEach: true}), open(t, dir, Options{ReadOnly: true})
+	handle := put(t, d, "text")
+	dropped, err := d.Prepare("runtime-x-1-0123456789abcdef").Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Drop(dropped)
+	for _, d := range []*Dir{d, other} {
+		list, err := d.List()
+		if err != nil || len(list) != 1 || list[0].Handle != handle || list[0].Owner != "user:ada" || list[0].Bytes != 3*blockSize {
+			t.Errorf("%+v, %v", list, err)
+		}
+		a, err := d.Open(handle)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		f, err := a.Stream(manifest.Stdout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if b, err := io.ReadAll(f); err != nil || string(b) != "text" || a.Manifest.ArtifactID != handle {
+			t.Errorf("%q, %v", b, err)
+		}
+	}
+	if names, err := os.ReadDir(filepath.Join(dir, Name)); err != nil || len(names) != 2 { // and the usage
+		t.Errorf("%v, %v", names, err)
+	}
+	tiny := open(t, t.TempDir(), Options{MaxBytes: 1})
+	temp, err := tiny.Prepare(handle).Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tiny.Drop(temp)
+	if err := tiny.Commit(temp, &manifest.Manifest{ArtifactID: handle}, [2]int64{-1, -1}); err == nil {
+		t.Error("an artifact larger than the quota was stored")
+	}
+}
+
+// TestClosed: after Close, and without a directory, there are no artifacts.
+func TestClosed(t *testing.T) {
+	dir := t.TempDir()
+	d := open(t, dir, Options{})
+	handle := put(t, d, "x")
+	d.Close()
+	d.Close()
+	for name, d := range map[string]*Dir{"closed": d, "without a directory": open(t, t.TempDir(), Options{ReadOnly: true})} {
+		if list, err := d.List(); len(list) != 0 || err != nil {
+			t.Errorf("%s: %v, %v", name, list, err)
+		}
+		if _, err := d.Open(handle); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := d.OpenStream(handle, manifest.Stdout); err == nil {
+			t.Errorf("%s: a stream was opened", name)
+		}
+	}
+}
+
+// TestWrongUsageIsCorrected: a recorded usage that is too high is corrected, and evicts nothing.
+func TestWrongUsageIsCorrected(t *testing.T) {
+	d := open(t, t.TempDir(), Options{MaxCount: 256})
+	put(t, d, "x")
+	d.quota.write(usage{250, 1})
+	d.makeRoomAhead()
+	if list, err := d.List(); err != nil || len(list) != 1 || d.quota.read() != total(list) {
+		t.Errorf("%d artifacts remain, %v; the recorded usage is %+v", len(list), err, d.quota.read())
+	}
+}
+
+// TestMakeRoomAhead: nothing is evicted in advance while the quota is not nearly reached, or small.
+func TestMakeRoomAhead(t *testing.T) {
+	for limit, count := range map[int64]int{256: 240, 16: 16} {
+		d := open(t, t.TempDir(), Options{MaxCount: limit})
+		for range count {
+			put(t, d, "x")
+		}
+		d.makeRoomAhead()
+		if got := d.quota.read().count; got != int64(count) {
+			t.Errorf("%d of %d artifacts remain", got, count)
+		}
+	}
+}
+
+// TestUnlinkOnce: if two callers unlink the same artifact, exactly one gets mine = true.
+func TestUnlinkOnce(t *testing.T) {
+	d := open(t, t.TempDir(), Options{})
+	handle := put(t, d, "x")
+	first, err := d.unlink(handle)
+	second, again := d.unlink(handle)
+	if !first || second || err != nil || again != nil {
+		t.Errorf("%v, %v; then %v, %v", first, err, second, again)
+	}
+}
+
+// TestSyncClosesDescriptors: syncing closes the descriptors of artifacts.
+func TestSyncClosesDescriptors(t *testing.T) {
+	dir := t.TempDir()
+	d := open(t, dir, Options{})
+	for range 40 { // more than one group
+		put(t, d, "x")
+	}
+	d.syncer.sync()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list {
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.HasPrefix(to, filepath.Join(dir, Name, "runtime-")) {
+			t.Errorf("%s is open", to)
+		}
+	}
+}
+
+// TestEvictions: which principals' artifacts are evicted.
+func TestEvictions(t *testing.T) {
+	limit := usage{16, 1600}
+	list := func(owners string, bytes int64) (l []Entry) {
+		for i, owner := range strings.Split(owners, "") {
+			l = append(l, Entry{Handle: fmt.Sprint(i), Since: time.Unix(int64(i), 0), Bytes: bytes, Owner: owner})
+		}
+		return l
+	}
+	for _, tt := range []struct {
+		name      string
+		list      []Entry
+		principal string
+		more      usage
+		want      string // owners of the victims
+		refused   bool
+	}{
+		{"one", list("aaaaaaaaaaaaaaaa", 1), "a", usage{1, 1}, "aa", false},
+		{"the largest owner", list("abababababababbb", 1), "a", usage{1, 1}, "ba", false},
+		{"the older of two", list("abababababababab", 1), "c", usage{1, 1}, "ab", false},
+		{"the principal itself", list("aaaaaabbbbbbbbbb", 1), "b", usage{1, 1}, "bb", false},
+		{"by bytes", append(list("aaaa", 300), list("bbbbbb", 10)...), "b", usage{1, 400}, "a", false},
+		{"above the share", append(list("aaaa", 150), list("bbbb", 10)...), "b", usage{1, 1100}, "", true},
+	} {
+		victims, err := evictions(limit, tt.list, tt.principal, tt.more)
+		got := ""
+		for _, a := range victims {
+			got += a.Owner
+		}
+		if got != tt.want || (err != nil) != tt.refused {
+			t.Errorf("%s: %q, %v", tt.name, got, err)
+		}
+	}
+}

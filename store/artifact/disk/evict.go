@@ -1,0 +1,111 @@
+package disk
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"corral/store/at"
+)
+
+// makeRoom evicts artifacts until principal can store more, see evictions; their files are removed in the background.
+// The caller holds the quota's lock. It returns the remaining usage. If there is no room, it returns errShare and
+// evicts nothing.
+func (d *Dir) makeRoom(principal string, more usage) (usage, error) {
+	list, err := d.List()
+	if err != nil {
+		return usage{}, nil // the commit will report the error
+	}
+	u := total(list)
+	if u.count+more.count <= d.limit.count && u.bytes+more.bytes <= d.limit.bytes {
+		return u, nil
+	}
+	victims, err := evictions(d.limit, list, principal, more)
+	if err != nil {
+		return u, err
+	}
+	for _, a := range victims {
+		if _, err := d.unlink(a.Handle); err == nil {
+			u.count--
+			u.bytes -= a.Bytes
+		}
+	}
+	d.wakeSweeper()
+	return u, nil
+}
+
+// wakeSweeper makes the background goroutine remove the files of evicted artifacts and evict more if needed.
+func (d *Dir) wakeSweeper() {
+	select {
+	case d.taken <- struct{}{}:
+	default:
+	}
+}
+
+// crowded reports whether the quota by count is nearly reached, so that artifacts should be evicted in advance.
+// Otherwise a commit would have to examine every artifact while its reply waits. With a small quota each artifact is
+// kept as long as possible.
+func (d *Dir) crowded(u usage) bool {
+	return d.limit.count >= 256 && u.count > d.limit.count-d.limit.count/32
+}
+
+// makeRoomAhead evicts artifacts if the quota by count is nearly reached, without blocking commits.
+func (d *Dir) makeRoomAhead() {
+	var u usage
+	if d.quota.update(func(now usage) (usage, error) { u = now; return now, nil }) != nil || !d.crowded(u) {
+		return
+	}
+	list, err := d.listed(d.dated)
+	if err != nil {
+		return
+	}
+	if int64(len(list)) <= d.limit.count-d.limit.count/16 { // the recorded usage is wrong
+		_ = d.quota.update(func(usage) (usage, error) { return d.makeRoom("", usage{}) })
+		return
+	}
+	victims, err := evictions(d.limit, list, "", usage{})
+	if err != nil {
+		return
+	}
+	for _, a := range victims {
+		a = d.look(a.Handle, a.Since)
+		_ = d.quota.update(func(u usage) (usage, error) {
+			if mine, _ := d.unlink(a.Handle); mine {
+				u.count--
+				u.bytes -= a.Bytes
+			}
+			return u, nil
+		})
+	}
+}
+
+func total(list []Entry) usage {
+	u := usage{count: int64(len(list))}
+	for _, a := range list {
+		u.bytes += a.Bytes
+	}
+	return u
+}
+
+// unlink renames an artifact out of readers' sight; its files must still be removed. If several processes race,
+// exactly one gets mine = true.
+func (d *Dir) unlink(handle string) (mine bool, err error) {
+	gone := gonePrefix + handle
+	err = unix.Renameat(d.fd, handle, d.fd, gone)
+	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
+		_ = removeDir(d.fd, gone)
+		err = unix.Renameat(d.fd, handle, d.fd, gone)
+	}
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil // another process did it
+	}
+	return err == nil, at.Err("rename", handle, err)
+}
+
+// remove removes an artifact and its files.
+func (d *Dir) remove(handle string) error {
+	if _, err := d.unlink(handle); err != nil {
+		return err
+	}
+	return removeDir(d.fd, gonePrefix+handle)
+}

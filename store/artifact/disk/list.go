@@ -1,0 +1,100 @@
+package disk
+
+import (
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/store/artifact/manifest"
+	"corral/store/at"
+)
+
+// An Entry describes an artifact for the quotas.
+type Entry struct {
+	Handle string
+	Since  time.Time // when it was committed
+	Bytes  int64     // on disk
+	Owner  string    // principal; "" if the manifest is unreadable
+}
+
+// before reports whether a is older than b.
+func before(a, b Entry) bool {
+	if d := a.Since.Compare(b.Since); d != 0 {
+		return d < 0
+	}
+	return a.Handle < b.Handle
+}
+
+// List returns the artifacts, oldest first, by the time of their commit. The time in a handle is not
+// used: it is when the job began, and the output of a long job must not be old when it is stored.
+func (d *Dir) List() ([]Entry, error) { return d.listed(d.look) }
+
+// listed returns the artifacts as described by look, oldest first.
+func (d *Dir) listed(look func(handle string, begun time.Time) Entry) ([]Entry, error) {
+	if d.fd < 0 {
+		return nil, nil
+	}
+	all, err := at.Names(d.fd, -1)
+	if err != nil {
+		return nil, err
+	}
+	var list []Entry
+	for _, name := range all {
+		if at, ok := manifest.ParseHandle(name); ok {
+			a := look(name, at)
+			a.Owner = d.owner(name)
+			list = append(list, a)
+		}
+	}
+	slices.SortFunc(list, func(a, b Entry) int {
+		switch {
+		case before(a, b):
+			return -1
+		case before(b, a):
+			return 1
+		}
+		return 0
+	})
+	d.owners.only(list)
+	return list, nil
+}
+
+// look returns the commit time and size of an artifact whose job began at begun.
+func (d *Dir) look(handle string, begun time.Time) Entry {
+	a := Entry{Handle: handle, Since: begun, Bytes: blockSize}
+	fd, err := at.Open(d.fd, handle, at.Dir)
+	if err != nil {
+		return a
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) == nil {
+		a.Since = time.Unix(st.Mtim.Unix())
+	}
+	for _, name := range manifest.Files {
+		if n, err := fileSize(fd, name); err == nil {
+			a.Bytes += onDisk(n)
+		}
+	}
+	return a
+}
+
+// dated is look without the size.
+func (d *Dir) dated(handle string, begun time.Time) Entry {
+	a := Entry{Handle: handle, Since: begun}
+	var st unix.Stat_t
+	if unix.Fstatat(d.fd, handle, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		a.Since = time.Unix(st.Mtim.Unix())
+	}
+	return a
+}
+
+// date records the time of a commit as the modification time of the artifact's directory, in which no file is created
+// or removed any more. If it fails, the time is that of the last change in the directory.
+func (d *Dir) date(name string) {
+	now, err := unix.TimeToTimespec(d.now())
+	if err == nil {
+		_ = unix.UtimesNanoAt(d.fd, name, []unix.Timespec{now, now}, unix.AT_SYMLINK_NOFOLLOW)
+	}
+}

@@ -1,0 +1,107 @@
+package disk
+
+import (
+	"fmt"
+	"io"
+
+	"golang.org/x/sys/unix"
+
+	"corral/store/artifact/manifest"
+	"corral/store/at"
+)
+
+// A Temp is a directory that becomes an artifact, with its files, which are empty at first. It is locked while dir
+// is open, which shows other processes that its creator is alive.
+type Temp struct {
+	name  string // "" once it has become an artifact
+	dir   int
+	files [len(manifest.Files)]int
+}
+
+const (
+	tempPrefix = ".tmp-"
+	gonePrefix = ".del-"
+)
+
+// makeTemp creates a Temp. Before it is locked, another process's sweep may take it for a leftover and remove it;
+// it is then created again.
+func (d *Dir) makeTemp(handle string) (*Temp, error) {
+	var err error
+	for range 5 {
+		t := &Temp{name: tempPrefix + handle, dir: -1, files: [len(manifest.Files)]int{-1, -1, -1}}
+		if err = unix.Mkdirat(d.fd, t.name, at.DirMode); err != nil {
+			return nil, at.Err("mkdir", t.name, err)
+		}
+		if err = t.fill(d.fd); err == nil {
+			return t, nil
+		}
+		d.Drop(t)
+	}
+	return nil, fmt.Errorf("cannot create a temporary directory: %w", err)
+}
+
+func (t *Temp) fill(store int) (err error) {
+	if t.dir, err = at.Open(store, t.name, at.Dir); err != nil {
+		return err
+	}
+	if err = at.TryLock(t.dir); err != nil {
+		return err
+	}
+	for i, name := range manifest.Files { // ENOENT if a sweep removed the directory
+		if t.files[i], err = at.Open(t.dir, name, makeFlags); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Writer returns a writer to a file, by its index in manifest.Files. It must not be used after Commit or Drop.
+func (t *Temp) Writer(i int) io.Writer { return fdWriter(t.files[i]) }
+
+// fds returns the descriptors of t, files before their directory.
+func (t *Temp) fds() []int { return append(t.files[:len(t.files):len(t.files)], t.dir) }
+
+// hand returns the descriptors and passes their ownership to the caller.
+func (t *Temp) hand() []int {
+	fds := t.fds()
+	t.dir, t.files = -1, [len(manifest.Files)]int{-1, -1, -1}
+	return fds
+}
+
+// Drop closes t, and removes it unless it has become an artifact.
+func (d *Dir) Drop(t *Temp) {
+	if t.name != "" {
+		_ = removeDir(d.fd, t.name) // if it fails, the next sweep removes it
+	}
+	for _, fd := range t.fds() {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+}
+
+// A Pending is a Temp that is being created while the job runs: creating files takes a file system longer than
+// writing them.
+type Pending struct {
+	done chan struct{}
+	temp *Temp // after done is closed, one of temp and err is nil
+	err  error
+}
+
+// Prepare begins to create a Temp for the artifact with that handle. Its result must be passed to Commit or Drop.
+func (d *Dir) Prepare(handle string) *Pending {
+	p := &Pending{done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		if p.temp, p.err = d.makeTemp(handle); p.err == nil && d.syncer != nil {
+			d.syncer.wind() // start the timer now rather than while a reply waits: setting a timer wakes the thread that waits for timers
+		}
+	}()
+	return p
+}
+
+// Wait returns the Temp once it is created.
+func (p *Pending) Wait() (*Temp, error) {
+	<-p.done
+	return p.temp, p.err
+}
