@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"corral/internal/calls"
+	"corral/internal/jsonrpc"
 	"corral/internal/strictjson"
 	"corral/internal/text"
 )
@@ -154,7 +155,7 @@ func (c *client) handle(line []byte) {
 		c.refuse(m.id, f)
 	case m.id == nil: // notifications are ignored
 	case c.isPending(m.id):
-		c.refuse(m.id, faultOf(codeRequest, "a request with id %s is still pending: use another id", text.Line(string(m.id), maxWord)))
+		c.refuse(m.id, jsonrpc.Errorf(jsonrpc.CodeRequest, "a request with id %s is still pending: use another id", text.Line(string(m.id), maxWord)))
 	default:
 		if f := c.serve(&m); f != nil {
 			c.refuse(m.id, f)
@@ -163,12 +164,12 @@ func (c *client) handle(line []byte) {
 }
 
 // serve answers a request, or starts the process that will answer it. If it returns a fault, it did neither.
-func (c *client) serve(m *message) *fault {
+func (c *client) serve(m *message) *jsonrpc.Error {
 	switch {
 	case m.method == "initialize":
 		return c.initialize(m)
 	case !c.initialized:
-		return faultOf(codeRequest, "Not initialized")
+		return jsonrpc.Errorf(jsonrpc.CodeRequest, "Not initialized")
 	}
 	for _, method := range methods() {
 		if method.name == m.method {
@@ -179,7 +180,7 @@ func (c *client) serve(m *message) *fault {
 }
 
 // recordFault logs a request to start a process if it failed.
-func (c *client) recordFault(f *family, m *message, wrong *fault) *fault {
+func (c *client) recordFault(f *family, m *message, wrong *jsonrpc.Error) *jsonrpc.Error {
 	if wrong != nil && m.method == f.name {
 		c.begin(f, m).End(c.ctx, c.s.Log, 0, strconv.Itoa(wrong.Code))
 	}
@@ -187,9 +188,9 @@ func (c *client) recordFault(f *family, m *message, wrong *fault) *fault {
 }
 
 // initialize serves the first request of a connection.
-func (c *client) initialize(m *message) *fault {
+func (c *client) initialize(m *message) *jsonrpc.Error {
 	if c.initialized {
-		return faultOf(codeRequest, "Already initialized")
+		return jsonrpc.Errorf(jsonrpc.CodeRequest, "Already initialized")
 	}
 	r := read(m.params)
 	info := r.object("clientInfo", r.required("clientInfo"))
@@ -231,10 +232,10 @@ func printable(s string) string {
 // wants reports whether the client accepts notifications of a method.
 func (c *client) wants(method string) bool { return !slices.Contains(c.muted, method) }
 
-func (c *client) refuse(id json.RawMessage, f *fault) { c.out.answer(errorOf(id, f)) }
+func (c *client) refuse(id json.RawMessage, f *jsonrpc.Error) { c.out.answer(dialect.Error(id, f)) }
 
 func (c *client) reply(id json.RawMessage, result any) {
-	c.out.answer(answerOf(id, strictjson.Encode(result)))
+	c.out.answer(dialect.Result(id, strictjson.Encode(result)))
 }
 
 // empty is the result {}.
@@ -243,30 +244,30 @@ type empty struct{}
 func (c *client) isPending(id json.RawMessage) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.pending[idKey(id)]
+	return c.pending[jsonrpc.Key(id)]
 }
 
 // addPending records the id of a request that will be answered later.
 func (c *client) addPending(id json.RawMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pending[idKey(id)] = true
+	c.pending[jsonrpc.Key(id)] = true
 }
 
 // answerPending sends the answer to a pending request. From then on its id may be reused.
 func (c *client) answerPending(id json.RawMessage, text []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.pending, idKey(id))
+	delete(c.pending, jsonrpc.Key(id))
 	c.out.answer(text)
 }
 
 // find returns the process that the client gave name to.
-func (c *client) find(f *family, name string) (*process, *fault) {
+func (c *client) find(f *family, name string) (*process, *jsonrpc.Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p := c.processes[handle{family: f, name: name}]; p != nil {
 		return p, nil
 	}
-	return nil, faultOf(codeRequest, "%s %s", f.unknown, quoted(name))
+	return nil, jsonrpc.Errorf(jsonrpc.CodeRequest, "%s %s", f.unknown, quoted(name))
 }

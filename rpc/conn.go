@@ -1,9 +1,10 @@
 package rpc
 
 import (
-	"errors"
 	"iter"
 	"slices"
+
+	"corral/internal/jsonrpc"
 )
 
 // A Conn carries the messages of one client. Each message is one JSON text without a line break: a line on a pipe or a
@@ -33,7 +34,7 @@ type Conn interface {
 const MaxMessage = 10 << 20
 
 // ErrTooLong reports that a message exceeded MaxMessage and was skipped. The client gets an error response without an id.
-var ErrTooLong = errors.New("message too long")
+var ErrTooLong = jsonrpc.ErrTooLong
 
 // A Caller identifies the peer of a connection, as authenticated by the transport.
 type Caller struct {

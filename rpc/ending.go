@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"corral/internal/jsonrpc"
 	"corral/internal/strictjson"
 	"corral/internal/text"
 	"corral/job"
@@ -26,7 +27,7 @@ const (
 
 // An outcome is the result of a process.
 type outcome struct {
-	fault  *fault // the process was not started, or corral failed; else nil
+	fault  *jsonrpc.Error // the process was not started, or corral failed; else nil
 	exit   int
 	record *job.Record // may be nil if fault is set
 }
@@ -37,18 +38,18 @@ func (p *process) outcome(ctx context.Context, record *job.Record, err error) *o
 	switch {
 	case err != nil:
 		p.c.s.log(ctx, "process failed", "request", p.request.ID, "principal", p.request.Principal, "error", err.Error())
-		e.exit, e.fault = -1, faultOf(codeInternal, "exec failed: %s", text.Line(err.Error(), maxSaid))
+		e.exit, e.fault = -1, jsonrpc.Errorf(jsonrpc.CodeInternal, "exec failed: %s", text.Line(err.Error(), maxSaid))
 	case errors.Is(context.Cause(ctx), errBudget) && p.out.overflow.Load():
 		e.exit = exitKilled
-		e.fault = faultOf(codeInternal, "the output does not fit into the server's budget of %d bytes: lower outputBytesCap, or stream it with streamStdoutStderr", p.c.s.budget())
+		e.fault = jsonrpc.Errorf(jsonrpc.CodeInternal, "the output does not fit into the server's budget of %d bytes: lower outputBytesCap, or stream it with streamStdoutStderr", p.c.s.budget())
 	case record.Status == job.Denied:
 		e.exit, e.fault = exitNoExec, p.denied(record)
 	case record.Refusal != nil:
 		e.exit, e.fault = record.Result.ExitCode, p.unspawned(record.Refusal)
 	case record.Message != "" && record.Status == job.Failure:
-		e.exit, e.fault = record.Result.ExitCode, faultOf(codeInternal, "%s: %s", p.family.unspawned, text.Line(record.Message, maxSaid))
+		e.exit, e.fault = record.Result.ExitCode, jsonrpc.Errorf(jsonrpc.CodeInternal, "%s: %s", p.family.unspawned, text.Line(record.Message, maxSaid))
 	case record.Status == job.Lost:
-		e.exit, e.fault = -1, faultOf(codeInternal, "exec failed: the supervisor ended while the command ran")
+		e.exit, e.fault = -1, jsonrpc.Errorf(jsonrpc.CodeInternal, "exec failed: the supervisor ended while the command ran")
 	default:
 		e.exit = exitCode(record)
 	}
@@ -81,22 +82,22 @@ func exitCode(r *job.Record) int {
 }
 
 // denied converts a denial by the policy, the queue or the supervisor to a fault.
-func (p *process) denied(r *job.Record) *fault {
+func (p *process) denied(r *job.Record) *jsonrpc.Error {
 	d := &r.Decision
 	reasons := text.Line(strings.Join(d.Reasons, "; "), maxSaid)
 	switch {
 	case d.Rule == "repo":
-		return faultOf(codeRequest, "cwd %s is not in a served repository", quoted(text.Cut(p.dir, maxWord)))
+		return jsonrpc.Errorf(jsonrpc.CodeRequest, "cwd %s is not in a served repository", quoted(text.Cut(p.dir, maxWord)))
 	case p.hasNUL():
-		return faultOf(codeInternal, "%s: nul byte found in provided data", p.family.unspawned)
+		return jsonrpc.Errorf(jsonrpc.CodeInternal, "%s: nul byte found in provided data", p.family.unspawned)
 	case d.Rule == "arguments":
 		return p.errno(syscall.E2BIG)
 	case r.Refusal != nil && r.Refusal.Step == "cwd" && r.Refusal.Errno != 0 && r.Refusal.Errno != int(syscall.EXDEV):
 		return p.errno(syscall.Errno(r.Refusal.Errno))
 	case d.Rule == "concurrency":
-		return faultOf(codeBusy, "%s", reasons)
+		return jsonrpc.Errorf(codeBusy, "%s", reasons)
 	}
-	f := faultOf(codeRequest, "%s denied: %s", p.family.name, reasons)
+	f := jsonrpc.Errorf(jsonrpc.CodeRequest, "%s denied: %s", p.family.name, reasons)
 	f.Data = struct {
 		Rule string `json:"rule"`
 		Hash string `json:"auditHash"`
@@ -117,22 +118,22 @@ func (p *process) hasNUL() bool {
 }
 
 // unspawned converts a refusal by the supervisor to a fault.
-func (p *process) unspawned(r *job.Refusal) *fault {
+func (p *process) unspawned(r *job.Refusal) *jsonrpc.Error {
 	switch {
 	case r.Errno != 0:
 		return p.errno(syscall.Errno(r.Errno))
 	case r.Step == "payload":
 		return p.errno(syscall.E2BIG)
 	}
-	return faultOf(codeInternal, "%s: %s", p.family.unspawned, text.Line(r.Error(), maxSaid))
+	return jsonrpc.Errorf(jsonrpc.CodeInternal, "%s: %s", p.family.unspawned, text.Line(r.Error(), maxSaid))
 }
 
 // errno returns a kernel error in the form that Rust's std::io::Error has, with the text of strerror(3). Go's texts
 // differ from those only in the case of the first letter.
-func (p *process) errno(e syscall.Errno) *fault {
+func (p *process) errno(e syscall.Errno) *jsonrpc.Error {
 	words := []rune(e.Error())
 	words[0] = unicode.ToUpper(words[0])
-	return faultOf(codeInternal, "%s: %s (os error %d)", p.family.unspawned, string(words), int(e))
+	return jsonrpc.Errorf(jsonrpc.CodeInternal, "%s: %s (os error %d)", p.family.unspawned, string(words), int(e))
 }
 
 // execResult is the result of command/exec.
@@ -184,10 +185,10 @@ func (e *outcome) extension() extension {
 // answer returns the response to command/exec.
 func (e *outcome) answer(p *process) iter.Seq[[]byte] {
 	if e.fault != nil {
-		return inPieces(errorOf(p.requestID, e.fault))
+		return inPieces(dialect.Error(p.requestID, e.fault))
 	}
 	stdout, stderr := p.out.stream(0), p.out.stream(1)
-	frame := answerOf(p.requestID, strictjson.Encode(execResult{
+	frame := dialect.Result(p.requestID, strictjson.Encode(execResult{
 		ExitCode: e.exit, StdoutTruncated: stdout.cut, StderrTruncated: stderr.cut, extension: e.extension(),
 	}))
 	return inPieces(frame, named{name: "stdout", text: stdout.whole()}, named{name: "stderr", text: stderr.whole()})
@@ -197,7 +198,7 @@ func (e *outcome) answer(p *process) iter.Seq[[]byte] {
 // is appended to stderr, as a shell would print it.
 func (e *outcome) exitedNote(p *process) iter.Seq[[]byte] {
 	stdout, stderr := p.out.stream(0), p.out.stream(1)
-	frame := noteOf(p.family.exited, exitedParams{
+	frame := dialect.Notification(p.family.exited, exitedParams{
 		Handle: p.id, ExitCode: e.exit, StdoutCap: stdout.cut, StderrCap: stderr.cut,
 		DrainTimed: stdout.drainTimedOut || stderr.drainTimedOut, extension: e.extension(),
 	})

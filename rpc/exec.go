@@ -5,11 +5,12 @@ import (
 	"path/filepath"
 	"strings"
 
+	"corral/internal/jsonrpc"
 	"corral/job"
 )
 
 // exec serves command/exec.
-func (c *client) exec(f *family, m *message) *fault {
+func (c *client) exec(f *family, m *message) *jsonrpc.Error {
 	r := read(m.params)
 	l := &launch{family: f, engine: c.s.Engine, cap: defaultCap}
 	l.readCommon(r, r.required("command"))
@@ -28,18 +29,18 @@ func (c *client) exec(f *family, m *message) *fault {
 	}
 	switch {
 	case len(l.request.Command) == 0:
-		return faultOf(codeRequest, "command must not be empty")
+		return jsonrpc.Errorf(jsonrpc.CodeRequest, "command must not be empty")
 	case (l.stdin || l.stream) && !l.named:
-		return faultOf(codeRequest, "command/exec tty or streaming requires a client-supplied processId")
+		return jsonrpc.Errorf(jsonrpc.CodeRequest, "command/exec tty or streaming requires a client-supplied processId")
 	}
 	if fault := l.setSize(size, hasSize); fault != nil {
 		return fault
 	}
 	switch {
 	case endless && hasTimeout:
-		return faultOf(codeParams, "command/exec cannot set both timeoutMs and disableTimeout")
+		return jsonrpc.Errorf(jsonrpc.CodeParams, "command/exec cannot set both timeoutMs and disableTimeout")
 	case uncapped && hasCap:
-		return faultOf(codeParams, "command/exec cannot set both outputBytesCap and disableOutputCap")
+		return jsonrpc.Errorf(jsonrpc.CodeParams, "command/exec cannot set both outputBytesCap and disableOutputCap")
 	}
 	if fault := l.setTimeout(timeout, hasTimeout, endless); fault != nil {
 		return fault
@@ -52,9 +53,9 @@ func (c *client) exec(f *family, m *message) *fault {
 	}
 	switch {
 	case profile && policy.kind != "":
-		return faultOf(codeRequest, "`permissionProfile` cannot be combined with `sandboxPolicy`")
+		return jsonrpc.Errorf(jsonrpc.CodeRequest, "`permissionProfile` cannot be combined with `sandboxPolicy`")
 	case profile:
-		return faultOf(codeRequest, "`permissionProfile` is not supported: use `sandboxPolicy`")
+		return jsonrpc.Errorf(jsonrpc.CodeRequest, "`permissionProfile` is not supported: use `sandboxPolicy`")
 	}
 	if fault := c.s.apply(policy, &c.who, l); fault != nil {
 		return fault
@@ -63,7 +64,7 @@ func (c *client) exec(f *family, m *message) *fault {
 }
 
 // spawn serves process/spawn, which has no sandboxPolicy: the repository's settings apply.
-func (c *client) spawn(f *family, m *message) *fault {
+func (c *client) spawn(f *family, m *message) *jsonrpc.Error {
 	r := read(m.params)
 	l := &launch{family: f, engine: c.s.Engine, cap: defaultCap, named: true}
 	l.readCommon(r, r.required("command"))
@@ -80,9 +81,9 @@ func (c *client) spawn(f *family, m *message) *fault {
 	case !filepath.IsAbs(dir):
 		return invalid("`cwd` must be an absolute path")
 	case len(l.request.Command) == 0:
-		return faultOf(codeRequest, "command must not be empty")
+		return jsonrpc.Errorf(jsonrpc.CodeRequest, "command must not be empty")
 	case l.id == "":
-		return faultOf(codeRequest, "processHandle must not be empty")
+		return jsonrpc.Errorf(jsonrpc.CodeRequest, "processHandle must not be empty")
 	}
 	l.dir = filepath.Clean(dir)
 	if fault := l.setSize(size, hasSize); fault != nil {
@@ -110,7 +111,7 @@ func (r *reader) terminal() (size job.Size, given bool) {
 }
 
 // write serves command/exec/write and process/writeStdin.
-func (c *client) write(f *family, m *message) *fault {
+func (c *client) write(f *family, m *message) *jsonrpc.Error {
 	r := read(m.params)
 	id := r.name(f.id, r.required(f.id))
 	delta := r.optional("deltaBase64")
@@ -120,14 +121,14 @@ func (c *client) write(f *family, m *message) *fault {
 		return r.fault
 	}
 	if delta == nil && !last {
-		return faultOf(codeParams, "%s", f.noInput)
+		return jsonrpc.Errorf(jsonrpc.CodeParams, "%s", f.noInput)
 	}
 	data, err := base64.StdEncoding.Strict().DecodeString(text)
 	if n := strings.IndexAny(text, "\r\n"); n >= 0 { // the decoder ignores line breaks
 		err = base64.CorruptInputError(n)
 	}
 	if err != nil {
-		return faultOf(codeParams, "invalid deltaBase64: %v", err)
+		return jsonrpc.Errorf(jsonrpc.CodeParams, "invalid deltaBase64: %v", err)
 	}
 	p, fault := c.find(f, id)
 	if fault != nil {
@@ -137,7 +138,7 @@ func (c *client) write(f *family, m *message) *fault {
 }
 
 // resize serves command/exec/resize and process/resizePty.
-func (c *client) resize(f *family, m *message) *fault {
+func (c *client) resize(f *family, m *message) *jsonrpc.Error {
 	r := read(m.params)
 	id := r.name(f.id, r.required(f.id))
 	size := r.size("size", r.required("size"))
@@ -152,7 +153,7 @@ func (c *client) resize(f *family, m *message) *fault {
 		return fault
 	}
 	if !p.tty {
-		return faultOf(codeRequest, "failed to resize PTY: process is not attached to a PTY")
+		return jsonrpc.Errorf(jsonrpc.CodeRequest, "failed to resize PTY: process is not attached to a PTY")
 	}
 	p.screen.resize(size)
 	c.reply(m.id, empty{})
@@ -160,7 +161,7 @@ func (c *client) resize(f *family, m *message) *fault {
 }
 
 // terminate serves command/exec/terminate and process/kill.
-func (c *client) terminate(f *family, m *message) *fault {
+func (c *client) terminate(f *family, m *message) *jsonrpc.Error {
 	r := read(m.params)
 	id := r.name(f.id, r.required(f.id))
 	if r.fault != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"corral/internal/jsonrpc"
 	"corral/job"
 )
 
@@ -265,7 +266,7 @@ func TestRepos(t *testing.T) {
 	go p.read()
 	p.must("initialize", `{"clientInfo":{"name":"x"}}`)
 	p.must("command/exec", `{"command":["true"],"cwd":"/srv/other"}`)
-	if m := p.answer(p.ask("command/exec", `{"command":["true"]}`)); m.Error == nil || m.Error.Code != codeRequest {
+	if m := p.answer(p.ask("command/exec", `{"command":["true"]}`)); m.Error == nil || m.Error.Code != jsonrpc.CodeRequest {
 		t.Error(m.raw)
 	}
 	if w.reqs[0].Principal != "token:ci" || w.reqs[0].Session != "s" || len(w.denied) != 1 {

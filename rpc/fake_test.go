@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"corral/internal/jsonrpc"
 	"corral/internal/test/sandboxtest"
 )
 
@@ -97,7 +98,7 @@ type arrival struct {
 		Drain         *bool  `json:"outputDrainTimedOut"`
 	} `json:"params"`
 	Result json.RawMessage `json:"result"`
-	Error  *fault          `json:"error"`
+	Error  *jsonrpc.Error  `json:"error"`
 	raw    string
 }
 

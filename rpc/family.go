@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"corral/internal/jsonrpc"
 	"corral/job"
 )
 
@@ -40,9 +41,9 @@ var processFamily = &family{
 }
 
 // checkSize refuses a terminal size of zero rows or columns.
-func (f *family) checkSize(size job.Size) *fault {
+func (f *family) checkSize(size job.Size) *jsonrpc.Error {
 	if size.Rows == 0 || size.Cols == 0 {
-		return faultOf(codeParams, "%s", f.badSize)
+		return jsonrpc.Errorf(jsonrpc.CodeParams, "%s", f.badSize)
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"corral/internal/jsonrpc"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -51,7 +53,7 @@ type input struct {
 func newInput(s *Server) *input { return &input{s: s, wake: make(chan struct{}, 1)} }
 
 // put queues a chunk, which is answered now or later, or refuses it.
-func (i *input) put(k chunk) *fault {
+func (i *input) put(k chunk) *jsonrpc.Error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if len(k.data) == 0 && !k.last || i.closed && len(k.data) == 0 {
@@ -59,10 +61,10 @@ func (i *input) put(k chunk) *fault {
 		return nil
 	}
 	if i.closed {
-		return faultOf(codeRequest, "stdin is already closed")
+		return jsonrpc.Errorf(jsonrpc.CodeRequest, "stdin is already closed")
 	}
 	if i.waiting+len(k.data) > maxInput || !i.s.reserve(len(k.data)+chunkOverhead) {
-		return faultOf(codeBusy, "%d bytes of input are queued for the process: wait until earlier writes are answered", i.waiting)
+		return jsonrpc.Errorf(codeBusy, "%d bytes of input are queued for the process: wait until earlier writes are answered", i.waiting)
 	}
 	i.waiting += len(k.data) + chunkOverhead
 	i.closed = k.last

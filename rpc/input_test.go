@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"corral/internal/jsonrpc"
 	"corral/internal/strictjson"
 	"corral/job"
 )
@@ -38,7 +39,7 @@ func TestInput(t *testing.T) {
 	p.must("command/exec/write", `{"processId":"c","closeStdin":true}`)
 	p.must("command/exec/write", `{"processId":"c","closeStdin":true}`)
 	m := p.answer(p.ask("command/exec/write", `{"processId":"c","deltaBase64":"YQ=="}`))
-	if m.Error == nil || m.Error.Code != codeRequest || m.Error.Message != "stdin is already closed" {
+	if m.Error == nil || m.Error.Code != jsonrpc.CodeRequest || m.Error.Message != "stdin is already closed" {
 		t.Error(m.raw)
 	}
 	p.must("command/exec/terminate", `{"processId":"c"}`)
@@ -95,7 +96,7 @@ func TestBudget(t *testing.T) {
 	s.Budget = 3 << 20
 	p := initialized(t, s)
 	m := p.answer(p.ask("command/exec", `{"command":["yes"],"disableOutputCap":true}`))
-	if m.Error == nil || m.Error.Code != codeInternal || !strings.HasPrefix(m.Error.Message, "the output does not fit into the server's budget of 3145728 bytes: ") {
+	if m.Error == nil || m.Error.Code != jsonrpc.CodeInternal || !strings.HasPrefix(m.Error.Message, "the output does not fit into the server's budget of 3145728 bytes: ") {
 		t.Errorf("%.300s", m.raw)
 	}
 	r := p.result(p.ask("command/exec", `{"command":["write","2000000"],"disableOutputCap":true}`))

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"corral/internal/jsonrpc"
 	"corral/job"
 )
 
@@ -31,9 +32,9 @@ func (l *launch) readCommon(r *reader, command json.RawMessage) {
 	l.request.Env = r.environment("env")
 }
 
-func (l *launch) setSize(size job.Size, given bool) *fault {
+func (l *launch) setSize(size job.Size, given bool) *jsonrpc.Error {
 	if given && !l.tty {
-		return faultOf(codeParams, "%s", l.family.noSize)
+		return jsonrpc.Errorf(jsonrpc.CodeParams, "%s", l.family.noSize)
 	}
 	if given {
 		if f := l.family.checkSize(size); f != nil {
@@ -52,11 +53,11 @@ func (l *launch) setSize(size job.Size, given bool) *fault {
 
 // setTimeout sets the timeout. The operator may lower a default without an error, but not a timeout that the client gave:
 // so a default goes into Usual instead of Limits.
-func (l *launch) setTimeout(ms int64, given, endless bool) *fault {
+func (l *launch) setTimeout(ms int64, given, endless bool) *jsonrpc.Error {
 	const maxMs = int64(365 * 24 * time.Hour / time.Millisecond) // maximum of job.Limits
 	switch {
 	case given && ms < 0:
-		return faultOf(codeParams, "%s timeoutMs must be non-negative, got %d", l.family.name, ms)
+		return jsonrpc.Errorf(jsonrpc.CodeParams, "%s timeoutMs must be non-negative, got %d", l.family.name, ms)
 	case given:
 		l.request.Limits.Wall = time.Duration(min(max(ms, 1), maxMs)) * time.Millisecond
 	case endless:

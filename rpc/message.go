@@ -3,23 +3,14 @@ package rpc
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
-	"slices"
-	"strconv"
 
 	"corral/internal/calls"
+	"corral/internal/jsonrpc"
 	"corral/internal/strictjson"
-	"corral/internal/text"
 )
 
-// Error codes of JSON-RPC, and codeBusy from the range reserved for servers.
-const (
-	codeParse    = -32700
-	codeRequest  = -32600
-	codeParams   = -32602
-	codeInternal = -32603
-	codeBusy     = -32001
-)
+// codeBusy is from the range reserved for servers.
+const codeBusy = -32001
 
 const (
 	maxID   = 1024 // bytes of a request id (in JSON) and of a process id
@@ -27,20 +18,12 @@ const (
 	maxSaid = 500  // bytes of an error or a reason quoted in a message
 )
 
-// A fault is the error of a request that was not served.
-type fault struct {
-	Code    int    `json:"code"`
-	Message string `json:"message"`
-	Data    any    `json:"data,omitempty"`
-}
-
-func faultOf(code int, format string, values ...any) *fault {
-	return &fault{Code: code, Message: text.Lines(fmt.Sprintf(format, values...))}
-}
+// dialect is the form of this protocol's messages, which omit the "jsonrpc" member.
+var dialect = jsonrpc.Dialect{MaxID: maxID, Integers: true}
 
 // invalid returns the fault of a malformed request.
-func invalid(format string, values ...any) *fault {
-	return faultOf(codeRequest, "Invalid request: "+format, values...)
+func invalid(format string, values ...any) *jsonrpc.Error {
+	return jsonrpc.Errorf(jsonrpc.CodeRequest, "Invalid request: "+format, values...)
 }
 
 // A message is a request, a notification or an answer from a client; id is nil unless it is a request.
@@ -52,11 +35,11 @@ type message struct {
 }
 
 // parse decodes one message. If it returns a fault, m.id is the id to answer with, or nil if none was read.
-func parse(text []byte) (m message, f *fault) {
+func parse(text []byte) (m message, f *jsonrpc.Error) {
 	wrong, _ := strictjson.Checker{}.Check(text)
 	switch {
 	case wrong != nil && wrong.Syntax:
-		return m, faultOf(codeParse, "Parse error: %v", wrong)
+		return m, jsonrpc.Errorf(jsonrpc.CodeParse, "Parse error: %v", wrong)
 	case wrong != nil:
 		return m, invalid("%v", wrong)
 	}
@@ -69,9 +52,9 @@ func parse(text []byte) (m message, f *fault) {
 	for _, e := range top {
 		switch e.Key {
 		case "id":
-			hasID, m.id = true, idOf(e.Value)
+			hasID, m.id = true, dialect.ID(e.Value)
 		case "method":
-			m.method = stringOf(e.Value)
+			m.method = jsonrpc.String(e.Value)
 		case "params":
 			m.params = e.Value
 		case "trace":
@@ -98,15 +81,15 @@ func traceOf(raw json.RawMessage) (parent, state string) {
 	for _, e := range strictjson.Entries(raw) {
 		switch e.Key {
 		case "traceparent":
-			parent = stringOf(e.Value)
+			parent = jsonrpc.String(e.Value)
 		case "tracestate":
-			state = stringOf(e.Value)
+			state = jsonrpc.String(e.Value)
 		}
 	}
 	return parent, state
 }
 
-func (m *message) checkParams() *fault {
+func (m *message) checkParams() *jsonrpc.Error {
 	switch {
 	case isNull(m.params):
 		m.params = nil
@@ -116,52 +99,4 @@ func (m *message) checkParams() *fault {
 	return nil
 }
 
-// idOf returns raw if it is a valid id, else nil.
-func idOf(raw json.RawMessage) json.RawMessage {
-	if len(raw) > maxID {
-		return nil
-	}
-	if raw[0] == '"' {
-		return raw
-	}
-	if _, err := strconv.ParseInt(string(raw), 10, 64); err != nil {
-		return nil
-	}
-	return raw
-}
-
-// idKey returns the same key for equal ids, for example "a" and "\u0061".
-func idKey(raw json.RawMessage) string {
-	if raw[0] == '"' {
-		return `"` + strictjson.Unquote(raw)
-	}
-	return string(raw)
-}
-
-// stringOf returns the value of a JSON string, or "" if raw is not a string.
-func stringOf(raw json.RawMessage) string {
-	if raw[0] != '"' {
-		return ""
-	}
-	return strictjson.Unquote(raw)
-}
-
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || bytes.Equal(raw, []byte("null")) }
-
-// answerOf returns the response to a request. The protocol omits the "jsonrpc" member.
-func answerOf(id, result json.RawMessage) []byte {
-	return slices.Concat([]byte(`{"id":`), id, []byte(`,"result":`), result, []byte(`}`))
-}
-
-// errorOf returns an error response; a nil id becomes null.
-func errorOf(id json.RawMessage, f *fault) []byte {
-	if id == nil {
-		id = json.RawMessage("null")
-	}
-	return slices.Concat([]byte(`{"id":`), id, []byte(`,"error":`), strictjson.Encode(f), []byte(`}`))
-}
-
-// noteOf returns a notification.
-func noteOf(method string, params any) []byte {
-	return slices.Concat([]byte(`{"method":`), strictjson.Encode(method), []byte(`,"params":`), strictjson.Encode(params), []byte(`}`))
-}

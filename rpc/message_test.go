@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"corral/internal/jsonrpc"
 	"corral/internal/strictjson"
 )
 
@@ -85,7 +86,7 @@ func TestDuplicateID(t *testing.T) {
 		p.send(fmt.Sprintf(`{"id":%s,"method":"command/exec","params":{"command":["sleep"],"processId":%q}}`, ids[0], name))
 		p.send(fmt.Sprintf(`{"id":%s,"method":"command/exec","params":{"command":["true"]}}`, ids[1]))
 		m := p.until("refusal", func(m arrival) bool { return string(m.ID) == ids[1] })
-		if m.Error == nil || m.Error.Code != codeRequest || !strings.HasSuffix(m.Error.Message, "is still pending: use another id") {
+		if m.Error == nil || m.Error.Code != jsonrpc.CodeRequest || !strings.HasSuffix(m.Error.Message, "is still pending: use another id") {
 			t.Error(m.raw)
 		}
 		p.must("command/exec/terminate", fmt.Sprintf(`{"processId":%q}`, name))
@@ -119,11 +120,11 @@ func FuzzParse(f *testing.F) {
 		if !isObject && fault == nil {
 			t.Fatalf("%q: accepted, but not a JSON object", data)
 		}
-		answer := answerOf(json.RawMessage("1"), strictjson.Encode(empty{}))
+		answer := dialect.Result(json.RawMessage("1"), strictjson.Encode(empty{}))
 		if fault != nil {
-			answer = errorOf(m.id, fault)
+			answer = dialect.Error(m.id, fault)
 		} else if m.id != nil {
-			answer = answerOf(m.id, strictjson.Encode(empty{}))
+			answer = dialect.Result(m.id, strictjson.Encode(empty{}))
 			if !bytes.Equal(m.id, v["id"]) {
 				t.Errorf("%q: id %s, want %s", data, m.id, v["id"])
 			}

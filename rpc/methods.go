@@ -1,10 +1,12 @@
 package rpc
 
+import "corral/internal/jsonrpc"
+
 // A method is one request method of a family.
 type method struct {
 	name   string
 	family *family
-	serve  func(c *client, f *family, m *message) *fault
+	serve  func(c *client, f *family, m *message) *jsonrpc.Error
 }
 
 // methods returns all methods but initialize.

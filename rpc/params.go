@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"corral/internal/jsonrpc"
 	"corral/internal/strictjson"
 	"corral/internal/text"
 	"corral/job"
@@ -15,7 +16,7 @@ import (
 // zero. null is treated as an absent field, and unknown fields are ignored.
 type reader struct {
 	fields map[string]json.RawMessage
-	fault  *fault
+	fault  *jsonrpc.Error
 }
 
 // read returns a reader for object, which must be valid JSON.
@@ -30,7 +31,7 @@ func read(object json.RawMessage) *reader {
 }
 
 // fail records f unless an earlier fault was recorded.
-func (r *reader) fail(f *fault) {
+func (r *reader) fail(f *jsonrpc.Error) {
 	if r.fault == nil {
 		r.fault = f
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"corral/internal/jsonrpc"
 	"corral/internal/text/texttest"
 	"corral/job"
 )
@@ -24,7 +25,7 @@ func TestPlaces(t *testing.T) {
 			return p.unspawned(&job.Refusal{Message: s}).Message
 		}},
 	})
-	if got := faultOf(codeRequest, "%v", errors.New("a\n\x1b[2J\u202e")).Message; got != "a\n"+`\x1b[2J\u202e` {
+	if got := jsonrpc.Errorf(jsonrpc.CodeRequest, "%v", errors.New("a\n\x1b[2J\u202e")).Message; got != "a\n"+`\x1b[2J\u202e` {
 		t.Errorf("%q", got)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"corral/internal/calls"
+	"corral/internal/jsonrpc"
 	"corral/internal/strictjson"
 	"corral/job"
 )
@@ -32,7 +33,7 @@ type process struct {
 }
 
 // start registers and runs a process for l. From then on the client can refer to it by its id.
-func (c *client) start(l *launch, m *message) *fault {
+func (c *client) start(l *launch, m *message) *jsonrpc.Error {
 	c.fill(l)
 	l.request.ID = m.trace.ID
 	ctx, cancel := context.WithCancelCause(c.ctx)
@@ -67,7 +68,7 @@ func (c *client) fill(l *launch) {
 	r.Repo, r.Dir = repo.ID, dir
 }
 
-func (c *client) register(p *process) *fault {
+func (c *client) register(p *process) *jsonrpc.Error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.key = handle{family: p.family, name: p.id}
@@ -77,15 +78,15 @@ func (c *client) register(p *process) *fault {
 	}
 	switch {
 	case c.processes[p.key] != nil:
-		return faultOf(codeRequest, "%s %s", p.family.duplicate, quoted(p.id))
+		return jsonrpc.Errorf(jsonrpc.CodeRequest, "%s %s", p.family.duplicate, quoted(p.id))
 	case len(c.processes) >= maxProcesses:
-		return faultOf(codeBusy, "the connection has %d processes, which is the maximum: wait for one to end", len(c.processes))
+		return jsonrpc.Errorf(codeBusy, "the connection has %d processes, which is the maximum: wait for one to end", len(c.processes))
 	case c.s.processes.Add(1) > maxServed:
 		c.s.processes.Add(-1)
-		return faultOf(codeBusy, "the server has %d processes, which is the maximum: wait for one to end", maxServed)
+		return jsonrpc.Errorf(codeBusy, "the server has %d processes, which is the maximum: wait for one to end", maxServed)
 	}
 	c.processes[p.key] = p
-	c.pending[idKey(p.requestID)] = true
+	c.pending[jsonrpc.Key(p.requestID)] = true
 	c.all.Add(1)
 	return nil
 }
@@ -120,14 +121,14 @@ func (p *process) announce() {
 	}
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	p.announceLocked(answerOf(p.requestID, strictjson.Encode(empty{})))
+	p.announceLocked(dialect.Result(p.requestID, strictjson.Encode(empty{})))
 }
 
 // announceLocked sends answer unless process/spawn was answered already. The caller holds c.mu.
 func (p *process) announceLocked(answer []byte) {
 	if !p.answered {
 		p.answered = true
-		delete(p.c.pending, idKey(p.requestID))
+		delete(p.c.pending, jsonrpc.Key(p.requestID))
 		p.c.out.answer(answer)
 	}
 }
@@ -143,12 +144,12 @@ func (p *process) finish(e *outcome) {
 	last := item{size: p.out.size(), sent: p.out.release}
 	switch {
 	case !p.isSpawn():
-		delete(c.pending, idKey(p.requestID))
+		delete(c.pending, jsonrpc.Key(p.requestID))
 		last.build = func() iter.Seq[[]byte] { return e.answer(p) }
 	case e.fault != nil && !p.answered:
-		p.announceLocked(errorOf(p.requestID, e.fault))
+		p.announceLocked(dialect.Error(p.requestID, e.fault))
 	default:
-		p.announceLocked(answerOf(p.requestID, strictjson.Encode(empty{})))
+		p.announceLocked(dialect.Result(p.requestID, strictjson.Encode(empty{})))
 		last.build = func() iter.Seq[[]byte] { return e.exitedNote(p) }
 	}
 	if last.build == nil || p.isSpawn() && !c.wants(p.family.exited) {
@@ -159,15 +160,15 @@ func (p *process) finish(e *outcome) {
 }
 
 // write queues input for the process. The request is answered once little enough input waits.
-func (p *process) write(id json.RawMessage, data []byte, last bool) *fault {
+func (p *process) write(id json.RawMessage, data []byte, last bool) *jsonrpc.Error {
 	if p.input == nil {
-		return faultOf(codeRequest, "%s", p.family.noStdin)
+		return jsonrpc.Errorf(jsonrpc.CodeRequest, "%s", p.family.noStdin)
 	}
-	done := answerOf(id, strictjson.Encode(empty{}))
+	done := dialect.Result(id, strictjson.Encode(empty{}))
 	p.c.addPending(id)
 	fault := p.input.put(chunk{data: data, last: last, reply: func() { p.c.answerPending(id, done) }})
 	if fault != nil {
-		p.c.answerPending(id, errorOf(id, fault))
+		p.c.answerPending(id, dialect.Error(id, fault))
 	}
 	return nil
 }

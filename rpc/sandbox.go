@@ -3,6 +3,7 @@ package rpc
 import (
 	"path/filepath"
 
+	"corral/internal/jsonrpc"
 	"corral/internal/text"
 	"corral/job"
 )
@@ -54,12 +55,12 @@ func (r *reader) policy() sandbox {
 }
 
 // apply sets up a launch as its sandboxPolicy says. It refuses a policy of which any part cannot be enforced.
-func (s *Server) apply(p sandbox, who *Caller, l *launch) *fault {
+func (s *Server) apply(p sandbox, who *Caller, l *launch) *jsonrpc.Error {
 	switch {
 	case p.network:
-		return faultOf(codeRequest, "sandboxPolicy networkAccess is not supported: jobs have no network")
+		return jsonrpc.Errorf(jsonrpc.CodeRequest, "sandboxPolicy networkAccess is not supported: jobs have no network")
 	case p.restricted:
-		return faultOf(codeRequest, "sandboxPolicy restricted read access is not supported: a job can read its repository and the system directories")
+		return jsonrpc.Errorf(jsonrpc.CodeRequest, "sandboxPolicy restricted read access is not supported: a job can read its repository and the system directories")
 	}
 	switch p.kind {
 	case external:
@@ -77,16 +78,16 @@ func (s *Server) apply(p sandbox, who *Caller, l *launch) *fault {
 }
 
 // useMapped serves a policy that asks to leave the sandbox with the engine that the operator maps it to.
-func (l *launch) useMapped(e Engine, kind string) *fault {
+func (l *launch) useMapped(e Engine, kind string) *jsonrpc.Error {
 	if e == nil {
-		return faultOf(codeRequest, "sandboxPolicy %s is refused: the configuration does not map it to a profile", kind)
+		return jsonrpc.Errorf(jsonrpc.CodeRequest, "sandboxPolicy %s is refused: the configuration does not map it to a profile", kind)
 	}
 	l.engine = e
 	return nil
 }
 
 // checkWritable refuses writable roots outside of the repository that contains dir, since no job can write there.
-func (s *Server) checkWritable(roots []string, who *Caller, dir string) *fault {
+func (s *Server) checkWritable(roots []string, who *Caller, dir string) *jsonrpc.Error {
 	repo, _, ok := s.locate(who, dir)
 	if !ok {
 		return nil // the policy refuses the request
@@ -96,7 +97,7 @@ func (s *Server) checkWritable(roots []string, who *Caller, dir string) *fault {
 			return invalid("`sandboxPolicy.writableRoots` must be absolute paths, got %s", quoted(text.Cut(root, maxWord)))
 		}
 		if _, in := within(repo.Path, filepath.Clean(root)); !in {
-			return faultOf(codeRequest, "sandboxPolicy writableRoots: %s is not in the repository of the cwd, %s", quoted(text.Cut(root, maxWord)), quoted(repo.Path))
+			return jsonrpc.Errorf(jsonrpc.CodeRequest, "sandboxPolicy writableRoots: %s is not in the repository of the cwd, %s", quoted(text.Cut(root, maxWord)), quoted(repo.Path))
 		}
 	}
 	return nil

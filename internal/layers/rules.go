@@ -412,7 +412,7 @@ var bounds = []bound{
 	{
 		from: "rpc/transport",
 		only: []string{
-			"std", sys, "github.com/coder/websocket", "github.com/go-json-experiment/json/...", "internal/calls", "internal/gate", "internal/strictjson",
+			"std", sys, "github.com/coder/websocket", "github.com/go-json-experiment/json/...", "internal/calls", "internal/gate", "internal/jsonrpc", "internal/strictjson",
 			"internal/text", "job", "rpc",
 		},
 		reason: "it carries messages and identifies their senders; package rpc interprets them",
@@ -425,6 +425,10 @@ var bounds = []bound{
 		from:   "front/telemetry",
 		only:   []string{"std", "go.opentelemetry.io/...", "google.golang.org/protobuf/...", "internal/calls", "internal/text", "job"},
 		reason: "it sends data to other machines, so it must not reach more than it may send",
+	},
+	{
+		from: "internal/jsonrpc", only: []string{"std", "github.com/go-json-experiment/json/...", "internal/strictjson", "internal/text"},
+		reason: "it reads untrusted input for several protocols, and knows none of them",
 	},
 	{
 		from: "internal/strictjson", only: []string{"std", "github.com/go-json-experiment/json/...", "internal/text"},

@@ -12,6 +12,7 @@ import (
 	sdk "github.com/mark3labs/mcp-go/mcp"
 
 	"corral/internal/calls"
+	"corral/internal/jsonrpc"
 	"corral/internal/strictjson"
 	"corral/mcp/tool"
 )
@@ -35,7 +36,7 @@ func (s *Server) call(ctx context.Context, k *call) reply {
 	}
 	t := s.tools[k.tool]
 	if t == nil || !t.in(k.caller.Tools) {
-		return errorReply(k.id, refused(codeParams, "unknown tool %q", tool.Clip(k.tool)))
+		return errorReply(k.id, jsonrpc.Errorf(jsonrpc.CodeParams, "unknown tool %q", tool.Clip(k.tool)))
 	}
 	k.run(ctx, s, t)
 	return reply{data: k.encodeResult(s.tail(k.message))}
@@ -94,21 +95,23 @@ func (k *call) encode(response sdk.JSONRPCMessage) reply {
 	case sdk.JSONRPCResponse:
 		return encodeAny(k.id, r.Result)
 	case sdk.JSONRPCError:
-		return errorReply(k.id, &rpcError{Code: r.Error.Code, Message: r.Error.Message, Data: r.Error.Data})
+		e := jsonrpc.Errorf(r.Error.Code, "%s", r.Error.Message)
+		e.Data = r.Error.Data
+		return errorReply(k.id, e)
 	}
-	return errorReply(k.id, refused(codeInside, "internal error: mcp-go returned no response"))
+	return errorReply(k.id, jsonrpc.Errorf(jsonrpc.CodeInternal, "internal error: mcp-go returned no response"))
 }
 
-func errorReply(id json.RawMessage, e *rpcError) reply {
-	return reply{data: errorOf(id, e), code: e.Code}
+func errorReply(id json.RawMessage, e *jsonrpc.Error) reply {
+	return reply{data: dialect.Error(id, e), code: e.Code}
 }
 
 func encodeAny(id json.RawMessage, result any) reply {
 	raw, err := strictjson.Marshal(result)
 	if err != nil {
-		return errorReply(id, refused(codeInside, "internal error: encode the result: %v", err))
+		return errorReply(id, jsonrpc.Errorf(jsonrpc.CodeInternal, "internal error: encode the result: %v", err))
 	}
-	return reply{data: answerOf(id, raw)}
+	return reply{data: dialect.Result(id, raw)}
 }
 
 // log writes the call's line to the diagnostic log, without arguments and results.

@@ -57,7 +57,7 @@ func TestCallMeta(t *testing.T) {
 		var answer []byte
 		m, err := parseMessage([]byte(`{"jsonrpc":"2.0","id":` + row.id + `,"method":"tools/call","params":{"name":"text","_meta":` + row.meta + `}}`))
 		if err != nil {
-			answer = errorOf(m.id, err)
+			answer = dialect.Error(m.id, err)
 		} else {
 			answer = testServer(t).answer(t.Context(), m, tool.Caller{}, func([]byte) {}).data
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"corral/internal/jsonrpc"
 	"corral/mcp/tool"
 )
 
@@ -151,7 +152,7 @@ type incoming struct {
 			Name string `json:"name"`
 		} `json:"tools"`
 	} `json:"result"`
-	Error *rpcError `json:"error"`
+	Error *jsonrpc.Error `json:"error"`
 	raw   []byte
 }
 

@@ -15,6 +15,7 @@ import (
 	sdk "github.com/mark3labs/mcp-go/mcp"
 
 	"corral/internal/gate"
+	"corral/internal/jsonrpc"
 	"corral/mcp/tool"
 )
 
@@ -222,9 +223,9 @@ func (h *web) crossOrigin(w http.ResponseWriter, r *http.Request) bool {
 
 // refuse sends a JSON-RPC error with a null id, for a request whose body was not parsed, or that has no body.
 func (h *web) refuse(w http.ResponseWriter, r *http.Request, status int, format string, values ...any) {
-	e := refused(codeRequest, format, values...)
+	e := jsonrpc.Errorf(jsonrpc.CodeRequest, format, values...)
 	h.log.DebugContext(r.Context(), "http request refused", "status", status, "reason", e.Message, "remote", r.RemoteAddr)
-	writeJSON(w, status, errorOf(nil, e))
+	writeJSON(w, status, dialect.Error(nil, e))
 }
 
 // writeJSON sends a complete response.

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"sync"
+
+	"corral/internal/jsonrpc"
 )
 
 // Limits of the requests in flight of a connection or an HTTP session.
@@ -27,19 +29,19 @@ type inflight struct {
 }
 
 // add adds a request of size bytes, or returns why it cannot. After it, finish and release must be called once each.
-func (f *inflight) add(id json.RawMessage, size int, cancel context.CancelCauseFunc) *rpcError {
+func (f *inflight) add(id json.RawMessage, size int, cancel context.CancelCauseFunc) *jsonrpc.Error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	key := idKey(id)
+	key := jsonrpc.Key(id)
 	switch _, taken := f.calls[key]; {
 	case f.closed:
-		return refused(codeBusy, "the server is shutting down")
+		return jsonrpc.Errorf(codeBusy, "the server is shutting down")
 	case taken:
-		return refused(codeRequest, "duplicate id: a request with this id is in flight")
+		return jsonrpc.Errorf(jsonrpc.CodeRequest, "duplicate id: a request with this id is in flight")
 	case f.count >= maxInFlight:
-		return refused(codeBusy, "%d requests are in flight, the maximum: wait for a response", f.count)
+		return jsonrpc.Errorf(codeBusy, "%d requests are in flight, the maximum: wait for a response", f.count)
 	case f.bytes+size > maxInFlightBytes && f.count > 0:
-		return refused(codeBusy, "the requests in flight have %d MiB: wait for a response", f.bytes>>20)
+		return jsonrpc.Errorf(codeBusy, "the requests in flight have %d MiB: wait for a response", f.bytes>>20)
 	}
 	if f.calls == nil {
 		f.calls = map[string]context.CancelCauseFunc{}
@@ -55,7 +57,7 @@ func (f *inflight) add(id json.RawMessage, size int, cancel context.CancelCauseF
 func (f *inflight) cancel(id json.RawMessage) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if stop := f.calls[idKey(id)]; stop != nil {
+	if stop := f.calls[jsonrpc.Key(id)]; stop != nil {
 		stop(errCancelled)
 	}
 }
@@ -65,7 +67,7 @@ func (f *inflight) cancel(id json.RawMessage) {
 func (f *inflight) finish(id json.RawMessage) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.calls, idKey(id))
+	delete(f.calls, jsonrpc.Key(id))
 }
 
 // release returns the request's share of the limits.

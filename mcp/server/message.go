@@ -8,20 +8,15 @@ import (
 
 	sdk "github.com/mark3labs/mcp-go/mcp"
 
+	"corral/internal/jsonrpc"
 	"corral/internal/strictjson"
 	"corral/mcp/tool"
-
-	safe "corral/internal/text"
 )
 
-// Codes of JSON-RPC errors returned by this package; mcp-go returns others.
+// Codes of JSON-RPC errors beside those of package jsonrpc; mcp-go returns others.
 const (
-	codeParse   = sdk.PARSE_ERROR
-	codeRequest = sdk.INVALID_REQUEST
-	codeParams  = sdk.INVALID_PARAMS
 	codeHeader  = sdk.HEADER_MISMATCH
 	codeVersion = sdk.UNSUPPORTED_PROTOCOL_VERSION
-	codeInside  = sdk.INTERNAL_ERROR
 	codeBusy    = -32000 // in the range that JSON-RPC reserves for servers
 )
 
@@ -29,6 +24,9 @@ const (
 	maxID    = 256 // bytes of an encoded request id
 	maxLabel = 256 // bytes of _meta["corral/workspace/session"]
 )
+
+// dialect is the form of this protocol's messages.
+var dialect = jsonrpc.Dialect{Versioned: true, MaxID: maxID}
 
 // Known keys. A key that differs from one in case only is an error, because mcp-go, which decodes the message later, would
 // accept it.
@@ -66,20 +64,6 @@ type meta struct {
 	capable json.RawMessage
 }
 
-// A rpcError is a JSON-RPC error: a protocol fault, never the error of a tool.
-type rpcError struct {
-	Code    int    `json:"code"`
-	Message string `json:"message"`
-	Data    any    `json:"data,omitempty"`
-}
-
-// Error returns the message.
-func (e *rpcError) Error() string { return e.Message }
-
-func refused(code int, format string, values ...any) *rpcError {
-	return &rpcError{Code: code, Message: fmt.Sprintf(format, values...)}
-}
-
 // modern reports whether the request is without a session, as since 2026-07-28.
 func (m *message) modern() bool { return sdk.IsModernProtocol(m.meta.version) }
 
@@ -87,20 +71,20 @@ func (m *message) modern() bool { return sdk.IsModernProtocol(m.meta.version) }
 func (m *message) isCall() bool { return m.method == string(sdk.MethodToolsCall) }
 
 // parseMessage parses one message. If it returns an error, the message has the id for the response, if one was found.
-func parseMessage(data []byte) (*message, *rpcError) {
+func parseMessage(data []byte) (*message, *jsonrpc.Error) {
 	m := &message{}
 	f, within := checkJSON(data)
 	switch { // parse only the id of an invalid message, whose decoded form may be far larger
 	case f != nil && f.Syntax:
-		m.id = findID(data)
-		return m, refused(codeParse, "%v", f)
+		m.id = dialect.FindID(data)
+		return m, jsonrpc.Errorf(jsonrpc.CodeParse, "%v", f)
 	case bytes.TrimLeft(data, " \t\r\n")[0] != '{':
-		return m, refused(codeRequest, "a message must be one JSON object")
+		return m, jsonrpc.Errorf(jsonrpc.CodeRequest, "a message must be one JSON object")
 	case f != nil && len(f.Path) == 0: // fault in the envelope: the id cannot be trusted
-		return m, refused(codeRequest, "%v", f)
+		return m, jsonrpc.Errorf(jsonrpc.CodeRequest, "%v", f)
 	case f != nil:
-		m.id = findID(data)
-		return m, refused(codeRequest, "%v", f)
+		m.id = dialect.FindID(data)
+		return m, jsonrpc.Errorf(jsonrpc.CodeRequest, "%v", f)
 	}
 	top := strictjson.Entries(data)
 	m.id = idOf(top)
@@ -110,34 +94,34 @@ func parseMessage(data []byte) (*message, *rpcError) {
 	m.fault = within
 	if within != nil && !m.isCall() {
 		within.Path = append([]string{"params", "arguments"}, within.Path...)
-		return m, refused(codeRequest, "%v", within)
+		return m, jsonrpc.Errorf(jsonrpc.CodeRequest, "%v", within)
 	}
 	return m, m.readParams()
 }
 
-func (m *message) readEnvelope(top []strictjson.Entry) *rpcError {
+func (m *message) readEnvelope(top []strictjson.Entry) *jsonrpc.Error {
 	var version, method string
 	var answer bool
 	for _, e := range top {
 		if word := misspelled(e.Key, envelopeKeys); word != "" {
-			return refused(codeRequest, "the key %q must be spelled %q", tool.Clip(e.Key), word)
+			return jsonrpc.Errorf(jsonrpc.CodeRequest, "the key %q must be spelled %q", tool.Clip(e.Key), word)
 		}
 		switch e.Key {
 		case "jsonrpc":
-			version = stringOf(e.Value)
+			version = jsonrpc.String(e.Value)
 		case "id":
 			if m.id == nil {
-				return refused(codeRequest, "id must be a string or a number of at most %d bytes", maxID)
+				return jsonrpc.Errorf(jsonrpc.CodeRequest, "id must be a string or a number of at most %d bytes", maxID)
 			}
 		case "method":
-			method = stringOf(e.Value)
+			method = jsonrpc.String(e.Value)
 			if method == "" {
-				return refused(codeRequest, "method must be a non-empty string")
+				return jsonrpc.Errorf(jsonrpc.CodeRequest, "method must be a non-empty string")
 			}
 		case "params":
 			m.params = strictjson.Entries(e.Value)
 			if m.params == nil {
-				return refused(codeParams, "params must be an object")
+				return jsonrpc.Errorf(jsonrpc.CodeParams, "params must be an object")
 			}
 		case "result", "error":
 			answer = true
@@ -146,22 +130,22 @@ func (m *message) readEnvelope(top []strictjson.Entry) *rpcError {
 	m.method = method
 	switch {
 	case version != sdk.JSONRPC_VERSION:
-		return refused(codeRequest, `jsonrpc must be "2.0"`)
+		return jsonrpc.Errorf(jsonrpc.CodeRequest, `jsonrpc must be "2.0"`)
 	case method == "" && !answer:
-		return refused(codeRequest, "the message has no method")
+		return jsonrpc.Errorf(jsonrpc.CodeRequest, "the message has no method")
 	case method != "" && answer:
-		return refused(codeRequest, "the message has both a method and a result or an error")
+		return jsonrpc.Errorf(jsonrpc.CodeRequest, "the message has both a method and a result or an error")
 	}
 	return nil
 }
 
-func (m *message) readParams() *rpcError {
+func (m *message) readParams() *jsonrpc.Error {
 	if m.isCall() {
 		m.arguments = json.RawMessage("{}")
 	}
 	for _, e := range m.params {
 		if word := misspelled(e.Key, paramKeys); word != "" {
-			return refused(codeParams, "params: the key %q must be spelled %q", tool.Clip(e.Key), word)
+			return jsonrpc.Errorf(jsonrpc.CodeParams, "params: the key %q must be spelled %q", tool.Clip(e.Key), word)
 		}
 		switch {
 		case e.Key == "_meta":
@@ -169,7 +153,7 @@ func (m *message) readParams() *rpcError {
 				return err
 			}
 		case e.Key == "name" && m.isCall():
-			m.tool = stringOf(e.Value)
+			m.tool = jsonrpc.String(e.Value)
 		case e.Key == "arguments" && m.isCall():
 			m.arguments = e.Value
 		case e.Key == "requestId":
@@ -177,7 +161,7 @@ func (m *message) readParams() *rpcError {
 		}
 	}
 	if m.isCall() && m.tool == "" {
-		return refused(codeParams, "params.name must be the name of a tool")
+		return jsonrpc.Errorf(jsonrpc.CodeParams, "params.name must be the name of a tool")
 	}
 	if m.isCall() && m.arguments[0] != '{' { // a tool's error, which models see, unlike JSON-RPC errors
 		m.fault = &strictjson.Fault{What: "must be one JSON object"}
@@ -185,29 +169,29 @@ func (m *message) readParams() *rpcError {
 	return nil
 }
 
-func (m *meta) read(raw json.RawMessage) *rpcError {
+func (m *meta) read(raw json.RawMessage) *jsonrpc.Error {
 	if raw[0] != '{' && raw[0] != 'n' {
-		return refused(codeParams, "params._meta must be an object")
+		return jsonrpc.Errorf(jsonrpc.CodeParams, "params._meta must be an object")
 	}
 	for _, e := range strictjson.Entries(raw) {
 		switch e.Key {
 		case "progressToken":
-			if m.progress = scalar(e.Value); m.progress == nil {
-				return refused(codeParams, "progressToken must be a string or a number of at most %d bytes", maxID)
+			if m.progress = dialect.ID(e.Value); m.progress == nil {
+				return jsonrpc.Errorf(jsonrpc.CodeParams, "progressToken must be a string or a number of at most %d bytes", maxID)
 			}
 		case sdk.MetaKeyProtocolVersion:
-			m.version = stringOf(e.Value)
+			m.version = jsonrpc.String(e.Value)
 		case sdk.MetaKeyClientCapabilities:
 			m.capable = e.Value
 		case "corral/workspace/session":
-			m.session = stringOf(e.Value)
+			m.session = jsonrpc.String(e.Value)
 			if m.session == "" || len(m.session) > maxLabel {
-				return refused(codeParams, "_meta corral/session must be a string of 1 to %d bytes", maxLabel)
+				return jsonrpc.Errorf(jsonrpc.CodeParams, "_meta corral/session must be a string of 1 to %d bytes", maxLabel)
 			}
 		case "traceparent":
-			m.trace = stringOf(e.Value)
+			m.trace = jsonrpc.String(e.Value)
 		case "tracestate":
-			m.state = stringOf(e.Value)
+			m.state = jsonrpc.String(e.Value)
 		}
 	}
 	return nil
@@ -218,32 +202,7 @@ func idOf(top []strictjson.Entry) json.RawMessage {
 	if n < 0 {
 		return nil
 	}
-	return scalar(top[n].Value)
-}
-
-// scalar returns raw if it can be a request's id, a string or number of at most maxID bytes, else nil.
-func scalar(raw json.RawMessage) json.RawMessage {
-	isName := len(raw) > 0 && (raw[0] == '"' || raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9')
-	if !isName || len(raw) > maxID {
-		return nil
-	}
-	return raw
-}
-
-// stringOf decodes a string. It returns "" for other values.
-func stringOf(raw json.RawMessage) string {
-	if len(raw) == 0 || raw[0] != '"' {
-		return ""
-	}
-	return strictjson.Unquote(raw)
-}
-
-// idKey returns the same key for equal ids in different encodings, such as "a" and "\u0061".
-func idKey(raw json.RawMessage) string {
-	if len(raw) > 0 && raw[0] == '"' {
-		return `"` + strictjson.Unquote(raw)
-	}
-	return string(raw)
+	return dialect.ID(top[n].Value)
 }
 
 // envelope re-encodes a request for mcp-go, so that both parsers see the same.
@@ -261,41 +220,20 @@ func (m *message) envelope() json.RawMessage {
 }
 
 // checkModern returns why a request of 2026-07-28 or later cannot be served, nil if it can.
-func (m *message) checkModern() *rpcError {
+func (m *message) checkModern() *jsonrpc.Error {
 	var capabilities sdk.ClientCapabilities
 	switch {
 	case len(m.meta.capable) == 0 || m.meta.capable[0] != '{' || json.Unmarshal(m.meta.capable, &capabilities) != nil:
-		return refused(codeParams, "missing or invalid _meta field %s", sdk.MetaKeyClientCapabilities)
+		return jsonrpc.Errorf(jsonrpc.CodeParams, "missing or invalid _meta field %s", sdk.MetaKeyClientCapabilities)
 	case !sdk.IsValidProtocolVersion(m.meta.version):
 		return unsupported(m.meta.version)
 	}
 	return nil
 }
 
-// answerOf returns a response.
-func answerOf(id, result json.RawMessage) []byte {
-	return bytes.Join([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), id, []byte(`,"result":`), result, []byte(`}`)}, nil)
-}
-
-// errorOf returns an error response; a nil id becomes null.
-func errorOf(id json.RawMessage, e *rpcError) []byte {
-	if id == nil {
-		id = json.RawMessage("null")
-	}
-	e.Message = safe.Lines(e.Message)
-	return bytes.Join([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), id, []byte(`,"error":`), strictjson.Encode(e), []byte(`}`)}, nil)
-}
-
-// notificationOf returns a notification.
-func notificationOf(method string, params any) []byte {
-	return strictjson.Encode(struct {
-		JSONRPC string `json:"jsonrpc"`
-		Method  string `json:"method"`
-		Params  any    `json:"params,omitempty"`
-	}{sdk.JSONRPC_VERSION, method, params})
-}
-
-func unsupported(version string) *rpcError {
+func unsupported(version string) *jsonrpc.Error {
 	e := sdk.UnsupportedProtocolVersionError{Version: tool.Clip(version), Supported: sdk.ValidProtocolVersions}.JSONRPCError().Error
-	return &rpcError{Code: e.Code, Message: e.Message, Data: e.Data}
+	refusal := jsonrpc.Errorf(e.Code, "%s", e.Message)
+	refusal.Data = e.Data
+	return refusal
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"sync"
+
+	"corral/internal/jsonrpc"
 )
 
 // Limits of the messages buffered for a client that does not read.
@@ -65,7 +67,7 @@ func (o *outbox) bounded(id, data []byte) []byte {
 	if o.size+len(data) <= maxWaiting {
 		return data
 	}
-	return errorOf(id, refused(codeBusy, "the response of %d bytes was dropped: the client has not read the previous %d MiB",
+	return dialect.Error(id, jsonrpc.Errorf(codeBusy, "the response of %d bytes was dropped: the client has not read the previous %d MiB",
 		len(data), o.size>>20))
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"corral/internal/jsonrpc"
 	"corral/internal/strictjson"
 	"corral/mcp/tool"
 
@@ -48,7 +49,7 @@ func (h *web) post(w http.ResponseWriter, r *http.Request, c tool.Caller) {
 	}
 	m, err := parseMessage(body)
 	if err != nil {
-		writeJSON(w, http.StatusBadRequest, errorOf(m.id, err))
+		writeJSON(w, http.StatusBadRequest, dialect.Error(m.id, err))
 		return
 	}
 	m.meta.readTrace(r.Header)
@@ -164,7 +165,7 @@ func (h *web) postModern(w http.ResponseWriter, r *http.Request, c tool.Caller, 
 		return
 	}
 	if err := checkHeaders(r.Header, m); err != nil {
-		writeJSON(w, http.StatusBadRequest, errorOf(m.id, err))
+		writeJSON(w, http.StatusBadRequest, dialect.Error(m.id, err))
 		return
 	}
 	c.Session = c.Principal
@@ -178,21 +179,21 @@ func (h *web) postModern(w http.ResponseWriter, r *http.Request, c tool.Caller, 
 // postSilent responds 202 to a message that gets no JSON-RPC response.
 func (h *web) postSilent(w http.ResponseWriter, m *message) {
 	if m.method == "" && m.modern() {
-		writeJSON(w, http.StatusBadRequest, errorOf(m.id, refused(codeRequest, "unexpected response: this server sends no requests to clients")))
+		writeJSON(w, http.StatusBadRequest, dialect.Error(m.id, jsonrpc.Errorf(jsonrpc.CodeRequest, "unexpected response: this server sends no requests to clients")))
 		return
 	}
 	writeEmpty(w, http.StatusAccepted)
 }
 
 // checkHeaders checks that the headers agree with the message, because proxies may have acted on the headers alone.
-func checkHeaders(head http.Header, m *message) *rpcError {
+func checkHeaders(head http.Header, m *message) *jsonrpc.Error {
 	switch version := head.Get(sdk.HeaderProtocolVersion); {
 	case version == "":
-		return refused(codeHeader, "missing header %s", sdk.HeaderProtocolVersion)
+		return jsonrpc.Errorf(codeHeader, "missing header %s", sdk.HeaderProtocolVersion)
 	case m.meta.version == "":
-		return refused(codeParams, "missing key %s in _meta", sdk.MetaKeyProtocolVersion)
+		return jsonrpc.Errorf(jsonrpc.CodeParams, "missing key %s in _meta", sdk.MetaKeyProtocolVersion)
 	case version != m.meta.version:
-		return refused(codeHeader, "header %s is %q, but _meta has %q", sdk.HeaderProtocolVersion, tool.Clip(version), tool.Clip(m.meta.version))
+		return jsonrpc.Errorf(codeHeader, "header %s is %q, but _meta has %q", sdk.HeaderProtocolVersion, tool.Clip(version), tool.Clip(m.meta.version))
 	case !sdk.IsValidProtocolVersion(version):
 		return unsupported(version)
 	}
@@ -204,7 +205,7 @@ func checkHeaders(head http.Header, m *message) *rpcError {
 	}
 	params := strictjson.Encode(named)
 	if err := sdk.ValidateStandardHeaders(head.Get, m.meta.version, sdk.MCPMethod(m.method), params); err != nil {
-		return refused(codeHeader, "%v", err)
+		return jsonrpc.Errorf(codeHeader, "%v", err)
 	}
 	return nil
 }
@@ -212,9 +213,9 @@ func checkHeaders(head http.Header, m *message) *rpcError {
 // modernStatus returns the HTTP status of a JSON-RPC error since 2026-07-28.
 func modernStatus(code int) int {
 	switch code {
-	case sdk.METHOD_NOT_FOUND:
+	case jsonrpc.CodeMethod:
 		return http.StatusNotFound
-	case codeParse, codeRequest, codeParams, codeHeader, codeVersion, sdk.MISSING_REQUIRED_CLIENT_CAPABILITY:
+	case jsonrpc.CodeParse, jsonrpc.CodeRequest, jsonrpc.CodeParams, codeHeader, codeVersion, sdk.MISSING_REQUIRED_CLIENT_CAPABILITY:
 		return http.StatusBadRequest
 	}
 	return http.StatusOK
@@ -224,7 +225,7 @@ func modernStatus(code int) int {
 func (h *web) postSession(w http.ResponseWriter, r *http.Request, c tool.Caller, m *message, size int) {
 	x := &exchange{web: h, w: w, r: r, message: m, status: func(int) int { return http.StatusOK }}
 	if v := r.Header.Get(sdk.HeaderProtocolVersion); v != "" && !sdk.IsValidProtocolVersion(v) {
-		writeJSON(w, http.StatusBadRequest, errorOf(m.id, unsupported(v)))
+		writeJSON(w, http.StatusBadRequest, dialect.Error(m.id, unsupported(v)))
 		return
 	}
 	if m.method == string(sdk.MethodInitialize) && m.id != nil {
@@ -252,7 +253,7 @@ func (h *web) postSession(w http.ResponseWriter, r *http.Request, c tool.Caller,
 // session returns the session of r, for which the caller must call leave. If there is none, it sends an error response.
 func (h *web) session(w http.ResponseWriter, r *http.Request, c tool.Caller) (*session, bool) {
 	if v := r.Header.Get(sdk.HeaderProtocolVersion); v != "" && !sdk.IsValidProtocolVersion(v) {
-		writeJSON(w, http.StatusBadRequest, errorOf(nil, unsupported(v)))
+		writeJSON(w, http.StatusBadRequest, dialect.Error(nil, unsupported(v)))
 		return nil, false
 	}
 	id := r.Header.Get(sdk.HeaderSessionID)

@@ -67,7 +67,7 @@ func (p *progress) close() {
 }
 
 func progressNote(token json.RawMessage, value float64, text string) []byte {
-	return notificationOf("notifications/progress", struct {
+	return dialect.Notification("notifications/progress", struct {
 		Token    json.RawMessage `json:"progressToken"`
 		Progress float64         `json:"progress"`
 		Message  string          `json:"message,omitempty"`

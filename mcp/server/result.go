@@ -56,7 +56,7 @@ func (k *call) write(structured json.RawMessage, tail resultTail) []byte {
 	}
 	text, rest := strictjson.Encode(said), strictjson.Encode(tail)
 	parts := [][]byte{
-		[]byte(`{"jsonrpc":"2.0","id":`), k.id, []byte(`,"result":{"content":[{"type":"text","text":`), text, []byte(`}]`),
+		dialect.Response(k.id), []byte(`{"content":[{"type":"text","text":`), text, []byte(`}]`),
 	}
 	if structured != nil {
 		parts = append(parts, []byte(`,"structuredContent":`), structured)

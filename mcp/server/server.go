@@ -14,6 +14,7 @@ import (
 	sdkserver "github.com/mark3labs/mcp-go/server"
 
 	"corral/internal/calls"
+	"corral/internal/jsonrpc"
 	"corral/internal/strictjson"
 	"corral/mcp/tool"
 )
@@ -197,7 +198,7 @@ func (s *Server) handle(ctx context.Context, k *call, notify func([]byte)) (r re
 		if p := recover(); p != nil {
 			s.log.ErrorContext(ctx, "panic in the protocol", "trace_id", k.caller.Trace, "panic", fmt.Sprint(p),
 				"stack", string(debug.Stack()))
-			r = errorReply(k.id, refused(codeInside, "internal error: the server's diagnostic log has the details"))
+			r = errorReply(k.id, jsonrpc.Errorf(jsonrpc.CodeInternal, "internal error: the server's diagnostic log has the details"))
 		}
 	}()
 	if k.isCall() {

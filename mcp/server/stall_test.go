@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"corral/internal/jsonrpc"
 	"corral/mcp/tool"
 )
 
@@ -41,7 +42,7 @@ func TestOverlongLine(t *testing.T) {
 		}
 		k.write(row.after)
 		m := k.read()
-		if m.Error == nil || m.Error.Code != codeRequest || string(m.ID) != row.id {
+		if m.Error == nil || m.Error.Code != jsonrpc.CodeRequest || string(m.ID) != row.id {
 			t.Errorf("%s: %.300s", row.after, m.raw)
 		}
 		if m := k.ask(ping); string(m.ID) != `"ping"` {

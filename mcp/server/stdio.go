@@ -15,6 +15,7 @@ import (
 	sdk "github.com/mark3labs/mcp-go/mcp"
 
 	"corral/internal/calls"
+	"corral/internal/jsonrpc"
 	"corral/internal/strictjson"
 	"corral/mcp/tool"
 )
@@ -115,7 +116,7 @@ func (l *line) read(ctx context.Context, lines *lineReader, ended chan<- error) 
 		var long *tooLongError
 		switch {
 		case errors.As(err, &long):
-			l.out.put(long.id, errorOf(long.id, refused(codeRequest, "%v", long)))
+			l.out.put(long.id, dialect.Error(long.id, jsonrpc.Errorf(jsonrpc.CodeRequest, "%v", long)))
 		case err != nil:
 			ended <- err
 			return
@@ -160,7 +161,7 @@ func (l *line) one(ctx context.Context, data []byte, done func(id json.RawMessag
 	m, err := parseMessage(data)
 	switch {
 	case err != nil:
-		done(m.id, errorOf(m.id, err))
+		done(m.id, dialect.Error(m.id, err))
 	case m.id == nil || m.method == "":
 		if m.method == string(sdk.MethodNotificationCancelled) {
 			l.calls.cancel(m.cancels)
@@ -200,7 +201,7 @@ func (l *line) request(ctx context.Context, m *message, size int, done func(json
 
 func (l *line) serve(ctx context.Context, m *message) []byte {
 	if ctx.Err() != nil { // cancelled before it was served
-		answer := errorOf(m.id, refused(codeBusy, "%v", context.Cause(ctx)))
+		answer := dialect.Error(m.id, jsonrpc.Errorf(codeBusy, "%v", context.Cause(ctx)))
 		return l.s.refuseCall(ctx, m, l.caller, answer, fmt.Sprint(codeBusy))
 	}
 	r := l.s.answer(ctx, m, l.caller, l.out.note)
@@ -211,9 +212,9 @@ func (l *line) serve(ctx context.Context, m *message) []byte {
 }
 
 // busy returns the response to a request that exceeds a limit. A call gets a tool error, which models see.
-func (s *Server) busy(ctx context.Context, m *message, c tool.Caller, err *rpcError) []byte {
+func (s *Server) busy(ctx context.Context, m *message, c tool.Caller, err *jsonrpc.Error) []byte {
 	if !m.isCall() || err.Code != codeBusy {
-		return s.refuseCall(ctx, m, c, errorOf(m.id, err), fmt.Sprint(err.Code))
+		return s.refuseCall(ctx, m, c, dialect.Error(m.id, err), fmt.Sprint(err.Code))
 	}
 	k := &call{message: m, result: tool.Result{
 		Structured: &tool.Error{Code: tool.CodeUnavailable, Message: err.Message}, IsError: true,
@@ -224,19 +225,19 @@ func (s *Server) busy(ctx context.Context, m *message, c tool.Caller, err *rpcEr
 // batch serves an array of messages and responds with one array. Only protocol versions up to 2025-03-26 have batches.
 func (l *line) batch(ctx context.Context, data []byte) {
 	refuse := func(code int, format string, values ...any) {
-		l.out.put(nil, errorOf(nil, refused(code, format, values...)))
+		l.out.put(nil, dialect.Error(nil, jsonrpc.Errorf(code, format, values...)))
 	}
 	if f := strictjson.Syntax(data); f != nil {
-		refuse(codeParse, "%v", f)
+		refuse(jsonrpc.CodeParse, "%v", f)
 		return
 	}
 	if version := l.version.Load(); version == nil || *version > sdk.ProtocolVersion20250326 {
-		refuse(codeRequest, "batches were removed after protocol version %s: send one message per line", sdk.ProtocolVersion20250326)
+		refuse(jsonrpc.CodeRequest, "batches were removed after protocol version %s: send one message per line", sdk.ProtocolVersion20250326)
 		return
 	}
 	list := strictjson.Elements(data, maxBatch)
 	if len(list) == 0 || len(list) > maxBatch {
-		refuse(codeRequest, "a batch must have 1 to %d messages", maxBatch)
+		refuse(jsonrpc.CodeRequest, "a batch must have 1 to %d messages", maxBatch)
 		return
 	}
 	a := &answers{left: len(list), out: l.out}

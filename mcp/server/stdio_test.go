@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"corral/internal/jsonrpc"
 	"corral/mcp/tool"
 )
 
@@ -142,7 +143,7 @@ func TestSameID(t *testing.T) {
 	k := dial(t, New(Options{Tools: []tool.Tool{g}}), tool.Caller{})
 	k.write(toCall("1", "gated", "{}"))
 	g.wait(t, g.began, "begun")
-	if m := k.ask(toCall("1", "gated", "{}")); m.Error == nil || m.Error.Code != codeRequest {
+	if m := k.ask(toCall("1", "gated", "{}")); m.Error == nil || m.Error.Code != jsonrpc.CodeRequest {
 		t.Errorf("a second request of the same id: %s", m.raw)
 	}
 	close(g.letGo)
@@ -374,12 +375,12 @@ func TestBatchByVersion(t *testing.T) {
 	}
 	k.write(`[{"jsonrpc":"2.0","method":"notifications/initialized"}]`) // gets no response
 	for _, bad := range []string{`[]`, `[` + strings.Repeat(ping+",", maxBatch) + ping + `]`} {
-		if m := k.ask(bad); m.Error == nil || m.Error.Code != codeRequest {
+		if m := k.ask(bad); m.Error == nil || m.Error.Code != jsonrpc.CodeRequest {
 			t.Errorf("%s", m.raw)
 		}
 	}
 	k.ask(initialize("2025-06-18"))
-	if m := k.ask(`[` + ping + `]`); m.Error == nil || m.Error.Code != codeRequest {
+	if m := k.ask(`[` + ping + `]`); m.Error == nil || m.Error.Code != jsonrpc.CodeRequest {
 		t.Errorf("%s", m.raw)
 	}
 }

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
-	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,54 +13,6 @@ import (
 	"corral/internal/test/sandboxtest"
 	"corral/rpc"
 )
-
-func TestLineReader(t *testing.T) {
-	const maxLine = 100_000 // larger than the read buffer
-	long := strings.Repeat("x", maxLine)
-	const tooLong = "\x00too long"
-	for _, tt := range []struct {
-		name, in string
-		want     []string
-	}{
-		{"nothing", "", nil},
-		{"a line", "{}\n", []string{"{}"}},
-		{"two lines", "a\nb\n", []string{"a", "b"}},
-		{"no end", "a\nb", []string{"a", "b"}},
-		{"empty lines", "\n\na\n", []string{"", "", "a"}},
-		{"of a foreign system", "a\r\n", []string{"a\r"}},
-		{"the longest", long + "\nb\n", []string{long, "b"}},
-		{"the longest without an end", long, []string{long}},
-		{"too long", long + "y\nb\n", []string{tooLong, "b"}},
-		{"much too long", long + long + long + "\nb\n" + long + "z\nc", []string{tooLong, "b", tooLong, "c"}},
-		{"too long without an end", long + long, []string{tooLong}},
-	} {
-		for reader, r := range map[string]io.Reader{
-			"whole": strings.NewReader(tt.in), "halves": iotest.HalfReader(strings.NewReader(tt.in)), "bytes": iotest.OneByteReader(strings.NewReader(tt.in)),
-		} {
-			l := newLineReader(r, maxLine)
-			for n := 0; ; n++ {
-				line, err := l.next()
-				if errors.Is(err, io.EOF) {
-					if n != len(tt.want) {
-						t.Errorf("%s, %s: %d lines, want %d", tt.name, reader, n, len(tt.want))
-					}
-					break
-				}
-				if errors.Is(err, rpc.ErrTooLong) {
-					line, err = []byte(tooLong), nil
-				}
-				if err != nil || n >= len(tt.want) || string(line) != tt.want[n] {
-					t.Errorf("%s, %s, line %d: %.20q of %d, %v", tt.name, reader, n, line, len(line), err)
-					break
-				}
-			}
-		}
-	}
-	l := newLineReader(iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("abc\n"))), maxLine)
-	if _, err := l.next(); !errors.Is(err, iotest.ErrTimeout) {
-		t.Errorf("%v", err)
-	}
-}
 
 // A piped is a connection over two pipes that are blocking, as those of a shell.
 type piped struct {

@@ -13,7 +13,7 @@ import (
 const (
 	maxReceived      = 256 << 20       // bytes
 	maxReceivedShare = maxReceived / 4 // of one user or principal
-	freeReceived     = lineBuffer      // the first bytes of each message do not count: the number of connections bounds them
+	freeReceived     = 64 << 10        // the first bytes of each message do not count: the number of connections bounds them
 	firstRead        = 4 << 10         // initial capacity for a message
 )
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"corral/internal/jsonrpc"
 	"corral/internal/test/sandboxtest"
 	"corral/rpc"
 )
@@ -78,9 +79,9 @@ func TestMemoryIsReturned(t *testing.T) {
 	for name, reading := range map[string]func(*share, io.Reader) ([]byte, error){
 		"frames": func(s *share, r io.Reader) ([]byte, error) { s.release(); return s.readAll(r) },
 		"lines": func(s *share, r io.Reader) ([]byte, error) {
-			l := newLineReader(r, rpc.MaxMessage)
-			l.in = s
-			return l.next()
+			l := jsonrpc.NewLineReader(r, rpc.MaxMessage)
+			l.Hold = s.hold
+			return l.Next()
 		},
 	} {
 		s := &share{of: m, who: "a"}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/jsonrpc"
 	"corral/rpc"
 )
 
@@ -43,15 +44,15 @@ func Stdio(in, out *os.File) (rpc.Conn, error) {
 		return nil, err
 	}
 	s.waker = w
-	go s.read(newLineReader(in, rpc.MaxMessage))
+	go s.read(jsonrpc.NewLineReader(in, rpc.MaxMessage))
 	go s.write(out)
 	go s.watch(out, r)
 	return s, nil
 }
 
-func (s *stdio) read(in *lineReader) {
+func (s *stdio) read(in *jsonrpc.LineReader) {
 	for {
-		data, err := in.next()
+		data, err := in.Next()
 		select {
 		case s.texts <- text{data, err}:
 		case <-s.ended:
