@@ -94,7 +94,7 @@ func dispatch(args []string) (int, error) {
 	}
 	switch args[0] {
 	case "help", "--help", "-h":
-		return cli.Say(usage)
+		return cli.Print(usage)
 	}
 	hint := "corral help"
 	if near := nearest.Of(args[0], slices.Sorted(maps.Keys(commands()))); near != "" {
@@ -110,5 +110,5 @@ func versionCommand([]string) (int, error) {
 	if err := privilege.Drop(); err != nil {
 		return cli.Failure, err
 	}
-	return cli.Say("corral " + version.Version + "\n")
+	return cli.Print("corral " + version.Version + "\n")
 }

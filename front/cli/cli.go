@@ -19,8 +19,8 @@ const Failure = 125
 // A Command runs a command line, without the command's own name, and returns the program's exit code. It drops root.
 type Command func(args []string) (int, error)
 
-// Say writes s to standard output. It returns the exit code 0, or Failure with the error.
-func Say(s string) (int, error) {
+// Print writes s to standard output. It returns the exit code 0, or Failure with the error.
+func Print(s string) (int, error) {
 	if _, err := io.WriteString(os.Stdout, s); err != nil {
 		return Failure, err
 	}
@@ -30,9 +30,9 @@ func Say(s string) (int, error) {
 // Note writes a line to standard error that is not an error. It is escaped as a whole.
 func Note(s string) { fmt.Fprintln(os.Stderr, "corral: note:", text.Escape(s)) }
 
-// Complain writes a message to standard error that is a result of the command and not an error. It may have several
+// Warn writes a message to standard error that is a result of the command and not an error. It may have several
 // lines; other control characters are escaped.
-func Complain(format string, args ...any) {
+func Warn(format string, args ...any) {
 	fmt.Fprintln(os.Stderr, text.Lines("corral: "+fmt.Sprintf(format, args...)))
 }
 
@@ -45,8 +45,8 @@ func UntilStopped() (context.Context, context.CancelFunc) {
 // the process if the write is to standard output, and does not say which of several readers has stopped.
 func IgnorePipes() { signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) }
 
-// About formats a number of bytes for people, with one decimal.
-func About(n int64) string {
+// FormatBytes formats a number of bytes for people, with one decimal.
+func FormatBytes(n int64) string {
 	if n < 1<<10 {
 		return fmt.Sprintf("%d bytes", n)
 	}

@@ -20,7 +20,7 @@ func ParseFlags(f *flag.FlagSet, args []string, help string) (ended bool, code i
 		return true, Failure, dropped
 	}
 	if errors.Is(err, flag.ErrHelp) {
-		code, err = Say(help)
+		code, err = Print(help)
 		return true, code, err
 	}
 	return true, Failure, err

@@ -15,12 +15,12 @@ import (
 	"corral/front/privilege"
 )
 
-// ErrHelper is returned by AskHelper if the helper process failed. The process has written the reason to standard error.
+// ErrHelper is returned by RunHelper if the helper process failed. The process has written the reason to standard error.
 var ErrHelper = errors.New("the unprivileged helper process failed")
 
-// AnswerAsHelper is the start of a command that runs as a helper process: it drops root and decodes its question from
+// ReadQuestion is the start of a command that runs as a helper process: it drops root and decodes its question from
 // standard input, at most maxBytes of JSON, into to. If ended, the command returns code and err.
-func AnswerAsHelper(command string, args []string, maxBytes int64, to any) (ended bool, code int, err error) {
+func ReadQuestion(command string, args []string, maxBytes int64, to any) (ended bool, code int, err error) {
 	f := flag.NewFlagSet(command, flag.ContinueOnError)
 	if ended, code, err := ParseFlags(f, args, "corral "+command+" is run by corral itself.\n"); ended {
 		return true, code, err
@@ -34,10 +34,10 @@ func AnswerAsHelper(command string, args []string, maxBytes int64, to any) (ende
 	return false, 0, nil
 }
 
-// AskHelper runs a command of this program in a helper process that drops root first, because it parses for root what
+// RunHelper runs a command of this program in a helper process that drops root first, because it parses for root what
 // others wrote. It returns the helper's standard output; more than maxBytes are an error. It kills the helper when ctx
 // ends.
-func AskHelper(ctx context.Context, command string, question []byte, maxBytes int64) ([]byte, error) {
+func RunHelper(ctx context.Context, command string, question []byte, maxBytes int64) ([]byte, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", command)

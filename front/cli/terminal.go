@@ -66,15 +66,15 @@ func (e *Escaper) Flush() error {
 	return e.w.Flush()
 }
 
-// IsTerminal reports whether f is a terminal, which output could control.
-func IsTerminal(f *os.File) bool {
+// isTerminal reports whether f is a terminal, which output could control.
+func isTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
 }
 
-// Sink returns a buffered writer to f that escapes control characters if f is a terminal.
-func Sink(f *os.File) *Escaper {
-	return &Escaper{w: bufio.NewWriterSize(f, 64<<10), raw: !IsTerminal(f)}
+// NewEscaper returns a buffered writer to f that escapes control characters if f is a terminal.
+func NewEscaper(f *os.File) *Escaper {
+	return &Escaper{w: bufio.NewWriterSize(f, 64<<10), raw: !isTerminal(f)}
 }
 
 // WriteJSON writes v as indented JSON.

@@ -94,13 +94,13 @@ func (p *patch) reader() artifact.Reader {
 
 // writeMissing writes what a patch does not contain.
 func writeMissing(w io.Writer, s *changes.PatchSum) {
-	for _, line := range NotIn(s) {
+	for _, line := range Missing(s) {
 		_, _ = fmt.Fprintln(w, line) // a pipe that is being read, or a hash
 	}
 }
 
-// NotIn describes what a patch does not contain, one line each.
-func NotIn(s *changes.PatchSum) []string {
+// Missing describes what a patch does not contain, one line each.
+func Missing(s *changes.PatchSum) []string {
 	var lines []string
 	say := func(format string, args ...any) {
 		lines = append(lines, "not in the patch: "+fmt.Sprintf(format, args...))

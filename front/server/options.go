@@ -27,8 +27,8 @@ type serving struct {
 	config, supervisor, names string
 	level                     slog.Level
 	tools                     []string // names of the served tools, without dots; nil is all
-	// alone says that there is one client, which may use every repository and is told their ids. Others learn the ids
-	// of their repositories from errors.
+	// alone says that there is one client, which may use every repository and gets their ids in the instructions.
+	// Others learn the ids of their repositories from errors.
 	alone bool
 	// tokens says that clients need a token.
 	tokens bool

@@ -13,7 +13,7 @@ import (
 	"corral/internal/version"
 )
 
-// instructions tell an agent what the server is for.
+// instructions describe the server to an agent.
 const instructions = "corral runs code in a sandbox on one repository of this machine: runtime_execute runs it, " +
 	"runtime_query_output reads what it wrote. ctx_execute runs code whose output alone comes back, long output is indexed, " +
 	"and ctx_search finds what is in it. There is no network. Whether files written in the repository stay there is the " +

@@ -81,7 +81,7 @@ func (h homeDir) find() ([]string, error) {
 	}
 	ctx, stop := context.WithTimeout(context.Background(), findTimeout)
 	defer stop()
-	answer, err := cli.AskHelper(ctx, Finder, question, maxFound)
+	answer, err := cli.RunHelper(ctx, Finder, question, maxFound)
 	if err != nil {
 		return nil, err
 	}
@@ -160,12 +160,12 @@ func stat(fd int) (st unix.Stat_t, err error) {
 // Command is the cli.Command of Finder, which runs as a helper process.
 func Command(args []string) (int, error) {
 	var dir string
-	if ended, code, err := cli.AnswerAsHelper(Finder, args, maxFound, &dir); ended {
+	if ended, code, err := cli.ReadQuestion(Finder, args, maxFound, &dir); ended {
 		return code, err
 	}
 	answer, err := json.Marshal(runtimes.Toolchains(dir, nil))
 	if err != nil {
 		return cli.Failure, err
 	}
-	return cli.Say(string(answer))
+	return cli.Print(string(answer))
 }

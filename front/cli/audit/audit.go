@@ -216,7 +216,7 @@ func (o *options) show(r *reader.Reader, what string) (int, error) {
 		if err := json.Indent(&b, l.Text, "", "  "); err != nil {
 			return cli.Failure, err
 		}
-		if _, err := cli.Say(text.Lines(b.String()) + "\n"); err != nil {
+		if _, err := cli.Print(text.Lines(b.String()) + "\n"); err != nil {
 			return cli.Failure, err
 		}
 	}
@@ -264,7 +264,7 @@ func (o *options) verify(r *reader.Reader, _ string) (int, error) {
 		code = 0
 		fmt.Fprintf(&b, "ok\nkeep elsewhere for --expect: %d:%s\n", report.Last, report.Hash)
 	}
-	if code, err := cli.Say(text.Lines(b.String())); err != nil {
+	if code, err := cli.Print(text.Lines(b.String())); err != nil {
 		return code, err
 	}
 	if code != 0 {

@@ -192,16 +192,16 @@ func (v *view) discard(ctx context.Context) (int, error) {
 
 // diff writes the patch, and reports what is not in it.
 func (v *view) diff(ctx context.Context) (int, error) {
-	out := cli.Sink(os.Stdout)
+	out := cli.NewEscaper(os.Stdout)
 	sum, err := changes.Patch(ctx, v.runner, v.layer, out, v.options.paths)
 	if err = errors.Join(err, out.Flush()); err != nil {
 		return cli.Failure, err
 	}
-	for _, line := range patches.NotIn(sum) {
-		cli.Complain("%s", line)
+	for _, line := range patches.Missing(sum) {
+		cli.Warn("%s", line)
 	}
 	if sum.Files+sum.LeftCount+sum.OfGit > 0 {
-		tellDigest(sum.Digest)
+		printDigest(sum.Digest)
 	}
 	if !sum.Whole() {
 		return 1, nil
@@ -209,18 +209,18 @@ func (v *view) diff(ctx context.Context) (int, error) {
 	return 0, nil
 }
 
-// tellDigest writes the last line of show and diff.
-func tellDigest(d stream.Digest) {
+// printDigest writes the last line of show and diff.
+func printDigest(d stream.Digest) {
 	if d == (stream.Digest{}) {
-		cli.Complain("these changes have no digest: not everything could be examined")
+		cli.Warn("these changes have no digest: not everything could be examined")
 		return
 	}
-	cli.Complain("digest of these changes: %v", d)
+	cli.Warn("digest of these changes: %v", d)
 }
 
 // apply applies the changes, and removes the layer of a session that has ended if nothing is left to apply.
 func (v *view) apply(ctx context.Context) (int, error) {
-	r := &applyReport{view: v, out: cli.Sink(os.Stdout), done: []changeJSON{}, conflicts: []conflictJSON{}}
+	r := &applyReport{view: v, out: cli.NewEscaper(os.Stdout), done: []changeJSON{}, conflicts: []conflictJSON{}}
 	var err error
 	r.sum, err = changes.Apply(ctx, v.runner, v.layer, v.options.expect, v.options.dry, v.options.paths, r.applied, r.conflict)
 	if err != nil {

@@ -61,7 +61,7 @@ func pathBase64(path string) string {
 
 // changeLine returns a change as a line of text.
 func changeLine(e *stream.Entry) string {
-	name, size := text.Quote(e.Path), cli.About(changes.Change(e).Bytes)
+	name, size := text.Quote(e.Path), cli.FormatBytes(changes.Change(e).Bytes)
 	switch {
 	case e.Type == job.TypeDirectory && e.Kind == job.ChangeDeleted:
 		name += "/"
@@ -97,12 +97,12 @@ func changeLine(e *stream.Entry) string {
 // warn writes a line about a sensitive path.
 func warn(e *stream.Entry) {
 	if e.Sensitive {
-		cli.Complain("sensitive path %s: %s", e.Kind, text.Quote(e.Path))
+		cli.Warn("sensitive path %s: %s", e.Kind, text.Quote(e.Path))
 	}
 }
 
 func (v *view) show(ctx context.Context) (int, error) {
-	out := cli.Sink(os.Stdout)
+	out := cli.NewEscaper(os.Stdout)
 	list := []changeJSON{}
 	var sensitive []*stream.Entry
 	sum, err := changes.Show(ctx, v.runner, v.layer, maxShown, v.options.paths, func(e *stream.Entry) error {
@@ -142,13 +142,13 @@ func (v *view) show(ctx context.Context) (int, error) {
 		warn(e)
 	}
 	if sum.More > 0 {
-		cli.Complain("%d more changes", sum.More)
+		cli.Warn("%d more changes", sum.More)
 	}
 	if sum.Incomplete {
-		cli.Complain("not everything could be examined: there may be more changes")
+		cli.Warn("not everything could be examined: there may be more changes")
 	}
 	if sum.Entries > 0 {
-		tellDigest(sum.Digest)
+		printDigest(sum.Digest)
 	}
 	return 0, nil
 }
@@ -190,7 +190,7 @@ func (r *applyReport) conflict(c stream.Conflict) error {
 		r.conflicts = append(r.conflicts, conflictJSON{c.Path, pathBase64(c.Path), c.Reason.String()})
 		return nil
 	}
-	cli.Complain("conflict: %s: %v", text.Quote(c.Path), c.Reason)
+	cli.Warn("conflict: %s: %v", text.Quote(c.Path), c.Reason)
 	return nil
 }
 
@@ -217,23 +217,23 @@ func (r *applyReport) end() error {
 		warn(e)
 	}
 	if more := s.Conflicts - maxReported(s.Conflicts); more > 0 {
-		cli.Complain("%d more conflicts", more)
+		cli.Warn("%d more conflicts", more)
 	}
 	if o.dry && s.Entries > 0 {
-		tellDigest(s.Digest)
+		printDigest(s.Digest)
 	}
 	switch {
 	case s.Failed != "" && s.Applied == 0 && o.expect != (stream.Digest{}) && o.expect != s.Digest:
-		cli.Complain("%s", s.Failed)
+		cli.Warn("%s", s.Failed)
 		fmt.Fprintln(os.Stderr, "hint: review again: corral changes diff "+r.view.session.ID)
 	case s.Conflicts > 0 && s.Applied == 0:
 		fmt.Fprintln(os.Stderr, "corral: nothing was applied")
 		fmt.Fprintln(os.Stderr, "hint: apply other changes by naming their paths, or merge by hand: corral changes diff "+r.view.session.ID)
 	case s.Failed != "":
-		cli.Complain("%s; %d of %d changes are applied", s.Failed, s.Applied, s.Entries)
+		cli.Warn("%s; %d of %d changes are applied", s.Failed, s.Applied, s.Entries)
 		fmt.Fprintln(os.Stderr, "hint: remove the cause and apply again: applied changes are kept")
 	case r.removed:
-		cli.Complain("all changes are applied, and the session's layer is removed")
+		cli.Warn("all changes are applied, and the session's layer is removed")
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func Command(args []string) (int, error) {
 	case verb == "init":
 		return create(path)
 	case verb == "schema":
-		return cli.Say(config.Schema)
+		return cli.Print(config.Schema)
 	default:
 		return cli.Failure, fmt.Errorf("%q is not a command of config\nhint: corral config --help", verb)
 	}
@@ -79,13 +79,13 @@ func check(path string) (int, error) {
 		return 1, err
 	}
 	if len(files) == 0 {
-		return cli.Say("there is no " + config.DefaultPath + ": defaults apply\n")
+		return cli.Print("there is no " + config.DefaultPath + ": defaults apply\n")
 	}
 	text := ""
 	for _, file := range files {
 		text += file + ": ok\n"
 	}
-	return cli.Say(text)
+	return cli.Print(text)
 }
 
 // show prints the configuration, with the files that it comes from.
@@ -98,7 +98,7 @@ func show(path string) (int, error) {
 	for _, file := range files {
 		text += fmt.Sprintf("# %q\n", file)
 	}
-	return cli.Say(text + c.String())
+	return cli.Print(text + c.String())
 }
 
 // create writes the built-in example and reads nothing, so root may name a file of root's.
@@ -107,7 +107,7 @@ func create(path string) (int, error) {
 		if err := privilege.Drop(); err != nil {
 			return cli.Failure, err
 		}
-		return cli.Say(config.Example)
+		return cli.Print(config.Example)
 	}
 	// Only the directory of the default path is created: another one that is missing is a mistake in the path.
 	if path == config.DefaultPath {

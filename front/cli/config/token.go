@@ -35,7 +35,7 @@ func makeToken(args []string) (int, error) {
 			return cli.Failure, err
 		}
 		cli.Note("this token is not shown again; its hash is in " + written)
-		return cli.Say(token + "\n")
+		return cli.Print(token + "\n")
 	}
 	if err := privilege.Drop(); err != nil {
 		return cli.Failure, err
@@ -45,7 +45,7 @@ func makeToken(args []string) (int, error) {
 	}
 	cli.Note("this token is not shown again; add the lines below it to the configuration")
 	lines := strings.ReplaceAll(strings.TrimSuffix(entry.Entry(), "\n"), "\n", "\n    ")
-	return cli.Say(token + "\n\nprincipals:\n  - " + lines + "\n")
+	return cli.Print(token + "\n\nprincipals:\n  - " + lines + "\n")
 }
 
 // separated splits a list at commas; "" is nil.

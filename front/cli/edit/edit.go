@@ -12,8 +12,8 @@ import (
 	"corral/internal/config"
 )
 
-// Config changes the configuration whose file is at path, "" for the default one: root's is the operator's, others' is their
-// own. It returns the path of the file that it created, removed or changed.
+// Config changes the configuration whose file is at path. With "", it is the operator's for root, and the user's own
+// for others. It returns the path of the file that it created, removed or changed.
 //
 // Root reads and writes the bytes of files, and no more: a helper process that has dropped root parses them.
 func Config(path string, edit config.Edit) (changed string, err error) {
@@ -51,7 +51,7 @@ type fileEdit struct {
 	Edit  config.Edit
 }
 
-// apply returns the change that the edit makes. It tells the user of a side effect.
+// apply returns the change that the edit makes. It prints a note about side effects.
 func (e *fileEdit) apply() (config.Change, error) {
 	change, before, after, err := e.Edit.Apply(e.Path, e.Files)
 	if err != nil || e.Files.User {
@@ -75,7 +75,7 @@ func (e *fileEdit) applyInHelper() (change config.Change, err error) {
 	if err != nil {
 		return change, err
 	}
-	answer, err := cli.AskHelper(context.Background(), Editor, question, maxQuestion)
+	answer, err := cli.RunHelper(context.Background(), Editor, question, maxQuestion)
 	if errors.Is(err, cli.ErrHelper) {
 		return change, errors.New("nothing was changed")
 	}
@@ -91,7 +91,7 @@ const maxQuestion = 2*config.MaxFiles + 1<<20
 // Command is the cli.Command of Editor, which runs as a helper process.
 func Command(args []string) (int, error) {
 	var e fileEdit
-	if ended, code, err := cli.AnswerAsHelper(Editor, args, maxQuestion, &e); ended {
+	if ended, code, err := cli.ReadQuestion(Editor, args, maxQuestion, &e); ended {
 		return code, err
 	}
 	change, err := e.apply()
@@ -102,5 +102,5 @@ func Command(args []string) (int, error) {
 	if err != nil {
 		return cli.Failure, err
 	}
-	return cli.Say(string(answer))
+	return cli.Print(string(answer))
 }

@@ -89,7 +89,7 @@ func Command(args []string) (int, error) {
 		}
 		all = append(all, list...)
 	}
-	return o.tell(all)
+	return o.print(all)
 }
 
 // parse parses the command line; options stand after the command.
@@ -224,9 +224,9 @@ func (o *indexCall) bases(c config.Config, store *artifact.Store) ([]index.Base,
 	return slices.Compact(bases), nil
 }
 
-// tell prints the bases.
-func (o *indexCall) tell(all []*baseEntry) (int, error) {
-	out := cli.Sink(os.Stdout)
+// print prints the bases.
+func (o *indexCall) print(all []*baseEntry) (int, error) {
+	out := cli.NewEscaper(os.Stdout)
 	if o.json {
 		if err := errors.Join(cli.WriteJSON(out, all), out.Flush()); err != nil {
 			return cli.Failure, err
@@ -234,7 +234,7 @@ func (o *indexCall) tell(all []*baseEntry) (int, error) {
 		return 0, nil
 	}
 	if len(all) == 0 {
-		return cli.Say("nothing is indexed\n")
+		return cli.Print("nothing is indexed\n")
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if o.verb == "purge" {

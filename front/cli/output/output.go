@@ -178,7 +178,7 @@ func parseLines(s string) (*artifact.Range, error) {
 // show prints one artifact of one store.
 func (o *options) show(s *artifact.Store) (int, error) {
 	owner := artifact.Reader{Owner: true}
-	out := cli.Sink(os.Stdout)
+	out := cli.NewEscaper(os.Stdout)
 	code := 0
 	var err error
 	switch {
@@ -187,7 +187,7 @@ func (o *options) show(s *artifact.Store) (int, error) {
 	case o.lines != nil:
 		err = s.CopyLines(owner, o.handle, *o.lines, out)
 	default:
-		errs := cli.Sink(os.Stderr)
+		errs := cli.NewEscaper(os.Stderr)
 		err = s.Copy(owner, o.handle, o.only(artifact.Stdout, out), o.only(artifact.Stderr, errs))
 		err = errors.Join(err, errs.Flush())
 	}
@@ -255,7 +255,7 @@ func (o *options) list(stores []*artifact.Store) (int, error) {
 	}
 	slices.SortStableFunc(all, func(a, b *artifact.Manifest) int { return b.CreatedAt.Compare(a.CreatedAt) })
 	all = all[:min(len(all), o.max)]
-	out := cli.Sink(os.Stdout)
+	out := cli.NewEscaper(os.Stdout)
 	if o.json {
 		if err := errors.Join(cli.WriteJSON(out, all), out.Flush()); err != nil {
 			return cli.Failure, err
@@ -263,7 +263,7 @@ func (o *options) list(stores []*artifact.Store) (int, error) {
 		return 0, nil
 	}
 	if len(all) == 0 {
-		return cli.Say("no output is stored\n")
+		return cli.Print("no output is stored\n")
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "HANDLE\tRUNTIME\tSTATUS\tBYTES\tMADE\tUNTIL")

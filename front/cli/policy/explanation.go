@@ -19,11 +19,11 @@ import (
 func writeExplanation(w io.Writer, e policy.Explanation) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, s := range e.Steps {
-		said := []string{s.Found}
+		lines := []string{s.Found}
 		if len(s.Against) > 0 {
-			said = s.Against
+			lines = s.Against
 		}
-		for i, line := range said {
+		for i, line := range lines {
 			rule, outcome := s.Rule, string(s.Outcome)
 			if i > 0 {
 				rule, outcome = "", ""

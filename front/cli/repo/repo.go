@@ -96,8 +96,8 @@ func (o *options) add(dir string) (int, error) {
 	if err = errors.Join(err, privilege.Drop()); err != nil {
 		return cli.Failure, err
 	}
-	o.tellHidden(before)
-	return cli.Say(fmt.Sprintf("repository %s is in %s\n", text.Quote(r.ID), path))
+	o.reportHidden(before)
+	return cli.Print(fmt.Sprintf("repository %s is in %s\n", text.Quote(r.ID), path))
 }
 
 // repository returns the directory called name as the repository of the command line.
@@ -122,11 +122,11 @@ func (o *options) remove(id string) (int, error) {
 	if err = errors.Join(err, privilege.Drop()); err != nil {
 		return cli.Failure, err
 	}
-	return cli.Say(fmt.Sprintf("repository %s is no longer in %s\n", text.Quote(id), path))
+	return cli.Print(fmt.Sprintf("repository %s is no longer in %s\n", text.Quote(id), path))
 }
 
-// served returns the repositories that front-ends of this user serve. It returns nil if they are unknown, and for root, whose
-// file is the first one.
+// served returns the repositories that front-ends of this user serve. It returns nil if they are unknown, and for root,
+// which edits the first file.
 func (o *options) served() []config.Repo {
 	if os.Geteuid() == 0 {
 		return nil
@@ -138,8 +138,8 @@ func (o *options) served() []config.Repo {
 	return c.Repos
 }
 
-// tellHidden reports the repositories of an earlier file that are no longer served because this user now has a list.
-func (o *options) tellHidden(before []config.Repo) {
+// reportHidden reports the repositories of an earlier file that are no longer served because this user now has a list.
+func (o *options) reportHidden(before []config.Repo) {
 	now := config.Config{Repos: o.served()}
 	for _, r := range before {
 		if _, there := now.Repo(r.ID); !there && len(now.Repos) > 0 {

@@ -71,7 +71,7 @@ func Command(args []string) (int, error) {
 			if err := c.RemoveImage(ctx, words[1]); err != nil {
 				return err
 			}
-			_, err := cli.Say("removed the root file system " + words[1] + "\n")
+			_, err := cli.Print("removed the root file system " + words[1] + "\n")
 			return err
 		})
 	}
@@ -142,7 +142,7 @@ func listImages(ctx context.Context, images job.Images) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NAME\tSIZE\tMADE")
 	for _, i := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", text.Quote(i.Name), cli.About(i.Bytes), i.Made.Format(time.DateTime))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", text.Quote(i.Name), cli.FormatBytes(i.Bytes), i.Made.Format(time.DateTime))
 	}
 	return w.Flush()
 }
