@@ -13,7 +13,7 @@ import (
 // arrival. A nil *Queue bounds nothing.
 type Queue struct {
 	running, waiting int
-	patience         time.Duration
+	maxWait          time.Duration
 
 	mu      sync.Mutex
 	active  int             // guarded by mu
@@ -21,12 +21,12 @@ type Queue struct {
 }
 
 // NewQueue returns a Queue that lets running jobs run at once (at least 1) and waiting more wait, each for at most
-// patience. If patience is zero, nothing waits: without capacity, Enter returns ErrFull at once.
-func NewQueue(running, waiting int, patience time.Duration) *Queue {
-	if patience <= 0 {
+// maxWait. If maxWait is zero, nothing waits: without capacity, Enter returns ErrFull at once.
+func NewQueue(running, waiting int, maxWait time.Duration) *Queue {
+	if maxWait <= 0 {
 		waiting = 0
 	}
-	return &Queue{running: max(running, 1), waiting: waiting, patience: patience}
+	return &Queue{running: max(running, 1), waiting: waiting, maxWait: maxWait}
 }
 
 // ErrFull reports that the concurrency limit was reached.
@@ -50,7 +50,7 @@ func (q *Queue) Enter(ctx context.Context) (leave func(), err error) {
 	if err != nil || mine == nil {
 		return q.leave, err
 	}
-	timer := time.NewTimer(q.patience)
+	timer := time.NewTimer(q.maxWait)
 	defer timer.Stop()
 	select {
 	case <-mine:

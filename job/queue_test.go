@@ -20,7 +20,7 @@ func TestQueueRefuses(t *testing.T) {
 		leaves = append(leaves, leave)
 	}
 	if _, err := q.Enter(t.Context()); !errors.Is(err, ErrFull) || err.Error() != "Concurrency limit reached (2/2 active jobs)" {
-		t.Errorf("a third job, without patience: %v", err)
+		t.Errorf("a third job, without waiting: %v", err)
 	}
 	leaves[0]()
 	leave, err := q.Enter(t.Context())
@@ -80,7 +80,7 @@ func TestQueuePatience(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := q.Enter(t.Context()); !errors.Is(err, ErrFull) {
-		t.Errorf("patience expired: %v", err)
+		t.Errorf("maximum wait expired: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -100,7 +100,7 @@ func counts(q *Queue) (active, waiting int) {
 	return q.active, len(q.waiters)
 }
 
-// taken returns a full queue with an hour of patience.
+// taken returns a full queue whose waiters wait for an hour.
 func taken(t *testing.T) *Queue {
 	t.Helper()
 	q := NewQueue(1, 1, time.Hour)

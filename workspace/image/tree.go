@@ -18,13 +18,13 @@ const (
 
 // A tree is the root file system that results from the layers applied so far.
 type tree struct {
-	root    *node
-	layered bool            // interpret names of whiteouts
-	most    int64           // maximum of nodes
-	nodes   int64           // current number
-	text    int             // bytes of all names and targets, including removed ones
-	devices map[string]bool // names of omitted devices, pipes and sockets; links to them are omitted too
-	left    int64           // number of omitted entries
+	root     *node
+	layered  bool            // interpret names of whiteouts
+	maxNodes int64           // maximum of nodes
+	nodes    int64           // current number
+	text     int             // bytes of all names and targets, including removed ones
+	devices  map[string]bool // names of omitted devices, pipes and sockets; links to them are omitted too
+	left     int64           // number of omitted entries
 }
 
 // A node is a name. Hard links share an object.
@@ -50,7 +50,7 @@ type object struct {
 func newTree(layered bool, limits Limits) *tree {
 	return &tree{
 		root:    &node{object: &object{kind: tar.TypeDir}, children: map[string]*node{}},
-		layered: layered, most: 2 * limits.Entries, devices: map[string]bool{},
+		layered: layered, maxNodes: 2 * limits.Entries, devices: map[string]bool{},
 	}
 }
 
@@ -193,8 +193,8 @@ func (t *tree) set(parent *node, base string, o *object, layer int) error {
 	if o.kind == tar.TypeDir {
 		n.children = map[string]*node{}
 	}
-	if t.nodes++; t.nodes > t.most {
-		return tooMany(t.most / 2)
+	if t.nodes++; t.nodes > t.maxNodes {
+		return tooMany(t.maxNodes / 2)
 	}
 	if t.text += len(base) + len(o.target); t.text > maxText {
 		return errText

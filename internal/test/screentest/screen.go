@@ -193,7 +193,7 @@ func (s *Screen) look() (View, <-chan struct{}) {
 // Await waits until ok accepts the View. what describes the expectation, for messages.
 func (s *Screen) Await(what string, ok func(View) bool) {
 	s.t.Helper()
-	patience := time.After(sandboxtest.Slow(30 * time.Second))
+	timeout := time.After(sandboxtest.Slow(30 * time.Second))
 	for {
 		v, changed := s.look()
 		if ok(v) {
@@ -204,7 +204,7 @@ func (s *Screen) Await(what string, ok func(View) bool) {
 		}
 		select {
 		case <-changed:
-		case <-patience:
+		case <-timeout:
 			s.t.Fatalf("the screen does not show %s:\n%s", what, s.dump(v))
 		}
 	}
