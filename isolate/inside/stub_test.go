@@ -170,7 +170,7 @@ func TestMasks(t *testing.T) {
 // TestPrivateDirectories: the stub's private directories and their modes are those of rootfs.Private.
 func TestPrivateDirectories(t *testing.T) {
 	rows := regexp.MustCompile(`\{ "([^"]+)", "([0-7]+)" \}`).
-		FindAllStringSubmatch(part(t, source(t, "slot.c"), "private_dirs[] = {", "};"), -1)
+		FindAllStringSubmatch(part(t, source(t, "mounts.c"), "private_dirs[] = {", "};"), -1)
 	if len(rows) != len(rootfs.Private) {
 		t.Fatalf("%q, want %+v", rows, rootfs.Private)
 	}

@@ -3,11 +3,8 @@
 #include "stub.h"
 
 #include <linux/mount.h>
-#include <linux/openat2.h>
 #include <linux/prctl.h>
 #include <linux/sched.h>
-
-enum { MODE_DIR = 0040000 };
 
 /* Mount point in the jail's root for another root, see rootfs. */
 #define ROOT_DIR "/var/root"
@@ -17,13 +14,6 @@ enum { MNT_DETACH = 2 }; /* umount2(2); not in the kernel's uapi */
 #ifndef MS_NOSUID
 #error "linux/mount.h lacks the mount flags"
 #endif
-
-int mount_at(const char *source, const char *target, const char *type, unsigned long flags, const char *data)
-{
-	return (int)SYS5(__NR_mount, source, target, type, flags, data);
-}
-
-/* --- before the job is known --- */
 
 static int private_mounts(struct job *j)
 {
@@ -139,108 +129,13 @@ static int terminals(struct job *j)
 	return mount_at("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,max=8");
 }
 
-/* The same rows as rootfs.Private; a test compares. */
-static const struct {
-	const char *path, *mode;
-} private_dirs[] = {
-	{ "/tmp", "1777" },
-	{ "/var/tmp", "1777" },
-	{ "/home", "0711" },
-	{ "/dev/shm", "1777" },
-};
-
-static char *put_size(char *at, u64 bytes, u64 inodes)
-{
-	at = put_number(put(at, "size="), bytes);
-	return put_number(put(at, ",nr_inodes="), inodes);
-}
-
-/* first_private returns the index of the first private directory to mount. A session's own root has its own copies of all
- * but the last, /dev/shm. */
-static size_t first_private(const struct job *j)
-{
-	return j->prepare.roots ? sizeof private_dirs / sizeof *private_dirs - 1 : 0;
-}
-
-static int private_directories(struct job *j)
-{
-	char data[96];
-	for (size_t i = first_private(j); i < sizeof private_dirs / sizeof *private_dirs; i++) {
-		char *at = put(put(data, "mode="), private_dirs[i].mode);
-		put_size(put(at, ","), j->prepare.tmp_bytes, j->prepare.tmp_inodes);
-		int r = mount_at("tmpfs", private_dirs[i].path, "tmpfs", MS_NOSUID | MS_NODEV, data);
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
-/* sizes is a step of place_steps. A shared directory has its layer's size and is skipped. */
-int sizes(struct job *j)
-{
-	char data[96];
-	if (j->plan.tmp_bytes == j->prepare.tmp_bytes && j->plan.tmp_inodes == j->prepare.tmp_inodes)
-		return 0;
-	put_size(data, j->plan.tmp_bytes, j->plan.tmp_inodes);
-	for (size_t i = first_private(j); i < sizeof private_dirs / sizeof *private_dirs; i++) {
-		if (j->shared & 1u << i)
-			continue;
-		int r = mount_at(0, private_dirs[i].path, 0, MS_REMOUNT | MS_NOSUID | MS_NODEV, data);
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
-/* below_private reports whether path lies in one of the private directories, which are empty at first. */
-int below_private(const char *path)
-{
-	for (size_t i = 0; i < sizeof private_dirs / sizeof *private_dirs; i++) {
-		size_t n = length(private_dirs[i].path);
-		if (!memcmp(path, private_dirs[i].path, n) && path[n] == '/')
-			return 1;
-	}
-	return 0;
-}
-
-/* make_way creates path and its parent directories with mode 0755, owned by the jail's root, so that the job cannot move
- * them. */
-int make_way(char *path)
-{
-	for (char *at = path + 1;; at++) {
-		char c = *at;
-		if (c && c != '/')
-			continue;
-		*at = 0;
-		long r = SYS3(__NR_mkdirat, AT_FDCWD, path, 0755);
-		*at = c;
-		if (r < 0 && r != -EEXIST)
-			return (int)r;
-		if (!c)
-			return 0;
-	}
-}
-
-int mount_over(int mount, const char *path)
-{
-	struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS };
-	int at = (int)SYS4(__NR_openat2, AT_FDCWD, path, &how, sizeof how);
-	if (at < 0)
-		return at;
-	long r = SYS5(__NR_move_mount, mount, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
-	SYS1(__NR_close, at);
-	return (int)r;
-}
-
 /* share mounts a directory of the session's layer in place of one that is otherwise private to each job. The mount point
  * exists: it is /tmp or the home directory. */
 static int share(struct job *j, int mount, const char *target)
 {
-	for (size_t i = 0; i < sizeof private_dirs / sizeof *private_dirs; i++) {
-		size_t n = length(private_dirs[i].path);
-		if (n == length(target) && !memcmp(target, private_dirs[i].path, n))
-			j->shared |= 1u << i;
-	}
+	int i = private_index(target);
+	if (i >= 0)
+		j->shared |= 1u << i;
 	int r = mount_over(mount, target);
 	SYS1(__NR_close, mount);
 	return r;

@@ -69,14 +69,16 @@ struct __attribute__((packed)) ll_beneath {
 	s32 fd;
 };
 
-/* Steps of place_steps that are defined in other files. */
-int sizes(struct job *j);
-int keep(struct job *j);
+/* Steps that are not defined in the file of their table. */
+int private_directories(struct job *j); /* of slot_steps */
+int sizes(struct job *j); /* of place_steps */
+int keep(struct job *j); /* of place_steps */
 
 /* load_filter loads a seccomp program; if bytes is 0 there is nothing to load. */
 int load_filter(void *program, u32 bytes);
 
-/* Helpers shared by slot_steps and place_steps, see slot.c. */
+/* Helpers shared by slot_steps and place_steps, see mounts.c. */
+int private_index(const char *path);
 int mount_at(const char *source, const char *target, const char *type, unsigned long flags, const char *data);
 int mount_over(int mount, const char *path);
 int make_way(char *path);
