@@ -9,7 +9,7 @@ import (
 	"corral/job"
 )
 
-// runJob has a job run that ends well and writes nothing.
+// runJob runs a job that must succeed and write nothing.
 func runJob(c *client.Client, spec job.Spec) error {
 	r, err := runTo(context.Background(), c, spec, nil)
 	if err == nil && r.Status != job.Success {
@@ -18,8 +18,7 @@ func runJob(c *client.Client, spec job.Spec) error {
 	return err
 }
 
-// runTo has a job run. What it writes to standard output is read by f, if there is one, in a goroutine that has ended when
-// runTo returns.
+// runTo runs a job. If f is not nil, it reads the job's standard output in a goroutine, which has ended when runTo returns.
 func runTo(ctx context.Context, c *client.Client, spec job.Spec, f func(*os.File)) (job.Result, error) {
 	var stdio job.Stdio
 	var ours []*os.File

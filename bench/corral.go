@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 )
 
-// corralMakers are corral at each of its levels.
+// corralMakers returns the rows of corral, one for each of its interfaces.
 func corralMakers() []peerMaker {
 	return []peerMaker{
 		{"corral, API", func(o *options) ([]*Row, func(), error) {
@@ -21,7 +21,7 @@ func corralMakers() []peerMaker {
 	}
 }
 
-// closers are called in the reverse order.
+// closers collects functions that close calls in reverse order.
 type closers struct{ all []func() }
 
 func (c *closers) add(f func()) { c.all = append(c.all, f) }
@@ -33,7 +33,7 @@ func (c *closers) close() {
 	c.all = nil
 }
 
-// runTrue is what an agent asks for to run program itself.
+// runTrue returns the arguments of a tool call that runs program.
 func runTrue(repo string) map[string]any {
 	return map[string]any{
 		"name":      "runtime_execute",
@@ -41,7 +41,7 @@ func runTrue(repo string) map[string]any {
 	}
 }
 
-// executed looks whether a reply is of a run that ended well.
+// executed returns an error unless a reply reports a successful run.
 func executed(result json.RawMessage) error {
 	var r struct {
 		StructuredContent struct{ Status string }
@@ -55,7 +55,7 @@ func executed(result json.RawMessage) error {
 	return nil
 }
 
-// stdioRows are a call of a warm server over standard input and output.
+// stdioRows measures a call of a warm server over standard input and output.
 func stdioRows(o *options) ([]*Row, func(), error) {
 	a, err := newAgent(o)
 	if err != nil {

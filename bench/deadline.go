@@ -11,15 +11,15 @@ import (
 	"corral/job"
 )
 
-// Of deadlineMode: how many processes there are to kill, and a deadline that they all begin before, even on a loaded
-// machine.
+// crowd is the number of processes that deadlineMode kills at once. Even on a loaded machine, all of them start within
+// crowdWall. shortWall is the deadline of a single process.
 const (
 	crowd     = 1000
 	crowdWall = 12 * time.Second
 	shortWall = 200 * time.Millisecond
 )
 
-// deadlineMode is how long after its deadline a job is answered for, when nothing of it is left.
+// deadlineMode measures the time from the deadline of a job to the answer, after which no process of the job is left.
 func deadlineMode(ctx context.Context, o *options) error {
 	c, err := client.Dial(o.socket)
 	if err != nil {
@@ -27,7 +27,7 @@ func deadlineMode(ctx context.Context, o *options) error {
 	}
 	defer c.Close()
 	r := newResult("deadline", "Answers at the deadline", "job", "median ms late", "p95 ms late", "worst ms late", "jobs")
-	if err := runJob(c, job.Spec{Repo: o.repo, Args: []string{program}}); err != nil { // the jail is built
+	if err := runJob(c, job.Spec{Repo: o.repo, Args: []string{program}}); err != nil { // builds the jail
 		return err
 	}
 	one := job.Spec{Repo: o.repo, Args: []string{"/bin/sleep", "600"}, Limits: job.Limits{Wall: shortWall}}
@@ -56,7 +56,7 @@ func deadlineMode(ctx context.Context, o *options) error {
 	return o.publish(r)
 }
 
-// late has a job run to its deadline, n times. With ready, it says when it is as it should be at the deadline.
+// late runs a job to its deadline, n times. With ready, the job must have written something before its deadline.
 func late(ctx context.Context, c *client.Client, r *Result, name string, spec job.Spec, n int, ready bool) error {
 	var all []float64
 	for range n {

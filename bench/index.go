@@ -17,16 +17,16 @@ import (
 	"corral/store/index"
 )
 
-// Sizes of what the index is measured with.
+// Sizes of the texts that are indexed.
 const (
-	qualityBytes   = 256 << 10 // of a log in which lines are searched for
+	qualityBytes   = 256 << 10 // of a log with planted lines
 	qualityPlanted = 48
 	logBytes       = 16 << 20
 	lineBytes      = 150 << 20
 )
 
-// indexRows measures package index, without a supervisor: which planted lines are found; how long it takes to add much,
-// and in how much memory; with large, how long a search takes in ten million lines.
+// indexRows measures package index, without a supervisor: which planted lines a search finds, and how long and how much
+// memory adding large texts takes; with large, also how long a search takes in ten million lines.
 func indexRows(large bool) func(context.Context, *options) error {
 	return func(ctx context.Context, _ *options) error {
 		dir, err := os.MkdirTemp("", "corral-bench-")
@@ -55,7 +55,7 @@ type indexBench struct {
 	n   int
 }
 
-// with calls f with an index that is empty.
+// with calls f with an empty index.
 func (b *indexBench) with(f func() error) (err error) {
 	b.n++
 	name := filepath.Join(b.dir, strconv.Itoa(b.n))
@@ -100,7 +100,7 @@ func (b *indexBench) Find(query, source string, limit int) ([]logtest.Hit, error
 	return hits, nil
 }
 
-// quality says which planted lines are found.
+// quality prints how many planted lines a search finds.
 func (b *indexBench) quality() error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "KIND\tPLANTED\tINTENT ≥46\tSEARCH 48\tAFTER 10 RUNS 48\tTYPO ≥44\t")
@@ -128,7 +128,7 @@ func (b *indexBench) quality() error {
 	return w.Flush()
 }
 
-// bulk says what it takes to add much at once.
+// bulk prints what adding a large text costs.
 func (b *indexBench) bulk() error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ADDED\tMiB\tSECTIONS\tSECONDS\tCPU s\tMEMORY GROWS MiB\tMEANWHILE A SEARCH ms, WORST")
@@ -155,8 +155,8 @@ func (b *indexBench) bulk() error {
 	return w.Flush()
 }
 
-// fromFile calls f with what r has, in a file: making it is not what is measured, and in memory it would have the
-// collector wait for as much again.
+// fromFile calls f with a file that has the content of r: generating it is not measured, and keeping it in memory would
+// delay the garbage collector.
 func (b *indexBench) fromFile(r io.Reader, f func(*os.File) error) error {
 	text, err := os.CreateTemp(b.dir, "text-")
 	if err != nil {
@@ -172,7 +172,7 @@ func (b *indexBench) fromFile(r io.Reader, f func(*os.File) error) error {
 	return f(text)
 }
 
-// oneLine is a stream without its newlines.
+// oneLine reads a stream without its newlines.
 type oneLine struct{ r io.Reader }
 
 func (o *oneLine) Read(p []byte) (int, error) {
@@ -185,7 +185,7 @@ func (o *oneLine) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// add adds a text and prints a row about that, while searches go on.
+// add adds a text while searches run, and prints a row about it.
 func (b *indexBench) add(w io.Writer, name string, text io.Reader, size int64) error {
 	m, err := startMeter()
 	if err != nil {
@@ -224,7 +224,7 @@ func (b *indexBench) add(w io.Writer, name string, text io.Reader, size int64) e
 	return err
 }
 
-// A meter says what happens takes of time and memory.
+// A meter measures time and memory of an operation.
 type meter struct {
 	start time.Time
 	cpu   time.Duration
@@ -249,11 +249,11 @@ func (m *meter) stop() (wall, cpu time.Duration, grown int64, err error) {
 
 func cpuTime() time.Duration {
 	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // has no errors with these arguments
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // cannot fail with these arguments
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// memory is a row of /proc/self/status, in bytes.
+// memory returns a value of /proc/self/status, in bytes.
 func memory(row string) (int64, error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

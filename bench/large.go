@@ -12,7 +12,7 @@ import (
 	"corral/store/index"
 )
 
-// Sizes of the large base.
+// Sizes of the large knowledge base.
 const (
 	largeLines = 10_000_000
 	largeRun   = 100_000 // lines of one run
@@ -20,7 +20,7 @@ const (
 	rareEvery  = 1000 // one line in this many has a rare name
 )
 
-// large says how long searches take in much.
+// large prints how long searches in a large knowledge base take.
 func (b *indexBench) large() error {
 	return b.with(func() error {
 		start := time.Now()
@@ -56,7 +56,7 @@ func (b *indexBench) large() error {
 	})
 }
 
-// rareName is one of rareNames words, each of which is in some chunks of a large base.
+// rareName returns one of rareNames words, each of which occurs in a few chunks of the large knowledge base.
 func rareName(i int) string {
 	const consonants, vowels = "bdfgklmnprstvz", "aeiou"
 	var name []byte
@@ -66,13 +66,13 @@ func rareName(i int) string {
 	return "incident" + string(name)
 }
 
-// largeLog is one run.
+// largeLog returns the log of one run.
 func largeLog(run int) io.Reader {
 	lines := &lineReader{r: logtest.Noise("journal", uint64(run)), n: largeRun, run: run}
 	return lines
 }
 
-// A lineReader is the first n lines of r, some with a rare name.
+// A lineReader reads the first n lines of r, and adds rare names to some.
 type lineReader struct {
 	r      io.Reader
 	n, run int
@@ -108,7 +108,7 @@ func (l *lineReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// queries prints a row about searches.
+// queries runs searches and prints a row about them.
 func (b *indexBench) queries(w io.Writer, name string, query func(int) string) error {
 	const rounds = 50
 	var times []float64

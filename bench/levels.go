@@ -9,7 +9,7 @@ import (
 	"corral/job"
 )
 
-// levelsMode is the API at several paces, each beside bare at the same one.
+// levelsMode measures the API at several paces, next to a bare spawn at the same pace.
 func levelsMode(ctx context.Context, o *options) error {
 	const title = "A job by corral's API, beside a bare spawn at the same pace"
 	r := newResult("levels", title, "pace", "bare ms", "median ms", "p95 ms", "p99 ms", "added ms", "× bare", "p95 ÷ bare's p95", "jobs")
@@ -65,7 +65,7 @@ func (l level) measure(ctx context.Context, o *options, c *client.Client, r *Res
 	return nil
 }
 
-// coldRows are the first jobs of repositories.
+// coldRows measures first jobs of repositories.
 func coldRows(c *client.Client, o *options) ([]*Row, error) {
 	rows := []*Row{bare(), {Name: "corral"}}
 	for _, repo := range o.cold {

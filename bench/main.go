@@ -1,27 +1,27 @@
-// Bench measures corral beside a bare spawn and beside what else isolates a program.
+// Bench compares corral with a bare spawn and with other programs that isolate a process.
 //
-// Whatever is compared is run in turn, round by round, in one process, so that a machine's drift hits all alike; what counts
-// is the median of a row, and that of its ratio to bare in the same round. A row that cannot be measured says why, and the
-// others go on. Each mode prints a table and keeps it in -results; -write renders what is kept into
-// docs/explanation/performance.md. bench/all runs all that the page has.
+// All rows of a table run in turn, round by round, in one process, so that drift of the machine affects all alike. A table
+// has the median of each row, and the median of its ratios to bare in the same round. A row that cannot be measured says
+// why, and the others continue. Each mode prints a table and stores it in -results; -write renders the stored results into
+// docs/explanation/performance.md. bench/all runs all modes of the page.
 //
-// Modes, of which the first that is asked for runs:
+// Modes; if several are given, the first one runs:
 //
 //	(none)       /bin/true: bare, in bubblewrap, and in corral by its API and its command
 //	-peers       /bin/true in every peer of bench/setup-peers, and in corral at each of its levels
-//	-levels      corral's API: back to back, after idle times, in bursts, and the first job of a repository
-//	-parallel    jobs a second, 1, 2, 8 and 64 at once, and the CPU time of a job
-//	-memory      of an idle slot and of a running job
-//	-output      how fast output reaches an artifact, beside gzip
-//	-deadline    when a timeout is answered, and how long killing 1,000 processes takes
+//	-levels      corral's API: back to back, after idle times, in bursts, and first jobs of repositories
+//	-parallel    jobs per second, 1, 2, 8 and 64 at once, and the CPU time of a job
+//	-memory      memory of an idle slot and of a running job
+//	-output      throughput of output into an artifact, next to gzip
+//	-deadline    delay of the answer after a deadline, and how long killing 1,000 processes takes
 //	-scale       many jobs in a row, many at once, many repositories
 //	-mcp         a script: bash alone, and an agent that calls runtime_execute
-//	-session     a call in a session that stands: sandbox_exec and command/exec, beside podman exec and Codex's command/exec
+//	-session     a call in an open session: sandbox_exec and command/exec, next to podman exec and Codex's command/exec
 //	-starlark    a program in Starlark: its interpreter alone, and an agent that calls starlark_run
-//	-stream      how fast output streams through command/exec, beside a pipe
-//	-index       what of planted lines the index finds, and what it takes to add much; needs no root
-//	-index-large searches in ten million lines, too, which takes minutes
-//	-write       renders the page from what is kept, and measures nothing
+//	-stream      throughput of output through command/exec, next to a pipe
+//	-index       how many planted lines the index finds, and what adding large texts costs; needs no root
+//	-index-large the same, and searches in ten million lines, which takes minutes
+//	-write       renders the page from the stored results, and measures nothing
 //
 // Run it as root, by `make bench`; -n sets the rounds, -idle waits before each run, -limit ends a mode early.
 package main
@@ -49,7 +49,7 @@ func main() {
 	}
 }
 
-// A mode is one thing that the program does.
+// A mode is one measurement, or the rendering of the page.
 type mode struct {
 	flag, usage string
 	bare        bool // it needs no supervisor

@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 )
 
-// script is what both sides of the comparison run with bash.
+// script is run with bash on both sides of the comparison.
 const script = "true\n"
 
-// newAgent starts a server of tools and does what a host does before it calls one.
+// newAgent starts an MCP server and opens a session as an agent host does.
 func newAgent(o *options, more ...string) (*server, error) {
 	a, err := o.front("mcp", more...)
 	if err != nil {
@@ -22,7 +22,7 @@ func newAgent(o *options, more ...string) (*server, error) {
 	return a, nil
 }
 
-// greet begins a session as a host does.
+// greet opens a session as an agent host does.
 func (p *server) greet() error {
 	_, err := p.ask("initialize", map[string]any{
 		"protocolVersion": "2025-11-25", "capabilities": map[string]any{},
@@ -34,7 +34,7 @@ func (p *server) greet() error {
 	return p.tell("notifications/initialized")
 }
 
-// execute has the script run as a job.
+// execute runs the script as a job.
 func execute(a *server, repo string) error {
 	result, err := a.ask("tools/call", map[string]any{
 		"name": "runtime_execute", "arguments": map[string]any{"repoId": repo, "runtime": "shell", "code": script},
@@ -45,7 +45,7 @@ func execute(a *server, repo string) error {
 	return executed(result)
 }
 
-// mcpRows are one script, run by bash alone and by a warm server.
+// mcpRows measures a script that bash runs alone, and that a warm server runs.
 func mcpRows(o *options) ([]*Row, func(), error) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {

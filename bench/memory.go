@@ -17,19 +17,19 @@ import (
 	"corral/job"
 )
 
-// A footprint is what corral takes of memory: bytes.
+// A footprint is the memory that corral uses, in bytes.
 type footprint struct {
 	slots           int   // slots and jobs: cgroups of jobs that have a process
-	private         int64 // of their processes, shared with no other (Private_* of smaps_rollup)
-	charged, kernel int64 // to their cgroups, and what of it the kernel uses, if it tells
+	private         int64 // of their processes, not shared with others (Private_* of smaps_rollup)
+	charged, kernel int64 // charged to their cgroups, and the kernel's part of it, if known
 	supervisor      int64 // unshared, of the supervisor and its other processes
 	slab, available int64 // of the machine
 }
 
-// running is how many jobs the memory of one is measured with.
+// running is the number of jobs by which the memory of one is measured.
 const running = 64
 
-// memoryMode is what an idle slot and a running job take.
+// memoryMode measures the memory of an idle slot and of a running job.
 func memoryMode(ctx context.Context, o *options) error {
 	c, err := client.Dial(o.socket)
 	if err != nil {
@@ -80,7 +80,7 @@ func memoryMode(ctx context.Context, o *options) error {
 	return o.publish(r)
 }
 
-// without is f less n of the slots that other has nothing but.
+// without returns f less the memory of n slots, as measured in other, which has idle slots only.
 func (f footprint) without(other footprint, n int) footprint {
 	if other.slots > 0 {
 		share := func(v int64) int64 { return v * int64(n) / int64(other.slots) }
@@ -89,7 +89,7 @@ func (f footprint) without(other footprint, n int) footprint {
 	return f
 }
 
-// row adds what each of n slots or jobs takes. Of the machine's Slab it is what more of them have added to what there was.
+// row adds a row with the memory per slot or job, of n. Slab is the growth of the machine's Slab, divided by n.
 func (f footprint) row(r *Result, what string, n int, before footprint, more int) {
 	kib := func(v int64, n int) string {
 		if n <= 0 {
@@ -101,7 +101,7 @@ func (f footprint) row(r *Result, what string, n int, before footprint, more int
 		number(float64(f.supervisor)/1024))
 }
 
-// settled is the footprint once the number of slots has not changed for a while.
+// settled returns the footprint once the number of slots has been constant for a while.
 func (o *options) settled() (footprint, error) {
 	var last footprint
 	for range 50 {
@@ -118,7 +118,7 @@ func (o *options) settled() (footprint, error) {
 	return last, nil
 }
 
-// footprint looks at every job's cgroup of our supervisor.
+// footprint adds up the cgroups of all jobs and slots of our supervisor.
 func (o *options) footprint() (f footprint, err error) {
 	root, usage, kernel := "/sys/fs/cgroup/memory", "memory.usage_in_bytes", "memory.kmem.usage_in_bytes"
 	if _, err := os.Stat(root); err != nil {
@@ -159,13 +159,13 @@ func (o *options) footprint() (f footprint, err error) {
 	return f, err
 }
 
-// private is what a process shares with no other, in bytes; 0 of one that is gone.
+// private returns the bytes that a process shares with no other, 0 if it has ended.
 func private(pid string) int64 {
 	name := "/proc/" + pid + "/smaps_rollup"
 	return (rowOf(name, "Private_Clean:") + rowOf(name, "Private_Dirty:")) << 10
 }
 
-// rowOf is the number behind a word that begins a line of a file; 0 if there is none.
+// rowOf returns the number after the word that begins a line of a file, 0 if there is none.
 func rowOf(file, word string) int64 {
 	text, _ := os.ReadFile(file)
 	for l := range strings.Lines(string(text)) {
@@ -183,7 +183,7 @@ func readNumber(file string) int64 {
 	return n
 }
 
-// descendants are a process and those below it.
+// descendants returns a process and its descendants.
 func descendants(pid int) []string {
 	parents := map[string]string{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -207,13 +207,13 @@ func descendants(pid int) []string {
 	return below
 }
 
-// sleepers are jobs that sleep until end.
+// sleepers are jobs that sleep until end is called.
 type sleepers struct {
 	cancels []context.CancelFunc
 	group   sync.WaitGroup
 }
 
-// start has a job say that it runs, and then sleep. It returns how long it took until that was heard.
+// start starts a job that reports that it runs and then sleeps. It returns the time until the report.
 func (s *sleepers) start(ctx context.Context, c *client.Client, repo string) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	s.cancels = append(s.cancels, cancel)
@@ -236,7 +236,7 @@ func (s *sleepers) start(ctx context.Context, c *client.Client, repo string) (ti
 	}
 }
 
-// end cancels all of them and waits until they are gone.
+// end cancels all jobs and waits until they have ended.
 func (s *sleepers) end() {
 	for _, cancel := range s.cancels {
 		cancel()
@@ -245,7 +245,7 @@ func (s *sleepers) end() {
 	s.cancels = nil
 }
 
-// bareSleepers are the same processes without corral.
+// bareSleepers starts the same processes without corral.
 func bareSleepers(r *Result) error {
 	slab := rowOf("/proc/meminfo", "Slab:")
 	var all []*exec.Cmd
@@ -262,7 +262,7 @@ func bareSleepers(r *Result) error {
 		}
 		all = append(all, cmd)
 	}
-	time.Sleep(200 * time.Millisecond) // they link themselves
+	time.Sleep(200 * time.Millisecond) // for their dynamic linkers
 	var sum int64
 	for _, cmd := range all {
 		sum += private(strconv.Itoa(cmd.Process.Pid))

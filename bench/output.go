@@ -12,13 +12,13 @@ import (
 	"corral/internal/test/logtest"
 )
 
-// Of outputMode: what an artifact keeps of a stream at most, and the file that the output is made of, again and again.
+// Constants of outputMode: how much of a stream an artifact stores, and the file that is written repeatedly.
 const (
 	maxKept   = 512 << 20
 	chunkSize = 16 << 20
 )
 
-// outputMode times how fast what a job writes becomes an artifact, beside the same bytes through gzip -1 into a file.
+// outputMode measures how fast output of a job becomes an artifact, next to gzip -1 of the same bytes into a file.
 func outputMode(ctx context.Context, o *options) error {
 	n := min(o.bytes, maxKept) / chunkSize
 	if n < 1 {
@@ -67,7 +67,7 @@ func outputMode(ctx context.Context, o *options) error {
 	return o.publish(r)
 }
 
-// configured is an agent whose server has a configuration, and time for its calls.
+// configured starts an agent whose server has a configuration with a long timeout of calls.
 func (o *options) configured(name, more string) (*server, error) {
 	file := filepath.Join(o.dir, name)
 	if err := os.WriteFile(file, []byte("version: 1\nruntime:\n  max_duration: 10m\n"+more), 0o644); err != nil {
@@ -76,7 +76,7 @@ func (o *options) configured(name, more string) (*server, error) {
 	return newAgent(o, "--config", file)
 }
 
-// measureOnce is measure for rows so slow that nothing has to be warm.
+// measureOnce is measure without warm-up, for slow rows.
 func measureOnce(ctx context.Context, o *options, rows []*Row, rounds int) error {
 	for i := range rounds {
 		if i > 0 && o.over() {
@@ -103,7 +103,7 @@ func measureOnce(ctx context.Context, o *options, rows []*Row, rounds int) error
 	return nil
 }
 
-// writeLog writes chunk.log into the repository: what services log.
+// writeLog writes chunk.log, a log of services, into the repository.
 func (o *options) writeLog() error {
 	f, err := os.OpenFile(filepath.Join(o.repo, "chunk.log"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -114,7 +114,7 @@ func (o *options) writeLog() error {
 	return err
 }
 
-// writes has an agent's script write size bytes.
+// writes has a script of an agent write size bytes.
 func writes(a *server, o *options, script string, size int64) error {
 	result, err := a.ask("tools/call", map[string]any{
 		"name": "runtime_execute", "arguments": map[string]any{

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// What -write renders lies between these, and the rest of the page is left alone.
+// -write replaces what is between these lines.
 const (
 	pageBegin = "<!-- begin: bench -write -->"
 	pageEnd   = "<!-- end: bench -write -->"
 )
 
-// pageKeys are the results of the page, in its order.
+// pageKeys are the results on the page, in its order.
 func pageKeys() []string {
 	return []string{
 		"levels", "peers", "peers-idle", "session", "parallel", "memory", "output", "deadline",
@@ -23,7 +23,7 @@ func pageKeys() []string {
 	}
 }
 
-// writePage renders what is kept into the page, and the drawings beside it.
+// writePage renders the stored results into the page, and the drawings beside it.
 func writePage(_ context.Context, o *options) error {
 	page, err := os.ReadFile(o.page)
 	if err != nil {
@@ -60,7 +60,7 @@ func writePage(_ context.Context, o *options) error {
 	return replace(o.page, []byte(rendered))
 }
 
-// between puts text where the page's markers are.
+// between replaces the text between the page's markers.
 func between(page, text string) (string, error) {
 	head, rest, begun := strings.Cut(page, pageBegin+"\n")
 	_, tail, ended := strings.Cut(rest, pageEnd+"\n")
@@ -99,7 +99,7 @@ func (r *Result) markdown(w *strings.Builder) {
 	}
 }
 
-// cell has no sign that would end it: what a peer said of its failure is in it.
+// cell escapes characters that would end a cell: it can contain the error message of a peer.
 func cell(s string) string {
 	return strings.NewReplacer("|", "\\|", "\n", " ", "<", "&lt;", "`", "'").Replace(s)
 }

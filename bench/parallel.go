@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// parallels are how many jobs run at once.
+// parallels are the numbers of jobs that run at once.
 func parallels() []int { return []int{1, 2, 8, 64} }
 
-// maxSlices is how often each row and number is timed at most.
+// maxSlices is the maximum number of slices for each row and number of jobs.
 const maxSlices = 5
 
-// A rate is what a row did in its slices with one number at once.
+// A rate has the results of a row with one number of jobs at once, in all slices.
 type rate struct {
 	perSecond, cpu []float64
 	failed         error
 }
 
-// parallelMode counts jobs in slices of time, rows and numbers in turn.
+// parallelMode counts jobs in slices of time, with rows and numbers of jobs in turn.
 func parallelMode(ctx context.Context, o *options) error {
 	rows, finish, err := peerRows(o)
 	if err != nil {
@@ -43,7 +43,7 @@ func parallelMode(ctx context.Context, o *options) error {
 					rates[r] = map[int]*rate{}
 				}
 				if rates[r][n] == nil {
-					rates[r][n] = &rate{failed: r.Run()} // what the first call opens, a session for one, is not counted
+					rates[r][n] = &rate{failed: r.Run()} // the first call, which may open a session, is not counted
 				}
 				if t := rates[r][n]; t.failed == nil {
 					t.failed = t.slice(ctx, r, n, o.slice)
@@ -54,7 +54,7 @@ func parallelMode(ctx context.Context, o *options) error {
 	return o.publish(rateTable(rows, rates))
 }
 
-// slice has n goroutines run a row's job again and again for a while.
+// slice runs a row's job repeatedly in n goroutines, for a while.
 func (t *rate) slice(ctx context.Context, r *Row, n int, d time.Duration) error {
 	var done, failed atomic.Int64
 	var group sync.WaitGroup

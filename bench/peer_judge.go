@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// judgeRows are a request to a go-judge of our own. It attaches each job to a cgroup, in a container that it uses again.
+// judgeRows measures a request to a go-judge that we start. It attaches each job to a cgroup, in a container that it reuses.
 func judgeRows(o *options) ([]*Row, func(), error) {
 	path := filepath.Join(o.peers, "go/go-judge")
 	if _, err := os.Stat(path); err != nil {
@@ -35,7 +35,7 @@ func judgeRows(o *options) ([]*Row, func(), error) {
 	}
 	cmd := exec.Command(path, "-http-addr", address, "-silent", "-release", "-enable-grpc=false", "-cgroup-prefix", group,
 		"-parallelism", "64", "-pre-fork", "64")
-	cmd.Dir = dir // where it looks for its configuration
+	cmd.Dir = dir // with its configuration
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "TMPDIR=" + dir}
 	if err := cmd.Start(); err != nil {
 		return nil, nil, err
@@ -71,7 +71,7 @@ func judgeRows(o *options) ([]*Row, func(), error) {
 	}}, finish, nil
 }
 
-// judge has one program run that ends well.
+// judge runs a program that must succeed.
 func judge(c *http.Client, url string, body []byte) error {
 	answer, err := c.Post(url, "application/json", bytes.NewReader(body))
 	if err != nil {
@@ -89,8 +89,8 @@ func judge(c *http.Client, url string, body []byte) error {
 	return nil
 }
 
-// goSandboxRows are runs of go-sandbox's containers by a program of bench/peers, which is asked line by line: "warm" is
-// a container that stands, "cold" a new one for each run.
+// goSandboxRows measures containers of go-sandbox, through a program of bench/peers that reads a line per run: "warm" reuses
+// one container, "cold" makes a new one for each run.
 func goSandboxRows(o *options, kind string) ([]*Row, func(), error) {
 	path := filepath.Join(o.peers, "go/gosandbox")
 	if _, err := os.Stat(path); err != nil {

@@ -16,7 +16,7 @@ import (
 	"corral/seccomp"
 )
 
-// ociRows are a run of an OCI runtime: a new container for each job, as runc and crun make them.
+// ociRows measures an OCI runtime (runc, crun), which makes a new container for each job.
 func ociRows(o *options, name, path string) ([]*Row, func(), error) {
 	runtime, env, err := o.debian(path)
 	if err != nil {
@@ -31,7 +31,7 @@ func ociRows(o *options, name, path string) ([]*Row, func(), error) {
 	}
 	var next atomic.Int64
 	err = errors.Join(rootfs(filepath.Join(dir, "rootfs")), p.do(withoutUnified))
-	// Each that runs at once has a cgroup of its own, and so a bundle.
+	// Parallel runs need cgroups of their own, and therefore bundles.
 	bundles := make(chan string, slices.Max(parallels()))
 	for i := range cap(bundles) {
 		bundle := filepath.Join(dir, strconv.Itoa(i))
@@ -57,8 +57,8 @@ func ociRows(o *options, name, path string) ([]*Row, func(), error) {
 	}}, clean, nil
 }
 
-// withoutUnified makes a mount namespace for this thread in which a v2 hierarchy beside those of v1 is covered: crun refuses
-// such a pair.
+// withoutUnified gives this thread a mount namespace in which the v2 hierarchy is covered if there are v1 hierarchies: crun
+// refuses both together.
 func withoutUnified() error {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("mount namespace: %w", err)
@@ -75,7 +75,7 @@ func withoutUnified() error {
 	return nil
 }
 
-// rootfs makes the root of a container that sees the host's programs.
+// rootfs makes the root of a container, with the host's programs.
 func rootfs(dir string) error {
 	var failed []error
 	for _, name := range []string{"usr", "etc", "proc", "sys", "dev", "tmp", "work"} {
@@ -87,7 +87,7 @@ func rootfs(dir string) error {
 	return errors.Join(failed...)
 }
 
-// ociSpec writes the configuration of a container: what corral sets up, as far as it has words for it.
+// ociSpec writes the configuration of a container: what corral sets up, as far as an OCI configuration can express it.
 func ociSpec(dir, root, repo, group string) error {
 	mount := func(to, kind, from string, options ...string) map[string]any {
 		return map[string]any{"destination": to, "type": kind, "source": from, "options": options}
@@ -100,7 +100,7 @@ func ociSpec(dir, root, repo, group string) error {
 	for _, r := range seccomp.Table("default") {
 		calls[r.Verdict] = append(calls[r.Verdict], r.Name)
 	}
-	allowed := append(calls[seccomp.Allow], calls[seccomp.ByArgument]...) // it has no words for our conditions
+	allowed := append(calls[seccomp.Allow], calls[seccomp.ByArgument]...) // it cannot express our conditions on arguments
 	spec := map[string]any{
 		"ociVersion": "1.0.2",
 		"process": map[string]any{
@@ -139,8 +139,7 @@ func ociSpec(dir, root, repo, group string) error {
 	return os.WriteFile(filepath.Join(dir, "config.json"), text, 0o644)
 }
 
-// removeGroups removes a peer's cgroups, which have no process any more, in whichever hierarchies they are, and returns
-// those that are still there.
+// removeGroups removes a peer's cgroups, which have no process left, in all hierarchies, and returns those that remain.
 func removeGroups(group string) (left []string) {
 	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
 		groups, _ := filepath.Glob(filepath.Join(root, group))
@@ -163,7 +162,7 @@ func removeGroups(group string) (left []string) {
 	return left
 }
 
-// firejailRows are a run of firejail, whose files are laid over the system's for one thread.
+// firejailRows measures firejail, whose files are mounted over the system's for one thread.
 func firejailRows(o *options) ([]*Row, func(), error) {
 	root := filepath.Join(o.peers, "debian")
 	if _, err := os.Stat(filepath.Join(root, "usr/bin/firejail")); err != nil {
@@ -191,7 +190,7 @@ func firejailRows(o *options) ([]*Row, func(), error) {
 	return []*Row{r}, p.close, nil
 }
 
-// overlaid makes a mount namespace for this thread with files over the system's, and with a /run of its own.
+// overlaid gives this thread a mount namespace with files mounted over the system's, and with an empty /run.
 func overlaid(root string) error {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("mount namespace: %w", err)

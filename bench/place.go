@@ -14,10 +14,10 @@ import (
 	"corral/isolate/client"
 )
 
-// nobody is who servers run as: a front-end has no privileges.
+// nobody is the user that servers run as: a front-end has no privileges.
 const nobody = 65534
 
-// options are the command line, and the place where it is all done.
+// options are the command line, and the state of a run.
 type options struct {
 	rounds  int
 	idle    time.Duration
@@ -35,12 +35,12 @@ type options struct {
 	colds   int
 
 	begun time.Time
-	busy  string    // what others did then
-	until time.Time // no round begins after it; zero is no bound
+	busy  string    // the load of the machine before the run
+	until time.Time // no round begins after this time; zero means no bound
 
 	dir, repo, socket, state string
 	cold                     []string // repositories in which no job has run
-	slotless                 bool     // the supervisor makes nothing ahead
+	slotless                 bool     // the supervisor prepares no slots ahead
 	supervisor               int      // process
 }
 
@@ -61,7 +61,7 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.IntVar(&o.colds, "colds", 20, "of -levels, repositories that are new")
 }
 
-// complete makes the directories absolute.
+// complete makes the paths of directories absolute.
 func (o *options) complete() error {
 	if o.rounds < 1 || o.bytes < 1 || o.jobs < 1 || o.atOnce < 1 || o.repos < 1 || o.colds < 1 {
 		return errors.New("numbers are at least 1")
@@ -75,11 +75,11 @@ func (o *options) complete() error {
 	return nil
 }
 
-// over says whether the time for a mode is up.
+// over reports whether the time for a mode is over.
 func (o *options) over() bool { return !o.until.IsZero() && time.Now().After(o.until) }
 
-// prepare makes a directory with repositories, and starts a supervisor for them. Front-ends run as nobody, who owns the
-// repositories. What it returns clears all that, whatever the error.
+// prepare makes a directory with repositories and starts a supervisor for them. Front-ends run as nobody, who owns the
+// repositories. The returned function undoes all of it, and must be called after an error, too.
 func (o *options) prepare() (finish func(), err error) {
 	finish = func() {}
 	if o.dir, err = os.MkdirTemp("", "corral-bench-"); err != nil {
@@ -110,10 +110,10 @@ func (o *options) prepare() (finish func(), err error) {
 	}, os.Chmod(o.socket, 0o666)
 }
 
-// instance is the supervisor's name among those of the machine.
+// instance is the name of the supervisor on the machine.
 func (o *options) instance() string { return filepath.Base(o.dir) }
 
-// supervise starts a supervisor of its own and waits until it serves.
+// supervise starts a supervisor and waits until it serves.
 func (o *options) supervise(repos []string) (func(), error) {
 	args := []string{"--instance", o.instance(), "--socket", o.socket, "--state", filepath.Join(o.dir, "lib")}
 	for _, repo := range repos {

@@ -13,17 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A podman runs in a mount namespace of one thread, where its files are laid over the system's, and where all that it
-// writes is in memory: the machine is not changed, and nothing but cgroups is left, which close removes.
+// A podman runs in the mount namespace of one thread, where its files are mounted over the system's and everything that it
+// writes stays in memory. So the machine is not changed, except for cgroups, which close removes.
 type podman struct {
 	*place
-	dir   string // of this podman, a file system in memory
+	dir   string // this podman's files, a file system in memory
 	group string // of its containers
 }
 
 const container = "bench"
 
-// podmanRows are `podman exec` in a container that stands: the host's programs, no network, podman's own defaults else.
+// podmanRows measures `podman exec` in a running container with the host's programs, no network, and otherwise podman's
+// defaults.
 func podmanRows(o *options) ([]*Row, func(), error) {
 	files := filepath.Join(o.peers, "podman")
 	if _, err := os.Stat(filepath.Join(files, "usr/bin/podman")); err != nil {
@@ -76,7 +77,7 @@ func (p *podman) podman(args ...string) error {
 	})
 }
 
-// enter makes the namespace.
+// enter gives the current thread the mount namespace.
 func (p *podman) enter(files string) error {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("mount namespace: %w", err)
@@ -90,7 +91,7 @@ func (p *podman) enter(files string) error {
 	}{
 		{"", "/", "", unix.MS_REC | unix.MS_PRIVATE, ""},
 		{"tmpfs", p.dir, "tmpfs", 0, ""},
-		{"/usr", in("usr"), "", unix.MS_BIND, ""}, // what the container sees is not the overlay
+		{"/usr", in("usr"), "", unix.MS_BIND, ""}, // the container sees the system's files, not the overlay
 		{"overlay", "/usr", "overlay", unix.MS_RDONLY, "lowerdir=" + over("usr")},
 		{"overlay", "/etc", "overlay", 0, "lowerdir=" + over("etc") + ",upperdir=" + in("etc") + ",workdir=" + in("work")},
 		{"tmpfs", "/run", "tmpfs", 0, ""},
@@ -106,15 +107,15 @@ func (p *podman) enter(files string) error {
 			}
 		}
 	}
-	// crun refuses a v2 hierarchy beside those of v1.
+	// crun refuses a v2 hierarchy if there are v1 hierarchies.
 	if err := unix.Unmount("/sys/fs/cgroup/unified", unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("unified cgroups: %w", err)
 	}
-	const limits = "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n" // those it chooses may be beyond ours
+	const limits = "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n" // its own may exceed our limits
 	return os.WriteFile("/etc/containers/containers.conf", []byte(limits), 0o644)
 }
 
-// directories makes what enter mounts, and the root of the container.
+// directories makes the directories that enter mounts, and the root of the container.
 func (p *podman) directories() error {
 	var failed []error
 	for _, dir := range []string{"usr", "etc", "work", "rootfs/usr", "rootfs/etc", "rootfs/proc", "rootfs/sys", "rootfs/dev", "rootfs/tmp"} {
@@ -129,7 +130,7 @@ func (p *podman) directories() error {
 func (p *podman) close() {
 	_ = p.podman("rm", "--force", "--time", "0", container)
 	p.place.close()
-	// The container's monitor ends a moment after it.
+	// The container's monitor ends shortly after it.
 	var left []string
 	for range 500 {
 		if left = p.removeGroups(); len(left) == 0 {
@@ -140,7 +141,7 @@ func (p *podman) close() {
 	fmt.Fprintln(os.Stderr, "bench: these cgroups of podman's are left:", strings.Join(left, " "))
 }
 
-// removeGroups removes the cgroups of containers, in whichever hierarchies they are, and returns those that are in use.
+// removeGroups removes the cgroups of containers in all hierarchies, and returns those that are in use.
 func (p *podman) removeGroups() (left []string) {
 	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
 		groups, _ := filepath.Glob(filepath.Join(root, p.group))

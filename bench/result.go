@@ -15,21 +15,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Result is a table that a mode has made, and what is drawn of it. It is kept as JSON.
+// A Result is the table that a mode has measured, with its drawings. It is stored as JSON.
 type Result struct {
-	Key     string // name of the file that it is kept in, and of its drawings
+	Key     string // name of its file, and of its drawings
 	Title   string
-	Notes   []string // said below the table, each a sentence
-	Date    string   // when it was begun, UTC
+	Notes   []string // sentences below the table
+	Date    string   // of its beginning, UTC
 	Machine string
-	Busy    string // what the machine did besides
+	Busy    string // the load of the machine before the run
 	Rounds  int
 	Columns []string
 	Rows    [][]string
 	Plots   []*Plot
 }
 
-// newResult begins a result, on this machine.
+// newResult returns an empty result of this machine.
 func newResult(key, title string, columns ...string) *Result {
 	return &Result{Key: key, Title: title, Columns: columns, Machine: machine()}
 }
@@ -59,13 +59,13 @@ func (r *Result) print(to io.Writer) error {
 	return err
 }
 
-// publish prints a result and keeps it.
+// publish prints a result and stores it.
 func (o *options) publish(r *Result) error {
 	r.Date, r.Busy = o.begun.UTC().Format("2006-01-02 15:04 MST"), o.busy
 	return errors.Join(r.print(os.Stdout), o.keep(r))
 }
 
-// keep writes a result where -write finds it.
+// keep stores a result for -write.
 func (o *options) keep(r *Result) error {
 	if err := os.MkdirAll(o.results, 0o755); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (o *options) keep(r *Result) error {
 	return replace(filepath.Join(o.results, r.Key+".json"), append(text, '\n'))
 }
 
-// kept reads a result; it is nil if there is none.
+// kept reads a stored result; it returns nil if there is none.
 func (o *options) kept(key string) (*Result, error) {
 	text, err := os.ReadFile(filepath.Join(o.results, key+".json"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -93,7 +93,7 @@ func (o *options) kept(key string) (*Result, error) {
 	return r, nil
 }
 
-// replace writes a file so that nobody sees half of it.
+// replace writes a file atomically.
 func replace(name string, text []byte) error {
 	if err := os.WriteFile(name+".new", text, 0o644); err != nil {
 		return err
@@ -101,11 +101,11 @@ func replace(name string, text []byte) error {
 	return os.Rename(name+".new", name)
 }
 
-// machine says what is measured on: processors, memory, kernel, cgroups.
+// machine describes this machine: processors, memory, kernel, cgroups.
 func machine() string {
 	var u unix.Utsname
 	var s unix.Sysinfo_t
-	_, _ = unix.Uname(&u), unix.Sysinfo(&s) // neither has errors with these arguments
+	_, _ = unix.Uname(&u), unix.Sysinfo(&s) // neither can fail with these arguments
 	cpus, _ := os.ReadFile("/proc/cpuinfo")
 	model, n := "processor", 0
 	for l := range strings.Lines(string(cpus)) {
@@ -128,7 +128,7 @@ func machine() string {
 		string(bytes.TrimRight(u.Release[:], "\x00")), groups)
 }
 
-// load says what others do while we do nothing.
+// load describes the load of the machine while this program is idle.
 func load() string {
 	busy, err := busyTime()
 	start := time.Now()
@@ -140,7 +140,7 @@ func load() string {
 	return fmt.Sprintf("others took %.2f processors before the first round", (after-busy).Seconds()/time.Since(start).Seconds())
 }
 
-// busyTime is the processor time that the machine has spent on anything, in ticks of 10 ms (proc_stat(5)).
+// busyTime returns the processor time that the machine has spent on all processes, in ticks of 10 ms (proc_stat(5)).
 func busyTime() (time.Duration, error) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {

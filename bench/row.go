@@ -16,32 +16,33 @@ import (
 type Row struct {
 	Name  string
 	Sets  string       // what it sets up
-	Lacks string       // what it does not, beside corral; "" is nothing
+	Lacks string       // what it does not set up, unlike corral; "" means nothing
 	Run   func() error // one job, from the request to the answer
-	// Serial says that Run is not for several goroutines at once.
+	// Serial is set if Run must not be called by several goroutines at once.
 	Serial bool
-	// AtOnce is how many runs at once fit a small machine's memory; 0 is any number.
+	// AtOnce is the number of parallel runs that fit into the memory of a small machine; 0 means any number.
 	AtOnce int
-	// Missing is why the row has no figures: what is not installed, or how it failed.
+	// Missing is the reason why the row has no figures: what is not installed, or how it failed.
 	Missing string
 
 	times []time.Duration
 }
 
-// A table makes its rows, and what is to be called after them.
+// A table returns its rows, and a function that cleans up after them.
 type table func(*options) ([]*Row, func(), error)
 
-// A pace is how a row is run in a round: Batch runs after a pause.
+// A pace defines how a row runs in a round: Batch runs after a pause.
 type pace struct {
 	Batch int
 	Pause time.Duration
 }
 
-// warmUp is how many jobs of each row, at least, are not counted.
+// warmUp is the minimum number of jobs of each row that are not counted.
 const warmUp = 5
 
-// measure runs rows in turn, rounds times, and keeps the times of rounds that all of them had. A row that fails is taken out
-// of the table, unless it is bare. It ends early when o's time is up, and with an error when ctx ends before the first round.
+// measure runs rows in turn, for a number of rounds, and keeps the times of the rounds that all rows completed. A row that
+// fails leaves the table; bare must not fail. It ends early when the time of o is over, and returns an error if ctx ends
+// before the first round is complete.
 func measure(ctx context.Context, o *options, rows []*Row, rounds int, p pace) error {
 	warm := (warmUp + p.Batch - 1) / p.Batch
 	for i := range rounds + warm {
@@ -71,7 +72,7 @@ func measure(ctx context.Context, o *options, rows []*Row, rounds int, p pace) e
 	return nil
 }
 
-// interrupted is an error if nothing was measured yet.
+// interrupted returns an error if nothing was measured yet.
 func interrupted(rows []*Row) error {
 	for _, r := range rows {
 		if r.Missing == "" && len(r.times) == 0 {
@@ -81,7 +82,7 @@ func interrupted(rows []*Row) error {
 	return nil
 }
 
-// batch is one round of a row.
+// batch runs one round of a row.
 func (r *Row) batch(ctx context.Context, p pace) (times []time.Duration, err error) {
 	time.Sleep(p.Pause)
 	for range p.Batch {
@@ -97,16 +98,16 @@ func (r *Row) batch(ctx context.Context, p pace) (times []time.Duration, err err
 	return times, nil
 }
 
-// fail notes why a row has no figures.
+// fail records why a row has no figures.
 func (r *Row) fail(err error) {
 	r.Missing, r.times = reason(err), nil
 	fmt.Fprintf(os.Stderr, "bench: without %s: %s\n", r.Name, r.Missing)
 }
 
-// reason is an error in one line, not a long one.
+// reason returns an error as one short line.
 func reason(err error) string { return text.Line(err.Error(), 240) }
 
-// figures are what a table says of a row.
+// figures are the numbers of a row in a table.
 type figures struct {
 	n                       int
 	median, p95, p99, added float64 // milliseconds
@@ -132,7 +133,7 @@ func (r *Row) against(bare *Row) figures {
 
 func ms(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 
-// quantile is the value that q of the values do not exceed, by the nearest rank. It is 0 of none.
+// quantile returns the value that a share q of the values does not exceed, by the nearest rank; 0 without values.
 func quantile(values []float64, q float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -142,12 +143,12 @@ func quantile(values []float64, q float64) float64 {
 	return sorted[int(q*float64(len(sorted)-1)+0.5)]
 }
 
-// asked says whether a row of this name was asked for.
+// asked reports whether the command line selects a row of this name.
 func (o *options) asked(name string) bool {
 	return strings.Contains(strings.ToLower(name), strings.ToLower(o.only))
 }
 
-// onlyRows keeps bare and the rows that were asked for.
+// onlyRows returns bare and the selected rows.
 func (o *options) onlyRows(rows []*Row) []*Row {
 	if o.only == "" {
 		return rows
@@ -161,7 +162,7 @@ func (o *options) onlyRows(rows []*Row) []*Row {
 	return kept
 }
 
-// tableMode is the mode of a table: what it is kept as, and what it is called.
+// tableMode returns the mode that measures a table, given its key and its title.
 func tableMode(key, title string, make table) func(context.Context, *options) error {
 	return func(ctx context.Context, o *options) error {
 		rows, finish, err := make(o)
@@ -177,7 +178,7 @@ func tableMode(key, title string, make table) func(context.Context, *options) er
 	}
 }
 
-// latencies is the table of rows that were measured.
+// latencies makes the table of the measured rows.
 func latencies(key, title string, rows []*Row) *Result {
 	r := newResult(key, title, "row", "median ms", "p95 ms", "p99 ms", "added ms", "× bare", "sets up", "does not")
 	plot := &Plot{Title: title, Unit: "ms, median; the line goes to p95", Log: true}
@@ -195,10 +196,10 @@ func latencies(key, title string, rows []*Row) *Result {
 	return r
 }
 
-// ours says whether a row is corral's.
+// ours reports whether a row belongs to corral.
 func ours(name string) bool { return strings.HasPrefix(name, "corral") }
 
-// number has three significant digits, at least one behind the point below a hundred.
+// number formats a value with three significant digits, and below a hundred with at least one decimal.
 func number(v float64) string {
 	switch {
 	case v >= 100 || v <= -100:

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// A server is one of JSON-RPC, spoken to over standard input and output as a host does: one line out, one line in.
+// A server is a JSON-RPC server that is called over standard input and output, one line per message, as an agent host does.
 type server struct {
 	cmd  *exec.Cmd
 	to   io.WriteCloser
@@ -19,14 +19,14 @@ type server struct {
 	id   int
 }
 
-// front starts a front-end of corral's.
+// front starts a front-end of corral.
 func (o *options) front(name string, more ...string) (*server, error) {
 	cmd := o.frontCommand(append([]string{name}, more...)...)
 	cmd.Stderr = os.Stderr
 	return newServer(cmd)
 }
 
-// frontCommand is a front-end that is not started yet.
+// frontCommand returns the command of a front-end.
 func (o *options) frontCommand(args ...string) *exec.Cmd {
 	args = append(args, "--supervisor", o.socket, "--repo", o.repo, "--log-level", "warn")
 	cmd := exec.Command(filepath.Join(o.bin, "corral"), args...)
@@ -88,7 +88,7 @@ func (p *server) ask(method string, params map[string]any) (json.RawMessage, err
 	}
 }
 
-// answer reads a line, which is ours if it is the reply to id.
+// answer reads a line, and reports whether it is the reply to id.
 func answer(line []byte, id int) (result json.RawMessage, ours bool, err error) {
 	var reply struct {
 		ID     any             `json:"id"`
@@ -99,7 +99,7 @@ func answer(line []byte, id int) (result json.RawMessage, ours bool, err error) 
 	switch err := json.Unmarshal(line, &reply); {
 	case err != nil:
 		return nil, false, err
-	case reply.Method != "" || reply.ID != float64(id): // a notification, or a question
+	case reply.Method != "" || reply.ID != float64(id): // a notification or a request
 		return nil, false, nil
 	case reply.Error != nil:
 		return nil, true, fmt.Errorf("%s", reply.Error)

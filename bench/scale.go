@@ -12,23 +12,23 @@ import (
 	"corral/job"
 )
 
-// Sizes of the steps that curves are drawn of.
+// Sizes of the steps of curves.
 const (
-	window      = 100 // jobs in a row, of which a point of the curve is the median
+	window      = 100 // consecutive jobs whose median is a point of the curve
 	windowBare  = 10  // bare spawns before them
 	stepAtOnce  = 25  // sleeping jobs
-	sharedRepos = 8   // repositories that sleeping jobs are spread over: a jail has users for 512
+	sharedRepos = 8   // repositories of sleeping jobs: a jail has users for 512
 	ofClient    = 200 // sleeping jobs of one connection, which may have 256
 	warmJobs    = 5   // in each of many repositories, after the first
 
-	freshWindows = 10 // of a supervisor that has just started, beside one that has not
+	freshWindows = 10 // of a supervisor that has just started, next to an older one
 )
 
-// settling is how long a jail that was just built is given, and one whose job ended, until the next slot waits.
+// settling is the pause after a jail was built or a job has ended, in which the next slot is made.
 const settling = 100 * time.Millisecond
 
-// scaleMode is what many jobs cost: in a row, at once, and in many repositories. Each part has a supervisor of its own, and
-// keeps its curve whatever becomes of the next.
+// scaleMode measures many jobs: in a row, at once, and in many repositories. Each part has a supervisor of its own and
+// stores its curve, even if the next one fails.
 func scaleMode(ctx context.Context, o *options) error {
 	var failed []error
 	for _, part := range []struct {
@@ -82,7 +82,7 @@ func medianOf(ctx context.Context, n int, pause time.Duration, f func() error) (
 	return quantile(all, 0.5), nil
 }
 
-// scaleRow runs many jobs one after the other: the last must cost what the first did.
+// scaleRow runs many jobs one after the other: the last must cost as much as the first.
 func scaleRow(ctx context.Context, o *options, c *client.Client) error {
 	const title = "Jobs in a row"
 	run := func() error { return runJob(c, job.Spec{Repo: o.repo, Args: []string{program}}) }
@@ -140,8 +140,8 @@ func scaleRow(ctx context.Context, o *options, c *client.Client) error {
 	return o.publish(r)
 }
 
-// besideFresh runs jobs by run in turn with those of a supervisor that has just started, and returns the medians of both, in
-// milliseconds: what the machine does meanwhile meets both alike.
+// besideFresh runs jobs in turn with run and on a supervisor that has just started, so that load of the machine affects both
+// alike. It returns both medians, in milliseconds.
 func besideFresh(ctx context.Context, o *options, run func() error) (aged, fresh float64, err error) {
 	var medians [2][]float64
 	err = o.part(ctx, 1, func(ctx context.Context, o *options, c *client.Client) error {
@@ -151,7 +151,7 @@ func besideFresh(ctx context.Context, o *options, run func() error) (aged, fresh
 			if err != nil {
 				return err
 			}
-			if i > 1 { // the new one has to find out how many slots are needed
+			if i > 1 { // the new supervisor first learns how many slots are needed
 				medians[i%2] = append(medians[i%2], m)
 			}
 		}
@@ -163,7 +163,7 @@ func besideFresh(ctx context.Context, o *options, run func() error) (aged, fresh
 	return quantile(medians[0], 0.5), quantile(medians[1], 0.5), nil
 }
 
-// scaleOnce starts jobs that sleep until there are many.
+// scaleOnce starts more and more sleeping jobs.
 func scaleOnce(ctx context.Context, o *options, c *client.Client) error {
 	const title = "Jobs at once"
 	clients := []*client.Client{c}
@@ -177,7 +177,7 @@ func scaleOnce(ctx context.Context, o *options, c *client.Client) error {
 	}
 	var s sleepers
 	defer s.end()
-	for _, repo := range o.cold { // jails are built
+	for _, repo := range o.cold { // builds the jails
 		if err := runJob(c, job.Spec{Repo: repo, Args: []string{program}}); err != nil {
 			return err
 		}
@@ -238,7 +238,7 @@ func scaleOnce(ctx context.Context, o *options, c *client.Client) error {
 	return o.publish(r)
 }
 
-// scaleRepos runs a first job and then some more in each of many repositories, whose jails all stand.
+// scaleRepos runs a first job and some more in each of many repositories, and all jails stay.
 func scaleRepos(ctx context.Context, o *options, c *client.Client) error {
 	const title = "Repositories"
 	first, base := Curve{Label: "first job"}, Curve{Label: "bare spawn", Dashed: true}

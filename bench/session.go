@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// Policies of command/exec, and how rows name them.
+// Policies of command/exec, and their names in rows.
 var policies = []struct {
 	name   string
 	policy map[string]any
@@ -19,7 +19,7 @@ var policies = []struct {
 	{"workspaceWrite", map[string]any{"type": "workspaceWrite", "writableRoots": []string{}, "networkAccess": false}},
 }
 
-// sessionRows are a call in what stands already: corral's sessions, and peers that this machine has.
+// sessionRows measures a call in an open session of corral, and of the peers that this machine has.
 func sessionRows(o *options) (rows []*Row, finish func(), err error) {
 	var closes []func()
 	finish = func() {
@@ -59,7 +59,7 @@ func sessionRows(o *options) (rows []*Row, finish func(), err error) {
 	return rows, finish, nil
 }
 
-// sandboxRows are calls of sandbox_exec, whose session begins with the first.
+// sandboxRows measures calls of sandbox_exec; the first one opens the session.
 func sandboxRows(o *options) ([]*Row, func(), error) {
 	a, err := newAgent(o)
 	if err != nil {
@@ -92,7 +92,7 @@ func sandboxRows(o *options) ([]*Row, func(), error) {
 	}}, a.close, nil
 }
 
-// execRows are calls of corral's command/exec.
+// execRows measures calls of corral's command/exec.
 func execRows(o *options) ([]*Row, func(), error) {
 	p, err := o.front("exec-server")
 	if err != nil {
@@ -106,7 +106,7 @@ func execRows(o *options) ([]*Row, func(), error) {
 	return rows, p.close, nil
 }
 
-// callRows are calls of a server of command/exec, under each policy.
+// callRows measures calls of a server of command/exec, with each policy.
 func callRows(p *server, name, cwd, sets, lacks string) ([]*Row, error) {
 	_, err := p.ask("initialize", map[string]any{"clientInfo": map[string]any{"name": "bench", "version": "1"}})
 	if err != nil {
@@ -127,7 +127,7 @@ func callRows(p *server, name, cwd, sets, lacks string) ([]*Row, error) {
 	return rows, nil
 }
 
-// runs has a program run that ends well.
+// runs runs a program that must succeed.
 func (p *server) runs(params map[string]any) error {
 	result, err := p.ask("command/exec", params)
 	if err != nil {
@@ -143,8 +143,8 @@ func (p *server) runs(params map[string]any) error {
 	return nil
 }
 
-// codexRows are calls of the command/exec that this protocol comes from. Its server has no network, and a home of its own,
-// without an account. It says that it will not have that below the directory of temporary files.
+// codexRows measures the command/exec that this protocol comes from. Its server has no network, and a home directory without
+// an account, which it does not accept below the directory of temporary files.
 func codexRows(o *options) ([]*Row, func(), error) {
 	found, err := filepath.Glob(filepath.Join(o.peers, "npm/node_modules/@openai/codex-linux-*/vendor/*/bin/codex"))
 	if err != nil || len(found) == 0 {

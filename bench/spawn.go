@@ -13,21 +13,21 @@ import (
 	"corral/job"
 )
 
-// program is what is run everywhere.
+// program is the program of every row.
 const program = "/bin/true"
 
-// A spawn starts a program as a shell would, without one.
+// A spawn starts a program directly, as a shell would.
 type spawn struct {
 	args  []string
-	env   []string // nil is ours
+	env   []string // nil means that of this process
 	extra string   // a file that is descriptor 3, opened for each run; "" is none
-	place *place   // nil is here
+	place *place   // nil means this thread
 }
 
-// command runs a program in our own environment.
+// command returns a spawn of a program with the environment of this process.
 func command(args ...string) func() error { return (&spawn{args: args}).run() }
 
-// run returns what runs it and waits.
+// run returns a function that runs the program and waits for it.
 func (s *spawn) run() func() error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	said, err2 := nameless()
@@ -66,7 +66,7 @@ func (s *spawn) run() func() error {
 	}
 }
 
-// nameless is a file without a name, for what programs say.
+// nameless makes a file without a name, for output of programs.
 func nameless() (*os.File, error) {
 	f, err := os.CreateTemp("", "corral-bench-")
 	if err != nil {
@@ -77,7 +77,7 @@ func nameless() (*os.File, error) {
 	return os.OpenFile(f.Name(), os.O_RDWR|os.O_APPEND, 0)
 }
 
-// lastLine is the last that was written to a file, of its last KiB.
+// lastLine returns the last line of a file, at most its last KiB.
 func lastLine(f *os.File) string {
 	info, err := f.Stat()
 	if err != nil {
@@ -89,7 +89,7 @@ func lastLine(f *os.File) string {
 	return lines[len(lines)-1]
 }
 
-// said is the first line that a program writes to standard output or error; "" if it cannot be run.
+// said returns the first line that a program writes to standard output or error, "" if it cannot be run.
 func (s *spawn) said() string {
 	var text []byte
 	ask := func() error {
@@ -115,14 +115,14 @@ func firstLine(b []byte) []byte {
 	return b
 }
 
-// A place is a thread of ours with a mount namespace of its own, which ends with it: what is laid over the system's files
-// there is seen by nobody else.
+// A place is a thread with a mount namespace of its own, which ends with it: no other process sees files that are mounted
+// over the system's there.
 type place struct{ work chan func() }
 
 func newPlace() *place {
 	p := &place{work: make(chan func())}
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread, and with it the namespace, ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so the thread and its namespace end with the goroutine
 		for f := range p.work {
 			f()
 		}
@@ -130,7 +130,7 @@ func newPlace() *place {
 	return p
 }
 
-// do does f on the thread.
+// do calls f on the thread.
 func (p *place) do(f func() error) error {
 	done := make(chan error)
 	p.work <- func() { done <- f() }
@@ -139,7 +139,7 @@ func (p *place) do(f func() error) error {
 
 func (p *place) close() { close(p.work) }
 
-// runRows are /bin/true: bare, in bubblewrap, and by corral's API and its command.
+// runRows measures /bin/true: bare, in bubblewrap, and through corral's API and its command.
 func runRows(o *options) ([]*Row, func(), error) {
 	rows := []*Row{bare()}
 	if row := bubblewrap(o, false); row.Missing == "" {
@@ -157,10 +157,10 @@ func runRows(o *options) ([]*Row, func(), error) {
 // bare is the first row of every table.
 func bare() *Row { return &Row{Name: "bare", Sets: "nothing", Run: command(program)} }
 
-// full is what corral sets up for every job.
+// full lists what corral sets up for every job.
 const full = "all namespaces the job's own and fresh, cgroup, user namespace, seccomp, Landlock; audit"
 
-// apiRow is a job by the API, over one connection.
+// apiRow measures a job through the API, over one connection.
 func apiRow(o *options) (*Row, func(), error) {
 	c, err := client.Dial(o.socket)
 	if err != nil {
@@ -170,7 +170,7 @@ func apiRow(o *options) (*Row, func(), error) {
 	return &Row{Name: "corral, API", Sets: full, Run: func() error { return runJob(c, spec) }}, func() { c.Close() }, nil
 }
 
-// commandRow is a job by the command, with a supervisor that stands.
+// commandRow measures a job of the command, with a running supervisor.
 func commandRow(o *options) *Row {
 	return &Row{Name: "corral run", Sets: "the same, as a command", Run: command(filepath.Join(o.bin, "corral"),
 		"run", "--supervisor", o.socket, "--repo", o.repo, "--", program)}

@@ -12,13 +12,13 @@ import (
 	"corral/policy/starlark"
 )
 
-// echo is the program that both sides of the comparison run, and said what goes through it.
+// echo is the program on both sides of the comparison, and said its input.
 const (
 	echo = "emit(read_input())"
 	said = "an input of some length, as agents send it\n"
 )
 
-// starlarkRows are one program in Starlark: its interpreter alone, and a warm server that has it run as a job.
+// starlarkRows measures a Starlark program: in its interpreter alone, and as a job of a warm server.
 func starlarkRows(o *options) ([]*Row, func(), error) {
 	file := filepath.Join(o.dir, "code.star")
 	if err := os.WriteFile(file, []byte(echo), 0o600); err != nil {
@@ -68,7 +68,7 @@ func interpreter(path, file string) func() error {
 	}
 }
 
-// interpret has the program run as a job.
+// interpret runs the program as a job.
 func interpret(a *server) error {
 	result, err := a.ask("tools/call", map[string]any{"name": "starlark_run", "arguments": map[string]any{"source": echo, "input": said}})
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// streams is how often each stream is timed.
+// streams is the number of measurements of each stream.
 const streams = 5
 
-// stream times a program that writes zeros, read from a pipe and through command/exec/outputDelta, in turn.
+// stream measures a program that writes zeros, read from a pipe and from command/exec/outputDelta, in turn.
 func stream(_ context.Context, o *options) error {
 	source := []string{"/usr/bin/head", "-c", strconv.FormatInt(o.bytes, 10), "/dev/zero"}
 	p, err := o.front("exec-server")
@@ -30,7 +30,7 @@ func stream(_ context.Context, o *options) error {
 	if _, err := p.ask("initialize", map[string]any{"clientInfo": map[string]any{"name": "bench", "version": "1"}}); err != nil {
 		return err
 	}
-	if err := p.runs(map[string]any{"command": []string{program}, "cwd": o.repo}); err != nil { // the jail is built
+	if err := p.runs(map[string]any{"command": []string{program}, "cwd": o.repo}); err != nil { // builds the jail
 		return err
 	}
 	before := peak(p.cmd.Process.Pid)
@@ -69,7 +69,7 @@ func printStream(rows []*Row, n int64, before, after string) error {
 	return w.Flush()
 }
 
-// pipe reads what the program writes from a pipe.
+// pipe reads the program's output from a pipe.
 func pipe(args []string, want int64) error {
 	cmd := exec.Command(args[0], args[1:]...)
 	out, err := cmd.StdoutPipe()
@@ -101,14 +101,14 @@ func counted(got, want int64) error {
 	return nil
 }
 
-// The parts of a notification that are looked for. A client in an ordinary language parses all of it; here the server is
-// timed, so ours does as little as can be, but decodes.
+// The parts of a notification that are searched for. A real client parses the whole message; here the server is measured, so
+// the client does as little as possible, but it decodes the data.
 var (
 	outputDelta = []byte(`"command/exec/outputDelta"`)
 	deltaBase64 = []byte(`"deltaBase64":"`)
 )
 
-// deltas reads what the program writes from a server's notifications.
+// deltas reads the program's output from a server's notifications.
 func deltas(p *server, args []string, o *options) error {
 	id, err := p.send("command/exec", map[string]any{
 		"command": args, "processId": "stream", "cwd": o.repo, "streamStdoutStderr": true, "disableOutputCap": true, "disableTimeout": true,
@@ -145,7 +145,7 @@ func deltas(p *server, args []string, o *options) error {
 	}
 }
 
-// readLine is a line, valid until the next.
+// readLine returns a line, which is valid until the next call.
 func readLine(p *server) ([]byte, error) {
 	line, err := p.from.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {
@@ -156,7 +156,7 @@ func readLine(p *server) ([]byte, error) {
 	return append(line, rest...), err
 }
 
-// peak is a process's largest resident set so far, as proc_pid_status(5) has it.
+// peak returns the peak resident set size of a process (VmHWM, proc_pid_status(5)).
 func peak(pid int) string {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	_, rest, _ := strings.Cut(string(status), "VmHWM:")

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Plot is bars, or curves: whichever there are.
+// A Plot has bars or curves.
 type Plot struct {
 	Title  string
 	Unit   string // of values
@@ -19,14 +19,14 @@ type Plot struct {
 	file string
 }
 
-// A Bar is one value, and how high it goes now and then; High 0 is nothing.
+// A Bar is a value and its upper range; High 0 means none.
 type Bar struct {
 	Label       string
 	Value, High float64
 	Ours        bool
 }
 
-// A Curve is values over a number.
+// A Curve has values over a number.
 type Curve struct {
 	Label  string
 	X, Y   []float64
@@ -43,7 +43,7 @@ const (
 	svgHeight = 300 // of curves
 )
 
-// svgStyle is readable on light and on dark: GitHub and browsers say which by prefers-color-scheme.
+// svgStyle has colors for light and dark pages (prefers-color-scheme).
 const svgStyle = `<style>
 text{font:12px sans-serif;fill:#24292f}.t{font-size:14px;font-weight:bold}.s{fill:#57606a}
 .g{stroke:#d0d7de;stroke-width:1}.b{fill:#8c959f}.o{fill:#0969da}.w{stroke:#24292f;stroke-width:1.5}
@@ -86,7 +86,7 @@ func line(b *strings.Builder, class string, x1, y1, x2, y2 float64) {
 
 func escape(s string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(s)) // a Builder has no errors
+	_ = xml.EscapeText(&b, []byte(s)) // a Builder never fails
 	return b.String()
 }
 
@@ -96,7 +96,7 @@ type axis struct {
 	log       bool
 }
 
-// newAxis has room for values, which are positive if it is logarithmic.
+// newAxis returns an axis that covers values, which must be positive if it is logarithmic.
 func newAxis(values []float64, log bool) axis {
 	a := axis{low: math.Inf(1), high: math.Inf(-1), log: log}
 	for _, v := range values {
@@ -130,7 +130,7 @@ func (a axis) at(v float64) float64 {
 	return max(0, min(1, (v-a.low)/(a.high-a.low)))
 }
 
-// ticks are the values that are marked: powers of ten, or a handful of round ones.
+// ticks returns the values that are marked: powers of ten, or a few round numbers.
 func (a axis) ticks() (values []float64) {
 	if a.log {
 		for v := a.low; v <= a.high; v *= 10 {
@@ -213,5 +213,5 @@ func (p *Plot) curves(b *strings.Builder) {
 	}
 }
 
-// short is a number without needless zeros.
+// short formats a number without trailing zeros.
 func short(v float64) string { return fmt.Sprintf("%.4g", v) }

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// httpRows are the same call over HTTP.
+// httpRows measures the same call over HTTP.
 func httpRows(o *options) ([]*Row, func(), error) {
 	w, err := o.serve()
 	if err != nil {
@@ -44,7 +44,7 @@ func httpRows(o *options) ([]*Row, func(), error) {
 	}}, w.close, nil
 }
 
-// A web is a server over HTTP, and a session with it.
+// A web is an HTTP server and a session with it.
 type web struct {
 	url, token, session string
 	client              http.Client
@@ -53,7 +53,7 @@ type web struct {
 
 // serve starts a server for one principal.
 func (o *options) serve() (*web, error) {
-	// The port is free now, and nobody else takes one that the kernel has just given away.
+	// The port is free now, and the kernel does not soon assign it to another process.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (w *web) close() {
 	w.end()
 }
 
-// begin begins the session.
+// begin opens the session.
 func (w *web) begin() error {
 	const hello = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},` +
 		`"clientInfo":{"name":"bench","version":"1"}}}`
@@ -137,7 +137,7 @@ func (w *web) post(body []byte) (json.RawMessage, error) {
 	return nil, fmt.Errorf("%s: %.200s", answer.Status, text)
 }
 
-// resultOf is the result in a reply, which may be the last event of a stream.
+// resultOf returns the result in a reply, which may be the last event of a stream.
 func resultOf(text []byte) (json.RawMessage, error) {
 	if at := bytes.LastIndex(text, []byte("data: ")); at >= 0 && !bytes.HasPrefix(text, []byte("{")) {
 		text = firstLine(text[at+len("data: "):])

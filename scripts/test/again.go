@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// maxAgain is how many failures of a run are tried again. More are no accident.
+// maxAgain is the maximum number of failures of a run that are retried. More are not caused by load.
 const maxAgain = 4
 
-// notAgain matches what is never a matter of time: a data race, a crash, something that a job has left.
+// notAgain matches failures that are never caused by load: a data race, a crash, leftovers on the machine.
 var notAgain = regexp.MustCompile(`DATA RACE|(?m:^(panic|fatal error): )|left on the machine: `)
 
-// again runs each of a few failed tests once more when nothing runs beside it. Two processors and an emulator beside some
-// twenty processes make each bound of time in a test too short at some time. A test that passes alone does not fail the run,
-// but the summary names it with the reason of its failure, for it is the test that has to be mended; -strict fails for it, too.
+// again runs each of a few failed tests once more with nothing in parallel. On two processors, with an emulator and some
+// twenty processes, every bound of time in a test is too short at some point. A test that passes alone does not fail the
+// run, but the summary names it with the reason of its failure, because it has to be fixed; with -strict it fails the run.
 func (r *runner) again(ctx context.Context) {
 	failed := r.report.accidents()
 	for _, f := range failed {
@@ -29,7 +29,7 @@ func (r *runner) again(ctx context.Context) {
 	}
 }
 
-// passesAlone runs what failed, with a report of its own.
+// passesAlone runs a failed test alone, with a separate report.
 func (r *runner) passesAlone(ctx context.Context, f *failure) bool {
 	alone := &runner{options: r.options, times: r.times, root: r.root, test2json: r.test2json, goEnvironment: r.goEnvironment}
 	alone.report = newReport(r.report.out, r.options)
@@ -46,7 +46,7 @@ func (r *runner) passesAlone(ctx context.Context, f *failure) bool {
 	return !alone.report.failed() && alone.report.passed == 1
 }
 
-// accidents returns the failures that are tried again: all of the run's, or none.
+// accidents returns the failures to retry: all of the run, or none.
 func (r *report) accidents() (list []*failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,7 +62,7 @@ func (r *report) accidents() (list []*failure) {
 	return list
 }
 
-// forgive moves a failure to those that have passed alone.
+// forgive moves a failure to the list of those that passed alone.
 func (r *report) forgive(f *failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,7 +89,7 @@ func (r *report) list(title string, failures []*failure) {
 	}
 }
 
-// sum is the last line of a run.
+// sum returns the last line of a run.
 func (r *report) sum(skipped int, seconds float64) string {
 	more := ""
 	if n := len(r.forgiven); n > 0 {

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// hostileConfig is a valid configuration with which hardly any test can pass. It lies where an installed corral has its
-// configuration, and in the home directory: a test whose programs read it instead of one of the test's own fails.
+// hostileConfig is a valid configuration with which hardly any test can pass. It is where an installed corral has its
+// configuration, and in the home directory: a test whose programs read it instead of the test's own configuration fails.
 const hostileConfig = `version: 1
 defaults: {memory: 16MiB, pids: 3, timeout: 1s, tmp: 1MiB, open_files: 64}
 ceilings: {memory: 16MiB, pids: 3, timeout: 1s, tmp: 1MiB, open_files: 64}
@@ -18,7 +18,8 @@ max_jobs_per_user: 1
 max_jails: 1
 `
 
-// becomeHostile makes what tests are not to see: a corral that is configured, and a service that ends each connection.
+// becomeHostile makes what tests must not use: the configuration of an installed corral, and a service that ends each
+// connection.
 func (m *machine) becomeHostile() error {
 	user := filepath.Join(m.dir, "home", ".config", "corral")
 	if err := errors.Join(

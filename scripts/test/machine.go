@@ -18,43 +18,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A test process that runs as root has a machine of its own, as far as tests look at one:
+// A test process that runs as root has a machine of its own, as far as tests examine one:
 //
-//	processes   a PID namespace; what is left in it at the end is a failure
-//	mounts      a mount namespace; what is left mounted in it at the end is a failure
+//	processes   a PID namespace; a process that is left at the end is a failure
+//	mounts      a mount namespace; a mount that is left at the end is a failure
 //	cgroups     a group of its own in each hierarchy, and a cgroup namespace in which these groups are the roots; a
 //	            group that is left below /corral is a failure
 //	IPC         a namespace, and a /dev/shm
 //	corral      /etc/corral, /run/corral, /var/lib/corral and the home directory are its own
 //
-// The last line is what an installed corral has. Here it is a hostile one: see hostile.go. The network, /tmp and user ids
-// are the host's. Two test processes may hand out the same host user ids to their jobs, since each has a /run/corral:
-// signals cannot reach from one to the other, and the quotas that the kernel counts by user are large against what
-// one test uses.
+// The last line are the directories of an installed corral; here they belong to a hostile one, see hostile.go. The network,
+// /tmp and user ids are the host's. Two test processes may give the same host user ids to their jobs, because each has a
+// /run/corral. That is harmless: signals do not reach from one to the other, and the kernel's quotas per user are large
+// compared with what one test uses.
 //
 // Two processes start a test process: `enter`, on the host, makes the cgroups and removes them; `inside`, process 1 of
-// the new namespaces, makes the mounts, reaps, and looks at what is left.
+// the new namespaces, makes the mounts, reaps orphans, and looks for leftovers.
 
 const (
 	enterCommand  = "enter-machine"
 	insideCommand = "inside-machine"
 
 	// leafGroup holds the processes of the test. In the v2 hierarchy a group with controllers for its children must have
-	// no process of its own (cgroups(7)), and the root of the namespace is to be such a group.
+	// no process of its own (cgroups(7)), and the root of the namespace must be such a group.
 	leafGroup = "tests"
 
 	cgroupRoot = "/sys/fs/cgroup"
 )
 
-// ownDirs are the directories of an installed corral. They must exist to be mounted upon.
+// ownDirs are the directories of an installed corral. They must exist so that others can be mounted on them.
 var ownDirs = []string{"/etc/corral", "/run/corral", "/var/lib/corral"}
 
-// ownDirsLock is held shared by each run. A directory that is removed is unmounted in all namespaces, also in those of the
-// test processes of another run.
+// ownDirsLock is held shared by each run. Removing a directory unmounts it in all namespaces, also in those of the test
+// processes of another run.
 const ownDirsLock = "/run/corral-test-machines.lock"
 
-// makeOwnDirs makes the directories that test processes mount their own upon. The returned function removes those that
-// it made, unless another run needs them.
+// makeOwnDirs makes the directories on which test processes mount their own. The returned function removes those that it
+// made, unless another run needs them.
 func makeOwnDirs() (remove func(), err error) {
 	lock, err := os.OpenFile(ownDirsLock, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -77,7 +77,7 @@ func makeOwnDirs() (remove func(), err error) {
 	}, nil
 }
 
-// mkdirs makes those of ownDirs that are missing, and returns them.
+// mkdirs makes the directories of ownDirs that are missing, and returns them.
 func mkdirs() (made []string, err error) {
 	for _, dir := range ownDirs {
 		if err := os.Mkdir(dir, 0o755); err == nil {
@@ -115,7 +115,7 @@ func hierarchies(name string) ([]hierarchy, error) {
 		h := hierarchy{point: head[4], fsType: tail[0], options: v1Options(tail[2])}
 		own := ownGroup(string(self), h)
 		if h.fsType == "cgroup2" && hasController(h.point) {
-			// Its groups need controllers, which the group that we are in cannot give while it has processes.
+			// Its groups need controllers, which our own group cannot pass on while it has processes.
 			own = "/"
 		}
 		h.group = filepath.Join(h.point, own, name)
@@ -124,7 +124,7 @@ func hierarchies(name string) ([]hierarchy, error) {
 	return list, nil
 }
 
-// v1Options leaves those of the options of a v1 hierarchy that name it.
+// v1Options returns the mount options of a v1 hierarchy that identify it.
 func v1Options(all string) string {
 	var list []string
 	for o := range strings.SplitSeq(all, ",") {
@@ -140,7 +140,7 @@ func v1Options(all string) string {
 	return strings.Join(list, ",")
 }
 
-// ownGroup returns the group that we are in: "4:memory:/a/b", "1:name=systemd:/", "0::/".
+// ownGroup returns the group of this process, from lines such as "4:memory:/a/b", "1:name=systemd:/", "0::/".
 func ownGroup(self string, h hierarchy) string {
 	want := strings.TrimPrefix(h.options, "none,")
 	for line := range strings.Lines(self) {
@@ -158,7 +158,7 @@ func hasController(point string) bool {
 }
 
 // enter runs a command in a machine of its own and returns its exit code: enter-machine DIRECTORY COMMAND [ARGUMENT]...
-// DIRECTORY is where the machine keeps its files; its caller removes it.
+// DIRECTORY is for the files of the machine; the caller removes it.
 func enter(args []string) int {
 	if len(args) < 2 {
 		fmt.Fprintln(os.Stderr, "usage: enter-machine DIRECTORY COMMAND [ARGUMENT]...")
@@ -209,7 +209,7 @@ func enterMachine(args []string) (code int, err error) {
 		return 0, err
 	}
 	r.Close()
-	// The end of a run ends the machine, not this process: it has yet to remove the groups.
+	// The end of a run ends the machine but not this process, which still has to remove the groups.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	go func() {
@@ -236,7 +236,7 @@ func enterMachine(args []string) (code int, err error) {
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// make makes the group, and the one in it for the test's processes.
+// make makes the group, and in it a group for the processes of the test.
 func (h hierarchy) make() error {
 	if h.fsType == "cgroup2" && hasController(h.point) {
 		if err := os.WriteFile(filepath.Join(h.point, "cgroup.subtree_control"), []byte("+cpu +memory +pids"), 0); err != nil {
@@ -256,7 +256,7 @@ func (h hierarchy) make() error {
 	return h.adoptCPUs(leaf)
 }
 
-// adoptCPUs gives a new group of v1's cpuset its parent's processors: without any it takes no process.
+// adoptCPUs gives a new group of v1's cpuset the processors of its parent: without processors it accepts no process.
 func (h hierarchy) adoptCPUs(dir string) error {
 	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
 		if h.fsType != "cgroup" || !slices.Contains(strings.Split(h.options, ","), "cpuset") {
@@ -278,7 +278,7 @@ func (h hierarchy) join(pid int, below string) error {
 	return os.WriteFile(filepath.Join(h.group, below, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 }
 
-// removeGroups removes what is left of the groups, once their processes are gone.
+// removeGroups removes the remaining groups once their processes have ended.
 func removeGroups(groups []hierarchy) error {
 	var err error
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -311,7 +311,7 @@ func removeGroup(dir string) error {
 
 // inside is process 1 of the machine: inside-machine DIRECTORY COMMAND [ARGUMENT]...
 func inside(args []string) int {
-	// unshare(2) and the start of the command are the same thread's, and the first one's: /proc/self speaks of it.
+	// The first thread must call unshare(2) and start the command, because /proc/self refers to it.
 	runtime.LockOSThread()
 	if _, err := os.NewFile(3, "start").Read(make([]byte, 1)); err != nil {
 		return 1 // enter has ended before all was ready
@@ -324,7 +324,7 @@ func inside(args []string) int {
 	return m.run(args[1:])
 }
 
-// A machine is what a test process finds.
+// A machine is the environment of a test process.
 type machine struct {
 	dir    string
 	mounts map[string]bool // ids of those that are there before the test
@@ -383,7 +383,7 @@ func (m *machine) mountAll(groups []hierarchy) error {
 	if len(groups) == 0 {
 		return nil
 	}
-	// Not over the old ones: who reads the list of mounts would find them first.
+	// Not on top of the old ones: a reader of the list of mounts would find those first.
 	for i := len(groups) - 1; i >= 0; i-- {
 		if err := unix.Unmount(groups[i].point, unix.MNT_DETACH); err != nil {
 			return fmt.Errorf("unmount %s: %w", groups[i].point, err)
@@ -401,7 +401,7 @@ func (m *machine) mountAll(groups []hierarchy) error {
 	return nil
 }
 
-// run runs the command, reaps whatever is left to process 1, and looks at what the command has left.
+// run runs the command, reaps orphans, and looks for leftovers of the command.
 func (m *machine) run(args []string) int {
 	home := filepath.Join(m.dir, "home")
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
@@ -443,7 +443,7 @@ func (m *machine) run(args []string) int {
 	return code
 }
 
-// leftovers returns what the test has left, once two seconds have not removed it.
+// leftovers returns what the test left behind and what is still there after two seconds.
 func (m *machine) leftovers() []string {
 	for end := time.Now().Add(2 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		for {
@@ -491,7 +491,7 @@ func (m *machine) leftMounts() []string {
 	return left
 }
 
-// leftGroups returns the cgroups of supervisors: /corral itself stays where a supervisor has been.
+// leftGroups returns the cgroups of supervisors. /corral itself stays after a supervisor has ended.
 func leftGroups() []string {
 	var left []string
 	for _, pattern := range []string{"/corral*/*", "/*/corral*/*", "/*/*/corral*/*"} {

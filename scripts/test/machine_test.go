@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestMachine: a test process finds nothing of others, and what it leaves behind fails it, each for one reason.
+// TestMachine: a test process sees nothing of others, and fails if it leaves something behind, each for one reason.
 func TestMachine(t *testing.T) {
 	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Cgroups)
 	remove, err := makeOwnDirs()

@@ -1,16 +1,16 @@
 // Command test runs the tests of the module: `make test`, `make test-unit` and `make soak` are this program.
 //
-// A test is a unit test unless it asks package sandboxtest for something of the machine (root, cgroups, a feature of the
-// kernel, the built programs); then it is a machine test. Nothing else tells the two apart, so a test is never in none of
-// them: the unit run executes every test function, and those that skip themselves because they need the machine are what
-// the machine run executes.
+// A test that requires something of the machine from package sandboxtest (root, cgroups, a feature of the kernel, the built
+// programs) is a machine test; every other test is a unit test. No test can be in neither: the unit run executes every test
+// function, and the machine run executes those that skipped themselves because they need the machine.
 //
-//	test unit             unit tests alone, as any user, with -short
-//	test [all]            unit tests, with the race detector where goroutines are the test's own; then machine tests as root
+//	test unit             unit tests only, as any user, with -short
+//	test [all]            unit tests, with the race detector where goroutines run in the test's process; then machine tests, as
+//	                      root
 //	test soak             the same with every loop in full, and all machine tests with the race detector
 //
-// As root each test process has a machine of its own as far as tests can tell: see machine.go. That is why machine tests
-// of one package can run side by side, though many of them look at all mounts, processes and cgroups there are.
+// As root, each test process has a machine of its own, as far as tests can see: see machine.go. So machine tests of one
+// package can run in parallel, although many of them examine all mounts, processes and cgroups.
 package main
 
 import (
@@ -28,7 +28,7 @@ import (
 	"time"
 )
 
-// options are what the command line says.
+// options are the options of the command line.
 type options struct {
 	mode     string // unit, all, soak
 	packages []string
@@ -48,7 +48,7 @@ func main() {
 	case len(os.Args) > 1 && os.Args[1] == insideCommand:
 		os.Exit(inside(os.Args[2:]))
 	}
-	// A signal ends the test processes first: what they have made is cleared by those that made it.
+	// A signal ends the test processes first, so that each can clean up.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:])
 	stop()
@@ -62,7 +62,7 @@ func main() {
 	}
 }
 
-// errFailed says that tests failed, which has been reported.
+// errFailed means that tests failed, which the report has said.
 var errFailed = errors.New("tests failed")
 
 func parse(args []string) (*options, error) {

@@ -15,14 +15,14 @@ import (
 
 const module = "corral"
 
-// tags are those of the build: without seccomp libcontainer is built with no filter at all. The other two have packages net
-// and os/user do without C, as in the static programs: what depends on them is compiled once for programs and tests.
+// tags are the tags of the build. Without seccomp, libcontainer is built without filters. With the other two, packages net
+// and os/user need no C, as in the static programs, so packages that import them are compiled once for programs and tests.
 const tags = "seccomp,netgo,osusergo"
 
-// needsPackage is the package through which a test says that it needs something of the machine.
+// needsPackage is the package with which tests declare what they need of the machine.
 const needsPackage = module + "/internal/test/sandboxtest"
 
-// buildFlags are those of the Makefile, so that one compilation of a package serves programs and tests.
+// buildFlags returns the flags of the Makefile, so that a package is compiled once for programs and tests.
 func buildFlags() []string { return []string{"-trimpath", "-tags", tags} }
 
 // A testPackage is a package that has tests.
@@ -38,7 +38,7 @@ func (p testPackage) short() string { return strings.TrimPrefix(p.path, module+"
 // binary returns the name of the package's test binary: unique among all packages, unlike what `go test -c` chooses.
 func (p testPackage) binary() string { return strings.ReplaceAll(p.short(), "/", ".") + ".test" }
 
-// withoutRace says which packages the race detector has nothing to look at in, and why.
+// withoutRace are the trees of packages in which the race detector has nothing to find, and why.
 var withoutRace = []struct{ tree, reason string }{
 	{"cmd", "tests drive the built programs"},
 	{"docs", "tests read pages"},
@@ -56,8 +56,8 @@ var withoutRace = []struct{ tree, reason string }{
 	{"workspace/changes/layer", "one goroutine that reads directories"},
 }
 
-// raceToo are machine tests that run with the race detector, too: the supervisor's goroutines are the test's own where it
-// runs in the test's process. They are those in which several jobs, sessions or connections meet; `test soak` runs all.
+// raceToo are machine tests that run with the race detector, too: where the supervisor runs in the test's process and several
+// jobs, sessions or connections interact. `test soak` runs all of them.
 var raceToo = map[string]string{
 	"store/index": "^Test(Concurrent|PurgeDuringAdd|Cancelled|Closed|Idle)$",
 	"isolate":     "^Test(ManyAtOnce|NoGrowth|Close|Requests|SessionsApart|Pool|Slots|Audit|Alone)",

@@ -14,7 +14,7 @@ import (
 	"sync"
 )
 
-// profiles are the coverage profiles of many test processes, added up.
+// profiles adds up the coverage profiles of many test processes.
 type profiles struct {
 	mu     sync.Mutex
 	blocks map[string]block // guarded by mu; by the place of the block: "corral/job/queue.go:1.2,3.4"
@@ -25,7 +25,7 @@ type block struct {
 	covered    bool
 }
 
-// add adds the profile of one process. A process that was ended has none.
+// add adds the profile of one process. A process that was killed has none.
 func (p *profiles) add(file string) error {
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -53,7 +53,7 @@ func (p *profiles) add(file string) error {
 	return nil
 }
 
-// write writes the sum to a file that `go tool cover` reads, and the share of each package to out.
+// write writes the total to a file for `go tool cover`, and the coverage of each package to out.
 func (p *profiles) write(file string, out io.Writer) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

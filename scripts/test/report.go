@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A report says what happened: a line for each package when its last test has ended, what a failed test wrote at once,
-// and a summary.
+// A report prints a line for each package when its last test has ended, the output of a failed test immediately, and a
+// summary.
 type report struct {
 	begun time.Time
 	unit  bool // failed tests are run again as unit tests
@@ -38,13 +38,13 @@ type failure struct {
 	accident bool // it may pass alone
 }
 
-// saysWhy matches a line that says why a test failed: its own, the testing package's, or of a panic.
+// saysWhy matches a line that explains a failure: of the test, of package testing, or of a panic.
 var saysWhy = regexp.MustCompile(`^\s*([\w.-]+\.go:\d+: |--- FAIL: |panic: |left on the machine: )`)
 
-// whyLines is how many of these lines the summary repeats: the end of a long log is what people are shown first.
+// whyLines is the maximum number of such lines in the summary, since people see the end of a long log first.
 const whyLines = 12
 
-// why returns the first lines of a text that say why something failed.
+// why returns the first lines of a text that explain a failure.
 func why(written string) (lines []string) {
 	for line := range strings.Lines(written) {
 		if line = strings.TrimRight(line, "\n"); saysWhy.MatchString(line) && len(lines) < whyLines {
@@ -74,7 +74,7 @@ func newReport(out io.Writer, o *options) *report {
 	}
 }
 
-// printf writes to the output. A run whose output is gone goes on, for its exit code.
+// printf writes to the output. It ignores errors: a run whose output was closed continues, for its exit code.
 func (r *report) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(r.out, format, args...)
 }
@@ -91,14 +91,14 @@ func (r *report) of(pkg string) *packageReport {
 	return p
 }
 
-// begin says that n more pieces of work on a package have begun.
+// begin records that n more pieces of work on a package have begun.
 func (r *report) begin(pkg string, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.of(pkg).open += n
 }
 
-// end says that a piece of work has ended. After the last one the package has its line.
+// end records that a piece of work has ended. After the last one it prints the line of the package.
 func (r *report) end(pkg string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,7 +115,7 @@ func (r *report) end(pkg string) {
 		verdict, short(pkg), p.passed, p.failed, p.skipped, p.seconds, p.cpu.Seconds())
 }
 
-// spent notes the time of processors that a batch took.
+// spent records the processor time of a batch.
 func (r *report) spent(b batch, s *os.ProcessState) {
 	if s == nil {
 		return
@@ -125,7 +125,7 @@ func (r *report) spent(b batch, s *os.ProcessState) {
 	r.of(b.pkg.path).cpu += s.UserTime() + s.SystemTime()
 }
 
-// note takes an event. reason is why a test was skipped.
+// note records an event. reason is the reason of a skipped test.
 func (r *report) note(label string, e event, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -184,10 +184,10 @@ func (r *report) note(label string, e event, reason string) {
 	}
 }
 
-// explained reports whether a failure of the process comes from a test that failed. The caller holds mu.
+// explained reports whether a failed test explains the failure of its process. The caller holds mu.
 func (r *report) explained(pkg string) bool { return r.of(pkg).failed > 0 }
 
-// show prints what a failed test wrote. The caller holds mu.
+// show prints the output of a failed test. The caller holds mu.
 func (r *report) show(label string, e event, written []string) {
 	name := short(e.Package)
 	if e.Test != "" {
@@ -200,7 +200,7 @@ func (r *report) show(label string, e event, written []string) {
 	r.printf("     alone: %s\n", r.command(e))
 }
 
-// command runs a test alone.
+// command returns the command that runs a test alone.
 func (r *report) command(e event) string {
 	target := "sudo make test"
 	if r.unit {
@@ -213,7 +213,7 @@ func (r *report) command(e event) string {
 	return line
 }
 
-// broken says that a test process could not be run.
+// broken records that a test process could not be run.
 func (r *report) broken(b batch, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,7 +244,7 @@ func (r *report) failed() bool {
 	return len(r.failures) > 0
 }
 
-// finish prints the summary and reports whether all is well.
+// finish prints the summary and reports whether all tests passed.
 func (r *report) finish() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

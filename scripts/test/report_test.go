@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// reported feeds events to a report and returns what it wrote and whether it found all well.
+// reported passes events to a report and returns its output and whether all tests passed.
 func reported(t *testing.T, mode string, lines ...string) (out string, well bool) {
 	t.Helper()
 	var b bytes.Buffer
@@ -23,7 +23,7 @@ func reported(t *testing.T, mode string, lines ...string) (out string, well bool
 	return b.String(), well
 }
 
-// line is an event of package a.
+// line returns an event of package a.
 func line(action, test, output string, seconds float64) string {
 	b, _ := json.Marshal(event{Action: action, Package: "corral/a", Test: test, Output: output, Elapsed: seconds})
 	return string(b)
@@ -127,7 +127,7 @@ func TestOther(t *testing.T) {
 	}
 }
 
-// TestPackageLine: a package has its line after the last piece of its work, not before.
+// TestPackageLine: the line of a package is printed after its last piece of work, not before.
 func TestPackageLine(t *testing.T) {
 	var b bytes.Buffer
 	r := newReport(&b, &options{})
@@ -163,8 +163,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestAgain: a failure that can be a matter of time is tried again, and one that passes alone is named and does not fail the
-// run. A data race, a crash or too many failures are not tried.
+// TestAgain: a failure that load can cause is retried; a test that passes alone is named and does not fail the run. Data
+// races, crashes, and too many failures are not retried.
 func TestAgain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		output string

@@ -43,7 +43,7 @@ func TestTimesAreKept(t *testing.T) {
 	}
 }
 
-// TestQueue: as many at a time as may, the longest of those that wait first, and what runs may add more.
+// TestQueue: a queue runs up to its limit in parallel, the longest waiting batch first, and a running batch may add others.
 func TestQueue(t *testing.T) {
 	q := newQueue(2)
 	var mu sync.Mutex
@@ -89,7 +89,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestPackages: the binaries of packages have names of their own, and the lists of packages agree with the module.
+// TestPackages: the binaries of packages have distinct names, and the lists of packages agree with the module.
 func TestPackages(t *testing.T) {
 	list, err := listPackages(t.Context(), []string{"corral/..."})
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// times remember how many seconds each machine test took, so that the next run begins with the longest. They decide
-// nothing else.
+// times stores how many seconds each machine test took, so that the next run begins with the longest. Nothing else depends
+// on them.
 type times struct {
 	file string
 
@@ -20,7 +20,7 @@ type times struct {
 	seconds map[string]float64 // guarded by mu; by package and name
 }
 
-// usualTimes are those of tests that take longer than others, for a first run: a line each, test and seconds.
+// usualTimes are the seconds of slow tests, for a first run: one line per test.
 //
 //go:embed times.txt
 var usualTimes string
@@ -66,7 +66,7 @@ func (t *times) of(p testPackage, test string) float64 {
 	return usualSeconds
 }
 
-// divide makes batches of a package's tests, none much longer than batchSeconds unless one test is.
+// divide makes batches of a package's tests. None is much longer than batchSeconds unless a single test is.
 func (t *times) divide(p testPackage, tests []string) []batch {
 	tests = slices.Clone(tests)
 	slices.SortStableFunc(tests, func(a, b string) int {

@@ -1,10 +1,10 @@
-// Gosandbox runs a program in a container of go-sandbox for each line that it reads, and answers ok or what went wrong: a peer
-// that bench measures.
+// Gosandbox runs a program in a container of go-sandbox for each line that it reads, and answers ok or an error. It is a peer
+// of the benchmark.
 //
 // Usage: gosandbox DIR warm|cold FILTER PROGRAM
 //
-// Warm uses one container for all runs; cold makes one for each. FILTER is a file of the job's system call filter, as the
-// kernel takes it.
+// Warm uses one container for all runs; cold makes one for each. FILTER is a file with the system call filter, in the format
+// of the kernel.
 package main
 
 import (
