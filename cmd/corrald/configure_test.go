@@ -123,4 +123,20 @@ func TestConfigure(t *testing.T) {
 			t.Errorf("%q: %v, want an error with %q", content, err, want)
 		}
 	}
+	// Entry files are read too, and must be root's.
+	entry := filepath.Join(filepath.Dir(path), "repos.d", "app.yaml")
+	if err := errors.Join(os.Mkdir(filepath.Dir(entry), 0o755), os.WriteFile(path, []byte("version: 1\nrepos: [{path: /srv/a}]\n"), 0o644),
+		os.WriteFile(entry, []byte("path: /srv/b\nusers: [7]\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	want := []admit.Entry{{Path: "/srv/a"}, {Path: "/srv/b", UIDs: []uint32{7}}}
+	if s, err := configure(); err != nil || !reflect.DeepEqual(s.Repos, want) || s.Own {
+		t.Errorf("with an entry file: %+v, %v", s.Repos, err)
+	}
+	if err := os.Chown(entry, 1000, 1000); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := configure(); err == nil || !strings.Contains(err.Error(), "app.yaml belongs to user 1000") || s.Repos != nil {
+		t.Errorf("with another user's entry file: %+v, %v", s.Repos, err)
+	}
 }

@@ -17,7 +17,7 @@ func lookup(name string) (uint32, error) {
 	return 0, errors.New("no such user")
 }
 
-// parseOne is parse of one file.
+// parseOne parses one file.
 func parseOne(file string, content []byte, lookup func(string) (uint32, error)) (Config, error) {
 	return parse([]Files{{Main: &File{file, content}}}, lookup)
 }
@@ -206,8 +206,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestLowered: a default of ours that is above a ceiling is lowered to it.
-func TestLowered(t *testing.T) {
+// TestDefaultsLoweredToCeilings: a built-in default above a ceiling is lowered to it.
+func TestDefaultsLoweredToCeilings(t *testing.T) {
 	got, err := parseOne("f", []byte("version: 1\nceilings: {memory: 1GiB, timeout: 10m, pids: 4096}\n"), lookup)
 	want := job.Defaults()
 	want.Memory, want.Wall = 1<<30, 10*time.Minute
@@ -215,7 +215,7 @@ func TestLowered(t *testing.T) {
 		t.Errorf("got %+v, %v; want %+v", got.Defaults, err, want)
 	}
 	if err := got.Defaults.Within(got.Ceilings); err != nil {
-		t.Errorf("a job that asks for nothing: %v", err)
+		t.Errorf("a job that requests nothing: %v", err)
 	}
 }
 
@@ -232,7 +232,7 @@ func TestServesOwn(t *testing.T) {
 	}
 }
 
-// TestString holds that what is shown reads back as the same.
+// TestString: parsing what String returns gives the same configuration.
 func TestString(t *testing.T) {
 	for _, file := range []string{
 		"version: 1\n", full, "version: 1\nceilings: {memory: 1GiB}\n", "version: 1\nown_directories: false\nrepos: [{path: \"/a\\tb: c\", id: \"ä: #\"}]\n",
@@ -248,24 +248,31 @@ func TestString(t *testing.T) {
 	}
 }
 
+// FuzzParse: whatever is in a file, it is refused as a whole, or its configuration is within bounds and String describes it.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{full, "", "version: 1\ndefaults: {cpus: 1e300}\n", "&a [*a]\n", "version: 1\nrepos: [{path: \"/\\x00\"}]\n"} {
 		f.Add([]byte(seed))
 	}
+	f.Add([]byte("path: /x\nid: y\nowner: 7\ndefaults: {pids: 9}\n"))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		c, err := parseOne("f", content, lookup)
-		if err != nil {
-			if err.Error() == "" || !reflect.DeepEqual(c, Config{}) {
-				t.Errorf("%q and %+v", err, c)
-			}
-			return
-		}
-		if err := errors.Join(c.Defaults.Check(), c.Ceilings.Check(), c.Defaults.Within(c.Ceilings)); err != nil {
-			t.Error(err)
-		}
-		back, err := parseOne("shown", []byte(c.String()), lookup)
-		if err != nil || !reflect.DeepEqual(c, back) {
-			t.Errorf("shown as\n%s\nis %+v, %v; was %+v", c, back, err, c)
-		}
+		check(t, Files{Main: &File{"f", content}})
+		check(t, Files{Repos: []File{{"r", content}}})
 	})
+}
+
+func check(t *testing.T, files Files) {
+	c, err := parse([]Files{files}, lookup)
+	if err != nil {
+		if err.Error() == "" || !reflect.DeepEqual(c, Config{}) {
+			t.Errorf("%q and %+v", err, c)
+		}
+		return
+	}
+	if err := errors.Join(c.Defaults.Check(), c.Ceilings.Check(), c.Defaults.Within(c.Ceilings)); err != nil {
+		t.Error(err)
+	}
+	back, err := parseOne("shown", []byte(c.String()), lookup)
+	if err != nil || !reflect.DeepEqual(c, back) {
+		t.Errorf("shown as\n%s\nis %+v, %v; was %+v", c, back, err, c)
+	}
 }

@@ -35,7 +35,9 @@ func TestEdit(t *testing.T) {
 		{"beside a list", Edit{AddRepo: &Repo{ID: "new", Path: "/srv/new"}}, files(listed), "/c/repos.d/new.yaml", "path: /srv/new\n"},
 		{"before another file", Edit{AddRepo: &Repo{ID: "new", Path: "/srv/new"}}, files("", inRepos("old.yaml", "path: /srv/old\n")), "/c/repos.d/new.yaml", "path: /srv/new\n"},
 		{
-			"every key", Edit{AddRepo: &Repo{ID: "n-e_w", Path: "/srv/new dir", Workspace: &readonly, Profile: "strict", Owner: new(uint32(7))}}, files("version: 1\n"),
+			"every key",
+			Edit{AddRepo: &Repo{ID: "n-e_w", Path: "/srv/new dir", Workspace: &readonly, Profile: "strict", Owner: new(uint32(7))}},
+			files("version: 1\n"),
 			"/c/repos.d/n-e_w.yaml", "path: \"/srv/new dir\"\nid: n-e_w\nowner: 7\nprofile: strict\nworkspace: readonly\n",
 		},
 		{

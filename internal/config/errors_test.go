@@ -14,7 +14,7 @@ const topKeys = "version, uids, repos, toolchains, own_directories, defaults, ce
 	"telemetry"
 
 func TestErrors(t *testing.T) {
-	const v = "version: 1\n" // what is tested begins on line 2
+	const v = "version: 1\n" // the tested lines begin at line 2
 	tests := []struct{ name, file, want string }{
 		{"empty", "", "f: the file is empty"},
 		{"comments", "# no\n", "f: the file is empty"},

@@ -103,7 +103,7 @@ principals: [{name: a, token_sha256: "` + hash1 + `"}]
 		})
 	}
 	if again, err := load(first); err != nil || !reflect.DeepEqual(again, base) {
-		t.Errorf("changed by others: %+v, %v", again, err)
+		t.Errorf("the result shares memory with another: %+v, %v", again, err)
 	}
 }
 
@@ -157,18 +157,18 @@ func TestLoadFront(t *testing.T) {
 		t.Errorf("without a file: %+v, %v", c, err)
 	}
 	if _, err := LoadFront(source("a", false), source("absent", false)); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a file that is needed: %v", err)
+		t.Errorf("a missing file that is not optional: %v", err)
 	}
 	var wrong strict.Errors
 	if _, err := LoadFront(source("a", true), source("wrong", true)); !errors.As(err, &wrong) || wrong[0].File != path("wrong") {
-		t.Errorf("one of them is wrong: %v", err)
+		t.Errorf("one file has a mistake: %v", err)
 	}
 	if _, err := LoadFront(Source{path("link"), true, LoadOptions{}}); err == nil || !strings.Contains(err.Error(), "is a symbolic link") {
-		t.Errorf("a link where none may be: %v", err)
+		t.Errorf("a forbidden link: %v", err)
 	}
 }
 
-// TestOwn changes one permission at a time.
+// TestOwn changes one permission of a user's file at a time.
 func TestOwn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c")
 	if err := os.WriteFile(path, []byte("version: 1\n"), 0o600); err != nil {

@@ -66,9 +66,9 @@ runtime: {runtimes: [python, shell], env: {allow: [A]}, max_duration: 30s, defau
 		}
 	}
 	if _, ok := c.Repo("none"); ok {
-		t.Error("a repository that is none")
+		t.Error("found a repository that does not exist")
 	}
-	// What is returned is the caller's.
+	// The caller may change the result.
 	bare, _ := c.Repo("bare")
 	s := c.For(bare)
 	s.Env[0], s.Runtimes[0] = "changed", "changed"
@@ -77,7 +77,7 @@ runtime: {runtimes: [python, shell], env: {allow: [A]}, max_duration: 30s, defau
 	}
 }
 
-// TestForDefaults: without any file, a job of a directory that the command line names can run, within bounds.
+// TestForDefaults: without any file, a job in a directory that the command line names has limits.
 func TestForDefaults(t *testing.T) {
 	s := Default().For(Repo{ID: "x", Path: "/x"})
 	if s.Defaults.Wall != time.Minute || s.Ceilings.Wall != time.Minute || s.Syscalls != "default" || len(s.Runtimes) != 17 || len(s.Env) != 0 {
@@ -90,7 +90,7 @@ func TestForDefaults(t *testing.T) {
 	}
 }
 
-// TestSandboxWorkspace: commands of sandbox_exec change a copy, unless the configuration says in words that they do not.
+// TestSandboxWorkspace: commands of sandbox_exec change a copy, unless the configuration says otherwise explicitly.
 func TestSandboxWorkspace(t *testing.T) {
 	for _, tt := range []struct {
 		section, repo, profile string

@@ -41,6 +41,6 @@ func TestAuthenticate(t *testing.T) {
 		}
 	}
 	if _, ok := Principals(nil).Authenticate(tokens["a"]); ok {
-		t.Error("a principal of none")
+		t.Error("found a principal in an empty list")
 	}
 }

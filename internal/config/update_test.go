@@ -75,7 +75,7 @@ func TestUpdate(t *testing.T) {
 		}
 		return []byte("one"), nil
 	}); err != nil || contentOf(t, path) != "one" || mode() != 0o600 {
-		t.Errorf("made: %v, %q, %v", err, contentOf(t, path), mode())
+		t.Errorf("created: %v, %q, %v", err, contentOf(t, path), mode())
 	}
 	if err := os.Chmod(path, 0o640); err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestUpdateLinks(t *testing.T) {
 	if to, err := os.Readlink(link); err != nil || to != "real" {
 		t.Errorf("the link was replaced: %q, %v", to, err)
 	}
-	// A user's directory is made, another is not.
+	// A missing directory is created only if it is the user's.
 	deep := filepath.Join(dir, "a", "b", "c.yaml")
 	if err := rewriteFile(deep, LoadOptions{}, two); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing directory: %v", err)
