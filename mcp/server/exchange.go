@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"corral/internal/jsonrpc"
 	"corral/mcp/tool"
 
 	sdk "github.com/mark3labs/mcp-go/mcp"
@@ -93,7 +93,17 @@ func (x *exchange) silence() {
 	}
 }
 
+// send writes the response. A client that does not read keeps a response in memory until writeTimeout; if its principal has
+// too many such responses, a short error takes the place of another one.
 func (x *exchange) send(r reply, c tool.Caller) {
+	if size := int64(len(r.data)); size > freeResponse {
+		if x.answers.reserve(c.Principal, size) {
+			defer x.answers.release(c.Principal, size)
+		} else {
+			err := jsonrpc.Errorf(codeBusy, "the response of %d bytes was dropped: earlier responses have not been read", size)
+			r.data, r.code = dialect.Error(x.id, err), err.Code
+		}
+	}
 	if x.out.opened {
 		_ = x.out.event(r.data) // a client that does not read loses its response
 		return
@@ -129,7 +139,7 @@ func (e *events) open() error {
 	head.Set("Cache-Control", "no-store")
 	head.Set("X-Accel-Buffering", "no") // otherwise nginx buffers events
 	e.w.WriteHeader(http.StatusOK)
-	return e.write(nil)
+	return e.write()
 }
 
 // event sends a message. data is one line, because JSON escapes newlines.
@@ -137,7 +147,7 @@ func (e *events) event(data json.RawMessage) error {
 	if err := e.open(); err != nil {
 		return err
 	}
-	return e.write(bytes.Join([][]byte{[]byte("event: message\ndata: "), data, []byte("\n\n")}, nil))
+	return e.write([]byte("event: message\ndata: "), data, []byte("\n\n"))
 }
 
 // comment sends a line that clients ignore, to keep the connection open.
@@ -148,10 +158,12 @@ func (e *events) comment() error {
 	return e.write([]byte(": still here\n\n"))
 }
 
-func (e *events) write(data []byte) error {
+func (e *events) write(parts ...[]byte) error {
 	boundWrite(e.w)
-	if _, err := e.w.Write(data); err != nil {
-		return err
+	for _, part := range parts {
+		if _, err := e.w.Write(part); err != nil {
+			return err
+		}
 	}
 	return http.NewResponseController(e.w).Flush()
 }

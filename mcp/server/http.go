@@ -58,6 +58,9 @@ const (
 	maxHeader = 64 << 10
 	maxBodies = 256 << 20     // bytes of all bodies being read or served
 	maxShare  = maxBodies / 4 // of one principal
+	// Responses that clients have not read have a budget of the same size. What fits into this many bytes does not count:
+	// the number of connections bounds it.
+	freeResponse = 64 << 10
 )
 
 // A web is the HTTP side of a Server.
@@ -66,6 +69,7 @@ type web struct {
 	door
 	sessions *sessions
 	bodies   *budget
+	answers  *budget // of responses being written
 	maxBody  int64
 }
 
@@ -80,6 +84,7 @@ func (s *Server) Handler(o HTTPOptions) http.Handler {
 		door:     door{Gate: gate.Gate{Hosts: o.Hosts, Origins: o.Origins}, authenticate: o.Authenticate},
 		sessions: &sessions{idle: cmp.Or(o.Idle, 30*time.Minute), max: orInt(o.MaxSessions, 64), ended: s.ended, all: map[string]*session{}},
 		bodies:   newBudget(maxShare),
+		answers:  newBudget(maxShare),
 		maxBody:  maxBody(o.MaxBody),
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -184,5 +185,64 @@ func TestRejectedMessageMemory(t *testing.T) {
 		if took := after.TotalAlloc - before.TotalAlloc; took > 8<<20 {
 			t.Errorf("%s: %d MiB", name, took>>20)
 		}
+	}
+}
+
+// A stalledWriter is the response to a client that does not read.
+type stalledWriter struct {
+	*httptest.ResponseRecorder
+	reads chan struct{} // closed when the client reads
+}
+
+func (w stalledWriter) Write(p []byte) (int, error) {
+	<-w.reads
+	return w.ResponseRecorder.Write(p)
+}
+
+// TestUnreadResponses: the responses that a principal's clients do not read take at most its share of the budget; further
+// large ones are replaced by an error, small ones and those of other principals are not.
+func TestUnreadResponses(t *testing.T) {
+	s := newHTTPSite(t, testServer(t), HTTPOptions{})
+	const fit = 3
+	one, other := s.open(), s.open("Authorization", "Bearer b")
+	big := func(id int) string {
+		return toCall(fmt.Sprint(id), "echo", `{"code":"`+strings.Repeat("x", 1<<20)+`"}`)
+	}
+	_, body := s.send("POST", big(10), "Mcp-Session-Id", one)
+	size := int64(len(body))
+	s.web.answers.share = fit*size + size/2
+	taken := func() int64 {
+		s.web.answers.mu.Lock()
+		defer s.web.answers.mu.Unlock()
+		return s.web.answers.taken["token:a"]
+	}
+	reads := make(chan struct{})
+	var all sync.WaitGroup
+	var stalled []stalledWriter
+	for id := range fit {
+		r := s.request(t.Context(), "POST", big(id), "Mcp-Session-Id", one)
+		w := stalledWriter{httptest.NewRecorder(), reads}
+		r.Host, stalled = "localhost", append(stalled, w)
+		all.Go(func() { s.web.ServeHTTP(w, r) })
+	}
+	sandboxtest.Eventually(t, testTimeout, "responses that are not read", func() bool { return taken() > (fit-1)*size+size/2 })
+	if _, body := s.send("POST", big(10), "Mcp-Session-Id", one); !strings.Contains(body, "was dropped: earlier responses") || !strings.Contains(body, `"id":10`) {
+		t.Errorf("one more: %.200s", body)
+	}
+	if _, body := s.send("POST", toCall("11", "echo", `{}`), "Mcp-Session-Id", one); !strings.Contains(body, `"principal":"token:a"`) {
+		t.Errorf("a small one: %.200s", body)
+	}
+	if _, body := s.send("POST", big(12), "Mcp-Session-Id", other, "Authorization", "Bearer b"); !strings.Contains(body, `"principal":"token:b"`) {
+		t.Errorf("another principal's: %.200s", body)
+	}
+	close(reads)
+	all.Wait()
+	for _, w := range stalled {
+		if !strings.Contains(w.Body.String(), `"principal":"token:a"`) {
+			t.Errorf("%.200s", w.Body)
+		}
+	}
+	if _, body := s.send("POST", big(13), "Mcp-Session-Id", one); !strings.Contains(body, `"principal":"token:a"`) || taken() != 0 {
+		t.Errorf("when they are read: %.200s, %d bytes are taken", body, taken())
 	}
 }
