@@ -16,21 +16,20 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// An agent is a client of a few lines that speaks to one server over stdio, for tests that kill one of the two. Calls may
-// be made at once.
+// An agent is a minimal client of one server over stdio, for tests that kill one of the two. Calls may be concurrent.
 type agent struct {
 	cmd     *exec.Cmd
 	to      io.WriteCloser
 	from    io.ReadCloser
-	surplus atomic.Int32 // answers to no question
+	surplus atomic.Int32 // answers without a request
 
 	mu      sync.Mutex
 	id      int                    // guarded by mu
-	waiting map[int]chan<- outcome // guarded by mu; nil when the server is gone
-	ended   chan struct{}          // closed when the server's process is gone
+	waiting map[int]chan<- outcome // guarded by mu; nil after the server has ended
+	ended   chan struct{}          // closed when the server's process has ended
 }
 
-// An outcome is the answer to one call; err is that there was none.
+// An outcome is the answer to a call, or the error if there was none.
 type outcome struct {
 	Status, Code, Message string
 	ArtifactHandle        *string
@@ -120,7 +119,7 @@ func (a *agent) read() {
 	}
 }
 
-// gone answers who still waits.
+// gone ends the calls that still wait, with an error.
 func (a *agent) gone() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -130,7 +129,7 @@ func (a *agent) gone() {
 	a.waiting = nil
 }
 
-// vanish is what a host's death is to its server: nobody writes any more, and nobody reads.
+// vanish closes both directions, as the death of a host does.
 func (a *agent) vanish() {
 	a.to.Close()
 	a.from.Close()
@@ -154,7 +153,7 @@ func (a *agent) ask(method string, params map[string]any) outcome {
 	if err != nil && !errors.Is(err, syscall.EPIPE) {
 		return outcome{err: err}
 	}
-	return <-answer // errGone comes when the pipe is closed
+	return <-answer // errGone once the pipe is closed
 }
 
 // shell runs a script.
@@ -164,7 +163,7 @@ func (a *agent) shell(format string, values ...any) outcome {
 	}})
 }
 
-// find looks for a word in an artifact.
+// find searches an artifact for a word.
 func (a *agent) find(handle, word string) outcome {
 	return a.ask("tools/call", map[string]any{"name": "runtime_query_output", "arguments": map[string]any{
 		"artifactHandle": handle, "queryTerms": []string{word},

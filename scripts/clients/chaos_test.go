@@ -20,8 +20,8 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// A load is many calls of several agents at once, each with a job that leaves a file in the repository and a word in its
-// output.
+// A load is many concurrent calls of several agents. The job of each call writes a file into the repository, and a word to
+// its output.
 type load struct {
 	agents   []*agent
 	answered atomic.Int32
@@ -29,8 +29,8 @@ type load struct {
 	outcomes map[string]outcome // guarded by mu, by the job's word
 }
 
-// run makes calls of each agent at once, and calls strike once as many of all are answered as after says. It returns when
-// each call has its outcome.
+// run makes the calls of all agents concurrently, and calls strike once after of them are answered. It returns when each call
+// has its outcome.
 func (l *load) run(calls, after int, strike func()) {
 	l.outcomes = map[string]outcome{}
 	var all sync.WaitGroup
@@ -61,8 +61,8 @@ func (h *host) load(t *testing.T, config string) *load {
 	return l
 }
 
-// kept checks what has been promised: whoever got a handle can read the output by it, from another front-end as well, and
-// the audit log has that call. It returns how many handles there were.
+// kept checks the promises of answers: the output of each handle can be read, from another front-end as well, and the audit
+// log has the call. It returns the number of handles.
 func (h *host) kept(t *testing.T, config string, outcomes map[string]outcome) int {
 	t.Helper()
 	reader := h.agent(t, config)
@@ -94,7 +94,7 @@ type record struct {
 	Claimed struct{ Artifact string }
 }
 
-// records reads the log, in which every line must be whole.
+// records reads the audit log, in which every line must be whole.
 func (h *host) records(t *testing.T) []record {
 	t.Helper()
 	// The supervisor may see another file system there.
@@ -109,7 +109,7 @@ func (h *host) records(t *testing.T) []record {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lines := bufio.NewScanner(bytes.NewReader(bytes.TrimRight(b, "\x00"))) // what is allocated and not yet written
+		lines := bufio.NewScanner(bytes.NewReader(bytes.TrimRight(b, "\x00"))) // allocated but not yet written
 		for lines.Scan() {
 			var r record
 			if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
@@ -121,7 +121,7 @@ func (h *host) records(t *testing.T) []record {
 	return all
 }
 
-// audited checks the log's chain, and that each job that was decided has ended, as it should be when nothing runs.
+// audited checks the chain of the audit log, and that each decided job has finished. No job must be running.
 func (h *host) audited(t *testing.T) {
 	t.Helper()
 	open := map[uint64]bool{}
@@ -152,13 +152,13 @@ func (h *host) busy(t *testing.T) string {
 	return h.configure(t, "busy", "runtime: {max_concurrent_jobs: 8, queue_wait: 5m, queue_length: 1000}\n")
 }
 
-// TestKilled: two hundred calls of four clients, in the middle of which one is killed that takes part. All others get what
-// they asked for, nothing that was promised is lost, and the audit log is complete.
+// TestKilled: during two hundred calls of four clients, one of the processes involved is killed. All other calls succeed,
+// nothing that was promised is lost, and the audit log is complete.
 func TestKilled(t *testing.T) {
 	tests := []struct {
 		name   string
 		strike func(t *testing.T, h *host, l *load)
-		// spared says whether a call must have come to its end.
+		// spared reports whether a call must have succeeded.
 		spared func(word string) bool
 	}{
 		{"client", func(_ *testing.T, _ *host, l *load) { l.agents[0].vanish() }, notOfFirst},
@@ -200,14 +200,14 @@ func TestKilled(t *testing.T) {
 
 func notOfFirst(word string) bool { return !strings.HasPrefix(word, "word-0-") }
 
-// small puts a command into a mount namespace of its own, in which dir is a small file system that belongs to a user.
+// small runs a command in a mount namespace of its own, in which dir is a small file system that belongs to a user.
 func small(dir, size string, uid int) []string {
 	return []string{"unshare", "--mount", "sh", "-c", fmt.Sprintf(
 		`mount -t tmpfs -o size=%s,mode=0755,uid=%d,gid=%d corral-test "$0" && exec "$@"`, size, uid, uid), dir}
 }
 
-// TestArtifactsFull: when there is no room for output, jobs run all the same, a reply says that and why it was not kept,
-// and what was kept before can still be read.
+// TestArtifactsFull: when there is no space for output, jobs still run, the reply says that and why the output was not
+// stored, and older output can still be read.
 func TestArtifactsFull(t *testing.T) {
 	h := newHost(t)
 	config := h.busy(t)
@@ -242,8 +242,8 @@ func TestArtifactsFull(t *testing.T) {
 	h.audited(t)
 }
 
-// TestAuditFull: when there is no room for the log, nothing runs; what ran has both of its records; and once there is room,
-// all goes on.
+// TestAuditFull: when there is no space for the audit log, no job runs; each job that ran has both of its records; and once
+// there is space, jobs run again.
 func TestAuditFull(t *testing.T) {
 	h := newHost(t)
 	h.daemon.Stop(t)

@@ -1,15 +1,15 @@
-// What rows say of a reply. A failed check throws; drive.mjs reports it.
+// Checks of replies. A failed check throws; drive.mjs reports it.
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 
 export const { equal, deepEqual, match, doesNotMatch, ok, rejects } = assert;
 
-// A schema that Ajv only understands with a warning is one that some client does not understand.
+// If Ajv accepts a schema only with a warning, some client does not accept it.
 const ajv = new Ajv2020({ strict: true, allErrors: true });
 const compiled = new Map();
 
-// conforms checks a reply against its tool's output schema. Both clients skip this in some case: v2 on errors.
+// conforms checks a reply against its tool's output schema. Both clients skip this in some cases: v2 on errors.
 export function conforms(tool, reply) {
   if (!compiled.has(tool.name)) compiled.set(tool.name, ajv.compile(tool.outputSchema));
   const validate = compiled.get(tool.name);
@@ -17,15 +17,15 @@ export function conforms(tool, reply) {
   ok(validate(reply.structuredContent), ajv.errorsText(validate.errors));
 }
 
-// accepts says whether the tool's input schema accepts args: it must not promise what the tool refuses, nor hide what it
-// takes.
+// accepts returns whether the tool's input schema accepts args: it must neither accept what the tool refuses nor refuse what
+// the tool accepts.
 export function accepts(tool, args) {
   const key = `input ${tool.name}`;
   if (!compiled.has(key)) compiled.set(key, ajv.compile(tool.inputSchema));
   return compiled.get(key)(args);
 }
 
-// fails checks that a reply is the error with that code, of the one shape that errors have.
+// fails checks that a reply is an error with that code, in the common form of errors.
 export function fails(reply, code, message) {
   equal(reply.isError, true, `no error: ${JSON.stringify(reply).slice(0, 500)}`);
   const error = reply.structuredContent;
@@ -51,7 +51,7 @@ export function denied(reply, reason) {
   ok(text(reply).includes(JSON.stringify(reasons[0]).slice(1, -1)), 'the text has no reason');
 }
 
-// text is the reply's one text block.
+// text returns the only text block of a reply.
 export function text(reply) {
   equal(reply.content.length, 1);
   equal(reply.content[0].type, 'text');

@@ -1,5 +1,5 @@
-// The official TypeScript clients behind one small interface, so that every row of the contract is asked through each of
-// them: v1 (@modelcontextprotocol/sdk), and v2 (@modelcontextprotocol/client) in both of its eras.
+// The official TypeScript clients behind one small interface, so that every row of the contract runs with each of them: v1
+// (@modelcontextprotocol/sdk), and v2 (@modelcontextprotocol/client) in both of its eras.
 import { Client as ClientV1 } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport as StdioV1 } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport as HttpV1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
@@ -8,7 +8,7 @@ import { StdioClientTransport as StdioV2 } from '@modelcontextprotocol/client/st
 
 const us = { name: 'corral-clients', version: '1.0.0' };
 
-// kinds says how each client is made, and which version of the protocol it must come to.
+// kinds defines how each client is made, and which version of the protocol it must negotiate.
 export const kinds = {
   v1: { make: () => new ClientV1(us), Stdio: StdioV1, Http: HttpV1, protocol: '2025-11-25' },
   'v2-2025': { make: () => new ClientV2(us), Stdio: StdioV2, Http: HttpV2, protocol: '2025-11-25' },
@@ -28,7 +28,7 @@ export async function connect(kind, server) {
   const transport = server.url
     ? new Http(new URL(server.url), { requestInit: { headers: { Authorization: `Bearer ${server.token}` } } })
     : new Stdio({ command: server.command, args: server.args, env: server.env, cwd: server.cwd, stderr: 'inherit' });
-  // The clients tell their transport what was agreed on; v1 tells nobody else.
+  // The clients report the negotiated version to their transport; v1 reports it nowhere else.
   let negotiated;
   const tell = transport.setProtocolVersion?.bind(transport);
   transport.setProtocolVersion = (version) => {

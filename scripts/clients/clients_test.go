@@ -15,12 +15,12 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// modules is what scripts/setup-clients has installed.
+// modules is the directory of the packages that scripts/setup-clients has installed.
 func modules(t *testing.T) string {
 	return filepath.Join(sandboxtest.ModuleRoot(t), ".cache/clients/node_modules")
 }
 
-// needClients are the packages of the lock that is checked in, and no others.
+// needClients requires exactly the packages of the lock file.
 func needClients(t *testing.T) {
 	t.Helper()
 	sandboxtest.Require(t, func() error {
@@ -36,7 +36,7 @@ func needClients(t *testing.T) {
 	})
 }
 
-// An endpoint is a server as the driver is told of it.
+// An endpoint describes a server to the driver.
 type endpoint struct {
 	Command string            `json:"command,omitempty"`
 	Args    []string          `json:"args,omitempty"`
@@ -46,10 +46,10 @@ type endpoint struct {
 	Token   string            `json:"token,omitempty"`
 }
 
-// node runs one of the scripts with its orders, and makes a subtest of each row that it reports.
+// node runs a script with its orders, and makes a subtest of each row that it reports.
 func node(t *testing.T, script string, orders map[string]any) {
 	t.Helper()
-	// Modules are looked for beside the file that imports them.
+	// Node searches for modules beside the file that imports them.
 	dir := t.TempDir()
 	files, err := filepath.Glob("*.mjs")
 	if err != nil || len(files) == 0 {
@@ -85,7 +85,7 @@ func node(t *testing.T, script string, orders map[string]any) {
 	}
 }
 
-// report turns lines into subtests. It returns how many rows came, and how many the script says there are.
+// report turns lines into subtests. It returns the number of rows, and the number that the script announced.
 func report(t *testing.T, lines *bufio.Scanner) (seen, want int) {
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -117,7 +117,7 @@ func report(t *testing.T, lines *bufio.Scanner) (seen, want int) {
 	return seen, want
 }
 
-// configurations are what the rows of governance need. Each is a server of its own.
+// configurations are those of the rows on governance. Each has a server of its own.
 func (h *host) configurations(t *testing.T, section string) map[string]string {
 	t.Helper()
 	rules := filepath.Join(h.top, "rules.star")
@@ -138,7 +138,7 @@ def decide(request):
 	}
 }
 
-// options are those that a configuration of that name is served with.
+// options returns the options of the server of a configuration.
 func options(name string) []string {
 	if name == "dotted" {
 		return []string{"--tool-names", "dotted"}
@@ -146,7 +146,7 @@ func options(name string) []string {
 	return nil
 }
 
-// absent is a program that a runtime could be run with and that this machine does not have.
+// absent returns a program that a runtime could use and that this machine lacks.
 func absent(t *testing.T) map[string]string {
 	t.Helper()
 	for _, candidate := range [][2]string{{"node", "bun"}, {"typescript", "ts-node"}, {"csharp", "dotnet-script"}} {
@@ -158,7 +158,7 @@ func absent(t *testing.T) map[string]string {
 	return nil
 }
 
-// TestStdio: every row of the contract, by each client, from a server that the client starts.
+// TestStdio runs every row of the contract with each client, on a server that the client starts.
 func TestStdio(t *testing.T) {
 	needClients(t)
 	for _, client := range []string{"v1", "v2-2025", "v2-2026"} {
@@ -176,7 +176,7 @@ func TestStdio(t *testing.T) {
 	}
 }
 
-// TestHTTP: the same rows over HTTP, and those of tokens.
+// TestHTTP runs the same rows over HTTP, and those about tokens.
 func TestHTTP(t *testing.T) {
 	needClients(t)
 	for _, client := range []string{"v1", "v2-2025", "v2-2026"} {
@@ -197,7 +197,7 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// TestSnippets: what the documentation tells people to write for their agent host works.
+// TestSnippets: the configurations of agent hosts in the documentation work.
 func TestSnippets(t *testing.T) {
 	needClients(t)
 	h := newHost(t)

@@ -14,11 +14,11 @@ import (
 	"testing"
 )
 
-// versions of the protocol that the suite is run for.
+// versions are the versions of the protocol that the suite runs for.
 var versions = []string{"2025-06-18", "2025-11-25", "2026-07-28"}
 
-// TestConformance runs the official suite against corral serve. What is expected to fail is in conformance.yaml, by the
-// check, with the reason; what passes although it is in there fails, too.
+// TestConformance runs the official suite against corral serve. conformance.yaml lists the checks that are expected to fail,
+// with reasons; a check that passes although it is listed fails the test, too.
 func TestConformance(t *testing.T) {
 	needClients(t)
 	h := newHost(t)
@@ -51,7 +51,7 @@ func conformance(t *testing.T, server, token, expected string) {
 }
 
 // authorized returns the address of a proxy that adds the token, which the suite cannot send. It changes nothing else: a
-// foreign Host or Origin stays one. What the server says is passed on as it comes.
+// foreign Host or Origin is passed on, and so are the answers, as they arrive.
 func authorized(t *testing.T, server, token string) string {
 	t.Helper()
 	target, err := url.Parse(server)
@@ -75,7 +75,7 @@ func authorized(t *testing.T, server, token string) string {
 	return "http://" + l.Addr().String() + target.Path
 }
 
-// relay serves one connection, which was made to own.
+// relay serves one connection to the proxy's address own.
 func relay(c net.Conn, target, own, token string) {
 	defer c.Close()
 	to, err := net.Dial("tcp", target)
@@ -103,7 +103,7 @@ func relay(c net.Conn, target, own, token string) {
 	}
 }
 
-// TestReasons: nothing is expected to fail without a reason that one can read.
+// TestReasons: each check that is expected to fail has a reason.
 func TestReasons(t *testing.T) {
 	entry := regexp.MustCompile(`^  - \S+ +# (fixture|no such|no asking): \S`)
 	for _, file := range []string{"conformance.yaml", "conformance-fixture.yaml"} {

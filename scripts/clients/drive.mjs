@@ -1,14 +1,14 @@
-// Drive asks every row of the contract through one of the official clients, over one transport. It reads its orders as
-// JSON from standard input:
+// Drive runs every row of the contract with one of the official clients, over one transport. It reads its orders as JSON from
+// standard input:
 //
 //	client     v1, v2-2025, v2-2026
 //	servers    by name: {command, args, env} or {url, token}
 //	repo, dir  id and directory of the repository that they serve
 //	state      XDG_STATE_HOME of the servers
-//	absent     {runtime, executable} that the runtime could be run with, and that this machine lacks
+//	absent     {runtime, executable}: a program that the runtime could use, and that this machine lacks
 //
-// and writes one line per row, {"row", "error", "ms"}, then {"rows": how many}. Rows are asked one after the other, but
-// for those that say they are slow: they begin first, and are waited for last.
+// and writes one line per row, {"row", "error", "ms"}, then {"rows": how many}. Rows run one after the other, except for those
+// marked as slow, which begin first and are awaited last.
 import { setMaxListeners } from 'node:events';
 import { connect } from './clients.mjs';
 import { conforms } from './check.mjs';
@@ -20,7 +20,7 @@ import { rows as programs } from './rows-starlark.mjs';
 
 const orders = JSON.parse(await new Response(process.stdin).text());
 setMaxListeners(50);
-// A row that fails leaves calls behind that nobody waits for.
+// A row that fails leaves calls behind that are never awaited.
 process.on('unhandledRejection', () => {});
 const connections = new Map();
 
@@ -30,7 +30,7 @@ function connection(name) {
   return connections.get(name);
 }
 
-// bench is what a row gets: its server's tools by their short names, and the orders. Each reply is held against the
+// bench returns the argument of a row: its server's tools by their short names, and the orders. Each reply is compared with the
 // schema that its tool published.
 async function bench(server) {
   const to = await connection(server);
@@ -75,4 +75,4 @@ for (const row of rows.filter((row) => !row.slow)) await run(row);
 await Promise.all(slow);
 for (const to of connections.values()) await (await to.catch(() => undefined))?.close();
 process.stdout.write(`${JSON.stringify({ rows: rows.length })}\n`);
-process.exit(0); // whatever a client has left open
+process.exit(0); // even if a client has left something open

@@ -11,7 +11,7 @@ import (
 	"corral/mcp/tool"
 )
 
-// A fixture is a tool of the conformance suite's test server, as far as text goes.
+// A fixture is a tool of the conformance suite's test server that answers in text.
 type fixture struct {
 	name   string
 	schema string
@@ -30,7 +30,7 @@ func (f fixture) Call(ctx context.Context, _ json.RawMessage) (tool.Result, erro
 	return f.call(ctx)
 }
 
-// wantedSchema is the one that the suite wants back, keyword by keyword.
+// wantedSchema is the schema that the suite compares, keyword by keyword.
 const wantedSchema = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object",
 	"$defs":{"address":{"$anchor":"addressDef","type":"object","properties":{"street":{"type":"string"},"city":{"type":"string"}}}},
 	"properties":{"name":{"type":"string"},"address":{"$ref":"#/$defs/address"},
@@ -53,15 +53,15 @@ func fixtures() []tool.Tool {
 		fixture{"test_tool_with_progress", nothing, func(ctx context.Context) (tool.Result, error) {
 			for n := range 3 {
 				tool.CallerOf(ctx).Progress(float64(50*n), "working")
-				time.Sleep(50 * time.Millisecond) // the suite's tool is to take its time
+				time.Sleep(50 * time.Millisecond) // the suite expects a slow tool
 			}
 			return tool.Result{Text: "done"}, nil
 		}},
 	}
 }
 
-// TestConformanceOfProtocol runs the suite against the protocol alone, with those of the suite's tools that answer in
-// text: what the tools of corral give no occasion for.
+// TestConformanceOfProtocol runs the suite against the protocol alone, with the suite's own tools that answer in text. They
+// reach parts of the protocol that corral's tools do not use.
 func TestConformanceOfProtocol(t *testing.T) {
 	needClients(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

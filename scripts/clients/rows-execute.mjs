@@ -1,9 +1,9 @@
-// sdl.runtime.execute: its input, how programs end, and what holds while they run.
+// sdl.runtime.execute: its input, how programs end, and their limits while they run.
 import { readFileSync, writeFileSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { equal, fails, handlePattern, match, ok, rejects, text, until, wait } from './check.mjs';
 
-// What the tool refuses: arguments, and what the message must name.
+// Arguments that the tool refuses, and what the message must name.
 const refused = [
   ['unknown key', { code: 'true', timeout: 5 }, /timeout/],
   ['unknown key in other letters', { code: 'true', repoID: 'x' }, /repoID/],
@@ -156,7 +156,7 @@ export const rows = [
       equal(r.exitCode, null);
       equal(r.stdoutSummary, 'early\n');
       ok(r.durationMs >= 800, `${r.durationMs} ms`);
-      ok(took < 60_000, `${took} ms`); // what holds the pipe sleeps for ten minutes; the contract's 250 ms is for benchmarks
+      ok(took < 60_000, `${took} ms`); // the process with the pipe sleeps for ten minutes; the contract's 250 ms is for benchmarks
     },
   },
   {
@@ -198,7 +198,7 @@ export const rows = [
       await until(beat, reply);
       cancel.abort('enough');
       await refusal;
-      await wait(500); // the contract's
+      await wait(500); // as the contract says
       await stands(beat);
     },
   },
@@ -237,7 +237,7 @@ export const rows = [
   },
 ];
 
-// stands waits for longer than anybody would take to write to file once more, and checks that nobody has.
+// stands waits for longer than a process would need to write to file once more, and checks that none has.
 async function stands(file) {
   const before = readFileSync(file, 'utf8');
   await wait(300);

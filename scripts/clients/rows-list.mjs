@@ -1,10 +1,10 @@
-// What the server says of itself: its version of the protocol, its tools, their names, schemas and annotations.
+// The server's description of itself: its version of the protocol, its tools, their names, schemas and annotations.
 import { accepts, deepEqual, equal, fails, match, ok, rejects } from './check.mjs';
 
 const runtimes = ['node', 'typescript', 'python', 'shell', 'go', 'java', 'kotlin', 'rust', 'c', 'cpp', 'csharp', 'ruby',
   'php', 'perl', 'r', 'elixir'];
 
-// Arguments that the published input schema must tell apart, and whether it accepts them.
+// Arguments, and whether the published input schema must accept them.
 const inputs = [
   [{ repoId: 'a', runtime: 'shell' }, true], // the schema cannot say that code or args is required; the reply does
   [{ repoId: 'a', runtime: 'shell', code: '', args: [] }, true],
@@ -65,7 +65,7 @@ export const rows = [
   },
   {
     name: 'server/ping',
-    // 2026-07-28 has no ping: any request shows that the server is there.
+    // 2026-07-28 has no ping: any request shows that the server responds.
     run: async ({ to }) => (to.protocol === '2026-07-28' ? to.list() : to.ping()),
   },
   {

@@ -1,4 +1,4 @@
-// What a reply shows of a job's output, what is kept of it, and sdl.runtime.queryOutput.
+// How much of a job's output a reply shows and the store keeps, and sdl.runtime.queryOutput.
 import { globSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { deepEqual, equal, fails, handlePattern, lines, match, ok, text } from './check.mjs';
@@ -251,7 +251,7 @@ export const rows = [
       const artifactHandle = await keep(shell, 'echo x');
       const [file] = globSync(join(state, '**', artifactHandle, 'stdout.gz'));
       const bytes = readFileSync(file);
-      bytes[bytes.length - 5] ^= 1; // of the sum that gzip ends with
+      bytes[bytes.length - 5] ^= 1; // in the checksum at the end of gzip
       writeFileSync(file, bytes);
       fails(await query({ artifactHandle, queryTerms: ['x'] }), 'CORRUPT');
     },
@@ -263,7 +263,7 @@ export const rows = [
       const [file] = globSync(join(state, '**', artifactHandle, 'manifest.json'));
       const manifest = JSON.parse(readFileSync(file, 'utf8'));
       ok(Date.parse(manifest.expiresAt) - Date.parse(manifest.createdAt) === 24 * 3600 * 1000, manifest.expiresAt);
-      manifest.expiresAt = manifest.createdAt; // a day in the life of an artifact
+      manifest.expiresAt = manifest.createdAt; // as if its retention time had passed
       writeFileSync(file, JSON.stringify(manifest));
       fails(await query({ artifactHandle, queryTerms: ['x'] }), 'EXPIRED');
     },

@@ -1,4 +1,4 @@
-// Governance: what is refused, in whose words, and what a job cannot see. Servers other than the default are configured to
+// Governance: what is refused, with which reason, and what a job cannot see. Servers other than the default are configured to
 // refuse.
 import { existsSync, mkdirSync, rmSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,7 +1,7 @@
-// starlark_run: a program that sees its input, what its errors are, and that it is the same each time.
+// starlark_run: a program reads its input, its errors, and its determinism.
 import { accepts, deepEqual, equal, fails, match, ok, text } from './check.mjs';
 
-// Arguments that the published input schema must tell apart, and whether it accepts them.
+// Arguments, and whether the published input schema must accept them.
 const inputs = [
   [{ source: '' }, true],
   [{ source: 'x', input: 'y', limits: {}, caps: {} }, true],
@@ -18,7 +18,7 @@ const inputs = [
   [{ source: 'x', limits: { memory_mb: 1 } }, false],
 ];
 
-// Programs, what they are told, and the code and message of their error.
+// Programs, their input, and the code and message of their error.
 const errors = [
   ['a mistake', { source: 'x = 1 // 0' }, 'EVAL_ERROR', 'floored division by zero'],
   ['no Starlark', { source: 'import os' }, 'EVAL_ERROR', /^got import/],

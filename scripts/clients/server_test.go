@@ -1,9 +1,9 @@
-// Package clients has no code but tests: corral as others see it, by their own programs. The official MCP clients ask for
-// every row of the contract, over both transports; the official conformance suite asks for the protocol; the snippets of the
-// documentation are run; and processes are killed and disks filled up under a server that has promised things.
+// Package clients has only tests: they use corral through the programs of others. The official MCP clients run every row of
+// the contract, over both transports; the official conformance suite checks the protocol; the snippets of the documentation
+// are run; and processes are killed and disks filled while a server has promises to keep.
 //
-// The clients are npm packages, which scripts/setup-clients installs. The servers run as a user whom the host does not
-// know, with a supervisor of the test's own.
+// The clients are npm packages, which scripts/setup-clients installs. The servers run as a user without an account, with a
+// supervisor of the test.
 package clients
 
 import (
@@ -21,13 +21,13 @@ import (
 	"corral/internal/test/sandboxtest"
 )
 
-// alice is a user that the host knows nothing of.
+// alice is a user id without an account.
 const alice = 61236
 
 // TestMain hides the machine's own corral, whose configuration front-ends would read.
 func TestMain(m *testing.M) { os.Exit(sandboxtest.WithoutInstallation(m)) }
 
-// A host is a supervisor, and what it takes to start front-ends of alice's.
+// A host is a supervisor, with everything that starting front-ends as alice needs.
 type host struct {
 	top    string // a directory that every user can reach
 	bin    string // the programs, where alice can execute them
@@ -36,7 +36,7 @@ type host struct {
 	daemon *sandboxtest.Supervisor
 }
 
-// newHost starts a supervisor. It ends with the test, and leaves nothing.
+// newHost starts a supervisor, which ends with the test and leaves nothing behind.
 func newHost(t *testing.T) *host {
 	t.Helper()
 	sandboxtest.RequireJails(t, sandboxtest.Program("setpriv"))
@@ -55,13 +55,13 @@ func newHost(t *testing.T) *host {
 	return h
 }
 
-// asAlice is the command that runs corral as her, for others to start.
+// asAlice returns a command that runs corral as alice.
 func (h *host) asAlice(args ...string) []string {
 	id := fmt.Sprint(alice)
 	return append([]string{"setpriv", "--reuid=" + id, "--regid=" + id, "--clear-groups", filepath.Join(h.bin, "corral")}, args...)
 }
 
-// env is what front-ends are started with: all the secrets that a job must not see.
+// env is the environment of front-ends, with secrets that a job must not see.
 func (h *host) env() map[string]string {
 	return map[string]string{
 		"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": h.top, "XDG_STATE_HOME": h.state, "XDG_CONFIG_HOME": h.top,
@@ -110,7 +110,7 @@ func (h *host) listen(t *testing.T, config string, args ...string) string {
 	return "http://" + address + "/mcp"
 }
 
-// freeAddress returns one on which nobody listens, and hardly anybody will until it is used.
+// freeAddress returns an address on which no process listens. The kernel does not soon assign it again.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -121,8 +121,8 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// principals are the tokens of ada and of a stranger, who may do all, and of a reader, who may read output only. The section
-// is of the configuration.
+// principals returns a section of the configuration with the tokens of ada and of a stranger, who may do everything, and of a
+// reader, who may only read output.
 func principals() (tokens map[string]string, section string) {
 	tokens = map[string]string{}
 	section = "principals:\n"

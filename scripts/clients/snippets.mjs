@@ -1,12 +1,12 @@
-// Snippets takes the configuration of agent hosts out of a page of the documentation, and does with each what the host
-// does: parse it, start the command or reach the address that it names, and list the tools. Orders come as JSON from
+// Snippets extracts the configurations of agent hosts from a page of the documentation, and handles each as the host does:
+// parse it, start the command or connect to the address that it names, and list the tools. It reads orders as JSON from
 // standard input:
 //
 //	page        the file
-//	corral      the program to run instead of corral; dir the repository instead of the page's, cwd of the command
+//	corral      the program to run instead of corral; dir: the repository instead of the page's, and cwd of the command
 //	url, token  of a server over HTTP
 //
-// One line per snippet goes out, {"row", "error"}, then {"rows": how many}.
+// It writes one line per snippet, {"row", "error"}, then {"rows": how many}.
 import { readFileSync } from 'node:fs';
 import { parse as parseTOML } from 'smol-toml';
 import { parse as parseYAML } from 'yaml';
@@ -16,8 +16,8 @@ import { connect } from './clients.mjs';
 const orders = JSON.parse(await new Response(process.stdin).text());
 const page = readFileSync(orders.page, 'utf8');
 
-// parsers by the word after the fence. A shell snippet is one command line without anything that a shell would do but
-// quotes and one variable.
+// parsers, by the word after the fence. A shell snippet is one command line, of whose syntax only quotes and one variable are
+// supported.
 const parsers = { json: JSON.parse, toml: parseTOML, yaml: parseYAML, sh: parseCommandLine };
 
 function parseCommandLine(line) {
@@ -29,14 +29,14 @@ function parseCommandLine(line) {
   return { url: words.find((w) => w.startsWith('http://')), headers: { [name]: value } };
 }
 
-// servers returns what in a parsed snippet is a server, wherever it stands.
+// servers returns the servers in a parsed snippet, at any depth.
 function servers(value) {
   if (typeof value !== 'object' || value === null) return [];
   if (value.command || value.cmd || value.url || value.uri) return [value];
   return Object.values(value).flatMap(servers);
 }
 
-// real puts what is on this machine into the place of what is on the page.
+// real replaces names on the page by those of this machine.
 function real(text) {
   return text
     .replaceAll('/home/ada/app', orders.dir)
@@ -44,7 +44,7 @@ function real(text) {
     .replaceAll(/\$\{[^}]*token\}|\$CORRAL_TOKEN|THE-TOKEN/gi, orders.token);
 }
 
-// resolve returns what connect wants.
+// resolve returns the argument of connect.
 function resolve(server) {
   const url = server.url ?? server.uri;
   if (url) {
@@ -53,7 +53,7 @@ function resolve(server) {
     return { url: orders.url, token: real(authorization).replace(/^Bearer /, '') };
   }
   let [command, ...args] = [server.command ?? server.cmd, ...server.args];
-  if (command === 'ssh') [command, ...args] = args.slice(2); // what the other machine is told to run
+  if (command === 'ssh') [command, ...args] = args.slice(2); // the command for the other machine
   ok(['corral', '/usr/local/bin/corral'].includes(command), command);
   return { command: orders.corral, args: args.map(real), cwd: orders.dir, env: { ...process.env, ...server.env } };
 }
