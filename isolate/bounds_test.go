@@ -94,13 +94,13 @@ func TestReclaimsCache(t *testing.T) {
 		}
 		return ""
 	})
-	f.s.mu.Lock()
-	for _, j := range f.s.jails {
+	f.s.cells.mu.Lock()
+	for _, j := range f.s.cells.all {
 		j.mu.Lock()
 		j.dyingGroups = maxDying
 		j.mu.Unlock()
 	}
-	f.s.mu.Unlock()
+	f.s.cells.mu.Unlock()
 	f.sh("true")
 	eventually(t, func() string {
 		if n := usage(); n > size/2 {
@@ -112,10 +112,10 @@ func TestReclaimsCache(t *testing.T) {
 
 // free returns the number of users that no slot has, in all jails.
 func (s *Supervisor) free() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.cells.mu.Lock()
+	defer s.cells.mu.Unlock()
 	n := 0
-	for _, j := range s.jails {
+	for _, j := range s.cells.all {
 		j.mu.Lock()
 		n += len(j.freeUsers)
 		j.mu.Unlock()

@@ -30,25 +30,25 @@ func (j *jail) build(u *host.Cleanup) error {
 	if err := j.inspect(); err != nil {
 		return err
 	}
-	base, err := j.s.instance.TakeUIDs()
+	base, err := j.s.Instance.TakeUIDs()
 	if err != nil {
 		return err
 	}
 	j.base = base
-	j.groups, err = j.s.instance.Groups.Jail(j.name, int(base))
+	j.groups, err = j.s.Instance.Groups.Jail(j.name, int(base))
 	if err != nil {
-		j.s.instance.ReleaseUIDs(base)
+		j.s.Instance.ReleaseUIDs(base)
 		return err
 	}
 	u.Push(func() {
 		err := j.groups.Remove()
 		j.report("cgroups", err)
 		if err == nil { // otherwise a process with one of the ids may be alive
-			j.s.instance.ReleaseUIDs(base)
+			j.s.Instance.ReleaseUIDs(base)
 		}
 	})
-	j.work.Go(j.s.instance.Groups.Hasten) // for libcontainer's process; the steps until then do not wait for it
-	dir := filepath.Join(j.s.instance.Dir, "jails", j.name)
+	j.work.Go(j.s.Instance.Groups.Hasten) // for libcontainer's process; the steps until then do not wait for it
+	dir := filepath.Join(j.s.Instance.Dir, "jails", j.name)
 	if err := host.MakeDir(dir); err != nil {
 		return err
 	}
@@ -100,23 +100,23 @@ func (j *jail) build(u *host.Cleanup) error {
 // inspect records the file systems of the directories that the jail shows to its jobs. A session that imports a root
 // file system has no repository.
 func (j *jail) inspect() error {
-	if j.session != nil && j.session.imports() {
+	if j.session != nil && j.session.Import {
 		return nil
 	}
-	return j.s.served.Inspect(j.builtFor, j.repo)
+	return j.s.Served.Inspect(j.builtFor, j.repo)
 }
 
 // scanned reports whether the jail needs a scanner: its jobs write to the repository itself, or paths must be
 // protected when a session's changes are applied.
 func (j *jail) scanned() bool {
 	ss := j.session
-	return ss == nil || ss.workspace == job.Direct && !ss.imports()
+	return ss == nil || ss.Workspace == job.Direct && !ss.Import
 }
 
 // report logs what could not be removed. The next supervisor's recovery finds it by name.
 func (j *jail) report(what string, err error) {
 	if err != nil {
-		j.s.config.Log.Error("left behind", "jail", j.name, "what", what, "error", err)
+		j.s.Log.Error("left behind", "jail", j.name, "what", what, "error", err)
 	}
 }
 
@@ -143,7 +143,7 @@ func (j *jail) start(u *host.Cleanup, dir string, p *jailParts) error {
 		Args:       []string{"/proc/self/fd/5"},
 		Cwd:        "/",
 		Env:        []string{"GOMAXPROCS=1"}, // the init has one thread of work
-		ExtraFiles: []*os.File{theirs, j.s.programs.Stub, j.s.programs.Init},
+		ExtraFiles: []*os.File{theirs, j.s.Programs.Stub, j.s.Programs.Init},
 		Stderr:     os.Stderr,
 		Init:       true,
 	}

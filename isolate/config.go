@@ -75,18 +75,6 @@ func (c *Config) complete() error {
 	if c.patience == 0 {
 		c.patience = sendPatience
 	}
-	if c.ending == 0 {
-		c.ending = host.SlotPatience
-	}
-	if c.reclaim == 0 {
-		c.reclaim = reclaimRest
-	}
-	if c.trim == 0 {
-		c.trim = trimInterval
-	}
-	if c.only == nil {
-		c.only = host.OnlyInstance
-	}
 	if c.subuid == "" {
 		c.subuid = "/etc/subuid"
 	}

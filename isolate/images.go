@@ -97,18 +97,6 @@ func (m *images) list() ([]job.Image, error) {
 	return list, nil
 }
 
-// refuseSmall turns ENOSPC into a refusal: the client's layer is too small for what a session needs before its first
-// job.
-func refuseSmall(err error) error {
-	if !errors.Is(err, unix.ENOSPC) {
-		return err
-	}
-	return &job.Refusal{
-		Step: "limits", Message: "the layer is too small for the files that a session needs before its first job",
-		Hint: "request a larger layer with more files",
-	}
-}
-
 func (m *images) has(name string) bool {
 	var st unix.Stat_t
 	return unix.Lstat(filepath.Join(m.path, name), &st) == nil
@@ -170,4 +158,18 @@ func (s *Supervisor) closeLayers() error {
 	s.stop()
 	s.expiring.Wait()
 	return errors.Join(s.images.store.Close(), s.layers.Close())
+}
+
+// refuseLayer turns errors of package layer that a client should see into refusals: a host without space or without a
+// required feature is the operator's matter.
+func refuseLayer(err error) error {
+	forClient := false
+	for _, known := range []error{layer.ErrNoRoom, layer.ErrHost, layer.ErrInUse, layer.ErrDamaged} {
+		forClient = forClient || errors.Is(err, known)
+	}
+	if !forClient {
+		return err
+	}
+	message, hint := host.SplitHint(err)
+	return &job.Refusal{Step: "session", Message: message, Hint: hint}
 }

@@ -14,6 +14,7 @@ import (
 	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/inside"
+	"corral/isolate/layer"
 	"corral/isolate/wire"
 	"corral/job"
 	"corral/seccomp"
@@ -34,7 +35,7 @@ type jailKey struct {
 
 // A jail is the prepared environment of one repository and profile.
 type jail struct {
-	s        *Supervisor
+	s        *jails
 	key      jailKey
 	builtFor uint32 // the user for whose job it was built
 	name     string
@@ -54,7 +55,8 @@ type jail struct {
 	scannerMu sync.Mutex    // guards scanner once the jail is built: a session can get another scanner
 	late      []inside.Bind // toolchains that every job mounts for itself
 
-	session  *session    // the session that owns the jail, or nil; the following fields are for a session
+	session  *tenant // the session that owns the jail, or nil; the following fields are for a session
+	layer    *layer.Layer
 	layerMap *os.File    // user namespace that maps the owners on a layer to the jail's root and its first user
 	merged   string      // mount point of the overlay over the repository, or ""
 	roots    []bindMount // the mounts that make up a session's own root
@@ -77,7 +79,7 @@ type jail struct {
 }
 
 // enter returns the jail for r and profile, building it if necessary. It takes over r. The caller must call leave.
-func (s *Supervisor) enter(peer host.Peer, r *admit.Repo, profile string) (*jail, error) {
+func (s *jails) enter(peer host.Peer, r *admit.Repo, profile string) (*jail, error) {
 	key := keyOf(r, profile, "")
 	s.mu.Lock()
 	if s.ended {
@@ -85,7 +87,7 @@ func (s *Supervisor) enter(peer host.Peer, r *admit.Repo, profile string) (*jail
 		r.Close()
 		return nil, host.ErrEnding
 	}
-	j, ok := s.jails[key]
+	j, ok := s.all[key]
 	if ok && j.use() {
 		s.mu.Unlock()
 		r.Close()
@@ -97,7 +99,7 @@ func (s *Supervisor) enter(peer host.Peer, r *admit.Repo, profile string) (*jail
 		}
 		j = s.newJail(key, r)
 		j.builtFor = peer.Payer()
-		s.jails[key] = j
+		s.all[key] = j
 		s.work.Add(1)
 		s.mu.Unlock()
 		go j.lifecycle()
@@ -112,32 +114,64 @@ func (s *Supervisor) enter(peer host.Peer, r *admit.Repo, profile string) (*jail
 
 // roomForJail refuses another jail if there are too many, in all or of this user, and no unused one can be evicted.
 // The caller holds s.mu.
-func (s *Supervisor) roomForJail(peer host.Peer) error {
+func (s *jails) roomForJail(peer host.Peer) error {
 	mine := 0
-	for _, j := range s.jails {
+	for _, j := range s.all {
 		if j.builtFor == peer.Payer() {
 			mine++
 		}
 	}
-	tooMany := len(s.jails) >= s.config.MaxJails
-	tooManyMine := peer.UID != 0 && mine >= max(s.config.MaxJails/4, 1)
+	tooMany := len(s.all) >= s.MaxJails
+	tooManyMine := peer.UID != 0 && mine >= max(s.MaxJails/4, 1)
 	if !tooMany && !tooManyMine {
 		return nil
 	}
-	for _, j := range s.jails {
+	for _, j := range s.all {
 		if (j.builtFor == peer.Payer() || !tooManyMine) && j.dropUnused() {
 			return nil
 		}
 	}
 	return &job.Refusal{
-		Step: "jail", Message: fmt.Sprintf("too many jails are in use: %d in all, %d of them yours", len(s.jails), mine),
+		Step: "jail", Message: fmt.Sprintf("too many jails are in use: %d in all, %d of them yours", len(s.all), mine),
 		Hint: "try again when a job has ended",
 	}
 }
 
-func (s *Supervisor) newJail(key jailKey, r *admit.Repo) *jail {
+// startFor starts to build a jail for a session, and takes over r unless it returns an error. It calls admit when there
+// is room for the jail, with the jails locked: if that returns an error, no jail is built.
+func (s *jails) startFor(t *tenant, peer host.Peer, r *admit.Repo, profile string, admit func(*jail) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return host.ErrEnding
+	}
+	if err := s.roomForJail(peer); err != nil {
+		return err
+	}
+	j := s.newJail(keyOf(r, profile, t.ID), r)
+	j.builtFor, j.session = peer.Payer(), t
+	if err := admit(j); err != nil {
+		return err
+	}
+	s.all[j.key] = j
+	s.work.Add(1)
+	go j.lifecycle()
+	return nil
+}
+
+// awaitBuilt waits until the jail is built, or its build has failed and nothing of it is left.
+func (j *jail) awaitBuilt() error {
+	<-j.built
+	if j.failure != nil {
+		<-j.gone
+		return j.failure
+	}
+	return nil
+}
+
+func (s *jails) newJail(key jailKey, r *admit.Repo) *jail {
 	j := &jail{
-		s: s, key: key, name: s.instance.Unique("jail-"), repo: r, users: 1,
+		s: s, key: key, name: s.Instance.Unique("jail-"), repo: r, users: 1,
 		built: make(chan struct{}), ended: make(chan struct{}), gone: make(chan struct{}), overdue: make(chan struct{}), idmaps: map[uint32]*os.File{},
 	}
 	j.pool = newPool(j)
@@ -177,9 +211,9 @@ func (j *jail) leave() {
 	switch {
 	case j.users > 0:
 	case !j.dropped:
-		j.idleTimer = time.AfterFunc(j.s.config.JailIdle, func() { j.dropUnused() })
+		j.idleTimer = time.AfterFunc(j.s.Idle, func() { j.dropUnused() })
 		if j.dyingGroups >= maxDying {
-			j.reclaimTimer = time.AfterFunc(j.s.config.reclaim, j.reclaim)
+			j.reclaimTimer = time.AfterFunc(j.s.Reclaim, j.reclaim)
 		}
 	case j.init != nil:
 		j.endInit()
@@ -300,11 +334,11 @@ func (j *jail) lifecycle() {
 		if errors.As(j.failure, new(*job.Refusal)) {
 			level = slog.LevelInfo // the client receives the reason
 		}
-		j.s.config.Log.Log(j.s.ctx, level, "jail not built", "jail", j.name, "repo", j.repo.Path, "error", j.failure)
+		j.s.Log.Log(j.s.Context, level, "jail not built", "jail", j.name, "repo", j.repo.Path, "error", j.failure)
 	}
 	close(j.built)
 	if j.failure == nil {
-		j.s.config.Log.Info("jail built", "jail", j.name, "repo", j.repo.Path)
+		j.s.Log.Info("jail built", "jail", j.name, "repo", j.repo.Path)
 		j.s.rootAhead()
 		j.awaitInit()
 		j.markDropped(false)
@@ -315,15 +349,15 @@ func (j *jail) lifecycle() {
 	j.scannerMu.Unlock()
 	j.work.Wait()
 	j.s.mu.Lock()
-	if j.s.jails[j.key] == j {
-		delete(j.s.jails, j.key)
+	if j.s.all[j.key] == j {
+		delete(j.s.all, j.key)
 	}
 	j.s.mu.Unlock()
 	u.Run()
 	if j.session != nil {
-		j.s.forget(j.session)
+		j.session.Forget()
 	}
-	j.s.config.Log.Info("jail ended", "jail", j.name)
+	j.s.Log.Info("jail ended", "jail", j.name)
 }
 
 // takeUser returns the number of a user that no other slot has. All jobs of a session have the same user.
@@ -367,7 +401,7 @@ func (j *jail) idmap(n uint32) (*os.File, error) {
 	if m != nil {
 		return m, nil
 	}
-	m, err := j.s.userns.RepoMap(j.repo.Owner, j.base+1+n, j.base)
+	m, err := j.s.Userns.RepoMap(j.repo.Owner, j.base+1+n, j.base)
 	if err != nil {
 		return nil, err
 	}

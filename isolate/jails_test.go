@@ -17,10 +17,10 @@ import (
 
 // standing returns the supervisor's jails.
 func (s *Supervisor) standing() []*jail {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.cells.mu.Lock()
+	defer s.cells.mu.Unlock()
 	var list []*jail
-	for _, j := range s.jails {
+	for _, j := range s.cells.all {
 		list = append(list, j)
 	}
 	return list

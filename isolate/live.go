@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"corral/isolate/host"
-	"corral/isolate/inside"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -95,7 +94,7 @@ func (r *run) forwardSignals(sl *slot) {
 	for {
 		select {
 		case s := <-r.signals:
-			_ = sl.stub.Send(inside.Order{Signal: int(s.Number), Everyone: s.Everyone}.Append())
+			sl.signal(s)
 		case <-r.done:
 			return
 		}

@@ -7,13 +7,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"corral/internal/directory"
-	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/inside"
 	"corral/isolate/layer"
@@ -52,20 +49,11 @@ func (j *jail) makeLayer(u *host.Cleanup, dir string) error {
 	}
 	u.Push(func() { j.report("directory", os.Remove(path)) })
 	var err error
-	who := layer.Client{UID: ss.peer.Payer(), Kept: j.s.diskKept(ss.peer.Payer())}
-	switch {
-	case ss.from != "":
-		ss.layer, err = j.s.layers.Reopen(ss.from+layerSuffix, path, who)
-	case ss.imports():
-		ss.layer, err = j.s.images.store.Make(path, who, ss.spec.Disk, ss.spec.Inodes)
-	default:
-		ss.layer, err = j.s.layers.Make(path, who, ss.spec.Disk, ss.spec.Inodes)
+	if j.layer, err = ss.OpenLayer(path); err != nil {
+		return err
 	}
-	if err != nil {
-		return refuseLayer(err)
-	}
-	u.Push(func() { ss.kept, ss.err = ss.closeLayer() })
-	j.layerMap, err = j.s.userns.IDMap(layer.UID, layer.UID, j.base, 2)
+	u.Push(ss.CloseLayer)
+	j.layerMap, err = j.s.Userns.IDMap(layer.UID, layer.UID, j.base, 2)
 	if err != nil {
 		return err
 	}
@@ -73,30 +61,16 @@ func (j *jail) makeLayer(u *host.Cleanup, dir string) error {
 	return nil
 }
 
-// refuseLayer turns errors of package layer that a client should see into refusals: a host without space or without a
-// required feature is the operator's matter.
-func refuseLayer(err error) error {
-	forClient := false
-	for _, known := range []error{layer.ErrNoRoom, layer.ErrHost, layer.ErrInUse, layer.ErrDamaged} {
-		forClient = forClient || errors.Is(err, known)
-	}
-	if !forClient {
-		return err
-	}
-	message, hint := host.SplitHint(err)
-	return &job.Refusal{Step: "session", Message: message, Hint: hint}
-}
-
 // assemble makes the overlays and directories of the layer that the session's jobs see. The init mounts the overlays.
 func (j *jail) assemble(u *host.Cleanup, dir string) error {
 	ss := j.session
-	if ss.imports() {
+	if ss.Import {
 		if err := j.ownedDir("root", 0o755); err != nil {
 			return err
 		}
 		return nil
 	}
-	if ss.workspace == job.Overlay || ss.from != "" {
+	if ss.Workspace == job.Overlay || ss.Resumed {
 		below := func() (*os.File, error) {
 			m, err := j.idmap(0)
 			if err != nil {
@@ -109,10 +83,10 @@ func (j *jail) assemble(u *host.Cleanup, dir string) error {
 			return err
 		}
 	}
-	if ss.root() {
+	if ss.Root {
 		return j.assembleRoot(u, dir)
 	}
-	if ss.shares() {
+	if ss.Share {
 		return j.makeShares()
 	}
 	return nil
@@ -141,7 +115,7 @@ func (j *jail) makeShares() error {
 		if slices.ContainsFunc(shown, func(path string) bool { return directory.Within(path, d.target) }) {
 			continue
 		}
-		path := filepath.Join(j.session.layer.Path(), d.source)
+		path := filepath.Join(j.layer.Path(), d.source)
 		if err := unix.Mkdir(path, d.mode); err != nil {
 			return &os.PathError{Op: "mkdir", Path: path, Err: err}
 		}
@@ -168,7 +142,7 @@ func (j *jail) overlay(u *host.Cleanup, dir string, m overlaySpec) (string, erro
 		return "", err
 	}
 	if m.fill != nil {
-		if err := m.fill(filepath.Join(j.session.layer.Path(), name, "upper")); err != nil {
+		if err := m.fill(filepath.Join(j.layer.Path(), name, "upper")); err != nil {
 			return "", err
 		}
 	}
@@ -198,7 +172,7 @@ func (j *jail) overlay(u *host.Cleanup, dir string, m overlaySpec) (string, erro
 
 // attach mounts a detached mount at a new mount point in dir: only an attached mount can be cloned for each job.
 func (j *jail) attach(u *host.Cleanup, dir string, mount *os.File) (string, error) {
-	at := filepath.Join(dir, j.s.instance.Unique("mount-"))
+	at := filepath.Join(dir, j.s.Instance.Unique("mount-"))
 	if err := host.MakeDir(at); err != nil {
 		return "", err
 	}
@@ -213,12 +187,12 @@ func (j *jail) attach(u *host.Cleanup, dir string, mount *os.File) (string, erro
 // ownedDir makes a directory of the layer that belongs to the session's user; missing parents are made for the jail's
 // root. On a layer that was kept the directory exists already.
 func (j *jail) ownedDir(name string, mode uint32) error {
-	path := filepath.Join(j.session.layer.Path(), name)
+	path := filepath.Join(j.layer.Path(), name)
 	if err := j.makeParents(name); err != nil {
 		return err
 	}
 	if err := unix.Mkdir(path, mode); err != nil {
-		if errors.Is(err, unix.EEXIST) && j.session.from != "" {
+		if errors.Is(err, unix.EEXIST) && j.session.Resumed {
 			return nil
 		}
 		return &os.PathError{Op: "mkdir", Path: path, Err: err}
@@ -228,7 +202,7 @@ func (j *jail) ownedDir(name string, mode uint32) error {
 
 // makeParents makes the parent directories of a path in the layer.
 func (j *jail) makeParents(name string) error {
-	at := j.session.layer.Path()
+	at := j.layer.Path()
 	parts := strings.Split(name, "/")
 	for _, part := range parts[:len(parts)-1] {
 		at = filepath.Join(at, part)
@@ -257,7 +231,7 @@ func setOwner(path string, id int, mode uint32) error {
 
 // fromLayer clones a directory of the layer, with the ids of the session's jail.
 func (j *jail) fromLayer(name string, readOnly bool) (*os.File, error) {
-	return cloneMount(filepath.Join(j.session.layer.Path(), name), j.layerMap, readOnly)
+	return cloneMount(filepath.Join(j.layer.Path(), name), j.layerMap, readOnly)
 }
 
 // cloneMount makes a detached mount of the directory at path, which must be a path of the supervisor's own, id-mapped
@@ -307,84 +281,11 @@ func cloneAll(places []bindMount, clone func(source string) (*os.File, error)) (
 	return list, nil
 }
 
-// extra holds descriptors of a plan beyond those of every job. The caller closes owned after sending the plan.
-type extra struct{ files, owned []*os.File }
-
-// tool makes the plan run one of corral's own programs, if the job requests a tool.
-func (sl *slot) tool(q *admit.Request, plan *inside.Plan) (extra, error) {
-	if q.Tool == string(job.ToolNone) {
-		return extra{}, nil
-	}
-	plan.ExecFD = true
-	if q.Tool == string(job.ToolStarlark) {
-		return extra{files: []*os.File{sl.jail.s.programs.Starlark}}, nil
-	}
-	e := extra{files: []*os.File{sl.jail.s.programs.Layer}}
-	if q.Tool == string(job.ToolChanges) {
-		upper, err := sl.jail.fromLayer("repo/upper", true)
-		if err != nil {
-			return extra{}, err
-		}
-		plan.Layer = true
-		e.files, e.owned = append(e.files, upper), []*os.File{upper}
-	}
-	return e, nil
-}
-
-// noteFull records in r whether the layer has run out of space or inodes.
-func (ss *session) noteFull(r *wire.Result) {
-	u, err := ss.layer.Usage()
-	r.LayerFull = r.LayerFull || err == nil && u.Full()
-	r.FilesFull = r.FilesFull || err == nil && u.FreeFiles == 0
-}
-
-// watchLayer polls the layer of a session while a job runs in it, so that a layer that was full only for a while is
-// reported too. It checks a last time in stop.
-func (ss *session) watchLayer(r *wire.Result) (stop func()) {
-	var mu sync.Mutex
-	var timer *time.Timer
-	over := false
-	mu.Lock()
-	defer mu.Unlock()
-	timer = time.AfterFunc(layerInterval, func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if !over {
-			ss.noteFull(r)
-			timer.Reset(layerInterval)
-		}
-	})
-	return func() {
-		mu.Lock()
-		defer mu.Unlock()
-		over = true
-		timer.Stop()
-		ss.noteFull(r)
-	}
-}
-
-// layerInterval is how often a layer is checked while a job runs.
-const layerInterval = 50 * time.Millisecond
-
-// workspace makes the mount of the repository for a job; nil if the job has none.
-func (sl *slot) workspace(q *admit.Request) (*os.File, error) {
-	j, readOnly := sl.jail, q.Flags&wire.FlagReadOnly != 0
-	switch {
-	case q.Flags&wire.FlagNoRepo != 0:
-		return nil, nil
-	case j.session != nil && j.session.imports():
-		return j.fromLayer("root", readOnly)
-	case j.merged != "" && q.Tool == string(job.ToolNone):
-		return cloneMount(j.merged, nil, readOnly)
-	}
-	return sl.mount(readOnly)
-}
-
 // assembleRoot makes the session's root: a tree on the layer, or the layer merged with an imported root file system;
 // in the first case the host's system directories, each merged with a part of the layer, are mounted over it.
 func (j *jail) assembleRoot(u *host.Cleanup, dir string) error {
 	ss := j.session
-	if ss.spec.Image != "" {
+	if ss.Image != "" {
 		return j.assembleImage(u, dir)
 	}
 	if err := j.ownedDir("root", 0o755); err != nil {
@@ -396,7 +297,7 @@ func (j *jail) assembleRoot(u *host.Cleanup, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := j.writeTree(filepath.Join(ss.layer.Path(), "root"), tree); err != nil {
+	if err := j.writeTree(filepath.Join(j.layer.Path(), "root"), tree); err != nil {
 		return err
 	}
 	mount, err := j.fromLayer("root", false)
@@ -450,7 +351,7 @@ func (j *jail) systemOverlay(u *host.Cleanup, dir string, n int, b rootfs.Bind) 
 	}
 	fill := func(upper string) error { return whiteOut(upper, hidden) }
 	below := func() (*os.File, error) {
-		m, err := j.s.userns.IDMap(0, 0, j.base+1, 1)
+		m, err := j.s.Userns.IDMap(0, 0, j.base+1, 1)
 		if err != nil {
 			return nil, err
 		}
@@ -463,14 +364,14 @@ func (j *jail) systemOverlay(u *host.Cleanup, dir string, n int, b rootfs.Bind) 
 // assembleImage makes the root of a session with an imported root file system: the read-only image merged with the
 // layer.
 func (j *jail) assembleImage(u *host.Cleanup, dir string) error {
-	image, err := j.s.images.use(j.session.spec.Image)
+	image, leave, err := j.session.UseImage()
 	if err != nil {
 		return err
 	}
-	u.Push(image.leave)
+	u.Push(leave)
 	fill := func(upper string) error { return j.writeTree(upper, rootfs.Image()) }
 	below := func() (*os.File, error) {
-		return cloneMount(filepath.Join(image.layer.Path(), "root"), j.layerMap, true)
+		return cloneMount(filepath.Join(image, "root"), j.layerMap, true)
 	}
 	at, err := j.overlay(u, dir, overlaySpec{"root", 0o755, fill, below})
 	if err != nil {
@@ -501,4 +402,16 @@ func whiteOut(upper string, paths []string) error {
 		}
 	}
 	return nil
+}
+
+// refuseSmall turns ENOSPC into a refusal: the client's layer is too small for what a session needs before its first
+// job.
+func refuseSmall(err error) error {
+	if !errors.Is(err, unix.ENOSPC) {
+		return err
+	}
+	return &job.Refusal{
+		Step: "limits", Message: "the layer is too small for the files that a session needs before its first job",
+		Hint: "request a larger layer with more files",
+	}
 }

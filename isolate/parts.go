@@ -30,7 +30,7 @@ func (j *jail) makeJailParts(u *host.Cleanup, dir string) (*jailParts, error) {
 	var failed [3]error
 	work.Go(func() { p.tree, failed[0] = j.makeRoot(root) })
 	work.Go(func() { failed[1] = makeDevices(devices) })
-	work.Go(func() { p.users, failed[2] = j.s.userns.JailMap(j.base) })
+	work.Go(func() { p.users, failed[2] = j.s.Userns.JailMap(j.base) })
 	work.Wait()
 	if err := cmp.Or(failed[:]...); err != nil {
 		if p.users != nil {

@@ -57,7 +57,7 @@ const (
 	trimInterval = 20 * time.Second
 )
 
-func newPool(j *jail) *pool { return &pool{jail: j, want: max(0, min(minSlots, j.s.config.Slots))} }
+func newPool(j *jail) *pool { return &pool{jail: j, want: max(0, min(minSlots, j.s.Slots))} }
 
 // begin makes the first slot concurrently with the rest of a new jail, and closes made when that is done. The second
 // slot is made when a job has ended, not while the first job runs.
@@ -97,12 +97,12 @@ func (p *pool) take() *slot {
 		}
 		p.used = append(p.used, usedSlot{sl, p.last})
 	}
-	p.want = max(p.want, min(p.taken, p.jail.s.config.Slots)) // the configured maximum may be negative
+	p.want = max(p.want, min(p.taken, p.jail.s.Slots)) // the configured maximum may be negative
 	p.low = 0
 	return nil
 }
 
-// release takes over a used slot, to be torn down in the background.
+// release takes over a slot that a job has used, to be torn down in the background.
 func (p *pool) release(sl *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,15 +136,10 @@ func (p *pool) short(n int) bool {
 }
 
 // idle reports whether no slots may be made now. The caller holds p.mu.
-func (p *pool) idle() bool { return p.stuck || p.closed || p.jail.s.ctx.Err() != nil }
+func (p *pool) idle() bool { return p.stuck || p.closed || p.jail.s.Context.Err() != nil }
 
 // busy reports whether the pool should still wait for running jobs. The caller holds p.mu.
 func (p *pool) busy() bool { return !p.jail.s.resting() && time.Since(p.since) < restPatience }
-
-// resting reports whether no job has run for restTime.
-func (s *Supervisor) resting() bool {
-	return s.liveJobs.Load() == 0 && time.Since(s.began)-time.Duration(s.lastEnd.Load()) >= restTime
-}
 
 // start starts reconcile. The caller holds p.mu.
 func (p *pool) start() {
@@ -225,7 +220,7 @@ func (p *pool) trimLater() {
 	p.trimmer = nil
 	if p.want > minSlots {
 		p.low = len(p.ready)
-		p.trimmer = time.AfterFunc(p.jail.s.config.trim, p.trim)
+		p.trimmer = time.AfterFunc(p.jail.s.Trim, p.trim)
 	}
 }
 
@@ -270,7 +265,7 @@ func (p *pool) make() bool {
 		p.stuck = true
 		p.mu.Unlock()
 		if !errors.Is(err, errJailEnded) && j.alive() {
-			j.s.config.Log.Warn("slot not made ahead", "jail", j.name, "error", err)
+			j.s.Log.Warn("slot not made ahead", "jail", j.name, "error", err)
 		}
 		return false
 	}
@@ -282,8 +277,8 @@ func (p *pool) make() bool {
 
 // reserveSlot counts one more waiting slot, and reports whether p may have it. At the maximum, the pool that has been
 // unused for the longest time gives up a slot.
-func (s *Supervisor) reserveSlot(p *pool) bool {
-	for s.slots.Add(1) > int64(s.config.MaxSlots) {
+func (s *jails) reserveSlot(p *pool) bool {
+	for s.slots.Add(1) > int64(s.MaxSlots) {
 		s.slots.Add(-1)
 		if other := s.longestUnused(p); other == nil || !other.give() {
 			return false
@@ -294,13 +289,13 @@ func (s *Supervisor) reserveSlot(p *pool) bool {
 
 // longestUnused returns the pool with waiting slots to which no job came for the longest time, if that is longer than
 // for p.
-func (s *Supervisor) longestUnused(p *pool) (longest *pool) {
+func (s *jails) longestUnused(p *pool) (longest *pool) {
 	p.mu.Lock()
 	when := p.last
 	p.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, j := range s.jails {
+	for _, j := range s.all {
 		if last, some := j.pool.lastJob(); some && last.Before(when) {
 			longest, when = j.pool, last
 		}

@@ -88,7 +88,7 @@ func TestPoolFollowsDemand(t *testing.T) {
 	holds(t, p, 5)
 	f.burst(9)
 	holds(t, p, 6)
-	if n := f.s.slots.Load(); n != 6 {
+	if n := f.s.cells.slots.Load(); n != 6 {
 		t.Errorf("the supervisor counts %d slots", n)
 	}
 	p.trim() // all were needed
@@ -99,12 +99,12 @@ func TestPoolFollowsDemand(t *testing.T) {
 		p.trim()
 		holds(t, p, want)
 	}
-	if n := f.s.slots.Load(); n != minSlots {
+	if n := f.s.cells.slots.Load(); n != minSlots {
 		t.Errorf("the supervisor counts %d slots", n)
 	}
 	f.s.standing()[0].drop()
 	eventually(t, func() string {
-		if n := f.s.slots.Load(); n != 0 {
+		if n := f.s.cells.slots.Load(); n != 0 {
 			return fmt.Sprintf("%d slots without a jail", n)
 		}
 		return ""
@@ -142,7 +142,7 @@ func TestPoolEviction(t *testing.T) {
 
 // TestReserveSlot: the maximum of waiting slots holds however many pools fill concurrently.
 func TestReserveSlot(t *testing.T) {
-	s := &Supervisor{config: Config{MaxSlots: 5}}
+	s := &jails{cellConfig: cellConfig{MaxSlots: 5}}
 	var reserved atomic.Int64
 	var work sync.WaitGroup
 	for range 50 {

@@ -314,12 +314,12 @@ func TestProtectListErrors(t *testing.T) {
 // runWithKept runs true in a slot of the front's jail with the given list of paths to protect.
 func (f *front) runWithKept(kept inside.Kept) error {
 	f.t.Helper()
-	f.s.mu.Lock()
+	f.s.cells.mu.Lock()
 	var j *jail
-	for _, one := range f.s.jails {
+	for _, one := range f.s.cells.all {
 		j = one
 	}
-	f.s.mu.Unlock()
+	f.s.cells.mu.Unlock()
 	sl, err := j.takeSlot(false)
 	if err != nil {
 		return err

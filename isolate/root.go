@@ -39,9 +39,9 @@ const (
 )
 
 // rootOptions returns the options of a tree without a repository.
-func (s *Supervisor) rootOptions() rootfs.Options {
+func (s *jails) rootOptions() rootfs.Options {
 	return rootfs.Options{
-		Toolchains: s.tools.Paths, Hold: s.tools.Source, Etc: &s.roots.etc,
+		Toolchains: s.Tools.Paths, Hold: s.Tools.Source, Etc: &s.roots.etc,
 		JobUIDs: rootfs.IDRange{First: host.FirstJobUID, Count: 1}, // each job's /etc/passwd gets its own number
 	}
 }
@@ -116,7 +116,7 @@ func (r *roots) take(wanted *rootfs.Tree) *os.File {
 }
 
 // rootAhead schedules writing the next jail's tree, unless there is one.
-func (s *Supervisor) rootAhead() {
+func (s *jails) rootAhead() {
 	r := &s.roots
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,13 +127,13 @@ func (s *Supervisor) rootAhead() {
 }
 
 // writeAhead writes the next jail's tree, or reschedules itself while jobs run.
-func (s *Supervisor) writeAhead() {
+func (s *jails) writeAhead() {
 	r := &s.roots
 	if !s.begin() {
 		return
 	}
 	defer s.work.Done()
-	if s.liveJobs.Load() > 0 {
+	if s.live.Load() > 0 {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.rest = min(2*r.rest, longestRest)
@@ -149,7 +149,7 @@ func (s *Supervisor) writeAhead() {
 	}
 }
 
-func (s *Supervisor) newSpare() (*spareRoot, error) {
+func (s *jails) newSpare() (*spareRoot, error) {
 	tree, err := rootfs.Host(s.rootOptions())
 	if err != nil {
 		return nil, err

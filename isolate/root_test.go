@@ -15,13 +15,13 @@ import (
 func (s *Supervisor) ahead(t *testing.T) (dev uint64) {
 	t.Helper()
 	eventually(t, func() string {
-		s.roots.mu.Lock()
-		defer s.roots.mu.Unlock()
-		if s.roots.spare == nil {
+		s.cells.roots.mu.Lock()
+		defer s.cells.roots.mu.Unlock()
+		if s.cells.roots.spare == nil {
 			return "no root written ahead"
 		}
 		var st unix.Stat_t
-		if err := unix.Fstat(int(s.roots.spare.mount.Fd()), &st); err != nil {
+		if err := unix.Fstat(int(s.cells.roots.spare.mount.Fd()), &st); err != nil {
 			t.Fatal(err)
 		}
 		dev = st.Dev
@@ -46,7 +46,7 @@ func TestRootAhead(t *testing.T) {
 		t.Error("a root is used twice")
 	}
 	g := newFront(t)
-	g.s.roots.close() // no root is ahead
+	g.s.cells.roots.close() // no root is ahead
 	if without := g.sh(seesRoot); with != without {
 		t.Errorf("a root written ahead is\n%s\none written on demand is\n%s", with, without)
 	}

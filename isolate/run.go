@@ -2,18 +2,11 @@ package isolate
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
-	"slices"
-	"strings"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"corral/isolate/admit"
 	"corral/isolate/host"
-	"corral/isolate/inside"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -56,13 +49,6 @@ func (s *Supervisor) acquire(ctx context.Context, r *run, q *admit.Request, term
 	return s.execute(ctx, r, q, terminal)
 }
 
-func stepFailed(r inside.Report) error {
-	return &job.Refusal{
-		Step: r.Step, Errno: int(r.Errno),
-		Message: fmt.Sprintf("%s: %v", r.Step, unix.Errno(r.Errno)),
-	}
-}
-
 // execute runs the job within the operator's limits. A front-end cannot get around these, whatever its own policy is.
 func (s *Supervisor) execute(ctx context.Context, r *run, q *admit.Request, terminal func(*os.File)) (wire.Result, error) {
 	limits, err := s.served.Check(r.peer, q)
@@ -85,7 +71,7 @@ func (s *Supervisor) execute(ctx context.Context, r *run, q *admit.Request, term
 	if err != nil {
 		return wire.Result{}, err
 	}
-	defer j.pool.release(sl) // the teardown takes the kernel time, and the job does not wait for it
+	defer sl.release() // the teardown takes the kernel time, and the job does not wait for it
 	return s.runIn(ctx, sl, r, q, terminal)
 }
 
@@ -113,67 +99,9 @@ func (s *Supervisor) authorize(r *run, q *admit.Request, limits job.Limits) (*ja
 		repo.Close()
 		return nil, nil, err
 	}
-	j, err := s.enter(r.peer, repo, profile)
+	j, err := s.cells.enter(r.peer, repo, profile)
 	if err != nil {
 		return nil, nil, err
 	}
 	return j, j.leave, nil
 }
-
-// sendJob sends the job to its slot's stub.
-func (s *Supervisor) sendJob(sl *slot, r *run, q *admit.Request) error {
-	if want := groupLimits(r.limits); want != sl.limits {
-		if err := sl.group.Update(want); err != nil {
-			return err
-		}
-	}
-	kept, err := sl.jail.pathsToProtect(r.protect)
-	if err != nil {
-		return err
-	}
-	mount, err := sl.workspace(q)
-	if err != nil {
-		return err
-	}
-	defer mount.Close()
-	plan := inside.Plan{
-		Terminal: q.Flags&wire.FlagTerminal != 0, ReadOnly: q.Flags&wire.FlagReadOnly != 0, Stdin: q.Stdin != nil,
-		TmpBytes: r.limits.Tmp, TmpInodes: r.limits.TmpInodes, Rows: q.Rows, Cols: q.Cols,
-		Rlimits: host.Rlimits(r.limits, sl.others()), Repo: r.repo, Kept: kept != nil, NoRepo: mount == nil,
-	}
-	if r.limits.Wall != job.Unlimited {
-		plan.Wall = r.limits.Wall + stubGrace
-	}
-	plan.Dir, plan.RootDir = strings.CutPrefix(q.WorkDir(), "/")
-	extra, err := sl.tool(q, &plan)
-	if err != nil {
-		return err
-	}
-	defer wire.CloseAll(extra.owned)
-	common, err := sl.addCommon(&plan, r.commonReadOnly(q))
-	if err != nil {
-		return err
-	}
-	defer wire.CloseAll(common)
-	var files []*os.File
-	if mount != nil {
-		files = append(files, mount)
-	}
-	files = append(files, q.Payload)
-	for _, f := range []*os.File{q.Stdout, q.Stderr, q.Stdin} {
-		if f == nil {
-			continue
-		}
-		// Opening a pipe again by name (/dev/stderr) checks its owner.
-		if err := unix.Fchown(int(f.Fd()), int(sl.hostUID()), int(sl.hostUID())); err != nil {
-			return fmt.Errorf("fchown of a pipe: %w", err)
-		}
-		files = append(files, f)
-	}
-	r.sent = time.Now()
-	return sl.send(&plan, kept, slices.Concat(files, extra.files, common))
-}
-
-// stubGrace is how long after the deadline the stub ends the job itself: by then the supervisor has done so, unless
-// it is stopped.
-const stubGrace = 100 * time.Millisecond

@@ -141,7 +141,7 @@ type liveWindows struct {
 // its result is complete.
 func (j *jail) openWindow() *jobWindow {
 	m := &jobWindow{jail: j, at: host.FileTime().Add(-host.ClockStep), chain: time.Now()}
-	if !j.s.config.only() {
+	if !j.s.Only() {
 		m.chain = time.Time{}
 	}
 	j.scannerMu.Lock()
@@ -238,7 +238,7 @@ func (m *jobWindow) end() {
 // passed the descriptor, through a socket in the repository, to a job that lived at the same time, and that job to
 // the next. If this job can be part of such a chain, a scan is made.
 func (m *jobWindow) nothingHappened() bool {
-	if m.scanner == nil || !m.jail.s.config.only() {
+	if m.scanner == nil || !m.jail.s.Only() {
 		return false
 	}
 	nothing, held := m.scanner.state.unchangedSince(m.pass)

@@ -78,7 +78,7 @@ func TestOnlyInstance(t *testing.T) {
 	if n := asked(); n != before+1 {
 		t.Errorf("%d requests after one job", n-before)
 	}
-	f.s.config.only = func() bool { return true }
+	f.s.cells.Only = func() bool { return true }
 	eventually(t, func() string {
 		before = asked()
 		if f.sh("true"); asked() != before {

@@ -84,7 +84,7 @@ func (j *jail) startScanner() (*scanner, error) {
 		return nil, err
 	}
 	defer wire.CloseAll(files)
-	files = append([]*os.File{mount, payload, null, null, theirs, j.s.programs.Init}, files...)
+	files = append([]*os.File{mount, payload, null, null, theirs, j.s.Programs.Init}, files...)
 	if err := sl.stub.Send(plan.Append(), files...); err != nil {
 		return nil, err
 	}
@@ -206,12 +206,12 @@ func (s *scanner) close() {
 func (j *jail) watcher() *scanner {
 	j.scannerMu.Lock()
 	defer j.scannerMu.Unlock()
-	if j.session == nil || j.session.imports() || j.scanner.usable() {
+	if j.session == nil || j.session.Import || j.scanner.usable() {
 		return j.scanner
 	}
 	s, err := j.startScanner()
 	if err != nil {
-		j.s.config.Log.Warn("no scanner", "jail", j.name, "error", err)
+		j.s.Log.Warn("no scanner", "jail", j.name, "error", err)
 		return j.scanner
 	}
 	j.scanner.close()
@@ -245,7 +245,7 @@ func (j *jail) sensitive(since *jobWindow, r *wire.Result) {
 	watcher := j.watcher()
 	a, err := watcher.changed(since)
 	if err != nil && !errors.Is(err, io.EOF) {
-		j.s.config.Log.Warn("sensitive paths not checked", "jail", j.name, "error", err)
+		j.s.Log.Warn("sensitive paths not checked", "jail", j.name, "error", err)
 	}
 	if err != nil {
 		j.dropScanner()

@@ -371,7 +371,7 @@ func (s *Supervisor) register(r *run) error {
 	}
 	r.started = time.Now()
 	s.jobs[r.id] = r
-	s.liveJobs.Add(1)
+	s.cells.jobBegins()
 	s.perUser[r.peer.Payer()]++
 	return nil
 }
@@ -387,8 +387,7 @@ func (s *Supervisor) unregister(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.jobs, r.id)
-	s.lastEnd.Store(int64(time.Since(s.began)))
-	s.liveJobs.Add(-1)
+	s.cells.jobEnds()
 	if s.perUser[r.peer.Payer()]--; s.perUser[r.peer.Payer()] == 0 {
 		delete(s.perUser, r.peer.Payer())
 	}

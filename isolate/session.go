@@ -35,7 +35,7 @@ type session struct {
 	idle      time.Duration
 	from      string // id of the kept layer that it resumes, or ""
 	layer     *layer.Layer
-	jail      *jail
+	jail      *jail // set before the jail is built
 
 	endMu sync.Mutex // serializes ends of the session; locked before layerMu
 
@@ -220,44 +220,76 @@ func (s *Supervisor) start(ss *session, r *admit.Repo) (*session, error) {
 	if ss.profile == "" {
 		ss.profile = seccomp.Profiles()[0]
 	}
+	t := &tenant{
+		tenantLayer: ss, ID: ss.id, Workspace: ss.workspace, Root: ss.root(), Share: ss.shares(), Import: ss.imports(),
+		Image: ss.spec.Image, Resumed: ss.from != "",
+	}
 	s.mu.Lock()
 	if other := s.sessions[ss.id]; other != nil {
 		s.mu.Unlock()
 		r.Close()
-		return other, other.awaitBuilt()
+		return other, other.jail.awaitBuilt()
 	}
-	err := s.roomForSession(ss.peer)
-	if err == nil && ss.from == "" {
-		err = s.nameTaken(ss)
-	}
+	err := s.cells.startFor(t, ss.peer, r, ss.profile, func(j *jail) error {
+		if ss.from == "" {
+			if err := s.nameTaken(ss); err != nil {
+				return err
+			}
+		}
+		ss.jail, s.sessions[ss.id] = j, ss
+		return nil
+	})
+	s.mu.Unlock()
 	if err != nil {
-		s.mu.Unlock()
 		r.Close()
 		return nil, err
 	}
-	j := s.newJail(keyOf(r, ss.profile, ss.id), r)
-	j.builtFor, j.session, ss.jail = ss.peer.Payer(), ss, j
-	s.jails[j.key] = j
-	s.sessions[ss.id] = ss
-	s.work.Add(1)
-	s.mu.Unlock()
-	go j.lifecycle()
-	if err := ss.awaitBuilt(); err != nil {
+	if err := ss.jail.awaitBuilt(); err != nil {
 		return nil, err
 	}
 	ss.armIdleTimer()
 	return ss, nil
 }
 
-// awaitBuilt waits until the session's jail is built, or its build has failed and nothing of it is left. Before that,
-// only the session's id and owner may be used.
-func (ss *session) awaitBuilt() error {
-	<-ss.jail.built
-	if ss.jail.failure != nil {
-		<-ss.jail.gone
-		return ss.jail.failure
+// OpenLayer creates or reopens the session's layer, and mounts it at path.
+func (ss *session) OpenLayer(path string) (l *layer.Layer, err error) {
+	s := ss.s
+	who := layer.Client{UID: ss.peer.Payer(), Kept: s.diskKept(ss.peer.Payer())}
+	switch {
+	case ss.from != "":
+		l, err = s.layers.Reopen(ss.from+layerSuffix, path, who)
+	case ss.imports():
+		l, err = s.images.store.Make(path, who, ss.spec.Disk, ss.spec.Inodes)
+	default:
+		l, err = s.layers.Make(path, who, ss.spec.Disk, ss.spec.Inodes)
 	}
-	return nil
+	if err != nil {
+		return nil, refuseLayer(err)
+	}
+	ss.layer = l
+	return l, nil
+}
+
+// CloseLayer unmounts the session's layer, and keeps or removes it.
+func (ss *session) CloseLayer() { ss.kept, ss.err = ss.closeLayer() }
+
+// UseImage returns the mount point of the root file system with which the session starts. The caller must call leave.
+func (ss *session) UseImage() (path string, leave func(), err error) {
+	image, err := ss.s.images.use(ss.spec.Image)
+	if err != nil {
+		return "", nil, err
+	}
+	return image.layer.Path(), image.leave, nil
+}
+
+// Forget removes the ended session from the open ones.
+func (ss *session) Forget() {
+	s := ss.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sessions[ss.id] == ss {
+		delete(s.sessions, ss.id)
+	}
 }
 
 // nameTaken refuses a name that another open session of the same user has, because commands accept names in place of
@@ -276,22 +308,6 @@ func (s *Supervisor) nameTaken(ss *session) error {
 	return nil
 }
 
-func (s *Supervisor) roomForSession(peer host.Peer) error {
-	if s.ended {
-		return host.ErrEnding
-	}
-	return s.roomForJail(peer)
-}
-
-// forget removes an ended session from s.sessions.
-func (s *Supervisor) forget(ss *session) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.sessions[ss.id] == ss {
-		delete(s.sessions, ss.id)
-	}
-}
-
 // sessionOf returns a session that peer may use: an open one, or a new one that resumes a kept layer. The caller must
 // call leave.
 func (s *Supervisor) sessionOf(peer host.Peer, id string) (*session, error) {
@@ -301,7 +317,7 @@ func (s *Supervisor) sessionOf(peer host.Peer, id string) (*session, error) {
 	if ss == nil {
 		return s.resume(peer, id)
 	}
-	if !ss.of(peer) || ss.awaitBuilt() != nil || !ss.use() {
+	if !ss.of(peer) || ss.jail.awaitBuilt() != nil || !ss.use() {
 		return nil, noSession(id)
 	}
 	return ss, nil
@@ -419,6 +435,16 @@ func (ss *session) cancelEnd() {
 func (ss *session) endWithClient() error {
 	_, err := ss.end(ss.keepFailed())
 	return err
+}
+
+// endSessions keeps new jobs from starting in the open sessions, and decides what is kept of them, because the
+// supervisor ends.
+func (s *Supervisor) endSessions() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, ss := range s.sessions {
+		ss.beginEnd(ss.keptWithSupervisor(), false)
+	}
 }
 
 // keepFailed reports whether an end of the session was refused because its changes could not be kept.
@@ -601,7 +627,7 @@ func (s *Supervisor) closeSession(peer host.Peer, id string, keep bool) (bool, e
 	if ss == nil && !keep {
 		return false, s.removeKept(peer, id)
 	}
-	if ss == nil || !ss.of(peer) || ss.awaitBuilt() != nil {
+	if ss == nil || !ss.of(peer) || ss.jail.awaitBuilt() != nil {
 		return false, noSession(id)
 	}
 	return ss.end(keep)

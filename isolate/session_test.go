@@ -157,7 +157,7 @@ test -e /usr/bin/yes || printf 'gone '; test -d /srv/x; test ! -e /dev/shm/f; ta
 // the rest.
 func TestRootSessionHides(t *testing.T) {
 	f := newFront(t)
-	list, err := f.s.hidden.Find("/usr")
+	list, err := f.s.cells.hidden.Find("/usr")
 	if err != nil {
 		t.Fatal(err)
 	}

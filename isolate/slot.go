@@ -9,6 +9,7 @@ import (
 
 	"corral/cgroup"
 	"corral/isolate/host"
+	"corral/isolate/inside"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -24,9 +25,9 @@ type slot struct {
 	idmap        *os.File // user namespace that maps the repository's owner to the user; owned by the jail
 	group        *cgroup.Job
 	stub         *wire.Conn
-	pidfd        *os.File // readable when every process of the job has exited
-	job          atomic.Pointer[run]
-	oomBeforeJob atomic.Bool // the kernel killed a process for lack of memory before the slot had a job
+	pidfd        *os.File               // readable when every process of the job has exited
+	oom          atomic.Pointer[func()] // called when the kernel kills a process for lack of memory; nil before the slot has a job
+	oomBeforeJob atomic.Bool            // the kernel killed a process for lack of memory before the slot had a job
 }
 
 // hostUID returns the host user id of the job's user.
@@ -37,13 +38,13 @@ func (sl *slot) others() int {
 	if sl.jail.session == nil {
 		return 0
 	}
-	return max(0, sl.jail.s.config.Slots)
+	return max(0, sl.jail.s.Slots)
 }
 
 // newSlot makes a slot with limits and prepares it. plain is for corral's own programs, which run in the jail's own
 // root whatever the session has. The caller must call destroy.
 func (j *jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*slot, error) {
-	d := j.s.config.Defaults
+	d := j.s.Defaults
 	sl := &slot{jail: j, limits: limits, tmp: [2]int64{d.Tmp, d.TmpInodes}, plain: plain}
 	if !j.addSlot() {
 		return nil, errJailEnded
@@ -64,7 +65,7 @@ func (j *jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*slot,
 	if sl.idmap, err = j.idmap(sl.user); err != nil {
 		return nil, err
 	}
-	if sl.group, err = j.groups.Begin(j.s.instance.Unique("job-"), limits); err != nil {
+	if sl.group, err = j.groups.Begin(j.s.Instance.Unique("job-"), limits); err != nil {
 		return nil, err
 	}
 	u.Push(func() {
@@ -90,15 +91,24 @@ func (j *jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*slot,
 
 // onOOM ends the whole job when the kernel kills one of its processes for lack of memory.
 func (sl *slot) onOOM() {
-	if r := sl.job.Load(); r != nil {
-		r.requestEnd(wire.Vanished)
+	if end := sl.oom.Load(); end != nil {
+		(*end)()
 		return
 	}
 	sl.oomBeforeJob.Store(true)
 }
 
+// endOnOOM makes the slot call end when the kernel kills a process in it for lack of memory.
+func (sl *slot) endOnOOM(end func()) { sl.oom.Store(&end) }
+
+// release tears the slot down in the background, after a job has used it.
+func (sl *slot) release() { sl.jail.pool.release(sl) }
+
 // stubPatience is how long a stub may take to see that its socket was closed, and the kernel to tear it down.
 const stubPatience = 200 * time.Millisecond
+
+// awaitGone waits until every process of the slot has exited, for the configured time at most.
+func (sl *slot) awaitGone() error { return sl.wait(sl.jail.s.Ending) }
 
 // destroy ends what is left of the slot and releases its resources. If that takes longer than stubPatience, it
 // continues in the background, so that only the jail's teardown waits for it.
@@ -122,7 +132,7 @@ func (sl *slot) destroy() {
 // is reused.
 func (sl *slot) awaitEnd() {
 	for reported := false; ; reported = true {
-		err := sl.wait(sl.jail.s.config.ending)
+		err := sl.wait(sl.jail.s.Ending)
 		if err == nil {
 			sl.giveBack()
 			return
@@ -152,7 +162,7 @@ func (sl *slot) giveBack() {
 // takeSlot returns a prepared slot: a waiting one, or a new one.
 func (j *jail) takeSlot(plain bool) (*slot, error) {
 	if plain && len(j.roots) > 0 {
-		return j.newSlot(groupLimits(j.s.config.Defaults), j.key.profile, true)
+		return j.newSlot(groupLimits(j.s.Defaults), j.key.profile, true)
 	}
 	if sl := j.pool.take(); sl != nil {
 		return sl, nil
@@ -162,7 +172,7 @@ func (j *jail) takeSlot(plain bool) (*slot, error) {
 
 // plainSlot makes a slot with the jail's default limits and profile, as most jobs need.
 func (j *jail) plainSlot() (*slot, error) {
-	return j.newSlot(groupLimits(j.s.config.Defaults), j.key.profile, false)
+	return j.newSlot(groupLimits(j.s.Defaults), j.key.profile, false)
 }
 
 // alive reports whether the jail is not being dropped.
@@ -200,4 +210,28 @@ func (sl *slot) usable() bool {
 		return false
 	}
 	return !host.SomethingToRead(sl.pidfd)
+}
+
+// kill kills every process of the slot, including the stub, and closes the stub's socket, which ends follow.
+func (sl *slot) kill() {
+	if err := sl.group.Kill(); err != nil {
+		sl.jail.report("processes", err)
+	}
+	sl.stub.Close()
+}
+
+// account adds the job's resource usage, and which limits it reached, to r.
+func (sl *slot) account(r *wire.Result) {
+	u, e, err := sl.group.Account()
+	if err != nil {
+		sl.jail.report("usage not read", err)
+	}
+	r.CPU, r.User, r.System = int64(u.CPU), int64(u.User), int64(u.System)
+	r.PeakMemory, r.PeakPIDs, r.ReadBytes, r.WriteBytes = u.PeakMemory, u.PeakPIDs, u.IORead, u.IOWrite
+	r.OOM, r.PIDsMax = e.OOM || e.OOMKills > 0, e.PIDsMax > 0
+}
+
+// signal makes the stub send a signal to the job. The job may have ended.
+func (sl *slot) signal(s wire.Signal) {
+	_ = sl.stub.Send(inside.Order{Signal: int(s.Number), Everyone: s.Everyone}.Append())
 }

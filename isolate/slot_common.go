@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"os"
 
-	"corral/isolate/admit"
 	"corral/isolate/inside"
-	"corral/job"
 )
 
 // addCommon adds the common directory, if there is one, to the plan, and returns its mount. It is read-only if the
@@ -16,11 +14,11 @@ func (sl *slot) addCommon(plan *inside.Plan, readOnly bool) ([]*os.File, error) 
 	if c == nil {
 		return nil, nil
 	}
-	readOnly = readOnly || sl.jail.s.served.CommonReadOnly(c.Path)
+	readOnly = readOnly || sl.jail.s.Served.CommonReadOnly(c.Path)
 	ids := sl.idmap
 	if r := sl.jail.repo; c.Owner != r.Owner {
 		var err error
-		if ids, err = sl.jail.s.userns.RepoMap(c.Owner, sl.hostUID(), sl.jail.base); err != nil {
+		if ids, err = sl.jail.s.Userns.RepoMap(c.Owner, sl.hostUID(), sl.jail.base); err != nil {
 			return nil, err
 		}
 		defer ids.Close()
@@ -31,11 +29,6 @@ func (sl *slot) addCommon(plan *inside.Plan, readOnly bool) ([]*os.File, error) 
 	}
 	plan.Common = c.Path
 	return []*os.File{mount}, nil
-}
-
-// CommonReadOnly reports whether a job must not write to the common directory at all.
-func (r *run) commonReadOnly(q *admit.Request) bool {
-	return !q.Writes() || r.protect == job.ProtectAll
 }
 
 // mount makes a mount of the repository for the slot's job. It is not made ahead: it must have the flags that the

@@ -14,11 +14,11 @@ func (j *jail) free(user uint32) (bytes, inodes int64, err error) {
 	var st unix.Statfs_t
 	switch {
 	case j.session != nil && j.merged != "":
-		err = unix.Statfs(j.session.layer.Path(), &st)
+		err = unix.Statfs(j.layer.Path(), &st)
 	case localFileSystems[j.repo.FSType]:
 		err = unix.Fstatfs(int(j.repo.Dir.Fd()), &st)
 	default: // the file system may not answer
-		found, err := j.s.probes.FileSystem(user, j.repo.Dir)
+		found, err := j.s.Probes.FileSystem(user, j.repo.Dir)
 		return found.FreeBytes, found.FreeFiles, err
 	}
 	return int64(st.Bfree) * st.Bsize, int64(st.Ffree), err

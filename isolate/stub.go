@@ -17,7 +17,7 @@ import (
 
 // preparation returns the message that prepares the slot's stub before the job is known.
 func (j *jail) preparation(sl *slot) inside.Prepare {
-	p := inside.Prepare{UID: host.FirstJobUID + sl.user, Skip: j.s.config.skip, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1], Binds: j.late}
+	p := inside.Prepare{UID: host.FirstJobUID + sl.user, Skip: j.s.Skip, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1], Binds: j.late}
 	if len(j.roots) > 0 && !sl.plain {
 		p.Binds = nil
 		for _, r := range j.roots {
@@ -139,7 +139,7 @@ func (j *jail) ask(what uint32, meanwhile func(), files ...*os.File) (*os.File, 
 	defer j.initMu.Unlock()
 	j.requests++
 	j.init.SetDeadline(time.Now().Add(host.SlotPatience))
-	defer context.AfterFunc(j.s.ctx, func() { j.init.SetDeadline(time.Unix(1, 0)) })()
+	defer context.AfterFunc(j.s.Context, func() { j.init.SetDeadline(time.Unix(1, 0)) })()
 	if err := j.init.Send(inside.AppendRequest(j.requests, what), files...); err != nil {
 		return nil, j.initFailed(err)
 	}
@@ -163,7 +163,7 @@ func (j *jail) ask(what uint32, meanwhile func(), files ...*os.File) (*os.File, 
 }
 
 func (j *jail) initFailed(err error) error {
-	if j.s.ctx.Err() != nil {
+	if j.s.Context.Err() != nil {
 		return host.ErrEnding
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {

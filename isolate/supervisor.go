@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,8 +15,6 @@ import (
 	"corral/isolate/layer"
 	"corral/isolate/meter"
 	"corral/isolate/probe"
-	"corral/isolate/wire"
-	"corral/seccomp"
 	"corral/store/audit"
 )
 
@@ -31,27 +26,19 @@ type Supervisor struct {
 	programs *host.Programs
 	userns   *host.UsernsMaker
 	probes   *probe.Prober
+	cells    *jails
 	served   *admit.Served
 	audit    *audit.Log
 	state    *host.State
 	layers   *layer.Store
 	images   *images
 	expiring sync.WaitGroup // the goroutine that expires kept layers
-	hidden   host.HiddenPaths
-	roots    roots
-	filters  map[string]filter // by profile
 
-	liveJobs atomic.Int64 // registered jobs
-	began    time.Time    // when this supervisor was created
-	lastEnd  atomic.Int64 // when the last job ended, in nanoseconds since began
-	slots    atomic.Int64 // slots that wait or are being made to wait, in all jails
-	denials  denialLimiter
-	subuids  *host.Subordinates
-	windows  liveWindows
-	locks    meter.LockWatch
+	denials denialLimiter
+	subuids *host.Subordinates
+	locks   meter.LockWatch
 
 	mu                   sync.Mutex
-	jails                map[jailKey]*jail   // guarded by mu
 	jobs                 map[string]*run     // guarded by mu: live jobs by id
 	sessions             map[string]*session // guarded by mu: open ones, by id
 	perUser, connections map[uint32]int      // guarded by mu: jobs and connections per user
@@ -85,7 +72,7 @@ func New(c Config) (*Supervisor, error) {
 		return nil, fmt.Errorf("setrlimit: %w", err)
 	}
 	unix.Umask(0o077)
-	s := &Supervisor{config: c, jails: map[jailKey]*jail{}, jobs: map[string]*run{}, sessions: map[string]*session{}, perUser: map[uint32]int{}, connections: map[uint32]int{}, hostile: map[uint32]int{}, opening: map[uint32]int{}, filters: map[string]filter{}, began: time.Now()}
+	s := &Supervisor{config: c, jobs: map[string]*run{}, sessions: map[string]*session{}, perUser: map[uint32]int{}, connections: map[uint32]int{}, hostile: map[uint32]int{}, opening: map[uint32]int{}}
 	s.subuids = host.NewSubordinates(s.config.subuid, s.config.Log)
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	var u host.Cleanup
@@ -97,9 +84,6 @@ func New(c Config) (*Supervisor, error) {
 	u.Push(s.programs.Close)
 	s.userns = host.NewUsernsMaker(s.programs.Stub)
 	u.Push(s.userns.Close)
-	if err := s.compileFilters(); err != nil {
-		return nil, err
-	}
 	if s.instance, err = host.OpenInstance(c.Instance, c.UIDBase, c.UIDSize); err != nil {
 		return nil, err
 	}
@@ -127,6 +111,15 @@ func New(c Config) (*Supervisor, error) {
 		return nil, err
 	}
 	u.Push(func() { _ = s.tools.Close() })
+	s.cells, err = newJails(cellConfig{
+		Context: s.ctx, Instance: s.instance, Programs: s.programs, Tools: s.tools, Userns: s.userns, Probes: s.probes, Served: s.served,
+		Log: c.Log, Defaults: c.Defaults, MaxJails: c.MaxJails, Slots: c.Slots, MaxSlots: c.MaxSlots, Idle: c.JailIdle,
+		Ending: c.ending, Reclaim: c.reclaim, Trim: c.trim, Only: c.only, Skip: c.skip,
+	})
+	if err != nil {
+		return nil, err
+	}
+	u.Push(s.cells.close)
 	if s.state, err = host.OpenState(s.config.StateDir); err != nil {
 		return nil, err
 	}
@@ -143,29 +136,8 @@ func New(c Config) (*Supervisor, error) {
 	}
 	s.served.LogRejected()
 	u.Cancel()
-	s.rootAhead()
+	s.cells.rootAhead()
 	return s, nil
-}
-
-// A filter holds a profile's compiled seccomp programs.
-type filter struct {
-	file *os.File // sealed
-	last int      // length in bytes of the program at the end of file, which the stub loads last
-}
-
-func (s *Supervisor) compileFilters() error {
-	for _, profile := range append(seccomp.Profiles(), seccomp.Scanner) {
-		ahead, last, err := seccomp.Split(profile, runtime.GOARCH)
-		if err != nil {
-			return err
-		}
-		file, err := wire.Seal("filter-"+profile, slices.Concat(ahead, last), 0)
-		if err != nil {
-			return err
-		}
-		s.filters[profile] = filter{file, len(last)}
-	}
-	return nil
 }
 
 // InstanceName returns the supervisor's instance name with defaults applied.
@@ -180,25 +152,13 @@ func (s *Supervisor) Close() error {
 	s.mu.Lock()
 	s.ended = true
 	s.mu.Unlock()
+	s.cells.end()
 	s.stop()
-	s.mu.Lock()
-	jails := make([]*jail, 0, len(s.jails))
-	for _, j := range s.jails {
-		jails = append(jails, j)
-		if j.session != nil {
-			j.session.beginEnd(j.session.keptWithSupervisor(), false)
-		}
-	}
-	s.mu.Unlock()
-	for _, j := range jails {
-		j.drop()
-	}
+	s.endSessions()
+	s.cells.drop()
 	s.work.Wait()
+	s.cells.close()
 	s.waitForClients()
-	s.roots.close()
-	for _, f := range s.filters {
-		f.file.Close()
-	}
 	s.userns.Close()
 	s.probes.Close()
 	s.programs.Close()

@@ -16,7 +16,7 @@ import (
 func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *admit.Request, terminal func(*os.File)) (wire.Result, error) {
 	since := sl.jail.openWindow()
 	defer since.end()
-	sl.job.Store(r)
+	sl.endOnOOM(func() { r.requestEnd(wire.Vanished) })
 	stopDisk := func() {}
 	if q.Flags&wire.FlagNoRepo == 0 {
 		stopDisk = sync.OnceFunc(sl.watchDisk(r))
@@ -24,14 +24,12 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *admit.Reque
 	}
 	stopLocks := s.locks.Watch(sl.group, r.limits.PIDs, func() { r.requestEnd(wire.Vanished) })
 	defer stopLocks()
-	if err := s.sendJob(sl, r, q); err != nil {
+	var err error
+	if r.sent, err = sl.start(&slotJob{Request: q, Repo: r.repo, Limits: r.limits, Protect: r.protect}); err != nil {
 		return wire.Result{}, err
 	}
 	var layer wire.Result
-	stopLayer := func() {}
-	if ss := sl.jail.session; ss != nil {
-		stopLayer = ss.watchLayer(&layer)
-	}
+	stopLayer := sl.jail.watchLayer(&layer)
 	q.Close(s.probes, r.peer.Payer()) // the job has its own descriptors now: a pipe's other end must see EOF when the job ends
 	result, err := s.watch(ctx, sl, r, terminal)
 	stopLayer()
@@ -53,7 +51,7 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *admit.Reque
 // meter.WatchDisk ends the job at its limits of disk space and files.
 func (sl *slot) watchDisk(r *run) (stop func()) {
 	j := sl.jail
-	if j.session != nil && j.session.imports() { // its layer has a fixed size
+	if j.session != nil && j.session.Import { // its layer has a fixed size
 		return func() {}
 	}
 	return meter.WatchDisk(meter.Disk{
@@ -77,7 +75,7 @@ func (s *Supervisor) watch(ctx context.Context, sl *slot, r *run, terminal func(
 	if mine { // otherwise whoever set the outcome kills the slot
 		sl.kill()
 	}
-	if waited := sl.wait(s.config.ending); err == nil {
+	if waited := sl.awaitGone(); err == nil {
 		err = waited
 	}
 	return result, err
@@ -128,22 +126,3 @@ func (sl *slot) follow(r *run, result *wire.Result, terminal func(*os.File)) (go
 
 // lastPatience is how long the stub may take to end the processes that a job left running.
 const lastPatience = 100 * time.Millisecond
-
-// kill kills every process of the slot, including the stub, and closes the stub's socket, which ends follow.
-func (sl *slot) kill() {
-	if err := sl.group.Kill(); err != nil {
-		sl.jail.report("processes", err)
-	}
-	sl.stub.Close()
-}
-
-// account adds the job's resource usage, and which limits it reached, to r.
-func (sl *slot) account(r *wire.Result) {
-	u, e, err := sl.group.Account()
-	if err != nil {
-		sl.jail.report("usage not read", err)
-	}
-	r.CPU, r.User, r.System = int64(u.CPU), int64(u.User), int64(u.System)
-	r.PeakMemory, r.PeakPIDs, r.ReadBytes, r.WriteBytes = u.PeakMemory, u.PeakPIDs, u.IORead, u.IOWrite
-	r.OOM, r.PIDsMax = e.OOM || e.OOMKills > 0, e.PIDsMax > 0
-}

@@ -17,9 +17,9 @@ var spares = [...]string{"spare-1", "spare-2"}
 // another one: then the marker that keeps an overlay mounted volatile from being mounted again is removed from it
 // (overlayfs.rst, "Volatile mount").
 func (j *jail) freshWork(name string) error {
-	path := filepath.Join(j.session.layer.Path(), name)
+	path := filepath.Join(j.layer.Path(), name)
 	err := unix.Mkdir(path, 0o700)
-	if errors.Is(err, unix.EEXIST) && j.session.from != "" {
+	if errors.Is(err, unix.EEXIST) && j.session.Resumed {
 		for _, spare := range spares {
 			err := unix.Rmdir(filepath.Join(filepath.Dir(path), spare))
 			if err != nil && !errors.Is(err, unix.ENOENT) {
@@ -40,8 +40,8 @@ func (j *jail) makeSpares(name string) error {
 		return nil // only the repository's overlay can be kept
 	}
 	for _, spare := range spares {
-		err := unix.Mkdir(filepath.Join(j.session.layer.Path(), name, spare), 0o700)
-		if errors.Is(err, unix.ENOSPC) && j.session.from != "" {
+		err := unix.Mkdir(filepath.Join(j.layer.Path(), name, spare), 0o700)
+		if errors.Is(err, unix.ENOSPC) && j.session.Resumed {
 			return nil // this mount succeeded and can be used
 		}
 		if err != nil && !errors.Is(err, unix.EEXIST) {

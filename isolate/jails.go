@@ -1,0 +1,128 @@
+package isolate
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"corral/isolate/admit"
+	"corral/isolate/host"
+	"corral/isolate/probe"
+	"corral/job"
+)
+
+// cellConfig is the configuration of jails.
+type cellConfig struct {
+	Context  context.Context // ends with the supervisor, and all waits for jails with it
+	Instance *host.Instance
+	Programs *host.Programs
+	Tools    *host.Toolchains
+	Userns   *host.UsernsMaker
+	Probes   *probe.Prober
+	Served   *admit.Served
+	Log      *slog.Logger
+
+	Defaults job.Limits    // limits of a waiting slot
+	MaxJails int           // maximum of concurrent jails
+	Slots    int           // maximum of waiting slots per jail; negative is none
+	MaxSlots int           // maximum of waiting slots in all jails; negative is none
+	Idle     time.Duration // how long an unused jail is kept
+	Ending   time.Duration // timeout for the exit of a slot's processes; 0 is host.SlotPatience
+	Reclaim  time.Duration // how long a jail has been unused when its cached files are reclaimed; 0 is reclaimRest
+	Trim     time.Duration // how long a slot waits unneeded before it can be given up; 0 is trimInterval
+	Only     func() bool   // reports whether no other supervisor runs on this machine; nil is host.OnlyInstance
+	Skip     uint64        // bit set of confinement steps to leave out, for tests that show what a step prevents
+}
+
+// A jails is the jails of a supervisor.
+type jails struct {
+	cellConfig
+	hidden  host.HiddenPaths
+	roots   roots
+	filters map[string]filter // by profile
+	windows liveWindows
+	slots   atomic.Int64 // slots that wait or are being made to wait, in all jails
+	began   time.Time    // when newJails was called
+	live    atomic.Int64 // jobs between jobBegins and jobEnds
+	lastEnd atomic.Int64 // when the last job ended, in nanoseconds since began
+
+	mu    sync.Mutex
+	all   map[jailKey]*jail // guarded by mu
+	ended bool              // guarded by mu: no jail is built any more
+	work  sync.WaitGroup    // lifecycles of jails, and writeAhead; incremented under mu
+}
+
+// newJails compiles the system call filters. The caller must call end and close.
+func newJails(c cellConfig) (*jails, error) {
+	if c.Ending == 0 {
+		c.Ending = host.SlotPatience
+	}
+	if c.Reclaim == 0 {
+		c.Reclaim = reclaimRest
+	}
+	if c.Trim == 0 {
+		c.Trim = trimInterval
+	}
+	if c.Only == nil {
+		c.Only = host.OnlyInstance
+	}
+	s := &jails{cellConfig: c, all: map[jailKey]*jail{}, filters: map[string]filter{}, began: time.Now()}
+	if err := s.compileFilters(); err != nil {
+		s.closeFilters()
+		return nil, err
+	}
+	return s, nil
+}
+
+// begin registers a piece of work that close waits for. It returns false if the jails are already ending.
+func (s *jails) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return false
+	}
+	s.work.Add(1)
+	return true
+}
+
+// jobBegins records that a job was registered.
+func (s *jails) jobBegins() { s.live.Add(1) }
+
+// jobEnds records that a job has ended.
+func (s *jails) jobEnds() {
+	s.lastEnd.Store(int64(time.Since(s.began)))
+	s.live.Add(-1)
+}
+
+// resting reports whether no job has run for restTime.
+func (s *jails) resting() bool {
+	return s.live.Load() == 0 && time.Since(s.began)-time.Duration(s.lastEnd.Load()) >= restTime
+}
+
+// end keeps jails from being built.
+func (s *jails) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+}
+
+// drop ends every jail and the jobs in it. It does not wait for that. end must have been called.
+func (s *jails) drop() {
+	s.mu.Lock()
+	list := slices.Collect(maps.Values(s.all))
+	s.mu.Unlock()
+	for _, j := range list {
+		j.drop()
+	}
+}
+
+// close waits for the end of all jails, and releases what they shared. drop must have been called.
+func (s *jails) close() {
+	s.work.Wait()
+	s.roots.close()
+	s.closeFilters()
+}

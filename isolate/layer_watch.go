@@ -1,0 +1,46 @@
+package isolate
+
+import (
+	"sync"
+	"time"
+
+	"corral/isolate/wire"
+)
+
+// noteFull records in r whether the layer has run out of space or inodes.
+func (j *jail) noteFull(r *wire.Result) {
+	u, err := j.layer.Usage()
+	r.LayerFull = r.LayerFull || err == nil && u.Full()
+	r.FilesFull = r.FilesFull || err == nil && u.FreeFiles == 0
+}
+
+// watchLayer polls the layer of the jail's session, if it has one, while a job runs in it, so that a layer that was full only for a while is
+// reported too. It checks a last time in stop.
+func (j *jail) watchLayer(r *wire.Result) (stop func()) {
+	if j.session == nil {
+		return func() {}
+	}
+	var mu sync.Mutex
+	var timer *time.Timer
+	over := false
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(layerInterval, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !over {
+			j.noteFull(r)
+			timer.Reset(layerInterval)
+		}
+	})
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
+		timer.Stop()
+		j.noteFull(r)
+	}
+}
+
+// layerInterval is how often a layer is checked while a job runs.
+const layerInterval = 50 * time.Millisecond

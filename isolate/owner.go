@@ -1,0 +1,30 @@
+package isolate
+
+import (
+	"corral/isolate/layer"
+	"corral/job"
+)
+
+// A tenant is a session to which a jail belongs, as far as the jail depends on it.
+type tenant struct {
+	tenantLayer
+	ID        string
+	Workspace job.Workspace
+	Root      bool   // its jobs have a root of their own
+	Share     bool   // its jobs share home directory and /tmp
+	Import    bool   // its jobs fill a root file system
+	Image     string // the root file system it starts with, or ""
+	Resumed   bool   // its layer was kept
+}
+
+// A tenantLayer manages the layer of a session.
+type tenantLayer interface {
+	// OpenLayer creates or reopens the layer, and mounts it at path.
+	OpenLayer(path string) (*layer.Layer, error)
+	// CloseLayer unmounts the layer, and keeps or removes it. The jail has ended.
+	CloseLayer()
+	// UseImage returns the mount point of the root file system Image. The caller must call leave.
+	UseImage() (path string, leave func(), err error)
+	// Forget is called when nothing of the jail is left.
+	Forget()
+}

@@ -1,0 +1,164 @@
+package isolate
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/isolate/admit"
+	"corral/isolate/host"
+	"corral/isolate/inside"
+	"corral/isolate/scan"
+	"corral/isolate/wire"
+	"corral/job"
+)
+
+// pathsToProtect asks the jail's scanner for the paths to protect. The answer is passed on to the stub unread. It is
+// nil without protection.
+func (j *jail) pathsToProtect(p job.Protection) (*inside.Kept, error) {
+	op := scan.OpKeepHooks
+	switch p {
+	case job.ProtectNone:
+		return nil, nil
+	case job.ProtectAll:
+		op = scan.OpKeepAll
+	}
+	a, err := j.watcher().askKept(op)
+	switch {
+	case errors.Is(err, scan.ErrTooMany):
+		return nil, &job.Refusal{
+			Step:    "protect",
+			Message: fmt.Sprintf("%q has more sensitive paths than can be protected (%d), or too many directories to search", j.repo.Path, scan.MaxKept),
+			Hint:    "keep nested repositories elsewhere, or run the job with workspace readonly or overlay",
+		}
+	case err != nil:
+		j.dropScanner()
+		return nil, &job.Refusal{Step: "protect", Message: fmt.Sprintf("sensitive paths of %q cannot be protected: %v", j.repo.Path, err)}
+	}
+	return &inside.Kept{Count: a.Count, List: a.List}, nil
+}
+
+// send sends the stub its plan and, if there is one, the list of paths to protect.
+func (sl *slot) send(plan *inside.Plan, kept *inside.Kept, files []*os.File) error {
+	if err := sl.stub.Send(plan.Append(), files...); err != nil || kept == nil {
+		return err
+	}
+	return sl.stub.Send(kept.Append())
+}
+
+// A slotJob is a job to be started in a slot.
+type slotJob struct {
+	Request *admit.Request
+	Repo    string // path of the repository
+	Limits  job.Limits
+	Protect job.Protection
+}
+
+// start sends the job to the slot's stub. It returns when the job was sent: its wall time counts from then.
+func (sl *slot) start(r *slotJob) (sent time.Time, err error) {
+	q := r.Request
+	if want := groupLimits(r.Limits); want != sl.limits {
+		if err := sl.group.Update(want); err != nil {
+			return sent, err
+		}
+	}
+	kept, err := sl.jail.pathsToProtect(r.Protect)
+	if err != nil {
+		return sent, err
+	}
+	mount, err := sl.workspace(q)
+	if err != nil {
+		return sent, err
+	}
+	defer mount.Close()
+	plan := inside.Plan{
+		Terminal: q.Flags&wire.FlagTerminal != 0, ReadOnly: q.Flags&wire.FlagReadOnly != 0, Stdin: q.Stdin != nil,
+		TmpBytes: r.Limits.Tmp, TmpInodes: r.Limits.TmpInodes, Rows: q.Rows, Cols: q.Cols,
+		Rlimits: host.Rlimits(r.Limits, sl.others()), Repo: r.Repo, Kept: kept != nil, NoRepo: mount == nil,
+	}
+	if r.Limits.Wall != job.Unlimited {
+		plan.Wall = r.Limits.Wall + stubGrace
+	}
+	plan.Dir, plan.RootDir = strings.CutPrefix(q.WorkDir(), "/")
+	extra, err := sl.tool(q, &plan)
+	if err != nil {
+		return sent, err
+	}
+	defer wire.CloseAll(extra.owned)
+	common, err := sl.addCommon(&plan, !q.Writes() || r.Protect == job.ProtectAll)
+	if err != nil {
+		return sent, err
+	}
+	defer wire.CloseAll(common)
+	var files []*os.File
+	if mount != nil {
+		files = append(files, mount)
+	}
+	files = append(files, q.Payload)
+	for _, f := range []*os.File{q.Stdout, q.Stderr, q.Stdin} {
+		if f == nil {
+			continue
+		}
+		// Opening a pipe again by name (/dev/stderr) checks its owner.
+		if err := unix.Fchown(int(f.Fd()), int(sl.hostUID()), int(sl.hostUID())); err != nil {
+			return sent, fmt.Errorf("fchown of a pipe: %w", err)
+		}
+		files = append(files, f)
+	}
+	sent = time.Now()
+	return sent, sl.send(&plan, kept, slices.Concat(files, extra.files, common))
+}
+
+// stubGrace is how long after the deadline the stub ends the job itself: by then the supervisor has done so, unless
+// it is stopped.
+const stubGrace = 100 * time.Millisecond
+
+// extra holds descriptors of a plan beyond those of every job. The caller closes owned after sending the plan.
+type extra struct{ files, owned []*os.File }
+
+// tool makes the plan run one of corral's own programs, if the job requests a tool.
+func (sl *slot) tool(q *admit.Request, plan *inside.Plan) (extra, error) {
+	if q.Tool == string(job.ToolNone) {
+		return extra{}, nil
+	}
+	plan.ExecFD = true
+	if q.Tool == string(job.ToolStarlark) {
+		return extra{files: []*os.File{sl.jail.s.Programs.Starlark}}, nil
+	}
+	e := extra{files: []*os.File{sl.jail.s.Programs.Layer}}
+	if q.Tool == string(job.ToolChanges) {
+		upper, err := sl.jail.fromLayer("repo/upper", true)
+		if err != nil {
+			return extra{}, err
+		}
+		plan.Layer = true
+		e.files, e.owned = append(e.files, upper), []*os.File{upper}
+	}
+	return e, nil
+}
+
+// workspace makes the mount of the repository for a job; nil if the job has none.
+func (sl *slot) workspace(q *admit.Request) (*os.File, error) {
+	j, readOnly := sl.jail, q.Flags&wire.FlagReadOnly != 0
+	switch {
+	case q.Flags&wire.FlagNoRepo != 0:
+		return nil, nil
+	case j.session != nil && j.session.Import:
+		return j.fromLayer("root", readOnly)
+	case j.merged != "" && q.Tool == string(job.ToolNone):
+		return cloneMount(j.merged, nil, readOnly)
+	}
+	return sl.mount(readOnly)
+}
+
+func stepFailed(r inside.Report) error {
+	return &job.Refusal{
+		Step: r.Step, Errno: int(r.Errno),
+		Message: fmt.Sprintf("%s: %v", r.Step, unix.Errno(r.Errno)),
+	}
+}
