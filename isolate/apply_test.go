@@ -192,9 +192,9 @@ func TestChangesKeptWhenJailDies(t *testing.T) {
 	f := newFront(t)
 	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
 	f.must(ss, "echo mine >file")
-	f.s.mu.Lock()
-	j := f.s.sessions[ss.ID].jail
-	f.s.mu.Unlock()
+	f.s.sessions.mu.Lock()
+	j := f.s.sessions.all[ss.ID].jail
+	f.s.sessions.mu.Unlock()
 	j.init.Close() // process 1 exits, as after SIGKILL
 	<-j.gone
 	if d := f.run(f.changes(ss)); d.ExitCode != 0 || !strings.Contains(d.out, "file") {
@@ -217,7 +217,7 @@ func TestCloseLeavesNoEmptyLayer(t *testing.T) {
 	if kept, err := f.c.CloseSession(context.Background(), ss.ID, true); kept || err != nil {
 		t.Errorf("%v, %v", kept, err)
 	}
-	entries, err := os.ReadDir(f.s.layersDir())
+	entries, err := os.ReadDir(f.s.sessions.kept.dir)
 	if err != nil {
 		t.Fatal(err)
 	}

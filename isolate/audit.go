@@ -148,7 +148,7 @@ func ending(who record.Who, of uint64, r *wire.Result) *record.Ending {
 
 // denied records a request that a front-end denied. The error is for the client.
 func (s *Supervisor) denied(peer host.Peer, c job.Claim) error {
-	if !s.begin() {
+	if !s.work.Begin() {
 		return host.ErrEnding
 	}
 	defer s.work.Done()
@@ -180,7 +180,7 @@ func (s *Supervisor) dropDenial(peer host.Peer) {
 func (s *Supervisor) flushLater(first bool) {
 	if first {
 		time.AfterFunc(denialPause, func() {
-			if s.begin() { // otherwise Close flushes
+			if s.work.Begin() { // otherwise Close flushes
 				defer s.work.Done()
 				s.denials.flush(s.dropped)
 			}

@@ -106,17 +106,6 @@ func onlyRoot(what string) error {
 	return &job.Refusal{Step: "session", Message: "only root can " + what, Hint: "run it with sudo"}
 }
 
-// removeImage removes an image on behalf of a client.
-func (s *Supervisor) removeImage(peer host.Peer, name string) error {
-	if !peer.MayManage() {
-		return onlyRoot("remove a root file system")
-	}
-	if job.CheckImageName(name) != nil || !s.images.has(name) {
-		return noImage(name)
-	}
-	return s.images.remove(name)
-}
-
 // remove removes an image. Sessions that started with it keep it; later sessions that request the name get whichever
 // image has it then.
 func (m *images) remove(name string) error {
@@ -124,40 +113,6 @@ func (m *images) remove(name string) error {
 	defer m.mu.Unlock()
 	delete(m.open, name)
 	return m.store.Remove(name)
-}
-
-// openLayers opens the stores of layers and of images, and starts the expiry of kept layers.
-func (s *Supervisor) openLayers() error {
-	for _, dir := range []string{"layers", "images"} {
-		if err := host.MakeDir(filepath.Join(s.instance.Dir, dir)); err != nil {
-			return err
-		}
-	}
-	var err error
-	if s.layers, err = layer.Open(s.layersDir()); err != nil {
-		return err
-	}
-	path := filepath.Join(s.config.StateDir, "images")
-	store, err := layer.Open(path, s.layers)
-	if err != nil {
-		return errors.Join(err, s.layers.Close())
-	}
-	s.images = &images{store: store, dir: filepath.Join(s.instance.Dir, "images"), path: path, open: map[string]*image{}}
-	for _, store := range []*layer.Store{s.layers, store} {
-		if n, err := store.Sweep(); n > 0 || err != nil { // if it fails there is only less room
-			s.config.Log.Warn("detached loop devices that a killed supervisor left", "detached", n, "error", err)
-		}
-	}
-	if s.config.Layers.Keep > 0 {
-		s.expiring.Go(func() { s.expire(expireInterval) })
-	}
-	return nil
-}
-
-func (s *Supervisor) closeLayers() error {
-	s.stop()
-	s.expiring.Wait()
-	return errors.Join(s.images.store.Close(), s.layers.Close())
 }
 
 // refuseLayer turns errors of package layer that a client should see into refusals: a host without space or without a

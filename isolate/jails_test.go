@@ -139,7 +139,7 @@ func TestStubKilled(t *testing.T) {
 // newest returns the first process of the job that was started last.
 func newest(t *testing.T, s *Supervisor) int {
 	t.Helper()
-	list := s.entries(host.Peer{})
+	list := s.jobs.entries(host.Peer{})
 	if len(list) == 0 {
 		t.Fatal("no job")
 	}

@@ -1,7 +1,6 @@
 package isolate
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,8 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"corral/isolate/host"
 	"corral/job"
@@ -31,10 +28,10 @@ func (ss *session) closeLayer() (bool, error) {
 	case ss.from != "":
 		err := ss.layer.Close()
 		if !keep {
-			return false, errors.Join(err, ss.s.dropKept(ss.from))
+			return false, errors.Join(err, ss.m.kept.drop(ss.from))
 		}
-		if err := ss.s.renewKept(ss.from); err != nil { // it keeps its old time
-			ss.s.config.Log.Warn("kept layer: time not renewed", "layer", ss.from, "error", err)
+		if err := ss.m.kept.renew(ss.from); err != nil { // it keeps its old time
+			ss.m.Log.Warn("kept layer: time not renewed", "layer", ss.from, "error", err)
 		}
 		return true, err
 	case keep && ss.workspace == job.Overlay:
@@ -64,12 +61,12 @@ func (ss *session) ensureKeepable() error {
 		return nil
 	}
 	// If the layer already has its name it keeps it: it has no other, and it is in use.
-	ss.s.config.Log.Warn("session not ended: its changes cannot be kept", "session", ss.id, "error", err)
+	ss.m.Log.Warn("session not ended: its changes cannot be kept", "session", ss.id, "error", err)
 	return &job.Refusal{
 		Step: "changes", Errno: int(host.ErrnoOf(err)),
 		Message: fmt.Sprintf("session %s stays open because its jobs' changes cannot be kept: %s", ss.id, strings.ReplaceAll(err.Error(), "\n", "; ")),
 		Hint: fmt.Sprintf("free space on the file system of %s and close the session again; or apply the changes first (corral changes apply), or discard them (corral session close --discard)",
-			ss.s.config.StateDir),
+			ss.m.StateDir),
 	}
 }
 
@@ -84,7 +81,7 @@ func (ss *session) nameLayer() error {
 		err = ss.layer.Name(ss.id + layerSuffix)
 	}
 	if err != nil && !ss.layer.Named() {
-		return errors.Join(err, ss.s.forgetKept(ss.id))
+		return errors.Join(err, ss.m.kept.forget(ss.id))
 	}
 	return err
 }
@@ -94,8 +91,8 @@ func (ss *session) removeNames() {
 	if !ss.layer.Named() {
 		return
 	}
-	if err := ss.s.dropKept(ss.id); err != nil {
-		ss.s.config.Log.Error("layer not removed", "layer", ss.id, "error", err)
+	if err := ss.m.kept.drop(ss.id); err != nil {
+		ss.m.Log.Error("layer not removed", "layer", ss.id, "error", err)
 	}
 }
 
@@ -117,7 +114,7 @@ func (ss *session) keepChanges() (bool, error) {
 	}
 	if err := ss.nameLayer(); err != nil {
 		err = fmt.Errorf("the changes of session %s are lost: %w", ss.id, err)
-		ss.s.config.Log.Error("changes are lost", "session", ss.id, "repo", ss.spec.Repo, "error", err)
+		ss.m.Log.Error("changes are lost", "session", ss.id, "repo", ss.spec.Repo, "error", err)
 		return false, errors.Join(err, ss.layer.Close())
 	}
 	err := ss.layer.Sync()
@@ -142,42 +139,8 @@ func (ss *session) layerHas(name string) bool {
 // writeDescription writes the description of the layer that is about to be kept.
 func (ss *session) writeDescription() error {
 	r := ss.jail.repo
-	return ss.s.writeKept(&keptLayer{
+	return ss.m.kept.write(&keptLayer{
 		ID: ss.id, Name: ss.spec.Name, UID: ss.peer.UID, Repo: r.Path, Dev: r.Dev, Ino: r.Ino, ReadOnly: r.ReadOnly, Profile: ss.profile,
 		Opened: ss.opened, Kept: time.Now(), Disk: ss.spec.Disk, Inodes: ss.spec.Inodes,
 	})
-}
-
-// writeKept writes a description atomically.
-func (s *Supervisor) writeKept(k *keptLayer) error {
-	b, err := json.Marshal(k)
-	if err != nil {
-		return err
-	}
-	path := s.keptPath(k.ID + keptSuffix)
-	f, err := os.OpenFile(path+newSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(path+newSuffix, path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(path+newSuffix))
-	}
-	return nil
-}
-
-// renewKept restarts the retention time of a kept layer, unless the layer was removed in the meantime.
-func (s *Supervisor) renewKept(id string) error {
-	k, err := s.loadKept(id)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	k.Kept = time.Now()
-	return s.writeKept(k)
 }

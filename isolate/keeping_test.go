@@ -62,7 +62,7 @@ func TestEmbeddedKeptLayers(t *testing.T) {
 	embedded.close(own, true)
 	foreign := embedded.kept()
 	embedded.close(foreign, true)
-	k, err := f.s.loadKept(foreign.ID)
+	k, err := f.s.sessions.kept.load(foreign.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestEmbeddedKeptLayers(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.Repo, k.Dev, k.Ino = others, st.Dev, st.Ino
-	if err := f.s.writeKept(k); err != nil {
+	if err := f.s.sessions.kept.write(k); err != nil {
 		t.Fatal(err)
 	}
 	list, err := embedded.c.ListSessions(context.Background())
@@ -119,7 +119,7 @@ func (f *front) changes(ss job.Session) job.Spec {
 func TestImagesNeedRoot(t *testing.T) {
 	f := newFront(t)
 	ctx, spec := context.Background(), job.SessionSpec{Import: "mine", Disk: small}
-	put(t, filepath.Join(f.s.images.path, "there"), "", 0o600, 0)
+	put(t, filepath.Join(f.s.sessions.images.path, "there"), "", 0o600, 0)
 	plain := connect(t, f.s, host.Peer{Embedded: true})
 	refusedAt(t, "import", second(plain.OpenSession(ctx, spec)), "session", 0)
 	refusedAt(t, "remove", plain.RemoveImage(ctx, "there"), "session", 0)
@@ -148,28 +148,28 @@ func TestKeptLayerExpires(t *testing.T) {
 	f.close(ss, true)
 	old := func() {
 		t.Helper()
-		k, err := f.s.loadKept(ss.ID)
+		k, err := f.s.sessions.kept.load(ss.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
 		k.Kept = time.Now().Add(-8 * 24 * time.Hour)
-		if err := f.s.writeKept(k); err != nil {
+		if err := f.s.sessions.kept.write(k); err != nil {
 			t.Fatal(err)
 		}
 	}
 	old()
 	f.must(ss, "cat file")
-	f.s.expireKept()
+	f.s.sessions.kept.expireOnce()
 	f.close(ss, true)
-	f.s.expireKept()
-	k, err := f.s.loadKept(ss.ID)
+	f.s.sessions.kept.expireOnce()
+	k, err := f.s.sessions.kept.load(ss.ID)
 	if err != nil || time.Since(k.Kept) > time.Hour {
 		t.Fatalf("%+v, %v", k, err)
 	}
 	old()
-	f.s.expiring.Go(func() { f.s.expire(time.Millisecond) })
+	f.s.sessions.expiring.Go(func() { f.s.sessions.kept.expire(f.s.ctx, time.Millisecond) })
 	eventually(t, func() string {
-		left, err := os.ReadDir(f.s.layersDir())
+		left, err := os.ReadDir(f.s.sessions.kept.dir)
 		for _, e := range left {
 			if strings.HasPrefix(e.Name(), ss.ID) {
 				return e.Name()
@@ -188,18 +188,18 @@ func TestEmbeddedExpiresNothing(t *testing.T) {
 	f := newFront(t, func(c *Config) { c.StateDir = dir })
 	ss := f.kept()
 	f.close(ss, true)
-	k, err := f.s.loadKept(ss.ID)
+	k, err := f.s.sessions.kept.load(ss.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	k.Kept = time.Time{}
-	if err := f.s.writeKept(k); err != nil {
+	if err := f.s.sessions.kept.write(k); err != nil {
 		t.Fatal(err)
 	}
 	other := supervise(t, func(c *Config) { c.StateDir, c.Layers.Keep = dir, -1 })
 	other.stop()
-	other.expiring.Wait()
-	if _, err := f.s.loadKept(ss.ID); err != nil {
+	other.sessions.expiring.Wait()
+	if _, err := f.s.sessions.kept.load(ss.ID); err != nil {
 		t.Error(err)
 	}
 }
@@ -209,14 +209,14 @@ func TestEmbeddedExpiresNothing(t *testing.T) {
 func TestUnkeepableSessionStaysOpen(t *testing.T) {
 	f := newFront(t)
 	ss := f.kept()
-	layerPath := filepath.Join(f.s.layersDir(), ss.ID+layerSuffix)
+	layerPath := filepath.Join(f.s.sessions.kept.dir, ss.ID+layerSuffix)
 	put(t, layerPath, "", 0o600, 0)
 	kept, err := f.c.CloseSession(context.Background(), ss.ID, true)
 	refusedAt(t, "a session that cannot be kept", err, "changes", unix.EEXIST)
 	if kept {
 		t.Error("kept")
 	}
-	if _, err := os.Stat(f.s.keptPath(ss.ID + keptSuffix)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(f.s.sessions.kept.path(ss.ID + keptSuffix)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("described: %v", err)
 	}
 	f.must(ss, "true")

@@ -1,13 +1,14 @@
 package isolate
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +16,6 @@ import (
 
 	"corral/isolate/host"
 	"corral/isolate/layer"
-	"corral/isolate/wire"
 	"corral/job"
 )
 
@@ -56,20 +56,26 @@ func (k *keptLayer) info() job.Session {
 
 var idPattern = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-func (s *Supervisor) keptPath(name string) string { return filepath.Join(s.layersDir(), name) }
+// A keptStore has the layers that outlive their session.
+type keptStore struct {
+	dir       string
+	store     *layer.Store
+	retention time.Duration // how long a layer is kept; negative is forever
+	log       *slog.Logger
+}
 
-func (s *Supervisor) layersDir() string { return filepath.Join(s.config.StateDir, "layers") }
+func (ks *keptStore) path(name string) string { return filepath.Join(ks.dir, name) }
 
-// loadKept reads the description of a kept layer. The error is os.ErrNotExist if there is no such layer.
-func (s *Supervisor) loadKept(id string) (*keptLayer, error) {
+// load reads the description of a kept layer. The error is os.ErrNotExist if there is no such layer.
+func (ks *keptStore) load(id string) (*keptLayer, error) {
 	if !idPattern.MatchString(id) {
 		return nil, os.ErrNotExist
 	}
 	var st unix.Stat_t
-	if err := unix.Lstat(s.keptPath(id+layerSuffix), &st); err != nil {
+	if err := unix.Lstat(ks.path(id+layerSuffix), &st); err != nil {
 		return nil, &os.PathError{Op: "stat", Path: id, Err: err}
 	}
-	b, err := os.ReadFile(s.keptPath(id + keptSuffix))
+	b, err := os.ReadFile(ks.path(id + keptSuffix))
 	if err != nil {
 		return nil, err
 	}
@@ -87,32 +93,9 @@ func (k *keptLayer) visibleTo(peer host.Peer) bool {
 	return k.UID == peer.UID || peer.UID == 0 && !peer.Embedded
 }
 
-// mayUse reports whether a client may resume or remove the kept layer. Any sudo user can be behind an embedded
-// front-end: it may only if root started its supervisor for the repository.
-func (s *Supervisor) mayUse(peer host.Peer, k *keptLayer) bool {
-	return k.visibleTo(peer) && (!peer.Embedded || s.served.ServesTo(peer, k.Repo))
-}
-
-// serveKept serves the repository of the kept layer that root named on the command line, if it exists and was left by
-// an embedded front-end.
-func (s *Supervisor) serveKept(id string) error {
-	if id == "" {
-		return nil
-	}
-	k, err := s.loadKept(id)
-	if errors.Is(err, os.ErrNotExist) || err == nil && !k.visibleTo(host.Peer{Embedded: true}) {
-		return nil // a client that requests it receives the reason
-	}
-	if err != nil {
-		return err
-	}
-	s.served.Add(k.Repo, host.Inode{Dev: k.Dev, Ino: k.Ino})
-	return nil
-}
-
-// keptOf lists the kept layers that a client may see.
-func (s *Supervisor) keptOf(peer host.Peer) []*keptLayer {
-	entries, err := os.ReadDir(s.layersDir())
+// list lists the kept layers that a client may see.
+func (ks *keptStore) list(peer host.Peer) []*keptLayer {
+	entries, err := os.ReadDir(ks.dir)
 	if err != nil {
 		return nil
 	}
@@ -122,9 +105,9 @@ func (s *Supervisor) keptOf(peer host.Peer) []*keptLayer {
 		if !ok {
 			continue
 		}
-		k, err := s.loadKept(id)
+		k, err := ks.load(id)
 		if err != nil {
-			s.config.Log.Warn("kept layer not listed", "layer", id, "error", err)
+			ks.log.Warn("kept layer not listed", "layer", id, "error", err)
 			continue
 		}
 		if k.visibleTo(peer) {
@@ -137,150 +120,80 @@ func (s *Supervisor) keptOf(peer host.Peer) []*keptLayer {
 // expireInterval is how often kept layers are checked for expiry.
 const expireInterval = 24 * time.Hour
 
-// expire runs expireKept once per interval until the supervisor ends.
-func (s *Supervisor) expire(interval time.Duration) {
+// expire runs expireOnce once per interval until ctx ends.
+func (ks *keptStore) expire(ctx context.Context, interval time.Duration) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
-		s.expireKept()
+		ks.expireOnce()
 		select {
-		case <-s.ctx.Done():
+		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
 	}
 }
 
-// expireKept removes kept layers older than Layers.Keep that are in use by no supervisor.
-func (s *Supervisor) expireKept() {
-	for _, k := range s.keptOf(host.Peer{}) {
-		if time.Since(k.Kept) <= s.config.Layers.Keep {
+// expireOnce removes kept layers older than Layers.Keep that are in use by no supervisor.
+func (ks *keptStore) expireOnce() {
+	for _, k := range ks.list(host.Peer{}) {
+		if time.Since(k.Kept) <= ks.retention {
 			continue
 		}
-		err := s.layers.RemoveUnused(k.ID + layerSuffix)
+		err := ks.store.RemoveUnused(k.ID + layerSuffix)
 		if errors.Is(err, layer.ErrInUse) {
 			continue
 		}
 		if err == nil {
-			err = s.forgetKept(k.ID)
+			err = ks.forget(k.ID)
 		}
-		s.config.Log.Info("kept layer removed", "layer", k.ID, "repo", k.Repo, "kept", k.Kept, "error", err)
+		ks.log.Info("kept layer removed", "layer", k.ID, "repo", k.Repo, "kept", k.Kept, "error", err)
 	}
 }
 
-// dropKept removes a kept layer. A session that has it open keeps it until the session ends.
-func (s *Supervisor) dropKept(id string) error {
-	return errors.Join(s.layers.Remove(id+layerSuffix), s.forgetKept(id))
+// drop removes a kept layer. A session that has it open keeps it until the session ends.
+func (ks *keptStore) drop(id string) error {
+	return errors.Join(ks.store.Remove(id+layerSuffix), ks.forget(id))
 }
 
-func (s *Supervisor) forgetKept(id string) error {
+func (ks *keptStore) forget(id string) error {
 	var err error
-	if e := os.Remove(s.keptPath(id + keptSuffix)); e != nil && !errors.Is(e, os.ErrNotExist) {
+	if e := os.Remove(ks.path(id + keptSuffix)); e != nil && !errors.Is(e, os.ErrNotExist) {
 		err = e
 	}
 	return err
 }
 
-// removeKept removes a kept layer on behalf of a client.
-func (s *Supervisor) removeKept(peer host.Peer, id string) error {
-	k, err := s.loadKept(id)
-	if errors.Is(err, os.ErrNotExist) || err == nil && !s.mayUse(peer, k) {
-		return noSession(id)
+// write writes a description atomically.
+func (ks *keptStore) write(k *keptLayer) error {
+	b, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	path := ks.path(k.ID + keptSuffix)
+	f, err := os.OpenFile(path+newSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(path+newSuffix, path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(path+newSuffix))
+	}
+	return nil
+}
+
+// renew restarts the retention time of a kept layer, unless the layer was removed in the meantime.
+func (ks *keptStore) renew(id string) error {
+	k, err := ks.load(id)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return s.dropKept(id)
-}
-
-// roomToKeep refuses another overlay session to a user with the maximum of kept layers.
-func (s *Supervisor) roomToKeep(peer host.Peer) error {
-	n := 0
-	for _, k := range s.keptOf(host.Peer{}) {
-		if s.subuids.PayerOf(k.UID) == peer.Payer() {
-			n++
-		}
-	}
-	if n < job.MaxKeptLayers {
-		return nil
-	}
-	return &job.Refusal{
-		Step: "session", Message: fmt.Sprintf("%d layers with your changes are kept, which is the maximum", n),
-		Hint: "apply or discard some: corral session list, corral changes",
-	}
-}
-
-// resume opens a session on a kept layer, if its repository is still served to the client. The caller must call
-// leave.
-func (s *Supervisor) resume(peer host.Peer, id string) (*session, error) {
-	k, err := s.loadKept(id)
-	if errors.Is(err, os.ErrNotExist) || err == nil && !k.visibleTo(peer) {
-		return nil, noSession(id)
-	}
-	if err != nil {
-		return nil, err
-	}
-	r, err := s.served.ServesAgain(peer, k.Repo, host.Inode{Dev: k.Dev, Ino: k.Ino}, k.ReadOnly)
-	if err != nil {
-		return nil, err
-	}
-	ss := &session{
-		s: s, id: id, from: id, peer: host.Peer{UID: k.UID, Holder: s.subuids.Holder(k.UID), Embedded: peer.Embedded}, opened: k.Opened, used: time.Now(),
-		workspace: job.Overlay, profile: k.Profile, idle: resumedIdle, keep: true,
-		spec: wire.Open{Flags: wire.FlagOverlay | wire.OpenLasting, Disk: k.Disk, Inodes: k.Inodes, Name: k.Name, Repo: k.Repo, Profile: k.Profile},
-	}
-	if ss, err = s.start(ss, r); err != nil {
-		return nil, err
-	}
-	if !ss.of(peer) || !ss.use() {
-		return nil, noSession(id)
-	}
-	return ss, nil
-}
-
-// resumedIdle is how long a kept layer stays mounted without requests.
-const resumedIdle = 10 * time.Second
-
-// diskKept returns the disk space of the kept layers charged to a user, without those that are open.
-func (s *Supervisor) diskKept(payer uint32) int64 {
-	list := slices.DeleteFunc(s.keptOf(host.Peer{}), func(k *keptLayer) bool { return s.subuids.PayerOf(k.UID) != payer })
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var sum int64
-	for _, k := range list {
-		if s.sessions[k.ID] == nil {
-			sum += k.used
-		}
-	}
-	return sum
-}
-
-// Layers configures the layers of sessions.
-type Layers struct {
-	Disk, Inodes       int64         // defaults; 0 is job.DefaultLayerDisk and job.DefaultLayerInodes
-	MaxDisk, MaxInodes int64         // maximums per session; 0 is 64 GiB and 10 million
-	Idle, MaxIdle      time.Duration // default and maximum idle timeout; 0 is job.DefaultSessionIdle and a day
-	Keep               time.Duration // how long the layer of an ended session is kept; 0 is a week, negative is forever
-}
-
-func (l *Layers) complete() error {
-	for field, value := range map[*int64]int64{
-		&l.Disk: job.DefaultLayerDisk, &l.Inodes: job.DefaultLayerInodes, &l.MaxDisk: 64 << 30, &l.MaxInodes: 10_000_000,
-	} {
-		if *field == 0 {
-			*field = value
-		}
-	}
-	for field, value := range map[*time.Duration]time.Duration{
-		&l.Idle: job.DefaultSessionIdle, &l.MaxIdle: 24 * time.Hour, &l.Keep: 7 * 24 * time.Hour,
-	} {
-		if *field == 0 {
-			*field = value
-		}
-	}
-	if l.Disk < layer.MinBytes || l.Disk > l.MaxDisk || l.MaxDisk > layer.MaxBytes {
-		return fmt.Errorf("layer sizes: default %s, maximum %s; both must be from %s to %s, the default at most the maximum", job.FormatSize(l.Disk), job.FormatSize(l.MaxDisk),
-			job.FormatSize(layer.MinBytes), job.FormatSize(layer.MaxBytes))
-	}
-	return nil
+	k.Kept = time.Now()
+	return ks.write(k)
 }

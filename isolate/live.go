@@ -14,7 +14,7 @@ import (
 type run struct {
 	id         string
 	peer       host.Peer
-	repo       string    // guarded by Supervisor.mu while the run is registered; set before the job starts
+	repo       string    // guarded by jobTable.mu while the run is registered; set before the job starts
 	started    time.Time // guarded like repo
 	limits     job.Limits
 	protect    job.Protection

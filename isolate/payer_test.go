@@ -21,14 +21,14 @@ import (
 // TestPayerCharged: jobs, denied requests and audit records of subordinate ids count on the holder of their range.
 func TestPayerCharged(t *testing.T) {
 	var d denialLimiter
-	s := &Supervisor{config: Config{MaxJobs: 9, MaxPerUser: 2}, jobs: map[string]*run{}, perUser: map[uint32]int{}}
+	s := &Supervisor{jobs: newJobTable(9, 2, &jails{})}
 	for i, want := range []bool{true, true, false} {
 		r := &run{id: fmt.Sprint(i), peer: host.Peer{UID: 100000 + uint32(i), Holder: 1000}}
-		if err := s.register(r); (err == nil) != want {
+		if err := s.jobs.register(r); (err == nil) != want {
 			t.Errorf("job %d: %v", i, err)
 		}
 		if want {
-			defer s.unregister(r)
+			defer s.jobs.unregister(r)
 		}
 	}
 	now := host.FileTime()

@@ -21,7 +21,7 @@ func (c *client) hello(tag uint32) error {
 
 // list replies with the running jobs: the client's own, or all if the client is root.
 func (c *client) list(tag uint32) error {
-	for _, e := range c.s.entries(c.peer) {
+	for _, e := range c.s.jobs.entries(c.peer) {
 		if err := c.conn.Send(e.Append(tag)); err != nil {
 			return err
 		}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -148,7 +147,7 @@ func (s *Supervisor) ServeConn(conn *wire.Conn, peer host.Peer) { s.serveConn(co
 // serveConn is ServeConn. closed is closed when all discarded descriptors of the client have been closed.
 func (s *Supervisor) serveConn(conn *wire.Conn, peer host.Peer) (closed <-chan struct{}) {
 	done := make(chan struct{})
-	if !s.beginIn(&s.clients) {
+	if !s.clients.Begin() {
 		s.probes.HangUp(peer.Payer(), conn)
 		close(done)
 		return done
@@ -358,59 +357,11 @@ func (c *client) signal(tag uint32, body []byte) error {
 	return nil
 }
 
-// register counts a run, or refuses it if there are too many. It precedes any access to what the client named or
-// passed, and so bounds what the client's own file system can block.
-func (s *Supervisor) register(r *run) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.jobs) >= s.config.MaxJobs {
-		return tooMany(len(s.jobs), "of this supervisor")
-	}
-	if n := s.perUser[r.peer.Payer()]; r.peer.UID != 0 && n >= s.config.MaxPerUser {
-		return tooMany(n, "per user")
-	}
-	r.started = time.Now()
-	s.jobs[r.id] = r
-	s.cells.jobBegins()
-	s.perUser[r.peer.Payer()]++
-	return nil
-}
-
 func tooMany(n int, scope string) error {
 	return &job.Refusal{
 		Step: "request", Message: fmt.Sprintf("%d jobs are running, which is the maximum %s", n, scope),
 		Hint: "try again when a job has ended",
 	}
-}
-
-func (s *Supervisor) unregister(r *run) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.jobs, r.id)
-	s.cells.jobEnds()
-	if s.perUser[r.peer.Payer()]--; s.perUser[r.peer.Payer()] == 0 {
-		delete(s.perUser, r.peer.Payer())
-	}
-}
-
-// setRepo records the repository of a registered run.
-func (s *Supervisor) setRepo(r *run, path string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r.repo = path
-}
-
-func (s *Supervisor) entries(peer host.Peer) []wire.Entry {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var list []wire.Entry
-	for _, r := range s.jobs {
-		if peer.UID == r.peer.UID || peer.UID == 0 {
-			list = append(list, wire.Entry{Job: r.id, UID: r.peer.UID, Started: r.started.UnixNano(), Repo: r.repo})
-		}
-	}
-	sort.Slice(list, func(i, k int) bool { return list[i].Started < list[k].Started })
-	return list
 }
 
 // facts returns what the supervisor knows about the host without running anything.

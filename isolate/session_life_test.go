@@ -103,9 +103,9 @@ func TestSessionScannerDies(t *testing.T) {
 	mkdir(t, filepath.Join(f.repo, ".git", "hooks"), owner)
 	ss := f.session(job.SessionSpec{Root: true})
 	f.must(ss, "true")
-	f.s.mu.Lock()
-	j := f.s.sessions[ss.ID].jail
-	f.s.mu.Unlock()
+	f.s.sessions.mu.Lock()
+	j := f.s.sessions.all[ss.ID].jail
+	f.s.sessions.mu.Unlock()
 	j.scanner.socket.Close()
 	for range 2 {
 		f.must(ss, ": >.git/hooks/one")

@@ -118,7 +118,7 @@ func TestKeepAndResume(t *testing.T) {
 	if list, _ := f.c.ListSessions(context.Background()); len(list) != 0 {
 		t.Errorf("still there: %+v", list)
 	}
-	if _, err := os.Stat(filepath.Join(f.s.layersDir(), ss.ID+layerSuffix)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(f.s.sessions.kept.dir, ss.ID+layerSuffix)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file: %v", err)
 	}
 }
@@ -407,9 +407,9 @@ func TestSessionJailDies(t *testing.T) {
 	die := func(spec job.SessionSpec) job.Spec {
 		ss := f.session(spec)
 		f.must(ss, ": >x")
-		f.s.mu.Lock()
-		j := f.s.sessions[ss.ID].jail
-		f.s.mu.Unlock()
+		f.s.sessions.mu.Lock()
+		j := f.s.sessions.all[ss.ID].jail
+		f.s.sessions.mu.Unlock()
 		j.init.Close()
 		<-j.gone
 		eventually(t, func() string {

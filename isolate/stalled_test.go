@@ -28,7 +28,7 @@ func openAll(s *Supervisor, n int, dir *os.File) <-chan outcome {
 	done := make(chan outcome, n)
 	for i := range n {
 		go func() {
-			_, err := s.openAdmitted(host.Peer{UID: owner}, wire.Open{Flags: wire.FlagRepo | wire.FlagReadOnly, Repo: dir.Name()}, dir, nil)
+			_, err := s.sessions.openAdmitted(host.Peer{UID: owner}, wire.Open{Flags: wire.FlagRepo | wire.FlagReadOnly, Repo: dir.Name()}, dir, nil)
 			done <- outcome{i, err}
 		}()
 	}
@@ -283,25 +283,25 @@ func TestHostileUserRefused(t *testing.T) {
 
 // TestOpeningsBounded: the number of sessions being opened is bounded per user and in all.
 func TestOpeningsBounded(t *testing.T) {
-	s := &Supervisor{opening: map[uint32]int{}}
+	s := &openings{}
 	for range maxUserOpenings {
-		if err := s.beginOpening(owner); err != nil {
+		if err := s.begin(owner); err != nil {
 			t.Fatal(err)
 		}
 	}
-	refusedAt(t, "one more of a user", s.beginOpening(owner), "session", 0)
+	refusedAt(t, "one more of a user", s.begin(owner), "session", 0)
 	n := maxUserOpenings
 	for user := uint32(owner + 1); n < maxOpenings; user++ {
 		for k := 0; k < maxUserOpenings && n < maxOpenings; k++ {
-			if err := s.beginOpening(user); err != nil {
+			if err := s.begin(user); err != nil {
 				t.Fatal(err)
 			}
 			n++
 		}
 	}
-	refusedAt(t, "one more of all", s.beginOpening(1), "session", 0)
-	s.endOpening(owner)
-	if err := s.beginOpening(owner); err != nil {
+	refusedAt(t, "one more of all", s.begin(1), "session", 0)
+	s.end(owner)
+	if err := s.begin(owner); err != nil {
 		t.Error(err)
 	}
 }

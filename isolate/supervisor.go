@@ -12,7 +12,6 @@ import (
 
 	"corral/isolate/admit"
 	"corral/isolate/host"
-	"corral/isolate/layer"
 	"corral/isolate/meter"
 	"corral/isolate/probe"
 	"corral/store/audit"
@@ -30,27 +29,21 @@ type Supervisor struct {
 	served   *admit.Served
 	audit    *audit.Log
 	state    *host.State
-	layers   *layer.Store
-	images   *images
-	expiring sync.WaitGroup // the goroutine that expires kept layers
+	jobs     *jobTable
+	sessions *manager
 
 	denials denialLimiter
 	subuids *host.Subordinates
 	locks   meter.LockWatch
 
-	mu                   sync.Mutex
-	jobs                 map[string]*run     // guarded by mu: live jobs by id
-	sessions             map[string]*session // guarded by mu: open ones, by id
-	perUser, connections map[uint32]int      // guarded by mu: jobs and connections per user
-	connected            int                 // guarded by mu: all connections
-	hostile              map[uint32]int      // guarded by mu: messages per user that count toward maxHostile
-	opening              map[uint32]int      // guarded by mu: sessions being opened, per user
-	openingAll           int                 // guarded by mu: sessions being opened, all users
-	ended                bool                // guarded by mu: no new job is accepted
-	work                 sync.WaitGroup      // jobs, jails and everything else that has state on the host
-	clients              sync.WaitGroup      // connections
-	ctx                  context.Context     // canceled when the supervisor ends
-	stop                 context.CancelFunc  // cancels ctx
+	mu          sync.Mutex
+	connections map[uint32]int     // guarded by mu: connections per user
+	connected   int                // guarded by mu: all connections
+	hostile     map[uint32]int     // guarded by mu: messages per user that count toward maxHostile
+	work        host.Work          // jobs, and everything else that has state on the host
+	clients     host.Work          // connections
+	ctx         context.Context    // canceled when the supervisor ends
+	stop        context.CancelFunc // cancels ctx
 }
 
 // New creates the instance's directories and cgroups, clears what killed supervisors left, compiles the system call
@@ -72,7 +65,7 @@ func New(c Config) (*Supervisor, error) {
 		return nil, fmt.Errorf("setrlimit: %w", err)
 	}
 	unix.Umask(0o077)
-	s := &Supervisor{config: c, jobs: map[string]*run{}, sessions: map[string]*session{}, perUser: map[uint32]int{}, connections: map[uint32]int{}, hostile: map[uint32]int{}, opening: map[uint32]int{}}
+	s := &Supervisor{config: c, connections: map[uint32]int{}, hostile: map[uint32]int{}}
 	s.subuids = host.NewSubordinates(s.config.subuid, s.config.Log)
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	var u host.Cleanup
@@ -124,11 +117,16 @@ func New(c Config) (*Supervisor, error) {
 		return nil, err
 	}
 	u.Push(s.state.Close)
-	if err := s.openLayers(); err != nil {
+	s.jobs = newJobTable(c.MaxJobs, c.MaxPerUser, s.cells)
+	s.sessions, err = newManager(managerConfig{
+		Context: s.ctx, Work: &s.work, Dir: s.instance.Dir, StateDir: c.StateDir, Layers: c.Layers, Jails: s.cells, Served: s.served,
+		Userns: s.userns, Subuids: s.subuids, Log: c.Log,
+	})
+	if err != nil {
 		return nil, err
 	}
-	u.Push(func() { _ = s.closeLayers() })
-	if err := s.serveKept(c.Kept); err != nil {
+	u.Push(func() { _ = s.sessions.close() })
+	if err := s.sessions.serveKept(c.Kept); err != nil {
 		return nil, err
 	}
 	if err := s.openAudit(); err != nil {
@@ -149,12 +147,11 @@ func (s *Supervisor) NobodyID() uint32 { return s.instance.NobodyID() }
 // Close ends every job and jail and removes everything the instance has on the host. Clients that are still connected
 // receive the result "lost" for their jobs.
 func (s *Supervisor) Close() error {
-	s.mu.Lock()
-	s.ended = true
-	s.mu.Unlock()
+	s.work.End()
+	s.clients.End()
 	s.cells.end()
 	s.stop()
-	s.endSessions()
+	s.sessions.endSessions()
 	s.cells.drop()
 	s.work.Wait()
 	s.cells.close()
@@ -165,7 +162,7 @@ func (s *Supervisor) Close() error {
 	s.state.Close()
 	// The audit log is closed before the instance lock is released: once another supervisor gets that lock, it records
 	// every job still open in this instance's name as lost.
-	return errors.Join(s.closeAudit(), s.closeLayers(), s.tools.Close(), s.instance.Close())
+	return errors.Join(s.closeAudit(), s.sessions.close(), s.tools.Close(), s.instance.Close())
 }
 
 // closePatience is how long Close waits for clients to receive the results of their jobs after the jobs themselves
@@ -185,18 +182,4 @@ func (s *Supervisor) waitForClients() {
 	case <-time.After(closePatience):
 		s.config.Log.Warn("clients did not close their connections in time")
 	}
-}
-
-// begin registers a piece of work that Close waits for. It returns false if the supervisor is already ending. The
-// work ends with s.work.Done.
-func (s *Supervisor) begin() bool { return s.beginIn(&s.work) }
-
-func (s *Supervisor) beginIn(group *sync.WaitGroup) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		return false
-	}
-	group.Add(1)
-	return true
 }

@@ -1,0 +1,87 @@
+package isolate
+
+import (
+	"context"
+	"os"
+
+	"corral/isolate/admit"
+	"corral/isolate/wire"
+	"corral/job"
+)
+
+// authorizeInSession decides about a job in a session, and returns its jail. The caller must call the returned leave.
+// That the client may use the repository was decided when the session was opened.
+func (s *Supervisor) authorizeInSession(r *run, q *admit.Request, limits job.Limits) (*jail, func(), error) {
+	ss, leave, err := s.sessions.enter(r.peer, q)
+	if err != nil {
+		return nil, nil, err
+	}
+	limits, err = ss.admit(q, limits)
+	if err == nil {
+		s.jobs.setRepo(r, ss.jail.repo.Path)
+		r.limits, r.protect = limits, s.served.Protection(ss.jail.repo, q)
+		err = s.decide(r, q, ss.jail.repo, ss.profile)
+	}
+	if err != nil {
+		leave()
+		return nil, nil, err
+	}
+	return ss.jail, leave, nil
+}
+
+// authorize decides about a job without a session, and returns its jail. The caller must call the returned leave.
+func (s *Supervisor) authorize(r *run, q *admit.Request, limits job.Limits) (*jail, func(), error) {
+	if err := admit.CheckSessionless(q, s.programs.Starlark != nil); err != nil {
+		return nil, nil, err
+	}
+	repo, err := s.served.Serves(r.peer, q.Repo, q.RepoDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	if q.Flags&wire.FlagNoRepo == 0 {
+		repo.Common = s.served.Common(r.peer, q.Common, q.CommonDir, repo)
+	}
+	limits, profile, err := s.served.Clamp(repo, q, limits)
+	if err != nil {
+		repo.Close()
+		return nil, nil, err
+	}
+	profile = admit.ProfileOf(q, profile)
+	s.jobs.setRepo(r, repo.Path)
+	r.limits, r.protect = limits, s.served.Protection(repo, q)
+	if err := s.decide(r, q, repo, profile); err != nil {
+		repo.Close()
+		return nil, nil, err
+	}
+	j, err := s.cells.enter(r.peer, repo, profile)
+	if err != nil {
+		return nil, nil, err
+	}
+	return j, j.leave, nil
+}
+
+// execute runs the job within the operator's limits. A front-end cannot get around these, whatever its own policy is.
+func (s *Supervisor) execute(ctx context.Context, r *run, q *admit.Request, terminal func(*os.File)) (wire.Result, error) {
+	limits, err := s.served.Check(r.peer, q)
+	if err != nil {
+		return wire.Result{}, err
+	}
+	if err := admit.CheckProfile(q.Profile); err != nil {
+		return wire.Result{}, err
+	}
+	authorize := s.authorize
+	if q.Session != "" {
+		authorize = s.authorizeInSession
+	}
+	j, leave, err := authorize(r, q, limits)
+	if err != nil {
+		return wire.Result{}, err
+	}
+	defer leave()
+	sl, err := j.takeSlot(q.Tool != string(job.ToolNone))
+	if err != nil {
+		return wire.Result{}, err
+	}
+	defer sl.release() // the teardown takes the kernel time, and the job does not wait for it
+	return s.runIn(ctx, sl, r, q, terminal)
+}

@@ -1,0 +1,259 @@
+package isolate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"sync"
+	"time"
+
+	"corral/isolate/admit"
+	"corral/isolate/host"
+	"corral/isolate/layer"
+	"corral/isolate/wire"
+	"corral/job"
+)
+
+// managerConfig is the configuration of the sessions of a supervisor.
+type managerConfig struct {
+	Context  context.Context // ends with the supervisor
+	Work     *host.Work      // what the supervisor waits for when it ends
+	Dir      string          // the instance's directory
+	StateDir string          // directory of kept layers and images
+	Layers   Layers          // defaults and maximums
+	Jails    *jails
+	Served   *admit.Served
+	Userns   *host.UsernsMaker
+	Subuids  *host.Subordinates
+	Log      *slog.Logger
+}
+
+// A manager has the sessions of a supervisor's clients: open ones, and layers that outlived theirs.
+type manager struct {
+	managerConfig
+	layers   *layer.Store
+	kept     *keptStore
+	images   *images
+	openings openings
+	expiring sync.WaitGroup // the goroutine that expires kept layers
+	stop     context.CancelFunc
+
+	mu  sync.Mutex
+	all map[string]*session // guarded by mu: open ones, by id
+}
+
+// newManager opens the stores of layers and of images, and starts the expiry of kept layers. The caller must call close.
+func newManager(c managerConfig) (*manager, error) {
+	m := &manager{managerConfig: c, all: map[string]*session{}}
+	for _, dir := range []string{"layers", "images"} {
+		if err := host.MakeDir(filepath.Join(m.Dir, dir)); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	dir := filepath.Join(m.StateDir, "layers")
+	if m.layers, err = layer.Open(dir); err != nil {
+		return nil, err
+	}
+	m.kept = &keptStore{dir: dir, store: m.layers, retention: m.Layers.Keep, log: m.Log}
+	path := filepath.Join(m.StateDir, "images")
+	store, err := layer.Open(path, m.layers)
+	if err != nil {
+		return nil, errors.Join(err, m.layers.Close())
+	}
+	m.images = &images{store: store, dir: filepath.Join(m.Dir, "images"), path: path, open: map[string]*image{}}
+	for _, store := range []*layer.Store{m.layers, store} {
+		if n, err := store.Sweep(); n > 0 || err != nil { // if it fails there is only less room
+			m.Log.Warn("detached loop devices that a killed supervisor left", "detached", n, "error", err)
+		}
+	}
+	ctx, stop := context.WithCancel(m.Context)
+	m.stop = stop
+	if m.Layers.Keep > 0 {
+		m.expiring.Go(func() { m.kept.expire(ctx, expireInterval) })
+	}
+	return m, nil
+}
+
+// close closes the stores. No session is open any more.
+func (m *manager) close() error {
+	m.stop()
+	m.expiring.Wait()
+	return errors.Join(m.images.store.Close(), m.layers.Close())
+}
+
+// sessionOf returns a session that peer may use: an open one, or a new one that resumes a kept layer. The caller must
+// call leave.
+func (m *manager) sessionOf(peer host.Peer, id string) (*session, error) {
+	m.mu.Lock()
+	ss := m.all[id]
+	m.mu.Unlock()
+	if ss == nil {
+		return m.resume(peer, id)
+	}
+	if !ss.of(peer) || ss.jail.awaitBuilt() != nil || !ss.use() {
+		return nil, noSession(id)
+	}
+	return ss, nil
+}
+
+// sessionsOf lists the sessions of a client's user, or all for root: open ones and kept layers.
+func (m *manager) sessionsOf(peer host.Peer) []job.Session {
+	m.mu.Lock()
+	var open []*session
+	busy := map[string]bool{}
+	for _, ss := range m.all {
+		busy[ss.id], busy[ss.from] = true, true // a session that is being ended may have its name on the layer already
+		if ss.of(peer) && isClosed(ss.jail.built) && ss.jail.failure == nil {
+			open = append(open, ss)
+		}
+	}
+	m.mu.Unlock()
+	var list []job.Session
+	for _, ss := range open {
+		list = append(list, ss.info())
+	}
+	for _, k := range m.kept.list(peer) {
+		if !busy[k.ID] {
+			list = append(list, k.info())
+		}
+	}
+	sort.Slice(list, func(i, k int) bool { return list[i].Opened.Before(list[k].Opened) })
+	return list
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// closeSession ends a session of peer's, or removes a kept layer of peer's.
+func (m *manager) closeSession(peer host.Peer, id string, keep bool) (bool, error) {
+	m.mu.Lock()
+	ss := m.all[id]
+	m.mu.Unlock()
+	if ss == nil && !keep {
+		return false, m.removeKept(peer, id)
+	}
+	if ss == nil || !ss.of(peer) || ss.jail.awaitBuilt() != nil {
+		return false, noSession(id)
+	}
+	return ss.end(keep)
+}
+
+// roomToKeep refuses another overlay session to a user with the maximum of kept layers.
+func (m *manager) roomToKeep(peer host.Peer) error {
+	n := 0
+	for _, k := range m.kept.list(host.Peer{}) {
+		if m.Subuids.PayerOf(k.UID) == peer.Payer() {
+			n++
+		}
+	}
+	if n < job.MaxKeptLayers {
+		return nil
+	}
+	return &job.Refusal{
+		Step: "session", Message: fmt.Sprintf("%d layers with your changes are kept, which is the maximum", n),
+		Hint: "apply or discard some: corral session list, corral changes",
+	}
+}
+
+// resume opens a session on a kept layer, if its repository is still served to the client. The caller must call
+// leave.
+func (m *manager) resume(peer host.Peer, id string) (*session, error) {
+	k, err := m.kept.load(id)
+	if errors.Is(err, os.ErrNotExist) || err == nil && !k.visibleTo(peer) {
+		return nil, noSession(id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r, err := m.Served.ServesAgain(peer, k.Repo, host.Inode{Dev: k.Dev, Ino: k.Ino}, k.ReadOnly)
+	if err != nil {
+		return nil, err
+	}
+	ss := &session{
+		m: m, id: id, from: id, peer: host.Peer{UID: k.UID, Holder: m.Subuids.Holder(k.UID), Embedded: peer.Embedded}, opened: k.Opened, used: time.Now(),
+		workspace: job.Overlay, profile: k.Profile, idle: resumedIdle, keep: true,
+		spec: wire.Open{Flags: wire.FlagOverlay | wire.OpenLasting, Disk: k.Disk, Inodes: k.Inodes, Name: k.Name, Repo: k.Repo, Profile: k.Profile},
+	}
+	if ss, err = m.start(ss, r); err != nil {
+		return nil, err
+	}
+	if !ss.of(peer) || !ss.use() {
+		return nil, noSession(id)
+	}
+	return ss, nil
+}
+
+// diskKept returns the disk space of the kept layers charged to a user, without those that are open.
+func (m *manager) diskKept(payer uint32) int64 {
+	list := slices.DeleteFunc(m.kept.list(host.Peer{}), func(k *keptLayer) bool { return m.Subuids.PayerOf(k.UID) != payer })
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var sum int64
+	for _, k := range list {
+		if m.all[k.ID] == nil {
+			sum += k.used
+		}
+	}
+	return sum
+}
+
+// serveKept serves the repository of the kept layer that root named on the command line, if it exists and was left by
+// an embedded front-end.
+func (m *manager) serveKept(id string) error {
+	if id == "" {
+		return nil
+	}
+	k, err := m.kept.load(id)
+	if errors.Is(err, os.ErrNotExist) || err == nil && !k.visibleTo(host.Peer{Embedded: true}) {
+		return nil // a client that requests it receives the reason
+	}
+	if err != nil {
+		return err
+	}
+	m.Served.Add(k.Repo, host.Inode{Dev: k.Dev, Ino: k.Ino})
+	return nil
+}
+
+// removeKept removes a kept layer on behalf of a client.
+func (m *manager) removeKept(peer host.Peer, id string) error {
+	k, err := m.kept.load(id)
+	if errors.Is(err, os.ErrNotExist) || err == nil && !m.mayUse(peer, k) {
+		return noSession(id)
+	}
+	if err != nil {
+		return err
+	}
+	return m.kept.drop(id)
+}
+
+// mayUse reports whether a client may resume or remove the kept layer. Any sudo user can be behind an embedded
+// front-end: it may only if root started its supervisor for the repository.
+func (m *manager) mayUse(peer host.Peer, k *keptLayer) bool {
+	return k.visibleTo(peer) && (!peer.Embedded || m.Served.ServesTo(peer, k.Repo))
+}
+
+// resumedIdle is how long a kept layer stays mounted without requests.
+const resumedIdle = 10 * time.Second
+
+// removeImage removes an image on behalf of a client.
+func (m *manager) removeImage(peer host.Peer, name string) error {
+	if !peer.MayManage() {
+		return onlyRoot("remove a root file system")
+	}
+	if job.CheckImageName(name) != nil || !m.images.has(name) {
+		return noImage(name)
+	}
+	return m.images.remove(name)
+}

@@ -1,0 +1,116 @@
+package isolate
+
+import (
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"corral/isolate/admit"
+	"corral/isolate/host"
+	"corral/isolate/wire"
+	"corral/job"
+)
+
+// startTurn lets a job start, unless what is applied could then differ from what was reviewed: changes are not
+// applied while another job may write to the layer, and no such job starts while they are being applied. The caller
+// must call done when the job has ended.
+func (ss *session) startTurn(q *admit.Request) (done func(), err error) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	tool, readOnly := job.Tool(q.Tool) == job.ToolChanges, q.Flags&wire.FlagReadOnly != 0
+	busy := &job.Refusal{Step: "changes", Errno: int(unix.EBUSY)}
+	switch {
+	case tool && readOnly:
+		return func() {}, nil
+	case ss.applying:
+		busy.Message, busy.Hint = "the changes of the session are being applied", "try again when that is done"
+		return nil, busy
+	case !tool:
+		ss.writers++
+		return func() {
+			ss.mu.Lock()
+			defer ss.mu.Unlock()
+			ss.writers--
+		}, nil
+	case ss.writers > 0:
+		busy.Message = fmt.Sprintf("%d jobs in the session may still change what would be applied", ss.writers)
+		busy.Hint = "wait for them to end, or end them (corral ps); then review the changes again"
+		return nil, busy
+	}
+	ss.applying = true
+	return func() {
+		ss.mu.Lock()
+		defer ss.mu.Unlock()
+		ss.applying = false
+	}, nil
+}
+
+// checkRequest refuses a job that requests another workspace, profile or tool than the session has.
+func (ss *session) checkRequest(q *admit.Request) error {
+	tool, overlay, readOnly := job.Tool(q.Tool), q.Flags&wire.FlagOverlay != 0, q.Flags&wire.FlagReadOnly != 0
+	switch {
+	case q.Profile != "" && q.Profile != ss.profile:
+		return &job.Refusal{Step: "profile", Message: fmt.Sprintf("the session has profile %q, not %q", ss.profile, q.Profile)}
+	case q.Repo != "" && q.Repo != ss.jail.repo.Path:
+		return sessionRefusal("the session's repository is %q, not %q", ss.jail.repo.Path, q.Repo)
+	case q.Flags&wire.FlagNoRepo != 0:
+		return &job.Refusal{Step: "workspace", Message: "the jobs of a session see its repository: workspace none cannot be used in a session"}
+	case strings.HasPrefix(q.Dir, "/") && !ss.root():
+		return &job.Refusal{Step: "cwd", Message: "the working directory must be a path relative to the repository"}
+	case tool == job.ToolUnpack != ss.imports() || tool == job.ToolChanges && (ss.workspace != job.Overlay || overlay):
+		return sessionRefusal("tool %.40q cannot be used in this session", q.Tool)
+	case tool == job.ToolChanges || tool == job.ToolUnpack:
+		return nil
+	case tool != job.ToolNone:
+		return sessionRefusal("unknown tool %.40q", q.Tool)
+	case readOnly:
+		return nil
+	case overlay != (ss.workspace == job.Overlay) || ss.workspace == job.ReadOnly:
+		return &job.Refusal{Step: "workspace", Message: fmt.Sprintf("the session's workspace is %v", ss.workspace)}
+	}
+	return nil
+}
+
+// enter lets a job of peer's into the session that it requests. The caller must call leave when the job has ended.
+func (m *manager) enter(peer host.Peer, q *admit.Request) (ss *session, leave func(), err error) {
+	ss, err = m.sessionOf(peer, q.Session)
+	if err != nil {
+		return nil, nil, err
+	}
+	done, err := ss.startTurn(q)
+	if err == nil && job.Tool(q.Tool) == job.ToolNone {
+		if err = ss.jail.repo.CheckUnmoved(); err != nil {
+			done()
+		}
+	}
+	if err != nil {
+		ss.leave()
+		return nil, nil, err
+	}
+	return ss, func() {
+		done()
+		ss.leave()
+	}, nil
+}
+
+// admit checks a request against the session and the operator's configuration, and returns the job's limits.
+func (ss *session) admit(q *admit.Request, limits job.Limits) (job.Limits, error) {
+	if ss.workspace == job.ReadOnly && q.Writes() {
+		q.Narrow() // otherwise checkRequest refuses it
+	}
+	if err := ss.checkRequest(q); err != nil {
+		return limits, err
+	}
+	if ss.imports() {
+		return limits, nil
+	}
+	clamped, profile, err := ss.m.Served.Clamp(ss.jail.repo, q, limits)
+	switch {
+	case err != nil:
+		return limits, err
+	case profile != "" && profile != ss.profile:
+		return limits, &job.Refusal{Step: "profile", Message: fmt.Sprintf("jobs in %q must use profile %q, but the session has %q", ss.jail.repo.Path, profile, ss.profile)}
+	}
+	return clamped, nil
+}
