@@ -148,7 +148,7 @@ func TestSlotReleasedLate(t *testing.T) {
 	}
 	spec := f.spec("python3", "-c", `import os, socket
 s = socket.socket(socket.AF_UNIX)
-s.connect("socket")
+s.server.connect("socket")
 _, fds, _, _ = socket.recv_fds(s, 1, 1)
 s.recv(1)
 os.read(fds[0], 1)`)

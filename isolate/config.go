@@ -73,9 +73,6 @@ func (c *Config) complete() error {
 	if real, err := filepath.EvalSymlinks(filepath.Dir(c.StateDir)); err == nil {
 		c.StateDir = filepath.Join(real, filepath.Base(c.StateDir))
 	}
-	if c.patience == 0 {
-		c.patience = sendPatience
-	}
 	if c.subuid == "" {
 		c.subuid = "/etc/subuid"
 	}

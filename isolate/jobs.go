@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/wire"
 )
@@ -29,10 +30,10 @@ func (t *jobTable) register(r *run) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.live) >= t.maxAll {
-		return tooMany(len(t.live), "of this supervisor")
+		return admit.TooMany(len(t.live), "of this supervisor")
 	}
 	if n := t.perUser[r.peer.Payer()]; r.peer.UID != 0 && n >= t.maxPerUser {
-		return tooMany(n, "per user")
+		return admit.TooMany(n, "per user")
 	}
 	r.started = time.Now()
 	t.live[r.id] = r

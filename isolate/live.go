@@ -12,6 +12,7 @@ import (
 
 // A run is a job that was accepted and has not ended.
 type run struct {
+	s          *Supervisor
 	id         string
 	peer       host.Peer
 	repo       string    // guarded by jobTable.mu while the run is registered; set before the job starts
@@ -33,7 +34,7 @@ type run struct {
 // newRun returns a run with a new id for a job of peer. It can be signaled from now on.
 func (s *Supervisor) newRun(peer host.Peer) *run {
 	return &run{
-		id: s.instance.Unique("job-"), peer: peer,
+		s: s, id: s.instance.Unique("job-"), peer: peer,
 		signals: make(chan wire.Signal, 8), done: make(chan struct{}), endHandled: make(chan struct{}),
 	}
 }
@@ -64,9 +65,9 @@ func (r *run) requestEnd(o wire.Outcome) {
 	close(r.endHandled)
 }
 
-// signal queues a signal for the job. If the queue is full the signal is dropped, as the kernel drops a pending
+// Signal queues a signal for the job. If the queue is full the signal is dropped, as the kernel drops a pending
 // signal of the same kind.
-func (r *run) signal(s wire.Signal) {
+func (r *run) Signal(s wire.Signal) {
 	if s.Number == 0 {
 		go r.requestEnd(wire.Killed) // without cgroup.kill ending takes time, and the client has other requests
 		return

@@ -11,9 +11,9 @@ import (
 )
 
 func (c *client) hello(tag uint32) error {
-	w := wire.Welcome{Instance: c.s.InstanceName()}
+	w := wire.Welcome{Instance: c.s.Jobs.InstanceName()}
 	if c.peer.Embedded {
-		id := c.s.NobodyID()
+		id := c.s.Jobs.NobodyID()
 		w.FrontUID, w.FrontGID = id, id
 	}
 	return c.conn.Send(w.Append(tag))
@@ -21,7 +21,7 @@ func (c *client) hello(tag uint32) error {
 
 // list replies with the running jobs: the client's own, or all if the client is root.
 func (c *client) list(tag uint32) error {
-	for _, e := range c.s.jobs.entries(c.peer) {
+	for _, e := range c.s.Jobs.Entries(c.peer) {
 		if err := c.conn.Send(e.Append(tag)); err != nil {
 			return err
 		}
@@ -30,7 +30,7 @@ func (c *client) list(tag uint32) error {
 }
 
 func (c *client) facts(tag uint32) error {
-	for _, f := range c.s.facts() {
+	for _, f := range c.s.Jobs.Facts() {
 		if err := c.conn.Send(f.Append(tag)); err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func (c *client) denied(ctx context.Context, tag uint32, body []byte) error {
 	}
 	c.work.Go(func() {
 		defer func() { <-c.denials }()
-		c.answer(answerOf(c.s.denied(c.peer, m.Claim)).Append(tag))
+		c.answer(answerOf(c.s.Jobs.Denied(c.peer, m.Claim)).Append(tag))
 	})
 	return nil
 }
@@ -109,7 +109,7 @@ func (c *client) stateFor(uid uint32) (*os.File, error) {
 	if c.peer.Embedded {
 		c.frontUID = uid
 	}
-	return c.s.state.UserDir(uid)
+	return c.s.State.UserDir(uid)
 }
 
 // unchangedUID is the user id that chown(2) interprets as "leave unchanged".

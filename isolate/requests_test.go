@@ -228,7 +228,7 @@ func TestTooManyJobs(t *testing.T) {
 	}
 	f.sh("true")
 
-	c := &client{s: f.s, runs: map[uint32]*run{}}
+	c := &client{s: f.s.server, runs: map[uint32]Run{}}
 	for tag := range uint32(maxClientRuns) {
 		if _, err := c.begin(tag); err != nil {
 			t.Fatal(err)

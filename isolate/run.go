@@ -10,9 +10,10 @@ import (
 	"corral/isolate/wire"
 )
 
-// serveJob runs one job to its end and returns its result, with which no process of the job is left. If the job has a
-// terminal, serveJob calls terminal with its master.
-func (s *Supervisor) serveJob(ctx context.Context, r *run, q *admit.Request, terminal func(*os.File)) wire.Result {
+// Serve runs the job to its end and returns its result, with which no process of the job is left. If the job has a
+// terminal, Serve calls terminal with its master.
+func (r *run) Serve(ctx context.Context, q *admit.Request, terminal func(*os.File)) wire.Result {
+	s := r.s
 	if !s.work.Begin() {
 		q.Close(s.probes, r.peer.Payer())
 		return admit.RefusedResult(host.ErrEnding)
@@ -27,10 +28,10 @@ func (s *Supervisor) serveJob(ctx context.Context, r *run, q *admit.Request, ter
 	return result
 }
 
-// logResult writes the end of a job to the diagnostic log. It is called after the client has the result, which so
+// Log writes the end of a job to the diagnostic log. It is called after the client has the result, which so
 // does not wait for it.
-func (s *Supervisor) logResult(r *run, result *wire.Result) {
-	s.config.Log.LogAttrs(s.ctx, slog.LevelInfo, "job ended", slog.String("job", r.id), slog.Uint64("uid", uint64(r.peer.UID)),
+func (r *run) Log(result *wire.Result) {
+	r.s.config.Log.LogAttrs(r.s.ctx, slog.LevelInfo, "job ended", slog.String("job", r.id), slog.Uint64("uid", uint64(r.peer.UID)),
 		slog.String("repo", r.repo), slog.Uint64("outcome", uint64(result.Outcome)), slog.Uint64("status", uint64(result.WaitStatus)),
 		slog.String("step", result.Step), slog.Int64("wall_ms", result.Wall/1e6))
 }

@@ -201,7 +201,7 @@ s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.bind("s"); s.listen(
 print("ready", flush=True); c, _ = s.accept(); socket.send_fds(c, [b"x"], [fd]); sys.stdin.read()`))
 	f.run(f.spec("true")) // its scan empties the queue of the open event
 	d := f.run(f.spec("python3", "-c", python+`
-s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect("s"); _, fds, _, _ = socket.recv_fds(s, 1, 1); mmap.mmap(fds[0], 1)[0] = 67`))
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.server.connect("s"); _, fds, _, _ = socket.recv_fds(s, 1, 1); mmap.mmap(fds[0], 1)[0] = 67`))
 	if !slices.Equal(d.Sensitive, []string{".npmrc"}) {
 		t.Errorf("with another's descriptor: %+v, %s", d.Result, d.err)
 	}
@@ -225,7 +225,7 @@ func TestMappedStoresDetected(t *testing.T) {
 		flag = "m = mmap.mmap(fd, 0); m[72] |= 0x80\n" // of the first entry
 		gone = "a, b = socket.socketpair(); socket.send_fds(a, [b'x'], [fd, a.fileno(), b.fileno()])\n"
 		give = "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.bind('s'); s.listen()\nprint('ready', flush=True); c, _ = s.accept(); socket.send_fds(c, [b'x'], [fd]); sys.stdin.read()\n"
-		take = "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect('s'); _, (fd,), _, _ = socket.recv_fds(s, 1, 1)\n"
+		take = "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.server.connect('s'); _, (fd,), _, _ = socket.recv_fds(s, 1, 1)\n"
 		open = "fd = os.open('.git/index', os.O_RDWR)\n"
 	)
 	index := []string{".git/index"}

@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -20,11 +19,74 @@ import (
 	"corral/isolate/probe"
 	"corral/isolate/wire"
 	"corral/job"
-	"corral/seccomp"
 )
 
+// serverConfig is the configuration of a server.
+type serverConfig struct {
+	Context    context.Context // ends with the supervisor
+	Jobs       Jobs
+	Sessions   *manager
+	Probes     *probe.Prober
+	Subuids    *host.Subordinates
+	State      *host.State
+	MaxPerUser int           // maximum of connections per user other than root
+	Patience   time.Duration // how long a client may leave a message unread; 0 is sendPatience
+	Log        *slog.Logger
+}
+
+// Jobs is what a server needs of the supervisor that runs its clients' jobs.
+type Jobs interface {
+	// NewRun returns a run for a job of peer, which has an id and can be signaled.
+	NewRun(peer host.Peer) Run
+	// Entries lists the running jobs that peer may see.
+	Entries(peer host.Peer) []wire.Entry
+	// Facts returns what the supervisor knows about the host without running anything.
+	Facts() []wire.Fact
+	// Denied records a request that a front-end denied. The error is for the client.
+	Denied(peer host.Peer, c job.Claim) error
+	// InstanceName returns the supervisor's name, and NobodyID the user that front-ends of plain root become.
+	InstanceName() string
+	NobodyID() uint32
+}
+
+// A Run is a job that a client requested.
+type Run interface {
+	// Serve runs the job to its end and returns its result. It owns q. If the job has a terminal, it calls terminal with
+	// the terminal's master.
+	Serve(ctx context.Context, q *admit.Request, terminal func(*os.File)) wire.Result
+	// Signal queues a signal for the job.
+	Signal(s wire.Signal)
+	// Log writes the job's end to the diagnostic log.
+	Log(r *wire.Result)
+}
+
+// A server serves the clients of a supervisor.
+type server struct {
+	serverConfig
+	clients host.Work // connections
+
+	mu      sync.Mutex
+	all     int            // guarded by mu: connections
+	perUser map[uint32]int // guarded by mu: connections per user
+	hostile map[uint32]int // guarded by mu: messages per user that count toward maxHostile
+}
+
+// newServer returns a server. The caller must call end and wait.
+func newServer(c serverConfig) *server {
+	if c.Patience == 0 {
+		c.Patience = sendPatience
+	}
+	return &server{serverConfig: c, perUser: map[uint32]int{}, hostile: map[uint32]int{}}
+}
+
+// end makes the server refuse further connections. Those that exist end with the context.
+func (s *server) end() { s.clients.End() }
+
+// wait waits until all connections are closed.
+func (s *server) wait() { s.clients.Wait() }
+
 // Serve accepts connections until the listener is closed. Clients are identified by SO_PEERCRED.
-func (s *Supervisor) Serve(l *net.UnixListener) error {
+func (s *server) Serve(l *net.UnixListener) error {
 	var lastLogged time.Time
 	unlogged := 0
 	for {
@@ -33,10 +95,10 @@ func (s *Supervisor) Serve(l *net.UnixListener) error {
 			return nil
 		}
 		if transient(err) {
-			s.config.Log.Warn("connection not accepted", "error", err)
+			s.Log.Warn("connection not accepted", "error", err)
 			select {
 			case <-time.After(acceptPause):
-			case <-s.ctx.Done():
+			case <-s.Context.Done():
 			}
 			continue
 		}
@@ -45,7 +107,7 @@ func (s *Supervisor) Serve(l *net.UnixListener) error {
 		}
 		if err := s.accept(u); err != nil {
 			if unlogged++; time.Since(lastLogged) > time.Second { // a refused client can reconnect at once, so the messages are limited
-				s.config.Log.Warn("client not served", "error", err, "times", unlogged)
+				s.Log.Warn("client not served", "error", err, "times", unlogged)
 				lastLogged, unlogged = time.Now(), 0
 			}
 		}
@@ -66,7 +128,7 @@ func transient(err error) bool {
 }
 
 // accept serves a new connection in a goroutine of its own.
-func (s *Supervisor) accept(u *net.UnixConn) error {
+func (s *server) accept(u *net.UnixConn) error {
 	file, err := u.File()
 	u.Close()
 	if err != nil {
@@ -86,9 +148,9 @@ func (s *Supervisor) accept(u *net.UnixConn) error {
 		conn.Close()
 		return err
 	}
-	peer := host.Peer{UID: cred.Uid, Holder: s.subuids.Holder(cred.Uid), Account: &directory.Account{UID: cred.Uid, GID: cred.Gid, Groups: groups}}
+	peer := host.Peer{UID: cred.Uid, Holder: s.Subuids.Holder(cred.Uid), Account: &directory.Account{UID: cred.Uid, GID: cred.Gid, Groups: groups}}
 	if !s.connect(peer.Payer(), 1) {
-		s.probes.HangUp(peer.Payer(), conn)
+		s.Probes.HangUp(peer.Payer(), conn)
 		return fmt.Errorf("user %d has too many connections, or has sent descriptors that cannot be closed", peer.Payer())
 	}
 	go func() {
@@ -110,7 +172,7 @@ const maxHostile = 8
 // receive receives a message with descriptors through a helper process. If no helper is available for the user, or a
 // descriptor is of a kind that cannot be closed safely, the request is refused and the connection ends.
 func (c *client) receive(socket int, head []byte) ([]byte, []*os.File, error) {
-	message, files, err := c.s.probes.Receive(c.peer.Payer(), socket)
+	message, files, err := c.s.Probes.Receive(c.peer.Payer(), socket)
 	if errors.As(err, new(*job.Refusal)) {
 		if h, _, failed := wire.ReadHeader(head); failed == nil {
 			c.refuse(h.Tag, err)
@@ -120,42 +182,42 @@ func (c *client) receive(socket int, head []byte) ([]byte, []*os.File, error) {
 }
 
 // noteHostile counts a message for maxHostile.
-func (s *Supervisor) noteHostile(uid uint32) {
+func (s *server) noteHostile(uid uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hostile[uid]++
 }
 
 // connect changes the user's number of connections. It returns false if there would be too many.
-func (s *Supervisor) connect(uid uint32, change int) bool {
+func (s *server) connect(uid uint32, change int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if change > 0 && uid != 0 && (s.connections[uid] >= s.config.MaxPerUser || s.connected >= maxConnections || s.hostile[uid] >= maxHostile) {
+	if change > 0 && uid != 0 && (s.perUser[uid] >= s.MaxPerUser || s.all >= maxConnections || s.hostile[uid] >= maxHostile) {
 		return false
 	}
-	s.connected += change
-	if s.connections[uid] += change; s.connections[uid] == 0 {
-		delete(s.connections, uid)
+	s.all += change
+	if s.perUser[uid] += change; s.perUser[uid] == 0 {
+		delete(s.perUser, uid)
 	}
 	return true
 }
 
 // ServeConn serves one client until the client closes conn; its jobs end with it. It returns when all of them are
 // gone.
-func (s *Supervisor) ServeConn(conn *wire.Conn, peer host.Peer) { s.serveConn(conn, peer) }
+func (s *server) ServeConn(conn *wire.Conn, peer host.Peer) { s.serveConn(conn, peer) }
 
 // serveConn is ServeConn. closed is closed when all discarded descriptors of the client have been closed.
-func (s *Supervisor) serveConn(conn *wire.Conn, peer host.Peer) (closed <-chan struct{}) {
+func (s *server) serveConn(conn *wire.Conn, peer host.Peer) (closed <-chan struct{}) {
 	done := make(chan struct{})
 	if !s.clients.Begin() {
-		s.probes.HangUp(peer.Payer(), conn)
+		s.Probes.HangUp(peer.Payer(), conn)
 		close(done)
 		return done
 	}
 	defer s.clients.Done()
-	ctx, cancel := context.WithCancel(s.ctx)
-	conn.Patience = s.config.patience
-	c := &client{s: s, conn: conn, peer: peer, runs: map[uint32]*run{}, denials: make(chan struct{}, maxClientDenials), opening: make(chan struct{}, maxClientSessions), unwanted: make(chan []*os.File)}
+	ctx, cancel := context.WithCancel(s.Context)
+	conn.Patience = s.Patience
+	c := &client{s: s, conn: conn, peer: peer, runs: map[uint32]Run{}, denials: make(chan struct{}, maxClientDenials), opening: make(chan struct{}, maxClientSessions), unwanted: make(chan []*os.File)}
 	if !peer.Embedded { // an embedded client can harm only its own supervisor
 		conn.Guard = c.receive
 	}
@@ -165,7 +227,7 @@ func (s *Supervisor) serveConn(conn *wire.Conn, peer host.Peer) (closed <-chan s
 	}()
 	defer close(c.unwanted)
 	// When the supervisor ends, it reads no more requests, but running jobs still get their results.
-	stop := context.AfterFunc(s.ctx, func() { conn.CloseRead() })
+	stop := context.AfterFunc(s.Context, func() { conn.CloseRead() })
 	err := c.serve(ctx)
 	stop()
 	cancel()
@@ -177,16 +239,16 @@ func (s *Supervisor) serveConn(conn *wire.Conn, peer host.Peer) (closed <-chan s
 	}
 	c.work.Wait() // requests in progress are still answered
 	c.endSessions()
-	s.probes.HangUp(peer.Payer(), conn)
+	s.Probes.HangUp(peer.Payer(), conn)
 	if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
-		s.config.Log.Warn("client dropped", "uid", peer.UID, "error", err)
+		s.Log.Warn("client dropped", "uid", peer.UID, "error", err)
 	}
 	return done
 }
 
 // A client is one connection.
 type client struct {
-	s    *Supervisor
+	s    *server
 	conn *wire.Conn
 	peer host.Peer
 	work sync.WaitGroup
@@ -198,8 +260,8 @@ type client struct {
 	unwanted chan []*os.File // descriptors to be closed
 
 	mu       sync.Mutex
-	runs     map[uint32]*run // guarded by mu: by tag
-	sessions []*session      // guarded by mu: those that end with the connection
+	runs     map[uint32]Run // guarded by mu: by tag
+	sessions []*session     // guarded by mu: those that end with the connection
 }
 
 // sendPatience is how long a client may leave a message unread before the connection ends.
@@ -210,7 +272,7 @@ const sendPatience = 20 * time.Second
 // the connection counts until it has finished.
 func (c *client) discard() {
 	for files := range c.unwanted {
-		c.s.probes.Discard(c.peer.Payer(), files...)
+		c.s.Probes.Discard(c.peer.Payer(), files...)
 	}
 }
 
@@ -310,29 +372,29 @@ func (c *client) run(ctx context.Context, tag uint32, body []byte, files []*os.F
 	go func() {
 		defer c.work.Done()
 		growStack()
-		result := c.s.serveJob(ctx, r, q, func(master *os.File) {
+		result := r.Serve(ctx, q, func(master *os.File) {
 			c.answer(wire.Empty(wire.OpTerminal, tag), master)
 			master.Close()
 		})
 		c.forget(tag)
 		c.answer(result.Append(tag))
-		c.s.logResult(r, &result)
+		r.Log(&result)
 	}()
 	return nil
 }
 
 // begin creates the run of a tag, so that a following signal on the connection finds it. A tag in use is a protocol
 // violation; too many runs are refused.
-func (c *client) begin(tag uint32) (*run, error) {
+func (c *client) begin(tag uint32) (Run, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.runs[tag] != nil {
 		return nil, fmt.Errorf("tag %d in use: %w", tag, wire.ErrMalformed)
 	}
 	if len(c.runs) >= maxClientRuns {
-		return nil, tooMany(maxClientRuns, "per connection")
+		return nil, admit.TooMany(maxClientRuns, "per connection")
 	}
-	r := c.s.newRun(c.peer)
+	r := c.s.Jobs.NewRun(c.peer)
 	c.runs[tag] = r
 	return r, nil
 }
@@ -352,24 +414,7 @@ func (c *client) signal(tag uint32, body []byte) error {
 	r := c.runs[tag]
 	c.mu.Unlock()
 	if r != nil { // otherwise the job has ended in the meantime
-		r.signal(signal)
+		r.Signal(signal)
 	}
 	return nil
-}
-
-func tooMany(n int, scope string) error {
-	return &job.Refusal{
-		Step: "request", Message: fmt.Sprintf("%d jobs are running, which is the maximum %s", n, scope),
-		Hint: "try again when a job has ended",
-	}
-}
-
-// facts returns what the supervisor knows about the host without running anything.
-func (s *Supervisor) facts() []wire.Fact {
-	list := []wire.Fact{{Name: "cgroup layout", Present: true, Detail: s.instance.Tree.Layout()}}
-	for _, f := range s.instance.Tree.Features() {
-		list = append(list, wire.Fact{Name: f.Name, Present: f.Present, Detail: f.Without})
-	}
-	list = append(list, wire.Fact{Name: "open files", Present: true, Detail: strconv.FormatInt(s.config.openFiles(), 10)})
-	return append(list, wire.Fact{Name: "profiles", Present: true, Detail: strings.Join(seccomp.Profiles(), " ")})
 }

@@ -18,7 +18,7 @@ const maxClientSessions = 64
 func (c *client) startBackground(work func()) error {
 	select {
 	case c.opening <- struct{}{}:
-	case <-c.s.ctx.Done():
+	case <-c.s.Context.Done():
 		return io.EOF
 	}
 	c.work.Go(func() {
@@ -46,7 +46,7 @@ func (c *client) open(tag uint32, body []byte, files []*os.File) error {
 	}
 	if m.Flags&wire.OpenCheck != 0 {
 		return c.startBackground(func() {
-			err := c.s.sessions.checkAdmitted(c.peer, m, dir, common)
+			err := c.s.Sessions.checkAdmitted(c.peer, m, dir, common)
 			if len(files) > 0 {
 				c.unwanted <- files
 			}
@@ -58,7 +58,7 @@ func (c *client) open(tag uint32, body []byte, files []*os.File) error {
 		})
 	}
 	return c.startBackground(func() {
-		ss, err := c.s.sessions.openAdmitted(c.peer, m, dir, common)
+		ss, err := c.s.Sessions.openAdmitted(c.peer, m, dir, common)
 		if len(files) > 0 {
 			c.unwanted <- files
 		}
@@ -89,7 +89,7 @@ func (c *client) closeSession(tag uint32, body []byte) error {
 		return err
 	}
 	return c.startBackground(func() {
-		kept, err := c.s.sessions.closeSession(c.peer, m.ID, m.Keep)
+		kept, err := c.s.Sessions.closeSession(c.peer, m.ID, m.Keep)
 		c.forgetEnded()
 		if err != nil {
 			c.refuse(tag, err)
@@ -118,7 +118,7 @@ func (c *client) endSessions() {
 }
 
 func (c *client) listSessions(tag uint32) error {
-	for _, s := range c.s.sessions.sessionsOf(c.peer) {
+	for _, s := range c.s.Sessions.sessionsOf(c.peer) {
 		if err := c.conn.Send(wire.AppendSession(&s, tag)); err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ func (c *client) listSessions(tag uint32) error {
 }
 
 func (c *client) listImages(tag uint32) error {
-	list, err := c.s.sessions.images.list()
+	list, err := c.s.Sessions.images.list()
 	if err != nil {
 		c.refuse(tag, err)
 		return nil
@@ -145,7 +145,7 @@ func (c *client) removeImage(tag uint32, body []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := c.s.sessions.removeImage(c.peer, m.Name); err != nil {
+	if err := c.s.Sessions.removeImage(c.peer, m.Name); err != nil {
 		c.refuse(tag, err)
 		return nil
 	}

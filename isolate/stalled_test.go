@@ -169,11 +169,11 @@ func TestForeignDescriptor(t *testing.T) {
 	if err := next(t, served); err != nil {
 		t.Error(err)
 	}
-	f.s.mu.Lock()
-	if n := f.s.hostile[owner]; n != 1 {
+	f.s.server.mu.Lock()
+	if n := f.s.server.hostile[owner]; n != 1 {
 		t.Errorf("%d hostile messages are counted, want 1", n)
 	}
-	f.s.mu.Unlock()
+	f.s.server.mu.Unlock()
 	if f.sh("echo works") != "works" {
 		t.Error("a job of the same user does not work")
 	}
@@ -208,7 +208,7 @@ func TestDetached(t *testing.T) {
 			if i%3 == 2 { // as one that is refused, and has not been read
 				s.probes.HangUp(owner, conn)
 			} else {
-				<-s.serveConn(conn, host.Peer{UID: owner})
+				<-s.server.serveConn(conn, host.Peer{UID: owner})
 			}
 			served <- outcome{}
 		}()
@@ -250,7 +250,7 @@ func TestDetachedAborted(t *testing.T) {
 		t.Fatal(err)
 	}
 	files.SendDetached(t, client, []byte("no message"))
-	<-s.serveConn(conn, host.Peer{UID: 100005, Holder: owner}) // a subordinate id of the user who has mounted it
+	<-s.server.serveConn(conn, host.Peer{UID: 100005, Holder: owner}) // a subordinate id of the user who has mounted it
 	client.Close()
 	eventually(t, func() string {
 		if n := openDescriptors(t); n > before+4 { // idle helpers are kept
@@ -262,7 +262,7 @@ func TestDetachedAborted(t *testing.T) {
 
 // TestHostileUserRefused: after too many messages with foreign descriptors, connections of their user are refused.
 func TestHostileUserRefused(t *testing.T) {
-	s := &Supervisor{config: Config{MaxPerUser: 9}, connections: map[uint32]int{}, hostile: map[uint32]int{}}
+	s := newServer(serverConfig{MaxPerUser: 9})
 	for range maxHostile {
 		if !s.connect(owner, 1) {
 			t.Fatal("refused too early")
@@ -275,7 +275,7 @@ func TestHostileUserRefused(t *testing.T) {
 	if !s.connect(owner+1, 1) {
 		t.Error("another user is refused")
 	}
-	s.connected = maxConnections
+	s.all = maxConnections
 	if s.connect(owner+1, 1) {
 		t.Error("more connections than the maximum")
 	}

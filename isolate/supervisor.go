@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,6 +14,7 @@ import (
 	"corral/isolate/host"
 	"corral/isolate/meter"
 	"corral/isolate/probe"
+	"corral/isolate/wire"
 	"corral/store/audit"
 )
 
@@ -31,19 +32,15 @@ type Supervisor struct {
 	state    *host.State
 	jobs     *jobTable
 	sessions *manager
+	server   *server
 
 	denials denialLimiter
 	subuids *host.Subordinates
 	locks   meter.LockWatch
 
-	mu          sync.Mutex
-	connections map[uint32]int     // guarded by mu: connections per user
-	connected   int                // guarded by mu: all connections
-	hostile     map[uint32]int     // guarded by mu: messages per user that count toward maxHostile
-	work        host.Work          // jobs, and everything else that has state on the host
-	clients     host.Work          // connections
-	ctx         context.Context    // canceled when the supervisor ends
-	stop        context.CancelFunc // cancels ctx
+	work host.Work          // jobs, and everything else that has state on the host
+	ctx  context.Context    // canceled when the supervisor ends
+	stop context.CancelFunc // cancels ctx
 }
 
 // New creates the instance's directories and cgroups, clears what killed supervisors left, compiles the system call
@@ -65,7 +62,7 @@ func New(c Config) (*Supervisor, error) {
 		return nil, fmt.Errorf("setrlimit: %w", err)
 	}
 	unix.Umask(0o077)
-	s := &Supervisor{config: c, connections: map[uint32]int{}, hostile: map[uint32]int{}}
+	s := &Supervisor{config: c}
 	s.subuids = host.NewSubordinates(s.config.subuid, s.config.Log)
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	var u host.Cleanup
@@ -132,6 +129,10 @@ func New(c Config) (*Supervisor, error) {
 	if err := s.openAudit(); err != nil {
 		return nil, err
 	}
+	s.server = newServer(serverConfig{
+		Context: s.ctx, Jobs: backend{s}, Sessions: s.sessions, Probes: s.probes, Subuids: s.subuids, State: s.state,
+		MaxPerUser: c.MaxPerUser, Patience: c.patience, Log: c.Log,
+	})
 	s.served.LogRejected()
 	u.Cancel()
 	s.cells.rootAhead()
@@ -148,7 +149,7 @@ func (s *Supervisor) NobodyID() uint32 { return s.instance.NobodyID() }
 // receive the result "lost" for their jobs.
 func (s *Supervisor) Close() error {
 	s.work.End()
-	s.clients.End()
+	s.server.end()
 	s.cells.end()
 	s.stop()
 	s.sessions.endSessions()
@@ -174,7 +175,7 @@ const closePatience = 2 * time.Second
 func (s *Supervisor) waitForClients() {
 	done := make(chan struct{})
 	go func() {
-		s.clients.Wait()
+		s.server.wait()
 		close(done)
 	}()
 	select {
@@ -183,3 +184,10 @@ func (s *Supervisor) waitForClients() {
 		s.config.Log.Warn("clients did not close their connections in time")
 	}
 }
+
+// Serve accepts connections until the listener is closed. Clients are identified by SO_PEERCRED.
+func (s *Supervisor) Serve(l *net.UnixListener) error { return s.server.Serve(l) }
+
+// ServeConn serves one client until the client closes conn; its jobs end with it. It returns when all of them are
+// gone.
+func (s *Supervisor) ServeConn(conn *wire.Conn, peer host.Peer) { s.server.ServeConn(conn, peer) }

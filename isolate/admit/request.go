@@ -145,3 +145,11 @@ func requestedLimits(q *Request) job.Limits {
 		Disk: q.Disk, Inodes: q.Inodes, FileSize: q.FileSize, OpenFiles: q.OpenFiles,
 	}
 }
+
+// TooMany refuses a job because n are running, which is the maximum of scope.
+func TooMany(n int, scope string) error {
+	return &job.Refusal{
+		Step: "request", Message: fmt.Sprintf("%d jobs are running, which is the maximum %s", n, scope),
+		Hint: "try again when a job has ended",
+	}
+}

@@ -1,0 +1,39 @@
+package isolate
+
+import (
+	"strconv"
+	"strings"
+
+	"corral/isolate/host"
+	"corral/isolate/wire"
+	"corral/job"
+	"corral/seccomp"
+)
+
+// A backend is the supervisor for its server.
+type backend struct{ s *Supervisor }
+
+// NewRun returns a run for a job of peer.
+func (b backend) NewRun(peer host.Peer) Run { return b.s.newRun(peer) }
+
+// Entries lists the running jobs that peer may see.
+func (b backend) Entries(peer host.Peer) []wire.Entry { return b.s.jobs.entries(peer) }
+
+// Denied records a request that a front-end denied.
+func (b backend) Denied(peer host.Peer, c job.Claim) error { return b.s.denied(peer, c) }
+
+// InstanceName returns the supervisor's instance name.
+func (b backend) InstanceName() string { return b.s.InstanceName() }
+
+// NobodyID returns a host user id that no job ever has.
+func (b backend) NobodyID() uint32 { return b.s.NobodyID() }
+
+// Facts returns what the supervisor knows about the host without running anything.
+func (b backend) Facts() []wire.Fact {
+	list := []wire.Fact{{Name: "cgroup layout", Present: true, Detail: b.s.instance.Tree.Layout()}}
+	for _, f := range b.s.instance.Tree.Features() {
+		list = append(list, wire.Fact{Name: f.Name, Present: f.Present, Detail: f.Without})
+	}
+	list = append(list, wire.Fact{Name: "open files", Present: true, Detail: strconv.FormatInt(b.s.config.openFiles(), 10)})
+	return append(list, wire.Fact{Name: "profiles", Present: true, Detail: strings.Join(seccomp.Profiles(), " ")})
+}
