@@ -192,11 +192,7 @@ func TestChangesKeptWhenJailDies(t *testing.T) {
 	f := newFront(t)
 	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
 	f.must(ss, "echo mine >file")
-	f.s.sessions.mu.Lock()
-	j := f.s.sessions.all[ss.ID].jail
-	f.s.sessions.mu.Unlock()
-	j.init.Close() // process 1 exits, as after SIGKILL
-	<-j.gone
+	f.killJail(ss) // process 1 exits, as after SIGKILL
 	if d := f.run(f.changes(ss)); d.ExitCode != 0 || !strings.Contains(d.out, "file") {
 		t.Errorf("%+v %s%s", d.Result, d.out, d.err)
 	}

@@ -39,35 +39,10 @@ func TestTerminalLimit(t *testing.T) {
 	}
 }
 
-// TestIDMapsBounded: a jail keeps only a few id maps of returned users.
-func TestIDMapsBounded(t *testing.T) {
-	j := &jail{idmaps: map[uint32]*os.File{}}
-	for n := range uint32(3 * maxIDMaps) {
-		f, err := os.Open(os.DevNull)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		j.idmaps[n] = f
-	}
-	all := len(j.idmaps)
-	for n := range uint32(all) {
-		m := j.idmaps[n]
-		j.returnUser(n)
-		if _, err := m.Stat(); (err != nil) != (j.idmaps[n] == nil) {
-			t.Errorf("map %d: %v", n, err)
-		}
-	}
-	if len(j.idmaps) != maxIDMaps || len(j.freeUsers) != all {
-		t.Errorf("%d maps, %d free users", len(j.idmaps), len(j.freeUsers))
-	}
-	j.closeIDMaps()
-}
-
 // TestReclaimsCache: cached files of ended jobs are reclaimed when their jail is idle, so that the kernel frees the
 // jobs' cgroups.
 func TestReclaimsCache(t *testing.T) {
-	f := newFront(t, func(c *Config) { c.reclaim = time.Millisecond })
+	f := newFront(t, func(c *Config) { c.reclaim, c.dying = time.Millisecond, 1 })
 	const size = 64 << 20
 	f.sh("head -c 67108864 /dev/zero >file; sync file; cat file >/dev/null")
 	usage := func() int64 {
@@ -94,13 +69,6 @@ func TestReclaimsCache(t *testing.T) {
 		}
 		return ""
 	})
-	f.s.cells.mu.Lock()
-	for _, j := range f.s.cells.all {
-		j.mu.Lock()
-		j.dyingGroups = maxDying
-		j.mu.Unlock()
-	}
-	f.s.cells.mu.Unlock()
 	f.sh("true")
 	eventually(t, func() string {
 		if n := usage(); n > size/2 {
@@ -112,13 +80,9 @@ func TestReclaimsCache(t *testing.T) {
 
 // free returns the number of users that no slot has, in all jails.
 func (s *Supervisor) free() int {
-	s.cells.mu.Lock()
-	defer s.cells.mu.Unlock()
 	n := 0
-	for _, j := range s.cells.all {
-		j.mu.Lock()
-		n += len(j.freeUsers)
-		j.mu.Unlock()
+	for _, j := range s.cells.inspect().Jails {
+		n += j.FreeUsers
 	}
 	return n
 }
@@ -148,7 +112,7 @@ func TestSlotReleasedLate(t *testing.T) {
 	}
 	spec := f.spec("python3", "-c", `import os, socket
 s = socket.socket(socket.AF_UNIX)
-s.server.connect("socket")
+s.connect("socket")
 _, fds, _, _ = socket.recv_fds(s, 1, 1)
 s.recv(1)
 os.read(fds[0], 1)`)

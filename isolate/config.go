@@ -46,6 +46,7 @@ type Config struct {
 	patience time.Duration // replaces sendPatience in tests
 	probing  time.Duration // replaces probe.DefaultPatience in tests
 	ending   time.Duration // replaces host.SlotPatience for the end of a slot's processes in tests
+	dying    int           // replaces maxDying in tests
 	reclaim  time.Duration // replaces reclaimRest in tests
 	trim     time.Duration // replaces trimInterval in tests
 	only     func() bool   // replaces host.OnlyInstance in tests

@@ -51,9 +51,7 @@ func (f *front) count() count {
 func (f *front) withoutMaps() count {
 	c := f.count()
 	for _, j := range f.s.standing() {
-		j.mu.Lock()
-		c["descriptors"] -= len(j.idmaps)
-		j.mu.Unlock()
+		c["descriptors"] -= j.IDMaps
 	}
 	return c
 }
@@ -87,7 +85,7 @@ func resident(t *testing.T) int {
 
 // TestNoGrowth: many jobs, including jobs that fail to start, leave no resources behind.
 func TestNoGrowth(t *testing.T) {
-	f := newFront(t, func(c *Config) { c.Slots = minSlots }) // with more, the number of waiting slots would change with demand
+	f := newFront(t, func(c *Config) { c.Slots = 2 }) // with more, the number of waiting slots would change with demand
 	good := f.spec("/bin/true")
 	missing := f.spec("/no/such/program")
 	closed := f.spec("/bin/true")
@@ -118,7 +116,7 @@ func TestNoGrowth(t *testing.T) {
 
 // TestManyAtOnce: concurrent jobs of one jail have different users and leave nothing behind.
 func TestManyAtOnce(t *testing.T) {
-	f := newFront(t, func(c *Config) { c.Slots = minSlots })
+	f := newFront(t, func(c *Config) { c.Slots = 2 })
 	f.sh("true")
 	before := f.withoutMaps()
 	var mu sync.Mutex

@@ -212,7 +212,7 @@ func (j *jail) leave() {
 	case j.users > 0:
 	case !j.dropped:
 		j.idleTimer = time.AfterFunc(j.s.Idle, func() { j.dropUnused() })
-		if j.dyingGroups >= maxDying {
+		if j.dyingGroups >= j.s.Dying {
 			j.reclaimTimer = time.AfterFunc(j.s.Reclaim, j.reclaim)
 		}
 	case j.init != nil:

@@ -33,6 +33,7 @@ type cellConfig struct {
 	Idle     time.Duration // how long an unused jail is kept
 	Ending   time.Duration // timeout for the exit of a slot's processes; 0 is host.SlotPatience
 	Reclaim  time.Duration // how long a jail has been unused when its cached files are reclaimed; 0 is reclaimRest
+	Dying    int           // number of removed memory cgroups above which cached files are reclaimed; 0 is maxDying
 	Trim     time.Duration // how long a slot waits unneeded before it can be given up; 0 is trimInterval
 	Only     func() bool   // reports whether no other supervisor runs on this machine; nil is host.OnlyInstance
 	Skip     uint64        // bit set of confinement steps to leave out, for tests that show what a step prevents
@@ -63,6 +64,9 @@ func newJails(c cellConfig) (*jails, error) {
 	}
 	if c.Reclaim == 0 {
 		c.Reclaim = reclaimRest
+	}
+	if c.Dying == 0 {
+		c.Dying = maxDying
 	}
 	if c.Trim == 0 {
 		c.Trim = trimInterval

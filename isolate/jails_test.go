@@ -16,15 +16,7 @@ import (
 )
 
 // standing returns the supervisor's jails.
-func (s *Supervisor) standing() []*jail {
-	s.cells.mu.Lock()
-	defer s.cells.mu.Unlock()
-	var list []*jail
-	for _, j := range s.cells.all {
-		list = append(list, j)
-	}
-	return list
-}
+func (s *Supervisor) standing() []jailState { return s.cells.inspect().Jails }
 
 // TestJailShared: jobs of one repository and profile share a jail, others do not.
 func TestJailShared(t *testing.T) {
@@ -72,11 +64,11 @@ func TestIdleJailDropped(t *testing.T) {
 		return strings.Join(blocks(f.s.InstanceName()), ", ")
 	})
 	eventually(t, func() string {
-		if dir := f.s.instance.Dir + "/jails/" + j.name; exists(dir) {
+		if dir := f.s.instance.Dir + "/jails/" + j.Name; exists(dir) {
 			return dir
 		}
 		for _, trace := range traces(f.s.InstanceName()) {
-			if exists(trace + "/" + j.name) {
+			if exists(trace + "/" + j.Name) {
 				return trace
 			}
 		}
@@ -87,22 +79,12 @@ func TestIdleJailDropped(t *testing.T) {
 	}
 }
 
-// initPID returns the host pid of the jail's process 1.
-func (j *jail) initPID(t *testing.T) int {
-	t.Helper()
-	state, err := j.container.State()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return state.InitProcessPid
-}
-
 // TestInitKilled: when a jail's process 1 is killed, its jobs are lost, and the next job gets a new jail.
 func TestInitKilled(t *testing.T) {
 	f := newFront(t)
 	for range 3 {
 		l := f.waiting()
-		if err := unix.Kill(f.s.standing()[0].initPID(t), unix.SIGKILL); err != nil {
+		if err := unix.Kill(f.s.standing()[0].InitPID, unix.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 		if d, err := l.end(); err != nil || d.Status != job.Lost {

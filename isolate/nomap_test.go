@@ -19,16 +19,16 @@ func TestOperatorMountChanges(t *testing.T) {
 	}
 	defer unix.Unmount(f.repo, unix.MNT_DETACH) //nolint:errcheck // private to this test's mount namespace
 	f.sh("touch before")
-	holds(t, f.pool(), minSlots)
+	f.full(2)
 	if err := unix.Mount("", f.repo, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
 	}
-	for range minSlots + 1 {
+	for range 3 {
 		if got := f.sh("touch after 2>/dev/null || echo refused"); got != "refused" {
 			t.Errorf("a job wrote to a read-only repository: %q", got)
 		}
 	}
-	full(t, f.pool())
+	f.full(2)
 	if err := unix.Unmount(f.repo, unix.MNT_DETACH); err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ for n in range(1, users + 1):
     if os.fork() == 0:
         os.setresuid(n, n, n)
         try:
-            s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.server.connect(path); s.send(hello)
+            s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect(path); s.send(hello)
             got = s.recv(65536)
         except (ConnectionError, BrokenPipeError): got = b""
         except OSError as e: print(e, file=sys.stderr); os._exit(1)

@@ -1,28 +1,20 @@
 package isolate
 
 import (
-	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
+	"sync/atomic"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/host"
-	"corral/isolate/scan"
 	"corral/job"
 )
 
 // requests returns the number of requests that the only jail's scanner has received.
 func (f *front) requests() uint64 {
 	f.t.Helper()
-	s := f.s.standing()[0].scanner
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sent
+	return f.s.standing()[0].ScannerRequests
 }
 
 // silent runs a job that changes nothing, and reports whether it caused no request to the scanner.
@@ -61,24 +53,20 @@ func alone(c *Config) { c.only = func() bool { return true } }
 
 // TestOnlyInstance: a supervisor that is not the only one makes a request to the scanner after each job.
 func TestOnlyInstance(t *testing.T) {
-	f := newFront(t)
+	var only atomic.Bool
+	f := newFront(t, func(c *Config) { c.only = only.Load })
 	supervise(t)
 	if host.OnlyInstance() {
 		t.Error("onlyInstance is true with two supervisors")
 	}
 	f.sh("true")
-	asked := func() uint64 {
-		s := f.s.standing()[0].scanner
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.sent
-	}
+	asked := f.requests
 	before := asked()
 	f.sh("true")
 	if n := asked(); n != before+1 {
 		t.Errorf("%d requests after one job", n-before)
 	}
-	f.s.cells.Only = func() bool { return true }
+	only.Store(true)
 	eventually(t, func() string {
 		before = asked()
 		if f.sh("true"); asked() != before {
@@ -201,7 +189,7 @@ s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.bind("s"); s.listen(
 print("ready", flush=True); c, _ = s.accept(); socket.send_fds(c, [b"x"], [fd]); sys.stdin.read()`))
 	f.run(f.spec("true")) // its scan empties the queue of the open event
 	d := f.run(f.spec("python3", "-c", python+`
-s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.server.connect("s"); _, fds, _, _ = socket.recv_fds(s, 1, 1); mmap.mmap(fds[0], 1)[0] = 67`))
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect("s"); _, fds, _, _ = socket.recv_fds(s, 1, 1); mmap.mmap(fds[0], 1)[0] = 67`))
 	if !slices.Equal(d.Sensitive, []string{".npmrc"}) {
 		t.Errorf("with another's descriptor: %+v, %s", d.Result, d.err)
 	}
@@ -225,7 +213,7 @@ func TestMappedStoresDetected(t *testing.T) {
 		flag = "m = mmap.mmap(fd, 0); m[72] |= 0x80\n" // of the first entry
 		gone = "a, b = socket.socketpair(); socket.send_fds(a, [b'x'], [fd, a.fileno(), b.fileno()])\n"
 		give = "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.bind('s'); s.listen()\nprint('ready', flush=True); c, _ = s.accept(); socket.send_fds(c, [b'x'], [fd]); sys.stdin.read()\n"
-		take = "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.server.connect('s'); _, (fd,), _, _ = socket.recv_fds(s, 1, 1)\n"
+		take = "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect('s'); _, (fd,), _, _ = socket.recv_fds(s, 1, 1)\n"
 		open = "fd = os.open('.git/index', os.O_RDWR)\n"
 	)
 	index := []string{".git/index"}
@@ -257,70 +245,4 @@ func (f *front) launch(spec job.Spec) *live {
 	}
 	l.until("ready")
 	return l
-}
-
-// TestTakeEvents: only an inotify instance is accepted.
-func TestTakeEvents(t *testing.T) {
-	open := func(fd int, err error) *os.File {
-		if err != nil {
-			t.Fatal(err)
-		}
-		return os.NewFile(uintptr(fd), "test")
-	}
-	inotify := func() *os.File { return open(unix.InotifyInit1(unix.IN_CLOEXEC)) }
-	for _, tt := range []struct {
-		name  string
-		files []*os.File
-		ok    bool
-	}{
-		{"nothing", nil, true},
-		{"inotify", []*os.File{inotify()}, true},
-		{"two", []*os.File{inotify(), inotify()}, false},
-		{"eventfd", []*os.File{open(unix.Eventfd(0, unix.EFD_CLOEXEC))}, false},
-		{"fanotify's kin by name", []*os.File{open(unix.MemfdCreate("anon_inode:inotify", unix.MFD_CLOEXEC))}, false},
-		{"device", []*os.File{open(unix.Open("/dev/zero", unix.O_RDONLY|unix.O_CLOEXEC, 0))}, false},
-	} {
-		got, err := takeEvents(tt.files)
-		if (err == nil) != tt.ok || (got != nil) != (tt.ok && tt.files != nil) {
-			t.Errorf("%s: %v, %v", tt.name, got, err)
-		}
-		if got != nil && host.SomethingToRead(got) {
-			t.Errorf("%s: there is something to read", tt.name)
-		}
-		for _, f := range tt.files {
-			if closed := f.Close() != nil; closed == tt.ok {
-				t.Errorf("%s: closed %v", tt.name, closed)
-			}
-		}
-		if got != nil && !host.SomethingToRead(got) {
-			t.Errorf("%s: not readable after it was closed", tt.name)
-		}
-	}
-}
-
-// TestMergeAnswers: if two answers do not fit together, the first paths of both are kept, and the others counted.
-func TestMergeAnswers(t *testing.T) {
-	list := func(first, of string) string {
-		all := first + "\x00"
-		for n := 0; len(all) < scan.MaxPaths-16; n++ {
-			all += fmt.Sprint(of, "/", n, "\x00")
-		}
-		return all
-	}
-	a, b := scan.Answer{Paths: list(".git/config", "a"), More: 3}, scan.Answer{Paths: list("z/.git/hooks/update", "b"), More: 4}
-	paths := strings.Count(a.Paths, "\x00") + strings.Count(b.Paths, "\x00")
-	sum := mergeAnswers(&a, &b)
-	got := strings.Split(strings.TrimSuffix(sum.Paths, "\x00"), "\x00")
-	if !slices.Contains(got, ".git/config") || !slices.Contains(got, "z/.git/hooks/update") || len(sum.Paths) > scan.MaxPaths {
-		t.Errorf("%d bytes, %.100q", len(sum.Paths), got)
-	}
-	if len(got)+int(sum.More) != paths+7 {
-		t.Errorf("%d paths and %d more of %d", len(got), sum.More, paths+7)
-	}
-	if again := mergeAnswers(&a, &scan.Answer{Paths: a.Paths}); again.Paths != a.Paths || again.More != 3 {
-		t.Error("the same paths are named or counted twice")
-	}
-	if got := sorted("b\x00a/b\x00a\x00"); got != "a\x00a/b\x00b\x00" {
-		t.Errorf("%q", got)
-	}
 }

@@ -120,12 +120,7 @@ func TestScannerKilled(t *testing.T) {
 	f := newFront(t)
 	l := f.waiting()
 	j := f.s.standing()[0]
-	<-j.built // it is built, for a job runs in it
-	pid, err := host.PidOf(j.scanner.slot.pidfd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+	if err := unix.Kill(j.ScannerPID, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	for _, unknown := range []bool{true, false} {

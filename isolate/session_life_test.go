@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/admit"
 	"corral/isolate/host"
@@ -103,10 +105,9 @@ func TestSessionScannerDies(t *testing.T) {
 	mkdir(t, filepath.Join(f.repo, ".git", "hooks"), owner)
 	ss := f.session(job.SessionSpec{Root: true})
 	f.must(ss, "true")
-	f.s.sessions.mu.Lock()
-	j := f.s.sessions.all[ss.ID].jail
-	f.s.sessions.mu.Unlock()
-	j.scanner.socket.Close()
+	if err := unix.Kill(f.jailOf(ss).ScannerPID, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 {
 		f.must(ss, ": >.git/hooks/one")
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"corral/internal/test/sandboxtest"
 	"corral/isolate/host"
 	"corral/isolate/wire"
@@ -157,7 +159,8 @@ test -e /usr/bin/yes || printf 'gone '; test -d /srv/x; test ! -e /dev/shm/f; ta
 // the rest.
 func TestRootSessionHides(t *testing.T) {
 	f := newFront(t)
-	list, err := f.s.cells.hidden.Find("/usr")
+	var hidden host.HiddenPaths
+	list, err := hidden.Find("/usr")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -407,11 +410,7 @@ func TestSessionJailDies(t *testing.T) {
 	die := func(spec job.SessionSpec) job.Spec {
 		ss := f.session(spec)
 		f.must(ss, ": >x")
-		f.s.sessions.mu.Lock()
-		j := f.s.sessions.all[ss.ID].jail
-		f.s.sessions.mu.Unlock()
-		j.init.Close()
-		<-j.gone
+		f.killJail(ss)
 		eventually(t, func() string {
 			for _, l := range layers(t) {
 				if !slices.Contains(before, l) {
@@ -449,4 +448,36 @@ func layers(t testing.TB) []string {
 		}
 	}
 	return list
+}
+
+// jailOf returns the state of a session's jail.
+func (f *front) jailOf(ss job.Session) jailState {
+	f.t.Helper()
+	for _, j := range f.s.standing() {
+		if j.Session == ss.ID {
+			return j
+		}
+	}
+	f.t.Fatalf("session %s has no jail", ss.ID)
+	return jailState{}
+}
+
+// killJail kills process 1 of a session's jail, and waits until nothing of the jail is left.
+func (f *front) killJail(ss job.Session) {
+	f.t.Helper()
+	if err := unix.Kill(f.jailOf(ss).InitPID, unix.SIGKILL); err != nil {
+		f.t.Fatal(err)
+	}
+	eventually(f.t, func() string {
+		list, err := f.c.ListSessions(f.t.Context())
+		if err != nil {
+			return err.Error()
+		}
+		for _, open := range list {
+			if open.ID == ss.ID && !open.Kept {
+				return "the session has not ended"
+			}
+		}
+		return ""
+	})
 }

@@ -1,0 +1,125 @@
+package isolate
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"corral/internal/test/isolatetest"
+	"corral/internal/test/sandboxtest"
+	"corral/isolate/admit"
+	"corral/isolate/host"
+	"corral/isolate/probe"
+	"corral/job"
+	"corral/seccomp"
+)
+
+// testJails are jails without a supervisor.
+type testJails struct {
+	*jails
+	served *admit.Served
+}
+
+var instanceNumber atomic.Int64
+
+// newTestJails returns jails that change configured. They are closed with the test.
+func newTestJails(t testing.TB, change func(*cellConfig)) testJails {
+	t.Helper()
+	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Cgroups, sandboxtest.UserNamespaces)
+	c := cellConfig{
+		Defaults: job.Defaults(), MaxJails: 9, Slots: 16, MaxSlots: 512, Idle: time.Hour,
+		Log: slog.New(slog.NewTextHandler(logWriter(func(b []byte) { t.Errorf("log: %s", b) }), &slog.HandlerOptions{Level: slog.LevelError})),
+	}
+	ctx, end := context.WithCancel(context.Background())
+	c.Context = ctx
+	var u host.Cleanup
+	t.Cleanup(u.Run)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	u.Push(end)
+	var err error
+	c.Programs, err = host.LoadPrograms(filepath.Dir(sandboxtest.Bin(t, "corral-init")))
+	must(err)
+	u.Push(c.Programs.Close)
+	c.Userns = host.NewUsernsMaker(c.Programs.Stub)
+	u.Push(c.Userns.Close)
+	c.Instance, err = host.OpenInstance(fmt.Sprintf("cell-%d-%d", os.Getpid(), instanceNumber.Add(1)), host.DefaultUIDBase, host.DefaultUIDSize)
+	must(err)
+	u.Push(func() {
+		if err := c.Instance.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c.Probes, err = probe.New(ctx, probe.Config{
+		Program: c.Programs.Stub, User: c.Instance.NobodyID() + 1, Payer: func(uid uint32) uint32 { return uid }, Log: c.Log,
+	})
+	must(err)
+	u.Push(func() {
+		end()
+		c.Probes.Close()
+	})
+	c.Tools, err = host.HoldToolchains(c.Instance.Dir, nil, nil, nil, c.Log)
+	must(err)
+	c.Served, err = admit.New(admit.Config{Own: true, Log: c.Log}, c.Probes)
+	must(err)
+	if change != nil {
+		change(&c)
+	}
+	s, err := newJails(c)
+	must(err)
+	u.Push(func() {
+		s.end()
+		end()
+		s.drop()
+		s.close()
+	})
+	return testJails{s, c.Served}
+}
+
+type logWriter func([]byte)
+
+func (w logWriter) Write(b []byte) (int, error) {
+	w(b)
+	return len(b), nil
+}
+
+// enterNew returns the jail of a new repository, in use until the end of the test.
+func (s testJails) enterNew(t testing.TB) *jail {
+	t.Helper()
+	peer, path := host.Peer{UID: isolatetest.Owner}, isolatetest.NewRepo(t)
+	r, err := s.served.Serves(peer, path, isolatetest.Opened(t, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := s.enter(peer, r, seccomp.Profiles()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(j.leave)
+	return j
+}
+
+// burst takes n slots at once, as jobs do, and releases them.
+func (j *jail) burst(t testing.TB, n int) {
+	t.Helper()
+	var taken []*slot
+	for range n {
+		sl, err := j.takeSlot(false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken = append(taken, sl)
+	}
+	for _, sl := range taken {
+		sl.release()
+	}
+}

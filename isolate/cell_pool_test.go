@@ -1,0 +1,166 @@
+package isolate
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"corral/isolate/host"
+)
+
+// TestPoolFollowsDemand: as many slots wait as jobs came at once, up to the maximum; slots that are not needed are
+// given up.
+func TestPoolFollowsDemand(t *testing.T) {
+	s := newTestJails(t, func(c *cellConfig) { c.Slots, c.Trim = 6, time.Hour }) // the test trims the pool
+	j := s.enterNew(t)
+	j.burst(t, 1) // the second slot is made when a job has ended
+	p := j.pool
+	holds(t, p, minSlots)
+	j.burst(t, 5)
+	holds(t, p, 5)
+	j.burst(t, 9)
+	holds(t, p, 6)
+	if n := s.slots.Load(); n != 6 {
+		t.Errorf("the supervisor counts %d slots", n)
+	}
+	p.trim() // all were needed
+	holds(t, p, 6)
+	j.burst(t, 5)
+	holds(t, p, 6)
+	for _, want := range []int{5, 2, 2} { // one of six was not needed, then half of five, and never fewer than the minimum
+		p.trim()
+		holds(t, p, want)
+	}
+	if n := s.slots.Load(); n != minSlots {
+		t.Errorf("the supervisor counts %d slots", n)
+	}
+	j.drop()
+	eventually(t, func() string {
+		if n := s.slots.Load(); n != 0 {
+			return fmt.Sprintf("%d slots without a jail", n)
+		}
+		return ""
+	})
+}
+
+// TestNoSlots: without waiting slots every job makes its own.
+func TestNoSlots(t *testing.T) {
+	for _, change := range []func(*cellConfig){
+		func(c *cellConfig) { c.Slots = -1 },
+		func(c *cellConfig) { c.MaxSlots = -1 },
+	} {
+		j := newTestJails(t, change).enterNew(t)
+		for range 3 {
+			j.burst(t, 1)
+		}
+		j.burst(t, 3)
+		holds(t, j.pool, 0)
+	}
+}
+
+// TestPoolEviction: the pool that was unused for the longest time gives up slots to one that needs them.
+func TestPoolEviction(t *testing.T) {
+	s := newTestJails(t, func(c *cellConfig) { c.MaxSlots, c.Trim = 5, time.Hour })
+	j := s.enterNew(t)
+	j.burst(t, 4)
+	holds(t, j.pool, 4)
+	other := s.enterNew(t)
+	other.burst(t, 3)
+	holds(t, other.pool, 3)
+	holds(t, j.pool, 2)
+	j.burst(t, 4)
+	holds(t, j.pool, 4)
+	holds(t, other.pool, 1)
+}
+
+// TestReserveSlot: the maximum of waiting slots holds however many pools fill concurrently.
+func TestReserveSlot(t *testing.T) {
+	s := &jails{cellConfig: cellConfig{MaxSlots: 5}}
+	var reserved atomic.Int64
+	var work sync.WaitGroup
+	for range 50 {
+		work.Go(func() {
+			if s.reserveSlot(&pool{}) {
+				reserved.Add(1)
+			}
+		})
+	}
+	work.Wait()
+	if n := reserved.Load(); n != 5 || s.slots.Load() != 5 {
+		t.Errorf("%d of 5 were reserved, %d are counted", n, s.slots.Load())
+	}
+}
+
+// TestDeadSlot: a slot whose stub was killed while it waited is not given to a job.
+func TestDeadSlot(t *testing.T) {
+	j := newTestJails(t, nil).enterNew(t)
+	j.burst(t, 1)
+	p := j.pool
+	holds(t, p, minSlots)
+	p.mu.Lock()
+	for _, sl := range p.ready {
+		pid, err := host.PidOf(sl.pidfd)
+		if err != nil || unix.Kill(pid, unix.SIGKILL) != nil {
+			t.Errorf("stub %d: %v", pid, err)
+		}
+		if err := sl.wait(host.SlotPatience); err != nil {
+			t.Error(err)
+		}
+	}
+	p.mu.Unlock()
+	sl, err := j.takeSlot(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !sl.usable() {
+		t.Error("the slot's stub has exited")
+	}
+	sl.release()
+	holds(t, p, minSlots)
+}
+
+// TestUsedSlotsTornDownAfterRetire: when no more slots can be made, used ones are still torn down.
+func TestUsedSlotsTornDownAfterRetire(t *testing.T) {
+	j := newTestJails(t, nil).enterNew(t)
+	j.burst(t, 1)
+	p := j.pool
+	holds(t, p, minSlots)
+	var taken []*slot
+	for range minSlots {
+		taken = append(taken, p.take())
+	}
+	j.retire()
+	for _, sl := range taken {
+		p.release(sl)
+	}
+	eventually(t, func() string {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(p.used) > 0 || p.reconciling {
+			return fmt.Sprintf("%d used slots, at it: %v", len(p.used), p.reconciling)
+		}
+		return ""
+	})
+}
+
+// waiting returns the numbers of waiting, wanted and used slots.
+func (p *pool) waiting() (ready, want, used int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.ready), p.want, len(p.used)
+}
+
+// holds waits until n slots are wanted and wait in the pool and no used slots are left.
+func holds(t testing.TB, p *pool, n int) {
+	t.Helper()
+	eventually(t, func() string {
+		if ready, want, used := p.waiting(); ready != n || want != n || used != 0 {
+			return fmt.Sprintf("%d slots wait of %d, %d are used; want %d", ready, want, used, n)
+		}
+		return ""
+	})
+}
