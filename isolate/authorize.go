@@ -18,9 +18,9 @@ func (s *Supervisor) authorizeInSession(r *run, q *admit.Request, limits job.Lim
 	}
 	limits, err = ss.admit(q, limits)
 	if err == nil {
-		s.jobs.setRepo(r, ss.jail.repo.Path)
-		r.limits, r.protect = limits, s.served.Protection(ss.jail.repo, q)
-		err = s.decide(r, q, ss.jail.repo, ss.profile)
+		s.jobs.setRepo(r, ss.jail.Repo().Path)
+		r.limits, r.protect = limits, s.served.Protection(ss.jail.Repo(), q)
+		err = s.decide(r, q, ss.jail.Repo(), ss.profile)
 	}
 	if err != nil {
 		leave()

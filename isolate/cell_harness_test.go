@@ -123,3 +123,12 @@ func (j *jail) burst(t testing.TB, n int) {
 		sl.release()
 	}
 }
+
+// TestMain: the test binary is also libcontainer's init.
+func testMain(m *testing.M) {
+	sandboxtest.ServeFiles()
+	if len(os.Args) > 1 && os.Args[1] == "init" {
+		JailInit()
+	}
+	os.Exit(sandboxtest.PrivateMounts(m))
+}

@@ -85,7 +85,7 @@ func TestDocumentedLimits(t *testing.T) {
 		fmt.Sprintf("| looks at a user's files that have not been answered; of all users | %s; %s |", thousands(probe.MaxUser), thousands(probe.MaxAll)),
 		fmt.Sprintf("| how long a file system may take to answer a look | %d s |", probe.DefaultPatience/time.Second),
 		fmt.Sprintf("| users of one jail, with waiting slots and the scanner | %s |", thousands(host.JobUIDs)),
-		fmt.Sprintf("| waiting slots of a jail | %d, up to %d as jobs come (`warm_slots`) |", minSlots, c.Slots),
+		fmt.Sprintf("| waiting slots of a jail | %d, up to %d as jobs come (`warm_slots`) |", 2, c.Slots),
 		fmt.Sprintf("| waiting slots of all jails | %s (`max_warm_slots`) |", thousands(c.MaxSlots)),
 		fmt.Sprintf("| an unused jail is dropped after | %d minutes (`jail_idle`) |", int(c.JailIdle.Minutes())),
 		fmt.Sprintf("| layer of a session that asks for no other size | %d GiB, %s files (`layers.disk`, `layers.inodes`) |", c.Layers.Disk>>30, thousands(int(c.Layers.Inodes))),

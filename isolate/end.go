@@ -79,7 +79,7 @@ func (ss *session) endIf(keep, onlyIdle bool) (bool, error) {
 		}
 	}
 	ss.jail.drop()
-	<-ss.jail.gone
+	ss.jail.AwaitGone()
 	return ss.kept, ss.err
 }
 

@@ -159,6 +159,27 @@ func (s *jails) startFor(t *tenant, peer host.Peer, r *admit.Repo, profile strin
 	return nil
 }
 
+// Repo returns the repository of the jail, which belongs to it.
+func (j *jail) Repo() *admit.Repo { return j.repo }
+
+// IsBuilt reports whether the jail is built.
+func (j *jail) IsBuilt() bool { return isClosed(j.built) && j.failure == nil }
+
+// IsGone reports whether everything of the jail has been removed.
+func (j *jail) IsGone() bool { return isClosed(j.gone) }
+
+// AwaitGone waits until everything of the jail has been removed.
+func (j *jail) AwaitGone() { <-j.gone }
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // awaitBuilt waits until the jail is built, or its build has failed and nothing of it is left.
 func (j *jail) awaitBuilt() error {
 	<-j.built

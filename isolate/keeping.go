@@ -138,7 +138,7 @@ func (ss *session) layerHas(name string) bool {
 
 // writeDescription writes the description of the layer that is about to be kept.
 func (ss *session) writeDescription() error {
-	r := ss.jail.repo
+	r := ss.jail.Repo()
 	return ss.m.kept.write(&keptLayer{
 		ID: ss.id, Name: ss.spec.Name, UID: ss.peer.UID, Repo: r.Path, Dev: r.Dev, Ino: r.Ino, ReadOnly: r.ReadOnly, Profile: ss.profile,
 		Opened: ss.opened, Kept: time.Now(), Disk: ss.spec.Disk, Inodes: ss.spec.Inodes,

@@ -109,7 +109,7 @@ func (m *manager) sessionsOf(peer host.Peer) []job.Session {
 	busy := map[string]bool{}
 	for _, ss := range m.all {
 		busy[ss.id], busy[ss.from] = true, true // a session that is being ended may have its name on the layer already
-		if ss.of(peer) && isClosed(ss.jail.built) && ss.jail.failure == nil {
+		if ss.of(peer) && ss.jail.IsBuilt() {
 			open = append(open, ss)
 		}
 	}
@@ -125,15 +125,6 @@ func (m *manager) sessionsOf(peer host.Peer) []job.Session {
 	}
 	sort.Slice(list, func(i, k int) bool { return list[i].Opened.Before(list[k].Opened) })
 	return list
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // closeSession ends a session of peer's, or removes a kept layer of peer's.

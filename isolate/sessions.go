@@ -103,7 +103,7 @@ func (c *client) closeSession(tag uint32, body []byte) error {
 func (c *client) forgetEnded() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sessions = slices.DeleteFunc(c.sessions, func(ss *session) bool { return isClosed(ss.jail.gone) })
+	c.sessions = slices.DeleteFunc(c.sessions, func(ss *session) bool { return ss.jail.IsGone() })
 }
 
 // endSessions ends the sessions that the connection opened for itself.

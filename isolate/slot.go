@@ -10,6 +10,7 @@ import (
 	"corral/cgroup"
 	"corral/isolate/host"
 	"corral/isolate/inside"
+	"corral/isolate/meter"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -29,6 +30,12 @@ type slot struct {
 	oom          atomic.Pointer[func()] // called when the kernel kills a process for lack of memory; nil before the slot has a job
 	oomBeforeJob atomic.Bool            // the kernel killed a process for lack of memory before the slot had a job
 }
+
+// Jail returns the slot's jail.
+func (sl *slot) Jail() *jail { return sl.jail }
+
+// Group returns the cgroup of the slot's processes.
+func (sl *slot) Group() meter.Group { return sl.group }
 
 // hostUID returns the host user id of the job's user.
 func (sl *slot) hostUID() uint32 { return sl.jail.base + 1 + sl.user }

@@ -6,8 +6,24 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/meter"
 	"corral/isolate/scan"
+	"corral/isolate/wire"
+	"corral/job"
 )
+
+// watchDisk ends the slot's job when it exceeds its limits of disk space and files. user is charged for probes of the
+// file system. After stop returns, no further check is made.
+func (sl *slot) watchDisk(user uint32, limits job.Limits, end func(wire.Outcome)) (stop func()) {
+	j := sl.jail
+	if j.session != nil && j.session.Import { // its layer has a fixed size
+		return func() {}
+	}
+	return meter.WatchDisk(meter.Disk{
+		Group: sl.group, Limits: limits, Device: j.repo.Dev, Usage: j.usage, End: end,
+		Free: func() (bytes, inodes int64, err error) { return j.free(user) },
+	})
+}
 
 // free returns the space that is left where the jail's jobs write, on behalf of a user who has a job in it.
 func (j *jail) free(user uint32) (bytes, inodes int64, err error) {

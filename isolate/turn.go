@@ -52,8 +52,8 @@ func (ss *session) checkRequest(q *admit.Request) error {
 	switch {
 	case q.Profile != "" && q.Profile != ss.profile:
 		return &job.Refusal{Step: "profile", Message: fmt.Sprintf("the session has profile %q, not %q", ss.profile, q.Profile)}
-	case q.Repo != "" && q.Repo != ss.jail.repo.Path:
-		return sessionRefusal("the session's repository is %q, not %q", ss.jail.repo.Path, q.Repo)
+	case q.Repo != "" && q.Repo != ss.jail.Repo().Path:
+		return sessionRefusal("the session's repository is %q, not %q", ss.jail.Repo().Path, q.Repo)
 	case q.Flags&wire.FlagNoRepo != 0:
 		return &job.Refusal{Step: "workspace", Message: "the jobs of a session see its repository: workspace none cannot be used in a session"}
 	case strings.HasPrefix(q.Dir, "/") && !ss.root():
@@ -80,7 +80,7 @@ func (m *manager) enter(peer host.Peer, q *admit.Request) (ss *session, leave fu
 	}
 	done, err := ss.startTurn(q)
 	if err == nil && job.Tool(q.Tool) == job.ToolNone {
-		if err = ss.jail.repo.CheckUnmoved(); err != nil {
+		if err = ss.jail.Repo().CheckUnmoved(); err != nil {
 			done()
 		}
 	}
@@ -105,12 +105,12 @@ func (ss *session) admit(q *admit.Request, limits job.Limits) (job.Limits, error
 	if ss.imports() {
 		return limits, nil
 	}
-	clamped, profile, err := ss.m.Served.Clamp(ss.jail.repo, q, limits)
+	clamped, profile, err := ss.m.Served.Clamp(ss.jail.Repo(), q, limits)
 	switch {
 	case err != nil:
 		return limits, err
 	case profile != "" && profile != ss.profile:
-		return limits, &job.Refusal{Step: "profile", Message: fmt.Sprintf("jobs in %q must use profile %q, but the session has %q", ss.jail.repo.Path, profile, ss.profile)}
+		return limits, &job.Refusal{Step: "profile", Message: fmt.Sprintf("jobs in %q must use profile %q, but the session has %q", ss.jail.Repo().Path, profile, ss.profile)}
 	}
 	return clamped, nil
 }

@@ -8,28 +8,28 @@ import (
 
 	"corral/isolate/admit"
 	"corral/isolate/inside"
-	"corral/isolate/meter"
 	"corral/isolate/wire"
 )
 
 // runIn runs the job in its slot.
 func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *admit.Request, terminal func(*os.File)) (wire.Result, error) {
-	since := sl.jail.openWindow()
+	j := sl.Jail()
+	since := j.openWindow()
 	defer since.end()
 	sl.endOnOOM(func() { r.requestEnd(wire.Vanished) })
 	stopDisk := func() {}
 	if q.Flags&wire.FlagNoRepo == 0 {
-		stopDisk = sync.OnceFunc(sl.watchDisk(r))
+		stopDisk = sync.OnceFunc(sl.watchDisk(r.peer.Payer(), r.limits, r.requestEnd))
 		defer stopDisk()
 	}
-	stopLocks := s.locks.Watch(sl.group, r.limits.PIDs, func() { r.requestEnd(wire.Vanished) })
+	stopLocks := s.locks.Watch(sl.Group(), r.limits.PIDs, func() { r.requestEnd(wire.Vanished) })
 	defer stopLocks()
 	var err error
 	if r.sent, err = sl.start(&slotJob{Request: q, Repo: r.repo, Limits: r.limits, Protect: r.protect}); err != nil {
 		return wire.Result{}, err
 	}
 	var layer wire.Result
-	stopLayer := sl.jail.watchLayer(&layer)
+	stopLayer := j.watchLayer(&layer)
 	q.Close(s.probes, r.peer.Payer()) // the job has its own descriptors now: a pipe's other end must see EOF when the job ends
 	result, err := s.watch(ctx, sl, r, terminal)
 	stopLayer()
@@ -42,22 +42,10 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *admit.Reque
 	result.LayerFull, result.FilesFull = layer.LayerFull, layer.FilesFull
 	sl.account(&result)
 	result.OOM = result.OOM || overLocks // locks are memory
-	if q.Writes() && sl.jail.scanned() {
-		sl.jail.sensitive(since, &result)
+	if q.Writes() && j.scanned() {
+		j.sensitive(since, &result)
 	}
 	return result, nil
-}
-
-// meter.WatchDisk ends the job at its limits of disk space and files.
-func (sl *slot) watchDisk(r *run) (stop func()) {
-	j := sl.jail
-	if j.session != nil && j.session.Import { // its layer has a fixed size
-		return func() {}
-	}
-	return meter.WatchDisk(meter.Disk{
-		Group: sl.group, Limits: r.limits, Device: j.repo.Dev, Usage: j.usage, End: r.requestEnd,
-		Free: func() (bytes, inodes int64, err error) { return j.free(r.peer.Payer()) },
-	})
 }
 
 // watch waits for the job's end, or causes it, and returns when no process of the job is left. For a job that ends by
