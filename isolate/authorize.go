@@ -5,13 +5,14 @@ import (
 	"os"
 
 	"corral/isolate/admit"
+	"corral/isolate/cell"
 	"corral/isolate/wire"
 	"corral/job"
 )
 
 // authorizeInSession decides about a job in a session, and returns its jail. The caller must call the returned leave.
 // That the client may use the repository was decided when the session was opened.
-func (s *Supervisor) authorizeInSession(r *run, q *admit.Request, limits job.Limits) (*jail, func(), error) {
+func (s *Supervisor) authorizeInSession(r *run, q *admit.Request, limits job.Limits) (*cell.Jail, func(), error) {
 	ss, leave, err := s.sessions.enter(r.peer, q)
 	if err != nil {
 		return nil, nil, err
@@ -30,7 +31,7 @@ func (s *Supervisor) authorizeInSession(r *run, q *admit.Request, limits job.Lim
 }
 
 // authorize decides about a job without a session, and returns its jail. The caller must call the returned leave.
-func (s *Supervisor) authorize(r *run, q *admit.Request, limits job.Limits) (*jail, func(), error) {
+func (s *Supervisor) authorize(r *run, q *admit.Request, limits job.Limits) (*cell.Jail, func(), error) {
 	if err := admit.CheckSessionless(q, s.programs.Starlark != nil); err != nil {
 		return nil, nil, err
 	}
@@ -53,11 +54,11 @@ func (s *Supervisor) authorize(r *run, q *admit.Request, limits job.Limits) (*ja
 		repo.Close()
 		return nil, nil, err
 	}
-	j, err := s.cells.enter(r.peer, repo, profile)
+	j, err := s.cells.Enter(r.peer, repo, profile)
 	if err != nil {
 		return nil, nil, err
 	}
-	return j, j.leave, nil
+	return j, j.Leave, nil
 }
 
 // execute runs the job within the operator's limits. A front-end cannot get around these, whatever its own policy is.
@@ -78,10 +79,10 @@ func (s *Supervisor) execute(ctx context.Context, r *run, q *admit.Request, term
 		return wire.Result{}, err
 	}
 	defer leave()
-	sl, err := j.takeSlot(q.Tool != string(job.ToolNone))
+	sl, err := j.TakeSlot(q.Tool != string(job.ToolNone))
 	if err != nil {
 		return wire.Result{}, err
 	}
-	defer sl.release() // the teardown takes the kernel time, and the job does not wait for it
+	defer sl.Release() // the teardown takes the kernel time, and the job does not wait for it
 	return s.runIn(ctx, sl, r, q, terminal)
 }

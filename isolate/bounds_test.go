@@ -81,7 +81,7 @@ func TestReclaimsCache(t *testing.T) {
 // free returns the number of users that no slot has, in all jails.
 func (s *Supervisor) free() int {
 	n := 0
-	for _, j := range s.cells.inspect().Jails {
+	for _, j := range s.cells.Inspect().Jails {
 		n += j.FreeUsers
 	}
 	return n

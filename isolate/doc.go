@@ -1,17 +1,12 @@
 // Package isolate is the supervisor: it runs jobs in jails.
 //
-// A jail is the prepared environment of one repository and one profile: a container that libcontainer builds once
-// (user, mount, PID, network, IPC, UTS and cgroup namespaces, a root of read-only system directories) whose process 1
-// is corral-init. A slot is a prepared environment for one job in a jail, made ahead where possible: fresh
-// namespaces, a cgroup of its own, and a waiting stub that has completed every confinement step that does not depend
-// on the job. A job takes one slot, and a slot is used once: the repository arrives as a detached mount whose owner
-// is mapped to the slot's user, the stub mounts it at its path, and the stub's waiting child completes its own
-// confinement and executes the program.
+// A request passes authorize, which decides about it and records the decision in the audit log, takes a slot of a jail,
+// and is watched until no process of the job is left. The packages below do the parts: host has what the supervisor
+// uses of the machine, probe accesses what clients name or send, admit decides which directories are served, cell makes
+// jails and slots, meter bounds what no cgroup bounds.
 //
-// The package runs as root, and no other package does. Its inputs are the operator's configuration (as Config),
-// corral's own programs, wire messages of clients, and fixed-layout reports of stubs. It never reads a job's output,
-// a file of a repository, or the arguments of a program. Everything it creates on the host is listed in instance.go
-// and removed by Close, or, if the supervisor was killed, by the next supervisor that starts.
-//
-// It is the only importer of runc's libcontainer, and no libcontainer type appears in its API.
+// The package and those below it run as root, and no other package does. Inputs are the operator's configuration (as
+// Config), corral's own programs, wire messages of clients, and fixed-layout reports of stubs. No output of a job, file
+// of a repository, or argument of a program is ever read. Everything that is created on the host is listed in
+// host/instance.go and removed by Close, or, if the supervisor was killed, by the next supervisor that starts.
 package isolate

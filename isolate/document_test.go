@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/cell"
 	"corral/isolate/host"
 	"corral/isolate/meter"
 	"corral/isolate/probe"
@@ -90,7 +91,7 @@ func TestDocumentedLimits(t *testing.T) {
 		fmt.Sprintf("| an unused jail is dropped after | %d minutes (`jail_idle`) |", int(c.JailIdle.Minutes())),
 		fmt.Sprintf("| layer of a session that asks for no other size | %d GiB, %s files (`layers.disk`, `layers.inodes`) |", c.Layers.Disk>>30, thousands(int(c.Layers.Inodes))),
 		fmt.Sprintf("| layers with changes that are kept for one user | %d, for %d days (`layers.keep`) |", job.MaxKeptLayers, int(c.Layers.Keep.Hours()/24)),
-		fmt.Sprintf("| memory of the scanner | %d GiB |", scannerMemory>>30),
+		fmt.Sprintf("| memory of the scanner | %d GiB |", cell.ScannerMemory>>30),
 	})
 }
 

@@ -78,7 +78,7 @@ func (ss *session) endIf(keep, onlyIdle bool) (bool, error) {
 			return false, err
 		}
 	}
-	ss.jail.drop()
+	ss.jail.Drop()
 	ss.jail.AwaitGone()
 	return ss.kept, ss.err
 }

@@ -18,6 +18,7 @@ import (
 
 	"corral/internal/test/isolatetest"
 	"corral/internal/test/sandboxtest"
+	"corral/isolate/cell"
 	frontend "corral/isolate/client"
 	"corral/isolate/host"
 	"corral/isolate/wire"
@@ -45,7 +46,7 @@ var (
 func TestMain(m *testing.M) {
 	sandboxtest.ServeFiles()
 	if len(os.Args) > 1 && os.Args[1] == "init" {
-		JailInit()
+		cell.JailInit()
 	}
 	if os.Geteuid() == 0 {
 		if err := OwnMountNamespace(); err != nil {

@@ -11,12 +11,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/cell"
 	"corral/isolate/host"
 	"corral/job"
 )
 
 // standing returns the supervisor's jails.
-func (s *Supervisor) standing() []jailState { return s.cells.inspect().Jails }
+func (s *Supervisor) standing() []cell.JailState { return s.cells.Inspect().Jails }
 
 // TestJailShared: jobs of one repository and profile share a jail, others do not.
 func TestJailShared(t *testing.T) {

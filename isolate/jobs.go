@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"corral/isolate/admit"
+	"corral/isolate/cell"
 	"corral/isolate/host"
 	"corral/isolate/wire"
 )
@@ -13,14 +14,14 @@ import (
 // A jobTable has the live jobs of a supervisor.
 type jobTable struct {
 	maxAll, maxPerUser int // maximum of jobs, in all and per user other than root
-	jails              *jails
+	jails              *cell.Jails
 
 	mu      sync.Mutex
 	live    map[string]*run // guarded by mu: by id
 	perUser map[uint32]int  // guarded by mu
 }
 
-func newJobTable(maxAll, maxPerUser int, jails *jails) *jobTable {
+func newJobTable(maxAll, maxPerUser int, jails *cell.Jails) *jobTable {
 	return &jobTable{maxAll: maxAll, maxPerUser: maxPerUser, jails: jails, live: map[string]*run{}, perUser: map[uint32]int{}}
 }
 
@@ -37,7 +38,7 @@ func (t *jobTable) register(r *run) error {
 	}
 	r.started = time.Now()
 	t.live[r.id] = r
-	t.jails.jobBegins()
+	t.jails.JobBegins()
 	t.perUser[r.peer.Payer()]++
 	return nil
 }
@@ -46,7 +47,7 @@ func (t *jobTable) unregister(r *run) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.live, r.id)
-	t.jails.jobEnds()
+	t.jails.JobEnds()
 	if t.perUser[r.peer.Payer()]--; t.perUser[r.peer.Payer()] == 0 {
 		delete(t.perUser, r.peer.Payer())
 	}

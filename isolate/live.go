@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"corral/isolate/cell"
 	"corral/isolate/host"
 	"corral/isolate/wire"
 	"corral/job"
@@ -27,7 +28,7 @@ type run struct {
 
 	mu         sync.Mutex
 	outcome    wire.Outcome // guarded by mu: why the job ends; 0 until that is decided
-	slot       *slot        // guarded by mu: where the job runs
+	slot       *cell.Slot   // guarded by mu: where the job runs
 	forwarding bool         // guarded by mu: forwardSignals runs
 }
 
@@ -60,7 +61,7 @@ func (r *run) requestEnd(o wire.Outcome) {
 	sl := r.slot
 	r.mu.Unlock()
 	if sl != nil {
-		sl.kill()
+		sl.Kill()
 	}
 	close(r.endHandled)
 }
@@ -91,11 +92,11 @@ func (r *run) startForwarding() {
 }
 
 // forwardSignals sends the queued signals to the stub, in order, until the job is over.
-func (r *run) forwardSignals(sl *slot) {
+func (r *run) forwardSignals(sl *cell.Slot) {
 	for {
 		select {
 		case s := <-r.signals:
-			sl.signal(s)
+			sl.Signal(s)
 		case <-r.done:
 			return
 		}
@@ -104,14 +105,14 @@ func (r *run) forwardSignals(sl *slot) {
 
 // setSlot records the slot in which the job starts. From now on requestEnd kills it there; if an outcome is already
 // set, the job is killed at once.
-func (r *run) setSlot(sl *slot) {
+func (r *run) setSlot(sl *cell.Slot) {
 	r.mu.Lock()
 	r.slot = sl
 	late := r.outcome != 0
 	r.startForwarding()
 	r.mu.Unlock()
 	if late {
-		sl.kill()
+		sl.Kill()
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"corral/isolate/admit"
+	"corral/isolate/cell"
 	"corral/isolate/host"
 	"corral/isolate/layer"
 	"corral/isolate/wire"
@@ -26,7 +27,7 @@ type managerConfig struct {
 	Dir      string          // the instance's directory
 	StateDir string          // directory of kept layers and images
 	Layers   Layers          // defaults and maximums
-	Jails    *jails
+	Jails    *cell.Jails
 	Served   *admit.Served
 	Userns   *host.UsernsMaker
 	Subuids  *host.Subordinates
@@ -96,7 +97,7 @@ func (m *manager) sessionOf(peer host.Peer, id string) (*session, error) {
 	if ss == nil {
 		return m.resume(peer, id)
 	}
-	if !ss.of(peer) || ss.jail.awaitBuilt() != nil || !ss.use() {
+	if !ss.of(peer) || ss.jail.AwaitBuilt() != nil || !ss.use() {
 		return nil, noSession(id)
 	}
 	return ss, nil
@@ -135,7 +136,7 @@ func (m *manager) closeSession(peer host.Peer, id string, keep bool) (bool, erro
 	if ss == nil && !keep {
 		return false, m.removeKept(peer, id)
 	}
-	if ss == nil || !ss.of(peer) || ss.jail.awaitBuilt() != nil {
+	if ss == nil || !ss.of(peer) || ss.jail.AwaitBuilt() != nil {
 		return false, noSession(id)
 	}
 	return ss.end(keep)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"corral/isolate/admit"
+	"corral/isolate/cell"
 	"corral/isolate/host"
 	"corral/isolate/wire"
 	"corral/job"
@@ -78,17 +79,17 @@ func (m *manager) start(ss *session, r *admit.Repo) (*session, error) {
 	if ss.profile == "" {
 		ss.profile = seccomp.Profiles()[0]
 	}
-	t := &tenant{
-		tenantLayer: ss, ID: ss.id, Workspace: ss.workspace, Root: ss.root(), Share: ss.shares(), Import: ss.imports(),
+	t := &cell.Session{
+		Owner: ss, ID: ss.id, Workspace: ss.workspace, Root: ss.root(), Share: ss.shares(), Import: ss.imports(),
 		Image: ss.spec.Image, Resumed: ss.from != "",
 	}
 	m.mu.Lock()
 	if other := m.all[ss.id]; other != nil {
 		m.mu.Unlock()
 		r.Close()
-		return other, other.jail.awaitBuilt()
+		return other, other.jail.AwaitBuilt()
 	}
-	err := m.Jails.startFor(t, ss.peer, r, ss.profile, func(j *jail) error {
+	err := m.Jails.StartFor(t, ss.peer, r, ss.profile, func(j *cell.Jail) error {
 		if ss.from == "" {
 			if err := m.nameTaken(ss); err != nil {
 				return err
@@ -102,7 +103,7 @@ func (m *manager) start(ss *session, r *admit.Repo) (*session, error) {
 		r.Close()
 		return nil, err
 	}
-	if err := ss.jail.awaitBuilt(); err != nil {
+	if err := ss.jail.AwaitBuilt(); err != nil {
 		return nil, err
 	}
 	ss.armIdleTimer()
@@ -128,7 +129,7 @@ func (m *manager) nameTaken(ss *session) error {
 // pinRepo pins the repository and applies the operator's configuration for it to the session.
 func (ss *session) pinRepo(dir, common *os.File) (*admit.Repo, error) {
 	if ss.imports() {
-		return &admit.Repo{Path: importDir}, nil
+		return &admit.Repo{Path: cell.ImportDir}, nil
 	}
 	r, err := ss.m.Served.Serves(ss.peer, ss.spec.Repo, dir)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"corral/internal/directory"
 	"corral/internal/test/sandboxtest"
+	"corral/isolate/cell"
 	"corral/isolate/host"
 	"corral/isolate/wire"
 )
@@ -21,7 +22,7 @@ import (
 // TestPayerCharged: jobs, denied requests and audit records of subordinate ids count on the holder of their range.
 func TestPayerCharged(t *testing.T) {
 	var d denialLimiter
-	s := &Supervisor{jobs: newJobTable(9, 2, &jails{})}
+	s := &Supervisor{jobs: newJobTable(9, 2, &cell.Jails{})}
 	for i, want := range []bool{true, true, false} {
 		r := &run{id: fmt.Sprint(i), peer: host.Peer{UID: 100000 + uint32(i), Holder: 1000}}
 		if err := s.jobs.register(r); (err == nil) != want {

@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"corral/internal/test/sandboxtest"
+	"corral/isolate/cell"
 	"corral/job"
 )
 
 // jail returns the state of the jail of the front's repository.
-func (f *front) jail() jailState {
+func (f *front) jail() cell.JailState {
 	f.t.Helper()
 	for _, j := range f.s.standing() {
 		if j.Repo == f.repo {
@@ -18,7 +19,7 @@ func (f *front) jail() jailState {
 		}
 	}
 	f.t.Fatal("no jail stands")
-	return jailState{}
+	return cell.JailState{}
 }
 
 // full waits until the jail has as many waiting slots as it wants, at least n, and no used ones. After several jobs in

@@ -6,13 +6,15 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"corral/isolate/cell"
 )
 
 // ahead waits until a root was written ahead and returns the device number of its file system.
 func (s *Supervisor) ahead(t *testing.T) (dev uint64) {
 	t.Helper()
 	eventually(t, func() string {
-		if dev = s.cells.inspect().SpareRoot; dev == 0 {
+		if dev = s.cells.Inspect().SpareRoot; dev == 0 {
 			return "no root written ahead"
 		}
 		return ""
@@ -36,7 +38,7 @@ func TestRootAhead(t *testing.T) {
 		t.Error("a root is used twice")
 	}
 	g := newFront(t)
-	for ok := true; ok; ok = g.s.cells.inspect().SpareRoot != 0 { // as long as a job runs, no root is written ahead
+	for ok := true; ok; ok = g.s.cells.Inspect().SpareRoot != 0 { // as long as a job runs, no root is written ahead
 		other := &front{t, g.s, g.c, newRepo(t)}
 		other.waiting()
 	}
@@ -49,7 +51,7 @@ func TestRootAhead(t *testing.T) {
 }
 
 // rootDevice returns the device number of the jail's root.
-func rootDevice(t *testing.T, j jailState) uint64 {
+func rootDevice(t *testing.T, j cell.JailState) uint64 {
 	t.Helper()
 	var st unix.Stat_t
 	if err := unix.Stat(fmt.Sprintf("/proc/%d/root/", j.InitPID), &st); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"corral/isolate/admit"
+	"corral/isolate/cell"
 	"corral/isolate/host"
 	"corral/isolate/layer"
 	"corral/isolate/wire"
@@ -28,7 +29,7 @@ type session struct {
 	idle      time.Duration
 	from      string // id of the kept layer that it resumes, or ""
 	layer     *layer.Layer
-	jail      *jail // set before the jail is built
+	jail      *cell.Jail // set before the jail is built
 
 	endMu sync.Mutex // serializes ends of the session; locked before layerMu
 

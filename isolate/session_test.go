@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/internal/test/sandboxtest"
+	"corral/isolate/cell"
 	"corral/isolate/host"
 	"corral/isolate/wire"
 	"corral/job"
@@ -451,7 +452,7 @@ func layers(t testing.TB) []string {
 }
 
 // jailOf returns the state of a session's jail.
-func (f *front) jailOf(ss job.Session) jailState {
+func (f *front) jailOf(ss job.Session) cell.JailState {
 	f.t.Helper()
 	for _, j := range f.s.standing() {
 		if j.Session == ss.ID {
@@ -459,7 +460,7 @@ func (f *front) jailOf(ss job.Session) jailState {
 		}
 	}
 	f.t.Fatalf("session %s has no jail", ss.ID)
-	return jailState{}
+	return cell.JailState{}
 }
 
 // killJail kills process 1 of a session's jail, and waits until nothing of the jail is left.

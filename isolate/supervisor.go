@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"corral/isolate/admit"
+	"corral/isolate/cell"
 	"corral/isolate/host"
 	"corral/isolate/meter"
 	"corral/isolate/probe"
@@ -26,7 +27,7 @@ type Supervisor struct {
 	programs *host.Programs
 	userns   *host.UsernsMaker
 	probes   *probe.Prober
-	cells    *jails
+	cells    *cell.Jails
 	served   *admit.Served
 	audit    *audit.Log
 	state    *host.State
@@ -101,7 +102,7 @@ func New(c Config) (*Supervisor, error) {
 		return nil, err
 	}
 	u.Push(func() { _ = s.tools.Close() })
-	s.cells, err = newJails(cellConfig{
+	s.cells, err = cell.New(cell.Config{
 		Context: s.ctx, Instance: s.instance, Programs: s.programs, Tools: s.tools, Userns: s.userns, Probes: s.probes, Served: s.served,
 		Log: c.Log, Defaults: c.Defaults, MaxJails: c.MaxJails, Slots: c.Slots, MaxSlots: c.MaxSlots, Idle: c.JailIdle,
 		Ending: c.ending, Reclaim: c.reclaim, Dying: c.dying, Trim: c.trim, Only: c.only, Skip: c.skip,
@@ -109,7 +110,7 @@ func New(c Config) (*Supervisor, error) {
 	if err != nil {
 		return nil, err
 	}
-	u.Push(s.cells.close)
+	u.Push(s.cells.Close)
 	if s.state, err = host.OpenState(s.config.StateDir); err != nil {
 		return nil, err
 	}
@@ -135,7 +136,7 @@ func New(c Config) (*Supervisor, error) {
 	})
 	s.served.LogRejected()
 	u.Cancel()
-	s.cells.rootAhead()
+	s.cells.RootAhead()
 	return s, nil
 }
 
@@ -150,12 +151,12 @@ func (s *Supervisor) NobodyID() uint32 { return s.instance.NobodyID() }
 func (s *Supervisor) Close() error {
 	s.work.End()
 	s.server.end()
-	s.cells.end()
+	s.cells.End()
 	s.stop()
 	s.sessions.endSessions()
-	s.cells.drop()
+	s.cells.Drop()
 	s.work.Wait()
-	s.cells.close()
+	s.cells.Close()
 	s.waitForClients()
 	s.userns.Close()
 	s.probes.Close()

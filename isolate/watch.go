@@ -7,29 +7,30 @@ import (
 	"time"
 
 	"corral/isolate/admit"
+	"corral/isolate/cell"
 	"corral/isolate/inside"
 	"corral/isolate/wire"
 )
 
 // runIn runs the job in its slot.
-func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *admit.Request, terminal func(*os.File)) (wire.Result, error) {
+func (s *Supervisor) runIn(ctx context.Context, sl *cell.Slot, r *run, q *admit.Request, terminal func(*os.File)) (wire.Result, error) {
 	j := sl.Jail()
-	since := j.openWindow()
-	defer since.end()
-	sl.endOnOOM(func() { r.requestEnd(wire.Vanished) })
+	since := j.OpenWindow()
+	defer since.End()
+	sl.EndOnOOM(func() { r.requestEnd(wire.Vanished) })
 	stopDisk := func() {}
 	if q.Flags&wire.FlagNoRepo == 0 {
-		stopDisk = sync.OnceFunc(sl.watchDisk(r.peer.Payer(), r.limits, r.requestEnd))
+		stopDisk = sync.OnceFunc(sl.WatchDisk(r.peer.Payer(), r.limits, r.requestEnd))
 		defer stopDisk()
 	}
 	stopLocks := s.locks.Watch(sl.Group(), r.limits.PIDs, func() { r.requestEnd(wire.Vanished) })
 	defer stopLocks()
 	var err error
-	if r.sent, err = sl.start(&slotJob{Request: q, Repo: r.repo, Limits: r.limits, Protect: r.protect}); err != nil {
+	if r.sent, err = sl.Start(&cell.Job{Request: q, Repo: r.repo, Limits: r.limits, Protect: r.protect}); err != nil {
 		return wire.Result{}, err
 	}
 	var layer wire.Result
-	stopLayer := j.watchLayer(&layer)
+	stopLayer := j.WatchLayer(&layer)
 	q.Close(s.probes, r.peer.Payer()) // the job has its own descriptors now: a pipe's other end must see EOF when the job ends
 	result, err := s.watch(ctx, sl, r, terminal)
 	stopLayer()
@@ -40,30 +41,30 @@ func (s *Supervisor) runIn(ctx context.Context, sl *slot, r *run, q *admit.Reque
 	}
 	result.Wall = int64(time.Since(r.sent))
 	result.LayerFull, result.FilesFull = layer.LayerFull, layer.FilesFull
-	sl.account(&result)
+	sl.Account(&result)
 	result.OOM = result.OOM || overLocks // locks are memory
-	if q.Writes() && j.scanned() {
-		j.sensitive(since, &result)
+	if q.Writes() && j.Scanned() {
+		j.Sensitive(since, &result)
 	}
 	return result, nil
 }
 
 // watch waits for the job's end, or causes it, and returns when no process of the job is left. For a job that ends by
 // itself no other goroutine is involved, because each handover costs a wake-up.
-func (s *Supervisor) watch(ctx context.Context, sl *slot, r *run, terminal func(*os.File)) (wire.Result, error) {
+func (s *Supervisor) watch(ctx context.Context, sl *cell.Slot, r *run, terminal func(*os.File)) (wire.Result, error) {
 	result := wire.Result{Cgroup: s.instance.Tree.Layout()}
 	r.setSlot(sl)
 	stop := s.endOn(ctx, r)
 	defer stop()
-	gone, mine, err := sl.follow(r, &result, terminal)
+	gone, mine, err := follow(sl, r, &result, terminal)
 	result.Outcome = r.finish(mine)
 	if gone && err == nil && result.Outcome == wire.Exited {
 		return result, nil
 	}
 	if mine { // otherwise whoever set the outcome kills the slot
-		sl.kill()
+		sl.Kill()
 	}
-	if waited := sl.awaitGone(); err == nil {
+	if waited := sl.AwaitGone(); err == nil {
 		err = waited
 	}
 	return result, err
@@ -80,9 +81,9 @@ func (s *Supervisor) endReason() wire.Outcome {
 // follow processes the stub's reports until the stub reports that no process of the job is left (gone), or its socket
 // is closed because it died or another goroutine ends the job. mine is true if a report set the outcome. The error is
 // not nil if the job did not start.
-func (sl *slot) follow(r *run, result *wire.Result, terminal func(*os.File)) (gone, mine bool, err error) {
+func follow(sl *cell.Slot, r *run, result *wire.Result, terminal func(*os.File)) (gone, mine bool, err error) {
 	for {
-		report, files, err := sl.report()
+		report, files, err := sl.Report()
 		if err != nil {
 			wire.CloseAll(files)
 			return false, r.setOutcome(wire.Vanished) || mine, nil
@@ -94,7 +95,7 @@ func (sl *slot) follow(r *run, result *wire.Result, terminal func(*os.File)) (go
 		wire.CloseAll(files)
 		switch report.Kind {
 		case inside.Failed:
-			return false, r.setOutcome(wire.Refused), stepFailed(report)
+			return false, r.setOutcome(wire.Refused), cell.StepFailed(report)
 		case inside.DeadlineOver:
 			return false, r.setOutcome(wire.Deadline), nil
 		case inside.Exited, inside.Gone:
@@ -107,7 +108,7 @@ func (sl *slot) follow(r *run, result *wire.Result, terminal func(*os.File)) (go
 				return report.Kind == inside.Gone, mine, nil
 			}
 			// The stub ends the remaining processes. If that takes too long, the cgroup is killed, including the stub.
-			defer runAfter(lastPatience, sl.kill)()
+			defer runAfter(lastPatience, sl.Kill)()
 		}
 	}
 }

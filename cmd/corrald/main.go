@@ -21,6 +21,7 @@ import (
 	"corral/internal/version"
 	"corral/isolate"
 	"corral/isolate/admit"
+	"corral/isolate/cell"
 	"corral/isolate/client"
 	"corral/isolate/host"
 	"corral/isolate/wire"
@@ -48,7 +49,7 @@ const failure = 125
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "init" {
-		isolate.JailInit()
+		cell.JailInit()
 	}
 	if err := run(os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, text.Lines("corrald: "+err.Error()))

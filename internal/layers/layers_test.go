@@ -34,11 +34,11 @@ func TestRules(t *testing.T) {
 		want  string              // part of the one line, "" for none
 	}{
 		{"nothing", nil, ""},
-		{"owner", map[string][]string{"isolate/a.go": {runc}}, ""},
+		{"owner", map[string][]string{"isolate/cell/a.go": {runc}}, ""},
 		{"no owner", map[string][]string{"isolate/inside/a.go": {runc}}, "isolate/inside imports " + runc},
 		{"nsenter in corrald", map[string][]string{"cmd/corrald/a.go": {nsenter}}, ""},
-		{"nsenter elsewhere", map[string][]string{"cmd/corral-x/a.go": {nsenter}}, "belongs to isolate and cmd/corrald"},
-		{"libcontainer in corrald", map[string][]string{"cmd/corrald/a.go": {runc}}, "belongs to isolate:"},
+		{"nsenter elsewhere", map[string][]string{"cmd/corral-x/a.go": {nsenter}}, "belongs to isolate/cell and cmd/corrald"},
+		{"libcontainer in corrald", map[string][]string{"cmd/corrald/a.go": {runc}}, "belongs to isolate/cell:"},
 		{"version of a library", map[string][]string{"job/a.go": nil, "cgroup/a.go": {"github.com/containerd/cgroups/v3/cgroup2"}}, ""},
 		{"policy/starlark", map[string][]string{"policy/starlark/a.go": {"go.starlark.net/starlark", "corral/job"}, "job/a.go": nil}, ""},
 		{"policy/starlark elsewhere", map[string][]string{"policy/a.go": {"go.starlark.net/syntax"}}, "belongs to policy/starlark"},

@@ -17,12 +17,12 @@ type owner struct {
 var owners = []owner{
 	{
 		"github.com/opencontainers/runc",
-		[]string{"isolate"},
+		[]string{"isolate/cell"},
 		"jails are built in one place, and libcontainer's types do not leave it",
 	},
 	{
 		"github.com/opencontainers/runc/libcontainer/nsenter",
-		[]string{"isolate", "cmd/corrald"},
+		[]string{"isolate/cell", "cmd/corrald"},
 		"its C constructor runs at the start of any program linked with it, and only corrald is started as a container's init",
 	},
 	{
@@ -32,7 +32,7 @@ var owners = []owner{
 	},
 	{
 		"github.com/opencontainers/cgroups",
-		[]string{"isolate"},
+		[]string{"isolate/cell"},
 		"libcontainer takes its configuration in these types; the limits of a job are package cgroup's",
 	},
 	{
@@ -238,6 +238,10 @@ var bounds = []bound{
 		from: "rootfs", never: []string{"job", "isolate/..."},
 		reason: "it describes a tree of files: a mechanism that is testable alone",
 		shown:  true,
+	},
+	{
+		from: "isolate/cell", never: []string{"isolate", "isolate/sessions", "isolate/serve", "store/audit"},
+		reason: "jails are made for whoever was admitted: nothing is decided about clients there",
 	},
 	{
 		from: "isolate/admit", never: []string{"isolate", "isolate/cell", "isolate/sessions", "isolate/serve"},

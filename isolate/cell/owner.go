@@ -1,13 +1,13 @@
-package isolate
+package cell
 
 import (
 	"corral/isolate/layer"
 	"corral/job"
 )
 
-// A tenant is a session to which a jail belongs, as far as the jail depends on it.
-type tenant struct {
-	tenantLayer
+// A Session is a session to which a jail belongs, as far as the jail depends on it.
+type Session struct {
+	Owner
 	ID        string
 	Workspace job.Workspace
 	Root      bool   // its jobs have a root of their own
@@ -17,8 +17,8 @@ type tenant struct {
 	Resumed   bool   // its layer was kept
 }
 
-// A tenantLayer manages the layer of a session.
-type tenantLayer interface {
+// A Owner manages the layer of a session.
+type Owner interface {
 	// OpenLayer creates or reopens the layer, and mounts it at path.
 	OpenLayer(path string) (*layer.Layer, error)
 	// CloseLayer unmounts the layer, and keeps or removes it. The jail has ended.

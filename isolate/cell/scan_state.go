@@ -1,4 +1,4 @@
-package isolate
+package cell
 
 import (
 	"errors"
@@ -119,9 +119,9 @@ func (s *scanner) cachedAnswer(op scan.Op) (scan.KeptAnswer, bool) {
 	return k.answer, nothing
 }
 
-// A jobWindow is the time from a job's start to the check of sensitive paths after its end.
-type jobWindow struct {
-	jail    *jail
+// A Window is the time from a job's start to the check of sensitive paths after its end.
+type Window struct {
+	jail    *Jail
 	at      time.Time // start by the clock of file times, less one step
 	chain   time.Time // start of the earliest job from which descriptors can have reached this one; zero if unknown
 	scanner *scanner  // the jail's scanner at the start; may be nil
@@ -134,13 +134,13 @@ type jobWindow struct {
 // liveWindows holds the windows of all live jobs.
 type liveWindows struct {
 	mu   sync.Mutex
-	live map[*jobWindow]struct{} // guarded by mu
+	live map[*Window]struct{} // guarded by mu
 }
 
-// openWindow records that a job is about to start. The caller must call end when no process of the job is left and
+// OpenWindow records that a job is about to start. The caller must call end when no process of the job is left and
 // its result is complete.
-func (j *jail) openWindow() *jobWindow {
-	m := &jobWindow{jail: j, at: host.FileTime().Add(-host.ClockStep), chain: time.Now()}
+func (j *Jail) OpenWindow() *Window {
+	m := &Window{jail: j, at: host.FileTime().Add(-host.ClockStep), chain: time.Now()}
 	if !j.s.Only() {
 		m.chain = time.Time{}
 	}
@@ -159,7 +159,7 @@ func (j *jail) openWindow() *jobWindow {
 		}
 	}
 	if all.live == nil {
-		all.live = map[*jobWindow]struct{}{}
+		all.live = map[*Window]struct{}{}
 	}
 	all.live[m] = struct{}{}
 	return m
@@ -167,7 +167,7 @@ func (j *jail) openWindow() *jobWindow {
 
 // chainStart returns the earliest start of the jobs that live in the jail. The scanner reports each change once, so a
 // request must cover what any of them changed.
-func (m *jobWindow) chainStart() time.Time {
+func (m *Window) chainStart() time.Time {
 	all := &m.jail.s.windows
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -182,7 +182,7 @@ func (m *jobWindow) chainStart() time.Time {
 
 // shareAnswer adds an answer to the windows of the other jobs that live in the jail, because the scanner will not
 // report the same change again.
-func (m *jobWindow) shareAnswer(a *scan.Answer) {
+func (m *Window) shareAnswer(a *scan.Answer) {
 	if a.Paths == "" && a.More == 0 && !a.Incomplete {
 		return
 	}
@@ -197,7 +197,7 @@ func (m *jobWindow) shareAnswer(a *scan.Answer) {
 }
 
 // otherAnswers returns what shareAnswer added to this window.
-func (m *jobWindow) otherAnswers() scan.Answer {
+func (m *Window) otherAnswers() scan.Answer {
 	all := &m.jail.s.windows
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -224,8 +224,8 @@ func mergeAnswers(a, b *scan.Answer) scan.Answer {
 	return sum
 }
 
-// end removes the window.
-func (m *jobWindow) end() {
+// End removes the window.
+func (m *Window) End() {
 	all := &m.jail.s.windows
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -237,7 +237,7 @@ func (m *jobWindow) end() {
 // inotify reports open(2) but not stores through mmap(2). A process that opened a file before the last pass can have
 // passed the descriptor, through a socket in the repository, to a job that lived at the same time, and that job to
 // the next. If this job can be part of such a chain, a scan is made.
-func (m *jobWindow) nothingHappened() bool {
+func (m *Window) nothingHappened() bool {
 	if m.scanner == nil || !m.jail.s.Only() {
 		return false
 	}

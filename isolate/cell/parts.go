@@ -1,4 +1,4 @@
-package isolate
+package cell
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ type jailParts struct {
 }
 
 // makeJailParts makes the parts in dir. u unmounts what is mounted there; the caller closes the user namespace.
-func (j *jail) makeJailParts(u *host.Cleanup, dir string) (*jailParts, error) {
+func (j *Jail) makeJailParts(u *host.Cleanup, dir string) (*jailParts, error) {
 	root, devices := filepath.Join(dir, "root"), filepath.Join(dir, "dev")
 	p := jailParts{mounted: []string{root, devices}}
 	for _, path := range p.mounted {
@@ -43,9 +43,9 @@ func (j *jail) makeJailParts(u *host.Cleanup, dir string) (*jailParts, error) {
 
 // firstIDMaps makes the id maps that are needed next: for the first job's user and, if the jail has a scanner, for
 // its user.
-func (j *jail) firstIDMaps() error {
+func (j *Jail) firstIDMaps() error {
 	users := uint32(1)
-	if j.scanned() {
+	if j.Scanned() {
 		users++
 	}
 	for n := range users {

@@ -1,4 +1,4 @@
-package isolate
+package cell
 
 import (
 	"errors"
@@ -39,7 +39,7 @@ const (
 )
 
 // rootOptions returns the options of a tree without a repository.
-func (s *jails) rootOptions() rootfs.Options {
+func (s *Jails) rootOptions() rootfs.Options {
 	return rootfs.Options{
 		Toolchains: s.Tools.Paths, Hold: s.Tools.Source, Etc: &s.roots.etc,
 		JobUIDs: rootfs.IDRange{First: host.FirstJobUID, Count: 1}, // each job's /etc/passwd gets its own number
@@ -47,7 +47,7 @@ func (s *jails) rootOptions() rootfs.Options {
 }
 
 // makeRoot makes the tree of the jail's root and mounts it at path.
-func (j *jail) makeRoot(path string) (rootfs.Tree, error) {
+func (j *Jail) makeRoot(path string) (rootfs.Tree, error) {
 	options := j.s.rootOptions()
 	options.Repo = j.repo.Path
 	if j.repo.Common != nil {
@@ -115,8 +115,8 @@ func (r *roots) take(wanted *rootfs.Tree) *os.File {
 	return spare.mount
 }
 
-// rootAhead schedules writing the next jail's tree, unless there is one.
-func (s *jails) rootAhead() {
+// RootAhead schedules writing the next jail's tree, unless there is one.
+func (s *Jails) RootAhead() {
 	r := &s.roots
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,7 +127,7 @@ func (s *jails) rootAhead() {
 }
 
 // writeAhead writes the next jail's tree, or reschedules itself while jobs run.
-func (s *jails) writeAhead() {
+func (s *Jails) writeAhead() {
 	r := &s.roots
 	if !s.begin() {
 		return
@@ -149,7 +149,7 @@ func (s *jails) writeAhead() {
 	}
 }
 
-func (s *jails) newSpare() (*spareRoot, error) {
+func (s *Jails) newSpare() (*spareRoot, error) {
 	tree, err := rootfs.Host(s.rootOptions())
 	if err != nil {
 		return nil, err

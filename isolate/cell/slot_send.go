@@ -1,4 +1,4 @@
-package isolate
+package cell
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ import (
 
 // pathsToProtect asks the jail's scanner for the paths to protect. The answer is passed on to the stub unread. It is
 // nil without protection.
-func (j *jail) pathsToProtect(p job.Protection) (*inside.Kept, error) {
+func (j *Jail) pathsToProtect(p job.Protection) (*inside.Kept, error) {
 	op := scan.OpKeepHooks
 	switch p {
 	case job.ProtectNone:
@@ -44,23 +44,23 @@ func (j *jail) pathsToProtect(p job.Protection) (*inside.Kept, error) {
 }
 
 // send sends the stub its plan and, if there is one, the list of paths to protect.
-func (sl *slot) send(plan *inside.Plan, kept *inside.Kept, files []*os.File) error {
+func (sl *Slot) send(plan *inside.Plan, kept *inside.Kept, files []*os.File) error {
 	if err := sl.stub.Send(plan.Append(), files...); err != nil || kept == nil {
 		return err
 	}
 	return sl.stub.Send(kept.Append())
 }
 
-// A slotJob is a job to be started in a slot.
-type slotJob struct {
+// A Job is a job to be started in a slot.
+type Job struct {
 	Request *admit.Request
 	Repo    string // path of the repository
 	Limits  job.Limits
 	Protect job.Protection
 }
 
-// start sends the job to the slot's stub. It returns when the job was sent: its wall time counts from then.
-func (sl *slot) start(r *slotJob) (sent time.Time, err error) {
+// Start sends the job to the slot's stub. It returns when the job was sent: its wall time counts from then.
+func (sl *Slot) Start(r *Job) (sent time.Time, err error) {
 	q := r.Request
 	if want := groupLimits(r.Limits); want != sl.limits {
 		if err := sl.group.Update(want); err != nil {
@@ -122,7 +122,7 @@ const stubGrace = 100 * time.Millisecond
 type extra struct{ files, owned []*os.File }
 
 // tool makes the plan run one of corral's own programs, if the job requests a tool.
-func (sl *slot) tool(q *admit.Request, plan *inside.Plan) (extra, error) {
+func (sl *Slot) tool(q *admit.Request, plan *inside.Plan) (extra, error) {
 	if q.Tool == string(job.ToolNone) {
 		return extra{}, nil
 	}
@@ -143,7 +143,7 @@ func (sl *slot) tool(q *admit.Request, plan *inside.Plan) (extra, error) {
 }
 
 // workspace makes the mount of the repository for a job; nil if the job has none.
-func (sl *slot) workspace(q *admit.Request) (*os.File, error) {
+func (sl *Slot) workspace(q *admit.Request) (*os.File, error) {
 	j, readOnly := sl.jail, q.Flags&wire.FlagReadOnly != 0
 	switch {
 	case q.Flags&wire.FlagNoRepo != 0:
@@ -156,7 +156,7 @@ func (sl *slot) workspace(q *admit.Request) (*os.File, error) {
 	return sl.mount(readOnly)
 }
 
-func stepFailed(r inside.Report) error {
+func StepFailed(r inside.Report) error {
 	return &job.Refusal{
 		Step: r.Step, Errno: int(r.Errno),
 		Message: fmt.Sprintf("%s: %v", r.Step, unix.Errno(r.Errno)),

@@ -1,4 +1,4 @@
-package isolate
+package cell
 
 import (
 	"errors"
@@ -15,10 +15,10 @@ import (
 	"corral/job"
 )
 
-// A slot is a prepared environment for one job: a stub that waits in fresh namespaces and in a cgroup of its own,
+// A Slot is a prepared environment for one job: a stub that waits in fresh namespaces and in a cgroup of its own,
 // confined as far as possible without knowing the job. It is used once.
-type slot struct {
-	jail         *jail
+type Slot struct {
+	jail         *Jail
 	plain        bool   // in the jail's own root, whatever the session has
 	user         uint32 // number of the job's user in the jail
 	limits       cgroup.Limits
@@ -32,16 +32,16 @@ type slot struct {
 }
 
 // Jail returns the slot's jail.
-func (sl *slot) Jail() *jail { return sl.jail }
+func (sl *Slot) Jail() *Jail { return sl.jail }
 
 // Group returns the cgroup of the slot's processes.
-func (sl *slot) Group() meter.Group { return sl.group }
+func (sl *Slot) Group() meter.Group { return sl.group }
 
 // hostUID returns the host user id of the job's user.
-func (sl *slot) hostUID() uint32 { return sl.jail.base + 1 + sl.user }
+func (sl *Slot) hostUID() uint32 { return sl.jail.base + 1 + sl.user }
 
 // others returns the maximum number of processes of the slot's user that belong to no job.
-func (sl *slot) others() int {
+func (sl *Slot) others() int {
 	if sl.jail.session == nil {
 		return 0
 	}
@@ -50,9 +50,9 @@ func (sl *slot) others() int {
 
 // newSlot makes a slot with limits and prepares it. plain is for corral's own programs, which run in the jail's own
 // root whatever the session has. The caller must call destroy.
-func (j *jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*slot, error) {
+func (j *Jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*Slot, error) {
 	d := j.s.Defaults
-	sl := &slot{jail: j, limits: limits, tmp: [2]int64{d.Tmp, d.TmpInodes}, plain: plain}
+	sl := &Slot{jail: j, limits: limits, tmp: [2]int64{d.Tmp, d.TmpInodes}, plain: plain}
 	if !j.addSlot() {
 		return nil, errJailEnded
 	}
@@ -97,7 +97,7 @@ func (j *jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*slot,
 }
 
 // onOOM ends the whole job when the kernel kills one of its processes for lack of memory.
-func (sl *slot) onOOM() {
+func (sl *Slot) onOOM() {
 	if end := sl.oom.Load(); end != nil {
 		(*end)()
 		return
@@ -105,21 +105,21 @@ func (sl *slot) onOOM() {
 	sl.oomBeforeJob.Store(true)
 }
 
-// endOnOOM makes the slot call end when the kernel kills a process in it for lack of memory.
-func (sl *slot) endOnOOM(end func()) { sl.oom.Store(&end) }
+// EndOnOOM makes the slot call end when the kernel kills a process in it for lack of memory.
+func (sl *Slot) EndOnOOM(end func()) { sl.oom.Store(&end) }
 
-// release tears the slot down in the background, after a job has used it.
-func (sl *slot) release() { sl.jail.pool.release(sl) }
+// Release tears the slot down in the background, after a job has used it.
+func (sl *Slot) Release() { sl.jail.pool.release(sl) }
 
 // stubPatience is how long a stub may take to see that its socket was closed, and the kernel to tear it down.
 const stubPatience = 200 * time.Millisecond
 
-// awaitGone waits until every process of the slot has exited, for the configured time at most.
-func (sl *slot) awaitGone() error { return sl.wait(sl.jail.s.Ending) }
+// AwaitGone waits until every process of the slot has exited, for the configured time at most.
+func (sl *Slot) AwaitGone() error { return sl.wait(sl.jail.s.Ending) }
 
 // destroy ends what is left of the slot and releases its resources. If that takes longer than stubPatience, it
 // continues in the background, so that only the jail's teardown waits for it.
-func (sl *slot) destroy() {
+func (sl *Slot) destroy() {
 	sl.stub.Close()
 	if err := sl.wait(stubPatience); err == nil {
 		sl.giveBack()
@@ -137,7 +137,7 @@ func (sl *slot) destroy() {
 // million epoll watches per second, and a process may be blocked by a file system that does not answer. host.AwaitEnd
 // waits as long as the jail exists. A process that has not exited by then keeps its cgroup and user id, and neither
 // is reused.
-func (sl *slot) awaitEnd() {
+func (sl *Slot) awaitEnd() {
 	for reported := false; ; reported = true {
 		err := sl.wait(sl.jail.s.Ending)
 		if err == nil {
@@ -155,7 +155,7 @@ func (sl *slot) awaitEnd() {
 }
 
 // giveBack releases the slot's resources. No process of it is left.
-func (sl *slot) giveBack() {
+func (sl *Slot) giveBack() {
 	defer sl.jail.work.Done()
 	sl.pidfd.Close()
 	if err := sl.group.Remove(); err != nil {
@@ -166,8 +166,8 @@ func (sl *slot) giveBack() {
 	sl.jail.returnUser(sl.user)
 }
 
-// takeSlot returns a prepared slot: a waiting one, or a new one.
-func (j *jail) takeSlot(plain bool) (*slot, error) {
+// TakeSlot returns a prepared slot: a waiting one, or a new one.
+func (j *Jail) TakeSlot(plain bool) (*Slot, error) {
 	if plain && len(j.roots) > 0 {
 		return j.newSlot(groupLimits(j.s.Defaults), j.key.profile, true)
 	}
@@ -178,12 +178,12 @@ func (j *jail) takeSlot(plain bool) (*slot, error) {
 }
 
 // plainSlot makes a slot with the jail's default limits and profile, as most jobs need.
-func (j *jail) plainSlot() (*slot, error) {
+func (j *Jail) plainSlot() (*Slot, error) {
 	return j.newSlot(groupLimits(j.s.Defaults), j.key.profile, false)
 }
 
 // alive reports whether the jail is not being dropped.
-func (j *jail) alive() bool {
+func (j *Jail) alive() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return !j.dropped
@@ -199,7 +199,7 @@ func groupLimits(l job.Limits) cgroup.Limits {
 
 // wait blocks until every process of the slot has exited: the stub is process 1 of their PID namespace, and the
 // kernel reports its exit only when the namespace is empty.
-func (sl *slot) wait(patience time.Duration) error {
+func (sl *Slot) wait(patience time.Duration) error {
 	raw, err := sl.pidfd.SyscallConn()
 	if err != nil {
 		return err
@@ -212,23 +212,23 @@ func (sl *slot) wait(patience time.Duration) error {
 
 // usable reports whether a job can have the slot. When the host ran out of memory, the kernel may have killed its
 // stub.
-func (sl *slot) usable() bool {
+func (sl *Slot) usable() bool {
 	if sl.oomBeforeJob.Load() {
 		return false
 	}
 	return !host.SomethingToRead(sl.pidfd)
 }
 
-// kill kills every process of the slot, including the stub, and closes the stub's socket, which ends follow.
-func (sl *slot) kill() {
+// Kill kills every process of the slot, including the stub, and closes the stub's socket, which ends follow.
+func (sl *Slot) Kill() {
 	if err := sl.group.Kill(); err != nil {
 		sl.jail.report("processes", err)
 	}
 	sl.stub.Close()
 }
 
-// account adds the job's resource usage, and which limits it reached, to r.
-func (sl *slot) account(r *wire.Result) {
+// Account adds the job's resource usage, and which limits it reached, to r.
+func (sl *Slot) Account(r *wire.Result) {
 	u, e, err := sl.group.Account()
 	if err != nil {
 		sl.jail.report("usage not read", err)
@@ -238,7 +238,7 @@ func (sl *slot) account(r *wire.Result) {
 	r.OOM, r.PIDsMax = e.OOM || e.OOMKills > 0, e.PIDsMax > 0
 }
 
-// signal makes the stub send a signal to the job. The job may have ended.
-func (sl *slot) signal(s wire.Signal) {
+// Signal makes the stub send a signal to the job. The job may have ended.
+func (sl *Slot) Signal(s wire.Signal) {
 	_ = sl.stub.Send(inside.Order{Signal: int(s.Number), Everyone: s.Everyone}.Append())
 }

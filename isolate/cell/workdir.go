@@ -1,4 +1,4 @@
-package isolate
+package cell
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ var spares = [...]string{"spare-1", "spare-2"}
 // freshWork creates an overlay's work directory. On a layer that was kept it exists, and there may be no room for
 // another one: then the marker that keeps an overlay mounted volatile from being mounted again is removed from it
 // (overlayfs.rst, "Volatile mount").
-func (j *jail) freshWork(name string) error {
+func (j *Jail) freshWork(name string) error {
 	path := filepath.Join(j.layer.Path(), name)
 	err := unix.Mkdir(path, 0o700)
 	if errors.Is(err, unix.EEXIST) && j.session.Resumed {
@@ -35,7 +35,7 @@ func (j *jail) freshWork(name string) error {
 }
 
 // makeSpares reserves space for the next mount of an overlay, once it is mounted and before any job runs in it.
-func (j *jail) makeSpares(name string) error {
+func (j *Jail) makeSpares(name string) error {
 	if name != "repo" {
 		return nil // only the repository's overlay can be kept
 	}

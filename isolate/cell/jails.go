@@ -1,4 +1,4 @@
-package isolate
+package cell
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"corral/job"
 )
 
-// cellConfig is the configuration of jails.
-type cellConfig struct {
+// Config is the configuration of jails.
+type Config struct {
 	Context  context.Context // ends with the supervisor, and all waits for jails with it
 	Instance *host.Instance
 	Programs *host.Programs
@@ -39,26 +39,26 @@ type cellConfig struct {
 	Skip     uint64        // bit set of confinement steps to leave out, for tests that show what a step prevents
 }
 
-// A jails is the jails of a supervisor.
-type jails struct {
-	cellConfig
+// A Jails is the jails of a supervisor.
+type Jails struct {
+	Config
 	hidden  host.HiddenPaths
 	roots   roots
 	filters map[string]filter // by profile
 	windows liveWindows
 	slots   atomic.Int64 // slots that wait or are being made to wait, in all jails
-	began   time.Time    // when newJails was called
-	live    atomic.Int64 // jobs between jobBegins and jobEnds
+	began   time.Time    // when New was called
+	live    atomic.Int64 // jobs between JobBegins and JobEnds
 	lastEnd atomic.Int64 // when the last job ended, in nanoseconds since began
 
 	mu    sync.Mutex
-	all   map[jailKey]*jail // guarded by mu
+	all   map[jailKey]*Jail // guarded by mu
 	ended bool              // guarded by mu: no jail is built any more
 	work  sync.WaitGroup    // lifecycles of jails, and writeAhead; incremented under mu
 }
 
-// newJails compiles the system call filters. The caller must call end and close.
-func newJails(c cellConfig) (*jails, error) {
+// New compiles the system call filters. The caller must call end and close.
+func New(c Config) (*Jails, error) {
 	if c.Ending == 0 {
 		c.Ending = host.SlotPatience
 	}
@@ -74,7 +74,7 @@ func newJails(c cellConfig) (*jails, error) {
 	if c.Only == nil {
 		c.Only = host.OnlyInstance
 	}
-	s := &jails{cellConfig: c, all: map[jailKey]*jail{}, filters: map[string]filter{}, began: time.Now()}
+	s := &Jails{Config: c, all: map[jailKey]*Jail{}, filters: map[string]filter{}, began: time.Now()}
 	if err := s.compileFilters(); err != nil {
 		s.closeFilters()
 		return nil, err
@@ -83,7 +83,7 @@ func newJails(c cellConfig) (*jails, error) {
 }
 
 // begin registers a piece of work that close waits for. It returns false if the jails are already ending.
-func (s *jails) begin() bool {
+func (s *Jails) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
@@ -93,39 +93,39 @@ func (s *jails) begin() bool {
 	return true
 }
 
-// jobBegins records that a job was registered.
-func (s *jails) jobBegins() { s.live.Add(1) }
+// JobBegins records that a job was registered.
+func (s *Jails) JobBegins() { s.live.Add(1) }
 
-// jobEnds records that a job has ended.
-func (s *jails) jobEnds() {
+// JobEnds records that a job has ended.
+func (s *Jails) JobEnds() {
 	s.lastEnd.Store(int64(time.Since(s.began)))
 	s.live.Add(-1)
 }
 
 // resting reports whether no job has run for restTime.
-func (s *jails) resting() bool {
+func (s *Jails) resting() bool {
 	return s.live.Load() == 0 && time.Since(s.began)-time.Duration(s.lastEnd.Load()) >= restTime
 }
 
-// end keeps jails from being built.
-func (s *jails) end() {
+// End keeps jails from being built.
+func (s *Jails) End() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true
 }
 
-// drop ends every jail and the jobs in it. It does not wait for that. end must have been called.
-func (s *jails) drop() {
+// Drop ends every jail and the jobs in it. It does not wait for that. end must have been called.
+func (s *Jails) Drop() {
 	s.mu.Lock()
 	list := slices.Collect(maps.Values(s.all))
 	s.mu.Unlock()
 	for _, j := range list {
-		j.drop()
+		j.Drop()
 	}
 }
 
-// close waits for the end of all jails, and releases what they shared. drop must have been called.
-func (s *jails) close() {
+// Close waits for the end of all jails, and releases what they shared. drop must have been called.
+func (s *Jails) Close() {
 	s.work.Wait()
 	s.roots.close()
 	s.closeFilters()

@@ -1,4 +1,4 @@
-package isolate
+package cell
 
 import (
 	"errors"
@@ -12,9 +12,9 @@ import (
 	"corral/job"
 )
 
-// watchDisk ends the slot's job when it exceeds its limits of disk space and files. user is charged for probes of the
+// WatchDisk ends the slot's job when it exceeds its limits of disk space and files. user is charged for probes of the
 // file system. After stop returns, no further check is made.
-func (sl *slot) watchDisk(user uint32, limits job.Limits, end func(wire.Outcome)) (stop func()) {
+func (sl *Slot) WatchDisk(user uint32, limits job.Limits, end func(wire.Outcome)) (stop func()) {
 	j := sl.jail
 	if j.session != nil && j.session.Import { // its layer has a fixed size
 		return func() {}
@@ -26,7 +26,7 @@ func (sl *slot) watchDisk(user uint32, limits job.Limits, end func(wire.Outcome)
 }
 
 // free returns the space that is left where the jail's jobs write, on behalf of a user who has a job in it.
-func (j *jail) free(user uint32) (bytes, inodes int64, err error) {
+func (j *Jail) free(user uint32) (bytes, inodes int64, err error) {
 	var st unix.Statfs_t
 	switch {
 	case j.session != nil && j.merged != "":
@@ -41,7 +41,7 @@ func (j *jail) free(user uint32) (bytes, inodes int64, err error) {
 }
 
 // usage returns what changed in the repository since a time, as far as it is still there.
-func (j *jail) usage(since time.Time) (bytes, inodes int64, err error) {
+func (j *Jail) usage(since time.Time) (bytes, inodes int64, err error) {
 	a, err := j.watcher().ask(scan.OpUsage, since)
 	if err == nil && a.Incomplete {
 		err = errIncomplete

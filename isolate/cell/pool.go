@@ -1,4 +1,4 @@
-package isolate
+package cell
 
 import (
 	"errors"
@@ -18,11 +18,11 @@ import (
 // Bonwick and Adams, Magazines and Vmem, USENIX 2001). When the supervisor has reached its maximum of slots, the pool
 // that has been unused for the longest time gives up one.
 type pool struct {
-	jail *jail
+	jail *Jail
 	work sync.WaitGroup // tracks reconcile
 
 	mu          sync.Mutex
-	ready       []*slot     // guarded by mu: waiting slots, the newest last
+	ready       []*Slot     // guarded by mu: waiting slots, the newest last
 	used        []usedSlot  // guarded by mu: to be torn down, the oldest first
 	want        int         // guarded by mu: target length of ready
 	taken       int         // guarded by mu: jobs that came since the target was last reached
@@ -38,7 +38,7 @@ type pool struct {
 
 // A usedSlot was used by a job, or is surplus.
 type usedSlot struct {
-	*slot
+	*Slot
 	at time.Time
 }
 
@@ -57,7 +57,7 @@ const (
 	trimInterval = 20 * time.Second
 )
 
-func newPool(j *jail) *pool { return &pool{jail: j, want: max(0, min(minSlots, j.s.Slots))} }
+func newPool(j *Jail) *pool { return &pool{jail: j, want: max(0, min(minSlots, j.s.Slots))} }
 
 // begin makes the first slot concurrently with the rest of a new jail, and closes made when that is done. The second
 // slot is made when a job has ended, not while the first job runs.
@@ -82,7 +82,7 @@ func (p *pool) begin() (made <-chan struct{}) {
 }
 
 // take returns a waiting slot, or nil.
-func (p *pool) take() *slot {
+func (p *pool) take() *Slot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last = time.Now()
@@ -103,7 +103,7 @@ func (p *pool) take() *slot {
 }
 
 // release takes over a slot that a job has used, to be torn down in the background.
-func (p *pool) release(sl *slot) {
+func (p *pool) release(sl *Slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -176,13 +176,13 @@ func (p *pool) reconcile() {
 }
 
 // next returns a slot to be torn down, or nil and whether one is to be made.
-func (p *pool) next() (used *slot, more bool) {
+func (p *pool) next() (used *Slot, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	hungry, busy := p.short(p.want/8), p.busy()
 	switch n := len(p.used); {
 	case n >= maxUsed, n > 0 && !hungry && !busy, n > 0 && time.Since(p.used[0].at) > usedPatience:
-		used, p.used = p.used[0].slot, p.used[1:]
+		used, p.used = p.used[0].Slot, p.used[1:]
 		return used, false
 	case p.idle():
 		return nil, false
@@ -277,7 +277,7 @@ func (p *pool) make() bool {
 
 // reserveSlot counts one more waiting slot, and reports whether p may have it. At the maximum, the pool that has been
 // unused for the longest time gives up a slot.
-func (s *jails) reserveSlot(p *pool) bool {
+func (s *Jails) reserveSlot(p *pool) bool {
 	for s.slots.Add(1) > int64(s.MaxSlots) {
 		s.slots.Add(-1)
 		if other := s.longestUnused(p); other == nil || !other.give() {
@@ -289,7 +289,7 @@ func (s *jails) reserveSlot(p *pool) bool {
 
 // longestUnused returns the pool with waiting slots to which no job came for the longest time, if that is longer than
 // for p.
-func (s *jails) longestUnused(p *pool) (longest *pool) {
+func (s *Jails) longestUnused(p *pool) (longest *pool) {
 	p.mu.Lock()
 	when := p.last
 	p.mu.Unlock()
@@ -336,7 +336,7 @@ func (p *pool) close() {
 	p.mu.Lock()
 	left := p.ready
 	for _, s := range p.used {
-		left = append(left, s.slot)
+		left = append(left, s.Slot)
 	}
 	p.jail.s.slots.Add(-int64(len(p.ready)))
 	p.ready, p.used = nil, nil

@@ -1,4 +1,4 @@
-package isolate
+package cell
 
 import (
 	"errors"
@@ -55,8 +55,8 @@ func TestProtectListErrors(t *testing.T) {
 }
 
 // runWithKept runs true in a slot of the jail with the given list of paths to protect.
-func (j *jail) runWithKept(kept inside.Kept) error {
-	sl, err := j.takeSlot(false)
+func (j *Jail) runWithKept(kept inside.Kept) error {
+	sl, err := j.TakeSlot(false)
 	if err != nil {
 		return err
 	}

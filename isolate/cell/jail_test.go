@@ -1,4 +1,4 @@
-package isolate
+package cell
 
 import (
 	"os"
@@ -7,7 +7,7 @@ import (
 
 // TestIDMapsBounded: a jail keeps only a few id maps of returned users.
 func TestIDMapsBounded(t *testing.T) {
-	j := &jail{idmaps: map[uint32]*os.File{}}
+	j := &Jail{idmaps: map[uint32]*os.File{}}
 	for n := range uint32(3 * maxIDMaps) {
 		f, err := os.Open(os.DevNull)
 		if err != nil {

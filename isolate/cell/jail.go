@@ -1,4 +1,4 @@
-package isolate
+package cell
 
 import (
 	"errors"
@@ -33,9 +33,9 @@ type jailKey struct {
 	session string // "": the jail is shared by jobs without a session
 }
 
-// A jail is the prepared environment of one repository and profile.
-type jail struct {
-	s        *jails
+// A Jail is the prepared environment of one repository and profile.
+type Jail struct {
+	s        *Jails
 	key      jailKey
 	builtFor uint32 // the user for whose job it was built
 	name     string
@@ -55,7 +55,7 @@ type jail struct {
 	scannerMu sync.Mutex    // guards scanner once the jail is built: a session can get another scanner
 	late      []inside.Bind // toolchains that every job mounts for itself
 
-	session  *tenant // the session that owns the jail, or nil; the following fields are for a session
+	session  *Session // the session that owns the jail, or nil; the following fields are for a session
 	layer    *layer.Layer
 	layerMap *os.File    // user namespace that maps the owners on a layer to the jail's root and its first user
 	merged   string      // mount point of the overlay over the repository, or ""
@@ -78,8 +78,8 @@ type jail struct {
 	pool *pool
 }
 
-// enter returns the jail for r and profile, building it if necessary. It takes over r. The caller must call leave.
-func (s *jails) enter(peer host.Peer, r *admit.Repo, profile string) (*jail, error) {
+// Enter returns the jail for r and profile, building it if necessary. It takes over r. The caller must call leave.
+func (s *Jails) Enter(peer host.Peer, r *admit.Repo, profile string) (*Jail, error) {
 	key := keyOf(r, profile, "")
 	s.mu.Lock()
 	if s.ended {
@@ -106,7 +106,7 @@ func (s *jails) enter(peer host.Peer, r *admit.Repo, profile string) (*jail, err
 	}
 	<-j.built
 	if j.failure != nil {
-		j.leave()
+		j.Leave()
 		return nil, j.failure
 	}
 	return j, nil
@@ -114,7 +114,7 @@ func (s *jails) enter(peer host.Peer, r *admit.Repo, profile string) (*jail, err
 
 // roomForJail refuses another jail if there are too many, in all or of this user, and no unused one can be evicted.
 // The caller holds s.mu.
-func (s *jails) roomForJail(peer host.Peer) error {
+func (s *Jails) roomForJail(peer host.Peer) error {
 	mine := 0
 	for _, j := range s.all {
 		if j.builtFor == peer.Payer() {
@@ -137,9 +137,9 @@ func (s *jails) roomForJail(peer host.Peer) error {
 	}
 }
 
-// startFor starts to build a jail for a session, and takes over r unless it returns an error. It calls admit when there
+// StartFor starts to build a jail for a session, and takes over r unless it returns an error. It calls admit when there
 // is room for the jail, with the jails locked: if that returns an error, no jail is built.
-func (s *jails) startFor(t *tenant, peer host.Peer, r *admit.Repo, profile string, admit func(*jail) error) error {
+func (s *Jails) StartFor(t *Session, peer host.Peer, r *admit.Repo, profile string, admit func(*Jail) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
@@ -160,16 +160,16 @@ func (s *jails) startFor(t *tenant, peer host.Peer, r *admit.Repo, profile strin
 }
 
 // Repo returns the repository of the jail, which belongs to it.
-func (j *jail) Repo() *admit.Repo { return j.repo }
+func (j *Jail) Repo() *admit.Repo { return j.repo }
 
 // IsBuilt reports whether the jail is built.
-func (j *jail) IsBuilt() bool { return isClosed(j.built) && j.failure == nil }
+func (j *Jail) IsBuilt() bool { return isClosed(j.built) && j.failure == nil }
 
 // IsGone reports whether everything of the jail has been removed.
-func (j *jail) IsGone() bool { return isClosed(j.gone) }
+func (j *Jail) IsGone() bool { return isClosed(j.gone) }
 
 // AwaitGone waits until everything of the jail has been removed.
-func (j *jail) AwaitGone() { <-j.gone }
+func (j *Jail) AwaitGone() { <-j.gone }
 
 func isClosed(c <-chan struct{}) bool {
 	select {
@@ -180,8 +180,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// awaitBuilt waits until the jail is built, or its build has failed and nothing of it is left.
-func (j *jail) awaitBuilt() error {
+// AwaitBuilt waits until the jail is built, or its build has failed and nothing of it is left.
+func (j *Jail) AwaitBuilt() error {
 	<-j.built
 	if j.failure != nil {
 		<-j.gone
@@ -190,8 +190,8 @@ func (j *jail) awaitBuilt() error {
 	return nil
 }
 
-func (s *jails) newJail(key jailKey, r *admit.Repo) *jail {
-	j := &jail{
+func (s *Jails) newJail(key jailKey, r *admit.Repo) *Jail {
+	j := &Jail{
 		s: s, key: key, name: s.Instance.Unique("jail-"), repo: r, users: 1,
 		built: make(chan struct{}), ended: make(chan struct{}), gone: make(chan struct{}), overdue: make(chan struct{}), idmaps: map[uint32]*os.File{},
 	}
@@ -206,7 +206,7 @@ func (s *jails) newJail(key jailKey, r *admit.Repo) *jail {
 }
 
 // use counts one more user of the jail. It returns false if the jail is being dropped.
-func (j *jail) use() bool {
+func (j *Jail) use() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.dropped {
@@ -224,8 +224,8 @@ func (j *jail) use() bool {
 	return true
 }
 
-// leave ends a use. The last one starts the idle timer, or ends the jail if it was retired.
-func (j *jail) leave() {
+// Leave ends a use. The last one starts the idle timer, or ends the jail if it was retired.
+func (j *Jail) Leave() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.users--
@@ -250,14 +250,14 @@ const (
 )
 
 // removedGroup counts a removed memory cgroup.
-func (j *jail) removedGroup() {
+func (j *Jail) removedGroup() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.dyingGroups++
 }
 
 // reclaim drops cached files so that the kernel frees removed cgroups, unless a job has come.
-func (j *jail) reclaim() {
+func (j *Jail) reclaim() {
 	j.mu.Lock()
 	idle := j.users == 0 && !j.dropped
 	if idle {
@@ -272,7 +272,7 @@ func (j *jail) reclaim() {
 }
 
 // endInit closes the socket of process 1, which then exits, and with it every process of the jail.
-func (j *jail) endInit() {
+func (j *Jail) endInit() {
 	j.init.Close()
 	j.endOnce.Do(func() {
 		late := time.AfterFunc(host.SlotPatience, func() { close(j.overdue) })
@@ -288,7 +288,7 @@ func (j *jail) endInit() {
 
 // awaitInit waits for the exit of process 1. The kernel completes that only when the jail's last process has exited,
 // and a process that waits for a file system may never exit: after host.SlotPatience it is left behind.
-func (j *jail) awaitInit() {
+func (j *Jail) awaitInit() {
 	select {
 	case <-j.ended:
 	case <-j.overdue:
@@ -299,11 +299,11 @@ func (j *jail) awaitInit() {
 var errLeft = fmt.Errorf("not ended after %v", host.SlotPatience)
 
 // retire keeps further jobs from entering the jail. It ends when the jobs in it have ended.
-func (j *jail) retire() { j.markDropped(false) }
+func (j *Jail) retire() { j.markDropped(false) }
 
 // addSlot counts one more slot, which lifecycle waits for. It returns false if the jail is being dropped. The slot's
 // end calls work.Done.
-func (j *jail) addSlot() bool {
+func (j *Jail) addSlot() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.dropped {
@@ -314,7 +314,7 @@ func (j *jail) addSlot() bool {
 }
 
 // dropUnused drops the jail if no job is in it or about to be.
-func (j *jail) dropUnused() bool {
+func (j *Jail) dropUnused() bool {
 	if !j.markDropped(true) {
 		return false
 	}
@@ -322,8 +322,8 @@ func (j *jail) dropUnused() bool {
 	return true
 }
 
-// drop ends the jail and every process in it, by closing the socket of its process 1.
-func (j *jail) drop() {
+// Drop ends the jail and every process in it, by closing the socket of its process 1.
+func (j *Jail) Drop() {
 	<-j.built
 	j.markDropped(false)
 	if j.init != nil {
@@ -333,7 +333,7 @@ func (j *jail) drop() {
 
 // markDropped keeps further jobs from entering. It returns false if the jail was marked already, or if onlyUnused is
 // set and the jail is in use.
-func (j *jail) markDropped(onlyUnused bool) bool {
+func (j *Jail) markDropped(onlyUnused bool) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.dropped || onlyUnused && j.users > 0 {
@@ -344,7 +344,7 @@ func (j *jail) markDropped(onlyUnused bool) bool {
 }
 
 // lifecycle builds the jail, waits for its end and removes everything it had on the host.
-func (j *jail) lifecycle() {
+func (j *Jail) lifecycle() {
 	defer j.s.work.Done()
 	defer close(j.gone)
 	var u host.Cleanup
@@ -360,7 +360,7 @@ func (j *jail) lifecycle() {
 	close(j.built)
 	if j.failure == nil {
 		j.s.Log.Info("jail built", "jail", j.name, "repo", j.repo.Path)
-		j.s.rootAhead()
+		j.s.RootAhead()
 		j.awaitInit()
 		j.markDropped(false)
 	}
@@ -382,7 +382,7 @@ func (j *jail) lifecycle() {
 }
 
 // takeUser returns the number of a user that no other slot has. All jobs of a session have the same user.
-func (j *jail) takeUser(profile string) (uint32, error) {
+func (j *Jail) takeUser(profile string) (uint32, error) {
 	if j.session != nil && profile != seccomp.Scanner {
 		return 0, nil
 	}
@@ -396,7 +396,7 @@ func (j *jail) takeUser(profile string) (uint32, error) {
 	return n, nil
 }
 
-func (j *jail) returnUser(n uint32) {
+func (j *Jail) returnUser(n uint32) {
 	if j.session != nil && n == 0 {
 		return
 	}
@@ -415,7 +415,7 @@ const maxIDMaps = 16
 
 // idmap returns the id map from the repository's owner to the user with number n. It is valid until n is returned;
 // the jail caches it while it has few.
-func (j *jail) idmap(n uint32) (*os.File, error) {
+func (j *Jail) idmap(n uint32) (*os.File, error) {
 	j.mu.Lock()
 	m := j.idmaps[n]
 	j.mu.Unlock()
@@ -432,7 +432,7 @@ func (j *jail) idmap(n uint32) (*os.File, error) {
 	return m, nil
 }
 
-func (j *jail) closeIDMaps() {
+func (j *Jail) closeIDMaps() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, m := range j.idmaps {

@@ -1,4 +1,4 @@
-package isolate
+package cell
 
 import (
 	"errors"
@@ -33,15 +33,15 @@ const (
 	userOwner = layer.UID + 1 // the session's user, as stored on a layer
 )
 
-// importDir is where the jobs of an importing session see the root file system.
-const importDir = "/image"
+// ImportDir is where the jobs of an importing session see the root file system.
+const ImportDir = "/image"
 
 // A bindMount says where something of a session's is mounted in the supervisor's mount namespace, and where in a
 // job's.
 type bindMount struct{ source, target string }
 
 // makeLayer creates or reopens the session's layer. The functions that undo it are pushed on u.
-func (j *jail) makeLayer(u *host.Cleanup, dir string) error {
+func (j *Jail) makeLayer(u *host.Cleanup, dir string) error {
 	ss := j.session
 	path := filepath.Join(dir, "layer")
 	if err := host.MakeDir(path); err != nil {
@@ -62,7 +62,7 @@ func (j *jail) makeLayer(u *host.Cleanup, dir string) error {
 }
 
 // assemble makes the overlays and directories of the layer that the session's jobs see. The init mounts the overlays.
-func (j *jail) assemble(u *host.Cleanup, dir string) error {
+func (j *Jail) assemble(u *host.Cleanup, dir string) error {
 	ss := j.session
 	if ss.Import {
 		if err := j.ownedDir("root", 0o755); err != nil {
@@ -95,7 +95,7 @@ func (j *jail) assemble(u *host.Cleanup, dir string) error {
 // makeShares makes the directories of the layer that all of the session's jobs share as home directory and /tmp. If
 // the repository or something that the operator shows lies in one of the two, each job gets its own instead: the path
 // to the mount point is created in it, and in a shared directory another job could redirect that path.
-func (j *jail) makeShares() error {
+func (j *Jail) makeShares() error {
 	dirs := []struct {
 		bindMount
 		owner int
@@ -136,7 +136,7 @@ type overlaySpec struct {
 }
 
 // overlay makes an overlay, mounts it in dir, and returns the mount point.
-func (j *jail) overlay(u *host.Cleanup, dir string, m overlaySpec) (string, error) {
+func (j *Jail) overlay(u *host.Cleanup, dir string, m overlaySpec) (string, error) {
 	name := m.name
 	if err := j.ownedDir(name+"/upper", m.mode); err != nil {
 		return "", err
@@ -171,7 +171,7 @@ func (j *jail) overlay(u *host.Cleanup, dir string, m overlaySpec) (string, erro
 }
 
 // attach mounts a detached mount at a new mount point in dir: only an attached mount can be cloned for each job.
-func (j *jail) attach(u *host.Cleanup, dir string, mount *os.File) (string, error) {
+func (j *Jail) attach(u *host.Cleanup, dir string, mount *os.File) (string, error) {
 	at := filepath.Join(dir, j.s.Instance.Unique("mount-"))
 	if err := host.MakeDir(at); err != nil {
 		return "", err
@@ -186,7 +186,7 @@ func (j *jail) attach(u *host.Cleanup, dir string, mount *os.File) (string, erro
 
 // ownedDir makes a directory of the layer that belongs to the session's user; missing parents are made for the jail's
 // root. On a layer that was kept the directory exists already.
-func (j *jail) ownedDir(name string, mode uint32) error {
+func (j *Jail) ownedDir(name string, mode uint32) error {
 	path := filepath.Join(j.layer.Path(), name)
 	if err := j.makeParents(name); err != nil {
 		return err
@@ -201,7 +201,7 @@ func (j *jail) ownedDir(name string, mode uint32) error {
 }
 
 // makeParents makes the parent directories of a path in the layer.
-func (j *jail) makeParents(name string) error {
+func (j *Jail) makeParents(name string) error {
 	at := j.layer.Path()
 	parts := strings.Split(name, "/")
 	for _, part := range parts[:len(parts)-1] {
@@ -230,7 +230,7 @@ func setOwner(path string, id int, mode uint32) error {
 }
 
 // fromLayer clones a directory of the layer, with the ids of the session's jail.
-func (j *jail) fromLayer(name string, readOnly bool) (*os.File, error) {
+func (j *Jail) fromLayer(name string, readOnly bool) (*os.File, error) {
 	return cloneMount(filepath.Join(j.layer.Path(), name), j.layerMap, readOnly)
 }
 
@@ -258,12 +258,12 @@ func cloneMount(path string, userns *os.File, readOnly bool) (*os.File, error) {
 }
 
 // rootMounts clones the mounts that make up the root of a session's job.
-func (j *jail) rootMounts() ([]*os.File, error) {
+func (j *Jail) rootMounts() ([]*os.File, error) {
 	return cloneAll(j.roots, func(source string) (*os.File, error) { return cloneMount(source, nil, false) })
 }
 
 // sharedMounts clones the directories of the layer that the session's jobs share.
-func (j *jail) sharedMounts() ([]*os.File, error) {
+func (j *Jail) sharedMounts() ([]*os.File, error) {
 	return cloneAll(j.shares, func(source string) (*os.File, error) { return j.fromLayer(source, false) })
 }
 
@@ -283,7 +283,7 @@ func cloneAll(places []bindMount, clone func(source string) (*os.File, error)) (
 
 // assembleRoot makes the session's root: a tree on the layer, or the layer merged with an imported root file system;
 // in the first case the host's system directories, each merged with a part of the layer, are mounted over it.
-func (j *jail) assembleRoot(u *host.Cleanup, dir string) error {
+func (j *Jail) assembleRoot(u *host.Cleanup, dir string) error {
 	ss := j.session
 	if ss.Image != "" {
 		return j.assembleImage(u, dir)
@@ -327,13 +327,13 @@ func (j *jail) assembleRoot(u *host.Cleanup, dir string) error {
 const optDir = "/opt"
 
 // writeTree writes the entries of a tree to a directory of the layer, owned by the session's user.
-func (j *jail) writeTree(path string, tree rootfs.Tree) error {
+func (j *Jail) writeTree(path string, tree rootfs.Tree) error {
 	dir, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	if j.repo.Path != importDir {
+	if j.repo.Path != ImportDir {
 		tree.Entries = append(tree.Entries, rootfs.Entry{Path: j.repo.Path, Mode: os.ModeDir | 0o755})
 	}
 	if err := tree.Write(int(dir.Fd())); err != nil {
@@ -344,7 +344,7 @@ func (j *jail) writeTree(path string, tree rootfs.Tree) error {
 
 // systemOverlay merges a system directory of the host with a part of the layer. In it the host's root appears as the
 // session's user; so paths that only root may read on the host are hidden first.
-func (j *jail) systemOverlay(u *host.Cleanup, dir string, n int, b rootfs.Bind) (string, error) {
+func (j *Jail) systemOverlay(u *host.Cleanup, dir string, n int, b rootfs.Bind) (string, error) {
 	hidden, err := j.s.hidden.Find(b.Source)
 	if err != nil {
 		return "", err
@@ -363,7 +363,7 @@ func (j *jail) systemOverlay(u *host.Cleanup, dir string, n int, b rootfs.Bind) 
 
 // assembleImage makes the root of a session with an imported root file system: the read-only image merged with the
 // layer.
-func (j *jail) assembleImage(u *host.Cleanup, dir string) error {
+func (j *Jail) assembleImage(u *host.Cleanup, dir string) error {
 	image, leave, err := j.session.UseImage()
 	if err != nil {
 		return err

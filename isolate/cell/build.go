@@ -1,4 +1,4 @@
-package isolate
+package cell
 
 import (
 	"cmp"
@@ -24,7 +24,7 @@ import (
 )
 
 // build makes everything that the jail consists of. The functions that undo it are pushed on u, also if build fails.
-func (j *jail) build(u *host.Cleanup) error {
+func (j *Jail) build(u *host.Cleanup) error {
 	u.Push(j.repo.Close)
 	u.Push(j.closeIDMaps)
 	if err := j.inspect(); err != nil {
@@ -88,7 +88,7 @@ func (j *jail) build(u *host.Cleanup) error {
 		made := j.pool.begin()
 		defer func() { <-made }()
 	}
-	if !j.scanned() {
+	if !j.Scanned() {
 		return nil
 	}
 	if j.scanner, err = j.startScanner(); err != nil {
@@ -99,29 +99,29 @@ func (j *jail) build(u *host.Cleanup) error {
 
 // inspect records the file systems of the directories that the jail shows to its jobs. A session that imports a root
 // file system has no repository.
-func (j *jail) inspect() error {
+func (j *Jail) inspect() error {
 	if j.session != nil && j.session.Import {
 		return nil
 	}
 	return j.s.Served.Inspect(j.builtFor, j.repo)
 }
 
-// scanned reports whether the jail needs a scanner: its jobs write to the repository itself, or paths must be
+// Scanned reports whether the jail needs a scanner: its jobs write to the repository itself, or paths must be
 // protected when a session's changes are applied.
-func (j *jail) scanned() bool {
+func (j *Jail) Scanned() bool {
 	ss := j.session
 	return ss == nil || ss.Workspace == job.Direct && !ss.Import
 }
 
 // report logs what could not be removed. The next supervisor's recovery finds it by name.
-func (j *jail) report(what string, err error) {
+func (j *Jail) report(what string, err error) {
 	if err != nil {
 		j.s.Log.Error("left behind", "jail", j.name, "what", what, "error", err)
 	}
 }
 
 // start makes libcontainer build the jail and start its init.
-func (j *jail) start(u *host.Cleanup, dir string, p *jailParts) error {
+func (j *Jail) start(u *host.Cleanup, dir string, p *jailParts) error {
 	ours, theirs, err := wire.Pair()
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ var jailCapabilities = []string{
 	"CAP_SYS_RESOURCE", // set limits of the job's user
 }
 
-func (j *jail) containerConfig(dir string, tree rootfs.Tree, users *os.File) *configs.Config {
+func (j *Jail) containerConfig(dir string, tree rootfs.Tree, users *os.File) *configs.Config {
 	ids := []configs.IDMap{
 		{ContainerID: 0, HostID: int64(j.base), Size: 1},
 		{ContainerID: host.FirstJobUID, HostID: int64(j.base) + 1, Size: host.JobUIDs},
@@ -239,7 +239,7 @@ func deviceRules() []*devices.Rule {
 	return list
 }
 
-func (j *jail) mounts(dir string, tree rootfs.Tree) []*configs.Mount {
+func (j *Jail) mounts(dir string, tree rootfs.Tree) []*configs.Mount {
 	readOnly := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
 	// The jail's own /proc stays unmasked, because otherwise the kernel would refuse to mount a new one for a job
 	// (mount_too_revealing). Jobs never see it: theirs is mounted over it.

@@ -1,4 +1,4 @@
-package isolate
+package cell
 
 import (
 	"errors"
@@ -18,8 +18,8 @@ import (
 	"corral/seccomp"
 )
 
-// scannerMemory is a scanner's memory limit in bytes.
-const scannerMemory = 1 << 30
+// ScannerMemory is a scanner's memory limit in bytes.
+const ScannerMemory = 1 << 30
 
 // scannerPatience is the timeout of a request to a scanner. The scanner bounds its own walks far below it.
 const scannerPatience = 10 * time.Second
@@ -29,7 +29,7 @@ const scannerPatience = 10 * time.Second
 // and filter, the repository read-only) and lives as long as the jail. Requests to a nil scanner fail with
 // errNoScanner.
 type scanner struct {
-	slot   *slot
+	slot   *Slot
 	socket *wire.Conn
 
 	state scanState
@@ -41,8 +41,8 @@ type scanner struct {
 }
 
 // startScanner starts a scanner for the jail, which records the current state of the repository as its baseline.
-func (j *jail) startScanner() (*scanner, error) {
-	limits := cgroup.Limits{MemoryBytes: scannerMemory, PIDs: 64}
+func (j *Jail) startScanner() (*scanner, error) {
+	limits := cgroup.Limits{MemoryBytes: ScannerMemory, PIDs: 64}
 	sl, err := j.newSlot(limits, seccomp.Scanner, true)
 	if err != nil {
 		return nil, err
@@ -102,15 +102,15 @@ func (j *jail) startScanner() (*scanner, error) {
 }
 
 // started waits for the report that the program was executed.
-func (sl *slot) started() error {
+func (sl *Slot) started() error {
 	defer sl.within(host.SlotPatience)()
-	r, files, err := sl.report()
+	r, files, err := sl.Report()
 	wire.CloseAll(files)
 	switch {
 	case err != nil:
 		return err
 	case r.Kind == inside.Failed:
-		return stepFailed(r)
+		return StepFailed(r)
 	case r.Kind != inside.Started:
 		return inside.ErrReport
 	}
@@ -130,7 +130,7 @@ func (s *scanner) ask(op scan.Op, since time.Time) (a scan.Answer, err error) {
 
 // changed returns what changed since a job began. The scanner reports each change once, to the first request: the
 // answer is shared with the other jobs that live in the jail before the next request can be made.
-func (s *scanner) changed(since *jobWindow) (a scan.Answer, err error) {
+func (s *scanner) changed(since *Window) (a scan.Answer, err error) {
 	err = s.exchange(scan.OpChanged, since.chainStart(), func(b []byte) (err error) {
 		if a, err = s.read(scan.OpChanged, b); err == nil {
 			since.shareAnswer(&a)
@@ -203,7 +203,7 @@ func (s *scanner) close() {
 
 // watcher returns the jail's scanner. In a session a dead scanner is replaced, and one is started if there is none
 // because the jobs do not write to the repository: corral's own tools do.
-func (j *jail) watcher() *scanner {
+func (j *Jail) watcher() *scanner {
 	j.scannerMu.Lock()
 	defer j.scannerMu.Unlock()
 	if j.session == nil || j.session.Import || j.scanner.usable() {
@@ -221,7 +221,7 @@ func (j *jail) watcher() *scanner {
 
 // dropScanner retires the jail after its scanner failed, so that the next job gets a jail with a new one. A session's
 // jail stays, see watcher.
-func (j *jail) dropScanner() {
+func (j *Jail) dropScanner() {
 	if j.session == nil {
 		j.retire()
 	}
@@ -236,9 +236,9 @@ func (s *scanner) usable() bool {
 	return !s.dead
 }
 
-// sensitive adds the sensitive paths that changed since a job began to its result r, unless nothing happened. No
+// Sensitive adds the sensitive paths that changed since a job began to its result r, unless nothing happened. No
 // process of the job is left. If several jobs live in one jail at a time, each result has what any of them changed.
-func (j *jail) sensitive(since *jobWindow, r *wire.Result) {
+func (j *Jail) Sensitive(since *Window, r *wire.Result) {
 	if since.nothingHappened() {
 		return
 	}

@@ -1,4 +1,4 @@
-package isolate
+package cell
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 )
 
 // preparation returns the message that prepares the slot's stub before the job is known.
-func (j *jail) preparation(sl *slot) inside.Prepare {
+func (j *Jail) preparation(sl *Slot) inside.Prepare {
 	p := inside.Prepare{UID: host.FirstJobUID + sl.user, Skip: j.s.Skip, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1], Binds: j.late}
 	if len(j.roots) > 0 && !sl.plain {
 		p.Binds = nil
@@ -34,7 +34,7 @@ func (j *jail) preparation(sl *slot) inside.Prepare {
 
 // startStub makes the init start the slot's stub, in the slot's cgroup of the unified hierarchy if a process can be
 // created there. If the slot has a pidfd afterwards, there is a process, whatever the error.
-func (j *jail) startStub(sl *slot, p *inside.Prepare, profile string) error {
+func (j *Jail) startStub(sl *Slot, p *inside.Prepare, profile string) error {
 	ours, theirs, err := wire.PairFor(host.StubMessage)
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (j *jail) startStub(sl *slot, p *inside.Prepare, profile string) error {
 // completeGroups completes the slot's cgroups while the kernel creates its namespaces. If the stub is created in one
 // of them, completeGroups also sends it the first message, with the tasks files of the cgroups that it joins by
 // itself.
-func (j *jail) completeGroups(sl *slot, p *inside.Prepare, profile string) error {
+func (j *Jail) completeGroups(sl *Slot, p *inside.Prepare, profile string) error {
 	if err := sl.group.Complete(); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (j *jail) completeGroups(sl *slot, p *inside.Prepare, profile string) error
 	return j.sendPrepare(sl, p, profile, groups)
 }
 
-func (j *jail) sendPrepare(sl *slot, p *inside.Prepare, profile string, groups []*os.File) error {
+func (j *Jail) sendPrepare(sl *Slot, p *inside.Prepare, profile string, groups []*os.File) error {
 	filter := j.s.filters[profile]
 	p.Last = filter.last
 	return stubError(sl.stub.Send(p.Append(), append([]*os.File{filter.file}, groups...)...))
@@ -97,7 +97,7 @@ func stubError(err error) error {
 // confine makes the stub run the confinement steps that do not depend on the job, in all of the slot's cgroups.
 // Process 2, which the stub then forks, starts in the stub's cgroups: so the stub joins them first by itself, and
 // where it cannot, it is put into them here.
-func (j *jail) confine(sl *slot, p *inside.Prepare, profile string) error {
+func (j *Jail) confine(sl *Slot, p *inside.Prepare, profile string) error {
 	if sl.group.Dir() < 0 {
 		if err := sl.attach(); err != nil {
 			return err
@@ -124,7 +124,7 @@ func (j *jail) confine(sl *slot, p *inside.Prepare, profile string) error {
 }
 
 // attach puts the stub, and what it has forked, into those of the slot's cgroups that they are not in.
-func (sl *slot) attach() error {
+func (sl *Slot) attach() error {
 	pid, err := host.PidOf(sl.pidfd)
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func (sl *slot) attach() error {
 
 // ask sends the init a request and returns the descriptor in its answer. It calls meanwhile before it waits for that.
 // An init that does not answer in time may be blocked by the repository's file system: the jail is then retired.
-func (j *jail) ask(what uint32, meanwhile func(), files ...*os.File) (*os.File, error) {
+func (j *Jail) ask(what uint32, meanwhile func(), files ...*os.File) (*os.File, error) {
 	j.initMu.Lock()
 	defer j.initMu.Unlock()
 	j.requests++
@@ -162,7 +162,7 @@ func (j *jail) ask(what uint32, meanwhile func(), files ...*os.File) (*os.File, 
 	return got[0], nil
 }
 
-func (j *jail) initFailed(err error) error {
+func (j *Jail) initFailed(err error) error {
 	if j.s.Context.Err() != nil {
 		return host.ErrEnding
 	}
@@ -181,16 +181,16 @@ func dup(fd int) (*os.File, error) {
 }
 
 // within sets the timeout for the stub's next reports, until lift is called.
-func (sl *slot) within(patience time.Duration) (lift func()) {
+func (sl *Slot) within(patience time.Duration) (lift func()) {
 	sl.stub.SetDeadline(time.Now().Add(patience))
 	return func() { sl.stub.SetDeadline(time.Time{}) }
 }
 
 // awaitReady waits until the stub has completed every step that does not depend on the job.
-func (sl *slot) awaitReady() error {
+func (sl *Slot) awaitReady() error {
 	defer sl.within(host.SlotPatience)()
 	for {
-		r, files, err := sl.report()
+		r, files, err := sl.Report()
 		wire.CloseAll(files)
 		if err != nil {
 			return fmt.Errorf("the stub: %w", err)
@@ -208,7 +208,7 @@ func (sl *slot) awaitReady() error {
 }
 
 // sendMounts sends the stub the mounts of list; mounts makes them in the list's order.
-func (sl *slot) sendMounts(list []inside.Root, mounts func() ([]*os.File, error)) error {
+func (sl *Slot) sendMounts(list []inside.Root, mounts func() ([]*os.File, error)) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -225,7 +225,7 @@ func (sl *slot) sendMounts(list []inside.Root, mounts func() ([]*os.File, error)
 	return nil
 }
 
-func (sl *slot) report() (inside.Report, []*os.File, error) {
+func (sl *Slot) Report() (inside.Report, []*os.File, error) {
 	b, files, err := sl.stub.Receive()
 	if err != nil {
 		return inside.Report{}, nil, err

@@ -1,4 +1,4 @@
-package isolate
+package cell
 
 import (
 	"fmt"
@@ -9,13 +9,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/test/isolatetest"
 	"corral/isolate/host"
 )
 
 // TestPoolFollowsDemand: as many slots wait as jobs came at once, up to the maximum; slots that are not needed are
 // given up.
 func TestPoolFollowsDemand(t *testing.T) {
-	s := newTestJails(t, func(c *cellConfig) { c.Slots, c.Trim = 6, time.Hour }) // the test trims the pool
+	s := newTestJails(t, func(c *Config) { c.Slots, c.Trim = 6, time.Hour }) // the test trims the pool
 	j := s.enterNew(t)
 	j.burst(t, 1) // the second slot is made when a job has ended
 	p := j.pool
@@ -38,8 +39,8 @@ func TestPoolFollowsDemand(t *testing.T) {
 	if n := s.slots.Load(); n != minSlots {
 		t.Errorf("the supervisor counts %d slots", n)
 	}
-	j.drop()
-	eventually(t, func() string {
+	j.Drop()
+	isolatetest.Eventually(t, func() string {
 		if n := s.slots.Load(); n != 0 {
 			return fmt.Sprintf("%d slots without a jail", n)
 		}
@@ -49,9 +50,9 @@ func TestPoolFollowsDemand(t *testing.T) {
 
 // TestNoSlots: without waiting slots every job makes its own.
 func TestNoSlots(t *testing.T) {
-	for _, change := range []func(*cellConfig){
-		func(c *cellConfig) { c.Slots = -1 },
-		func(c *cellConfig) { c.MaxSlots = -1 },
+	for _, change := range []func(*Config){
+		func(c *Config) { c.Slots = -1 },
+		func(c *Config) { c.MaxSlots = -1 },
 	} {
 		j := newTestJails(t, change).enterNew(t)
 		for range 3 {
@@ -64,7 +65,7 @@ func TestNoSlots(t *testing.T) {
 
 // TestPoolEviction: the pool that was unused for the longest time gives up slots to one that needs them.
 func TestPoolEviction(t *testing.T) {
-	s := newTestJails(t, func(c *cellConfig) { c.MaxSlots, c.Trim = 5, time.Hour })
+	s := newTestJails(t, func(c *Config) { c.MaxSlots, c.Trim = 5, time.Hour })
 	j := s.enterNew(t)
 	j.burst(t, 4)
 	holds(t, j.pool, 4)
@@ -79,7 +80,7 @@ func TestPoolEviction(t *testing.T) {
 
 // TestReserveSlot: the maximum of waiting slots holds however many pools fill concurrently.
 func TestReserveSlot(t *testing.T) {
-	s := &jails{cellConfig: cellConfig{MaxSlots: 5}}
+	s := &Jails{Config: Config{MaxSlots: 5}}
 	var reserved atomic.Int64
 	var work sync.WaitGroup
 	for range 50 {
@@ -112,14 +113,14 @@ func TestDeadSlot(t *testing.T) {
 		}
 	}
 	p.mu.Unlock()
-	sl, err := j.takeSlot(false)
+	sl, err := j.TakeSlot(false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !sl.usable() {
 		t.Error("the slot's stub has exited")
 	}
-	sl.release()
+	sl.Release()
 	holds(t, p, minSlots)
 }
 
@@ -129,7 +130,7 @@ func TestUsedSlotsTornDownAfterRetire(t *testing.T) {
 	j.burst(t, 1)
 	p := j.pool
 	holds(t, p, minSlots)
-	var taken []*slot
+	var taken []*Slot
 	for range minSlots {
 		taken = append(taken, p.take())
 	}
@@ -137,7 +138,7 @@ func TestUsedSlotsTornDownAfterRetire(t *testing.T) {
 	for _, sl := range taken {
 		p.release(sl)
 	}
-	eventually(t, func() string {
+	isolatetest.Eventually(t, func() string {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if len(p.used) > 0 || p.reconciling {
@@ -157,7 +158,7 @@ func (p *pool) waiting() (ready, want, used int) {
 // holds waits until n slots are wanted and wait in the pool and no used slots are left.
 func holds(t testing.TB, p *pool, n int) {
 	t.Helper()
-	eventually(t, func() string {
+	isolatetest.Eventually(t, func() string {
 		if ready, want, used := p.waiting(); ready != n || want != n || used != 0 {
 			return fmt.Sprintf("%d slots wait of %d, %d are used; want %d", ready, want, used, n)
 		}

@@ -1,4 +1,4 @@
-package isolate
+package cell
 
 import (
 	"maps"
@@ -11,13 +11,13 @@ import (
 
 // An inspection is a snapshot of the jails of a supervisor, for diagnosis.
 type inspection struct {
-	Jails     []jailState
+	Jails     []JailState
 	Slots     int    // waiting slots, including those being made
 	SpareRoot uint64 // device number of the root that was written ahead; 0 if there is none
 }
 
-// A jailState describes one jail.
-type jailState struct {
+// A JailState describes one jail.
+type JailState struct {
 	Name            string
 	Repo            string
 	Session         string // id of its session, or ""
@@ -31,8 +31,8 @@ type jailState struct {
 	ScannerRequests uint64 // number of requests to the scanner
 }
 
-// inspect returns a snapshot of the jails that are built.
-func (s *jails) inspect() inspection {
+// Inspect returns a snapshot of the jails that are built.
+func (s *Jails) Inspect() inspection {
 	list := inspection{Slots: int(s.slots.Load())}
 	s.roots.mu.Lock()
 	if s.roots.spare != nil {
@@ -54,8 +54,8 @@ func (s *jails) inspect() inspection {
 	return list
 }
 
-func (j *jail) state() jailState {
-	d := jailState{Name: j.name, Repo: j.repo.Path, Session: j.key.session}
+func (j *Jail) state() JailState {
+	d := JailState{Name: j.name, Repo: j.repo.Path, Session: j.key.session}
 	if state, err := j.container.State(); err == nil {
 		d.InitPID = state.InitProcessPid
 	}

@@ -1,4 +1,4 @@
-package isolate
+package cell
 
 import (
 	"os"
@@ -15,7 +15,7 @@ type filter struct {
 	last int      // length in bytes of the program at the end of file, which the stub loads last
 }
 
-func (s *jails) compileFilters() error {
+func (s *Jails) compileFilters() error {
 	for _, profile := range append(seccomp.Profiles(), seccomp.Scanner) {
 		ahead, last, err := seccomp.Split(profile, runtime.GOARCH)
 		if err != nil {
@@ -30,7 +30,7 @@ func (s *jails) compileFilters() error {
 	return nil
 }
 
-func (s *jails) closeFilters() {
+func (s *Jails) closeFilters() {
 	for _, f := range s.filters {
 		f.file.Close()
 	}

@@ -1,4 +1,4 @@
-package isolate
+package cell
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 
 // addCommon adds the common directory, if there is one, to the plan, and returns its mount. It is read-only if the
 // repository is, if the operator made either readonly or overlay, or if the job must not change git directories.
-func (sl *slot) addCommon(plan *inside.Plan, readOnly bool) ([]*os.File, error) {
+func (sl *Slot) addCommon(plan *inside.Plan, readOnly bool) ([]*os.File, error) {
 	c := sl.jail.repo.Common
 	if c == nil {
 		return nil, nil
@@ -33,6 +33,6 @@ func (sl *slot) addCommon(plan *inside.Plan, readOnly bool) ([]*os.File, error) 
 
 // mount makes a mount of the repository for the slot's job. It is not made ahead: it must have the flags that the
 // host's mount has when the job comes, and must fail if the operator has unmounted it.
-func (sl *slot) mount(readOnly bool) (*os.File, error) {
+func (sl *Slot) mount(readOnly bool) (*os.File, error) {
 	return sl.jail.repo.Clone(sl.idmap, readOnly)
 }

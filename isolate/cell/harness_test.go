@@ -1,4 +1,4 @@
-package isolate
+package cell
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,17 +22,17 @@ import (
 
 // testJails are jails without a supervisor.
 type testJails struct {
-	*jails
+	*Jails
 	served *admit.Served
 }
 
 var instanceNumber atomic.Int64
 
 // newTestJails returns jails that change configured. They are closed with the test.
-func newTestJails(t testing.TB, change func(*cellConfig)) testJails {
+func newTestJails(t testing.TB, change func(*Config)) testJails {
 	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Cgroups, sandboxtest.UserNamespaces)
-	c := cellConfig{
+	c := Config{
 		Defaults: job.Defaults(), MaxJails: 9, Slots: 16, MaxSlots: 512, Idle: time.Hour,
 		Log: slog.New(slog.NewTextHandler(logWriter(func(b []byte) { t.Errorf("log: %s", b) }), &slog.HandlerOptions{Level: slog.LevelError})),
 	}
@@ -74,13 +75,13 @@ func newTestJails(t testing.TB, change func(*cellConfig)) testJails {
 	if change != nil {
 		change(&c)
 	}
-	s, err := newJails(c)
+	s, err := New(c)
 	must(err)
 	u.Push(func() {
-		s.end()
+		s.End()
 		end()
-		s.drop()
-		s.close()
+		s.Drop()
+		s.Close()
 	})
 	return testJails{s, c.Served}
 }
@@ -93,40 +94,41 @@ func (w logWriter) Write(b []byte) (int, error) {
 }
 
 // enterNew returns the jail of a new repository, in use until the end of the test.
-func (s testJails) enterNew(t testing.TB) *jail {
+func (s testJails) enterNew(t testing.TB) *Jail {
 	t.Helper()
 	peer, path := host.Peer{UID: isolatetest.Owner}, isolatetest.NewRepo(t)
 	r, err := s.served.Serves(peer, path, isolatetest.Opened(t, path))
 	if err != nil {
 		t.Fatal(err)
 	}
-	j, err := s.enter(peer, r, seccomp.Profiles()[0])
+	j, err := s.Enter(peer, r, seccomp.Profiles()[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(j.leave)
+	t.Cleanup(j.Leave)
 	return j
 }
 
 // burst takes n slots at once, as jobs do, and releases them.
-func (j *jail) burst(t testing.TB, n int) {
+func (j *Jail) burst(t testing.TB, n int) {
 	t.Helper()
-	var taken []*slot
+	var taken []*Slot
 	for range n {
-		sl, err := j.takeSlot(false)
+		sl, err := j.TakeSlot(false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		taken = append(taken, sl)
 	}
 	for _, sl := range taken {
-		sl.release()
+		sl.Release()
 	}
 }
 
-// TestMain: the test binary is also libcontainer's init.
-func testMain(m *testing.M) {
-	sandboxtest.ServeFiles()
+// TestMain: the test binary is also libcontainer's init. The first thread must not be one that libcontainer moves into a
+// jail's mount namespace: /proc/self refers to it.
+func TestMain(m *testing.M) {
+	runtime.LockOSThread()
 	if len(os.Args) > 1 && os.Args[1] == "init" {
 		JailInit()
 	}
