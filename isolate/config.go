@@ -53,7 +53,6 @@ type Config struct {
 	subuid   string        // replaces /etc/subuid in tests
 
 	skip uint64 // bit set of confinement steps to leave out, for tests that show what a step prevents
-
 }
 
 // complete fills in defaults and rejects invalid values.

@@ -16,8 +16,13 @@ func (l listed) ListSessions(context.Context) ([]Session, error)         { retur
 // TestFindSession: an id wins over names, a name must be unique, and open sessions win over kept layers on request only.
 func TestFindSession(t *testing.T) {
 	all := listed{
-		{ID: "1", Name: "a", Kept: true}, {ID: "2", Name: "a"}, {ID: "3", Name: "b", Kept: true}, {ID: "4", Name: "b", Kept: true},
-		{ID: "5", Name: "1"}, {ID: "6", Name: "c"}, {ID: "7", Name: "c"},
+		{ID: "1", Name: "a", Kept: true},
+		{ID: "2", Name: "a"},
+		{ID: "3", Name: "b", Kept: true},
+		{ID: "4", Name: "b", Kept: true},
+		{ID: "5", Name: "1"},
+		{ID: "6", Name: "c"},
+		{ID: "7", Name: "c"},
 	}
 	for _, tt := range []struct {
 		name      string

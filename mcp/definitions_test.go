@@ -2,13 +2,14 @@ package mcp
 
 import (
 	"bytes"
-	"corral/mcp/ctxtools"
-	"corral/mcp/execute"
-	"corral/mcp/tool"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"corral/mcp/ctxtools"
+	"corral/mcp/execute"
+	"corral/mcp/tool"
 )
 
 // TestPublishedDefinitions: what tools/list publishes about each tool is the file of its name in testdata/definitions. Clients depend

@@ -88,7 +88,8 @@ func TestLargeAnswer(t *testing.T) {
 	go func() { ended <- w.server().Serve(t.Context(), conn, Caller{Principal: "user:ada"}) }()
 	ask := func(text string) (answer struct {
 		Result struct{ Stdout string }
-	}) {
+	},
+	) {
 		conn.in <- []byte(text)
 		if err := json.Unmarshal(<-conn.out, &answer); err != nil {
 			t.Fatal(err)

@@ -25,7 +25,7 @@ func TestPinsEntries(t *testing.T) {
 	if err := unix.Stat(dir+"/repo", &st); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.Entries[0].Path; got != dir+"/repo" || c.pinned[got] != (host.InodeOf(&st)) {
+	if got := c.Entries[0].Path; got != dir+"/repo" || c.pinned[got] != host.InodeOf(&st) {
 		t.Errorf("%s, %+v", got, c.pinned)
 	}
 	if err := c.bad[dir+"/link"]; len(c.pinned) != 1 || err == nil || !strings.Contains(err.Error(), "symbolic link") {

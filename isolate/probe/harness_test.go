@@ -1,10 +1,11 @@
 package probe
 
 import (
-	"corral/internal/test/isolatetest"
-	"corral/internal/test/sandboxtest"
 	"os"
 	"testing"
+
+	"corral/internal/test/isolatetest"
+	"corral/internal/test/sandboxtest"
 )
 
 const owner = isolatetest.Owner

@@ -1,11 +1,12 @@
 package mcptest
 
 import (
-	"corral/mcp/tool"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
+
+	"corral/mcp/tool"
 )
 
 // A view is a schema as a client decodes it, with the keywords that the tools use.
