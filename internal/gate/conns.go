@@ -8,14 +8,14 @@ import (
 	"sync"
 )
 
-// shares is how many principals it takes to use up the connections of a listener: one has a quarter of them at most.
+// shares is the number of principals among which the connections of a listener are divided: each has at most a quarter.
 const shares = 4
 
-// Limit has at most n connections open. When one more comes, it takes the place of the oldest whose client has shown no
-// token yet, else of the one that has been idle longest, of the principal that has most. When every connection is serving a
-// request it waits for one to close. A principal has at most n/4 of them, and at least one: see Admit.
+// Limit returns a listener with at most n open connections. A new connection above that evicts the oldest one that has not
+// authenticated or, if all have, the one that has been idle longest among those of the principal with the most connections. If
+// all are serving requests, Accept blocks until one closes. A principal has at most n/4 connections, but at least one.
 //
-// The server must report what its connections do: see WithConn, Admit and Watch.
+// The HTTP server must report the states of its connections: see WithConn, Admit and Watch.
 func Limit(l net.Listener, n int) net.Listener {
 	return &limitedListener{
 		Listener: l, limit: n, share: max(1, n/shares), freed: make(chan struct{}, 1), closed: make(chan struct{}),
@@ -32,8 +32,8 @@ type limitedListener struct {
 
 	mu        sync.Mutex
 	open      int                   // guarded by mu
-	strangers list.List             // guarded by mu: of *limitedConn, oldest first
-	known     map[string]*list.List // guarded by mu: the same by principal, those that were idle or admitted last at the end
+	strangers list.List             // guarded by mu: *limitedConn that have not authenticated, oldest first
+	known     map[string]*list.List // guarded by mu: *limitedConn by principal, the most recently idle or admitted last
 }
 
 // Accept implements net.Listener.
@@ -54,7 +54,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// enter takes a connection in, if there is room or can be made.
+// enter registers a connection, after evicting another one if necessary. It returns false if none can be evicted.
 func (l *limitedListener) enter(c *limitedConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +71,7 @@ func (l *limitedListener) enter(c *limitedConn) bool {
 	return true
 }
 
-// victim returns the connection that makes room for another, nil if all are busy. It is called with mu held.
+// victim returns the connection to evict for a new one, nil if all are busy. The caller holds mu.
 func (l *limitedListener) victim() *limitedConn {
 	if oldest := l.strangers.Front(); oldest != nil {
 		return oldest.Value.(*limitedConn)
@@ -98,7 +98,7 @@ func idlest(conns *list.List) *limitedConn {
 	return nil
 }
 
-// drop closes a connection, once. It is called with mu held.
+// drop closes a connection, once. The caller holds mu.
 func (l *limitedListener) drop(c *limitedConn) {
 	if c.left {
 		return
@@ -107,7 +107,7 @@ func (l *limitedListener) drop(c *limitedConn) {
 	c.leave()
 	c.err = c.Conn.Close()
 	l.open--
-	// A server that waits for room tries again. It looks once for several that leave: there is one that accepts.
+	// Accept tries again if it waits. One signal is enough for several closed connections, because one goroutine accepts.
 	select {
 	case l.freed <- struct{}{}:
 	default:
@@ -128,7 +128,7 @@ type limitedConn struct {
 	among     *list.List // the strangers, or the connections of principal
 	place     *list.Element
 	principal string // "" before Admit
-	idle      bool   // it serves no request, and has served one
+	idle      bool   // it has served a request and waits for the next one
 	left      bool
 	err       error
 }
@@ -141,7 +141,7 @@ func (c *limitedConn) Close() error {
 	return c.err
 }
 
-// leave takes a connection from the list that it is in. It is called with mu held.
+// leave removes a connection from its list. The caller holds mu.
 func (c *limitedConn) leave() {
 	if c.place == nil {
 		return
@@ -153,7 +153,8 @@ func (c *limitedConn) leave() {
 	c.among, c.place = nil, nil
 }
 
-// admit makes a connection principal's, whose longest idle one makes room for it. It is called with mu held.
+// admit assigns a connection to a principal. If the principal has its share already, its connection that has been idle longest is
+// closed; if all are busy, admit returns false. The caller holds mu.
 func (c *limitedConn) admit(principal string) bool {
 	if c.left {
 		return false
@@ -181,12 +182,12 @@ func (c *limitedConn) admit(principal string) bool {
 
 type connKey struct{}
 
-// WithConn is for http.Server, as ConnContext: a request's context knows its connection.
+// WithConn stores the connection in the contexts of its requests. It is to be the ConnContext of an http.Server.
 func WithConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// Watch is for http.Server, as ConnState: a connection that waits for its next request may be closed for another's.
+// Watch records which connections are idle and may be closed for others. It is to be the ConnState of an http.Server.
 func Watch(conn net.Conn, state http.ConnState) {
 	c, ok := conn.(*limitedConn)
 	if !ok {
@@ -198,19 +199,19 @@ func Watch(conn net.Conn, state http.ConnState) {
 	c.idle = state == http.StateIdle
 	if c.idle && c.principal != "" && c.place != nil {
 		c.among.MoveToBack(c.place)
-		select { // what waits for room may take this one's
+		select { // Accept may wait for an idle connection
 		case l.freed <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// Admit says that the request with this context has a token of principal, which must not be "": its connection makes no
-// room for strangers while it is served. It is false when principal has its share of the connections already and all of
-// them are busy: then the request must be refused, and its connection closed.
+// Admit records that the request with this context was authenticated as principal, which must not be "". Its connection is not
+// evicted for clients that have not authenticated. If Admit returns false, the principal's share of the connections is used up
+// and all of them are busy: the caller must refuse the request and close its connection.
 func Admit(ctx context.Context, principal string) bool {
 	c, ok := ctx.Value(connKey{}).(*limitedConn)
-	if !ok { // a Handler behind another's server
+	if !ok { // the server has no WithConn
 		return true
 	}
 	c.of.mu.Lock()
@@ -218,7 +219,7 @@ func Admit(ctx context.Context, principal string) bool {
 	return c.admit(principal)
 }
 
-// Conn returns the connection of a request with this context, nil if it is not known: see WithConn.
+// Conn returns the connection of a request with this context, nil without WithConn.
 func Conn(ctx context.Context) net.Conn {
 	c, _ := ctx.Value(connKey{}).(net.Conn)
 	return c

@@ -40,7 +40,7 @@ func (l *limited) accept() (client, served net.Conn) {
 	return client, served
 }
 
-// known returns a connection on which a request of principal is served.
+// known returns a connection that serves a request of principal.
 func (l *limited) known(principal string) (client, served net.Conn) {
 	l.Helper()
 	client, served = l.accept()
@@ -50,7 +50,7 @@ func (l *limited) known(principal string) (client, served net.Conn) {
 	return client, served
 }
 
-// gone is an error unless the server closed a connection.
+// gone fails the test unless the server closed a connection.
 func (l *limited) gone(client net.Conn, what string) {
 	l.Helper()
 	_ = client.SetReadDeadline(time.Now().Add(sandboxtest.Slow(20 * time.Second)))
@@ -59,7 +59,7 @@ func (l *limited) gone(client net.Conn, what string) {
 	}
 }
 
-// stays is an error if the server closed a connection: what it writes arrives.
+// stays fails the test if the server closed a connection: what the server writes must arrive.
 func (l *limited) stays(client, served net.Conn, what string) {
 	l.Helper()
 	_, err := served.Write([]byte("x"))
@@ -68,14 +68,14 @@ func (l *limited) stays(client, served net.Conn, what string) {
 	}
 }
 
-// TestLimit: one more than there may be takes the place of the oldest that nobody knows, and waits when all are busy.
+// TestLimit: a connection above the limit evicts the oldest one without authentication, and waits if all are busy.
 func TestLimit(t *testing.T) {
 	l := limit(t, 2)
 	_, friend := l.known("a")
 	gone, evicted := l.accept()
 	_, stays := l.accept()
 	l.gone(gone, "the oldest")
-	_ = evicted.Close() // once more makes no more room
+	_ = evicted.Close() // closing it again frees no second slot
 	Admit(WithConn(t.Context(), stays), "b")
 	waiting, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
@@ -90,7 +90,7 @@ func TestLimit(t *testing.T) {
 	go accepting()
 	select {
 	case err := <-third:
-		t.Errorf("three connections, and two are allowed: %v", err)
+		t.Errorf("a third connection was accepted, the limit is two: %v", err)
 	case <-time.After(50 * time.Millisecond):
 	}
 	_, _ = friend.Close(), friend.Close()
@@ -100,12 +100,12 @@ func TestLimit(t *testing.T) {
 	go accepting()
 	_ = l.Close()
 	if err := <-third; err == nil {
-		t.Error("a closed listener accepts")
+		t.Error("a closed listener accepted a connection")
 	}
 }
 
-// TestShare: a principal that keeps as many connections as it can leaves room for others: its idle ones make room for its
-// own next one, and it is refused when all are busy.
+// TestShare: a principal cannot use up all connections: above its share its own idle ones are evicted, and if all are busy, a
+// new one is refused.
 func TestShare(t *testing.T) {
 	l := limit(t, 8) // 2 of a principal
 	first, idle := l.known("greedy")
@@ -115,17 +115,17 @@ func TestShare(t *testing.T) {
 	l.gone(first, "the idle one")
 	_, more := l.accept()
 	if Admit(WithConn(t.Context(), more), "greedy") {
-		t.Error("more than its share")
+		t.Error("a connection above the share was admitted")
 	}
 	if !Admit(WithConn(t.Context(), busy), "greedy") || !Admit(WithConn(t.Context(), more), "other") {
-		t.Error("refused on a connection that it has, or another is")
+		t.Error("a request on an admitted connection, or of another principal, was refused")
 	}
 	l.stays(second, busy, "a busy one")
 	l.stays(third, next, "a busy one")
 }
 
-// TestIdle: connections that wait for their next request make room for who comes, one of the principal with most of them,
-// and wake who waits.
+// TestIdle: an idle connection of the principal with the most connections is evicted for a new one, and a connection that
+// becomes idle wakes Accept.
 func TestIdle(t *testing.T) {
 	l := limit(t, 8)
 	var clients []net.Conn

@@ -1,7 +1,7 @@
-// Package gate decides which requests reach a server of corral's over HTTP at all: by which names it is called, which
-// pages may call it, and whose bearer token a request has; and it bounds the connections of those whom nobody knows yet.
+// Package gate decides which HTTP requests a server accepts, by their Host, Origin and bearer token, and bounds the connections
+// of clients that have not authenticated.
 //
-// It keeps no tokens, and knows nothing of what is served.
+// It stores no tokens and does not depend on what is served.
 package gate
 
 import (
@@ -13,17 +13,17 @@ import (
 	"strings"
 )
 
-// MaxToken is how many bytes a bearer token may have.
+// MaxToken is the maximum length of a bearer token in bytes.
 const MaxToken = 512
 
-// A Gate knows which names the server is called by, and which pages may call it. A browser that was made to believe that
-// a name of somebody else is 127.0.0.1 (DNS rebinding) sends that name as the Host, and its page's as the Origin.
+// A Gate checks the names that requests use for the server, and the web pages that send them. It protects against DNS
+// rebinding: a browser for which a foreign name resolves to 127.0.0.1 sends that name as the Host, and the page's as the Origin.
 type Gate struct {
-	Hosts   []string // names with or without a port, beside those of the loopback interface
-	Origins []string // pages, as "https://app.example", beside those of Hosts and the loopback interface
+	Hosts   []string // accepted names, with or without a port, besides those of the loopback interface
+	Origins []string // accepted origins, such as "https://app.example", besides those of Hosts and the loopback interface
 }
 
-// Host reports whether r was sent to this server by a name of its own.
+// Host reports whether the Host of r is a name of this server.
 func (g *Gate) Host(r *http.Request) bool { return g.Named(r.Host) }
 
 // Named reports whether a host, with or without a port, is a name of this server.
@@ -38,7 +38,7 @@ func (g *Gate) Named(host string) bool {
 	})
 }
 
-// Loopback reports whether a host name without a port is this machine's own, without asking anybody.
+// Loopback reports whether name, a host without a port, is localhost or a loopback address. It does not resolve names.
 func Loopback(name string) bool {
 	if strings.EqualFold(name, "localhost") {
 		return true
@@ -47,7 +47,7 @@ func Loopback(name string) bool {
 	return err == nil && ip.IsLoopback()
 }
 
-// Origin reports whether the page that sent r may, if it was one: without the header it was no browser.
+// Origin reports whether r has no Origin, as requests of programs other than browsers, or exactly one that is accepted.
 func (g *Gate) Origin(r *http.Request) bool {
 	sent := r.Header.Values("Origin")
 	if len(sent) == 0 {
@@ -60,11 +60,11 @@ func (g *Gate) Origin(r *http.Request) bool {
 		return true
 	}
 	u, err := url.Parse(sent[0])
-	// An origin is a scheme and a host, and nothing else that a URL may have.
+	// An origin has a scheme and a host only (RFC 6454, 6.2).
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && sent[0] == u.Scheme+"://"+u.Host && g.Named(u.Host)
 }
 
-// Bearer returns the one bearer token of r (RFC 6750, 2.1); ok is false without one.
+// Bearer returns the bearer token of r (RFC 6750, 2.1). ok is false unless r has exactly one, of at most MaxToken bytes.
 func Bearer(r *http.Request) (token string, ok bool) {
 	sent := r.Header.Values("Authorization")
 	if len(sent) != 1 {
