@@ -21,10 +21,10 @@ const (
 	endedMargins = 16 << 10
 )
 
-// A background is a job that outlives its call. Its ctxRun has no code, because it stays in memory as long as the job is
+// A background is a job that outlives its call. Its scriptRun has no code, because it stays in memory as long as the job is
 // listed.
 type background struct {
-	*ctxRun
+	*scriptRun
 	id      string
 	begun   time.Time
 	cancel  context.CancelFunc
@@ -34,7 +34,7 @@ type background struct {
 	mu       sync.Mutex
 	out      *artifact.Output // guarded by mu: nil after the job has ended
 	signaler job.Signaler     // guarded by mu: nil before the job has started
-	ran      *ctxRan          // guarded by mu: nil before the job has ended, and if corral failed
+	ran      *finishedRun     // guarded by mu: nil before the job has ended, and if corral failed
 	err      error            // guarded by mu: failure of corral, not of the job
 	ended    time.Time        // guarded by mu
 	detached bool             // guarded by mu: the call returned before the job ended
@@ -52,12 +52,12 @@ func (b *background) jobStarted(s job.Signaler) {
 }
 
 // background starts run and replies when wait is over or the job has ended. With wait 0 it replies when the job has started.
-func (x *Suite) background(ctx context.Context, run *ctxRun, wait time.Duration, intent string) (tool.Result, error) {
+func (x *Suite) background(ctx context.Context, run *scriptRun, wait time.Duration, intent string) (tool.Result, error) {
 	run.background = true
 	run.timeout = 0
 	b, err := x.start(ctx, run)
 	if err != nil {
-		return ctxFailed(err)
+		return failed(err)
 	}
 	select { // report a denied job, or one that cannot be started, at once
 	case <-b.started:
@@ -82,7 +82,7 @@ func (x *Suite) background(ctx context.Context, run *ctxRun, wait time.Duration,
 		return b.backgrounded(wait), nil
 	case err != nil:
 		x.jobs.forget(b)
-		return ctxFailed(err)
+		return failed(err)
 	}
 	x.jobs.forget(b) // the job ended during its call, so it is not a background job
 	return x.answer(ctx, ran, intent)
@@ -95,17 +95,17 @@ func (b *background) backgrounded(wait time.Duration) tool.Result {
 	status.Text = fmt.Sprintf("_(process backgrounded after %dms — still running)_\n\nJob: %s. Follow it with ctx_job(id: %q, action: \"status\" | \"output\" | \"signal\").",
 		wait.Milliseconds(), b.id, b.id)
 	if size(&out) > 0 {
-		status.Text = middleOut(&out, ctxRaw) + "\n\n" + status.Text
+		status.Text = middleOut(&out, rawOutput) + "\n\n" + status.Text
 	}
 	return tool.TextResult(status, status.Text, false)
 }
 
 // start starts a job that runs until its session or its maximum duration ends.
-func (x *Suite) start(ctx context.Context, script *ctxRun) (*background, error) {
+func (x *Suite) start(ctx context.Context, script *scriptRun) (*background, error) {
 	x.begin()
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	b := &background{
-		ctxRun: script.short(), id: "bg_" + calls.RandomHex(8), begun: time.Now(), cancel: cancel, started: make(chan struct{}), done: make(chan struct{}),
+		scriptRun: script.short(), id: "bg_" + calls.RandomHex(8), begun: time.Now(), cancel: cancel, started: make(chan struct{}), done: make(chan struct{}),
 		out: x.output(script, backgroundMargins),
 	}
 	limit := x.MaxBackground
@@ -139,7 +139,7 @@ func (x *Suite) ended(ctx context.Context, b *background, record *job.Record, er
 	if err != nil {
 		b.err = run.Failed(err)
 	} else {
-		b.ran = &ctxRan{b.ctxRun, record, captured}
+		b.ran = &finishedRun{b.scriptRun, record, captured}
 	}
 	detached, ran := b.detached, b.ran
 	b.mu.Unlock()
@@ -155,17 +155,17 @@ func (x *Suite) ended(ctx context.Context, b *background, record *job.Record, er
 	if size(&captured.Stdout) > 0 {
 		streams = append(streams, artifact.Stdout)
 	}
-	if size(&captured.Stderr) > ctxSmall {
+	if size(&captured.Stderr) > smallOutput {
 		streams = append(streams, artifact.Stderr)
 	}
 	b.trim(x.indexLater(context.WithoutCancel(ctx), ran, streams...))
 }
 
 // short returns a copy of r without the code and the call's Progress.
-func (r *ctxRun) short() *ctxRun {
+func (r *scriptRun) short() *scriptRun {
 	caller := r.caller
 	caller.Progress = nil // it refers to the finished call
-	return &ctxRun{tool: r.tool, caller: caller, repo: r.repo, runtime: r.runtime, label: r.label, background: r.background}
+	return &scriptRun{tool: r.tool, caller: caller, repo: r.repo, runtime: r.runtime, label: r.label, background: r.background}
 }
 
 // logEnd logs the end of a job whose call was logged when it returned.
@@ -205,7 +205,7 @@ func (b *background) trim(skipped error) {
 }
 
 // detach separates the job from its call. ended reports whether the job has ended.
-func (b *background) detach(cancelled bool) (ran *ctxRan, ended bool, err error) {
+func (b *background) detach(cancelled bool) (ran *finishedRun, ended bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	ended = b.out == nil

@@ -76,7 +76,7 @@ func (f *controlledRunner) Run(ctx context.Context, _ job.Spec, stdio job.Stdio)
 	}
 }
 
-// controlledJob returns the n-th job, counted from 0.
+// act returns the n-th job, counted from 0.
 func (f *controlledRunner) act(t *testing.T, n int) *controlledJob {
 	t.Helper()
 	var a *controlledJob
@@ -186,8 +186,8 @@ func TestBackground(t *testing.T) {
 	if _, r := callCtxJob(t, ctx, x, id, `"action":"signal"`); !r.IsError || r.Text != "id: job "+id+" has ended" {
 		t.Errorf("signaled after the end: %q", r.Text)
 	}
-	x.waitIndexed(ctx, ctxBase)
-	if names := k.names(ctxBase); !slices.Equal(names, []string{"execute:shell#1"}) {
+	x.waitIndexed(ctx, testBase)
+	if names := k.names(testBase); !slices.Equal(names, []string{"execute:shell#1"}) {
 		t.Errorf("knowledge base has %q", names)
 	}
 }

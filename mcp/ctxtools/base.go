@@ -18,7 +18,7 @@ type Stats struct{ *Suite }
 // maxStatSources is the maximum number of sources in a reply.
 const maxStatSources = 50
 
-const ctxStatsDescription = `Tell what is indexed: how many sources and sections, how much text, since when, and the newest sources by name. Also how much output the calls of this session made, and how much of it they put into your context.`
+const statsDescription = `Tell what is indexed: how many sources and sections, how much text, since when, and the newest sources by name. Also how much output the calls of this session made, and how much of it they put into your context.`
 
 // Name implements Tool.
 func (t *Stats) Name() string { return "ctx_stats" }
@@ -26,7 +26,7 @@ func (t *Stats) Name() string { return "ctx_stats" }
 // Definition implements Tool.
 func (t *Stats) Definition() tool.Definition {
 	return tool.Definition{
-		Name: t.Name(), Title: "What is indexed", Description: ctxStatsDescription,
+		Name: t.Name(), Title: "What is indexed", Description: statsDescription,
 		Input: tool.InputSchema(repoArg{}, tool.Lenient, nil), Output: tool.ReplySchema[statsReply](),
 		ReadOnly: true, Idempotent: true,
 	}
@@ -87,16 +87,16 @@ type statsReply struct {
 func (t *Stats) Call(ctx context.Context, arguments json.RawMessage) (tool.Result, error) {
 	var a repoArg
 	if err := tool.Decode(arguments, &a, tool.Lenient); err != nil {
-		return ctxFailed(err)
+		return failed(err)
 	}
 	caller := tool.CallerOf(ctx)
 	base, err := t.searchable(caller, a.Repo)
 	if err != nil {
-		return ctxFailed(err)
+		return failed(err)
 	}
 	stats, err := t.Knowledge.Stats(ctx, base)
 	if err != nil {
-		return ctxFailed(indexError(ctx, err))
+		return failed(indexError(ctx, err))
 	}
 	reply := &statsReply{Base: baseOf(base.Repo, stats), Indexing: t.indexing(base), Session: t.sums.of(ownerOf(caller))}
 	reply.Text = reply.words()
@@ -129,13 +129,13 @@ func (r *statsReply) words() string {
 // Purge is the tool ctx_purge: it empties the caller's knowledge base of a repository.
 type Purge struct{ *Suite }
 
-// ctxPurgeArgs are the arguments of ctx_purge.
-type ctxPurgeArgs struct {
+// purgeArgs are the arguments of ctx_purge.
+type purgeArgs struct {
 	Confirm bool `arg:"confirm" about:"true: remove it"`
 	repoArg
 }
 
-const ctxPurgeDescription = `Remove all that is indexed: ctx_search finds none of it any more, and it cannot be brought back. It needs confirm: true. Output that is kept for runtime_query_output stays there for its time.`
+const purgeDescription = `Remove all that is indexed: ctx_search finds none of it any more, and it cannot be brought back. It needs confirm: true. Output that is kept for runtime_query_output stays there for its time.`
 
 // Name implements Tool.
 func (t *Purge) Name() string { return "ctx_purge" }
@@ -143,8 +143,8 @@ func (t *Purge) Name() string { return "ctx_purge" }
 // Definition implements Tool.
 func (t *Purge) Definition() tool.Definition {
 	return tool.Definition{
-		Name: t.Name(), Title: "Remove what is indexed", Description: ctxPurgeDescription,
-		Input: tool.InputSchema(ctxPurgeArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[purgeReply](),
+		Name: t.Name(), Title: "Remove what is indexed", Description: purgeDescription,
+		Input: tool.InputSchema(purgeArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[purgeReply](),
 		Destructive: true, Idempotent: true,
 	}
 }
@@ -157,25 +157,25 @@ type purgeReply struct {
 
 // Call implements Tool.
 func (t *Purge) Call(ctx context.Context, arguments json.RawMessage) (tool.Result, error) {
-	a := &ctxPurgeArgs{}
+	a := &purgeArgs{}
 	if err := tool.Decode(arguments, a, tool.Lenient); err != nil {
-		return ctxFailed(err)
+		return failed(err)
 	}
 	if !a.Confirm {
-		return ctxFailed(&tool.Error{
+		return failed(&tool.Error{
 			Code: tool.CodeInvalid, Message: "Nothing was removed: ctx_purge removes all that is indexed, for good. Call it with confirm: true.",
 			Details: map[string]any{"argument": "confirm"},
 		})
 	}
 	base, err := t.searchable(tool.CallerOf(ctx), a.Repo)
 	if err != nil {
-		return ctxFailed(err)
+		return failed(err)
 	}
 	t.begin()
 	t.pending.Drop(ctx, base) // it would be added after the purge
 	removed, err := t.Knowledge.Purge(ctx, base)
 	if err != nil {
-		return ctxFailed(indexError(ctx, err))
+		return failed(indexError(ctx, err))
 	}
 	reply := &purgeReply{Removed: baseOf(base.Repo, removed)}
 	reply.Removed.BySource = nil

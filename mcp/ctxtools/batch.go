@@ -64,15 +64,15 @@ func (t *BatchExecute) Definition() tool.Definition {
 func (t *BatchExecute) Call(ctx context.Context, arguments json.RawMessage) (tool.Result, error) {
 	a := &batchArgs{}
 	if err := tool.Decode(arguments, a, tool.Lenient); err != nil {
-		return ctxFailed(err)
+		return failed(err)
 	}
 	if len(a.Commands) == 0 {
-		return ctxFailed(tool.Invalid("commands", "must have at least one entry"))
+		return failed(tool.Invalid("commands", "must have at least one entry"))
 	}
 	caller := tool.CallerOf(ctx)
 	repo, err := t.repo(caller, a.Repo)
 	if err != nil {
-		return ctxFailed(err)
+		return failed(err)
 	}
 	reply := &batchReply{Commands: t.runAll(ctx, a, caller, repo)}
 	if ctx.Err() != nil {
@@ -182,7 +182,7 @@ func (b *batch) finish(n int, r *commandReply) bool {
 func (t *BatchExecute) runOne(ctx context.Context, a *batchArgs, n int, c tool.Caller, repo string) *commandReply {
 	command := a.Commands[n]
 	r := &commandReply{Label: tool.Clean(command.Label)}
-	ran, err := t.run(ctx, &ctxRun{
+	ran, err := t.run(ctx, &scriptRun{
 		tool: t.Name(), caller: c, repo: repo, runtime: "shell", code: command.Command, dir: a.Dir, label: command.Label,
 		timeout: time.Duration(a.Timeout) * time.Millisecond,
 	})

@@ -21,18 +21,18 @@ type batchReply struct {
 
 // A commandReply is the outcome of one command.
 type commandReply struct {
-	Label    string        `json:"label"`
-	Status   job.Status    `json:"status" enum:"success,failure,timeout,cancelled,denied"`
-	ExitCode *int          `json:"exitCode"`
-	Signal   string        `json:"signal,omitempty" about:"that ended it"`
-	Duration int64         `json:"durationMs"`
-	Message  string        `json:"message,omitempty" about:"why it was not run, or what went wrong"`
-	Lines    int64         `json:"lines" about:"of both streams"`
-	Bytes    int64         `json:"bytes" about:"of both streams"`
-	Indexed  []*ctxIndexed `json:"indexed,omitempty" about:"what was indexed, for ctx_search"`
-	Reason   string        `json:"indexReason,omitempty" about:"why its output is not indexed"`
-	Output   string        `json:"output,omitempty" about:"what it wrote, where it is not indexed"`
-	Artifact string        `json:"artifactHandle,omitempty" about:"for runtime_query_output"`
+	Label    string           `json:"label"`
+	Status   job.Status       `json:"status" enum:"success,failure,timeout,cancelled,denied"`
+	ExitCode *int             `json:"exitCode"`
+	Signal   string           `json:"signal,omitempty" about:"that ended it"`
+	Duration int64            `json:"durationMs"`
+	Message  string           `json:"message,omitempty" about:"why it was not run, or what went wrong"`
+	Lines    int64            `json:"lines" about:"of both streams"`
+	Bytes    int64            `json:"bytes" about:"of both streams"`
+	Indexed  []*indexedOutput `json:"indexed,omitempty" about:"what was indexed, for ctx_search"`
+	Reason   string           `json:"indexReason,omitempty" about:"why its output is not indexed"`
+	Output   string           `json:"output,omitempty" about:"what it wrote, where it is not indexed"`
+	Artifact string           `json:"artifactHandle,omitempty" about:"for runtime_query_output"`
 
 	executed  bool
 	overLimit bool // denied because of the limit on concurrent jobs
@@ -40,7 +40,7 @@ type commandReply struct {
 }
 
 // fill copies the outcome of a run.
-func (c *commandReply) fill(ran *ctxRan) {
+func (c *commandReply) fill(ran *finishedRun) {
 	record := ran.record
 	status, o := run.ExitOf(record)
 	c.Status, c.ExitCode, c.Duration, c.Message = status, o.ExitCode, o.DurationMs, o.Message

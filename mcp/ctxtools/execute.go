@@ -14,8 +14,8 @@ import (
 // worded as in context-mode.
 type Execute struct{ *Suite }
 
-// ctxExecuteArgs are the arguments of ctx_execute. The longest timeout is one day; the policy may allow less.
-type ctxExecuteArgs struct {
+// executeArgs are the arguments of ctx_execute. The longest timeout is one day; the policy may allow less.
+type executeArgs struct {
 	Language   language.Name `arg:"language,required" about:"what the code is written in"`
 	Code       string        `arg:"code,required,min=1,max=1MiB,bytes,nonul" about:"source text to run; at most 1 MiB in UTF-8. What it writes to standard output is the reply"`
 	Timeout    int           `arg:"timeout,min=1,max=86400000,nonull" about:"time limit in milliseconds; with background, how long to wait before replying. Default: what the policy allows"`
@@ -30,7 +30,7 @@ type intentArg struct {
 	Intent string `arg:"intent,max=1KiB" about:"what you look for in the output: if it is long, it is indexed, and the reply has the sections that match"`
 }
 
-const ctxExecuteDescription = `Run code in a sandbox on the repository. Only what it writes to standard output enters your context, so have the code filter, count and summarize, and print the answer. No network; memory, processes and time are bounded. Files it writes in the repository stay.
+const executeDescription = `Run code in a sandbox on the repository. Only what it writes to standard output enters your context, so have the code filter, count and summarize, and print the answer. No network; memory, processes and time are bounded. Files it writes in the repository stay.
 
 %s
 
@@ -44,24 +44,24 @@ func (t *Execute) Name() string { return "ctx_execute" }
 // Definition implements Tool.
 func (t *Execute) Definition() tool.Definition {
 	return tool.Definition{
-		Name: t.Name(), Title: "Run code, and get its output", Description: fmt.Sprintf(ctxExecuteDescription, language.Installed(t.Runtimes)),
-		Input: tool.InputSchema(ctxExecuteArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[anyReply](), Destructive: true,
+		Name: t.Name(), Title: "Run code, and get its output", Description: fmt.Sprintf(executeDescription, language.Installed(t.Runtimes)),
+		Input: tool.InputSchema(executeArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[anyReply](), Destructive: true,
 	}
 }
 
 // Call implements Tool. The reply is text, with the same facts as structuredContent.
 func (t *Execute) Call(ctx context.Context, arguments json.RawMessage) (tool.Result, error) {
-	a := &ctxExecuteArgs{}
+	a := &executeArgs{}
 	if err := tool.Decode(arguments, a, tool.Lenient); err != nil {
-		return ctxFailed(err)
+		return failed(err)
 	}
 	caller := tool.CallerOf(ctx)
 	repo, err := t.repo(caller, a.Repo)
 	if err != nil {
-		return ctxFailed(err)
+		return failed(err)
 	}
 	l := language.Of(a.Language)
-	run := &ctxRun{
+	run := &scriptRun{
 		tool: t.Name(), caller: caller, repo: repo, runtime: l.Runtime, code: l.Source(a.Code), dir: a.Dir,
 		label: "execute:" + l.Name,
 	}
@@ -72,7 +72,7 @@ func (t *Execute) Call(ctx context.Context, arguments json.RawMessage) (tool.Res
 	run.timeout = wait
 	ran, err := t.run(ctx, run)
 	if err != nil {
-		return ctxFailed(err)
+		return failed(err)
 	}
 	return t.answer(ctx, ran, a.Intent)
 }

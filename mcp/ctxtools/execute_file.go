@@ -16,8 +16,8 @@ import (
 // job reads the file, inside its jail.
 type ExecuteFile struct{ *Suite }
 
-// ctxFileArgs are the arguments of ctx_execute_file.
-type ctxFileArgs struct {
+// fileArgs are the arguments of ctx_execute_file.
+type fileArgs struct {
 	Path     string        `arg:"path,required,min=1,max=4096,nonul" about:"the file: relative to the repository, or its absolute path in it"`
 	Language language.Name `arg:"language,required" about:"what the code is written in"`
 	Code     string        `arg:"code,required,min=1,max=1MiB,bytes,nonul" about:"source text to run; it finds the file in FILE_CONTENT and its path in file_path. What it writes to standard output is the reply"`
@@ -26,7 +26,7 @@ type ctxFileArgs struct {
 	repoArg
 }
 
-const ctxFileDescription = `Run code on a file of the repository, without the file entering your context: only what the code writes to standard output does. The code finds the file's text in FILE_CONTENT and its path in file_path (in Elixir file_content; in PHP and Perl $FILE_CONTENT, $file_path). No network; memory, processes and time are bounded.
+const fileDescription = `Run code on a file of the repository, without the file entering your context: only what the code writes to standard output does. The code finds the file's text in FILE_CONTENT and its path in file_path (in Elixir file_content; in PHP and Perl $FILE_CONTENT, $file_path). No network; memory, processes and time are bounded.
 
 %s
 
@@ -38,33 +38,33 @@ func (t *ExecuteFile) Name() string { return "ctx_execute_file" }
 // Definition implements Tool.
 func (t *ExecuteFile) Definition() tool.Definition {
 	return tool.Definition{
-		Name: t.Name(), Title: "Run code on a file", Description: fmt.Sprintf(ctxFileDescription, language.Installed(t.Runtimes)),
-		Input: tool.InputSchema(ctxFileArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[anyReply](), Destructive: true,
+		Name: t.Name(), Title: "Run code on a file", Description: fmt.Sprintf(fileDescription, language.Installed(t.Runtimes)),
+		Input: tool.InputSchema(fileArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[anyReply](), Destructive: true,
 	}
 }
 
 // Call implements Tool.
 func (t *ExecuteFile) Call(ctx context.Context, arguments json.RawMessage) (tool.Result, error) {
-	a := &ctxFileArgs{}
+	a := &fileArgs{}
 	if err := tool.Decode(arguments, a, tool.Lenient); err != nil {
-		return ctxFailed(err)
+		return failed(err)
 	}
 	caller := tool.CallerOf(ctx)
 	repo, err := t.repo(caller, a.Repo)
 	if err != nil {
-		return ctxFailed(err)
+		return failed(err)
 	}
 	// Symbolic links need no check: the job reads the file, and it can read nothing outside its jail.
 	if !t.inRepo(repo, a.Path) {
-		return ctxFailed(tool.Invalid("path", "%q is outside the repository", tool.Clip(a.Path)))
+		return failed(tool.Invalid("path", "%q is outside the repository", tool.Clip(a.Path)))
 	}
 	l, name := language.Of(a.Language), plainPath(a.Path)
-	ran, err := t.run(ctx, &ctxRun{
+	ran, err := t.run(ctx, &scriptRun{
 		tool: t.Name(), caller: caller, repo: repo, runtime: l.Runtime, code: l.WithFile(a.Code), env: map[string]*string{language.PathVariable: &name},
 		timeout: time.Duration(a.Timeout) * time.Millisecond, label: fileLabel(a.Path),
 	})
 	if err != nil {
-		return ctxFailed(err)
+		return failed(err)
 	}
 	return t.answer(ctx, ran, a.Intent)
 }

@@ -117,10 +117,10 @@ func (k *memoryKnowledge) names(b index.Base) []string {
 	return names
 }
 
-// ctxBase is the knowledge base of asUser.
-var ctxBase = index.Base{Repo: "app", Principal: "user:ada"}
+// testBase is the knowledge base of asUser.
+var testBase = index.Base{Repo: "app", Principal: "user:ada"}
 
-// ctx returns a Ctx with f as engine, a real store and a memoryKnowledge.
+// newCtx returns a Suite with f as engine, a real store and a memoryKnowledge.
 func newCtx(t *testing.T, f *mcptest.FakeRunner) (*Suite, *memoryKnowledge) {
 	t.Helper()
 	k := &memoryKnowledge{}

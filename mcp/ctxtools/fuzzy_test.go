@@ -74,7 +74,7 @@ func TestFuzzy(t *testing.T) {
 	if !reflect.DeepEqual(v, want) {
 		t.Errorf("got  %v\nwant %v", v, want)
 	}
-	stats, err := x.Knowledge.Stats(t.Context(), ctxBase)
+	stats, err := x.Knowledge.Stats(t.Context(), testBase)
 	if err != nil || stats.Sources != 2 {
 		t.Errorf("%+v, %v; want it indexed once", stats, err)
 	}
@@ -162,7 +162,7 @@ func TestConcurrentFuzzyIndexesOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if stats, err := x.Knowledge.Stats(t.Context(), ctxBase); err != nil || stats.Sources != 1 {
+	if stats, err := x.Knowledge.Stats(t.Context(), testBase); err != nil || stats.Sources != 1 {
 		t.Errorf("%+v, %v", stats, err)
 	}
 }

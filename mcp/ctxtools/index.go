@@ -24,15 +24,15 @@ type Index struct{ *Suite }
 // maxSourceName is the maximum length of a source's name in bytes.
 const maxSourceName = 200
 
-// ctxIndexArgs are the arguments of ctx_index.
-type ctxIndexArgs struct {
+// indexArgs are the arguments of ctx_index.
+type indexArgs struct {
 	Content string `arg:"content,max=4MiB,bytes" about:"text to index; at most 4 MiB in UTF-8. Use either this or path"`
 	Path    string `arg:"path,max=4096,nonul" about:"a file to index, relative to the repository. Use either this or content"`
 	Source  string `arg:"source,max=200,bytes" pattern:"^[^\\n]*$" about:"what to call it; what has this name already is replaced. Default: the path, or content"`
 	repoArg
 }
 
-const ctxIndexDescription = `Index a text, or a file of the repository, for ctx_search, without it entering your context: documentation, notes, data, long sources. Markdown is cut at its headings, JSON by its keys, other text at blank lines or every 20 lines.
+const indexDescription = `Index a text, or a file of the repository, for ctx_search, without it entering your context: documentation, notes, data, long sources. Markdown is cut at its headings, JSON by its keys, other text at blank lines or every 20 lines.
 
 source names it, for argument source of ctx_search. To index the same source again replaces what it had. A file is read in the sandbox, 64 MiB of it at most.`
 
@@ -42,8 +42,8 @@ func (t *Index) Name() string { return "ctx_index" }
 // Definition implements Tool.
 func (t *Index) Definition() tool.Definition {
 	return tool.Definition{
-		Name: t.Name(), Title: "Index a text or a file", Description: ctxIndexDescription,
-		Input:      tool.InputSchema(ctxIndexArgs{}, tool.Lenient, nil),
+		Name: t.Name(), Title: "Index a text or a file", Description: indexDescription,
+		Input:      tool.InputSchema(indexArgs{}, tool.Lenient, nil),
 		Output:     tool.ReplySchema[indexReply](),
 		Idempotent: true,
 	}
@@ -51,31 +51,31 @@ func (t *Index) Definition() tool.Definition {
 
 // An indexReply is the structuredContent of ctx_index.
 type indexReply struct {
-	Text     string      `json:"text" about:"the same as the text block"`
-	Indexed  *ctxIndexed `json:"indexed" about:"what was indexed, for ctx_search"`
-	Artifact string      `json:"artifactHandle,omitempty" about:"of a file as it was read: for runtime_query_output"`
+	Text     string         `json:"text" about:"the same as the text block"`
+	Indexed  *indexedOutput `json:"indexed" about:"what was indexed, for ctx_search"`
+	Artifact string         `json:"artifactHandle,omitempty" about:"of a file as it was read: for runtime_query_output"`
 }
 
 // Call implements Tool.
 func (t *Index) Call(ctx context.Context, arguments json.RawMessage) (tool.Result, error) {
-	a := &ctxIndexArgs{}
+	a := &indexArgs{}
 	if err := tool.Decode(arguments, a, tool.Lenient); err != nil {
-		return ctxFailed(err)
+		return failed(err)
 	}
 	switch {
 	case a.Content == "" && a.Path == "":
-		return ctxFailed(&tool.Error{Code: tool.CodeInvalid, Message: "Error: provide content or path."})
+		return failed(&tool.Error{Code: tool.CodeInvalid, Message: "Error: provide content or path."})
 	case a.Content != "" && a.Path != "":
-		return ctxFailed(&tool.Error{Code: tool.CodeInvalid, Message: "Error: provide content or path, not both."})
+		return failed(&tool.Error{Code: tool.CodeInvalid, Message: "Error: provide content or path, not both."})
 	}
 	base, err := t.searchable(tool.CallerOf(ctx), a.Repo)
 	if err != nil {
-		return ctxFailed(err)
+		return failed(err)
 	}
 	reply := &indexReply{}
 	added, err := t.add(ctx, a, base, reply)
 	if err != nil {
-		return ctxFailed(err)
+		return failed(err)
 	}
 	reply.Indexed = indexedOf(added)
 	reply.Text = reply.Indexed.words()
@@ -83,7 +83,7 @@ func (t *Index) Call(ctx context.Context, arguments json.RawMessage) (tool.Resul
 }
 
 // add indexes the text or the file.
-func (t *Index) add(ctx context.Context, a *ctxIndexArgs, b index.Base, reply *indexReply) (index.Added, error) {
+func (t *Index) add(ctx context.Context, a *indexArgs, b index.Base, reply *indexReply) (index.Added, error) {
 	source := index.Source{Label: a.label(), Fixed: true}
 	if a.Path == "" {
 		text := a.Content
@@ -111,7 +111,7 @@ func (t *Index) add(ctx context.Context, a *ctxIndexArgs, b index.Base, reply *i
 }
 
 // refused converts an error of the index about a's source.
-func (t *Index) refused(ctx context.Context, a *ctxIndexArgs, err error) error {
+func (t *Index) refused(ctx context.Context, a *indexArgs, err error) error {
 	if errors.Is(err, index.ErrTaken) {
 		return tool.Invalid("source", "%q is the name of a job's output: choose another", tool.Clip(a.label()))
 	}
@@ -119,7 +119,7 @@ func (t *Index) refused(ctx context.Context, a *ctxIndexArgs, err error) error {
 }
 
 // label returns the source's name. A path that is too long is cut at its front.
-func (a *ctxIndexArgs) label() string {
+func (a *indexArgs) label() string {
 	if s := strings.TrimSpace(a.Source); s != "" {
 		return s
 	}
@@ -145,11 +145,11 @@ exec cat -- "$file"
 `
 
 // read runs a job that reads a file. The job's output is stored as an artifact.
-func (t *Index) read(ctx context.Context, name, repo string) (*ctxRan, error) {
+func (t *Index) read(ctx context.Context, name, repo string) (*finishedRun, error) {
 	if !t.inRepo(repo, name) {
 		return nil, tool.Invalid("path", "%q is outside the repository", tool.Clip(name))
 	}
-	ran, err := t.run(ctx, &ctxRun{
+	ran, err := t.run(ctx, &scriptRun{
 		tool: t.Name(), caller: tool.CallerOf(ctx), repo: repo, runtime: "shell", code: readFile, env: map[string]*string{language.PathVariable: &name},
 	})
 	if err != nil {
@@ -171,7 +171,7 @@ func (t *Index) read(ctx context.Context, name, repo string) (*ctxRan, error) {
 }
 
 // words returns the reply's text.
-func (in *ctxIndexed) words() string {
+func (in *indexedOutput) words() string {
 	var b strings.Builder
 	b.WriteString("Indexed " + answer.Counted(in.Sections, "section") + " from \"" + answer.SingleLine(in.Source) + "\" into knowledge base (" +
 		answer.Counted(int(in.Lines), "line") + ", " + answer.Kilobytes(in.Bytes) + ").\n")

@@ -105,7 +105,7 @@ func TestCtxIndexErrors(t *testing.T) {
 // TestCtxLabel: a label is within the maximum length, and is cut between characters.
 func TestCtxLabel(t *testing.T) {
 	for n := range 8 {
-		a := &ctxIndexArgs{Path: strings.Repeat("x", n) + strings.Repeat("€", 100)}
+		a := &indexArgs{Path: strings.Repeat("x", n) + strings.Repeat("€", 100)}
 		if l := a.label(); len(l) > maxSourceName || len(l) < maxSourceName-3 || !utf8.ValidString(l) {
 			t.Errorf("%d bytes, %q", len(l), l)
 		}

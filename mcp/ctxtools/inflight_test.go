@@ -76,11 +76,11 @@ func TestCloseLeavesStuckIndex(t *testing.T) {
 		if v, _ := callCtxJob(t, ctx, x, last, `"action":"status"`); v["status"] != "cancelled" {
 			t.Errorf("%v", v)
 		}
-		if len(k.names(ctxBase)) != 0 {
+		if len(k.names(testBase)) != 0 {
 			t.Error("output was indexed")
 		}
 		close(k.hold)
-		sandboxtest.Eventually(t, 10*time.Second, "nothing is being indexed", func() bool { return x.pending.Count(ctxBase) == 0 })
+		sandboxtest.Eventually(t, 10*time.Second, "nothing is being indexed", func() bool { return x.pending.Count(testBase) == 0 })
 		if !strings.Contains(log.String(), "output was not indexed") || strings.Contains(log.String(), "still being indexed") != deaf {
 			t.Errorf("deaf %t: %s", deaf, log)
 		}
@@ -113,8 +113,8 @@ func TestSlowIndexingContinuesAfterReply(t *testing.T) {
 		t.Errorf("fuzzy: %v", v)
 	}
 	close(k.hold)
-	x.waitIndexed(t.Context(), ctxBase)
-	if names := k.names(ctxBase); !slices.Equal(names, []string{"execute:shell#1"}) {
+	x.waitIndexed(t.Context(), testBase)
+	if names := k.names(testBase); !slices.Equal(names, []string{"execute:shell#1"}) {
 		t.Errorf("knowledge base has %q", names)
 	}
 }
@@ -131,13 +131,13 @@ func TestCancelledCallIsNotIndexed(t *testing.T) {
 		_, err := (&Execute{x}).Call(ctx, []byte(`{"language":"shell","code":"x","intent":"refused"}`))
 		done <- err
 	}()
-	sandboxtest.Eventually(t, 10*time.Second, "the output is being indexed", func() bool { return x.indexing(ctxBase) == 1 })
+	sandboxtest.Eventually(t, 10*time.Second, "the output is being indexed", func() bool { return x.indexing(testBase) == 1 })
 	cancel()
 	if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	x.waitIndexed(t.Context(), ctxBase)
-	if n := len(k.names(ctxBase)); n != 0 || x.indexing(ctxBase) != 0 {
+	x.waitIndexed(t.Context(), testBase)
+	if n := len(k.names(testBase)); n != 0 || x.indexing(testBase) != 0 {
 		t.Errorf("%d sources", n)
 	}
 }
@@ -154,13 +154,13 @@ func TestPurgeDropsPendingIndexing(t *testing.T) {
 	other := inSession(t.Context(), "user:eve", "s1")
 	mcptest.CallTool(t, other, &Execute{x}, `{"language":"shell","code":"x"}`)
 	_, r := mcptest.CallTool(t, mcptest.AsUser(t.Context()), &Purge{x}, `{"confirm":true}`)
-	if r.IsError || x.indexing(ctxBase) != 0 {
-		t.Errorf("%q, %d are being indexed", r.Text, x.indexing(ctxBase))
+	if r.IsError || x.indexing(testBase) != 0 {
+		t.Errorf("%q, %d are being indexed", r.Text, x.indexing(testBase))
 	}
 	mcptest.CallTool(t, mcptest.AsUser(t.Context()), &Execute{x}, `{"language":"shell","code":"x"}`)
 	close(k.hold)
 	x.Close()
-	if names := k.names(ctxBase); len(names) != 1 {
+	if names := k.names(testBase); len(names) != 1 {
 		t.Errorf("knowledge base has %q, want only what came after the purge", names)
 	}
 	if names := k.names(index.Base{Repo: "app", Principal: "user:eve"}); len(names) != 1 {
@@ -182,7 +182,7 @@ func TestFuzzyStream(t *testing.T) {
 			t.Errorf("%v", v)
 		}
 	}
-	if stats, err := x.Knowledge.Stats(t.Context(), ctxBase); err != nil || stats.Sources != 2 {
+	if stats, err := x.Knowledge.Stats(t.Context(), testBase); err != nil || stats.Sources != 2 {
 		t.Errorf("%+v, %v", stats, err)
 	}
 }
@@ -195,7 +195,7 @@ func TestCtxIndexRedacts(t *testing.T) {
 		x, k := newCtx(t, f)
 		x.Plain, x.Secrets = plain, []string{"correct horse battery"}
 		mcptest.CallTool(t, mcptest.AsUser(t.Context()), &Index{x}, `{"content":"id `+key+` and correct horse battery"}`)
-		got := k.sections[ctxBase][0].Text
+		got := k.sections[testBase][0].Text
 		if strings.Contains(got, key) != plain || strings.Contains(got, "horse") != plain || !strings.HasPrefix(got, "id ") {
 			t.Errorf("plain %t: %q", plain, got)
 		}
@@ -246,8 +246,8 @@ func TestEndedJobDropsCode(t *testing.T) {
 		defer b.mu.Unlock()
 		return b.ran != nil && b.ran.record.Request == nil
 	})
-	if b.code != "" || b.env != nil || b.ran.ctxRun != b.ctxRun || b.ran.record.Decision.Spec.Args != nil || b.caller.Progress != nil {
-		t.Errorf("%+v", b.ctxRun)
+	if b.code != "" || b.env != nil || b.ran.scriptRun != b.scriptRun || b.ran.record.Decision.Spec.Args != nil || b.caller.Progress != nil {
+		t.Errorf("%+v", b.scriptRun)
 	}
 	if v, _ := callCtxJob(t, ctx, x, id, `"action":"status"`); v["status"] != "success" || v["runtime"] != "shell" || v["source"] != "execute:shell" {
 		t.Errorf("%v", v)

@@ -22,7 +22,7 @@ const searchHint = "Use ctx_search(queries: [...]) to retrieve full content of a
 
 // indexedText returns the text about output that was indexed under label: the sections that match the intent, or without an
 // intent a pointer to the index.
-func indexedText(ctx context.Context, k Knowledge, b index.Base, label string, a index.Added, intent string) (string, *ctxIndexed, error) {
+func indexedText(ctx context.Context, k Knowledge, b index.Base, label string, a index.Added, intent string) (string, *indexedOutput, error) {
 	in := indexedOf(a)
 	var w strings.Builder
 	fmt.Fprintf(&w, "Indexed %s from %q into knowledge base.\n", answer.Counted(a.Sections, "section"), label)
@@ -94,8 +94,8 @@ func firstOf(line []rune, words []string) int {
 	return first
 }
 
-// A ctxIndexed describes an indexed output.
-type ctxIndexed struct {
+// A indexedOutput describes an indexed output.
+type indexedOutput struct {
 	Source    string   `json:"source" about:"its name: argument source of ctx_search"`
 	Sections  int      `json:"sections"`
 	Lines     int64    `json:"lines"`
@@ -105,10 +105,10 @@ type ctxIndexed struct {
 	Truncated bool     `json:"truncated,omitempty" about:"not all of it was indexed"`
 }
 
-func indexedOf(a index.Added) *ctxIndexed {
+func indexedOf(a index.Added) *indexedOutput {
 	terms := make([]string, 0, len(a.Terms))
 	for _, t := range a.Terms {
 		terms = append(terms, tool.Clean(t))
 	}
-	return &ctxIndexed{Source: a.Name, Sections: a.Sections, Lines: a.Lines, Bytes: a.Bytes, Terms: terms, Truncated: a.Truncated}
+	return &indexedOutput{Source: a.Name, Sections: a.Sections, Lines: a.Lines, Bytes: a.Bytes, Terms: terms, Truncated: a.Truncated}
 }

@@ -54,7 +54,7 @@ func TestIntent(t *testing.T) {
 	if r.Text != want {
 		t.Errorf("got %q, want %q", r.Text, want)
 	}
-	if names := k.names(ctxBase); !slices.Equal(names, []string{"execute:shell#1", "execute:shell#2"}) {
+	if names := k.names(testBase); !slices.Equal(names, []string{"execute:shell#1", "execute:shell#2"}) {
 		t.Errorf("knowledge base has %q", names)
 	}
 }
@@ -101,8 +101,8 @@ func TestCtxSizes(t *testing.T) {
 		if _, point := v["indexed"]; point != tt.point {
 			t.Errorf("%d %q: indexed %t", tt.size, tt.intent, point)
 		}
-		x.waitIndexed(t.Context(), ctxBase)
-		if n := len(k.names(ctxBase)); n == 1 != (tt.off || tt.point) {
+		x.waitIndexed(t.Context(), testBase)
+		if n := len(k.names(testBase)); n == 1 != (tt.off || tt.point) {
 			t.Errorf("%d %q: %d sources", tt.size, tt.intent, n)
 		}
 	}
@@ -155,8 +155,8 @@ func TestLongErrors(t *testing.T) {
 	if !strings.Contains(r.Text, "\n\nstderr:\nbegin xxx") || !strings.HasSuffix(r.Text, "xxx end") {
 		t.Errorf("stderr: …%s", r.Text[len(r.Text)-100:])
 	}
-	x.waitIndexed(t.Context(), ctxBase)
-	if names := k.names(ctxBase); len(names) != 2 {
+	x.waitIndexed(t.Context(), testBase)
+	if names := k.names(testBase); len(names) != 2 {
 		t.Errorf("knowledge base has %q", names)
 	}
 }
@@ -205,7 +205,7 @@ func TestSearchWaitsForIndexing(t *testing.T) {
 	x.waitIndexed(t.Context(), index.Base{Repo: "other", Principal: "user:ada"}) // must return
 	waited := make(chan struct{})
 	go func() {
-		x.waitIndexed(t.Context(), ctxBase)
+		x.waitIndexed(t.Context(), testBase)
 		close(waited)
 	}()
 	select {
@@ -213,12 +213,12 @@ func TestSearchWaitsForIndexing(t *testing.T) {
 		t.Error("a search did not wait")
 	case <-time.After(20 * time.Millisecond):
 	}
-	if n := len(k.names(ctxBase)); n != 0 {
+	if n := len(k.names(testBase)); n != 0 {
 		t.Errorf("%d sources", n)
 	}
 	close(k.hold)
 	<-waited
-	if n := len(k.names(ctxBase)); n != 1 {
+	if n := len(k.names(testBase)); n != 1 {
 		t.Errorf("%d sources", n)
 	}
 }

@@ -56,8 +56,8 @@ func (jobSignalName) Choices() []string {
 	return names
 }
 
-// ctxJobArgs are the arguments of ctx_job.
-type ctxJobArgs struct {
+// jobArgs are the arguments of ctx_job.
+type jobArgs struct {
 	ID     string        `arg:"id,required,min=1,max=64" about:"from the reply of ctx_execute"`
 	Action string        `arg:"action,required" enum:"status,output,signal" about:"status: does it run, and how much it has written; output: what it has written; signal: send one"`
 	Signal jobSignalName `arg:"signal" default:"TERM" about:"of action signal"`
@@ -75,20 +75,20 @@ func (t *Job) Definition() tool.Definition {
 		Name: t.Name(), Title: "Follow a job in the background",
 		Description: "Look at a job that ctx_execute left in the background: its status, what it has written so far, or send it a signal (TERM ends it). " +
 			"Output of more than 100 KB comes in parts: use tail for its last lines, or offset to go on where the last reply ended. When it has ended its output is indexed for ctx_search.",
-		Input: tool.InputSchema(ctxJobArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[ctxJobReply](), Destructive: true,
+		Input: tool.InputSchema(jobArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[jobReply](), Destructive: true,
 	}
 }
 
 // Call implements Tool.
 func (t *Job) Call(ctx context.Context, arguments json.RawMessage) (tool.Result, error) {
-	a := &ctxJobArgs{}
+	a := &jobArgs{}
 	if err := tool.Decode(arguments, a, tool.Lenient); err != nil {
-		return ctxFailed(err)
+		return failed(err)
 	}
 	t.begin()
 	b, err := t.jobs.find(ownerOf(tool.CallerOf(ctx)), a.ID)
 	if err != nil {
-		return ctxFailed(err)
+		return failed(err)
 	}
 	calls.Of(ctx).Repo(b.repo)
 	switch a.Action {
@@ -97,7 +97,7 @@ func (t *Job) Call(ctx context.Context, arguments json.RawMessage) (tool.Result,
 	case jobSignal:
 		n := slices.IndexFunc(jobSignals, func(s jobSignaling) bool { return s.name == string(a.Signal) })
 		if err := b.signal(int(jobSignals[n].number), jobSignals[n].everyone); err != nil {
-			return ctxFailed(err)
+			return failed(err)
 		}
 		reply := b.status()
 		reply.Text = fmt.Sprintf("SIG%s sent to %s", a.Signal, b.id)
@@ -109,10 +109,10 @@ func (t *Job) Call(ctx context.Context, arguments json.RawMessage) (tool.Result,
 }
 
 // output replies with a part of the job's output.
-func (t *Job) output(ctx context.Context, b *background, a *ctxJobArgs) (tool.Result, error) {
+func (t *Job) output(ctx context.Context, b *background, a *jobArgs) (tool.Result, error) {
 	p, err := t.part(ctx, b, a)
 	if err != nil {
-		return ctxFailed(err)
+		return failed(err)
 	}
 	reply := b.status()
 	reply.Stream, reply.From, reply.Next, reply.Total = a.Stream, &p.from, &p.next, &p.total
@@ -137,7 +137,7 @@ func (t *Job) output(ctx context.Context, b *background, a *ctxJobArgs) (tool.Re
 
 // part reads it from memory while the job runs, afterwards from the artifact or, without one, from the margins kept in
 // memory.
-func (t *Job) part(ctx context.Context, b *background, a *ctxJobArgs) (part, error) {
+func (t *Job) part(ctx context.Context, b *background, a *jobArgs) (part, error) {
 	if live, ok := b.live(a.Stream); ok {
 		return a.cut(&live), nil
 	}

@@ -11,8 +11,8 @@ import (
 	"corral/store/artifact"
 )
 
-// A ctxJobReply is the structuredContent of the tools about background jobs.
-type ctxJobReply struct {
+// A jobReply is the structuredContent of the tools about background jobs.
+type jobReply struct {
 	JobID          string     `json:"jobId"`
 	Status         job.Status `json:"status" enum:"running,success,failure,timeout,cancelled,denied"`
 	Runtime        string     `json:"runtime"`
@@ -36,10 +36,10 @@ type ctxJobReply struct {
 }
 
 // status returns the reply without text.
-func (b *background) status() *ctxJobReply {
+func (b *background) status() *jobReply {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := &ctxJobReply{JobID: b.id, Status: statusRunning, Runtime: b.runtime, Source: b.label, StartedAt: b.begun.UTC()}
+	r := &jobReply{JobID: b.id, Status: statusRunning, Runtime: b.runtime, Source: b.label, StartedAt: b.begun.UTC()}
 	if b.out != nil {
 		r.DurationMs = time.Since(b.begun).Milliseconds()
 		r.StdoutBytes, r.StderrBytes = b.out.Written()
@@ -75,14 +75,14 @@ func (b *background) live(stream string) (artifact.StreamCapture, bool) {
 }
 
 // outcome returns the outcome of a job that has ended.
-func (b *background) outcome() (*ctxRan, error) {
+func (b *background) outcome() (*finishedRun, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.ran, b.err
 }
 
 // words returns one line about the job.
-func (r *ctxJobReply) words() string {
+func (r *jobReply) words() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s", r.JobID, r.Status)
 	if r.ExitCode != nil {

@@ -40,7 +40,7 @@ func TestWindow(t *testing.T) {
 		{"after the missing middle", all[:8], all[14:], 6, -1, 16, "ur\n", 16, 19, 19, 0},
 		{"the last line, a middle is missing", all[:8], all[14:], 6, 1, -1, "four\n", 14, 19, 19, 0},
 	} {
-		a := &ctxJobArgs{}
+		a := &jobArgs{}
 		if tt.tailN >= 0 {
 			a.Tail = &tt.tailN
 		}
@@ -54,14 +54,14 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestWindowBounds: a part has at most ctxRaw bytes, from the offset or at the end of the stream.
+// TestWindowBounds: a part has at most rawOutput bytes, from the offset or at the end of the stream.
 func TestWindowBounds(t *testing.T) {
 	all := strings.Repeat("0123456789abcde\n", 100_000)
 	for _, tt := range []struct {
 		from int
 		at   int64
-	}{{-1, int64(len(all) - ctxRaw)}, {0, 0}, {48, 48}, {len(all) - 10, int64(len(all) - 10)}} {
-		w := &window{from: int64(max(tt.from, 0)), max: ctxRaw, last: tt.from < 0}
+	}{{-1, int64(len(all) - rawOutput)}, {0, 0}, {48, 48}, {len(all) - 10, int64(len(all) - 10)}} {
+		w := &window{from: int64(max(tt.from, 0)), max: rawOutput, last: tt.from < 0}
 		for rest := all; len(rest) > 0; {
 			n := min(len(rest), 37_001)
 			if got, err := w.Write([]byte(rest[:n])); got != n || err != nil {
@@ -70,8 +70,8 @@ func TestWindowBounds(t *testing.T) {
 			rest = rest[n:]
 		}
 		p := w.part()
-		want := all[tt.at:min(int(tt.at)+ctxRaw, len(all))]
-		if p.text != want || p.from != tt.at || p.next != tt.at+int64(len(want)) || p.total != int64(len(all)) || cap(w.text) > 8*ctxRaw {
+		want := all[tt.at:min(int(tt.at)+rawOutput, len(all))]
+		if p.text != want || p.from != tt.at || p.next != tt.at+int64(len(want)) || p.total != int64(len(all)) || cap(w.text) > 8*rawOutput {
 			t.Errorf("from %d: %d bytes at %d, next %d of %d; capacity %d", tt.from, len(p.text), p.from, p.next, p.total, cap(w.text))
 		}
 	}

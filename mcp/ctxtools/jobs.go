@@ -11,10 +11,10 @@ import (
 // Jobs is the tool ctx_jobs: it lists the session's background jobs, running and ended.
 type Jobs struct{ *Suite }
 
-// A ctxJobsReply is the structuredContent of ctx_jobs.
-type ctxJobsReply struct {
-	Jobs []*ctxJobReply `json:"jobs"`
-	Text string         `json:"text" about:"the same as the text block"`
+// A jobsReply is the structuredContent of ctx_jobs.
+type jobsReply struct {
+	Jobs []*jobReply `json:"jobs"`
+	Text string      `json:"text" about:"the same as the text block"`
 }
 
 // Name implements Tool.
@@ -26,17 +26,17 @@ func (t *Jobs) Definition() tool.Definition {
 		Name: t.Name(), Title: "List jobs in the background",
 		Description: "List the jobs that ctx_execute left in the background in this session, the oldest first: those that run, and for an hour those that have ended.",
 		Input:       tool.InputSchema(struct{}{}, tool.Lenient, nil), ReadOnly: true, Idempotent: true,
-		Output: tool.ReplySchema[ctxJobsReply](),
+		Output: tool.ReplySchema[jobsReply](),
 	}
 }
 
 // Call implements Tool.
 func (t *Jobs) Call(ctx context.Context, arguments json.RawMessage) (tool.Result, error) {
 	if err := tool.Decode(arguments, &struct{}{}, tool.Lenient); err != nil {
-		return ctxFailed(err)
+		return failed(err)
 	}
 	t.begin()
-	reply := &ctxJobsReply{Jobs: []*ctxJobReply{}}
+	reply := &jobsReply{Jobs: []*jobReply{}}
 	var lines []string
 	for _, b := range t.jobs.of(ownerOf(tool.CallerOf(ctx))) {
 		one := b.status()

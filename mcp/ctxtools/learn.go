@@ -32,7 +32,7 @@ type indexTask struct {
 }
 
 // newIndexTask returns the task of indexing streams of a run, or an error that says why they cannot be indexed.
-func (x *Suite) newIndexTask(ran *ctxRan, streams ...string) (*indexTask, error) {
+func (x *Suite) newIndexTask(ran *finishedRun, streams ...string) (*indexTask, error) {
 	switch {
 	case x.Knowledge == nil:
 		return nil, errNoKnowledge
@@ -89,7 +89,7 @@ func causeOr(ctx context.Context, err error) error {
 
 // indexStream indexes a stream of a run's output, from its artifact, under the run's label. When it returns nil, searches
 // find the output. errStillIndexing means that indexing takes longer than a reply can wait, and continues.
-func (x *Suite) indexStream(ctx context.Context, ran *ctxRan, stream string) (index.Added, error) {
+func (x *Suite) indexStream(ctx context.Context, ran *finishedRun, stream string) (index.Added, error) {
 	c, err := x.newIndexTask(ran, stream)
 	if err != nil {
 		return index.Added{}, err
@@ -130,7 +130,7 @@ func (x *Suite) indexAndWait(ctx context.Context, c *indexTask) (index.Added, er
 // indexLater indexes streams of a run's output without waiting for the end; a search waits for it (see waitIndexed).
 // The error says why the streams are not indexed. The artifact exists anyway, and runtime_query_output with match
 // fuzzy can have it indexed.
-func (x *Suite) indexLater(ctx context.Context, ran *ctxRan, streams ...string) error {
+func (x *Suite) indexLater(ctx context.Context, ran *finishedRun, streams ...string) error {
 	if x.Knowledge == nil || ran.out.Handle == "" || len(streams) == 0 {
 		return nil
 	}

@@ -133,7 +133,7 @@ func realIndex(t *testing.T, o index.Options) *index.Index {
 	return x
 }
 
-// ctx returns a Ctx with m as engine, a real store and a real index.
+// ctx returns a Suite with m as engine, a real store and a real index.
 func (m *scriptRunner) ctx(t *testing.T) (*Suite, *artifact.Store) {
 	t.Helper()
 	s := mcptest.Store(t)

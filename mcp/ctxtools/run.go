@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// ctxRaw is the maximum number of bytes of standard output returned as they are; longer output is indexed.
-	ctxRaw = 100 << 10
-	// ctxSmall is the maximum number of bytes of an output that is not indexed even with an intent.
-	ctxSmall = 5000
+	// rawOutput is the maximum number of bytes of standard output returned as they are; longer output is indexed.
+	rawOutput = 100 << 10
+	// smallOutput is the maximum number of bytes of an output that is not indexed even with an intent.
+	smallOutput = 5000
 )
 
-// A ctxRun is one script to run.
-type ctxRun struct {
+// A scriptRun is one script to run.
+type scriptRun struct {
 	tool    string // name of the called tool
 	caller  tool.Caller
 	repo    string
@@ -32,17 +32,17 @@ type ctxRun struct {
 	background bool
 }
 
-// A ctxRan is a finished run.
-type ctxRan struct {
-	*ctxRun
+// A finishedRun is a finished run.
+type finishedRun struct {
+	*scriptRun
 	record *job.Record
 	out    artifact.Captured // with the head and tail of each stream
 }
 
 // run runs a script and waits for its end. A job that was denied, failed or timed out is not an error.
-func (x *Suite) run(ctx context.Context, r *ctxRun) (*ctxRan, error) {
+func (x *Suite) run(ctx context.Context, r *scriptRun) (*finishedRun, error) {
 	x.begin()
-	out := x.output(r, ctxRaw/2)
+	out := x.output(r, rawOutput/2)
 	record, err := x.Engine.Run(ctx, r.request(), out, run.Progress(r.caller))
 	if err != nil {
 		return nil, run.Failed(err)
@@ -50,12 +50,12 @@ func (x *Suite) run(ctx context.Context, r *ctxRun) (*ctxRan, error) {
 	if record.Status == job.Cancelled && ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	ran := &ctxRan{r, record, out.Captured()}
+	ran := &finishedRun{r, record, out.Captured()}
 	x.sums.add(ownerOf(r.caller), 0, size(ran.capture(artifact.Stdout))+size(ran.capture(artifact.Stderr)), 0)
 	return ran, nil
 }
 
-func (r *ctxRun) request() *job.Request {
+func (r *scriptRun) request() *job.Request {
 	return &job.Request{
 		Tool: r.tool, Principal: r.caller.Principal, Session: r.caller.Session, ID: r.caller.Trace, Repo: r.repo,
 		Runtime: r.runtime, Code: &r.code, Dir: r.dir, Env: r.env, Limits: job.Limits{Wall: r.timeout},
@@ -63,7 +63,7 @@ func (r *ctxRun) request() *job.Request {
 }
 
 // output returns a capture of r's output that stores all of it and keeps margins bytes at each end in memory.
-func (x *Suite) output(r *ctxRun, margins int) *artifact.Output {
+func (x *Suite) output(r *scriptRun, margins int) *artifact.Output {
 	o := artifact.BeginOptions{
 		Repo: r.repo, Runtime: r.runtime, Principal: r.caller.Principal, Persist: true, Secrets: x.Secrets,
 		View: artifact.View{Ends: margins},
@@ -75,7 +75,7 @@ func (x *Suite) output(r *ctxRun, margins int) *artifact.Output {
 }
 
 // capture returns a captured stream.
-func (r *ctxRan) capture(stream string) *artifact.StreamCapture {
+func (r *finishedRun) capture(stream string) *artifact.StreamCapture {
 	if stream == artifact.Stderr {
 		return &r.out.Stderr
 	}

@@ -15,8 +15,8 @@ import (
 // Search is the tool ctx_search: it searches the knowledge base. Its replies are worded as in context-mode.
 type Search struct{ *Suite }
 
-// ctxSearchArgs are the arguments of ctx_search.
-type ctxSearchArgs struct {
+// searchArgs are the arguments of ctx_search.
+type searchArgs struct {
 	queriesArg
 	Query  string `arg:"query,max=4096" about:"one query, in place of queries"`
 	Limit  int    `arg:"limit,min=1,max=50" default:"3" about:"sections of each query at most"`
@@ -32,10 +32,10 @@ type queriesArg struct {
 	Queries []string `arg:"queries,items=100,max=4096" about:"what to look for: some words each, in any order. Ask all you want to know in one call"`
 }
 
-// sortRelevance is the default of ctxSearchArgs.Sort; all others mean the newest first.
+// sortRelevance is the default of searchArgs.Sort; all others mean the newest first.
 const sortRelevance = "relevance"
 
-const ctxSearchDescription = `Search what earlier calls have indexed: long output of ctx_execute, ctx_execute_file and ctx_batch_execute, and what ctx_index was given. Nothing is run.
+const searchDescription = `Search what earlier calls have indexed: long output of ctx_execute, ctx_execute_file and ctx_batch_execute, and what ctx_index was given. Nothing is run.
 
 Each query gets its best sections, whole up to 1,500 characters, else the parts around what matched. Words are found in other forms (connect, connection), parts of identifiers and misspelled words as well: the reply says what was searched for instead. Use words of the output itself, such as those listed under "Searchable terms".
 
@@ -47,8 +47,8 @@ func (t *Search) Name() string { return "ctx_search" }
 // Definition implements Tool.
 func (t *Search) Definition() tool.Definition {
 	return tool.Definition{
-		Name: t.Name(), Title: "Search what was indexed", Description: ctxSearchDescription,
-		Input: tool.InputSchema(ctxSearchArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[searchReply](),
+		Name: t.Name(), Title: "Search what was indexed", Description: searchDescription,
+		Input: tool.InputSchema(searchArgs{}, tool.Lenient, nil), Output: tool.ReplySchema[searchReply](),
 		ReadOnly: true, Idempotent: true,
 	}
 }
@@ -67,27 +67,27 @@ const emptyBase = "Knowledge base is empty — nothing has been indexed yet.\n\n
 
 // Call implements Tool. The reply is text, with the same facts as structuredContent.
 func (t *Search) Call(ctx context.Context, arguments json.RawMessage) (tool.Result, error) {
-	a := &ctxSearchArgs{}
+	a := &searchArgs{}
 	if err := tool.Decode(arguments, a, tool.Lenient); err != nil {
-		return ctxFailed(err)
+		return failed(err)
 	}
 	queries := nonBlank(slices.Concat(unpackList(arguments, a.Queries), []string{a.Query}))
 	if len(queries) == 0 {
-		return ctxFailed(&tool.Error{Code: tool.CodeInvalid, Message: "Error: provide query or queries."})
+		return failed(&tool.Error{Code: tool.CodeInvalid, Message: "Error: provide query or queries."})
 	}
 	base, err := t.searchable(tool.CallerOf(ctx), a.Repo)
 	if err != nil {
-		return ctxFailed(err)
+		return failed(err)
 	}
 	t.waitIndexed(ctx, base)
 	reply := &searchReply{Indexing: t.indexing(base)}
 	q := index.Query{Limit: a.Limit, Source: a.Source, Class: a.Class, Newest: a.Sort != sortRelevance}
 	var empty bool
 	if reply.Results, empty, err = t.searchAll(ctx, base, queries, q); err != nil {
-		return ctxFailed(err)
+		return failed(err)
 	}
 	if empty && reply.Indexing == 0 {
-		return ctxFailed(&tool.Error{Code: tool.CodeNotFound, Message: emptyBase})
+		return failed(&tool.Error{Code: tool.CodeNotFound, Message: emptyBase})
 	}
 	reply.Text = answer.Text(reply.Results) + indexingText(reply.Indexing)
 	return tool.TextResult(reply, reply.Text, false), nil

@@ -53,7 +53,7 @@ type Suite struct {
 	sums     sums
 }
 
-// Defaults of Ctx.
+// Defaults of Suite.
 const (
 	DefaultBackgroundLife = time.Hour
 	DefaultMaxBackground  = 4

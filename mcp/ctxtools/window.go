@@ -14,7 +14,7 @@ type part struct {
 }
 
 // cut returns the requested part of a stream of which only the margins are available.
-func (a *ctxJobArgs) cut(c *artifact.StreamCapture) part {
+func (a *jobArgs) cut(c *artifact.StreamCapture) part {
 	w := a.window()
 	_, _ = w.Write([]byte(c.Head))
 	w.skip(c.Between)
@@ -23,15 +23,15 @@ func (a *ctxJobArgs) cut(c *artifact.StreamCapture) part {
 }
 
 // window returns a window for the requested part: from the offset on, or without an offset the end.
-func (a *ctxJobArgs) window() *window {
+func (a *jobArgs) window() *window {
 	if a.Offset == nil {
-		return &window{max: ctxRaw, last: true}
+		return &window{max: rawOutput, last: true}
 	}
-	return &window{from: int64(*a.Offset), max: ctxRaw}
+	return &window{from: int64(*a.Offset), max: rawOutput}
 }
 
 // lines cuts p to the last a.Tail lines, if the call has tail and no offset.
-func (a *ctxJobArgs) lines(p part) part {
+func (a *jobArgs) lines(p part) part {
 	if a.Tail == nil || a.Offset != nil {
 		return p
 	}

@@ -16,22 +16,22 @@ import (
 	"corral/store/artifact"
 )
 
-// A ctxReply is the structuredContent of the tools that run code. Fields that do not apply are absent.
-type ctxReply struct {
+// A runReply is the structuredContent of the tools that run code. Fields that do not apply are absent.
+type runReply struct {
 	Status job.Status `json:"status" enum:"success,failure,timeout,running,cancelled,denied"`
 	run.Exit
 	run.Outcome
-	StdoutBytes int64       `json:"stdoutBytes" about:"what it wrote"`
-	StderrBytes int64       `json:"stderrBytes"`
-	Source      string      `json:"source,omitempty" about:"what all output of this kind is indexed as: ctx_search finds it by this"`
-	Indexed     *ctxIndexed `json:"indexed,omitempty" about:"what was indexed, for ctx_search"`
-	IndexReason string      `json:"indexReason,omitempty" about:"why it is not indexed"`
-	Text        string      `json:"text" about:"the same as the text block"`
+	StdoutBytes int64          `json:"stdoutBytes" about:"what it wrote"`
+	StderrBytes int64          `json:"stderrBytes"`
+	Source      string         `json:"source,omitempty" about:"what all output of this kind is indexed as: ctx_search finds it by this"`
+	Indexed     *indexedOutput `json:"indexed,omitempty" about:"what was indexed, for ctx_search"`
+	IndexReason string         `json:"indexReason,omitempty" about:"why it is not indexed"`
+	Text        string         `json:"text" about:"the same as the text block"`
 }
 
-// anyReply describes a ctxReply, and the ctxJobReply that is sent in its place for a job that continues in the background.
+// anyReply describes a runReply, and the jobReply that is sent in its place for a job that continues in the background.
 type anyReply struct {
-	ctxReply
+	runReply
 	JobID     string `json:"jobId" about:"of a job in the background, for ctx_job"`
 	Runtime   string `json:"runtime" about:"of that job"`
 	StartedAt string `json:"startedAt" about:"when it did"`
@@ -41,7 +41,7 @@ type anyReply struct {
 const statusRunning job.Status = "running"
 
 // answer returns the reply about a run, with the texts that the ctx contract defines.
-func (x *Suite) answer(ctx context.Context, ran *ctxRan, intent string) (tool.Result, error) {
+func (x *Suite) answer(ctx context.Context, ran *finishedRun, intent string) (tool.Result, error) {
 	record := ran.record
 	switch {
 	case record.Status == job.Denied:
@@ -55,7 +55,7 @@ func (x *Suite) answer(ctx context.Context, ran *ctxRan, intent string) (tool.Re
 		return tool.Result{}, &tool.Error{Code: tool.CodeUnavailable, Message: "the server is shutting down"}
 	}
 	status, end, about := run.OutcomeOf(record)
-	reply := &ctxReply{Status: status, Exit: end, Outcome: *about, Source: ran.label}
+	reply := &runReply{Status: status, Exit: end, Outcome: *about, Source: ran.label}
 	reply.Capture(ran.out)
 	reply.StdoutBytes, reply.StderrBytes = ran.out.Stdout.Bytes, ran.out.Stderr.Bytes
 	w := &replyText{x: x, ctx: ctx, ran: ran, intent: intent, reply: reply}
@@ -84,9 +84,9 @@ func unavailable(runtime, missing string) *tool.Error {
 type replyText struct {
 	x      *Suite
 	ctx    context.Context
-	ran    *ctxRan
+	ran    *finishedRun
 	intent string
-	reply  *ctxReply
+	reply  *runReply
 	b      strings.Builder
 	also   []string // streams to index without waiting
 }
@@ -129,7 +129,7 @@ func (w *replyText) write() (isError bool) {
 
 // failed writes both streams, cut in the middle. With an intent, a long standard output is indexed and the matches are shown.
 func (w *replyText) failed() {
-	if w.intent != "" && size(&w.ran.out.Stdout) > ctxSmall {
+	if w.intent != "" && size(&w.ran.out.Stdout) > smallOutput {
 		w.b.WriteString("\n\nstdout:\n")
 		w.stdout()
 	} else {
@@ -141,17 +141,17 @@ func (w *replyText) failed() {
 // stream writes a stream with its name, without its middle if it is long.
 func (w *replyText) stream(name string) {
 	c := w.ran.capture(name)
-	if size(c) > ctxSmall {
+	if size(c) > smallOutput {
 		w.also = append(w.also, name)
 	}
-	fmt.Fprintf(&w.b, "\n\n%s:\n%s", name, middleOut(c, ctxRaw/2))
+	fmt.Fprintf(&w.b, "\n\n%s:\n%s", name, middleOut(c, rawOutput/2))
 }
 
 // stdout writes standard output: as it is, without its middle if it is too long, or as the index's summary.
 func (w *replyText) stdout() {
 	stdout := &w.ran.out.Stdout
 	n := size(stdout)
-	if n > ctxRaw || n > ctxSmall && w.intent != "" {
+	if n > rawOutput || n > smallOutput && w.intent != "" {
 		text, err := w.indexed()
 		if err == nil {
 			w.b.WriteString(text)
@@ -162,10 +162,10 @@ func (w *replyText) stdout() {
 			fmt.Fprintf(&w.b, "Output: %s, still being indexed.\n\nUse ctx_search(queries: [...], source: %q) later to find what is in it.", answer.Kilobytes(n), w.ran.label)
 			return
 		}
-	} else if n > ctxSmall {
+	} else if n > smallOutput {
 		w.also = append(w.also, artifact.Stdout)
 	}
-	w.b.WriteString(middleOut(stdout, ctxRaw))
+	w.b.WriteString(middleOut(stdout, rawOutput))
 	if w.reply.IndexReason != "" {
 		fmt.Fprintf(&w.b, "\n\n_(the output was not indexed: %s)_", w.reply.IndexReason)
 	}
@@ -262,8 +262,8 @@ func middleOut(c *artifact.StreamCapture, limit int) string {
 	return fmt.Sprintf("%s\n... (%d bytes left out) ...\n%s", tool.UTF8(head), left, tool.UTF8(tail))
 }
 
-// ctxFailed returns the result for an error: an error result or, if the call was cancelled, err itself.
-func ctxFailed(err error) (tool.Result, error) {
+// failed returns the result for an error: an error result or, if the call was cancelled, err itself.
+func failed(err error) (tool.Result, error) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return tool.Result{}, err
 	}

@@ -79,6 +79,7 @@ func OutcomeOf(r *job.Record) (job.Status, Exit, *Outcome) {
 	return status, end, reply
 }
 
+// ExitOf returns a job's status for clients, and how it ended.
 func ExitOf(r *job.Record) (job.Status, Exit) {
 	status, end := r.Status, Exit{DurationMs: r.Result.Usage.Wall.Milliseconds(), Message: tool.Clean(r.Message)}
 	if r.SessionReplaced && end.Message == "" {

@@ -11,7 +11,7 @@ import (
 	"corral/mcp/tool"
 )
 
-// Ends records calls of Options.Ended.
+// ends records calls of Options.Ended.
 type ends struct {
 	mu   sync.Mutex
 	list []string // guarded by mu

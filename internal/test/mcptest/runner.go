@@ -32,13 +32,16 @@ type FakeRunner struct {
 	Stdin   string
 }
 
+// Decide implements job.Policy.
 func (f *FakeRunner) Decide(_ context.Context, r *job.Request) (job.Decision, error) {
 	f.Request = r
 	return f.Decision, nil
 }
 
+// Denied implements job.Auditor.
 func (f *FakeRunner) Denied(context.Context, job.Claim) error { return nil }
 
+// Run implements job.Runner.
 func (f *FakeRunner) Run(ctx context.Context, spec job.Spec, stdio job.Stdio) (job.Result, error) {
 	f.Spec = spec
 	if stdio.Stdin != nil {
@@ -56,8 +59,10 @@ func (f *FakeRunner) Run(ctx context.Context, spec job.Spec, stdio job.Stdio) (j
 	return f.Result, errors.Join(f.Err, err, err2)
 }
 
+// SomeHash is the hash of a FakeRunner's decisions.
 const SomeHash = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
+// NewFakeRunner returns a runner whose jobs succeed and write nothing.
 func NewFakeRunner() *FakeRunner {
 	return &FakeRunner{
 		Decision: job.Decision{Hash: SomeHash, Spec: job.Spec{Args: []string{"true"}}},
@@ -83,6 +88,7 @@ func Store(t *testing.T) *artifact.Store {
 	return s
 }
 
+// AsUser returns a context with the caller user:ada in session s1.
 func AsUser(ctx context.Context) context.Context {
 	return tool.WithCaller(ctx, tool.Caller{
 		Principal: "user:ada", Session: "s1", Trace: strings.Repeat("ab", 16), Progress: func(float64, string) {},

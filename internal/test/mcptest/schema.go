@@ -30,6 +30,7 @@ func Published(t *testing.T, tool tool.Tool) *view {
 	return ReadSchema(t, tool.Definition().Output)
 }
 
+// ReadSchema returns a schema as a client decodes it.
 func ReadSchema(t *testing.T, raw json.RawMessage) *view {
 	t.Helper()
 	var v any

@@ -46,6 +46,7 @@ type hitReply struct {
 	Artifact   string `json:"artifactHandle,omitempty" about:"of a job's output: for runtime_query_output, as long as that is kept"`
 }
 
+// New returns the answer to a query from what was found.
 func New(query string, f *index.Found) *Answer {
 	a := &Answer{Query: tool.Clean(query), Hits: []hitReply{}, Matched: max(f.Matched, len(f.Hits)), Cut: f.Cut}
 	for _, h := range f.Hits {

@@ -21,6 +21,7 @@ func SingleLine(s string) string {
 	}, tool.Clean(s)))
 }
 
+// Counted returns n things, in the plural if n is not 1.
 func Counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -28,4 +29,5 @@ func Counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
+// Kilobytes returns n bytes in KiB, with one decimal.
 func Kilobytes(n int64) string { return fmt.Sprintf("%.1fKB", float64(n)/1024) }
