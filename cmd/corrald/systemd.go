@@ -86,8 +86,8 @@ func (n *notifier) send(state string) {
 	}
 }
 
-// watch reports to systemd once in each interval, as long as check succeeds within it. A timer alone would go on ticking
-// when the goroutines that serve clients wait for a lock for ever. systemd restarts a service that does not report.
+// watch reports to systemd once per interval, as long as check succeeds within it. systemd restarts a service that does not
+// report. A timer alone would keep reporting if the goroutines that serve clients were deadlocked.
 func (n *notifier) watch(ctx context.Context, interval time.Duration, check func(context.Context) error) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -111,8 +111,8 @@ func (n *notifier) watch(ctx context.Context, interval time.Duration, check func
 	}
 }
 
-// answers waits for the supervisor's greeting over a connection of its own. The connection does not go through the socket
-// that users reach: whoever fills that socket's backlog would have the service restarted, and all jobs ended.
+// answers waits for the supervisor's greeting over a new connection. It does not use the socket that users can reach:
+// a user could fill that socket's backlog, and the service would be restarted and all jobs ended.
 func answers(ctx context.Context, s *isolate.Supervisor) error {
 	conn, file, err := wire.Pair()
 	if err != nil {
@@ -126,7 +126,7 @@ func answers(ctx context.Context, s *isolate.Supervisor) error {
 	go s.ServeConn(served, host.Peer{})
 	c := client.New(conn)
 	defer c.Close()
-	done := make(chan error, 1) // buffered: nobody waits for a late answer
+	done := make(chan error, 1) // buffered, because a late answer is not received
 	go func() {
 		_, err := c.Hello()
 		done <- err

@@ -60,11 +60,11 @@ func TestTraceOf(t *testing.T) {
 func isNew(t *testing.T, got Trace) {
 	t.Helper()
 	if !regexp.MustCompile("^[0-9a-f]{32}$").MatchString(got.ID) || got.ID == traceID || got.Parent != "" || !got.Sampled || got.State != "" {
-		t.Errorf("%+v is no new trace", got)
+		t.Errorf("%+v is not a new trace", got)
 	}
 }
 
-// FuzzTraceOf: what is read is what the specification's grammar has, and nothing else is.
+// FuzzTraceOf: exactly the values that match the specification's grammar are accepted.
 func FuzzTraceOf(f *testing.F) {
 	grammar := regexp.MustCompile(`^(?:00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}|[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-(?s:.*))?)$`)
 	for _, s := range []string{

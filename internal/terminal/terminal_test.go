@@ -124,7 +124,7 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// A far is a job's terminal that a test plays.
+// A far is a simulated terminal of a job.
 type far struct {
 	io.Reader
 	typed  io.Writer
@@ -136,7 +136,7 @@ func (f far) Write(b []byte) (int, error) { return f.typed.Write(b) }
 func (f far) Close() error                { close(f.closed); return nil }
 func (f far) Resize(s job.Size) error     { f.sizes <- s; return nil }
 
-// TestJoin carries bytes and sizes, and ends with what the job writes or with who reads it.
+// TestJoin: Join copies bytes and sizes, and returns when the job's output ends or cannot be written.
 func TestJoin(t *testing.T) {
 	master, slave := pair(t)
 	show, shown, err := os.Pipe()
@@ -173,7 +173,7 @@ func TestJoin(t *testing.T) {
 	if _, err := io.ReadFull(show, got); string(got) != "said" {
 		t.Errorf("shown %q (%v)", got, err)
 	}
-	// Nobody's controlling terminal, so nobody is told: the next key is late enough.
+	// It is no process's controlling terminal, so there is no SIGWINCH: the next key transmits the size.
 	if err := unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 30, Col: 90}); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestJoin(t *testing.T) {
 	if _, err := io.ReadFull(keys, make([]byte, 1)); err != nil {
 		t.Error(err)
 	}
-	// One that is told is told once.
+	// After several signals, the size is transmitted once.
 	if err := unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 31, Col: 91}); err != nil {
 		t.Fatal(err)
 	}

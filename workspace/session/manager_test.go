@@ -16,7 +16,7 @@ import (
 
 var _ job.SessionProvider = (*Manager)(nil)
 
-// A host plays the supervisor and the clock.
+// A host simulates the supervisor and the clock.
 type host struct {
 	mu      sync.Mutex
 	n       int
@@ -455,8 +455,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestShareOfKeptLayers: the sessions of one principal cannot leave so many layers that the supervisor refuses an overlay to
-// everybody, and one that somebody applied or discarded makes room.
+// TestShareOfKeptLayers: the sessions of one principal cannot use up all kept layers, and a layer that is applied or
+// discarded is free again.
 func TestShareOfKeptLayers(t *testing.T) {
 	h := newHost()
 	h.changed, h.lists = true, true

@@ -8,23 +8,23 @@ import (
 	"corral/job"
 )
 
-// shareToKeep refuses another session with an overlay to a principal whose sessions have left so many layers that others
-// would find no room. The supervisor counts the layers of all principals together, as they are one user's, and refuses
-// every overlay at job.MaxKeptLayers until somebody applies or discards some.
+// shareToKeep returns a *job.Refusal if s would be a session with an overlay of a principal that has used up its share of
+// kept layers. All principals are one user for the supervisor, which refuses every overlay at job.MaxKeptLayers until some
+// layers are applied or discarded: without shares, one principal could lock out the others.
 //
-// A principal may have three times as many layers as are free: at most three quarters of all, and always fewer than what
-// it takes to use them up. Layers of an earlier run of the server have no known principal; they only make others fewer.
+// The share is three times the number of free layers, so a principal has at most three quarters of all, and the last free
+// layer is never taken. Layers of an earlier run of the server have no known principal and only reduce the free ones.
 func (k *Manager) shareToKeep(ctx context.Context, s *entry) error {
 	if s.workspace != job.Overlay {
 		return nil
 	}
 	before, some := k.known(s)
 	if !some {
-		return nil // a first layer is not refused here
+		return nil // a principal may always have one
 	}
 	list, err := k.o.Sessions.ListSessions(ctx)
 	if err != nil {
-		return nil //nolint:nilerr // the supervisor answers for itself when it opens the session
+		return nil //nolint:nilerr // opening the session will report the supervisor's error
 	}
 	k.forgetKept(before, list)
 	mine, all := k.layers(s, list)
@@ -37,8 +37,8 @@ func (k *Manager) shareToKeep(ctx context.Context, s *entry) error {
 	}
 }
 
-// known returns the ids of all kept layers whose principals are known, and reports whether the principal of s has one or
-// another session that may leave one.
+// known returns the ids of all kept layers whose principals are known. some reports whether the principal of s has a kept
+// layer, or another session that may leave one.
 func (k *Manager) known(s *entry) (ids map[string]bool, some bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -60,7 +60,7 @@ func (k *Manager) others(s *entry) []*entry {
 	return list
 }
 
-// forgetKept forgets the kept layers of ids that are not in list, which was made after ids.
+// forgetKept removes the kept layers in ids that are missing in list, which must be newer than ids.
 func (k *Manager) forgetKept(ids map[string]bool, list []job.Session) {
 	for _, session := range list {
 		delete(ids, session.ID)
@@ -75,12 +75,12 @@ func (k *Manager) forgetKept(ids map[string]bool, list []job.Session) {
 	}
 }
 
-// layers counts the kept layers of the principal of s, and those of all principals, which are in list. Other open sessions
-// of the principal count as well: their layers will be kept if their jobs change something.
+// layers counts the kept layers of the principal of s, and those of all principals in list. Other open sessions of the
+// principal count, too, because their layers are kept if their jobs change something.
 func (k *Manager) layers(s *entry, list []job.Session) (mine, all int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	open := map[string]bool{} // those that have reopened a kept layer count once
+	open := map[string]bool{} // a session that has reopened a kept layer counts once
 	for _, other := range k.others(s) {
 		mine, all = mine+1, all+1
 		if isClosed(other.opened) {
