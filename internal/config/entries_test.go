@@ -221,6 +221,26 @@ func TestEntriesTrusted(t *testing.T) {
 	}
 }
 
+// TestRenameNew: both ways to give a file a name refuse one that exists.
+func TestRenameNew(t *testing.T) {
+	for name, rename := range map[string]func(at int, from, to string) error{"rename": renameNew, "link": linkNew} {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "from"), "new")
+		write(t, filepath.Join(dir, "old"), "old")
+		d, err := os.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		if err := rename(int(d.Fd()), "from", "old"); !errors.Is(err, os.ErrExist) || contentOf(t, filepath.Join(dir, "old")) != "old" {
+			t.Errorf("%s to a name that exists: %v", name, err)
+		}
+		if err := rename(int(d.Fd()), "from", "to"); err != nil || namesIn(t, dir) != "old to" || contentOf(t, filepath.Join(dir, "to")) != "new" {
+			t.Errorf("%s: %v, %s", name, err, namesIn(t, dir))
+		}
+	}
+}
+
 // TestUpdateEntries: entry files are created and removed, never replaced, and nothing else is.
 func TestUpdateEntries(t *testing.T) {
 	main := filepath.Join(t.TempDir(), "new", "config.yaml")

@@ -127,16 +127,35 @@ func replace(dir *os.File, path string, content []byte, was os.FileInfo, public 
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	flags := uint(0)
-	if was == nil {
-		flags = unix.RENAME_NOREPLACE
-	} else if !unchanged(at, base, was) {
+	switch {
+	case was == nil:
+		err = renameNew(at, temporary, base)
+	case !unchanged(at, base, was):
 		return fmt.Errorf("%s has been changed meanwhile\nhint: try again", path)
+	default:
+		err = unix.Renameat(at, temporary, at, base)
 	}
-	if err := unix.Renameat2(at, temporary, at, base, flags); err != nil {
+	if err != nil {
 		return &os.PathError{Op: "rename", Path: path, Err: err}
 	}
 	return dir.Sync()
+}
+
+// renameNew renames a file to a name that does not exist yet. NFS and some FUSE file systems cannot do so in one step
+// (EINVAL, see renameat2(2)); link(2) is atomic there too.
+func renameNew(at int, from, to string) error {
+	err := unix.Renameat2(at, from, at, to, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EINVAL) {
+		return linkNew(at, from, to)
+	}
+	return err
+}
+
+func linkNew(at int, from, to string) error {
+	if err := unix.Linkat(at, from, at, to, 0); err != nil {
+		return err
+	}
+	return unix.Unlinkat(at, from, 0)
 }
 
 // unchanged returns whether a file is what it was. Programs that do not lock, such as editors, may have changed it.
