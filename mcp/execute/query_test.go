@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -173,8 +174,8 @@ func TestExpiredAndCorruptArtifacts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	now := time.Now()
-	s, err := artifact.Open(dir, artifact.Options{TTL: time.Hour, Now: func() time.Time { return now }})
+	var passed atomic.Int64 // since the test began; the store's sweep reads the time, too
+	s, err := artifact.Open(dir, artifact.Options{TTL: time.Hour, Now: func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +196,7 @@ func TestExpiredAndCorruptArtifacts(t *testing.T) {
 	if code := ask(damaged); code != tool.CodeCorrupt {
 		t.Errorf("damaged: %v", code)
 	}
-	now = now.Add(2 * time.Hour)
+	passed.Store(int64(2 * time.Hour))
 	if code := ask(expired); code != tool.CodeExpired {
 		t.Errorf("expired: %v", code)
 	}
