@@ -140,6 +140,24 @@ func TestImagesNeedRoot(t *testing.T) {
 	}
 }
 
+// TestKeptLayerDescription: the description of a kept layer has the path of its repository unchanged, whatever bytes are in
+// it: changes whose repository is not found again could not be applied.
+func TestKeptLayerDescription(t *testing.T) {
+	s := &keptStore{dir: t.TempDir()}
+	const id = "0123456789abcdef0123456789abcdef"
+	if err := os.WriteFile(s.path(id+layerSuffix), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/srv/app", "/srv/\xff\xe9", "/srv/\n\u202e\"", "/srv/\uFFFD"} {
+		if err := s.write(&keptLayer{ID: id, Repo: path}); err != nil {
+			t.Fatal(err)
+		}
+		if k, err := s.load(id); err != nil || k.Repo != path || k.info().Repo != path {
+			t.Errorf("%q: %+v, %v", path, k, err)
+		}
+	}
+}
+
 // TestKeptLayerExpires: kept layers expire while the supervisor runs, unless in use; using one restarts its retention
 // time.
 func TestKeptLayerExpires(t *testing.T) {

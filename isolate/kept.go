@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -35,8 +36,10 @@ type keptLayer struct {
 	Name string `json:"name,omitempty"`
 	UID  uint32 `json:"uid"`
 	Repo string `json:"repo"`
-	Dev  uint64 `json:"dev"`
-	Ino  uint64 `json:"ino"`
+	// RepoBytes is Repo if it is not UTF-8: JSON replaces such bytes.
+	RepoBytes []byte `json:"repoBytes,omitempty"`
+	Dev       uint64 `json:"dev"`
+	Ino       uint64 `json:"ino"`
 	// ReadOnly is set if the repository was passed from a read-only mount: changes cannot be applied to it.
 	ReadOnly bool      `json:"readOnly,omitempty"`
 	Profile  string    `json:"profile"`
@@ -82,6 +85,9 @@ func (ks *keptStore) load(id string) (*keptLayer, error) {
 	k := &keptLayer{used: st.Blocks * 512}
 	if err := json.Unmarshal(b, k); err != nil || k.ID != id {
 		return nil, fmt.Errorf("kept layer %s: its description is broken: %w", id, err)
+	}
+	if k.RepoBytes != nil {
+		k.Repo = string(k.RepoBytes)
 	}
 	return k, nil
 }
@@ -166,6 +172,9 @@ func (ks *keptStore) forget(id string) error {
 
 // write writes a description atomically.
 func (ks *keptStore) write(k *keptLayer) error {
+	if !utf8.ValidString(k.Repo) {
+		k.RepoBytes = []byte(k.Repo)
+	}
 	b, err := json.Marshal(k)
 	if err != nil {
 		return err
