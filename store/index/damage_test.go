@@ -180,6 +180,50 @@ func TestDamageFoundBySearch(t *testing.T) {
 	}
 }
 
+// TestMissingTables: whichever table goes while a base is open, operations end, with an error or without one, and the base
+// works again once it is reopened.
+func TestMissingTables(t *testing.T) {
+	for _, damage := range []string{
+		"DROP TABLE sources", "DROP TABLE labels", "DROP TABLE totals", "DELETE FROM totals", "DROP TABLE chunks", "DELETE FROM chunks",
+		"DROP TABLE words", "DELETE FROM words", "DROP TABLE found", "DROP TABLE grams", "UPDATE sources SET made = 'never'",
+		"UPDATE chunks SET text = x'00'", "UPDATE chunks SET first = -1", "UPDATE totals SET cost = 'much'", "PRAGMA user_version = 1",
+	} {
+		t.Run(damage, func(t *testing.T) {
+			dir := t.TempDir()
+			x := openIn(t, dir, Options{})
+			add(t, x, Source{Label: "l", Artifact: "h", Stream: "stdout"}, numbered("kestrel", 300))
+			err := x.with(t.Context(), testBase, false, func(b *base) error {
+				_, err := b.Write.Exec(damage)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, q := range []Query{{Text: "kestrel17"}, {Text: "kestral17x wordz"}, {Text: "common line", Source: "l", Newest: true}} {
+				if f, err := x.Search(t.Context(), testBase, q); err == nil {
+					for _, h := range f.Hits {
+						checkHit(t, h)
+					}
+				}
+			}
+			_, _ = x.Has(t.Context(), testBase, "h", "stdout")
+			_, _ = x.Stats(t.Context(), testBase)
+			for range 2 {
+				_, _ = x.Add(t.Context(), testBase, Source{Label: "l", Fixed: true}, strings.NewReader(numbered("osprey", 300)))
+			}
+			if err := x.Close(); err != nil {
+				t.Fatal(err)
+			}
+			x = openIn(t, dir, Options{})
+			_, _ = x.Search(t.Context(), testBase, Query{Text: "kestrel17"})
+			add(t, x, Source{Label: "new"}, "merlin\n")
+			if got := sourcesOf(t, x, "merlin"); len(got) != 1 {
+				t.Errorf("found in %v", got)
+			}
+		})
+	}
+}
+
 // TestPurgeDamaged checks that a damaged base is purged like any other, and is not rebuilt afterwards.
 func TestPurgeDamaged(t *testing.T) {
 	dir := t.TempDir()

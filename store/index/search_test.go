@@ -312,6 +312,17 @@ func TestCut(t *testing.T) {
 	if !f.Cut || f.Matched != 4000 || len(f.Hits) != 3 {
 		t.Errorf("cut %v, matched %d, hits %v", f.Cut, f.Matched, names(f))
 	}
+	// Of two words that are both too common, the newest chunks that contain both are examined.
+	f = find(t, x, Query{Text: "common words", Limit: 50})
+	if !f.Cut || f.Matched == 0 || len(f.Hits) != 50 {
+		t.Errorf("two words: cut %v, matched %d, %d hits", f.Cut, f.Matched, len(f.Hits))
+	}
+	for _, h := range f.Hits {
+		if h.Source != "l#2" || !strings.Contains(h.Line, "common words") {
+			t.Errorf("two words: %+v", h)
+			break
+		}
+	}
 	// A rare word finds old chunks, even together with a common word.
 	f = find(t, x, Query{Text: "common w17", Source: "l#1"})
 	if len(f.Hits) == 0 || f.Hits[0].Source != "l#1" || f.Hits[0].LineNumber != 18 {

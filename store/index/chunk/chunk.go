@@ -39,16 +39,6 @@ const (
 	JSON
 )
 
-var formatNames = [...]string{Auto: "auto", Text: "text", Markdown: "markdown", JSON: "json"}
-
-// String returns the format's name in lower case.
-func (f Format) String() string {
-	if int(f) < len(formatNames) {
-		return formatNames[f]
-	}
-	return "unknown"
-}
-
 // Classes of chunks. See classOf.
 const (
 	Code  = "code"
