@@ -9,7 +9,7 @@ import (
 	"corral/job"
 )
 
-// TestPlaces: no error repeats what a client or a job wrote so that it would act on who reads it, or at any length.
+// TestPlaces: errors quote what a client or a job wrote escaped, and cut.
 func TestPlaces(t *testing.T) {
 	texttest.Check(t, []texttest.Place{
 		{Name: "unknown method", Lines: 1, Most: 6*maxWord + 200, Shows: func(s string) string {

@@ -1,9 +1,9 @@
-// Package server serves tools to agent hosts in the Model Context Protocol: tools over stdio and over Streamable HTTP, in
-// protocol versions up to 2026-07-28.
+// Package server serves tools to agent hosts in the Model Context Protocol, over stdio and over Streamable HTTP, in protocol
+// versions up to 2026-07-28.
 //
-// New makes a Server from a list of tools; ServeStdio serves one client on standard input
-// and output, Serve and Handler serve many clients over HTTP. Creating a server, initialize and tools/list start no process
-// and change nothing, because hosts start servers only to inspect them.
+// New makes a Server from a list of tools; ServeStdio serves one client on standard input and output, Serve and Handler serve
+// many clients over HTTP. Creating a server, initialize and tools/list start no process and change nothing, because hosts start
+// servers only to inspect them.
 //
 // The library mcp-go serves initialize, ping, tools/list and server/discover, and refuses what it does not know. tools/call,
 // reading, writing and the accounting of requests in flight are implemented here, and so are their bounds: an incoming message

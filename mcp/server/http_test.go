@@ -45,8 +45,8 @@ func newHTTPSite(t *testing.T, s *Server, o HTTPOptions) *httpSite {
 	return &httpSite{t, server.URL, h.(*web), server}
 }
 
-// request returns a request. headers are pairs of name and value. The value "-" removes a header, the prefix "+" of a name adds a second one, and "Host"
-// sets the request's Host.
+// request returns a request. headers are pairs of name and value. The value "-" removes a header, the prefix "+" of a name
+// adds a second one, and "Host" sets the request's Host.
 func (s *httpSite) request(ctx context.Context, method, body string, headers ...string) *http.Request {
 	s.Helper()
 	r, err := http.NewRequestWithContext(ctx, method, s.url, strings.NewReader(body))

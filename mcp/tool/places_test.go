@@ -8,7 +8,7 @@ import (
 	"corral/internal/text/texttest"
 )
 
-// TestErrorsQuote: no error repeats what a client wrote so that it would act on who reads it, or at any length.
+// TestErrorsQuote: errors quote what a client wrote escaped, on one line and cut.
 func TestErrorsQuote(t *testing.T) {
 	said := func(err error) string { return AsError(err).Message }
 	texttest.Check(t, []texttest.Place{

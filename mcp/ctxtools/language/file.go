@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// PathVariable is the environment variable with the path of the file. Code in any language can read it, and the path never becomes
-// part of the program text, so it needs no quoting.
+// PathVariable is the environment variable with the path of the file. Code in any language can read it, and the path never
+// becomes part of the program text, so it needs no quoting.
 const PathVariable = "CORRAL_FILE"
 
 // A reader is a language's code for reading the file and the way to insert it into the caller's code. Where the language
