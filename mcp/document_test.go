@@ -54,7 +54,7 @@ func TestDocuments(t *testing.T) {
 
 // ofError reports whether a reply schema has message for errors only.
 func ofError(output []byte) bool {
-	return strings.Contains(string(output), `"description":"of an error: what is wrong"`)
+	return strings.Contains(string(output), `"description":"error message"`)
 }
 
 // documented returns the names in the first column of a section's table.

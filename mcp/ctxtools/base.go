@@ -34,7 +34,7 @@ func (t *Stats) Definition() tool.Definition {
 
 // A baseReply describes a knowledge base.
 type baseReply struct {
-	Repo     string        `json:"repoId" about:"whose it is"`
+	Repo     string        `json:"repoId" about:"id of the repository"`
 	Sources  int           `json:"sources"`
 	Sections int           `json:"sections"`
 	Lines    int64         `json:"lines"`
@@ -79,7 +79,7 @@ func (r *baseReply) size() string {
 type statsReply struct {
 	Text     string      `json:"text" about:"the same as the text block"`
 	Base     *baseReply  `json:"base"`
-	Indexing int         `json:"indexing,omitempty" about:"outputs that are being indexed still"`
+	Indexing int         `json:"indexing,omitempty" about:"number of outputs that are still being indexed"`
 	Session  sessionSums `json:"session" about:"calls of these tools in this session"`
 }
 

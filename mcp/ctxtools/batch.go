@@ -24,9 +24,9 @@ type batchArgs struct {
 	Commands []batchCommand `arg:"commands,required,items=100" about:"what to run, each with a label that its output is found by"`
 	queriesArg
 	Timeout     int    `arg:"timeout,min=1,max=86400000,nonull" about:"time limit of each command, in milliseconds. Default: what the policy allows"`
-	Concurrency int    `arg:"concurrency,min=1,max=8" default:"1" about:"how many run at once"`
+	Concurrency int    `arg:"concurrency,min=1,max=8" default:"1" about:"number of commands that run at once"`
 	Dir         string `arg:"cwd,max=4096,nonul" about:"working directory, relative to the repository"`
-	Scope       string `arg:"query_scope" enum:"batch,global" default:"batch" about:"batch: queries are about this output; global: about all that is indexed"`
+	Scope       string `arg:"query_scope" enum:"batch,global" default:"batch" about:"batch: search this output; global: search all that is indexed"`
 	repoArg
 }
 

@@ -19,7 +19,7 @@ type executeArgs struct {
 	Language   language.Name `arg:"language,required" about:"what the code is written in"`
 	Code       string        `arg:"code,required,min=1,max=1MiB,bytes,nonul" about:"source text to run; at most 1 MiB in UTF-8. What it writes to standard output is the reply"`
 	Timeout    int           `arg:"timeout,min=1,max=86400000,nonull" about:"time limit in milliseconds; with background, how long to wait before replying. Default: what the policy allows"`
-	Background bool          `arg:"background" about:"reply at once, or after timeout, and let it run on: ctx_job follows it"`
+	Background bool          `arg:"background" about:"reply at once, or after timeout, and let it run on: follow it with ctx_job"`
 	Dir        string        `arg:"cwd,max=4096,nonul" about:"working directory, relative to the repository"`
 	intentArg
 	repoArg
@@ -27,7 +27,7 @@ type executeArgs struct {
 
 // An intentArg is the argument intent.
 type intentArg struct {
-	Intent string `arg:"intent,max=1KiB" about:"what you look for in the output: if it is long, it is indexed, and the reply has the sections that match"`
+	Intent string `arg:"intent,max=1KiB" about:"what you look for in the output: long output is indexed, and the reply has the sections that match"`
 }
 
 const executeDescription = `Run code in a sandbox on the repository. Only what it writes to standard output enters your context, so have the code filter, count and summarize, and print the answer. No network; memory, processes and time are bounded. Files it writes in the repository stay.

@@ -28,7 +28,7 @@ const maxSourceName = 200
 type indexArgs struct {
 	Content string `arg:"content,max=4MiB,bytes" about:"text to index; at most 4 MiB in UTF-8. Use either this or path"`
 	Path    string `arg:"path,max=4096,nonul" about:"a file to index, relative to the repository. Use either this or content"`
-	Source  string `arg:"source,max=200,bytes" pattern:"^[^\\n]*$" about:"what to call it; what has this name already is replaced. Default: the path, or content"`
+	Source  string `arg:"source,max=200,bytes" pattern:"^[^\\n]*$" about:"name of the source; replaces one of the same name. Default: the path, or content"`
 	repoArg
 }
 

@@ -101,7 +101,7 @@ type indexedOutput struct {
 	Lines     int64    `json:"lines"`
 	Bytes     int64    `json:"bytes"`
 	Matched   *int     `json:"matched,omitempty" about:"sections that match the intent"`
-	Terms     []string `json:"terms" about:"words that tell it from other output"`
+	Terms     []string `json:"terms" about:"words that distinguish it from other output"`
 	Truncated bool     `json:"truncated,omitempty" about:"not all of it was indexed"`
 }
 

@@ -59,11 +59,11 @@ func (jobSignalName) Choices() []string {
 // jobArgs are the arguments of ctx_job.
 type jobArgs struct {
 	ID     string        `arg:"id,required,min=1,max=64" about:"from the reply of ctx_execute"`
-	Action string        `arg:"action,required" enum:"status,output,signal" about:"status: does it run, and how much it has written; output: what it has written; signal: send one"`
-	Signal jobSignalName `arg:"signal" default:"TERM" about:"of action signal"`
-	Stream string        `arg:"stream" enum:"stdout,stderr" default:"stdout" about:"of action output"`
-	Tail   *int          `arg:"tail,min=1,max=1000" about:"of action output: so many last lines"`
-	Offset *int          `arg:"offset,min=0,max=1048576MiB" about:"of action output: from this byte on; nextOffset of the reply goes on"`
+	Action string        `arg:"action,required" enum:"status,output,signal" about:"status: whether it runs, and how much it has written; output: read what it has written; signal: send a signal"`
+	Signal jobSignalName `arg:"signal" default:"TERM" about:"action signal: the signal to send"`
+	Stream string        `arg:"stream" enum:"stdout,stderr" default:"stdout" about:"action output: the stream to read"`
+	Tail   *int          `arg:"tail,min=1,max=1000" about:"action output: number of last lines"`
+	Offset *int          `arg:"offset,min=0,max=1048576MiB" about:"action output: offset of the first byte; continue with nextOffset of the reply"`
 }
 
 // Name implements Tool.

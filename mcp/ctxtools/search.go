@@ -18,10 +18,10 @@ type Search struct{ *Suite }
 // searchArgs are the arguments of ctx_search.
 type searchArgs struct {
 	queriesArg
-	Query  string `arg:"query,max=4096" about:"one query, in place of queries"`
-	Limit  int    `arg:"limit,min=1,max=50" default:"3" about:"sections of each query at most"`
-	Source string `arg:"source,max=512" about:"search sources only whose name has this in it, as it is: execute:shell, or what ctx_index named"`
-	Class  string `arg:"contentType" enum:"code,prose" about:"search sections of this kind only; default: both"`
+	Query  string `arg:"query,max=4096" about:"one query, instead of queries"`
+	Limit  int    `arg:"limit,min=1,max=50" default:"3" about:"maximum number of sections per query"`
+	Source string `arg:"source,max=512" about:"search only sources whose name contains this text: execute:shell, or a name given to ctx_index"`
+	Class  string `arg:"contentType" enum:"code,prose" about:"search only sections of this kind; default: both"`
 	// Sort has time and timeline as synonyms of newest: callers of context-mode send timeline.
 	Sort string `arg:"sort" enum:"relevance,newest,time,timeline" default:"relevance" about:"relevance: the best first; newest (or time, timeline): of those that match, the last indexed first"`
 	repoArg
@@ -29,7 +29,7 @@ type searchArgs struct {
 
 // A queriesArg is the argument queries.
 type queriesArg struct {
-	Queries []string `arg:"queries,items=100,max=4096" about:"what to look for: some words each, in any order. Ask all you want to know in one call"`
+	Queries []string `arg:"queries,items=100,max=4096" about:"what to look for: a few words each, in any order. Send all questions in one call"`
 }
 
 // sortRelevance is the default of searchArgs.Sort; all others mean the newest first.
@@ -57,7 +57,7 @@ func (t *Search) Definition() tool.Definition {
 type searchReply struct {
 	Text     string           `json:"text" about:"the same as the text block"`
 	Results  []*answer.Answer `json:"results"`
-	Indexing int              `json:"indexing,omitempty" about:"outputs that are being indexed still, and cannot be found yet"`
+	Indexing int              `json:"indexing,omitempty" about:"number of outputs that are still being indexed and cannot be found yet"`
 }
 
 // emptyBase is the reply to a search of an empty knowledge base.

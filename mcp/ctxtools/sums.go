@@ -7,8 +7,8 @@ import (
 // sessionSums counts the bytes that a session's calls produced and returned.
 type sessionSums struct {
 	Calls    int   `json:"calls"`
-	Output   int64 `json:"outputBytes" about:"what jobs wrote, and what was given to be indexed"`
-	Returned int64 `json:"returnedBytes" about:"what replies had"`
+	Output   int64 `json:"outputBytes" about:"what jobs wrote, and what was indexed for the caller"`
+	Returned int64 `json:"returnedBytes" about:"what replies contained"`
 	KeptOut  int64 `json:"keptOutBytes" about:"the difference"`
 }
 

@@ -23,7 +23,7 @@ type runReply struct {
 	run.Outcome
 	StdoutBytes int64          `json:"stdoutBytes" about:"what it wrote"`
 	StderrBytes int64          `json:"stderrBytes"`
-	Source      string         `json:"source,omitempty" about:"what all output of this kind is indexed as: ctx_search finds it by this"`
+	Source      string         `json:"source,omitempty" about:"name under which output of this kind is indexed, for argument source of ctx_search"`
 	Indexed     *indexedOutput `json:"indexed,omitempty" about:"what was indexed, for ctx_search"`
 	IndexReason string         `json:"indexReason,omitempty" about:"why it is not indexed"`
 	Text        string         `json:"text" about:"the same as the text block"`
@@ -32,9 +32,9 @@ type runReply struct {
 // anyReply describes a runReply, and the jobReply that is sent in its place for a job that continues in the background.
 type anyReply struct {
 	runReply
-	JobID     string `json:"jobId" about:"of a job in the background, for ctx_job"`
-	Runtime   string `json:"runtime" about:"of that job"`
-	StartedAt string `json:"startedAt" about:"when it did"`
+	JobID     string `json:"jobId" about:"id of a job in the background, for ctx_job"`
+	Runtime   string `json:"runtime" about:"runtime of that job"`
+	StartedAt string `json:"startedAt" about:"when that job started"`
 }
 
 // statusRunning is the status of a running background job.

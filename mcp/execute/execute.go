@@ -33,7 +33,7 @@ const (
 
 // executeArgs are the arguments of runtime_execute.
 type executeArgs struct {
-	Repo       string      `arg:"repoId,required,min=1,max=128" about:"which repository to run in: one that the server's instructions name, or a wrong one's error"`
+	Repo       string      `arg:"repoId,required,min=1,max=128" about:"id of the repository to run in, from the server's instructions; the error for a wrong one lists them"`
 	Runtime    runtimeName `arg:"runtime,required" about:"what the code is written in"`
 	Executable string      `arg:"executable,max=4096,nonul" about:"the program to run it with, where the runtime has several; default: the first that is installed"`
 	Args       []string    `arg:"args,items=100,max=128KiB,bytes,nonul" about:"arguments: of the code, or of the executable when there is no code"`

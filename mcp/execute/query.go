@@ -30,7 +30,7 @@ type QueryOutput struct {
 type queryArgs struct {
 	Handle   string     `arg:"artifactHandle,required,min=1,max=256" pattern:"^[A-Za-z0-9_-]+$" about:"from the reply of runtime_execute"`
 	Terms    []string   `arg:"queryTerms,items=10,min=1,max=1KiB" pattern:"^[^\\n]+$" about:"words to look for, as they are, in either case; required unless lineRange is given. With lineRange: in these lines alone"`
-	Excerpts int        `arg:"maxExcerpts,min=1,max=100" default:"10" about:"how many excerpts at most; needs queryTerms"`
+	Excerpts int        `arg:"maxExcerpts,min=1,max=100" default:"10" about:"maximum number of excerpts; needs queryTerms"`
 	Context  int        `arg:"contextLines,min=0,max=20" default:"3" about:"lines around each line that matches; needs queryTerms"`
 	Stream   string     `arg:"stream" enum:"stdout,stderr,both" default:"both" about:"where to look"`
 	Range    *lineRange `arg:"lineRange" about:"lines to read; at most 20000 are returned"`
@@ -41,7 +41,7 @@ type queryArgs struct {
 type lineRange struct {
 	Stream *string `arg:"stream" enum:"stdout,stderr" default:"stdout" about:"stdout, unless stream says otherwise"`
 	Start  int     `arg:"startLine,required,min=1,max=1048576MiB" about:"the first line is 1"`
-	End    int     `arg:"endLine,required,min=1,max=1048576MiB" about:"the last line wanted"`
+	End    int     `arg:"endLine,required,min=1,max=1048576MiB" about:"the last line to return"`
 }
 
 // Values of queryArgs.Match.
@@ -120,7 +120,7 @@ type queryReply struct {
 	Bytes     int64     `json:"totalBytes" about:"of the streams that were searched"`
 	Streams   []string  `json:"searchedStreams"`
 	Match     string    `json:"matchStatus" enum:"matched,noMatchFallback,lineRange"`
-	Truncated bool      `json:"truncated,omitempty" about:"there is more than what is here"`
+	Truncated bool      `json:"truncated,omitempty" about:"there is more than the reply has"`
 }
 
 // Call implements Tool.

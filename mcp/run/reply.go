@@ -15,9 +15,9 @@ import (
 // An Exit is the part of a reply that says how a job ended.
 type Exit struct {
 	ExitCode   *int    `json:"exitCode"`
-	Signal     *string `json:"signal" about:"that ended it: SIGTERM"`
+	Signal     *string `json:"signal" about:"signal that ended it, such as SIGTERM"`
 	DurationMs int64   `json:"durationMs" about:"how long it ran"`
-	Message    string  `json:"message,omitempty" about:"what corral has to say: why it was not run, or what went wrong"`
+	Message    string  `json:"message,omitempty" about:"why it was not run, or what went wrong"`
 }
 
 // An Outcome is the rest of a reply about a job that is the same for all tools.
@@ -27,10 +27,10 @@ type Outcome struct {
 	Truncation     truncation `json:"truncation"`
 	PolicyDecision decision   `json:"policyDecision"`
 	Usage          usage      `json:"usage"`
-	Limit          string     `json:"limit,omitempty" about:"that was met: memory, pids, cpu, output, disk or files"`
-	Sensitive      []string   `json:"sensitiveChanges,omitempty" about:"paths it made or changed that make tools outside run code or behave differently"`
+	Limit          string     `json:"limit,omitempty" about:"limit that was reached: memory, pids, cpu, output, disk or files"`
+	Sensitive      []string   `json:"sensitiveChanges,omitempty" about:"paths that it changed and that make tools outside the sandbox run code or behave differently"`
 	SensitiveMore  int        `json:"sensitiveChangesMore,omitempty" about:"how many more"`
-	Incomplete     bool       `json:"sensitiveChangesIncomplete,omitempty" about:"not everything was looked at"`
+	Incomplete     bool       `json:"sensitiveChangesIncomplete,omitempty" about:"not all paths were examined"`
 	overlay
 }
 
@@ -42,7 +42,7 @@ type truncation struct {
 }
 
 type decision struct {
-	AuditHash     string   `json:"auditHash" about:"of this decision on this request, as in the audit log"`
+	AuditHash     string   `json:"auditHash" about:"hash of this decision in the audit log"`
 	DeniedReasons []string `json:"deniedReasons,omitempty"`
 }
 
@@ -56,7 +56,7 @@ type usage struct {
 	PeakPIDs   *int64 `json:"peakPids"`
 	ReadBytes  *int64 `json:"readBytes"`
 	WriteBytes *int64 `json:"writeBytes"`
-	QueuedMs   int64  `json:"queuedMs" about:"how long it waited for a place"`
+	QueuedMs   int64  `json:"queuedMs" about:"time in the queue"`
 }
 
 // OutcomeOf returns a job's status for clients, how it ended, and what it used and changed.

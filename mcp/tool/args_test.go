@@ -232,9 +232,9 @@ func TestReplySchema(t *testing.T) {
 	want := `{"type":"object","properties":{"at":{"type":"string"},"word":{"type":"string","description":"x","enum":["a","b"]},` +
 		`"maybe":{"type":["integer","null"]},"absent":{"type":"integer"},` +
 		`"list":{"type":"array","items":{"type":"object","properties":{"at":{"type":"string"}}}},"map":{"type":"object"},` +
-		`"message":{"type":"string","description":"of an error: what is wrong"},` +
-		`"code":{"type":"string","description":"of an error: what kind it is"},` +
-		`"details":{"type":"object","description":"of an error: about what it is"}}}`
+		`"message":{"type":"string","description":"error message"},` +
+		`"code":{"type":"string","description":"error code"},` +
+		`"details":{"type":"object","description":"details of an error"}}}`
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

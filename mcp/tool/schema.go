@@ -129,11 +129,11 @@ func (a *argument) schema(t reflect.Type, mode Mode) *Schema {
 func ReplySchema[T any]() json.RawMessage {
 	s := resultSchema(reflect.TypeFor[T]())
 	if !slices.ContainsFunc(s.Properties, func(p property) bool { return p.name == "message" }) {
-		s.Properties = append(s.Properties, property{"message", &Schema{Type: "string", Description: "of an error: what is wrong"}})
+		s.Properties = append(s.Properties, property{"message", &Schema{Type: "string", Description: "error message"}})
 	}
 	s.Properties = append(s.Properties,
-		property{"code", &Schema{Type: "string", Description: "of an error: what kind it is"}},
-		property{"details", &Schema{Type: "object", Description: "of an error: about what it is"}})
+		property{"code", &Schema{Type: "string", Description: "error code"}},
+		property{"details", &Schema{Type: "object", Description: "details of an error"}})
 	return encode(s)
 }
 

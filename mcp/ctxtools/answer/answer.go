@@ -26,22 +26,22 @@ const (
 type Answer struct {
 	Query     string            `json:"query"`
 	Hits      []hitReply        `json:"hits"`
-	Matched   int               `json:"matched" about:"sections that match, those that are not here as well"`
-	Corrected map[string]string `json:"corrected,omitempty" about:"words that are in no section, each with what was searched for instead"`
-	Cut       bool              `json:"cut,omitempty" about:"a word is in more sections than are looked at: there may be better ones"`
-	Omitted   int               `json:"omitted,omitempty" about:"sections left out, for the reply has 1 MiB of them"`
+	Matched   int               `json:"matched" about:"number of sections that match, including those that are not in hits"`
+	Corrected map[string]string `json:"corrected,omitempty" about:"words that are in no section, each with the word that was searched for instead"`
+	Cut       bool              `json:"cut,omitempty" about:"a word is in more sections than were ranked: there may be better ones"`
+	Omitted   int               `json:"omitted,omitempty" about:"number of sections left out, because a reply has at most 1 MiB of them"`
 }
 
 // A hitReply is one section found.
 type hitReply struct {
-	Source     string `json:"source" about:"its name"`
+	Source     string `json:"source" about:"name of the source"`
 	Time       string `json:"time" about:"when it was indexed, RFC 3339"`
 	Title      string `json:"title"`
-	Content    string `json:"content" about:"the section, or what of it is around what matched"`
-	LineStart  int64  `json:"lineStart,omitempty" about:"where in its source the section begins, counted from 1"`
+	Content    string `json:"content" about:"the section, or the parts of it around matches"`
+	LineStart  int64  `json:"lineStart,omitempty" about:"first line of the section in its source, counted from 1"`
 	LineEnd    int64  `json:"lineEnd,omitempty"`
-	Line       string `json:"line,omitempty" about:"that matched best"`
-	LineNumber int64  `json:"lineNumber,omitempty" about:"its number"`
+	Line       string `json:"line,omitempty" about:"line that matched best"`
+	LineNumber int64  `json:"lineNumber,omitempty" about:"number of that line"`
 	Stream     string `json:"stream,omitempty" about:"stdout or stderr, of a job's output"`
 	Artifact   string `json:"artifactHandle,omitempty" about:"of a job's output: for runtime_query_output, as long as that is kept"`
 }
