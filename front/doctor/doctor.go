@@ -30,7 +30,7 @@ type Subject struct {
 func Examine(ctx context.Context, s Subject) Report {
 	x := &examination{
 		subject: s,
-		host:    seeHost(s.Place),
+		host:    seeHost(),
 		facts:   map[string]fact{},
 		done:    map[*probe]*outcome{},
 	}

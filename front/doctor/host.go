@@ -17,7 +17,6 @@ type host struct {
 	kernel     string            // uname -r
 	system     string            // PRETTY_NAME of os-release(5)
 	memory     int64             // bytes
-	uid        int               // user id of this process
 	namespaces map[string]string // namespaces of this process, as in /proc/self/ns
 	landlock   int               // version of the ABI, 0 for none
 	swap       bool              // swap is configured
@@ -27,7 +26,6 @@ type host struct {
 	sysctls    map[string]string // values of the settings in hardening
 	fileMax    string            // fs.file-max
 	subuid     []idRange         // subordinate ids of users, subuid(5)
-	fileSystem string            // type of the file system of the place
 }
 
 type idRange struct {
@@ -60,12 +58,12 @@ func read(path string) string {
 	return strings.TrimSpace(string(b))
 }
 
-func seeHost(p Place) *host {
+func seeHost() *host {
 	h := &host{
-		kernel: read("/proc/sys/kernel/osrelease"), uid: os.Geteuid(), landlock: landlockABI(), cmdline: read("/proc/cmdline"),
+		kernel: read("/proc/sys/kernel/osrelease"), landlock: landlockABI(), cmdline: read("/proc/cmdline"),
 		core: read("/proc/sys/kernel/core_pattern"), fileMax: read("/proc/sys/fs/file-max"), swap: strings.Count(read("/proc/swaps"), "\n") > 0,
 		namespaces: map[string]string{}, flaws: map[string]string{}, sysctls: map[string]string{},
-		system: "Linux", subuid: ranges(read("/etc/subuid")), fileSystem: fileSystem(p.Repo()),
+		system: "Linux", subuid: ranges(read("/etc/subuid")),
 	}
 	for _, kind := range kinds {
 		h.namespaces[kind], _ = os.Readlink("/proc/self/ns/" + kind)
@@ -103,18 +101,6 @@ func landlockABI() int {
 		return 0
 	}
 	return int(version)
-}
-
-// fileSystem returns the type of the file system that dir is on: that of the last of the longest mount points above it.
-func fileSystem(dir string) string {
-	name, longest := "", -1
-	for line := range strings.Lines(read("/proc/self/mountinfo")) {
-		m, ok := parseMount(line)
-		if ok && len(m.point) >= longest && (m.point == "/" || dir == m.point || strings.HasPrefix(dir, m.point+"/")) {
-			name, longest = m.fsType, len(m.point)
-		}
-	}
-	return name
 }
 
 // A mount is a line of proc_pid_mountinfo(5).
