@@ -3,6 +3,7 @@
 // An Output receives the two streams of one job for the engine (job.Output). Each stream passes through:
 //
 //	pipe → redaction → lines (shown in a reply) → bounds (head and tail) → SHA-256, gzip → file
+//	       redact      lines                      spool                                   disk
 //
 // Everything that is shown, stored, hashed and measured is the stream after redaction; only Total counts what the job
 // wrote. Memory is bounded: about 3 MiB per stream, however long it is and whether it has newlines or not. The files

@@ -28,6 +28,6 @@
 // that it did so (Found.Cut); corrections examine a similar number of words. An Add needs a few MiB of memory for any
 // stream. Two run at once, others wait.
 //
-// The library is modernc.org/sqlite rather than mattn/go-sqlite3, which is up to a third faster but needs cgo: the
-// front-end is one static program without the memory bugs of C. No other package uses SQL.
+// The file of a base is package db, a query package search; vocab, batch and reclaim read and write an open base. This
+// package decides which bases are open, and when their sources are added, swept, evicted and rebuilt.
 package index
