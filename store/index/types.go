@@ -45,12 +45,14 @@ type Source struct {
 	Time   time.Time // when it was written; zero means now
 }
 
-// What Search takes and returns.
-type (
-	Query = search.Query
-	Found = search.Found
-	Hit   = search.Hit
-)
+// A Query describes what to search for.
+type Query = search.Query
+
+// Found is the result of a query.
+type Found = search.Found
+
+// A Hit is a chunk that matches.
+type Hit = search.Hit
 
 // Added describes a source that was added.
 type Added struct {

@@ -36,8 +36,8 @@ func IsCode(row int64) bool { return row&1 == 1 }
 
 // A Querier is a database or a transaction.
 type Querier interface {
+	// QueryContext is that of package database/sql.
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
 // Numbers returns the first column of the result of a query.

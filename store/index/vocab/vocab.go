@@ -135,6 +135,6 @@ func newWord(add *sql.Stmt, w string, source int64, room int) (int64, error) {
 	return res.LastInsertId()
 }
 
-// padded makes the first and last letters of a word trigrams of their own, so that words with the same start or end share
+// Padded makes the first and last letters of a word trigrams of their own, so that words with the same start or end share
 // these even with a typo nearby.
 func Padded(w string) string { return "^^" + w + "$$" }
