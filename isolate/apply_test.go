@@ -10,10 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/layer"
-	"corral/isolate/wire"
 	"corral/job"
 )
 
@@ -60,55 +58,6 @@ func TestApplyExcludesWriters(t *testing.T) {
 		t.Errorf("%q, %v", b, err)
 	}
 	f.must(ss, "true")
-}
-
-// TestTurnExclusion: which jobs of a session may run concurrently.
-func TestTurnExclusion(t *testing.T) {
-	apply := &admit.Request{Run: wire.Run{Tool: string(job.ToolChanges)}}
-	look := &admit.Request{Run: wire.Run{Tool: string(job.ToolChanges), Flags: wire.FlagReadOnly}}
-	work := &admit.Request{Run: wire.Run{Flags: wire.FlagOverlay}}
-	read := &admit.Request{Run: wire.Run{Flags: wire.FlagReadOnly}} // in a session with a root of its own, where it can write outside the repository
-	for _, tt := range []struct {
-		name         string
-		first, other *admit.Request
-		want         bool
-	}{
-		{"two jobs", work, work, true},
-		{"job, look", work, look, true},
-		{"look, job", look, work, true},
-		{"look, apply", look, apply, true},
-		{"apply, look", apply, look, true},
-		{"job, apply", work, apply, false},
-		{"apply, job", apply, work, false},
-		{"job that only reads, apply", read, apply, false},
-		{"apply, job that only reads", apply, read, false},
-		{"two applies", apply, apply, false},
-	} {
-		ss := &session{}
-		done, err := ss.startTurn(tt.first)
-		if err != nil {
-			t.Fatal(err)
-		}
-		also, err := ss.startTurn(tt.other)
-		if (err == nil) != tt.want {
-			t.Errorf("%s: %v", tt.name, err)
-		}
-		if err == nil {
-			also()
-		}
-		done()
-		if ss.writers != 0 || ss.applying {
-			t.Errorf("%s: %d writers, applying %v afterwards", tt.name, ss.writers, ss.applying)
-		}
-		for _, q := range []*admit.Request{apply, work} {
-			done, err := ss.startTurn(q)
-			if err != nil {
-				t.Errorf("%s, and then: %v", tt.name, err)
-				continue
-			}
-			done()
-		}
-	}
 }
 
 // fullState returns a state directory on a file system of its own, and functions that fill that file system and free
@@ -213,12 +162,12 @@ func TestCloseLeavesNoEmptyLayer(t *testing.T) {
 	if kept, err := f.c.CloseSession(context.Background(), ss.ID, true); kept || err != nil {
 		t.Errorf("%v, %v", kept, err)
 	}
-	entries, err := os.ReadDir(f.s.sessions.kept.dir)
+	entries, err := os.ReadDir(f.layers())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), layerSuffix) || strings.HasSuffix(e.Name(), keptSuffix) {
+		if strings.HasSuffix(e.Name(), ".layer") || strings.HasSuffix(e.Name(), ".json") {
 			t.Errorf("left: %s", e.Name())
 		}
 	}

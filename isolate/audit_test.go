@@ -344,7 +344,7 @@ func TestCloseWithClientNotReading(t *testing.T) {
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		for range 4 * maxClientDenials * 8 {
+		for range 4 * 64 * 8 {
 			if err := conn.Send((&wire.Denied{}).Append(1)); err != nil {
 				return // the supervisor has dropped the connection
 			}

@@ -19,15 +19,15 @@ func (s *Supervisor) authorizeInSession(r *run, q *admit.Request, limits job.Lim
 	}
 	limits, err = ss.admit(q, limits)
 	if err == nil {
-		s.jobs.setRepo(r, ss.jail.Repo().Path)
-		r.limits, r.protect = limits, s.served.Protection(ss.jail.Repo(), q)
-		err = s.decide(r, q, ss.jail.Repo(), ss.profile)
+		s.jobs.setRepo(r, ss.Jail().Repo().Path)
+		r.limits, r.protect = limits, s.served.Protection(ss.Jail().Repo(), q)
+		err = s.decide(r, q, ss.Jail().Repo(), ss.Profile())
 	}
 	if err != nil {
 		leave()
 		return nil, nil, err
 	}
-	return ss.jail, leave, nil
+	return ss.Jail(), leave, nil
 }
 
 // authorize decides about a job without a session, and returns its jail. The caller must call the returned leave.

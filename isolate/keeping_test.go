@@ -1,7 +1,9 @@
 package isolate
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -62,18 +64,11 @@ func TestEmbeddedKeptLayers(t *testing.T) {
 	embedded.close(own, true)
 	foreign := embedded.kept()
 	embedded.close(foreign, true)
-	k, err := f.s.sessions.kept.load(foreign.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var st unix.Stat_t
 	if err := unix.Stat(others, &st); err != nil {
 		t.Fatal(err)
 	}
-	k.Repo, k.Dev, k.Ino = others, st.Dev, st.Ino
-	if err := f.s.sessions.kept.write(k); err != nil {
-		t.Fatal(err)
-	}
+	f.describe(foreign, func(k map[string]any) { k["repo"], k["dev"], k["ino"] = others, st.Dev, st.Ino })
 	list, err := embedded.c.ListSessions(context.Background())
 	if err != nil || len(list) != 2 {
 		t.Fatalf("%+v, %v", list, err)
@@ -119,7 +114,7 @@ func (f *front) changes(ss job.Session) job.Spec {
 func TestImagesNeedRoot(t *testing.T) {
 	f := newFront(t)
 	ctx, spec := context.Background(), job.SessionSpec{Import: "mine", Disk: small}
-	put(t, filepath.Join(f.s.sessions.images.path, "there"), "", 0o600, 0)
+	put(t, filepath.Join(f.s.config.StateDir, "images", "there"), "", 0o600, 0)
 	plain := connect(t, f.s, host.Peer{Embedded: true})
 	refusedAt(t, "import", second(plain.OpenSession(ctx, spec)), "session", 0)
 	refusedAt(t, "remove", plain.RemoveImage(ctx, "there"), "session", 0)
@@ -140,54 +135,41 @@ func TestImagesNeedRoot(t *testing.T) {
 	}
 }
 
-// TestKeptLayerDescription: the description of a kept layer has the path of its repository unchanged, whatever bytes are in
-// it: changes whose repository is not found again could not be applied.
-func TestKeptLayerDescription(t *testing.T) {
-	s := &keptStore{dir: t.TempDir()}
-	const id = "0123456789abcdef0123456789abcdef"
-	if err := os.WriteFile(s.path(id+layerSuffix), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range []string{"/srv/app", "/srv/\xff\xe9", "/srv/\n\u202e\"", "/srv/\uFFFD"} {
-		if err := s.write(&keptLayer{ID: id, Repo: path}); err != nil {
-			t.Fatal(err)
-		}
-		if k, err := s.load(id); err != nil || k.Repo != path || k.info().Repo != path {
-			t.Errorf("%q: %+v, %v", path, k, err)
-		}
-	}
-}
-
-// TestKeptLayerExpires: kept layers expire while the supervisor runs, unless in use; using one restarts its retention
-// time.
+// TestKeptLayerExpires: kept layers expire unless in use; using one restarts its retention time.
 func TestKeptLayerExpires(t *testing.T) {
 	f := newFront(t)
 	ss := f.kept()
 	f.close(ss, true)
 	old := func() {
 		t.Helper()
-		k, err := f.s.sessions.kept.load(ss.ID)
-		if err != nil {
-			t.Fatal(err)
+		f.describe(ss, func(k map[string]any) { k["kept"] = time.Now().Add(-8 * 24 * time.Hour) })
+	}
+	expire := func() { // as each supervisor does when it starts
+		t.Helper()
+		c := config(t)
+		c.StateDir = f.s.config.StateDir
+		other, err := New(c)
+		if err == nil {
+			err = other.Close()
 		}
-		k.Kept = time.Now().Add(-8 * 24 * time.Hour)
-		if err := f.s.sessions.kept.write(k); err != nil {
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	old()
 	f.must(ss, "cat file")
-	f.s.sessions.kept.expireOnce()
+	expire()
 	f.close(ss, true)
-	f.s.sessions.kept.expireOnce()
-	k, err := f.s.sessions.kept.load(ss.ID)
-	if err != nil || time.Since(k.Kept) > time.Hour {
-		t.Fatalf("%+v, %v", k, err)
-	}
+	expire()
+	f.describe(ss, func(k map[string]any) {
+		if kept, err := time.Parse(time.RFC3339Nano, k["kept"].(string)); err != nil || time.Since(kept) > time.Hour {
+			t.Fatalf("%+v, %v", k, err)
+		}
+	})
 	old()
-	f.s.sessions.expiring.Go(func() { f.s.sessions.kept.expire(f.s.ctx, time.Millisecond) })
+	expire()
 	eventually(t, func() string {
-		left, err := os.ReadDir(f.s.sessions.kept.dir)
+		left, err := os.ReadDir(f.layers())
 		for _, e := range left {
 			if strings.HasPrefix(e.Name(), ss.ID) {
 				return e.Name()
@@ -206,19 +188,18 @@ func TestEmbeddedExpiresNothing(t *testing.T) {
 	f := newFront(t, func(c *Config) { c.StateDir = dir })
 	ss := f.kept()
 	f.close(ss, true)
-	k, err := f.s.sessions.kept.load(ss.ID)
+	f.describe(ss, func(k map[string]any) { k["kept"] = time.Time{} })
+	c := config(t)
+	c.StateDir, c.Layers.Keep = dir, -1
+	other, err := New(c)
+	if err == nil {
+		err = other.Close() // no goroutine expires layers any more
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.Kept = time.Time{}
-	if err := f.s.sessions.kept.write(k); err != nil {
-		t.Fatal(err)
-	}
-	other := supervise(t, func(c *Config) { c.StateDir, c.Layers.Keep = dir, -1 })
-	other.stop()
-	other.sessions.expiring.Wait()
-	if _, err := f.s.sessions.kept.load(ss.ID); err != nil {
-		t.Error(err)
+	if !exists(filepath.Join(f.layers(), ss.ID+".json")) || !exists(filepath.Join(f.layers(), ss.ID+".layer")) {
+		t.Error("the layer is gone")
 	}
 }
 
@@ -227,14 +208,14 @@ func TestEmbeddedExpiresNothing(t *testing.T) {
 func TestUnkeepableSessionStaysOpen(t *testing.T) {
 	f := newFront(t)
 	ss := f.kept()
-	layerPath := filepath.Join(f.s.sessions.kept.dir, ss.ID+layerSuffix)
+	layerPath := filepath.Join(f.layers(), ss.ID+".layer")
 	put(t, layerPath, "", 0o600, 0)
 	kept, err := f.c.CloseSession(context.Background(), ss.ID, true)
 	refusedAt(t, "a session that cannot be kept", err, "changes", unix.EEXIST)
 	if kept {
 		t.Error("kept")
 	}
-	if _, err := os.Stat(f.s.sessions.kept.path(ss.ID + keptSuffix)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(f.layers(), ss.ID+".json")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("described: %v", err)
 	}
 	f.must(ss, "true")
@@ -257,5 +238,31 @@ func TestTooSmallLayerRefused(t *testing.T) {
 	} {
 		spec.Repo = f.repo
 		refusedAt(t, name, second(f.c.OpenSession(context.Background(), spec)), "limits", 0)
+	}
+}
+
+// layers is the directory of kept layers.
+func (f *front) layers() string { return filepath.Join(f.s.config.StateDir, "layers") }
+
+// describe changes the description of a kept layer.
+func (f *front) describe(ss job.Session, change func(k map[string]any)) {
+	f.t.Helper()
+	path := filepath.Join(f.layers(), ss.ID+".json")
+	b, err := os.ReadFile(path)
+	k := map[string]any{}
+	if err == nil {
+		decoder := json.NewDecoder(bytes.NewReader(b))
+		decoder.UseNumber()
+		err = decoder.Decode(&k)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	change(k)
+	if b, err = json.Marshal(k); err == nil {
+		err = os.WriteFile(path, b, 0o600)
+	}
+	if err != nil {
+		f.t.Fatal(err)
 	}
 }

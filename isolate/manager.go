@@ -239,6 +239,9 @@ func (m *manager) mayUse(peer host.Peer, k *keptLayer) bool {
 // resumedIdle is how long a kept layer stays mounted without requests.
 const resumedIdle = 10 * time.Second
 
+// listImages lists the root file systems, sorted by name.
+func (m *manager) listImages() ([]job.Image, error) { return m.images.list() }
+
 // removeImage removes an image on behalf of a client.
 func (m *manager) removeImage(peer host.Peer, name string) error {
 	if !peer.MayManage() {

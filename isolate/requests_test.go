@@ -227,20 +227,4 @@ func TestTooManyJobs(t *testing.T) {
 		t.Error(err)
 	}
 	f.sh("true")
-
-	c := &client{s: f.s.server, runs: map[uint32]Run{}}
-	for tag := range uint32(maxClientRuns) {
-		if _, err := c.begin(tag); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, err = c.begin(maxClientRuns)
-	refusedAt(t, "one more on a connection", err, "request", 0)
-	if _, err := c.begin(1); !errors.Is(err, wire.ErrMalformed) {
-		t.Errorf("a tag twice: %v", err)
-	}
-	c.forget(0)
-	if _, err := c.begin(maxClientRuns); err != nil {
-		t.Error(err)
-	}
 }

@@ -54,6 +54,15 @@ func (ss *session) shares() bool  { return ss.spec.Flags&wire.OpenShare != 0 }
 func (ss *session) lasts() bool   { return ss.spec.Flags&wire.OpenLasting != 0 }
 func (ss *session) imports() bool { return ss.spec.Import != "" }
 
+// Jail returns the session's jail.
+func (ss *session) Jail() *cell.Jail { return ss.jail }
+
+// Profile returns the system call profile of the session's jobs.
+func (ss *session) Profile() string { return ss.profile }
+
+// IsGone reports whether the session has ended and everything of it has been removed.
+func (ss *session) IsGone() bool { return ss.jail.IsGone() }
+
 var labelPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{0,64}$`)
 
 func sessionRefusal(format string, a ...any) *job.Refusal {

@@ -121,7 +121,7 @@ func TestKeepAndResume(t *testing.T) {
 	if list, _ := f.c.ListSessions(context.Background()); len(list) != 0 {
 		t.Errorf("still there: %+v", list)
 	}
-	if _, err := os.Stat(filepath.Join(f.s.sessions.kept.dir, ss.ID+layerSuffix)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(f.layers(), ss.ID+".layer")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file: %v", err)
 	}
 }

@@ -103,7 +103,7 @@ func (c *client) closeSession(tag uint32, body []byte) error {
 func (c *client) forgetEnded() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sessions = slices.DeleteFunc(c.sessions, func(ss *session) bool { return ss.jail.IsGone() })
+	c.sessions = slices.DeleteFunc(c.sessions, func(ss *session) bool { return ss.IsGone() })
 }
 
 // endSessions ends the sessions that the connection opened for itself.
@@ -127,7 +127,7 @@ func (c *client) listSessions(tag uint32) error {
 }
 
 func (c *client) listImages(tag uint32) error {
-	list, err := c.s.Sessions.images.list()
+	list, err := c.s.Sessions.listImages()
 	if err != nil {
 		c.refuse(tag, err)
 		return nil

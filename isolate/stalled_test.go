@@ -169,11 +169,6 @@ func TestForeignDescriptor(t *testing.T) {
 	if err := next(t, served); err != nil {
 		t.Error(err)
 	}
-	f.s.server.mu.Lock()
-	if n := f.s.server.hostile[owner]; n != 1 {
-		t.Errorf("%d hostile messages are counted, want 1", n)
-	}
-	f.s.server.mu.Unlock()
 	if f.sh("echo works") != "works" {
 		t.Error("a job of the same user does not work")
 	}
@@ -258,50 +253,4 @@ func TestDetachedAborted(t *testing.T) {
 		}
 		return ""
 	})
-}
-
-// TestHostileUserRefused: after too many messages with foreign descriptors, connections of their user are refused.
-func TestHostileUserRefused(t *testing.T) {
-	s := newServer(serverConfig{MaxPerUser: 9})
-	for range maxHostile {
-		if !s.connect(owner, 1) {
-			t.Fatal("refused too early")
-		}
-		s.noteHostile(owner)
-	}
-	if s.connect(owner, 1) {
-		t.Error("one more connection")
-	}
-	if !s.connect(owner+1, 1) {
-		t.Error("another user is refused")
-	}
-	s.all = maxConnections
-	if s.connect(owner+1, 1) {
-		t.Error("more connections than the maximum")
-	}
-}
-
-// TestOpeningsBounded: the number of sessions being opened is bounded per user and in all.
-func TestOpeningsBounded(t *testing.T) {
-	s := &openings{}
-	for range maxUserOpenings {
-		if err := s.begin(owner); err != nil {
-			t.Fatal(err)
-		}
-	}
-	refusedAt(t, "one more of a user", s.begin(owner), "session", 0)
-	n := maxUserOpenings
-	for user := uint32(owner + 1); n < maxOpenings; user++ {
-		for k := 0; k < maxUserOpenings && n < maxOpenings; k++ {
-			if err := s.begin(user); err != nil {
-				t.Fatal(err)
-			}
-			n++
-		}
-	}
-	refusedAt(t, "one more of all", s.begin(1), "session", 0)
-	s.end(owner)
-	if err := s.begin(owner); err != nil {
-		t.Error(err)
-	}
 }

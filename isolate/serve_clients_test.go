@@ -1,0 +1,102 @@
+package isolate
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"corral/internal/test/isolatetest"
+	"corral/internal/test/sandboxtest"
+	"corral/isolate/host"
+	"corral/isolate/probe"
+	"corral/isolate/wire"
+)
+
+// TestHostileUserRefused: after too many messages with foreign descriptors, connections of their user are refused.
+func TestHostileUserRefused(t *testing.T) {
+	s := newServer(serverConfig{MaxPerUser: 9})
+	for range maxHostile {
+		if !s.connect(isolatetest.Owner, 1) {
+			t.Fatal("refused too early")
+		}
+		s.noteHostile(isolatetest.Owner)
+	}
+	if s.connect(isolatetest.Owner, 1) {
+		t.Error("one more connection")
+	}
+	if !s.connect(isolatetest.Owner+1, 1) {
+		t.Error("another user is refused")
+	}
+	s.all = maxConnections
+	if s.connect(isolatetest.Owner+1, 1) {
+		t.Error("more connections than the maximum")
+	}
+}
+
+// fakeJobs are jobs that do nothing.
+type fakeJobs struct{ Jobs }
+
+func (fakeJobs) NewRun(host.Peer) Run { return fakeRun{} }
+
+type fakeRun struct{ Run }
+
+// TestRunsBounded: the jobs of one connection are bounded, and a tag is used by one at a time.
+func TestRunsBounded(t *testing.T) {
+	c := &client{s: newServer(serverConfig{Jobs: fakeJobs{}}), runs: map[uint32]Run{}}
+	for tag := range uint32(maxClientRuns) {
+		if _, err := c.begin(tag); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := c.begin(maxClientRuns)
+	isolatetest.RefusedAt(t, "one more on a connection", err, "request", 0)
+	if _, err := c.begin(1); !errors.Is(err, wire.ErrMalformed) {
+		t.Errorf("a tag twice: %v", err)
+	}
+	c.forget(0)
+	if _, err := c.begin(maxClientRuns); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestForeignDescriptorCounted: a message with a descriptor that no correct client sends ends the connection and counts
+// for its user.
+func TestForeignDescriptorCounted(t *testing.T) {
+	sandboxtest.Require(t, sandboxtest.Root)
+	programs, err := host.LoadPrograms(filepath.Dir(sandboxtest.Bin(t, "corral-init")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer programs.Close()
+	ctx, end := context.WithCancel(t.Context())
+	log := slog.New(slog.DiscardHandler)
+	probes, err := probe.New(ctx, probe.Config{Program: programs.Stub, User: host.DefaultUIDBase + 1, Payer: func(uid uint32) uint32 { return uid }, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(serverConfig{Context: ctx, Probes: probes, Log: log})
+	conn, other, err := wire.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	foreign, err := os.Open("/etc/passwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer foreign.Close()
+	if err := unix.Sendmsg(int(other.Fd()), wire.Empty(wire.OpHello, 2), unix.UnixRights(int(foreign.Fd())), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	s.ServeConn(conn, host.Peer{UID: isolatetest.Owner})
+	if n := s.hostile[isolatetest.Owner]; n != 1 {
+		t.Errorf("%d hostile messages are counted, want 1", n)
+	}
+	end()
+	probes.Close()
+}
