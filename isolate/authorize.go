@@ -13,11 +13,11 @@ import (
 // authorizeInSession decides about a job in a session, and returns its jail. The caller must call the returned leave.
 // That the client may use the repository was decided when the session was opened.
 func (s *Supervisor) authorizeInSession(r *run, q *admit.Request, limits job.Limits) (*cell.Jail, func(), error) {
-	ss, leave, err := s.sessions.enter(r.peer, q)
+	ss, leave, err := s.sessions.Enter(r.peer, q)
 	if err != nil {
 		return nil, nil, err
 	}
-	limits, err = ss.admit(q, limits)
+	limits, err = ss.Admit(q, limits)
 	if err == nil {
 		s.jobs.setRepo(r, ss.Jail().Repo().Path)
 		r.limits, r.protect = limits, s.served.Protection(ss.Jail().Repo(), q)

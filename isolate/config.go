@@ -11,6 +11,7 @@ import (
 	"corral/internal/directory"
 	"corral/isolate/admit"
 	"corral/isolate/host"
+	"corral/isolate/sessions"
 	"corral/job"
 )
 
@@ -28,19 +29,19 @@ type Config struct {
 	// Account is the user with whose rights an embedded supervisor opens the directories named on its command line.
 	// nil means root's rights: the directories are the operator's choice.
 	Account    *directory.Account
-	Own        bool          // also serve each client the directories it owns
-	Defaults   job.Limits    // for fields that a request leaves 0; zero fields are job.Defaults
-	Ceilings   job.Limits    // maximum per request; zero fields are unlimited
-	StateDir   string        // directory of state that outlives the supervisor, absolute; "" is DefaultStateDir
-	Audit      Audit         // how the audit log is kept
-	Layers     Layers        // defaults and maximums of session layers
-	JailIdle   time.Duration // how long an unused jail is kept; 0 is five minutes
-	MaxJobs    int           // maximum of concurrent jobs; 0 is 1,024
-	MaxPerUser int           // maximum of jobs, and of connections, per user other than root; 0 is 256
-	MaxJails   int           // maximum of concurrent jails; 0 is 256
-	Slots      int           // maximum of waiting slots per jail; 0 is 16, negative none
-	MaxSlots   int           // maximum of waiting slots in all jails; 0 is 512, negative none
-	Log        *slog.Logger  // nil discards
+	Own        bool            // also serve each client the directories it owns
+	Defaults   job.Limits      // for fields that a request leaves 0; zero fields are job.Defaults
+	Ceilings   job.Limits      // maximum per request; zero fields are unlimited
+	StateDir   string          // directory of state that outlives the supervisor, absolute; "" is DefaultStateDir
+	Audit      Audit           // how the audit log is kept
+	Layers     sessions.Layers // defaults and maximums of session layers
+	JailIdle   time.Duration   // how long an unused jail is kept; 0 is five minutes
+	MaxJobs    int             // maximum of concurrent jobs; 0 is 1,024
+	MaxPerUser int             // maximum of jobs, and of connections, per user other than root; 0 is 256
+	MaxJails   int             // maximum of concurrent jails; 0 is 256
+	Slots      int             // maximum of waiting slots per jail; 0 is 16, negative none
+	MaxSlots   int             // maximum of waiting slots in all jails; 0 is 512, negative none
+	Log        *slog.Logger    // nil discards
 
 	patience time.Duration // replaces sendPatience in tests
 	probing  time.Duration // replaces probe.DefaultPatience in tests
@@ -92,7 +93,7 @@ func (c *Config) complete() error {
 	if err := host.CheckUIDs(c.UIDBase, c.UIDSize); err != nil {
 		return err
 	}
-	if err := c.Layers.complete(); err != nil {
+	if err := c.Layers.Complete(); err != nil {
 		return err
 	}
 	c.capCeilings()

@@ -17,6 +17,7 @@ import (
 	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/isolate/probe"
+	"corral/isolate/sessions"
 	"corral/isolate/wire"
 	"corral/job"
 )
@@ -25,7 +26,7 @@ import (
 type serverConfig struct {
 	Context    context.Context // ends with the supervisor
 	Jobs       Jobs
-	Sessions   *manager
+	Sessions   *sessions.Manager
 	Probes     *probe.Prober
 	Subuids    *host.Subordinates
 	State      *host.State
@@ -156,7 +157,7 @@ func (s *server) accept(u *net.UnixConn) error {
 	go func() {
 		// The connection counts until everything that the client sent is closed, which can take as long as the client
 		// wants: this bounds the threads that it can block.
-		<-s.serveConn(conn, peer)
+		<-s.ServeConn(conn, peer)
 		s.connect(peer.Payer(), -1)
 	}()
 	return nil
@@ -203,11 +204,8 @@ func (s *server) connect(uid uint32, change int) bool {
 }
 
 // ServeConn serves one client until the client closes conn; its jobs end with it. It returns when all of them are
-// gone.
-func (s *server) ServeConn(conn *wire.Conn, peer host.Peer) { s.serveConn(conn, peer) }
-
-// serveConn is ServeConn. closed is closed when all discarded descriptors of the client have been closed.
-func (s *server) serveConn(conn *wire.Conn, peer host.Peer) (closed <-chan struct{}) {
+// gone. closed is closed when all discarded descriptors of the client have been closed.
+func (s *server) ServeConn(conn *wire.Conn, peer host.Peer) (closed <-chan struct{}) {
 	done := make(chan struct{})
 	if !s.clients.Begin() {
 		s.Probes.HangUp(peer.Payer(), conn)
@@ -260,8 +258,8 @@ type client struct {
 	unwanted chan []*os.File // descriptors to be closed
 
 	mu       sync.Mutex
-	runs     map[uint32]Run // guarded by mu: by tag
-	sessions []*session     // guarded by mu: those that end with the connection
+	runs     map[uint32]Run      // guarded by mu: by tag
+	sessions []*sessions.Session // guarded by mu: those that end with the connection
 }
 
 // sendPatience is how long a client may leave a message unread before the connection ends.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"corral/isolate/admit"
+	"corral/isolate/sessions"
 	"corral/isolate/wire"
 )
 
@@ -46,7 +47,7 @@ func (c *client) open(tag uint32, body []byte, files []*os.File) error {
 	}
 	if m.Flags&wire.OpenCheck != 0 {
 		return c.startBackground(func() {
-			err := c.s.Sessions.checkAdmitted(c.peer, m, dir, common)
+			err := c.s.Sessions.CheckAdmitted(c.peer, m, dir, common)
 			if len(files) > 0 {
 				c.unwanted <- files
 			}
@@ -58,7 +59,7 @@ func (c *client) open(tag uint32, body []byte, files []*os.File) error {
 		})
 	}
 	return c.startBackground(func() {
-		ss, err := c.s.Sessions.openAdmitted(c.peer, m, dir, common)
+		ss, err := c.s.Sessions.OpenAdmitted(c.peer, m, dir, common)
 		if len(files) > 0 {
 			c.unwanted <- files
 		}
@@ -66,13 +67,13 @@ func (c *client) open(tag uint32, body []byte, files []*os.File) error {
 			c.refuse(tag, err)
 			return
 		}
-		if !ss.lasts() {
+		if !ss.Lasts() {
 			c.forgetEnded()
 			c.mu.Lock()
 			c.sessions = append(c.sessions, ss)
 			c.mu.Unlock()
 		}
-		words := ss.info()
+		words := ss.Info()
 		c.answer(wire.AppendSession(&words, tag))
 	})
 }
@@ -89,7 +90,7 @@ func (c *client) closeSession(tag uint32, body []byte) error {
 		return err
 	}
 	return c.startBackground(func() {
-		kept, err := c.s.Sessions.closeSession(c.peer, m.ID, m.Keep)
+		kept, err := c.s.Sessions.CloseSession(c.peer, m.ID, m.Keep)
 		c.forgetEnded()
 		if err != nil {
 			c.refuse(tag, err)
@@ -103,22 +104,22 @@ func (c *client) closeSession(tag uint32, body []byte) error {
 func (c *client) forgetEnded() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sessions = slices.DeleteFunc(c.sessions, func(ss *session) bool { return ss.IsGone() })
+	c.sessions = slices.DeleteFunc(c.sessions, func(ss *sessions.Session) bool { return ss.IsGone() })
 }
 
-// endSessions ends the sessions that the connection opened for itself.
+// EndSessions ends the sessions that the connection opened for itself.
 func (c *client) endSessions() {
 	c.mu.Lock()
 	sessions := c.sessions
 	c.sessions = nil
 	c.mu.Unlock()
 	for _, ss := range sessions {
-		ss.logEnd(ss.endWithClient())
+		ss.LogEnd(ss.EndWithClient())
 	}
 }
 
 func (c *client) listSessions(tag uint32) error {
-	for _, s := range c.s.Sessions.sessionsOf(c.peer) {
+	for _, s := range c.s.Sessions.SessionsOf(c.peer) {
 		if err := c.conn.Send(wire.AppendSession(&s, tag)); err != nil {
 			return err
 		}
@@ -127,7 +128,7 @@ func (c *client) listSessions(tag uint32) error {
 }
 
 func (c *client) listImages(tag uint32) error {
-	list, err := c.s.Sessions.listImages()
+	list, err := c.s.Sessions.ListImages()
 	if err != nil {
 		c.refuse(tag, err)
 		return nil
@@ -145,7 +146,7 @@ func (c *client) removeImage(tag uint32, body []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := c.s.Sessions.removeImage(c.peer, m.Name); err != nil {
+	if err := c.s.Sessions.RemoveImage(c.peer, m.Name); err != nil {
 		c.refuse(tag, err)
 		return nil
 	}

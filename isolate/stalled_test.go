@@ -28,7 +28,7 @@ func openAll(s *Supervisor, n int, dir *os.File) <-chan outcome {
 	done := make(chan outcome, n)
 	for i := range n {
 		go func() {
-			_, err := s.sessions.openAdmitted(host.Peer{UID: owner}, wire.Open{Flags: wire.FlagRepo | wire.FlagReadOnly, Repo: dir.Name()}, dir, nil)
+			_, err := s.sessions.OpenAdmitted(host.Peer{UID: owner}, wire.Open{Flags: wire.FlagRepo | wire.FlagReadOnly, Repo: dir.Name()}, dir, nil)
 			done <- outcome{i, err}
 		}()
 	}
@@ -203,7 +203,7 @@ func TestDetached(t *testing.T) {
 			if i%3 == 2 { // as one that is refused, and has not been read
 				s.probes.HangUp(owner, conn)
 			} else {
-				<-s.server.serveConn(conn, host.Peer{UID: owner})
+				<-s.server.ServeConn(conn, host.Peer{UID: owner})
 			}
 			served <- outcome{}
 		}()
@@ -245,7 +245,7 @@ func TestDetachedAborted(t *testing.T) {
 		t.Fatal(err)
 	}
 	files.SendDetached(t, client, []byte("no message"))
-	<-s.server.serveConn(conn, host.Peer{UID: 100005, Holder: owner}) // a subordinate id of the user who has mounted it
+	<-s.server.ServeConn(conn, host.Peer{UID: 100005, Holder: owner}) // a subordinate id of the user who has mounted it
 	client.Close()
 	eventually(t, func() string {
 		if n := openDescriptors(t); n > before+4 { // idle helpers are kept

@@ -15,6 +15,7 @@ import (
 	"corral/isolate/host"
 	"corral/isolate/meter"
 	"corral/isolate/probe"
+	"corral/isolate/sessions"
 	"corral/isolate/wire"
 	"corral/store/audit"
 )
@@ -32,7 +33,7 @@ type Supervisor struct {
 	audit    *audit.Log
 	state    *host.State
 	jobs     *jobTable
-	sessions *manager
+	sessions *sessions.Manager
 	server   *server
 
 	denials denialLimiter
@@ -116,15 +117,15 @@ func New(c Config) (*Supervisor, error) {
 	}
 	u.Push(s.state.Close)
 	s.jobs = newJobTable(c.MaxJobs, c.MaxPerUser, s.cells)
-	s.sessions, err = newManager(managerConfig{
+	s.sessions, err = sessions.New(sessions.Config{
 		Context: s.ctx, Work: &s.work, Dir: s.instance.Dir, StateDir: c.StateDir, Layers: c.Layers, Jails: s.cells, Served: s.served,
 		Userns: s.userns, Subuids: s.subuids, Log: c.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	u.Push(func() { _ = s.sessions.close() })
-	if err := s.sessions.serveKept(c.Kept); err != nil {
+	u.Push(func() { _ = s.sessions.Close() })
+	if err := s.sessions.ServeKept(c.Kept); err != nil {
 		return nil, err
 	}
 	if err := s.openAudit(); err != nil {
@@ -153,7 +154,7 @@ func (s *Supervisor) Close() error {
 	s.server.end()
 	s.cells.End()
 	s.stop()
-	s.sessions.endSessions()
+	s.sessions.EndSessions()
 	s.cells.Drop()
 	s.work.Wait()
 	s.cells.Close()
@@ -164,7 +165,7 @@ func (s *Supervisor) Close() error {
 	s.state.Close()
 	// The audit log is closed before the instance lock is released: once another supervisor gets that lock, it records
 	// every job still open in this instance's name as lost.
-	return errors.Join(s.closeAudit(), s.sessions.close(), s.tools.Close(), s.instance.Close())
+	return errors.Join(s.closeAudit(), s.sessions.Close(), s.tools.Close(), s.instance.Close())
 }
 
 // closePatience is how long Close waits for clients to receive the results of their jobs after the jobs themselves

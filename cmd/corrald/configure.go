@@ -4,6 +4,7 @@ import (
 	"corral/internal/config"
 	"corral/isolate"
 	"corral/isolate/admit"
+	"corral/isolate/sessions"
 	"corral/job"
 )
 
@@ -45,7 +46,7 @@ func (o *options) take(c config.Config) {
 		Each: c.Audit.Fsync == config.Each, MaxSize: c.Audit.MaxSize, Keep: c.Audit.Keep, KeepFor: c.Audit.KeepFor, UserDaily: c.Audit.UserDaily,
 	}
 	l := c.Layers
-	s.Layers = isolate.Layers{
+	s.Layers = sessions.Layers{
 		Disk: l.Disk, Inodes: l.Inodes, MaxDisk: l.MaxDisk, MaxInodes: l.MaxInodes, Idle: l.Idle, MaxIdle: l.MaxIdle, Keep: l.Keep,
 	}
 	if o.embedded >= 0 {

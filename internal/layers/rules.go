@@ -240,6 +240,14 @@ var bounds = []bound{
 		shown:  true,
 	},
 	{
+		from: "isolate/serve", never: []string{"isolate", "store/audit"},
+		reason: "it reads what clients send: which of it runs is decided elsewhere",
+	},
+	{
+		from: "isolate/sessions", never: []string{"isolate", "isolate/serve", "store/audit"},
+		reason: "sessions are opened and ended for whoever connected: what is recorded about their jobs is decided elsewhere",
+	},
+	{
 		from: "isolate/cell", never: []string{"isolate", "isolate/sessions", "isolate/serve", "store/audit"},
 		reason: "jails are made for whoever was admitted: nothing is decided about clients there",
 	},

@@ -1,4 +1,4 @@
-package isolate
+package sessions
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 // startTurn lets a job start, unless what is applied could then differ from what was reviewed: changes are not
 // applied while another job may write to the layer, and no such job starts while they are being applied. The caller
 // must call done when the job has ended.
-func (ss *session) startTurn(q *admit.Request) (done func(), err error) {
+func (ss *Session) startTurn(q *admit.Request) (done func(), err error) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	tool, readOnly := job.Tool(q.Tool) == job.ToolChanges, q.Flags&wire.FlagReadOnly != 0
@@ -47,7 +47,7 @@ func (ss *session) startTurn(q *admit.Request) (done func(), err error) {
 }
 
 // checkRequest refuses a job that requests another workspace, profile or tool than the session has.
-func (ss *session) checkRequest(q *admit.Request) error {
+func (ss *Session) checkRequest(q *admit.Request) error {
 	tool, overlay, readOnly := job.Tool(q.Tool), q.Flags&wire.FlagOverlay != 0, q.Flags&wire.FlagReadOnly != 0
 	switch {
 	case q.Profile != "" && q.Profile != ss.profile:
@@ -72,8 +72,8 @@ func (ss *session) checkRequest(q *admit.Request) error {
 	return nil
 }
 
-// enter lets a job of peer's into the session that it requests. The caller must call leave when the job has ended.
-func (m *manager) enter(peer host.Peer, q *admit.Request) (ss *session, leave func(), err error) {
+// Enter lets a job of peer's into the session that it requests. The caller must call leave when the job has ended.
+func (m *Manager) Enter(peer host.Peer, q *admit.Request) (ss *Session, leave func(), err error) {
 	ss, err = m.sessionOf(peer, q.Session)
 	if err != nil {
 		return nil, nil, err
@@ -94,8 +94,8 @@ func (m *manager) enter(peer host.Peer, q *admit.Request) (ss *session, leave fu
 	}, nil
 }
 
-// admit checks a request against the session and the operator's configuration, and returns the job's limits.
-func (ss *session) admit(q *admit.Request, limits job.Limits) (job.Limits, error) {
+// Admit checks a request against the session and the operator's configuration, and returns the job's limits.
+func (ss *Session) Admit(q *admit.Request, limits job.Limits) (job.Limits, error) {
 	if ss.workspace == job.ReadOnly && q.Writes() {
 		q.Narrow() // otherwise checkRequest refuses it
 	}

@@ -1,4 +1,4 @@
-package isolate
+package sessions
 
 import (
 	"os"
@@ -13,12 +13,12 @@ import (
 )
 
 // open opens a session for a client. Only clients with the same user id, and root, can run jobs in it.
-func (m *manager) open(peer host.Peer, spec wire.Open, dir, common *os.File) (*session, error) {
+func (m *Manager) open(peer host.Peer, spec wire.Open, dir, common *os.File) (*Session, error) {
 	if !m.Work.Begin() {
 		return nil, host.ErrEnding
 	}
 	defer m.Work.Done()
-	ss := &session{m: m, id: sessionID(), spec: spec, peer: peer, opened: time.Now(), used: time.Now()}
+	ss := &Session{m: m, id: sessionID(), spec: spec, peer: peer, opened: time.Now(), used: time.Now()}
 	if err := ss.check(); err != nil {
 		return nil, err
 	}
@@ -40,12 +40,12 @@ func (m *manager) open(peer host.Peer, spec wire.Open, dir, common *os.File) (*s
 
 // checkOpen reports why a client cannot have a session, as far as that depends on the request and the repository. It
 // creates no state.
-func (m *manager) checkOpen(peer host.Peer, spec wire.Open, dir, common *os.File) error {
+func (m *Manager) checkOpen(peer host.Peer, spec wire.Open, dir, common *os.File) error {
 	if !m.Work.Begin() {
 		return host.ErrEnding
 	}
 	defer m.Work.Done()
-	ss := &session{m: m, spec: spec, peer: peer}
+	ss := &Session{m: m, spec: spec, peer: peer}
 	if err := ss.check(); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (m *manager) checkOpen(peer host.Peer, spec wire.Open, dir, common *os.File
 
 // start builds the session's jail, including the layer, and returns the session once it is built. If a session with
 // the same id, which resumes the same kept layer, is open, start returns that one instead. It takes over r.
-func (m *manager) start(ss *session, r *admit.Repo) (*session, error) {
+func (m *Manager) start(ss *Session, r *admit.Repo) (*Session, error) {
 	if ss.profile == "" {
 		ss.profile = seccomp.Profiles()[0]
 	}
@@ -112,7 +112,7 @@ func (m *manager) start(ss *session, r *admit.Repo) (*session, error) {
 
 // nameTaken refuses a name that another open session of the same user has, because commands accept names in place of
 // ids. The caller holds m.mu.
-func (m *manager) nameTaken(ss *session) error {
+func (m *Manager) nameTaken(ss *Session) error {
 	if ss.spec.Name == "" {
 		return nil
 	}
@@ -127,7 +127,7 @@ func (m *manager) nameTaken(ss *session) error {
 }
 
 // pinRepo pins the repository and applies the operator's configuration for it to the session.
-func (ss *session) pinRepo(dir, common *os.File) (*admit.Repo, error) {
+func (ss *Session) pinRepo(dir, common *os.File) (*admit.Repo, error) {
 	if ss.imports() {
 		return &admit.Repo{Path: cell.ImportDir}, nil
 	}
@@ -158,7 +158,7 @@ func (ss *session) pinRepo(dir, common *os.File) (*admit.Repo, error) {
 // File times come either from a clock that advances in ticks, which other processors of a virtual machine may delay
 // for long, or from the exact clock (Documentation/filesystems/multigrain-ts.rst). So stamp waits until the tick
 // clock has passed the opening time, which was read from the exact clock.
-func (ss *session) stamp() {
+func (ss *Session) stamp() {
 	began, opened := ss.opened, host.FileTime() // no other goroutine changes ss.opened
 	if opened.After(began) {                    // processors may differ
 		began = opened

@@ -1,4 +1,4 @@
-package isolate
+package sessions
 
 import (
 	"testing"
@@ -30,7 +30,7 @@ func TestTurnExclusion(t *testing.T) {
 		{"apply, job that only reads", apply, read, false},
 		{"two applies", apply, apply, false},
 	} {
-		ss := &session{}
+		ss := &Session{}
 		done, err := ss.startTurn(tt.first)
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package isolate
+package sessions
 
 import (
 	"context"
@@ -20,8 +20,8 @@ import (
 	"corral/job"
 )
 
-// managerConfig is the configuration of the sessions of a supervisor.
-type managerConfig struct {
+// Config is the configuration of the sessions of a supervisor.
+type Config struct {
 	Context  context.Context // ends with the supervisor
 	Work     *host.Work      // what the supervisor waits for when it ends
 	Dir      string          // the instance's directory
@@ -34,9 +34,9 @@ type managerConfig struct {
 	Log      *slog.Logger
 }
 
-// A manager has the sessions of a supervisor's clients: open ones, and layers that outlived theirs.
-type manager struct {
-	managerConfig
+// A Manager has the sessions of a supervisor's clients: open ones, and layers that outlived theirs.
+type Manager struct {
+	Config
 	layers   *layer.Store
 	kept     *keptStore
 	images   *images
@@ -45,12 +45,12 @@ type manager struct {
 	stop     context.CancelFunc
 
 	mu  sync.Mutex
-	all map[string]*session // guarded by mu: open ones, by id
+	all map[string]*Session // guarded by mu: open ones, by id
 }
 
-// newManager opens the stores of layers and of images, and starts the expiry of kept layers. The caller must call close.
-func newManager(c managerConfig) (*manager, error) {
-	m := &manager{managerConfig: c, all: map[string]*session{}}
+// New opens the stores of layers and of images, and starts the expiry of kept layers. The caller must call close.
+func New(c Config) (*Manager, error) {
+	m := &Manager{Config: c, all: map[string]*Session{}}
 	for _, dir := range []string{"layers", "images"} {
 		if err := host.MakeDir(filepath.Join(m.Dir, dir)); err != nil {
 			return nil, err
@@ -81,8 +81,8 @@ func newManager(c managerConfig) (*manager, error) {
 	return m, nil
 }
 
-// close closes the stores. No session is open any more.
-func (m *manager) close() error {
+// Close closes the stores. No session is open any more.
+func (m *Manager) Close() error {
 	m.stop()
 	m.expiring.Wait()
 	return errors.Join(m.images.store.Close(), m.layers.Close())
@@ -90,7 +90,7 @@ func (m *manager) close() error {
 
 // sessionOf returns a session that peer may use: an open one, or a new one that resumes a kept layer. The caller must
 // call leave.
-func (m *manager) sessionOf(peer host.Peer, id string) (*session, error) {
+func (m *Manager) sessionOf(peer host.Peer, id string) (*Session, error) {
 	m.mu.Lock()
 	ss := m.all[id]
 	m.mu.Unlock()
@@ -103,10 +103,10 @@ func (m *manager) sessionOf(peer host.Peer, id string) (*session, error) {
 	return ss, nil
 }
 
-// sessionsOf lists the sessions of a client's user, or all for root: open ones and kept layers.
-func (m *manager) sessionsOf(peer host.Peer) []job.Session {
+// SessionsOf lists the sessions of a client's user, or all for root: open ones and kept layers.
+func (m *Manager) SessionsOf(peer host.Peer) []job.Session {
 	m.mu.Lock()
-	var open []*session
+	var open []*Session
 	busy := map[string]bool{}
 	for _, ss := range m.all {
 		busy[ss.id], busy[ss.from] = true, true // a session that is being ended may have its name on the layer already
@@ -117,7 +117,7 @@ func (m *manager) sessionsOf(peer host.Peer) []job.Session {
 	m.mu.Unlock()
 	var list []job.Session
 	for _, ss := range open {
-		list = append(list, ss.info())
+		list = append(list, ss.Info())
 	}
 	for _, k := range m.kept.list(peer) {
 		if !busy[k.ID] {
@@ -128,8 +128,8 @@ func (m *manager) sessionsOf(peer host.Peer) []job.Session {
 	return list
 }
 
-// closeSession ends a session of peer's, or removes a kept layer of peer's.
-func (m *manager) closeSession(peer host.Peer, id string, keep bool) (bool, error) {
+// CloseSession ends a session of peer's, or removes a kept layer of peer's.
+func (m *Manager) CloseSession(peer host.Peer, id string, keep bool) (bool, error) {
 	m.mu.Lock()
 	ss := m.all[id]
 	m.mu.Unlock()
@@ -143,7 +143,7 @@ func (m *manager) closeSession(peer host.Peer, id string, keep bool) (bool, erro
 }
 
 // roomToKeep refuses another overlay session to a user with the maximum of kept layers.
-func (m *manager) roomToKeep(peer host.Peer) error {
+func (m *Manager) roomToKeep(peer host.Peer) error {
 	n := 0
 	for _, k := range m.kept.list(host.Peer{}) {
 		if m.Subuids.PayerOf(k.UID) == peer.Payer() {
@@ -161,7 +161,7 @@ func (m *manager) roomToKeep(peer host.Peer) error {
 
 // resume opens a session on a kept layer, if its repository is still served to the client. The caller must call
 // leave.
-func (m *manager) resume(peer host.Peer, id string) (*session, error) {
+func (m *Manager) resume(peer host.Peer, id string) (*Session, error) {
 	k, err := m.kept.load(id)
 	if errors.Is(err, os.ErrNotExist) || err == nil && !k.visibleTo(peer) {
 		return nil, noSession(id)
@@ -173,7 +173,7 @@ func (m *manager) resume(peer host.Peer, id string) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	ss := &session{
+	ss := &Session{
 		m: m, id: id, from: id, peer: host.Peer{UID: k.UID, Holder: m.Subuids.Holder(k.UID), Embedded: peer.Embedded}, opened: k.Opened, used: time.Now(),
 		workspace: job.Overlay, profile: k.Profile, idle: resumedIdle, keep: true,
 		spec: wire.Open{Flags: wire.FlagOverlay | wire.OpenLasting, Disk: k.Disk, Inodes: k.Inodes, Name: k.Name, Repo: k.Repo, Profile: k.Profile},
@@ -188,7 +188,7 @@ func (m *manager) resume(peer host.Peer, id string) (*session, error) {
 }
 
 // diskKept returns the disk space of the kept layers charged to a user, without those that are open.
-func (m *manager) diskKept(payer uint32) int64 {
+func (m *Manager) diskKept(payer uint32) int64 {
 	list := slices.DeleteFunc(m.kept.list(host.Peer{}), func(k *keptLayer) bool { return m.Subuids.PayerOf(k.UID) != payer })
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -201,9 +201,9 @@ func (m *manager) diskKept(payer uint32) int64 {
 	return sum
 }
 
-// serveKept serves the repository of the kept layer that root named on the command line, if it exists and was left by
+// ServeKept serves the repository of the kept layer that root named on the command line, if it exists and was left by
 // an embedded front-end.
-func (m *manager) serveKept(id string) error {
+func (m *Manager) ServeKept(id string) error {
 	if id == "" {
 		return nil
 	}
@@ -219,7 +219,7 @@ func (m *manager) serveKept(id string) error {
 }
 
 // removeKept removes a kept layer on behalf of a client.
-func (m *manager) removeKept(peer host.Peer, id string) error {
+func (m *Manager) removeKept(peer host.Peer, id string) error {
 	k, err := m.kept.load(id)
 	if errors.Is(err, os.ErrNotExist) || err == nil && !m.mayUse(peer, k) {
 		return noSession(id)
@@ -232,18 +232,18 @@ func (m *manager) removeKept(peer host.Peer, id string) error {
 
 // mayUse reports whether a client may resume or remove the kept layer. Any sudo user can be behind an embedded
 // front-end: it may only if root started its supervisor for the repository.
-func (m *manager) mayUse(peer host.Peer, k *keptLayer) bool {
+func (m *Manager) mayUse(peer host.Peer, k *keptLayer) bool {
 	return k.visibleTo(peer) && (!peer.Embedded || m.Served.ServesTo(peer, k.Repo))
 }
 
 // resumedIdle is how long a kept layer stays mounted without requests.
 const resumedIdle = 10 * time.Second
 
-// listImages lists the root file systems, sorted by name.
-func (m *manager) listImages() ([]job.Image, error) { return m.images.list() }
+// ListImages lists the root file systems, sorted by name.
+func (m *Manager) ListImages() ([]job.Image, error) { return m.images.list() }
 
-// removeImage removes an image on behalf of a client.
-func (m *manager) removeImage(peer host.Peer, name string) error {
+// RemoveImage removes an image on behalf of a client.
+func (m *Manager) RemoveImage(peer host.Peer, name string) error {
 	if !peer.MayManage() {
 		return onlyRoot("remove a root file system")
 	}

@@ -1,4 +1,4 @@
-package isolate
+package sessions
 
 import (
 	"context"
@@ -19,15 +19,15 @@ import (
 // TestOpeningsBounded: the number of sessions being opened is bounded per user and in all.
 func TestOpeningsBounded(t *testing.T) {
 	s := &openings{}
-	for range maxUserOpenings {
+	for range MaxUserOpenings {
 		if err := s.begin(isolatetest.Owner); err != nil {
 			t.Fatal(err)
 		}
 	}
 	isolatetest.RefusedAt(t, "one more of a user", s.begin(isolatetest.Owner), "session", 0)
-	n := maxUserOpenings
-	for user := uint32(isolatetest.Owner + 1); n < maxOpenings; user++ {
-		for k := 0; k < maxUserOpenings && n < maxOpenings; k++ {
+	n := MaxUserOpenings
+	for user := uint32(isolatetest.Owner + 1); n < MaxOpenings; user++ {
+		for k := 0; k < MaxUserOpenings && n < MaxOpenings; k++ {
 			if err := s.begin(user); err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package isolate
+package sessions
 
 import (
 	"os"
@@ -8,17 +8,17 @@ import (
 	"corral/isolate/wire"
 )
 
-// maxUserOpenings bounds the sessions being opened for one user over all connections, and maxOpenings those of all
+// MaxUserOpenings bounds the sessions being opened for one user over all connections, and MaxOpenings those of all
 // users. They bound the threads and processes that a client's own file system can block. A single connection reaches
 // its own maximum first, which makes it wait instead of failing.
 const (
-	maxUserOpenings = 64
-	maxOpenings     = 512
+	MaxUserOpenings = 64
+	MaxOpenings     = 512
 )
 
-// openAdmitted opens a session unless too many are being opened. This is checked before anything that the client
+// OpenAdmitted opens a session unless too many are being opened. This is checked before anything that the client
 // named or passed is accessed.
-func (m *manager) openAdmitted(peer host.Peer, spec wire.Open, dir, common *os.File) (*session, error) {
+func (m *Manager) OpenAdmitted(peer host.Peer, spec wire.Open, dir, common *os.File) (*Session, error) {
 	if err := m.openings.begin(peer.Payer()); err != nil {
 		return nil, err
 	}
@@ -26,9 +26,9 @@ func (m *manager) openAdmitted(peer host.Peer, spec wire.Open, dir, common *os.F
 	return m.open(peer, spec, dir, common)
 }
 
-// checkAdmitted is openAdmitted for a client that only asks whether it could have the session. It runs the same
+// CheckAdmitted is OpenAdmitted for a client that only asks whether it could have the session. It runs the same
 // checks.
-func (m *manager) checkAdmitted(peer host.Peer, spec wire.Open, dir, common *os.File) error {
+func (m *Manager) CheckAdmitted(peer host.Peer, spec wire.Open, dir, common *os.File) error {
 	if err := m.openings.begin(peer.Payer()); err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (o *openings) begin(uid uint32) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := o.user[uid]
-	if n >= maxUserOpenings || o.all >= maxOpenings {
+	if n >= MaxUserOpenings || o.all >= MaxOpenings {
 		r := sessionRefusal("too many sessions are being opened at once: %d of yours, %d of all users", n, o.all)
 		r.Hint = "try again when one is open"
 		return r

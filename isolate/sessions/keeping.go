@@ -1,4 +1,4 @@
-package isolate
+package sessions
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 )
 
 // closeLayer unmounts the session's layer and keeps or removes it. kept reports which.
-func (ss *session) closeLayer() (bool, error) {
+func (ss *Session) closeLayer() (bool, error) {
 	ss.layerMu.Lock()
 	defer ss.layerMu.Unlock()
 	ss.closed = true
@@ -44,7 +44,7 @@ func (ss *session) closeLayer() (bool, error) {
 // ensureKeepable makes sure, before the session ends, that its changes can be kept: it gives the layer and its
 // description their names and writes the layer to disk. If it fails, the error is for the client, and the session
 // continues. What jobs write after this is written out by keepChanges.
-func (ss *session) ensureKeepable() error {
+func (ss *Session) ensureKeepable() error {
 	ss.layerMu.Lock()
 	defer ss.layerMu.Unlock()
 	ss.mu.Lock()
@@ -72,7 +72,7 @@ func (ss *session) ensureKeepable() error {
 
 // nameLayer gives the session's layer and its description the names under which they are found after the session has
 // ended. The caller holds layerMu.
-func (ss *session) nameLayer() error {
+func (ss *Session) nameLayer() error {
 	if ss.layer.Named() {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (ss *session) nameLayer() error {
 }
 
 // removeNames removes the names of a session that ends and is not kept. The caller holds layerMu.
-func (ss *session) removeNames() {
+func (ss *Session) removeNames() {
 	if !ss.layer.Named() {
 		return
 	}
@@ -97,7 +97,7 @@ func (ss *session) removeNames() {
 }
 
 // keepImage turns what was unpacked into a root file system.
-func (ss *session) keepImage() (bool, error) {
+func (ss *Session) keepImage() (bool, error) {
 	if !ss.layerHas("root") {
 		return false, errors.Join(sessionRefusal("root file system %q: nothing was unpacked", ss.spec.Import), ss.layer.Close())
 	}
@@ -107,7 +107,7 @@ func (ss *session) keepImage() (bool, error) {
 
 // keepChanges keeps what the session's jobs changed in the repository, if anything. No job of the session is left,
 // and the caller holds layerMu.
-func (ss *session) keepChanges() (bool, error) {
+func (ss *Session) keepChanges() (bool, error) {
 	if !ss.layerHas("repo/upper") {
 		ss.removeNames()
 		return false, ss.layer.Close()
@@ -126,7 +126,7 @@ func (ss *session) keepChanges() (bool, error) {
 
 // layerHas reports whether a directory of the layer has, or may have, entries: one that cannot be read is not treated
 // as empty. Only a job examines the entries themselves.
-func (ss *session) layerHas(name string) bool {
+func (ss *Session) layerHas(name string) bool {
 	dir, err := os.Open(filepath.Join(ss.layer.Path(), name))
 	if err != nil {
 		return !errors.Is(err, os.ErrNotExist)
@@ -137,7 +137,7 @@ func (ss *session) layerHas(name string) bool {
 }
 
 // writeDescription writes the description of the layer that is about to be kept.
-func (ss *session) writeDescription() error {
+func (ss *Session) writeDescription() error {
 	r := ss.jail.Repo()
 	return ss.m.kept.write(&keptLayer{
 		ID: ss.id, Name: ss.spec.Name, UID: ss.peer.UID, Repo: r.Path, Dev: r.Dev, Ino: r.Ino, ReadOnly: r.ReadOnly, Profile: ss.profile,

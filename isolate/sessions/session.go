@@ -1,4 +1,4 @@
-package isolate
+package sessions
 
 import (
 	"crypto/rand"
@@ -16,10 +16,10 @@ import (
 	"corral/job"
 )
 
-// A session is a jail of one client with a layer of its own: what its jobs write lasts until the session ends. Its
+// A Session is a jail of one client with a layer of its own: what its jobs write lasts until the session ends. Its
 // jobs run concurrently under one user id.
-type session struct {
-	m         *manager
+type Session struct {
+	m         *Manager
 	id        string
 	spec      wire.Open
 	peer      host.Peer
@@ -49,19 +49,19 @@ type session struct {
 	err         error       // why it was not kept; set before jail.gone is closed
 }
 
-func (ss *session) root() bool    { return ss.spec.Flags&wire.OpenRoot != 0 }
-func (ss *session) shares() bool  { return ss.spec.Flags&wire.OpenShare != 0 }
-func (ss *session) lasts() bool   { return ss.spec.Flags&wire.OpenLasting != 0 }
-func (ss *session) imports() bool { return ss.spec.Import != "" }
+func (ss *Session) root() bool    { return ss.spec.Flags&wire.OpenRoot != 0 }
+func (ss *Session) shares() bool  { return ss.spec.Flags&wire.OpenShare != 0 }
+func (ss *Session) Lasts() bool   { return ss.spec.Flags&wire.OpenLasting != 0 }
+func (ss *Session) imports() bool { return ss.spec.Import != "" }
 
 // Jail returns the session's jail.
-func (ss *session) Jail() *cell.Jail { return ss.jail }
+func (ss *Session) Jail() *cell.Jail { return ss.jail }
 
 // Profile returns the system call profile of the session's jobs.
-func (ss *session) Profile() string { return ss.profile }
+func (ss *Session) Profile() string { return ss.profile }
 
 // IsGone reports whether the session has ended and everything of it has been removed.
-func (ss *session) IsGone() bool { return ss.jail.IsGone() }
+func (ss *Session) IsGone() bool { return ss.jail.IsGone() }
 
 var labelPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{0,64}$`)
 
@@ -83,7 +83,7 @@ func sessionID() string {
 }
 
 // check refuses requests for reasons that do not depend on the repository, and fills in defaults.
-func (ss *session) check() error {
+func (ss *Session) check() error {
 	spec := &ss.spec
 	switch {
 	case !labelPattern.MatchString(spec.Name):
@@ -132,7 +132,7 @@ func (ss *session) check() error {
 }
 
 // OpenLayer creates or reopens the session's layer, and mounts it at path.
-func (ss *session) OpenLayer(path string) (l *layer.Layer, err error) {
+func (ss *Session) OpenLayer(path string) (l *layer.Layer, err error) {
 	m := ss.m
 	who := layer.Client{UID: ss.peer.Payer(), Kept: m.diskKept(ss.peer.Payer())}
 	switch {
@@ -151,10 +151,10 @@ func (ss *session) OpenLayer(path string) (l *layer.Layer, err error) {
 }
 
 // CloseLayer unmounts the session's layer, and keeps or removes it.
-func (ss *session) CloseLayer() { ss.kept, ss.err = ss.closeLayer() }
+func (ss *Session) CloseLayer() { ss.kept, ss.err = ss.closeLayer() }
 
 // UseImage returns the mount point of the root file system with which the session starts. The caller must call leave.
-func (ss *session) UseImage() (path string, leave func(), err error) {
+func (ss *Session) UseImage() (path string, leave func(), err error) {
 	image, err := ss.m.images.use(ss.spec.Image)
 	if err != nil {
 		return "", nil, err
@@ -163,7 +163,7 @@ func (ss *session) UseImage() (path string, leave func(), err error) {
 }
 
 // Forget removes the ended session from the open ones.
-func (ss *session) Forget() {
+func (ss *Session) Forget() {
 	m := ss.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -173,12 +173,12 @@ func (ss *session) Forget() {
 }
 
 // of reports whether peer may use the session: it is the owner, or root at a daemon's socket.
-func (ss *session) of(peer host.Peer) bool {
+func (ss *Session) of(peer host.Peer) bool {
 	return peer.UID == ss.peer.UID && peer.Embedded == ss.peer.Embedded || peer.UID == 0 && !peer.Embedded
 }
 
-// info returns the session's description for clients.
-func (ss *session) info() job.Session {
+// Info returns the session's description for clients.
+func (ss *Session) Info() job.Session {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	w := job.Session{

@@ -1,4 +1,4 @@
-package isolate
+package sessions
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"corral/job"
 )
 
-func (ss *session) leave() {
+func (ss *Session) leave() {
 	ss.mu.Lock()
 	ss.jobs--
 	ss.used = time.Now()
@@ -16,7 +16,7 @@ func (ss *session) leave() {
 }
 
 // use counts one more job. It returns false if the session is ending.
-func (ss *session) use() bool {
+func (ss *Session) use() bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if ss.ending {
@@ -32,7 +32,7 @@ func (ss *session) use() bool {
 }
 
 // armIdleTimer starts the idle timer of a session without jobs.
-func (ss *session) armIdleTimer() {
+func (ss *Session) armIdleTimer() {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if ss.jobs > 0 || ss.ending || ss.timer != nil {
@@ -42,18 +42,18 @@ func (ss *session) armIdleTimer() {
 }
 
 // expireIfIdle ends a session that has been idle for its timeout. Unreviewed changes are kept.
-func (ss *session) expireIfIdle() {
+func (ss *Session) expireIfIdle() {
 	if !ss.m.Work.Begin() {
 		return
 	}
 	defer ss.m.Work.Done()
 	// A half-imported root file system is not kept.
 	_, err := ss.endIf(!ss.imports(), true)
-	ss.logEnd(err)
+	ss.LogEnd(err)
 }
 
-// logEnd logs why a session did not end properly, which no client is told. Refusals were logged before.
-func (ss *session) logEnd(err error) {
+// LogEnd logs why a session did not end properly, which no client is told. Refusals were logged before.
+func (ss *Session) LogEnd(err error) {
 	if err != nil && !errors.As(err, new(*job.Refusal)) {
 		ss.m.Log.Error("session", "session", ss.id, "error", err)
 	}
@@ -62,10 +62,10 @@ func (ss *session) logEnd(err error) {
 // end ends the session and every job in it, and waits for that. With keep, an overlay with changes or an imported
 // root file system is kept; end returns whether it was. If an overlay cannot be kept the session continues, and the
 // error is a *job.Refusal.
-func (ss *session) end(keep bool) (bool, error) { return ss.endIf(keep, false) }
+func (ss *Session) end(keep bool) (bool, error) { return ss.endIf(keep, false) }
 
 // endIf is end, except that with onlyIdle it does nothing to a session with running jobs.
-func (ss *session) endIf(keep, onlyIdle bool) (bool, error) {
+func (ss *Session) endIf(keep, onlyIdle bool) (bool, error) {
 	ss.endMu.Lock()
 	defer ss.endMu.Unlock()
 	first := ss.beginEnd(keep, onlyIdle)
@@ -86,7 +86,7 @@ func (ss *session) endIf(keep, onlyIdle bool) (bool, error) {
 // beginEnd keeps new jobs from starting and decides whether the layer is kept. The first caller decides; beginEnd
 // returns whether this was the first. With onlyIdle, it does nothing to a session with running jobs and returns
 // false.
-func (ss *session) beginEnd(keep, onlyIdle bool) bool {
+func (ss *Session) beginEnd(keep, onlyIdle bool) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if ss.ending || onlyIdle && ss.jobs > 0 {
@@ -101,24 +101,24 @@ func (ss *session) beginEnd(keep, onlyIdle bool) bool {
 }
 
 // cancelEnd undoes beginEnd. The session ends at the next request, or when it has been idle for its timeout.
-func (ss *session) cancelEnd() {
+func (ss *Session) cancelEnd() {
 	ss.mu.Lock()
 	ss.ending, ss.keepRefused = false, true
 	ss.mu.Unlock()
 	ss.armIdleTimer()
 }
 
-// endWithClient ends the session together with the connection that opened it. Changes are discarded, unless the
+// EndWithClient ends the session together with the connection that opened it. Changes are discarded, unless the
 // client asked to keep them and that failed: then keeping is tried once more, and if it fails again, the session
 // continues.
-func (ss *session) endWithClient() error {
+func (ss *Session) EndWithClient() error {
 	_, err := ss.end(ss.keepFailed())
 	return err
 }
 
-// endSessions keeps new jobs from starting in the open sessions, and decides what is kept of them, because the
+// EndSessions keeps new jobs from starting in the open sessions, and decides what is kept of them, because the
 // supervisor ends.
-func (m *manager) endSessions() {
+func (m *Manager) EndSessions() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, ss := range m.all {
@@ -127,13 +127,13 @@ func (m *manager) endSessions() {
 }
 
 // keepFailed reports whether an end of the session was refused because its changes could not be kept.
-func (ss *session) keepFailed() bool {
+func (ss *Session) keepFailed() bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	return ss.keepRefused
 }
 
 // keptWithSupervisor reports whether the session's changes are kept when the supervisor ends.
-func (ss *session) keptWithSupervisor() bool {
-	return ss.lasts() && !ss.imports() || ss.keepFailed()
+func (ss *Session) keptWithSupervisor() bool {
+	return ss.Lasts() && !ss.imports() || ss.keepFailed()
 }
