@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"corral/isolate/host"
+	"corral/isolate/serve"
 	"corral/isolate/wire"
 	"corral/job"
 	"corral/seccomp"
@@ -14,7 +15,7 @@ import (
 type backend struct{ s *Supervisor }
 
 // NewRun returns a run for a job of peer.
-func (b backend) NewRun(peer host.Peer) Run { return b.s.newRun(peer) }
+func (b backend) NewRun(peer host.Peer) serve.Run { return b.s.newRun(peer) }
 
 // Entries lists the running jobs that peer may see.
 func (b backend) Entries(peer host.Peer) []wire.Entry { return b.s.jobs.entries(peer) }

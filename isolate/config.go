@@ -11,6 +11,7 @@ import (
 	"corral/internal/directory"
 	"corral/isolate/admit"
 	"corral/isolate/host"
+	"corral/isolate/serve"
 	"corral/isolate/sessions"
 	"corral/job"
 )
@@ -124,7 +125,7 @@ const (
 // openFiles returns how many open files the host must allow (fs.file-max) so that everything permitted at once fits,
 // plus one job that opens as many files as the default limits allow it.
 func (c *Config) openFiles() int64 {
-	return maxConnections*filesOfConnection + int64(c.MaxJails)*filesOfJail + int64(c.MaxJobs+max(c.MaxSlots, 0))*filesOfJob +
+	return serve.MaxConnections*filesOfConnection + int64(c.MaxJails)*filesOfJail + int64(c.MaxJobs+max(c.MaxSlots, 0))*filesOfJob +
 		c.Defaults.PIDs*c.Defaults.OpenFiles
 }
 

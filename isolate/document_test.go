@@ -15,6 +15,7 @@ import (
 	"corral/isolate/host"
 	"corral/isolate/meter"
 	"corral/isolate/probe"
+	"corral/isolate/serve"
 	"corral/isolate/sessions"
 	"corral/isolate/wire"
 	"corral/job"
@@ -81,8 +82,8 @@ func TestDocumentedLimits(t *testing.T) {
 		fmt.Sprintf("| jobs at once | %s (`max_jobs`) |", thousands(c.MaxJobs)),
 		fmt.Sprintf("| jobs at once of one user who is not root; connections likewise | %s (`max_jobs_per_user`) |", thousands(c.MaxPerUser)),
 		fmt.Sprintf("| jails at once; an unused one makes room | %s (`max_jails`), a quarter of them of one user who is not root |", thousands(c.MaxJails)),
-		fmt.Sprintf("| jobs at once of one connection | %s |", thousands(maxClientRuns)),
-		fmt.Sprintf("| connections of all users | %s |", thousands(maxConnections)),
+		fmt.Sprintf("| jobs at once of one connection | %s |", thousands(serve.MaxClientRuns)),
+		fmt.Sprintf("| connections of all users | %s |", thousands(serve.MaxConnections)),
 		fmt.Sprintf("| sessions being opened for one user; for all | %s; %s |", thousands(sessions.MaxUserOpenings), thousands(sessions.MaxOpenings)),
 		fmt.Sprintf("| looks at a user's files that have not been answered; of all users | %s; %s |", thousands(probe.MaxUser), thousands(probe.MaxAll)),
 		fmt.Sprintf("| how long a file system may take to answer a look | %d s |", probe.DefaultPatience/time.Second),

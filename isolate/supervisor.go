@@ -15,6 +15,7 @@ import (
 	"corral/isolate/host"
 	"corral/isolate/meter"
 	"corral/isolate/probe"
+	"corral/isolate/serve"
 	"corral/isolate/sessions"
 	"corral/isolate/wire"
 	"corral/store/audit"
@@ -34,7 +35,7 @@ type Supervisor struct {
 	state    *host.State
 	jobs     *jobTable
 	sessions *sessions.Manager
-	server   *server
+	server   *serve.Server
 
 	denials denialLimiter
 	subuids *host.Subordinates
@@ -131,7 +132,7 @@ func New(c Config) (*Supervisor, error) {
 	if err := s.openAudit(); err != nil {
 		return nil, err
 	}
-	s.server = newServer(serverConfig{
+	s.server = serve.New(serve.Config{
 		Context: s.ctx, Jobs: backend{s}, Sessions: s.sessions, Probes: s.probes, Subuids: s.subuids, State: s.state,
 		MaxPerUser: c.MaxPerUser, Patience: c.patience, Log: c.Log,
 	})
@@ -151,7 +152,7 @@ func (s *Supervisor) NobodyID() uint32 { return s.instance.NobodyID() }
 // receive the result "lost" for their jobs.
 func (s *Supervisor) Close() error {
 	s.work.End()
-	s.server.end()
+	s.server.End()
 	s.cells.End()
 	s.stop()
 	s.sessions.EndSessions()
@@ -177,7 +178,7 @@ const closePatience = 2 * time.Second
 func (s *Supervisor) waitForClients() {
 	done := make(chan struct{})
 	go func() {
-		s.server.wait()
+		s.server.Wait()
 		close(done)
 	}()
 	select {

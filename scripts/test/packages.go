@@ -59,8 +59,9 @@ var withoutRace = []struct{ tree, reason string }{
 // raceToo are machine tests that run with the race detector, too: where the supervisor runs in the test's process and several
 // jobs, sessions or connections interact. `test soak` runs all of them.
 var raceToo = map[string]string{
-	"store/index": "^Test(Concurrent|PurgeDuringAdd|Cancelled|Closed|Idle)$",
-	"isolate":     "^Test(ManyAtOnce|NoGrowth|Close|Requests|SessionsApart|Pool|Slots|Audit|Alone)",
+	"store/index":  "^Test(Concurrent|PurgeDuringAdd|Cancelled|Closed|Idle)$",
+	"isolate":      "^Test(ManyAtOnce|NoGrowth|Close|Requests|SessionsApart|Slots|Audit|Alone)",
+	"isolate/cell": "^Test(Pool|NoSlots|UsedSlots)",
 }
 
 // raced reports whether the package's unit tests run with the race detector.

@@ -1,4 +1,4 @@
-package isolate
+package serve
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 
 // TestHostileUserRefused: after too many messages with foreign descriptors, connections of their user are refused.
 func TestHostileUserRefused(t *testing.T) {
-	s := newServer(serverConfig{MaxPerUser: 9})
+	s := New(Config{MaxPerUser: 9})
 	for range maxHostile {
 		if !s.connect(isolatetest.Owner, 1) {
 			t.Fatal("refused too early")
@@ -32,7 +32,7 @@ func TestHostileUserRefused(t *testing.T) {
 	if !s.connect(isolatetest.Owner+1, 1) {
 		t.Error("another user is refused")
 	}
-	s.all = maxConnections
+	s.all = MaxConnections
 	if s.connect(isolatetest.Owner+1, 1) {
 		t.Error("more connections than the maximum")
 	}
@@ -47,19 +47,19 @@ type fakeRun struct{ Run }
 
 // TestRunsBounded: the jobs of one connection are bounded, and a tag is used by one at a time.
 func TestRunsBounded(t *testing.T) {
-	c := &client{s: newServer(serverConfig{Jobs: fakeJobs{}}), runs: map[uint32]Run{}}
-	for tag := range uint32(maxClientRuns) {
+	c := &client{s: New(Config{Jobs: fakeJobs{}}), runs: map[uint32]Run{}}
+	for tag := range uint32(MaxClientRuns) {
 		if _, err := c.begin(tag); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, err := c.begin(maxClientRuns)
+	_, err := c.begin(MaxClientRuns)
 	isolatetest.RefusedAt(t, "one more on a connection", err, "request", 0)
 	if _, err := c.begin(1); !errors.Is(err, wire.ErrMalformed) {
 		t.Errorf("a tag twice: %v", err)
 	}
 	c.forget(0)
-	if _, err := c.begin(maxClientRuns); err != nil {
+	if _, err := c.begin(MaxClientRuns); err != nil {
 		t.Error(err)
 	}
 }
@@ -79,7 +79,7 @@ func TestForeignDescriptorCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newServer(serverConfig{Context: ctx, Probes: probes, Log: log})
+	s := New(Config{Context: ctx, Probes: probes, Log: log})
 	conn, other, err := wire.Pair()
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package isolate
+package serve
 
 import (
 	"context"
@@ -22,8 +22,8 @@ import (
 	"corral/job"
 )
 
-// serverConfig is the configuration of a server.
-type serverConfig struct {
+// Config is the configuration of a server.
+type Config struct {
 	Context    context.Context // ends with the supervisor
 	Jobs       Jobs
 	Sessions   *sessions.Manager
@@ -61,9 +61,9 @@ type Run interface {
 	Log(r *wire.Result)
 }
 
-// A server serves the clients of a supervisor.
-type server struct {
-	serverConfig
+// A Server serves the clients of a supervisor.
+type Server struct {
+	Config
 	clients host.Work // connections
 
 	mu      sync.Mutex
@@ -72,22 +72,22 @@ type server struct {
 	hostile map[uint32]int // guarded by mu: messages per user that count toward maxHostile
 }
 
-// newServer returns a server. The caller must call end and wait.
-func newServer(c serverConfig) *server {
+// New returns a server. The caller must call end and wait.
+func New(c Config) *Server {
 	if c.Patience == 0 {
 		c.Patience = sendPatience
 	}
-	return &server{serverConfig: c, perUser: map[uint32]int{}, hostile: map[uint32]int{}}
+	return &Server{Config: c, perUser: map[uint32]int{}, hostile: map[uint32]int{}}
 }
 
-// end makes the server refuse further connections. Those that exist end with the context.
-func (s *server) end() { s.clients.End() }
+// End makes the server refuse further connections. Those that exist end with the context.
+func (s *Server) End() { s.clients.End() }
 
-// wait waits until all connections are closed.
-func (s *server) wait() { s.clients.Wait() }
+// Wait waits until all connections are closed.
+func (s *Server) Wait() { s.clients.Wait() }
 
 // Serve accepts connections until the listener is closed. Clients are identified by SO_PEERCRED.
-func (s *server) Serve(l *net.UnixListener) error {
+func (s *Server) Serve(l *net.UnixListener) error {
 	var lastLogged time.Time
 	unlogged := 0
 	for {
@@ -129,7 +129,7 @@ func transient(err error) bool {
 }
 
 // accept serves a new connection in a goroutine of its own.
-func (s *server) accept(u *net.UnixConn) error {
+func (s *Server) accept(u *net.UnixConn) error {
 	file, err := u.File()
 	u.Close()
 	if err != nil {
@@ -163,8 +163,8 @@ func (s *server) accept(u *net.UnixConn) error {
 	return nil
 }
 
-// maxConnections bounds the connections of all users together.
-const maxConnections = 2048
+// MaxConnections bounds the connections of all users together.
+const MaxConnections = 2048
 
 // maxHostile is the number of messages with a descriptor that no correct client sends, after which no further
 // connection of their user is accepted.
@@ -183,17 +183,17 @@ func (c *client) receive(socket int, head []byte) ([]byte, []*os.File, error) {
 }
 
 // noteHostile counts a message for maxHostile.
-func (s *server) noteHostile(uid uint32) {
+func (s *Server) noteHostile(uid uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hostile[uid]++
 }
 
 // connect changes the user's number of connections. It returns false if there would be too many.
-func (s *server) connect(uid uint32, change int) bool {
+func (s *Server) connect(uid uint32, change int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if change > 0 && uid != 0 && (s.perUser[uid] >= s.MaxPerUser || s.all >= maxConnections || s.hostile[uid] >= maxHostile) {
+	if change > 0 && uid != 0 && (s.perUser[uid] >= s.MaxPerUser || s.all >= MaxConnections || s.hostile[uid] >= maxHostile) {
 		return false
 	}
 	s.all += change
@@ -205,7 +205,7 @@ func (s *server) connect(uid uint32, change int) bool {
 
 // ServeConn serves one client until the client closes conn; its jobs end with it. It returns when all of them are
 // gone. closed is closed when all discarded descriptors of the client have been closed.
-func (s *server) ServeConn(conn *wire.Conn, peer host.Peer) (closed <-chan struct{}) {
+func (s *Server) ServeConn(conn *wire.Conn, peer host.Peer) (closed <-chan struct{}) {
 	done := make(chan struct{})
 	if !s.clients.Begin() {
 		s.Probes.HangUp(peer.Payer(), conn)
@@ -246,7 +246,7 @@ func (s *server) ServeConn(conn *wire.Conn, peer host.Peer) (closed <-chan struc
 
 // A client is one connection.
 type client struct {
-	s    *server
+	s    *Server
 	conn *wire.Conn
 	peer host.Peer
 	work sync.WaitGroup
@@ -274,8 +274,8 @@ func (c *client) discard() {
 	}
 }
 
-// maxClientRuns bounds the jobs in progress of one connection.
-const maxClientRuns = 256
+// MaxClientRuns bounds the jobs in progress of one connection.
+const MaxClientRuns = 256
 
 // serve handles messages. A message that violates the protocol ends the connection: no correct client sends one.
 func (c *client) serve(ctx context.Context) error {
@@ -389,8 +389,8 @@ func (c *client) begin(tag uint32) (Run, error) {
 	if c.runs[tag] != nil {
 		return nil, fmt.Errorf("tag %d in use: %w", tag, wire.ErrMalformed)
 	}
-	if len(c.runs) >= maxClientRuns {
-		return nil, admit.TooMany(maxClientRuns, "per connection")
+	if len(c.runs) >= MaxClientRuns {
+		return nil, admit.TooMany(MaxClientRuns, "per connection")
 	}
 	r := c.s.Jobs.NewRun(c.peer)
 	c.runs[tag] = r
