@@ -128,16 +128,18 @@ func (s *stdio) WritePieces(pieces iter.Seq[[]byte]) error {
 	return s.writeBuffer()
 }
 
-// writeBuffer has s.buf written.
+// writeBuffer has s.buf written. If the connection ends meanwhile, it gives the buffer up: the write goroutine still uses it.
 func (s *stdio) writeBuffer() error {
 	select {
 	case <-s.ended:
+		s.buf = nil
 		return errClosed
 	default:
 	}
 	select {
 	case s.line <- s.buf:
 	case <-s.ended:
+		s.buf = nil
 		return errClosed
 	}
 	select {
@@ -147,6 +149,7 @@ func (s *stdio) writeBuffer() error {
 		}
 		return err
 	case <-s.ended:
+		s.buf = nil
 		return errClosed
 	}
 }
