@@ -33,16 +33,11 @@ func newPlace(t *testing.T) *place {
 	if err := errors.Join(
 		os.Mkdir(p.repo, 0o755), os.Chown(p.repo, p.uid, p.uid),
 		os.Mkdir(state, 0o700), os.Chown(state, p.uid, p.uid),
-		copyFile(sandboxtest.Bin(t, "corral-front"), filepath.Join(dir, "corral-front")),
+		sandboxtest.CopyProgram(sandboxtest.Bin(t, "corral-front"), filepath.Join(dir, "corral-front")),
 	); err != nil {
 		t.Fatal(err)
 	}
 	return p
-}
-
-func copyFile(from, to string) error {
-	b, err := os.ReadFile(from)
-	return errors.Join(err, os.WriteFile(to, b, 0o755), os.Chmod(to, 0o755)) // whatever the umask
 }
 
 // file writes a file in the repository.

@@ -319,7 +319,7 @@ func (p *place) sessions(t *testing.T, d *sandboxtest.Supervisor) []string {
 	t.Helper()
 	program := filepath.Join(p.dir, "corral")
 	if _, err := os.Stat(program); err != nil {
-		if err := copyFile(sandboxtest.Bin(t, "corral"), program); err != nil {
+		if err := sandboxtest.CopyProgram(sandboxtest.Bin(t, "corral"), program); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -26,15 +26,10 @@ func serve(t *testing.T, args ...string) *server {
 	s := sandboxtest.Daemon(t, sandboxtest.DaemonOptions{Args: args})
 	checkMode(t, s.Socket)
 	d := &server{s, filepath.Join(s.Dir, "corral")}
-	if err := errors.Join(os.Chmod(s.Socket, 0o666), copyFile(sandboxtest.Bin(t, "corral"), d.exe)); err != nil {
+	if err := errors.Join(os.Chmod(s.Socket, 0o666), sandboxtest.CopyProgram(sandboxtest.Bin(t, "corral"), d.exe)); err != nil {
 		t.Fatal(err)
 	}
 	return d
-}
-
-func copyFile(from, to string) error {
-	b, err := os.ReadFile(from)
-	return errors.Join(err, os.WriteFile(to, b, 0o755))
 }
 
 // as returns corral as run by a user.

@@ -19,7 +19,7 @@ func TestReadOnlyRepository(t *testing.T) {
 	d := &server{sandboxtest.Daemon(t, sandboxtest.DaemonOptions{
 		Everyone: true, Config: "repos:\n  - {path: " + repo + ", owner: 61234, workspace: readonly}\n",
 	}), filepath.Join(top, "corral")}
-	if err := copyFile(sandboxtest.Bin(t, "corral"), d.exe); err != nil {
+	if err := sandboxtest.CopyProgram(sandboxtest.Bin(t, "corral"), d.exe); err != nil {
 		t.Fatal(err)
 	}
 	const note = "corral: the repository is read-only for jobs, by the operator's configuration or by its mount\n"

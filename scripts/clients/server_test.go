@@ -45,8 +45,7 @@ func newHost(t *testing.T) *host {
 	err := errors.Join(os.Mkdir(h.bin, 0o755), os.Mkdir(h.repo, 0o755), os.Mkdir(h.state, 0o700),
 		os.Chown(h.repo, alice, alice), os.Chown(h.state, alice, alice))
 	for _, name := range []string{"corral", "corral-front"} {
-		b, readErr := os.ReadFile(sandboxtest.Bin(t, name))
-		err = errors.Join(err, readErr, os.WriteFile(filepath.Join(h.bin, name), b, 0o755))
+		err = errors.Join(err, sandboxtest.CopyProgram(sandboxtest.Bin(t, name), filepath.Join(h.bin, name)))
 	}
 	if err != nil {
 		t.Fatal(err)

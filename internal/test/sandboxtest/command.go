@@ -2,6 +2,7 @@ package sandboxtest
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -135,4 +136,17 @@ func OpenDirIn(t testing.TB, parent string) string {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// CopyProgram copies a program to a new file that every user can execute. No process is forked while the file is open for
+// writing: the child would have the descriptor until its execve(2), and whoever starts the program meanwhile gets ETXTBSY
+// (https://go.dev/issue/22315).
+func CopyProgram(from, to string) error {
+	program, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return errors.Join(os.WriteFile(to, program, 0o755), os.Chmod(to, 0o755)) // whatever the umask
 }

@@ -119,8 +119,7 @@ func tester(ts *testscript.TestScript) testing.TB { return ts.Value(testerKey{})
 func publish(from, to string) (string, error) {
 	err := os.Mkdir(to, 0o755)
 	for _, name := range []string{"corral", "corral-front"} {
-		program, bad := os.ReadFile(filepath.Join(from, name))
-		err = errors.Join(err, bad, os.WriteFile(filepath.Join(to, name), program, 0o755))
+		err = errors.Join(err, sandboxtest.CopyProgram(filepath.Join(from, name), filepath.Join(to, name)))
 	}
 	return to, err
 }
