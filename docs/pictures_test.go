@@ -44,7 +44,7 @@ type drawing struct{ strings.Builder }
 
 func newDrawing(width, height int, title string) *drawing {
 	d := &drawing{}
-	fmt.Fprintf(d, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n<style>\n%s\n</style>\n",
+	fmt.Fprintf(&d.Builder, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n<style>\n%s\n</style>\n",
 		width, height, escape(title), style)
 	return d
 }
@@ -52,12 +52,12 @@ func newDrawing(width, height int, title string) *drawing {
 func (d *drawing) end() string { return d.String() + "</svg>\n" }
 
 func (d *drawing) box(class string, x, y, width, height int) {
-	fmt.Fprintf(d, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"6\"/>\n", class, x, y, width, height)
+	fmt.Fprintf(&d.Builder, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"6\"/>\n", class, x, y, width, height)
 }
 
 // text writes a text; anchor is start, middle or end.
 func (d *drawing) text(class string, x, y int, anchor, text string) {
-	fmt.Fprintf(d, "<text class=\"%s\" x=\"%d\" y=\"%d\" text-anchor=\"%s\">%s</text>\n", class, x, y, anchor, escape(text))
+	fmt.Fprintf(&d.Builder, "<text class=\"%s\" x=\"%d\" y=\"%d\" text-anchor=\"%s\">%s</text>\n", class, x, y, anchor, escape(text))
 }
 
 // arrow draws a line through points, given as x, y, x, y, …, with a head at the last.
@@ -68,14 +68,14 @@ func (d *drawing) arrow(class, head string, points ...int) {
 	for i := 0; i < n; i += 2 {
 		fmt.Fprintf(&path, "%c%d %d", "ML"[min(i, 1)], points[i], points[i+1])
 	}
-	fmt.Fprintf(d, "<path class=\"%s\" d=\"%s\"/>\n", class, path.String())
-	fmt.Fprintf(d, "<path class=\"%s\" d=\"M%d %dL%d %dL%d %dZ\"/>\n", head,
+	fmt.Fprintf(&d.Builder, "<path class=\"%s\" d=\"%s\"/>\n", class, path.String())
+	fmt.Fprintf(&d.Builder, "<path class=\"%s\" d=\"M%d %dL%d %dL%d %dZ\"/>\n", head,
 		x, y, x-9*dx+5*dy, y-9*dy+5*dx, x-9*dx-5*dy, y-9*dy-5*dx)
 }
 
 // stop draws a line from x to end that is crossed out there.
 func (d *drawing) stop(x, y, end int) {
-	fmt.Fprintf(d, "<path class=\"no\" d=\"M%d %dL%d %dM%d %dL%d %dM%d %dL%d %d\"/>\n",
+	fmt.Fprintf(&d.Builder, "<path class=\"no\" d=\"M%d %dL%d %dM%d %dL%d %dM%d %dL%d %d\"/>\n",
 		x, y, end-6, y, end-6, y-6, end+6, y+6, end-6, y+6, end+6, y-6)
 }
 

@@ -145,11 +145,19 @@ var bounds = []bound{
 		shown:  true,
 	},
 	{
-		from: "store/artifact", only: []string{"std", sys, "github.com/klauspost/compress/...", "internal/redact", "job", "store/artifact/...", "store/at"},
+		from: "store/artifact",
+		only: []string{
+			"std", sys, "github.com/klauspost/compress/...", "internal/redact", "job", "store/artifact/...",
+			"store/at",
+		},
 		reason: "it stores output for any front-end: it starts no process and opens no connection",
 	},
 	{
-		from: "store/artifact/disk", only: []string{"std", sys, "github.com/klauspost/compress/...", "store/artifact/manifest", "store/artifact/spool", "store/at"},
+		from: "store/artifact/disk",
+		only: []string{
+			"std", sys, "github.com/klauspost/compress/...", "store/artifact/manifest", "store/artifact/spool",
+			"store/at",
+		},
 		reason: "it keeps artifacts, whatever is in them and whoever may read them",
 	},
 	{
@@ -353,9 +361,10 @@ var bounds = []bound{
 		shown:  true,
 	},
 	{
-		from:   "workspace/image",
-		only:   []string{"std", sys, "workspace/image/unpack", "github.com/google/go-containerregistry/...", "github.com/klauspost/compress/..."},
-		reason: "it reads untrusted archives with the rights of the user who imports them: it starts no process, opens no connection, and writes only a stream",
+		from: "workspace/image",
+		only: []string{"std", sys, "workspace/image/unpack", "github.com/google/go-containerregistry/...", "github.com/klauspost/compress/..."},
+		reason: "it reads untrusted archives with the rights of the user who imports them: it starts no process, opens no " +
+			"connection, and writes only a stream",
 	},
 	{
 		from: "workspace/image/unpack", only: []string{"std", sys},
@@ -385,7 +394,11 @@ var bounds = []bound{
 		shown:  true,
 	},
 	{
-		from: "mcp/tool", only: []string{"std", "github.com/go-json-experiment/json/...", "internal/nearest", "internal/strictjson", "internal/text"},
+		from: "mcp/tool",
+		only: []string{
+			"std", "github.com/go-json-experiment/json/...", "internal/nearest", "internal/strictjson",
+			"internal/text",
+		},
 		reason: "it defines tools, whatever they do and whoever serves them",
 	},
 	{
@@ -424,7 +437,8 @@ var bounds = []bound{
 	{
 		from: "rpc/transport",
 		only: []string{
-			"std", sys, "github.com/coder/websocket", "github.com/go-json-experiment/json/...", "internal/calls", "internal/gate", "internal/jsonrpc", "internal/strictjson",
+			"std", sys, "github.com/coder/websocket", "github.com/go-json-experiment/json/...", "internal/calls",
+			"internal/gate", "internal/jsonrpc", "internal/strictjson",
 			"internal/text", "job", "rpc",
 		},
 		reason: "it carries messages and identifies their senders; package rpc interprets them",
