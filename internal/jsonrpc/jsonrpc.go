@@ -101,7 +101,8 @@ func (d Dialect) Error(id json.RawMessage, e *Error) []byte {
 
 // Notification returns a notification.
 func (d Dialect) Notification(method string, params any) []byte {
-	return slices.Concat(d.begin(), []byte(`"method":`), strictjson.Encode(method), []byte(`,"params":`), strictjson.Encode(params), []byte(`}`))
+	name, values := strictjson.Encode(method), strictjson.Encode(params)
+	return slices.Concat(d.begin(), []byte(`"method":`), name, []byte(`,"params":`), values, []byte(`}`))
 }
 
 func (d Dialect) begin() []byte {
