@@ -15,23 +15,25 @@ type filter struct {
 	last int      // length in bytes of the program at the end of file, which the stub loads last
 }
 
-func (s *Jails) compileFilters() error {
+// compileFilters compiles the filter of each profile. The caller must call closeFilters, also after an error.
+func compileFilters() (map[string]filter, error) {
+	filters := map[string]filter{}
 	for _, profile := range append(seccomp.Profiles(), seccomp.Scanner) {
 		ahead, last, err := seccomp.Split(profile, runtime.GOARCH)
 		if err != nil {
-			return err
+			return filters, err
 		}
 		file, err := wire.Seal("filter-"+profile, slices.Concat(ahead, last), 0)
 		if err != nil {
-			return err
+			return filters, err
 		}
-		s.filters[profile] = filter{file, len(last)}
+		filters[profile] = filter{file, len(last)}
 	}
-	return nil
+	return filters, nil
 }
 
-func (s *Jails) closeFilters() {
-	for _, f := range s.filters {
+func closeFilters(filters map[string]filter) {
+	for _, f := range filters {
 		f.file.Close()
 	}
 }

@@ -43,7 +43,7 @@ type Config struct {
 type Jails struct {
 	Config
 	hidden  host.HiddenPaths
-	roots   roots
+	roots   *roots
 	filters map[string]filter // by profile
 	windows liveWindows
 	slots   atomic.Int64 // slots that wait or are being made to wait, in all jails
@@ -74,11 +74,13 @@ func New(c Config) (*Jails, error) {
 	if c.Only == nil {
 		c.Only = host.OnlyInstance
 	}
-	s := &Jails{Config: c, all: map[jailKey]*Jail{}, filters: map[string]filter{}, began: time.Now()}
-	if err := s.compileFilters(); err != nil {
-		s.closeFilters()
+	s := &Jails{Config: c, all: map[jailKey]*Jail{}, began: time.Now()}
+	var err error
+	if s.filters, err = compileFilters(); err != nil {
+		closeFilters(s.filters)
 		return nil, err
 	}
+	s.roots = newRoots(c.Tools, s.begin, s.work.Done, s.live.Load)
 	return s, nil
 }
 
@@ -92,6 +94,9 @@ func (s *Jails) begin() bool {
 	s.work.Add(1)
 	return true
 }
+
+// RootAhead schedules writing the root of the next jail, unless there is one.
+func (s *Jails) RootAhead() { s.roots.schedule() }
 
 // JobBegins records that a job was registered.
 func (s *Jails) JobBegins() { s.live.Add(1) }
@@ -128,5 +133,5 @@ func (s *Jails) Drop() {
 func (s *Jails) Close() {
 	s.work.Wait()
 	s.roots.close()
-	s.closeFilters()
+	closeFilters(s.filters)
 }

@@ -19,20 +19,6 @@ import (
 	"corral/rootfs"
 )
 
-// Contents of a session's layer:
-//
-//	repo/upper, repo/work    the overlay over the repository
-//	home, tmp                the home directory and /tmp of a session without a root of its own
-//	root                     the root of a session that has one: the tree itself, or
-//	root/upper, root/work    the overlay over an imported root file system
-//	dirs/N/upper, work       the overlays over system directories of the host
-//
-// Everything except the work directories belongs to the session's user.
-const (
-	jailOwner = layer.UID     // the jail's root, as stored on a layer
-	userOwner = layer.UID + 1 // the session's user, as stored on a layer
-)
-
 // ImportDir is where the jobs of an importing session see the root file system.
 const ImportDir = "/image"
 
@@ -65,7 +51,7 @@ func (j *Jail) makeLayer(u *host.Cleanup, dir string) error {
 func (j *Jail) assemble(u *host.Cleanup, dir string) error {
 	ss := j.session
 	if ss.Import {
-		if err := j.ownedDir("root", 0o755); err != nil {
+		if err := j.layerDir().ownedDir("root", 0o755); err != nil {
 			return err
 		}
 		return nil
@@ -127,6 +113,9 @@ func (j *Jail) makeShares() error {
 	return nil
 }
 
+// layerDir returns the directory of the session's layer.
+func (j *Jail) layerDir() layerDir { return layerDir{j.layer.Path(), j.session.Resumed} }
+
 // An overlaySpec describes an overlay to be made.
 type overlaySpec struct {
 	name  string                   // directory of the layer
@@ -138,7 +127,7 @@ type overlaySpec struct {
 // overlay makes an overlay, mounts it in dir, and returns the mount point.
 func (j *Jail) overlay(u *host.Cleanup, dir string, m overlaySpec) (string, error) {
 	name := m.name
-	if err := j.ownedDir(name+"/upper", m.mode); err != nil {
+	if err := j.layerDir().ownedDir(name+"/upper", m.mode); err != nil {
 		return "", err
 	}
 	if m.fill != nil {
@@ -146,7 +135,7 @@ func (j *Jail) overlay(u *host.Cleanup, dir string, m overlaySpec) (string, erro
 			return "", err
 		}
 	}
-	if err := j.freshWork(name + "/work"); err != nil {
+	if err := j.layerDir().freshWork(name + "/work"); err != nil {
 		return "", err
 	}
 	lower, err := m.below()
@@ -164,7 +153,7 @@ func (j *Jail) overlay(u *host.Cleanup, dir string, m overlaySpec) (string, erro
 		return "", fmt.Errorf("overlay: %w", err)
 	}
 	defer merged.Close()
-	if err := j.makeSpares(name); err != nil {
+	if err := j.layerDir().makeSpares(name); err != nil {
 		return "", err
 	}
 	return j.attach(u, dir, merged)
@@ -182,51 +171,6 @@ func (j *Jail) attach(u *host.Cleanup, dir string, mount *os.File) (string, erro
 	}
 	u.Push(func() { _ = unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) })
 	return at, nil
-}
-
-// ownedDir makes a directory of the layer that belongs to the session's user; missing parents are made for the jail's
-// root. On a layer that was kept the directory exists already.
-func (j *Jail) ownedDir(name string, mode uint32) error {
-	path := filepath.Join(j.layer.Path(), name)
-	if err := j.makeParents(name); err != nil {
-		return err
-	}
-	if err := unix.Mkdir(path, mode); err != nil {
-		if errors.Is(err, unix.EEXIST) && j.session.Resumed {
-			return nil
-		}
-		return &os.PathError{Op: "mkdir", Path: path, Err: err}
-	}
-	return setOwner(path, userOwner, mode)
-}
-
-// makeParents makes the parent directories of a path in the layer.
-func (j *Jail) makeParents(name string) error {
-	at := j.layer.Path()
-	parts := strings.Split(name, "/")
-	for _, part := range parts[:len(parts)-1] {
-		at = filepath.Join(at, part)
-		switch err := unix.Mkdir(at, 0o711); {
-		case errors.Is(err, unix.EEXIST):
-		case err != nil:
-			return &os.PathError{Op: "mkdir", Path: at, Err: err}
-		default:
-			if err := setOwner(at, jailOwner, 0o711); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func setOwner(path string, id int, mode uint32) error {
-	if err := unix.Chmod(path, mode); err != nil { // the umask is stricter
-		return &os.PathError{Op: "chmod", Path: path, Err: err}
-	}
-	if err := unix.Lchown(path, id, id); err != nil {
-		return &os.PathError{Op: "chown", Path: path, Err: err}
-	}
-	return nil
 }
 
 // fromLayer clones a directory of the layer, with the ids of the session's jail.
@@ -288,7 +232,7 @@ func (j *Jail) assembleRoot(u *host.Cleanup, dir string) error {
 	if ss.Image != "" {
 		return j.assembleImage(u, dir)
 	}
-	if err := j.ownedDir("root", 0o755); err != nil {
+	if err := j.layerDir().ownedDir("root", 0o755); err != nil {
 		return err
 	}
 	tree, err := rootfs.Host(rootfs.Options{

@@ -26,9 +26,13 @@ func (j *Jail) makeJailParts(u *host.Cleanup, dir string) (*jailParts, error) {
 	for _, path := range p.mounted {
 		u.Push(func() { _ = unix.Unmount(path, unix.MNT_DETACH) })
 	}
+	common := ""
+	if j.repo.Common != nil {
+		common = j.repo.Common.Path
+	}
 	var work sync.WaitGroup
 	var failed [3]error
-	work.Go(func() { p.tree, failed[0] = j.makeRoot(root) })
+	work.Go(func() { p.tree, failed[0] = j.s.roots.make(root, j.repo.Path, common) })
 	work.Go(func() { failed[1] = makeDevices(devices) })
 	work.Go(func() { p.users, failed[2] = j.s.Userns.JailMap(j.base) })
 	work.Wait()

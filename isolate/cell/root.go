@@ -17,12 +17,21 @@ import (
 // revalidated for each jail, and the next jail's tree is written ahead while no job runs, without the mount points of
 // its repository.
 type roots struct {
-	etc rootfs.Etc
+	tools *host.Toolchains
+	begin func() bool // registers work, which done ends; returns false if the jails are ending
+	done  func()
+	live  func() int64 // returns the number of live jobs
+	etc   rootfs.Etc
 
 	mu    sync.Mutex
 	spare *spareRoot    // guarded by mu: nil if there is none
 	timer *time.Timer   // guarded by mu: calls writeAhead; nil if not scheduled
 	rest  time.Duration // guarded by mu: the timer's current delay
+}
+
+// newRoots returns roots that show the toolchains in tools.
+func newRoots(tools *host.Toolchains, begin func() bool, done func(), live func() int64) *roots {
+	return &roots{tools: tools, begin: begin, done: done, live: live}
 }
 
 // A spareRoot is a tree that was written ahead, on a detached mount that ends with its descriptor.
@@ -38,21 +47,19 @@ const (
 	longestRest = time.Minute
 )
 
-// rootOptions returns the options of a tree without a repository.
-func (s *Jails) rootOptions() rootfs.Options {
+// options returns the options of a tree without a repository.
+func (r *roots) options() rootfs.Options {
 	return rootfs.Options{
-		Toolchains: s.Tools.Paths, Hold: s.Tools.Source, Etc: &s.roots.etc,
+		Toolchains: r.tools.Paths, Hold: r.tools.Source, Etc: &r.etc,
 		JobUIDs: rootfs.IDRange{First: host.FirstJobUID, Count: 1}, // each job's /etc/passwd gets its own number
 	}
 }
 
-// makeRoot makes the tree of the jail's root and mounts it at path.
-func (j *Jail) makeRoot(path string) (rootfs.Tree, error) {
-	options := j.s.rootOptions()
-	options.Repo = j.repo.Path
-	if j.repo.Common != nil {
-		options.Common = j.repo.Common.Path
-	}
+// make makes the tree of the root of a jail for a repository and, unless it is "", its common directory, and mounts it
+// at path.
+func (r *roots) make(path, repo, common string) (rootfs.Tree, error) {
+	options := r.options()
+	options.Repo, options.Common = repo, common
 	tree, err := rootfs.Host(options)
 	if err != nil {
 		return tree, err
@@ -61,7 +68,7 @@ func (j *Jail) makeRoot(path string) (rootfs.Tree, error) {
 		return tree, err
 	}
 	missing := tree
-	root := j.s.roots.take(&missing)
+	root := r.take(&missing)
 	if root == nil {
 		if root, err = newRoot(); err != nil {
 			return tree, err
@@ -115,32 +122,30 @@ func (r *roots) take(wanted *rootfs.Tree) *os.File {
 	return spare.mount
 }
 
-// RootAhead schedules writing the next jail's tree, unless there is one.
-func (s *Jails) RootAhead() {
-	r := &s.roots
+// schedule schedules writing the next jail's tree, unless there is one.
+func (r *roots) schedule() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.spare == nil && r.timer == nil {
 		r.rest = rootRest
-		r.timer = time.AfterFunc(r.rest, s.writeAhead)
+		r.timer = time.AfterFunc(r.rest, r.writeAhead)
 	}
 }
 
 // writeAhead writes the next jail's tree, or reschedules itself while jobs run.
-func (s *Jails) writeAhead() {
-	r := &s.roots
-	if !s.begin() {
+func (r *roots) writeAhead() {
+	if !r.begin() {
 		return
 	}
-	defer s.work.Done()
-	if s.live.Load() > 0 {
+	defer r.done()
+	if r.live() > 0 {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.rest = min(2*r.rest, longestRest)
 		r.timer.Reset(r.rest)
 		return
 	}
-	spare, err := s.newSpare()
+	spare, err := r.newSpare()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.timer = nil
@@ -149,8 +154,8 @@ func (s *Jails) writeAhead() {
 	}
 }
 
-func (s *Jails) newSpare() (*spareRoot, error) {
-	tree, err := rootfs.Host(s.rootOptions())
+func (r *roots) newSpare() (*spareRoot, error) {
+	tree, err := rootfs.Host(r.options())
 	if err != nil {
 		return nil, err
 	}
