@@ -138,7 +138,7 @@ func refusalOf(r *wire.Result) *job.Refusal {
 func ending(who record.Who, of uint64, r *wire.Result) *record.Ending {
 	e := &record.Ending{Who: who, Of: of}
 	var err error
-	if e.Result, err = r.Became(); err != nil {
+	if e.Result, err = r.JobResult(); err != nil {
 		e.Refusal = refusalOf(r)
 		return e
 	}

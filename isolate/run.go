@@ -36,7 +36,7 @@ func (r *run) Log(result *wire.Result) {
 		slog.String("step", result.Step), slog.Int64("wall_ms", result.Wall/1e6))
 }
 
-// acquire runs r unless there are too many jobs. r counts until its descriptors are closed.
+// acquire registers r and has it executed, unless there are too many jobs. r counts until its descriptors are closed.
 func (s *Supervisor) acquire(ctx context.Context, r *run, q *admit.Request, terminal func(*os.File)) (wire.Result, error) {
 	err := s.jobs.register(r)
 	if err == nil {

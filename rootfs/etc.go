@@ -132,7 +132,7 @@ func (b *builder) generate(ids IDRange) {
 		{"group", group(ids)},
 		{"hosts", etcHosts},
 		{"hostname", Hostname + "\n"},
-		{"resolv.conf", ""}, // the proxy resolves names
+		{"resolv.conf", ""}, // empty: a job has no network, so no name server
 		{"nsswitch.conf", etcNsswitch},
 		{"fstab", etcFstab},
 	} {

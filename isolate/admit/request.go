@@ -81,7 +81,7 @@ func (s *Served) Check(peer host.Peer, q *Request) (job.Limits, error) {
 }
 
 // checkStream refuses a standard stream that is not an anonymous pipe made by the peer: a named pipe would be some
-// user's file, whose owner startup changes (see sendJob).
+// user's file, whose owner Slot.Start changes.
 func (s *Served) checkStream(peer host.Peer, f *os.File) error {
 	// Only a pipe has a pipe size, and only the kernel is asked for it. A named pipe is on a real file system.
 	_, err := unix.FcntlInt(f.Fd(), unix.F_GETPIPE_SZ, 0)

@@ -57,7 +57,7 @@ type Jails struct {
 	work  sync.WaitGroup    // lifecycles of jails, and writeAhead; incremented under mu
 }
 
-// New compiles the system call filters. The caller must call end and close.
+// New compiles the system call filters. The caller must call End and Close.
 func New(c Config) (*Jails, error) {
 	if c.Ending == 0 {
 		c.Ending = host.SlotPatience

@@ -133,9 +133,9 @@ func (sl *Slot) destroy() {
 	}()
 }
 
-// host.AwaitEnd releases the slot's resources when its processes have exited. That may take long: the kernel removes a
-// million epoll watches per second, and a process may be blocked by a file system that does not answer. host.AwaitEnd
-// waits as long as the jail exists. A process that has not exited by then keeps its cgroup and user id, and neither
+// awaitEnd releases the slot's resources when its processes have exited. That may take long: the kernel removes a
+// million epoll watches per second, and a process may be blocked by a file system that does not answer. awaitEnd waits
+// as long as the jail exists. A process that has not exited by then keeps its cgroup and user id, and neither
 // is reused.
 func (sl *Slot) awaitEnd() {
 	for reported := false; ; reported = true {

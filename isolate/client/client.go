@@ -282,7 +282,7 @@ func (c *Client) Run(ctx context.Context, spec job.Spec, stdio job.Stdio) (job.R
 
 // result converts the supervisor's Result, including the sensitive paths.
 func result(m wire.Result) (job.Result, error) {
-	r, err := m.Became()
+	r, err := m.JobResult()
 	if err == nil && m.Sensitive != "" {
 		r.Sensitive = strings.Split(strings.TrimSuffix(m.Sensitive, "\x00"), "\x00")
 	}

@@ -127,7 +127,7 @@ func (c *Client) one(ctx context.Context, want wire.Op, request func(tag uint32)
 	if a.op == wire.OpResult {
 		m, err := wire.ReadResult(a.body)
 		if err == nil {
-			_, err = m.Became()
+			_, err = m.JobResult()
 		}
 		if err != nil {
 			return answer{}, err

@@ -53,7 +53,7 @@ type lockHolder struct {
 	over     bool // guarded by mu
 }
 
-// Watch starts watching a job with at most maxTasks tasks, which end ends. After stop returns, the group is not used any
+// Watch starts watching a job with at most maxTasks tasks; end kills the job. After stop returns, the group is not used any
 // more; over reports whether the job was ended.
 func (w *LockWatch) Watch(group Group, maxTasks int64, end func()) (stop func() (over bool)) {
 	h := &lockHolder{group: group, maxTasks: maxTasks, end: end}

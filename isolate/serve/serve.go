@@ -72,7 +72,7 @@ type Server struct {
 	hostile map[uint32]int // guarded by mu: messages per user that count toward maxHostile
 }
 
-// New returns a server. The caller must call end and wait.
+// New returns a server. The caller must call End and Wait.
 func New(c Config) *Server {
 	if c.Patience == 0 {
 		c.Patience = sendPatience

@@ -9,9 +9,9 @@ import (
 	"corral/job"
 )
 
-// Became converts r to a job.Result, or to a *job.Refusal if the job was not started. It does not set the list of
+// JobResult converts r to a job.Result, or to a *job.Refusal if the job was not started. It does not set the list of
 // sensitive paths: these are bytes chosen by a job, which the supervisor does not parse.
-func (r *Result) Became() (job.Result, error) {
+func (r *Result) JobResult() (job.Result, error) {
 	if r.Outcome == Refused {
 		return job.Result{}, &job.Refusal{Step: r.Step, Errno: int(r.Errno), Message: r.Message, Hint: r.Hint}
 	}

@@ -51,7 +51,7 @@ func (d *Definition) Span() string {
 	return strings.TrimSuffix(family+"."+strings.Join(words, ""), ".")
 }
 
-// A ToolResult is the result of a call.
+// A Result is the result of a call.
 type Result struct {
 	Structured any    // structuredContent: a JSON object
 	Text       string // text block if the JSON of Structured is not used for it: above 64 KiB, or if Structured is nil

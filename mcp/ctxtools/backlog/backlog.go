@@ -60,8 +60,8 @@ func New() *Backlog {
 }
 
 // Run calls f in a new goroutine when a slot is free. f's context has the values of ctx but not its cancellation; it ends
-// when the server shuts down or the knowledge base is purged, possibly before f is called. If run returns an error,
-// errBacklogFull or errShuttingDown, f is not called.
+// when the server shuts down or the knowledge base is purged, possibly before f is called. If Run returns an error,
+// ErrFull or ErrShuttingDown, f is not called.
 func (p *Backlog) Run(ctx context.Context, b index.Base, f func(context.Context)) (*Entry, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
