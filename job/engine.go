@@ -41,8 +41,8 @@ type Output interface {
 	Discard()
 }
 
-// An Engine takes requests through their life: decide, audit, run, store, audit. Every front-end runs its jobs
-// through one.
+// An Engine takes requests through their life: decide, audit, run, store, audit. The servers of
+// corral-front run their jobs through one; the command corral run has no policy of its own, and asks the supervisor itself.
 type Engine struct {
 	Policy  Policy
 	Runner  Runner
