@@ -24,7 +24,7 @@ const errors = [
   ['no Starlark', { source: 'import os' }, 'EVAL_ERROR', /^got import/],
   ['time', { source: 'while True: pass', limits: { wall_ms: 100 } }, 'TIMEOUT', 'the script did not end within 100 ms'],
   ['memory', { source: 'x = [0] * 1000000000', limits: { wall_ms: 20_000 } }, 'MEMORY_LIMIT', 'the script needed more memory than it may have'],
-  ['output', { source: 'while True: emit("x")', limits: { output_kb: 1 } }, 'OUTPUT_LIMIT', 'the script emitted more than 1024 bytes'],
+  ['output', { source: 'while True: emit("x")', limits: { output_kb: 1, wall_ms: 20_000 } }, 'OUTPUT_LIMIT', 'the script emitted more than 1024 bytes'],
   ['caps', { source: '', caps: { net: true } }, 'INVALID_REQUEST', 'unknown argument "caps.net"'],
   ['limits', { source: '', limits: { wall_ms: 0 } }, 'INVALID_REQUEST', 'limits.wall_ms: 0 is out of range: 1 to 60000'],
 ];
@@ -70,7 +70,7 @@ export const rows = [
       equal(details.position, 'script.star:2:12');
       equal(details.stdout, 'so far');
       match(details.backtrace, /script\.star:4:2: in <toplevel>\n {2}script\.star:2:12: in f\n/);
-      const cut = (await starlark({ source: 'while True: emit("ü")', limits: { output_kb: 1 } })).structuredContent.details;
+      const cut = (await starlark({ source: 'while True: emit("ü")', limits: { output_kb: 1, wall_ms: 20_000 } })).structuredContent.details;
       equal(cut.stdout, 'ü'.repeat(512));
     },
   },
