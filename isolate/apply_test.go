@@ -2,7 +2,9 @@ package isolate
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/internal/test/sandboxtest"
 	"corral/isolate/host"
 	"corral/isolate/layer"
 	"corral/job"
@@ -170,5 +173,58 @@ func TestCloseLeavesNoEmptyLayer(t *testing.T) {
 		if strings.HasSuffix(e.Name(), ".layer") || strings.HasSuffix(e.Name(), ".json") {
 			t.Errorf("left: %s", e.Name())
 		}
+	}
+}
+
+// TestLostWrites: data of a job that did not reach the disk, since the state's file system was full, is neither applied nor
+// kept in silence, however often the client asks, and also not after the session has ended and its layer was kept.
+func TestLostWrites(t *testing.T) {
+	state, fill, room := fullState(t)
+	var log sandboxtest.Output
+	f := newFront(t, func(c *Config) {
+		c.StateDir, c.Log = state, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
+	})
+	ss := f.session(job.SessionSpec{Workspace: job.Overlay, Disk: 64 << 20, Inodes: 256})
+	f.must(ss, "echo mine >file")
+	fill()
+	f.must(ss, "dd if=/dev/zero of=big bs=1M count=20 2>&1; sync || true")
+	room()
+	check := func(f *front) {
+		t.Helper()
+		if d := f.run(f.changes(ss)); d.ExitCode != 0 || !strings.Contains(d.out, "big") {
+			t.Errorf("%+v %s%s", d.Result, d.out, d.err)
+		}
+		for range 2 {
+			_, err := f.try(f.apply(ss))
+			if refusal := (*job.Refusal)(nil); !errors.As(err, &refusal) || refusal.Step != "changes" || !strings.Contains(refusal.Message, "has lost data") {
+				t.Errorf("applied with data that was lost: %v", err)
+			}
+		}
+	}
+	check(f)
+	for range 2 {
+		_, err := f.c.CloseSession(context.Background(), ss.ID, true)
+		if refusal := (*job.Refusal)(nil); !errors.As(err, &refusal) || refusal.Step != "changes" || !strings.Contains(refusal.Message, "has lost data") {
+			t.Errorf("closed with data that was lost: %v", err)
+		}
+	}
+	_ = f.c.Close() // ends the session, and keeps its changes
+	g := &front{t, f.s, connect(t, f.s, host.Peer{UID: owner}), f.repo}
+	eventually(t, func() string {
+		list, err := g.c.ListSessions(context.Background())
+		if err == nil && len(list) == 1 && list[0].Kept {
+			return ""
+		}
+		return fmt.Sprintf("%+v, %v", list, err)
+	})
+	// What was lost may also be directories of the layer: then it cannot even be looked at.
+	if d, err := g.try(g.apply(ss)); err == nil || !strings.Contains(err.Error(), "has lost data") && !strings.Contains(err.Error(), "the layer is damaged") {
+		t.Errorf("applied after the session: %v, %+v", err, d)
+	}
+	if list, err := os.ReadDir(f.repo); err != nil || len(list) != 0 {
+		t.Errorf("the repository has changed: %v, %v", list, err)
+	}
+	if !strings.Contains(log.String(), "are kept, but the last writes of its jobs may be missing") {
+		t.Errorf("the operator is not told: %s", log.String())
 	}
 }

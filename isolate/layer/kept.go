@@ -63,22 +63,29 @@ func (l *Layer) syncStore(name string) error {
 	return nil
 }
 
+// lostMode is the mode of the file of a layer on which data was lost. A change of mode needs no space, unlike an attribute.
+const lostMode = 0o400
+
 // Sync waits until everything written to the layer is in its file, and returns write errors: the store's file system may
-// be full.
+// be full. A write that failed, also before this call, was of data that a job believes to be there: from then on, Sync
+// returns an error that wraps ErrLost, also after Reopen. Calls must not overlap each other or Close.
 func (l *Layer) Sync() error {
-	dir, err := os.Open(l.path)
-	if err != nil {
-		return err
+	if l.lost != nil {
+		return l.lost
 	}
-	defer dir.Close()
-	if err := unix.Syncfs(int(dir.Fd())); err != nil {
-		return fmt.Errorf("write a layer: %w", err)
+	err := unix.Syncfs(int(l.root.Fd()))
+	if err == nil {
+		err = l.file.Sync()
 	}
-	if err := l.file.Sync(); err != nil {
-		return fmt.Errorf("write a layer: %w", err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	l.lost = fmt.Errorf("%w: %w", ErrLost, err)
+	return errors.Join(l.lost, l.file.Chmod(lostMode))
 }
+
+// Lost returns the error of Sync once that wraps ErrLost, nil before.
+func (l *Layer) Lost() error { return l.lost }
 
 // Reopen mounts a kept layer at path. It fails with ErrInUse if the layer is open, in any process. A layer that was not
 // unmounted is checked first, which may take minutes. The caller must Close the layer.
@@ -103,6 +110,9 @@ func (s *Store) Reopen(name, path string, c Client) (*Layer, error) {
 	}
 	s.ledger.mounted(held, file)
 	l.held, l.named = held, true
+	if st.Mode&0o777 == lostMode {
+		l.lost = ErrLost
+	}
 	return l, nil
 }
 

@@ -46,6 +46,8 @@ var (
 	ErrInUse = errors.New("in use")
 	// ErrDamaged is returned for a kept layer that cannot be mounted after a crash.
 	ErrDamaged = errors.New("the layer is damaged")
+	// ErrLost is returned for a layer on which data that jobs had written did not reach its file. It stays with the layer.
+	ErrLost = errors.New("data that jobs wrote to the layer was lost")
 )
 
 // A Client is the user for whom a layer is opened.
@@ -109,6 +111,10 @@ type Layer struct {
 	path  string // of the mount
 	held  *reservation
 	named bool // its file has a name in the store, and outlives the mount
+	// root is the layer's root directory, open from the mount on: the kernel reports a failed write of the file system once
+	// to each descriptor that was open when the write failed (syncfs(2)).
+	root *os.File
+	lost error // wraps ErrLost once a write is known to have failed
 }
 
 // Check returns an error unless a layer may have this size, in bytes and in files.
@@ -168,6 +174,9 @@ func (s *Store) mount(file *os.File, path string, flags uintptr) (*Layer, error)
 		err = unix.Mount("", path, "", unix.MS_PRIVATE, "")
 	}
 	l.loop.closeDevice() // the kernel detaches it with its last mount
+	if err == nil {
+		l.root, err = os.OpenFile(path, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	}
 	if err != nil {
 		_ = unix.Unmount(path, unix.MNT_DETACH)
 		file.Close()
@@ -227,6 +236,10 @@ func (l *Layer) waitWritten() error {
 // unmount unmounts the layer. It retries for a moment if a copy of the mount is still in use.
 func (l *Layer) unmount() error {
 	var err error
+	if l.root != nil { // else it would keep the mount busy
+		l.root.Close()
+		l.root = nil
+	}
 	for wait := time.Millisecond; wait < 200*time.Millisecond; wait *= 2 {
 		if err = unix.Unmount(l.path, unix.UMOUNT_NOFOLLOW); !errors.Is(err, unix.EBUSY) {
 			break

@@ -16,10 +16,14 @@ import (
 const size, files = 32 << 20, 1000
 
 // store returns a store on a real disk, and a directory for mount points.
-func store(t *testing.T) (s *Store, mounts string) {
+func store(t *testing.T) (s *Store, mounts string) { return storeIn(t, func(string) {}) }
+
+// storeIn returns a store in a directory that prepare has prepared.
+func storeIn(t *testing.T, prepare func(dir string)) (s *Store, mounts string) {
 	t.Helper()
 	sandboxtest.Require(t, sandboxtest.Root, sandboxtest.Program("mkfs.ext4"))
 	dir := t.TempDir()
+	prepare(dir)
 	s, err := Open(filepath.Join(dir, "layers"))
 	if err != nil {
 		t.Fatal(err)
@@ -219,5 +223,61 @@ func TestStoreIsRoots(t *testing.T) {
 			s.Close()
 			t.Errorf("%s was opened", path)
 		}
+	}
+}
+
+// TestLost: a write that failed, since the store's file system was full, is reported by each Sync from then on, also after the
+// layer was kept and opened again.
+func TestLost(t *testing.T) {
+	s, dir := storeIn(t, func(dir string) {
+		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64m,mode=0700"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	})
+	at := mountPoint(t, t.TempDir(), "mount")
+	l, err := s.Make(at, Client{}, 32<<20, files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	big := filepath.Join(at, "big")
+	if err := errors.Join(os.WriteFile(big, []byte("x"), 0o600), l.Sync()); err != nil {
+		t.Fatal(err)
+	}
+	filler := filepath.Join(dir, "filler")
+	if err := os.WriteFile(filler, make([]byte, 128<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("filled: %v", err)
+	}
+	f, err := os.OpenFile(big, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Write(make([]byte, 8<<20))
+	if synced := f.Sync(); err != nil || synced == nil {
+		t.Errorf("%v, %v: the write did not fail", err, synced)
+	}
+	if err := errors.Join(f.Close(), os.Remove(filler)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := l.Sync(); !errors.Is(err, ErrLost) || !errors.Is(l.Lost(), ErrLost) {
+			t.Errorf("%v", err)
+		}
+	}
+	if err := l.Keep("mine"); err != nil {
+		t.Fatal(err)
+	}
+	l, err = s.Reopen("mine", at, Client{})
+	if errors.Is(err, ErrDamaged) { // metadata was lost, too
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Sync(); !errors.Is(err, ErrLost) {
+		t.Errorf("opened again: %v", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -48,7 +48,7 @@ func (ss *Session) expireIfIdle() {
 	}
 	defer ss.m.Work.Done()
 	// A half-imported root file system is not kept.
-	_, err := ss.endIf(!ss.imports(), true)
+	_, err := ss.endIf(!ss.imports(), endOptions{onlyIdle: true})
 	ss.LogEnd(err)
 }
 
@@ -62,18 +62,24 @@ func (ss *Session) LogEnd(err error) {
 // end ends the session and every job in it, and waits for that. With keep, an overlay with changes or an imported
 // root file system is kept; end returns whether it was. If an overlay cannot be kept the session continues, and the
 // error is a *job.Refusal.
-func (ss *Session) end(keep bool) (bool, error) { return ss.endIf(keep, false) }
+func (ss *Session) end(keep bool) (bool, error) { return ss.endIf(keep, endOptions{asked: true}) }
 
-// endIf is end, except that with onlyIdle it does nothing to a session with running jobs.
-func (ss *Session) endIf(keep, onlyIdle bool) (bool, error) {
+// endOptions say for which reason a session ends.
+type endOptions struct {
+	onlyIdle bool // it has had no job for its time: do nothing if jobs run
+	asked    bool // a client waits for the answer, and is told if data was lost. Else the layer is kept as it is, which remembers that
+}
+
+// endIf is end for a reason.
+func (ss *Session) endIf(keep bool, o endOptions) (bool, error) {
 	ss.endMu.Lock()
 	defer ss.endMu.Unlock()
-	first := ss.beginEnd(keep, onlyIdle)
+	first := ss.beginEnd(keep, o.onlyIdle)
 	switch {
-	case !first && onlyIdle:
+	case !first && o.onlyIdle:
 		return false, nil
 	case first && keep && ss.workspace == job.Overlay:
-		if err := ss.ensureKeepable(); err != nil {
+		if err := ss.ensureKeepable(); err != nil && (o.asked || !ss.lost()) {
 			ss.cancelEnd()
 			return false, err
 		}
@@ -112,7 +118,7 @@ func (ss *Session) cancelEnd() {
 // client asked to keep them and that failed: then keeping is tried once more, and if it fails again, the session
 // continues.
 func (ss *Session) EndWithClient() error {
-	_, err := ss.end(ss.keepFailed())
+	_, err := ss.endIf(ss.keepFailed(), endOptions{})
 	return err
 }
 

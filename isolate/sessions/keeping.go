@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"corral/isolate/host"
+	"corral/isolate/layer"
 	"corral/job"
 )
 
@@ -62,12 +63,46 @@ func (ss *Session) ensureKeepable() error {
 	}
 	// If the layer already has its name it keeps it: it has no other, and it is in use.
 	ss.m.Log.Warn("session not ended: its changes cannot be kept", "session", ss.id, "error", err)
+	if errors.Is(err, layer.ErrLost) {
+		return ss.refuseLost(err)
+	}
 	return &job.Refusal{
 		Step: "changes", Errno: int(host.ErrnoOf(err)),
 		Message: fmt.Sprintf("session %s stays open because its jobs' changes cannot be kept: %s", ss.id, strings.ReplaceAll(err.Error(), "\n", "; ")),
 		Hint: fmt.Sprintf("free space on the file system of %s and close the session again; or apply the changes first (corral changes apply), or discard them (corral session close --discard)",
 			ss.m.StateDir),
 	}
+}
+
+// refuseLost returns the refusal of what needs all that the session's jobs wrote.
+func (ss *Session) refuseLost(err error) error {
+	return &job.Refusal{
+		Step: "changes", Errno: int(host.ErrnoOf(err)),
+		Message: fmt.Sprintf("session %s has lost data that its jobs wrote: %s", ss.id, strings.ReplaceAll(err.Error(), "\n", "; ")),
+		Hint: fmt.Sprintf("the file system of %s was full, so changed files may be incomplete: look at them (corral changes diff), copy what is good by hand, and discard the rest (corral changes discard, corral session close --discard)",
+			ss.m.StateDir),
+	}
+}
+
+// lost reports whether data of the session's jobs is known to be lost.
+func (ss *Session) lost() bool {
+	ss.layerMu.Lock()
+	defer ss.layerMu.Unlock()
+	return ss.layer.Lost() != nil
+}
+
+// checkWritten refuses to apply changes of which a part was lost.
+func (ss *Session) checkWritten() error {
+	ss.layerMu.Lock()
+	defer ss.layerMu.Unlock()
+	if ss.closed || ss.layer == nil { // the request fails for that
+		return nil
+	}
+	if err := ss.layer.Sync(); err != nil {
+		ss.m.Log.Warn("changes not applied", "session", ss.id, "error", err)
+		return ss.refuseLost(err)
+	}
+	return nil
 }
 
 // nameLayer gives the session's layer and its description the names under which they are found after the session has

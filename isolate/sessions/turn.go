@@ -79,8 +79,14 @@ func (m *Manager) Enter(peer host.Peer, q *admit.Request) (ss *Session, leave fu
 		return nil, nil, err
 	}
 	done, err := ss.startTurn(q)
-	if err == nil && job.Tool(q.Tool) == job.ToolNone {
-		if err = ss.jail.Repo().CheckUnmoved(); err != nil {
+	if err == nil {
+		switch tool := job.Tool(q.Tool); {
+		case tool == job.ToolNone:
+			err = ss.jail.Repo().CheckUnmoved()
+		case tool == job.ToolChanges && q.Flags&wire.FlagReadOnly == 0:
+			err = ss.checkWritten()
+		}
+		if err != nil {
 			done()
 		}
 	}
