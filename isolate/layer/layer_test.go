@@ -264,7 +264,7 @@ func TestLost(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	if err := l.Keep("mine"); err != nil {
+	if err := errors.Join(l.Name("mine"), l.Close()); err != nil {
 		t.Fatal(err)
 	}
 	l, err = s.Reopen("mine", at, Client{})
@@ -277,7 +277,10 @@ func TestLost(t *testing.T) {
 	if err := l.Sync(); !errors.Is(err, ErrLost) {
 		t.Errorf("opened again: %v", err)
 	}
-	if err := l.Close(); err != nil {
-		t.Error(err)
+	if err := l.Keep("other"); !errors.Is(err, ErrLost) {
+		t.Errorf("kept: %v", err)
+	}
+	if _, err := s.OpenReadOnly("other", at); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("kept with data that was lost: %v", err)
 	}
 }
