@@ -29,7 +29,7 @@ starlark: {enabled: true, memory: 128MiB, max_wall: 30s}
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := config.Load(file, config.LoadOptions{})
+	c, err := config.LoadFront(config.Source{Path: file})
 	if err != nil {
 		t.Fatal(err)
 	}

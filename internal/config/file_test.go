@@ -86,3 +86,8 @@ func TestTrusted(t *testing.T) {
 		})
 	}
 }
+
+// Load reads the file at path with the entry files beside it, and no other. The error wraps os.ErrNotExist if it does not exist.
+func Load(path string, o LoadOptions) (Config, error) {
+	return LoadFront(Source{Path: path, Options: o})
+}

@@ -263,7 +263,7 @@ func origin(s string) bool {
 	return err == nil && u.Host != "" && u.Scheme+"://"+u.Host == s && hostName(u.Host)
 }
 
-// versionForm is the form of the version of a file, of which there is one.
+// versionForm is the form of the version of a file. The only version is 1.
 var versionForm = strict.Form{
 	What: "1", Tags: integerTags,
 	Parse: func(s, _ string) (any, error) {

@@ -188,8 +188,3 @@ func LoadFront(sources ...Source) (Config, error) {
 	defer func() { _ = f.Close() }()
 	return f.Load()
 }
-
-// Load reads the file at path with the entry files beside it, and no other. The error wraps os.ErrNotExist if it does not exist.
-func Load(path string, o LoadOptions) (Config, error) {
-	return LoadFront(Source{Path: path, Options: o})
-}

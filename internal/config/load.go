@@ -132,38 +132,30 @@ func (l *loader) add(one Files) {
 		l.checkSections(root)
 	}
 	if list := root.At("repos"); list.Present() || len(one.Repos) > 0 {
-		l.repos, l.Repos = entries(list), listed(l.Repos, list)
-		for _, file := range one.Repos {
-			var r Repo
-			l.repos = append(l.repos, l.entry(file, one.User, &r))
-			l.Repos = append(l.Repos, r)
-		}
+		l.repos, l.Repos = joined(l, list, l.Repos, one.Repos, one.User)
 		l.checkRepos()
 	}
 	if list := root.At("principals"); list.Present() || len(one.Principals) > 0 {
-		l.principals, l.Principals = entries(list), listed(l.Principals, list)
-		for _, file := range one.Principals {
-			var p Principal
-			l.principals = append(l.principals, l.entry(file, one.User, &p))
-			l.Principals = append(l.Principals, p)
-		}
+		l.principals, l.Principals = joined(l, list, l.Principals, one.Principals, one.User)
 		l.checkPrincipals()
 	}
 }
 
-// entry decodes a file that is an entry of a list.
-func (l *loader) entry(file File, user bool, into any) entry {
-	root := l.Parse(file.Name, file.Content, user)
-	l.Decode(root, "", into)
-	return entry{root, true}
-}
-
-func entries(list strict.Node) []entry {
-	var all []entry
+// joined decodes files that are entries of a list, and appends them to its elements, which are decoded. It returns the places
+// of all and all.
+func joined[T any](l *loader, list strict.Node, decoded []T, files []File, user bool) ([]entry, []T) {
+	var places []entry
 	for _, item := range list.Items() {
-		all = append(all, entry{item, false})
+		places = append(places, entry{item, false})
 	}
-	return all
+	all := listed(decoded, list)
+	for _, file := range files {
+		root := l.Parse(file.Name, file.Content, user)
+		var one T
+		l.Decode(root, "", &one)
+		places, all = append(places, entry{root, true}), append(all, one)
+	}
+	return places, all
 }
 
 // listed returns the elements of a list, none if a configuration file does not have it: then all are entry files'.
