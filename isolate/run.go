@@ -28,8 +28,8 @@ func (r *run) Serve(ctx context.Context, q *admit.Request, terminal func(*os.Fil
 	return result
 }
 
-// Log writes the end of a job to the diagnostic log. It is called after the client has the result, which so
-// does not wait for it.
+// Log writes the end of a job to the diagnostic log. It is called after the client has the result, so the
+// client does not wait for it.
 func (r *run) Log(result *wire.Result) {
 	r.s.config.Log.LogAttrs(r.s.ctx, slog.LevelInfo, "job ended", slog.String("job", r.id), slog.Uint64("uid", uint64(r.peer.UID)),
 		slog.String("repo", r.repo), slog.Uint64("outcome", uint64(result.Outcome)), slog.Uint64("status", uint64(result.WaitStatus)),

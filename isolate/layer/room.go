@@ -162,8 +162,8 @@ func (r *ledger) of(name string) (int64, error) {
 	return st.Size, nil
 }
 
-// take reserves space for a layer of bytes for a client, of which filled are on the disk already. The caller must give it
-// back.
+// take reserves space for a client's layer of a size in bytes; filled bytes of it are on the disk already. The caller must
+// give it back.
 func (r *ledger) take(c Client, bytes, filled int64) (*reservation, error) {
 	p := &reservation{user: c.UID, bytes: bytes, filled: filled}
 	r.mu.Lock()

@@ -13,7 +13,7 @@ import (
 	"corral/store/index"
 )
 
-// logLines returns n lines, of which every fiftieth contains why.
+// logLines returns n lines; every fiftieth contains why.
 func logLines(n int, why string) string {
 	var b strings.Builder
 	for i := range n {

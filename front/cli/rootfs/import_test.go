@@ -91,7 +91,7 @@ func rootArchive(t *testing.T, names ...string) string {
 	return path
 }
 
-// TestImport checks what becomes of an import and its session, when it succeeds and when it fails.
+// TestImport checks the result of an import and the end of its session, on success and on failure.
 func TestImport(t *testing.T) {
 	good := rootArchive(t, "etc/", "etc/passwd")
 	says := func(status job.Status, limit, stdout, stderr string) func(io.Reader, io.Writer, io.Writer) job.Result {
