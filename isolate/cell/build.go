@@ -26,7 +26,7 @@ import (
 // build makes everything that the jail consists of. The functions that undo it are pushed on u, also if build fails.
 func (j *Jail) build(u *host.Cleanup) error {
 	u.Push(j.repo.Close)
-	u.Push(j.closeIDMaps)
+	u.Push(j.users.close)
 	if err := j.inspect(); err != nil {
 		return err
 	}
@@ -54,11 +54,15 @@ func (j *Jail) build(u *host.Cleanup) error {
 	}
 	u.Push(func() { j.report("directory", host.RemoveAll(dir)) })
 	if j.session != nil {
-		if err := j.makeLayer(u, dir); err != nil {
+		j.view = view{
+			reporter: j.reporter, session: j.session, repo: j.repo, base: base, users: j.users,
+			userns: j.s.Userns, hidden: &j.s.hidden, instance: j.s.Instance,
+		}
+		if err := j.view.makeLayer(u, dir); err != nil {
 			return err
 		}
 	}
-	p, err := j.makeJailParts(u, dir)
+	p, err := makeJailParts(u, dir, j.s.roots, j.repo, func() (*os.File, error) { return j.s.Userns.JailMap(base) })
 	if err != nil {
 		return err
 	}
@@ -67,7 +71,7 @@ func (j *Jail) build(u *host.Cleanup) error {
 		j.late = append(j.late, inside.Bind{Source: b.Source, Target: b.Target})
 	}
 	maps := make(chan error)
-	go func() { maps <- j.firstIDMaps() }()
+	go func() { maps <- j.users.prepare(j.firstUsers()) }()
 	err = j.start(u, dir, p)
 	if err := cmp.Or(err, <-maps); err != nil {
 		return err
@@ -80,7 +84,8 @@ func (j *Jail) build(u *host.Cleanup) error {
 		}
 	}
 	if j.session != nil {
-		if err := j.assemble(u, dir); err != nil {
+		a := assembly{&j.view, j.init, u, dir, j.late}
+		if err := a.assemble(); err != nil {
 			return refuseSmall(fmt.Errorf("the session's layer: %w", err))
 		}
 	}
@@ -113,11 +118,13 @@ func (j *Jail) Scanned() bool {
 	return ss == nil || ss.Workspace == job.Direct && !ss.Import
 }
 
-// report logs what could not be removed. The next supervisor's recovery finds it by name.
-func (j *Jail) report(what string, err error) {
-	if err != nil {
-		j.s.Log.Error("left behind", "jail", j.name, "what", what, "error", err)
+// firstUsers returns how many id maps are needed next: for the first job's user and, if the jail has a scanner, for its
+// user.
+func (j *Jail) firstUsers() uint32 {
+	if j.Scanned() {
+		return 2
 	}
+	return 1
 }
 
 // start makes libcontainer build the jail and start its init.
@@ -127,7 +134,7 @@ func (j *Jail) start(u *host.Cleanup, dir string, p *jailParts) error {
 		return err
 	}
 	defer theirs.Close()
-	j.init = ours
+	j.init = newInitProcess(j.s.Context, ours, j.dropScanner)
 	u.Push(func() { ours.Close() })
 	state := filepath.Join(dir, "state")
 	if err := os.Mkdir(state, 0o711); err != nil {
@@ -160,7 +167,7 @@ func (j *Jail) start(u *host.Cleanup, dir string, p *jailParts) error {
 	go func() {
 		host.AwaitEnd(pid)
 		_, _ = process.Wait()
-		close(j.ended)
+		close(j.init.ended)
 	}()
 	u.Push(func() {
 		j.endInit()

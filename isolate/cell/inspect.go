@@ -33,7 +33,7 @@ type JailState struct {
 
 // Inspect returns a snapshot of the jails that are built.
 func (s *Jails) Inspect() inspection {
-	list := inspection{Slots: int(s.slots.Load())}
+	list := inspection{Slots: int(s.slots.waiting.Load())}
 	s.roots.mu.Lock()
 	if s.roots.spare != nil {
 		var st unix.Stat_t
@@ -59,22 +59,22 @@ func (j *Jail) state() JailState {
 	if state, err := j.container.State(); err == nil {
 		d.InitPID = state.InitProcessPid
 	}
-	j.mu.Lock()
-	d.FreeUsers, d.IDMaps = len(j.freeUsers), len(j.idmaps)
-	j.mu.Unlock()
+	j.users.mu.Lock()
+	d.FreeUsers, d.IDMaps = len(j.users.free), len(j.users.maps)
+	j.users.mu.Unlock()
 	j.pool.mu.Lock()
 	for _, sl := range j.pool.ready {
 		if pid, err := host.PidOf(sl.pidfd); err == nil {
 			d.Waiting = append(d.Waiting, pid)
 		}
 	}
-	d.Want, d.Used = j.pool.want, len(j.pool.used)
+	d.Want, d.Used = j.pool.demand.want, len(j.pool.used)
 	j.pool.mu.Unlock()
 	j.scannerMu.Lock()
 	scanner := j.scanner
 	j.scannerMu.Unlock()
 	if scanner != nil {
-		d.ScannerPID, _ = host.PidOf(scanner.slot.pidfd) // 0 if it has exited
+		d.ScannerPID, _ = host.PidOf(scanner.slot.(*Slot).pidfd) // 0 if it has exited
 		scanner.mu.Lock()
 		d.ScannerRequests = scanner.sent
 		scanner.mu.Unlock()

@@ -2,6 +2,7 @@ package cell
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -46,7 +47,7 @@ type Jails struct {
 	roots   *roots
 	filters map[string]filter // by profile
 	windows liveWindows
-	slots   atomic.Int64 // slots that wait or are being made to wait, in all jails
+	slots   *slotBudget
 	began   time.Time    // when New was called
 	live    atomic.Int64 // jobs between JobBegins and JobEnds
 	lastEnd atomic.Int64 // when the last job ended, in nanoseconds since began
@@ -74,7 +75,7 @@ func New(c Config) (*Jails, error) {
 	if c.Only == nil {
 		c.Only = host.OnlyInstance
 	}
-	s := &Jails{Config: c, all: map[jailKey]*Jail{}, began: time.Now()}
+	s := &Jails{Config: c, all: map[jailKey]*Jail{}, began: time.Now(), slots: newSlotBudget(c.MaxSlots)}
 	var err error
 	if s.filters, err = compileFilters(); err != nil {
 		closeFilters(s.filters)
@@ -82,6 +83,87 @@ func New(c Config) (*Jails, error) {
 	}
 	s.roots = newRoots(c.Tools, s.begin, s.work.Done, s.live.Load)
 	return s, nil
+}
+
+// Enter returns the jail for r and profile, building it if necessary. It takes over r. The caller must call leave.
+func (s *Jails) Enter(peer host.Peer, r *admit.Repo, profile string) (*Jail, error) {
+	key := keyOf(r, profile, "")
+	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
+		r.Close()
+		return nil, host.ErrEnding
+	}
+	j, ok := s.all[key]
+	if ok && j.use() {
+		s.mu.Unlock()
+		r.Close()
+	} else {
+		if err := s.roomForJail(peer); err != nil {
+			s.mu.Unlock()
+			r.Close()
+			return nil, err
+		}
+		j = s.newJail(key, r, nil)
+		j.builtFor = peer.Payer()
+		s.all[key] = j
+		s.work.Add(1)
+		s.mu.Unlock()
+		go j.lifecycle()
+	}
+	<-j.built
+	if j.failure != nil {
+		j.Leave()
+		return nil, j.failure
+	}
+	return j, nil
+}
+
+// roomForJail refuses another jail if there are too many, in all or of this user, and no unused one can be evicted.
+// The caller holds s.mu.
+func (s *Jails) roomForJail(peer host.Peer) error {
+	mine := 0
+	for _, j := range s.all {
+		if j.builtFor == peer.Payer() {
+			mine++
+		}
+	}
+	tooMany := len(s.all) >= s.MaxJails
+	tooManyMine := peer.UID != 0 && mine >= max(s.MaxJails/4, 1)
+	if !tooMany && !tooManyMine {
+		return nil
+	}
+	for _, j := range s.all {
+		if (j.builtFor == peer.Payer() || !tooManyMine) && j.dropUnused() {
+			return nil
+		}
+	}
+	return &job.Refusal{
+		Step: "jail", Message: fmt.Sprintf("too many jails are in use: %d in all, %d of them yours", len(s.all), mine),
+		Hint: "try again when a job has ended",
+	}
+}
+
+// StartFor starts to build a jail for a session, and takes over r unless it returns an error. It calls admit when there
+// is room for the jail, with the jails locked: if that returns an error, no jail is built.
+func (s *Jails) StartFor(t *Session, peer host.Peer, r *admit.Repo, profile string, admit func(*Jail) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return host.ErrEnding
+	}
+	if err := s.roomForJail(peer); err != nil {
+		return err
+	}
+	j := s.newJail(keyOf(r, profile, t.ID), r, t)
+	j.builtFor = peer.Payer()
+	if err := admit(j); err != nil {
+		return err
+	}
+	s.all[j.key] = j
+	s.work.Add(1)
+	go j.lifecycle()
+	return nil
 }
 
 // begin registers a piece of work that close waits for. It returns false if the jails are already ending.

@@ -9,13 +9,13 @@ import (
 
 // noteFull records in r whether the layer has run out of space or inodes.
 func (j *Jail) noteFull(r *wire.Result) {
-	u, err := j.layer.Usage()
+	u, err := j.view.layer.Usage()
 	r.LayerFull = r.LayerFull || err == nil && u.Full()
 	r.FilesFull = r.FilesFull || err == nil && u.FreeFiles == 0
 }
 
-// WatchLayer polls the layer of the jail's session, if it has one, while a job runs in it, so that a layer that was full only for a while is
-// reported too. It checks a last time in stop.
+// WatchLayer polls the layer of the jail's session, if it has one, while a job runs in it, so that a layer that was full
+// only for a while is reported too. It checks a last time in stop.
 func (j *Jail) WatchLayer(r *wire.Result) (stop func()) {
 	if j.session == nil {
 		return func() {}

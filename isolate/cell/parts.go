@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"corral/isolate/admit"
 	"corral/isolate/host"
 	"corral/rootfs"
 )
@@ -19,22 +20,23 @@ type jailParts struct {
 	mounted []string // mount points on the host, which the jail's process 1 mounts inside
 }
 
-// makeJailParts makes the parts in dir. u unmounts what is mounted there; the caller closes the user namespace.
-func (j *Jail) makeJailParts(u *host.Cleanup, dir string) (*jailParts, error) {
+// makeJailParts makes the parts of a jail for the repository r in dir. u unmounts what is mounted there; userns makes
+// the user namespace, which the caller closes.
+func makeJailParts(u *host.Cleanup, dir string, roots *roots, r *admit.Repo, userns func() (*os.File, error)) (*jailParts, error) {
 	root, devices := filepath.Join(dir, "root"), filepath.Join(dir, "dev")
 	p := jailParts{mounted: []string{root, devices}}
 	for _, path := range p.mounted {
 		u.Push(func() { _ = unix.Unmount(path, unix.MNT_DETACH) })
 	}
 	common := ""
-	if j.repo.Common != nil {
-		common = j.repo.Common.Path
+	if r.Common != nil {
+		common = r.Common.Path
 	}
 	var work sync.WaitGroup
 	var failed [3]error
-	work.Go(func() { p.tree, failed[0] = j.s.roots.make(root, j.repo.Path, common) })
+	work.Go(func() { p.tree, failed[0] = roots.make(root, r.Path, common) })
 	work.Go(func() { failed[1] = makeDevices(devices) })
-	work.Go(func() { p.users, failed[2] = j.s.Userns.JailMap(j.base) })
+	work.Go(func() { p.users, failed[2] = userns() })
 	work.Wait()
 	if err := cmp.Or(failed[:]...); err != nil {
 		if p.users != nil {
@@ -43,21 +45,6 @@ func (j *Jail) makeJailParts(u *host.Cleanup, dir string) (*jailParts, error) {
 		return nil, err
 	}
 	return &p, nil
-}
-
-// firstIDMaps makes the id maps that are needed next: for the first job's user and, if the jail has a scanner, for
-// its user.
-func (j *Jail) firstIDMaps() error {
-	users := uint32(1)
-	if j.Scanned() {
-		users++
-	}
-	for n := range users {
-		if _, err := j.idmap(n); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // makeDevices makes the jail's device nodes: only the host's root can make them, and in the jail they are mounted

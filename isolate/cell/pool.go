@@ -13,51 +13,34 @@ import (
 // takes a processor from the next job, and where a stub cannot join its cgroups by itself, every fork and exit on the
 // machine waits for that (see cgroup.Job.Attach). A job that finds no slot makes its own.
 //
-// The number of waiting slots follows demand. When a job finds none, the pool grows to the number of jobs that came
-// since it was last full; periodically it gives up half of the slots that were never needed (the working set of
-// Bonwick and Adams, Magazines and Vmem, USENIX 2001). When the supervisor has reached its maximum of slots, the pool
-// that has been unused for the longest time gives up one.
+// The number of waiting slots follows demand, and the slots of all pools are bounded by a budget.
 type pool struct {
 	jail *Jail
 	work sync.WaitGroup // tracks reconcile
 
 	mu          sync.Mutex
-	ready       []*Slot     // guarded by mu: waiting slots, the newest last
-	used        []usedSlot  // guarded by mu: to be torn down, the oldest first
-	want        int         // guarded by mu: target length of ready
-	taken       int         // guarded by mu: jobs that came since the target was last reached
-	low         int         // guarded by mu: minimum length of ready since the last trim
-	last        time.Time   // guarded by mu: when the last job came
-	reconciling bool        // guarded by mu: reconcile is running
-	stuck       bool        // guarded by mu: making a slot failed, and no job has ended since
-	closed      bool        // guarded by mu
-	rest        *time.Timer // guarded by mu: calls onIdle; nil if nothing is scheduled
-	since       time.Time   // guarded by mu: when the pending work was first scheduled
-	trimmer     *time.Timer // guarded by mu: calls trim; nil if there is nothing to give up
-}
-
-// A usedSlot was used by a job, or is surplus.
-type usedSlot struct {
-	*Slot
-	at time.Time
+	ready       []*Slot          // guarded by mu: waiting slots, the newest last
+	used        usedSlots[*Slot] // guarded by mu
+	demand      demand           // guarded by mu: how many slots are to wait
+	last        time.Time        // guarded by mu: when the last job came
+	reconciling bool             // guarded by mu: reconcile is running
+	stuck       bool             // guarded by mu: making a slot failed, and no job has ended since
+	closed      bool             // guarded by mu
+	rest        *time.Timer      // guarded by mu: calls onIdle; nil if nothing is scheduled
+	since       time.Time        // guarded by mu: when the pending work was first scheduled
+	trimmer     *time.Timer      // guarded by mu: calls trim; nil if there is nothing to give up
 }
 
 const (
-	// minSlots is the minimum number of waiting slots, within the configured maximum.
-	minSlots = 2
 	// restTime is how long no job must have run before slots are made and torn down, and restPatience how long jobs
 	// can delay that.
 	restTime     = 3 * time.Millisecond
 	restPatience = 50 * time.Millisecond
-	// maxUsed is the number of used slots, and usedPatience the age of the oldest, at which slots are torn down even
-	// while jobs run.
-	maxUsed      = 16
-	usedPatience = 250 * time.Millisecond
 	// trimInterval is how long a slot waits unneeded before it can be given up.
 	trimInterval = 20 * time.Second
 )
 
-func newPool(j *Jail) *pool { return &pool{jail: j, want: max(0, min(minSlots, j.s.Slots))} }
+func newPool(j *Jail) *pool { return &pool{jail: j, demand: newDemand(j.s.Slots)} }
 
 // begin makes the first slot concurrently with the rest of a new jail, and closes made when that is done. The second
 // slot is made when a job has ended, not while the first job runs.
@@ -65,7 +48,7 @@ func (p *pool) begin() (made <-chan struct{}) {
 	done := make(chan struct{})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.want == 0 || p.closed || p.reconciling {
+	if p.demand.want == 0 || p.closed || p.reconciling {
 		close(done)
 		return done
 	}
@@ -86,19 +69,18 @@ func (p *pool) take() *Slot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last = time.Now()
-	p.taken++
+	p.demand.taken++
 	for n := len(p.ready); n > 0; n = len(p.ready) {
 		sl := p.ready[n-1]
 		p.ready = p.ready[:n-1]
-		p.jail.s.slots.Add(-1)
-		p.low = min(p.low, n-1)
+		p.jail.s.slots.giveBack(1)
+		p.demand.left(n - 1)
 		if sl.usable() {
 			return sl
 		}
-		p.used = append(p.used, usedSlot{sl, p.last})
+		p.used.add(sl)
 	}
-	p.want = max(p.want, min(p.taken, p.jail.s.Slots)) // the configured maximum may be negative
-	p.low = 0
+	p.demand.missed()
 	return nil
 }
 
@@ -110,7 +92,7 @@ func (p *pool) release(sl *Slot) {
 		go sl.destroy() // the jail's teardown waits for it
 		return
 	}
-	p.used = append(p.used, usedSlot{sl, time.Now()})
+	p.used.add(sl)
 	p.stuck = false
 	p.schedule()
 }
@@ -122,7 +104,7 @@ func (p *pool) schedule() {
 	}
 	switch {
 	case p.closed, p.reconciling:
-	case p.short(0) || len(p.used) >= maxUsed:
+	case p.short(0) || p.used.many():
 		p.start()
 	case p.rest == nil:
 		p.rest = time.AfterFunc(restTime, p.onIdle)
@@ -132,7 +114,7 @@ func (p *pool) schedule() {
 // short reports whether at most n slots wait and more are wanted. With n = 0, the next job would find none. The
 // caller holds p.mu.
 func (p *pool) short(n int) bool {
-	return len(p.ready) <= n && len(p.ready) < p.want && !p.idle()
+	return len(p.ready) <= n && len(p.ready) < p.demand.want && !p.idle()
 }
 
 // idle reports whether no slots may be made now. The caller holds p.mu.
@@ -179,24 +161,26 @@ func (p *pool) reconcile() {
 func (p *pool) next() (used *Slot, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	hungry, busy := p.short(p.want/8), p.busy()
-	switch n := len(p.used); {
-	case n >= maxUsed, n > 0 && !hungry && !busy, n > 0 && time.Since(p.used[0].at) > usedPatience:
-		used, p.used = p.used[0].Slot, p.used[1:]
+	hungry, busy := p.short(p.demand.want/8), p.busy()
+	if used := p.used.next(!hungry && !busy); used != nil {
 		return used, false
-	case p.idle():
+	}
+	if p.idle() {
 		return nil, false
 	}
-	return nil, hungry || len(p.ready) < p.want && !busy
+	return nil, hungry || len(p.ready) < p.demand.want && !busy
 }
 
 // pause ends reconcile. The remaining work is scheduled for when the jobs rest.
 func (p *pool) pause() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	full := len(p.ready) >= p.want
+	full := len(p.ready) >= p.demand.want
 	if full {
-		p.full()
+		p.demand.taken = 0
+		if p.trimmer == nil {
+			p.trimLater()
+		}
 	}
 	p.reconciling = false
 	if full || p.stuck {
@@ -207,19 +191,11 @@ func (p *pool) pause() {
 	}
 }
 
-// full records that the target was reached. The caller holds p.mu.
-func (p *pool) full() {
-	p.taken = 0
-	if p.trimmer == nil {
-		p.trimLater()
-	}
-}
-
 // trimLater schedules a trim if the pool has more than the minimum. The caller holds p.mu.
 func (p *pool) trimLater() {
 	p.trimmer = nil
-	if p.want > minSlots {
-		p.low = len(p.ready)
+	if p.demand.want > minSlots {
+		p.demand.low = len(p.ready)
 		p.trimmer = time.AfterFunc(p.jail.s.Trim, p.trim)
 	}
 }
@@ -231,8 +207,8 @@ func (p *pool) trim() {
 	if p.closed {
 		return
 	}
-	p.want = max(minSlots, p.want-(p.low+1)/2)
-	p.giveBack(len(p.ready) - p.want)
+	p.demand.trim()
+	p.giveBack(len(p.ready) - p.demand.want)
 	p.trimLater()
 }
 
@@ -242,25 +218,25 @@ func (p *pool) giveBack(n int) {
 		return
 	}
 	for _, sl := range p.ready[:n] {
-		p.used = append(p.used, usedSlot{sl, time.Now()})
+		p.used.add(sl)
 	}
 	p.ready = slices.Clone(p.ready[n:])
-	p.jail.s.slots.Add(-int64(n))
+	p.jail.s.slots.giveBack(n)
 	p.schedule()
 }
 
 // make makes a waiting slot, and reports whether it did.
 func (p *pool) make() bool {
 	j := p.jail
-	if !j.s.reserveSlot(p) {
+	if !j.s.slots.reserve(p) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.want = len(p.ready) // until a job finds none
+		p.demand.want = len(p.ready) // until a job finds none
 		return false
 	}
 	sl, err := j.plainSlot()
 	if err != nil {
-		j.s.slots.Add(-1)
+		j.s.slots.giveBack(1)
 		p.mu.Lock()
 		p.stuck = true
 		p.mu.Unlock()
@@ -275,49 +251,21 @@ func (p *pool) make() bool {
 	return true
 }
 
-// reserveSlot counts one more waiting slot, and reports whether p may have it. At the maximum, the pool that has been
-// unused for the longest time gives up a slot.
-func (s *Jails) reserveSlot(p *pool) bool {
-	for s.slots.Add(1) > int64(s.MaxSlots) {
-		s.slots.Add(-1)
-		if other := s.longestUnused(p); other == nil || !other.give() {
-			return false
-		}
-	}
-	return true
-}
-
-// longestUnused returns the pool with waiting slots to which no job came for the longest time, if that is longer than
-// for p.
-func (s *Jails) longestUnused(p *pool) (longest *pool) {
-	p.mu.Lock()
-	when := p.last
-	p.mu.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, j := range s.all {
-		if last, some := j.pool.lastJob(); some && last.Before(when) {
-			longest, when = j.pool, last
-		}
-	}
-	return longest
-}
-
-// lastJob returns when the last job came, and whether there are waiting slots.
+// lastJob implements slotGiver.
 func (p *pool) lastJob() (time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.last, len(p.ready) > 0
 }
 
-// give gives up one waiting slot, and reports whether there was one.
+// give implements slotGiver.
 func (p *pool) give() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || len(p.ready) == 0 {
 		return false
 	}
-	p.want = len(p.ready) - 1
+	p.demand.want = len(p.ready) - 1
 	p.giveBack(1)
 	return true
 }
@@ -333,12 +281,13 @@ func (p *pool) close() {
 	}
 	p.mu.Unlock()
 	p.work.Wait()
+	p.jail.s.slots.leave(p)
 	p.mu.Lock()
 	left := p.ready
 	for _, s := range p.used {
-		left = append(left, s.Slot)
+		left = append(left, s.slot)
 	}
-	p.jail.s.slots.Add(-int64(len(p.ready)))
+	p.jail.s.slots.giveBack(len(p.ready))
 	p.ready, p.used = nil, nil
 	p.mu.Unlock()
 	for _, sl := range left {

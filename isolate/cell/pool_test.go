@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 	"corral/internal/test/isolatetest"
 	"corral/isolate/host"
+	"corral/seccomp"
 )
 
 // TestPoolFollowsDemand: as many slots wait as jobs came at once, up to the maximum; slots that are not needed are
@@ -25,7 +27,7 @@ func TestPoolFollowsDemand(t *testing.T) {
 	holds(t, p, 5)
 	j.burst(t, 9)
 	holds(t, p, 6)
-	if n := s.slots.Load(); n != 6 {
+	if n := s.slots.waiting.Load(); n != 6 {
 		t.Errorf("the supervisor counts %d slots", n)
 	}
 	p.trim() // all were needed
@@ -36,12 +38,12 @@ func TestPoolFollowsDemand(t *testing.T) {
 		p.trim()
 		holds(t, p, want)
 	}
-	if n := s.slots.Load(); n != minSlots {
+	if n := s.slots.waiting.Load(); n != minSlots {
 		t.Errorf("the supervisor counts %d slots", n)
 	}
 	j.Drop()
 	isolatetest.Eventually(t, func() string {
-		if n := s.slots.Load(); n != 0 {
+		if n := s.slots.waiting.Load(); n != 0 {
 			return fmt.Sprintf("%d slots without a jail", n)
 		}
 		return ""
@@ -80,19 +82,43 @@ func TestPoolEviction(t *testing.T) {
 
 // TestReserveSlot: the maximum of waiting slots holds however many pools fill concurrently.
 func TestReserveSlot(t *testing.T) {
-	s := &Jails{Config: Config{MaxSlots: 5}}
+	b := newSlotBudget(5)
 	var reserved atomic.Int64
 	var work sync.WaitGroup
 	for range 50 {
 		work.Go(func() {
-			if s.reserveSlot(&pool{}) {
+			if b.reserve(&pool{}) {
 				reserved.Add(1)
 			}
 		})
 	}
 	work.Wait()
-	if n := reserved.Load(); n != 5 || s.slots.Load() != 5 {
-		t.Errorf("%d of 5 were reserved, %d are counted", n, s.slots.Load())
+	if n := reserved.Load(); n != 5 || b.waiting.Load() != 5 {
+		t.Errorf("%d of 5 were reserved, %d are counted", n, b.waiting.Load())
+	}
+}
+
+// TestBudgetForgetsPools: the budget refers to the pools of jails that exist, and not to that of a jail that was refused.
+func TestBudgetForgetsPools(t *testing.T) {
+	s := newTestJails(t, nil)
+	j := s.enterNew(t)
+	refused := errors.New("refused")
+	err := s.StartFor(&Session{ID: "s"}, host.Peer{}, j.repo, seccomp.Profiles()[0], func(*Jail) error { return refused })
+	if !errors.Is(err, refused) {
+		t.Errorf("%v", err)
+	}
+	pools := func() int {
+		s.slots.mu.Lock()
+		defer s.slots.mu.Unlock()
+		return len(s.slots.pools)
+	}
+	if n := pools(); n != 1 {
+		t.Errorf("%d pools for one jail", n)
+	}
+	j.Drop()
+	j.AwaitGone()
+	if n := pools(); n != 0 {
+		t.Errorf("%d pools without a jail", n)
 	}
 }
 
@@ -152,7 +178,7 @@ func TestUsedSlotsTornDownAfterRetire(t *testing.T) {
 func (p *pool) waiting() (ready, want, used int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.ready), p.want, len(p.used)
+	return len(p.ready), p.demand.want, len(p.used)
 }
 
 // holds waits until n slots are wanted and wait in the pool and no used slots are left.

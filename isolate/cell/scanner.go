@@ -2,24 +2,14 @@ package cell
 
 import (
 	"errors"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"corral/cgroup"
-	"corral/isolate/host"
-	"corral/isolate/inside"
 	"corral/isolate/scan"
 	"corral/isolate/wire"
-	"corral/job"
-	"corral/seccomp"
 )
-
-// ScannerMemory is a scanner's memory limit in bytes.
-const ScannerMemory = 1 << 30
 
 // scannerPatience is the timeout of a request to a scanner. The scanner bounds its own walks far below it.
 const scannerPatience = 10 * time.Second
@@ -29,7 +19,7 @@ const scannerPatience = 10 * time.Second
 // and filter, the repository read-only) and lives as long as the jail. Requests to a nil scanner fail with
 // errNoScanner.
 type scanner struct {
-	slot   *Slot
+	slot   scannerSlot
 	socket *wire.Conn
 
 	state scanState
@@ -38,83 +28,6 @@ type scanner struct {
 	dead bool          // guarded by mu
 	kept [2]cachedKept // guarded by mu: the last answers to OpKeepHooks and OpKeepAll
 	sent uint64        // guarded by mu: number of requests
-}
-
-// startScanner starts a scanner for the jail, which records the current state of the repository as its baseline.
-func (j *Jail) startScanner() (*scanner, error) {
-	limits := cgroup.Limits{MemoryBytes: ScannerMemory, PIDs: 64}
-	sl, err := j.newSlot(limits, seccomp.Scanner, true)
-	if err != nil {
-		return nil, err
-	}
-	var u host.Cleanup
-	defer u.Run()
-	u.Push(sl.destroy)
-	ours, theirs, err := wire.Pair()
-	if err != nil {
-		return nil, err
-	}
-	defer theirs.Close()
-	u.Push(func() { ours.Close() })
-	args := []string{"scan"}
-	if j.repo.Common != nil {
-		args = append(args, j.repo.Common.Path)
-	}
-	payload, err := wire.NewPayload(args, []string{"GOMAXPROCS=1", "GOMEMLIMIT=768MiB"})
-	if err != nil {
-		return nil, err
-	}
-	defer payload.Close()
-	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer null.Close()
-	mount, err := sl.mount(true)
-	if err != nil {
-		return nil, err
-	}
-	defer mount.Close()
-	plan := inside.Plan{
-		ReadOnly: true, Stdin: true, ExecFD: true, SayStarted: true, TmpBytes: sl.tmp[0], TmpInodes: sl.tmp[1],
-		Rlimits: host.Rlimits(job.Defaults(), 0), Repo: j.repo.Path,
-	}
-	files, err := sl.addCommon(&plan, true)
-	if err != nil {
-		return nil, err
-	}
-	defer wire.CloseAll(files)
-	files = append([]*os.File{mount, payload, null, null, theirs, j.s.Programs.Init}, files...)
-	if err := sl.stub.Send(plan.Append(), files...); err != nil {
-		return nil, err
-	}
-	theirs.Close() // so that the socket closes when the scanner exits
-	if err := sl.started(); err != nil {
-		return nil, err
-	}
-	s := &scanner{slot: sl, socket: ours}
-	u.Push(func() { s.state.close() })
-	if _, err := s.ask(scan.OpBaseline, time.Time{}); err != nil {
-		return nil, err
-	}
-	u.Cancel()
-	return s, nil
-}
-
-// started waits for the report that the program was executed.
-func (sl *Slot) started() error {
-	defer sl.within(host.SlotPatience)()
-	r, files, err := sl.Report()
-	wire.CloseAll(files)
-	switch {
-	case err != nil:
-		return err
-	case r.Kind == inside.Failed:
-		return StepFailed(r)
-	case r.Kind != inside.Started:
-		return inside.ErrReport
-	}
-	return nil
 }
 
 var errNoScanner = errors.New("no scanner is running")
@@ -201,30 +114,12 @@ func (s *scanner) close() {
 	s.slot.destroy()
 }
 
-// watcher returns the jail's scanner. In a session a dead scanner is replaced, and one is started if there is none
-// because the jobs do not write to the repository: corral's own tools do.
-func (j *Jail) watcher() *scanner {
-	j.scannerMu.Lock()
-	defer j.scannerMu.Unlock()
-	if j.session == nil || j.session.Import || j.scanner.usable() {
-		return j.scanner
+// stateOrNil returns the scanner's state, which stands for the scanner, or nil if there is none.
+func (s *scanner) stateOrNil() *scanState {
+	if s == nil {
+		return nil
 	}
-	s, err := j.startScanner()
-	if err != nil {
-		j.s.Log.Warn("no scanner", "jail", j.name, "error", err)
-		return j.scanner
-	}
-	j.scanner.close()
-	j.scanner = s
-	return s
-}
-
-// dropScanner retires the jail after its scanner failed, so that the next job gets a jail with a new one. A session's
-// jail stays, see watcher.
-func (j *Jail) dropScanner() {
-	if j.session == nil {
-		j.retire()
-	}
+	return &s.state
 }
 
 func (s *scanner) usable() bool {
@@ -236,30 +131,24 @@ func (s *scanner) usable() bool {
 	return !s.dead
 }
 
-// Sensitive adds the sensitive paths that changed since a job began to its result r, unless nothing happened. No
-// process of the job is left. If several jobs live in one jail at a time, each result has what any of them changed.
-func (j *Jail) Sensitive(since *Window, r *wire.Result) {
-	if since.nothingHappened() {
-		return
-	}
-	watcher := j.watcher()
-	a, err := watcher.changed(since)
-	if err != nil && !errors.Is(err, io.EOF) {
-		j.s.Log.Warn("sensitive paths not checked", "jail", j.name, "error", err)
-	}
-	if err != nil {
-		j.dropScanner()
-	}
-	if others := since.otherAnswers(); others != (scan.Answer{}) {
-		a = mergeAnswers(&a, &others)
-	}
-	// A scanner that was started during the job has its changes in its baseline.
-	r.Sensitive, r.More, r.Incomplete = sorted(a.Paths), a.More, a.Incomplete || err != nil || watcher != since.scanner
-}
+// A scannerSlot is the slot in which a scanner runs.
+type scannerSlot interface{ destroy() }
 
 // sorted sorts paths that each end with NUL.
 func sorted(paths string) string {
 	return strings.Join(slices.Sorted(strings.SplitAfterSeq(paths, "\x00")), "")
+}
+
+// cachedAnswer returns the last answer to op if it is still valid.
+func (s *scanner) cachedAnswer(op scan.Op) (scan.KeptAnswer, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.kept[op-scan.OpKeepHooks]
+	if !k.given || s.dead {
+		return scan.KeptAnswer{}, false
+	}
+	nothing, _ := s.state.unchangedSince(k.pass)
+	return k.answer, nothing
 }
 
 // askKept requests the paths to protect, unless the last answer still holds.

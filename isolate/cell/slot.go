@@ -13,6 +13,7 @@ import (
 	"corral/isolate/meter"
 	"corral/isolate/wire"
 	"corral/job"
+	"corral/seccomp"
 )
 
 // A Slot is a prepared environment for one job: a stub that waits in fresh namespaces and in a cgroup of its own,
@@ -25,7 +26,7 @@ type Slot struct {
 	tmp          [2]int64 // limits in bytes and inodes of each private directory
 	idmap        *os.File // user namespace that maps the repository's owner to the user; owned by the jail
 	group        *cgroup.Job
-	stub         *wire.Conn
+	stub                                // its process 1
 	pidfd        *os.File               // readable when every process of the job has exited
 	oom          atomic.Pointer[func()] // called when the kernel kills a process for lack of memory; nil before the slot has a job
 	oomBeforeJob atomic.Bool            // the kernel killed a process for lack of memory before the slot had a job
@@ -61,15 +62,15 @@ func (j *Jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*Slot,
 	u.Push(j.work.Done)
 	var err error
 	left := false // a process may be left: then its user id is not reused
-	if sl.user, err = j.takeUser(profile); err != nil {
+	if sl.user, err = j.users.take(profile == seccomp.Scanner); err != nil {
 		return nil, err
 	}
 	u.Push(func() {
 		if !left {
-			j.returnUser(sl.user)
+			j.users.giveBack(sl.user)
 		}
 	})
-	if sl.idmap, err = j.idmap(sl.user); err != nil {
+	if sl.idmap, err = j.users.idmap(sl.user); err != nil {
 		return nil, err
 	}
 	if sl.group, err = j.groups.Begin(j.s.Instance.Unique("job-"), limits); err != nil {
@@ -80,14 +81,14 @@ func (j *Jail) newSlot(limits cgroup.Limits, profile string, plain bool) (*Slot,
 		left = err != nil
 		j.report("cgroup", err)
 	})
-	p := j.preparation(sl)
-	err = j.startStub(sl, &p, profile)
+	p := sl.preparation()
+	err = sl.startStub(&p, profile)
 	if sl.pidfd == nil {
 		return nil, err
 	}
 	u.Cancel() // from here on there is a process, and destroy undoes everything
 	if err == nil {
-		err = j.confine(sl, &p, profile)
+		err = sl.confine(&p, profile)
 	}
 	if err != nil {
 		sl.destroy()
@@ -120,7 +121,7 @@ func (sl *Slot) AwaitGone() error { return sl.wait(sl.jail.s.Ending) }
 // destroy ends what is left of the slot and releases its resources. If that takes longer than stubPatience, it
 // continues in the background, so that only the jail's teardown waits for it.
 func (sl *Slot) destroy() {
-	sl.stub.Close()
+	sl.stub.conn.Close()
 	if err := sl.wait(stubPatience); err == nil {
 		sl.giveBack()
 		return
@@ -163,12 +164,12 @@ func (sl *Slot) giveBack() {
 		return
 	}
 	sl.jail.removedGroup()
-	sl.jail.returnUser(sl.user)
+	sl.jail.users.giveBack(sl.user)
 }
 
 // TakeSlot returns a prepared slot: a waiting one, or a new one.
 func (j *Jail) TakeSlot(plain bool) (*Slot, error) {
-	if plain && len(j.roots) > 0 {
+	if plain && len(j.view.roots) > 0 {
 		return j.newSlot(groupLimits(j.s.Defaults), j.key.profile, true)
 	}
 	if sl := j.pool.take(); sl != nil {
@@ -180,13 +181,6 @@ func (j *Jail) TakeSlot(plain bool) (*Slot, error) {
 // plainSlot makes a slot with the jail's default limits and profile, as most jobs need.
 func (j *Jail) plainSlot() (*Slot, error) {
 	return j.newSlot(groupLimits(j.s.Defaults), j.key.profile, false)
-}
-
-// alive reports whether the jail is not being dropped.
-func (j *Jail) alive() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return !j.dropped
 }
 
 func groupLimits(l job.Limits) cgroup.Limits {
@@ -224,7 +218,7 @@ func (sl *Slot) Kill() {
 	if err := sl.group.Kill(); err != nil {
 		sl.jail.report("processes", err)
 	}
-	sl.stub.Close()
+	sl.stub.conn.Close()
 }
 
 // Account adds the job's resource usage, and which limits it reached, to r.
@@ -240,5 +234,5 @@ func (sl *Slot) Account(r *wire.Result) {
 
 // Signal makes the stub send a signal to the job. The job may have ended.
 func (sl *Slot) Signal(s wire.Signal) {
-	_ = sl.stub.Send(inside.Order{Signal: int(s.Number), Everyone: s.Everyone}.Append())
+	_ = sl.stub.conn.Send(inside.Order{Signal: int(s.Number), Everyone: s.Everyone}.Append())
 }

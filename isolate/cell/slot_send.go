@@ -32,23 +32,16 @@ func (j *Jail) pathsToProtect(p job.Protection) (*inside.Kept, error) {
 	switch {
 	case errors.Is(err, scan.ErrTooMany):
 		return nil, &job.Refusal{
-			Step:    "protect",
-			Message: fmt.Sprintf("%q has more sensitive paths than can be protected (%d), or too many directories to search", j.repo.Path, scan.MaxKept),
-			Hint:    "keep nested repositories elsewhere, or run the job with workspace readonly or overlay",
+			Step: "protect",
+			Message: fmt.Sprintf("%q has more sensitive paths than can be protected (%d), or too many directories to search",
+				j.repo.Path, scan.MaxKept),
+			Hint: "keep nested repositories elsewhere, or run the job with workspace readonly or overlay",
 		}
 	case err != nil:
 		j.dropScanner()
 		return nil, &job.Refusal{Step: "protect", Message: fmt.Sprintf("sensitive paths of %q cannot be protected: %v", j.repo.Path, err)}
 	}
 	return &inside.Kept{Count: a.Count, List: a.List}, nil
-}
-
-// send sends the stub its plan and, if there is one, the list of paths to protect.
-func (sl *Slot) send(plan *inside.Plan, kept *inside.Kept, files []*os.File) error {
-	if err := sl.stub.Send(plan.Append(), files...); err != nil || kept == nil {
-		return err
-	}
-	return sl.stub.Send(kept.Append())
 }
 
 // A Job is a job to be started in a slot.
@@ -132,7 +125,7 @@ func (sl *Slot) tool(q *admit.Request, plan *inside.Plan) (extra, error) {
 	}
 	e := extra{files: []*os.File{sl.jail.s.Programs.Layer}}
 	if q.Tool == string(job.ToolChanges) {
-		upper, err := sl.jail.fromLayer("repo/upper", true)
+		upper, err := sl.jail.view.fromLayer("repo/upper", true)
 		if err != nil {
 			return extra{}, err
 		}
@@ -149,18 +142,11 @@ func (sl *Slot) workspace(q *admit.Request) (*os.File, error) {
 	case q.Flags&wire.FlagNoRepo != 0:
 		return nil, nil
 	case j.session != nil && j.session.Import:
-		return j.fromLayer("root", readOnly)
-	case j.merged != "" && q.Tool == string(job.ToolNone):
-		return cloneMount(j.merged, nil, readOnly)
+		return j.view.fromLayer("root", readOnly)
+	case j.view.merged != "" && q.Tool == string(job.ToolNone):
+		return cloneMount(j.view.merged, nil, readOnly)
 	}
 	return sl.mount(readOnly)
-}
-
-func StepFailed(r inside.Report) error {
-	return &job.Refusal{
-		Step: r.Step, Errno: int(r.Errno),
-		Message: fmt.Sprintf("%s: %v", r.Step, unix.Errno(r.Errno)),
-	}
 }
 
 // addCommon adds the common directory, if there is one, to the plan, and returns its mount. It is read-only if the

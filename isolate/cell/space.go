@@ -29,8 +29,8 @@ func (sl *Slot) WatchDisk(user uint32, limits job.Limits, end func(wire.Outcome)
 func (j *Jail) free(user uint32) (bytes, inodes int64, err error) {
 	var st unix.Statfs_t
 	switch {
-	case j.session != nil && j.merged != "":
-		err = unix.Statfs(j.layer.Path(), &st)
+	case j.session != nil && j.view.merged != "":
+		err = unix.Statfs(j.view.layer.Path(), &st)
 	case localFileSystems[j.repo.FSType]:
 		err = unix.Fstatfs(int(j.repo.Dir.Fd()), &st)
 	default: // the file system may not answer

@@ -7,25 +7,26 @@ import (
 
 // TestIDMapsBounded: a jail keeps only a few id maps of returned users.
 func TestIDMapsBounded(t *testing.T) {
-	j := &Jail{idmaps: map[uint32]*os.File{}}
+	u := newJobUsers(false, nil)
+	u.free = nil
 	for n := range uint32(3 * maxIDMaps) {
 		f, err := os.Open(os.DevNull)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		j.idmaps[n] = f
+		u.maps[n] = f
 	}
-	all := len(j.idmaps)
+	all := len(u.maps)
 	for n := range uint32(all) {
-		m := j.idmaps[n]
-		j.returnUser(n)
-		if _, err := m.Stat(); (err != nil) != (j.idmaps[n] == nil) {
+		m := u.maps[n]
+		u.giveBack(n)
+		if _, err := m.Stat(); (err != nil) != (u.maps[n] == nil) {
 			t.Errorf("map %d: %v", n, err)
 		}
 	}
-	if len(j.idmaps) != maxIDMaps || len(j.freeUsers) != all {
-		t.Errorf("%d maps, %d free users", len(j.idmaps), len(j.freeUsers))
+	if len(u.maps) != maxIDMaps || len(u.free) != all {
+		t.Errorf("%d maps, %d free users", len(u.maps), len(u.free))
 	}
-	j.closeIDMaps()
+	u.close()
 }

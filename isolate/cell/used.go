@@ -1,0 +1,35 @@
+package cell
+
+import "time"
+
+const (
+	// maxUsed is the number of used slots, and usedPatience the age of the oldest, at which slots are torn down even
+	// while jobs run.
+	maxUsed      = 16
+	usedPatience = 250 * time.Millisecond
+)
+
+// usedSlots are slots to be torn down, the oldest first. S is *Slot.
+type usedSlots[S any] []usedSlot[S]
+
+// A usedSlot was used by a job, or is surplus.
+type usedSlot[S any] struct {
+	slot S
+	at   time.Time
+}
+
+// add adds a slot that is used from now on.
+func (u *usedSlots[S]) add(slot S) { *u = append(*u, usedSlot[S]{slot, time.Now()}) }
+
+// many reports whether slots have to be torn down at once.
+func (u usedSlots[S]) many() bool { return len(u) >= maxUsed }
+
+// next removes and returns the slot to tear down now, or the zero S. If rest is set, no job waits for that.
+func (u *usedSlots[S]) next(rest bool) (slot S) {
+	list := *u
+	if len(list) == 0 || !rest && !list.many() && time.Since(list[0].at) <= usedPatience {
+		return slot
+	}
+	*u = list[1:]
+	return list[0].slot
+}

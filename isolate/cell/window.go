@@ -1,0 +1,133 @@
+package cell
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"corral/isolate/host"
+	"corral/isolate/scan"
+)
+
+// A Window is the time from a job's start to the check of sensitive paths after its end.
+type Window struct {
+	all   *liveWindows
+	jail  *jailKey   // of the job's jail, and by its address the jail
+	at    time.Time  // start by the clock of file times, less one step
+	chain time.Time  // start of the earliest job from which descriptors can have reached this one; zero if unknown
+	state *scanState // of the jail's scanner at the start; may be nil
+	pass  uint64     // its number of passes at the start
+
+	// Guarded by liveWindows.mu: what the scanner reported to other jobs of the jail during this window.
+	found scan.Answer
+}
+
+// liveWindows holds the windows of all live jobs.
+type liveWindows struct {
+	mu   sync.Mutex
+	live map[*Window]struct{} // guarded by mu
+}
+
+// open records that a job is about to start in the jail with a key, whose address stands for the jail. state is that of
+// the jail's scanner, or nil. If only is false, another supervisor runs on this machine.
+func (all *liveWindows) open(jail *jailKey, state *scanState, only bool) *Window {
+	m := &Window{all: all, jail: jail, state: state, at: host.FileTime().Add(-host.ClockStep), chain: time.Now()}
+	if !only {
+		m.chain = time.Time{}
+	}
+	if state != nil {
+		m.pass = state.pass()
+	}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for other := range all.live {
+		if other.chain.Before(m.chain) && other.jail.overlaps(jail) {
+			m.chain = other.chain
+		}
+	}
+	if all.live == nil {
+		all.live = map[*Window]struct{}{}
+	}
+	all.live[m] = struct{}{}
+	return m
+}
+
+// chainStart returns the earliest start of the jobs that live in the jail. The scanner reports each change once, so a
+// request must cover what any of them changed.
+func (m *Window) chainStart() time.Time {
+	all := m.all
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	first := m.at
+	for other := range all.live {
+		if other.jail == m.jail && other.at.Before(first) {
+			first = other.at
+		}
+	}
+	return first
+}
+
+// shareAnswer adds an answer to the windows of the other jobs that live in the jail, because the scanner will not
+// report the same change again.
+func (m *Window) shareAnswer(a *scan.Answer) {
+	if a.Paths == "" && a.More == 0 && !a.Incomplete {
+		return
+	}
+	all := m.all
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for other := range all.live {
+		if other != m && other.jail == m.jail {
+			other.found = mergeAnswers(&other.found, a)
+		}
+	}
+}
+
+// otherAnswers returns what shareAnswer added to this window.
+func (m *Window) otherAnswers() scan.Answer {
+	all := m.all
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return m.found
+}
+
+// mergeAnswers merges two answers to OpChanged. If the paths do not fit, the two take turns until the room is used
+// up.
+func mergeAnswers(a, b *scan.Answer) scan.Answer {
+	sum := scan.Answer{More: a.More + b.More, Incomplete: a.Incomplete || b.Incomplete}
+	var paths strings.Builder
+	seen := map[string]bool{}
+	for _, path := range scan.InTurn(strings.SplitAfter(a.Paths, "\x00"), strings.SplitAfter(b.Paths, "\x00")) {
+		switch {
+		case path == "" || seen[path]:
+		case paths.Len()+len(path) > scan.MaxPaths:
+			sum.More++
+		default:
+			seen[path] = true
+			paths.WriteString(path)
+		}
+	}
+	sum.Paths = paths.String()
+	return sum
+}
+
+// End removes the window.
+func (m *Window) End() {
+	all := m.all
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	delete(all.live, m)
+}
+
+// nothingHappened reports whether a scan would find no change since the window opened. No process of the job is left.
+//
+// inotify reports open(2) but not stores through mmap(2). A process that opened a file before the last pass can have
+// passed the descriptor, through a socket in the repository, to a job that lived at the same time, and that job to
+// the next. If this job can be part of such a chain, a scan is made.
+func (m *Window) nothingHappened() bool {
+	if m.state == nil {
+		return false
+	}
+	nothing, held := m.state.unchangedSince(m.pass)
+	return nothing && m.chain.After(held)
+}
