@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"corral/isolate/client"
 	"corral/job"
@@ -45,4 +46,23 @@ func runTo(ctx context.Context, c *client.Client, spec job.Spec, f func(*os.File
 		file.Close()
 	}
 	return r, err
+}
+
+// full lists what corral sets up for every job.
+const full = "all namespaces the job's own and fresh, cgroup, user namespace, seccomp, Landlock; audit"
+
+// apiRow measures a job through the API, over one connection.
+func apiRow(o *options) (*Row, func(), error) {
+	c, err := client.Dial(o.socket)
+	if err != nil {
+		return nil, nil, err
+	}
+	spec := job.Spec{Repo: o.repo, Args: []string{program}}
+	return &Row{Name: "corral, API", Sets: full, Run: func() error { return runJob(c, spec) }}, func() { c.Close() }, nil
+}
+
+// commandRow measures a job of the command, with a running supervisor.
+func commandRow(o *options) *Row {
+	return &Row{Name: "corral run", Sets: "the same, as a command", Run: command(filepath.Join(o.bin, "corral"),
+		"run", "--supervisor", o.socket, "--repo", o.repo, "--", program)}
 }

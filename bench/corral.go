@@ -1,10 +1,6 @@
 package main
 
-import (
-	"encoding/json"
-	"fmt"
-	"path/filepath"
-)
+import "path/filepath"
 
 // corralMakers returns the rows of corral, one for each of its interfaces.
 func corralMakers() []peerMaker {
@@ -19,40 +15,6 @@ func corralMakers() []peerMaker {
 		{"corral, command/exec", execRows},
 		{"corral, sandbox_exec", sandboxRows},
 	}
-}
-
-// closers collects functions that close calls in reverse order.
-type closers struct{ all []func() }
-
-func (c *closers) add(f func()) { c.all = append(c.all, f) }
-
-func (c *closers) close() {
-	for i := len(c.all) - 1; i >= 0; i-- {
-		c.all[i]()
-	}
-	c.all = nil
-}
-
-// runTrue returns the arguments of a tool call that runs program.
-func runTrue(repo string) map[string]any {
-	return map[string]any{
-		"name":      "runtime_execute",
-		"arguments": map[string]any{"repoId": repo, "runtime": "shell", "executable": "sh", "args": []string{"-c", "exec " + program}},
-	}
-}
-
-// executed returns an error unless a reply reports a successful run.
-func executed(result json.RawMessage) error {
-	var r struct {
-		StructuredContent struct{ Status string }
-	}
-	if err := json.Unmarshal(result, &r); err != nil {
-		return err
-	}
-	if r.StructuredContent.Status != "success" {
-		return fmt.Errorf("runtime_execute: %s", result)
-	}
-	return nil
 }
 
 // stdioRows measures a call of a warm server over standard input and output.
@@ -72,4 +34,19 @@ func stdioRows(o *options) ([]*Row, func(), error) {
 			return executed(result)
 		},
 	}}, a.close, nil
+}
+
+// runRows measures /bin/true: bare, in bubblewrap, and through corral's API and its command.
+func runRows(o *options) ([]*Row, func(), error) {
+	rows := []*Row{bare()}
+	if row := bubblewrap(o, false); row.Missing == "" {
+		rows = append(rows, row)
+	}
+	api, done, err := apiRow(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return append(rows, api, commandRow(o), &Row{
+		Name: "corral version", Sets: "nothing: the command alone", Run: command(filepath.Join(o.bin, "corral"), "version"),
+	}), done, nil
 }

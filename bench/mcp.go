@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -66,4 +68,26 @@ func mcpRows(o *options) ([]*Row, func(), error) {
 			return execute(a, id)
 		}},
 	}, a.close, nil
+}
+
+// runTrue returns the arguments of a tool call that runs program.
+func runTrue(repo string) map[string]any {
+	return map[string]any{
+		"name":      "runtime_execute",
+		"arguments": map[string]any{"repoId": repo, "runtime": "shell", "executable": "sh", "args": []string{"-c", "exec " + program}},
+	}
+}
+
+// executed returns an error unless a reply reports a successful run.
+func executed(result json.RawMessage) error {
+	var r struct {
+		StructuredContent struct{ Status string }
+	}
+	if err := json.Unmarshal(result, &r); err != nil {
+		return err
+	}
+	if r.StructuredContent.Status != "success" {
+		return fmt.Errorf("runtime_execute: %s", result)
+	}
+	return nil
 }

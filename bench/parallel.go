@@ -9,9 +9,6 @@ import (
 	"time"
 )
 
-// parallels are the numbers of jobs that run at once.
-func parallels() []int { return []int{1, 2, 8, 64} }
-
 // maxSlices is the maximum number of slices for each row and number of jobs.
 const maxSlices = 5
 

@@ -139,29 +139,6 @@ func ociSpec(dir, root, repo, group string) error {
 	return os.WriteFile(filepath.Join(dir, "config.json"), text, 0o644)
 }
 
-// removeGroups removes a peer's cgroups, which have no process left, in all hierarchies, and returns those that remain.
-func removeGroups(group string) (left []string) {
-	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
-		groups, _ := filepath.Glob(filepath.Join(root, group))
-		for _, top := range groups {
-			var dirs []string
-			_ = filepath.WalkDir(top, func(path string, d os.DirEntry, err error) error {
-				if err == nil && d.IsDir() {
-					dirs = append(dirs, path)
-				}
-				return nil
-			})
-			for i := len(dirs) - 1; i >= 0; i-- {
-				_ = unix.Rmdir(dirs[i])
-			}
-			if _, err := os.Stat(top); err == nil {
-				left = append(left, top)
-			}
-		}
-	}
-	return left
-}
-
 // firejailRows measures firejail, whose files are mounted over the system's for one thread.
 func firejailRows(o *options) ([]*Row, func(), error) {
 	root := filepath.Join(o.peers, "debian")

@@ -216,3 +216,6 @@ func signed(v float64) string {
 	}
 	return "+" + number(v)
 }
+
+// parallels are the numbers of jobs that run at once.
+func parallels() []int { return []int{1, 2, 8, 64} }

@@ -8,9 +8,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-
-	"corral/isolate/client"
-	"corral/job"
 )
 
 // program is the program of every row.
@@ -139,39 +136,5 @@ func (p *place) do(f func() error) error {
 
 func (p *place) close() { close(p.work) }
 
-// runRows measures /bin/true: bare, in bubblewrap, and through corral's API and its command.
-func runRows(o *options) ([]*Row, func(), error) {
-	rows := []*Row{bare()}
-	if row := bubblewrap(o, false); row.Missing == "" {
-		rows = append(rows, row)
-	}
-	api, done, err := apiRow(o)
-	if err != nil {
-		return nil, nil, err
-	}
-	return append(rows, api, commandRow(o), &Row{
-		Name: "corral version", Sets: "nothing: the command alone", Run: command(filepath.Join(o.bin, "corral"), "version"),
-	}), done, nil
-}
-
 // bare is the first row of every table.
 func bare() *Row { return &Row{Name: "bare", Sets: "nothing", Run: command(program)} }
-
-// full lists what corral sets up for every job.
-const full = "all namespaces the job's own and fresh, cgroup, user namespace, seccomp, Landlock; audit"
-
-// apiRow measures a job through the API, over one connection.
-func apiRow(o *options) (*Row, func(), error) {
-	c, err := client.Dial(o.socket)
-	if err != nil {
-		return nil, nil, err
-	}
-	spec := job.Spec{Repo: o.repo, Args: []string{program}}
-	return &Row{Name: "corral, API", Sets: full, Run: func() error { return runJob(c, spec) }}, func() { c.Close() }, nil
-}
-
-// commandRow measures a job of the command, with a running supervisor.
-func commandRow(o *options) *Row {
-	return &Row{Name: "corral run", Sets: "the same, as a command", Run: command(filepath.Join(o.bin, "corral"),
-		"run", "--supervisor", o.socket, "--repo", o.repo, "--", program)}
-}

@@ -2,6 +2,7 @@ package layers
 
 import (
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +19,16 @@ func TestKnots(t *testing.T) {
 	}
 	for _, line := range g.checkKnots(knots) {
 		t.Error(line)
+	}
+	bench, err := load(filepath.Join(sandboxtest.ModuleRoot(t), "bench")) // a module of its own
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(bench.pkgs) == 0 {
+		t.Error("no package of bench was read")
+	}
+	for _, line := range bench.checkKnots(nil) {
+		t.Error("bench: " + line)
 	}
 }
 
