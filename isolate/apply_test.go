@@ -228,3 +228,29 @@ func TestLostWrites(t *testing.T) {
 		t.Errorf("the operator is not told: %s", log.String())
 	}
 }
+
+// TestApplyAfterPart checks that changes can be applied in parts, although jobs have moved files of the repository into
+// directories that the first part changes.
+func TestApplyAfterPart(t *testing.T) {
+	f := newFront(t)
+	for _, name := range []string{"a", "b"} {
+		put(t, filepath.Join(f.repo, name), name+"\n", 0o644, owner)
+	}
+	ss := f.session(job.SessionSpec{Workspace: job.Overlay})
+	f.must(ss, "mv a moved && mv b edited && echo more >>edited && echo n >new")
+	part := f.apply(ss)
+	part.Args = append(part.Args, "new")
+	for _, spec := range []job.Spec{part, f.apply(ss)} {
+		if d := f.run(spec); d.ExitCode != 0 {
+			t.Fatalf("%+v %s%s", d.Result, d.out, d.err)
+		}
+	}
+	for name, want := range map[string]string{"moved": "a\n", "edited": "b\nmore\n", "new": "n\n", "a": "", "b": ""} {
+		if b, _ := os.ReadFile(filepath.Join(f.repo, name)); string(b) != want {
+			t.Errorf("%s: %q, want %q", name, b, want)
+		}
+	}
+	if out := f.must(ss, "ls"); out != "edited\nmoved\nnew\n" {
+		t.Errorf("the session sees %q", out)
+	}
+}

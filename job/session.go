@@ -109,8 +109,8 @@ type Tool string
 const (
 	// ToolNone runs the program that Args name.
 	ToolNone Tool = ""
-	// ToolChanges compares the layer of a session (mounted read-only at LayerDir) with the repository below it, or
-	// applies it. The repository is mounted according to the Spec's Workspace, which must not be Overlay.
+	// ToolChanges compares the layer of a session (mounted at LayerDir) with the repository below it, or applies it. Both
+	// are mounted according to the Spec's Workspace, which must not be Overlay.
 	ToolChanges Tool = "changes"
 	// ToolUnpack unpacks an archive from standard input into the root file system of a session with Import. That root
 	// is mounted as the repository.

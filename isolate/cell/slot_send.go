@@ -125,7 +125,8 @@ func (sl *Slot) tool(q *admit.Request, plan *inside.Plan) (extra, error) {
 	}
 	e := extra{files: []*os.File{sl.jail.s.Programs.Layer}}
 	if q.Tool == string(job.ToolChanges) {
-		upper, err := sl.jail.view.fromLayer("repo/upper", true)
+		// An apply records in the layer which files jobs have moved. No other job runs in the session meanwhile.
+		upper, err := sl.jail.view.fromLayer("repo/upper", q.Flags&wire.FlagReadOnly != 0)
 		if err != nil {
 			return extra{}, err
 		}

@@ -42,7 +42,7 @@ func Apply(ctx context.Context, o Options, opened time.Time, expect stream.Diges
 	b.Bytes = 1 << 62
 	a := &applier{w: w, temps: newTemps(), left: b.List}
 	a.checker = checker{
-		since: opened.UnixNano(), seconds: wholeSeconds(t.lower.fd), touched: map[ident]int64{}, seen: map[uint64]bool{}, conflict: a.conflict,
+		since: opened.UnixNano(), seconds: wholeSeconds(t.lower.fd), touched: map[ident]int64{}, conflict: a.conflict,
 		planned: func(e *stream.Entry) error { return a.plan(e, dry) },
 	}
 	// Permissions must not depend on the umask: jobs may have opened files to others.
@@ -70,7 +70,7 @@ func (a *applier) run(ctx context.Context, o Options, b Bounds, t *trees, expect
 	if o.Digest || expect != (stream.Digest{}) {
 		check.sum = newDigest()
 	}
-	if err := errors.Join(check.run(t), a.vanished()); err != nil {
+	if err := errors.Join(check.run(t), a.search(ctx, b, t), a.vanished()); err != nil {
 		return err
 	}
 	a.total.Incomplete, a.total.Digest = check.incomplete, check.sum.result(!check.incomplete)
@@ -88,7 +88,9 @@ func (a *applier) run(ctx context.Context, o Options, b Bounds, t *trees, expect
 		a.total.Failed = "not everything could be examined; nothing was applied"
 		return nil
 	}
-	a.moved, a.seen = nil, nil
+	if err := a.record(ctx, b, o.Paths, t); err != nil {
+		return err
+	}
 	for _, a.phase = range []class{adds, alters, deletes} {
 		next := newWalk(ctx, b, o.Paths, a)
 		next.compare, a.walk = a.phase == alters, next

@@ -1,7 +1,6 @@
 package layer
 
 import (
-	"encoding/binary"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,17 +18,9 @@ type checker struct {
 	conflict func(path string, r stream.Reason) error
 	planned  func(*stream.Entry) error
 
-	// A file that was copied from the repository and no longer exists there was either moved by a job or removed by
-	// the repository's owner. It was moved if its origin still exists at a path that the layer has removed or
-	// replaced: seen contains the inodes of these.
-	moved []suspect
-	seen  map[uint64]bool
-}
-
-// A suspect is a file of the layer whose original may have been removed from the repository.
-type suspect struct {
-	path   string
-	origin []byte
+	suspects []suspect
+	copies   bool            // there are copies where the repository has no file
+	found    map[string]bool // suspects that were moved, by path
 }
 
 func (v *checker) enter(*pair) error      { return nil }
@@ -42,8 +33,11 @@ func (v *checker) visit(c *change) (bool, error) {
 		return true, nil
 	}
 	r, path := v.reason(c)
-	if r == 0 && c.class() != deletes && c.l == nil && c.marks.copied && !isDir(c.u) && v.uncertain(c.at) {
-		v.moved = append(v.moved, suspect{c.path, c.marks.origin})
+	if r == 0 && c.class() == adds && c.marks.copied && isFile(c.u) {
+		v.copies = true
+		if v.uncertain(c.at) {
+			v.suspects = append(v.suspects, suspect{c.path, keyOf(c.u)})
+		}
 	}
 	if r != 0 {
 		return r != stream.Gone, v.conflict(path, r)
@@ -84,7 +78,6 @@ func orElse(a, b *unix.Stat_t) *unix.Stat_t {
 // changed reports whether the path in the repository changed since the session was opened.
 func (v *checker) changed(c *change) (r stream.Reason, path string) {
 	if !isDir(c.l) {
-		v.note(c.l)
 		if v.late(c.l) {
 			return stream.Changed, c.path
 		}
@@ -100,7 +93,6 @@ func (v *checker) changed(c *change) (r stream.Reason, path string) {
 	before := v.walk.incomplete
 	v.walk.incomplete = false
 	v.walk.subtree(c, func(d *dir, name, p string, st *unix.Stat_t, _ bool) {
-		v.note(st)
 		switch {
 		case r != 0:
 		case !isDir(st) && v.late(st), isDir(st) && v.made(d, name):
@@ -114,13 +106,6 @@ func (v *checker) changed(c *change) (r stream.Reason, path string) {
 	}
 	v.walk.incomplete = v.walk.incomplete || before
 	return r, path
-}
-
-// note records a file as a possible origin of a moved one.
-func (v *checker) note(st *unix.Stat_t) {
-	if v.seen != nil && !isDir(st) {
-		v.seen[st.Ino] = true
-	}
 }
 
 // late reports whether a file of the repository changed since the session was opened, other than by this program:
@@ -168,19 +153,6 @@ func (v *checker) uncertain(p *pair) bool {
 	return err != nil || v.late(st)
 }
 
-// vanished reports a conflict for each suspect that was not moved.
-func (v *checker) vanished() error {
-	for _, s := range v.moved {
-		if ino, ok := inode(s.origin); ok && v.seen[ino] {
-			continue
-		}
-		if err := v.conflict(s.path, stream.Gone); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // writable reports whether the directory of the repository can be written to, if necessary after extending its
 // permissions. A directory that does not exist yet is writable.
 func (v *checker) writable(p *pair) bool {
@@ -198,41 +170,3 @@ func (v *checker) writable(p *pair) bool {
 
 // own reports whether a file belongs to this process's user, who may change its permissions.
 func own(st *unix.Stat_t) bool { return int(st.Uid) == unix.Geteuid() }
-
-// The encodings of an inode number in a file handle, by file system: type and length of the handle, offset and length
-// of the number. See enum fid_type and shmem_encode_fh in the kernel, xfs_export.h and btrfs's export.h.
-var handles = []struct {
-	kind      byte
-	size      int
-	at, bytes int
-}{
-	{0x01, 8, 0, 4},  // ext4 and most others: number, generation
-	{0x01, 12, 4, 8}, // tmpfs: generation, number
-	{0x81, 12, 0, 8}, // xfs: number, generation
-	{0x4d, 20, 0, 8}, // btrfs: number, subvolume, generation
-}
-
-// The header of user.overlay.origin: struct ovl_fb in fs/overlayfs/overlayfs.h.
-const (
-	originMagic = 0xfb
-	originType  = 4
-	originHead  = 21
-)
-
-// inode returns the inode number in origin, if its format is known.
-func inode(origin []byte) (ino uint64, ok bool) {
-	if len(origin) < originHead || origin[1] != originMagic {
-		return 0, false
-	}
-	handle := origin[originHead:]
-	for _, h := range handles {
-		if h.kind != origin[originType] || h.size != len(handle) {
-			continue
-		}
-		if h.bytes == 4 {
-			return uint64(binary.NativeEndian.Uint32(handle[h.at:])), true
-		}
-		return binary.NativeEndian.Uint64(handle[h.at:]), true
-	}
-	return 0, false
-}

@@ -262,29 +262,6 @@ func TestLock(t *testing.T) {
 	w.run("apply")
 }
 
-// TestOrigins checks the inode numbers of file handles.
-func TestOrigins(t *testing.T) {
-	head := "\x00\xfb\x00\x00\x01" + strings.Repeat("\x00", 16)
-	for _, tt := range []struct {
-		name, origin string
-		want         uint64
-		ok           bool
-	}{
-		{"ext4", head + "\x12\x34\x00\x00gene", 0x3412, true},
-		{"tmpfs", head + "gene\x12\x34\x00\x00\x00\x00\x00\x00", 0x3412, true},
-		{"xfs", head[:4] + "\x81" + head[5:] + "\x12\x34\x00\x00\x01\x00\x00\x00gene", 0x100003412, true},
-		{"btrfs", head[:4] + "\x4d" + head[5:] + "\x12\x34\x00\x00\x01\x00\x00\x00subvolumgene", 0x100003412, true},
-		{"nothing", "", 0, false},
-		{"unknown", head[:4] + "\x77" + head[5:] + "12345678", 0, false},
-		{"short", head + "123", 0, false},
-		{"not the kernel's", "\x00\xfc" + head[2:] + "12345678", 0, false},
-	} {
-		if got, ok := inode([]byte(tt.origin)); got != tt.want || ok != tt.ok {
-			t.Errorf("%s: %x %v", tt.name, got, ok)
-		}
-	}
-}
-
 // TestWholeSeconds checks that times of whole seconds are rounded up only on file systems that store no others.
 func TestWholeSeconds(t *testing.T) {
 	st := unix.Stat_t{Ino: 1, Ctim: unix.Timespec{Sec: 100}}

@@ -137,10 +137,9 @@ const (
 
 // marks are the overlayfs attributes of a directory or file of the upper directory.
 type marks struct {
-	opaque  bool   // the directory hides the one below
-	copied  bool   // it was copied up from the repository
-	origin  []byte // the file handle of its original, if the file system supports handles
-	unknown bool   // it has an attribute that corral's overlays do not set
+	opaque  bool // the directory hides the one below
+	copied  bool // it was copied up from the repository
+	unknown bool // it has an attribute that corral's overlays do not set
 }
 
 func readMarks(fd int) (m marks, err error) {
@@ -157,8 +156,8 @@ func readMarks(fd int) (m marks, err error) {
 		}
 		m.unknown = m.unknown || v != nil
 	}
-	m.origin, err = xattr(fd, markOrigin)
-	m.copied = m.origin != nil
+	origin, err := xattr(fd, markOrigin)
+	m.copied = origin != nil
 	return m, err
 }
 

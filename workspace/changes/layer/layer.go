@@ -1,6 +1,6 @@
 // Package layer compares the layer of a session with the repository, and applies its changes: the "changes" command
 // of corral-layer. It runs as a job itself, as the session's unprivileged user, with the upper directory of the
-// session's overlay mounted read-only, and the repository. It writes its results to a [stream].
+// session's overlay and the repository, both read-only unless it applies changes. It writes its results to a [stream].
 //
 // The changes are the difference between two trees: the overlay as jobs see it, and the repository. A file with the
 // content and permissions of the repository's is not a change, however often it was written. Times, owners, set-id
@@ -18,7 +18,9 @@
 //
 // Apply checks everything before it writes anything, checks each path again directly before it is written, and
 // replaces each file by a rename. It can be killed at any time and repeated: applied changes are no longer
-// differences. Additions come first and deletions last, so that a moved file exists under at least one name at any
+// differences. The only exception are several names of one file that a job has removed or replaced: the kernel then sets
+// the time of those that are left, as if the owner had changed them, and they are in conflict. Apply removes the attribute
+// user.overlay.origin from files that jobs have moved, and writes nothing else to the layer. Additions come first and deletions last, so that a moved file exists under at least one name at any
 // moment.
 //
 // The package logs nothing and starts no goroutine.
