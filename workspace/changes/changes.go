@@ -42,9 +42,10 @@ func Of(s job.Session) Layer { return Layer{Session: s.ID, Repo: s.Repo, Opened:
 
 // Time limits of each pass. Apply has only the supervisor's limits.
 const (
-	listTime  = 30 * time.Second
-	patchTime = 5 * time.Minute
-	grace     = 30 * time.Second // for the start and end of the job
+	listTime   = 30 * time.Second
+	patchTime  = 5 * time.Minute
+	digestTime = time.Hour        // whatever can be applied can be reviewed
+	grace      = 30 * time.Second // for the start and end of the job
 )
 
 // DefaultList is the default maximum of changes in a list.
@@ -88,11 +89,12 @@ func Change(e *stream.Entry) job.Change {
 // Show calls f with the changes of a layer at and below paths (none: all), at most maxEntries; 0 leaves only the bound of
 // corral-layer. An error of f ends it.
 func Show(ctx context.Context, r job.Runner, l Layer, maxEntries int, paths []string, f func(*stream.Entry) error) (*stream.Sum, error) {
-	options := append(l.options(), "-time="+listTime.String())
+	bound := l.within(listTime)
+	options := append(l.options(), "-time="+bound.String())
 	if maxEntries > 0 {
 		options = append(options, "-most="+strconv.Itoa(maxEntries))
 	}
-	return l.run(ctx, r, job.ReadOnly, listTime, append(append([]string{"list"}, options...), l.rest(paths)...), func(rec any) error {
+	return l.run(ctx, r, job.ReadOnly, bound, append(append([]string{"list"}, options...), l.rest(paths)...), func(rec any) error {
 		if e, ok := rec.(*stream.Entry); ok {
 			return f(e)
 		}
@@ -139,6 +141,14 @@ func Apply(ctx context.Context, r job.Runner, l Layer, expect stream.Digest, dry
 		return nil
 	})
 	return sum, errors.Join(err, callbackErr)
+}
+
+// within returns the time limit of a pass that has the given limit without a digest.
+func (l Layer) within(limit time.Duration) time.Duration {
+	if l.Digest {
+		return digestTime
+	}
+	return limit
 }
 
 // options returns the options of every pass.

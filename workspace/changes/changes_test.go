@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -181,5 +182,24 @@ func TestOf(t *testing.T) {
 	now := time.Now()
 	if got := Of(job.Session{ID: "i", Repo: "/r", Opened: now}); got.Session != "i" || got.Repo != "/r" || !got.Opened.Equal(now) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestDigestTime checks that a review with a digest has as much time as an apply, so that it is not cut.
+func TestDigestTime(t *testing.T) {
+	w := newWorld(t, func(repo string) { write(t, repo, "a", "a") })
+	write(t, w.merged, "a", "A")
+	w.layer.Digest = true
+	show, err := Show(t.Context(), w, w.layer, 1, nil, func(*stream.Entry) error { return nil })
+	check(t, err)
+	diff, err := Patch(t.Context(), w, w.layer, io.Discard, nil)
+	check(t, err)
+	if show.Digest != diff.Digest || show.Digest == (stream.Digest{}) {
+		t.Errorf("%v, %v", show.Digest, diff.Digest)
+	}
+	for _, spec := range w.specs {
+		if !slices.Contains(spec.Args, "-time=1h0m0s") {
+			t.Errorf("%q", spec.Args)
+		}
 	}
 }

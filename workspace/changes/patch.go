@@ -52,8 +52,9 @@ const maxLeft = 100
 // FIFOs and other special files. A deleted directory is expressed by the deletion of its files, as in git.
 func Patch(ctx context.Context, r job.Runner, l Layer, w io.Writer, paths []string) (*PatchSum, error) {
 	p := &patcher{w: bufio.NewWriter(w)}
-	args := append(append([]string{"diff", "-time=" + patchTime.String()}, l.options()...), l.rest(paths)...)
-	sum, err := l.run(ctx, r, job.ReadOnly, patchTime, args, p.record)
+	bound := l.within(patchTime)
+	args := append(append([]string{"diff", "-time=" + bound.String()}, l.options()...), l.rest(paths)...)
+	sum, err := l.run(ctx, r, job.ReadOnly, bound, args, p.record)
 	if err == nil {
 		err = p.end()
 		p.filled("")

@@ -33,13 +33,12 @@ func Apply(ctx context.Context, o Options, opened time.Time, expect stream.Diges
 	}
 	defer t.close()
 	if !dry {
-		// The lock is released when the tree is closed.
-		if err := unix.Flock(t.lower.fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
-			return fmt.Errorf("the repository is locked: %w\nhint: wait for the other apply to end", err)
+		if err := lock(ctx, t.lower); err != nil {
+			return err
 		}
 	}
 	b := o.Bounds.withDefaults(time.Hour)
-	b.Bytes = 1 << 62
+	b.Bytes = unlimited
 	a := &applier{w: w, temps: newTemps(), left: b.List}
 	a.checker = checker{
 		since: opened.UnixNano(), seconds: wholeSeconds(t.lower.fd), touched: map[ident]int64{}, conflict: a.conflict,

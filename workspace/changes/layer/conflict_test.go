@@ -249,17 +249,32 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestLock checks that two applies to a repository do not run at the same time.
+// TestLock checks that an apply waits for another one, but not for a lock that a job holds until it ends.
 func TestLock(t *testing.T) {
 	w := newWorld(t, project(t))
+	at{t, w.merged}.write("b", "2")
 	d, err := os.Open(w.repo)
 	check(t, err, unix.Flock(int(d.Fd()), unix.LOCK_EX))
-	if err := Run(t.Context(), w.args([]string{"apply"}), discard{}); err == nil || !strings.Contains(err.Error(), "locked") {
+	w.run("apply", "-dry-run")
+	defer func(d time.Duration) { lockTime = d }(lockTime)
+	lockTime = 50 * time.Millisecond
+	err = Run(t.Context(), w.args([]string{"apply"}), discard{})
+	if err == nil || !strings.Contains(err.Error(), "another apply, or a program or job that called flock(2)") {
 		t.Error(err)
 	}
-	w.run("apply", "-dry-run")
+	lockTime = time.Minute
+	result := make(chan error)
+	go func() { result <- Run(t.Context(), w.args([]string{"apply"}), discard{}) }()
+	select {
+	case err := <-result:
+		t.Errorf("did not wait: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
 	d.Close()
-	w.run("apply")
+	check(t, <-result)
+	if left := w.run("list"); len(left.entries) > 0 {
+		t.Errorf("left over: %q", left.lines())
+	}
 }
 
 // TestWholeSeconds checks that times of whole seconds are rounded up only on file systems that store no others.

@@ -1,6 +1,8 @@
 package layer
 
 import (
+	"bytes"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -168,5 +170,25 @@ func TestHiddenFromGit(t *testing.T) {
 	m.link("../a", ".git/index")
 	if lines := w.run("list", ".git/index").lines(); !slices.Contains(lines, "replaced link .git/index was file !") {
 		t.Errorf("%q", lines)
+	}
+}
+
+// TestDigestUnbounded checks that a list and a diff that are cut, in entries or in the bytes to compare, have the digest
+// of all changes.
+func TestDigestUnbounded(t *testing.T) {
+	w := newWorld(t, project(t))
+	m := at{t, w.merged}
+	for _, name := range []string{"b", "d/x", "n/1", "n/2", "n/3"} {
+		m.write(name, "TWO\n"+name)
+	}
+	m.write("a", "one\n")
+	want := w.digest("apply", "-dry-run", "-digest")
+	o := Options{Upper: w.upper, Repo: w.repo, Digest: true, Bounds: Bounds{Bytes: 8, List: 2, File: 1, Diff: 1}}
+	for name, run := range map[string]func(context.Context, Options, *stream.Writer) error{"list": List, "diff": Diff} {
+		var out bytes.Buffer
+		check(t, run(t.Context(), o, stream.NewWriter(&out)))
+		if all := readAll(t, out.Bytes()); all.sum.Digest != want || all.sum.More == 0 {
+			t.Errorf("%s: %+v, want digest %v", name, all.sum, want)
+		}
 	}
 }

@@ -73,7 +73,7 @@ func (o Options) walk(ctx context.Context, b Bounds, v countingVisitor, prepare 
 	k := newWalk(ctx, b, o.Paths, v)
 	prepare(k)
 	if o.Digest {
-		k.sum = newDigest()
+		k.sum, k.bytes = newDigest(), unlimited
 	}
 	if err := k.run(t); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 type Bounds struct {
 	Entries int           // names read, in both trees; default 2,000,000
 	Depth   int           // nested directories; default 256
-	Bytes   int64         // of compared content; default 8 GiB. An apply has no such bound
+	Bytes   int64         // of compared content; default 8 GiB. An apply has no such bound, nor has a run with a digest
 	Time    time.Duration // default 30 s for a list, 2 min for a diff, 1 h for an apply
 	List    int           // entries in the stream, plus as many sensitive ones; default 1,000,000
 	File    int64         // bytes of one side of a file in a diff; default 4 MiB
@@ -19,6 +19,9 @@ type Bounds struct {
 	// Contents is the maximum of content bytes in a list; by default it has none.
 	Contents int64
 }
+
+// unlimited stands for no bound of bytes.
+const unlimited = 1 << 62
 
 // maxDepth is the maximum of Bounds.Depth: each level holds two descriptors.
 const maxDepth = 512

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"syscall"
@@ -37,8 +38,8 @@ func moves(m at) {
 	m.remove("e/.git/hooks")
 }
 
-// TestRepeatedAfterKill kills an apply before each of its system calls that write, and checks that another apply then has
-// the result of one that was not killed.
+// TestRepeatedAfterKill kills an apply before each of its system calls that write, and checks that each file then has
+// its old or its new content, and that another apply has the result of one that was not killed.
 func TestRepeatedAfterKill(t *testing.T) {
 	build := func() *world {
 		w := newWorld(t, project(t))
@@ -46,7 +47,7 @@ func TestRepeatedAfterKill(t *testing.T) {
 		return w
 	}
 	w := build()
-	want := tree(t, w.merged)
+	before, want := tree(t, w.repo), tree(t, w.merged)
 	steps, finished := w.killed(-1)
 	if !finished || steps < 20 {
 		t.Fatalf("%d steps, finished: %v", steps, finished)
@@ -56,6 +57,11 @@ func TestRepeatedAfterKill(t *testing.T) {
 		w := build()
 		if _, finished := w.killed(n); finished {
 			continue // the number of steps differs a little
+		}
+		for path, s := range tree(t, w.repo) {
+			if s[0] == '-' && s != before[path] && s != want[path] && !isTemp(filepath.Base(path)) {
+				t.Errorf("killed before step %d of %d: %q is %s", n, steps, path, s)
+			}
 		}
 		past(t)
 		all := w.run("apply")
