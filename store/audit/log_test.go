@@ -580,7 +580,7 @@ func TestUserBudget(t *testing.T) {
 		return jobs
 	}
 	jobs, maxBytes := flood(), int64(64<<10+record.MaxLine)
-	if jobs < 4 || size() > maxBytes {
+	if jobs < 3 || size() > maxBytes {
 		t.Errorf("%d jobs at once made %d bytes", jobs, size())
 	}
 	var err error

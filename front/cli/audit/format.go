@@ -31,7 +31,7 @@ func formatRecord(r *record.Record) string {
 	if r.Peer != nil {
 		word("uid", strconv.FormatUint(uint64(*r.Peer), 10))
 	}
-	word("repo", r.Repo)
+	word("repo", r.RepoPath())
 	word("status", r.Status)
 	switch {
 	case r.Signal != 0:

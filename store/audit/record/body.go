@@ -45,9 +45,10 @@ type Decision struct {
 
 // Bounds of texts in a record, in escaped bytes. A text that was cut ends in an ellipsis.
 const (
-	maxPath    = 4095
-	maxMessage = 512
-	maxStep    = 64
+	maxPath      = 4095
+	maxPathBytes = 4096 // not escaped: PATH_MAX
+	maxMessage   = 512
+	maxStep      = 64
 )
 
 // CloserMax is the maximum length of the line of an event that closes a job; this much is allocated for each open
@@ -61,9 +62,9 @@ func (d *Decision) Body() ([]byte, error) {
 		return nil, err
 	}
 	d.peer(e)
-	e.text("repo", d.Repo, maxPath)
-	e.text("common", d.Common, maxPath)
-	e.text("dir", d.Dir, maxPath)
+	e.path("repo", d.Repo)
+	e.path("common", d.Common)
+	e.path("dir", d.Dir)
 	e.text("profile", d.Profile, maxStep)
 	e.word("workspace", d.Workspace.String())
 	if d.Protect != job.ProtectNone {
@@ -145,7 +146,7 @@ func (e *encoder) result(r *job.Result) {
 func RefusedBody(w Who, repo string, r *job.Refusal, c job.Claim) ([]byte, error) {
 	return w.body(Refused, 0, func(e *encoder) {
 		w.peer(e)
-		e.text("repo", repo, maxPath)
+		e.path("repo", repo)
 		e.refusal(r)
 		e.claimed(c)
 	})

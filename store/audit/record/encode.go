@@ -1,6 +1,7 @@
 package record
 
 import (
+	"encoding/base64"
 	"encoding/hex"
 	"strconv"
 	"time"
@@ -49,6 +50,15 @@ func (e *encoder) text(name, s string, limit int) {
 	e.b = append(e.b, '"')
 	e.b = appendCut(e.b, s, limit)
 	e.b = append(e.b, '"')
+}
+
+// path writes a path. If the text cannot stand for it, because it is not UTF-8 or was cut, the field name_base64 has its
+// bytes: otherwise two paths could look the same.
+func (e *encoder) path(name, s string) {
+	e.text(name, s, maxPath)
+	if !utf8.ValidString(s) || len(appendText(nil, s)) > maxPath {
+		e.word(name+"_base64", base64.StdEncoding.EncodeToString([]byte(s[:min(len(s), maxPathBytes)])))
+	}
 }
 
 func (e *encoder) open(name string) {

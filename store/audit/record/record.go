@@ -16,6 +16,7 @@ type Record struct {
 	Embedded  bool              `json:"embedded"`
 	PID       int               `json:"pid"`
 	Repo      string            `json:"repo"`
+	RepoBytes []byte            `json:"repo_base64"` // nil if Repo is the path
 	Common    string            `json:"common"`
 	Dir       string            `json:"dir"`
 	Profile   string            `json:"profile"`
@@ -42,4 +43,12 @@ type Record struct {
 	CutBytes  int64             `json:"cut_bytes"`
 	Saved     string            `json:"saved"`
 	Missing   uint64            `json:"missing"`
+}
+
+// RepoPath returns the bytes of the repository's path, or "" if the record has none.
+func (r *Record) RepoPath() string {
+	if r.RepoBytes != nil {
+		return string(r.RepoBytes)
+	}
+	return r.Repo
 }

@@ -2,11 +2,13 @@ package record
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"corral/job"
 )
@@ -24,6 +26,39 @@ func TestCutAfterEscaping(t *testing.T) {
 	} {
 		if got := string(appendCut(nil, tt.in, 10)); got != tt.want || len(got) > 10 {
 			t.Errorf("%q: %q, want %q", tt.in, got, tt.want)
+		}
+	}
+}
+
+// TestPaths: records of two paths differ, and each path can be read back, whatever bytes it has.
+func TestPaths(t *testing.T) {
+	seen := map[string]string{}
+	long := strings.Repeat("/\x01\x02", 1300)
+	for _, path := range []string{
+		"/srv/app", "/srv/\xff", "/srv/\xfe", "/srv/\ufffd", `/srv/\xff`, `"/srv/\xff"`, "/srv/\n", "/srv/\xed\xb3\xbf",
+		long + "a", long + "b", strings.Repeat("/\xff", 2047) + "a",
+	} {
+		refused, err := RefusedBody(Who{Instance: "a"}, path, &job.Refusal{}, job.Claim{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		decided, err := (&Decision{Who: Who{Instance: "a"}, Repo: path, Common: path, Dir: path}).Body()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, body := range [][]byte{refused, decided} {
+			line := AppendLine(nil, Position{}, time.Unix(0, 0), body)
+			if other, ok := seen[string(line)]; ok {
+				t.Errorf("%q and %q have the same record", path, other)
+			}
+			seen[string(line)] = path
+			var r Record
+			if err := json.Unmarshal(line, &r); err != nil || r.RepoPath() != path {
+				t.Errorf("%q: read back as %q, %v", path, r.RepoPath(), err)
+			}
+			if !utf8.Valid(line) || len(line) > MaxLine*3/4 {
+				t.Errorf("%q: a line of %d bytes", path, len(line))
+			}
 		}
 	}
 }
