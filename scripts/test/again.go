@@ -38,7 +38,7 @@ func (r *runner) passesAlone(ctx context.Context, f *failure) bool {
 		return !alone.report.failed()
 	}
 	pkg := r.known[f.pkg]
-	if err := r.build(ctx, []testPackage{pkg}, func(testPackage) {}); err != nil {
+	if err := r.build(ctx, []testPackage{pkg}, false, func(testPackage) {}); err != nil {
 		r.report.printf("%v\n", err)
 		return false
 	}

@@ -18,73 +18,6 @@ import (
 	"time"
 )
 
-// build builds the test binaries of packages without the race detector, and calls built for each.
-func (r *runner) build(ctx context.Context, list []testPackage, built func(testPackage)) error {
-	if len(list) == 0 {
-		return nil
-	}
-	dir := filepath.Join(r.cache, "bin")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	// `go test -c` builds many packages at once, but names a binary by the last element of its path. Packages with the
-	// same name are built in separate runs.
-	for len(list) > 0 {
-		var now []testPackage
-		now, list = distinct(list)
-		if err := r.buildOnce(ctx, now); err != nil {
-			return err
-		}
-		for _, p := range now {
-			built(p)
-		}
-	}
-	return nil
-}
-
-// distinct divides packages into some whose paths end in different names, and the others.
-func distinct(list []testPackage) (now, later []testPackage) {
-	names := map[string]bool{}
-	for _, p := range list {
-		if name := filepath.Base(p.path); names[name] {
-			later = append(later, p)
-		} else {
-			names[name] = true
-			now = append(now, p)
-		}
-	}
-	return now, later
-}
-
-// buildOnce builds the test binaries of packages whose paths end in different names.
-func (r *runner) buildOnce(ctx context.Context, list []testPackage) error {
-	temp, err := os.MkdirTemp(r.cache, "build-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(temp) //nolint:errcheck // it is in the cache
-	args := append([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", temp + "/"}, buildFlags()...)
-	if r.cover != "" {
-		args = append(args, "-cover", "-covermode=atomic")
-	}
-	for _, p := range list {
-		args = append(args, p.path)
-	}
-	cmd := r.command(ctx, "go", args...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go test -c: %w\n%s", err, out)
-	}
-	for _, p := range list {
-		if err := os.Rename(filepath.Join(temp, filepath.Base(p.path)+".test"), r.binary(p)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r *runner) binary(p testPackage) string { return filepath.Join(r.cache, "bin", p.binary()) }
-
 // command returns a command that is sent SIGTERM when the run is interrupted, so that test machines can clean up.
 func (r *runner) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -150,12 +83,8 @@ func (r *runner) goTest(ctx context.Context, phase, choice string, list []testPa
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	label := phase
-	if r.mode != "unit" {
-		label += ", race detector"
-	}
 	machine := map[string][]string{}
-	r.events(out, label, func(e event, reason string) {
+	r.events(out, label(phase, r.mode != "unit"), func(e event, reason string) {
 		machine[e.Package] = leftOut(machine[e.Package], e, reason)
 		if e.Test == "" && e.isEnd() {
 			done(packages[e.Package], machine[e.Package])
@@ -207,7 +136,7 @@ func (r *runner) runBatch(ctx context.Context, b batch) (machine []string) {
 		return fail(err)
 	}
 	profile := filepath.Join(dir, "profile")
-	args := append([]string{"-t", "-p", b.pkg.path, self, enterCommand, dir, r.binary(b.pkg)}, r.binaryFlags(b, profile)...)
+	args := append([]string{"-t", "-p", b.pkg.path, self, enterCommand, dir, r.binary(b.pkg, b.race)}, r.binaryFlags(b, profile)...)
 	cmd := r.command(ctx, r.test2json, args...)
 	cmd.Dir = b.pkg.dir
 	cmd.Env = append(r.environment(b.phase), r.goEnvironment...)
@@ -219,7 +148,7 @@ func (r *runner) runBatch(ctx context.Context, b batch) (machine []string) {
 	if err := cmd.Start(); err != nil {
 		return fail(err)
 	}
-	r.events(out, b.phase, func(e event, reason string) {
+	r.events(out, label(b.phase, b.race), func(e event, reason string) {
 		machine = leftOut(machine, e, reason)
 		if b.phase == machinePhase && e.Test != "" && !strings.Contains(e.Test, "/") && e.isEnd() && e.Action != "skip" {
 			r.times.add(b.pkg, e.Test, e.Elapsed)
@@ -241,12 +170,22 @@ func (r *runner) runBatch(ctx context.Context, b batch) (machine []string) {
 	return machine
 }
 
+// label says in the report how a test process ran.
+func label(phase string, race bool) string {
+	if race {
+		return phase + ", race detector"
+	}
+	return phase
+}
+
 // binaryFlags returns the flags of a test binary for the tests of a batch.
 func (r *runner) binaryFlags(b batch, profile string) []string {
 	flags := []string{"-test.v=test2json", "-test.paniconexit0", "-test.timeout=" + r.timeout.String()}
 	switch {
 	case len(b.tests) > 0:
 		flags = append(flags, "-test.run=^("+strings.Join(b.tests, "|")+")$")
+	case b.choice != "":
+		flags = append(flags, "-test.run="+b.choice)
 	case r.run != "":
 		flags = append(flags, "-test.run="+r.run)
 	}

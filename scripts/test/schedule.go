@@ -42,7 +42,9 @@ const notUnit = "not a unit test: "
 type batch struct {
 	pkg    testPackage
 	phase  string
+	race   bool     // with the race detector
 	tests  []string // names of top-level tests; none: all
+	choice string   // a regular expression for names of tests, if tests is empty; "" for those of the run
 	weight float64  // expected seconds
 }
 
@@ -69,9 +71,9 @@ func (r *runner) all(ctx context.Context, list []testPackage) error {
 		}
 	}
 	q := newQueue(r.jobs)
-	err := r.build(ctx, binaries, func(p testPackage) {
+	err := r.build(ctx, binaries, false, func(p testPackage) {
 		if r.cover != "" || !p.raced() {
-			r.unitThenMachine(ctx, q, p)
+			r.unitThenMachine(ctx, q, p, false)
 		}
 	})
 	if err != nil {
@@ -81,7 +83,7 @@ func (r *runner) all(ctx context.Context, list []testPackage) error {
 	// The tests that run now wait for programs most of the time, which leaves processors to the compiler and the guest.
 	var beside sync.WaitGroup
 	var raceErr error
-	beside.Go(func() { raceErr = r.race(ctx, q, raced, list) })
+	beside.Go(func() { raceErr = r.race(ctx, q, raced) })
 	if r.guest {
 		beside.Go(func() { r.runGuest(ctx) })
 	}
@@ -115,37 +117,44 @@ func (r *runner) findGo(ctx context.Context) error {
 }
 
 // unitThenMachine runs the unit tests of a package, and then its tests that skipped themselves there.
-func (r *runner) unitThenMachine(ctx context.Context, q *queue, p testPackage) {
-	q.add(batch{pkg: p, phase: unitPhase, weight: 1000}, func(b batch) {
+func (r *runner) unitThenMachine(ctx context.Context, q *queue, p testPackage, race bool) {
+	q.add(batch{pkg: p, phase: unitPhase, race: race, weight: 1000}, func(b batch) {
 		r.machineTests(ctx, q, p, r.runBatch(ctx, b))
 		r.report.end(p.path)
 	})
 }
 
-// race runs the unit tests of packages with the race detector, and queues their machine tests without it. Then it runs,
-// with the race detector, the machine tests of all packages that raceToo selects.
-func (r *runner) race(ctx context.Context, q *queue, raced, all []testPackage) error {
-	if len(raced) == 0 {
-		return nil
+// race runs the unit tests of packages with the race detector, and queues their machine tests. Packages of which machine
+// tests run with the race detector, too, have a binary for both.
+func (r *runner) race(ctx context.Context, q *queue, raced []testPackage) error {
+	var both, units []testPackage
+	for _, p := range raced {
+		if r.raceChoice(p) != "" {
+			both = append(both, p)
+		} else {
+			units = append(units, p)
+		}
 	}
-	err := r.goTest(ctx, unitPhase, r.run, raced, func(p testPackage, machine []string) {
+	err := r.build(ctx, both, true, func(p testPackage) { r.unitThenMachine(ctx, q, p, true) })
+	if err != nil || len(units) == 0 {
+		return err
+	}
+	return r.goTest(ctx, unitPhase, r.run, units, func(p testPackage, machine []string) {
 		r.machineTests(ctx, q, p, machine)
 		r.report.end(p.path)
 	})
-	if r.run != "" {
-		return err // a choice of tests runs once
+}
+
+// raceChoice returns a regular expression for the machine tests of a package that run with the race detector, "" for none.
+func (r *runner) raceChoice(p testPackage) string {
+	tests := raceToo[p.short()]
+	switch {
+	case r.cover != "" || r.run != "": // a choice of tests runs once
+		return ""
+	case r.mode == "soak" && (tests != "" || p.raced() && p.machine):
+		return "."
 	}
-	for _, p := range all {
-		tests := raceToo[p.short()]
-		if r.mode == "soak" && (tests != "" || p.raced() && p.machine) {
-			tests = "."
-		}
-		if tests != "" {
-			r.report.begin(p.path, 1)
-			err = errors.Join(err, r.goTest(ctx, machinePhase, tests, []testPackage{p}, func(p testPackage, _ []string) { r.report.end(p.path) }))
-		}
-	}
-	return err
+	return tests
 }
 
 // kernelLine matches messages of the guest's kernel on its console, amid the output of tests: mostly jobs that it killed.
@@ -174,18 +183,12 @@ func (r *runner) runGuest(ctx context.Context) {
 	r.report.other("guest", script, strings.TrimSpace(kernelLine.ReplaceAllString(out.String(), "")), err, time.Since(begun))
 }
 
-// machineTests divides the machine tests of a package into batches of about equal length.
+// machineTests divides the machine tests of a package into batches of about equal length and queues them.
 func (r *runner) machineTests(ctx context.Context, q *queue, p testPackage, tests []string) {
-	if len(tests) == 0 {
-		return
+	batches, err := r.machineBatches(ctx, p, tests)
+	if err != nil {
+		r.report.broken(batch{pkg: p, phase: machinePhase}, err)
 	}
-	if r.cover == "" && p.raced() && !p.machine { // a package that the tests import needs the machine
-		if err := r.build(ctx, []testPackage{p}, func(testPackage) {}); err != nil {
-			r.report.broken(batch{pkg: p, phase: machinePhase}, err)
-			return
-		}
-	}
-	batches := r.times.divide(p, tests)
 	r.report.begin(p.path, len(batches))
 	for _, b := range batches {
 		b.phase = machinePhase
@@ -194,6 +197,49 @@ func (r *runner) machineTests(ctx context.Context, q *queue, p testPackage, test
 			r.report.end(p.path)
 		})
 	}
+}
+
+// machineBatches returns the batches of a package's machine tests, and builds the binaries that are missing for them. A test
+// that runs with the race detector does not run without it, too, except in a soak: the detector only adds to what it proves.
+func (r *runner) machineBatches(ctx context.Context, p testPackage, tests []string) ([]batch, error) {
+	var list []batch
+	choice := r.raceChoice(p)
+	switch {
+	case choice == "":
+	case p.raced(): // its binary has run the unit tests
+		raced, others := divideRaced(choice, tests)
+		for _, b := range r.times.divide(p, raced) {
+			b.race = true
+			list = append(list, b)
+		}
+		if r.mode != "soak" {
+			tests = others
+		}
+	default: // its unit tests have run without the race detector
+		if err := r.build(ctx, []testPackage{p}, true, func(testPackage) {}); err != nil {
+			return nil, err
+		}
+		list = append(list, batch{pkg: p, race: true, choice: choice, weight: batchSeconds})
+	}
+	if len(tests) > 0 && r.cover == "" && p.raced() && !p.machine { // a package that the tests import needs the machine
+		if err := r.build(ctx, []testPackage{p}, false, func(testPackage) {}); err != nil {
+			return nil, err
+		}
+	}
+	return append(list, r.times.divide(p, tests)...), nil
+}
+
+// divideRaced divides names of tests into those that a regular expression matches, and the others.
+func divideRaced(choice string, tests []string) (raced, others []string) {
+	match := regexp.MustCompile(choice) // from raceToo
+	for _, t := range tests {
+		if match.MatchString(t) {
+			raced = append(raced, t)
+		} else {
+			others = append(others, t)
+		}
+	}
+	return raced, others
 }
 
 // A queue runs batches, the longest first, at most limit at a time.

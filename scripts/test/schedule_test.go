@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,54 @@ func TestDivide(t *testing.T) {
 	}
 	if list := tm.divide(p, nil); len(list) > 0 {
 		t.Errorf("batches of nothing: %v", list)
+	}
+}
+
+// TestRaceChoice: machine tests run with the race detector where raceToo says so; all of them in a soak, and none in a run
+// of some tests or for coverage.
+func TestRaceChoice(t *testing.T) {
+	isolate, units := testPackage{path: module + "/isolate", machine: true}, testPackage{path: module + "/job"}
+	programs := testPackage{path: module + "/cmd/corral", machine: true}
+	for _, tt := range []struct {
+		o    options
+		p    testPackage
+		want string
+	}{
+		{options{mode: "all"}, isolate, raceToo["isolate"]},
+		{options{mode: "all"}, units, ""},
+		{options{mode: "all"}, programs, ""},
+		{options{mode: "soak"}, isolate, "."},
+		{options{mode: "soak"}, units, ""},
+		{options{mode: "soak"}, programs, ""},
+		{options{mode: "all", run: "TestX"}, isolate, ""},
+		{options{mode: "all", cover: "coverage.out"}, isolate, ""},
+	} {
+		if got := (&runner{options: &tt.o}).raceChoice(tt.p); got != tt.want {
+			t.Errorf("%+v, %s: %q, want %q", tt.o, tt.p.path, got, tt.want)
+		}
+	}
+}
+
+// TestRacedOnce: in `make test` each machine test is in one batch, with the race detector or without; in a soak, those with it
+// are also in one without.
+func TestRacedOnce(t *testing.T) {
+	p := testPackage{path: module + "/isolate", machine: true}
+	for mode, want := range map[string][]string{
+		"all":  {"true TestAudit TestClose", "false TestLayers"},
+		"soak": {"true TestAudit TestClose TestLayers", "false TestAudit TestClose TestLayers"},
+	} {
+		r := &runner{options: &options{mode: mode}, times: &times{seconds: map[string]float64{}}}
+		list, err := r.machineBatches(t.Context(), p, []string{"TestAudit", "TestClose", "TestLayers"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, b := range list {
+			got = append(got, fmt.Sprint(b.race, " ", strings.Join(b.tests, " ")))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", mode, got, want)
+		}
 	}
 }
 
