@@ -33,9 +33,10 @@ func (k *chunk) answer() {
 
 // An input feeds a process with what its client writes.
 type input struct {
-	s    *Server
-	wake chan struct{} // cap 1: there is work for feed
-	done chan struct{} // closed when feed has returned; nil before it is started
+	s         *Server
+	principal string
+	wake      chan struct{} // cap 1: there is work for feed
+	done      chan struct{} // closed when feed has returned; nil before it is started
 
 	mu           sync.Mutex
 	queue        []chunk  // guarded by mu
@@ -50,7 +51,9 @@ type input struct {
 	midLine bool
 }
 
-func newInput(s *Server) *input { return &input{s: s, wake: make(chan struct{}, 1)} }
+func newInput(s *Server, principal string) *input {
+	return &input{s: s, principal: principal, wake: make(chan struct{}, 1)}
+}
 
 // put queues a chunk, which is answered now or later, or refuses it.
 func (i *input) put(k chunk) *jsonrpc.Error {
@@ -63,7 +66,7 @@ func (i *input) put(k chunk) *jsonrpc.Error {
 	if i.closed {
 		return jsonrpc.Errorf(jsonrpc.CodeRequest, "stdin is already closed")
 	}
-	if i.waiting+len(k.data) > maxInput || !i.s.reserve(len(k.data)+chunkOverhead) {
+	if i.waiting+len(k.data) > maxInput || !i.s.reserve(i.principal, len(k.data)+chunkOverhead) {
 		return jsonrpc.Errorf(codeBusy, "%d bytes of input are queued for the process: wait until earlier writes are answered", i.waiting)
 	}
 	i.waiting += len(k.data) + chunkOverhead
@@ -150,7 +153,7 @@ func (i *input) wrote(k *chunk) {
 	defer i.mu.Unlock()
 	k.answer()
 	i.waiting -= len(k.data) + chunkOverhead
-	i.s.release(len(k.data) + chunkOverhead)
+	i.s.release(i.principal, len(k.data)+chunkOverhead)
 	ahead := 0
 	for n := range i.queue {
 		if ahead += len(i.queue[n].data) + chunkOverhead; ahead > maxAhead {
@@ -174,7 +177,7 @@ func (i *input) dropQueue() {
 		k := &i.queue[n]
 		k.answer()
 		i.waiting -= len(k.data) + chunkOverhead
-		i.s.release(len(k.data) + chunkOverhead)
+		i.s.release(i.principal, len(k.data)+chunkOverhead)
 	}
 	i.queue = nil
 }

@@ -84,7 +84,7 @@ func TestUnread(t *testing.T) {
 	if r := p.result(exec); *r.ExitCode != 137 {
 		t.Errorf("%+v", r)
 	}
-	if held := s.held.Load(); held != 0 {
+	if held := s.held.total(); held != 0 {
 		t.Errorf("%d bytes of the budget are still reserved", held)
 	}
 }
@@ -104,8 +104,37 @@ func TestBudget(t *testing.T) {
 		t.Errorf("%d bytes", len(*r.Stdout))
 	}
 	p.must("command/exec/terminate", string(strictjson.Encode(map[string]string{"processId": p.running()})))
-	if held := s.held.Load(); held != 0 {
+	if held := s.held.total(); held != 0 {
 		t.Errorf("%d bytes of the budget are still reserved", held)
+	}
+}
+
+// TestBudgetShared checks that one principal cannot use up the budget of all, whatever it uses it for.
+func TestBudgetShared(t *testing.T) {
+	s := (&world{run: shell}).server()
+	s.Budget, s.Shared = 1<<20, true
+	taken := map[string]int{}
+	for _, who := range []string{"token:a", "token:a", "token:b", "token:c"} {
+		for s.reserve(who, 1<<10) {
+			taken[who] += 1 << 10
+		}
+	}
+	if taken["token:a"] != 512<<10 || taken["token:b"] != 256<<10 || taken["token:c"] != 128<<10 {
+		t.Errorf("%v", taken)
+	}
+	for who, n := range taken {
+		s.release(who, n)
+	}
+	if s.held.total() != 0 || len(s.held.of) != 0 {
+		t.Errorf("%+v", s.held.of)
+	}
+	p := initialized(t, s)
+	m := p.answer(p.ask("command/exec", `{"command":["write","600000"],"disableOutputCap":true}`))
+	if m.Error == nil || !strings.Contains(m.Error.Message, "the output does not fit into the server's budget") {
+		t.Errorf("%.300s", m.raw)
+	}
+	if r := p.result(p.ask("command/exec", `{"command":["write","500000"],"disableOutputCap":true}`)); len(*r.Stdout) != 500000 {
+		t.Errorf("%d bytes", len(*r.Stdout))
 	}
 }
 

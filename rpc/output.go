@@ -136,7 +136,7 @@ func (o *output) passed() int {
 
 // release drops the kept output and returns its bytes to the budget.
 func (o *output) release() {
-	o.p.c.s.release(o.size())
+	o.p.c.s.release(o.p.c.who.Principal, o.size())
 	for _, s := range o.all() {
 		s.kept, s.held = nil, 0
 	}

@@ -40,7 +40,7 @@ func (c *client) start(l *launch, m *message) *jsonrpc.Error {
 	p := &process{launch: *l, c: c, requestID: m.id, cancel: cancel}
 	p.out, p.screen = newOutput(p), &screen{}
 	if p.stdin {
-		p.input = newInput(c.s)
+		p.input = newInput(c.s, c.who.Principal)
 	}
 	if fault := c.register(p); fault != nil {
 		cancel(nil)

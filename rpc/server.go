@@ -61,6 +61,9 @@ type Server struct {
 	// Budget is the maximum number of bytes that all connections together hold of output that is not streamed, and of
 	// input that waits for its process; 0 means DefaultBudget.
 	Budget int64
+	// Shared is set if clients can be of several principals. Then one of them holds at most as much of Budget as it leaves
+	// free, so that there is always some left for the others.
+	Shared bool
 	// FullAccess runs requests with the sandbox policy dangerFullAccess, External those with externalSandbox, under the
 	// rules that the operator maps them to. nil refuses such requests.
 	FullAccess, External Engine
@@ -71,22 +74,9 @@ type Server struct {
 	// Tracer receives each such call; nil disables it.
 	Tracer calls.Tracer
 
-	held      atomic.Int64 // bytes of the budget in use
+	held      shares       // the budget in use
 	processes atomic.Int64 // running processes of all connections
 }
-
-func (s *Server) budget() int64 { return cmp.Or(s.Budget, DefaultBudget) }
-
-// reserve takes n bytes of the budget, or returns false if fewer are left.
-func (s *Server) reserve(n int) bool {
-	if s.held.Add(int64(n)) <= s.budget() {
-		return true
-	}
-	s.release(n)
-	return false
-}
-
-func (s *Server) release(n int) { s.held.Add(int64(-n)) }
 
 // locate returns the innermost repository that contains dir, and dir relative to it. It compares names only; the
 // supervisor checks that no symbolic link leads out of the repository.

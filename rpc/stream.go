@@ -145,7 +145,7 @@ func (s *stream) keep(b []byte) {
 	if s.o.overflow.Load() {
 		return
 	}
-	if !p.c.s.reserve(len(b)) {
+	if !p.c.s.reserve(p.c.who.Principal, len(b)) {
 		s.o.overflow.Store(true)
 		p.cancel(errBudget)
 		return

@@ -78,6 +78,7 @@ func Exec(args []string) (int, error) {
 	if asked != nil {
 		e.options.Listen = asked
 	}
+	server.Shared = e.shared()
 	defer e.close()
 	if err := e.open(); err != nil {
 		return cli.Failure, err
@@ -113,6 +114,13 @@ func (e *execListeners) open() error {
 		}
 	}
 	return nil
+}
+
+// shared reports whether the clients can be of several principals.
+func (e *execListeners) shared() bool {
+	return len(e.options.Listen) > 1 || slices.ContainsFunc(e.options.Listen, func(l config.Listen) bool {
+		return l.Kind == config.ListenWeb || l.Kind == config.ListenUnix && e.options.Peers != nil
+	})
 }
 
 func (e *execListeners) close() {
